@@ -1,0 +1,239 @@
+// Package model says what the user wants, as plain values: networks,
+// endpoints and published ports. It validates and compares them. It knows
+// nothing of kernels, plans or files, and imports nothing else of ours.
+package model
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Proto is a transport protocol that can be published.
+type Proto string
+
+// The transport protocols.
+const (
+	TCP Proto = "tcp"
+	UDP Proto = "udp"
+)
+
+// PortRange is an inclusive range of transport ports; a single port has
+// First == Last.
+type PortRange struct {
+	First uint16 `json:"first"`
+	Last  uint16 `json:"last"`
+}
+
+// Port returns the range that holds the single port p.
+func Port(p uint16) PortRange { return PortRange{First: p, Last: p} }
+
+// Len returns the number of ports in the range.
+func (r PortRange) Len() int { return int(r.Last) - int(r.First) + 1 }
+
+// Overlaps reports whether r and o share a port.
+func (r PortRange) Overlaps(o PortRange) bool { return r.First <= o.Last && o.First <= r.Last }
+
+// String writes the range as Docker and nft do: "80" or "8000-8100".
+func (r PortRange) String() string {
+	if r.First == r.Last {
+		return strconv.Itoa(int(r.First))
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.Last)
+}
+
+// ParsePortRange reads "80" or "8000-8100".
+func ParsePortRange(s string) (PortRange, error) {
+	first, last, ranged := strings.Cut(s, "-")
+	if !ranged {
+		last = first
+	}
+	lo, err1 := strconv.ParseUint(first, 10, 16)
+	hi, err2 := strconv.ParseUint(last, 10, 16)
+	if err := errors.Join(err1, err2); err != nil || lo == 0 || hi < lo {
+		return PortRange{}, fmt.Errorf("parse port %q: want a port from 1 to 65535, or FIRST-LAST with FIRST no greater than LAST", s)
+	}
+	return PortRange{First: uint16(lo), Last: uint16(hi)}, nil
+}
+
+// Driver names a way to attach a sandbox.
+type Driver string
+
+// The drivers. DESIGN lists more; these exist.
+const (
+	DriverNone   Driver = "none"
+	DriverHost   Driver = "host"
+	DriverBridge Driver = "bridge"
+	DriverRouted Driver = "routed"
+)
+
+// Via names a way to publish a port.
+type Via string
+
+// The ways to publish. DESIGN lists more; these exist.
+const (
+	ViaProxy Via = "proxy"
+	ViaNAT   Via = "nat"
+)
+
+// Filter says whether packets that cross a bridge pass the host's iptables
+// and nftables IP rules (br_netfilter).
+type Filter string
+
+// The bridge filter settings. FilterKeep leaves the host's setting as it is.
+const (
+	FilterKeep Filter = ""
+	FilterOn   Filter = "on"
+	FilterOff  Filter = "off"
+)
+
+// Subnet is one address range of a network.
+type Subnet struct {
+	// Prefix is the range, e.g. 172.30.0.0/24.
+	Prefix netip.Prefix `json:"prefix"`
+	// Gateway is the default gateway of the sandboxes; the zero value means
+	// Address.
+	Gateway netip.Addr `json:"gateway,omitzero"`
+	// Address is the host's own address in the range (docker's --bip); the
+	// zero value means the first usable address of the range.
+	Address netip.Addr `json:"address,omitzero"`
+}
+
+// HostAddress returns the host's own address in the subnet.
+func (s Subnet) HostAddress() netip.Addr {
+	if s.Address.IsValid() {
+		return s.Address
+	}
+	return s.Prefix.Masked().Addr().Next()
+}
+
+// GatewayAddress returns the sandboxes' default gateway.
+func (s Subnet) GatewayAddress() netip.Addr {
+	if s.Gateway.IsValid() {
+		return s.Gateway
+	}
+	return s.HostAddress()
+}
+
+// Network is a set of sandboxes that reach each other by one driver.
+type Network struct {
+	Name   string `json:"name"`
+	Driver Driver `json:"driver"`
+	// Subnets holds at most one range of each address family.
+	Subnets []Subnet `json:"subnets,omitempty"`
+	// MTU in bytes of every link of the network; 0 means 1500.
+	MTU int `json:"mtu,omitempty"`
+	// Hairpin lets a bridge port send a frame back where it came from.
+	Hairpin bool `json:"hairpin,omitempty"`
+	// Filter is the br_netfilter setting wanted for a bridge.
+	Filter Filter `json:"filter,omitempty"`
+	// Internal cuts the network off from everything but its own host.
+	Internal bool `json:"internal,omitempty"`
+}
+
+// LinkMTU returns the MTU in bytes that the network's links get.
+func (n Network) LinkMTU() int {
+	if n.MTU == 0 {
+		return 1500
+	}
+	return n.MTU
+}
+
+// Endpoint joins one sandbox to one network.
+type Endpoint struct {
+	// Name is unique in the desired state.
+	Name    string `json:"name"`
+	Network string `json:"network"`
+	// Sandbox is the path of the network namespace, e.g. /run/netns/web or
+	// /proc/4711/ns/net; empty for the host driver, which is the host's own.
+	Sandbox string `json:"sandbox,omitempty"`
+	// Interface is the link's name in the sandbox; empty means eth0.
+	Interface string `json:"interface,omitempty"`
+	// Addresses holds at most one address of each family, each in a subnet
+	// of the network.
+	Addresses []netip.Addr `json:"addresses,omitempty"`
+}
+
+// InterfaceName returns the link's name in the sandbox.
+func (e Endpoint) InterfaceName() string {
+	if e.Interface == "" {
+		return "eth0"
+	}
+	return e.Interface
+}
+
+// Address returns the endpoint's address of the family of a (IPv4 when v4).
+func (e Endpoint) Address(v4 bool) (netip.Addr, bool) {
+	i := slices.IndexFunc(e.Addresses, func(a netip.Addr) bool { return a.Is4() == v4 })
+	if i < 0 {
+		return netip.Addr{}, false
+	}
+	return e.Addresses[i], true
+}
+
+// Publish leads a host address and port range to an endpoint's ports.
+type Publish struct {
+	Endpoint string `json:"endpoint"`
+	Via      Via    `json:"via"`
+	Proto    Proto  `json:"proto"`
+	// HostAddr is the host address that answers: the zero value means every
+	// address of both families, 0.0.0.0 every IPv4 and :: every IPv6 one.
+	HostAddr netip.Addr `json:"hostAddr,omitzero"`
+	// HostPorts and Ports are of equal length; they map one to one.
+	HostPorts PortRange `json:"hostPorts"`
+	Ports     PortRange `json:"ports"`
+	// ProxyProtocol is the version (1 or 2) of the PROXY header that the
+	// proxy sends ahead of a TCP stream; 0 means none.
+	ProxyProtocol int `json:"proxyProtocol,omitempty"`
+}
+
+// Answers reports whether the publish answers on addresses of the family
+// (IPv4 when v4).
+func (p Publish) Answers(v4 bool) bool { return !p.HostAddr.IsValid() || p.HostAddr.Is4() == v4 }
+
+// AnyAddr reports whether the publish answers on every address of a family.
+func (p Publish) AnyAddr() bool { return !p.HostAddr.IsValid() || p.HostAddr.IsUnspecified() }
+
+// String writes the publish as "8080/tcp -> web:80 via nat".
+func (p Publish) String() string {
+	host := p.HostPorts.String()
+	if p.HostAddr.Is6() {
+		host = "[" + p.HostAddr.String() + "]:" + host
+	} else if p.HostAddr.IsValid() {
+		host = p.HostAddr.String() + ":" + host
+	}
+	return fmt.Sprintf("%s/%s -> %s:%s via %s", host, p.Proto, p.Endpoint, p.Ports, p.Via)
+}
+
+// Collides reports whether p and o would answer on a common host address,
+// port and protocol.
+func (p Publish) Collides(o Publish) bool {
+	if p.Proto != o.Proto || !p.HostPorts.Overlaps(o.HostPorts) {
+		return false
+	}
+	for _, v4 := range []bool{true, false} {
+		if p.Answers(v4) && o.Answers(v4) && (p.AnyAddr() || o.AnyAddr() || p.HostAddr == o.HostAddr) {
+			return true
+		}
+	}
+	return false
+}
+
+// State is everything that a user wants of one host.
+type State struct {
+	Networks  []Network  `json:"networks,omitempty"`
+	Endpoints []Endpoint `json:"endpoints,omitempty"`
+	Publishes []Publish  `json:"publishes,omitempty"`
+}
+
+// Network returns the network of that name.
+func (s State) Network(name string) (Network, bool) {
+	i := slices.IndexFunc(s.Networks, func(n Network) bool { return n.Name == name })
+	if i < 0 {
+		return Network{}, false
+	}
+	return s.Networks[i], true
+}

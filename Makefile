@@ -1,0 +1,84 @@
+# Two commands do everything on a fresh Debian 12 machine with Go, make and
+# root: `make lab` and `make test`. `make` alone lists the rest.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -ec
+
+# One static binary is what users get, so everything is built without cgo.
+export CGO_ENABLED := 0
+
+# OUT takes the binary and the laboratory's reports.
+OUT       ?= .
+BIN       := $(OUT)/fairlead
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LAB_SUITE ?= quick
+LAB_FLAGS ?=
+BENCH     ?= .
+TEST      ?= ./...
+TEST_FLAGS ?=
+
+SOAK_SUITES ?= quick publish modes bridge-filter
+SOAK_FLAGS  ?= --rounds 60 --duration 5s
+
+# Everything that `make generate` writes, whole or between markers.
+GENERATED := README.md docs
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: lab
+lab: build ## build, then measure what publishing a port costs here (root; about three minutes)
+	$(BIN) lab run $(LAB_SUITE) --html $(OUT)/fairlead-$(LAB_SUITE).html --json $(OUT)/fairlead-$(LAB_SUITE).json $(LAB_FLAGS)
+
+.PHONY: build
+build: ## build the static binary ./fairlead
+	@mkdir -p $(OUT)
+	go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/fairlead
+
+.PHONY: test
+test: ## install what the tests need (Debian, root), then run all of them
+	@test/install-debian
+	@test/run $(TEST_FLAGS) $(TEST)
+
+.PHONY: check
+check: check-format check-lint check-generated check-binaries ## format, vet, linter, generated files, tracked binaries
+
+.PHONY: check-format
+check-format:
+	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "gofmt these files (gofmt -w):"; echo "$$files"; exit 1; }
+
+.PHONY: check-lint
+check-lint:
+	go vet ./...
+	go tool staticcheck ./...
+
+.PHONY: check-generated
+check-generated:
+	@test/check/fresh $(GENERATED)
+
+.PHONY: check-binaries
+check-binaries:
+	@test/check/binaries
+	@test/check/long-files
+
+.PHONY: bench
+bench: ## run the Go benchmarks (BENCH=regexp)
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 ./...
+
+.PHONY: soak
+soak: build ## run every suite for hours, for figures to publish (root)
+	for suite in $(SOAK_SUITES); do \
+		$(BIN) lab run $$suite --html $(OUT)/fairlead-soak-$$suite.html --json $(OUT)/fairlead-soak-$$suite.json $(SOAK_FLAGS); \
+	done
+
+.PHONY: generate
+generate: build ## write the generated files anew: go generate, man pages, tables in the docs
+	go generate ./...
+	$(BIN) docs man docs/man
+	go run ./test/script/fill $(BIN) $(GENERATED)
+
+.PHONY: clean
+clean: ## remove what the other targets wrote
+	rm -rf $(BIN) bin $(OUT)/fairlead-*.html $(OUT)/fairlead-*.json

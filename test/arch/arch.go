@@ -1,0 +1,158 @@
+// Package arch holds the import rules of the design: data goes one way, pure
+// packages stay pure, and one package is the door to the kernel. It judges an
+// import graph and does not read one; its test does.
+package arch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Module is the prefix of our own packages.
+const Module = "fairlead/"
+
+// Graph maps a package's path to the paths that it imports.
+type Graph map[string][]string
+
+// Rule bounds the imports of some packages. A pattern is an exact path, or a
+// path followed by "/..." for the package and everything below it; our own
+// packages are written without the module's name.
+type Rule struct {
+	// Name says what the rule is for; violations quote it.
+	Name string
+	// Of are the packages that the rule binds, Except those it spares, with
+	// the reason for each.
+	Of     []string
+	Except map[string]string
+	// Ours lists which of our own packages may be imported; nil means any.
+	Ours []string
+	// Deny lists what may not be imported.
+	Deny []string
+	// StdOnly forbids packages of other modules.
+	StdOnly bool
+}
+
+// pure are the standard packages that a pure function has no use for: files,
+// processes, sockets.
+var pure = []string{"io/ioutil", "log/...", "net", "net/http/...", "os/...", "syscall/...", "plugin"}
+
+// kernelLibraries speak netlink, nftables or BPF.
+var kernelLibraries = []string{
+	"github.com/cilium/ebpf/...",
+	"github.com/florianl/...",
+	"github.com/google/nftables/...",
+	"github.com/jsimonetti/rtnetlink/...",
+	"github.com/mdlayher/genetlink/...",
+	"github.com/mdlayher/netlink/...",
+	"github.com/ti-mo/...",
+	"github.com/vishvananda/...",
+}
+
+// Rules are the import rules of the design. A rule for a package that does
+// not exist yet waits for it.
+var Rules = []Rule{
+	{
+		Name: "model is values and imports nothing of ours",
+		Of:   []string{"internal/model/..."}, Ours: []string{"internal/model/..."}, Deny: pure, StdOnly: true,
+	},
+	{
+		Name: "plan is values and imports only model",
+		Of:   []string{"internal/plan/..."}, Ours: []string{"internal/model/...", "internal/plan/..."}, Deny: pure, StdOnly: true,
+	},
+	{
+		Name: "a driver is a pure function from model and facts to plan",
+		Of:   []string{"internal/driver/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/driver/..."}, Deny: pure, StdOnly: true,
+	},
+	{
+		Name: "a way to publish is a pure function from model and facts to plan",
+		Of:   []string{"internal/publish/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/publish/..."}, Deny: pure, StdOnly: true,
+	},
+	{
+		Name: "a balancer's plane is a pure function from model and facts to plan",
+		Of:   []string{"internal/balance/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/balance/..."}, Deny: pure, StdOnly: true,
+	},
+	{
+		Name: "only kernel speaks netlink, nftables and BPF",
+		Of:   []string{"..."}, Except: map[string]string{"internal/kernel/...": "it is the door"}, Deny: kernelLibraries,
+	},
+	{
+		Name: "kernel applies plans and knows nobody above it",
+		Of:   []string{"internal/kernel/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/kernel/..."},
+	},
+	{
+		Name: "leases and stores know only the model",
+		Of:   []string{"internal/ipam/...", "internal/store/..."}, Ours: []string{"internal/model/...", "internal/ipam/...", "internal/store/..."},
+	},
+	{
+		Name: "child knows nothing of what it starts",
+		Of:   []string{"internal/child/..."}, Ours: []string{},
+	},
+	{
+		Name: "the proxy's data plane is a process of its own and needs only plan's listeners",
+		Of:   []string{"internal/proxy/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/child/...", "internal/proxy/..."},
+	},
+	{
+		Name: "the engine knows nobody above it",
+		Of:   []string{"internal/engine/..."}, Deny: []string{"internal/cli/...", "internal/explain/...", "internal/frontend/...", "internal/gateway/...", "internal/lab/..."},
+	},
+	{
+		Name:   "the laboratory builds its paths through the engine, so that what is measured is what is deployed",
+		Of:     []string{"internal/lab/..."},
+		Except: map[string]string{"internal/lab/topology/...": "makes the throwaway namespaces and the wire, which stand for hosts and cables and are no paths"},
+		Deny:   []string{"internal/driver/...", "internal/kernel/...", "internal/publish/..."},
+	},
+	{
+		Name:   "only the command line reaches the frontends, and only main the command line",
+		Of:     []string{"..."},
+		Except: map[string]string{"cmd/...": "main", "internal/cli/...": "it parses and calls", "internal/frontend/...": "its own tree"},
+		Deny:   []string{"internal/cli/...", "internal/frontend/..."},
+	},
+	{
+		Name: "main and the command line hold no kernel code",
+		Of:   []string{"cmd/...", "internal/cli/..."}, Deny: []string{"internal/driver/...", "internal/publish/...", "internal/balance/..."},
+	},
+}
+
+// Check returns what in the graph breaks the rules, in a fixed order.
+func Check(graph Graph, rules []Rule) []string {
+	var broken []string
+	for _, rule := range rules {
+		for _, path := range slices.Sorted(maps.Keys(graph)) {
+			pkg, ours := strings.CutPrefix(path, Module)
+			if !ours || !matchAny(rule.Of, pkg) || matchAny(slices.Collect(maps.Keys(rule.Except)), pkg) {
+				continue
+			}
+			for _, imported := range graph[path] {
+				if !rule.allows(imported) {
+					broken = append(broken, fmt.Sprintf("%s imports %s: %s", pkg, imported, rule.Name))
+				}
+			}
+		}
+	}
+	return broken
+}
+
+func (r Rule) allows(imported string) bool {
+	own, ours := strings.CutPrefix(imported, Module)
+	switch {
+	case matchAny(r.Deny, own):
+		return false
+	case ours:
+		return r.Ours == nil || matchAny(r.Ours, own)
+	default:
+		host, _, _ := strings.Cut(imported, "/")
+		return !r.StdOnly || !strings.Contains(host, ".")
+	}
+}
+
+func matchAny(patterns []string, path string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		tree, isTree := strings.CutSuffix(pattern, "...")
+		if !isTree {
+			return pattern == path
+		}
+		return strings.HasPrefix(path+"/", tree)
+	})
+}

@@ -1,0 +1,184 @@
+package arch_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fairlead/test/arch"
+)
+
+// TestImports holds the project to the rules. Tests may import what they
+// like: a driver's test may well look into the kernel.
+func TestImports(t *testing.T) {
+	graph := load(t)
+	if len(graph["fairlead/internal/plan"]) == 0 {
+		t.Fatal("the import graph lacks internal/plan: was it read at all?")
+	}
+	for _, broken := range arch.Check(graph, arch.Rules) {
+		t.Error(broken)
+	}
+}
+
+// TestRulesCanFail breaks every rule on a made-up graph.
+func TestRulesCanFail(t *testing.T) {
+	type scenario struct {
+		name     string
+		pkg      string
+		imported string
+		want     bool // allowed
+	}
+	scenarios := []scenario{
+		{"model may use the standard library", "internal/model", "net/netip", true},
+		{"model may not use plan", "internal/model", "fairlead/internal/plan", false},
+		{"plan may use model", "internal/plan", "fairlead/internal/model", true},
+		{"plan may not use the engine", "internal/plan", "fairlead/internal/engine", false},
+		{"plan may not open files", "internal/plan", "os", false},
+		{"a driver may use its own tree", "internal/driver", "fairlead/internal/driver/bridge", true},
+		{"a driver may not touch the kernel", "internal/driver/bridge", "fairlead/internal/kernel", false},
+		{"a driver may not start processes", "internal/driver/bridge", "os/exec", false},
+		{"a driver may not dial", "internal/driver/routed", "net", false},
+		{"a driver may use netip", "internal/driver/routed", "net/netip", true},
+		{"a way may not use another module", "internal/publish/nat", "example.com/module", false},
+		{"a way may not use the store", "internal/publish/proxy", "fairlead/internal/store", false},
+		{"a way may not use a driver", "internal/publish/proxy", "fairlead/internal/driver/bridge", false},
+		{"a plane may not touch the kernel", "internal/balance/nft", "fairlead/internal/kernel/nft", false},
+		{"kernel may use netlink", "internal/kernel/rtnl", "github.com/vishvananda/netlink/nl", true},
+		{"the engine may not use netlink", "internal/engine", "github.com/vishvananda/netlink", false},
+		{"the laboratory may not use nftables", "internal/lab/suite", "github.com/google/nftables/expr", false},
+		{"the command may not use BPF", "cmd/fairlead", "github.com/cilium/ebpf", false},
+		{"a name that only begins like a library's is another", "internal/engine", "github.com/google/nftablesque", true},
+		{"kernel may not use the engine", "internal/kernel", "fairlead/internal/engine", false},
+		{"leases may not use the kernel", "internal/ipam", "fairlead/internal/kernel", false},
+		{"the store may not use the engine", "internal/store/file", "fairlead/internal/engine", false},
+		{"child may not use anything of ours", "internal/child", "fairlead/internal/model", false},
+		{"the proxy may use plan", "internal/proxy", "fairlead/internal/plan", true},
+		{"the proxy may not use the engine", "internal/proxy", "fairlead/internal/engine", false},
+		{"the engine may use drivers", "internal/engine", "fairlead/internal/driver/bridge", true},
+		{"the engine may not use the laboratory", "internal/engine", "fairlead/internal/lab/load", false},
+		{"the laboratory may use the engine", "internal/lab/suite", "fairlead/internal/engine", true},
+		{"the laboratory may not use the kernel", "internal/lab/suite", "fairlead/internal/kernel", false},
+		{"the laboratory may not use a way", "internal/lab", "fairlead/internal/publish/nat", false},
+		{"the topology may make namespaces", "internal/lab/topology", "fairlead/internal/kernel/netns", true},
+		{"the topology may not use a driver in the kernel's words", "internal/lab/topology", "github.com/vishvananda/netns", false},
+		{"main may use the command line", "cmd/fairlead", "fairlead/internal/cli", true},
+		{"nobody else may", "internal/lab/report", "fairlead/internal/cli", false},
+		{"the command line may use frontends", "internal/cli", "fairlead/internal/frontend/docker", true},
+		{"the engine may not use frontends", "internal/engine", "fairlead/internal/frontend/docker", false},
+		{"the command line may not use drivers", "internal/cli", "fairlead/internal/driver/bridge", false},
+	}
+	for _, s := range scenarios {
+		t.Run(strings.ReplaceAll(s.name, " ", "_"), func(t *testing.T) {
+			broken := arch.Check(arch.Graph{arch.Module + s.pkg: {"fmt", s.imported}}, arch.Rules)
+			if allowed := len(broken) == 0; allowed != s.want {
+				t.Errorf("%s imports %s: allowed %v, want %v; broken: %v", s.pkg, s.imported, allowed, s.want, broken)
+			}
+		})
+	}
+	for _, rule := range arch.Rules {
+		if !slices.ContainsFunc(scenarios, func(s scenario) bool {
+			return len(arch.Check(arch.Graph{arch.Module + s.pkg: {s.imported}}, []arch.Rule{rule})) > 0
+		}) {
+			t.Errorf("no scenario breaks the rule %q", rule.Name)
+		}
+	}
+}
+
+// TestSiblings holds that every driver, and every way to publish, has the
+// same files, so that knowing one is knowing the others.
+func TestSiblings(t *testing.T) {
+	for _, family := range []string{"driver", "publish", "balance"} {
+		dir := filepath.Join("../../internal", family)
+		folders := map[string][]string{}
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			if !entry.IsDir() || entry.Name() == "internal" || strings.HasSuffix(entry.Name(), "test") {
+				continue
+			}
+			files, err := filepath.Glob(filepath.Join(dir, entry.Name(), "*.go"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range files {
+				if name := filepath.Base(file); !strings.HasSuffix(name, "_test.go") {
+					folders[entry.Name()] = append(folders[entry.Name()], name)
+				}
+			}
+		}
+		if different := unlike(folders); different != "" {
+			t.Errorf("internal/%s: siblings have different files:\n%s", family, different)
+		}
+	}
+}
+
+func TestSiblingsCanFail(t *testing.T) {
+	folders := map[string][]string{
+		"bridge": {"driver.go", "promises.go"},
+		"host":   {"driver.go", "promises.go"},
+	}
+	if different := unlike(folders); different != "" {
+		t.Errorf("equal siblings differ: %s", different)
+	}
+	folders["none"] = []string{"driver.go"}
+	if unlike(folders) == "" {
+		t.Error("a missing file goes unnoticed")
+	}
+}
+
+// unlike describes the folders whose files differ from the first one's.
+func unlike(folders map[string][]string) string {
+	var different strings.Builder
+	var first []string
+	names := []string{}
+	for name := range folders {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		files := slices.Sorted(slices.Values(folders[name]))
+		if first == nil {
+			first = files
+		}
+		if diff := cmp.Diff(first, files); diff != "" {
+			different.WriteString(names[0] + " (-), " + name + " (+):\n" + diff)
+		}
+	}
+	return different.String()
+}
+
+// load reads the import graph of the module, without its tests.
+func load(t *testing.T) arch.Graph {
+	t.Helper()
+	list := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
+	list.Dir = "../.."
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	graph := arch.Graph{}
+	decoder := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var pkg struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := decoder.Decode(&pkg); errors.Is(err, io.EOF) {
+			return graph
+		} else if err != nil {
+			t.Fatalf("read go list: %v", err)
+		}
+		graph[pkg.ImportPath] = pkg.Imports
+	}
+}

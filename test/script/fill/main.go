@@ -1,0 +1,70 @@
+// Fill writes the generated parts of Markdown pages anew:
+//
+//	fill BINARY FILE|FOLDER…
+//
+// Between the markers <!-- generated:begin fairlead … --> and
+// <!-- generated:end --> it puts what that command prints when BINARY stands
+// for fairlead.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"fairlead/test/script"
+)
+
+func main() {
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "usage: fill BINARY FILE|FOLDER…")
+		os.Exit(2)
+	}
+	if err := fill(os.Args[1], os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, "fill:", err)
+		os.Exit(1)
+	}
+}
+
+func fill(binary string, roots []string) error {
+	binary, err := filepath.Abs(binary)
+	if err != nil {
+		return err
+	}
+	output := func(command string) ([]byte, error) {
+		words := strings.Fields(command)
+		if len(words) == 0 || words[0] != "fairlead" {
+			return nil, fmt.Errorf("a generated part must come from a fairlead command")
+		}
+		cmd := exec.Command(binary, words[1:]...)
+		cmd.Stderr = os.Stderr
+		return cmd.Output()
+	}
+	for _, root := range roots {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || filepath.Ext(path) != ".md" {
+				return err
+			}
+			page, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			filled, err := script.Fill(page, output)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			if bytes.Equal(page, filled) {
+				return nil
+			}
+			return os.WriteFile(path, filled, 0o644)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

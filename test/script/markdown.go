@@ -1,0 +1,125 @@
+// Package script reads the commands out of the documentation, so that its
+// test can run every one of them and so that generated tables can be put
+// between their markers. It does not run anything itself.
+package script
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Command is one command of a page.
+type Command struct {
+	// Line is the number of its first line in the page.
+	Line int
+	// Text is what a reader would type, continuation lines joined.
+	Text string
+}
+
+// Commands returns the commands of a Markdown page: the lines that begin
+// with "$ " in its fenced console and sh blocks. The other lines of such a
+// block show output. A block without a command is an error, because a reader
+// would take its lines for commands and no test would run them.
+func Commands(page []byte) ([]Command, error) {
+	var (
+		found  []Command
+		fence  string // the marks that close the open block
+		shell  bool   // the open block holds commands
+		opened int    // the line of the open block
+		before int    // the commands found before it
+		joins  bool   // the last line ended in a backslash
+	)
+	for i, line := range strings.Split(string(page), "\n") {
+		trimmed := strings.TrimSpace(line)
+		switch {
+		case fence == "":
+			marks := trimmed[:len(trimmed)-len(strings.TrimLeft(trimmed, "`"))]
+			if len(marks) < 3 {
+				continue
+			}
+			language := trimmed[len(marks):]
+			fence, opened, before = marks, i+1, len(found)
+			shell = slices.Contains([]string{"console", "sh", "shell", "bash"}, language)
+		case trimmed == fence:
+			if shell && len(found) == before {
+				return nil, fmt.Errorf("line %d: the block holds no command: begin one with \"$ \", or mark the block text", opened)
+			}
+			fence, joins = "", false
+		case !shell:
+		case joins:
+			last := &found[len(found)-1]
+			var text string
+			text, joins = strings.CutSuffix(trimmed, `\`)
+			last.Text += " " + strings.TrimSpace(text)
+		case strings.HasPrefix(trimmed, "$ "):
+			var text string
+			text, joins = strings.CutSuffix(trimmed[2:], `\`)
+			found = append(found, Command{Line: i + 1, Text: strings.TrimSpace(text)})
+		}
+	}
+	if fence != "" {
+		return nil, fmt.Errorf("line %d: the block is never closed", opened)
+	}
+	return found, nil
+}
+
+// Pages returns the Markdown files of a project's README and docs, in order.
+// Generated man pages are not Markdown and so not among them.
+func Pages(root string) ([]string, error) {
+	pages := []string{filepath.Join(root, "README.md")}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".md" {
+			pages = append(pages, path)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list pages: %w", err)
+	}
+	if _, err := os.Stat(pages[0]); err != nil {
+		return nil, fmt.Errorf("list pages: %w", err)
+	}
+	return pages, nil
+}
+
+const (
+	beginMark = "<!-- generated:begin "
+	endMark   = "<!-- generated:end -->"
+)
+
+// Fill replaces what stands between the markers
+//
+//	<!-- generated:begin COMMAND -->
+//	<!-- generated:end -->
+//
+// by what COMMAND prints, as told by output.
+func Fill(page []byte, output func(command string) ([]byte, error)) ([]byte, error) {
+	var filled bytes.Buffer
+	rest := page
+	for {
+		head, tail, found := bytes.Cut(rest, []byte(beginMark))
+		filled.Write(head)
+		if !found {
+			return filled.Bytes(), nil
+		}
+		command, tail, found := bytes.Cut(tail, []byte(" -->\n"))
+		if !found {
+			return nil, fmt.Errorf("marker %q is not closed on its line", beginMark)
+		}
+		_, tail, found = bytes.Cut(tail, []byte(endMark))
+		if !found {
+			return nil, fmt.Errorf("marker of %q has no %s", command, endMark)
+		}
+		body, err := output(string(command))
+		if err != nil {
+			return nil, fmt.Errorf("run %q: %w", command, err)
+		}
+		fmt.Fprintf(&filled, "%s%s -->\n%s\n%s", beginMark, command, bytes.TrimSpace(body), endMark)
+		rest = tail
+	}
+}

@@ -1,0 +1,96 @@
+package script_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fairlead/test/script"
+)
+
+func TestCommands(t *testing.T) {
+	page := "Text with `$ fairlead no`.\n" +
+		"```console\n$ fairlead lab list\nquick  what is seen first\n$ fairlead lab run quick \\\n    --rounds 3\n```\n" +
+		"```text\n$ fairlead never\n```\n" +
+		"````sh\n$ make lab\n```\n````\n"
+	got, err := script.Commands([]byte(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []script.Command{
+		{Line: 3, Text: "fairlead lab list"},
+		{Line: 5, Text: "fairlead lab run quick --rounds 3"},
+		{Line: 12, Text: "make lab"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCommandsRefusesBlocks(t *testing.T) {
+	for name, page := range map[string]string{
+		"no command":   "```sh\nfairlead lab list\n```\n",
+		"never closed": "```console\n$ fairlead lab list\n",
+	} {
+		if _, err := script.Commands([]byte(page)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestFill(t *testing.T) {
+	output := func(command string) ([]byte, error) {
+		if command != "fairlead paths" {
+			return nil, errors.New("unknown command")
+		}
+		return []byte("| a |\n\n"), nil
+	}
+	page := "above\n<!-- generated:begin fairlead paths -->\nstale\n<!-- generated:end -->\nbelow\n"
+	want := strings.Replace(page, "stale", "| a |", 1)
+	got, err := script.Fill([]byte(page), output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+	again, err := script.Fill(got, output)
+	if err != nil || string(again) != want {
+		t.Errorf("a second fill gives %q, %v", again, err)
+	}
+	for name, page := range map[string]string{
+		"no end":          "<!-- generated:begin fairlead paths -->\n",
+		"unclosed marker": "<!-- generated:begin fairlead paths\n",
+		"command fails":   "<!-- generated:begin fairlead no -->\n<!-- generated:end -->\n",
+	} {
+		if _, err := script.Fill([]byte(page), output); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestRunnable(t *testing.T) {
+	for documented, want := range map[string]string{
+		"make lab":               `make -C /src lab OUT="$PWD" LAB_FLAGS='` + script.Short + `'`,
+		"make test":              "make -n -C /src test",
+		"fairlead paths -o json": "fairlead paths -o json",
+		"fairlead lab run":       "fairlead lab run " + script.Short,
+		"fairlead lab run quick --rounds 30 --seed 7":    "fairlead lab run quick --seed 7 " + script.Short,
+		"fairlead lab run --duration=5s nat > nat.txt":   "fairlead lab run nat " + script.Short + " > nat.txt",
+		"fairlead lab run --fail-if 'nat.bulk.ratio<.8'": "fairlead lab run --fail-if 'nat.bulk.ratio<.8' " + script.Short + " || test $? -eq 1",
+	} {
+		got, err := script.Runnable(documented, "/src")
+		if err != nil {
+			t.Errorf("%s: %v", documented, err)
+		} else if got != want {
+			t.Errorf("%s runs as\n\t%s, want\n\t%s", documented, got, want)
+		}
+	}
+	for _, documented := range []string{"ip link", "make test && rm -r /", "fairleader"} {
+		if got, err := script.Runnable(documented, "/src"); err == nil {
+			t.Errorf("%s runs as %s, want an error", documented, got)
+		}
+	}
+}

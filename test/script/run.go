@@ -1,0 +1,72 @@
+package script
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Short is what the tests put in place of a documented laboratory run's
+// rounds and duration, so that the documentation may show runs worth making.
+const Short = "--rounds 2 --duration 200ms"
+
+var (
+	long     = regexp.MustCompile(`\s+--(rounds|duration)[= ]\S+`)
+	makeLine = regexp.MustCompile(`^make [a-z-]+$`)
+)
+
+// Runnable turns a documented command into what the test runs for it, where
+// root is the project's folder. Only make and fairlead are documented, so
+// that nothing else needs to be installed to follow the documentation:
+//
+//   - `fairlead lab run` and `make lab` run for Short, into the current folder;
+//   - the other make targets are only resolved (make -n): the test itself is
+//     run by one of them;
+//   - every other fairlead command runs as it stands.
+//
+// A command with --fail-if may exit 1, which is its answer and no failure.
+func Runnable(command, root string) (string, error) {
+	switch {
+	case command == "make lab":
+		return fmt.Sprintf(`make -C %s lab OUT="$PWD" LAB_FLAGS='%s'`, filepath.ToSlash(root), Short), nil
+	case makeLine.MatchString(command):
+		return fmt.Sprintf("make -n -C %s %s", filepath.ToSlash(root), strings.TrimPrefix(command, "make ")), nil
+	case strings.HasPrefix(command, "fairlead lab run"):
+		run := Standing(command)
+		// Flags go before a redirection or a pipe, which end the command.
+		at := len(run)
+		if i := strings.IndexAny(unquoted(run), ">|;&"); i >= 0 {
+			at = i
+		}
+		run = strings.TrimSpace(run[:at]) + " " + Short + strings.TrimRight(" "+run[at:], " ")
+		if strings.Contains(command, "--fail-if") {
+			run += ` || test $? -eq 1`
+		}
+		return run, nil
+	case command == "fairlead" || strings.HasPrefix(command, "fairlead "):
+		return command, nil
+	}
+	return "", fmt.Errorf("%q is neither make nor fairlead: describe it in the text or use another command", command)
+}
+
+// Standing returns the part of a laboratory run that the tests must not
+// change: all but its rounds and duration.
+func Standing(command string) string { return long.ReplaceAllString(command, "") }
+
+// unquoted blanks what stands in quotes, byte for byte.
+func unquoted(command string) string {
+	blank := []byte(command)
+	var quote byte
+	for i, c := range blank {
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			blank[i] = ' '
+		case c == '\'' || c == '"':
+			quote = c
+		}
+	}
+	return string(blank)
+}

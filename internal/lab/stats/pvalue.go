@@ -1,0 +1,101 @@
+package stats
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	moremath "github.com/aclements/go-moremath/stats"
+)
+
+// exactUpTo is the number of differences up to which the signed-rank
+// distribution is counted out; beyond it the normal approximation differs in
+// the fourth digit.
+const exactUpTo = 25
+
+// signedRank gives the two-sided p-value of Wilcoxon's signed-rank test that
+// the differences lie around zero. Zeros are left out, ties share their mean
+// rank, and the distribution is that of these very ranks, so that ties need
+// no approximation.
+func signedRank(diffs []float64) float64 {
+	ranks, positive := doubledRanks(diffs)
+	if len(ranks) == 0 {
+		return 1
+	}
+	if len(ranks) > exactUpTo {
+		return normalP(ranks, positive)
+	}
+	return exactP(ranks, positive)
+}
+
+// doubledRanks ranks the absolute differences and gives twice each rank (a
+// mean rank is a multiple of one half) and the sum of those whose difference
+// is positive.
+func doubledRanks(diffs []float64) (ranks []int, positive int) {
+	s := slices.DeleteFunc(slices.Clone(diffs), func(d float64) bool { return d == 0 })
+	slices.SortFunc(s, func(a, b float64) int { return cmp.Compare(math.Abs(a), math.Abs(b)) })
+	for i := 0; i < len(s); {
+		j := i + 1
+		for j < len(s) && math.Abs(s[j]) == math.Abs(s[i]) {
+			j++
+		}
+		for _, d := range s[i:j] {
+			ranks = append(ranks, i+1+j)
+			if d > 0 {
+				positive += i + 1 + j
+			}
+		}
+		i = j
+	}
+	return ranks, positive
+}
+
+// exactP counts the sign assignments whose rank sum is at least as far out.
+// ways[w] is the number of assignments with rank sum w.
+func exactP(ranks []int, positive int) float64 {
+	total := 0
+	for _, r := range ranks {
+		total += r
+	}
+	ways := make([]float64, total+1)
+	ways[0] = 1
+	for _, r := range ranks {
+		for w := total; w >= r; w-- {
+			ways[w] += ways[w-r]
+		}
+	}
+	tail := 0.0
+	for _, n := range ways[:min(positive, total-positive)+1] {
+		tail += n
+	}
+	return min(1, math.Ldexp(2*tail, -len(ranks)))
+}
+
+// normalP approximates with the continuity correction; the variance is that
+// of the ranks themselves, ties included.
+func normalP(ranks []int, positive int) float64 {
+	var total, squares float64
+	for _, r := range ranks {
+		total += float64(r)
+		squares += float64(r) * float64(r)
+	}
+	off := max(0, math.Abs(float64(positive)-total/2)-1)
+	return min(1, 2*moremath.StdNormal.CDF(-off/math.Sqrt(squares/4)))
+}
+
+// holm adjusts the p-values of one family for their number, by Holm's
+// step-down method; the order is kept.
+func holm(ps []float64) []float64 {
+	order := make([]int, len(ps))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(ps[a], ps[b]) })
+	out := make([]float64, len(ps))
+	least := 0.0
+	for i, at := range order {
+		least = max(least, min(1, ps[at]*float64(len(ps)-i)))
+		out[at] = least
+	}
+	return out
+}

@@ -75,10 +75,13 @@ type Report struct {
 	Seed    uint64 `json:"seed"`
 	Rounds  int    `json:"rounds"`
 	// Duration is the length in seconds of one measured window.
-	Duration float64   `json:"duration"`
-	Host     Host      `json:"host"`
-	Runs     []Run     `json:"runs"`
-	Summary  []Summary `json:"summary"`
+	Duration float64 `json:"duration"`
+	// Paths lists the paths in the suite's order, the baseline first; rounds
+	// are shuffled, so that the runs cannot tell it.
+	Paths   []string  `json:"paths,omitempty"`
+	Host    Host      `json:"host"`
+	Runs    []Run     `json:"runs"`
+	Summary []Summary `json:"summary"`
 	// Unavailable lists the paths that this host cannot build, with reasons.
 	Unavailable []Unavailable `json:"unavailable,omitempty"`
 	// Published holds the figures that others published for this question.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"net/netip"
 
 	"fairlead/internal/model"
@@ -22,6 +23,26 @@ type Listener struct {
 	ProxyProtocol int `json:"proxyProtocol,omitempty"`
 }
 
+// Key implements Object.
+func (l Listener) Key() string {
+	return fmt.Sprintf("listener %s %s %s", l.Proto, l.Host, l.Ports)
+}
+
+// Add implements Object.
+func (l Listener) Add() []string {
+	header := ""
+	if l.ProxyProtocol != 0 {
+		header = fmt.Sprintf(" send-proxy-v%d", l.ProxyProtocol)
+	}
+	return []string{fmt.Sprintf("fairlead-proxy listen %s %s to %s%s", l.Proto,
+		hostPorts(l.Host, l.Ports), hostPorts(l.Target, l.TargetPorts), header)}
+}
+
+// Del implements Object.
+func (l Listener) Del() []string {
+	return []string{fmt.Sprintf("fairlead-proxy close %s %s", l.Proto, hostPorts(l.Host, l.Ports))}
+}
+
 // Reservation holds a host address and port range, without accepting
 // anything on it, so that no other program takes a port which the kernel
 // already leads elsewhere.
@@ -30,4 +51,26 @@ type Reservation struct {
 	// Host is as in Listener.
 	Host  netip.Addr      `json:"host"`
 	Ports model.PortRange `json:"ports"`
+}
+
+// Key implements Object.
+func (r Reservation) Key() string {
+	return fmt.Sprintf("reservation %s %s %s", r.Proto, r.Host, r.Ports)
+}
+
+// Add implements Object.
+func (r Reservation) Add() []string {
+	return []string{fmt.Sprintf("fairlead-proxy reserve %s %s", r.Proto, hostPorts(r.Host, r.Ports))}
+}
+
+// Del implements Object.
+func (r Reservation) Del() []string {
+	return []string{fmt.Sprintf("fairlead-proxy release %s %s", r.Proto, hostPorts(r.Host, r.Ports))}
+}
+
+func hostPorts(a netip.Addr, p model.PortRange) string {
+	if a.Is6() {
+		return fmt.Sprintf("[%s]:%s", a, p)
+	}
+	return fmt.Sprintf("%s:%s", a, p)
 }

@@ -1,0 +1,142 @@
+// Package kernel is the only door to the kernel's network state: it sets,
+// removes and reads the objects of a plan in a network namespace, and says
+// what the kernel can do. It decides nothing; drivers and ways to publish
+// do, and the engine orders the steps.
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"fairlead/internal/plan"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Host is a network namespace that the engine runs. It is safe for
+// concurrent use.
+type Host struct {
+	mu      sync.Mutex
+	ns      *Netns
+	handles map[string]*netlink.Handle
+	nft     *nftables.Conn
+}
+
+// Open opens the host's network namespace at path; empty means our own.
+func Open(path string) (*Host, error) {
+	ns, err := OpenNetns(path)
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{ns: ns, handles: map[string]*netlink.Handle{}}
+	h.nft, err = nftables.New(nftables.WithNetNSFd(int(ns.File().Fd())), nftables.AsLasting(),
+		nftables.WithSockOptions(largeBuffers))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open nftables: %w", err), ns.Close())
+	}
+	return h, nil
+}
+
+// Close lets go of every handle and leaves the kernel's state as it is.
+func (h *Host) Close() error {
+	h.Release()
+	return errors.Join(h.nft.CloseLasting(), h.ns.Close())
+}
+
+// Netns returns the host's namespace; it stays owned by h.
+func (h *Host) Netns() *os.File { return h.ns.File() }
+
+// Release closes the handles into sandboxes, so that we never keep a dead
+// sandbox's namespace alive.
+func (h *Host) Release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for path, nl := range h.handles {
+		nl.Close()
+		delete(h.handles, path)
+	}
+}
+
+// at returns a route netlink handle into the namespace at path (empty: the
+// host's).
+func (h *Host) at(path string) (*netlink.Handle, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if nl, ok := h.handles[path]; ok {
+		return nl, nil
+	}
+	ns, err := h.open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	nl, err := netlink.NewHandleAt(netns.NsHandle(ns.File().Fd()), unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink in %s: %w", path, err)
+	}
+	h.handles[path] = nl
+	return nl, nil
+}
+
+// open opens the namespace at path, or the host's again when empty.
+func (h *Host) open(path string) (*Netns, error) {
+	if path == "" {
+		path = h.ns.Path()
+	}
+	return OpenNetns(path)
+}
+
+// Set brings a link, address, route or sysctl to the wanted state; setting
+// it twice is harmless.
+func (h *Host) Set(o plan.Object) error {
+	var err error
+	switch o := o.(type) {
+	case plan.Link:
+		err = h.setLink(o)
+	case plan.Address:
+		err = h.setAddress(o)
+	case plan.Route:
+		err = h.setRoute(o)
+	case plan.Sysctl:
+		err = h.WriteSysctl(o)
+	default:
+		err = fmt.Errorf("%T is not set one by one", o)
+	}
+	if err != nil {
+		return fmt.Errorf("set %s: %w", o.Key(), err)
+	}
+	return nil
+}
+
+// Del removes a link, address or route; removing what is absent succeeds. A
+// sysctl is never removed but written back by whoever knows its old value.
+func (h *Host) Del(o plan.Object) error {
+	var err error
+	switch o := o.(type) {
+	case plan.Link:
+		err = h.delLink(o)
+	case plan.Address:
+		err = h.delAddress(o)
+	case plan.Route:
+		err = h.delRoute(o)
+	default:
+		err = fmt.Errorf("%T is not removed one by one", o)
+	}
+	if err != nil && !absent(err) {
+		return fmt.Errorf("remove %s: %w", o.Key(), err)
+	}
+	return nil
+}
+
+// absent reports whether the error says that the thing, or the namespace or
+// link that held it, is gone already.
+func absent(err error) bool {
+	var missing netlink.LinkNotFoundError
+	return errors.As(err, &missing) || errors.Is(err, os.ErrNotExist) ||
+		errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENODEV)
+}

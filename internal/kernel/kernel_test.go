@@ -1,0 +1,128 @@
+package kernel
+
+import (
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+func openTestHost(t *testing.T) *Host {
+	t.Helper()
+	ns, err := NewNetns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := Open(ns.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close(); ns.Close() })
+	return h
+}
+
+// run runs a command inside the host's namespace.
+func (h *Host) run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	var out []byte
+	err := h.ns.Do(func() (err error) {
+		out, err = exec.Command(name, args...).CombinedOutput()
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func TestTableIsTheDocumentedText(t *testing.T) {
+	h := openTestHost(t)
+	if err := h.Transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
+		t.Fatal(err)
+	}
+	got := normalizeNft(h.run(t, "nft", "list", "table", "inet", plan.Mark))
+	h.run(t, "nft", "delete", "table", "inet", plan.Mark)
+	file := t.TempDir() + "/table.nft"
+	h.run(t, "sh", "-c", "cat > "+file+" <<'EOF'\n"+plan.TableText+"EOF")
+	h.run(t, "nft", "-f", file)
+	want := normalizeNft(h.run(t, "nft", "list", "table", "inet", plan.Mark))
+	if got != want {
+		t.Errorf("the kernel's table differs from plan.TableText:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// normalizeNft drops blank lines and our comments, and sorts the sets, whose
+// order in a listing means nothing.
+func normalizeNft(s string) string {
+	var blocks []string
+	for _, b := range strings.Split(strings.ReplaceAll(s, ` comment "fairlead"`, ""), "\n\t}\n") {
+		blocks = append(blocks, strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(b), "table inet fairlead {")))
+	}
+	slices.Sort(blocks)
+	return strings.Join(blocks, "\n")
+}
+
+func TestElementsSurviveTheKernel(t *testing.T) {
+	h := openTestHost(t)
+	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
+	want := plan.Plan{
+		plan.Mapping{Host: addr("192.0.2.1"), Proto: model.TCP, Ports: model.Port(80), To: addr("10.0.0.2"), ToPort: 8080},
+		plan.Mapping{Host: addr("0.0.0.0"), Proto: model.UDP, Ports: model.Port(53), To: addr("10.0.0.2"), ToPort: 53},
+		plan.Mapping{Host: addr("0.0.0.0"), Proto: model.TCP, Ports: model.PortRange{First: 8000, Last: 8999}, To: addr("10.0.0.2")},
+		plan.Mapping{Host: addr("2001:db8::1"), Proto: model.TCP, Ports: model.Port(80), To: addr("fd00::2"), ToPort: 8080},
+		plan.Mapping{Host: addr("::"), Proto: model.TCP, Ports: model.Port(81), To: addr("fd00::2"), ToPort: 81},
+		plan.Mapping{Host: addr("2001:db8::1"), Proto: model.UDP, Ports: model.PortRange{First: 1, Last: 65535}, To: addr("fd00::2")},
+		plan.Member{Set: plan.SetLinks, Link: "fl-web"},
+		plan.Member{Set: plan.SetWithin, Link: "fl-web"},
+		plan.Member{Set: plan.SetHairpin, Src: prefix("10.0.0.0/24"), Dst: prefix("10.0.0.0/24")},
+		plan.Member{Set: plan.SetHairpin, Src: prefix("fd00::2/128"), Dst: prefix("fd00::2/128")},
+		plan.Member{Set: plan.SetOutbound, Src: prefix("10.0.0.0/24"), Dst: prefix("0.0.0.0/0")},
+	}
+	all := append(plan.Plan{plan.Table{}}, want...)
+	if err := h.Transact(plan.Diff(nil, all)); err != nil {
+		t.Fatal(err)
+	}
+	have, err := h.Observe(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ops := plan.Diff(have, all); len(ops) != 0 {
+		t.Errorf("after setting, still to do:\n%s", plan.Text(ops))
+	}
+	// The text that we show is what nft takes, and means the same.
+	h.run(t, "nft", "flush", "ruleset")
+	for _, op := range plan.Diff(nil, all) {
+		for _, c := range op.Commands() {
+			h.run(t, "sh", "-c", c)
+		}
+	}
+	whole, err := h.readTable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(whole) != 0 {
+		t.Errorf("a table without our mark was taken for ours")
+	}
+	if err := h.Transact(plan.Diff(all, nil)); err != nil {
+		t.Fatal(err)
+	}
+	if out := h.run(t, "nft", "list", "ruleset"); out != "" {
+		t.Errorf("left behind:\n%s", out)
+	}
+}
+
+func TestProbe(t *testing.T) {
+	facts, err := Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []plan.Feature{plan.FeatureVeth, plan.FeatureBridge, plan.FeatureNAT, plan.FeatureIPv6} {
+		if !facts.Has(f) {
+			t.Errorf("%s: %s", f, facts.Missing[f])
+		}
+	}
+}

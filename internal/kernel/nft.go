@@ -1,0 +1,180 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// elementsPerMessage bounds one netlink attribute, whose length field has 16
+// bits: an element takes at most 112 bytes.
+const elementsPerMessage = 500
+
+// largeBuffers lets one transaction hold tens of thousands of elements.
+func largeBuffers(c *netlink.Conn) error {
+	const size = 32 << 20
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = errors.Join(
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, size),
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size))
+	})
+	return errors.Join(err, failed)
+}
+
+// Transact carries out the steps on our nft table in one transaction: all of
+// them or none. Removals go first, so that a changed element replaces itself.
+func (h *Host) Transact(ops []plan.Op) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	batch, err := sortElements(ops)
+	if err != nil {
+		return err
+	}
+	switch {
+	case batch.dropTable:
+		h.nft.DelTable(table())
+	case batch.makeTable:
+		// Declared first, so that deleting succeeds whether or not a
+		// damaged table of ours is there.
+		h.nft.AddTable(table())
+		h.nft.DelTable(table())
+		if err := queueTable(h.nft); err != nil {
+			return fmt.Errorf("build nft table: %w", err)
+		}
+		batch.del = nil
+	}
+	if !batch.dropTable {
+		if err := h.queueElements(batch); err != nil {
+			return fmt.Errorf("build nft elements: %w", err)
+		}
+	}
+	if err := h.nft.Flush(); err != nil {
+		if batch.dropTable && errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		return fmt.Errorf("change nft table %s: %w", plan.Mark, err)
+	}
+	return nil
+}
+
+// nftBatch is a transaction sorted by set.
+type nftBatch struct {
+	makeTable, dropTable bool
+	add, del             map[string][]nftables.SetElement
+}
+
+func sortElements(ops []plan.Op) (nftBatch, error) {
+	b := nftBatch{add: map[string][]nftables.SetElement{}, del: map[string][]nftables.SetElement{}}
+	for _, op := range ops {
+		if _, ok := op.Object.(plan.Table); ok {
+			b.makeTable, b.dropTable = !op.Del, op.Del
+			continue
+		}
+		if old := op.Old; old != nil {
+			set, e, err := encodeElement(old)
+			if err != nil {
+				return b, err
+			}
+			b.del[set] = append(b.del[set], e)
+		}
+		set, e, err := encodeElement(op.Object)
+		if err != nil {
+			return b, err
+		}
+		if op.Del {
+			b.del[set] = append(b.del[set], e)
+		} else {
+			b.add[set] = append(b.add[set], e)
+		}
+	}
+	return b, nil
+}
+
+func (h *Host) queueElements(b nftBatch) error {
+	for _, s := range tableSets() {
+		for part := range slices.Chunk(b.del[s.Name], elementsPerMessage) {
+			if err := h.nft.SetDeleteElements(s, part); err != nil {
+				return err
+			}
+		}
+		for part := range slices.Chunk(b.add[s.Name], elementsPerMessage) {
+			if err := h.nft.SetAddElements(s, part); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+var protoNumbers = map[model.Proto]byte{model.TCP: unix.IPPROTO_TCP, model.UDP: unix.IPPROTO_UDP}
+
+// encodeElement returns the set and the netlink form of an element. Every
+// field of a concatenation is padded to 4 bytes.
+func encodeElement(o plan.Object) (set string, e nftables.SetElement, err error) {
+	switch o := o.(type) {
+	case plan.Mapping:
+		return o.Map(), encodeMapping(o), nil
+	case plan.Member:
+		return o.Name(), encodeMember(o), nil
+	}
+	return "", e, fmt.Errorf("%T is not an nft element", o)
+}
+
+func encodeMapping(m plan.Mapping) nftables.SetElement {
+	proto := []byte{protoNumbers[m.Proto], 0, 0, 0}
+	first, last := port(m.Ports.First), port(m.Ports.Last)
+	to := m.To.AsSlice()
+	if m.ToPort == 0 {
+		lo, hi := bounds(m.HostRange())
+		return nftables.SetElement{Key: slices.Concat(lo, proto, first), KeyEnd: slices.Concat(hi, proto, last), Val: to}
+	}
+	to = append(to, port(m.ToPort)...)
+	if m.Host.IsUnspecified() {
+		return nftables.SetElement{Key: slices.Concat(proto, first), Val: to}
+	}
+	return nftables.SetElement{Key: slices.Concat(m.Host.AsSlice(), proto, first), Val: to}
+}
+
+func encodeMember(m plan.Member) nftables.SetElement {
+	if m.Set == plan.SetWithin {
+		return nftables.SetElement{Key: slices.Concat(ifname(m.Link), ifname(m.Link))}
+	}
+	if m.Link != "" {
+		return nftables.SetElement{Key: ifname(m.Link)}
+	}
+	srcLo, srcHi := bounds(m.Src)
+	dstLo, dstHi := bounds(m.Dst)
+	return nftables.SetElement{Key: slices.Concat(srcLo, dstLo), KeyEnd: slices.Concat(srcHi, dstHi)}
+}
+
+func port(p uint16) []byte { return append(binary.BigEndian.AppendUint16(nil, p), 0, 0) }
+
+func ifname(name string) []byte {
+	b := make([]byte, unix.IFNAMSIZ)
+	copy(b, name)
+	return b
+}
+
+// bounds returns the first and last address of a prefix.
+func bounds(p netip.Prefix) (first, last []byte) {
+	first = p.Masked().Addr().AsSlice()
+	last = slices.Clone(first)
+	for bit := p.Bits(); bit < len(last)*8; bit++ {
+		last[bit/8] |= 0x80 >> (bit % 8)
+	}
+	return first, last
+}

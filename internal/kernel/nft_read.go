@@ -1,0 +1,125 @@
+package kernel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"strings"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+)
+
+// readTable returns our table and every element in it, as the kernel has
+// them; nothing when the table is missing or damaged.
+func (h *Host) readTable() (plan.Plan, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	whole, err := h.tableWhole()
+	if err != nil || !whole {
+		return nil, err
+	}
+	have := plan.Plan{plan.Table{}}
+	for _, s := range tableSets() {
+		elements, err := h.nft.GetSetElements(s)
+		if err != nil {
+			return nil, fmt.Errorf("read nft set %s: %w", s.Name, err)
+		}
+		for _, e := range elements {
+			have = append(have, decodeElement(s.Name, e))
+		}
+	}
+	return have, nil
+}
+
+// tableWhole reports whether every chain of ours holds as many rules as it
+// should, all with our mark.
+func (h *Host) tableWhole() (bool, error) {
+	if _, err := h.nft.ListTableOfFamily(plan.Mark, nftables.TableFamilyINet); err != nil {
+		return false, missing(err)
+	}
+	for _, ch := range tableChains() {
+		rules, err := h.nft.GetRules(table(), &nftables.Chain{Name: ch.name, Table: table()})
+		if err != nil {
+			return false, missing(err)
+		}
+		if len(rules) != len(ch.rules) {
+			return false, nil
+		}
+		for _, r := range rules {
+			if !bytes.Contains(r.UserData, []byte(plan.Mark)) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+// missing turns "not found" into no error.
+func missing(err error) error {
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return fmt.Errorf("read nft table: %w", err)
+}
+
+// decodeElement is the reverse of encodeElement.
+func decodeElement(set string, e nftables.SetElement) plan.Object {
+	name, addrLen := set[:len(set)-1], 4
+	if strings.HasSuffix(set, "6") {
+		addrLen = 16
+	}
+	switch name {
+	case plan.MapPorts, plan.MapAnyPorts, plan.MapRanges:
+		return decodeMapping(name, addrLen, e)
+	case plan.SetHairpin, plan.SetOutbound:
+		return plan.Member{Set: name,
+			Src: decodePrefix(e.Key[:addrLen], e.KeyEnd[:addrLen]),
+			Dst: decodePrefix(e.Key[addrLen:], e.KeyEnd[addrLen:])}
+	default:
+		return plan.Member{Set: set, Link: unix.ByteSliceToString(e.Key)}
+	}
+}
+
+func decodeMapping(name string, addrLen int, e nftables.SetElement) plan.Mapping {
+	key := e.Key
+	host := netip.IPv4Unspecified()
+	if addrLen == 16 {
+		host = netip.IPv6Unspecified()
+	}
+	if name != plan.MapAnyPorts {
+		host, _ = netip.AddrFromSlice(key[:addrLen])
+		key = key[addrLen:]
+	}
+	first := binary.BigEndian.Uint16(key[4:])
+	m := plan.Mapping{Host: host, Proto: model.TCP, Ports: model.Port(first)}
+	if key[0] == protoNumbers[model.UDP] {
+		m.Proto = model.UDP
+	}
+	m.To, _ = netip.AddrFromSlice(e.Val[:addrLen])
+	if name == plan.MapRanges {
+		m.Ports.Last = binary.BigEndian.Uint16(e.KeyEnd[len(e.KeyEnd)-4:])
+	} else {
+		m.ToPort = binary.BigEndian.Uint16(e.Val[addrLen:])
+	}
+	return m
+}
+
+// decodePrefix returns the prefix from first to last; they are its bounds.
+func decodePrefix(first, last []byte) netip.Prefix {
+	a, _ := netip.AddrFromSlice(first)
+	n := len(first) * 8
+	for i := range first {
+		if diff := first[i] ^ last[i]; diff != 0 {
+			n = i*8 + bits.LeadingZeros8(diff)
+			break
+		}
+	}
+	return netip.PrefixFrom(a, n)
+}

@@ -1,0 +1,228 @@
+package kernel
+
+import (
+	"fairlead/internal/plan"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
+)
+
+// The nftables registers: 16-byte registers 1 to 4, or from 8 on the same
+// store in steps of 4 bytes, so that register 1 is 8 to 11, 2 is 12 to 15.
+const (
+	reg1  = unix.NFT_REG_1
+	reg2  = unix.NFT_REG_2
+	reg9  = unix.NFT_REG32_00 + 1
+	reg10 = unix.NFT_REG32_00 + 2
+	reg13 = unix.NFT_REG32_00 + 5
+)
+
+// family describes where IPv4 and IPv6 differ for a rule.
+type family struct {
+	suffix     string
+	nfproto    byte
+	addrLen    uint32
+	src, dst   uint32
+	addrType   nftables.SetDatatype
+	afterAddr  uint32 // the register that follows an address in reg1
+	afterProto uint32
+}
+
+var families = []family{
+	{"4", unix.NFPROTO_IPV4, 4, 12, 16, nftables.TypeIPAddr, reg9, reg10},
+	{"6", unix.NFPROTO_IPV6, 16, 8, 24, nftables.TypeIP6Addr, reg2, reg13},
+}
+
+func table() *nftables.Table {
+	return &nftables.Table{Name: plan.Mark, Family: nftables.TableFamilyINet}
+}
+
+// tableSets returns every set and map of the skeleton, in the order of
+// plan.TableText.
+func tableSets() []*nftables.Set {
+	concat := nftables.MustConcatSetType
+	proto, port := nftables.TypeInetProto, nftables.TypeInetService
+	var sets []*nftables.Set
+	add := func(name string, interval bool, key nftables.SetDatatype, data *nftables.SetDatatype) {
+		s := &nftables.Set{Table: table(), Name: name, KeyType: key, Interval: interval, Concatenation: true}
+		if data != nil {
+			s.IsMap, s.DataType = true, *data
+		}
+		sets = append(sets, s)
+	}
+	for _, f := range families {
+		addrPort := concat(f.addrType, port)
+		add(plan.MapPorts+f.suffix, false, concat(f.addrType, proto, port), &addrPort)
+		add(plan.MapAnyPorts+f.suffix, false, concat(proto, port), &addrPort)
+		add(plan.MapRanges+f.suffix, true, concat(f.addrType, proto, port), &f.addrType)
+		add(plan.SetHairpin+f.suffix, true, concat(f.addrType, f.addrType), nil)
+		add(plan.SetOutbound+f.suffix, true, concat(f.addrType, f.addrType), nil)
+	}
+	for _, name := range []string{plan.SetLinks, plan.SetIsolated, plan.SetInternal} {
+		sets = append(sets, &nftables.Set{Table: table(), Name: name, KeyType: nftables.TypeIFName})
+	}
+	add(plan.SetWithin, false, concat(nftables.TypeIFName, nftables.TypeIFName), nil)
+	return sets
+}
+
+// chain is a chain of the skeleton with its rules.
+type chain struct {
+	name  string
+	hook  *nftables.ChainHook
+	prio  *nftables.ChainPriority
+	kind  nftables.ChainType
+	rules [][]expr.Any
+}
+
+// tableChains returns the skeleton's chains; each rule is the netlink form
+// of the line at the same place of plan.TableText.
+func tableChains() []chain {
+	accept, drop := verdict(expr.VerdictAccept, ""), verdict(expr.VerdictDrop, "")
+	toPublish := rule(localDestination(), verdict(expr.VerdictJump, "publish"))
+	var publish [][]expr.Any
+	for _, f := range families {
+		publish = append(publish,
+			rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto), f.dnat(plan.MapPorts, true)),
+			rule(f.is(), loadProtoPort(reg1, reg9), f.dnat(plan.MapAnyPorts, true)),
+			rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto), f.dnat(plan.MapRanges, false)),
+		)
+	}
+	v4, v6 := families[0], families[1]
+	return []chain{
+		{"guard", nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
+			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), v4.is(), loopbackNet(v4.dst), drop),
+			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), v4.is(), loopbackNet(v4.src), drop),
+		}},
+		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, [][]expr.Any{toPublish}},
+		{"output", nftables.ChainHookOutput, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, [][]expr.Any{toPublish}},
+		{name: "publish", rules: publish},
+		{"forward", nftables.ChainHookForward, nftables.ChainPriorityFilter, nftables.ChainTypeFilter, [][]expr.Any{
+			rule(conntrack(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept),
+			rule(dnatted(), accept),
+			rule(meta(expr.MetaKeyIIFNAME, reg1), meta(expr.MetaKeyOIFNAME, reg2), lookup(plan.SetWithin), accept),
+			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), drop),
+			rule(linkIn(expr.MetaKeyOIFNAME, plan.SetInternal), drop),
+			rule(linkIn(expr.MetaKeyOIFNAME, plan.SetIsolated), drop),
+		}},
+		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, [][]expr.Any{
+			rule(dnatted(), v4.pair(plan.SetHairpin), []expr.Any{&expr.Masq{}}),
+			rule(dnatted(), v6.pair(plan.SetHairpin), []expr.Any{&expr.Masq{}}),
+			rule(dnatted(), linkIn(expr.MetaKeyOIFNAME, plan.SetLinks), v4.is(), loopbackNet(v4.src), []expr.Any{&expr.Masq{}}),
+			rule(linkNotIn(expr.MetaKeyOIFNAME, plan.SetLinks), v4.pair(plan.SetOutbound), []expr.Any{&expr.Masq{}}),
+			rule(linkNotIn(expr.MetaKeyOIFNAME, plan.SetLinks), v6.pair(plan.SetOutbound), []expr.Any{&expr.Masq{}}),
+		}},
+	}
+}
+
+// queueTable adds the whole skeleton to the pending transaction. The rule's
+// number is kept as its comment, by which verifyTable knows it again.
+func queueTable(c *nftables.Conn) error {
+	t := c.AddTable(table())
+	for _, s := range tableSets() {
+		if err := c.AddSet(s, nil); err != nil {
+			return err
+		}
+	}
+	accept := nftables.ChainPolicyAccept
+	chains := tableChains()
+	for _, ch := range chains {
+		nc := &nftables.Chain{Name: ch.name, Table: t, Hooknum: ch.hook, Priority: ch.prio, Type: ch.kind}
+		if ch.hook != nil {
+			nc.Policy = &accept
+		}
+		c.AddChain(nc)
+	}
+	for _, ch := range chains {
+		for _, exprs := range ch.rules {
+			c.AddRule(&nftables.Rule{Table: t, Chain: &nftables.Chain{Name: ch.name, Table: t}, Exprs: exprs,
+				UserData: userdata.AppendString(nil, userdata.TypeComment, plan.Mark)})
+		}
+	}
+	return nil
+}
+
+func rule(parts ...[]expr.Any) []expr.Any {
+	var all []expr.Any
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}
+
+func verdict(kind expr.VerdictKind, chain string) []expr.Any {
+	return []expr.Any{&expr.Verdict{Kind: kind, Chain: chain}}
+}
+
+func meta(key expr.MetaKey, reg uint32) []expr.Any {
+	return []expr.Any{&expr.Meta{Key: key, Register: reg}}
+}
+
+func lookup(set string) []expr.Any {
+	return []expr.Any{&expr.Lookup{SourceRegister: reg1, SetName: set}}
+}
+
+func linkIn(key expr.MetaKey, set string) []expr.Any {
+	return rule(meta(key, reg1), lookup(set))
+}
+
+func linkNotIn(key expr.MetaKey, set string) []expr.Any {
+	return rule(meta(key, reg1), []expr.Any{&expr.Lookup{SourceRegister: reg1, SetName: set, Invert: true}})
+}
+
+func equal(data []byte) []expr.Any {
+	return []expr.Any{&expr.Cmp{Op: expr.CmpOpEq, Register: reg1, Data: data}}
+}
+
+func payload(base expr.PayloadBase, offset, length, reg uint32) []expr.Any {
+	return []expr.Any{&expr.Payload{Base: base, Offset: offset, Len: length, DestRegister: reg}}
+}
+
+func localDestination() []expr.Any {
+	return rule([]expr.Any{&expr.Fib{Register: reg1, ResultADDRTYPE: true, FlagDADDR: true}},
+		equal(binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)))
+}
+
+func conntrack(key expr.CtKey, bits uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: key, Register: reg1},
+		&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 4,
+			Mask: binaryutil.NativeEndian.PutUint32(bits), Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: make([]byte, 4)},
+	}
+}
+
+// dnatted matches flows whose destination was rewritten: IPS_DST_NAT of
+// linux/netfilter/nf_conntrack_common.h.
+func dnatted() []expr.Any { return conntrack(expr.CtKeySTATUS, 1<<5) }
+
+// loopbackNet matches 127.0.0.0/8 in the IPv4 address at the offset.
+func loopbackNet(offset uint32) []expr.Any {
+	return rule(payload(expr.PayloadBaseNetworkHeader, offset, 1, reg1), equal([]byte{127}))
+}
+
+// loadProtoPort loads the transport protocol and destination port.
+func loadProtoPort(protoReg, portReg uint32) []expr.Any {
+	return rule(meta(expr.MetaKeyL4PROTO, protoReg), payload(expr.PayloadBaseTransportHeader, 2, 2, portReg))
+}
+
+func (f family) is() []expr.Any { return rule(meta(expr.MetaKeyNFPROTO, reg1), equal([]byte{f.nfproto})) }
+
+func (f family) load(offset, reg uint32) []expr.Any {
+	return payload(expr.PayloadBaseNetworkHeader, offset, f.addrLen, reg)
+}
+
+func (f family) pair(set string) []expr.Any {
+	return rule(f.is(), f.load(f.src, reg1), f.load(f.dst, f.afterAddr), lookup(set+f.suffix))
+}
+
+// dnat looks the loaded key up and rewrites the destination to what it finds.
+func (f family) dnat(name string, port bool) []expr.Any {
+	nat := &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.nfproto), RegAddrMin: reg1}
+	if port {
+		nat.RegProtoMin = f.afterAddr
+	}
+	return []expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: reg1, IsDestRegSet: true, SetName: name + f.suffix}, nat}
+}

@@ -1,0 +1,225 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"fairlead/internal/plan"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Observe returns what the kernel really holds of the wanted plan, and
+// everything else in the host's namespace that carries our mark. Listeners
+// and reservations are the proxy's and not read here.
+func (h *Host) Observe(want plan.Plan) (plan.Plan, error) {
+	defer h.Release()
+	have, err := h.readTable()
+	if err != nil {
+		return nil, err
+	}
+	wanted := map[string]bool{}
+	for _, o := range want {
+		wanted[o.Key()] = true
+		found, err := h.read(o)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", o.Key(), err)
+		}
+		if found != nil {
+			have = append(have, found)
+		}
+	}
+	strays, err := h.strays(wanted)
+	return append(have, strays...), err
+}
+
+// read returns the object as the kernel has it, nil when it is missing.
+func (h *Host) read(o plan.Object) (plan.Object, error) {
+	var found plan.Object
+	var err error
+	switch o := o.(type) {
+	case plan.Link:
+		found, err = h.readLink(o)
+	case plan.Address:
+		found, err = h.readAddress(o)
+	case plan.Route:
+		found, err = h.readRoute(o)
+	case plan.Sysctl:
+		o.Value, err = h.ReadSysctl(o)
+		found = o
+	}
+	if err != nil && (absent(err) || errors.Is(err, ErrNoSetting)) {
+		return nil, nil
+	}
+	return found, err
+}
+
+// readLink returns the link with the parts that the kernel has otherwise
+// than wanted, or nil when it is missing, foreign or down.
+func (h *Host) readLink(want plan.Link) (plan.Object, error) {
+	handle, link, err := h.link(want.Netns, want.Name)
+	if err != nil {
+		return nil, err
+	}
+	attrs := link.Attrs()
+	up := attrs.RawFlags&unix.IFF_UP != 0
+	if want.Kind == plan.Loopback {
+		return orNil(want, up), nil
+	}
+	if !up || !ours(link) || !h.samePeer(link, want) {
+		return nil, nil
+	}
+	found := want
+	found.MTU = attrs.MTU
+	found.Owner = strings.TrimPrefix(attrs.Alias, plan.Mark+":")
+	if want.Master != "" {
+		found.Master, found.Hairpin = h.readPort(handle, link)
+	}
+	return found, nil
+}
+
+func (h *Host) readPort(handle *netlink.Handle, link netlink.Link) (master string, hairpin bool) {
+	if m, err := handle.LinkByIndex(link.Attrs().MasterIndex); err == nil {
+		master = m.Attrs().Name
+	}
+	if p, err := handle.LinkGetProtinfo(link); err == nil {
+		hairpin = p.Hairpin
+	}
+	return master, hairpin
+}
+
+func (h *Host) readAddress(want plan.Address) (plan.Object, error) {
+	handle, link, err := h.link(want.Netns, want.Link)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := retry(func() ([]netlink.Addr, error) { return handle.AddrList(link, unix.AF_UNSPEC) })
+	for _, a := range addrs {
+		if toPrefix(a.IPNet.IP, a.Mask) == want.Prefix {
+			return want, nil
+		}
+	}
+	return nil, err
+}
+
+func (h *Host) readRoute(want plan.Route) (plan.Object, error) {
+	routes, err := h.routes(want.Netns)
+	for _, r := range routes {
+		if r == want {
+			return want, nil
+		}
+	}
+	return nil, err
+}
+
+// routes returns the routes of a namespace that carry our protocol number.
+func (h *Host) routes(netns string) ([]plan.Route, error) {
+	handle, err := h.at(netns)
+	if err != nil {
+		return nil, err
+	}
+	filter := &netlink.Route{Protocol: plan.RouteProtocol, Table: unix.RT_TABLE_MAIN}
+	list, err := retry(func() ([]netlink.Route, error) {
+		return handle.RouteListFiltered(unix.AF_UNSPEC, filter, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var routes []plan.Route
+	for _, r := range list {
+		link, err := handle.LinkByIndex(r.LinkIndex)
+		if err != nil {
+			continue
+		}
+		route := plan.Route{Netns: netns, To: toPrefix(r.Dst.IP, r.Dst.Mask), Link: link.Attrs().Name}
+		if via, ok := netip.AddrFromSlice(r.Gw); ok {
+			route.Via = via.Unmap()
+		}
+		routes = append(routes, route)
+	}
+	return routes, nil
+}
+
+// strays returns the links and routes of ours in the host's namespace that
+// nobody wants any more.
+func (h *Host) strays(wanted map[string]bool) (plan.Plan, error) {
+	handle, err := h.at("")
+	if err != nil {
+		return nil, err
+	}
+	links, err := retry(handle.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	var found plan.Plan
+	for _, l := range links {
+		o := plan.Link{Name: l.Attrs().Name, Kind: plan.Kind(l.Type()), MTU: l.Attrs().MTU,
+			Owner: strings.TrimPrefix(l.Attrs().Alias, plan.Mark+":")}
+		if ours(l) && !wanted[o.Key()] {
+			found = append(found, o)
+		}
+	}
+	routes, err := h.routes("")
+	for _, r := range routes {
+		if !wanted[r.Key()] {
+			found = append(found, r)
+		}
+	}
+	return found, err
+}
+
+// LocalAddrs returns the addresses of the host's namespace.
+func (h *Host) LocalAddrs() ([]netip.Addr, error) {
+	handle, err := h.at("")
+	if err != nil {
+		return nil, err
+	}
+	list, err := retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	var addrs []netip.Addr
+	for _, a := range list {
+		addrs = append(addrs, toPrefix(a.IPNet.IP, a.Mask).Addr())
+	}
+	return addrs, nil
+}
+
+// retry repeats a dump that the kernel interrupted because the table changed
+// meanwhile (NLM_F_DUMP_INTR).
+func retry[T any](dump func() (T, error)) (T, error) {
+	for range 10 {
+		list, err := dump()
+		if !errors.Is(err, nl.ErrDumpInterrupted) {
+			return list, err
+		}
+	}
+	return dump()
+}
+
+func toPrefix(ip []byte, mask []byte) netip.Prefix {
+	addr, _ := netip.AddrFromSlice(ip)
+	addr = addr.Unmap()
+	bits := 0
+	for _, b := range mask {
+		for ; b != 0; b <<= 1 {
+			bits++
+		}
+	}
+	if len(mask) == 16 && addr.Is4() {
+		bits -= 96
+	}
+	return netip.PrefixFrom(addr, bits)
+}
+
+func orNil(o plan.Object, ok bool) plan.Object {
+	if ok {
+		return o
+	}
+	return nil
+}
+

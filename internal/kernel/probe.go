@@ -1,0 +1,104 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"fairlead/internal/plan"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Probe finds out by trying, in a namespace of its own, what this kernel can
+// do; it changes nothing on the host. It fails when a namespace cannot be
+// made at all.
+func Probe() (plan.Facts, error) {
+	facts := plan.Facts{Kernel: release()}
+	if os.Geteuid() != 0 {
+		return facts, errors.New("probe kernel: root is needed to make network namespaces: run as root, e.g. with sudo")
+	}
+	ns, err := NewNetns()
+	if err != nil {
+		return facts, fmt.Errorf("probe kernel: %w", err)
+	}
+	defer ns.Close()
+	h, err := Open(ns.Path())
+	if err != nil {
+		return facts, fmt.Errorf("probe kernel: %w", err)
+	}
+	defer h.Close()
+	facts.Missing = map[plan.Feature]string{}
+	for feature, try := range map[plan.Feature]func(*Host) error{
+		plan.FeatureVeth:         probeVeth,
+		plan.FeatureBridge:       probeBridge,
+		plan.FeatureBridgeFilter: probeBridgeFilter,
+		plan.FeatureNAT:          probeNAT,
+		plan.FeatureIPv6:         probeIPv6,
+	} {
+		if err := try(h); err != nil {
+			facts.Missing[feature] = err.Error()
+		}
+	}
+	return facts, nil
+}
+
+func release() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+func probeVeth(h *Host) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "probe0"
+	return h.tryLink("veth", &netlink.Veth{LinkAttrs: attrs, PeerName: "probe1"})
+}
+
+func probeBridge(h *Host) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "probebr0"
+	return h.tryLink("bridge", &netlink.Bridge{LinkAttrs: attrs})
+}
+
+func (h *Host) tryLink(kind string, l netlink.Link) error {
+	handle, err := h.at("")
+	if err != nil {
+		return err
+	}
+	if err := handle.LinkAdd(l); err != nil {
+		return fmt.Errorf("the kernel makes no %s link (%w): load or build in the module %s", kind, err, kind)
+	}
+	return handle.LinkDel(l)
+}
+
+func probeBridgeFilter(h *Host) error {
+	_, err := h.ReadSysctl(plan.Sysctl{Name: plan.SysctlBridgeFilter4})
+	if errors.Is(err, ErrNoSetting) {
+		return errors.New("the module br_netfilter is not loaded: modprobe br_netfilter")
+	}
+	return err
+}
+
+// probeNAT makes our whole table, which needs every nftables expression that
+// the nat way uses.
+func probeNAT(h *Host) error {
+	if err := h.Transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
+		return fmt.Errorf("the kernel takes no nftables NAT (%w): load nft_chain_nat, nft_fib_inet, nft_masq and nf_conntrack", err)
+	}
+	_, err := h.nft.ListTableOfFamily(plan.Mark, nftables.TableFamilyINet)
+	return err
+}
+
+func probeIPv6(h *Host) error {
+	value, err := h.ReadSysctl(plan.Sysctl{Name: "net.ipv6.conf.all.disable_ipv6"})
+	if err != nil || strings.TrimSpace(value) != "0" {
+		return errors.New("IPv6 is disabled: sysctl net.ipv6.conf.all.disable_ipv6=0, and boot without ipv6.disable=1")
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"fairlead/internal/plan"
+)
+
+// ErrNoSetting says that this kernel does not have a sysctl.
+var ErrNoSetting = errors.New("this kernel has no such setting")
+
+// ReadSysctl returns the current value of s.Name in s.Netns.
+func (h *Host) ReadSysctl(s plan.Sysctl) (string, error) {
+	var value []byte
+	err := h.inSysctlNetns(s, func(path string) (err error) {
+		value, err = os.ReadFile(path)
+		return err
+	})
+	return strings.TrimSpace(string(value)), err
+}
+
+// WriteSysctl writes s.Value, unless the setting has it already.
+func (h *Host) WriteSysctl(s plan.Sysctl) error {
+	now, err := h.ReadSysctl(s)
+	if err != nil || now == s.Value {
+		return err
+	}
+	return h.inSysctlNetns(s, func(path string) error {
+		return os.WriteFile(path, []byte(s.Value), 0)
+	})
+}
+
+// inSysctlNetns calls do with the setting's file on a thread that is inside
+// the namespace: /proc/sys/net shows the opener's own namespace.
+func (h *Host) inSysctlNetns(s plan.Sysctl, do func(path string) error) error {
+	ns, err := h.open(s.Netns)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	err = ns.Do(func() error {
+		return do(filepath.Join("/proc/sys", strings.ReplaceAll(s.Name, ".", "/")))
+	})
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s: %w", s.Name, ErrNoSetting)
+	}
+	return err
+}

@@ -1,0 +1,34 @@
+package plan
+
+// Feature is something that a kernel may lack.
+type Feature string
+
+// The features that drivers and ways to publish ask for.
+const (
+	FeatureVeth         Feature = "veth"
+	FeatureBridge       Feature = "bridge"
+	FeatureBridgeFilter Feature = "br_netfilter"
+	FeatureNAT          Feature = "nftables-nat"
+	FeatureIPv6         Feature = "ipv6"
+)
+
+// The host-wide switches of br_netfilter.
+const (
+	SysctlBridgeFilter4 = "net.bridge.bridge-nf-call-iptables"
+	SysctlBridgeFilter6 = "net.bridge.bridge-nf-call-ip6tables"
+)
+
+// Facts is what a plan needs to know of the host it is made for.
+type Facts struct {
+	// Kernel is the release, as `uname -r` prints it.
+	Kernel string
+	// Missing holds the features that the kernel lacks, each with the
+	// reason and what would mend it.
+	Missing map[Feature]string
+}
+
+// Has reports whether the kernel has the feature.
+func (f Facts) Has(feature Feature) bool {
+	_, missing := f.Missing[feature]
+	return !missing
+}

@@ -1,0 +1,193 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Kind is the type of a link, as in `ip link add … type KIND`.
+type Kind string
+
+// The kinds of link. Loopback exists in every namespace and is only set up.
+const (
+	Loopback Kind = "loopback"
+	Bridge   Kind = "bridge"
+	Veth     Kind = "veth"
+)
+
+// Link is a network interface. Every link that we make carries an alias that
+// starts with Mark.
+type Link struct {
+	// Netns is the path of the namespace; empty is the engine's host.
+	Netns string
+	Name  string
+	Kind  Kind
+	MTU   int
+	// MAC is the hardware address, e.g. "02:f1:0a:00:00:02"; empty leaves
+	// the kernel's choice.
+	MAC string
+	// Owner completes the alias: the network's or endpoint's name.
+	Owner string
+	// Filter makes a bridge pass its frames to the IP rules whatever the
+	// host's bridge-nf-call sysctls say.
+	Filter bool
+	// Master is the bridge that holds this link, Hairpin the port's mode.
+	Master  string
+	Hairpin bool
+	// Peer, PeerNetns and PeerMAC describe the other end of a veth.
+	Peer      string
+	PeerNetns string
+	PeerMAC   string
+}
+
+// Alias returns the link's mark.
+func (l Link) Alias() string { return Mark + ":" + l.Owner }
+
+// Key implements Object.
+func (l Link) Key() string { return "link " + l.Netns + " " + l.Name }
+
+// Add implements Object.
+func (l Link) Add() []string {
+	ip := in(l.Netns, "ip")
+	if l.Kind == Loopback {
+		return []string{ip + " link set lo up"}
+	}
+	make := fmt.Sprintf("%s link add %s", ip, l.Name)
+	if l.MAC != "" {
+		make += " address " + l.MAC
+	}
+	make += fmt.Sprintf(" mtu %d type %s", l.MTU, l.Kind)
+	if l.Filter {
+		make += " nf_call_iptables 1 nf_call_ip6tables 1"
+	}
+	if l.Kind == Veth {
+		make += fmt.Sprintf(" peer name %s address %s mtu %d netns %s", l.Peer, l.PeerMAC, l.MTU, netnsName(l.PeerNetns))
+	}
+	cmds := []string{make}
+	set := fmt.Sprintf("%s link set %s alias %s", ip, l.Name, l.Alias())
+	if l.Master != "" {
+		set += " master " + l.Master
+	}
+	cmds = append(cmds, set+" up")
+	if l.Master != "" {
+		cmds = append(cmds, fmt.Sprintf("%s link set %s type bridge_slave hairpin %s", ip, l.Name, onOff(l.Hairpin)))
+	}
+	if l.Kind == Veth {
+		cmds = append(cmds, in(l.PeerNetns, "ip")+" link set "+l.Peer+" up")
+	}
+	return cmds
+}
+
+// Del implements Object.
+func (l Link) Del() []string {
+	if l.Kind == Loopback {
+		return nil
+	}
+	return []string{in(l.Netns, "ip") + " link del " + l.Name}
+}
+
+// Address is an IP address on a link.
+type Address struct {
+	Netns  string
+	Link   string
+	Prefix netip.Prefix
+}
+
+// Key implements Object.
+func (a Address) Key() string { return "address " + a.Netns + " " + a.Link + " " + a.Prefix.String() }
+
+// Add implements Object. IPv6 addresses skip duplicate address detection:
+// the lease already says that they are unique, and a second without an
+// address is a second without service.
+func (a Address) Add() []string { return []string{a.command("replace") + a.nodad()} }
+
+// Del implements Object.
+func (a Address) Del() []string { return []string{a.command("del")} }
+
+func (a Address) command(verb string) string {
+	return fmt.Sprintf("%s addr %s %s dev %s", in(a.Netns, "ip"), verb, a.Prefix, a.Link)
+}
+
+func (a Address) nodad() string {
+	if a.Prefix.Addr().Is6() {
+		return " nodad"
+	}
+	return ""
+}
+
+// Route is an entry of the main routing table.
+type Route struct {
+	Netns string
+	// To is the destination; 0.0.0.0/0 and ::/0 are the default routes.
+	To netip.Prefix
+	// Via is the next hop; the zero value means directly on the link.
+	Via  netip.Addr
+	Link string
+}
+
+// Key implements Object.
+func (r Route) Key() string { return "route " + r.Netns + " " + r.To.String() + " " + r.Link }
+
+// Add implements Object.
+func (r Route) Add() []string { return []string{r.command("replace")} }
+
+// Del implements Object.
+func (r Route) Del() []string { return []string{r.command("del")} }
+
+func (r Route) command(verb string) string {
+	parts := []string{in(r.Netns, "ip")}
+	if r.To.Addr().Is6() {
+		parts = append(parts, "-6")
+	}
+	to := r.To.String()
+	if r.To.Bits() == 0 {
+		to = "default"
+	}
+	parts = append(parts, "route", verb, to)
+	if r.Via.IsValid() {
+		parts = append(parts, "via", r.Via.String())
+	}
+	parts = append(parts, "dev", r.Link, "proto", fmt.Sprint(RouteProtocol))
+	return strings.Join(parts, " ")
+}
+
+// Sysctl is a kernel setting. Removing it puts back the value that the host
+// had before us.
+type Sysctl struct {
+	Netns string
+	// Name is dotted, as sysctl(8) prints it; a link's name in it may hold
+	// no dot.
+	Name  string
+	Value string
+}
+
+// Key implements Object.
+func (s Sysctl) Key() string { return "sysctl " + s.Netns + " " + s.Name }
+
+// Add implements Object.
+func (s Sysctl) Add() []string {
+	return []string{fmt.Sprintf("%s -w %s=%s", in(s.Netns, "sysctl"), s.Name, s.Value)}
+}
+
+// Del implements Object.
+func (s Sysctl) Del() []string {
+	return []string{fmt.Sprintf("%s -w %s=(as before)", in(s.Netns, "sysctl"), s.Name)}
+}
+
+func netnsName(path string) string {
+	if path == "" {
+		return "1"
+	}
+	if name, ok := strings.CutPrefix(path, "/run/netns/"); ok {
+		return name
+	}
+	return path
+}
+
+func onOff(b bool) string {
+	if b {
+		return "on"
+	}
+	return "off"
+}

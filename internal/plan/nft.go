@@ -1,0 +1,265 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+
+	"fairlead/internal/model"
+)
+
+// The sets of our table that hold interfaces and address ranges; each of the
+// address sets exists twice, with the suffix 4 or 6.
+const (
+	// SetLinks holds the host's links that lead to our sandboxes.
+	SetLinks = "links"
+	// SetIsolated holds those that only published ports and answers may
+	// enter from elsewhere.
+	SetIsolated = "isolated"
+	// SetInternal holds those that nothing may enter or leave.
+	SetInternal = "internal"
+	// SetWithin holds each link paired with itself: traffic within a network.
+	SetWithin = "within"
+	// SetOutbound holds pairs of source and destination ranges that are
+	// masqueraded where they leave for the world.
+	SetOutbound = "outbound"
+	// SetHairpin holds pairs of source and destination ranges whose answers
+	// would pass us by if the source were kept.
+	SetHairpin = "hairpin"
+)
+
+// The maps of our table that lead a host port to an endpoint; each exists
+// twice, with the suffix 4 or 6.
+const (
+	// MapPorts: host address . protocol . port -> address . port (hash).
+	MapPorts = "ports"
+	// MapAnyPorts: protocol . port -> address . port (hash).
+	MapAnyPorts = "anyports"
+	// MapRanges: host addresses . protocol . ports -> address, the port kept
+	// (interval).
+	MapRanges = "ranges"
+)
+
+// Table is the skeleton of our nft table: its sets, maps and chains. What
+// networks and publishes need are elements, so the rules never change.
+type Table struct{}
+
+// Key implements Object.
+func (Table) Key() string { return "nft table" }
+
+// Add implements Object.
+func (Table) Add() []string { return []string{"nft -f - <<'EOF'\n" + TableText + "EOF"} }
+
+// Del implements Object.
+func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
+
+// TableText is the skeleton as nft prints it. Package kernel builds the same
+// through netlink, and a test there compares the two.
+//
+// A packet that meets `publish` is the first of its flow; conntrack repeats
+// the answer for the rest. The guard closes what route_localnet opens: only
+// the host itself may speak to or from 127.0.0.0/8 on our links.
+const TableText = `table inet fairlead {
+	map ports4 {
+		type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service
+	}
+	map ports6 {
+		type ipv6_addr . inet_proto . inet_service : ipv6_addr . inet_service
+	}
+	map anyports4 {
+		type inet_proto . inet_service : ipv4_addr . inet_service
+	}
+	map anyports6 {
+		type inet_proto . inet_service : ipv6_addr . inet_service
+	}
+	map ranges4 {
+		type ipv4_addr . inet_proto . inet_service : ipv4_addr
+		flags interval
+	}
+	map ranges6 {
+		type ipv6_addr . inet_proto . inet_service : ipv6_addr
+		flags interval
+	}
+	set hairpin4 {
+		type ipv4_addr . ipv4_addr
+		flags interval
+	}
+	set hairpin6 {
+		type ipv6_addr . ipv6_addr
+		flags interval
+	}
+	set outbound4 {
+		type ipv4_addr . ipv4_addr
+		flags interval
+	}
+	set outbound6 {
+		type ipv6_addr . ipv6_addr
+		flags interval
+	}
+	set links {
+		type ifname
+	}
+	set isolated {
+		type ifname
+	}
+	set internal {
+		type ifname
+	}
+	set within {
+		type ifname . ifname
+	}
+	chain guard {
+		type filter hook prerouting priority raw; policy accept;
+		iifname @links ip daddr 127.0.0.0/8 drop
+		iifname @links ip saddr 127.0.0.0/8 drop
+	}
+	chain prerouting {
+		type nat hook prerouting priority dstnat; policy accept;
+		fib daddr type local jump publish
+	}
+	chain output {
+		type nat hook output priority -100; policy accept;
+		fib daddr type local jump publish
+	}
+	chain publish {
+		dnat ip to ip daddr . meta l4proto . th dport map @ports4
+		meta nfproto ipv4 dnat ip to meta l4proto . th dport map @anyports4
+		dnat ip to ip daddr . meta l4proto . th dport map @ranges4
+		dnat ip6 to ip6 daddr . meta l4proto . th dport map @ports6
+		meta nfproto ipv6 dnat ip6 to meta l4proto . th dport map @anyports6
+		dnat ip6 to ip6 daddr . meta l4proto . th dport map @ranges6
+	}
+	chain forward {
+		type filter hook forward priority filter; policy accept;
+		ct state established,related accept
+		ct status dnat accept
+		iifname . oifname @within accept
+		iifname @internal drop
+		oifname @internal drop
+		oifname @isolated drop
+	}
+	chain postrouting {
+		type nat hook postrouting priority srcnat; policy accept;
+		ct status dnat ip saddr . ip daddr @hairpin4 masquerade
+		ct status dnat ip6 saddr . ip6 daddr @hairpin6 masquerade
+		ct status dnat oifname @links ip saddr 127.0.0.0/8 masquerade
+		oifname != @links ip saddr . ip daddr @outbound4 masquerade
+		oifname != @links ip6 saddr . ip6 daddr @outbound6 masquerade
+	}
+}
+`
+
+// Mapping leads packets for a host address and ports to an endpoint: one
+// element of one of the maps.
+type Mapping struct {
+	// Host is a local address, or unspecified for every one of its family.
+	Host  netip.Addr
+	Proto model.Proto
+	Ports model.PortRange
+	// To is the endpoint's address, of the same family as Host.
+	To netip.Addr
+	// ToPort is the endpoint's port; 0 keeps the port, and only then may
+	// Ports hold more than one.
+	ToPort uint16
+}
+
+// Map returns the name of the map that holds the element.
+func (m Mapping) Map() string {
+	switch {
+	case m.ToPort == 0:
+		return MapRanges + m.suffix()
+	case m.Host.IsUnspecified():
+		return MapAnyPorts + m.suffix()
+	default:
+		return MapPorts + m.suffix()
+	}
+}
+
+// HostRange returns the host addresses that the element covers.
+func (m Mapping) HostRange() netip.Prefix {
+	if m.Host.IsUnspecified() {
+		return netip.PrefixFrom(m.Host, 0)
+	}
+	return netip.PrefixFrom(m.Host, m.Host.BitLen())
+}
+
+func (m Mapping) suffix() string { return familySuffix(m.Host) }
+
+// Key implements Object.
+func (m Mapping) Key() string {
+	return "nft " + m.Map() + " " + m.Host.String() + " " + string(m.Proto) + " " + m.Ports.String()
+}
+
+// Add implements Object.
+func (m Mapping) Add() []string {
+	to := m.To.String()
+	if m.ToPort != 0 {
+		to = fmt.Sprintf("%s . %d", m.To, m.ToPort)
+	}
+	return []string{fmt.Sprintf("nft add element inet %s %s '{ %s : %s }'", Mark, m.Map(), m.element(), to)}
+}
+
+// Del implements Object.
+func (m Mapping) Del() []string {
+	return []string{fmt.Sprintf("nft delete element inet %s %s '{ %s }'", Mark, m.Map(), m.element())}
+}
+
+func (m Mapping) element() string {
+	ports := fmt.Sprintf("%s . %s", m.Proto, m.Ports)
+	switch {
+	case m.ToPort == 0:
+		return m.HostRange().String() + " . " + ports
+	case m.Host.IsUnspecified():
+		return ports
+	default:
+		return m.Host.String() + " . " + ports
+	}
+}
+
+// Member is an element of one of the sets: a link's name, or a pair of
+// address ranges.
+type Member struct {
+	// Set is one of the Set constants.
+	Set  string
+	Link string
+	Src  netip.Prefix
+	Dst  netip.Prefix
+}
+
+// Name returns the set's name with the family's suffix where it has one.
+func (m Member) Name() string {
+	if m.Link != "" {
+		return m.Set
+	}
+	return m.Set + familySuffix(m.Src.Addr())
+}
+
+// Key implements Object.
+func (m Member) Key() string { return "nft " + m.Name() + " " + m.element() }
+
+// Add implements Object.
+func (m Member) Add() []string { return []string{m.command("add")} }
+
+// Del implements Object.
+func (m Member) Del() []string { return []string{m.command("delete")} }
+
+func (m Member) command(verb string) string {
+	return fmt.Sprintf("nft %s element inet %s %s '{ %s }'", verb, Mark, m.Name(), m.element())
+}
+
+func (m Member) element() string {
+	switch {
+	case m.Set == SetWithin:
+		return m.Link + " . " + m.Link
+	case m.Link != "":
+		return m.Link
+	default:
+		return m.Src.String() + " . " + m.Dst.String()
+	}
+}
+
+func familySuffix(a netip.Addr) string {
+	if a.Is4() {
+		return "4"
+	}
+	return "6"
+}

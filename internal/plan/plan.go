@@ -1,0 +1,124 @@
+// Package plan says what the kernel and the user-space proxy shall hold, as
+// comparable values: links, addresses, routes, sysctls, nft elements,
+// listeners. It tells two plans apart and writes each step as an expert
+// would type it. It never touches the kernel; package kernel does.
+package plan
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Mark names everything of ours in the kernel: the nft table, the prefix of
+// interface aliases and of cgroups.
+const Mark = "fairlead"
+
+// RouteProtocol marks our routes (rtm_protocol; see rtnetlink(7)). 0xfa is
+// not assigned in iproute2's rt_protos.
+const RouteProtocol = 0xfa
+
+// Object is one thing that shall exist. Implementations are comparable
+// structs: two objects of one Key are equal when nothing needs to be done.
+type Object interface {
+	// Key identifies the object within a plan: its kind and its name.
+	Key() string
+	// Add returns the commands that make the object, or bring it to this
+	// state, as typed in a shell.
+	Add() []string
+	// Del returns the commands that remove it; none where it goes with
+	// another object.
+	Del() []string
+}
+
+// Plan is a list of objects in the order in which they must be made.
+type Plan []Object
+
+// Op is one step from one plan to another.
+type Op struct {
+	// Object is what shall be set, or removed when Del is true.
+	Object Object
+	Del    bool
+	// Old is what Object replaces, nil when it is new.
+	Old Object
+}
+
+// Diff returns the steps that lead from have to want: what is missing or
+// differs in the order of want, then what is left over in the reverse order
+// of have.
+func Diff(have, want Plan) []Op {
+	before := make(map[string]Object, len(have))
+	for _, o := range have {
+		before[o.Key()] = o
+	}
+	var ops []Op
+	wanted := make(map[string]bool, len(want))
+	for _, o := range want {
+		key := o.Key()
+		wanted[key] = true
+		if old, ok := before[key]; !ok || old != o {
+			ops = append(ops, Op{Object: o, Old: old})
+		}
+	}
+	for i := len(have) - 1; i >= 0; i-- {
+		if !wanted[have[i].Key()] {
+			ops = append(ops, Op{Object: have[i], Del: true})
+		}
+	}
+	return ops
+}
+
+// Commands returns the step as typed in a shell.
+func (o Op) Commands() []string {
+	if o.Del {
+		return o.Object.Del()
+	}
+	return o.Object.Add()
+}
+
+// Text writes the steps as a shell session, one command a line.
+func Text(ops []Op) string {
+	var b strings.Builder
+	for _, op := range ops {
+		for _, c := range op.Commands() {
+			b.WriteString(c)
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// Merge joins plans in order and keeps the first of equal keys, so that
+// several parts may ask for the same thing (IP forwarding, say). Two parts
+// that ask for different states of one thing are in conflict.
+func Merge(plans ...Plan) (Plan, error) {
+	seen := map[string]Object{}
+	var all Plan
+	for _, p := range plans {
+		for _, o := range p {
+			key := o.Key()
+			first, ok := seen[key]
+			switch {
+			case !ok:
+				seen[key] = o
+				all = append(all, o)
+			case first != o:
+				return nil, fmt.Errorf("plan %s: asked for as %+v and as %+v", key, first, o)
+			}
+		}
+	}
+	return all, nil
+}
+
+// in returns the prefix that makes a command run in a network namespace.
+func in(netns, tool string) string {
+	switch name, named := strings.CutPrefix(netns, "/run/netns/"); {
+	case netns == "":
+		return tool
+	case named && tool == "ip":
+		return "ip -n " + name
+	case named:
+		return "ip netns exec " + name + " " + tool
+	default:
+		return "nsenter --net=" + netns + " " + tool
+	}
+}

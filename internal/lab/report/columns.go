@@ -1,0 +1,122 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+
+	"fairlead/internal/lab/result"
+)
+
+// column is one figure of one workload, for all paths of a client.
+type column struct {
+	title    string
+	client   result.Client
+	workload string
+	tool     string
+	metric   result.Metric
+	scale    scale
+}
+
+// at gives a path's row in the column, or nil.
+func (c column) at(r *result.Report, path string) *result.Summary {
+	return find(r, result.Case{Path: path, Client: c.client, Workload: c.workload, Tool: c.tool}, c.metric)
+}
+
+// headColumns are the columns that answer a suite's question for a client:
+// the main figure of every workload, what it cost in CPU, and whatever else
+// others published for the same question.
+func headColumns(r *result.Report, client result.Client) []column {
+	var main, cpu, extra []column
+	for _, c := range allColumns(r, client) {
+		switch {
+		case c.metric == result.Main(c.workload):
+			c.title = workloadTitle(c.workload) + byTool(c.tool)
+			main = append(main, c)
+		case c.metric == result.CPUPerGB && result.Kind(c.workload) == "tcp-bulk" && c.tool == own(c.tool):
+			cpu = append(cpu, c)
+		case publishes(r, c):
+			c.title = metricTitle(c.metric)
+			extra = append(extra, c)
+		}
+	}
+	for i := range cpu {
+		cpu[i].title = "CPU"
+		if len(cpu) > 1 {
+			cpu[i].title = "CPU " + workloadTitle(cpu[i].workload)
+		}
+	}
+	return slices.Concat(main, cpu, extra)
+}
+
+// allColumns lists every figure that a client's rows hold.
+func allColumns(r *result.Report, client result.Client) []column {
+	var all []column
+	for _, s := range r.Summary {
+		c := column{client: client, workload: s.Workload, tool: s.Tool, metric: s.Metric}
+		if s.Client == client && !slices.Contains(all, c) {
+			all = append(all, c)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b column) int {
+		return cmp.Or(compareWorkloads(a.workload, b.workload),
+			cmp.Compare(rank(metricOrder, a.metric), rank(metricOrder, b.metric)), cmp.Compare(a.tool, b.tool))
+	})
+	for i := range all {
+		all[i].scale = all[i].scaleOf(r)
+	}
+	return all
+}
+
+// metricOrder is the order in which the metrics of a workload are shown.
+var metricOrder = []result.Metric{
+	result.Throughput, result.LatencyP50, result.LatencyP99, result.ConnectionRate,
+	result.TransactionRate, result.PacketRate, result.Loss, result.CPUPerGB,
+	result.CPUPerOp, result.IdleShare, result.Efficiency,
+}
+
+// scaleOf chooses the unit for the whole column.
+func (c column) scaleOf(r *result.Report) scale {
+	var values []float64
+	for _, path := range pathsOf(r, c.client) {
+		if s := c.at(r, path); s != nil {
+			values = append(values, s.Value)
+		}
+	}
+	return scaleFor(c.metric, values)
+}
+
+// own gives the tool itself when it is our generator, whose name may be left
+// out.
+func own(tool string) string {
+	if tool == "" || tool == "fairlead" {
+		return tool
+	}
+	return "fairlead"
+}
+
+// byTool names a foreign generator.
+func byTool(tool string) string {
+	if own(tool) == tool {
+		return ""
+	}
+	return ", " + tool
+}
+
+// publishes says whether others published this very figure.
+func publishes(r *result.Report, c column) bool {
+	return own(c.tool) == c.tool && slices.ContainsFunc(r.Published, func(p result.Published) bool {
+		return p.Metric == c.metric && p.Workload == c.workload && p.Client == c.client
+	})
+}
+
+// floorOf gives the greatest noise floor among columns, and whether there is
+// any.
+func floorOf(r *result.Report, columns []column) (floor float64, found bool) {
+	for _, c := range columns {
+		s := c.at(r, baselineOf(r))
+		if s != nil && s.Rounds > 1 && s.Baseline != "" {
+			floor, found = max(floor, s.Noise), true
+		}
+	}
+	return floor, found
+}

@@ -1,0 +1,142 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"fairlead/internal/lab/result"
+)
+
+// scale says how the figures of one column are written: divided, with a
+// fixed number of decimals so that the points stand under each other.
+type scale struct {
+	label    string
+	divisor  float64
+	decimals int
+}
+
+// prefix is one choice of unit for a metric.
+type prefix struct {
+	least float64 // the greatest figure of the column reaches this
+	label string
+	by    float64
+}
+
+// prefixes lists the units of each metric, the greatest first.
+func prefixes(m result.Metric) []prefix {
+	seconds := []prefix{{1, "s", 1}, {10e-3, "ms", 1e-3}, {0, "µs", 1e-6}}
+	switch m {
+	case result.Throughput, result.Efficiency:
+		return []prefix{{1e9, "Gbit/s", 1e9}, {1e6, "Mbit/s", 1e6}, {0, "kbit/s", 1e3}}
+	case result.LatencyP50:
+		return labelled("p50 ", seconds)
+	case result.LatencyP99:
+		return labelled("p99 ", seconds)
+	case result.CPUPerOp:
+		return []prefix{{10e-3, "ms/op", 1e-3}, {0, "µs/op", 1e-6}}
+	case result.ConnectionRate, result.TransactionRate:
+		return []prefix{{0, "/s", 1}}
+	case result.PacketRate:
+		return []prefix{{0, "kpps", 1e3}}
+	case result.CPUPerGB:
+		return []prefix{{0, "s/GB", 1}}
+	case result.Loss, result.IdleShare:
+		return []prefix{{0, "%", 0.01}}
+	}
+	return []prefix{{0, "", 1}}
+}
+
+func labelled(label string, all []prefix) []prefix {
+	for i := range all {
+		all[i].label = label + all[i].label
+	}
+	return all
+}
+
+// scaleFor chooses the unit by the greatest figure, and the decimals so that
+// the least still shows two digits.
+func scaleFor(m result.Metric, values []float64) scale {
+	least, most := math.Inf(1), 0.0
+	for _, v := range values {
+		most = max(most, v)
+		if v > 0 {
+			least = min(least, v)
+		}
+	}
+	for _, p := range prefixes(m) {
+		if most >= p.least {
+			decimals := max(decimalsFor(most/p.by, 3), min(2, decimalsFor(least/p.by, 2)))
+			return scale{label: p.label, divisor: p.by, decimals: decimals}
+		}
+	}
+	return scale{divisor: 1}
+}
+
+// decimalsFor gives the decimals that show x with so many digits, 3 at most.
+func decimalsFor(x float64, digits int) int {
+	if x <= 0 || math.IsInf(x, 0) {
+		return 0
+	}
+	return min(3, max(0, digits-1-int(math.Floor(math.Log10(x)))))
+}
+
+// format writes a figure, in groups of three digits.
+func (s scale) format(x float64) string {
+	return grouped(fmt.Sprintf("%.*f", s.decimals, x/s.divisor), " ")
+}
+
+// grouped sets sep between groups of three digits before the point.
+func grouped(number, sep string) string {
+	whole, fraction, found := strings.Cut(number, ".")
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + sep + whole[i:]
+	}
+	if found {
+		return whole + "." + fraction
+	}
+	return whole
+}
+
+// ratioDecimals keeps three digits in a ratio.
+func ratioDecimals(ratio float64) int {
+	switch {
+	case ratio >= 100:
+		return 0
+	case ratio >= 10:
+		return 1
+	}
+	return 2
+}
+
+// formatRatio writes a ratio.
+func formatRatio(ratio float64) string {
+	return fmt.Sprintf("%.*f", ratioDecimals(ratio), ratio)
+}
+
+// formatMargin writes half the width of a ratio's interval, as wide as the
+// ratio itself; one that would round to nothing gives its zero for a digit.
+func formatMargin(s *result.Summary) string {
+	half := (s.RatioHigh - s.RatioLow) / 2
+	if half < 0.00495 {
+		return "±" + strings.TrimPrefix(fmt.Sprintf("%.3f", half), "0")
+	}
+	return fmt.Sprintf("±%.*f", ratioDecimals(s.Ratio), half)
+}
+
+// percent writes a share with one decimal.
+func percent(share float64) string {
+	return fmt.Sprintf("%.1f %%", share*100)
+}
+
+// width counts runes; everything we print is one column wide.
+func width(s string) int { return utf8.RuneCountInString(s) }
+
+func padLeft(s string, w int) string {
+	return strings.Repeat(" ", max(0, w-width(s))) + s
+}
+
+func padRight(s string, w int) string {
+	return s + strings.Repeat(" ", max(0, w-width(s)))
+}

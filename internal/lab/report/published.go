@@ -1,0 +1,109 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fairlead/internal/lab/result"
+)
+
+// beside is a published figure with ours.
+type beside struct {
+	result.Published
+	theirs, theirRatio string
+	ours, ourRatio     string
+}
+
+// besides sets every published figure beside ours. Their ratio is to what
+// the same source gives for the baseline.
+func besides(r *result.Report) []beside {
+	var all []beside
+	for _, p := range r.Published {
+		b := beside{Published: p, theirs: writeFigure(p.Metric, p.Value), theirRatio: theirRatio(r, p),
+			ours: "not measured"}
+		if s := oursFor(r, p); s != nil && s.Rounds > 0 {
+			b.ours = writeFigure(p.Metric, s.Value)
+			if s.Baseline != "" {
+				b.ourRatio = formatRatio(s.Ratio)
+			}
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+// oursFor finds our figure for a published one, by our own generator.
+func oursFor(r *result.Report, p result.Published) *result.Summary {
+	for _, tool := range []string{"fairlead", ""} {
+		c := result.Case{Path: p.Path, Client: p.Client, Workload: p.Workload, Tool: tool}
+		if s := find(r, c, p.Metric); s != nil {
+			return s
+		}
+	}
+	return nil
+}
+
+func theirRatio(r *result.Report, p result.Published) string {
+	base := p
+	base.Path = baselineOf(r)
+	at := slices.IndexFunc(r.Published, func(q result.Published) bool {
+		return q.Source == base.Source && q.Path == base.Path && q.Client == base.Client &&
+			q.Workload == base.Workload && q.Metric == base.Metric
+	})
+	if at < 0 || r.Published[at].Value == 0 {
+		return ""
+	}
+	return formatRatio(p.Value / r.Published[at].Value)
+}
+
+// writeFigure writes a lone figure with its unit.
+func writeFigure(m result.Metric, v float64) string {
+	s := scaleFor(m, []float64{v})
+	if which, unit, found := strings.Cut(s.label, " "); found {
+		return which + " " + s.format(v) + " " + unit
+	}
+	return s.format(v) + " " + s.label
+}
+
+// published writes the figures of others beside ours.
+func (t table) published() {
+	rows := [][]string{{"others measured", "", "", "theirs", "× " + t.base, "ours", "× " + t.base}}
+	source := ""
+	for _, b := range besides(t.r) {
+		if b.Source != source {
+			source = b.Source
+			rows = append(rows, []string{source})
+		}
+		what := fmt.Sprintf("%s, %s", workloadTitle(b.Workload), metricTitle(b.Metric))
+		rows = append(rows, []string{"  " + b.Path, what, clientTitle(b.Client), b.theirs, b.theirRatio, b.ours, b.ourRatio})
+	}
+	if len(rows) > 1 {
+		t.line()
+		t.aligned(rows, "lllrrrr")
+	}
+}
+
+// aligned writes rows in columns: l left, r right. A row with one part is a
+// heading and does not widen its column.
+func (t table) aligned(rows [][]string, sides string) {
+	widths := make([]int, len(sides))
+	for _, row := range rows {
+		for i, part := range row {
+			if len(row) > 1 {
+				widths[i] = max(widths[i], width(part))
+			}
+		}
+	}
+	for _, row := range rows {
+		text := ""
+		for i, part := range row {
+			if sides[i] == 'r' {
+				text += padLeft(part, widths[i]) + "  "
+			} else {
+				text += padRight(part, widths[i]) + "  "
+			}
+		}
+		t.line(text)
+	}
+}

@@ -1,0 +1,107 @@
+// Package report presents a laboratory session: as a terminal table, JSON, Go
+// benchmark lines, iperf3 JSON and a self-contained HTML page, and it compares
+// two sessions. It does not measure, and it computes no statistic that the
+// stats package could give it.
+package report
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"fairlead/internal/lab/result"
+)
+
+// clientOrder puts the farthest client first.
+var clientOrder = []result.Client{result.Remote, result.Local, result.Peer}
+
+// baselineOf names the path that the report compares with, or "".
+func baselineOf(r *result.Report) string {
+	for _, s := range r.Summary {
+		if s.Baseline != "" {
+			return s.Baseline
+		}
+	}
+	return ""
+}
+
+// clientsOf lists the clients that have rows.
+func clientsOf(r *result.Report) []result.Client {
+	var all []result.Client
+	for _, s := range r.Summary {
+		if !slices.Contains(all, s.Client) {
+			all = append(all, s.Client)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b result.Client) int {
+		return cmp.Compare(rank(clientOrder, a), rank(clientOrder, b))
+	})
+	return all
+}
+
+// pathsOf lists the paths that have rows for a client: the baseline, then
+// the suite's order, then any others by name.
+func pathsOf(r *result.Report, c result.Client) []string {
+	var all []string
+	for _, s := range r.Summary {
+		if s.Client == c && !slices.Contains(all, s.Path) {
+			all = append(all, s.Path)
+		}
+	}
+	order := append([]string{baselineOf(r)}, r.Paths...)
+	slices.SortFunc(all, func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank(order, a), rank(order, b)), cmp.Compare(a, b))
+	})
+	return all
+}
+
+// find gives the row of one case and metric, or nil.
+func find(r *result.Report, c result.Case, m result.Metric) *result.Summary {
+	for i := range r.Summary {
+		if s := &r.Summary[i]; s.Case == c && s.Metric == m {
+			return s
+		}
+	}
+	return nil
+}
+
+// rank is the position of x, or beyond the end.
+func rank[T comparable](all []T, x T) int {
+	if i := slices.Index(all, x); i >= 0 {
+		return i
+	}
+	return math.MaxInt
+}
+
+// verdict is what a row says about its path.
+type verdict int
+
+const (
+	unknown verdict = iota
+	same
+	better
+	worse
+)
+
+// judge compares a row with its baseline.
+func judge(s *result.Summary) verdict {
+	switch {
+	case s == nil || s.Rounds == 0 || s.Baseline == "" || s.Path == s.Baseline:
+		return unknown
+	case !s.Distinguishable:
+		return same
+	case s.Ratio > 1 == (s.Better == result.Higher):
+		return better
+	}
+	return worse
+}
+
+// adrift says that the baseline's halves differ by more than the noise floor
+// allows; s is the baseline's own row.
+func adrift(s *result.Summary) bool {
+	if s.Path != s.Baseline || s.Rounds < 2 {
+		return false
+	}
+	middle := (math.Log(s.RatioLow) + math.Log(s.RatioHigh)) / 2
+	return math.Abs(middle) > math.Log1p(s.Noise)
+}

@@ -1,0 +1,160 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"fairlead/internal/lab/result"
+)
+
+// Options says how to write for a terminal.
+type Options struct {
+	// Color paints better green, worse red and indistinguishable dim.
+	Color bool
+	// Width is the greatest width of a line; 0 means 120.
+	Width int
+	// Full names the file that holds the full report, if there is one.
+	Full string
+}
+
+// gap stands between the groups of a row; a note may take its first place.
+const gap = 2
+
+// Table writes the report for a terminal: for each client a row per path,
+// for each workload the figure and its ratio to the baseline with half the
+// width of the ratio's 95 % interval. On the baseline's own row that is the
+// A/A interval.
+func Table(w io.Writer, r *result.Report, o Options) error {
+	if o.Width == 0 {
+		o.Width = 120
+	}
+	out := bufio.NewWriter(w)
+	t := table{out: out, r: r, o: o, base: baselineOf(r)}
+	t.heading()
+	for _, c := range clientsOf(r) {
+		t.client(c)
+	}
+	t.unavailable()
+	t.published()
+	t.legend()
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("write table: %w", err)
+	}
+	return nil
+}
+
+// table writes one report; errors stay in out until it is flushed.
+type table struct {
+	out  *bufio.Writer
+	r    *result.Report
+	o    Options
+	base string
+}
+
+// line writes the parts without trailing blanks.
+func (t table) line(parts ...string) {
+	t.out.WriteString(strings.TrimRight(strings.Join(parts, ""), " ") + "\n")
+}
+
+// heading says what was measured, where and how finely.
+func (t table) heading() {
+	left := strings.Join([]string{t.r.Suite, kernel(t.r.Host.Kernel), plural(t.r.Host.CPUs, "CPU"),
+		plural(t.r.Rounds, "round"), fmt.Sprint("seed ", t.r.Seed)}, " · ")
+	var columns []column
+	for _, c := range clientsOf(t.r) {
+		columns = append(columns, headColumns(t.r, c)...)
+	}
+	right := "A/A noise floor unknown: it takes two valid rounds"
+	if floor, found := floorOf(t.r, columns); found {
+		right = "A/A noise floor ±" + percent(floor)
+	}
+	t.line(left, strings.Repeat(" ", max(2, min(t.o.Width, 88)-width(left)-width(right))), right)
+}
+
+func kernel(release string) string {
+	return "Linux " + strings.TrimPrefix(release, "Linux ")
+}
+
+// client writes the blocks of one client, as many as the width asks for.
+func (t table) client(c result.Client) {
+	paths := pathsOf(t.r, c)
+	first := width(clientTitle(c))
+	for _, p := range paths {
+		first = max(first, width(p))
+	}
+	var block []group
+	used := first
+	for _, col := range headColumns(t.r, c) {
+		g := t.group(col, paths)
+		if len(block) > 0 && used+gap+g.width() > t.o.Width {
+			t.block(c, first, paths, block)
+			block, used = nil, first
+		}
+		block = append(block, g)
+		used += gap + g.width()
+	}
+	t.block(c, first, paths, block)
+}
+
+// block writes one heading and a row per path.
+func (t table) block(c result.Client, first int, paths []string, groups []group) {
+	titles, units := padRight(clientTitle(c), first+gap), padRight("path", first+gap)
+	for _, g := range groups {
+		titles += padRight(g.title, g.width()+gap)
+		units += padRight(padLeft(g.unit, g.value)+" "+g.over, g.width()+gap)
+	}
+	t.line()
+	t.line(titles)
+	t.line(units)
+	for i, p := range paths {
+		row := padRight(p, first+gap)
+		for _, g := range groups {
+			row += g.cells[i].write(g, t.o.Color)
+		}
+		t.line(row)
+	}
+}
+
+// unavailable lists the paths that this host cannot build.
+func (t table) unavailable() {
+	if len(t.r.Unavailable) == 0 {
+		return
+	}
+	t.line()
+	for _, u := range t.r.Unavailable {
+		t.line("not on this host: ", u.Path, ": ", u.Reason)
+	}
+}
+
+// legend explains the marks and accounts for what was thrown out.
+func (t table) legend() {
+	thrown := thrownOut(t.r)
+	total := 0
+	for _, o := range thrown {
+		total += o.runs
+	}
+	t.line()
+	parts := []string{fmt.Sprint("! rounds thrown out: ", total)}
+	if t.base != "" {
+		parts = append([]string{"≈ cannot be told from " + t.base}, parts...)
+	}
+	if t.o.Full != "" {
+		parts = append(parts, "full report: "+t.o.Full)
+	}
+	t.line(strings.Join(parts, "     "))
+	for i, o := range thrown {
+		if i == 6 {
+			t.line(fmt.Sprintf("  and %d more; the full report has them all", len(thrown)-i))
+			break
+		}
+		t.line("  ", o.String())
+	}
+	for _, s := range t.r.Summary {
+		if adrift(&s) {
+			t.line(fmt.Sprintf("  beware: %s drifted within the rounds (%s, %s, %s: second half %.2f to %.2f × first)",
+				s.Path, workloadTitle(s.Workload), metricTitle(s.Metric), clientTitle(s.Client), s.RatioLow, s.RatioHigh))
+		}
+	}
+}

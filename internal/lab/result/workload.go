@@ -1,0 +1,30 @@
+package result
+
+import "strings"
+
+// Kinds lists the kinds of workload, in the order in which they are shown. A
+// workload's name is its kind, or its kind and how it differs: tcp-rr-block.
+var Kinds = []string{"tcp-bulk", "tcp-rr", "tcp-crr", "udp-bulk", "udp-rr", "udp-pps"}
+
+// Kind gives the kind of a workload, or "" for one that we do not know.
+func Kind(workload string) string {
+	for _, k := range Kinds {
+		if workload == k || strings.HasPrefix(workload, k+"-") {
+			return k
+		}
+	}
+	return ""
+}
+
+// Main gives the figure that a workload is run for.
+func Main(workload string) Metric {
+	switch Kind(workload) {
+	case "tcp-rr", "udp-rr":
+		return LatencyP50
+	case "tcp-crr":
+		return ConnectionRate
+	case "udp-pps":
+		return PacketRate
+	}
+	return Throughput
+}

@@ -1,0 +1,82 @@
+package load
+
+import (
+	"io"
+
+	"golang.org/x/sys/unix"
+)
+
+// pattern makes a buffer whose pages are really there: untouched memory would
+// all be the one zero page, and reading that is unfairly cheap.
+func pattern(size int) []byte {
+	b := make([]byte, size)
+	for i := range b {
+		b[i] = byte('0' + i%10)
+	}
+	return b
+}
+
+// bulkSend writes to s until the run is quiet, then ends the stream's half.
+func (j *job) bulkSend(t *thread, s *stream, i int) error {
+	buf := pattern(j.spec.Size)
+	p := j.newPace(t, j.spec.Rate/8/float64(j.spec.Size), i%j.spec.Streams, j.spec.Streams, 0)
+	defer unix.Shutdown(s.fd, unix.SHUT_WR)
+	for !j.quiet.Load() {
+		if p == nil {
+			n, err := s.write(buf)
+			t.sentBytes.Add(uint64(n))
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := j.bulkPaced(t, s, p, buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bulkPaced sends one whole buffer at its time: a partial write would lower
+// the offered load.
+func (j *job) bulkPaced(t *thread, s *stream, p *pace, buf []byte) error {
+	if _, ok := p.wait(j); !ok {
+		return nil
+	}
+	for len(buf) > 0 && !j.quiet.Load() {
+		n, err := s.write(buf)
+		t.sentBytes.Add(uint64(n))
+		if err != nil {
+			return err
+		}
+		buf = buf[n:]
+	}
+	return nil
+}
+
+// bulkReceive reads from s to its end.
+func (j *job) bulkReceive(t *thread, s *stream) error {
+	if j.spec.Rate > 0 {
+		s.over = &j.done // a low rate may well be silent for long
+	}
+	buf := pattern(j.spec.Size)
+	for {
+		n, err := s.read(buf)
+		t.receivedBytes.Add(uint64(n))
+		if err == io.EOF {
+			return j.ended(s)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// ended says whether a stream was allowed to end: not before this side's
+// window has closed.
+func (j *job) ended(s *stream) error {
+	if j.phase.Load() == phaseAfter {
+		return nil
+	}
+	return closed(s.peer)
+}

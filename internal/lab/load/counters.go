@@ -1,0 +1,93 @@
+package load
+
+import (
+	"sync/atomic"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Totals counts what one side moved. Bytes are payload.
+type Totals struct {
+	SentBytes       uint64
+	ReceivedBytes   uint64
+	PacketsSent     uint64
+	PacketsReceived uint64
+	Transactions    uint64
+	Connections     uint64
+	// Errors counts requests without an answer and connections that failed.
+	Errors uint64
+}
+
+func (t Totals) plus(o Totals) Totals {
+	return Totals{
+		SentBytes:       t.SentBytes + o.SentBytes,
+		ReceivedBytes:   t.ReceivedBytes + o.ReceivedBytes,
+		PacketsSent:     t.PacketsSent + o.PacketsSent,
+		PacketsReceived: t.PacketsReceived + o.PacketsReceived,
+		Transactions:    t.Transactions + o.Transactions,
+		Connections:     t.Connections + o.Connections,
+		Errors:          t.Errors + o.Errors,
+	}
+}
+
+// minus returns what was added since o, an earlier reading of the same.
+func (t Totals) minus(o Totals) Totals {
+	return Totals{
+		SentBytes:       t.SentBytes - o.SentBytes,
+		ReceivedBytes:   t.ReceivedBytes - o.ReceivedBytes,
+		PacketsSent:     t.PacketsSent - o.PacketsSent,
+		PacketsReceived: t.PacketsReceived - o.PacketsReceived,
+		Transactions:    t.Transactions - o.Transactions,
+		Connections:     t.Connections - o.Connections,
+		Errors:          t.Errors - o.Errors,
+	}
+}
+
+// thread is what one stream's thread counts. Only that thread writes; the
+// padding keeps its counters off its neighbours' cache lines.
+type thread struct {
+	_               [64]byte
+	sentBytes       atomic.Uint64
+	receivedBytes   atomic.Uint64
+	packetsSent     atomic.Uint64
+	packetsReceived atomic.Uint64
+	transactions    atomic.Uint64
+	connections     atomic.Uint64
+	errors          atomic.Uint64
+	// The rest is read only after the thread has ended.
+	markedSent     uint64
+	markedReceived uint64
+	failed         uint64
+	latency        *hdrhistogram.Histogram
+	service        *hdrhistogram.Histogram
+	lateness       *hdrhistogram.Histogram
+	_              [64]byte
+}
+
+func (t *thread) totals() Totals {
+	return Totals{
+		SentBytes:       t.sentBytes.Load(),
+		ReceivedBytes:   t.receivedBytes.Load(),
+		PacketsSent:     t.packetsSent.Load(),
+		PacketsReceived: t.packetsReceived.Load(),
+		Transactions:    t.transactions.Load(),
+		Connections:     t.connections.Load(),
+		Errors:          t.errors.Load(),
+	}
+}
+
+// longest is the top of the histograms' range in ns; what is longer counts
+// as that.
+const longest = int64(60e9)
+
+func newHistogram() *hdrhistogram.Histogram {
+	h := hdrhistogram.New(1, longest, 3)
+	// Touch every page now rather than at the first slow transaction.
+	h.Reset()
+	return h
+}
+
+// note records a duration in ns. It cannot fail: the value is in range.
+func note(h *hdrhistogram.Histogram, ns int64) {
+	_ = h.RecordValue(min(max(ns, 0), longest))
+}

@@ -1,0 +1,132 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// acceptors bounds the server's threads for tcp-crr: each serves one
+// connection at a time.
+const acceptors = 16
+
+// crrClient opens, uses and closes one connection after another. A
+// transaction is over when its response is there; the connection counts once
+// it has closed.
+func (j *job) crrClient(t *thread, target netip.AddrPort, i int) error {
+	v, err := j.newVisitor(t, target)
+	if err != nil {
+		return err
+	}
+	return j.transact(t, i, v.visit, true)
+}
+
+// visitor holds what every connection of one thread uses again.
+type visitor struct {
+	j       *job
+	t       *thread
+	s       *stream
+	sa      unix.Sockaddr
+	out, in []byte
+}
+
+func (j *job) newVisitor(t *thread, target netip.AddrPort) (*visitor, error) {
+	sa, err := sockaddr(target)
+	if err != nil {
+		return nil, err
+	}
+	return &visitor{j: j, t: t, s: j.stream(-1, target), sa: sa,
+		out: pattern(j.spec.Size), in: pattern(j.spec.Size)}, nil
+}
+
+// visit is one whole connection.
+func (v *visitor) visit() (done int64, err error) {
+	v.s.fd, err = open(v.s.peer.Addr(), unix.SOCK_STREAM)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(v.s.fd)
+	if err := retryConnect(v.s.fd, v.sa); err != nil {
+		return 0, failed("connect", v.s.peer, err)
+	}
+	if err := v.s.writeFull(v.out); err != nil {
+		return 0, err
+	}
+	v.t.sentBytes.Add(uint64(len(v.out)))
+	if err := v.s.readFull(v.in); err != nil {
+		return 0, unexpected(v.s, err)
+	}
+	done = v.j.clock.now()
+	v.t.receivedBytes.Add(uint64(len(v.in)))
+	if err := v.j.part(v.s, v.in); err != nil {
+		return 0, err
+	}
+	v.t.connections.Add(1)
+	return done, nil
+}
+
+// part ends the client's half: it waits for the server's FIN, or arms the
+// descriptor so that closing resets.
+func (j *job) part(s *stream, scratch []byte) error {
+	if j.spec.Close == RST {
+		err := unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		if err != nil {
+			return fmt.Errorf("set linger: %w", err)
+		}
+		return nil
+	}
+	switch _, err := s.read(scratch[:1]); {
+	case err == io.EOF:
+		return nil
+	case err == nil:
+		return fmt.Errorf("receive from %s: more than was asked for", s.peer)
+	default:
+		return err
+	}
+}
+
+// crrServer serves connections off the listener until the run is over. One
+// that fails counts as an error: the client, whose loss it is, decides what
+// it means.
+func (j *job) crrServer(t *thread, listener int) error {
+	buf := make([]byte, j.spec.Size)
+	s := j.stream(-1, netip.AddrPort{})
+	s.over = nil // a client that has connected owes us its request
+	for !j.done.Load() {
+		fd, err := accept(listener)
+		if errors.Is(err, errNobody) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.fd = fd
+		if err := j.serve(t, s, buf); err != nil {
+			t.errors.Add(1)
+		}
+		unix.Close(fd)
+	}
+	return nil
+}
+
+func (j *job) serve(t *thread, s *stream, buf []byte) error {
+	if err := s.readFull(buf); err != nil {
+		return err
+	}
+	t.receivedBytes.Add(uint64(len(buf)))
+	if err := s.writeFull(buf); err != nil {
+		return err
+	}
+	t.sentBytes.Add(uint64(len(buf)))
+	t.transactions.Add(1)
+	t.connections.Add(1)
+	if j.spec.Close == RST {
+		if _, err := s.read(buf); err != nil && err != io.EOF && !errors.Is(err, ErrClosed) {
+			return err
+		}
+	}
+	return nil
+}

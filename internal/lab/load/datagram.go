@@ -1,0 +1,207 @@
+package load
+
+import (
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxBundle bounds one GSO message: what fits into one IP packet.
+const maxBundle = 65000
+
+// bundle is how many datagrams go into one message to the kernel.
+func (s Spec) bundle() int {
+	if !s.GSO {
+		return 1
+	}
+	return min(maxSegments, max(1, maxBundle/s.Size))
+}
+
+// shot is how many messages go out in one system call: as many as fit, but at
+// a low rate no more than are due in a millisecond.
+func (s Spec) shot() int {
+	perMessage := float64(s.bundle())
+	if s.Rate == 0 {
+		return batchSize
+	}
+	messages := s.packetRate() / perMessage / float64(s.Streams) / 1000
+	return int(min(max(messages, 1), batchSize))
+}
+
+// packetRate is the offered load in datagrams per second, all streams.
+func (s Spec) packetRate() float64 {
+	if s.Workload == UDPBulk {
+		return s.Rate / 8 / float64(s.Size)
+	}
+	return s.Rate
+}
+
+// datagramSend sends batches until the run is quiet.
+func (j *job) datagramSend(t *thread, s *stream, i int) error {
+	per, shot := j.spec.bundle(), j.spec.shot()
+	if j.spec.GSO {
+		if err := setInt(s.fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, j.spec.Size); err != nil {
+			return err
+		}
+	}
+	b := newBatch(shot, per*j.spec.Size, false)
+	p := j.newPace(t, j.spec.packetRate()/float64(per*shot), i%j.spec.Streams, j.spec.Streams, 0)
+	stamped := ^uint32(0)
+	for !j.quiet.Load() {
+		if p != nil {
+			if _, ok := p.wait(j); !ok {
+				return nil
+			}
+		}
+		phase := j.phase.Load()
+		if phase != stamped {
+			j.stampAll(b, phase)
+			stamped = phase
+		}
+		if err := j.shoot(t, s, b, phase); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stampAll marks every datagram of the batch with the sender's phase.
+func (j *job) stampAll(b *batch, phase uint32) {
+	for _, buf := range b.bufs {
+		for at := 0; at < len(buf); at += j.spec.Size {
+			stamp(buf[at:], j.token, phase)
+		}
+	}
+}
+
+// shoot sends the batch once. What the kernel refuses for want of room is not
+// sent, and not counted.
+func (j *job) shoot(t *thread, s *stream, b *batch, phase uint32) error {
+	n, err := b.send(s.fd, len(b.hdrs))
+	switch err {
+	case nil:
+	case unix.EINTR, unix.ENOBUFS:
+		return nil
+	default:
+		return failed("send to", s.peer, err)
+	}
+	bytes := uint64(n * len(b.bufs[0]))
+	packets := bytes / uint64(j.spec.Size)
+	t.sentBytes.Add(bytes)
+	t.packetsSent.Add(packets)
+	if phase == phaseWindow {
+		t.markedSent += packets
+	}
+	return nil
+}
+
+// datagramReceive counts what arrives until the run is over and the socket
+// has been silent for a tick.
+func (j *job) datagramReceive(t *thread, s *stream) error {
+	size := j.spec.Size
+	if j.spec.GSO {
+		if err := setInt(s.fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1); err != nil {
+			return err
+		}
+		size = 1 << 16
+	}
+	s.over, s.patience = &j.done, 0
+	b := newBatch(batchSize, max(size, helloSize), j.spec.GSO)
+	var w wait
+	for {
+		n, err := b.receive(s.fd)
+		switch {
+		case err == nil:
+			j.count(t, s, b, n)
+		case err == unix.EAGAIN:
+			if err := s.again(&w); err == io.EOF {
+				return nil
+			}
+		case err == unix.EINTR, err == unix.ECONNREFUSED && j.done.Load():
+		default:
+			return failed("receive from", s.peer, err)
+		}
+	}
+}
+
+// count adds n received messages up, and answers a hello that was repeated
+// because our answer got lost.
+func (j *job) count(t *thread, s *stream, b *batch, n int) {
+	var bytes, packets, marked uint64
+	for i := range n {
+		data, segment := b.message(i)
+		if j.side == ServerSide && isHello(data) {
+			_, _ = s.write(data) // if this is lost too, the client asks again
+			continue
+		}
+		for ; len(data) > 0; data = data[min(segment, len(data)):] {
+			phase, ok := readStamp(data, j.token)
+			if !ok {
+				continue
+			}
+			packets++
+			bytes += uint64(min(segment, len(data)))
+			if phase == phaseWindow {
+				marked++
+			}
+		}
+	}
+	t.receivedBytes.Add(bytes)
+	t.packetsReceived.Add(packets)
+	t.markedReceived += marked
+}
+
+// udpClient is a closed loop of datagrams; an answer counts when its first
+// byte repeats the request's.
+func (j *job) udpClient(t *thread, s *stream, i int) error {
+	s.patience = lossAfter
+	out, in := pattern(j.spec.Size), make([]byte, max(j.spec.Size, helloSize)+1)
+	return j.transact(t, i, func() (int64, error) {
+		out[0]++
+		if err := s.writeFull(out); err != nil {
+			return 0, err
+		}
+		t.sentBytes.Add(uint64(len(out)))
+		t.packetsSent.Add(1)
+		for {
+			n, err := s.read(in)
+			if err != nil {
+				return 0, err
+			}
+			if n == len(out) && in[0] == out[0] {
+				t.receivedBytes.Add(uint64(n))
+				t.packetsReceived.Add(1)
+				return j.clock.now(), nil
+			}
+		}
+	}, true)
+}
+
+// udpServer sends every datagram back, the hello included.
+func (j *job) udpServer(t *thread, s *stream) error {
+	s.patience = 0
+	buf := make([]byte, max(j.spec.Size, helloSize)+1)
+	for {
+		n, err := s.read(buf)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			if j.done.Load() {
+				return nil // the client's socket is gone already
+			}
+			return fmt.Errorf("echo: %w", err)
+		}
+		if !isHello(buf[:n]) {
+			t.receivedBytes.Add(uint64(n))
+			t.packetsReceived.Add(1)
+			t.sentBytes.Add(uint64(n))
+			t.packetsSent.Add(1)
+			t.transactions.Add(1)
+		}
+		if _, err := s.write(buf[:n]); err != nil && !j.done.Load() {
+			return fmt.Errorf("echo: %w", err)
+		}
+	}
+}

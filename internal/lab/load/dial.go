@@ -1,0 +1,142 @@
+package load
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// connectRun opens all the client's streams and, once every one was
+// answered, starts them.
+func (j *job) connectRun(target netip.AddrPort) error {
+	if j.spec.Workload == TCPCRR {
+		return j.crrRun(target)
+	}
+	streams := make([]*stream, 0, j.spec.links())
+	for i := range j.spec.links() {
+		s, err := j.dial(target, j.spec.flow(i) == Down)
+		if err != nil {
+			for _, s := range streams {
+				unix.Close(s.fd)
+			}
+			return err
+		}
+		streams = append(streams, s)
+	}
+	for i, s := range streams {
+		j.drive(s, i)
+	}
+	return nil
+}
+
+// crrRun makes one connection before it starts the threads, so that a dead
+// target is an error at once.
+func (j *job) crrRun(target netip.AddrPort) error {
+	v, err := j.newVisitor(j.newThread(), target)
+	if err != nil {
+		return err
+	}
+	if _, err := v.visit(); err != nil {
+		return err
+	}
+	v.t.transactions.Add(1)
+	for i := range j.spec.Streams {
+		j.send(func(t *thread) error { return j.crrClient(t, target, i) })
+	}
+	return nil
+}
+
+// dial opens one stream and sees it answered.
+func (j *job) dial(target netip.AddrPort, down bool) (*stream, error) {
+	kind := unix.SOCK_STREAM
+	if j.spec.Workload.udp() {
+		kind = unix.SOCK_DGRAM
+	}
+	fd, err := connect(target, kind)
+	if err != nil {
+		return nil, err
+	}
+	s := j.stream(fd, target)
+	h := hello{token: j.token, down: down}
+	if j.spec.Workload.udp() {
+		err = s.greetUDP(h)
+	} else {
+		err = s.greetTCP(h, j.spec.Workload == TCPRR)
+	}
+	if err == nil {
+		err = s.prepare()
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return s, nil
+}
+
+// greetTCP opens a stream: hello there, the same hello back.
+func (s *stream) greetTCP(h hello, noDelay bool) error {
+	if noDelay {
+		if err := setNoDelay(s.fd); err != nil {
+			return err
+		}
+	}
+	if err := s.writeFull(h.bytes()); err != nil {
+		return err
+	}
+	answer := make([]byte, helloSize)
+	if err := s.readFull(answer); err != nil {
+		return unexpected(s, err)
+	}
+	if !bytes.Equal(answer, h.bytes()) {
+		return failed("greet", s.peer, errors.New("it is not a load server of this run"))
+	}
+	return nil
+}
+
+// greetUDP repeats the hello every tick until anything comes back: the same
+// hello, or data already if that got lost.
+func (s *stream) greetUDP(h hello) error {
+	answer := make([]byte, helloSize)
+	for range int(patience / tick) {
+		if err := s.writeFull(h.bytes()); err != nil {
+			return err
+		}
+		if _, err := s.readTick(answer); !errors.Is(err, ErrNoAnswer) {
+			return err
+		}
+	}
+	return silent(s.peer)
+}
+
+// readTick waits for one datagram, for one tick.
+func (s *stream) readTick(b []byte) (int, error) {
+	one := &stream{fd: s.fd, peer: s.peer, patience: tick}
+	n, err := one.read(b)
+	if err == io.EOF {
+		return n, nil // an empty datagram is an answer as well
+	}
+	return n, err
+}
+
+// drive runs the client's half of the i-th stream.
+func (j *job) drive(s *stream, i int) {
+	owning := func(f func(*thread, *stream, int) error) func(*thread) error {
+		return func(t *thread) error {
+			defer unix.Close(s.fd)
+			return f(t, s, i)
+		}
+	}
+	switch {
+	case j.spec.Workload == TCPRR:
+		j.send(owning(j.rrClient))
+	case j.spec.Workload == UDPRR:
+		j.send(owning(j.udpClient))
+	case j.spec.flow(i) == Down:
+		j.receive(owning(func(t *thread, s *stream, _ int) error { return j.receiveFrom()(t, s) }))
+	default:
+		j.send(owning(func(t *thread, s *stream, i int) error { return j.sendTo(i)(t, s) }))
+	}
+}

@@ -1,0 +1,55 @@
+// Package load generates the laboratory's traffic: one child process a side,
+// each in its own network namespace and cgroup, moves bytes through a path
+// and counts them. It does not build paths, judge results or account for
+// CPU beyond its own two processes.
+//
+// # Theory of operation
+//
+//	parent ──control (JSON lines over a socketpair)── client child
+//	  │                                                   ║ traffic
+//	  └─────control─────────────────────────────────── server child
+//
+// The parent arms the server with a Spec and a random token, tells the client
+// to connect, lets the traffic warm up, marks the window's begin and end on
+// both sides, silences the senders and collects the outcome. Control never
+// shares a wire with traffic, so start and stop survive any loss. A child
+// whose control channel closes, or stays quiet for longer than the run may
+// take, ends itself.
+//
+// Clocks are never mixed. Each side reads its counters together with its own
+// CLOCK_MONOTONIC at both edges and rates are its bytes over its interval: on
+// a saturated machine a control message may arrive milliseconds late, which
+// moves the window but does not bend the rate.
+//
+// Every stream has one locked OS thread and a raw blocking descriptor outside
+// the Go poller, counters on cache lines of their own and buffers made before
+// the traffic starts; the garbage collector is off for the whole run. So a
+// bulk stream costs what iperf3's costs, and a `block` transaction what
+// netperf's or qperf's costs. A `spin` stream polls a non-blocking descriptor
+// as sockperf does, for at most a millisecond, then waits in poll(2).
+//
+// A TCP stream opens with a hello that says which run and direction it
+// belongs to, and the server acknowledges it: a proxy may split or merge the
+// bytes, and one that accepts for a dead server is found out. A UDP stream
+// repeats the hello until it is answered; the server answers the source that
+// it sees (there may be NAT) from a connected socket of its own, which from
+// then on receives that flow. Later datagrams carry the token and the
+// sender's phase, so loss is taken over exactly those sent in the window.
+//
+// tcp-crr has no hello, because its one request is the whole connection. With
+// close=fin the server closes first and the client waits for that FIN:
+// TIME_WAIT then stays at the server, where a new SYN may reuse it at once,
+// and the client never runs out of source ports, whatever tcp_tw_reuse says.
+// With close=rst the client resets, the server waits for that, and no
+// TIME_WAIT is left anywhere. Neither binds the client's address, so ports
+// are picked at connect(2) against the whole four-tuple.
+//
+// With a fixed Rate each stream follows a schedule that was settled
+// beforehand: clock_nanosleep to an absolute time, then (for transactions) a
+// short spin. Latency counts from the intended time, so a stalled path is
+// charged for the requests that it held up; the service time from the actual
+// sending is kept beside it. Lateness is what the generator itself adds: how
+// long after it both should and could send it did.
+//
+// Linux only; recvmmsg and UDP_SEGMENT/UDP_GRO want kernel 5.0.
+package load

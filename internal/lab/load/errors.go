@@ -1,0 +1,82 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Side says which end of the path speaks.
+type Side string
+
+// The sides.
+const (
+	ClientSide Side = "client"
+	ServerSide Side = "server"
+)
+
+// What a caller may tell apart with errors.Is.
+var (
+	// ErrRefused: the target answered that nobody listens there.
+	ErrRefused = errors.New("connection refused")
+	// ErrNoAnswer: the target stayed silent for longer than patience.
+	ErrNoAnswer = errors.New("no answer")
+	// ErrClosed: the target, or something in between, closed the stream.
+	ErrClosed = errors.New("closed by the peer")
+)
+
+// Error is a failure reported by one side of the path.
+type Error struct {
+	Side Side
+	// Kind is the text of one of the Err… above, or empty.
+	Kind string
+	Text string
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("load %s: %s", e.Side, e.Text) }
+
+// Is lets errors.Is see the kind across the process boundary.
+func (e *Error) Is(target error) bool { return e.Kind != "" && target.Error() == e.Kind }
+
+// newError flattens err for its way to the parent.
+func newError(side Side, err error) *Error {
+	e := &Error{Side: side, Text: err.Error()}
+	for _, kind := range []error{ErrRefused, ErrNoAnswer, ErrClosed} {
+		if errors.Is(err, kind) {
+			e.Kind = kind.Error()
+		}
+	}
+	return e
+}
+
+// patience is how long a peer may stay silent while it owes us something.
+const patience = 2 * time.Second
+
+// tick is how often a blocked receiver looks whether the run is over.
+const tick = 100 * time.Millisecond
+
+// silent is the error of a peer that owed an answer.
+func silent(peer netip.AddrPort) error {
+	return fmt.Errorf("%w from %s within %s", ErrNoAnswer, peer, patience)
+}
+
+// failed names what could not be done with a peer, and why.
+func failed(verb string, peer netip.AddrPort, err error) error {
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED):
+		return fmt.Errorf("%s %s: %w", verb, peer, ErrRefused)
+	case errors.Is(err, unix.EINPROGRESS), errors.Is(err, unix.ETIMEDOUT), errors.Is(err, unix.EAGAIN):
+		return silent(peer)
+	case errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+		return fmt.Errorf("%s %s: %w", verb, peer, ErrClosed)
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return fmt.Errorf("%s %s: no source port or address left: %w", verb, peer, err)
+	}
+	return fmt.Errorf("%s %s: %w", verb, peer, err)
+}
+
+// closed is the error of a stream that ended while its peer owed us data.
+func closed(peer netip.AddrPort) error { return fmt.Errorf("receive from %s: %w", peer, ErrClosed) }

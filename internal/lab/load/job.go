@@ -1,0 +1,202 @@
+package load
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sys/unix"
+)
+
+// The phases of a run, as its sender sees them.
+const (
+	phaseWarm uint32 = iota
+	phaseWindow
+	phaseAfter
+)
+
+// job is one run in a child: its threads, and the switches that they watch.
+type job struct {
+	spec  Spec
+	token uint64
+	side  Side
+	clock clock
+
+	// phase moves at the window's edges. quiet tells senders to stop, done
+	// tells receivers that nothing more will come. Each is read for every
+	// message and written a few times, so they share no line with counters.
+	phase atomic.Uint32
+	quiet atomic.Bool
+	done  atomic.Bool
+
+	senders   sync.WaitGroup
+	receivers sync.WaitGroup
+
+	// downs counts the admitted downward streams; only the admitting thread
+	// uses it.
+	downs int
+
+	mu      sync.Mutex
+	threads []*thread
+	fault   error
+}
+
+// newJob prepares the process for a run of that many threads: a processor for
+// each, so that none waits for another's system call, and no garbage
+// collection until finish.
+func newJob(side Side, q request) *job {
+	runtime.GOMAXPROCS(q.Spec.links() + 2)
+	runtime.GC()
+	debug.SetGCPercent(-1)
+	return &job{spec: q.Spec, token: q.Token, side: side, clock: newClock()}
+}
+
+// send runs f as a sender on a thread of its own, receive as a receiver.
+func (j *job) send(f func(*thread) error)    { j.spawn(&j.senders, f) }
+func (j *job) receive(f func(*thread) error) { j.spawn(&j.receivers, f) }
+
+func (j *job) spawn(group *sync.WaitGroup, f func(*thread) error) {
+	t := j.newThread()
+	group.Go(func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := f(t); err != nil {
+			j.fail(err)
+		}
+	})
+}
+
+func (j *job) newThread() *thread {
+	t := &thread{}
+	if j.side == ClientSide && j.spec.Workload.transactional() {
+		t.latency = newHistogram()
+	}
+	if j.spec.Rate > 0 {
+		t.service, t.lateness = newHistogram(), newHistogram()
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.threads = append(j.threads, t)
+	return t
+}
+
+// fail keeps the first failure; the parent hears of it at its next request.
+func (j *job) fail(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.fault == nil {
+		j.fault = err
+	}
+}
+
+func (j *job) failure() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.fault
+}
+
+// enter moves the run to a phase and reads the counters there.
+func (j *job) enter(phase uint32) edge {
+	j.phase.Store(phase)
+	return edge{Mono: j.clock.now(), CPU: cpuTime(), Totals: j.totals()}
+}
+
+func (j *job) totals() Totals {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var sum Totals
+	for _, t := range j.threads {
+		sum = sum.plus(t.totals())
+	}
+	return sum
+}
+
+// hush stops the senders and waits for them.
+func (j *job) hush() {
+	j.quiet.Store(true)
+	j.senders.Wait()
+}
+
+// finish waits for every thread and reports on the whole run.
+func (j *job) finish() (outcome, error) {
+	j.hush()
+	j.done.Store(true)
+	j.receivers.Wait()
+	debug.SetGCPercent(100)
+	out := outcome{Totals: j.totals()}
+	latency, service, lateness := newHistogram(), newHistogram(), newHistogram()
+	for _, t := range j.threads {
+		out.MarkedSent += t.markedSent
+		out.MarkedReceived += t.markedReceived
+		out.Failed += t.failed
+		merge(latency, t.latency)
+		merge(service, t.service)
+		merge(lateness, t.lateness)
+	}
+	err := j.failure()
+	for _, h := range []struct {
+		from *hdrhistogram.Histogram
+		to   *[]byte
+	}{{latency, &out.Latency}, {service, &out.Service}, {lateness, &out.Lateness}} {
+		if e := encode(h.from, h.to); e != nil && err == nil {
+			err = e
+		}
+	}
+	return out, err
+}
+
+func merge(into, from *hdrhistogram.Histogram) {
+	if from != nil {
+		into.Merge(from)
+	}
+}
+
+func encode(h *hdrhistogram.Histogram, to *[]byte) error {
+	if h.TotalCount() == 0 {
+		return nil
+	}
+	b, err := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	if err != nil {
+		return fmt.Errorf("encode histogram: %w", err)
+	}
+	*to = b
+	return nil
+}
+
+// stream is an open descriptor of this job.
+func (j *job) stream(fd int, peer netip.AddrPort) *stream {
+	s := &stream{fd: fd, peer: peer, spin: j.spec.Mode == Spin, patience: patience}
+	if j.side == ServerSide {
+		s.over = &j.done
+	}
+	return s
+}
+
+// clock reads CLOCK_MONOTONIC through the vDSO: unix.ClockGettime would be a
+// system call for every message, so it is called once, to find the offset of
+// Go's own monotonic reading.
+type clock struct {
+	base time.Time
+	mono int64
+}
+
+func newClock() clock {
+	var ts unix.Timespec
+	base := time.Now()
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // cannot fail: the clock always exists
+	return clock{base: base, mono: ts.Nano()}
+}
+
+func (c clock) now() int64 { return c.mono + int64(time.Since(c.base)) }
+
+// cpuTime is the CPU time of this process, in ns.
+func cpuTime() int64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts)
+	return ts.Nano()
+}

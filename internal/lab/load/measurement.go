@@ -1,0 +1,191 @@
+package load
+
+import (
+	"fmt"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"fairlead/internal/lab/result"
+)
+
+// Measurement is what one window showed.
+type Measurement struct {
+	Spec Spec
+	// Seconds is the window on the client's clock, ServerSeconds on the
+	// server's. Divide what a side counted by its own.
+	Seconds       float64
+	ServerSeconds float64
+
+	// BytesUp is the payload that the server received in its window,
+	// BytesDown what the client received in its own.
+	BytesUp   uint64
+	BytesDown uint64
+	// SentBytes is the payload that was handed to the kernel by the senders
+	// of bulk data, or by the client.
+	SentBytes uint64
+
+	// Transactions ended within the window, as many as Latency counts;
+	// Connections were closed in it; Errors got no answer.
+	Transactions uint64
+	Connections  uint64
+	Errors       uint64
+
+	// The packets are those of udp-bulk and udp-pps.
+	// PacketsSent were sent within the sender's window and PacketsReceived
+	// of those arrived, then or later: loss is over exactly these.
+	PacketsSent     uint64
+	PacketsReceived uint64
+	// PacketsDelivered arrived within the receiver's window.
+	PacketsDelivered uint64
+
+	// Latency is nil for bulk and pps.
+	Latency *result.Latency
+	// LatenessP99 is the generator's own, in seconds, at a fixed rate.
+	LatenessP99 float64
+	// Histogram holds the latencies in ns, from the intended time at a fixed
+	// rate; nil for bulk and pps. Merge it with others of the kind.
+	Histogram *hdrhistogram.Histogram
+
+	// ClientCPU and ServerCPU are the CPU-seconds that each process spent in
+	// its window.
+	ClientCPU float64
+	ServerCPU float64
+
+	// ClientTotals and ServerTotals cover the whole run, warm-up and drain
+	// included, for comparison with counters on the path.
+	ClientTotals Totals
+	ServerTotals Totals
+}
+
+// levels are the percentiles kept.
+var levels = [...]float64{0, 0.5, 0.9, 0.99, 0.999, 0.9999, 1}
+
+func (r *run) measurement() (Measurement, error) {
+	client := r.end.client.Totals.minus(r.begin.client.Totals)
+	server := r.end.server.Totals.minus(r.begin.server.Totals)
+	m := Measurement{
+		Spec:             r.spec,
+		Seconds:          seconds(r.end.client.Mono - r.begin.client.Mono),
+		ServerSeconds:    seconds(r.end.server.Mono - r.begin.server.Mono),
+		BytesUp:          server.ReceivedBytes,
+		BytesDown:        client.ReceivedBytes,
+		SentBytes:        client.SentBytes,
+		Connections:      client.Connections,
+		Errors:           r.clientEnded.Failed,
+		PacketsSent:      r.clientEnded.MarkedSent + r.serverEnded.MarkedSent,
+		PacketsReceived:  r.clientEnded.MarkedReceived + r.serverEnded.MarkedReceived,
+		PacketsDelivered: client.PacketsReceived + server.PacketsReceived,
+		ClientCPU:        seconds(r.end.client.CPU - r.begin.client.CPU),
+		ServerCPU:        seconds(r.end.server.CPU - r.begin.server.CPU),
+		ClientTotals:     r.clientEnded.Totals,
+		ServerTotals:     r.serverEnded.Totals,
+	}
+	if r.spec.Workload.bulk() {
+		m.SentBytes += server.SentBytes
+	}
+	if err := m.setLatency(r.clientEnded, r.serverEnded); err != nil {
+		return Measurement{}, fmt.Errorf("run %s: %w", r.spec.Workload, err)
+	}
+	return m, nil
+}
+
+// setLatency decodes the histograms. A schedule may be kept on either side:
+// the sender's.
+func (m *Measurement) setLatency(client, server outcome) error {
+	late, err := decode(client.Lateness, server.Lateness)
+	if err != nil {
+		return err
+	}
+	m.LatenessP99 = quantile(late, 0.99)
+	if !m.Spec.Workload.transactional() {
+		return nil
+	}
+	if m.Histogram, err = decode(client.Latency); err != nil {
+		return err
+	}
+	service, err := decode(client.Service)
+	if err != nil {
+		return err
+	}
+	m.Transactions = uint64(m.Histogram.TotalCount())
+	m.Latency = &result.Latency{Count: m.Transactions, LatenessP99: m.LatenessP99}
+	for _, level := range levels {
+		m.Latency.Levels = append(m.Latency.Levels, level)
+		m.Latency.Quantiles = append(m.Latency.Quantiles, quantile(m.Histogram, level))
+		if m.Spec.Rate > 0 {
+			m.Latency.Service = append(m.Latency.Service, quantile(service, level))
+		}
+	}
+	return nil
+}
+
+// decode merges encoded histograms; none give an empty one.
+func decode(encoded ...[]byte) (*hdrhistogram.Histogram, error) {
+	sum := newHistogram()
+	for _, b := range encoded {
+		if len(b) == 0 {
+			continue
+		}
+		h, err := hdrhistogram.Decode(b)
+		if err != nil {
+			return nil, fmt.Errorf("decode histogram: %w", err)
+		}
+		sum.Merge(h)
+	}
+	return sum, nil
+}
+
+// quantile is in seconds.
+func quantile(h *hdrhistogram.Histogram, level float64) float64 {
+	return seconds(h.ValueAtQuantile(100 * level))
+}
+
+func seconds(ns int64) float64 { return float64(ns) / 1e9 }
+
+// Metrics gives the metrics that the workload stands for.
+func (m Measurement) Metrics() map[result.Metric]float64 {
+	out := map[result.Metric]float64{}
+	w := m.Spec.Workload
+	switch {
+	case w.bulk():
+		out[result.Throughput] = 8 * (per(m.BytesUp, m.ServerSeconds) + per(m.BytesDown, m.Seconds))
+	case w == UDPPPS:
+		out[result.PacketRate] = per(m.PacketsDelivered, m.ServerSeconds)
+	case w == TCPCRR:
+		out[result.ConnectionRate] = per(m.Connections, m.Seconds)
+	default:
+		out[result.TransactionRate] = per(m.Transactions, m.Seconds)
+	}
+	if w == UDPBulk || w == UDPPPS {
+		out[result.Loss] = m.Loss()
+	}
+	if m.Latency != nil && m.Latency.Count > 0 {
+		out[result.LatencyP50] = quantile(m.Histogram, 0.5)
+		out[result.LatencyP99] = quantile(m.Histogram, 0.99)
+	}
+	return out
+}
+
+// Loss is the share of the datagrams sent in the window that never arrived.
+func (m Measurement) Loss() float64 {
+	if m.PacketsSent == 0 {
+		return 0
+	}
+	return 1 - float64(m.PacketsReceived)/float64(m.PacketsSent)
+}
+
+// Operations is what CPU-seconds per operation divide by: transactions or
+// packets delivered; bulk has none.
+func (m Measurement) Operations() uint64 {
+	if m.Spec.Workload == UDPPPS {
+		return m.PacketsDelivered
+	}
+	return m.Transactions
+}
+
+func per(n uint64, seconds float64) float64 {
+	if seconds <= 0 {
+		return 0
+	}
+	return float64(n) / seconds
+}

@@ -1,0 +1,102 @@
+package load
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// batchSize is how many messages one sendmmsg or recvmmsg moves.
+const batchSize = 64
+
+// maxSegments is the kernel's UDP_MAX_SEGMENTS before 6.9, per message.
+const maxSegments = 64
+
+// mmsghdr is struct mmsghdr, which x/sys does not have.
+type mmsghdr struct {
+	hdr unix.Msghdr
+	n   uint32
+}
+
+// batch is a set of messages for sendmmsg or recvmmsg, made once: the kernel
+// reads and writes the same buffers over and over.
+type batch struct {
+	hdrs []mmsghdr
+	iovs []unix.Iovec
+	bufs [][]byte
+	// ctls is nil unless ancillary data is wanted.
+	ctls [][]byte
+}
+
+// groRoom is the room for one control message that holds an int.
+var groRoom = unix.CmsgSpace(4)
+
+func newBatch(messages, size int, control bool) *batch {
+	b := &batch{
+		hdrs: make([]mmsghdr, messages),
+		iovs: make([]unix.Iovec, messages),
+		bufs: make([][]byte, messages),
+	}
+	for i := range b.hdrs {
+		b.bufs[i] = pattern(size)
+		b.iovs[i].Base = &b.bufs[i][0]
+		b.iovs[i].SetLen(size)
+		b.hdrs[i].hdr.Iov = &b.iovs[i]
+		b.hdrs[i].hdr.SetIovlen(1)
+		if control {
+			b.ctls = append(b.ctls, make([]byte, groRoom))
+			b.hdrs[i].hdr.Control = &b.ctls[i][0]
+		}
+	}
+	return b
+}
+
+// send hands the first n messages to the kernel and returns how many it took.
+func (b *batch) send(fd, n int) (int, error) {
+	r, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd),
+		uintptr(unsafe.Pointer(&b.hdrs[0])), uintptr(n), 0, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(r), nil
+}
+
+// receive waits for one message and takes what else is there.
+func (b *batch) receive(fd int) (int, error) {
+	if b.ctls != nil {
+		for i := range b.hdrs {
+			b.hdrs[i].hdr.SetControllen(groRoom)
+		}
+	}
+	r, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd),
+		uintptr(unsafe.Pointer(&b.hdrs[0])), uintptr(len(b.hdrs)), unix.MSG_WAITFORONE, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(r), nil
+}
+
+// message returns what was received as the i-th, and the size of the
+// datagrams in it: GRO delivers several of one size, the last maybe shorter.
+func (b *batch) message(i int) (data []byte, segment int) {
+	data = b.bufs[i][:min(int(b.hdrs[i].n), len(b.bufs[i]))]
+	if b.ctls != nil {
+		if n := groSize(b.ctls[i][:b.hdrs[i].hdr.Controllen]); n > 0 {
+			return data, n
+		}
+	}
+	return data, max(len(data), 1)
+}
+
+// groSize reads the UDP_GRO control message without allocating.
+func groSize(ctl []byte) int {
+	if len(ctl) < unix.CmsgLen(4) {
+		return 0
+	}
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&ctl[0]))
+	if h.Level != unix.IPPROTO_UDP || h.Type != unix.UDP_GRO {
+		return 0
+	}
+	return int(binary.NativeEndian.Uint32(ctl[unix.CmsgLen(0):]))
+}

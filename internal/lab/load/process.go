@@ -1,0 +1,166 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fairlead/internal/child"
+)
+
+// answerLimit is how long a child may take over one request: opening a
+// thousand streams, or waiting out the patience of a dead one.
+const answerLimit = grace - 3*time.Second
+
+// process is the parent's hold on one child.
+type process struct {
+	side    Side
+	child   *child.Process
+	control net.Conn
+	in      *json.Decoder
+	out     *json.Encoder
+	once    sync.Once
+}
+
+// start runs a load child in its place.
+func start(ctx context.Context, side Side, at child.Place) (*process, error) {
+	control, theirs, err := controlPair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	cmd := child.Self(Role)
+	cmd.ExtraFiles = []*os.File{theirs}
+	cmd.Stderr = os.Stderr
+	// Signals that preempt goroutines would interrupt system calls; every
+	// loop here enters the kernel often enough.
+	cmd.Env = append(cmd.Env, "GODEBUG=asyncpreemptoff=1")
+	p, err := child.Start(ctx, cmd, at)
+	if err != nil {
+		control.Close()
+		return nil, fmt.Errorf("start load %s: %w", side, err)
+	}
+	return &process{side: side, child: p, control: control,
+		in: json.NewDecoder(control), out: json.NewEncoder(control)}, nil
+}
+
+// controlPair makes the control channel: our end and the child's.
+func controlPair() (net.Conn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make control channel: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
+	defer ours.Close()
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, fmt.Errorf("make control channel: %w", err)
+	}
+	return conn, theirs, nil
+}
+
+// ask sends one request and waits for its reply. When ctx ends first, the
+// channel is out of step and the child is killed.
+func (p *process) ask(ctx context.Context, q request) (reply, error) {
+	var r reply
+	if err := ctx.Err(); err != nil {
+		return r, fmt.Errorf("ask load %s to %s: %w", p.side, q.Do, err)
+	}
+	if err := p.control.SetDeadline(time.Now().Add(answerLimit)); err != nil {
+		return r, fmt.Errorf("ask load %s to %s: %w", p.side, q.Do, err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = p.control.SetDeadline(time.Now()) })
+	defer stop()
+	err := p.out.Encode(q)
+	if err == nil {
+		err = p.in.Decode(&r)
+	}
+	if err != nil {
+		return r, p.lost(ctx, q, err)
+	}
+	if r.Fault != nil {
+		return r, r.Fault
+	}
+	return r, nil
+}
+
+// lost explains a broken control channel, and ends the child behind it.
+func (p *process) lost(ctx context.Context, q request, err error) error {
+	_ = p.child.Kill()
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return fmt.Errorf("ask load %s to %s: %w", p.side, q.Do, errors.Join(err, p.child.Wait()))
+}
+
+// close lets the child end by itself and waits for that, for a moment.
+func (p *process) close() error {
+	var err error
+	p.once.Do(func() {
+		p.control.Close()
+		select {
+		case <-p.child.Done():
+		case <-time.After(patience):
+			_ = p.child.Kill()
+		}
+		if e := p.child.Wait(); e != nil {
+			err = fmt.Errorf("end load %s: %w", p.side, e)
+		}
+	})
+	return err
+}
+
+// Server is a running server child.
+type Server struct{ process *process }
+
+// StartServer starts a server in its place. It lives until Close, or until
+// ctx or this process ends.
+func StartServer(ctx context.Context, at child.Place) (*Server, error) {
+	p, err := start(ctx, ServerSide, at)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{p}, nil
+}
+
+// Listen opens addr for TCP and UDP and every workload, in place of what it
+// listened on before. The address may be unspecified and the port 0; it
+// returns what was bound.
+func (s *Server) Listen(ctx context.Context, addr netip.AddrPort) (netip.AddrPort, error) {
+	r, err := s.process.ask(ctx, request{Do: doListen, Addr: addr})
+	return r.Addr, err
+}
+
+// PID is the child's process id.
+func (s *Server) PID() int { return s.process.child.Cmd.Process.Pid }
+
+// Close ends the server.
+func (s *Server) Close() error { return s.process.close() }
+
+// Client is a running client child.
+type Client struct{ process *process }
+
+// StartClient starts a client in its place. It lives until Close, or until
+// ctx or this process ends.
+func StartClient(ctx context.Context, at child.Place) (*Client, error) {
+	p, err := start(ctx, ClientSide, at)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{p}, nil
+}
+
+// PID is the child's process id.
+func (c *Client) PID() int { return c.process.child.Cmd.Process.Pid }
+
+// Close ends the client.
+func (c *Client) Close() error { return c.process.close() }

@@ -1,0 +1,161 @@
+package load
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+)
+
+// Role is the name under which Main is to be dispatched.
+const Role = "load"
+
+// grace is what a run may take beyond its warm-up and window before a child
+// believes that its parent has forgotten it.
+const grace = 15 * time.Second
+
+// Main is the role "load": it obeys the control channel on descriptor 3 until
+// that closes.
+func Main() int {
+	control, err := inherited()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "fairlead load:", err)
+		return 1
+	}
+	a := &agent{}
+	if err := a.obey(control); err != nil {
+		fmt.Fprintln(os.Stderr, "fairlead load:", err)
+		return 1
+	}
+	return 0
+}
+
+func inherited() (net.Conn, error) {
+	f := os.NewFile(3, "control")
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("open control channel: %w", err)
+	}
+	return conn, nil
+}
+
+// agent is the child's state between requests.
+type agent struct {
+	side     Side
+	listener *listener
+	job      *job
+}
+
+// obey answers requests until the channel closes. During a run silence is
+// bounded: the process then ends, and its traffic with it.
+func (a *agent) obey(control net.Conn) error {
+	in, out := json.NewDecoder(control), json.NewEncoder(control)
+	for {
+		var q request
+		if err := in.Decode(&q); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read control channel: %w", err)
+		}
+		r, err := a.handle(q)
+		if err != nil {
+			r.Fault = newError(a.side, err)
+		}
+		if err := control.SetReadDeadline(a.deadline()); err != nil {
+			return fmt.Errorf("bound control channel: %w", err)
+		}
+		if err := out.Encode(r); err != nil {
+			return fmt.Errorf("answer control channel: %w", err)
+		}
+	}
+}
+
+// deadline is until when the next request must have come; never, while
+// nothing runs.
+func (a *agent) deadline() time.Time {
+	if a.job == nil {
+		return time.Time{}
+	}
+	return time.Now().Add(a.job.spec.Warmup + a.job.spec.Duration + grace)
+}
+
+func (a *agent) handle(q request) (r reply, err error) {
+	switch q.Do {
+	case doListen:
+		r.Addr, err = a.listen(q)
+	case doArm:
+		err = a.arm(q)
+	case doConnect:
+		err = a.connect(q)
+	case doFinish:
+		r.Outcome, err = a.finish()
+	default:
+		return a.edge(q)
+	}
+	return r, err
+}
+
+// edge handles what happens within a run, and tells of a stream's failure.
+func (a *agent) edge(q request) (r reply, err error) {
+	if a.job == nil {
+		return r, fmt.Errorf("%s: no run", q.Do)
+	}
+	switch q.Do {
+	case doBegin:
+		r.Edge = a.job.enter(phaseWindow)
+	case doEnd:
+		r.Edge = a.job.enter(phaseAfter)
+	case doQuiet:
+		a.job.hush()
+	default:
+		return r, fmt.Errorf("unknown request %q", q.Do)
+	}
+	return r, a.job.failure()
+}
+
+func (a *agent) listen(q request) (addr netip.AddrPort, err error) {
+	a.side = ServerSide
+	l, err := listen(q.Addr)
+	if err != nil {
+		return addr, err
+	}
+	if a.listener != nil {
+		a.listener.close()
+	}
+	a.listener = l
+	return l.addr, nil
+}
+
+func (a *agent) arm(q request) error {
+	if a.listener == nil || a.job != nil {
+		return errors.New("arm: not listening, or a run is on")
+	}
+	a.job = newJob(ServerSide, q)
+	a.job.serveRun(a.listener)
+	return nil
+}
+
+func (a *agent) connect(q request) error {
+	a.side = ClientSide
+	if a.job != nil {
+		return errors.New("connect: a run is on")
+	}
+	a.job = newJob(ClientSide, q)
+	return a.job.connectRun(q.Addr)
+}
+
+// finish ends the run, if there is one: a parent that cleans up after a
+// failure need not know how far it got.
+func (a *agent) finish() (outcome, error) {
+	if a.job == nil {
+		return outcome{}, nil
+	}
+	j := a.job
+	a.job = nil
+	return j.finish()
+}

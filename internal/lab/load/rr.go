@@ -1,0 +1,115 @@
+package load
+
+import (
+	"errors"
+	"io"
+)
+
+// streak is how many transactions in a row may fail before the path is taken
+// for dead.
+const streak = 10
+
+// exchange does one transaction and returns when it was over.
+type exchange func() (done int64, err error)
+
+// transact repeats an exchange until the run is quiet, one outstanding at a
+// time, and records each that ends within the window. Exchanges that fail
+// count as errors; with tolerant set only a streak of them ends the stream.
+func (j *job) transact(t *thread, i int, do exchange, tolerant bool) error {
+	p := j.newPace(t, j.spec.Rate, i, j.spec.Streams, spinAhead)
+	bad := 0
+	for !j.quiet.Load() {
+		intended, sent, ok := j.turn(p)
+		if !ok {
+			return nil
+		}
+		done, err := do()
+		if err == nil {
+			bad = 0
+			j.record(t, intended, sent, done)
+			continue
+		}
+		bad++
+		t.errors.Add(1)
+		if j.phase.Load() == phaseWindow {
+			t.failed++
+		}
+		if !tolerant || bad == streak {
+			return err
+		}
+	}
+	return nil
+}
+
+// turn waits for the next transaction's time: at once without a schedule.
+func (j *job) turn(p *pace) (intended, sent int64, ok bool) {
+	if p == nil {
+		now := j.clock.now()
+		return now, now, true
+	}
+	intended, ok = p.wait(j)
+	return intended, j.clock.now(), ok
+}
+
+func (j *job) record(t *thread, intended, sent, done int64) {
+	t.transactions.Add(1)
+	if j.phase.Load() != phaseWindow {
+		return
+	}
+	note(t.latency, done-intended)
+	if t.service != nil {
+		note(t.service, done-sent)
+	}
+}
+
+// rrClient is a closed loop over one TCP stream.
+func (j *job) rrClient(t *thread, s *stream, i int) error {
+	out, in := pattern(j.spec.Size), make([]byte, j.spec.Size)
+	return j.transact(t, i, func() (int64, error) {
+		if err := s.writeFull(out); err != nil {
+			return 0, err
+		}
+		t.sentBytes.Add(uint64(len(out)))
+		if err := s.readFull(in); err != nil {
+			return 0, unexpected(s, err)
+		}
+		t.receivedBytes.Add(uint64(len(in)))
+		return j.clock.now(), nil
+	}, false)
+}
+
+// unexpected names the end of a stream that owed us an answer.
+func unexpected(s *stream, err error) error {
+	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
+		return closed(s.peer)
+	}
+	return err
+}
+
+// rrServer answers every request with as many bytes, until the client ends.
+func (j *job) rrServer(t *thread, s *stream) error {
+	buf := make([]byte, j.spec.Size)
+	for {
+		if err := s.readFull(buf); err != nil {
+			return j.hungUp(err)
+		}
+		t.receivedBytes.Add(uint64(len(buf)))
+		if err := s.writeFull(buf); err != nil {
+			return err
+		}
+		t.sentBytes.Add(uint64(len(buf)))
+		t.transactions.Add(1)
+	}
+}
+
+// hungUp is how a server's stream ends: the client's leaving is no failure,
+// and if it was one, the client knows better why.
+func (j *job) hungUp(err error) error {
+	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// lossAfter is how long a UDP answer may take before it counts as lost.
+const lossAfter = patience / streak

@@ -1,0 +1,130 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+)
+
+// Hooks let the caller take its own readings at the edges of the window,
+// while traffic flows and at the same time as the children take theirs. A nil
+// hook is not called; an error ends the run.
+type Hooks struct {
+	Begin func() error
+	End   func() error
+}
+
+// Run drives one workload from the client through target to the server and
+// measures its window. The target may be another address than the server's:
+// NAT, a proxy or a balancer in between. Both children are ready for the next
+// run afterwards, whether it failed or not; only when ctx ends while one owes
+// an answer, that one is killed.
+func Run(ctx context.Context, c *Client, s *Server, target netip.AddrPort, spec Spec, hooks Hooks) (Measurement, error) {
+	spec, err := spec.Normal()
+	if err != nil {
+		return Measurement{}, fmt.Errorf("run load: %w", err)
+	}
+	target = netip.AddrPortFrom(target.Addr().Unmap(), target.Port())
+	r := &run{client: c.process, server: s.process, target: target, spec: spec, hooks: hooks, token: rand.Uint64()}
+	err = r.traffic(ctx)
+	// The children are to finish after a failure and after ctx as well: they
+	// stay usable, and a stream's own error says more than what it caused.
+	if e := r.both(context.WithoutCancel(ctx), doFinish, nil); e != nil {
+		err = errors.Join(err, e)
+	}
+	if err != nil {
+		return Measurement{}, fmt.Errorf("run %s to %s: %w", spec.Workload, target, err)
+	}
+	return r.measurement()
+}
+
+// run is one run as the parent sees it.
+type run struct {
+	client, server *process
+	target         netip.AddrPort
+	spec           Spec
+	hooks          Hooks
+	token          uint64
+
+	begin, end  edges
+	clientEnded outcome
+	serverEnded outcome
+}
+
+// edges are the two sides' readings of one edge of the window.
+type edges struct{ client, server edge }
+
+// traffic goes from arming the server to silencing the senders.
+func (r *run) traffic(ctx context.Context) error {
+	q := request{Addr: r.target, Token: r.token, Spec: r.spec}
+	q.Do = doArm
+	if _, err := r.server.ask(ctx, q); err != nil {
+		return err
+	}
+	q.Do = doConnect
+	if _, err := r.client.ask(ctx, q); err != nil {
+		return err
+	}
+	if err := sleep(ctx, r.spec.Warmup); err != nil {
+		return err
+	}
+	if err := r.both(ctx, doBegin, r.hooks.Begin); err != nil {
+		return err
+	}
+	if err := sleep(ctx, r.spec.Duration); err != nil {
+		return err
+	}
+	if err := r.both(ctx, doEnd, r.hooks.End); err != nil {
+		return err
+	}
+	return r.both(ctx, doQuiet, nil)
+}
+
+// both asks the two sides at once and runs the hook meanwhile.
+func (r *run) both(ctx context.Context, do string, hook func() error) error {
+	type answer struct {
+		reply
+		err error
+	}
+	ask := func(p *process) <-chan answer {
+		to := make(chan answer, 1)
+		go func() {
+			reply, err := p.ask(ctx, request{Do: do})
+			to <- answer{reply, err}
+		}()
+		return to
+	}
+	fromServer, fromClient := ask(r.server), ask(r.client)
+	var err error
+	if hook != nil {
+		err = hook()
+	}
+	s, c := <-fromServer, <-fromClient
+	r.keep(do, c.reply, s.reply)
+	return errors.Join(err, c.err, s.err)
+}
+
+func (r *run) keep(do string, client, server reply) {
+	switch do {
+	case doBegin:
+		r.begin = edges{client.Edge, server.Edge}
+	case doEnd:
+		r.end = edges{client.Edge, server.Edge}
+	case doFinish:
+		r.clientEnded, r.serverEnded = client.Outcome, server.Outcome
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

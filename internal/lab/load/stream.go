@@ -1,0 +1,138 @@
+package load
+
+import (
+	"io"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// spinBound is how long a spinning stream polls before it sleeps: long beside
+// any round trip that spinning is meant for, short enough to leave a
+// processor to others when the path has stalled.
+const spinBound = time.Millisecond
+
+// stream is a connected descriptor and how to wait on it.
+type stream struct {
+	fd   int
+	peer netip.AddrPort
+	spin bool
+	// over is nil when the peer owes us an answer: silence is then an error.
+	// Otherwise silence is fine until over is set.
+	over *atomic.Bool
+	// patience bounds the silence; zero gives up at the first tick.
+	patience time.Duration
+}
+
+// wait is the state of one wait for data.
+type wait struct {
+	since time.Time
+	polls uint
+}
+
+// again decides what to do when nothing came: nil means try again, io.EOF
+// that the run is over.
+func (s *stream) again(w *wait) error {
+	if w.since.IsZero() {
+		w.since = time.Now()
+	}
+	if s.spin && !s.spent(w) {
+		return nil
+	}
+	switch {
+	case s.over != nil && !s.over.Load():
+		w.since = time.Now()
+		return nil
+	case time.Since(w.since) < s.patience-tick:
+		return nil
+	case s.over != nil:
+		return io.EOF
+	}
+	return silent(s.peer)
+}
+
+// spent reports that a spinning stream has polled for long enough, after
+// having waited a tick in the kernel. It reads the clock now and then only.
+func (s *stream) spent(w *wait) bool {
+	w.polls++
+	if w.polls%64 != 0 || time.Since(w.since) < spinBound {
+		return false
+	}
+	fds := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}
+	n, _ := unix.Poll(fds, int(tick.Milliseconds()))
+	return n == 0
+}
+
+// read returns the next bytes, however few; io.EOF at the end.
+func (s *stream) read(b []byte) (int, error) {
+	var w wait
+	for {
+		n, err := unix.Read(s.fd, b)
+		switch {
+		case err == nil && n > 0:
+			return n, nil
+		case err == nil:
+			return 0, io.EOF
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			if err := s.again(&w); err != nil {
+				return 0, err
+			}
+		default:
+			return 0, failed("receive from", s.peer, err)
+		}
+	}
+}
+
+// readFull fills b; io.EOF only before the first byte.
+func (s *stream) readFull(b []byte) error {
+	for got := 0; got < len(b); {
+		n, err := s.read(b[got:])
+		if err == io.EOF && got > 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+		got += n
+	}
+	return nil
+}
+
+// write sends some of b. A blocking socket waits for patience at most; a
+// spinning one has small messages and room for them.
+func (s *stream) write(b []byte) (int, error) {
+	for {
+		n, err := unix.Write(s.fd, b)
+		switch {
+		case err == nil:
+			return n, nil
+		case err == unix.EINTR:
+		case err == unix.EAGAIN && s.spin:
+			if !s.writable() {
+				return 0, silent(s.peer)
+			}
+		default:
+			return 0, failed("send to", s.peer, err)
+		}
+	}
+}
+
+func (s *stream) writable() bool {
+	fds := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT}}
+	n, err := unix.Poll(fds, int(patience.Milliseconds()))
+	return n > 0 || err == unix.EINTR
+}
+
+func (s *stream) writeFull(b []byte) error {
+	for len(b) > 0 {
+		n, err := s.write(b)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package load
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+)
+
+// The control verbs, in the order of a run.
+const (
+	doListen  = "listen"  // server: open the port
+	doArm     = "arm"     // server: serve one run
+	doConnect = "connect" // client: open all streams and let go
+	doBegin   = "begin"   // both: the window opens
+	doEnd     = "end"     // both: the window closes
+	doQuiet   = "quiet"   // both: senders stop
+	doFinish  = "finish"  // both: receivers drain; report
+)
+
+// request is what the parent asks of a child; every request has one reply.
+type request struct {
+	Do    string
+	Addr  netip.AddrPort `json:",omitzero"`
+	Token uint64         `json:",omitempty"`
+	Spec  Spec           `json:",omitzero"`
+}
+
+// reply answers a request; the fields follow the verb.
+type reply struct {
+	Fault   *Error         `json:",omitempty"`
+	Addr    netip.AddrPort `json:",omitzero"`
+	Edge    edge           `json:",omitzero"`
+	Outcome outcome        `json:",omitzero"`
+}
+
+// edge is one side's state at a moment of its own clock.
+type edge struct {
+	// Mono is CLOCK_MONOTONIC, CPU the process's CPU time; both in ns.
+	Mono   int64
+	CPU    int64
+	Totals Totals
+}
+
+// outcome is one side's report on the whole run.
+type outcome struct {
+	Totals Totals
+	// MarkedSent and MarkedReceived count the datagrams that their sender
+	// sent within its window.
+	MarkedSent     uint64
+	MarkedReceived uint64
+	// Failed counts transactions in the window that got no answer.
+	Failed uint64
+	// Latency, Service and Lateness are HdrHistograms, V2 compressed.
+	Latency  []byte `json:",omitempty"`
+	Service  []byte `json:",omitempty"`
+	Lateness []byte `json:",omitempty"`
+}
+
+// helloSize is the length of the message that opens a stream.
+const helloSize = 32
+
+const helloMagic = "fairlead"
+
+// hello opens a stream: which run it is part of and which way data flows.
+type hello struct {
+	token uint64
+	down  bool
+}
+
+func (h hello) bytes() []byte {
+	b := make([]byte, helloSize)
+	copy(b, helloMagic)
+	binary.LittleEndian.PutUint64(b[8:], h.token)
+	if h.down {
+		b[16] = 1
+	}
+	return b
+}
+
+func isHello(b []byte) bool {
+	return len(b) == helloSize && bytes.HasPrefix(b, []byte(helloMagic))
+}
+
+func parseHello(b []byte) (hello, bool) {
+	if !isHello(b) {
+		return hello{}, false
+	}
+	return hello{token: binary.LittleEndian.Uint64(b[8:]), down: b[16] == 1}, true
+}
+
+// stampSize is the room that a counted datagram needs: four bytes of the
+// token and the sender's phase.
+const stampSize = 5
+
+func stamp(b []byte, token uint64, phase uint32) {
+	binary.LittleEndian.PutUint32(b, uint32(token))
+	b[4] = byte(phase)
+}
+
+// readStamp returns the phase of a datagram of this run.
+func readStamp(b []byte, token uint64) (phase uint32, ok bool) {
+	if len(b) < stampSize || binary.LittleEndian.Uint32(b) != uint32(token) {
+		return 0, false
+	}
+	return uint32(b[4]), true
+}

@@ -42,6 +42,8 @@ func TestRulesCanFail(t *testing.T) {
 		{"plan may use model", "internal/plan", "fairlead/internal/model", true},
 		{"plan may not use the engine", "internal/plan", "fairlead/internal/engine", false},
 		{"plan may not open files", "internal/plan", "os", false},
+		{"promises may not use plan", "internal/promise", "fairlead/internal/plan", false},
+		{"a driver may use promises", "internal/driver/bridge", "fairlead/internal/promise", true},
 		{"a driver may use its own tree", "internal/driver", "fairlead/internal/driver/bridge", true},
 		{"a driver may not touch the kernel", "internal/driver/bridge", "fairlead/internal/kernel", false},
 		{"a driver may not start processes", "internal/driver/bridge", "os/exec", false},

@@ -33,7 +33,7 @@ func Runnable(command, root string) (string, error) {
 	case makeLine.MatchString(command):
 		return fmt.Sprintf("make -n -C %s %s", filepath.ToSlash(root), strings.TrimPrefix(command, "make ")), nil
 	case strings.HasPrefix(command, "fairlead lab run"):
-		run := Standing(command)
+		run := long.ReplaceAllString(command, "")
 		// Flags go before a redirection or a pipe, which end the command.
 		at := len(run)
 		if i := strings.IndexAny(unquoted(run), ">|;&"); i >= 0 {
@@ -49,10 +49,6 @@ func Runnable(command, root string) (string, error) {
 	}
 	return "", fmt.Errorf("%q is neither make nor fairlead: describe it in the text or use another command", command)
 }
-
-// Standing returns the part of a laboratory run that the tests must not
-// change: all but its rounds and duration.
-func Standing(command string) string { return long.ReplaceAllString(command, "") }
 
 // unquoted blanks what stands in quotes, byte for byte.
 func unquoted(command string) string {

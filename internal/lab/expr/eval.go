@@ -1,0 +1,185 @@
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"fairlead/internal/lab/result"
+)
+
+// Check holds the condition's names against the cases that are going to be
+// measured, so that a misspelt one is found before and not after.
+func (e *Expr) Check(cases []result.Case) error {
+	c := catalog{source: e.source, holds: expected}
+	for _, k := range cases {
+		if !slices.Contains(c.cases, k) {
+			c.cases = append(c.cases, k)
+		}
+	}
+	return e.forClients(c, func(map[*figure]chosen) error { return nil })
+}
+
+// Eval judges the condition by a report. failed says that it holds for some
+// client; the explanation gives the figures. An error means that it cannot
+// be judged: a wrong name, or a figure that no valid round gave.
+func (e *Expr) Eval(r *result.Report) (failed bool, explanation string, err error) {
+	if err := e.unavailable(r); err != nil {
+		return false, "", err
+	}
+	c := catalogOf(e.source, r)
+	var why []string
+	err = e.forClients(c, func(figures map[*figure]chosen) error {
+		values, err := readings(r, figures)
+		if err == nil {
+			failed = e.root.eval(values, &why) || failed
+		}
+		return err
+	})
+	if err != nil {
+		return false, "", err
+	}
+	return failed, strings.Join(why, "; "), nil
+}
+
+// chosen is the row that a figure stands for.
+type chosen struct {
+	result.Case
+	metric result.Metric
+}
+
+// forClients resolves all figures for each client in turn and hands them
+// over, each choice of rows once. A client for whom a figure was not measured
+// is passed over, but not all of them.
+func (e *Expr) forClients(c catalog, use func(map[*figure]chosen) error) error {
+	var seen []map[*figure]chosen
+	var missing *figure
+	for _, client := range clients(c.cases) {
+		figures, absent, err := e.resolveAll(c, client)
+		if err != nil {
+			return err
+		}
+		if absent != nil {
+			missing = absent
+			continue
+		}
+		if slices.ContainsFunc(seen, func(old map[*figure]chosen) bool { return maps.Equal(old, figures) }) {
+			continue
+		}
+		seen = append(seen, figures)
+		if err := use(figures); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(seen) > 0:
+		return nil
+	case missing == nil:
+		return errors.New("judge condition: nothing was measured")
+	}
+	return c.fault(missing.column, "%s is not measured; there are the workloads %s for the clients %s",
+		missing.text, list(c.cases, workloadOf), list(c.cases, clientOf))
+}
+
+// resolveAll resolves every figure; absent is one that was not measured.
+func (e *Expr) resolveAll(c catalog, client result.Client) (figures map[*figure]chosen, absent *figure, err error) {
+	figures = map[*figure]chosen{}
+	for _, f := range e.root.operands() {
+		k, m, found, err := c.resolve(f, client)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case !found:
+			absent = f
+		}
+		figures[f] = chosen{k, m}
+	}
+	return figures, absent, nil
+}
+
+// unavailable refuses to judge a path that could not be built: a session
+// that did not measure it must not pass for one that did.
+func (e *Expr) unavailable(r *result.Report) error {
+	for _, f := range e.root.operands() {
+		for _, u := range r.Unavailable {
+			if u.Path == f.path {
+				return &Error{e.source, f.column, fmt.Sprintf("path %q is not available on this host: %s", f.path, u.Reason)}
+			}
+		}
+	}
+	return nil
+}
+
+// readings reads the chosen rows.
+func readings(r *result.Report, figures map[*figure]chosen) (map[*figure]reading, error) {
+	values := map[*figure]reading{}
+	for f, want := range figures {
+		at := slices.IndexFunc(r.Summary, func(s result.Summary) bool {
+			return s.Case == want.Case && s.Metric == want.metric
+		})
+		row := r.Summary[at]
+		counts := f.field == "rounds" || f.field == "invalid"
+		switch {
+		case row.Rounds == 0 && !counts:
+			return nil, fmt.Errorf("judge %s: all %d rounds were thrown out; see the report for the reasons", f.text, row.Invalid)
+		case row.Baseline == "" && strings.HasPrefix(f.field, "ratio"):
+			return nil, fmt.Errorf("judge %s: the session has no baseline to form a ratio with", f.text)
+		}
+		values[f] = reading{fieldOf(row, f.field), row}
+	}
+	return values, nil
+}
+
+func fieldOf(s result.Summary, field string) float64 {
+	return map[string]float64{
+		"value": s.Value, "low": s.Low, "high": s.High,
+		"ratio": s.Ratio, "ratio_low": s.RatioLow, "ratio_high": s.RatioHigh,
+		"p": s.P, "noise": s.Noise, "rounds": float64(s.Rounds), "invalid": float64(s.Invalid),
+	}[field]
+}
+
+// catalogOf lists what a report holds.
+func catalogOf(source string, r *result.Report) catalog {
+	c := catalog{source: source}
+	for _, s := range r.Summary {
+		if !slices.Contains(c.cases, s.Case) {
+			c.cases = append(c.cases, s.Case)
+		}
+	}
+	c.holds = func(k result.Case, m result.Metric) bool {
+		return slices.ContainsFunc(r.Summary, func(s result.Summary) bool { return s.Case == k && s.Metric == m })
+	}
+	return c
+}
+
+// expected says which metrics a workload is going to show.
+func expected(k result.Case, m result.Metric) bool {
+	kind := result.Kind(k.Workload)
+	switch m {
+	case result.Throughput, result.CPUPerGB, result.Efficiency:
+		return strings.HasSuffix(kind, "-bulk")
+	case result.LatencyP50, result.LatencyP99, result.TransactionRate:
+		return strings.HasSuffix(kind, "-rr")
+	case result.ConnectionRate:
+		return kind == "tcp-crr"
+	case result.PacketRate:
+		return kind == "udp-pps"
+	case result.Loss:
+		return kind == "udp-bulk" || kind == "udp-pps"
+	case result.CPUPerOp:
+		return !strings.HasSuffix(kind, "-bulk")
+	}
+	return true
+}
+
+func clients(cases []result.Case) []result.Client {
+	var all []result.Client
+	for _, k := range cases {
+		if !slices.Contains(all, k.Client) {
+			all = append(all, k.Client)
+		}
+	}
+	return all
+}

@@ -1,0 +1,160 @@
+package expr
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Parse reads a condition. It knows no names of paths or workloads: see
+// [Expr.Check].
+func Parse(source string) (*Expr, error) {
+	p := &parser{source: source, rest: source}
+	root, err := p.condition()
+	if err != nil {
+		return nil, err
+	}
+	if p.skip(); p.rest != "" {
+		return nil, p.fault("expected && or || or the end")
+	}
+	if len(root.operands()) == 0 {
+		return nil, &Error{source, 1, "the condition names no path, so that it cannot depend on the session"}
+	}
+	return &Expr{source: source, root: root}, nil
+}
+
+// parser walks over the source; rest is what it has not read.
+type parser struct{ source, rest string }
+
+// column counts characters up to where the parser stands, from 1.
+func (p *parser) column() int {
+	return utf8.RuneCountInString(p.source[:len(p.source)-len(p.rest)]) + 1
+}
+
+func (p *parser) fault(cause string) error { return &Error{p.source, p.column(), cause} }
+
+func (p *parser) skip() { p.rest = strings.TrimLeft(p.rest, " \t\n") }
+
+// take reads one of the signs, the first that fits, or gives "".
+func (p *parser) take(signs ...string) string {
+	p.skip()
+	for _, s := range signs {
+		if rest, found := strings.CutPrefix(p.rest, s); found {
+			p.rest = rest
+			return s
+		}
+	}
+	return ""
+}
+
+func (p *parser) condition() (node, error) {
+	left, err := p.all()
+	for err == nil && p.take("||") != "" {
+		var right node
+		right, err = p.all()
+		left = either{left, right}
+	}
+	return left, err
+}
+
+func (p *parser) all() (node, error) {
+	left, err := p.single()
+	for err == nil && p.take("&&") != "" {
+		var right node
+		right, err = p.single()
+		left = both{left, right}
+	}
+	return left, err
+}
+
+func (p *parser) single() (node, error) {
+	if p.take("(") == "" {
+		return p.comparison()
+	}
+	inner, err := p.condition()
+	if err == nil && p.take(")") == "" {
+		err = p.fault("expected )")
+	}
+	return inner, err
+}
+
+func (p *parser) comparison() (node, error) {
+	left, err := p.operand()
+	if err != nil {
+		return nil, err
+	}
+	sign := p.take("<=", ">=", "==", "!=", "<", ">")
+	if sign == "" {
+		return nil, p.fault("expected a comparison: < <= > >= == !=")
+	}
+	right, err := p.operand()
+	return comparison{left, right, sign}, err
+}
+
+// operand reads a number or a figure.
+func (p *parser) operand() (operand, error) {
+	p.skip()
+	if p.rest == "" {
+		return operand{}, p.fault("expected a number or a path")
+	}
+	if strings.ContainsRune("+-.0123456789", rune(p.rest[0])) {
+		return p.number()
+	}
+	f, err := p.figure()
+	return operand{figure: f}, err
+}
+
+func (p *parser) number() (operand, error) {
+	length := 0
+	for i, r := range p.rest {
+		sign := (r == '+' || r == '-') && (i == 0 || strings.ContainsRune("eE", rune(p.rest[i-1])))
+		if !sign && r != '.' && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			break
+		}
+		length = i + utf8.RuneLen(r)
+	}
+	text := p.rest[:length]
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return operand{}, p.fault(fmt.Sprintf("%q is not a number; write base units, such as 1e9 for 1 Gbit/s", text))
+	}
+	p.rest = p.rest[length:]
+	return operand{number: n}, nil
+}
+
+// fields are the names that may end a figure.
+var fields = []string{"value", "low", "high", "ratio", "ratio_low", "ratio_high", "p", "noise", "rounds", "invalid"}
+
+// figure reads path.selector….field.
+func (p *parser) figure() (*figure, error) {
+	start := p.rest
+	f := &figure{column: p.column(), field: "value"}
+	var words []word
+	for {
+		w := word{column: p.column()}
+		end := strings.IndexFunc(p.rest, func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '-'
+		})
+		if end < 0 {
+			end = len(p.rest)
+		}
+		if w.text = p.rest[:end]; w.text == "" {
+			return nil, p.fault("expected a name")
+		}
+		p.rest = p.rest[end:]
+		words = append(words, w)
+		if !strings.HasPrefix(p.rest, ".") {
+			break
+		}
+		p.rest = p.rest[1:]
+	}
+	f.text = start[:len(start)-len(p.rest)]
+	f.path, f.selectors = words[0].text, words[1:]
+	if n := len(f.selectors); n > 0 && slices.Contains(fields, f.selectors[n-1].text) {
+		f.field, f.selectors = f.selectors[n-1].text, f.selectors[:n-1]
+	}
+	return f, nil
+}

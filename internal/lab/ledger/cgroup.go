@@ -1,0 +1,133 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoCgroup2 means that no cgroup v2 hierarchy is mounted.
+var ErrNoCgroup2 = errors.New("no cgroup v2 at /sys/fs/cgroup or /sys/fs/cgroup/unified")
+
+// emptyLimit is how long killed processes may take to leave their cgroup.
+const emptyLimit = 5 * time.Second
+
+// v2Root is where cgroup v2 is mounted: alone, or beside v1.
+func v2Root() (string, error) {
+	for _, path := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		var fs unix.Statfs_t
+		if err := unix.Statfs(path, &fs); err == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC {
+			return path, nil
+		}
+	}
+	return "", ErrNoCgroup2
+}
+
+// removeTree removes a cgroup and its children, and first kills what runs in
+// them. An absent one is removed already.
+func removeTree(path string) error {
+	entries, err := os.ReadDir(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove cgroup: %w", err)
+	}
+	var failed error
+	for _, e := range entries {
+		if e.IsDir() {
+			failed = errors.Join(failed, removeTree(filepath.Join(path, e.Name())))
+		}
+	}
+	if failed != nil {
+		return failed
+	}
+	if err := remove(path); err != nil {
+		return fmt.Errorf("remove cgroup %s: %w", path, err)
+	}
+	return nil
+}
+
+// remove empties one cgroup and removes it. It opens what to wait for before
+// it kills, so that it cannot miss the end.
+func remove(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	events, err := openIn(dir, "cgroup.events", os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	if err := kill(dir, events); err != nil {
+		return err
+	}
+	err = unix.Rmdir(path)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
+
+// kill ends all processes of a cgroup and waits until it is empty.
+func kill(dir, events *os.File) error {
+	busy, err := populated(events)
+	if err != nil || !busy {
+		return err
+	}
+	f, err := openIn(dir, "cgroup.kill", os.O_WRONLY)
+	if err != nil {
+		return fmt.Errorf("kill what runs there (needs Linux 5.14): %w", err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("1"); err != nil {
+		return fmt.Errorf("kill what runs there: %w", err)
+	}
+	return awaitEmpty(events)
+}
+
+// awaitEmpty sleeps on cgroup.events, which the kernel marks as changed when
+// the last process has gone.
+func awaitEmpty(events *os.File) error {
+	deadline := time.Now().Add(emptyLimit)
+	for {
+		busy, err := populated(events)
+		if err != nil || !busy {
+			return err
+		}
+		left := time.Until(deadline)
+		if left <= 0 {
+			return fmt.Errorf("still populated after %s", emptyLimit)
+		}
+		fds := []unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}
+		if _, err := unix.Poll(fds, int(left.Milliseconds())+1); err != nil && err != unix.EINTR {
+			return fmt.Errorf("wait until it is empty: %w", err)
+		}
+	}
+}
+
+// populated reads cgroup.events; reading also rearms poll(2).
+func populated(events *os.File) (bool, error) {
+	b := make([]byte, 256)
+	n, err := events.ReadAt(b, 0)
+	if n == 0 && err != nil {
+		return false, fmt.Errorf("read cgroup.events: %w", err)
+	}
+	return strings.Contains(string(b[:n]), "populated 1"), nil
+}
+
+// openIn opens a file of an open directory.
+func openIn(dir *os.File, name string, flags int) (*os.File, error) {
+	fd, err := unix.Openat(int(dir.Fd()), name, flags|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s of cgroup %s: %w", name, dir.Name(), err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}

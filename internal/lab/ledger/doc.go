@@ -1,0 +1,38 @@
+// Package ledger accounts for the CPU time of a measured window: every
+// CPU-second that the machine was busy is put to the client, the server, the
+// proxy, kernel threads or others, and what remains is shown. It does not run
+// the workload or decide which windows count.
+//
+// # Theory of operation
+//
+// Both edges take the same readings in the same order, so that each reading
+// spans the same length of time:
+//
+//	/proc/stat             what the whole machine did, in 10 ms ticks
+//	cgroup v2 cpu.stat     what each party spent, in µs (no controller needed)
+//	every process's clock  kernel threads and all other processes, in ns
+//
+// A process's clock is CLOCK_PROCESS_CPUTIME_ID of another process: one
+// system call, nanoseconds, all threads, those that have ended too. (The file
+// /proc/PID/schedstat shows the main thread only, and the ticks of
+// /proc/PID/stat are a hundred thousand times coarser.) Where there is no
+// cgroup v2 the parties are read this way as well; a process that they start
+// and that ends is then lost.
+//
+// Busy is the wall time of all CPUs less their idle time, not the sum of the
+// busy columns. On a kernel with CONFIG_NO_HZ the idle columns are measured
+// in nanoseconds and only printed in ticks, while user, system, irq and
+// softirq are sampled by a tick which a CPU that sleeps between two packets
+// hardly ever takes: on a request/response load the columns can miss half of
+// what was used. So the columns only give the proportions in which the busy
+// time (without steal, which is measured) is split.
+//
+// With CONFIG_IRQ_TIME_ACCOUNTING off, as it often is, an interrupt and its
+// softirq are charged to the task that they interrupt: receiving a packet may
+// be paid by whoever ran, mostly but not always a party to the traffic. On an
+// idle CPU they interrupt nobody. That time is busy and belongs to no task,
+// so it is most of Unattributed; the rest is processes that ended within the
+// window, and rounding.
+//
+// Linux only.
+package ledger

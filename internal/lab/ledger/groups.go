@@ -1,0 +1,129 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// prefix marks the cgroups that are ours to remove. The owner's process id
+// and start time follow, then the name.
+const prefix = "fairlead-lab-"
+
+// Groups are the cgroups of one laboratory: one for each party.
+type Groups struct {
+	// Client, Server and Proxy are open directories, for child.Place.Cgroup
+	// and for Party.Cgroup.
+	Client, Server, Proxy *os.File
+	path                  string
+}
+
+// NewGroups makes the three cgroups under a name that is unique in this
+// process: fairlead-lab-PID-START-NAME/{client,server,proxy}. The error is
+// ErrNoCgroup2 where there is no cgroup v2; account by process then.
+func NewGroups(name string) (*Groups, error) {
+	if name == "" || strings.ContainsAny(name, "/\n") {
+		return nil, fmt.Errorf("make cgroups: name %q will not do", name)
+	}
+	root, err := v2Root()
+	if err != nil {
+		return nil, fmt.Errorf("make cgroups: %w", err)
+	}
+	self, err := readTask(os.Getpid())
+	if err != nil {
+		return nil, fmt.Errorf("make cgroups: %w", err)
+	}
+	g := &Groups{path: filepath.Join(root, fmt.Sprintf("%s%d-%d-%s", prefix, os.Getpid(), self.start, name))}
+	if err := g.make(); err != nil {
+		return nil, errors.Join(fmt.Errorf("make cgroups: %w", err), g.Close())
+	}
+	return g, nil
+}
+
+func (g *Groups) make() error {
+	if err := os.Mkdir(g.path, 0o755); err != nil {
+		return err
+	}
+	for _, v := range []struct {
+		name string
+		to   **os.File
+	}{{"client", &g.Client}, {"server", &g.Server}, {"proxy", &g.Proxy}} {
+		path := filepath.Join(g.path, v.name)
+		if err := os.Mkdir(path, 0o755); err != nil {
+			return err
+		}
+		dir, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		*v.to = dir
+	}
+	return nil
+}
+
+// Parties accounts by these cgroups.
+func (g *Groups) Parties() Parties {
+	return Parties{Client: Party{Cgroup: g.Client}, Server: Party{Cgroup: g.Server}, Proxy: Party{Cgroup: g.Proxy}}
+}
+
+// Close removes the cgroups. Processes that are still in them are killed.
+func (g *Groups) Close() error {
+	for _, dir := range []*os.File{g.Client, g.Server, g.Proxy} {
+		if dir != nil {
+			dir.Close()
+		}
+	}
+	return removeTree(g.path)
+}
+
+// Sweep removes what laboratories left behind that have died, with the
+// processes in it, and returns the names.
+func Sweep() ([]string, error) {
+	root, err := v2Root()
+	if errors.Is(err, ErrNoCgroup2) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sweep cgroups: %w", err)
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil, fmt.Errorf("sweep cgroups: %w", err)
+	}
+	var removed []string
+	var failed error
+	for _, e := range entries {
+		if !abandoned(e.Name()) {
+			continue
+		}
+		if err := removeTree(filepath.Join(root, e.Name())); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("sweep cgroups: %w", err))
+			continue
+		}
+		removed = append(removed, e.Name())
+	}
+	return removed, failed
+}
+
+// abandoned says whether a cgroup is a laboratory's whose owner is gone: its
+// process id is free, or belongs to a process that started at another time.
+func abandoned(name string) bool {
+	rest, ours := strings.CutPrefix(name, prefix)
+	parts := strings.SplitN(rest, "-", 3)
+	if !ours || len(parts) != 3 {
+		return false
+	}
+	pid, err := strconv.Atoi(parts[0])
+	if err != nil {
+		return false
+	}
+	start, err := strconv.ParseUint(parts[1], 10, 64)
+	if err != nil {
+		return false
+	}
+	owner, err := readTask(pid)
+	return err != nil || owner.start != start
+}

@@ -1,0 +1,327 @@
+package ledger
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fairlead/internal/child"
+	"fairlead/internal/lab/result"
+)
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{"burn": burn, "idle": idle})
+	os.Exit(m.Run())
+}
+
+// burn is a child that says so when it has spent 0.3 s of CPU time, and then
+// waits for its standard input to close.
+func burn() int {
+	for {
+		var ts unix.Timespec
+		if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts) != nil {
+			return 1
+		}
+		if ts.Nano() > int64(300*time.Millisecond) {
+			return idle()
+		}
+	}
+}
+
+// idle is a child that only waits.
+func idle() int {
+	fmt.Println("ready")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	return 0
+}
+
+// start runs a role in a place and returns once it has said that it is ready.
+// Its standard input, and with it the child, closes with the test.
+func start(t *testing.T, role string, at child.Place) *child.Process {
+	t.Helper()
+	cmd := child.Self(role)
+	out := pipe(t, cmd.StdoutPipe)
+	hold, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := child.Start(t.Context(), cmd, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hold.Close(); _ = p.Kill() })
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatalf("child %s said %q, %v", role, line, err)
+	}
+	return p
+}
+
+func pipe[T any](t *testing.T, open func() (T, error)) T {
+	t.Helper()
+	v, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func newGroups(t *testing.T) *Groups {
+	t.Helper()
+	g, err := NewGroups(strings.ReplaceAll(t.Name(), "/", "."))
+	if errors.Is(err, ErrNoCgroup2) || errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+func TestBurntTimeIsPutToTheParty(t *testing.T) {
+	t.Run("by cgroup", func(t *testing.T) {
+		g := newGroups(t)
+		w, err := Begin(g.Parties())
+		if err != nil {
+			t.Fatal(err)
+		}
+		start(t, "burn", child.Place{Cgroup: g.Server})
+		l, _, err := w.End()
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkBurnt(t, l, l.Server)
+		if l.Client != 0 || l.Proxy != 0 {
+			t.Errorf("client has %g s and proxy %g s of nothing", l.Client, l.Proxy)
+		}
+	})
+	t.Run("by process", func(t *testing.T) {
+		w, err := Begin(Parties{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := start(t, "burn", child.Place{})
+		w.parties.Proxy.PIDs = []int{p.Cmd.Process.Pid}
+		l, _, err := w.End()
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkBurnt(t, l, l.Proxy)
+	})
+	t.Run("nobody's party", func(t *testing.T) {
+		w, err := Begin(Parties{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start(t, "burn", child.Place{})
+		l, _, err := w.End()
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkBurnt(t, l, l.Other)
+	})
+}
+
+// checkBurnt allows for what the child spends beside burning, and for what
+// the machine does meanwhile.
+func checkBurnt(t *testing.T, l result.Ledger, got float64) {
+	t.Helper()
+	if got < 0.3 {
+		t.Errorf("attributed %.3f s of 0.3 s: %+v", got, l)
+	}
+	checkClosed(t, l)
+}
+
+// checkClosed holds the ledger's two identities.
+func checkClosed(t *testing.T, l result.Ledger) {
+	t.Helper()
+	for what, pair := range map[string][2]float64{
+		"columns":      {l.User + l.System + l.IRQ + l.Soft + l.Steal, l.Busy},
+		"wall":         {l.Busy + l.Idle, l.Wall * float64(l.CPUs)},
+		"attributions": {l.Client + l.Server + l.Proxy + l.KernelThread + l.Other + l.Unattributed, l.Busy},
+	} {
+		if math.Abs(pair[0]-pair[1]) > 1e-6 {
+			t.Errorf("%s sum to %g, want %g: %+v", what, pair[0], pair[1], l)
+		}
+	}
+}
+
+// stat builds the text of /proc/stat for two CPUs.
+func stat(columns string) string {
+	return "cpu  " + columns + "\ncpu0 1 1\ncpu1 1 1\nintr 5 0 1\nctxt 7\nbtime 1\n"
+}
+
+func TestMachineTime(t *testing.T) {
+	const before = "1000 100 500 8000 200 10 40 20 300 30"
+	for name, tt := range map[string]struct {
+		after string // 5 s later on two CPUs: 1000 ticks
+		want  spent
+	}{
+		"all columns": {
+			after: "1200 200 600 8350 250 30 70 170 300 30",
+			want:  spent{user: 3, system: 1, irq: 0.2, soft: 0.3, steal: 1.5, idle: 4, busy: 6, sampled: 6},
+		},
+		"guest time is user time already": {
+			after: "1400 100 500 8600 200 10 40 20 700 30",
+			want:  spent{user: 4, idle: 6, busy: 4, sampled: 4},
+		},
+		"iowait goes backwards over to idle": {
+			after: "1400 100 500 8700 100 10 40 20 300 30",
+			want:  spent{user: 4, idle: 6, busy: 4, sampled: 4},
+		},
+		"ticks miss half of what idle leaves": {
+			after: "1100 100 600 8600 200 10 40 20 300 30",
+			want:  spent{user: 2, system: 2, idle: 6, busy: 4, sampled: 2},
+		},
+		"no tick saw anything": {
+			after: "1000 100 500 8900 200 10 40 20 300 30",
+			want:  spent{system: 1, idle: 9, busy: 1},
+		},
+		"idle is rounded up beyond the wall": {
+			after: "1000 100 500 9001 200 10 40 20 300 30",
+			want:  spent{idle: 10},
+		},
+		"steal is measured and not scaled": {
+			after: "1100 100 500 8500 200 10 40 120 300 30",
+			want:  spent{user: 4, steal: 1, idle: 5, busy: 5, sampled: 2},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := between(mustParse(t, stat(before)), mustParse(t, stat(tt.after)), 5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !near(got, tt.want) {
+				t.Errorf("got  %+v\nwant %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func near(a, b spent) bool {
+	for _, d := range []float64{
+		a.user - b.user, a.system - b.system, a.irq - b.irq, a.soft - b.soft,
+		a.steal - b.steal, a.idle - b.idle, a.busy - b.busy, a.sampled - b.sampled,
+	} {
+		if math.Abs(d) > 1e-9 {
+			return false
+		}
+	}
+	return true
+}
+
+func mustParse(t *testing.T, text string) Stat {
+	t.Helper()
+	s, err := ParseStat(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestStatThatCannotBe(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty":       "",
+		"old kernel":  "cpu 1 2 3 4\ncpu0 1 2 3 4\n",
+		"no numbers":  "cpu a b c d e f g h\ncpu0 1\n",
+		"no CPU line": "cpu 1 2 3 4 5 6 7 8\n",
+	} {
+		if s, err := ParseStat(strings.NewReader(text)); err == nil {
+			t.Errorf("%s: parsed %+v", name, s)
+		}
+	}
+	one, two := mustParse(t, "cpu 1 2 3 4 5 6 7 8\ncpu0 1\n"), mustParse(t, stat("1 2 3 4 5 6 7 8"))
+	if _, err := between(one, two, 1); err == nil {
+		t.Error("a CPU came and nobody noticed")
+	}
+}
+
+func TestParseTask(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text string
+		want task
+	}{
+		"kernel thread": {
+			"16 (ksoftirqd/0) S 2 0 0 0 -1 69238848 0 0 0 0 1 1117 0 0 20 0 1 0 28 0 0 18446744073709551615 0 0\n",
+			task{start: 28, kernel: true},
+		},
+		"name with brackets and spaces": {
+			"5504 (a) S 1 (b) R 5482 5482 3916 0 -1 4194304 103 0 0 0 0 0 0 0 20 0 1 0 64401 3133440 390\n",
+			task{start: 64401},
+		},
+	} {
+		if got, err := parseTask(tt.text); err != nil || got != tt.want {
+			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, tt.want)
+		}
+	}
+	if _, err := parseTask("1 (x) S"); err == nil {
+		t.Error("parsed a line without fields")
+	}
+}
+
+func TestRest(t *testing.T) {
+	before := tasks{1: {start: 1, cpu: 5}, 2: {start: 1, kernel: true, cpu: 1}, 3: {start: 7, cpu: 9}, 4: {start: 2, cpu: 3}, 9: {start: 1, cpu: 1}}
+	after := tasks{1: {start: 1, cpu: 5.5}, 2: {start: 1, kernel: true, cpu: 1.25}, 3: {start: 8, cpu: 0.125}, 5: {start: 9, cpu: 2}, 9: {start: 1, cpu: 100}}
+	kernel, other, lost := rest(before, after, map[int]bool{9: true})
+	if kernel != 0.25 || other != 0.5+0.125+2 || lost != 2 {
+		t.Errorf("kernel %g, other %g, lost %d; want 0.25, 2.625, 2 (4 ended, 3 was replaced)", kernel, other, lost)
+	}
+}
+
+func TestGroupsGoThoughTheirProcessesWereKilled(t *testing.T) {
+	g := newGroups(t)
+	dead := start(t, "idle", child.Place{Cgroup: g.Client})
+	live := start(t, "idle", child.Place{Cgroup: g.Proxy})
+	if err := dead.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-live.Done()
+	if _, err := os.Stat(g.path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is still there: %v", g.path, err)
+	}
+	if err := g.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+}
+
+func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
+	g := newGroups(t)
+	gone := exec.Command("/bin/true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	root := pipe(t, v2Root)
+	name := fmt.Sprintf("%s%d-1-gone", prefix, gone.Process.Pid)
+	reused := fmt.Sprintf("%s%d-1-reused", prefix, os.Getpid())
+	for _, path := range []string{name, name + "/client", reused} {
+		if err := os.Mkdir(root+"/"+path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	removed, err := Sweep()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(removed, " ")
+	if !strings.Contains(got, name) || !strings.Contains(got, reused) {
+		t.Errorf("removed %q, want %s and %s among them", got, name, reused)
+	}
+	if _, err := os.Stat(g.path); err != nil {
+		t.Errorf("swept the living: %v", err)
+	}
+}

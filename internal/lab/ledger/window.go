@@ -1,0 +1,157 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"fairlead/internal/lab/result"
+)
+
+// Window is a window that has begun.
+type Window struct {
+	parties Parties
+	begin   snapshot
+}
+
+// Gates holds what may make a window invalid.
+type Gates struct {
+	// StealShare is the share of all CPU time that the hypervisor took.
+	StealShare float64
+	// Throttled is for how many seconds a CPU limit (cgroup v1 or v2) stopped
+	// the laboratory or a party to it, summed over CPUs.
+	Throttled float64
+	// Thermal counts the times that a CPU was slowed down for its heat.
+	Thermal uint64
+	// Lost counts processes that ended in the window. What they spent is in
+	// Unattributed.
+	Lost int
+	// Resolution is how much of Busy may be rounding of /proc/stat: the
+	// ledger cannot close better than this.
+	Resolution float64
+	// Sampled is the busy time by the kernel's own sampled columns, in
+	// seconds, beside Ledger.Busy, which is measured.
+	Sampled float64
+}
+
+// Begin takes the readings of the first edge.
+func Begin(parties Parties) (*Window, error) {
+	s, err := take(parties)
+	if err != nil {
+		return nil, fmt.Errorf("begin CPU ledger: %w", err)
+	}
+	return &Window{parties: parties, begin: s}, nil
+}
+
+// End takes the readings of the second edge and closes the ledger. A window
+// may be ended once.
+func (w *Window) End() (result.Ledger, Gates, error) {
+	end, err := take(w.parties)
+	if err != nil {
+		return result.Ledger{}, Gates{}, fmt.Errorf("end CPU ledger: %w", err)
+	}
+	return closeLedger(w.begin, end)
+}
+
+// snapshot is all readings of one edge.
+type snapshot struct {
+	mono                  float64
+	stat                  Stat
+	client, server, proxy float64
+	tasks                 tasks
+	party                 map[int]bool
+	throttled             float64
+	thermal               uint64
+}
+
+// take reads an edge on one thread, the whole machine and the parties first:
+// the scan of all processes takes longest and needs least precision.
+func take(p Parties) (s snapshot, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if s.mono, s.stat, err = readStat(); err != nil {
+		return s, err
+	}
+	s.party = map[int]bool{}
+	for _, v := range []struct {
+		party Party
+		to    *float64
+	}{{p.Client, &s.client}, {p.Server, &s.server}, {p.Proxy, &s.proxy}} {
+		usage, err := v.party.usage()
+		if err = errors.Join(err, v.party.members(s.party)); err != nil {
+			return s, err
+		}
+		*v.to = usage
+	}
+	if s.tasks, err = readTasks(); err != nil {
+		return s, err
+	}
+	s.throttled, s.thermal = readThrottled(p), readThermal()
+	return s, nil
+}
+
+// readStat reads /proc/stat and the time at which that was.
+func readStat() (mono float64, s Stat, err error) {
+	f, err := os.Open("/proc/stat")
+	if err != nil {
+		return 0, s, fmt.Errorf("read CPU time: %w", err)
+	}
+	defer f.Close()
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0, s, fmt.Errorf("read clock: %w", err)
+	}
+	s, err = ParseStat(f)
+	return float64(ts.Nano()) / 1e9, s, err
+}
+
+func closeLedger(a, b snapshot) (result.Ledger, Gates, error) {
+	wall := b.mono - a.mono
+	all, err := between(a.stat, b.stat, wall)
+	if err != nil {
+		return result.Ledger{}, Gates{}, err
+	}
+	party := map[int]bool{}
+	for _, set := range []map[int]bool{a.party, b.party} {
+		for pid := range set {
+			party[pid] = true
+		}
+	}
+	kernel, other, lost := rest(a.tasks, b.tasks, party)
+	l := result.Ledger{
+		Wall: wall, CPUs: a.stat.CPUs,
+		User: all.user, System: all.system, IRQ: all.irq, Soft: all.soft, Steal: all.steal,
+		Idle: all.idle, Busy: all.busy,
+		Client: rise(a.client, b.client), Server: rise(a.server, b.server), Proxy: rise(a.proxy, b.proxy),
+		KernelThread: kernel, Other: other,
+	}
+	l.Unattributed = l.Busy - l.Client - l.Server - l.Proxy - l.KernelThread - l.Other
+	l.Error = share(math.Abs(l.Unattributed), l.Busy)
+	// Idle and I/O wait are each rounded down at both edges.
+	return l, Gates{
+		StealShare: share(l.Steal, wall*float64(l.CPUs)),
+		Throttled:  rise(a.throttled, b.throttled),
+		Thermal:    b.thermal - a.thermal,
+		Lost:       lost,
+		Resolution: share(2*tick, l.Busy),
+		Sampled:    all.sampled,
+	}, nil
+}
+
+// IdleShare is the share of all CPU time that was idle.
+func IdleShare(l result.Ledger) float64 { return share(l.Idle, l.Wall*float64(l.CPUs)) }
+
+// share is part/whole, and all of nothing if there is a part but no whole.
+func share(part, whole float64) float64 {
+	if whole > 0 {
+		return part / whole
+	}
+	if part > 0 {
+		return 1
+	}
+	return 0
+}

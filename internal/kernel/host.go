@@ -140,3 +140,16 @@ func absent(err error) bool {
 	return errors.As(err, &missing) || errors.Is(err, os.ErrNotExist) ||
 		errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENODEV)
 }
+
+// Do runs fn on a thread of its own inside the host's namespace.
+func (h *Host) Do(fn func() error) error { return h.ns.Do(fn) }
+
+// LinkBytes returns the bytes that a link of the host has received and sent.
+func (h *Host) LinkBytes(name string) (uint64, error) {
+	_, link, err := h.link("", name)
+	if err != nil {
+		return 0, fmt.Errorf("read counters of link %s: %w", name, err)
+	}
+	s := link.Attrs().Statistics
+	return s.RxBytes + s.TxBytes, nil
+}

@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"net/netip"
+
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
@@ -97,7 +99,10 @@ func tableChains() []chain {
 			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), v4.is(), loopbackNet(v4.src), drop),
 		}},
 		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, [][]expr.Any{toPublish}},
-		{"output", nftables.ChainHookOutput, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, [][]expr.Any{toPublish}},
+		{"output", nftables.ChainHookOutput, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, [][]expr.Any{
+			rule(v6.is(), v6.load(v6.dst, reg1), equal(netip.IPv6Loopback().AsSlice()), accept),
+			toPublish,
+		}},
 		{name: "publish", rules: publish},
 		{"forward", nftables.ChainHookForward, nftables.ChainPriorityFilter, nftables.ChainTypeFilter, [][]expr.Any{
 			rule(conntrack(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept),
@@ -208,7 +213,9 @@ func loadProtoPort(protoReg, portReg uint32) []expr.Any {
 	return rule(meta(expr.MetaKeyL4PROTO, protoReg), payload(expr.PayloadBaseTransportHeader, 2, 2, portReg))
 }
 
-func (f family) is() []expr.Any { return rule(meta(expr.MetaKeyNFPROTO, reg1), equal([]byte{f.nfproto})) }
+func (f family) is() []expr.Any {
+	return rule(meta(expr.MetaKeyNFPROTO, reg1), equal([]byte{f.nfproto}))
+}
 
 func (f family) load(offset, reg uint32) []expr.Any {
 	return payload(expr.PayloadBaseNetworkHeader, offset, f.addrLen, reg)

@@ -222,4 +222,3 @@ func orNil(o plan.Object, ok bool) plan.Object {
 	}
 	return nil
 }
-

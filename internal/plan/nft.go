@@ -57,7 +57,9 @@ func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
 //
 // A packet that meets `publish` is the first of its flow; conntrack repeats
 // the answer for the rest. The guard closes what route_localnet opens: only
-// the host itself may speak to or from 127.0.0.0/8 on our links.
+// the host itself may speak to or from 127.0.0.0/8 on our links. A packet to
+// ::1 is left alone: it could leave for the endpoint, but no answer would ever
+// be routed back to ::1.
 const TableText = `table inet fairlead {
 	map ports4 {
 		type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service
@@ -118,6 +120,7 @@ const TableText = `table inet fairlead {
 	}
 	chain output {
 		type nat hook output priority -100; policy accept;
+		ip6 daddr ::1 accept
 		fib daddr type local jump publish
 	}
 	chain publish {

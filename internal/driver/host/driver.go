@@ -1,0 +1,40 @@
+// Package host runs a workload in the host's own network namespace. It
+// builds nothing.
+//
+// Theory of operation. The workload's sockets are the host's: nothing stands
+// on the packet's way, and nothing keeps two workloads from wanting the same
+// port or the LAN from seeing every port. It is the laboratory's baseline.
+package host
+
+import (
+	"errors"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// Driver implements driver.Driver.
+type Driver struct{}
+
+// Name implements driver.Driver.
+func (Driver) Name() model.Driver { return model.DriverHost }
+
+// Needs implements driver.Driver.
+func (Driver) Needs() []plan.Feature { return nil }
+
+// Validate implements driver.Driver.
+func (Driver) Validate(n model.Network, _ plan.Facts) error {
+	if len(n.Subnets) != 0 {
+		return errors.New("a network of driver host has the host's addresses: leave the subnets out")
+	}
+	return nil
+}
+
+// Network implements driver.Driver.
+func (Driver) Network(model.Network, plan.Facts) plan.Plan { return nil }
+
+// Endpoint implements driver.Driver.
+func (Driver) Endpoint(model.Network, model.Endpoint) plan.Plan { return nil }
+
+// Attachment implements driver.Driver.
+func (Driver) Attachment(model.Network, model.Endpoint) plan.Attachment { return plan.Attachment{} }

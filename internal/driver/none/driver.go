@@ -1,0 +1,41 @@
+// Package none gives a sandbox nothing but its loopback interface. Whatever
+// else is in the namespace stays as it is.
+//
+// Theory of operation. The sandbox's lo is brought up; no link leads out, so
+// no packet enters or leaves, and nothing can be published.
+package none
+
+import (
+	"errors"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// Driver implements driver.Driver.
+type Driver struct{}
+
+// Name implements driver.Driver.
+func (Driver) Name() model.Driver { return model.DriverNone }
+
+// Needs implements driver.Driver.
+func (Driver) Needs() []plan.Feature { return nil }
+
+// Validate implements driver.Driver.
+func (Driver) Validate(n model.Network, _ plan.Facts) error {
+	if len(n.Subnets) != 0 {
+		return errors.New("a network of driver none has no addresses: leave the subnets out")
+	}
+	return nil
+}
+
+// Network implements driver.Driver.
+func (Driver) Network(model.Network, plan.Facts) plan.Plan { return nil }
+
+// Endpoint implements driver.Driver.
+func (Driver) Endpoint(_ model.Network, e model.Endpoint) plan.Plan {
+	return plan.Plan{plan.Link{Netns: e.Sandbox, Name: "lo", Kind: plan.Loopback}}
+}
+
+// Attachment implements driver.Driver.
+func (Driver) Attachment(model.Network, model.Endpoint) plan.Attachment { return plan.Attachment{} }

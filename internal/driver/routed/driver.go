@@ -1,0 +1,96 @@
+// Package routed attaches sandboxes by a veth pair without a bridge. It does
+// not publish ports, and does not tell other hosts the way.
+//
+// Theory of operation. The host's end of each pair holds the gateway address
+// as a /32 (/128), and the host has one route to each endpoint; the sandbox
+// has its own /32 and a default route through the gateway. Every packet is
+// routed, none is switched, so there is no ARP between sandboxes, no flooding
+// and no br_netfilter, and the endpoint keeps its own address everywhere.
+//
+//	sandbox eth0 (addr/32) ── veth (gateway/32) ── host's routing ── uplink
+//
+// The LAN reaches an endpoint when its routers know a route for the subnet
+// through this host. Nothing fences the endpoint off: that is the point, and
+// a firewall's job. Kernel: veth, any since 3.x.
+package routed
+
+import (
+	"errors"
+
+	"fairlead/internal/driver"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// Driver implements driver.Driver.
+type Driver struct{}
+
+// Name implements driver.Driver.
+func (Driver) Name() model.Driver { return model.DriverRouted }
+
+// Needs implements driver.Driver.
+func (Driver) Needs() []plan.Feature { return []plan.Feature{plan.FeatureVeth, plan.FeatureNAT} }
+
+// Validate implements driver.Driver.
+func (Driver) Validate(n model.Network, _ plan.Facts) error {
+	switch {
+	case len(n.Subnets) == 0:
+		return errors.New("a routed network needs a subnet, e.g. 172.30.0.0/24")
+	case n.Filter != model.FilterKeep:
+		return errors.New("filter is a bridge's setting: a routed network has no bridge; leave it out")
+	case n.Hairpin:
+		return errors.New("hairpin is a bridge's setting: a routed network needs none; leave it out")
+	}
+	return nil
+}
+
+// Network implements driver.Driver.
+func (Driver) Network(n model.Network, _ plan.Facts) plan.Plan {
+	p := plan.Plan{plan.Table{}}
+	if n.Internal {
+		return p
+	}
+	return append(p, driver.Forwarding(n)...)
+}
+
+// Endpoint implements driver.Driver.
+func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
+	link := driver.VethLink(e.Name)
+	p := plan.Plan{
+		plan.Link{Netns: e.Sandbox, Name: "lo", Kind: plan.Loopback},
+		plan.Link{Name: link, Kind: plan.Veth, MTU: n.LinkMTU(), Owner: e.Name,
+			Peer: e.InterfaceName(), PeerNetns: e.Sandbox, PeerMAC: driver.MAC(e.Addresses...)},
+		plan.Member{Set: plan.SetLinks, Link: link},
+	}
+	if n.Internal {
+		p = append(p, plan.Member{Set: plan.SetInternal, Link: link})
+	}
+	p = append(p, driver.EnableIPv6(e)...)
+	for _, s := range n.Subnets {
+		addr, ok := e.Address(s.Prefix.Addr().Is4())
+		if !ok {
+			continue
+		}
+		if addr.Is6() {
+			p = append(p, plan.Address{Link: link, Prefix: driver.LinkLocal})
+		}
+		gateway := s.GatewayAddress()
+		p = append(p,
+			plan.Address{Link: link, Prefix: driver.Host(gateway)},
+			plan.Route{To: driver.Host(addr), Link: link},
+			plan.Address{Netns: e.Sandbox, Link: e.InterfaceName(), Prefix: driver.Host(addr)},
+			plan.Route{Netns: e.Sandbox, To: driver.Host(gateway), Link: e.InterfaceName()},
+			plan.Route{Netns: e.Sandbox, To: driver.Default(addr), Via: gateway, Link: e.InterfaceName()})
+	}
+	return p
+}
+
+// Attachment implements driver.Driver. Only its own packets would be
+// answered past the host.
+func (Driver) Attachment(_ model.Network, e model.Endpoint) plan.Attachment {
+	a := plan.Attachment{Addresses: e.Addresses, Link: driver.VethLink(e.Name)}
+	for _, addr := range e.Addresses {
+		a.Bypass = append(a.Bypass, driver.Host(addr))
+	}
+	return a
+}

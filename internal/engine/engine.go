@@ -1,0 +1,202 @@
+// Package engine is the one loop: it turns desired state into a plan, tells
+// the plan from what the kernel holds, takes the steps between the two, and
+// heals what strays by taking them again. It decides how nothing is attached
+// or published; drivers and ways do.
+//
+// Theory of operation. Steps go in an order that never leaves a half-made
+// path open: sockets first, because a taken port must fail before anything
+// is touched; then settings, links, addresses and routes in the plan's order;
+// then every nftables change in one transaction; then what is left over goes
+// away in the reverse order. A failure before the transaction takes every
+// step back from an explicit list.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"fairlead/internal/ipam"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/proxy"
+	"fairlead/internal/store"
+)
+
+// Kernel is what the engine needs of a host; *kernel.Host has it.
+type Kernel interface {
+	Set(plan.Object) error
+	Del(plan.Object) error
+	Transact([]plan.Op) error
+	Observe(plan.Plan) (plan.Plan, error)
+	ReadSysctl(plan.Sysctl) (string, error)
+	WriteSysctl(plan.Sysctl) error
+	FlushFlows(v4 bool, match func(kernel.Flow) bool) error
+	LocalAddrs() ([]netip.Addr, error)
+	PortOwner(model.Proto, netip.AddrPort) (kernel.Owner, error)
+	Release()
+}
+
+// Proxy is the user-space proxy; *proxy.Proxy has it.
+type Proxy interface {
+	Set(context.Context, proxy.Config) error
+	Close() error
+}
+
+// Store keeps the record of the host.
+type Store interface {
+	Load() (store.Record, error)
+	Save(store.Record) error
+}
+
+// Config is what an engine is made of.
+type Config struct {
+	Kernel Kernel
+	// StartProxy starts the proxy in the host's namespace; it is called when
+	// the first port needs it.
+	StartProxy func(context.Context) (Proxy, error)
+	Store      Store
+	Facts      plan.Facts
+}
+
+// Engine holds one host at the desired state. It is safe for concurrent use.
+type Engine struct {
+	cfg Config
+
+	mu    sync.Mutex
+	proxy Proxy
+	// applied is what the host holds by our own account; nil means that the
+	// kernel must be asked.
+	applied plan.Plan
+	// userspace is what the proxy holds.
+	userspace plan.Plan
+}
+
+// New returns an engine. It touches nothing yet.
+func New(cfg Config) *Engine { return &Engine{cfg: cfg} }
+
+// Plan returns the steps that Set would take, and takes none.
+func (e *Engine) Plan(want model.State) ([]plan.Op, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	record, err := e.cfg.Store.Load()
+	if err != nil {
+		return nil, fmt.Errorf("read record: %w", err)
+	}
+	t, err := e.target(want, record.Leases)
+	if err != nil {
+		return nil, err
+	}
+	have, err := e.have(record, t.plan)
+	return plan.Diff(have, t.plan), err
+}
+
+// Set brings the host to the desired state and returns that state with the
+// leased addresses filled in. When it fails because something cannot be
+// made, the host is as it was before.
+func (e *Engine) Set(ctx context.Context, want model.State) (model.State, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before, err := e.cfg.Store.Load()
+	if err != nil {
+		return want, fmt.Errorf("read record: %w", err)
+	}
+	t, err := e.target(want, before.Leases)
+	if err != nil {
+		return want, err
+	}
+	have, err := e.have(before, t.plan)
+	if err != nil {
+		return want, err
+	}
+	record := before.Clone()
+	record.Desired, record.Leases = want, t.leases
+	if err := e.apply(ctx, &record, have, t.plan); err != nil {
+		return want, errors.Join(e.nameOwner(t.full, err), e.save(before))
+	}
+	return t.full, nil
+}
+
+// State returns the desired state with the leased addresses filled in.
+func (e *Engine) State() (model.State, error) {
+	record, err := e.cfg.Store.Load()
+	if err != nil {
+		return model.State{}, fmt.Errorf("read record: %w", err)
+	}
+	full, _, err := ipam.Assign(record.Desired, record.Leases)
+	return full, err
+}
+
+// Verify returns the steps that would bring the host back to the desired
+// state: none when nothing strayed. It asks the kernel, not our own account.
+func (e *Engine) Verify() ([]plan.Op, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, have, t, err := e.observe()
+	return plan.Diff(have, t.plan), err
+}
+
+// Heal takes the steps that Verify returns, and returns them.
+func (e *Engine) Heal(ctx context.Context) ([]plan.Op, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	record, have, t, err := e.observe()
+	if err != nil {
+		return nil, err
+	}
+	strayed := plan.Diff(have, t.plan)
+	return strayed, e.apply(ctx, &record, have, t.plan)
+}
+
+// TearDown removes everything of ours from the host and ends the proxy. It
+// goes on over errors and returns them all.
+func (e *Engine) TearDown(ctx context.Context) error {
+	_, err := e.Set(ctx, model.State{})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.proxy != nil {
+		err = errors.Join(err, e.proxy.Close())
+		e.proxy, e.userspace = nil, nil
+	}
+	return err
+}
+
+// observe forgets our own account and asks the kernel.
+func (e *Engine) observe() (store.Record, plan.Plan, target, error) {
+	record, err := e.cfg.Store.Load()
+	if err != nil {
+		return record, nil, target{}, fmt.Errorf("read record: %w", err)
+	}
+	t, err := e.target(record.Desired, record.Leases)
+	if err != nil {
+		return record, nil, t, err
+	}
+	e.applied = nil
+	have, err := e.have(record, t.plan)
+	return record, have, t, err
+}
+
+// have returns what the host holds: by our own account when we have one,
+// else what the kernel, the proxy and the record of changed settings say.
+func (e *Engine) have(record store.Record, want plan.Plan) (plan.Plan, error) {
+	if e.applied != nil {
+		return e.applied, nil
+	}
+	have, err := e.cfg.Kernel.Observe(want)
+	if err != nil {
+		return nil, fmt.Errorf("observe host: %w", err)
+	}
+	seen := map[string]bool{}
+	for _, o := range have {
+		seen[o.Key()] = true
+	}
+	for _, s := range record.Settings {
+		if !seen[s.Sysctl.Key()] && e.isSet(s.Sysctl) {
+			have = append(have, s.Sysctl)
+		}
+	}
+	return append(have, e.userspace...), nil
+}

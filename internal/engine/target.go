@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"fairlead/internal/ipam"
+	"fairlead/internal/model"
+	"fairlead/internal/paths"
+	"fairlead/internal/plan"
+)
+
+// target is a desired state, worked out.
+type target struct {
+	full   model.State
+	leases ipam.Leases
+	plan   plan.Plan
+}
+
+// target checks the state, leases what addresses it lacks and plans it.
+func (e *Engine) target(want model.State, held ipam.Leases) (target, error) {
+	if err := errors.Join(want.Validate(), e.supported(want)); err != nil {
+		return target{}, err
+	}
+	full, leases, err := ipam.Assign(want, held)
+	if err != nil {
+		return target{}, err
+	}
+	p, err := e.build(full)
+	return target{full, leases, p}, err
+}
+
+// supported checks every network and publish against its driver or way and
+// this kernel.
+func (e *Engine) supported(s model.State) error {
+	var errs []error
+	for _, n := range s.Networks {
+		d, ok := paths.Driver(n.Driver)
+		if !ok {
+			errs = append(errs, fmt.Errorf("network %s: there is no driver %q: `fairlead paths` lists them", n.Name, n.Driver))
+		} else if missing := paths.Missing(e.cfg.Facts, d.Needs()); missing != "" {
+			errs = append(errs, fmt.Errorf("network %s: driver %s cannot work here: %s", n.Name, n.Driver, missing))
+		} else if err := d.Validate(n, e.cfg.Facts); err != nil {
+			errs = append(errs, fmt.Errorf("network %s: %w", n.Name, err))
+		}
+	}
+	for _, p := range s.Publishes {
+		w, ok := paths.Way(p.Via)
+		if !ok {
+			errs = append(errs, fmt.Errorf("publish %s: there is no way %q: `fairlead paths` lists them", p, p.Via))
+		} else if missing := paths.Missing(e.cfg.Facts, w.Needs()); missing != "" {
+			errs = append(errs, fmt.Errorf("publish %s: cannot work here: %s", p, missing))
+		} else if err := w.Validate(p); err != nil {
+			errs = append(errs, fmt.Errorf("publish %s: %w", p, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// build joins what every driver and way plans; supported has found them all.
+func (e *Engine) build(s model.State) (plan.Plan, error) {
+	var parts []plan.Plan
+	attachments := map[string]plan.Attachment{}
+	for _, n := range s.Networks {
+		d, _ := paths.Driver(n.Driver)
+		parts = append(parts, d.Network(n, e.cfg.Facts))
+		for _, ep := range s.Endpoints {
+			if ep.Network == n.Name {
+				parts = append(parts, d.Endpoint(n, ep))
+				attachments[ep.Name] = d.Attachment(n, ep)
+			}
+		}
+	}
+	for _, p := range s.Publishes {
+		at := attachments[p.Endpoint]
+		if at.Link == "" {
+			return nil, fmt.Errorf("publish %s: the endpoint's driver offers nothing to publish: a host workload listens on the host itself, and none has no network", p)
+		}
+		w, _ := paths.Way(p.Via)
+		parts = append(parts, w.Publish(p, at))
+	}
+	return plan.Merge(parts...)
+}

@@ -1,0 +1,100 @@
+// Package ipam leases addresses of a network's subnets to endpoints. Leases
+// are values; whoever holds them keeps them.
+package ipam
+
+import (
+	"fmt"
+	"net/netip"
+
+	"fairlead/internal/model"
+)
+
+// Leases maps an endpoint's name to its addresses.
+type Leases map[string][]netip.Addr
+
+// Assign returns a copy of the state in which every endpoint of a network
+// with subnets has an address of each family, and the leases that follow. An
+// address that the state asks for is kept; then an earlier lease, while it
+// still fits; then the lowest free address.
+func Assign(s model.State, held Leases) (model.State, Leases, error) {
+	taken := asked(s)
+	out := s
+	out.Endpoints = make([]model.Endpoint, len(s.Endpoints))
+	leases := Leases{}
+	// Held leases go first, so that a new endpoint never takes the address
+	// of one that stands behind it in the state.
+	for _, renew := range []bool{true, false} {
+		for i, e := range s.Endpoints {
+			n, _ := s.Network(e.Network)
+			if (len(held[e.Name]) > 0) != renew {
+				continue
+			}
+			addrs, err := lease(n, e, held[e.Name], taken)
+			if err != nil {
+				return s, nil, fmt.Errorf("lease address for endpoint %s: %w", e.Name, err)
+			}
+			e.Addresses = addrs
+			out.Endpoints[i] = e
+			leases[e.Name] = addrs
+		}
+	}
+	return out, leases, nil
+}
+
+// asked returns every address that is not free: the gateways and those that
+// endpoints ask for.
+func asked(s model.State) map[netip.Addr]bool {
+	taken := map[netip.Addr]bool{}
+	for _, n := range s.Networks {
+		for _, sub := range n.Subnets {
+			taken[sub.HostAddress()] = true
+			taken[sub.GatewayAddress()] = true
+		}
+	}
+	for _, e := range s.Endpoints {
+		for _, a := range e.Addresses {
+			taken[a] = true
+		}
+	}
+	return taken
+}
+
+func lease(n model.Network, e model.Endpoint, held []netip.Addr, taken map[netip.Addr]bool) ([]netip.Addr, error) {
+	if len(e.Addresses) > 0 {
+		return e.Addresses, nil
+	}
+	var addrs []netip.Addr
+	for _, sub := range n.Subnets {
+		a, ok := renewed(sub, held, taken)
+		if !ok {
+			a, ok = lowest(sub, taken)
+		}
+		if !ok {
+			return nil, fmt.Errorf("subnet %s of network %s is full: free an endpoint or widen the subnet", sub.Prefix, n.Name)
+		}
+		taken[a] = true
+		addrs = append(addrs, a)
+	}
+	return addrs, nil
+}
+
+func renewed(sub model.Subnet, held []netip.Addr, taken map[netip.Addr]bool) (netip.Addr, bool) {
+	for _, a := range held {
+		if sub.Prefix.Contains(a) && !taken[a] {
+			return a, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// lowest returns the first free address, leaving out the network's own and
+// the IPv4 broadcast address.
+func lowest(sub model.Subnet, taken map[netip.Addr]bool) (netip.Addr, bool) {
+	for a := sub.Prefix.Masked().Addr().Next(); sub.Prefix.Contains(a); a = a.Next() {
+		broadcast := a.Is4() && !sub.Prefix.Contains(a.Next())
+		if !taken[a] && !broadcast {
+			return a, true
+		}
+	}
+	return netip.Addr{}, false
+}

@@ -1,0 +1,189 @@
+// Package topology makes the laboratory's throwaway world: a client host, a
+// server host, the wire between them, and sandboxes. Paths inside the server
+// host are the engine's to build, not ours.
+//
+// Theory of operation. Every host and sandbox is a network namespace that
+// only our open file holds. When the process ends, however it ends, the
+// kernel takes them and everything in them away.
+//
+//	client host                     server host
+//	198.51.100.1 ══ wire (veth) ══ 198.51.100.2 ── engine's paths ── sandboxes
+//	2001:db8:1::1                  2001:db8:1::2
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"fairlead/internal/child"
+	"fairlead/internal/engine"
+	"fairlead/internal/kernel"
+	"fairlead/internal/plan"
+	"fairlead/internal/proxy"
+	"fairlead/internal/store"
+)
+
+// The hosts' addresses on the wire, from the ranges kept for documentation
+// (RFC 5737, RFC 3849), and the name of the wire at both of its ends.
+var (
+	ClientAddr4 = netip.MustParseAddr("198.51.100.1")
+	ServerAddr4 = netip.MustParseAddr("198.51.100.2")
+	ClientAddr6 = netip.MustParseAddr("2001:db8:1::1")
+	ServerAddr6 = netip.MustParseAddr("2001:db8:1::2")
+)
+
+// Wire is the name of the wire's link on both hosts.
+const Wire = "wire0"
+
+// World is two hosts and their sandboxes, with an engine on the server host.
+type World struct {
+	// Engine runs the server host.
+	Engine *engine.Engine
+	// Proxy is the server host's user-space proxy, nil until a path needs it.
+	Proxy *proxy.Proxy
+
+	client, server *kernel.Host
+	sandboxes      map[string]*kernel.Netns
+	namespaces     []*kernel.Netns
+	place          child.Place
+}
+
+// Options tune a world.
+type Options struct {
+	// MTU of the wire in bytes; 0 means 1500.
+	MTU int
+	// ProxyPlace says in which cgroup the proxy runs; its Netns is ours to
+	// choose.
+	ProxyPlace child.Place
+}
+
+// New makes a world without sandboxes.
+func New(facts plan.Facts, opt Options) (*World, error) {
+	w := &World{sandboxes: map[string]*kernel.Netns{}, place: opt.ProxyPlace}
+	var err error
+	if w.client, err = w.host(); err == nil {
+		w.server, err = w.host()
+	}
+	if err == nil {
+		err = w.wire(opt.MTU)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make topology: %w", err), w.Close())
+	}
+	w.place.Netns = w.server.Netns()
+	w.Engine = engine.New(engine.Config{Kernel: w.server, Store: &store.Memory{}, Facts: facts, StartProxy: w.startProxy})
+	return w, nil
+}
+
+func (w *World) startProxy(context.Context) (engine.Proxy, error) {
+	// The proxy lives until the world closes, not until one call ends.
+	p, err := proxy.Start(context.Background(), w.place)
+	w.Proxy = p
+	return p, err
+}
+
+func (w *World) host() (*kernel.Host, error) {
+	ns, err := w.namespace()
+	if err != nil {
+		return nil, err
+	}
+	return kernel.Open(ns.Path())
+}
+
+func (w *World) namespace() (*kernel.Netns, error) {
+	ns, err := kernel.NewNetns()
+	if err == nil {
+		w.namespaces = append(w.namespaces, ns)
+	}
+	return ns, err
+}
+
+// wire joins the hosts. Its marked end is the client's, so that the engine
+// on the server host sees a foreign link and leaves it alone.
+func (w *World) wire(mtu int) error {
+	if mtu == 0 {
+		mtu = 1500
+	}
+	far := fmt.Sprintf("/proc/self/fd/%d", w.server.Netns().Fd())
+	objects := plan.Plan{plan.Link{Name: Wire, Kind: plan.Veth, MTU: mtu, Owner: "wire", Peer: Wire, PeerNetns: far}}
+	for _, ends := range [][2]netip.Addr{{ClientAddr4, ServerAddr4}, {ClientAddr6, ServerAddr6}} {
+		bits := 24
+		if ends[0].Is6() {
+			bits = 64
+		}
+		objects = append(objects,
+			plan.Address{Link: Wire, Prefix: netip.PrefixFrom(ends[0], bits)},
+			plan.Address{Netns: far, Link: Wire, Prefix: netip.PrefixFrom(ends[1], bits)})
+	}
+	for _, o := range objects {
+		if err := w.client.Set(o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Route tells the client host that a subnet is reached through the server.
+func (w *World) Route(to netip.Prefix) error {
+	via := ServerAddr4
+	if to.Addr().Is6() {
+		via = ServerAddr6
+	}
+	return w.client.Set(plan.Route{To: to.Masked(), Via: via, Link: Wire})
+}
+
+// Sandbox makes a sandbox of that name, or returns the one there is, and the
+// path that names it in the model.
+func (w *World) Sandbox(name string) (path string, err error) {
+	ns, ok := w.sandboxes[name]
+	if !ok {
+		if ns, err = w.namespace(); err != nil {
+			return "", err
+		}
+		w.sandboxes[name] = ns
+	}
+	return ns.Path(), nil
+}
+
+// Client, Server and InSandbox say where a child runs.
+func (w *World) Client() child.Place { return child.Place{Netns: w.client.Netns()} }
+
+// Server is the server host itself.
+func (w *World) Server() child.Place { return child.Place{Netns: w.server.Netns()} }
+
+// InSandbox is the sandbox of that name, which must exist.
+func (w *World) InSandbox(name string) child.Place {
+	return child.Place{Netns: w.sandboxes[name].File()}
+}
+
+// DoClient, DoServer and DoSandbox run fn on a thread inside a namespace.
+func (w *World) DoClient(fn func() error) error { return w.client.Do(fn) }
+
+// DoServer runs fn on the server host.
+func (w *World) DoServer(fn func() error) error { return w.server.Do(fn) }
+
+// DoSandbox runs fn in the sandbox of that name, which must exist.
+func (w *World) DoSandbox(name string, fn func() error) error { return w.sandboxes[name].Do(fn) }
+
+// LinkBytes returns the bytes that a link of the server host has received
+// and sent.
+func (w *World) LinkBytes(link string) (uint64, error) { return w.server.LinkBytes(link) }
+
+// Close ends the proxy and lets the namespaces go. It goes on over errors.
+func (w *World) Close() error {
+	var errs []error
+	if w.Engine != nil {
+		errs = append(errs, w.Engine.TearDown(context.Background()))
+	}
+	for _, h := range []*kernel.Host{w.client, w.server} {
+		if h != nil {
+			errs = append(errs, h.Close())
+		}
+	}
+	for _, ns := range w.namespaces {
+		errs = append(errs, ns.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,216 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Validate checks everything that can be checked without looking at the
+// host. It returns every mistake at once, each with the object's name.
+func (s State) Validate() error {
+	var errs []error
+	names := map[string]bool{}
+	for i, n := range s.Networks {
+		if names["network "+n.Name] {
+			errs = append(errs, fmt.Errorf("network %s: there are two of that name", n.Name))
+		}
+		names["network "+n.Name] = true
+		errs = append(errs, wrap("network", n.Name, n.validate()), s.overlap(i))
+	}
+	for _, e := range s.Endpoints {
+		if names["endpoint "+e.Name] {
+			errs = append(errs, fmt.Errorf("endpoint %s: there are two of that name", e.Name))
+		}
+		names["endpoint "+e.Name] = true
+		errs = append(errs, wrap("endpoint", e.Name, s.validateEndpoint(e)))
+	}
+	for _, p := range s.Publishes {
+		errs = append(errs, wrap("publish", p.String(), s.validatePublish(p)))
+	}
+	return errors.Join(append(errs, s.collisions()...)...)
+}
+
+func wrap(kind, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", kind, name, err)
+}
+
+func (n Network) validate() error {
+	if n.Name == "" {
+		return errors.New("it needs a name")
+	}
+	if n.MTU != 0 && (n.MTU < 68 || n.MTU > 65535) {
+		return fmt.Errorf("mtu %d: want 68 to 65535 bytes, 1280 or more with IPv6", n.MTU)
+	}
+	if n.Filter != FilterKeep && n.Filter != FilterOn && n.Filter != FilterOff {
+		return fmt.Errorf("filter %q: want on, off, or nothing to keep the host's setting", n.Filter)
+	}
+	seen := map[bool]bool{}
+	for _, sub := range n.Subnets {
+		if err := sub.validate(n.MTU); err != nil {
+			return err
+		}
+		if v4 := sub.Prefix.Addr().Is4(); seen[v4] {
+			return fmt.Errorf("subnet %s: a network has one subnet of each address family", sub.Prefix)
+		} else {
+			seen[v4] = true
+		}
+	}
+	return nil
+}
+
+func (s Subnet) validate(mtu int) error {
+	if !s.Prefix.IsValid() {
+		return errors.New("subnet: want an address and a prefix length, e.g. 172.30.0.0/24")
+	}
+	if s.Prefix.Addr().BitLen()-s.Prefix.Bits() < 2 {
+		return fmt.Errorf("subnet %s: it has no room for a gateway and a sandbox", s.Prefix)
+	}
+	if s.Prefix.Addr().Is6() && mtu != 0 && mtu < 1280 {
+		return fmt.Errorf("mtu %d: IPv6 needs 1280 bytes or more", mtu)
+	}
+	for _, a := range []netip.Addr{s.HostAddress(), s.GatewayAddress()} {
+		if !s.Prefix.Contains(a) {
+			return fmt.Errorf("address %s is outside the subnet %s", a, s.Prefix)
+		}
+	}
+	return nil
+}
+
+// overlap compares network i with those before it.
+func (s State) overlap(i int) error {
+	for _, o := range s.Networks[:i] {
+		for _, a := range s.Networks[i].Subnets {
+			for _, b := range o.Subnets {
+				if a.Prefix.IsValid() && b.Prefix.IsValid() && a.Prefix.Overlaps(b.Prefix) {
+					return fmt.Errorf("network %s: subnet %s overlaps %s of network %s: choose another", s.Networks[i].Name, a.Prefix, b.Prefix, o.Name)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (s State) validateEndpoint(e Endpoint) error {
+	if e.Name == "" {
+		return errors.New("it needs a name")
+	}
+	n, ok := s.Network(e.Network)
+	if !ok {
+		return fmt.Errorf("there is no network %q: add it, or name one of %s", e.Network, s.networkNames())
+	}
+	if (e.Sandbox == "") != (n.Driver == DriverHost) {
+		return fmt.Errorf("sandbox %q: every driver but host needs the path of a network namespace, and host takes none", e.Sandbox)
+	}
+	if len(e.InterfaceName()) > 15 || strings.ContainsAny(e.InterfaceName(), "/. ") {
+		return fmt.Errorf("interface %q: want at most 15 characters without dot, slash or space", e.Interface)
+	}
+	for _, a := range e.Addresses {
+		i := slices.IndexFunc(n.Subnets, func(sub Subnet) bool { return sub.Prefix.Contains(a) })
+		if i < 0 {
+			return fmt.Errorf("address %s is in no subnet of network %s", a, n.Name)
+		}
+		if a == n.Subnets[i].HostAddress() || a == n.Subnets[i].GatewayAddress() {
+			return fmt.Errorf("address %s is the gateway's", a)
+		}
+	}
+	return s.addressTwice(e)
+}
+
+func (s State) addressTwice(e Endpoint) error {
+	for _, o := range s.Endpoints {
+		for _, a := range o.Addresses {
+			if o.Name != e.Name && slices.Contains(e.Addresses, a) {
+				return fmt.Errorf("address %s is endpoint %s's already", a, o.Name)
+			}
+		}
+	}
+	return nil
+}
+
+func (s State) networkNames() string {
+	var names []string
+	for _, n := range s.Networks {
+		names = append(names, n.Name)
+	}
+	return "[" + strings.Join(names, ", ") + "]"
+}
+
+// Endpoint returns the endpoint of that name.
+func (s State) Endpoint(name string) (Endpoint, bool) {
+	i := slices.IndexFunc(s.Endpoints, func(e Endpoint) bool { return e.Name == name })
+	if i < 0 {
+		return Endpoint{}, false
+	}
+	return s.Endpoints[i], true
+}
+
+func (s State) validatePublish(p Publish) error {
+	e, ok := s.Endpoint(p.Endpoint)
+	if !ok {
+		return fmt.Errorf("there is no endpoint %q", p.Endpoint)
+	}
+	if n, _ := s.Network(e.Network); n.Internal {
+		return fmt.Errorf("network %s is internal: nothing in it can be published", n.Name)
+	}
+	if p.Proto != TCP && p.Proto != UDP {
+		return fmt.Errorf("protocol %q: want tcp or udp", p.Proto)
+	}
+	if p.HostPorts.First == 0 || p.Ports.First == 0 || p.HostPorts.Len() < 1 {
+		return fmt.Errorf("ports %s to %s: want 1 to 65535, the first no greater than the last", p.HostPorts, p.Ports)
+	}
+	if p.HostPorts.Len() != p.Ports.Len() {
+		return fmt.Errorf("%d host ports lead to %d ports: both ranges must be of one length", p.HostPorts.Len(), p.Ports.Len())
+	}
+	if p.ProxyProtocol < 0 || p.ProxyProtocol > 2 {
+		return fmt.Errorf("PROXY protocol version %d: want 1 or 2, or 0 for none", p.ProxyProtocol)
+	}
+	return nil
+}
+
+// collisions returns an error for each publish that answers where an earlier
+// one does. It looks a port's earlier publishes up instead of comparing every
+// pair, because a host may have tens of thousands.
+func (s State) collisions() []error {
+	type port struct {
+		proto Proto
+		port  int
+	}
+	var errs []error
+	held := map[port][]int{}
+	for i, p := range s.Publishes {
+		clash := -1
+		for n := int(p.HostPorts.First); n <= int(p.HostPorts.Last); n++ {
+			at := port{p.Proto, n}
+			for _, j := range held[at] {
+				if p.Collides(s.Publishes[j]) {
+					clash = j
+				}
+			}
+			held[at] = append(held[at], i)
+		}
+		if clash >= 0 {
+			o := s.Publishes[clash]
+			errs = append(errs, &PortTakenError{Publish: p, Owner: "endpoint " + o.Endpoint + " (" + o.String() + ")"})
+		}
+	}
+	return errs
+}
+
+// PortTakenError says that a host port cannot be published because somebody
+// holds it.
+type PortTakenError struct {
+	Publish Publish
+	// Owner names the holder: an endpoint, or a process with its pid.
+	Owner string
+}
+
+// Error implements error.
+func (e *PortTakenError) Error() string {
+	return fmt.Sprintf("publish %s: port taken by %s: choose another host port, or stop the owner", e.Publish, e.Owner)
+}

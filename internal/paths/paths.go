@@ -1,0 +1,86 @@
+// Package paths knows which drivers and ways to publish there are, and draws
+// up the table of what each path promises and what this kernel can build. It
+// builds nothing itself.
+package paths
+
+import (
+	"fairlead/internal/driver"
+	"fairlead/internal/driver/bridge"
+	"fairlead/internal/driver/host"
+	"fairlead/internal/driver/none"
+	"fairlead/internal/driver/routed"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/promise"
+	"fairlead/internal/publish"
+	"fairlead/internal/publish/nat"
+	"fairlead/internal/publish/proxy"
+)
+
+// Drivers returns every driver.
+func Drivers() []driver.Driver {
+	return []driver.Driver{none.Driver{}, host.Driver{}, bridge.Driver{}, routed.Driver{}}
+}
+
+// Ways returns every way to publish.
+func Ways() []publish.Way { return []publish.Way{proxy.Way{}, nat.Way{}} }
+
+// Driver returns the driver of that name.
+func Driver(name model.Driver) (driver.Driver, bool) {
+	for _, d := range Drivers() {
+		if d.Name() == name {
+			return d, true
+		}
+	}
+	return nil, false
+}
+
+// Way returns the way to publish of that name.
+func Way(name model.Via) (publish.Way, bool) {
+	for _, w := range Ways() {
+		if w.Name() == name {
+			return w, true
+		}
+	}
+	return nil, false
+}
+
+// Path is a driver, alone or with a way to publish, with its promises.
+type Path struct {
+	Driver model.Driver `json:"driver"`
+	// Via is empty for the driver alone.
+	Via model.Via `json:"via,omitempty"`
+	// Unavailable says why this kernel cannot build it; empty when it can.
+	Unavailable string      `json:"unavailable,omitempty"`
+	Promises    promise.Set `json:"promises"`
+}
+
+// Table returns every driver alone, then every way with every driver that
+// can be published.
+func Table(f plan.Facts) []Path {
+	var table []Path
+	for _, d := range Drivers() {
+		table = append(table, Path{Driver: d.Name(), Unavailable: Missing(f, d.Needs()), Promises: d.Promises()})
+	}
+	for _, w := range Ways() {
+		for _, d := range Drivers() {
+			if d.Attachment(model.Network{}, model.Endpoint{}).Link == "" {
+				continue
+			}
+			table = append(table, Path{Driver: d.Name(), Via: w.Name(), Promises: w.Promises(d.Name()),
+				Unavailable: Missing(f, append(d.Needs(), w.Needs()...))})
+		}
+	}
+	return table
+}
+
+// Missing says which of the needed features this kernel lacks, and why; the
+// empty string means none.
+func Missing(f plan.Facts, needs []plan.Feature) string {
+	for _, n := range needs {
+		if !f.Has(n) {
+			return string(n) + ": " + f.Missing[n]
+		}
+	}
+	return ""
+}

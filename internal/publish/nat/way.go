@@ -1,0 +1,103 @@
+// Package nat publishes a port by destination NAT in nftables. It leaves the
+// sandbox's answers to the host's conntrack.
+//
+// Theory of operation. The first packet of a flow to a local address is
+// looked up in our maps and its destination rewritten to the endpoint;
+// conntrack does the same for the rest of the flow and the reverse for the
+// answers. Nothing of ours runs for each packet.
+//
+//	client ── uplink ── prerouting: DNAT ── routing ── endpoint
+//	host process ── output: DNAT ── routing ── endpoint
+//
+// A range that keeps its port numbers is one element of an interval map,
+// whatever its size. A range that shifts them is an element a port, in the
+// same transaction: conntrack picks a free port from a range, which is not
+// the offset that was asked for.
+//
+// 127.0.0.1 needs route_localnet on the link to the endpoint; the guard chain
+// keeps everyone but the host itself out of 127.0.0.0/8 there, and answers
+// come back because such flows are masqueraded. Netfilter cannot lead ::1
+// anywhere else, nor one address family to the other: there the user-space
+// proxy answers. Neighbours whose answers would pass the host by are
+// masqueraded, nobody else. Every port led away is also reserved by a bound
+// socket, so that no other program listens there in vain.
+//
+// Kernel: nftables with inet NAT (5.2), concatenated intervals (5.6), fib and
+// masquerade expressions, conntrack.
+package nat
+
+import (
+	"errors"
+	"net/netip"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/publish"
+)
+
+// Way implements publish.Way.
+type Way struct{}
+
+// Name implements publish.Way.
+func (Way) Name() model.Via { return model.ViaNAT }
+
+// Needs implements publish.Way.
+func (Way) Needs() []plan.Feature { return []plan.Feature{plan.FeatureNAT} }
+
+// Validate implements publish.Way.
+func (Way) Validate(p model.Publish) error {
+	if p.ProxyProtocol != 0 {
+		return errors.New("nat keeps the client's address and sends no PROXY header: leave it out, or publish via proxy")
+	}
+	return nil
+}
+
+// Publish implements publish.Way.
+func (Way) Publish(p model.Publish, a plan.Attachment) plan.Plan {
+	all := plan.Plan{plan.Table{}}
+	for _, host := range publish.Hosts(p) {
+		target, ok := a.Address(host.Is4())
+		if !ok || isLoopback6(host) {
+			all = append(all, publish.Listener(p, host, a))
+			continue
+		}
+		all = append(all, plan.Reservation{Proto: p.Proto, Host: host, Ports: p.HostPorts})
+		all = append(all, mappings(p, host, target)...)
+		all = append(all, returns(a, target)...)
+		switch {
+		case host.Is6() && host.IsUnspecified():
+			all = append(all, publish.Listener(p, netip.IPv6Loopback(), a))
+		case host.Is4() && (host.IsUnspecified() || host.IsLoopback()):
+			all = append(all, plan.Sysctl{Name: "net.ipv4.conf." + a.Link + ".route_localnet", Value: "1"})
+		}
+	}
+	return all
+}
+
+func isLoopback6(a netip.Addr) bool { return a == netip.IPv6Loopback() }
+
+// mappings returns the elements that lead the ports to the target.
+func mappings(p model.Publish, host, target netip.Addr) plan.Plan {
+	m := plan.Mapping{Host: host, Proto: p.Proto, Ports: p.HostPorts, To: target}
+	if p.HostPorts == p.Ports && p.Ports.Len() > 1 {
+		return plan.Plan{m}
+	}
+	all := make(plan.Plan, 0, p.Ports.Len())
+	for i := range p.Ports.Len() {
+		m.Ports = model.Port(p.HostPorts.First + uint16(i))
+		m.ToPort = p.Ports.First + uint16(i)
+		all = append(all, m)
+	}
+	return all
+}
+
+// returns masquerades the clients whose answers would pass the host by.
+func returns(a plan.Attachment, target netip.Addr) plan.Plan {
+	var all plan.Plan
+	for _, src := range a.Bypass {
+		if src.Addr().Is4() == target.Is4() {
+			all = append(all, plan.Member{Set: plan.SetHairpin, Src: src, Dst: src})
+		}
+	}
+	return all
+}

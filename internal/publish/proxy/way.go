@@ -1,0 +1,48 @@
+// Package proxy publishes a port through the user-space proxy. The proxy's
+// own code is in internal/proxy; here it is only planned.
+//
+// Theory of operation. One process listens on every published port of the
+// host and carries the bytes to the endpoint: TCP is spliced in the kernel,
+// UDP forwarded in batches with a socket for each client. Packets end at the
+// host's stack, so the host's INPUT firewall is obeyed, every local address
+// works alike, and an IPv6 client reaches an IPv4 endpoint; the endpoint sees
+// the host's address unless a PROXY header tells it the client's.
+//
+//	client ── host's stack ── proxy process ── host's stack ── endpoint
+//
+// Kernel: any.
+package proxy
+
+import (
+	"fmt"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/publish"
+)
+
+// Way implements publish.Way.
+type Way struct{}
+
+// Name implements publish.Way.
+func (Way) Name() model.Via { return model.ViaProxy }
+
+// Needs implements publish.Way.
+func (Way) Needs() []plan.Feature { return nil }
+
+// Validate implements publish.Way.
+func (Way) Validate(p model.Publish) error {
+	if p.ProxyProtocol != 0 && p.Proto != model.TCP {
+		return fmt.Errorf("a PROXY header goes ahead of a TCP stream: leave it out for %s", p.Proto)
+	}
+	return nil
+}
+
+// Publish implements publish.Way.
+func (Way) Publish(p model.Publish, a plan.Attachment) plan.Plan {
+	var all plan.Plan
+	for _, host := range publish.Hosts(p) {
+		all = append(all, publish.Listener(p, host, a))
+	}
+	return all
+}

@@ -1,0 +1,69 @@
+// Package store keeps the desired state at rest, together with what is
+// needed to put a host back as it was. It does not interpret it.
+package store
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"fairlead/internal/ipam"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// Record is all that is kept of one host.
+type Record struct {
+	Desired model.State
+	Leases  ipam.Leases
+	// Settings holds every sysctl that we changed and have not put back.
+	Settings []Setting
+}
+
+// Setting is a sysctl of ours, with the value that the host had before.
+type Setting struct {
+	Sysctl plan.Sysctl
+	Before string
+}
+
+// Setting returns the entry for the sysctl of that key.
+func (r Record) Setting(key string) (Setting, bool) {
+	i := slices.IndexFunc(r.Settings, func(s Setting) bool { return s.Sysctl.Key() == key })
+	if i < 0 {
+		return Setting{}, false
+	}
+	return r.Settings[i], true
+}
+
+// Clone returns a copy that shares nothing with r.
+func (r Record) Clone() Record {
+	c := r
+	c.Desired.Networks = slices.Clone(r.Desired.Networks)
+	c.Desired.Endpoints = slices.Clone(r.Desired.Endpoints)
+	c.Desired.Publishes = slices.Clone(r.Desired.Publishes)
+	c.Leases = maps.Clone(r.Leases)
+	c.Settings = slices.Clone(r.Settings)
+	return c
+}
+
+// Memory keeps the record for as long as the process lives. It is safe for
+// concurrent use.
+type Memory struct {
+	mu     sync.Mutex
+	record Record
+}
+
+// Load returns the record last saved, the zero Record at first.
+func (m *Memory) Load() (Record, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.record.Clone(), nil
+}
+
+// Save replaces the record.
+func (m *Memory) Save(r Record) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.record = r.Clone()
+	return nil
+}

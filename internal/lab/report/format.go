@@ -26,14 +26,13 @@ type prefix struct {
 
 // prefixes lists the units of each metric, the greatest first.
 func prefixes(m result.Metric) []prefix {
-	seconds := []prefix{{1, "s", 1}, {10e-3, "ms", 1e-3}, {0, "µs", 1e-6}}
 	switch m {
 	case result.Throughput, result.Efficiency:
 		return []prefix{{1e9, "Gbit/s", 1e9}, {1e6, "Mbit/s", 1e6}, {0, "kbit/s", 1e3}}
 	case result.LatencyP50:
-		return labelled("p50 ", seconds)
+		return labelled("p50 ", seconds())
 	case result.LatencyP99:
-		return labelled("p99 ", seconds)
+		return labelled("p99 ", seconds())
 	case result.CPUPerOp:
 		return []prefix{{10e-3, "ms/op", 1e-3}, {0, "µs/op", 1e-6}}
 	case result.ConnectionRate, result.TransactionRate:
@@ -48,6 +47,8 @@ func prefixes(m result.Metric) []prefix {
 	return []prefix{{0, "", 1}}
 }
 
+func seconds() []prefix { return []prefix{{1, "s", 1}, {10e-3, "ms", 1e-3}, {0, "µs", 1e-6}} }
+
 func labelled(label string, all []prefix) []prefix {
 	for i := range all {
 		all[i].label = label + all[i].label
@@ -58,6 +59,10 @@ func labelled(label string, all []prefix) []prefix {
 // scaleFor chooses the unit by the greatest figure, and the decimals so that
 // the least still shows two digits.
 func scaleFor(m result.Metric, values []float64) scale {
+	return scaleAmong(prefixes(m), values)
+}
+
+func scaleAmong(all []prefix, values []float64) scale {
 	least, most := math.Inf(1), 0.0
 	for _, v := range values {
 		most = max(most, v)
@@ -65,7 +70,7 @@ func scaleFor(m result.Metric, values []float64) scale {
 			least = min(least, v)
 		}
 	}
-	for _, p := range prefixes(m) {
+	for _, p := range all {
 		if most >= p.least {
 			decimals := max(decimalsFor(most/p.by, 3), min(2, decimalsFor(least/p.by, 2)))
 			return scale{label: p.label, divisor: p.by, decimals: decimals}

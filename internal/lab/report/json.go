@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ const Format = 1
 
 // WriteJSON writes the report with a stable order and indent.
 func WriteJSON(w io.Writer, r *result.Report) error {
-	text, err := marshal(r)
+	text, err := marshal(r, "  ")
 	if err != nil {
 		return err
 	}
@@ -24,15 +25,23 @@ func WriteJSON(w io.Writer, r *result.Report) error {
 	return nil
 }
 
-// marshal gives the JSON of the report in our format.
-func marshal(r *result.Report) ([]byte, error) {
+// marshal gives the JSON of the report in our format; without an indent it
+// stands on one line.
+func marshal(r *result.Report, indent string) ([]byte, error) {
 	stamped := *r
 	stamped.Format = Format
-	text, err := json.MarshalIndent(stamped, "", "  ")
+	text, err := json.Marshal(stamped)
 	if err != nil {
 		return nil, fmt.Errorf("write report: %w", err)
 	}
-	return text, nil
+	if indent == "" {
+		return text, nil
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, text, "", indent); err != nil {
+		return nil, fmt.Errorf("write report: %w", err)
+	}
+	return out.Bytes(), nil
 }
 
 // ReadJSON reads a report that WriteJSON wrote.

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -11,8 +10,9 @@ import (
 // beside is a published figure with ours.
 type beside struct {
 	result.Published
-	theirs, theirRatio string
-	ours, ourRatio     string
+	What, Where        string
+	Theirs, TheirRatio string
+	Ours, OurRatio     string
 }
 
 // besides sets every published figure beside ours. Their ratio is to what
@@ -20,12 +20,16 @@ type beside struct {
 func besides(r *result.Report) []beside {
 	var all []beside
 	for _, p := range r.Published {
-		b := beside{Published: p, theirs: writeFigure(p.Metric, p.Value), theirRatio: theirRatio(r, p),
-			ours: "not measured"}
+		b := beside{
+			Published: p, Ours: "not measured",
+			What:   workloadTitle(p.Workload) + ", " + metricTitle(p.Metric),
+			Where:  clientTitle(p.Client),
+			Theirs: writeFigure(p.Metric, p.Value), TheirRatio: theirRatio(r, p),
+		}
 		if s := oursFor(r, p); s != nil && s.Rounds > 0 {
-			b.ours = writeFigure(p.Metric, s.Value)
+			b.Ours = writeFigure(p.Metric, s.Value)
 			if s.Baseline != "" {
-				b.ourRatio = formatRatio(s.Ratio)
+				b.OurRatio = formatRatio(s.Ratio)
 			}
 		}
 		all = append(all, b)
@@ -75,8 +79,7 @@ func (t table) published() {
 			source = b.Source
 			rows = append(rows, []string{source})
 		}
-		what := fmt.Sprintf("%s, %s", workloadTitle(b.Workload), metricTitle(b.Metric))
-		rows = append(rows, []string{"  " + b.Path, what, clientTitle(b.Client), b.theirs, b.theirRatio, b.ours, b.ourRatio})
+		rows = append(rows, []string{"  " + b.Path, b.What, b.Where, b.Theirs, b.TheirRatio, b.Ours, b.OurRatio})
 	}
 	if len(rows) > 1 {
 		t.line()

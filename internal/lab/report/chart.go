@@ -1,0 +1,160 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"fairlead/internal/lab/result"
+)
+
+// chart is a drawing ready for the template: geometry is decided here, looks
+// by the classes in the style sheet.
+type chart struct {
+	ID            string
+	Title, Text   string // Text says in words what the drawing shows
+	W, H          float64
+	Back          []rectMark // behind the lines
+	Lines         []lineMark
+	Rects         []rectMark
+	Curves        []curveMark
+	Dots          []dotMark
+	Labels        []labelMark
+	Caption, Unit string
+}
+
+type lineMark struct {
+	X1, Y1, X2, Y2 float64
+	Class          string
+}
+
+type rectMark struct {
+	X, Y, W, H  float64
+	Class, Hint string
+}
+
+type curveMark struct{ D, Class string }
+
+// dotMark is a point; Cross makes it an x, for what does not count.
+type dotMark struct {
+	X, Y, R     float64
+	Class, Hint string
+	Cross       bool
+}
+
+type labelMark struct {
+	X, Y                float64
+	Anchor, Class, Text string
+}
+
+// key is one entry of a legend.
+type key struct{ Class, Text string }
+
+func (c *chart) line(x1, y1, x2, y2 float64, class string) {
+	c.Lines = append(c.Lines, lineMark{x1, y1, x2, y2, class})
+}
+
+func (c *chart) label(x, y float64, anchor, class, text string) {
+	c.Labels = append(c.Labels, labelMark{x, y, anchor, class, text})
+}
+
+func (c *chart) rect(x, y, w, h float64, class, hint string) {
+	c.Rects = append(c.Rects, rectMark{x, y, max(0, w), h, class, hint})
+}
+
+// curve joins points by straight lines.
+func (c *chart) curve(xs, ys []float64, class string) {
+	var d strings.Builder
+	for i := range xs {
+		fmt.Fprintf(&d, "%c%.1f %.1f", "ML"[min(i, 1)], xs[i], ys[i])
+	}
+	c.Curves = append(c.Curves, curveMark{d.String(), class})
+}
+
+// axis maps values on a logarithmic scale to places between from and to.
+type axis struct{ low, high, from, to float64 }
+
+// logAxis spans the values, with a little room at both ends.
+func logAxis(values []float64, least, most, from, to float64) axis {
+	a := axis{low: least, high: most, from: from, to: to}
+	for _, v := range values {
+		if v > 0 && !math.IsInf(v, 0) {
+			a.low, a.high = min(a.low, v), max(a.high, v)
+		}
+	}
+	room := math.Pow(a.high/a.low, 0.04)
+	a.low, a.high = a.low/room, a.high*room
+	return a
+}
+
+// at places a value; what lies outside is put at the edge.
+func (a axis) at(v float64) float64 {
+	v = min(max(v, a.low), a.high)
+	return a.from + (a.to-a.from)*math.Log(v/a.low)/math.Log(a.high/a.low)
+}
+
+// ticks chooses round values in the span, some three to seven of them.
+func (a axis) ticks() []float64 {
+	for _, steps := range [][]float64{{1}, {1, 3}, {1, 2, 5}, {1, 1.5, 2, 3, 5, 7}, {1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9}} {
+		if all := a.ticksOf(steps); len(all) >= 3 {
+			return all
+		}
+	}
+	return a.fineTicks()
+}
+
+func (a axis) ticksOf(steps []float64) []float64 {
+	var all []float64
+	for e := math.Floor(math.Log10(a.low)); e <= math.Log10(a.high); e++ {
+		for _, s := range steps {
+			if v := s * math.Pow(10, e); v >= a.low && v <= a.high {
+				all = append(all, v)
+			}
+		}
+	}
+	return all
+}
+
+// fineTicks serves spans of a few per cent, where the scale is all but
+// linear.
+func (a axis) fineTicks() []float64 {
+	step := math.Pow(10, math.Floor(math.Log10(a.high-a.low)))
+	for (a.high-a.low)/step < 3 {
+		step /= 2
+	}
+	var all []float64
+	for v := math.Ceil(a.low/step) * step; v <= a.high; v += step {
+		all = append(all, v)
+	}
+	return all
+}
+
+// formatTick writes a value without needless digits.
+func formatTick(v float64) string {
+	return strings.TrimPrefix(fmt.Sprintf("%.3g", v), "+")
+}
+
+// spread moves labels apart so that each has its height, keeping their order.
+func spread(labels []labelMark, height float64) []labelMark {
+	slices.SortStableFunc(labels, func(a, b labelMark) int { return cmp.Compare(a.Y, b.Y) })
+	for i := 1; i < len(labels); i++ {
+		labels[i].Y = max(labels[i].Y, labels[i-1].Y+height)
+	}
+	return labels
+}
+
+// pathClass gives each path its colour and dash, the same in all charts: the
+// baseline is neutral, the others are counted through.
+func pathClass(r *result.Report, path string) string {
+	base := baselineOf(r)
+	if path == base {
+		return "p0"
+	}
+	n := 0
+	for _, c := range clientsOf(r) {
+		n = max(n, slices.Index(pathsOf(r, c), path))
+	}
+	return fmt.Sprint("p", 1+(max(n, 1)-1)%7)
+}

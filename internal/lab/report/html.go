@@ -1,0 +1,134 @@
+package report
+
+import (
+	"cmp"
+	"embed"
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"fairlead/internal/lab/result"
+)
+
+//go:embed template
+var templates embed.FS
+
+// HTML writes the report as one page that needs nothing else: no network, no
+// script to be read, charts as inline SVG, the report itself embedded as
+// JSON.
+func HTML(w io.Writer, r *result.Report) error {
+	raw, err := marshal(r, "")
+	if err != nil {
+		return err
+	}
+	page, err := template.New("").Funcs(functions()).ParseFS(templates, "template/*")
+	if err != nil {
+		return fmt.Errorf("read page template: %w", err)
+	}
+	if err := page.ExecuteTemplate(w, "page.html", pageOf(r, raw)); err != nil {
+		return fmt.Errorf("write page: %w", err)
+	}
+	return nil
+}
+
+// functions are what the templates call.
+func functions() template.FuncMap {
+	return template.FuncMap{
+		"px": func(x float64) string { return strconv.FormatFloat(math.Round(x*10)/10, 'f', -1, 64) },
+		"cross": func(d dotMark) string {
+			return fmt.Sprintf("M%.1f %.1fl%g %gm0 %gl%g %g", d.X-d.R, d.Y-d.R, 2*d.R, 2*d.R, -2*d.R, -2*d.R, 2*d.R)
+		},
+		// A dash beside the colour keeps the paths apart without it.
+		"dashes": func() []template.CSS {
+			return []template.CSS{"none", "none", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 4"}
+		},
+	}
+}
+
+// page is what the template shows.
+type page struct {
+	*result.Report
+	Kernel, Floor string
+	Answer        []string
+	Sections      []section
+	Keys          []key // of the ledgers
+	Besides       []beside
+	Thrown        []outcast
+	Facts         []fact
+	Baseline      string
+	Raw           template.JS
+}
+
+// section is everything about one client.
+type section struct {
+	ID, Title string
+	Tables    []sheet
+	Forests   []chart
+	Tails     []chart
+	Ledgers   []chart
+	Rounds    []chart
+	Details   []sheet
+}
+
+// fact is one line about the host.
+type fact struct{ Name, Value string }
+
+func pageOf(r *result.Report, raw []byte) page {
+	p := page{
+		Report: r, Kernel: kernel(r.Host.Kernel), Answer: answer(r), Keys: ledgerKeys(),
+		Besides: besides(r), Thrown: thrownOut(r), Facts: facts(r), Baseline: baselineOf(r),
+		// The marshaller has written < > & as escapes, so that no string
+		// in the report can end the script element.
+		Raw: template.JS(raw),
+	}
+	var columns []column
+	for _, c := range clientsOf(r) {
+		head := headColumns(r, c)
+		columns = append(columns, head...)
+		s := section{
+			ID: string(c), Title: clientTitle(c), Tables: sheetsOf(r, c, head),
+			Forests: forests(r, c, head), Tails: quantilePlots(r, c),
+			Ledgers: ledgers(r, c), Rounds: timelines(r, head), Details: details(r, c),
+		}
+		s.name()
+		p.Sections = append(p.Sections, s)
+	}
+	if floor, found := floorOf(r, columns); found {
+		p.Floor = "±" + percent(floor)
+	}
+	return p
+}
+
+// name gives every chart an id, so that its title can be referred to.
+func (s *section) name() {
+	for kind, charts := range map[string][]chart{"ratio": s.Forests, "latency": s.Tails, "cpu": s.Ledgers, "rounds": s.Rounds} {
+		for i := range charts {
+			charts[i].ID = fmt.Sprintf("%s-%s-%d", s.ID, kind, i)
+		}
+	}
+}
+
+// facts lists the machine and the settings, as far as they matter.
+func facts(r *result.Report) []fact {
+	h := r.Host
+	all := []fact{
+		{"kernel", h.Kernel},
+		{"CPUs", fmt.Sprintf("%d × %s", h.CPUs, cmp.Or(h.CPUModel, "unknown model"))},
+		{"memory", fmt.Sprintf("%.1f GiB", float64(h.Memory)/(1<<30))},
+		{"fairlead", h.Fairlead},
+	}
+	for _, k := range slices.Sorted(maps.Keys(h.Tools)) {
+		all = append(all, fact{k, h.Tools[k]})
+	}
+	for _, k := range slices.Sorted(maps.Keys(h.Settings)) {
+		all = append(all, fact{k, h.Settings[k]})
+	}
+	for _, k := range slices.Sorted(maps.Keys(h.Features)) {
+		all = append(all, fact{"feature " + k, map[bool]string{true: "yes", false: "no"}[h.Features[k]]})
+	}
+	return all
+}

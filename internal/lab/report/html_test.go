@@ -1,0 +1,162 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"image"
+	"image/color"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/lab/result"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func htmlOf(t *testing.T, r *result.Report) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := HTML(&out, r); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestPageNeedsNothingElse: no address, no import, no link, no script but
+// the data.
+func TestPageNeedsNothingElse(t *testing.T) {
+	text := htmlOf(t, synthPublish.report())
+	for _, bad := range []string{`https?://`, `(?i)<link`, `(?i)\bsrc=`, `@import`, `url\(`, `ZgotmplZ`, `<script>`} {
+		if at := regexp.MustCompile(bad).FindStringIndex(text); at != nil {
+			t.Errorf("the page has %s: …%s…", bad, text[max(0, at[0]-40):min(len(text), at[1]+60)])
+		}
+	}
+}
+
+func TestPageHoldsTheReport(t *testing.T) {
+	want := synthQuick.report()
+	want.Unavailable[0].Reason = `</script><script>alert("x")</script> & more`
+	text := htmlOf(t, want)
+	_, rest, _ := strings.Cut(text, `<script type="application/json" id="fairlead-report">`)
+	raw, _, found := strings.Cut(rest, "</script>")
+	if !found || strings.Count(text, "<script") != 1 {
+		t.Fatalf("%d script elements", strings.Count(text, "<script"))
+	}
+	var got result.Report
+	if err := json.Unmarshal([]byte(raw), &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, &got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPageSaysInWordsWhatItShows(t *testing.T) {
+	text := htmlOf(t, synthQuick.report())
+	for _, want := range []string{
+		"<h1>What does publishing a container&#39;s port cost?</h1>",
+		"bulk runs at 0.92\u00a0×\u00a0host through nat and 0.45\u00a0×\u00a0host through proxy; through routed bulk cannot be told from host.",
+		"The greatest cost is CPU through proxy",
+		"A/A noise floor ±1.7 %", "the kernel lacks CONFIG_BPF_SYSCALL", "steal 7.1 % exceeds 2 %", "fq_codel",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	for _, svg := range regexp.MustCompile(`(?s)<svg[^>]*>.*?</svg>`).FindAllString(text, -1) {
+		if !strings.Contains(svg, `role="img"`) || !strings.Contains(svg, "<title id=") || !strings.Contains(svg, "<desc id=") {
+			t.Errorf("a drawing without words: %.120s", svg)
+		}
+	}
+}
+
+func TestPageOfNothing(t *testing.T) {
+	if text := htmlOf(t, &result.Report{Suite: "quick"}); !strings.Contains(text, "No path could be compared") {
+		t.Error("an empty report has no answer")
+	}
+}
+
+// TestPageInChromium renders the page as a reader will see it.
+func TestPageInChromium(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(file, []byte(htmlOf(t, synthQuick.report())), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dom := chromium(t, file, "--dump-dom")
+	// Five ratios, one latency, four ledgers, five timelines.
+	if n := bytes.Count(dom, []byte("<svg")); n != 15 {
+		t.Errorf("%d drawings in the document, want 15", n)
+	}
+	light, dark := screenshot(t, file), screenshot(t, file, "--blink-settings=preferredColorScheme=0")
+	if l, d := brightness(light.At(5, 5)), brightness(dark.At(5, 5)); l < 0xe000 || d > 0x3000 {
+		t.Errorf("the paper has brightness %#x by day and %#x by night", l, d)
+	}
+	for name, picture := range map[string]image.Image{"light": light, "dark": dark} {
+		if n := colors(picture); n < 50 {
+			t.Errorf("the %s picture has %d colours; it is blank or nearly so", name, n)
+		}
+	}
+	pdf := filepath.Join(t.TempDir(), "page.pdf")
+	chromium(t, file, "--print-to-pdf="+pdf)
+	if text, err := os.ReadFile(pdf); err != nil || !bytes.HasPrefix(text, []byte("%PDF")) {
+		t.Errorf("it cannot be printed: %v", err)
+	}
+}
+
+// chromium runs the browser without a window and gives what it prints.
+func chromium(t *testing.T, file string, args ...string) []byte {
+	t.Helper()
+	if _, err := exec.LookPath("chromium"); err != nil {
+		t.Fatal("chromium is not installed, and the page must be seen rendered: install it (make test does)")
+	}
+	args = slices.Concat([]string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
+		"--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+		"--user-data-dir=" + t.TempDir(), "--window-size=1200,3000",
+	}, args, []string{"file://" + file})
+	var errs bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "chromium", args...)
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("run chromium %v: %v\n%s", args, err, errs.Bytes())
+	}
+	return out
+}
+
+func screenshot(t *testing.T, file string, args ...string) image.Image {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "page.png")
+	chromium(t, file, append(args, "--screenshot="+path)...)
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	picture, err := png.Decode(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return picture
+}
+
+func brightness(c color.Color) uint32 {
+	r, g, b, _ := c.RGBA()
+	return (r + g + b) / 3
+}
+
+func colors(picture image.Image) int {
+	seen := map[color.Color]bool{}
+	for y := picture.Bounds().Min.Y; y < picture.Bounds().Max.Y; y += 2 {
+		for x := picture.Bounds().Min.X; x < picture.Bounds().Max.X; x++ {
+			seen[picture.At(x, y)] = true
+		}
+	}
+	return len(seen)
+}

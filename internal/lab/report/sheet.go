@@ -1,0 +1,115 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"fairlead/internal/lab/result"
+)
+
+// sheet is a table of the page.
+type sheet struct {
+	Title string
+	Heads []sheetHead
+	Rows  []sheetRow
+}
+
+type sheetHead struct{ Title, Unit, Over string }
+
+type sheetRow struct {
+	Path  string
+	Cells []sheetCell
+}
+
+// sheetCell is a figure, its ratio and whether rounds were thrown out.
+type sheetCell struct {
+	Value, Ratio, Margin, Class string
+	Lost                        int
+}
+
+// widest is how many figures stand beside each other on paper.
+const widest = 5
+
+// sheetsOf is the terminal's table for the page, in as many parts as the
+// width of a sheet of paper asks for.
+func sheetsOf(r *result.Report, client result.Client, columns []column) []sheet {
+	var all []sheet
+	for part := range slices.Chunk(columns, widest) {
+		all = append(all, sheetOf(r, client, part))
+	}
+	return all
+}
+
+func sheetOf(r *result.Report, client result.Client, columns []column) sheet {
+	var t sheet
+	base := baselineOf(r)
+	for _, c := range columns {
+		t.Heads = append(t.Heads, sheetHead{c.title, c.scale.label, "× " + base})
+	}
+	for _, p := range pathsOf(r, client) {
+		row := sheetRow{Path: p}
+		for _, c := range columns {
+			s := c.at(r, p)
+			plain := makeCell(s, c.scale)
+			cell := sheetCell{Value: plain.value, Ratio: plain.ratio, Margin: plain.margin, Class: verdictClass(judge(s))}
+			if s != nil {
+				cell.Lost = s.Invalid
+			}
+			if plain.verdict == same {
+				cell.Ratio = "≈ " + cell.Ratio
+			}
+			row.Cells = append(row.Cells, cell)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// details are the whole summary of a client, one table per workload and
+// tool: rows of path and metric with both intervals.
+func details(r *result.Report, client result.Client) []sheet {
+	var all []sheet
+	at := map[string]int{}
+	for _, c := range allColumns(r, client) {
+		title := workloadTitle(c.workload) + byTool(c.tool)
+		if _, ok := at[title]; !ok {
+			at[title] = len(all)
+			all = append(all, sheet{Title: title})
+		}
+		t := &all[at[title]]
+		for _, p := range pathsOf(r, client) {
+			if s := c.at(r, p); s != nil {
+				t.Rows = append(t.Rows, detailRow(c, s))
+			}
+		}
+	}
+	return all
+}
+
+// detailRow writes figure, its interval, ratio, its interval, p, floor and
+// rounds.
+func detailRow(c column, s *result.Summary) sheetRow {
+	row := sheetRow{Path: s.Path}
+	cells := []string{metricTitle(c.metric), none, c.scale.label, "", "", "", "", "", fmt.Sprint(s.Rounds), fmt.Sprint(s.Invalid)}
+	if s.Rounds > 0 {
+		cells[1] = c.scale.format(s.Value)
+		cells[3] = span(c.scale.format(s.Low), c.scale.format(s.High))
+	}
+	if s.Rounds > 0 && s.Baseline != "" {
+		cells[4] = formatRatio(s.Ratio)
+		cells[5] = span(fmt.Sprintf("%.3f", s.RatioLow), fmt.Sprintf("%.3f", s.RatioHigh))
+		cells[6] = fmt.Sprintf("%.2g", s.P)
+		cells[7] = "±" + percent(s.Noise)
+	}
+	for i, text := range cells {
+		class := ""
+		if i == 4 {
+			class = verdictClass(judge(s))
+		}
+		row.Cells = append(row.Cells, sheetCell{Value: text, Class: class})
+	}
+	return row
+}
+
+// span writes an interval.
+func span(low, high string) string { return low + " – " + high }

@@ -1,0 +1,78 @@
+package proxy
+
+import (
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// acceptBatch bounds the connections taken from one listener a wake-up.
+const acceptBatch = 16
+
+// arrival is an accepted connection on its way to its worker.
+type arrival struct {
+	fd     int
+	from   netip.AddrPort
+	group  *group
+	offset uint16
+}
+
+// accept takes new connections and spreads them over the workers.
+func (s *socket) accept(w *worker) {
+	for range acceptBatch {
+		var from sockaddr
+		fd, e := accept(s.fd, &from)
+		switch e {
+		case 0:
+		case unix.EMFILE, unix.ENFILE:
+			w.pauseAccept(s)
+			return
+		case unix.EAGAIN:
+			return
+		default:
+			// The connection that was at the head has died; the level-
+			// triggered event comes again if there are others.
+			return
+		}
+		w.counts.accepted.Add(1)
+		came := arrival{fd: fd, group: s.group, offset: s.offset}
+		if s.group.ProxyProtocol != 0 {
+			came.from = from.addrPort()
+		}
+		to := w.leastLoaded()
+		to.counts.connections.Add(1)
+		if to == w {
+			w.begin(came)
+		} else {
+			to.post(letter{from: came})
+		}
+	}
+}
+
+// leastLoaded returns the worker with the fewest connections, itself if it
+// is one of them.
+func (w *worker) leastLoaded() *worker {
+	best, least := w, w.counts.connections.Load()
+	for _, p := range w.peers {
+		if n := p.counts.connections.Load(); n < least {
+			best, least = p, n
+		}
+	}
+	return best
+}
+
+// pauseAccept stops a level-triggered listener from waking us for ever while
+// there is no descriptor for its clients, who wait in the backlog meanwhile.
+func (w *worker) pauseAccept(s *socket) {
+	if w.control(unix.EPOLL_CTL_MOD, s.fd, 0, s.slot, 0) == 0 {
+		w.starve = append(w.starve, s)
+	}
+}
+
+// retryAccept wakes the paused listeners.
+func (w *worker) retryAccept() {
+	for _, s := range w.starve {
+		_ = w.control(unix.EPOLL_CTL_MOD, s.fd, unix.EPOLLIN, s.slot, 0)
+	}
+	w.starve = w.starve[:0]
+}

@@ -1,0 +1,208 @@
+package proxy
+
+import (
+	"errors"
+	"net/netip"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// group is a listener of the configuration: what the sockets of a port range
+// share.
+type group struct {
+	plan.Listener
+	target sockaddr // without a port
+}
+
+// socketKey names what a socket is bound to.
+type socketKey struct {
+	proto model.Proto
+	addr  netip.AddrPort
+}
+
+// any is the key of the wildcard that covers k.
+func (k socketKey) any() socketKey {
+	everyone := netip.IPv6Unspecified()
+	if k.addr.Addr().Is4() {
+		everyone = netip.IPv4Unspecified()
+	}
+	return socketKey{k.proto, netip.AddrPortFrom(everyone, k.addr.Port())}
+}
+
+func (k socketKey) wildcard() bool { return k.addr.Addr().IsUnspecified() }
+
+// fail wraps an errno for the user.
+func (k socketKey) fail(err error) error { return &BindError{k.proto, k.addr, err} }
+
+// socket is a bound host port: a listener's (group is set) or a reservation.
+type socket struct {
+	fd     int
+	group  *group
+	offset uint16 // of the port in the group's range
+	// open says that clients are let in (TCP: listening).
+	open  bool
+	owner *worker
+	slot  slotID
+}
+
+// ready serves a listening socket's event.
+func (s *socket) ready(w *worker, _ uint32, _ direction) {
+	if s.group.Proto == model.UDP {
+		s.receive(w)
+	} else {
+		s.accept(w)
+	}
+}
+
+type option struct{ level, name, value int }
+
+// streamOptions are for both sides of a connection. An accepted socket has
+// its listener's, so for clients they cost nothing. Keepalive reaps peers
+// that vanished: after 60 s of silence, 6 probes of 10 s.
+var streamOptions = [...]option{
+	{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+	{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+	{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 60},
+	{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 10},
+	{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 6},
+}
+
+// newSocket opens an unbound socket of the key's kind. IPV6_V6ONLY leaves
+// the IPv4 half of the port to the IPv4 socket.
+func newSocket(k socketKey) (int, error) {
+	family, kind := unix.AF_INET, unix.SOCK_STREAM
+	if k.addr.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	if k.proto == model.UDP {
+		kind = unix.SOCK_DGRAM
+	}
+	fd, e := socketOf(family, kind)
+	if e != 0 {
+		return 0, e
+	}
+	if family == unix.AF_INET6 {
+		if e := setOption(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); e != 0 {
+			closeFD(fd)
+			return 0, e
+		}
+	}
+	return fd, nil
+}
+
+// bindTo binds to the key's address.
+func bindTo(fd int, k socketKey) error {
+	to, err := newSockaddr(k.addr.Addr(), k.addr.Port())
+	if err != nil {
+		return err
+	}
+	_, _, e := unix.RawSyscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&to.raw)), uintptr(to.len))
+	if e != 0 {
+		return e
+	}
+	return nil
+}
+
+// setReuse sets SO_REUSEADDR.
+func setReuse(fd int, on int) unix.Errno {
+	return setOption(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, on)
+}
+
+// bindAlone binds a socket whose address overlaps none of ours.
+//
+// A UDP socket never has SO_REUSEADDR: with it two programs that both set it
+// share the port. A TCP listener has it, so that connections of a previous
+// life in TIME_WAIT do not keep it from starting; a port on which anyone
+// listens is refused all the same.
+func bindAlone(fd int, k socketKey, listener bool) error {
+	if k.proto == model.TCP && listener {
+		_ = setReuse(fd, 1)
+	}
+	err := bindTo(fd, k)
+	if k.proto == model.TCP && !listener && errors.Is(err, unix.EADDRINUSE) {
+		return bindReused(fd, k)
+	}
+	return err
+}
+
+// bindReused reserves a TCP port that is busy, but perhaps only with
+// connections. While we are bound with SO_REUSEADDR and do not listen, the
+// kernel remembers for the whole port that it can be shared. Listening for a
+// moment ends that, and is refused if anyone else listens; without
+// SO_REUSEADDR from then on, we hold the port against everyone.
+func bindReused(fd int, k socketKey) error {
+	_ = setReuse(fd, 1)
+	if err := bindTo(fd, k); err != nil {
+		return err
+	}
+	if err := unix.Listen(fd, 0); err != nil {
+		return err
+	}
+	return unlisten(fd)
+}
+
+// unlisten turns a listening TCP socket into a reservation.
+func unlisten(fd int) error {
+	if e := setReuse(fd, 0); e != 0 {
+		return e
+	}
+	return unix.Shutdown(fd, unix.SHUT_RD)
+}
+
+// bindOver binds a socket to an address that overlaps others of ours. The
+// kernel cannot tell ours from a stranger's, so the caller has to know that
+// no stranger is there.
+func bindOver(fd int, k socketKey, ours []*socket) error {
+	if k.proto == model.UDP {
+		return bindOverUDP(fd, k, ours)
+	}
+	// Repair mode skips the conflict check; leaving it clears SO_REUSEADDR.
+	if e := setOption(fd, unix.IPPROTO_TCP, unix.TCP_REPAIR, unix.TCP_REPAIR_ON); e != 0 {
+		return e
+	}
+	if err := bindTo(fd, k); err != nil {
+		return err
+	}
+	if e := setOption(fd, unix.IPPROTO_TCP, unix.TCP_REPAIR, unix.TCP_REPAIR_OFF_NO_WP); e != 0 {
+		return e
+	}
+	return nil
+}
+
+// bindOverUDP lets ours share the address just while it is bound.
+func bindOverUDP(fd int, k socketKey, ours []*socket) error {
+	fds := []int{fd}
+	for _, s := range ours {
+		fds = append(fds, s.fd)
+	}
+	defer func() {
+		for _, fd := range fds {
+			_ = setReuse(fd, 0)
+		}
+	}()
+	for _, fd := range fds {
+		if e := setReuse(fd, 1); e != 0 {
+			return e
+		}
+	}
+	return bindTo(fd, k)
+}
+
+// dropAll is a socket filter that drops every packet.
+var dropAll = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
+
+// deafen makes a UDP socket hold its port and never queue a datagram.
+// Connecting it to itself would too, but that narrows a wildcard address.
+func deafen(fd int) error {
+	filter := dropAll
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &filter})
+}
+
+// hear undoes deafen.
+func hear(fd int) error {
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
+}

@@ -1,0 +1,209 @@
+package proxy
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"fairlead/internal/model"
+)
+
+// change is what a commit does to one worker's sockets.
+type change struct {
+	retire []*socket         // close
+	mute   []*socket         // turn into a reservation
+	move   map[*socket]place // lead elsewhere
+	admit  []*socket         // begin to serve
+}
+
+// commit goes over to the new configuration. Everything that can be refused
+// has been bound; what fails here (a stranger slipped in between) is
+// reported after all the rest is done.
+func (r *registry) commit(want wanted, opened map[socketKey]*socket) error {
+	changes, listen := r.changes(want, opened)
+	r.onOwners(changes, (*worker).withdraw)
+	err := r.listenAll(listen)
+	dead := r.deadGroups(want)
+	if len(dead) > 0 {
+		everywhere(r.workers, func(w *worker) { w.end(dead) })
+	}
+	r.onOwners(changes, (*worker).admit)
+	r.groups = want.groups
+	return err
+}
+
+// changes updates the table of sockets and sorts out what becomes of each,
+// by worker. listen holds the TCP sockets that do not listen yet.
+func (r *registry) changes(want wanted, opened map[socketKey]*socket) (map[*worker]*change, map[socketKey]*socket) {
+	changes := map[*worker]*change{}
+	listen := map[socketKey]*socket{}
+	for key, s := range r.sockets {
+		at, ok := want.places[key]
+		switch {
+		case !ok:
+			delete(r.sockets, key)
+			r.leave(changes, s)
+		case at.group == s.group:
+		case s.group == nil:
+			s.group, s.offset = at.group, at.offset
+			listen[key] = s
+			r.enter(changes, s)
+		case at.group == nil:
+			r.of(changes, s.owner).mute = append(r.of(changes, s.owner).mute, s)
+		default:
+			r.of(changes, s.owner).move[s] = at
+		}
+	}
+	for key, s := range opened {
+		r.sockets[key] = s
+		if s.group != nil {
+			r.enter(changes, s)
+			if !s.open {
+				listen[key] = s
+			}
+		}
+	}
+	return changes, listen
+}
+
+func (r *registry) of(changes map[*worker]*change, w *worker) *change {
+	if changes[w] == nil {
+		changes[w] = &change{move: map[*socket]place{}}
+	}
+	return changes[w]
+}
+
+// enter gives a listening socket to the next worker.
+func (r *registry) enter(changes map[*worker]*change, s *socket) {
+	s.owner = r.workers[r.next%len(r.workers)]
+	r.next++
+	r.of(changes, s.owner).admit = append(r.of(changes, s.owner).admit, s)
+}
+
+// leave takes a socket from its worker; a reservation has none.
+func (r *registry) leave(changes map[*worker]*change, s *socket) {
+	if s.owner == nil {
+		closeFD(s.fd)
+		return
+	}
+	c := r.of(changes, s.owner)
+	c.retire = append(c.retire, s)
+}
+
+// onOwners runs a step on the workers that have changes, and waits.
+func (r *registry) onOwners(changes map[*worker]*change, step func(*worker, *change)) {
+	var owners []*worker
+	for w := range changes {
+		owners = append(owners, w)
+	}
+	everywhere(owners, func(w *worker) { step(w, changes[w]) })
+}
+
+// deadGroups returns the groups that are no longer wanted.
+func (r *registry) deadGroups(want wanted) map[*group]bool {
+	dead := map[*group]bool{}
+	for l, g := range r.groups {
+		if want.groups[l] != g {
+			dead[g] = true
+		}
+	}
+	return dead
+}
+
+// listenAll opens sockets to clients. One under a wildcard reservation needs
+// that to look shareable for a moment.
+func (r *registry) listenAll(sockets map[socketKey]*socket) error {
+	var errs []error
+	for key, s := range sockets {
+		above := r.sockets[key.any()]
+		if above == s || key.proto == model.UDP {
+			above = nil
+		}
+		if above != nil {
+			_ = setReuse(above.fd, 1)
+		}
+		if err := s.listen(); err != nil {
+			errs = append(errs, key.fail(err))
+		}
+		if above != nil {
+			_ = setReuse(above.fd, 0)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// listen lets clients in.
+func (s *socket) listen() error {
+	s.open = true
+	if s.group.Proto == model.UDP {
+		return hear(s.fd)
+	}
+	_ = setReuse(s.fd, 1)
+	for _, o := range streamOptions {
+		_ = setOption(s.fd, o.level, o.name, o.value)
+	}
+	// The kernel lowers it to net.core.somaxconn.
+	const backlog = 1 << 16
+	return unix.Listen(s.fd, backlog)
+}
+
+// withdraw is the first half of a commit: what goes, goes.
+func (w *worker) withdraw(c *change) {
+	for _, s := range c.retire {
+		w.unwatch(s)
+		closeFD(s.fd)
+	}
+	for _, s := range c.mute {
+		w.unwatch(s)
+		s.mute()
+	}
+	for s, at := range c.move {
+		s.group, s.offset = at.group, at.offset
+	}
+}
+
+// unwatch stops serving a listening socket.
+func (w *worker) unwatch(s *socket) {
+	_ = w.control(unix.EPOLL_CTL_DEL, s.fd, 0, s.slot, 0)
+	w.slots.remove(s.slot)
+	for i, hungry := range w.starve {
+		if hungry == s {
+			w.starve = append(w.starve[:i], w.starve[i+1:]...)
+			return
+		}
+	}
+}
+
+// mute turns a listening socket into a reservation.
+func (s *socket) mute() {
+	if s.group.Proto == model.UDP {
+		_ = deafen(s.fd)
+	} else {
+		_ = unlisten(s.fd)
+	}
+	s.group, s.owner, s.open = nil, nil, false
+}
+
+// end ends the connections and flows of groups that have gone.
+func (w *worker) end(dead map[*group]bool) {
+	for i := range w.slots.table {
+		switch h := w.slots.table[i].handler.(type) {
+		case *conn:
+			if dead[h.group] {
+				h.abort(w)
+			}
+		case *flow:
+			if dead[h.group] {
+				w.flows.drop(w, h)
+			}
+		}
+	}
+}
+
+// admit is the second half of a commit: what is new begins.
+func (w *worker) admit(c *change) {
+	for _, s := range c.admit {
+		s.slot = w.slots.add(s)
+		_ = w.watch(s.fd, unix.EPOLLIN, s.slot, 0)
+	}
+}

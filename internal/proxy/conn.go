@@ -1,0 +1,142 @@
+package proxy
+
+import (
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// conn is a client's connection and ours to the target. Side inward is the
+// client's descriptor, outward the target's; way[d] leads away from fd[d].
+type conn struct {
+	fd         [2]int
+	way        [2]way
+	slot       slotID
+	group      *group
+	from       netip.AddrPort // the client; set only for a PROXY header
+	live       bool
+	connecting bool
+	queued     bool
+}
+
+// edges is what both descriptors are registered for, once.
+const edges = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET&0xffffffff
+
+// begin connects an accepted client, which is counted already, to its target.
+func (w *worker) begin(came arrival) {
+	c := &conn{group: came.group, from: came.from, live: true, connecting: true}
+	target, e := came.group.dial(came.offset)
+	if e != 0 {
+		reset(came.fd)
+		w.counts.connections.Add(-1)
+		return
+	}
+	c.fd = [2]int{came.fd, target}
+	c.slot = w.slots.add(c)
+	for side, fd := range c.fd {
+		if e := w.watch(fd, edges, c.slot, direction(side)); e != 0 {
+			c.abort(w)
+			return
+		}
+	}
+}
+
+// dial starts a connection to the target of the group's port at offset.
+func (g *group) dial(offset uint16) (int, unix.Errno) {
+	fd, e := socketOf(g.target.family(), unix.SOCK_STREAM)
+	if e != 0 {
+		return 0, e
+	}
+	for _, o := range streamOptions {
+		_ = setOption(fd, o.level, o.name, o.value)
+	}
+	to := g.target.withPort(g.TargetPorts.First + offset)
+	if e := connect(fd, &to); e != 0 && e != unix.EINPROGRESS {
+		closeFD(fd)
+		return 0, e
+	}
+	return fd, 0
+}
+
+// ready notes what changed on one side and moves what can be moved.
+func (c *conn) ready(w *worker, events uint32, side direction) {
+	const gone = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
+	if events&(unix.EPOLLIN|gone) != 0 {
+		c.way[side].readable = true
+		c.way[side].ending = c.way[side].ending || events&gone != 0
+	}
+	if events&(unix.EPOLLOUT|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		c.way[1-side].writable = true
+	}
+	switch {
+	case c.queued:
+		return
+	case c.connecting && events&(unix.EPOLLHUP|unix.EPOLLERR) != 0:
+		// The target refused, or the client gave up before it answered.
+		c.abort(w)
+		return
+	case c.connecting && side == inward:
+		return
+	case c.connecting && events&unix.EPOLLOUT == 0:
+		return
+	case c.connecting:
+		c.connecting = false
+		c.way[outward].writable = true
+		if c.group.ProxyProtocol != 0 && !c.introduce(w) {
+			return
+		}
+	}
+	c.pump(w)
+}
+
+// introduce sends the PROXY header ahead of everything else. A new
+// connection's send buffer always has room for it.
+func (c *conn) introduce(w *worker) bool {
+	var local sockaddr
+	if e := localName(c.fd[inward], &local); e != 0 {
+		c.abort(w)
+		return false
+	}
+	header := appendHeader(w.buffer[:0], c.group.ProxyProtocol, c.from, local.addrPort())
+	if n, e := send(c.fd[outward], header); e != 0 || n < len(header) {
+		c.abort(w)
+		return false
+	}
+	return true
+}
+
+// pump moves what can be moved, both ways, for one turn.
+func (c *conn) pump(w *worker) {
+	again := false
+	for d := range direction(2) {
+		switch c.move(w, d) {
+		case moveBroken:
+			c.abort(w)
+			return
+		case moveMore:
+			again = true
+		}
+	}
+	if c.way[inward].done && c.way[outward].done {
+		c.close(w, closeFD)
+		return
+	}
+	if again {
+		c.queued = true
+		w.queue = append(w.queue, c)
+	}
+}
+
+// abort resets both sides, so that neither takes the end for an orderly one.
+func (c *conn) abort(w *worker) { c.close(w, reset) }
+
+func (c *conn) close(w *worker, end func(fd int)) {
+	end(c.fd[inward])
+	end(c.fd[outward])
+	for d := range c.way {
+		c.way[d].release(w)
+	}
+	c.live = false
+	w.slots.remove(c.slot)
+	w.counts.connections.Add(-1)
+}

@@ -1,0 +1,162 @@
+package proxy
+
+import (
+	"container/list"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// flow is a UDP client's way to the target: a connected socket, whose answers
+// leave from the listening socket.
+type flow struct {
+	key   flowKey
+	group *group
+	fd    int
+	slot  slotID
+	// sender is control data that names the local address to answer from.
+	sender    [senderRoom]byte
+	senderLen int
+	answered  bool
+	used      time.Duration
+	place     *list.Element
+}
+
+// flowKey tells flows apart: who sent, to which of our addresses, on which
+// listening socket.
+type flowKey struct {
+	socket *socket
+	client sockaddr
+	local  localAddr
+}
+
+// flowTable finds a worker's flows and knows which has been idle longest.
+type flowTable struct {
+	flows map[flowKey]*flow
+	// oneWay and answered are in the order of last use, the oldest first.
+	oneWay, answered *list.List
+}
+
+func (t *flowTable) init() {
+	t.flows = map[flowKey]*flow{}
+	t.oneWay, t.answered = list.New(), list.New()
+}
+
+// get returns the flow of a key, opening it if needed; nil if that fails,
+// which loses the datagram as UDP may.
+func (t *flowTable) get(w *worker, key flowKey) *flow {
+	if f := t.flows[key]; f != nil {
+		return f
+	}
+	if len(t.flows) >= w.limits.flows {
+		t.evict(w)
+	}
+	f := &flow{key: key, group: key.socket.group}
+	fd, e := f.group.dialUDP(key.socket.offset)
+	if e != 0 {
+		return nil
+	}
+	f.fd = fd
+	f.senderLen = key.local.control(f.sender[:])
+	f.slot = w.slots.add(f)
+	if e := w.watch(fd, unix.EPOLLIN, f.slot, 0); e != 0 {
+		w.slots.remove(f.slot)
+		closeFD(fd)
+		return nil
+	}
+	f.place = t.oneWay.PushBack(f)
+	t.flows[key] = f
+	w.counts.flows.Add(1)
+	return f
+}
+
+// dialUDP opens a socket that is connected to the target.
+func (g *group) dialUDP(offset uint16) (int, unix.Errno) {
+	fd, e := socketOf(g.target.family(), unix.SOCK_DGRAM)
+	if e != 0 {
+		return 0, e
+	}
+	_ = setOption(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, queueBytes)
+	to := g.target.withPort(g.TargetPorts.First + offset)
+	if e := connect(fd, &to); e != 0 {
+		closeFD(fd)
+		return 0, e
+	}
+	return fd, 0
+}
+
+// touch notes that a flow was used, and whether by an answer.
+func (t *flowTable) touch(f *flow, now time.Duration, answer bool) {
+	f.used = now
+	switch {
+	case f.answered:
+		t.answered.MoveToBack(f.place)
+	case answer:
+		t.oneWay.Remove(f.place)
+		f.answered = true
+		f.place = t.answered.PushBack(f)
+	default:
+		t.oneWay.MoveToBack(f.place)
+	}
+}
+
+// evict drops the oldest flow, one without an answer if there is any: a
+// flood of forged clients must not push out those that talk.
+func (t *flowTable) evict(w *worker) {
+	oldest := t.oneWay.Front()
+	if oldest == nil {
+		oldest = t.answered.Front()
+	}
+	t.drop(w, oldest.Value.(*flow))
+}
+
+// drop ends a flow.
+func (t *flowTable) drop(w *worker, f *flow) {
+	if f.answered {
+		t.answered.Remove(f.place)
+	} else {
+		t.oneWay.Remove(f.place)
+	}
+	delete(t.flows, f.key)
+	w.slots.remove(f.slot)
+	closeFD(f.fd)
+	w.counts.flows.Add(-1)
+}
+
+// expire drops the flows that have been idle for too long.
+func (t *flowTable) expire(w *worker) {
+	if len(t.flows) == 0 {
+		return
+	}
+	now := w.now()
+	for f := front(t.oneWay); f != nil && f.used+w.limits.oneWay <= now; f = front(t.oneWay) {
+		t.drop(w, f)
+	}
+	for f := front(t.answered); f != nil && f.used+w.limits.answered <= now; f = front(t.answered) {
+		t.drop(w, f)
+	}
+}
+
+// timeout is the time until the next flow expires in milliseconds, rounded
+// up; -1 without flows.
+func (t *flowTable) timeout(w *worker) int {
+	if len(t.flows) == 0 {
+		return -1
+	}
+	const never = time.Duration(1<<63 - 1)
+	next := never
+	if f := front(t.oneWay); f != nil {
+		next = f.used + w.limits.oneWay
+	}
+	if f := front(t.answered); f != nil {
+		next = min(next, f.used+w.limits.answered)
+	}
+	return int(max(0, next-w.now())/time.Millisecond) + 1
+}
+
+func front(l *list.List) *flow {
+	if e := l.Front(); e != nil {
+		return e.Value.(*flow)
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fairlead/internal/child"
+)
+
+// parentRole is a process that starts a proxy, prints its pid and waits to
+// be killed.
+const parentRole = "proxy-parent"
+
+func intermediateParent() int {
+	p, err := Start(context.Background(), child.Place{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(p.PID())
+	select {}
+}
+
+func TestProxyDiesWithItsParent(t *testing.T) {
+	cmd := child.Self(parentRole)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(proxy)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	waitFD(t, proxy)
+}
+
+// waitFD waits until a pidfd says that its process has ended.
+func waitFD(t *testing.T, pidfd int) {
+	t.Helper()
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(20*time.Second/time.Millisecond))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n != 1 {
+			t.Fatalf("the process goes on (%v)", err)
+		}
+		return
+	}
+}
+
+func TestClosedControlSocketEndsProxy(t *testing.T) {
+	p := newProxy(t, Role)
+	p.control.Close()
+	if err := p.process.Wait(); err != nil {
+		t.Fatalf("proxy ended with %v, want a clean exit", err)
+	}
+}
+
+func TestCallsAfterDeathSayWhatToDo(t *testing.T) {
+	p := newProxy(t, Role)
+	if err := p.process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Set(t.Context(), Config{}); !errors.Is(err, errStopped) {
+		t.Errorf("Set: %v", err)
+	}
+	if _, err := p.Stats(t.Context()); !errors.Is(err, errStopped) {
+		t.Errorf("Stats: %v", err)
+	}
+}
+
+func TestCancelledCallReturns(t *testing.T) {
+	p := newProxy(t, Role)
+	if err := syscall.Kill(p.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := p.Stats(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	if err := syscall.Kill(p.PID(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	stats(t, p)
+}

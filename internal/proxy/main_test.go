@@ -1,0 +1,180 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// briskRole is a proxy whose UDP flows expire fast and are few.
+const briskRole = "proxy-brisk"
+
+// inNetns marks the run of the tests that has a network namespace to itself.
+const inNetns = "FAIRLEAD_TEST_NETNS"
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{
+		Role: Main,
+		briskRole: func() int {
+			return run(limits{answered: 300 * time.Millisecond, oneWay: 150 * time.Millisecond, flows: 4})
+		},
+		parentRole: intermediateParent,
+	})
+	if os.Getenv(inNetns) == "" {
+		os.Exit(again())
+	}
+	for _, args := range [][]string{
+		{"link", "set", "lo", "up"},
+		{"addr", "add", "10.77.0.1/32", "dev", "lo"},
+		{"addr", "add", "fd00:77::1/128", "dev", "lo", "nodad"},
+	} {
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "ip %v: %v: %s\n", args, err, out)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// again runs this test binary in a network namespace that ends with it.
+func again() int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), inNetns+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	var exit *exec.ExitError
+	if err := cmd.Run(); errors.As(err, &exit) {
+		return exit.ExitCode()
+	} else if err != nil {
+		fmt.Fprintln(os.Stderr, "run tests in a network namespace (as root):", err)
+		return 1
+	}
+	return 0
+}
+
+// newProxy starts a proxy that ends with the test.
+func newProxy(t testing.TB, role string) *Proxy {
+	t.Helper()
+	p, err := start(context.Background(), child.Place{}, role)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// set applies cfg and requires success.
+func set(t testing.TB, p *Proxy, cfg Config) {
+	t.Helper()
+	if err := p.Set(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func stats(t testing.TB, p *Proxy) Stats {
+	t.Helper()
+	s, err := p.Stats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// until polls the counters for a condition; the test's own time limit ends
+// a wait in vain.
+func until(t testing.TB, p *Proxy, what string, holds func(Stats) bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for s := stats(t, p); !holds(s); s = stats(t, p) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s: %+v", what, s)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// published returns a listener of one port on host that leads to target.
+func published(proto model.Proto, host string, port uint16, target netip.AddrPort) plan.Listener {
+	return plan.Listener{
+		Proto: proto, Host: netip.MustParseAddr(host), Ports: model.Port(port),
+		Target: target.Addr(), TargetPorts: model.Port(target.Port()),
+	}
+}
+
+// oneTCP is a configuration of a single TCP listener.
+func oneTCP(host string, port uint16, target netip.AddrPort) Config {
+	return Config{Listeners: []plan.Listener{published(model.TCP, host, port, target)}}
+}
+
+// serveTCP answers connections on a free port of host until the test ends.
+func serveTCP(t testing.TB, host string, handle func(*net.TCPConn)) netip.AddrPort {
+	t.Helper()
+	return serveOn(t, netip.AddrPortFrom(netip.MustParseAddr(host), 0), handle)
+}
+
+func serveOn(t testing.TB, at netip.AddrPort, handle func(*net.TCPConn)) netip.AddrPort {
+	t.Helper()
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.AcceptTCP()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				handle(c)
+			}()
+		}
+	}()
+	return l.Addr().(*net.TCPAddr).AddrPort()
+}
+
+func echo(c *net.TCPConn) { _, _ = io.Copy(c, c) }
+
+// dial connects to a published port; the connection ends with the test.
+func dial(t testing.TB, addr string) *net.TCPConn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return c.(*net.TCPConn)
+}
+
+// exchange sends a message over an echoing connection and requires it back.
+func exchange(t testing.TB, c io.ReadWriter, message string) {
+	t.Helper()
+	if _, err := io.WriteString(c, message); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(message))
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != message {
+		t.Fatalf("got %q, %v; want %q", got, err, message)
+	}
+}

@@ -1,0 +1,210 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"fairlead/internal/child"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// Config is everything that a proxy shall hold.
+type Config struct {
+	Listeners    []plan.Listener    `json:"listeners,omitempty"`
+	Reservations []plan.Reservation `json:"reservations,omitempty"`
+}
+
+// Stats counts what a proxy has forwarded since it started. In is from
+// clients to targets, Out from targets to clients.
+type Stats struct {
+	// BytesIn and BytesOut count payload of both protocols, spliced or not.
+	BytesIn  uint64 `json:"bytesIn"`
+	BytesOut uint64 `json:"bytesOut"`
+	// Accepted counts TCP connections ever accepted.
+	Accepted     uint64 `json:"accepted"`
+	DatagramsIn  uint64 `json:"datagramsIn"`
+	DatagramsOut uint64 `json:"datagramsOut"`
+	// Connections and Flows are those alive now.
+	Connections uint64 `json:"connections"`
+	Flows       uint64 `json:"flows"`
+}
+
+// BindError says that an address could not be had. It unwraps to the
+// syscall.Errno.
+type BindError struct {
+	Proto model.Proto
+	Addr  netip.AddrPort
+	Err   error
+}
+
+// Error says which address is the matter and what to do about it.
+func (e *BindError) Error() string {
+	hint := ""
+	switch {
+	case errors.Is(e.Err, syscall.EADDRINUSE):
+		hint = "; choose another host port or stop the program that holds it"
+	case errors.Is(e.Err, syscall.EADDRNOTAVAIL):
+		hint = "; publish on an address that this host has"
+	}
+	return fmt.Sprintf("bind %s/%s: %v%s", e.Addr, e.Proto, e.Err, hint)
+}
+
+// Unwrap returns the errno.
+func (e *BindError) Unwrap() error { return e.Err }
+
+// errStopped is returned once the child is gone or no longer understood.
+var errStopped = errors.New("the proxy process has stopped; start a new one and set its ports again")
+
+// Proxy is the parent's handle on a proxy process. Its methods may be called
+// concurrently.
+type Proxy struct {
+	process *child.Process
+	control *os.File
+
+	mu      sync.Mutex
+	last    uint64
+	waiting map[uint64]chan response // nil once the child is gone
+}
+
+// Start runs a proxy process, which holds nothing until Set. It is killed
+// when ctx ends.
+func Start(ctx context.Context, at child.Place) (*Proxy, error) { return start(ctx, at, Role) }
+
+func start(ctx context.Context, at child.Place, role string) (*Proxy, error) {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, fmt.Errorf("start proxy: %w", err)
+	}
+	defer theirs.Close()
+	cmd := child.Self(role)
+	cmd.Stderr = os.Stderr
+	cmd.ExtraFiles = []*os.File{theirs}
+	// A terminal's Ctrl-C is for the parent, which then ends the proxy.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	process, err := child.Start(ctx, cmd, at)
+	if err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("start proxy: %w", err)
+	}
+	p := &Proxy{process: process, control: ours, waiting: map[uint64]chan response{}}
+	go p.receive()
+	return p, nil
+}
+
+// socketPair returns the two ends of the control socket.
+func socketPair() (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make control socket: %w", err)
+	}
+	// Non-blocking, os.File reads it through the runtime's poller and Close
+	// ends a pending read.
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		return nil, nil, errors.Join(err, unix.Close(fds[0]), unix.Close(fds[1]))
+	}
+	return os.NewFile(uintptr(fds[0]), "proxy control"), os.NewFile(uintptr(fds[1]), "proxy control"), nil
+}
+
+// receive leads answers to their callers until the child is gone.
+func (p *Proxy) receive() {
+	for answers := json.NewDecoder(p.control); ; {
+		var answer response
+		err := answers.Decode(&answer)
+		p.mu.Lock()
+		if err != nil {
+			for _, caller := range p.waiting {
+				close(caller)
+			}
+			p.waiting = nil
+			p.mu.Unlock()
+			return
+		}
+		if caller, ok := p.waiting[answer.ID]; ok {
+			caller <- answer
+			delete(p.waiting, answer.ID)
+		}
+		p.mu.Unlock()
+	}
+}
+
+// call sends a request and waits for its answer.
+func (p *Proxy) call(ctx context.Context, ask request) (response, error) {
+	caller := make(chan response, 1)
+	if err := p.send(&ask, caller); err != nil {
+		return response{}, err
+	}
+	select {
+	case answer, ok := <-caller:
+		if !ok {
+			return response{}, errStopped
+		}
+		return answer, answer.err()
+	case <-ctx.Done():
+		p.mu.Lock()
+		delete(p.waiting, ask.ID)
+		p.mu.Unlock()
+		return response{}, ctx.Err()
+	}
+}
+
+// send numbers a request and writes it. A request that was written in part
+// leaves the stream useless, so the control socket is closed, which ends the
+// child.
+func (p *Proxy) send(ask *request, caller chan response) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting == nil {
+		return errStopped
+	}
+	p.last++
+	ask.ID = p.last
+	p.waiting[ask.ID] = caller
+	if err := json.NewEncoder(p.control).Encode(ask); err != nil {
+		delete(p.waiting, ask.ID)
+		return errors.Join(errStopped, err, p.control.Close())
+	}
+	return nil
+}
+
+// Set makes the proxy hold exactly cfg: unchanged listeners keep their
+// sockets, connections and flows; those of removed ones end. If an address
+// cannot be bound nothing changes and the error is a *BindError.
+func (p *Proxy) Set(ctx context.Context, cfg Config) error {
+	if _, err := p.call(ctx, request{Set: &cfg}); err != nil {
+		return fmt.Errorf("set proxy ports: %w", err)
+	}
+	return nil
+}
+
+// Stats returns the proxy's counters.
+func (p *Proxy) Stats(ctx context.Context) (Stats, error) {
+	answer, err := p.call(ctx, request{})
+	if err != nil {
+		return Stats{}, fmt.Errorf("read proxy counters: %w", err)
+	}
+	return answer.Stats, nil
+}
+
+// PID returns the proxy's process id.
+func (p *Proxy) PID() int { return p.process.Cmd.Process.Pid }
+
+// Close ends the proxy, its ports and its connections, and waits for it.
+func (p *Proxy) Close() error {
+	err := p.process.Kill()
+	if closed := p.control.Close(); !errors.Is(closed, os.ErrClosed) {
+		err = errors.Join(err, closed)
+	}
+	if err != nil {
+		return fmt.Errorf("close proxy: %w", err)
+	}
+	return nil
+}

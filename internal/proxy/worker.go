@@ -1,0 +1,206 @@
+package proxy
+
+import (
+	"fmt"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// eventBatch bounds the sockets served between two waits.
+	eventBatch = 128
+	// lingerMS is how long a worker waits raw before it parks. Traffic has
+	// smaller gaps than that; an idle worker parks after it for good.
+	lingerMS = 2
+	// retryMS is when accepting is tried again after running out of files.
+	retryMS = 100
+	// bufferSize is what a small transfer may carry at once.
+	bufferSize = 64 << 10
+)
+
+// worker is one epoll loop. Everything in it belongs to its goroutine,
+// except mail and counts.
+type worker struct {
+	peers  []*worker
+	epoll  int
+	bell   int // eventfd that says that there is mail
+	mail   mailbox
+	counts counters
+	limits limits
+
+	slots  slots
+	queue  []*conn   // connections whose turn ended before their work did
+	starve []*socket // listeners that wait for a free descriptor
+	pipes  pipePool
+	buffer []byte
+	flows  flowTable
+	batch  *batch // nil until the first datagram
+	start  time.Time
+}
+
+// startWorkers starts n workers that share the load.
+func startWorkers(n int, lim limits) ([]*worker, error) {
+	workers := make([]*worker, n)
+	for i := range workers {
+		w := &worker{peers: workers, limits: lim, buffer: make([]byte, bufferSize), start: time.Now()}
+		var err error
+		if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+			return nil, fmt.Errorf("start worker: %w", err)
+		}
+		if w.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+			return nil, fmt.Errorf("start worker: %w", err)
+		}
+		w.flows.init()
+		// Edge-triggered, each ring is one event and needs no read.
+		if err := w.watch(w.bell, unix.EPOLLIN|unix.EPOLLET, w.slots.add(bell{}), 0); err != 0 {
+			return nil, fmt.Errorf("start worker: %w", err)
+		}
+		workers[i] = w
+	}
+	for _, w := range workers {
+		go w.loop()
+	}
+	return workers, nil
+}
+
+// loop serves events for ever.
+func (w *worker) loop() {
+	events := make([]unix.EpollEvent, eventBatch)
+	for {
+		n := w.wait(events)
+		for i := range events[:n] {
+			ev := &events[i]
+			if h := w.slots.get(uint32(ev.Fd), uint32(ev.Pad)>>1); h != nil {
+				h.ready(w, ev.Events, direction(ev.Pad&1))
+			}
+		}
+		w.resume()
+		w.read()
+		w.flows.expire(w)
+		if n == 0 {
+			w.retryAccept()
+		}
+	}
+}
+
+// wait returns the number of events, none on a time-out. First it waits raw,
+// see the package's theory of operation, and parks if that was in vain.
+func (w *worker) wait(events []unix.EpollEvent) int {
+	limit := w.timeout()
+	first := limit
+	if first < 0 || first > lingerMS {
+		first = lingerMS
+	}
+	n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(w.epoll), uintptr(unsafe.Pointer(&events[0])),
+		uintptr(len(events)), uintptr(first), 0, 8)
+	if e != 0 {
+		return 0
+	}
+	if n > 0 || first == limit {
+		return int(n)
+	}
+	parked, err := unix.EpollWait(w.epoll, events, limit)
+	if err != nil {
+		return 0
+	}
+	return parked
+}
+
+// timeout is in milliseconds; -1 is for ever.
+func (w *worker) timeout() int {
+	if len(w.queue) > 0 {
+		return 0
+	}
+	limit := w.flows.timeout(w)
+	if len(w.starve) > 0 && (limit < 0 || limit > retryMS) {
+		limit = retryMS
+	}
+	return limit
+}
+
+// resume goes on with the connections that were cut short.
+func (w *worker) resume() {
+	pending := w.queue
+	if len(pending) == 0 {
+		return
+	}
+	w.queue = nil
+	for _, c := range pending {
+		c.queued = false
+		if c.live {
+			c.pump(w)
+		}
+	}
+	if w.queue == nil {
+		w.queue = pending[:0]
+	}
+}
+
+// watch registers a descriptor for the handler in a slot.
+func (w *worker) watch(fd int, events uint32, slot slotID, side direction) unix.Errno {
+	return w.control(unix.EPOLL_CTL_ADD, fd, events, slot, side)
+}
+
+func (w *worker) control(op, fd int, events uint32, slot slotID, side direction) unix.Errno {
+	ev := unix.EpollEvent{Events: events, Fd: int32(slot.index), Pad: int32(slot.age<<1 | uint32(side))}
+	_, _, e := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(w.epoll), uintptr(op), uintptr(fd), uintptr(unsafe.Pointer(&ev)), 0, 0)
+	return e
+}
+
+// now is the time on the worker's clock.
+func (w *worker) now() time.Duration { return time.Since(w.start) }
+
+// mailbox is how other goroutines reach a worker; first in, first out.
+type mailbox struct {
+	mu      sync.Mutex
+	letters []letter
+}
+
+// letter is either a task or an accepted connection.
+type letter struct {
+	task func()
+	from arrival
+}
+
+// post puts a letter into the mailbox and wakes the worker for the first.
+func (w *worker) post(l letter) {
+	w.mail.mu.Lock()
+	w.mail.letters = append(w.mail.letters, l)
+	first := len(w.mail.letters) == 1
+	w.mail.mu.Unlock()
+	if first {
+		one := uint64(1)
+		_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(w.bell), uintptr(unsafe.Pointer(&one)), 8)
+	}
+}
+
+// read empties the mailbox.
+func (w *worker) read() {
+	w.mail.mu.Lock()
+	letters := w.mail.letters
+	w.mail.letters = nil
+	w.mail.mu.Unlock()
+	for _, l := range letters {
+		if l.task != nil {
+			l.task()
+		} else {
+			w.begin(l.from)
+		}
+	}
+}
+
+// everywhere runs a task on each worker and waits for all.
+func everywhere(workers []*worker, task func(*worker)) {
+	var done sync.WaitGroup
+	for _, w := range workers {
+		done.Add(1)
+		w.post(letter{task: func() {
+			defer done.Done()
+			task(w)
+		}})
+	}
+	done.Wait()
+}

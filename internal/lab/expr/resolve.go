@@ -107,22 +107,23 @@ func (c catalog) holding(all []result.Case, m result.Metric, preferMain bool) []
 	return all
 }
 
-// workloads finds what a selector may mean: the exact name, else the kind
-// that the short name stands for, else every name that begins so.
+// workloads finds what a selector may mean: the very name, else every name
+// that begins so. A short name stands for its kind.
 func (c catalog) workloads(text string) []string {
-	kind := map[string]string{"bulk": "tcp-bulk", "rr": "tcp-rr", "crr": "tcp-crr", "pps": "udp-pps"}[text]
-	var ofKind, begins []string
+	kinds := map[string]string{"bulk": "tcp-bulk", "rr": "tcp-rr", "crr": "tcp-crr", "pps": "udp-pps"}
+	if kind := kinds[text]; kind != "" {
+		text = kind
+	}
+	var begins []string
 	for _, k := range c.cases {
-		switch {
-		case k.Workload == text:
+		if k.Workload == text {
 			return []string{text}
-		case kind != "" && result.Kind(k.Workload) == kind:
-			ofKind = append(ofKind, k.Workload)
-		case strings.HasPrefix(k.Workload, text):
+		}
+		if strings.HasPrefix(k.Workload, text) {
 			begins = append(begins, k.Workload)
 		}
 	}
-	return append(ofKind, begins...)
+	return begins
 }
 
 // metricsNamed finds the metric of that name, or all that begin so.

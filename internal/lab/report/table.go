@@ -96,6 +96,24 @@ func (t table) client(c result.Client) {
 		used += gap + g.width()
 	}
 	t.block(c, first, paths, block)
+	t.losses(c, paths)
+}
+
+// losses tells what share of the datagrams did not arrive, without which a
+// packet rate says little.
+func (t table) losses(c result.Client, paths []string) {
+	for _, col := range allColumns(t.r, c) {
+		if col.metric != result.Loss {
+			continue
+		}
+		var parts []string
+		for _, p := range paths {
+			if s := col.at(t.r, p); s != nil && s.Rounds > 0 {
+				parts = append(parts, p+" "+percent(s.Value))
+			}
+		}
+		t.line("lost of ", workloadTitle(col.workload), byTool(col.tool), ": ", strings.Join(parts, ", "))
+	}
 }
 
 // block writes one heading and a row per path.

@@ -40,3 +40,19 @@ func logOf(r *result.Run, m result.Metric) (float64, bool) {
 	}
 	return math.Log(x), x > 0
 }
+
+// Comparable lists a case's figures over the valid rounds, on a scale on
+// which ratios have a meaning: as they are, but for the two shares that
+// [logOf] treats apart.
+func Comparable(runs []result.Run, c result.Case, m result.Metric) []float64 {
+	var all []float64
+	for i := range runs {
+		if runs[i].Case != c {
+			continue
+		}
+		if x, ok := logOf(&runs[i], m); ok {
+			all = append(all, math.Exp(x))
+		}
+	}
+	return all
+}

@@ -68,3 +68,15 @@ func TestWriteJSONSaysWhatItCannotWrite(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestJSONKeepsItsLayout reads a small synthetic session that is kept as a
+// file: programs of others read this layout.
+func TestJSONKeepsItsLayout(t *testing.T) {
+	small := synthQuick
+	small.suite, small.rounds, small.workloads, small.paths = "synthetic", 2, []string{"tcp-bulk", "udp-pps"}, []string{"host", "nat"}
+	var out bytes.Buffer
+	if err := WriteJSON(&out, small.report()); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "synthetic.json", out.Bytes())
+}

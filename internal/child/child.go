@@ -51,6 +51,9 @@ type Place struct {
 	Netns *os.File
 	// Cgroup is an open cgroup v2 directory; nil means ours.
 	Cgroup *os.File
+	// Contained gives the child PID, mount, UTS and IPC namespaces of its
+	// own, as a container engine does.
+	Contained bool
 }
 
 // Process is a started child.
@@ -71,6 +74,9 @@ func Start(ctx context.Context, cmd *exec.Cmd, at Place) (*Process, error) {
 	if at.Cgroup != nil {
 		cmd.SysProcAttr.UseCgroupFD = true
 		cmd.SysProcAttr.CgroupFD = int(at.Cgroup.Fd())
+	}
+	if at.Contained {
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
 	}
 	p := &Process{Cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)

@@ -18,6 +18,7 @@ import (
 	"net/netip"
 
 	"fairlead/internal/child"
+	"fairlead/internal/driver"
 	"fairlead/internal/engine"
 	"fairlead/internal/kernel"
 	"fairlead/internal/plan"
@@ -36,6 +37,10 @@ var (
 
 // Wire is the name of the wire's link on both hosts.
 const Wire = "wire0"
+
+// EndpointLink returns the name of the server host's link to the endpoint's
+// sandbox, whose counters prove the way that traffic took.
+func EndpointLink(endpoint string) string { return driver.VethLink(endpoint) }
 
 // World is two hosts and their sandboxes, with an engine on the server host.
 type World struct {

@@ -1,0 +1,20 @@
+// Command fairlead is the laboratory, the engine and, as they come, the
+// daemon, the Docker driver and the balancer, in one binary.
+package main
+
+import (
+	"os"
+
+	"fairlead/internal/child"
+	"fairlead/internal/cli"
+	"fairlead/internal/lab/load"
+	"fairlead/internal/proxy"
+)
+
+// version is set when the binary is linked.
+var version = "devel"
+
+func main() {
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, load.Role: load.Main})
+	os.Exit(cli.Main(version, os.Args[1:], os.Stdout, os.Stderr))
+}

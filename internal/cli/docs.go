@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// newDocs writes the man pages; `make generate` calls it.
+func newDocs(root *cobra.Command) *cobra.Command {
+	docs := &cobra.Command{Use: "docs", Short: "Write documentation from the commands themselves", Hidden: true,
+		RunE: func(*cobra.Command, []string) error { return usage(fmt.Errorf("want `fairlead docs man DIR`")) }}
+	docs.AddCommand(&cobra.Command{
+		Use:   "man DIR",
+		Short: "Write the man pages into a folder",
+		Args:  arguments(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return usage(err)
+			}
+			root.DisableAutoGenTag = true
+			// A fixed date keeps the pages the same until a command changes.
+			date := time.Date(2026, time.November, 20, 0, 0, 0, 0, time.UTC)
+			return doc.GenManTree(root, &doc.GenManHeader{Section: "8", Source: "Fairlead", Manual: "Fairlead", Date: &date}, args[0])
+		},
+	})
+	return docs
+}

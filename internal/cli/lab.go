@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	"fairlead/internal/lab/runner"
+	"fairlead/internal/lab/suite"
+
+	"github.com/spf13/cobra"
+)
+
+func newLab(a *app) *cobra.Command {
+	lab := &cobra.Command{
+		Use:     "lab",
+		Short:   "Measure what each path costs on this machine",
+		Example: "  fairlead lab run\n  fairlead lab run publish --html publish.html\n  fairlead lab compare before.json after.json",
+		RunE: func(c *cobra.Command, args []string) error {
+			return usage(errors.Join(c.Help(), errors.New("name a command of the laboratory")))
+		},
+	}
+	lab.AddCommand(newLabList(a), newLabRun(a), newLabReport(a), newLabCompare(a))
+	return lab
+}
+
+func newLabList(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List the suites and the paths",
+		Example: "  fairlead lab list\n  fairlead lab list -o json",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			if a.output == "json" {
+				return a.json(listing())
+			}
+			return a.printListing(listing())
+		},
+	}
+}
+
+// labListing is what `lab list` shows.
+type labListing struct {
+	Suites []listedSuite `json:"suites"`
+	Paths  []listedPath  `json:"paths"`
+}
+
+type listedSuite struct {
+	Name      string   `json:"name"`
+	Question  string   `json:"question"`
+	Paths     []string `json:"paths"`
+	Workloads []string `json:"workloads"`
+}
+
+type listedPath struct {
+	Name  string `json:"name"`
+	About string `json:"about"`
+	// Unavailable says why the path cannot be built here.
+	Unavailable string `json:"unavailable,omitempty"`
+}
+
+func listing() labListing {
+	var l labListing
+	for _, s := range suite.Suites() {
+		listed := listedSuite{Name: s.Name, Question: s.Question, Paths: s.Paths}
+		for _, w := range s.Workloads {
+			listed.Workloads = append(listed.Workloads, w.Name)
+		}
+		l.Suites = append(l.Suites, listed)
+	}
+	for _, p := range suite.Paths() {
+		l.Paths = append(l.Paths, listedPath{Name: p.Name, About: p.About, Unavailable: runner.Unavailable(p)})
+	}
+	return l
+}
+
+func (a *app) printListing(l labListing) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SUITE\tQUESTION")
+	for _, s := range l.Suites {
+		fmt.Fprintf(w, "%s\t%s\n", s.Name, s.Question)
+	}
+	fmt.Fprintln(w, "\nPATH\tWHAT IT IS")
+	for _, p := range l.Paths {
+		about := p.About
+		if p.Unavailable != "" {
+			about += " (not here: " + p.Unavailable + ")"
+		}
+		fmt.Fprintf(w, "%s\t%s\n", p.Name, about)
+	}
+	return w.Flush()
+}

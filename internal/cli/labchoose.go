@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"fairlead/internal/lab/expr"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/runner"
+	"fairlead/internal/lab/suite"
+)
+
+// labChoice is what the flags of `lab run` say of what to measure; a zero
+// field leaves the suite's own.
+type labChoice struct {
+	rounds         int
+	duration       time.Duration
+	clients, loads []string
+	baseline       string
+	tools          []string
+	conditions     []string
+}
+
+// minWindow is the shortest window that a run is worth making for.
+const minWindow = 10 * time.Millisecond
+
+// suite works out the suite that the arguments and flags describe: a suite's
+// name, names of paths, or a suite's and then paths'.
+func (c labChoice) suite(args []string) (suite.Suite, error) {
+	s, _ := suite.Find("quick")
+	if len(args) > 0 {
+		if named, ok := suite.Find(args[0]); ok {
+			s, args = named, args[1:]
+		}
+	}
+	if err := knownPaths(append(args, optional(c.baseline)...)); err != nil {
+		return s, err
+	}
+	if len(args) > 0 {
+		s.Paths = args
+	}
+	if c.baseline != "" {
+		s.Baseline = c.baseline
+	}
+	if !slices.Contains(s.Paths, s.Baseline) {
+		s.Paths = append([]string{s.Baseline}, s.Paths...)
+	}
+	if err := c.narrow(&s); err != nil {
+		return s, err
+	}
+	if c.rounds != 0 {
+		s.Rounds = c.rounds
+	}
+	if c.duration != 0 {
+		s.Duration = c.duration
+	}
+	if s.Rounds < 1 || s.Duration < minWindow {
+		return s, fmt.Errorf("%d rounds of %s: want at least one round and windows of %s or more", s.Rounds, s.Duration, minWindow)
+	}
+	return s, nil
+}
+
+func optional(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}
+
+func knownPaths(names []string) error {
+	for _, name := range names {
+		if _, ok := suite.FindPath(name); !ok {
+			return fmt.Errorf("there is no suite or path %q: want a suite of %s, or paths of %s",
+				name, suiteNames(), namesOf(suite.Paths(), func(p suite.Path) string { return p.Name }))
+		}
+	}
+	return nil
+}
+
+func suiteNames() string {
+	return namesOf(suite.Suites(), func(s suite.Suite) string { return s.Name })
+}
+
+func namesOf[T any](all []T, name func(T) string) string {
+	var names []string
+	for _, t := range all {
+		names = append(names, name(t))
+	}
+	return strings.Join(names, ", ")
+}
+
+// narrow keeps only the clients, workloads and tools that were asked for.
+func (c labChoice) narrow(s *suite.Suite) error {
+	if len(c.clients) > 0 {
+		s.Clients = nil
+	}
+	for _, name := range c.clients {
+		client := result.Client(name)
+		if !slices.Contains([]result.Client{result.Remote, result.Local, result.Peer}, client) {
+			return fmt.Errorf("there is no client %q: want remote, local or peer", name)
+		}
+		s.Clients = append(s.Clients, client)
+	}
+	for _, name := range c.tools {
+		if !slices.Contains(runner.Tools(), name) {
+			return fmt.Errorf("there is no tool %q: want one of %s", name, strings.Join(runner.Tools(), ", "))
+		}
+		if err := runner.ToolMissing(name); err != nil {
+			return err
+		}
+	}
+	own := s.Workloads
+	if len(c.loads) > 0 {
+		s.Workloads = nil
+	}
+	for _, name := range c.loads {
+		is := func(w suite.Workload) bool { return w.Name == name }
+		all := append(slices.Clone(own), suite.Workloads()...)
+		i := slices.IndexFunc(all, is)
+		if i < 0 {
+			return fmt.Errorf("there is no workload %q: want one of %s", name,
+				namesOf(suite.Workloads(), func(w suite.Workload) string { return w.Name }))
+		}
+		s.Workloads = append(s.Workloads, all[i])
+	}
+	return nil
+}
+
+// conditionsFor parses the --fail-if conditions and holds their names
+// against what is going to be measured, so that a mistake costs no time.
+func (c labChoice) conditionsFor(s suite.Suite) ([]*expr.Expr, error) {
+	var all []*expr.Expr
+	for _, source := range c.conditions {
+		e, err := expr.Parse(source)
+		if err == nil {
+			err = e.Check(runner.Cases(s, c.tools))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("fail-if: %w", err)
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}

@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/lab/expr"
+	"fairlead/internal/lab/report"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/runner"
+
+	"github.com/spf13/cobra"
+)
+
+func newLabRun(a *app) *cobra.Command {
+	var choice labChoice
+	var files reportFiles
+	var seed uint64
+	c := &cobra.Command{
+		Use:   "run [SUITE] [PATH…]",
+		Short: "Build paths, drive traffic through them and say what each costs",
+		Long: "Run a suite (quick by default), or measure the paths that are named as the suite would.\n" +
+			"Everything happens in network namespaces that exist only while the run lasts.",
+		Example: "  fairlead lab run\n" +
+			"  fairlead lab run publish --html publish.html --json publish.json\n" +
+			"  fairlead lab run proxy --baseline docker-proxy --client local\n" +
+			"  fairlead lab run nat --fail-if 'nat.bulk.ratio<0.8'",
+		RunE: func(c *cobra.Command, args []string) error {
+			for _, name := range []string{"rounds", "duration"} {
+				if f := c.Flags().Lookup(name); f.Changed && strings.Trim(f.Value.String(), "0smhµn.") == "" {
+					return usage(fmt.Errorf("%s %s: want more than nothing", name, f.Value))
+				}
+			}
+			s, err := choice.suite(args)
+			if err != nil {
+				return usage(err)
+			}
+			conditions, err := choice.conditionsFor(s)
+			if err != nil {
+				return usage(err)
+			}
+			if !c.Flags().Changed("seed") {
+				seed = rand.Uint64N(1e6)
+			}
+			opt := runner.Options{Suite: s, Seed: seed, Version: a.version, Tools: choice.tools}
+			return a.runLab(c, opt, files, conditions)
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&choice.rounds, "rounds", 0, "rounds to make (default: the suite's)")
+	f.DurationVar(&choice.duration, "duration", 0, "length of one measured window, e.g. 2s (default: the suite's)")
+	f.Uint64Var(&seed, "seed", 0, "seed of the order and the resampling (default: drawn anew and printed)")
+	f.StringSliceVar(&choice.clients, "client", nil, "measure only these clients: remote, local, peer")
+	f.StringSliceVar(&choice.loads, "workload", nil, "measure only these workloads, e.g. tcp-bulk,tcp-rr-spin")
+	f.StringVar(&choice.baseline, "baseline", "", "the path to compare with (default: the suite's)")
+	f.StringSliceVar(&choice.tools, "with", nil, "also drive "+strings.Join(runner.Tools(), ", ")+" over the same paths")
+	f.StringArrayVar(&choice.conditions, "fail-if", nil, "exit 1 if the condition holds, e.g. 'nat.bulk.ratio<0.8' (repeatable)")
+	files.flags(f)
+	return c
+}
+
+// runLab measures, writes the report wherever it was asked for, and judges
+// the conditions.
+func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, conditions []*expr.Expr) error {
+	if err := a.ready(&opt); err != nil {
+		return usage(err)
+	}
+	if err := files.check(); err != nil {
+		return usage(err)
+	}
+	progress := report.NewProgress(a.err, runner.Runs(opt))
+	opt.Progress = func(p runner.Progress) {
+		if p.Ended {
+			progress.Done()
+		} else {
+			progress.Start(p.Round, p.Rounds, p.Case)
+		}
+	}
+	rep, err := runner.Run(c.Context(), opt)
+	progress.Clear()
+	if err != nil {
+		return err
+	}
+	if err := a.show(rep, files); err != nil {
+		return err
+	}
+	return a.judge(rep, conditions)
+}
+
+// minMemory is what a session needs in bytes: its children, their buffers
+// and the packets in flight.
+const minMemory = 200 << 20
+
+// ready finds out whether a session can begin at all, and sweeps up after
+// one that was killed.
+func (a *app) ready(opt *runner.Options) error {
+	facts, err := kernel.Probe()
+	if err != nil {
+		return err
+	}
+	opt.Facts = facts
+	if free, err := availableMemory(); err == nil && free < minMemory {
+		return fmt.Errorf("%d MB of memory are available and the laboratory needs %d: end something first", free>>20, minMemory>>20)
+	}
+	swept, err := runner.Sweep()
+	for _, name := range swept {
+		fmt.Fprintf(a.err, "fairlead: removed %s, left by a laboratory that was killed\n", name)
+	}
+	return err
+}
+
+// availableMemory reads MemAvailable of /proc/meminfo, in bytes.
+func availableMemory() (uint64, error) {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "MemAvailable:" {
+			kib, err := strconv.ParseUint(f[1], 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, errors.New("no MemAvailable in /proc/meminfo")
+}
+
+// judge prints every condition that holds and returns an error if one does.
+func (a *app) judge(rep *result.Report, conditions []*expr.Expr) error {
+	hit := false
+	for _, e := range conditions {
+		failed, explanation, err := e.Eval(rep)
+		if err != nil {
+			return fmt.Errorf("fail-if %s: %w", e, err)
+		}
+		if failed {
+			hit = true
+			fmt.Fprintln(a.err, "fairlead: fail-if:", explanation)
+		}
+	}
+	if hit {
+		return errThreshold
+	}
+	return nil
+}

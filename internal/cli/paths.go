@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/paths"
+	"fairlead/internal/plan"
+	"fairlead/internal/promise"
+
+	"github.com/spf13/cobra"
+)
+
+func newPaths(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "paths",
+		Short: "Show the ways to attach and publish a container, and what each promises",
+		Long: "Show every driver, alone and with every way to publish, with what it promises and,\n" +
+			"where this kernel cannot build it, the reason. -o markdown leaves the kernel out.",
+		Example: "  fairlead paths\n  fairlead paths -o json",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			if a.output == "markdown" {
+				return markdownPaths(a.out, paths.Table(plan.Facts{}))
+			}
+			facts, err := kernel.Probe()
+			if err != nil {
+				return usage(err)
+			}
+			table := paths.Table(facts)
+			if a.output == "json" {
+				return a.json(table)
+			}
+			return printPaths(a.out, table)
+		},
+	}
+}
+
+// printPaths writes two tables: what drivers promise, and what publishing
+// does; then the reasons behind the cells.
+func printPaths(out io.Writer, table []paths.Path) error {
+	alone, published := split(table)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, part := range []struct {
+		rows      []paths.Path
+		questions []promise.Question
+	}{{alone, promise.Driver()}, {published, promise.Publish()}} {
+		head := "path"
+		for _, p := range part.rows {
+			head += "\t" + name(p)
+		}
+		fmt.Fprintln(w, head)
+		for _, q := range part.questions {
+			line := string(q)
+			for _, p := range part.rows {
+				line += "\t" + cell(p.Promises[q])
+			}
+			fmt.Fprintln(w, line)
+		}
+		fmt.Fprintln(w)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, p := range table {
+		if p.Unavailable != "" {
+			fmt.Fprintf(out, "%s cannot be built here: %s\n", name(p), p.Unavailable)
+		}
+	}
+	_, err := fmt.Fprintln(out, "Reasons and limits: fairlead paths -o json, or the page of each path.")
+	return err
+}
+
+// markdownPaths writes the same for the documentation, with the reasons.
+func markdownPaths(out io.Writer, table []paths.Path) error {
+	alone, published := split(table)
+	for i, part := range []struct {
+		rows      []paths.Path
+		questions []promise.Question
+	}{{alone, promise.Driver()}, {published, promise.Publish()}} {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		head, rule := "| promise |", "|---|"
+		for _, p := range part.rows {
+			head += " " + name(p) + " |"
+			rule += "---|"
+		}
+		fmt.Fprintf(out, "%s\n%s\n", head, rule)
+		for _, q := range part.questions {
+			line := "| " + string(q) + " |"
+			for _, p := range part.rows {
+				answer := p.Promises[q]
+				line += " " + strings.TrimSuffix(cell(answer)+": "+answer.How, ": ") + " |"
+			}
+			if _, err := fmt.Fprintln(out, line); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func split(table []paths.Path) (alone, published []paths.Path) {
+	for _, p := range table {
+		if p.Via == "" {
+			alone = append(alone, p)
+		} else {
+			published = append(published, p)
+		}
+	}
+	return alone, published
+}
+
+func name(p paths.Path) string {
+	if p.Via == "" {
+		return string(p.Driver)
+	}
+	return string(p.Driver) + "+" + string(p.Via)
+}
+
+func cell(a promise.Answer) string {
+	if a.Kept {
+		return "yes"
+	}
+	return "no"
+}

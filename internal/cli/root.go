@@ -1,0 +1,168 @@
+// Package cli is the command line: a file a command. A command parses,
+// calls, prints; what it does is elsewhere.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// The exit codes, for scripts.
+const (
+	exitOK = 0
+	// exitFailed: what was asked for did not succeed, or a threshold of
+	// --fail-if was hit.
+	exitFailed = 1
+	// exitUsage: a mistake in the command, or something this host lacks.
+	exitUsage = 2
+	// exitSignal, plus the signal's number: interrupted, and tidied up.
+	exitSignal = 128
+)
+
+// usageError is a mistake of the caller's or a lack of the host's.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// usage marks an error as the caller's to mend; nil stays nil.
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return usageError{err}
+}
+
+// errThreshold says that a --fail-if condition holds; what it was has been
+// printed.
+var errThreshold = errors.New("a --fail-if condition holds")
+
+// app is what all commands share.
+type app struct {
+	version string
+	out     io.Writer
+	err     *os.File
+	output  string
+}
+
+// Main runs the command line and returns the exit code. It catches SIGINT
+// and SIGTERM, so that whatever runs can take down what it built.
+func Main(version string, args []string, stdout io.Writer, stderr *os.File) int {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(caught)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	go func() {
+		if s, ok := (<-caught).(syscall.Signal); ok {
+			signal.Stop(caught) // a second one ends us at once
+			cancel(interrupted(s))
+		}
+	}()
+	root := newRoot(&app{version: version, out: stdout, err: stderr})
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return exitCode(err, stderr)
+}
+
+// interrupted is the cause of a context that a signal ended.
+type interrupted syscall.Signal
+
+func (i interrupted) Error() string {
+	return "interrupted by " + syscall.Signal(i).String() + ": everything is taken down again"
+}
+
+func exitCode(err error, stderr io.Writer) int {
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintln(stderr, "fairlead:", err)
+	var sig interrupted
+	var mistake usageError
+	switch {
+	case errors.As(err, &sig):
+		return exitSignal + int(sig)
+	case errors.As(err, &mistake), strings.HasPrefix(err.Error(), "unknown command"):
+		return exitUsage
+	default:
+		return exitFailed
+	}
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "fairlead",
+		Short: "Container networking with the price shown",
+		Long: "Fairlead leads a container's traffic the cheapest way that keeps what you asked for,\n" +
+			"and shows what that way costs.",
+		Example:           "  fairlead lab run          # what does publishing a port cost on this machine?\n  fairlead paths            # which ways there are, and what each promises",
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return a.checkOutput() },
+		RunE: func(c *cobra.Command, args []string) error {
+			return usage(errors.Join(c.Help(), errors.New("name a command")))
+		},
+	}
+	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "output: table, json, or markdown where it says so")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w (see %s --help)", err, c.CommandPath()))
+	})
+	root.AddCommand(newLab(a), newPaths(a), newVersion(a), newDocs(root))
+	return root
+}
+
+// formats are the values of --output that every command knows.
+var formats = []string{"table", "json", "markdown"}
+
+func (a *app) checkOutput() error {
+	if !slices.Contains(formats, a.output) {
+		return usage(fmt.Errorf("output %q: want one of %s", a.output, strings.Join(formats, ", ")))
+	}
+	return nil
+}
+
+// json prints a value for machines.
+func (a *app) json(v any) error {
+	enc := json.NewEncoder(a.out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// terminal reports whether w is a terminal, and its width in columns.
+func terminal(w io.Writer) (width int, ok bool) {
+	f, isFile := w.(*os.File)
+	if !isFile {
+		return 0, false
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0, false
+	}
+	return int(size.Col), true
+}
+
+// colored reports whether w takes colours: a terminal, unless NO_COLOR is
+// set (no-color.org) or the terminal is dumb.
+func colored(w io.Writer) bool {
+	_, isTerminal := terminal(w)
+	return isTerminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// arguments turns cobra's argument checks into usage errors.
+func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error { return usage(check(c, args)) }
+}

@@ -1,0 +1,24 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+)
+
+func newVersion(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  fairlead version\n  fairlead version -o json",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			if a.output == "json" {
+				return a.json(map[string]string{"version": a.version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
+			}
+			_, err := fmt.Fprintf(a.out, "fairlead %s (%s %s/%s)\n", a.version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}

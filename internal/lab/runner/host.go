@@ -1,0 +1,55 @@
+package runner
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"fairlead/internal/lab/result"
+	"fairlead/internal/plan"
+)
+
+// settings are the sysctls that move the figures, as the host has them; each
+// network namespace starts with the kernel's own values of those under net.
+var settings = []string{
+	"net.core.rmem_max", "net.core.wmem_max", "net.core.netdev_budget", "net.core.busy_poll",
+	"net.ipv4.tcp_congestion_control", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_tw_reuse",
+	"net.ipv4.ip_local_port_range", "net.netfilter.nf_conntrack_max", "net.bridge.bridge-nf-call-iptables",
+	"kernel.sched_rt_runtime_us",
+}
+
+// hostFacts describes this machine as far as it matters for the figures.
+func hostFacts(opt Options) result.Host {
+	h := result.Host{
+		Kernel: opt.Facts.Kernel, CPUs: runtime.NumCPU(), Fairlead: opt.Version,
+		CPUModel: field("/proc/cpuinfo", "model name"), Features: map[string]bool{}, Settings: map[string]string{},
+	}
+	kib, _ := strconv.ParseUint(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 10, 64)
+	h.Memory = kib << 10
+	for _, f := range []plan.Feature{plan.FeatureVeth, plan.FeatureBridge, plan.FeatureBridgeFilter, plan.FeatureNAT, plan.FeatureIPv6} {
+		h.Features[string(f)] = opt.Facts.Has(f)
+	}
+	for _, name := range settings {
+		if b, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(name, ".", "/")); err == nil {
+			h.Settings[name] = strings.Join(strings.Fields(string(b)), " ")
+		}
+	}
+	for _, p := range []string{"/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "/sys/devices/system/clocksource/clocksource0/current_clocksource"} {
+		if b, err := os.ReadFile(p); err == nil {
+			h.Settings[p[strings.LastIndexByte(p, '/')+1:]] = strings.TrimSpace(string(b))
+		}
+	}
+	return h
+}
+
+// field returns the value of the first "key : value" line of a file.
+func field(path, key string) string {
+	b, _ := os.ReadFile(path)
+	for line := range strings.Lines(string(b)) {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,243 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"fairlead/internal/child"
+	"fairlead/internal/lab/ledger"
+	"fairlead/internal/lab/load"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// LoadPort is the port of our own generator; foreign tools use those that
+// follow, up to LastPort. Every one is published under its own number.
+const (
+	LoadPort = 8080
+	LastPort = 8084
+)
+
+// The one network of a rig, and its sandboxes: the workload and its peer.
+var (
+	subnet   = netip.MustParsePrefix("172.30.0.0/24")
+	workload = netip.MustParseAddr("172.30.0.2")
+	neighbor = netip.MustParseAddr("172.30.0.3")
+)
+
+// The names of the sandboxes.
+const (
+	web  = "web"
+	peer = "peer"
+)
+
+// rig is one path, built in a world of its own, with its generator's
+// children: nothing that one path installs can slow another down.
+type rig struct {
+	path    suite.Path
+	world   *topology.World
+	groups  *ledger.Groups
+	server  *load.Server
+	clients map[result.Client]*load.Client
+	foreign *foreign
+}
+
+// build makes the path for the clients that it reaches.
+func build(ctx context.Context, p suite.Path, clients []result.Client, facts plan.Facts) (r *rig, err error) {
+	r = &rig{path: p, clients: map[result.Client]*load.Client{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("build path %s: %w", p.Name, err), r.close())
+			r = nil
+		}
+	}()
+	if r.groups, err = ledger.NewGroups(p.Name); err != nil && !errors.Is(err, ledger.ErrNoCgroup2) {
+		return r, err
+	}
+	if r.world, err = topology.New(facts, topology.Options{ProxyPlace: r.place(child.Place{}, proxyGroup)}); err != nil {
+		return r, err
+	}
+	if err = r.attach(ctx); err != nil {
+		return r, err
+	}
+	if r.server, err = load.StartServer(ctx, r.serverPlace()); err != nil {
+		return r, err
+	}
+	if _, err = r.server.Listen(ctx, netip.AddrPortFrom(netip.IPv4Unspecified(), LoadPort)); err != nil {
+		return r, err
+	}
+	for _, c := range clients {
+		if !p.Reaches(c) {
+			continue
+		}
+		if r.clients[c], err = load.StartClient(ctx, r.clientPlace(c)); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// attach builds what leads to the workload: the engine does, unless the path
+// is a foreign program's.
+func (r *rig) attach(ctx context.Context) error {
+	state, err := r.state()
+	if err != nil {
+		return err
+	}
+	if r.path.Peer != suite.HandDNAT {
+		if _, err := r.world.Engine.Set(ctx, state); err != nil {
+			return err
+		}
+	}
+	if r.path.Driver == model.DriverRouted {
+		if err := r.world.Route(subnet); err != nil {
+			return err
+		}
+	}
+	if r.path.Peer != "" {
+		r.foreign, err = startForeign(ctx, r)
+	}
+	return err
+}
+
+// state is what the engine shall build: the path's network, with the
+// workload's sandbox and its neighbour's.
+func (r *rig) state() (model.State, error) {
+	network := model.Network{Name: "lab", Driver: r.path.Driver, Filter: r.path.Filter}
+	if r.path.Driver == model.DriverHost {
+		return model.State{Networks: []model.Network{network}, Endpoints: []model.Endpoint{{Name: web, Network: "lab"}}}, nil
+	}
+	network.Subnets = []model.Subnet{{Prefix: subnet}}
+	s := model.State{Networks: []model.Network{network}}
+	for name, addr := range map[string]netip.Addr{web: workload, peer: neighbor} {
+		box, err := r.world.Sandbox(name)
+		if err != nil {
+			return s, err
+		}
+		s.Endpoints = append(s.Endpoints, model.Endpoint{Name: name, Network: "lab", Sandbox: box, Addresses: []netip.Addr{addr}})
+	}
+	if r.path.Via != "" {
+		s.Publishes = r.publishes()
+	}
+	return s, nil
+}
+
+func (r *rig) publishes() []model.Publish {
+	var all []model.Publish
+	for port := uint16(LoadPort); port <= LastPort; port++ {
+		for _, proto := range []model.Proto{model.TCP, model.UDP} {
+			all = append(all, model.Publish{Endpoint: web, Via: r.path.Via, Proto: proto, HostPorts: model.Port(port), Ports: model.Port(port)})
+		}
+	}
+	for i := range r.path.Others {
+		port := uint16(10_000 + i)
+		all = append(all, model.Publish{Endpoint: web, Via: r.path.Via, Proto: model.TCP, HostPorts: model.Port(port), Ports: model.Port(port)})
+	}
+	return all
+}
+
+// target is the address that the client dials for a port of the workload.
+func (r *rig) target(c result.Client, port uint16) netip.AddrPort {
+	if r.path.Direct && (c != result.Remote || r.path.Driver == model.DriverRouted) {
+		return netip.AddrPortFrom(workload, port)
+	}
+	return netip.AddrPortFrom(topology.ServerAddr4, port)
+}
+
+// serverPlace is where the workload runs.
+func (r *rig) serverPlace() child.Place {
+	at := r.world.Server()
+	if r.path.Driver != model.DriverHost {
+		at = r.world.InSandbox(web)
+	}
+	at.Contained = !r.path.Bare
+	return r.place(at, serverGroup)
+}
+
+// clientPlace is where a client runs. A peer of a workload on the host is
+// another workload on the host.
+func (r *rig) clientPlace(c result.Client) child.Place {
+	switch {
+	case c == result.Remote:
+		return r.place(r.world.Client(), clientGroup)
+	case c == result.Peer && r.path.Driver != model.DriverHost:
+		at := r.world.InSandbox(peer)
+		at.Contained = !r.path.Bare
+		return r.place(at, clientGroup)
+	default:
+		at := r.world.Server()
+		at.Contained = c == result.Peer && !r.path.Bare
+		return r.place(at, clientGroup)
+	}
+}
+
+// party names one of the ledger's cgroups.
+type party int
+
+const (
+	clientGroup party = iota
+	serverGroup
+	proxyGroup
+)
+
+// place puts a child into its party's cgroup where there is cgroup v2.
+func (r *rig) place(at child.Place, p party) child.Place {
+	if r.groups == nil {
+		return at
+	}
+	switch p {
+	case clientGroup:
+		at.Cgroup = r.groups.Client
+	case serverGroup:
+		at.Cgroup = r.groups.Server
+	case proxyGroup:
+		at.Cgroup = r.groups.Proxy
+	}
+	return at
+}
+
+// parties tells the ledger whom to account for.
+func (r *rig) parties(c result.Client) ledger.Parties {
+	if r.groups != nil {
+		return r.groups.Parties()
+	}
+	p := ledger.Parties{
+		Client: ledger.Party{PIDs: []int{r.clients[c].PID()}},
+		Server: ledger.Party{PIDs: []int{r.server.PID()}},
+	}
+	if r.world.Proxy != nil {
+		p.Proxy.PIDs = []int{r.world.Proxy.PID()}
+	}
+	if r.foreign != nil {
+		p.Proxy.PIDs = append(p.Proxy.PIDs, r.foreign.pids()...)
+	}
+	return p
+}
+
+// close ends the children and the world; it goes on over errors.
+func (r *rig) close() error {
+	var errs []error
+	for _, c := range r.clients {
+		if c != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	if r.server != nil {
+		errs = append(errs, r.server.Close())
+	}
+	if r.foreign != nil {
+		errs = append(errs, r.foreign.close())
+	}
+	if r.world != nil {
+		errs = append(errs, r.world.Close())
+	}
+	if r.groups != nil {
+		errs = append(errs, r.groups.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,226 @@
+// Package runner carries a suite out: it builds every path in a world of its
+// own, drives the workloads in interleaved rounds, and hands over a report.
+// It draws no statistics and prints nothing.
+//
+// Theory of operation. All paths stand ready at the same time and idle until
+// their turn, so that turns can follow each other at once. A round goes
+// through the cases (a client and a workload) in random order; within a case
+// the baseline comes first and last and the paths in random order between.
+// A run that fails or does not pass its gates stays in the report and out of
+// the figures.
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"fairlead/internal/lab/ledger"
+	"fairlead/internal/lab/report"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/stats"
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/plan"
+)
+
+// Options is what a session needs to know.
+type Options struct {
+	Suite suite.Suite
+	Seed  uint64
+	Facts plan.Facts
+	// Version is Fairlead's own.
+	Version string
+	// Tools are foreign generators to drive over the same paths.
+	Tools []string
+	// Progress is told before and after each run.
+	Progress func(Progress)
+}
+
+// Progress says which run begins or has ended.
+type Progress struct {
+	Round, Rounds int
+	Case          result.Case
+	Ended         bool
+}
+
+// Runs returns how many runs a session makes when every path can be built.
+func Runs(opt Options) int {
+	s := &session{Options: opt}
+	n := 0
+	for _, u := range s.units() {
+		for _, name := range opt.Suite.Paths {
+			if p, _ := suite.FindPath(name); p.Reaches(u.client) {
+				n++
+			}
+		}
+		n++ // the baseline's second half
+	}
+	return n * opt.Suite.Rounds
+}
+
+// session is one Run.
+type session struct {
+	Options
+	rigs        map[string]*rig
+	unavailable []result.Unavailable
+	runs        []result.Run
+}
+
+// Run measures the suite. When ctx ends it stops, takes everything down and
+// returns ctx's error.
+func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
+	s := &session{Options: opt, rigs: map[string]*rig{}}
+	defer func() { err = errors.Join(err, s.close()) }()
+	started := time.Now()
+	if err := s.build(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.rounds(ctx); err != nil {
+		return nil, err
+	}
+	rep = &result.Report{
+		Format: report.Format, Suite: s.Suite.Name, Question: s.Suite.Question,
+		Started: started.UTC().Format(time.RFC3339), Seed: s.Seed, Rounds: s.Suite.Rounds,
+		Duration: s.Suite.Duration.Seconds(), Paths: s.built(), Host: hostFacts(opt), Runs: s.runs,
+		Unavailable: s.unavailable, Published: s.Suite.Published,
+	}
+	rep.Summary = stats.Summarize(rep.Runs, s.Suite.Baseline, s.Seed)
+	return rep, nil
+}
+
+// Sweep removes what a laboratory that was killed has left behind, and
+// returns its names. Namespaces need no sweeping: nothing but the dead
+// process held them.
+func Sweep() ([]string, error) { return ledger.Sweep() }
+
+// build makes every path; one that cannot be built is listed with the reason
+// and left out, unless nothing could be compared without it.
+func (s *session) build(ctx context.Context) error {
+	for _, name := range s.Suite.Paths {
+		p, _ := suite.FindPath(name)
+		why := Unavailable(p)
+		if why == "" {
+			r, err := build(ctx, p, s.Suite.Clients, s.Facts)
+			if ctx.Err() != nil {
+				return errors.Join(ctx.Err(), err)
+			}
+			if err == nil {
+				s.rigs[name] = r
+				continue
+			}
+			why = err.Error()
+		}
+		if name == s.Suite.Baseline {
+			return fmt.Errorf("the baseline %s cannot be built: %s", name, why)
+		}
+		s.unavailable = append(s.unavailable, result.Unavailable{Path: name, Reason: why})
+	}
+	return nil
+}
+
+// built lists the paths that stand, in the suite's order.
+func (s *session) built() []string {
+	return slices.DeleteFunc(slices.Clone(s.Suite.Paths), func(name string) bool { return s.rigs[name] == nil })
+}
+
+// unit is a case without its path: what one round compares the paths in.
+type unit struct {
+	client result.Client
+	load   workloadRunner
+}
+
+// workloadRunner drives one workload, by our own generator or a foreign one.
+type workloadRunner interface {
+	name() string
+	run(ctx context.Context, r *rig, c result.Client) result.Run
+}
+
+// native is our own generator.
+type native struct{ suite.Workload }
+
+func (n native) name() string { return n.Name }
+
+func (n native) run(ctx context.Context, r *rig, c result.Client) result.Run {
+	return r.measure(ctx, c, n.Workload)
+}
+
+// paths are those that have a client of the kind.
+func (s *session) paths(u unit) []string {
+	return slices.DeleteFunc(s.built(), func(name string) bool { return s.rigs[name].clients[u.client] == nil })
+}
+
+func (s *session) units() []unit {
+	var all []unit
+	for _, c := range s.Suite.Clients {
+		for _, w := range s.Suite.Workloads {
+			w.Spec.Duration, w.Spec.Warmup = s.Suite.Duration, s.Suite.Warmup
+			all = append(all, unit{c, native{w}})
+			for _, t := range s.Tools {
+				if f := foreignRunner(t, w); f != nil {
+					all = append(all, unit{c, f})
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (s *session) rounds(ctx context.Context) error {
+	units := s.units()
+	schedules := make([][][]stats.Turn, len(units))
+	for i, u := range units {
+		schedules[i] = stats.Schedule(s.Suite.Baseline, s.paths(u), s.Suite.Rounds, s.Seed^hash(u))
+	}
+	order := rand.New(rand.NewPCG(s.Seed, 1))
+	for round := range s.Suite.Rounds {
+		for _, i := range order.Perm(len(units)) {
+			for _, turn := range schedules[i][round] {
+				if err := s.turn(ctx, units[i], round+1, turn); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// turn makes one run. A failure of the path is the run's; only the session's
+// own end is an error.
+func (s *session) turn(ctx context.Context, u unit, round int, t stats.Turn) error {
+	progress := Progress{Round: round, Rounds: s.Suite.Rounds,
+		Case: result.Case{Path: t.Path, Client: u.client, Workload: u.load.name()}}
+	s.tell(progress)
+	run := u.load.run(ctx, s.rigs[t.Path], u.client)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	run.Round, run.Half, run.Order = round, t.Half, t.Order
+	s.runs = append(s.runs, run)
+	progress.Ended = true
+	s.tell(progress)
+	return nil
+}
+
+func (s *session) tell(p Progress) {
+	if s.Progress != nil {
+		s.Progress(p)
+	}
+}
+
+func hash(u unit) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s %s", u.client, u.load.name())
+	return h.Sum64()
+}
+
+func (s *session) close() error {
+	var errs []error
+	for _, r := range s.rigs {
+		errs = append(errs, r.close())
+	}
+	return errors.Join(errs...)
+}

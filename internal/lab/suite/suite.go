@@ -1,0 +1,137 @@
+// Package suite says in data what the laboratory can measure: the paths, the
+// workloads, and the suites, each a question with the figures that others
+// published for it. It builds and measures nothing.
+package suite
+
+import (
+	"slices"
+	"time"
+
+	"fairlead/internal/lab/load"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/model"
+)
+
+// Path is a way to a workload that can be measured.
+type Path struct {
+	Name string
+	// About is one line for `fairlead lab list`.
+	About string
+	// Driver attaches the workload's sandbox; host runs it on the host.
+	Driver model.Driver
+	// Filter is the bridge's br_netfilter setting.
+	Filter model.Filter
+	// Via publishes the workload's ports; empty means not at all.
+	Via model.Via
+	// Direct dials the sandbox's own address wherever the driver lets the
+	// client reach it; otherwise clients dial the host's.
+	Direct bool
+	// Bare runs the workload as a plain process, not as a container engine
+	// would (with its own PID, mount, UTS and IPC namespaces).
+	Bare bool
+	// Others is how many other ports are published besides.
+	Others int
+	// Peer names the foreign program that makes the path, empty for ours.
+	Peer Peer
+}
+
+// Peer is a foreign program, or a set-up by hand, that we measure against.
+type Peer string
+
+// The peers.
+const (
+	DockerProxy Peer = "docker-proxy"
+	HandDNAT    Peer = "hand-dnat"
+)
+
+// Workload is a load under a name. The name starts with its kind.
+type Workload struct {
+	Name string
+	Spec load.Spec
+}
+
+// Suite is a question and what answers it.
+type Suite struct {
+	Name     string
+	Question string
+	// Baseline is the path that all others are compared with.
+	Baseline  string
+	Paths     []string
+	Clients   []result.Client
+	Workloads []Workload
+	Rounds    int
+	Duration  time.Duration
+	Warmup    time.Duration
+	// Published are figures of others for the same question.
+	Published []result.Published
+}
+
+// Paths returns every path that can be measured, in the order of a table.
+func Paths() []Path {
+	return []Path{
+		{Name: "host", About: "the workload in the host's network namespace: the baseline", Driver: model.DriverHost},
+		{Name: "physical", About: "a plain process of the host, in no container at all", Driver: model.DriverHost, Bare: true},
+		{Name: "bridge", About: "a sandbox on a bridge at its own address; from the LAN its port published via nat", Driver: model.DriverBridge, Via: model.ViaNAT, Direct: true},
+		{Name: "routed", About: "a sandbox on a veth pair without a bridge, at its own address", Driver: model.DriverRouted, Direct: true},
+		{Name: "nat", About: "a port published by nftables NAT to a sandbox on a bridge", Driver: model.DriverBridge, Via: model.ViaNAT},
+		{Name: "proxy", About: "a port published by Fairlead's user-space proxy to a sandbox on a bridge", Driver: model.DriverBridge, Via: model.ViaProxy},
+		{Name: "docker-proxy", About: "a port published by Docker's own docker-proxy to a sandbox on a bridge", Driver: model.DriverBridge, Peer: DockerProxy},
+		{Name: "hand-dnat", About: "a bridge made with ip and one DNAT rule made with nft, by hand", Driver: model.DriverBridge, Peer: HandDNAT},
+		{Name: "nat-10k", About: "nat with 10,000 other ports published besides", Driver: model.DriverBridge, Via: model.ViaNAT, Others: 10_000},
+		{Name: "filter-off", About: "two sandboxes on a bridge, br_netfilter off", Driver: model.DriverBridge, Filter: model.FilterOff, Direct: true},
+		{Name: "filter-on", About: "two sandboxes on a bridge, br_netfilter on", Driver: model.DriverBridge, Filter: model.FilterOn, Direct: true},
+	}
+}
+
+// FindPath returns the path of that name.
+func FindPath(name string) (Path, bool) {
+	return find(Paths(), func(p Path) bool { return p.Name == name })
+}
+
+// Find returns the suite of that name.
+func Find(name string) (Suite, bool) {
+	return find(Suites(), func(s Suite) bool { return s.Name == name })
+}
+
+func find[T any](all []T, is func(T) bool) (T, bool) {
+	i := slices.IndexFunc(all, is)
+	if i < 0 {
+		var zero T
+		return zero, false
+	}
+	return all[i], true
+}
+
+// Reaches reports whether the path leads anywhere for the client: a bridge's
+// sandbox with no published port is closed to the LAN.
+func (p Path) Reaches(c result.Client) bool {
+	return c != result.Remote || p.Via != "" || p.Peer != "" || p.Driver != model.DriverBridge
+}
+
+// The workloads. Round trips wait in the kernel unless their name says spin;
+// bulk data flows to the server unless it says otherwise.
+var (
+	bulk     = Workload{"tcp-bulk", load.Spec{Workload: load.TCPBulk, Streams: 4}}
+	rr       = Workload{"tcp-rr", load.Spec{Workload: load.TCPRR, Mode: load.Block}}
+	rrSpin   = Workload{"tcp-rr-spin", load.Spec{Workload: load.TCPRR, Mode: load.Spin}}
+	crr      = Workload{"tcp-crr", load.Spec{Workload: load.TCPCRR}}
+	pps      = Workload{"udp-pps", load.Spec{Workload: load.UDPPPS}}
+	udpBulk  = Workload{"udp-bulk", load.Spec{Workload: load.UDPBulk}}
+	udpRR    = Workload{"udp-rr", load.Spec{Workload: load.UDPRR}}
+	bulkUp10 = Workload{"tcp-bulk", load.Spec{Workload: load.TCPBulk, Streams: 10}}
+	bulkDn10 = Workload{"tcp-bulk-down", load.Spec{Workload: load.TCPBulk, Streams: 10, Direction: load.Down}}
+	bulkBoth = Workload{"tcp-bulk-both", load.Spec{Workload: load.TCPBulk, Streams: 5, Direction: load.Both}}
+	bulkFix  = Workload{"tcp-bulk-2g", load.Spec{Workload: load.TCPBulk, Streams: 4, Rate: 2e9}}
+	bulkOne  = Workload{"tcp-bulk", load.Spec{Workload: load.TCPBulk, Streams: 1}}
+)
+
+// Workloads returns every workload, for those who ask for one by name; where
+// suites differ in the number of streams, the suite's own stands.
+func Workloads() []Workload {
+	return []Workload{bulk, bulkDn10, bulkBoth, bulkFix, rr, rrSpin, crr, udpBulk, udpRR, pps}
+}
+
+// FindWorkload returns the workload of that name.
+func FindWorkload(name string) (Workload, bool) {
+	return find(Workloads(), func(w Workload) bool { return w.Name == name })
+}

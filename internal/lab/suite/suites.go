@@ -1,0 +1,106 @@
+package suite
+
+import (
+	"time"
+
+	"fairlead/internal/lab/result"
+)
+
+// Suites returns every suite, the default first.
+func Suites() []Suite {
+	return []Suite{quick(), publish(), modes(), bridgeFilter(), rules()}
+}
+
+func quick() Suite {
+	return Suite{
+		Name:     "quick",
+		Question: "What does publishing a container's port cost?",
+		Baseline: "host", Paths: []string{"host", "nat", "proxy"},
+		Clients:   []result.Client{result.Remote},
+		Workloads: []Workload{bulk, rr, crr, pps},
+		Rounds:    12, Duration: 500 * time.Millisecond, Warmup: 100 * time.Millisecond,
+	}
+}
+
+func publish() Suite {
+	const source = "docker-networking-on-linux"
+	figure := func(path string, m result.Metric, v float64) result.Published {
+		return result.Published{Source: source, Path: path, Client: result.Local, Workload: "tcp-bulk", Metric: m, Value: v,
+			Note: "a laptop, 4 CPUs, iperf3, 10 connections, 60 s"}
+	}
+	return Suite{
+		Name:     "publish",
+		Question: "What does each way to publish a port cost, for clients on the host and across the wire?",
+		Baseline: "host", Paths: []string{"host", "nat", "proxy", "docker-proxy"},
+		Clients:   []result.Client{result.Local, result.Remote},
+		Workloads: []Workload{bulkUp10, bulkDn10, bulkBoth, bulkFix, rr, rrSpin, crr, udpBulk, udpRR, pps},
+		Rounds:    10, Duration: time.Second, Warmup: 200 * time.Millisecond,
+		Published: []result.Published{
+			figure("host", result.Throughput, 70e9), figure("host", result.IdleShare, 0.49),
+			figure("nat", result.Throughput, 54e9), figure("nat", result.IdleShare, 0.49),
+			figure("docker-proxy", result.Throughput, 42e9), figure("docker-proxy", result.IdleShare, 0.14),
+			figure("host", result.Efficiency, 70e9/0.51), figure("nat", result.Efficiency, 54e9/0.51),
+			figure("docker-proxy", result.Efficiency, 42e9/0.86),
+		},
+	}
+}
+
+func modes() Suite {
+	const source = "docker-network-tests-host-bridge"
+	var figures []result.Published
+	add := func(path string, c result.Client, megabytes, latency float64) {
+		p := result.Published{Source: source, Path: path, Client: c, Note: "qperf tcp_bw and tcp_lat, mean of 5"}
+		p.Workload, p.Metric, p.Value = "tcp-bulk", result.Throughput, megabytes*8e6
+		figures = append(figures, p)
+		// qperf's tcp_lat is one way; ours is the round trip.
+		p.Workload, p.Metric, p.Value = "tcp-rr", result.LatencyP50, 2*latency*1e-6
+		p.Note += "; one-way latency doubled"
+		figures = append(figures, p)
+	}
+	add("bridge", result.Peer, 4024, 9.04)
+	add("host", result.Peer, 4639, 7.9)
+	add("physical", result.Peer, 4874, 6.73)
+	add("bridge", result.Remote, 1010, 20)
+	add("host", result.Remote, 1013, 17.5)
+	add("physical", result.Remote, 1035, 17.1)
+	return Suite{
+		Name:     "modes",
+		Question: "Bridge, routed or host mode: what do bandwidth and latency lose, on one machine and across two?",
+		Baseline: "host", Paths: []string{"host", "bridge", "routed", "physical"},
+		Clients:   []result.Client{result.Peer, result.Remote},
+		Workloads: []Workload{bulkOne, rr},
+		Rounds:    5, Duration: 2 * time.Second, Warmup: 200 * time.Millisecond,
+		Published: figures,
+	}
+}
+
+func bridgeFilter() Suite {
+	const source = "docker-bridge-basics"
+	figure := func(path, workload string, bits float64) result.Published {
+		return result.Published{Source: source, Path: path, Client: result.Peer, Workload: workload,
+			Metric: result.Throughput, Value: bits, Note: "iperf between two containers, 10 s"}
+	}
+	return Suite{
+		Name:     "bridge-filter",
+		Question: "What does filtering on the bridge (br_netfilter) cost between two sandboxes?",
+		Baseline: "filter-off", Paths: []string{"filter-off", "filter-on"},
+		Clients:   []result.Client{result.Peer},
+		Workloads: []Workload{bulkOne, udpBulk, rr, pps},
+		Rounds:    12, Duration: time.Second, Warmup: 200 * time.Millisecond,
+		Published: []result.Published{
+			figure("filter-off", "tcp-bulk", 22.1e9), figure("filter-on", "tcp-bulk", 19.2e9),
+			figure("filter-off", "udp-bulk", 800*8e6), figure("filter-on", "udp-bulk", 800*8e6),
+		},
+	}
+}
+
+func rules() Suite {
+	return Suite{
+		Name:     "rules",
+		Question: "Does Fairlead's nftables table cost more than one DNAT rule by hand, alone or among 10,000 publishes?",
+		Baseline: "hand-dnat", Paths: []string{"hand-dnat", "nat", "nat-10k"},
+		Clients:   []result.Client{result.Remote},
+		Workloads: []Workload{bulk, rr, crr, pps},
+		Rounds:    20, Duration: time.Second, Warmup: 200 * time.Millisecond,
+	}
+}

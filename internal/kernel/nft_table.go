@@ -98,7 +98,10 @@ func tableChains() []chain {
 			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), v4.is(), loopbackNet(v4.dst), drop),
 			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), v4.is(), loopbackNet(v4.src), drop),
 		}},
-		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, [][]expr.Any{toPublish}},
+		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, [][]expr.Any{
+			rule(v4.is(), loopbackNet(v4.dst), accept),
+			toPublish,
+		}},
 		{"output", nftables.ChainHookOutput, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, [][]expr.Any{
 			rule(v6.is(), v6.load(v6.dst, reg1), equal(netip.IPv6Loopback().AsSlice()), accept),
 			toPublish,
@@ -122,8 +125,8 @@ func tableChains() []chain {
 	}
 }
 
-// queueTable adds the whole skeleton to the pending transaction. The rule's
-// number is kept as its comment, by which verifyTable knows it again.
+// queueTable adds the whole skeleton to the pending transaction. Every rule
+// carries our mark as its comment, by which tableWhole knows it again.
 func queueTable(c *nftables.Conn) error {
 	t := c.AddTable(table())
 	for _, s := range tableSets() {

@@ -126,7 +126,8 @@ type Network struct {
 	Subnets []Subnet `json:"subnets,omitempty"`
 	// MTU in bytes of every link of the network; 0 means 1500.
 	MTU int `json:"mtu,omitempty"`
-	// Hairpin lets a bridge port send a frame back where it came from.
+	// Hairpin lets a bridge port send a frame back where it came from, also
+	// where the driver does not need it.
 	Hairpin bool `json:"hairpin,omitempty"`
 	// Filter is the br_netfilter setting wanted for a bridge.
 	Filter Filter `json:"filter,omitempty"`

@@ -57,9 +57,11 @@ func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
 //
 // A packet that meets `publish` is the first of its flow; conntrack repeats
 // the answer for the rest. The guard closes what route_localnet opens: only
-// the host itself may speak to or from 127.0.0.0/8 on our links. A packet to
-// ::1 is left alone: it could leave for the endpoint, but no answer would ever
-// be routed back to ::1.
+// the host itself may speak to or from 127.0.0.0/8 on our links. What comes in
+// for 127.0.0.0/8 by any other link is never led on, for that would save it
+// from being dropped as a martian; the host's own packets are led on in
+// `output`. A packet to ::1 is left alone: it could leave for the endpoint,
+// but no answer would ever be routed back to ::1.
 const TableText = `table inet fairlead {
 	map ports4 {
 		type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service
@@ -116,6 +118,7 @@ const TableText = `table inet fairlead {
 	}
 	chain prerouting {
 		type nat hook prerouting priority dstnat; policy accept;
+		ip daddr 127.0.0.0/8 accept
 		fib daddr type local jump publish
 	}
 	chain output {

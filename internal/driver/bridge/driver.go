@@ -13,6 +13,7 @@
 // iptables and nftables IP rules (br_netfilter); with filter off the host's
 // switch for that is turned off while the network exists. The switch is the
 // whole host's: other bridges lose the filtering too until the network goes.
+// Ports are in hairpin mode unless the filter is off and nobody asked for it.
 //
 // Kernel: veth and bridge, any since 3.x; filter on needs br_netfilter and
 // Linux 3.18. The bridge takes no part in spanning tree.
@@ -96,7 +97,7 @@ func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 	p := plan.Plan{
 		plan.Link{Netns: e.Sandbox, Name: "lo", Kind: plan.Loopback},
 		plan.Link{Name: driver.VethLink(e.Name), Kind: plan.Veth, MTU: n.LinkMTU(), Owner: e.Name,
-			Master: driver.BridgeLink(n.Name), Hairpin: n.Hairpin,
+			Master: driver.BridgeLink(n.Name), Hairpin: hairpin(n),
 			Peer: e.InterfaceName(), PeerNetns: e.Sandbox, PeerMAC: driver.MAC(e.Addresses...)},
 	}
 	p = append(p, driver.EnableIPv6(e)...)
@@ -112,6 +113,12 @@ func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 	}
 	return p
 }
+
+// hairpin says whether frames may leave by the port that they came in by. With
+// br_netfilter a sandbox that reaches itself by NAT needs that: the address is
+// rewritten in the bridge, which then switches the frame and never hands it
+// to the host's routing.
+func hairpin(n model.Network) bool { return n.Hairpin || n.Filter != model.FilterOff }
 
 // Attachment implements driver.Driver. A neighbour on the bridge is answered
 // directly, past the host.

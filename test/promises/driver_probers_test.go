@@ -1,0 +1,72 @@
+package promises_test
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"fairlead/internal/promise"
+)
+
+// driverProbers puts each question about a driver to packets.
+var driverProbers = map[promise.Question]prober{
+	promise.Isolated:       {flavors, probeIsolated},
+	promise.HostDirect:     {flavors, probeDirect(func(l *lab) place { return l.world.DoServer })},
+	promise.PeerDirect:     {flavors, probeDirect(func(l *lab) place { return l.in(peer) })},
+	promise.LANDirect:      {flavors, probeDirect(func(l *lab) place { return l.world.DoClient })},
+	promise.Outbound:       {flavors, probeOutbound},
+	promise.OutboundSource: {flavors, probeOutboundSource},
+}
+
+// probeIsolated asks the host's loopback for the workload, which listens on
+// every address of its own namespace: who shares it is answered.
+func probeIsolated(l *lab, c cell) fate {
+	local := netip.AddrPortFrom(loopbackAddr(c.flavor.v4), workPort)
+	if f := reaches(l.workload, c.flavor.proto, local, web); !f.kept {
+		return fate{err: fmt.Errorf("the workload does not even reach itself: %s", f.because)}
+	}
+	f := reaches(l.world.DoServer, c.flavor.proto, local, web)
+	return fate{kept: !f.kept, because: "from the host: " + f.because, err: f.err}
+}
+
+func loopbackAddr(v4 bool) netip.Addr {
+	if v4 {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return netip.IPv6Loopback()
+}
+
+// probeDirect asks the workload at its own address.
+func probeDirect(from func(*lab) place) func(*lab, cell) fate {
+	return func(l *lab, c cell) fate {
+		addr, ok := l.address(web, c.flavor.v4)
+		if !ok {
+			return l.linkless()
+		}
+		return reaches(from(l), c.flavor.proto, netip.AddrPortFrom(addr, workPort), web)
+	}
+}
+
+// linkless is the fate of packets to a sandbox without an address: none can
+// even be sent, as long as no link leads there.
+func (l *lab) linkless() fate {
+	var links []net.Interface
+	err := l.workload(func() (err error) { links, err = net.Interfaces(); return err })
+	if err == nil && (len(links) != 1 || links[0].Name != "lo") {
+		err = fmt.Errorf("the sandbox has no address but links: %v", links)
+	}
+	return fate{because: "the sandbox has no link", err: err}
+}
+
+func probeOutbound(l *lab, c cell) fate {
+	return reaches(l.workload, c.flavor.proto, netip.AddrPortFrom(clientAddr(c.flavor.v4), lanPort), "lan")
+}
+
+func probeOutboundSource(l *lab, c cell) fate {
+	own, ok := l.address(web, c.flavor.v4)
+	if !ok {
+		return probeOutbound(l, c)
+	}
+	return sees(l.workload, c.flavor.proto, netip.AddrPortFrom(clientAddr(c.flavor.v4), lanPort), "lan",
+		func(seen netip.Addr) bool { return seen == own })
+}

@@ -1,0 +1,237 @@
+package promises_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+	"fairlead/internal/paths"
+	"fairlead/internal/plan"
+)
+
+// The sandboxes of a lab. far and old are on another network than the rest,
+// which has IPv4 only.
+const (
+	web     = "web"     // the workload
+	peer    = "peer"    // its neighbour
+	mallory = "mallory" // another, which routes 127.0.0.1 to its gateway
+	far     = "far"
+	old     = "old" // a workload without IPv6
+)
+
+// The ports where a workload and the LAN's own server listen.
+const (
+	workPort = 80
+	lanPort  = 90
+	workAt   = ":80"
+	lanAt    = ":90"
+)
+
+// use says what a publish is there for.
+type use uint16
+
+const (
+	open     use = iota // every address
+	loopback            // 127.0.0.1 only
+	filtered            // a port that a firewall will close
+	oldOnly             // leads to old
+)
+
+// lab is a world with one driver and every way to publish.
+type lab struct {
+	t      *testing.T
+	driver model.Driver
+	world  *topology.World
+	state  model.State
+	// doomed is a second world of the same kind, whose engine will be killed.
+	doomed *doomed
+
+	firewall sync.Mutex
+}
+
+// hostPort is where the way publishes for the use.
+func hostPort(via model.Via, u use) uint16 {
+	for i, w := range paths.Ways() {
+		if w.Name() == via {
+			return 8000 + 100*uint16(i) + uint16(u)
+		}
+	}
+	panic("unknown way " + via)
+}
+
+func newLab(t *testing.T, facts plan.Facts, table []paths.Path, d model.Driver) *lab {
+	t.Helper()
+	w := newWorld(t, facts)
+	l := &lab{t: t, driver: d, world: w, state: desired(t, w, d, waysOf(table, d))}
+	full, err := w.Engine.Set(context.Background(), l.state)
+	if err != nil {
+		t.Fatalf("set up driver %s: %v", d, err)
+	}
+	l.state = full
+	serve(t, w.DoClient, "lan", lanAt)
+	serve(t, l.workload, web, workAt)
+	if l.sandboxed() {
+		l.trespassers()
+	}
+	if len(l.state.Publishes) > 0 {
+		serve(t, l.in(old), old, workAt)
+		run(t, w.DoServer, "nft 'add table inet probe; add chain inet probe input { type filter hook input priority 0; };"+
+			" add chain inet probe raw { type filter hook prerouting priority -400; }'")
+		l.doomed = newDoomed(t, facts, d, waysOf(table, d))
+	}
+	return l
+}
+
+func newWorld(t *testing.T, facts plan.Facts) *topology.World {
+	t.Helper()
+	w, err := topology.New(facts, topology.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func waysOf(table []paths.Path, d model.Driver) []model.Via {
+	var ways []model.Via
+	for _, p := range table {
+		if p.Driver == d && p.Via != "" {
+			ways = append(ways, p.Via)
+		}
+	}
+	return ways
+}
+
+// desired is the state of a lab: networks of one driver, their sandboxes,
+// and a publish for every way, use and protocol.
+func desired(t *testing.T, w *topology.World, d model.Driver, ways []model.Via) model.State {
+	t.Helper()
+	s := model.State{Networks: []model.Network{{Name: "net", Driver: d}, {Name: "net4", Driver: d}}}
+	if len(ways) > 0 {
+		prefix := netip.MustParsePrefix
+		s.Networks[0].Subnets = []model.Subnet{{Prefix: prefix("172.30.0.0/24")}, {Prefix: prefix("fd00:30::/64")}}
+		s.Networks[1].Subnets = []model.Subnet{{Prefix: prefix("172.31.0.0/24")}}
+	}
+	for _, name := range []string{web, peer, mallory, far, old} {
+		e := model.Endpoint{Name: name, Network: "net"}
+		if name == far || name == old {
+			e.Network = "net4"
+		}
+		if d != model.DriverHost {
+			var err error
+			if e.Sandbox, err = w.Sandbox(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Endpoints = append(s.Endpoints, e)
+	}
+	for _, via := range ways {
+		for _, proto := range []model.Proto{model.TCP, model.UDP} {
+			for _, u := range []use{open, loopback, filtered, oldOnly} {
+				p := model.Publish{Endpoint: web, Via: via, Proto: proto,
+					HostPorts: model.Port(hostPort(via, u)), Ports: model.Port(workPort)}
+				if u == oldOnly {
+					p.Endpoint = old
+				}
+				if u == loopback {
+					p.HostAddr = netip.MustParseAddr("127.0.0.1")
+				}
+				s.Publishes = append(s.Publishes, p)
+			}
+		}
+	}
+	return s
+}
+
+// trespassers gives the client host a route to the subnets, and to 127.0.0.1
+// through the server; the same to mallory, through its gateway. Both forget
+// that 127.0.0.1 is themselves.
+func (l *lab) trespassers() {
+	l.t.Helper()
+	for _, n := range l.state.Networks {
+		for _, s := range n.Subnets {
+			if err := l.world.Route(s.Prefix); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+	}
+	if len(l.state.Networks[0].Subnets) == 0 {
+		return
+	}
+	l.goAstray(l.world.DoClient, topology.Wire, topology.ServerAddr4)
+	l.goAstray(l.in(mallory), "eth0", l.state.Networks[0].Subnets[0].GatewayAddress())
+}
+
+func (l *lab) goAstray(in place, link string, via netip.Addr) {
+	l.t.Helper()
+	run(l.t, in, fmt.Sprintf("sysctl -qw net.ipv4.conf.%[1]s.route_localnet=1 net.ipv4.conf.%[1]s.rp_filter=0 &&"+
+		" ip addr del 127.0.0.1/8 dev lo && ip route add 127.0.0.0/8 via %[2]s dev %[1]s", link, via))
+}
+
+// sandboxed reports whether the driver's workloads have namespaces.
+func (l *lab) sandboxed() bool { return l.driver != model.DriverHost }
+
+// in is the place of a sandbox; with the host driver, the host.
+func (l *lab) in(sandbox string) place {
+	if !l.sandboxed() {
+		return l.world.DoServer
+	}
+	return func(fn func() error) error { return l.world.DoSandbox(sandbox, fn) }
+}
+
+func (l *lab) workload(fn func() error) error { return l.in(web)(fn) }
+
+// address is where a sandbox can be reached; false when nowhere.
+func (l *lab) address(name string, v4 bool) (netip.Addr, bool) {
+	if !l.sandboxed() {
+		return serverAddr(v4), true
+	}
+	e, _ := l.state.Endpoint(name)
+	return e.Address(v4)
+}
+
+func serverAddr(v4 bool) netip.Addr {
+	if v4 {
+		return topology.ServerAddr4
+	}
+	return topology.ServerAddr6
+}
+
+func clientAddr(v4 bool) netip.Addr {
+	if v4 {
+		return topology.ClientAddr4
+	}
+	return topology.ClientAddr6
+}
+
+// run runs a shell command in a place and returns what it prints.
+func run(t *testing.T, in place, line string) string {
+	t.Helper()
+	out, err := try(in, line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func try(in place, line string) (string, error) {
+	var out []byte
+	err := in(func() (err error) {
+		out, err = exec.Command("sh", "-c", line).CombinedOutput()
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", line, err, out)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

@@ -1,0 +1,247 @@
+// Package promises_test proves the table of promises: every answer of every
+// driver and way to publish, on the real kernel, by the fate of real packets.
+package promises_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"fairlead/internal/child"
+	"fairlead/internal/kernel"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+	"fairlead/internal/paths"
+	"fairlead/internal/plan"
+	"fairlead/internal/promise"
+	"fairlead/internal/proxy"
+)
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, engineRole: engineMain})
+	os.Exit(m.Run())
+}
+
+// flavor is what a packet can be.
+type flavor struct {
+	v4    bool
+	proto model.Proto
+}
+
+func (f flavor) String() string {
+	return map[bool]string{true: "v4", false: "v6"}[f.v4] + "/" + string(f.proto)
+}
+
+var (
+	flavors4 = []flavor{{true, model.TCP}, {true, model.UDP}}
+	flavors6 = []flavor{{false, model.TCP}, {false, model.UDP}}
+	flavors  = slices.Concat(flavors4, flavors6)
+)
+
+// cell is one answer of the table, for one kind of packet.
+type cell struct {
+	driver   model.Driver
+	via      model.Via
+	question promise.Question
+	flavor   flavor
+}
+
+func (c cell) String() string {
+	path := string(c.driver)
+	if c.via != "" {
+		path = string(c.via) + " to " + path
+	}
+	return fmt.Sprintf("%s: %s %s", path, c.question, c.flavor)
+}
+
+// fate is what became of the packets.
+type fate struct {
+	kept bool
+	// because is the evidence.
+	because string
+	// err says that the prober could not judge.
+	err error
+}
+
+// prober answers a question by packets.
+type prober struct {
+	// flavors are the kinds of packet that the question is about.
+	flavors []flavor
+	probe   func(*lab, cell) fate
+}
+
+func TestPromises(t *testing.T) {
+	facts, err := kernel.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := paths.Table(facts)
+	for _, p := range table {
+		if p.Unavailable != "" {
+			t.Fatalf("%s %s: cannot be proved here: %s", p.Via, p.Driver, p.Unavailable)
+		}
+	}
+	for _, lost := range unasked() {
+		t.Error(lost)
+	}
+	fates := map[cell]fate{}
+	for _, d := range paths.Drivers() {
+		for c, f := range examine(t, facts, table, d.Name()) {
+			fates[c] = f
+		}
+	}
+	for _, lie := range compare(table, fates) {
+		t.Error(lie)
+	}
+	t.Logf("%d cells proved", len(fates))
+}
+
+// unasked returns the questions that no prober puts, and the probers of no
+// question.
+func unasked() []string {
+	var lost []string
+	for _, kind := range []struct {
+		name      string
+		questions []promise.Question
+		probers   map[promise.Question]prober
+	}{{"driver", promise.Driver(), driverProbers}, {"publish", promise.Publish(), publishProbers}} {
+		for _, q := range kind.questions {
+			if _, ok := kind.probers[q]; !ok {
+				lost = append(lost, fmt.Sprintf("the %s question %s has no prober", kind.name, q))
+			}
+		}
+		for q := range kind.probers {
+			if !slices.Contains(kind.questions, q) {
+				lost = append(lost, fmt.Sprintf("the %s prober %s answers no question", kind.name, q))
+			}
+		}
+	}
+	return lost
+}
+
+// examine puts every question about a driver, and about publishing with it,
+// to packets. All of them go at once, because a No takes its time.
+func examine(t *testing.T, facts plan.Facts, table []paths.Path, d model.Driver) map[cell]fate {
+	l := newLab(t, facts, table, d)
+	fates := map[cell]fate{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, p := range table {
+		if p.Driver != d {
+			continue
+		}
+		for question := range p.Promises {
+			probe := proberOf(p, question)
+			for _, f := range probe.flavors {
+				c := cell{d, p.Via, question, f}
+				wg.Go(func() {
+					fate := probe.probe(l, c)
+					mu.Lock()
+					defer mu.Unlock()
+					fates[c] = fate
+				})
+			}
+		}
+	}
+	wg.Wait()
+	return fates
+}
+
+func proberOf(p paths.Path, q promise.Question) prober {
+	if p.Via == "" {
+		return driverProbers[q]
+	}
+	return publishProbers[q]
+}
+
+// compare returns where the table and the packets' fate disagree, and which
+// cells nobody proved.
+func compare(table []paths.Path, fates map[cell]fate) []string {
+	var lies []string
+	for _, p := range table {
+		questions := promise.Driver()
+		if p.Via != "" {
+			questions = promise.Publish()
+		}
+		for _, q := range questions {
+			answer, answered := p.Promises[q]
+			if !answered {
+				lies = append(lies, fmt.Sprintf("%s %s: no answer to %s", p.Via, p.Driver, q))
+			}
+			proved := false
+			for _, f := range flavors {
+				c := cell{p.Driver, p.Via, q, f}
+				got, ok := fates[c]
+				proved = proved || ok
+				switch {
+				case !ok:
+				case got.err != nil:
+					lies = append(lies, fmt.Sprintf("%s: cannot be judged: %v", c, got.err))
+				case got.kept != answer.Kept:
+					lies = append(lies, fmt.Sprintf("%s: promised %s, but packets say %s: %s", c, yesNo(answer.Kept), yesNo(got.kept), got.because))
+				}
+			}
+			if !proved {
+				lies = append(lies, fmt.Sprintf("%s %s: nothing proves %s", p.Via, p.Driver, q))
+			}
+		}
+	}
+	return lies
+}
+
+func yesNo(kept bool) string { return map[bool]string{true: "yes", false: "no"}[kept] }
+
+// TestALieIsReported flips every answer of a copy of the table, one by one.
+func TestALieIsReported(t *testing.T) {
+	truth := paths.Table(plan.Facts{})
+	fates := map[cell]fate{}
+	for _, p := range truth {
+		for q, answer := range p.Promises {
+			for _, f := range proberOf(p, q).flavors {
+				fates[cell{p.Driver, p.Via, q, f}] = fate{kept: answer.Kept}
+			}
+		}
+	}
+	if lies := compare(truth, fates); len(lies) != 0 {
+		t.Fatalf("the truth was taken for a lie:\n%s", strings.Join(lies, "\n"))
+	}
+	for i, p := range truth {
+		for q, answer := range p.Promises {
+			table := paths.Table(plan.Facts{})
+			answer.Kept = !answer.Kept
+			table[i].Promises[q] = answer
+			lies := compare(table, fates)
+			if len(lies) != len(proberOf(p, q).flavors) {
+				t.Errorf("%s %s: flipping %s gives: %q", p.Via, p.Driver, q, lies)
+			}
+			table = paths.Table(plan.Facts{})
+			delete(table[i].Promises, q)
+			if len(compare(table, fates)) == 0 {
+				t.Errorf("%s %s: a missing answer to %s goes unnoticed", p.Via, p.Driver, q)
+			}
+		}
+	}
+	if lies := compare(truth, nil); len(lies) == 0 {
+		t.Error("a table that nobody proved passes")
+	}
+}
+
+// TestIntrudersCanGetIn opens the server's 127.0.0.1 to the LAN on purpose:
+// the prober that otherwise sees it closed must see that.
+func TestIntrudersCanGetIn(t *testing.T) {
+	l := &lab{t: t, world: newWorld(t, plan.Facts{})}
+	serve(t, l.world.DoServer, web, "127.0.0.1:80")
+	run(t, l.world.DoServer, "nft 'add table inet probe; add chain inet probe raw { type filter hook prerouting priority -400; }';"+
+		" sysctl -qw net.ipv4.conf.all.route_localnet=1")
+	l.goAstray(l.world.DoClient, topology.Wire, topology.ServerAddr4)
+	for _, f := range flavors4 {
+		got := l.intrude(cell{flavor: f}, l.world.DoClient, topology.ClientAddr4, netip.AddrPortFrom(loopbackAddr(true), workPort))
+		if got.kept || got.err != nil {
+			t.Errorf("%s: an open 127.0.0.1 was taken for closed: %s %v", f, got.because, got.err)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+package promises_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/promise"
+)
+
+// publishProbers puts each question about a publish to packets.
+var publishProbers = map[promise.Question]prober{
+	promise.LAN:            {flavors, probeReach(lan, serverAddr)},
+	promise.HostAddress:    {flavors, probeReach(host, serverAddr)},
+	promise.Loopback4:      {flavors4, probeReach(host, loopbackAddr)},
+	promise.Loopback6:      {flavors6, probeReach(host, loopbackAddr)},
+	promise.Peer:           {flavors, probePeer},
+	promise.Itself:         {flavors, probeReach(itself, serverAddr)},
+	promise.LoopbackClosed: {flavors4, probeLoopbackClosed},
+	promise.V6ToV4:         {flavors6, probeV6ToV4},
+	promise.LANSource:      {flavors, probeSource(lan, fixed(clientAddr))},
+	promise.HostSource:     {flavors, probeHostSource},
+	promise.PeerSource:     {flavors, probeSource(neighbour, ofPeer)},
+	promise.InputFirewall:  {flavors, probeInputFirewall},
+	promise.Survives:       {flavors, probeSurvives},
+}
+
+func lan(l *lab) place       { return l.world.DoClient }
+func host(l *lab) place      { return l.world.DoServer }
+func itself(l *lab) place    { return l.in(web) }
+func neighbour(l *lab) place { return l.in(peer) }
+
+func (c cell) at(addr netip.Addr, u use) netip.AddrPort {
+	return netip.AddrPortFrom(addr, hostPort(c.via, u))
+}
+
+// probeReach asks a published port from somewhere.
+func probeReach(from func(*lab) place, addr func(v4 bool) netip.Addr) func(*lab, cell) fate {
+	return func(l *lab, c cell) fate {
+		return reaches(from(l), c.flavor.proto, c.at(addr(c.flavor.v4), open), web)
+	}
+}
+
+// probePeer asks from a neighbour, and from another network if it has the
+// family.
+func probePeer(l *lab, c cell) fate {
+	to := c.at(serverAddr(c.flavor.v4), open)
+	f := reaches(l.in(peer), c.flavor.proto, to, web)
+	if _, has := l.address(far, c.flavor.v4); !f.kept || !has {
+		return f
+	}
+	return reaches(l.in(far), c.flavor.proto, to, web)
+}
+
+// probeV6ToV4 asks for a workload without IPv6, from the LAN and from ::1.
+func probeV6ToV4(l *lab, c cell) fate {
+	if _, has := l.address(old, false); has {
+		return fate{err: errors.New("the workload has an IPv6 address")}
+	}
+	if f := reaches(l.world.DoClient, c.flavor.proto, c.at(topology.ServerAddr6, oldOnly), old); !f.kept {
+		return f
+	}
+	return reaches(l.world.DoServer, c.flavor.proto, c.at(netip.IPv6Loopback(), oldOnly), old)
+}
+
+// probeSource asks which client address the workload sees.
+func probeSource(from func(*lab) place, want func(*lab, bool) netip.Addr) func(*lab, cell) fate {
+	return func(l *lab, c cell) fate {
+		own := want(l, c.flavor.v4)
+		return sees(from(l), c.flavor.proto, c.at(serverAddr(c.flavor.v4), open), web,
+			func(seen netip.Addr) bool { return seen == own })
+	}
+}
+
+func fixed(addr func(v4 bool) netip.Addr) func(*lab, bool) netip.Addr {
+	return func(_ *lab, v4 bool) netip.Addr { return addr(v4) }
+}
+
+func ofPeer(l *lab, v4 bool) netip.Addr {
+	addr, _ := l.address(peer, v4)
+	return addr
+}
+
+// probeHostSource asks from the host, on its own address and on loopback:
+// the workload shall see an address that is the host's, and not loopback.
+func probeHostSource(l *lab, c cell) fate {
+	var own []net.Addr
+	if err := l.world.DoServer(func() (err error) { own, err = net.InterfaceAddrs(); return err }); err != nil {
+		return fate{err: err}
+	}
+	fits := func(seen netip.Addr) bool {
+		for _, a := range own {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr() == seen {
+				return !seen.IsLoopback()
+			}
+		}
+		return false
+	}
+	f := sees(l.world.DoServer, c.flavor.proto, c.at(serverAddr(c.flavor.v4), open), web, fits)
+	if f.err != nil || !f.kept {
+		return f
+	}
+	return sees(l.world.DoServer, c.flavor.proto, c.at(loopbackAddr(c.flavor.v4), open), web, fits)
+}
+
+// probeLoopbackClosed tries a port that is published on 127.0.0.1 only: as
+// the client host and as mallory, who both send 127.0.0.1 to the server, on
+// that address and on the server's own. A counter proves that the packets
+// got as far as the server's wire.
+func probeLoopbackClosed(l *lab, c cell) fate {
+	local := c.at(loopbackAddr(true), loopback)
+	if f := reaches(l.world.DoServer, c.flavor.proto, local, web); !f.kept {
+		return fate{err: fmt.Errorf("the host itself does not reach it: %s", f.because)}
+	}
+	malloryAddr, _ := l.address(mallory, true)
+	for _, intruder := range []struct {
+		addr netip.Addr
+		from place
+	}{{topology.ClientAddr4, l.world.DoClient}, {malloryAddr, l.in(mallory)}} {
+		f := l.intrude(c, intruder.from, intruder.addr, local)
+		if !f.kept || f.err != nil {
+			return f
+		}
+		if g := reaches(intruder.from, c.flavor.proto, c.at(topology.ServerAddr4, loopback), web); g.kept || g.err != nil {
+			return fate{because: fmt.Sprintf("%s got in on the host's address", intruder.addr), err: g.err}
+		}
+	}
+	return fate{kept: true, because: "nobody got in"}
+}
+
+// intrude is kept when the intruder's packets come, and get no further.
+func (l *lab) intrude(c cell, from place, addr netip.Addr, to netip.AddrPort) fate {
+	count := fmt.Sprintf("ip saddr %s ip daddr %s %s dport %d", addr, to.Addr(), c.flavor.proto, to.Port())
+	if err := l.nft(fmt.Sprintf("add rule inet probe raw %s counter", count)); err != nil {
+		return fate{err: err}
+	}
+	f := reaches(from, c.flavor.proto, to, web)
+	rules, err := try(l.world.DoServer, "nft list chain inet probe raw")
+	if err == nil && (!strings.Contains(rules, count+" counter packets") || strings.Contains(rules, count+" counter packets 0 ")) {
+		err = fmt.Errorf("no packet of %s to %s came to the server:\n%s", addr, to, rules)
+	}
+	return fate{kept: !f.kept, because: fmt.Sprintf("%s to %s: %s", addr, to, f.because), err: errors.Join(err, f.err)}
+}
+
+// nft changes the server's own firewall, one change at a time.
+func (l *lab) nft(command string) error {
+	l.firewall.Lock()
+	defer l.firewall.Unlock()
+	_, err := try(l.world.DoServer, "nft '"+command+"'")
+	return err
+}
+
+// probeInputFirewall closes a port in the host's INPUT chain that the LAN
+// has just reached.
+func probeInputFirewall(l *lab, c cell) fate {
+	to := c.at(serverAddr(c.flavor.v4), filtered)
+	if f := reaches(l.world.DoClient, c.flavor.proto, to, web); !f.kept {
+		return fate{err: fmt.Errorf("the LAN does not reach it even without the rule: %s", f.because)}
+	}
+	family := map[bool]string{true: "ipv4", false: "ipv6"}[c.flavor.v4]
+	if err := l.nft(fmt.Sprintf("add rule inet probe input iifname %s meta nfproto %s %s dport %d drop", topology.Wire, family, c.flavor.proto, to.Port())); err != nil {
+		return fate{err: err}
+	}
+	f := reaches(l.world.DoClient, c.flavor.proto, to, web)
+	return fate{kept: !f.kept, because: "with the rule: " + f.because, err: f.err}
+}
+
+// probeSurvives asks before and after the engine and all that belongs to it
+// are killed: on the conversation that was open, and on a new one.
+func probeSurvives(l *lab, c cell) fate {
+	to := c.at(serverAddr(c.flavor.v4), open)
+	was, err := dial(l.doomed.world.DoClient, c.flavor.proto, to)
+	if err != nil {
+		l.doomed.ready.Done()
+		return fate{err: err}
+	}
+	defer was.conn.Close()
+	before, _, err := was.ask()
+	l.doomed.ready.Done()
+	if f := answered(to, before, web, err); !f.kept {
+		return fate{err: fmt.Errorf("it was not even reached before: %s", f.because)}
+	}
+	<-l.doomed.dead
+	if l.doomed.err != nil {
+		return fate{err: l.doomed.err}
+	}
+	name, _, err := was.ask()
+	same := answered(to, name, web, err)
+	fresh := reaches(l.doomed.world.DoClient, c.flavor.proto, to, web)
+	verdict := fate{kept: fresh.kept, because: fresh.because, err: errors.Join(same.err, fresh.err)}
+	if same.kept != fresh.kept {
+		verdict.err = fmt.Errorf("half dead: the open conversation: %s; a new one: %s", same.because, fresh.because)
+	}
+	return verdict
+}

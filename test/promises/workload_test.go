@@ -1,0 +1,144 @@
+package promises_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/model"
+)
+
+// patience is how long a client tries. A packet that is dropped shows by
+// nothing but its absence, so every No that no error explains takes as long.
+const patience = 2500 * time.Millisecond
+
+// place runs a function on a thread inside a namespace.
+type place func(func() error) error
+
+// serve answers every line or datagram that reaches the address in the place,
+// over TCP and UDP, with the name and the sender's address.
+func serve(t *testing.T, in place, name, at string) {
+	t.Helper()
+	var l net.Listener
+	var c net.PacketConn
+	if err := in(func() (err error) {
+		if l, err = net.Listen("tcp", at); err != nil {
+			return err
+		}
+		c, err = net.ListenPacket("udp", at)
+		return err
+	}); err != nil {
+		t.Fatalf("serve %s: %v", name, err)
+	}
+	t.Cleanup(func() { l.Close(); c.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for lines := bufio.NewScanner(conn); lines.Scan(); {
+					fmt.Fprintln(conn, name, sender(conn.RemoteAddr()))
+				}
+			}()
+		}
+	}()
+	go func() {
+		buf := make([]byte, 64)
+		for {
+			_, from, err := c.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = c.WriteTo([]byte(fmt.Sprintln(name, sender(from))), from)
+		}
+	}()
+}
+
+func sender(a net.Addr) netip.Addr {
+	at, _ := netip.ParseAddrPort(a.String())
+	return at.Addr().Unmap()
+}
+
+// talk is an open conversation with a workload.
+type talk struct{ conn net.Conn }
+
+// dial opens a conversation from the place; UDP has nothing to open.
+func dial(from place, proto model.Proto, to netip.AddrPort) (t talk, err error) {
+	err = from(func() (err error) {
+		t.conn, err = net.DialTimeout(string(proto), to.String(), patience)
+		return err
+	})
+	return t, err
+}
+
+// ask says a word, again and again over UDP, and returns who answers and
+// which address it sees.
+func (t talk) ask() (name string, seen netip.Addr, err error) {
+	deadline := time.Now().Add(patience)
+	again := deadline
+	if t.conn.RemoteAddr().Network() == "udp" {
+		again = time.Now().Add(patience / 8)
+	}
+	buf := make([]byte, 128)
+	for n := 0; ; {
+		if _, err = t.conn.Write([]byte("hello\n")); err == nil {
+			t.conn.SetReadDeadline(again)
+			n, err = t.conn.Read(buf)
+		}
+		var timeout net.Error
+		switch {
+		case err == nil:
+			word, addr, _ := strings.Cut(strings.TrimSpace(string(buf[:n])), " ")
+			seen, err = netip.ParseAddr(addr)
+			return word, seen, err
+		case errors.As(err, &timeout) && timeout.Timeout() && again.Before(deadline):
+			again = again.Add(patience / 8)
+		default:
+			return "", netip.Addr{}, err
+		}
+	}
+}
+
+// ask opens a conversation, asks once and closes it.
+func ask(from place, proto model.Proto, to netip.AddrPort) (name string, seen netip.Addr, err error) {
+	t, err := dial(from, proto, to)
+	if err != nil {
+		return "", netip.Addr{}, err
+	}
+	defer t.conn.Close()
+	return t.ask()
+}
+
+// reaches is the fate of one question to a workload of that name.
+func reaches(from place, proto model.Proto, to netip.AddrPort, want string) fate {
+	name, _, err := ask(from, proto, to)
+	return answered(to, name, want, err)
+}
+
+func answered(to netip.AddrPort, name, want string, err error) fate {
+	switch {
+	case err != nil:
+		return fate{because: err.Error()}
+	case name != want:
+		return fate{err: fmt.Errorf("%s was answered by %q, not by %s", to, name, want)}
+	}
+	return fate{kept: true, because: to.String() + " answered"}
+}
+
+// sees is the fate of the client's address: whether the workload sees one
+// that fits. Not to be answered at all is no fate.
+func sees(from place, proto model.Proto, to netip.AddrPort, want string, fits func(netip.Addr) bool) fate {
+	name, seen, err := ask(from, proto, to)
+	if f := answered(to, name, want, err); !f.kept {
+		return fate{err: errors.Join(errors.New("no answer: "+f.because), f.err)}
+	}
+	return fate{kept: fits(seen), because: "the workload sees " + seen.String()}
+}

@@ -78,13 +78,13 @@ func (j *job) stampAll(b *batch, phase uint32) {
 // shoot sends the batch once. What the kernel refuses for want of room is not
 // sent, and not counted.
 func (j *job) shoot(t *thread, s *stream, b *batch, phase uint32) error {
-	n, err := b.send(s.fd, len(b.hdrs))
-	switch err {
-	case nil:
+	n, errno := b.send(s.fd)
+	switch errno {
+	case 0:
 	case unix.EINTR, unix.ENOBUFS:
 		return nil
 	default:
-		return failed("send to", s.peer, err)
+		return failed("send to", s.peer, errno)
 	}
 	bytes := uint64(n * len(b.bufs[0]))
 	packets := bytes / uint64(j.spec.Size)
@@ -110,17 +110,17 @@ func (j *job) datagramReceive(t *thread, s *stream) error {
 	b := newBatch(batchSize, max(size, helloSize), j.spec.GSO)
 	var w wait
 	for {
-		n, err := b.receive(s.fd)
+		n, errno := b.receive(s.fd)
 		switch {
-		case err == nil:
+		case errno == 0:
 			j.count(t, s, b, n)
-		case err == unix.EAGAIN:
-			if err := s.again(&w); err == io.EOF {
+		case errno == unix.EAGAIN:
+			if s.again(&w) == io.EOF {
 				return nil
 			}
-		case err == unix.EINTR, err == unix.ECONNREFUSED && j.done.Load():
+		case errno == unix.EINTR, errno == unix.ECONNREFUSED && j.done.Load():
 		default:
-			return failed("receive from", s.peer, err)
+			return failed("receive from", s.peer, errno)
 		}
 	}
 }

@@ -46,11 +46,15 @@ type job struct {
 	fault   error
 }
 
+// spareProcessors are for control, admission and the runtime's own work: the
+// streams keep theirs while they are blocked.
+const spareProcessors = 4
+
 // newJob prepares the process for a run of that many threads: a processor for
 // each, so that none waits for another's system call, and no garbage
 // collection until finish.
 func newJob(side Side, q request) *job {
-	runtime.GOMAXPROCS(q.Spec.links() + 2)
+	runtime.GOMAXPROCS(q.Spec.links() + spareProcessors)
 	runtime.GC()
 	debug.SetGCPercent(-1)
 	return &job{spec: q.Spec, token: q.Token, side: side, clock: newClock()}

@@ -108,13 +108,12 @@ func bindTo(fd int, addr netip.AddrPort) error {
 // errNobody means that no connection came within a tick.
 var errNobody = errors.New("nobody connected")
 
-// accept takes one connection, which inherits the listener's time limits. The
-// peer's address is not asked for: no allocation.
+// accept takes one connection, which inherits the listener's time limits.
 func accept(fd int) (int, error) {
-	r, _, errno := unix.Syscall6(unix.SYS_ACCEPT4, uintptr(fd), 0, 0, unix.SOCK_CLOEXEC, 0, 0)
+	conn, errno := rawAccept(fd)
 	switch errno {
 	case 0:
-		return int(r), nil
+		return conn, nil
 	case unix.EAGAIN, unix.EINTR, unix.ECONNABORTED:
 		return -1, errNobody
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{load.Role: load.Main})
+	child.Dispatch(child.Roles{load.Role: load.Main, "parent": parent})
 	os.Exit(m.Run())
 }
 

@@ -52,29 +52,15 @@ func newBatch(messages, size int, control bool) *batch {
 	return b
 }
 
-// send hands the first n messages to the kernel and returns how many it took.
-func (b *batch) send(fd, n int) (int, error) {
-	r, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(fd),
-		uintptr(unsafe.Pointer(&b.hdrs[0])), uintptr(n), 0, 0, 0)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(r), nil
-}
+// send hands all messages to the kernel and returns how many it took.
+func (b *batch) send(fd int) (int, unix.Errno) { return rawSendMany(fd, b.hdrs) }
 
 // receive waits for one message and takes what else is there.
-func (b *batch) receive(fd int) (int, error) {
-	if b.ctls != nil {
-		for i := range b.hdrs {
-			b.hdrs[i].hdr.SetControllen(groRoom)
-		}
+func (b *batch) receive(fd int) (int, unix.Errno) {
+	for i := range b.ctls {
+		b.hdrs[i].hdr.SetControllen(groRoom)
 	}
-	r, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd),
-		uintptr(unsafe.Pointer(&b.hdrs[0])), uintptr(len(b.hdrs)), unix.MSG_WAITFORONE, 0, 0)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(r), nil
+	return rawReceiveMany(fd, b.hdrs)
 }
 
 // message returns what was received as the i-th, and the size of the

@@ -63,7 +63,5 @@ func (p *pace) sleep(now, intended int64) {
 	if now >= until {
 		return
 	}
-	ts := unix.NsecToTimespec(min(until, now+int64(tick)))
-	// An early return (a signal) is seen by the caller, who asks the clock.
-	_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &ts, nil)
+	rawSleep(min(until, now+int64(tick))) // the caller asks the clock again
 }

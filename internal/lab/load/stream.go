@@ -69,19 +69,19 @@ func (s *stream) spent(w *wait) bool {
 func (s *stream) read(b []byte) (int, error) {
 	var w wait
 	for {
-		n, err := unix.Read(s.fd, b)
+		n, errno := rawRead(s.fd, b)
 		switch {
-		case err == nil && n > 0:
+		case errno == 0 && n > 0:
 			return n, nil
-		case err == nil:
+		case errno == 0:
 			return 0, io.EOF
-		case err == unix.EINTR:
-		case err == unix.EAGAIN:
+		case errno == unix.EINTR:
+		case errno == unix.EAGAIN:
 			if err := s.again(&w); err != nil {
 				return 0, err
 			}
 		default:
-			return 0, failed("receive from", s.peer, err)
+			return 0, failed("receive from", s.peer, errno)
 		}
 	}
 }
@@ -105,17 +105,17 @@ func (s *stream) readFull(b []byte) error {
 // spinning one has small messages and room for them.
 func (s *stream) write(b []byte) (int, error) {
 	for {
-		n, err := unix.Write(s.fd, b)
+		n, errno := rawWrite(s.fd, b)
 		switch {
-		case err == nil:
+		case errno == 0:
 			return n, nil
-		case err == unix.EINTR:
-		case err == unix.EAGAIN && s.spin:
+		case errno == unix.EINTR:
+		case errno == unix.EAGAIN && s.spin:
 			if !s.writable() {
 				return 0, silent(s.peer)
 			}
 		default:
-			return 0, failed("send to", s.peer, err)
+			return 0, failed("send to", s.peer, errno)
 		}
 	}
 }

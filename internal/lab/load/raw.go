@@ -1,0 +1,51 @@
+package load
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The system calls that streams block in are raw: the runtime is not told.
+// Told, it watches them: for every 10 ms that a thread loops over system
+// calls sysmon takes its processor away, and for that it wakes thousands of
+// times a second, on cores that are being measured (it cost a fifth of the
+// throughput on pinned cores). Not telling is safe here because every thread
+// has a processor to itself (newJob), nothing stops the world during a run,
+// and each call ends within its socket's time limit.
+
+func rawRead(fd int, b []byte) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+	return int(n), errno
+}
+
+func rawWrite(fd int, b []byte) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+	return int(n), errno
+}
+
+// rawAccept does not ask for the peer's address, which it need not allocate.
+func rawAccept(fd int) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_ACCEPT4, uintptr(fd), 0, 0, unix.SOCK_CLOEXEC, 0, 0)
+	return int(n), errno
+}
+
+func rawSendMany(fd int, m []mmsghdr) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd),
+		uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), 0, 0, 0)
+	return int(n), errno
+}
+
+// rawReceiveMany waits for one message and takes what else is there.
+func rawReceiveMany(fd int, m []mmsghdr) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd),
+		uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), unix.MSG_WAITFORONE, 0, 0)
+	return int(n), errno
+}
+
+// rawSleep sleeps until a CLOCK_MONOTONIC time in ns, or until a signal.
+func rawSleep(until int64) {
+	ts := unix.NsecToTimespec(until)
+	_, _, _ = unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME,
+		uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+}

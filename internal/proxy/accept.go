@@ -17,7 +17,7 @@ type arrival struct {
 	offset uint16
 }
 
-// accept takes new connections and spreads them over the workers.
+// accept takes new connections, and passes them on if it has many.
 func (s *socket) accept(w *worker) {
 	for range acceptBatch {
 		var from sockaddr
@@ -39,7 +39,7 @@ func (s *socket) accept(w *worker) {
 		if s.group.ProxyProtocol != 0 {
 			came.from = from.addrPort()
 		}
-		to := w.leastLoaded()
+		to := w.lightest(connectionsOf, connectionSlack)
 		to.counts.connections.Add(1)
 		if to == w {
 			w.begin(came)
@@ -47,18 +47,6 @@ func (s *socket) accept(w *worker) {
 			to.post(letter{from: came})
 		}
 	}
-}
-
-// leastLoaded returns the worker with the fewest connections, itself if it
-// is one of them.
-func (w *worker) leastLoaded() *worker {
-	best, least := w, w.counts.connections.Load()
-	for _, p := range w.peers {
-		if n := p.counts.connections.Load(); n < least {
-			best, least = p, n
-		}
-	}
-	return best
 }
 
 // pauseAccept stops a level-triggered listener from waking us for ever while

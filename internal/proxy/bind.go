@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"net/netip"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +17,9 @@ import (
 type group struct {
 	plan.Listener
 	target sockaddr // without a port
+	// ended is set before the workers end the group's connections, so that
+	// one on its way between workers does not slip through.
+	ended atomic.Bool
 }
 
 // socketKey names what a socket is bound to.
@@ -62,13 +66,12 @@ type option struct{ level, name, value int }
 
 // streamOptions are for both sides of a connection. An accepted socket has
 // its listener's, so for clients they cost nothing. Keepalive reaps peers
-// that vanished: after 60 s of silence, 6 probes of 10 s.
+// that vanished, after 60 s of silence and the kernel's usual probes; each
+// further option would be one more system call a connection.
 var streamOptions = [...]option{
 	{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
 	{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 	{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 60},
-	{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 10},
-	{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 6},
 }
 
 // newSocket opens an unbound socket of the key's kind. IPV6_V6ONLY leaves
@@ -192,17 +195,40 @@ func bindOverUDP(fd int, k socketKey, ours []*socket) error {
 	return bindTo(fd, k)
 }
 
-// dropAll is a socket filter that drops every packet.
-var dropAll = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
+// queueBytes is the receive buffer of UDP sockets that are read: some
+// milliseconds of a busy link, for bursts that come while the worker serves
+// others.
+const queueBytes = 1 << 20
 
-// deafen makes a UDP socket hold its port and never queue a datagram.
-// Connecting it to itself would too, but that narrows a wildcard address.
+// deafen makes a UDP socket hold its port and queue next to nothing: the
+// kernel rounds the buffer up to its minimum, about two packets, and drops
+// what comes after. Connecting the socket to itself would let in nothing at
+// all, but narrows a wildcard address; a filter costs twice the time of all
+// other calls for a port.
 func deafen(fd int) error {
-	filter := dropAll
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &filter})
+	if e := setOption(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 0); e != 0 {
+		return e
+	}
+	drain(fd)
+	return nil
 }
 
 // hear undoes deafen.
 func hear(fd int) error {
-	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
+	drain(fd)
+	if e := setOption(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, queueBytes); e != 0 {
+		return e
+	}
+	return nil
+}
+
+// drain forgets what a socket has queued. The bound ends a race with senders
+// that are faster.
+func drain(fd int) {
+	var sink [1]byte
+	for range 1 << 12 {
+		if _, e := receive(fd, sink[:]); e != 0 {
+			return
+		}
+	}
 }

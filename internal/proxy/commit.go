@@ -99,12 +99,13 @@ func (r *registry) onOwners(changes map[*worker]*change, step func(*worker, *cha
 	everywhere(owners, func(w *worker) { step(w, changes[w]) })
 }
 
-// deadGroups returns the groups that are no longer wanted.
+// deadGroups returns the groups that are no longer wanted, marked as ended.
 func (r *registry) deadGroups(want wanted) map[*group]bool {
 	dead := map[*group]bool{}
 	for l, g := range r.groups {
 		if want.groups[l] != g {
 			dead[g] = true
+			g.ended.Store(true)
 		}
 	}
 	return dead
@@ -118,6 +119,9 @@ func (r *registry) listenAll(sockets map[socketKey]*socket) error {
 		above := r.sockets[key.any()]
 		if above == s || key.proto == model.UDP {
 			above = nil
+		}
+		if key.proto == model.TCP {
+			_ = setReuse(s.fd, 1)
 		}
 		if above != nil {
 			_ = setReuse(above.fd, 1)
@@ -138,7 +142,6 @@ func (s *socket) listen() error {
 	if s.group.Proto == model.UDP {
 		return hear(s.fd)
 	}
-	_ = setReuse(s.fd, 1)
 	for _, o := range streamOptions {
 		_ = setOption(s.fd, o.level, o.name, o.value)
 	}

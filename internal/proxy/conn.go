@@ -17,6 +17,7 @@ type conn struct {
 	live       bool
 	connecting bool
 	queued     bool
+	bulky      bool // has just earned a pipe, and may be better off elsewhere
 }
 
 // edges is what both descriptors are registered for, once.
@@ -32,13 +33,19 @@ func (w *worker) begin(came arrival) {
 		return
 	}
 	c.fd = [2]int{came.fd, target}
+	c.attach(w)
+}
+
+// attach registers a connection with its worker.
+func (c *conn) attach(w *worker) bool {
 	c.slot = w.slots.add(c)
 	for side, fd := range c.fd {
 		if e := w.watch(fd, edges, c.slot, direction(side)); e != 0 {
 			c.abort(w)
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // dial starts a connection to the target of the group's port at offset.
@@ -120,6 +127,13 @@ func (c *conn) pump(w *worker) {
 	if c.way[inward].done && c.way[outward].done {
 		c.close(w, closeFD)
 		return
+	}
+	if c.bulky {
+		c.bulky = false
+		if to := w.lightest(bulkOf, bulkSlack); to != w {
+			w.give(c, to)
+			return
+		}
 	}
 	if again {
 		c.queued = true

@@ -10,8 +10,9 @@ type counters struct {
 	bytesIn, bytesOut         atomic.Uint64
 	accepted                  atomic.Uint64
 	datagramsIn, datagramsOut atomic.Uint64
-	connections, flows        atomic.Int64
-	_                         [64]byte
+	// bulk is how many ways through this worker have a pipe.
+	connections, flows, bulk atomic.Int64
+	_                        [64]byte
 }
 
 // moved counts payload bytes in direction d.

@@ -14,10 +14,10 @@
 //	                                    …       └─        flows (1 fd)
 //
 // A worker is an epoll loop that owns its sockets outright: nothing on the
-// data path takes a lock. A TCP listener belongs to one worker, which hands
-// each accepted descriptor to the worker with the fewest connections, so
-// that ten bulk streams use every core. A UDP port and its flows stay on
-// one worker.
+// data path takes a lock. A TCP listener belongs to one worker, which keeps
+// the connections that it accepts unless it has many more than another;
+// streams that prove bulky are spread evenly. A UDP port and its flows stay
+// on one worker.
 //
 // TCP moves bytes through the worker's one buffer as long as transfers are
 // small: it costs no descriptors and no memory a connection. A direction

@@ -56,7 +56,7 @@ func (r *registry) set(cfg Config) error {
 
 // spell resolves cfg. Listeners that were there before keep their group.
 func (r *registry) spell(cfg Config) (wanted, error) {
-	want := wanted{groups: map[plan.Listener]*group{}, places: map[socketKey]place{}}
+	want := wanted{groups: map[plan.Listener]*group{}, places: make(map[socketKey]place, cfg.ports())}
 	for _, l := range cfg.Listeners {
 		g, err := r.group(l)
 		if err != nil {
@@ -81,6 +81,18 @@ func (r *registry) spell(cfg Config) (wanted, error) {
 	}
 	want.sort()
 	return want, nil
+}
+
+// ports counts the ports of a configuration.
+func (c Config) ports() int {
+	n := 0
+	for _, l := range c.Listeners {
+		n += l.Ports.Len()
+	}
+	for _, r := range c.Reservations {
+		n += r.Ports.Len()
+	}
+	return n
 }
 
 // group returns the listener's group, a new one if it was not there.
@@ -153,7 +165,7 @@ func (w *wanted) sort() {
 // open binds the sockets that are wanted and not there. On an error it
 // returns those that it had bound.
 func (r *registry) open(want wanted) (map[socketKey]*socket, error) {
-	o := opening{registry: r, opened: map[socketKey]*socket{}}
+	o := opening{registry: r, opened: make(map[socketKey]*socket, len(want.order))}
 	for _, key := range want.order {
 		if r.sockets[key] != nil {
 			continue
@@ -182,10 +194,10 @@ func (o *opening) open(key socketKey, at place) error {
 	if err != nil {
 		return key.fail(err)
 	}
-	s := &socket{fd: fd, group: at.group, offset: at.offset}
+	s := &socket{fd: fd, group: at.group, offset: at.offset, open: key.proto == model.UDP}
 	o.opened[key] = s
 	if key.proto == model.UDP {
-		if err := prepareUDP(s, key); err != nil {
+		if err := prepareUDP(fd, key, at.group != nil); err != nil {
 			return key.fail(err)
 		}
 	}

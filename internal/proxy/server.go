@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -55,9 +54,6 @@ const maxWorkers = 4
 // serve answers requests until the parent is gone.
 func serve(lim limits, control io.ReadWriter) error {
 	raiseFiles()
-	// The steady state allocates nothing; a Set leaves a few hundred KB
-	// behind, which must not grow the heap to the usual minimum of 4 MB.
-	debug.SetGCPercent(25)
 	n := min(runtime.NumCPU(), maxWorkers)
 	runtime.GOMAXPROCS(n + 1)
 	workers, err := startWorkers(n, lim)

@@ -13,9 +13,6 @@ const (
 	// datagramRoom holds the largest datagram, 65,507 bytes over IPv4 and
 	// 65,527 over IPv6. Memory is used only as far as datagrams fill it.
 	datagramRoom = 1 << 16
-	// queueBytes is the receive buffer of UDP sockets: some milliseconds of
-	// a busy link, for bursts that come while the worker serves others.
-	queueBytes = 1 << 20
 	// senderRoom holds control data with an in6_pktinfo.
 	senderRoom = 40
 )
@@ -73,20 +70,26 @@ func parseLocal(b []byte) localAddr {
 	return l
 }
 
-// prepareUDP sets a new socket's options before it is bound. It hears
-// nothing until it is opened, so that nothing comes before the commit.
-func prepareUDP(s *socket, k socketKey) error {
-	_ = setOption(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, queueBytes)
-	if k.wildcard() {
-		level, name := unix.IPPROTO_IP, unix.IP_PKTINFO
-		if k.addr.Addr().Is6() {
-			level, name = unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO
-		}
-		if e := setOption(s.fd, level, name, 1); e != 0 {
-			return e
-		}
+// prepareUDP sets a new socket's options before it is bound.
+func prepareUDP(fd int, k socketKey, listener bool) error {
+	size := 0 // see deafen
+	if listener {
+		size = queueBytes
 	}
-	return deafen(s.fd)
+	if e := setOption(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, size); e != 0 {
+		return e
+	}
+	if !k.wildcard() {
+		return nil
+	}
+	level, name := unix.IPPROTO_IP, unix.IP_PKTINFO
+	if k.addr.Addr().Is6() {
+		level, name = unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO
+	}
+	if e := setOption(fd, level, name, 1); e != 0 {
+		return e
+	}
+	return nil
 }
 
 // batch is the room for one recvmmsg, which sendmmsg then sends from.

@@ -148,6 +148,7 @@ func (c *conn) carry(w *worker, d direction) (int, unix.Errno) {
 	}
 	w.counts.moved(d, sent)
 	if sent < n || p.full >= bulkAfter {
+		c.bulky = true
 		e = p.keep(w, w.buffer[sent:n])
 	}
 	return sent, e
@@ -161,6 +162,7 @@ func (p *way) keep(w *worker, rest []byte) unix.Errno {
 		return e
 	}
 	p.piped, p.full, p.small = true, 0, 0
+	w.counts.bulk.Add(1)
 	if len(rest) == 0 {
 		return 0
 	}
@@ -175,6 +177,7 @@ func (p *way) keep(w *worker, rest []byte) unix.Errno {
 func (p *way) release(w *worker) {
 	if p.piped {
 		w.pipes.put(p.pipe, p.held)
+		w.counts.bulk.Add(-1)
 		p.piped = false
 	}
 }

@@ -159,9 +159,10 @@ type mailbox struct {
 	letters []letter
 }
 
-// letter is either a task or an accepted connection.
+// letter is a task, a connection to go on with, or one to begin.
 type letter struct {
 	task func()
+	conn *conn
 	from arrival
 }
 
@@ -184,9 +185,12 @@ func (w *worker) read() {
 	w.mail.letters = nil
 	w.mail.mu.Unlock()
 	for _, l := range letters {
-		if l.task != nil {
+		switch {
+		case l.task != nil:
 			l.task()
-		} else {
+		case l.conn != nil:
+			w.adopt(l.conn)
+		default:
 			w.begin(l.from)
 		}
 	}

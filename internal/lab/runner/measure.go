@@ -26,7 +26,7 @@ const (
 
 // measure runs one workload for one client through the rig's path.
 func (r *rig) measure(ctx context.Context, c result.Client, w suite.Workload) result.Run {
-	run := result.Run{Case: result.Case{Path: r.path.Name, Client: c, Workload: w.Name, Tool: "fairlead"}}
+	run := result.Run{Case: result.Case{Path: r.path.Name, Client: c, Workload: w.Name, Tool: ownTool}}
 	before, err := r.counters(ctx, c)
 	if err != nil {
 		return invalid(run, err)

@@ -135,14 +135,17 @@ type unit struct {
 
 // workloadRunner drives one workload, by our own generator or a foreign one.
 type workloadRunner interface {
-	name() string
+	name() (workload, tool string)
 	run(ctx context.Context, r *rig, c result.Client) result.Run
 }
+
+// ownTool is what a case's Tool says of our own generator.
+const ownTool = "fairlead"
 
 // native is our own generator.
 type native struct{ suite.Workload }
 
-func (n native) name() string { return n.Name }
+func (n native) name() (workload, tool string) { return n.Name, ownTool }
 
 func (n native) run(ctx context.Context, r *rig, c result.Client) result.Run {
 	return r.measure(ctx, c, n.Workload)
@@ -160,7 +163,7 @@ func (s *session) units() []unit {
 			w.Spec.Duration, w.Spec.Warmup = s.Suite.Duration, s.Suite.Warmup
 			all = append(all, unit{c, native{w}})
 			for _, t := range s.Tools {
-				if f := foreignRunner(t, w); f != nil {
+				if f, ok := toolFor(t, w); ok {
 					all = append(all, unit{c, f})
 				}
 			}
@@ -191,8 +194,9 @@ func (s *session) rounds(ctx context.Context) error {
 // turn makes one run. A failure of the path is the run's; only the session's
 // own end is an error.
 func (s *session) turn(ctx context.Context, u unit, round int, t stats.Turn) error {
+	workload, tool := u.load.name()
 	progress := Progress{Round: round, Rounds: s.Suite.Rounds,
-		Case: result.Case{Path: t.Path, Client: u.client, Workload: u.load.name()}}
+		Case: result.Case{Path: t.Path, Client: u.client, Workload: workload, Tool: tool}}
 	s.tell(progress)
 	run := u.load.run(ctx, s.rigs[t.Path], u.client)
 	if err := ctx.Err(); err != nil {
@@ -212,8 +216,9 @@ func (s *session) tell(p Progress) {
 }
 
 func hash(u unit) uint64 {
+	workload, tool := u.load.name()
 	h := fnv.New64a()
-	fmt.Fprintf(h, "%s %s", u.client, u.load.name())
+	fmt.Fprintf(h, "%s %s %s", u.client, workload, tool)
 	return h.Sum64()
 }
 

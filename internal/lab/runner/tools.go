@@ -1,19 +1,70 @@
 package runner
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"math"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
+	"fairlead/internal/child"
+	"fairlead/internal/lab/ledger"
+	"fairlead/internal/lab/load"
+	"fairlead/internal/lab/report"
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/stats"
 	"fairlead/internal/lab/suite"
 )
 
+// tool is a real generator that can be driven over our paths.
+type tool struct {
+	name string
+	// server and client return the command lines, nil where the tool has
+	// nothing like the workload. Times are whole seconds: the tools take no
+	// others.
+	server func(w suite.Workload) []string
+	client func(w suite.Workload, target string, seconds int) []string
+	// ready is what the server prints once it listens.
+	ready string
+	// read takes the figures from what the client printed.
+	read func(out []byte) (map[result.Metric]float64, error)
+}
+
+// The ports of the foreign tools; qperf needs a second one for data.
+const (
+	iperf3Port    = LoadPort + 1
+	sockperfPort  = LoadPort + 2
+	qperfPort     = LoadPort + 3
+	qperfDataPort = LoadPort + 4
+)
+
+// toolbox returns every tool.
+func toolbox() []tool {
+	return []tool{
+		{name: "iperf3", server: iperf3Server, client: iperf3Client, ready: "Server listening", read: readIperf3},
+		{name: "qperf", server: qperfServer, client: qperfClient, read: readQperf},
+		{name: "sockperf", server: sockperfServer, client: sockperfClient, ready: "using recvfrom", read: readSockperf},
+	}
+}
+
 // Tools lists the foreign generators that can be driven.
-func Tools() []string { return []string{"iperf3", "qperf", "sockperf"} }
+func Tools() []string {
+	var names []string
+	for _, t := range toolbox() {
+		names = append(names, t.name)
+	}
+	return names
+}
 
 // ToolMissing says that a tool is not installed.
-func ToolMissing(tool string) error {
-	if _, err := lookPath(tool); err != nil {
-		return fmt.Errorf("%s is not installed: it is Debian's package of the same name", tool)
+func ToolMissing(name string) error {
+	if _, err := lookPath(name); err != nil {
+		return fmt.Errorf("%s is not installed: it is Debian's package of the same name", name)
 	}
 	return nil
 }
@@ -22,25 +73,219 @@ func ToolMissing(tool string) error {
 // before anything is built.
 func Cases(s suite.Suite, tools []string) []result.Case {
 	var all []result.Case
-	for _, c := range s.Clients {
-		for _, w := range s.Workloads {
-			for _, name := range s.Paths {
-				p, _ := suite.FindPath(name)
-				if !p.Reaches(c) {
-					continue
-				}
-				all = append(all, result.Case{Path: name, Client: c, Workload: w.Name, Tool: "fairlead"})
-				for _, t := range tools {
-					if foreignRunner(t, w) != nil {
-						all = append(all, result.Case{Path: name, Client: c, Workload: w.Name, Tool: t})
-					}
-				}
+	for _, u := range (&session{Options: Options{Suite: s, Tools: tools}}).units() {
+		for _, name := range s.Paths {
+			if p, _ := suite.FindPath(name); p.Reaches(u.client) {
+				w, t := u.load.name()
+				all = append(all, result.Case{Path: name, Client: u.client, Workload: w, Tool: t})
 			}
 		}
 	}
 	return all
 }
 
-// foreignRunner drives a real tool with a workload, nil when the tool has
-// nothing like it.
-func foreignRunner(tool string, w suite.Workload) workloadRunner { return nil }
+// foreignLoad drives a real tool with a workload.
+type foreignLoad struct {
+	tool
+	suite.Workload
+}
+
+func (f foreignLoad) name() (workload, tool string) { return f.Workload.Name, f.tool.name }
+
+// toolFor returns the tool of that name for the workload, if it has it.
+func toolFor(name string, w suite.Workload) (foreignLoad, bool) {
+	i := slices.IndexFunc(toolbox(), func(t tool) bool { return t.name == name })
+	t := toolbox()[i]
+	return foreignLoad{t, w}, t.client(w, "", 1) != nil
+}
+
+// run starts the tool's server, runs its client for the window and reads
+// what it printed.
+func (f foreignLoad) run(ctx context.Context, r *rig, c result.Client) result.Run {
+	run := result.Run{Case: result.Case{Path: r.path.Name, Client: c, Workload: f.Workload.Name, Tool: f.tool.name}}
+	server, err := f.serve(ctx, r)
+	if err != nil {
+		return invalid(run, err)
+	}
+	defer func() { _ = server.Kill() }() // its exit status says only that we killed it
+	seconds := max(1, int(math.Ceil(f.Spec.Duration.Seconds())))
+	window, err := ledger.Begin(r.parties(c))
+	if err != nil {
+		return invalid(run, err)
+	}
+	started := time.Now()
+	out, err := f.drive(ctx, r, c, seconds)
+	run.Seconds = time.Since(started).Seconds()
+	run.Raw = string(out)
+	if err != nil {
+		return invalid(run, err)
+	}
+	l, _, err := window.End()
+	if err != nil {
+		return invalid(run, err)
+	}
+	run.Ledger = &l
+	if run.Metrics, err = f.read(out); err != nil {
+		return invalid(run, fmt.Errorf("read %s: %w", f.tool.name, err))
+	}
+	stats.Derive(&run)
+	return run
+}
+
+// serve starts the server and waits until it says that it listens; qperf
+// says nothing, but its client waits for it.
+func (f foreignLoad) serve(ctx context.Context, r *rig) (*child.Process, error) {
+	args := f.server(f.Workload)
+	path, err := lookPath(args[0])
+	if err != nil {
+		return nil, err
+	}
+	listening := &waiter{want: f.ready, seen: make(chan struct{})}
+	cmd := exec.Command(path, args[1:]...)
+	cmd.Stdout, cmd.Stderr = listening, listening
+	at := r.serverPlace()
+	at.Contained = false // as init of a PID namespace some ignore signals
+	p, err := child.Start(ctx, cmd, at)
+	if err != nil || f.ready == "" {
+		return p, err
+	}
+	select {
+	case <-listening.seen:
+		return p, nil
+	case <-p.Done():
+		return nil, fmt.Errorf("start %s: it ended: %s", args[0], listening.text())
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// toolGrace is how much longer than its window a tool may take.
+const toolGrace = 10 * time.Second
+
+func (f foreignLoad) drive(ctx context.Context, r *rig, c result.Client, seconds int) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+toolGrace)
+	defer cancel()
+	args := f.client(f.Workload, r.target(c, 0).Addr().String(), seconds)
+	path, err := lookPath(args[0])
+	if err != nil {
+		return nil, err
+	}
+	var out, errs bytes.Buffer
+	cmd := exec.Command(path, args[1:]...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	at := r.clientPlace(c)
+	at.Contained = false
+	p, err := child.Start(ctx, cmd, at)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Wait(); err != nil {
+		return out.Bytes(), fmt.Errorf("%s: %w: %s%s", strings.Join(args, " "), err, out.Bytes(), errs.Bytes())
+	}
+	return out.Bytes(), nil
+}
+
+func iperf3Server(suite.Workload) []string {
+	return []string{"iperf3", "--server", "--one-off", "--forceflush", "--port", strconv.Itoa(iperf3Port)}
+}
+
+func iperf3Client(w suite.Workload, target string, seconds int) []string {
+	if w.Spec.Workload != load.TCPBulk && w.Spec.Workload != load.UDPBulk {
+		return nil
+	}
+	args := []string{"iperf3", "--client", target, "--port", strconv.Itoa(iperf3Port), "--json",
+		"--time", strconv.Itoa(seconds), "--parallel", strconv.Itoa(max(1, w.Spec.Streams))}
+	if w.Spec.Workload == load.UDPBulk {
+		args = append(args, "--udp", "--bandwidth", "0", "--length", "1472")
+	} else if w.Spec.Rate > 0 {
+		args = append(args, "--bandwidth", strconv.Itoa(int(w.Spec.Rate)/max(1, w.Spec.Streams)))
+	}
+	switch w.Spec.Direction {
+	case load.Down:
+		args = append(args, "--reverse")
+	case load.Both:
+		args = append(args, "--bidir")
+	}
+	return args
+}
+
+func readIperf3(out []byte) (map[result.Metric]float64, error) {
+	runs, err := report.FromIperf3(bytes.NewReader(out))
+	if err != nil {
+		return nil, err
+	}
+	return runs[0].Metrics, nil
+}
+
+func qperfServer(suite.Workload) []string {
+	return []string{"qperf", "--listen_port", strconv.Itoa(qperfPort)}
+}
+
+func qperfClient(w suite.Workload, target string, seconds int) []string {
+	test := map[load.Workload]string{load.TCPBulk: "tcp_bw", load.TCPRR: "tcp_lat", load.UDPRR: "udp_lat"}[w.Spec.Workload]
+	if test == "" || w.Spec.Mode == load.Spin || w.Spec.Rate > 0 || w.Spec.Streams > 1 || w.Spec.Direction == load.Both || w.Spec.Direction == load.Down {
+		return nil
+	}
+	return []string{"qperf", target, "--listen_port", strconv.Itoa(qperfPort), "--ip_port", strconv.Itoa(qperfDataPort),
+		"--wait_server", "5", "--time", strconv.Itoa(seconds), "--unify_units", "--precision", "6", test}
+}
+
+var (
+	qperfBandwidth = regexp.MustCompile(`bw\s*=\s*([0-9.]+)\s*bytes/sec`)
+	qperfLatency   = regexp.MustCompile(`latency\s*=\s*([0-9.]+)\s*ns`)
+)
+
+// readQperf reads bandwidth, or latency: the mean of one way, which is half
+// a round trip.
+func readQperf(out []byte) (map[result.Metric]float64, error) {
+	if m := qperfBandwidth.FindSubmatch(out); m != nil {
+		v, err := strconv.ParseFloat(string(m[1]), 64)
+		return map[result.Metric]float64{result.Throughput: 8 * v}, err
+	}
+	if m := qperfLatency.FindSubmatch(out); m != nil {
+		v, err := strconv.ParseFloat(string(m[1]), 64)
+		return map[result.Metric]float64{result.LatencyP50: 2 * v * 1e-9}, err
+	}
+	return nil, fmt.Errorf("no figure in %q", out)
+}
+
+func sockperfServer(w suite.Workload) []string {
+	return append([]string{"sockperf", "server", "-p", strconv.Itoa(sockperfPort)}, sockperfMode(w)...)
+}
+
+func sockperfClient(w suite.Workload, target string, seconds int) []string {
+	if w.Spec.Workload != load.TCPRR && w.Spec.Workload != load.UDPRR {
+		return nil
+	}
+	return append([]string{"sockperf", "ping-pong", "-i", target, "-p", strconv.Itoa(sockperfPort),
+		"-t", strconv.Itoa(seconds), "--full-rtt"}, sockperfMode(w)...)
+}
+
+func sockperfMode(w suite.Workload) []string {
+	var args []string
+	if w.Spec.Workload == load.TCPRR {
+		args = append(args, "--tcp")
+	}
+	if w.Spec.Mode == load.Spin {
+		args = append(args, "--nonblocked")
+	}
+	return args
+}
+
+var sockperfPercentile = regexp.MustCompile(`percentile (50|99)\.000 =\s*([0-9.]+)`)
+
+// readSockperf reads the percentiles, which are in µs.
+func readSockperf(out []byte) (map[result.Metric]float64, error) {
+	metrics := map[result.Metric]float64{}
+	for _, m := range sockperfPercentile.FindAllSubmatch(out, -1) {
+		v, err := strconv.ParseFloat(string(m[2]), 64)
+		if err != nil {
+			return nil, err
+		}
+		metrics[map[string]result.Metric{"50": result.LatencyP50, "99": result.LatencyP99}[string(m[1])]] = v * 1e-6
+	}
+	if len(metrics) == 0 {
+		return nil, fmt.Errorf("no percentile in %q", out)
+	}
+	return metrics, nil
+}

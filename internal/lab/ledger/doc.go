@@ -17,7 +17,8 @@
 // /proc/PID/schedstat shows the main thread only, and the ticks of
 // /proc/PID/stat are a hundred thousand times coarser.) Where there is no
 // cgroup v2 the parties are read this way as well; a process that they start
-// and that ends is then lost.
+// is then somebody else's. Processes that come and go within the window show
+// in what their parents have inherited, in ticks.
 //
 // Busy is the wall time of all CPUs less their idle time, not the sum of the
 // busy columns. On a kernel with CONFIG_NO_HZ the idle columns are measured
@@ -30,9 +31,10 @@
 // With CONFIG_IRQ_TIME_ACCOUNTING off, as it often is, an interrupt and its
 // softirq are charged to the task that they interrupt: receiving a packet may
 // be paid by whoever ran, mostly but not always a party to the traffic. On an
-// idle CPU they interrupt nobody. That time is busy and belongs to no task,
-// so it is most of Unattributed; the rest is processes that ended within the
-// window, and rounding.
+// idle CPU they interrupt nobody. That time, and the way into idle and out of
+// it, is busy and belongs to no task: it is most of Unattributed, and grows
+// with the number of times that a CPU wakes up. The rest is processes that
+// ended and were not waited for, and rounding.
 //
 // Linux only.
 package ledger

@@ -120,7 +120,7 @@ func TestBurntTimeIsPutToTheParty(t *testing.T) {
 		}
 		checkBurnt(t, l, l.Proxy)
 	})
-	t.Run("nobody's party", func(t *testing.T) {
+	t.Run("nobody's party, and over already", func(t *testing.T) {
 		w, err := Begin(Parties{})
 		if err != nil {
 			t.Fatal(err)
@@ -255,11 +255,11 @@ func TestParseTask(t *testing.T) {
 	}{
 		"kernel thread": {
 			"16 (ksoftirqd/0) S 2 0 0 0 -1 69238848 0 0 0 0 1 1117 0 0 20 0 1 0 28 0 0 18446744073709551615 0 0\n",
-			task{start: 28, kernel: true},
+			task{start: 28, kernel: true, parent: 2},
 		},
 		"name with brackets and spaces": {
-			"5504 (a) S 1 (b) R 5482 5482 3916 0 -1 4194304 103 0 0 0 0 0 0 0 20 0 1 0 64401 3133440 390\n",
-			task{start: 64401},
+			"5504 (a) S 1 (b) R 1 5482 3916 0 -1 4194304 103 0 0 0 7 8 150 25 20 0 1 0 64401 3133440 390\n",
+			task{start: 64401, parent: 1, reaped: 1.75},
 		},
 	} {
 		if got, err := parseTask(tt.text); err != nil || got != tt.want {
@@ -272,11 +272,44 @@ func TestParseTask(t *testing.T) {
 }
 
 func TestRest(t *testing.T) {
-	before := tasks{1: {start: 1, cpu: 5}, 2: {start: 1, kernel: true, cpu: 1}, 3: {start: 7, cpu: 9}, 4: {start: 2, cpu: 3}, 9: {start: 1, cpu: 1}}
-	after := tasks{1: {start: 1, cpu: 5.5}, 2: {start: 1, kernel: true, cpu: 1.25}, 3: {start: 8, cpu: 0.125}, 5: {start: 9, cpu: 2}, 9: {start: 1, cpu: 100}}
-	kernel, other, lost := rest(before, after, map[int]bool{9: true})
-	if kernel != 0.25 || other != 0.5+0.125+2 || lost != 2 {
-		t.Errorf("kernel %g, other %g, lost %d; want 0.25, 2.625, 2 (4 ended, 3 was replaced)", kernel, other, lost)
+	for name, tt := range map[string]struct {
+		before, after tasks
+		kernel, other float64
+		ended         int
+	}{
+		"who stays, who comes, who is a party": {
+			before: tasks{1: {start: 1, cpu: 5}, 2: {start: 1, kernel: true, cpu: 1}, 9: {start: 1, cpu: 1}},
+			after: tasks{1: {start: 1, cpu: 5.5}, 2: {start: 1, kernel: true, cpu: 1.25}, 9: {start: 1, cpu: 100},
+				3: {start: 7, cpu: 2}},
+			kernel: 0.25, other: 2.5,
+		},
+		"who comes and goes is in what the parent reaped": {
+			before: tasks{1: {start: 1, reaped: 4}},
+			after:  tasks{1: {start: 1, reaped: 4.5}},
+			other:  0.5,
+		},
+		"who ends brings what it had spent before": {
+			before: tasks{1: {start: 1}, 2: {start: 2, parent: 1, cpu: 10, reaped: 5}, 3: {start: 3, parent: 2, cpu: 1}},
+			after:  tasks{1: {start: 1, reaped: 16.25}},
+			other:  0.25, ended: 2,
+		},
+		"nobody waits for who ends": {
+			before: tasks{1: {start: 1, cpu: 1}, 2: {start: 2, parent: 1, cpu: 10}},
+			after:  tasks{1: {start: 1, cpu: 1.5}},
+			other:  0.5, ended: 1,
+		},
+		"a process id is used again": {
+			before: tasks{3: {start: 7, cpu: 9}},
+			after:  tasks{3: {start: 8, cpu: 0.125}},
+			other:  0.125, ended: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kernel, other, ended := rest(tt.before, tt.after, map[int]bool{9: true})
+			if kernel != tt.kernel || other != tt.other || ended != tt.ended {
+				t.Errorf("kernel %g, other %g, %d ended; want %g, %g, %d", kernel, other, ended, tt.kernel, tt.other, tt.ended)
+			}
+		})
 	}
 }
 

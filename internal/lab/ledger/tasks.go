@@ -18,8 +18,10 @@ type task struct {
 	// same id.
 	start  uint64
 	kernel bool
-	// cpu is in seconds.
-	cpu float64
+	parent int
+	// cpu is its own time, reaped that of the children it has waited for and
+	// of theirs; in seconds.
+	cpu, reaped float64
 }
 
 // tasks holds all processes by id.
@@ -64,22 +66,27 @@ func readTask(pid int) (task, error) {
 }
 
 // parseTask reads /proc/PID/stat. The name, in brackets, may hold anything,
-// brackets and spaces too; the fields count from behind the last one.
+// brackets and spaces too; the fields count from behind the last one. Its
+// own CPU time is not taken from here.
 func parseTask(text string) (task, error) {
-	const flags, start = 9 - 3, 22 - 3 // proc(5) counts from 1; the state, third, comes first here
+	// proc(5) counts from 1; the state, third, comes first here.
+	const parent, flags, childUser, childSystem, start = 4 - 3, 9 - 3, 16 - 3, 17 - 3, 22 - 3
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) <= start {
 		return task{}, fmt.Errorf("parse process %.20q: %d fields", text, len(fields))
 	}
-	f, err := strconv.ParseUint(fields[flags], 10, 64)
-	if err != nil {
-		return task{}, fmt.Errorf("parse process flags: %w", err)
+	var v [start + 1]uint64
+	for _, i := range []int{parent, flags, childUser, childSystem, start} {
+		n, err := strconv.ParseUint(fields[i], 10, 64)
+		if err != nil {
+			return task{}, fmt.Errorf("parse process %.20q: %w", text, err)
+		}
+		v[i] = n
 	}
-	s, err := strconv.ParseUint(fields[start], 10, 64)
-	if err != nil {
-		return task{}, fmt.Errorf("parse process start: %w", err)
-	}
-	return task{start: s, kernel: f&pfKthread != 0}, nil
+	return task{
+		start: v[start], kernel: v[flags]&pfKthread != 0, parent: int(v[parent]),
+		reaped: float64(v[childUser]+v[childSystem]) * tick,
+	}, nil
 }
 
 // processClock reads another process's CPU clock, in seconds. The clock's id
@@ -93,27 +100,53 @@ func processClock(pid int) (float64, error) {
 	return float64(ts.Nano()) / 1e9, nil
 }
 
+// same says whether a process is there, and the one that it was.
+func (ts tasks) same(pid int, t task) bool {
+	now, ok := ts[pid]
+	return ok && now.start == t.start
+}
+
 // rest sums what all processes but the parties' spent between two edges, and
-// counts those that ended, whose last share nobody can tell.
-func rest(a, b tasks, party map[int]bool) (kernel, other float64, lost int) {
+// counts those that ended.
+//
+// What a process spent passes to its parent when that waits for it. So a
+// process that came and went in between shows there, and so does one that
+// ended, with all that it spent before: that is owed by whoever inherited. A
+// process that nobody waits for takes its time with it.
+func rest(a, b tasks, party map[int]bool) (kernel, other float64, ended int) {
+	owed, ended := debts(a, b, party)
 	for pid, now := range b {
 		if party[pid] {
 			continue
 		}
-		cpu := now.cpu
-		if before, ok := a[pid]; ok && before.start == now.start {
-			cpu = rise(before.cpu, now.cpu)
+		var before task
+		if b.same(pid, a[pid]) {
+			before = a[pid]
 		}
+		cpu := rise(before.cpu, now.cpu)
 		if now.kernel {
 			kernel += cpu
 		} else {
-			other += cpu
+			other += cpu + rise(before.reaped+owed[pid], now.reaped)
 		}
 	}
-	for pid, before := range a {
-		if now, ok := b[pid]; !party[pid] && (!ok || now.start != before.start) {
-			lost++
+	return kernel, other, ended
+}
+
+// debts is what those that ended had spent before the first edge, by the
+// process that lives and inherited it.
+func debts(a, b tasks, party map[int]bool) (owed map[int]float64, ended int) {
+	owed = map[int]float64{}
+	for pid, t := range a {
+		if party[pid] || b.same(pid, t) {
+			continue
 		}
+		ended++
+		heir := t.parent
+		for p, ok := a[heir]; ok && !b.same(heir, p); p, ok = a[heir] {
+			heir = p.parent
+		}
+		owed[heir] += t.cpu + t.reaped
 	}
-	return kernel, other, lost
+	return owed, ended
 }

@@ -12,7 +12,8 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// Window is a window that has begun.
+// Window is a window that has begun. The parties' processes must not end in
+// it: those are accounted for in their parents' name as well.
 type Window struct {
 	parties Parties
 	begin   snapshot
@@ -27,9 +28,9 @@ type Gates struct {
 	Throttled float64
 	// Thermal counts the times that a CPU was slowed down for its heat.
 	Thermal uint64
-	// Lost counts processes that ended in the window. What they spent is in
-	// Unattributed.
-	Lost int
+	// Ended counts processes that ended in the window. What they spent is in
+	// Other if their parents waited for them, else in Unattributed.
+	Ended int
 	// Resolution is how much of Busy may be rounding of /proc/stat: the
 	// ledger cannot close better than this.
 	Resolution float64
@@ -121,7 +122,7 @@ func closeLedger(a, b snapshot) (result.Ledger, Gates, error) {
 			party[pid] = true
 		}
 	}
-	kernel, other, lost := rest(a.tasks, b.tasks, party)
+	kernel, other, ended := rest(a.tasks, b.tasks, party)
 	l := result.Ledger{
 		Wall: wall, CPUs: a.stat.CPUs,
 		User: all.user, System: all.system, IRQ: all.irq, Soft: all.soft, Steal: all.steal,
@@ -136,7 +137,7 @@ func closeLedger(a, b snapshot) (result.Ledger, Gates, error) {
 		StealShare: share(l.Steal, wall*float64(l.CPUs)),
 		Throttled:  rise(a.throttled, b.throttled),
 		Thermal:    b.thermal - a.thermal,
-		Lost:       lost,
+		Ended:      ended,
 		Resolution: share(2*tick, l.Busy),
 		Sampled:    all.sampled,
 	}, nil

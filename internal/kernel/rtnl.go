@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"time"
 
 	"fairlead/internal/plan"
 
@@ -201,7 +202,31 @@ func (h *Host) delLink(l plan.Link) error {
 	return handle.LinkDel(have)
 }
 
-func (h *Host) setAddress(a plan.Address) error { return h.onAddress(a, (*netlink.Handle).AddrReplace) }
+func (h *Host) setAddress(a plan.Address) error {
+	if err := h.onAddress(a, (*netlink.Handle).AddrReplace); err != nil || a.Prefix.Addr().Is4() {
+		return err
+	}
+	return h.awaitLocal(a)
+}
+
+// awaitLocal waits until the kernel answers on an IPv6 address of a link that
+// is up. It does so from a work queue, even without duplicate address
+// detection; a socket that connects before that gets a route out of the link
+// and keeps it.
+func (h *Host) awaitLocal(a plan.Address) error {
+	const often, patience = time.Millisecond, 2 * time.Second
+	handle, link, err := h.link(a.Netns, a.Link)
+	if err != nil || link.Attrs().RawFlags&unix.IFF_UP == 0 || a.Prefix.Addr().IsLinkLocalUnicast() {
+		return err
+	}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(often) {
+		routes, err := handle.RouteGet(a.Prefix.Addr().AsSlice())
+		if err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL {
+			return nil
+		}
+	}
+	return nil // policy routing may hide the route; the address is set all the same
+}
 
 func (h *Host) delAddress(a plan.Address) error { return h.onAddress(a, (*netlink.Handle).AddrDel) }
 

@@ -88,12 +88,11 @@ func TestPromises(t *testing.T) {
 	for _, lost := range unasked() {
 		t.Error(lost)
 	}
-	fates := map[cell]fate{}
+	var labs []*lab
 	for _, d := range paths.Drivers() {
-		for c, f := range examine(t, facts, table, d.Name()) {
-			fates[c] = f
-		}
+		labs = append(labs, newLab(t, facts, table, d.Name()))
 	}
+	fates := examine(labs, table)
 	for _, lie := range compare(table, fates) {
 		t.Error(lie)
 	}
@@ -123,36 +122,43 @@ func unasked() []string {
 	return lost
 }
 
-// examine puts every question about a driver, and about publishing with it,
-// to packets. All of them go at once, because a No takes its time.
-func examine(t *testing.T, facts plan.Facts, table []paths.Path, d model.Driver) map[cell]fate {
-	l := newLab(t, facts, table, d)
+// examine puts every question to packets. All of them go at once, because a
+// No takes its time.
+func examine(labs []*lab, table []paths.Path) map[cell]fate {
 	fates := map[cell]fate{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, p := range table {
-		if p.Driver != d {
-			continue
-		}
-		for question := range p.Promises {
-			probe := proberOf(p, question)
-			for _, f := range probe.flavors {
-				c := cell{d, p.Via, question, f}
-				wg.Go(func() {
-					fate := probe.probe(l, c)
-					mu.Lock()
-					defer mu.Unlock()
-					fates[c] = fate
-				})
-			}
+	for _, l := range labs {
+		for _, c := range cellsOf(l.driver, table) {
+			wg.Go(func() {
+				fate := proberOf(c.via, c.question).probe(l, c)
+				mu.Lock()
+				defer mu.Unlock()
+				fates[c] = fate
+			})
 		}
 	}
 	wg.Wait()
 	return fates
 }
 
-func proberOf(p paths.Path, q promise.Question) prober {
-	if p.Via == "" {
+// cellsOf returns every cell of a driver.
+func cellsOf(d model.Driver, table []paths.Path) []cell {
+	var cells []cell
+	for _, p := range table {
+		for question := range p.Promises {
+			for _, f := range proberOf(p.Via, question).flavors {
+				if p.Driver == d {
+					cells = append(cells, cell{d, p.Via, question, f})
+				}
+			}
+		}
+	}
+	return cells
+}
+
+func proberOf(via model.Via, q promise.Question) prober {
+	if via == "" {
 		return driverProbers[q]
 	}
 	return publishProbers[q]
@@ -201,7 +207,7 @@ func TestALieIsReported(t *testing.T) {
 	fates := map[cell]fate{}
 	for _, p := range truth {
 		for q, answer := range p.Promises {
-			for _, f := range proberOf(p, q).flavors {
+			for _, f := range proberOf(p.Via, q).flavors {
 				fates[cell{p.Driver, p.Via, q, f}] = fate{kept: answer.Kept}
 			}
 		}
@@ -215,7 +221,7 @@ func TestALieIsReported(t *testing.T) {
 			answer.Kept = !answer.Kept
 			table[i].Promises[q] = answer
 			lies := compare(table, fates)
-			if len(lies) != len(proberOf(p, q).flavors) {
+			if len(lies) != len(proberOf(p.Via, q).flavors) {
 				t.Errorf("%s %s: flipping %s gives: %q", p.Via, p.Driver, q, lies)
 			}
 			table = paths.Table(plan.Facts{})

@@ -15,7 +15,7 @@ import (
 
 // patience is how long a client tries. A packet that is dropped shows by
 // nothing but its absence, so every No that no error explains takes as long.
-const patience = 2500 * time.Millisecond
+const patience = 6 * time.Second
 
 // place runs a function on a thread inside a namespace.
 type place func(func() error) error
@@ -85,7 +85,7 @@ func (t talk) ask() (name string, seen netip.Addr, err error) {
 	deadline := time.Now().Add(patience)
 	again := deadline
 	if t.conn.RemoteAddr().Network() == "udp" {
-		again = time.Now().Add(patience / 8)
+		again = time.Now().Add(patience / 20)
 	}
 	buf := make([]byte, 128)
 	for n := 0; ; {
@@ -100,7 +100,7 @@ func (t talk) ask() (name string, seen netip.Addr, err error) {
 			seen, err = netip.ParseAddr(addr)
 			return word, seen, err
 		case errors.As(err, &timeout) && timeout.Timeout() && again.Before(deadline):
-			again = again.Add(patience / 8)
+			again = again.Add(patience / 20)
 		default:
 			return "", netip.Addr{}, err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"text/tabwriter"
 
+	"fairlead/internal/kernel"
 	"fairlead/internal/lab/runner"
 	"fairlead/internal/lab/suite"
 
@@ -68,8 +69,10 @@ func listing() labListing {
 		}
 		l.Suites = append(l.Suites, listed)
 	}
+	// Without root nothing can be probed, and only what is not installed shows.
+	facts, _ := kernel.Probe()
 	for _, p := range suite.Paths() {
-		l.Paths = append(l.Paths, listedPath{Name: p.Name, About: p.About, Unavailable: runner.Unavailable(p)})
+		l.Paths = append(l.Paths, listedPath{Name: p.Name, About: p.About, Unavailable: runner.Unavailable(p, facts)})
 	}
 	return l
 }

@@ -12,6 +12,8 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/topology"
+	"fairlead/internal/paths"
+	"fairlead/internal/plan"
 )
 
 // foreign is a path's other maker: real docker-proxy processes, or a set-up
@@ -24,16 +26,27 @@ var foreignTools = map[suite.Peer][]string{
 	suite.HandDNAT:    {"ip", "nft"},
 }
 
-// Unavailable says why a path cannot be built here, before anything is: its
-// peer's programs are not installed. Empty means that it can be tried.
-func Unavailable(p suite.Path) string {
+// Unavailable says why a path cannot be built here: its peer's programs are
+// not installed, or the kernel lacks a feature. Empty means that it can be
+// tried.
+func Unavailable(p suite.Path, facts plan.Facts) string {
 	for _, tool := range foreignTools[p.Peer] {
 		if _, err := lookPath(tool); err != nil {
-			return tool + " is not installed (Debian: " + map[string]string{"docker-proxy": "docker.io", "ip": "iproute2", "nft": "nftables"}[tool] + ")"
+			return tool + " is not installed (Debian: " + debianPackage[tool] + ")"
 		}
 	}
-	return ""
+	var needs []plan.Feature
+	if d, ok := paths.Driver(p.Driver); ok {
+		needs = append(needs, d.Needs()...)
+	}
+	if w, ok := paths.Way(p.Via); ok {
+		needs = append(needs, w.Needs()...)
+	}
+	return paths.Missing(facts, needs)
 }
+
+// debianPackage names the package of each peer's program.
+var debianPackage = map[string]string{"docker-proxy": "docker.io", "ip": "iproute2", "nft": "nftables"}
 
 // lookPath finds a program also where distributions hide docker-proxy, and
 // where a plain user's PATH does not lead.

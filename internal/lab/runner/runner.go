@@ -102,7 +102,7 @@ func Sweep() ([]string, error) { return ledger.Sweep() }
 func (s *session) build(ctx context.Context) error {
 	for _, name := range s.Suite.Paths {
 		p, _ := suite.FindPath(name)
-		why := Unavailable(p)
+		why := Unavailable(p, s.Facts)
 		if why == "" {
 			r, err := build(ctx, p, s.Suite.Clients, s.Facts)
 			if ctx.Err() != nil {

@@ -46,18 +46,18 @@ func contenders(b *testing.B, target netip.AddrPort) []*contender {
 	set(b, p, oneTCP("127.0.0.1", 8001, target))
 	return []*contender{
 		{name: "ours", at: netip.MustParseAddrPort("127.0.0.1:8001"), pid: p.PID()},
-		{name: "docker", at: netip.MustParseAddrPort("127.0.0.1:8002"), pid: startDockerProxy(b, "127.0.0.1", "8002", target)},
+		{name: "docker", at: netip.MustParseAddrPort("127.0.0.1:8002"), pid: startDockerProxy(b, "tcp", "8002", target)},
 	}
 }
 
 // startDockerProxy runs docker-proxy, which says on descriptor 3 that it is
 // ready.
-func startDockerProxy(b *testing.B, host, port string, target netip.AddrPort) int {
+func startDockerProxy(b *testing.B, proto, port string, target netip.AddrPort) int {
 	ready, says, err := os.Pipe()
 	if err != nil {
 		b.Fatal(err)
 	}
-	cmd := exec.Command(dockerProxy, "-proto", "tcp", "-host-ip", host, "-host-port", port,
+	cmd := exec.Command(dockerProxy, "-proto", proto, "-host-ip", "127.0.0.1", "-host-port", port,
 		"-container-ip", target.Addr().String(), "-container-port", strconv.Itoa(int(target.Port())))
 	cmd.ExtraFiles = []*os.File{says}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -28,7 +28,8 @@
 // directions; work a wake-up is bounded, and what is left goes on after the
 // other sockets had their turn.
 //
-// UDP reads and writes in batches (recvmmsg, sendmmsg). A client address
+// UDP reads and writes in batches (recvmmsg, sendmmsg), and sends equal
+// datagrams as segments of one large packet. A client address
 // and the local address it sent to make a flow with its own connected
 // socket towards the target; answers leave from that local address.
 //

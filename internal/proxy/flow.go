@@ -12,14 +12,12 @@ import (
 type flow struct {
 	key   flowKey
 	group *group
-	fd    int
 	slot  slotID
-	// sender is control data that names the local address to answer from.
-	sender    [senderRoom]byte
-	senderLen int
-	answered  bool
-	used      time.Duration
-	place     *list.Element
+	// in leads to the target, out back to the client.
+	in, out  outlet
+	answered bool
+	used     time.Duration
+	place    *list.Element
 }
 
 // flowKey tells flows apart: who sent, to which of our addresses, on which
@@ -56,8 +54,9 @@ func (t *flowTable) get(w *worker, key flowKey) *flow {
 	if e != 0 {
 		return nil
 	}
-	f.fd = fd
-	f.senderLen = key.local.control(f.sender[:])
+	f.in.fd = fd
+	f.out = outlet{fd: key.socket.fd, to: key.client}
+	f.out.senderLen = len(key.local.appendTo(f.out.sender[:0]))
 	f.slot = w.slots.add(f)
 	if e := w.watch(fd, unix.EPOLLIN, f.slot, 0); e != 0 {
 		w.slots.remove(f.slot)
@@ -119,7 +118,7 @@ func (t *flowTable) drop(w *worker, f *flow) {
 	}
 	delete(t.flows, f.key)
 	w.slots.remove(f.slot)
-	closeFD(f.fd)
+	closeFD(f.in.fd)
 	w.counts.flows.Add(-1)
 }
 

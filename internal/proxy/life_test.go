@@ -97,16 +97,12 @@ func TestCallsAfterDeathSayWhatToDo(t *testing.T) {
 
 func TestCancelledCallReturns(t *testing.T) {
 	p := newProxy(t, Role)
-	if err := syscall.Kill(p.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := p.Stats(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
-	if err := syscall.Kill(p.PID(), syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	stopped(t, p, func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if _, err := p.Stats(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	})
 	stats(t, p)
 }

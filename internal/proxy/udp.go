@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"encoding/binary"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,25 +25,19 @@ type localAddr struct {
 	addr    [16]byte
 }
 
-// control writes the address as control data for sending, and returns its
-// length.
-func (l *localAddr) control(b []byte) int {
-	if l.family == 0 {
-		return 0
+// appendTo appends the address as control data for sending.
+func (l *localAddr) appendTo(b []byte) []byte {
+	var data [unix.SizeofInet6Pktinfo]byte
+	switch l.family {
+	case unix.AF_INET:
+		copy(data[4:8], l.addr[:4]) // ipi_spec_dst
+		return appendControl(b, unix.IPPROTO_IP, unix.IP_PKTINFO, data[:unix.SizeofInet4Pktinfo])
+	case unix.AF_INET6:
+		copy(data[:16], l.addr[:])
+		binary.NativeEndian.PutUint32(data[16:], l.ifindex)
+		return appendControl(b, unix.IPPROTO_IPV6, unix.IPV6_PKTINFO, data[:])
 	}
-	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
-	data := b[unix.CmsgLen(0):]
-	if l.family == unix.AF_INET {
-		h.Level, h.Type = unix.IPPROTO_IP, unix.IP_PKTINFO
-		h.SetLen(unix.CmsgLen(unix.SizeofInet4Pktinfo))
-		copy(data[4:], l.addr[:4]) // ipi_spec_dst
-		return unix.CmsgSpace(unix.SizeofInet4Pktinfo)
-	}
-	h.Level, h.Type = unix.IPPROTO_IPV6, unix.IPV6_PKTINFO
-	h.SetLen(unix.CmsgLen(unix.SizeofInet6Pktinfo))
-	copy(data, l.addr[:])
-	binary.NativeEndian.PutUint32(data[16:], l.ifindex)
-	return unix.CmsgSpace(unix.SizeofInet6Pktinfo)
+	return b
 }
 
 // parseLocal reads the control data of a received datagram. Only packet
@@ -54,13 +47,13 @@ func parseLocal(b []byte) localAddr {
 	if len(b) < unix.CmsgLen(unix.SizeofInet4Pktinfo) {
 		return l
 	}
-	h := (*unix.Cmsghdr)(unsafe.Pointer(&b[0]))
+	level, kind := binary.NativeEndian.Uint32(b[8:]), binary.NativeEndian.Uint32(b[12:])
 	data := b[unix.CmsgLen(0):]
 	switch {
-	case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_PKTINFO:
+	case level == unix.IPPROTO_IP && kind == unix.IP_PKTINFO:
 		l.family = unix.AF_INET
 		copy(l.addr[:], data[4:8]) // ipi_spec_dst
-	case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_PKTINFO && len(data) >= unix.SizeofInet6Pktinfo:
+	case level == unix.IPPROTO_IPV6 && kind == unix.IPV6_PKTINFO && len(data) >= unix.SizeofInet6Pktinfo:
 		l.family = unix.AF_INET6
 		copy(l.addr[:], data[:16])
 		if l.addr[0] == 0xfe && l.addr[1]&0xc0 == 0x80 {
@@ -92,7 +85,7 @@ func prepareUDP(fd int, k socketKey, listener bool) error {
 	return nil
 }
 
-// batch is the room for one recvmmsg, which sendmmsg then sends from.
+// batch is the room for one recvmmsg, and for sending on what it brought.
 type batch struct {
 	hdrs     [datagrams]mmsghdr
 	vecs     [datagrams]unix.Iovec
@@ -100,6 +93,7 @@ type batch struct {
 	controls [datagrams][senderRoom]byte
 	flows    [datagrams]*flow
 	data     []byte
+	out      parcels
 }
 
 func (w *worker) datagrams() *batch {
@@ -131,30 +125,6 @@ func (b *batch) receive(fd int, named bool) int {
 	return n
 }
 
-// send sends datagrams from to the end of run; what the kernel refuses is
-// skipped. An earlier ICMP error is reported instead of sending, so each
-// datagram gets a second try.
-func (b *batch) send(fd, from, to int) (sent, bytes int) {
-	for tried := false; from < to; {
-		n, e := sendBatch(fd, b.hdrs[from:to])
-		switch {
-		case e == 0:
-			for i := range n {
-				bytes += int(b.vecs[from+i].Len)
-			}
-			sent += n
-			from += n
-			tried = false
-		case e == unix.ECONNREFUSED && !tried:
-			tried = true
-		default:
-			from++
-			tried = false
-		}
-	}
-	return sent, bytes
-}
-
 // receive leads clients' datagrams to their flows.
 func (s *socket) receive(w *worker) {
 	b := w.datagrams()
@@ -167,7 +137,6 @@ func (s *socket) receive(w *worker) {
 		b.names[i].len = h.Namelen
 		key := flowKey{s, b.names[i], parseLocal(b.controls[i][:h.Controllen])}
 		b.flows[i] = w.flows.get(w, key)
-		h.Name, h.Namelen, h.Control, h.Controllen = nil, 0, nil, 0
 	}
 	now := w.now()
 	for from := 0; from < n; {
@@ -178,7 +147,7 @@ func (s *socket) receive(w *worker) {
 		}
 		if f != nil && w.flows.flows[f.key] == f {
 			w.flows.touch(f, now, false)
-			sent, bytes := b.send(f.fd, from, to)
+			sent, bytes := b.send(&f.in, from, to)
 			w.counts.datagramsIn.Add(uint64(sent))
 			w.counts.bytesIn.Add(uint64(bytes))
 		}
@@ -191,19 +160,12 @@ func (s *socket) receive(w *worker) {
 // reported is taken by the receive call, and the flow goes on.
 func (f *flow) ready(w *worker, _ uint32, _ direction) {
 	b := w.datagrams()
-	n := b.receive(f.fd, false)
+	n := b.receive(f.in.fd, false)
 	if n == 0 {
 		return
 	}
-	for i := range n {
-		h := &b.hdrs[i]
-		h.Name, h.Namelen = &f.key.client.raw[0], f.key.client.len
-		if f.senderLen > 0 {
-			h.Control, h.Controllen = &f.sender[0], uint64(f.senderLen)
-		}
-	}
 	w.flows.touch(f, w.now(), true)
-	sent, bytes := b.send(f.key.socket.fd, 0, n)
+	sent, bytes := b.send(&f.out, 0, n)
 	w.counts.datagramsOut.Add(uint64(sent))
 	w.counts.bytesOut.Add(uint64(bytes))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os/exec"
 	"syscall"
 	"testing"
 	"time"
@@ -128,25 +129,59 @@ func TestUDPSizes(t *testing.T) {
 	}
 }
 
-// TestUDPBoundariesUnderBurst sends datagrams of many sizes at once and
-// requires each to come back whole.
+// TestUDPBoundariesUnderBurst lets datagrams of many sizes queue up while
+// the proxy is stopped, so that it sends them on in as few calls as it can,
+// and requires each to come back whole. With a small MTU the larger ones
+// cannot go as segments, and are sent as fragments.
 func TestUDPBoundariesUnderBurst(t *testing.T) {
-	p := newProxy(t, Role)
-	set(t, p, oneUDP("127.0.0.1", 8053, serveUDP(t, "127.0.0.1:0", echoUDP)))
-	c := dialUDP(t, "127.0.0.1:8053")
-	const n = 50
-	for i := 1; i <= n; i++ {
-		if _, err := c.Write(bytes.Repeat([]byte{byte(i)}, i*13)); err != nil {
-			t.Fatal(err)
+	for _, mtu := range []string{"65536", "1500"} {
+		t.Run("mtu "+mtu, func(t *testing.T) {
+			setLoopbackMTU(t, mtu)
+			p := newProxy(t, Role)
+			set(t, p, oneUDP("0.0.0.0", 8053, serveUDP(t, "127.0.0.1:0", echoUDP)))
+			c := dialUDP(t, "127.0.0.1:8053")
+			sizes := []int{100, 100, 100, 100, 50, 0, 0, 1, 2, 3, 9000, 9000, 9000, 1472, 1472, 1473, 1473, 4000, 10, 10}
+			stopped(t, p, func() {
+				for i, size := range sizes {
+					if _, err := c.Write(bytes.Repeat([]byte{byte(i)}, size)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+			b := make([]byte, 1<<16)
+			for i, size := range sizes {
+				n, err := c.Read(b)
+				if err != nil || !bytes.Equal(b[:n], bytes.Repeat([]byte{byte(i)}, size)) {
+					t.Fatalf("datagram %d of %d bytes came back as %d bytes (%v)", i, size, n, err)
+				}
+			}
+			n := uint64(len(sizes))
+			until(t, p, "all to be counted", func(s Stats) bool { return s.DatagramsIn == n && s.DatagramsOut == n })
+		})
+	}
+}
+
+// stopped runs do while the proxy cannot.
+func stopped(t *testing.T, p *Proxy, do func()) {
+	t.Helper()
+	if err := syscall.Kill(p.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	do()
+	if err := syscall.Kill(p.PID(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func setLoopbackMTU(t *testing.T, mtu string) {
+	t.Helper()
+	set := func(mtu string) {
+		if out, err := exec.Command("ip", "link", "set", "lo", "mtu", mtu).CombinedOutput(); err != nil {
+			t.Fatalf("set MTU: %v: %s", err, out)
 		}
 	}
-	b := make([]byte, 1<<16)
-	for i := 1; i <= n; i++ {
-		got, err := c.Read(b)
-		if err != nil || !bytes.Equal(b[:got], bytes.Repeat([]byte{byte(i)}, i*13)) {
-			t.Fatalf("datagram %d came back as %d bytes (%v)", i, got, err)
-		}
-	}
+	set(mtu)
+	t.Cleanup(func() { set("65536") })
 }
 
 func TestUDPFlowsExpire(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 )
 
 // reportFiles are the files that a report is written to, besides the table.
@@ -24,7 +25,7 @@ func (r *reportFiles) flags(f *pflag.FlagSet) {
 	f.StringVar(&r.json, "json", "", "write everything, every run raw, to this file")
 	f.StringVar(&r.html, "html", "", "write the report as one self-contained page to this file")
 	f.StringVar(&r.bench, "bench", "", "write Go benchmark lines, for benchstat, to this file")
-	f.StringVar(&r.iperf3, "iperf3", "", "write the bulk runs as iperf3 JSON, one document a line, to this file")
+	f.StringVar(&r.iperf3, "iperf3", "", "write the bulk runs as iperf3 JSON, one document after the other, to this file")
 }
 
 // writers pairs each file that was asked for with what writes it.
@@ -38,20 +39,50 @@ func (r reportFiles) writers() map[string]func(io.Writer, *result.Report) error 
 
 // check finds out before measuring whether the files can be written.
 func (r reportFiles) check() error {
-	for file := range r.writers() {
-		info, err := os.Stat(filepath.Dir(file))
-		if err != nil {
-			return fmt.Errorf("write %s: %w", file, err)
+	seen := map[string]bool{}
+	for _, file := range []string{r.json, r.html, r.bench, r.iperf3} {
+		if file == "" {
+			continue
 		}
-		if !info.IsDir() {
-			return fmt.Errorf("write %s: %s is no folder", file, filepath.Dir(file))
+		if seen[file] {
+			return fmt.Errorf("write %s: two reports cannot go to one file", file)
+		}
+		seen[file] = true
+		if err := writable(file); err != nil {
+			return fmt.Errorf("write %s: %w", file, err)
 		}
 	}
 	return nil
 }
 
-// show prints the report and writes it to the files. A file is complete or
-// not there: it is written beside its place and then moved.
+func writable(file string) error {
+	if inPlace(file) {
+		if info, err := os.Stat(file); err == nil && info.IsDir() {
+			return errors.New("it is a folder")
+		}
+		return unix.Access(file, unix.W_OK)
+	}
+	tmp, err := beside(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(tmp.Close(), os.Remove(tmp.Name()))
+}
+
+// inPlace says that a file must be written where it is: a device, a pipe or
+// a link such as /dev/stdout may not be replaced by a file of ours.
+func inPlace(file string) bool {
+	info, err := os.Lstat(file)
+	return err == nil && !info.Mode().IsRegular()
+}
+
+// beside makes a file that can be moved to the place of the other.
+func beside(file string) (*os.File, error) {
+	return os.CreateTemp(filepath.Dir(file), ".fairlead-*")
+}
+
+// show prints the report and writes it to the files. A regular file is
+// complete or not there: it is written beside its place and then moved.
 func (a *app) show(rep *result.Report, files reportFiles) error {
 	for file, write := range files.writers() {
 		if err := writeWhole(file, func(w io.Writer) error { return write(w, rep) }); err != nil {
@@ -66,7 +97,10 @@ func (a *app) show(rep *result.Report, files reportFiles) error {
 }
 
 func writeWhole(file string, write func(io.Writer) error) error {
-	tmp, err := os.CreateTemp(filepath.Dir(file), ".fairlead-*")
+	if inPlace(file) {
+		return writeTo(file, write)
+	}
+	tmp, err := beside(file)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", file, err)
 	}
@@ -76,6 +110,17 @@ func writeWhole(file string, write func(io.Writer) error) error {
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("write %s: %w", file, err), os.Remove(tmp.Name()))
+	}
+	return nil
+}
+
+func writeTo(file string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
 	}
 	return nil
 }

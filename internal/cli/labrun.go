@@ -29,7 +29,7 @@ func newLabRun(a *app) *cobra.Command {
 		Example: "  fairlead lab run\n" +
 			"  fairlead lab run publish --html publish.html --json publish.json\n" +
 			"  fairlead lab run proxy --baseline docker-proxy --client local\n" +
-			"  fairlead lab run nat --fail-if 'nat.bulk.ratio<0.8'",
+			"  fairlead lab run nat --fail-if 'nat.bulk.ratio < 0.8'",
 		RunE: func(c *cobra.Command, args []string) error {
 			for _, name := range []string{"rounds", "duration"} {
 				if f := c.Flags().Lookup(name); f.Changed && strings.Trim(f.Value.String(), "0smhµn.") == "" {
@@ -59,7 +59,7 @@ func newLabRun(a *app) *cobra.Command {
 	f.StringSliceVar(&choice.loads, "workload", nil, "measure only these workloads, e.g. tcp-bulk,tcp-rr-spin")
 	f.StringVar(&choice.baseline, "baseline", "", "the path to compare with (default: the suite's)")
 	f.StringSliceVar(&choice.tools, "with", nil, "also drive "+strings.Join(runner.Tools(), ", ")+" over the same paths")
-	f.StringArrayVar(&choice.conditions, "fail-if", nil, "exit 1 if the condition holds, e.g. 'nat.bulk.ratio<0.8' (repeatable)")
+	f.StringArrayVar(&choice.conditions, "fail-if", nil, "exit 1 if the condition holds, e.g. 'nat.bulk.ratio < 0.8' (repeatable)")
 	files.flags(f)
 	return c
 }

@@ -112,7 +112,7 @@ func newRoot(a *app) *cobra.Command {
 		Example:           "  fairlead lab run          # what does publishing a port cost on this machine?\n  fairlead paths            # which ways there are, and what each promises",
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		PersistentPreRunE: func(*cobra.Command, []string) error { return a.checkOutput() },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return a.checkOutput(c) },
 		RunE: func(c *cobra.Command, args []string) error {
 			return usage(errors.Join(c.Help(), errors.New("name a command")))
 		},
@@ -125,12 +125,14 @@ func newRoot(a *app) *cobra.Command {
 	return root
 }
 
-// formats are the values of --output that every command knows.
-var formats = []string{"table", "json", "markdown"}
-
-func (a *app) checkOutput() error {
+// checkOutput refuses a format that the command does not have.
+func (a *app) checkOutput(c *cobra.Command) error {
+	formats := []string{"table", "json"}
+	if c.Name() == "paths" {
+		formats = append(formats, "markdown")
+	}
 	if !slices.Contains(formats, a.output) {
-		return usage(fmt.Errorf("output %q: want one of %s", a.output, strings.Join(formats, ", ")))
+		return usage(fmt.Errorf("output %q: %s knows %s", a.output, c.CommandPath(), strings.Join(formats, ", ")))
 	}
 	return nil
 }

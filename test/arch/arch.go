@@ -86,8 +86,16 @@ var Rules = []Rule{
 		Of:   []string{"internal/kernel/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/kernel/..."},
 	},
 	{
-		Name: "leases and stores know only the model",
-		Of:   []string{"internal/ipam/...", "internal/store/..."}, Ours: []string{"internal/model/...", "internal/ipam/...", "internal/store/..."},
+		Name: "leases know only the model",
+		Of:   []string{"internal/ipam/..."}, Ours: []string{"internal/model/...", "internal/ipam/..."},
+	},
+	{
+		Name: "a store keeps values: desired state, leases, and the plan's settings to put back",
+		Of:   []string{"internal/store/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/ipam/...", "internal/store/..."},
+	},
+	{
+		Name: "the table of paths is data: what drivers and ways declare",
+		Of:   []string{"internal/paths/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/driver/...", "internal/publish/...", "internal/paths/..."}, Deny: pure,
 	},
 	{
 		Name: "child knows nothing of what it starts",

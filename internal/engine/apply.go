@@ -13,13 +13,24 @@ import (
 	"fairlead/internal/store"
 )
 
-// steps sorts the steps of a diff by who takes them.
+// steps sorts the steps of a diff by who takes them and when.
 type steps struct {
-	set, del, nft, userspace []plan.Op
+	// first are links that stand in the way of new ones.
+	first          []plan.Op
+	set, del       []plan.Op
+	nft, userspace []plan.Op
 }
 
 func sortSteps(ops []plan.Op) steps {
 	var s steps
+	wanted := map[string]bool{}
+	for _, op := range ops {
+		if link, ok := op.Object.(plan.Link); ok && !op.Del {
+			for _, end := range link.Ends() {
+				wanted[end] = true
+			}
+		}
+	}
 	for _, op := range ops {
 		switch op.Object.(type) {
 		case plan.Table, plan.Mapping, plan.Member:
@@ -27,59 +38,74 @@ func sortSteps(ops []plan.Op) steps {
 		case plan.Listener, plan.Reservation:
 			s.userspace = append(s.userspace, op)
 		default:
-			if op.Del {
-				s.del = append(s.del, op)
-			} else {
+			switch link, _ := op.Object.(plan.Link); {
+			case !op.Del:
 				s.set = append(s.set, op)
+			case slices.ContainsFunc(link.Ends(), func(end string) bool { return wanted[end] }):
+				s.first = append(s.first, op)
+			default:
+				s.del = append(s.del, op)
 			}
 		}
 	}
 	return s
 }
 
-// apply leads the host from have to want. An error means that have is what
-// the host holds again, unless taking back failed too, which it says.
-func (e *Engine) apply(ctx context.Context, record *store.Record, have, want plan.Plan) error {
+// apply leads the host from have to want. Unless made is true, an error means
+// that the host is again as it was, or else the error says what is not.
+func (e *Engine) apply(ctx context.Context, record *store.Record, have, want plan.Plan) (made bool, err error) {
 	s := sortSteps(plan.Diff(have, want))
 	defer e.cfg.Kernel.Release()
 	if err := e.remember(record, s.set); err != nil {
-		return err
+		return false, err
 	}
-	undo, err := e.make(ctx, record, have, want, s)
-	if err != nil {
-		slices.Reverse(undo)
-		for _, back := range undo {
-			err = errors.Join(err, back())
-		}
+	if err := e.make(ctx, record, have, want, s); err != nil {
 		e.applied = nil
-		return err
+		return false, err
 	}
 	e.applied = want
 	err = errors.Join(e.remove(record, s.del), e.setProxy(ctx, s.userspace, want), e.flushFlows(s.nft))
 	if err != nil {
 		e.applied = nil
 	}
-	return errors.Join(err, e.forget(record, s.del))
+	return true, errors.Join(err, e.forget(record, want))
 }
 
-// make takes every step that adds, and returns how to take them back.
-func (e *Engine) make(ctx context.Context, record *store.Record, have, want plan.Plan, s steps) (undo []func() error, err error) {
-	undo = append(undo, func() error { return e.setProxy(ctx, s.userspace, have) })
-	if err := e.setProxy(ctx, s.userspace, slices.Concat(want, leftOver(s.userspace))); err != nil {
-		return undo, err
+// make takes every step that adds; if one fails, it takes back those before.
+func (e *Engine) make(ctx context.Context, record *store.Record, have, want plan.Plan, s steps) error {
+	var undo []func() error
+	err := e.attempt(ctx, record, want, s, func(back func() error) { undo = append(undo, back) })
+	if err == nil {
+		return nil
+	}
+	slices.Reverse(undo)
+	for _, back := range undo {
+		err = errors.Join(err, back())
+	}
+	return errors.Join(err, e.reattach(have, s), e.setProxy(ctx, s.userspace, have))
+}
+
+// attempt takes the steps; before each it says how to take it back.
+func (e *Engine) attempt(ctx context.Context, record *store.Record, want plan.Plan, s steps, undo func(func() error)) error {
+	if err := e.setProxy(ctx, s.userspace, bridging(want, s.userspace)); err != nil {
+		return err
+	}
+	for _, op := range s.first {
+		undo(func() error { return e.cfg.Kernel.Set(op.Object) })
+		if err := e.cfg.Kernel.Del(op.Object); err != nil {
+			return err
+		}
 	}
 	for _, op := range s.set {
-		undo = append(undo, func() error { return e.takeBack(record, op) })
+		undo(func() error { return e.takeBack(record, op) })
 		if err := e.cfg.Kernel.Set(op.Object); err != nil {
-			return undo, err
+			return err
 		}
 	}
-	if len(s.nft) > 0 {
-		if err := e.cfg.Kernel.Transact(s.nft); err != nil {
-			return undo, err
-		}
+	if len(s.nft) == 0 {
+		return nil
 	}
-	return undo, nil
+	return e.cfg.Kernel.Transact(s.nft)
 }
 
 // takeBack puts what a step replaced back, or removes what it made.
@@ -91,6 +117,27 @@ func (e *Engine) takeBack(record *store.Record, op plan.Op) error {
 		return e.cfg.Kernel.Set(op.Old)
 	}
 	return e.cfg.Kernel.Del(op.Object)
+}
+
+// reattach sets what stood on links that had to go and came back.
+func (e *Engine) reattach(have plan.Plan, s steps) error {
+	back := map[string]bool{}
+	for _, op := range slices.Concat(s.first, s.set) {
+		for _, o := range []plan.Object{op.Old, op.Object} {
+			if link, ok := o.(plan.Link); ok && (op.Old != nil || op.Del) {
+				for _, end := range link.Ends() {
+					back[end] = true
+				}
+			}
+		}
+	}
+	var errs []error
+	for _, o := range have {
+		if base := plan.Base(o); base != "" && back[base] {
+			errs = append(errs, e.cfg.Kernel.Set(o))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // remove takes the steps that take away; it goes on over errors.
@@ -106,15 +153,28 @@ func (e *Engine) remove(record *store.Record, ops []plan.Op) error {
 	return errors.Join(errs...)
 }
 
-// leftOver returns the objects that the steps take away.
-func leftOver(ops []plan.Op) plan.Plan {
-	var p plan.Plan
-	for _, op := range ops {
+// bridging returns the sockets to hold between two plans: all that are wanted
+// and all that will go, so that no port is without an answer. A listener that
+// has to wait for one that goes is a reservation until then.
+func bridging(want plan.Plan, changes []plan.Op) plan.Plan {
+	var going []plan.Listener
+	var all plan.Plan
+	for _, op := range changes {
+		if l, ok := op.Object.(plan.Listener); ok && op.Del {
+			going = append(going, l)
+		}
 		if op.Del {
-			p = append(p, op.Object)
+			all = append(all, op.Object)
 		}
 	}
-	return p
+	for _, o := range want {
+		l, ok := o.(plan.Listener)
+		if ok && slices.ContainsFunc(going, l.Overlaps) {
+			o = plan.Reservation{Proto: l.Proto, Host: l.Host, Ports: l.Ports}
+		}
+		all = append(all, o)
+	}
+	return all
 }
 
 // setProxy gives the proxy the sockets of the plan, when the steps change
@@ -161,8 +221,7 @@ func (e *Engine) nameOwner(s model.State, err error) error {
 	}
 	owner, lookup := e.cfg.Kernel.PortOwner(bind.Proto, bind.Addr)
 	for _, p := range s.Publishes {
-		at := int(bind.Addr.Port())
-		if p.Proto == bind.Proto && int(p.HostPorts.First) <= at && at <= int(p.HostPorts.Last) {
+		if p.Proto == bind.Proto && p.HostPorts.Overlaps(model.Port(bind.Addr.Port())) && p.AnswersAt(bind.Addr.Addr()) {
 			return errors.Join(&model.PortTakenError{Publish: p, Owner: owner.String()}, lookup)
 		}
 	}

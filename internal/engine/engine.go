@@ -43,6 +43,8 @@ type Kernel interface {
 // Proxy is the user-space proxy; *proxy.Proxy has it.
 type Proxy interface {
 	Set(context.Context, proxy.Config) error
+	// Stats fails once the proxy is gone.
+	Stats(context.Context) (proxy.Stats, error)
 	Close() error
 }
 
@@ -100,6 +102,10 @@ func (e *Engine) Plan(want model.State) ([]plan.Op, error) {
 func (e *Engine) Set(ctx context.Context, want model.State) (model.State, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.set(ctx, want)
+}
+
+func (e *Engine) set(ctx context.Context, want model.State) (model.State, error) {
 	before, err := e.cfg.Store.Load()
 	if err != nil {
 		return want, fmt.Errorf("read record: %w", err)
@@ -108,16 +114,28 @@ func (e *Engine) Set(ctx context.Context, want model.State) (model.State, error)
 	if err != nil {
 		return want, err
 	}
+	byAccount := e.applied != nil
+	made, err := e.reach(ctx, before, t, want)
+	var bind *proxy.BindError
+	if err != nil && !made && byAccount && !errors.As(err, &bind) {
+		// Our own account may have been wrong: ask the kernel.
+		made, err = e.reach(ctx, before, t, want)
+	}
+	if err != nil && !made {
+		return want, errors.Join(e.nameOwner(t.full, err), e.save(before))
+	}
+	return t.full, err
+}
+
+// reach leads the host to the target.
+func (e *Engine) reach(ctx context.Context, before store.Record, t target, want model.State) (made bool, err error) {
 	have, err := e.have(before, t.plan)
 	if err != nil {
-		return want, err
+		return false, err
 	}
 	record := before.Clone()
 	record.Desired, record.Leases = want, t.leases
-	if err := e.apply(ctx, &record, have, t.plan); err != nil {
-		return want, errors.Join(e.nameOwner(t.full, err), e.save(before))
-	}
-	return t.full, nil
+	return e.apply(ctx, &record, have, t.plan)
 }
 
 // State returns the desired state with the leased addresses filled in.
@@ -132,10 +150,10 @@ func (e *Engine) State() (model.State, error) {
 
 // Verify returns the steps that would bring the host back to the desired
 // state: none when nothing strayed. It asks the kernel, not our own account.
-func (e *Engine) Verify() ([]plan.Op, error) {
+func (e *Engine) Verify(ctx context.Context) ([]plan.Op, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, have, t, err := e.observe()
+	_, have, t, err := e.observe(ctx)
 	return plan.Diff(have, t.plan), err
 }
 
@@ -143,20 +161,22 @@ func (e *Engine) Verify() ([]plan.Op, error) {
 func (e *Engine) Heal(ctx context.Context) ([]plan.Op, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	record, have, t, err := e.observe()
+	record, have, t, err := e.observe(ctx)
 	if err != nil {
 		return nil, err
 	}
 	strayed := plan.Diff(have, t.plan)
-	return strayed, e.apply(ctx, &record, have, t.plan)
+	_, err = e.apply(ctx, &record, have, t.plan)
+	return strayed, err
 }
 
-// TearDown removes everything of ours from the host and ends the proxy. It
-// goes on over errors and returns them all.
+// TearDown removes everything of ours from the host, also what strayed, and
+// ends the proxy. It goes on over errors and returns them all.
 func (e *Engine) TearDown(ctx context.Context) error {
-	_, err := e.Set(ctx, model.State{})
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.applied = nil
+	_, err := e.set(ctx, model.State{})
 	if e.proxy != nil {
 		err = errors.Join(err, e.proxy.Close())
 		e.proxy, e.userspace = nil, nil
@@ -164,8 +184,8 @@ func (e *Engine) TearDown(ctx context.Context) error {
 	return err
 }
 
-// observe forgets our own account and asks the kernel.
-func (e *Engine) observe() (store.Record, plan.Plan, target, error) {
+// observe forgets our own account and asks the kernel and the proxy.
+func (e *Engine) observe(ctx context.Context) (store.Record, plan.Plan, target, error) {
 	record, err := e.cfg.Store.Load()
 	if err != nil {
 		return record, nil, target{}, fmt.Errorf("read record: %w", err)
@@ -175,6 +195,12 @@ func (e *Engine) observe() (store.Record, plan.Plan, target, error) {
 		return record, nil, t, err
 	}
 	e.applied = nil
+	if e.proxy != nil {
+		if _, dead := e.proxy.Stats(ctx); dead != nil && ctx.Err() == nil {
+			_ = e.proxy.Close() // it is gone already
+			e.proxy, e.userspace = nil, nil
+		}
+	}
 	have, err := e.have(record, t.plan)
 	return record, have, t, err
 }
@@ -193,9 +219,9 @@ func (e *Engine) have(record store.Record, want plan.Plan) (plan.Plan, error) {
 	for _, o := range have {
 		seen[o.Key()] = true
 	}
-	for _, s := range record.Settings {
-		if !seen[s.Sysctl.Key()] && e.isSet(s.Sysctl) {
-			have = append(have, s.Sysctl)
+	for _, o := range e.changed(record) {
+		if !seen[o.Key()] {
+			have = append(have, o)
 		}
 	}
 	return append(have, e.userspace...), nil

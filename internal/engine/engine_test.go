@@ -130,7 +130,7 @@ func TestPublishReachesTheSandboxAndTearDownLeavesNothing(t *testing.T) {
 					t.Errorf("client on the host to %s: %q, %v", addr, word, err)
 				}
 			}
-			if ops, err := w.Engine.Verify(); err != nil || len(ops) != 0 {
+			if ops, err := w.Engine.Verify(context.Background()); err != nil || len(ops) != 0 {
 				t.Errorf("strayed right after set: %v %v", ops, err)
 			}
 			if err := w.Engine.TearDown(context.Background()); err != nil {

@@ -93,7 +93,8 @@ func (s *staleFlows) match(f kernel.Flow) bool {
 // hosts reports whether the flow went to a host address of the mapping.
 func (s *staleFlows) hosts(m plan.Mapping, f kernel.Flow) bool {
 	if m.Host.IsUnspecified() {
-		return s.local[f.Host.Addr()]
+		// All of 127.0.0.0/8 is local, though one address is assigned.
+		return s.local[f.Host.Addr()] || f.Host.Addr().IsLoopback()
 	}
 	return f.Host.Addr() == m.Host
 }

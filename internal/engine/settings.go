@@ -15,25 +15,32 @@ import (
 func (e *Engine) remember(record *store.Record, set []plan.Op) error {
 	for _, op := range set {
 		s, ok := op.Object.(plan.Sysctl)
-		if _, known := record.Setting(op.Object.Key()); !ok || known {
+		if _, known := record.Setting(s.Netns, s.Name); !ok || known {
 			continue
 		}
-		value, err := e.cfg.Kernel.ReadSysctl(s)
-		if errors.Is(err, kernel.ErrNoSetting) {
-			continue // a link's setting, which comes and goes with the link
-		}
+		value, err := e.before(s)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", s.Name, err)
 		}
-		record.Settings = append(record.Settings, store.Setting{Sysctl: s, Before: value})
+		record.Settings = append(record.Settings, store.Setting{Netns: s.Netns, Name: s.Name, Value: s.Value, Before: value})
 	}
 	return e.save(*record)
+}
+
+// before returns the value that the setting has without us. A link that is
+// not there yet will come with its namespace's default.
+func (e *Engine) before(s plan.Sysctl) (string, error) {
+	value, err := e.cfg.Kernel.ReadSysctl(s)
+	if inherited, ok := s.Inherited(); ok && errors.Is(err, kernel.ErrNoSetting) {
+		return e.cfg.Kernel.ReadSysctl(inherited)
+	}
+	return value, err
 }
 
 // restore puts a setting back to what the host had, unless someone else has
 // changed it since.
 func (e *Engine) restore(record *store.Record, s plan.Sysctl) error {
-	setting, known := record.Setting(s.Key())
+	setting, known := record.Setting(s.Netns, s.Name)
 	if !known || !e.isSet(s) {
 		return nil
 	}
@@ -47,10 +54,26 @@ func (e *Engine) isSet(s plan.Sysctl) bool {
 	return err == nil && now == s.Value
 }
 
-// forget drops the settings that have been put back.
-func (e *Engine) forget(record *store.Record, dels []plan.Op) error {
+// changed returns the settings that we changed and that still have our value.
+func (e *Engine) changed(record store.Record) plan.Plan {
+	var p plan.Plan
+	for _, s := range record.Settings {
+		if o := (plan.Sysctl{Netns: s.Netns, Name: s.Name, Value: s.Value}); e.isSet(o) {
+			p = append(p, o)
+		}
+	}
+	return p
+}
+
+// forget drops the settings that the plan no longer wants: they have been put
+// back, or are someone else's by now.
+func (e *Engine) forget(record *store.Record, want plan.Plan) error {
+	wanted := map[string]bool{}
+	for _, o := range want {
+		wanted[o.Key()] = true
+	}
 	kept := slices.DeleteFunc(slices.Clone(record.Settings), func(s store.Setting) bool {
-		return slices.ContainsFunc(dels, func(op plan.Op) bool { return op.Object.Key() == s.Sysctl.Key() })
+		return !wanted[plan.Sysctl{Netns: s.Netns, Name: s.Name}.Key()]
 	})
 	if len(kept) == len(record.Settings) {
 		return nil

@@ -33,7 +33,10 @@ func (h *Host) FlushFlows(v4 bool, match func(Flow) bool) error {
 	if v4 {
 		family = unix.AF_INET
 	}
-	if _, err := handle.ConntrackDeleteFilters(netlink.ConntrackTable, family, flowFilter(match)); err != nil {
+	_, err = retry(func() (uint, error) {
+		return handle.ConntrackDeleteFilters(netlink.ConntrackTable, family, flowFilter(match))
+	})
+	if err != nil {
 		return fmt.Errorf("flush conntrack: %w", err)
 	}
 	return nil

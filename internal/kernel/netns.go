@@ -22,6 +22,13 @@ func OpenNetns(path string) (*Netns, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open network namespace: %w", err)
 	}
+	// What `ip netns del` or a reboot leaves in place of a namespace is a
+	// plain file: the namespace does not exist.
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil || fs.Type != unix.NSFS_MAGIC {
+		f.Close()
+		return nil, fmt.Errorf("open network namespace %s: it is none any more: %w", path, os.ErrNotExist)
+	}
 	return &Netns{f}, nil
 }
 

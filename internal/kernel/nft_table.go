@@ -95,8 +95,8 @@ func tableChains() []chain {
 	v4, v6 := families[0], families[1]
 	return []chain{
 		{"guard", nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
-			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), v4.is(), loopbackNet(v4.dst), drop),
-			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), v4.is(), loopbackNet(v4.src), drop),
+			rule(v4.is(), loopbackNet(v4.dst), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), drop),
+			rule(v4.is(), loopbackNet(v4.src), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), drop),
 		}},
 		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, [][]expr.Any{
 			rule(v4.is(), loopbackNet(v4.dst), accept),

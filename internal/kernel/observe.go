@@ -59,30 +59,57 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 }
 
 // readLink returns the link with the parts that the kernel has otherwise
-// than wanted, or nil when it is missing, foreign or down.
+// than wanted, or nil when it is missing, foreign, or an end of it is down.
 func (h *Host) readLink(want plan.Link) (plan.Object, error) {
 	handle, link, err := h.link(want.Netns, want.Name)
 	if err != nil {
 		return nil, err
 	}
 	attrs := link.Attrs()
-	up := attrs.RawFlags&unix.IFF_UP != 0
 	if want.Kind == plan.Loopback {
-		return orNil(want, up), nil
+		return orNil(want, isUp(link)), nil
 	}
-	if !up || !ours(link) || !h.samePeer(link, want) {
+	if !isUp(link) || !ours(link) || !h.samePeer(link, want) {
 		return nil, nil
 	}
 	found := want
 	found.MTU = attrs.MTU
 	found.Owner = strings.TrimPrefix(attrs.Alias, plan.Mark+":")
-	if want.Master != "" {
-		found.Master, found.Hairpin = h.readPort(handle, link)
+	found.Master, found.Hairpin = h.readPort(handle, link)
+	if want.MAC != "" {
+		found.MAC = attrs.HardwareAddr.String()
+	}
+	switch want.Kind {
+	case plan.Bridge:
+		found.Filter, err = h.bridgeFilter(link)
+	case plan.Veth:
+		return h.readPeer(found, want)
+	}
+	return found, err
+}
+
+// readPeer completes a veth by what is amiss at its far end.
+func (h *Host) readPeer(found, want plan.Link) (plan.Object, error) {
+	peer, err := h.peer(found)
+	if err != nil || !isUp(peer) {
+		return nil, err
+	}
+	if mtu := peer.Attrs().MTU; mtu != want.MTU {
+		found.MTU = mtu
+	}
+	if want.PeerMAC != "" {
+		found.PeerMAC = peer.Attrs().HardwareAddr.String()
 	}
 	return found, nil
 }
 
+func isUp(l netlink.Link) bool { return l.Attrs().RawFlags&unix.IFF_UP != 0 }
+
+// readPort returns the bridge that holds the link and the port's mode.
 func (h *Host) readPort(handle *netlink.Handle, link netlink.Link) (master string, hairpin bool) {
+	if link.Attrs().MasterIndex == 0 {
+		return "", false
+	}
 	if m, err := handle.LinkByIndex(link.Attrs().MasterIndex); err == nil {
 		master = m.Attrs().Name
 	}

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"os"
@@ -10,8 +11,7 @@ import (
 
 	"fairlead/internal/model"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,7 +24,7 @@ type Owner struct {
 	Container string
 }
 
-// String names the owner as in `held by nginx (pid 4711)`.
+// String names the owner as in `nginx (pid 4711)`.
 func (o Owner) String() string {
 	if o.PID == 0 {
 		return "a socket whose process cannot be seen"
@@ -35,53 +35,100 @@ func (o Owner) String() string {
 	return fmt.Sprintf("%s (pid %d)", o.Command, o.PID)
 }
 
-// PortOwner finds the process that holds the port on the address, or on any
-// address that covers it. The zero Owner means that nobody can be named: a
-// TCP socket that is bound but does not listen is shown by no kernel before
-// 6.8.
+// PortOwner finds the process that keeps others from the port on the address.
+// The zero Owner means that nobody can be named: a TCP socket that is bound
+// but does not listen is shown by no kernel before 6.8.
 func (h *Host) PortOwner(proto model.Proto, at netip.AddrPort) (Owner, error) {
-	handle, err := netlink.NewHandleAt(netns.NsHandle(h.ns.File().Fd()), unix.NETLINK_INET_DIAG)
-	if err != nil {
-		return Owner{}, fmt.Errorf("open sock_diag: %w", err)
-	}
-	defer handle.Close()
-	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		sockets, err := socketDump(handle, proto, family)
-		if err != nil {
-			return Owner{}, err
-		}
-		for _, s := range sockets {
-			if holds(s, proto, at) {
-				return processOfSocket(s.INode), nil
+	var found []boundSocket
+	err := h.ns.Do(func() error {
+		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+			list, err := retry(func() ([]boundSocket, error) { return dumpBound(proto, family, at.Port()) })
+			if err != nil {
+				return fmt.Errorf("list %s sockets: %w", proto, err)
 			}
+			found = append(found, list...)
+		}
+		return nil
+	})
+	for _, s := range found {
+		if s.covers(at.Addr()) {
+			return processOfSocket(s.inode), err
 		}
 	}
-	return Owner{}, nil
+	return Owner{}, err
 }
 
-func socketDump(handle *netlink.Handle, proto model.Proto, family uint8) ([]*netlink.Socket, error) {
-	dump := handle.SocketDiagTCP
+// boundSocket is a socket that holds a local address.
+type boundSocket struct {
+	addr netip.Addr
+	// v6only says that :: does not stand for IPv4 too.
+	v6only bool
+	inode  uint32
+}
+
+// covers reports whether the socket and the address, which may be
+// unspecified, are in each other's way.
+func (s boundSocket) covers(at netip.Addr) bool {
+	if s.addr.Is4() != at.Is4() {
+		return at.Is4() && s.addr.IsUnspecified() && !s.v6only
+	}
+	return s.addr.IsUnspecified() || at.IsUnspecified() || s.addr == at
+}
+
+// The TCP states of sockets that keep a port (tcp_states.h); UDP has no
+// states worth telling apart.
+const (
+	stateListen        = 10
+	stateBoundInactive = 13 // since Linux 6.8
+)
+
+// Offsets in linux/inet_diag.h: struct inet_diag_req_v2, and in the answers
+// struct inet_diag_msg, which attributes follow.
+const (
+	diagRequestLen = 56
+	diagMessageLen = 72
+	diagV6Only     = 11 // INET_DIAG_SKV6ONLY
+)
+
+// dumpBound lists the sockets of the calling thread's namespace that hold the
+// port.
+func dumpBound(proto model.Proto, family uint8, port uint16) ([]boundSocket, error) {
+	ask := make(diagRequest, diagRequestLen)
+	ask[0], ask[1] = family, protoNumbers[proto]
+	states := uint32(1<<stateListen | 1<<stateBoundInactive)
 	if proto == model.UDP {
-		dump = handle.SocketDiagUDP
+		states = ^uint32(0)
 	}
-	list, err := retry(func() ([]*netlink.Socket, error) { return dump(family) })
-	if err != nil {
-		return nil, fmt.Errorf("list %s sockets: %w", proto, err)
+	binary.NativeEndian.PutUint32(ask[4:], states)
+	binary.BigEndian.PutUint16(ask[8:], port)
+	req := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
+	req.AddData(ask)
+	messages, err := req.Execute(unix.NETLINK_INET_DIAG, nl.SOCK_DIAG_BY_FAMILY)
+	var list []boundSocket
+	for _, m := range messages {
+		if len(m) < diagMessageLen || binary.BigEndian.Uint16(m[4:]) != port {
+			continue
+		}
+		s := boundSocket{inode: binary.NativeEndian.Uint32(m[68:])}
+		s.addr = netip.AddrFrom16([16]byte(m[8:24])).Unmap()
+		if family == unix.AF_INET {
+			s.addr = netip.AddrFrom4([4]byte(m[8:12]))
+		}
+		only := attribute(m[diagMessageLen:], diagV6Only)
+		s.v6only = len(only) == 1 && only[0] == 1
+		list = append(list, s)
 	}
-	return list, nil
+	return list, err
 }
 
-// tcpListen is TCP_LISTEN of the kernel's tcp_states.h.
-const tcpListen = 10
+// diagRequest is a struct inet_diag_req_v2.
+type diagRequest []byte
 
-func holds(s *netlink.Socket, proto model.Proto, at netip.AddrPort) bool {
-	if s.ID.SourcePort != at.Port() || (proto == model.TCP && s.State != tcpListen) {
-		return false
-	}
-	local, _ := netip.AddrFromSlice(s.ID.Source)
-	local = local.Unmap()
-	return local.IsUnspecified() || at.Addr().IsUnspecified() || local == at.Addr()
-}
+// Len and Serialize implement nl.NetlinkRequestData.
+func (r diagRequest) Len() int { return len(r) }
+
+// Serialize returns the bytes as they go to the kernel.
+func (r diagRequest) Serialize() []byte { return r }
 
 var containerID = regexp.MustCompile(`([0-9a-f]{12})[0-9a-f]{52}`)
 

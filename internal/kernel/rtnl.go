@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,20 +26,24 @@ func (h *Host) setLink(want plan.Link) error {
 	if want.Kind == plan.Loopback {
 		return linkUp(handle, "lo")
 	}
-	have, err := handle.LinkByName(want.Name)
-	if err == nil && !ours(have) {
-		return fmt.Errorf("a link of that name exists and is not Fairlead's: rename it or choose another name")
+	if want.Kind == plan.Veth {
+		// Before anything goes: is there a sandbox at all?
+		if _, err := h.at(want.PeerNetns); err != nil {
+			return err
+		}
 	}
-	if err == nil && !h.samePeer(have, want) {
+	have, err := handle.LinkByName(want.Name)
+	switch {
+	case err != nil && !absent(err):
+		return err
+	case err == nil && !ours(have):
+		return fmt.Errorf("a link of that name exists and is not Fairlead's: rename it or choose another name")
+	case err == nil && !h.samePeer(have, want):
 		if err := handle.LinkDel(have); err != nil {
 			return fmt.Errorf("replace: %w", err)
 		}
-		have = nil
-	}
-	if err != nil && !absent(err) {
-		return err
-	}
-	if have == nil || err != nil {
+		fallthrough
+	case err != nil:
 		if have, err = h.addLink(handle, want); err != nil {
 			return err
 		}
@@ -57,12 +62,31 @@ func (h *Host) samePeer(have netlink.Link, want plan.Link) bool {
 	if want.Kind != plan.Veth {
 		return true
 	}
-	inside, err := h.at(want.PeerNetns)
+	peer, err := h.peer(want)
+	return err == nil && peer.Attrs().ParentIndex == have.Attrs().Index &&
+		have.Attrs().ParentIndex == peer.Attrs().Index && h.knownAs(want.PeerNetns, have.Attrs().NetNsID)
+}
+
+// peer returns the far end of a veth.
+func (h *Host) peer(l plan.Link) (netlink.Link, error) {
+	_, peer, err := h.link(l.PeerNetns, l.Peer)
+	return peer, err
+}
+
+// knownAs reports whether the host knows the namespace by that id; interface
+// indices alone are alike in many namespaces. -1 is the host's own.
+func (h *Host) knownAs(path string, id int) bool {
+	ns, err := h.open(path)
 	if err != nil {
 		return false
 	}
-	peer, err := inside.LinkByName(want.Peer)
-	return err == nil && peer.Attrs().ParentIndex == have.Attrs().Index && have.Attrs().ParentIndex == peer.Attrs().Index
+	defer ns.Close()
+	host, err := h.at("")
+	if err != nil {
+		return false
+	}
+	known, err := host.GetNetNsIdByFd(int(ns.File().Fd()))
+	return err == nil && known == id
 }
 
 // addLink makes the link and marks it at once.
@@ -102,22 +126,11 @@ func (h *Host) addLink(handle *netlink.Handle, want plan.Link) (netlink.Link, er
 
 // adjustLink sets what can change on a living link, and brings it up.
 func (h *Host) adjustLink(handle *netlink.Handle, have netlink.Link, want plan.Link) error {
-	if have.Attrs().MTU != want.MTU {
-		if err := handle.LinkSetMTU(have, want.MTU); err != nil {
-			return err
-		}
+	if err := adjustEnd(handle, have, want.MTU, want.MAC); err != nil {
+		return err
 	}
-	if want.Master != "" {
-		master, err := handle.LinkByName(want.Master)
-		if err != nil {
-			return err
-		}
-		if err := handle.LinkSetMasterByIndex(have, master.Attrs().Index); err != nil {
-			return err
-		}
-		if err := handle.LinkSetHairpin(have, want.Hairpin); err != nil {
-			return err
-		}
+	if err := adjustMaster(handle, have, want); err != nil {
+		return err
 	}
 	if want.Kind == plan.Bridge {
 		if err := h.setBridgeFilter(have, want.Filter); err != nil {
@@ -132,6 +145,43 @@ func (h *Host) adjustLink(handle *netlink.Handle, have netlink.Link, want plan.L
 	return handle.LinkSetUp(have)
 }
 
+// adjustEnd sets what both ends of a link have.
+func adjustEnd(handle *netlink.Handle, have netlink.Link, mtu int, mac string) error {
+	if have.Attrs().MTU != mtu {
+		if err := handle.LinkSetMTU(have, mtu); err != nil {
+			return fmt.Errorf("set mtu: %w", err)
+		}
+	}
+	if mac == "" || have.Attrs().HardwareAddr.String() == mac {
+		return nil
+	}
+	addr, err := net.ParseMAC(mac)
+	if err == nil {
+		err = handle.LinkSetHardwareAddr(have, addr)
+	}
+	if err != nil {
+		return fmt.Errorf("set hardware address: %w", err)
+	}
+	return nil
+}
+
+func adjustMaster(handle *netlink.Handle, have netlink.Link, want plan.Link) error {
+	if want.Master == "" {
+		if have.Attrs().MasterIndex == 0 {
+			return nil
+		}
+		return handle.LinkSetNoMaster(have)
+	}
+	master, err := handle.LinkByName(want.Master)
+	if err != nil {
+		return fmt.Errorf("find bridge %s: %w", want.Master, err)
+	}
+	if err := handle.LinkSetMasterByIndex(have, master.Attrs().Index); err != nil {
+		return err
+	}
+	return handle.LinkSetHairpin(have, want.Hairpin)
+}
+
 func (h *Host) adjustPeer(want plan.Link) error {
 	inside, err := h.at(want.PeerNetns)
 	if err != nil {
@@ -141,10 +191,8 @@ func (h *Host) adjustPeer(want plan.Link) error {
 	if err != nil {
 		return err
 	}
-	if peer.Attrs().MTU != want.MTU {
-		if err := inside.LinkSetMTU(peer, want.MTU); err != nil {
-			return err
-		}
+	if err := adjustEnd(inside, peer, want.MTU, want.PeerMAC); err != nil {
+		return err
 	}
 	return inside.LinkSetUp(peer)
 }
@@ -184,6 +232,40 @@ func (h *Host) setBridgeFilter(bridge netlink.Link, on bool) error {
 	return nil
 }
 
+// bridgeFilter reads the bridge's own br_netfilter flags: true when both are
+// set, false when none is there.
+func (h *Host) bridgeFilter(bridge netlink.Link) (on bool, err error) {
+	err = h.ns.Do(func() error {
+		req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_ACK)
+		msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		msg.Index = int32(bridge.Attrs().Index)
+		req.AddData(msg)
+		links, err := req.Execute(unix.NETLINK_ROUTE, 0)
+		if err != nil || len(links) != 1 {
+			return err
+		}
+		attrs := links[0][unix.SizeofIfInfomsg:]
+		for _, nested := range []uint16{unix.IFLA_LINKINFO, nl.IFLA_INFO_DATA} {
+			attrs = attribute(attrs, nested)
+		}
+		v4, v6 := attribute(attrs, bridgeCallIptables), attribute(attrs, bridgeCallIp6tables)
+		on = len(v4) == 1 && v4[0] == 1 && len(v6) == 1 && v6[0] == 1
+		return nil
+	})
+	return on, err
+}
+
+// attribute returns the value of a netlink attribute, nil when it is missing.
+func attribute(attrs []byte, kind uint16) []byte {
+	list, err := nl.ParseRouteAttr(attrs)
+	for _, a := range list {
+		if err == nil && a.Attr.Type&nl.NLA_TYPE_MASK == kind {
+			return a.Value
+		}
+	}
+	return nil
+}
+
 func (h *Host) delLink(l plan.Link) error {
 	if l.Kind == plan.Loopback {
 		return nil
@@ -203,10 +285,34 @@ func (h *Host) delLink(l plan.Link) error {
 }
 
 func (h *Host) setAddress(a plan.Address) error {
+	if err := h.dropWidths(a); err != nil {
+		return err
+	}
 	if err := h.onAddress(a, (*netlink.Handle).AddrReplace); err != nil || a.Prefix.Addr().Is4() {
 		return err
 	}
 	return h.awaitLocal(a)
+}
+
+// dropWidths removes the same address with another prefix length: the kernel
+// would keep both for IPv4 and refuse the new one for IPv6.
+func (h *Host) dropWidths(a plan.Address) error {
+	handle, link, err := h.link(a.Netns, a.Link)
+	if err != nil {
+		return err
+	}
+	addrs, err := retry(func() ([]netlink.Addr, error) { return handle.AddrList(link, unix.AF_UNSPEC) })
+	if err != nil {
+		return err
+	}
+	for _, have := range addrs {
+		if p := toPrefix(have.IPNet.IP, have.Mask); p.Addr() == a.Prefix.Addr() && p != a.Prefix {
+			if err := handle.AddrDel(link, &have); err != nil && !absent(err) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // awaitLocal waits until the kernel answers on an IPv6 address of a link that
@@ -242,7 +348,22 @@ func (h *Host) onAddress(a plan.Address, do func(*netlink.Handle, netlink.Link, 
 	return do(handle, link, addr)
 }
 
-func (h *Host) setRoute(r plan.Route) error { return h.onRoute(r, (*netlink.Handle).RouteReplace) }
+// setRoute adds a route, or replaces one of ours to the same destination; a
+// foreign one is an error, never a victim.
+func (h *Host) setRoute(r plan.Route) error {
+	err := h.onRoute(r, (*netlink.Handle).RouteAdd)
+	if !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	own, err := h.routes(r.Netns)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(own, func(o plan.Route) bool { return o.To == r.To }) {
+		return fmt.Errorf("a route to %s exists and is not Fairlead's: remove it, or leave it to Fairlead", r.To)
+	}
+	return h.onRoute(r, (*netlink.Handle).RouteReplace)
+}
 
 func (h *Host) delRoute(r plan.Route) error { return h.onRoute(r, (*netlink.Handle).RouteDel) }
 

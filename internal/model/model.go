@@ -198,6 +198,12 @@ func (p Publish) Answers(v4 bool) bool { return !p.HostAddr.IsValid() || p.HostA
 // AnyAddr reports whether the publish answers on every address of a family.
 func (p Publish) AnyAddr() bool { return !p.HostAddr.IsValid() || p.HostAddr.IsUnspecified() }
 
+// AnswersAt reports whether the publish answers on the host address, or on
+// part of it where a is unspecified.
+func (p Publish) AnswersAt(a netip.Addr) bool {
+	return p.Answers(a.Is4()) && (p.AnyAddr() || a.IsUnspecified() || p.HostAddr == a)
+}
+
 // String writes the publish as "8080/tcp -> web:80 via nat".
 func (p Publish) String() string {
 	host := p.HostPorts.String()

@@ -41,6 +41,24 @@ type Link struct {
 	PeerMAC   string
 }
 
+// Ends names the link's ends: a veth has two, maybe in different namespaces.
+func (l Link) Ends() []string {
+	ends := []string{end(l.Netns, l.Name)}
+	if l.Kind == Veth {
+		ends = append(ends, end(l.PeerNetns, l.Peer))
+	}
+	return ends
+}
+
+func end(netns, name string) string { return netns + " " + name }
+
+// adjusts reports whether a link can be brought from old to this state, or
+// has to be made anew. A loopback always is there.
+func (l Link) adjusts(old Object) bool {
+	o, ok := old.(Link)
+	return l.Kind == Loopback || ok && o.Kind == l.Kind && o.Peer == l.Peer && o.PeerNetns == l.PeerNetns
+}
+
 // Alias returns the link's mark.
 func (l Link) Alias() string { return Mark + ":" + l.Owner }
 
@@ -95,7 +113,9 @@ type Address struct {
 }
 
 // Key implements Object.
-func (a Address) Key() string { return "address " + a.Netns + " " + a.Link + " " + a.Prefix.String() }
+func (a Address) Key() string {
+	return "address " + a.Netns + " " + a.Link + " " + a.Prefix.Addr().String()
+}
 
 // Add implements Object. IPv6 addresses skip duplicate address detection:
 // the lease already says that they are unique, and a second without an
@@ -164,6 +184,27 @@ type Sysctl struct {
 
 // Key implements Object.
 func (s Sysctl) Key() string { return "sysctl " + s.Netns + " " + s.Name }
+
+// base names the link of a setting such as net.ipv4.conf.eth0.forwarding.
+func (s Sysctl) base() string {
+	parts := strings.Split(s.Name, ".")
+	if len(parts) != 5 || parts[2] != "conf" || parts[3] == "all" || parts[3] == "default" {
+		return ""
+	}
+	return end(s.Netns, parts[3])
+}
+
+// Inherited is the setting that a new link takes this one from; false where
+// the setting is no link's.
+func (s Sysctl) Inherited() (Sysctl, bool) {
+	if s.base() == "" {
+		return s, false
+	}
+	parts := strings.Split(s.Name, ".")
+	parts[3] = "default"
+	s.Name = strings.Join(parts, ".")
+	return s, true
+}
 
 // Add implements Object.
 func (s Sysctl) Add() []string {

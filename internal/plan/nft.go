@@ -113,8 +113,8 @@ const TableText = `table inet fairlead {
 	}
 	chain guard {
 		type filter hook prerouting priority raw; policy accept;
-		iifname @links ip daddr 127.0.0.0/8 drop
-		iifname @links ip saddr 127.0.0.0/8 drop
+		ip daddr 127.0.0.0/8 iifname @links drop
+		ip saddr 127.0.0.0/8 iifname @links drop
 	}
 	chain prerouting {
 		type nat hook prerouting priority dstnat; policy accept;

@@ -44,7 +44,8 @@ type Op struct {
 
 // Diff returns the steps that lead from have to want: what is missing or
 // differs in the order of want, then what is left over in the reverse order
-// of have.
+// of have. What stands on a link that is made anew goes with the old one, so
+// it is set again even if have holds it.
 func Diff(have, want Plan) []Op {
 	before := make(map[string]Object, len(have))
 	for _, o := range have {
@@ -52,11 +53,19 @@ func Diff(have, want Plan) []Op {
 	}
 	var ops []Op
 	wanted := make(map[string]bool, len(want))
+	remade := map[string]bool{}
 	for _, o := range want {
 		key := o.Key()
 		wanted[key] = true
-		if old, ok := before[key]; !ok || old != o {
-			ops = append(ops, Op{Object: o, Old: old})
+		old, ok := before[key]
+		if ok && old == o && !remade[Base(o)] {
+			continue
+		}
+		ops = append(ops, Op{Object: o, Old: old})
+		if link, is := o.(Link); is && !link.adjusts(old) {
+			for _, end := range link.Ends() {
+				remade[end] = true
+			}
 		}
 	}
 	for i := len(have) - 1; i >= 0; i-- {
@@ -65,6 +74,20 @@ func Diff(have, want Plan) []Op {
 		}
 	}
 	return ops
+}
+
+// Base returns the name, as in Link.Ends, of the link without which the
+// object cannot be; the empty string where there is none.
+func Base(o Object) string {
+	switch o := o.(type) {
+	case Address:
+		return end(o.Netns, o.Link)
+	case Route:
+		return end(o.Netns, o.Link)
+	case Sysctl:
+		return o.base()
+	}
+	return ""
 }
 
 // Commands returns the step as typed in a shell.

@@ -28,6 +28,12 @@ func (l Listener) Key() string {
 	return fmt.Sprintf("listener %s %s %s", l.Proto, l.Host, l.Ports)
 }
 
+// Overlaps reports whether the listeners share an address and port.
+func (l Listener) Overlaps(o Listener) bool {
+	return l.Proto == o.Proto && l.Ports.Overlaps(o.Ports) && l.Host.Is4() == o.Host.Is4() &&
+		(l.Host == o.Host || l.Host.IsUnspecified() || o.Host.IsUnspecified())
+}
+
 // Add implements Object.
 func (l Listener) Add() []string {
 	header := ""

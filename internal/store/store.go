@@ -9,7 +9,6 @@ import (
 
 	"fairlead/internal/ipam"
 	"fairlead/internal/model"
-	"fairlead/internal/plan"
 )
 
 // Record is all that is kept of one host.
@@ -22,13 +21,17 @@ type Record struct {
 
 // Setting is a sysctl of ours, with the value that the host had before.
 type Setting struct {
-	Sysctl plan.Sysctl
-	Before string
+	// Netns is the path of the namespace; empty is the host's.
+	Netns string
+	// Name is dotted, as sysctl(8) prints it.
+	Name string
+	// Value is what we set, Before what was there.
+	Value, Before string
 }
 
-// Setting returns the entry for the sysctl of that key.
-func (r Record) Setting(key string) (Setting, bool) {
-	i := slices.IndexFunc(r.Settings, func(s Setting) bool { return s.Sysctl.Key() == key })
+// Setting returns the entry for the sysctl of that name in that namespace.
+func (r Record) Setting(netns, name string) (Setting, bool) {
+	i := slices.IndexFunc(r.Settings, func(s Setting) bool { return s.Netns == netns && s.Name == name })
 	if i < 0 {
 		return Setting{}, false
 	}

@@ -54,6 +54,7 @@ func (s *socket) accept(w *worker) {
 func (w *worker) pauseAccept(s *socket) {
 	if w.control(unix.EPOLL_CTL_MOD, s.fd, 0, s.slot, 0) == 0 {
 		w.starve = append(w.starve, s)
+		w.retryAt = w.now() + retryAfter
 	}
 }
 

@@ -76,7 +76,7 @@ var streamOptions = [...]option{
 
 // newSocket opens an unbound socket of the key's kind. IPV6_V6ONLY leaves
 // the IPv4 half of the port to the IPv4 socket.
-func newSocket(k socketKey) (int, error) {
+func newSocket(k socketKey, at place) (*socket, error) {
 	family, kind := unix.AF_INET, unix.SOCK_STREAM
 	if k.addr.Addr().Is6() {
 		family = unix.AF_INET6
@@ -86,15 +86,19 @@ func newSocket(k socketKey) (int, error) {
 	}
 	fd, e := socketOf(family, kind)
 	if e != 0 {
-		return 0, e
+		return nil, e
 	}
 	if family == unix.AF_INET6 {
-		if e := setOption(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); e != 0 {
-			closeFD(fd)
-			return 0, e
-		}
+		e = setOption(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1)
 	}
-	return fd, nil
+	if e == 0 && k.proto == model.UDP {
+		e = prepareUDP(fd, k, at.group != nil)
+	}
+	if e != 0 {
+		closeFD(fd)
+		return nil, e
+	}
+	return &socket{fd: fd, group: at.group, offset: at.offset, open: k.proto == model.UDP}, nil
 }
 
 // bindTo binds to the key's address.

@@ -151,6 +151,7 @@ func (c *conn) close(w *worker, end func(fd int)) {
 		c.way[d].release(w)
 	}
 	c.live = false
+	w.retryAt = 0 // there are free descriptors again
 	w.slots.remove(c.slot)
 	w.counts.connections.Add(-1)
 }

@@ -6,7 +6,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
 
@@ -33,9 +32,8 @@ type place struct {
 type wanted struct {
 	groups map[plan.Listener]*group
 	places map[socketKey]place
-	// order is the order to bind in: wildcards first, because a wildcard
-	// that is ours proves that what it covers is no stranger's.
-	order []socketKey
+	// wide are the wildcards, narrow the rest, in the configuration's order.
+	wide, narrow []socketKey
 }
 
 // set makes the registry hold cfg, or fails and leaves it as it was.
@@ -79,7 +77,6 @@ func (r *registry) spell(cfg Config) (wanted, error) {
 			}
 		}
 	}
-	want.sort()
 	return want, nil
 }
 
@@ -118,7 +115,7 @@ func (w *wanted) listen(g *group) error {
 		if _, ok := w.places[key]; ok {
 			return key.fail(unix.EADDRINUSE)
 		}
-		w.places[key] = place{g, uint16(i)}
+		w.add(key, place{g, uint16(i)})
 	}
 	return nil
 }
@@ -145,113 +142,16 @@ func (w *wanted) reserve(res plan.Reservation) {
 		_, same := w.places[key]
 		_, covered := w.places[key.any()]
 		if !same && !covered {
-			w.places[key] = place{}
+			w.add(key, place{})
 		}
 	}
 }
 
-// sort fills order.
-func (w *wanted) sort() {
-	w.order = make([]socketKey, 0, len(w.places))
-	for _, any := range []bool{true, false} {
-		for key := range w.places {
-			if key.wildcard() == any {
-				w.order = append(w.order, key)
-			}
-		}
-	}
-}
-
-// open binds the sockets that are wanted and not there. On an error it
-// returns those that it had bound.
-func (r *registry) open(want wanted) (map[socketKey]*socket, error) {
-	o := opening{registry: r, opened: make(map[socketKey]*socket, len(want.order))}
-	for _, key := range want.order {
-		if r.sockets[key] != nil {
-			continue
-		}
-		if err := o.open(key, want.places[key]); err != nil {
-			return o.opened, err
-		}
-	}
-	return o.opened, nil
-}
-
-// opening is the state of one registry.open.
-type opening struct {
-	registry *registry
-	opened   map[socketKey]*socket
-	holders  holders
-	// narrow lists the sockets before this Set by wildcard; nil until a
-	// wildcard is bound.
-	narrow map[socketKey][]*socket
-}
-
-// open binds one socket. A TCP listener listens at once, unless it overlaps
-// ours: then it may have to wait for them to go.
-func (o *opening) open(key socketKey, at place) error {
-	fd, err := newSocket(key)
-	if err != nil {
-		return key.fail(err)
-	}
-	s := &socket{fd: fd, group: at.group, offset: at.offset, open: key.proto == model.UDP}
-	o.opened[key] = s
-	if key.proto == model.UDP {
-		if err := prepareUDP(fd, key, at.group != nil); err != nil {
-			return key.fail(err)
-		}
-	}
-	ours := o.overlapping(key)
-	if len(ours) > 0 {
-		err = o.over(fd, key, ours)
+func (w *wanted) add(key socketKey, at place) {
+	w.places[key] = at
+	if key.wildcard() {
+		w.wide = append(w.wide, key)
 	} else {
-		err = bindAlone(fd, key, at.group != nil)
+		w.narrow = append(w.narrow, key)
 	}
-	if err == nil && at.group != nil && key.proto == model.TCP && len(ours) == 0 {
-		err = s.listen()
-	}
-	if err != nil {
-		return key.fail(err)
-	}
-	return nil
-}
-
-// over binds around or beneath sockets of ours.
-func (o *opening) over(fd int, key socketKey, ours []*socket) error {
-	if key.wildcard() {
-		taken, err := o.holders.stranger(key, ours)
-		if err != nil {
-			return err
-		}
-		if taken {
-			return unix.EADDRINUSE
-		}
-	}
-	return bindOver(fd, key, ours)
-}
-
-// overlapping returns our sockets that share addresses with key.
-func (o *opening) overlapping(key socketKey) []*socket {
-	if key.wildcard() {
-		return o.narrower()[key]
-	}
-	for _, m := range []map[socketKey]*socket{o.opened, o.registry.sockets} {
-		if s := m[key.any()]; s != nil {
-			return []*socket{s}
-		}
-	}
-	return nil
-}
-
-// narrower groups the registry's sockets by the wildcard that covers them.
-func (o *opening) narrower() map[socketKey][]*socket {
-	if o.narrow == nil {
-		o.narrow = map[socketKey][]*socket{}
-		for key, s := range o.registry.sockets {
-			if !key.wildcard() {
-				o.narrow[key.any()] = append(o.narrow[key.any()], s)
-			}
-		}
-	}
-	return o.narrow
 }

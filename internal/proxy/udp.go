@@ -64,25 +64,19 @@ func parseLocal(b []byte) localAddr {
 }
 
 // prepareUDP sets a new socket's options before it is bound.
-func prepareUDP(fd int, k socketKey, listener bool) error {
+func prepareUDP(fd int, k socketKey, listener bool) unix.Errno {
 	size := 0 // see deafen
 	if listener {
 		size = queueBytes
 	}
-	if e := setOption(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, size); e != 0 {
+	e := setOption(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, size)
+	if e != 0 || !k.wildcard() {
 		return e
 	}
-	if !k.wildcard() {
-		return nil
-	}
-	level, name := unix.IPPROTO_IP, unix.IP_PKTINFO
 	if k.addr.Addr().Is6() {
-		level, name = unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO
+		return setOption(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
 	}
-	if e := setOption(fd, level, name, 1); e != 0 {
-		return e
-	}
-	return nil
+	return setOption(fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
 }
 
 // batch is the room for one recvmmsg, and for sending on what it brought.

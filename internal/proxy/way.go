@@ -147,11 +147,15 @@ func (c *conn) carry(w *worker, d direction) (int, unix.Errno) {
 		return 0, e
 	}
 	w.counts.moved(d, sent)
-	if sent < n || p.full >= bulkAfter {
-		c.bulky = true
-		e = p.keep(w, w.buffer[sent:n])
+	if sent < n {
+		return sent, p.keep(w, w.buffer[sent:n])
 	}
-	return sent, e
+	if p.full >= bulkAfter {
+		// Without a pipe (out of files) the buffer does as well.
+		c.bulky = p.keep(w, nil) == 0
+		p.full = 0
+	}
+	return sent, 0
 }
 
 // keep takes a pipe, and into it what could not be sent. A pipe holds at

@@ -15,8 +15,8 @@ const (
 	// lingerMS is how long a worker waits raw before it parks. Traffic has
 	// smaller gaps than that; an idle worker parks after it for good.
 	lingerMS = 2
-	// retryMS is when accepting is tried again after running out of files.
-	retryMS = 100
+	// retryAfter is when accepting is tried again after running out of files.
+	retryAfter = 100 * time.Millisecond
 	// bufferSize is what a small transfer may carry at once.
 	bufferSize = 64 << 10
 )
@@ -31,14 +31,15 @@ type worker struct {
 	counts counters
 	limits limits
 
-	slots  slots
-	queue  []*conn   // connections whose turn ended before their work did
-	starve []*socket // listeners that wait for a free descriptor
-	pipes  pipePool
-	buffer []byte
-	flows  flowTable
-	batch  *batch // nil until the first datagram
-	start  time.Time
+	slots   slots
+	queue   []*conn       // connections whose turn ended before their work did
+	starve  []*socket     // listeners that wait for a free descriptor
+	retryAt time.Duration // when they try again
+	pipes   pipePool
+	buffer  []byte
+	flows   flowTable
+	batch   *batch // nil until the first datagram
+	start   time.Time
 }
 
 // startWorkers starts n workers that share the load.
@@ -80,7 +81,7 @@ func (w *worker) loop() {
 		w.resume()
 		w.read()
 		w.flows.expire(w)
-		if n == 0 {
+		if len(w.starve) > 0 && w.now() >= w.retryAt {
 			w.retryAccept()
 		}
 	}
@@ -115,8 +116,8 @@ func (w *worker) timeout() int {
 		return 0
 	}
 	limit := w.flows.timeout(w)
-	if len(w.starve) > 0 && (limit < 0 || limit > retryMS) {
-		limit = retryMS
+	if retry := int(retryAfter / time.Millisecond); len(w.starve) > 0 && (limit < 0 || limit > retry) {
+		limit = retry
 	}
 	return limit
 }

@@ -1,0 +1,117 @@
+package proxy
+
+import (
+	"golang.org/x/sys/unix"
+
+	"fairlead/internal/model"
+)
+
+// opening is the state of one registry.open.
+type opening struct {
+	registry *registry
+	want     wanted
+	opened   map[socketKey]*socket
+	holders  holders
+	// beneath lists the sockets before this Set by the wildcard that covers
+	// them; nil until a wildcard is bound.
+	beneath map[socketKey][]*socket
+}
+
+// open binds the sockets that are wanted and not there. On an error it
+// returns those that it had bound.
+func (r *registry) open(want wanted) (map[socketKey]*socket, error) {
+	o := opening{registry: r, want: want, opened: make(map[socketKey]*socket, len(want.places))}
+	// Wildcards first: one that is ours proves that what it covers is no
+	// stranger's.
+	for _, keys := range [][]socketKey{want.wide, want.narrow} {
+		if err := o.openAll(keys); err != nil {
+			return o.opened, err
+		}
+	}
+	return o.opened, nil
+}
+
+// openAll opens those of the sockets that are not there.
+func (o *opening) openAll(keys []socketKey) error {
+	for _, key := range keys {
+		if o.registry.sockets[key] != nil {
+			continue
+		}
+		s, err := o.openOne(key)
+		if s != nil {
+			o.opened[key] = s
+		}
+		if err != nil {
+			return key.fail(err)
+		}
+	}
+	return nil
+}
+
+func (o *opening) openOne(key socketKey) (*socket, error) {
+	if ours := o.overlapping(key); len(ours) > 0 {
+		return o.openOver(key, ours)
+	}
+	return openAlone(key, o.want.places[key])
+}
+
+// openAlone binds a socket that overlaps none of ours; a listener listens.
+// It returns the socket even if binding failed.
+func openAlone(key socketKey, at place) (*socket, error) {
+	s, err := newSocket(key, at)
+	if err != nil {
+		return nil, err
+	}
+	if err := bindAlone(s.fd, key, at.group != nil); err != nil {
+		return s, err
+	}
+	if at.group != nil && key.proto == model.TCP {
+		return s, s.listen()
+	}
+	return s, nil
+}
+
+// openOver binds around or beneath sockets of ours. A TCP listener does not
+// listen yet: it may have to wait for them to go.
+func (o *opening) openOver(key socketKey, ours []*socket) (*socket, error) {
+	if key.wildcard() {
+		taken, err := o.holders.stranger(key, ours)
+		if err != nil {
+			return nil, err
+		}
+		if taken {
+			return nil, unix.EADDRINUSE
+		}
+	}
+	s, err := newSocket(key, o.want.places[key])
+	if err != nil {
+		return nil, err
+	}
+	return s, bindOver(s.fd, key, ours)
+}
+
+// overlapping returns our sockets that share addresses with key.
+func (o *opening) overlapping(key socketKey) []*socket {
+	if key.wildcard() {
+		return o.narrower()[key]
+	}
+	for _, m := range []map[socketKey]*socket{o.opened, o.registry.sockets} {
+		if s := m[key.any()]; s != nil {
+			return []*socket{s}
+		}
+	}
+	return nil
+}
+
+// narrower groups the registry's sockets by the wildcard that covers them.
+func (o *opening) narrower() map[socketKey][]*socket {
+	if o.beneath == nil {
+		o.beneath = map[socketKey][]*socket{}
+		for key, s := range o.registry.sockets {
+			if !key.wildcard() {
+				o.beneath[key.any()] = append(o.beneath[key.any()], s)
+			}
+		}
+	}
+	return o.beneath
+}

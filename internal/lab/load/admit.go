@@ -61,7 +61,11 @@ func (j *job) admitStream(fd int) bool {
 		return false
 	}
 	s.over = &j.done
-	if err := s.prepare(); err != nil {
+	err = s.prepare()
+	if err == nil && j.spec.Workload == TCPRR {
+		err = setNoDelay(s.fd)
+	}
+	if err != nil {
 		j.fail(err)
 		return false
 	}

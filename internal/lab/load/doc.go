@@ -23,8 +23,9 @@
 //
 // Every stream has one locked OS thread and a raw blocking descriptor outside
 // the Go poller, counters on cache lines of their own and buffers made before
-// the traffic starts; the garbage collector is off for the whole run. So a
-// bulk stream costs what iperf3's costs, and a `block` transaction what
+// the traffic starts; the garbage collector is off for the whole run. A bulk
+// receiver sleeps until a whole buffer is there. So a bulk stream is not
+// slower than iperf3's on the same cores, and a `block` transaction what
 // netperf's or qperf's costs. A `spin` stream polls a non-blocking descriptor
 // as sockperf does, for at most a millisecond, then waits in poll(2).
 //

@@ -57,9 +57,6 @@ func listenOnce(addr netip.AddrPort) (*listener, error) {
 	if err == nil {
 		err = askDestination(l.udp, addr.Addr())
 	}
-	if err == nil {
-		err = setNoDelay(tcp) // accepted sockets inherit it
-	}
 	if err != nil {
 		l.close()
 		return nil, err

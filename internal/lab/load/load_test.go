@@ -187,7 +187,8 @@ func checkMoved(t *testing.T, m load.Measurement) {
 	if m.Seconds <= 0 || m.ServerSeconds <= 0 || m.ClientCPU <= 0 || m.ServerCPU <= 0 {
 		t.Errorf("took %g and %g s, %g and %g CPU-s", m.Seconds, m.ServerSeconds, m.ClientCPU, m.ServerCPU)
 	}
-	if m.Errors != 0 {
+	// A UDP answer that a busy machine delays for long counts as lost.
+	if m.Errors != 0 && m.Spec.Workload != load.UDPRR {
 		t.Errorf("%d errors", m.Errors)
 	}
 }
@@ -208,7 +209,7 @@ func checkConsistent(t *testing.T, m load.Measurement) {
 	if m.Latency != nil && (m.Latency.Count != m.Transactions || m.Histogram.TotalCount() != int64(m.Transactions)) {
 		t.Errorf("%d latencies for %d transactions", m.Latency.Count, m.Transactions)
 	}
-	if c.Transactions != s.Transactions {
+	if c.Transactions+c.Errors != s.Transactions && m.Spec.Workload != load.UDPRR || c.Transactions > s.Transactions {
 		t.Errorf("client counts %d transactions, server %d", c.Transactions, s.Transactions)
 	}
 }

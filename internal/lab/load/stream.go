@@ -37,6 +37,9 @@ type wait struct {
 func (s *stream) again(w *wait) error {
 	if w.since.IsZero() {
 		w.since = time.Now()
+		if !s.spin {
+			w.since = w.since.Add(-tick) // it has slept through one already
+		}
 	}
 	if s.spin && !s.spent(w) {
 		return nil
@@ -45,7 +48,7 @@ func (s *stream) again(w *wait) error {
 	case s.over != nil && !s.over.Load():
 		w.since = time.Now()
 		return nil
-	case time.Since(w.since) < s.patience-tick:
+	case time.Since(w.since) < s.patience:
 		return nil
 	case s.over != nil:
 		return io.EOF

@@ -24,7 +24,7 @@ func (s *socket) accept(w *worker) {
 		fd, e := accept(s.fd, &from)
 		switch e {
 		case 0:
-		case unix.EMFILE, unix.ENFILE:
+		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
 			w.pauseAccept(s)
 			return
 		case unix.EAGAIN:
@@ -50,7 +50,8 @@ func (s *socket) accept(w *worker) {
 }
 
 // pauseAccept stops a level-triggered listener from waking us for ever while
-// there is no descriptor for its clients, who wait in the backlog meanwhile.
+// there is no descriptor (or memory) for its clients, who wait in the backlog
+// meanwhile.
 func (w *worker) pauseAccept(s *socket) {
 	if w.control(unix.EPOLL_CTL_MOD, s.fd, 0, s.slot, 0) == 0 {
 		w.starve = append(w.starve, s)

@@ -6,10 +6,6 @@ import (
 	"net/netip"
 )
 
-// headerRoom is the most that a PROXY header takes: a version 1 line of two
-// IPv6 addresses.
-const headerRoom = 107
-
 // v2Signature opens every version 2 header.
 const v2Signature = "\r\n\r\n\x00\r\nQUIT\n"
 

@@ -139,7 +139,7 @@ func (p *Proxy) receive() {
 // call sends a request and waits for its answer.
 func (p *Proxy) call(ctx context.Context, ask request) (response, error) {
 	caller := make(chan response, 1)
-	if err := p.send(&ask, caller); err != nil {
+	if err := p.send(ctx, &ask, caller); err != nil {
 		return response{}, err
 	}
 	select {
@@ -159,11 +159,15 @@ func (p *Proxy) call(ctx context.Context, ask request) (response, error) {
 // send numbers a request and writes it. A request that was written in part
 // leaves the stream useless, so the control socket is closed, which ends the
 // child.
-func (p *Proxy) send(ask *request, caller chan response) error {
+func (p *Proxy) send(ctx context.Context, ask *request, caller chan response) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.waiting == nil {
 		return errStopped
+	}
+	deadline, _ := ctx.Deadline() // the zero time is none
+	if err := p.control.SetWriteDeadline(deadline); err != nil {
+		return errors.Join(errStopped, err)
 	}
 	p.last++
 	ask.ID = p.last

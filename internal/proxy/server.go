@@ -81,17 +81,16 @@ func serve(lim limits, control io.ReadWriter) error {
 	}
 }
 
-// raiseFiles lifts the limit on open files as far as we may: to what the
-// kernel allows at all when privileged, else to the hard limit. Failing, we
-// go on with fewer connections.
+// raiseFiles lifts the limit on open files as far as we may: to the kernel's
+// own default (fs.nr_open) when privileged, else to the hard limit. Failing,
+// we go on with fewer connections.
 func raiseFiles() {
-	const kernelDefault = 1 << 20 // fs.nr_open
-	if unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: kernelDefault, Max: kernelDefault}) == nil {
+	var files unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) != nil {
 		return
 	}
-	var files unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
-		files.Cur = files.Max
-		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &files)
+	most := max(files.Max, 1<<20)
+	if unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: most, Max: most}) != nil {
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: files.Max, Max: files.Max})
 	}
 }

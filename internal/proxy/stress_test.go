@@ -55,7 +55,7 @@ func TestChurn(t *testing.T) {
 		load.Go(func() { echoBlocks(t, "127.0.0.1:8001", &stop, true) })
 		load.Go(func() { echoBlocks(t, "127.0.0.1:8002", &stop, false) })
 	}
-	for range 60 {
+	for range 20 {
 		set(t, p, Config{Listeners: []plan.Listener{stays, goes}})
 		time.Sleep(3 * time.Millisecond) // let load build up; proves nothing
 		set(t, p, Config{Listeners: []plan.Listener{stays}, Reservations: []plan.Reservation{reserved(model.TCP, "0.0.0.0", 8002)}})

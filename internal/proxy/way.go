@@ -28,7 +28,7 @@ const (
 
 const (
 	// turnBytes bounds what a way moves before others have their turn.
-	turnBytes = 2 << 20
+	turnBytes = 1 << 20
 	// bulkAfter full buffers in a row earn a pipe.
 	bulkAfter = 2
 	// quietAfter spliced transfers below quietBytes in a row lose it.

@@ -83,6 +83,9 @@ func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, co
 	}
 	rep, err := runner.Run(c.Context(), opt)
 	progress.Clear()
+	if errors.Is(err, runner.ErrBaseline) {
+		return usage(err)
+	}
 	if err != nil {
 		return err
 	}

@@ -97,6 +97,9 @@ func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 // process held them.
 func Sweep() ([]string, error) { return ledger.Sweep() }
 
+// ErrBaseline means that there is nothing to compare with.
+var ErrBaseline = errors.New("baseline")
+
 // build makes every path; one that cannot be built is listed with the reason
 // and left out, unless nothing could be compared without it.
 func (s *session) build(ctx context.Context) error {
@@ -105,17 +108,19 @@ func (s *session) build(ctx context.Context) error {
 		why := Unavailable(p, s.Facts)
 		if why == "" {
 			r, err := build(ctx, p, s.Suite.Clients, s.Facts)
+			if err == nil {
+				s.rigs[name] = r // even if ctx has ended: close takes it down
+			}
 			if ctx.Err() != nil {
 				return errors.Join(ctx.Err(), err)
 			}
 			if err == nil {
-				s.rigs[name] = r
 				continue
 			}
 			why = err.Error()
 		}
 		if name == s.Suite.Baseline {
-			return fmt.Errorf("the baseline %s cannot be built: %s", name, why)
+			return fmt.Errorf("the %w %s cannot be built here: %s", ErrBaseline, name, why)
 		}
 		s.unavailable = append(s.unavailable, result.Unavailable{Path: name, Reason: why})
 	}

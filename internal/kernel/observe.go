@@ -119,18 +119,19 @@ func (h *Host) readPort(handle *netlink.Handle, link netlink.Link) (master strin
 	return master, hairpin
 }
 
+// readAddress returns the address with the prefix length that it has.
 func (h *Host) readAddress(want plan.Address) (plan.Object, error) {
-	handle, link, err := h.link(want.Netns, want.Link)
-	if err != nil {
-		return nil, err
-	}
-	addrs, err := retry(func() ([]netlink.Addr, error) { return handle.AddrList(link, unix.AF_UNSPEC) })
-	for _, a := range addrs {
-		if toPrefix(a.IPNet.IP, a.Mask) == want.Prefix {
+	have, err := h.addresses(want.Netns, want.Link)
+	var found plan.Object
+	for _, p := range have {
+		if p == want.Prefix {
 			return want, nil
 		}
+		if p.Addr() == want.Prefix.Addr() {
+			found = plan.Address{Netns: want.Netns, Link: want.Link, Prefix: p}
+		}
 	}
-	return nil, err
+	return found, err
 }
 
 func (h *Host) readRoute(want plan.Route) (plan.Object, error) {

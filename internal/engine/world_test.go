@@ -1,0 +1,244 @@
+package engine_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// patience bounds how long a packet is waited for that should come.
+const patience = 10 * time.Second
+
+// place runs a function on a thread inside a namespace.
+type place func(func() error) error
+
+// world makes a topology that is closed after the test.
+func world(t testing.TB) *topology.World {
+	t.Helper()
+	facts, err := kernel.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := topology.New(facts, topology.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func in(w *topology.World, sandbox string) place {
+	return func(fn func() error) error { return w.DoSandbox(sandbox, fn) }
+}
+
+// dual is a network with both families and one sandbox for each name.
+func dual(t testing.TB, w *topology.World, d model.Driver, names ...string) model.State {
+	t.Helper()
+	s := model.State{Networks: []model.Network{{Name: "net", Driver: d, Subnets: []model.Subnet{
+		{Prefix: netip.MustParsePrefix("172.30.0.0/24")}, {Prefix: netip.MustParsePrefix("fd00:30::/64")}}}}}
+	for _, name := range names {
+		box, err := w.Sandbox(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Endpoints = append(s.Endpoints, model.Endpoint{Name: name, Network: "net", Sandbox: box})
+	}
+	return s
+}
+
+// publish adds a publish of one port, or of equal ranges from there on.
+func publish(s *model.State, endpoint string, via model.Via, proto model.Proto, host, port uint16) {
+	s.Publishes = append(s.Publishes, model.Publish{Endpoint: endpoint, Via: via, Proto: proto,
+		HostPorts: model.Port(host), Ports: model.Port(port)})
+}
+
+func mustSet(t testing.TB, w *topology.World, s model.State) model.State {
+	t.Helper()
+	full, err := w.Engine.Set(context.Background(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return full
+}
+
+// undrifted fails the test if the kernel does not hold what is wanted.
+func undrifted(t testing.TB, w *topology.World) {
+	t.Helper()
+	ops, err := w.Engine.Verify(context.Background())
+	if err != nil || len(ops) != 0 {
+		t.Errorf("strayed: %v\n%s", err, plan.Text(ops))
+	}
+}
+
+func sh(t testing.TB, in place, line string) string {
+	t.Helper()
+	var out []byte
+	if err := in(func() (err error) {
+		out, err = exec.Command("sh", "-c", line).CombinedOutput()
+		return err
+	}); err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return string(out)
+}
+
+func onServer(t testing.TB, w *topology.World, line string) string {
+	t.Helper()
+	return sh(t, w.DoServer, line)
+}
+
+// snapshot writes down everything on the server host that we could leave.
+func snapshot(t testing.TB, w *topology.World) string {
+	t.Helper()
+	// Link-local addresses come by themselves when their check ends.
+	return onServer(t, w, "ip -o -d link | sed 's/^[0-9]*: //; s/ promiscuity.*//; s/@if[0-9]*//'; ip -o addr | sed 's/^[0-9]*: //' | grep -v fe80; ip route | sort; ip -6 route | grep -v fe80;"+
+		" nft list ruleset; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.bridge net.ipv4.conf.all; ss -Hltun")
+}
+
+func unchanged(t testing.TB, w *topology.World, before string) {
+	t.Helper()
+	if after := snapshot(t, w); after != before {
+		t.Errorf("the host is not as it was:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
+// serve answers every line and datagram to a port of the place with the name.
+func serve(t testing.TB, in place, name, at string) {
+	t.Helper()
+	var l net.Listener
+	var c net.PacketConn
+	if err := in(func() (err error) {
+		if l, err = net.Listen("tcp", at); err != nil {
+			return err
+		}
+		c, err = net.ListenPacket("udp", at)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close(); c.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for lines := bufio.NewReader(conn); ; {
+					if _, err := lines.ReadString('\n'); err != nil {
+						return
+					}
+					fmt.Fprintln(conn, name)
+				}
+			}()
+		}
+	}()
+	go func() {
+		buf := make([]byte, 1<<16)
+		for {
+			_, from, err := c.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = c.WriteTo([]byte(name+"\n"), from)
+		}
+	}()
+}
+
+// talk is a conversation with whoever answers, open until the test ends.
+type talk struct {
+	t    testing.TB
+	conn net.Conn
+}
+
+func dial(t testing.TB, from place, proto model.Proto, to string) talk {
+	t.Helper()
+	talk := talk{t: t}
+	if err := from(func() (err error) {
+		talk.conn, err = net.DialTimeout(string(proto), to, patience)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { talk.conn.Close() })
+	return talk
+}
+
+// ask says a line, over UDP again and again, until it is answered.
+func (t talk) ask() (string, error) {
+	udp := t.conn.RemoteAddr().Network() == "udp"
+	buf := make([]byte, 256)
+	for deadline := time.Now().Add(patience); ; {
+		wait := deadline
+		if udp {
+			wait = time.Now().Add(patience / 50)
+		}
+		n, err := 0, t.conn.SetDeadline(wait)
+		if err == nil {
+			if _, err = t.conn.Write([]byte("hello\n")); err == nil {
+				n, err = t.conn.Read(buf)
+			}
+		}
+		var late net.Error
+		refused := udp && err != nil && !(errors.As(err, &late) && late.Timeout())
+		if err == nil || !udp || refused || time.Now().After(deadline) {
+			return strings.TrimSpace(string(buf[:n])), err
+		}
+	}
+}
+
+// hears fails the test unless the conversation is answered by want.
+func (t talk) hears(want string) {
+	t.t.Helper()
+	if got, err := t.ask(); err != nil || got != want {
+		t.t.Errorf("%s answers %q, %v; want %q", t.conn.RemoteAddr(), got, err, want)
+	}
+}
+
+// hears asks once on a new conversation.
+func hears(t testing.TB, from place, proto model.Proto, to, want string) {
+	t.Helper()
+	var conn net.Conn
+	if err := from(func() (err error) { conn, err = net.DialTimeout(string(proto), to, patience); return err }); err != nil {
+		t.Errorf("%v; want an answer of %q", err, want)
+		return
+	}
+	defer conn.Close()
+	talk{t, conn}.hears(want)
+}
+
+// both lists an address and port of each family.
+func both(v4, v6 string, port int) []string {
+	return []string{fmt.Sprintf("%s:%d", v4, port), fmt.Sprintf("[%s]:%d", v6, port)}
+}
+
+func server(port int) []string {
+	return both(topology.ServerAddr4.String(), topology.ServerAddr6.String(), port)
+}
+
+func local(port int) []string { return both("127.0.0.1", "::1", port) }
+
+func everywhere(port int) []string { return slices.Concat(server(port), local(port)) }
+
+var (
+	protos = []model.Proto{model.TCP, model.UDP}
+	ways   = []model.Via{model.ViaNAT, model.ViaProxy}
+)

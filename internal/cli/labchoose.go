@@ -55,6 +55,7 @@ func (c labChoice) suite(args []string) (suite.Suite, error) {
 	}
 	if c.duration != 0 {
 		s.Duration = c.duration
+		s.Warmup = min(s.Warmup, c.duration)
 	}
 	if s.Rounds < 1 || s.Duration < minWindow {
 		return s, fmt.Errorf("%d rounds of %s: want at least one round and windows of %s or more", s.Rounds, s.Duration, minWindow)

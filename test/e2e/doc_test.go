@@ -1,0 +1,47 @@
+// Package e2e_test holds the program to what it promises its users: reports,
+// exit codes, messages, and a host that is untouched afterwards. Each test
+// runs the built binary on the real kernel in a room of its own; nothing here
+// looks at how long anything took.
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// binary is the program under test, built once.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	if os.Geteuid() != 0 {
+		fmt.Fprintln(os.Stderr, "these tests make network namespaces and need root: run make test as root")
+		return 1
+	}
+	dir, err := os.MkdirTemp("", "fairlead-e2e-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = os.Chmod(dir, 0o755) // a plain user runs it, too
+	}
+	if err == nil {
+		err = build(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build fairlead:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+func build(dir string) error {
+	binary = filepath.Join(dir, "fairlead")
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "./cmd/fairlead")
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	return cmd.Run()
+}

@@ -1,0 +1,173 @@
+package e2e_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long anything may take before a test gives it up; no test
+// depends on how much of it is used.
+const patience = 2 * time.Minute
+
+// outcome is what a command ended with.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+// process is a command that runs.
+type process struct {
+	room        *room
+	cmd         *exec.Cmd
+	out, errors bytes.Buffer
+}
+
+// start starts the program in the room.
+func (r *room) start(args ...string) *process {
+	r.t.Helper()
+	p := &process{room: r, cmd: r.command(append([]string{binary}, args...)...)}
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errors
+	p.launch()
+	return p
+}
+
+func (p *process) launch() {
+	p.room.t.Helper()
+	// Children hold our pipes open; what outlives the program is found by the
+	// snapshot, and must not keep us waiting.
+	p.cmd.WaitDelay = patience
+	if err := p.cmd.Start(); err != nil {
+		p.room.t.Fatal(err)
+	}
+	p.room.t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+}
+
+// wait returns how the program ended.
+func (p *process) wait() outcome {
+	p.room.t.Helper()
+	hang := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
+	defer hang.Stop()
+	err := p.cmd.Wait()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		p.room.t.Fatal(err)
+	}
+	code := p.cmd.ProcessState.ExitCode()
+	return outcome{code, p.out.String(), p.errors.String()}
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.room.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.room.t.Fatal(err)
+	}
+}
+
+// run runs the program to its end.
+func (r *room) run(args ...string) outcome {
+	r.t.Helper()
+	return r.start(args...).wait()
+}
+
+// succeed runs the program, which must exit 0, and returns its output.
+func (r *room) succeed(args ...string) string {
+	r.t.Helper()
+	o := r.run(args...)
+	if o.code != 0 {
+		r.t.Fatalf("fairlead %s exits %d:\n%s%s", strings.Join(args, " "), o.code, o.stdout, o.stderr)
+	}
+	return o.stdout
+}
+
+// refuse runs the program, which must exit with the code and say each of the
+// words on standard error.
+func (r *room) refuse(code int, words []string, args ...string) {
+	r.t.Helper()
+	o := r.run(args...)
+	o.expect(r.t, code, words)
+}
+
+func (o outcome) expect(t *testing.T, code int, words []string) {
+	t.Helper()
+	if o.code != code {
+		t.Errorf("exits %d, want %d:\n%s", o.code, code, o.stderr)
+	}
+	for _, w := range words {
+		if !strings.Contains(o.stderr, w) {
+			t.Errorf("standard error does not say %q:\n%s", w, o.stderr)
+		}
+	}
+}
+
+// descendant is a process that the room's commands started.
+type descendant struct {
+	pid     int
+	cmdline string
+	// ticks is the CPU time that it has used, in clock ticks.
+	ticks uint64
+}
+
+// processes finds the descendants of the program by the room's mark in their
+// environment.
+func (r *room) processes() []descendant {
+	var found []descendant
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		environ, err := os.ReadFile(dir + "/environ")
+		if err != nil || !slices.Contains(strings.Split(string(environ), "\x00"), r.mark) {
+			continue
+		}
+		if d, ok := readProcess(dir); ok {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// readProcess reads one process; a zombie does not count.
+func readProcess(dir string) (descendant, bool) {
+	pid, _ := strconv.Atoi(filepath.Base(dir))
+	cmdline, err1 := os.ReadFile(dir + "/cmdline")
+	stat, err2 := os.ReadFile(dir + "/stat")
+	if err1 != nil || err2 != nil || len(cmdline) == 0 {
+		return descendant{}, false
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	user, _ := strconv.ParseUint(fields[11], 10, 64)
+	system, _ := strconv.ParseUint(fields[12], 10, 64)
+	return descendant{pid, strings.ReplaceAll(string(cmdline), "\x00", " "), user + system}, true
+}
+
+// until waits for the descendants to reach a state.
+func (r *room) until(what string, reached func([]descendant) bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(patience); !reached(r.processes()); {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("waited in vain until %s; there are %s", what, fmt.Sprint(r.processes()))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// measuring waits until the program is in the middle of a run: a generator
+// has used CPU time that only traffic can have cost.
+func (p *process) measuring() {
+	p.room.t.Helper()
+	p.room.until("traffic flows", func(all []descendant) bool {
+		return slices.ContainsFunc(all, func(d descendant) bool {
+			return strings.HasPrefix(d.cmdline, generator) && d.ticks > 20
+		})
+	})
+}
+
+// generator is how the generator's processes call themselves.
+const generator = "fairlead-load"

@@ -1,0 +1,208 @@
+package e2e_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// room stands for a user's host: a network namespace with things of other
+// people in it, and a mount namespace in which cgroups, bpffs and named
+// namespaces are the room's own. So what is found afterwards is what the
+// program left, and not somebody else's.
+type room struct {
+	t *testing.T
+	// dir is for the files that the program writes.
+	dir string
+	// mark is in the environment of everything that the room starts, and so
+	// of all its descendants.
+	mark   string
+	holder *exec.Cmd
+}
+
+// cgroups is where cgroup v2 is mounted: alone, or beside v1.
+func cgroups() string {
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.procs"); err == nil {
+		return "/sys/fs/cgroup"
+	}
+	return "/sys/fs/cgroup/unified"
+}
+
+// furnish makes the room. Links come up in their own time, so it waits until
+// each has the last that the kernel gives it. The holder then waits until its input is closed.
+const furnish = `
+mount --make-rprivate /
+mount --bind "$1" "$2"
+mkdir -p /run/netns
+mount -t tmpfs none /run/netns
+mount -t bpf none /sys/fs/bpf
+ip link set lo up
+echo 1 > /proc/sys/net/ipv6/conf/default/addr_gen_mode
+ip link add uplink type veth peer name router
+ip addr add 192.0.2.10/24 dev uplink
+ip -6 addr add 2001:db8:9::10/64 dev uplink nodad
+ip link set uplink up
+ip link set router up
+ip route add default via 192.0.2.1
+ip link add others type bridge
+ip addr add 172.31.0.1/24 dev others
+ip link set others up
+nft -f - <<EOF
+table ip others { chain nat { type nat hook prerouting priority dstnat; tcp dport 80 dnat to 172.31.0.2; }; }
+EOF
+for link in uplink router others; do
+	until ip -6 route show table local dev $link | grep -q ^multicast; do :; done
+done
+echo ready
+exec cat
+`
+
+// newRoom makes a room that ends with the test.
+func newRoom(t *testing.T) *room {
+	t.Helper()
+	r := &room{t: t, dir: t.TempDir(), mark: fmt.Sprintf("FAIRLEAD_E2E=%d-%s", os.Getpid(), t.Name())}
+	groups, err := os.MkdirTemp(cgroups(), "e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { removeGroups(groups) })
+	r.holder = exec.Command("unshare", "--mount", "--net", "sh", "-ec", furnish, "furnish", groups, cgroups())
+	stdin, err := r.holder.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := r.holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.holder.Stderr = os.Stderr
+	if err := r.holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stdin.Close(); _ = r.holder.Wait() })
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("the room cannot be furnished: %q, %v", line, err)
+	}
+	return r
+}
+
+// removeGroups removes a cgroup and what is below it.
+func removeGroups(path string) {
+	below, _ := filepath.Glob(filepath.Join(path, "*", ""))
+	for _, p := range below {
+		if info, err := os.Stat(p); err == nil && info.IsDir() {
+			removeGroups(p)
+		}
+	}
+	_ = os.Remove(path)
+}
+
+// command is a command in the room.
+func (r *room) command(args ...string) *exec.Cmd {
+	enter := []string{"-t", fmt.Sprint(r.holder.Process.Pid), "--mount", "--net", "--wdns=" + r.dir, "--"}
+	cmd := exec.CommandContext(r.t.Context(), "nsenter", append(enter, args...)...)
+	cmd.Env = append(os.Environ(), r.mark, "TERM=xterm", "NO_COLOR=")
+	return cmd
+}
+
+// sh runs a line in the room that must succeed, and returns what it printed.
+func (r *room) sh(line string) string {
+	r.t.Helper()
+	cmd := r.command("sh", "-ec", line)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		r.t.Fatalf("%s: %v", line, err)
+	}
+	return string(out)
+}
+
+// replace puts another file in the place of each program, for this room
+// only. An empty script hides the program: it cannot be executed then.
+func (r *room) replace(script string, programs ...string) {
+	r.t.Helper()
+	stub := filepath.Join(r.t.TempDir(), "stub")
+	mode := os.FileMode(0o755)
+	if script == "" {
+		mode = 0o644
+	}
+	if err := os.WriteFile(stub, []byte(script), mode); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, name := range programs {
+		r.sh(fmt.Sprintf("mount --bind %s $(readlink -f $(command -v %s))", stub, name))
+	}
+}
+
+// file is a path for the program to write to.
+func (r *room) file(name string) string { return filepath.Join(r.dir, name) }
+
+func (r *room) write(name string, text []byte) {
+	r.t.Helper()
+	if err := os.WriteFile(r.file(name), text, 0o644); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *room) read(name string) []byte {
+	r.t.Helper()
+	b, err := os.ReadFile(r.file(name))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return b
+}
+
+// inventory prints all that a user would look at to see whether the host was
+// left as it was.
+const inventory = `
+set -e
+ip -o link
+ip -o addr
+ip route show table all
+ip -6 route show table all
+ip rule
+ip -6 rule
+ip netns
+nft list ruleset
+for f in /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/*/route_localnet /proc/sys/net/ipv6/conf/*/forwarding /proc/sys/net/bridge/*; do
+	[ ! -e $f ] || echo $f $(cat $f)
+done
+find /sys/fs/bpf
+grep nsfs /proc/self/mountinfo || true
+`
+
+// snapshot is the state of the host, with the cgroups and the processes that
+// descend from the program.
+type snapshot struct {
+	Host      []string
+	Cgroups   []string
+	Processes []string
+	Files     []string
+}
+
+func (r *room) snapshot() snapshot {
+	r.t.Helper()
+	var s snapshot
+	s.Host = strings.Split(r.sh(inventory), "\n")
+	s.Cgroups = strings.Fields(r.sh("cd " + cgroups() + "; find . -mindepth 1 -type d | sort"))
+	for _, p := range r.processes() {
+		s.Processes = append(s.Processes, p.cmdline)
+	}
+	s.Files = strings.Fields(r.sh("find " + r.dir + " -name '.*'"))
+	return s
+}
+
+// untouched holds that the host is as it was before.
+func (r *room) untouched(before snapshot) {
+	r.t.Helper()
+	if diff := cmp.Diff(before, r.snapshot()); diff != "" {
+		r.t.Errorf("the host is not as it was before (-) but (+):\n%s", diff)
+	}
+}

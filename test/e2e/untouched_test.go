@@ -1,0 +1,189 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// everyPath are paths of every make: our proxy, our rules, a bridge filter,
+// foreign processes, a set-up by hand.
+var everyPath = []string{"host", "nat", "proxy", "routed", "docker-proxy", "hand-dnat", "filter-off", "filter-on"}
+
+// short makes a run as short as it can be and still be one.
+var short = []string{"--rounds", "1", "--duration", "50ms"}
+
+func TestHostIsUntouched(t *testing.T) {
+	for _, s := range []struct {
+		name string
+		args []string
+		prep func(*room)
+		code int
+		says []string
+	}{
+		{name: "after a run", args: append([]string{"--client", "remote,peer", "--workload", "tcp-bulk"}, everyPath...)},
+		{
+			name: "after a run that fails", args: []string{"nat", "--workload", "tcp-bulk", "--with", "iperf3"},
+			prep: func(r *room) { r.replace("#!/bin/sh\necho broken; exit 3\n", "iperf3") },
+		},
+		{
+			name: "when a path cannot be built", args: []string{"nat", "hand-dnat", "--workload", "tcp-bulk"},
+			prep: func(r *room) { r.replace("#!/bin/sh\necho broken >&2; exit 3\n", "nft") },
+		},
+		{
+			name: "when the baseline cannot be built", args: []string{"nat", "--baseline", "hand-dnat", "--workload", "tcp-bulk"},
+			prep: func(r *room) { r.replace("#!/bin/sh\necho broken >&2; exit 3\n", "nft") },
+			code: 2, says: []string{"baseline hand-dnat", "broken"},
+		},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			r := newRoom(t)
+			before := r.snapshot()
+			if s.prep != nil {
+				s.prep(r)
+			}
+			o := r.run(append(append([]string{"lab", "run"}, s.args...), short...)...)
+			o.expect(t, s.code, s.says)
+			if s.prep != nil {
+				r.sh("umount $(readlink -f $(command -v nft)) || umount $(readlink -f $(command -v iperf3))")
+			}
+			r.untouched(before)
+		})
+	}
+}
+
+// TestSnapshotSees proves that a host which is not left alone is found out.
+func TestSnapshotSees(t *testing.T) {
+	for name, change := range map[string]string{
+		"link":      "ip link add left type bridge",
+		"address":   "ip addr add 192.0.2.11/24 dev uplink",
+		"route":     "ip route add 10.0.0.0/8 via 192.0.2.1",
+		"rule":      "nft add table inet fairlead",
+		"setting":   "echo 1 > /proc/sys/net/ipv4/conf/uplink/route_localnet",
+		"namespace": "ip netns add left",
+		"program":   "mkdir /sys/fs/bpf/left",
+		"cgroup":    "mkdir " + cgroups() + "/fairlead-lab-left",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoom(t)
+			before := fmt.Sprint(r.snapshot())
+			r.sh(change)
+			if fmt.Sprint(r.snapshot()) == before {
+				t.Errorf("%s goes unnoticed", change)
+			}
+		})
+	}
+	t.Run("process", func(t *testing.T) {
+		r := newRoom(t)
+		sleeper := &process{room: r, cmd: r.command("sleep", "1000")}
+		sleeper.launch()
+		r.until("the sleeper is seen", func(all []descendant) bool { return len(all) == 1 })
+	})
+}
+
+// long runs until it is interrupted.
+var long = []string{"lab", "run", "host", "nat", "proxy", "docker-proxy", "hand-dnat", "filter-off",
+	"--client", "remote,peer", "--rounds", "100", "--duration", "10s"}
+
+func TestInterrupted(t *testing.T) {
+	for _, s := range []struct {
+		name   string
+		signal syscall.Signal
+		code   int
+		says   string
+		when   func(*process)
+	}{
+		{"by Ctrl-C in the middle of a run", syscall.SIGINT, 130, "interrupt", (*process).measuring},
+		{"by SIGTERM in the middle of a run", syscall.SIGTERM, 143, "terminated", (*process).measuring},
+		{"by Ctrl-C while paths are built", syscall.SIGINT, 130, "interrupt", (*process).building},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			r := newRoom(t)
+			before := r.snapshot()
+			p := r.start(append(long, "--json", r.file("report.json"))...)
+			s.when(p)
+			p.signal(s.signal)
+			p.wait().expect(t, s.code, []string{"interrupted by " + s.says})
+			r.untouched(before)
+			if _, err := os.Stat(r.file("report.json")); err == nil {
+				t.Error("there is a report of a run that was interrupted")
+			}
+		})
+	}
+}
+
+// building waits until the first path's generator stands, when others are
+// still to be built.
+func (p *process) building() {
+	p.room.until("the first generator stands", func(all []descendant) bool {
+		return slices.ContainsFunc(all, func(d descendant) bool { return strings.HasPrefix(d.cmdline, generator) })
+	})
+}
+
+func TestKilled(t *testing.T) {
+	r := newRoom(t)
+	before := r.snapshot()
+	p := r.start(long...)
+	p.measuring()
+	pid := p.cmd.Process.Pid
+	p.signal(syscall.SIGKILL)
+	p.wait()
+	r.until("nothing runs any more", func(all []descendant) bool { return len(all) == 0 })
+
+	killed := r.snapshot()
+	left := topmost(killed.Cgroups)
+	if len(left) == 0 {
+		t.Error("no cgroup was left: what does the next run clean up?")
+	}
+	for _, name := range left {
+		if !strings.HasPrefix(name, fmt.Sprintf("fairlead-lab-%d-", pid)) {
+			t.Errorf("cgroup %s does not carry the mark of process %d", name, pid)
+		}
+	}
+	killed.Cgroups = before.Cgroups
+	if diff := cmp.Diff(before, killed); diff != "" {
+		t.Errorf("more than cgroups was left (+):\n%s", diff)
+	}
+
+	o := r.run(append([]string{"lab", "run", "host", "--workload", "tcp-rr"}, short...)...)
+	for _, name := range left {
+		o.expect(t, 0, []string{"removed " + name})
+	}
+	r.untouched(before)
+}
+
+// topmost gives the names of the cgroups that are in no other.
+func topmost(cgroups []string) []string {
+	var names []string
+	for _, path := range cgroups {
+		if name := strings.TrimPrefix(path, "./"); filepath.Base(name) == name {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// TestRunBesideAnother: a run neither sweeps up a living one nor is
+// disturbed by it.
+func TestRunBesideAnother(t *testing.T) {
+	r := newRoom(t)
+	other := r.start(long...)
+	other.measuring()
+	alive := r.snapshot().Cgroups
+	o := r.run(append([]string{"lab", "run", "nat", "--workload", "tcp-rr"}, short...)...)
+	o.expect(t, 0, nil)
+	if strings.Contains(o.stderr, "removed") {
+		t.Errorf("the other's cgroups were swept up: %s", o.stderr)
+	}
+	if after := r.snapshot().Cgroups; !slices.Equal(after, alive) {
+		t.Errorf("the other's cgroups are %v, were %v", after, alive)
+	}
+	other.signal(syscall.SIGINT)
+	other.wait().expect(t, 130, nil)
+}

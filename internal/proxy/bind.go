@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/netip"
 	"sync/atomic"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -107,8 +106,7 @@ func bindTo(fd int, k socketKey) error {
 	if err != nil {
 		return err
 	}
-	_, _, e := unix.RawSyscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&to.raw)), uintptr(to.len))
-	if e != 0 {
+	if e := bindFD(fd, &to); e != 0 {
 		return e
 	}
 	return nil

@@ -26,7 +26,7 @@ const edges = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET&0xff
 // begin connects an accepted client, which is counted already, to its target.
 func (w *worker) begin(came arrival) {
 	c := &conn{group: came.group, from: came.from, live: true, connecting: true}
-	target, e := came.group.dial(came.offset)
+	target, e := w.dial(came.group, came.offset)
 	if e != 0 {
 		reset(came.fd)
 		w.counts.connections.Add(-1)
@@ -46,23 +46,6 @@ func (c *conn) attach(w *worker) bool {
 		}
 	}
 	return true
-}
-
-// dial starts a connection to the target of the group's port at offset.
-func (g *group) dial(offset uint16) (int, unix.Errno) {
-	fd, e := socketOf(g.target.family(), unix.SOCK_STREAM)
-	if e != 0 {
-		return 0, e
-	}
-	for _, o := range streamOptions {
-		_ = setOption(fd, o.level, o.name, o.value)
-	}
-	to := g.target.withPort(g.TargetPorts.First + offset)
-	if e := connect(fd, &to); e != 0 && e != unix.EINPROGRESS {
-		closeFD(fd)
-		return 0, e
-	}
-	return fd, 0
 }
 
 // ready notes what changed on one side and moves what can be moved.

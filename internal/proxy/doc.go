@@ -28,6 +28,9 @@
 // directions; work a wake-up is bounded, and what is left goes on after the
 // other sockets had their turn.
 //
+// The local ports of connections to targets are the worker's own choice,
+// because the kernel's would run dry in TIME_WAIT; see dial.go.
+//
 // UDP reads and writes in batches (recvmmsg, sendmmsg), and sends equal
 // datagrams as segments of one large packet. A client address
 // and the local address it sent to make a flow with its own connected
@@ -43,8 +46,7 @@
 //
 // Linux 4.19 (TCP_REPAIR_OFF_NO_WP) and a 64-bit machine. Reservations and
 // listeners that overlap need CAP_NET_ADMIN. A connection to the target
-// takes one local port, so one target port takes at most
-// net.ipv4.ip_local_port_range connections, those in TIME_WAIT included. A
-// program that bound a TCP port with SO_REUSEADDR and does not listen yet has
+// takes one local port, so one target port takes at most as many connections
+// at a time as net.ipv4.ip_local_port_range holds ports. A program that bound a TCP port with SO_REUSEADDR and does not listen yet has
 // agreed to share it, and loses it to a listener of ours.
 package proxy

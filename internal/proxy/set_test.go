@@ -22,15 +22,7 @@ func reserved(proto model.Proto, host string, port uint16) plan.Reservation {
 // SO_REUSEADDR. What it got is let go when the test ends.
 func bind(t *testing.T, proto model.Proto, addr string, reuse bool) (net.PacketConn, io.Closer, error) {
 	t.Helper()
-	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		return c.Control(func(fd uintptr) {
-			on := 0
-			if reuse {
-				on = 1
-			}
-			_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, on)
-		})
-	}}
+	lc := net.ListenConfig{Control: reuseAddress(reuse)}
 	family := "4"
 	if netip.MustParseAddrPort(addr).Addr().Is6() {
 		family = "6"
@@ -47,6 +39,19 @@ func bind(t *testing.T, proto model.Proto, addr string, reuse bool) (net.PacketC
 		t.Cleanup(func() { l.Close() })
 	}
 	return nil, l, err
+}
+
+// reuseAddress sets SO_REUSEADDR before a socket is bound.
+func reuseAddress(reuse bool) func(_, _ string, c syscall.RawConn) error {
+	on := 0
+	if reuse {
+		on = 1
+	}
+	return func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) {
+			_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, on)
+		})
+	}
 }
 
 // mustBeTaken requires that another program cannot have the address.

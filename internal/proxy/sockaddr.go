@@ -66,6 +66,13 @@ func (s sockaddr) withPort(port uint16) sockaddr {
 	return s
 }
 
+// everywhere returns the wildcard address of s's family.
+func (s sockaddr) everywhere() sockaddr {
+	any := sockaddr{len: s.len}
+	copy(any.raw[:portAt], s.raw[:portAt])
+	return any
+}
+
 // family returns AF_INET or AF_INET6.
 func (s *sockaddr) family() int { return int(binary.NativeEndian.Uint16(s.raw[:])) }
 

@@ -22,6 +22,11 @@ func socketOf(family, kind int) (int, unix.Errno) {
 	return int(n), e
 }
 
+func bindFD(fd int, to *sockaddr) unix.Errno {
+	_, _, e := unix.RawSyscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&to.raw)), uintptr(to.len))
+	return e
+}
+
 func connect(fd int, to *sockaddr) unix.Errno {
 	_, _, e := unix.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&to.raw)), uintptr(to.len))
 	return e

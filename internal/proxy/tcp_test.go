@@ -3,10 +3,12 @@ package proxy
 import (
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"syscall"
 	"testing"
 
@@ -242,4 +244,32 @@ func TestRangeLeadsPortByPort(t *testing.T) {
 			t.Errorf("%s leads to %q (%v), want %s", at, got, err, want)
 		}
 	}
+}
+
+// TestPortsInTimeWaitAreReused makes more connections than the proxy has
+// local ports. The target is not on a loopback address, for which the kernel
+// would reuse them by itself.
+func TestPortsInTimeWaitAreReused(t *testing.T) {
+	const ports, few = "/proc/sys/net/ipv4/ip_local_port_range", 1100
+	usual, err := os.ReadFile(ports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.WriteFile(ports, usual, 0) })
+	target := serveOn(t, netip.MustParseAddrPort("10.77.0.1:9001"), echo)
+	if err := os.WriteFile(ports, fmt.Appendf(nil, "40000 %d", 40000+few), 0); err != nil {
+		t.Fatal(err)
+	}
+	p := newProxy(t, Role)
+	set(t, p, oneTCP("10.77.0.1", 8001, target))
+	for i := range 2 * few {
+		from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(10, 77, 0, 1), Port: 20000 + i}, Control: reuseAddress(true)}
+		c, err := from.Dial("tcp", "10.77.0.1:8001")
+		if err != nil {
+			t.Fatal(err)
+		}
+		exchange(t, c, "one of many")
+		c.Close()
+	}
+	until(t, p, "the connections to end", func(s Stats) bool { return s.Connections == 0 })
 }

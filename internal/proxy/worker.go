@@ -37,6 +37,7 @@ type worker struct {
 	retryAt time.Duration // when they try again
 	pipes   pipePool
 	buffer  []byte
+	ports   portPool
 	flows   flowTable
 	batch   *batch // nil until the first datagram
 	start   time.Time
@@ -46,7 +47,7 @@ type worker struct {
 func startWorkers(n int, lim limits) ([]*worker, error) {
 	workers := make([]*worker, n)
 	for i := range workers {
-		w := &worker{peers: workers, limits: lim, buffer: make([]byte, bufferSize), start: time.Now()}
+		w := &worker{peers: workers, limits: lim, buffer: make([]byte, bufferSize), ports: newPortPool(i), start: time.Now()}
 		var err error
 		if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 			return nil, fmt.Errorf("start worker: %w", err)

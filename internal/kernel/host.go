@@ -24,10 +24,13 @@ type Host struct {
 	mu      sync.Mutex
 	ns      *Netns
 	handles map[string]*netlink.Handle
-	nft     *nftables.Conn
+	// nft is nil on a kernel without nftables; noNft is then why.
+	nft   *nftables.Conn
+	noNft error
 }
 
-// Open opens the host's network namespace at path; empty means our own.
+// Open opens the host's network namespace at path; empty means our own. A
+// kernel without nftables is no reason to fail: not every path needs it.
 func Open(path string) (*Host, error) {
 	ns, err := OpenNetns(path)
 	if err != nil {
@@ -36,7 +39,10 @@ func Open(path string) (*Host, error) {
 	h := &Host{ns: ns, handles: map[string]*netlink.Handle{}}
 	h.nft, err = nftables.New(nftables.WithNetNSFd(int(ns.File().Fd())), nftables.AsLasting(),
 		nftables.WithSockOptions(largeBuffers))
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.EPROTONOSUPPORT):
+		h.nft, h.noNft = nil, fmt.Errorf("the kernel has no nftables: %w", err)
+	case err != nil:
 		return nil, errors.Join(fmt.Errorf("open nftables: %w", err), ns.Close())
 	}
 	return h, nil
@@ -45,6 +51,9 @@ func Open(path string) (*Host, error) {
 // Close lets go of every handle and leaves the kernel's state as it is.
 func (h *Host) Close() error {
 	h.Release()
+	if h.nft == nil {
+		return h.ns.Close()
+	}
 	return errors.Join(h.nft.CloseLasting(), h.ns.Close())
 }
 

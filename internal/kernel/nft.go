@@ -44,6 +44,12 @@ func (h *Host) Transact(ops []plan.Op) error {
 	if err != nil {
 		return err
 	}
+	if h.nft == nil {
+		if len(ops) == 0 || batch.dropTable {
+			return nil
+		}
+		return h.noNft
+	}
 	switch {
 	case batch.dropTable:
 		h.nft.DelTable(table())

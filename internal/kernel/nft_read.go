@@ -21,6 +21,9 @@ import (
 func (h *Host) readTable() (plan.Plan, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.nft == nil {
+		return nil, nil
+	}
 	whole, err := h.tableWhole()
 	if err != nil || !whole {
 		return nil, err

@@ -1,0 +1,99 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestReportShowsWhatWasKept: the same figures in every form as the run's.
+func TestReportShowsWhatWasKept(t *testing.T) {
+	s := quickSession(t)
+	r := newRoom(t)
+	r.write("kept.json", s.json)
+	out := r.succeed("lab", "report", r.file("kept.json"), "-o", "json",
+		"--json", r.file("again.json"), "--html", r.file("again.html"), "--bench", r.file("again.txt"), "--iperf3", r.file("again.iperf3"))
+	for name, pair := range map[string][2]string{
+		"-o json": {string(s.json), out},
+		"JSON":    {string(s.json), string(r.read("again.json"))},
+		"page":    {string(s.html), string(r.read("again.html"))},
+		"bench":   {string(s.bench), string(r.read("again.txt"))},
+		"iperf3":  {string(s.iperf3), string(r.read("again.iperf3"))},
+	} {
+		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
+			t.Errorf("%s of the run (-) and of the report (+):\n%s", name, diff)
+		}
+	}
+	table := r.succeed("lab", "report", r.file("kept.json"))
+	for _, want := range []string{"quick", "seed 7", "2 rounds", "noise floor", "host", "nat", "proxy", "docker-proxy", "rounds thrown out"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("the table does not say %q:\n%s", want, table)
+		}
+	}
+}
+
+// TestCompare: every path's figures stand side by side, and a session
+// compared with itself has not changed.
+func TestCompare(t *testing.T) {
+	s := quickSession(t)
+	r := newRoom(t)
+	r.write("before.json", s.json)
+	out := r.succeed("lab", "compare", r.file("before.json"), r.file("before.json"))
+	for _, want := range []string{"before", "now", "nat", "proxy", "docker-proxy", "1.000", "≈"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the comparison does not say %q:\n%s", want, out)
+		}
+	}
+	var rows any
+	if err := json.Unmarshal([]byte(r.succeed("lab", "compare", r.file("before.json"), r.file("before.json"), "-o", "json")), &rows); err != nil {
+		t.Error(err)
+	}
+	r.write("after.json", []byte(tenfold(t, s.json, "nat", "throughput")))
+	out = r.succeed("lab", "compare", r.file("before.json"), r.file("after.json"))
+	for _, line := range strings.Split(out, "\n") {
+		if strings.Contains(line, "throughput") && strings.Contains(line, " nat ") && !strings.Contains(line, "10.0") {
+			t.Errorf("nat became ten times as fast, and the comparison says:\n%s", out)
+		}
+	}
+}
+
+// tenfold multiplies one path's metric in every run of a report.
+func tenfold(t *testing.T, text []byte, path, metric string) string {
+	t.Helper()
+	var report map[string]any
+	if err := json.Unmarshal(text, &report); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range report["runs"].([]any) {
+		run := r.(map[string]any)
+		if m := run["metrics"].(map[string]any); run["path"] == path && m[metric] != nil {
+			m[metric] = 10 * m[metric].(float64)
+		}
+	}
+	out, err := json.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// TestDevicesStayDevices: a report may go to a pipe or a device, which must
+// not become a file.
+func TestDevicesStayDevices(t *testing.T) {
+	s := quickSession(t)
+	r := newRoom(t)
+	r.write("kept.json", s.json)
+	r.sh("mknod " + r.file("null") + " c 1 3")
+	r.succeed("lab", "report", r.file("kept.json"), "--json", r.file("null"))
+	info, err := os.Lstat(r.file("null"))
+	if err != nil || info.Mode()&os.ModeDevice == 0 {
+		t.Errorf("the device became %v, %v", info.Mode(), err)
+	}
+	out := r.succeed("lab", "report", r.file("kept.json"), "--json", "/dev/stdout")
+	if !strings.HasPrefix(out, string(s.json)) {
+		t.Errorf("the JSON did not go to standard output:\n%.300s", out)
+	}
+}

@@ -1,0 +1,72 @@
+package e2e_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRealTools drives the real generators over the same paths; each has
+// rows of its own with figures that a living path gives.
+func TestRealTools(t *testing.T) {
+	r := newRoom(t)
+	out := r.succeed("lab", "run", "nat", "proxy", "--with", "iperf3,qperf,sockperf", "--workload", "tcp-bulk,tcp-rr,udp-rr",
+		"--rounds", "1", "--duration", "100ms", "-o", "json")
+	got := decode(t, []byte(out))
+	for tool, metrics := range map[string][]string{
+		"fairlead": {"tcp-bulk throughput", "tcp-rr latency_p50", "udp-rr latency_p50"},
+		"iperf3":   {"tcp-bulk throughput"},
+		"qperf":    {"tcp-rr latency_p50", "udp-rr latency_p50"},
+		"sockperf": {"tcp-rr latency_p50", "udp-rr latency_p50"},
+	} {
+		for _, metric := range metrics {
+			for _, path := range []string{"host", "nat", "proxy"} {
+				wantSane(t, got, tool, path, metric)
+			}
+		}
+	}
+	for _, run := range got.Runs {
+		if len(run.Invalid) > 0 {
+			t.Errorf("%s by %s through %s: %v", run.Workload, run.Tool, run.Path, run.Invalid)
+		}
+		if run.Tool != "fairlead" && run.Raw == "" {
+			t.Errorf("%s by %s: its own output was not kept", run.Workload, run.Tool)
+		}
+	}
+	reimport(t, r, got)
+}
+
+// sane bounds what any machine gives: from 1 Mbit/s to 1 Tbit/s, from 1 µs
+// to a second.
+var sane = map[string][2]float64{"throughput": {1e6, 1e12}, "latency_p50": {1e-6, 1}}
+
+func wantSane(t *testing.T, got report, tool, path, metric string) {
+	t.Helper()
+	for _, row := range got.Summary {
+		workload, name, _ := strings.Cut(metric, " ")
+		if row["tool"] != tool || row["path"] != path || row["workload"] != workload || row["metric"] != name {
+			continue
+		}
+		if v := row["value"].(float64); v < sane[name][0] || v > sane[name][1] {
+			t.Errorf("%s by %s through %s: %v", metric, tool, path, v)
+		}
+		return
+	}
+	t.Errorf("no row of %s by %s through %s", metric, tool, path)
+}
+
+// reimport reads what iperf3 itself printed.
+func reimport(t *testing.T, r *room, got report) {
+	t.Helper()
+	for _, run := range got.Runs {
+		if run.Tool != "iperf3" {
+			continue
+		}
+		r.write("theirs.json", []byte(run.Raw))
+		again := decode(t, []byte(r.succeed("lab", "report", r.file("theirs.json"), "-o", "json")))
+		if len(again.Runs) != 1 || again.Runs[0].Metrics["throughput"] != run.Metrics["throughput"] || again.Runs[0].Path != "theirs" {
+			t.Errorf("iperf3's own output is read as %+v, want %v bit/s", again.Runs, run.Metrics["throughput"])
+		}
+		return
+	}
+	t.Error("no run of iperf3")
+}

@@ -31,7 +31,9 @@ type Kernel interface {
 	Set(plan.Object) error
 	Del(plan.Object) error
 	Transact([]plan.Op) error
-	Observe(plan.Plan) (plan.Plan, error)
+	// Observe tells what is there of the plan that should be, of the one that
+	// is wanted, and of anything else of ours.
+	Observe(should, want plan.Plan) (plan.Plan, error)
 	ReadSysctl(plan.Sysctl) (string, error)
 	WriteSysctl(plan.Sysctl) error
 	FlushFlows(v4 bool, match func(kernel.Flow) bool) error
@@ -93,7 +95,7 @@ func (e *Engine) Plan(want model.State) ([]plan.Op, error) {
 		return nil, err
 	}
 	have, err := e.have(record, t.plan)
-	return plan.Diff(have, t.plan), err
+	return diff(record, have, t.plan), err
 }
 
 // Set brings the host to the desired state and returns that state with the
@@ -153,8 +155,8 @@ func (e *Engine) State() (model.State, error) {
 func (e *Engine) Verify(ctx context.Context) ([]plan.Op, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, have, t, err := e.observe(ctx)
-	return plan.Diff(have, t.plan), err
+	record, have, t, err := e.observe(ctx)
+	return diff(record, have, t.plan), err
 }
 
 // Heal takes the steps that Verify returns, and returns them.
@@ -165,7 +167,7 @@ func (e *Engine) Heal(ctx context.Context) ([]plan.Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	strayed := plan.Diff(have, t.plan)
+	strayed := diff(record, have, t.plan)
 	_, err = e.apply(ctx, &record, have, t.plan)
 	return strayed, err
 }
@@ -211,7 +213,10 @@ func (e *Engine) have(record store.Record, want plan.Plan) (plan.Plan, error) {
 	if e.applied != nil {
 		return e.applied, nil
 	}
-	have, err := e.cfg.Kernel.Observe(want)
+	// A record that this version or kernel can make nothing of still leaves
+	// our marks to go by.
+	should, _ := e.target(record.Desired, record.Leases)
+	have, err := e.cfg.Kernel.Observe(should.plan, want)
 	if err != nil {
 		return nil, fmt.Errorf("observe host: %w", err)
 	}

@@ -48,6 +48,19 @@ func (e *Engine) restore(record *store.Record, s plan.Sysctl) error {
 	return e.cfg.Kernel.WriteSysctl(s)
 }
 
+// diff is plan.Diff with the old values of the settings that go.
+func diff(record store.Record, have, want plan.Plan) []plan.Op {
+	ops := plan.Diff(have, want)
+	for i, op := range ops {
+		s, ok := op.Object.(plan.Sysctl)
+		if setting, known := record.Setting(s.Netns, s.Name); ok && op.Del && known {
+			s.Value = setting.Before
+			ops[i].Old = s
+		}
+	}
+	return ops
+}
+
 // isSet reports whether the setting is there and has our value.
 func (e *Engine) isSet(s plan.Sysctl) bool {
 	now, err := e.cfg.Kernel.ReadSysctl(s)

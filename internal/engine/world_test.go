@@ -17,6 +17,8 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // patience bounds how long a packet is waited for that should come.
@@ -107,15 +109,17 @@ func onServer(t testing.TB, w *topology.World, line string) string {
 // snapshot writes down everything on the server host that we could leave.
 func snapshot(t testing.TB, w *topology.World) string {
 	t.Helper()
-	// Link-local addresses come by themselves when their check ends.
-	return onServer(t, w, "ip -o -d link | sed 's/^[0-9]*: //; s/ promiscuity.*//; s/@if[0-9]*//'; ip -o addr | sed 's/^[0-9]*: //' | grep -v fe80; ip route | sort; ip -6 route | grep -v fe80;"+
-		" nft list ruleset; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.bridge net.ipv4.conf.all; ss -Hltun")
+	// Link-local addresses come by themselves when their check ends. The
+	// kernel chooses the address of a veth that has to be made again.
+	return onServer(t, w, "ip -o -d link | sed 's/^[0-9]*: //; s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//; /^fv-/s/link.ether [0-9a-f:]*//' | sort;"+
+		" ip -o addr | sed 's/^[0-9]*: //' | grep -v fe80 | sort; ip route | sort; ip -6 route | grep -v fe80 | sort;"+
+		" nft list ruleset; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.bridge net.ipv4.conf.all; ss -Hltun | sort")
 }
 
 func unchanged(t testing.TB, w *topology.World, before string) {
 	t.Helper()
-	if after := snapshot(t, w); after != before {
-		t.Errorf("the host is not as it was:\n%s\nbefore:\n%s", after, before)
+	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(snapshot(t, w), "\n")); diff != "" {
+		t.Errorf("the host is not as it was before (-):\n%s", diff)
 	}
 }
 

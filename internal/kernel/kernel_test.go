@@ -86,7 +86,7 @@ func TestElementsSurviveTheKernel(t *testing.T) {
 	if err := h.Transact(plan.Diff(nil, all)); err != nil {
 		t.Fatal(err)
 	}
-	have, err := h.Observe(all)
+	have, err := h.Observe(nil, all)
 	if err != nil {
 		t.Fatal(err)
 	}

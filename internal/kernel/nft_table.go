@@ -64,7 +64,8 @@ func tableSets() []*nftables.Set {
 		add(plan.SetOutbound+f.suffix, true, concat(f.addrType, f.addrType), nil)
 	}
 	for _, name := range []string{plan.SetLinks, plan.SetIsolated, plan.SetInternal} {
-		sets = append(sets, &nftables.Set{Table: table(), Name: name, KeyType: nftables.TypeIFName})
+		// Without the byte order nft(8) shows the names as empty.
+		sets = append(sets, &nftables.Set{Table: table(), Name: name, KeyType: nftables.TypeIFName, KeyByteOrder: binaryutil.NativeEndian})
 	}
 	add(plan.SetWithin, false, concat(nftables.TypeIFName, nftables.TypeIFName), nil)
 	return sets

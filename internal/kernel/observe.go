@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"fairlead/internal/plan"
@@ -13,27 +14,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Observe returns what the kernel really holds of the wanted plan, and
-// everything else in the host's namespace that carries our mark. Listeners
-// and reservations are the proxy's and not read here.
-func (h *Host) Observe(want plan.Plan) (plan.Plan, error) {
+// Observe returns what the kernel really holds of two plans, the one that it
+// should hold and the one that is wanted, and everything else in the host's
+// namespace that carries our mark. Listeners and reservations are the proxy's
+// and not read here.
+func (h *Host) Observe(should, want plan.Plan) (plan.Plan, error) {
 	defer h.Release()
 	have, err := h.readTable()
 	if err != nil {
 		return nil, err
 	}
-	wanted := map[string]bool{}
-	for _, o := range want {
-		wanted[o.Key()] = true
+	known := map[string]bool{}
+	for _, o := range slices.Concat(should, want) {
+		if known[o.Key()] {
+			continue
+		}
 		found, err := h.read(o)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", o.Key(), err)
 		}
 		if found != nil {
+			known[o.Key()] = true
 			have = append(have, found)
 		}
 	}
-	strays, err := h.strays(wanted)
+	// A wanted link that is damaged is mended, not taken away.
+	for _, o := range want {
+		known[o.Key()] = true
+	}
+	strays, err := h.strays(known)
 	return append(have, strays...), err
 }
 
@@ -172,9 +181,8 @@ func (h *Host) routes(netns string) ([]plan.Route, error) {
 	return routes, nil
 }
 
-// strays returns the links and routes of ours in the host's namespace that
-// nobody wants any more.
-func (h *Host) strays(wanted map[string]bool) (plan.Plan, error) {
+// strays returns the other links and routes of ours in the host's namespace.
+func (h *Host) strays(known map[string]bool) (plan.Plan, error) {
 	handle, err := h.at("")
 	if err != nil {
 		return nil, err
@@ -187,13 +195,13 @@ func (h *Host) strays(wanted map[string]bool) (plan.Plan, error) {
 	for _, l := range links {
 		o := plan.Link{Name: l.Attrs().Name, Kind: plan.Kind(l.Type()), MTU: l.Attrs().MTU,
 			Owner: strings.TrimPrefix(l.Attrs().Alias, plan.Mark+":")}
-		if ours(l) && !wanted[o.Key()] {
+		if ours(l) && !known[o.Key()] {
 			found = append(found, o)
 		}
 	}
 	routes, err := h.routes("")
 	for _, r := range routes {
-		if !wanted[r.Key()] {
+		if !known[r.Key()] {
 			found = append(found, r)
 		}
 	}

@@ -211,9 +211,9 @@ func (s Sysctl) Add() []string {
 	return []string{fmt.Sprintf("%s -w %s=%s", in(s.Netns, "sysctl"), s.Name, s.Value)}
 }
 
-// Del implements Object.
+// Del implements Object. Only the engine knows the old value.
 func (s Sysctl) Del() []string {
-	return []string{fmt.Sprintf("%s -w %s=(as before)", in(s.Netns, "sysctl"), s.Name)}
+	return []string{fmt.Sprintf("# %s %s goes back to what it was before", in(s.Netns, "sysctl"), s.Name)}
 }
 
 func netnsName(path string) string {

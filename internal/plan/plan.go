@@ -38,7 +38,8 @@ type Op struct {
 	// Object is what shall be set, or removed when Del is true.
 	Object Object
 	Del    bool
-	// Old is what Object replaces, nil when it is new.
+	// Old is what Object replaces, nil when it is new; with Del, what the
+	// host had before Object, nil when nothing or not known.
 	Old Object
 }
 
@@ -92,10 +93,14 @@ func Base(o Object) string {
 
 // Commands returns the step as typed in a shell.
 func (o Op) Commands() []string {
-	if o.Del {
+	switch {
+	case o.Del && o.Old != nil:
+		return o.Old.Add()
+	case o.Del:
 		return o.Object.Del()
+	default:
+		return o.Object.Add()
 	}
-	return o.Object.Add()
 }
 
 // Text writes the steps as a shell session, one command a line.

@@ -1,0 +1,137 @@
+package engine_test
+
+import (
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+)
+
+// flows lists what conntrack on the server host knows, one flow a line: the
+// destination that the client chose, its ports, and who answers.
+func flows(t *testing.T, w *topology.World) []string {
+	t.Helper()
+	parts := regexp.MustCompile(`^(tcp|udp).*? src=\S+ dst=(\S+) sport=(\d+) dport=(\d+).* src=(\S+) dst=`)
+	var list []string
+	for _, family := range []string{"ipv4", "ipv6"} {
+		for line := range strings.Lines(onServer(t, w, "conntrack -L -f "+family+" 2>/dev/null")) {
+			if m := parts.FindStringSubmatch(line); m != nil {
+				list = append(list, m[1]+" from "+m[3]+" to "+m[2]+" "+m[4]+" answered by "+m[5])
+			}
+		}
+	}
+	return list
+}
+
+// TestStaleUDPFlowsFollowThePublish has clients that never stop talking from
+// the same port: they must reach the new endpoint, and all other flows must
+// be left alone.
+func TestStaleUDPFlowsFollowThePublish(t *testing.T) {
+	w := world(t)
+	s := dual(t, w, model.DriverBridge, "web", "app")
+	// Conntrack watches from the start, as on any host with a firewall.
+	onServer(t, w, "nft 'add table inet probe; add chain inet probe raw { type filter hook prerouting priority 0; }; add rule inet probe raw ct state new counter';"+
+		" ip addr add 198.51.100.3/24 dev wire0")
+	mustSet(t, w, s)
+	serve(t, in(w, "web"), "web", ":80")
+	serve(t, in(w, "app"), "app", ":80")
+	serve(t, w.DoServer, "host4", "198.51.100.2:9000")
+	serve(t, w.DoServer, "host6", "[2001:db8:1::2]:9000")
+	serve(t, w.DoServer, "second", "198.51.100.3:9000")
+	serve(t, w.DoServer, "port", "198.51.100.2:9001")
+	var client []talk
+	at := []string{"198.51.100.2:9000", "[2001:db8:1::2]:9000", "198.51.100.3:9000", "198.51.100.2:9001"}
+	for i, name := range []string{"host4", "host6", "second", "port"} {
+		client = append(client, dial(t, w.DoClient, model.UDP, at[i]))
+		client[i].hears(name)
+	}
+	tcp := dial(t, w.DoClient, model.TCP, "198.51.100.2:9001")
+	tcp.hears("port")
+
+	before := flows(t, w)
+	only := model.Publish{Endpoint: "web", Via: model.ViaNAT, Proto: model.UDP,
+		HostPorts: model.Port(9000), Ports: model.Port(80), HostAddr: netip.MustParseAddr("198.51.100.2")}
+	s.Publishes = []model.Publish{only}
+	// The program that had the port makes room first.
+	_, err := w.Engine.Set(t.Context(), s)
+	if err == nil {
+		t.Error("a port that a program holds was published")
+	}
+	if got := flows(t, w); !slices.Equal(sorted(got), sorted(before)) {
+		t.Errorf("a publish that failed changed flows:\n%s\nbefore:\n%s", strings.Join(got, "\n"), strings.Join(before, "\n"))
+	}
+	s.Publishes[0].HostPorts = model.Port(9002)
+	lost := dial(t, w.DoClient, model.UDP, "198.51.100.2:9002")
+	if got, err := lost.ask(); err == nil {
+		t.Fatalf("nobody listens, and yet %q answers", got)
+	}
+	other := dial(t, w.DoClient, model.UDP, "198.51.100.3:9002")
+	other.ask()
+	before = flows(t, w)
+	mustSet(t, w, s)
+	lost.hears("web")
+	gone := slices.DeleteFunc(slices.Clone(before), func(f string) bool { return slices.Contains(flows(t, w), f) })
+	if len(gone) != 1 || !strings.Contains(gone[0], "to 198.51.100.2 9002") {
+		t.Errorf("the publish ended the flows:\n%s", strings.Join(gone, "\n"))
+	}
+
+	// The endpoint changes: the same client port reaches the other one.
+	s.Publishes[0].Endpoint = "app"
+	mustSet(t, w, s)
+	lost.hears("app")
+	// The endpoint moves to another address.
+	s.Endpoints[1].Addresses = []netip.Addr{netip.MustParseAddr("172.30.0.50"), netip.MustParseAddr("fd00:30::50")}
+	mustSet(t, w, s)
+	lost.hears("app")
+	// And the publish goes: nobody answers.
+	s.Publishes = nil
+	mustSet(t, w, s)
+	if got, err := lost.ask(); err == nil {
+		t.Errorf("after the publish is gone %q still answers", got)
+	}
+	for i, name := range []string{"host4", "host6", "second", "port"} {
+		client[i].hears(name)
+	}
+	tcp.hears("port")
+}
+
+// TestUnpublishEndsFlows ends what goes through the publish, and no other.
+func TestUnpublishEndsFlows(t *testing.T) {
+	w := world(t)
+	s := dual(t, w, model.DriverBridge, "web")
+	for _, proto := range protos {
+		publish(&s, "web", model.ViaNAT, proto, 8000, 80)
+		publish(&s, "web", model.ViaNAT, proto, 8001, 80)
+	}
+	keep := s
+	keep.Publishes = slices.DeleteFunc(slices.Clone(s.Publishes), func(p model.Publish) bool { return p.HostPorts.First == 8000 })
+	mustSet(t, w, s)
+	serve(t, in(w, "web"), "web", ":80")
+	var going, staying []talk
+	for _, proto := range protos {
+		for _, addr := range server(8000) {
+			going = append(going, dial(t, w.DoClient, proto, addr))
+		}
+		for _, addr := range server(8001) {
+			staying = append(staying, dial(t, w.DoClient, proto, addr))
+		}
+	}
+	for _, talk := range slices.Concat(going, staying) {
+		talk.hears("web")
+	}
+	mustSet(t, w, keep)
+	for _, talk := range going {
+		if got, err := talk.ask(); err == nil {
+			t.Errorf("%s %s still answers %q", talk.conn.RemoteAddr().Network(), talk.conn.RemoteAddr(), got)
+		}
+	}
+	for _, talk := range staying {
+		talk.hears("web")
+	}
+}
+
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }

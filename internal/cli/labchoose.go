@@ -50,6 +50,9 @@ func (c labChoice) suite(args []string) (suite.Suite, error) {
 	if err := c.narrow(&s); err != nil {
 		return s, err
 	}
+	if err := reached(s); err != nil {
+		return s, err
+	}
 	if c.rounds != 0 {
 		s.Rounds = c.rounds
 	}
@@ -61,6 +64,38 @@ func (c labChoice) suite(args []string) (suite.Suite, error) {
 		return s, fmt.Errorf("%d rounds of %s: want at least one round and windows of %s or more", s.Rounds, s.Duration, minWindow)
 	}
 	return s, nil
+}
+
+// reached refuses a path that leads nowhere for all of the clients, and a
+// baseline that does for any: there would be nothing to compare with.
+func reached(s suite.Suite) error {
+	for _, name := range s.Paths {
+		p, _ := suite.FindPath(name)
+		var by, notBy []string
+		for _, c := range s.Clients {
+			if p.Reaches(c) {
+				by = append(by, string(c))
+			} else {
+				notBy = append(notBy, string(c))
+			}
+		}
+		if len(by) == 0 || len(notBy) > 0 && name == s.Baseline {
+			return fmt.Errorf("path %s leads nowhere for the client %s: choose --client of %s, or another path or --baseline",
+				name, strings.Join(notBy, ", "), strings.Join(clientsOf(p), ", "))
+		}
+	}
+	return nil
+}
+
+// clientsOf lists the clients for whom the path leads to the workload.
+func clientsOf(p suite.Path) []string {
+	var names []string
+	for _, c := range []result.Client{result.Remote, result.Local, result.Peer} {
+		if p.Reaches(c) {
+			names = append(names, string(c))
+		}
+	}
+	return names
 }
 
 func optional(s string) []string {

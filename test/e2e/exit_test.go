@@ -33,6 +33,8 @@ func TestMistakesAreToldBeforeMeasuring(t *testing.T) {
 		{"unknown workload", []string{"--workload", "no-such"}, append([]string{`"no-such"`}, someLoads...)},
 		{"unknown tool", []string{"--with", "no-such"}, append([]string{`"no-such"`}, everyTool...)},
 		{"unknown baseline", []string{"--baseline", "no-such"}, []string{`"no-such"`, "host", "nat"}},
+		{"baseline that a client cannot reach", []string{"rules", "--client", "remote,local"}, []string{"hand-dnat leads nowhere", "local", "--client of remote"}},
+		{"path that no client reaches", []string{"filter-on", "--client", "remote"}, []string{"filter-on leads nowhere", "--client of local, peer"}},
 		{"unknown flag", []string{"--no-such"}, []string{"--no-such", "--help"}},
 		{"unknown output", []string{"-o", "no-such"}, []string{`"no-such"`, "table", "json"}},
 		{"no rounds", []string{"--rounds", "0"}, []string{"rounds 0"}},
@@ -194,6 +196,20 @@ func TestKernelWithoutNftables(t *testing.T) {
 		t.Errorf("the table of paths does not say it:\n%s", o.stdout)
 	}
 	withoutNft("lab", "run", "host", "--baseline", "nat").expect(t, 2, []string{"baseline nat", "nftables"})
+}
+
+// TestClientThatAPathDoesNotReach: the path is not left out in silence.
+func TestClientThatAPathDoesNotReach(t *testing.T) {
+	r := newRoom(t)
+	o := r.run(append([]string{"lab", "run", "hand-dnat", "--client", "remote,local", "--workload", "tcp-rr", "--json", r.file("c.json")}, short...)...)
+	o.expect(t, 0, nil)
+	got := decode(t, r.read("c.json"))
+	if len(got.Absent) != 1 || got.Absent[0].Path != "hand-dnat" || !strings.Contains(got.Absent[0].Reason, "local") {
+		t.Errorf("unavailable: %+v", got.Absent)
+	}
+	if len(got.Runs) != 5 || !strings.Contains(o.stdout, "leads nowhere for the client local") {
+		t.Errorf("%d runs, want the baseline's four and hand-dnat's one:\n%s", len(got.Runs), o.stdout)
+	}
 }
 
 func TestForeignFilesAreRefused(t *testing.T) {

@@ -28,6 +28,10 @@ func TestRealTools(t *testing.T) {
 		if len(run.Invalid) > 0 {
 			t.Errorf("%s by %s through %s: %v", run.Workload, run.Tool, run.Path, run.Invalid)
 		}
+		if run.Proof == nil || !run.Proof.OK || run.Proof.Want < 1000 {
+			t.Errorf("%s by %s: no proof that the traffic took %s: %+v", run.Workload, run.Tool, run.Path, run.Proof)
+		}
+		checkLedger(t, run)
 		if run.Tool != "fairlead" && run.Raw == "" {
 			t.Errorf("%s by %s: its own output was not kept", run.Workload, run.Tool)
 		}

@@ -51,7 +51,7 @@ func (r *rig) measure(ctx context.Context, c result.Client, w suite.Workload) re
 	if err != nil {
 		return invalid(run, err)
 	}
-	run.Proof = r.prove(c, before, after, m, run.Ledger)
+	run.Proof = r.prove(c, before, after, m.ClientTotals.ReceivedBytes+m.ServerTotals.ReceivedBytes, run.Ledger)
 	run.Invalid = judge(run, m, gates)
 	return run
 }
@@ -118,11 +118,10 @@ func (r *rig) proofLink(c result.Client) string {
 	}
 }
 
-// prove compares the counters with what the workload itself received: the
-// path's link must have carried it all; a proxy must have, too, or else
-// nothing of it.
-func (r *rig) prove(c result.Client, before, after counters, m load.Measurement, l *result.Ledger) *result.Proof {
-	received := m.ClientTotals.ReceivedBytes + m.ServerTotals.ReceivedBytes
+// prove compares the counters with the bytes that the workload itself
+// received: the path's link must have carried them all; a proxy must have,
+// too, or else nothing of them.
+func (r *rig) prove(c result.Client, before, after counters, received uint64, l *result.Ledger) *result.Proof {
 	proxied := after.proxy - before.proxy
 	p := &result.Proof{Counter: "bytes on link " + r.proofLink(c), Want: received, Got: after.link - before.link}
 	p.OK = p.Got >= p.Want

@@ -110,6 +110,7 @@ func (s *session) build(ctx context.Context) error {
 			r, err := build(ctx, p, s.Suite.Clients, s.Facts)
 			if err == nil {
 				s.rigs[name] = r // even if ctx has ended: close takes it down
+				s.noteUnreached(p)
 			}
 			if ctx.Err() != nil {
 				return errors.Join(ctx.Err(), err)
@@ -125,6 +126,15 @@ func (s *session) build(ctx context.Context) error {
 		s.unavailable = append(s.unavailable, result.Unavailable{Path: name, Reason: why})
 	}
 	return nil
+}
+
+// noteUnreached lists a path under the clients for which it has no figures.
+func (s *session) noteUnreached(p suite.Path) {
+	for _, c := range s.Suite.Clients {
+		if !p.Reaches(c) {
+			s.unavailable = append(s.unavailable, result.Unavailable{Path: p.Name, Reason: fmt.Sprintf("it leads nowhere for the client %s", c)})
+		}
+	}
 }
 
 // built lists the paths that stand, in the suite's order.

@@ -109,6 +109,10 @@ func (f foreignLoad) run(ctx context.Context, r *rig, c result.Client) result.Ru
 	}
 	defer func() { _ = server.Kill() }() // its exit status says only that we killed it
 	seconds := max(1, int(math.Ceil(f.Spec.Duration.Seconds())))
+	before, err := r.counters(ctx, c)
+	if err != nil {
+		return invalid(run, err)
+	}
 	window, err := ledger.Begin(r.parties(c))
 	if err != nil {
 		return invalid(run, err)
@@ -120,7 +124,11 @@ func (f foreignLoad) run(ctx context.Context, r *rig, c result.Client) result.Ru
 	if err != nil {
 		return invalid(run, err)
 	}
-	l, _, err := window.End()
+	l, gates, err := window.End()
+	if err != nil {
+		return invalid(run, err)
+	}
+	after, err := r.counters(ctx, c)
 	if err != nil {
 		return invalid(run, err)
 	}
@@ -129,7 +137,23 @@ func (f foreignLoad) run(ctx context.Context, r *rig, c result.Client) result.Ru
 		return invalid(run, fmt.Errorf("read %s: %w", f.tool.name, err))
 	}
 	stats.Derive(&run)
+	run.Proof = r.prove(c, before, after, leastBytes(run.Metrics, seconds), run.Ledger)
+	run.Invalid = judge(run, load.Measurement{}, gates)
 	return run
+}
+
+// leastBytes is what must at least have been received for a tool's figures
+// to be true. Tools keep their own time and count from their own start, so it
+// is half of what the figures say.
+func leastBytes(m map[result.Metric]float64, seconds int) uint64 {
+	if bits := m[result.Throughput]; bits > 0 {
+		return uint64(bits * float64(seconds) / 8 / 2)
+	}
+	if p50 := m[result.LatencyP50]; p50 > 0 {
+		const perRoundTrip = 2 // a byte there, a byte back
+		return uint64(perRoundTrip * float64(seconds) / p50 / 2)
+	}
+	return 1
 }
 
 // serve starts the server and waits until it says that it listens; qperf

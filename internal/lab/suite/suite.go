@@ -103,8 +103,12 @@ func find[T any](all []T, is func(T) bool) (T, bool) {
 }
 
 // Reaches reports whether the path leads anywhere for the client: a bridge's
-// sandbox with no published port is closed to the LAN.
+// sandbox with no published port is closed to the LAN, and a rule by hand in
+// prerouting sees nobody else.
 func (p Path) Reaches(c result.Client) bool {
+	if p.Peer == HandDNAT {
+		return c == result.Remote
+	}
 	return c != result.Remote || p.Via != "" || p.Peer != "" || p.Driver != model.DriverBridge
 }
 

@@ -113,7 +113,7 @@ func TestHealsAProxyThatDied(t *testing.T) {
 		t.Fatal(err)
 	}
 	ops, err := w.Engine.Heal(context.Background())
-	if err != nil || !strings.Contains(plan.Text(ops), "fairlead-proxy listen tcp 0.0.0.0:8080 to 172.30.0.2:80") {
+	if err != nil || !strings.Contains(plan.Text(ops), "fairlead-proxy listen tcp *:8080 to 172.30.0.2:80") {
 		t.Errorf("heal: %v\n%s", err, plan.Text(ops))
 	}
 	undrifted(t, w)

@@ -55,6 +55,10 @@ func (h *Host) PortOwner(proto model.Proto, at netip.AddrPort) (Owner, error) {
 			return processOfSocket(s.inode), err
 		}
 	}
+	// Whoever wants :: for both families may be stopped by an IPv4 socket.
+	if at.Addr() == netip.IPv6Unspecified() && len(found) > 0 {
+		return processOfSocket(found[0].inode), err
+	}
 	return Owner{}, err
 }
 

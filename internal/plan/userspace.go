@@ -13,7 +13,8 @@ import (
 type Listener struct {
 	Proto model.Proto `json:"proto"`
 	// Host is the local address to bind: 0.0.0.0 for every IPv4 address, ::
-	// for every IPv6 one (IPV6_V6ONLY is always set), or one address.
+	// for every IPv6 one, the zero value for both on one socket, or one
+	// address.
 	Host        netip.Addr      `json:"host"`
 	Ports       model.PortRange `json:"ports"`
 	Target      netip.Addr      `json:"target"`
@@ -25,13 +26,18 @@ type Listener struct {
 
 // Key implements Object.
 func (l Listener) Key() string {
-	return fmt.Sprintf("listener %s %s %s", l.Proto, l.Host, l.Ports)
+	return "listener " + string(l.Proto) + " " + hostPorts(l.Host, l.Ports)
 }
 
 // Overlaps reports whether the listeners share an address and port.
 func (l Listener) Overlaps(o Listener) bool {
-	return l.Proto == o.Proto && l.Ports.Overlaps(o.Ports) && l.Host.Is4() == o.Host.Is4() &&
-		(l.Host == o.Host || l.Host.IsUnspecified() || o.Host.IsUnspecified())
+	return l.Proto == o.Proto && l.Ports.Overlaps(o.Ports) &&
+		(l.Host == o.Host || covers(l.Host, o.Host) || covers(o.Host, l.Host))
+}
+
+// covers reports whether a stands for many addresses, b among them.
+func covers(a, b netip.Addr) bool {
+	return !a.IsValid() || a.IsUnspecified() && (!b.IsValid() || a.Is4() == b.Is4())
 }
 
 // Add implements Object.
@@ -61,7 +67,7 @@ type Reservation struct {
 
 // Key implements Object.
 func (r Reservation) Key() string {
-	return fmt.Sprintf("reservation %s %s %s", r.Proto, r.Host, r.Ports)
+	return "reservation " + string(r.Proto) + " " + hostPorts(r.Host, r.Ports)
 }
 
 // Add implements Object.
@@ -75,7 +81,10 @@ func (r Reservation) Del() []string {
 }
 
 func hostPorts(a netip.Addr, p model.PortRange) string {
-	if a.Is6() {
+	switch {
+	case !a.IsValid():
+		return "*:" + p.String()
+	case a.Is6():
 		return fmt.Sprintf("[%s]:%s", a, p)
 	}
 	return fmt.Sprintf("%s:%s", a, p)

@@ -1,0 +1,118 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"fairlead/internal/engine"
+	"fairlead/internal/kernel"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+	"fairlead/internal/proxy"
+	"fairlead/internal/store"
+)
+
+// noProxy holds no ports: what is left is the engine's and the kernel's time.
+type noProxy struct{}
+
+func (noProxy) Set(context.Context, proxy.Config) error    { return nil }
+func (noProxy) Stats(context.Context) (proxy.Stats, error) { return proxy.Stats{}, nil }
+func (noProxy) Close() error                               { return nil }
+func withoutPorts(context.Context) (engine.Proxy, error)   { return noProxy{}, nil }
+
+// BenchmarkPublish goes from a host without publishes to one with them, in
+// one Set. The variants without the proxy leave the reserving of ports out.
+func BenchmarkPublish(b *testing.B) {
+	ports := func(first, n int) model.PortRange {
+		return model.PortRange{First: uint16(first), Last: uint16(first + n - 1)}
+	}
+	one := func(host, target model.PortRange) []model.Publish {
+		return []model.Publish{{Endpoint: "web", Via: model.ViaNAT, Proto: model.TCP, HostPorts: host, Ports: target}}
+	}
+	var singles []model.Publish
+	for i := range 10000 {
+		singles = append(singles, one(ports(20000+i, 1), ports(80, 1))...)
+	}
+	for _, c := range []struct {
+		name      string
+		publishes []model.Publish
+	}{
+		{"1", one(ports(8000, 1), ports(80, 1))},
+		{"range of 1000", one(ports(8000, 1000), ports(8000, 1000))},
+		{"shifted range of 1000", one(ports(8000, 1000), ports(9000, 1000))},
+		{"10000 singles", singles},
+	} {
+		for _, proxied := range []bool{true, false} {
+			b.Run(fmt.Sprintf("%s/proxy=%v", c.name, proxied), func(b *testing.B) {
+				w := world(b)
+				e := benchEngine(b, w, proxied)
+				s := dual(b, w, model.DriverBridge, "web")
+				with := s
+				with.Publishes = c.publishes
+				// The proxy is running, as on any host with a publish.
+				publish(&s, "web", model.ViaProxy, model.UDP, 7, 7)
+				with.Publishes = append(with.Publishes[:len(with.Publishes):len(with.Publishes)], s.Publishes...)
+				set(b, e, s)
+				var spent, undone time.Duration
+				for b.Loop() {
+					spent += set(b, e, with)
+					undone += set(b, e, s)
+				}
+				perOp(b, spent, "ms/publish")
+				perOp(b, undone, "ms/unpublish")
+			})
+		}
+	}
+}
+
+// BenchmarkAttach adds one endpoint to a network that has some.
+func BenchmarkAttach(b *testing.B) {
+	for _, d := range []model.Driver{model.DriverBridge, model.DriverRouted} {
+		b.Run(string(d), func(b *testing.B) {
+			w := world(b)
+			e := benchEngine(b, w, true)
+			s := dual(b, w, d, "a", "b", "c", "web")
+			before := s
+			before.Endpoints = s.Endpoints[:3]
+			set(b, e, before)
+			var spent, undone time.Duration
+			for b.Loop() {
+				spent += set(b, e, s)
+				undone += set(b, e, before)
+			}
+			perOp(b, spent, "ms/attach")
+			perOp(b, undone, "ms/detach")
+		})
+	}
+}
+
+func benchEngine(b *testing.B, w *topology.World, proxied bool) *engine.Engine {
+	b.Helper()
+	if proxied {
+		return w.Engine
+	}
+	facts, err := kernel.Probe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	host, err := kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { host.Close() })
+	return engine.New(engine.Config{Kernel: host, Store: &store.Memory{}, Facts: facts, StartProxy: withoutPorts})
+}
+
+func set(b *testing.B, e *engine.Engine, s model.State) time.Duration {
+	start := time.Now()
+	if _, err := e.Set(context.Background(), s); err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(start)
+}
+
+func perOp(b *testing.B, d time.Duration, unit string) {
+	b.ReportMetric(float64(d.Microseconds())/1000/float64(b.N), unit)
+}

@@ -27,19 +27,35 @@ type socketKey struct {
 	addr  netip.AddrPort
 }
 
-// any is the key of the wildcard that covers k.
-func (k socketKey) any() socketKey {
-	everyone := netip.IPv6Unspecified()
-	if k.addr.Addr().Is4() {
-		everyone = netip.IPv4Unspecified()
+// wildcards are the other keys that cover k: every address of its family,
+// and every address of both.
+func (k socketKey) wildcards() []socketKey {
+	if k.dual() {
+		return nil
 	}
-	return socketKey{k.proto, netip.AddrPortFrom(everyone, k.addr.Port())}
+	both := socketKey{k.proto, netip.AddrPortFrom(netip.Addr{}, k.addr.Port())}
+	if k.wildcard() {
+		return []socketKey{both}
+	}
+	family := netip.IPv6Unspecified()
+	if k.addr.Addr().Is4() {
+		family = netip.IPv4Unspecified()
+	}
+	return []socketKey{{k.proto, netip.AddrPortFrom(family, k.addr.Port())}, both}
 }
 
-func (k socketKey) wildcard() bool { return k.addr.Addr().IsUnspecified() }
+// dual says that k is both families' addresses, on one socket.
+func (k socketKey) dual() bool { return !k.addr.Addr().IsValid() }
+
+func (k socketKey) wildcard() bool { return k.dual() || k.addr.Addr().IsUnspecified() }
 
 // fail wraps an errno for the user.
-func (k socketKey) fail(err error) error { return &BindError{k.proto, k.addr, err} }
+func (k socketKey) fail(err error) error {
+	if k.dual() {
+		k.addr = netip.AddrPortFrom(netip.IPv6Unspecified(), k.addr.Port())
+	}
+	return &BindError{k.proto, k.addr, err}
+}
 
 // socket is a bound host port: a listener's (group is set) or a reservation.
 type socket struct {
@@ -74,10 +90,10 @@ var streamOptions = [...]option{
 }
 
 // newSocket opens an unbound socket of the key's kind. IPV6_V6ONLY leaves
-// the IPv4 half of the port to the IPv4 socket.
+// the IPv4 half of the port to the IPv4 socket, unless one holds both.
 func newSocket(k socketKey, at place) (*socket, error) {
 	family, kind := unix.AF_INET, unix.SOCK_STREAM
-	if k.addr.Addr().Is6() {
+	if !k.addr.Addr().Is4() {
 		family = unix.AF_INET6
 	}
 	if k.proto == model.UDP {
@@ -88,7 +104,11 @@ func newSocket(k socketKey, at place) (*socket, error) {
 		return nil, e
 	}
 	if family == unix.AF_INET6 {
-		e = setOption(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1)
+		only := 1
+		if k.dual() {
+			only = 0
+		}
+		e = setOption(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, only)
 	}
 	if e == 0 && k.proto == model.UDP {
 		e = prepareUDP(fd, k, at.group != nil)

@@ -116,24 +116,27 @@ func (r *registry) deadGroups(want wanted) map[*group]bool {
 func (r *registry) listenAll(sockets map[socketKey]*socket) error {
 	var errs []error
 	for key, s := range sockets {
-		above := r.sockets[key.any()]
-		if above == s || key.proto == model.UDP {
-			above = nil
-		}
 		if key.proto == model.TCP {
 			_ = setReuse(s.fd, 1)
-		}
-		if above != nil {
-			_ = setReuse(above.fd, 1)
+			r.reuseAbove(key, 1)
 		}
 		if err := s.listen(); err != nil {
 			errs = append(errs, key.fail(err))
 		}
-		if above != nil {
-			_ = setReuse(above.fd, 0)
+		if key.proto == model.TCP {
+			r.reuseAbove(key, 0)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// reuseAbove sets SO_REUSEADDR on the reservations that cover a key.
+func (r *registry) reuseAbove(key socketKey, on int) {
+	for _, wide := range key.wildcards() {
+		if s := r.sockets[wide]; s != nil {
+			_ = setReuse(s.fd, on)
+		}
+	}
 }
 
 // listen lets clients in.

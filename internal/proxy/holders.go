@@ -23,9 +23,13 @@ type holders struct {
 // stranger reports whether a socket that is not one of ours holds an address
 // that the wildcard k covers, that is, any of its port.
 func (h *holders) stranger(k socketKey, ours []*socket) (bool, error) {
-	table, err := h.table(k)
-	if err != nil {
-		return false, err
+	var others []uint64
+	for _, path := range k.tables() {
+		t, err := h.table(path, k.proto)
+		if err != nil {
+			return false, err
+		}
+		others = append(others, t[k.addr.Port()]...)
 	}
 	mine := map[uint64]bool{}
 	for _, s := range ours {
@@ -35,7 +39,7 @@ func (h *holders) stranger(k socketKey, ours []*socket) (bool, error) {
 		}
 		mine[st.Ino] = true
 	}
-	for _, other := range table[k.addr.Port()] {
+	for _, other := range others {
 		if !mine[other] {
 			return true, nil
 		}
@@ -43,12 +47,21 @@ func (h *holders) stranger(k socketKey, ours []*socket) (bool, error) {
 	return false, nil
 }
 
-// table reads the kernel's list for the key's protocol and family once.
-func (h *holders) table(k socketKey) (map[uint16][]uint64, error) {
+// tables are the kernel's lists of sockets that k may meet.
+func (k socketKey) tables() []string {
 	path := "/proc/thread-self/net/" + string(k.proto)
-	if k.addr.Addr().Is6() {
-		path += "6"
+	switch {
+	case k.dual():
+		return []string{path, path + "6"}
+	case k.addr.Addr().Is4():
+		return []string{path}
+	default:
+		return []string{path + "6"}
 	}
+}
+
+// table reads one of the kernel's lists once.
+func (h *holders) table(path string, proto model.Proto) (map[uint16][]uint64, error) {
 	if t, ok := h.tables[path]; ok {
 		return t, nil
 	}
@@ -57,7 +70,7 @@ func (h *holders) table(k socketKey) (map[uint16][]uint64, error) {
 		return nil, fmt.Errorf("list sockets: %w", err)
 	}
 	defer f.Close()
-	t, err := parseHolders(f, k.proto)
+	t, err := parseHolders(f, proto)
 	if err != nil {
 		return nil, fmt.Errorf("list sockets in %s: %w", path, err)
 	}

@@ -110,10 +110,17 @@ func until(t testing.TB, p *Proxy, what string, holds func(Stats) bool) {
 	}
 }
 
+// both is the host of a listener for every address of both families.
+const both = ""
+
 // published returns a listener of one port on host that leads to target.
 func published(proto model.Proto, host string, port uint16, target netip.AddrPort) plan.Listener {
+	var at netip.Addr
+	if host != both {
+		at = netip.MustParseAddr(host)
+	}
 	return plan.Listener{
-		Proto: proto, Host: netip.MustParseAddr(host), Ports: model.Port(port),
+		Proto: proto, Host: at, Ports: model.Port(port),
 		Target: target.Addr(), TargetPorts: model.Port(target.Port()),
 	}
 }

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
 
 	"fairlead/internal/model"
@@ -92,24 +94,27 @@ func (o *opening) openOver(key socketKey, ours []*socket) (*socket, error) {
 
 // overlapping returns our sockets that share addresses with key.
 func (o *opening) overlapping(key socketKey) []*socket {
+	var ours []*socket
 	if key.wildcard() {
-		return o.narrower()[key]
+		ours = slices.Clone(o.narrower()[key])
 	}
 	for _, m := range []map[socketKey]*socket{o.opened, o.registry.sockets} {
-		if s := m[key.any()]; s != nil {
-			return []*socket{s}
+		for _, wide := range key.wildcards() {
+			if s := m[wide]; s != nil {
+				ours = append(ours, s)
+			}
 		}
 	}
-	return nil
+	return ours
 }
 
-// narrower groups the registry's sockets by the wildcard that covers them.
+// narrower groups the registry's sockets by the wildcards that cover them.
 func (o *opening) narrower() map[socketKey][]*socket {
 	if o.beneath == nil {
 		o.beneath = map[socketKey][]*socket{}
 		for key, s := range o.registry.sockets {
-			if !key.wildcard() {
-				o.beneath[key.any()] = append(o.beneath[key.any()], s)
+			for _, wide := range key.wildcards() {
+				o.beneath[wide] = append(o.beneath[wide], s)
 			}
 		}
 	}

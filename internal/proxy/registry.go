@@ -72,7 +72,7 @@ func (r *registry) spell(cfg Config) (wanted, error) {
 	}
 	for _, any := range []bool{true, false} {
 		for _, res := range cfg.Reservations {
-			if res.Host.IsUnspecified() == any {
+			if (!res.Host.IsValid() || res.Host.IsUnspecified()) == any {
 				want.reserve(res)
 			}
 		}
@@ -122,12 +122,9 @@ func (w *wanted) listen(g *group) error {
 
 // unique refuses two listeners for one port of one address.
 func (w *wanted) unique(l plan.Listener) error {
-	if l.Host.IsUnspecified() {
-		return nil
-	}
 	for i := range l.Ports.Len() {
 		key := socketKey{l.Proto, netip.AddrPortFrom(l.Host, l.Ports.First+uint16(i))}
-		if _, ok := w.places[key.any()]; ok {
+		if w.covered(key) {
 			return key.fail(unix.EADDRINUSE)
 		}
 	}
@@ -139,12 +136,20 @@ func (w *wanted) unique(l plan.Listener) error {
 func (w *wanted) reserve(res plan.Reservation) {
 	for i := range res.Ports.Len() {
 		key := socketKey{res.Proto, netip.AddrPortFrom(res.Host, res.Ports.First+uint16(i))}
-		_, same := w.places[key]
-		_, covered := w.places[key.any()]
-		if !same && !covered {
+		if _, same := w.places[key]; !same && !w.covered(key) {
 			w.add(key, place{})
 		}
 	}
+}
+
+// covered says that a wildcard holds the key's address.
+func (w *wanted) covered(key socketKey) bool {
+	for _, wide := range key.wildcards() {
+		if _, ok := w.places[wide]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *wanted) add(key socketKey, at place) {

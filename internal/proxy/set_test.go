@@ -150,6 +150,34 @@ func echoTarget(t *testing.T, proto model.Proto) (netip.AddrPort, func(*testing.
 	}
 }
 
+// TestBothFamiliesHoldBoth: a listener of both families keeps others out of
+// either, is refused while another has either, and gives way to narrower
+// ones of the next configuration.
+func TestBothFamiliesHoldBoth(t *testing.T) {
+	for _, proto := range []model.Proto{model.TCP, model.UDP} {
+		target, _ := echoTarget(t, proto)
+		wide := Config{Listeners: []plan.Listener{published(proto, both, 8001, target)}}
+		for _, addr := range []string{"0.0.0.0:8001", "10.77.0.1:8001", "[::]:8001", "[fd00:77::1]:8001"} {
+			t.Run(string(proto)+" "+addr, func(t *testing.T) {
+				p := newProxy(t, Role)
+				_, stranger, err := bind(t, proto, addr, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantBindError(t, p.Set(context.Background(), wide), proto, "[::]:8001", syscall.EADDRINUSE)
+				stranger.Close()
+				set(t, p, wide)
+				mustBeTaken(t, proto, addr)
+				narrow := published(proto, netip.MustParseAddrPort(addr).Addr().String(), 8001, target)
+				set(t, p, Config{Listeners: []plan.Listener{narrow}})
+				mustBeTaken(t, proto, addr)
+				set(t, p, wide)
+				mustBeTaken(t, proto, "0.0.0.0:8001")
+			})
+		}
+	}
+}
+
 // TestStrangerUnderNewWildcard: a reservation that is wider than a listener
 // of ours must still see a stranger beside it.
 func TestStrangerUnderNewWildcard(t *testing.T) {

@@ -25,7 +25,7 @@ const (
 	scopeAt = 24
 )
 
-// newSockaddr encodes addr and port.
+// newSockaddr encodes addr and port; the zero Addr is ::.
 func newSockaddr(addr netip.Addr, port uint16) (sockaddr, error) {
 	var s sockaddr
 	if addr.Is4() {
@@ -76,11 +76,12 @@ func (s sockaddr) everywhere() sockaddr {
 // family returns AF_INET or AF_INET6.
 func (s *sockaddr) family() int { return int(binary.NativeEndian.Uint16(s.raw[:])) }
 
-// addrPort decodes s, without its scope.
+// addrPort decodes s, without its scope; an IPv4 address that an IPv6 socket
+// shows as mapped becomes plain.
 func (s *sockaddr) addrPort() netip.AddrPort {
 	port := binary.BigEndian.Uint16(s.raw[portAt:])
 	if s.family() == unix.AF_INET {
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(s.raw[addr4At:])), port)
 	}
-	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(s.raw[addr6At:])), port)
+	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(s.raw[addr6At:])).Unmap(), port)
 }

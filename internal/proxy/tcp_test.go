@@ -23,6 +23,8 @@ func TestTCPEchoesAcrossFamilies(t *testing.T) {
 		{"v6 to v4", "::1", "[::1]:8001", "127.0.0.1"},
 		{"v4 to v6", "0.0.0.0", "10.77.0.1:8001", "fd00:77::1"},
 		{"every v6", "::", "[fd00:77::1]:8001", "127.0.0.1"},
+		{"both families, v4 client", both, "10.77.0.1:8001", "127.0.0.1"},
+		{"both families, v6 client", both, "[fd00:77::1]:8001", "127.0.0.1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newProxy(t, Role)

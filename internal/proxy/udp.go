@@ -73,7 +73,7 @@ func prepareUDP(fd int, k socketKey, listener bool) unix.Errno {
 	if e != 0 || !k.wildcard() {
 		return e
 	}
-	if k.addr.Addr().Is6() {
+	if !k.addr.Addr().Is4() {
 		return setOption(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
 	}
 	return setOption(fd, unix.IPPROTO_IP, unix.IP_PKTINFO, 1)

@@ -4,8 +4,6 @@
 package publish
 
 import (
-	"net/netip"
-
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/promise"
@@ -26,23 +24,16 @@ type Way interface {
 	Promises(model.Driver) promise.Set
 }
 
-// Hosts returns the host addresses to answer on, one for each family that
-// the publish answers: the address asked for, or the unspecified one.
-func Hosts(p model.Publish) []netip.Addr {
-	if p.HostAddr.IsValid() {
-		return []netip.Addr{p.HostAddr}
-	}
-	return []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
-}
-
-// Listener returns the proxy's listener for the publish on one host address.
-// It leads to the endpoint's address of the same family where there is one,
-// else to the other's.
-func Listener(p model.Publish, host netip.Addr, a plan.Attachment) plan.Listener {
-	target, ok := a.Address(host.Is4())
+// Listener returns the proxy's listener for the publish: one socket a port,
+// whatever families it answers. It leads to the endpoint's address of the
+// host address's family where there is one, else to the other's; clients of
+// both families on one socket are led to the IPv4 address.
+func Listener(p model.Publish, a plan.Attachment) plan.Listener {
+	v4 := !p.HostAddr.Is6()
+	target, ok := a.Address(v4)
 	if !ok {
-		target, _ = a.Address(!host.Is4())
+		target, _ = a.Address(!v4)
 	}
-	return plan.Listener{Proto: p.Proto, Host: host, Ports: p.HostPorts,
+	return plan.Listener{Proto: p.Proto, Host: p.HostAddr, Ports: p.HostPorts,
 		Target: target, TargetPorts: p.Ports, ProxyProtocol: p.ProxyProtocol}
 }

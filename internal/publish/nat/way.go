@@ -19,8 +19,10 @@
 // come back because such flows are masqueraded. Netfilter cannot lead ::1
 // anywhere else, nor one address family to the other: there the user-space
 // proxy answers. Neighbours whose answers would pass the host by are
-// masqueraded, nobody else. Every port led away is also reserved by a bound
-// socket, so that no other program listens there in vain.
+// masqueraded, nobody else. Every port led away is held by a socket, so that
+// no other program listens there in vain: the proxy's listener where it has
+// one, or else one that is bound and never read. Should someone flush our
+// rules, that listener answers until they are healed.
 //
 // Kernel: nftables with inet NAT (5.2), concatenated intervals (5.6), fib and
 // masquerade expressions, conntrack.
@@ -55,26 +57,40 @@ func (Way) Validate(p model.Publish) error {
 // Publish implements publish.Way.
 func (Way) Publish(p model.Publish, a plan.Attachment) plan.Plan {
 	all := plan.Plan{plan.Table{}}
-	for _, host := range publish.Hosts(p) {
+	led := 0
+	for _, host := range hosts(p) {
 		target, ok := a.Address(host.Is4())
-		if !ok || isLoopback6(host) {
-			all = append(all, publish.Listener(p, host, a))
+		if !ok || host == netip.IPv6Loopback() {
 			continue
 		}
-		all = append(all, plan.Reservation{Proto: p.Proto, Host: host, Ports: p.HostPorts})
+		led++
 		all = append(all, mappings(p, host, target)...)
 		all = append(all, returns(a, target)...)
-		switch {
-		case host.Is6() && host.IsUnspecified():
-			all = append(all, publish.Listener(p, netip.IPv6Loopback(), a))
-		case host.Is4() && (host.IsUnspecified() || host.IsLoopback()):
+		if host.Is4() && (host.IsUnspecified() || host.IsLoopback()) {
 			all = append(all, plan.Sysctl{Name: "net.ipv4.conf." + a.Link + ".route_localnet", Value: "1"})
 		}
 	}
-	return all
+	return append(all, socket(p, a, led))
 }
 
-func isLoopback6(a netip.Addr) bool { return a == netip.IPv6Loopback() }
+// hosts returns the host addresses to answer on, one for each family: the
+// address asked for, or the unspecified one.
+func hosts(p model.Publish) []netip.Addr {
+	if p.HostAddr.IsValid() {
+		return []netip.Addr{p.HostAddr}
+	}
+	return []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
+}
+
+// socket holds the host ports against other programs. It also answers where
+// netfilter cannot lead, unless it led everything.
+func socket(p model.Publish, a plan.Attachment, led int) plan.Object {
+	loopback6 := !p.HostAddr.IsValid() || p.HostAddr == netip.IPv6Unspecified()
+	if loopback6 || led == 0 {
+		return publish.Listener(p, a)
+	}
+	return plan.Reservation{Proto: p.Proto, Host: p.HostAddr, Ports: p.HostPorts}
+}
 
 // mappings returns the elements that lead the ports to the target.
 func mappings(p model.Publish, host, target netip.Addr) plan.Plan {

@@ -40,9 +40,5 @@ func (Way) Validate(p model.Publish) error {
 
 // Publish implements publish.Way.
 func (Way) Publish(p model.Publish, a plan.Attachment) plan.Plan {
-	var all plan.Plan
-	for _, host := range publish.Hosts(p) {
-		all = append(all, publish.Listener(p, host, a))
-	}
-	return all
+	return plan.Plan{publish.Listener(p, a)}
 }

@@ -100,8 +100,8 @@ func TestHelpNeedsNoRoot(t *testing.T) {
 // the reports written all the same.
 func TestFailIf(t *testing.T) {
 	r := newRoom(t)
-	run := append([]string{"lab", "run", "nat", "--workload", "tcp-bulk", "--json", r.file("n.json")}, short...)
-	o := r.run(append(run, "--fail-if", "nat.bulk.ratio > 0", "--fail-if", "nat.bulk.rounds < 1")...)
+	run := append([]string{"lab", "run", "nat", "--workload", "tcp-bulk"}, short...)
+	o := r.undisturbed("n.json", append(run, "--fail-if", "nat.bulk.ratio > 0", "--fail-if", "nat.bulk.rounds < 1")...)
 	o.expect(t, 1, []string{"fail-if: nat.tcp-bulk.remote.throughput.ratio = ", "condition holds"})
 	if strings.Contains(o.stderr, "rounds") {
 		t.Errorf("a condition that does not hold is reported: %s", o.stderr)
@@ -118,7 +118,7 @@ func TestFailIf(t *testing.T) {
 	if !strings.Contains(o.stdout, "nat") {
 		t.Errorf("the table is missing: %s", o.stdout)
 	}
-	o = r.run(append(run, "--fail-if", "nat.bulk.ratio < 0", "--fail-if", "nat.rounds < 1 || host.bulk.value == 0")...)
+	o = r.undisturbed("n.json", append(run, "--fail-if", "nat.bulk.ratio < 0", "--fail-if", "nat.rounds < 1 || host.bulk.value == 0")...)
 	o.expect(t, 0, nil)
 	if o.stderr != "" {
 		t.Errorf("nothing is wrong, and yet: %s", o.stderr)

@@ -20,6 +20,8 @@ type room struct {
 	t *testing.T
 	// dir is for the files that the program writes.
 	dir string
+	// replaced are the programs that replace has hidden.
+	replaced []string
 	// mark is in the environment of everything that the room starts, and so
 	// of all its descendants.
 	mark   string
@@ -137,7 +139,17 @@ func (r *room) replace(script string, programs ...string) {
 	}
 	for _, name := range programs {
 		r.sh(fmt.Sprintf("mount --bind %s $(readlink -f $(command -v %s))", stub, name))
+		r.replaced = append(r.replaced, name)
 	}
+}
+
+// restore puts the programs back.
+func (r *room) restore() {
+	r.t.Helper()
+	for _, name := range r.replaced {
+		r.sh(fmt.Sprintf("umount $(readlink -f $(command -v %s))", name))
+	}
+	r.replaced = nil
 }
 
 // file is a path for the program to write to.

@@ -66,14 +66,16 @@ var kept struct {
 	session
 }
 
-// kept session is made by the first test that asks for it.
+// quickSession is made by the first test that asks for it.
 func quickSession(t *testing.T) session {
 	t.Helper()
 	kept.Do(func() {
 		r := newRoom(t)
-		out := r.succeed("lab", "run", "quick", "docker-proxy", "nat", "proxy", "--rounds", "2", "--duration", "100ms", "--seed", "7",
-			"--json", r.file("q.json"), "--html", r.file("q.html"), "--bench", r.file("q.txt"), "--iperf3", r.file("q.iperf3"), "-o", "json")
-		kept.session = session{[]byte(out), r.read("q.json"), r.read("q.html"), r.read("q.txt"), r.read("q.iperf3")}
+		o := r.undisturbed("q.json", "lab", "run", "quick", "docker-proxy", "nat", "proxy",
+			"--rounds", "2", "--duration", "100ms", "--seed", "7", "-o", "json",
+			"--html", r.file("q.html"), "--bench", r.file("q.txt"), "--iperf3", r.file("q.iperf3"))
+		o.expect(t, 0, nil)
+		kept.session = session{[]byte(o.stdout), r.read("q.json"), r.read("q.html"), r.read("q.txt"), r.read("q.iperf3")}
 	})
 	if kept.json == nil {
 		t.Fatal("the session failed")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -53,11 +54,10 @@ const clearLine = "\r\x1b[K"
 var color = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
 // session runs a short session with its streams where the caller wants them.
-func (r *room) session(stdout, stderr io.Writer, env ...string) {
+func (r *room) session(stdout, stderr io.Writer) {
 	r.t.Helper()
 	args := append([]string{binary, "lab", "run", "nat", "proxy", "--workload", "tcp-bulk"}, short...)
 	p := &process{room: r, cmd: r.command(args...)}
-	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.Stdout, p.cmd.Stderr = stdout, stderr
 	p.launch()
 	if o := p.wait(); o.code != 0 {
@@ -102,7 +102,12 @@ func TestQuietWithoutATerminal(t *testing.T) {
 	}
 }
 
+// TestColors shows a report whose figures have every colour.
 func TestColors(t *testing.T) {
+	kept, err := filepath.Abs("../../internal/lab/report/testdata/synthetic.json")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, s := range []struct {
 		name string
 		env  string
@@ -113,10 +118,14 @@ func TestColors(t *testing.T) {
 		{"not on a dumb terminal", "TERM=dumb", false},
 	} {
 		t.Run(s.name, func(t *testing.T) {
-			screen := newTerminal(t)
-			newRoom(t).session(screen.slave, io.Discard, s.env)
+			screen, r := newTerminal(t), newRoom(t)
+			p := &process{room: r, cmd: r.command(binary, "lab", "report", kept)}
+			p.cmd.Env = append(p.cmd.Env, s.env)
+			p.cmd.Stdout, p.cmd.Stderr = screen.slave, os.Stderr
+			p.launch()
+			p.wait().expect(t, 0, nil)
 			shown := screen.screen()
-			if !strings.Contains(shown, "proxy") {
+			if !strings.Contains(shown, "small packets") {
 				t.Errorf("no table is shown:\n%s", shown)
 			}
 			if got := color.MatchString(shown); got != s.want {

@@ -9,9 +9,10 @@ import (
 // rows of its own with figures that a living path gives.
 func TestRealTools(t *testing.T) {
 	r := newRoom(t)
-	out := r.succeed("lab", "run", "nat", "proxy", "--with", "iperf3,qperf,sockperf", "--workload", "tcp-bulk,tcp-rr,udp-rr",
-		"--rounds", "1", "--duration", "100ms", "-o", "json")
-	got := decode(t, []byte(out))
+	o := r.undisturbed("tools.json", "lab", "run", "nat", "proxy", "--with", "iperf3,qperf,sockperf", "--workload", "tcp-bulk,tcp-rr,udp-rr",
+		"--rounds", "1", "--duration", "100ms")
+	o.expect(t, 0, nil)
+	got := decode(t, r.read("tools.json"))
 	for tool, metrics := range map[string][]string{
 		"fairlead": {"tcp-bulk throughput", "tcp-rr latency_p50", "udp-rr latency_p50"},
 		"iperf3":   {"tcp-bulk throughput"},

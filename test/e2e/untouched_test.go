@@ -50,9 +50,7 @@ func TestHostIsUntouched(t *testing.T) {
 			}
 			o := r.run(append(append([]string{"lab", "run"}, s.args...), short...)...)
 			o.expect(t, s.code, s.says)
-			if s.prep != nil {
-				r.sh("umount $(readlink -f $(command -v nft)) || umount $(readlink -f $(command -v iperf3))")
-			}
+			r.restore()
 			r.untouched(before)
 		})
 	}

@@ -55,11 +55,14 @@ type app struct {
 	output  string
 }
 
-// Main runs the command line and returns the exit code. It catches SIGINT
-// and SIGTERM, so that whatever runs can take down what it built.
+// Main runs the command line and returns the exit code. It catches SIGINT,
+// SIGTERM and SIGHUP, so that whatever runs can take down what it built.
 func Main(version string, args []string, stdout io.Writer, stderr *os.File) int {
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup makes it
+		signal.Notify(caught, syscall.SIGHUP)
+	}
 	defer signal.Stop(caught)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	go func() {

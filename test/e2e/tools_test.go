@@ -37,6 +37,12 @@ func TestRealTools(t *testing.T) {
 			t.Errorf("%s by %s: its own output was not kept", run.Workload, run.Tool)
 		}
 	}
+	versions, _ := got.Host["tools"].(map[string]any)
+	for _, tool := range everyTool {
+		if v, _ := versions[tool].(string); !strings.ContainsAny(v, "0123456789") {
+			t.Errorf("the report names no version of %s: %v", tool, versions)
+		}
+	}
 	reimport(t, r, got)
 }
 

@@ -99,6 +99,7 @@ func TestInterrupted(t *testing.T) {
 	}{
 		{"by Ctrl-C in the middle of a run", syscall.SIGINT, 130, "interrupt", (*process).measuring},
 		{"by SIGTERM in the middle of a run", syscall.SIGTERM, 143, "terminated", (*process).measuring},
+		{"by its terminal's end in the middle of a run", syscall.SIGHUP, 129, "hangup", (*process).measuring},
 		{"by Ctrl-C while paths are built", syscall.SIGINT, 130, "interrupt", (*process).building},
 	} {
 		t.Run(s.name, func(t *testing.T) {

@@ -2,11 +2,14 @@ package runner
 
 import (
 	"os"
+	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
 	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/suite"
 	"fairlead/internal/plan"
 )
 
@@ -40,7 +43,29 @@ func hostFacts(opt Options) result.Host {
 			h.Settings[p[strings.LastIndexByte(p, '/')+1:]] = strings.TrimSpace(string(b))
 		}
 	}
+	h.Tools = versions(opt)
 	return h
+}
+
+// versions asks the foreign programs that took part who they are; one that
+// does not say is left out.
+func versions(opt Options) map[string]string {
+	names := slices.Clone(opt.Tools)
+	if slices.Contains(opt.Suite.Paths, string(suite.DockerProxy)) {
+		names = append(names, string(suite.DockerProxy))
+	}
+	all := map[string]string{}
+	for _, name := range names {
+		path, err := lookPath(name)
+		if err != nil {
+			continue
+		}
+		out, err := exec.Command(path, "--version").CombinedOutput()
+		if line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n"); err == nil && line != "" {
+			all[name] = line
+		}
+	}
+	return all
 }
 
 // field returns the value of the first "key : value" line of a file.

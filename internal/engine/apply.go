@@ -178,7 +178,7 @@ func bridging(want plan.Plan, changes []plan.Op) plan.Plan {
 }
 
 // setProxy gives the proxy the sockets of the plan, when the steps change
-// any, and starts it if there is none.
+// any and it does not hold them already, and starts it if there is none.
 func (e *Engine) setProxy(ctx context.Context, changes []plan.Op, want plan.Plan) error {
 	if len(changes) == 0 {
 		return nil
@@ -195,10 +195,10 @@ func (e *Engine) setProxy(ctx context.Context, changes []plan.Op, want plan.Plan
 			held = append(held, o)
 		}
 	}
+	if slices.Equal(held, e.userspace) {
+		return nil
+	}
 	if e.proxy == nil {
-		if len(held) == 0 {
-			return nil
-		}
 		p, err := e.cfg.StartProxy(ctx)
 		if err != nil {
 			return fmt.Errorf("start proxy: %w", err)

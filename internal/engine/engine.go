@@ -36,7 +36,7 @@ type Kernel interface {
 	Observe(should, want plan.Plan) (plan.Plan, error)
 	ReadSysctl(plan.Sysctl) (string, error)
 	WriteSysctl(plan.Sysctl) error
-	FlushFlows(v4 bool, match func(kernel.Flow) bool) error
+	FlushFlows(match func(kernel.Flow) bool) error
 	LocalAddrs() ([]netip.Addr, error)
 	PortOwner(model.Proto, netip.AddrPort) (kernel.Owner, error)
 	Release()

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"net/netip"
 
 	"fairlead/internal/kernel"
@@ -14,27 +13,21 @@ import (
 // to its old endpoint, and UDP flows to one that is new and go elsewhere. A
 // TCP flow to a new port has no predecessor worth ending.
 func (e *Engine) flushFlows(ops []plan.Op) error {
-	var errs []error
-	for _, v4 := range []bool{true, false} {
-		stale := staleFlows{gone: mappingIndex{}, fresh: mappingIndex{}}
-		for _, op := range ops {
-			stale.note(op, v4)
-		}
-		if len(stale.gone) == 0 && len(stale.fresh) == 0 {
-			continue
-		}
-		local, err := e.cfg.Kernel.LocalAddrs()
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		stale.local = map[netip.Addr]bool{}
-		for _, a := range local {
-			stale.local[a] = true
-		}
-		errs = append(errs, e.cfg.Kernel.FlushFlows(v4, stale.match))
+	stale := staleFlows{gone: mappingIndex{}, fresh: mappingIndex{}, local: map[netip.Addr]bool{}}
+	for _, op := range ops {
+		stale.note(op)
 	}
-	return errors.Join(errs...)
+	if len(stale.gone) == 0 && len(stale.fresh) == 0 {
+		return nil
+	}
+	local, err := e.cfg.Kernel.LocalAddrs()
+	if err != nil {
+		return err
+	}
+	for _, a := range local {
+		stale.local[a] = true
+	}
+	return e.cfg.Kernel.FlushFlows(stale.match)
 }
 
 type protoPort struct {
@@ -57,10 +50,10 @@ type staleFlows struct {
 	local       map[netip.Addr]bool
 }
 
-// note sorts a step's mappings of one family into those gone and those new.
-func (s *staleFlows) note(op plan.Op, v4 bool) {
+// note sorts a step's mappings into those gone and those new.
+func (s *staleFlows) note(op plan.Op) {
 	m, ok := op.Object.(plan.Mapping)
-	if !ok || m.Host.Is4() != v4 {
+	if !ok {
 		return
 	}
 	if op.Del {
@@ -92,9 +85,10 @@ func (s *staleFlows) match(f kernel.Flow) bool {
 
 // hosts reports whether the flow went to a host address of the mapping.
 func (s *staleFlows) hosts(m plan.Mapping, f kernel.Flow) bool {
-	if m.Host.IsUnspecified() {
-		// All of 127.0.0.0/8 is local, though one address is assigned.
-		return s.local[f.Host.Addr()] || f.Host.Addr().IsLoopback()
+	host := f.Host.Addr()
+	if !m.Host.IsUnspecified() {
+		return host == m.Host
 	}
-	return f.Host.Addr() == m.Host
+	// All of 127.0.0.0/8 is local, though one address is assigned.
+	return host.Is4() == m.Host.Is4() && (s.local[host] || host.IsLoopback())
 }

@@ -21,23 +21,35 @@ type Flow struct {
 	Target netip.AddrPort
 }
 
-// FlushFlows forgets the flows of one address family (IPv4 when v4) that
-// match, so that their next packet meets the rules anew.
-func (h *Host) FlushFlows(v4 bool, match func(Flow) bool) error {
+// FlushFlows forgets the flows that match, so that their next packet meets
+// the rules anew. To list them takes the kernel milliseconds, however few
+// they are, because it walks its whole hash table; so it is done once for
+// both address families.
+func (h *Host) FlushFlows(match func(Flow) bool) error {
 	handle, err := netlink.NewHandleAt(netns.NsHandle(h.ns.File().Fd()), unix.NETLINK_NETFILTER)
 	if err != nil {
 		return fmt.Errorf("open conntrack: %w", err)
 	}
 	defer handle.Close()
-	family := netlink.InetFamily(unix.AF_INET6)
-	if v4 {
-		family = unix.AF_INET
-	}
-	_, err = retry(func() (uint, error) {
-		return handle.ConntrackDeleteFilters(netlink.ConntrackTable, family, flowFilter(match))
+	all, err := retry(func() ([]*netlink.ConntrackFlow, error) {
+		return handle.ConntrackTableList(netlink.ConntrackTable, unix.AF_UNSPEC)
 	})
 	if err != nil {
-		return fmt.Errorf("flush conntrack: %w", err)
+		return fmt.Errorf("list conntrack: %w", err)
+	}
+	families := map[uint8]bool{}
+	for _, f := range all {
+		if flowFilter(match).MatchConntrackFlow(f) {
+			families[f.FamilyType] = true
+		}
+	}
+	for family := range families {
+		_, err := retry(func() (uint, error) {
+			return handle.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(family), flowFilter(match))
+		})
+		if err != nil {
+			return fmt.Errorf("flush conntrack: %w", err)
+		}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -87,7 +88,13 @@ func newRoom(t *testing.T) *room {
 	if err := r.holder.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { stdin.Close(); _ = r.holder.Wait() })
+	t.Cleanup(func() {
+		for _, left := range r.processes() { // by a test that failed
+			_ = syscall.Kill(left.pid, syscall.SIGKILL)
+		}
+		stdin.Close()
+		_ = r.holder.Wait()
+	})
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
 		t.Fatalf("the room cannot be furnished: %q, %v", line, err)
 	}

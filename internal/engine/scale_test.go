@@ -11,6 +11,8 @@ import (
 
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestManyEndpointsOnOneBridge(t *testing.T) {
@@ -149,6 +151,36 @@ func TestPlanTextIsValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	unchanged(t, w, clean)
+}
+
+// TestTextOfAChangeIsValid types a large change in a shell; setting it then
+// changes nothing more.
+func TestTextOfAChangeIsValid(t *testing.T) {
+	w := world(t)
+	s := dual(t, w, model.DriverBridge, "web", "app")
+	for i := range s.Endpoints {
+		s.Endpoints[i].Sandbox = strings.Replace(s.Endpoints[i].Sandbox, "self", fmt.Sprint(os.Getpid()), 1)
+		publish(&s, s.Endpoints[i].Name, model.ViaNAT, model.TCP, 8000+uint16(i), 80)
+	}
+	mustSet(t, w, s)
+	s = s.Clone()
+	s.Networks[0].MTU, s.Networks[0].Filter = 1400, model.FilterOn
+	s.Networks[0].Subnets[0].Prefix = netip.MustParsePrefix("172.30.0.0/16")
+	s.Networks[0].Subnets[1].Address = netip.MustParseAddr("fd00:30::fe")
+	s.Publishes[0].Endpoint = "app"
+	s.Publishes[1].HostPorts = model.Port(9001)
+	ops, err := w.Engine.Plan(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	onServer(t, w, "set -e\n"+withoutProxy(plan.Text(ops)))
+	typed := onServer(t, w, "nft list table inet fairlead; ip -o addr | grep -v fe80 | sort; ip -o link | sort; ip route | sort")
+	mustSet(t, w, s)
+	undrifted(t, w)
+	made := onServer(t, w, "nft list table inet fairlead; ip -o addr | grep -v fe80 | sort; ip -o link | sort; ip route | sort")
+	if diff := cmp.Diff(strings.Split(typed, "\n"), strings.Split(made, "\n")); diff != "" {
+		t.Errorf("typed (-), made (+):\n%s", diff)
+	}
 }
 
 // withoutProxy drops the lines that only Fairlead itself can carry out.

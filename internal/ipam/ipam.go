@@ -80,19 +80,17 @@ func lease(n model.Network, e model.Endpoint, held []netip.Addr, taken map[netip
 
 func renewed(sub model.Subnet, held []netip.Addr, taken map[netip.Addr]bool) (netip.Addr, bool) {
 	for _, a := range held {
-		if sub.Prefix.Contains(a) && !taken[a] {
+		if sub.Prefix.Contains(a) && !taken[a] && sub.Usable(a) {
 			return a, true
 		}
 	}
 	return netip.Addr{}, false
 }
 
-// lowest returns the first free address, leaving out the network's own and
-// the IPv4 broadcast address.
+// lowest returns the first free address.
 func lowest(sub model.Subnet, taken map[netip.Addr]bool) (netip.Addr, bool) {
-	for a := sub.Prefix.Masked().Addr().Next(); sub.Prefix.Contains(a); a = a.Next() {
-		broadcast := a.Is4() && !sub.Prefix.Contains(a.Next())
-		if !taken[a] && !broadcast {
+	for a := sub.Prefix.Masked().Addr(); sub.Prefix.Contains(a); a = a.Next() {
+		if !taken[a] && sub.Usable(a) {
 			return a, true
 		}
 	}

@@ -110,6 +110,12 @@ func (s Subnet) HostAddress() netip.Addr {
 	return s.Prefix.Masked().Addr().Next()
 }
 
+// Usable reports whether a host can have the address of the subnet: not the
+// first, which names the subnet, nor the last of an IPv4 one.
+func (s Subnet) Usable(a netip.Addr) bool {
+	return a != s.Prefix.Masked().Addr() && (a.Is6() || s.Prefix.Contains(a.Next()))
+}
+
 // GatewayAddress returns the sandboxes' default gateway.
 func (s Subnet) GatewayAddress() netip.Addr {
 	if s.Gateway.IsValid() {
@@ -243,4 +249,16 @@ func (s State) Network(name string) (Network, bool) {
 		return Network{}, false
 	}
 	return s.Networks[i], true
+}
+
+// Clone returns a copy that shares nothing with s.
+func (s State) Clone() State {
+	s.Networks, s.Endpoints, s.Publishes = slices.Clone(s.Networks), slices.Clone(s.Endpoints), slices.Clone(s.Publishes)
+	for i := range s.Networks {
+		s.Networks[i].Subnets = slices.Clone(s.Networks[i].Subnets)
+	}
+	for i := range s.Endpoints {
+		s.Endpoints[i].Addresses = slices.Clone(s.Endpoints[i].Addresses)
+	}
+	return s
 }

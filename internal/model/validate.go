@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Validate checks everything that can be checked without looking at the
@@ -40,9 +41,24 @@ func wrap(kind, name string, err error) error {
 	return fmt.Errorf("%s %s: %w", kind, name, err)
 }
 
-func (n Network) validate() error {
-	if n.Name == "" {
+// maxName keeps a name within a link's alias, our mark ahead of it.
+const maxName = 128
+
+func validName(name string) error {
+	switch {
+	case name == "":
 		return errors.New("it needs a name")
+	case len(name) > maxName:
+		return fmt.Errorf("its name has %d bytes: want at most %d", len(name), maxName)
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("name %q: want no control characters", name)
+	}
+	return nil
+}
+
+func (n Network) validate() error {
+	if err := validName(n.Name); err != nil {
+		return err
 	}
 	if n.MTU != 0 && (n.MTU < 68 || n.MTU > 65535) {
 		return fmt.Errorf("mtu %d: want 68 to 65535 bytes, 1280 or more with IPv6", n.MTU)
@@ -68,6 +84,9 @@ func (s Subnet) validate(mtu int) error {
 	if !s.Prefix.IsValid() {
 		return errors.New("subnet: want an address and a prefix length, e.g. 172.30.0.0/24")
 	}
+	if s.Prefix.Addr().Is4In6() {
+		return fmt.Errorf("subnet %s: write an IPv4 range as such", s.Prefix)
+	}
 	if s.Prefix.Addr().BitLen()-s.Prefix.Bits() < 2 {
 		return fmt.Errorf("subnet %s: it has no room for a gateway and a sandbox", s.Prefix)
 	}
@@ -77,6 +96,9 @@ func (s Subnet) validate(mtu int) error {
 	for _, a := range []netip.Addr{s.HostAddress(), s.GatewayAddress()} {
 		if !s.Prefix.Contains(a) {
 			return fmt.Errorf("address %s is outside the subnet %s", a, s.Prefix)
+		}
+		if !s.Usable(a) {
+			return fmt.Errorf("address %s is the first or the broadcast address of %s: nobody can have it", a, s.Prefix)
 		}
 	}
 	return nil
@@ -97,8 +119,8 @@ func (s State) overlap(i int) error {
 }
 
 func (s State) validateEndpoint(e Endpoint) error {
-	if e.Name == "" {
-		return errors.New("it needs a name")
+	if err := validName(e.Name); err != nil {
+		return err
 	}
 	n, ok := s.Network(e.Network)
 	if !ok {
@@ -107,23 +129,37 @@ func (s State) validateEndpoint(e Endpoint) error {
 	if (e.Sandbox == "") != (n.Driver == DriverHost) {
 		return fmt.Errorf("sandbox %q: every driver but host needs the path of a network namespace, and host takes none", e.Sandbox)
 	}
-	if len(e.InterfaceName()) > 15 || strings.ContainsAny(e.InterfaceName(), "/. ") {
-		return fmt.Errorf("interface %q: want at most 15 characters without dot, slash or space", e.Interface)
+	if e.Sandbox != "" && !strings.HasPrefix(e.Sandbox, "/") {
+		return fmt.Errorf("sandbox %q: want an absolute path, e.g. /run/netns/web", e.Sandbox)
 	}
-	for _, a := range e.Addresses {
+	if name := e.InterfaceName(); len(name) > 15 || name == "lo" || strings.ContainsAny(name, "/.: ") || strings.ContainsFunc(name, unicode.IsControl) {
+		return fmt.Errorf("interface %q: want at most 15 characters without dot, slash, colon or space, and not lo", e.Interface)
+	}
+	for i, a := range e.Addresses {
+		if slices.ContainsFunc(e.Addresses[:i], func(b netip.Addr) bool { return a.Is4() == b.Is4() }) {
+			return fmt.Errorf("address %s: an endpoint has one address of each family", a)
+		}
 		i := slices.IndexFunc(n.Subnets, func(sub Subnet) bool { return sub.Prefix.Contains(a) })
 		if i < 0 {
 			return fmt.Errorf("address %s is in no subnet of network %s", a, n.Name)
+		}
+		if !n.Subnets[i].Usable(a) {
+			return fmt.Errorf("address %s is the first or the broadcast address of %s: nobody can have it", a, n.Subnets[i].Prefix)
 		}
 		if a == n.Subnets[i].HostAddress() || a == n.Subnets[i].GatewayAddress() {
 			return fmt.Errorf("address %s is the gateway's", a)
 		}
 	}
-	return s.addressTwice(e)
+	return s.twice(e)
 }
 
-func (s State) addressTwice(e Endpoint) error {
+// twice says what another endpoint has already.
+func (s State) twice(e Endpoint) error {
 	for _, o := range s.Endpoints {
+		if n, _ := s.Network(o.Network); o.Name != e.Name && e.Sandbox != "" && o.Sandbox == e.Sandbox &&
+			o.InterfaceName() == e.InterfaceName() && n.Driver != DriverNone {
+			return fmt.Errorf("interface %s of sandbox %s is endpoint %s's already: name another", e.InterfaceName(), e.Sandbox, o.Name)
+		}
 		for _, a := range o.Addresses {
 			if o.Name != e.Name && slices.Contains(e.Addresses, a) {
 				return fmt.Errorf("address %s is endpoint %s's already", a, o.Name)
@@ -160,6 +196,9 @@ func (s State) validatePublish(p Publish) error {
 	}
 	if p.Proto != TCP && p.Proto != UDP {
 		return fmt.Errorf("protocol %q: want tcp or udp", p.Proto)
+	}
+	if p.HostAddr.Is4In6() || p.HostAddr.Zone() != "" {
+		return fmt.Errorf("host address %s: want IPv4 as such, and IPv6 without a zone", p.HostAddr)
 	}
 	if p.HostPorts.First == 0 || p.Ports.First == 0 || p.HostPorts.Len() < 1 {
 		return fmt.Errorf("ports %s to %s: want 1 to 65535, the first no greater than the last", p.HostPorts, p.Ports)

@@ -80,10 +80,10 @@ func (l Link) Add() []string {
 		make += " nf_call_iptables 1 nf_call_ip6tables 1"
 	}
 	if l.Kind == Veth {
-		make += fmt.Sprintf(" peer name %s address %s mtu %d netns %s", l.Peer, l.PeerMAC, l.MTU, netnsName(l.PeerNetns))
+		make += fmt.Sprintf(" peer name %s address %s mtu %d netns %s", l.Peer, l.PeerMAC, l.MTU, quote(netnsName(l.PeerNetns)))
 	}
 	cmds := []string{make}
-	set := fmt.Sprintf("%s link set %s alias %s", ip, l.Name, l.Alias())
+	set := fmt.Sprintf("%s link set %s alias %s", ip, l.Name, quote(l.Alias()))
 	if l.Master != "" {
 		set += " master " + l.Master
 	}
@@ -93,6 +93,56 @@ func (l Link) Add() []string {
 	}
 	if l.Kind == Veth {
 		cmds = append(cmds, in(l.PeerNetns, "ip")+" link set "+l.Peer+" up")
+	}
+	return cmds
+}
+
+// change returns the commands that bring the link from another state.
+func (l Link) change(old Object) []string {
+	if !l.adjusts(old) {
+		return append(old.Del(), l.Add()...)
+	}
+	o := old.(Link)
+	ip := in(l.Netns, "ip") + " link set " + l.Name
+	var cmds []string
+	if o.MTU != l.MTU {
+		cmds = append(cmds, fmt.Sprintf("%s mtu %d", ip, l.MTU))
+	}
+	if o.MAC != l.MAC && l.MAC != "" {
+		cmds = append(cmds, ip+" address "+l.MAC)
+	}
+	if o.Filter != l.Filter {
+		flag := map[bool]int{true: 1}[l.Filter]
+		cmds = append(cmds, fmt.Sprintf("%s type bridge nf_call_iptables %d nf_call_ip6tables %d", ip, flag, flag))
+	}
+	return append(append(cmds, l.changePort(o, ip)...), l.changePeer(o)...)
+}
+
+func (l Link) changePort(o Link, ip string) []string {
+	var cmds []string
+	if o.Master != l.Master && l.Master == "" {
+		return []string{ip + " nomaster"}
+	}
+	if o.Master != l.Master {
+		cmds = append(cmds, ip+" master "+l.Master)
+	}
+	if l.Master != "" && (o.Master != l.Master || o.Hairpin != l.Hairpin) {
+		cmds = append(cmds, ip+" type bridge_slave hairpin "+onOff(l.Hairpin))
+	}
+	return cmds
+}
+
+func (l Link) changePeer(o Link) []string {
+	if l.Kind != Veth {
+		return nil
+	}
+	var cmds []string
+	ip := in(l.PeerNetns, "ip") + " link set " + l.Peer
+	if o.MTU != l.MTU {
+		cmds = append(cmds, fmt.Sprintf("%s mtu %d", ip, l.MTU))
+	}
+	if o.PeerMAC != l.PeerMAC {
+		cmds = append(cmds, ip+" address "+l.PeerMAC)
 	}
 	return cmds
 }
@@ -120,18 +170,32 @@ func (a Address) Key() string {
 // Add implements Object. IPv6 addresses skip duplicate address detection:
 // the lease already says that they are unique, and a second without an
 // address is a second without service.
-func (a Address) Add() []string { return []string{a.command("replace") + a.nodad()} }
+func (a Address) Add() []string { return []string{a.command("replace") + a.flags()} }
 
 // Del implements Object.
 func (a Address) Del() []string { return []string{a.command("del")} }
+
+// change returns the commands that bring the address to another prefix
+// length: the kernel takes an IPv6 address once, and a link's IPv4 routes go
+// with its last address.
+func (a Address) change(old Object) []string {
+	if a.Prefix.Addr().Is4() {
+		return append(a.Add(), old.Del()...)
+	}
+	return append(old.Del(), a.Add()...)
+}
 
 func (a Address) command(verb string) string {
 	return fmt.Sprintf("%s addr %s %s dev %s", in(a.Netns, "ip"), verb, a.Prefix, a.Link)
 }
 
-func (a Address) nodad() string {
-	if a.Prefix.Addr().Is6() {
+// flags are what the kernel package adds besides the prefix.
+func (a Address) flags() string {
+	switch {
+	case a.Prefix.Addr().Is6():
 		return " nodad"
+	case a.Prefix.Bits() < 31:
+		return " brd +"
 	}
 	return ""
 }
@@ -224,6 +288,17 @@ func netnsName(path string) string {
 		return name
 	}
 	return path
+}
+
+// quote makes one word of s for a shell, where it is not one already.
+func quote(s string) string {
+	odd := func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.:/@%+=", c))
+	}
+	if !strings.ContainsFunc(s, odd) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 func onOff(b bool) string {

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"fairlead/internal/model"
 )
@@ -207,6 +208,13 @@ func (m Mapping) Add() []string {
 // Del implements Object.
 func (m Mapping) Del() []string {
 	return []string{fmt.Sprintf("nft delete element inet %s %s '{ %s }'", Mark, m.Map(), m.element())}
+}
+
+// change replaces the element in one transaction: nft adds none that is there
+// with another value.
+func (m Mapping) change(old Object) []string {
+	join := strings.NewReplacer("nft ", "", "'", "")
+	return []string{"nft '" + join.Replace(old.Del()[0]) + "; " + join.Replace(m.Add()[0]) + "'"}
 }
 
 func (m Mapping) element() string {

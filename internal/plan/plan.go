@@ -6,6 +6,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -91,6 +92,9 @@ func Base(o Object) string {
 	return ""
 }
 
+// changer is an object of which Add is not the way from another state.
+type changer interface{ change(old Object) []string }
+
 // Commands returns the step as typed in a shell.
 func (o Op) Commands() []string {
 	switch {
@@ -98,21 +102,49 @@ func (o Op) Commands() []string {
 		return o.Old.Add()
 	case o.Del:
 		return o.Object.Del()
-	default:
-		return o.Object.Add()
 	}
+	if c, ok := o.Object.(changer); ok && o.Old != nil && o.Old != o.Object {
+		return c.change(o.Old)
+	}
+	return o.Object.Add()
 }
 
-// Text writes the steps as a shell session, one command a line.
+// Text writes the steps as a shell session, one command a line. The elements
+// of the nft table that go, go before others come: typed one by one, a range
+// is refused as long as one that overlaps it is there.
 func Text(ops []Op) string {
 	var b strings.Builder
-	for _, op := range ops {
+	write := func(op Op) {
 		for _, c := range op.Commands() {
 			b.WriteString(c)
 			b.WriteByte('\n')
 		}
 	}
+	early := slices.ContainsFunc(ops, func(op Op) bool { return !op.Del && isElement(op.Object) })
+	pending := early
+	for _, op := range ops {
+		switch {
+		case early && op.Del && isElement(op.Object):
+			continue
+		case pending && isElement(op.Object):
+			pending = false
+			for _, gone := range ops {
+				if gone.Del && isElement(gone.Object) {
+					write(gone)
+				}
+			}
+		}
+		write(op)
+	}
 	return b.String()
+}
+
+func isElement(o Object) bool {
+	switch o.(type) {
+	case Mapping, Member:
+		return true
+	}
+	return false
 }
 
 // Merge joins plans in order and keeps the first of equal keys, so that
@@ -143,10 +175,10 @@ func in(netns, tool string) string {
 	case netns == "":
 		return tool
 	case named && tool == "ip":
-		return "ip -n " + name
+		return "ip -n " + quote(name)
 	case named:
-		return "ip netns exec " + name + " " + tool
+		return "ip netns exec " + quote(name) + " " + tool
 	default:
-		return "nsenter --net=" + netns + " " + tool
+		return "nsenter --net=" + quote(netns) + " " + tool
 	}
 }

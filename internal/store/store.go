@@ -41,10 +41,11 @@ func (r Record) Setting(netns, name string) (Setting, bool) {
 // Clone returns a copy that shares nothing with r.
 func (r Record) Clone() Record {
 	c := r
-	c.Desired.Networks = slices.Clone(r.Desired.Networks)
-	c.Desired.Endpoints = slices.Clone(r.Desired.Endpoints)
-	c.Desired.Publishes = slices.Clone(r.Desired.Publishes)
+	c.Desired = r.Desired.Clone()
 	c.Leases = maps.Clone(r.Leases)
+	for name, addrs := range c.Leases {
+		c.Leases[name] = slices.Clone(addrs)
+	}
 	c.Settings = slices.Clone(r.Settings)
 	return c
 }

@@ -1,0 +1,94 @@
+package ipam_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/ipam"
+	"fairlead/internal/model"
+)
+
+// state has one network of the ranges, and endpoints; "name=address" asks.
+func state(prefixes []string, endpoints ...string) model.State {
+	s := model.State{Networks: []model.Network{{Name: "net", Driver: model.DriverBridge}}}
+	for _, p := range prefixes {
+		s.Networks[0].Subnets = append(s.Networks[0].Subnets, model.Subnet{Prefix: netip.MustParsePrefix(p)})
+	}
+	for _, e := range endpoints {
+		name, asks, _ := strings.Cut(e, "=")
+		ep := model.Endpoint{Name: name, Network: "net", Sandbox: "/run/netns/" + name}
+		if asks != "" {
+			ep.Addresses = []netip.Addr{netip.MustParseAddr(asks)}
+		}
+		s.Endpoints = append(s.Endpoints, ep)
+	}
+	return s
+}
+
+func leases(pairs ...string) ipam.Leases {
+	l := ipam.Leases{}
+	for _, p := range pairs {
+		name, a, _ := strings.Cut(p, "=")
+		l[name] = append(l[name], netip.MustParseAddr(a))
+	}
+	return l
+}
+
+func TestAssign(t *testing.T) {
+	v4, v6 := "10.0.0.0/24", "fd00::/64"
+	for _, c := range []struct {
+		name  string
+		state model.State
+		held  ipam.Leases
+		want  []string // in the order of the endpoints
+	}{
+		{"lowest first", state([]string{v4}, "a", "b"), nil, []string{"10.0.0.2", "10.0.0.3"}},
+		{"both families", state([]string{v4, v6}, "a", "b"), nil, []string{"10.0.0.2 fd00::2", "10.0.0.3 fd00::3"}},
+		{"what is asked for is kept from others", state([]string{v4}, "a", "b=10.0.0.2"), nil, []string{"10.0.0.3", "10.0.0.2"}},
+		{"a lease is kept", state([]string{v4}, "a"), leases("a=10.0.0.77"), []string{"10.0.0.77"}},
+		{"a lease is kept from who stands before", state([]string{v4}, "new", "a"), leases("a=10.0.0.2"), []string{"10.0.0.3", "10.0.0.2"}},
+		{"a lease that somebody asks for is lost", state([]string{v4}, "a", "b=10.0.0.77"), leases("a=10.0.0.77"), []string{"10.0.0.2", "10.0.0.77"}},
+		{"a lease outside the subnet is lost", state([]string{v4}, "a"), leases("a=10.9.0.7"), []string{"10.0.0.2"}},
+		{"a lease that is the gateway's is lost", state([]string{v4}, "a"), leases("a=10.0.0.1"), []string{"10.0.0.2"}},
+		{"a family that is new is leased", state([]string{v4, v6}, "a"), leases("a=10.0.0.9"), []string{"10.0.0.9 fd00::2"}},
+		{"a lease of who is gone is free", state([]string{v4}, "b"), leases("a=10.0.0.2"), []string{"10.0.0.2"}},
+		{"no subnet, no address", state(nil, "a"), nil, []string{""}},
+		{"the last address", state([]string{"10.0.0.0/29"}, "a", "b", "c", "d", "e"), nil, []string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}},
+		{"a prefix written with a host's address", state([]string{"10.0.0.9/24"}, "a"), nil, []string{"10.0.0.2"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := slices.Clone(c.state.Endpoints)
+			full, got, err := ipam.Assign(c.state, c.held)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, e := range full.Endpoints {
+				var words []string
+				for _, a := range e.Addresses {
+					words = append(words, a.String())
+				}
+				if strings.Join(words, " ") != c.want[i] || !slices.Equal(got[e.Name], e.Addresses) {
+					t.Errorf("endpoint %s has %v, its lease %v, want %s", e.Name, words, got[e.Name], c.want[i])
+				}
+				if !slices.Equal(c.state.Endpoints[i].Addresses, before[i].Addresses) {
+					t.Error("the state that was given is changed")
+				}
+			}
+			again, _, err := ipam.Assign(c.state, got)
+			for i := range again.Endpoints {
+				if err != nil || !slices.Equal(again.Endpoints[i].Addresses, full.Endpoints[i].Addresses) {
+					t.Errorf("the second time %s moves to %v, %v", again.Endpoints[i].Name, again.Endpoints[i].Addresses, err)
+				}
+			}
+		})
+	}
+}
+
+func TestFullSubnet(t *testing.T) {
+	_, _, err := ipam.Assign(state([]string{"10.0.0.0/30"}, "a", "b"), nil)
+	if err == nil || !strings.Contains(err.Error(), "endpoint b: subnet 10.0.0.0/30 of network net is full") {
+		t.Errorf("got %v", err)
+	}
+}

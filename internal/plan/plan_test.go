@@ -1,0 +1,122 @@
+package plan_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/test/golden"
+)
+
+var (
+	addr, prefix = netip.MustParseAddr, netip.MustParsePrefix
+
+	bridge    = plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net"}
+	veth      = plan.Link{Name: "fv-web", Kind: plan.Veth, MTU: 1500, Owner: "web", Peer: "eth0", PeerNetns: "/run/netns/web", PeerMAC: "02:f1:0a:00:00:02"}
+	inside    = plan.Address{Netns: "/run/netns/web", Link: "eth0", Prefix: prefix("10.0.0.2/24")}
+	route     = plan.Route{Netns: "/run/netns/web", To: prefix("0.0.0.0/0"), Via: addr("10.0.0.1"), Link: "eth0"}
+	own       = plan.Address{Link: "fv-web", Prefix: prefix("10.0.0.1/32")}
+	local     = plan.Sysctl{Name: "net.ipv4.conf.fv-web.route_localnet", Value: "1"}
+	global    = plan.Sysctl{Name: "net.ipv4.ip_forward", Value: "1"}
+	mapping   = plan.Mapping{Host: addr("0.0.0.0"), Proto: model.TCP, Ports: model.Port(8080), To: addr("10.0.0.2"), ToPort: 80}
+	elsewhere = plan.Mapping{Host: addr("0.0.0.0"), Proto: model.TCP, Ports: model.Port(8080), To: addr("10.0.0.3"), ToPort: 80}
+	host      = plan.Address{Link: "fl-net", Prefix: prefix("10.0.0.1/24")}
+)
+
+func with(l plan.Link, change func(*plan.Link)) plan.Link { change(&l); return l }
+
+func TestDiff(t *testing.T) {
+	all := plan.Plan{global, bridge, host, veth, inside, route, own, local}
+	for _, c := range []struct {
+		name       string
+		have, want plan.Plan
+	}{
+		{"from nothing", nil, all},
+		{"to nothing", all, nil},
+		{"nothing to do", all, all},
+		{"another order is no change", plan.Plan{veth, bridge}, plan.Plan{bridge, veth}},
+		{"mtu changes in place", all, plan.Plan{global, bridge, host, with(veth, func(l *plan.Link) { l.MTU = 9000 }), inside, route, own, local}},
+		{"everything that changes in place", plan.Plan{bridge, with(veth, func(l *plan.Link) { l.Master = "fl-net" })},
+			plan.Plan{with(bridge, func(l *plan.Link) { l.Filter, l.MAC = true, "02:f1:0a:00:00:01" }),
+				with(veth, func(l *plan.Link) { l.Master, l.Hairpin, l.PeerMAC = "fl-net", true, "02:f1:0a:00:00:09" })}},
+		{"off the bridge", plan.Plan{with(veth, func(l *plan.Link) { l.Master = "fl-net" })}, plan.Plan{veth}},
+		{"a publish that leads elsewhere", plan.Plan{mapping}, plan.Plan{elsewhere}},
+		{"a link made anew brings what stands on it", all, plan.Plan{global, bridge, host, with(veth, func(l *plan.Link) { l.PeerNetns = "/run/netns/app" }),
+			plan.Address{Netns: "/run/netns/app", Link: "eth0", Prefix: inside.Prefix}, own, local}},
+		{"a link that is missing brings what stands on it", plan.Plan{global, bridge, host, inside, own}, all},
+		{"a wider prefix replaces", plan.Plan{bridge, host}, plan.Plan{bridge, plan.Address{Link: "fl-net", Prefix: prefix("10.0.0.1/16")}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			golden.Text(t, "diff "+c.name, plan.Text(plan.Diff(c.have, c.want)))
+		})
+	}
+}
+
+func TestTextInShell(t *testing.T) {
+	odd := with(veth, func(l *plan.Link) {
+		l.Owner, l.PeerNetns = "it's $(odd)", "/proc/4711/ns/net with blanks"
+	})
+	golden.Text(t, "odd names", plan.Text(plan.Diff(nil, plan.Plan{odd, plan.Address{Netns: odd.PeerNetns, Link: "eth0", Prefix: inside.Prefix}})))
+}
+
+func TestASettingThatGoesIsSetToItsOldValue(t *testing.T) {
+	op := plan.Op{Object: global, Del: true}
+	if got := strings.Join(op.Commands(), "\n"); !strings.HasPrefix(got, "# ") {
+		t.Errorf("not knowing the old value, it runs %q", got)
+	}
+	op.Old = plan.Sysctl{Name: global.Name, Value: "0"}
+	if got := strings.Join(op.Commands(), "\n"); got != "sysctl -w net.ipv4.ip_forward=0" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestInherited(t *testing.T) {
+	if got, ok := local.Inherited(); !ok || got.Name != "net.ipv4.conf.default.route_localnet" {
+		t.Errorf("%v %v", got, ok)
+	}
+	for _, name := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "net.ipv6.conf.default.forwarding", plan.SysctlBridgeFilter4} {
+		if got, ok := (plan.Sysctl{Name: name}).Inherited(); ok {
+			t.Errorf("%s comes from %s", name, got.Name)
+		}
+	}
+}
+
+func TestMerge(t *testing.T) {
+	p, err := plan.Merge(plan.Plan{global, bridge}, plan.Plan{global, veth}, nil)
+	if err != nil || len(p) != 3 || p[0] != plan.Object(global) || p[1] != plan.Object(bridge) || p[2] != plan.Object(veth) {
+		t.Errorf("%v %v", p, err)
+	}
+	off := global
+	off.Value = "0"
+	if _, err := plan.Merge(plan.Plan{global}, plan.Plan{off}); err == nil || !strings.Contains(err.Error(), global.Name) {
+		t.Errorf("a conflict gives %v", err)
+	}
+}
+
+func TestListenersOverlap(t *testing.T) {
+	at := func(host string, first, last uint16) plan.Listener {
+		l := plan.Listener{Proto: model.TCP, Ports: model.PortRange{First: first, Last: last}}
+		if host != "" {
+			l.Host = addr(host)
+		}
+		return l
+	}
+	for _, c := range []struct {
+		a, b plan.Listener
+		want bool
+	}{
+		{at("", 80, 80), at("127.0.0.1", 80, 80), true},
+		{at("", 80, 80), at("::", 80, 80), true},
+		{at("", 80, 80), at("", 81, 81), false},
+		{at("0.0.0.0", 80, 90), at("127.0.0.1", 85, 85), true},
+		{at("0.0.0.0", 80, 90), at("::1", 85, 85), false},
+		{at("::", 80, 80), at("::1", 80, 80), true},
+		{at("192.0.2.1", 80, 80), at("192.0.2.2", 80, 80), false},
+	} {
+		if c.a.Overlaps(c.b) != c.want || c.b.Overlaps(c.a) != c.want {
+			t.Errorf("%s and %s: want %v", c.a.Key(), c.b.Key(), c.want)
+		}
+	}
+}

@@ -120,7 +120,8 @@ func (e *Engine) set(ctx context.Context, want model.State) (model.State, error)
 	made, err := e.reach(ctx, before, t, want)
 	var bind *proxy.BindError
 	if err != nil && !made && byAccount && !errors.As(err, &bind) {
-		// Our own account may have been wrong: ask the kernel.
+		// Our own account may have been wrong: ask the kernel and the proxy.
+		e.dropDeadProxy(ctx)
 		made, err = e.reach(ctx, before, t, want)
 	}
 	if err != nil && !made {
@@ -197,14 +198,20 @@ func (e *Engine) observe(ctx context.Context) (store.Record, plan.Plan, target, 
 		return record, nil, t, err
 	}
 	e.applied = nil
-	if e.proxy != nil {
-		if _, dead := e.proxy.Stats(ctx); dead != nil && ctx.Err() == nil {
-			_ = e.proxy.Close() // it is gone already
-			e.proxy, e.userspace = nil, nil
-		}
-	}
+	e.dropDeadProxy(ctx)
 	have, err := e.have(record, t.plan)
 	return record, have, t, err
+}
+
+// dropDeadProxy forgets a proxy that is gone, and what it held.
+func (e *Engine) dropDeadProxy(ctx context.Context) {
+	if e.proxy == nil {
+		return
+	}
+	if _, dead := e.proxy.Stats(ctx); dead != nil && ctx.Err() == nil {
+		_ = e.proxy.Close() // it is gone already
+		e.proxy, e.userspace = nil, nil
+	}
 }
 
 // have returns what the host holds: by our own account when we have one,

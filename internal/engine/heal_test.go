@@ -2,9 +2,12 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
+	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -117,6 +120,47 @@ func TestHealsAProxyThatDied(t *testing.T) {
 		t.Errorf("heal: %v\n%s", err, plan.Text(ops))
 	}
 	undrifted(t, w)
+	hears(t, w.DoClient, model.TCP, "198.51.100.2:8080", "web")
+}
+
+func TestSetStartsAProxyThatDied(t *testing.T) {
+	w := world(t)
+	s := dual(t, w, model.DriverBridge, "web")
+	publish(&s, "web", model.ViaProxy, model.TCP, 8080, 80)
+	mustSet(t, w, s)
+	serve(t, in(w, "web"), "web", ":80")
+	if err := w.Proxy.Close(); err != nil {
+		t.Fatal(err)
+	}
+	publish(&s, "web", model.ViaProxy, model.TCP, 8081, 80)
+	mustSet(t, w, s)
+	undrifted(t, w)
+	hears(t, w.DoClient, model.TCP, "198.51.100.2:8080", "web")
+	hears(t, w.DoClient, model.TCP, "198.51.100.2:8081", "web")
+}
+
+// TestASandboxThatComesBackIsAttachedAgain gives the path of a sandbox to a
+// new namespace, as a container engine does when a container restarts.
+func TestASandboxThatComesBackIsAttachedAgain(t *testing.T) {
+	w := world(t)
+	name := fmt.Sprintf("fairlead-heal-%d", os.Getpid())
+	onServer(t, w, "ip netns add "+name)
+	t.Cleanup(func() { onServer(t, w, "ip netns del "+name) })
+	s := dual(t, w, model.DriverBridge, "web")
+	s.Endpoints[0].Sandbox = "/run/netns/" + name
+	publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
+	mustSet(t, w, s)
+	onServer(t, w, "ip netns del "+name+" && ip netns add "+name)
+	if _, err := w.Engine.Heal(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	undrifted(t, w)
+	ns, err := kernel.OpenNetns("/run/netns/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	serve(t, ns.Do, "web", ":80")
 	hears(t, w.DoClient, model.TCP, "198.51.100.2:8080", "web")
 }
 

@@ -1,0 +1,78 @@
+package kernel
+
+import (
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// The attributes of a bridge that make its frames pass the IP rules whatever
+// the host's sysctls say (linux/if_link.h, since Linux 3.18); netlink's
+// library does not set them.
+const (
+	bridgeCallIptables  = unix.IFLA_BR_NF_CALL_IPTABLES
+	bridgeCallIp6tables = unix.IFLA_BR_NF_CALL_IP6TABLES
+)
+
+// setBridgeFilter writes the bridge's own br_netfilter flags. A kernel
+// without br_netfilter knows no such attribute; off needs nothing there.
+func (h *Host) setBridgeFilter(bridge netlink.Link, on bool) error {
+	err := h.ns.Do(func() error {
+		req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
+		msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		msg.Index = int32(bridge.Attrs().Index)
+		req.AddData(msg)
+		info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+		info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
+		data := info.AddRtAttr(nl.IFLA_INFO_DATA, nil)
+		var flag byte
+		if on {
+			flag = 1
+		}
+		data.AddRtAttr(bridgeCallIptables, []byte{flag})
+		data.AddRtAttr(bridgeCallIp6tables, []byte{flag})
+		req.AddData(info)
+		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+		return err
+	})
+	if err != nil && on {
+		return fmt.Errorf("set bridge filter: %w", err)
+	}
+	return nil
+}
+
+// bridgeFilter reads the bridge's own br_netfilter flags: true when both are
+// set, false when none is there.
+func (h *Host) bridgeFilter(bridge netlink.Link) (on bool, err error) {
+	err = h.ns.Do(func() error {
+		req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_ACK)
+		msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		msg.Index = int32(bridge.Attrs().Index)
+		req.AddData(msg)
+		links, err := req.Execute(unix.NETLINK_ROUTE, 0)
+		if err != nil || len(links) != 1 {
+			return err
+		}
+		attrs := links[0][unix.SizeofIfInfomsg:]
+		for _, nested := range []uint16{unix.IFLA_LINKINFO, nl.IFLA_INFO_DATA} {
+			attrs = attribute(attrs, nested)
+		}
+		v4, v6 := attribute(attrs, bridgeCallIptables), attribute(attrs, bridgeCallIp6tables)
+		on = len(v4) == 1 && v4[0] == 1 && len(v6) == 1 && v6[0] == 1
+		return nil
+	})
+	return on, err
+}
+
+// attribute returns the value of a netlink attribute, nil when it is missing.
+func attribute(attrs []byte, kind uint16) []byte {
+	list, err := nl.ParseRouteAttr(attrs)
+	for _, a := range list {
+		if err == nil && a.Attr.Type&nl.NLA_TYPE_MASK == kind {
+			return a.Value
+		}
+	}
+	return nil
+}

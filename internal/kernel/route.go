@@ -1,0 +1,45 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"fairlead/internal/plan"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// setRoute adds a route, or replaces one of ours to the same destination; a
+// foreign one is an error, never a victim.
+func (h *Host) setRoute(r plan.Route) error {
+	err := h.onRoute(r, (*netlink.Handle).RouteAdd)
+	if !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	own, err := h.routes(r.Netns)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(own, func(o plan.Route) bool { return o.To == r.To }) {
+		return fmt.Errorf("a route to %s exists and is not Fairlead's: remove it, or leave it to Fairlead", r.To)
+	}
+	return h.onRoute(r, (*netlink.Handle).RouteReplace)
+}
+
+func (h *Host) delRoute(r plan.Route) error { return h.onRoute(r, (*netlink.Handle).RouteDel) }
+
+func (h *Host) onRoute(r plan.Route, do func(*netlink.Handle, *netlink.Route) error) error {
+	handle, link, err := h.link(r.Netns, r.Link)
+	if err != nil {
+		return err
+	}
+	route := &netlink.Route{Dst: ipNet(r.To), LinkIndex: link.Attrs().Index, Protocol: plan.RouteProtocol}
+	if r.Via.IsValid() {
+		route.Gw = r.Via.AsSlice()
+	} else if r.To.Addr().Is4() {
+		route.Scope = netlink.SCOPE_LINK
+	}
+	return do(handle, route)
+}

@@ -1,0 +1,72 @@
+package paths_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/model"
+	"fairlead/internal/paths"
+	"fairlead/internal/plan"
+	"fairlead/internal/promise"
+)
+
+func TestTableAnswersEveryQuestion(t *testing.T) {
+	var rows []string
+	for _, p := range paths.Table(plan.Facts{}) {
+		rows = append(rows, strings.TrimSpace(string(p.Via)+" "+string(p.Driver)))
+		questions := promise.Driver()
+		if p.Via != "" {
+			questions = promise.Publish()
+		}
+		for _, q := range questions {
+			if answer, ok := p.Promises[q]; !ok {
+				t.Errorf("%s %s does not answer %s", p.Via, p.Driver, q)
+			} else if !answer.Kept && answer.How == "" {
+				t.Errorf("%s %s denies %s and does not say why", p.Via, p.Driver, q)
+			}
+		}
+		if len(p.Promises) != len(questions) {
+			t.Errorf("%s %s answers what nobody asks: %v", p.Via, p.Driver, p.Promises)
+		}
+		if p.Unavailable != "" {
+			t.Errorf("%s %s lacks %s on a kernel that has everything", p.Via, p.Driver, p.Unavailable)
+		}
+	}
+	want := []string{"none", "host", "bridge", "routed", "proxy bridge", "proxy routed", "nat bridge", "nat routed"}
+	if !slices.Equal(rows, want) {
+		t.Errorf("rows %q, want %q", rows, want)
+	}
+}
+
+func TestMissingFeaturesAreSaid(t *testing.T) {
+	facts := plan.Facts{Missing: map[plan.Feature]string{plan.FeatureBridge: "modprobe bridge"}}
+	for _, p := range paths.Table(facts) {
+		want := ""
+		if p.Driver == model.DriverBridge {
+			want = "bridge: modprobe bridge"
+		}
+		if p.Unavailable != want {
+			t.Errorf("%s %s: %q, want %q", p.Via, p.Driver, p.Unavailable, want)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, d := range paths.Drivers() {
+		if found, ok := paths.Driver(d.Name()); !ok || found != d {
+			t.Errorf("driver %s is not found", d.Name())
+		}
+	}
+	for _, w := range paths.Ways() {
+		if found, ok := paths.Way(w.Name()); !ok || found != w {
+			t.Errorf("way %s is not found", w.Name())
+		}
+	}
+	if _, ok := paths.Driver("token-ring"); ok {
+		t.Error("an unknown driver is found")
+	}
+	if _, ok := paths.Way("smoke-signals"); ok {
+		t.Error("an unknown way is found")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"fairlead/internal/model"
+	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -24,8 +25,11 @@ type Flow struct {
 // FlushFlows forgets the flows that match, so that their next packet meets
 // the rules anew. To list them takes the kernel milliseconds, however few
 // they are, because it walks its whole hash table; so it is done once for
-// both address families.
+// both address families, and not at all while the host has no flow.
 func (h *Host) FlushFlows(match func(Flow) bool) error {
+	if n, err := h.ReadSysctl(plan.Sysctl{Name: "net.netfilter.nf_conntrack_count"}); err == nil && n == "0" {
+		return nil
+	}
 	handle, err := netlink.NewHandleAt(netns.NsHandle(h.ns.File().Fd()), unix.NETLINK_NETFILTER)
 	if err != nil {
 		return fmt.Errorf("open conntrack: %w", err)

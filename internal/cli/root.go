@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 
+	"fairlead/internal/lab/runner"
+
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -77,7 +79,7 @@ func Main(version string, args []string, stdout io.Writer, stderr *os.File) int 
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+		err = ended(context.Cause(ctx), err)
 	}
 	return exitCode(err, stderr)
 }
@@ -85,8 +87,14 @@ func Main(version string, args []string, stdout io.Writer, stderr *os.File) int 
 // interrupted is the cause of a context that a signal ended.
 type interrupted syscall.Signal
 
-func (i interrupted) Error() string {
-	return "interrupted by " + syscall.Signal(i).String() + ": everything is taken down again"
+func (i interrupted) Error() string { return "interrupted by " + syscall.Signal(i).String() }
+
+// ended says how a command that was interrupted left the host.
+func ended(cause, err error) error {
+	if errors.Is(err, runner.ErrTakeDown) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return fmt.Errorf("%w: everything is taken down again", cause)
 }
 
 func exitCode(err error, stderr io.Writer) int {

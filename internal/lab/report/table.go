@@ -67,7 +67,10 @@ func (t table) heading() {
 		columns = append(columns, headColumns(t.r, c)...)
 	}
 	right := "A/A noise floor unknown: it takes two valid rounds"
-	if floor, found := floorOf(t.r, columns); found {
+	switch floor, found := floorOf(t.r, columns); {
+	case found && floor > 1:
+		right = "A/A noise floor over 100 %: make more rounds, or longer ones"
+	case found:
 		right = "A/A noise floor ±" + percent(floor)
 	}
 	t.line(left, strings.Repeat(" ", max(2, min(t.o.Width, 88)-width(left)-width(right))), right)

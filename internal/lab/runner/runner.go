@@ -70,11 +70,21 @@ type session struct {
 	runs        []result.Run
 }
 
+// ErrTakeDown means that something of the session may be left.
+var ErrTakeDown = errors.New("take the laboratory down")
+
 // Run measures the suite. When ctx ends it stops, takes everything down and
-// returns ctx's error.
+// returns ctx's error. Whatever the end, an error that is ErrTakeDown says
+// that taking down failed.
 func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 	s := &session{Options: opt, rigs: map[string]*rig{}}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() {
+		if e := s.close(); e != nil {
+			err = errors.Join(err, fmt.Errorf("%w: %w", ErrTakeDown, e))
+		}
+	}()
+	awake, wakefulness := keepAwake()
+	defer awake.Close()
 	started := time.Now()
 	if err := s.build(ctx); err != nil {
 		return nil, err
@@ -88,6 +98,7 @@ func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 		Duration: s.Suite.Duration.Seconds(), Paths: s.built(), Host: hostFacts(opt), Runs: s.runs,
 		Unavailable: s.unavailable, Published: s.Suite.Published,
 	}
+	rep.Host.Settings["cpu_dma_latency"] = wakefulness
 	rep.Summary = stats.Summarize(rep.Runs, s.Suite.Baseline, s.Seed)
 	return rep, nil
 }

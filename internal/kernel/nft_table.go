@@ -84,19 +84,21 @@ type chain struct {
 // of the line at the same place of plan.TableText.
 func tableChains() []chain {
 	accept, drop := verdict(expr.VerdictAccept, ""), verdict(expr.VerdictDrop, "")
+	masquerade := []expr.Any{&expr.Masq{}}
+	const stranger = expr.CtStateBitINVALID | expr.CtStateBitNEW | expr.CtStateBitUNTRACKED
 	toPublish := rule(localDestination(), verdict(expr.VerdictJump, "publish"))
 	var publish [][]expr.Any
 	for _, f := range families {
 		publish = append(publish,
-			rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto), f.dnat(plan.MapPorts, true)),
 			rule(f.is(), loadProtoPort(reg1, reg9), f.dnat(plan.MapAnyPorts, true)),
+			rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto), f.dnat(plan.MapPorts, true)),
 			rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto), f.dnat(plan.MapRanges, false)),
 		)
 	}
 	v4, v6 := families[0], families[1]
 	return []chain{
-		{"guard", nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
-			rule(v4.is(), loopbackNet(v4.dst), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), drop),
+		{"guard", nftables.ChainHookInput, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
+			rule(v4.is(), loopbackNet(v4.dst), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), conntrack(expr.CtKeySTATE, stranger), drop),
 			rule(v4.is(), loopbackNet(v4.src), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), drop),
 		}},
 		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, [][]expr.Any{
@@ -117,11 +119,15 @@ func tableChains() []chain {
 			rule(linkIn(expr.MetaKeyOIFNAME, plan.SetIsolated), drop),
 		}},
 		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, [][]expr.Any{
-			rule(dnatted(), v4.pair(plan.SetHairpin), []expr.Any{&expr.Masq{}}),
-			rule(dnatted(), v6.pair(plan.SetHairpin), []expr.Any{&expr.Masq{}}),
-			rule(dnatted(), linkIn(expr.MetaKeyOIFNAME, plan.SetLinks), v4.is(), loopbackNet(v4.src), []expr.Any{&expr.Masq{}}),
-			rule(linkNotIn(expr.MetaKeyOIFNAME, plan.SetLinks), v4.pair(plan.SetOutbound), []expr.Any{&expr.Masq{}}),
-			rule(linkNotIn(expr.MetaKeyOIFNAME, plan.SetLinks), v6.pair(plan.SetOutbound), []expr.Any{&expr.Masq{}}),
+			rule(dnatted(), verdict(expr.VerdictJump, "returns")),
+			rule(linkIn(expr.MetaKeyOIFNAME, plan.SetLinks), accept),
+			rule(v4.pair(plan.SetOutbound), masquerade),
+			rule(v6.pair(plan.SetOutbound), masquerade),
+		}},
+		{name: "returns", rules: [][]expr.Any{
+			rule(v4.pair(plan.SetHairpin), masquerade),
+			rule(v6.pair(plan.SetHairpin), masquerade),
+			rule(v4.is(), loopbackNet(v4.src), linkIn(expr.MetaKeyOIFNAME, plan.SetLinks), masquerade),
 		}},
 	}
 }
@@ -175,10 +181,6 @@ func lookup(set string) []expr.Any {
 
 func linkIn(key expr.MetaKey, set string) []expr.Any {
 	return rule(meta(key, reg1), lookup(set))
-}
-
-func linkNotIn(key expr.MetaKey, set string) []expr.Any {
-	return rule(meta(key, reg1), []expr.Any{&expr.Lookup{SourceRegister: reg1, SetName: set, Invert: true}})
 }
 
 func equal(data []byte) []expr.Any {

@@ -57,12 +57,16 @@ func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
 // through netlink, and a test there compares the two.
 //
 // A packet that meets `publish` is the first of its flow; conntrack repeats
-// the answer for the rest. The guard closes what route_localnet opens: only
-// the host itself may speak to or from 127.0.0.0/8 on our links. What comes in
-// for 127.0.0.0/8 by any other link is never led on, for that would save it
-// from being dropped as a martian; the host's own packets are led on in
-// `output`. A packet to ::1 is left alone: it could leave for the endpoint,
-// but no answer would ever be routed back to ::1.
+// the answer for the rest, and one rule of `forward` is all that the others
+// of a published flow meet. No two elements cover the same packet, so the
+// order in `publish` only says what is looked for first.
+//
+// The guard closes what route_localnet opens: on our links, only the host
+// itself may speak to or from 127.0.0.0/8, and be answered. What comes in for
+// 127.0.0.0/8 by any other link is never led on, for that would save it from
+// being dropped as a martian; the host's own packets are led on in `output`.
+// A packet to ::1 is left alone: it could leave for the endpoint, but no
+// answer would ever be routed back to ::1.
 const TableText = `table inet fairlead {
 	map ports4 {
 		type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service
@@ -113,8 +117,8 @@ const TableText = `table inet fairlead {
 		type ifname . ifname
 	}
 	chain guard {
-		type filter hook prerouting priority raw; policy accept;
-		ip daddr 127.0.0.0/8 iifname @links drop
+		type filter hook input priority raw; policy accept;
+		ip daddr 127.0.0.0/8 iifname @links ct state invalid,new,untracked drop
 		ip saddr 127.0.0.0/8 iifname @links drop
 	}
 	chain prerouting {
@@ -128,11 +132,11 @@ const TableText = `table inet fairlead {
 		fib daddr type local jump publish
 	}
 	chain publish {
-		dnat ip to ip daddr . meta l4proto . th dport map @ports4
 		meta nfproto ipv4 dnat ip to meta l4proto . th dport map @anyports4
+		dnat ip to ip daddr . meta l4proto . th dport map @ports4
 		dnat ip to ip daddr . meta l4proto . th dport map @ranges4
-		dnat ip6 to ip6 daddr . meta l4proto . th dport map @ports6
 		meta nfproto ipv6 dnat ip6 to meta l4proto . th dport map @anyports6
+		dnat ip6 to ip6 daddr . meta l4proto . th dport map @ports6
 		dnat ip6 to ip6 daddr . meta l4proto . th dport map @ranges6
 	}
 	chain forward {
@@ -146,11 +150,15 @@ const TableText = `table inet fairlead {
 	}
 	chain postrouting {
 		type nat hook postrouting priority srcnat; policy accept;
-		ct status dnat ip saddr . ip daddr @hairpin4 masquerade
-		ct status dnat ip6 saddr . ip6 daddr @hairpin6 masquerade
-		ct status dnat oifname @links ip saddr 127.0.0.0/8 masquerade
-		oifname != @links ip saddr . ip daddr @outbound4 masquerade
-		oifname != @links ip6 saddr . ip6 daddr @outbound6 masquerade
+		ct status dnat jump returns
+		oifname @links accept
+		ip saddr . ip daddr @outbound4 masquerade
+		ip6 saddr . ip6 daddr @outbound6 masquerade
+	}
+	chain returns {
+		ip saddr . ip daddr @hairpin4 masquerade
+		ip6 saddr . ip6 daddr @hairpin6 masquerade
+		ip saddr 127.0.0.0/8 oifname @links masquerade
 	}
 }
 `

@@ -107,7 +107,7 @@ func (j *job) failure() error {
 // enter moves the run to a phase and reads the counters there.
 func (j *job) enter(phase uint32) edge {
 	j.phase.Store(phase)
-	return edge{Mono: j.clock.now(), CPU: cpuTime(), Totals: j.totals()}
+	return edge{Mono: j.clock.now(), CPU: cpuTime(), User: userTime(), Totals: j.totals()}
 }
 
 func (j *job) totals() Totals {
@@ -203,4 +203,11 @@ func cpuTime() int64 {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts)
 	return ts.Nano()
+}
+
+// userTime is the CPU time that this process spent in its own code, in ns.
+func userTime() int64 {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return u.Utime.Nano()
 }

@@ -50,6 +50,10 @@ type Measurement struct {
 	// its window.
 	ClientCPU float64
 	ServerCPU float64
+	// ClientOwn and ServerOwn are the shares of their streams' time that the
+	// two spent in the generator's own code rather than in the kernel.
+	ClientOwn float64
+	ServerOwn float64
 
 	// ClientTotals and ServerTotals cover the whole run, warm-up and drain
 	// included, for comparison with counters on the path.
@@ -77,6 +81,8 @@ func (r *run) measurement() (Measurement, error) {
 		PacketsDelivered: client.PacketsReceived + server.PacketsReceived,
 		ClientCPU:        seconds(r.end.client.CPU - r.begin.client.CPU),
 		ServerCPU:        seconds(r.end.server.CPU - r.begin.server.CPU),
+		ClientOwn:        r.own(r.begin.client, r.end.client),
+		ServerOwn:        r.own(r.begin.server, r.end.server),
 		ClientTotals:     r.clientEnded.Totals,
 		ServerTotals:     r.serverEnded.Totals,
 	}
@@ -88,6 +94,18 @@ func (r *run) measurement() (Measurement, error) {
 	}
 	return m, nil
 }
+
+// own is the share of a side's streams' time that went into user code.
+func (r *run) own(begin, end edge) float64 {
+	return float64(end.User-begin.User) / float64(end.Mono-begin.Mono) / float64(r.spec.links())
+}
+
+// maxOwn is the share of its time that a generator may spend on itself: what
+// then remains for the path could not show a path that is twice as fast.
+const maxOwn = 0.5
+
+// GeneratorBound reports whether the generator and not the path set the pace.
+func (m Measurement) GeneratorBound() bool { return max(m.ClientOwn, m.ServerOwn) > maxOwn }
 
 // setLatency decodes the histograms. A schedule may be kept on either side:
 // the sender's.

@@ -35,9 +35,11 @@ type reply struct {
 
 // edge is one side's state at a moment of its own clock.
 type edge struct {
-	// Mono is CLOCK_MONOTONIC, CPU the process's CPU time; both in ns.
+	// Mono is CLOCK_MONOTONIC, CPU the process's CPU time and User the part
+	// of it outside the kernel; all in ns.
 	Mono   int64
 	CPU    int64
+	User   int64
 	Totals Totals
 }
 

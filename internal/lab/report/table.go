@@ -178,4 +178,7 @@ func (t table) legend() {
 				s.Path, workloadTitle(s.Workload), metricTitle(s.Metric), clientTitle(s.Client), s.RatioLow, s.RatioHigh))
 		}
 	}
+	for _, o := range noted(t.r) {
+		t.line("  ", o.String())
+	}
 }

@@ -8,7 +8,7 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// outcast is a case of which runs were thrown out.
+// outcast is a case of which runs were thrown out or remarked on.
 type outcast struct {
 	result.Case
 	runs    int
@@ -17,9 +17,19 @@ type outcast struct {
 
 // thrownOut collects the invalid runs case by case.
 func thrownOut(r *result.Report) []outcast {
+	return collect(r, func(run result.Run) []string { return run.Invalid })
+}
+
+// noted collects the runs with remarks in the same way.
+func noted(r *result.Report) []outcast {
+	return collect(r, func(run result.Run) []string { return run.Notes })
+}
+
+// collect groups the runs that have something said of them by case.
+func collect(r *result.Report, said func(result.Run) []string) []outcast {
 	var all []outcast
 	for _, run := range r.Runs {
-		if len(run.Invalid) == 0 {
+		if len(said(run)) == 0 {
 			continue
 		}
 		at := slices.IndexFunc(all, func(o outcast) bool { return o.Case == run.Case })
@@ -28,7 +38,7 @@ func thrownOut(r *result.Report) []outcast {
 			all = append(all, outcast{Case: run.Case})
 		}
 		all[at].runs++
-		for _, reason := range run.Invalid {
+		for _, reason := range said(run) {
 			if !slices.Contains(all[at].reasons, reason) {
 				all[at].reasons = append(all[at].reasons, reason)
 			}

@@ -110,6 +110,10 @@ type Case struct {
 	Tool string `json:"tool,omitempty"`
 }
 
+// GeneratorBound is the note on a run whose pace the generator set, and not
+// the path.
+const GeneratorBound = "generator-bound"
+
 // Run is one measured window of one case in one round.
 type Run struct {
 	Case
@@ -126,7 +130,7 @@ type Run struct {
 	Proof   *Proof             `json:"proof,omitempty"`
 	// Invalid holds the reasons for which the run does not count.
 	Invalid []string `json:"invalid,omitempty"`
-	// Notes holds remarks that do not invalidate, e.g. "generator-bound".
+	// Notes holds remarks that do not invalidate, such as GeneratorBound.
 	Notes []string `json:"notes,omitempty"`
 	// Raw is the foreign tool's own output, where one was driven.
 	Raw string `json:"raw,omitempty"`

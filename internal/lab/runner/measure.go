@@ -56,6 +56,9 @@ func (r *rig) measure(ctx context.Context, c result.Client, w suite.Workload) re
 	}
 	run.Proof = r.prove(c, before, after, m.ClientTotals.ReceivedBytes+m.ServerTotals.ReceivedBytes, run.Ledger)
 	run.Invalid = judge(run, m, gates)
+	if m.GeneratorBound() {
+		run.Notes = append(run.Notes, result.GeneratorBound)
+	}
 	return run
 }
 

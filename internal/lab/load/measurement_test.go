@@ -1,0 +1,28 @@
+package load
+
+import "testing"
+
+func TestGeneratorBound(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		m    Measurement
+		want bool
+	}{
+		{"both mostly in the kernel", Measurement{ClientOwn: 0.2, ServerOwn: 0.4}, false},
+		{"the client busy with itself", Measurement{ClientOwn: 0.7, ServerOwn: 0.1}, true},
+		{"the server busy with itself", Measurement{ClientOwn: 0.1, ServerOwn: 0.7}, true},
+	} {
+		if got := c.m.GeneratorBound(); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestOwnShareIsOfTheStreamsTime: two streams that spend 300 ms of 1 s in
+// user code use 15 % of their time on themselves.
+func TestOwnShareIsOfTheStreamsTime(t *testing.T) {
+	r := &run{spec: Spec{Streams: 2, Direction: Up}}
+	if got := r.own(edge{Mono: 5e9, User: 1e9}, edge{Mono: 6e9, User: 1.3e9}); got < 0.149 || got > 0.151 {
+		t.Errorf("own share %g, want 0.15", got)
+	}
+}

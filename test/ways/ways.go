@@ -1,0 +1,60 @@
+// Package ways holds the publishes that every way to publish is planned for,
+// so that their goldens can be read side by side.
+package ways
+
+import (
+	"net/netip"
+	"testing"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/publish"
+	"fairlead/test/golden"
+)
+
+var addr, prefix = netip.MustParseAddr, netip.MustParsePrefix
+
+// The endpoints: on a bridge with both families or one, and on its own link.
+var (
+	Both   = plan.Attachment{Link: "fl-net", Addresses: []netip.Addr{addr("172.30.0.2"), addr("fd00:30::2")}, Bypass: []netip.Prefix{prefix("172.30.0.0/24"), prefix("fd00:30::/64")}}
+	V4     = plan.Attachment{Link: "fl-net", Addresses: Both.Addresses[:1], Bypass: Both.Bypass[:1]}
+	V6     = plan.Attachment{Link: "fl-net", Addresses: Both.Addresses[1:], Bypass: Both.Bypass[1:]}
+	Routed = plan.Attachment{Link: "fv-web", Addresses: Both.Addresses, Bypass: []netip.Prefix{prefix("172.30.0.2/32"), prefix("fd00:30::2/128")}}
+)
+
+// Plans compares what the way plans for each scenario with its golden text.
+func Plans(t *testing.T, way publish.Way) {
+	ports := func(first, last uint16) model.PortRange { return model.PortRange{First: first, Last: last} }
+	for _, c := range []struct {
+		name string
+		host string // empty is every address of both families
+		from model.PortRange
+		to   model.PortRange
+		at   plan.Attachment
+	}{
+		{"single port", "", model.Port(8080), model.Port(80), Both},
+		{"single port to a routed endpoint", "", model.Port(8080), model.Port(80), Routed},
+		{"identity range", "", ports(8000, 8999), ports(8000, 8999), Both},
+		{"shifted range", "", ports(8000, 8002), ports(9000, 9002), Both},
+		{"identity port", "", model.Port(80), model.Port(80), Both},
+		{"every IPv4 address", "0.0.0.0", model.Port(8080), model.Port(80), Both},
+		{"every IPv6 address", "::", model.Port(8080), model.Port(80), Both},
+		{"one address", "198.51.100.2", model.Port(8080), model.Port(80), Both},
+		{"one address, identity range", "2001:db8:1::2", ports(8000, 8999), ports(8000, 8999), Both},
+		{"127.0.0.1", "127.0.0.1", model.Port(8080), model.Port(80), Both},
+		{"::1", "::1", model.Port(8080), model.Port(80), Both},
+		{"v4 endpoint", "", model.Port(8080), model.Port(80), V4},
+		{"v6 endpoint", "", model.Port(8080), model.Port(80), V6},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := model.Publish{Endpoint: "web", Via: way.Name(), Proto: model.TCP, HostPorts: c.from, Ports: c.to}
+			if c.host != "" {
+				p.HostAddr = addr(c.host)
+			}
+			if err := way.Validate(p); err != nil {
+				t.Fatal(err)
+			}
+			golden.Text(t, c.name, golden.Session(way.Publish(p, c.at)))
+		})
+	}
+}

@@ -39,8 +39,8 @@ func newPaths(a *app) *cobra.Command {
 	}
 }
 
-// printPaths writes two tables: what drivers promise, and what publishing
-// does; then the reasons behind the cells.
+// printPaths writes what drivers promise and what publishing does, then what
+// each path needs of the kernel and what cannot be built here.
 func printPaths(out io.Writer, table []paths.Path) error {
 	alone, published := split(table)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -62,6 +62,13 @@ func printPaths(out io.Writer, table []paths.Path) error {
 		}
 		fmt.Fprintln(w)
 	}
+	fmt.Fprintln(w, "needs\tLinux\tfeatures")
+	for _, p := range table {
+		if p.Kernel != "" {
+			fmt.Fprintf(w, "%s\t%s\t%s\n", name(p), p.Kernel, features(p.Needs))
+		}
+	}
+	fmt.Fprintln(w)
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -120,6 +127,14 @@ func name(p paths.Path) string {
 		return string(p.Driver)
 	}
 	return string(p.Driver) + "+" + string(p.Via)
+}
+
+func features(needs []plan.Feature) string {
+	var names []string
+	for _, n := range needs {
+		names = append(names, string(n))
+	}
+	return strings.Join(names, ", ")
 }
 
 func cell(a promise.Answer) string {

@@ -4,6 +4,9 @@
 package paths
 
 import (
+	"fmt"
+	"slices"
+
 	"fairlead/internal/driver"
 	"fairlead/internal/driver/bridge"
 	"fairlead/internal/driver/host"
@@ -51,8 +54,32 @@ type Path struct {
 	// Via is empty for the driver alone.
 	Via model.Via `json:"via,omitempty"`
 	// Unavailable says why this kernel cannot build it; empty when it can.
-	Unavailable string      `json:"unavailable,omitempty"`
-	Promises    promise.Set `json:"promises"`
+	Unavailable string `json:"unavailable,omitempty"`
+	// Needs lists the kernel features without which it cannot be built.
+	Needs []plan.Feature `json:"needs,omitempty"`
+	// Kernel is the first Linux release that has them, e.g. 5.6; empty when
+	// any will do.
+	Kernel   string      `json:"kernel,omitempty"`
+	Promises promise.Set `json:"promises"`
+}
+
+// path draws up one row of the table.
+func path(d model.Driver, via model.Via, f plan.Facts, needs []plan.Feature, p promise.Set) Path {
+	return Path{Driver: d, Via: via, Unavailable: Missing(f, needs), Needs: needs, Kernel: since(needs), Promises: p}
+}
+
+// since returns the release that the latest of the features came with.
+func since(needs []plan.Feature) string {
+	var major, minor int
+	for _, n := range needs {
+		if a, b := n.Since(); a > major || a == major && b > minor {
+			major, minor = a, b
+		}
+	}
+	if major == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d", major, minor)
 }
 
 // Table returns every driver alone, then every way with every driver that
@@ -60,15 +87,15 @@ type Path struct {
 func Table(f plan.Facts) []Path {
 	var table []Path
 	for _, d := range Drivers() {
-		table = append(table, Path{Driver: d.Name(), Unavailable: Missing(f, d.Needs()), Promises: d.Promises()})
+		table = append(table, path(d.Name(), "", f, d.Needs(), d.Promises()))
 	}
 	for _, w := range Ways() {
 		for _, d := range Drivers() {
 			if d.Attachment(model.Network{}, model.Endpoint{}).Link == "" {
 				continue
 			}
-			table = append(table, Path{Driver: d.Name(), Via: w.Name(), Promises: w.Promises(d.Name()),
-				Unavailable: Missing(f, append(d.Needs(), w.Needs()...))})
+			needs := slices.Compact(append(d.Needs(), w.Needs()...))
+			table = append(table, path(d.Name(), w.Name(), f, needs, w.Promises(d.Name())))
 		}
 	}
 	return table

@@ -12,6 +12,20 @@ const (
 	FeatureIPv6         Feature = "ipv6"
 )
 
+// Since returns the first Linux release, as major and minor, in which the
+// feature is whole: veth(4), br_netfilter as a module of its own and per
+// bridge, NAT in inet tables and interval maps of several fields.
+func (f Feature) Since() (major, minor int) {
+	switch f {
+	case FeatureBridgeFilter:
+		return 3, 18
+	case FeatureNAT:
+		return 5, 6
+	default:
+		return 3, 0
+	}
+}
+
 // The host-wide switches of br_netfilter.
 const (
 	SysctlBridgeFilter4 = "net.bridge.bridge-nf-call-iptables"

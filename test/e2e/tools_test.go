@@ -29,7 +29,7 @@ func TestRealTools(t *testing.T) {
 		if len(run.Invalid) > 0 {
 			t.Errorf("%s by %s through %s: %v", run.Workload, run.Tool, run.Path, run.Invalid)
 		}
-		if run.Proof == nil || !run.Proof.OK || run.Proof.Want < 1000 {
+		if run.Proof == nil || !run.Proof.OK || run.Proof.Want == 0 {
 			t.Errorf("%s by %s: no proof that the traffic took %s: %+v", run.Workload, run.Tool, run.Path, run.Proof)
 		}
 		checkLedger(t, run)

@@ -40,6 +40,9 @@ type run struct {
 		Want, Got uint64
 		OK        bool `json:"ok"`
 	} `json:"proof"`
+	Latency *struct {
+		Count uint64
+	} `json:"latency"`
 	Invalid []string `json:"invalid"`
 	Raw     string   `json:"raw"`
 }

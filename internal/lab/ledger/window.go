@@ -143,9 +143,6 @@ func closeLedger(a, b snapshot) (result.Ledger, Gates, error) {
 	}, nil
 }
 
-// IdleShare is the share of all CPU time that was idle.
-func IdleShare(l result.Ledger) float64 { return share(l.Idle, l.Wall*float64(l.CPUs)) }
-
 // share is part/whole, and all of nothing if there is a part but no whole.
 func share(part, whole float64) float64 {
 	if whole > 0 {

@@ -192,15 +192,6 @@ func (m Measurement) Loss() float64 {
 	return 1 - float64(m.PacketsReceived)/float64(m.PacketsSent)
 }
 
-// Operations is what CPU-seconds per operation divide by: transactions or
-// packets delivered; bulk has none.
-func (m Measurement) Operations() uint64 {
-	if m.Spec.Workload == UDPPPS {
-		return m.PacketsDelivered
-	}
-	return m.Transactions
-}
-
 func per(n uint64, seconds float64) float64 {
 	if seconds <= 0 {
 		return 0

@@ -134,8 +134,3 @@ var (
 func Workloads() []Workload {
 	return []Workload{bulk, bulkDn10, bulkBoth, bulkFix, rr, rrSpin, crr, udpBulk, udpRR, pps}
 }
-
-// FindWorkload returns the workload of that name.
-func FindWorkload(name string) (Workload, bool) {
-	return find(Workloads(), func(w Workload) bool { return w.Name == name })
-}

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"fairlead/internal/ipam"
 	"fairlead/internal/model"
@@ -60,6 +61,7 @@ func (e *Engine) supported(s model.State) error {
 // build joins what every driver and way plans; supported has found them all.
 func (e *Engine) build(s model.State) (plan.Plan, error) {
 	var parts []plan.Plan
+	var all []plan.Attachment
 	attachments := map[string]plan.Attachment{}
 	for _, n := range s.Networks {
 		d, _ := paths.Driver(n.Driver)
@@ -67,17 +69,23 @@ func (e *Engine) build(s model.State) (plan.Plan, error) {
 		for _, ep := range s.Endpoints {
 			if ep.Network == n.Name {
 				parts = append(parts, d.Endpoint(n, ep))
-				attachments[ep.Name] = d.Attachment(n, ep)
+				at := d.Attachment(n, ep)
+				attachments[ep.Name] = at
+				all = append(all, at)
 			}
 		}
 	}
-	for _, p := range s.Publishes {
-		at := attachments[p.Endpoint]
-		if at.Link == "" {
-			return nil, fmt.Errorf("publish %s: the endpoint's driver offers nothing to publish: a host workload listens on the host itself, and none has no network", p)
+	for _, w := range paths.Ways() {
+		if slices.ContainsFunc(s.Publishes, func(p model.Publish) bool { return p.Via == w.Name() }) {
+			parts = append(parts, w.Shared(all))
 		}
+	}
+	for _, p := range s.Publishes {
 		w, _ := paths.Way(p.Via)
-		parts = append(parts, w.Publish(p, at))
+		if err := w.Reaches(attachments[p.Endpoint]); err != nil {
+			return nil, fmt.Errorf("publish %s: %w", p, err)
+		}
+		parts = append(parts, w.Publish(p, attachments[p.Endpoint]))
 	}
 	return plan.Merge(parts...)
 }

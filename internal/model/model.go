@@ -73,10 +73,27 @@ const (
 // Via names a way to publish a port.
 type Via string
 
-// The ways to publish. DESIGN lists more; these exist.
+// The ways to publish. ViaAuto leaves the choice to the engine.
 const (
-	ViaProxy Via = "proxy"
-	ViaNAT   Via = "nat"
+	ViaProxy  Via = "proxy"
+	ViaNAT    Via = "nat"
+	ViaEBPF   Via = "ebpf"
+	ViaSocket Via = "socket"
+	ViaAuto   Via = "auto"
+)
+
+// Unlisted says what becomes of a bind to a port that the workload's
+// publishes do not list, where sockets are the host's own (via socket).
+type Unlisted string
+
+// The policies for unlisted binds. The empty one is UnlistedLoopback.
+const (
+	// UnlistedLoopback moves the bind to the loopback address.
+	UnlistedLoopback Unlisted = "loopback"
+	// UnlistedDeny refuses it with EACCES.
+	UnlistedDeny Unlisted = "deny"
+	// UnlistedAllow leaves it as it is.
+	UnlistedAllow Unlisted = "allow"
 )
 
 // Filter says whether packets that cross a bridge pass the host's iptables
@@ -162,6 +179,13 @@ type Endpoint struct {
 	// Addresses holds at most one address of each family, each in a subnet
 	// of the network.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
+	// Cgroup is the path of the workload's cgroup v2 directory, e.g.
+	// /sys/fs/cgroup/system.slice/nginx.service. Only workloads in the host's
+	// namespace have one, and need it to be published via socket.
+	Cgroup string `json:"cgroup,omitempty"`
+	// Unlisted is the policy for binds to ports that are not published, for
+	// endpoints with a cgroup; empty means loopback.
+	Unlisted Unlisted `json:"unlisted,omitempty"`
 }
 
 // InterfaceName returns the link's name in the sandbox.
@@ -195,6 +219,12 @@ type Publish struct {
 	// ProxyProtocol is the version (1 or 2) of the PROXY header that the
 	// proxy sends ahead of a TCP stream; 0 means none.
 	ProxyProtocol int `json:"proxyProtocol,omitempty"`
+	// Promises are what the path must promise, by the names that `fairlead
+	// paths` lists; `via: auto` chooses by them.
+	Promises []string `json:"promises,omitempty"`
+	// Reset ends the TCP connections of the publish with a reset when it goes,
+	// instead of leaving both ends to find out (via ebpf).
+	Reset bool `json:"reset,omitempty"`
 }
 
 // Answers reports whether the publish answers on addresses of the family
@@ -259,6 +289,9 @@ func (s State) Clone() State {
 	}
 	for i := range s.Endpoints {
 		s.Endpoints[i].Addresses = slices.Clone(s.Endpoints[i].Addresses)
+	}
+	for i := range s.Publishes {
+		s.Publishes[i].Promises = slices.Clone(s.Publishes[i].Promises)
 	}
 	return s
 }

@@ -135,7 +135,7 @@ func TestCollisions(t *testing.T) {
 			if other.Collides(s.Publishes[0]) != s.Publishes[0].Collides(other) {
 				t.Error("it depends on who is asked")
 			}
-			if c.want && (taken.Publish != other || !strings.Contains(taken.Error(), "taken by endpoint web")) {
+			if c.want && (taken.Publish.String() != other.String() || !strings.Contains(taken.Error(), "taken by endpoint web")) {
 				t.Errorf("the error does not say who and what: %v", taken)
 			}
 		})

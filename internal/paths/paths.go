@@ -91,11 +91,10 @@ func Table(f plan.Facts) []Path {
 	}
 	for _, w := range Ways() {
 		for _, d := range Drivers() {
-			if d.Attachment(model.Network{}, model.Endpoint{}).Link == "" {
-				continue
+			if promises := w.Promises(d.Name()); promises != nil {
+				needs := slices.Compact(append(d.Needs(), w.Needs()...))
+				table = append(table, path(d.Name(), w.Name(), f, needs, promises))
 			}
-			needs := slices.Compact(append(d.Needs(), w.Needs()...))
-			table = append(table, path(d.Name(), w.Name(), f, needs, w.Promises(d.Name())))
 		}
 	}
 	return table

@@ -1,6 +1,10 @@
 package plan
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"fairlead/internal/model"
+)
 
 // Attachment is what a way to publish must know of an endpoint.
 type Attachment struct {
@@ -12,11 +16,26 @@ type Attachment struct {
 	// Bypass holds the source ranges whose answers from the endpoint do not
 	// come back through the host: neighbours on its own segment, itself.
 	Bypass []netip.Prefix
+	// Port is the host's end of the sandbox's own link, which may be a port of
+	// Link; empty where the sandbox has none.
+	Port string
+	// Gateways are the host's own addresses in the network, at most one of
+	// each family.
+	Gateways []netip.Addr
+	// Cgroup is the cgroup v2 directory of a workload that runs in the host's
+	// namespace, and Unlisted its policy for binds that no publish lists.
+	Cgroup   string
+	Unlisted model.Unlisted
 }
 
+// Gateway returns the host's own address in the network (IPv4 when v4).
+func (a Attachment) Gateway(v4 bool) (netip.Addr, bool) { return ofFamily(a.Gateways, v4) }
+
 // Address returns the endpoint's address of the family (IPv4 when v4).
-func (a Attachment) Address(v4 bool) (netip.Addr, bool) {
-	for _, addr := range a.Addresses {
+func (a Attachment) Address(v4 bool) (netip.Addr, bool) { return ofFamily(a.Addresses, v4) }
+
+func ofFamily(addrs []netip.Addr, v4 bool) (netip.Addr, bool) {
+	for _, addr := range addrs {
 		if addr.Is4() == v4 {
 			return addr, true
 		}

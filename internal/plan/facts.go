@@ -10,17 +10,24 @@ const (
 	FeatureBridgeFilter Feature = "br_netfilter"
 	FeatureNAT          Feature = "nftables-nat"
 	FeatureIPv6         Feature = "ipv6"
+	FeatureSteering     Feature = "ebpf-steering"
+	FeatureCgroupHooks  Feature = "ebpf-cgroup-hooks"
 )
 
 // Since returns the first Linux release, as major and minor, in which the
 // feature is whole: veth(4), br_netfilter as a module of its own and per
-// bridge, NAT in inet tables and interval maps of several fields.
+// bridge, NAT in inet tables and interval maps of several fields,
+// bpf_redirect_peer (5.10) with bpf_check_mtu (5.12), the getsockname hooks.
 func (f Feature) Since() (major, minor int) {
 	switch f {
 	case FeatureBridgeFilter:
 		return 3, 18
 	case FeatureNAT:
 		return 5, 6
+	case FeatureSteering:
+		return 5, 12
+	case FeatureCgroupHooks:
+		return 5, 8
 	default:
 		return 3, 0
 	}

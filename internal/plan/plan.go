@@ -88,6 +88,10 @@ func Base(o Object) string {
 		return end(o.Netns, o.Link)
 	case Sysctl:
 		return o.base()
+	case Ingress:
+		return end("", o.Link)
+	case Lead:
+		return end("", o.Link)
 	}
 	return ""
 }

@@ -4,6 +4,8 @@
 package publish
 
 import (
+	"errors"
+
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/promise"
@@ -17,11 +19,34 @@ type Way interface {
 	Needs() []plan.Feature
 	// Validate says what in the publish this way cannot do.
 	Validate(model.Publish) error
+	// Reaches says why it cannot lead to an endpoint of that attachment.
+	Reaches(plan.Attachment) error
+	// Shared plans what all publishes of the way share, given the attachments
+	// of all endpoints of the host.
+	Shared([]plan.Attachment) plan.Plan
 	// Publish plans one publish to the endpoint that the attachment tells.
 	Publish(model.Publish, plan.Attachment) plan.Plan
 	// Promises answers every question of promise.Publish for endpoints of
-	// the driver.
+	// the driver; nil means that it cannot publish them.
 	Promises(model.Driver) promise.Set
+}
+
+// Sandboxed is Reaches for the ways that lead to a sandbox with a network of
+// its own.
+func Sandboxed(a plan.Attachment) error {
+	if a.Link == "" {
+		return errors.New("the endpoint's driver offers nothing to publish: a host workload listens on the host itself (publish it via socket), and none has no network")
+	}
+	return nil
+}
+
+// OfSandboxes returns the promises for a driver that gives sandboxes a network
+// of their own, and nil for the others.
+func OfSandboxes(d model.Driver, s promise.Set) promise.Set {
+	if d == model.DriverHost || d == model.DriverNone {
+		return nil
+	}
+	return s
 }
 
 // Listener returns the proxy's listener for the publish: one socket a port,

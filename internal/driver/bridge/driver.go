@@ -123,9 +123,10 @@ func hairpin(n model.Network) bool { return n.Hairpin || n.Filter != model.Filte
 // Attachment implements driver.Driver. A neighbour on the bridge is answered
 // directly, past the host.
 func (Driver) Attachment(n model.Network, e model.Endpoint) plan.Attachment {
-	a := plan.Attachment{Addresses: e.Addresses, Link: driver.BridgeLink(n.Name)}
+	a := plan.Attachment{Addresses: e.Addresses, Link: driver.BridgeLink(n.Name), Port: driver.VethLink(e.Name)}
 	for _, s := range n.Subnets {
 		a.Bypass = append(a.Bypass, s.Prefix.Masked())
+		a.Gateways = append(a.Gateways, s.HostAddress())
 	}
 	return a
 }

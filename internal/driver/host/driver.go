@@ -37,4 +37,6 @@ func (Driver) Network(model.Network, plan.Facts) plan.Plan { return nil }
 func (Driver) Endpoint(model.Network, model.Endpoint) plan.Plan { return nil }
 
 // Attachment implements driver.Driver.
-func (Driver) Attachment(model.Network, model.Endpoint) plan.Attachment { return plan.Attachment{} }
+func (Driver) Attachment(_ model.Network, e model.Endpoint) plan.Attachment {
+	return plan.Attachment{Cgroup: e.Cgroup, Unlisted: e.Unlisted}
+}

@@ -87,8 +87,11 @@ func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 
 // Attachment implements driver.Driver. Only its own packets would be
 // answered past the host.
-func (Driver) Attachment(_ model.Network, e model.Endpoint) plan.Attachment {
-	a := plan.Attachment{Addresses: e.Addresses, Link: driver.VethLink(e.Name)}
+func (Driver) Attachment(n model.Network, e model.Endpoint) plan.Attachment {
+	a := plan.Attachment{Addresses: e.Addresses, Link: driver.VethLink(e.Name), Port: driver.VethLink(e.Name)}
+	for _, s := range n.Subnets {
+		a.Gateways = append(a.Gateways, s.GatewayAddress())
+	}
 	for _, addr := range e.Addresses {
 		a.Bypass = append(a.Bypass, driver.Host(addr))
 	}

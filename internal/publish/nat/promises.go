@@ -3,6 +3,7 @@ package nat
 import (
 	"fairlead/internal/model"
 	"fairlead/internal/promise"
+	"fairlead/internal/publish"
 )
 
 // Promises implements publish.Way.
@@ -11,7 +12,7 @@ func (Way) Promises(d model.Driver) promise.Set {
 	if d == model.DriverRouted {
 		peerSource = promise.Yes("")
 	}
-	return promise.Set{
+	return publish.OfSandboxes(d, promise.Set{
 		promise.LAN:            promise.Yes(""),
 		promise.HostAddress:    promise.Yes(""),
 		promise.Loopback4:      promise.Yes("masqueraded; route_localnet on our own link only"),
@@ -25,5 +26,5 @@ func (Way) Promises(d model.Driver) promise.Set {
 		promise.PeerSource:     peerSource,
 		promise.InputFirewall:  promise.No("forwarded packets pass FORWARD, never INPUT"),
 		promise.Survives:       promise.Yes("but for ::1 and IPv6 to an IPv4 endpoint, which the proxy answers"),
-	}
+	})
 }

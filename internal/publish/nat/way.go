@@ -54,6 +54,12 @@ func (Way) Validate(p model.Publish) error {
 	return nil
 }
 
+// Reaches implements publish.Way.
+func (Way) Reaches(a plan.Attachment) error { return publish.Sandboxed(a) }
+
+// Shared implements publish.Way: every publish brings what it needs.
+func (Way) Shared([]plan.Attachment) plan.Plan { return nil }
+
 // Publish implements publish.Way.
 func (Way) Publish(p model.Publish, a plan.Attachment) plan.Plan {
 	all := plan.Plan{plan.Table{}}

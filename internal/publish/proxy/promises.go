@@ -3,12 +3,13 @@ package proxy
 import (
 	"fairlead/internal/model"
 	"fairlead/internal/promise"
+	"fairlead/internal/publish"
 )
 
 // Promises implements publish.Way.
-func (Way) Promises(model.Driver) promise.Set {
+func (Way) Promises(d model.Driver) promise.Set {
 	hidden := promise.No("the workload sees the host's address; a PROXY header can tell it the client's")
-	return promise.Set{
+	return publish.OfSandboxes(d, promise.Set{
 		promise.LAN:            promise.Yes(""),
 		promise.HostAddress:    promise.Yes(""),
 		promise.Loopback4:      promise.Yes(""),
@@ -22,5 +23,5 @@ func (Way) Promises(model.Driver) promise.Set {
 		promise.PeerSource:     hidden,
 		promise.InputFirewall:  promise.Yes("packets end at the host's stack"),
 		promise.Survives:       promise.No("the proxy ends with Fairlead"),
-	}
+	})
 }

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The flows that are led, one entry each, found by what the endpoint sees. */
+#pragma once
+
+#include "maps.h"
+
+/* A flow as the endpoint sees it. */
+struct flow_key {
+	struct address endpoint;
+	struct address client;
+	__be16 endpoint_port;
+	__be16 client_port;
+	__u32 plane;
+};
+
+enum flow_flags {
+	FLOW_ANSWERED = 1 << 0, /* the endpoint has spoken */
+	FLOW_PEER = 1 << 1,     /* the client is a sandbox: out by bpf_redirect_peer */
+	FLOW_FIN_IN = 1 << 2,   /* the client has closed its side; FIN_OUT: the endpoint */
+	FLOW_FIN_OUT = 1 << 3,
+	FLOW_ACK_IN = 1 << 4,   /* the client has acknowledged the endpoint's FIN */
+	FLOW_ACK_OUT = 1 << 5,
+};
+
+struct flow {
+	struct address host;   /* what the client has dialled */
+	struct address client; /* the client, unless the endpoint sees it as it is */
+	__be16 host_port;
+	__be16 client_port;
+	__u32 ifindex;         /* the link that the client came by */
+	__u64 seen;            /* bpf_ktime_get_coarse_ns of the last packet */
+	__u64 packets[2];      /* inward, outward */
+	__u64 bytes[2];
+	__u32 fin[2];          /* the sequence number after each FIN */
+	__u32 ack[2];          /* the last acknowledgement each way */
+	__u32 flags;
+	__u32 pad;
+};
+
+/* Flows of each protocol have a map of their own, so that a storm of
+ * datagrams cannot push idle connections out.
+ */
+#define MAX_FLOWS 131072
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__type(key, struct flow_key);
+	__type(value, struct flow);
+} flows_tcp SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__type(key, struct flow_key);
+	__type(value, struct flow);
+} flows_udp SEC(".maps");
+
+/* A client whose address and port the endpoint cannot be shown, because it
+ * would take two flows for one or see itself, has an alias.
+ */
+struct alias_key {
+	struct address client;
+	struct address host;
+	__be16 client_port;
+	__be16 host_port;
+	__u32 plane;
+};
+
+struct alias {
+	struct address client;
+	__be16 client_port;
+	__be16 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct alias_key);
+	__type(value, struct alias);
+} aliases SEC(".maps");
+
+/* The ports of a fragmented datagram, for the fragments that carry none. */
+struct fragment_key {
+	struct address src;
+	struct address dst;
+	__u32 id;
+	__u32 plane;
+};
+
+struct fragment_ports {
+	__be16 src;
+	__be16 dst;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct fragment_key);
+	__type(value, struct fragment_ports);
+} fragments SEC(".maps");

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The maps that all programs share. User space writes the table of leads and
+ * grants; the programs write flows, and what sockets have dialled.
+ */
+#pragma once
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+
+#define inline_always static __always_inline
+
+/* An address of either family, in network byte order; IPv4 is mapped
+ * (::ffff:a.b.c.d), so that one key and one code path serve both.
+ */
+struct address {
+	__be32 w[4];
+};
+
+/* The table. ports holds, for each family, protocol and host port, the index
+ * of the first lead that may hold it, 0 for none; leads of one port (on several
+ * host addresses) are chained by next. A chain may lead past entries that do
+ * not hold the port, so each is compared.
+ */
+#define PORTS_PER_PLANE 65536
+#define MAX_LEADS 65536
+#define MAX_CHAIN 64
+
+/* Index into ports: plane, then port in host byte order. */
+#define PLANE(v6, udp) (((v6) ? 2 : 0) + ((udp) ? 1 : 0))
+
+enum lead_flags {
+	LEAD_ANY = 1 << 0,   /* every host address of the family */
+	LEAD_HELD = 1 << 1,  /* a socket holds the ports: the bind hook need not */
+	LEAD_LOCAL = 1 << 2, /* for local clients only: the target's family is another */
+	LEAD_GRANT = 1 << 3, /* the workload listens on the host itself: no NAT */
+	LEAD_RESET = 1 << 4, /* user space resets the connections when it goes */
+};
+
+struct lead {
+	struct address host; /* the host address, unless LEAD_ANY */
+	struct address to;   /* the endpoint */
+	struct address masquerade; /* whom the endpoint sees when it reaches itself */
+	__u64 cgroup;        /* LEAD_GRANT: the id of the workload's cgroup */
+	__u32 level;         /* and how deep it lies below the root */
+	__u32 ifindex;       /* the host's end of the endpoint's link */
+	__u32 next;          /* the next lead of the chain, 0 at its end */
+	__u16 first, last;   /* host ports, in host byte order */
+	__u16 to_first;      /* the endpoint's first port */
+	__u8 flags;
+	__u8 plane;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 4 * PORTS_PER_PLANE);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u32);
+} ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_LEADS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct lead);
+} leads SEC(".maps");
+
+/* The host's own addresses, loopback excepted: user space keeps them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct address);
+	__type(value, __u8);
+} addresses SEC(".maps");
+
+/* The cookie of the host's network namespace: sockets of others are left
+ * alone. Set when the programs are loaded.
+ */
+const volatile __u64 host_netns;
+
+/* Whether bpf_set_retval may be called from sock_addr programs (Linux 6.0). */
+const volatile __u8 have_retval;
+
+inline_always int same(const struct address *a, const struct address *b)
+{
+	return a->w[3] == b->w[3] && a->w[2] == b->w[2] && a->w[1] == b->w[1] && a->w[0] == b->w[0];
+}
+
+inline_always void map_v4(struct address *a, __be32 v4)
+{
+	a->w[0] = 0;
+	a->w[1] = 0;
+	a->w[2] = bpf_htonl(0xffff);
+	a->w[3] = v4;
+}
+
+inline_always int is_mapped(const struct address *a)
+{
+	return a->w[0] == 0 && a->w[1] == 0 && a->w[2] == bpf_htonl(0xffff);
+}
+
+inline_always int is_loopback(const struct address *a)
+{
+	if (is_mapped(a))
+		return (a->w[3] & bpf_htonl(0xff000000)) == bpf_htonl(0x7f000000);
+	return a->w[0] == 0 && a->w[1] == 0 && a->w[2] == 0 && a->w[3] == bpf_htonl(1);
+}
+
+/* find_lead returns the lead or grant of a host address and port (host byte
+ * order), NULL when nobody published it there. It does not ask whether the
+ * address is the host's.
+ */
+inline_always struct lead *find_lead(__u32 plane, const struct address *host, __u16 port)
+{
+	__u32 slot = plane * PORTS_PER_PLANE + port;
+	__u32 *index = bpf_map_lookup_elem(&ports, &slot);
+
+	if (!index || !*index)
+		return 0;
+	slot = *index;
+	for (int i = 0; i < MAX_CHAIN && slot; i++) {
+		struct lead *l = bpf_map_lookup_elem(&leads, &slot);
+
+		if (!l)
+			return 0;
+		if (port >= l->first && port <= l->last && l->plane == plane &&
+		    ((l->flags & LEAD_ANY) || same(&l->host, host)))
+			return l;
+		slot = l->next;
+	}
+	return 0;
+}

@@ -1,0 +1,144 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+
+	"fairlead/internal/model"
+)
+
+// Uplinks is our eBPF program at the ingress of every link of the host that
+// is neither loopback, nor ours, nor a port of a bridge.
+type Uplinks struct{}
+
+// Key implements Object.
+func (Uplinks) Key() string { return "bpf uplinks" }
+
+// Add implements Object.
+func (Uplinks) Add() []string { return []string{"fairlead-bpf attach uplink to every uplink"} }
+
+// Del implements Object.
+func (Uplinks) Del() []string { return []string{"fairlead-bpf detach uplink from every uplink"} }
+
+// Ingress is our eBPF program where packets come from a sandbox.
+type Ingress struct {
+	// Link is the host's end of the sandbox's link.
+	Link string
+}
+
+// Key implements Object.
+func (i Ingress) Key() string { return "bpf ingress " + i.Link }
+
+// Add implements Object.
+func (i Ingress) Add() []string { return []string{"fairlead-bpf attach sandbox to " + i.Link} }
+
+// Del implements Object. It goes with its link, and may go before.
+func (i Ingress) Del() []string { return []string{"fairlead-bpf detach sandbox from " + i.Link} }
+
+// LocalClients is our eBPF hooks at the socket calls of the host's own
+// processes: connect, sendmsg, recvmsg, getpeername and bind.
+type LocalClients struct{}
+
+// Key implements Object.
+func (LocalClients) Key() string { return "bpf local clients" }
+
+// Add implements Object.
+func (LocalClients) Add() []string { return []string{"fairlead-bpf attach local to the cgroup root"} }
+
+// Del implements Object.
+func (LocalClients) Del() []string {
+	return []string{"fairlead-bpf detach local from the cgroup root"}
+}
+
+// Lead leads packets and local clients for a host address and ports to an
+// endpoint: one entry of the eBPF table, whatever the number of ports.
+type Lead struct {
+	Proto model.Proto
+	// Host is a local address, or unspecified for every one of its family.
+	Host  netip.Addr
+	Ports model.PortRange
+	// To is the endpoint's address. Of another family than Host, it is for
+	// local clients only.
+	To      netip.Addr
+	ToPorts model.PortRange
+	// Link is the host's end of the endpoint's link.
+	Link string
+	// Masquerade is the host's address in the endpoint's network, of To's
+	// family: the endpoint sees it when it reaches itself.
+	Masquerade netip.Addr
+	// Held says that a socket of the proxy holds the ports; otherwise the eBPF
+	// hooks refuse them to others.
+	Held bool
+	// Reset ends the TCP connections with a reset when the lead goes.
+	Reset bool
+}
+
+// Key implements Object.
+func (l Lead) Key() string {
+	return "bpf lead " + string(l.Proto) + " " + hostPorts(l.Host, l.Ports)
+}
+
+// Add implements Object.
+func (l Lead) Add() []string {
+	flags := ""
+	if l.Held {
+		flags += " held"
+	}
+	if l.Reset {
+		flags += " reset"
+	}
+	return []string{fmt.Sprintf("fairlead-bpf lead %s %s to %s dev %s masquerade %s%s", l.Proto,
+		hostPorts(l.Host, l.Ports), hostPorts(l.To, l.ToPorts), l.Link, l.Masquerade, flags)}
+}
+
+// Del implements Object.
+func (l Lead) Del() []string {
+	return []string{fmt.Sprintf("fairlead-bpf drop %s %s", l.Proto, hostPorts(l.Host, l.Ports))}
+}
+
+// Bounds is our eBPF hooks at the socket calls of one workload in the host's
+// namespace: what it binds, and what it is told that it has bound.
+type Bounds struct {
+	// Cgroup is the workload's cgroup v2 directory.
+	Cgroup   string
+	Unlisted model.Unlisted
+}
+
+// Key implements Object.
+func (b Bounds) Key() string { return "bpf bounds " + b.Cgroup }
+
+// Add implements Object.
+func (b Bounds) Add() []string {
+	return []string{fmt.Sprintf("fairlead-bpf bound %s, unlisted ports %s", b.Cgroup, b.Unlisted)}
+}
+
+// Del implements Object.
+func (b Bounds) Del() []string { return []string{"fairlead-bpf unbound " + b.Cgroup} }
+
+// Grant gives a workload in the host's namespace a host port for each port
+// that it asks for: one entry of the eBPF table, whatever the number.
+type Grant struct {
+	Cgroup string
+	Proto  model.Proto
+	// Host is the local address to bind: unspecified for every one of its
+	// family, the zero value for every one of both.
+	Host  netip.Addr
+	Ports model.PortRange
+	// Own are the ports that the workload asks for.
+	Own model.PortRange
+}
+
+// Key implements Object.
+func (g Grant) Key() string {
+	return "bpf grant " + string(g.Proto) + " " + hostPorts(g.Host, g.Ports)
+}
+
+// Add implements Object.
+func (g Grant) Add() []string {
+	return []string{fmt.Sprintf("fairlead-bpf grant %s %s as %s to %s", g.Proto, hostPorts(g.Host, g.Ports), g.Own, g.Cgroup)}
+}
+
+// Del implements Object.
+func (g Grant) Del() []string {
+	return []string{fmt.Sprintf("fairlead-bpf revoke %s %s", g.Proto, hostPorts(g.Host, g.Ports))}
+}

@@ -50,6 +50,8 @@ const (
 	PeerSource Question = "peer-source"
 	// InputFirewall: a rule in the host's INPUT chain stops the LAN.
 	InputFirewall Question = "input-firewall"
+	// ForwardFirewall: a rule in the host's FORWARD chain stops the LAN.
+	ForwardFirewall Question = "forward-firewall"
 	// Survives: traffic goes on when Fairlead is killed with SIGKILL.
 	Survives Question = "survives"
 )
@@ -63,7 +65,7 @@ func Driver() []Question {
 // driver it can publish, in the table's order.
 func Publish() []Question {
 	return []Question{LAN, HostAddress, Loopback4, Loopback6, Peer, Itself, LoopbackClosed, V6ToV4,
-		LANSource, HostSource, PeerSource, InputFirewall, Survives}
+		LANSource, HostSource, PeerSource, InputFirewall, ForwardFirewall, Survives}
 }
 
 // Answer is what a driver or way promises.

@@ -39,7 +39,8 @@ type use uint16
 const (
 	open     use = iota // every address
 	loopback            // 127.0.0.1 only
-	filtered            // a port that a firewall will close
+	filtered            // a port that a rule in INPUT will close
+	fenced              // a port that a rule in FORWARD will close
 	oldOnly             // leads to old
 )
 
@@ -82,6 +83,7 @@ func newLab(t *testing.T, facts plan.Facts, table []paths.Path, d model.Driver) 
 	if len(l.state.Publishes) > 0 {
 		serve(t, l.in(old), old, workAt)
 		run(t, w.DoServer, "nft 'add table inet probe; add chain inet probe input { type filter hook input priority 0; };"+
+			" add chain inet probe forward { type filter hook forward priority 0; };"+
 			" add chain inet probe raw { type filter hook prerouting priority -400; }'")
 		l.doomed = newDoomed(t, facts, d, waysOf(table, d))
 	}
@@ -137,7 +139,7 @@ func desired(t *testing.T, w *topology.World, d model.Driver, ways []model.Via) 
 	}
 	for _, via := range ways {
 		for _, proto := range []model.Proto{model.TCP, model.UDP} {
-			for _, u := range []use{open, loopback, filtered, oldOnly} {
+			for _, u := range []use{open, loopback, filtered, fenced, oldOnly} {
 				p := model.Publish{Endpoint: web, Via: via, Proto: proto,
 					HostPorts: model.Port(hostPort(via, u)), Ports: model.Port(workPort)}
 				if u == oldOnly {

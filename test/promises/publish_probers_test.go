@@ -14,19 +14,20 @@ import (
 
 // publishProbers puts each question about a publish to packets.
 var publishProbers = map[promise.Question]prober{
-	promise.LAN:            {flavors, probeReach(lan, serverAddr)},
-	promise.HostAddress:    {flavors, probeReach(host, serverAddr)},
-	promise.Loopback4:      {flavors4, probeReach(host, loopbackAddr)},
-	promise.Loopback6:      {flavors6, probeReach(host, loopbackAddr)},
-	promise.Peer:           {flavors, probePeer},
-	promise.Itself:         {flavors, probeReach(itself, serverAddr)},
-	promise.LoopbackClosed: {flavors4, probeLoopbackClosed},
-	promise.V6ToV4:         {flavors6, probeV6ToV4},
-	promise.LANSource:      {flavors, probeSource(lan, fixed(clientAddr))},
-	promise.HostSource:     {flavors, probeHostSource},
-	promise.PeerSource:     {flavors, probeSource(neighbour, ofPeer)},
-	promise.InputFirewall:  {flavors, probeInputFirewall},
-	promise.Survives:       {flavors, probeSurvives},
+	promise.LAN:             {flavors, probeReach(lan, serverAddr)},
+	promise.HostAddress:     {flavors, probeReach(host, serverAddr)},
+	promise.Loopback4:       {flavors4, probeReach(host, loopbackAddr)},
+	promise.Loopback6:       {flavors6, probeReach(host, loopbackAddr)},
+	promise.Peer:            {flavors, probePeer},
+	promise.Itself:          {flavors, probeReach(itself, serverAddr)},
+	promise.LoopbackClosed:  {flavors4, probeLoopbackClosed},
+	promise.V6ToV4:          {flavors6, probeV6ToV4},
+	promise.LANSource:       {flavors, probeSource(lan, fixed(clientAddr))},
+	promise.HostSource:      {flavors, probeHostSource},
+	promise.PeerSource:      {flavors, probeSource(neighbour, ofPeer)},
+	promise.InputFirewall:   {flavors, probeFirewall("input", "%s dport %d", filtered)},
+	promise.ForwardFirewall: {flavors, probeFirewall("forward", "meta l4proto %s ct original proto-dst %d", fenced)},
+	promise.Survives:        {flavors, probeSurvives},
 }
 
 func lan(l *lab) place       { return l.world.DoClient }
@@ -166,19 +167,22 @@ func (l *lab) nft(command string) error {
 	return err
 }
 
-// probeInputFirewall closes a port in the host's INPUT chain that the LAN
-// has just reached.
-func probeInputFirewall(l *lab, c cell) fate {
-	to := c.at(serverAddr(c.flavor.v4), filtered)
-	if f := reaches(l.world.DoClient, c.flavor.proto, to, web); !f.kept {
-		return fate{err: fmt.Errorf("the LAN does not reach it even without the rule: %s", f.because)}
+// probeFirewall closes a port in one of the host's chains that the LAN has
+// just reached. The rule tells it by the match, given protocol and host port.
+func probeFirewall(chain, match string, u use) func(*lab, cell) fate {
+	return func(l *lab, c cell) fate {
+		to := c.at(serverAddr(c.flavor.v4), u)
+		if f := reaches(l.world.DoClient, c.flavor.proto, to, web); !f.kept {
+			return fate{err: fmt.Errorf("the LAN does not reach it even without the rule: %s", f.because)}
+		}
+		family := map[bool]string{true: "ipv4", false: "ipv6"}[c.flavor.v4]
+		port := fmt.Sprintf(match, c.flavor.proto, to.Port())
+		if err := l.nft(fmt.Sprintf("add rule inet probe %s iifname %s meta nfproto %s %s drop", chain, topology.Wire, family, port)); err != nil {
+			return fate{err: err}
+		}
+		f := reaches(l.world.DoClient, c.flavor.proto, to, web)
+		return fate{kept: !f.kept, because: "with the rule: " + f.because, err: f.err}
 	}
-	family := map[bool]string{true: "ipv4", false: "ipv6"}[c.flavor.v4]
-	if err := l.nft(fmt.Sprintf("add rule inet probe input iifname %s meta nfproto %s %s dport %d drop", topology.Wire, family, c.flavor.proto, to.Port())); err != nil {
-		return fate{err: err}
-	}
-	f := reaches(l.world.DoClient, c.flavor.proto, to, web)
-	return fate{kept: !f.kept, because: "with the rule: " + f.because, err: f.err}
 }
 
 // probeSurvives asks before and after the engine and all that belongs to it

@@ -10,18 +10,19 @@ import (
 func (Way) Promises(d model.Driver) promise.Set {
 	hidden := promise.No("the workload sees the host's address; a PROXY header can tell it the client's")
 	return publish.OfSandboxes(d, promise.Set{
-		promise.LAN:            promise.Yes(""),
-		promise.HostAddress:    promise.Yes(""),
-		promise.Loopback4:      promise.Yes(""),
-		promise.Loopback6:      promise.Yes(""),
-		promise.Peer:           promise.Yes(""),
-		promise.Itself:         promise.Yes(""),
-		promise.LoopbackClosed: promise.Yes("the socket is bound to 127.0.0.1"),
-		promise.V6ToV4:         promise.Yes(""),
-		promise.LANSource:      hidden,
-		promise.HostSource:     promise.Yes("a host process has the host's address either way"),
-		promise.PeerSource:     hidden,
-		promise.InputFirewall:  promise.Yes("packets end at the host's stack"),
-		promise.Survives:       promise.No("the proxy ends with Fairlead"),
+		promise.LAN:             promise.Yes(""),
+		promise.HostAddress:     promise.Yes(""),
+		promise.Loopback4:       promise.Yes(""),
+		promise.Loopback6:       promise.Yes(""),
+		promise.Peer:            promise.Yes(""),
+		promise.Itself:          promise.Yes(""),
+		promise.LoopbackClosed:  promise.Yes("the socket is bound to 127.0.0.1"),
+		promise.V6ToV4:          promise.Yes(""),
+		promise.LANSource:       hidden,
+		promise.HostSource:      promise.Yes("a host process has the host's address either way"),
+		promise.PeerSource:      hidden,
+		promise.InputFirewall:   promise.Yes("packets end at the host's stack"),
+		promise.ForwardFirewall: promise.No("packets pass INPUT and OUTPUT, never FORWARD"),
+		promise.Survives:        promise.No("the proxy ends with Fairlead"),
 	})
 }

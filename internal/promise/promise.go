@@ -3,6 +3,12 @@
 // does not know which drivers and ways there are.
 package promise
 
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
 // Question is one property of a path that can be true or false.
 type Question string
 
@@ -68,6 +74,28 @@ func Publish() []Question {
 		LANSource, HostSource, PeerSource, InputFirewall, ForwardFirewall, Survives}
 }
 
+// Named returns the questions about a publish that have those names.
+func Named(names []string) ([]Question, error) {
+	var named []Question
+	for _, name := range names {
+		q := Question(name)
+		if !slices.Contains(Publish(), q) {
+			return nil, fmt.Errorf("there is no promise %q of a publish: want some of %s", name, Join(Publish()))
+		}
+		named = append(named, q)
+	}
+	return named, nil
+}
+
+// Join writes the questions' names one after the other.
+func Join(questions []Question) string {
+	var names []string
+	for _, q := range questions {
+		names = append(names, string(q))
+	}
+	return strings.Join(names, ", ")
+}
+
 // Answer is what a driver or way promises.
 type Answer struct {
 	Kept bool `json:"kept"`
@@ -77,6 +105,16 @@ type Answer struct {
 
 // Set holds the answer to each question.
 type Set map[Question]Answer
+
+// Unkept returns the first of the questions that is not answered by yes.
+func (s Set) Unkept(asked []Question) (Question, bool) {
+	for _, q := range asked {
+		if !s[q].Kept {
+			return q, true
+		}
+	}
+	return "", false
+}
 
 // Yes is a promise that is kept.
 func Yes(how string) Answer { return Answer{Kept: true, How: how} }

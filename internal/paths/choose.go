@@ -1,0 +1,163 @@
+package paths
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fairlead/internal/driver"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/promise"
+	"fairlead/internal/publish"
+)
+
+// Verdict is what became of a way in a choice.
+type Verdict string
+
+// The verdicts.
+const (
+	Chosen Verdict = "chosen"
+	// Dearer: it would do, but a cheaper way does too.
+	Dearer  Verdict = "dearer"
+	Refused Verdict = "refused"
+)
+
+// Candidate is a way that publishes what the driver attaches, and the verdict.
+type Candidate struct {
+	Via     model.Via `json:"via"`
+	Verdict Verdict   `json:"verdict"`
+	// Unkept is the first promise asked for that the way does not make; empty
+	// when it was not refused for that.
+	Unkept promise.Question `json:"unkept,omitempty"`
+	Reason string           `json:"reason"`
+}
+
+// Choice is a way to publish, and why it is this one.
+type Choice struct {
+	// Via is empty when no way fits.
+	Via model.Via `json:"via"`
+	// Candidates are in the order of their cost, the cheapest first.
+	Candidates []Candidate `json:"candidates"`
+}
+
+// ByCost returns the ways to publish, the cheapest first. The order is what
+// the laboratory measured, and is fixed: a choice must not depend on how busy
+// a host was when it was made.
+func ByCost() []publish.Way {
+	var ways []publish.Way
+	for _, via := range []model.Via{model.ViaSocket, model.ViaEBPF, model.ViaNAT, model.ViaProxy} {
+		if w, ok := Way(via); ok {
+			ways = append(ways, w)
+		}
+	}
+	return ways
+}
+
+// Choose finds the cheapest way that can lead the publish to an endpoint of
+// the driver and keeps every promise asked for. A nil attachment says that no
+// endpoint is known yet. Where no way fits, the choice still tells why not.
+func Choose(f plan.Facts, d driver.Driver, p model.Publish, at *plan.Attachment) (Choice, error) {
+	asked, err := promise.Named(p.Promises)
+	if err != nil {
+		return Choice{}, err
+	}
+	choice := Choice{Candidates: []Candidate{}}
+	for _, w := range ByCost() {
+		if promises := w.Promises(d.Name()); promises != nil {
+			choice.weigh(Candidate{Via: w.Name(), Reason: obstacle(f, d, w, p, at)}, promises, asked)
+		}
+	}
+	if choice.Via == "" {
+		return choice, noWay(d.Name(), choice.Candidates)
+	}
+	return choice, nil
+}
+
+// weigh gives the next candidate its verdict. What stands in its way is its
+// reason already.
+func (c *Choice) weigh(next Candidate, promises promise.Set, asked []promise.Question) {
+	unkept, broken := promises.Unkept(asked)
+	switch {
+	case next.Reason != "":
+		next.Verdict = Refused
+	case broken:
+		next.Verdict, next.Unkept, next.Reason = Refused, unkept, denial(promises, unkept)
+	case c.Via != "":
+		next.Verdict, next.Reason = Dearer, "it would do as well"
+	default:
+		next.Verdict, next.Reason = Chosen, praise(promises, asked)
+		c.Via = next.Via
+	}
+	c.Candidates = append(c.Candidates, next)
+}
+
+// obstacle says why the way cannot lead the publish, whatever it promises;
+// empty when it can.
+func obstacle(f plan.Facts, d driver.Driver, w publish.Way, p model.Publish, at *plan.Attachment) string {
+	if missing := Missing(f, slices.Concat(d.Needs(), w.Needs())); missing != "" {
+		return "it cannot work here: " + missing
+	}
+	if err := w.Validate(p); err != nil {
+		return err.Error()
+	}
+	if at != nil {
+		if err := w.Reaches(*at); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
+// Keeps says what the publish asks of its way that the way does not promise
+// for endpoints of the driver.
+func Keeps(d model.Driver, p model.Publish) error {
+	asked, err := promise.Named(p.Promises)
+	if err != nil || len(asked) == 0 {
+		return err
+	}
+	w, ok := Way(p.Via)
+	if !ok {
+		return nil
+	}
+	promises := w.Promises(d)
+	if promises == nil {
+		return nil // Reaches says why
+	}
+	if unkept, broken := promises.Unkept(asked); broken {
+		return fmt.Errorf("%s: publish via auto to have a way chosen that does, or leave the promise out", denial(promises, unkept))
+	}
+	return nil
+}
+
+func denial(promises promise.Set, q promise.Question) string {
+	return fmt.Sprintf("it does not promise %s: %s", q, promises[q].How)
+}
+
+// praise quotes how the promises asked for are kept: an answer may have a
+// limit that whoever relies on it must know.
+func praise(promises promise.Set, asked []promise.Question) string {
+	if len(asked) == 0 {
+		return "the cheapest"
+	}
+	var kept []string
+	for _, q := range asked {
+		text := string(q)
+		if how := promises[q].How; how != "" {
+			text += " (" + how + ")"
+		}
+		kept = append(kept, text)
+	}
+	return "the cheapest that promises " + strings.Join(kept, ", ")
+}
+
+func noWay(d model.Driver, candidates []Candidate) error {
+	if len(candidates) == 0 {
+		return fmt.Errorf("no way publishes what driver %s attaches: attach the endpoint by another driver", d)
+	}
+	var refused []string
+	for _, c := range candidates {
+		refused = append(refused, fmt.Sprintf("%s (%s)", c.Via, c.Reason))
+	}
+	return fmt.Errorf("no way to publish fits: %s: ask for fewer promises, or attach the endpoint by another driver", strings.Join(refused, "; "))
+}

@@ -1,0 +1,182 @@
+package paths_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"fairlead/internal/driver"
+	"fairlead/internal/model"
+	"fairlead/internal/paths"
+	"fairlead/internal/plan"
+	"fairlead/internal/promise"
+)
+
+// plain are the facts of a kernel that can do no more than netfilter.
+var plain = plan.Facts{Missing: map[plan.Feature]string{
+	plan.FeatureSteering: "too old", plan.FeatureCgroupHooks: "too old"}}
+
+// at is how a bridge attaches an endpoint.
+var at = &plan.Attachment{Link: "fl-net"}
+
+func auto(proto model.Proto, promises ...promise.Question) model.Publish {
+	p := model.Publish{Via: model.ViaAuto, Proto: proto}
+	for _, q := range promises {
+		p.Promises = append(p.Promises, string(q))
+	}
+	return p
+}
+
+func mustDriver(t *testing.T, name model.Driver) driver.Driver {
+	t.Helper()
+	d, ok := paths.Driver(name)
+	if !ok {
+		t.Fatalf("there is no driver %s", name)
+	}
+	return d
+}
+
+func TestChoose(t *testing.T) {
+	withHeader := auto(model.TCP)
+	withHeader.ProxyProtocol = 2
+	for _, c := range []struct {
+		name    string
+		facts   plan.Facts
+		driver  model.Driver
+		publish model.Publish
+		want    model.Via
+		because string // the reason of the way that is chosen
+	}{
+		{"nothing asked", plain, model.DriverBridge, auto(model.TCP), model.ViaNAT, "the cheapest"},
+		{"a cheap promise", plain, model.DriverBridge, auto(model.UDP, promise.LANSource), model.ViaNAT, "the cheapest that promises lan-source"},
+		{"a promise with a limit", plain, model.DriverBridge, auto(model.TCP, promise.ForwardFirewall, promise.LAN), model.ViaNAT,
+			"the cheapest that promises forward-firewall (but for IPv6 to an IPv4 endpoint, which the proxy answers), lan"},
+		{"a dear promise", plan.Facts{}, model.DriverBridge, auto(model.TCP, promise.InputFirewall), model.ViaProxy,
+			"the cheapest that promises input-firewall (packets end at the host's stack)"},
+		{"one dear promise of several", plain, model.DriverBridge, auto(model.TCP, promise.LAN, promise.InputFirewall, promise.Loopback6), model.ViaProxy, ""},
+		{"what only this driver can", plain, model.DriverRouted, auto(model.TCP, promise.PeerSource), model.ViaNAT, ""},
+		{"a PROXY header", plain, model.DriverBridge, withHeader, model.ViaProxy, "the cheapest"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, at := range []*plan.Attachment{at, nil} {
+				choice, err := paths.Choose(c.facts, mustDriver(t, c.driver), c.publish, at)
+				if err != nil || choice.Via != c.want {
+					t.Fatalf("%q, %v; want %s", choice.Via, err, c.want)
+				}
+				for _, candidate := range choice.Candidates {
+					if candidate.Reason == "" || (candidate.Verdict == paths.Chosen) != (candidate.Via == c.want) {
+						t.Errorf("without a reason, or chosen and not: %+v", candidate)
+					}
+					if candidate.Via == c.want && !strings.Contains(candidate.Reason, c.because) {
+						t.Errorf("%s because %q, want %q", c.want, candidate.Reason, c.because)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestChooseTakesTheCheapest holds every choice by one promise against the
+// table.
+func TestChooseTakesTheCheapest(t *testing.T) {
+	for _, d := range paths.Drivers() {
+		for _, q := range promise.Publish() {
+			var want model.Via
+			for _, w := range paths.ByCost() {
+				if want == "" && w.Promises(d.Name())[q].Kept {
+					want = w.Name()
+				}
+			}
+			choice, err := paths.Choose(plan.Facts{}, d, auto(model.TCP, q), nil)
+			if choice.Via != want || (err == nil) != (want != "") {
+				t.Errorf("%s with %s: %q, %v; want %q", d.Name(), q, choice.Via, err, want)
+			}
+		}
+	}
+}
+
+func TestEveryWayHasItsCost(t *testing.T) {
+	if got, want := len(paths.ByCost()), len(paths.Ways()); got != want {
+		t.Errorf("%d ways stand in the order of their cost, of %d", got, want)
+	}
+}
+
+func TestDearerAndRefusedWaysSayWhy(t *testing.T) {
+	choice, err := paths.Choose(plain, mustDriver(t, model.DriverBridge), auto(model.TCP, promise.LAN), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := choice.Candidates[len(choice.Candidates)-1]
+	if last != (paths.Candidate{Via: model.ViaProxy, Verdict: paths.Dearer, Reason: "it would do as well"}) {
+		t.Errorf("the proxy costs more than nat: %+v", last)
+	}
+	choice, err = paths.Choose(plain, mustDriver(t, model.DriverBridge), auto(model.TCP, promise.InputFirewall, promise.LANSource), at)
+	for _, want := range []string{"no way to publish fits", "nat (it does not promise input-firewall: forwarded packets pass FORWARD, never INPUT)",
+		"proxy (it does not promise lan-source: ", "ask for fewer promises"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in: %v", want, err)
+		}
+	}
+	unkept := map[model.Via]promise.Question{}
+	for _, c := range choice.Candidates {
+		if c.Verdict != paths.Refused {
+			t.Errorf("no way fits, but %+v", c)
+		}
+		unkept[c.Via] = c.Unkept
+	}
+	if unkept[model.ViaNAT] != promise.InputFirewall || unkept[model.ViaProxy] != promise.LANSource {
+		t.Errorf("not the first promise that each breaks: %v", unkept)
+	}
+}
+
+func TestChooseRefuses(t *testing.T) {
+	without := plan.Facts{Missing: map[plan.Feature]string{plan.FeatureNAT: "modprobe nf_tables"}}
+	for _, c := range []struct {
+		name    string
+		facts   plan.Facts
+		driver  model.Driver
+		publish model.Publish
+		at      *plan.Attachment
+		want    string
+	}{
+		{"an unknown promise", plain, model.DriverBridge, auto(model.TCP, "world-peace"), at, `there is no promise "world-peace" of a publish: want some of lan, host-address, `},
+		{"a driver's promise", plain, model.DriverBridge, auto(model.TCP, promise.Isolated), at, `there is no promise "isolated" of a publish`},
+		{"a driver without a network", plain, model.DriverNone, auto(model.TCP), nil, "no way publishes what driver none attaches"},
+		{"an endpoint that no way reaches", plain, model.DriverBridge, auto(model.TCP), &plan.Attachment{}, "offers nothing to publish"},
+		{"a kernel that lacks a feature", without, model.DriverBridge, auto(model.TCP), at, "nat (it cannot work here: nftables-nat: modprobe nf_tables)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			choice, err := paths.Choose(c.facts, mustDriver(t, c.driver), c.publish, c.at)
+			if err == nil || !strings.Contains(err.Error(), c.want) || choice.Via != "" {
+				t.Errorf("%q, %v; want an error about %q", choice.Via, err, c.want)
+			}
+		})
+	}
+}
+
+func TestKeeps(t *testing.T) {
+	via := func(v model.Via, promises ...promise.Question) model.Publish {
+		p := auto(model.TCP, promises...)
+		p.Via = v
+		return p
+	}
+	for _, c := range []struct {
+		driver  model.Driver
+		publish model.Publish
+		want    string // part of the error; empty is none
+	}{
+		{model.DriverBridge, via(model.ViaNAT), ""},
+		{model.DriverBridge, via(model.ViaNAT, promise.LANSource), ""},
+		{model.DriverRouted, via(model.ViaNAT, promise.PeerSource), ""},
+		{model.DriverBridge, via(model.ViaNAT, promise.PeerSource), "it does not promise peer-source: neighbours on the bridge are masqueraded"},
+		{model.DriverBridge, via(model.ViaNAT, promise.LAN, promise.InputFirewall), "never INPUT: publish via auto"},
+		{model.DriverBridge, via(model.ViaProxy, "world-peace"), `there is no promise "world-peace"`},
+	} {
+		t.Run(fmt.Sprint(c.driver, c.publish.Via, c.publish.Promises), func(t *testing.T) {
+			err := paths.Keeps(c.driver, c.publish)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v; want %q", err, c.want)
+			}
+		})
+	}
+}

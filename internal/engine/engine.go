@@ -18,7 +18,6 @@ import (
 	"net/netip"
 	"sync"
 
-	"fairlead/internal/ipam"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -99,8 +98,8 @@ func (e *Engine) Plan(want model.State) ([]plan.Op, error) {
 }
 
 // Set brings the host to the desired state and returns that state with the
-// leased addresses filled in. When it fails because something cannot be
-// made, the host is as it was before.
+// leased addresses and chosen ways filled in. When it fails because something
+// cannot be made, the host is as it was before.
 func (e *Engine) Set(ctx context.Context, want model.State) (model.State, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -141,13 +140,14 @@ func (e *Engine) reach(ctx context.Context, before store.Record, t target, want 
 	return e.apply(ctx, &record, have, t.plan)
 }
 
-// State returns the desired state with the leased addresses filled in.
+// State returns the desired state as Set does: with the leased addresses and
+// chosen ways filled in.
 func (e *Engine) State() (model.State, error) {
 	record, err := e.cfg.Store.Load()
 	if err != nil {
 		return model.State{}, fmt.Errorf("read record: %w", err)
 	}
-	full, _, err := ipam.Assign(record.Desired, record.Leases)
+	full, _, err := e.complete(record.Desired, record.Leases)
 	return full, err
 }
 

@@ -23,7 +23,7 @@ func (e *Engine) target(want model.State, held ipam.Leases) (target, error) {
 	if err := errors.Join(want.Validate(), e.supported(want)); err != nil {
 		return target{}, err
 	}
-	full, leases, err := ipam.Assign(want, held)
+	full, leases, err := e.complete(want, held)
 	if err != nil {
 		return target{}, err
 	}
@@ -46,6 +46,9 @@ func (e *Engine) supported(s model.State) error {
 		}
 	}
 	for _, p := range s.Publishes {
+		if p.Via == model.ViaAuto {
+			continue // chosen when the addresses are known
+		}
 		w, ok := paths.Way(p.Via)
 		if !ok {
 			errs = append(errs, fmt.Errorf("publish %s: there is no way %q: `fairlead paths` lists them", p, p.Via))

@@ -219,8 +219,9 @@ type Publish struct {
 	// ProxyProtocol is the version (1 or 2) of the PROXY header that the
 	// proxy sends ahead of a TCP stream; 0 means none.
 	ProxyProtocol int `json:"proxyProtocol,omitempty"`
-	// Promises are what the path must promise, by the names that `fairlead
-	// paths` lists; `via: auto` chooses by them.
+	// Promises are what the way must promise, by the names that `fairlead
+	// paths` lists for publishes; `via: auto` chooses by them, and another way
+	// that does not keep them is refused.
 	Promises []string `json:"promises,omitempty"`
 	// Reset ends the TCP connections of the publish with a reset when it goes,
 	// instead of leaving both ends to find out (via ebpf).

@@ -1,0 +1,150 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/promise"
+)
+
+// promising makes the last publish one via auto with these promises.
+func promising(s *model.State, promises ...promise.Question) {
+	p := &s.Publishes[len(s.Publishes)-1]
+	p.Via = model.ViaAuto
+	for _, q := range promises {
+		p.Promises = append(p.Promises, string(q))
+	}
+}
+
+// TestAutoKeepsWhatItPromises publishes one workload by two wishes, and lets
+// a firewall and the workload say which path the packets took.
+func TestAutoKeepsWhatItPromises(t *testing.T) {
+	w := world(t)
+	before := snapshot(t, w)
+	s := dual(t, w, model.DriverBridge, "web")
+	for _, proto := range protos {
+		publish(&s, "web", model.ViaAuto, proto, 8080, 80)
+		promising(&s, promise.InputFirewall)
+		publish(&s, "web", model.ViaAuto, proto, 8081, 80)
+		promising(&s, promise.LANSource)
+	}
+	full := mustSet(t, w, s)
+	for _, p := range full.Publishes {
+		if p.Via == model.ViaAuto || (p.Via == model.ViaProxy) != (p.HostPorts.First == 8080) {
+			t.Errorf("the full state says %s", p)
+		}
+	}
+	serve(t, in(w, "web"), "web", ":80")
+	heard := func(port int) {
+		t.Helper()
+		for _, proto := range protos {
+			for _, addr := range server(port) {
+				hears(t, w.DoClient, proto, addr, "web")
+			}
+		}
+	}
+	heard(8080)
+	// Who obeys INPUT is now refused, at once and on both protocols.
+	onServer(t, w, "nft 'add table inet probe; add chain inet probe input { type filter hook input priority 0; };"+
+		" add rule inet probe input iifname "+topology.Wire+" meta l4proto { tcp, udp } th dport { 8080, 8081 } reject'")
+	for _, proto := range protos {
+		for _, addr := range server(8080) {
+			refused(t, w.DoClient, proto, addr)
+		}
+	}
+	heard(8081)
+	undrifted(t, w)
+	onServer(t, w, "nft delete table inet probe")
+	if err := w.Engine.TearDown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	unchanged(t, w, before)
+}
+
+// refused fails the test unless the port is there for nobody.
+func refused(t *testing.T, from place, proto model.Proto, to string) {
+	t.Helper()
+	err := from(func() error {
+		conn, err := net.DialTimeout(string(proto), to, patience)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, err = talk{t, conn}.ask()
+		return err
+	})
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("%s %s: %v, want it refused", proto, to, err)
+	}
+}
+
+// TestAutoStaysWithItsChoice sets the wish again, and the choice by name: the
+// host has nothing to do.
+func TestAutoStaysWithItsChoice(t *testing.T) {
+	w := world(t)
+	s := dual(t, w, model.DriverBridge, "web")
+	publish(&s, "web", model.ViaAuto, model.TCP, 8080, 80)
+	full := mustSet(t, w, s)
+	if s.Publishes[0].Via != model.ViaAuto {
+		t.Errorf("the wish was changed to %s", s.Publishes[0])
+	}
+	if state, err := w.Engine.State(); err != nil || !reflect.DeepEqual(full, state) {
+		t.Errorf("Set returned %+v, State %+v, %v", full, state, err)
+	}
+	named := s.Clone()
+	named.Publishes[0].Via = full.Publishes[0].Via
+	for _, again := range []model.State{s, named, full} {
+		if ops, err := w.Engine.Plan(again); err != nil || len(ops) != 0 {
+			t.Errorf("setting %s again would: %v\n%s", again.Publishes[0], err, plan.Text(ops))
+		}
+	}
+	undrifted(t, w)
+}
+
+func TestPromisesThatCannotBeKeptAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		publish func(*model.State)
+		want    []string
+	}{
+		{"by no way", func(s *model.State) { promising(s, promise.LANSource, promise.InputFirewall) },
+			[]string{"publish 8080/tcp -> web:80 via auto: no way to publish fits", "nat (it does not promise input-firewall", "proxy (it does not promise lan-source"}},
+		{"by the way that is named", func(s *model.State) { s.Publishes[0].Promises = []string{"input-firewall"} },
+			[]string{"publish 8080/tcp -> web:80 via nat: it does not promise input-firewall: forwarded packets pass FORWARD, never INPUT: publish via auto"}},
+		{"unknown, via auto", func(s *model.State) { promising(s, "world-peace") },
+			[]string{`via auto: there is no promise "world-peace" of a publish: want some of lan, `}},
+		{"unknown, by name", func(s *model.State) { s.Publishes[0].Promises = []string{"world-peace"} },
+			[]string{`via nat: there is no promise "world-peace"`}},
+		{"without a network", func(s *model.State) {
+			s.Networks[0] = model.Network{Name: "net", Driver: model.DriverNone}
+			promising(s)
+		}, []string{"no way publishes what driver none attaches"}},
+		{"on a port that is taken", func(s *model.State) {
+			promising(s)
+			publish(s, "web", model.ViaProxy, model.TCP, 8080, 80)
+		}, []string{"port taken by endpoint web (8080/tcp -> web:80 via auto)"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := world(t)
+			before := snapshot(t, w)
+			s := dual(t, w, model.DriverBridge, "web")
+			publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
+			c.publish(&s)
+			_, err := w.Engine.Set(context.Background(), s)
+			for _, want := range c.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("want an error about %q, got: %v", want, err)
+				}
+			}
+			unchanged(t, w, before)
+		})
+	}
+}

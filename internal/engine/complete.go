@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"fairlead/internal/driver"
+	"fairlead/internal/ipam"
+	"fairlead/internal/model"
+	"fairlead/internal/paths"
+	"fairlead/internal/plan"
+)
+
+// complete returns the state with what it leaves to us filled in: addresses,
+// and the ways of publishes via auto. A way is chosen anew each time, so the
+// record keeps the wish; the choice is the same until the kernel, the
+// endpoint or the wish changes.
+func (e *Engine) complete(want model.State, held ipam.Leases) (model.State, ipam.Leases, error) {
+	full, leases, err := ipam.Assign(want, held)
+	if err != nil {
+		return full, nil, err
+	}
+	ends := attach(full)
+	full.Publishes = slices.Clone(full.Publishes)
+	var errs []error
+	for i, p := range full.Publishes {
+		to, ok := ends[p.Endpoint]
+		if !ok {
+			continue // in a record that this version can make nothing of
+		}
+		if full.Publishes[i].Via, err = e.way(p, to); err != nil {
+			errs = append(errs, fmt.Errorf("publish %s: %w", p, err))
+		}
+	}
+	return full, leases, errors.Join(errs...)
+}
+
+// way returns the way that the publish names, if it promises what is asked
+// for, and for auto the cheapest that does.
+func (e *Engine) way(p model.Publish, to end) (model.Via, error) {
+	if p.Via != model.ViaAuto {
+		return p.Via, paths.Keeps(to.driver.Name(), p)
+	}
+	choice, err := paths.Choose(e.cfg.Facts, to.driver, p, &to.at)
+	if err != nil {
+		return p.Via, err
+	}
+	return choice.Via, nil
+}
+
+// end is where a publish leads: the driver that attaches the endpoint, and
+// how it does.
+type end struct {
+	driver driver.Driver
+	at     plan.Attachment
+}
+
+// attach tells of each endpoint, by its name, how it is attached.
+func attach(s model.State) map[string]end {
+	ends := map[string]end{}
+	for _, ep := range s.Endpoints {
+		n, _ := s.Network(ep.Network)
+		if d, ok := paths.Driver(n.Driver); ok {
+			ends[ep.Name] = end{d, d.Attachment(n, ep)}
+		}
+	}
+	return ends
+}

@@ -120,7 +120,7 @@ func newRoot(a *app) *cobra.Command {
 		Short: "Container networking with the price shown",
 		Long: "Fairlead leads a container's traffic the cheapest way that keeps what you asked for,\n" +
 			"and shows what that way costs.",
-		Example:           "  fairlead lab run          # what does publishing a port cost on this machine?\n  fairlead paths            # which ways there are, and what each promises",
+		Example:           "  fairlead lab run          # what does publishing a port cost on this machine?\n  fairlead paths            # which ways there are, and what each promises\n  fairlead choose           # which of them is the cheapest that keeps what you ask for",
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return a.checkOutput(c) },
@@ -132,7 +132,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w (see %s --help)", err, c.CommandPath()))
 	})
-	root.AddCommand(newLab(a), newPaths(a), newVersion(a), newDocs(root))
+	root.AddCommand(newLab(a), newPaths(a), newChoose(a), newVersion(a), newDocs(root))
 	return root
 }
 

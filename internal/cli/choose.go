@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/paths"
+	"fairlead/internal/promise"
+
+	"github.com/spf13/cobra"
+)
+
+// wish is what the flags of `choose` ask for.
+type wish struct {
+	driver   string
+	promises []string
+	protocol string
+}
+
+func newChoose(a *app) *cobra.Command {
+	var w wish
+	var explain bool
+	c := &cobra.Command{
+		Use:   "choose",
+		Short: "Name the cheapest way to publish that keeps what you ask for",
+		Long: "Name the way that a publish via auto takes on this kernel: the cheapest that keeps\n" +
+			"every promise asked for. `fairlead paths` shows which way promises what.\n" +
+			"Exit code 1 says that no way keeps them all.",
+		Example: "  fairlead choose\n" +
+			"  fairlead choose --promise lan-source,peer-source --driver routed\n" +
+			"  fairlead choose --promise input-firewall --explain",
+		Args: arguments(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error { return a.choose(w, explain) },
+	}
+	f := c.Flags()
+	f.StringVar(&w.driver, "driver", string(model.DriverBridge), "driver that attaches the workload: "+driverNames())
+	f.StringSliceVar(&w.promises, "promise", nil, "what the way must promise: "+promise.Join(promise.Publish()))
+	f.StringVar(&w.protocol, "protocol", string(model.TCP), "protocol to publish: "+strings.Join(protocols, ", "))
+	f.BoolVar(&explain, "explain", false, "show every way that could be, and why it is chosen or not")
+	// They fail only for a flag that is not there or completes already.
+	_ = errors.Join(
+		c.RegisterFlagCompletionFunc("driver", cobra.FixedCompletions(strings.Split(driverNames(), ", "), cobra.ShellCompDirectiveNoFileComp)),
+		c.RegisterFlagCompletionFunc("protocol", cobra.FixedCompletions(protocols, cobra.ShellCompDirectiveNoFileComp)),
+		c.RegisterFlagCompletionFunc("promise", completePromises))
+	return c
+}
+
+// choose prints the choice, also where no way fits: the reasons are what the
+// caller then needs.
+func (a *app) choose(w wish, explain bool) error {
+	d, ok := paths.Driver(model.Driver(w.driver))
+	if !ok {
+		return usage(fmt.Errorf("there is no driver %q: want one of %s", w.driver, driverNames()))
+	}
+	if !slices.Contains(protocols, w.protocol) {
+		return usage(fmt.Errorf("there is no protocol %q: want one of %s", w.protocol, strings.Join(protocols, ", ")))
+	}
+	if _, err := promise.Named(w.promises); err != nil {
+		return usage(err)
+	}
+	facts, err := kernel.Probe()
+	if err != nil {
+		return usage(err)
+	}
+	choice, unmet := paths.Choose(facts, d, model.Publish{Via: model.ViaAuto, Proto: model.Proto(w.protocol), Promises: w.promises}, nil)
+	switch {
+	case a.output == "json":
+		err = a.json(choice)
+	case explain:
+		err = printChoice(a.out, choice)
+	case unmet == nil:
+		_, err = fmt.Fprintln(a.out, choice.Via)
+	}
+	return errors.Join(unmet, err)
+}
+
+func printChoice(out io.Writer, choice paths.Choice) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "WAY\tVERDICT\tREASON")
+	for _, c := range choice.Candidates {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", c.Via, c.Verdict, c.Reason)
+	}
+	return w.Flush()
+}
+
+// completePromises completes the last name of a list, and leaves out those
+// that the list has already.
+func completePromises(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	done := typed[:strings.LastIndex(typed, ",")+1]
+	var names []cobra.Completion
+	for _, q := range promise.Publish() {
+		if !slices.Contains(strings.Split(done, ","), string(q)) {
+			names = append(names, done+string(q))
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+var protocols = []string{string(model.TCP), string(model.UDP)}
+
+func driverNames() string {
+	var names []string
+	for _, d := range paths.Drivers() {
+		names = append(names, string(d.Name()))
+	}
+	return strings.Join(names, ", ")
+}

@@ -9,9 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connectRun opens all the client's streams and, once every one was
-// answered, starts them.
+// connectRun opens the live flows and all the client's streams and, once every
+// stream was answered, starts them.
 func (j *job) connectRun(target netip.AddrPort) error {
+	if err := j.openFlows(target); err != nil {
+		return err
+	}
 	if j.spec.Workload == TCPCRR {
 		return j.crrRun(target)
 	}

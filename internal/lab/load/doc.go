@@ -45,6 +45,10 @@
 // TIME_WAIT is left anywhere. Neither binds the client's address, so ports
 // are picked at connect(2) against the whole four-tuple.
 //
+// Live flows are other UDP flows to the same port, for paths that remember
+// flows: one datagram each, before the streams are opened, and then silence.
+// Each comes from a source (address, port) of its own, bound and closed again.
+//
 // With a fixed Rate each stream follows a schedule that was settled
 // beforehand: clock_nanosleep to an absolute time, then (for transactions) a
 // short spin. Latency counts from the intended time, so a stalled path is

@@ -277,6 +277,9 @@ func TestSpecsThatMakeNoSense(t *testing.T) {
 		"giant datagram":     {Workload: load.UDPBulk, Size: 70000},
 		"negative rate":      {Workload: load.TCPRR, Rate: -1},
 		"too many streams":   {Workload: load.TCPRR, Streams: 100000},
+		"counted bulk":       {Workload: load.TCPBulk, Count: 10},
+		"counted in two":     {Workload: load.TCPCRR, Count: 10, Streams: 2},
+		"flows from nowhere": {Workload: load.UDPPPS, Flows: 1},
 	} {
 		s.Duration = time.Second
 		if _, err := s.Normal(); err == nil {

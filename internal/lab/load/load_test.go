@@ -227,6 +227,25 @@ func checkMetrics(t *testing.T, m load.Measurement) {
 	}
 }
 
+func TestACountClosesTheWindow(t *testing.T) {
+	p := newPair(t, newNetns(t))
+	m := p.run(t, p.listen(t, v4), load.Spec{Workload: load.TCPCRR, Count: 200, Duration: time.Nanosecond})
+	if m.Transactions != 200 {
+		t.Errorf("%d transactions", m.Transactions)
+	}
+	checkConsistent(t, m)
+}
+
+func TestLiveFlowsDisturbNoStream(t *testing.T) {
+	p := newPair(t, newNetns(t))
+	sources := []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")}
+	for _, w := range []load.Workload{load.TCPRR, load.UDPPPS} {
+		m := p.run(t, p.listen(t, v4), short(load.Spec{Workload: w, Flows: 65_000, FlowAddrs: sources}))
+		checkMoved(t, m)
+		checkConsistent(t, m)
+	}
+}
+
 func TestHooksRunAtTheEdges(t *testing.T) {
 	p := newPair(t, newNetns(t))
 	target := p.listen(t, v4)

@@ -20,6 +20,9 @@ import (
 // thousand streams, or waiting out the patience of a dead one.
 const answerLimit = grace - 3*time.Second
 
+// countLimit is how long a window that is closed by a count may last.
+const countLimit = time.Minute
+
 // process is the parent's hold on one child.
 type process struct {
 	side    Side
@@ -75,7 +78,11 @@ func (p *process) ask(ctx context.Context, q request) (reply, error) {
 	if err := ctx.Err(); err != nil {
 		return r, fmt.Errorf("ask load %s to %s: %w", p.side, q.Do, err)
 	}
-	if err := p.control.SetDeadline(time.Now().Add(answerLimit)); err != nil {
+	limit := answerLimit
+	if q.Do == doAwait {
+		limit = countLimit
+	}
+	if err := p.control.SetDeadline(time.Now().Add(limit)); err != nil {
 		return r, fmt.Errorf("ask load %s to %s: %w", p.side, q.Do, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = p.control.SetDeadline(time.Now()) })

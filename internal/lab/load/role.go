@@ -81,7 +81,11 @@ func (a *agent) deadline() time.Time {
 	if a.job == nil {
 		return time.Time{}
 	}
-	return time.Now().Add(a.job.spec.Warmup + a.job.spec.Duration + grace)
+	limit := a.job.spec.Warmup + a.job.spec.Duration + grace
+	if a.job.spec.Count > 0 {
+		limit += countLimit
+	}
+	return time.Now().Add(limit)
 }
 
 func (a *agent) handle(q request) (r reply, err error) {
@@ -110,6 +114,9 @@ func (a *agent) edge(q request) (r reply, err error) {
 		r.Edge = a.job.enter(phaseWindow)
 	case doEnd:
 		r.Edge = a.job.enter(phaseAfter)
+	case doAwait:
+		// With a count the senders end by themselves.
+		a.job.senders.Wait()
 	case doQuiet:
 		a.job.hush()
 	default:

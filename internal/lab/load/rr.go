@@ -12,8 +12,8 @@ const streak = 10
 // exchange does one transaction and returns when it was over.
 type exchange func() (done int64, err error)
 
-// transact repeats an exchange until the run is quiet, one outstanding at a
-// time, and records each that ends within the window. Exchanges that fail
+// transact repeats an exchange until the run is quiet or the spec's count is
+// reached, one outstanding at a time, and records each that ends within the window. Exchanges that fail
 // count as errors; with tolerant set only a streak of them ends the stream.
 func (j *job) transact(t *thread, i int, do exchange, tolerant bool) error {
 	p := j.newPace(t, j.spec.Rate, i, j.spec.Streams, spinAhead)
@@ -27,6 +27,9 @@ func (j *job) transact(t *thread, i int, do exchange, tolerant bool) error {
 		if err == nil {
 			bad = 0
 			j.record(t, intended, sent, done)
+			if t.latency.TotalCount() == int64(j.spec.Count) && j.spec.Count > 0 {
+				return nil
+			}
 			continue
 		}
 		bad++

@@ -74,13 +74,22 @@ func (r *run) traffic(ctx context.Context) error {
 	if err := r.both(ctx, doBegin, r.hooks.Begin); err != nil {
 		return err
 	}
-	if err := sleep(ctx, r.spec.Duration); err != nil {
+	if err := r.window(ctx); err != nil {
 		return err
 	}
 	if err := r.both(ctx, doEnd, r.hooks.End); err != nil {
 		return err
 	}
 	return r.both(ctx, doQuiet, nil)
+}
+
+// window waits for the window's end: a time, or a count.
+func (r *run) window(ctx context.Context) error {
+	if r.spec.Count == 0 {
+		return sleep(ctx, r.spec.Duration)
+	}
+	_, err := r.client.ask(ctx, request{Do: doAwait})
+	return err
 }
 
 // both asks the two sides at once and runs the hook meanwhile.

@@ -2,6 +2,7 @@ package load
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 )
 
@@ -72,6 +73,14 @@ type Spec struct {
 	// GSO hands udp-bulk datagrams to the kernel by the bundle (UDP_SEGMENT,
 	// UDP_GRO).
 	GSO bool
+	// Count closes a tcp-crr window after so many connections instead of
+	// Duration; they follow each other, so it goes with one stream.
+	Count int
+	// Flows is how many other UDP flows to the target are opened before the
+	// streams are, one datagram each, and then left alone. FlowAddrs are the
+	// client's addresses that they come from: one has some 64,000 ports.
+	Flows     int
+	FlowAddrs []netip.Addr
 	// Warmup passes before the window opens; Duration is the window.
 	Warmup   time.Duration
 	Duration time.Duration
@@ -128,6 +137,8 @@ func (s Spec) check() error {
 		return fmt.Errorf("%d streams: want 1 to %d", s.Streams, maxStreams)
 	case s.Size < least || s.Size > most:
 		return fmt.Errorf("%s size %d: want %d to %d bytes", s.Workload, s.Size, least, most)
+	case s.Count < 0 || s.Flows < 0 || s.Flows > len(s.FlowAddrs)*flowPorts:
+		return fmt.Errorf("count %d, %d flows from %d addresses: want 0 or more, and an address for every %d flows", s.Count, s.Flows, len(s.FlowAddrs), flowPorts)
 	case s.Rate < 0 || s.Warmup < 0 || s.Duration <= 0:
 		return fmt.Errorf("rate %g, warm-up %s, duration %s: want 0 or more, and a window", s.Rate, s.Warmup, s.Duration)
 	}
@@ -147,6 +158,8 @@ func (s Spec) fits() error {
 		return fmt.Errorf("%s has no close %q", s.Workload, s.Close)
 	case s.GSO && s.Workload != UDPBulk:
 		return fmt.Errorf("%s has no GSO", s.Workload)
+	case s.Count > 0 && (s.Workload != TCPCRR || s.Streams != 1):
+		return fmt.Errorf("%s over %d streams has no count", s.Workload, s.Streams)
 	}
 	return nil
 }

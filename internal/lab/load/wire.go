@@ -12,6 +12,7 @@ const (
 	doArm     = "arm"     // server: serve one run
 	doConnect = "connect" // client: open all streams and let go
 	doBegin   = "begin"   // both: the window opens
+	doAwait   = "await"   // client: answer once the spec's count is reached
 	doEnd     = "end"     // both: the window closes
 	doQuiet   = "quiet"   // both: senders stop
 	doFinish  = "finish"  // both: receivers drain; report

@@ -8,6 +8,9 @@ SHELL := /bin/bash
 # One static binary is what users get, so everything is built without cgo.
 export CGO_ENABLED := 0
 
+# Where Debian keeps the kernel's headers of this architecture, for clang.
+export BPF2GO_CFLAGS := -I/usr/include/$(shell uname -m)-linux-gnu
+
 # OUT takes the binary and the laboratory's reports.
 OUT       ?= .
 BIN       := $(OUT)/fairlead

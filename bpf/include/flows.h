@@ -29,13 +29,24 @@ struct flow {
 	__be16 client_port;
 	__u32 ifindex;         /* the link that the client came by */
 	__u64 seen;            /* bpf_ktime_get_coarse_ns of the last packet */
-	__u64 packets[2];      /* inward, outward */
-	__u64 bytes[2];
-	__u32 fin[2];          /* the sequence number after each FIN */
+	__u32 fin[2];          /* the sequence number after each FIN: inward, outward */
 	__u32 ack[2];          /* the last acknowledgement each way */
 	__u32 flags;
 	__u32 pad;
 };
+
+/* What was led, for whoever wants proof. */
+struct total {
+	__u64 packets;
+	__u64 bytes;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2); /* inward, outward */
+	__type(key, __u32);
+	__type(value, struct total);
+} totals SEC(".maps");
 
 /* Flows of each protocol have a map of their own, so that a storm of
  * datagrams cannot push idle connections out.

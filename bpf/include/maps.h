@@ -110,6 +110,31 @@ inline_always int is_loopback(const struct address *a)
 	return a->w[0] == 0 && a->w[1] == 0 && a->w[2] == 0 && a->w[3] == bpf_htonl(1);
 }
 
+/* apart marks the functions that the verifier looks at once, on their own,
+ * instead of wherever they are called.
+ */
+#define apart __attribute__((noinline, weak))
+
+/* lead_index returns the index of the lead or grant that holds the port from
+ * slot on in its chain, 0 when there is none.
+ */
+apart __u32 lead_index(__u32 slot, __u32 plane, __u32 port, const struct address *host)
+{
+	if (!host)
+		return 0;
+	for (int i = 0; i < MAX_CHAIN && slot; i++) {
+		struct lead *l = bpf_map_lookup_elem(&leads, &slot);
+
+		if (!l)
+			return 0;
+		if (port >= l->first && port <= l->last && l->plane == plane &&
+		    ((l->flags & LEAD_ANY) || same(&l->host, host)))
+			return slot;
+		slot = l->next;
+	}
+	return 0;
+}
+
 /* find_lead returns the lead or grant of a host address and port (host byte
  * order), NULL when nobody published it there. It does not ask whether the
  * address is the host's.
@@ -121,16 +146,6 @@ inline_always struct lead *find_lead(__u32 plane, const struct address *host, __
 
 	if (!index || !*index)
 		return 0;
-	slot = *index;
-	for (int i = 0; i < MAX_CHAIN && slot; i++) {
-		struct lead *l = bpf_map_lookup_elem(&leads, &slot);
-
-		if (!l)
-			return 0;
-		if (port >= l->first && port <= l->last && l->plane == plane &&
-		    ((l->flags & LEAD_ANY) || same(&l->host, host)))
-			return l;
-		slot = l->next;
-	}
-	return 0;
+	slot = lead_index(*index, plane, port, host);
+	return slot ? bpf_map_lookup_elem(&leads, &slot) : 0;
 }

@@ -99,7 +99,7 @@ func benchEngine(b *testing.B, w *topology.World, proxied bool) *engine.Engine {
 	if err != nil {
 		b.Fatal(err)
 	}
-	host, err := kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd()))
+	host, err := kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd()), kernel.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -113,7 +113,7 @@ func TestEveryStepCanFail(t *testing.T) {
 	}{{model.DriverBridge, false}, {model.DriverRouted, true}} {
 		t.Run(fmt.Sprintf("%s after=%v", c.driver, c.after), func(t *testing.T) {
 			w := world(t)
-			host, err := kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd()))
+			host, err := kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd()), kernel.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

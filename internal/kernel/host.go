@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 
+	"fairlead/internal/kernel/steer"
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
@@ -27,16 +28,30 @@ type Host struct {
 	// nft is nil on a kernel without nftables; noNft is then why.
 	nft   *nftables.Conn
 	noNft error
+	// bpf guards the eBPF data plane, which is nil until something needs it.
+	bpf      sync.Mutex
+	steering *steer.Plane
+	opt      Options
+}
+
+// Options say what a host's eBPF programs need beside its namespace.
+type Options struct {
+	// Pins is the directory in a bpffs below which the host's eBPF programs
+	// are pinned, so that they outlive us; empty means that they go with us.
+	Pins string
+	// Cgroup is the cgroup v2 directory whose processes' sockets are led;
+	// empty means the root of the hierarchy.
+	Cgroup string
 }
 
 // Open opens the host's network namespace at path; empty means our own. A
 // kernel without nftables is no reason to fail: not every path needs it.
-func Open(path string) (*Host, error) {
+func Open(path string, opt Options) (*Host, error) {
 	ns, err := OpenNetns(path)
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{ns: ns, handles: map[string]*netlink.Handle{}}
+	h := &Host{ns: ns, handles: map[string]*netlink.Handle{}, opt: opt}
 	h.nft, err = nftables.New(nftables.WithNetNSFd(int(ns.File().Fd())), nftables.AsLasting(),
 		nftables.WithSockOptions(largeBuffers))
 	switch {
@@ -51,10 +66,14 @@ func Open(path string) (*Host, error) {
 // Close lets go of every handle and leaves the kernel's state as it is.
 func (h *Host) Close() error {
 	h.Release()
-	if h.nft == nil {
-		return h.ns.Close()
+	var errs []error
+	if h.steering != nil {
+		errs = append(errs, h.steering.Close())
 	}
-	return errors.Join(h.nft.CloseLasting(), h.ns.Close())
+	if h.nft != nil {
+		errs = append(errs, h.nft.CloseLasting())
+	}
+	return errors.Join(append(errs, h.ns.Close())...)
 }
 
 // Netns returns the host's namespace; it stays owned by h.
@@ -100,7 +119,7 @@ func (h *Host) open(path string) (*Netns, error) {
 	return OpenNetns(path)
 }
 
-// Set brings a link, address, route or sysctl to the wanted state; setting
+// Set brings a link, address, route, sysctl or eBPF attachment to the wanted state; setting
 // it twice is harmless.
 func (h *Host) Set(o plan.Object) error {
 	var err error
@@ -113,6 +132,10 @@ func (h *Host) Set(o plan.Object) error {
 		err = h.setRoute(o)
 	case plan.Sysctl:
 		err = h.WriteSysctl(o)
+	case plan.Uplinks, plan.Ingress, plan.LocalClients, plan.Bounds:
+		h.bpf.Lock()
+		defer h.bpf.Unlock()
+		err = h.setBPF(o)
 	default:
 		err = fmt.Errorf("%T is not set one by one", o)
 	}
@@ -122,7 +145,7 @@ func (h *Host) Set(o plan.Object) error {
 	return nil
 }
 
-// Del removes a link, address or route; removing what is absent succeeds. A
+// Del removes a link, address, route or eBPF attachment; removing what is absent succeeds. A
 // sysctl is never removed but written back by whoever knows its old value.
 func (h *Host) Del(o plan.Object) error {
 	var err error
@@ -133,6 +156,10 @@ func (h *Host) Del(o plan.Object) error {
 		err = h.delAddress(o)
 	case plan.Route:
 		err = h.delRoute(o)
+	case plan.Uplinks, plan.Ingress, plan.LocalClients, plan.Bounds:
+		h.bpf.Lock()
+		defer h.bpf.Unlock()
+		err = h.delBPF(o)
 	default:
 		err = fmt.Errorf("%T is not removed one by one", o)
 	}

@@ -17,7 +17,7 @@ func openTestHost(t *testing.T) *Host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := Open(ns.Path())
+	h, err := Open(ns.Path(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,13 @@ func (h *Host) Observe(should, want plan.Plan) (plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.bpf.Lock()
+	defer h.bpf.Unlock()
+	leads, err := h.readLeads()
+	if err != nil {
+		return nil, fmt.Errorf("read the eBPF table: %w", err)
+	}
+	have = append(have, leads...)
 	known := map[string]bool{}
 	for _, o := range slices.Concat(should, want) {
 		if known[o.Key()] {
@@ -60,6 +67,8 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 	case plan.Sysctl:
 		o.Value, err = h.ReadSysctl(o)
 		found = o
+	case plan.Uplinks, plan.Ingress, plan.LocalClients, plan.Bounds:
+		found, err = h.readBPF(o)
 	}
 	if err != nil && (absent(err) || errors.Is(err, ErrNoSetting)) {
 		return nil, nil

@@ -26,7 +26,7 @@ func Probe() (plan.Facts, error) {
 		return facts, fmt.Errorf("probe kernel: %w", err)
 	}
 	defer ns.Close()
-	h, err := Open(ns.Path())
+	h, err := Open(ns.Path(), Options{})
 	if err != nil {
 		return facts, fmt.Errorf("probe kernel: %w", err)
 	}

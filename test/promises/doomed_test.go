@@ -52,7 +52,7 @@ func runEngine() error {
 	if err != nil {
 		return err
 	}
-	h, err := kernel.Open(do.Server)
+	h, err := kernel.Open(do.Server, kernel.Options{})
 	if err != nil {
 		return err
 	}

@@ -62,14 +62,17 @@ type Options struct {
 	// ProxyPlace says in which cgroup the proxy runs; its Netns is ours to
 	// choose.
 	ProxyPlace child.Place
+	// Cgroup is the path of the cgroup v2 directory whose processes are the
+	// server host's local clients; empty means the root, which is everybody.
+	Cgroup string
 }
 
 // New makes a world without sandboxes.
 func New(facts plan.Facts, opt Options) (*World, error) {
 	w := &World{sandboxes: map[string]*kernel.Netns{}, place: opt.ProxyPlace}
 	var err error
-	if w.client, err = w.host(); err == nil {
-		w.server, err = w.host()
+	if w.client, err = w.host(""); err == nil {
+		w.server, err = w.host(opt.Cgroup)
 	}
 	if err == nil {
 		err = w.wire(opt.MTU)
@@ -89,12 +92,12 @@ func (w *World) startProxy(context.Context) (engine.Proxy, error) {
 	return p, err
 }
 
-func (w *World) host() (*kernel.Host, error) {
+func (w *World) host(cgroup string) (*kernel.Host, error) {
 	ns, err := w.namespace()
 	if err != nil {
 		return nil, err
 	}
-	return kernel.Open(ns.Path())
+	return kernel.Open(ns.Path(), kernel.Options{Cgroup: cgroup})
 }
 
 func (w *World) namespace() (*kernel.Netns, error) {
@@ -139,6 +142,21 @@ func (w *World) Route(to netip.Prefix) error {
 	return w.client.Set(plan.Route{To: to.Masked(), Via: via, Link: Wire})
 }
 
+// crowd are the client host's further addresses, enough for as many ports as
+// 100,000 flows need.
+var crowd = []netip.Addr{netip.MustParseAddr("198.51.100.11"), netip.MustParseAddr("198.51.100.12")}
+
+// Crowd gives the client host further addresses and returns them, for more
+// flows than one address has ports.
+func (w *World) Crowd() ([]netip.Addr, error) {
+	for _, a := range crowd {
+		if err := w.client.Set(plan.Address{Link: Wire, Prefix: netip.PrefixFrom(a, a.BitLen())}); err != nil {
+			return nil, err
+		}
+	}
+	return crowd, nil
+}
+
 // Sandbox makes a sandbox of that name, or returns the one there is, and the
 // path that names it in the model.
 func (w *World) Sandbox(name string) (path string, err error) {
@@ -171,10 +189,6 @@ func (w *World) DoServer(fn func() error) error { return w.server.Do(fn) }
 
 // DoSandbox runs fn in the sandbox of that name, which must exist.
 func (w *World) DoSandbox(name string, fn func() error) error { return w.sandboxes[name].Do(fn) }
-
-// LinkBytes returns the bytes that a link of the server host has received
-// and sent.
-func (w *World) LinkBytes(link string) (uint64, error) { return w.server.LinkBytes(link) }
 
 // Close ends the proxy and lets the namespaces go. It goes on over errors.
 func (w *World) Close() error {

@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* One object holds all programs, so that they share their maps. */
+#include "uplink.c"
+#include "sandbox.c"
+
+char __license[] SEC("license") = "Dual BSD/GPL";

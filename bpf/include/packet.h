@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Reading a packet, and writing other addresses and ports into it. */
+#pragma once
+
+#include "flows.h"
+
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/pkt_cls.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+
+/* Where the network header starts: 14 on links with Ethernet headers, 0 on
+ * those without. Set when the programs are loaded.
+ */
+const volatile __u32 link_header = ETH_HLEN;
+
+#define IP_MF 0x2000
+#define IP_OFFSET 0x1fff
+#define IPV6_FRAGMENT 44
+#define ICMPV6_PROTO 58
+
+/* Newer than the headers of Debian 12: Linux 6.16. */
+#define L4_CSUM_IPV6 (1ULL << 7)
+
+enum packet_kind {
+	PACKET_L4,       /* TCP or UDP with its ports */
+	PACKET_FRAGMENT, /* a later fragment: the ports are looked up */
+	PACKET_ERROR,    /* an ICMP error about a packet of ours */
+};
+
+/* What is known of a packet. Of an ICMP error, src and dst are the outer
+ * packet's, and the quoted packet is in inner.
+ */
+struct packet {
+	struct address src, dst;
+	__be16 sport, dport;
+	__u32 l3, l4;    /* offsets of the headers */
+	__u32 plane;
+	__u32 kind;
+	__u8 v6;
+	__u8 first_fragment;
+	__u8 tcp_flags;
+	__u8 dont_fragment;
+	__u32 seq, ack, payload;
+	__u32 id;        /* of the fragments of one packet */
+	/* The packet that an ICMP error quotes. */
+	struct address inner_src, inner_dst;
+	__be16 inner_sport, inner_dport;
+	__u32 inner_l3, inner_l4;
+};
+
+/* The head of an ICMP message of either version (RFC 792, RFC 4443). The
+ * kernel's own header would draw in the C library's.
+ */
+struct icmp_header {
+	__u8 type;
+	__u8 code;
+	__be16 checksum;
+	__be32 rest;
+};
+
+#define ICMP_DEST_UNREACH 3
+#define ICMP_TIME_EXCEEDED 11
+#define ICMP_PARAMETERPROB 12
+
+#define TCP_FIN 0x01
+#define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_ACK 0x10
+
+struct ports_header {
+	__be16 src;
+	__be16 dst;
+};
+
+inline_always int read_at(struct __sk_buff *skb, __u32 off, void *to, __u32 len)
+{
+	return bpf_skb_load_bytes(skb, off, to, len);
+}
+
+inline_always void copy_v6(struct address *a, const struct in6_addr *from)
+{
+	__builtin_memcpy(a, from, sizeof(*a));
+}
+
+/* read_tcp notes what tracking a connection needs. */
+inline_always int read_tcp(struct __sk_buff *skb, struct packet *p, __u32 end)
+{
+	struct tcphdr tcp;
+
+	if (read_at(skb, p->l4, &tcp, sizeof(tcp)))
+		return -1;
+	p->sport = tcp.source;
+	p->dport = tcp.dest;
+	p->tcp_flags = ((__u8 *)&tcp)[13];
+	p->seq = bpf_ntohl(tcp.seq);
+	p->ack = bpf_ntohl(tcp.ack_seq);
+	p->payload = end - p->l4 - tcp.doff * 4;
+	return 0;
+}
+
+/* read_ports reads the transport header at l4 of a packet that ends at end. */
+inline_always int read_ports(struct __sk_buff *skb, struct packet *p, __u8 proto, __u32 end)
+{
+	struct ports_header ports;
+
+	if (proto == IPPROTO_TCP)
+		return read_tcp(skb, p, end);
+	if (read_at(skb, p->l4, &ports, sizeof(ports)))
+		return -1;
+	p->sport = ports.src;
+	p->dport = ports.dst;
+	return 0;
+}
+
+/* read_fragment completes a packet that is one of several. */
+inline_always int read_fragment(struct packet *p)
+{
+	struct fragment_key key = { .src = p->src, .dst = p->dst, .id = p->id, .plane = p->plane };
+	struct fragment_ports ports = { .src = p->sport, .dst = p->dport };
+	struct fragment_ports *known;
+
+	if (p->kind != PACKET_FRAGMENT) {
+		bpf_map_update_elem(&fragments, &key, &ports, BPF_ANY);
+		return 0;
+	}
+	known = bpf_map_lookup_elem(&fragments, &key);
+	if (!known)
+		return -1;
+	p->sport = known->src;
+	p->dport = known->dst;
+	return 0;
+}
+
+/* quotes_v4 reports whether an ICMP type is an error that quotes a packet. */
+inline_always int quotes_v4(__u8 type)
+{
+	return type == ICMP_DEST_UNREACH || type == ICMP_TIME_EXCEEDED || type == ICMP_PARAMETERPROB;
+}
+
+/* read_error_v4 reads an ICMP error and the packet that it quotes. */
+inline_always int read_error_v4(struct __sk_buff *skb, struct packet *p)
+{
+	struct ports_header ports;
+	struct icmp_header icmp;
+	struct iphdr ip;
+
+	if (read_at(skb, p->l4, &icmp, sizeof(icmp)) || !quotes_v4(icmp.type))
+		return -1;
+	p->inner_l3 = p->l4 + sizeof(icmp);
+	if (read_at(skb, p->inner_l3, &ip, sizeof(ip)) || ip.version != 4 || ip.ihl < 5 ||
+	    (ip.frag_off & bpf_htons(IP_OFFSET)) || (ip.protocol != IPPROTO_TCP && ip.protocol != IPPROTO_UDP))
+		return -1;
+	p->inner_l4 = p->inner_l3 + ip.ihl * 4;
+	if (read_at(skb, p->inner_l4, &ports, sizeof(ports)))
+		return -1;
+	map_v4(&p->inner_src, ip.saddr);
+	map_v4(&p->inner_dst, ip.daddr);
+	p->inner_sport = ports.src;
+	p->inner_dport = ports.dst;
+	p->plane = PLANE(0, ip.protocol == IPPROTO_UDP);
+	p->kind = PACKET_ERROR;
+	return 0;
+}
+
+/* read_error_v6 does the same for ICMPv6, where types below 128 are errors. */
+inline_always int read_error_v6(struct __sk_buff *skb, struct packet *p)
+{
+	struct ports_header ports;
+	struct icmp_header icmp;
+	struct ipv6hdr ip;
+
+	if (read_at(skb, p->l4, &icmp, sizeof(icmp)) || icmp.type >= 128)
+		return -1;
+	p->inner_l3 = p->l4 + sizeof(icmp);
+	if (read_at(skb, p->inner_l3, &ip, sizeof(ip)) || ip.version != 6 ||
+	    (ip.nexthdr != IPPROTO_TCP && ip.nexthdr != IPPROTO_UDP))
+		return -1;
+	p->inner_l4 = p->inner_l3 + sizeof(ip);
+	if (read_at(skb, p->inner_l4, &ports, sizeof(ports)))
+		return -1;
+	copy_v6(&p->inner_src, &ip.saddr);
+	copy_v6(&p->inner_dst, &ip.daddr);
+	p->inner_sport = ports.src;
+	p->inner_dport = ports.dst;
+	p->plane = PLANE(1, ip.nexthdr == IPPROTO_UDP);
+	p->kind = PACKET_ERROR;
+	return 0;
+}
+
+inline_always int read_v4(struct __sk_buff *skb, struct packet *p)
+{
+	struct iphdr ip;
+	__u32 fragment, end;
+
+	if (read_at(skb, p->l3, &ip, sizeof(ip)) || ip.version != 4 || ip.ihl < 5)
+		return -1;
+	map_v4(&p->src, ip.saddr);
+	map_v4(&p->dst, ip.daddr);
+	p->l4 = p->l3 + ip.ihl * 4;
+	p->dont_fragment = !!(ip.frag_off & bpf_htons(0x4000));
+	fragment = bpf_ntohs(ip.frag_off) & (IP_MF | IP_OFFSET);
+	/* A giant packet of a sender on this host has no length of its own. */
+	end = ip.tot_len ? p->l3 + bpf_ntohs(ip.tot_len) : skb->len;
+	if (ip.protocol == IPPROTO_ICMP)
+		return fragment ? -1 : read_error_v4(skb, p);
+	if (ip.protocol != IPPROTO_TCP && ip.protocol != IPPROTO_UDP)
+		return -1;
+	p->plane = PLANE(0, ip.protocol == IPPROTO_UDP);
+	p->id = ip.id;
+	if (fragment & IP_OFFSET)
+		p->kind = PACKET_FRAGMENT;
+	else if (read_ports(skb, p, ip.protocol, end))
+		return -1;
+	p->first_fragment = fragment == IP_MF;
+	return fragment ? read_fragment(p) : 0;
+}
+
+struct fragment_header {
+	__u8 next;
+	__u8 reserved;
+	__be16 offset;
+	__be32 id;
+};
+
+inline_always int read_v6(struct __sk_buff *skb, struct packet *p)
+{
+	struct fragment_header frag = {};
+	struct ipv6hdr ip;
+	__u8 proto;
+	__u32 end;
+
+	if (read_at(skb, p->l3, &ip, sizeof(ip)) || ip.version != 6)
+		return -1;
+	copy_v6(&p->src, &ip.saddr);
+	copy_v6(&p->dst, &ip.daddr);
+	p->v6 = 1;
+	p->dont_fragment = 1;
+	p->l4 = p->l3 + sizeof(ip);
+	end = ip.payload_len ? p->l4 + bpf_ntohs(ip.payload_len) : skb->len;
+	proto = ip.nexthdr;
+	if (is_mapped(&p->src) || is_mapped(&p->dst))
+		return -1;
+	if (proto == ICMPV6_PROTO)
+		return read_error_v6(skb, p);
+	if (proto == IPV6_FRAGMENT) {
+		if (read_at(skb, p->l4, &frag, sizeof(frag)))
+			return -1;
+		proto = frag.next;
+		p->id = frag.id;
+		p->l4 += sizeof(frag);
+	}
+	if (proto != IPPROTO_TCP && proto != IPPROTO_UDP)
+		return -1;
+	p->plane = PLANE(1, proto == IPPROTO_UDP);
+	if (frag.offset & bpf_htons(0xfff8))
+		p->kind = PACKET_FRAGMENT;
+	else if (read_ports(skb, p, proto, end))
+		return -1;
+	p->first_fragment = ip.nexthdr == IPV6_FRAGMENT && p->kind == PACKET_L4;
+	return ip.nexthdr == IPV6_FRAGMENT ? read_fragment(p) : 0;
+}
+
+/* read_packet returns 0 for a packet that can be led, and leaves any other
+ * to the kernel: other protocols, VLAN tags, cut-off headers, IPv6 extension
+ * headers but the fragment's.
+ */
+apart int read_packet(struct __sk_buff *skb, struct packet *p)
+{
+	if (!p)
+		return -1;
+	p->l3 = link_header;
+	if (skb->vlan_present)
+		return -1;
+	if (skb->protocol == bpf_htons(ETH_P_IP))
+		return read_v4(skb, p);
+	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		return read_v6(skb, p);
+	return -1;
+}
+
+inline_always __u32 checksum_offset(const struct packet *p)
+{
+	return p->l4 + ((p->plane & 1) ? offsetof(struct udphdr, check) : offsetof(struct tcphdr, check));
+}
+
+/* mend_checksum updates a transport checksum for a change in the pseudo
+ * header. IPv6 addresses are no part of what a network card has summed up
+ * unless the kernel is told (6.16); one before that does not know the flag.
+ */
+inline_always int mend_checksum(struct __sk_buff *skb, struct packet *p, __u32 off, __s64 diff, __u64 flags)
+{
+	if (p->plane & 1)
+		flags |= BPF_F_MARK_MANGLED_0;
+	if (p->v6 && !bpf_l4_csum_replace(skb, off, 0, diff, flags | L4_CSUM_IPV6))
+		return 0;
+	return bpf_l4_csum_replace(skb, off, 0, diff, flags);
+}
+
+/* write_address puts an address at off of the network header, which is the
+ * source's or destination's place, and mends the checksums.
+ */
+inline_always int write_address(struct __sk_buff *skb, struct packet *p, int destination,
+				const struct address *old, const struct address *new)
+{
+	__u32 off = p->l3;
+	__s64 diff;
+
+	if (same(old, new))
+		return 0;
+	if (p->v6) {
+		off += destination ? offsetof(struct ipv6hdr, daddr) : offsetof(struct ipv6hdr, saddr);
+		diff = bpf_csum_diff((__be32 *)old, 16, (__be32 *)new, 16, 0);
+	} else {
+		off += destination ? offsetof(struct iphdr, daddr) : offsetof(struct iphdr, saddr);
+		diff = bpf_csum_diff((__be32 *)&old->w[3], 4, (__be32 *)&new->w[3], 4, 0);
+		if (bpf_l3_csum_replace(skb, p->l3 + offsetof(struct iphdr, check), 0, diff, 0))
+			return -1;
+	}
+	if (p->kind == PACKET_L4 && mend_checksum(skb, p, checksum_offset(p), diff, BPF_F_PSEUDO_HDR))
+		return -1;
+	if (p->v6)
+		return bpf_skb_store_bytes(skb, off, new, 16, 0);
+	return bpf_skb_store_bytes(skb, off, &new->w[3], 4, 0);
+}
+
+/* write_port puts a port into the transport header. */
+inline_always int write_port(struct __sk_buff *skb, struct packet *p, int destination, __be16 old, __be16 new)
+{
+	__u64 flags = sizeof(new);
+
+	if (old == new || p->kind != PACKET_L4)
+		return 0;
+	if (p->plane & 1)
+		flags |= BPF_F_MARK_MANGLED_0;
+	if (bpf_l4_csum_replace(skb, checksum_offset(p), old, new, flags))
+		return -1;
+	return bpf_skb_store_bytes(skb, p->l4 + (destination ? 2 : 0), &new, sizeof(new), 0);
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Theory of operation. A packet for a published port is looked up in the
+ * table by its host port; the endpoint, its port and the client make the key
+ * of its flow. The first packet of a flow is asked two things more: is its
+ * address the host's, and does no connection of the host own it? Then the
+ * destination is rewritten and the packet put into the sandbox as if it had
+ * been received there (bpf_redirect_peer), past bridge, netfilter and
+ * conntrack. What the sandbox answers finds the same flow by the same key,
+ * gets the address and port that the client had dialled, and goes out by the
+ * link that the client came by (bpf_redirect_neigh).
+ *
+ *	client ── uplink ─[inward]── sandbox's link ── endpoint
+ *	client ── uplink ──────────[outward]── sandbox's link ── endpoint
+ *
+ * Because the table is asked for every inward packet, nothing is led to an
+ * endpoint any more from the moment on that its entry is gone.
+ */
+#pragma once
+
+#include "errors.h"
+#include "track.h"
+
+/* Left to the kernel and to other programs of the same hook (TCX_NEXT). */
+#define UNTOUCHED TC_ACT_UNSPEC
+
+#define ALIAS_TRIES 16
+#define ALIAS_FIRST 32768
+#define ALIAS_COUNT 28232 /* up to 60999, as net.ipv4.ip_local_port_range */
+
+#define AF_INET 2
+#define AF_INET6 10
+
+/* is_local reports whether an address is the host's: by the list that user
+ * space keeps, or else by the routing table, which knows one that came a
+ * moment ago.
+ */
+apart int is_local(struct __sk_buff *skb, const struct packet *p)
+{
+	struct bpf_fib_lookup route = {};
+
+	if (!p)
+		return 0;
+	if (bpf_map_lookup_elem(&addresses, &p->dst))
+		return 1;
+	route.ifindex = skb->ifindex;
+	route.l4_protocol = (p->plane & 1) ? IPPROTO_UDP : IPPROTO_TCP;
+	if (p->v6) {
+		route.family = AF_INET6;
+		__builtin_memcpy(route.ipv6_src, &p->src, 16);
+		__builtin_memcpy(route.ipv6_dst, &p->dst, 16);
+	} else {
+		route.family = AF_INET;
+		route.ipv4_src = p->src.w[3];
+		route.ipv4_dst = p->dst.w[3];
+	}
+	return bpf_fib_lookup(skb, &route, sizeof(route), 0) == BPF_FIB_LKUP_RET_NOT_FWDED;
+}
+
+/* is_hosts_own reports whether a connection of the host's own is the packet's:
+ * its port may be one that was published while the connection was up. The
+ * first packet of a TCP connection cannot be.
+ */
+apart int is_hosts_own(struct __sk_buff *skb, const struct packet *p)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *sk;
+	__u32 size;
+	int own;
+
+	if (!p)
+		return 0;
+	size = p->v6 ? sizeof(tuple.ipv6) : sizeof(tuple.ipv4);
+	if (p->v6) {
+		__builtin_memcpy(tuple.ipv6.saddr, &p->src, 16);
+		__builtin_memcpy(tuple.ipv6.daddr, &p->dst, 16);
+		tuple.ipv6.sport = p->sport;
+		tuple.ipv6.dport = p->dport;
+	} else {
+		tuple.ipv4.saddr = p->src.w[3];
+		tuple.ipv4.daddr = p->dst.w[3];
+		tuple.ipv4.sport = p->sport;
+		tuple.ipv4.dport = p->dport;
+	}
+	if (p->plane & 1)
+		sk = bpf_sk_lookup_udp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	else
+		sk = bpf_sk_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	if (!sk)
+		return 0;
+	own = (p->plane & 1) ? sk->state == BPF_TCP_ESTABLISHED : sk->state != BPF_TCP_LISTEN;
+	bpf_sk_release(sk);
+	return own;
+}
+
+/* may_begin reports whether the packet may begin a flow. */
+inline_always int may_begin(struct __sk_buff *skb, const struct packet *p)
+{
+	if (p->kind != PACKET_L4)
+		return 0;
+	if (!(p->plane & 1) && p->tcp_flags & (TCP_RST | TCP_FIN))
+		return 0;
+	if (!is_local(skb, p))
+		return 0;
+	return (!(p->plane & 1) && (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN) || !is_hosts_own(skb, p);
+}
+
+/* is_of reports whether the flow is the one that the client has dialled. */
+inline_always int is_of(const struct flow *f, const struct packet *p)
+{
+	return f->host_port == p->dport && f->client_port == p->sport &&
+	       same(&f->host, &p->dst) && same(&f->client, &p->src);
+}
+
+/* begin makes the flow of a packet that found none under the key, or another
+ * client's. Where the endpoint would confuse the two, or see itself, the
+ * client gets an alias, which is then in the key.
+ */
+static __noinline struct flow *begin(struct __sk_buff *skb, struct packet *p, struct flow_key *key,
+				     const struct lead *l, __u32 flags)
+{
+	struct alias_key name = {
+		.client = p->src, .host = p->dst,
+		.client_port = p->sport, .host_port = p->dport, .plane = p->plane,
+	};
+	struct flow fresh = {
+		.host = p->dst, .client = p->src, .host_port = p->dport, .client_port = p->sport,
+		.ifindex = skb->ifindex, .flags = flags,
+	};
+	struct alias *known = bpf_map_lookup_elem(&aliases, &name);
+	struct alias alias = { .client = p->src };
+	struct flow *f;
+
+	if (known) {
+		key->client = known->client;
+		key->client_port = known->client_port;
+		f = find_flow(key);
+		if (f && is_of(f, p))
+			return f;
+		key->client = p->src;
+		key->client_port = p->sport;
+	}
+	if (!may_begin(skb, p))
+		return 0;
+	fresh.seen = bpf_ktime_get_coarse_ns();
+	if (!same(&p->src, &l->to)) {
+		f = find_flow(key);
+		if (f && is_stale(f, p->plane))
+			drop_flow(key);
+		if (!put_flow(key, &fresh, BPF_NOEXIST))
+			return find_flow(key);
+	} else {
+		alias.client = l->masquerade;
+	}
+	for (int i = 0; i < ALIAS_TRIES; i++) {
+		alias.client_port = bpf_htons(ALIAS_FIRST + bpf_get_prandom_u32() % ALIAS_COUNT);
+		key->client = alias.client;
+		key->client_port = alias.client_port;
+		if (put_flow(key, &fresh, BPF_NOEXIST))
+			continue;
+		bpf_map_update_elem(&aliases, &name, &alias, BPF_ANY);
+		return find_flow(key);
+	}
+	return 0;
+}
+
+/* into puts the packet into the sandbox behind the host's link. A frame that
+ * was sent to a bridge counts as another host's where its port receives it.
+ */
+inline_always int into(struct __sk_buff *skb, __u32 ifindex)
+{
+	if (skb->pkt_type != 0)
+		bpf_skb_change_type(skb, 0);
+	return bpf_redirect_peer(ifindex, 0);
+}
+
+/* error_inward leads an ICMP error about what an endpoint has sent. */
+inline_always int error_inward(struct __sk_buff *skb, struct packet *p)
+{
+	struct lead *l = find_lead(p->plane, &p->inner_src, bpf_ntohs(p->inner_sport));
+	struct flow_key key = {};
+	struct change c = {};
+	struct flow *f;
+
+	if (!l || l->flags & (LEAD_GRANT | LEAD_LOCAL) || !same(&p->inner_src, &p->dst))
+		return UNTOUCHED;
+	key.endpoint = l->to;
+	key.endpoint_port = bpf_htons(l->to_first + (bpf_ntohs(p->inner_sport) - l->first));
+	key.client = p->inner_dst;
+	key.client_port = p->inner_dport;
+	key.plane = p->plane;
+	f = find_flow(&key);
+	if (!f || f->host_port != p->inner_sport || !same(&f->host, &p->inner_src) || !same(&f->client, &p->inner_dst))
+		return UNTOUCHED;
+	c.inner = l->to;
+	c.outer = l->to;
+	c.port = key.endpoint_port;
+	if (write_error(skb, p, &c))
+		return TC_ACT_SHOT;
+	return into(skb, l->ifindex);
+}
+
+/* inward leads a packet for a published port to its endpoint. flags become
+ * the flow's: whether the client is a sandbox.
+ */
+apart int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
+{
+	struct flow_key key = {};
+	struct lead *l;
+	struct flow *f;
+	int last;
+
+	if (!p)
+		return UNTOUCHED;
+	if (p->kind == PACKET_ERROR)
+		return error_inward(skb, p);
+	l = find_lead(p->plane, &p->dst, bpf_ntohs(p->dport));
+	if (!l || l->flags & (LEAD_GRANT | LEAD_LOCAL) || is_loopback(&p->dst) || is_loopback(&p->src))
+		return UNTOUCHED;
+	key.endpoint = l->to;
+	key.endpoint_port = bpf_htons(l->to_first + (bpf_ntohs(p->dport) - l->first));
+	key.client = p->src;
+	key.client_port = p->sport;
+	key.plane = p->plane;
+	f = find_flow(&key);
+	if (!f || !is_of(f, p))
+		f = begin(skb, p, &key, l, flags);
+	if (!f)
+		return UNTOUCHED;
+	last = track(skb, f, p, INWARD);
+	if (write_address(skb, p, 1, &p->dst, &key.endpoint) || write_port(skb, p, 1, p->dport, key.endpoint_port) ||
+	    write_address(skb, p, 0, &p->src, &key.client) || write_port(skb, p, 0, p->sport, key.client_port))
+		return TC_ACT_SHOT;
+	if (last)
+		drop_flow(&key);
+	return into(skb, l->ifindex);
+}
+
+/* away sends a packet back to the client of the flow. */
+inline_always int away(struct __sk_buff *skb, const struct flow *f)
+{
+	if (f->flags & FLOW_PEER)
+		return into(skb, f->ifindex);
+	return bpf_redirect_neigh(f->ifindex, 0, 0, 0);
+}
+
+/* error_outward leads an ICMP error of an endpoint about what a client sent. */
+inline_always int error_outward(struct __sk_buff *skb, struct packet *p)
+{
+	struct flow_key key = {
+		.endpoint = p->inner_dst, .endpoint_port = p->inner_dport,
+		.client = p->inner_src, .client_port = p->inner_sport, .plane = p->plane,
+	};
+	struct flow *f = find_flow(&key);
+	struct change c = { .inner_destination = 1 };
+
+	if (!f || !same(&f->client, &p->inner_src) || !same(&p->inner_src, &p->dst))
+		return UNTOUCHED;
+	c.inner = f->host;
+	c.outer = f->host;
+	c.port = f->host_port;
+	if (write_error(skb, p, &c))
+		return TC_ACT_SHOT;
+	return away(skb, f);
+}
+
+/* too_big reports whether the packet is larger than the link takes: then the
+ * kernel, which routes it, tells the sandbox so. 576 bytes fit every link.
+ */
+inline_always int too_big(struct __sk_buff *skb, const struct flow *f)
+{
+	__u32 mtu = 0;
+
+	if (skb->len <= 576)
+		return 0;
+	return bpf_check_mtu(skb, f->ifindex, &mtu, 0, BPF_MTU_CHK_SEGS) > 0;
+}
+
+#define NOT_AN_ANSWER 1000
+
+/* outward leads what an endpoint answers back to the client, as if from where
+ * the client has dialled.
+ */
+apart int outward(struct __sk_buff *skb, struct packet *p)
+{
+	struct flow_key key = {};
+	struct flow *f;
+	int last, act;
+
+	if (!p)
+		return UNTOUCHED;
+	if (p->kind == PACKET_ERROR)
+		return error_outward(skb, p);
+	key.endpoint = p->src;
+	key.endpoint_port = p->sport;
+	key.client = p->dst;
+	key.client_port = p->dport;
+	key.plane = p->plane;
+	f = find_flow(&key);
+	if (!f)
+		return NOT_AN_ANSWER;
+	if (is_stale(f, p->plane)) {
+		drop_flow(&key);
+		return NOT_AN_ANSWER;
+	}
+	if (too_big(skb, f))
+		return UNTOUCHED;
+	last = track(skb, f, p, OUTWARD);
+	if (write_address(skb, p, 0, &p->src, &f->host) || write_port(skb, p, 0, p->sport, f->host_port) ||
+	    write_address(skb, p, 1, &p->dst, &f->client) || write_port(skb, p, 1, p->dport, f->client_port))
+		return TC_ACT_SHOT;
+	act = away(skb, f);
+	if (last)
+		drop_flow(&key);
+	return act;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The life of a flow: made, kept alive, closed. */
+#pragma once
+
+#include "packet.h"
+
+#define SECOND 1000000000ULL
+
+/* How long a silent flow is kept: the time-outs of the kernel's conntrack
+ * (Documentation/networking/nf_conntrack-sysctl.rst).
+ */
+#define UDP_UNANSWERED (30 * SECOND)
+#define UDP_ANSWERED (120 * SECOND)
+#define TCP_UNANSWERED (60 * SECOND)
+#define TCP_ANSWERED (5ULL * 24 * 3600 * SECOND)
+
+/* A reset further off than this from what was acknowledged ends nothing: it
+ * may be forged (RFC 5961).
+ */
+#define RESET_WINDOW (1 << 20)
+
+enum direction { INWARD, OUTWARD };
+
+inline_always struct flow *find_flow(const struct flow_key *key)
+{
+	if (key->plane & 1)
+		return bpf_map_lookup_elem(&flows_udp, key);
+	return bpf_map_lookup_elem(&flows_tcp, key);
+}
+
+inline_always long put_flow(const struct flow_key *key, const struct flow *flow, __u64 how)
+{
+	if (key->plane & 1)
+		return bpf_map_update_elem(&flows_udp, key, flow, how);
+	return bpf_map_update_elem(&flows_tcp, key, flow, how);
+}
+
+inline_always void drop_flow(const struct flow_key *key)
+{
+	if (key->plane & 1)
+		bpf_map_delete_elem(&flows_udp, key);
+	else
+		bpf_map_delete_elem(&flows_tcp, key);
+}
+
+/* is_stale reports whether the flow has been silent for too long. */
+inline_always int is_stale(const struct flow *f, __u32 plane)
+{
+	__u64 idle = bpf_ktime_get_coarse_ns() - f->seen;
+
+	if (plane & 1)
+		return idle > ((f->flags & FLOW_ANSWERED) ? UDP_ANSWERED : UDP_UNANSWERED);
+	return idle > ((f->flags & FLOW_ANSWERED) ? TCP_ANSWERED : TCP_UNANSWERED);
+}
+
+/* closes notes the ends of a connection, and reports whether this packet is
+ * its last: both sides' FIN acknowledged, or a reset that its receiver will
+ * take for one.
+ */
+inline_always int closes(struct flow *f, const struct packet *p, enum direction d)
+{
+	__u32 other = !d;
+
+	if (p->tcp_flags & TCP_RST)
+		return p->seq - f->ack[other] < RESET_WINDOW;
+	if (p->tcp_flags & TCP_FIN) {
+		f->fin[d] = p->seq + p->payload + 1;
+		f->flags |= d == INWARD ? FLOW_FIN_IN : FLOW_FIN_OUT;
+	}
+	if (!(p->tcp_flags & TCP_ACK))
+		return 0;
+	f->ack[d] = p->ack;
+	if ((f->flags & (d == INWARD ? FLOW_FIN_OUT : FLOW_FIN_IN)) && (__s32)(p->ack - f->fin[other]) >= 0)
+		f->flags |= d == INWARD ? FLOW_ACK_IN : FLOW_ACK_OUT;
+	return (f->flags & FLOW_ACK_IN) && (f->flags & FLOW_ACK_OUT);
+}
+
+/* track keeps the flow alive and reports whether the packet ends it. */
+inline_always int track(struct __sk_buff *skb, struct flow *f, const struct packet *p, enum direction d)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+	__u32 slot = d;
+	struct total *t = bpf_map_lookup_elem(&totals, &slot);
+
+	if (t) {
+		t->packets++;
+		t->bytes += skb->len;
+	}
+	if (f->seen != now)
+		f->seen = now;
+	if (d == OUTWARD && !(f->flags & FLOW_ANSWERED))
+		f->flags |= FLOW_ANSWERED;
+	if ((p->plane & 1) || p->kind != PACKET_L4)
+		return 0;
+	return closes(f, p, d);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* uplink runs where packets come to the host from elsewhere. */
+#include "include/steer.h"
+
+SEC("tc")
+int uplink(struct __sk_buff *skb)
+{
+	struct packet p = {};
+
+	if (skb->pkt_type != 0 || read_packet(skb, &p))
+		return UNTOUCHED;
+	return inward(skb, &p, 0);
+}

@@ -1,0 +1,184 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"fairlead/internal/kernel/steer"
+	"fairlead/internal/plan"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// BPFDir is where a host's eBPF programs are pinned: a bpffs, which systemd
+// mounts.
+const BPFDir = "/sys/fs/bpf/" + plan.Mark
+
+// plane returns the eBPF data plane, loading it or adopting the one that an
+// earlier process has left.
+func (h *Host) plane() (*steer.Plane, error) {
+	if h.steering != nil {
+		return h.steering, nil
+	}
+	cookie, err := h.cookie()
+	if err != nil {
+		return nil, err
+	}
+	opt := steer.Options{Cookie: cookie}
+	if h.opt.Pins != "" {
+		opt.Pins = h.pins(cookie)
+	}
+	h.steering, err = steer.Load(opt)
+	return h.steering, err
+}
+
+// pins is the directory of a host's pins: its namespace's cookie lives as
+// long as the pins may, until the next boot.
+func (h *Host) pins(cookie uint64) string {
+	return filepath.Join(h.opt.Pins, fmt.Sprintf("%x", cookie))
+}
+
+// planeIfAny returns the plane if one is loaded or pinned, else nil.
+func (h *Host) planeIfAny() (*steer.Plane, error) {
+	if h.steering != nil || h.opt.Pins == "" {
+		return h.steering, nil
+	}
+	cookie, err := h.cookie()
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Access(h.pins(cookie), unix.F_OK); err != nil {
+		return nil, nil
+	}
+	return h.plane()
+}
+
+// cookie identifies the host's namespace to the programs.
+func (h *Host) cookie() (cookie uint64, err error) {
+	err = h.ns.Do(func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the cookie of the network namespace (Linux 5.14 has it): %w", err)
+	}
+	return cookie, nil
+}
+
+// setBPF attaches what the object asks for.
+func (h *Host) setBPF(o plan.Object) error {
+	p, err := h.plane()
+	if err != nil {
+		return err
+	}
+	switch o := o.(type) {
+	case plan.Uplinks:
+		return h.setUplinks(p)
+	case plan.Ingress:
+		return h.onLink(o.Link, func(l netlink.Link) error {
+			return p.AttachLink(steer.Sandbox, l.Attrs().Index, false)
+		})
+	case plan.LocalClients:
+		return h.setLocalClients(p)
+	case plan.Bounds:
+		return h.setBounds(p, o)
+	}
+	return fmt.Errorf("%T is no eBPF attachment", o)
+}
+
+// delBPF takes away what the object has attached.
+func (h *Host) delBPF(o plan.Object) error {
+	p, err := h.planeIfAny()
+	if err != nil || p == nil {
+		return err
+	}
+	switch o := o.(type) {
+	case plan.Uplinks:
+		err = h.delUplinks(p)
+	case plan.Ingress:
+		err = h.onLink(o.Link, func(l netlink.Link) error {
+			return p.DetachLink(steer.Sandbox, l.Attrs().Index)
+		})
+		if absent(err) {
+			_, err = h.linksOf(p, steer.Sandbox) // forgets what is gone
+		}
+	case plan.LocalClients:
+		err = h.delLocalClients(p)
+	case plan.Bounds:
+		err = h.delBounds(p, o)
+	}
+	return errors.Join(err, h.unloadIdle())
+}
+
+// unloadIdle unloads the plane when nothing is left in it.
+func (h *Host) unloadIdle() error {
+	if h.steering == nil || !h.steering.Idle() {
+		return nil
+	}
+	p := h.steering
+	h.steering = nil
+	return p.Remove()
+}
+
+// readBPF returns the object if it is attached.
+func (h *Host) readBPF(o plan.Object) (plan.Object, error) {
+	p, err := h.planeIfAny()
+	if err != nil || p == nil {
+		return nil, err
+	}
+	switch o := o.(type) {
+	case plan.Uplinks:
+		missing, err := h.uplinksWithout(p)
+		return orNil(o, len(missing) == 0), err
+	case plan.Ingress:
+		has := false
+		err := h.onLink(o.Link, func(l netlink.Link) error {
+			found, err := p.LinksOf(steer.Sandbox)
+			has = found[l.Attrs().Index]
+			return err
+		})
+		return orNil(o, has), err
+	case plan.LocalClients:
+		return orNil(o, h.hasLocalClients(p)), nil
+	case plan.Bounds:
+		return h.readBounds(p, o)
+	}
+	return nil, nil
+}
+
+// onLink runs fn for a link of the host, on a thread in its namespace.
+func (h *Host) onLink(name string, fn func(netlink.Link) error) error {
+	_, l, err := h.link("", name)
+	if err != nil {
+		return err
+	}
+	return h.ns.Do(func() error { return fn(l) })
+}
+
+// linksOf returns the interfaces that have a program.
+func (h *Host) linksOf(p *steer.Plane, program string) (found map[int]bool, err error) {
+	err = h.ns.Do(func() error {
+		found, err = p.LinksOf(program)
+		return err
+	})
+	return found, err
+}
+
+// Led returns how many packets and bytes the eBPF programs have led to
+// endpoints and back; none while there are no programs.
+func (h *Host) Led() (packets, bytes uint64, err error) {
+	h.bpf.Lock()
+	defer h.bpf.Unlock()
+	p, err := h.planeIfAny()
+	if err != nil || p == nil {
+		return 0, 0, err
+	}
+	return p.Led()
+}

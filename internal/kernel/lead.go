@@ -1,0 +1,195 @@
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+
+	"fairlead/internal/kernel/steer"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// Lead carries out the steps on the eBPF table, and ends the flows that they
+// leave stale: those to a lead that went or leads elsewhere now.
+func (h *Host) Lead(ops []plan.Op) error {
+	h.bpf.Lock()
+	defer h.bpf.Unlock()
+	var changes []steer.Change
+	gone := goneLeads{}
+	for _, op := range ops {
+		c, err := h.change(op)
+		if err != nil {
+			return fmt.Errorf("set %s: %w", op.Object.Key(), err)
+		}
+		changes = append(changes, c)
+		gone.note(op)
+	}
+	p, err := h.plane()
+	if err != nil {
+		return err
+	}
+	local, err := h.LocalAddrs()
+	if err != nil {
+		return err
+	}
+	if err := p.SetAddresses(local); err != nil {
+		return err
+	}
+	if err := p.Table().Apply(changes); err != nil {
+		return fmt.Errorf("change the eBPF table: %w", err)
+	}
+	if err := h.endFlows(p, gone); err != nil {
+		return err
+	}
+	return h.unloadIdle()
+}
+
+// change turns a step into a change of the table.
+func (h *Host) change(op plan.Op) (c steer.Change, err error) {
+	if op.Del {
+		c.Old, err = h.entry(op.Object)
+		return c, err
+	}
+	if op.Old != nil {
+		if c.Old, err = h.entry(op.Old); err != nil {
+			return c, err
+		}
+	}
+	c.New, err = h.entry(op.Object)
+	return c, err
+}
+
+// entry turns a lead or grant into the table's form. That of a lead whose
+// link is gone has no link.
+func (h *Host) entry(o plan.Object) (*steer.Lead, error) {
+	switch o := o.(type) {
+	case plan.Lead:
+		return h.leadEntry(o)
+	case plan.Grant:
+		return h.grantEntry(o)
+	}
+	return nil, fmt.Errorf("%T is no entry of the eBPF table", o)
+}
+
+func (h *Host) leadEntry(o plan.Lead) (*steer.Lead, error) {
+	l := &steer.Lead{
+		Host: steer.Address(o.Host), To: steer.Address(o.To), Masquerade: steer.Address(o.Masquerade),
+		First: o.Ports.First, Last: o.Ports.Last, ToFirst: o.ToPorts.First,
+		Plane: steer.PlaneOf(o.Host.Is4(), o.Proto == model.UDP),
+	}
+	for flag, on := range map[uint8]bool{
+		steer.LeadAny: o.Host.IsUnspecified(), steer.LeadHeld: o.Held, steer.LeadReset: o.Reset,
+		steer.LeadLocal: o.Host.Is4() != o.To.Is4(),
+	} {
+		if on {
+			l.Flags |= flag
+		}
+	}
+	_, link, err := h.link("", o.Link)
+	if err == nil {
+		l.Ifindex = uint32(link.Attrs().Index)
+	}
+	if absent(err) {
+		err = nil
+	}
+	return l, err
+}
+
+// leadObject turns an entry of the table back into a lead.
+func (h *Host) leadObject(l steer.Lead) plan.Lead {
+	o := plan.Lead{
+		Proto: model.TCP, Host: steer.Netip(l.Host), To: steer.Netip(l.To), Masquerade: steer.Netip(l.Masquerade),
+		Ports: model.PortRange{First: l.First, Last: l.Last},
+		Held:  l.Flags&steer.LeadHeld != 0, Reset: l.Flags&steer.LeadReset != 0,
+	}
+	o.ToPorts = model.PortRange{First: l.ToFirst, Last: l.ToFirst + (l.Last - l.First)}
+	if l.Plane&1 != 0 {
+		o.Proto = model.UDP
+	}
+	if handle, err := h.at(""); err == nil {
+		if link, err := handle.LinkByIndex(int(l.Ifindex)); err == nil {
+			o.Link = link.Attrs().Name
+		}
+	}
+	return o
+}
+
+// readLeads returns what the table holds.
+func (h *Host) readLeads() (plan.Plan, error) {
+	p, err := h.planeIfAny()
+	if err != nil || p == nil {
+		return nil, err
+	}
+	var all plan.Plan
+	for _, l := range p.Table().Leads() {
+		if l.Flags&steer.LeadGrant == 0 {
+			all = append(all, h.leadObject(l))
+			continue
+		}
+		g, err := h.grantObject(l)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
+	return all, nil
+}
+
+// goneLeads are the leads whose flows must end, by protocol and port.
+type goneLeads map[protoPort][]plan.Lead
+
+type protoPort struct {
+	proto model.Proto
+	port  uint16
+}
+
+// note remembers what a step takes away.
+func (g goneLeads) note(op plan.Op) {
+	old, ok := op.Old.(plan.Lead)
+	if op.Del {
+		old, ok = op.Object.(plan.Lead)
+	}
+	if now, kept := op.Object.(plan.Lead); !ok || kept && !op.Del && now.To == old.To && now.ToPorts == old.ToPorts {
+		return
+	}
+	for port := int(old.Ports.First); port <= int(old.Ports.Last); port++ {
+		at := protoPort{old.Proto, uint16(port)}
+		g[at] = append(g[at], old)
+	}
+}
+
+// of returns the lead that the flow went by, if it is gone.
+func (g goneLeads) of(f steer.Flow) (plan.Lead, bool) {
+	proto := model.TCP
+	if f.UDP {
+		proto = model.UDP
+	}
+	for _, l := range g[protoPort{proto, f.Host.Port()}] {
+		if l.To == f.Endpoint.Addr() && (l.Host == f.Host.Addr() || l.Host.IsUnspecified() && l.Host.Is4() == f.Host.Addr().Is4()) {
+			return l, true
+		}
+	}
+	return plan.Lead{}, false
+}
+
+// endFlows forgets the flows of the leads that are gone. Connections that are
+// to be reset are, while their answers are still led.
+func (h *Host) endFlows(p *steer.Plane, gone goneLeads) error {
+	if len(gone) == 0 {
+		return nil
+	}
+	var ended []steer.Flow
+	var reset []netip.AddrPort
+	err := p.Flows(func(f steer.Flow) {
+		if l, ok := gone.of(f); ok {
+			ended = append(ended, f)
+			if l.Reset && !f.UDP {
+				reset = append(reset, f.Endpoint)
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return p.Forget(ended)
+}

@@ -1,0 +1,25 @@
+package steer
+
+import (
+	"github.com/cilium/ebpf/link"
+)
+
+// AttachCgroup puts a program at the socket calls of a cgroup v2 directory,
+// or into the place of an earlier version there. Several of one hook run one
+// after the other, those of the cgroup closest to the process first. name
+// tells the attachments of one program apart.
+func (p *Plane) AttachCgroup(program, dir, name string) error {
+	prog := p.programs[program]
+	return p.attach(program+"-"+name, prog, func() (link.Link, error) {
+		return link.AttachCgroup(link.CgroupOptions{Path: dir, Attach: p.types[program], Program: prog})
+	})
+}
+
+// DetachCgroup takes it away again.
+func (p *Plane) DetachCgroup(program, name string) error { return p.detach(program + "-" + name) }
+
+// HasCgroup reports whether the program is attached under that name.
+func (p *Plane) HasCgroup(program, name string) bool {
+	_, ok := p.attached[program+"-"+name]
+	return ok
+}

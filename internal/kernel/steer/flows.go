@@ -1,0 +1,123 @@
+package steer
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/netip"
+
+	"fairlead/internal/kernel/bpf"
+
+	"github.com/cilium/ebpf"
+)
+
+// Flow is one flow that is led: what the client dialled, and what the
+// endpoint sees.
+type Flow struct {
+	UDP bool
+	// Host is what the client dialled, Client who it is.
+	Host, Client netip.AddrPort
+	// Endpoint is where it was led, and Seen whom it takes for the client.
+	Endpoint, Seen netip.AddrPort
+	key            bpf.FairleadFlowKey
+}
+
+// batch is how many flows one system call reads.
+const batch = 4096
+
+// Flows calls fn for each flow.
+func (p *Plane) Flows(fn func(Flow)) error {
+	for name, udp := range map[string]bool{bpf.FairleadMapFlowsTcp: false, bpf.FairleadMapFlowsUdp: true} {
+		err := each(p.maps[name], func(k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
+			fn(Flow{UDP: udp, key: k,
+				Host: at(v.Host, v.HostPort), Client: at(v.Client, v.ClientPort),
+				Endpoint: at(k.Endpoint, k.EndpointPort), Seen: at(k.Client, k.ClientPort)})
+		})
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// each reads a map of flows in batches.
+func each(m *ebpf.Map, fn func(bpf.FairleadFlowKey, bpf.FairleadFlow)) error {
+	keys, values := make([]bpf.FairleadFlowKey, batch), make([]bpf.FairleadFlow, batch)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		for i := range n {
+			fn(keys[i], values[i])
+		}
+		switch {
+		case errors.Is(err, ebpf.ErrKeyNotExist):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+func at(a bpf.FairleadAddress, port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(Netip(a), bits.ReverseBytes16(port))
+}
+
+// Forget makes the programs forget flows. One that has ended meanwhile is
+// forgotten already.
+func (p *Plane) Forget(flows []Flow) error {
+	for _, f := range flows {
+		m := p.maps[bpf.FairleadMapFlowsTcp]
+		if f.UDP {
+			m = p.maps[bpf.FairleadMapFlowsUdp]
+		}
+		if err := m.Delete(f.key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forget flow %s to %s: %w", f.Client, f.Host, err)
+		}
+	}
+	return nil
+}
+
+// Led returns how many packets and bytes were led, inward and outward, since
+// the maps were made.
+func (p *Plane) Led() (packets, bytes uint64, err error) {
+	for _, direction := range []uint32{0, 1} {
+		var each []bpf.FairleadTotal
+		if err := p.maps[bpf.FairleadMapTotals].Lookup(direction, &each); err != nil {
+			return 0, 0, fmt.Errorf("read totals: %w", err)
+		}
+		for _, t := range each {
+			packets += t.Packets
+			bytes += t.Bytes
+		}
+	}
+	return packets, bytes, nil
+}
+
+// SetAddresses tells the programs the host's own addresses.
+func (p *Plane) SetAddresses(local []netip.Addr) error {
+	m := p.maps[bpf.FairleadMapAddresses]
+	stale := map[bpf.FairleadAddress]bool{}
+	var key bpf.FairleadAddress
+	var one uint8
+	for it := m.Iterate(); it.Next(&key, &one); {
+		stale[key] = true
+	}
+	for _, a := range local {
+		if a.IsLoopback() {
+			continue
+		}
+		key := Address(a)
+		if !stale[key] {
+			if err := m.Put(key, uint8(1)); err != nil {
+				return fmt.Errorf("note host address %s: %w", a, err)
+			}
+		}
+		delete(stale, key)
+	}
+	for key := range stale {
+		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forget host address %s: %w", Netip(key), err)
+		}
+	}
+	return nil
+}

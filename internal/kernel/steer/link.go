@@ -1,0 +1,180 @@
+package steer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// The programs for the ingress of links.
+const (
+	Uplink  = "uplink"
+	Sandbox = "sandbox"
+)
+
+// pinName names the link of a program on an interface.
+func pinName(program string, ifindex int) string { return fmt.Sprintf("%s-%d", program, ifindex) }
+
+// AttachLink puts a program at the ingress of an interface, or into the place
+// of an earlier version there. bare says that frames have no link header. The
+// calling thread must be in the interface's network namespace.
+func (p *Plane) AttachLink(program string, ifindex int, bare bool) error {
+	prog, err := p.program(program, bare)
+	if err != nil {
+		return err
+	}
+	if !hasTCX() {
+		return p.attachFilter(program, ifindex, prog)
+	}
+	return p.attach(pinName(program, ifindex), prog, func() (link.Link, error) {
+		return link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: ebpf.AttachTCXIngress})
+	})
+}
+
+// DetachLink takes a program from an interface; from one that is gone it has
+// gone already. The calling thread must be in its network namespace.
+func (p *Plane) DetachLink(program string, ifindex int) error {
+	if !hasTCX() {
+		return p.detachFilter(program, ifindex)
+	}
+	return p.detach(pinName(program, ifindex))
+}
+
+// LinksOf returns the interfaces that have the program, by index. The calling
+// thread must be in the host's network namespace.
+func (p *Plane) LinksOf(program string) (map[int]bool, error) {
+	if !hasTCX() {
+		return p.filtersOf(program)
+	}
+	found := map[int]bool{}
+	for name, l := range p.attached {
+		var ifindex int
+		if _, err := fmt.Sscanf(name, program+"-%d", &ifindex); err != nil {
+			continue
+		}
+		info, err := l.Info()
+		if err != nil {
+			return nil, fmt.Errorf("read eBPF link %s: %w", name, err)
+		}
+		// The index becomes 0 when the interface goes.
+		if tcx := info.TCX(); tcx != nil && tcx.Ifindex != 0 {
+			found[ifindex] = true
+		} else if err := p.detach(name); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// program returns the program for links with or without headers.
+func (p *Plane) program(name string, bare bool) (*ebpf.Program, error) {
+	if !bare {
+		return p.programs[name], nil
+	}
+	if p.bare == nil {
+		shares := map[string]*ebpf.Map{}
+		for name, m := range p.maps {
+			if shared(name) {
+				shares[name] = m
+			}
+		}
+		c, err := p.collection(0, shares)
+		if err != nil {
+			return nil, err
+		}
+		p.bare = c.Programs
+		closeAll(c.Maps)
+	}
+	return p.bare[name], nil
+}
+
+// attach makes a link under a name, or gives the one that is there the
+// program.
+func (p *Plane) attach(name string, prog *ebpf.Program, make func() (link.Link, error)) error {
+	if l, ok := p.attached[name]; ok {
+		err := l.Update(prog)
+		if err == nil {
+			return nil
+		}
+		// What it was attached to has gone.
+		if err := p.detach(name); err != nil {
+			return err
+		}
+	}
+	l, err := make()
+	if err != nil {
+		return fmt.Errorf("attach eBPF program %s: %w", name, err)
+	}
+	p.attached[name] = l
+	if p.opt.Pins == "" {
+		return nil
+	}
+	if err := l.Pin(p.linkPath(name)); err != nil {
+		return errors.Join(fmt.Errorf("pin eBPF link %s: %w", name, err), p.detach(name))
+	}
+	return nil
+}
+
+// detach ends the link of that name; one that is not there has ended.
+func (p *Plane) detach(name string) error {
+	l, ok := p.attached[name]
+	if !ok {
+		return nil
+	}
+	delete(p.attached, name)
+	var err error
+	if p.opt.Pins != "" {
+		if err = os.Remove(p.linkPath(name)); errors.Is(err, os.ErrNotExist) {
+			err = nil
+		}
+	}
+	return errors.Join(err, l.Close())
+}
+
+func (p *Plane) linkPath(name string) string { return filepath.Join(p.opt.Pins, "links", name) }
+
+// adopt opens the links that an earlier process has pinned.
+func (p *Plane) adopt() error {
+	if p.opt.Pins == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(filepath.Join(p.opt.Pins, "links"))
+	if err != nil {
+		return fmt.Errorf("read pins: %w", err)
+	}
+	for _, e := range entries {
+		l, err := link.LoadPinnedLink(p.linkPath(e.Name()), nil)
+		if err != nil {
+			return fmt.Errorf("open pinned eBPF link %s: %w", e.Name(), err)
+		}
+		p.attached[e.Name()] = l
+	}
+	return p.renew()
+}
+
+// renew gives the adopted links this version's programs.
+func (p *Plane) renew() error {
+	for name, l := range p.attached {
+		program, _, _ := strings.Cut(name, "-")
+		prog, ok := p.programs[program]
+		if !ok {
+			continue
+		}
+		info, err := l.Info()
+		if err != nil {
+			return fmt.Errorf("read eBPF link %s: %w", name, err)
+		}
+		if tcx := info.TCX(); tcx != nil && tcx.Ifindex == 0 {
+			continue // LinksOf takes it away
+		}
+		if err := l.Update(prog); err != nil {
+			return fmt.Errorf("renew eBPF program %s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+// Package steer holds the eBPF data plane of one host: its programs, the
+// links that attach them, and the maps that they share. It is the inside of
+// package kernel, which tells it in a plan's terms what to hold; it decides
+// nothing and knows no plan.
+//
+// Theory of operation. What is pinned in the host's bpffs directory outlives
+// the process that set it up: packets go on without it. The next one loads
+// its own programs around the maps that it finds, and puts them in the place
+// of the old ones in one step for each link, so that no packet is lost.
+// Without a directory everything goes with the process.
+//
+// Kernel: 5.14 (bpf_redirect_peer, bpf_check_mtu, SO_NETNS_COOKIE).
+package steer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"fairlead/internal/kernel/bpf"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// Options say for which host the plane is.
+type Options struct {
+	// Cookie identifies the host's network namespace (SO_NETNS_COOKIE).
+	Cookie uint64
+	// Pins is the host's directory in a bpffs; empty pins nothing.
+	Pins string
+}
+
+// Plane is the data plane of one host. It is not safe for concurrent use.
+type Plane struct {
+	opt  Options
+	maps map[string]*ebpf.Map
+	// programs are those for links with Ethernet headers, bare those for
+	// links without, loaded when one is met.
+	programs, bare map[string]*ebpf.Program
+	// types are the hooks that the programs are made for.
+	types map[string]ebpf.AttachType
+	// attached holds the links by the name of their pin.
+	attached map[string]link.Link
+	table    *Table
+}
+
+// Load loads the programs around the maps that are pinned, or new ones.
+func Load(opt Options) (*Plane, error) {
+	p := &Plane{opt: opt, attached: map[string]link.Link{}}
+	if opt.Pins != "" {
+		if err := os.MkdirAll(filepath.Join(opt.Pins, "maps"), 0o700); err != nil {
+			return nil, fmt.Errorf("make the directory of pins: %w", err)
+		}
+		if err := os.MkdirAll(filepath.Join(opt.Pins, "links"), 0o700); err != nil {
+			return nil, fmt.Errorf("make the directory of pins: %w", err)
+		}
+	}
+	err := p.load()
+	if err == nil {
+		p.table, err = openTable(p.maps)
+	}
+	if err == nil {
+		err = p.adopt()
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// ethernet is the length in bytes of an Ethernet header.
+const ethernet = 14
+
+// load makes the collection with the maps that are there already.
+func (p *Plane) load() error {
+	pinned, err := p.pinnedMaps()
+	if err != nil {
+		return err
+	}
+	defer closeAll(pinned)
+	c, err := p.collection(ethernet, pinned)
+	if err != nil {
+		return err
+	}
+	p.programs, p.maps = c.Programs, c.Maps
+	for name, m := range c.Maps {
+		if p.opt.Pins == "" || pinned[name] != nil || !shared(name) {
+			continue
+		}
+		if err := m.Pin(filepath.Join(p.opt.Pins, "maps", name)); err != nil {
+			return fmt.Errorf("pin map %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// collection loads every program for links with headers of that length.
+func (p *Plane) collection(header uint32, maps map[string]*ebpf.Map) (*ebpf.Collection, error) {
+	spec, err := Spec(p.opt.Cookie, header)
+	if err != nil {
+		return nil, err
+	}
+	p.types = map[string]ebpf.AttachType{}
+	for name, prog := range spec.Programs {
+		p.types[name] = prog.AttachType
+	}
+	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: maps})
+	if err != nil {
+		return nil, explain(err)
+	}
+	return c, nil
+}
+
+// Spec returns the programs and maps for a host and a length of link headers.
+func Spec(cookie uint64, header uint32) (*ebpf.CollectionSpec, error) {
+	spec, err := bpf.LoadFairlead()
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]any{
+		bpf.FairleadVarHostNetns:  cookie,
+		bpf.FairleadVarLinkHeader: header,
+		bpf.FairleadVarHaveRetval: boolByte(kernelHas(6, 0)),
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return nil, fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	return spec, nil
+}
+
+func boolByte(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// shared reports whether a map belongs to the host rather than to a program.
+func shared(name string) bool { return !strings.HasPrefix(name, ".") }
+
+// pinnedMaps opens the maps that an earlier process has left. One of another
+// layout, an earlier version's, is replaced: its flows are lost.
+func (p *Plane) pinnedMaps() (map[string]*ebpf.Map, error) {
+	pinned := map[string]*ebpf.Map{}
+	if p.opt.Pins == "" {
+		return pinned, nil
+	}
+	spec, err := bpf.LoadFairlead()
+	if err != nil {
+		return nil, err
+	}
+	for name, want := range spec.Maps {
+		if !shared(name) {
+			continue
+		}
+		path := filepath.Join(p.opt.Pins, "maps", name)
+		m, err := ebpf.LoadPinnedMap(path, nil)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			continue
+		case err != nil:
+			return pinned, fmt.Errorf("open pinned map %s: %w", path, err)
+		case want.Compatible(m) != nil:
+			m.Close()
+			if err := os.Remove(path); err != nil {
+				return pinned, fmt.Errorf("replace pinned map: %w", err)
+			}
+			continue
+		}
+		pinned[name] = m
+	}
+	return pinned, nil
+}
+
+func closeAll(maps map[string]*ebpf.Map) {
+	for _, m := range maps {
+		m.Close()
+	}
+}
+
+// Close lets go of everything. What is pinned stays.
+func (p *Plane) Close() error {
+	var errs []error
+	for _, l := range p.attached {
+		errs = append(errs, l.Close())
+	}
+	for _, set := range []map[string]*ebpf.Program{p.programs, p.bare} {
+		for _, prog := range set {
+			errs = append(errs, prog.Close())
+		}
+	}
+	for _, m := range p.maps {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Remove takes the pins away and closes the plane. Its links must have been
+// detached before.
+func (p *Plane) Remove() error {
+	var err error
+	if p.opt.Pins != "" {
+		err = os.RemoveAll(p.opt.Pins)
+	}
+	return errors.Join(err, p.Close())
+}
+
+// Idle reports whether nothing is attached and the table is empty.
+func (p *Plane) Idle() bool { return len(p.attached) == 0 && p.table.empty() }
+
+// Map returns one of the plane's maps, for those who watch it.
+func (p *Plane) Map(name string) *ebpf.Map { return p.maps[name] }
+
+// verifierLines is how much of the verifier's log an error shows.
+const verifierLines = 8
+
+// explain adds the verifier's last lines and the kernel's version.
+func explain(err error) error {
+	var verdict *ebpf.VerifierError
+	if !errors.As(err, &verdict) {
+		return fmt.Errorf("load eBPF programs into Linux %s: %w", release(), err)
+	}
+	log := verdict.Log
+	if len(log) > verifierLines {
+		log = log[len(log)-verifierLines:]
+	}
+	return fmt.Errorf("load eBPF programs: Linux %s refuses them: %w; its verifier's last lines:\n\t%s",
+		release(), verdict.Cause, strings.Join(log, "\n\t"))
+}
+
+func release() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return "of unknown release"
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// kernelHas reports whether the kernel is at least of that release.
+func kernelHas(major, minor int) bool {
+	var a, b int
+	if _, err := fmt.Sscanf(release(), "%d.%d", &a, &b); err != nil {
+		return false
+	}
+	return a > major || a == major && b >= minor
+}

@@ -1,0 +1,84 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+
+	"fairlead/internal/kernel/steer"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// uplinks returns the links of the host by which packets may come from
+// elsewhere: neither loopback, nor ours, nor a port whose master receives for
+// it. A program on a link that has none of Ethernet's headers must know that.
+func (h *Host) uplinks() ([]netlink.Link, error) {
+	handle, err := h.at("")
+	if err != nil {
+		return nil, err
+	}
+	links, err := retry(handle.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	routing := map[int]bool{0: true}
+	for _, l := range links {
+		if l.Type() == "vrf" {
+			routing[l.Attrs().Index] = true
+		}
+	}
+	var found []netlink.Link
+	for _, l := range links {
+		a := l.Attrs()
+		if a.RawFlags&unix.IFF_LOOPBACK == 0 && !ours(l) && routing[a.MasterIndex] && (isBare(l) || a.EncapType == "ether") {
+			found = append(found, l)
+		}
+	}
+	return found, nil
+}
+
+// isBare reports whether packets on the link have no link header: tunnels.
+func isBare(l netlink.Link) bool { return l.Attrs().EncapType == "none" }
+
+func (h *Host) setUplinks(p *steer.Plane) error {
+	links, err := h.uplinks()
+	if err != nil {
+		return err
+	}
+	return h.ns.Do(func() error {
+		var errs []error
+		for _, l := range links {
+			errs = append(errs, p.AttachLink(steer.Uplink, l.Attrs().Index, isBare(l)))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// delUplinks takes the program from wherever it is.
+func (h *Host) delUplinks(p *steer.Plane) error {
+	return h.ns.Do(func() error {
+		found, err := p.LinksOf(steer.Uplink)
+		errs := []error{err}
+		for ifindex := range found {
+			errs = append(errs, p.DetachLink(steer.Uplink, ifindex))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// uplinksWithout returns the uplinks that lack the program.
+func (h *Host) uplinksWithout(p *steer.Plane) ([]string, error) {
+	found, err := h.linksOf(p, steer.Uplink)
+	if err != nil {
+		return nil, err
+	}
+	links, err := h.uplinks()
+	var missing []string
+	for _, l := range links {
+		if !found[l.Attrs().Index] {
+			missing = append(missing, l.Attrs().Name)
+		}
+	}
+	return missing, err
+}

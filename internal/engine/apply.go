@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"syscall"
 
+	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
@@ -19,6 +21,8 @@ type steps struct {
 	first          []plan.Op
 	set, del       []plan.Op
 	nft, userspace []plan.Op
+	// leads are the entries of the eBPF table.
+	leads []plan.Op
 }
 
 func sortSteps(ops []plan.Op) steps {
@@ -37,6 +41,8 @@ func sortSteps(ops []plan.Op) steps {
 			s.nft = append(s.nft, op)
 		case plan.Listener, plan.Reservation:
 			s.userspace = append(s.userspace, op)
+		case plan.Lead, plan.Grant:
+			s.leads = append(s.leads, op)
 		default:
 			switch link, _ := op.Object.(plan.Link); {
 			case !op.Del:
@@ -87,6 +93,9 @@ func (e *Engine) make(ctx context.Context, record *store.Record, have, want plan
 
 // attempt takes the steps; before each it says how to take it back.
 func (e *Engine) attempt(ctx context.Context, record *store.Record, want plan.Plan, s steps, undo func(func() error)) error {
+	if err := e.cfg.Kernel.Held(e.unheld(s.leads)); err != nil {
+		return err
+	}
 	if err := e.setProxy(ctx, s.userspace, bridging(want, s.userspace)); err != nil {
 		return err
 	}
@@ -102,10 +111,59 @@ func (e *Engine) attempt(ctx context.Context, record *store.Record, want plan.Pl
 			return err
 		}
 	}
+	if len(s.leads) > 0 {
+		undo(func() error { return e.cfg.Kernel.Lead(inverse(s.leads)) })
+		if err := e.cfg.Kernel.Lead(s.leads); err != nil {
+			return err
+		}
+	}
 	if len(s.nft) == 0 {
 		return nil
 	}
 	return e.cfg.Kernel.Transact(s.nft)
+}
+
+// unheld returns the new leads whose ports no socket of our proxy holds, so
+// that somebody else's may.
+func (e *Engine) unheld(ops []plan.Op) []plan.Lead {
+	var leads []plan.Lead
+	for _, op := range ops {
+		l, ok := op.Object.(plan.Lead)
+		if !ok || op.Del || op.Old != nil || l.Held {
+			continue
+		}
+		if !slices.ContainsFunc(e.userspace, func(o plan.Object) bool { return holds(o, l) }) {
+			leads = append(leads, l)
+		}
+	}
+	return leads
+}
+
+// holds reports whether a socket of the proxy has a port of the lead.
+func holds(o plan.Object, l plan.Lead) bool {
+	switch o := o.(type) {
+	case plan.Listener:
+		return o.Proto == l.Proto && o.Ports.Overlaps(l.Ports)
+	case plan.Reservation:
+		return o.Proto == l.Proto && o.Ports.Overlaps(l.Ports)
+	}
+	return false
+}
+
+// inverse returns the steps that take steps back.
+func inverse(ops []plan.Op) []plan.Op {
+	var back []plan.Op
+	for _, op := range slices.Backward(ops) {
+		switch {
+		case op.Del:
+			back = append(back, plan.Op{Object: op.Object})
+		case op.Old != nil:
+			back = append(back, plan.Op{Object: op.Old, Old: op.Object})
+		default:
+			back = append(back, plan.Op{Object: op.Object, Del: true})
+		}
+	}
+	return back
 }
 
 // takeBack puts what a step replaced back, or removes what it made.
@@ -216,13 +274,22 @@ func (e *Engine) setProxy(ctx context.Context, changes []plan.Op, want plan.Plan
 // the publish and who holds the port.
 func (e *Engine) nameOwner(s model.State, err error) error {
 	var bind *proxy.BindError
-	if !errors.As(err, &bind) || !errors.Is(bind, syscall.EADDRINUSE) {
-		return err
+	var held *kernel.HeldError
+	switch {
+	case errors.As(err, &held):
+		return taken(s, held.Proto, held.Addr, held.Owner, err)
+	case errors.As(err, &bind) && errors.Is(bind, syscall.EADDRINUSE):
+		owner, lookup := e.cfg.Kernel.PortOwner(bind.Proto, bind.Addr)
+		return errors.Join(taken(s, bind.Proto, bind.Addr, owner, err), lookup)
 	}
-	owner, lookup := e.cfg.Kernel.PortOwner(bind.Proto, bind.Addr)
+	return err
+}
+
+// taken names the publish that wants the port, if there is one.
+func taken(s model.State, proto model.Proto, at netip.AddrPort, owner kernel.Owner, err error) error {
 	for _, p := range s.Publishes {
-		if p.Proto == bind.Proto && p.HostPorts.Overlaps(model.Port(bind.Addr.Port())) && p.AnswersAt(bind.Addr.Addr()) {
-			return errors.Join(&model.PortTakenError{Publish: p, Owner: owner.String()}, lookup)
+		if p.Proto == proto && p.HostPorts.Overlaps(model.Port(at.Port())) && p.AnswersAt(at.Addr()) {
+			return &model.PortTakenError{Publish: p, Owner: owner.String()}
 		}
 	}
 	return err

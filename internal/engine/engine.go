@@ -30,6 +30,10 @@ type Kernel interface {
 	Set(plan.Object) error
 	Del(plan.Object) error
 	Transact([]plan.Op) error
+	// Lead carries out the steps on the eBPF table, all of them or none.
+	Lead([]plan.Op) error
+	// Held returns a *kernel.HeldError if a socket holds a port of the leads.
+	Held([]plan.Lead) error
 	// Observe tells what is there of the plan that should be, of the one that
 	// is wanted, and of anything else of ours.
 	Observe(should, want plan.Plan) (plan.Plan, error)
@@ -118,7 +122,8 @@ func (e *Engine) set(ctx context.Context, want model.State) (model.State, error)
 	byAccount := e.applied != nil
 	made, err := e.reach(ctx, before, t, want)
 	var bind *proxy.BindError
-	if err != nil && !made && byAccount && !errors.As(err, &bind) {
+	var held *kernel.HeldError
+	if err != nil && !made && byAccount && !errors.As(err, &bind) && !errors.As(err, &held) {
 		// Our own account may have been wrong: ask the kernel and the proxy.
 		e.dropDeadProxy(ctx)
 		made, err = e.reach(ctx, before, t, want)

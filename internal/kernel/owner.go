@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"fairlead/internal/model"
+	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -39,17 +41,7 @@ func (o Owner) String() string {
 // The zero Owner means that nobody can be named: a TCP socket that is bound
 // but does not listen is shown by no kernel before 6.8.
 func (h *Host) PortOwner(proto model.Proto, at netip.AddrPort) (Owner, error) {
-	var found []boundSocket
-	err := h.ns.Do(func() error {
-		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-			list, err := retry(func() ([]boundSocket, error) { return dumpBound(proto, family, at.Port()) })
-			if err != nil {
-				return fmt.Errorf("list %s sockets: %w", proto, err)
-			}
-			found = append(found, list...)
-		}
-		return nil
-	})
+	found, err := h.boundTo(proto, at.Port())
 	for _, s := range found {
 		if s.covers(at.Addr()) {
 			return processOfSocket(s.inode), err
@@ -62,9 +54,62 @@ func (h *Host) PortOwner(proto model.Proto, at netip.AddrPort) (Owner, error) {
 	return Owner{}, err
 }
 
+// HeldError says that a socket holds a port that is to be led elsewhere.
+type HeldError struct {
+	Proto model.Proto
+	Addr  netip.AddrPort
+	Owner Owner
+}
+
+// Error implements error.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("port %s/%s is held by %s", e.Addr, e.Proto, e.Owner)
+}
+
+// Held returns a *HeldError if a socket of the host holds a port of one of
+// the leads. A UDP socket that is connected is a client's, and holds nothing.
+func (h *Host) Held(leads []plan.Lead) error {
+	for _, proto := range []model.Proto{model.TCP, model.UDP} {
+		leads := slices.DeleteFunc(slices.Clone(leads), func(l plan.Lead) bool { return l.Proto != proto })
+		if len(leads) == 0 {
+			continue
+		}
+		sockets, err := h.boundTo(proto, 0)
+		if err != nil {
+			return err
+		}
+		for _, s := range sockets {
+			for _, l := range leads {
+				if !s.connected && l.Ports.Overlaps(model.Port(s.port)) && s.covers(l.Host) {
+					return &HeldError{Proto: proto, Addr: netip.AddrPortFrom(s.addr, s.port), Owner: processOfSocket(s.inode)}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// boundTo lists the sockets that hold the port, or any port if it is 0.
+func (h *Host) boundTo(proto model.Proto, port uint16) (found []boundSocket, err error) {
+	err = h.ns.Do(func() error {
+		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+			list, err := retry(func() ([]boundSocket, error) { return dumpBound(proto, family, port) })
+			if err != nil {
+				return fmt.Errorf("list %s sockets: %w", proto, err)
+			}
+			found = append(found, list...)
+		}
+		return nil
+	})
+	return found, err
+}
+
 // boundSocket is a socket that holds a local address.
 type boundSocket struct {
 	addr netip.Addr
+	port uint16
+	// connected says that it has a peer.
+	connected bool
 	// v6only says that :: does not stand for IPv4 too.
 	v6only bool
 	inode  uint32
@@ -95,7 +140,7 @@ const (
 )
 
 // dumpBound lists the sockets of the calling thread's namespace that hold the
-// port.
+// port, or any port if it is 0.
 func dumpBound(proto model.Proto, family uint8, port uint16) ([]boundSocket, error) {
 	ask := make(diagRequest, diagRequestLen)
 	ask[0], ask[1] = family, protoNumbers[proto]
@@ -110,10 +155,11 @@ func dumpBound(proto model.Proto, family uint8, port uint16) ([]boundSocket, err
 	messages, err := req.Execute(unix.NETLINK_INET_DIAG, nl.SOCK_DIAG_BY_FAMILY)
 	var list []boundSocket
 	for _, m := range messages {
-		if len(m) < diagMessageLen || binary.BigEndian.Uint16(m[4:]) != port {
+		if len(m) < diagMessageLen || port != 0 && binary.BigEndian.Uint16(m[4:]) != port {
 			continue
 		}
-		s := boundSocket{inode: binary.NativeEndian.Uint32(m[68:])}
+		s := boundSocket{inode: binary.NativeEndian.Uint32(m[68:]), port: binary.BigEndian.Uint16(m[4:]),
+			connected: binary.BigEndian.Uint16(m[6:]) != 0}
 		s.addr = netip.AddrFrom16([16]byte(m[8:24])).Unmap()
 		if family == unix.AF_INET {
 			s.addr = netip.AddrFrom4([4]byte(m[8:12]))

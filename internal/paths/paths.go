@@ -16,6 +16,7 @@ import (
 	"fairlead/internal/plan"
 	"fairlead/internal/promise"
 	"fairlead/internal/publish"
+	"fairlead/internal/publish/ebpf"
 	"fairlead/internal/publish/nat"
 	"fairlead/internal/publish/proxy"
 )
@@ -26,7 +27,7 @@ func Drivers() []driver.Driver {
 }
 
 // Ways returns every way to publish.
-func Ways() []publish.Way { return []publish.Way{proxy.Way{}, nat.Way{}} }
+func Ways() []publish.Way { return []publish.Way{proxy.Way{}, nat.Way{}, ebpf.Way{}} }
 
 // Driver returns the driver of that name.
 func Driver(name model.Driver) (driver.Driver, bool) {

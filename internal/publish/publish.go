@@ -5,6 +5,7 @@ package publish
 
 import (
 	"errors"
+	"net/netip"
 
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -47,6 +48,15 @@ func OfSandboxes(d model.Driver, s promise.Set) promise.Set {
 		return nil
 	}
 	return s
+}
+
+// Hosts returns the host addresses to answer on, one for each family: the
+// address asked for, or the unspecified one.
+func Hosts(p model.Publish) []netip.Addr {
+	if p.HostAddr.IsValid() {
+		return []netip.Addr{p.HostAddr}
+	}
+	return []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 }
 
 // Listener returns the proxy's listener for the publish: one socket a port,

@@ -64,7 +64,7 @@ func (Way) Shared([]plan.Attachment) plan.Plan { return nil }
 func (Way) Publish(p model.Publish, a plan.Attachment) plan.Plan {
 	all := plan.Plan{plan.Table{}}
 	led := 0
-	for _, host := range hosts(p) {
+	for _, host := range publish.Hosts(p) {
 		target, ok := a.Address(host.Is4())
 		if !ok || host == netip.IPv6Loopback() {
 			continue
@@ -77,15 +77,6 @@ func (Way) Publish(p model.Publish, a plan.Attachment) plan.Plan {
 		}
 	}
 	return append(all, socket(p, a, led))
-}
-
-// hosts returns the host addresses to answer on, one for each family: the
-// address asked for, or the unspecified one.
-func hosts(p model.Publish) []netip.Addr {
-	if p.HostAddr.IsValid() {
-		return []netip.Addr{p.HostAddr}
-	}
-	return []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 }
 
 // socket holds the host ports against other programs. It also answers where

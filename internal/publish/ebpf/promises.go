@@ -1,0 +1,27 @@
+package ebpf
+
+import (
+	"fairlead/internal/model"
+	"fairlead/internal/promise"
+	"fairlead/internal/publish"
+)
+
+// Promises implements publish.Way.
+func (Way) Promises(d model.Driver) promise.Set {
+	return publish.OfSandboxes(d, promise.Set{
+		promise.LAN:             promise.Yes(""),
+		promise.HostAddress:     promise.Yes("turned at connect"),
+		promise.Loopback4:       promise.Yes("turned at connect"),
+		promise.Loopback6:       promise.Yes("turned at connect"),
+		promise.Peer:            promise.Yes(""),
+		promise.Itself:          promise.Yes("masqueraded"),
+		promise.LoopbackClosed:  promise.Yes("packets from or for 127.0.0.0/8 are left to the kernel, which drops them"),
+		promise.V6ToV4:          promise.Yes("processes of the host at connect, others by the user-space proxy"),
+		promise.LANSource:       promise.Yes(""),
+		promise.HostSource:      promise.Yes("its address in the endpoint's network"),
+		promise.PeerSource:      promise.Yes(""),
+		promise.InputFirewall:   promise.No("packets are led before netfilter sees them"),
+		promise.ForwardFirewall: promise.No("packets are led past netfilter and conntrack"),
+		promise.Survives:        promise.Yes("pinned; but for IPv6 from the LAN to an IPv4 endpoint, which the proxy answers"),
+	})
+}

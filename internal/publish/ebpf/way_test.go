@@ -1,0 +1,43 @@
+package ebpf_test
+
+import (
+	"testing"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/publish/ebpf"
+	"fairlead/test/ways"
+)
+
+func TestPlan(t *testing.T) { ways.Plans(t, ebpf.Way{}) }
+
+func TestRefuses(t *testing.T) {
+	if err := (ebpf.Way{}).Validate(model.Publish{Proto: model.TCP, ProxyProtocol: 1}); err == nil {
+		t.Error("a PROXY header is accepted")
+	}
+	if err := (ebpf.Way{}).Reaches(plan.Attachment{}); err == nil {
+		t.Error("an endpoint without a network of its own is accepted")
+	}
+}
+
+func TestARangeIsOneEntryOfEachFamily(t *testing.T) {
+	ports := model.PortRange{First: 1, Last: 65535}
+	p := ebpf.Way{}.Publish(model.Publish{Proto: model.UDP, HostPorts: ports, Ports: ports}, ways.Both)
+	if len(p) != 2 {
+		t.Errorf("65,535 ports of two families are %d objects", len(p))
+	}
+}
+
+func TestEverySandboxIsAClient(t *testing.T) {
+	p := ebpf.Way{}.Shared([]plan.Attachment{ways.Both, ways.Routed, {}})
+	want := map[plan.Object]bool{plan.Uplinks{}: true, plan.LocalClients{}: true,
+		plan.Ingress{Link: ways.Both.Port}: true, plan.Ingress{Link: ways.Routed.Port}: true}
+	if len(p) != len(want) {
+		t.Errorf("it plans %v", p)
+	}
+	for _, o := range p {
+		if !want[o] {
+			t.Errorf("it plans %v", o)
+		}
+	}
+}

@@ -21,6 +21,9 @@ type Groups struct {
 	path                  string
 }
 
+// Path is the directory that holds the three.
+func (g *Groups) Path() string { return g.path }
+
 // NewGroups makes the three cgroups under a name that is unique in this
 // process: fairlead-lab-PID-START-NAME/{client,server,proxy}. The error is
 // ErrNoCgroup2 where there is no cgroup v2; account by process then.

@@ -1,0 +1,57 @@
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// LinkBytes returns the bytes that a link of the server host has received
+// and sent.
+func (w *World) LinkBytes(link string) (uint64, error) { return w.server.LinkBytes(link) }
+
+// Tracked returns how many flows the server host's conntrack remembers: none
+// unless something asked it to, because each namespace has a table of its own.
+func (w *World) Tracked() (int, error) {
+	text, err := w.server.ReadSysctl(plan.Sysctl{Name: "net.netfilter.nf_conntrack_count"})
+	if errors.Is(err, kernel.ErrNoSetting) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("count flows: %w", err)
+	}
+	return strconv.Atoi(text)
+}
+
+// ForgetTracked has the server host's conntrack forget every flow.
+func (w *World) ForgetTracked() error {
+	if n, err := w.Tracked(); err != nil || n == 0 {
+		return err
+	}
+	return w.server.FlushFlows(func(kernel.Flow) bool { return true })
+}
+
+// Holds reports whether a process of the server host holds the port.
+func (w *World) Holds(proto model.Proto, port uint16) (bool, error) {
+	owner, err := w.server.PortOwner(proto, netip.AddrPortFrom(netip.IPv4Unspecified(), port))
+	return owner.PID != 0, err
+}
+
+var errNotBuilt = errors.New("not built yet")
+
+// LedBytes returns the payload that the server host's eBPF programs have led
+// past its links, whose counters do not see it. To be filled from package
+// kernel's own counters once it has them.
+func (w *World) LedBytes() (uint64, error) { return 0, fmt.Errorf("count led bytes: %w", errNotBuilt) }
+
+// LedFlows returns how many flows the server host's eBPF programs remember.
+// To be filled as LedBytes.
+func (w *World) LedFlows() (int, error) { return 0, fmt.Errorf("count led flows: %w", errNotBuilt) }
+
+// ForgetLed has them forget every flow. To be filled as LedBytes.
+func (w *World) ForgetLed() error { return fmt.Errorf("forget led flows: %w", errNotBuilt) }

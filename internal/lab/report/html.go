@@ -67,6 +67,8 @@ type page struct {
 type section struct {
 	ID, Title string
 	Tables    []sheet
+	Steps     []sheet
+	Cascades  []chart
 	Forests   []chart
 	Tails     []chart
 	Ledgers   []chart
@@ -91,6 +93,7 @@ func pageOf(r *result.Report, raw []byte) page {
 		columns = append(columns, head...)
 		s := section{
 			ID: string(c), Title: clientTitle(c), Tables: sheetsOf(r, c, head),
+			Steps: stepSheets(r, c), Cascades: cascades(r, c),
 			Forests: forests(r, c, head), Tails: quantilePlots(r, c),
 			Ledgers: ledgers(r, c), Rounds: timelines(r, head), Details: details(r, c),
 		}
@@ -105,7 +108,7 @@ func pageOf(r *result.Report, raw []byte) page {
 
 // name gives every chart an id, so that its title can be referred to.
 func (s *section) name() {
-	for kind, charts := range map[string][]chart{"ratio": s.Forests, "latency": s.Tails, "cpu": s.Ledgers, "rounds": s.Rounds} {
+	for kind, charts := range map[string][]chart{"step": s.Cascades, "ratio": s.Forests, "latency": s.Tails, "cpu": s.Ledgers, "rounds": s.Rounds} {
 		for i := range charts {
 			charts[i].ID = fmt.Sprintf("%s-%s-%d", s.ID, kind, i)
 		}

@@ -76,6 +76,18 @@ func TestPageSaysInWordsWhatItShows(t *testing.T) {
 	}
 }
 
+func TestPageShowsWhatEachHopAdds(t *testing.T) {
+	text := htmlOf(t, synthWaterfall.report())
+	for _, want := range []string{"What each hop adds", `<th scope="row">&#43; NAT</th>`, "short-cut over host", "round trip, median latency, step by step.", `class="step worse"`, `class="step same"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	if strings.Contains(htmlOf(t, synthQuick.report()), "What each hop adds") {
+		t.Error("a suite without steps shows some")
+	}
+}
+
 func TestPageOfNothing(t *testing.T) {
 	if text := htmlOf(t, &result.Report{Suite: "quick"}); !strings.Contains(text, "No path could be compared") {
 		t.Error("an empty report has no answer")

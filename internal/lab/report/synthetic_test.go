@@ -19,6 +19,7 @@ type synth struct {
 	workloads       []string
 	rounds          int
 	published       []result.Published
+	steps           []result.Step
 }
 
 var synthQuick = synth{
@@ -46,6 +47,19 @@ var synthPublish = synth{
 	},
 }
 
+var synthWaterfall = synth{
+	suite:     "waterfall",
+	question:  "What does each hop on a packet's way to a sandbox cost?",
+	paths:     []string{"host", "routed", "nat", "proxy"},
+	clients:   []result.Client{result.Remote},
+	workloads: []string{"tcp-rr", "tcp-bulk-2g"},
+	rounds:    8,
+	steps: []result.Step{
+		{Name: "host", Path: "host"}, {Name: "+ veth", Path: "routed", Over: "host"}, {Name: "+ NAT", Path: "nat", Over: "routed"},
+		{Name: "+ proxy", Path: "proxy", Over: "nat"}, {Name: "short-cut", Path: "routed", Over: "host"},
+	},
+}
+
 // cost is how much dearer a path's packet is than the baseline's.
 var synthCost = map[string]float64{"host": 1, "routed": 1.003, "nat": 1.09, "proxy": 2.2, "docker-proxy": 2.9}
 
@@ -69,6 +83,7 @@ func (s synth) report() *result.Report {
 		}
 	}
 	r.Summary = stats.Summarize(r.Runs, "host", r.Seed)
+	r.Steps = stats.Steps(r.Runs, "host", s.steps, r.Seed)
 	return r
 }
 

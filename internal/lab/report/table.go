@@ -36,6 +36,7 @@ func Table(w io.Writer, r *result.Report, o Options) error {
 	for _, c := range clientsOf(r) {
 		t.client(c)
 	}
+	t.steps()
 	t.unavailable()
 	t.published()
 	t.legend()

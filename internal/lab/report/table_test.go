@@ -45,6 +45,7 @@ func tableOf(t *testing.T, r *result.Report, o Options) []byte {
 func TestTable(t *testing.T) {
 	golden(t, "quick.table", tableOf(t, synthQuick.report(), Options{Full: "fairlead-quick.html"}))
 	golden(t, "publish.table", tableOf(t, synthPublish.report(), Options{}))
+	golden(t, "waterfall.table", tableOf(t, synthWaterfall.report(), Options{}))
 	golden(t, "quick-color.table", tableOf(t, synthQuick.report(), Options{Color: true}))
 }
 

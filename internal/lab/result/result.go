@@ -82,6 +82,8 @@ type Report struct {
 	Host    Host      `json:"host"`
 	Runs    []Run     `json:"runs"`
 	Summary []Summary `json:"summary"`
+	// Steps are what each hop on the way adds, where the suite goes hop by hop.
+	Steps []Step `json:"steps,omitempty"`
 	// Unavailable lists the paths that this host cannot build, with reasons.
 	Unavailable []Unavailable `json:"unavailable,omitempty"`
 	// Published holds the figures that others published for this question.
@@ -109,6 +111,9 @@ type Case struct {
 	// Tool names the generator: "fairlead", or iperf3, qperf, sockperf.
 	Tool string `json:"tool,omitempty"`
 }
+
+// OwnTool is what a case's Tool says of our own generator.
+const OwnTool = "fairlead"
 
 // GeneratorBound is the note on a run whose pace the generator set, and not
 // the path.

@@ -28,3 +28,15 @@ func Main(workload string) Metric {
 	}
 	return Throughput
 }
+
+// Cost gives the figure in which a workload shows what a path costs, whatever
+// the load.
+func Cost(workload string) Metric {
+	switch Kind(workload) {
+	case "tcp-rr", "udp-rr":
+		return LatencyP50
+	case "tcp-crr", "udp-pps":
+		return CPUPerOp
+	}
+	return CPUPerGB
+}

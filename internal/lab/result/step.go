@@ -1,0 +1,31 @@
+package result
+
+// Step is one hop on a packet's way: what Path has and Over, the path of the
+// step before, has not.
+type Step struct {
+	Name string `json:"name"`
+	Path string `json:"path"`
+	// Over is empty for the first step.
+	Over    string  `json:"over,omitempty"`
+	Figures []Added `json:"figures"`
+}
+
+// Added is one figure of a step.
+type Added struct {
+	Client   Client `json:"client"`
+	Workload string `json:"workload"`
+	Metric   Metric `json:"metric"`
+	Unit     string `json:"unit"`
+	// Value is the median over the rounds of the whole way so far.
+	Value float64 `json:"value"`
+	// Added is the mean over rounds of the difference to the step before,
+	// with a bootstrap 95 % interval.
+	Added float64 `json:"added"`
+	Low   float64 `json:"added_low"`
+	High  float64 `json:"added_high"`
+	// Rounds counts those that are valid for both steps, of the first step
+	// its own.
+	Rounds int `json:"rounds"`
+	// Distinguishable is false when the interval includes nothing added.
+	Distinguishable bool `json:"distinguishable"`
+}

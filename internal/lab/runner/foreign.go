@@ -11,7 +11,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/lab/suite"
-	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
 	"fairlead/internal/paths"
 	"fairlead/internal/plan"
 )
@@ -24,6 +24,7 @@ type foreign struct{ processes []*child.Process }
 var foreignTools = map[suite.Peer][]string{
 	suite.DockerProxy: {"docker-proxy"},
 	suite.HandDNAT:    {"ip", "nft"},
+	suite.HandHops:    {"ip", "nft"},
 }
 
 // Unavailable says why a path cannot be built here: its peer's programs are
@@ -39,8 +40,15 @@ func Unavailable(p suite.Path, facts plan.Facts) string {
 	if d, ok := paths.Driver(p.Driver); ok {
 		needs = append(needs, d.Needs()...)
 	}
-	if w, ok := paths.Way(p.Via); ok {
+	if p.Filter == model.FilterOn {
+		needs = append(needs, plan.FeatureBridgeFilter)
+	}
+	w, ok := paths.Way(p.Via)
+	switch {
+	case ok:
 		needs = append(needs, w.Needs()...)
+	case p.Via != "":
+		return "this version has no way " + string(p.Via) + " to publish"
 	}
 	return paths.Missing(facts, needs)
 }
@@ -60,8 +68,8 @@ func lookPath(tool string) (string, error) {
 }
 
 func startForeign(ctx context.Context, r *rig) (*foreign, error) {
-	if r.path.Peer == suite.HandDNAT {
-		return &foreign{}, handDNAT(r)
+	if r.path.ByHand() {
+		return &foreign{}, byHand(ctx, r)
 	}
 	f := &foreign{}
 	for port := LoadPort; port <= LastPort; port++ {
@@ -102,45 +110,6 @@ func dockerProxy(ctx context.Context, r *rig, proto string, port int) (*child.Pr
 	}
 	return p, nil
 }
-
-// handDNAT types what an administrator would: a bridge, a veth pair, one
-// DNAT rule for each protocol.
-func handDNAT(r *rig) error {
-	box, err := r.world.Sandbox(web)
-	if err != nil {
-		return err
-	}
-	// Other processes know our descriptors under our own pid.
-	box = strings.Replace(box, "/proc/self", fmt.Sprintf("/proc/%d", os.Getpid()), 1)
-	script := fmt.Sprintf(`set -e
-ip link add br0 type bridge
-ip addr add 172.30.0.1/24 dev br0
-ip link set br0 up
-ip link add %[4]s type veth peer name eth0 netns %[1]s
-ip link set %[4]s master br0 up
-nsenter --net=%[1]s sh -e -c 'ip addr add %[2]s/24 dev eth0; ip link set eth0 up; ip route add default via 172.30.0.1'
-echo 1 > /proc/sys/net/ipv4/ip_forward
-nft -f - <<EOF
-table ip byhand {
-	chain pre {
-		type nat hook prerouting priority dstnat;
-		ip daddr %[3]s tcp dport %[5]d-%[6]d dnat to %[2]s
-		ip daddr %[3]s udp dport %[5]d-%[6]d dnat to %[2]s
-	}
-}
-EOF
-`, box, workload, topology.ServerAddr4, handLink, LoadPort, LastPort)
-	return r.world.DoServer(func() error {
-		out, err := exec.Command("sh", "-c", script).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("set up by hand: %w: %s", err, out)
-		}
-		return nil
-	})
-}
-
-// handLink is the host's end of the veth that is made by hand.
-const handLink = "vweb"
 
 func (f *foreign) pids() []int {
 	var all []int

@@ -10,8 +10,6 @@ import (
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/stats"
 	"fairlead/internal/lab/suite"
-	"fairlead/internal/lab/topology"
-	"fairlead/internal/model"
 )
 
 // The validity gates, set before anything is measured.
@@ -29,11 +27,15 @@ const (
 
 // measure runs one workload for one client through the rig's path.
 func (r *rig) measure(ctx context.Context, c result.Client, w suite.Workload) result.Run {
-	run := result.Run{Case: result.Case{Path: r.path.Name, Client: c, Workload: w.Name, Tool: ownTool}}
+	run := result.Run{Case: result.Case{Path: r.path.Name, Client: c, Workload: w.Name, Tool: result.OwnTool}}
+	if err := r.forgetFlows(); err != nil {
+		return invalid(run, err)
+	}
 	before, err := r.counters(ctx, c)
 	if err != nil {
 		return invalid(run, err)
 	}
+	w.Spec.FlowAddrs = r.crowd
 	var window *ledger.Window
 	var gates ledger.Gates
 	hooks := load.Hooks{
@@ -55,6 +57,7 @@ func (r *rig) measure(ctx context.Context, c result.Client, w suite.Workload) re
 		return invalid(run, err)
 	}
 	run.Proof = r.prove(c, before, after, m.ClientTotals.ReceivedBytes+m.ServerTotals.ReceivedBytes, run.Ledger)
+	proveFlows(run.Proof, w.Spec.Flows, after)
 	run.Invalid = judge(run, m, gates)
 	if m.GeneratorBound() {
 		run.Notes = append(run.Notes, result.GeneratorBound)
@@ -90,59 +93,4 @@ func judge(run result.Run, m load.Measurement, g ledger.Gates) []string {
 		why = append(why, "the traffic did not take the path: "+run.Proof.Counter)
 	}
 	return why
-}
-
-// counters are what the path's proof compares.
-type counters struct{ link, proxy uint64 }
-
-func (r *rig) counters(ctx context.Context, c result.Client) (counters, error) {
-	var n counters
-	var err error
-	if n.link, err = r.world.LinkBytes(r.proofLink(c)); err != nil {
-		return n, err
-	}
-	if r.world.Proxy != nil {
-		s, err := r.world.Proxy.Stats(ctx)
-		if err != nil {
-			return n, err
-		}
-		n.proxy = s.BytesIn + s.BytesOut
-	}
-	return n, nil
-}
-
-// proofLink is the link of the server host that all traffic must cross.
-func (r *rig) proofLink(c result.Client) string {
-	switch {
-	case r.path.Peer == suite.HandDNAT:
-		return handLink
-	case r.path.Driver != model.DriverHost:
-		return topology.EndpointLink(web)
-	case c == result.Remote:
-		return topology.Wire
-	default:
-		return "lo"
-	}
-}
-
-// prove compares the counters with the bytes that the workload itself
-// received: the path's link must have carried them all; a proxy must have,
-// too, or else nothing of them.
-func (r *rig) prove(c result.Client, before, after counters, received uint64, l *result.Ledger) *result.Proof {
-	proxied := after.proxy - before.proxy
-	p := &result.Proof{Counter: "bytes on link " + r.proofLink(c), Want: received, Got: after.link - before.link}
-	p.OK = p.Got >= p.Want
-	switch {
-	case !p.OK:
-	case r.path.Via == model.ViaProxy:
-		*p = result.Proof{Counter: "bytes through the proxy", Want: received, Got: proxied, OK: proxied >= received}
-	case r.path.Peer == suite.DockerProxy:
-		// It counts nothing, but it cannot forward without CPU time.
-		spent := uint64(1e6 * l.Proxy)
-		*p = result.Proof{Counter: "CPU time of docker-proxy in µs", Want: 1, Got: spent, OK: spent > 0}
-	case r.world.Proxy != nil:
-		p.Absent, p.AbsentGot = "bytes through the proxy", proxied
-		p.OK = proxied == 0
-	}
-	return p
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"fairlead/internal/child"
 	"fairlead/internal/lab/ledger"
@@ -22,6 +23,11 @@ const (
 	LoadPort = 8080
 	LastPort = 8084
 )
+
+// ownPort is where the generator listens in a workload that is published via
+// socket: the mapping is exercised, and a client that bypassed it would find
+// nobody. The tools keep their ports.
+const ownPort = LoadPort + 1000
 
 // The one network of a rig, and its sandboxes: the workload and its peer.
 var (
@@ -45,10 +51,13 @@ type rig struct {
 	server  *load.Server
 	clients map[result.Client]*load.Client
 	foreign *foreign
+	// crowd are the addresses that live flows come from, nil where the suite
+	// asks for none.
+	crowd []netip.Addr
 }
 
-// build makes the path for the clients that it reaches.
-func build(ctx context.Context, p suite.Path, clients []result.Client, facts plan.Facts) (r *rig, err error) {
+// build makes the path for the suite's clients that it reaches.
+func build(ctx context.Context, p suite.Path, s suite.Suite, facts plan.Facts) (r *rig, err error) {
 	r = &rig{path: p, clients: map[result.Client]*load.Client{}}
 	defer func() {
 		if err != nil {
@@ -59,19 +68,27 @@ func build(ctx context.Context, p suite.Path, clients []result.Client, facts pla
 	if r.groups, err = ledger.NewGroups(p.Name); err != nil && !errors.Is(err, ledger.ErrNoCgroup2) {
 		return r, err
 	}
-	if r.world, err = topology.New(facts, topology.Options{ProxyPlace: r.place(child.Place{}, proxyGroup)}); err != nil {
+	if p.Via == model.ViaSocket && err != nil {
+		return r, fmt.Errorf("a workload is told by its cgroup: %w", err)
+	}
+	if r.world, err = topology.New(facts, r.options()); err != nil {
 		return r, err
 	}
 	if err = r.attach(ctx); err != nil {
 		return r, err
 	}
+	if slices.ContainsFunc(s.Workloads, func(w suite.Workload) bool { return w.Spec.Flows > 0 }) {
+		if r.crowd, err = r.world.Crowd(); err != nil {
+			return r, err
+		}
+	}
 	if r.server, err = load.StartServer(ctx, r.serverPlace()); err != nil {
 		return r, err
 	}
-	if _, err = r.server.Listen(ctx, netip.AddrPortFrom(netip.IPv4Unspecified(), LoadPort)); err != nil {
+	if _, err = r.server.Listen(ctx, netip.AddrPortFrom(netip.IPv4Unspecified(), r.listenPort())); err != nil {
 		return r, err
 	}
-	for _, c := range clients {
+	for _, c := range s.Clients {
 		if !p.Reaches(c) {
 			continue
 		}
@@ -82,6 +99,23 @@ func build(ctx context.Context, p suite.Path, clients []result.Client, facts pla
 	return r, nil
 }
 
+// options are the world's: its own cgroup bounds who is a local client.
+func (r *rig) options() topology.Options {
+	opt := topology.Options{ProxyPlace: r.place(child.Place{}, proxyGroup)}
+	if r.groups != nil {
+		opt.Cgroup = r.groups.Path()
+	}
+	return opt
+}
+
+// listenPort is the port that the generator's server asks for.
+func (r *rig) listenPort() uint16 {
+	if r.path.Via == model.ViaSocket {
+		return ownPort
+	}
+	return LoadPort
+}
+
 // attach builds what leads to the workload: the engine does, unless the path
 // is a foreign program's.
 func (r *rig) attach(ctx context.Context) error {
@@ -89,12 +123,12 @@ func (r *rig) attach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.path.Peer != suite.HandDNAT {
+	if !r.path.ByHand() {
 		if _, err := r.world.Engine.Set(ctx, state); err != nil {
 			return err
 		}
 	}
-	if r.path.Driver == model.DriverRouted {
+	if r.path.Driver == model.DriverRouted || r.path.Peer == suite.HandHops {
 		if err := r.world.Route(subnet); err != nil {
 			return err
 		}
@@ -110,7 +144,7 @@ func (r *rig) attach(ctx context.Context) error {
 func (r *rig) state() (model.State, error) {
 	network := model.Network{Name: "lab", Driver: r.path.Driver, Filter: r.path.Filter}
 	if r.path.Driver == model.DriverHost {
-		return model.State{Networks: []model.Network{network}, Endpoints: []model.Endpoint{{Name: web, Network: "lab"}}}, nil
+		return r.hostState(network), nil
 	}
 	network.Subnets = []model.Subnet{{Prefix: subnet}}
 	s := model.State{Networks: []model.Network{network}}
@@ -127,11 +161,26 @@ func (r *rig) state() (model.State, error) {
 	return s, nil
 }
 
+// hostState has the workload in the host's namespace, known by its cgroup
+// where it is published.
+func (r *rig) hostState(network model.Network) model.State {
+	s := model.State{Networks: []model.Network{network}, Endpoints: []model.Endpoint{{Name: web, Network: "lab"}}}
+	if r.path.Via != "" {
+		s.Endpoints[0].Cgroup = r.groups.Server.Name()
+		s.Publishes = r.publishes()
+	}
+	return s
+}
+
 func (r *rig) publishes() []model.Publish {
 	var all []model.Publish
 	for port := uint16(LoadPort); port <= LastPort; port++ {
+		own := port
+		if port == LoadPort {
+			own = r.listenPort()
+		}
 		for _, proto := range []model.Proto{model.TCP, model.UDP} {
-			all = append(all, model.Publish{Endpoint: web, Via: r.path.Via, Proto: proto, HostPorts: model.Port(port), Ports: model.Port(port)})
+			all = append(all, model.Publish{Endpoint: web, Via: r.path.Via, Proto: proto, HostPorts: model.Port(port), Ports: model.Port(own)})
 		}
 	}
 	for i := range r.path.Others {
@@ -143,7 +192,7 @@ func (r *rig) publishes() []model.Publish {
 
 // target is the address that the client dials for a port of the workload.
 func (r *rig) target(c result.Client, port uint16) netip.AddrPort {
-	if r.path.Direct && (c != result.Remote || r.path.Driver == model.DriverRouted) {
+	if r.path.Direct && (c != result.Remote || r.path.Driver == model.DriverRouted || r.path.Peer == suite.HandHops) {
 		return netip.AddrPortFrom(workload, port)
 	}
 	return netip.AddrPortFrom(topology.ServerAddr4, port)

@@ -100,6 +100,7 @@ func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 	}
 	rep.Host.Settings["cpu_dma_latency"] = wakefulness
 	rep.Summary = stats.Summarize(rep.Runs, s.Suite.Baseline, s.Seed)
+	rep.Steps = stats.Steps(rep.Runs, s.Suite.Baseline, s.steps(), s.Seed)
 	return rep, nil
 }
 
@@ -118,7 +119,7 @@ func (s *session) build(ctx context.Context) error {
 		p, _ := suite.FindPath(name)
 		why := Unavailable(p, s.Facts)
 		if why == "" {
-			r, err := build(ctx, p, s.Suite.Clients, s.Facts)
+			r, err := build(ctx, p, s.Suite, s.Facts)
 			if err == nil {
 				s.rigs[name] = r // even if ctx has ended: close takes it down
 				s.noteUnreached(p)
@@ -153,6 +154,26 @@ func (s *session) built() []string {
 	return slices.DeleteFunc(slices.Clone(s.Suite.Paths), func(name string) bool { return s.rigs[name] == nil })
 }
 
+// steps are those whose paths stand, each over the nearest before it that
+// does.
+func (s *session) steps() []result.Step {
+	over := map[string]string{}
+	for _, step := range s.Suite.Steps {
+		over[step.Path] = step.Over
+	}
+	var all []result.Step
+	for _, step := range s.Suite.Steps {
+		if s.rigs[step.Path] == nil {
+			continue
+		}
+		for step.Over != "" && s.rigs[step.Over] == nil {
+			step.Over = over[step.Over]
+		}
+		all = append(all, result.Step{Name: step.Name, Path: step.Path, Over: step.Over})
+	}
+	return all
+}
+
 // unit is a case without its path: what one round compares the paths in.
 type unit struct {
 	client result.Client
@@ -165,13 +186,10 @@ type workloadRunner interface {
 	run(ctx context.Context, r *rig, c result.Client) result.Run
 }
 
-// ownTool is what a case's Tool says of our own generator.
-const ownTool = "fairlead"
-
 // native is our own generator.
 type native struct{ suite.Workload }
 
-func (n native) name() (workload, tool string) { return n.Name, ownTool }
+func (n native) name() (workload, tool string) { return n.Name, result.OwnTool }
 
 func (n native) run(ctx context.Context, r *rig, c result.Client) result.Run {
 	return r.measure(ctx, c, n.Workload)

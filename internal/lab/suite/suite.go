@@ -31,6 +31,8 @@ type Path struct {
 	Bare bool
 	// Others is how many other ports are published besides.
 	Others int
+	// Tracked has conntrack follow what is forwarded; for HandHops.
+	Tracked bool
 	// Peer names the foreign program that makes the path, empty for ours.
 	Peer Peer
 }
@@ -42,6 +44,9 @@ type Peer string
 const (
 	DockerProxy Peer = "docker-proxy"
 	HandDNAT    Peer = "hand-dnat"
+	// HandHops is a way made by hand out of just those hops that the path's
+	// Driver, Filter and Tracked ask for, and nothing else.
+	HandHops Peer = "hand-hops"
 )
 
 // Workload is a load under a name. The name starts with its kind.
@@ -62,9 +67,15 @@ type Suite struct {
 	Rounds    int
 	Duration  time.Duration
 	Warmup    time.Duration
+	// Steps are what the paths add to each other, hop by hop.
+	Steps []Step
 	// Published are figures of others for the same question.
 	Published []result.Published
 }
+
+// Step is one hop on a packet's way: what Path has and Over, the path of the
+// step before, has not. Over is empty for the first.
+type Step struct{ Name, Path, Over string }
 
 // Paths returns every path that can be measured, in the order of a table.
 func Paths() []Path {
@@ -74,10 +85,19 @@ func Paths() []Path {
 		{Name: "bridge", About: "a sandbox on a bridge at its own address; from the LAN its port published via nat", Driver: model.DriverBridge, Via: model.ViaNAT, Direct: true},
 		{Name: "routed", About: "a sandbox on a veth pair without a bridge, at its own address", Driver: model.DriverRouted, Direct: true},
 		{Name: "nat", About: "a port published by nftables NAT to a sandbox on a bridge", Driver: model.DriverBridge, Via: model.ViaNAT},
+		{Name: "ebpf", About: "a port published by eBPF programs to a sandbox on a bridge", Driver: model.DriverBridge, Via: model.ViaEBPF},
+		{Name: "socket", About: "a port published by eBPF hooks to a workload in the host's network namespace", Driver: model.DriverHost, Via: model.ViaSocket},
 		{Name: "proxy", About: "a port published by Fairlead's user-space proxy to a sandbox on a bridge", Driver: model.DriverBridge, Via: model.ViaProxy},
 		{Name: "docker-proxy", About: "a port published by Docker's own docker-proxy to a sandbox on a bridge", Driver: model.DriverBridge, Peer: DockerProxy},
 		{Name: "hand-dnat", About: "a bridge made with ip and one DNAT rule made with nft, by hand", Driver: model.DriverBridge, Peer: HandDNAT},
+		{Name: "hop-veth", About: "a sandbox on a veth pair, forwarded to, without any rule", Driver: model.DriverRouted, Peer: HandHops, Direct: true},
+		{Name: "hop-bridge", About: "the same with a bridge on the way", Driver: model.DriverBridge, Filter: model.FilterOff, Peer: HandHops, Direct: true},
+		{Name: "hop-br-netfilter", About: "the same with br_netfilter on", Driver: model.DriverBridge, Filter: model.FilterOn, Peer: HandHops, Direct: true},
+		{Name: "hop-conntrack", About: "the same with conntrack following what is forwarded", Driver: model.DriverBridge, Filter: model.FilterOn, Tracked: true, Peer: HandHops, Direct: true},
+		{Name: "nat-100", About: "nat with 100 other ports published besides", Driver: model.DriverBridge, Via: model.ViaNAT, Others: 100},
 		{Name: "nat-10k", About: "nat with 10,000 other ports published besides", Driver: model.DriverBridge, Via: model.ViaNAT, Others: 10_000},
+		{Name: "ebpf-100", About: "ebpf with 100 other ports published besides", Driver: model.DriverBridge, Via: model.ViaEBPF, Others: 100},
+		{Name: "ebpf-10k", About: "ebpf with 10,000 other ports published besides", Driver: model.DriverBridge, Via: model.ViaEBPF, Others: 10_000},
 		{Name: "filter-off", About: "two sandboxes on a bridge, br_netfilter off", Driver: model.DriverBridge, Filter: model.FilterOff, Direct: true},
 		{Name: "filter-on", About: "two sandboxes on a bridge, br_netfilter on", Driver: model.DriverBridge, Filter: model.FilterOn, Direct: true},
 	}
@@ -103,17 +123,21 @@ func find[T any](all []T, is func(T) bool) (T, bool) {
 }
 
 // Reaches reports whether the path leads anywhere for the client: a bridge's
-// sandbox with no published port is closed to the LAN, and a rule by hand in
-// prerouting sees nobody else.
+// sandbox with no published port is closed to the LAN, and what is made by
+// hand leads there from nowhere else.
 func (p Path) Reaches(c result.Client) bool {
-	if p.Peer == HandDNAT {
+	if p.ByHand() {
 		return c == result.Remote
 	}
 	return c != result.Remote || p.Via != "" || p.Peer != "" || p.Driver != model.DriverBridge
 }
 
+// ByHand says that the path is set up by hand and not by the engine.
+func (p Path) ByHand() bool { return p.Peer == HandDNAT || p.Peer == HandHops }
+
 // The workloads. Round trips wait in the kernel unless their name says spin;
-// bulk data flows to the server unless it says otherwise.
+// bulk data flows to the server unless it says otherwise. A number of flows in
+// a name is how many others are alive besides.
 var (
 	bulk     = Workload{"tcp-bulk", load.Spec{Workload: load.TCPBulk, Streams: 4}}
 	rr       = Workload{"tcp-rr", load.Spec{Workload: load.TCPRR, Mode: load.Block}}
@@ -127,10 +151,15 @@ var (
 	bulkBoth = Workload{"tcp-bulk-both", load.Spec{Workload: load.TCPBulk, Streams: 5, Direction: load.Both}}
 	bulkFix  = Workload{"tcp-bulk-2g", load.Spec{Workload: load.TCPBulk, Streams: 4, Rate: 2e9}}
 	bulkOne  = Workload{"tcp-bulk", load.Spec{Workload: load.TCPBulk, Streams: 1}}
+	crr30k   = Workload{"tcp-crr-30k", load.Spec{Workload: load.TCPCRR, Count: 30_000}}
+	pps1k    = Workload{"udp-pps-1k-flows", load.Spec{Workload: load.UDPPPS, Flows: 1_000}}
+	pps100k  = Workload{"udp-pps-100k-flows", load.Spec{Workload: load.UDPPPS, Flows: 100_000}}
+	rr1k     = Workload{"tcp-rr-1k-flows", load.Spec{Workload: load.TCPRR, Flows: 1_000}}
+	rr100k   = Workload{"tcp-rr-100k-flows", load.Spec{Workload: load.TCPRR, Flows: 100_000}}
 )
 
 // Workloads returns every workload, for those who ask for one by name; where
 // suites differ in the number of streams, the suite's own stands.
 func Workloads() []Workload {
-	return []Workload{bulk, bulkDn10, bulkBoth, bulkFix, rr, rrSpin, crr, udpBulk, udpRR, pps}
+	return []Workload{bulk, bulkDn10, bulkBoth, bulkFix, rr, rr1k, rr100k, rrSpin, crr, crr30k, udpBulk, udpRR, pps, pps1k, pps100k}
 }

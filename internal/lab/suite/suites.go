@@ -8,17 +8,17 @@ import (
 
 // Suites returns every suite, the default first.
 func Suites() []Suite {
-	return []Suite{quick(), publish(), modes(), bridgeFilter(), rules()}
+	return []Suite{quick(), publish(), modes(), bridgeFilter(), rules(), waterfall(), scale()}
 }
 
 func quick() Suite {
 	return Suite{
 		Name:     "quick",
 		Question: "What does publishing a container's port cost?",
-		Baseline: "host", Paths: []string{"host", "nat", "proxy"},
+		Baseline: "host", Paths: []string{"host", "socket", "ebpf", "nat", "proxy"},
 		Clients:   []result.Client{result.Remote},
 		Workloads: []Workload{bulk, rr, crr, pps},
-		Rounds:    12, Duration: 500 * time.Millisecond, Warmup: 100 * time.Millisecond,
+		Rounds:    10, Duration: 400 * time.Millisecond, Warmup: 100 * time.Millisecond,
 	}
 }
 
@@ -31,7 +31,7 @@ func publish() Suite {
 	return Suite{
 		Name:     "publish",
 		Question: "What does each way to publish a port cost, for clients on the host and across the wire?",
-		Baseline: "host", Paths: []string{"host", "nat", "proxy", "docker-proxy"},
+		Baseline: "host", Paths: []string{"host", "socket", "ebpf", "nat", "proxy", "docker-proxy"},
 		Clients:   []result.Client{result.Local, result.Remote},
 		Workloads: []Workload{bulkUp10, bulkDn10, bulkBoth, bulkFix, rr, rrSpin, crr, udpBulk, udpRR, pps},
 		Rounds:    10, Duration: time.Second, Warmup: 200 * time.Millisecond,
@@ -102,5 +102,44 @@ func rules() Suite {
 		Clients:   []result.Client{result.Remote},
 		Workloads: []Workload{bulk, rr, crr, pps},
 		Rounds:    20, Duration: time.Second, Warmup: 200 * time.Millisecond,
+	}
+}
+
+func waterfall() Suite {
+	steps := []Step{
+		{Name: "host", Path: "host"},
+		{Name: "+ veth", Path: "hop-veth", Over: "host"},
+		{Name: "+ bridge", Path: "hop-bridge", Over: "hop-veth"},
+		{Name: "+ br_netfilter", Path: "hop-br-netfilter", Over: "hop-bridge"},
+		{Name: "+ conntrack", Path: "hop-conntrack", Over: "hop-br-netfilter"},
+		{Name: "+ NAT", Path: "nat", Over: "hop-conntrack"},
+		{Name: "+ proxy", Path: "proxy", Over: "nat"},
+		{Name: "eBPF short-cut", Path: "ebpf", Over: "host"},
+	}
+	s := Suite{
+		Name:     "waterfall",
+		Question: "What does each hop on a packet's way to a sandbox cost?",
+		Baseline: "host",
+		Clients:  []result.Client{result.Remote},
+		// The fixed rate is what every path can carry, so that CPU time
+		// compares at equal load.
+		Workloads: []Workload{rr, bulkFix},
+		Rounds:    20, Duration: time.Second, Warmup: 200 * time.Millisecond,
+		Steps: steps,
+	}
+	for _, step := range steps {
+		s.Paths = append(s.Paths, step.Path)
+	}
+	return s
+}
+
+func scale() Suite {
+	return Suite{
+		Name:     "scale",
+		Question: "Do many publishes or many live flows slow a published port down?",
+		Baseline: "nat", Paths: []string{"nat", "nat-100", "nat-10k", "ebpf", "ebpf-100", "ebpf-10k"},
+		Clients:   []result.Client{result.Remote},
+		Workloads: []Workload{pps, pps1k, pps100k, rr, rr1k, rr100k, crr30k},
+		Rounds:    8, Duration: time.Second, Warmup: 200 * time.Millisecond,
 	}
 }

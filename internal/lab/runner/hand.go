@@ -1,0 +1,160 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+)
+
+// handLink is the host's end of the veth that is made by hand.
+const handLink = "vweb"
+
+// byHand types what an administrator would to make the path, and nothing that
+// it does not ask for: where the cost of one hop is the question, a rule that
+// merely counts would be another.
+func byHand(ctx context.Context, r *rig) error {
+	script := "set -e\necho 1 > /proc/sys/net/ipv4/ip_forward\n"
+	if r.path.Driver == model.DriverBridge {
+		script += "ip link add br0 type bridge\nip addr add 172.30.0.1/24 dev br0\nip link set br0 up\n"
+		script += handFilter(r.path.Filter)
+	}
+	for name, addr := range map[string]netip.Addr{web: workload, peer: neighbor} {
+		box, err := r.world.Sandbox(name)
+		if err != nil {
+			return err
+		}
+		script += handVeth(r.path.Driver, "v"+name, otherProcess(box), addr)
+	}
+	script += handRules(r.path)
+	if _, err := serverShell(r.world, script); err != nil {
+		return fmt.Errorf("set up by hand: %w", err)
+	}
+	if r.path.Peer == suite.HandHops && r.path.Driver == model.DriverBridge {
+		return proveFilter(ctx, r)
+	}
+	return nil
+}
+
+// otherProcess names a sandbox to other processes, which know our descriptors
+// under our own pid.
+func otherProcess(box string) string {
+	return strings.Replace(box, "/proc/self", fmt.Sprintf("/proc/%d", os.Getpid()), 1)
+}
+
+// handVeth attaches a sandbox: to the bridge, or routed without one.
+func handVeth(d model.Driver, link, box string, addr netip.Addr) string {
+	host, inside := fmt.Sprintf("ip link set %s master br0 up\n", link), fmt.Sprintf("ip addr add %s/24 dev eth0; ip link set eth0 up", addr)
+	if d == model.DriverRouted {
+		host = fmt.Sprintf("ip addr add 172.30.0.1/32 dev %[1]s\nip link set %[1]s up\nip route add %[2]s dev %[1]s\n", link, addr)
+		inside = fmt.Sprintf("ip addr add %s/32 dev eth0; ip link set eth0 up; ip route add 172.30.0.1 dev eth0", addr)
+	}
+	return fmt.Sprintf("ip link add %s type veth peer name eth0 netns %s\n", link, box) + host +
+		fmt.Sprintf("nsenter --net=%s sh -e -c '%s; ip route add default via 172.30.0.1'\n", box, inside)
+}
+
+// handFilter switches br_netfilter; a kernel that does not have it filters
+// nothing. A new namespace starts with it on.
+func handFilter(f model.Filter) string {
+	if f == model.FilterKeep {
+		return ""
+	}
+	value := map[model.Filter]int{model.FilterOn: 1}[f]
+	return fmt.Sprintf("for f in /proc/sys/net/bridge/bridge-nf-call-ip*tables; do [ ! -e $f ] || echo %d > $f; done\n", value)
+}
+
+// handRules is the table that the path needs, if any: one DNAT rule for each
+// protocol, or a rule that has conntrack follow what is forwarded.
+func handRules(p suite.Path) string {
+	var chain string
+	switch {
+	case p.Peer == suite.HandDNAT:
+		chain = "chain pre { type nat hook prerouting priority dstnat;"
+		for _, proto := range []string{"tcp", "udp"} {
+			chain += fmt.Sprintf(" ip daddr %s %s dport %d-%d dnat to %s;", topology.ServerAddr4, proto, LoadPort, LastPort, workload)
+		}
+	case p.Tracked:
+		chain = "chain follow { type filter hook forward priority filter; ct state established,related accept;"
+	default:
+		return ""
+	}
+	return fmt.Sprintf("nft 'table ip byhand { %s }; }'\n", chain)
+}
+
+// proofPatience is how long a datagram between two sandboxes may take.
+const proofPatience = 5 * time.Second
+
+// proveFilter finds out by a counter whether frames between two sandboxes
+// pass the host's IP hooks, as they do with br_netfilter and only then. The
+// counter is gone before anything is measured.
+func proveFilter(ctx context.Context, r *rig) error {
+	const port = 9
+	_, err := serverShell(r.world, fmt.Sprintf("nft 'table ip proof { counter frames {}; chain pre { type filter hook prerouting priority raw;"+
+		" ip saddr %s ip daddr %s udp dport %d counter name frames; }; }'", neighbor, workload, port))
+	if err != nil {
+		return fmt.Errorf("count frames: %w", err)
+	}
+	err = datagram(ctx, r.world, netip.AddrPortFrom(workload, port))
+	out, e := serverShell(r.world, "nft list counter ip proof frames; nft delete table ip proof")
+	if err = errors.Join(err, e); err != nil {
+		return fmt.Errorf("count frames: %w", err)
+	}
+	seen, want := strings.Contains(out, "packets 1 "), r.path.Filter == model.FilterOn
+	if seen != want {
+		return fmt.Errorf("br_netfilter on: want %v, but that the IP hooks saw a frame on the bridge is %v", want, seen)
+	}
+	return nil
+}
+
+// datagram goes from the neighbour's sandbox to the workload's, and has
+// arrived when it returns.
+func datagram(ctx context.Context, w *topology.World, to netip.AddrPort) error {
+	var listen net.ListenConfig
+	var server net.PacketConn
+	err := w.DoSandbox(web, func() (err error) {
+		server, err = listen.ListenPacket(ctx, "udp4", to.String())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	if err := server.SetReadDeadline(time.Now().Add(proofPatience)); err != nil {
+		return err
+	}
+	err = w.DoSandbox(peer, func() error {
+		client, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(to))
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		_, err = client.Write([]byte("frame"))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, _, err = server.ReadFrom(make([]byte, 16))
+	return err
+}
+
+// serverShell runs a script on the server host.
+func serverShell(w *topology.World, script string) (out string, err error) {
+	err = w.DoServer(func() error {
+		b, err := exec.Command("sh", "-c", script).CombinedOutput()
+		if out = string(b); err != nil {
+			return fmt.Errorf("%w: %s", err, b)
+		}
+		return nil
+	})
+	return out, err
+}

@@ -1,0 +1,116 @@
+// guest is the first process of a machine of package vm. It makes of a bare
+// kernel what our tests need, runs one command, tells its exit status and
+// powers the machine off. It never runs on a host.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"fairlead/test/vm"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	if os.Getpid() != 1 {
+		fmt.Fprintln(os.Stderr, "guest: this is the first process of a test's machine and powers it off: it is not for you")
+		os.Exit(2)
+	}
+	code, err := run()
+	if err != nil {
+		fmt.Println("guest:", err)
+	}
+	fmt.Printf("\n%s%d\n", vm.StatusLine, code)
+	// What is still on its way over the serial line would be lost.
+	_ = unix.IoctlSetInt(int(os.Stdout.Fd()), unix.TCSBRK, 1)
+	// Without the power to power off, the end of the first process ends the
+	// machine by a panic.
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+// run returns the exit status of the command, or 1 when it could not run.
+func run() (code int, err error) {
+	content, err := os.ReadFile(vm.OrderFile)
+	if err != nil {
+		return 1, err
+	}
+	var do vm.Order
+	if err := json.Unmarshal(content, &do); err != nil {
+		return 1, fmt.Errorf("read order: %w", err)
+	}
+	if err := prepare(do.Modules); err != nil {
+		return 1, err
+	}
+	// Commands are wherever the host has them.
+	if err := os.Setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
+		return 1, err
+	}
+	cmd := exec.Command(do.Command[0], do.Command[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stdout
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Exited() {
+		return exit.ExitCode(), nil
+	}
+	if err != nil {
+		return 1, fmt.Errorf("run %s: %w", do.Command[0], err)
+	}
+	return 0, nil
+}
+
+// mounts are what a running system has, in the order of their folders.
+var mounts = []struct{ kind, at string }{
+	{"proc", "/proc"},
+	{"sysfs", "/sys"},
+	{"devtmpfs", "/dev"},
+	{"tmpfs", "/tmp"},
+	{"cgroup2", "/sys/fs/cgroup"},
+	{"bpf", "/sys/fs/bpf"},
+}
+
+func prepare(modules []string) error {
+	for _, m := range mounts {
+		if err := os.MkdirAll(m.at, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.kind, m.at, m.kind, 0, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", m.at, err)
+		}
+	}
+	for _, file := range modules {
+		if err := load(file); err != nil {
+			return fmt.Errorf("load %s: %w", file, err)
+		}
+	}
+	return linkUp("lo")
+}
+
+func load(module string) error {
+	f, err := os.Open(module)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.FinitModule(int(f.Fd()), "", 0)
+}
+
+func linkUp(name string) error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("bring %s up: %w", name, err)
+	}
+	defer unix.Close(s)
+	link, err := unix.NewIfreq(name)
+	if err == nil {
+		link.SetUint16(unix.IFF_UP)
+		err = unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, link)
+	}
+	if err != nil {
+		return fmt.Errorf("bring %s up: %w", name, err)
+	}
+	return nil
+}

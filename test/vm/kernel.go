@@ -1,0 +1,98 @@
+package vm
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+)
+
+// Kernel is an unpacked kernel package.
+type Kernel struct {
+	// Image is the file to boot.
+	Image string
+	// modules maps the name of a module to its file.
+	modules map[string]string
+}
+
+// OpenKernel finds image and modules in the folder where test/install-debian
+// unpacks them.
+func OpenKernel(dir string) (Kernel, error) {
+	images, _ := filepath.Glob(filepath.Join(dir, "boot/vmlinuz-*"))
+	if len(images) != 1 {
+		return Kernel{}, fmt.Errorf("open kernel: %s holds %d kernels, not one: remove it and run test/install-debian", dir, len(images))
+	}
+	k := Kernel{Image: images[0], modules: map[string]string{}}
+	err := filepath.WalkDir(filepath.Join(dir, "lib/modules"), func(path string, d fs.DirEntry, err error) error {
+		if name, ok := strings.CutSuffix(filepath.Base(path), ".ko"); ok {
+			k.modules[moduleName(name)] = path
+		}
+		return err
+	})
+	if err != nil {
+		return Kernel{}, fmt.Errorf("open kernel: %w", err)
+	}
+	return k, nil
+}
+
+// moduleName is the name by which the kernel knows a module: only file names
+// have dashes.
+func moduleName(file string) string { return strings.ReplaceAll(file, "-", "_") }
+
+// Files returns the files of the modules and of all that they depend on, each
+// after those that it needs.
+func (k Kernel) Files(modules ...string) ([]string, error) {
+	var files []string
+	seen := map[string]bool{}
+	var add func(name string) error
+	add = func(name string) error {
+		if seen[name] {
+			return nil
+		}
+		seen[name] = true
+		file, ok := k.modules[name]
+		if !ok {
+			return fmt.Errorf("%s has no module %s", filepath.Base(k.Image), name)
+		}
+		needed, err := needs(file)
+		for _, n := range needed {
+			if err == nil {
+				err = add(n)
+			}
+		}
+		files = append(files, file)
+		return err
+	}
+	for _, name := range modules {
+		if err := add(moduleName(name)); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// needs reads from a module's file which others it needs. modules.dep would
+// say so, too, but only an installed kernel has one.
+func needs(file string) ([]string, error) {
+	module, err := elf.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("read module %s: %w", file, err)
+	}
+	defer module.Close()
+	section := module.Section(".modinfo")
+	if section == nil {
+		return nil, fmt.Errorf("read module %s: no section .modinfo", file)
+	}
+	info, err := section.Data()
+	if err != nil {
+		return nil, fmt.Errorf("read module %s: %w", file, err)
+	}
+	for field := range bytes.SplitSeq(info, []byte{0}) {
+		if names, ok := strings.CutPrefix(string(field), "depends="); ok {
+			return strings.FieldsFunc(moduleName(names), func(r rune) bool { return r == ',' }), nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,147 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// networking are the modules that our paths are made of.
+var networking = []string{
+	"veth", "bridge", "br_netfilter",
+	"nf_tables", "nft_chain_nat", "nft_ct", "nft_fib_inet", "nft_masq", "nft_nat", "nf_conntrack_netlink",
+	"sch_ingress", "cls_bpf", "tcp_diag", "udp_diag",
+}
+
+// debian returns the kernel that test/install-debian has unpacked.
+func debian(t *testing.T) Kernel {
+	t.Helper()
+	k, err := OpenKernel("../../bin/vm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// TestPromises proves the table of promises once more, on the older kernel.
+func TestPromises(t *testing.T) {
+	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"sh", "ip", "nft", "sysctl"}}
+	said, err := m.Test(t.Context(), "fairlead/test/promises", "-test.run=^TestPromises$")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+}
+
+// TestAnotherKernel wants the guest to be what it is for: Debian's kernel and
+// not the host's, with links of the modules that were loaded.
+func TestAnotherKernel(t *testing.T) {
+	host, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Machine{Kernel: debian(t), Modules: []string{"veth"}, Tools: []string{"sh", "ip"}}
+	said, err := m.Run(t.Context(), "sh", "-ec", "read release </proc/sys/kernel/osrelease; echo $release; ip link add type veth; ip -o link")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	release, links, _ := strings.Cut(said, "\n")
+	if !strings.HasPrefix(release, "6.1.") || release == strings.TrimSpace(string(host)) {
+		t.Errorf("the guest runs the kernel %s, the host %s", release, host)
+	}
+	for _, want := range []string{"lo: <LOOPBACK,UP", "veth0@veth1"} {
+		if !strings.Contains(links, want) {
+			t.Errorf("the guest has no link %s:\n%s", want, links)
+		}
+	}
+}
+
+// TestFailuresAreReported lets tests and a machine go wrong.
+func TestFailuresAreReported(t *testing.T) {
+	m := Machine{Kernel: debian(t), Tools: []string{"sh"}}
+	tests := func(flag string) func() (string, error) {
+		return func() (string, error) { return m.Test(t.Context(), "fairlead/test/vm/testdata/selftest", flag) }
+	}
+	panics := func() (string, error) { return m.Run(t.Context(), "sh", "-c", "echo c >/proc/sysrq-trigger") }
+	for name, c := range map[string]struct {
+		run          func() (string, error)
+		want, inside string
+	}{
+		"a test fails":      {tests("-test.run=Fails"), "status 1", "--- FAIL: TestFails"},
+		"a test is skipped": {tests("-test.run=Skips"), "skipped", "--- SKIP: TestSkips"},
+		"a test hangs":      {tests("-test.run=Hangs"), "status 2", "panic: test timed out"},
+		"the kernel panics": {panics, "ended before", "Kernel panic"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said, err := c.run()
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(said, c.inside) {
+				t.Errorf("the error is %v, which should say %q, and the guest, which should say %q, says:\n%s", err, c.want, c.inside, said)
+			}
+		})
+	}
+}
+
+// TestVerdicts judges what a guest has said, without the guest.
+func TestVerdicts(t *testing.T) {
+	const ok, off = "\n" + StatusLine + "0\n", "[    2.0] reboot: Power down\n"
+	for said, want := range map[string]string{
+		"=== RUN   TestA\nPASS\n" + ok + off:            "",
+		"testing: no tests to run\nPASS\n" + ok:         "no test ran in the guest",
+		"=== RUN   TestA\n    --- SKIP: TestA/b\n" + ok: "a test was skipped in the guest",
+		"=== RUN   TestA\nFAIL\n\nguest: exit status 1": "the guest's command failed with status 1",
+		"=== RUN   TestA\n" + off:                       "the guest ended before its command did",
+		"=== RUN   TestA\nsays guest: exit status 0":    "the guest ended before its command did",
+		ok + "=== RUN   TestA\n\n" + StatusLine + "2\n": "the guest's command failed with status 2",
+	} {
+		got := ""
+		if err := errors.Join(status(said), ran(said)); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%q gives %q, want %q", said, got, want)
+		}
+	}
+}
+
+// TestAMachineEndsWithItsContext boots one whose time is over.
+func TestAMachineEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Machine{Kernel: debian(t)}.boot(ctx, cpio(nil))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestModulesComeAfterWhatTheyNeed(t *testing.T) {
+	k := debian(t)
+	files, err := k.Files("br_netfilter", "bridge", "nft_chain_nat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, file := range files {
+		names = append(names, strings.TrimSuffix(filepath.Base(file), ".ko"))
+	}
+	for _, pair := range [][2]string{{"llc", "stp"}, {"stp", "bridge"}, {"bridge", "br_netfilter"}, {"nf_tables", "nft_chain_nat"}, {"nf_nat", "nft_chain_nat"}} {
+		first, then := slices.Index(names, pair[0]), slices.Index(names, pair[1])
+		if first < 0 || then < first {
+			t.Errorf("%s does not come before %s: %v", pair[0], pair[1], names)
+		}
+	}
+	if all := len(names); len(slices.Compact(slices.Sorted(slices.Values(names)))) != all {
+		t.Errorf("a module comes twice: %v", names)
+	}
+	if _, err := k.Files("nonesuch"); err == nil || !strings.Contains(err.Error(), "has no module nonesuch") {
+		t.Errorf("an unknown module gives %v", err)
+	}
+}
+
+func TestAMissingKernelSaysWhatToDo(t *testing.T) {
+	if _, err := OpenKernel(t.TempDir()); err == nil || !strings.Contains(err.Error(), "run test/install-debian") {
+		t.Errorf("a folder without a kernel gives %v", err)
+	}
+}

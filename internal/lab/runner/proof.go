@@ -14,7 +14,8 @@ import (
 // something about it.
 type counters struct {
 	link, proxy, led uint64
-	// flows are those that the path remembers; none where it remembers none.
+	// flows are those that the path remembers, as far as conntrack does or the
+	// suite asks for any.
 	flows int
 	// granted and own count the listeners on the port that is dialled and on
 	// the one that the workload asked for.
@@ -37,7 +38,7 @@ func (r *rig) counters(ctx context.Context, c result.Client) (counters, error) {
 	switch r.path.Via {
 	case model.ViaEBPF:
 		n.led, err = r.world.LedBytes()
-		if err == nil {
+		if err == nil && r.crowd != nil {
 			n.flows, err = r.world.LedFlows()
 		}
 	case model.ViaSocket:

@@ -29,6 +29,9 @@ func (h *Host) plane() (*steer.Plane, error) {
 	opt := steer.Options{Cookie: cookie}
 	if h.opt.Pins != "" {
 		opt.Pins = h.pins(cookie)
+		if err := steer.Sweep(h.opt.Pins); err != nil {
+			return nil, err
+		}
 	}
 	h.steering, err = steer.Load(opt)
 	return h.steering, err
@@ -169,6 +172,32 @@ func (h *Host) linksOf(p *steer.Plane, program string) (found map[int]bool, err 
 		return err
 	})
 	return found, err
+}
+
+// Flows calls fn for each flow that the eBPF programs remember.
+func (h *Host) Flows(fn func(steer.Flow)) error {
+	h.bpf.Lock()
+	defer h.bpf.Unlock()
+	p, err := h.planeIfAny()
+	if err != nil || p == nil {
+		return err
+	}
+	return p.Flows(fn)
+}
+
+// ForgetFlows makes the eBPF programs forget every flow.
+func (h *Host) ForgetFlows() error {
+	h.bpf.Lock()
+	defer h.bpf.Unlock()
+	p, err := h.planeIfAny()
+	if err != nil || p == nil {
+		return err
+	}
+	var all []steer.Flow
+	if err := p.Flows(func(f steer.Flow) { all = append(all, f) }); err != nil {
+		return err
+	}
+	return p.Forget(all)
 }
 
 // Led returns how many packets and bytes the eBPF programs have led to

@@ -1,8 +1,8 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
-	"net/netip"
 
 	"fairlead/internal/kernel/steer"
 	"fairlead/internal/model"
@@ -172,24 +172,32 @@ func (g goneLeads) of(f steer.Flow) (plan.Lead, bool) {
 	return plan.Lead{}, false
 }
 
-// endFlows forgets the flows of the leads that are gone. Connections that are
-// to be reset are, while their answers are still led.
+// endFlows forgets the flows of the leads that are gone, and resets the
+// connections that were to be.
 func (h *Host) endFlows(p *steer.Plane, gone goneLeads) error {
 	if len(gone) == 0 {
 		return nil
 	}
-	var ended []steer.Flow
-	var reset []netip.AddrPort
+	var ended, reset []steer.Flow
 	err := p.Flows(func(f steer.Flow) {
 		if l, ok := gone.of(f); ok {
 			ended = append(ended, f)
 			if l.Reset && !f.UDP {
-				reset = append(reset, f.Endpoint)
+				reset = append(reset, f)
 			}
 		}
 	})
 	if err != nil {
 		return err
 	}
-	return p.Forget(ended)
+	if err := errors.Join(p.Forget(ended), h.endLocal(p, gone)); err != nil {
+		return err
+	}
+	return h.ns.Do(func() error {
+		var errs []error
+		for _, f := range reset {
+			errs = append(errs, resetFlow(f))
+		}
+		return errors.Join(errs...)
+	})
 }

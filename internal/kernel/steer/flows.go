@@ -19,7 +19,10 @@ type Flow struct {
 	Host, Client netip.AddrPort
 	// Endpoint is where it was led, and Seen whom it takes for the client.
 	Endpoint, Seen netip.AddrPort
-	key            bpf.FairleadFlowKey
+	// Acknowledged is the sequence number that each end has acknowledged
+	// last: the client, the endpoint.
+	Acknowledged [2]uint32
+	key          bpf.FairleadFlowKey
 }
 
 // batch is how many flows one system call reads.
@@ -29,7 +32,7 @@ const batch = 4096
 func (p *Plane) Flows(fn func(Flow)) error {
 	for name, udp := range map[string]bool{bpf.FairleadMapFlowsTcp: false, bpf.FairleadMapFlowsUdp: true} {
 		err := each(p.maps[name], func(k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
-			fn(Flow{UDP: udp, key: k,
+			fn(Flow{UDP: udp, key: k, Acknowledged: v.Ack,
 				Host: at(v.Host, v.HostPort), Client: at(v.Client, v.ClientPort),
 				Endpoint: at(k.Endpoint, k.EndpointPort), Seen: at(k.Client, k.ClientPort)})
 		})

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/steer"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -49,11 +50,12 @@ func (w *World) LedBytes() (uint64, error) {
 	return bytes, err
 }
 
-var errNotBuilt = errors.New("not built yet")
-
 // LedFlows returns how many flows the server host's eBPF programs remember.
-// To be filled once package kernel counts them.
-func (w *World) LedFlows() (int, error) { return 0, fmt.Errorf("count led flows: %w", errNotBuilt) }
+func (w *World) LedFlows() (int, error) {
+	n := 0
+	err := w.server.Flows(func(steer.Flow) { n++ })
+	return n, err
+}
 
-// ForgetLed has them forget every flow. To be filled as LedFlows.
-func (w *World) ForgetLed() error { return fmt.Errorf("forget led flows: %w", errNotBuilt) }
+// ForgetLed has them forget every flow.
+func (w *World) ForgetLed() error { return w.server.ForgetFlows() }

@@ -2,5 +2,10 @@
 /* One object holds all programs, so that they share their maps. */
 #include "uplink.c"
 #include "sandbox.c"
+#include "connect.c"
+#include "sendmsg.c"
+#include "recvmsg.c"
+#include "getpeername.c"
+#include "bind.c"
 
 char __license[] SEC("license") = "Dual BSD/GPL";

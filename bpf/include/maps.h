@@ -11,6 +11,10 @@
 
 #define inline_always static __always_inline
 
+/* As in the C library's socket.h, which BPF programs cannot include. */
+#define AF_INET 2
+#define AF_INET6 10
+
 /* An address of either family, in network byte order; IPv4 is mapped
  * (::ffff:a.b.c.d), so that one key and one code path serve both.
  */
@@ -84,6 +88,11 @@ const volatile __u64 host_netns;
 
 /* Whether bpf_set_retval may be called from sock_addr programs (Linux 6.0). */
 const volatile __u8 have_retval;
+
+/* The mark (SO_MARK) of a socket that may be bound to a port that is led: the
+ * proxy's, which takes the port over. It is plan.BindMark.
+ */
+const volatile __u32 bind_mark = 0xfa1e;
 
 inline_always int same(const struct address *a, const struct address *b)
 {

@@ -27,9 +27,6 @@
 #define ALIAS_FIRST 32768
 #define ALIAS_COUNT 28232 /* up to 60999, as net.ipv4.ip_local_port_range */
 
-#define AF_INET 2
-#define AF_INET6 10
-
 /* is_local reports whether an address is the host's: by the list that user
  * space keeps, or else by the routing table, which knows one that came a
  * moment ago.

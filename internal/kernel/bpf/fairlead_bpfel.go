@@ -34,6 +34,18 @@ type FairleadAliasKey struct {
 	Plane      uint32
 }
 
+type FairleadDialled struct {
+	_     structs.HostLayout
+	Next  uint32
+	Slots [4]struct {
+		_        structs.HostLayout
+		To       FairleadAddress
+		Host     FairleadAddress
+		ToPort   uint16
+		HostPort uint16
+	}
+}
+
 type FairleadFlow struct {
 	_          structs.HostLayout
 	Host       FairleadAddress
@@ -98,19 +110,31 @@ type FairleadTotal struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	FairleadMapAddresses  = "addresses"
-	FairleadMapAliases    = "aliases"
-	FairleadMapFlowsTcp   = "flows_tcp"
-	FairleadMapFlowsUdp   = "flows_udp"
-	FairleadMapFragments  = "fragments"
-	FairleadMapLeads      = "leads"
-	FairleadMapPorts      = "ports"
-	FairleadMapTotals     = "totals"
-	FairleadProgSandbox   = "sandbox"
-	FairleadProgUplink    = "uplink"
-	FairleadVarHaveRetval = "have_retval"
-	FairleadVarHostNetns  = "host_netns"
-	FairleadVarLinkHeader = "link_header"
+	FairleadMapAddresses     = "addresses"
+	FairleadMapAliases       = "aliases"
+	FairleadMapDialled       = "dialled"
+	FairleadMapFlowsTcp      = "flows_tcp"
+	FairleadMapFlowsUdp      = "flows_udp"
+	FairleadMapFragments     = "fragments"
+	FairleadMapLeads         = "leads"
+	FairleadMapPorts         = "ports"
+	FairleadMapTotals        = "totals"
+	FairleadProgBind4        = "bind4"
+	FairleadProgBind6        = "bind6"
+	FairleadProgConnect4     = "connect4"
+	FairleadProgConnect6     = "connect6"
+	FairleadProgGetpeername4 = "getpeername4"
+	FairleadProgGetpeername6 = "getpeername6"
+	FairleadProgRecvmsg4     = "recvmsg4"
+	FairleadProgRecvmsg6     = "recvmsg6"
+	FairleadProgSandbox      = "sandbox"
+	FairleadProgSendmsg4     = "sendmsg4"
+	FairleadProgSendmsg6     = "sendmsg6"
+	FairleadProgUplink       = "uplink"
+	FairleadVarBindMark      = "bind_mark"
+	FairleadVarHaveRetval    = "have_retval"
+	FairleadVarHostNetns     = "host_netns"
+	FairleadVarLinkHeader    = "link_header"
 )
 
 // LoadFairlead returns the embedded CollectionSpec for Fairlead.
@@ -155,8 +179,18 @@ type FairleadSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairleadProgramSpecs struct {
-	Sandbox *ebpf.ProgramSpec `ebpf:"sandbox"`
-	Uplink  *ebpf.ProgramSpec `ebpf:"uplink"`
+	Bind4        *ebpf.ProgramSpec `ebpf:"bind4"`
+	Bind6        *ebpf.ProgramSpec `ebpf:"bind6"`
+	Connect4     *ebpf.ProgramSpec `ebpf:"connect4"`
+	Connect6     *ebpf.ProgramSpec `ebpf:"connect6"`
+	Getpeername4 *ebpf.ProgramSpec `ebpf:"getpeername4"`
+	Getpeername6 *ebpf.ProgramSpec `ebpf:"getpeername6"`
+	Recvmsg4     *ebpf.ProgramSpec `ebpf:"recvmsg4"`
+	Recvmsg6     *ebpf.ProgramSpec `ebpf:"recvmsg6"`
+	Sandbox      *ebpf.ProgramSpec `ebpf:"sandbox"`
+	Sendmsg4     *ebpf.ProgramSpec `ebpf:"sendmsg4"`
+	Sendmsg6     *ebpf.ProgramSpec `ebpf:"sendmsg6"`
+	Uplink       *ebpf.ProgramSpec `ebpf:"uplink"`
 }
 
 // FairleadMapSpecs contains maps before they are loaded into the kernel.
@@ -165,6 +199,7 @@ type FairleadProgramSpecs struct {
 type FairleadMapSpecs struct {
 	Addresses *ebpf.MapSpec `ebpf:"addresses"`
 	Aliases   *ebpf.MapSpec `ebpf:"aliases"`
+	Dialled   *ebpf.MapSpec `ebpf:"dialled"`
 	FlowsTcp  *ebpf.MapSpec `ebpf:"flows_tcp"`
 	FlowsUdp  *ebpf.MapSpec `ebpf:"flows_udp"`
 	Fragments *ebpf.MapSpec `ebpf:"fragments"`
@@ -177,6 +212,7 @@ type FairleadMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairleadVariableSpecs struct {
+	BindMark   *ebpf.VariableSpec `ebpf:"bind_mark"`
 	HaveRetval *ebpf.VariableSpec `ebpf:"have_retval"`
 	HostNetns  *ebpf.VariableSpec `ebpf:"host_netns"`
 	LinkHeader *ebpf.VariableSpec `ebpf:"link_header"`
@@ -204,6 +240,7 @@ func (o *FairleadObjects) Close() error {
 type FairleadMaps struct {
 	Addresses *ebpf.Map `ebpf:"addresses"`
 	Aliases   *ebpf.Map `ebpf:"aliases"`
+	Dialled   *ebpf.Map `ebpf:"dialled"`
 	FlowsTcp  *ebpf.Map `ebpf:"flows_tcp"`
 	FlowsUdp  *ebpf.Map `ebpf:"flows_udp"`
 	Fragments *ebpf.Map `ebpf:"fragments"`
@@ -216,6 +253,7 @@ func (m *FairleadMaps) Close() error {
 	return _FairleadClose(
 		m.Addresses,
 		m.Aliases,
+		m.Dialled,
 		m.FlowsTcp,
 		m.FlowsUdp,
 		m.Fragments,
@@ -229,6 +267,7 @@ func (m *FairleadMaps) Close() error {
 //
 // It can be passed to LoadFairleadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairleadVariables struct {
+	BindMark   *ebpf.Variable `ebpf:"bind_mark"`
 	HaveRetval *ebpf.Variable `ebpf:"have_retval"`
 	HostNetns  *ebpf.Variable `ebpf:"host_netns"`
 	LinkHeader *ebpf.Variable `ebpf:"link_header"`
@@ -238,13 +277,33 @@ type FairleadVariables struct {
 //
 // It can be passed to LoadFairleadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairleadPrograms struct {
-	Sandbox *ebpf.Program `ebpf:"sandbox"`
-	Uplink  *ebpf.Program `ebpf:"uplink"`
+	Bind4        *ebpf.Program `ebpf:"bind4"`
+	Bind6        *ebpf.Program `ebpf:"bind6"`
+	Connect4     *ebpf.Program `ebpf:"connect4"`
+	Connect6     *ebpf.Program `ebpf:"connect6"`
+	Getpeername4 *ebpf.Program `ebpf:"getpeername4"`
+	Getpeername6 *ebpf.Program `ebpf:"getpeername6"`
+	Recvmsg4     *ebpf.Program `ebpf:"recvmsg4"`
+	Recvmsg6     *ebpf.Program `ebpf:"recvmsg6"`
+	Sandbox      *ebpf.Program `ebpf:"sandbox"`
+	Sendmsg4     *ebpf.Program `ebpf:"sendmsg4"`
+	Sendmsg6     *ebpf.Program `ebpf:"sendmsg6"`
+	Uplink       *ebpf.Program `ebpf:"uplink"`
 }
 
 func (p *FairleadPrograms) Close() error {
 	return _FairleadClose(
+		p.Bind4,
+		p.Bind6,
+		p.Connect4,
+		p.Connect6,
+		p.Getpeername4,
+		p.Getpeername6,
+		p.Recvmsg4,
+		p.Recvmsg6,
 		p.Sandbox,
+		p.Sendmsg4,
+		p.Sendmsg6,
 		p.Uplink,
 	)
 }

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* bind4 and bind6 keep processes from binding a port of the host that is led
+ * or granted and that no socket holds: they would hear nothing. Addresses
+ * conflict as those of sockets do.
+ *
+ * Limit: no kernel tells a program whether an IPv6 socket has IPV6_V6ONLY, so
+ * binding every IPv6 address is taken for binding every IPv4 address too.
+ */
+#include "include/local.h"
+
+#include <linux/errno.h>
+
+#define REFUSE 0
+
+/* is_wildcard reports whether an address stands for all of its family. */
+inline_always int is_wildcard(const struct address *a)
+{
+	return !a->w[3] && (is_unset(a) || is_mapped(a));
+}
+
+/* is_granted reports whether the caller is the workload that the port was
+ * granted to. Its own hook, which runs before, has named the port.
+ */
+inline_always int is_granted(const struct lead *l)
+{
+	return (l->flags & LEAD_GRANT) && bpf_get_current_ancestor_cgroup_id(l->level) == l->cgroup;
+}
+
+/* is_taken reports whether an entry of the chain that begins at slot keeps the
+ * port and address from the caller.
+ */
+apart int is_taken(__u32 slot, __u32 plane, __u32 port, const struct address *host)
+{
+	if (!host)
+		return 0;
+	for (int i = 0; i < MAX_CHAIN && slot; i++) {
+		struct lead *l = bpf_map_lookup_elem(&leads, &slot);
+
+		if (!l)
+			return 0;
+		if (port >= l->first && port <= l->last && l->plane == plane && !(l->flags & LEAD_HELD) &&
+		    ((l->flags & LEAD_ANY) || is_wildcard(host) || same(&l->host, host)) && !is_granted(l))
+			return 1;
+		slot = l->next;
+	}
+	return 0;
+}
+
+inline_always int is_refused(struct bpf_sock_addr *ctx, const struct address *host, int v6)
+{
+	__u32 plane = PLANE(v6, ctx->protocol == IPPROTO_UDP);
+	__u32 port = bpf_ntohs(ctx->user_port);
+	__u32 slot = plane * PORTS_PER_PLANE + port;
+	__u32 *first = bpf_map_lookup_elem(&ports, &slot);
+
+	return first && *first && is_taken(*first, plane, port, host);
+}
+
+inline_always int refuse(void)
+{
+	if (have_retval)
+		bpf_set_retval(-EADDRINUSE);
+	return REFUSE;
+}
+
+SEC("cgroup/bind4")
+int bind4(struct bpf_sock_addr *ctx)
+{
+	struct address host;
+
+	if (!is_hosts(ctx) || ctx->sk->mark == bind_mark)
+		return PROCEED;
+	map_v4(&host, ctx->user_ip4);
+	return is_refused(ctx, &host, 0) ? refuse() : PROCEED;
+}
+
+SEC("cgroup/bind6")
+int bind6(struct bpf_sock_addr *ctx)
+{
+	struct address host;
+
+	if (!is_hosts(ctx) || ctx->sk->mark == bind_mark)
+		return PROCEED;
+	copy_words(&host, ctx->user_ip6);
+	if (!is_mapped(&host) && is_refused(ctx, &host, 1))
+		return refuse();
+	/* Of the IPv4 addresses it conflicts with those that it is, or with all. */
+	if ((is_mapped(&host) || is_unset(&host)) && is_refused(ctx, &host, 0))
+		return refuse();
+	return PROCEED;
+}

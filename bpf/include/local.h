@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Theory of operation. A process of the host that dials a published port is
+ * turned at the socket call: the socket really dials the endpoint, its packets
+ * are routed there, and nothing is rewritten in any. What it has dialled stays
+ * with the socket, and getpeername and recvmsg tell the process that.
+ *
+ *	connect 127.0.0.1:80 ──[turn]── 10.0.0.2:8080
+ *	getpeername = 127.0.0.1:80 ──[turn back]── 10.0.0.2:8080
+ *
+ * A call that is not turned finds whatever listens on the host: the proxy,
+ * where it holds the port. Those are calls that the endpoint could not answer
+ * (from a loopback address, from a device), or that the socket could not make
+ * (IPv4 to an IPv6 endpoint, IPv6 datagrams to an IPv4 endpoint).
+ *
+ * Limit: no kernel tells a program whether an IPv6 socket has IPV6_V6ONLY. One
+ * that has cannot be turned to an IPv4 endpoint: its connect gets ENETUNREACH.
+ */
+#pragma once
+
+#include "dialled.h"
+
+#include <linux/in.h>
+
+/* What a hook answers so that the call goes on. */
+#define PROCEED 1
+
+/* The families that a call can be turned to. */
+#define REACH_V4 (1 << 0)
+#define REACH_V6 (1 << 1)
+
+/* What a process wants to reach. */
+struct call {
+	struct dialled_slot ends;
+	struct address source; /* that it wants to be seen as; all zero: any */
+	__u32 udp;
+	__u32 reach;
+};
+
+/* is_hosts reports whether the call is one that may be turned: at a socket of
+ * the host's namespace that may use any of its devices.
+ */
+inline_always int is_hosts(struct bpf_sock_addr *ctx)
+{
+	return (ctx->protocol == IPPROTO_TCP || ctx->protocol == IPPROTO_UDP) &&
+	       bpf_get_netns_cookie(ctx) == host_netns;
+}
+
+inline_always int is_unset(const struct address *a)
+{
+	return (a->w[0] | a->w[1] | a->w[2] | a->w[3]) == 0;
+}
+
+/* set_loopback names what the kernel takes the unspecified address for. */
+inline_always void set_loopback(struct address *a)
+{
+	if (is_unset(a))
+		a->w[3] = bpf_htonl(1);
+	else if (is_mapped(a) && !a->w[3])
+		a->w[3] = bpf_htonl(INADDR_LOOPBACK);
+}
+
+/* reaches reports whether the call can go to the endpoint, and its answers
+ * come back.
+ */
+inline_always int reaches(const struct call *c, const struct address *to)
+{
+	int v4 = is_mapped(to);
+
+	if (!(c->reach & (v4 ? REACH_V4 : REACH_V6)))
+		return 0;
+	return is_unset(&c->source) || (!is_loopback(&c->source) && is_mapped(&c->source) == v4);
+}
+
+/* turn finds where the call is to be led, and reports whether anywhere. */
+apart int turn(struct call *c)
+{
+	struct lead *l;
+	__u16 port;
+
+	if (!c)
+		return 0;
+	set_loopback(&c->ends.host);
+	if (!is_loopback(&c->ends.host) && !bpf_map_lookup_elem(&addresses, &c->ends.host))
+		return 0;
+	port = bpf_ntohs(c->ends.host_port);
+	l = find_lead(PLANE(!is_mapped(&c->ends.host), c->udp), &c->ends.host, port);
+	if (!l || (l->flags & LEAD_GRANT) || !reaches(c, &l->to))
+		return 0;
+	c->ends.to = l->to;
+	c->ends.to_port = bpf_htons(l->to_first + (port - l->first));
+	return 1;
+}
+
+/* slot_of returns the slot that leads to where s does, DIALLED_SLOTS if none
+ * does.
+ */
+apart __u32 slot_of(const struct dialled *d, const struct dialled_slot *s)
+{
+	if (!d || !s)
+		return DIALLED_SLOTS;
+	for (int i = 0; i < DIALLED_SLOTS; i++) {
+		if (d->slots[i].to_port == s->to_port && same(&d->slots[i].to, &s->to))
+			return i;
+	}
+	return DIALLED_SLOTS;
+}
+
+/* remember keeps with the socket what it has dialled. */
+inline_always int remember(struct bpf_sock_addr *ctx, const struct dialled_slot *s)
+{
+	struct dialled *d = bpf_sk_storage_get(&dialled, ctx->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	__u32 slot;
+
+	if (!d)
+		return -1;
+	slot = slot_of(d, s);
+	if (slot >= DIALLED_SLOTS)
+		slot = d->next++ % DIALLED_SLOTS;
+	d->slots[slot] = *s;
+	return 0;
+}
+
+/* forget makes answers from an endpoint that the socket dials by its own
+ * address come from there.
+ */
+inline_always void forget(struct bpf_sock_addr *ctx, const struct call *c)
+{
+	struct dialled *d = bpf_sk_storage_get(&dialled, ctx->sk, 0, 0);
+	struct dialled_slot direct = { .to = c->ends.host, .to_port = c->ends.host_port };
+	__u32 slot;
+
+	if (!d)
+		return;
+	slot = slot_of(d, &direct);
+	if (slot < DIALLED_SLOTS)
+		__builtin_memset(&d->slots[slot], 0, sizeof(d->slots[slot]));
+}
+
+/* lead_call completes the call and reports whether the hook shall put its new
+ * destination into the process's.
+ */
+inline_always int lead_call(struct bpf_sock_addr *ctx, struct call *c)
+{
+	c->ends.host_port = ctx->user_port;
+	c->udp = ctx->protocol == IPPROTO_UDP;
+	/* A socket bound to a device would look for the endpoint there. */
+	if (!ctx->sk->bound_dev_if && turn(c))
+		return !remember(ctx, &c->ends);
+	forget(ctx, c);
+	return 0;
+}
+
+inline_always void copy_words(struct address *a, const __u32 *ip)
+{
+	a->w[0] = ip[0];
+	a->w[1] = ip[1];
+	a->w[2] = ip[2];
+	a->w[3] = ip[3];
+}
+
+/* read_source notes the address that a socket is bound to. */
+inline_always void read_source(struct address *a, struct bpf_sock *sk)
+{
+	if (sk->family == AF_INET6)
+		copy_words(a, sk->src_ip6);
+	else if (sk->src_ip4)
+		map_v4(a, sk->src_ip4);
+}
+
+inline_always void tell_v6(struct bpf_sock_addr *ctx, const struct address *a, __be16 port)
+{
+	ctx->user_ip6[0] = a->w[0];
+	ctx->user_ip6[1] = a->w[1];
+	ctx->user_ip6[2] = a->w[2];
+	ctx->user_ip6[3] = a->w[3];
+	ctx->user_port = port;
+}
+
+inline_always void tell_v4(struct bpf_sock_addr *ctx, const struct address *a, __be16 port)
+{
+	ctx->user_ip4 = a->w[3];
+	ctx->user_port = port;
+}
+
+/* recall returns what the socket had dialled when it was led to s->to, NULL
+ * when it was not.
+ */
+inline_always const struct dialled_slot *recall(struct bpf_sock_addr *ctx, struct dialled_slot *s)
+{
+	struct dialled *d = bpf_sk_storage_get(&dialled, ctx->sk, 0, 0);
+	__u32 slot;
+
+	if (!d)
+		return 0;
+	s->to_port = ctx->user_port;
+	slot = slot_of(d, s);
+	return slot < DIALLED_SLOTS ? &d->slots[slot] : 0;
+}
+
+/* turn_back_v4 puts what was dialled in the place of an endpoint's address
+ * that the process is about to be told.
+ */
+inline_always void turn_back_v4(struct bpf_sock_addr *ctx)
+{
+	const struct dialled_slot *known;
+	struct dialled_slot s = {};
+
+	map_v4(&s.to, ctx->user_ip4);
+	known = recall(ctx, &s);
+	if (known)
+		tell_v4(ctx, &known->host, known->host_port);
+}
+
+inline_always void turn_back_v6(struct bpf_sock_addr *ctx)
+{
+	const struct dialled_slot *known;
+	struct dialled_slot s = {};
+
+	copy_words(&s.to, ctx->user_ip6);
+	known = recall(ctx, &s);
+	if (known)
+		tell_v6(ctx, &known->host, known->host_port);
+}

@@ -13,6 +13,7 @@ import (
 	"fairlead/internal/lab/report"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/runner"
+	"fairlead/internal/lab/suite"
 
 	"github.com/spf13/cobra"
 )
@@ -73,6 +74,7 @@ func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, co
 	if err := files.check(); err != nil {
 		return usage(err)
 	}
+	a.noteAbsent(opt)
 	progress := report.NewProgress(a.err, runner.Runs(opt))
 	opt.Progress = func(p runner.Progress) {
 		if p.Ended {
@@ -93,6 +95,17 @@ func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, co
 		return err
 	}
 	return a.judge(rep, conditions)
+}
+
+// noteAbsent says before the wait, and not only in the report after it, which
+// paths will be missing there. The runner refuses a baseline that is.
+func (a *app) noteAbsent(opt runner.Options) {
+	for _, name := range opt.Suite.Paths {
+		p, _ := suite.FindPath(name)
+		if why := runner.Unavailable(p, opt.Facts); why != "" && name != opt.Suite.Baseline {
+			fmt.Fprintf(a.err, "fairlead: path %s is left out: %s\n", name, why)
+		}
+	}
 }
 
 // minMemory is what a session needs in bytes: its children, their buffers

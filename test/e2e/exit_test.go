@@ -10,7 +10,7 @@ import (
 
 // everyCase is what a mistake in a name must be answered with: what there is.
 var (
-	everySuite  = []string{"quick", "publish", "modes", "bridge-filter", "rules"}
+	everySuite  = []string{"quick", "publish", "modes", "bridge-filter", "rules", "waterfall", "scale"}
 	someLoads   = []string{"tcp-bulk", "tcp-rr-spin", "tcp-crr", "udp-pps"}
 	everyClient = []string{"remote", "local", "peer"}
 	everyTool   = []string{"iperf3", "qperf", "sockperf"}
@@ -136,6 +136,9 @@ func TestMissingPrograms(t *testing.T) {
 	got := decode(t, r.read("d.json"))
 	if len(got.Absent) != 1 || got.Absent[0].Path != "docker-proxy" || !strings.Contains(got.Absent[0].Reason, "docker.io") {
 		t.Errorf("unavailable: %+v", got.Absent)
+	}
+	if !strings.Contains(o.stderr, "path docker-proxy is left out") {
+		t.Errorf("it is not said before measuring: %s", o.stderr)
 	}
 	if !strings.Contains(o.stdout, "docker-proxy") || !strings.Contains(o.stdout, "not installed") {
 		t.Errorf("the table does not say it:\n%s", o.stdout)

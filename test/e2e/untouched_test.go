@@ -14,7 +14,7 @@ import (
 
 // everyPath are paths of every make: our proxy, our rules, a bridge filter,
 // foreign processes, a set-up by hand.
-var everyPath = []string{"host", "nat", "proxy", "routed", "docker-proxy", "hand-dnat", "filter-off", "filter-on"}
+var everyPath = []string{"host", "nat", "proxy", "routed", "docker-proxy", "hand-dnat", "hop-conntrack", "filter-off", "filter-on"}
 
 // short makes a run as short as it can be and still be one.
 var short = []string{"--rounds", "1", "--duration", "50ms"}

@@ -1,0 +1,68 @@
+package runner
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+func TestStepsBridgeTheGapOfAMissingOne(t *testing.T) {
+	waterfall, _ := suite.Find("waterfall")
+	s := &session{Options: Options{Suite: waterfall}, rigs: map[string]*rig{}}
+	for _, name := range []string{"host", "hop-veth", "hop-conntrack", "nat"} {
+		s.rigs[name] = &rig{}
+	}
+	var got []string
+	for _, step := range s.steps() {
+		got = append(got, step.Path+" over "+step.Over)
+	}
+	want := []string{"host over ", "hop-veth over host", "hop-conntrack over hop-veth", "nat over hop-conntrack"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestWhatCannotBeBuiltHereIsNamed(t *testing.T) {
+	facts := plan.Facts{Missing: map[plan.Feature]string{plan.FeatureBridgeFilter: "the module is not loaded"}}
+	for _, c := range []struct {
+		path suite.Path
+		want string
+	}{
+		{suite.Path{Driver: model.DriverBridge, Via: model.ViaNAT}, ""},
+		{suite.Path{Driver: model.DriverBridge, Filter: model.FilterOn}, "br_netfilter: the module is not loaded"},
+		{suite.Path{Driver: model.DriverBridge, Via: "carrier-pigeon"}, "no way carrier-pigeon"},
+	} {
+		if got := Unavailable(c.path, facts); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%+v: %q, want %q", c.path, got, c.want)
+		}
+	}
+}
+
+func TestFewerFlowsThanAskedForAreNoProof(t *testing.T) {
+	for _, c := range []struct {
+		want, have int
+		ok         bool
+	}{{0, 0, true}, {1000, 1001, true}, {1000, 999, false}} {
+		p := &result.Proof{Counter: "bytes on link x", OK: true}
+		proveFlows(p, c.want, counters{flows: c.have})
+		if p.OK != c.ok {
+			t.Errorf("%d of %d flows: %+v", c.have, c.want, p)
+		}
+	}
+}
+
+// TestHandRulesBringNoHopUnasked: a rule would be a hop, and one that looks
+// at connections brings conntrack.
+func TestHandRulesBringNoHopUnasked(t *testing.T) {
+	for name, want := range map[string]string{"hop-veth": "", "hop-bridge": "", "hop-br-netfilter": "", "hop-conntrack": "ct state", "hand-dnat": "dnat to"} {
+		p, _ := suite.FindPath(name)
+		if got := handRules(p); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

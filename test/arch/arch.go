@@ -83,7 +83,7 @@ var Rules = []Rule{
 	},
 	{
 		Name: "kernel applies plans and knows nobody above it",
-		Of:   []string{"internal/kernel/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/kernel/..."},
+		Of:   []string{"internal/kernel/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/cgroup/...", "internal/kernel/..."},
 	},
 	{
 		Name: "leases know only the model",
@@ -96,6 +96,10 @@ var Rules = []Rule{
 	{
 		Name: "the table of paths is data: what drivers and ways declare",
 		Of:   []string{"internal/paths/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/driver/...", "internal/publish/...", "internal/paths/..."}, Deny: pure,
+	},
+	{
+		Name: "finding the cgroup hierarchy needs nothing of ours",
+		Of:   []string{"internal/cgroup/..."}, Ours: []string{},
 	},
 	{
 		Name: "child knows nothing of what it starts",

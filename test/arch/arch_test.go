@@ -54,6 +54,8 @@ func TestRulesCanFail(t *testing.T) {
 		{"a way may not use a driver", "internal/publish/proxy", "fairlead/internal/driver/bridge", false},
 		{"a plane may not touch the kernel", "internal/balance/nft", "fairlead/internal/kernel/nft", false},
 		{"kernel may use netlink", "internal/kernel/rtnl", "github.com/vishvananda/netlink/nl", true},
+		{"kernel may find the cgroup hierarchy", "internal/kernel", "fairlead/internal/cgroup", true},
+		{"finding the cgroup hierarchy may not use plan", "internal/cgroup", "fairlead/internal/plan", false},
 		{"the engine may not use netlink", "internal/engine", "github.com/vishvananda/netlink", false},
 		{"the laboratory may not use nftables", "internal/lab/suite", "github.com/google/nftables/expr", false},
 		{"the command may not use BPF", "cmd/fairlead", "github.com/cilium/ebpf", false},

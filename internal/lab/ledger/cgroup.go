@@ -11,22 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoCgroup2 means that no cgroup v2 hierarchy is mounted.
-var ErrNoCgroup2 = errors.New("no cgroup v2 at /sys/fs/cgroup or /sys/fs/cgroup/unified")
-
 // emptyLimit is how long killed processes may take to leave their cgroup.
 const emptyLimit = 5 * time.Second
-
-// v2Root is where cgroup v2 is mounted: alone, or beside v1.
-func v2Root() (string, error) {
-	for _, path := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
-		var fs unix.Statfs_t
-		if err := unix.Statfs(path, &fs); err == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC {
-			return path, nil
-		}
-	}
-	return "", ErrNoCgroup2
-}
 
 // removeTree removes a cgroup and its children, and first kills what runs in
 // them. An absent one is removed already.

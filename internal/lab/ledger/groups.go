@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"fairlead/internal/cgroup"
 )
 
 // prefix marks the cgroups that are ours to remove. The owner's process id
@@ -26,12 +28,12 @@ func (g *Groups) Path() string { return g.path }
 
 // NewGroups makes the three cgroups under a name that is unique in this
 // process: fairlead-lab-PID-START-NAME/{client,server,proxy}. The error is
-// ErrNoCgroup2 where there is no cgroup v2; account by process then.
+// cgroup.ErrNone where there is no cgroup v2; account by process then.
 func NewGroups(name string) (*Groups, error) {
 	if name == "" || strings.ContainsAny(name, "/\n") {
 		return nil, fmt.Errorf("make cgroups: name %q will not do", name)
 	}
-	root, err := v2Root()
+	root, err := cgroup.Root()
 	if err != nil {
 		return nil, fmt.Errorf("make cgroups: %w", err)
 	}
@@ -85,8 +87,8 @@ func (g *Groups) Close() error {
 // Sweep removes what laboratories left behind that have died, with the
 // processes in it, and returns the names.
 func Sweep() ([]string, error) {
-	root, err := v2Root()
-	if errors.Is(err, ErrNoCgroup2) {
+	root, err := cgroup.Root()
+	if errors.Is(err, cgroup.ErrNone) {
 		return nil, nil
 	}
 	if err != nil {

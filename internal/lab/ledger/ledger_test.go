@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"fairlead/internal/cgroup"
 	"fairlead/internal/child"
 	"fairlead/internal/lab/result"
 )
@@ -76,7 +77,7 @@ func pipe[T any](t *testing.T, open func() (T, error)) T {
 func newGroups(t *testing.T) *Groups {
 	t.Helper()
 	g, err := NewGroups(strings.ReplaceAll(t.Name(), "/", "."))
-	if errors.Is(err, ErrNoCgroup2) || errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) {
+	if errors.Is(err, cgroup.ErrNone) || errors.Is(err, os.ErrPermission) || errors.Is(err, unix.EROFS) {
 		t.Skip(err)
 	}
 	if err != nil {
@@ -338,7 +339,7 @@ func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
 	}
-	root := pipe(t, v2Root)
+	root := pipe(t, cgroup.Root)
 	name := fmt.Sprintf("%s%d-1-gone", prefix, gone.Process.Pid)
 	reused := fmt.Sprintf("%s%d-1-reused", prefix, os.Getpid())
 	for _, path := range []string{name, name + "/client", reused} {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"fairlead/internal/cgroup"
 )
 
 // readThrottled sums for how long CPU limits have stopped us and the parties,
@@ -64,7 +66,7 @@ func ourCPUStats() []string {
 // it limits CPU time: v2 names none.
 func cpuHierarchy(controllers string) (root string, ok bool) {
 	if controllers == "" {
-		root, err := v2Root()
+		root, err := cgroup.Root()
 		return root, err == nil
 	}
 	for _, c := range strings.Split(controllers, ",") {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"fairlead/internal/cgroup"
 	"fairlead/internal/child"
 	"fairlead/internal/lab/ledger"
 	"fairlead/internal/lab/load"
@@ -65,7 +66,7 @@ func build(ctx context.Context, p suite.Path, s suite.Suite, facts plan.Facts) (
 			r = nil
 		}
 	}()
-	if r.groups, err = ledger.NewGroups(p.Name); err != nil && !errors.Is(err, ledger.ErrNoCgroup2) {
+	if r.groups, err = ledger.NewGroups(p.Name); err != nil && !errors.Is(err, cgroup.ErrNone) {
 		return r, err
 	}
 	if p.Via == model.ViaSocket && err != nil {

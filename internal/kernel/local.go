@@ -1,7 +1,61 @@
 package kernel
 
-import "fairlead/internal/kernel/steer"
+import (
+	"errors"
+	"fmt"
+	"slices"
 
-func (h *Host) setLocalClients(*steer.Plane) error { return nil }
-func (h *Host) delLocalClients(*steer.Plane) error { return nil }
-func (h *Host) hasLocalClients(*steer.Plane) bool  { return true }
+	"fairlead/internal/cgroup"
+	"fairlead/internal/kernel/steer"
+)
+
+// localHooks are the programs at the socket calls of the host's own
+// processes. Those that turn come last, so that no socket is turned before it
+// can be told what it has dialled.
+var localHooks = []string{
+	"bind4", "bind6", "getpeername4", "getpeername6", "recvmsg4", "recvmsg6",
+	"sendmsg4", "sendmsg6", "connect4", "connect6",
+}
+
+// localName tells their attachments from those at a workload's cgroup.
+const localName = "root"
+
+// localCgroup returns the directory of the cgroup whose processes' sockets
+// are led.
+func (h *Host) localCgroup() (string, error) {
+	if h.opt.Cgroup != "" {
+		return h.opt.Cgroup, nil
+	}
+	return cgroup.Root()
+}
+
+func (h *Host) setLocalClients(p *steer.Plane) error {
+	dir, err := h.localCgroup()
+	if err != nil {
+		return fmt.Errorf("find the cgroup of local clients: %w", err)
+	}
+	for _, hook := range localHooks {
+		if err := p.AttachCgroup(hook, dir, localName); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delLocalClients detaches the hooks in the opposite order.
+func (h *Host) delLocalClients(p *steer.Plane) error {
+	var errs []error
+	for _, hook := range slices.Backward(localHooks) {
+		errs = append(errs, p.DetachCgroup(hook, localName))
+	}
+	return errors.Join(errs...)
+}
+
+func (h *Host) hasLocalClients(p *steer.Plane) bool {
+	for _, hook := range localHooks {
+		if !p.HasCgroup(hook, localName) {
+			return false
+		}
+	}
+	return true
+}

@@ -29,6 +29,8 @@ struct flow {
 	__be16 client_port;
 	__u32 ifindex;         /* the link that the client came by */
 	__u64 seen;            /* bpf_ktime_get_coarse_ns of the last packet */
+	__u64 routed;          /* and of when the way back was looked up */
+	struct address hop;    /* the next hop on the way back */
 	__u32 fin[2];          /* the sequence number after each FIN: inward, outward */
 	__u32 ack[2];          /* the last acknowledgement each way */
 	__u32 flags;

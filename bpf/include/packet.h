@@ -41,9 +41,7 @@ struct packet {
 	__u32 plane;
 	__u32 kind;
 	__u8 v6;
-	__u8 first_fragment;
 	__u8 tcp_flags;
-	__u8 dont_fragment;
 	__u32 seq, ack, payload;
 	__u32 id;        /* of the fragments of one packet */
 	/* The packet that an ICMP error quotes. */
@@ -81,38 +79,61 @@ inline_always int read_at(struct __sk_buff *skb, __u32 off, void *to, __u32 len)
 	return bpf_skb_load_bytes(skb, off, to, len);
 }
 
+/* header returns len bytes at off: where they lie in the packet, or, should
+ * they not lie in one piece, a copy in buf; NULL past the packet's end.
+ */
+inline_always void *header(struct __sk_buff *skb, __u32 off, void *buf, __u32 len)
+{
+	void *start = (void *)(long)skb->data + off;
+
+	if (start + len <= (void *)(long)skb->data_end)
+		return start;
+	return read_at(skb, off, buf, len) ? 0 : buf;
+}
+
+/* MAX_L4 bounds where a transport header starts: after an Ethernet header and
+ * the longest of IPv4.
+ */
+#define MAX_L4 (ETH_HLEN + 60)
+
 inline_always void copy_v6(struct address *a, const struct in6_addr *from)
 {
 	__builtin_memcpy(a, from, sizeof(*a));
 }
 
 /* read_tcp notes what tracking a connection needs. */
-inline_always int read_tcp(struct __sk_buff *skb, struct packet *p, __u32 end)
+inline_always int read_tcp(struct __sk_buff *skb, struct packet *p, __u32 l4, __u32 end)
 {
-	struct tcphdr tcp;
+	struct tcphdr buf, *tcp;
 
-	if (read_at(skb, p->l4, &tcp, sizeof(tcp)))
+	if (l4 > MAX_L4)
 		return -1;
-	p->sport = tcp.source;
-	p->dport = tcp.dest;
-	p->tcp_flags = ((__u8 *)&tcp)[13];
-	p->seq = bpf_ntohl(tcp.seq);
-	p->ack = bpf_ntohl(tcp.ack_seq);
-	p->payload = end - p->l4 - tcp.doff * 4;
+	tcp = header(skb, l4, &buf, sizeof(buf));
+	if (!tcp)
+		return -1;
+	p->sport = tcp->source;
+	p->dport = tcp->dest;
+	p->tcp_flags = ((__u8 *)tcp)[13];
+	p->seq = bpf_ntohl(tcp->seq);
+	p->ack = bpf_ntohl(tcp->ack_seq);
+	p->payload = end - l4 - tcp->doff * 4;
 	return 0;
 }
 
 /* read_ports reads the transport header at l4 of a packet that ends at end. */
-inline_always int read_ports(struct __sk_buff *skb, struct packet *p, __u8 proto, __u32 end)
+inline_always int read_ports(struct __sk_buff *skb, struct packet *p, __u8 proto, __u32 l4, __u32 end)
 {
-	struct ports_header ports;
+	struct ports_header buf, *ports;
 
 	if (proto == IPPROTO_TCP)
-		return read_tcp(skb, p, end);
-	if (read_at(skb, p->l4, &ports, sizeof(ports)))
+		return read_tcp(skb, p, l4, end);
+	if (l4 > MAX_L4)
 		return -1;
-	p->sport = ports.src;
-	p->dport = ports.dst;
+	ports = header(skb, l4, &buf, sizeof(buf));
+	if (!ports)
+		return -1;
+	p->sport = ports->src;
+	p->dport = ports->dst;
 	return 0;
 }
 
@@ -193,29 +214,30 @@ inline_always int read_error_v6(struct __sk_buff *skb, struct packet *p)
 
 inline_always int read_v4(struct __sk_buff *skb, struct packet *p)
 {
-	struct iphdr ip;
-	__u32 fragment, end;
+	struct iphdr buf, *ip = header(skb, link_header, &buf, sizeof(buf));
+	__u32 fragment, end, l4;
+	__u8 proto;
 
-	if (read_at(skb, p->l3, &ip, sizeof(ip)) || ip.version != 4 || ip.ihl < 5)
+	if (!ip || ip->version != 4 || ip->ihl < 5)
 		return -1;
-	map_v4(&p->src, ip.saddr);
-	map_v4(&p->dst, ip.daddr);
-	p->l4 = p->l3 + ip.ihl * 4;
-	p->dont_fragment = !!(ip.frag_off & bpf_htons(0x4000));
-	fragment = bpf_ntohs(ip.frag_off) & (IP_MF | IP_OFFSET);
+	map_v4(&p->src, ip->saddr);
+	map_v4(&p->dst, ip->daddr);
+	proto = ip->protocol;
+	p->id = ip->id;
+	fragment = bpf_ntohs(ip->frag_off) & (IP_MF | IP_OFFSET);
 	/* A giant packet of a sender on this host has no length of its own. */
-	end = ip.tot_len ? p->l3 + bpf_ntohs(ip.tot_len) : skb->len;
-	if (ip.protocol == IPPROTO_ICMP)
+	end = ip->tot_len ? link_header + bpf_ntohs(ip->tot_len) : skb->len;
+	l4 = link_header + ip->ihl * 4;
+	p->l4 = l4;
+	if (proto == IPPROTO_ICMP)
 		return fragment ? -1 : read_error_v4(skb, p);
-	if (ip.protocol != IPPROTO_TCP && ip.protocol != IPPROTO_UDP)
+	if (proto != IPPROTO_TCP && proto != IPPROTO_UDP)
 		return -1;
-	p->plane = PLANE(0, ip.protocol == IPPROTO_UDP);
-	p->id = ip.id;
+	p->plane = PLANE(0, proto == IPPROTO_UDP);
 	if (fragment & IP_OFFSET)
 		p->kind = PACKET_FRAGMENT;
-	else if (read_ports(skb, p, ip.protocol, end))
+	else if (read_ports(skb, p, proto, l4, end))
 		return -1;
-	p->first_fragment = fragment == IP_MF;
 	return fragment ? read_fragment(p) : 0;
 }
 
@@ -228,40 +250,41 @@ struct fragment_header {
 
 inline_always int read_v6(struct __sk_buff *skb, struct packet *p)
 {
+	struct ipv6hdr buf, *ip = header(skb, link_header, &buf, sizeof(buf));
+	__u32 end, l4 = link_header + sizeof(*ip);
 	struct fragment_header frag = {};
-	struct ipv6hdr ip;
+	int fragmented;
 	__u8 proto;
-	__u32 end;
 
-	if (read_at(skb, p->l3, &ip, sizeof(ip)) || ip.version != 6)
+	if (!ip || ip->version != 6)
 		return -1;
-	copy_v6(&p->src, &ip.saddr);
-	copy_v6(&p->dst, &ip.daddr);
+	copy_v6(&p->src, &ip->saddr);
+	copy_v6(&p->dst, &ip->daddr);
 	p->v6 = 1;
-	p->dont_fragment = 1;
-	p->l4 = p->l3 + sizeof(ip);
-	end = ip.payload_len ? p->l4 + bpf_ntohs(ip.payload_len) : skb->len;
-	proto = ip.nexthdr;
+	p->l4 = l4;
+	end = ip->payload_len ? l4 + bpf_ntohs(ip->payload_len) : skb->len;
+	proto = ip->nexthdr;
 	if (is_mapped(&p->src) || is_mapped(&p->dst))
 		return -1;
 	if (proto == ICMPV6_PROTO)
 		return read_error_v6(skb, p);
-	if (proto == IPV6_FRAGMENT) {
-		if (read_at(skb, p->l4, &frag, sizeof(frag)))
+	fragmented = proto == IPV6_FRAGMENT;
+	if (fragmented) {
+		if (read_at(skb, l4, &frag, sizeof(frag)))
 			return -1;
 		proto = frag.next;
 		p->id = frag.id;
-		p->l4 += sizeof(frag);
+		l4 += sizeof(frag);
+		p->l4 = l4;
 	}
 	if (proto != IPPROTO_TCP && proto != IPPROTO_UDP)
 		return -1;
 	p->plane = PLANE(1, proto == IPPROTO_UDP);
 	if (frag.offset & bpf_htons(0xfff8))
 		p->kind = PACKET_FRAGMENT;
-	else if (read_ports(skb, p, proto, end))
+	else if (read_ports(skb, p, proto, l4, end))
 		return -1;
-	p->first_fragment = ip.nexthdr == IPV6_FRAGMENT && p->kind == PACKET_L4;
-	return ip.nexthdr == IPV6_FRAGMENT ? read_fragment(p) : 0;
+	return fragmented ? read_fragment(p) : 0;
 }
 
 /* read_packet returns 0 for a packet that can be led, and leaves any other

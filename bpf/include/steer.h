@@ -37,14 +37,15 @@ apart int is_local(struct __sk_buff *skb, const struct packet *p)
 
 	if (!p)
 		return 0;
-	if (bpf_map_lookup_elem(&addresses, &p->dst))
+	/* Older kernels (6.1) want a key on the stack. */
+	__builtin_memcpy(route.ipv6_dst, &p->dst, 16);
+	if (bpf_map_lookup_elem(&addresses, route.ipv6_dst))
 		return 1;
 	route.ifindex = skb->ifindex;
 	route.l4_protocol = (p->plane & 1) ? IPPROTO_UDP : IPPROTO_TCP;
 	if (p->v6) {
 		route.family = AF_INET6;
 		__builtin_memcpy(route.ipv6_src, &p->src, 16);
-		__builtin_memcpy(route.ipv6_dst, &p->dst, 16);
 	} else {
 		route.family = AF_INET;
 		route.ipv4_src = p->src.w[3];
@@ -108,9 +109,34 @@ inline_always int is_of(const struct flow *f, const struct packet *p)
 	       same(&f->host, &p->dst) && same(&f->client, &p->src);
 }
 
+/* aliased finds the flow of a client that got an alias, which is then in the
+ * key.
+ */
+static __noinline struct flow *aliased(const struct packet *p, struct flow_key *key)
+{
+	struct alias_key name = {
+		.client = p->src, .host = p->dst,
+		.client_port = p->sport, .host_port = p->dport, .plane = p->plane,
+	};
+	struct alias *known = bpf_map_lookup_elem(&aliases, &name);
+	struct flow *f;
+
+	if (!known)
+		return 0;
+	key->client = known->client;
+	key->client_port = known->client_port;
+	f = find_flow(key);
+	if (f && is_of(f, p))
+		return f;
+	key->client = p->src;
+	key->client_port = p->sport;
+	return 0;
+}
+
 /* begin makes the flow of a packet that found none under the key, or another
  * client's. Where the endpoint would confuse the two, or see itself, the
- * client gets an alias, which is then in the key.
+ * client gets an alias, which is then in the key. It calls nothing that needs
+ * much stack: a function and its callers have 512 bytes together.
  */
 static __noinline struct flow *begin(struct __sk_buff *skb, struct packet *p, struct flow_key *key,
 				     const struct lead *l, __u32 flags)
@@ -123,21 +149,9 @@ static __noinline struct flow *begin(struct __sk_buff *skb, struct packet *p, st
 		.host = p->dst, .client = p->src, .host_port = p->dport, .client_port = p->sport,
 		.ifindex = skb->ifindex, .flags = flags,
 	};
-	struct alias *known = bpf_map_lookup_elem(&aliases, &name);
 	struct alias alias = { .client = p->src };
 	struct flow *f;
 
-	if (known) {
-		key->client = known->client;
-		key->client_port = known->client_port;
-		f = find_flow(key);
-		if (f && is_of(f, p))
-			return f;
-		key->client = p->src;
-		key->client_port = p->sport;
-	}
-	if (!may_begin(skb, p))
-		return 0;
 	fresh.seen = bpf_ktime_get_coarse_ns();
 	if (!same(&p->src, &l->to)) {
 		f = find_flow(key);
@@ -220,6 +234,8 @@ apart int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	key.plane = p->plane;
 	f = find_flow(&key);
 	if (!f || !is_of(f, p))
+		f = aliased(p, &key);
+	if (!f && may_begin(skb, p))
 		f = begin(skb, p, &key, l, flags);
 	if (!f)
 		return UNTOUCHED;
@@ -232,12 +248,58 @@ apart int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	return into(skb, l->ifindex);
 }
 
-/* away sends a packet back to the client of the flow. */
-inline_always int away(struct __sk_buff *skb, const struct flow *f)
+/* find_hop looks up the next hop on the way back to the client, by the link
+ * that it came by. 0 means that there is none to be had in this way.
+ */
+apart int find_hop(struct __sk_buff *skb, struct flow *f)
 {
+	struct bpf_fib_lookup route = {};
+	long found;
+
+	if (!f)
+		return 0;
+	route.ifindex = f->ifindex;
+	if (is_mapped(&f->client)) {
+		route.family = AF_INET;
+		route.ipv4_src = f->host.w[3];
+		route.ipv4_dst = f->client.w[3];
+	} else {
+		route.family = AF_INET6;
+		__builtin_memcpy(route.ipv6_src, &f->host, 16);
+		__builtin_memcpy(route.ipv6_dst, &f->client, 16);
+	}
+	found = bpf_fib_lookup(skb, &route, sizeof(route), BPF_FIB_LOOKUP_OUTPUT);
+	if ((found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH) || route.ifindex != f->ifindex)
+		return 0;
+	if (route.family == AF_INET)
+		map_v4(&f->hop, route.ipv4_dst);
+	else
+		__builtin_memcpy(&f->hop, route.ipv6_dst, 16);
+	return 1;
+}
+
+/* away sends a packet back to the client of the flow. The way there is looked
+ * up again when it is a second old.
+ */
+inline_always int away(struct __sk_buff *skb, struct flow *f)
+{
+	struct bpf_redir_neigh hop = {};
+
 	if (f->flags & FLOW_PEER)
 		return into(skb, f->ifindex);
-	return bpf_redirect_neigh(f->ifindex, 0, 0, 0);
+	if (f->seen - f->routed > SECOND) {
+		if (!find_hop(skb, f))
+			return bpf_redirect_neigh(f->ifindex, 0, 0, 0);
+		f->routed = f->seen;
+	}
+	if (is_mapped(&f->hop)) {
+		hop.nh_family = AF_INET;
+		hop.ipv4_nh = f->hop.w[3];
+	} else {
+		hop.nh_family = AF_INET6;
+		__builtin_memcpy(hop.ipv6_nh, &f->hop, 16);
+	}
+	return bpf_redirect_neigh(f->ifindex, &hop, sizeof(hop), 0);
 }
 
 /* error_outward leads an ICMP error of an endpoint about what a client sent. */

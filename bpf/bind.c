@@ -10,14 +10,6 @@
 
 #include <linux/errno.h>
 
-#define REFUSE 0
-
-/* is_wildcard reports whether an address stands for all of its family. */
-inline_always int is_wildcard(const struct address *a)
-{
-	return !a->w[3] && (is_unset(a) || is_mapped(a));
-}
-
 /* is_granted reports whether the caller is the workload that the port was
  * granted to. Its own hook, which runs before, has named the port.
  */
@@ -56,13 +48,6 @@ inline_always int is_refused(struct bpf_sock_addr *ctx, const struct address *ho
 	return first && *first && is_taken(*first, plane, port, host);
 }
 
-inline_always int refuse(void)
-{
-	if (have_retval)
-		bpf_set_retval(-EADDRINUSE);
-	return REFUSE;
-}
-
 SEC("cgroup/bind4")
 int bind4(struct bpf_sock_addr *ctx)
 {
@@ -71,7 +56,7 @@ int bind4(struct bpf_sock_addr *ctx)
 	if (!is_hosts(ctx) || ctx->sk->mark == bind_mark)
 		return PROCEED;
 	map_v4(&host, ctx->user_ip4);
-	return is_refused(ctx, &host, 0) ? refuse() : PROCEED;
+	return is_refused(ctx, &host, 0) ? refuse(EADDRINUSE) : PROCEED;
 }
 
 SEC("cgroup/bind6")
@@ -83,9 +68,9 @@ int bind6(struct bpf_sock_addr *ctx)
 		return PROCEED;
 	copy_words(&host, ctx->user_ip6);
 	if (!is_mapped(&host) && is_refused(ctx, &host, 1))
-		return refuse();
+		return refuse(EADDRINUSE);
 	/* Of the IPv4 addresses it conflicts with those that it is, or with all. */
 	if ((is_mapped(&host) || is_unset(&host)) && is_refused(ctx, &host, 0))
-		return refuse();
+		return refuse(EADDRINUSE);
 	return PROCEED;
 }

@@ -7,5 +7,10 @@
 #include "recvmsg.c"
 #include "getpeername.c"
 #include "bind.c"
+#include "own_bind.c"
+#include "own_post_bind.c"
+#include "own_getsockname.c"
+#include "own_connect.c"
+#include "own_getpeername.c"
 
 char __license[] SEC("license") = "Dual BSD/GPL";

@@ -7,13 +7,13 @@
 SEC("cgroup/getpeername4")
 int getpeername4(struct bpf_sock_addr *ctx)
 {
-	turn_back_v4(ctx);
+	turn_back_v4(ctx, &dialled);
 	return PROCEED;
 }
 
 SEC("cgroup/getpeername6")
 int getpeername6(struct bpf_sock_addr *ctx)
 {
-	turn_back_v6(ctx);
+	turn_back_v6(ctx, &dialled);
 	return PROCEED;
 }

@@ -5,13 +5,13 @@
 SEC("cgroup/recvmsg4")
 int recvmsg4(struct bpf_sock_addr *ctx)
 {
-	turn_back_v4(ctx);
+	turn_back_v4(ctx, &dialled);
 	return PROCEED;
 }
 
 SEC("cgroup/recvmsg6")
 int recvmsg6(struct bpf_sock_addr *ctx)
 {
-	turn_back_v6(ctx);
+	turn_back_v6(ctx, &dialled);
 	return PROCEED;
 }

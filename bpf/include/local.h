@@ -21,8 +21,9 @@
 
 #include <linux/in.h>
 
-/* What a hook answers so that the call goes on. */
+/* What a hook answers so that the call goes on, or does not. */
 #define PROCEED 1
+#define REFUSE 0
 
 /* The families that a call can be turned to. */
 #define REACH_V4 (1 << 0)
@@ -48,6 +49,22 @@ inline_always int is_hosts(struct bpf_sock_addr *ctx)
 inline_always int is_unset(const struct address *a)
 {
 	return (a->w[0] | a->w[1] | a->w[2] | a->w[3]) == 0;
+}
+
+/* is_wildcard reports whether an address stands for all of its family. */
+inline_always int is_wildcard(const struct address *a)
+{
+	return !a->w[3] && (is_unset(a) || is_mapped(a));
+}
+
+/* refuse makes a bind fail with the error; with EPERM where the kernel cannot
+ * be told another.
+ */
+inline_always int refuse(int error)
+{
+	if (have_retval)
+		bpf_set_retval(-error);
+	return REFUSE;
 }
 
 /* set_loopback names what the kernel takes the unspecified address for. */
@@ -106,9 +123,9 @@ apart __u32 slot_of(const struct dialled *d, const struct dialled_slot *s)
 }
 
 /* remember keeps with the socket what it has dialled. */
-inline_always int remember(struct bpf_sock_addr *ctx, const struct dialled_slot *s)
+inline_always int remember(struct bpf_sock_addr *ctx, void *map, const struct dialled_slot *s)
 {
-	struct dialled *d = bpf_sk_storage_get(&dialled, ctx->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct dialled *d = bpf_sk_storage_get(map, ctx->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	__u32 slot;
 
 	if (!d)
@@ -123,9 +140,9 @@ inline_always int remember(struct bpf_sock_addr *ctx, const struct dialled_slot 
 /* forget makes answers from an endpoint that the socket dials by its own
  * address come from there.
  */
-inline_always void forget(struct bpf_sock_addr *ctx, const struct call *c)
+inline_always void forget(struct bpf_sock_addr *ctx, void *map, const struct call *c)
 {
-	struct dialled *d = bpf_sk_storage_get(&dialled, ctx->sk, 0, 0);
+	struct dialled *d = bpf_sk_storage_get(map, ctx->sk, 0, 0);
 	struct dialled_slot direct = { .to = c->ends.host, .to_port = c->ends.host_port };
 	__u32 slot;
 
@@ -145,8 +162,8 @@ inline_always int lead_call(struct bpf_sock_addr *ctx, struct call *c)
 	c->udp = ctx->protocol == IPPROTO_UDP;
 	/* A socket bound to a device would look for the endpoint there. */
 	if (!ctx->sk->bound_dev_if && turn(c))
-		return !remember(ctx, &c->ends);
-	forget(ctx, c);
+		return !remember(ctx, &dialled, &c->ends);
+	forget(ctx, &dialled, c);
 	return 0;
 }
 
@@ -185,9 +202,9 @@ inline_always void tell_v4(struct bpf_sock_addr *ctx, const struct address *a, _
 /* recall returns what the socket had dialled when it was led to s->to, NULL
  * when it was not.
  */
-inline_always const struct dialled_slot *recall(struct bpf_sock_addr *ctx, struct dialled_slot *s)
+inline_always const struct dialled_slot *recall(struct bpf_sock_addr *ctx, void *map, struct dialled_slot *s)
 {
-	struct dialled *d = bpf_sk_storage_get(&dialled, ctx->sk, 0, 0);
+	struct dialled *d = bpf_sk_storage_get(map, ctx->sk, 0, 0);
 	__u32 slot;
 
 	if (!d)
@@ -200,24 +217,24 @@ inline_always const struct dialled_slot *recall(struct bpf_sock_addr *ctx, struc
 /* turn_back_v4 puts what was dialled in the place of an endpoint's address
  * that the process is about to be told.
  */
-inline_always void turn_back_v4(struct bpf_sock_addr *ctx)
+inline_always void turn_back_v4(struct bpf_sock_addr *ctx, void *map)
 {
 	const struct dialled_slot *known;
 	struct dialled_slot s = {};
 
 	map_v4(&s.to, ctx->user_ip4);
-	known = recall(ctx, &s);
+	known = recall(ctx, map, &s);
 	if (known)
 		tell_v4(ctx, &known->host, known->host_port);
 }
 
-inline_always void turn_back_v6(struct bpf_sock_addr *ctx)
+inline_always void turn_back_v6(struct bpf_sock_addr *ctx, void *map)
 {
 	const struct dialled_slot *known;
 	struct dialled_slot s = {};
 
 	copy_words(&s.to, ctx->user_ip6);
-	known = recall(ctx, &s);
+	known = recall(ctx, map, &s);
 	if (known)
 		tell_v6(ctx, &known->host, known->host_port);
 }

@@ -34,6 +34,12 @@ type FairleadAliasKey struct {
 	Plane      uint32
 }
 
+type FairleadBound struct {
+	_    structs.HostLayout
+	Own  uint16
+	Held uint16
+}
+
 type FairleadDialled struct {
 	_     structs.HostLayout
 	Next  uint32
@@ -54,6 +60,8 @@ type FairleadFlow struct {
 	ClientPort uint16
 	Ifindex    uint32
 	Seen       uint64
+	Routed     uint64
+	Hop        FairleadAddress
 	Fin        [2]uint32
 	Ack        [2]uint32
 	Flags      uint32
@@ -83,6 +91,16 @@ type FairleadFragmentPorts struct {
 	Dst uint16
 }
 
+type FairleadGrant struct {
+	_        structs.HostLayout
+	Host     FairleadAddress
+	OwnFirst uint16
+	OwnLast  uint16
+	First    uint16
+	Plane    uint8
+	Any      uint8
+}
+
 type FairleadLead struct {
 	_          structs.HostLayout
 	Host       FairleadAddress
@@ -106,35 +124,59 @@ type FairleadTotal struct {
 	Bytes   uint64
 }
 
+type FairleadWorkload struct {
+	_        structs.HostLayout
+	Unlisted uint32
+	Count    uint32
+	Grants   [128]FairleadGrant
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	FairleadMapAddresses     = "addresses"
-	FairleadMapAliases       = "aliases"
-	FairleadMapDialled       = "dialled"
-	FairleadMapFlowsTcp      = "flows_tcp"
-	FairleadMapFlowsUdp      = "flows_udp"
-	FairleadMapFragments     = "fragments"
-	FairleadMapLeads         = "leads"
-	FairleadMapPorts         = "ports"
-	FairleadMapTotals        = "totals"
-	FairleadProgBind4        = "bind4"
-	FairleadProgBind6        = "bind6"
-	FairleadProgConnect4     = "connect4"
-	FairleadProgConnect6     = "connect6"
-	FairleadProgGetpeername4 = "getpeername4"
-	FairleadProgGetpeername6 = "getpeername6"
-	FairleadProgRecvmsg4     = "recvmsg4"
-	FairleadProgRecvmsg6     = "recvmsg6"
-	FairleadProgSandbox      = "sandbox"
-	FairleadProgSendmsg4     = "sendmsg4"
-	FairleadProgSendmsg6     = "sendmsg6"
-	FairleadProgUplink       = "uplink"
-	FairleadVarBindMark      = "bind_mark"
-	FairleadVarHaveRetval    = "have_retval"
-	FairleadVarHostNetns     = "host_netns"
-	FairleadVarLinkHeader    = "link_header"
+	FairleadMapAddresses        = "addresses"
+	FairleadMapAliases          = "aliases"
+	FairleadMapBound            = "bound"
+	FairleadMapDialled          = "dialled"
+	FairleadMapFlowsTcp         = "flows_tcp"
+	FairleadMapFlowsUdp         = "flows_udp"
+	FairleadMapFragments        = "fragments"
+	FairleadMapLeads            = "leads"
+	FairleadMapOwnDialled       = "own_dialled"
+	FairleadMapPorts            = "ports"
+	FairleadMapTotals           = "totals"
+	FairleadMapWorkloads        = "workloads"
+	FairleadProgBind4           = "bind4"
+	FairleadProgBind6           = "bind6"
+	FairleadProgConnect4        = "connect4"
+	FairleadProgConnect6        = "connect6"
+	FairleadProgGetpeername4    = "getpeername4"
+	FairleadProgGetpeername6    = "getpeername6"
+	FairleadProgOwnBind4        = "own_bind4"
+	FairleadProgOwnBind6        = "own_bind6"
+	FairleadProgOwnConnect4     = "own_connect4"
+	FairleadProgOwnConnect6     = "own_connect6"
+	FairleadProgOwnGetpeername4 = "own_getpeername4"
+	FairleadProgOwnGetpeername6 = "own_getpeername6"
+	FairleadProgOwnGetsockname4 = "own_getsockname4"
+	FairleadProgOwnGetsockname6 = "own_getsockname6"
+	FairleadProgOwnPostBind4    = "own_post_bind4"
+	FairleadProgOwnPostBind6    = "own_post_bind6"
+	FairleadProgOwnRecvmsg4     = "own_recvmsg4"
+	FairleadProgOwnRecvmsg6     = "own_recvmsg6"
+	FairleadProgOwnSendmsg4     = "own_sendmsg4"
+	FairleadProgOwnSendmsg6     = "own_sendmsg6"
+	FairleadProgRecvmsg4        = "recvmsg4"
+	FairleadProgRecvmsg6        = "recvmsg6"
+	FairleadProgSandbox         = "sandbox"
+	FairleadProgSendmsg4        = "sendmsg4"
+	FairleadProgSendmsg6        = "sendmsg6"
+	FairleadProgUplink          = "uplink"
+	FairleadVarBindMark         = "bind_mark"
+	FairleadVarHaveRetval       = "have_retval"
+	FairleadVarHostNetns        = "host_netns"
+	FairleadVarLinkHeader       = "link_header"
 )
 
 // LoadFairlead returns the embedded CollectionSpec for Fairlead.
@@ -179,33 +221,50 @@ type FairleadSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairleadProgramSpecs struct {
-	Bind4        *ebpf.ProgramSpec `ebpf:"bind4"`
-	Bind6        *ebpf.ProgramSpec `ebpf:"bind6"`
-	Connect4     *ebpf.ProgramSpec `ebpf:"connect4"`
-	Connect6     *ebpf.ProgramSpec `ebpf:"connect6"`
-	Getpeername4 *ebpf.ProgramSpec `ebpf:"getpeername4"`
-	Getpeername6 *ebpf.ProgramSpec `ebpf:"getpeername6"`
-	Recvmsg4     *ebpf.ProgramSpec `ebpf:"recvmsg4"`
-	Recvmsg6     *ebpf.ProgramSpec `ebpf:"recvmsg6"`
-	Sandbox      *ebpf.ProgramSpec `ebpf:"sandbox"`
-	Sendmsg4     *ebpf.ProgramSpec `ebpf:"sendmsg4"`
-	Sendmsg6     *ebpf.ProgramSpec `ebpf:"sendmsg6"`
-	Uplink       *ebpf.ProgramSpec `ebpf:"uplink"`
+	Bind4           *ebpf.ProgramSpec `ebpf:"bind4"`
+	Bind6           *ebpf.ProgramSpec `ebpf:"bind6"`
+	Connect4        *ebpf.ProgramSpec `ebpf:"connect4"`
+	Connect6        *ebpf.ProgramSpec `ebpf:"connect6"`
+	Getpeername4    *ebpf.ProgramSpec `ebpf:"getpeername4"`
+	Getpeername6    *ebpf.ProgramSpec `ebpf:"getpeername6"`
+	OwnBind4        *ebpf.ProgramSpec `ebpf:"own_bind4"`
+	OwnBind6        *ebpf.ProgramSpec `ebpf:"own_bind6"`
+	OwnConnect4     *ebpf.ProgramSpec `ebpf:"own_connect4"`
+	OwnConnect6     *ebpf.ProgramSpec `ebpf:"own_connect6"`
+	OwnGetpeername4 *ebpf.ProgramSpec `ebpf:"own_getpeername4"`
+	OwnGetpeername6 *ebpf.ProgramSpec `ebpf:"own_getpeername6"`
+	OwnGetsockname4 *ebpf.ProgramSpec `ebpf:"own_getsockname4"`
+	OwnGetsockname6 *ebpf.ProgramSpec `ebpf:"own_getsockname6"`
+	OwnPostBind4    *ebpf.ProgramSpec `ebpf:"own_post_bind4"`
+	OwnPostBind6    *ebpf.ProgramSpec `ebpf:"own_post_bind6"`
+	OwnRecvmsg4     *ebpf.ProgramSpec `ebpf:"own_recvmsg4"`
+	OwnRecvmsg6     *ebpf.ProgramSpec `ebpf:"own_recvmsg6"`
+	OwnSendmsg4     *ebpf.ProgramSpec `ebpf:"own_sendmsg4"`
+	OwnSendmsg6     *ebpf.ProgramSpec `ebpf:"own_sendmsg6"`
+	Recvmsg4        *ebpf.ProgramSpec `ebpf:"recvmsg4"`
+	Recvmsg6        *ebpf.ProgramSpec `ebpf:"recvmsg6"`
+	Sandbox         *ebpf.ProgramSpec `ebpf:"sandbox"`
+	Sendmsg4        *ebpf.ProgramSpec `ebpf:"sendmsg4"`
+	Sendmsg6        *ebpf.ProgramSpec `ebpf:"sendmsg6"`
+	Uplink          *ebpf.ProgramSpec `ebpf:"uplink"`
 }
 
 // FairleadMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairleadMapSpecs struct {
-	Addresses *ebpf.MapSpec `ebpf:"addresses"`
-	Aliases   *ebpf.MapSpec `ebpf:"aliases"`
-	Dialled   *ebpf.MapSpec `ebpf:"dialled"`
-	FlowsTcp  *ebpf.MapSpec `ebpf:"flows_tcp"`
-	FlowsUdp  *ebpf.MapSpec `ebpf:"flows_udp"`
-	Fragments *ebpf.MapSpec `ebpf:"fragments"`
-	Leads     *ebpf.MapSpec `ebpf:"leads"`
-	Ports     *ebpf.MapSpec `ebpf:"ports"`
-	Totals    *ebpf.MapSpec `ebpf:"totals"`
+	Addresses  *ebpf.MapSpec `ebpf:"addresses"`
+	Aliases    *ebpf.MapSpec `ebpf:"aliases"`
+	Bound      *ebpf.MapSpec `ebpf:"bound"`
+	Dialled    *ebpf.MapSpec `ebpf:"dialled"`
+	FlowsTcp   *ebpf.MapSpec `ebpf:"flows_tcp"`
+	FlowsUdp   *ebpf.MapSpec `ebpf:"flows_udp"`
+	Fragments  *ebpf.MapSpec `ebpf:"fragments"`
+	Leads      *ebpf.MapSpec `ebpf:"leads"`
+	OwnDialled *ebpf.MapSpec `ebpf:"own_dialled"`
+	Ports      *ebpf.MapSpec `ebpf:"ports"`
+	Totals     *ebpf.MapSpec `ebpf:"totals"`
+	Workloads  *ebpf.MapSpec `ebpf:"workloads"`
 }
 
 // FairleadVariableSpecs contains global variables before they are loaded into the kernel.
@@ -238,28 +297,34 @@ func (o *FairleadObjects) Close() error {
 //
 // It can be passed to LoadFairleadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairleadMaps struct {
-	Addresses *ebpf.Map `ebpf:"addresses"`
-	Aliases   *ebpf.Map `ebpf:"aliases"`
-	Dialled   *ebpf.Map `ebpf:"dialled"`
-	FlowsTcp  *ebpf.Map `ebpf:"flows_tcp"`
-	FlowsUdp  *ebpf.Map `ebpf:"flows_udp"`
-	Fragments *ebpf.Map `ebpf:"fragments"`
-	Leads     *ebpf.Map `ebpf:"leads"`
-	Ports     *ebpf.Map `ebpf:"ports"`
-	Totals    *ebpf.Map `ebpf:"totals"`
+	Addresses  *ebpf.Map `ebpf:"addresses"`
+	Aliases    *ebpf.Map `ebpf:"aliases"`
+	Bound      *ebpf.Map `ebpf:"bound"`
+	Dialled    *ebpf.Map `ebpf:"dialled"`
+	FlowsTcp   *ebpf.Map `ebpf:"flows_tcp"`
+	FlowsUdp   *ebpf.Map `ebpf:"flows_udp"`
+	Fragments  *ebpf.Map `ebpf:"fragments"`
+	Leads      *ebpf.Map `ebpf:"leads"`
+	OwnDialled *ebpf.Map `ebpf:"own_dialled"`
+	Ports      *ebpf.Map `ebpf:"ports"`
+	Totals     *ebpf.Map `ebpf:"totals"`
+	Workloads  *ebpf.Map `ebpf:"workloads"`
 }
 
 func (m *FairleadMaps) Close() error {
 	return _FairleadClose(
 		m.Addresses,
 		m.Aliases,
+		m.Bound,
 		m.Dialled,
 		m.FlowsTcp,
 		m.FlowsUdp,
 		m.Fragments,
 		m.Leads,
+		m.OwnDialled,
 		m.Ports,
 		m.Totals,
+		m.Workloads,
 	)
 }
 
@@ -277,18 +342,32 @@ type FairleadVariables struct {
 //
 // It can be passed to LoadFairleadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairleadPrograms struct {
-	Bind4        *ebpf.Program `ebpf:"bind4"`
-	Bind6        *ebpf.Program `ebpf:"bind6"`
-	Connect4     *ebpf.Program `ebpf:"connect4"`
-	Connect6     *ebpf.Program `ebpf:"connect6"`
-	Getpeername4 *ebpf.Program `ebpf:"getpeername4"`
-	Getpeername6 *ebpf.Program `ebpf:"getpeername6"`
-	Recvmsg4     *ebpf.Program `ebpf:"recvmsg4"`
-	Recvmsg6     *ebpf.Program `ebpf:"recvmsg6"`
-	Sandbox      *ebpf.Program `ebpf:"sandbox"`
-	Sendmsg4     *ebpf.Program `ebpf:"sendmsg4"`
-	Sendmsg6     *ebpf.Program `ebpf:"sendmsg6"`
-	Uplink       *ebpf.Program `ebpf:"uplink"`
+	Bind4           *ebpf.Program `ebpf:"bind4"`
+	Bind6           *ebpf.Program `ebpf:"bind6"`
+	Connect4        *ebpf.Program `ebpf:"connect4"`
+	Connect6        *ebpf.Program `ebpf:"connect6"`
+	Getpeername4    *ebpf.Program `ebpf:"getpeername4"`
+	Getpeername6    *ebpf.Program `ebpf:"getpeername6"`
+	OwnBind4        *ebpf.Program `ebpf:"own_bind4"`
+	OwnBind6        *ebpf.Program `ebpf:"own_bind6"`
+	OwnConnect4     *ebpf.Program `ebpf:"own_connect4"`
+	OwnConnect6     *ebpf.Program `ebpf:"own_connect6"`
+	OwnGetpeername4 *ebpf.Program `ebpf:"own_getpeername4"`
+	OwnGetpeername6 *ebpf.Program `ebpf:"own_getpeername6"`
+	OwnGetsockname4 *ebpf.Program `ebpf:"own_getsockname4"`
+	OwnGetsockname6 *ebpf.Program `ebpf:"own_getsockname6"`
+	OwnPostBind4    *ebpf.Program `ebpf:"own_post_bind4"`
+	OwnPostBind6    *ebpf.Program `ebpf:"own_post_bind6"`
+	OwnRecvmsg4     *ebpf.Program `ebpf:"own_recvmsg4"`
+	OwnRecvmsg6     *ebpf.Program `ebpf:"own_recvmsg6"`
+	OwnSendmsg4     *ebpf.Program `ebpf:"own_sendmsg4"`
+	OwnSendmsg6     *ebpf.Program `ebpf:"own_sendmsg6"`
+	Recvmsg4        *ebpf.Program `ebpf:"recvmsg4"`
+	Recvmsg6        *ebpf.Program `ebpf:"recvmsg6"`
+	Sandbox         *ebpf.Program `ebpf:"sandbox"`
+	Sendmsg4        *ebpf.Program `ebpf:"sendmsg4"`
+	Sendmsg6        *ebpf.Program `ebpf:"sendmsg6"`
+	Uplink          *ebpf.Program `ebpf:"uplink"`
 }
 
 func (p *FairleadPrograms) Close() error {
@@ -299,6 +378,20 @@ func (p *FairleadPrograms) Close() error {
 		p.Connect6,
 		p.Getpeername4,
 		p.Getpeername6,
+		p.OwnBind4,
+		p.OwnBind6,
+		p.OwnConnect4,
+		p.OwnConnect6,
+		p.OwnGetpeername4,
+		p.OwnGetpeername6,
+		p.OwnGetsockname4,
+		p.OwnGetsockname6,
+		p.OwnPostBind4,
+		p.OwnPostBind6,
+		p.OwnRecvmsg4,
+		p.OwnRecvmsg6,
+		p.OwnSendmsg4,
+		p.OwnSendmsg6,
 		p.Recvmsg4,
 		p.Recvmsg6,
 		p.Sandbox,

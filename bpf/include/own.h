@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Theory of operation. A workload in the host's namespace has ports of its
+ * own: the ones that it asks for. For each of them it may have been granted a
+ * host port. The hooks of its cgroup put the host port in place of its own
+ * where it binds, and its own in place of the host port where it asks what it
+ * has bound. Its sockets are the host's, and no packet passes a program.
+ *
+ *	workload ── bind 80 ──[own_bind]── 8080 ── the host's stack
+ *	workload ── getsockname ──[own_getsockname]── 80
+ *	workload ── connect 127.0.0.1:80 ──[own_connect]── 127.0.0.1:8080
+ *
+ * A bind to any other port is unlisted, and the workload's policy decides.
+ */
+#pragma once
+
+#include "local.h"
+
+#define MAX_GRANTS 128
+#define MAX_LEVEL 32
+
+enum unlisted {
+	UNLISTED_LOOPBACK,
+	UNLISTED_DENY,
+	UNLISTED_ALLOW,
+};
+
+/* What a workload was granted: host ports from first on for its own ports. */
+struct grant {
+	struct address host; /* the host address, unless any */
+	__u16 own_first, own_last; /* in host byte order */
+	__u16 first;
+	__u8 plane;
+	__u8 any; /* every host address of the family */
+};
+
+struct workload {
+	__u32 unlisted;
+	__u32 count;
+	struct grant grants[MAX_GRANTS];
+};
+
+/* The workloads of the host's namespace by the ids of their cgroups. All
+ * processes of ours on the host share this map, so that workloads find each
+ * other.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, struct workload);
+} workloads SEC(".maps");
+
+/* What sockets of workloads have dialled. The hooks at the root, which run
+ * after these, keep their own account and would forget it.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct dialled);
+} own_dialled SEC(".maps");
+
+/* What a socket has asked to bind, and the port it was given; accepted
+ * sockets inherit it.
+ */
+struct bound {
+	__be16 own;
+	__be16 held;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, struct bound);
+} bound SEC(".maps");
+
+/* own_cgroup returns the id of the caller's workload, 0 when it is none. The
+ * hooks run for sockets that were made in the workload's cgroup.
+ */
+static __noinline __u64 own_cgroup(void)
+{
+	for (int level = 1; level <= MAX_LEVEL; level++) {
+		__u64 id = bpf_get_current_ancestor_cgroup_id(level);
+
+		if (!id || bpf_map_lookup_elem(&workloads, &id))
+			return id;
+	}
+	return 0;
+}
+
+/* grant_index returns the index of the grant for a workload's own port (host
+ * byte order), MAX_GRANTS when there is none.
+ */
+apart __u32 grant_index(const struct workload *w, __u32 plane, __u32 own)
+{
+	if (!w)
+		return MAX_GRANTS;
+	for (__u32 i = 0; i < MAX_GRANTS && i < w->count; i++) {
+		const struct grant *g = &w->grants[i];
+
+		if (g->plane == plane && own >= g->own_first && own <= g->own_last)
+			return i;
+	}
+	return MAX_GRANTS;
+}
+
+/* grant_of returns the grant for a workload's own port, NULL for none. */
+inline_always struct grant *grant_of(struct workload *w, __u32 plane, __u32 own)
+{
+	__u32 i = grant_index(w, plane, own);
+
+	return i < MAX_GRANTS ? &w->grants[i] : 0;
+}
+
+/* granted returns the host port, in network byte order, for an own port. */
+inline_always __be16 granted(const struct grant *g, __u32 own)
+{
+	return bpf_htons(g->first + (own - g->own_first));
+}

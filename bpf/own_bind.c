@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* own_bind puts the granted host port in place of the port that a workload
+ * asks for.
+ */
+#include "include/own.h"
+
+#include <linux/errno.h>
+
+/* A granted port may be below 1024 and needs no CAP_NET_BIND_SERVICE. */
+#define PROCEED_UNCAPABLE 3
+
+/* grant_to_bind returns the grant for the address and port, if it has the
+ * address. What binds :: has both families, and takes the IPv4 grant where
+ * IPv6 has none.
+ */
+inline_always struct grant *grant_to_bind(struct workload *w, const struct address *a, int udp, __u16 port)
+{
+	struct grant *g = grant_of(w, PLANE(!is_mapped(a), udp), port);
+
+	if (!g && !is_mapped(a) && is_wildcard(a))
+		g = grant_of(w, PLANE(0, udp), port);
+	if (g && !g->any && !is_wildcard(a) && !same(&g->host, a))
+		return 0;
+	return g;
+}
+
+/* bind_unlisted goes by the workload's policy. */
+inline_always int bind_unlisted(const struct workload *w, struct address *a)
+{
+	if (w->unlisted == UNLISTED_DENY)
+		return refuse(EACCES);
+	if (w->unlisted == UNLISTED_ALLOW || is_loopback(a))
+		return PROCEED;
+	if (is_mapped(a)) {
+		a->w[3] = bpf_htonl(INADDR_LOOPBACK);
+		return PROCEED;
+	}
+	a->w[0] = 0;
+	a->w[1] = 0;
+	a->w[2] = 0;
+	a->w[3] = bpf_htonl(1);
+	return PROCEED;
+}
+
+/* bind_own changes the address and the port, and notes what was asked for.
+ * Port 0 is any port, and left alone: so do clients bind.
+ */
+inline_always int bind_own(struct bpf_sock_addr *ctx, struct address *a, __be16 *port)
+{
+	struct bound fresh = { .own = *port, .held = *port };
+	__u64 id = own_cgroup();
+	struct workload *w = bpf_map_lookup_elem(&workloads, &id);
+	struct grant *g;
+	int verdict;
+
+	if (!w || !*port || !is_hosts(ctx))
+		return PROCEED;
+	g = grant_to_bind(w, a, ctx->protocol == IPPROTO_UDP, bpf_ntohs(*port));
+	if (g) {
+		fresh.held = granted(g, bpf_ntohs(*port));
+		verdict = PROCEED_UNCAPABLE;
+		if (!is_mapped(a) && !(g->plane & 2))
+			map_v4(a, 0);
+		if (!g->any)
+			*a = g->host;
+	} else {
+		verdict = bind_unlisted(w, a);
+	}
+	*port = fresh.held;
+	if (verdict && !bpf_sk_storage_get(&bound, ctx->sk, &fresh, BPF_SK_STORAGE_GET_F_CREATE))
+		return REFUSE;
+	return verdict;
+}
+
+SEC("cgroup/bind4")
+int own_bind4(struct bpf_sock_addr *ctx)
+{
+	__be16 port = ctx->user_port;
+	struct address a;
+	int verdict;
+
+	map_v4(&a, ctx->user_ip4);
+	verdict = bind_own(ctx, &a, &port);
+	tell_v4(ctx, &a, port);
+	return verdict;
+}
+
+SEC("cgroup/bind6")
+int own_bind6(struct bpf_sock_addr *ctx)
+{
+	__be16 port = ctx->user_port;
+	struct address a;
+	int verdict;
+
+	copy_words(&a, ctx->user_ip6);
+	verdict = bind_own(ctx, &a, &port);
+	tell_v6(ctx, &a, port);
+	return verdict;
+}

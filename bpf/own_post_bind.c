@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* own_post_bind refuses a socket of a workload that did not end where
+ * own_bind put it: another program has moved it since.
+ */
+#include "include/own.h"
+
+inline_always int check_bound(struct bpf_sock *sk, const struct address *a)
+{
+	__u64 id = own_cgroup();
+	struct workload *w = bpf_map_lookup_elem(&workloads, &id);
+	struct bound *b = bpf_sk_storage_get(&bound, sk, 0, 0);
+
+	if (!w || !b || w->unlisted == UNLISTED_ALLOW || is_loopback(a))
+		return PROCEED;
+	return sk->src_port == bpf_ntohs(b->held);
+}
+
+SEC("cgroup/post_bind4")
+int own_post_bind4(struct bpf_sock *sk)
+{
+	struct address a;
+
+	map_v4(&a, sk->src_ip4);
+	return check_bound(sk, &a);
+}
+
+SEC("cgroup/post_bind6")
+int own_post_bind6(struct bpf_sock *sk)
+{
+	struct address a;
+
+	copy_words(&a, sk->src_ip6);
+	return check_bound(sk, &a);
+}

@@ -90,7 +90,15 @@ func judge(run result.Run, m load.Measurement, g ledger.Gates) []string {
 		why = append(why, fmt.Sprintf("the generator itself was late: p99 %.0f µs", 1e6*m.LatenessP99))
 	}
 	if run.Proof != nil && !run.Proof.OK {
-		why = append(why, "the traffic did not take the path: "+run.Proof.Counter)
+		why = append(why, "the traffic did not take the path: "+missed(run.Proof))
 	}
 	return why
+}
+
+// missed names the counter that a proof failed by.
+func missed(p *result.Proof) string {
+	if p.Got >= p.Want {
+		return p.Absent
+	}
+	return p.Counter
 }

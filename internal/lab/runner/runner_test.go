@@ -56,6 +56,17 @@ func TestFewerFlowsThanAskedForAreNoProof(t *testing.T) {
 	}
 }
 
+func TestAFailedProofNamesItsCounter(t *testing.T) {
+	for want, p := range map[string]result.Proof{
+		"bytes on link x":         {Counter: "bytes on link x", Want: 2, Got: 1, Absent: "bytes through the proxy"},
+		"bytes through the proxy": {Counter: "bytes on link x", Want: 2, Got: 2, Absent: "bytes through the proxy", AbsentGot: 1},
+	} {
+		if got := missed(&p); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // TestHandRulesBringNoHopUnasked: a rule would be a hop, and one that looks
 // at connections brings conntrack.
 func TestHandRulesBringNoHopUnasked(t *testing.T) {

@@ -120,7 +120,8 @@ func TestProbe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []plan.Feature{plan.FeatureVeth, plan.FeatureBridge, plan.FeatureNAT, plan.FeatureIPv6} {
+	for _, f := range []plan.Feature{plan.FeatureVeth, plan.FeatureBridge, plan.FeatureNAT, plan.FeatureIPv6,
+		plan.FeatureSteering, plan.FeatureCgroupHooks} {
 		if !facts.Has(f) {
 			t.Errorf("%s: %s", f, facts.Missing[f])
 		}

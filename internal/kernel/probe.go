@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 
+	"fairlead/internal/cgroup"
+	"fairlead/internal/kernel/steer"
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
@@ -31,19 +34,38 @@ func Probe() (plan.Facts, error) {
 		return facts, fmt.Errorf("probe kernel: %w", err)
 	}
 	defer h.Close()
-	facts.Missing = map[plan.Feature]string{}
-	for feature, try := range map[plan.Feature]func(*Host) error{
-		plan.FeatureVeth:         probeVeth,
-		plan.FeatureBridge:       probeBridge,
-		plan.FeatureBridgeFilter: probeBridgeFilter,
-		plan.FeatureNAT:          probeNAT,
-		plan.FeatureIPv6:         probeIPv6,
-	} {
-		if err := try(h); err != nil {
-			facts.Missing[feature] = err.Error()
-		}
-	}
+	facts.Missing = h.missing()
 	return facts, nil
+}
+
+// probes try one feature each.
+var probes = map[plan.Feature]func(*Host) error{
+	plan.FeatureVeth:         probeVeth,
+	plan.FeatureBridge:       probeBridge,
+	plan.FeatureBridgeFilter: probeBridgeFilter,
+	plan.FeatureNAT:          probeNAT,
+	plan.FeatureIPv6:         probeIPv6,
+	plan.FeatureSteering:     probeSteering,
+	plan.FeatureCgroupHooks:  probeCgroupHooks,
+}
+
+// missing returns why each feature that the kernel lacks is lacking. All are
+// tried at once: most of the time the kernel makes us wait.
+func (h *Host) missing() map[plan.Feature]string {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	missing := map[plan.Feature]string{}
+	for feature, try := range probes {
+		wg.Go(func() {
+			if err := try(h); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				missing[feature] = err.Error()
+			}
+		})
+	}
+	wg.Wait()
+	return missing
 }
 
 func release() string {
@@ -101,4 +123,28 @@ func probeIPv6(h *Host) error {
 		return errors.New("IPv6 is disabled: sysctl net.ipv6.conf.all.disable_ipv6=0, and boot without ipv6.disable=1")
 	}
 	return nil
+}
+
+// probeSteering attaches a program for links to the probe's own loopback.
+func probeSteering(h *Host) error {
+	if err := h.ns.Do(steer.TryLinks); err != nil {
+		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF", err, needed(plan.FeatureSteering))
+	}
+	return nil
+}
+
+func probeCgroupHooks(*Host) error {
+	if _, err := cgroup.Root(); err != nil {
+		return err
+	}
+	if err := steer.TryCgroups(); err != nil {
+		return fmt.Errorf("%w: run %s, built with CONFIG_CGROUP_BPF", err, needed(plan.FeatureCgroupHooks))
+	}
+	return nil
+}
+
+// needed names the first release that has the feature.
+func needed(f plan.Feature) string {
+	major, minor := f.Since()
+	return fmt.Sprintf("Linux %d.%d or later", major, minor)
 }

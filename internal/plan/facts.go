@@ -16,18 +16,16 @@ const (
 
 // Since returns the first Linux release, as major and minor, in which the
 // feature is whole: veth(4), br_netfilter as a module of its own and per
-// bridge, NAT in inet tables and interval maps of several fields,
-// bpf_redirect_peer (5.10) with bpf_check_mtu (5.12), the getsockname hooks.
+// bridge, NAT in inet tables and interval maps of several fields, the cookie
+// of a socket's namespace, by which our eBPF programs know the host.
 func (f Feature) Since() (major, minor int) {
 	switch f {
 	case FeatureBridgeFilter:
 		return 3, 18
 	case FeatureNAT:
 		return 5, 6
-	case FeatureSteering:
-		return 5, 12
-	case FeatureCgroupHooks:
-		return 5, 8
+	case FeatureSteering, FeatureCgroupHooks:
+		return 5, 14
 	default:
 		return 3, 0
 	}

@@ -1,0 +1,62 @@
+package steer
+
+import (
+	"errors"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// tryEntries is the size of the maps that programs are tried with: the real
+// ones take memory and time.
+const tryEntries = 16
+
+// loopback is the index of the loopback device, which every namespace has as
+// its first.
+const loopback = 1
+
+// TryLinks loads the programs for links, and attaches one to the loopback
+// device of the calling thread's network namespace, which should be a
+// throwaway.
+func TryLinks() error {
+	p, err := try(func(t ebpf.ProgramType) bool { return t == ebpf.SchedCLS })
+	if err != nil {
+		return err
+	}
+	err = p.AttachLink(Uplink, loopback, false)
+	if err == nil {
+		err = p.DetachLink(Uplink, loopback)
+	}
+	return errors.Join(err, p.Close())
+}
+
+// TryCgroups loads the programs for socket calls. It attaches none: there is
+// no cgroup that is not the host's.
+func TryCgroups() error {
+	p, err := try(func(t ebpf.ProgramType) bool { return t != ebpf.SchedCLS })
+	if err != nil {
+		return err
+	}
+	return p.Close()
+}
+
+// try loads the programs of some types around small maps.
+func try(wanted func(ebpf.ProgramType) bool) (*Plane, error) {
+	spec, err := Spec(0, ethernet)
+	if err != nil {
+		return nil, err
+	}
+	for name, prog := range spec.Programs {
+		if !wanted(prog.Type) {
+			delete(spec.Programs, name)
+		}
+	}
+	for _, m := range spec.Maps {
+		m.MaxEntries = min(m.MaxEntries, tryEntries)
+	}
+	c, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return nil, explain(err)
+	}
+	return &Plane{programs: c.Programs, maps: c.Maps, attached: map[string]link.Link{}}, nil
+}

@@ -23,39 +23,24 @@ func (noProxy) Stats(context.Context) (proxy.Stats, error) { return proxy.Stats{
 func (noProxy) Close() error                               { return nil }
 func withoutPorts(context.Context) (engine.Proxy, error)   { return noProxy{}, nil }
 
-// BenchmarkPublish goes from a host without publishes to one with them, in
-// one Set. The variants without the proxy leave the reserving of ports out.
+// BenchmarkPublish goes from a host without these publishes to one with them,
+// in one Set. The variants without the proxy leave the reserving of ports out.
 func BenchmarkPublish(b *testing.B) {
-	ports := func(first, n int) model.PortRange {
-		return model.PortRange{First: uint16(first), Last: uint16(first + n - 1)}
-	}
-	one := func(host, target model.PortRange) []model.Publish {
-		return []model.Publish{{Endpoint: "web", Via: model.ViaNAT, Proto: model.TCP, HostPorts: host, Ports: target}}
-	}
-	var singles []model.Publish
-	for i := range 10000 {
-		singles = append(singles, one(ports(20000+i, 1), ports(80, 1))...)
-	}
 	for _, c := range []struct {
-		name      string
-		publishes []model.Publish
-	}{
-		{"1", one(ports(8000, 1), ports(80, 1))},
-		{"range of 1000", one(ports(8000, 1000), ports(8000, 1000))},
-		{"UDP range of 1000", []model.Publish{{Endpoint: "web", Via: model.ViaNAT, Proto: model.UDP, HostPorts: ports(8000, 1000), Ports: ports(8000, 1000)}}},
-		{"shifted range of 1000", one(ports(8000, 1000), ports(9000, 1000))},
-		{"10000 singles", singles},
-	} {
-		for _, proxied := range []bool{true, false} {
-			b.Run(fmt.Sprintf("%s/proxy=%v", c.name, proxied), func(b *testing.B) {
+		via     model.Via
+		proxied bool
+	}{{model.ViaNAT, true}, {model.ViaNAT, false}, {model.ViaEBPF, true}} {
+		for name, publishes := range benchPublishes(c.via) {
+			b.Run(fmt.Sprintf("%s/%s/proxy=%v", c.via, name, c.proxied), func(b *testing.B) {
 				w := world(b)
-				e := benchEngine(b, w, proxied)
+				e := benchEngine(b, w, c.proxied)
 				s := dual(b, w, model.DriverBridge, "web")
-				with := s
-				with.Publishes = c.publishes
-				// The proxy is running, as on any host with a publish.
+				// The proxy and the programs are running, as on any host
+				// with a publish.
 				publish(&s, "web", model.ViaProxy, model.UDP, 7, 7)
-				with.Publishes = append(with.Publishes[:len(with.Publishes):len(with.Publishes)], s.Publishes...)
+				publish(&s, "web", c.via, model.UDP, 9, 9)
+				with := s
+				with.Publishes = slices.Concat(s.Publishes, publishes)
 				set(b, e, s)
 				var spent, undone []time.Duration
 				for b.Loop() {
@@ -66,6 +51,27 @@ func BenchmarkPublish(b *testing.B) {
 				perOp(b, undone, "unpublish")
 			})
 		}
+	}
+}
+
+// benchPublishes returns what is published, by the benchmark's name.
+func benchPublishes(via model.Via) map[string][]model.Publish {
+	ports := func(first, n int) model.PortRange {
+		return model.PortRange{First: uint16(first), Last: uint16(first + n - 1)}
+	}
+	one := func(proto model.Proto, host, target model.PortRange) []model.Publish {
+		return []model.Publish{{Endpoint: "web", Via: via, Proto: proto, HostPorts: host, Ports: target}}
+	}
+	var singles []model.Publish
+	for i := range 10000 {
+		singles = append(singles, one(model.TCP, ports(20000+i, 1), ports(80, 1))...)
+	}
+	return map[string][]model.Publish{
+		"1":                     one(model.TCP, ports(8000, 1), ports(80, 1)),
+		"range of 1000":         one(model.TCP, ports(8000, 1000), ports(8000, 1000)),
+		"UDP range of 1000":     one(model.UDP, ports(8000, 1000), ports(8000, 1000)),
+		"shifted range of 1000": one(model.TCP, ports(8000, 1000), ports(9000, 1000)),
+		"10000 singles":         singles,
 	}
 }
 

@@ -120,16 +120,26 @@ func newSocket(k socketKey, at place) (*socket, error) {
 	return &socket{fd: fd, group: at.group, offset: at.offset, open: k.proto == model.UDP}, nil
 }
 
-// bindTo binds to the key's address.
+// bindTo binds to the key's address. Meanwhile a mark tells our eBPF hooks,
+// which may lead the port still, that it is us who take it over. Whoever may
+// not set marks has none of those hooks either, and is let in without.
 func bindTo(fd int, k socketKey) error {
 	to, err := newSockaddr(k.addr.Addr(), k.addr.Port())
 	if err != nil {
 		return err
 	}
+	if setMark(fd, plan.BindMark) == 0 {
+		defer setMark(fd, 0)
+	}
 	if e := bindFD(fd, &to); e != 0 {
 		return e
 	}
 	return nil
+}
+
+// setMark sets SO_MARK.
+func setMark(fd int, mark int) unix.Errno {
+	return setOption(fd, unix.SOL_SOCKET, unix.SO_MARK, mark)
 }
 
 // setReuse sets SO_REUSEADDR.

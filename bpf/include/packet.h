@@ -123,17 +123,17 @@ inline_always int read_tcp(struct __sk_buff *skb, struct packet *p, __u32 l4, __
 /* read_ports reads the transport header at l4 of a packet that ends at end. */
 inline_always int read_ports(struct __sk_buff *skb, struct packet *p, __u8 proto, __u32 l4, __u32 end)
 {
-	struct ports_header buf, *ports;
+	struct udphdr buf, *udp;
 
 	if (proto == IPPROTO_TCP)
 		return read_tcp(skb, p, l4, end);
 	if (l4 > MAX_L4)
 		return -1;
-	ports = header(skb, l4, &buf, sizeof(buf));
-	if (!ports)
+	udp = header(skb, l4, &buf, sizeof(buf));
+	if (!udp)
 		return -1;
-	p->sport = ports->src;
-	p->dport = ports->dst;
+	p->sport = udp->source;
+	p->dport = udp->dest;
 	return 0;
 }
 

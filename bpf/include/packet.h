@@ -345,6 +345,11 @@ inline_always int write_address(struct __sk_buff *skb, struct packet *p, int des
 	}
 	if (p->kind == PACKET_L4 && mend_checksum(skb, p, checksum_offset(p), diff, BPF_F_PSEUDO_HDR))
 		return -1;
+	/* No checksum in a later fragment makes up for an IPv6 address in what a
+	 * network card has summed up. Without a card's sum this fails, and may.
+	 */
+	if (p->v6 && p->kind != PACKET_L4)
+		bpf_csum_update(skb, diff);
 	if (p->v6)
 		return bpf_skb_store_bytes(skb, off, new, 16, 0);
 	return bpf_skb_store_bytes(skb, off, &new->w[3], 4, 0);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* sandbox runs where packets come to the host from a sandbox: what is no
- * answer may be for a published port.
+ * answer may be for a published port. What is for many is neither. A frame
+ * for a bridge counts as another host's at the bridge's port.
  */
 #include "include/steer.h"
+
+#include <linux/if_packet.h>
 
 SEC("tc")
 int sandbox(struct __sk_buff *skb)
@@ -10,7 +13,7 @@ int sandbox(struct __sk_buff *skb)
 	struct packet p = {};
 	int act;
 
-	if (read_packet(skb, &p))
+	if (skb->pkt_type == PACKET_BROADCAST || skb->pkt_type == PACKET_MULTICAST || read_packet(skb, &p))
 		return UNTOUCHED;
 	act = outward(skb, &p);
 	if (act == NOT_AN_ANSWER || (act == UNTOUCHED && p.kind == PACKET_ERROR))

@@ -27,9 +27,22 @@
 #define ALIAS_FIRST 32768
 #define ALIAS_COUNT 28232 /* up to 60999, as net.ipv4.ip_local_port_range */
 
+/* is_group reports whether an address is of many: multicast, and all of IPv4
+ * above it, where broadcast is.
+ */
+inline_always int is_group(const struct address *a)
+{
+	if (is_mapped(a))
+		return bpf_ntohl(a->w[3]) >= 0xe0000000;
+	return (a->w[0] & bpf_htonl(0xff000000)) == bpf_htonl(0xff000000);
+}
+
 /* is_local reports whether an address is the host's: by the list that user
  * space keeps, or else by the routing table, which knows one that came a
- * moment ago.
+ * moment ago. That says the same of an address of the host's and of one to
+ * which no route leads, as on a host whose IPv6 is for itself only. The latter
+ * has none in the main table either, where an address of the host's is part of
+ * a connected network. IPv4 keeps both tables as one until there are rules.
  */
 apart int is_local(struct __sk_buff *skb, const struct packet *p)
 {
@@ -41,6 +54,8 @@ apart int is_local(struct __sk_buff *skb, const struct packet *p)
 	__builtin_memcpy(route.ipv6_dst, &p->dst, 16);
 	if (bpf_map_lookup_elem(&addresses, route.ipv6_dst))
 		return 1;
+	if (is_group(&p->dst))
+		return 0;
 	route.ifindex = skb->ifindex;
 	route.l4_protocol = (p->plane & 1) ? IPPROTO_UDP : IPPROTO_TCP;
 	if (p->v6) {
@@ -51,7 +66,9 @@ apart int is_local(struct __sk_buff *skb, const struct packet *p)
 		route.ipv4_src = p->src.w[3];
 		route.ipv4_dst = p->dst.w[3];
 	}
-	return bpf_fib_lookup(skb, &route, sizeof(route), 0) == BPF_FIB_LKUP_RET_NOT_FWDED;
+	if (bpf_fib_lookup(skb, &route, sizeof(route), 0) != BPF_FIB_LKUP_RET_NOT_FWDED)
+		return 0;
+	return !p->v6 || bpf_fib_lookup(skb, &route, sizeof(route), BPF_FIB_LOOKUP_DIRECT) != BPF_FIB_LKUP_RET_NOT_FWDED;
 }
 
 /* is_hosts_own reports whether a connection of the host's own is the packet's:

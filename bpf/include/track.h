@@ -53,6 +53,18 @@ inline_always int is_stale(const struct flow *f, __u32 plane)
 	return idle > ((f->flags & FLOW_ANSWERED) ? TCP_ANSWERED : TCP_UNANSWERED);
 }
 
+#define FLOW_CLOSING (FLOW_FIN_IN | FLOW_FIN_OUT | FLOW_ACK_IN | FLOW_ACK_OUT)
+
+/* begin_again forgets how far the flow's earlier connection was closed: a
+ * client may use a port again though the last of it was never seen.
+ */
+inline_always void begin_again(struct flow *f)
+{
+	f->flags &= ~FLOW_CLOSING;
+	f->ack[INWARD] = 0;
+	f->ack[OUTWARD] = 0;
+}
+
 /* closes notes the ends of a connection, and reports whether this packet is
  * its last: both sides' FIN acknowledged, or a reset that its receiver will
  * take for one.
@@ -61,6 +73,8 @@ inline_always int closes(struct flow *f, const struct packet *p, enum direction 
 {
 	__u32 other = !d;
 
+	if ((p->tcp_flags & TCP_SYN) && (f->flags & FLOW_CLOSING))
+		begin_again(f);
 	if (p->tcp_flags & TCP_RST)
 		return p->seq - f->ack[other] < RESET_WINDOW;
 	if (p->tcp_flags & TCP_FIN) {

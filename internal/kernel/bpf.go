@@ -33,8 +33,27 @@ func (h *Host) plane() (*steer.Plane, error) {
 			return nil, err
 		}
 	}
+	unlock, err := h.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	h.steering, err = steer.Load(opt)
 	return h.steering, err
+}
+
+// lock keeps other processes of ours from loading a plane of the same host,
+// so that all of them find the map that the first has made. The namespace
+// itself is what they lock.
+func (h *Host) lock() (unlock func() error, err error) {
+	ns, err := OpenNetns(h.ns.Path())
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(ns.File().Fd()), unix.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock the network namespace: %w", err), ns.Close())
+	}
+	return ns.Close, nil
 }
 
 // pins is the directory of a host's pins: its namespace's cookie lives as

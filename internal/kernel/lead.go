@@ -14,10 +14,14 @@ import (
 func (h *Host) Lead(ops []plan.Op) error {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
+	links, err := h.indices()
+	if err != nil {
+		return err
+	}
 	var changes []steer.Change
 	gone := goneLeads{}
 	for _, op := range ops {
-		c, err := h.change(op)
+		c, err := links.change(h, op)
 		if err != nil {
 			return fmt.Errorf("set %s: %w", op.Object.Key(), err)
 		}
@@ -35,8 +39,20 @@ func (h *Host) Lead(ops []plan.Op) error {
 	if err := p.SetAddresses(local); err != nil {
 		return err
 	}
+	// Nobody else grants the same ports meanwhile.
+	unlock, err := h.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := elsewhere(p, changes); err != nil {
+		return err
+	}
 	if err := p.Table().Apply(changes); err != nil {
 		return fmt.Errorf("change the eBPF table: %w", err)
+	}
+	if err := tellGrants(p); err != nil {
+		return err
 	}
 	if err := h.endFlows(p, gone); err != nil {
 		return err
@@ -44,37 +60,57 @@ func (h *Host) Lead(ops []plan.Op) error {
 	return h.unloadIdle()
 }
 
+// indices maps the names of the host's links to their indices.
+type indices map[string]uint32
+
+func (h *Host) indices() (indices, error) {
+	handle, err := h.at("")
+	if err != nil {
+		return nil, err
+	}
+	list, err := retry(handle.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	links := indices{}
+	for _, l := range list {
+		links[l.Attrs().Name] = uint32(l.Attrs().Index)
+	}
+	return links, nil
+}
+
 // change turns a step into a change of the table.
-func (h *Host) change(op plan.Op) (c steer.Change, err error) {
+func (links indices) change(h *Host, op plan.Op) (c steer.Change, err error) {
 	if op.Del {
-		c.Old, err = h.entry(op.Object)
+		c.Old, err = links.entry(h, op.Object)
 		return c, err
 	}
 	if op.Old != nil {
-		if c.Old, err = h.entry(op.Old); err != nil {
+		if c.Old, err = links.entry(h, op.Old); err != nil {
 			return c, err
 		}
 	}
-	c.New, err = h.entry(op.Object)
+	c.New, err = links.entry(h, op.Object)
 	return c, err
 }
 
 // entry turns a lead or grant into the table's form. That of a lead whose
 // link is gone has no link.
-func (h *Host) entry(o plan.Object) (*steer.Lead, error) {
+func (links indices) entry(h *Host, o plan.Object) (*steer.Lead, error) {
 	switch o := o.(type) {
 	case plan.Lead:
-		return h.leadEntry(o)
+		return links.lead(o), nil
 	case plan.Grant:
 		return h.grantEntry(o)
 	}
 	return nil, fmt.Errorf("%T is no entry of the eBPF table", o)
 }
 
-func (h *Host) leadEntry(o plan.Lead) (*steer.Lead, error) {
+func (links indices) lead(o plan.Lead) *steer.Lead {
 	l := &steer.Lead{
 		Host: steer.Address(o.Host), To: steer.Address(o.To), Masquerade: steer.Address(o.Masquerade),
-		First: o.Ports.First, Last: o.Ports.Last, ToFirst: o.ToPorts.First,
+		Ifindex: links[o.Link],
+		First:   o.Ports.First, Last: o.Ports.Last, ToFirst: o.ToPorts.First,
 		Plane: steer.PlaneOf(o.Host.Is4(), o.Proto == model.UDP),
 	}
 	for flag, on := range map[uint8]bool{
@@ -85,14 +121,7 @@ func (h *Host) leadEntry(o plan.Lead) (*steer.Lead, error) {
 			l.Flags |= flag
 		}
 	}
-	_, link, err := h.link("", o.Link)
-	if err == nil {
-		l.Ifindex = uint32(link.Attrs().Index)
-	}
-	if absent(err) {
-		err = nil
-	}
-	return l, err
+	return l
 }
 
 // leadObject turns an entry of the table back into a lead.

@@ -49,8 +49,12 @@ func (h *Host) Observe(should, want plan.Plan) (plan.Plan, error) {
 	for _, o := range want {
 		known[o.Key()] = true
 	}
+	bounds, err := h.strayBounds(known)
+	if err != nil {
+		return nil, fmt.Errorf("look for workloads: %w", err)
+	}
 	strays, err := h.strays(known)
-	return append(have, strays...), err
+	return slices.Concat(have, bounds, strays), err
 }
 
 // read returns the object as the kernel has it, nil when it is missing.

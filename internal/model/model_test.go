@@ -68,6 +68,20 @@ func TestValidate(t *testing.T) {
 		{"address taken", func(s *model.State) {
 			s.Endpoints[0].Addresses, s.Endpoints[1].Addresses = []netip.Addr{addr("172.30.0.5")}, []netip.Addr{addr("172.30.0.5")}
 		}, "address 172.30.0.5 is endpoint"},
+		{"cgroup of a sandbox", func(s *model.State) { s.Endpoints[0].Cgroup = "/sys/fs/cgroup/web" }, "only endpoints of driver host"},
+		{"relative cgroup", func(s *model.State) { s.Endpoints[2].Cgroup = "system.slice/web" }, "absolute path"},
+		{"strange policy", func(s *model.State) { s.Endpoints[2].Cgroup, s.Endpoints[2].Unlisted = "/sys/fs/cgroup/web", "maybe" }, "want loopback, deny or allow"},
+		{"policy without a cgroup", func(s *model.State) { s.Endpoints[2].Unlisted = model.UnlistedDeny }, "for endpoints with a cgroup"},
+		{"cgroup in a cgroup", func(s *model.State) {
+			s.Endpoints[2].Cgroup = "/sys/fs/cgroup/web"
+			s.Endpoints = append(s.Endpoints, model.Endpoint{Name: "inner", Network: "host", Cgroup: "/sys/fs/cgroup/web/inner"})
+		}, "in that of endpoint bare"},
+		{"own port granted twice", func(s *model.State) {
+			s.Endpoints[2].Cgroup = "/sys/fs/cgroup/web"
+			for _, port := range []uint16{9001, 9002} {
+				s.Publishes = append(s.Publishes, model.Publish{Endpoint: "bare", Via: model.ViaSocket, Proto: model.TCP, HostPorts: model.Port(port), Ports: model.Port(80)})
+			}
+		}, "port 80 is published already (9001/tcp -> bare:80 via socket)"},
 		{"no such endpoint", func(s *model.State) { s.Publishes[0].Endpoint = "wob" }, `there is no endpoint "wob"`},
 		{"internal network", func(s *model.State) { s.Networks[0].Internal = true }, "nothing in it can be published"},
 		{"strange protocol", func(s *model.State) { s.Publishes[0].Proto = "sctp" }, `protocol "sctp"`},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -31,7 +32,7 @@ func (s State) Validate() error {
 	for _, p := range s.Publishes {
 		errs = append(errs, wrap("publish", p.String(), s.validatePublish(p)))
 	}
-	return errors.Join(append(errs, s.collisions()...)...)
+	return errors.Join(slices.Concat(errs, s.collisions(), s.ownPorts())...)
 }
 
 func wrap(kind, name string, err error) error {
@@ -132,6 +133,9 @@ func (s State) validateEndpoint(e Endpoint) error {
 	if e.Sandbox != "" && !strings.HasPrefix(e.Sandbox, "/") {
 		return fmt.Errorf("sandbox %q: want an absolute path, e.g. /run/netns/web", e.Sandbox)
 	}
+	if err := e.validateCgroup(n); err != nil {
+		return err
+	}
 	if name := e.InterfaceName(); len(name) > 15 || name == "lo" || strings.ContainsAny(name, "/.: ") || strings.ContainsFunc(name, unicode.IsControl) {
 		return fmt.Errorf("interface %q: want at most 15 characters without dot, slash, colon or space, and not lo", e.Interface)
 	}
@@ -153,12 +157,34 @@ func (s State) validateEndpoint(e Endpoint) error {
 	return s.twice(e)
 }
 
+func (e Endpoint) validateCgroup(n Network) error {
+	switch e.Unlisted {
+	case "", UnlistedLoopback, UnlistedDeny, UnlistedAllow:
+	default:
+		return fmt.Errorf("unlisted %q: want loopback, deny or allow", e.Unlisted)
+	}
+	switch {
+	case e.Cgroup == "" && e.Unlisted != "":
+		return fmt.Errorf("unlisted %s: it is for endpoints with a cgroup: give it one, or leave it out", e.Unlisted)
+	case e.Cgroup == "":
+		return nil
+	case n.Driver != DriverHost:
+		return fmt.Errorf("cgroup %s: only endpoints of driver host have one, as others have a sandbox", e.Cgroup)
+	case !path.IsAbs(e.Cgroup) || path.Clean(e.Cgroup) != e.Cgroup:
+		return fmt.Errorf("cgroup %q: want an absolute path without . and .., e.g. /sys/fs/cgroup/system.slice/nginx.service", e.Cgroup)
+	}
+	return nil
+}
+
 // twice says what another endpoint has already.
 func (s State) twice(e Endpoint) error {
 	for _, o := range s.Endpoints {
 		if n, _ := s.Network(o.Network); o.Name != e.Name && e.Sandbox != "" && o.Sandbox == e.Sandbox &&
 			o.InterfaceName() == e.InterfaceName() && n.Driver != DriverNone {
 			return fmt.Errorf("interface %s of sandbox %s is endpoint %s's already: name another", e.InterfaceName(), e.Sandbox, o.Name)
+		}
+		if o.Name != e.Name && e.Cgroup != "" && within(e.Cgroup, o.Cgroup) {
+			return fmt.Errorf("cgroup %s is in that of endpoint %s: two workloads must be apart", e.Cgroup, o.Name)
 		}
 		for _, a := range o.Addresses {
 			if o.Name != e.Name && slices.Contains(e.Addresses, a) {
@@ -167,6 +193,11 @@ func (s State) twice(e Endpoint) error {
 		}
 	}
 	return nil
+}
+
+// within reports whether a cgroup is another or lies below it.
+func within(cgroup, other string) bool {
+	return other != "" && (cgroup == other || strings.HasPrefix(cgroup, other+"/"))
 }
 
 func (s State) networkNames() string {
@@ -210,46 +241,4 @@ func (s State) validatePublish(p Publish) error {
 		return fmt.Errorf("PROXY protocol version %d: want 1 or 2, or 0 for none", p.ProxyProtocol)
 	}
 	return nil
-}
-
-// collisions returns an error for each publish that answers where an earlier
-// one does. It looks a port's earlier publishes up instead of comparing every
-// pair, because a host may have tens of thousands.
-func (s State) collisions() []error {
-	type port struct {
-		proto Proto
-		port  int
-	}
-	var errs []error
-	held := map[port][]int{}
-	for i, p := range s.Publishes {
-		clash := -1
-		for n := int(p.HostPorts.First); n <= int(p.HostPorts.Last); n++ {
-			at := port{p.Proto, n}
-			for _, j := range held[at] {
-				if p.Collides(s.Publishes[j]) {
-					clash = j
-				}
-			}
-			held[at] = append(held[at], i)
-		}
-		if clash >= 0 {
-			o := s.Publishes[clash]
-			errs = append(errs, &PortTakenError{Publish: p, Owner: "endpoint " + o.Endpoint + " (" + o.String() + ")"})
-		}
-	}
-	return errs
-}
-
-// PortTakenError says that a host port cannot be published because somebody
-// holds it.
-type PortTakenError struct {
-	Publish Publish
-	// Owner names the holder: an endpoint, or a process with its pid.
-	Owner string
-}
-
-// Error implements error.
-func (e *PortTakenError) Error() string {
-	return fmt.Sprintf("publish %s: port taken by %s: choose another host port, or stop the owner", e.Publish, e.Owner)
 }

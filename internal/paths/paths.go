@@ -19,6 +19,7 @@ import (
 	"fairlead/internal/publish/ebpf"
 	"fairlead/internal/publish/nat"
 	"fairlead/internal/publish/proxy"
+	"fairlead/internal/publish/socket"
 )
 
 // Drivers returns every driver.
@@ -27,7 +28,7 @@ func Drivers() []driver.Driver {
 }
 
 // Ways returns every way to publish.
-func Ways() []publish.Way { return []publish.Way{proxy.Way{}, nat.Way{}, ebpf.Way{}} }
+func Ways() []publish.Way { return []publish.Way{proxy.Way{}, nat.Way{}, ebpf.Way{}, socket.Way{}} }
 
 // Driver returns the driver of that name.
 func Driver(name model.Driver) (driver.Driver, bool) {

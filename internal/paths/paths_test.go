@@ -33,7 +33,7 @@ func TestTableAnswersEveryQuestion(t *testing.T) {
 			t.Errorf("%s %s lacks %s on a kernel that has everything", p.Via, p.Driver, p.Unavailable)
 		}
 	}
-	want := []string{"none", "host", "bridge", "routed", "proxy bridge", "proxy routed", "nat bridge", "nat routed", "ebpf bridge", "ebpf routed"}
+	want := []string{"none", "host", "bridge", "routed", "proxy bridge", "proxy routed", "nat bridge", "nat routed", "ebpf bridge", "ebpf routed", "socket host"}
 	if !slices.Equal(rows, want) {
 		t.Errorf("rows %q, want %q", rows, want)
 	}

@@ -120,8 +120,8 @@ func (b Bounds) Del() []string { return []string{"fairlead-bpf unbound " + b.Cgr
 type Grant struct {
 	Cgroup string
 	Proto  model.Proto
-	// Host is the local address to bind: unspecified for every one of its
-	// family, the zero value for every one of both.
+	// Host is the local address to bind, or unspecified for every one of its
+	// family: each family has a grant of its own.
 	Host  netip.Addr
 	Ports model.PortRange
 	// Own are the ports that the workload asks for.

@@ -14,10 +14,12 @@ import (
 
 var addr, prefix = netip.MustParseAddr, netip.MustParsePrefix
 
-// The endpoints: on a bridge with both families or one, and on its own link.
+// The endpoints: on a bridge with both families or one, and on its own link;
+// and one that is a workload of the host's own namespace.
 var (
 	Both = plan.Attachment{Link: "fl-net", Addresses: []netip.Addr{addr("172.30.0.2"), addr("fd00:30::2")}, Bypass: []netip.Prefix{prefix("172.30.0.0/24"), prefix("fd00:30::/64")},
 		Port: "fv-web", Gateways: []netip.Addr{addr("172.30.0.1"), addr("fd00:30::1")}}
+	Host   = plan.Attachment{Cgroup: "/sys/fs/cgroup/web"}
 	V4     = plan.Attachment{Link: "fl-net", Addresses: Both.Addresses[:1], Bypass: Both.Bypass[:1], Port: Both.Port, Gateways: Both.Gateways}
 	V6     = plan.Attachment{Link: "fl-net", Addresses: Both.Addresses[1:], Bypass: Both.Bypass[1:], Port: Both.Port, Gateways: Both.Gateways}
 	Routed = plan.Attachment{Link: "fv-web", Port: "fv-peer", Gateways: Both.Gateways, Addresses: Both.Addresses, Bypass: []netip.Prefix{prefix("172.30.0.2/32"), prefix("fd00:30::2/128")}}
@@ -48,6 +50,9 @@ func Plans(t *testing.T, way publish.Way) {
 		{"v6 endpoint", "", model.Port(8080), model.Port(80), V6},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if way.Reaches(Host) == nil {
+				c.at = Host
+			}
 			p := model.Publish{Endpoint: "web", Via: way.Name(), Proto: model.TCP, HostPorts: c.from, Ports: c.to}
 			if c.host != "" {
 				p.HostAddr = addr(c.host)

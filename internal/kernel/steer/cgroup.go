@@ -1,6 +1,8 @@
 package steer
 
 import (
+	"strings"
+
 	"github.com/cilium/ebpf/link"
 )
 
@@ -22,4 +24,15 @@ func (p *Plane) DetachCgroup(program, name string) error { return p.detach(progr
 func (p *Plane) HasCgroup(program, name string) bool {
 	_, ok := p.attached[program+"-"+name]
 	return ok
+}
+
+// CgroupsOf returns the names under which the program is attached.
+func (p *Plane) CgroupsOf(program string) []string {
+	var names []string
+	for attached := range p.attached {
+		if name, ok := strings.CutPrefix(attached, program+"-"); ok {
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -77,21 +77,23 @@ const ethernet = 14
 
 // load makes the collection with the maps that are there already.
 func (p *Plane) load() error {
-	pinned, err := p.pinnedMaps()
+	found, err := p.foundMaps()
+	defer closeAll(found)
 	if err != nil {
 		return err
 	}
-	defer closeAll(pinned)
-	c, err := p.collection(ethernet, pinned)
+	c, err := p.collection(ethernet, found)
 	if err != nil {
 		return err
 	}
 	p.programs, p.maps = c.Programs, c.Maps
 	for name, m := range c.Maps {
-		if p.opt.Pins == "" || pinned[name] != nil || !shared(name) {
+		if p.opt.Pins == "" || !shared(name) {
 			continue
 		}
-		if err := m.Pin(filepath.Join(p.opt.Pins, "maps", name)); err != nil {
+		// A map that was found may have its pin already.
+		err := m.Pin(filepath.Join(p.opt.Pins, "maps", name))
+		if err != nil && !errors.Is(err, os.ErrExist) {
 			return fmt.Errorf("pin map %s: %w", name, err)
 		}
 	}
@@ -121,6 +123,7 @@ func Spec(cookie uint64, header uint32) (*ebpf.CollectionSpec, error) {
 	if err != nil {
 		return nil, err
 	}
+	spec.Maps[bpf.FairleadMapWorkloads].Name = sharedName(cookie)
 	for name, value := range map[string]any{
 		bpf.FairleadVarHostNetns:  cookie,
 		bpf.FairleadVarLinkHeader: header,
@@ -142,6 +145,27 @@ func boolByte(b bool) uint8 {
 
 // shared reports whether a map belongs to the host rather than to a program.
 func shared(name string) bool { return !strings.HasPrefix(name, ".") }
+
+// foundMaps opens the maps that are there already: those that an earlier
+// process has pinned, and the one that all processes share.
+func (p *Plane) foundMaps() (map[string]*ebpf.Map, error) {
+	found, err := p.pinnedMaps()
+	if err != nil || found[bpf.FairleadMapWorkloads] != nil {
+		return found, err
+	}
+	spec, err := bpf.LoadFairlead()
+	if err != nil {
+		return found, err
+	}
+	m, err := findShared(p.opt.Cookie)
+	if m != nil && spec.Maps[bpf.FairleadMapWorkloads].Compatible(m) != nil {
+		return found, m.Close() // another version's: its workloads are not ours to see
+	}
+	if m != nil {
+		found[bpf.FairleadMapWorkloads] = m
+	}
+	return found, err
+}
 
 // pinnedMaps opens the maps that an earlier process has left. One of another
 // layout, an earlier version's, is replaced: its flows are lost.

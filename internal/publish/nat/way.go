@@ -51,6 +51,9 @@ func (Way) Validate(p model.Publish) error {
 	if p.ProxyProtocol != 0 {
 		return errors.New("nat keeps the client's address and sends no PROXY header: leave it out, or publish via proxy")
 	}
+	if p.Reset {
+		return errors.New("nat leaves its connections to conntrack and resets none: leave reset out, or publish via ebpf")
+	}
 	return nil
 }
 

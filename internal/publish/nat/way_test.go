@@ -16,6 +16,9 @@ func TestRefuses(t *testing.T) {
 	if err := (nat.Way{}).Validate(model.Publish{Proto: model.TCP, ProxyProtocol: 1}); err == nil {
 		t.Error("a PROXY header is accepted")
 	}
+	if err := (nat.Way{}).Validate(model.Publish{Proto: model.TCP, Reset: true}); err == nil {
+		t.Error("a reset is accepted")
+	}
 }
 
 func TestAnIdentityRangeIsOneElement(t *testing.T) {

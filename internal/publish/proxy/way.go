@@ -14,6 +14,7 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 
 	"fairlead/internal/model"
@@ -34,6 +35,9 @@ func (Way) Needs() []plan.Feature { return nil }
 func (Way) Validate(p model.Publish) error {
 	if p.ProxyProtocol != 0 && p.Proto != model.TCP {
 		return fmt.Errorf("a PROXY header goes ahead of a TCP stream: leave it out for %s", p.Proto)
+	}
+	if p.Reset {
+		return errors.New("the proxy ends its connections itself: leave reset out, or publish via ebpf")
 	}
 	return nil
 }

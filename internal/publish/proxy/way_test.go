@@ -21,4 +21,7 @@ func TestHeader(t *testing.T) {
 	if err := (proxy.Way{}).Validate(p); err == nil {
 		t.Error("a PROXY header for UDP is accepted")
 	}
+	if err := (proxy.Way{}).Validate(model.Publish{Proto: model.TCP, Reset: true}); err == nil {
+		t.Error("a reset is accepted")
+	}
 }

@@ -1,0 +1,76 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"fairlead/internal/cgroup"
+
+	"golang.org/x/sys/unix"
+)
+
+// workloadCgroup returns the id of a cgroup v2 directory, which is its inode
+// number, and how deep it lies below the root of the hierarchy.
+func workloadCgroup(path string) (id uint64, level uint32, err error) {
+	if err := onCgroup2(path); err != nil {
+		return 0, 0, err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return 0, 0, fmt.Errorf("look at cgroup %s: %w", path, err)
+	}
+	for dir := filepath.Dir(path); onCgroup2(dir) == nil; dir = filepath.Dir(dir) {
+		level++
+	}
+	if level == 0 {
+		return 0, 0, fmt.Errorf("cgroup %s is the root of the hierarchy, where every process is: name the workload's own", path)
+	}
+	return st.Ino, level, nil
+}
+
+// onCgroup2 says why the path is no cgroup v2 directory.
+func onCgroup2(path string) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return fmt.Errorf("look at cgroup %s: %w", path, err)
+	}
+	if fs.Type == unix.CGROUP2_SUPER_MAGIC {
+		return nil
+	}
+	root, err := cgroup.Root()
+	if err != nil {
+		return fmt.Errorf("%s is no cgroup v2 directory, and this host has none: %w", path, err)
+	}
+	return fmt.Errorf("%s is no cgroup v2 directory: this host has that hierarchy at %s (hybrid layouts have it at /sys/fs/cgroup/unified)", path, root)
+}
+
+// kernfsHandle is the type of a file handle that is a cgroup's id
+// (FILEID_KERNFS of linux/exportfs.h, Linux 5.5).
+const kernfsHandle = 0xfe
+
+// cgroupPath returns the directory of the cgroup with that id; the error is
+// os.ErrNotExist when it is gone.
+func cgroupPath(id uint64) (string, error) {
+	path, err := cgroup.Root()
+	if err != nil {
+		return "", err
+	}
+	root, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("open cgroup root: %w", err)
+	}
+	defer root.Close()
+	handle := unix.NewFileHandle(kernfsHandle, binary.NativeEndian.AppendUint64(nil, id))
+	fd, err := unix.OpenByHandleAt(int(root.Fd()), handle, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	if errors.Is(err, unix.ESTALE) || errors.Is(err, unix.ENOENT) {
+		return "", fmt.Errorf("cgroup %d: %w", id, os.ErrNotExist)
+	}
+	if err != nil {
+		return "", fmt.Errorf("open cgroup %d: %w", id, err)
+	}
+	defer unix.Close(fd)
+	return os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+}

@@ -138,7 +138,8 @@ inline_always int remember(struct bpf_sock_addr *ctx, void *map, const struct di
 }
 
 /* forget makes answers from an endpoint that the socket dials by its own
- * address come from there.
+ * address come from there. That is not what a connected IPv6 socket does whose
+ * every datagram the kernel addresses anew to its mapped peer.
  */
 inline_always void forget(struct bpf_sock_addr *ctx, void *map, const struct call *c)
 {
@@ -146,7 +147,7 @@ inline_always void forget(struct bpf_sock_addr *ctx, void *map, const struct cal
 	struct dialled_slot direct = { .to = c->ends.host, .to_port = c->ends.host_port };
 	__u32 slot;
 
-	if (!d)
+	if (!d || ctx->sk->state == BPF_TCP_ESTABLISHED)
 		return;
 	slot = slot_of(d, &direct);
 	if (slot < DIALLED_SLOTS)

@@ -1,0 +1,235 @@
+package kernel
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"testing"
+
+	"fairlead/internal/cgroup"
+	"fairlead/internal/kernel/bpf"
+	"fairlead/internal/kernel/steer"
+	"fairlead/internal/plan"
+
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// published leads each family to its own, 90 from IPv6 to IPv4, and 92 the
+// other way.
+var published = slices.Concat(
+	toBox("0.0.0.0", 80, "10.9.0.2"), toBox("::", 80, "fd09::2"),
+	toBox("::", 90, "10.9.0.2"), toBox("0.0.0.0", 92, "fd09::2"),
+)
+
+// ledCalls are calls that are turned.
+var ledCalls = []struct {
+	dial string
+	// told is what the process is told that it has reached.
+	told    string
+	reached string
+	// connected says that only a connected socket can be turned.
+	connected bool
+}{
+	{dial: "127.0.0.1:80", told: "127.0.0.1:80", reached: "10.9.0.2:8080"},
+	{dial: "127.0.0.1:81", told: "127.0.0.1:81", reached: "10.9.0.2:8081"},
+	{dial: "127.1.2.3:80", told: "127.1.2.3:80", reached: "10.9.0.2:8080"},
+	{dial: "0.0.0.0:80", told: "127.0.0.1:80", reached: "10.9.0.2:8080"},
+	{dial: "10.9.0.1:80", told: "10.9.0.1:80", reached: "10.9.0.2:8080"},
+	{dial: "[::1]:80", told: "[::1]:80", reached: "[fd09::2]:8080"},
+	{dial: "[::]:81", told: "[::1]:81", reached: "[fd09::2]:8081"},
+	{dial: "[fd09::1]:80", told: "[fd09::1]:80", reached: "[fd09::2]:8080"},
+	{dial: "[::ffff:127.0.0.1]:80", told: "[::ffff:127.0.0.1]:80", reached: "10.9.0.2:8080"},
+	{dial: "[::ffff:10.9.0.1]:81", told: "[::ffff:10.9.0.1]:81", reached: "10.9.0.2:8081"},
+	{dial: "[::1]:90", told: "[::1]:90", reached: "10.9.0.2:8080", connected: true},
+	{dial: "[fd09::1]:91", told: "[fd09::1]:91", reached: "10.9.0.2:8081", connected: true},
+	{dial: "[::ffff:127.0.0.1]:92", told: "[::ffff:127.0.0.1]:92", reached: "[fd09::2]:8080", connected: true},
+}
+
+func TestLocalConnectionsAreLed(t *testing.T) {
+	w := newLocalWorld(t, published...)
+	for _, call := range ledCalls {
+		t.Run("tcp "+call.dial, func(t *testing.T) {
+			c := dialer(t, w.ns, unix.SOCK_STREAM, call.dial)
+			if err := c.connect(call.dial); err != nil {
+				t.Fatal(err)
+			}
+			told := c.peer(t)
+			if said, _ := c.answer(t); said != call.reached || told != call.told {
+				t.Errorf("reached %s and was told %s, want %s and %s", said, told, call.reached, call.told)
+			}
+		})
+		t.Run("udp "+call.dial, func(t *testing.T) {
+			c := dialer(t, w.ns, unix.SOCK_DGRAM, call.dial)
+			if err := c.connect(call.dial); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := unix.Write(c.fd, []byte("?")); err != nil {
+				t.Fatal(err)
+			}
+			said, from := c.answer(t)
+			if told := c.peer(t); said != call.reached || told != call.told || from != call.told {
+				t.Errorf("reached %s and was told %s, answered by %s; want %s and %s", said, told, from, call.reached, call.told)
+			}
+		})
+	}
+}
+
+func TestLocalDatagramsAreLed(t *testing.T) {
+	w := newLocalWorld(t, published...)
+	for _, call := range ledCalls {
+		if call.connected {
+			continue
+		}
+		t.Run(call.dial, func(t *testing.T) {
+			c := dialer(t, w.ns, unix.SOCK_DGRAM, call.dial)
+			if err := c.sendTo(call.dial); err != nil {
+				t.Fatal(err)
+			}
+			if said, from := c.answer(t); said != call.reached || from != call.told {
+				t.Errorf("reached %s, answered by %s, want %s and %s", said, from, call.reached, call.told)
+			}
+		})
+	}
+}
+
+// TestOneSocketHasManyDestinations: published ports, an endpoint by its own
+// address, and the host's own services.
+func TestOneSocketHasManyDestinations(t *testing.T) {
+	w := newLocalWorld(t, published...)
+	serve(t, w.ns, "127.0.0.1:5300")
+	c := dialer(t, w.ns, unix.SOCK_DGRAM, "127.0.0.1:80")
+	for _, step := range []struct{ dial, reached string }{
+		{"127.0.0.1:80", "10.9.0.2:8080"},
+		{"10.9.0.1:81", "10.9.0.2:8081"},
+		{"127.0.0.1:5300", "127.0.0.1:5300"},
+		{"127.0.0.1:80", "10.9.0.2:8080"},
+		{"10.9.0.2:8080", "10.9.0.2:8080"},
+		{"10.9.0.1:80", "10.9.0.2:8080"},
+	} {
+		if err := c.sendTo(step.dial); err != nil {
+			t.Fatalf("%s: %v", step.dial, err)
+		}
+		if said, from := c.answer(t); said != step.reached || from != step.dial {
+			t.Errorf("sent to %s, reached %s, answered by %s", step.dial, said, from)
+		}
+	}
+}
+
+func TestOtherCallsAreLeftAlone(t *testing.T) {
+	w := newLocalWorld(t, published...)
+	for _, s := range []struct {
+		name, dial string
+		prepare    func(client) error
+	}{
+		{name: "an unpublished port", dial: "127.0.0.1:79"},
+		{name: "IPv4 to an IPv6 endpoint", dial: "127.0.0.1:92"},
+		{name: "from a loopback address", dial: "127.0.0.1:80", prepare: func(c client) error { return c.bind("127.0.0.1:0") }},
+		{name: "from the IPv6 loopback address", dial: "[::1]:90", prepare: func(c client) error { return c.bind("[::1]:0") }},
+		{name: "from a device", dial: "127.0.0.1:80", prepare: func(c client) error { return unix.BindToDevice(c.fd, "lo") }},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			c := dialer(t, w.ns, unix.SOCK_STREAM, s.dial)
+			if s.prepare != nil {
+				if err := s.prepare(c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.connect(s.dial); !errors.Is(err, unix.ECONNREFUSED) {
+				t.Errorf("connect: %v, want %v", err, unix.ECONNREFUSED)
+			}
+		})
+	}
+	t.Run("a sandbox's own loopback", func(t *testing.T) {
+		serve(t, w.box, "127.0.0.1:80")
+		c := dialer(t, w.box, unix.SOCK_STREAM, "127.0.0.1:80")
+		if err := c.connect("127.0.0.1:80"); err != nil {
+			t.Fatal(err)
+		}
+		if said, _ := c.answer(t); said != "127.0.0.1:80" {
+			t.Errorf("reached %s", said)
+		}
+	})
+}
+
+func TestLocalClientsGoWithoutTrace(t *testing.T) {
+	w := newLocalWorld(t, published...)
+	w.lead(t, true, published...)
+	if err := w.Del(plan.LocalClients{}); err != nil {
+		t.Fatal(err)
+	}
+	c := dialer(t, w.ns, unix.SOCK_STREAM, "127.0.0.1:80")
+	if err := c.connect("127.0.0.1:80"); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("connect: %v, want %v", err, unix.ECONNREFUSED)
+	}
+	if w.steering != nil {
+		t.Error("the programs are still loaded")
+	}
+	if err := w.Del(plan.LocalClients{}); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+}
+
+// TestEveryHookComesAndGoes looks at a cgroup that nobody else uses.
+func TestEveryHookComesAndGoes(t *testing.T) {
+	root, err := cgroup.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(root, plan.Mark+"-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(dir) })
+	h := openTestHost(t)
+	h.opt.Cgroup = dir
+	want := plan.Plan{plan.LocalClients{}}
+	for range 2 {
+		if err := h.Set(want[0]); err != nil {
+			t.Fatal(err)
+		}
+		attached(t, dir, 1)
+	}
+	have, err := h.Observe(want, want)
+	if err != nil || !slices.Equal(have, want) {
+		t.Errorf("observed %v, %v", have, err)
+	}
+	if err := h.Del(want[0]); err != nil {
+		t.Fatal(err)
+	}
+	attached(t, dir, 0)
+}
+
+// attached holds each hook to its number of programs at a cgroup.
+func attached(t *testing.T, dir string, want int) {
+	t.Helper()
+	spec, err := steer.Spec(0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, hook := range localHooks {
+		found, err := link.QueryPrograms(link.QueryOptions{Target: int(f.Fd()), Attach: spec.Programs[hook].AttachType})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found.Programs) != want {
+			t.Errorf("%s: %d programs, want %d", hook, len(found.Programs), want)
+		}
+	}
+}
+
+func TestBindMarkIsOneNumber(t *testing.T) {
+	spec, err := steer.Spec(0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mark uint32
+	if err := spec.Variables[bpf.FairleadVarBindMark].Get(&mark); err != nil || mark != plan.BindMark {
+		t.Errorf("the programs let the mark %#x pass, %v; the proxy sets %#x", mark, err, plan.BindMark)
+	}
+}

@@ -1,0 +1,186 @@
+package kernel
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"golang.org/x/sys/unix"
+)
+
+// patience bounds in seconds how long an answer is waited for that should
+// come.
+const patience = 10
+
+// localWorld is a host and a sandbox that are joined by a veth. Endpoints in
+// the sandbox answer whoever reaches them with their own address.
+//
+//	host 10.9.0.1, fd09::1 ══ 10.9.0.2, fd09::2 sandbox
+type localWorld struct {
+	*Host
+	box *Netns
+}
+
+func newLocalWorld(t *testing.T, leads ...plan.Lead) *localWorld {
+	t.Helper()
+	box, err := NewNetns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { box.Close() })
+	w := &localWorld{openTestHost(t), box}
+	for _, o := range (plan.Plan{
+		plan.Link{Name: "box0", Kind: plan.Veth, MTU: 1500, Owner: "box", Peer: "eth0", PeerNetns: box.Path()},
+		plan.Address{Link: "box0", Prefix: netip.MustParsePrefix("10.9.0.1/24")},
+		plan.Address{Link: "box0", Prefix: netip.MustParsePrefix("fd09::1/64")},
+		plan.Address{Netns: box.Path(), Link: "eth0", Prefix: netip.MustParsePrefix("10.9.0.2/24")},
+		plan.Address{Netns: box.Path(), Link: "eth0", Prefix: netip.MustParsePrefix("fd09::2/64")},
+	}) {
+		if err := w.Set(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, at := range []string{"10.9.0.2:8080", "10.9.0.2:8081", "[fd09::2]:8080", "[fd09::2]:8081"} {
+		serve(t, box, at)
+	}
+	w.lead(t, false, leads...)
+	if err := w.Set(plan.LocalClients{}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// lead sets leads, or takes them away.
+func (w *localWorld) lead(t *testing.T, del bool, leads ...plan.Lead) {
+	t.Helper()
+	var ops []plan.Op
+	for _, l := range leads {
+		ops = append(ops, plan.Op{Object: l, Del: del})
+	}
+	if err := w.Lead(ops); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// toBox leads TCP and UDP from a host address and port, and the port after
+// it, to the sandbox's 8080 and 8081.
+func toBox(host string, port uint16, to string) []plan.Lead {
+	var leads []plan.Lead
+	for _, proto := range []model.Proto{model.TCP, model.UDP} {
+		leads = append(leads, plan.Lead{Proto: proto, Link: "box0",
+			Host: netip.MustParseAddr(host), Ports: model.PortRange{First: port, Last: port + 1},
+			To: netip.MustParseAddr(to), ToPorts: model.PortRange{First: 8080, Last: 8081}})
+	}
+	return leads
+}
+
+// serve answers TCP and UDP at an address of a namespace with that address.
+func serve(t *testing.T, ns *Netns, at string) {
+	t.Helper()
+	var stream net.Listener
+	var datagrams net.PacketConn
+	err := ns.Do(func() (err error) {
+		if stream, err = net.Listen("tcp", at); err != nil {
+			return err
+		}
+		datagrams, err = net.ListenPacket("udp", at)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stream.Close(); datagrams.Close() })
+	go func() {
+		for {
+			c, err := stream.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte(at))
+			c.Close()
+		}
+	}()
+	go func() {
+		var b [1]byte
+		for {
+			_, from, err := datagrams.ReadFrom(b[:])
+			if err != nil {
+				return
+			}
+			_, _ = datagrams.WriteTo([]byte(at), from)
+		}
+	}()
+}
+
+// client is a socket that does no more than its system calls.
+type client struct {
+	fd     int
+	family int
+}
+
+// dialer opens a socket of the family in which at is written, in a namespace.
+func dialer(t *testing.T, ns *Netns, kind int, at string) client {
+	t.Helper()
+	c := client{family: unix.AF_INET}
+	if netip.MustParseAddrPort(at).Addr().Is6() {
+		c.family = unix.AF_INET6
+	}
+	err := ns.Do(func() (err error) {
+		c.fd, err = unix.Socket(c.family, kind|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(c.fd) })
+	if err := unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: patience}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c client) connect(at string) error { return unix.Connect(c.fd, c.sockaddr(at)) }
+func (c client) bind(at string) error    { return unix.Bind(c.fd, c.sockaddr(at)) }
+func (c client) sendTo(at string) error  { return unix.Sendto(c.fd, []byte("?"), 0, c.sockaddr(at)) }
+
+func (c client) sockaddr(at string) unix.Sockaddr {
+	a := netip.MustParseAddrPort(at)
+	if c.family == unix.AF_INET {
+		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
+	}
+	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
+}
+
+// peer is what the socket says that it is connected to.
+func (c client) peer(t *testing.T) string {
+	t.Helper()
+	from, err := unix.Getpeername(c.fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text(from)
+}
+
+// answer returns what an endpoint says, and from where it came as a datagram.
+func (c client) answer(t *testing.T) (said, from string) {
+	t.Helper()
+	var b [64]byte
+	n, sender, err := unix.Recvfrom(c.fd, b[:], 0)
+	if err != nil {
+		t.Fatalf("no answer: %v", err)
+	}
+	return string(b[:n]), text(sender)
+}
+
+func text(a unix.Sockaddr) string {
+	switch a := a.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)).String()
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr), uint16(a.Port)).String()
+	}
+	return ""
+}

@@ -124,6 +124,13 @@ inline_always int is_loopback(const struct address *a)
  */
 #define apart __attribute__((noinline, weak))
 
+/* holds reports whether the lead is that of a host address and port. */
+inline_always int holds(const struct lead *l, __u32 plane, const struct address *host, __u32 port)
+{
+	return port >= l->first && port <= l->last && l->plane == plane &&
+	       ((l->flags & LEAD_ANY) || same(&l->host, host));
+}
+
 /* lead_index returns the index of the lead or grant that holds the port from
  * slot on in its chain, 0 when there is none.
  */
@@ -136,8 +143,7 @@ apart __u32 lead_index(__u32 slot, __u32 plane, __u32 port, const struct address
 
 		if (!l)
 			return 0;
-		if (port >= l->first && port <= l->last && l->plane == plane &&
-		    ((l->flags & LEAD_ANY) || same(&l->host, host)))
+		if (holds(l, plane, host, port))
 			return slot;
 		slot = l->next;
 	}
@@ -152,9 +158,14 @@ inline_always struct lead *find_lead(__u32 plane, const struct address *host, __
 {
 	__u32 slot = plane * PORTS_PER_PLANE + port;
 	__u32 *index = bpf_map_lookup_elem(&ports, &slot);
+	struct lead *l;
 
 	if (!index || !*index)
 		return 0;
-	slot = lead_index(*index, plane, port, host);
+	slot = *index;
+	l = bpf_map_lookup_elem(&leads, &slot);
+	if (l && holds(l, plane, host, port))
+		return l;
+	slot = l ? lead_index(l->next, plane, port, host) : 0;
 	return slot ? bpf_map_lookup_elem(&leads, &slot) : 0;
 }

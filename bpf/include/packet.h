@@ -291,10 +291,8 @@ inline_always int read_v6(struct __sk_buff *skb, struct packet *p)
  * to the kernel: other protocols, VLAN tags, cut-off headers, IPv6 extension
  * headers but the fragment's.
  */
-apart int read_packet(struct __sk_buff *skb, struct packet *p)
+inline_always int read_packet(struct __sk_buff *skb, struct packet *p)
 {
-	if (!p)
-		return -1;
 	p->l3 = link_header;
 	if (skb->vlan_present)
 		return -1;
@@ -310,61 +308,114 @@ inline_always __u32 checksum_offset(const struct packet *p)
 	return p->l4 + ((p->plane & 1) ? offsetof(struct udphdr, check) : offsetof(struct tcphdr, check));
 }
 
-/* mend_checksum updates a transport checksum for a change in the pseudo
+/* sum_address updates the transport checksum for an address of the pseudo
  * header. IPv6 addresses are no part of what a network card has summed up
  * unless the kernel is told (6.16); one before that does not know the flag.
  */
-inline_always int mend_checksum(struct __sk_buff *skb, struct packet *p, __u32 off, __s64 diff, __u64 flags)
+inline_always int sum_address(struct __sk_buff *skb, const struct packet *p,
+			      const struct address *old, const struct address *new)
 {
-	if (p->plane & 1)
-		flags |= BPF_F_MARK_MANGLED_0;
-	if (p->v6 && !bpf_l4_csum_replace(skb, off, 0, diff, flags | L4_CSUM_IPV6))
-		return 0;
-	return bpf_l4_csum_replace(skb, off, 0, diff, flags);
-}
-
-/* write_address puts an address at off of the network header, which is the
- * source's or destination's place, and mends the checksums.
- */
-inline_always int write_address(struct __sk_buff *skb, struct packet *p, int destination,
-				const struct address *old, const struct address *new)
-{
-	__u32 off = p->l3;
+	__u64 flags = BPF_F_PSEUDO_HDR | ((p->plane & 1) ? BPF_F_MARK_MANGLED_0 : 0);
+	__u32 off = checksum_offset(p);
 	__s64 diff;
 
 	if (same(old, new))
 		return 0;
-	if (p->v6) {
-		off += destination ? offsetof(struct ipv6hdr, daddr) : offsetof(struct ipv6hdr, saddr);
-		diff = bpf_csum_diff((__be32 *)old, 16, (__be32 *)new, 16, 0);
-	} else {
-		off += destination ? offsetof(struct iphdr, daddr) : offsetof(struct iphdr, saddr);
-		diff = bpf_csum_diff((__be32 *)&old->w[3], 4, (__be32 *)&new->w[3], 4, 0);
-		if (bpf_l3_csum_replace(skb, p->l3 + offsetof(struct iphdr, check), 0, diff, 0))
-			return -1;
-	}
-	if (p->kind == PACKET_L4 && mend_checksum(skb, p, checksum_offset(p), diff, BPF_F_PSEUDO_HDR))
-		return -1;
-	/* No checksum in a later fragment makes up for an IPv6 address in what a
-	 * network card has summed up. Without a card's sum this fails, and may.
-	 */
-	if (p->v6 && p->kind != PACKET_L4)
-		bpf_csum_update(skb, diff);
-	if (p->v6)
-		return bpf_skb_store_bytes(skb, off, new, 16, 0);
-	return bpf_skb_store_bytes(skb, off, &new->w[3], 4, 0);
+	if (!p->v6)
+		return bpf_l4_csum_replace(skb, off, old->w[3], new->w[3], flags | 4);
+	diff = bpf_csum_diff((__be32 *)old, 16, (__be32 *)new, 16, 0);
+	if (!bpf_l4_csum_replace(skb, off, 0, diff, flags | L4_CSUM_IPV6))
+		return 0;
+	return bpf_l4_csum_replace(skb, off, 0, diff, flags);
 }
 
-/* write_port puts a port into the transport header. */
-inline_always int write_port(struct __sk_buff *skb, struct packet *p, int destination, __be16 old, __be16 new)
+inline_always int sum_port(struct __sk_buff *skb, const struct packet *p, __be16 old, __be16 new)
 {
-	__u64 flags = sizeof(new);
-
-	if (old == new || p->kind != PACKET_L4)
+	if (old == new)
 		return 0;
-	if (p->plane & 1)
-		flags |= BPF_F_MARK_MANGLED_0;
-	if (bpf_l4_csum_replace(skb, checksum_offset(p), old, new, flags))
+	return bpf_l4_csum_replace(skb, checksum_offset(p), old, new,
+				   sizeof(new) | ((p->plane & 1) ? BPF_F_MARK_MANGLED_0 : 0));
+}
+
+/* The ends of a packet as they shall be. */
+struct ends {
+	const struct address *src, *dst;
+	__be16 sport, dport;
+};
+
+/* writable returns len bytes of the packet at off, brought into one piece if
+ * they are not; NULL past its end.
+ */
+inline_always void *writable(struct __sk_buff *skb, __u32 off, __u32 len)
+{
+	void *start = (void *)(long)skb->data + off;
+
+	if (start + len <= (void *)(long)skb->data_end)
+		return start;
+	if (bpf_skb_pull_data(skb, off + len))
+		return 0;
+	start = (void *)(long)skb->data + off;
+	return start + len <= (void *)(long)skb->data_end ? start : 0;
+}
+
+/* add_difference adds a changed word to an IPv4 header checksum (RFC 1624). */
+inline_always __u32 add_difference(__u32 sum, __be32 old, __be32 new)
+{
+	old = ~old;
+	return sum + (old >> 16) + (old & 0xffff) + (new >> 16) + (new & 0xffff);
+}
+
+inline_always int store_v4(struct __sk_buff *skb, const struct ends *to)
+{
+	struct iphdr *ip = writable(skb, link_header, sizeof(*ip));
+	__u32 sum;
+
+	if (!ip)
 		return -1;
-	return bpf_skb_store_bytes(skb, p->l4 + (destination ? 2 : 0), &new, sizeof(new), 0);
+	sum = (__u16)~ip->check;
+	sum = add_difference(sum, ip->saddr, to->src->w[3]);
+	sum = add_difference(sum, ip->daddr, to->dst->w[3]);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	ip->check = ~sum;
+	ip->saddr = to->src->w[3];
+	ip->daddr = to->dst->w[3];
+	return 0;
+}
+
+inline_always int store_v6(struct __sk_buff *skb, const struct ends *to)
+{
+	struct ipv6hdr *ip = writable(skb, link_header, sizeof(*ip));
+
+	if (!ip)
+		return -1;
+	__builtin_memcpy(&ip->saddr, to->src, 16);
+	__builtin_memcpy(&ip->daddr, to->dst, 16);
+	return 0;
+}
+
+/* rewrite gives the packet other ends. The checksums that the network card or
+ * the sender has not worked out yet are the helpers' business; the rest is
+ * stored in place.
+ */
+inline_always int rewrite(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
+{
+	__u32 l4 = p->l4;
+	struct ports_header *ports;
+
+	if (p->kind == PACKET_L4) {
+		if (sum_address(skb, p, &p->src, to->src) || sum_address(skb, p, &p->dst, to->dst) ||
+		    sum_port(skb, p, p->sport, to->sport) || sum_port(skb, p, p->dport, to->dport))
+			return -1;
+		if (p->sport != to->sport || p->dport != to->dport) {
+			if (l4 > MAX_L4)
+				return -1;
+			ports = writable(skb, l4, sizeof(*ports));
+			if (!ports)
+				return -1;
+			ports->src = to->sport;
+			ports->dst = to->dport;
+		}
+	}
+	return p->v6 ? store_v6(skb, to) : store_v4(skb, to);
 }

@@ -202,13 +202,16 @@ inline_always int into(struct __sk_buff *skb, __u32 ifindex)
 }
 
 /* error_inward leads an ICMP error about what an endpoint has sent. */
-inline_always int error_inward(struct __sk_buff *skb, struct packet *p)
+apart int error_inward(struct __sk_buff *skb, struct packet *p)
 {
-	struct lead *l = find_lead(p->plane, &p->inner_src, bpf_ntohs(p->inner_sport));
 	struct flow_key key = {};
 	struct change c = {};
+	struct lead *l;
 	struct flow *f;
 
+	if (!p)
+		return UNTOUCHED;
+	l = find_lead(p->plane, &p->inner_src, bpf_ntohs(p->inner_sport));
 	if (!l || l->flags & (LEAD_GRANT | LEAD_LOCAL) || !same(&p->inner_src, &p->dst))
 		return UNTOUCHED;
 	key.endpoint = l->to;
@@ -230,15 +233,14 @@ inline_always int error_inward(struct __sk_buff *skb, struct packet *p)
 /* inward leads a packet for a published port to its endpoint. flags become
  * the flow's: whether the client is a sandbox.
  */
-apart int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
+inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 {
 	struct flow_key key = {};
+	struct ends to;
 	struct lead *l;
 	struct flow *f;
 	int last;
 
-	if (!p)
-		return UNTOUCHED;
 	if (p->kind == PACKET_ERROR)
 		return error_inward(skb, p);
 	l = find_lead(p->plane, &p->dst, bpf_ntohs(p->dport));
@@ -257,8 +259,11 @@ apart int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	if (!f)
 		return UNTOUCHED;
 	last = track(skb, f, p, INWARD);
-	if (write_address(skb, p, 1, &p->dst, &key.endpoint) || write_port(skb, p, 1, p->dport, key.endpoint_port) ||
-	    write_address(skb, p, 0, &p->src, &key.client) || write_port(skb, p, 0, p->sport, key.client_port))
+	to.src = &key.client;
+	to.sport = key.client_port;
+	to.dst = &key.endpoint;
+	to.dport = key.endpoint_port;
+	if (rewrite(skb, p, &to))
 		return TC_ACT_SHOT;
 	if (last)
 		drop_flow(&key);
@@ -320,15 +325,20 @@ inline_always int away(struct __sk_buff *skb, struct flow *f)
 }
 
 /* error_outward leads an ICMP error of an endpoint about what a client sent. */
-inline_always int error_outward(struct __sk_buff *skb, struct packet *p)
+apart int error_outward(struct __sk_buff *skb, struct packet *p)
 {
-	struct flow_key key = {
-		.endpoint = p->inner_dst, .endpoint_port = p->inner_dport,
-		.client = p->inner_src, .client_port = p->inner_sport, .plane = p->plane,
-	};
-	struct flow *f = find_flow(&key);
 	struct change c = { .inner_destination = 1 };
+	struct flow_key key = {};
+	struct flow *f;
 
+	if (!p)
+		return UNTOUCHED;
+	key.endpoint = p->inner_dst;
+	key.endpoint_port = p->inner_dport;
+	key.client = p->inner_src;
+	key.client_port = p->inner_sport;
+	key.plane = p->plane;
+	f = find_flow(&key);
 	if (!f || !same(&f->client, &p->inner_src) || !same(&p->inner_src, &p->dst))
 		return UNTOUCHED;
 	c.inner = f->host;
@@ -356,14 +366,13 @@ inline_always int too_big(struct __sk_buff *skb, const struct flow *f)
 /* outward leads what an endpoint answers back to the client, as if from where
  * the client has dialled.
  */
-apart int outward(struct __sk_buff *skb, struct packet *p)
+inline_always int outward(struct __sk_buff *skb, struct packet *p)
 {
 	struct flow_key key = {};
+	struct ends to;
 	struct flow *f;
 	int last, act;
 
-	if (!p)
-		return UNTOUCHED;
 	if (p->kind == PACKET_ERROR)
 		return error_outward(skb, p);
 	key.endpoint = p->src;
@@ -381,8 +390,11 @@ apart int outward(struct __sk_buff *skb, struct packet *p)
 	if (too_big(skb, f))
 		return UNTOUCHED;
 	last = track(skb, f, p, OUTWARD);
-	if (write_address(skb, p, 0, &p->src, &f->host) || write_port(skb, p, 0, p->sport, f->host_port) ||
-	    write_address(skb, p, 1, &p->dst, &f->client) || write_port(skb, p, 1, p->dport, f->client_port))
+	to.src = &f->host;
+	to.sport = f->host_port;
+	to.dst = &f->client;
+	to.dport = f->client_port;
+	if (rewrite(skb, p, &to))
 		return TC_ACT_SHOT;
 	act = away(skb, f);
 	if (last)

@@ -78,6 +78,10 @@ func Main(version string, args []string, stdout io.Writer, stderr *os.File) int 
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
+	var exit commandExit
+	if errors.As(err, &exit) {
+		return int(exit)
+	}
 	if ctx.Err() != nil {
 		err = ended(context.Cause(ctx), err)
 	}
@@ -132,7 +136,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w (see %s --help)", err, c.CommandPath()))
 	})
-	root.AddCommand(newLab(a), newPaths(a), newChoose(a), newVersion(a), newDocs(root))
+	root.AddCommand(newLab(a), newPaths(a), newChoose(a), newRun(), newVersion(a), newDocs(root))
 	return root
 }
 

@@ -417,5 +417,11 @@ inline_always int rewrite(struct __sk_buff *skb, const struct packet *p, const s
 			ports->dst = to->dport;
 		}
 	}
+	/* No checksum in a later fragment makes up for IPv6 addresses in what a
+	 * network card has summed up. Without a card's sum this fails, and may.
+	 */
+	if (p->v6 && p->kind == PACKET_FRAGMENT)
+		bpf_csum_update(skb, bpf_csum_diff((__be32 *)&p->src, 16, (__be32 *)to->src, 16,
+						   bpf_csum_diff((__be32 *)&p->dst, 16, (__be32 *)to->dst, 16, 0)));
 	return p->v6 ? store_v6(skb, to) : store_v4(skb, to);
 }

@@ -6,16 +6,16 @@
  * Limit: no kernel tells a program whether an IPv6 socket has IPV6_V6ONLY, so
  * binding every IPv6 address is taken for binding every IPv4 address too.
  */
-#include "include/local.h"
+#include "include/own.h"
 
 #include <linux/errno.h>
 
 /* is_granted reports whether the caller is the workload that the port was
  * granted to. Its own hook, which runs before, has named the port.
  */
-inline_always int is_granted(const struct lead *l)
+inline_always int is_granted(const struct lead *l, __u64 caller)
 {
-	return (l->flags & LEAD_GRANT) && bpf_get_current_ancestor_cgroup_id(l->level) == l->cgroup;
+	return (l->flags & LEAD_GRANT) && l->cgroup == caller;
 }
 
 /* is_taken reports whether an entry of the chain that begins at slot keeps the
@@ -23,6 +23,8 @@ inline_always int is_granted(const struct lead *l)
  */
 apart int is_taken(__u32 slot, __u32 plane, __u32 port, const struct address *host)
 {
+	__u64 caller = own_cgroup();
+
 	if (!host)
 		return 0;
 	for (int i = 0; i < MAX_CHAIN && slot; i++) {
@@ -31,7 +33,7 @@ apart int is_taken(__u32 slot, __u32 plane, __u32 port, const struct address *ho
 		if (!l)
 			return 0;
 		if (port >= l->first && port <= l->last && l->plane == plane && !(l->flags & LEAD_HELD) &&
-		    ((l->flags & LEAD_ANY) || is_wildcard(host) || same(&l->host, host)) && !is_granted(l))
+		    ((l->flags & LEAD_ANY) || is_wildcard(host) || same(&l->host, host)) && !is_granted(l, caller))
 			return 1;
 		slot = l->next;
 	}

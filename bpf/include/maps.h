@@ -47,7 +47,6 @@ struct lead {
 	struct address to;   /* the endpoint */
 	struct address masquerade; /* whom the endpoint sees when it reaches itself */
 	__u64 cgroup;        /* LEAD_GRANT: the id of the workload's cgroup */
-	__u32 level;         /* and how deep it lies below the root */
 	__u32 ifindex;       /* the host's end of the endpoint's link */
 	__u32 next;          /* the next lead of the chain, 0 at its end */
 	__u16 first, last;   /* host ports, in host byte order */

@@ -41,7 +41,7 @@ func boundCgroups(p *steer.Plane) []uint64 {
 }
 
 func (h *Host) setBounds(p *steer.Plane, o plan.Bounds) error {
-	id, _, err := workloadCgroup(o.Cgroup)
+	id, err := workloadCgroup(o.Cgroup)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (h *Host) setBounds(p *steer.Plane, o plan.Bounds) error {
 // delBounds also forgets every workload whose cgroup is gone: the one that is
 // meant may be among them.
 func (h *Host) delBounds(p *steer.Plane, o plan.Bounds) error {
-	id, _, err := workloadCgroup(o.Cgroup)
+	id, err := workloadCgroup(o.Cgroup)
 	if absent(err) {
 		return h.forgetDead(p)
 	}
@@ -98,7 +98,7 @@ func (h *Host) forgetDead(p *steer.Plane) error {
 }
 
 func (h *Host) readBounds(p *steer.Plane, o plan.Bounds) (plan.Object, error) {
-	id, _, err := workloadCgroup(o.Cgroup)
+	id, err := workloadCgroup(o.Cgroup)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (h *Host) grantEntry(o plan.Grant) (*steer.Lead, error) {
 		l.Flags |= steer.LeadAny
 	}
 	var err error
-	l.Cgroup, l.Level, err = workloadCgroup(o.Cgroup)
+	l.Cgroup, err = workloadCgroup(o.Cgroup)
 	if absent(err) {
 		err = nil
 	}

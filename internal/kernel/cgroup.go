@@ -13,22 +13,19 @@ import (
 )
 
 // workloadCgroup returns the id of a cgroup v2 directory, which is its inode
-// number, and how deep it lies below the root of the hierarchy.
-func workloadCgroup(path string) (id uint64, level uint32, err error) {
+// number.
+func workloadCgroup(path string) (uint64, error) {
 	if err := onCgroup2(path); err != nil {
-		return 0, 0, err
+		return 0, err
+	}
+	if onCgroup2(filepath.Dir(path)) != nil {
+		return 0, fmt.Errorf("cgroup %s is the root of the hierarchy, where every process is: name the workload's own", path)
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
-		return 0, 0, fmt.Errorf("look at cgroup %s: %w", path, err)
+		return 0, fmt.Errorf("look at cgroup %s: %w", path, err)
 	}
-	for dir := filepath.Dir(path); onCgroup2(dir) == nil; dir = filepath.Dir(dir) {
-		level++
-	}
-	if level == 0 {
-		return 0, 0, fmt.Errorf("cgroup %s is the root of the hierarchy, where every process is: name the workload's own", path)
-	}
-	return st.Ino, level, nil
+	return st.Ino, nil
 }
 
 // onCgroup2 says why the path is no cgroup v2 directory.

@@ -107,7 +107,6 @@ type FairleadLead struct {
 	To         FairleadAddress
 	Masquerade FairleadAddress
 	Cgroup     uint64
-	Level      uint32
 	Ifindex    uint32
 	Next       uint32
 	First      uint16
@@ -115,7 +114,6 @@ type FairleadLead struct {
 	ToFirst    uint16
 	Flags      uint8
 	Plane      uint8
-	_          [4]byte
 }
 
 type FairleadTotal struct {

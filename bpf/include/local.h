@@ -91,16 +91,18 @@ inline_always int reaches(const struct call *c, const struct address *to)
 /* turn finds where the call is to be led, and reports whether anywhere. */
 apart int turn(struct call *c)
 {
+	struct address host;
 	struct lead *l;
 	__u16 port;
 
 	if (!c)
 		return 0;
 	set_loopback(&c->ends.host);
-	if (!is_loopback(&c->ends.host) && !bpf_map_lookup_elem(&addresses, &c->ends.host))
+	host = c->ends.host; /* before 6.2 no key of a map may lie with the caller */
+	if (!is_loopback(&host) && !bpf_map_lookup_elem(&addresses, &host))
 		return 0;
 	port = bpf_ntohs(c->ends.host_port);
-	l = find_lead(PLANE(!is_mapped(&c->ends.host), c->udp), &c->ends.host, port);
+	l = find_lead(PLANE(!is_mapped(&host), c->udp), &host, port);
 	if (!l || (l->flags & LEAD_GRANT) || !reaches(c, &l->to))
 		return 0;
 	c->ends.to = l->to;

@@ -119,6 +119,13 @@ inline_always int may_begin(struct __sk_buff *skb, const struct packet *p)
 	return (!(p->plane & 1) && (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN) || !is_hosts_own(skb, p);
 }
 
+/* is_named reports whether the flow is of that client and what it has dialled. */
+inline_always int is_named(const struct flow *f, const struct alias_key *name)
+{
+	return f->host_port == name->host_port && f->client_port == name->client_port &&
+	       same(&f->host, &name->host) && same(&f->client, &name->client);
+}
+
 /* is_of reports whether the flow is the one that the client has dialled. */
 inline_always int is_of(const struct flow *f, const struct packet *p)
 {
@@ -126,16 +133,12 @@ inline_always int is_of(const struct flow *f, const struct packet *p)
 	       same(&f->host, &p->dst) && same(&f->client, &p->src);
 }
 
-/* aliased finds the flow of a client that got an alias, which is then in the
- * key.
+/* find_alias finds the flow of a client that got an alias, which is then in
+ * the key.
  */
-static __noinline struct flow *aliased(const struct packet *p, struct flow_key *key)
+inline_always struct flow *find_alias(const struct alias_key *name, struct flow_key *key)
 {
-	struct alias_key name = {
-		.client = p->src, .host = p->dst,
-		.client_port = p->sport, .host_port = p->dport, .plane = p->plane,
-	};
-	struct alias *known = bpf_map_lookup_elem(&aliases, &name);
+	struct alias *known = bpf_map_lookup_elem(&aliases, name);
 	struct flow *f;
 
 	if (!known)
@@ -143,11 +146,37 @@ static __noinline struct flow *aliased(const struct packet *p, struct flow_key *
 	key->client = known->client;
 	key->client_port = known->client_port;
 	f = find_flow(key);
-	if (f && is_of(f, p))
+	if (f && is_named(f, name))
 		return f;
-	key->client = p->src;
-	key->client_port = p->sport;
+	key->client = name->client;
+	key->client_port = name->client_port;
 	return 0;
+}
+
+/* aliased finds it for a packet of the client. */
+static __noinline struct flow *aliased(const struct packet *p, struct flow_key *key)
+{
+	struct alias_key name = {
+		.client = p->src, .host = p->dst,
+		.client_port = p->sport, .host_port = p->dport, .plane = p->plane,
+	};
+
+	return find_alias(&name, key);
+}
+
+/* quoted finds the flow of a packet to the client that an ICMP error quotes. */
+static __noinline struct flow *quoted(const struct packet *p, struct flow_key *key)
+{
+	struct alias_key name = {
+		.client = p->inner_dst, .host = p->inner_src,
+		.client_port = p->inner_dport, .host_port = p->inner_sport, .plane = p->plane,
+	};
+	struct flow *f;
+
+	key->client = name.client;
+	key->client_port = name.client_port;
+	f = find_flow(key);
+	return f && is_named(f, &name) ? f : find_alias(&name, key);
 }
 
 /* begin makes the flow of a packet that found none under the key, or another
@@ -201,13 +230,14 @@ inline_always int into(struct __sk_buff *skb, __u32 ifindex)
 	return bpf_redirect_peer(ifindex, 0);
 }
 
-/* error_inward leads an ICMP error about what an endpoint has sent. */
+/* error_inward leads an ICMP error about what an endpoint has sent. A router
+ * on the way stays its sender; a client is called as the endpoint knows it.
+ */
 apart int error_inward(struct __sk_buff *skb, struct packet *p)
 {
 	struct flow_key key = {};
 	struct change c = {};
 	struct lead *l;
-	struct flow *f;
 
 	if (!p)
 		return UNTOUCHED;
@@ -216,15 +246,15 @@ apart int error_inward(struct __sk_buff *skb, struct packet *p)
 		return UNTOUCHED;
 	key.endpoint = l->to;
 	key.endpoint_port = bpf_htons(l->to_first + (bpf_ntohs(p->inner_sport) - l->first));
-	key.client = p->inner_dst;
-	key.client_port = p->inner_dport;
 	key.plane = p->plane;
-	f = find_flow(&key);
-	if (!f || f->host_port != p->inner_sport || !same(&f->host, &p->inner_src) || !same(&f->client, &p->inner_dst))
+	if (!quoted(p, &key))
 		return UNTOUCHED;
-	c.inner = l->to;
-	c.outer = l->to;
-	c.port = key.endpoint_port;
+	c.src = key.endpoint;
+	c.sport = key.endpoint_port;
+	c.dst = key.client;
+	c.dport = key.client_port;
+	c.outer_src = same(&p->src, &p->inner_dst) ? key.client : p->src;
+	c.outer_dst = key.endpoint;
 	if (write_error(skb, p, &c))
 		return TC_ACT_SHOT;
 	return into(skb, l->ifindex);
@@ -327,7 +357,7 @@ inline_always int away(struct __sk_buff *skb, struct flow *f)
 /* error_outward leads an ICMP error of an endpoint about what a client sent. */
 apart int error_outward(struct __sk_buff *skb, struct packet *p)
 {
-	struct change c = { .inner_destination = 1 };
+	struct change c = {};
 	struct flow_key key = {};
 	struct flow *f;
 
@@ -339,11 +369,14 @@ apart int error_outward(struct __sk_buff *skb, struct packet *p)
 	key.client_port = p->inner_sport;
 	key.plane = p->plane;
 	f = find_flow(&key);
-	if (!f || !same(&f->client, &p->inner_src) || !same(&p->inner_src, &p->dst))
+	if (!f || !same(&p->inner_src, &p->dst))
 		return UNTOUCHED;
-	c.inner = f->host;
-	c.outer = f->host;
-	c.port = f->host_port;
+	c.src = f->client;
+	c.sport = f->client_port;
+	c.dst = f->host;
+	c.dport = f->host_port;
+	c.outer_src = f->host;
+	c.outer_dst = f->client;
 	if (write_error(skb, p, &c))
 		return TC_ACT_SHOT;
 	return away(skb, f);

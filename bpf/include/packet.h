@@ -408,6 +408,10 @@ inline_always int rewrite(struct __sk_buff *skb, const struct packet *p, const s
 		    sum_port(skb, p, p->sport, to->sport) || sum_port(skb, p, p->dport, to->dport))
 			return -1;
 		if (p->sport != to->sport || p->dport != to->dport) {
+			/* Read again from the stack, it must be bounded again
+			 * for the verifier, which the compiler knows better.
+			 */
+			barrier_var(l4);
 			if (l4 > MAX_L4)
 				return -1;
 			ports = writable(skb, l4, sizeof(*ports));

@@ -296,7 +296,7 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	if (rewrite(skb, p, &to))
 		return TC_ACT_SHOT;
 	if (last)
-		drop_flow(&key);
+		end_flow(&key);
 	return into(skb, l->ifindex);
 }
 
@@ -417,7 +417,7 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p)
 	if (!f)
 		return NOT_AN_ANSWER;
 	if (is_stale(f, p->plane)) {
-		drop_flow(&key);
+		end_flow(&key);
 		return NOT_AN_ANSWER;
 	}
 	if (too_big(skb, f))
@@ -431,6 +431,6 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p)
 		return TC_ACT_SHOT;
 	act = away(skb, f);
 	if (last)
-		drop_flow(&key);
+		end_flow(&key);
 	return act;
 }

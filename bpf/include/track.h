@@ -43,6 +43,27 @@ inline_always void drop_flow(const struct flow_key *key)
 		bpf_map_delete_elem(&flows_tcp, key);
 }
 
+/* end_flow forgets a flow, and the alias of its client if it has one: those
+ * left behind would push the aliases of idle connections out of their map. It
+ * looks the flow up again, so that its callers need no stack to keep it.
+ */
+static __noinline void end_flow(const struct flow_key *key)
+{
+	struct alias_key name = { .plane = key->plane };
+	struct flow *f = find_flow(key);
+
+	if (!f)
+		return;
+	if (key->client_port != f->client_port || !same(&key->client, &f->client)) {
+		name.client = f->client;
+		name.host = f->host;
+		name.client_port = f->client_port;
+		name.host_port = f->host_port;
+		bpf_map_delete_elem(&aliases, &name);
+	}
+	drop_flow(key);
+}
+
 /* is_stale reports whether the flow has been silent for too long. */
 inline_always int is_stale(const struct flow *f, __u32 plane)
 {

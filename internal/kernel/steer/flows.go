@@ -65,8 +65,8 @@ func at(a bpf.FairleadAddress, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(Netip(a), bits.ReverseBytes16(port))
 }
 
-// Forget makes the programs forget flows. One that has ended meanwhile is
-// forgotten already.
+// Forget makes the programs forget flows, and the aliases of their clients.
+// One that has ended meanwhile is forgotten already.
 func (p *Plane) Forget(flows []Flow) error {
 	for _, f := range flows {
 		m := p.maps[bpf.FairleadMapFlowsTcp]
@@ -76,6 +76,24 @@ func (p *Plane) Forget(flows []Flow) error {
 		if err := m.Delete(f.key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("forget flow %s to %s: %w", f.Client, f.Host, err)
 		}
+		if err := p.forgetAlias(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetAlias forgets whom the endpoint took the client for.
+func (p *Plane) forgetAlias(f Flow) error {
+	if f.Seen == f.Client {
+		return nil
+	}
+	name := bpf.FairleadAliasKey{
+		Client: Address(f.Client.Addr()), ClientPort: bits.ReverseBytes16(f.Client.Port()),
+		Host: Address(f.Host.Addr()), HostPort: bits.ReverseBytes16(f.Host.Port()), Plane: f.key.Plane,
+	}
+	if err := p.maps[bpf.FairleadMapAliases].Delete(name); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("forget the alias of %s: %w", f.Client, err)
 	}
 	return nil
 }

@@ -1,0 +1,249 @@
+package steer
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+
+	"fairlead/internal/kernel/bpf"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The host's addresses, which its uplink has, and those of its two sandboxes.
+var (
+	hostV4, otherV4, hostV6 = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8:1::1")
+	gateV4, gateV6          = netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("fd00:9::1")
+	webV4, webV6            = netip.MustParseAddr("10.9.0.2"), netip.MustParseAddr("fd00:9::2")
+	appV4, appV6            = netip.MustParseAddr("10.9.0.3"), netip.MustParseAddr("fd00:9::3")
+	hostMAC                 = net.HardwareAddr{2, 0, 0, 0, 0, 1}
+)
+
+// bench is a host for the programs to run on without traffic: a namespace
+// with an uplink and the host's ends of the sandboxes web and app.
+type bench struct {
+	*Plane
+	work         chan func()
+	up, web, app int // interfaces
+}
+
+// testFlows is how many flows the maps hold here: few, to be counted fast.
+const testFlows = 1024
+
+// newBench makes a bench with an empty table.
+func newBench(tb testing.TB) *bench {
+	tb.Helper()
+	b := &bench{work: make(chan func())}
+	go b.serve()
+	tb.Cleanup(func() { close(b.work) })
+	b.do(tb, func() error { return unix.Unshare(unix.CLONE_NEWNET) })
+	b.do(tb, b.links)
+	spec, err := Spec(0, ethernet)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	spec.Maps[bpf.FairleadMapFlowsTcp].MaxEntries = testFlows
+	spec.Maps[bpf.FairleadMapFlowsUdp].MaxEntries = testFlows
+	c, err := ebpf.NewCollection(spec)
+	if err != nil {
+		tb.Fatal(explain(err))
+	}
+	b.Plane = &Plane{programs: c.Programs, maps: c.Maps}
+	tb.Cleanup(func() { b.Plane.Close() })
+	if b.table, err = openTable(b.maps); err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+// serve runs what it is given on a thread that ends with it, so that nobody
+// else ever runs in its namespace.
+func (b *bench) serve() {
+	runtime.LockOSThread()
+	for fn := range b.work {
+		fn()
+	}
+}
+
+// do runs fn on the bench's thread.
+func (b *bench) do(tb testing.TB, fn func() error) {
+	tb.Helper()
+	var wg sync.WaitGroup
+	var err error
+	wg.Add(1)
+	b.work <- func() { defer wg.Done(); err = fn() }
+	if wg.Wait(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// links makes the interfaces. Forwarding is on, as on every host with
+// sandboxes: without it the routing table is not asked.
+func (b *bench) links() error {
+	var errs []error
+	for _, l := range []struct {
+		name  string
+		index *int
+		addrs []string
+	}{
+		{"lo", new(int), nil},
+		{"up", &b.up, []string{"192.0.2.1/24", "192.0.2.2/24", "2001:db8:1::1/64"}},
+		{"web", &b.web, []string{"10.9.0.1/24", "fd00:9::1/64"}},
+		{"app", &b.app, nil},
+	} {
+		err := addLink(l.name, l.addrs)
+		dev, found := netlink.LinkByName(l.name)
+		if errs = append(errs, err, found); found == nil {
+			*l.index = dev.Attrs().Index
+		}
+	}
+	for _, name := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+		errs = append(errs, os.WriteFile("/proc/sys/net/"+name, []byte("1"), 0o644))
+	}
+	return errors.Join(errs...)
+}
+
+// addLink makes a veth pair, unless the link is lo, and brings it up.
+func addLink(name string, addrs []string) error {
+	dev := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, HardwareAddr: hostMAC}, PeerName: name + "-peer"}
+	if name != "lo" {
+		if err := netlink.LinkAdd(dev); err != nil {
+			return err
+		}
+	}
+	for _, s := range addrs {
+		a, err := netlink.ParseAddr(s)
+		if err != nil {
+			return err
+		}
+		a.Flags = unix.IFA_F_NODAD
+		if err := netlink.AddrAdd(dev, a); err != nil {
+			return err
+		}
+	}
+	return netlink.LinkSetUp(dev)
+}
+
+// skb is the kernel's struct __sk_buff, of which a test may set a few fields.
+type skb struct {
+	_                [10]uint32
+	Ifindex          uint32
+	_                [25]uint32
+	_                [2]uint64
+	WireLen, GSOSegs uint32
+	_                uint64
+	GSOSize          uint32
+	_                uint32
+	_                uint64
+}
+
+// checksumComplete makes the kernel sum up the packet as a network card does,
+// and compare at the end (BPF_F_TEST_SKB_CHECKSUM_COMPLETE).
+const checksumComplete = 1 << 2
+
+// What the programs return.
+const (
+	untouched = -1
+	redirect  = 7
+)
+
+// try gives the program a frame that came by the interface, and returns what
+// it said and what it made of the frame.
+func (b *bench) try(tb testing.TB, program string, frame []byte, ctx skb, flags uint32) (int, []byte, error) {
+	tb.Helper()
+	o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: ctx, Flags: flags}
+	var act uint32
+	var failed error
+	b.do(tb, func() error {
+		act, failed = b.programs[program].Run(&o)
+		return nil
+	})
+	return int(int32(act)), o.DataOut, failed
+}
+
+// run does the same where the kernel must be able to.
+func (b *bench) run(tb testing.TB, program string, frame []byte, ctx skb, flags uint32) (int, []byte) {
+	tb.Helper()
+	act, out, err := b.try(tb, program, frame, ctx, flags)
+	if err != nil {
+		tb.Fatalf("run %s for\n%x: %v", program, frame, err)
+	}
+	return act, out
+}
+
+// uplink runs the program uplink for a frame.
+func (b *bench) uplink(tb testing.TB, frame []byte) (int, []byte) {
+	tb.Helper()
+	return b.run(tb, Uplink, frame, skb{Ifindex: uint32(b.up)}, 0)
+}
+
+// publish puts leads into the table.
+func (b *bench) publish(tb testing.TB, leads ...Lead) {
+	tb.Helper()
+	var changes []Change
+	for _, l := range leads {
+		changes = append(changes, Change{New: &l})
+	}
+	if err := b.table.Apply(changes); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// lead leads host ports from first to last to those of the sandbox web from
+// to on.
+func (b *bench) lead(udp bool, host netip.Addr, first, last, to uint16, flags uint8) Lead {
+	l := Lead{Host: Address(host), To: Address(webV4), Masquerade: Address(gateV4), Ifindex: uint32(b.web),
+		First: first, Last: last, ToFirst: to, Flags: flags, Plane: PlaneOf(host.Is4(), udp)}
+	if host.Is6() {
+		l.To, l.Masquerade = Address(webV6), Address(gateV6)
+	}
+	if host.IsUnspecified() {
+		l.Flags |= LeadAny
+	}
+	return l
+}
+
+// flows returns the flows that are led.
+func (b *bench) flows(tb testing.TB) []Flow {
+	tb.Helper()
+	var all []Flow
+	if err := b.Flows(func(f Flow) { all = append(all, f) }); err != nil {
+		tb.Fatal(err)
+	}
+	return all
+}
+
+// forget makes the programs forget all flows.
+func (b *bench) forget(tb testing.TB) {
+	tb.Helper()
+	if err := b.Forget(b.flows(tb)); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// alter changes what is known of a flow.
+func (b *bench) alter(tb testing.TB, f Flow, change func(*bpf.FairleadFlow)) {
+	tb.Helper()
+	m := b.maps[bpf.FairleadMapFlowsTcp]
+	if f.UDP {
+		m = b.maps[bpf.FairleadMapFlowsUdp]
+	}
+	var v bpf.FairleadFlow
+	if err := m.Lookup(f.key, &v); err != nil {
+		tb.Fatal(err)
+	}
+	change(&v)
+	if err := m.Put(f.key, v); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// be reads a number in network byte order.
+func be(b []byte) uint16 { return binary.BigEndian.Uint16(b) }

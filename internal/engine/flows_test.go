@@ -99,38 +99,80 @@ func TestStaleUDPFlowsFollowThePublish(t *testing.T) {
 	tcp.hears("port")
 }
 
-// TestUnpublishEndsFlows ends what goes through the publish, and no other.
+// TestUnpublishEndsFlows ends what goes through the publish, and no other:
+// the host, which has no such socket, says so to the next packet.
 func TestUnpublishEndsFlows(t *testing.T) {
-	w := world(t)
-	s := dual(t, w, model.DriverBridge, "web")
-	for _, proto := range protos {
-		publish(&s, "web", model.ViaNAT, proto, 8000, 80)
-		publish(&s, "web", model.ViaNAT, proto, 8001, 80)
+	for _, via := range direct {
+		t.Run(string(via), func(t *testing.T) {
+			w := world(t)
+			s := dual(t, w, model.DriverBridge, "web")
+			for _, proto := range protos {
+				publish(&s, "web", via, proto, 8000, 80)
+				publish(&s, "web", via, proto, 8001, 80)
+			}
+			keep := s
+			keep.Publishes = slices.DeleteFunc(slices.Clone(s.Publishes), func(p model.Publish) bool { return p.HostPorts.First == 8000 })
+			mustSet(t, w, s)
+			serve(t, in(w, "web"), "web", ":80")
+			going, staying := dialAll(t, w.DoClient, server(8000)), dialAll(t, w.DoClient, server(8001))
+			for _, talk := range slices.Concat(going, staying) {
+				talk.hears("web")
+			}
+			mustSet(t, w, keep)
+			if via == model.ViaEBPF {
+				remembers(t, w, len(staying))
+			}
+			for _, talk := range going {
+				talk.isRefused()
+			}
+			for _, talk := range staying {
+				talk.hears("web")
+			}
+		})
 	}
-	keep := s
-	keep.Publishes = slices.DeleteFunc(slices.Clone(s.Publishes), func(p model.Publish) bool { return p.HostPorts.First == 8000 })
-	mustSet(t, w, s)
-	serve(t, in(w, "web"), "web", ":80")
-	var going, staying []talk
-	for _, proto := range protos {
-		for _, addr := range server(8000) {
-			going = append(going, dial(t, w.DoClient, proto, addr))
-		}
-		for _, addr := range server(8001) {
-			staying = append(staying, dial(t, w.DoClient, proto, addr))
-		}
+}
+
+// TestAPublishThatMovesTakesNoConnectionAlong leads the same host port to
+// another endpoint: connections end, and clients that speak on over UDP reach
+// the new one.
+func TestAPublishThatMovesTakesNoConnectionAlong(t *testing.T) {
+	for _, via := range direct {
+		t.Run(string(via), func(t *testing.T) {
+			w := world(t)
+			s := dual(t, w, model.DriverBridge, "web", "app")
+			for _, proto := range protos {
+				publish(&s, "web", via, proto, 8000, 80)
+			}
+			mustSet(t, w, s)
+			serve(t, in(w, "web"), "web", ":80")
+			serve(t, in(w, "app"), "app", ":80")
+			talks := dialAll(t, w.DoClient, server(8000))
+			for _, talk := range talks {
+				talk.hears("web")
+			}
+			for i := range s.Publishes {
+				s.Publishes[i].Endpoint = "app"
+			}
+			mustSet(t, w, s)
+			for _, talk := range talks {
+				if talk.conn.RemoteAddr().Network() == "tcp" {
+					talk.isRefused()
+				} else {
+					talk.hears("app")
+				}
+			}
+			for _, talk := range dialAll(t, w.DoClient, server(8000)) {
+				talk.hears("app")
+			}
+		})
 	}
-	for _, talk := range slices.Concat(going, staying) {
-		talk.hears("web")
-	}
-	mustSet(t, w, keep)
-	for _, talk := range going {
-		if got, err := talk.ask(); err == nil {
-			t.Errorf("%s %s still answers %q", talk.conn.RemoteAddr().Network(), talk.conn.RemoteAddr(), got)
-		}
-	}
-	for _, talk := range staying {
-		talk.hears("web")
+}
+
+// remembers fails the test unless the eBPF programs remember n flows.
+func remembers(t *testing.T, w *topology.World, n int) {
+	t.Helper()
+	if got, err := w.LedFlows(); err != nil || got != n {
+		t.Errorf("%d flows are remembered, %v; want %d", got, err, n)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"fairlead/internal/plan"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // patience bounds how long a packet is waited for that should come.
@@ -186,6 +187,18 @@ func dial(t testing.TB, from place, proto model.Proto, to string) talk {
 	return talk
 }
 
+// dialAll begins a conversation of each protocol with each address.
+func dialAll(t testing.TB, from place, addrs []string) []talk {
+	t.Helper()
+	var talks []talk
+	for _, proto := range protos {
+		for _, addr := range addrs {
+			talks = append(talks, dial(t, from, proto, addr))
+		}
+	}
+	return talks
+}
+
 // ask says a line, over UDP again and again, until it is answered.
 func (t talk) ask() (string, error) {
 	udp := t.conn.RemoteAddr().Network() == "udp"
@@ -217,6 +230,19 @@ func (t talk) hears(want string) {
 	}
 }
 
+// isRefused fails the test unless the host answers that nobody is there.
+func (t talk) isRefused() {
+	t.t.Helper()
+	if got, err := t.ask(); !isRefusal(err) {
+		t.t.Errorf("%s %s answers %q, %v; want a refusal", t.conn.RemoteAddr().Network(), t.conn.RemoteAddr(), got, err)
+	}
+}
+
+// isRefusal reports whether the error says that nobody is there.
+func isRefusal(err error) bool {
+	return errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.ECONNREFUSED)
+}
+
 // hears asks once on a new conversation.
 func hears(t testing.TB, from place, proto model.Proto, to, want string) {
 	t.Helper()
@@ -244,5 +270,7 @@ func everywhere(port int) []string { return slices.Concat(server(port), local(po
 
 var (
 	protos = []model.Proto{model.TCP, model.UDP}
-	ways   = []model.Via{model.ViaNAT, model.ViaProxy}
+	ways   = []model.Via{model.ViaNAT, model.ViaProxy, model.ViaEBPF}
+	// direct are the ways whose flows the kernel leads from end to end.
+	direct = []model.Via{model.ViaNAT, model.ViaEBPF}
 )

@@ -1,0 +1,88 @@
+package soak_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fairlead/internal/model"
+)
+
+// The newcomers' pace, and how many may be under way.
+const (
+	newcomerPause = 20 * time.Millisecond
+	newcomersMax  = 64
+)
+
+// newcomers are connections that come, ask once and go, to the ports that
+// change hands.
+type newcomers struct {
+	world  *world
+	ledger *ledger
+	wrongs wrongs
+
+	answered, unanswered, now atomic.Int64
+}
+
+// run sends one newcomer after another until the context ends.
+func (n *newcomers) run(ctx context.Context) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	from := n.world.vantages()
+	for ctx.Err() == nil {
+		time.Sleep(newcomerPause)
+		if n.now.Load() >= newcomersMax {
+			continue
+		}
+		v := from[rand.IntN(len(from))]
+		host := v.hosts[rand.IntN(len(v.hosts))]
+		n.now.Add(1)
+		all.Go(func() {
+			defer n.now.Add(-1)
+			n.come(v, host, anyPort())
+		})
+	}
+}
+
+// anyPort is a port of an item, in or out of its range at the moment.
+func anyPort() at {
+	all := items()
+	i := all[rand.IntN(len(all))]
+	if !i.ranged {
+		return at{i.proto, i.port}
+	}
+	return at{i.proto, i.port + uint16(rand.IntN(widest))}
+}
+
+// come asks once, and has the ledger judge the answer.
+func (n *newcomers) come(v vantage, host netip.Addr, port at) {
+	w := n.ledger.open(port)
+	name, err := once(v.place, port.proto, netip.AddrPortFrom(host, port.port))
+	if wrong := n.ledger.close(w, name, err); wrong != nil {
+		n.wrongs.note(fmt.Errorf("newcomer from %s to %s: %w", v.name, host, wrong))
+	}
+	if err != nil {
+		n.unanswered.Add(1)
+		return
+	}
+	n.answered.Add(1)
+}
+
+// once opens a conversation, asks once and closes it.
+func once(from place, proto model.Proto, to netip.AddrPort) (name string, err error) {
+	var conn net.Conn
+	err = from(func() (err error) {
+		conn, err = net.DialTimeout(string(proto), to.String(), patience)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	return ask(conn, "hello")
+}

@@ -1,0 +1,166 @@
+package soak_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/model"
+
+	"golang.org/x/sys/unix"
+)
+
+// pause is the time between two changes.
+const pause = 100 * time.Millisecond
+
+// room is the server host's engine, process after process.
+type room struct {
+	world  *world
+	ledger *ledger
+	items  []*item
+	record string
+	cycle  time.Duration
+	engine *running
+	wrongs wrongs
+
+	changes, kills atomic.Int64
+}
+
+// running is one engine process.
+type running struct {
+	*child.Process
+	order  io.WriteCloser
+	states *json.Encoder
+	fates  *json.Decoder
+}
+
+// newRoom starts the first engine and publishes.
+func newRoom(t *testing.T, w *world, cycle time.Duration) *room {
+	t.Helper()
+	// What our children leave behind becomes ours, and shows at the end.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	r := &room{world: w, ledger: newLedger(), items: items(), cycle: cycle, record: filepath.Join(t.TempDir(), "record.json")}
+	if err := r.start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.set(publishes(r.items)); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// start runs a new engine process.
+func (r *room) start() error {
+	cmd := child.Self(engineRole)
+	cmd.Stderr = os.Stderr
+	in, out, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	fates, fate, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stdin, cmd.Stdout = in, fate
+	process, err := child.Start(r.world.t.Context(), cmd, child.Place{})
+	in.Close()
+	fate.Close()
+	if err != nil {
+		return err
+	}
+	r.engine = &running{process, out, json.NewEncoder(out), json.NewDecoder(fates)}
+	server := fromOutside(fmt.Sprintf("/proc/self/fd/%d", r.world.Server().Netns.Fd()))
+	return r.engine.states.Encode(order{server, r.world.pinned(), r.record, r.world.facts})
+}
+
+// errKilled says that the engine died before it answered.
+var errKilled = errors.New("the engine is dead")
+
+// set has the engine set the publishes, and keeps the ledger.
+func (r *room) set(all []model.Publish) error {
+	want := r.world.base.Clone()
+	want.Publishes = all
+	own := owners(all)
+	r.ledger.begin(own)
+	if err := r.tell(want); err != nil {
+		return err
+	}
+	r.ledger.end(own)
+	r.changes.Add(1)
+	return nil
+}
+
+// tell has the engine set a state.
+func (r *room) tell(want model.State) error {
+	if r.engine.states.Encode(want) != nil {
+		return errKilled
+	}
+	var a answer
+	if r.engine.fates.Decode(&a) != nil {
+		return errKilled
+	}
+	if a.Err != "" {
+		return errors.New(a.Err)
+	}
+	return nil
+}
+
+// churn changes one publish after another, and kills the engine once a cycle,
+// whatever it is doing then.
+func (r *room) churn(ctx context.Context) {
+	doom := time.AfterFunc(r.cycle, r.kill(r.engine))
+	defer func() { doom.Stop() }()
+	for ctx.Err() == nil {
+		time.Sleep(pause)
+		r.items[rand.IntN(len(r.items))].change()
+		err := r.set(publishes(r.items))
+		if errors.Is(err, errKilled) {
+			err = r.restart()
+			doom = time.AfterFunc(r.cycle, r.kill(r.engine))
+		}
+		if err != nil {
+			r.wrongs.note(fmt.Errorf("set the publishes: %w", err))
+			return
+		}
+	}
+}
+
+// kill returns what kills that engine.
+func (r *room) kill(e *running) func() {
+	return func() {
+		r.kills.Add(1)
+		_ = e.Kill() // its end is seen by who waits for an answer
+	}
+}
+
+// restart starts a new engine, which adopts what the dead one has left.
+func (r *room) restart() error {
+	r.engine.order.Close()
+	if err := r.start(); err != nil {
+		return err
+	}
+	return r.set(publishes(r.items))
+}
+
+// withdraw takes all publishes away, and then all else. The engine ends.
+func (r *room) withdraw() {
+	t := r.world.t
+	t.Helper()
+	if err := errors.Join(r.set(nil), r.tell(model.State{}), r.engine.order.Close()); err != nil {
+		t.Fatalf("withdraw the publishes: %v", err)
+	}
+	if err := r.engine.Wait(); err != nil {
+		t.Errorf("end the engine: %v", err)
+	}
+}

@@ -1,0 +1,122 @@
+// Package soak_test lives with the ebpf way for a while: conversations that
+// must last, connections that come and go, publishes that change all the
+// time, and an engine that is killed again and again. At the end nothing may
+// be left. It measures no speed.
+//
+// Theory of operation. Workloads and clients are goroutines of this process,
+// each on sockets of its own namespace; the server host's engine is a child,
+// which is told one desired state after another. So the parent knows at every
+// moment who may answer on which port, and outlives every engine.
+//
+//	conversations ──┐                         ┌── web, api (bridge)
+//	newcomers ──────┼── published host ports ─┤
+//	churn ── engine ┘   (pinned programs)     └── far, box (routed)
+package soak_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/proxy"
+)
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, engineRole: engineMain})
+	os.Exit(m.Run())
+}
+
+// The lengths of the test that `go test` runs, and of a cycle of the long
+// one: after each cycle the engine is killed.
+const (
+	shortSoak  = 5 * time.Second
+	shortCycle = 2 * time.Second
+	longCycle  = time.Minute
+)
+
+// lengths returns how long to soak, and how often to kill the engine.
+func lengths() (whole, cycle time.Duration, err error) {
+	text := os.Getenv("SOAK_DURATION")
+	if text == "" {
+		return shortSoak, shortCycle, nil
+	}
+	if whole, err = time.ParseDuration(text); err != nil || whole <= 0 {
+		return 0, 0, fmt.Errorf("read SOAK_DURATION %q: want a duration such as 30m", text)
+	}
+	return whole, min(longCycle, whole/2), nil
+}
+
+func TestSoak(t *testing.T) {
+	whole, cycle, err := lengths()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	r := newRoom(t, w, cycle)
+	talks := converse(t, w)
+	newcomers := &newcomers{world: w, ledger: r.ledger}
+	seen := newSightings(t, w)
+
+	ctx, stop := context.WithCancel(t.Context())
+	var loads sync.WaitGroup
+	for _, talk := range talks {
+		loads.Go(func() { talk.run(ctx) })
+	}
+	loads.Go(func() { newcomers.run(ctx) })
+	churning, still := context.WithCancel(t.Context())
+	var churn sync.WaitGroup
+	churn.Go(func() { r.churn(churning) })
+
+	for end := time.Now().Add(whole); !t.Failed() && time.Now().Before(end); {
+		time.Sleep(min(cycle, time.Until(end)))
+		t.Log(progress(r, talks, newcomers, seen.sample(talks, newcomers)))
+		fail(t, talks, newcomers, r)
+	}
+	stop()
+	loads.Wait()
+	still()
+	churn.Wait()
+	fail(t, talks, newcomers, r)
+	seen.sample(talks, newcomers)
+	r.withdraw()
+	seen.nothingLed()
+	w.nothingLeft()
+	seen.nothingLeft()
+}
+
+// fail fails the test for what a part of it has seen go wrong.
+func fail(t *testing.T, talks []*talk, n *newcomers, r *room) {
+	t.Helper()
+	for _, talk := range talks {
+		talk.wrongs.report(t)
+	}
+	n.wrongs.report(t)
+	r.wrongs.report(t)
+}
+
+// wrongs are what went wrong and has not been reported. They are safe for
+// concurrent use.
+type wrongs struct {
+	mu  sync.Mutex
+	all []error
+}
+
+func (w *wrongs) note(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, err)
+}
+
+func (w *wrongs) report(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, err := range w.all {
+		t.Error(err)
+	}
+	w.all = nil
+}

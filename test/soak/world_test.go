@@ -1,0 +1,152 @@
+package soak_test
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"golang.org/x/sys/unix"
+)
+
+// patience bounds how long an answer may take, and what is gone may be seen.
+const patience = 5 * time.Second
+
+// The workloads, and where each listens: for the publishes that stay, and for
+// those that come and go.
+var (
+	names   = []string{"web", "api", "far", "box"}
+	protos  = []model.Proto{model.TCP, model.UDP}
+	kept    = uint16(80)
+	serving = model.PortRange{First: 9000, Last: 9000 + widest - 1}
+)
+
+// place runs a function on a thread inside a namespace.
+type place func(func() error) error
+
+// world is the two hosts, their sandboxes, and a bpffs for the pins.
+type world struct {
+	*topology.World
+	t     *testing.T
+	facts plan.Facts
+	// base is the desired state without publishes.
+	base model.State
+	// pins is a bpffs that only our open file holds.
+	pins *os.File
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	facts, err := kernel.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, facts: facts, pins: bpffs(t)}
+	if w.World, err = topology.New(facts, topology.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.World.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w.base.Networks = []model.Network{
+		network("lan", model.DriverBridge, "172.30.0.0/24", "fd00:30::/64"),
+		network("links", model.DriverRouted, "172.31.0.0/24", "fd00:31::/64"),
+	}
+	for i, name := range names {
+		w.sandbox(name, w.base.Networks[i/2].Name)
+	}
+	return w
+}
+
+func network(name string, d model.Driver, v4, v6 string) model.Network {
+	return model.Network{Name: name, Driver: d, Subnets: []model.Subnet{
+		{Prefix: netip.MustParsePrefix(v4)}, {Prefix: netip.MustParsePrefix(v6)}}}
+}
+
+// sandbox makes a sandbox that serves, and its endpoint.
+func (w *world) sandbox(name, network string) {
+	w.t.Helper()
+	path, err := w.Sandbox(name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.base.Endpoints = append(w.base.Endpoints, model.Endpoint{Name: name, Network: network, Sandbox: fromOutside(path)})
+	for _, port := range append(ports(serving), kept) {
+		serve(w.t, w.in(name), name, port)
+	}
+}
+
+func ports(r model.PortRange) []uint16 {
+	var all []uint16
+	for i := range r.Len() {
+		all = append(all, r.First+uint16(i))
+	}
+	return all
+}
+
+// in is the place of a sandbox.
+func (w *world) in(sandbox string) place {
+	return func(fn func() error) error { return w.DoSandbox(sandbox, fn) }
+}
+
+// fromOutside makes a path to an open file of ours valid in our children.
+func fromOutside(path string) string {
+	return strings.Replace(path, "/proc/self/", fmt.Sprintf("/proc/%d/", os.Getpid()), 1)
+}
+
+// pinned is the directory of the pins.
+func (w *world) pinned() string {
+	return fmt.Sprintf("/proc/%d/fd/%d/fairlead", os.Getpid(), w.pins.Fd())
+}
+
+// bpffs makes a bpffs that is mounted nowhere: it goes with the open file.
+func bpffs(t *testing.T) *os.File {
+	t.Helper()
+	fs, err := unix.Fsopen("bpf", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		t.Fatalf("make a bpffs: %v", err)
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigCreate(fs); err != nil {
+		t.Fatalf("make a bpffs: %v", err)
+	}
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		t.Fatalf("make a bpffs: %v", err)
+	}
+	f := os.NewFile(uintptr(fd), "bpffs")
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// nothingLeft fails the test if the engine has left a link on the server
+// host, or a process anywhere.
+func (w *world) nothingLeft() {
+	w.t.Helper()
+	var links []string
+	err := w.DoServer(func() error {
+		all, err := net.Interfaces()
+		for _, l := range all {
+			links = append(links, l.Name)
+		}
+		return err
+	})
+	if err != nil || !slices.Equal(links, []string{"lo", topology.Wire}) {
+		w.t.Errorf("the server host has the links %v at the end, %v", links, err)
+	}
+	// Orphans are ours: see newRoom.
+	if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
+		w.t.Errorf("a process is left at the end: %d, %v", pid, err)
+	}
+}

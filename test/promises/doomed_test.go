@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,7 +33,9 @@ const engineRole = "doomed-engine"
 type order struct {
 	// Server is the path of the server host's namespace.
 	Server string
-	State  model.State
+	// Pins is a bpffs that outlives the process.
+	Pins  string
+	State model.State
 }
 
 func engineMain() int {
@@ -42,7 +46,8 @@ func engineMain() int {
 	return 0
 }
 
-// runEngine sets the state, prints the proxy's process id and waits.
+// runEngine sets the state, prints the proxy's process id, 0 where there is
+// none, and waits.
 func runEngine() error {
 	var do order
 	if err := json.NewDecoder(os.Stdin).Decode(&do); err != nil {
@@ -52,7 +57,7 @@ func runEngine() error {
 	if err != nil {
 		return err
 	}
-	h, err := kernel.Open(do.Server, kernel.Options{})
+	h, err := kernel.Open(do.Server, kernel.Options{Pins: do.Pins})
 	if err != nil {
 		return err
 	}
@@ -69,7 +74,7 @@ func runEngine() error {
 		return err
 	}
 	fmt.Println(pid)
-	select {}
+	return unix.Pause()
 }
 
 // doomed is a world whose engine is a process of its own, to be killed when
@@ -77,7 +82,8 @@ func runEngine() error {
 type doomed struct {
 	world *topology.World
 	ready sync.WaitGroup
-	// dead is closed when engine and proxy are gone; err says if not.
+	// dead is closed when engine and proxy are gone, and the workloads that
+	// are the host's processes have started to listen anew; err says if not.
 	dead chan struct{}
 	err  error
 }
@@ -86,27 +92,63 @@ func newDoomed(t *testing.T, facts plan.Facts, d model.Driver, ways []model.Via)
 	t.Helper()
 	w := newWorld(t, facts)
 	s := desired(t, w, d, ways)
-	serve(t, func(fn func() error) error { return w.DoSandbox(web, fn) }, web, workAt)
+	pins := mountPins(t)
 	for i := range s.Endpoints {
 		s.Endpoints[i].Sandbox = fromOutside(s.Endpoints[i].Sandbox)
 	}
-	process, proxyPID := startEngine(t, order{fromOutside(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd())), s})
-	watch, err := unix.PidfdOpen(proxyPID, 0)
-	if err != nil {
-		t.Fatal(err)
+	process, proxyPID := startEngine(t, order{fromOutside(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd())), pins, s})
+	workers := employ(t, w, s)
+	watch := -1
+	if proxyPID != 0 {
+		var err error
+		if watch, err = unix.PidfdOpen(proxyPID, 0); err != nil {
+			t.Fatal(err)
+		}
 	}
 	doom := &doomed{world: w, dead: make(chan struct{})}
 	doom.ready.Add(len(ways) * len(publishProbers[promise.Survives].flavors))
 	go func() {
 		defer close(doom.dead)
 		doom.ready.Wait()
-		doom.err = process.Kill()
-		if n, err := poll(watch); n != 1 {
-			doom.err = fmt.Errorf("the proxy outlived its engine: %v", err)
+		doom.err = kill(process, watch)
+		for _, w := range workers {
+			doom.err = errors.Join(doom.err, w.listen())
 		}
-		unix.Close(watch)
 	}()
 	return doom
+}
+
+// kill ends an engine that lives until now, and waits for the end of its
+// proxy if it has one.
+func kill(engine *child.Process, proxy int) error {
+	select {
+	case <-engine.Done():
+		return fmt.Errorf("the engine died before its time: %w", engine.Wait())
+	default:
+	}
+	if err := engine.Kill(); err != nil || proxy < 0 {
+		return err
+	}
+	defer unix.Close(proxy)
+	if n, err := poll(proxy); n != 1 {
+		return fmt.Errorf("the proxy outlived its engine: %v", err)
+	}
+	return nil
+}
+
+// mountPins mounts a bpffs that ends with the test, and returns a folder of it.
+func mountPins(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("bpf", dir, "bpf", 0, "mode=0700"); err != nil {
+		t.Fatalf("mount a bpffs: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return filepath.Join(dir, "fairlead") // the kernel may have put files into dir
 }
 
 // poll waits until the process of a pidfd has ended.

@@ -3,6 +3,7 @@ package promises_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"os/exec"
 	"strings"
@@ -25,12 +26,11 @@ const (
 	old     = "old" // a workload without IPv6
 )
 
-// The ports where a workload and the LAN's own server listen.
+// The ports where a workload listens, one for each use, and the one of the
+// LAN's own server.
 const (
 	workPort = 80
 	lanPort  = 90
-	workAt   = ":80"
-	lanAt    = ":90"
 )
 
 // use says what a publish is there for.
@@ -43,6 +43,32 @@ const (
 	fenced              // a port that a rule in FORWARD will close
 	oldOnly             // leads to old
 )
+
+// uses are all of them.
+var uses = []use{open, loopback, filtered, fenced, oldOnly}
+
+// ownPort is the workload's port for a use.
+func ownPort(u use) uint16 { return workPort + uint16(u) }
+
+// workloadOf is the workload that a use's publishes lead to.
+func workloadOf(u use) string {
+	if u == oldOnly {
+		return old
+	}
+	return web
+}
+
+// addresses are where a workload listens for its uses. Without a host it takes
+// IPv6 and IPv4.
+func addresses(name, host string) []string {
+	var all []string
+	for _, u := range uses {
+		if workloadOf(u) == name {
+			all = append(all, net.JoinHostPort(host, fmt.Sprint(ownPort(u))))
+		}
+	}
+	return all
+}
 
 // lab is a world with one driver and every way to publish.
 type lab struct {
@@ -69,23 +95,28 @@ func hostPort(via model.Via, u use) uint16 {
 func newLab(t *testing.T, facts plan.Facts, table []paths.Path, d model.Driver) *lab {
 	t.Helper()
 	w := newWorld(t, facts)
-	l := &lab{t: t, driver: d, world: w, state: desired(t, w, d, waysOf(table, d))}
+	ways := waysOf(table, d)
+	l := &lab{t: t, driver: d, world: w, state: desired(t, w, d, ways)}
 	full, err := w.Engine.Set(context.Background(), l.state)
 	if err != nil {
 		t.Fatalf("set up driver %s: %v", d, err)
 	}
 	l.state = full
-	serve(t, w.DoClient, "lan", lanAt)
-	serve(t, l.workload, web, workAt)
-	if l.sandboxed() {
+	serve(t, w.DoClient, "lan", fmt.Sprint(":", lanPort))
+	if len(ways) == 0 || !l.sandboxed() {
+		serve(t, l.workload, web, addresses(web, "")...)
+	}
+	if len(ways) > 0 {
+		employ(t, w, l.state)
+	}
+	if l.sandboxed() || len(ways) > 0 {
 		l.trespassers()
 	}
-	if len(l.state.Publishes) > 0 {
-		serve(t, l.in(old), old, workAt)
+	if len(ways) > 0 {
 		run(t, w.DoServer, "nft 'add table inet probe; add chain inet probe input { type filter hook input priority 0; };"+
 			" add chain inet probe forward { type filter hook forward priority 0; };"+
 			" add chain inet probe raw { type filter hook prerouting priority -400; }'")
-		l.doomed = newDoomed(t, facts, d, waysOf(table, d))
+		l.doomed = newDoomed(t, facts, d, ways)
 	}
 	return l
 }
@@ -119,7 +150,7 @@ func waysOf(table []paths.Path, d model.Driver) []model.Via {
 func desired(t *testing.T, w *topology.World, d model.Driver, ways []model.Via) model.State {
 	t.Helper()
 	s := model.State{Networks: []model.Network{{Name: "net", Driver: d}, {Name: "net4", Driver: d}}}
-	if len(ways) > 0 {
+	if len(ways) > 0 && d != model.DriverHost {
 		prefix := netip.MustParsePrefix
 		s.Networks[0].Subnets = []model.Subnet{{Prefix: prefix("172.30.0.0/24")}, {Prefix: prefix("fd00:30::/64")}}
 		s.Networks[1].Subnets = []model.Subnet{{Prefix: prefix("172.31.0.0/24")}}
@@ -134,17 +165,16 @@ func desired(t *testing.T, w *topology.World, d model.Driver, ways []model.Via) 
 			if e.Sandbox, err = w.Sandbox(name); err != nil {
 				t.Fatal(err)
 			}
+		} else if name == web || name == old {
+			e.Cgroup = newCgroup(t, name)
 		}
 		s.Endpoints = append(s.Endpoints, e)
 	}
 	for _, via := range ways {
 		for _, proto := range []model.Proto{model.TCP, model.UDP} {
-			for _, u := range []use{open, loopback, filtered, fenced, oldOnly} {
-				p := model.Publish{Endpoint: web, Via: via, Proto: proto,
-					HostPorts: model.Port(hostPort(via, u)), Ports: model.Port(workPort)}
-				if u == oldOnly {
-					p.Endpoint = old
-				}
+			for _, u := range uses {
+				p := model.Publish{Endpoint: workloadOf(u), Via: via, Proto: proto,
+					HostPorts: model.Port(hostPort(via, u)), Ports: model.Port(ownPort(u))}
 				if u == loopback {
 					p.HostAddr = netip.MustParseAddr("127.0.0.1")
 				}
@@ -167,10 +197,13 @@ func (l *lab) trespassers() {
 			}
 		}
 	}
-	if len(l.state.Networks[0].Subnets) == 0 {
+	if len(l.state.Publishes) == 0 {
 		return
 	}
 	l.goAstray(l.world.DoClient, topology.Wire, topology.ServerAddr4)
+	if !l.sandboxed() {
+		return // mallory is the host itself
+	}
 	l.goAstray(l.in(mallory), "eth0", l.state.Networks[0].Subnets[0].GatewayAddress())
 }
 

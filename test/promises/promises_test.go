@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{proxy.Role: proxy.Main, engineRole: engineMain})
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, engineRole: engineMain, workerRole: workerMain})
 	os.Exit(m.Run())
 }
 

@@ -20,25 +20,47 @@ const patience = 6 * time.Second
 // place runs a function on a thread inside a namespace.
 type place func(func() error) error
 
-// serve answers every line or datagram that reaches the address in the place,
-// over TCP and UDP, with the name and the sender's address.
-func serve(t *testing.T, in place, name, at string) {
+// serve answers every line or datagram that reaches one of the addresses in
+// the place, over TCP and UDP, with the name and the sender's address.
+func serve(t *testing.T, in place, name string, addresses ...string) {
 	t.Helper()
-	var l net.Listener
-	var c net.PacketConn
-	if err := in(func() (err error) {
-		if l, err = net.Listen("tcp", at); err != nil {
-			return err
+	for _, at := range addresses {
+		var s server
+		if err := in(func() (err error) { s, err = listen(at); return err }); err != nil {
+			t.Fatalf("serve %s: %v", name, err)
 		}
-		c, err = net.ListenPacket("udp", at)
-		return err
-	}); err != nil {
-		t.Fatalf("serve %s: %v", name, err)
+		t.Cleanup(s.close)
+		s.answer(name)
 	}
-	t.Cleanup(func() { l.Close(); c.Close() })
+}
+
+// server is a workload's sockets at one address.
+type server struct {
+	tcp net.Listener
+	udp net.PacketConn
+}
+
+// listen takes an address of IPv4 for that family alone; package net would
+// take 0.0.0.0 for both.
+func listen(at string) (s server, err error) {
+	family := ""
+	if a, err := netip.ParseAddrPort(at); err == nil && a.Addr().Is4() {
+		family = "4"
+	}
+	if s.tcp, err = net.Listen("tcp"+family, at); err != nil {
+		return s, err
+	}
+	s.udp, err = net.ListenPacket("udp"+family, at)
+	return s, err
+}
+
+func (s server) close() { s.tcp.Close(); s.udp.Close() }
+
+// answer answers until the sockets are closed.
+func (s server) answer(name string) {
 	go func() {
 		for {
-			conn, err := l.Accept()
+			conn, err := s.tcp.Accept()
 			if err != nil {
 				return
 			}
@@ -53,11 +75,11 @@ func serve(t *testing.T, in place, name, at string) {
 	go func() {
 		buf := make([]byte, 64)
 		for {
-			_, from, err := c.ReadFrom(buf)
+			_, from, err := s.udp.ReadFrom(buf)
 			if err != nil {
 				return
 			}
-			_, _ = c.WriteTo([]byte(fmt.Sprintln(name, sender(from))), from)
+			_, _ = s.udp.WriteTo([]byte(fmt.Sprintln(name, sender(from))), from)
 		}
 	}()
 }

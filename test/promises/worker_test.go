@@ -1,0 +1,150 @@
+package promises_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"fairlead/internal/cgroup"
+	"fairlead/internal/child"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+)
+
+// workerRole is a process that serves in a cgroup of its own.
+const workerRole = "worker"
+
+// work is what the process is told to do, on its standard input.
+type work struct {
+	Name      string
+	Addresses []string
+}
+
+// workerMain listens, and listens anew each time that it is told to, until its
+// input ends.
+func workerMain() int {
+	var listening []server
+	for in := json.NewDecoder(os.Stdin); ; {
+		var do work
+		err := in.Decode(&do)
+		if errors.Is(err, io.EOF) {
+			return 0
+		}
+		for _, s := range listening {
+			s.close()
+		}
+		if err == nil {
+			listening, err = do.begin()
+		}
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println("ready")
+	}
+}
+
+// begin listens on all addresses and answers.
+func (do work) begin() (all []server, err error) {
+	for _, at := range do.Addresses {
+		s, err := listen(at)
+		if err != nil {
+			return nil, err
+		}
+		s.answer(do.Name)
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// newCgroup makes a cgroup that ends with the test.
+func newCgroup(t *testing.T, name string) string {
+	t.Helper()
+	root, err := cgroup.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := os.MkdirTemp(root, "promises-"+name+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(path); err != nil {
+			t.Error(err)
+		}
+	})
+	return path
+}
+
+// employ starts the workloads that publishes lead to: web, and old, which has
+// IPv4 only, or listens on no other where it is the host's. It returns those
+// that are processes.
+func employ(t *testing.T, w *topology.World, s model.State) []*worker {
+	t.Helper()
+	var workers []*worker
+	for name, host := range map[string]string{web: "", old: "0.0.0.0"} {
+		e, _ := s.Endpoint(name)
+		if e.Cgroup == "" {
+			serve(t, func(fn func() error) error { return w.DoSandbox(name, fn) }, name, addresses(name, host)...)
+			continue
+		}
+		it := startWorker(t, w, e.Cgroup, work{name, addresses(name, host)})
+		if err := it.listen(); err != nil {
+			t.Fatal(err)
+		}
+		workers = append(workers, it)
+	}
+	return workers
+}
+
+// worker is a process that serves.
+type worker struct {
+	do  work
+	in  *json.Encoder
+	out *bufio.Reader
+}
+
+// startWorker starts a process on the server host, in the cgroup.
+func startWorker(t *testing.T, w *topology.World, cgroup string, do work) *worker {
+	t.Helper()
+	dir, err := os.Open(cgroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	cmd := child.Self(workerRole)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	p, err := child.Start(t.Context(), cmd, child.Place{Netns: w.Server().Netns, Cgroup: dir})
+	out.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Kill() })
+	return &worker{do, json.NewEncoder(stdin), bufio.NewReader(r)}
+}
+
+// listen makes the process listen, anew if it does already, and waits until it
+// does. Conversations over connections go on.
+func (w *worker) listen() error {
+	if err := w.in.Encode(w.do); err != nil {
+		return fmt.Errorf("tell worker %s: %w", w.do.Name, err)
+	}
+	if line, err := w.out.ReadString('\n'); strings.TrimSpace(line) != "ready" {
+		return fmt.Errorf("worker %s: %s %v", w.do.Name, line, err)
+	}
+	return nil
+}

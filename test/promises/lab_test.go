@@ -76,6 +76,8 @@ type lab struct {
 	driver model.Driver
 	world  *topology.World
 	state  model.State
+	// workers are the workloads that are the host's processes.
+	workers []*worker
 	// doomed is a second world of the same kind, whose engine will be killed.
 	doomed *doomed
 
@@ -107,7 +109,7 @@ func newLab(t *testing.T, facts plan.Facts, table []paths.Path, d model.Driver) 
 		serve(t, l.workload, web, addresses(web, "")...)
 	}
 	if len(ways) > 0 {
-		employ(t, w, l.state)
+		l.workers = employ(t, w, l.state)
 	}
 	if l.sandboxed() || len(ways) > 0 {
 		l.trespassers()

@@ -19,7 +19,7 @@ var publishProbers = map[promise.Question]prober{
 	promise.Loopback4:       {flavors4, probeReach(host, loopbackAddr)},
 	promise.Loopback6:       {flavors6, probeReach(host, loopbackAddr)},
 	promise.Peer:            {flavors, probePeer},
-	promise.Itself:          {flavors, probeReach(itself, serverAddr)},
+	promise.Itself:          {flavors, probeItself},
 	promise.LoopbackClosed:  {flavors4, probeLoopbackClosed},
 	promise.V6ToV4:          {flavors6, probeV6ToV4},
 	promise.LANSource:       {flavors, probeSource(lan, fixed(clientAddr))},
@@ -32,7 +32,6 @@ var publishProbers = map[promise.Question]prober{
 
 func lan(l *lab) place       { return l.world.DoClient }
 func host(l *lab) place      { return l.world.DoServer }
-func itself(l *lab) place    { return l.in(web) }
 func neighbour(l *lab) place { return l.in(peer) }
 
 func (c cell) at(addr netip.Addr, u use) netip.AddrPort {
@@ -44,6 +43,19 @@ func probeReach(from func(*lab) place, addr func(v4 bool) netip.Addr) func(*lab,
 	return func(l *lab, c cell) fate {
 		return reaches(from(l), c.flavor.proto, c.at(addr(c.flavor.v4), open), web)
 	}
+}
+
+// probeItself asks from the workload, which is a process where it has no
+// namespace of its own.
+func probeItself(l *lab, c cell) fate {
+	to := c.at(serverAddr(c.flavor.v4), open)
+	for _, w := range l.workers {
+		if w.do.Name == web {
+			name, err := w.ask(question{c.flavor.proto, to})
+			return answered(to, name, web, err)
+		}
+	}
+	return reaches(l.workload, c.flavor.proto, to, web)
 }
 
 // probePeer asks from a neighbour, and from another network if it has the

@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"fairlead/internal/cgroup"
@@ -23,31 +24,44 @@ const workerRole = "worker"
 type work struct {
 	Name      string
 	Addresses []string
+	// Ask makes it ask this instead.
+	Ask *question
+}
+
+// question is a port to ask for a name.
+type question struct {
+	Proto model.Proto
+	To    netip.AddrPort
 }
 
 // workerMain listens, and listens anew each time that it is told to, until its
-// input ends.
+// input ends. In between it asks what it is told to.
 func workerMain() int {
 	var listening []server
 	for in := json.NewDecoder(os.Stdin); ; {
 		var do work
-		err := in.Decode(&do)
-		if errors.Is(err, io.EOF) {
+		if err := in.Decode(&do); err != nil {
 			return 0
+		}
+		if do.Ask != nil {
+			name, _, err := ask(here, do.Ask.Proto, do.Ask.To)
+			fmt.Println(name, err)
+			continue
 		}
 		for _, s := range listening {
 			s.close()
 		}
-		if err == nil {
-			listening, err = do.begin()
-		}
-		if err != nil {
+		var err error
+		if listening, err = do.begin(); err != nil {
 			fmt.Println(err)
 			return 1
 		}
 		fmt.Println("ready")
 	}
 }
+
+// here is where the caller is.
+func here(fn func() error) error { return fn() }
 
 // begin listens on all addresses and answers.
 func (do work) begin() (all []server, err error) {
@@ -93,7 +107,7 @@ func employ(t *testing.T, w *topology.World, s model.State) []*worker {
 			serve(t, func(fn func() error) error { return w.DoSandbox(name, fn) }, name, addresses(name, host)...)
 			continue
 		}
-		it := startWorker(t, w, e.Cgroup, work{name, addresses(name, host)})
+		it := startWorker(t, w, e.Cgroup, work{Name: name, Addresses: addresses(name, host)})
 		if err := it.listen(); err != nil {
 			t.Fatal(err)
 		}
@@ -104,9 +118,10 @@ func employ(t *testing.T, w *topology.World, s model.State) []*worker {
 
 // worker is a process that serves.
 type worker struct {
-	do  work
-	in  *json.Encoder
-	out *bufio.Reader
+	do   work
+	in   *json.Encoder
+	out  *bufio.Reader
+	busy sync.Mutex
 }
 
 // startWorker starts a process on the server host, in the cgroup.
@@ -134,17 +149,36 @@ func startWorker(t *testing.T, w *topology.World, cgroup string, do work) *worke
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Kill() })
-	return &worker{do, json.NewEncoder(stdin), bufio.NewReader(r)}
+	return &worker{do: do, in: json.NewEncoder(stdin), out: bufio.NewReader(r)}
 }
 
 // listen makes the process listen, anew if it does already, and waits until it
 // does. Conversations over connections go on.
 func (w *worker) listen() error {
-	if err := w.in.Encode(w.do); err != nil {
-		return fmt.Errorf("tell worker %s: %w", w.do.Name, err)
-	}
-	if line, err := w.out.ReadString('\n'); strings.TrimSpace(line) != "ready" {
+	line, err := w.tell(w.do)
+	if line != "ready" {
 		return fmt.Errorf("worker %s: %s %v", w.do.Name, line, err)
 	}
 	return nil
+}
+
+// ask makes the process ask, and returns who answers it.
+func (w *worker) ask(q question) (string, error) {
+	line, err := w.tell(work{Ask: &q})
+	name, trouble, _ := strings.Cut(line, " ")
+	if err == nil && trouble != "<nil>" {
+		err = errors.New(trouble)
+	}
+	return name, err
+}
+
+// tell gives the process one thing to do and returns what it says to that.
+func (w *worker) tell(do work) (string, error) {
+	w.busy.Lock()
+	defer w.busy.Unlock()
+	if err := w.in.Encode(do); err != nil {
+		return "", fmt.Errorf("tell worker %s: %w", w.do.Name, err)
+	}
+	line, err := w.out.ReadString('\n')
+	return strings.TrimSuffix(line, "\n"), err
 }

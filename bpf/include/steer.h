@@ -198,6 +198,7 @@ static __noinline struct flow *begin(struct __sk_buff *skb, struct packet *p, st
 	struct alias alias = { .client = p->src };
 	struct flow *f;
 
+	fresh.tick = bpf_jiffies64();
 	fresh.seen = bpf_ktime_get_coarse_ns();
 	if (!same(&p->src, &l->to)) {
 		f = find_flow(key);
@@ -327,23 +328,22 @@ apart int find_hop(struct __sk_buff *skb, struct flow *f)
 		map_v4(&f->hop, route.ipv4_dst);
 	else
 		__builtin_memcpy(&f->hop, route.ipv6_dst, 16);
+	f->flags &= ~FLOW_FRAMED;
+	if (found == BPF_FIB_LKUP_RET_SUCCESS) {
+		__builtin_memcpy(f->macs, route.dmac, ETH_ALEN);
+		__builtin_memcpy((void *)f->macs + ETH_ALEN, route.smac, ETH_ALEN);
+		f->flags |= FLOW_FRAMED;
+	}
 	return 1;
 }
 
-/* away sends a packet back to the client of the flow. The way there is looked
- * up again when it is a second old.
+/* to_neighbour sends a packet to the next hop by the kernel's table of
+ * neighbours, which thereby learns that the neighbour is in use.
  */
-inline_always int away(struct __sk_buff *skb, struct flow *f)
+inline_always int to_neighbour(const struct flow *f)
 {
 	struct bpf_redir_neigh hop = {};
 
-	if (f->flags & FLOW_PEER)
-		return into(skb, f->ifindex);
-	if (f->seen - f->routed > SECOND) {
-		if (!find_hop(skb, f))
-			return bpf_redirect_neigh(f->ifindex, 0, 0, 0);
-		f->routed = f->seen;
-	}
 	if (is_mapped(&f->hop)) {
 		hop.nh_family = AF_INET;
 		hop.ipv4_nh = f->hop.w[3];
@@ -352,6 +352,30 @@ inline_always int away(struct __sk_buff *skb, struct flow *f)
 		__builtin_memcpy(hop.ipv6_nh, &f->hop, 16);
 	}
 	return bpf_redirect_neigh(f->ifindex, &hop, sizeof(hop), 0);
+}
+
+/* away sends a packet back to the client of the flow. The way there is looked
+ * up again when it is a second old; between, frames are addressed as found.
+ */
+inline_always int away(struct __sk_buff *skb, struct flow *f)
+{
+	__u32 *macs;
+
+	if (f->flags & FLOW_PEER)
+		return into(skb, f->ifindex);
+	if (f->seen - f->routed > SECOND) {
+		if (!find_hop(skb, f))
+			return bpf_redirect_neigh(f->ifindex, 0, 0, 0);
+		f->routed = f->seen;
+		return to_neighbour(f);
+	}
+	if (!link_header || !(f->flags & FLOW_FRAMED))
+		return to_neighbour(f);
+	macs = writable(skb, 0, sizeof(f->macs));
+	if (!macs)
+		return TC_ACT_SHOT;
+	__builtin_memcpy(macs, f->macs, sizeof(f->macs));
+	return bpf_redirect(f->ifindex, 0);
 }
 
 /* error_outward leads an ICMP error of an endpoint about what a client sent. */

@@ -19,6 +19,11 @@
  */
 #define RESET_WINDOW (1 << 20)
 
+/* How far an acknowledgement may run ahead of what is noted of it. Both
+ * directions run on different CPUs, and each note costs the other one a miss.
+ */
+#define ACK_STEP (RESET_WINDOW / 4)
+
 enum direction { INWARD, OUTWARD };
 
 inline_always struct flow *find_flow(const struct flow_key *key)
@@ -64,11 +69,16 @@ static __noinline void end_flow(const struct flow_key *key)
 	drop_flow(key);
 }
 
-/* is_stale reports whether the flow has been silent for too long. */
+/* is_stale reports whether the flow has been silent for too long. The clock,
+ * which costs a call, is read once in a tick of the kernel's own.
+ */
 inline_always int is_stale(const struct flow *f, __u32 plane)
 {
-	__u64 idle = bpf_ktime_get_coarse_ns() - f->seen;
+	__u64 idle;
 
+	if (f->tick == bpf_jiffies64())
+		return 0;
+	idle = bpf_ktime_get_coarse_ns() - f->seen;
 	if (plane & 1)
 		return idle > ((f->flags & FLOW_ANSWERED) ? UDP_ANSWERED : UDP_UNANSWERED);
 	return idle > ((f->flags & FLOW_ANSWERED) ? TCP_ANSWERED : TCP_UNANSWERED);
@@ -104,7 +114,8 @@ inline_always int closes(struct flow *f, const struct packet *p, enum direction 
 	}
 	if (!(p->tcp_flags & TCP_ACK))
 		return 0;
-	f->ack[d] = p->ack;
+	if (!f->ack[d] || p->ack - f->ack[d] >= ACK_STEP)
+		f->ack[d] = p->ack;
 	if ((f->flags & (d == INWARD ? FLOW_FIN_OUT : FLOW_FIN_IN)) && (__s32)(p->ack - f->fin[other]) >= 0)
 		f->flags |= d == INWARD ? FLOW_ACK_IN : FLOW_ACK_OUT;
 	return (f->flags & FLOW_ACK_IN) && (f->flags & FLOW_ACK_OUT);
@@ -113,7 +124,7 @@ inline_always int closes(struct flow *f, const struct packet *p, enum direction 
 /* track keeps the flow alive and reports whether the packet ends it. */
 inline_always int track(struct __sk_buff *skb, struct flow *f, const struct packet *p, enum direction d)
 {
-	__u64 now = bpf_ktime_get_coarse_ns();
+	__u64 tick = bpf_jiffies64();
 	__u32 slot = d;
 	struct total *t = bpf_map_lookup_elem(&totals, &slot);
 
@@ -121,8 +132,10 @@ inline_always int track(struct __sk_buff *skb, struct flow *f, const struct pack
 		t->packets++;
 		t->bytes += skb->len;
 	}
-	if (f->seen != now)
-		f->seen = now;
+	if (f->tick != tick) {
+		f->tick = tick;
+		f->seen = bpf_ktime_get_coarse_ns();
+	}
 	if (d == OUTWARD && !(f->flags & FLOW_ANSWERED))
 		f->flags |= FLOW_ANSWERED;
 	if ((p->plane & 1) || p->kind != PACKET_L4)

@@ -59,13 +59,14 @@ type FairleadFlow struct {
 	HostPort   uint16
 	ClientPort uint16
 	Ifindex    uint32
+	Tick       uint64
 	Seen       uint64
 	Routed     uint64
 	Hop        FairleadAddress
+	Macs       [3]uint32
 	Fin        [2]uint32
 	Ack        [2]uint32
 	Flags      uint32
-	Pad        uint32
 }
 
 type FairleadFlowKey struct {

@@ -19,11 +19,12 @@ import (
 
 // The host's addresses, which its uplink has, and those of its two sandboxes.
 var (
-	hostV4, otherV4, hostV6 = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8:1::1")
-	gateV4, gateV6          = netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("fd00:9::1")
-	webV4, webV6            = netip.MustParseAddr("10.9.0.2"), netip.MustParseAddr("fd00:9::2")
-	appV4, appV6            = netip.MustParseAddr("10.9.0.3"), netip.MustParseAddr("fd00:9::3")
-	hostMAC                 = net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	hostV4, hostV6   = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8:1::1")
+	otherV4, otherV6 = netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8:1::2")
+	gateV4, gateV6   = netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("fd00:9::1")
+	webV4, webV6     = netip.MustParseAddr("10.9.0.2"), netip.MustParseAddr("fd00:9::2")
+	appV4, appV6     = netip.MustParseAddr("10.9.0.3"), netip.MustParseAddr("fd00:9::3")
+	hostMAC          = net.HardwareAddr{2, 0, 0, 0, 0, 1}
 )
 
 // bench is a host for the programs to run on without traffic: a namespace
@@ -94,7 +95,7 @@ func (b *bench) links() error {
 		addrs []string
 	}{
 		{"lo", new(int), nil},
-		{"up", &b.up, []string{"192.0.2.1/24", "192.0.2.2/24", "2001:db8:1::1/64"}},
+		{"up", &b.up, []string{"192.0.2.1/24", "192.0.2.2/24", "2001:db8:1::1/64", "2001:db8:1::2/64"}},
 		{"web", &b.web, []string{"10.9.0.1/24", "fd00:9::1/64"}},
 		{"app", &b.app, nil},
 	} {

@@ -184,7 +184,7 @@ func TestInwardLeavesOtherPackets(t *testing.T) {
 		b.mustLeave(t, dst, Uplink, b.up, first(false, client4, ap(dst)).frame())
 	}
 	for _, dst := range []string{
-		"[2001:db8:1::1]:8079", "[2001:db8:1::2]:8080", "[fd00:9::2]:8080", "[::1]:8080", "[ff02::fb]:8080", "[::ffff:192.0.2.1]:8080",
+		"[2001:db8:1::1]:8079", "[2001:db8:1::3]:8080", "[fd00:9::2]:8080", "[::1]:8080", "[ff02::fb]:8080", "[::ffff:192.0.2.1]:8080",
 	} {
 		b.mustLeave(t, dst, Uplink, b.up, first(false, client6, ap(dst)).frame())
 	}

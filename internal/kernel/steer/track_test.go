@@ -68,9 +68,9 @@ func TestLifeOfConnections(t *testing.T) {
 		"FIN not yet acknowledged": after(half, segment{true, fin | ack, 1101, 5202, 10, true}, segment{false, ack, 5202, 1101, 0, true}),
 		"reset by the client":      after(opening, segment{true, rst, 1101, 0, 0, false}),
 		"reset by the endpoint":    after(opening, segment{false, rst | ack, 5201, 1101, 0, false}),
-		"reset further on":         after(opening, segment{true, rst, 1101 + 1<<20 - 1, 0, 0, false}),
-		"reset too far on":         after(opening, segment{true, rst, 1101 + 1<<20, 0, 0, true}),
-		"reset of the past":        after(opening, segment{true, rst, 1100, 0, 0, true}),
+		"reset further on":         after(opening, segment{true, rst, 1001 + 1<<20 - 1, 0, 0, false}),
+		"reset too far on":         after(opening, segment{true, rst, 1001 + 1<<20, 0, 0, true}),
+		"reset of the past":        after(opening, segment{true, rst, 1000, 0, 0, true}),
 		"sequence numbers wrap": {{true, syn, math.MaxUint32, 0, 0, true}, {false, syn | ack, math.MaxUint32, 0, 0, true},
 			{true, fin | ack, 0, 0, 0, true}, {false, fin | ack, 0, 1, 0, true}, {true, ack, 1, 1, 0, false}},
 		"taken up in its midst": opening[2:],
@@ -91,6 +91,7 @@ func (b *bench) age(t *testing.T, silent time.Duration, answered bool) {
 	}
 	b.alter(t, all[0], func(f *bpf.FairleadFlow) {
 		f.Seen -= uint64(silent)
+		f.Tick--
 		if f.Flags &^= flowAnswered; answered {
 			f.Flags |= flowAnswered
 		}

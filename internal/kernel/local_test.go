@@ -188,7 +188,7 @@ func TestEveryHookComesAndGoes(t *testing.T) {
 		if err := h.Set(want[0]); err != nil {
 			t.Fatal(err)
 		}
-		attached(t, dir, 1)
+		attached(t, dir, 1, localHooks)
 	}
 	have, err := h.Observe(want, want)
 	if err != nil || !slices.Equal(have, want) {
@@ -197,11 +197,11 @@ func TestEveryHookComesAndGoes(t *testing.T) {
 	if err := h.Del(want[0]); err != nil {
 		t.Fatal(err)
 	}
-	attached(t, dir, 0)
+	attached(t, dir, 0, localHooks)
 }
 
 // attached holds each hook to its number of programs at a cgroup.
-func attached(t *testing.T, dir string, want int) {
+func attached(t *testing.T, dir string, want int, hooks []string) {
 	t.Helper()
 	spec, err := steer.Spec(0, 0)
 	if err != nil {
@@ -212,7 +212,7 @@ func attached(t *testing.T, dir string, want int) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for _, hook := range localHooks {
+	for _, hook := range hooks {
 		found, err := link.QueryPrograms(link.QueryOptions{Target: int(f.Fd()), Attach: spec.Programs[hook].AttachType})
 		if err != nil {
 			t.Fatal(err)

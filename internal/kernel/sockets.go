@@ -35,9 +35,6 @@ const (
 // lead that is gone. They speak to the endpoint directly, so nothing else
 // would ever end them. Both peers of a TCP connection are reset.
 func (h *Host) endLocal(p *steer.Plane, gone goneLeads) error {
-	if p.Dialled() == nil {
-		return nil
-	}
 	return h.ns.Do(func() error {
 		for _, proto := range []model.Proto{model.TCP, model.UDP} {
 			for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {

@@ -11,6 +11,7 @@
 #include <linux/pkt_cls.h>
 #include <linux/tcp.h>
 #include <linux/udp.h>
+#include <bpf/bpf_core_read.h>
 
 /* Where the network header starts: 14 on links with Ethernet headers, 0 on
  * those without. Set when the programs are loaded.
@@ -308,6 +309,80 @@ inline_always __u32 checksum_offset(const struct packet *p)
 	return p->l4 + ((p->plane & 1) ? offsetof(struct udphdr, check) : offsetof(struct tcphdr, check));
 }
 
+/* What programs are told of the kernel's own packet, found by its type
+ * information, and the kernel's word for that (Linux 6.2).
+ */
+struct sk_buff {
+	__u8 ip_summed : 2;
+} __attribute__((preserve_access_index));
+
+extern void *bpf_cast_to_kern_ctx(void *) __weak __ksym;
+
+enum {
+	CHECKSUM_COMPLETE = 2, /* a network card has summed up the whole packet */
+	CHECKSUM_PARTIAL = 3,  /* a card will: only the pseudo header is summed up */
+};
+
+/* checksum_kind returns how far the packet's checksum is worked out, -1 where
+ * that cannot be known.
+ */
+inline_always int checksum_kind(struct __sk_buff *skb)
+{
+	const struct sk_buff *kernels;
+
+	if (!bpf_cast_to_kern_ctx)
+		return -1;
+	kernels = bpf_cast_to_kern_ctx(skb);
+	return BPF_CORE_READ_BITFIELD(kernels, ip_summed);
+}
+
+/* The ends of a packet as they shall be. */
+struct ends {
+	const struct address *src, *dst;
+	__be16 sport, dport;
+};
+
+/* writable returns len bytes of the packet at off, brought into one piece if
+ * they are not; NULL past its end.
+ */
+inline_always void *writable(struct __sk_buff *skb, __u32 off, __u32 len)
+{
+	void *start = (void *)(long)skb->data + off;
+
+	if (start + len <= (void *)(long)skb->data_end)
+		return start;
+	if (bpf_skb_pull_data(skb, off + len))
+		return 0;
+	start = (void *)(long)skb->data + off;
+	return start + len <= (void *)(long)skb->data_end ? start : 0;
+}
+
+/* add_difference adds a changed word to a sum (RFC 1624). */
+inline_always __u32 add_difference(__u32 sum, __be32 old, __be32 new)
+{
+	old = ~old;
+	return sum + (old >> 16) + (old & 0xffff) + (new >> 16) + (new & 0xffff);
+}
+
+inline_always __u32 fold(__u32 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+/* differ adds what other addresses make of the sum over them. */
+inline_always __u32 differ(__u32 sum, const struct packet *p, const struct ends *to)
+{
+	if (p->v6) {
+		for (int i = 0; i < 3; i++) {
+			sum = add_difference(sum, p->src.w[i], to->src->w[i]);
+			sum = add_difference(sum, p->dst.w[i], to->dst->w[i]);
+		}
+	}
+	sum = add_difference(sum, p->src.w[3], to->src->w[3]);
+	return add_difference(sum, p->dst.w[3], to->dst->w[3]);
+}
+
 /* sum_address updates the transport checksum for an address of the pseudo
  * header. IPv6 addresses are no part of what a network card has summed up
  * unless the kernel is told (6.16); one before that does not know the flag.
@@ -337,47 +412,13 @@ inline_always int sum_port(struct __sk_buff *skb, const struct packet *p, __be16
 				   sizeof(new) | ((p->plane & 1) ? BPF_F_MARK_MANGLED_0 : 0));
 }
 
-/* The ends of a packet as they shall be. */
-struct ends {
-	const struct address *src, *dst;
-	__be16 sport, dport;
-};
-
-/* writable returns len bytes of the packet at off, brought into one piece if
- * they are not; NULL past its end.
- */
-inline_always void *writable(struct __sk_buff *skb, __u32 off, __u32 len)
-{
-	void *start = (void *)(long)skb->data + off;
-
-	if (start + len <= (void *)(long)skb->data_end)
-		return start;
-	if (bpf_skb_pull_data(skb, off + len))
-		return 0;
-	start = (void *)(long)skb->data + off;
-	return start + len <= (void *)(long)skb->data_end ? start : 0;
-}
-
-/* add_difference adds a changed word to an IPv4 header checksum (RFC 1624). */
-inline_always __u32 add_difference(__u32 sum, __be32 old, __be32 new)
-{
-	old = ~old;
-	return sum + (old >> 16) + (old & 0xffff) + (new >> 16) + (new & 0xffff);
-}
-
-inline_always int store_v4(struct __sk_buff *skb, const struct ends *to)
+inline_always int store_v4(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
 {
 	struct iphdr *ip = writable(skb, link_header, sizeof(*ip));
-	__u32 sum;
 
 	if (!ip)
 		return -1;
-	sum = (__u16)~ip->check;
-	sum = add_difference(sum, ip->saddr, to->src->w[3]);
-	sum = add_difference(sum, ip->daddr, to->dst->w[3]);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	ip->check = ~sum;
+	ip->check = ~fold(differ((__u16)~ip->check, p, to));
 	ip->saddr = to->src->w[3];
 	ip->daddr = to->dst->w[3];
 	return 0;
@@ -394,38 +435,76 @@ inline_always int store_v6(struct __sk_buff *skb, const struct ends *to)
 	return 0;
 }
 
-/* rewrite gives the packet other ends. The checksums that the network card or
- * the sender has not worked out yet are the helpers' business; the rest is
- * stored in place.
+/* sum_by_helpers has the kernel bring the transport checksum up to date, and
+ * with it what a card has summed up.
  */
+inline_always int sum_by_helpers(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
+{
+	return sum_address(skb, p, &p->src, to->src) || sum_address(skb, p, &p->dst, to->dst) ||
+	       sum_port(skb, p, p->sport, to->sport) || sum_port(skb, p, p->dport, to->dport);
+}
+
+/* sum_up brings the transport checksum up to date. In UDP, 0 means that there
+ * is none.
+ */
+inline_always int sum_up(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
+{
+	int kind = checksum_kind(skb);
+	__u32 off = checksum_offset(p);
+	__u16 *check;
+
+	if (kind < 0 || kind == CHECKSUM_COMPLETE)
+		return sum_by_helpers(skb, p, to);
+	barrier_var(off);
+	if (off > MAX_L4 + sizeof(struct tcphdr))
+		return -1;
+	check = writable(skb, off, sizeof(*check));
+	if (!check)
+		return -1;
+	if (kind == CHECKSUM_PARTIAL) {
+		*check = fold(differ(*check, p, to));
+		return 0;
+	}
+	if ((p->plane & 1) && !*check)
+		return 0;
+	*check = ~fold(differ((__u16)~*check + (__u16)~p->sport + to->sport + (__u16)~p->dport + to->dport, p, to));
+	if ((p->plane & 1) && !*check)
+		*check = 0xffff;
+	return 0;
+}
+
+/* store_ports puts the ports in place, if they are others. */
+inline_always int store_ports(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
+{
+	struct ports_header *ports;
+	__u32 l4 = p->l4;
+
+	if (p->sport == to->sport && p->dport == to->dport)
+		return 0;
+	/* Read again from the stack, it must be bounded again for the
+	 * verifier, which the compiler knows better.
+	 */
+	barrier_var(l4);
+	if (l4 > MAX_L4)
+		return -1;
+	ports = writable(skb, l4, sizeof(*ports));
+	if (!ports)
+		return -1;
+	ports->src = to->sport;
+	ports->dst = to->dport;
+	return 0;
+}
+
+/* rewrite gives the packet other ends. */
 inline_always int rewrite(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
 {
-	__u32 l4 = p->l4;
-	struct ports_header *ports;
-
-	if (p->kind == PACKET_L4) {
-		if (sum_address(skb, p, &p->src, to->src) || sum_address(skb, p, &p->dst, to->dst) ||
-		    sum_port(skb, p, p->sport, to->sport) || sum_port(skb, p, p->dport, to->dport))
-			return -1;
-		if (p->sport != to->sport || p->dport != to->dport) {
-			/* Read again from the stack, it must be bounded again
-			 * for the verifier, which the compiler knows better.
-			 */
-			barrier_var(l4);
-			if (l4 > MAX_L4)
-				return -1;
-			ports = writable(skb, l4, sizeof(*ports));
-			if (!ports)
-				return -1;
-			ports->src = to->sport;
-			ports->dst = to->dport;
-		}
-	}
+	if (p->kind == PACKET_L4 && (sum_up(skb, p, to) || store_ports(skb, p, to)))
+		return -1;
 	/* No checksum in a later fragment makes up for IPv6 addresses in what a
 	 * network card has summed up. Without a card's sum this fails, and may.
 	 */
 	if (p->v6 && p->kind == PACKET_FRAGMENT)
 		bpf_csum_update(skb, bpf_csum_diff((__be32 *)&p->src, 16, (__be32 *)to->src, 16,
 						   bpf_csum_diff((__be32 *)&p->dst, 16, (__be32 *)to->dst, 16, 0)));
-	return p->v6 ? store_v6(skb, to) : store_v4(skb, to);
+	return p->v6 ? store_v6(skb, to) : store_v4(skb, p, to);
 }

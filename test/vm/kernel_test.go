@@ -5,7 +5,7 @@ import "testing"
 // TestPrograms loads our eBPF programs on the older kernel, whose verifier
 // knows less, and attaches them without TCX, which it lacks.
 func TestPrograms(t *testing.T) {
-	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"sh", "ip", "nft", "sysctl"}}
+	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"cat", "ip", "nft", "sh", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/internal/kernel")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)

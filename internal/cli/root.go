@@ -78,9 +78,8 @@ func Main(version string, args []string, stdout io.Writer, stderr *os.File) int 
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	var exit commandExit
-	if errors.As(err, &exit) {
-		return int(exit)
+	if exit := (commandExit{}); errors.As(err, &exit) && exit.why == nil {
+		return exit.code
 	}
 	if ctx.Err() != nil {
 		err = ended(context.Cause(ctx), err)
@@ -108,7 +107,10 @@ func exitCode(err error, stderr io.Writer) int {
 	fmt.Fprintln(stderr, "fairlead:", err)
 	var sig interrupted
 	var mistake usageError
+	var exit commandExit
 	switch {
+	case errors.As(err, &exit):
+		return exit.code
 	case errors.As(err, &sig):
 		return exitSignal + int(sig)
 	case errors.As(err, &mistake), strings.HasPrefix(err.Error(), "unknown command"):

@@ -3,8 +3,10 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 
 	"fairlead/internal/model"
@@ -13,10 +15,25 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commandExit is the exit code of a command that was run: it becomes ours.
-type commandExit int
+// commandExit is the exit code of a command: it becomes ours.
+type commandExit struct {
+	code int
+	// why says why the command was not run; nil when it was.
+	why error
+}
 
-func (e commandExit) Error() string { return fmt.Sprintf("the command exited with %d", int(e)) }
+func (e commandExit) Error() string {
+	if e.why != nil {
+		return e.why.Error()
+	}
+	return fmt.Sprintf("the command exited with %d", e.code)
+}
+
+// The exit codes of a command that was not run, as shells have them.
+const (
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
 
 // policies are what --unlisted takes.
 var policies = []string{string(model.UnlistedLoopback), string(model.UnlistedDeny), string(model.UnlistedAllow)}
@@ -41,11 +58,14 @@ func newRun() *cobra.Command {
 			if err != nil {
 				return usage(err)
 			}
+			if err := find(args[0]); err != nil {
+				return err
+			}
 			code, err := workload.Run(opt)
 			if err != nil {
 				return err
 			}
-			return commandExit(code)
+			return commandExit{code: code}
 		},
 	}
 	f := c.Flags()
@@ -73,10 +93,25 @@ func runOptions(ports []string, name, unlisted string, command []string) (worklo
 		}
 		opt.Publishes = append(opt.Publishes, p)
 	}
+	if err := opt.Validate(); err != nil {
+		return opt, err
+	}
 	if os.Geteuid() != 0 {
 		return opt, errors.New("root is needed to attach eBPF programs: run as root, e.g. with sudo")
 	}
 	return opt, nil
+}
+
+// find tells before anything is set up that there is no such command.
+func find(command string) error {
+	_, err := exec.LookPath(command)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrPermission):
+		return commandExit{exitNotExecutable, fmt.Errorf("run %s: %w: make it executable", command, err)}
+	}
+	return commandExit{exitNotFound, fmt.Errorf("run %s: %w: install it, or name its path", command, err)}
 }
 
 // parsePublish reads [ADDRESS:]HOST:OWN[/PROTOCOL], an IPv6 address in
@@ -99,15 +134,21 @@ func parsePublish(text string) (p model.Publish, err error) {
 	if p.HostPorts, err = model.ParsePortRange(text[host+1:]); err != nil {
 		return p, err
 	}
-	if host < 0 {
-		return p, nil
+	if host >= 0 {
+		p.HostAddr, err = parseHost(text[:host])
 	}
-	address := text[:host]
-	if inside, ok := strings.CutPrefix(address, "["); ok {
-		address = strings.TrimSuffix(inside, "]")
+	return p, err
+}
+
+// parseHost reads a host address, an IPv6 one in brackets.
+func parseHost(text string) (netip.Addr, error) {
+	inside, bracketed := strings.CutPrefix(text, "[")
+	if bracketed {
+		inside, bracketed = strings.CutSuffix(inside, "]")
 	}
-	if p.HostAddr, err = netip.ParseAddr(address); err != nil {
-		return p, fmt.Errorf("host address: %w", err)
+	a, err := netip.ParseAddr(inside)
+	if err != nil || a.Is6() != bracketed {
+		return a, fmt.Errorf("host address %q: want an IPv4 address, or an IPv6 address in brackets", text)
 	}
-	return p, nil
+	return a, nil
 }

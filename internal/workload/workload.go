@@ -41,6 +41,9 @@ type Options struct {
 	Command []string
 }
 
+// Validate says what in the options cannot be.
+func (o Options) Validate() error { return desired(o, "/").Validate() }
+
 // Run runs the command on our own standard streams until it ends, and returns
 // its exit code as a shell tells it: 128 and the signal's number if one ended
 // it. Signals that would end us are the command's to handle.

@@ -21,6 +21,8 @@ type room struct {
 	t *testing.T
 	// dir is for the files that the program writes.
 	dir string
+	// groups is what the room has in the place of the cgroup root.
+	groups string
 	// replaced are the programs that replace has hidden.
 	replaced []string
 	// mark is in the environment of everything that the room starts, and so
@@ -74,6 +76,7 @@ func newRoom(t *testing.T) *room {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.groups = groups
 	t.Cleanup(func() { removeGroups(groups) })
 	r.holder = exec.Command("unshare", "--mount", "--net", "sh", "-ec", furnish, "furnish", groups, cgroups())
 	stdin, err := r.holder.StdinPipe()

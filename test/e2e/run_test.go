@@ -1,0 +1,270 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// nginx returns the command line of a web server that says its name and the
+// port at which it believes to be. It listens as the directives say.
+func (r *room) nginx(name string, listen ...string) []string {
+	r.t.Helper()
+	var server strings.Builder
+	for _, at := range listen {
+		fmt.Fprintf(&server, "listen %s; ", at)
+	}
+	conf := name + ".conf"
+	r.write(conf, fmt.Appendf(nil, `daemon off; worker_processes 2; user root; pid %[1]s; error_log stderr;
+events {}
+http { access_log off; server { %[2]s location / { return 200 "%[3]s at $server_port\n"; } } }
+`, r.file(name+".pid"), server.String(), name))
+	return []string{"nginx", "-c", r.file(conf)}
+}
+
+// publish starts `fairlead run` with its flags, as one word, and a command.
+func (r *room) publish(flags string, command []string) *process {
+	r.t.Helper()
+	return r.start(append(append(append([]string{"run"}, strings.Fields(flags)...), "--"), command...)...)
+}
+
+// get is the command of a client that asks once, by socat's name of the peer.
+func get(peer string) []string {
+	wait := "5"
+	if strings.HasPrefix(peer, "UDP") {
+		wait = ".1" // nothing ends its conversation, and it can ask again
+	}
+	return []string{"sh", "-c", `printf 'GET / HTTP/1.0\r\n\r\n' | socat -t` + wait + ` -T` + wait + ` - ` + peer}
+}
+
+// hears waits until the command, which is run again and again, prints the
+// answer.
+func (r *room) hears(answer string, command []string) {
+	r.t.Helper()
+	var out []byte
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		if out, _ = r.command(command...).CombinedOutput(); strings.Contains(string(out), answer) {
+			return
+		}
+	}
+	r.t.Fatalf("%s never says %q, but last:\n%s", command[len(command)-1], answer, out)
+}
+
+// refused holds that nobody listens at the peer.
+func (r *room) refused(peer string) {
+	r.t.Helper()
+	out, err := r.command(get(peer)...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "Connection refused") {
+		r.t.Errorf("%s is not refused: %v\n%s", peer, err, out)
+	}
+}
+
+// end asks a workload to end, and holds it to its exit code.
+func (p *process) end(code int) {
+	p.room.t.Helper()
+	p.signal(syscall.SIGTERM)
+	p.wait().expect(p.room.t, code, nil)
+}
+
+// TestRunSideBySide: two servers that both bind port 80, in both families,
+// and a workload that dials the own port of one.
+func TestRunSideBySide(t *testing.T) {
+	r := newRoom(t)
+	before := r.snapshot()
+	one := r.publish("-p 8080:80 -p 8081:81", r.nginx("one", "80", "[::]:80", "81"))
+	two := r.publish("-p 192.0.2.10:9080:80 -p [::1]:9080:80", r.nginx("two", "80", "[::]:80"))
+	for peer, answer := range map[string]string{
+		"TCP:127.0.0.1:8080":           "one at 80",
+		"TCP:192.0.2.10:8080":          "one at 80",
+		"TCP:[::1]:8080":               "one at 80",
+		"TCP:[2001:db8:9::10]:8080":    "one at 80",
+		"TCP:127.0.0.1:8081":           "one at 81",
+		"TCP:192.0.2.10:9080":          "two at 80",
+		"TCP:[::1]:9080":               "two at 80",
+		"TCP:[::ffff:192.0.2.10]:9080": "two at 80",
+	} {
+		r.hears(answer, get(peer))
+	}
+	for _, peer := range []string{"TCP:127.0.0.1:80", "TCP:[::1]:80", "TCP:127.0.0.1:9080", "TCP:[2001:db8:9::10]:9080"} {
+		r.refused(peer)
+	}
+	if out := r.succeed(append([]string{"run", "-p", "7000:7", "--"}, get("TCP:127.0.0.1:81")...)...); !strings.Contains(out, "one at 81") {
+		t.Errorf("another workload that dials port 81 is answered by %s", out)
+	}
+	one.end(0)
+	two.end(0)
+	r.untouched(before)
+}
+
+func TestRunDatagrams(t *testing.T) {
+	r := newRoom(t)
+	before := r.snapshot()
+	hosts := map[string]string{"one": "5301", "two": "5302"}
+	running := map[string]*process{}
+	for name, host := range hosts {
+		running[name] = r.publish("-p "+host+":53/udp",
+			[]string{"socat", "UDP6-RECVFROM:53,fork,ipv6only=0", "SYSTEM:echo " + name})
+	}
+	for name, host := range hosts {
+		for _, peer := range []string{"UDP4:127.0.0.1:", "UDP4:192.0.2.10:", "UDP6:[::1]:"} {
+			r.hears(name, get(peer+host))
+		}
+	}
+	for _, p := range running {
+		p.end(128 + int(syscall.SIGTERM))
+	}
+	r.untouched(before)
+}
+
+// TestRunReusedPort: each process of the server has a socket of its own for
+// the one port.
+func TestRunReusedPort(t *testing.T) {
+	r := newRoom(t)
+	p := r.publish("-p 8080:80", r.nginx("web", "80 reuseport"))
+	r.hears("web at 80", get("TCP:127.0.0.1:8080"))
+	if sockets := strings.Fields(r.sh("ss -Hltn sport = 8080 | wc -l")); sockets[0] != "2" {
+		t.Errorf("%s sockets have the port, want 2", sockets)
+	}
+	p.end(0)
+}
+
+func TestRunUnlistedPorts(t *testing.T) {
+	r := newRoom(t)
+	server := r.nginx("web", "80", "81")
+	t.Run("loopback", func(t *testing.T) {
+		p := r.publish("-p 8080:80", server)
+		r.hears("web at 81", get("TCP:127.0.0.1:81"))
+		r.refused("TCP:192.0.2.10:81")
+		p.end(0)
+	})
+	t.Run("allow", func(t *testing.T) {
+		p := r.publish("-p 8080:80 --unlisted allow", server)
+		r.hears("web at 81", get("TCP:192.0.2.10:81"))
+		p.end(0)
+	})
+	t.Run("deny", func(t *testing.T) {
+		p := r.publish("-p 8080:80 --unlisted deny", server)
+		p.wait().expect(t, 1, []string{"bind() to 0.0.0.0:81 failed (13: Permission denied)"})
+	})
+}
+
+// TestRunExitCode: the command's own, and a signal's as a shell tells it.
+func TestRunExitCode(t *testing.T) {
+	r := newRoom(t)
+	before := r.snapshot()
+	for script, code := range map[string]int{"exit 0": 0, "exit 42": 42, "kill -KILL $$": 128 + int(syscall.SIGKILL)} {
+		o := r.publish("-p 8080:80", []string{"sh", "-c", script}).wait()
+		if o.expect(t, code, nil); o.stderr != "" {
+			t.Errorf("%s: it says %s", script, o.stderr)
+		}
+	}
+	r.untouched(before)
+}
+
+// TestRunPassesSignalsOn, and ends what the command leaves running.
+func TestRunPassesSignalsOn(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(s.String(), func(t *testing.T) {
+			r := newRoom(t)
+			before := r.snapshot()
+			p := r.publish("-p 8080:80", []string{"sh", "-c", fmt.Sprintf(`trap "exit 42" %d; sleep 1000 & echo >ready; wait`, s)})
+			r.until("the command has set its trap", func([]descendant) bool { return exists(r.file("ready")) })
+			p.signal(s)
+			p.wait().expect(t, 42, nil)
+			if err := os.Remove(r.file("ready")); err != nil {
+				t.Fatal(err)
+			}
+			r.untouched(before)
+		})
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// TestRunKilled: the command ends with us, no program stays attached, and the
+// next run removes what is left and has the port.
+func TestRunKilled(t *testing.T) {
+	r := newRoom(t)
+	before := r.snapshot()
+	// What outlives us must not hold our output open.
+	server := append([]string{"sh", "-c", `exec "$@" >/dev/null 2>&1`, "sh"}, r.nginx("web", "80")...)
+	p := r.publish("-p 8080:80", server)
+	r.hears("web at 80", get("TCP:127.0.0.1:8080"))
+	p.signal(syscall.SIGKILL)
+	p.wait()
+	left, err := filepath.Glob(filepath.Join(r.groups, "fairlead-run-*"))
+	if err != nil || len(left) != 1 {
+		t.Fatalf("the cgroups that are left: %v, %v", left, err)
+	}
+	for _, path := range append(left, r.groups) {
+		unhooked(t, path)
+	}
+	p = r.publish("-p 8080:80", server)
+	r.hears("web at 80", get("TCP:127.0.0.1:8080"))
+	p.end(0)
+	r.untouched(before)
+}
+
+// unhooked holds that no program is at the binds of a cgroup.
+func unhooked(t *testing.T, path string) {
+	t.Helper()
+	dir, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	found, err := link.QueryPrograms(link.QueryOptions{Target: int(dir.Fd()), Attach: ebpf.AttachCGroupInet4Bind})
+	if err != nil || len(found.Programs) != 0 {
+		t.Errorf("%s has %v, %v", path, found, err)
+	}
+}
+
+// TestRunPortTaken: by a process, and by a workload that has not even bound
+// its port.
+func TestRunPortTaken(t *testing.T) {
+	r := newRoom(t)
+	before := r.snapshot()
+	holder := r.publish("-p 8080:80 -p 8081:81", r.nginx("web", "80"))
+	r.hears("web at 80", get("TCP:127.0.0.1:8080"))
+	r.refuse(1, []string{"port taken by nginx (pid ", "choose another host port"}, "run", "-p", "8080:80", "--", "true")
+	r.refuse(1, []string{"host port 8081 is granted to the workload in ", "fairlead-run-", "choose another"}, "run", "-p", "8081:80", "--", "true")
+	holder.end(0)
+	r.untouched(before)
+}
+
+// TestRunCannot: what the host lacks is told, and what to do.
+func TestRunCannot(t *testing.T) {
+	run := []string{binary, "run", "-p", "8080:80", "--", "true"}
+	nobody := []string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"}
+	poor := []string{"setpriv", "--bounding-set", "-sys_admin,-bpf", "--inh-caps", "-sys_admin,-bpf"}
+	only1 := []string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs none /sys/fs/cgroup && exec "$@"`, "sh"}
+	for name, s := range map[string]struct {
+		as   []string
+		code int
+		says string
+	}{
+		"nobody":                   {nobody, 2, "root is needed to attach eBPF programs: run as root"},
+		"root in a poor container": {poor, 1, "operation not permitted"},
+		"cgroup v1 only":           {only1, 1, "no cgroup v2 at /sys/fs/cgroup or /sys/fs/cgroup/unified: mkdir -p"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoom(t)
+			before := r.snapshot()
+			p := &process{room: r, cmd: r.command(append(s.as, run...)...)}
+			p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errors
+			p.launch()
+			p.wait().expect(t, s.code, []string{s.says})
+			r.untouched(before)
+		})
+	}
+}

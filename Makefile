@@ -21,8 +21,10 @@ BENCH     ?= .
 TEST      ?= ./...
 TEST_FLAGS ?=
 
-SOAK_SUITES ?= quick publish modes bridge-filter
-SOAK_FLAGS  ?= --rounds 60 --duration 5s
+SOAK       ?= 30m
+
+FIGURES_SUITES ?= quick publish modes bridge-filter rules waterfall scale
+FIGURES_FLAGS  ?= --rounds 60 --duration 5s
 
 # Everything that `make generate` writes, whole or between markers.
 GENERATED := README.md docs
@@ -59,6 +61,7 @@ check-lint:
 
 .PHONY: check-generated
 check-generated:
+	@test/install-debian
 	@test/check/fresh $(GENERATED)
 
 .PHONY: check-binaries
@@ -71,9 +74,13 @@ bench: ## run the Go benchmarks (BENCH=regexp)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 ./...
 
 .PHONY: soak
-soak: build ## run every suite for hours, for figures to publish (root)
-	for suite in $(SOAK_SUITES); do \
-		$(BIN) lab run $$suite --html $(OUT)/fairlead-soak-$$suite.html --json $(OUT)/fairlead-soak-$$suite.json $(SOAK_FLAGS); \
+soak: ## change publishes under load and kill the engine, SOAK=30m long (root)
+	SOAK_DURATION=$(SOAK) go test -count=1 -timeout 0 -v -run TestSoak ./test/soak
+
+.PHONY: figures
+figures: build ## run every suite for hours, for figures to publish (root)
+	for suite in $(FIGURES_SUITES); do \
+		$(BIN) lab run $$suite --html $(OUT)/fairlead-figures-$$suite.html --json $(OUT)/fairlead-figures-$$suite.json $(FIGURES_FLAGS); \
 	done
 
 .PHONY: generate

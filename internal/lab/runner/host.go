@@ -22,6 +22,12 @@ var settings = []string{
 	"kernel.sched_rt_runtime_us",
 }
 
+// features are what the paths that are measured need of a kernel.
+var features = []plan.Feature{
+	plan.FeatureVeth, plan.FeatureBridge, plan.FeatureBridgeFilter, plan.FeatureNAT, plan.FeatureIPv6,
+	plan.FeatureSteering, plan.FeatureCgroupHooks,
+}
+
 // hostFacts describes this machine as far as it matters for the figures.
 func hostFacts(opt Options) result.Host {
 	h := result.Host{
@@ -30,7 +36,7 @@ func hostFacts(opt Options) result.Host {
 	}
 	kib, _ := strconv.ParseUint(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 10, 64)
 	h.Memory = kib << 10
-	for _, f := range []plan.Feature{plan.FeatureVeth, plan.FeatureBridge, plan.FeatureBridgeFilter, plan.FeatureNAT, plan.FeatureIPv6} {
+	for _, f := range features {
 		h.Features[string(f)] = opt.Facts.Has(f)
 	}
 	for _, name := range settings {

@@ -245,18 +245,20 @@ func TestMovedBindIsRefused(t *testing.T) {
 	if err := w.Set(plan.Bounds{Cgroup: g.path, Unlisted: model.UnlistedLoopback}); err != nil {
 		t.Fatal(err)
 	}
-	g.mustBind(t, unix.SOCK_STREAM, "0.0.0.0:80")
-	attachMover(t, parent, 81)
-	if _, err := g.bind(t, unix.SOCK_STREAM, "0.0.0.0:81"); !errors.Is(err, unix.EPERM) {
-		t.Errorf("bind: %v, want %v", err, unix.EPERM)
+	for at, hook := range map[string]ebpf.AttachType{"10.9.0.1:80": ebpf.AttachCGroupInet4Bind, "[fd09::1]:80": ebpf.AttachCGroupInet6Bind} {
+		g.mustBind(t, unix.SOCK_DGRAM, at)
+		attachMover(t, parent, hook, 81)
+		if _, err := g.bind(t, unix.SOCK_STREAM, at); !errors.Is(err, unix.EPERM) {
+			t.Errorf("bind %s: %v, want %v", at, err, unix.EPERM)
+		}
 	}
 }
 
-// attachMover makes every IPv4 bind in the cgroup one to the port.
-func attachMover(t *testing.T, path string, port uint16) {
+// attachMover makes every bind in the cgroup at that hook one to the port.
+func attachMover(t *testing.T, path string, hook ebpf.AttachType, port uint16) {
 	t.Helper()
 	const userPort = 24 // in struct bpf_sock_addr, in network byte order
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.CGroupSockAddr, AttachType: ebpf.AttachCGroupInet4Bind, License: "GPL",
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.CGroupSockAddr, AttachType: hook, License: "GPL",
 		Instructions: asm.Instructions{
 			asm.Mov.Imm(asm.R2, int32(port>>8|port<<8)),
 			asm.StoreMem(asm.R1, userPort, asm.R2, asm.Word),
@@ -267,7 +269,7 @@ func attachMover(t *testing.T, path string, port uint16) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	l, err := link.AttachCgroup(link.CgroupOptions{Path: path, Attach: ebpf.AttachCGroupInet4Bind, Program: p})
+	l, err := link.AttachCgroup(link.CgroupOptions{Path: path, Attach: hook, Program: p})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +322,7 @@ func TestDeadWorkloadIsForgotten(t *testing.T) {
 	newWorkload(t, w, model.UnlistedLoopback)
 	all, err := w.steering.Workloads()
 	if err != nil || len(all) != 1 {
-		t.Errorf("the workloads are %v, %v; want one", all, err)
+		t.Errorf("%d workloads are known, %v; want one", len(all), err)
 	}
 	if err := w.Del(plan.Bounds{Cgroup: g.path}); err != nil {
 		t.Error(err)

@@ -126,7 +126,10 @@ func newRoot(a *app) *cobra.Command {
 		Short: "Container networking with the price shown",
 		Long: "Fairlead leads a container's traffic the cheapest way that keeps what you asked for,\n" +
 			"and shows what that way costs.",
-		Example:           "  fairlead lab run          # what does publishing a port cost on this machine?\n  fairlead paths            # which ways there are, and what each promises\n  fairlead choose           # which of them is the cheapest that keeps what you ask for",
+		Example: "  fairlead lab run          # what does publishing a port cost on this machine?\n" +
+			"  fairlead paths            # which ways there are, and what each promises\n" +
+			"  fairlead choose           # which of them is the cheapest that keeps what you ask for\n" +
+			"  fairlead run -p 8080:80 -- nginx -g 'daemon off;'   # publish a command's port, at no cost",
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return a.checkOutput(c) },

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -122,6 +123,17 @@ func TestRunDatagrams(t *testing.T) {
 	}
 	r.untouched(before)
 }
+
+// TestRunWithoutPrivilege: a granted port below 1024 is anybody's to bind.
+func TestRunWithoutPrivilege(t *testing.T) {
+	r := newRoom(t)
+	p := r.publish("-p 443:80", append(slices.Clone(nobody), "socat", "TCP6-LISTEN:80,fork", "SYSTEM:echo web"))
+	r.hears("web", get("TCP:127.0.0.1:443"))
+	p.end(128 + int(syscall.SIGTERM))
+}
+
+// nobody makes a plain user run a command.
+var nobody = []string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"}
 
 // TestRunReusedPort: each process of the server has a socket of its own for
 // the one port.
@@ -245,7 +257,6 @@ func TestRunPortTaken(t *testing.T) {
 // TestRunCannot: what the host lacks is told, and what to do.
 func TestRunCannot(t *testing.T) {
 	run := []string{binary, "run", "-p", "8080:80", "--", "true"}
-	nobody := []string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"}
 	poor := []string{"setpriv", "--bounding-set", "-sys_admin,-bpf", "--inh-caps", "-sys_admin,-bpf"}
 	only1 := []string{"unshare", "--mount", "sh", "-c", `mount -t tmpfs none /sys/fs/cgroup && exec "$@"`, "sh"}
 	for name, s := range map[string]struct {
@@ -260,7 +271,7 @@ func TestRunCannot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRoom(t)
 			before := r.snapshot()
-			p := &process{room: r, cmd: r.command(append(s.as, run...)...)}
+			p := &process{room: r, cmd: r.command(slices.Concat(s.as, run)...)}
 			p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errors
 			p.launch()
 			p.wait().expect(t, s.code, []string{s.says})

@@ -73,10 +73,11 @@ func TestFill(t *testing.T) {
 
 func TestRunnable(t *testing.T) {
 	for documented, want := range map[string]string{
-		"make lab":               `make -C /src lab OUT="$PWD" LAB_FLAGS='` + script.Short + `'`,
-		"make test":              "make -n -C /src test",
-		"fairlead paths -o json": "fairlead paths -o json",
-		"fairlead lab run":       "fairlead lab run " + script.Short,
+		"make lab":                         `make -C /src lab OUT="$PWD" LAB_FLAGS='` + script.Short + `'`,
+		"make test":                        "make -n -C /src test",
+		"fairlead paths -o json":           "fairlead paths -o json",
+		"fairlead run -p 8080:80 -- nginx": "timeout 3 fairlead run -p 8080:80 -- nginx || test $? -eq 124",
+		"fairlead lab run":                 "fairlead lab run " + script.Short,
 		"fairlead lab run quick --rounds 30 --seed 7":    "fairlead lab run quick --seed 7 " + script.Short,
 		"fairlead lab run --duration=5s nat > nat.txt":   "fairlead lab run nat " + script.Short + " > nat.txt",
 		"fairlead lab run --fail-if 'nat.bulk.ratio<.8'": "fairlead lab run --fail-if 'nat.bulk.ratio<.8' " + script.Short + " || test $? -eq 1",

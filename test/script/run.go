@@ -11,6 +11,10 @@ import (
 // rounds and duration, so that the documentation may show runs worth making.
 const Short = "--rounds 2 --duration 200ms"
 
+// serves is how many seconds a documented server must run: longer than one
+// takes to fail.
+const serves = "3"
+
 var (
 	long     = regexp.MustCompile(`\s+--(rounds|duration)[= ]\S+`)
 	makeLine = regexp.MustCompile(`^make [a-z-]+$`)
@@ -23,6 +27,7 @@ var (
 //   - `fairlead lab run` and `make lab` run for Short, into the current folder;
 //   - the other make targets are only resolved (make -n): the test itself is
 //     run by one of them;
+//   - a server under `fairlead run` must run on until its time is over;
 //   - every other fairlead command runs as it stands.
 //
 // A command with --fail-if may exit 1, which is its answer and no failure.
@@ -44,6 +49,8 @@ func Runnable(command, root string) (string, error) {
 			run += ` || test $? -eq 1`
 		}
 		return run, nil
+	case strings.HasPrefix(command, "fairlead run "):
+		return "timeout " + serves + " " + command + " || test $? -eq 124", nil
 	case command == "fairlead" || strings.HasPrefix(command, "fairlead "):
 		return command, nil
 	}

@@ -9,19 +9,60 @@
 /* A granted port may be below 1024 and needs no CAP_NET_BIND_SERVICE. */
 #define PROCEED_UNCAPABLE 3
 
-/* grant_to_bind returns the grant for the address and port, if it has the
- * address. What binds :: has both families, and takes the IPv4 grant where
- * IPv6 has none.
+/* is_served reports whether an IPv4 socket has the port of the grant already:
+ * the workload binds the families one by one.
  */
-inline_always struct grant *grant_to_bind(struct workload *w, const struct address *a, int udp, __u16 port)
+inline_always int is_served(struct bpf_sock_addr *ctx, const struct grant *g, __u16 own)
 {
+	struct bpf_sock_tuple t = {};
+	struct bpf_sock *sk;
+	int served;
+
+	t.ipv4.saddr = bpf_htonl(INADDR_LOOPBACK);
+	t.ipv4.daddr = g->any ? bpf_htonl(INADDR_LOOPBACK) : g->host.w[3];
+	t.ipv4.dport = granted(g, own);
+	if (ctx->protocol == IPPROTO_UDP)
+		sk = bpf_sk_lookup_udp(ctx, &t, sizeof(t.ipv4), BPF_F_CURRENT_NETNS, 0);
+	else
+		sk = bpf_sk_lookup_tcp(ctx, &t, sizeof(t.ipv4), BPF_F_CURRENT_NETNS, 0);
+	if (!sk)
+		return 0;
+	served = sk->family == AF_INET;
+	bpf_sk_release(sk);
+	return served;
+}
+
+/* grant_to_bind returns the grant for the address and port, if it has the
+ * address. What binds :: has both families unless it says otherwise, which no
+ * program is told, and takes the IPv4 grant where IPv6 has none.
+ */
+inline_always struct grant *grant_to_bind(struct bpf_sock_addr *ctx, struct workload *w, const struct address *a, __u16 port)
+{
+	int udp = ctx->protocol == IPPROTO_UDP;
 	struct grant *g = grant_of(w, PLANE(!is_mapped(a), udp), port);
 
-	if (!g && !is_mapped(a) && is_wildcard(a))
+	if (!g && !is_mapped(a) && is_wildcard(a)) {
 		g = grant_of(w, PLANE(0, udp), port);
+		if (g && is_served(ctx, g, port))
+			return 0;
+	}
 	if (g && !g->any && !is_wildcard(a) && !same(&g->host, a))
 		return 0;
 	return g;
+}
+
+/* port_unlisted returns the port for a bind that goes to loopback. One that is
+ * the workload's own in the other family only takes the host port there, so
+ * that several workloads have it side by side.
+ */
+inline_always __be16 port_unlisted(struct workload *w, const struct address *a, int udp, __u16 port)
+{
+	struct grant *other;
+
+	if (w->unlisted != UNLISTED_LOOPBACK || grant_of(w, PLANE(!is_mapped(a), udp), port))
+		return bpf_htons(port);
+	other = grant_of(w, PLANE(is_mapped(a), udp), port);
+	return other ? granted(other, port) : bpf_htons(port);
 }
 
 /* bind_unlisted goes by the workload's policy. */
@@ -55,7 +96,7 @@ inline_always int bind_own(struct bpf_sock_addr *ctx, struct address *a, __be16 
 
 	if (!w || !*port || !is_hosts(ctx))
 		return PROCEED;
-	g = grant_to_bind(w, a, ctx->protocol == IPPROTO_UDP, bpf_ntohs(*port));
+	g = grant_to_bind(ctx, w, a, bpf_ntohs(*port));
 	if (g) {
 		fresh.held = granted(g, bpf_ntohs(*port));
 		verdict = PROCEED_UNCAPABLE;
@@ -64,6 +105,7 @@ inline_always int bind_own(struct bpf_sock_addr *ctx, struct address *a, __be16 
 		if (!g->any)
 			*a = g->host;
 	} else {
+		fresh.held = port_unlisted(w, a, ctx->protocol == IPPROTO_UDP, bpf_ntohs(*port));
 		verdict = bind_unlisted(w, a);
 	}
 	*port = fresh.held;

@@ -111,7 +111,10 @@ inline_always struct grant *grant_of(struct workload *w, __u32 plane, __u32 own)
 {
 	__u32 i = grant_index(w, plane, own);
 
-	return i < MAX_GRANTS ? &w->grants[i] : 0;
+	if (i >= MAX_GRANTS)
+		return 0;
+	barrier_var(i); /* or the place is worked out before i is known to be in bounds */
+	return &w->grants[i];
 }
 
 /* granted returns the host port, in network byte order, for an own port. */

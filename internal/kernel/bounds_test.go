@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -63,6 +64,47 @@ func TestWorkloadBindsWhatItWasGranted(t *testing.T) {
 	}
 }
 
+// TestFamiliesBoundOneByOne, as many servers do, where one was granted: the
+// other goes to loopback, beside that of another workload.
+func TestFamiliesBoundOneByOne(t *testing.T) {
+	w := newLocalWorld(t)
+	for _, s := range []struct{ one, two, first, second, heard, aside string }{
+		{"127.0.0.1", "10.9.0.1", "0.0.0.0:80", "[::]:80", "127.0.0.1:8080", "[::1]:8080"},
+		{"fd09::1", "::1", "[::]:70", "0.0.0.0:70", "[fd09::1]:7070", "127.0.0.1:7070"},
+	} {
+		host := netip.MustParseAddrPort(s.heard).Port()
+		port := netip.MustParseAddrPort(s.first).Port()
+		one := newWorkload(t, w, model.UnlistedLoopback, own(s.one, host, port)...)
+		two := newWorkload(t, w, model.UnlistedLoopback, own(s.two, host+1000, port)...)
+		eachKind(t, s.first, func(t *testing.T, kind int) {
+			servers := map[string]client{
+				s.heard: one.bindFamily(t, kind, s.first),
+				s.aside: one.bindFamily(t, kind, s.second),
+			}
+			two.bindFamily(t, kind, s.first)
+			two.bindFamily(t, kind, s.second)
+			for at, server := range servers {
+				c, err := w.stranger(t, kind, at)
+				if err != nil {
+					t.Fatalf("%s: %v", at, err)
+				}
+				if told := c.meets(t, kind, server).name(t); netip.MustParseAddrPort(told).Port() != port {
+					t.Errorf("the end of its connection is told to be at %s", told)
+				}
+			}
+		})
+	}
+}
+
+// bindFamily binds for one family only.
+func (g workload) bindFamily(t *testing.T, kind int, at string) client {
+	t.Helper()
+	if netip.MustParseAddrPort(at).Addr().Is6() {
+		return g.mustBind(t, kind, at, v6only)
+	}
+	return g.mustBind(t, kind, at)
+}
+
 func TestWorkloadsBindOnePortSideBySide(t *testing.T) {
 	w := newLocalWorld(t)
 	one := newWorkload(t, w, model.UnlistedLoopback, own("", 8080, 80)...)
@@ -88,8 +130,8 @@ func TestReusedPort(t *testing.T) {
 	g := newWorkload(t, w, model.UnlistedLoopback, own("", 8080, 80)...)
 	for _, at := range []string{"0.0.0.0:80", "[::]:80"} {
 		eachKind(t, at, func(t *testing.T, kind int) {
-			g.mustBind(t, kind, at, unix.SO_REUSEPORT)
-			last := g.mustBind(t, kind, at, unix.SO_REUSEPORT)
+			g.mustBind(t, kind, at, reusePort)
+			last := g.mustBind(t, kind, at, reusePort)
 			if told := last.name(t); told != at {
 				t.Errorf("the second is told that it has bound %s", told)
 			}

@@ -109,17 +109,25 @@ func (g workload) enter(path string) {
 	}
 }
 
+// option is one of a socket's that is on or off.
+type option struct{ level, name int }
+
+var (
+	reusePort = option{unix.SOL_SOCKET, unix.SO_REUSEPORT}
+	v6only    = option{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY}
+)
+
 // bind opens a socket of the workload's and binds it. One of connections
 // listens, as servers do: past the remains of earlier ones.
-func (g workload) bind(t *testing.T, kind int, at string, options ...int) (c client, err error) {
+func (g workload) bind(t *testing.T, kind int, at string, options ...option) (c client, err error) {
 	t.Helper()
 	g.do(func() {
 		c = dialer(t, g.w.ns, kind, at)
 		if kind == unix.SOCK_STREAM {
-			options = append(options, unix.SO_REUSEADDR)
+			options = append(options, option{unix.SOL_SOCKET, unix.SO_REUSEADDR})
 		}
 		for _, o := range options {
-			if err = unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, o, 1); err != nil {
+			if err = unix.SetsockoptInt(c.fd, o.level, o.name, 1); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -131,7 +139,7 @@ func (g workload) bind(t *testing.T, kind int, at string, options ...int) (c cli
 }
 
 // mustBind is bind for what must succeed.
-func (g workload) mustBind(t *testing.T, kind int, at string, options ...int) client {
+func (g workload) mustBind(t *testing.T, kind int, at string, options ...option) client {
 	t.Helper()
 	c, err := g.bind(t, kind, at, options...)
 	if err != nil {

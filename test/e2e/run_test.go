@@ -104,6 +104,19 @@ func TestRunSideBySide(t *testing.T) {
 	r.untouched(before)
 }
 
+// TestRunOneFamily: servers that bind IPv4 and IPv6 one by one, as Debian's
+// nginx does, where only IPv4 is published.
+func TestRunOneFamily(t *testing.T) {
+	r := newRoom(t)
+	one := r.publish("-p 127.0.0.1:8080:80", r.nginx("one", "80", "[::]:80"))
+	two := r.publish("-p 127.0.0.1:9080:80", r.nginx("two", "80", "[::]:80"))
+	r.hears("one at 80", get("TCP:127.0.0.1:8080"))
+	r.hears("two at 80", get("TCP:127.0.0.1:9080"))
+	r.refused("TCP:[2001:db8:9::10]:8080")
+	one.end(0)
+	two.end(0)
+}
+
 func TestRunDatagrams(t *testing.T) {
 	r := newRoom(t)
 	before := r.snapshot()

@@ -296,6 +296,19 @@ func TestMovedBindIsRefused(t *testing.T) {
 	}
 }
 
+// TestFullHookIsExplained: a cgroup takes so many programs and no more.
+func TestFullHookIsExplained(t *testing.T) {
+	h := openTestHost(t)
+	h.opt.Cgroup = newTestCgroup(t, cgroupRoot(t))
+	for range 64 {
+		attachMover(t, h.opt.Cgroup, ebpf.AttachCGroupInet4Bind, 81)
+	}
+	err := h.Set(plan.LocalClients{})
+	if err == nil || !strings.Contains(err.Error(), h.opt.Cgroup+" has 64 programs at this hook") {
+		t.Errorf("one more program: %v", err)
+	}
+}
+
 // attachMover makes every bind in the cgroup at that hook one to the port.
 func attachMover(t *testing.T, path string, hook ebpf.AttachType, port uint16) {
 	t.Helper()

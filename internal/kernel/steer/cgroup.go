@@ -1,9 +1,12 @@
 package steer
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
 // AttachCgroup puts a program at the socket calls of a cgroup v2 directory,
@@ -13,7 +16,11 @@ import (
 func (p *Plane) AttachCgroup(program, dir, name string) error {
 	prog := p.programs[program]
 	return p.attach(program+"-"+name, prog, func() (link.Link, error) {
-		return link.AttachCgroup(link.CgroupOptions{Path: dir, Attach: p.types[program], Program: prog})
+		l, err := link.AttachCgroup(link.CgroupOptions{Path: dir, Attach: p.types[program], Program: prog})
+		if errors.Is(err, unix.E2BIG) {
+			err = fmt.Errorf("%s has 64 programs at this hook, and Linux takes no more: end a `fairlead run`, each has one", dir)
+		}
+		return l, err
 	})
 }
 

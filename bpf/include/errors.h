@@ -51,7 +51,7 @@ inline_always int write_v6(struct __sk_buff *skb, struct packet *p, __u32 l3, in
 	__u32 field = destination ? offsetof(struct ipv6hdr, daddr) : offsetof(struct ipv6hdr, saddr);
 	__s64 diff = bpf_csum_diff((__be32 *)old, 16, (__be32 *)new, 16, 0);
 
-	if (l3 != p->l3) {
+	if (l3 != link_header) {
 		if (bpf_l4_csum_replace(skb, error_checksum(p), 0, diff, 0))
 			return -1;
 	} else if (bpf_l4_csum_replace(skb, error_checksum(p), 0, diff, BPF_F_PSEUDO_HDR | L4_CSUM_IPV6) &&
@@ -76,7 +76,7 @@ apart int write_error(struct __sk_buff *skb, struct packet *p, const struct chan
 		return -1;
 	if (write_quoted_port(skb, p, 0, p->inner_sport, c->sport) || write_quoted_port(skb, p, 1, p->inner_dport, c->dport) ||
 	    write_at(skb, p, p->inner_l3, 0, &p->inner_src, &c->src) || write_at(skb, p, p->inner_l3, 1, &p->inner_dst, &c->dst) ||
-	    write_at(skb, p, p->l3, 0, &p->src, &c->outer_src) || write_at(skb, p, p->l3, 1, &p->dst, &c->outer_dst))
+	    write_at(skb, p, link_header, 0, &p->src, &c->outer_src) || write_at(skb, p, link_header, 1, &p->dst, &c->outer_dst))
 		return -1;
 	return 0;
 }

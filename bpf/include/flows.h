@@ -20,7 +20,6 @@ enum flow_flags {
 	FLOW_FIN_OUT = 1 << 3,
 	FLOW_ACK_IN = 1 << 4,   /* the client has acknowledged the endpoint's FIN */
 	FLOW_ACK_OUT = 1 << 5,
-	FLOW_FRAMED = 1 << 6,   /* the frame's addresses on the way back are known */
 };
 
 struct flow {
@@ -31,9 +30,6 @@ struct flow {
 	__u32 ifindex;         /* the link that the client came by */
 	__u64 tick;            /* bpf_jiffies64 of the last packet */
 	__u64 seen;            /* bpf_ktime_get_coarse_ns of the first in that tick */
-	__u64 routed;          /* and of when the way back was looked up */
-	struct address hop;    /* the next hop on the way back */
-	__u32 macs[3];         /* its and the link's MAC address, if FLOW_FRAMED */
 	__u32 fin[2];          /* the sequence number after each FIN: inward, outward */
 	__u32 ack[2];          /* about the last acknowledgement each way */
 	__u32 flags;
@@ -94,6 +90,14 @@ struct {
 	__type(key, struct alias_key);
 	__type(value, struct alias);
 } aliases SEC(".maps");
+
+/* Whether any client ever had one: as long as none had, none is looked for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} aliased SEC(".maps");
 
 /* The ports of a fragmented datagram, for the fragments that carry none. */
 struct fragment_key {

@@ -38,9 +38,9 @@ enum packet_kind {
 struct packet {
 	struct address src, dst;
 	__be16 sport, dport;
-	__u32 l3, l4;    /* offsets of the headers */
+	__u32 l4;        /* where the transport header starts */
 	__u32 plane;
-	__u32 kind;
+	__u8 kind;
 	__u8 v6;
 	__u8 tcp_flags;
 	__u32 seq, ack, payload;
@@ -294,7 +294,6 @@ inline_always int read_v6(struct __sk_buff *skb, struct packet *p)
  */
 inline_always int read_packet(struct __sk_buff *skb, struct packet *p)
 {
-	p->l3 = link_header;
 	if (skb->vlan_present)
 		return -1;
 	if (skb->protocol == bpf_htons(ETH_P_IP))

@@ -17,8 +17,8 @@
  */
 #pragma once
 
+#include "away.h"
 #include "errors.h"
-#include "track.h"
 
 /* Left to the kernel and to other programs of the same hook (TCX_NEXT). */
 #define UNTOUCHED TC_ACT_UNSPEC
@@ -153,15 +153,16 @@ inline_always struct flow *find_alias(const struct alias_key *name, struct flow_
 	return 0;
 }
 
-/* aliased finds it for a packet of the client. */
-static __noinline struct flow *aliased(const struct packet *p, struct flow_key *key)
+/* find_aliased finds it for a packet of the client. */
+static __noinline struct flow *find_aliased(const struct packet *p, struct flow_key *key)
 {
 	struct alias_key name = {
 		.client = p->src, .host = p->dst,
 		.client_port = p->sport, .host_port = p->dport, .plane = p->plane,
 	};
+	__u32 slot = 0, *ever = bpf_map_lookup_elem(&aliased, &slot);
 
-	return find_alias(&name, key);
+	return ever && *ever ? find_alias(&name, key) : 0;
 }
 
 /* quoted finds the flow of a packet to the client that an ICMP error quotes. */
@@ -196,6 +197,7 @@ static __noinline struct flow *begin(struct __sk_buff *skb, struct packet *p, st
 		.ifindex = skb->ifindex, .flags = flags,
 	};
 	struct alias alias = { .client = p->src };
+	__u32 ever = 1, slot = 0;
 	struct flow *f;
 
 	fresh.tick = bpf_jiffies64();
@@ -216,19 +218,10 @@ static __noinline struct flow *begin(struct __sk_buff *skb, struct packet *p, st
 		if (put_flow(key, &fresh, BPF_NOEXIST))
 			continue;
 		bpf_map_update_elem(&aliases, &name, &alias, BPF_ANY);
+		bpf_map_update_elem(&aliased, &slot, &ever, BPF_ANY);
 		return find_flow(key);
 	}
 	return 0;
-}
-
-/* into puts the packet into the sandbox behind the host's link. A frame that
- * was sent to a bridge counts as another host's where its port receives it.
- */
-inline_always int into(struct __sk_buff *skb, __u32 ifindex)
-{
-	if (skb->pkt_type != 0)
-		bpf_skb_change_type(skb, 0);
-	return bpf_redirect_peer(ifindex, 0);
 }
 
 /* error_inward leads an ICMP error about what an endpoint has sent. A router
@@ -284,7 +277,7 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	key.plane = p->plane;
 	f = find_flow(&key);
 	if (!f || !is_of(f, p))
-		f = aliased(p, &key);
+		f = find_aliased(p, &key);
 	if (!f && may_begin(skb, p))
 		f = begin(skb, p, &key, l, flags);
 	if (!f)
@@ -297,85 +290,8 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	if (rewrite(skb, p, &to))
 		return TC_ACT_SHOT;
 	if (last)
-		end_flow(&key);
+		end_flow(f, &key);
 	return into(skb, l->ifindex);
-}
-
-/* find_hop looks up the next hop on the way back to the client, by the link
- * that it came by. 0 means that there is none to be had in this way.
- */
-apart int find_hop(struct __sk_buff *skb, struct flow *f)
-{
-	struct bpf_fib_lookup route = {};
-	long found;
-
-	if (!f)
-		return 0;
-	route.ifindex = f->ifindex;
-	if (is_mapped(&f->client)) {
-		route.family = AF_INET;
-		route.ipv4_src = f->host.w[3];
-		route.ipv4_dst = f->client.w[3];
-	} else {
-		route.family = AF_INET6;
-		__builtin_memcpy(route.ipv6_src, &f->host, 16);
-		__builtin_memcpy(route.ipv6_dst, &f->client, 16);
-	}
-	found = bpf_fib_lookup(skb, &route, sizeof(route), BPF_FIB_LOOKUP_OUTPUT);
-	if ((found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH) || route.ifindex != f->ifindex)
-		return 0;
-	if (route.family == AF_INET)
-		map_v4(&f->hop, route.ipv4_dst);
-	else
-		__builtin_memcpy(&f->hop, route.ipv6_dst, 16);
-	f->flags &= ~FLOW_FRAMED;
-	if (found == BPF_FIB_LKUP_RET_SUCCESS) {
-		__builtin_memcpy(f->macs, route.dmac, ETH_ALEN);
-		__builtin_memcpy((void *)f->macs + ETH_ALEN, route.smac, ETH_ALEN);
-		f->flags |= FLOW_FRAMED;
-	}
-	return 1;
-}
-
-/* to_neighbour sends a packet to the next hop by the kernel's table of
- * neighbours, which thereby learns that the neighbour is in use.
- */
-inline_always int to_neighbour(const struct flow *f)
-{
-	struct bpf_redir_neigh hop = {};
-
-	if (is_mapped(&f->hop)) {
-		hop.nh_family = AF_INET;
-		hop.ipv4_nh = f->hop.w[3];
-	} else {
-		hop.nh_family = AF_INET6;
-		__builtin_memcpy(hop.ipv6_nh, &f->hop, 16);
-	}
-	return bpf_redirect_neigh(f->ifindex, &hop, sizeof(hop), 0);
-}
-
-/* away sends a packet back to the client of the flow. The way there is looked
- * up again when it is a second old; between, frames are addressed as found.
- */
-inline_always int away(struct __sk_buff *skb, struct flow *f)
-{
-	__u32 *macs;
-
-	if (f->flags & FLOW_PEER)
-		return into(skb, f->ifindex);
-	if (f->seen - f->routed > SECOND) {
-		if (!find_hop(skb, f))
-			return bpf_redirect_neigh(f->ifindex, 0, 0, 0);
-		f->routed = f->seen;
-		return to_neighbour(f);
-	}
-	if (!link_header || !(f->flags & FLOW_FRAMED))
-		return to_neighbour(f);
-	macs = writable(skb, 0, sizeof(f->macs));
-	if (!macs)
-		return TC_ACT_SHOT;
-	__builtin_memcpy(macs, f->macs, sizeof(f->macs));
-	return bpf_redirect(f->ifindex, 0);
 }
 
 /* error_outward leads an ICMP error of an endpoint about what a client sent. */
@@ -406,18 +322,6 @@ apart int error_outward(struct __sk_buff *skb, struct packet *p)
 	return away(skb, f);
 }
 
-/* too_big reports whether the packet is larger than the link takes: then the
- * kernel, which routes it, tells the sandbox so. 576 bytes fit every link.
- */
-inline_always int too_big(struct __sk_buff *skb, const struct flow *f)
-{
-	__u32 mtu = 0;
-
-	if (skb->len <= 576)
-		return 0;
-	return bpf_check_mtu(skb, f->ifindex, &mtu, 0, BPF_MTU_CHK_SEGS) > 0;
-}
-
 #define NOT_AN_ANSWER 1000
 
 /* outward leads what an endpoint answers back to the client, as if from where
@@ -441,7 +345,7 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p)
 	if (!f)
 		return NOT_AN_ANSWER;
 	if (is_stale(f, p->plane)) {
-		end_flow(&key);
+		end_flow(f, &key);
 		return NOT_AN_ANSWER;
 	}
 	if (too_big(skb, f))
@@ -455,6 +359,6 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p)
 		return TC_ACT_SHOT;
 	act = away(skb, f);
 	if (last)
-		end_flow(&key);
+		end_flow(f, &key);
 	return act;
 }

@@ -48,24 +48,30 @@ inline_always void drop_flow(const struct flow_key *key)
 		bpf_map_delete_elem(&flows_tcp, key);
 }
 
-/* end_flow forgets a flow, and the alias of its client if it has one: those
- * left behind would push the aliases of idle connections out of their map. It
- * looks the flow up again, so that its callers need no stack to keep it.
- */
-static __noinline void end_flow(const struct flow_key *key)
+/* has_alias reports whether the endpoint knows the client by another name. */
+inline_always int has_alias(const struct flow *f, const struct flow_key *key)
 {
-	struct alias_key name = { .plane = key->plane };
-	struct flow *f = find_flow(key);
+	return key->client_port != f->client_port || !same(&key->client, &f->client);
+}
 
-	if (!f)
-		return;
-	if (key->client_port != f->client_port || !same(&key->client, &f->client)) {
-		name.client = f->client;
-		name.host = f->host;
-		name.client_port = f->client_port;
-		name.host_port = f->host_port;
-		bpf_map_delete_elem(&aliases, &name);
-	}
+/* drop_alias forgets the flow's alias: those left behind would push the
+ * aliases of idle connections out of their map.
+ */
+static __noinline void drop_alias(const struct flow *f, __u32 plane)
+{
+	struct alias_key name = {
+		.client = f->client, .host = f->host,
+		.client_port = f->client_port, .host_port = f->host_port, .plane = plane,
+	};
+
+	bpf_map_delete_elem(&aliases, &name);
+}
+
+/* end_flow forgets a flow. */
+inline_always void end_flow(const struct flow *f, const struct flow_key *key)
+{
+	if (has_alias(f, key))
+		drop_alias(f, key->plane);
 	drop_flow(key);
 }
 

@@ -61,12 +61,10 @@ type FairleadFlow struct {
 	Ifindex    uint32
 	Tick       uint64
 	Seen       uint64
-	Routed     uint64
-	Hop        FairleadAddress
-	Macs       [3]uint32
 	Fin        [2]uint32
 	Ack        [2]uint32
 	Flags      uint32
+	_          [4]byte
 }
 
 type FairleadFlowKey struct {
@@ -102,6 +100,18 @@ type FairleadGrant struct {
 	Any      uint8
 }
 
+type FairleadHop struct {
+	_       structs.HostLayout
+	Client  FairleadAddress
+	Host    FairleadAddress
+	Next    FairleadAddress
+	Found   uint64
+	Ifindex uint32
+	Framed  uint32
+	Macs    [3]uint32
+	Pad     uint32
+}
+
 type FairleadLead struct {
 	_          structs.HostLayout
 	Host       FairleadAddress
@@ -135,12 +145,14 @@ type FairleadWorkload struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	FairleadMapAddresses        = "addresses"
+	FairleadMapAliased          = "aliased"
 	FairleadMapAliases          = "aliases"
 	FairleadMapBound            = "bound"
 	FairleadMapDialled          = "dialled"
 	FairleadMapFlowsTcp         = "flows_tcp"
 	FairleadMapFlowsUdp         = "flows_udp"
 	FairleadMapFragments        = "fragments"
+	FairleadMapHops             = "hops"
 	FairleadMapLeads            = "leads"
 	FairleadMapOwnDialled       = "own_dialled"
 	FairleadMapPorts            = "ports"
@@ -253,12 +265,14 @@ type FairleadProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairleadMapSpecs struct {
 	Addresses  *ebpf.MapSpec `ebpf:"addresses"`
+	Aliased    *ebpf.MapSpec `ebpf:"aliased"`
 	Aliases    *ebpf.MapSpec `ebpf:"aliases"`
 	Bound      *ebpf.MapSpec `ebpf:"bound"`
 	Dialled    *ebpf.MapSpec `ebpf:"dialled"`
 	FlowsTcp   *ebpf.MapSpec `ebpf:"flows_tcp"`
 	FlowsUdp   *ebpf.MapSpec `ebpf:"flows_udp"`
 	Fragments  *ebpf.MapSpec `ebpf:"fragments"`
+	Hops       *ebpf.MapSpec `ebpf:"hops"`
 	Leads      *ebpf.MapSpec `ebpf:"leads"`
 	OwnDialled *ebpf.MapSpec `ebpf:"own_dialled"`
 	Ports      *ebpf.MapSpec `ebpf:"ports"`
@@ -297,12 +311,14 @@ func (o *FairleadObjects) Close() error {
 // It can be passed to LoadFairleadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairleadMaps struct {
 	Addresses  *ebpf.Map `ebpf:"addresses"`
+	Aliased    *ebpf.Map `ebpf:"aliased"`
 	Aliases    *ebpf.Map `ebpf:"aliases"`
 	Bound      *ebpf.Map `ebpf:"bound"`
 	Dialled    *ebpf.Map `ebpf:"dialled"`
 	FlowsTcp   *ebpf.Map `ebpf:"flows_tcp"`
 	FlowsUdp   *ebpf.Map `ebpf:"flows_udp"`
 	Fragments  *ebpf.Map `ebpf:"fragments"`
+	Hops       *ebpf.Map `ebpf:"hops"`
 	Leads      *ebpf.Map `ebpf:"leads"`
 	OwnDialled *ebpf.Map `ebpf:"own_dialled"`
 	Ports      *ebpf.Map `ebpf:"ports"`
@@ -313,12 +329,14 @@ type FairleadMaps struct {
 func (m *FairleadMaps) Close() error {
 	return _FairleadClose(
 		m.Addresses,
+		m.Aliased,
 		m.Aliases,
 		m.Bound,
 		m.Dialled,
 		m.FlowsTcp,
 		m.FlowsUdp,
 		m.Fragments,
+		m.Hops,
 		m.Leads,
 		m.OwnDialled,
 		m.Ports,

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Where a packet goes once it is rewritten: into a sandbox, or away to the
+ * client by the link that it came by. A reply is a frame that a sandbox has
+ * addressed to its gateway. It needs other MAC addresses only, and those of the
+ * way to a client are kept for a second, so that most replies ask neither the
+ * routing table nor that of neighbours.
+ */
+#pragma once
+
+#include "track.h"
+
+/* into puts the packet into the sandbox behind the host's link. A frame that
+ * was sent to a bridge counts as another host's where its port receives it.
+ */
+inline_always int into(struct __sk_buff *skb, __u32 ifindex)
+{
+	if (skb->pkt_type != 0)
+		bpf_skb_change_type(skb, 0);
+	return bpf_redirect_peer(ifindex, 0);
+}
+
+/* The way to a client, as it was found last. Clients share slots, and each CPU
+ * has its own, so that none is read while it is written.
+ */
+#define HOPS 1024
+
+struct hop {
+	struct address client, host; /* from whom, and to whom */
+	struct address next;         /* the next hop there */
+	__u64 found;                 /* bpf_ktime_get_coarse_ns */
+	__u32 ifindex;
+	__u32 framed;                /* whether the MAC addresses are known: */
+	__u32 macs[3];               /* the next hop's and the link's */
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, HOPS);
+	__type(key, __u32);
+	__type(value, struct hop);
+} hops SEC(".maps");
+
+/* hop_slot spreads clients by the words of their addresses that differ, times
+ * 2^32 divided by the golden ratio (Knuth, TAOCP 6.4).
+ */
+inline_always __u32 hop_slot(const struct flow *f)
+{
+	return ((f->client.w[3] ^ f->client.w[1] ^ f->host.w[3]) * 2654435769u) / (0xffffffffu / HOPS + 1);
+}
+
+/* is_known reports whether the slot holds the flow's way, and is not old. */
+inline_always int is_known(const struct hop *h, const struct flow *f)
+{
+	return h->ifindex == f->ifindex && same(&h->client, &f->client) && same(&h->host, &f->host) &&
+	       (__s64)(f->seen - h->found) < (__s64)SECOND;
+}
+
+/* find_hop looks up the next hop on the flow's way back, by the link that its
+ * client came by, and reports whether there is one to be had in this way.
+ */
+apart int find_hop(struct __sk_buff *skb, const struct flow *f, struct hop *h)
+{
+	struct bpf_fib_lookup route = {};
+	long found;
+
+	if (!f || !h)
+		return 0;
+	route.ifindex = f->ifindex;
+	if (is_mapped(&f->client)) {
+		route.family = AF_INET;
+		route.ipv4_src = f->host.w[3];
+		route.ipv4_dst = f->client.w[3];
+	} else {
+		route.family = AF_INET6;
+		__builtin_memcpy(route.ipv6_src, &f->host, 16);
+		__builtin_memcpy(route.ipv6_dst, &f->client, 16);
+	}
+	found = bpf_fib_lookup(skb, &route, sizeof(route), BPF_FIB_LOOKUP_OUTPUT);
+	if ((found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH) || route.ifindex != f->ifindex)
+		return 0;
+	h->client = f->client;
+	h->host = f->host;
+	h->ifindex = f->ifindex;
+	h->found = f->seen;
+	if (route.family == AF_INET)
+		map_v4(&h->next, route.ipv4_dst);
+	else
+		__builtin_memcpy(&h->next, route.ipv6_dst, 16);
+	h->framed = found == BPF_FIB_LKUP_RET_SUCCESS;
+	__builtin_memcpy(h->macs, route.dmac, ETH_ALEN);
+	__builtin_memcpy((void *)h->macs + ETH_ALEN, route.smac, ETH_ALEN);
+	return 1;
+}
+
+/* to_neighbour sends a packet to the next hop by the kernel's table of
+ * neighbours, which thereby learns that the neighbour is in use.
+ */
+inline_always int to_neighbour(const struct hop *h)
+{
+	struct bpf_redir_neigh next = {};
+
+	if (is_mapped(&h->next)) {
+		next.nh_family = AF_INET;
+		next.ipv4_nh = h->next.w[3];
+	} else {
+		next.nh_family = AF_INET6;
+		__builtin_memcpy(next.ipv6_nh, &h->next, 16);
+	}
+	return bpf_redirect_neigh(h->ifindex, &next, sizeof(next), 0);
+}
+
+/* away sends a packet back to the client of the flow. */
+inline_always int away(struct __sk_buff *skb, const struct flow *f)
+{
+	__u32 slot = hop_slot(f);
+	struct hop *h;
+	__u32 *macs;
+
+	if (f->flags & FLOW_PEER)
+		return into(skb, f->ifindex);
+	h = bpf_map_lookup_elem(&hops, &slot);
+	if (!h)
+		return TC_ACT_SHOT;
+	if (!is_known(h, f))
+		return find_hop(skb, f, h) ? to_neighbour(h) : bpf_redirect_neigh(f->ifindex, 0, 0, 0);
+	if (!link_header || !h->framed)
+		return to_neighbour(h);
+	macs = writable(skb, 0, sizeof(h->macs));
+	if (!macs)
+		return TC_ACT_SHOT;
+	__builtin_memcpy(macs, h->macs, sizeof(h->macs));
+	return bpf_redirect(f->ifindex, 0);
+}
+
+/* too_big reports whether the packet is larger than the link takes: then the
+ * kernel, which routes it, tells the sandbox so. 576 bytes fit every link.
+ */
+inline_always int too_big(struct __sk_buff *skb, const struct flow *f)
+{
+	__u32 mtu = 0;
+
+	if (skb->len <= 576)
+		return 0;
+	return bpf_check_mtu(skb, f->ifindex, &mtu, 0, BPF_MTU_CHK_SEGS) > 0;
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -364,6 +365,53 @@ func TestBoundsComeAndGo(t *testing.T) {
 		t.Errorf("what is bound no more binds %s", told)
 	}
 	w.unheard(t, unix.SOCK_STREAM, "127.0.0.1:8080")
+}
+
+// TestBoundsAreAdopted: what a process has pinned the next one knows, keeps and
+// takes away.
+func TestBoundsAreAdopted(t *testing.T) {
+	w := newLocalWorld(t)
+	w.opt.Pins = mountPins(t)
+	if err := w.Del(plan.LocalClients{}); err != nil { // the plane that pins nothing
+		t.Fatal(err)
+	}
+	g := newWorkload(t, w, model.UnlistedDeny, web...)
+	h, err := Open(w.ns.Path(), w.opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	next := &localWorld{Host: h}
+	g.w = next
+	want := plan.Bounds{Cgroup: g.path, Unlisted: model.UnlistedDeny}
+	have, err := next.Observe(plan.Plan{want}, plan.Plan{want})
+	if err != nil || !slices.Contains(have, plan.Object(want)) {
+		t.Errorf("observed %v, %v", have, err)
+	}
+	g.mustBind(t, unix.SOCK_STREAM, "0.0.0.0:80")
+	next.dismiss(t, g.path, web...)
+	attached(t, g.path, 0, boundHooks)
+	if left, err := os.ReadDir(h.opt.Pins); err != nil || len(left) != 0 {
+		t.Errorf("pins are left: %v, %v", left, err)
+	}
+}
+
+// mountPins mounts a bpffs that ends with the test, and returns a folder of it.
+func mountPins(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("bpf", dir, "bpf", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return filepath.Join(dir, plan.Mark)
 }
 
 // TestDeadWorkloadIsForgotten removes a cgroup behind our back: its ports are

@@ -1,0 +1,129 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fairlead/internal/cgroup"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// bound is a state with one workload of the host, its cgroup, and a publish
+// of each protocol via socket.
+func bound(t *testing.T) (model.State, string) {
+	t.Helper()
+	path, err := os.MkdirTemp(cgroupRoot(t), plan.Mark+"-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+	})
+	s := model.State{
+		Networks:  []model.Network{{Name: "host", Driver: model.DriverHost}},
+		Endpoints: []model.Endpoint{{Name: "web", Network: "host", Cgroup: path}},
+	}
+	for _, proto := range protos {
+		publish(&s, "web", model.ViaSocket, proto, 8080, 80)
+	}
+	return s, path
+}
+
+func cgroupRoot(t *testing.T) string {
+	t.Helper()
+	root, err := cgroup.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// within is the server host as a process in the cgroup sees it. The whole
+// test moves there.
+func within(t *testing.T, w *topology.World, path string) place {
+	return func(fn func() error) error {
+		lines, err := os.ReadFile("/proc/self/cgroup")
+		if err != nil {
+			return err
+		}
+		_, home, _ := strings.Cut("\n"+string(lines), "\n0::")
+		home, _, _ = strings.Cut(home, "\n")
+		if err := enter(path); err != nil {
+			return err
+		}
+		return errors.Join(w.DoServer(fn), enter(filepath.Join(cgroupRoot(t), home)))
+	}
+}
+
+// enter moves this process into the cgroup.
+func enter(path string) error {
+	return os.WriteFile(filepath.Join(path, "cgroup.procs"), []byte("0"), 0)
+}
+
+// TestAWorkloadThatComesBackIsBoundAgain gives the path of a cgroup to a new
+// one, as a container engine does when a container restarts.
+func TestAWorkloadThatComesBackIsBoundAgain(t *testing.T) {
+	w := world(t)
+	before := snapshot(t, w)
+	s, path := bound(t)
+	mustSet(t, w, s)
+	undrifted(t, w)
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Engine.Heal(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	undrifted(t, w)
+	t.Run("serves", func(t *testing.T) {
+		serve(t, within(t, w, path), "web", ":80")
+		for _, proto := range protos {
+			for _, at := range server(8080) {
+				hears(t, w.DoClient, proto, at, "web")
+			}
+		}
+	})
+	mustSet(t, w, model.State{})
+	unchanged(t, w, before)
+}
+
+// TestTearDownAfterAWorkloadDied also forgets what it was granted: another
+// has its host port at once.
+func TestTearDownAfterAWorkloadDied(t *testing.T) {
+	w := world(t)
+	dead, path := bound(t)
+	mustSet(t, w, dead)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	mustSet(t, w, model.State{})
+	s, path := bound(t)
+	mustSet(t, w, s)
+	undrifted(t, w)
+	serve(t, within(t, w, path), "web", ":80")
+	hears(t, w.DoClient, model.TCP, "198.51.100.2:8080", "web")
+}
+
+// TestAGrantThatMoves: the next bind of the workload goes by the new state.
+func TestAGrantThatMoves(t *testing.T) {
+	w := world(t)
+	s, path := bound(t)
+	mustSet(t, w, s)
+	for i := range s.Publishes {
+		s.Publishes[i].HostPorts = model.Port(9090)
+	}
+	mustSet(t, w, s)
+	undrifted(t, w)
+	serve(t, within(t, w, path), "web", ":80")
+	for _, proto := range protos {
+		hears(t, w.DoClient, proto, "198.51.100.2:9090", "web")
+	}
+}

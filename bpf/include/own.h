@@ -61,9 +61,7 @@ struct {
 	__type(value, struct dialled);
 } own_dialled SEC(".maps");
 
-/* What a socket has asked to bind, and the port it was given; accepted
- * sockets inherit it.
- */
+/* What a socket has asked to bind, and the port it was given. */
 struct bound {
 	__be16 own;
 	__be16 held;
@@ -71,7 +69,7 @@ struct bound {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
 	__type(value, struct bound);
 } bound SEC(".maps");
@@ -121,4 +119,20 @@ inline_always struct grant *grant_of(struct workload *w, __u32 plane, __u32 own)
 inline_always __be16 granted(const struct grant *g, __u32 own)
 {
 	return bpf_htons(g->first + (own - g->own_first));
+}
+
+/* own_index returns the index of the grant that holds a host port (host byte
+ * order), MAX_GRANTS when there is none.
+ */
+apart __u32 own_index(const struct workload *w, __u32 plane, __u32 port)
+{
+	if (!w)
+		return MAX_GRANTS;
+	for (__u32 i = 0; i < MAX_GRANTS && i < w->count; i++) {
+		const struct grant *g = &w->grants[i];
+
+		if (g->plane == plane && port >= g->first && port - g->first <= g->own_last - g->own_first)
+			return i;
+	}
+	return MAX_GRANTS;
 }

@@ -54,7 +54,7 @@ func TestWorkloadBindsWhatItWasGranted(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", at, err)
 				}
-				if told := c.meets(t, kind, server).name(t); !strings.HasSuffix(told, ":"+port) {
+				if told := g.named(t, c.meets(t, kind, server)); !strings.HasSuffix(told, ":"+port) {
 					t.Errorf("the end of its connection is told to be at %s, want port %s", told, port)
 				}
 			}
@@ -89,7 +89,7 @@ func TestFamiliesBoundOneByOne(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", at, err)
 				}
-				if told := c.meets(t, kind, server).name(t); netip.MustParseAddrPort(told).Port() != port {
+				if told := one.named(t, c.meets(t, kind, server)); netip.MustParseAddrPort(told).Port() != port {
 					t.Errorf("the end of its connection is told to be at %s", told)
 				}
 			}

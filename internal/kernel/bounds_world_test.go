@@ -168,6 +168,13 @@ func (c client) name(t *testing.T) string {
 	return text(a)
 }
 
+// named is what a process of the workload is told that the socket is bound to.
+func (g workload) named(t *testing.T, c client) (name string) {
+	t.Helper()
+	g.do(func() { name = c.name(t) })
+	return name
+}
+
 // stranger dials from outside of every workload.
 func (w *localWorld) stranger(t *testing.T, kind int, to string) (client, error) {
 	t.Helper()

@@ -23,9 +23,13 @@
 /* Left to the kernel and to other programs of the same hook (TCX_NEXT). */
 #define UNTOUCHED TC_ACT_UNSPEC
 
+/* Ports of aliases are those below the ones from which the host itself dials
+ * (net.ipv4.ip_local_port_range, as it is by default): what the endpoint
+ * answers to the host must not be taken for an answer to the client.
+ */
 #define ALIAS_TRIES 16
-#define ALIAS_FIRST 32768
-#define ALIAS_COUNT 28232 /* up to 60999, as net.ipv4.ip_local_port_range */
+#define ALIAS_FIRST 1024
+#define ALIAS_COUNT (32768 - ALIAS_FIRST)
 
 /* is_group reports whether an address is of many: multicast, and all of IPv4
  * above it, where broadcast is.
@@ -342,7 +346,7 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p)
 	key.client_port = p->dport;
 	key.plane = p->plane;
 	f = find_flow(&key);
-	if (!f)
+	if (!f || (has_alias(f, &key) && is_hosts_own(skb, p)))
 		return NOT_AN_ANSWER;
 	if (is_stale(f, p->plane)) {
 		end_flow(f, &key);

@@ -222,8 +222,8 @@ func TestRunKilled(t *testing.T) {
 	r := newRoom(t)
 	before := r.snapshot()
 	// What outlives us must not hold our output open.
-	server := append([]string{"sh", "-c", `exec "$@" >/dev/null 2>&1`, "sh"}, r.nginx("web", "80")...)
-	p := r.publish("-p 8080:80", server)
+	mute := []string{"sh", "-c", `exec "$@" >/dev/null 2>&1`, "sh"}
+	p := r.publish("-p 8080:80", append(mute, r.nginx("web", "80")...))
 	r.hears("web at 80", get("TCP:127.0.0.1:8080"))
 	p.signal(syscall.SIGKILL)
 	p.wait()
@@ -234,8 +234,8 @@ func TestRunKilled(t *testing.T) {
 	for _, path := range append(left, r.groups) {
 		unhooked(t, path)
 	}
-	p = r.publish("-p 8080:80", server)
-	r.hears("web at 80", get("TCP:127.0.0.1:8080"))
+	p = r.publish("-p 8080:80", append(mute, r.nginx("heir", "80")...))
+	r.hears("heir at 80", get("TCP:127.0.0.1:8080"))
 	p.end(0)
 	r.untouched(before)
 }

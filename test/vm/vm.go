@@ -68,8 +68,8 @@ type Machine struct {
 // tests in it by the guest's, which goes slower while the guest is busy.
 // Tests that hang say where; a machine that hangs just ends.
 const (
-	limit     = 6 * time.Minute
-	testLimit = time.Minute
+	limit     = 10 * time.Minute
+	testLimit = 5 * time.Minute
 )
 
 // Run boots the machine, runs the command and returns all that the guest

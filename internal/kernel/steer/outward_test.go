@@ -3,6 +3,7 @@ package steer
 import (
 	"bytes"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"testing"
 )
@@ -166,6 +167,28 @@ func TestEndpointReachesItself(t *testing.T) {
 			t.Errorf("%s dialled %s, which %s answers to %s", c.p.src, c.p.dst, src, dst)
 		}
 	}
+}
+
+// TestAliasIsNotTheHosts leaves answers to the host's own socket, though an
+// endpoint that reaches itself is called by the socket's address and port.
+func TestAliasIsNotTheHosts(t *testing.T) {
+	b := newBench(t)
+	b.publishUsual(t)
+	p := first(true, netip.AddrPortFrom(webV4, 40000), ap("192.0.2.1:5353"))
+	p.src, p.dst = ends(b.mustLead(t, "to itself", Sandbox, b.web, p.frame()))
+	if p.src.Port() >= 32768 {
+		t.Errorf("the alias %s is of the ports from which hosts dial", p.src)
+	}
+	answer := p.answer().frame()
+	b.mustLead(t, "before the host dials", Sandbox, b.web, answer)
+	var c net.Conn
+	b.do(t, func() (err error) {
+		c, err = net.DialUDP("udp", net.UDPAddrFromAddrPort(p.src), net.UDPAddrFromAddrPort(p.dst))
+		return err
+	})
+	b.mustLeave(t, "while the host dials", Sandbox, b.web, answer)
+	c.Close()
+	b.mustLead(t, "after that", Sandbox, b.web, answer)
 }
 
 // TestLeadGone leads nothing more inward, and what is left of the answers.

@@ -19,40 +19,7 @@ import (
 // echo gives back what a port of the place is sent.
 func echo(t testing.TB, in place, at string) {
 	t.Helper()
-	var l net.Listener
-	var c net.PacketConn
-	if err := in(func() (err error) {
-		if l, err = net.Listen("tcp", at); err != nil {
-			return err
-		}
-		c, err = net.ListenPacket("udp", at)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close(); c.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				_, _ = io.Copy(conn, conn)
-			}()
-		}
-	}()
-	go func() {
-		buf := make([]byte, 1<<16)
-		for {
-			n, from, err := c.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			_, _ = c.WriteTo(buf[:n], from)
-		}
-	}()
+	listen(t, in, at, func(conn net.Conn) { _, _ = io.Copy(conn, conn) }, func(datagram []byte) []byte { return datagram })
 }
 
 // dialFrom dials from a local address that several sockets share.

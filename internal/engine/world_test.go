@@ -127,6 +127,19 @@ func unchanged(t testing.TB, w *topology.World, before string) {
 // serve answers every line and datagram to a port of the place with the name.
 func serve(t testing.TB, in place, name, at string) {
 	t.Helper()
+	listen(t, in, at, func(conn net.Conn) {
+		for lines := bufio.NewReader(conn); ; {
+			if _, err := lines.ReadString('\n'); err != nil {
+				return
+			}
+			fmt.Fprintln(conn, name)
+		}
+	}, func([]byte) []byte { return []byte(name + "\n") })
+}
+
+// listen serves a port of the place, over TCP and UDP, until the test ends.
+func listen(t testing.TB, in place, at string, converse func(net.Conn), reply func(datagram []byte) []byte) {
+	t.Helper()
 	var l net.Listener
 	var c net.PacketConn
 	if err := in(func() (err error) {
@@ -147,23 +160,18 @@ func serve(t testing.TB, in place, name, at string) {
 			}
 			go func() {
 				defer conn.Close()
-				for lines := bufio.NewReader(conn); ; {
-					if _, err := lines.ReadString('\n'); err != nil {
-						return
-					}
-					fmt.Fprintln(conn, name)
-				}
+				converse(conn)
 			}()
 		}
 	}()
 	go func() {
 		buf := make([]byte, 1<<16)
 		for {
-			_, from, err := c.ReadFrom(buf)
+			n, from, err := c.ReadFrom(buf)
 			if err != nil {
 				return
 			}
-			_, _ = c.WriteTo([]byte(name+"\n"), from)
+			_, _ = c.WriteTo(reply(buf[:n]), from)
 		}
 	}()
 }

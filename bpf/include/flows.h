@@ -20,6 +20,7 @@ enum flow_flags {
 	FLOW_FIN_OUT = 1 << 3,
 	FLOW_ACK_IN = 1 << 4,   /* the client has acknowledged the endpoint's FIN */
 	FLOW_ACK_OUT = 1 << 5,
+	FLOW_RESET = 1 << 6,    /* user space will reset it: acknowledgements are noted exactly */
 };
 
 struct flow {
@@ -31,7 +32,7 @@ struct flow {
 	__u64 tick;            /* bpf_jiffies64 of the last packet */
 	__u64 seen;            /* bpf_ktime_get_coarse_ns of the first in that tick */
 	__u32 fin[2];          /* the sequence number after each FIN: inward, outward */
-	__u32 ack[2];          /* about the last acknowledgement each way */
+	__u32 ack[2];          /* the last acknowledgement each way, or one shortly before */
 	__u32 flags;
 };
 

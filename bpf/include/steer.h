@@ -198,7 +198,7 @@ static __noinline struct flow *begin(struct __sk_buff *skb, struct packet *p, st
 	};
 	struct flow fresh = {
 		.host = p->dst, .client = p->src, .host_port = p->dport, .client_port = p->sport,
-		.ifindex = skb->ifindex, .flags = flags,
+		.ifindex = skb->ifindex, .flags = flags | (l->flags & LEAD_RESET ? FLOW_RESET : 0),
 	};
 	struct alias alias = { .client = p->src };
 	__u32 ever = 1, slot = 0;

@@ -120,7 +120,7 @@ inline_always int closes(struct flow *f, const struct packet *p, enum direction 
 	}
 	if (!(p->tcp_flags & TCP_ACK))
 		return 0;
-	if (!f->ack[d] || p->ack - f->ack[d] >= ACK_STEP)
+	if (p->ack - f->ack[d] >= ACK_STEP || !f->ack[d] || (f->flags & FLOW_RESET))
 		f->ack[d] = p->ack;
 	if ((f->flags & (d == INWARD ? FLOW_FIN_OUT : FLOW_FIN_IN)) && (__s32)(p->ack - f->fin[other]) >= 0)
 		f->flags |= d == INWARD ? FLOW_ACK_IN : FLOW_ACK_OUT;

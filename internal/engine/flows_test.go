@@ -132,6 +132,40 @@ func TestUnpublishEndsFlows(t *testing.T) {
 	}
 }
 
+// TestAWiderRangeKeepsWhatStaysInIt widens a range at both ends: connections
+// to ports that lead where they did live on, of remote and of local clients.
+func TestAWiderRangeKeepsWhatStaysInIt(t *testing.T) {
+	w := world(t)
+	s := dual(t, w, model.DriverBridge, "web")
+	ranged := func(first, last, to uint16) (all model.State) {
+		all = s
+		for _, proto := range protos {
+			all.Publishes = append(slices.Clone(all.Publishes), model.Publish{Endpoint: "web", Via: model.ViaEBPF, Proto: proto,
+				HostPorts: model.PortRange{First: first, Last: last}, Ports: model.PortRange{First: to, Last: to + (last - first)}})
+		}
+		return all
+	}
+	mustSet(t, w, ranged(8001, 8002, 81))
+	serve(t, in(w, "web"), "web", ":82")
+	talks := slices.Concat(dialAll(t, w.DoClient, server(8002)), dialAll(t, w.DoServer, local(8002)))
+	for _, talk := range talks {
+		talk.hears("web")
+	}
+	mustSet(t, w, ranged(8000, 8004, 80))
+	for _, talk := range talks {
+		talk.hears("web")
+	}
+	mustSet(t, w, ranged(8000, 8004, 90))
+	for _, talk := range talks {
+		if talk.isLocalUDP() {
+			continue // nobody can end it
+		}
+		if got, err := talk.ask(); err == nil {
+			t.Errorf("%s %s answers %q though the range leads elsewhere", talk.conn.RemoteAddr().Network(), talk.conn.RemoteAddr(), got)
+		}
+	}
+}
+
 // TestAPublishThatMovesTakesNoConnectionAlong leads the same host port to
 // another endpoint: connections end, and clients that speak on over UDP reach
 // the new one.

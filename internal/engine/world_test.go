@@ -207,6 +207,13 @@ func dialAll(t testing.TB, from place, addrs []string) []talk {
 	return talks
 }
 
+// isLocalUDP reports whether a process of the host speaks over UDP to an
+// address that is no other host's.
+func (t talk) isLocalUDP() bool {
+	to, ok := t.conn.RemoteAddr().(*net.UDPAddr)
+	return ok && to.IP.IsLoopback()
+}
+
 // ask says a line, over UDP again and again, until it is answered.
 func (t talk) ask() (string, error) {
 	udp := t.conn.RemoteAddr().Network() == "udp"

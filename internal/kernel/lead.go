@@ -178,7 +178,7 @@ func (g goneLeads) note(op plan.Op) {
 	if op.Del {
 		old, ok = op.Object.(plan.Lead)
 	}
-	if now, kept := op.Object.(plan.Lead); !ok || kept && !op.Del && now.To == old.To && now.ToPorts == old.ToPorts {
+	if !ok {
 		return
 	}
 	for port := int(old.Ports.First); port <= int(old.Ports.Last); port++ {
@@ -187,15 +187,16 @@ func (g goneLeads) note(op plan.Op) {
 	}
 }
 
-// of returns the lead that the flow went by, if it is gone.
-func (g goneLeads) of(f steer.Flow) (plan.Lead, bool) {
+// of returns the lead that the flow went by, if it is gone and no other leads
+// to the same: part of a range may stay where it was.
+func (g goneLeads) of(t *steer.Table, f steer.Flow) (plan.Lead, bool) {
 	proto := model.TCP
 	if f.UDP {
 		proto = model.UDP
 	}
 	for _, l := range g[protoPort{proto, f.Host.Port()}] {
-		if l.To == f.Endpoint.Addr() && (l.Host == f.Host.Addr() || l.Host.IsUnspecified() && l.Host.Is4() == f.Host.Addr().Is4()) {
-			return l, true
+		if l.To == f.Endpoint.Addr() && l.ToPorts.First+(f.Host.Port()-l.Ports.First) == f.Endpoint.Port() && (l.Host == f.Host.Addr() || l.Host.IsUnspecified() && l.Host.Is4() == f.Host.Addr().Is4()) {
+			return l, !t.LeadsTo(f.UDP, f.Host, f.Endpoint)
 		}
 	}
 	return plan.Lead{}, false
@@ -209,7 +210,7 @@ func (h *Host) endFlows(p *steer.Plane, gone goneLeads) error {
 	}
 	var ended, reset []steer.Flow
 	err := p.Flows(func(f steer.Flow) {
-		if l, ok := gone.of(f); ok {
+		if l, ok := gone.of(p.Table(), f); ok {
 			ended = append(ended, f)
 			if l.Reset && !f.UDP {
 				reset = append(reset, f)

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 
 	"fairlead/internal/kernel/steer"
-	"fairlead/internal/model"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -31,24 +30,23 @@ const (
 	diagIDLen       = 48
 )
 
-// endLocal ends the sockets of the host's own processes that were led to a
-// lead that is gone. They speak to the endpoint directly, so nothing else
-// would ever end them. Both peers of a TCP connection are reset.
+// endLocal ends the TCP sockets of the host's own processes that were led to a
+// lead that is gone, and resets their peers: they speak to the endpoint
+// directly, so nothing else would ever end them. What programs have stored with
+// a UDP socket, Linux does not list: such a socket stays led until it is closed.
 func (h *Host) endLocal(p *steer.Plane, gone goneLeads) error {
 	return h.ns.Do(func() error {
-		for _, proto := range []model.Proto{model.TCP, model.UDP} {
-			for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-				sockets, err := retry(func() ([][]byte, error) { return dumpDialled(p, proto, family) })
-				if err != nil {
-					return fmt.Errorf("list %s sockets that were led: %w", proto, err)
+		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+			sockets, err := retry(func() ([][]byte, error) { return dumpDialled(p, family) })
+			if err != nil {
+				return fmt.Errorf("list sockets that were led: %w", err)
+			}
+			for _, s := range sockets {
+				if !wentBy(s, family, p.Table(), gone) {
+					continue
 				}
-				for _, s := range sockets {
-					if !wentBy(s, family, proto, gone) {
-						continue
-					}
-					if err := destroy(s, family, proto); err != nil {
-						return fmt.Errorf("end a %s socket that was led to an endpoint: %w", proto, err)
-					}
+				if err := destroy(s, family); err != nil {
+					return fmt.Errorf("end a socket that was led to an endpoint: %w", err)
 				}
 			}
 		}
@@ -56,11 +54,11 @@ func (h *Host) endLocal(p *steer.Plane, gone goneLeads) error {
 	})
 }
 
-// dumpDialled lists the sockets of the calling thread's namespace, each with
+// dumpDialled lists the TCP sockets of the calling thread's namespace, each with
 // what the map of dialled addresses holds for it.
-func dumpDialled(p *steer.Plane, proto model.Proto, family uint8) ([][]byte, error) {
+func dumpDialled(p *steer.Plane, family uint8) ([][]byte, error) {
 	ask := make(diagRequest, diagRequestLen)
-	ask[0], ask[1] = family, protoNumbers[proto]
+	ask[0], ask[1] = family, unix.IPPROTO_TCP
 	binary.NativeEndian.PutUint32(ask[4:], ^uint32(1<<stateListen))
 	storages := nl.NewRtAttr(diagStoragesWanted, nil)
 	storages.AddRtAttr(diagStorageMap, nl.Uint32Attr(uint32(p.Dialled().FD())))
@@ -72,7 +70,7 @@ func dumpDialled(p *steer.Plane, proto model.Proto, family uint8) ([][]byte, err
 
 // wentBy reports whether the socket speaks to an endpoint to which a lead
 // that is gone has led it.
-func wentBy(m []byte, family uint8, proto model.Proto, gone goneLeads) bool {
+func wentBy(m []byte, family uint8, t *steer.Table, gone goneLeads) bool {
 	if len(m) < diagMessageLen {
 		return false
 	}
@@ -81,7 +79,7 @@ func wentBy(m []byte, family uint8, proto model.Proto, gone goneLeads) bool {
 		peer = netip.AddrPortFrom(netip.AddrFrom4([4]byte(m[24:28])), peer.Port())
 	}
 	for _, d := range steer.ParseDialled(storedValue(m[diagMessageLen:])) {
-		if _, led := gone.of(steer.Flow{UDP: proto == model.UDP, Host: d.Host, Endpoint: d.To}); led && d.To == peer {
+		if _, led := gone.of(t, steer.Flow{Host: d.Host, Endpoint: d.To}); led && d.To == peer {
 			return true
 		}
 	}
@@ -97,9 +95,9 @@ func storedValue(attributes []byte) []byte {
 }
 
 // destroy ends a socket as `ss --kill` does.
-func destroy(m []byte, family uint8, proto model.Proto) error {
+func destroy(m []byte, family uint8) error {
 	ask := make(diagRequest, diagRequestLen)
-	ask[0], ask[1] = family, protoNumbers[proto]
+	ask[0], ask[1] = family, unix.IPPROTO_TCP
 	binary.NativeEndian.PutUint32(ask[4:], ^uint32(0))
 	copy(ask[diagIDInRequest:], m[diagIDInMessage:diagIDInMessage+diagIDLen])
 	req := nl.NewNetlinkRequest(nl.SOCK_DESTROY, unix.NLM_F_ACK)

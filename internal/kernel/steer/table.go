@@ -298,6 +298,20 @@ func (t *Table) find(l *Lead) (uint32, bool) {
 	return 0, false
 }
 
+// LeadsTo reports whether the table leads a port of a host address to that
+// endpoint and port.
+func (t *Table) LeadsTo(udp bool, host, endpoint netip.AddrPort) bool {
+	h, plane, port := Address(host.Addr()), PlaneOf(host.Addr().Is4(), udp), host.Port()
+	for slot := t.heads[uint32(plane)*portsPerPlane+uint32(port)]; slot != 0; slot = t.slots[slot].Next {
+		l := t.slots[slot]
+		if port < l.First || port > l.Last || l.Flags&LeadAny == 0 && l.Host != h {
+			continue
+		}
+		return l.Flags&LeadGrant == 0 && l.To == Address(endpoint.Addr()) && l.ToFirst+(port-l.First) == endpoint.Port()
+	}
+	return false
+}
+
 func (t *Table) take() uint32 {
 	if len(t.free) == 0 {
 		t.used++

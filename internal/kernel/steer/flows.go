@@ -20,7 +20,8 @@ type Flow struct {
 	// Endpoint is where it was led, and Seen whom it takes for the client.
 	Endpoint, Seen netip.AddrPort
 	// Acknowledged is the sequence number that each end has acknowledged
-	// last: the client, the endpoint.
+	// last: the client, the endpoint. It is exact where the lead asks for a
+	// reset, and else up to 256 KiB behind.
 	Acknowledged [2]uint32
 	key          bpf.FairleadFlowKey
 }

@@ -139,3 +139,14 @@ func TestStaleFlowGivesWay(t *testing.T) {
 		t.Errorf("%d flows, want one", n)
 	}
 }
+
+// TestResetNeedsExactAcknowledgements notes each acknowledgement of a
+// connection that is to be reset: its ends take no reset from the past.
+func TestResetNeedsExactAcknowledgements(t *testing.T) {
+	b := newBench(t)
+	b.publish(t, b.lead(false, anyV4, 8080, 8080, 80, LeadReset))
+	b.connection(t, "opened", opening)
+	if got, want := b.flows(t)[0].Acknowledged, [2]uint32{5201, 1101}; got != want {
+		t.Errorf("acknowledged are %d, want %d", got, want)
+	}
+}

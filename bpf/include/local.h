@@ -106,7 +106,7 @@ apart int turn(struct call *c)
 	if (!l || (l->flags & LEAD_GRANT) || !reaches(c, &l->to))
 		return 0;
 	c->ends.to = l->to;
-	c->ends.to_port = bpf_htons(l->to_first + (port - l->first));
+	c->ends.to_port = led_port(l, port);
 	return 1;
 }
 

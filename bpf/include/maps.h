@@ -130,6 +130,14 @@ inline_always int holds(const struct lead *l, __u32 plane, const struct address 
 	       ((l->flags & LEAD_ANY) || same(&l->host, host));
 }
 
+/* led_port returns the endpoint's port, in network byte order, for a host port
+ * of the lead's.
+ */
+inline_always __be16 led_port(const struct lead *l, __u16 port)
+{
+	return bpf_htons(l->to_first + (port - l->first));
+}
+
 /* lead_index returns the index of the lead or grant that holds the port from
  * slot on in its chain, 0 when there is none.
  */

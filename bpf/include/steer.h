@@ -243,7 +243,7 @@ apart int error_inward(struct __sk_buff *skb, struct packet *p)
 	if (!l || l->flags & (LEAD_GRANT | LEAD_LOCAL) || !same(&p->inner_src, &p->dst))
 		return UNTOUCHED;
 	key.endpoint = l->to;
-	key.endpoint_port = bpf_htons(l->to_first + (bpf_ntohs(p->inner_sport) - l->first));
+	key.endpoint_port = led_port(l, bpf_ntohs(p->inner_sport));
 	key.plane = p->plane;
 	if (!quoted(p, &key))
 		return UNTOUCHED;
@@ -275,7 +275,7 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	if (!l || l->flags & (LEAD_GRANT | LEAD_LOCAL) || is_loopback(&p->dst) || is_loopback(&p->src))
 		return UNTOUCHED;
 	key.endpoint = l->to;
-	key.endpoint_port = bpf_htons(l->to_first + (bpf_ntohs(p->dport) - l->first));
+	key.endpoint_port = led_port(l, bpf_ntohs(p->dport));
 	key.client = p->src;
 	key.client_port = p->sport;
 	key.plane = p->plane;

@@ -29,8 +29,10 @@ type tool struct {
 	// others.
 	server func(w suite.Workload) []string
 	client func(w suite.Workload, target string, seconds int) []string
-	// ready is what the server prints once it listens.
-	ready string
+	// ready is what the server prints once it listens; silent, for one that
+	// prints nothing, is its TCP port.
+	ready  string
+	silent int
 	// read takes the figures from what the client printed.
 	read func(out []byte) (map[result.Metric]float64, error)
 }
@@ -47,7 +49,7 @@ const (
 func toolbox() []tool {
 	return []tool{
 		{name: "iperf3", server: iperf3Server, client: iperf3Client, ready: "Server listening", read: readIperf3},
-		{name: "qperf", server: qperfServer, client: qperfClient, read: readQperf},
+		{name: "qperf", server: qperfServer, client: qperfClient, silent: qperfPort, read: readQperf},
 		{name: "sockperf", server: sockperfServer, client: sockperfClient, ready: "using recvfrom", read: readSockperf},
 	}
 }
@@ -156,8 +158,8 @@ func leastBytes(m map[result.Metric]float64, seconds int) uint64 {
 	return 1
 }
 
-// serve starts the server and waits until it says that it listens; qperf
-// says nothing, but its client waits for it.
+// serve starts the server and waits until it listens: a proxy on the way takes
+// a client's connection before that, and can then only reset it.
 func (f foreignLoad) serve(ctx context.Context, r *rig) (*child.Process, error) {
 	args := f.server(f.Workload)
 	path, err := lookPath(args[0])
@@ -170,8 +172,11 @@ func (f foreignLoad) serve(ctx context.Context, r *rig) (*child.Process, error) 
 	at := r.serverPlace()
 	at.Contained = false // as init of a PID namespace some ignore signals
 	p, err := child.Start(ctx, cmd, at)
-	if err != nil || f.ready == "" {
-		return p, err
+	if err != nil {
+		return nil, err
+	}
+	if f.ready == "" {
+		go listening.watch(ctx, p, f.silent)
 	}
 	select {
 	case <-listening.seen:

@@ -2,10 +2,17 @@ package runner
 
 import (
 	"bytes"
+	"context"
+	"fmt"
+	"os"
 	"sync"
+	"time"
+
+	"fairlead/internal/child"
 )
 
-// waiter is an output that closes seen when want has been written to it.
+// waiter is an output that closes seen when want, if it is not empty, has been
+// written to it.
 type waiter struct {
 	want string
 	seen chan struct{}
@@ -23,11 +30,47 @@ func (w *waiter) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	w.buf.Write(p)
-	if bytes.Contains(w.buf.Bytes(), []byte(w.want)) {
+	if w.want != "" && bytes.Contains(w.buf.Bytes(), []byte(w.want)) {
 		w.done = true
 		close(w.seen)
 	}
 	return len(p), nil
+}
+
+// watch closes seen when somebody listens on the TCP port in the process's
+// network namespace. The kernel tells nobody of that, so it is looked up.
+func (w *waiter) watch(ctx context.Context, p *child.Process, port int) {
+	const often = 2 * time.Millisecond
+	tick := time.NewTicker(often)
+	defer tick.Stop()
+	for !listens(p.Cmd.Process.Pid, port) {
+		select {
+		case <-tick.C:
+		case <-p.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+	close(w.seen)
+}
+
+// listens reads proc_pid_net(5): the local address, the remote one, and the
+// state, where 0A is TCP_LISTEN.
+func listens(pid, port int) bool {
+	for _, family := range []string{"tcp", "tcp6"} {
+		table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, family))
+		if err != nil {
+			continue
+		}
+		for line := range bytes.Lines(table) {
+			fields := bytes.Fields(line)
+			if len(fields) > 3 && string(fields[3]) == "0A" && bytes.HasSuffix(fields[1], fmt.Appendf(nil, ":%04X", port)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (w *waiter) text() string {

@@ -21,6 +21,9 @@ type Driver interface {
 	Needs() []plan.Feature
 	// Validate says what in the network this driver cannot do.
 	Validate(model.Network, plan.Facts) error
+	// Complete returns the network with what the user left open filled in; it
+	// has been validated.
+	Complete(model.Network, plan.Facts) model.Network
 	// Network plans what all endpoints of the network share.
 	Network(model.Network, plan.Facts) plan.Plan
 	// Endpoint plans one sandbox's attachment.
@@ -100,15 +103,6 @@ func Default(a netip.Addr) netip.Prefix {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	}
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-}
-
-// EnableIPv6 makes sure that a link takes IPv6 addresses when the endpoint
-// has one: container engines often disable IPv6 in new namespaces.
-func EnableIPv6(e model.Endpoint) plan.Plan {
-	if _, has := e.Address(false); !has {
-		return nil
-	}
-	return plan.Plan{plan.Sysctl{Netns: e.Sandbox, Name: "net.ipv6.conf." + e.InterfaceName() + ".disable_ipv6", Value: "0"}}
 }
 
 // LinkLocal is the host's IPv6 link-local address on our links. Given

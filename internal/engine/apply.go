@@ -29,10 +29,11 @@ func sortSteps(ops []plan.Op) steps {
 	var s steps
 	wanted := map[string]bool{}
 	for _, op := range ops {
-		if link, ok := op.Object.(plan.Link); ok && !op.Del {
-			for _, end := range link.Ends() {
-				wanted[end] = true
-			}
+		if op.Del {
+			continue
+		}
+		for _, end := range plan.Ends(op.Object) {
+			wanted[end] = true
 		}
 	}
 	for _, op := range ops {
@@ -44,10 +45,10 @@ func sortSteps(ops []plan.Op) steps {
 		case plan.Lead, plan.Grant:
 			s.leads = append(s.leads, op)
 		default:
-			switch link, _ := op.Object.(plan.Link); {
+			switch {
 			case !op.Del:
 				s.set = append(s.set, op)
-			case slices.ContainsFunc(link.Ends(), func(end string) bool { return wanted[end] }):
+			case slices.ContainsFunc(plan.Ends(op.Object), func(end string) bool { return wanted[end] }):
 				s.first = append(s.first, op)
 			default:
 				s.del = append(s.del, op)
@@ -182,10 +183,11 @@ func (e *Engine) reattach(have plan.Plan, s steps) error {
 	back := map[string]bool{}
 	for _, op := range slices.Concat(s.first, s.set) {
 		for _, o := range []plan.Object{op.Old, op.Object} {
-			if link, ok := o.(plan.Link); ok && (op.Old != nil || op.Del) {
-				for _, end := range link.Ends() {
-					back[end] = true
-				}
+			if o == nil || op.Old == nil && !op.Del {
+				continue
+			}
+			for _, end := range plan.Ends(o) {
+				back[end] = true
 			}
 		}
 	}

@@ -12,11 +12,17 @@ import (
 	"fairlead/internal/plan"
 )
 
-// complete returns the state with what it leaves to us filled in: addresses,
-// and the ways of publishes via auto. A way is chosen anew each time, so the
+// complete returns the state with what it leaves to us filled in: what drivers
+// find out of the host's links, addresses, and the ways of publishes via auto. A way is chosen anew each time, so the
 // record keeps the wish; the choice is the same until the kernel, the
 // endpoint or the wish changes.
-func (e *Engine) complete(want model.State, held ipam.Leases) (model.State, ipam.Leases, error) {
+func (e *Engine) complete(want model.State, held ipam.Leases, facts plan.Facts) (model.State, ipam.Leases, error) {
+	want.Networks = slices.Clone(want.Networks)
+	for i, n := range want.Networks {
+		if d, ok := paths.Driver(n.Driver); ok {
+			want.Networks[i] = d.Complete(n, facts)
+		}
+	}
 	full, leases, err := ipam.Assign(want, held)
 	if err != nil {
 		return full, nil, err
@@ -29,7 +35,7 @@ func (e *Engine) complete(want model.State, held ipam.Leases) (model.State, ipam
 		if !ok {
 			continue // in a record that this version can make nothing of
 		}
-		if full.Publishes[i].Via, err = e.way(p, to); err != nil {
+		if full.Publishes[i].Via, err = way(p, to, facts); err != nil {
 			errs = append(errs, fmt.Errorf("publish %s: %w", p, err))
 		}
 	}
@@ -38,11 +44,11 @@ func (e *Engine) complete(want model.State, held ipam.Leases) (model.State, ipam
 
 // way returns the way that the publish names, if it promises what is asked
 // for, and for auto the cheapest that does.
-func (e *Engine) way(p model.Publish, to end) (model.Via, error) {
+func way(p model.Publish, to end, facts plan.Facts) (model.Via, error) {
 	if p.Via != model.ViaAuto {
 		return p.Via, paths.Keeps(to.driver.Name(), p)
 	}
-	choice, err := paths.Choose(e.cfg.Facts, to.driver, p, &to.at)
+	choice, err := paths.Choose(facts, to.driver, p, &to.at)
 	if err != nil {
 		return p.Via, err
 	}

@@ -41,6 +41,8 @@ type Kernel interface {
 	WriteSysctl(plan.Sysctl) error
 	FlushFlows(match func(kernel.Flow) bool) error
 	LocalAddrs() ([]netip.Addr, error)
+	// Links answers what networks ask of the host's links (model.Network.Asks).
+	Links(asked []string) (map[string]plan.HostLink, error)
 	PortOwner(model.Proto, netip.AddrPort) (kernel.Owner, error)
 	Release()
 }
@@ -152,7 +154,11 @@ func (e *Engine) State() (model.State, error) {
 	if err != nil {
 		return model.State{}, fmt.Errorf("read record: %w", err)
 	}
-	full, _, err := e.complete(record.Desired, record.Leases)
+	facts, err := e.facts(record.Desired)
+	if err != nil {
+		return model.State{}, err
+	}
+	full, _, err := e.complete(record.Desired, record.Leases, facts)
 	return full, err
 }
 

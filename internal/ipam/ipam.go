@@ -70,7 +70,7 @@ func lease(n model.Network, e model.Endpoint, held []netip.Addr, taken map[netip
 			a, ok = lowest(sub, taken)
 		}
 		if !ok {
-			return nil, fmt.Errorf("subnet %s of network %s is full: free an endpoint or widen the subnet", sub.Prefix, n.Name)
+			return nil, fmt.Errorf("subnet %s of network %s is full: free an endpoint or widen the range", sub.Pool(), n.Name)
 		}
 		taken[a] = true
 		addrs = append(addrs, a)
@@ -80,7 +80,7 @@ func lease(n model.Network, e model.Endpoint, held []netip.Addr, taken map[netip
 
 func renewed(sub model.Subnet, held []netip.Addr, taken map[netip.Addr]bool) (netip.Addr, bool) {
 	for _, a := range held {
-		if sub.Prefix.Contains(a) && !taken[a] && sub.Usable(a) {
+		if sub.Pool().Contains(a) && !taken[a] && sub.Usable(a) {
 			return a, true
 		}
 	}
@@ -89,7 +89,7 @@ func renewed(sub model.Subnet, held []netip.Addr, taken map[netip.Addr]bool) (ne
 
 // lowest returns the first free address.
 func lowest(sub model.Subnet, taken map[netip.Addr]bool) (netip.Addr, bool) {
-	for a := sub.Prefix.Masked().Addr(); sub.Prefix.Contains(a); a = a.Next() {
+	for a := sub.Pool().Addr(); sub.Pool().Contains(a); a = a.Next() {
 		if !taken[a] && sub.Usable(a) {
 			return a, true
 		}

@@ -132,6 +132,8 @@ func (h *Host) Set(o plan.Object) error {
 		err = h.setRoute(o)
 	case plan.Sysctl:
 		err = h.WriteSysctl(o)
+	case plan.Shaper:
+		err = h.setShaper(o)
 	case plan.Uplinks, plan.Ingress, plan.LocalClients, plan.Bounds:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()
@@ -156,6 +158,8 @@ func (h *Host) Del(o plan.Object) error {
 		err = h.delAddress(o)
 	case plan.Route:
 		err = h.delRoute(o)
+	case plan.Shaper:
+		err = h.delShaper(o)
 	case plan.Uplinks, plan.Ingress, plan.LocalClients, plan.Bounds:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()

@@ -68,6 +68,8 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 		found, err = h.readAddress(o)
 	case plan.Route:
 		found, err = h.readRoute(o)
+	case plan.Shaper:
+		found, err = h.readShaper(o)
 	case plan.Sysctl:
 		o.Value, err = h.ReadSysctl(o)
 		found = o
@@ -188,6 +190,9 @@ func (h *Host) routes(netns string) ([]plan.Route, error) {
 		route := plan.Route{Netns: netns, To: toPrefix(r.Dst.IP, r.Dst.Mask), Link: link.Attrs().Name}
 		if via, ok := netip.AddrFromSlice(r.Gw); ok {
 			route.Via = via.Unmap()
+		}
+		if src, ok := netip.AddrFromSlice(r.Src); ok {
+			route.Src = src.Unmap()
 		}
 		routes = append(routes, route)
 	}

@@ -36,6 +36,9 @@ func (h *Host) onRoute(r plan.Route, do func(*netlink.Handle, *netlink.Route) er
 		return err
 	}
 	route := &netlink.Route{Dst: ipNet(r.To), LinkIndex: link.Attrs().Index, Protocol: plan.RouteProtocol}
+	if r.Src.IsValid() {
+		route.Src = r.Src.AsSlice()
+	}
 	if r.Via.IsValid() {
 		route.Gw = r.Via.AsSlice()
 	} else if r.To.Addr().Is4() {

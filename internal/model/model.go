@@ -62,12 +62,16 @@ func ParsePortRange(s string) (PortRange, error) {
 // Driver names a way to attach a sandbox.
 type Driver string
 
-// The drivers. DESIGN lists more; these exist.
+// The drivers.
 const (
-	DriverNone   Driver = "none"
-	DriverHost   Driver = "host"
-	DriverBridge Driver = "bridge"
-	DriverRouted Driver = "routed"
+	DriverNone    Driver = "none"
+	DriverHost    Driver = "host"
+	DriverBridge  Driver = "bridge"
+	DriverRouted  Driver = "routed"
+	DriverMacvlan Driver = "macvlan"
+	DriverIPvlan  Driver = "ipvlan"
+	DriverVXLAN   Driver = "vxlan"
+	DriverDevice  Driver = "device"
 )
 
 // Via names a way to publish a port.
@@ -115,8 +119,19 @@ type Subnet struct {
 	// Address.
 	Gateway netip.Addr `json:"gateway,omitzero"`
 	// Address is the host's own address in the range (docker's --bip); the
-	// zero value means the first usable address of the range.
+	// zero value means the first usable address of Range.
 	Address netip.Addr `json:"address,omitzero"`
+	// Range is the part of the subnet that addresses are leased from (docker's
+	// --ip-range), for subnets shared with others; the zero value means all.
+	Range netip.Prefix `json:"range,omitzero"`
+}
+
+// Pool returns the range that addresses are leased from.
+func (s Subnet) Pool() netip.Prefix {
+	if s.Range.IsValid() {
+		return s.Range.Masked()
+	}
+	return s.Prefix.Masked()
 }
 
 // HostAddress returns the host's own address in the subnet.
@@ -124,7 +139,10 @@ func (s Subnet) HostAddress() netip.Addr {
 	if s.Address.IsValid() {
 		return s.Address
 	}
-	return s.Prefix.Masked().Addr().Next()
+	if first := s.Pool().Addr(); s.Usable(first) {
+		return first
+	}
+	return s.Pool().Addr().Next()
 }
 
 // Usable reports whether a host can have the address of the subnet: not the
@@ -147,8 +165,22 @@ type Network struct {
 	Driver Driver `json:"driver"`
 	// Subnets holds at most one range of each address family.
 	Subnets []Subnet `json:"subnets,omitempty"`
-	// MTU in bytes of every link of the network; 0 means 1500.
+	// MTU in bytes of every link of the network; 0 leaves it to the driver.
 	MTU int `json:"mtu,omitempty"`
+	// Parent is the host's link that macvlan and ipvlan branch from, and the
+	// device that driver device hands over: the name of a link, or the PCI
+	// address of one, e.g. 0000:3b:02.1.
+	Parent string `json:"parent,omitempty"`
+	// Mode is how a macvlan or ipvlan network switches; empty means bridge and
+	// l2.
+	Mode Mode `json:"mode,omitempty"`
+	// VLAN is the VLAN ID (802.1Q) on the parent, 0 for none.
+	VLAN uint16 `json:"vlan,omitempty"`
+	// PKey makes driver device hand over a child of an InfiniBand parent with
+	// that partition key, 0 for none.
+	PKey uint16 `json:"pkey,omitempty"`
+	// Overlay is what driver vxlan needs besides.
+	Overlay Overlay `json:"overlay,omitzero"`
 	// Hairpin lets a bridge port send a frame back where it came from, also
 	// where the driver does not need it.
 	Hairpin bool `json:"hairpin,omitempty"`
@@ -158,7 +190,8 @@ type Network struct {
 	Internal bool `json:"internal,omitempty"`
 }
 
-// LinkMTU returns the MTU in bytes that the network's links get.
+// LinkMTU returns the MTU in bytes that the network's links get: 1500, unless
+// the user or the driver says otherwise.
 func (n Network) LinkMTU() int {
 	if n.MTU == 0 {
 		return 1500
@@ -179,6 +212,19 @@ type Endpoint struct {
 	// Addresses holds at most one address of each family, each in a subnet
 	// of the network.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
+	// MAC is the hardware address; empty leaves it to the driver.
+	MAC string `json:"mac,omitempty"`
+	// Prefixes are addresses with prefix lengths of their own, as a DHCP server
+	// or the LAN's administrator gives them, of a network without subnets.
+	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
+	// Gateways replace the network's in the sandbox, at most one of a family.
+	Gateways []netip.Addr `json:"gateways,omitempty"`
+	// NoDefault leaves the sandbox's default route as it is.
+	NoDefault bool `json:"noDefault,omitempty"`
+	// Routes are further routes of the sandbox by this interface.
+	Routes []Route `json:"routes,omitempty"`
+	// Limit bounds the traffic each way.
+	Limit Limit `json:"limit,omitzero"`
 	// Cgroup is the path of the workload's cgroup v2 directory, e.g.
 	// /sys/fs/cgroup/system.slice/nginx.service. Only workloads in the host's
 	// namespace have one, and need it to be published via socket.
@@ -196,13 +242,27 @@ func (e Endpoint) InterfaceName() string {
 	return e.Interface
 }
 
-// Address returns the endpoint's address of the family of a (IPv4 when v4).
-func (e Endpoint) Address(v4 bool) (netip.Addr, bool) {
-	i := slices.IndexFunc(e.Addresses, func(a netip.Addr) bool { return a.Is4() == v4 })
+// Address returns the endpoint's address of the family (IPv4 when v4).
+func (e Endpoint) Address(v4 bool) (netip.Addr, bool) { return ofFamily(e.AllAddresses(), v4) }
+
+// Gateway returns the endpoint's own gateway of the family (IPv4 when v4).
+func (e Endpoint) Gateway(v4 bool) (netip.Addr, bool) { return ofFamily(e.Gateways, v4) }
+
+// AllAddresses returns the addresses, with a subnet and without.
+func (e Endpoint) AllAddresses() []netip.Addr {
+	all := slices.Clone(e.Addresses)
+	for _, p := range e.Prefixes {
+		all = append(all, p.Addr())
+	}
+	return all
+}
+
+func ofFamily(addrs []netip.Addr, v4 bool) (netip.Addr, bool) {
+	i := slices.IndexFunc(addrs, func(a netip.Addr) bool { return a.Is4() == v4 })
 	if i < 0 {
 		return netip.Addr{}, false
 	}
-	return e.Addresses[i], true
+	return addrs[i], true
 }
 
 // Publish leads a host address and port range to an endpoint's ports.
@@ -287,9 +347,13 @@ func (s State) Clone() State {
 	s.Networks, s.Endpoints, s.Publishes = slices.Clone(s.Networks), slices.Clone(s.Endpoints), slices.Clone(s.Publishes)
 	for i := range s.Networks {
 		s.Networks[i].Subnets = slices.Clone(s.Networks[i].Subnets)
+		s.Networks[i].Overlay = s.Networks[i].Overlay.clone()
 	}
 	for i := range s.Endpoints {
 		s.Endpoints[i].Addresses = slices.Clone(s.Endpoints[i].Addresses)
+		s.Endpoints[i].Prefixes = slices.Clone(s.Endpoints[i].Prefixes)
+		s.Endpoints[i].Gateways = slices.Clone(s.Endpoints[i].Gateways)
+		s.Endpoints[i].Routes = slices.Clone(s.Endpoints[i].Routes)
 	}
 	for i := range s.Publishes {
 		s.Publishes[i].Promises = slices.Clone(s.Publishes[i].Promises)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -67,10 +68,16 @@ func (n Network) validate() error {
 	if n.Filter != FilterKeep && n.Filter != FilterOn && n.Filter != FilterOff {
 		return fmt.Errorf("filter %q: want on, off, or nothing to keep the host's setting", n.Filter)
 	}
+	if n.VLAN > 4094 {
+		return fmt.Errorf("vlan %d: want 1 to 4094", n.VLAN)
+	}
 	seen := map[bool]bool{}
 	for _, sub := range n.Subnets {
 		if err := sub.validate(n.MTU); err != nil {
 			return err
+		}
+		if sub.Range.IsValid() && (!sub.Prefix.Overlaps(sub.Range) || sub.Range.Bits() < sub.Prefix.Bits()) {
+			return fmt.Errorf("range %s: want a part of the subnet %s", sub.Range, sub.Prefix)
 		}
 		if v4 := sub.Prefix.Addr().Is4(); seen[v4] {
 			return fmt.Errorf("subnet %s: a network has one subnet of each address family", sub.Prefix)
@@ -133,11 +140,14 @@ func (s State) validateEndpoint(e Endpoint) error {
 	if e.Sandbox != "" && !strings.HasPrefix(e.Sandbox, "/") {
 		return fmt.Errorf("sandbox %q: want an absolute path, e.g. /run/netns/web", e.Sandbox)
 	}
-	if err := e.validateCgroup(n); err != nil {
+	if err := errors.Join(e.validateCgroup(n), e.validateLink()); err != nil {
 		return err
 	}
 	if name := e.InterfaceName(); len(name) > 15 || name == "lo" || strings.ContainsAny(name, "/.: ") || strings.ContainsFunc(name, unicode.IsControl) {
 		return fmt.Errorf("interface %q: want at most 15 characters without dot, slash, colon or space, and not lo", e.Interface)
+	}
+	if len(e.Prefixes) > 0 && len(n.Subnets) > 0 {
+		return fmt.Errorf("address %s: network %s has subnets: want an address in one, without a prefix length", e.Prefixes[0], n.Name)
 	}
 	for i, a := range e.Addresses {
 		if slices.ContainsFunc(e.Addresses[:i], func(b netip.Addr) bool { return a.Is4() == b.Is4() }) {
@@ -156,6 +166,56 @@ func (s State) validateEndpoint(e Endpoint) error {
 	}
 	return s.twice(e)
 }
+
+// validateLink checks what the endpoint asks of its link and routes.
+func (e Endpoint) validateLink() error {
+	if e.MAC != "" && !unicast(e.MAC) {
+		return fmt.Errorf("mac %q: want six bytes of a single card, e.g. 02:42:ac:11:00:02", e.MAC)
+	}
+	for i, prefix := range e.Prefixes {
+		if !prefix.IsValid() || prefix.Addr().Is4In6() || prefix.Addr().IsUnspecified() || prefix.Addr().IsMulticast() {
+			return fmt.Errorf("address %s: want an address and a prefix length, e.g. 192.0.2.7/24", prefix)
+		}
+		if slices.ContainsFunc(e.Prefixes[:i], func(p netip.Prefix) bool { return p.Addr().Is4() == prefix.Addr().Is4() }) {
+			return fmt.Errorf("address %s: an endpoint has one address of each family", prefix)
+		}
+	}
+	for i, g := range e.Gateways {
+		if !g.IsValid() || slices.ContainsFunc(e.Gateways[:i], func(o netip.Addr) bool { return o.Is4() == g.Is4() }) {
+			return fmt.Errorf("gateway %s: want one of each address family", g)
+		}
+	}
+	for _, r := range e.Routes {
+		switch {
+		case !r.To.IsValid() || r.To != r.To.Masked():
+			return fmt.Errorf("route to %s: want an address range, e.g. 10.0.0.0/8", r.To)
+		case r.Via.IsValid() && r.Via.Is4() != r.To.Addr().Is4():
+			return fmt.Errorf("route to %s via %s: want both of one address family", r.To, r.Via)
+		}
+	}
+	for way, rate := range map[string]uint64{"out": e.Limit.Out, "in": e.Limit.In} {
+		if rate != 0 && rate < minLimit {
+			return fmt.Errorf("limit %s %d bit/s: want at least %d", way, rate, minLimit)
+		}
+	}
+	return nil
+}
+
+// unicast reports whether the text is the hardware address of a single card.
+func unicast(mac string) bool {
+	bytes := strings.Split(mac, ":")
+	for i, b := range bytes {
+		n, err := strconv.ParseUint(b, 16, 8)
+		if err != nil || len(b) != 2 || i == 0 && n&1 != 0 {
+			return false
+		}
+	}
+	return len(bytes) == 6
+}
+
+// minLimit keeps a token bucket of one large segment from taking seconds to
+// fill, in bits a second.
+const minLimit = 64_000
 
 func (e Endpoint) validateCgroup(n Network) error {
 	switch e.Unlisted {

@@ -13,9 +13,12 @@ type Attachment struct {
 	// Link is the host's link that leads there; empty when nothing can be
 	// published to the endpoint.
 	Link string
-	// Bypass holds the source ranges whose answers from the endpoint do not
-	// come back through the host: neighbours on its own segment, itself.
-	Bypass []netip.Prefix
+	// Bypass holds whose answers from the endpoint do not come back through the
+	// host: neighbours on its own segment, itself.
+	Bypass []Bypass
+	// Shaped says that what the endpoint receives is bounded on its way in, so
+	// that no short-cut may be taken.
+	Shaped bool
 	// Port is the host's end of the sandbox's own link, which may be a port of
 	// Link; empty where the sandbox has none.
 	Port string
@@ -42,3 +45,10 @@ func ofFamily(addrs []netip.Addr, v4 bool) (netip.Addr, bool) {
 	}
 	return netip.Addr{}, false
 }
+
+// Bypass is a range of clients, and the range of endpoints whose answers to
+// them pass the host by.
+type Bypass struct{ From, To netip.Prefix }
+
+// Within is the Bypass of neighbours on a segment.
+func Within(segment netip.Prefix) Bypass { return Bypass{segment, segment} }

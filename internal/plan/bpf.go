@@ -35,6 +35,8 @@ func (i Ingress) Add() []string { return []string{"fairlead-bpf attach sandbox t
 // Del implements Object. It goes with its link, and may go before.
 func (i Ingress) Del() []string { return []string{"fairlead-bpf detach sandbox from " + i.Link} }
 
+func (i Ingress) base() string { return end("", i.Link) }
+
 // LocalClients is our eBPF hooks at the socket calls of the host's own
 // processes: connect, sendmsg, recvmsg, getpeername and bind.
 type LocalClients struct{}
@@ -95,6 +97,8 @@ func (l Lead) Add() []string {
 func (l Lead) Del() []string {
 	return []string{fmt.Sprintf("fairlead-bpf drop %s %s", l.Proto, hostPorts(l.Host, l.Ports))}
 }
+
+func (l Lead) base() string { return end("", l.Link) }
 
 // Bounds is our eBPF hooks at the socket calls of one workload in the host's
 // namespace: what it binds, and what it is told that it has bound.

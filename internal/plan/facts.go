@@ -1,5 +1,7 @@
 package plan
 
+import "net/netip"
+
 // Feature is something that a kernel may lack.
 type Feature string
 
@@ -12,16 +14,28 @@ const (
 	FeatureIPv6         Feature = "ipv6"
 	FeatureSteering     Feature = "ebpf-steering"
 	FeatureCgroupHooks  Feature = "ebpf-cgroup-hooks"
+	FeatureMacvlan      Feature = "macvlan"
+	FeatureIPvlan       Feature = "ipvlan"
+	FeatureVXLAN        Feature = "vxlan"
+	FeatureVLAN         Feature = "vlan"
+	FeatureWireGuard    Feature = "wireguard"
 )
 
 // Since returns the first Linux release, as major and minor, in which the
 // feature is whole: veth(4), br_netfilter as a module of its own and per
 // bridge, NAT in inet tables and interval maps of several fields, the cookie
-// of a socket's namespace, by which our eBPF programs know the host.
+// of a socket's namespace, by which our eBPF programs know the host; ipvlan,
+// VXLAN over IPv6, WireGuard.
 func (f Feature) Since() (major, minor int) {
 	switch f {
 	case FeatureBridgeFilter:
 		return 3, 18
+	case FeatureIPvlan:
+		return 3, 19
+	case FeatureVXLAN:
+		return 3, 12
+	case FeatureWireGuard:
+		return 5, 6
 	case FeatureNAT:
 		return 5, 6
 	case FeatureSteering, FeatureCgroupHooks:
@@ -44,6 +58,34 @@ type Facts struct {
 	// Missing holds the features that the kernel lacks, each with the
 	// reason and what would mend it.
 	Missing map[Feature]string
+	// Links holds what a plan asks about (model.Network.Asks): by a link's name
+	// or the host's address on it, that link; by another host's address, the
+	// link that leads there. What the host has not is missing.
+	Links map[string]HostLink
+}
+
+// HostLink is a link of the host that is not ours to change.
+type HostLink struct {
+	Name string
+	// Kind is as in `ip link add … type KIND`; empty for a physical device.
+	Kind string
+	// Encap is the link layer, as `ip link` prints it after "link/": ether,
+	// infiniband, loopback, none.
+	Encap string
+	// Wireless says that it is an 802.11 station.
+	Wireless bool
+	Up       bool
+	// MTU in bytes; where the question was another host's address, of the route
+	// that leads there.
+	MTU int
+	MAC string
+	// Master is the bridge or bond that the link is a port of.
+	Master string
+	// Addresses are the host's on the link.
+	Addresses []netip.Prefix
+	// Source is the host's address that another host is spoken to from, where
+	// the question was its address.
+	Source netip.Addr
 }
 
 // Has reports whether the kernel has the feature.

@@ -185,6 +185,8 @@ func (a Address) change(old Object) []string {
 	return append(old.Del(), a.Add()...)
 }
 
+func (a Address) base() string { return end(a.Netns, a.Link) }
+
 func (a Address) command(verb string) string {
 	return fmt.Sprintf("%s addr %s %s dev %s", in(a.Netns, "ip"), verb, a.Prefix, a.Link)
 }
@@ -208,6 +210,9 @@ type Route struct {
 	// Via is the next hop; the zero value means directly on the link.
 	Via  netip.Addr
 	Link string
+	// Src is the host's address to speak from; the zero value leaves the choice
+	// to the kernel.
+	Src netip.Addr
 }
 
 // Key implements Object.
@@ -218,6 +223,8 @@ func (r Route) Add() []string { return []string{r.command("replace")} }
 
 // Del implements Object.
 func (r Route) Del() []string { return []string{r.command("del")} }
+
+func (r Route) base() string { return end(r.Netns, r.Link) }
 
 func (r Route) command(verb string) string {
 	parts := []string{in(r.Netns, "ip")}
@@ -233,6 +240,9 @@ func (r Route) command(verb string) string {
 		parts = append(parts, "via", r.Via.String())
 	}
 	parts = append(parts, "dev", r.Link, "proto", fmt.Sprint(RouteProtocol))
+	if r.Src.IsValid() {
+		parts = append(parts, "src", r.Src.String())
+	}
 	return strings.Join(parts, " ")
 }
 

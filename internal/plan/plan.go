@@ -69,7 +69,7 @@ func Diff(have, want Plan) []Op {
 			continue
 		}
 		ops = append(ops, Op{Object: o, Old: old})
-		if link, is := o.(Link); is && !link.adjusts(old) {
+		if link, is := o.(linker); is && !link.adjusts(old) {
 			for _, end := range link.Ends() {
 				remade[end] = true
 			}
@@ -83,20 +83,31 @@ func Diff(have, want Plan) []Op {
 	return ops
 }
 
-// Base returns the name, as in Link.Ends, of the link without which the
-// object cannot be; the empty string where there is none.
+// linker is an object that is a network interface, or several.
+type linker interface {
+	// Ends names the interfaces: "NETNS NAME".
+	Ends() []string
+	// adjusts reports whether the link can be brought from old to this state,
+	// or has to be made anew.
+	adjusts(old Object) bool
+}
+
+// Ends names the interfaces that the object is; none where it is none.
+func Ends(o Object) []string {
+	if l, ok := o.(linker); ok {
+		return l.Ends()
+	}
+	return nil
+}
+
+// based is an object that stands on a link.
+type based interface{ base() string }
+
+// Base returns the name, as in Ends, of the link without which the object
+// cannot be; the empty string where there is none.
 func Base(o Object) string {
-	switch o := o.(type) {
-	case Address:
-		return end(o.Netns, o.Link)
-	case Route:
-		return end(o.Netns, o.Link)
-	case Sysctl:
-		return o.base()
-	case Ingress:
-		return end("", o.Link)
-	case Lead:
-		return end("", o.Link)
+	if b, ok := o.(based); ok {
+		return b.base()
 	}
 	return ""
 }

@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"fairlead/internal/driver"
 	"fairlead/internal/model"
@@ -50,6 +51,9 @@ func (Driver) Validate(n model.Network, f plan.Facts) error {
 	}
 	return nil
 }
+
+// Complete implements driver.Driver: there is nothing to find out.
+func (Driver) Complete(n model.Network, _ plan.Facts) model.Network { return n }
 
 // Network implements driver.Driver.
 func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
@@ -94,24 +98,14 @@ func rules(n model.Network, link string) plan.Plan {
 
 // Endpoint implements driver.Driver.
 func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
+	link := driver.VethLink(e.Name)
 	p := plan.Plan{
 		plan.Link{Netns: e.Sandbox, Name: "lo", Kind: plan.Loopback},
-		plan.Link{Name: driver.VethLink(e.Name), Kind: plan.Veth, MTU: n.LinkMTU(), Owner: e.Name,
+		plan.Link{Name: link, Kind: plan.Veth, MTU: n.LinkMTU(), Owner: e.Name,
 			Master: driver.BridgeLink(n.Name), Hairpin: hairpin(n),
-			Peer: e.InterfaceName(), PeerNetns: e.Sandbox, PeerMAC: driver.MAC(e.Addresses...)},
+			Peer: e.InterfaceName(), PeerNetns: e.Sandbox, PeerMAC: driver.EndpointMAC(e)},
 	}
-	p = append(p, driver.EnableIPv6(e)...)
-	for _, s := range n.Subnets {
-		addr, ok := e.Address(s.Prefix.Addr().Is4())
-		if !ok {
-			continue
-		}
-		p = append(p, plan.Address{Netns: e.Sandbox, Link: e.InterfaceName(), Prefix: netip.PrefixFrom(addr, s.Prefix.Bits())})
-		if !n.Internal {
-			p = append(p, plan.Route{Netns: e.Sandbox, To: driver.Default(addr), Via: s.GatewayAddress(), Link: e.InterfaceName()})
-		}
-	}
-	return p
+	return slices.Concat(p, driver.Addressing(n, e), driver.Towards(e, link))
 }
 
 // hairpin says whether frames may leave by the port that they came in by. With
@@ -123,9 +117,9 @@ func hairpin(n model.Network) bool { return n.Hairpin || n.Filter != model.Filte
 // Attachment implements driver.Driver. A neighbour on the bridge is answered
 // directly, past the host.
 func (Driver) Attachment(n model.Network, e model.Endpoint) plan.Attachment {
-	a := plan.Attachment{Addresses: e.Addresses, Link: driver.BridgeLink(n.Name), Port: driver.VethLink(e.Name)}
+	a := plan.Attachment{Addresses: e.Addresses, Link: driver.BridgeLink(n.Name), Port: driver.VethLink(e.Name), Shaped: e.Limit.In != 0}
 	for _, s := range n.Subnets {
-		a.Bypass = append(a.Bypass, s.Prefix.Masked())
+		a.Bypass = append(a.Bypass, plan.Within(s.Prefix.Masked()))
 		a.Gateways = append(a.Gateways, s.HostAddress())
 	}
 	return a

@@ -71,7 +71,7 @@ func TestRefuses(t *testing.T) {
 func TestAttachment(t *testing.T) {
 	at := bridge.Driver{}.Attachment(model.Network{Name: "net", Subnets: dual}, web)
 	if at.Link != "fl-net" || !slices.Equal(at.Addresses, web.Addresses) ||
-		!slices.Equal(at.Bypass, []netip.Prefix{dual[0].Prefix, dual[1].Prefix}) {
+		!slices.Equal(at.Bypass, []plan.Bypass{plan.Within(dual[0].Prefix), plan.Within(dual[1].Prefix)}) {
 		t.Errorf("a neighbour is answered past the host: %+v", at)
 	}
 }

@@ -30,6 +30,9 @@ func (Driver) Validate(n model.Network, _ plan.Facts) error {
 	return nil
 }
 
+// Complete implements driver.Driver: there is nothing to find out.
+func (Driver) Complete(n model.Network, _ plan.Facts) model.Network { return n }
+
 // Network implements driver.Driver.
 func (Driver) Network(model.Network, plan.Facts) plan.Plan { return nil }
 

@@ -16,6 +16,7 @@ package routed
 
 import (
 	"errors"
+	"slices"
 
 	"fairlead/internal/driver"
 	"fairlead/internal/model"
@@ -44,6 +45,9 @@ func (Driver) Validate(n model.Network, _ plan.Facts) error {
 	return nil
 }
 
+// Complete implements driver.Driver: there is nothing to find out.
+func (Driver) Complete(n model.Network, _ plan.Facts) model.Network { return n }
+
 // Network implements driver.Driver.
 func (Driver) Network(n model.Network, _ plan.Facts) plan.Plan {
 	p := plan.Plan{plan.Table{}}
@@ -59,7 +63,7 @@ func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 	p := plan.Plan{
 		plan.Link{Netns: e.Sandbox, Name: "lo", Kind: plan.Loopback},
 		plan.Link{Name: link, Kind: plan.Veth, MTU: n.LinkMTU(), Owner: e.Name,
-			Peer: e.InterfaceName(), PeerNetns: e.Sandbox, PeerMAC: driver.MAC(e.Addresses...)},
+			Peer: e.InterfaceName(), PeerNetns: e.Sandbox, PeerMAC: driver.EndpointMAC(e)},
 		plan.Member{Set: plan.SetLinks, Link: link},
 	}
 	if n.Internal {
@@ -79,21 +83,21 @@ func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 			plan.Address{Link: link, Prefix: driver.Host(gateway)},
 			plan.Route{To: driver.Host(addr), Link: link},
 			plan.Address{Netns: e.Sandbox, Link: e.InterfaceName(), Prefix: driver.Host(addr)},
-			plan.Route{Netns: e.Sandbox, To: driver.Host(gateway), Link: e.InterfaceName()},
-			plan.Route{Netns: e.Sandbox, To: driver.Default(addr), Via: gateway, Link: e.InterfaceName()})
+			plan.Route{Netns: e.Sandbox, To: driver.Host(gateway), Link: e.InterfaceName()})
+		p = append(p, driver.DefaultRoute(e, gateway)...)
 	}
-	return p
+	return slices.Concat(p, driver.Extras(e), driver.Towards(e, link))
 }
 
 // Attachment implements driver.Driver. Only its own packets would be
 // answered past the host.
 func (Driver) Attachment(n model.Network, e model.Endpoint) plan.Attachment {
-	a := plan.Attachment{Addresses: e.Addresses, Link: driver.VethLink(e.Name), Port: driver.VethLink(e.Name)}
+	a := plan.Attachment{Addresses: e.Addresses, Link: driver.VethLink(e.Name), Port: driver.VethLink(e.Name), Shaped: e.Limit.In != 0}
 	for _, s := range n.Subnets {
 		a.Gateways = append(a.Gateways, s.GatewayAddress())
 	}
 	for _, addr := range e.Addresses {
-		a.Bypass = append(a.Bypass, driver.Host(addr))
+		a.Bypass = append(a.Bypass, plan.Within(driver.Host(addr)))
 	}
 	return a
 }

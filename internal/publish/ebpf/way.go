@@ -51,7 +51,15 @@ func (Way) Validate(p model.Publish) error {
 }
 
 // Reaches implements publish.Way.
-func (Way) Reaches(a plan.Attachment) error { return publish.Sandboxed(a) }
+func (Way) Reaches(a plan.Attachment) error {
+	switch {
+	case a.Link != "" && a.Port == "":
+		return errors.New("the endpoint has no end of its link on the host, to lead packets to: publish it via nat")
+	case a.Shaped:
+		return errors.New("the short-cut passes by the bound on what the endpoint receives: publish it via nat, or lift the bound")
+	}
+	return publish.Sandboxed(a)
+}
 
 // Shared implements publish.Way. Every sandbox's link has the program, as
 // every sandbox may be a client.

@@ -110,9 +110,9 @@ func mappings(p model.Publish, host, target netip.Addr) plan.Plan {
 // returns masquerades the clients whose answers would pass the host by.
 func returns(a plan.Attachment, target netip.Addr) plan.Plan {
 	var all plan.Plan
-	for _, src := range a.Bypass {
-		if src.Addr().Is4() == target.Is4() {
-			all = append(all, plan.Member{Set: plan.SetHairpin, Src: src, Dst: src})
+	for _, by := range a.Bypass {
+		if by.To.Addr().Is4() == target.Is4() {
+			all = append(all, plan.Member{Set: plan.SetHairpin, Src: by.From, Dst: by.To})
 		}
 	}
 	return all

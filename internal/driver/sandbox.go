@@ -1,0 +1,87 @@
+package driver
+
+import (
+	"net/netip"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// EndpointMAC returns the hardware address that the endpoint gets.
+func EndpointMAC(e model.Endpoint) string {
+	if e.MAC != "" {
+		return e.MAC
+	}
+	return MAC(e.AllAddresses()...)
+}
+
+// EnableIPv6 makes sure that a link takes IPv6 addresses when the endpoint
+// has one: container engines often disable IPv6 in new namespaces.
+func EnableIPv6(e model.Endpoint) plan.Plan {
+	if _, has := e.Address(false); !has {
+		return nil
+	}
+	return plan.Plan{plan.Sysctl{Netns: e.Sandbox, Name: "net.ipv6.conf." + e.InterfaceName() + ".disable_ipv6", Value: "0"}}
+}
+
+// Addressing gives the endpoint's link in the sandbox its addresses, each with
+// its subnet's prefix length or its own, its routes, and the bound on what it
+// sends.
+func Addressing(n model.Network, e model.Endpoint) plan.Plan {
+	p := EnableIPv6(e)
+	for _, s := range n.Subnets {
+		addr, ok := e.Address(s.Prefix.Addr().Is4())
+		if !ok {
+			continue
+		}
+		p = append(p, plan.Address{Netns: e.Sandbox, Link: e.InterfaceName(), Prefix: netip.PrefixFrom(addr, s.Prefix.Bits())})
+		if !n.Internal {
+			p = append(p, DefaultRoute(e, Gateway(s, e))...)
+		}
+	}
+	for _, prefix := range e.Prefixes {
+		p = append(p, plan.Address{Netns: e.Sandbox, Link: e.InterfaceName(), Prefix: prefix})
+		if gateway, ok := e.Gateway(prefix.Addr().Is4()); ok {
+			p = append(p, DefaultRoute(e, gateway)...)
+		}
+	}
+	return append(p, Extras(e)...)
+}
+
+// DefaultRoute leads out of the sandbox, unless the endpoint leaves that to
+// another.
+func DefaultRoute(e model.Endpoint, gateway netip.Addr) plan.Plan {
+	if e.NoDefault {
+		return nil
+	}
+	return plan.Plan{plan.Route{Netns: e.Sandbox, To: Default(gateway), Via: gateway, Link: e.InterfaceName()}}
+}
+
+// Gateway returns the next hop of the endpoint's default route in the subnet.
+func Gateway(s model.Subnet, e model.Endpoint) netip.Addr {
+	if own, ok := e.Gateway(s.Prefix.Addr().Is4()); ok {
+		return own
+	}
+	return s.GatewayAddress()
+}
+
+// Extras are what an endpoint asks for whatever attaches it: further routes,
+// and the bound on what it sends.
+func Extras(e model.Endpoint) plan.Plan {
+	var p plan.Plan
+	for _, r := range e.Routes {
+		p = append(p, plan.Route{Netns: e.Sandbox, To: r.To, Via: r.Via, Link: e.InterfaceName()})
+	}
+	if e.Limit.Out != 0 {
+		p = append(p, plan.Shaper{Netns: e.Sandbox, Link: e.InterfaceName(), Rate: e.Limit.Out})
+	}
+	return p
+}
+
+// Towards bounds what the sandbox receives, at the host's end of its link.
+func Towards(e model.Endpoint, link string) plan.Plan {
+	if e.Limit.In == 0 {
+		return nil
+	}
+	return plan.Plan{plan.Shaper{Link: link, Rate: e.Limit.In}}
+}

@@ -1,0 +1,43 @@
+package plan
+
+import "fmt"
+
+// Shaper bounds what leaves by a link: a token bucket (tc-tbf(8)) at its root.
+type Shaper struct {
+	Netns string
+	Link  string
+	// Rate is in bits a second.
+	Rate uint64
+}
+
+// The token bucket's sizes: a burst of 5 ms, so that the kernel's timer need
+// not be finer, but never less than a large segment and its headers (the
+// kernel drops what is larger than the burst); and how long a packet may wait.
+const (
+	ShaperBurst    = 5        // ms
+	ShaperMinBurst = 80 << 10 // bytes
+	ShaperLatency  = 50       // ms
+)
+
+// Burst returns the size of the bucket in bytes.
+func (s Shaper) Burst() uint64 { return max(s.Rate/8*ShaperBurst/1000, ShaperMinBurst) }
+
+// Key implements Object.
+func (s Shaper) Key() string { return "shaper " + s.Netns + " " + s.Link }
+
+// Add implements Object.
+func (s Shaper) Add() []string {
+	return []string{fmt.Sprintf("%s qdisc replace dev %s root handle %s: tbf rate %dbit burst %d latency %dms",
+		in(s.Netns, "tc"), s.Link, ShaperHandle, s.Rate, s.Burst(), ShaperLatency)}
+}
+
+// ShaperHandle marks a queueing discipline as ours, as RouteProtocol does a
+// route.
+const ShaperHandle = "fa1e"
+
+// Del implements Object.
+func (s Shaper) Del() []string {
+	return []string{fmt.Sprintf("%s qdisc del dev %s root", in(s.Netns, "tc"), s.Link)}
+}
+
+func (s Shaper) base() string { return end(s.Netns, s.Link) }

@@ -1,0 +1,160 @@
+package engine_test
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestAnEndpointsOwnWishes: hardware address, gateway and further routes are
+// the endpoint's where it asks for them, whatever attaches it.
+func TestAnEndpointsOwnWishes(t *testing.T) {
+	for _, d := range []model.Driver{model.DriverBridge, model.DriverRouted} {
+		t.Run(string(d), func(t *testing.T) {
+			w := world(t)
+			before := snapshot(t, w)
+			s := dual(t, w, d, "web", "peer")
+			s.Endpoints[0].MAC = "02:00:00:00:00:07"
+			s.Endpoints[0].NoDefault = true
+			s.Endpoints[0].Routes = []model.Route{
+				{To: netip.MustParsePrefix("198.51.100.0/24"), Via: netip.MustParseAddr("172.30.0.1")},
+				{To: netip.MustParsePrefix("2001:db8:1::/64"), Via: netip.MustParseAddr("fd00:30::1")}}
+			s = mustSet(t, w, s)
+			undrifted(t, w)
+			if got := sh(t, in(w, "web"), "cat /sys/class/net/eth0/address 2>/dev/null; ip -o link show eth0"); !strings.Contains(got, "02:00:00:00:00:07") {
+				t.Errorf("hardware address: %s", got)
+			}
+			if got := sh(t, in(w, "web"), "ip route show default; ip -6 route show default"); got != "" {
+				t.Errorf("a default route that nobody asked for: %s", got)
+			}
+			for _, to := range []netip.Addr{topology.ClientAddr4, topology.ClientAddr6} {
+				serve(t, w.DoClient, "lan", netip.AddrPortFrom(to, 90).String())
+				if d == model.DriverBridge { // the LAN has no route back to a routed one
+					dial(t, in(w, "web"), model.TCP, netip.AddrPortFrom(to, 90).String()).hears("lan")
+				}
+			}
+			s.Endpoints[0].NoDefault, s.Endpoints[0].Routes = false, nil
+			mustSet(t, w, s)
+			undrifted(t, w)
+			if got := sh(t, in(w, "web"), "ip route show default; ip -6 route show default; ip route; ip -6 route"); strings.Count(got, "default") != 4 ||
+				strings.Contains(got, "198.51.100.0") || strings.Contains(got, "2001:db8:1::") {
+				t.Errorf("the default routes did not come, or the others did not go: %s", got)
+			}
+			mustSet(t, w, model.State{})
+			unchanged(t, w, before)
+		})
+	}
+}
+
+// TestALimitBoundsEachWay sends more at once than the bound lets through, and
+// looks at how much of it arrives.
+func TestALimitBoundsEachWay(t *testing.T) {
+	for _, d := range []model.Driver{model.DriverBridge, model.DriverRouted} {
+		t.Run(string(d), func(t *testing.T) {
+			w := world(t)
+			s := dual(t, w, d, "web", "peer")
+			const burst = 400
+			arrives := func(from, to string) int {
+				t.Helper()
+				s = mustSet(t, w, s)
+				undrifted(t, w)
+				return flood(t, w, in(w, from), in(w, to), netip.AddrPortFrom(endpointAddr(s, to), 9), burst)
+			}
+			if in, out := arrives("peer", "web"), arrives("web", "peer"); in != burst || out != burst {
+				t.Errorf("without a bound %d and %d of %d arrive", in, out, burst)
+			}
+			s.Endpoints[0].Limit = model.Limit{In: 1_000_000}
+			if in, out := arrives("peer", "web"), arrives("web", "peer"); in == burst || in == 0 || out != burst {
+				t.Errorf("bound inwards: %d of %d arrive, outwards %d", in, burst, out)
+			}
+			s.Endpoints[0].Limit = model.Limit{Out: 1_000_000}
+			if in, out := arrives("peer", "web"), arrives("web", "peer"); in != burst || out == burst || out == 0 {
+				t.Errorf("bound outwards: %d of %d arrive, inwards %d", out, burst, in)
+			}
+			s.Endpoints[0].Limit = model.Limit{}
+			if in, out := arrives("peer", "web"), arrives("web", "peer"); in != burst || out != burst {
+				t.Errorf("with the bound lifted %d and %d of %d arrive", in, out, burst)
+			}
+		})
+	}
+}
+
+func endpointAddr(s model.State, name string) netip.Addr {
+	e, _ := s.Endpoint(name)
+	a, _ := e.Address(true)
+	return a
+}
+
+// flood sends n datagrams at once and counts those that arrive before a last
+// one, which is sent until it is answered.
+func flood(t *testing.T, w *topology.World, from, to place, at netip.AddrPort, n int) int {
+	t.Helper()
+	var server, client net.PacketConn
+	open := func(where place, addr string, conn *net.PacketConn) {
+		t.Helper()
+		if err := where(func() (err error) { *conn, err = net.ListenPacket("udp4", addr); return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(to, at.String(), &server)
+	open(from, ":0", &client)
+	defer server.Close()
+	defer client.Close()
+	roomy(t, server.(*net.UDPConn))
+	got := make(chan int)
+	go func() {
+		defer close(got)
+		count := 0
+		for b := make([]byte, 2000); ; {
+			size, peer, err := server.ReadFrom(b)
+			switch {
+			case err != nil:
+				return
+			case size > 100:
+				count++
+			default:
+				_, _ = server.WriteTo(b[:size], peer) // should it be lost, the next is answered
+				got <- count
+				return
+			}
+		}
+	}()
+	for range n {
+		if _, err := client.WriteTo(make([]byte, 1000), net.UDPAddrFromAddrPort(at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		if _, err := client.WriteTo([]byte("last"), net.UDPAddrFromAddrPort(at)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case count := <-got:
+			return count
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	t.Fatalf("nothing arrives at %s", at)
+	return 0
+}
+
+// roomy gives a socket a buffer for all that a test sends at once.
+func roomy(t *testing.T, conn *net.UDPConn) {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) })
+	if err := errors.Join(e, err); err != nil {
+		t.Fatal(err)
+	}
+}

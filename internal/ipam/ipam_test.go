@@ -27,6 +27,14 @@ func state(prefixes []string, endpoints ...string) model.State {
 	return s
 }
 
+// within leases from a part of the subnet only; the host's own address is
+// elsewhere.
+func within(s model.State, pool string) model.State {
+	s.Networks[0].Subnets[0].Range = netip.MustParsePrefix(pool)
+	s.Networks[0].Subnets[0].Address = netip.MustParseAddr("10.0.0.1")
+	return s
+}
+
 func leases(pairs ...string) ipam.Leases {
 	l := ipam.Leases{}
 	for _, p := range pairs {
@@ -56,6 +64,8 @@ func TestAssign(t *testing.T) {
 		{"a lease of who is gone is free", state([]string{v4}, "b"), leases("a=10.0.0.2"), []string{"10.0.0.2"}},
 		{"no subnet, no address", state(nil, "a"), nil, []string{""}},
 		{"the last address", state([]string{"10.0.0.0/29"}, "a", "b", "c", "d", "e"), nil, []string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}},
+		{"a range within the subnet", within(state([]string{v4}, "a", "b"), "10.0.0.128/25"), nil, []string{"10.0.0.128", "10.0.0.129"}},
+		{"a lease outside the range is lost", within(state([]string{v4}, "a"), "10.0.0.128/25"), leases("a=10.0.0.2"), []string{"10.0.0.128"}},
 		{"a prefix written with a host's address", state([]string{"10.0.0.9/24"}, "a"), nil, []string{"10.0.0.2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -68,6 +68,22 @@ func TestValidate(t *testing.T) {
 		{"address taken", func(s *model.State) {
 			s.Endpoints[0].Addresses, s.Endpoints[1].Addresses = []netip.Addr{addr("172.30.0.5")}, []netip.Addr{addr("172.30.0.5")}
 		}, "address 172.30.0.5 is endpoint"},
+		{"range outside the subnet", func(s *model.State) { s.Networks[0].Subnets[0].Range = netip.MustParsePrefix("10.0.0.0/25") }, "a part of the subnet"},
+		{"range wider than the subnet", func(s *model.State) { s.Networks[0].Subnets[0].Range = netip.MustParsePrefix("172.30.0.0/16") }, "a part of the subnet"},
+		{"strange vlan", func(s *model.State) { s.Networks[0].VLAN = 4095 }, "want 1 to 4094"},
+		{"prefix beside subnets", func(s *model.State) { s.Endpoints[0].Prefixes = []netip.Prefix{netip.MustParsePrefix("10.0.0.5/24")} }, "without a prefix length"},
+		{"two prefixes of a family", func(s *model.State) {
+			s.Networks[0].Subnets = nil
+			s.Endpoints[0].Prefixes = []netip.Prefix{netip.MustParsePrefix("10.0.0.5/24"), netip.MustParsePrefix("10.0.0.6/24")}
+		}, "one address of each family"},
+		{"two gateways of a family", func(s *model.State) { s.Endpoints[0].Gateways = []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2")} }, "one of each address family"},
+		{"route of two families", func(s *model.State) {
+			s.Endpoints[0].Routes = []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8"), Via: addr("fd00:30::1")}}
+		}, "both of one address family"},
+		{"route to a host's address", func(s *model.State) { s.Endpoints[0].Routes = []model.Route{{To: netip.MustParsePrefix("10.0.0.1/8")}} }, "want an address range"},
+		{"mac of many cards", func(s *model.State) { s.Endpoints[0].MAC = "01:00:5e:00:00:01" }, "of a single card"},
+		{"mac of five bytes", func(s *model.State) { s.Endpoints[0].MAC = "02:00:00:00:01" }, "six bytes"},
+		{"tiny limit", func(s *model.State) { s.Endpoints[0].Limit.In = 1000 }, "limit in 1000 bit/s"},
 		{"cgroup of a sandbox", func(s *model.State) { s.Endpoints[0].Cgroup = "/sys/fs/cgroup/web" }, "only endpoints of driver host"},
 		{"relative cgroup", func(s *model.State) { s.Endpoints[2].Cgroup = "system.slice/web" }, "absolute path"},
 		{"strange policy", func(s *model.State) { s.Endpoints[2].Cgroup, s.Endpoints[2].Unlisted = "/sys/fs/cgroup/web", "maybe" }, "want loopback, deny or allow"},

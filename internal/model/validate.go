@@ -76,9 +76,6 @@ func (n Network) validate() error {
 		if err := sub.validate(n.MTU); err != nil {
 			return err
 		}
-		if sub.Range.IsValid() && (!sub.Prefix.Overlaps(sub.Range) || sub.Range.Bits() < sub.Prefix.Bits()) {
-			return fmt.Errorf("range %s: want a part of the subnet %s", sub.Range, sub.Prefix)
-		}
 		if v4 := sub.Prefix.Addr().Is4(); seen[v4] {
 			return fmt.Errorf("subnet %s: a network has one subnet of each address family", sub.Prefix)
 		} else {
@@ -100,6 +97,9 @@ func (s Subnet) validate(mtu int) error {
 	}
 	if s.Prefix.Addr().Is6() && mtu != 0 && mtu < 1280 {
 		return fmt.Errorf("mtu %d: IPv6 needs 1280 bytes or more", mtu)
+	}
+	if s.Range.IsValid() && (!s.Prefix.Overlaps(s.Range) || s.Range.Bits() < s.Prefix.Bits()) {
+		return fmt.Errorf("range %s: want a part of the subnet %s", s.Range, s.Prefix)
 	}
 	for _, a := range []netip.Addr{s.HostAddress(), s.GatewayAddress()} {
 		if !s.Prefix.Contains(a) {

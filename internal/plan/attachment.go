@@ -13,6 +13,9 @@ type Attachment struct {
 	// Link is the host's link that leads there; empty when nothing can be
 	// published to the endpoint.
 	Link string
+	// Closed says why nothing can be published there, where the reason is the
+	// driver's own.
+	Closed string
 	// Bypass holds whose answers from the endpoint do not come back through the
 	// host: neighbours on its own segment, itself.
 	Bypass []Bypass

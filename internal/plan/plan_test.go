@@ -22,6 +22,8 @@ var (
 	global    = plan.Sysctl{Name: "net.ipv4.ip_forward", Value: "1"}
 	mapping   = plan.Mapping{Host: addr("0.0.0.0"), Proto: model.TCP, Ports: model.Port(8080), To: addr("10.0.0.2"), ToPort: 80}
 	elsewhere = plan.Mapping{Host: addr("0.0.0.0"), Proto: model.TCP, Ports: model.Port(8080), To: addr("10.0.0.3"), ToPort: 80}
+	slow      = plan.Shaper{Link: "fv-web", Rate: 1_000_000}
+	fast      = plan.Shaper{Netns: "/run/netns/web", Link: "eth0", Rate: 10_000_000_000}
 	host      = plan.Address{Link: "fl-net", Prefix: prefix("10.0.0.1/24")}
 )
 
@@ -47,6 +49,7 @@ func TestDiff(t *testing.T) {
 			plan.Address{Netns: "/run/netns/app", Link: "eth0", Prefix: inside.Prefix}, own, local}},
 		{"a link that is missing brings what stands on it", plan.Plan{global, bridge, host, inside, own}, all},
 		{"a wider prefix replaces", plan.Plan{bridge, host}, plan.Plan{bridge, plan.Address{Link: "fl-net", Prefix: prefix("10.0.0.1/16")}}},
+		{"bounds go with a link made anew", plan.Plan{veth, slow, fast}, plan.Plan{with(veth, func(l *plan.Link) { l.PeerNetns = "/run/netns/app" }), slow}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			golden.Text(t, "diff "+c.name, plan.Text(plan.Diff(c.have, c.want)))

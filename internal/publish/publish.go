@@ -35,6 +35,9 @@ type Way interface {
 // Sandboxed is Reaches for the ways that lead to a sandbox with a network of
 // its own.
 func Sandboxed(a plan.Attachment) error {
+	if a.Closed != "" {
+		return errors.New(a.Closed)
+	}
 	if a.Link == "" {
 		return errors.New("the endpoint's driver offers nothing to publish: a host workload listens on the host itself (publish it via socket), and none has no network")
 	}

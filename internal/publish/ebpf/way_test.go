@@ -18,6 +18,13 @@ func TestRefuses(t *testing.T) {
 	if err := (ebpf.Way{}).Reaches(plan.Attachment{}); err == nil {
 		t.Error("an endpoint without a network of its own is accepted")
 	}
+	portless, shaped := ways.Both, ways.Both
+	portless.Port, shaped.Shaped = "", true
+	for what, a := range map[string]plan.Attachment{"without an end of its link on the host": portless, "that is bounded on its way in": shaped} {
+		if err := (ebpf.Way{}).Reaches(a); err == nil {
+			t.Errorf("an endpoint %s is accepted", what)
+		}
+	}
 }
 
 func TestARangeIsOneEntryOfEachFamily(t *testing.T) {

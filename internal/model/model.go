@@ -257,6 +257,12 @@ func (e Endpoint) AllAddresses() []netip.Addr {
 	return all
 }
 
+func (e Endpoint) clone() Endpoint {
+	e.Addresses, e.Prefixes = slices.Clone(e.Addresses), slices.Clone(e.Prefixes)
+	e.Gateways, e.Routes = slices.Clone(e.Gateways), slices.Clone(e.Routes)
+	return e
+}
+
 func ofFamily(addrs []netip.Addr, v4 bool) (netip.Addr, bool) {
 	i := slices.IndexFunc(addrs, func(a netip.Addr) bool { return a.Is4() == v4 })
 	if i < 0 {
@@ -350,10 +356,7 @@ func (s State) Clone() State {
 		s.Networks[i].Overlay = s.Networks[i].Overlay.clone()
 	}
 	for i := range s.Endpoints {
-		s.Endpoints[i].Addresses = slices.Clone(s.Endpoints[i].Addresses)
-		s.Endpoints[i].Prefixes = slices.Clone(s.Endpoints[i].Prefixes)
-		s.Endpoints[i].Gateways = slices.Clone(s.Endpoints[i].Gateways)
-		s.Endpoints[i].Routes = slices.Clone(s.Endpoints[i].Routes)
+		s.Endpoints[i] = s.Endpoints[i].clone()
 	}
 	for i := range s.Publishes {
 		s.Publishes[i].Promises = slices.Clone(s.Publishes[i].Promises)

@@ -1,5 +1,6 @@
 // Package store keeps the desired state at rest, together with what is
-// needed to put a host back as it was. It does not interpret it.
+// needed to put a host back as it was, and what users have asked for besides.
+// It does not interpret them.
 package store
 
 import (
@@ -55,6 +56,7 @@ func (r Record) Clone() Record {
 type Memory struct {
 	mu     sync.Mutex
 	record Record
+	wishes model.Wishes
 }
 
 // Load returns the record last saved, the zero Record at first.
@@ -69,5 +71,20 @@ func (m *Memory) Save(r Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.record = r.Clone()
+	return nil
+}
+
+// Wishes returns the wishes last saved, none at first.
+func (m *Memory) Wishes() (model.Wishes, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.wishes.Clone(), nil
+}
+
+// SaveWishes replaces the wishes.
+func (m *Memory) SaveWishes(w model.Wishes) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wishes = w.Clone()
 	return nil
 }

@@ -31,23 +31,77 @@ func spoil(r store.Record) {
 	r.Settings[0].Before = "x"
 }
 
-func TestMemoryKeepsACopy(t *testing.T) {
-	var m store.Memory
-	if r, err := m.Load(); err != nil || !reflect.DeepEqual(r, store.Record{}) {
-		t.Errorf("at first: %+v, %v", r, err)
+func wishes() model.Wishes {
+	return model.Wishes{
+		Networks: []model.Network{{Name: "lan", Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.0.0.0/24")}}}},
+		Attachments: []model.Attachment{
+			{Endpoint: model.Endpoint{Name: "kept", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.3")}}, Ref: "web", Keep: true},
+			{Endpoint: model.Endpoint{Name: "left"}, Ref: "/run/netns/web", Namespace: "cookie 1"}},
+		Publishes: []model.Publish{{Endpoint: "kept", Proto: model.TCP}, {Endpoint: "left", Proto: model.UDP}},
 	}
-	given := record()
-	if err := m.Save(given); err != nil {
+}
+
+// keeper is what every store is.
+type keeper interface {
+	Load() (store.Record, error)
+	Save(store.Record) error
+	Wishes() (model.Wishes, error)
+	SaveWishes(model.Wishes) error
+}
+
+func stores(t *testing.T) map[string]keeper {
+	t.Helper()
+	f, err := store.OpenFile(store.Places{State: t.TempDir(), Run: t.TempDir()})
+	if err != nil {
 		t.Fatal(err)
 	}
-	spoil(given)
-	loaded, err := m.Load()
-	if err != nil || !reflect.DeepEqual(loaded, record()) {
-		t.Fatalf("changed from outside: %+v, %v", loaded, err)
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return map[string]keeper{"memory": &store.Memory{}, "file": f}
+}
+
+func TestStoresKeepACopy(t *testing.T) {
+	for name, m := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			if r, err := m.Load(); err != nil || !reflect.DeepEqual(r, store.Record{}) {
+				t.Errorf("at first: %+v, %v", r, err)
+			}
+			given := record()
+			if err := m.Save(given); err != nil {
+				t.Fatal(err)
+			}
+			spoil(given)
+			loaded, err := m.Load()
+			if err != nil || !reflect.DeepEqual(loaded, record()) {
+				t.Fatalf("changed from outside: %+v, %v", loaded, err)
+			}
+			spoil(loaded)
+			if again, _ := m.Load(); !reflect.DeepEqual(again, record()) {
+				t.Errorf("changed by who loaded it: %+v", again)
+			}
+		})
 	}
-	spoil(loaded)
-	if again, _ := m.Load(); !reflect.DeepEqual(again, record()) {
-		t.Errorf("changed by who loaded it: %+v", again)
+}
+
+func TestStoresKeepWishes(t *testing.T) {
+	for name, m := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			if w, err := m.Wishes(); err != nil || !reflect.DeepEqual(w, model.Wishes{}) {
+				t.Errorf("at first: %+v, %v", w, err)
+			}
+			given := wishes()
+			if err := m.SaveWishes(given); err != nil {
+				t.Fatal(err)
+			}
+			given.Attachments[0].Addresses[0] = netip.Addr{}
+			given.Networks[0].Subnets[0] = model.Subnet{}
+			if w, err := m.Wishes(); err != nil || !reflect.DeepEqual(w, wishes()) {
+				t.Errorf("changed from outside: %+v, %v", w, err)
+			}
+		})
 	}
 }
 

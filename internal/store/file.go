@@ -1,0 +1,335 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"fairlead/internal/ipam"
+	"fairlead/internal/model"
+
+	"go.etcd.io/bbolt"
+)
+
+// Places are the directories of a File's two databases.
+type Places struct {
+	// State holds what is there after a reboot too: networks, and the
+	// attachments that are kept. It is written through to the disk.
+	State string
+	// Run holds what a reboot ends: the record of the host, and attachments to
+	// sandboxes that end with it. It outlives the process, not the machine, so
+	// nobody waits for the disk.
+	Run string
+}
+
+// HeldError says that another process has the databases open.
+type HeldError struct {
+	Path string
+	// PID of the process, 0 where it is not known.
+	PID string
+}
+
+// Error names the holder.
+func (e *HeldError) Error() string {
+	holder := "another process"
+	if e.PID != "" {
+		holder = "process " + e.PID
+	}
+	return fmt.Sprintf("open %s: %s holds it: stop that daemon, or give this one a --state and --run of its own", e.Path, holder)
+}
+
+// File keeps the record and the wishes in files, of which one process at a
+// time is the owner. It is safe for concurrent use.
+type File struct {
+	// memory holds what the databases do; mu is for those who write both.
+	memory        Memory
+	mu            sync.Mutex
+	lasting, boot *database
+	pid           string
+
+	desired  recordTables
+	networks *table[model.Network]
+	// Attachments and publishes are in one database or the other, as the
+	// attachment is kept or not.
+	attachments, guests     *table[model.Attachment]
+	publishes, guestPublish *table[model.Publish]
+}
+
+// recordTables are the parts of a Record.
+type recordTables struct {
+	networks  *table[model.Network]
+	endpoints *table[model.Endpoint]
+	publishes *table[model.Publish]
+	leases    *table[lease]
+	settings  *table[Setting]
+}
+
+// lease is an entry of ipam.Leases.
+type lease struct {
+	Endpoint string
+	Lease    []netip.Addr
+}
+
+// OpenFile opens the databases, or makes them. The error is a *HeldError when
+// another process has them open. What is of another boot is forgotten.
+func OpenFile(at Places) (*File, error) {
+	f := &File{pid: filepath.Join(at.Run, "pid")}
+	for _, dir := range []string{at.State, at.Run} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("open store: %w", err)
+		}
+	}
+	err := f.open(at)
+	if err != nil {
+		return nil, errors.Join(err, f.closeAll())
+	}
+	return f, nil
+}
+
+func (f *File) open(at Places) error {
+	var err error
+	if f.lasting, err = openDatabase(filepath.Join(at.State, "fairlead.db"), f.pid, false); err != nil {
+		return err
+	}
+	if f.boot, err = openDatabase(filepath.Join(at.Run, "boot.db"), f.pid, true); err != nil {
+		return err
+	}
+	if err := os.WriteFile(f.pid, fmt.Append(nil, os.Getpid()), 0o600); err != nil {
+		return fmt.Errorf("open store: %w", err)
+	}
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return fmt.Errorf("open store: %w", err)
+	}
+	if err := f.boot.of(strings.TrimSpace(string(id))); err != nil {
+		return err
+	}
+	f.declare()
+	if err := errors.Join(f.lasting.read(), f.boot.read()); err != nil {
+		return err
+	}
+	return errors.Join(f.memory.Save(f.record()), f.memory.SaveWishes(f.wishes()))
+}
+
+// declare says what is in which database.
+func (f *File) declare() {
+	f.networks = newTable(f.lasting, "networks", networkName, model.Network.Equal)
+	f.attachments = newTable(f.lasting, "attachments", attachmentName, model.Attachment.Equal)
+	f.publishes = newTable(f.lasting, "publishes", publishKey, model.Publish.Equal)
+	f.guests = newTable(f.boot, "attachments", attachmentName, model.Attachment.Equal)
+	f.guestPublish = newTable(f.boot, "publishes", publishKey, model.Publish.Equal)
+	f.desired = recordTables{
+		networks:  newTable(f.boot, "desired networks", networkName, model.Network.Equal),
+		endpoints: newTable(f.boot, "desired endpoints", func(e model.Endpoint) string { return e.Name }, model.Endpoint.Equal),
+		publishes: newTable(f.boot, "desired publishes", publishKey, model.Publish.Equal),
+		leases: newTable(f.boot, "leases", func(l lease) string { return l.Endpoint },
+			func(a, b lease) bool { return a.Endpoint == b.Endpoint && slices.Equal(a.Lease, b.Lease) }),
+		settings: newTable(f.boot, "settings", func(s Setting) string { return s.Netns + " " + s.Name },
+			func(a, b Setting) bool { return a == b }),
+	}
+}
+
+func networkName(n model.Network) string       { return n.Name }
+func attachmentName(a model.Attachment) string { return a.Name }
+func publishKey(p model.Publish) string {
+	return fmt.Sprintf("%s %s %s %s", p.Endpoint, p.Proto, p.HostAddr, p.HostPorts)
+}
+
+// record puts the tables together.
+func (f *File) record() Record {
+	r := Record{
+		Desired:  model.State{Networks: f.desired.networks.all(), Endpoints: f.desired.endpoints.all(), Publishes: f.desired.publishes.all()},
+		Settings: f.desired.settings.all(),
+	}
+	for _, l := range f.desired.leases.all() {
+		if r.Leases == nil {
+			r.Leases = ipam.Leases{}
+		}
+		r.Leases[l.Endpoint] = l.Lease
+	}
+	return r
+}
+
+func (f *File) wishes() model.Wishes {
+	w := model.Wishes{Networks: f.networks.all(), Attachments: f.attachments.all(), Publishes: f.publishes.all()}
+	// An attachment that was being moved from one database to the other is in
+	// both.
+	for _, a := range f.guests.all() {
+		if _, kept := f.attachments.held[a.Name]; !kept {
+			w.Attachments = append(w.Attachments, a)
+		}
+	}
+	for _, p := range f.guestPublish.all() {
+		if _, kept := f.publishes.held[publishKey(p)]; !kept {
+			w.Publishes = append(w.Publishes, p)
+		}
+	}
+	return w
+}
+
+// Load returns the record last saved. Of one that an earlier process saved,
+// the parts are ordered by name.
+func (f *File) Load() (Record, error) { return f.memory.Load() }
+
+// Save replaces the record.
+func (f *File) Save(r Record) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r = r.Clone()
+	var leases []lease
+	for name, addrs := range r.Leases {
+		leases = append(leases, lease{name, addrs})
+	}
+	err := f.boot.write(f.desired.networks.set(r.Desired.Networks), f.desired.endpoints.set(r.Desired.Endpoints),
+		f.desired.publishes.set(r.Desired.Publishes), f.desired.leases.set(leases), f.desired.settings.set(r.Settings))
+	if err != nil {
+		return err
+	}
+	return f.memory.Save(r)
+}
+
+// Wishes returns the wishes last saved, ordered as Load does.
+func (f *File) Wishes() (model.Wishes, error) { return f.memory.Wishes() }
+
+// SaveWishes replaces the wishes.
+func (f *File) SaveWishes(w model.Wishes) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w = w.Clone()
+	var kept, guests []model.Attachment
+	lasts := map[string]bool{}
+	for _, a := range w.Attachments {
+		if lasts[a.Name] = a.Keep; a.Keep {
+			kept = append(kept, a)
+		} else {
+			guests = append(guests, a)
+		}
+	}
+	var publishes, guestPublish []model.Publish
+	for _, p := range w.Publishes {
+		if lasts[p.Endpoint] {
+			publishes = append(publishes, p)
+		} else {
+			guestPublish = append(guestPublish, p)
+		}
+	}
+	err := f.lasting.write(f.networks.set(w.Networks), f.attachments.set(kept), f.publishes.set(publishes))
+	if err == nil {
+		err = f.boot.write(f.guests.set(guests), f.guestPublish.set(guestPublish))
+	}
+	if err != nil {
+		return err
+	}
+	return f.memory.SaveWishes(w)
+}
+
+// Close lets go of the files.
+func (f *File) Close() error {
+	return errors.Join(os.Remove(f.pid), f.closeAll())
+}
+
+func (f *File) closeAll() error {
+	var errs []error
+	for _, d := range []*database{f.lasting, f.boot} {
+		if d != nil {
+			errs = append(errs, d.db.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// lockPatience is how long another process may take to let go, e.g. while it
+// ends.
+const lockPatience = time.Second
+
+// database is a bbolt file.
+type database struct {
+	db     *bbolt.DB
+	tables []reader
+}
+
+// reader is a table of any type.
+type reader interface{ read(*bbolt.Tx) error }
+
+func openDatabase(path, pid string, noSync bool) (*database, error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockPatience, NoSync: noSync, NoGrowSync: noSync, NoFreelistSync: true})
+	if errors.Is(err, bbolt.ErrTimeout) {
+		holder, _ := os.ReadFile(pid) // it may have ended just now
+		return nil, &HeldError{Path: path, PID: string(holder)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", path, err)
+	}
+	return &database{db: db}, nil
+}
+
+// of empties the database unless it is of that boot: what it says of the
+// kernel went with the boot, and a setting put back by it would be a wrong one.
+func (d *database) of(boot string) error {
+	meta, key := []byte("meta"), []byte("boot")
+	err := d.db.Update(func(tx *bbolt.Tx) error {
+		if b := tx.Bucket(meta); b != nil && string(b.Get(key)) == boot {
+			return nil
+		}
+		var names [][]byte
+		err := tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
+			names = append(names, slices.Clone(name))
+			return nil
+		})
+		for _, name := range names {
+			err = errors.Join(err, tx.DeleteBucket(name))
+		}
+		if err != nil {
+			return err
+		}
+		b, err := tx.CreateBucket(meta)
+		if err != nil {
+			return err
+		}
+		return b.Put(key, []byte(boot))
+	})
+	if err != nil {
+		return fmt.Errorf("write store %s: %w", d.db.Path(), err)
+	}
+	return nil
+}
+
+// read fills every table.
+func (d *database) read() error {
+	return d.db.View(func(tx *bbolt.Tx) error {
+		for _, t := range d.tables {
+			if err := t.read(tx); err != nil {
+				return fmt.Errorf("read store %s: %w", d.db.Path(), err)
+			}
+		}
+		return nil
+	})
+}
+
+// write carries out changes in one transaction, none if there are none.
+func (d *database) write(changes ...change) error {
+	if !slices.ContainsFunc(changes, change.any) {
+		return nil
+	}
+	err := d.db.Update(func(tx *bbolt.Tx) error {
+		for _, c := range changes {
+			if err := c.write(tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("write store %s: %w", d.db.Path(), err)
+	}
+	for _, c := range changes {
+		c.done()
+	}
+	return nil
+}

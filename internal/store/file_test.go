@@ -1,0 +1,134 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"fairlead/internal/model"
+	"fairlead/internal/store"
+
+	"go.etcd.io/bbolt"
+)
+
+func open(t *testing.T, at store.Places) *store.File {
+	t.Helper()
+	f, err := store.OpenFile(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func places(t *testing.T) store.Places { return store.Places{State: t.TempDir(), Run: t.TempDir()} }
+
+// again closes the file and opens it as the next process does.
+func again(t *testing.T, f *store.File, at store.Places) *store.File {
+	t.Helper()
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, at)
+}
+
+func TestTheNextProcessFindsAll(t *testing.T) {
+	at := places(t)
+	f := open(t, at)
+	if err := errors.Join(f.Save(record()), f.SaveWishes(wishes())); err != nil {
+		t.Fatal(err)
+	}
+	f = again(t, f, at)
+	if r, err := f.Load(); err != nil || !reflect.DeepEqual(r, record()) {
+		t.Errorf("record: %+v, %v", r, err)
+	}
+	if w, err := f.Wishes(); err != nil || !reflect.DeepEqual(w, wishes()) {
+		t.Errorf("wishes: %+v, %v", w, err)
+	}
+
+	// What changes or goes does so in the files, too.
+	changed, fewer := record(), wishes()
+	changed.Settings[0].Before, changed.Desired.Publishes, changed.Leases = "1", nil, nil
+	fewer.Attachments, fewer.Publishes = fewer.Attachments[:1], fewer.Publishes[:1]
+	fewer.Attachments[0].Keep = false
+	if err := errors.Join(f.Save(changed), f.SaveWishes(fewer)); err != nil {
+		t.Fatal(err)
+	}
+	f = again(t, f, at)
+	defer f.Close()
+	if r, err := f.Load(); err != nil || !reflect.DeepEqual(r, changed) {
+		t.Errorf("changed record: %+v, %v", r, err)
+	}
+	if w, err := f.Wishes(); err != nil || !reflect.DeepEqual(w, fewer) {
+		t.Errorf("changed wishes: %+v, %v", w, err)
+	}
+}
+
+// TestAnotherBoot makes the files look as they do after a reboot.
+func TestAnotherBoot(t *testing.T) {
+	at := places(t)
+	f := open(t, at)
+	if err := errors.Join(f.Save(record()), f.SaveWishes(wishes()), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(filepath.Join(at.Run, "boot.db"), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Update(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("meta")).Put([]byte("boot"), []byte("another"))
+	}), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	f = open(t, at)
+	defer f.Close()
+	if r, err := f.Load(); err != nil || !reflect.DeepEqual(r, store.Record{}) {
+		t.Errorf("of the kernel's state before the reboot is left: %+v, %v", r, err)
+	}
+	want := wishes()
+	want.Attachments, want.Publishes = want.Attachments[:1], want.Publishes[:1]
+	if w, err := f.Wishes(); err != nil || !reflect.DeepEqual(w, want) {
+		t.Errorf("wishes: %+v, %v; want what is kept", w, err)
+	}
+}
+
+func TestOneOwner(t *testing.T) {
+	at := places(t)
+	f := open(t, at)
+	defer f.Close()
+	_, err := store.OpenFile(at)
+	var held *store.HeldError
+	if !errors.As(err, &held) || held.PID != fmt.Sprint(os.Getpid()) {
+		t.Errorf("a second owner: %v", err)
+	}
+}
+
+// TestManyChanges goes through states of more than one page.
+func TestManyChanges(t *testing.T) {
+	at := places(t)
+	f := open(t, at)
+	for _, n := range []int{300, 10, 200, 0, 5} {
+		var w model.Wishes
+		for i := range n {
+			w.Attachments = append(w.Attachments, model.Attachment{Endpoint: model.Endpoint{Name: fmt.Sprintf("box%03d", i)}, Keep: i%2 == 0, Ref: fmt.Sprint(n)})
+		}
+		if err := f.SaveWishes(w); err != nil {
+			t.Fatal(err)
+		}
+		f = again(t, f, at)
+		got, err := f.Wishes()
+		if err != nil || len(got.Attachments) != n {
+			t.Fatalf("%d attachments, %v; want %d", len(got.Attachments), err, n)
+		}
+		for _, a := range got.Attachments {
+			if a.Ref != fmt.Sprint(n) {
+				t.Errorf("%+v is of another state than %d", a, n)
+			}
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,121 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.etcd.io/bbolt"
+)
+
+// table is a bucket of values as JSON, each by its key. What it holds is known
+// without reading it, so that a save writes what has changed and no more.
+type table[T any] struct {
+	bucket []byte
+	key    func(T) string
+	equal  func(a, b T) bool
+	held   map[string]T
+}
+
+func newTable[T any](d *database, bucket string, key func(T) string, equal func(a, b T) bool) *table[T] {
+	t := &table[T]{bucket: []byte(bucket), key: key, equal: equal, held: map[string]T{}}
+	d.tables = append(d.tables, t)
+	return t
+}
+
+// all returns the values by their keys' order, nil if there is none.
+func (t *table[T]) all() []T {
+	var values []T
+	for _, key := range slices.Sorted(maps.Keys(t.held)) {
+		values = append(values, t.held[key])
+	}
+	return values
+}
+
+func (t *table[T]) read(tx *bbolt.Tx) error {
+	b := tx.Bucket(t.bucket)
+	if b == nil {
+		return nil
+	}
+	return b.ForEach(func(key, text []byte) error {
+		var v T
+		if err := json.Unmarshal(text, &v); err != nil {
+			return fmt.Errorf("%s %s: %w", t.bucket, key, err)
+		}
+		t.held[string(key)] = v
+		return nil
+	})
+}
+
+// change is what a save changes in a table.
+type change struct {
+	bucket []byte
+	// put are values by their keys, nil those to delete.
+	put map[string]any
+	// done makes the change known once it is written.
+	done func()
+}
+
+func (c change) any() bool { return len(c.put) > 0 }
+
+// set returns the change that makes the table hold the values. They must not
+// be changed later.
+func (t *table[T]) set(values []T) change {
+	put := map[string]any{}
+	kept := 0
+	for _, v := range values {
+		key := t.key(v)
+		old, ok := t.held[key]
+		if ok {
+			kept++
+		}
+		if !ok || !t.equal(old, v) {
+			put[key] = v
+		}
+	}
+	if kept < len(t.held) {
+		wanted := make(map[string]bool, len(values))
+		for _, v := range values {
+			wanted[t.key(v)] = true
+		}
+		for key := range t.held {
+			if !wanted[key] {
+				put[key] = nil
+			}
+		}
+	}
+	return change{t.bucket, put, func() {
+		for key, v := range put {
+			if v == nil {
+				delete(t.held, key)
+			} else {
+				t.held[key] = v.(T)
+			}
+		}
+	}}
+}
+
+func (c change) write(tx *bbolt.Tx) error {
+	if !c.any() {
+		return nil
+	}
+	b, err := tx.CreateBucketIfNotExists(c.bucket)
+	if err != nil {
+		return err
+	}
+	for key, v := range c.put {
+		if v == nil {
+			err = b.Delete([]byte(key))
+		} else {
+			var text []byte
+			if text, err = json.Marshal(v); err == nil {
+				err = b.Put([]byte(key), text)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", c.bucket, key, err)
+		}
+	}
+	return nil
+}

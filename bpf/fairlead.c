@@ -6,6 +6,7 @@
 #include "sendmsg.c"
 #include "recvmsg.c"
 #include "getpeername.c"
+#include "astray.c"
 #include "bind.c"
 #include "own_bind.c"
 #include "own_post_bind.c"

@@ -7,6 +7,9 @@
  *	connect 127.0.0.1:80 ──[turn]── 10.0.0.2:8080
  *	getpeername = 127.0.0.1:80 ──[turn back]── 10.0.0.2:8080
  *
+ * When nothing leads there any more, astray.c finds the socket, and user space
+ * ends it.
+ *
  * A call that is not turned finds whatever listens on the host: the proxy,
  * where it holds the port. Those are calls that the endpoint could not answer
  * (from a loopback address, from a device), or that the socket could not make

@@ -115,7 +115,8 @@ func TestUnpublishEndsFlows(t *testing.T) {
 			mustSet(t, w, s)
 			serve(t, in(w, "web"), "web", ":80")
 			going, staying := dialAll(t, w.DoClient, server(8000)), dialAll(t, w.DoClient, server(8001))
-			for _, talk := range slices.Concat(going, staying) {
+			hostsGoing, hostsStaying := dialAll(t, w.DoServer, everywhere(8000)), dialAll(t, w.DoServer, everywhere(8001))
+			for _, talk := range slices.Concat(going, staying, hostsGoing, hostsStaying) {
 				talk.hears("web")
 			}
 			mustSet(t, w, keep)
@@ -125,7 +126,10 @@ func TestUnpublishEndsFlows(t *testing.T) {
 			for _, talk := range going {
 				talk.isRefused()
 			}
-			for _, talk := range staying {
+			for _, talk := range hostsGoing {
+				talk.endsBy(via)
+			}
+			for _, talk := range slices.Concat(staying, hostsStaying) {
 				talk.hears("web")
 			}
 		})
@@ -147,19 +151,19 @@ func TestAWiderRangeKeepsWhatStaysInIt(t *testing.T) {
 	}
 	mustSet(t, w, ranged(8001, 8002, 81))
 	serve(t, in(w, "web"), "web", ":82")
-	talks := slices.Concat(dialAll(t, w.DoClient, server(8002)), dialAll(t, w.DoServer, local(8002)))
-	for _, talk := range talks {
+	remote, hosts := dialAll(t, w.DoClient, server(8002)), dialAll(t, w.DoServer, everywhere(8002))
+	for _, talk := range slices.Concat(remote, hosts) {
 		talk.hears("web")
 	}
 	mustSet(t, w, ranged(8000, 8004, 80))
-	for _, talk := range talks {
+	for _, talk := range slices.Concat(remote, hosts) {
 		talk.hears("web")
 	}
 	mustSet(t, w, ranged(8000, 8004, 90))
-	for _, talk := range talks {
-		if talk.isLocalUDP() {
-			continue // nobody can end it
-		}
+	for _, talk := range hosts {
+		talk.hasEnded()
+	}
+	for _, talk := range remote {
 		if got, err := talk.ask(); err == nil {
 			t.Errorf("%s %s answers %q though the range leads elsewhere", talk.conn.RemoteAddr().Network(), talk.conn.RemoteAddr(), got)
 		}
@@ -180,14 +184,21 @@ func TestAPublishThatMovesTakesNoConnectionAlong(t *testing.T) {
 			mustSet(t, w, s)
 			serve(t, in(w, "web"), "web", ":80")
 			serve(t, in(w, "app"), "app", ":80")
-			talks := dialAll(t, w.DoClient, server(8000))
-			for _, talk := range talks {
+			talks, hosts := dialAll(t, w.DoClient, server(8000)), dialAll(t, w.DoServer, everywhere(8000))
+			for _, talk := range slices.Concat(talks, hosts) {
 				talk.hears("web")
 			}
 			for i := range s.Publishes {
 				s.Publishes[i].Endpoint = "app"
 			}
 			mustSet(t, w, s)
+			if via == model.ViaEBPF {
+				for _, talk := range hosts {
+					talk.hasEnded()
+				}
+			} else {
+				talks = append(talks, hosts...)
+			}
 			for _, talk := range talks {
 				if talk.conn.RemoteAddr().Network() == "tcp" {
 					talk.isRefused()
@@ -195,7 +206,7 @@ func TestAPublishThatMovesTakesNoConnectionAlong(t *testing.T) {
 					talk.hears("app")
 				}
 			}
-			for _, talk := range dialAll(t, w.DoClient, server(8000)) {
+			for _, talk := range slices.Concat(dialAll(t, w.DoClient, server(8000)), dialAll(t, w.DoServer, everywhere(8000))) {
 				talk.hears("app")
 			}
 		})

@@ -207,13 +207,6 @@ func dialAll(t testing.TB, from place, addrs []string) []talk {
 	return talks
 }
 
-// isLocalUDP reports whether a process of the host speaks over UDP to an
-// address that is no other host's.
-func (t talk) isLocalUDP() bool {
-	to, ok := t.conn.RemoteAddr().(*net.UDPAddr)
-	return ok && to.IP.IsLoopback()
-}
-
 // ask says a line, over UDP again and again, until it is answered.
 func (t talk) ask() (string, error) {
 	udp := t.conn.RemoteAddr().Network() == "udp"
@@ -250,6 +243,33 @@ func (t talk) isRefused() {
 	t.t.Helper()
 	if got, err := t.ask(); !isRefusal(err) {
 		t.t.Errorf("%s %s answers %q, %v; want a refusal", t.conn.RemoteAddr().Network(), t.conn.RemoteAddr(), got, err)
+	}
+}
+
+// hasEnded fails the test unless the kernel tells the process that its socket
+// is ended.
+func (t talk) hasEnded() {
+	t.t.Helper()
+	err := t.conn.SetDeadline(time.Now().Add(patience))
+	if err == nil {
+		_, err = t.conn.Read(make([]byte, 256))
+	}
+	if !errors.Is(err, unix.ECONNABORTED) {
+		t.t.Errorf("%s %s is read: %v; want %v", t.conn.RemoteAddr().Network(), t.conn.RemoteAddr(), err, unix.ECONNABORTED)
+	}
+	if _, err := t.conn.Write([]byte("hello\n")); err == nil {
+		t.t.Errorf("%s %s sends though it is ended", t.conn.RemoteAddr().Network(), t.conn.RemoteAddr())
+	}
+}
+
+// endsBy fails the test unless the conversation of a process of the host has
+// ended, which eBPF led to the endpoint itself and other ways did not.
+func (t talk) endsBy(via model.Via) {
+	t.t.Helper()
+	if via == model.ViaEBPF {
+		t.hasEnded()
+	} else {
+		t.isRefused()
 	}
 }
 

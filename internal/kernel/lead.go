@@ -220,7 +220,7 @@ func (h *Host) endFlows(p *steer.Plane, gone goneLeads) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(p.Forget(ended), h.endLocal(p, gone)); err != nil {
+	if err := errors.Join(p.Forget(ended), h.endLocal(p)); err != nil {
 		return err
 	}
 	return h.ns.Do(func() error {

@@ -77,7 +77,8 @@ func toBox(host string, port uint16, to string) []plan.Lead {
 	return leads
 }
 
-// serve answers TCP and UDP at an address of a namespace with that address.
+// serve answers TCP and UDP at an address of a namespace with that address:
+// every connection, and every byte and datagram that comes.
 func serve(t *testing.T, ns *Netns, at string) {
 	t.Helper()
 	var stream net.Listener
@@ -99,8 +100,15 @@ func serve(t *testing.T, ns *Netns, at string) {
 			if err != nil {
 				return
 			}
-			_, _ = c.Write([]byte(at))
-			c.Close()
+			go func() {
+				defer c.Close()
+				var b [1]byte
+				for err == nil {
+					if _, err = c.Write([]byte(at)); err == nil {
+						_, err = c.Read(b[:])
+					}
+				}
+			}()
 		}
 	}()
 	go func() {

@@ -138,7 +138,7 @@ func probeCgroupHooks(*Host) error {
 		return err
 	}
 	if err := steer.TryCgroups(); err != nil {
-		return fmt.Errorf("%w: run %s, built with CONFIG_CGROUP_BPF", err, needed(plan.FeatureCgroupHooks))
+		return fmt.Errorf("%w: run %s, built with CONFIG_CGROUP_BPF and CONFIG_BPF_EVENTS", err, needed(plan.FeatureCgroupHooks))
 	}
 	return nil
 }

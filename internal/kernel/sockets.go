@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"fairlead/internal/kernel/steer"
 
@@ -12,101 +13,51 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attributes of linux/inet_diag.h and linux/sock_diag.h, which tell what eBPF
-// programs have stored with a socket (Linux 5.6).
-const (
-	diagStoragesWanted = 2  // INET_DIAG_REQ_SK_BPF_STORAGES
-	diagStorageMap     = 1  // SK_DIAG_BPF_STORAGE_REQ_MAP_FD
-	diagStorages       = 20 // INET_DIAG_SK_BPF_STORAGES
-	diagStorage        = 1  // SK_DIAG_BPF_STORAGE
-	diagStorageValue   = 3  // SK_DIAG_BPF_STORAGE_MAP_VALUE
-)
+// endRounds is how often sockets astray are looked for at most, until none is
+// left. Most often none is at the second look. But of hundreds one may not be
+// listed at once, and of several with the same addresses and ports
+// (SO_REUSEPORT) the kernel ends only the one that it finds first. One that
+// does not end at all is just being closed.
+const endRounds = 10
 
-// diagID is where struct inet_diag_msg and inet_diag_req_v2 hold the struct
-// inet_diag_sockid that names a socket, and how long that is.
-const (
-	diagIDInMessage = 4
-	diagIDInRequest = 8
-	diagIDLen       = 48
-)
-
-// endLocal ends the TCP sockets of the host's own processes that were led to a
-// lead that is gone, and resets their peers: they speak to the endpoint
-// directly, so nothing else would ever end them. What programs have stored with
-// a UDP socket, Linux does not list: such a socket stays led until it is closed.
-func (h *Host) endLocal(p *steer.Plane, gone goneLeads) error {
+// endLocal ends the sockets of the host's own processes that were led where
+// nothing leads any more, and resets the peers of those over TCP: they speak to
+// the endpoint directly, so nothing else would ever end them.
+func (h *Host) endLocal(p *steer.Plane) error {
 	return h.ns.Do(func() error {
-		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-			sockets, err := retry(func() ([][]byte, error) { return dumpDialled(p, family) })
+		for range endRounds {
+			astray, err := p.Astray()
 			if err != nil {
 				return fmt.Errorf("list sockets that were led: %w", err)
 			}
-			for _, s := range sockets {
-				if !wentBy(s, family, p.Table(), gone) {
-					continue
-				}
-				if err := destroy(s, family); err != nil {
-					return fmt.Errorf("end a socket that was led to an endpoint: %w", err)
-				}
+			if len(astray) == 0 {
+				break
+			}
+			if err := destroy(astray); err != nil {
+				return fmt.Errorf("end a socket that was led to an endpoint: %w", err)
 			}
 		}
 		return nil
 	})
 }
 
-// dumpDialled lists the TCP sockets of the calling thread's namespace, each with
-// what the map of dialled addresses holds for it.
-func dumpDialled(p *steer.Plane, family uint8) ([][]byte, error) {
-	ask := make(diagRequest, diagRequestLen)
-	ask[0], ask[1] = family, unix.IPPROTO_TCP
-	binary.NativeEndian.PutUint32(ask[4:], ^uint32(1<<stateListen))
-	storages := nl.NewRtAttr(diagStoragesWanted, nil)
-	storages.AddRtAttr(diagStorageMap, nl.Uint32Attr(uint32(p.Dialled().FD())))
-	req := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
-	req.AddData(ask)
-	req.AddData(storages)
-	return req.Execute(unix.NETLINK_INET_DIAG, nl.SOCK_DIAG_BY_FAMILY)
-}
-
-// wentBy reports whether the socket speaks to an endpoint to which a lead
-// that is gone has led it.
-func wentBy(m []byte, family uint8, t *steer.Table, gone goneLeads) bool {
-	if len(m) < diagMessageLen {
-		return false
+// destroy ends the sockets that the requests name, as `ss --kill` does.
+func destroy(requests []byte) error {
+	s, err := nl.Subscribe(unix.NETLINK_INET_DIAG)
+	if err != nil {
+		return fmt.Errorf("open sock_diag: %w", err)
 	}
-	peer := netip.AddrPortFrom(netip.AddrFrom16([16]byte(m[24:40])).Unmap(), binary.BigEndian.Uint16(m[6:]))
-	if family == unix.AF_INET {
-		peer = netip.AddrPortFrom(netip.AddrFrom4([4]byte(m[24:28])), peer.Port())
-	}
-	for _, d := range steer.ParseDialled(storedValue(m[diagMessageLen:])) {
-		if _, led := gone.of(t, steer.Flow{Host: d.Host, Endpoint: d.To}); led && d.To == peer {
-			return true
+	defer s.Close()
+	for r := range slices.Chunk(requests, diagRequestLen) {
+		req := nl.NewNetlinkRequest(nl.SOCK_DESTROY, unix.NLM_F_ACK)
+		req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_INET_DIAG: {Socket: s}}
+		req.AddData(diagRequest(r))
+		// One that is not found has ended.
+		if _, err := req.Execute(unix.NETLINK_INET_DIAG, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
 		}
 	}
-	return false
-}
-
-// storedValue returns the value that the socket has in the map asked for.
-func storedValue(attributes []byte) []byte {
-	for _, kind := range []uint16{diagStorages, diagStorage, diagStorageValue} {
-		attributes = attribute(attributes, kind)
-	}
-	return attributes
-}
-
-// destroy ends a socket as `ss --kill` does.
-func destroy(m []byte, family uint8) error {
-	ask := make(diagRequest, diagRequestLen)
-	ask[0], ask[1] = family, unix.IPPROTO_TCP
-	binary.NativeEndian.PutUint32(ask[4:], ^uint32(0))
-	copy(ask[diagIDInRequest:], m[diagIDInMessage:diagIDInMessage+diagIDLen])
-	req := nl.NewNetlinkRequest(nl.SOCK_DESTROY, unix.NLM_F_ACK)
-	req.AddData(ask)
-	_, err := req.Execute(unix.NETLINK_INET_DIAG, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return nil // it has ended
-	}
-	return err
+	return nil
 }
 
 // resetFlow sends each end of a connection the reset that the other would

@@ -158,6 +158,7 @@ const (
 	FairleadMapPorts            = "ports"
 	FairleadMapTotals           = "totals"
 	FairleadMapWorkloads        = "workloads"
+	FairleadProgAstray          = "astray"
 	FairleadProgBind4           = "bind4"
 	FairleadProgBind6           = "bind6"
 	FairleadProgConnect4        = "connect4"
@@ -232,6 +233,7 @@ type FairleadSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairleadProgramSpecs struct {
+	Astray          *ebpf.ProgramSpec `ebpf:"astray"`
 	Bind4           *ebpf.ProgramSpec `ebpf:"bind4"`
 	Bind6           *ebpf.ProgramSpec `ebpf:"bind6"`
 	Connect4        *ebpf.ProgramSpec `ebpf:"connect4"`
@@ -359,6 +361,7 @@ type FairleadVariables struct {
 //
 // It can be passed to LoadFairleadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairleadPrograms struct {
+	Astray          *ebpf.Program `ebpf:"astray"`
 	Bind4           *ebpf.Program `ebpf:"bind4"`
 	Bind6           *ebpf.Program `ebpf:"bind6"`
 	Connect4        *ebpf.Program `ebpf:"connect4"`
@@ -389,6 +392,7 @@ type FairleadPrograms struct {
 
 func (p *FairleadPrograms) Close() error {
 	return _FairleadClose(
+		p.Astray,
 		p.Bind4,
 		p.Bind6,
 		p.Connect4,

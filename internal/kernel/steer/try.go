@@ -30,14 +30,15 @@ func TryLinks() error {
 	return errors.Join(err, p.Close())
 }
 
-// TryCgroups loads the programs for socket calls. It attaches none: there is
-// no cgroup that is not the host's.
+// TryCgroups loads the programs for socket calls, and reads what none can have
+// dialled. It attaches none: there is no cgroup that is not the host's.
 func TryCgroups() error {
 	p, err := try(func(t ebpf.ProgramType) bool { return t != ebpf.SchedCLS })
 	if err != nil {
 		return err
 	}
-	return p.Close()
+	_, err = p.Astray()
+	return errors.Join(err, p.Close())
 }
 
 // try loads the programs of some types around small maps.

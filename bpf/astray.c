@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* astray runs over the sockets that have dialled anything, when user space
+ * reads it. For each that is connected to an endpoint to which what it had
+ * dialled leads no more, it writes the request that ends it (SOCK_DESTROY of
+ * sock_diag(7)). Unlike sock_diag's own list, it finds UDP sockets, too.
+ */
+#include "include/local.h"
+
+#include <linux/inet_diag.h>
+#include <bpf/bpf_core_read.h>
+
+/* What the program is told of the kernel's own sockets, found by its type
+ * information.
+ */
+struct sock_common {
+	__be32 skc_daddr, skc_rcv_saddr;
+	__be16 skc_dport;
+	__u16 skc_num;
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	int skc_bound_dev_if;
+	struct in6_addr skc_v6_daddr, skc_v6_rcv_saddr;
+} __attribute__((preserve_access_index));
+
+struct sock {
+	struct sock_common __sk_common;
+	__u16 sk_protocol;
+} __attribute__((preserve_access_index));
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} __attribute__((preserve_access_index));
+
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct sock *sk;
+	void *value;
+} __attribute__((preserve_access_index));
+
+/* read_socket names the socket as the request does. */
+inline_always void read_socket(struct inet_diag_req_v2 *r, struct sock *sk)
+{
+	struct sock_common *c = &sk->__sk_common;
+	__u64 cookie = bpf_get_socket_cookie(sk);
+
+	r->sdiag_family = c->skc_family;
+	r->sdiag_protocol = sk->sk_protocol;
+	r->idiag_states = ~0;
+	r->id.idiag_sport = bpf_htons(c->skc_num);
+	r->id.idiag_dport = c->skc_dport;
+	r->id.idiag_if = c->skc_bound_dev_if;
+	r->id.idiag_cookie[0] = cookie;
+	r->id.idiag_cookie[1] = cookie >> 32;
+	if (c->skc_family == AF_INET) {
+		r->id.idiag_src[0] = c->skc_rcv_saddr;
+		r->id.idiag_dst[0] = c->skc_daddr;
+	} else if (bpf_core_field_exists(c->skc_v6_daddr)) { /* the kernel may have no IPv6 */
+		copy_words((struct address *)r->id.idiag_src, c->skc_v6_rcv_saddr.in6_u.u6_addr32);
+		copy_words((struct address *)r->id.idiag_dst, c->skc_v6_daddr.in6_u.u6_addr32);
+	}
+}
+
+/* is_astray reports whether the socket was led to its peer by what leads there
+ * no more. What an iterator is told can be indexed only apart.
+ */
+apart int is_astray(const struct dialled *d, const struct dialled_slot *peer, __u32 udp)
+{
+	__u32 slot = slot_of(d, peer);
+	const struct dialled_slot *s;
+	struct lead *l;
+	__u16 port;
+
+	if (!d || slot >= DIALLED_SLOTS)
+		return 0;
+	s = &d->slots[slot];
+	port = bpf_ntohs(s->host_port);
+	l = find_lead(PLANE(!is_mapped(&s->host), udp), &s->host, port);
+	return !l || (l->flags & LEAD_GRANT) || !same(&l->to, &s->to) || led_port(l, port) != s->to_port;
+}
+
+/* is_connected reports whether the socket has a peer and is not closed: a closed
+ * UDP socket stays in the map for some time, with no port.
+ */
+inline_always int is_connected(struct sock *sk)
+{
+	struct sock_common *c = &sk->__sk_common;
+
+	return c->skc_state != BPF_TCP_CLOSE && c->skc_num && c->skc_dport;
+}
+
+SEC("iter/bpf_sk_storage_map")
+int astray(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct inet_diag_req_v2 end = {};
+	struct dialled_slot peer = {};
+	struct dialled *d = ctx->value;
+	struct sock *sk = ctx->sk;
+
+	if (!sk || !d || !is_connected(sk))
+		return 0;
+	read_socket(&end, sk);
+	peer.to_port = end.id.idiag_dport;
+	if (end.sdiag_family == AF_INET)
+		map_v4(&peer.to, end.id.idiag_dst[0]);
+	else
+		copy_words(&peer.to, end.id.idiag_dst);
+	if (is_astray(d, &peer, end.sdiag_protocol == IPPROTO_UDP))
+		bpf_seq_write(ctx->meta->seq, &end, sizeof(end));
+	return 0;
+}

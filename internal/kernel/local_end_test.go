@@ -1,0 +1,123 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// staying leads where published does, and stays when that goes.
+var staying = slices.Concat(toBox("0.0.0.0", 94, "10.9.0.2"), toBox("::", 94, "fd09::2"))
+
+// TestLocalSocketsEndWithTheirLead has both ends of what is compared: sockets
+// that were led by what goes, and all others that speak to the same endpoints.
+func TestLocalSocketsEndWithTheirLead(t *testing.T) {
+	for name, kind := range map[string]int{"tcp": unix.SOCK_STREAM, "udp": unix.SOCK_DGRAM} {
+		t.Run(name, func(t *testing.T) {
+			w := newLocalWorld(t, slices.Concat(published, staying)...)
+			var going, others []client
+			for _, call := range ledCalls {
+				going = append(going, converse(t, w.ns, kind, call.dial))
+			}
+			for _, at := range []string{"127.0.0.1:94", "10.9.0.1:95", "[::1]:94", "[::ffff:127.0.0.1]:94", "10.9.0.2:8080", "[fd09::2]:8080"} {
+				others = append(others, converse(t, w.ns, kind, at))
+			}
+			w.lead(t, true, published...)
+			for i, c := range going {
+				c.hasEnded(t, ledCalls[i].dial)
+			}
+			for _, c := range others {
+				c.goesOn(t)
+			}
+		})
+	}
+}
+
+// TestUnconnectedSocketsDoNotEnd: each of their datagrams is led anew.
+func TestUnconnectedSocketsDoNotEnd(t *testing.T) {
+	w := newLocalWorld(t, slices.Concat(published, staying)...)
+	c := dialer(t, w.ns, unix.SOCK_DGRAM, "127.0.0.1:80")
+	for _, at := range []string{"127.0.0.1:80", "127.0.0.1:94"} {
+		if err := c.sendTo(at); err != nil {
+			t.Fatal(err)
+		}
+		c.answer(t)
+		w.lead(t, true, published...)
+	}
+}
+
+// TestSocketsOfOneNameAllEnd has sockets that no request can tell apart but by
+// their cookies.
+func TestSocketsOfOneNameAllEnd(t *testing.T) {
+	w := newLocalWorld(t, published...)
+	var all []client
+	for range 3 {
+		c := dialer(t, w.ns, unix.SOCK_DGRAM, "10.9.0.1:80")
+		if err := errors.Join(
+			unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1),
+			c.bind("10.9.0.1:5400"), c.connect("10.9.0.1:80")); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	w.lead(t, true, published...)
+	for i, c := range all {
+		c.hasEnded(t, fmt.Sprint("socket ", i))
+	}
+}
+
+// TestManySocketsEnd has more than the kernel lists at once.
+func TestManySocketsEnd(t *testing.T) {
+	w := newLocalWorld(t, published...)
+	all := make([]client, 800)
+	for i := range all {
+		all[i] = dialer(t, w.ns, unix.SOCK_DGRAM, "127.0.0.1:80")
+		if err := all[i].connect("127.0.0.1:80"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.lead(t, true, published...)
+	for i, c := range all {
+		c.hasEnded(t, fmt.Sprint("socket ", i))
+	}
+}
+
+// converse dials and takes the first answer.
+func converse(t *testing.T, ns *Netns, kind int, at string) client {
+	t.Helper()
+	c := dialer(t, ns, kind, at)
+	if err := c.connect(at); err != nil {
+		t.Fatal(err)
+	}
+	if kind == unix.SOCK_STREAM {
+		c.answer(t)
+	} else {
+		c.goesOn(t)
+	}
+	return c
+}
+
+// goesOn fails the test unless the socket speaks and is answered.
+func (c client) goesOn(t *testing.T) {
+	t.Helper()
+	if _, err := unix.Write(c.fd, []byte("?")); err != nil {
+		t.Fatal(err)
+	}
+	c.answer(t)
+}
+
+// hasEnded fails the test unless the process is told that its socket is ended,
+// for which it waits as for an answer.
+func (c client) hasEnded(t *testing.T, what string) {
+	t.Helper()
+	var b [64]byte
+	if n, err := unix.Read(c.fd, b[:]); !errors.Is(err, unix.ECONNABORTED) {
+		t.Errorf("%s: %d bytes are read, %v; want %v", what, n, err, unix.ECONNABORTED)
+	}
+	if _, err := unix.Write(c.fd, []byte("?")); err == nil {
+		t.Errorf("%s sends though it is ended", what)
+	}
+}

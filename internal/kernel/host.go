@@ -184,9 +184,10 @@ func absent(err error) bool {
 // Do runs fn on a thread of its own inside the host's namespace.
 func (h *Host) Do(fn func() error) error { return h.ns.Do(fn) }
 
-// LinkBytes returns the bytes that a link of the host has received and sent.
-func (h *Host) LinkBytes(name string) (uint64, error) {
-	_, link, err := h.link("", name)
+// LinkBytes returns the bytes that a link has received and sent, in the
+// namespace at path (empty: the host's).
+func (h *Host) LinkBytes(path, name string) (uint64, error) {
+	_, link, err := h.link(path, name)
 	if err != nil {
 		return 0, fmt.Errorf("read counters of link %s: %w", name, err)
 	}

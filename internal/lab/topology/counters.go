@@ -14,7 +14,13 @@ import (
 
 // LinkBytes returns the bytes that a link of the server host has received
 // and sent.
-func (w *World) LinkBytes(link string) (uint64, error) { return w.server.LinkBytes(link) }
+func (w *World) LinkBytes(link string) (uint64, error) { return w.server.LinkBytes("", link) }
+
+// SandboxBytes returns the same of a link in the sandbox of that name, which
+// must exist.
+func (w *World) SandboxBytes(sandbox, link string) (uint64, error) {
+	return w.server.LinkBytes(w.sandboxes[sandbox].Path(), link)
+}
 
 // Tracked returns how many flows the server host's conntrack remembers: none
 // unless something asked it to, because each namespace has a table of its own.

@@ -26,18 +26,6 @@ import (
 	"fairlead/internal/store"
 )
 
-// The hosts' addresses on the wire, from the ranges kept for documentation
-// (RFC 5737, RFC 3849), and the name of the wire at both of its ends.
-var (
-	ClientAddr4 = netip.MustParseAddr("198.51.100.1")
-	ServerAddr4 = netip.MustParseAddr("198.51.100.2")
-	ClientAddr6 = netip.MustParseAddr("2001:db8:1::1")
-	ServerAddr6 = netip.MustParseAddr("2001:db8:1::2")
-)
-
-// Wire is the name of the wire's link on both hosts.
-const Wire = "wire0"
-
 // EndpointLink returns the name of the server host's link to the endpoint's
 // sandbox, whose counters prove the way that traffic took.
 func EndpointLink(endpoint string) string { return driver.VethLink(endpoint) }
@@ -46,6 +34,8 @@ func EndpointLink(endpoint string) string { return driver.VethLink(endpoint) }
 type World struct {
 	// Engine runs the server host.
 	Engine *engine.Engine
+	// far runs the client host, nil until a path needs it.
+	far *engine.Engine
 	// Proxy is the server host's user-space proxy, nil until a path needs it.
 	Proxy *proxy.Proxy
 
@@ -53,11 +43,13 @@ type World struct {
 	sandboxes      map[string]*kernel.Netns
 	namespaces     []*kernel.Netns
 	place          child.Place
+	facts          plan.Facts
+	mtu            int
 }
 
 // Options tune a world.
 type Options struct {
-	// MTU of the wire in bytes; 0 means 1500.
+	// MTU of the wires in bytes; 0 means 1500.
 	MTU int
 	// ProxyPlace says in which cgroup the proxy runs; its Netns is ours to
 	// choose.
@@ -69,13 +61,16 @@ type Options struct {
 
 // New makes a world without sandboxes.
 func New(facts plan.Facts, opt Options) (*World, error) {
-	w := &World{sandboxes: map[string]*kernel.Netns{}, place: opt.ProxyPlace}
+	w := &World{sandboxes: map[string]*kernel.Netns{}, place: opt.ProxyPlace, facts: facts, mtu: opt.MTU}
+	if w.mtu == 0 {
+		w.mtu = 1500
+	}
 	var err error
 	if w.client, err = w.host(""); err == nil {
 		w.server, err = w.host(opt.Cgroup)
 	}
 	if err == nil {
-		err = w.wire(opt.MTU)
+		err = w.wire(Wire, wire)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make topology: %w", err), w.Close())
@@ -106,31 +101,6 @@ func (w *World) namespace() (*kernel.Netns, error) {
 		w.namespaces = append(w.namespaces, ns)
 	}
 	return ns, err
-}
-
-// wire joins the hosts. Its marked end is the client's, so that the engine
-// on the server host sees a foreign link and leaves it alone.
-func (w *World) wire(mtu int) error {
-	if mtu == 0 {
-		mtu = 1500
-	}
-	far := fmt.Sprintf("/proc/self/fd/%d", w.server.Netns().Fd())
-	objects := plan.Plan{plan.Link{Name: Wire, Kind: plan.Veth, MTU: mtu, Owner: "wire", Peer: Wire, PeerNetns: far}}
-	for _, ends := range [][2]netip.Addr{{ClientAddr4, ServerAddr4}, {ClientAddr6, ServerAddr6}} {
-		bits := 24
-		if ends[0].Is6() {
-			bits = 64
-		}
-		objects = append(objects,
-			plan.Address{Link: Wire, Prefix: netip.PrefixFrom(ends[0], bits)},
-			plan.Address{Netns: far, Link: Wire, Prefix: netip.PrefixFrom(ends[1], bits)})
-	}
-	for _, o := range objects {
-		if err := w.client.Set(o); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Route tells the client host that a subnet is reached through the server.
@@ -193,8 +163,10 @@ func (w *World) DoSandbox(name string, fn func() error) error { return w.sandbox
 // Close ends the proxy and lets the namespaces go. It goes on over errors.
 func (w *World) Close() error {
 	var errs []error
-	if w.Engine != nil {
-		errs = append(errs, w.Engine.TearDown(context.Background()))
+	for _, e := range []*engine.Engine{w.Engine, w.far} {
+		if e != nil {
+			errs = append(errs, e.TearDown(context.Background()))
+		}
 	}
 	for _, h := range []*kernel.Host{w.client, w.server} {
 		if h != nil {

@@ -1,0 +1,77 @@
+package topology
+
+import (
+	"net/netip"
+
+	"fairlead/internal/engine"
+	"fairlead/internal/kernel"
+	"fairlead/internal/plan"
+	"fairlead/internal/store"
+)
+
+// The names of the wires' links on both hosts. The second is there only for
+// the paths that ask for it.
+const (
+	Wire       = "wire0"
+	SecondWire = "wire1"
+)
+
+// The hosts' addresses on the wires, from the ranges kept for documentation
+// (RFC 5737, RFC 3849).
+var (
+	ClientAddr4 = netip.MustParseAddr("198.51.100.1")
+	ServerAddr4 = netip.MustParseAddr("198.51.100.2")
+	ClientAddr6 = netip.MustParseAddr("2001:db8:1::1")
+	ServerAddr6 = netip.MustParseAddr("2001:db8:1::2")
+
+	ClientSecond4 = netip.MustParseAddr("203.0.113.1")
+	ServerSecond4 = netip.MustParseAddr("203.0.113.2")
+	ClientSecond6 = netip.MustParseAddr("2001:db8:2::1")
+	ServerSecond6 = netip.MustParseAddr("2001:db8:2::2")
+)
+
+// Subnet returns the prefix that an address on a wire has.
+func Subnet(a netip.Addr) netip.Prefix {
+	if a.Is4() {
+		return netip.PrefixFrom(a, 24)
+	}
+	return netip.PrefixFrom(a, 64)
+}
+
+// ends are the addresses of a wire's ends.
+type ends struct{ client, server []netip.Addr }
+
+var (
+	wire   = ends{[]netip.Addr{ClientAddr4, ClientAddr6}, []netip.Addr{ServerAddr4, ServerAddr6}}
+	second = ends{[]netip.Addr{ClientSecond4, ClientSecond6}, []netip.Addr{ServerSecond4, ServerSecond6}}
+)
+
+// wire joins the hosts. To their engines it is a foreign link.
+func (w *World) wire(name string, at ends) error {
+	if err := kernel.Wire(w.client, w.server, name, w.mtu); err != nil {
+		return err
+	}
+	for host, addrs := range map[*kernel.Host][]netip.Addr{w.client: at.client, w.server: at.server} {
+		for _, a := range addrs {
+			if err := host.Set(plan.Address{Link: name, Prefix: Subnet(a)}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// JoinAgain adds the second wire.
+func (w *World) JoinAgain() error { return w.wire(SecondWire, second) }
+
+// AddDevice adds the second wire with no address at the server's end, which is
+// a device to hand over.
+func (w *World) AddDevice() error { return w.wire(SecondWire, ends{client: second.client}) }
+
+// Far returns the engine of the client host, for what takes two hosts.
+func (w *World) Far() *engine.Engine {
+	if w.far == nil {
+		w.far = engine.New(engine.Config{Kernel: w.client, Store: &store.Memory{}, Facts: w.facts})
+	}
+	return w.far
+}

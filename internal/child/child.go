@@ -89,9 +89,17 @@ func Start(ctx context.Context, cmd *exec.Cmd, at Place) (*Process, error) {
 }
 
 // run owns one OS thread for the child's whole life and never unlocks it, so
-// that the thread, which may be in a foreign namespace, ends with it.
+// that the thread, which may be in a foreign namespace, ends with it. Our first
+// thread cannot end, so it is held until another is taken.
 func (p *Process) run(at Place, started chan<- error) {
 	runtime.LockOSThread()
+	if unix.Gettid() == unix.Getpid() {
+		defer runtime.UnlockOSThread()
+		began := make(chan error, 1)
+		go p.run(at, began)
+		started <- <-began
+		return
+	}
 	defer close(p.done)
 	if at.Netns != nil {
 		if err := unix.Setns(int(at.Netns.Fd()), unix.CLONE_NEWNET); err != nil {

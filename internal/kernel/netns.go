@@ -65,6 +65,30 @@ func (n *Netns) Do(fn func() error) error {
 	})
 }
 
+// ID tells the namespace from every other one since the machine was booted.
+// It is the inode of the namespace's file, which the kernel uses again, with
+// the cookie, which it does not (since Linux 5.14).
+func (n *Netns) ID() (string, error) {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(n.file.Fd()), &stat); err != nil {
+		return "", fmt.Errorf("identify network namespace: %w", err)
+	}
+	id := fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
+	err := n.Do(func() error {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("identify network namespace: %w", err)
+		}
+		defer unix.Close(fd)
+		cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+		if err == nil {
+			id += fmt.Sprintf(":%d", cookie)
+		}
+		return nil
+	})
+	return id, err
+}
+
 // File returns the open namespace; it stays owned by n.
 func (n *Netns) File() *os.File { return n.file }
 
@@ -75,11 +99,18 @@ func (n *Netns) Path() string { return fmt.Sprintf("/proc/self/fd/%d", n.file.Fd
 func (n *Netns) Close() error { return n.file.Close() }
 
 // onThread runs fn on a fresh OS thread which is never unlocked, so that the
-// runtime ends the thread instead of reusing it in a foreign namespace.
+// runtime ends the thread instead of reusing it in a foreign namespace. The
+// process's first thread cannot end, and would keep that namespace alive as
+// long as we live; so it is held meanwhile, and fn gets another.
 func onThread(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			defer runtime.UnlockOSThread()
+			done <- onThread(fn)
+			return
+		}
 		done <- fn()
 	}()
 	return <-done

@@ -102,6 +102,14 @@ var Rules = []Rule{
 		Of:   []string{"internal/cgroup/..."}, Ours: []string{},
 	},
 	{
+		Name: "finding sandboxes needs only the door to the kernel",
+		Of:   []string{"internal/sandbox/..."}, Ours: []string{"internal/model/...", "internal/kernel/...", "internal/sandbox/..."},
+	},
+	{
+		Name: "a DHCP client needs only the door to the kernel",
+		Of:   []string{"internal/dhcp/..."}, Ours: []string{"internal/model/...", "internal/kernel/...", "internal/dhcp/..."},
+	},
+	{
 		Name: "child knows nothing of what it starts",
 		Of:   []string{"internal/child/..."}, Ours: []string{},
 	},

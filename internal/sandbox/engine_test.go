@@ -1,0 +1,245 @@
+package sandbox_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"fairlead/internal/sandbox"
+)
+
+// engine is a container engine of the test's own: what we ask of Docker's API
+// at a unix socket.
+type engine struct {
+	t      *testing.T
+	socket string
+	server *httptest.Server
+	mu     sync.Mutex
+	// containers are by name; the first part of an id finds them, too.
+	containers map[string]container
+	news       map[chan string]bool
+	// answers is how often the news were asked for.
+	asked int
+	// broken is what the engine says to everything, if not nothing.
+	broken string
+}
+
+type container struct {
+	id     string
+	status string
+	pid    int
+}
+
+func newEngine(t *testing.T, socket string) *engine {
+	t.Helper()
+	e := &engine{t: t, socket: socket, containers: map[string]container{}, news: map[chan string]bool{}}
+	e.start()
+	t.Cleanup(e.stop)
+	return e
+}
+
+// socketPath is short enough for a unix socket, whatever the test's name.
+func socketPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "engine-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, "docker.sock")
+}
+
+func (e *engine) start() {
+	e.t.Helper()
+	l, err := net.Listen("unix", e.socket)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	e.server = httptest.NewUnstartedServer(e)
+	e.server.Listener.Close()
+	e.server.Listener = l
+	e.server.Start()
+}
+
+// stop ends the engine; its socket goes with it.
+func (e *engine) stop() {
+	e.mu.Lock()
+	for c := range e.news {
+		close(c)
+	}
+	clear(e.news)
+	e.mu.Unlock()
+	e.server.CloseClientConnections()
+	e.server.Close()
+}
+
+func (e *engine) set(name string, c container) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.containers[name] = c
+	for news := range e.news {
+		news <- c.status
+	}
+}
+
+// ServeHTTP answers as Docker does.
+func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e.mu.Lock()
+	broken := e.broken
+	e.mu.Unlock()
+	switch name, inspect := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/containers/"), "/json"); {
+	case broken != "":
+		http.Error(w, fmt.Sprintf(`{"message":%q}`, broken), http.StatusInternalServerError)
+	case r.URL.Path == "/events":
+		e.tell(w, r)
+	case inspect:
+		e.inspect(w, name)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (e *engine) inspect(w http.ResponseWriter, text string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(e.containers)) {
+		c := e.containers[name]
+		if name != text && !strings.HasPrefix(c.id, text) {
+			continue
+		}
+		answer := map[string]any{"Id": c.id, "Name": "/" + name, "State": map[string]any{"Status": c.status, "Pid": c.pid}}
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			e.t.Error(err)
+		}
+		return
+	}
+	http.Error(w, `{"message":"No such container: `+text+`"}`, http.StatusNotFound)
+}
+
+func (e *engine) tell(w http.ResponseWriter, r *http.Request) {
+	if filters := r.URL.Query().Get("filters"); !json.Valid([]byte(filters)) {
+		e.t.Errorf("events are asked for with the filters %q", filters)
+	}
+	news := make(chan string, 16)
+	e.mu.Lock()
+	e.news[news] = true
+	e.asked++
+	e.mu.Unlock()
+	flush := http.NewResponseController(w)
+	_ = flush.Flush()
+	for {
+		select {
+		case <-r.Context().Done():
+			e.mu.Lock()
+			delete(e.news, news)
+			e.mu.Unlock()
+			return
+		case status, ok := <-news:
+			if !ok {
+				return
+			}
+			fmt.Fprintf(w, "{\"status\":%q}\n", status)
+			_ = flush.Flush()
+		}
+	}
+}
+
+const webID = "9876543210fedcba0123456789abcdef0123456789abcdef0123456789abcdef"
+
+func TestContainer(t *testing.T) {
+	e := newEngine(t, socketPath(t))
+	f := finder(t, e.socket)
+	pid := workload(t, newNetns(t)).Cmd.Process.Pid
+	e.set("web", container{webID, "running", pid})
+	w := want{"container:web", fmt.Sprintf("/proc/%d/ns/net", pid), pid}
+	s := resolves(t, f, "web", w)
+	for _, text := range []string{"container:web", webID, webID[:12], "container:9876", "9876543210fe"} {
+		if by := resolves(t, f, text, w); by != s {
+			t.Errorf("%s leads to %+v, want %+v", text, by, s)
+		}
+	}
+	// A number that an id happens to begin with is a pid.
+	refuses(t, f, "98765432", sandbox.ErrAbsent, "neither a container nor")
+
+	// Started again, it is another sandbox of the same name.
+	pid = workload(t, newNetns(t)).Cmd.Process.Pid
+	e.set("web", container{webID, "running", pid})
+	if again := resolves(t, f, "web", want{"container:web", fmt.Sprintf("/proc/%d/ns/net", pid), pid}); again.ID == s.ID {
+		t.Errorf("started again, it has the same id, %s", s.ID)
+	}
+}
+
+func TestContainerThatIsNone(t *testing.T) {
+	e := newEngine(t, socketPath(t))
+	f := finder(t, e.socket)
+	e.set("done", container{webID, "exited", 0})
+	refuses(t, f, "done", sandbox.ErrAbsent, "the container is exited: start it first")
+	e.set("dying", container{"fedc", "running", 999999999})
+	refuses(t, f, "dying", sandbox.ErrAbsent, "the container is running: start it first")
+	e.set("hosted", container{"ba98", "running", workload(t, nil).Cmd.Process.Pid})
+	refuses(t, f, "container:hosted", sandbox.ErrHost, "publish its ports via socket")
+	refuses(t, f, "container:web", sandbox.ErrAbsent, "no such sandbox")
+	for _, text := range []string{"container:", "container:../images", "container:web/json?x=", "container:-web", "container:a b"} {
+		refuses(t, f, text, sandbox.ErrAbsent, "no such sandbox")
+	}
+	e.broken = "the engine has a bad day"
+	refuses(t, f, "web", nil, "ask the container engine at "+e.socket+": the engine has a bad day")
+}
+
+func TestAmbiguity(t *testing.T) {
+	first, second := newEngine(t, socketPath(t)), newEngine(t, socketPath(t))
+	f := finder(t, first.socket, second.socket)
+	process := workload(t, newNetns(t)).Cmd.Process.Pid
+	first.set("web", container{webID, "running", process})
+	named(t, f, "web")
+	refuses(t, f, "web", nil, "the name is ambiguous: say which of netns:web, container:web")
+	resolves(t, f, "netns:web", want{"netns:web", filepath.Join(f.NetnsDir, "web"), 0})
+	w := want{"container:web", fmt.Sprintf("/proc/%d/ns/net", process), process}
+	resolves(t, f, "container:web", w)
+
+	// One namespace by two names is no ambiguity.
+	unname(t, f, "web")
+	bind(t, f, "web", w.path)
+	resolves(t, f, "web", want{"netns:web", filepath.Join(f.NetnsDir, "web"), 0})
+	unname(t, f, "web")
+
+	// Engines may use the same name.
+	second.set("web", container{"fedcba9876543210", "created", 0})
+	refuses(t, f, "web", nil, "say which of container:"+webID[:12]+", container:fedcba987654")
+	resolves(t, f, "container:"+webID[:12], w)
+
+	first.set(fmt.Sprint(process), container{"ffff", "exited", 0})
+	refuses(t, f, fmt.Sprint(process), nil, fmt.Sprintf("say which of pid:%d, container:%d", process, process))
+}
+
+// TestNoEngine: who has no container engine is not told of it unless he asks
+// for a container; and where none answers, nobody knows what runs.
+func TestNoEngine(t *testing.T) {
+	f := finder(t, "/nowhere/docker.sock")
+	refuses(t, f, "web", sandbox.ErrAbsent, "neither a container nor")
+	refuses(t, f, "container:web", nil, "no container engine answers at /nowhere/docker.sock: start it, or name the sandbox otherwise, e.g. pid:4711")
+
+	e := newEngine(t, socketPath(t))
+	e.server.Listener.(*net.UnixListener).SetUnlinkOnClose(false)
+	e.server.Close()
+	refuses(t, finder(t, e.socket), "container:web", nil, "no container engine answers")
+}
+
+func TestDockerHost(t *testing.T) {
+	e := newEngine(t, socketPath(t))
+	pid := workload(t, newNetns(t)).Cmd.Process.Pid
+	e.set("web-of-the-test", container{webID, "running", pid})
+	t.Setenv("DOCKER_HOST", "unix://"+e.socket)
+	resolves(t, sandbox.New(), "web-of-the-test", want{"container:web-of-the-test", fmt.Sprintf("/proc/%d/ns/net", pid), pid})
+	t.Setenv("DOCKER_HOST", "tcp://192.0.2.1:2376")
+	refuses(t, sandbox.New(), "container:web", nil, "DOCKER_HOST is tcp://192.0.2.1:2376, and only an engine of this host has sandboxes here")
+}

@@ -1,0 +1,104 @@
+package sandbox_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"fairlead/internal/sandbox"
+)
+
+// until takes ticks until what is waited for is there. A tick that does not
+// come leaves it to the test's time limit.
+func until(ticks <-chan struct{}, reached func() bool) {
+	for !reached() {
+		<-ticks
+	}
+}
+
+func watch(t *testing.T, f sandbox.Finder) <-chan struct{} {
+	t.Helper()
+	ticks, err := f.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ticks
+}
+
+func TestWatchNames(t *testing.T) {
+	f := finder(t)
+	f.NetnsDir = filepath.Join(f.NetnsDir, "not", "yet", "there")
+	ticks := watch(t, f)
+	there := func(name string) func() bool {
+		return func() bool {
+			_, err := f.Resolve(t.Context(), name)
+			return err == nil
+		}
+	}
+	gone := func(name string) func() bool { return func() bool { return !there(name)() } }
+	if err := os.MkdirAll(f.NetnsDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	named(t, f, "web")
+	until(ticks, there("web"))
+
+	// No mount tells of a link to a process's namespace.
+	pid := workload(t, newNetns(t)).Cmd.Process.Pid
+	link := filepath.Join(f.NetnsDir, "linked")
+	if err := os.Symlink(fmt.Sprintf("/proc/%d/ns/net", pid), link); err != nil {
+		t.Fatal(err)
+	}
+	until(ticks, there("linked"))
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	until(ticks, gone("linked"))
+	unname(t, f, "web")
+	until(ticks, gone("web"))
+}
+
+func TestWatchEngine(t *testing.T) {
+	socket := socketPath(t)
+	f := finder(t, socket)
+	ticks := watch(t, f)
+	runs := func() bool {
+		_, err := f.Resolve(t.Context(), "web")
+		return err == nil
+	}
+	pid := workload(t, newNetns(t)).Cmd.Process.Pid
+	running, exited := container{webID, "running", pid}, container{webID, "exited", 0}
+
+	// The engine comes after us, goes, and comes again.
+	e := newEngine(t, socket)
+	for range 3 {
+		until(ticks, e.followed)
+		e.set("web", running)
+		until(ticks, runs)
+		e.set("web", exited)
+		until(ticks, func() bool { return !runs() })
+		e.stop()
+		e.start()
+	}
+}
+
+// followed reports whether somebody listens to the engine's news.
+func (e *engine) followed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.news) > 0
+}
+
+// TestWatchEnds: with its context, Watch lets go of the engine.
+func TestWatchEnds(t *testing.T) {
+	e := newEngine(t, socketPath(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	ticks, err := finder(t, e.socket).Watch(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(ticks, e.followed)
+	cancel()
+	e.server.Close() // it waits for whom it serves
+}

@@ -41,6 +41,15 @@ const maxLinkName = 15
 // BridgeLink returns the name of a network's bridge on the host.
 func BridgeLink(network string) string { return linkName("fl-", network) }
 
+// ShimLink returns the name of the link by which the host itself takes part in
+// a network whose sandboxes branch from a parent.
+func ShimLink(network string) string { return linkName("fm-", network) }
+
+// VLANLink returns the name of the link that carries a VLAN of a parent.
+func VLANLink(parent string, id uint16) string {
+	return linkName("fw-", fmt.Sprintf("%s-%d", parent, id))
+}
+
 // VethLink returns the name of an endpoint's link on the host.
 func VethLink(endpoint string) string { return linkName("fv-", endpoint) }
 
@@ -85,11 +94,7 @@ func MAC(addrs ...netip.Addr) string {
 func Forwarding(n model.Network) plan.Plan {
 	var p plan.Plan
 	for _, s := range n.Subnets {
-		name := "net.ipv6.conf.all.forwarding"
-		if s.Prefix.Addr().Is4() {
-			name = "net.ipv4.ip_forward"
-		}
-		p = append(p, plan.Sysctl{Name: name, Value: "1"})
+		p = append(p, plan.IPForwarding(s.Prefix.Addr().Is4()))
 	}
 	return p
 }

@@ -126,6 +126,8 @@ func (h *Host) Set(o plan.Object) error {
 	switch o := o.(type) {
 	case plan.Link:
 		err = h.setLink(o)
+	case plan.Branch:
+		err = h.setBranch(o)
 	case plan.Address:
 		err = h.setAddress(o)
 	case plan.Route:
@@ -154,6 +156,8 @@ func (h *Host) Del(o plan.Object) error {
 	switch o := o.(type) {
 	case plan.Link:
 		err = h.delLink(o)
+	case plan.Branch:
+		err = h.delBranch(o)
 	case plan.Address:
 		err = h.delAddress(o)
 	case plan.Route:

@@ -63,7 +63,7 @@ func tableSets() []*nftables.Set {
 		add(plan.SetHairpin+f.suffix, true, concat(f.addrType, f.addrType), nil)
 		add(plan.SetOutbound+f.suffix, true, concat(f.addrType, f.addrType), nil)
 	}
-	for _, name := range []string{plan.SetLinks, plan.SetIsolated, plan.SetInternal} {
+	for _, name := range []string{plan.SetLinks, plan.SetLAN, plan.SetIsolated, plan.SetInternal} {
 		// Without the byte order nft(8) shows the names as empty.
 		sets = append(sets, &nftables.Set{Table: table(), Name: name, KeyType: nftables.TypeIFName, KeyByteOrder: binaryutil.NativeEndian})
 	}
@@ -120,7 +120,7 @@ func tableChains() []chain {
 		}},
 		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, [][]expr.Any{
 			rule(dnatted(), verdict(expr.VerdictJump, "returns")),
-			rule(linkIn(expr.MetaKeyOIFNAME, plan.SetLinks), accept),
+			rule(linkIn(expr.MetaKeyOIFNAME, plan.SetLinks), linkNotIn(expr.MetaKeyOIFNAME, plan.SetLAN), accept),
 			rule(v4.pair(plan.SetOutbound), masquerade),
 			rule(v6.pair(plan.SetOutbound), masquerade),
 		}},
@@ -181,6 +181,10 @@ func lookup(set string) []expr.Any {
 
 func linkIn(key expr.MetaKey, set string) []expr.Any {
 	return rule(meta(key, reg1), lookup(set))
+}
+
+func linkNotIn(key expr.MetaKey, set string) []expr.Any {
+	return rule(meta(key, reg1), []expr.Any{&expr.Lookup{SourceRegister: reg1, SetName: set, Invert: true}})
 }
 
 func equal(data []byte) []expr.Any {

@@ -64,6 +64,8 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 	switch o := o.(type) {
 	case plan.Link:
 		found, err = h.readLink(o)
+	case plan.Branch:
+		found, err = h.readBranch(o)
 	case plan.Address:
 		found, err = h.readAddress(o)
 	case plan.Route:

@@ -47,6 +47,9 @@ var probes = map[plan.Feature]func(*Host) error{
 	plan.FeatureIPv6:         probeIPv6,
 	plan.FeatureSteering:     probeSteering,
 	plan.FeatureCgroupHooks:  probeCgroupHooks,
+	plan.FeatureMacvlan:      probeMacvlan,
+	plan.FeatureIPvlan:       probeIPvlan,
+	plan.FeatureVLAN:         probeVLAN,
 }
 
 // missing returns why each feature that the kernel lacks is lacking. All are

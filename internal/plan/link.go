@@ -256,6 +256,14 @@ type Sysctl struct {
 	Value string
 }
 
+// IPForwarding lets the host route packets of a family (IPv4 when v4).
+func IPForwarding(v4 bool) Sysctl {
+	if v4 {
+		return Sysctl{Name: "net.ipv4.ip_forward", Value: "1"}
+	}
+	return Sysctl{Name: "net.ipv6.conf.all.forwarding", Value: "1"}
+}
+
 // Key implements Object.
 func (s Sysctl) Key() string { return "sysctl " + s.Netns + " " + s.Name }
 

@@ -13,6 +13,9 @@ import (
 const (
 	// SetLinks holds the host's links that lead to our sandboxes.
 	SetLinks = "links"
+	// SetLAN holds those of them whose sandboxes are on the LAN themselves, and
+	// know the way back to nothing that is behind the host.
+	SetLAN = "lan"
 	// SetIsolated holds those that only published ports and answers may
 	// enter from elsewhere.
 	SetIsolated = "isolated"
@@ -107,6 +110,9 @@ const TableText = `table inet fairlead {
 	set links {
 		type ifname
 	}
+	set lan {
+		type ifname
+	}
 	set isolated {
 		type ifname
 	}
@@ -151,7 +157,7 @@ const TableText = `table inet fairlead {
 	chain postrouting {
 		type nat hook postrouting priority srcnat; policy accept;
 		ct status dnat jump returns
-		oifname @links accept
+		oifname @links oifname != @lan accept
 		ip saddr . ip daddr @outbound4 masquerade
 		ip6 saddr . ip6 daddr @outbound6 masquerade
 	}

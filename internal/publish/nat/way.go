@@ -73,6 +73,7 @@ func (Way) Publish(p model.Publish, a plan.Attachment) plan.Plan {
 			continue
 		}
 		led++
+		all = append(all, plan.IPForwarding(host.Is4()))
 		all = append(all, mappings(p, host, target)...)
 		all = append(all, returns(a, target)...)
 		if host.Is4() && (host.IsUnspecified() || host.IsLoopback()) {

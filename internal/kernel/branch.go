@@ -1,0 +1,228 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"fairlead/internal/plan"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The modes of macvlan and ipvlan by their names.
+var (
+	macvlanModes = map[string]netlink.MacvlanMode{"bridge": netlink.MACVLAN_MODE_BRIDGE, "private": netlink.MACVLAN_MODE_PRIVATE,
+		"vepa": netlink.MACVLAN_MODE_VEPA, "passthru": netlink.MACVLAN_MODE_PASSTHRU}
+	ipvlanModes = map[string]netlink.IPVlanMode{"l2": netlink.IPVLAN_MODE_L2, "l3": netlink.IPVLAN_MODE_L3, "l3s": netlink.IPVLAN_MODE_L3S}
+)
+
+// setBranch makes the link or brings ours to the wanted state. A foreign link
+// of that name is an error, never a victim.
+func (h *Host) setBranch(want plan.Branch) error {
+	handle, err := h.at(want.Netns) // before anything goes: is there a sandbox at all?
+	if err != nil {
+		return err
+	}
+	_, parent, err := h.link("", want.Parent)
+	if err != nil {
+		return fmt.Errorf("find parent %s: %w", want.Parent, err)
+	}
+	have, err := handle.LinkByName(want.Name)
+	switch {
+	case err != nil && !absent(err):
+		return err
+	case err == nil && !ours(have):
+		return occupied(want)
+	case err == nil && !h.branches(handle, have, parent, want):
+		if err := handle.LinkDel(have); err != nil {
+			return fmt.Errorf("replace: %w", err)
+		}
+		fallthrough
+	case err != nil:
+		if have, err = h.addBranch(handle, parent, want); err != nil {
+			return err
+		}
+	}
+	if err := h.adjustBranch(handle, have, want); err != nil {
+		return err
+	}
+	return handle.LinkSetUp(have)
+}
+
+// occupied says that another link has the name.
+func occupied(want plan.Branch) error {
+	if want.Netns == "" {
+		return errors.New("a link of that name exists and is not Fairlead's: rename it or choose another name")
+	}
+	return fmt.Errorf("the sandbox has an interface %s already: name another in the endpoint", want.Name)
+}
+
+// branches reports whether an existing link is the wanted one: of the same
+// kind and mode, from the same parent.
+func (h *Host) branches(handle *netlink.Handle, have, parent netlink.Link, want plan.Branch) bool {
+	if have.Type() != string(want.Kind) || have.Attrs().ParentIndex != parent.Attrs().Index {
+		return false
+	}
+	switch have := have.(type) {
+	case *netlink.Macvlan:
+		if have.Mode != macvlanModes[want.Mode] {
+			return false
+		}
+	case *netlink.IPVlan:
+		if have.Mode != ipvlanModes[want.Mode] {
+			return false
+		}
+	case *netlink.Vlan:
+		if have.VlanId != int(want.VLAN) {
+			return false
+		}
+	}
+	// Interface indices are alike in many namespaces: the parent's must be the
+	// host's own. -1 is the namespace of the link itself.
+	if want.Netns == "" {
+		return have.Attrs().NetNsID == -1
+	}
+	id, err := handle.GetNetNsIdByFd(int(h.ns.File().Fd()))
+	return err == nil && have.Attrs().NetNsID == id
+}
+
+// addBranch makes the link where it belongs and marks it at once.
+func (h *Host) addBranch(handle *netlink.Handle, parent netlink.Link, want plan.Branch) (netlink.Link, error) {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU, attrs.ParentIndex = want.Name, want.MTU, parent.Attrs().Index
+	var err error
+	if attrs.HardwareAddr, err = parseMAC(want.MAC); err != nil {
+		return nil, err
+	}
+	if want.Netns != "" {
+		ns, err := h.open(want.Netns)
+		if err != nil {
+			return nil, err
+		}
+		defer ns.Close()
+		attrs.Namespace = netlink.NsFd(ns.File().Fd())
+	}
+	var link netlink.Link
+	switch want.Kind {
+	case plan.Macvlan:
+		link = &netlink.Macvlan{LinkAttrs: attrs, Mode: macvlanModes[want.Mode]}
+	case plan.IPvlan:
+		link = &netlink.IPVlan{LinkAttrs: attrs, Mode: ipvlanModes[want.Mode]}
+	case plan.VLAN:
+		link = &netlink.Vlan{LinkAttrs: attrs, VlanId: int(want.VLAN), VlanProtocol: netlink.VLAN_PROTOCOL_8021Q}
+	default:
+		return nil, fmt.Errorf("%s is no kind of branch", want.Kind)
+	}
+	host, err := h.at("")
+	if err != nil {
+		return nil, err
+	}
+	if err := host.LinkAdd(link); err != nil {
+		return nil, refusedBranch(want, err)
+	}
+	have, err := handle.LinkByName(want.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := handle.LinkSetAlias(have, want.Alias()); err != nil {
+		return nil, errors.Join(err, handle.LinkDel(have))
+	}
+	have.Attrs().Alias = want.Alias()
+	return have, nil
+}
+
+// refusedBranch says what the kernel means by refusing to make the link. That
+// its parent is of the right kind, a driver has seen to; others may have taken
+// the parent since, or hold branches of their own.
+func refusedBranch(want plan.Branch, err error) error {
+	switch {
+	case errors.Is(err, unix.EEXIST) && want.Kind == plan.VLAN:
+		return fmt.Errorf("%s has VLAN %d already (%w): name the link that carries it as the parent, without a VLAN", want.Parent, want.VLAN, err)
+	case errors.Is(err, unix.EEXIST):
+		return occupied(want)
+	case errors.Is(err, unix.EBUSY):
+		return fmt.Errorf("parent %s is taken (%w): it is a port of a bridge or bond, or carries links of another kind than %s", want.Parent, err, want.Kind)
+	case errors.Is(err, unix.EADDRINUSE):
+		return fmt.Errorf("hardware address %s is in use on %s (%w): choose another", want.MAC, want.Parent, err)
+	case errors.Is(err, unix.EINVAL) && want.Kind == plan.Macvlan:
+		return fmt.Errorf("parent %s takes no macvlan of mode %s (%w): mode passthru is for one alone: see `ip -d link` for who branches from it, or name another parent", want.Parent, want.Mode, err)
+	}
+	return err
+}
+
+// adjustBranch sets what can change on a living link.
+func (h *Host) adjustBranch(handle *netlink.Handle, have netlink.Link, want plan.Branch) error {
+	if have.Attrs().Alias != want.Alias() {
+		if err := handle.LinkSetAlias(have, want.Alias()); err != nil {
+			return err
+		}
+	}
+	if err := adjustEnd(handle, have, want.MTU, want.MAC); err != nil {
+		return err
+	}
+	if !want.Quiet {
+		return nil
+	}
+	for _, s := range quiet(want) {
+		if err := h.WriteSysctl(s); err != nil && !errors.Is(err, ErrNoSetting) {
+			return err
+		}
+	}
+	return nil
+}
+
+// quiet are the settings that plan.Branch.Quiet stands for. A host without
+// IPv6 lacks the second.
+func quiet(b plan.Branch) []plan.Sysctl {
+	return []plan.Sysctl{{Name: "net.ipv4.conf." + b.Name + ".arp_filter", Value: "1"},
+		{Name: "net.ipv6.conf." + b.Name + ".accept_ra", Value: "0"}}
+}
+
+func (h *Host) delBranch(b plan.Branch) error {
+	handle, have, err := h.link(b.Netns, b.Name)
+	if err != nil || !ours(have) {
+		return err
+	}
+	return handle.LinkDel(have)
+}
+
+// readBranch returns the link with the parts that the kernel has otherwise
+// than wanted, or nil when it is missing, foreign, another's branch, or down.
+func (h *Host) readBranch(want plan.Branch) (plan.Object, error) {
+	_, parent, err := h.link("", want.Parent)
+	if err != nil {
+		return nil, err
+	}
+	handle, link, err := h.link(want.Netns, want.Name)
+	if err != nil {
+		return nil, err
+	}
+	if !isUp(link) || !ours(link) || !h.branches(handle, link, parent, want) {
+		return nil, nil
+	}
+	found := want
+	found.MTU = link.Attrs().MTU
+	found.Owner = strings.TrimPrefix(link.Attrs().Alias, plan.Mark+":")
+	if want.MAC != "" {
+		found.MAC = link.Attrs().HardwareAddr.String()
+	}
+	if want.Quiet {
+		found.Quiet, err = h.isQuiet(want)
+	}
+	return found, err
+}
+
+func (h *Host) isQuiet(b plan.Branch) (bool, error) {
+	for _, s := range quiet(b) {
+		value, err := h.ReadSysctl(s)
+		if errors.Is(err, ErrNoSetting) {
+			continue
+		}
+		if err != nil || value != s.Value {
+			return false, err
+		}
+	}
+	return true, nil
+}

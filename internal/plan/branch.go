@@ -1,0 +1,106 @@
+package plan
+
+import "fmt"
+
+// The kinds of link that branch from a parent.
+const (
+	Macvlan Kind = "macvlan"
+	IPvlan  Kind = "ipvlan"
+	VLAN    Kind = "vlan"
+)
+
+// Branch is a network interface that shares the wire of a link of the host,
+// its parent. The kernel makes it in the namespace where it belongs, so the
+// host never sees it pass by.
+type Branch struct {
+	// Netns is the path of the namespace that holds the interface; empty is the
+	// engine's host, where the parent always is.
+	Netns string
+	Name  string
+	Kind  Kind
+	// Mode is that of macvlan and ipvlan, e.g. "bridge" or "l2".
+	Mode   string
+	Parent string
+	// VLAN is the VLAN ID of kind vlan.
+	VLAN uint16
+	MTU  int
+	// MAC is the hardware address; empty leaves the kernel's choice, which is
+	// the parent's for ipvlan, vlan and a macvlan in mode passthru.
+	MAC string
+	// Owner completes the alias: the network's or endpoint's name.
+	Owner string
+	// Quiet is for branches that the host itself holds: it takes no router's
+	// advertisement there, and answers ARP only to those whom its routes reach
+	// by the branch. Otherwise it would speak on the parent's wire by two links.
+	Quiet bool
+}
+
+// Ends implements linker.
+func (b Branch) Ends() []string { return []string{end(b.Netns, b.Name)} }
+
+// adjusts reports whether the link can be brought from old to this state.
+func (b Branch) adjusts(old Object) bool {
+	o, ok := old.(Branch)
+	return ok && o.Kind == b.Kind && o.Mode == b.Mode && o.Parent == b.Parent && o.VLAN == b.VLAN
+}
+
+// base is the parent, which may be a branch itself.
+func (b Branch) base() string { return end("", b.Parent) }
+
+// Alias returns the link's mark.
+func (b Branch) Alias() string { return Mark + ":" + b.Owner }
+
+// Key implements Object. It is that of any link of the name.
+func (b Branch) Key() string { return Link{Netns: b.Netns, Name: b.Name}.Key() }
+
+// Add implements Object.
+func (b Branch) Add() []string {
+	add := fmt.Sprintf("ip link add link %s name %s", b.Parent, b.Name)
+	if b.Netns != "" {
+		add += " netns " + quote(netnsName(b.Netns))
+	}
+	if b.MAC != "" {
+		add += " address " + b.MAC
+	}
+	add += fmt.Sprintf(" mtu %d type %s", b.MTU, b.Kind)
+	if b.Kind == VLAN {
+		add += fmt.Sprintf(" id %d", b.VLAN)
+	} else {
+		add += " mode " + b.Mode
+	}
+	set := fmt.Sprintf("%s link set %s alias %s", in(b.Netns, "ip"), b.Name, quote(b.Alias()))
+	if b.Quiet {
+		return []string{add, b.quiet(), set + " up"}
+	}
+	return []string{add, set + " up"}
+}
+
+func (b Branch) quiet() string {
+	return fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.arp_filter=1 net.ipv6.conf.%[1]s.accept_ra=0", b.Name)
+}
+
+// change returns the commands that bring the link from another state.
+func (b Branch) change(old Object) []string {
+	if !b.adjusts(old) {
+		return append(old.Del(), b.Add()...)
+	}
+	o := old.(Branch)
+	ip := in(b.Netns, "ip") + " link set " + b.Name
+	var cmds []string
+	if o.MTU != b.MTU {
+		cmds = append(cmds, fmt.Sprintf("%s mtu %d", ip, b.MTU))
+	}
+	if o.MAC != b.MAC && b.MAC != "" {
+		cmds = append(cmds, ip+" address "+b.MAC)
+	}
+	if o.Owner != b.Owner {
+		cmds = append(cmds, ip+" alias "+quote(b.Alias()))
+	}
+	if b.Quiet && !o.Quiet {
+		cmds = append(cmds, b.quiet())
+	}
+	return cmds
+}
+
+// Del implements Object.
+func (b Branch) Del() []string { return []string{in(b.Netns, "ip") + " link del " + b.Name} }

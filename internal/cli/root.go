@@ -141,7 +141,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w (see %s --help)", err, c.CommandPath()))
 	})
-	root.AddCommand(newLab(a), newPaths(a), newChoose(a), newRun(), newVersion(a), newDocs(root))
+	root.AddCommand(newLab(a), newPaths(a), newChoose(a), newRun(), newExec(), newVersion(a), newDocs(root))
 	return root
 }
 

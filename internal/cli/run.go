@@ -58,7 +58,7 @@ func newRun() *cobra.Command {
 			if err != nil {
 				return usage(err)
 			}
-			if err := find(args[0]); err != nil {
+			if _, err := find(args[0]); err != nil {
 				return err
 			}
 			code, err := workload.Run(opt)
@@ -102,16 +102,17 @@ func runOptions(ports []string, name, unlisted string, command []string) (worklo
 	return opt, nil
 }
 
-// find tells before anything is set up that there is no such command.
-func find(command string) error {
-	_, err := exec.LookPath(command)
+// find returns the command's path, or tells before anything is set up that
+// there is no such command.
+func find(command string) (string, error) {
+	path, err := exec.LookPath(command)
 	switch {
 	case err == nil:
-		return nil
+		return path, nil
 	case errors.Is(err, fs.ErrPermission):
-		return commandExit{exitNotExecutable, fmt.Errorf("run %s: %w: make it executable", command, err)}
+		return "", commandExit{exitNotExecutable, fmt.Errorf("run %s: %w: make it executable", command, err)}
 	}
-	return commandExit{exitNotFound, fmt.Errorf("run %s: %w: install it, or name its path", command, err)}
+	return "", commandExit{exitNotFound, fmt.Errorf("run %s: %w: install it, or name its path", command, err)}
 }
 
 // parsePublish reads [ADDRESS:]HOST:OWN[/PROTOCOL], an IPv6 address in

@@ -155,7 +155,7 @@ func identity(ns *kernel.Netns) (string, error) {
 	defer own.Close()
 	host, err := own.ID()
 	if err == nil && id == host {
-		err = fmt.Errorf("%w, where nothing is attached: publish its ports via socket, as `fairlead run` does", ErrHost)
+		err = fmt.Errorf("%w, where nothing can be attached: publish its ports via socket, as `fairlead run` does", ErrHost)
 	}
 	return id, err
 }

@@ -2,6 +2,8 @@ package model
 
 import (
 	"cmp"
+	"net/netip"
+	"reflect"
 	"slices"
 )
 
@@ -19,16 +21,59 @@ type Attachment struct {
 	// Keep applies the attachment again whenever its sandbox comes back,
 	// instead of forgetting it with the sandbox.
 	Keep bool `json:"keep,omitempty"`
-	// DHCP fills Prefixes, Gateways and Routes by leases.
-	DHCP bool `json:"dhcp,omitempty"`
+	// DHCP says that addresses come from a server of the network, and Lease what
+	// it last gave.
+	DHCP  bool  `json:"dhcp,omitempty"`
+	Lease Lease `json:"lease,omitzero"`
 	// Own says that the network was made for this attachment and goes with it.
 	Own bool `json:"own,omitempty"`
+}
+
+// Lease is what a DHCP server gives an attachment.
+type Lease struct {
+	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
+	Gateways []netip.Addr   `json:"gateways,omitempty"`
+	Routes   []Route        `json:"routes,omitempty"`
+}
+
+// IsZero reports whether there is no lease.
+func (l Lease) IsZero() bool {
+	return len(l.Prefixes) == 0 && len(l.Gateways) == 0 && len(l.Routes) == 0
+}
+
+// Equal reports whether nothing differs.
+func (l Lease) Equal(o Lease) bool {
+	return slices.Equal(l.Prefixes, o.Prefixes) && slices.Equal(l.Gateways, o.Gateways) && slices.Equal(l.Routes, o.Routes)
+}
+
+func (l Lease) clone() Lease {
+	return Lease{slices.Clone(l.Prefixes), slices.Clone(l.Gateways), slices.Clone(l.Routes)}
+}
+
+// Leased returns the endpoint with what the lease gives. What was asked for
+// goes before it.
+func (a Attachment) Leased() Endpoint {
+	e := a.Endpoint
+	if a.Lease.IsZero() {
+		return e
+	}
+	e.Prefixes = slices.Concat(e.Prefixes, a.Lease.Prefixes)
+	if len(e.Gateways) == 0 {
+		e.Gateways = a.Lease.Gateways
+	}
+	e.Routes = slices.Clip(e.Routes)
+	for _, r := range a.Lease.Routes {
+		if !slices.ContainsFunc(e.Routes, func(o Route) bool { return o.To == r.To }) {
+			e.Routes = append(e.Routes, r)
+		}
+	}
+	return e
 }
 
 // Equal reports whether nothing differs.
 func (a Attachment) Equal(o Attachment) bool {
 	return a.Endpoint.Equal(o.Endpoint) && a.Ref == o.Ref && a.Namespace == o.Namespace &&
-		a.Keep == o.Keep && a.DHCP == o.DHCP && a.Own == o.Own
+		a.Keep == o.Keep && a.DHCP == o.DHCP && a.Lease.Equal(o.Lease) && a.Own == o.Own
 }
 
 // Wishes are what users have asked of a host one by one, for sandboxes that
@@ -45,7 +90,7 @@ func (w Wishes) Clone() Wishes {
 	s := State{Networks: w.Networks, Publishes: w.Publishes}.Clone()
 	c := Wishes{Networks: s.Networks, Attachments: slices.Clone(w.Attachments), Publishes: s.Publishes}
 	for i := range c.Attachments {
-		c.Attachments[i].Endpoint = c.Attachments[i].Endpoint.clone()
+		c.Attachments[i].Endpoint, c.Attachments[i].Lease = c.Attachments[i].Endpoint.clone(), c.Attachments[i].Lease.clone()
 	}
 	return c
 }
@@ -53,15 +98,8 @@ func (w Wishes) Clone() Wishes {
 // Equal reports whether nothing differs.
 func (n Network) Equal(o Network) bool {
 	return n.Name == o.Name && n.Driver == o.Driver && slices.Equal(n.Subnets, o.Subnets) && n.MTU == o.MTU &&
-		n.Parent == o.Parent && n.Mode == o.Mode && n.VLAN == o.VLAN && n.PKey == o.PKey && n.Overlay.equal(o.Overlay) &&
+		n.Parent == o.Parent && n.Mode == o.Mode && n.VLAN == o.VLAN && n.PKey == o.PKey && reflect.DeepEqual(n.Overlay, o.Overlay) &&
 		n.Hairpin == o.Hairpin && n.Filter == o.Filter && n.Internal == o.Internal
-}
-
-func (o Overlay) equal(p Overlay) bool {
-	return o.VNI == p.VNI && o.Port == p.Port && slices.Equal(o.Underlays, p.Underlays) &&
-		slices.EqualFunc(o.Peers, p.Peers, func(a, b Peer) bool {
-			return a.Address == b.Address && slices.Equal(a.Endpoints, b.Endpoints)
-		}) && o.Group == p.Group && o.Encrypt == p.Encrypt && o.KeyFile == p.KeyFile
 }
 
 // Equal reports whether nothing differs.

@@ -14,12 +14,6 @@ func TestEqualSeesEveryField(t *testing.T) {
 	check(t, model.Endpoint.Equal)
 	check(t, model.Publish.Equal)
 	check(t, model.Attachment.Equal)
-	check(t, func(a, b model.Overlay) bool {
-		return model.Network{Overlay: a}.Equal(model.Network{Overlay: b})
-	})
-	check(t, func(a, b model.Peer) bool {
-		return model.Network{Overlay: model.Overlay{Peers: []model.Peer{a}}}.Equal(model.Network{Overlay: model.Overlay{Peers: []model.Peer{b}}})
-	})
 }
 
 func check[T any](t *testing.T, equal func(a, b T) bool) {

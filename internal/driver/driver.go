@@ -53,6 +53,12 @@ func VLANLink(parent string, id uint16) string {
 // VethLink returns the name of an endpoint's link on the host.
 func VethLink(endpoint string) string { return linkName("fv-", endpoint) }
 
+// TunnelLink returns the name of a network's VXLAN link on the host.
+func TunnelLink(network string) string { return linkName("fx-", network) }
+
+// CipherLink returns the name of a network's WireGuard link on the host.
+func CipherLink(network string) string { return linkName("fw-", network) }
+
 // linkName keeps a short plain name readable and hashes any other. A dot or
 // slash would make the link's sysctls ambiguous.
 func linkName(prefix, name string) string {

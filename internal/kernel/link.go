@@ -33,7 +33,7 @@ func (h *Host) setLink(want plan.Link) error {
 	case err != nil && !absent(err):
 		return err
 	case err == nil && !ours(have):
-		return fmt.Errorf("a link of that name exists and is not Fairlead's: rename it or choose another name")
+		return errForeignLink
 	case err == nil && !h.samePeer(have, want):
 		if err := handle.LinkDel(have); err != nil {
 			return fmt.Errorf("replace: %w", err)
@@ -46,6 +46,8 @@ func (h *Host) setLink(want plan.Link) error {
 	}
 	return h.adjustLink(handle, have, want)
 }
+
+var errForeignLink = errors.New("a link of that name exists and is not Fairlead's: rename it or choose another name")
 
 func ours(l netlink.Link) bool { return strings.HasPrefix(l.Attrs().Alias, plan.Mark+":") }
 

@@ -46,6 +46,8 @@ var probes = map[plan.Feature]func(*Host) error{
 	plan.FeatureNAT:          probeNAT,
 	plan.FeatureIPv6:         probeIPv6,
 	plan.FeatureSteering:     probeSteering,
+	plan.FeatureVXLAN:        probeVXLAN,
+	plan.FeatureWireGuard:    probeWireGuard,
 	plan.FeatureCgroupHooks:  probeCgroupHooks,
 	plan.FeatureMacvlan:      probeMacvlan,
 	plan.FeatureIPvlan:       probeIPvlan,
@@ -89,6 +91,18 @@ func probeBridge(h *Host) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "probebr0"
 	return h.tryLink("bridge", &netlink.Bridge{LinkAttrs: attrs})
+}
+
+func probeVXLAN(h *Host) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "probevx0"
+	return h.tryLink("vxlan", &netlink.Vxlan{LinkAttrs: attrs, VxlanId: 1, Port: 4789})
+}
+
+func probeWireGuard(h *Host) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "probewg0"
+	return h.tryLink("wireguard", &netlink.Wireguard{LinkAttrs: attrs})
 }
 
 func (h *Host) tryLink(kind string, l netlink.Link) error {

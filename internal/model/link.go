@@ -24,13 +24,16 @@ const (
 type Overlay struct {
 	// VNI is the VXLAN network identifier, 24 bits.
 	VNI uint32 `json:"vni,omitempty"`
-	// Port is the UDP port of VXLAN; 0 means 4789 (RFC 7348).
+	// Port is the UDP port by which the hosts speak to each other: of VXLAN, or
+	// of WireGuard where the overlay is encrypted. 0 means 4789 (RFC 7348), or
+	// 51820.
 	Port uint16 `json:"port,omitempty"`
 	// Underlays name the host's links, or its addresses on them, that carry the
 	// overlay; none means the one by which the peers are reached. Several share
 	// the load of the peers.
 	Underlays []string `json:"underlays,omitempty"`
-	// Peers are the other hosts.
+	// Peers are the hosts of the overlay. A host knows itself by its address and
+	// leaves itself out, so that one list serves all.
 	Peers []Peer `json:"peers,omitempty"`
 	// Group is a multicast group that finds the peers instead.
 	Group netip.Addr `json:"group,omitzero"`
@@ -48,19 +51,40 @@ func (o Overlay) IsZero() bool {
 func (o Overlay) clone() Overlay {
 	o.Underlays, o.Peers = slices.Clone(o.Underlays), slices.Clone(o.Peers)
 	for i := range o.Peers {
+		o.Peers[i].Further, o.Peers[i].Ranges = slices.Clone(o.Peers[i].Further), slices.Clone(o.Peers[i].Ranges)
 		o.Peers[i].Endpoints = slices.Clone(o.Peers[i].Endpoints)
+		for j := range o.Peers[i].Endpoints {
+			o.Peers[i].Endpoints[j].Addresses = slices.Clone(o.Peers[i].Endpoints[j].Addresses)
+		}
 	}
 	return o
 }
 
-// Peer is another host of an overlay.
+// Peer is a host of an overlay.
 type Peer struct {
 	// Address is the peer's on an underlay.
 	Address netip.Addr `json:"address"`
-	// Endpoints are the addresses of the sandboxes there, as far as they are
-	// known: nobody has to ask for those.
-	Endpoints []netip.Addr `json:"endpoints,omitempty"`
+	// Further are its addresses on further underlays; what goes to its known
+	// endpoints is spread over all.
+	Further []netip.Addr `json:"further,omitempty"`
+	// Ranges are the parts of the subnets that the peer leases addresses from,
+	// one of each subnet. The first usable address of a range is the peer's own.
+	Ranges []netip.Prefix `json:"ranges,omitempty"`
+	// Endpoints are the sandboxes there, as far as they are known: nobody has
+	// to ask for those.
+	Endpoints []PeerEndpoint `json:"endpoints,omitempty"`
 }
+
+// PeerEndpoint is a sandbox of another host.
+type PeerEndpoint struct {
+	// Addresses holds at most one address of each family.
+	Addresses []netip.Addr `json:"addresses"`
+	// MAC is the hardware address, if the endpoint was given one of its own.
+	MAC string `json:"mac,omitempty"`
+}
+
+// Underlay returns all the peer's addresses on underlays.
+func (p Peer) Underlay() []netip.Addr { return append([]netip.Addr{p.Address}, p.Further...) }
 
 // Route is a destination of a sandbox and its next hop.
 type Route struct {
@@ -86,7 +110,9 @@ func (n Network) Asks() []string {
 	}
 	all = append(all, n.Overlay.Underlays...)
 	for _, p := range n.Overlay.Peers {
-		all = append(all, p.Address.String())
+		for _, a := range p.Underlay() {
+			all = append(all, a.String())
+		}
 	}
 	if n.Overlay.Group.IsValid() {
 		all = append(all, n.Overlay.Group.String())

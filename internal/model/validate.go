@@ -82,7 +82,7 @@ func (n Network) validate() error {
 			seen[v4] = true
 		}
 	}
-	return nil
+	return n.validateOverlay()
 }
 
 func (s Subnet) validate(mtu int) error {
@@ -140,7 +140,7 @@ func (s State) validateEndpoint(e Endpoint) error {
 	if e.Sandbox != "" && !strings.HasPrefix(e.Sandbox, "/") {
 		return fmt.Errorf("sandbox %q: want an absolute path, e.g. /run/netns/web", e.Sandbox)
 	}
-	if err := errors.Join(e.validateCgroup(n), e.validateLink()); err != nil {
+	if err := errors.Join(e.validateCgroup(n), e.validateLink(), s.validateDevice(n, e)); err != nil {
 		return err
 	}
 	if name := e.InterfaceName(); len(name) > 15 || name == "lo" || strings.ContainsAny(name, "/.: ") || strings.ContainsFunc(name, unicode.IsControl) {

@@ -48,6 +48,7 @@ var kernelLibraries = []string{
 	"github.com/mdlayher/netlink/...",
 	"github.com/ti-mo/...",
 	"github.com/vishvananda/...",
+	"golang.zx2c4.com/wireguard/...",
 }
 
 // Rules are the import rules of the design. A rule for a package that does

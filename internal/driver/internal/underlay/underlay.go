@@ -1,0 +1,151 @@
+// Package underlay works out what carries an overlay: by which of the host's
+// addresses and links the other hosts are spoken to, how large a packet fits,
+// and what is known of the other hosts' sandboxes. It plans nothing.
+package underlay
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// Underlay is what carries an overlay, as seen from this host.
+type Underlay struct {
+	// Local is the host's address; unspecified where each peer's route decides.
+	Local netip.Addr
+	// Link is the one to use; empty where routes decide.
+	Link string
+	// Peers are the other hosts; Self is this one, if it is listed.
+	Peers []model.Peer
+	Self  model.Peer
+	// mtu is the least on the way to any peer, in bytes.
+	mtu int
+}
+
+// Find works out what carries the overlay.
+func Find(n model.Network, f plan.Facts) (Underlay, error) {
+	u := Underlay{mtu: maxPacket}
+	sources := map[netip.Addr]bool{}
+	for _, p := range n.Overlay.Peers {
+		first := f.Links[p.Address.String()]
+		if holds(first, p.Address) {
+			u.Self = p
+			u.mtu = min(u.mtu, first.MTU)
+			continue
+		}
+		for _, a := range p.Underlay() {
+			l, ok := f.Links[a.String()]
+			if !ok {
+				return u, fmt.Errorf("peer %s: no route leads there: `ip route get %s` should show one; add it, or correct the address", a, a)
+			}
+			sources[l.Source] = true
+			u.mtu = min(u.mtu, l.MTU)
+		}
+		u.Peers = append(u.Peers, p)
+	}
+	if g := n.Overlay.Group; g.IsValid() {
+		if l, ok := f.Links[g.String()]; ok {
+			u.mtu = min(u.mtu, l.MTU)
+			u.Link = l.Name
+		}
+	}
+	err := u.choose(n, f, sources)
+	return u, err
+}
+
+// choose settles by which of the host's addresses and links the others are
+// spoken to. sources are the addresses that routes to them choose.
+func (u *Underlay) choose(n model.Network, f plan.Facts, sources map[netip.Addr]bool) error {
+	v4 := isV4(n.Overlay)
+	u.Local = netip.IPv6Unspecified()
+	if v4 {
+		u.Local = netip.IPv4Unspecified()
+	}
+	if len(n.Overlay.Underlays) > 0 {
+		return u.named(n, f, v4)
+	}
+	switch {
+	case n.Overlay.Group.IsValid() && u.Link == "":
+		return fmt.Errorf("group %s: no route leads there: name the link to use as underlay", n.Overlay.Group)
+	case u.Self.Address.IsValid() && len(u.Self.Further) == 0:
+		u.Local = u.Self.Address
+	case len(sources) == 1 && !u.Self.Address.IsValid():
+		for a := range sources {
+			u.Local = a
+		}
+	}
+	if n.Overlay.Encrypt && u.Local.IsUnspecified() {
+		return errors.New("underlay: the host speaks to its peers from several addresses, and its key follows from one: list it as a peer, or name that address as underlay")
+	}
+	return nil
+}
+
+// named takes the underlays that the overlay names.
+func (u *Underlay) named(n model.Network, f plan.Facts, v4 bool) error {
+	named := n.Overlay.Underlays
+	if len(named) > 1 && n.Overlay.Group.IsValid() {
+		return errors.New("underlay: a multicast group has one: name one, or list the hosts as peers")
+	}
+	if len(named) > 1 && n.Overlay.Encrypt {
+		return errors.New("underlay: an encrypted overlay has one, as each host's key follows from its address: name one")
+	}
+	for _, name := range named {
+		l, ok := f.Links[name]
+		if !ok {
+			return fmt.Errorf("underlay %s: the host has no such link or address: `ip -brief address` lists what it has", name)
+		}
+		if !l.Up {
+			return fmt.Errorf("underlay %s: the link is down: ip link set %s up", name, l.Name)
+		}
+		addr, err := address(name, l, v4)
+		if err != nil {
+			return err
+		}
+		if len(named) > 1 {
+			u.mtu = min(u.mtu, l.MTU)
+			continue // the routes to the peers choose among them
+		}
+		u.Local = addr
+		if _, err := netip.ParseAddr(name); err != nil || n.Overlay.Group.IsValid() {
+			u.Link = l.Name
+			u.mtu = min(u.mtu, l.MTU)
+		}
+	}
+	return nil
+}
+
+// address returns the host's address on a named underlay.
+func address(name string, l plan.HostLink, v4 bool) (netip.Addr, error) {
+	family := map[bool]string{true: "IPv4", false: "IPv6"}[v4]
+	if a, err := netip.ParseAddr(name); err == nil {
+		switch {
+		case !holds(l, a):
+			return a, fmt.Errorf("underlay %s: it is not an address of this host: `ip -brief address` lists them", a)
+		case a.Is4() != v4:
+			return a, fmt.Errorf("underlay %s: the hosts of this overlay speak %s: name an address of that family", a, family)
+		}
+		return a, nil
+	}
+	for _, p := range l.Addresses {
+		if a := p.Addr(); a.Is4() == v4 && !a.IsLinkLocalUnicast() {
+			return a, nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("underlay %s: the link has no %s address, and the hosts of this overlay speak that: give it one, or name another", name, family)
+}
+
+func holds(l plan.HostLink, a netip.Addr) bool {
+	return slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr() == a })
+}
+
+// isV4 reports whether the hosts of the overlay speak IPv4.
+func isV4(o model.Overlay) bool {
+	if o.Group.IsValid() {
+		return o.Group.Is4()
+	}
+	return len(o.Peers) == 0 || o.Peers[0].Address.Is4()
+}

@@ -1,0 +1,92 @@
+package driver
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// CheckSwitch says what of a network's bridge the host cannot do.
+func CheckSwitch(n model.Network, f plan.Facts) error {
+	if len(n.Subnets) == 0 {
+		return fmt.Errorf("a %s network needs a subnet, e.g. 172.30.0.0/24", n.Driver)
+	}
+	if n.Filter == model.FilterOn && !f.Has(plan.FeatureBridgeFilter) {
+		return fmt.Errorf("filter on: %s", f.Missing[plan.FeatureBridgeFilter])
+	}
+	return nil
+}
+
+// Switch plans a network's bridge, with the host's addresses on it and the
+// rules around it. linkLocal is the host's IPv6 link-local address there.
+func Switch(n model.Network, f plan.Facts, linkLocal netip.Prefix) plan.Plan {
+	link := BridgeLink(n.Name)
+	var p plan.Plan
+	if !n.Internal {
+		p = Forwarding(n)
+	}
+	if n.Filter == model.FilterOff && f.Has(plan.FeatureBridgeFilter) {
+		p = append(p, plan.Sysctl{Name: plan.SysctlBridgeFilter4, Value: "0"},
+			plan.Sysctl{Name: plan.SysctlBridgeFilter6, Value: "0"})
+	}
+	p = append(p, plan.Link{Name: link, Kind: plan.Bridge, MTU: n.LinkMTU(), Owner: n.Name,
+		MAC: MAC(n.Subnets[0].HostAddress()), Filter: n.Filter == model.FilterOn})
+	for _, s := range n.Subnets {
+		p = append(p, plan.Address{Link: link, Prefix: netip.PrefixFrom(s.HostAddress(), s.Prefix.Bits())})
+		if s.Prefix.Addr().Is6() {
+			p = append(p, plan.Address{Link: link, Prefix: linkLocal})
+		}
+	}
+	return append(p, switchRules(n, link)...)
+}
+
+// switchRules fences the network off and lets it out.
+func switchRules(n model.Network, link string) plan.Plan {
+	fence := plan.SetIsolated
+	if n.Internal {
+		fence = plan.SetInternal
+	}
+	p := plan.Plan{plan.Table{},
+		plan.Member{Set: plan.SetLinks, Link: link},
+		plan.Member{Set: plan.SetWithin, Link: link},
+		plan.Member{Set: fence, Link: link}}
+	if n.Internal {
+		return p
+	}
+	for _, s := range n.Subnets {
+		p = append(p, plan.Member{Set: plan.SetOutbound, Src: s.Prefix.Masked(), Dst: Default(s.Prefix.Addr())})
+	}
+	return p
+}
+
+// SwitchPort plans one sandbox's link, a port of the network's bridge.
+func SwitchPort(n model.Network, e model.Endpoint) plan.Plan {
+	link := VethLink(e.Name)
+	p := plan.Plan{
+		plan.Link{Netns: e.Sandbox, Name: "lo", Kind: plan.Loopback},
+		plan.Link{Name: link, Kind: plan.Veth, MTU: n.LinkMTU(), Owner: e.Name,
+			Master: BridgeLink(n.Name), Hairpin: hairpin(n),
+			Peer: e.InterfaceName(), PeerNetns: e.Sandbox, PeerMAC: EndpointMAC(e)},
+	}
+	return slices.Concat(p, Addressing(n, e), Towards(e, link))
+}
+
+// hairpin says whether frames may leave by the port that they came in by. With
+// br_netfilter a sandbox that reaches itself by NAT needs that: the address is
+// rewritten in the bridge, which then switches the frame and never hands it
+// to the host's routing.
+func hairpin(n model.Network) bool { return n.Hairpin || n.Filter != model.FilterOff }
+
+// SwitchAttachment tells how a sandbox on the network's bridge is reached. A
+// neighbour there is answered directly, past the host.
+func SwitchAttachment(n model.Network, e model.Endpoint) plan.Attachment {
+	a := plan.Attachment{Addresses: e.Addresses, Link: BridgeLink(n.Name), Port: VethLink(e.Name), Shaped: e.Limit.In != 0}
+	for _, s := range n.Subnets {
+		a.Bypass = append(a.Bypass, plan.Within(s.Prefix.Masked()))
+		a.Gateways = append(a.Gateways, s.HostAddress())
+	}
+	return a
+}

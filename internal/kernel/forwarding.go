@@ -1,0 +1,210 @@
+package kernel
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/plan"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// setForwarding puts an entry into the tunnel's table and, unless it is for
+// all that are unknown, into that of the bridge above it.
+func (h *Host) setForwarding(f plan.Forwarding) error {
+	if f.Floods() {
+		return h.fdb(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_APPEND, f, netlink.NTF_SELF, netlink.NUD_PERMANENT)
+	}
+	return h.fdb(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, f, netlink.NTF_SELF|netlink.NTF_MASTER, netlink.NUD_NOARP)
+}
+
+// delForwarding removes an entry and, with the one of a host, what the tunnel
+// has learnt of it: that would lead astray until it is too old.
+func (h *Host) delForwarding(f plan.Forwarding) error {
+	if !f.Floods() {
+		// One after the other, because the kernel stops at the first that is absent.
+		master := h.fdb(unix.RTM_DELNEIGH, 0, f, netlink.NTF_MASTER, netlink.NUD_NOARP)
+		if err := h.fdb(unix.RTM_DELNEIGH, 0, f, netlink.NTF_SELF, netlink.NUD_NOARP); err != nil && !absent(err) {
+			return err
+		}
+		return master
+	}
+	learnt, err := h.forwardings(f.Link)
+	errs := []error{err, h.fdb(unix.RTM_DELNEIGH, 0, f, netlink.NTF_SELF, netlink.NUD_PERMANENT)}
+	for _, l := range learnt {
+		if !l.fixed && l.self && l.Remote == f.Remote {
+			errs = append(errs, h.delForwarding(l.Forwarding))
+		}
+	}
+	return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return err == nil || absent(err) })...)
+}
+
+// fdb sends one request about an entry. The library has no attribute for the
+// underlay link.
+func (h *Host) fdb(kind, flags int, f plan.Forwarding, tables, state int) error {
+	handle, link, err := h.link("", f.Link)
+	if err != nil {
+		return err
+	}
+	mac, err := net.ParseMAC(f.MAC)
+	if err != nil {
+		return err
+	}
+	req := nl.NewNetlinkRequest(kind, flags|unix.NLM_F_ACK)
+	req.AddData(&netlink.Ndmsg{Family: unix.AF_BRIDGE, Index: uint32(link.Attrs().Index), State: uint16(state), Flags: uint8(tables)})
+	req.AddData(nl.NewRtAttr(netlink.NDA_LLADDR, mac))
+	if f.Remote.IsValid() && tables&netlink.NTF_SELF != 0 {
+		req.AddData(nl.NewRtAttr(netlink.NDA_DST, f.Remote.AsSlice()))
+	}
+	if f.Underlay != "" {
+		under, err := handle.LinkByName(f.Underlay)
+		if err != nil {
+			return err
+		}
+		req.AddData(nl.NewRtAttr(netlink.NDA_IFINDEX, nl.Uint32Attr(uint32(under.Attrs().Index))))
+	}
+	return h.ns.Do(func() error {
+		_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+		return err
+	})
+}
+
+// entry is one of a forwarding table.
+type entry struct {
+	plan.Forwarding
+	// self says that it is the tunnel's own and not the bridge's.
+	self bool
+	// fixed says that it was set and not learnt.
+	fixed bool
+}
+
+// forwardings returns the entries of the tunnel, and those of the bridge for
+// its port.
+func (h *Host) forwardings(name string) ([]entry, error) {
+	handle, link, err := h.link("", name)
+	if err != nil {
+		return nil, err
+	}
+	list, err := retry(func() ([]netlink.Neigh, error) { return handle.NeighList(link.Attrs().Index, unix.AF_BRIDGE) })
+	var found []entry
+	for _, n := range list {
+		e := entry{self: n.MasterIndex == 0, fixed: n.State&(netlink.NUD_NOARP|netlink.NUD_PERMANENT) != 0}
+		e.Link, e.MAC = name, n.HardwareAddr.String()
+		if remote, ok := netip.AddrFromSlice(n.IP); ok {
+			e.Remote = remote.Unmap()
+		}
+		if e.self || n.State&netlink.NUD_PERMANENT == 0 { // permanent in a bridge: the port's own address
+			found = append(found, e)
+		}
+	}
+	return found, err
+}
+
+func (h *Host) readForwarding(want plan.Forwarding) (plan.Object, error) {
+	list, err := h.forwardings(want.Link)
+	if err != nil {
+		return nil, err
+	}
+	found := want
+	found.Remote = netip.Addr{}
+	led := want.Floods()
+	for _, e := range list {
+		switch {
+		case e.MAC != want.MAC || !e.fixed:
+		case !e.self:
+			led = true
+		case found.Remote != want.Remote:
+			found.Remote = e.Remote
+		}
+	}
+	return orNil(found, led && found.Remote.IsValid() && (found == want || !want.Floods())), nil
+}
+
+// setNeighbor sets a permanent neighbour entry.
+func (h *Host) setNeighbor(n plan.Neighbor) error {
+	return h.onNeighbor(n, (*netlink.Handle).NeighSet)
+}
+
+func (h *Host) delNeighbor(n plan.Neighbor) error {
+	return h.onNeighbor(n, (*netlink.Handle).NeighDel)
+}
+
+func (h *Host) onNeighbor(n plan.Neighbor, do func(*netlink.Handle, *netlink.Neigh) error) error {
+	handle, link, err := h.link("", n.Link)
+	if err != nil {
+		return err
+	}
+	mac, err := net.ParseMAC(n.MAC)
+	if err != nil {
+		return err
+	}
+	return do(handle, &netlink.Neigh{LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT, IP: n.Addr.AsSlice(), HardwareAddr: mac})
+}
+
+// neighbors returns the permanent neighbour entries of a link.
+func (h *Host) neighbors(name string) ([]plan.Neighbor, error) {
+	handle, link, err := h.link("", name)
+	if err != nil {
+		return nil, err
+	}
+	var found []plan.Neighbor
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		list, err := retry(func() ([]netlink.Neigh, error) { return handle.NeighList(link.Attrs().Index, family) })
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range list {
+			if addr, ok := netip.AddrFromSlice(n.IP); ok && n.State == netlink.NUD_PERMANENT {
+				found = append(found, plan.Neighbor{Link: name, Addr: addr.Unmap(), MAC: n.HardwareAddr.String()})
+			}
+		}
+	}
+	return found, nil
+}
+
+func (h *Host) readNeighbor(want plan.Neighbor) (plan.Object, error) {
+	list, err := h.neighbors(want.Link)
+	for _, n := range list {
+		if n.Addr == want.Addr {
+			return n, err
+		}
+	}
+	return nil, err
+}
+
+// strayEntries returns what an overlay's tables hold besides: entries that
+// were set, and what was learnt of a host that is no peer any more.
+func (h *Host) strayEntries(tunnel *netlink.Vxlan, known map[string]bool) (plan.Plan, error) {
+	var found plan.Plan
+	list, err := h.forwardings(tunnel.Name)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range list {
+		peer := e.Forwarding
+		peer.MAC = plan.Unknown
+		learnt := !e.fixed && (tunnel.Group != nil || known[peer.Key()])
+		if e.self && !known[e.Key()] && !learnt && !e.Remote.IsMulticast() {
+			found = append(found, e.Forwarding)
+		}
+	}
+	handle, err := h.at("")
+	if err != nil {
+		return nil, err
+	}
+	bridge, err := handle.LinkByIndex(tunnel.MasterIndex)
+	if err != nil {
+		return found, nil // no port of one
+	}
+	neighbors, err := h.neighbors(bridge.Attrs().Name)
+	for _, n := range neighbors {
+		if !known[n.Key()] {
+			found = append(found, n)
+		}
+	}
+	return found, err
+}

@@ -1,0 +1,165 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"fairlead/internal/plan"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// addrGenNone keeps a port from having an IPv6 address of its own, which it
+// would announce through the tunnel (IN6_ADDR_GEN_MODE_NONE, linux/if_link.h).
+const addrGenNone = 1
+
+// setTunnel makes the VXLAN link or brings ours to the wanted state. A foreign
+// link of that name, VNI or port is an error, never a victim.
+func (h *Host) setTunnel(want plan.Tunnel) error {
+	handle, err := h.at("")
+	if err != nil {
+		return err
+	}
+	have, err := handle.LinkByName(want.Name)
+	switch {
+	case err != nil && !absent(err):
+		return err
+	case err == nil && !ours(have):
+		return errForeignLink
+	case err == nil && !want.Adjusts(h.tunnelOf(handle, have, want)):
+		if err := handle.LinkDel(have); err != nil {
+			return fmt.Errorf("replace: %w", err)
+		}
+		fallthrough
+	case err != nil:
+		if have, err = h.addTunnel(handle, want); err != nil {
+			return err
+		}
+	}
+	return h.adjustTunnel(handle, have, want)
+}
+
+// addTunnel makes the link and marks it at once.
+func (h *Host) addTunnel(handle *netlink.Handle, want plan.Tunnel) (netlink.Link, error) {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = want.Name, want.MTU
+	v := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: int(want.VNI), Port: int(want.Port), Learning: want.Learning, UDPCSum: true}
+	switch {
+	case !want.Local.IsUnspecified():
+		v.SrcAddr = want.Local.AsSlice()
+	case want.Local.Is6():
+		v.Group = want.Local.AsSlice() // tells the kernel the family
+	}
+	if want.Group.IsValid() {
+		v.Group = want.Group.AsSlice()
+	}
+	if want.Underlay != "" {
+		under, err := handle.LinkByName(want.Underlay)
+		if err != nil {
+			return nil, fmt.Errorf("find underlay %s: %w", want.Underlay, err)
+		}
+		v.VtepDevIndex = under.Attrs().Index
+	}
+	if err := handle.LinkAdd(v); err != nil {
+		if errors.Is(err, unix.EEXIST) {
+			return nil, h.clash(handle, want)
+		}
+		return nil, err
+	}
+	if err := handle.LinkSetAlias(v, want.Alias()); err != nil {
+		return nil, errors.Join(err, handle.LinkDel(v))
+	}
+	return v, nil
+}
+
+// clash names the VXLAN that has the VNI and port already.
+func (h *Host) clash(handle *netlink.Handle, want plan.Tunnel) error {
+	links, err := retry(handle.LinkList)
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		v, is := l.(*netlink.Vxlan)
+		if !is || v.VxlanId != int(want.VNI) || v.Port != int(want.Port) {
+			continue
+		}
+		owner := "which is not Fairlead's"
+		if ours(l) {
+			owner = "of network " + strings.TrimPrefix(v.Alias, plan.Mark+":")
+		}
+		return fmt.Errorf("link %s, %s, has VNI %d on UDP port %d already: give the overlay another vni or port, on all hosts",
+			v.Name, owner, want.VNI, want.Port)
+	}
+	return unix.EEXIST
+}
+
+func (h *Host) adjustTunnel(handle *netlink.Handle, have netlink.Link, want plan.Tunnel) error {
+	if err := adjustEnd(handle, have, want.MTU, ""); err != nil {
+		return err
+	}
+	if err := handle.LinkSetIP6AddrGenMode(have, addrGenNone); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
+		return fmt.Errorf("leave it without addresses: %w", err)
+	}
+	if err := adjustMaster(handle, have, plan.Link{Master: want.Master}); err != nil {
+		return err
+	}
+	if err := handle.LinkSetBrNeighSuppress(have, true); err != nil {
+		return fmt.Errorf("suppress neighbour solicitations: %w", err)
+	}
+	return portTaken(want.Port, handle.LinkSetUp(have))
+}
+
+// readTunnel returns the VXLAN with the parts that the kernel has otherwise
+// than wanted, or nil when it is missing, foreign or down.
+func (h *Host) readTunnel(want plan.Tunnel) (plan.Object, error) {
+	handle, link, err := h.link("", want.Name)
+	if err != nil {
+		return nil, err
+	}
+	if _, is := link.(*netlink.Vxlan); !is || !isUp(link) || !ours(link) {
+		return nil, nil
+	}
+	if port, err := handle.LinkGetProtinfo(link); err != nil || !port.NeighSuppress {
+		return nil, nil
+	}
+	return h.tunnelOf(handle, link, want), nil
+}
+
+// tunnelOf says what the link is; the zero value if it is no VXLAN. The kernel
+// does not tell the family of one without addresses: it is the wanted one's.
+func (h *Host) tunnelOf(handle *netlink.Handle, link netlink.Link, want plan.Tunnel) plan.Tunnel {
+	v, is := link.(*netlink.Vxlan)
+	if !is {
+		return plan.Tunnel{}
+	}
+	t := plan.Tunnel{Name: v.Name, VNI: uint32(v.VxlanId), Port: uint16(v.Port), Learning: v.Learning, MTU: v.MTU,
+		Owner: strings.TrimPrefix(v.Alias, plan.Mark+":"), Local: netip.IPv4Unspecified()}
+	if want.Local.Is6() {
+		t.Local = netip.IPv6Unspecified()
+	}
+	if local, ok := netip.AddrFromSlice(v.SrcAddr); ok {
+		t.Local = local.Unmap()
+	}
+	if group, ok := netip.AddrFromSlice(v.Group); ok && !group.Unmap().IsUnspecified() {
+		t.Group = group.Unmap()
+	}
+	if under, err := handle.LinkByIndex(v.VtepDevIndex); v.VtepDevIndex != 0 && err == nil {
+		t.Underlay = under.Attrs().Name
+	}
+	t.Master, _ = h.readPort(handle, link)
+	return t
+}
+
+// strayParts returns what a link of ours holds that is in no plan.
+func (h *Host) strayParts(link netlink.Link, known map[string]bool) (plan.Plan, error) {
+	switch l := link.(type) {
+	case *netlink.Vxlan:
+		return h.strayEntries(l, known)
+	case *netlink.Wireguard:
+		return h.strayCipherPeers(l.Name, known)
+	}
+	return nil, nil
+}

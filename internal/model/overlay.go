@@ -1,0 +1,128 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+)
+
+// maxVNI is the largest VXLAN network identifier: 24 bits (RFC 7348).
+const maxVNI = 1<<24 - 1
+
+// validateOverlay checks what can be said of an overlay without a host.
+func (n Network) validateOverlay() error {
+	o := n.Overlay
+	switch {
+	case n.Driver != DriverVXLAN && !o.IsZero():
+		return fmt.Errorf("overlay: it is for networks of driver vxlan, and this one is of driver %s: leave it out", n.Driver)
+	case n.Driver != DriverVXLAN:
+		return nil
+	case o.VNI == 0 || o.VNI > maxVNI:
+		return fmt.Errorf("vni %d: want 1 to %d, the same on all hosts of the overlay", o.VNI, maxVNI)
+	case len(o.Peers) == 0 && !o.Group.IsValid():
+		return errors.New("overlay: list the hosts as peers, or name a multicast group that finds them")
+	case o.Group.IsValid() && (!o.Group.IsMulticast() || o.Group.Zone() != ""):
+		return fmt.Errorf("group %s: want a multicast address, e.g. 239.0.0.99 or ff05::99", o.Group)
+	case o.Encrypt && !path.IsAbs(o.KeyFile):
+		return fmt.Errorf("key file %q: an encrypted overlay needs the absolute path of a file with 32 secret bytes, the same on all hosts", o.KeyFile)
+	case !o.Encrypt && o.KeyFile != "":
+		return fmt.Errorf("key file %s: the overlay is not encrypted: set encrypt, or leave the file out", o.KeyFile)
+	case o.Encrypt && o.Group.IsValid():
+		return errors.New("group: WireGuard carries no multicast: list the hosts of an encrypted overlay as peers")
+	}
+	return errors.Join(n.validatePeers(), n.validatePeerEndpoints())
+}
+
+// validatePeers checks the peers' addresses and ranges.
+func (n Network) validatePeers() error {
+	var errs []error
+	seen := map[netip.Addr]bool{}
+	v4 := n.Overlay.Group.Is4()
+	if len(n.Overlay.Peers) > 0 && !n.Overlay.Group.IsValid() {
+		v4 = n.Overlay.Peers[0].Address.Is4()
+	}
+	for _, p := range n.Overlay.Peers {
+		for _, a := range p.Underlay() {
+			switch {
+			case !a.IsValid() || a.Is4In6() || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.IsLinkLocalUnicast():
+				errs = append(errs, fmt.Errorf("peer %s: want the address of a host, e.g. 192.0.2.1", a))
+			case seen[a]:
+				errs = append(errs, fmt.Errorf("peer %s: it is listed twice", a))
+			case a.Is4() != v4:
+				errs = append(errs, fmt.Errorf("peer %s: all hosts of an overlay speak over one address family, and others here are of the other", a))
+			}
+			seen[a] = true
+		}
+		if len(p.Further) > 0 && n.Overlay.Encrypt {
+			errs = append(errs, fmt.Errorf("peer %s: a host of an encrypted overlay has one address: leave the further out", p.Address))
+		}
+		errs = append(errs, n.validateRanges(p))
+	}
+	return errors.Join(errs...)
+}
+
+func (n Network) validateRanges(p Peer) error {
+	if len(p.Ranges) == 0 {
+		return nil
+	}
+	if len(p.Ranges) != len(n.Subnets) {
+		return fmt.Errorf("peer %s: want a range of each of the %d subnets, or none", p.Address, len(n.Subnets))
+	}
+	for _, r := range p.Ranges {
+		if !r.IsValid() || !slices.ContainsFunc(n.Subnets, func(s Subnet) bool { return s.holds(r) }) {
+			return fmt.Errorf("peer %s: range %s: want a part of a subnet of the network", p.Address, r)
+		}
+		for _, o := range n.Overlay.Peers {
+			if o.Address != p.Address && slices.ContainsFunc(o.Ranges, r.Overlaps) {
+				return fmt.Errorf("peer %s: range %s overlaps one of peer %s: each host leases from its own", p.Address, r, o.Address)
+			}
+		}
+	}
+	return nil
+}
+
+func (n Network) validatePeerEndpoints() error {
+	var errs []error
+	seen := map[netip.Addr]bool{}
+	for _, p := range n.Overlay.Peers {
+		for _, e := range p.Endpoints {
+			if e.MAC != "" && !unicast(e.MAC) {
+				errs = append(errs, fmt.Errorf("peer %s: mac %q: want six bytes of a single card, e.g. 02:42:ac:11:00:02", p.Address, e.MAC))
+			}
+			if len(e.Addresses) == 0 {
+				errs = append(errs, fmt.Errorf("peer %s: an endpoint has no address: leave it out", p.Address))
+			}
+			for _, a := range e.Addresses {
+				if seen[a] {
+					errs = append(errs, fmt.Errorf("peer %s: endpoint %s is listed twice", p.Address, a))
+				}
+				seen[a] = true
+				if !slices.ContainsFunc(n.Subnets, func(s Subnet) bool { return s.Prefix.Contains(a) }) {
+					errs = append(errs, fmt.Errorf("peer %s: endpoint %s is in no subnet of the network", p.Address, a))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// holds reports whether the range is a part of the subnet.
+func (s Subnet) holds(r netip.Prefix) bool {
+	return s.Prefix.Overlaps(r) && r.Bits() >= s.Prefix.Bits()
+}
+
+// Own returns the peer's own addresses in the network's subnets, as far as its
+// ranges are known.
+func (p Peer) Own(n Network) []netip.Addr {
+	var own []netip.Addr
+	for _, s := range n.Subnets {
+		for _, r := range p.Ranges {
+			if s.holds(r) {
+				own = append(own, Subnet{Prefix: s.Prefix, Range: r}.HostAddress())
+			}
+		}
+	}
+	return own
+}

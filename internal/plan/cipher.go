@@ -1,0 +1,84 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Cipher is a WireGuard link that carries an overlay. Each host's pair of keys
+// follows from the secret in KeyFile, which all hosts share, and from the
+// host's address: so each knows the others' public keys. No key is ever part of
+// a plan.
+type Cipher struct {
+	Name    string
+	KeyFile string
+	// Local is the host's address as the other hosts know it.
+	Local netip.Addr
+	// Port is the UDP port that it listens on.
+	Port uint16
+	MTU  int
+	// Owner completes the alias: the network's name.
+	Owner string
+}
+
+// Ends implements linker.
+func (c Cipher) Ends() []string { return []string{end("", c.Name)} }
+
+// adjusts implements linker: all of it can be changed on a living link.
+func (c Cipher) adjusts(old Object) bool { _, ok := old.(Cipher); return ok }
+
+// Alias returns the link's mark.
+func (c Cipher) Alias() string { return Mark + ":" + c.Owner }
+
+// Key implements Object. It is that of any link of the name.
+func (c Cipher) Key() string { return Link{Name: c.Name}.Key() }
+
+// Add implements Object.
+func (c Cipher) Add() []string {
+	return append([]string{fmt.Sprintf("ip link add %s mtu %d type wireguard", c.Name, c.MTU)}, c.set()...)
+}
+
+// set returns the commands that a new link and an adjusted one have in common.
+func (c Cipher) set() []string {
+	return []string{
+		fmt.Sprintf("wg set %s listen-port %d private-key <(private key of %s by %s)", c.Name, c.Port, c.Local, quote(c.KeyFile)),
+		fmt.Sprintf("ip link set %s alias %s mtu %d up", c.Name, quote(c.Alias()), c.MTU)}
+}
+
+// change returns the commands that bring the link from another state.
+func (c Cipher) change(old Object) []string {
+	if c.adjusts(old) {
+		return c.set()
+	}
+	return append(old.Del(), c.Add()...)
+}
+
+// Del implements Object.
+func (c Cipher) Del() []string { return []string{"ip link del " + c.Name} }
+
+// CipherPeer is another host that a WireGuard link speaks to.
+type CipherPeer struct {
+	Link    string
+	KeyFile string
+	// Endpoint is the host's address and port on the underlay.
+	Endpoint netip.AddrPort
+	// Inner is the host's address within.
+	Inner netip.Addr
+}
+
+// Key implements Object.
+func (p CipherPeer) Key() string { return "wireguard peer " + p.Link + " " + p.Inner.String() }
+
+// Add implements Object.
+func (p CipherPeer) Add() []string {
+	return []string{fmt.Sprintf("wg set %s endpoint %s allowed-ips %s", p.peer(), p.Endpoint, netip.PrefixFrom(p.Inner, p.Inner.BitLen()))}
+}
+
+// Del implements Object.
+func (p CipherPeer) Del() []string { return []string{"wg set " + p.peer() + " remove"} }
+
+func (p CipherPeer) peer() string {
+	return fmt.Sprintf("%s peer $(public key of %s by %s)", p.Link, p.Endpoint.Addr(), quote(p.KeyFile))
+}
+
+func (p CipherPeer) base() string { return end("", p.Link) }

@@ -25,6 +25,9 @@ type Host struct {
 	mu      sync.Mutex
 	ns      *Netns
 	handles map[string]*netlink.Handle
+	// devices holds, by the plan's key, where the host's devices are that
+	// sandboxes have.
+	devices map[string]placed
 	// nft is nil on a kernel without nftables; noNft is then why.
 	nft   *nftables.Conn
 	noNft error
@@ -51,7 +54,7 @@ func Open(path string, opt Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{ns: ns, handles: map[string]*netlink.Handle{}, opt: opt}
+	h := &Host{ns: ns, handles: map[string]*netlink.Handle{}, devices: map[string]placed{}, opt: opt}
 	h.nft, err = nftables.New(nftables.WithNetNSFd(int(ns.File().Fd())), nftables.AsLasting(),
 		nftables.WithSockOptions(largeBuffers))
 	switch {
@@ -67,6 +70,11 @@ func Open(path string, opt Options) (*Host, error) {
 func (h *Host) Close() error {
 	h.Release()
 	var errs []error
+	for _, p := range h.devices {
+		if p.ns != nil {
+			errs = append(errs, p.ns.Close())
+		}
+	}
 	if h.steering != nil {
 		errs = append(errs, h.steering.Close())
 	}
@@ -136,6 +144,10 @@ func (h *Host) Set(o plan.Object) error {
 		err = h.WriteSysctl(o)
 	case plan.Shaper:
 		err = h.setShaper(o)
+	case plan.Device:
+		err = h.setDevice(o)
+	case plan.IPoIB:
+		err = h.setIPoIB(o)
 	case plan.Uplinks, plan.Ingress, plan.LocalClients, plan.Bounds:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()
@@ -164,6 +176,10 @@ func (h *Host) Del(o plan.Object) error {
 		err = h.delRoute(o)
 	case plan.Shaper:
 		err = h.delShaper(o)
+	case plan.Device:
+		err = h.delDevice(o)
+	case plan.IPoIB:
+		err = h.delIPoIB(o)
 	case plan.Uplinks, plan.Ingress, plan.LocalClients, plan.Bounds:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"fairlead/internal/plan"
 
@@ -42,7 +41,7 @@ func (h *Host) answer(handle *netlink.Handle, question string) (plan.HostLink, e
 		return h.linkTo(handle, addr)
 	}
 	name := question
-	if pciAddress(question) {
+	if plan.PCIAddress(question) {
 		var err error
 		if name, err = h.pciLink(question); err != nil {
 			return plan.HostLink{}, err
@@ -121,9 +120,6 @@ func (h *Host) describe(link netlink.Link) (plan.HostLink, error) {
 	l.Wireless = wired == nil
 	return l, nil
 }
-
-// pciAddress reports whether the text is a PCI address: 0000:3b:02.1.
-func pciAddress(s string) bool { return strings.Count(s, ":") == 2 && strings.Contains(s, ".") }
 
 // pciLink returns the name of the network device with the PCI address.
 func (h *Host) pciLink(address string) (string, error) {

@@ -72,6 +72,10 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 		found, err = h.readRoute(o)
 	case plan.Shaper:
 		found, err = h.readShaper(o)
+	case plan.Device:
+		found, err = h.readDevice(o)
+	case plan.IPoIB:
+		found, err = h.readIPoIB(o)
 	case plan.Sysctl:
 		o.Value, err = h.ReadSysctl(o)
 		found = o
@@ -217,6 +221,11 @@ func (h *Host) strays(known map[string]bool) (plan.Plan, error) {
 			Owner: strings.TrimPrefix(l.Attrs().Alias, plan.Mark+":")}
 		if ours(l) && !known[o.Key()] {
 			found = append(found, o)
+		}
+	}
+	for _, d := range strayDevices(links) {
+		if !known[d.Key()] {
+			found = append(found, d)
 		}
 	}
 	routes, err := h.routes("")

@@ -1,0 +1,214 @@
+package kernel
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"fairlead/internal/plan"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// TestADeviceRemembersWhatItWas writes a mark and reads it.
+func TestADeviceRemembersWhatItWas(t *testing.T) {
+	full := wasDevice{Device: "0000:3b:02.1", Name: "enp59s0f1v1", MTU: 9000, MAC: "52:54:00:12:34:56", Up: true,
+		Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24"), netip.MustParsePrefix("2001:db8::7/64")}, Alias: `uplink "7", rack <3>`}
+	for _, w := range []wasDevice{{Device: "eth2", Name: "eth2", MTU: 1500}, full} {
+		mark, err := w.mark()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, ok := was(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Alias: mark}})
+		if !ok || !reflect.DeepEqual(got, w) {
+			t.Errorf("%s is read as %+v, want %+v", mark, got, w)
+		}
+	}
+	for _, alias := range []string{"", "uplink", plan.Mark + ":web", plan.DeviceMark, plan.DeviceMark + "{}", plan.DeviceMark + `{"device":"eth2"}`} {
+		if w, ok := was(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Alias: alias}}); ok {
+			t.Errorf("%q is taken for the mark of %+v", alias, w)
+		}
+	}
+	full.Alias = strings.Repeat("x", 200)
+	if _, err := full.mark(); err == nil || !strings.Contains(err.Error(), "cannot be remembered") {
+		t.Errorf("what does not fit gives %v", err)
+	}
+}
+
+// TestWhatTheHostCannotSpare asks for devices that are in use, and wants them
+// left as they are.
+func TestWhatTheHostCannotSpare(t *testing.T) {
+	for _, c := range []struct {
+		name, prepare, device string
+		want                  string
+	}{
+		{"none of that name", "true", "eth9", "the host has no device eth9: `ip link` lists"},
+		{"none of that PCI address", "true", "ffff:ff:1f.7", "no network device of this host has that PCI address"},
+		{"loopback", "true", "lo", "it is the loopback interface"},
+		{"our own link", "ip link set nic alias fairlead:web", "nic", "it is Fairlead's own link"},
+		{"handed over by another name", `ip link set nic alias 'fairlead-device:{"device":"0000:3b:02.1","name":"nic","mtu":1500}'`, "nic", "handed over as 0000:3b:02.1 already"},
+		{"a bridge's port", "ip link add br0 type bridge; ip link set nic master br0", "nic", "it is a port of br0: take it out with `ip link set nic nomaster`"},
+		{"a link stands on it", "ip link add mac0 link nic type macvlan", "nic", "mac0 (macvlan) stands on it"},
+		{"the only default route", "ip addr add 192.0.2.2/24 dev nic; ip link set nic up; ip route add default via 192.0.2.1", "nic", "the host's default route goes by it"},
+		{"the only default route, IPv6", "ip link set nic up; ip -6 route add default dev nic", "nic", "the host's default route goes by it"},
+		{"a default route beside another", "ip link set nic up; ip link set peer up; ip route add default dev nic; ip route add default dev peer metric 9", "nic", "the host's route to anywhere goes by it"},
+		{"a route", "ip link set nic up; ip route add 203.0.113.0/24 dev nic", "nic", "the host's route to 203.0.113.0/24 goes by it"},
+		{"a route of another table", "ip link set nic up; ip route add 203.0.113.0/24 dev nic table 7", "nic", "the host's route to 203.0.113.0/24 goes by it"},
+		{"a route of several hops", "ip link set nic up; ip link set peer up; ip route add 203.0.113.0/24 nexthop dev nic nexthop dev peer", "nic", "the host's route to 203.0.113.0/24 goes by it"},
+		{"many addresses", "for i in 1 2 3 4 5 6; do ip addr add 2001:db8:1111:2222:3333:4444:5555:$i/64 dev nic nodad; done", "nic", "cannot be remembered"},
+		{"a kind that cannot leave", "ip link add fixed type bridge", "fixed", "a device of this kind (bridge) cannot leave its namespace"},
+		{"the name is taken in the sandbox", "true", "nic", "the sandbox has an interface eth0 already"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := openTestHost(t)
+			sandbox := testSandbox(t)
+			h.run(t, "sh", "-ec", "ip link add nic type veth peer name peer; "+c.prepare)
+			if c.name == "the name is taken in the sandbox" {
+				if err := sandbox.Do(func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}) }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			list := "ip -o -d link | sed 's/ promiscuity.*//'; ip -o addr; ip route show table all"
+			before := h.run(t, "sh", "-c", list)
+			d := plan.Device{Device: c.device, Netns: sandbox.Path(), Name: "eth0"}
+			err := h.Set(d)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("want %q, got %v", c.want, err)
+			}
+			if c.device == "fixed" { // marked, and refused by the kernel only then
+				if err := h.Del(d); err != nil {
+					t.Error(err)
+				}
+			}
+			if after := h.run(t, "sh", "-c", list); after != before {
+				t.Errorf("before:\n%s\nafter:\n%s", before, after)
+			}
+		})
+	}
+}
+
+func testSandbox(t *testing.T) *Netns {
+	t.Helper()
+	ns, err := NewNetns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	return ns
+}
+
+// TestIPoIBRequest compares the request for a child with what iproute2 6.1
+// sends for `ip link add link lo name eth0 netns … mtu 2044 type ipoib pkey
+// 0x8001`, but for the header's sequence number.
+func TestIPoIBRequest(t *testing.T) {
+	want := "60000000" + "1000" + "0506" + // length, RTM_NEWLINK, flags
+		"00000000000000000000000000000000" + // struct ifinfomsg
+		"08001c0004000000" + // IFLA_NET_NS_FD 4
+		"08000400fc070000" + // IFLA_MTU 2044
+		"0800050001000000" + // IFLA_LINK 1
+		"090003006574683000000000" + // IFLA_IFNAME eth0
+		"1c001200" + "0900010069706f6962000000" + // IFLA_LINKINFO, its kind ipoib
+		"0c000200" + "0600010001800000" // its data: IFLA_IPOIB_PKEY 0x8001
+	got := ipoibRequest(1, 4, plan.IPoIB{Name: "eth0", MTU: 2044, PKey: 0x8001}).Serialize()
+	if text := hex.EncodeToString(got[:8]) + hex.EncodeToString(got[16:]); text != want {
+		t.Errorf("got  %s\nwant %s", text, want)
+	}
+}
+
+// TestIPoIBErrors translates the answers that ipoib_netlink.c and ipoib_vlan.c
+// can give.
+func TestIPoIBErrors(t *testing.T) {
+	for _, c := range []struct {
+		err   error
+		encap string
+		mtu   int
+		want  string
+	}{
+		{unix.EOPNOTSUPP, "infiniband", 0, "modprobe ib_ipoib"},
+		{unix.ENODEV, "ether", 0, "ib0 is no InfiniBand link (ether)"},
+		{unix.EINVAL, "ether", 0, "ib0 is no InfiniBand link (ether)"},
+		{unix.ENOTUNIQ, "infiniband", 0, "ib0 has a child with pkey 0x8001 already"},
+		{unix.EEXIST, "infiniband", 0, "the sandbox has an interface eth0 already"},
+		{unix.EINVAL, "infiniband", 65520, "no more than its parent's MTU"},
+		{unix.EINVAL, "infiniband", 0, "ib0 must be no child itself"},
+		{unix.ENOMEM, "infiniband", 0, "make a child of ib0"},
+	} {
+		err := ipoibError(c.err, c.encap, plan.IPoIB{Name: "eth0", Parent: "ib0", PKey: 0x8001, MTU: c.mtu})
+		if !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v on %s gives %v", c.err, c.encap, err)
+		}
+	}
+}
+
+// TestAChildNeedsInfiniBand asks a kernel without it: whatever it lacks, the
+// answer says so, and nothing is left.
+func TestAChildNeedsInfiniBand(t *testing.T) {
+	h := openTestHost(t)
+	sandbox := testSandbox(t)
+	h.run(t, "ip", "link", "add", "nic", "type", "veth", "peer", "name", "peer")
+	child := plan.IPoIB{Netns: sandbox.Path(), Name: "eth0", Parent: "nic", PKey: 0x8001, Owner: "web"}
+	err := h.Set(child)
+	if err == nil || !strings.Contains(err.Error(), "modprobe ib_ipoib") && !strings.Contains(err.Error(), "nic is no InfiniBand link") {
+		t.Errorf("got %v", err)
+	}
+	child.Parent = "ib0"
+	if err := h.Set(child); err == nil || !strings.Contains(err.Error(), "find parent ib0") {
+		t.Errorf("got %v", err)
+	}
+	if err := h.Del(child); err != nil {
+		t.Errorf("what is absent cannot be removed: %v", err)
+	}
+	if have, err := h.Observe(plan.Plan{child}, nil); err != nil || len(have) != 0 {
+		t.Errorf("%v, %v", have, err)
+	}
+}
+
+// TestHeldNamespacesAreLetGo counts our open files over many hand-overs.
+func TestHeldNamespacesAreLetGo(t *testing.T) {
+	h := openTestHost(t)
+	h.run(t, "ip", "link", "add", "nic", "type", "veth", "peer", "name", "peer")
+	var before int
+	for i := range 5 {
+		sandbox := testSandbox(t)
+		d := plan.Device{Device: "nic", Netns: sandbox.Path(), Name: fmt.Sprint("eth", i)}
+		for range 3 {
+			if err := h.Set(d); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := h.Observe(plan.Plan{d}, plan.Plan{d}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(h.devices) != 1 {
+			t.Errorf("%d devices are held", len(h.devices))
+		}
+		if err := h.Del(d); err != nil {
+			t.Fatal(err)
+		}
+		h.Release()
+		sandbox.Close()
+		if now := openFiles(t); i > 0 && now > before {
+			t.Errorf("round %d: %d open files, %d before", i, now, before)
+		} else {
+			before = now
+		}
+	}
+	if len(h.devices) != 0 {
+		t.Errorf("%d devices are held", len(h.devices))
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}

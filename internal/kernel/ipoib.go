@@ -1,0 +1,146 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"fairlead/internal/plan"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// setIPoIB makes the child in its sandbox, or brings ours to the wanted state.
+func (h *Host) setIPoIB(want plan.IPoIB) error {
+	inside, err := h.at(want.Netns)
+	if err != nil {
+		return err
+	}
+	have, err := inside.LinkByName(want.Name)
+	if err == nil && ours(have) && !h.sameChild(have, want) {
+		if err := inside.LinkDel(have); err != nil {
+			return fmt.Errorf("replace: %w", err)
+		}
+		have, err = inside.LinkByName(want.Name)
+	}
+	switch {
+	case absent(err):
+		if have, err = h.addIPoIB(inside, want); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	case !ours(have):
+		return fmt.Errorf("the sandbox has an interface %s already: name another in the endpoint", want.Name)
+	}
+	if want.MTU != 0 {
+		if err := adjustEnd(inside, have, want.MTU, ""); err != nil {
+			return err
+		}
+	}
+	return inside.LinkSetUp(have)
+}
+
+// sameChild reports whether an existing link is the wanted one.
+func (h *Host) sameChild(have netlink.Link, want plan.IPoIB) bool {
+	child, ok := have.(*netlink.IPoIB)
+	_, parent, err := h.link("", want.Parent)
+	return ok && err == nil && child.Pkey == want.PKey && have.Attrs().ParentIndex == parent.Attrs().Index
+}
+
+// addIPoIB makes the child and marks it at once.
+func (h *Host) addIPoIB(inside *netlink.Handle, want plan.IPoIB) (netlink.Link, error) {
+	_, parent, err := h.link("", want.Parent)
+	if err != nil {
+		return nil, fmt.Errorf("find parent %s: %w", want.Parent, err)
+	}
+	target, err := h.open(want.Netns)
+	if err != nil {
+		return nil, err
+	}
+	defer target.Close()
+	err = h.ns.Do(func() error {
+		_, err := ipoibRequest(parent.Attrs().Index, int(target.File().Fd()), want).Execute(unix.NETLINK_ROUTE, 0)
+		return err
+	})
+	if err != nil {
+		return nil, ipoibError(err, parent.Attrs().EncapType, want)
+	}
+	link, err := inside.LinkByName(want.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := inside.LinkSetAlias(link, want.Alias()); err != nil {
+		return nil, errors.Join(err, inside.LinkDel(link))
+	}
+	return link, nil
+}
+
+// iflaIPoIBPKey is IFLA_IPOIB_PKEY of linux/if_link.h.
+const iflaIPoIBPKey = 1
+
+// ipoibRequest is `ip link add link PARENT name NAME netns … type ipoib pkey
+// PKEY`. It says nothing of mode and multicast, so that the child has what the
+// kernel gives it.
+func ipoibRequest(parent, netns int, want plan.IPoIB) *nl.NetlinkRequest {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	req.AddData(nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(netns))))
+	if want.MTU != 0 {
+		req.AddData(nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(uint32(want.MTU))))
+	}
+	req.AddData(nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(parent))))
+	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(want.Name)))
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("ipoib"))
+	info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(iflaIPoIBPKey, nl.Uint16Attr(want.PKey))
+	req.AddData(info)
+	return req
+}
+
+// ipoibError says what the kernel's answer means (drivers/infiniband/ulp/ipoib).
+func ipoibError(err error, encap string, want plan.IPoIB) error {
+	why := ""
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		why = "the kernel has no IPoIB: modprobe ib_ipoib"
+	case errors.Is(err, unix.ENODEV) || encap != "infiniband":
+		why = fmt.Sprintf("%s is no InfiniBand link (%s): leave the pkey out to hand over the device itself", want.Parent, encap)
+	case errors.Is(err, unix.ENOTUNIQ):
+		why = fmt.Sprintf("%s has a child with pkey %#04x already: remove that one, or hand it over by its name, without a pkey", want.Parent, want.PKey)
+	case errors.Is(err, unix.EEXIST):
+		why = fmt.Sprintf("the sandbox has an interface %s already: name another in the endpoint", want.Name)
+	case errors.Is(err, unix.EINVAL) && want.MTU != 0:
+		why = fmt.Sprintf("the kernel refuses pkey %#04x or mtu %d: a child takes no more than its parent's MTU, and %s must be no child itself", want.PKey, want.MTU, want.Parent)
+	case errors.Is(err, unix.EINVAL):
+		why = fmt.Sprintf("the kernel refuses pkey %#04x: %s must be no child itself", want.PKey, want.Parent)
+	}
+	if why == "" {
+		return fmt.Errorf("make a child of %s: %w", want.Parent, err)
+	}
+	return fmt.Errorf("%s: %w", why, err)
+}
+
+func (h *Host) delIPoIB(l plan.IPoIB) error {
+	return h.delLink(plan.Link{Netns: l.Netns, Name: l.Name, Kind: "ipoib"})
+}
+
+// readIPoIB returns the child as it is, nil when it is missing, foreign or
+// down.
+func (h *Host) readIPoIB(want plan.IPoIB) (plan.Object, error) {
+	_, link, err := h.link(want.Netns, want.Name)
+	if err != nil {
+		return nil, err
+	}
+	if !isUp(link) || !ours(link) || !h.sameChild(link, want) {
+		return nil, nil
+	}
+	found := want
+	found.Owner = strings.TrimPrefix(link.Attrs().Alias, plan.Mark+":")
+	if want.MTU != 0 {
+		found.MTU = link.Attrs().MTU
+	}
+	return found, nil
+}

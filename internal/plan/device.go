@@ -1,0 +1,130 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+)
+
+// DeviceMark begins the alias of a device of the host's that a sandbox has.
+// It differs from the mark of what we make, because such a device is given
+// back and never removed; what follows it is what the device was before.
+const DeviceMark = Mark + "-device:"
+
+// Device is a network device of the host that a sandbox has for itself.
+// Removing it gives it back as it was.
+type Device struct {
+	// Device is its name on the host, or its PCI address, e.g. 0000:3b:02.1.
+	Device string
+	// Netns is the path of the sandbox, and Name the device's name there.
+	Netns string
+	Name  string
+	// MTU in bytes; 0 is the one that it has on the host.
+	MTU int
+	// MAC is the hardware address in the sandbox; empty is the one that it has
+	// on the host.
+	MAC string
+}
+
+// PCIAddress reports whether a device is named by its PCI address.
+func PCIAddress(device string) bool {
+	return strings.Count(device, ":") == 2 && strings.Contains(device, ".")
+}
+
+// Ends names the device in its sandbox.
+func (d Device) Ends() []string { return []string{end(d.Netns, d.Name)} }
+
+// adjusts reports whether the device is in its place already.
+func (d Device) adjusts(old Object) bool {
+	o, ok := old.(Device)
+	return ok && o.Netns == d.Netns && o.Name == d.Name
+}
+
+// Key implements Object: a device goes to one sandbox.
+func (d Device) Key() string { return "device " + d.Device }
+
+// Add implements Object.
+func (d Device) Add() []string {
+	name := d.Device
+	if PCIAddress(name) {
+		name = fmt.Sprintf("$(ls /sys/bus/pci/devices/%s/net)", name)
+	}
+	set := in(d.Netns, "ip") + " link set " + d.Name
+	if d.MTU != 0 {
+		set += fmt.Sprintf(" mtu %d", d.MTU)
+	}
+	if d.MAC != "" {
+		set += " address " + d.MAC
+	}
+	return []string{fmt.Sprintf("ip link set %s netns %s name %s", name, quote(netnsName(d.Netns)), d.Name), set + " up"}
+}
+
+// Del implements Object. Only the kernel package knows what the device was.
+func (d Device) Del() []string {
+	back := fmt.Sprintf("# %s gets back its name, state, MTU, hardware address, addresses and alias", d.Device)
+	if d.Netns == "" {
+		return []string{back}
+	}
+	return []string{in(d.Netns, "ip") + " link set " + d.Name + " netns 1", back}
+}
+
+// change returns the commands that bring the device from another place or
+// state.
+func (d Device) change(old Object) []string {
+	if !d.adjusts(old) {
+		return append(old.Del(), d.Add()...)
+	}
+	return d.Add()[1:]
+}
+
+// IPoIB is a child of an InfiniBand link, made in a sandbox: the parent's port
+// in one of its partitions. It has the parent's hardware address, or nearly.
+type IPoIB struct {
+	Netns string
+	Name  string
+	// Parent is the host's link, and PKey the partition key (16 bits, the
+	// highest of which says full membership).
+	Parent string
+	PKey   uint16
+	// MTU in bytes; 0 leaves it to the kernel.
+	MTU int
+	// Owner completes the alias: the endpoint's name.
+	Owner string
+}
+
+// Alias returns the link's mark.
+func (l IPoIB) Alias() string { return Mark + ":" + l.Owner }
+
+// Ends names the link.
+func (l IPoIB) Ends() []string { return []string{end(l.Netns, l.Name)} }
+
+func (l IPoIB) adjusts(old Object) bool {
+	o, ok := old.(IPoIB)
+	return ok && o.Parent == l.Parent && o.PKey == l.PKey
+}
+
+// Key implements Object.
+func (l IPoIB) Key() string { return "ipoib " + l.Netns + " " + l.Name }
+
+// Add implements Object.
+func (l IPoIB) Add() []string {
+	return []string{fmt.Sprintf("ip link add link %s name %s netns %s type ipoib pkey %#04x", l.Parent, l.Name, quote(netnsName(l.Netns)), l.PKey),
+		l.set()}
+}
+
+func (l IPoIB) set() string {
+	set := fmt.Sprintf("%s link set %s alias %s", in(l.Netns, "ip"), l.Name, quote(l.Alias()))
+	if l.MTU != 0 {
+		set += fmt.Sprintf(" mtu %d", l.MTU)
+	}
+	return set + " up"
+}
+
+func (l IPoIB) change(old Object) []string {
+	if !l.adjusts(old) {
+		return append(old.Del(), l.Add()...)
+	}
+	return []string{l.set()}
+}
+
+// Del implements Object.
+func (l IPoIB) Del() []string { return []string{in(l.Netns, "ip") + " link del " + l.Name} }

@@ -18,6 +18,7 @@ type labChoice struct {
 	rounds         int
 	duration       time.Duration
 	clients, loads []string
+	mtus           []int
 	baseline       string
 	tools          []string
 	conditions     []string
@@ -46,6 +47,10 @@ func (c labChoice) suite(args []string) (suite.Suite, error) {
 	}
 	if !slices.Contains(s.Paths, s.Baseline) {
 		s.Paths = append([]string{s.Baseline}, s.Paths...)
+	}
+	s, err := s.AtMTUs(c.mtus)
+	if err != nil {
+		return s, err
 	}
 	if err := c.narrow(&s); err != nil {
 		return s, err

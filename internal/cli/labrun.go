@@ -58,6 +58,7 @@ func newLabRun(a *app) *cobra.Command {
 	f.Uint64Var(&seed, "seed", 0, "seed of the order and the resampling (default: drawn anew and printed)")
 	f.StringSliceVar(&choice.clients, "client", nil, "measure only these clients: remote, local, peer")
 	f.StringSliceVar(&choice.loads, "workload", nil, "measure only these workloads, e.g. tcp-bulk,tcp-rr-spin")
+	f.IntSliceVar(&choice.mtus, "mtu", nil, "MTUs of the wire to measure every path at, e.g. 1500,9000 (default 1500)")
 	f.StringVar(&choice.baseline, "baseline", "", "the path to compare with (default: the suite's)")
 	f.StringSliceVar(&choice.tools, "with", nil, "also drive "+strings.Join(runner.Tools(), ", ")+" over the same paths")
 	f.StringArrayVar(&choice.conditions, "fail-if", nil, "exit 1 if the condition holds, e.g. 'nat.bulk.ratio < 0.8' (repeatable)")

@@ -13,8 +13,9 @@ import (
 )
 
 // everyPath are paths of every make: our proxy, our rules, a bridge filter,
-// foreign processes, a set-up by hand.
-var everyPath = []string{"host", "nat", "proxy", "routed", "docker-proxy", "hand-dnat", "hop-conntrack", "filter-off", "filter-on"}
+// foreign processes, set-ups by hand and by plugins.
+var everyPath = []string{"host", "nat", "proxy", "routed", "docker-proxy", "hand-dnat", "hop-conntrack", "filter-off", "filter-on",
+	"hand-vxlan", "hand-device", "cni-bridge", "cni-macvlan", "slirp4netns", "pasta"}
 
 // short makes a run as short as it can be and still be one.
 var short = []string{"--rounds", "1", "--duration", "50ms"}
@@ -86,7 +87,7 @@ func TestSnapshotSees(t *testing.T) {
 }
 
 // long runs until it is interrupted.
-var long = []string{"lab", "run", "host", "nat", "proxy", "docker-proxy", "hand-dnat", "filter-off",
+var long = []string{"lab", "run", "host", "nat", "proxy", "docker-proxy", "hand-dnat", "filter-off", "cni-ptp", "slirp4netns", "pasta",
 	"--client", "remote,peer", "--rounds", "100", "--duration", "10s"}
 
 func TestInterrupted(t *testing.T) {

@@ -16,29 +16,49 @@ import (
 	"fairlead/internal/plan"
 )
 
-// foreign is a path's other maker: real docker-proxy processes, or a set-up
-// by hand, which leaves no process.
-type foreign struct{ processes []*child.Process }
+// foreign is a path's other maker: programs that run as long as the path
+// stands, a set-up that is undone, or one that goes with its host.
+type foreign struct {
+	processes []*child.Process
+	// undo takes the set-up back; nil where there is nothing to do.
+	undo func() error
+}
 
-// foreignTools names the programs that a peer needs.
-var foreignTools = map[suite.Peer][]string{
-	suite.DockerProxy: {"docker-proxy"},
-	suite.HandDNAT:    {"ip", "nft"},
-	suite.HandHops:    {"ip", "nft"},
+// programs names what a path's other maker needs.
+func programs(p suite.Path) []string {
+	switch p.Peer {
+	case suite.DockerProxy:
+		return []string{"docker-proxy"}
+	case suite.HandDNAT, suite.HandHops:
+		return []string{"ip", "nft"}
+	case suite.HandMade:
+		return []string{"ip"}
+	case suite.CNI:
+		return cniPrograms(p)
+	case suite.Slirp4netns:
+		return []string{"slirp4netns", "unshare"}
+	case suite.Pasta:
+		return []string{"pasta", "unshare", "ip"}
+	}
+	return nil
 }
 
 // Unavailable says why a path cannot be built here: its peer's programs are
 // not installed, or the kernel lacks a feature. Empty means that it can be
 // tried.
 func Unavailable(p suite.Path, facts plan.Facts) string {
-	for _, tool := range foreignTools[p.Peer] {
+	for _, tool := range programs(p) {
 		if _, err := lookPath(tool); err != nil {
 			return tool + " is not installed (Debian: " + debianPackage[tool] + ")"
 		}
 	}
 	var needs []plan.Feature
-	if d, ok := paths.Driver(p.Driver); ok {
+	d, ok := paths.Driver(p.Driver)
+	switch {
+	case ok:
 		needs = append(needs, d.Needs()...)
+	case !p.ByOthers():
+		return "this version has no driver " + string(p.Driver)
 	}
 	if p.Filter == model.FilterOn {
 		needs = append(needs, plan.FeatureBridgeFilter)
@@ -54,12 +74,20 @@ func Unavailable(p suite.Path, facts plan.Facts) string {
 }
 
 // debianPackage names the package of each peer's program.
-var debianPackage = map[string]string{"docker-proxy": "docker.io", "ip": "iproute2", "nft": "nftables"}
+var debianPackage = map[string]string{
+	"docker-proxy": "docker.io", "ip": "iproute2", "nft": "nftables", "iptables": "iptables", "unshare": "util-linux",
+	"slirp4netns": "slirp4netns", "pasta": "passt",
+	"cni/bridge": cniPackage, "cni/ptp": cniPackage, "cni/macvlan": cniPackage, "cni/portmap": cniPackage, "cni/static": cniPackage,
+}
 
-// lookPath finds a program also where distributions hide docker-proxy, and
-// where a plain user's PATH does not lead.
+// lookPath finds a program also where distributions hide docker-proxy and CNI
+// plugins, and where a plain user's PATH does not lead.
 func lookPath(tool string) (string, error) {
-	for _, dir := range []string{"", "/usr/sbin/", "/sbin/", "/usr/libexec/docker/", "/usr/local/bin/"} {
+	dirs := []string{"", "/usr/sbin/", "/sbin/", "/usr/libexec/docker/", "/usr/local/bin/"}
+	if plugin, ok := strings.CutPrefix(tool, "cni/"); ok {
+		tool, dirs = plugin, []string{"/usr/lib/cni/", "/usr/libexec/cni/", "/opt/cni/bin/"}
+	}
+	for _, dir := range dirs {
 		if path, err := exec.LookPath(dir + tool); err == nil {
 			return path, nil
 		}
@@ -68,9 +96,23 @@ func lookPath(tool string) (string, error) {
 }
 
 func startForeign(ctx context.Context, r *rig) (*foreign, error) {
-	if r.path.ByHand() {
+	switch r.path.Peer {
+	case suite.HandDNAT, suite.HandHops:
 		return &foreign{}, byHand(ctx, r)
+	case suite.HandMade:
+		return &foreign{}, attachByHand(r)
+	case suite.CNI:
+		return attachByCNI(ctx, r)
+	case suite.Slirp4netns:
+		return startSlirp4netns(ctx, r)
+	case suite.Pasta:
+		return startPasta(ctx, r)
 	}
+	return dockerProxies(ctx, r)
+}
+
+// dockerProxies starts one docker-proxy for each port and protocol.
+func dockerProxies(ctx context.Context, r *rig) (*foreign, error) {
 	f := &foreign{}
 	for port := LoadPort; port <= LastPort; port++ {
 		for _, proto := range []string{"tcp", "udp"} {
@@ -123,5 +165,8 @@ func (f *foreign) close() error {
 	for _, p := range f.processes {
 		_ = p.Kill() // its exit status says only that we killed it
 	}
-	return nil
+	if f.undo == nil {
+		return nil
+	}
+	return f.undo()
 }

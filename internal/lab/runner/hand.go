@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,20 +24,19 @@ const handLink = "vweb"
 // it does not ask for: where the cost of one hop is the question, a rule that
 // merely counts would be another.
 func byHand(ctx context.Context, r *rig) error {
-	script := "set -e\necho 1 > /proc/sys/net/ipv4/ip_forward\n"
+	script := "echo 1 > /proc/sys/net/ipv4/ip_forward\n"
 	if r.path.Driver == model.DriverBridge {
-		script += "ip link add br0 type bridge\nip addr add 172.30.0.1/24 dev br0\nip link set br0 up\n"
-		script += handFilter(r.path.Filter)
+		script += handBridge("172.30.0.1", r.path.MTU) + handFilter(r.path.Filter)
 	}
 	for name, addr := range map[string]netip.Addr{web: workload, peer: neighbor} {
 		box, err := r.world.Sandbox(name)
 		if err != nil {
 			return err
 		}
-		script += handVeth(r.path.Driver, "v"+name, otherProcess(box), addr)
+		script += handVeth(r.path.Driver, "v"+name, otherProcess(box), addr, r.path.MTU)
 	}
 	script += handRules(r.path)
-	if _, err := serverShell(r.world, script); err != nil {
+	if _, err := shell(r.world.DoServer, script); err != nil {
 		return fmt.Errorf("set up by hand: %w", err)
 	}
 	if r.path.Peer == suite.HandHops && r.path.Driver == model.DriverBridge {
@@ -51,14 +51,19 @@ func otherProcess(box string) string {
 	return strings.Replace(box, "/proc/self", fmt.Sprintf("/proc/%d", os.Getpid()), 1)
 }
 
+// handBridge makes the bridge, with the host's address on it.
+func handBridge(host string, mtu int) string {
+	return fmt.Sprintf("ip link add br0 mtu %d type bridge\nip addr add %s/24 dev br0\nip link set br0 up\n", mtu, host)
+}
+
 // handVeth attaches a sandbox: to the bridge, or routed without one.
-func handVeth(d model.Driver, link, box string, addr netip.Addr) string {
+func handVeth(d model.Driver, link, box string, addr netip.Addr, mtu int) string {
 	host, inside := fmt.Sprintf("ip link set %s master br0 up\n", link), fmt.Sprintf("ip addr add %s/24 dev eth0; ip link set eth0 up", addr)
 	if d == model.DriverRouted {
 		host = fmt.Sprintf("ip addr add 172.30.0.1/32 dev %[1]s\nip link set %[1]s up\nip route add %[2]s dev %[1]s\n", link, addr)
 		inside = fmt.Sprintf("ip addr add %s/32 dev eth0; ip link set eth0 up; ip route add 172.30.0.1 dev eth0", addr)
 	}
-	return fmt.Sprintf("ip link add %s type veth peer name eth0 netns %s\n", link, box) + host +
+	return fmt.Sprintf("ip link add %s mtu %d type veth peer name eth0 mtu %d netns %s\n", link, mtu, mtu, box) + host +
 		fmt.Sprintf("nsenter --net=%s sh -e -c '%s; ip route add default via 172.30.0.1'\n", box, inside)
 }
 
@@ -98,13 +103,13 @@ const proofPatience = 5 * time.Second
 // counter is gone before anything is measured.
 func proveFilter(ctx context.Context, r *rig) error {
 	const port = 9
-	_, err := serverShell(r.world, fmt.Sprintf("nft 'table ip proof { counter frames {}; chain pre { type filter hook prerouting priority raw;"+
+	_, err := shell(r.world.DoServer, fmt.Sprintf("nft 'table ip proof { counter frames {}; chain pre { type filter hook prerouting priority raw;"+
 		" ip saddr %s ip daddr %s udp dport %d counter name frames; }; }'", neighbor, workload, port))
 	if err != nil {
 		return fmt.Errorf("count frames: %w", err)
 	}
 	err = datagram(ctx, r.world, netip.AddrPortFrom(workload, port))
-	out, e := serverShell(r.world, "nft list counter ip proof frames; nft delete table ip proof")
+	out, e := shell(r.world.DoServer, "nft list counter ip proof frames; nft delete table ip proof")
 	if err = errors.Join(err, e); err != nil {
 		return fmt.Errorf("count frames: %w", err)
 	}
@@ -147,12 +152,12 @@ func datagram(ctx context.Context, w *topology.World, to netip.AddrPort) error {
 	return err
 }
 
-// serverShell runs a script on the server host.
-func serverShell(w *topology.World, script string) (out string, err error) {
-	err = w.DoServer(func() error {
-		b, err := exec.Command("sh", "-c", script).CombinedOutput()
+// shell runs a script on the host that do leads to, up to its first failure.
+func shell(do func(func() error) error, script string) (out string, err error) {
+	err = do(func() error {
+		b, err := exec.Command("sh", "-ec", script).CombinedOutput()
 		if out = string(b); err != nil {
-			return fmt.Errorf("%w: %s", err, b)
+			return fmt.Errorf("%w: %s", err, bytes.TrimSpace(b))
 		}
 		return nil
 	})

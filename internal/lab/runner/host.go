@@ -57,13 +57,15 @@ func hostFacts(opt Options) result.Host {
 // does not say is left out.
 func versions(opt Options) map[string]string {
 	names := slices.Clone(opt.Tools)
-	if slices.Contains(opt.Suite.Paths, string(suite.DockerProxy)) {
-		names = append(names, string(suite.DockerProxy))
+	for _, name := range opt.Suite.Paths {
+		if p, _ := suite.FindPath(name); !slices.Contains([]suite.Peer{suite.HandDNAT, suite.HandHops, suite.HandMade}, p.Peer) {
+			names = append(names, programs(p)...)
+		}
 	}
 	all := map[string]string{}
 	for _, name := range names {
 		path, err := lookPath(name)
-		if err != nil {
+		if err != nil || all[name] != "" {
 			continue
 		}
 		out, err := exec.Command(path, "--version").CombinedOutput()

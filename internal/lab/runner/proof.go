@@ -3,6 +3,10 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
 
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/suite"
@@ -13,7 +17,9 @@ import (
 // counters are what the path's proof compares. Each path fills those that say
 // something about it.
 type counters struct {
-	link, proxy, led uint64
+	// links are the bytes on each of the proof's links.
+	links      []uint64
+	proxy, led uint64
 	// flows are those that the path remembers, as far as conntrack does or the
 	// suite asks for any.
 	flows int
@@ -25,8 +31,12 @@ type counters struct {
 func (r *rig) counters(ctx context.Context, c result.Client) (counters, error) {
 	var n counters
 	var err error
-	if n.link, err = r.world.LinkBytes(r.proofLink(c)); err != nil {
-		return n, err
+	for _, l := range r.proofLinks(c) {
+		bytes, err := l.bytes(r.world)
+		if err != nil {
+			return n, err
+		}
+		n.links = append(n.links, bytes)
 	}
 	if r.world.Proxy != nil {
 		s, err := r.world.Proxy.Stats(ctx)
@@ -63,22 +73,64 @@ func (r *rig) listeners() (granted, own uint64, err error) {
 	return count(LoadPort), count(ownPort), err
 }
 
-// proofLink is the link of the server host that all traffic must cross.
-func (r *rig) proofLink(c result.Client) string {
+// proofLink is a link that all traffic must cross: of the server host, or in
+// the workload's sandbox.
+type proofLink struct {
+	name      string
+	inSandbox bool
+}
+
+func (l proofLink) bytes(w *topology.World) (uint64, error) {
+	if l.inSandbox {
+		return w.SandboxBytes(web, l.name)
+	}
+	return w.LinkBytes(l.name)
+}
+
+func (l proofLink) String() string {
+	if l.inSandbox {
+		return l.name + " in the sandbox"
+	}
+	return l.name
+}
+
+// proofLinks are the links that all traffic must cross. A sandbox that has no
+// end of its own on the server host is known by its one link, and by the wire
+// that the link branches from.
+func (r *rig) proofLinks(c result.Client) []proofLink {
+	inside := proofLink{name: "eth0", inSandbox: true}
 	switch {
-	case r.path.ByHand():
-		return handLink
+	case r.path.Driver == model.DriverMacvlan || r.path.Driver == model.DriverIPvlan:
+		return []proofLink{{name: topology.Wire}, inside}
+	case r.path.Driver == model.DriverVXLAN:
+		return []proofLink{{name: r.tunnel()}, inside}
+	case r.path.Peer == suite.HandDNAT || r.path.Peer == suite.HandHops:
+		return []proofLink{{name: handLink}}
+	case r.path.ByOthers() || r.path.Driver == model.DriverDevice:
+		return []proofLink{inside}
 	case r.path.Driver != model.DriverHost:
-		return topology.EndpointLink(web)
+		return []proofLink{{name: topology.EndpointLink(web)}}
 	case c == result.Remote:
-		return topology.Wire
+		return []proofLink{{name: topology.Wire}}
 	default:
-		return "lo"
+		return []proofLink{{name: "lo"}}
 	}
 }
 
+// linkProof holds each of the proof's links to the bytes that were received.
+func (r *rig) linkProof(c result.Client, before, after counters, received uint64) *result.Proof {
+	p := &result.Proof{Want: received, Got: math.MaxUint64}
+	var names []string
+	for i, l := range r.proofLinks(c) {
+		names = append(names, l.String())
+		p.Got = min(p.Got, after.links[i]-before.links[i])
+	}
+	p.Counter, p.OK = "bytes on link "+strings.Join(names, " and "), p.Got >= p.Want
+	return p
+}
+
 // prove compares the counters with the bytes that the workload itself
-// received: the path's link must have carried them all; a proxy must have,
+// received: the path's links must have carried them all; a proxy must have,
 // too, or else nothing of them.
 func (r *rig) prove(c result.Client, before, after counters, received uint64, l *result.Ledger) *result.Proof {
 	proxied := after.proxy - before.proxy
@@ -89,8 +141,7 @@ func (r *rig) prove(c result.Client, before, after counters, received uint64, l 
 		return &result.Proof{Counter: "bytes led by eBPF", Want: received, Got: led,
 			Absent: "bytes through the proxy", AbsentGot: proxied, OK: led >= received && proxied == 0}
 	}
-	p := &result.Proof{Counter: "bytes on link " + r.proofLink(c), Want: received, Got: after.link - before.link}
-	p.OK = p.Got >= p.Want
+	p := r.linkProof(c, before, after, received)
 	switch {
 	case !p.OK:
 	case r.path.Via == model.ViaProxy:
@@ -98,10 +149,10 @@ func (r *rig) prove(c result.Client, before, after counters, received uint64, l 
 	case r.path.Via == model.ViaSocket:
 		*p = result.Proof{Counter: "listeners on the granted port", Want: 1, Got: after.granted,
 			Absent: "listeners on the workload's own port", AbsentGot: after.own, OK: after.granted == 1 && after.own == 0}
-	case r.path.Peer == suite.DockerProxy:
-		// It counts nothing, but it cannot forward without CPU time.
+	case slices.Contains([]suite.Peer{suite.DockerProxy, suite.Slirp4netns, suite.Pasta}, r.path.Peer):
+		// They count nothing, but they cannot forward without CPU time.
 		spent := uint64(1e6 * l.Proxy)
-		*p = result.Proof{Counter: "CPU time of docker-proxy in µs", Want: 1, Got: spent, OK: spent > 0}
+		*p = result.Proof{Counter: fmt.Sprintf("CPU time of %s in µs", r.path.Peer), Want: 1, Got: spent, OK: spent > 0}
 	case r.path.Tracked:
 		*p = result.Proof{Counter: "flows in conntrack", Want: 1, Got: uint64(after.flows), OK: after.flows > 0}
 	case r.path.Peer == suite.HandHops || r.path.Driver == model.DriverHost:

@@ -30,19 +30,6 @@ const (
 // nobody. The tools keep their ports.
 const ownPort = LoadPort + 1000
 
-// The one network of a rig, and its sandboxes: the workload and its peer.
-var (
-	subnet   = netip.MustParsePrefix("172.30.0.0/24")
-	workload = netip.MustParseAddr("172.30.0.2")
-	neighbor = netip.MustParseAddr("172.30.0.3")
-)
-
-// The names of the sandboxes.
-const (
-	web  = "web"
-	peer = "peer"
-)
-
 // rig is one path, built in a world of its own, with its generator's
 // children: nothing that one path installs can slow another down.
 type rig struct {
@@ -102,7 +89,7 @@ func build(ctx context.Context, p suite.Path, s suite.Suite, facts plan.Facts) (
 
 // options are the world's: its own cgroup bounds who is a local client.
 func (r *rig) options() topology.Options {
-	opt := topology.Options{ProxyPlace: r.place(child.Place{}, proxyGroup)}
+	opt := topology.Options{MTU: r.path.MTU, ProxyPlace: r.place(child.Place{}, proxyGroup)}
 	if r.groups != nil {
 		opt.Cgroup = r.groups.Path()
 	}
@@ -117,15 +104,14 @@ func (r *rig) listenPort() uint16 {
 	return LoadPort
 }
 
-// attach builds what leads to the workload: the engine does, unless the path
-// is a foreign program's.
+// attach builds what leads to the workload: the engines do, or others, or one
+// in front of the other.
 func (r *rig) attach(ctx context.Context) error {
-	state, err := r.state()
-	if err != nil {
+	if err := r.wires(); err != nil {
 		return err
 	}
-	if !r.path.ByHand() {
-		if _, err := r.world.Engine.Set(ctx, state); err != nil {
+	if !r.path.ByOthers() {
+		if err := r.set(ctx); err != nil {
 			return err
 		}
 	}
@@ -134,67 +120,28 @@ func (r *rig) attach(ctx context.Context) error {
 			return err
 		}
 	}
+	var err error
 	if r.path.Peer != "" {
 		r.foreign, err = startForeign(ctx, r)
 	}
 	return err
 }
 
-// state is what the engine shall build: the path's network, with the
-// workload's sandbox and its neighbour's.
-func (r *rig) state() (model.State, error) {
-	network := model.Network{Name: "lab", Driver: r.path.Driver, Filter: r.path.Filter}
-	if r.path.Driver == model.DriverHost {
-		return r.hostState(network), nil
+// wires adds the second wire where the path needs it.
+func (r *rig) wires() error {
+	switch {
+	case r.path.Driver == model.DriverDevice:
+		return r.world.AddDevice()
+	case r.path.Wires > 1:
+		return r.world.JoinAgain()
 	}
-	network.Subnets = []model.Subnet{{Prefix: subnet}}
-	s := model.State{Networks: []model.Network{network}}
-	for name, addr := range map[string]netip.Addr{web: workload, peer: neighbor} {
-		box, err := r.world.Sandbox(name)
-		if err != nil {
-			return s, err
-		}
-		s.Endpoints = append(s.Endpoints, model.Endpoint{Name: name, Network: "lab", Sandbox: box, Addresses: []netip.Addr{addr}})
-	}
-	if r.path.Via != "" {
-		s.Publishes = r.publishes()
-	}
-	return s, nil
-}
-
-// hostState has the workload in the host's namespace, known by its cgroup
-// where it is published.
-func (r *rig) hostState(network model.Network) model.State {
-	s := model.State{Networks: []model.Network{network}, Endpoints: []model.Endpoint{{Name: web, Network: "lab"}}}
-	if r.path.Via != "" {
-		s.Endpoints[0].Cgroup = r.groups.Server.Name()
-		s.Publishes = r.publishes()
-	}
-	return s
-}
-
-func (r *rig) publishes() []model.Publish {
-	var all []model.Publish
-	for port := uint16(LoadPort); port <= LastPort; port++ {
-		own := port
-		if port == LoadPort {
-			own = r.listenPort()
-		}
-		for _, proto := range []model.Proto{model.TCP, model.UDP} {
-			all = append(all, model.Publish{Endpoint: web, Via: r.path.Via, Proto: proto, HostPorts: model.Port(port), Ports: model.Port(own)})
-		}
-	}
-	for i := range r.path.Others {
-		port := uint16(10_000 + i)
-		all = append(all, model.Publish{Endpoint: web, Via: r.path.Via, Proto: model.TCP, HostPorts: model.Port(port), Ports: model.Port(port)})
-	}
-	return all
+	return nil
 }
 
 // target is the address that the client dials for a port of the workload.
 func (r *rig) target(c result.Client, port uint16) netip.AddrPort {
-	if r.path.Direct && (c != result.Remote || r.path.Driver == model.DriverRouted || r.path.Peer == suite.HandHops) {
-		return netip.AddrPortFrom(workload, port)
+	if r.path.Direct && (c != result.Remote || r.path.Driver != model.DriverBridge || r.path.Peer == suite.HandHops) {
+		return netip.AddrPortFrom(r.workload(), port)
 	}
 	return netip.AddrPortFrom(topology.ServerAddr4, port)
 }

@@ -33,6 +33,10 @@ type Path struct {
 	Others int
 	// Tracked has conntrack follow what is forwarded; for HandHops.
 	Tracked bool
+	// Wires is how many wires carry an overlay; 0 means one.
+	Wires int
+	// MTU of the wires in bytes.
+	MTU int
 	// Peer names the foreign program that makes the path, empty for ours.
 	Peer Peer
 }
@@ -47,6 +51,12 @@ const (
 	// HandHops is a way made by hand out of just those hops that the path's
 	// Driver, Filter and Tracked ask for, and nothing else.
 	HandHops Peer = "hand-hops"
+	// HandMade is what the path's Driver makes, made by hand.
+	HandMade Peer = "hand-made"
+	// CNI are the reference plugins of the Container Network Interface.
+	CNI         Peer = "cni"
+	Slirp4netns Peer = "slirp4netns"
+	Pasta       Peer = "pasta"
 )
 
 // Workload is a load under a name. The name starts with its kind.
@@ -77,9 +87,10 @@ type Suite struct {
 // step before, has not. Over is empty for the first.
 type Step struct{ Name, Path, Over string }
 
-// Paths returns every path that can be measured, in the order of a table.
+// Paths returns every path that can be measured, in the order of a table. At
+// another MTU they have other names (FindPath).
 func Paths() []Path {
-	return []Path{
+	return append([]Path{
 		{Name: "host", About: "the workload in the host's network namespace: the baseline", Driver: model.DriverHost},
 		{Name: "physical", About: "a plain process of the host, in no container at all", Driver: model.DriverHost, Bare: true},
 		{Name: "bridge", About: "a sandbox on a bridge at its own address; from the LAN its port published via nat", Driver: model.DriverBridge, Via: model.ViaNAT, Direct: true},
@@ -100,12 +111,19 @@ func Paths() []Path {
 		{Name: "ebpf-10k", About: "ebpf with 10,000 other ports published besides", Driver: model.DriverBridge, Via: model.ViaEBPF, Others: 10_000},
 		{Name: "filter-off", About: "two sandboxes on a bridge, br_netfilter off", Driver: model.DriverBridge, Filter: model.FilterOff, Direct: true},
 		{Name: "filter-on", About: "two sandboxes on a bridge, br_netfilter on", Driver: model.DriverBridge, Filter: model.FilterOn, Direct: true},
-	}
+	}, attachPaths()...)
 }
 
-// FindPath returns the path of that name.
+// FindPath returns the path of that name; NAME-mtuBYTES is the path NAME over
+// a wire of that MTU, which is 1500 otherwise.
 func FindPath(name string) (Path, bool) {
-	return find(Paths(), func(p Path) bool { return p.Name == name })
+	plain, mtu, ok := cutMTU(name)
+	if !ok {
+		return Path{}, false
+	}
+	p, ok := find(Paths(), func(p Path) bool { return p.Name == plain })
+	p.Name, p.MTU = name, mtu
+	return p, ok
 }
 
 // Find returns the suite of that name.
@@ -123,17 +141,24 @@ func find[T any](all []T, is func(T) bool) (T, bool) {
 }
 
 // Reaches reports whether the path leads anywhere for the client: a bridge's
-// sandbox with no published port is closed to the LAN, and what is made by
-// hand leads there from nowhere else.
+// sandbox with no published port is closed to the LAN, and what others make or
+// what meets the wire by itself is there for those across it.
 func (p Path) Reaches(c result.Client) bool {
-	if p.ByHand() {
+	if p.ByOthers() || p.OnWire() {
 		return c == result.Remote
 	}
 	return c != result.Remote || p.Via != "" || p.Peer != "" || p.Driver != model.DriverBridge
 }
 
-// ByHand says that the path is set up by hand and not by the engine.
-func (p Path) ByHand() bool { return p.Peer == HandDNAT || p.Peer == HandHops }
+// ByOthers says that nothing of the path is made by our engine: it is set up by
+// hand, or by another's program alone.
+func (p Path) ByOthers() bool { return p.Peer != "" && p.Peer != DockerProxy }
+
+// OnWire says that the sandbox is on the wire itself, or on an overlay that the
+// client's host is on too, and the client dials it there.
+func (p Path) OnWire() bool {
+	return slices.Contains([]model.Driver{model.DriverMacvlan, model.DriverIPvlan, model.DriverVXLAN, model.DriverDevice}, p.Driver)
+}
 
 // The workloads. Round trips wait in the kernel unless their name says spin;
 // bulk data flows to the server unless it says otherwise. A number of flows in
@@ -161,5 +186,5 @@ var (
 // Workloads returns every workload, for those who ask for one by name; where
 // suites differ in the number of streams, the suite's own stands.
 func Workloads() []Workload {
-	return []Workload{bulk, bulkDn10, bulkBoth, bulkFix, rr, rr1k, rr100k, rrSpin, crr, crr30k, udpBulk, udpRR, pps, pps1k, pps100k}
+	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rr1k, rr100k, rrSpin, crr, crr30k, udpBulk, udpRR, pps, pps1k, pps100k}
 }

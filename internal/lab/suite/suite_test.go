@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -71,13 +72,47 @@ func TestEachStepAddsOneHop(t *testing.T) {
 	}
 }
 
-func TestWhatIsMadeByHandServesClientsAcrossTheWire(t *testing.T) {
+func TestWhatOthersMakeServesClientsAcrossTheWire(t *testing.T) {
 	for _, p := range Paths() {
-		if p.ByHand() && (p.Reaches(result.Local) || p.Reaches(result.Peer) || !p.Reaches(result.Remote)) {
+		if p.ByOthers() && (p.Reaches(result.Local) || p.Reaches(result.Peer) || !p.Reaches(result.Remote)) {
 			t.Errorf("%s serves others", p.Name)
 		}
 		if p.Via == model.ViaSocket && p.Driver != model.DriverHost {
 			t.Errorf("%s: sockets are led in the host's namespace only", p.Name)
 		}
+	}
+}
+
+func TestEveryPathAtEveryMTU(t *testing.T) {
+	for name, want := range map[string]int{"macvlan": 1500, "macvlan-mtu9000": 9000, "host-mtu65520": 65520, "host-mtu1280": 1280} {
+		if p, ok := FindPath(name); !ok || p.MTU != want || p.Name != name {
+			t.Errorf("%s: %+v, %v", name, p, ok)
+		}
+	}
+	for _, name := range []string{"", "macvlan-mtu", "macvlan-mtu1500", "macvlan-mtu1279", "macvlan-mtu65536", "macvlan-mtu+9000", "macvlan-mtu9000-mtu9000", "-mtu9000"} {
+		if p, ok := FindPath(name); ok {
+			t.Errorf("%q is %+v", name, p)
+		}
+	}
+}
+
+func TestASuiteAtSeveralMTUs(t *testing.T) {
+	s := Suite{Baseline: "host", Paths: []string{"host", "nat"}, Steps: []Step{{"host", "host", ""}, {"+ NAT", "nat", "host"}}}
+	got, err := s.AtMTUs([]int{9000, 1500})
+	want := Suite{
+		Baseline: "host-mtu9000", Paths: []string{"host-mtu9000", "nat-mtu9000", "host", "nat"},
+		Steps: []Step{{"host-mtu9000", "host-mtu9000", ""}, {"+ NAT-mtu9000", "nat-mtu9000", "host-mtu9000"}, {"host", "host", ""}, {"+ NAT", "nat", "host"}},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := s.AtMTUs(nil); err != nil || !reflect.DeepEqual(got, s) {
+		t.Errorf("at no MTU in particular: %+v, %v", got, err)
+	}
+	if _, err := s.AtMTUs([]int{9000, 100}); err == nil {
+		t.Error("an MTU of 100 is taken")
+	}
+	if _, err := (Suite{Paths: []string{"nat-mtu9000"}}).AtMTUs([]int{1500}); err == nil {
+		t.Error("a path is given two MTUs")
 	}
 }

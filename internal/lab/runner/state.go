@@ -1,0 +1,170 @@
+package runner
+
+import (
+	"context"
+	"net/netip"
+
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+)
+
+// The one network of a rig, and its sandboxes: the workload and its peer.
+var (
+	subnet   = netip.MustParsePrefix("172.30.0.0/24")
+	workload = netip.MustParseAddr("172.30.0.2")
+	neighbor = netip.MustParseAddr("172.30.0.3")
+	// farHost is the client host's address on an overlay.
+	farHost = netip.MustParseAddr("172.30.0.254")
+)
+
+// The part of the wire's subnet that sandboxes have which are on the wire
+// itself, and the workload's address in it.
+var (
+	wirePool     = netip.MustParsePrefix("198.51.100.16/28")
+	wireWorkload = netip.MustParseAddr("198.51.100.20")
+)
+
+// The names of the sandboxes.
+const (
+	web  = "web"
+	peer = "peer"
+)
+
+// vni is the overlay's; the post that the suite attach quotes had it.
+const vni = 5001
+
+// workload is the workload's address in its sandbox.
+func (r *rig) workload() netip.Addr {
+	switch r.path.Driver {
+	case model.DriverMacvlan, model.DriverIPvlan:
+		return wireWorkload
+	case model.DriverDevice:
+		return topology.ServerSecond4
+	}
+	return workload
+}
+
+// set has the engines build the path: the server host's, and for an overlay
+// the client host's.
+func (r *rig) set(ctx context.Context) error {
+	state, err := r.state()
+	if err != nil {
+		return err
+	}
+	if _, err := r.world.Engine.Set(ctx, state); err != nil {
+		return err
+	}
+	if r.path.Driver == model.DriverVXLAN {
+		_, err = r.world.Far().Set(ctx, model.State{Networks: []model.Network{r.farNetwork()}})
+	}
+	return err
+}
+
+// state is what the server host's engine shall build: the path's network,
+// with the workload's sandbox, and its neighbour's where that is a client.
+func (r *rig) state() (model.State, error) {
+	network := r.network()
+	if r.path.Driver == model.DriverHost {
+		return r.hostState(network), nil
+	}
+	s := model.State{Networks: []model.Network{network}}
+	residents := map[string]netip.Addr{web: r.workload()}
+	if !r.path.OnWire() {
+		residents[peer] = neighbor
+	}
+	for name, addr := range residents {
+		box, err := r.world.Sandbox(name)
+		if err != nil {
+			return s, err
+		}
+		ep := model.Endpoint{Name: name, Network: network.Name, Sandbox: box, Addresses: []netip.Addr{addr}}
+		if r.path.Driver == model.DriverDevice {
+			ep.Addresses, ep.Prefixes = nil, []netip.Prefix{topology.Subnet(addr)}
+		}
+		s.Endpoints = append(s.Endpoints, ep)
+	}
+	if r.path.Via != "" {
+		s.Publishes = r.publishes()
+	}
+	return s, nil
+}
+
+// network is the path's, as the server host has it. A link that stands on the
+// wire has its MTU from there.
+func (r *rig) network() model.Network {
+	n := model.Network{Name: "lab", Driver: r.path.Driver, Filter: r.path.Filter, Subnets: []model.Subnet{{Prefix: subnet}}}
+	switch r.path.Driver {
+	case model.DriverHost:
+		n.Subnets = nil
+	case model.DriverBridge, model.DriverRouted:
+		n.MTU = r.path.MTU
+	case model.DriverMacvlan, model.DriverIPvlan:
+		n.Parent = topology.Wire
+		n.Subnets = []model.Subnet{{Prefix: topology.Subnet(topology.ServerAddr4).Masked(), Gateway: topology.ClientAddr4, Range: wirePool}}
+	case model.DriverDevice:
+		n.Parent, n.Subnets = topology.SecondWire, nil
+	case model.DriverVXLAN:
+		n.Overlay = r.overlay(topology.ClientAddr4, topology.ClientSecond4)
+	}
+	return n
+}
+
+// farNetwork is the overlay as the client host has it.
+func (r *rig) farNetwork() model.Network {
+	n := r.network()
+	n.Subnets[0].Address = farHost
+	n.Overlay = r.overlay(topology.ServerAddr4, topology.ServerSecond4)
+	return n
+}
+
+// overlay joins a host to the other, whose address on each wire it knows.
+func (r *rig) overlay(others ...netip.Addr) model.Overlay {
+	o := model.Overlay{VNI: vni}
+	for i, link := range r.underlays() {
+		o.Underlays = append(o.Underlays, link)
+		o.Peers = append(o.Peers, model.Peer{Address: others[i]})
+	}
+	return o
+}
+
+// underlays are the wires that carry an overlay.
+func (r *rig) underlays() []string {
+	return []string{topology.Wire, topology.SecondWire}[:max(1, r.path.Wires)]
+}
+
+// tunnel is the server host's link that the overlay's packets leave by.
+func (r *rig) tunnel() string {
+	if r.path.ByOthers() {
+		return handTunnel
+	}
+	return topology.Wire
+}
+
+// hostState has the workload in the host's namespace, known by its cgroup
+// where it is published.
+func (r *rig) hostState(network model.Network) model.State {
+	s := model.State{Networks: []model.Network{network}, Endpoints: []model.Endpoint{{Name: web, Network: "lab"}}}
+	if r.path.Via != "" {
+		s.Endpoints[0].Cgroup = r.groups.Server.Name()
+		s.Publishes = r.publishes()
+	}
+	return s
+}
+
+func (r *rig) publishes() []model.Publish {
+	var all []model.Publish
+	for port := uint16(LoadPort); port <= LastPort; port++ {
+		own := port
+		if port == LoadPort {
+			own = r.listenPort()
+		}
+		for _, proto := range []model.Proto{model.TCP, model.UDP} {
+			all = append(all, model.Publish{Endpoint: web, Via: r.path.Via, Proto: proto, HostPorts: model.Port(port), Ports: model.Port(own)})
+		}
+	}
+	for i := range r.path.Others {
+		port := uint16(10_000 + i)
+		all = append(all, model.Publish{Endpoint: web, Via: r.path.Via, Proto: model.TCP, HostPorts: model.Port(port), Ports: model.Port(port)})
+	}
+	return all
+}

@@ -1,0 +1,129 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+
+	"fairlead/internal/child"
+	"fairlead/internal/lab/topology"
+)
+
+// tapMTU is the MTU in bytes of a tap device that a program serves which ends
+// every TCP connection itself: pasta's own, and what Podman gives slirp4netns.
+// It has nothing to do with the wire's.
+const tapMTU = "65520"
+
+// ownTmp runs a program with a /tmp that nobody else sees and that goes with
+// it. There the workload's sandbox has the name boundBox: a program that gives
+// its privileges up at once may not open our descriptors.
+const ownTmp = `mount -t tmpfs none /tmp; touch ` + boundBox + `; mount --bind "$1" ` + boundBox + `; shift; exec "$@"`
+
+const (
+	boundBox = "/tmp/sandbox"
+	// slirpSocket is where slirp4netns takes requests.
+	slirpSocket = "/tmp/slirp4netns.sock"
+)
+
+// startUsermode starts a program on the server host for the workload's
+// sandbox. Its output goes to said, a pipe's end becomes its descriptor 3.
+func startUsermode(ctx context.Context, r *rig, said io.Writer, pipe []*os.File, program string, args ...string) (*child.Process, error) {
+	box, err := r.world.Sandbox(web)
+	if err != nil {
+		return nil, err
+	}
+	path, err := lookPath(program)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("unshare", append([]string{"--mount", "sh", "-ec", ownTmp, "sh", otherProcess(box), path}, args...)...)
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = said, said, pipe
+	return child.Start(ctx, cmd, r.place(r.world.Server(), proxyGroup))
+}
+
+// startSlirp4netns starts slirp4netns on the server host for the workload's
+// sandbox, waits until it is ready and has it forward the ports.
+func startSlirp4netns(ctx context.Context, r *rig) (*foreign, error) {
+	ready, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer ready.Close()
+	said := &waiter{}
+	p, err := startUsermode(ctx, r, said, []*os.File{theirs}, "slirp4netns", "--configure", "--mtu="+tapMTU, "--disable-dns",
+		"--ready-fd=3", "--api-socket="+slirpSocket, "--netns-type=path", boundBox, "eth0")
+	theirs.Close()
+	if err != nil {
+		return nil, err
+	}
+	f := &foreign{processes: []*child.Process{p}}
+	if _, err := io.ReadFull(ready, make([]byte, 1)); err != nil {
+		_ = p.Kill() // what it said is complete when it has ended
+		return f, fmt.Errorf("start slirp4netns: it ended: %s", said.text())
+	}
+	for port := LoadPort; port <= LastPort; port++ {
+		for _, proto := range []string{"tcp", "udp"} {
+			if err := slirpForward(ctx, p.Cmd.Process.Pid, proto, port); err != nil {
+				return f, fmt.Errorf("have slirp4netns forward %d/%s: %w", port, proto, err)
+			}
+		}
+	}
+	return f, nil
+}
+
+// slirpForward asks for one port (slirp4netns(1), API SOCKET).
+func slirpForward(ctx context.Context, pid int, proto string, port int) error {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", fmt.Sprintf("/proc/%d/root%s", pid, slirpSocket))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	request := map[string]any{"execute": "add_hostfwd", "arguments": map[string]any{
+		"proto": proto, "host_addr": "0.0.0.0", "host_port": port, "guest_addr": "10.0.2.100", "guest_port": port}}
+	if err := json.NewEncoder(conn).Encode(request); err != nil {
+		return err
+	}
+	if err := conn.(*net.UnixConn).CloseWrite(); err != nil {
+		return err
+	}
+	var reply struct{ Error json.RawMessage }
+	if err := json.NewDecoder(conn).Decode(&reply); err != nil {
+		return err
+	}
+	if reply.Error != nil {
+		return fmt.Errorf("it answers %s", reply.Error)
+	}
+	return nil
+}
+
+// startPasta starts pasta on the server host for the workload's sandbox, and
+// waits until it listens. It copies the addresses of the link that has the
+// default route, so there must be one.
+func startPasta(ctx context.Context, r *rig) (*foreign, error) {
+	if _, err := shell(r.world.DoServer, fmt.Sprintf("ip route add default via %s", topology.ClientAddr4)); err != nil {
+		return nil, err
+	}
+	ports := fmt.Sprintf("%d-%d", LoadPort, LastPort)
+	said := &waiter{seen: make(chan struct{})}
+	p, err := startUsermode(ctx, r, said, nil, "pasta", "--foreground", "--quiet", "--ipv4-only", "--config-net",
+		"--ns-ifname", "eth0", "--mtu", tapMTU, "--tcp-ports", ports, "--udp-ports", ports, "--tcp-ns", "none", "--udp-ns", "none",
+		"--runas", "0", "--netns", boundBox)
+	if err != nil {
+		return nil, err
+	}
+	f := &foreign{processes: []*child.Process{p}}
+	go said.watch(ctx, p, LoadPort)
+	select {
+	case <-said.seen:
+		return f, nil
+	case <-p.Done():
+		return f, fmt.Errorf("start pasta: it ended: %s", said.text())
+	case <-ctx.Done():
+		return f, ctx.Err()
+	}
+}

@@ -1,0 +1,62 @@
+package suite
+
+import (
+	"time"
+
+	"fairlead/internal/lab/load"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/model"
+)
+
+// attachPaths are ways to attach a sandbox to the wire, ours and, beside each,
+// the same made by others. A path that others make is named for them.
+func attachPaths() []Path {
+	return []Path{
+		{Name: "macvlan", About: "a sandbox on a macvlan link of the wire, at an address of the wire's own subnet", Driver: model.DriverMacvlan, Direct: true},
+		{Name: "ipvlan", About: "a sandbox on an ipvlan link of the wire, at an address of the wire's own subnet", Driver: model.DriverIPvlan, Direct: true},
+		{Name: "vxlan", About: "a sandbox on a VXLAN overlay of both hosts, the client at its host's address there", Driver: model.DriverVXLAN, Direct: true},
+		{Name: "vxlan-2", About: "the same over two wires", Driver: model.DriverVXLAN, Wires: 2, Direct: true},
+		{Name: "device", About: "a sandbox that was handed the end of a second wire", Driver: model.DriverDevice, Direct: true},
+		{Name: "hand-macvlan", About: "macvlan, made with ip by hand", Driver: model.DriverMacvlan, Peer: HandMade, Direct: true},
+		{Name: "hand-ipvlan", About: "ipvlan, made with ip by hand", Driver: model.DriverIPvlan, Peer: HandMade, Direct: true},
+		{Name: "hand-vxlan", About: "vxlan, made with ip on both hosts by hand", Driver: model.DriverVXLAN, Peer: HandMade, Direct: true},
+		{Name: "hand-device", About: "device, made with ip by hand", Driver: model.DriverDevice, Peer: HandMade, Direct: true},
+		{Name: "cni-bridge", About: "a sandbox attached by the CNI plugin bridge, its port published by portmap", Driver: model.DriverBridge, Peer: CNI},
+		{Name: "cni-ptp", About: "a sandbox attached by the CNI plugin ptp, at its own address", Driver: model.DriverRouted, Peer: CNI, Direct: true},
+		{Name: "cni-macvlan", About: "a sandbox attached by the CNI plugin macvlan, at an address of the wire's own subnet", Driver: model.DriverMacvlan, Peer: CNI, Direct: true},
+		{Name: "slirp4netns", About: "a sandbox on a tap device served by slirp4netns, its port forwarded", Driver: model.DriverNone, Peer: Slirp4netns},
+		{Name: "pasta", About: "a sandbox on a tap device served by pasta, its port forwarded", Driver: model.DriverNone, Peer: Pasta},
+	}
+}
+
+func attach() Suite {
+	const source = "fosdem-ipoib"
+	// iperf -d gives two figures, one each way; ours is their sum.
+	figure := func(source, path string, there, back float64) result.Published {
+		return result.Published{Source: source, Path: path, Client: result.Remote, Workload: bulkBothOne.Name, Metric: result.Throughput,
+			Value: (there + back) * 1e9, Note: "iperf -d, 120 s, both ways added up"}
+	}
+	return Suite{
+		Name:     "attach",
+		Question: "What does each way to attach a sandbox cost over the wire?",
+		Baseline: "host",
+		// Each of ours is followed by the same from others.
+		Paths: []string{
+			"host", "bridge", "hand-dnat", "cni-bridge", "routed", "hop-veth", "cni-ptp",
+			"macvlan", "hand-macvlan", "cni-macvlan", "ipvlan", "hand-ipvlan",
+			"vxlan", "hand-vxlan", "vxlan-2", "device", "hand-device", "slirp4netns", "pasta",
+		},
+		Clients:   []result.Client{result.Remote},
+		Workloads: []Workload{bulkOne, bulkTwo, bulkBothOne, rr, crr},
+		Rounds:    12, Duration: time.Second, Warmup: 200 * time.Millisecond,
+		Published: []result.Published{
+			figure(source, "host", 6.37, 5.69), figure(source, "device", 7.93, 5.54), figure(source, "vxlan", 0.969, 0.983),
+			figure(source+" on Ethernet", "vxlan", 0.625, 0.747),
+		},
+	}
+}
+
+var (
+	bulkTwo     = Workload{"tcp-bulk-2", load.Spec{Workload: load.TCPBulk, Streams: 2}}
+	bulkBothOne = Workload{"tcp-bulk-both-1", load.Spec{Workload: load.TCPBulk, Direction: load.Both}}
+)

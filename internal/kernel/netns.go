@@ -65,30 +65,6 @@ func (n *Netns) Do(fn func() error) error {
 	})
 }
 
-// ID tells the namespace from every other one since the machine was booted.
-// It is the inode of the namespace's file, which the kernel uses again, with
-// the cookie, which it does not (since Linux 5.14).
-func (n *Netns) ID() (string, error) {
-	var stat unix.Stat_t
-	if err := unix.Fstat(int(n.file.Fd()), &stat); err != nil {
-		return "", fmt.Errorf("identify network namespace: %w", err)
-	}
-	id := fmt.Sprintf("%d:%d", stat.Dev, stat.Ino)
-	err := n.Do(func() error {
-		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return fmt.Errorf("identify network namespace: %w", err)
-		}
-		defer unix.Close(fd)
-		cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-		if err == nil {
-			id += fmt.Sprintf(":%d", cookie)
-		}
-		return nil
-	})
-	return id, err
-}
-
 // File returns the open namespace; it stays owned by n.
 func (n *Netns) File() *os.File { return n.file }
 

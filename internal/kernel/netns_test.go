@@ -32,28 +32,3 @@ func TestFirstThreadStays(t *testing.T) {
 		t.Errorf("the first thread has gone from %s to %s, %v", before, after, err)
 	}
 }
-
-// TestIDIsNotUsedAgain: the kernel gives the inode of a namespace that is gone
-// to the next one.
-func TestIDIsNotUsedAgain(t *testing.T) {
-	seen := map[string]bool{}
-	for range 20 {
-		ns, err := NewNetns()
-		if err != nil {
-			t.Fatal(err)
-		}
-		id, err := ns.ID()
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := ns.ID()
-		if err != nil || again != id {
-			t.Errorf("asked twice, the id is %s and %s, %v", id, again, err)
-		}
-		if seen[id] {
-			t.Errorf("two namespaces have the id %s", id)
-		}
-		seen[id] = true
-		ns.Close()
-	}
-}

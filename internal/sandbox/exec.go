@@ -21,7 +21,7 @@ func (s Sandbox) Exec(path string, args, env []string) error {
 	if err == nil {
 		defer ns.Close()
 		var id string
-		id, err = ns.ID()
+		id, err = kernel.Identify(ns.Path())
 		if err == nil && id != namespace(s) {
 			err = ErrAbsent // it has ended since it was found
 		}

@@ -84,15 +84,10 @@ func findPath(name string) []finding {
 
 // identified completes a sandbox by the identity of the namespace at its path.
 func identified(s Sandbox) finding {
-	ns, err := kernel.OpenNetns(s.Path)
-	if errors.Is(err, os.ErrNotExist) {
-		return finding{is: s, err: fmt.Errorf("%w: %w", ErrAbsent, err)}
+	var err error
+	if s.ID, err = identity(s.Path); errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w: %w", ErrAbsent, err)
 	}
-	if err != nil {
-		return finding{is: s, err: err}
-	}
-	defer ns.Close()
-	s.ID, err = identity(ns)
 	return finding{is: s, err: err}
 }
 
@@ -111,15 +106,10 @@ func ofProcess(pid int) (Sandbox, error) {
 	if err != nil {
 		return s, err
 	}
-	ns, err := kernel.OpenNetns(in + "/ns/net")
+	s.ID, err = identity(in + "/ns/net")
 	if errors.Is(err, unix.ESRCH) {
 		err = os.ErrNotExist
 	}
-	if err != nil {
-		return s, err
-	}
-	defer ns.Close()
-	s.ID, err = identity(ns)
 	s.ID += startMark + start
 	return s, err
 }
@@ -142,18 +132,14 @@ func startTime(dir string) (string, error) {
 	return fields[19], nil
 }
 
-// identity returns the namespace's id, and ErrHost if it is our own.
-func identity(ns *kernel.Netns) (string, error) {
-	id, err := ns.ID()
+// identity returns the id of the namespace at path, and ErrHost if it is our
+// own.
+func identity(path string) (string, error) {
+	id, err := kernel.Identify(path)
 	if err != nil {
 		return "", err
 	}
-	own, err := kernel.OpenNetns("")
-	if err != nil {
-		return "", err
-	}
-	defer own.Close()
-	host, err := own.ID()
+	host, err := kernel.Identify("")
 	if err == nil && id == host {
 		err = fmt.Errorf("%w, where nothing can be attached: publish its ports via socket, as `fairlead run` does", ErrHost)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 
+	"fairlead/internal/driver"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 )
@@ -13,8 +14,9 @@ var (
 	subnet   = netip.MustParsePrefix("172.30.0.0/24")
 	workload = netip.MustParseAddr("172.30.0.2")
 	neighbor = netip.MustParseAddr("172.30.0.3")
-	// farHost is the client host's address on an overlay.
-	farHost = netip.MustParseAddr("172.30.0.254")
+	// On an overlay each host has the first address of a part of its own.
+	serverRange = netip.MustParsePrefix("172.30.0.0/25")
+	clientRange = netip.MustParsePrefix("172.30.0.128/25")
 )
 
 // The part of the wire's subnet that sandboxes have which are on the wire
@@ -24,8 +26,9 @@ var (
 	wireWorkload = netip.MustParseAddr("198.51.100.20")
 )
 
-// The names of the sandboxes.
+// The names of the network and of the sandboxes.
 const (
+	lab  = "lab"
 	web  = "web"
 	peer = "peer"
 )
@@ -55,7 +58,7 @@ func (r *rig) set(ctx context.Context) error {
 		return err
 	}
 	if r.path.Driver == model.DriverVXLAN {
-		_, err = r.world.Far().Set(ctx, model.State{Networks: []model.Network{r.farNetwork()}})
+		_, err = r.world.Far().Set(ctx, model.State{Networks: []model.Network{r.network()}})
 	}
 	return err
 }
@@ -92,7 +95,7 @@ func (r *rig) state() (model.State, error) {
 // network is the path's, as the server host has it. A link that stands on the
 // wire has its MTU from there.
 func (r *rig) network() model.Network {
-	n := model.Network{Name: "lab", Driver: r.path.Driver, Filter: r.path.Filter, Subnets: []model.Subnet{{Prefix: subnet}}}
+	n := model.Network{Name: lab, Driver: r.path.Driver, Filter: r.path.Filter, Subnets: []model.Subnet{{Prefix: subnet}}}
 	switch r.path.Driver {
 	case model.DriverHost:
 		n.Subnets = nil
@@ -104,32 +107,21 @@ func (r *rig) network() model.Network {
 	case model.DriverDevice:
 		n.Parent, n.Subnets = topology.SecondWire, nil
 	case model.DriverVXLAN:
-		n.Overlay = r.overlay(topology.ClientAddr4, topology.ClientSecond4)
+		n.Overlay = r.overlay()
 	}
 	return n
 }
 
-// farNetwork is the overlay as the client host has it.
-func (r *rig) farNetwork() model.Network {
-	n := r.network()
-	n.Subnets[0].Address = farHost
-	n.Overlay = r.overlay(topology.ServerAddr4, topology.ServerSecond4)
-	return n
-}
-
-// overlay joins a host to the other, whose address on each wire it knows.
-func (r *rig) overlay(others ...netip.Addr) model.Overlay {
-	o := model.Overlay{VNI: vni}
-	for i, link := range r.underlays() {
-		o.Underlays = append(o.Underlays, link)
-		o.Peers = append(o.Peers, model.Peer{Address: others[i]})
+// overlay is the same on both hosts: each finds itself among the peers, and
+// its address in its range.
+func (r *rig) overlay() model.Overlay {
+	server := model.Peer{Address: topology.ServerAddr4, Ranges: []netip.Prefix{serverRange},
+		Endpoints: []model.PeerEndpoint{{Addresses: []netip.Addr{workload}}}}
+	client := model.Peer{Address: topology.ClientAddr4, Ranges: []netip.Prefix{clientRange}}
+	if r.path.Wires > 1 {
+		server.Further, client.Further = []netip.Addr{topology.ServerSecond4}, []netip.Addr{topology.ClientSecond4}
 	}
-	return o
-}
-
-// underlays are the wires that carry an overlay.
-func (r *rig) underlays() []string {
-	return []string{topology.Wire, topology.SecondWire}[:max(1, r.path.Wires)]
+	return model.Overlay{VNI: vni, Peers: []model.Peer{server, client}}
 }
 
 // tunnel is the server host's link that the overlay's packets leave by.
@@ -137,13 +129,13 @@ func (r *rig) tunnel() string {
 	if r.path.ByOthers() {
 		return handTunnel
 	}
-	return topology.Wire
+	return driver.TunnelLink(lab)
 }
 
 // hostState has the workload in the host's namespace, known by its cgroup
 // where it is published.
 func (r *rig) hostState(network model.Network) model.State {
-	s := model.State{Networks: []model.Network{network}, Endpoints: []model.Endpoint{{Name: web, Network: "lab"}}}
+	s := model.State{Networks: []model.Network{network}, Endpoints: []model.Endpoint{{Name: web, Network: lab}}}
 	if r.path.Via != "" {
 		s.Endpoints[0].Cgroup = r.groups.Server.Name()
 		s.Publishes = r.publishes()

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"fairlead/internal/kernel"
@@ -45,7 +46,11 @@ func (e *Engine) restore(record *store.Record, s plan.Sysctl) error {
 		return nil
 	}
 	s.Value = setting.Before
-	return e.cfg.Kernel.WriteSysctl(s)
+	err := e.cfg.Kernel.WriteSysctl(s)
+	if errors.Is(err, kernel.ErrNoSetting) || errors.Is(err, os.ErrNotExist) {
+		return nil // the link or the sandbox has just gone, and it with them
+	}
+	return err
 }
 
 // diff is plan.Diff with the old values of the settings that go.

@@ -1,0 +1,320 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/sandbox"
+)
+
+// AttachRequest asks for a running sandbox to be attached. What its Endpoint
+// leaves open is chosen once, and stays when the same is asked for again.
+type AttachRequest struct {
+	// Endpoint's Sandbox is what names the sandbox: a container, a pid, a name
+	// of `ip netns`, the path of a namespace.
+	model.Endpoint
+	// Device, instead of a network, is a device of the host's to hand over: its
+	// name or its PCI address; PKey makes it an InfiniBand child.
+	Device string `json:"device,omitempty"`
+	PKey   uint16 `json:"pkey,omitempty"`
+	// Keep applies the attachment again whenever the sandbox comes back; a
+	// device's always is.
+	Keep bool `json:"keep,omitempty"`
+	// DHCP asks a server of the network for addresses.
+	DHCP bool `json:"dhcp,omitempty"`
+	// DryRun returns the plan and does nothing.
+	DryRun bool `json:"dryRun,omitempty"`
+}
+
+// Result is what became of a request.
+type Result struct {
+	// Attachments are those that the request was about, as they are now.
+	Attachments []View `json:"attachments,omitempty"`
+	// Changed says whether there was anything to do.
+	Changed bool `json:"changed"`
+	// Notes are what the user should know.
+	Notes []string `json:"notes,omitempty"`
+	// Plan is what a dry run would do, as typed in a shell.
+	Plan string `json:"plan,omitempty"`
+}
+
+// Attach attaches a running sandbox to a network, or changes how it is. The
+// same again is harmless.
+func (d *Daemon) Attach(ctx context.Context, req AttachRequest) (Result, error) {
+	if req.Cgroup != "" || req.Unlisted != "" {
+		return Result{}, fault(Invalid, "attach %s: cgroups are for workloads of the host's own network: use `fairlead run`", req.Sandbox)
+	}
+	at, err := d.cfg.Sandboxes.Resolve(ctx, req.Sandbox)
+	if err != nil {
+		return Result{}, err
+	}
+	r, a, err := d.attach(req, at)
+	if err != nil || req.DryRun || !a.DHCP {
+		return r, err
+	}
+	if err := d.awaitLease(ctx, a); err != nil {
+		_, undo := d.Detach(context.WithoutCancel(ctx), DetachRequest{Name: a.Name})
+		return Result{}, joinUndo(err, undo)
+	}
+	r.Attachments = d.views(a.Name)
+	return r, nil
+}
+
+func (d *Daemon) attach(req AttachRequest, at sandbox.Sandbox) (Result, model.Attachment, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b, seen, err := d.know(at)
+	if err != nil {
+		return Result{}, model.Attachment{}, err
+	}
+	if old := d.boxes[at.Ref]; old != nil && old != b {
+		if err := d.bury(map[string]bool{at.Ref: true}); err != nil {
+			return Result{}, model.Attachment{}, err
+		}
+	}
+	next, a, notes, err := d.compose(req, at, b, seen)
+	r := Result{Notes: notes}
+	if err != nil {
+		return r, a, err
+	}
+	if req.DryRun {
+		return d.dryRun(r, next, a)
+	}
+	if have, ok := d.attachment(a.Name); ok && have.Equal(a) && d.problems[a.Name] == "" && next.sameNetworks(d.wishes) {
+		r.Attachments = d.view(a.Name)
+		return r, a, nil
+	}
+	delete(d.problems, a.Name)
+	d.hold(b, at)
+	if err := d.settle(next.Wishes); err != nil {
+		return r, a, fmt.Errorf("attach %s to %s: %w", at.Ref, a.Network, err)
+	}
+	if have, ok := d.attachment(a.Name); !ok || have.Sandbox == "" {
+		return r, a, fault(Failed, "attach %s to %s: the sandbox ended meanwhile", at.Ref, a.Network)
+	}
+	r.Changed = true
+	r.Attachments = d.view(a.Name)
+	d.cfg.Log.Info("attached", "sandbox", at.Ref, "network", a.Network, "attachment", a.Name, "interface", a.Interface)
+	return r, a, nil
+}
+
+// proposal is wishes that are not yet ours.
+type proposal struct{ model.Wishes }
+
+func (p proposal) sameNetworks(w model.Wishes) bool {
+	return slices.EqualFunc(p.Networks, w.Networks, model.Network.Equal)
+}
+
+// compose turns the request into wishes, and fills in what it leaves open.
+func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *box, seen kernel.Sandbox) (proposal, model.Attachment, []string, error) {
+	next := proposal{d.wishes}
+	n, own, err := d.networkOf(req)
+	if err != nil {
+		return next, model.Attachment{}, nil, err
+	}
+	if own && !slices.ContainsFunc(next.Networks, func(o model.Network) bool { return o.Name == n.Name }) {
+		next.Networks = append(slices.Clip(next.Networks), n)
+	}
+	a := model.Attachment{Endpoint: req.Endpoint, Ref: at.Ref, Namespace: b.namespace,
+		Keep: req.Keep || n.Driver == model.DriverDevice, DHCP: req.DHCP, Own: own}
+	a.Network, a.Sandbox = n.Name, b.path
+	have, known, err := d.same(a)
+	if err != nil {
+		return next, a, nil, err
+	}
+	if a.Name == "" {
+		a.Name = d.freeName(at, n)
+	}
+	if a.Addresses, a.Prefixes, err = sortAddresses(n, req.Addresses, req.Prefixes); err != nil {
+		return next, a, nil, err
+	}
+	var notes []string
+	switch {
+	case known:
+		a.Name = have.Name
+		inherit(&a, have, req)
+	default:
+		if a.Interface == "" && n.Driver != model.DriverDevice {
+			a.Interface = d.freeInterface(at.Ref, seen)
+		}
+	}
+	if err := d.defaultRoute(&a, n, have, known, seen, &notes); err != nil {
+		return next, a, nil, err
+	}
+	next.Wishes = with(next.Wishes, a)
+	return next, a, notes, nil
+}
+
+// inherit keeps what was chosen for the attachment before, and is not asked
+// for otherwise now.
+func inherit(a *model.Attachment, have model.Attachment, req AttachRequest) {
+	if a.Interface == "" {
+		a.Interface = have.Interface
+	}
+	if a.DHCP && have.DHCP && have.Namespace == a.Namespace {
+		a.Lease = have.Lease
+	}
+}
+
+// networkOf returns the network that the request names, or the one that a
+// device is handed over by.
+func (d *Daemon) networkOf(req AttachRequest) (n model.Network, own bool, err error) {
+	if req.Device == "" {
+		n, ok := model.State{Networks: d.wishes.Networks}.Network(req.Network)
+		if !ok {
+			return n, false, fault(NotFound, "there is no network %q: make it with `fairlead network create`, or list them with `fairlead network ls`", req.Network)
+		}
+		own := slices.ContainsFunc(d.wishes.Attachments, func(a model.Attachment) bool { return a.Own && a.Network == n.Name })
+		return n, own, nil
+	}
+	name := "device-" + req.Device
+	if req.PKey != 0 {
+		name = fmt.Sprintf("%s-%04x", name, req.PKey)
+	}
+	n = model.Network{Name: name, Driver: model.DriverDevice, Parent: req.Device, PKey: req.PKey}
+	if have, ok := (model.State{Networks: d.wishes.Networks}).Network(name); ok && !have.Equal(n) {
+		return n, false, fault(Conflict, "network %s is another than that of device %s: remove it first", name, req.Device)
+	}
+	return n, true, nil
+}
+
+// same returns the attachment that the request is about, if there is one: the
+// one of its name, or else of its sandbox, network and interface.
+func (d *Daemon) same(a model.Attachment) (model.Attachment, bool, error) {
+	for _, have := range d.wishes.Attachments {
+		here := have.Ref == a.Ref && have.Network == a.Network
+		switch {
+		case a.Name == "" && here && (a.Interface == "" || a.Interface == have.Interface):
+			return have, true, nil
+		case a.Name == have.Name && here:
+			return have, true, nil
+		case a.Name == have.Name:
+			return have, false, fault(Conflict, "attachment %s is of %s on network %s already: detach it first, or choose another --name", a.Name, have.Ref, have.Network)
+		}
+	}
+	return model.Attachment{}, false, nil
+}
+
+// freeName makes a name of the sandbox's, and the network's where that is
+// taken.
+func (d *Daemon) freeName(at sandbox.Sandbox, n model.Network) string {
+	base := at.Name[strings.LastIndexByte(at.Name, '/')+1:]
+	if at.Kind == sandbox.Process {
+		base = "pid-" + base
+	}
+	name := base
+	for i := 1; ; i++ {
+		if _, taken := d.attachment(name); !taken {
+			return name
+		}
+		if name = base + "-" + n.Name; i > 1 {
+			name = fmt.Sprintf("%s-%s-%d", base, n.Name, i)
+		}
+	}
+}
+
+// freeInterface returns the first of eth0, eth1 … that the sandbox has not.
+func (d *Daemon) freeInterface(ref string, seen kernel.Sandbox) string {
+	for i := 0; ; i++ {
+		name := fmt.Sprintf("eth%d", i)
+		if slices.Contains(seen.Links, name) || slices.ContainsFunc(d.wishes.Attachments, func(a model.Attachment) bool {
+			return a.Ref == ref && a.InterfaceName() == name
+		}) {
+			continue
+		}
+		return name
+	}
+}
+
+// sortAddresses tells addresses of the network's subnets from those that come
+// with a prefix length of their own.
+func sortAddresses(n model.Network, addrs []netip.Addr, prefixes []netip.Prefix) ([]netip.Addr, []netip.Prefix, error) {
+	var own []netip.Prefix
+	for _, p := range prefixes {
+		if slices.ContainsFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Masked() == p.Masked() }) {
+			addrs = append(slices.Clip(addrs), p.Addr())
+		} else {
+			own = append(own, p)
+		}
+	}
+	if len(addrs) > 0 && len(n.Subnets) == 0 {
+		return nil, nil, fault(Invalid, "address %s: network %s has no subnets: add the prefix length, e.g. %s/24", addrs[0], n.Name, addrs[0])
+	}
+	return addrs, own, nil
+}
+
+// defaultRoute leaves the sandbox the default route that it has, unless a
+// gateway is asked for.
+func (d *Daemon) defaultRoute(a *model.Attachment, n model.Network, have model.Attachment, known bool, seen kernel.Sandbox, notes *[]string) error {
+	if a.NoDefault || n.Internal || known && !have.NoDefault {
+		return nil // it has none of ours to be, or the one there is ours
+	}
+	has := false
+	for _, v4 := range []bool{true, false} {
+		_, asked := a.Gateway(v4)
+		there := seen.Default4
+		if !v4 {
+			there = seen.Default6
+		}
+		if asked && there {
+			return fault(Conflict, "gateway of %s: the sandbox has a default route already: remove that, or leave --gateway out and add what you need with --route", a.Ref)
+		}
+		has = has || there && mayHave(*a, n, v4)
+	}
+	if has {
+		a.NoDefault = true
+		*notes = append(*notes, fmt.Sprintf("%s keeps the default route that it has", a.Ref))
+	}
+	return nil
+}
+
+// mayHave reports whether the attachment may get an address of the family.
+func mayHave(a model.Attachment, n model.Network, v4 bool) bool {
+	_, has := a.Address(v4)
+	return has || a.DHCP || len(a.Addresses) == 0 && slices.ContainsFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Addr().Is4() == v4 })
+}
+
+// dryRun says what the proposal would do.
+func (d *Daemon) dryRun(r Result, next proposal, a model.Attachment) (Result, model.Attachment, error) {
+	text, changed, err := d.plan(next.Wishes)
+	r.Plan, r.Changed = text, changed
+	return r, a, err
+}
+
+func (d *Daemon) plan(next model.Wishes) (string, bool, error) {
+	s := d.state(next)
+	ops, err := d.engine.Plan(s)
+	if err != nil {
+		if invalid := s.Validate(); invalid != nil {
+			return "", false, &Fault{Conflict, invalid}
+		}
+		return "", false, err
+	}
+	return plan.Text(ops), len(ops) > 0, nil
+}
+
+// with returns the wishes with the attachment, in place of the one of its name.
+func with(w model.Wishes, a model.Attachment) model.Wishes {
+	next := w
+	next.Attachments = slices.Clone(w.Attachments)
+	if i := slices.IndexFunc(next.Attachments, func(o model.Attachment) bool { return o.Name == a.Name }); i >= 0 {
+		next.Attachments[i] = a
+	} else {
+		next.Attachments = append(next.Attachments, a)
+	}
+	return next
+}
+
+func (d *Daemon) attachment(name string) (model.Attachment, bool) {
+	i := slices.IndexFunc(d.wishes.Attachments, func(a model.Attachment) bool { return a.Name == name })
+	if i < 0 {
+		return model.Attachment{}, false
+	}
+	return d.wishes.Attachments[i], true
+}

@@ -1,0 +1,185 @@
+package daemon_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/model"
+)
+
+func TestAttachAndDetach(t *testing.T) {
+	w := newWorld(t).start()
+	before := w.snapshot()
+	b := w.box()
+	w.network(lan)
+	w.unchanged(before) // until somebody is in it
+	r := w.attach(to(b))
+	if len(r.Attachments) != 1 || !r.Changed {
+		t.Fatalf("%+v", r)
+	}
+	v := r.Attachments[0]
+	if v.Name != "pid-"+b.pid || v.Interface != "eth0" || len(v.Addresses) != 2 || v.Status != daemon.Up {
+		t.Errorf("attached as %+v", v)
+	}
+	stop := w.serves(":7001")
+	for _, addr := range []string{"172.30.0.1:7001", "[fd00:30::1]:7001"} {
+		b.reaches(t, addr)
+	}
+	stop()
+
+	links := w.sh("ip link")
+	if again := w.attach(to(b)); again.Changed || again.Attachments[0].Addresses[0] != v.Addresses[0] {
+		t.Errorf("the same again: %+v", again)
+	}
+	if now := w.sh("ip link"); now != links {
+		t.Errorf("the same again changed links:\n%s\n%s", links, now)
+	}
+	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Network: "lan", Sandbox: b.pid}); err != nil {
+		t.Fatal(err)
+	}
+	w.unchanged(before)
+	if r, err := w.Detach(context.Background(), daemon.DetachRequest{Name: v.Name}); err != nil || r.Changed {
+		t.Errorf("detached again: %+v, %v", r, err)
+	}
+	if out := b.sh(t, "ip -o link"); strings.Contains(out, "eth0") {
+		t.Errorf("the sandbox still has %s", out)
+	}
+}
+
+// TestASecondNetwork leaves the sandbox the default route that it has.
+func TestASecondNetwork(t *testing.T) {
+	w := newWorld(t).start()
+	b := w.box()
+	w.network(lan)
+	dmz := model.Network{Name: "dmz", Driver: model.DriverRouted, Subnets: []model.Subnet{{Prefix: lan.Subnets[0].Prefix}}}
+	dmz.Subnets[0].Prefix = prefix("172.31.0.0/24")
+	w.network(dmz)
+	w.attach(to(b))
+	req := to(b)
+	req.Network = "dmz"
+	r := w.attach(req)
+	v := r.Attachments[0]
+	if v.Name != "pid-"+b.pid+"-dmz" || v.Interface != "eth1" || !v.NoDefault || len(r.Notes) != 1 {
+		t.Errorf("%+v", r)
+	}
+	if out := b.sh(t, "ip route show default"); !strings.Contains(out, "dev eth0") || strings.Contains(out, "eth1") {
+		t.Errorf("default route: %s", out)
+	}
+	if again := w.attach(req); again.Changed {
+		t.Errorf("the same again: %+v", again)
+	}
+	req.Gateways = addrs("172.31.0.9")
+	if _, err := w.Attach(context.Background(), req); daemon.CodeOf(err) != daemon.Conflict {
+		t.Errorf("a gateway beside the one there: %v", err)
+	}
+}
+
+func TestAttachUpdates(t *testing.T) {
+	w := newWorld(t).start()
+	b, other := w.box(), w.box()
+	w.network(lan)
+	req := to(b)
+	req.Name, req.Interface = "web", "net7"
+	w.attach(req)
+	req.Addresses = addrs("172.30.7.7")
+	req.Limit.Out = 10_000_000
+	if r := w.attach(req); !r.Changed || r.Attachments[0].Addresses[0].String() != "172.30.7.7" {
+		t.Errorf("with an address: %+v", r)
+	}
+	if out := b.sh(t, "ip -o addr show net7; tc qdisc show dev net7"); !strings.Contains(out, "172.30.7.7/16") || !strings.Contains(out, "rate 10Mbit") {
+		t.Errorf("the sandbox has %s", out)
+	}
+	taken := to(other)
+	taken.Name = "web"
+	if _, err := w.Attach(context.Background(), taken); daemon.CodeOf(err) != daemon.Conflict {
+		t.Errorf("the name for another sandbox: %v", err)
+	}
+	taken.Name, taken.Addresses = "app", addrs("172.30.7.7")
+	before := w.snapshot()
+	if _, err := w.Attach(context.Background(), taken); daemon.CodeOf(err) != daemon.Conflict {
+		t.Errorf("the address for another sandbox: %v", err)
+	}
+	w.unchanged(before)
+	if all := w.Attachments(); len(all) != 1 {
+		t.Errorf("attached: %+v", all)
+	}
+}
+
+func TestDryRun(t *testing.T) {
+	w := newWorld(t).start()
+	b := w.box()
+	w.network(lan)
+	before := w.snapshot()
+	req := to(b)
+	req.DryRun = true
+	r := w.attach(req)
+	if !strings.Contains(r.Plan, "ip link add fl-lan") || !strings.Contains(r.Plan, "type veth peer name eth0") || !r.Changed {
+		t.Errorf("plan:\n%s", r.Plan)
+	}
+	w.unchanged(before)
+	if len(w.Attachments()) != 0 || !w.Empty() {
+		t.Error("a dry run attached")
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	w := newWorld(t).start()
+	b := w.box()
+	w.network(lan)
+	for name, c := range map[string]struct {
+		req  func(*daemon.AttachRequest)
+		code daemon.Code
+		says string
+	}{
+		"no network":          {func(r *daemon.AttachRequest) { r.Network = "wan" }, daemon.NotFound, `there is no network "wan"`},
+		"no sandbox":          {func(r *daemon.AttachRequest) { r.Sandbox = "pid:999999999" }, daemon.NotFound, "no such sandbox"},
+		"outside the subnet":  {func(r *daemon.AttachRequest) { r.Addresses = addrs("10.9.9.9") }, daemon.Conflict, "in no subnet"},
+		"odd interface":       {func(r *daemon.AttachRequest) { r.Interface = "a/b" }, daemon.Conflict, "interface"},
+		"interface that is":   {func(r *daemon.AttachRequest) { r.Interface = "lo" }, daemon.Conflict, "lo"},
+		"cgroup":              {func(r *daemon.AttachRequest) { r.Cgroup = "/x" }, daemon.Invalid, "fairlead run"},
+		"prefix in no subnet": {func(r *daemon.AttachRequest) { r.Prefixes = prefixes("10.0.0.1/8") }, daemon.Conflict, "has subnets"},
+	} {
+		req := to(b)
+		c.req(&req)
+		_, err := w.Attach(context.Background(), req)
+		if err == nil || daemon.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v (%s); want %s", name, err, daemon.CodeOf(err), c.code)
+		}
+	}
+}
+
+func TestNetworks(t *testing.T) {
+	w := newWorld(t).start()
+	b := w.box()
+	w.network(lan)
+	if r, err := w.CreateNetwork(lan, false); err != nil || r.Changed {
+		t.Errorf("the same again: %+v, %v", r, err)
+	}
+	bad := lan
+	bad.Name = "other"
+	if _, err := w.CreateNetwork(bad, false); daemon.CodeOf(err) != daemon.Invalid {
+		t.Errorf("overlapping: %v", err)
+	}
+	bad.Subnets = nil
+	if _, err := w.CreateNetwork(bad, false); daemon.CodeOf(err) != daemon.Invalid || !strings.Contains(err.Error(), "subnet") {
+		t.Errorf("a bridge without subnet: %v", err)
+	}
+	w.attach(to(b))
+	if _, err := w.RemoveNetwork("lan"); daemon.CodeOf(err) != daemon.Conflict || !strings.Contains(err.Error(), "pid-"+b.pid) {
+		t.Errorf("removed in use: %v", err)
+	}
+	wider := lan
+	wider.MTU = 1400
+	w.network(wider)
+	if out := b.sh(t, "ip -o link show eth0"); !strings.Contains(out, "mtu 1400") {
+		t.Errorf("after a change of the network: %s", out)
+	}
+	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: "pid-" + b.pid}); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := w.RemoveNetwork("lan"); err != nil || !r.Changed || len(w.Networks()) != 0 {
+		t.Errorf("%+v, %v, %+v", r, err, w.Networks())
+	}
+}

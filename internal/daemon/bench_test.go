@@ -1,0 +1,69 @@
+package daemon_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+)
+
+// crowd is how many sandboxes are attached when one more is.
+const crowd = 1000
+
+// BenchmarkAttach attaches one sandbox to a bridge that has a thousand, and
+// detaches it, each from the request to the end of it.
+func BenchmarkAttach(b *testing.B) {
+	w := newWorld(b).start()
+	w.network(lan)
+	var took []time.Duration
+	for range crowd {
+		took = append(took, attachTime(b, w, w.path(b)))
+	}
+	report(b, took[crowd-100:], "first")
+	spent, undone := []time.Duration{}, []time.Duration{}
+	path := w.path(b)
+	for b.Loop() {
+		spent = append(spent, attachTime(b, w, path))
+		start := time.Now()
+		if _, err := w.Detach(context.Background(), daemon.DetachRequest{Network: "lan", Sandbox: path}); err != nil {
+			b.Fatal(err)
+		}
+		undone = append(undone, time.Since(start))
+	}
+	report(b, spent, "attach")
+	report(b, undone, "detach")
+	if err := w.TearDown(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// path makes a sandbox that lives as long as the benchmark.
+func (w *world) path(b *testing.B) string {
+	ns, err := kernel.NewNetns()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { ns.Close() })
+	return ns.Path()
+}
+
+func attachTime(b *testing.B, w *world, path string) time.Duration {
+	start := time.Now()
+	_, err := w.Attach(context.Background(), daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: path}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(start)
+}
+
+// report tells the 50th and 99th of a hundred.
+func report(b *testing.B, took []time.Duration, what string) {
+	slices.Sort(took)
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	b.ReportMetric(ms(took[len(took)/2]), "p50-ms/"+what)
+	b.ReportMetric(ms(took[len(took)*99/100]), "p99-ms/"+what)
+}

@@ -1,0 +1,174 @@
+// Package daemon holds a host at what users have asked for one by one:
+// networks, attachments of running sandboxes, publishes. It knows when a
+// sandbox is gone and takes what was its own away. It decides nothing about
+// how sandboxes are attached or ports published; the engine does.
+//
+// Theory of operation. What users ask for are wishes, written to the store
+// before anything is done. The wishes of the sandboxes that live are a desired
+// state, to which the engine brings the host, all at once, each time. What
+// happens outside only says where to look again: the kernel tells that a
+// namespace is gone (RTM_DELNSID), a pidfd that a process is, and package
+// sandbox that a name or a container may have come or gone. A sandbox is known
+// by its namespace's cookie, so that another at the same path is another.
+//
+//	API ──► wishes ──► store
+//	          │ of those alive
+//	          ▼
+//	     desired state ──► engine ──► kernel
+//	          ▲
+//	namespaces, processes, names, leases
+//
+// A sandbox that dies while it is attached makes the engine's step fail; then
+// its wishes go, and the step is taken again without it. An attachment that is
+// kept waits for its sandbox instead.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"fairlead/internal/engine"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/sandbox"
+)
+
+// Host is what the daemon needs of a host; *kernel.Host has it.
+type Host interface {
+	engine.Kernel
+	Look(path string) (kernel.Sandbox, error)
+	WatchSandboxes(context.Context) (<-chan int, error)
+}
+
+// Sandboxes finds running sandboxes; sandbox.Finder has it.
+type Sandboxes interface {
+	Resolve(ctx context.Context, text string) (sandbox.Sandbox, error)
+	Watch(context.Context) (<-chan struct{}, error)
+}
+
+// Store keeps the record and the wishes; *store.File has it.
+type Store interface {
+	engine.Store
+	Wishes() (model.Wishes, error)
+	SaveWishes(model.Wishes) error
+}
+
+// Config is what a daemon is made of.
+type Config struct {
+	Host       Host
+	Store      Store
+	Sandboxes  Sandboxes
+	DHCP       DHCP
+	StartProxy func(context.Context) (engine.Proxy, error)
+	Facts      plan.Facts
+	Log        *slog.Logger
+	// Changed is called whenever what the daemon holds has changed; nil is fine.
+	Changed func()
+}
+
+// applyLimit bounds one step of the engine.
+const applyLimit = 2 * time.Minute
+
+// Daemon holds a host. Its methods may be called concurrently.
+type Daemon struct {
+	cfg    Config
+	engine *engine.Engine
+
+	mu     sync.Mutex
+	wishes model.Wishes
+	// full is what the engine has reached: with leased addresses and ways.
+	full model.State
+	// boxes are the living sandboxes that are attached, by their references.
+	boxes map[string]*box
+	// problems says why an attachment or a publish of the wishes is not
+	// applied, by its name.
+	problems map[string]string
+	clients  map[string]*client
+	// look gets the references of sandboxes to look at again.
+	look chan string
+	// life ends with the daemon.
+	life context.Context
+	end  context.CancelFunc
+}
+
+// New returns a daemon that has taken over what the store says.
+func New(cfg Config) (*Daemon, error) {
+	d := &Daemon{
+		cfg:    cfg,
+		engine: engine.New(engine.Config{Kernel: cfg.Host, Store: cfg.Store, StartProxy: cfg.StartProxy, Facts: cfg.Facts}),
+		boxes:  map[string]*box{}, problems: map[string]string{}, clients: map[string]*client{},
+		look: make(chan string),
+	}
+	d.life, d.end = context.WithCancel(context.Background())
+	wishes, err := cfg.Store.Wishes()
+	if err != nil {
+		return nil, fmt.Errorf("read wishes: %w", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.adopt(wishes)
+	return d, nil
+}
+
+// Run follows what happens to sandboxes until ctx ends.
+func (d *Daemon) Run(ctx context.Context) error {
+	defer d.end()
+	ended, err := d.cfg.Host.WatchSandboxes(ctx)
+	if err != nil {
+		return err
+	}
+	changed, err := d.cfg.Sandboxes.Watch(ctx)
+	if err != nil {
+		return err
+	}
+	d.verify(func(*box) bool { return true }) // what happened before we watched
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case id, ok := <-ended:
+			if !ok && ctx.Err() == nil {
+				return errors.New("watch network namespaces: the kernel's messages ended")
+			}
+			d.verify(func(b *box) bool { return id == kernel.NoSandbox || b.id == id })
+		case ref := <-d.look:
+			d.verify(func(b *box) bool { return b.ref == ref })
+		case <-changed:
+			d.verify((*box).moved)
+			d.revive(ctx)
+		}
+	}
+}
+
+// TearDown removes everything of ours from the host and forgets all wishes but
+// the networks.
+func (d *Daemon) TearDown(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stopClients(ctx)
+	next := model.Wishes{}
+	for _, n := range d.wishes.Networks {
+		if !d.ownNetwork(n.Name) {
+			next.Networks = append(next.Networks, n)
+		}
+	}
+	return errors.Join(d.save(next), d.engine.TearDown(ctx))
+}
+
+// Empty reports whether there is nothing to hold: no attachment, no publish.
+func (d *Daemon) Empty() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.wishes.Attachments) == 0
+}
+
+func (d *Daemon) changed() {
+	if d.cfg.Changed != nil {
+		d.cfg.Changed()
+	}
+}

@@ -1,0 +1,232 @@
+package daemon_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+
+	"golang.org/x/sys/unix"
+)
+
+func published(via model.Via, ports ...uint16) []model.Publish {
+	var all []model.Publish
+	for _, p := range ports {
+		all = append(all, model.Publish{Via: via, Proto: model.TCP, HostPorts: model.Port(p), Ports: model.Port(80)})
+	}
+	return all
+}
+
+func (w *world) publish(b box, publishes []model.Publish) daemon.Result {
+	w.Helper()
+	r, err := w.Publish(context.Background(), daemon.PublishRequest{Target: b.pid, Publishes: publishes})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return r
+}
+
+// TestASandboxDies takes away what was its own, and leaves the others alone.
+func TestASandboxDies(t *testing.T) {
+	for _, driver := range []model.Driver{model.DriverBridge, model.DriverRouted} {
+		t.Run(string(driver), func(t *testing.T) {
+			w := newWorld(t).start()
+			empty := w.snapshot()
+			stays, dies := w.box(), w.box()
+			n := lan
+			n.Driver = driver
+			w.network(n)
+			w.attach(to(stays))
+			w.publish(stays, published(model.ViaNAT, 8080))
+			stays.serves(t, ":80")
+			before := w.snapshot()
+			w.attach(to(dies))
+			w.publish(dies, append(published(model.ViaNAT, 8081), published(model.ViaProxy, 8082)...))
+			dies.kill()
+			w.until("one is left", func() bool { return len(w.Attachments()) == 1 })
+			w.unchanged(before)
+			if err := w.host.Do(func() error { return dial("127.0.0.1:8080") }); err != nil {
+				t.Error(err)
+			}
+			stays.kill()
+			w.until("nothing is left", w.Empty)
+			w.unchanged(empty)
+		})
+	}
+}
+
+// TestANamespaceDies is of a sandbox that is no process: its name goes, or the
+// namespace under it.
+func TestANamespaceDies(t *testing.T) {
+	w := newWorld(t).start()
+	w.network(lan)
+	before := w.snapshot()
+	w.named("web")
+	req := daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "web"}}
+	w.attach(req)
+	w.unname("web")
+	w.until("nothing is left", w.Empty)
+	w.unchanged(before)
+
+	// Another of the same name is another sandbox.
+	w.named("web")
+	first := w.attach(req)
+	w.unname("web")
+	w.named("web")
+	second := w.attach(req)
+	if !second.Changed || first.Attachments[0].Namespace == second.Attachments[0].Namespace {
+		t.Errorf("%+v, then %+v", first, second)
+	}
+	w.unname("web")
+	w.until("nothing is left", w.Empty)
+	w.unchanged(before)
+}
+
+// named makes a namespace as `ip netns add` does, but in the test's folder.
+func (w *world) named(name string) {
+	w.Helper()
+	path := filepath.Join(w.finder.NetnsDir, name)
+	ns, err := kernel.NewNetns()
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer ns.Close()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		w.Fatal(err)
+	}
+	if err := unix.Mount(ns.Path(), path, "", unix.MS_BIND, ""); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
+}
+
+func (w *world) unname(name string) {
+	w.Helper()
+	path := filepath.Join(w.finder.NetnsDir, name)
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+		w.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// TestKept waits for a sandbox that comes back, and finds it after a restart.
+func TestKept(t *testing.T) {
+	w := newWorld(t).start()
+	w.network(lan)
+	before := w.snapshot()
+	w.named("web")
+	req := daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "web"}, Keep: true}
+	w.attach(req)
+	if _, err := w.Publish(context.Background(), daemon.PublishRequest{Target: "web", Publishes: published(model.ViaNAT, 8080)}); err != nil {
+		t.Fatal(err)
+	}
+	status := func() daemon.Status { return w.Attachments()[0].Status }
+	for _, restart := range []bool{false, true} {
+		w.unname("web")
+		w.until("it is waited for", func() bool { return status() == daemon.Waiting })
+		w.unchanged(before)
+		if restart {
+			w.stop()
+			w.start()
+		}
+		w.named("web")
+		w.until("it is attached again", func() bool { return status() == daemon.Up })
+		if v := w.Attachments()[0]; len(v.Publishes) != 1 {
+			t.Errorf("back as %+v", v)
+		}
+	}
+	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: "web"}); err != nil {
+		t.Fatal(err)
+	}
+	w.unchanged(before)
+}
+
+// TestRestart leaves everything as it is while no daemon runs, and takes away
+// what a sandbox left that died meanwhile.
+func TestRestart(t *testing.T) {
+	w := newWorld(t).start()
+	w.network(lan)
+	empty := w.snapshot()
+	stays, dies := w.box(), w.box()
+	w.attach(to(stays))
+	w.publish(stays, published(model.ViaNAT, 8080))
+	before := w.snapshot()
+	w.attach(to(dies))
+	w.publish(dies, published(model.ViaNAT, 8081))
+	w.stop()
+	dies.kill()
+	w.start()
+	w.until("one is left", func() bool { return len(w.Attachments()) == 1 })
+	// The port of the publish is held by a proxy, which is another now.
+	w.unchanged(before)
+	if again := w.attach(to(stays)); again.Changed {
+		t.Errorf("the same again: %+v", again)
+	}
+	if err := w.TearDown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	w.unchanged(empty)
+}
+
+// TestKilledAtAnyMoment kills sandboxes while they are attached and published,
+// FAIRLEAD_KILLS times.
+func TestKilledAtAnyMoment(t *testing.T) {
+	kills := 100
+	if text := os.Getenv("FAIRLEAD_KILLS"); text != "" {
+		var err error
+		if kills, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWorld(t).start()
+	w.network(lan)
+	routed := model.Network{Name: "routed", Driver: model.DriverRouted, Subnets: []model.Subnet{
+		{Prefix: prefix("172.31.0.0/16")}, {Prefix: prefix("fd00:31::/64")}}}
+	w.network(routed)
+	before := w.snapshot()
+	stays := w.box()
+	w.attach(to(stays))
+	with := w.snapshot()
+	random := rand.New(rand.NewPCG(1, 2)) // the same moments each time, as far as the machine allows
+	var longest time.Duration
+	attached := 0
+	for i := range kills {
+		b := w.box()
+		req := to(b)
+		req.Network = []string{"lan", "routed"}[i%2]
+		// From at once to well after an attach has taken.
+		after := time.Duration(random.Int64N(int64(max(2*longest, 20*time.Millisecond))))
+		var killed sync.WaitGroup
+		killed.Go(func() { time.Sleep(after); b.kill() })
+		start := time.Now()
+		if _, err := w.Attach(context.Background(), req); err == nil {
+			longest = max(longest, time.Since(start))
+			attached++
+			_, _ = w.Publish(context.Background(), daemon.PublishRequest{Target: b.pid, // it may be gone
+				Publishes: published([]model.Via{model.ViaNAT, model.ViaProxy, model.ViaEBPF}[i%3], 8000+uint16(i%1000))})
+		}
+		killed.Wait()
+	}
+	w.until("one is left", func() bool { return len(w.Attachments()) == 1 })
+	t.Logf("%d of %d were attached before they died", attached, kills)
+	w.unchanged(with)
+	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: fmt.Sprint("pid-", stays.pid)}); err != nil {
+		t.Fatal(err)
+	}
+	w.unchanged(before)
+	record, err := w.record()
+	if err != nil || len(record.Leases) != 0 || len(record.Settings) != 0 || len(record.Desired.Endpoints) != 0 {
+		t.Errorf("the record holds %+v, %v", record, err)
+	}
+}

@@ -1,0 +1,99 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"fairlead/internal/model"
+)
+
+// DetachRequest names an attachment, or all of a sandbox in a network.
+type DetachRequest struct {
+	Name    string `json:"name,omitempty"`
+	Network string `json:"network,omitempty"`
+	Sandbox string `json:"sandbox,omitempty"`
+	DryRun  bool   `json:"dryRun,omitempty"`
+}
+
+func (r DetachRequest) String() string {
+	if r.Name != "" {
+		return r.Name
+	}
+	return r.Sandbox + " on " + r.Network
+}
+
+// Detach takes attachments away, with their publishes. That there is none is
+// fine.
+func (d *Daemon) Detach(ctx context.Context, req DetachRequest) (Result, error) {
+	refs := d.refs(ctx, req.Sandbox)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	gone := map[string]bool{}
+	for _, a := range d.wishes.Attachments {
+		if a.Name == req.Name || req.Name == "" && a.Network == req.Network && refs(a.Ref) {
+			gone[a.Name] = true
+		}
+	}
+	if len(gone) == 0 {
+		return Result{Notes: []string{fmt.Sprintf("there is no attachment %s: nothing to do", req)}}, nil
+	}
+	next := d.less(gone)
+	if req.DryRun {
+		text, changed, err := d.plan(next)
+		return Result{Plan: text, Changed: changed}, err
+	}
+	r := Result{Changed: true}
+	for name := range gone {
+		r.Attachments = append(r.Attachments, d.view(name)...)
+		d.stopClient(ctx, name)
+		delete(d.problems, name)
+	}
+	if err := d.settle(next); err != nil {
+		d.startClients()
+		return Result{}, fmt.Errorf("detach %s: %w", req, err)
+	}
+	d.cfg.Log.Info("detached", "attachment", req.String())
+	return r, nil
+}
+
+// refs returns whether a reference is of the sandbox that a text names. One
+// that runs no more is known by its name.
+func (d *Daemon) refs(ctx context.Context, text string) func(ref string) bool {
+	canonical := text
+	if text != "" {
+		if at, err := d.cfg.Sandboxes.Resolve(ctx, text); err == nil {
+			canonical = at.Ref
+		}
+	}
+	return func(ref string) bool {
+		_, name, _ := strings.Cut(ref, ":")
+		return ref == canonical || canonical == text && name == text
+	}
+}
+
+// less returns the wishes without the attachments of those names, and what is
+// theirs.
+func (d *Daemon) less(gone map[string]bool) model.Wishes {
+	next := d.wishes
+	own := map[string]bool{}
+	next.Attachments = slices.DeleteFunc(slices.Clone(next.Attachments), func(a model.Attachment) bool {
+		if gone[a.Name] && a.Own {
+			own[a.Network] = true
+		}
+		return gone[a.Name]
+	})
+	next.Publishes = slices.DeleteFunc(slices.Clone(next.Publishes), func(p model.Publish) bool { return gone[p.Endpoint] })
+	next.Networks = slices.DeleteFunc(slices.Clone(next.Networks), func(n model.Network) bool { return own[n.Name] })
+	return next
+}
+
+// joinUndo adds to a failure what could not be undone.
+func joinUndo(err, undo error) error {
+	if undo == nil {
+		return err
+	}
+	return errors.Join(err, fmt.Errorf("undo: %w", undo))
+}

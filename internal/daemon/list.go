@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"slices"
+	"strings"
+
+	"fairlead/internal/model"
+)
+
+// Status says how an attachment is.
+type Status string
+
+// The states of an attachment.
+const (
+	// Up is attached.
+	Up Status = "up"
+	// Waiting is for a sandbox that is away.
+	Waiting Status = "waiting"
+	// Broken could not be applied.
+	Broken Status = "failed"
+)
+
+// View is an attachment as it is.
+type View struct {
+	// Attachment holds what was leased and chosen for it.
+	model.Attachment
+	Driver    model.Driver    `json:"driver"`
+	Status    Status          `json:"status"`
+	Problem   string          `json:"problem,omitempty"`
+	Publishes []PublishedView `json:"publishes,omitempty"`
+}
+
+// PublishedView is a publish as it is: its way is chosen.
+type PublishedView struct {
+	model.Publish
+	Problem string `json:"problem,omitempty"`
+}
+
+// Attachments returns all attachments by name.
+func (d *Daemon) Attachments() []View {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.view()
+}
+
+// views returns those of the names, all for none.
+func (d *Daemon) views(names ...string) []View {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.view(names...)
+}
+
+func (d *Daemon) view(names ...string) []View {
+	reached := map[string]model.Endpoint{}
+	for _, e := range d.full.Endpoints {
+		reached[e.Name] = e
+	}
+	drivers := map[string]model.Driver{}
+	for _, n := range d.wishes.Networks {
+		drivers[n.Name] = n.Driver
+	}
+	var all []View
+	for _, a := range d.wishes.Attachments {
+		if len(names) > 0 && !slices.Contains(names, a.Name) {
+			continue
+		}
+		v := View{Attachment: a, Driver: drivers[a.Network], Status: Waiting, Problem: d.problems[a.Name], Publishes: d.published(a.Name)}
+		if e, ok := reached[a.Name]; ok {
+			v.Endpoint, v.Status = e, Up
+		} else if v.Problem != "" {
+			v.Status = Broken
+		}
+		all = append(all, v)
+	}
+	slices.SortFunc(all, func(a, b View) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// published returns the publishes of an attachment, with the ways chosen.
+func (d *Daemon) published(name string) []PublishedView {
+	var all []PublishedView
+	for _, p := range d.wishes.Publishes {
+		if p.Endpoint != name {
+			continue
+		}
+		v := PublishedView{Publish: p, Problem: d.problems[p.String()]}
+		for _, reached := range d.full.Publishes {
+			if reached.Endpoint == name && reached.Same(p) {
+				v.Publish = reached
+			}
+		}
+		all = append(all, v)
+	}
+	slices.SortFunc(all, func(a, b PublishedView) int { return a.Compare(b.Publish) })
+	return all
+}

@@ -1,0 +1,89 @@
+package daemon
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fairlead/internal/model"
+)
+
+// CreateNetwork defines a network, or changes one. What it is made of comes to
+// the host with its first attachment.
+func (d *Daemon) CreateNetwork(n model.Network, dry bool) (Result, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n.Driver == model.DriverHost || n.Driver == model.DriverNone {
+		return Result{}, fault(Invalid, "network %s: driver %s attaches nothing: choose another", n.Name, n.Driver)
+	}
+	next := d.wishes
+	next.Networks = slices.Clone(next.Networks)
+	i := slices.IndexFunc(next.Networks, func(o model.Network) bool { return o.Name == n.Name })
+	switch {
+	case i < 0:
+		next.Networks = append(next.Networks, n)
+	case next.Networks[i].Equal(n):
+		return Result{}, nil
+	case next.Networks[i].Driver != n.Driver:
+		return Result{}, fault(Conflict, "network %s is there with driver %s: remove it first", n.Name, next.Networks[i].Driver)
+	default:
+		next.Networks[i] = n
+	}
+	if err := (model.State{Networks: next.Networks}).Validate(); err != nil {
+		return Result{}, &Fault{Invalid, err}
+	}
+	// Whether the driver takes it, only a plan with it says.
+	trial := d.state(next)
+	if _, used := trial.Network(n.Name); !used {
+		trial.Networks = append(slices.Clip(trial.Networks), n)
+	}
+	if _, err := d.engine.Plan(trial); err != nil {
+		return Result{}, &Fault{Invalid, err}
+	}
+	if dry {
+		text, changed, err := d.plan(next)
+		return Result{Plan: text, Changed: changed}, err
+	}
+	if err := d.settle(next); err != nil {
+		return Result{}, fmt.Errorf("create network %s: %w", n.Name, err)
+	}
+	d.cfg.Log.Info("network", "name", n.Name, "driver", n.Driver)
+	return Result{Changed: true}, nil
+}
+
+// RemoveNetwork forgets a network that nothing is attached to. That there is
+// none is fine.
+func (d *Daemon) RemoveNetwork(name string) (Result, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var users []string
+	for _, a := range d.wishes.Attachments {
+		if a.Network == name {
+			users = append(users, a.Name)
+		}
+	}
+	if len(users) > 0 {
+		return Result{}, fault(Conflict, "network %s has attachments (%s): detach them first", name, strings.Join(users, ", "))
+	}
+	next := d.wishes
+	next.Networks = slices.DeleteFunc(slices.Clone(next.Networks), func(n model.Network) bool { return n.Name == name })
+	if len(next.Networks) == len(d.wishes.Networks) {
+		return Result{Notes: []string{fmt.Sprintf("there is no network %s: nothing to do", name)}}, nil
+	}
+	d.cfg.Log.Info("network removed", "name", name)
+	return Result{Changed: true}, d.save(next)
+}
+
+// Networks returns the networks by name.
+func (d *Daemon) Networks() []model.Network {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := d.wishes.Clone().Networks
+	slices.SortFunc(all, func(a, b model.Network) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// ownNetwork reports whether the network was made for an attachment.
+func (d *Daemon) ownNetwork(name string) bool {
+	return slices.ContainsFunc(d.wishes.Attachments, func(a model.Attachment) bool { return a.Own && a.Network == name })
+}

@@ -1,0 +1,98 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"fairlead/internal/model"
+)
+
+// PublishRequest asks for ports of an attached sandbox to be published, or to
+// be published no more.
+type PublishRequest struct {
+	// Target is the name of an attachment, or a sandbox that has one.
+	Target string `json:"target"`
+	// Publishes need no Endpoint.
+	Publishes []model.Publish `json:"publishes"`
+	DryRun    bool            `json:"dryRun,omitempty"`
+}
+
+// Publish publishes ports of an attached sandbox. One that is published
+// already is led as it is asked for now.
+func (d *Daemon) Publish(ctx context.Context, req PublishRequest) (Result, error) {
+	return d.change(ctx, req, func(name string) []model.Publish {
+		all := slices.Clone(d.wishes.Publishes)
+		for _, p := range req.Publishes {
+			p.Endpoint = name
+			i := slices.IndexFunc(all, func(o model.Publish) bool { return o.Endpoint == name && o.Same(p) })
+			if i >= 0 {
+				all[i] = p
+			} else {
+				all = append(all, p)
+			}
+		}
+		return all
+	})
+}
+
+// Unpublish takes publishes back, by their host addresses, ports and
+// protocols. What is not published is fine.
+func (d *Daemon) Unpublish(ctx context.Context, req PublishRequest) (Result, error) {
+	return d.change(ctx, req, func(name string) []model.Publish {
+		return slices.DeleteFunc(slices.Clone(d.wishes.Publishes), func(p model.Publish) bool {
+			return p.Endpoint == name && slices.ContainsFunc(req.Publishes, p.Same)
+		})
+	})
+}
+
+// change brings the publishes of one attachment to what to says.
+func (d *Daemon) change(ctx context.Context, req PublishRequest, to func(name string) []model.Publish) (Result, error) {
+	refs := d.refs(ctx, req.Target)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a, err := d.target(req.Target, refs)
+	if err != nil {
+		return Result{}, err
+	}
+	next := d.wishes
+	next.Publishes = to(a.Name)
+	if req.DryRun {
+		text, changed, err := d.plan(next)
+		return Result{Plan: text, Changed: changed}, err
+	}
+	if slices.EqualFunc(next.Publishes, d.wishes.Publishes, model.Publish.Equal) {
+		return Result{Attachments: d.view(a.Name)}, nil
+	}
+	for _, p := range req.Publishes {
+		p.Endpoint = a.Name
+		delete(d.problems, p.String())
+	}
+	if err := d.settle(next); err != nil {
+		return Result{}, fmt.Errorf("change the publishes of %s: %w", a.Name, err)
+	}
+	d.cfg.Log.Info("publishes changed", "attachment", a.Name)
+	return Result{Attachments: d.view(a.Name), Changed: true}, nil
+}
+
+// target returns the attachment that a name or a sandbox means.
+func (d *Daemon) target(text string, refs func(string) bool) (model.Attachment, error) {
+	var names []string
+	var found model.Attachment
+	for _, a := range d.wishes.Attachments {
+		if a.Name == text {
+			return a, nil
+		}
+		if refs(a.Ref) {
+			names, found = append(names, a.Name), a
+		}
+	}
+	switch len(names) {
+	case 0:
+		return found, fault(NotFound, "there is no attachment of %s: attach it first (`fairlead attach`); `fairlead ls` lists what is attached", text)
+	case 1:
+		return found, nil
+	}
+	return found, fault(Invalid, "%s has several attachments: name one of %s", text, strings.Join(names, ", "))
+}

@@ -1,0 +1,165 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"fairlead/internal/model"
+)
+
+// state is what the wishes want of the host now: of sandboxes that live, with
+// the networks that they are in.
+func (d *Daemon) state(w model.Wishes) model.State {
+	var s model.State
+	used, alive := map[string]bool{}, map[string]bool{}
+	for _, a := range w.Attachments {
+		if a.Sandbox == "" || d.problems[a.Name] != "" {
+			continue
+		}
+		used[a.Network], alive[a.Name] = true, true
+		s.Endpoints = append(s.Endpoints, a.Leased())
+	}
+	for _, n := range w.Networks {
+		if used[n.Name] {
+			s.Networks = append(s.Networks, n)
+		}
+	}
+	for _, p := range w.Publishes {
+		if alive[p.Endpoint] && d.problems[p.String()] == "" {
+			s.Publishes = append(s.Publishes, p)
+		}
+	}
+	return s
+}
+
+// settle makes the wishes ours and brings the host to them. Sandboxes that
+// died meanwhile are left out. On any other failure wishes and host are as
+// they were before.
+func (d *Daemon) settle(next model.Wishes) error {
+	before := d.wishes
+	for {
+		err := d.attempt(next)
+		if err == nil {
+			return nil
+		}
+		dead := d.dead(next)
+		if len(dead) == 0 {
+			return d.rollBack(before, next, err)
+		}
+		d.stopDead(dead)
+		next, before = without(next, dead), without(before, dead)
+	}
+}
+
+// bury takes away what was of sandboxes that are gone. Whatever fails, their
+// wishes do not come back.
+func (d *Daemon) bury(dead map[string]bool) error {
+	for ref := range dead {
+		d.cfg.Log.Info("sandbox is gone", "sandbox", ref)
+	}
+	d.stopDead(dead)
+	d.wishes = without(d.wishes, dead)
+	return d.settle(d.wishes)
+}
+
+// attempt writes the wishes and applies them.
+func (d *Daemon) attempt(next model.Wishes) error {
+	if err := d.save(next); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(d.life, applyLimit)
+	defer cancel()
+	full, err := d.engine.Set(ctx, d.state(next))
+	if err != nil {
+		return err
+	}
+	d.full = full
+	d.forget()
+	d.changed()
+	return nil
+}
+
+func (d *Daemon) save(next model.Wishes) error {
+	if err := d.cfg.Store.SaveWishes(next); err != nil {
+		return fmt.Errorf("write wishes: %w", err)
+	}
+	d.wishes = next
+	return nil
+}
+
+// rollBack goes back to the wishes before, and says whose mistake it was.
+func (d *Daemon) rollBack(before, next model.Wishes, err error) error {
+	if invalid := d.state(next).Validate(); invalid != nil {
+		err = &Fault{Conflict, invalid}
+	}
+	if back := d.attempt(before); back != nil {
+		d.cfg.Log.Error("go back to the state before", "error", back)
+		return errors.Join(err, d.save(before))
+	}
+	return err
+}
+
+// without returns the wishes without those of sandboxes that are gone. What is
+// kept waits.
+func without(w model.Wishes, dead map[string]bool) model.Wishes {
+	next := w
+	next.Attachments, next.Publishes = nil, nil
+	gone, own := map[string]bool{}, map[string]bool{}
+	for _, a := range w.Attachments {
+		if dead[a.Ref] {
+			a.Sandbox, a.Namespace, a.Lease = "", "", model.Lease{}
+			if !a.Keep {
+				gone[a.Name], own[a.Network] = true, a.Own
+				continue
+			}
+		}
+		next.Attachments = append(next.Attachments, a)
+	}
+	for _, p := range w.Publishes {
+		if !gone[p.Endpoint] {
+			next.Publishes = append(next.Publishes, p)
+		}
+	}
+	next.Networks = slices.DeleteFunc(slices.Clone(w.Networks), func(n model.Network) bool { return own[n.Name] })
+	return next
+}
+
+// adopt takes over wishes of an earlier process. What cannot be applied now
+// is no reason not to run: the rest is, one by one.
+func (d *Daemon) adopt(w model.Wishes) {
+	d.wishes = w
+	for _, a := range w.Attachments {
+		if a.Sandbox != "" {
+			d.enter(a)
+		}
+	}
+	err := d.bury(d.dead(w))
+	if err == nil {
+		d.startClients()
+		return
+	}
+	d.cfg.Log.Error("take over the attachments", "error", err)
+	w = d.wishes
+	one := model.Wishes{Networks: w.Networks}
+	for _, a := range w.Attachments {
+		one.Attachments = append(slices.Clip(one.Attachments), a)
+		if err := d.attempt(one); err != nil {
+			d.problem(a.Name, err)
+		}
+	}
+	for _, p := range w.Publishes {
+		one.Publishes = append(slices.Clip(one.Publishes), p)
+		if err := d.attempt(one); err != nil {
+			d.problem(p.String(), err)
+		}
+	}
+	d.startClients()
+}
+
+// problem notes why a wish is not applied.
+func (d *Daemon) problem(name string, err error) {
+	d.problems[name] = err.Error()
+	d.cfg.Log.Error("apply", "wish", name, "error", err)
+}

@@ -1,0 +1,307 @@
+package daemon_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/daemon"
+	"fairlead/internal/engine"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/proxy"
+	"fairlead/internal/sandbox"
+	"fairlead/internal/store"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, "idle": idle})
+	os.Exit(m.Run())
+}
+
+// idle is a process that holds a sandbox until its standard input ends.
+func idle() int {
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	return 0
+}
+
+// world is a host, which is a throwaway namespace, and a daemon on it.
+type world struct {
+	testing.TB
+	*daemon.Daemon
+	host    *kernel.Host
+	store   *store.File
+	at      store.Places
+	finder  sandbox.Finder
+	dhcp    daemon.DHCP
+	facts   plan.Facts
+	changed chan struct{}
+	stop    func()
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	facts, err := kernel.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns, err := kernel.NewNetns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	w := &world{TB: t, at: store.Places{State: t.TempDir(), Run: t.TempDir()}, facts: facts, changed: make(chan struct{}, 1)}
+	w.finder.NetnsDir = t.TempDir()
+	if w.host, err = kernel.Open(ns.Path(), kernel.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.host.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// start runs a daemon; the test's end, or stop, ends it.
+func (w *world) start() *world {
+	w.Helper()
+	s, err := store.OpenFile(w.at)
+	if err != nil {
+		w.Fatal(err)
+	}
+	life, end := context.WithCancel(context.Background()) // of what goes with the daemon's process
+	d, err := daemon.New(daemon.Config{
+		Host: w.host, Store: s, Sandboxes: w.finder, DHCP: w.dhcp, Facts: w.facts,
+		StartProxy: func(context.Context) (engine.Proxy, error) {
+			return proxy.Start(life, child.Place{Netns: w.host.Netns()})
+		},
+		Log: slog.New(slog.NewTextHandler(testLog{w}, nil)),
+		Changed: func() {
+			select {
+			case w.changed <- struct{}{}:
+			default:
+			}
+		},
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Daemon, w.store = d, s
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- d.Run(ctx) }()
+	stopped := false
+	w.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		end()
+		if err := <-ended; err != nil {
+			w.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			w.Error(err)
+		}
+	}
+	w.Cleanup(w.stop)
+	return w
+}
+
+// record returns what is kept of the host.
+func (w *world) record() (store.Record, error) { return w.store.Load() }
+
+type testLog struct{ testing.TB }
+
+func (l testLog) Write(line []byte) (int, error) {
+	l.Logf("%s", strings.TrimSpace(string(line)))
+	return len(line), nil
+}
+
+// box is a process in a namespace that only it holds.
+type box struct {
+	*child.Process
+	pid string
+}
+
+func (w *world) box() box {
+	w.Helper()
+	ns, err := kernel.NewNetns()
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer ns.Close()
+	cmd := child.Self("idle")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		w.Fatal(err)
+	}
+	p, err := child.Start(context.Background(), cmd, child.Place{Netns: ns.File()})
+	if err != nil {
+		w.Fatal(err)
+	}
+	b := box{p, fmt.Sprint(p.Cmd.Process.Pid)}
+	w.Cleanup(func() { in.Close(); b.kill() })
+	return b
+}
+
+func (b box) kill() { _ = b.Kill() }
+
+// sh runs a command line in the sandbox.
+func (b box) sh(t testing.TB, line string) string {
+	t.Helper()
+	return shell(t, func(fn func() error) error { b.do(t, fn); return nil }, line)
+}
+
+// do runs fn inside the sandbox.
+func (b box) do(t testing.TB, fn func() error) {
+	t.Helper()
+	ns, err := kernel.OpenNetns("/proc/" + b.pid + "/ns/net")
+	if err == nil {
+		defer ns.Close()
+		err = ns.Do(fn)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// reaches fails the test unless somebody accepts connections at the address.
+func (b box) reaches(t testing.TB, addr string) {
+	t.Helper()
+	b.do(t, func() error { return dial(addr) })
+}
+
+func dial(addr string) error {
+	conn, err := net.DialTimeout("tcp", addr, patience)
+	if err == nil {
+		err = conn.Close()
+	}
+	return err
+}
+
+// serves accepts connections on the host until stop or the test's end.
+func (w *world) serves(addr string) (stop func()) { w.Helper(); return serve(w, w.host.Do, addr) }
+
+// serves accepts connections in the sandbox until the test ends.
+func (b box) serves(t testing.TB, addr string) {
+	t.Helper()
+	serve(t, func(fn func() error) error { b.do(t, fn); return nil }, addr)
+}
+
+func serve(t testing.TB, in func(func() error) error, addr string) (stop func()) {
+	t.Helper()
+	var l net.Listener
+	if err := in(func() (err error) { l, err = net.Listen("tcp", addr); return err }); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	return func() { l.Close() }
+}
+
+func (w *world) sh(line string) string { w.Helper(); return shell(w, w.host.Do, line) }
+
+func shell(t testing.TB, in func(func() error) error, line string) string {
+	t.Helper()
+	var out []byte
+	if err := in(func() (err error) {
+		out, err = exec.Command("sh", "-c", line).CombinedOutput()
+		return err
+	}); err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return string(out)
+}
+
+// until waits for a condition, looking again whenever the daemon has changed
+// something.
+func (w *world) until(what string, holds func() bool) {
+	w.Helper()
+	late := time.After(patience)
+	for !holds() {
+		select {
+		case <-w.changed:
+		case <-late:
+			w.Fatalf("it never comes to be that %s", what)
+		}
+	}
+}
+
+// snapshot is everything on the host that we could leave.
+func (w *world) snapshot() string {
+	w.Helper()
+	return w.sh("ip -o link | sed 's/^[0-9]*: //' | sort; ip -o addr | sed 's/^[0-9]*: //; s/ tentative//' | sort;" +
+		" ip route; ip -6 route; ip neigh show nud permanent; ip neigh show proxy; nft list ruleset;" +
+		" sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding; ss -Hltun | sort")
+}
+
+func (w *world) unchanged(before string) {
+	w.Helper()
+	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(w.snapshot(), "\n")); diff != "" {
+		w.Errorf("the host is not as it was before (-):\n%s", diff)
+	}
+}
+
+var lan = model.Network{Name: "lan", Driver: model.DriverBridge, Subnets: []model.Subnet{
+	{Prefix: netip.MustParsePrefix("172.30.0.0/16")}, {Prefix: netip.MustParsePrefix("fd00:30::/64")}}}
+
+func (w *world) network(n model.Network) {
+	w.Helper()
+	if _, err := w.CreateNetwork(n, false); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) attach(req daemon.AttachRequest) daemon.Result {
+	w.Helper()
+	r, err := w.Attach(context.Background(), req)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return r
+}
+
+// to asks for a sandbox to be attached to the network lan.
+func to(b box) daemon.AttachRequest {
+	return daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: b.pid}}
+}
+
+var prefix = netip.MustParsePrefix
+
+func prefixes(texts ...string) (all []netip.Prefix) {
+	for _, text := range texts {
+		all = append(all, prefix(text))
+	}
+	return all
+}
+
+func addrs(texts ...string) (all []netip.Addr) {
+	for _, text := range texts {
+		all = append(all, netip.MustParseAddr(text))
+	}
+	return all
+}

@@ -19,16 +19,19 @@ func (h *Host) setForwarding(f plan.Forwarding) error {
 	if f.Floods() {
 		return h.fdb(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_APPEND, f, netlink.NTF_SELF, netlink.NUD_PERMANENT)
 	}
-	return h.fdb(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, f, netlink.NTF_SELF|netlink.NTF_MASTER, netlink.NUD_NOARP)
+	return h.fdb(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, f, netlink.NTF_SELF|netlink.NTF_MASTER, static)
 }
+
+// static is the state of an entry that does not age, as bridge(8) has it.
+const static = netlink.NUD_NOARP | netlink.NUD_REACHABLE
 
 // delForwarding removes an entry and, with the one of a host, what the tunnel
 // has learnt of it: that would lead astray until it is too old.
 func (h *Host) delForwarding(f plan.Forwarding) error {
 	if !f.Floods() {
 		// One after the other, because the kernel stops at the first that is absent.
-		master := h.fdb(unix.RTM_DELNEIGH, 0, f, netlink.NTF_MASTER, netlink.NUD_NOARP)
-		if err := h.fdb(unix.RTM_DELNEIGH, 0, f, netlink.NTF_SELF, netlink.NUD_NOARP); err != nil && !absent(err) {
+		master := h.fdb(unix.RTM_DELNEIGH, 0, f, netlink.NTF_MASTER, static)
+		if err := h.fdb(unix.RTM_DELNEIGH, 0, f, netlink.NTF_SELF, static); err != nil && !absent(err) {
 			return err
 		}
 		return master

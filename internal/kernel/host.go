@@ -148,6 +148,16 @@ func (h *Host) Set(o plan.Object) error {
 		err = h.setDevice(o)
 	case plan.IPoIB:
 		err = h.setIPoIB(o)
+	case plan.Tunnel:
+		err = h.setTunnel(o)
+	case plan.Forwarding:
+		err = h.setForwarding(o)
+	case plan.Neighbor:
+		err = h.setNeighbor(o)
+	case plan.Cipher:
+		err = h.setCipher(o)
+	case plan.CipherPeer:
+		err = h.setCipherPeer(o)
 	case plan.Uplinks, plan.Ingress, plan.LocalClients, plan.Bounds:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()
@@ -180,6 +190,16 @@ func (h *Host) Del(o plan.Object) error {
 		err = h.delDevice(o)
 	case plan.IPoIB:
 		err = h.delIPoIB(o)
+	case plan.Tunnel:
+		err = h.delLink(plan.Link{Name: o.Name})
+	case plan.Forwarding:
+		err = h.delForwarding(o)
+	case plan.Neighbor:
+		err = h.delNeighbor(o)
+	case plan.Cipher:
+		err = h.delLink(plan.Link{Name: o.Name})
+	case plan.CipherPeer:
+		err = h.delCipherPeer(o)
 	case plan.Uplinks, plan.Ingress, plan.LocalClients, plan.Bounds:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()

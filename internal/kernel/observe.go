@@ -76,6 +76,16 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 		found, err = h.readDevice(o)
 	case plan.IPoIB:
 		found, err = h.readIPoIB(o)
+	case plan.Tunnel:
+		found, err = h.readTunnel(o)
+	case plan.Forwarding:
+		found, err = h.readForwarding(o)
+	case plan.Neighbor:
+		found, err = h.readNeighbor(o)
+	case plan.Cipher:
+		found, err = h.readCipher(o)
+	case plan.CipherPeer:
+		found, err = h.readCipherPeer(o)
 	case plan.Sysctl:
 		o.Value, err = h.ReadSysctl(o)
 		found = o
@@ -221,6 +231,12 @@ func (h *Host) strays(known map[string]bool) (plan.Plan, error) {
 			Owner: strings.TrimPrefix(l.Attrs().Alias, plan.Mark+":")}
 		if ours(l) && !known[o.Key()] {
 			found = append(found, o)
+		} else if ours(l) {
+			inside, err := h.strayParts(l, known)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, inside...)
 		}
 	}
 	for _, d := range strayDevices(links) {

@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/driver/host"
 	"fairlead/internal/driver/none"
 	"fairlead/internal/driver/routed"
+	"fairlead/internal/driver/vxlan"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/promise"
@@ -24,7 +25,7 @@ import (
 
 // Drivers returns every driver.
 func Drivers() []driver.Driver {
-	return []driver.Driver{none.Driver{}, host.Driver{}, bridge.Driver{}, routed.Driver{}}
+	return []driver.Driver{none.Driver{}, host.Driver{}, bridge.Driver{}, routed.Driver{}, vxlan.Driver{}}
 }
 
 // Ways returns every way to publish.

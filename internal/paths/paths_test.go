@@ -33,7 +33,7 @@ func TestTableAnswersEveryQuestion(t *testing.T) {
 			t.Errorf("%s %s lacks %s on a kernel that has everything", p.Via, p.Driver, p.Unavailable)
 		}
 	}
-	want := []string{"none", "host", "bridge", "routed", "proxy bridge", "proxy routed", "nat bridge", "nat routed", "ebpf bridge", "ebpf routed", "socket host"}
+	want := []string{"none", "host", "bridge", "routed", "vxlan", "proxy bridge", "proxy routed", "proxy vxlan", "nat bridge", "nat routed", "nat vxlan", "ebpf bridge", "ebpf routed", "ebpf vxlan", "socket host"}
 	if !slices.Equal(rows, want) {
 		t.Errorf("rows %q, want %q", rows, want)
 	}
@@ -43,7 +43,7 @@ func TestMissingFeaturesAreSaid(t *testing.T) {
 	facts := plan.Facts{Missing: map[plan.Feature]string{plan.FeatureBridge: "modprobe bridge"}}
 	for _, p := range paths.Table(facts) {
 		want := ""
-		if p.Driver == model.DriverBridge {
+		if p.Driver == model.DriverBridge || p.Driver == model.DriverVXLAN {
 			want = "bridge: modprobe bridge"
 		}
 		if p.Unavailable != want {

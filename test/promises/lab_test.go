@@ -157,6 +157,9 @@ func desired(t *testing.T, w *topology.World, d model.Driver, ways []model.Via) 
 		s.Networks[0].Subnets = []model.Subnet{{Prefix: prefix("172.30.0.0/24")}, {Prefix: prefix("fd00:30::/64")}}
 		s.Networks[1].Subnets = []model.Subnet{{Prefix: prefix("172.31.0.0/24")}}
 	}
+	if d == model.DriverVXLAN {
+		overlay(s.Networks)
+	}
 	for _, name := range []string{web, peer, mallory, far, old} {
 		e := model.Endpoint{Name: name, Network: "net"}
 		if name == far || name == old {
@@ -185,6 +188,16 @@ func desired(t *testing.T, w *topology.World, d model.Driver, ways []model.Via) 
 		}
 	}
 	return s
+}
+
+// overlay makes overlays of the networks, with the client as the other host.
+func overlay(networks []model.Network) {
+	for i, n := range networks {
+		networks[i].Overlay = model.Overlay{VNI: uint32(i + 1), Peers: []model.Peer{{Address: topology.ClientAddr4}}}
+		for j, s := range n.Subnets {
+			networks[i].Subnets[j].Range = s.Prefix
+		}
+	}
 }
 
 // trespassers gives the client host a route to the subnets, and to 127.0.0.1

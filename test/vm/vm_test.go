@@ -12,7 +12,7 @@ import (
 
 // networking are the modules that our paths are made of.
 var networking = []string{
-	"veth", "bridge", "br_netfilter",
+	"veth", "bridge", "br_netfilter", "vxlan",
 	"nf_tables", "nft_chain_nat", "nft_ct", "nft_fib_inet", "nft_masq", "nft_nat", "nf_conntrack_netlink",
 	"sch_ingress", "cls_bpf", "tcp_diag", "udp_diag",
 }

@@ -133,8 +133,15 @@ func cipher(n model.Network, u underlay.Underlay) plan.Plan {
 	return p
 }
 
-// Endpoint implements driver.Driver.
-func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan { return driver.SwitchPort(n, e) }
+// Endpoint implements driver.Driver. The host knows its own sandboxes, too:
+// its questions would go to all hosts.
+func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
+	p := driver.SwitchPort(n, e)
+	for _, a := range e.Addresses {
+		p = append(p, plan.Neighbor{Link: driver.BridgeLink(n.Name), Addr: a, MAC: driver.EndpointMAC(e)})
+	}
+	return p
+}
 
 // Attachment implements driver.Driver.
 func (Driver) Attachment(n model.Network, e model.Endpoint) plan.Attachment {

@@ -1,0 +1,155 @@
+// Package fabric makes a throwaway data centre for tests: hosts, each with an
+// engine, and switches that join them. Overlays are the engines' to build, not
+// ours.
+//
+// Theory of operation. Every host, switch and sandbox is a network namespace
+// that only our open file holds, so all goes with the process. Host N has one
+// link to each switch: under0 to the first, and so on.
+//
+//	host 1 under0 ── switch 0 ── under0 host 2
+//	       under1 ── switch 1 ── under1
+package fabric
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"fairlead/internal/child"
+	"fairlead/internal/engine"
+	"fairlead/internal/kernel"
+	"fairlead/internal/plan"
+	"fairlead/internal/proxy"
+	"fairlead/internal/store"
+)
+
+// Options say what a fabric is like.
+type Options struct {
+	Hosts int
+	// Switches join all hosts; 0 means one.
+	Switches int
+	// MTU of the links between, in bytes; 0 means 1500.
+	MTU int
+}
+
+// Fabric is hosts and switches.
+type Fabric struct {
+	Hosts []*Host
+	// Switches are the namespaces of the switches; port N leads to host N.
+	Switches []*kernel.Host
+}
+
+// Host is one of the hosts.
+type Host struct {
+	*kernel.Host
+	Engine *engine.Engine
+
+	t         testing.TB
+	number    int
+	path      string
+	sandboxes map[string]*kernel.Netns
+}
+
+// New makes a fabric that is gone after the test, and fails the test if an
+// engine leaves anything.
+func New(t testing.TB, opt Options) *Fabric {
+	t.Helper()
+	facts, err := kernel.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Fabric{}
+	for n := range opt.Hosts {
+		f.Hosts = append(f.Hosts, newHost(t, facts, n+1))
+	}
+	for n := range max(opt.Switches, 1) {
+		ns := namespace(t)
+		sw, err := kernel.Open(ns.Path(), kernel.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { sw.Close() })
+		f.Switches = append(f.Switches, sw)
+		f.join(t, n, max(opt.MTU, 0))
+	}
+	return f
+}
+
+func namespace(t testing.TB) *kernel.Netns {
+	t.Helper()
+	ns, err := kernel.NewNetns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	return ns
+}
+
+func newHost(t testing.TB, facts plan.Facts, number int) *Host {
+	t.Helper()
+	ns := namespace(t)
+	k, err := kernel.Open(ns.Path(), kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &Host{Host: k, t: t, number: number, path: ns.Path(), sandboxes: map[string]*kernel.Netns{}}
+	h.Engine = engine.New(engine.Config{Kernel: k, Store: &store.Memory{}, Facts: facts, StartProxy: func(context.Context) (engine.Proxy, error) {
+		return proxy.Start(context.Background(), child.Place{Netns: k.Netns()})
+	}})
+	t.Cleanup(func() {
+		if err := errors.Join(h.Engine.TearDown(context.Background()), k.Close()); err != nil {
+			t.Errorf("host %d: %v", number, err)
+		}
+	})
+	return h
+}
+
+// join gives every host a link to the switch. The marked end is the switch's,
+// so that the hosts' engines see foreign links.
+func (f *Fabric) join(t testing.TB, sw, mtu int) {
+	t.Helper()
+	if mtu == 0 {
+		mtu = 1500
+	}
+	objects := plan.Plan{plan.Link{Name: "switch", Kind: plan.Bridge, MTU: mtu, Owner: "switch"}}
+	for _, h := range f.Hosts {
+		link := Underlay(sw)
+		objects = append(objects, plan.Link{Name: Port(h.number), Kind: plan.Veth, MTU: mtu, Owner: "port", Master: "switch", Peer: link, PeerNetns: h.path})
+		for _, v4 := range []bool{true, false} {
+			bits := map[bool]int{true: 24, false: 64}[v4]
+			objects = append(objects, plan.Address{Netns: h.path, Link: link, Prefix: netip.PrefixFrom(h.Address(sw, v4), bits)})
+		}
+	}
+	for _, o := range objects {
+		if err := f.Switches[sw].Set(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Underlay names a host's link to a switch, Port the switch's to a host.
+func Underlay(sw int) string { return fmt.Sprint("under", sw) }
+
+// Port names a switch's link to the host of that number, from 1.
+func Port(host int) string { return fmt.Sprint("port", host) }
+
+// Address is the host's at a switch.
+func (h *Host) Address(sw int, v4 bool) netip.Addr {
+	if v4 {
+		return netip.AddrFrom4([4]byte{198, 51, byte(100 + sw), byte(h.number)})
+	}
+	return netip.AddrFrom16([16]byte{0: 0x20, 1: 0x01, 2: 0x0d, 3: 0xb8, 5: byte(sw), 15: byte(h.number)})
+}
+
+// Sandbox makes a sandbox of that name, or returns the one there is.
+func (h *Host) Sandbox(name string) string {
+	if h.sandboxes[name] == nil {
+		h.sandboxes[name] = namespace(h.t)
+	}
+	return h.sandboxes[name].Path()
+}
+
+// In runs a function on a thread inside the sandbox, which must exist.
+func (h *Host) In(name string) func(func() error) error { return h.sandboxes[name].Do }

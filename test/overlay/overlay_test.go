@@ -1,0 +1,232 @@
+// Package overlay_test holds driver vxlan to the fate of packets between
+// hosts that switches join.
+package overlay_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/proxy"
+	"fairlead/test/fabric"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main})
+	os.Exit(m.Run())
+}
+
+// patience bounds how long a packet is waited for that should come.
+const patience = 10 * time.Second
+
+// place runs a function on a thread inside a namespace.
+type place func(func() error) error
+
+// subnets are those of the network, for all hosts.
+var subnets = []model.Subnet{{Prefix: netip.MustParsePrefix("10.9.0.0/24")}, {Prefix: netip.MustParsePrefix("fd00:9::/64")}}
+
+// network is the overlay of all hosts, by their addresses at the first switch.
+func network(f *fabric.Fabric, v4 bool) model.Network {
+	n := model.Network{Name: "net", Driver: model.DriverVXLAN, Subnets: subnets, Overlay: model.Overlay{VNI: 42}}
+	for i, h := range f.Hosts {
+		n.Overlay.Peers = append(n.Overlay.Peers, model.Peer{Address: h.Address(0, v4), Ranges: []netip.Prefix{
+			netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(64 * i)}), 26),
+			netip.MustParsePrefix(fmt.Sprintf("fd00:9::%x00/120", i+1))}})
+	}
+	return n
+}
+
+// sandboxes says which of the host's sandboxes join the network.
+func state(h *fabric.Host, n model.Network, sandboxes ...string) model.State {
+	s := model.State{Networks: []model.Network{n}}
+	for _, name := range sandboxes {
+		s.Endpoints = append(s.Endpoints, model.Endpoint{Name: name, Network: n.Name, Sandbox: h.Sandbox(name)})
+	}
+	return s
+}
+
+func set(t testing.TB, h *fabric.Host, s model.State) model.State {
+	t.Helper()
+	full, err := h.Engine.Set(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return full
+}
+
+// everywhere sets up the network with one sandbox on each host: box1, box2 and
+// so on, and returns their addresses.
+func everywhere(t testing.TB, f *fabric.Fabric, n model.Network) [][]netip.Addr {
+	t.Helper()
+	var all [][]netip.Addr
+	for i, h := range f.Hosts {
+		full := set(t, h, state(h, n, box(i)))
+		all = append(all, full.Endpoints[0].Addresses)
+	}
+	return all
+}
+
+func box(i int) string { return fmt.Sprint("box", i+1) }
+
+// know makes every sandbox known to the other hosts.
+func know(n *model.Network, addrs [][]netip.Addr) {
+	n.Overlay.Peers = slices.Clone(n.Overlay.Peers)
+	for i := range n.Overlay.Peers {
+		n.Overlay.Peers[i].Endpoints = []model.PeerEndpoint{{Addresses: addrs[i]}}
+	}
+}
+
+// reach fails the test unless every sandbox answers every other, and their
+// hosts.
+func reach(t testing.TB, f *fabric.Fabric, addrs [][]netip.Addr) {
+	t.Helper()
+	for to, h := range f.Hosts {
+		serve(t, h.In(box(to)), box(to))
+		for from, other := range f.Hosts {
+			for _, a := range addrs[to] {
+				hears(t, other.In(box(from)), a, box(to))
+				hears(t, other.Do, a, box(to))
+			}
+		}
+	}
+}
+
+const port = 80
+
+// serve answers every connection to the port with the name until the test
+// ends; a second time it does nothing.
+func serve(t testing.TB, in place, name string) {
+	t.Helper()
+	var l net.Listener
+	err := in(func() (err error) { l, err = net.Listen("tcp", fmt.Sprint(":", port)); return err })
+	if err != nil && strings.Contains(err.Error(), "in use") {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { defer conn.Close(); converse(conn, name) }()
+		}
+	}()
+}
+
+// converse says the name and then the checksum of all that it is sent.
+func converse(conn net.Conn, name string) {
+	fmt.Fprintln(conn, name)
+	sum := sha256.New()
+	if _, err := io.Copy(sum, conn); err == nil {
+		fmt.Fprintf(conn, "%x\n", sum.Sum(nil))
+	}
+}
+
+func dial(from place, to netip.Addr, timeout time.Duration) (conn net.Conn, err error) {
+	err = from(func() (err error) {
+		conn, err = net.DialTimeout("tcp", netip.AddrPortFrom(to, port).String(), timeout)
+		return err
+	})
+	if err == nil {
+		err = conn.SetDeadline(time.Now().Add(timeout))
+	}
+	return conn, err
+}
+
+func hears(t testing.TB, from place, to netip.Addr, want string) {
+	t.Helper()
+	conn, err := dial(from, to, patience)
+	if err != nil {
+		t.Errorf("%v; want an answer of %q", err, want)
+		return
+	}
+	defer conn.Close()
+	if got, err := bufio.NewReader(conn).ReadString('\n'); err != nil || strings.TrimSpace(got) != want {
+		t.Errorf("%s answers %q, %v; want %q", to, got, err, want)
+	}
+}
+
+// transfer sends so many bytes and fails the test unless they arrive whole.
+func transfer(t testing.TB, from place, to netip.Addr, bytes int) {
+	t.Helper()
+	conn, err := dial(from, to, 6*patience)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.Close()
+	answers := bufio.NewReader(conn)
+	_, err = answers.ReadString('\n')
+	data := make([]byte, bytes)
+	for i := range data {
+		data[i] = byte(i ^ i>>8 ^ i>>16)
+	}
+	_, writing := conn.Write(data)
+	closing := conn.(*net.TCPConn).CloseWrite()
+	got, reading := answers.ReadString('\n')
+	if err := errors.Join(err, writing, closing, reading); err != nil || got != fmt.Sprintf("%x\n", sha256.Sum256(data)) {
+		t.Errorf("%d bytes to %s: %v, checksum %q", bytes, to, err, got)
+	}
+}
+
+// sh runs a command in a place and returns what it says.
+func sh(t testing.TB, in place, line string) string {
+	t.Helper()
+	var out []byte
+	if err := in(func() (err error) {
+		out, err = exec.Command("sh", "-c", line).CombinedOutput()
+		return err
+	}); err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return string(out)
+}
+
+// undrifted fails the test if a host does not hold what is wanted.
+func undrifted(t testing.TB, f *fabric.Fabric) {
+	t.Helper()
+	for i, h := range f.Hosts {
+		if ops, err := h.Engine.Verify(context.Background()); err != nil || len(ops) != 0 {
+			t.Errorf("host %d strayed: %v\n%s", i+1, err, plan.Text(ops))
+		}
+	}
+}
+
+// snapshot writes down everything on a host that we could leave.
+func snapshot(t testing.TB, h *fabric.Host) string {
+	t.Helper()
+	return sh(t, h.Do, "ip -o -d link | sed 's/^[0-9]*: //; s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//' | sort;"+
+		" ip -o addr | sed 's/^[0-9]*: //' | grep -v fe80 | sort; ip route | sort; ip -6 route | grep -v fe80 | sort;"+
+		" nft list ruleset; bridge fdb; ip neigh show nud permanent; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding; ss -Hltun | sort")
+}
+
+// unchanged fails the test unless tearing down brings back what was before.
+func unchanged(t testing.TB, h *fabric.Host, before string) {
+	t.Helper()
+	if err := h.Engine.TearDown(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(snapshot(t, h), "\n")); diff != "" {
+		t.Errorf("the host is not as it was before (-):\n%s", diff)
+	}
+}

@@ -75,7 +75,7 @@ func (e *Engine) apply(ctx context.Context, record *store.Record, have, want pla
 	if err != nil {
 		e.applied = nil
 	}
-	return true, errors.Join(err, e.forget(record, want))
+	return true, errors.Join(err, e.forget(record, want, err == nil))
 }
 
 // make takes every step that adds; if one fails, it takes back those before.

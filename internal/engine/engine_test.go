@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{proxy.Role: proxy.Main})
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, restlessRole: restlessMain})
 	os.Exit(m.Run())
 }
 

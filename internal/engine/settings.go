@@ -12,7 +12,8 @@ import (
 )
 
 // remember writes the record, with the value that each setting has before we
-// change it, so that an interrupted apply can be undone.
+// change it, and with where each device goes, so that an interrupted apply can
+// be undone.
 func (e *Engine) remember(record *store.Record, set []plan.Op) error {
 	for _, op := range set {
 		s, ok := op.Object.(plan.Sysctl)
@@ -25,7 +26,23 @@ func (e *Engine) remember(record *store.Record, set []plan.Op) error {
 		}
 		record.Settings = append(record.Settings, store.Setting{Netns: s.Netns, Name: s.Name, Value: s.Value, Before: value})
 	}
+	for _, op := range set {
+		d, ok := op.Object.(plan.Device)
+		if at := (store.Device{Device: d.Device, Netns: d.Netns}); ok && !slices.Contains(record.Devices, at) {
+			record.Devices = append(record.Devices, at)
+		}
+	}
 	return e.save(*record)
+}
+
+// lent returns the devices that may be in sandboxes of which the desired state
+// knows nothing any more: we may have been killed before we fetched them.
+func lent(record store.Record) plan.Plan {
+	var p plan.Plan
+	for _, d := range record.Devices {
+		p = append(p, plan.Device{Device: d.Device, Netns: d.Netns})
+	}
+	return p
 }
 
 // before returns the value that the setting has without us. A link that is
@@ -84,19 +101,25 @@ func (e *Engine) changed(record store.Record) plan.Plan {
 }
 
 // forget drops the settings that the plan no longer wants: they have been put
-// back, or are someone else's by now.
-func (e *Engine) forget(record *store.Record, want plan.Plan) error {
+// back, or are someone else's by now. It drops the devices too, once they have
+// been fetched.
+func (e *Engine) forget(record *store.Record, want plan.Plan, fetched bool) error {
 	wanted := map[string]bool{}
+	places := map[store.Device]bool{}
 	for _, o := range want {
 		wanted[o.Key()] = true
+		if d, ok := o.(plan.Device); ok {
+			places[store.Device{Device: d.Device, Netns: d.Netns}] = true
+		}
 	}
 	kept := slices.DeleteFunc(slices.Clone(record.Settings), func(s store.Setting) bool {
 		return !wanted[plan.Sysctl{Netns: s.Netns, Name: s.Name}.Key()]
 	})
-	if len(kept) == len(record.Settings) {
+	devices := slices.DeleteFunc(slices.Clone(record.Devices), func(d store.Device) bool { return fetched && !places[d] })
+	if len(kept) == len(record.Settings) && len(devices) == len(record.Devices) {
 		return nil
 	}
-	record.Settings = kept
+	record.Settings, record.Devices = kept, devices
 	return e.save(*record)
 }
 

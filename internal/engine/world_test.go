@@ -110,10 +110,11 @@ func onServer(t testing.TB, w *topology.World, line string) string {
 // snapshot writes down everything on the server host that we could leave.
 func snapshot(t testing.TB, w *topology.World) string {
 	t.Helper()
-	// Link-local addresses come by themselves when their check ends. The
-	// kernel chooses the address of a veth that has to be made again.
-	return onServer(t, w, "ip -o -d link | sed 's/^[0-9]*: //; s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//; /^fv-/s/link.ether [0-9a-f:]*//' | sort;"+
-		" ip -o addr | sed 's/^[0-9]*: //' | grep -v fe80 | sort; ip route | sort; ip -6 route | grep -v fe80 | sort;"+
+	// Carriers, the ends of checks for duplicates and link-local addresses come
+	// by themselves. The kernel chooses the address of a veth that has to be
+	// made again.
+	return onServer(t, w, "ip -o -d link | sed 's/^[0-9]*: //; s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//; s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//; /^fv-/s/link.ether [0-9a-f:]*//' | sort;"+
+		" ip -o addr | sed 's/^[0-9]*: //; s/ tentative//' | grep -v fe80 | sort; ip route | sort; ip -6 route | grep -v fe80 | sort;"+
 		" nft list ruleset; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.bridge net.ipv4.conf.all; ss -Hltun | sort")
 }
 

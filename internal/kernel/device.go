@@ -211,11 +211,11 @@ func (h *Host) giveBack(at *whereabouts) error {
 	}
 	w := at.was
 	if at.netns != "" {
-		err := h.move(at.netns, "", at.link, w.Name)
-		if errors.Is(err, unix.EEXIST) {
-			err = h.move(at.netns, "", at.link, "dev%d")
+		name := w.Name
+		if _, err := host.LinkByName(name); err == nil {
+			name = "dev%d" // as the kernel does
 		}
-		if err != nil {
+		if err := h.move(at.netns, "", at.link, name); err != nil {
 			return fmt.Errorf("bring it back: %w", err)
 		}
 	}
@@ -266,7 +266,7 @@ func (h *Host) letGo(d plan.Device) error {
 	return p.ns.Close()
 }
 
-// readDevice returns the device as it is, nil when it is down or on the host.
+// readDevice returns the device as it is in a sandbox, nil when it is in none.
 func (h *Host) readDevice(want plan.Device) (plan.Object, error) {
 	at, err := h.findDevice(want)
 	if err != nil || at == nil || at.netns == "" {
@@ -274,7 +274,7 @@ func (h *Host) readDevice(want plan.Device) (plan.Object, error) {
 	}
 	a := at.link.Attrs()
 	found := want
-	found.Netns, found.Name = at.netns, a.Name
+	found.Netns, found.Name, found.Down = at.netns, a.Name, !isUp(at.link)
 	if want.MTU != 0 {
 		found.MTU = a.MTU
 	}
@@ -284,7 +284,7 @@ func (h *Host) readDevice(want plan.Device) (plan.Object, error) {
 	if at.netns != want.Netns {
 		return found, nil
 	}
-	return orNil(found, isUp(at.link)), h.hold(want, at.link, at.was)
+	return found, h.hold(want, at.link, at.was)
 }
 
 // strayDevices returns those of the links, which are the host's, that are

@@ -9,6 +9,7 @@ import (
 
 	"fairlead/internal/driver"
 	"fairlead/internal/driver/bridge"
+	"fairlead/internal/driver/device"
 	"fairlead/internal/driver/host"
 	"fairlead/internal/driver/none"
 	"fairlead/internal/driver/routed"
@@ -25,7 +26,7 @@ import (
 
 // Drivers returns every driver.
 func Drivers() []driver.Driver {
-	return []driver.Driver{none.Driver{}, host.Driver{}, bridge.Driver{}, routed.Driver{}, vxlan.Driver{}}
+	return []driver.Driver{none.Driver{}, host.Driver{}, bridge.Driver{}, routed.Driver{}, vxlan.Driver{}, device.Driver{}}
 }
 
 // Ways returns every way to publish.

@@ -23,6 +23,8 @@ type Device struct {
 	// MAC is the hardware address in the sandbox; empty is the one that it has
 	// on the host.
 	MAC string
+	// Down says that it was found down, which no plan wants.
+	Down bool
 }
 
 // PCIAddress reports whether a device is named by its PCI address.

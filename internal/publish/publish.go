@@ -44,10 +44,10 @@ func Sandboxed(a plan.Attachment) error {
 	return nil
 }
 
-// OfSandboxes returns the promises for a driver that gives sandboxes a network
-// of their own, and nil for the others.
+// OfSandboxes returns the promises for a driver that leads to its sandboxes
+// through the host, and nil for the others.
 func OfSandboxes(d model.Driver, s promise.Set) promise.Set {
-	if d == model.DriverHost || d == model.DriverNone {
+	if d == model.DriverHost || d == model.DriverNone || d == model.DriverDevice {
 		return nil
 	}
 	return s

@@ -18,6 +18,17 @@ type Record struct {
 	Leases  ipam.Leases
 	// Settings holds every sysctl that we changed and have not put back.
 	Settings []Setting
+	// Devices holds every place where a device of the host may be that we have
+	// not fetched back.
+	Devices []Device
+}
+
+// Device is a device of the host, and a sandbox that may have it.
+type Device struct {
+	// Device is its name on the host or its PCI address.
+	Device string
+	// Netns is the path of the sandbox's namespace.
+	Netns string
 }
 
 // Setting is a sysctl of ours, with the value that the host had before.
@@ -48,6 +59,7 @@ func (r Record) Clone() Record {
 		c.Leases[name] = slices.Clone(addrs)
 	}
 	c.Settings = slices.Clone(r.Settings)
+	c.Devices = slices.Clone(r.Devices)
 	return c
 }
 

@@ -151,6 +151,9 @@ func waysOf(table []paths.Path, d model.Driver) []model.Via {
 // and a publish for every way, use and protocol.
 func desired(t *testing.T, w *topology.World, d model.Driver, ways []model.Via) model.State {
 	t.Helper()
+	if d == model.DriverDevice {
+		return handedOver(t, w)
+	}
 	s := model.State{Networks: []model.Network{{Name: "net", Driver: d}, {Name: "net4", Driver: d}}}
 	if len(ways) > 0 && d != model.DriverHost {
 		prefix := netip.MustParsePrefix

@@ -1,0 +1,328 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"fairlead/internal/engine"
+	"fairlead/internal/kernel"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/store"
+)
+
+// device gives the server host a card of the name nic, with settings, an alias
+// and addresses of its own, and the client host its far end.
+func device(t testing.TB, w *topology.World) {
+	t.Helper()
+	server := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), w.Server().Netns.Fd())
+	sh(t, w.DoClient, "set -e; ip link add lan0 type veth peer name nic netns "+server+"; ip link set lan0 up;"+
+		" ip addr add 203.0.113.1/24 dev lan0; ip addr add 2001:db8:2::1/64 dev lan0 nodad")
+	onServer(t, w, "set -e; ip link set nic address 52:54:00:12:34:56 mtu 1400 alias 'uplink \"7\"' up;"+
+		" ip addr add 192.0.2.9/24 brd + dev nic; ip addr add 2001:db8:9::9/64 dev nic")
+}
+
+// handed is a state that hands the card to the sandbox at the path.
+func handed(sandbox string) model.State {
+	return model.State{
+		Networks: []model.Network{{Name: "lan", Driver: model.DriverDevice, Parent: "nic"}},
+		Endpoints: []model.Endpoint{{Name: "web", Network: "lan", Sandbox: sandbox, Interface: "eth0", Prefixes: []netip.Prefix{
+			netip.MustParsePrefix("203.0.113.2/24"), netip.MustParsePrefix("2001:db8:2::2/64")}}},
+	}
+}
+
+// reached fails the test unless the client host reaches what serves in the
+// sandbox, over both families and protocols.
+func reached(t *testing.T, w *topology.World) {
+	t.Helper()
+	for _, proto := range protos {
+		for _, addr := range both("203.0.113.2", "2001:db8:2::2", 80) {
+			hears(t, w.DoClient, proto, addr, "web")
+		}
+	}
+}
+
+func TestADeviceIsHandedOverAndGivenBack(t *testing.T) {
+	w := world(t)
+	device(t, w)
+	before := snapshot(t, w)
+	s := handed(mustSandbox(t, w, "web"))
+	for range 2 {
+		mustSet(t, w, s)
+		undrifted(t, w)
+		if ops, err := w.Engine.Plan(s); err != nil || len(ops) != 0 {
+			t.Errorf("setting it again would: %v\n%s", err, plan.Text(ops))
+		}
+	}
+	serve(t, in(w, "web"), "web", ":80")
+	reached(t, w)
+	if got := onServer(t, w, "ip -br link"); strings.Contains(got, "nic") {
+		t.Errorf("the host has it still:\n%s", got)
+	}
+	mustSet(t, w, model.State{})
+	unchanged(t, w, before)
+}
+
+// TestADeviceHasSettingsOfItsOwnInTheSandbox gives it another name, MTU and
+// hardware address there, changes them, and lets the workload change them.
+func TestADeviceHasSettingsOfItsOwnInTheSandbox(t *testing.T) {
+	w := world(t)
+	device(t, w)
+	before := snapshot(t, w)
+	s := handed(mustSandbox(t, w, "web"))
+	has := func(want ...string) {
+		t.Helper()
+		undrifted(t, w)
+		got := sh(t, in(w, "web"), "ip -o link; ip -o addr")
+		for _, text := range append(want, "203.0.113.2/24", "2001:db8:2::2/64") {
+			if !strings.Contains(got, text) {
+				t.Errorf("the sandbox has no %s:\n%s", text, got)
+			}
+		}
+	}
+	s.Networks[0].MTU, s.Endpoints[0].MAC, s.Endpoints[0].Interface = 1300, "02:00:00:00:00:07", "lan"
+	mustSet(t, w, s)
+	has("lan@", "mtu 1300", "02:00:00:00:00:07")
+	s.Networks[0].MTU, s.Endpoints[0].MAC = 1350, "02:00:00:00:00:08"
+	mustSet(t, w, s)
+	has("mtu 1350", "02:00:00:00:00:08")
+	s.Networks[0].MTU, s.Endpoints[0].MAC, s.Endpoints[0].Interface = 0, "", "eth0"
+	mustSet(t, w, s)
+	has("eth0@", "mtu 1400", "52:54:00:12:34:56")
+	const damage = "ip link set eth0 down; ip link set eth0 name mine; ip link set mine address 02:00:00:00:00:09 mtu 1280 up"
+	sh(t, in(w, "web"), damage)
+	if ops, err := w.Engine.Heal(context.Background()); err != nil || len(ops) == 0 {
+		t.Fatalf("heal: %v %v", ops, err)
+	}
+	has("eth0@", "mtu 1400", "52:54:00:12:34:56")
+	sh(t, in(w, "web"), damage)
+	mustSet(t, w, model.State{})
+	unchanged(t, w, before)
+}
+
+// TestADeviceGoesToAnotherSandbox moves it from one to the next, also when the
+// engine is a new one.
+func TestADeviceGoesToAnotherSandbox(t *testing.T) {
+	w := world(t)
+	device(t, w)
+	before := snapshot(t, w)
+	var kept store.Memory
+	for _, name := range []string{"web", "app", "db"} {
+		e, stop := daemon(t, w, &kept)
+		if _, err := e.Set(t.Context(), handed(mustSandbox(t, w, name))); err != nil {
+			t.Fatal(err)
+		}
+		serve(t, in(w, name), "web", ":80")
+		reached(t, w)
+		stop()
+	}
+	e, stop := daemon(t, w, &kept)
+	defer stop()
+	if _, err := e.Set(t.Context(), model.State{}); err != nil {
+		t.Fatal(err)
+	}
+	unchanged(t, w, before)
+}
+
+// daemon starts an engine on the server host which keeps its record there.
+// stop ends it as a kill does: it gives nothing back.
+func daemon(t testing.TB, w *topology.World, kept engine.Store) (e *engine.Engine, stop func()) {
+	t.Helper()
+	h, err := kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd()), kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine.New(engine.Config{Kernel: h, Store: kept, StartProxy: startProxy(t, w)}), func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// container is a process that alone keeps its sandbox alive.
+func container(t *testing.T) (sandbox string, in place, kill func()) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	t.Cleanup(kill)
+	sandbox = fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid)
+	return sandbox, func(fn func() error) error {
+		ns, err := kernel.OpenNetns(sandbox)
+		if err != nil {
+			return err
+		}
+		defer ns.Close()
+		return ns.Do(fn)
+	}, kill
+}
+
+// TestADeviceOutlivesItsSandbox kills the sandbox of a virtual device, whose
+// namespace would take it along, and tells the engine so; also one that was
+// started meanwhile, and one whose workload had renamed the device.
+func TestADeviceOutlivesItsSandbox(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		restarted, rename bool
+	}{{"killed", false, false}, {"renamed", false, true}, {"restarted", true, false}, {"restarted and renamed", true, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := world(t)
+			device(t, w)
+			before := snapshot(t, w)
+			sandbox, inside, kill := container(t)
+			var kept store.Memory
+			e, stop := daemon(t, w, &kept)
+			if _, err := e.Set(t.Context(), handed(sandbox)); err != nil {
+				t.Fatal(err)
+			}
+			if c.rename {
+				sh(t, inside, "ip link set eth0 down; ip link set eth0 name mine")
+			}
+			if c.restarted {
+				stop()
+				e, stop = daemon(t, w, &kept)
+				if _, err := e.Heal(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			defer func() { stop() }()
+			kill()
+			if _, err := e.Set(t.Context(), model.State{}); err != nil {
+				t.Fatal(err)
+			}
+			unchanged(t, w, before)
+		})
+	}
+}
+
+// TestADeviceFollowsASandboxThatComesBack replaces the namespace behind a
+// path.
+func TestADeviceFollowsASandboxThatComesBack(t *testing.T) {
+	w := world(t)
+	device(t, w)
+	before := snapshot(t, w)
+	path := filepath.Join(t.TempDir(), "box")
+	for range 3 {
+		sandbox, inside, kill := container(t)
+		if err := os.Symlink(sandbox, path); err != nil {
+			t.Fatal(err)
+		}
+		mustSet(t, w, handed(path))
+		if _, err := w.Engine.Heal(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		undrifted(t, w)
+		serve(t, inside, "web", ":80")
+		reached(t, w)
+		kill()
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustSet(t, w, model.State{})
+	unchanged(t, w, before)
+}
+
+// TestADeviceThatTheKernelBroughtBack moves it to the host by hand, under its
+// name of the sandbox, as the kernel does with a physical one. It goes where
+// it belongs by then.
+func TestADeviceThatTheKernelBroughtBack(t *testing.T) {
+	w := world(t)
+	device(t, w)
+	before := snapshot(t, w)
+	s := handed(mustSandbox(t, w, "web"))
+	back := fmt.Sprintf("ip link set eth0 netns /proc/%d/fd/%d", os.Getpid(), w.Server().Netns.Fd())
+	serve(t, in(w, "web"), "web", ":80")
+	for _, want := range []model.State{s, {}} {
+		mustSet(t, w, s)
+		sh(t, in(w, "web"), back)
+		if _, err := w.Engine.Heal(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		undrifted(t, w)
+		reached(t, w)
+		sh(t, in(w, "web"), back)
+		mustSet(t, w, want)
+		if len(want.Networks) == 0 {
+			unchanged(t, w, before)
+		}
+	}
+	// Nobody remembers: the mark alone says what it was.
+	mustSet(t, w, s)
+	sh(t, in(w, "web"), back)
+	e, stop := daemon(t, w, &store.Memory{})
+	defer stop()
+	ops, err := e.Heal(t.Context())
+	if err != nil || !strings.Contains(plan.Text(ops), "nic gets back its name") {
+		t.Errorf("heal: %v\n%s", err, plan.Text(ops))
+	}
+	unchanged(t, w, before)
+}
+
+// TestADeviceWhoseNameIsTaken comes back under another, and gets its own as
+// soon as that is free.
+func TestADeviceWhoseNameIsTaken(t *testing.T) {
+	w := world(t)
+	device(t, w)
+	before := snapshot(t, w)
+	mustSet(t, w, handed(mustSandbox(t, w, "web")))
+	onServer(t, w, "ip link add nic type bridge")
+	_, err := w.Engine.Set(t.Context(), model.State{})
+	if err == nil || !strings.Contains(err.Error(), "it is back as dev0, because another link is called nic now: rename that one") {
+		t.Errorf("got %v", err)
+	}
+	if got := onServer(t, w, "ip -o addr show dev0"); !strings.Contains(got, "192.0.2.9/24") {
+		t.Errorf("it has not its addresses:\n%s", got)
+	}
+	if _, err := w.Engine.Heal(t.Context()); err == nil {
+		t.Error("it is right, though its name is taken")
+	}
+	onServer(t, w, "ip link del nic")
+	if _, err := w.Engine.Heal(t.Context()); err != nil {
+		t.Error(err)
+	}
+	undrifted(t, w)
+	unchanged(t, w, before)
+}
+
+// TestEveryStepWithADeviceCanFail takes it back from a state that cannot be
+// reached.
+func TestEveryStepWithADeviceCanFail(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		t.Run(fmt.Sprintf("after=%v", after), func(t *testing.T) {
+			w := world(t)
+			device(t, w)
+			host, err := kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd()), kernel.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer host.Close()
+			k := &brittle{Host: host, n: never, left: never, after: after}
+			e := engine.New(engine.Config{Kernel: k, Store: &store.Memory{}, StartProxy: startProxy(t, w)})
+			one, other := handed(mustSandbox(t, w, "web")), handed(mustSandbox(t, w, "app"))
+			other.Networks[0].MTU, other.Endpoints[0].Interface = 1300, "lan"
+			for _, s := range []model.State{one, other} {
+				s.Endpoints[0].Routes = []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8"), Via: netip.MustParseAddr("203.0.113.1")}}
+			}
+			failAtEveryStep(t, w, e, k, one)
+			failAtEveryStep(t, w, e, k, other)
+			if err := e.TearDown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

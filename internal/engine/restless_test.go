@@ -1,0 +1,141 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/engine"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/store"
+)
+
+// restlessRole is a process that sets one state after the other, over and over,
+// until it is killed.
+const restlessRole = "restless-engine"
+
+// restless is what the process is told to do, on its standard input.
+type restless struct {
+	// Server is the path of the server host's namespace.
+	Server string
+	Store  store.Places
+	States []model.State
+}
+
+func restlessMain() int {
+	err := func() error {
+		var do restless
+		if err := json.NewDecoder(os.Stdin).Decode(&do); err != nil {
+			return err
+		}
+		e, _, _, err := do.open()
+		if err != nil {
+			return err
+		}
+		fmt.Println("ready")
+		for {
+			for _, s := range do.States {
+				if _, err := e.Set(context.Background(), s); err != nil {
+					return err
+				}
+			}
+		}
+	}()
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// open returns an engine without a proxy over the kept store.
+func (do restless) open() (*engine.Engine, *kernel.Host, *store.File, error) {
+	h, err := kernel.Open(do.Server, kernel.Options{})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	kept, err := store.OpenFile(do.Store)
+	if err != nil {
+		return nil, nil, nil, errors.Join(err, h.Close())
+	}
+	return engine.New(engine.Config{Kernel: h, Store: kept}), h, kept, nil
+}
+
+// TestADeviceSurvivesAHundredKills kills an engine that hands a device to one
+// sandbox and the other, a hundred times at random moments. The next engine
+// finds the device wherever it is: it brings it where it belongs, or back to
+// the host as it was.
+func TestADeviceSurvivesAHundredKills(t *testing.T) {
+	w := world(t)
+	device(t, w)
+	before := snapshot(t, w)
+	outside := func(path string) string { return strings.Replace(path, "self", fmt.Sprint(os.Getpid()), 1) }
+	one, other := handed(outside(mustSandbox(t, w, "web"))), handed(outside(mustSandbox(t, w, "app")))
+	other.Networks[0].MTU, other.Endpoints[0].Interface = 1300, "lan"
+	do := restless{Server: outside(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd())),
+		Store: store.Places{State: t.TempDir(), Run: t.TempDir()}, States: []model.State{one, {}, other, one}}
+	for i := range 100 {
+		killAtRandom(t, do)
+		e, h, kept, err := do.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []model.State{one, {}, other}[i%3]
+		if _, err := e.Set(t.Context(), want); err != nil {
+			t.Fatalf("after kill %d: %v", i, err)
+		}
+		if ops, err := e.Verify(t.Context()); err != nil || len(ops) != 0 {
+			t.Errorf("after kill %d: strayed: %v %v", i, ops, err)
+		}
+		if len(want.Networks) == 0 {
+			unchanged(t, w, before)
+		}
+		if err := errors.Join(h.Close(), kept.Close()); err != nil || t.Failed() {
+			t.Fatalf("kill %d: %v", i, err)
+		}
+	}
+	e, h, kept, err := do.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(e.TearDown(t.Context()), h.Close(), kept.Close()); err != nil {
+		t.Fatal(err)
+	}
+	unchanged(t, w, before)
+}
+
+// killAtRandom starts the process and kills it within the time that a few
+// changes take.
+func killAtRandom(t *testing.T, do restless) {
+	t.Helper()
+	in, err := json.Marshal(do)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := child.Self(restlessRole)
+	cmd.Stdin, cmd.Stderr = strings.NewReader(string(in)), os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fscanln(out, new(string)); err != nil {
+		t.Errorf("the engine did not begin: %v", err)
+	}
+	time.Sleep(rand.N(30 * time.Millisecond))
+	if err := cmd.Process.Kill(); err != nil {
+		t.Errorf("the engine ended by itself: %v", err)
+	}
+	var killed *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &killed) || killed.Exited() {
+		t.Errorf("the engine ended by itself: %v", err)
+	}
+}

@@ -1,0 +1,37 @@
+package promises_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"testing"
+
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+)
+
+// card is the name of a further network device of the server host, which leads
+// to the client host as the wire does.
+const card = "card0"
+
+// handedOver is the state of a lab in which web has that device. Its neighbour
+// has nothing, as a device goes to one sandbox.
+func handedOver(t *testing.T, w *topology.World) model.State {
+	t.Helper()
+	server := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), w.Server().Netns.Fd())
+	// The client host speaks from the address that it is asked at.
+	run(t, w.DoClient, fmt.Sprintf("set -e; ip link add lan0 type veth peer name "+card+" netns "+server+"; ip link set lan0 up;"+
+		" ip addr add 203.0.113.1/24 dev lan0; ip addr add 2001:db8:2::1/64 dev lan0 nodad;"+
+		" ip route add 203.0.113.2 dev lan0 src %s; ip -6 route add 2001:db8:2::2 dev lan0 src %s", topology.ClientAddr4, topology.ClientAddr6))
+	box, err := w.Sandbox(web)
+	if err == nil {
+		_, err = w.Sandbox(peer)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return model.State{Networks: []model.Network{{Name: "net", Driver: model.DriverDevice, Parent: card}},
+		Endpoints: []model.Endpoint{{Name: web, Network: "net", Sandbox: box,
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("203.0.113.2/24"), netip.MustParsePrefix("2001:db8:2::2/64")},
+			Gateways: []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8:2::1")}}}}
+}

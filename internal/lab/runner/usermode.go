@@ -103,14 +103,15 @@ func slirpForward(ctx context.Context, pid int, proto string, port int) error {
 
 // startPasta starts pasta on the server host for the workload's sandbox, and
 // waits until it listens. It copies the addresses of the link that has the
-// default route, so there must be one.
+// default route, so there must be one; it is not to take the gateway there for
+// the host itself, because that is the client.
 func startPasta(ctx context.Context, r *rig) (*foreign, error) {
 	if _, err := shell(r.world.DoServer, fmt.Sprintf("ip route add default via %s", topology.ClientAddr4)); err != nil {
 		return nil, err
 	}
 	ports := fmt.Sprintf("%d-%d", LoadPort, LastPort)
 	said := &waiter{seen: make(chan struct{})}
-	p, err := startUsermode(ctx, r, said, nil, "pasta", "--foreground", "--quiet", "--ipv4-only", "--config-net",
+	p, err := startUsermode(ctx, r, said, nil, "pasta", "--foreground", "--quiet", "--ipv4-only", "--config-net", "--no-map-gw",
 		"--ns-ifname", "eth0", "--mtu", tapMTU, "--tcp-ports", ports, "--udp-ports", ports, "--tcp-ns", "none", "--udp-ns", "none",
 		"--runas", "0", "--netns", boundBox)
 	if err != nil {

@@ -1,0 +1,375 @@
+package dhcp
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
+)
+
+// lan is a network with a bridge, on which a DHCP server may run.
+type lan struct {
+	t      *testing.T
+	ns     *kernel.Netns
+	leases string
+}
+
+func newLAN(t *testing.T) *lan {
+	t.Helper()
+	l := &lan{t: t, ns: newNetns(t), leases: filepath.Join(t.TempDir(), "leases")}
+	run(t, l.ns, "ip", "link", "add", "br0", "type", "bridge")
+	run(t, l.ns, "ip", "address", "add", "192.0.2.1/24", "dev", "br0")
+	run(t, l.ns, "ip", "link", "set", "br0", "up")
+	return l
+}
+
+func newNetns(t *testing.T) *kernel.Netns {
+	t.Helper()
+	ns, err := kernel.NewNetns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	return ns
+}
+
+func run(t *testing.T, ns *kernel.Netns, name string, args ...string) string {
+	t.Helper()
+	var out []byte
+	err := ns.Do(func() (err error) {
+		out, err = exec.Command(name, args...).CombinedOutput()
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// path leads to a namespace from every process.
+func path(ns *kernel.Netns) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns.File().Fd()) }
+
+// host is a sandbox on the network, whose link is eth0.
+func (l *lan) host(name string) *kernel.Netns {
+	l.t.Helper()
+	ns := newNetns(l.t)
+	run(l.t, l.ns, "ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", path(ns))
+	run(l.t, l.ns, "ip", "link", "set", name, "master", "br0", "up")
+	run(l.t, ns, "ip", "link", "set", "eth0", "up")
+	return ns
+}
+
+// dnsmasq is a real server.
+type dnsmasq struct {
+	t     *testing.T
+	p     *child.Process
+	lines *bufio.Scanner
+}
+
+// serve starts a server on the network with further options.
+func (l *lan) serve(options ...string) *dnsmasq {
+	l.t.Helper()
+	cmd := exec.Command("dnsmasq", append([]string{"--keep-in-foreground", "--conf-file=/dev/null", "--user=root", "--pid-file=",
+		"--log-facility=-", "--log-dhcp", "--port=0", "--interface=br0", "--bind-interfaces", "--dhcp-authoritative",
+		"--dhcp-sequential-ip", "--no-ping", "--dhcp-leasefile=" + l.leases}, options...)...)
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	p, err := child.Start(l.t.Context(), cmd, child.Place{Netns: l.ns.File()})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	d := &dnsmasq{l.t, p, bufio.NewScanner(out)}
+	l.t.Cleanup(func() { _ = p.Kill() })
+	d.says("sockets bound exclusively to interface br0")
+	return d
+}
+
+// says waits until the server's log has the words.
+func (d *dnsmasq) says(words string) {
+	d.t.Helper()
+	var said []string
+	for d.lines.Scan() {
+		if strings.Contains(d.lines.Text(), words) {
+			return
+		}
+		said = append(said, d.lines.Text())
+	}
+	d.t.Fatalf("the server never says %q, but:\n%s", words, strings.Join(said, "\n"))
+}
+
+// stop ends the server, which writes its leases, and returns them.
+func (l *lan) stop(d *dnsmasq) string {
+	l.t.Helper()
+	if err := d.p.Cmd.Process.Signal(unix.SIGTERM); err != nil {
+		l.t.Fatal(err)
+	}
+	for d.lines.Scan() { // to its last
+		continue
+	}
+	_ = d.p.Wait()
+	text, err := os.ReadFile(l.leases)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// holding is a lease that is held meanwhile.
+type holding struct {
+	t      *testing.T
+	told   chan Lease
+	ended  chan error
+	cancel context.CancelFunc
+}
+
+// start holds a lease on eth0 of a sandbox, whose address it sets.
+func start(t *testing.T, ns *kernel.Netns, c Config) *holding {
+	t.Helper()
+	return startBy(t, ns, func(ctx context.Context, tell func(Lease)) error {
+		c.Netns, c.Link = path(ns), "eth0"
+		return Run(ctx, c, tell)
+	})
+}
+
+func startBy(t *testing.T, ns *kernel.Netns, run func(context.Context, func(Lease)) error) *holding {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	h := &holding{t, make(chan Lease, 16), make(chan error, 1), cancel}
+	go func() {
+		h.ended <- run(ctx, func(l Lease) {
+			if !l.IsZero() {
+				if err := setAddress(ns, l.Prefixes[0]); err != nil {
+					t.Error(err)
+				}
+			}
+			h.told <- l
+		})
+	}()
+	t.Cleanup(cancel)
+	return h
+}
+
+func setAddress(ns *kernel.Netns, p netip.Prefix) error {
+	return ns.Do(func() error {
+		return exec.Command("ip", "address", "replace", p.String(), "dev", "eth0").Run()
+	})
+}
+
+// next waits for the next that is told.
+func (h *holding) next() Lease {
+	h.t.Helper()
+	select {
+	case l := <-h.told:
+		return l
+	case err := <-h.ended:
+		h.t.Fatalf("it ends: %v", err)
+		return Lease{}
+	}
+}
+
+// end ends the holding, which must release the lease.
+func (h *holding) end() {
+	h.t.Helper()
+	h.cancel()
+	if err := <-h.ended; err != nil {
+		h.t.Error(err)
+	}
+}
+
+const dynamic = "--dhcp-range=192.0.2.100,192.0.2.101,255.255.255.0,10m"
+
+func TestLease(t *testing.T) {
+	l := newLAN(t)
+	d := l.serve(dynamic, "--dhcp-option=6,192.0.2.53", "--dhcp-option=26,1400")
+	before := time.Now()
+	h := start(t, l.host("web"), Config{ClientID: "sandbox-of-the-test", Hostname: "web"})
+	got := h.next()
+	want := Lease{
+		Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.100/24")},
+		Gateways: []netip.Addr{netip.MustParseAddr("192.0.2.1")},
+		DNS:      []netip.Addr{netip.MustParseAddr("192.0.2.53")},
+		MTU:      1400,
+		Server:   netip.MustParseAddr("192.0.2.1"),
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}), cmpopts.IgnoreTypes(time.Time{})); diff != "" {
+		t.Errorf("want (-), got (+):\n%s", diff)
+	}
+	if got.Expires.Before(before.Add(10*time.Minute)) || !got.Renew.Before(got.Rebind) || !got.Rebind.Before(got.Expires) {
+		t.Errorf("renewed at %v, rebound at %v, expires at %v", got.Renew, got.Rebind, got.Expires)
+	}
+	d.says("DHCPACK(br0) 192.0.2.100")
+	h.end()
+	d.says("DHCPRELEASE(br0) 192.0.2.100")
+	if left := l.stop(d); left != "" {
+		t.Errorf("the server still has the lease:\n%s", left)
+	}
+}
+
+// TestRoutes: classless routes come in the place of the default gateway.
+func TestRoutes(t *testing.T) {
+	l := newLAN(t)
+	l.serve(dynamic, "--dhcp-option=3,192.0.2.7", "--dhcp-option=121,198.51.100.0/24,192.0.2.254,203.0.113.0/25,0.0.0.0,0.0.0.0/0,192.0.2.1")
+	got := start(t, l.host("web"), Config{}).next()
+	routes := []model.Route{
+		{To: netip.MustParsePrefix("198.51.100.0/24"), Via: netip.MustParseAddr("192.0.2.254")},
+		{To: netip.MustParsePrefix("203.0.113.0/25")},
+	}
+	equal := cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})
+	if diff := cmp.Diff(routes, got.Routes, equal); diff != "" {
+		t.Errorf("routes: want (-), got (+):\n%s", diff)
+	}
+	if diff := cmp.Diff([]netip.Addr{netip.MustParseAddr("192.0.2.1")}, got.Gateways, equal); diff != "" {
+		t.Errorf("gateways: want (-), got (+):\n%s", diff)
+	}
+}
+
+// hastened is a client whose new leases are to be renewed at once: the server
+// gives none for less than two minutes.
+type hastened struct{ *client }
+
+func (h hastened) acquire(ctx context.Context) (grant, error) {
+	g, err := h.client.acquire(ctx)
+	g.Renew = time.Now()
+	return g, err
+}
+
+// TestRenewal: the leased address asks its server, and the server prolongs.
+func TestRenewal(t *testing.T) {
+	l := newLAN(t)
+	d := l.serve(dynamic)
+	ns := l.host("web")
+	x, err := newClient(Config{Netns: path(ns), Link: "eth0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := startBy(t, ns, func(ctx context.Context, tell func(Lease)) error { return hold(ctx, hastened{x}, tell) })
+	first := h.next()
+	second := h.next()
+	if second.Prefixes[0] != first.Prefixes[0] || !second.Expires.After(first.Expires) {
+		t.Errorf("renewed, %+v became %+v", first, second)
+	}
+	h.end()
+	d.says("DHCPRELEASE(br0)")
+}
+
+// TestExtend asks by each of the ways, and a server that knows better.
+func TestExtend(t *testing.T) {
+	l := newLAN(t)
+	ns := l.host("web")
+	d := l.serve(dynamic)
+	x, err := newClient(Config{Netns: path(ns), Link: "eth0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := x.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := setAddress(ns, g.Prefixes[0]); err != nil {
+		t.Fatal(err)
+	}
+	if more, err := x.extend(t.Context(), g, false); err != nil || more.Prefixes[0] != g.Prefixes[0] {
+		t.Errorf("its server: %+v, %v", more, err)
+	}
+	// The sandbox has a DHCP client of its own.
+	var other net.PacketConn
+	err = ns.Do(func() (err error) {
+		other, err = net.ListenPacket("udp4", ":68")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if more, err := x.extend(t.Context(), g, false); err != nil || more.Prefixes[0] != g.Prefixes[0] {
+		t.Errorf("its server, with the port taken: %+v, %v", more, err)
+	}
+	if more, err := x.extend(t.Context(), g, true); err != nil || more.Prefixes[0] != g.Prefixes[0] {
+		t.Errorf("any server: %+v, %v", more, err)
+	}
+	l.stop(d)
+	if err := os.Remove(l.leases); err != nil {
+		t.Fatal(err)
+	}
+	l.serve("--dhcp-range=192.0.2.200,192.0.2.201,255.255.255.0,10m")
+	for _, anyServer := range []bool{false, true} {
+		if _, err := x.extend(t.Context(), g, anyServer); !errors.Is(err, errRefused) {
+			t.Errorf("a server with another range (any server %v): %v, want that it refuses", anyServer, err)
+		}
+	}
+}
+
+// TestConflict: a host uses an address of the server's range.
+func TestConflict(t *testing.T) {
+	l := newLAN(t)
+	squatter := l.host("squatter")
+	run(t, squatter, "ip", "address", "add", "192.0.2.100/24", "dev", "eth0")
+	d := l.serve(dynamic)
+	h := start(t, l.host("web"), Config{})
+	if got := h.next(); got.Prefixes[0].Addr() != netip.MustParseAddr("192.0.2.101") {
+		t.Errorf("leased %v, which is in use", got.Prefixes[0])
+	}
+	d.says("DHCPDECLINE(br0) 192.0.2.100")
+	h.end()
+}
+
+// TestErrors: attempts in vain end in a bounded time, and say what to do.
+func TestErrors(t *testing.T) {
+	l := newLAN(t)
+	quiet := l.host("quiet")
+	down := l.host("lower")
+	run(t, down, "ip", "link", "set", "eth0", "down")
+	gone := newNetns(t)
+	bare := newNetns(t)
+	for name, s := range map[string]struct {
+		config Config
+		is     error
+		words  string
+	}{
+		"no server":    {Config{Netns: path(quiet), Link: "eth0"}, ErrNoServer, "hold a DHCP lease on eth0 of " + path(quiet) + ": no DHCP server answers: see that the network behind the link"},
+		"a link down":  {Config{Netns: path(down), Link: "eth0"}, nil, "the link is down: set it up first"},
+		"no such link": {Config{Netns: path(bare), Link: "eth0"}, nil, "look for the link"},
+		"no Ethernet":  {Config{Netns: path(bare), Link: "lo"}, nil, "the link has no Ethernet address"},
+		"no sandbox":   {Config{Netns: "/nowhere", Link: "eth0"}, os.ErrNotExist, "open network namespace"},
+	} {
+		err := Run(t.Context(), s.config, func(l Lease) { t.Errorf("%s: leased %+v", name, l) })
+		if err == nil || !strings.Contains(err.Error(), s.words) || s.is != nil && !errors.Is(err, s.is) {
+			t.Errorf("%s: %v, want %v with %q", name, err, s.is, s.words)
+		}
+	}
+
+	// A sandbox that ended is not mistaken for the next one by its name.
+	x, err := newClient(Config{Netns: path(gone), Link: "eth0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Netns = path(quiet)
+	if _, err := x.acquire(t.Context()); !errors.Is(err, ErrGone) {
+		t.Errorf("another sandbox: %v, want %v", err, ErrGone)
+	}
+}
+
+// TestInterrupted: who gives up while no server answers is let go.
+func TestInterrupted(t *testing.T) {
+	l := newLAN(t)
+	h := start(t, l.host("quiet"), Config{})
+	h.end()
+}

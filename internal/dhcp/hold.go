@@ -1,0 +1,153 @@
+package dhcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// tries is how many addresses are declined before the first lease is given
+	// up. RFC 2131 wants ten seconds between them lest clients ask for ever.
+	tries = 3
+	// The pauses between attempts to replace a lease that was lost.
+	firstPause, longestPause = 10 * time.Second, 5 * time.Minute
+	// leastPause is between attempts to prolong a lease (RFC 2131, 4.4.5).
+	leastPause = time.Minute
+)
+
+// hold is Run without the network.
+func hold(ctx context.Context, x exchanger, tell func(Lease)) error {
+	g, err := first(ctx, x)
+	for err == nil {
+		tell(g.Lease)
+		if g, err = keep(ctx, x, g, tell); err == nil && !g.IsZero() {
+			continue // another lease
+		}
+		if err == nil {
+			tell(Lease{})
+			g, err = again(ctx, x)
+		}
+	}
+	if ctx.Err() != nil && !g.IsZero() {
+		return x.release(g)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// first asks for the first lease.
+func first(ctx context.Context, x exchanger) (g grant, err error) {
+	for range tries {
+		g, err = x.acquire(ctx)
+		if !errors.Is(err, errConflict) {
+			break
+		}
+	}
+	switch {
+	case errors.Is(err, ErrNoServer):
+		err = fmt.Errorf("%w: see that the network behind the link (parent, VLAN, bridge) has one, or give an address", err)
+	case errors.Is(err, errConflict):
+		err = fmt.Errorf("%w, as were those before it: end the hosts that use addresses of the server's range, or shrink the range", err)
+	}
+	return g, err
+}
+
+// again asks for a lease in the place of a lost one, until there is one. Only
+// the end of ctx or of the sandbox is an error.
+func again(ctx context.Context, x exchanger) (grant, error) {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		g, err := x.acquire(ctx)
+		if err == nil || errors.Is(err, ErrGone) || ctx.Err() != nil {
+			return g, err
+		}
+		if err := sleep(ctx, time.Now().Add(pause)); err != nil {
+			return grant{}, err
+		}
+	}
+}
+
+// keep prolongs a lease in time. It returns another lease if the server gives
+// another, the zero one when it is lost, and the lease itself with ctx's error.
+func keep(ctx context.Context, x exchanger, g grant, tell func(Lease)) (grant, error) {
+	var tried time.Time
+	for {
+		at, how := g.next(tried)
+		if err := sleep(ctx, at); err != nil {
+			return g, err
+		}
+		if how == expire {
+			return grant{}, nil
+		}
+		tried = time.Now()
+		more, err := x.extend(ctx, g, how == rebind)
+		switch {
+		case ctx.Err() != nil:
+			return g, ctx.Err()
+		case errors.Is(err, errRefused):
+			return grant{}, nil
+		case errors.Is(err, ErrGone):
+			return grant{}, err
+		case err == nil && more.Prefixes[0] != g.Prefixes[0]:
+			return more, nil
+		case err == nil:
+			g, tried = more, time.Time{}
+			tell(g.Lease)
+		}
+	}
+}
+
+// step is what comes next in the life of a lease.
+type step int
+
+const (
+	renew step = iota
+	rebind
+	expire
+)
+
+// next says when to do what about the lease, where tried is when it was last
+// tried to be prolonged in vain: half of the time that is left, but not before
+// a minute.
+func (l Lease) next(tried time.Time) (at time.Time, how step) {
+	if l.Expires.IsZero() {
+		return time.Time{}, expire
+	}
+	after := func(end time.Time) time.Time {
+		return tried.Add(max(end.Sub(tried)/2, leastPause))
+	}
+	at, how = l.Renew, renew
+	if !tried.IsZero() {
+		at = after(l.Rebind)
+	}
+	if !at.Before(l.Rebind) || !tried.Before(l.Rebind) {
+		at, how = l.Rebind, rebind
+		if !tried.Before(l.Rebind) {
+			at = after(l.Expires)
+		}
+	}
+	if !at.Before(l.Expires) {
+		return l.Expires, expire
+	}
+	return at, how
+}
+
+// sleep waits until the time, for ever if it is zero, or until ctx ends, whose
+// error it returns.
+func sleep(ctx context.Context, until time.Time) error {
+	var at <-chan time.Time
+	if !until.IsZero() {
+		timer := time.NewTimer(time.Until(until))
+		defer timer.Stop()
+		at = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-at:
+		return nil
+	}
+}

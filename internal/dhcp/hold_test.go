@@ -1,0 +1,170 @@
+package dhcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// server is a network with a DHCP server, in a bubble of time: it writes down
+// what it is asked, and when, and answers as the test wants.
+type server struct {
+	begin   time.Time
+	log     []string
+	acquire func(n int) (grant, error)
+	extend  func(n int) (grant, error)
+	asked   [2]int
+}
+
+type fake struct{ *server }
+
+func (f fake) note(what string) {
+	f.log = append(f.log, fmt.Sprintf("%v %s", time.Since(f.begin), what))
+}
+
+func (f fake) acquire(context.Context) (grant, error) {
+	f.note("acquire")
+	f.asked[0]++
+	return f.server.acquire(f.asked[0])
+}
+
+func (f fake) extend(_ context.Context, _ grant, anyServer bool) (grant, error) {
+	f.note(map[bool]string{false: "renew", true: "rebind"}[anyServer])
+	f.asked[1]++
+	return f.server.extend(f.asked[1])
+}
+
+func (f fake) release(g grant) error {
+	f.note("release " + g.Prefixes[0].String())
+	return nil
+}
+
+// lease is a lease from now on, of an hour.
+func lease(address string) grant {
+	now := time.Now()
+	return grant{Lease: Lease{Prefixes: []netip.Prefix{netip.MustParsePrefix(address)},
+		Renew: now.Add(30 * time.Minute), Rebind: now.Add(52 * time.Minute), Expires: now.Add(time.Hour)}}
+}
+
+const (
+	one = "192.0.2.1/24"
+	two = "192.0.2.2/24"
+)
+
+func always(address string) func(int) (grant, error) {
+	return func(int) (grant, error) { return lease(address), nil }
+}
+
+func never(err error) func(int) (grant, error) {
+	return func(int) (grant, error) { return grant{}, err }
+}
+
+func TestHold(t *testing.T) {
+	for name, s := range map[string]struct {
+		server server
+		lasts  time.Duration
+		want   string
+		err    error
+		words  string
+	}{
+		"a lease is renewed at half its time, and released": {
+			server: server{acquire: always(one), extend: always(one)}, lasts: 70 * time.Minute,
+			want: "0s acquire|0s got 192.0.2.1/24|30m0s renew|30m0s got 192.0.2.1/24|1h0m0s renew|1h0m0s got 192.0.2.1/24|1h10m0s release 192.0.2.1/24",
+		},
+		"another address is another lease": {
+			server: server{acquire: always(one), extend: always(two)}, lasts: 40 * time.Minute,
+			want: "0s acquire|0s got 192.0.2.1/24|30m0s renew|30m0s got 192.0.2.2/24|40m0s release 192.0.2.2/24",
+		},
+		"without an answer, ever sooner, then any server, then anew": {
+			server: server{acquire: always(one), extend: never(ErrNoServer)}, lasts: 61 * time.Minute,
+			want: "0s acquire|0s got 192.0.2.1/24|30m0s renew|41m0s renew|46m30s renew|49m15s renew|50m37.5s renew|51m37.5s renew|" +
+				"52m0s rebind|56m0s rebind|58m0s rebind|59m0s rebind|1h0m0s lost|1h0m0s acquire|1h0m0s got 192.0.2.1/24|1h1m0s release 192.0.2.1/24",
+		},
+		"a server that refuses is asked anew at once": {
+			server: server{acquire: always(one), extend: never(errRefused)}, lasts: 31 * time.Minute,
+			want: "0s acquire|0s got 192.0.2.1/24|30m0s renew|30m0s lost|30m0s acquire|30m0s got 192.0.2.1/24|31m0s release 192.0.2.1/24",
+		},
+		"who has lost a lease asks less and less often": {
+			server: server{extend: never(errRefused), acquire: func(n int) (grant, error) {
+				if n == 1 {
+					return lease(one), nil
+				}
+				return grant{}, ErrNoServer
+			}}, lasts: 50 * time.Minute,
+			want: "0s acquire|0s got 192.0.2.1/24|30m0s renew|30m0s lost|30m0s acquire|30m10s acquire|30m30s acquire|31m10s acquire|" +
+				"32m30s acquire|35m10s acquire|40m10s acquire|45m10s acquire",
+		},
+		"no first lease": {
+			server: server{acquire: never(ErrNoServer)}, lasts: time.Hour,
+			want: "0s acquire", err: ErrNoServer, words: "see that the network behind the link (parent, VLAN, bridge) has one, or give an address",
+		},
+		"every address is in use": {
+			server: server{acquire: never(errConflict)}, lasts: time.Hour,
+			want: "0s acquire|0s acquire|0s acquire", err: errConflict, words: "shrink the range",
+		},
+		"the sandbox ends": {
+			server: server{acquire: always(one), extend: never(ErrGone)}, lasts: time.Hour,
+			want: "0s acquire|0s got 192.0.2.1/24|30m0s renew", err: ErrGone,
+		},
+		"a lease for ever": {
+			server: server{acquire: func(int) (grant, error) {
+				return grant{Lease: Lease{Prefixes: lease(one).Prefixes}}, nil
+			}}, lasts: 1000 * time.Hour,
+			want: "0s acquire|0s got 192.0.2.1/24|1000h0m0s release 192.0.2.1/24",
+		},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := fake{&s.server}
+				f.begin = time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), s.lasts)
+				defer cancel()
+				err := hold(ctx, f, func(l Lease) {
+					if l.IsZero() {
+						f.note("lost")
+					} else {
+						f.note("got " + l.Prefixes[0].String())
+					}
+				})
+				if !errors.Is(err, s.err) || err != nil && !strings.Contains(err.Error(), s.words) {
+					t.Errorf("it ends with %v, want %v with %q", err, s.err, s.words)
+				}
+				if diff := cmp.Diff(strings.Split(s.want, "|"), f.log); diff != "" {
+					t.Errorf("want (-), got (+):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+// TestNextEnds: whatever its times, a lease is never tried without a pause,
+// and ends.
+func TestNextEnds(t *testing.T) {
+	begin := time.Unix(1e9, 0)
+	for _, lasts := range []time.Duration{time.Second, 2 * time.Minute, time.Hour, 1000 * time.Hour} {
+		l := Lease{Prefixes: []netip.Prefix{netip.MustParsePrefix(one)},
+			Renew: begin.Add(lasts / 2), Rebind: begin.Add(lasts * 7 / 8), Expires: begin.Add(lasts)}
+		var tried time.Time
+		var all []time.Time
+		for how := renew; how != expire; {
+			var at time.Time
+			at, how = l.next(tried)
+			if n := len(all); n > 0 && at.Sub(all[n-1]) < leastPause && at != l.Rebind && at != l.Expires {
+				t.Errorf("%v: after only %v", lasts, at.Sub(all[n-1]))
+			}
+			tried = at
+			all = append(all, at)
+		}
+		if !slices.IsSortedFunc(all, time.Time.Compare) || all[len(all)-1] != l.Expires || len(all) > 40 {
+			t.Errorf("%v: %v", lasts, all)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package dhcp
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"fairlead/internal/model"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+)
+
+// forever is a lease time without end (RFC 2131, section 3.3).
+const forever = time.Duration(1<<32-1) * time.Second
+
+// leastMTU is the least MTU that an option may name (RFC 2132, section 5.1).
+const leastMTU = 68
+
+// parse reads a server's acknowledgement of what was asked for at the time.
+func parse(ack *dhcpv4.DHCPv4, asked time.Time) (Lease, error) {
+	var l Lease
+	addr, ok := ip(ack.YourIPAddr)
+	if !ok || addr.IsUnspecified() {
+		return l, fmt.Errorf("the server's answer has no address: %s", ack.Summary())
+	}
+	mask := ack.SubnetMask()
+	if mask == nil {
+		mask = ack.YourIPAddr.DefaultMask() // as before there were masks
+	}
+	bits, _ := mask.Size()
+	l.Prefixes = []netip.Prefix{netip.PrefixFrom(addr, bits)}
+	l.Server, _ = ip(ack.ServerIdentifier())
+	for _, a := range ack.DNS() {
+		if dns, ok := ip(a); ok {
+			l.DNS = append(l.DNS, dns)
+		}
+	}
+	if mtu, err := dhcpv4.GetUint16(dhcpv4.OptionInterfaceMTU, ack.Options); err == nil && mtu >= leastMTU {
+		l.MTU = int(mtu)
+	}
+	l.route(ack)
+	l.time(ack, asked)
+	return l, nil
+}
+
+// route reads the routes. Where there are classless ones, the option for the
+// default gateway must be ignored (RFC 3442).
+func (l *Lease) route(ack *dhcpv4.DHCPv4) {
+	routes := ack.ClasslessStaticRoute()
+	if len(routes) == 0 {
+		for _, r := range ack.Router() {
+			if gateway, ok := ip(r); ok && len(l.Gateways) == 0 {
+				l.Gateways = append(l.Gateways, gateway)
+			}
+		}
+		return
+	}
+	for _, r := range routes {
+		to, ok := ip(r.Dest.IP)
+		if !ok {
+			continue
+		}
+		bits, _ := r.Dest.Mask.Size()
+		route := model.Route{To: netip.PrefixFrom(to, bits).Masked()}
+		if via, ok := ip(r.Router); ok && !via.IsUnspecified() {
+			route.Via = via
+		}
+		if bits == 0 && route.Via.IsValid() {
+			if len(l.Gateways) == 0 {
+				l.Gateways = append(l.Gateways, route.Via)
+			}
+			continue
+		}
+		l.Routes = append(l.Routes, route)
+	}
+}
+
+// time reads how long the lease lasts, with RFC 2131's shares of it where the
+// server says nothing, or nothing sensible.
+func (l *Lease) time(ack *dhcpv4.DHCPv4, asked time.Time) {
+	lasts := ack.IPAddressLeaseTime(forever)
+	if lasts >= forever {
+		return
+	}
+	renew, rebind := ack.IPAddressRenewalTime(lasts/2), ack.IPAddressRebindingTime(lasts*7/8)
+	if rebind <= 0 || rebind >= lasts {
+		rebind = lasts * 7 / 8
+	}
+	if renew <= 0 || renew >= rebind {
+		renew = rebind * 4 / 7
+	}
+	l.Renew, l.Rebind, l.Expires = asked.Add(renew), asked.Add(rebind), asked.Add(lasts)
+}
+
+func ip(a net.IP) (netip.Addr, bool) {
+	addr, ok := netip.AddrFromSlice(a)
+	return addr.Unmap(), ok
+}

@@ -1,0 +1,188 @@
+package dhcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+
+	"fairlead/internal/kernel"
+
+	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
+	"github.com/mdlayher/packet"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// answers lets UDP datagrams to the client's port through, as a packet socket
+// without a link layer sees them: from the header of IPv4 on.
+var answers = []bpf.Instruction{
+	bpf.LoadAbsolute{Off: 9, Size: 1}, // the protocol
+	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.IPPROTO_UDP, SkipTrue: 5},
+	bpf.LoadAbsolute{Off: 6, Size: 2}, // the fragment's offset
+	bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x1fff, SkipTrue: 3},
+	bpf.LoadMemShift{Off: 0},          // the header's length
+	bpf.LoadIndirect{Off: 2, Size: 2}, // the destination port
+	bpf.JumpIf{Cond: bpf.JumpEqual, Val: nclient4.ClientPort, SkipTrue: 1},
+	bpf.RetConstant{Val: 0},
+	bpf.RetConstant{Val: 1 << 16},
+}
+
+// inside runs fn in the sandbox, with the link there. Sockets that it opens
+// stay in the sandbox.
+func (x *client) inside(fn func(*net.Interface) error) error {
+	ns, err := kernel.OpenNetns(x.Netns)
+	if errors.Is(err, os.ErrNotExist) {
+		return ErrGone
+	}
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	if id, err := kernel.Identify(ns.Path()); err != nil || id != x.sandbox {
+		return errors.Join(err, ErrGone)
+	}
+	return ns.Do(func() error {
+		link, err := net.InterfaceByName(x.Link)
+		switch {
+		case err != nil:
+			return fmt.Errorf("look for the link: %w", err)
+		case len(link.HardwareAddr) != len(nclient4.BroadcastMac):
+			return fmt.Errorf("the link has no Ethernet address, so it cannot ask a DHCP server: give an address")
+		case link.Flags&net.FlagUp == 0:
+			return fmt.Errorf("the link is down: set it up first")
+		}
+		return fn(link)
+	})
+}
+
+// packets opens a socket that needs no address on the link.
+func (x *client) packets() (link *net.Interface, conn net.PacketConn, err error) {
+	err = x.inside(func(found *net.Interface) (err error) {
+		link = found
+		conn, err = listenPackets(link, nil)
+		return err
+	})
+	return link, conn, err
+}
+
+// towards opens a socket to the lease's server, or to any, and returns whom to
+// address. If the leased address cannot be bound, because it has been removed
+// or something else in the sandbox has the port, packets go to the server's
+// address, whoever on the link has it.
+func (x *client) towards(g grant, anyServer bool) (link *net.Interface, conn net.PacketConn, to *net.UDPAddr, err error) {
+	if anyServer || !g.Server.IsValid() {
+		link, conn, err = x.packets()
+		return link, conn, nclient4.DefaultServers, err
+	}
+	err = x.inside(func(found *net.Interface) error {
+		link = found
+		answers, err := listenPackets(link, nil)
+		if err != nil {
+			return err
+		}
+		out, err := listen(link, g.Prefixes[0].Addr())
+		if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EADDRINUSE) {
+			out, err = listenPackets(link, g.ack.YourIPAddr)
+		}
+		if err != nil {
+			return errors.Join(err, answers.Close())
+		}
+		conn = byAddress{answers, out}
+		return nil
+	})
+	return link, conn, &net.UDPAddr{IP: g.ack.ServerIdentifier(), Port: nclient4.ServerPort}, err
+}
+
+// byAddress sends from the leased address, and hears all answers: a server
+// that refuses tells everybody.
+type byAddress struct {
+	net.PacketConn
+	out net.PacketConn
+}
+
+// WriteTo implements net.PacketConn.
+func (b byAddress) WriteTo(p []byte, to net.Addr) (int, error) { return b.out.WriteTo(p, to) }
+
+// Close implements net.PacketConn.
+func (b byAddress) Close() error { return errors.Join(b.out.Close(), b.PacketConn.Close()) }
+
+// listenPackets opens a packet socket for answers in the calling thread's
+// namespace. What it sends is broadcast on the link, from the address if there
+// is one; then it hears only what is sent there.
+func listenPackets(link *net.Interface, from net.IP) (net.PacketConn, error) {
+	filter, err := bpf.Assemble(answers)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := packet.Listen(link, packet.Datagram, unix.ETH_P_IP, &packet.Config{Filter: filter})
+	if err != nil {
+		return nil, fmt.Errorf("open a packet socket: %w (root is needed)", err)
+	}
+	return nclient4.NewBroadcastUDPConn(raw, &net.UDPAddr{IP: from, Port: nclient4.ClientPort}), nil
+}
+
+// listen binds the client's port of an address, on the link alone.
+func listen(link *net.Interface, from netip.Addr) (net.PacketConn, error) {
+	onLink := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var bound error
+		err := c.Control(func(fd uintptr) { bound = unix.BindToDevice(int(fd), link.Name) })
+		return errors.Join(err, bound)
+	}}
+	return onLink.ListenPacket(context.Background(), "udp4", netip.AddrPortFrom(from, nclient4.ClientPort).String())
+}
+
+const (
+	// probes are how often others are asked whether the address is theirs, and
+	// probeWait how long each time. RFC 5227 takes seconds, for networks of
+	// another age.
+	probes    = 2
+	probeWait = 150 * time.Millisecond
+)
+
+// inUse asks the network whether another host answers for the address. Who is
+// interrupted has heard nobody.
+func (x *client) inUse(ctx context.Context, address net.IP) (used bool, err error) {
+	var conn *packet.Conn
+	var link *net.Interface
+	err = x.inside(func(found *net.Interface) (err error) {
+		link = found
+		conn, err = packet.Listen(link, packet.Datagram, unix.ETH_P_ARP, nil)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("look whether the address is in use: %w", err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	for range probes {
+		if _, err = conn.WriteTo(arpProbe(link.HardwareAddr, address), &packet.Addr{HardwareAddr: nclient4.BroadcastMac}); err == nil {
+			err = conn.SetReadDeadline(time.Now().Add(probeWait))
+		}
+		if ctx.Err() != nil {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("look whether the address is in use: %w", err)
+		}
+		if heard(conn, link.HardwareAddr, address) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// heard reports whether another host says that it has the address, before the
+// connection's deadline.
+func heard(conn net.PacketConn, own net.HardwareAddr, address net.IP) bool {
+	for buf := make([]byte, 128); ; {
+		n, _, err := conn.ReadFrom(buf)
+		if err != nil || claims(buf[:n], own, address) {
+			return err == nil
+		}
+	}
+}

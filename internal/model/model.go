@@ -348,6 +348,15 @@ func (s State) Network(name string) (Network, bool) {
 	return s.Networks[i], true
 }
 
+// Endpoint returns the endpoint of that name.
+func (s State) Endpoint(name string) (Endpoint, bool) {
+	i := slices.IndexFunc(s.Endpoints, func(e Endpoint) bool { return e.Name == name })
+	if i < 0 {
+		return Endpoint{}, false
+	}
+	return s.Endpoints[i], true
+}
+
 // Clone returns a copy that shares nothing with s.
 func (s State) Clone() State {
 	s.Networks, s.Endpoints, s.Publishes = slices.Clone(s.Networks), slices.Clone(s.Endpoints), slices.Clone(s.Publishes)

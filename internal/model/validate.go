@@ -23,15 +23,16 @@ func (s State) Validate() error {
 		names["network "+n.Name] = true
 		errs = append(errs, wrap("network", n.Name, n.validate()), s.overlap(i))
 	}
+	by := s.index()
 	for _, e := range s.Endpoints {
 		if names["endpoint "+e.Name] {
 			errs = append(errs, fmt.Errorf("endpoint %s: there are two of that name", e.Name))
 		}
 		names["endpoint "+e.Name] = true
-		errs = append(errs, wrap("endpoint", e.Name, s.validateEndpoint(e)))
+		errs = append(errs, wrap("endpoint", e.Name, by.validateEndpoint(e)))
 	}
 	for _, p := range s.Publishes {
-		errs = append(errs, wrap("publish", p.String(), s.validatePublish(p)))
+		errs = append(errs, wrap("publish", p.String(), by.validatePublish(p)))
 	}
 	return errors.Join(slices.Concat(errs, s.collisions(), s.ownPorts())...)
 }
@@ -126,11 +127,11 @@ func (s State) overlap(i int) error {
 	return nil
 }
 
-func (s State) validateEndpoint(e Endpoint) error {
+func (s index) validateEndpoint(e Endpoint) error {
 	if err := validName(e.Name); err != nil {
 		return err
 	}
-	n, ok := s.Network(e.Network)
+	n, ok := s.network(e.Network)
 	if !ok {
 		return fmt.Errorf("there is no network %q: add it, or name one of %s", e.Network, s.networkNames())
 	}
@@ -236,25 +237,6 @@ func (e Endpoint) validateCgroup(n Network) error {
 	return nil
 }
 
-// twice says what another endpoint has already.
-func (s State) twice(e Endpoint) error {
-	for _, o := range s.Endpoints {
-		if n, _ := s.Network(o.Network); o.Name != e.Name && e.Sandbox != "" && o.Sandbox == e.Sandbox &&
-			o.InterfaceName() == e.InterfaceName() && n.Driver != DriverNone {
-			return fmt.Errorf("interface %s of sandbox %s is endpoint %s's already: name another", e.InterfaceName(), e.Sandbox, o.Name)
-		}
-		if o.Name != e.Name && e.Cgroup != "" && within(e.Cgroup, o.Cgroup) {
-			return fmt.Errorf("cgroup %s is in that of endpoint %s: two workloads must be apart", e.Cgroup, o.Name)
-		}
-		for _, a := range o.Addresses {
-			if o.Name != e.Name && slices.Contains(e.Addresses, a) {
-				return fmt.Errorf("address %s is endpoint %s's already", a, o.Name)
-			}
-		}
-	}
-	return nil
-}
-
 // within reports whether a cgroup is another or lies below it.
 func within(cgroup, other string) bool {
 	return other != "" && (cgroup == other || strings.HasPrefix(cgroup, other+"/"))
@@ -268,21 +250,12 @@ func (s State) networkNames() string {
 	return "[" + strings.Join(names, ", ") + "]"
 }
 
-// Endpoint returns the endpoint of that name.
-func (s State) Endpoint(name string) (Endpoint, bool) {
-	i := slices.IndexFunc(s.Endpoints, func(e Endpoint) bool { return e.Name == name })
-	if i < 0 {
-		return Endpoint{}, false
-	}
-	return s.Endpoints[i], true
-}
-
-func (s State) validatePublish(p Publish) error {
-	e, ok := s.Endpoint(p.Endpoint)
+func (s index) validatePublish(p Publish) error {
+	e, ok := s.endpoint(p.Endpoint)
 	if !ok {
 		return fmt.Errorf("there is no endpoint %q", p.Endpoint)
 	}
-	if n, _ := s.Network(e.Network); n.Internal {
+	if n, _ := s.network(e.Network); n.Internal {
 		return fmt.Errorf("network %s is internal: nothing in it can be published", n.Name)
 	}
 	if p.Proto != TCP && p.Proto != UDP {

@@ -47,7 +47,7 @@ func ShimLink(network string) string { return linkName("fm-", network) }
 
 // VLANLink returns the name of the link that carries a VLAN of a parent.
 func VLANLink(parent string, id uint16) string {
-	return linkName("fw-", fmt.Sprintf("%s-%d", parent, id))
+	return linkName("fq-", fmt.Sprintf("%s-%d", parent, id))
 }
 
 // VethLink returns the name of an endpoint's link on the host.

@@ -4,7 +4,9 @@ package ipam
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
 	"fairlead/internal/model"
 )
@@ -17,7 +19,13 @@ type Leases map[string][]netip.Addr
 // address that the state asks for is kept; then an earlier lease, while it
 // still fits; then the lowest free address.
 func Assign(s model.State, held Leases) (model.State, Leases, error) {
-	taken := asked(s)
+	kept := kept(s)
+	taken := maps.Clone(kept)
+	for _, e := range s.Endpoints {
+		for _, a := range e.Addresses {
+			taken[a] = true
+		}
+	}
 	out := s
 	out.Endpoints = make([]model.Endpoint, len(s.Endpoints))
 	leases := Leases{}
@@ -30,6 +38,9 @@ func Assign(s model.State, held Leases) (model.State, Leases, error) {
 				continue
 			}
 			addrs, err := lease(n, e, held[e.Name], taken)
+			if i := slices.IndexFunc(addrs, func(a netip.Addr) bool { return kept[a] }); i >= 0 {
+				err = fmt.Errorf("address %s is the host's or the gateway's: ask for another", addrs[i])
+			}
 			if err != nil {
 				return s, nil, fmt.Errorf("lease address for endpoint %s: %w", e.Name, err)
 			}
@@ -41,22 +52,20 @@ func Assign(s model.State, held Leases) (model.State, Leases, error) {
 	return out, leases, nil
 }
 
-// asked returns every address that is not free: the gateways and those that
-// endpoints ask for.
-func asked(s model.State) map[netip.Addr]bool {
-	taken := map[netip.Addr]bool{}
+// kept returns every address that no endpoint may have: the host's and the
+// gateways'.
+func kept(s model.State) map[netip.Addr]bool {
+	kept := map[netip.Addr]bool{}
 	for _, n := range s.Networks {
 		for _, sub := range n.Subnets {
-			taken[sub.HostAddress()] = true
-			taken[sub.GatewayAddress()] = true
+			kept[sub.HostAddress()] = true
+			kept[sub.GatewayAddress()] = true
+		}
+		for _, a := range n.ParentAddresses {
+			kept[a] = true
 		}
 	}
-	for _, e := range s.Endpoints {
-		for _, a := range e.Addresses {
-			taken[a] = true
-		}
-	}
-	return taken
+	return kept
 }
 
 func lease(n model.Network, e model.Endpoint, held []netip.Addr, taken map[netip.Addr]bool) ([]netip.Addr, error) {

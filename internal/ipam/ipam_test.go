@@ -102,3 +102,22 @@ func TestFullSubnet(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestAnAddressOfTheHostIsNotLent asks for the host's address, for the
+// gateway's and for one that the host has on the network's parent.
+func TestAnAddressOfTheHostIsNotLent(t *testing.T) {
+	for _, asked := range []string{"10.0.0.6", "10.0.0.1", "10.0.0.2"} {
+		s := state([]string{"10.0.0.0/29"}, "a="+asked)
+		s.Networks[0].ParentAddresses = []netip.Addr{netip.MustParseAddr("10.0.0.2")}
+		s.Networks[0].Subnets[0].Address = netip.MustParseAddr("10.0.0.6")
+		s.Networks[0].Subnets[0].Gateway = netip.MustParseAddr("10.0.0.1")
+		if _, _, err := ipam.Assign(s, nil); err == nil || !strings.Contains(err.Error(), "endpoint a: address "+asked+" is the host's or the gateway's") {
+			t.Errorf("%s: got %v", asked, err)
+		}
+		s.Endpoints[0].Addresses = nil
+		full, _, err := ipam.Assign(s, nil)
+		if err != nil || full.Endpoints[0].Addresses[0] != netip.MustParseAddr("10.0.0.3") {
+			t.Errorf("the first free address is %v, %v", full.Endpoints[0].Addresses, err)
+		}
+	}
+}

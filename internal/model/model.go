@@ -171,6 +171,8 @@ type Network struct {
 	// device that driver device hands over: the name of a link, or the PCI
 	// address of one, e.g. 0000:3b:02.1.
 	Parent string `json:"parent,omitempty"`
+	// ParentAddresses are the host's on the parent; the driver fills them in.
+	ParentAddresses []netip.Addr `json:"-"`
 	// Mode is how a macvlan or ipvlan network switches; empty means bridge and
 	// l2.
 	Mode Mode `json:"mode,omitempty"`
@@ -363,6 +365,7 @@ func (s State) Clone() State {
 	for i := range s.Networks {
 		s.Networks[i].Subnets = slices.Clone(s.Networks[i].Subnets)
 		s.Networks[i].Overlay = s.Networks[i].Overlay.clone()
+		s.Networks[i].ParentAddresses = slices.Clone(s.Networks[i].ParentAddresses)
 	}
 	for i := range s.Endpoints {
 		s.Endpoints[i] = s.Endpoints[i].clone()

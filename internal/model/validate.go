@@ -21,7 +21,7 @@ func (s State) Validate() error {
 			errs = append(errs, fmt.Errorf("network %s: there are two of that name", n.Name))
 		}
 		names["network "+n.Name] = true
-		errs = append(errs, wrap("network", n.Name, n.validate()), s.overlap(i))
+		errs = append(errs, wrap("network", n.Name, n.validate()), s.overlap(i), s.sharing(i))
 	}
 	by := s.index()
 	for _, e := range s.Endpoints {
@@ -141,7 +141,7 @@ func (s index) validateEndpoint(e Endpoint) error {
 	if e.Sandbox != "" && !strings.HasPrefix(e.Sandbox, "/") {
 		return fmt.Errorf("sandbox %q: want an absolute path, e.g. /run/netns/web", e.Sandbox)
 	}
-	if err := errors.Join(e.validateCgroup(n), e.validateLink(), s.validateDevice(n, e)); err != nil {
+	if err := errors.Join(e.validateCgroup(n), e.validateLink(), s.validateDevice(n, e), s.validateBranch(n, e)); err != nil {
 		return err
 	}
 	if name := e.InterfaceName(); len(name) > 15 || name == "lo" || strings.ContainsAny(name, "/.: ") || strings.ContainsFunc(name, unicode.IsControl) {
@@ -161,7 +161,8 @@ func (s index) validateEndpoint(e Endpoint) error {
 		if !n.Subnets[i].Usable(a) {
 			return fmt.Errorf("address %s is the first or the broadcast address of %s: nobody can have it", a, n.Subnets[i].Prefix)
 		}
-		if a == n.Subnets[i].HostAddress() || a == n.Subnets[i].GatewayAddress() {
+		// On a parent's LAN the driver finds out which addresses are whose.
+		if !n.branches() && (a == n.Subnets[i].HostAddress() || a == n.Subnets[i].GatewayAddress()) {
 			return fmt.Errorf("address %s is the gateway's", a)
 		}
 	}

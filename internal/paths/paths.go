@@ -11,6 +11,8 @@ import (
 	"fairlead/internal/driver/bridge"
 	"fairlead/internal/driver/device"
 	"fairlead/internal/driver/host"
+	"fairlead/internal/driver/ipvlan"
+	"fairlead/internal/driver/macvlan"
 	"fairlead/internal/driver/none"
 	"fairlead/internal/driver/routed"
 	"fairlead/internal/driver/vxlan"
@@ -26,7 +28,7 @@ import (
 
 // Drivers returns every driver.
 func Drivers() []driver.Driver {
-	return []driver.Driver{none.Driver{}, host.Driver{}, bridge.Driver{}, routed.Driver{}, vxlan.Driver{}, device.Driver{}}
+	return []driver.Driver{none.Driver{}, host.Driver{}, bridge.Driver{}, routed.Driver{}, macvlan.Driver{}, ipvlan.Driver{}, vxlan.Driver{}, device.Driver{}}
 }
 
 // Ways returns every way to publish.

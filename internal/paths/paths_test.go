@@ -33,7 +33,10 @@ func TestTableAnswersEveryQuestion(t *testing.T) {
 			t.Errorf("%s %s lacks %s on a kernel that has everything", p.Via, p.Driver, p.Unavailable)
 		}
 	}
-	want := []string{"none", "host", "bridge", "routed", "vxlan", "device", "proxy bridge", "proxy routed", "proxy vxlan", "nat bridge", "nat routed", "nat vxlan", "ebpf bridge", "ebpf routed", "ebpf vxlan", "socket host"}
+	want := []string{"none", "host", "bridge", "routed", "macvlan", "ipvlan", "vxlan", "device",
+		"proxy bridge", "proxy routed", "proxy macvlan", "proxy ipvlan", "proxy vxlan",
+		"nat bridge", "nat routed", "nat macvlan", "nat ipvlan", "nat vxlan",
+		"ebpf bridge", "ebpf routed", "ebpf vxlan", "socket host"}
 	if !slices.Equal(rows, want) {
 		t.Errorf("rows %q, want %q", rows, want)
 	}

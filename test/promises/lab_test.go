@@ -154,15 +154,7 @@ func desired(t *testing.T, w *topology.World, d model.Driver, ways []model.Via) 
 	if d == model.DriverDevice {
 		return handedOver(t, w)
 	}
-	s := model.State{Networks: []model.Network{{Name: "net", Driver: d}, {Name: "net4", Driver: d}}}
-	if len(ways) > 0 && d != model.DriverHost {
-		prefix := netip.MustParsePrefix
-		s.Networks[0].Subnets = []model.Subnet{{Prefix: prefix("172.30.0.0/24")}, {Prefix: prefix("fd00:30::/64")}}
-		s.Networks[1].Subnets = []model.Subnet{{Prefix: prefix("172.31.0.0/24")}}
-	}
-	if d == model.DriverVXLAN {
-		overlay(s.Networks)
-	}
+	s := model.State{Networks: networks(t, w, d)}
 	for _, name := range []string{web, peer, mallory, far, old} {
 		e := model.Endpoint{Name: name, Network: "net"}
 		if name == far || name == old {
@@ -193,6 +185,31 @@ func desired(t *testing.T, w *topology.World, d model.Driver, ways []model.Via) 
 	return s
 }
 
+// networks are a lab's: one of both families, and one of IPv4 only.
+func networks(t *testing.T, w *topology.World, d model.Driver) []model.Network {
+	t.Helper()
+	both, v4 := model.Network{Name: "net", Driver: d}, model.Network{Name: "net4", Driver: d}
+	prefix := netip.MustParsePrefix
+	switch d {
+	case model.DriverNone, model.DriverHost:
+	case model.DriverMacvlan, model.DriverIPvlan:
+		// The wire is the LAN, and the client host its router.
+		both.Parent, v4.Parent = topology.Wire, topology.Wire
+		both.Subnets = []model.Subnet{{Prefix: prefix("198.51.100.0/24"), Range: prefix("198.51.100.128/25")},
+			{Prefix: prefix("2001:db8:1::/64"), Range: prefix("2001:db8:1::1:0/112")}}
+		v4.Subnets = []model.Subnet{{Prefix: prefix("203.0.113.0/24")}}
+		run(t, w.DoClient, "sysctl -qw net.ipv4.ip_forward=1; ip addr add 203.0.113.1/24 dev "+topology.Wire)
+	default:
+		both.Subnets = []model.Subnet{{Prefix: prefix("172.30.0.0/24")}, {Prefix: prefix("fd00:30::/64")}}
+		v4.Subnets = []model.Subnet{{Prefix: prefix("172.31.0.0/24")}}
+	}
+	all := []model.Network{both, v4}
+	if d == model.DriverVXLAN {
+		overlay(all)
+	}
+	return all
+}
+
 // overlay makes overlays of the networks, with the client as the other host.
 func overlay(networks []model.Network) {
 	for i, n := range networks {
@@ -203,13 +220,16 @@ func overlay(networks []model.Network) {
 	}
 }
 
-// trespassers gives the client host a route to the subnets, and to 127.0.0.1
-// through the server; the same to mallory, through its gateway. Both forget
-// that 127.0.0.1 is themselves.
+// trespassers gives the client host a route to the subnets that are not its
+// own, and to 127.0.0.1 through the server; the same to mallory, through the
+// host's address in its network. Both forget that 127.0.0.1 is themselves.
 func (l *lab) trespassers() {
 	l.t.Helper()
 	for _, n := range l.state.Networks {
 		for _, s := range n.Subnets {
+			if n.Parent != "" {
+				continue
+			}
 			if err := l.world.Route(s.Prefix); err != nil {
 				l.t.Fatal(err)
 			}
@@ -222,7 +242,7 @@ func (l *lab) trespassers() {
 	if !l.sandboxed() {
 		return // mallory is the host itself
 	}
-	l.goAstray(l.in(mallory), "eth0", l.state.Networks[0].Subnets[0].GatewayAddress())
+	l.goAstray(l.in(mallory), "eth0", l.state.Networks[0].Subnets[0].HostAddress())
 }
 
 func (l *lab) goAstray(in place, link string, via netip.Addr) {

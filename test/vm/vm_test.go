@@ -12,7 +12,7 @@ import (
 
 // networking are the modules that our paths are made of.
 var networking = []string{
-	"veth", "bridge", "br_netfilter", "vxlan",
+	"veth", "bridge", "br_netfilter", "macvlan", "ipvlan", "8021q", "vxlan",
 	"nf_tables", "nft_chain_nat", "nft_ct", "nft_fib_inet", "nft_masq", "nft_nat", "nf_conntrack_netlink",
 	"sch_ingress", "cls_bpf", "tcp_diag", "udp_diag",
 }
@@ -27,10 +27,11 @@ func debian(t *testing.T) Kernel {
 	return k
 }
 
-// TestPromises proves the table of promises once more, on the older kernel.
+// TestPromises proves the table of promises once more, on the older kernel,
+// and whole: this one has what others may lack.
 func TestPromises(t *testing.T) {
 	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"sh", "ip", "nft", "sysctl"}}
-	said, err := m.Test(t.Context(), "fairlead/test/promises", "-test.run=^TestPromises$")
+	said, err := m.Test(t.Context(), "fairlead/test/promises", "-test.run=^TestPromises$", "-whole")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}

@@ -8,6 +8,9 @@ import (
 
 // Promises implements publish.Way.
 func (Way) Promises(d model.Driver) promise.Set {
+	if d == model.DriverMacvlan || d == model.DriverIPvlan {
+		return nil // the sandbox's link has no end on the host
+	}
 	return publish.OfSandboxes(d, promise.Set{
 		promise.LAN:             promise.Yes(""),
 		promise.HostAddress:     promise.Yes("turned at connect"),

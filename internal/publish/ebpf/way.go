@@ -24,6 +24,7 @@
 package ebpf
 
 import (
+	"cmp"
 	"errors"
 
 	"fairlead/internal/model"
@@ -62,12 +63,13 @@ func (Way) Reaches(a plan.Attachment) error {
 }
 
 // Shared implements publish.Way. Every sandbox's link has the program, as
-// every sandbox may be a client.
+// every sandbox may be a client; those without an end on the host come by the
+// link that leads there.
 func (Way) Shared(all []plan.Attachment) plan.Plan {
 	p := plan.Plan{plan.Uplinks{}, plan.LocalClients{}}
 	for _, a := range all {
-		if a.Port != "" {
-			p = append(p, plan.Ingress{Link: a.Port})
+		if link := cmp.Or(a.Port, a.Link); link != "" {
+			p = append(p, plan.Ingress{Link: link})
 		}
 	}
 	return p

@@ -9,8 +9,13 @@ import (
 // Promises implements publish.Way.
 func (Way) Promises(d model.Driver) promise.Set {
 	peerSource := promise.No("neighbours on the bridge are masqueraded, or their answers would pass the host by")
-	if d == model.DriverRouted {
+	lanSource := promise.Yes("")
+	switch d {
+	case model.DriverRouted:
 		peerSource = promise.Yes("")
+	case model.DriverMacvlan, model.DriverIPvlan:
+		lanSource = promise.No("clients are masqueraded, or their answers would pass the host by")
+		peerSource = lanSource
 	}
 	return publish.OfSandboxes(d, promise.Set{
 		promise.LAN:             promise.Yes(""),
@@ -21,7 +26,7 @@ func (Way) Promises(d model.Driver) promise.Set {
 		promise.Itself:          promise.Yes("masqueraded"),
 		promise.LoopbackClosed:  promise.Yes("the guard chain drops 127.0.0.0/8 from our links"),
 		promise.V6ToV4:          promise.Yes("by the user-space proxy"),
-		promise.LANSource:       promise.Yes(""),
+		promise.LANSource:       lanSource,
 		promise.HostSource:      promise.Yes(""),
 		promise.PeerSource:      peerSource,
 		promise.InputFirewall:   promise.No("forwarded packets pass FORWARD, never INPUT"),

@@ -1,0 +1,272 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// Branching is what drivers have in common whose sandboxes branch from a link
+// of the host, the network's parent.
+type Branching struct {
+	Kind plan.Kind
+	// Mode is the network's, and the driver's default where it names none.
+	Mode model.Mode
+	// Shim says that a branch of the host's own reaches the sandboxes.
+	Shim bool
+	// Switched says that the sandboxes see the LAN's frames, and so its
+	// routers; otherwise the host routes for them.
+	Switched bool
+	// OwnMAC says that a branch has a hardware address of its own, and not the
+	// parent's.
+	OwnMAC bool
+}
+
+// Check says what of the network the host cannot carry.
+func (b Branching) Check(n model.Network, f plan.Facts) error {
+	parent, known := f.Links[n.Parent]
+	switch {
+	case n.Parent == "":
+		return fmt.Errorf("a %s network needs a parent, the host's link that leads to the LAN, e.g. eth0", n.Driver)
+	case n.Internal:
+		return fmt.Errorf("internal: a %s network is on the LAN of its parent; use driver bridge for one that is cut off", n.Driver)
+	case n.Filter != model.FilterKeep:
+		return fmt.Errorf("filter is a bridge's setting: a %s network has no bridge; leave it out", n.Driver)
+	case n.Hairpin:
+		return fmt.Errorf("hairpin is a bridge's setting: a %s network needs none; leave it out", n.Driver)
+	case n.PKey != 0:
+		return fmt.Errorf("pkey is of driver device, which hands children of an InfiniBand link over: leave it out of a %s network", n.Driver)
+	case n.VLAN != 0 && !f.Has(plan.FeatureVLAN):
+		return fmt.Errorf("vlan %d: %s", n.VLAN, f.Missing[plan.FeatureVLAN])
+	case !known:
+		return fmt.Errorf("parent %s: the host has no such link: `ip link` lists those that it has", n.Parent)
+	}
+	return errors.Join(checkParent(n, parent), checkMTU(n, parent), checkAddresses(n, parent))
+}
+
+// checkParent says why nothing can branch from the link.
+func checkParent(n model.Network, parent plan.HostLink) error {
+	switch {
+	case parent.Encap == "loopback":
+		return fmt.Errorf("parent %s is the loopback, which leads to nobody: sandboxes that reach only each other and the host attach by driver bridge", n.Parent)
+	case parent.Encap == "infiniband":
+		return fmt.Errorf("parent %s is an InfiniBand link: its neighbours know a queue pair and no Ethernet address, so nothing can branch from it"+
+			" (the kernel says: invalid argument): use driver device with parent %s and a pkey, e.g. 0x8001, which gives each sandbox a child of the link", n.Parent, n.Parent)
+	case parent.Encap != "ether":
+		return fmt.Errorf("parent %s has no Ethernet addresses (link/%s) to branch by: use driver routed, or name another parent", n.Parent, parent.Encap)
+	case parent.Master != "":
+		return fmt.Errorf("parent %s is a port of %s, which takes all that comes in by it: name %s as the parent", n.Parent, parent.Master, parent.Master)
+	case slices.Contains([]string{"macvlan", "macvtap", "ipvlan", "ipvtap"}, parent.Kind):
+		return fmt.Errorf("parent %s is of kind %s itself: name the link that it branches from (`ip link` shows it behind the @)", n.Parent, parent.Kind)
+	}
+	return nil
+}
+
+func checkMTU(n model.Network, parent plan.HostLink) error {
+	if n.MTU > parent.MTU {
+		return fmt.Errorf("mtu %d: parent %s takes %d bytes: lower the network's, or raise the parent's (ip link set %s mtu %d) and that of all on its wire",
+			n.MTU, n.Parent, parent.MTU, parent.Name, n.MTU)
+	}
+	if v6 := slices.ContainsFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Addr().Is6() }); v6 && parent.MTU < 1280 {
+		return fmt.Errorf("parent %s takes %d bytes: IPv6 needs 1280 or more", n.Parent, parent.MTU)
+	}
+	return nil
+}
+
+// checkAddresses keeps the host's two links on one wire apart.
+func checkAddresses(n model.Network, parent plan.HostLink) error {
+	for _, s := range n.Subnets {
+		if slices.Contains(addresses(parent), s.Address) {
+			return fmt.Errorf("address %s is the host's on %s already, and it needs another among the sandboxes: leave it out, or choose a free one", s.Address, n.Parent)
+		}
+	}
+	return nil
+}
+
+// addresses returns the host's on the link, without prefix lengths.
+func addresses(l plan.HostLink) []netip.Addr {
+	var all []netip.Addr
+	for _, p := range l.Addresses {
+		if !p.Addr().IsLinkLocalUnicast() {
+			all = append(all, p.Addr())
+		}
+	}
+	return all
+}
+
+// Complete fills in what the parent says: its MTU, and for each subnet the
+// LAN's router and an address of the host's own among the sandboxes.
+func (b Branching) Complete(n model.Network, f plan.Facts) model.Network {
+	parent, known := f.Links[n.Parent]
+	if !known {
+		return n
+	}
+	n.Parent = parent.Name
+	if n.MTU == 0 {
+		n.MTU = parent.MTU
+	}
+	n.ParentAddresses = addresses(parent)
+	n.Subnets = slices.Clone(n.Subnets)
+	for i, s := range n.Subnets {
+		n.Subnets[i] = b.completeSubnet(s, n.ParentAddresses)
+	}
+	return n
+}
+
+// completeSubnet chooses the first usable address of the subnet for the LAN's
+// router, unless that is the host, and the last of the range for the host.
+func (b Branching) completeSubnet(s model.Subnet, host []netip.Addr) model.Subnet {
+	first := s.Prefix.Masked().Addr().Next()
+	if b.Switched && !s.Gateway.IsValid() && !slices.Contains(host, first) && first != s.Address {
+		s.Gateway = first
+	}
+	switch {
+	case s.Address.IsValid():
+	case b.Shim:
+		s.Address = lastFree(s, host)
+	default:
+		s.Address = s.Gateway // the host has none: nothing more is kept free
+	}
+	return s
+}
+
+// lastFree returns the last address of the subnet's range that is neither the
+// host's already nor the gateway's. The last 128 of an IPv6 subnet are kept for
+// anycast (RFC 2526).
+func lastFree(s model.Subnet, host []netip.Addr) netip.Addr {
+	pool := s.Pool()
+	bytes := pool.Addr().AsSlice()
+	for bit := pool.Bits(); bit < pool.Addr().BitLen(); bit++ {
+		if anycast := pool.Addr().BitLen() - 8; pool.Addr().Is6() && bit == anycast {
+			continue
+		}
+		bytes[bit/8] |= 0x80 >> (bit % 8)
+	}
+	last, _ := netip.AddrFromSlice(bytes)
+	for a := last; pool.Contains(a); a = a.Prev() {
+		if s.Usable(a) && a != s.Gateway && !slices.Contains(host, a) {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// Endpoint plans one sandbox's branch and, where the host takes part, what it
+// needs to reach it.
+func (b Branching) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
+	link := plan.Branch{Netns: e.Sandbox, Name: e.InterfaceName(), Kind: b.Kind, Mode: string(b.Mode), Parent: n.Parent, MTU: n.LinkMTU(), Owner: e.Name}
+	p := plan.Plan{plan.Link{Netns: e.Sandbox, Name: "lo", Kind: plan.Loopback}}
+	if n.VLAN != 0 {
+		vlan := plan.Branch{Name: VLANLink(n.Parent, n.VLAN), Kind: plan.VLAN, Parent: n.Parent, VLAN: n.VLAN, MTU: n.LinkMTU(),
+			Owner: fmt.Sprintf("%s.%d", n.Parent, n.VLAN), Quiet: true}
+		link.Parent = vlan.Name
+		p = append(p, vlan)
+	}
+	if b.OwnMAC {
+		link.MAC = b.mac(n, e)
+	}
+	p = append(p, link)
+	if b.Switched {
+		p = append(p, Addressing(n, e)...)
+	} else {
+		p = append(p, onLink(n, e)...)
+	}
+	if b.Shim && len(n.Subnets) > 0 {
+		p = append(p, b.shim(n, e, link.Parent)...)
+	}
+	return p
+}
+
+// mac returns the branch's hardware address. Without subnets the address may
+// come by DHCP, and the server knows its client by the hardware address: it
+// must not follow from what the server gives.
+func (b Branching) mac(n model.Network, e model.Endpoint) string {
+	if len(n.Subnets) == 0 {
+		return e.MAC
+	}
+	return EndpointMAC(e)
+}
+
+// onLink gives the endpoint its addresses where there is no next hop to ask
+// for: whatever leaves the sandbox is routed by the host.
+func onLink(n model.Network, e model.Endpoint) plan.Plan {
+	p := EnableIPv6(e)
+	add := func(prefix netip.Prefix) {
+		p = append(p, plan.Address{Netns: e.Sandbox, Link: e.InterfaceName(), Prefix: prefix})
+		if !e.NoDefault {
+			p = append(p, plan.Route{Netns: e.Sandbox, To: Default(prefix.Addr()), Link: e.InterfaceName()})
+		}
+	}
+	for _, s := range n.Subnets {
+		if addr, ok := e.Address(s.Prefix.Addr().Is4()); ok {
+			add(netip.PrefixFrom(addr, s.Prefix.Bits()))
+		}
+	}
+	for _, prefix := range e.Prefixes {
+		add(prefix)
+	}
+	return append(p, Extras(e)...)
+}
+
+// shim plans the host's own branch, which all endpoints of the network share,
+// and the routes between it and this one. A branch and its parent never hear
+// each other: only by another branch can the host speak to the sandbox.
+func (b Branching) shim(n model.Network, e model.Endpoint, parent string) plan.Plan {
+	link := plan.Branch{Name: ShimLink(n.Name), Kind: b.Kind, Mode: string(b.Mode), Parent: parent, MTU: n.LinkMTU(), Owner: n.Name, Quiet: true}
+	if b.OwnMAC {
+		link.MAC = MAC(hostAddresses(n)...)
+	}
+	p := plan.Plan{link, plan.Table{}, plan.Member{Set: plan.SetLinks, Link: link.Name}, plan.Member{Set: plan.SetLAN, Link: link.Name}}
+	for _, s := range n.Subnets {
+		host := s.HostAddress()
+		p = append(p, plan.Address{Link: link.Name, Prefix: Host(host)})
+		if addr, ok := e.Address(host.Is4()); ok {
+			p = append(p, plan.Route{To: Host(addr), Link: link.Name, Src: host})
+		}
+		if _, ok := e.Address(false); ok && host.Is6() && b.Switched {
+			p = append(p, toParent(n, s, e)...)
+		}
+	}
+	return p
+}
+
+// toParent leads the sandbox to the host's IPv6 addresses on the parent. Linux
+// answers ARP for them by any link, but neighbour solicitations only by the
+// link that has the address.
+func toParent(n model.Network, s model.Subnet, e model.Endpoint) plan.Plan {
+	var p plan.Plan
+	for _, own := range n.ParentAddresses {
+		if n.VLAN == 0 && own.Is6() && s.Prefix.Contains(own) {
+			p = append(p, plan.Route{Netns: e.Sandbox, To: Host(own), Via: s.HostAddress(), Link: e.InterfaceName()})
+		}
+	}
+	return p
+}
+
+func hostAddresses(n model.Network) []netip.Addr {
+	var all []netip.Addr
+	for _, s := range n.Subnets {
+		all = append(all, s.HostAddress())
+	}
+	return all
+}
+
+// Attachment tells how the endpoint is reached. It answers everybody directly
+// on the LAN, past the host, but for the host's own address.
+func (b Branching) Attachment(n model.Network, e model.Endpoint) plan.Attachment {
+	switch {
+	case !b.Shim:
+		return plan.Attachment{Closed: fmt.Sprintf("the host reaches nobody in a %s network of mode %s: use mode bridge to publish", n.Driver, b.Mode)}
+	case len(n.Subnets) == 0:
+		return plan.Attachment{Closed: "the network has no subnet, so the host has no address of its own among its sandboxes: give it one, with a range that the LAN leaves to this host"}
+	}
+	a := plan.Attachment{Addresses: e.Addresses, Link: ShimLink(n.Name), Gateways: hostAddresses(n)}
+	for _, addr := range e.Addresses {
+		a.Bypass = append(a.Bypass, plan.Bypass{From: Default(addr), To: Host(addr)})
+	}
+	return a
+}

@@ -1,0 +1,370 @@
+package engine_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+	"fairlead/internal/paths"
+	"fairlead/internal/plan"
+)
+
+// whole is set in the machine of test/vm, where every kernel feature must be.
+var whole = flag.Bool("whole", false, "fail for a kernel feature that is missing")
+
+// branching lists the drivers that branch from a parent and that this kernel
+// has.
+func branching(t *testing.T) []model.Driver {
+	t.Helper()
+	facts := probe(t)
+	var drivers []model.Driver
+	for _, d := range []model.Driver{model.DriverMacvlan, model.DriverIPvlan} {
+		driver, _ := paths.Driver(d)
+		missing := paths.Missing(facts, driver.Needs())
+		switch {
+		case missing == "":
+			drivers = append(drivers, d)
+		case *whole || d == model.DriverMacvlan:
+			t.Fatal(missing)
+		default:
+			t.Logf("only test/vm proves %s: %s", d, missing)
+		}
+	}
+	return drivers
+}
+
+// onLAN is a network on the wire, of both families, and a sandbox for each
+// name. The client host is the LAN's other host and its router.
+func onLAN(t testing.TB, w *topology.World, d model.Driver, names ...string) model.State {
+	t.Helper()
+	prefix := netip.MustParsePrefix
+	s := model.State{Networks: []model.Network{{Name: "net", Driver: d, Parent: topology.Wire, Subnets: []model.Subnet{
+		{Prefix: prefix("198.51.100.0/24"), Range: prefix("198.51.100.128/25")},
+		{Prefix: prefix("2001:db8:1::/64"), Range: prefix("2001:db8:1::1:0/112")}}}}}
+	for _, name := range names {
+		s.Endpoints = append(s.Endpoints, model.Endpoint{Name: name, Network: "net", Sandbox: mustSandbox(t, w, name)})
+	}
+	return s
+}
+
+// addressesOf are where the endpoint listens, on the port.
+func addressesOf(t testing.TB, s model.State, name string, port int) []string {
+	t.Helper()
+	e, _ := s.Endpoint(name)
+	var all []string
+	for _, a := range e.AllAddresses() {
+		all = append(all, netip.AddrPortFrom(a, uint16(port)).String())
+	}
+	if len(all) == 0 {
+		t.Fatalf("endpoint %s has no address", name)
+	}
+	return all
+}
+
+// hearsAll asks over every protocol at every address.
+func hearsAll(t testing.TB, from place, to []string, want string) {
+	t.Helper()
+	for _, proto := range protos {
+		for _, addr := range to {
+			hears(t, from, proto, addr, want)
+		}
+	}
+}
+
+// deaf fails the test if somebody answers. To be sure takes time.
+func deaf(t testing.TB, from place, to []string) {
+	t.Helper()
+	for _, addr := range to {
+		if err := from(func() error {
+			c, err := net.DialTimeout("tcp", addr, patience/10)
+			if err == nil {
+				c.Close()
+			}
+			return err
+		}); err == nil {
+			t.Errorf("%s answers", addr)
+		}
+	}
+}
+
+func TestTheShimComesAndGoesWithTheEndpoints(t *testing.T) {
+	for _, d := range branching(t) {
+		t.Run(string(d), func(t *testing.T) {
+			w := world(t)
+			before := snapshot(t, w)
+			s := onLAN(t, w, d, "web", "app")
+			for i, names := range [][]string{{"web"}, {"web", "app"}, {"app"}, nil} {
+				some := s
+				some.Endpoints = slices.DeleteFunc(slices.Clone(s.Endpoints), func(e model.Endpoint) bool { return !slices.Contains(names, e.Name) })
+				full := mustSet(t, w, some)
+				undrifted(t, w)
+				if shim := strings.Contains(onServer(t, w, "ip -br link"), "fm-net@"); shim != (len(names) > 0) {
+					t.Errorf("with endpoints %v there is a shim: %v", names, shim)
+				}
+				for _, name := range names {
+					port := 80 + i
+					serve(t, in(w, name), name, fmt.Sprint(":", port))
+					hearsAll(t, w.DoServer, addressesOf(t, full, name, port), name)
+					hearsAll(t, w.DoClient, addressesOf(t, full, name, port), name)
+				}
+			}
+			mustSet(t, w, model.State{})
+			unchanged(t, w, before)
+		})
+	}
+}
+
+func TestPublishingToTheLANAndTearDownLeavesNothing(t *testing.T) {
+	for _, d := range branching(t) {
+		for _, via := range []model.Via{model.ViaNAT, model.ViaProxy, model.ViaAuto} {
+			t.Run(string(d)+"/"+string(via), func(t *testing.T) {
+				w := world(t)
+				before := snapshot(t, w)
+				s := onLAN(t, w, d, "web", "app")
+				for _, proto := range protos {
+					publish(&s, "web", via, proto, 8080, 80)
+				}
+				full := mustSet(t, w, s)
+				undrifted(t, w)
+				if via == model.ViaAuto && full.Publishes[0].Via != model.ViaNAT {
+					t.Errorf("auto chooses %s", full.Publishes[0].Via)
+				}
+				serve(t, in(w, "web"), "web", ":80")
+				for _, from := range []place{w.DoClient, in(w, "app"), in(w, "web")} {
+					hearsAll(t, from, server(8080), "web")
+				}
+				hearsAll(t, w.DoServer, everywhere(8080), "web")
+				if err := w.Engine.TearDown(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+				unchanged(t, w, before)
+			})
+		}
+	}
+}
+
+// TestTheLANKnowsTheHostByOneAddress wants the shim to be silent to the LAN:
+// what is for the host shall not come by it.
+func TestTheLANKnowsTheHostByOneAddress(t *testing.T) {
+	w := world(t)
+	s := onLAN(t, w, model.DriverMacvlan, "web")
+	mustSet(t, w, s)
+	serve(t, w.DoServer, "host", ":81")
+	wire := strings.Fields(onServer(t, w, "ip -br link show "+topology.Wire))[2]
+	for range 10 {
+		sh(t, w.DoClient, "ip neigh flush dev "+topology.Wire)
+		hearsAll(t, w.DoClient, server(81), "host")
+		for _, host := range []netip.Addr{topology.ServerAddr4, topology.ServerAddr6} {
+			if seen := sh(t, w.DoClient, "ip neigh show "+host.String()); !strings.Contains(seen, wire) {
+				t.Errorf("the LAN finds %s at %s, want %s", host, seen, wire)
+			}
+		}
+	}
+	hearsAll(t, in(w, "web"), server(81), "host") // and the sandbox finds it by the shim
+	if routes := onServer(t, w, "ip -6 route show default; sysctl -n net.ipv6.conf.fm-net.accept_ra"); strings.TrimSpace(routes) != "0" {
+		t.Errorf("the shim listens to routers: %s", routes)
+	}
+}
+
+// TestNetworksOfOneParentAreApart has two networks on the wire.
+func TestNetworksOfOneParentAreApart(t *testing.T) {
+	for _, d := range branching(t) {
+		t.Run(string(d), func(t *testing.T) {
+			w := world(t)
+			sh(t, w.DoClient, "sysctl -qw net.ipv4.ip_forward=1; ip addr add 203.0.113.1/24 dev "+topology.Wire)
+			s := onLAN(t, w, d, "web", "app")
+			s.Networks = append(s.Networks, model.Network{Name: "second", Driver: d, Parent: topology.Wire,
+				Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("203.0.113.0/24")}}})
+			s.Endpoints[1].Network = "second"
+			full := mustSet(t, w, s)
+			undrifted(t, w)
+			serve(t, in(w, "web"), "web", ":80")
+			serve(t, in(w, "app"), "app", ":80")
+			for _, from := range []place{w.DoServer, w.DoClient} {
+				hearsAll(t, from, addressesOf(t, full, "web", 80), "web")
+				hearsAll(t, from, addressesOf(t, full, "app", 80), "app")
+			}
+			hearsAll(t, in(w, "web"), addressesOf(t, full, "app", 80), "app") // through the LAN's router
+		})
+	}
+}
+
+// TestBridgedSandboxesSpeakToTheLANsOwn wants what comes from behind the host
+// to be masqueraded, as for any host of the LAN; and published ports of theirs
+// to be reached from there.
+func TestBridgedSandboxesSpeakToTheLANsOwn(t *testing.T) {
+	for _, d := range branching(t) {
+		for _, via := range ways {
+			t.Run(string(d)+"/"+string(via), func(t *testing.T) {
+				w := world(t)
+				s := dual(t, w, model.DriverBridge, "inner")
+				lan := onLAN(t, w, d, "web")
+				lan.Networks[0].Name, lan.Endpoints[0].Network = "lan", "lan"
+				s.Networks, s.Endpoints = append(s.Networks, lan.Networks...), append(s.Endpoints, lan.Endpoints...)
+				for _, proto := range protos {
+					publish(&s, "inner", via, proto, 8080, 80)
+				}
+				full := mustSet(t, w, s)
+				undrifted(t, w)
+				serve(t, in(w, "web"), "web", ":80")
+				serve(t, in(w, "inner"), "inner", ":80")
+				hearsAll(t, in(w, "inner"), addressesOf(t, full, "web", 80), "web")
+				hearsAll(t, in(w, "web"), server(8080), "inner")
+				hearsAll(t, w.DoClient, server(8080), "inner")
+			})
+		}
+	}
+}
+
+// TestModesOfMacvlan asks who hears whom.
+func TestModesOfMacvlan(t *testing.T) {
+	for _, c := range []struct {
+		mode        model.Mode
+		peers, host bool
+	}{{model.ModeBridge, true, true}, {model.ModePrivate, false, false}, {model.ModeVEPA, false, false}} {
+		t.Run(string(c.mode), func(t *testing.T) {
+			w := world(t)
+			s := onLAN(t, w, model.DriverMacvlan, "web", "app")
+			s.Networks[0].Mode = c.mode
+			full := mustSet(t, w, s)
+			undrifted(t, w)
+			serve(t, in(w, "web"), "web", ":80")
+			to := addressesOf(t, full, "web", 80)
+			hearsAll(t, w.DoClient, to, "web")
+			for from, reached := range map[string]bool{"app": c.peers, "host": c.host} {
+				at := place(w.DoServer)
+				if from == "app" {
+					at = in(w, "app")
+				}
+				if reached {
+					hearsAll(t, at, to, "web")
+				} else {
+					deaf(t, at, to)
+				}
+			}
+			publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
+			if _, err := w.Engine.Set(context.Background(), s); c.host != (err == nil) || err != nil && !strings.Contains(err.Error(), "mode "+string(c.mode)) {
+				t.Errorf("publishing gives %v", err)
+			}
+		})
+	}
+	t.Run("passthru", func(t *testing.T) {
+		w := world(t)
+		before := snapshot(t, w)
+		s := onLAN(t, w, model.DriverMacvlan, "web")
+		s.Networks[0].Mode = model.ModePassthru
+		full := mustSet(t, w, s)
+		undrifted(t, w)
+		serve(t, in(w, "web"), "web", ":80")
+		hearsAll(t, w.DoClient, addressesOf(t, full, "web", 80), "web")
+		mustSet(t, w, model.State{})
+		unchanged(t, w, before)
+		// A foreign macvlan is in the way.
+		onServer(t, w, "ip link add link wire0 name foreign type macvlan mode bridge")
+		if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "mode passthru is for one alone") {
+			t.Errorf("beside another: %v", err)
+		}
+		onServer(t, w, "ip link del foreign")
+		unchanged(t, w, before)
+	})
+}
+
+// TestModesOfIPvlan routes where the sandboxes have no frames of the LAN.
+func TestModesOfIPvlan(t *testing.T) {
+	if !slices.Contains(branching(t), model.DriverIPvlan) {
+		refused(t, model.Network{Name: "net", Driver: model.DriverIPvlan, Parent: topology.Wire}, "module ipvlan")
+		return
+	}
+	for _, mode := range []model.Mode{model.ModeL3, model.ModeL3S} {
+		t.Run(string(mode), func(t *testing.T) {
+			w := world(t)
+			before := snapshot(t, w)
+			s := dual(t, w, model.DriverIPvlan, "web", "app")
+			s.Networks[0].Parent, s.Networks[0].Mode = topology.Wire, mode
+			for _, proto := range protos {
+				publish(&s, "web", model.ViaAuto, proto, 8080, 80)
+			}
+			full := mustSet(t, w, s)
+			undrifted(t, w)
+			for _, sub := range s.Networks[0].Subnets {
+				if err := w.Route(sub.Prefix); err != nil {
+					t.Fatal(err)
+				}
+			}
+			serve(t, in(w, "web"), "web", ":80")
+			serve(t, w.DoClient, "lan", ":90")
+			for _, from := range []place{w.DoClient, w.DoServer, in(w, "app")} {
+				hearsAll(t, from, addressesOf(t, full, "web", 80), "web")
+				hearsAll(t, from, server(8080), "web")
+			}
+			hearsAll(t, in(w, "web"), both(topology.ClientAddr4.String(), topology.ClientAddr6.String(), 90), "lan")
+			if err := w.Engine.TearDown(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			unchanged(t, w, before)
+		})
+	}
+}
+
+// refused fails the test unless the network is refused with the text.
+func refused(t *testing.T, n model.Network, want string) {
+	t.Helper()
+	w := world(t)
+	if _, err := w.Engine.Set(context.Background(), model.State{Networks: []model.Network{n}}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want an error with %q", err, want)
+	}
+}
+
+// TestAVLANOfTheParent speaks to a client that has the VLAN, and to no other.
+func TestAVLANOfTheParent(t *testing.T) {
+	if missing := probe(t).Missing[plan.FeatureVLAN]; missing != "" {
+		if *whole {
+			t.Fatal(missing)
+		}
+		refused(t, model.Network{Name: "net", Driver: model.DriverMacvlan, Parent: topology.Wire, VLAN: 100}, "vlan 100: "+missing)
+		return
+	}
+	for _, d := range branching(t) {
+		t.Run(string(d), func(t *testing.T) {
+			w := world(t)
+			before := snapshot(t, w)
+			sh(t, w.DoClient, "set -e; ip link add link wire0 name wire0.100 type vlan id 100; ip link set wire0.100 up;"+
+				" ip addr add 203.0.113.1/24 dev wire0.100; ip addr add 2001:db8:3::1/64 dev wire0.100 nodad")
+			s := onLAN(t, w, d, "web", "app")
+			s.Networks[0].VLAN = 100
+			s.Networks[0].Subnets = []model.Subnet{{Prefix: netip.MustParsePrefix("203.0.113.0/24")}, {Prefix: netip.MustParsePrefix("2001:db8:3::/64")}}
+			second := onLAN(t, w, d).Networks[0]
+			second.Name, second.VLAN = "second", 100
+			s.Networks, s.Endpoints[1].Network = append(s.Networks, second), "second"
+			for _, proto := range protos {
+				publish(&s, "web", model.ViaNAT, proto, 8080, 80)
+			}
+			full := mustSet(t, w, s)
+			undrifted(t, w)
+			serve(t, in(w, "web"), "web", ":80")
+			hearsAll(t, w.DoClient, addressesOf(t, full, "web", 80), "web")
+			hearsAll(t, w.DoServer, addressesOf(t, full, "web", 80), "web")
+			hearsAll(t, w.DoClient, server(8080), "web")
+			sh(t, w.DoClient, "ip link set wire0.100 down; ip route add 203.0.113.0/24 dev wire0; ip -6 route add 2001:db8:3::/64 dev wire0")
+			deaf(t, w.DoClient, addressesOf(t, full, "web", 80))
+			s.Networks[1].VLAN = 0 // off the VLAN that both shared
+			mustSet(t, w, s)
+			undrifted(t, w)
+			if err := w.Engine.TearDown(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			unchanged(t, w, before)
+			onServer(t, w, "ip link add link wire0 name theirs type vlan id 100")
+			if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "has VLAN 100 already") {
+				t.Errorf("with a foreign link for the VLAN: %v", err)
+			}
+		})
+	}
+}

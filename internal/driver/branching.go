@@ -225,13 +225,25 @@ func (b Branching) shim(n model.Network, e model.Endpoint, parent string) plan.P
 		host := s.HostAddress()
 		p = append(p, plan.Address{Link: link.Name, Prefix: Host(host)})
 		if addr, ok := e.Address(host.Is4()); ok {
-			p = append(p, plan.Route{To: Host(addr), Link: link.Name, Src: host})
+			p = append(p, plan.Route{To: Host(addr), Link: link.Name, Src: b.speaker(n, s)})
 		}
 		if _, ok := e.Address(false); ok && host.Is6() && b.Switched {
 			p = append(p, toParent(n, s, e)...)
 		}
 	}
 	return p
+}
+
+// speaker returns the address by which the host speaks to the sandboxes: that
+// by which they know it best, the parent's. A branch that shares the parent's
+// hardware address cannot speak from there, as the answer would go to the
+// parent.
+func (b Branching) speaker(n model.Network, s model.Subnet) netip.Addr {
+	i := slices.IndexFunc(n.ParentAddresses, s.Prefix.Contains)
+	if i < 0 || !b.OwnMAC || n.VLAN != 0 {
+		return s.HostAddress()
+	}
+	return n.ParentAddresses[i]
 }
 
 // toParent leads the sandbox to the host's IPv6 addresses on the parent. Linux

@@ -28,14 +28,19 @@ const patience = 10 * time.Second
 // place runs a function on a thread inside a namespace.
 type place func(func() error) error
 
-// world makes a topology that is closed after the test.
-func world(t testing.TB) *topology.World {
+func probe(t testing.TB) plan.Facts {
 	t.Helper()
 	facts, err := kernel.Probe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := topology.New(facts, topology.Options{})
+	return facts
+}
+
+// world makes a topology that is closed after the test.
+func world(t testing.TB) *topology.World {
+	t.Helper()
+	w, err := topology.New(probe(t), topology.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

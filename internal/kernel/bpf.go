@@ -105,7 +105,7 @@ func (h *Host) setBPF(o plan.Object) error {
 		return h.setUplinks(p)
 	case plan.Ingress:
 		return h.onLink(o.Link, func(l netlink.Link) error {
-			return p.AttachLink(steer.Sandbox, l.Attrs().Index, false)
+			return p.AttachLink(ingress(o), l.Attrs().Index, false)
 		})
 	case plan.LocalClients:
 		return h.setLocalClients(p)
@@ -113,6 +113,14 @@ func (h *Host) setBPF(o plan.Object) error {
 		return h.setBounds(p, o)
 	}
 	return fmt.Errorf("%T is no eBPF attachment", o)
+}
+
+// ingress names the program that the object is.
+func ingress(i plan.Ingress) string {
+	if i.Shared {
+		return steer.Uplink
+	}
+	return steer.Sandbox
 }
 
 // delBPF takes away what the object has attached.
@@ -126,10 +134,10 @@ func (h *Host) delBPF(o plan.Object) error {
 		err = h.delUplinks(p)
 	case plan.Ingress:
 		err = h.onLink(o.Link, func(l netlink.Link) error {
-			return p.DetachLink(steer.Sandbox, l.Attrs().Index)
+			return p.DetachLink(ingress(o), l.Attrs().Index)
 		})
 		if absent(err) {
-			_, err = h.linksOf(p, steer.Sandbox) // forgets what is gone
+			_, err = h.linksOf(p, ingress(o)) // forgets what is gone
 		}
 	case plan.LocalClients:
 		err = h.delLocalClients(p)
@@ -162,7 +170,7 @@ func (h *Host) readBPF(o plan.Object) (plan.Object, error) {
 	case plan.Ingress:
 		has := false
 		err := h.onLink(o.Link, func(l netlink.Link) error {
-			found, err := p.LinksOf(steer.Sandbox)
+			found, err := p.LinksOf(ingress(o))
 			has = found[l.Attrs().Index]
 			return err
 		})

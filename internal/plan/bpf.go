@@ -24,16 +24,30 @@ func (Uplinks) Del() []string { return []string{"fairlead-bpf detach uplink from
 type Ingress struct {
 	// Link is the host's end of the sandbox's link.
 	Link string
+	// Shared says that the link has no other end: many sandboxes are behind it,
+	// to be reached by their hardware addresses, as the LAN is by an uplink.
+	Shared bool
 }
 
 // Key implements Object.
 func (i Ingress) Key() string { return "bpf ingress " + i.Link }
 
 // Add implements Object.
-func (i Ingress) Add() []string { return []string{"fairlead-bpf attach sandbox to " + i.Link} }
+func (i Ingress) Add() []string {
+	return []string{fmt.Sprintf("fairlead-bpf attach %s to %s", i.program(), i.Link)}
+}
 
 // Del implements Object. It goes with its link, and may go before.
-func (i Ingress) Del() []string { return []string{"fairlead-bpf detach sandbox from " + i.Link} }
+func (i Ingress) Del() []string {
+	return []string{fmt.Sprintf("fairlead-bpf detach %s from %s", i.program(), i.Link)}
+}
+
+func (i Ingress) program() string {
+	if i.Shared {
+		return "uplink"
+	}
+	return "sandbox"
+}
 
 func (i Ingress) base() string { return end("", i.Link) }
 

@@ -24,7 +24,6 @@
 package ebpf
 
 import (
-	"cmp"
 	"errors"
 
 	"fairlead/internal/model"
@@ -68,8 +67,11 @@ func (Way) Reaches(a plan.Attachment) error {
 func (Way) Shared(all []plan.Attachment) plan.Plan {
 	p := plan.Plan{plan.Uplinks{}, plan.LocalClients{}}
 	for _, a := range all {
-		if link := cmp.Or(a.Port, a.Link); link != "" {
-			p = append(p, plan.Ingress{Link: link})
+		switch {
+		case a.Port != "":
+			p = append(p, plan.Ingress{Link: a.Port})
+		case a.Link != "":
+			p = append(p, plan.Ingress{Link: a.Link, Shared: true})
 		}
 	}
 	return p

@@ -94,6 +94,9 @@ func (i interrupted) Error() string { return "interrupted by " + syscall.Signal(
 
 // ended says how a command that was interrupted left the host.
 func ended(cause, err error) error {
+	if exit := (commandExit{}); errors.As(err, &exit) {
+		return err // it says so itself
+	}
 	if errors.Is(err, runner.ErrTakeDown) {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
@@ -129,7 +132,8 @@ func newRoot(a *app) *cobra.Command {
 		Example: "  fairlead lab run          # what does publishing a port cost on this machine?\n" +
 			"  fairlead paths            # which ways there are, and what each promises\n" +
 			"  fairlead choose           # which of them is the cheapest that keeps what you ask for\n" +
-			"  fairlead run -p 8080:80 -- nginx -g 'daemon off;'   # publish a command's port, at no cost",
+			"  fairlead run -p 8080:80 -- nginx -g 'daemon off;'   # publish a command's port, at no cost\n" +
+			"  fairlead attach web shop  # attach a running container to a network",
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return a.checkOutput(c) },
@@ -141,7 +145,8 @@ func newRoot(a *app) *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w (see %s --help)", err, c.CommandPath()))
 	})
-	root.AddCommand(newLab(a), newPaths(a), newChoose(a), newRun(), newExec(), newVersion(a), newDocs(root))
+	root.AddCommand(newLab(a), newPaths(a), newChoose(a), newRun(), newAttach(a), newDetach(a), newPublish(a), newUnpublish(a),
+		newList(a), newNetwork(a), newDaemon(a), newExec(), newVersion(a), newDocs(root))
 	return root
 }
 

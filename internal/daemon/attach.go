@@ -58,7 +58,7 @@ func (d *Daemon) Attach(ctx context.Context, req AttachRequest) (Result, error) 
 	if err != nil || req.DryRun || !a.DHCP {
 		return r, err
 	}
-	if err := d.awaitLease(ctx, a); err != nil {
+	if err := d.awaitLease(ctx, a.Name); err != nil {
 		_, undo := d.Detach(context.WithoutCancel(ctx), DetachRequest{Name: a.Name})
 		return Result{}, joinUndo(err, undo)
 	}
@@ -139,10 +139,11 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *box, seen ker
 	case known:
 		a.Name = have.Name
 		inherit(&a, have, req)
-	default:
-		if a.Interface == "" && n.Driver != model.DriverDevice {
-			a.Interface = d.freeInterface(at.Ref, seen)
-		}
+	case a.Interface == "" && n.Driver != model.DriverDevice:
+		a.Interface = d.freeInterface(at.Ref, seen)
+	}
+	if a.DHCP && a.MAC == "" && n.Driver != model.DriverDevice && n.Driver != model.DriverIPvlan {
+		a.MAC = leaseMAC()
 	}
 	if err := d.defaultRoute(&a, n, have, known, seen, &notes); err != nil {
 		return next, a, nil, err
@@ -156,6 +157,9 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *box, seen ker
 func inherit(a *model.Attachment, have model.Attachment, req AttachRequest) {
 	if a.Interface == "" {
 		a.Interface = have.Interface
+	}
+	if a.DHCP && have.DHCP && a.MAC == "" {
+		a.MAC = have.MAC
 	}
 	if a.DHCP && have.DHCP && have.Namespace == a.Namespace {
 		a.Lease = have.Lease

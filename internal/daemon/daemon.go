@@ -60,9 +60,10 @@ type Store interface {
 
 // Config is what a daemon is made of.
 type Config struct {
-	Host       Host
-	Store      Store
-	Sandboxes  Sandboxes
+	Host      Host
+	Store     Store
+	Sandboxes Sandboxes
+	// DHCP is dhcp.Run.
 	DHCP       DHCP
 	StartProxy func(context.Context) (engine.Proxy, error)
 	Facts      plan.Facts
@@ -150,7 +151,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 func (d *Daemon) TearDown(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.stopClients(ctx)
+	d.stopClients()
 	next := model.Wishes{}
 	for _, n := range d.wishes.Networks {
 		if !d.ownNetwork(n.Name) {

@@ -48,7 +48,7 @@ func (d *Daemon) Detach(ctx context.Context, req DetachRequest) (Result, error) 
 	r := Result{Changed: true}
 	for name := range gone {
 		r.Attachments = append(r.Attachments, d.view(name)...)
-		d.stopClient(ctx, name)
+		d.stopClient(name)
 		delete(d.problems, name)
 	}
 	if err := d.settle(next); err != nil {

@@ -2,58 +2,72 @@ package daemon
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
+	"fairlead/internal/dhcp"
 	"fairlead/internal/model"
 )
 
-// DHCP gets addresses from a server of a network.
-type DHCP interface {
-	// Start runs a client on a link of the sandbox at path until Stop.
-	Start(path, link string) (DHCPClient, error)
-}
+// DHCP holds a lease as dhcp.Run does.
+type DHCP func(ctx context.Context, c dhcp.Config, tell func(dhcp.Lease)) error
 
-// DHCPClient is a client that runs.
-type DHCPClient interface {
-	// Leases gets every lease that the client gets, and the zero one when it has
-	// lost it. It is closed by Stop.
-	Leases() <-chan model.Lease
-	// Stop gives the lease back while the sandbox is there to do so.
-	Stop(context.Context) error
-}
+// leasePatience is how long servers may take to answer.
+const leasePatience = time.Minute
 
-// leasePatience is how long a server may take to answer.
-const leasePatience = 15 * time.Second
-
-// client is the DHCP client of an attachment.
+// client holds the lease of an attachment.
 type client struct {
-	DHCPClient
-	// leased is closed when the first lease is applied.
-	leased chan struct{}
-	// failed is why it was not.
-	failed error
+	cancel context.CancelFunc
+	// leased is closed when the first lease is applied, or was not, and done
+	// when the client has ended; the errors say why.
+	leased, done chan struct{}
+	unapplied    error
+	ended        error
 }
 
 // startClients starts those that lack.
 func (d *Daemon) startClients() {
 	for _, a := range d.wishes.Attachments {
-		if !a.DHCP || a.Sandbox == "" || d.clients[a.Name] != nil || d.problems[a.Name] != "" {
-			continue
+		if a.DHCP && a.Sandbox != "" && d.clients[a.Name] == nil && d.problems[a.Name] == "" {
+			d.startClient(a)
 		}
-		c, err := d.cfg.DHCP.Start(a.Sandbox, a.InterfaceName())
-		if err != nil {
-			d.problem(a.Name, err)
-			continue
-		}
-		run := &client{DHCPClient: c, leased: make(chan struct{})}
-		d.clients[a.Name] = run
-		go func() {
-			for l := range c.Leases() {
-				d.renew(a.Name, run, l)
-			}
-		}()
 	}
+}
+
+// startClient does not end it with the daemon: whoever stops gives no lease
+// back, as nothing else.
+func (d *Daemon) startClient(a model.Attachment) {
+	config := dhcp.Config{Netns: a.Sandbox, Link: a.InterfaceName(), Hostname: a.Name}
+	if n, _ := (model.State{Networks: d.wishes.Networks}).Network(a.Network); n.Driver == model.DriverIPvlan {
+		config.ClientID = a.Name // its links share a MAC address
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &client{cancel: cancel, leased: make(chan struct{}), done: make(chan struct{})}
+	d.clients[a.Name] = c
+	news := make(chan dhcp.Lease)
+	go func() {
+		defer close(c.done)
+		c.ended = d.cfg.DHCP(ctx, config, func(l dhcp.Lease) {
+			// Whoever stops the client may hold our lock and wait for it.
+			select {
+			case news <- l:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	go func() {
+		for {
+			select {
+			case l := <-news:
+				d.renew(a.Name, c, model.Lease{Prefixes: l.Prefixes, Gateways: l.Gateways, Routes: l.Routes})
+			case <-c.done:
+				d.lost(a.Name, c)
+				return
+			}
+		}
+	}()
 }
 
 // renew applies what a client was told.
@@ -66,9 +80,8 @@ func (d *Daemon) renew(name string, c *client, l model.Lease) {
 	}
 	if !a.Lease.Equal(l) {
 		a.Lease = l
-		if err := d.settle(with(d.wishes, a)); err != nil {
-			d.cfg.Log.Error("apply lease", "attachment", name, "error", err)
-			c.failed = err
+		if c.unapplied = d.settle(with(d.wishes, a)); c.unapplied != nil {
+			d.cfg.Log.Error("apply lease", "attachment", name, "error", c.unapplied)
 		} else {
 			d.cfg.Log.Info("lease", "attachment", name, "addresses", l.Prefixes)
 		}
@@ -76,21 +89,32 @@ func (d *Daemon) renew(name string, c *client, l model.Lease) {
 	select {
 	case <-c.leased:
 	default:
-		if !l.IsZero() {
-			close(c.leased)
-		}
+		close(c.leased)
 	}
 }
 
-// awaitLease starts the client of an attachment and waits for its first lease.
-func (d *Daemon) awaitLease(ctx context.Context, a model.Attachment) error {
+// lost notes that a client has ended by itself.
+func (d *Daemon) lost(name string, c *client) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.clients[name] != c {
+		return
+	}
+	delete(d.clients, name)
+	if c.ended != nil && !errors.Is(c.ended, dhcp.ErrGone) {
+		d.cfg.Log.Error("hold lease", "attachment", name, "error", c.ended)
+	}
+}
+
+// awaitLease starts the client of an attachment, if it has none, and waits for
+// its first lease.
+func (d *Daemon) awaitLease(ctx context.Context, name string) error {
 	d.mu.Lock()
 	d.startClients()
-	c := d.clients[a.Name]
-	problem := d.problems[a.Name]
+	c := d.clients[name]
 	d.mu.Unlock()
 	if c == nil {
-		return fault(Failed, "lease addresses for %s: %s", a.Name, problem)
+		return fault(Failed, "lease addresses for %s: its sandbox ended meanwhile", name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, leasePatience)
 	defer cancel()
@@ -98,41 +122,49 @@ func (d *Daemon) awaitLease(ctx context.Context, a model.Attachment) error {
 	case <-c.leased:
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return c.failed
+		return c.unapplied
+	case <-c.done:
+		return fmt.Errorf("lease addresses for %s: %w", name, c.ended)
 	case <-ctx.Done():
-		return fault(Failed, "lease addresses for %s: no DHCP server answered on network %s: give it an --address, or see that a server is there", a.Name, a.Network)
+		return fmt.Errorf("lease addresses for %s: %w", name, ctx.Err())
 	}
 }
 
-// stopClient ends a client and gives its lease back.
-func (d *Daemon) stopClient(ctx context.Context, name string) {
+// stopClient ends a client, which gives its lease back.
+func (d *Daemon) stopClient(name string) {
 	c := d.clients[name]
 	if c == nil {
 		return
 	}
 	delete(d.clients, name)
-	if err := c.Stop(ctx); err != nil {
-		d.cfg.Log.Error("give a lease back", "attachment", name, "error", err)
+	c.cancel()
+	<-c.done
+	if c.ended != nil && !errors.Is(c.ended, context.Canceled) {
+		d.cfg.Log.Warn("give a lease back", "attachment", name, "error", c.ended)
 	}
 }
 
-func (d *Daemon) stopClients(ctx context.Context) {
+func (d *Daemon) stopClients() {
 	for name := range d.clients {
-		d.stopClient(ctx, name)
+		d.stopClient(name)
 	}
 }
 
-// stopDead ends the clients of sandboxes that are gone: they cannot give
-// anything back.
+// stopDead ends the clients of sandboxes that are gone: nothing can be given
+// back from there.
 func (d *Daemon) stopDead(dead map[string]bool) {
-	ended, cancel := context.WithCancel(d.life)
-	cancel()
 	for _, a := range d.wishes.Attachments {
 		if c := d.clients[a.Name]; c != nil && dead[a.Ref] {
 			delete(d.clients, a.Name)
-			if err := c.Stop(ended); err != nil {
-				d.cfg.Log.Debug("end a DHCP client", "attachment", a.Name, "error", fmt.Sprint(err))
-			}
+			c.cancel()
 		}
 	}
+}
+
+// leaseMAC makes a hardware address by which servers know an attachment: the
+// one that follows from addresses would come with the lease.
+func leaseMAC() string {
+	b := make([]byte, 4)
+	_, _ = rand.Read(b) // it never fails
+	return fmt.Sprintf("02:f1:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])
 }

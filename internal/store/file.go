@@ -15,6 +15,7 @@ import (
 	"fairlead/internal/model"
 
 	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
 // Places are the directories of a File's two databases.
@@ -263,7 +264,7 @@ type reader interface{ read(*bbolt.Tx) error }
 
 func openDatabase(path, pid string, noSync bool) (*database, error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockPatience, NoSync: noSync, NoGrowSync: noSync, NoFreelistSync: true})
-	if errors.Is(err, bbolt.ErrTimeout) {
+	if errors.Is(err, bbolterrors.ErrTimeout) {
 		holder, _ := os.ReadFile(pid) // it may have ended just now
 		return nil, &HeldError{Path: path, PID: string(holder)}
 	}

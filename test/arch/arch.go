@@ -123,6 +123,10 @@ var Rules = []Rule{
 		Of:   []string{"internal/engine/..."}, Deny: []string{"internal/cli/...", "internal/explain/...", "internal/frontend/...", "internal/gateway/...", "internal/lab/..."},
 	},
 	{
+		Name: "the daemon knows nobody above it",
+		Of:   []string{"internal/daemon/..."}, Deny: []string{"internal/driver/...", "internal/publish/...", "internal/lab/...", "internal/gateway/..."},
+	},
+	{
 		Name:   "the laboratory builds its paths through the engine, so that what is measured is what is deployed",
 		Of:     []string{"internal/lab/..."},
 		Except: map[string]string{"internal/lab/topology/...": "makes the throwaway namespaces and the wire, which stand for hosts and cables and are no paths"},

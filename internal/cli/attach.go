@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/model"
+
+	"github.com/spf13/cobra"
+)
+
+// attachFlags are an attachment as it is typed.
+type attachFlags struct {
+	addresses, gateways, routes []string
+	rateIn, rateOut, pkey       string
+	request                     daemon.AttachRequest
+}
+
+func newAttach(a *app) *cobra.Command {
+	r := &remote{app: a}
+	var f attachFlags
+	c := &cobra.Command{
+		Use:   "attach NETWORK SANDBOX | --device DEVICE SANDBOX",
+		Short: "Attach a running sandbox to a network, or hand it a device",
+		Long: "Attach a running sandbox to a network, or hand it a whole device of the host's.\n\n" +
+			sandboxHelp + "\n\n" +
+			"The same again changes nothing; other flags change the attachment. A sandbox that has\n" +
+			"a default route keeps it. Everything is undone by `fairlead detach`, and when the\n" +
+			"sandbox is gone. With --keep, and for a device always, the attachment is applied\n" +
+			"again when the sandbox comes back.",
+		Example: "  fairlead attach web container:shop\n" +
+			"  fairlead attach web /run/netns/blue --interface eth1 --address 172.30.0.7 --name blue\n" +
+			"  fairlead attach lan 4711 --dhcp\n" +
+			"  fairlead attach lan shop --address 192.0.2.7/24 --gateway 192.0.2.1 --route 10.0.0.0/8,via=192.0.2.254\n" +
+			"  fairlead attach web shop --rate-out 100mbit --rate-in 1gbit\n" +
+			"  fairlead attach --device 0000:3b:02.1 shop --address 192.0.2.7/24",
+		Args: arguments(cobra.RangeArgs(1, 2)),
+		RunE: func(c *cobra.Command, args []string) error {
+			request, err := f.parse(args)
+			if err != nil {
+				return usage(err)
+			}
+			request.DryRun = r.dryRun
+			return r.call(c.Context(), func(client *admin.Client) error {
+				result, err := client.Attach(c.Context(), request)
+				if err != nil {
+					return err
+				}
+				return r.print(result, attached)
+			})
+		},
+		ValidArgsFunction: r.completeNetworks,
+	}
+	r.changes(c)
+	f.flags(c)
+	return c
+}
+
+// attached tells where a sandbox is reached.
+func attached(v daemon.View) string {
+	return fmt.Sprintf("%s  %s  %s", v.Name, v.InterfaceName(), orDash(strings.Join(addresses(v), " ")))
+}
+
+func addresses(v daemon.View) []string {
+	var all []string
+	for _, a := range v.Addresses {
+		all = append(all, a.String())
+	}
+	for _, p := range v.Prefixes {
+		all = append(all, p.String())
+	}
+	return all
+}
+
+func (f *attachFlags) flags(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.request.Device, "device", "", "device to hand over: its name, or its PCI address")
+	flags.StringVar(&f.pkey, "pkey", "", "hand over a child of the InfiniBand device with this partition key, e.g. 0x8001")
+	flags.StringVar(&f.request.Name, "name", "", "name of the attachment (default: the sandbox's)")
+	flags.StringVar(&f.request.Interface, "interface", "", "name of the interface in the sandbox (default: the first of eth0, eth1 … that is free)")
+	flags.StringArrayVar(&f.addresses, "address", nil, "address, with a prefix length where the network has no subnet (repeatable; default: the next free one)")
+	flags.StringArrayVar(&f.gateways, "gateway", nil, "default gateway, or none (repeatable; default: the network's, unless the sandbox has one)")
+	flags.StringArrayVar(&f.routes, "route", nil, "further route: RANGE[,via=ADDRESS] (repeatable)")
+	flags.StringVar(&f.request.MAC, "mac", "", "hardware address")
+	flags.StringVar(&f.rateOut, "rate-out", "", "bound on what the sandbox sends, e.g. 100mbit")
+	flags.StringVar(&f.rateIn, "rate-in", "", "bound on what the sandbox receives")
+	flags.BoolVar(&f.request.DHCP, "dhcp", false, "take the address from a DHCP server of the network, and renew it")
+	flags.BoolVar(&f.request.Keep, "keep", false, "attach the sandbox again whenever it comes back")
+}
+
+func (f *attachFlags) parse(args []string) (daemon.AttachRequest, error) {
+	request := f.request
+	switch {
+	case request.Device != "" && len(args) == 1:
+		request.Sandbox = args[0]
+	case request.Device != "":
+		return request, errors.New("name a network or a --device, not both")
+	case len(args) == 2:
+		request.Network, request.Sandbox = args[0], args[1]
+	default:
+		return request, errors.New("name the network and the sandbox")
+	}
+	if request.DHCP && len(f.addresses) > 0 {
+		return request, errors.New("--dhcp and --address: want one of the two")
+	}
+	var err error
+	if request.Limit.Out, err = parseRate(f.rateOut); err != nil {
+		return request, fmt.Errorf("rate-out %w", err)
+	}
+	if request.Limit.In, err = parseRate(f.rateIn); err != nil {
+		return request, fmt.Errorf("rate-in %w", err)
+	}
+	if f.pkey != "" {
+		key, bad := strconv.ParseUint(f.pkey, 0, 16)
+		if bad != nil || key == 0 || request.Device == "" {
+			return request, fmt.Errorf("pkey %q: want a partition key of 16 bits, e.g. 0x8001, and a --device", f.pkey)
+		}
+		request.PKey = uint16(key)
+	}
+	return request, errors.Join(f.parseAddresses(&request.Endpoint), f.parseGateways(&request.Endpoint), f.parseRoutes(&request.Endpoint))
+}
+
+func (f *attachFlags) parseAddresses(e *model.Endpoint) error {
+	for _, text := range f.addresses {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			e.Prefixes = append(e.Prefixes, p)
+		} else if a, err := netip.ParseAddr(text); err == nil {
+			e.Addresses = append(e.Addresses, a)
+		} else {
+			return fmt.Errorf("address %q: want an address, e.g. 192.0.2.7 or 192.0.2.7/24", text)
+		}
+	}
+	return nil
+}
+
+func (f *attachFlags) parseGateways(e *model.Endpoint) error {
+	for _, text := range f.gateways {
+		if text == "none" && len(f.gateways) == 1 {
+			e.NoDefault = true
+			return nil
+		}
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return fmt.Errorf("gateway %q: want an address, or none and no other", text)
+		}
+		e.Gateways = append(e.Gateways, a)
+	}
+	return nil
+}
+
+func (f *attachFlags) parseRoutes(e *model.Endpoint) error {
+	for _, text := range f.routes {
+		to, via, hasVia := strings.Cut(text, ",via=")
+		var r model.Route
+		var err error
+		if r.To, err = netip.ParsePrefix(to); err == nil && hasVia {
+			r.Via, err = netip.ParseAddr(via)
+		}
+		if err != nil {
+			return fmt.Errorf("route %q: want RANGE or RANGE,via=ADDRESS, e.g. 10.0.0.0/8,via=192.0.2.254", text)
+		}
+		e.Routes = append(e.Routes, r)
+	}
+	return nil
+}
+
+// rateUnits are tc's, in bits a second.
+var rateUnits = []struct {
+	suffix string
+	bits   float64
+}{{"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}, {"tbit", 1e12}, {"bit", 1}}
+
+// parseRate reads a rate as tc does: 100mbit, 2.5gbit. Nothing is no bound.
+func parseRate(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	for _, unit := range rateUnits {
+		if number, ok := strings.CutSuffix(strings.ToLower(text), unit.suffix); ok {
+			n, err := strconv.ParseFloat(number, 64)
+			if rate := n * unit.bits; err == nil && rate >= 1 && rate < 1e15 {
+				return uint64(rate), nil
+			}
+			break
+		}
+	}
+	return 0, fmt.Errorf("%q: want a number and one of kbit, mbit, gbit, e.g. 100mbit", text)
+}

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/service"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+func newDaemon(a *app) *cobra.Command {
+	var opt service.Options
+	var readyFD int
+	c := &cobra.Command{
+		Use:   "daemon",
+		Short: "Run the daemon that holds attachments, in the foreground",
+		Long: "Run the daemon behind attach, publish and network, in the foreground: it takes away\n" +
+			"what belonged to sandboxes that are gone, renews leases, and applies kept attachments\n" +
+			"again. Those commands start one in the background when none runs.\n\n" +
+			"SIGTERM ends it and leaves the traffic as it is; the next one takes over. Ports that\n" +
+			"are published via proxy are closed meanwhile. Networks and kept attachments outlive\n" +
+			"a reboot, in --state.",
+		Example: "  fairlead daemon\n" +
+			"  fairlead daemon --teardown    # leave nothing behind when it is stopped",
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if os.Geteuid() != 0 {
+				return usage(errors.New("root is needed to change the host's network: run as root, e.g. with sudo"))
+			}
+			opt.Log = slog.New(slog.NewTextHandler(a.err, nil))
+			if readyFD >= 0 {
+				unix.CloseOnExec(readyFD) // the proxy must not hold it
+				opt.Ready = func() {
+					if err := service.SayReady(readyFD); err != nil {
+						opt.Log.Warn("say that the daemon is ready", "error", err)
+					}
+				}
+			}
+			if err := service.MakeDirs(opt); err != nil {
+				return err
+			}
+			if err := service.Run(c.Context(), opt); err != nil {
+				return fmt.Errorf("run the daemon: %w", err)
+			}
+			return commandExit{code: exitOK} // that a signal ended it is well
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&opt.Run, "run", service.RunDir, "directory for what a reboot ends")
+	f.StringVar(&opt.State, "state", service.StateDir, "directory for what outlives a reboot")
+	f.StringVar(&opt.Socket, "socket", admin.Socket, "unix socket to listen on")
+	f.BoolVar(&opt.TearDown, "teardown", false, "remove everything from the host when stopped")
+	f.BoolVar(&opt.IdleExit, "idle-exit", false, "end when nothing is attached")
+	f.IntVar(&readyFD, "ready-fd", -1, "file descriptor to say readiness on")
+	_ = f.MarkHidden("ready-fd") // it is there
+	return c
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/model"
+
+	"github.com/spf13/cobra"
+)
+
+func newList(a *app) *cobra.Command {
+	r := &remote{app: a}
+	c := &cobra.Command{
+		Use:     "ls",
+		Short:   "List attachments with their addresses and published ports",
+		Example: "  fairlead ls\n  fairlead ls -o json",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return r.call(c.Context(), func(client *admin.Client) error {
+				all, err := client.Attachments(c.Context())
+				if err != nil {
+					return err
+				}
+				return r.printAttachments(all)
+			})
+		},
+	}
+	r.flags(c)
+	return c
+}
+
+func (r *remote) printAttachments(all []daemon.View) error {
+	if r.output == "json" {
+		return r.json(admin.Attachments{Attachments: all})
+	}
+	rows := [][]string{{"NAME", "NETWORK", "SANDBOX", "INTERFACE", "ADDRESSES", "PUBLISHES", "STATE"}}
+	for _, v := range all {
+		state := string(v.Status)
+		if v.Problem != "" {
+			state += ": " + v.Problem
+		}
+		rows = append(rows, []string{v.Name, v.Network, v.Ref, v.InterfaceName(), orDash(strings.Join(addresses(v), " ")),
+			orDash(strings.Join(publishes(v), " ")), state})
+	}
+	return r.tabled(rows)
+}
+
+// publishes are the published ports, each as 8080:80/tcp, and its way.
+func publishes(v daemon.View) []string {
+	var all []string
+	for _, p := range v.Publishes {
+		text := fmt.Sprintf("%s%s:%s/%s(%s)", hostPart(p.Publish), p.HostPorts, p.Ports, p.Proto, p.Via)
+		if p.Problem != "" {
+			text += "!"
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// hostPart writes the host's address as it is typed.
+func hostPart(p model.Publish) string {
+	switch {
+	case !p.HostAddr.IsValid():
+		return ""
+	case p.HostAddr.Is6():
+		return "[" + p.HostAddr.String() + "]:"
+	}
+	return p.HostAddr.String() + ":"
+}
+
+// change asks for publishes of an attachment to be changed, and tells them.
+func (r *remote) change(c *cobra.Command, request daemon.PublishRequest, ask func(*admin.Client, context.Context, daemon.PublishRequest) (daemon.Result, error)) error {
+	return r.call(c.Context(), func(client *admin.Client) error {
+		result, err := ask(client, c.Context(), request)
+		if err != nil {
+			return err
+		}
+		return r.print(result, func(v daemon.View) string {
+			return fmt.Sprintf("%s  %s", v.Name, orDash(strings.Join(publishes(v), " ")))
+		})
+	})
+}

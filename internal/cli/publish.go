@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/model"
+	"fairlead/internal/promise"
+
+	"github.com/spf13/cobra"
+)
+
+// vias are the ways to publish an attached sandbox.
+var vias = []string{string(model.ViaAuto), string(model.ViaEBPF), string(model.ViaNAT), string(model.ViaProxy)}
+
+func newPublish(a *app) *cobra.Command {
+	r := &remote{app: a}
+	var via string
+	var promises []string
+	c := &cobra.Command{
+		Use:   "publish SANDBOX|NAME [ADDRESS:]HOST:OWN[/udp]…",
+		Short: "Publish ports of an attached sandbox while it runs",
+		Long: "Publish ports of an attached sandbox, by the sandbox or the attachment's name. Ports\n" +
+			"that are published already stay as they are; another port of the sandbox's for the\n" +
+			"same host port takes its place.",
+		Example: "  fairlead publish shop 8080:80\n" +
+			"  fairlead publish shop 127.0.0.1:5353:53/udp '[::1]:5353:53/udp'\n" +
+			"  fairlead publish shop 9000-9010:8000-8010 --via nat\n" +
+			"  fairlead publish shop 8080:80 --promise client-address",
+		Args: arguments(cobra.MinimumNArgs(2)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if !slices.Contains(vias, via) {
+				return usage(fmt.Errorf("via %q: want one of %s", via, strings.Join(vias, ", ")))
+			}
+			if _, err := promise.Named(promises); err != nil {
+				return usage(err)
+			}
+			request := daemon.PublishRequest{Target: args[0], DryRun: r.dryRun}
+			for _, text := range args[1:] {
+				p, err := parsePublish(text)
+				if err != nil {
+					return usage(fmt.Errorf("publish %s: %w", text, err))
+				}
+				p.Via, p.Promises = model.Via(via), promises
+				request.Publishes = append(request.Publishes, p)
+			}
+			return r.change(c, request, (*admin.Client).Publish)
+		},
+		ValidArgsFunction: r.completeAttachments,
+	}
+	r.changes(c)
+	c.Flags().StringVar(&via, "via", string(model.ViaAuto), "the way: "+strings.Join(vias, ", "))
+	c.Flags().StringSliceVar(&promises, "promise", nil, "what the way must promise, as `fairlead paths` names it (repeatable)")
+	// They fail only for a flag that is not there or completes already.
+	_ = c.RegisterFlagCompletionFunc("via", cobra.FixedCompletions(vias, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("promise", completePromises)
+	return c
+}
+
+func newUnpublish(a *app) *cobra.Command {
+	r := &remote{app: a}
+	c := &cobra.Command{
+		Use:   "unpublish SANDBOX|NAME [ADDRESS:]HOST[:OWN][/udp]…",
+		Short: "Publish ports of an attached sandbox no more",
+		Long:  "Take publishes back, as they were typed or by the host's side alone. What is not\npublished is fine.",
+		Example: "  fairlead unpublish shop 8080\n" +
+			"  fairlead unpublish shop 8080:80 127.0.0.1:5353/udp",
+		Args: arguments(cobra.MinimumNArgs(2)),
+		RunE: func(c *cobra.Command, args []string) error {
+			request := daemon.PublishRequest{Target: args[0], DryRun: r.dryRun}
+			for _, text := range args[1:] {
+				p, err := parseUnpublish(text)
+				if err != nil {
+					return usage(fmt.Errorf("unpublish %s: %w", text, err))
+				}
+				request.Publishes = append(request.Publishes, p)
+			}
+			return r.change(c, request, (*admin.Client).Unpublish)
+		},
+		ValidArgsFunction: r.completeAttachments,
+	}
+	r.changes(c)
+	return c
+}
+
+// parseUnpublish reads [ADDRESS:]HOST[:OWN][/PROTOCOL].
+func parseUnpublish(text string) (model.Publish, error) {
+	p, err := parsePublish(text)
+	if err == nil {
+		return p, nil
+	}
+	// Without the sandbox's own port, the last one is the host's.
+	host, proto, _ := strings.Cut(text, "/")
+	last := host[strings.LastIndexByte(host, ':')+1:]
+	if proto != "" {
+		proto = "/" + proto
+	}
+	if short, err := parsePublish(host + ":" + last + proto); err == nil {
+		return short, nil
+	}
+	return p, errors.New("want [ADDRESS:]HOST[:OWN][/udp], e.g. 8080, 8080:80 or 127.0.0.1:5353/udp")
+}

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/service"
+
+	"github.com/spf13/cobra"
+)
+
+// socketVariable names the daemon's socket where no flag does.
+const socketVariable = "FAIRLEAD_SOCKET"
+
+// remote calls the daemon.
+type remote struct {
+	*app
+	socket string
+	dryRun bool
+}
+
+// flags adds what every command has that calls the daemon.
+func (r *remote) flags(c *cobra.Command) {
+	socket := os.Getenv(socketVariable)
+	if socket == "" {
+		socket = admin.Socket
+	}
+	c.Flags().StringVar(&r.socket, "socket", socket, "the daemon's socket (default also: $"+socketVariable+"); a daemon that is started for another keeps its files beside it")
+	// The page that is generated must not depend on who generates it.
+	c.Flags().Lookup("socket").DefValue = admin.Socket
+}
+
+// changes adds what every command has that changes something.
+func (r *remote) changes(c *cobra.Command) {
+	r.flags(c)
+	c.Flags().BoolVar(&r.dryRun, "dry-run", false, "print what would be done, as commands, and do nothing")
+}
+
+// call calls the daemon, and starts one if none runs.
+func (r *remote) call(ctx context.Context, fn func(*admin.Client) error) error {
+	if os.Geteuid() != 0 {
+		return usage(errors.New("root is needed to change the host's network: run as root, e.g. with sudo"))
+	}
+	client := admin.NewClient(r.socket)
+	err := fn(client)
+	if gone(err) {
+		opt := service.Beside(r.socket, admin.Socket)
+		started, failed := service.Start(ctx, opt)
+		if failed != nil {
+			return failed
+		}
+		if started {
+			fmt.Fprintf(r.err, "fairlead: started a daemon in the background, which ends when nothing is attached (log: %s)\n", service.LogFile(opt))
+		}
+		err = fn(client)
+	}
+	if sig, ok := context.Cause(ctx).(interrupted); ok && err != nil {
+		return commandExit{exitSignal + int(sig), fmt.Errorf("%w: what was under way is the daemon's to finish: see `fairlead ls`", sig)}
+	}
+	if daemon.CodeOf(err) == daemon.Invalid {
+		return usage(err)
+	}
+	return err
+}
+
+// gone reports whether no daemon listens, or ended as we called: every request
+// can be made again.
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF)
+}
+
+// print tells what became of a request; line is for each attachment of it.
+func (r *remote) print(result daemon.Result, line func(daemon.View) string) error {
+	for _, note := range result.Notes {
+		fmt.Fprintln(r.err, "fairlead:", note)
+	}
+	switch {
+	case r.output == "json":
+		return r.json(result)
+	case r.dryRun && result.Plan == "":
+		_, err := fmt.Fprintln(r.out, "# nothing to do")
+		return err
+	case r.dryRun:
+		_, err := fmt.Fprint(r.out, result.Plan)
+		return err
+	}
+	for _, v := range result.Attachments {
+		if _, err := fmt.Fprintln(r.out, line(v)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// completeAttachments completes the first argument by what is attached.
+func (r *remote) completeAttachments(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var names []cobra.Completion
+	if len(args) == 0 {
+		all, err := admin.NewClient(r.socket).Attachments(c.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		for _, v := range all {
+			names = append(names, v.Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeNetworks completes the first argument by the networks there are.
+func (r *remote) completeNetworks(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var names []cobra.Completion
+	if len(args) == 0 {
+		all, err := admin.NewClient(r.socket).Networks(c.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		for _, n := range all {
+			names = append(names, n.Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// tabled writes rows in columns.
+func (a *app) tabled(rows [][]string) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	return w.Flush()
+}

@@ -1,0 +1,82 @@
+// Package admin is the daemon's API for its host's administrator: HTTP/1.1 with
+// JSON over a unix socket that only root can use. It turns requests into calls
+// of the daemon and decides nothing.
+//
+// Every path begins with the API's version. A request is one JSON object with
+// no other fields than are known; an answer is one JSON object, and that of a
+// failure is an Error, whose code is for programs and whose message for
+// people.
+//
+//	POST /v1/attach           daemon.AttachRequest  → daemon.Result
+//	POST /v1/detach           daemon.DetachRequest  → daemon.Result
+//	POST /v1/publish          daemon.PublishRequest → daemon.Result
+//	POST /v1/unpublish        daemon.PublishRequest → daemon.Result
+//	POST /v1/networks/create  NetworkRequest        → daemon.Result
+//	POST /v1/networks/remove  NetworkName           → daemon.Result
+//	GET  /v1/attachments      → Attachments
+//	GET  /v1/networks         → Networks
+package admin
+
+import (
+	"context"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/model"
+)
+
+// Socket is where a host's daemon listens unless it is told otherwise.
+const Socket = "/run/fairlead/fairlead.sock"
+
+// The paths.
+const (
+	pathAttach        = "/v1/attach"
+	pathDetach        = "/v1/detach"
+	pathPublish       = "/v1/publish"
+	pathUnpublish     = "/v1/unpublish"
+	pathCreateNetwork = "/v1/networks/create"
+	pathRemoveNetwork = "/v1/networks/remove"
+	pathAttachments   = "/v1/attachments"
+	pathNetworks      = "/v1/networks"
+)
+
+// Daemon is what is behind the API; *daemon.Daemon has it.
+type Daemon interface {
+	Attach(context.Context, daemon.AttachRequest) (daemon.Result, error)
+	Detach(context.Context, daemon.DetachRequest) (daemon.Result, error)
+	Publish(context.Context, daemon.PublishRequest) (daemon.Result, error)
+	Unpublish(context.Context, daemon.PublishRequest) (daemon.Result, error)
+	CreateNetwork(n model.Network, dry bool) (daemon.Result, error)
+	RemoveNetwork(name string) (daemon.Result, error)
+	Attachments() []daemon.View
+	Networks() []model.Network
+}
+
+// NetworkRequest defines a network.
+type NetworkRequest struct {
+	model.Network
+	DryRun bool `json:"dryRun,omitempty"`
+}
+
+// NetworkName names a network.
+type NetworkName struct {
+	Name string `json:"name"`
+}
+
+// Attachments are all attachments, by name.
+type Attachments struct {
+	Attachments []daemon.View `json:"attachments"`
+}
+
+// Networks are all networks, by name.
+type Networks struct {
+	Networks []model.Network `json:"networks"`
+}
+
+// Error is the answer when a request fails.
+type Error struct {
+	Code    daemon.Code `json:"code"`
+	Message string      `json:"message"`
+}
+
+// Forbidden is the code for callers who are not root.
+const Forbidden daemon.Code = "forbidden"

@@ -1,0 +1,107 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/model"
+)
+
+// Client calls a daemon. Its errors are *daemon.Fault where the daemon
+// refused, and those of connecting where there is none.
+type Client struct {
+	http http.Client
+}
+
+// NewClient returns a client of the daemon that listens there.
+func NewClient(socket string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}
+	return &Client{http.Client{Transport: &http.Transport{DialContext: dial}}}
+}
+
+// Attach attaches a sandbox.
+func (c *Client) Attach(ctx context.Context, r daemon.AttachRequest) (daemon.Result, error) {
+	return c.post(ctx, pathAttach, r)
+}
+
+// Detach takes attachments away.
+func (c *Client) Detach(ctx context.Context, r daemon.DetachRequest) (daemon.Result, error) {
+	return c.post(ctx, pathDetach, r)
+}
+
+// Publish publishes ports of an attachment.
+func (c *Client) Publish(ctx context.Context, r daemon.PublishRequest) (daemon.Result, error) {
+	return c.post(ctx, pathPublish, r)
+}
+
+// Unpublish takes publishes back.
+func (c *Client) Unpublish(ctx context.Context, r daemon.PublishRequest) (daemon.Result, error) {
+	return c.post(ctx, pathUnpublish, r)
+}
+
+// CreateNetwork defines a network.
+func (c *Client) CreateNetwork(ctx context.Context, n model.Network, dry bool) (daemon.Result, error) {
+	return c.post(ctx, pathCreateNetwork, NetworkRequest{n, dry})
+}
+
+// RemoveNetwork forgets a network.
+func (c *Client) RemoveNetwork(ctx context.Context, name string) (daemon.Result, error) {
+	return c.post(ctx, pathRemoveNetwork, NetworkName{name})
+}
+
+// Attachments returns all attachments.
+func (c *Client) Attachments(ctx context.Context) ([]daemon.View, error) {
+	var a Attachments
+	err := c.call(ctx, http.MethodGet, pathAttachments, nil, &a)
+	return a.Attachments, err
+}
+
+// Networks returns all networks.
+func (c *Client) Networks(ctx context.Context) ([]model.Network, error) {
+	var n Networks
+	err := c.call(ctx, http.MethodGet, pathNetworks, nil, &n)
+	return n.Networks, err
+}
+
+func (c *Client) post(ctx context.Context, path string, request any) (r daemon.Result, err error) {
+	err = c.call(ctx, http.MethodPost, path, request, &r)
+	return r, err
+}
+
+func (c *Client) call(ctx context.Context, method, path string, request, into any) error {
+	var body bytes.Buffer
+	if request != nil {
+		if err := json.NewEncoder(&body).Encode(request); err != nil {
+			return fmt.Errorf("write request: %w", err)
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://fairlead"+path, &body)
+	if err != nil {
+		return err
+	}
+	response, err := c.http.Do(r)
+	if err != nil {
+		return fmt.Errorf("ask the daemon: %w", err)
+	}
+	defer response.Body.Close()
+	decoder := json.NewDecoder(response.Body)
+	if response.StatusCode == http.StatusOK {
+		if err := decoder.Decode(into); err != nil {
+			return fmt.Errorf("read the daemon's answer: %w", err)
+		}
+		return nil
+	}
+	var refused Error
+	if err := decoder.Decode(&refused); err != nil || refused.Message == "" {
+		return fmt.Errorf("the daemon answers %s", response.Status)
+	}
+	return &daemon.Fault{Code: refused.Code, Err: errors.New(refused.Message)}
+}

@@ -1,0 +1,179 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"fairlead/internal/daemon"
+
+	"golang.org/x/sys/unix"
+)
+
+// The bounds of a request. An attachment that leases its addresses takes as
+// long as the servers do.
+const (
+	maxBody       = 1 << 20
+	maxHeader     = 16 << 10
+	headerLimit   = 5 * time.Second
+	readLimit     = 10 * time.Second
+	writeLimit    = 5 * time.Minute
+	idleLimit     = time.Minute
+	shutdownLimit = 5 * time.Second
+)
+
+// Listen makes the socket, which only its owner can use. One that an earlier
+// daemon has left goes; whoever calls has made sure that none runs.
+func Listen(path string) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	// Bound under another name first, nobody finds it before it is closed to
+	// others.
+	fresh := path + ".new"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: fresh, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := errors.Join(os.Chmod(fresh, 0o600), os.Rename(fresh, path)); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), l.Close(), os.Remove(fresh))
+	}
+	return l, nil
+}
+
+// Serve answers requests until ctx ends, and lets those that are under way
+// finish.
+func Serve(ctx context.Context, l *net.UnixListener, h http.Handler) error {
+	s := &http.Server{
+		Handler: h, ConnContext: withPeer, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: headerLimit, ReadTimeout: readLimit, WriteTimeout: writeLimit, IdleTimeout: idleLimit,
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve the admin API: %w", err)
+	case <-ctx.Done():
+	}
+	limit, cancel := context.WithTimeout(context.Background(), shutdownLimit)
+	defer cancel()
+	if err := s.Shutdown(limit); err != nil {
+		return errors.Join(fmt.Errorf("serve the admin API: %w", err), s.Close())
+	}
+	return nil
+}
+
+// peer is the key of the caller's user in a connection's context.
+type peer struct{}
+
+// withPeer notes who is at the other end, as the kernel says (SO_PEERCRED).
+func withPeer(ctx context.Context, conn net.Conn) context.Context {
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		return ctx
+	}
+	raw, err := unixConn.SyscallConn()
+	if err != nil {
+		return ctx
+	}
+	var cred *unix.Ucred
+	if failed := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); failed != nil || err != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, peer{}, cred.Uid)
+}
+
+// allowed reports whether the caller is root, or the user of the daemon.
+func allowed(ctx context.Context) bool {
+	uid, known := ctx.Value(peer{}).(uint32)
+	return known && (uid == 0 || int(uid) == os.Geteuid())
+}
+
+// Handler answers the requests of the API.
+func Handler(d Daemon) http.Handler {
+	mux := http.NewServeMux()
+	post(mux, pathAttach, d.Attach)
+	post(mux, pathDetach, d.Detach)
+	post(mux, pathPublish, d.Publish)
+	post(mux, pathUnpublish, d.Unpublish)
+	post(mux, pathCreateNetwork, func(_ context.Context, r NetworkRequest) (daemon.Result, error) {
+		return d.CreateNetwork(r.Network, r.DryRun)
+	})
+	post(mux, pathRemoveNetwork, func(_ context.Context, r NetworkName) (daemon.Result, error) {
+		return d.RemoveNetwork(r.Name)
+	})
+	mux.HandleFunc("GET "+pathAttachments, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, Attachments{d.Attachments()})
+	})
+	mux.HandleFunc("GET "+pathNetworks, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, Networks{d.Networks()})
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, &daemon.Fault{Code: daemon.NotFound, Err: fmt.Errorf("%s %s: this daemon does not know the request", r.Method, r.URL.Path)})
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !allowed(r.Context()) {
+			refuse(w, &daemon.Fault{Code: Forbidden, Err: errors.New("only root may use this socket")})
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// post answers a path by fn.
+func post[Request any](mux *http.ServeMux, path string, fn func(context.Context, Request) (daemon.Result, error)) {
+	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+		var request Request
+		if err := decode(http.MaxBytesReader(w, r.Body, maxBody), &request); err != nil {
+			refuse(w, &daemon.Fault{Code: daemon.Invalid, Err: fmt.Errorf("read request: %w", err)})
+			return
+		}
+		result, err := fn(r.Context(), request)
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		answer(w, http.StatusOK, result)
+	})
+}
+
+// decode reads exactly one object of known fields.
+func decode(body io.Reader, into any) error {
+	decoder := json.NewDecoder(body)
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one object")
+	}
+	return nil
+}
+
+var statuses = map[daemon.Code]int{
+	daemon.Invalid: http.StatusBadRequest, daemon.NotFound: http.StatusNotFound, Forbidden: http.StatusForbidden,
+	daemon.Conflict: http.StatusConflict, daemon.PortTaken: http.StatusConflict, daemon.Failed: http.StatusInternalServerError,
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	code := daemon.CodeOf(err)
+	answer(w, statuses[code], Error{code, err.Error()})
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the caller may be gone
+}

@@ -1,0 +1,46 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"fairlead/internal/kernel"
+
+	"golang.org/x/sys/unix"
+)
+
+// pinDir returns the directory of a bpffs for eBPF programs that outlive the
+// daemon: the host's, or one that is mounted for the daemon. Unmount unmounts
+// the latter when nothing is left in it.
+func pinDir(run string) (dir string, unmount func() error, err error) {
+	if isBPF(filepath.Dir(kernel.BPFDir)) {
+		return kernel.BPFDir, func() error { return nil }, nil
+	}
+	own := filepath.Join(run, "bpf")
+	if err := os.MkdirAll(own, 0o700); err != nil {
+		return "", nil, fmt.Errorf("make a place for eBPF programs: %w", err)
+	}
+	if !isBPF(own) {
+		if err := unix.Mount("bpf", own, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
+			return "", nil, fmt.Errorf("mount a bpffs on %s: %w (mount one on /sys/fs/bpf: mount -t bpf bpf /sys/fs/bpf)", own, err)
+		}
+	}
+	pins := filepath.Join(own, "pins")
+	return pins, func() error {
+		// With programs in it, the next daemon needs it.
+		if err := os.Remove(pins); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err := unix.Unmount(own, 0); err != nil {
+			return fmt.Errorf("unmount %s: %w", own, err)
+		}
+		return nil
+	}, nil
+}
+
+func isBPF(path string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(path, &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
+}

@@ -1,0 +1,138 @@
+// Package service is the daemon as a process: it opens the store, the kernel
+// and the socket, says when it is ready, and ends when it is told to or has
+// nothing left to do. What the daemon does is in package daemon.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/daemon"
+	"fairlead/internal/dhcp"
+	"fairlead/internal/engine"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/kernel"
+	"fairlead/internal/proxy"
+	"fairlead/internal/sandbox"
+	"fairlead/internal/store"
+)
+
+// The default directories.
+const (
+	RunDir   = "/run/fairlead"
+	StateDir = "/var/lib/fairlead"
+)
+
+// Options say how a daemon runs.
+type Options struct {
+	// Run and State are its directories; see store.Places.
+	Run, State string
+	// Socket is where it listens.
+	Socket string
+	// IdleExit ends it when nothing is attached and nobody has asked for
+	// anything for IdleGrace.
+	IdleExit bool
+	// TearDown removes everything from the host when it ends.
+	TearDown bool
+	// Ready is called when requests are answered; nil is fine.
+	Ready func()
+	Log   *slog.Logger
+}
+
+// IdleGrace is how long a daemon that ends by itself waits for the next
+// request.
+const IdleGrace = 5 * time.Second
+
+// Run runs a daemon until ctx ends. The host's state stays, unless the options
+// say otherwise.
+func Run(ctx context.Context, opt Options) (err error) {
+	closing := func(close func() error) { err = errors.Join(err, close()) }
+	files, err := store.OpenFile(store.Places{State: opt.State, Run: opt.Run})
+	if err != nil {
+		return err
+	}
+	defer closing(files.Close)
+	pins, unmount, err := pinDir(opt.Run)
+	if err != nil {
+		return err
+	}
+	defer closing(unmount)
+	facts, err := kernel.Probe()
+	if err != nil {
+		return err
+	}
+	host, err := kernel.Open("", kernel.Options{Pins: pins})
+	if err != nil {
+		return err
+	}
+	defer closing(host.Close)
+	idle := newIdle(opt.IdleExit)
+	d, err := daemon.New(daemon.Config{
+		Host: host, Store: files, Sandboxes: sandbox.New(), DHCP: dhcp.Run, Facts: facts, Log: opt.Log, Changed: idle.touch,
+		StartProxy: func(context.Context) (engine.Proxy, error) {
+			return proxy.Start(context.Background(), child.Place{Netns: host.Netns()})
+		},
+	})
+	if err != nil {
+		return err
+	}
+	idle.empty = d.Empty
+	if err := serve(ctx, opt, d, idle); err != nil || !opt.TearDown {
+		return err
+	}
+	return d.TearDown(context.Background())
+}
+
+// serve answers requests and follows events until ctx ends, or one of the two
+// fails.
+func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error {
+	l, err := admin.Listen(opt.Socket)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(opt.Socket)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan error, 2)
+	go func() { results <- d.Run(ctx) }()
+	go func() { results <- admin.Serve(ctx, l, idle.handler(admin.Handler(d))) }()
+	if err := errors.Join(notify("READY=1")); err != nil {
+		opt.Log.Warn("tell the service manager", "error", err)
+	}
+	opt.Log.Info("ready", "socket", opt.Socket)
+	if opt.Ready != nil {
+		opt.Ready()
+	}
+	idle.touch()
+	left := 2
+	select {
+	case err = <-results:
+		left--
+	case <-idle.over:
+		opt.Log.Info("nothing is attached any more")
+	case <-ctx.Done():
+	}
+	_ = notify("STOPPING=1") // nobody waits for it
+	cancel()
+	for range left {
+		err = errors.Join(err, <-results)
+	}
+	opt.Log.Info("stopped")
+	return err
+}
+
+// MakeDirs makes the daemon's directories, for files that are there before it.
+func MakeDirs(opt Options) error {
+	for _, dir := range []string{opt.Run, opt.State, filepath.Dir(opt.Socket)} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("make the daemon's directory: %w", err)
+		}
+	}
+	return nil
+}

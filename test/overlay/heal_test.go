@@ -1,0 +1,81 @@
+package overlay_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"fairlead/internal/plan"
+	"fairlead/test/fabric"
+)
+
+var (
+	addr   = netip.MustParseAddr
+	prefix = netip.MustParsePrefix
+)
+
+// TestHeals damages an overlay. Verify must name the damage, and Heal must
+// bring the traffic back.
+func TestHeals(t *testing.T) {
+	for name, c := range map[string]struct{ damage, want string }{
+		"tunnel deleted":                {"ip link del fx-net", "ip link add fx-net"},
+		"tunnel down":                   {"ip link set fx-net down", "ip link add fx-net"},
+		"tunnel off the bridge":         {"ip link set fx-net nomaster", "master fl-net"},
+		"tunnel's MTU changed":          {"ip link set fx-net mtu 1300", "mtu 1450"},
+		"bridge deleted":                {"ip link del fl-net", "ip link add fl-net"},
+		"suppression off":               {"ip link set fx-net type bridge_slave neigh_suppress off", "neigh_suppress on"},
+		"forwarding entries flushed":    {`bridge fdb show dev fx-net | awk '/dst/ {system("bridge fdb del " $1 " dev fx-net dst " $3 " self")}'`, "bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.2 self permanent"},
+		"forwarding entry changed":      {"bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.77 self static", "bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.2 self master static"},
+		"bridge's entry deleted":        {"bridge fdb del 02:f1:0a:09:00:41 dev fx-net master", "bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.2 self master static"},
+		"neighbours flushed":            {"ip neigh flush dev fl-net nud permanent", "ip neigh replace 10.9.0.65 lladdr 02:f1:0a:09:00:41 dev fl-net nud permanent"},
+		"neighbour changed":             {"ip neigh replace 10.9.0.65 lladdr 02:00:00:00:00:09 dev fl-net nud permanent", "ip neigh replace 10.9.0.65 lladdr 02:f1:0a:09:00:41 dev fl-net nud permanent"},
+		"stray forwarding entry":        {"bridge fdb add 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self static", "bridge fdb del 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self"},
+		"stray host that gets copies":   {"bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.77 self permanent", "bridge fdb del 00:00:00:00:00:00 dev fx-net dst 198.51.100.77 self"},
+		"stray neighbour":               {"ip neigh add 10.9.0.99 lladdr 02:00:00:00:00:09 dev fl-net nud permanent", "ip neigh del 10.9.0.99 dev fl-net"},
+		"learnt of a host that is gone": {"bridge fdb add 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self dynamic", "bridge fdb del 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self"},
+		"stray tunnel of ours":          {"ip link add fx-old type vxlan id 7 dstport 4789; ip link set fx-old alias fairlead:old", "ip link del fx-old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := fabric.New(t, fabric.Options{Hosts: 2})
+			n := network(f, true)
+			addrs := everywhere(t, f, n)
+			know(&n, addrs)
+			everywhere(t, f, n)
+			h := f.Hosts[0]
+			sh(t, h.Do, c.damage)
+			ops, err := h.Engine.Verify(t.Context())
+			if err != nil || !strings.Contains(plan.Text(ops), c.want) {
+				t.Errorf("Verify does not list %q: %v\n%s", c.want, err, plan.Text(ops))
+			}
+			if _, err := h.Engine.Heal(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			undrifted(t, f)
+			reach(t, f, addrs)
+		})
+	}
+}
+
+// TestChangesOnALivingOverlay changes what makes another tunnel of it.
+func TestChangesOnALivingOverlay(t *testing.T) {
+	f := fabric.New(t, fabric.Options{Hosts: 2, Switches: 2})
+	n := network(f, true)
+	addrs := everywhere(t, f, n)
+	reach(t, f, addrs)
+	n.Overlay.VNI = 4242
+	everywhere(t, f, n)
+	reach(t, f, addrs)
+	n.Overlay.Port = 4790
+	know(&n, addrs)
+	everywhere(t, f, n)
+	reach(t, f, addrs)
+	for i, h := range f.Hosts {
+		n.Overlay.Peers[i].Address = h.Address(1, false)
+	}
+	everywhere(t, f, n)
+	reach(t, f, addrs)
+	n.Overlay.Underlays = []string{fabric.Underlay(1)}
+	everywhere(t, f, n)
+	reach(t, f, addrs)
+	undrifted(t, f)
+}

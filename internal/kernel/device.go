@@ -18,18 +18,15 @@ import (
 // the mark last. So at every moment a marked device is ours to put right,
 // wherever it is, and any other is the host's.
 //
-// When the last process of a sandbox ends, the kernel brings a physical device
-// back to the machine's first namespace, by its name of the sandbox or, where
-// that is taken, as devN; its alias comes along. A virtual one (veth, VLAN) it
-// destroys. So we hold the namespaces that have virtual ones, until we have
-// fetched them.
+// When nothing keeps a sandbox's namespace any more, the kernel brings a
+// physical device back to the machine's first namespace, by its name of the
+// sandbox or, where that is taken, as devN, and its alias comes along; a virtual
+// one (veth, VLAN) it destroys. It does so some time later, and that namespace
+// need not be ours. So we keep the namespace ourselves until we have fetched
+// the device, and leave it to the kernel only when we are killed.
 
 // placed is where we have put a device.
 type placed struct {
-	// path is the sandbox's.
-	path string
-	// ns keeps the sandbox's namespace; nil where the kernel brings the device
-	// back by itself.
 	ns *Netns
 	// was is what the device was before: a workload that may change its links
 	// may change the alias too, which is not to decide what the host gets.
@@ -52,10 +49,8 @@ func (h *Host) findDevice(d plan.Device) (*whereabouts, error) {
 	before, known := h.devices[d.Key()]
 	h.mu.Unlock()
 	paths := []string{d.Netns}
-	if before.ns != nil {
+	if known {
 		paths = append(paths, before.ns.Path())
-	} else if known {
-		paths = append(paths, before.path)
 	}
 	for _, path := range append(paths, "") {
 		handle, err := h.at(path)
@@ -116,11 +111,11 @@ func (h *Host) setDevice(d plan.Device) error {
 	if err := h.place(at, d); err != nil {
 		return err
 	}
-	have, err := inside.LinkByName(d.Name)
-	if err != nil {
+	if err := h.hold(d, at.was); err != nil {
 		return err
 	}
-	if err := h.hold(d, have, at.was); err != nil {
+	have, err := inside.LinkByName(d.Name)
+	if err != nil {
 		return err
 	}
 	if mtu := cmp.Or(d.MTU, at.was.MTU); have.Attrs().MTU != mtu {
@@ -233,20 +228,16 @@ func (h *Host) giveBack(at *whereabouts) error {
 	return host.LinkSetAlias(link, w.Alias)
 }
 
-// hold remembers where the device is, and keeps the namespace of one that
-// would end with it.
-func (h *Host) hold(d plan.Device, link netlink.Link, was wasDevice) error {
-	p := placed{path: d.Netns, was: was}
-	if link.Type() != "device" {
-		var err error
-		if p.ns, err = OpenNetns(d.Netns); err != nil {
-			return err
-		}
+// hold remembers where the device is, and keeps that namespace.
+func (h *Host) hold(d plan.Device, was wasDevice) error {
+	ns, err := OpenNetns(d.Netns)
+	if err != nil {
+		return err
 	}
-	err := h.letGo(d)
+	err = h.letGo(d)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.devices[d.Key()] = p
+	h.devices[d.Key()] = placed{ns, was}
 	return err
 }
 
@@ -256,7 +247,7 @@ func (h *Host) letGo(d plan.Device) error {
 	defer h.mu.Unlock()
 	p, ok := h.devices[d.Key()]
 	delete(h.devices, d.Key())
-	if !ok || p.ns == nil {
+	if !ok {
 		return nil
 	}
 	if handle, open := h.handles[p.ns.Path()]; open {
@@ -284,7 +275,7 @@ func (h *Host) readDevice(want plan.Device) (plan.Object, error) {
 	if at.netns != want.Netns {
 		return found, nil
 	}
-	return found, h.hold(want, at.link, at.was)
+	return found, h.hold(want, at.was)
 }
 
 // strayDevices returns those of the links, which are the host's, that are

@@ -23,8 +23,12 @@ func (h *Host) claim(device string) (*whereabouts, error) {
 	}
 	name := device
 	if plan.PCIAddress(device) {
-		if name, err = h.pciLink(device); err != nil {
-			return nil, fmt.Errorf("no network device of this host has that PCI address: `ls -l /sys/class/net` shows which there are; a function that is bound to vfio-pci has none: %w", err)
+		name, err = pciLink(device)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("no network device of this host has that PCI address: `ls -l /sys/class/net` shows which there are; a function that is bound to vfio-pci has none")
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	link, err := host.LinkByName(name)

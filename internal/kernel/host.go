@@ -71,9 +71,7 @@ func (h *Host) Close() error {
 	h.Release()
 	var errs []error
 	for _, p := range h.devices {
-		if p.ns != nil {
-			errs = append(errs, p.ns.Close())
-		}
+		errs = append(errs, p.ns.Close())
 	}
 	if h.steering != nil {
 		errs = append(errs, h.steering.Close())

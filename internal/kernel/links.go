@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"fairlead/internal/plan"
 
@@ -43,7 +44,7 @@ func (h *Host) answer(handle *netlink.Handle, question string) (plan.HostLink, e
 	name := question
 	if plan.PCIAddress(question) {
 		var err error
-		if name, err = h.pciLink(question); err != nil {
+		if name, err = pciLink(question); err != nil {
 			return plan.HostLink{}, err
 		}
 	}
@@ -121,14 +122,38 @@ func (h *Host) describe(link netlink.Link) (plan.HostLink, error) {
 	return l, nil
 }
 
-// pciLink returns the name of the network device with the PCI address.
-func (h *Host) pciLink(address string) (string, error) {
-	entries, err := os.ReadDir(filepath.Join("/sys/bus/pci/devices", filepath.Base(address), "net"))
+// pciLink returns the name of the network device with the PCI address. It may
+// lie below that in the tree of devices, as those of virtio do.
+func pciLink(address string) (string, error) {
+	const class = "/sys/class/net"
+	entries, err := os.ReadDir(class)
 	if err != nil {
 		return "", err
 	}
-	if len(entries) == 0 {
-		return "", os.ErrNotExist
+	var names []string
+	for _, e := range entries {
+		// One that goes meanwhile is none.
+		path, err := filepath.EvalSymlinks(filepath.Join(class, e.Name()))
+		if err == nil && strings.EqualFold(pciParent(path), address) {
+			names = append(names, e.Name())
+		}
 	}
-	return entries[0].Name(), nil
+	switch len(names) {
+	case 0:
+		return "", os.ErrNotExist
+	case 1:
+		return names[0], nil
+	}
+	return "", fmt.Errorf("PCI address %s has the network devices %s: name one of them", address, strings.Join(names, ", "))
+}
+
+// pciParent returns the PCI address that a path in the tree of devices lies
+// below.
+func pciParent(path string) string {
+	parts := strings.Split(path, "/")
+	i := len(parts) - 1
+	for i > 0 && !plan.PCIAddress(parts[i]) {
+		i--
+	}
+	return parts[i]
 }

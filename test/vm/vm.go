@@ -3,8 +3,8 @@
 // lives as long as one command. It measures nothing: an emulator's clock is
 // worth nothing.
 //
-// Theory of operation. The machine has no disk and no network card. All that
-// it needs is in its initramfs, and all that it says goes over a serial line.
+// Theory of operation. The machine has no disk, and no network but cards that
+// lead nowhere. All that it needs is in its initramfs, and all that it says goes over a serial line.
 //
 //	host                              guest
 //	go build, go test -c, ldd ─cpio─► the kernel unpacks it and starts ./guest,
@@ -62,6 +62,23 @@ type Machine struct {
 	Modules []string
 	// Tools are commands of the host that the guest has, too.
 	Tools []string
+	// Cards are network cards on the machine's PCI bus, the first in slot
+	// FirstCard: each the emulator's name of a model, e.g. virtio-net-pci. No
+	// wire leads to them.
+	Cards []string
+}
+
+// FirstCard is the PCI slot of the first network card.
+const FirstCard = 0x10
+
+// cards are the emulator's options for the machine's network cards.
+func (m Machine) cards() []string {
+	var args []string
+	for i, model := range m.Cards {
+		args = append(args, "-netdev", fmt.Sprintf("hubport,id=wire%d,hubid=%d", i, i),
+			"-device", fmt.Sprintf("%s,netdev=wire%d,addr=%#x,romfile=", model, i, FirstCard+i))
+	}
+	return args
 }
 
 // limit bounds a machine's life by the host's clock, and testLimit that of
@@ -138,6 +155,7 @@ func (m Machine) boot(ctx context.Context, initramfs []byte) (string, error) {
 		// A panic reboots at once, which ends the emulator. The emulated CPU
 		// has none of the faults that the mitigations are for.
 		"-append", "console=ttyS0 quiet panic=-1 mitigations=off")
+	cmd.Args = append(cmd.Args, m.cards()...)
 	cmd.Stdout, cmd.Stderr = &serial, &serial
 	process, err := child.Start(ctx, cmd, child.Place{})
 	if err == nil {

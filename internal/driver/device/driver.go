@@ -11,10 +11,11 @@
 //
 // The device carries with it, as its alias, what it was on the host: name,
 // MTU, hardware address, addresses, alias, up or down. When its endpoint goes
-// it comes back and is made that again. A sandbox that dies leaves a physical
-// device to the kernel, which brings it back to the machine's first namespace,
-// where the mark is found; a virtual one (veth, VLAN) would end with the
-// sandbox, so Fairlead holds that namespace open as long as it runs.
+// it comes back and is made that again. The namespace of a sandbox that dies is
+// kept until the device has been fetched. When Fairlead itself has been killed,
+// the kernel brings a physical device back to the machine's first namespace,
+// where the next Fairlead finds the mark; a virtual one (veth, VLAN) ends with
+// its sandbox then.
 //
 // An InfiniBand link carries no macvlan: its neighbours know a queue pair and
 // not an Ethernet address. What it has instead are children (ip-link(8), type

@@ -1,0 +1,177 @@
+// Package card_test is run in a guest by the tests of package vm: it hands
+// network cards on the PCI bus to sandboxes. The guest has nothing but this,
+// so the first namespace is the host's.
+package card_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fairlead/internal/engine"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/store"
+	"fairlead/test/vm"
+)
+
+// patience bounds how long the kernel may take to clear a namespace away.
+const patience = 20 * time.Second
+
+// address is that of the first card.
+var address = fmt.Sprintf("0000:00:%02x.0", vm.FirstCard)
+
+func sh(t *testing.T, line string) string {
+	t.Helper()
+	out, err := exec.Command("sh", "-c", line).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return string(out)
+}
+
+// name returns what the host calls the first card now; empty when it has it
+// not.
+func name(t *testing.T) string {
+	t.Helper()
+	found, err := filepath.Glob("/sys/bus/pci/devices/" + address + "/virtio*/net/*")
+	if err != nil || len(found) != 1 {
+		return ""
+	}
+	return filepath.Base(found[0])
+}
+
+// describe writes down the host's links and addresses, without what carriers
+// and checks for duplicates change by themselves.
+func describe(t *testing.T) string {
+	t.Helper()
+	return sh(t, "ip -o link | sed 's/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//'; ip -o addr | grep -v fe80; true")
+}
+
+// container is a process that alone keeps its sandbox alive.
+func container(t *testing.T) (path string, kill func()) {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid), func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+}
+
+// daemon starts an engine; stop ends it as a kill does.
+func daemon(t *testing.T, kept engine.Store) (e *engine.Engine, stop func()) {
+	t.Helper()
+	h, err := kernel.Open("", kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine.New(engine.Config{Kernel: h, Store: kept}), func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func handed(sandbox, device string) model.State {
+	return model.State{Networks: []model.Network{{Name: "lan", Driver: model.DriverDevice, Parent: device}},
+		Endpoints: []model.Endpoint{{Name: "web", Network: "lan", Sandbox: sandbox, Interface: "lan0",
+			Prefixes: []netip.Prefix{netip.MustParsePrefix("203.0.113.2/24"), netip.MustParsePrefix("2001:db8:2::2/64")}}}}
+}
+
+// cameBack waits until the kernel has brought the card back.
+func cameBack(t *testing.T) string {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if now := name(t); now != "" {
+			return now
+		}
+	}
+	t.Fatalf("the kernel has not brought the card back:\n%s", sh(t, "ip -d link"))
+	return ""
+}
+
+// TestACardComesBack hands the card over, by its PCI address and by its name,
+// and lets its sandbox die: with the engine watching, and killed before, with a
+// new one that knows of the card, that remembers nothing, or that finds the
+// card's name in the sandbox taken on the host.
+func TestACardComesBack(t *testing.T) {
+	own := name(t)
+	if own == "" {
+		t.Fatalf("the guest has no card at %s:\n%s", address, sh(t, "ip link; ls -l /sys/class/net"))
+	}
+	sh(t, "sysctl -qw net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0 net.ipv6.conf."+own+".accept_dad=0;"+
+		" ip link set "+own+" mtu 1400 alias uplink up; ip addr add 192.0.2.9/24 brd + dev "+own+"; ip addr add 2001:db8:9::9/64 dev "+own)
+	before := describe(t)
+	for _, device := range []string{address, own} {
+		for _, how := range []string{"the same engine", "a new engine", "an engine that remembers nothing", "its name taken"} {
+			t.Run(device+" "+how, func(t *testing.T) {
+				sandbox, kill := container(t)
+				defer kill()
+				kept := &store.Memory{}
+				e, stop := daemon(t, kept)
+				for range 2 {
+					if _, err := e.Set(t.Context(), handed(sandbox, device)); err != nil {
+						t.Fatal(err)
+					}
+					if ops, err := e.Verify(t.Context()); err != nil || len(ops) != 0 {
+						t.Errorf("strayed: %v %v", ops, err)
+					}
+				}
+				inside := sh(t, "nsenter --net="+sandbox+" ip -o addr")
+				if name(t) != "" || !strings.Contains(inside, "lan0    inet 203.0.113.2/24") {
+					t.Errorf("the sandbox has not got it:\n%s", inside)
+				}
+				if how == "its name taken" {
+					sh(t, "ip link add lan0 type bridge")
+				}
+				if how == "the same engine" {
+					kill()
+				} else {
+					stop()
+					kill()
+					if now, want := cameBack(t), map[bool]string{true: "dev", false: "lan0"}[how == "its name taken"]; !strings.HasPrefix(now, want) {
+						t.Errorf("it came back as %s, want %s", now, want)
+					}
+					if how == "an engine that remembers nothing" {
+						kept = &store.Memory{}
+					}
+					e, stop = daemon(t, kept)
+				}
+				if _, err := e.Set(t.Context(), model.State{}); err != nil {
+					t.Error(err)
+				}
+				stop()
+				if how == "its name taken" {
+					sh(t, "ip link del lan0")
+				}
+				if after := describe(t); after != before {
+					t.Errorf("before:\n%s\nafter:\n%s", before, after)
+				}
+			})
+		}
+	}
+}
+
+// TestACardIsRefused asks for cards that the guest has not.
+func TestACardIsRefused(t *testing.T) {
+	e, stop := daemon(t, &store.Memory{})
+	defer stop()
+	for device, want := range map[string]string{
+		"0000:00:1f.7": "no network device of this host has that PCI address",
+		"0000:00:00.0": "no network device of this host has that PCI address",
+	} {
+		if _, err := e.Set(t.Context(), handed(fmt.Sprintf("/proc/%d/ns/net", os.Getpid()), device)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v", device, err)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package daemon_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+)
+
+// card gives the host a device with an address of its own, and returns what
+// the host has then. Carriers come by themselves.
+func (w *world) card() (devices func() string) {
+	w.Helper()
+	w.sh("set -e; ip link add nic address 52:54:00:12:34:56 mtu 1400 type veth peer name far; ip link set far up;" +
+		" ip link set nic alias uplink up; ip addr add 192.0.2.9/24 brd + dev nic")
+	return func() string {
+		return w.sh("ip -o link | sed 's/^[0-9]*: //; s/@[^:]*//; s/NO-CARRIER,//; s/,LOWER_UP//; s/,M-DOWN//; s/ state [A-Z]*//; s/ link-netnsid [0-9]*//' | sort; ip -4 -o addr | sed 's/^[0-9]*: //'")
+	}
+}
+
+func handOver(sandbox string) daemon.AttachRequest {
+	return daemon.AttachRequest{Device: "nic", Endpoint: model.Endpoint{Sandbox: sandbox, Interface: "lan0", Prefixes: prefixes("203.0.113.2/24")}}
+}
+
+// TestADeviceComesBackFromAProcess kills it; the daemon runs, or comes later.
+func TestADeviceComesBackFromAProcess(t *testing.T) {
+	w := newWorld(t).start()
+	devices := w.card()
+	before := devices()
+	b := w.box()
+	if r := w.attach(handOver(b.pid)); !r.Changed {
+		t.Errorf("%+v", r)
+	}
+	if r := w.attach(handOver(b.pid)); r.Changed {
+		t.Errorf("the same again: %+v", r)
+	}
+	if out := b.sh(t, "ip -o addr"); !strings.Contains(out, "lan0    inet 203.0.113.2/24") {
+		t.Errorf("the sandbox has not got it:\n%s", out)
+	}
+	b.kill()
+	w.until("the device is back", func() bool { return devices() == before })
+}
+
+// TestADeviceFollowsItsSandbox declares it once, for a sandbox that goes and
+// comes back twice, the second time under another daemon.
+func TestADeviceFollowsItsSandbox(t *testing.T) {
+	w := newWorld(t).start()
+	devices := w.card()
+	before := devices()
+	has := func() bool {
+		ns, err := kernel.OpenNetns(filepath.Join(w.finder.NetnsDir, "web"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ns.Close()
+		return strings.Contains(shell(t, ns.Do, "ip -o addr"), "lan0    inet 203.0.113.2/24")
+	}
+	w.named("web")
+	w.attach(handOver("web"))
+	for _, restart := range []bool{false, true} {
+		if !has() {
+			t.Error("the sandbox has not got it")
+		}
+		w.unname("web")
+		w.until("the device is back", func() bool { return devices() == before })
+		if restart {
+			w.stop()
+			w.start()
+		}
+		w.named("web")
+		w.until("the sandbox has it again", has)
+	}
+	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: "web"}); err != nil {
+		t.Fatal(err)
+	}
+	if now := devices(); now != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, now)
+	}
+	if !w.Empty() {
+		t.Error("the daemon holds something still")
+	}
+}

@@ -26,6 +26,22 @@ type Branching struct {
 	OwnMAC bool
 }
 
+// Unbranched says what of a network is for drivers whose sandboxes branch from
+// a parent, or are handed one.
+func Unbranched(n model.Network) error {
+	switch {
+	case n.Parent != "":
+		return fmt.Errorf("parent %s: a %s network has none: use driver macvlan, ipvlan or device, or leave it out", n.Parent, n.Driver)
+	case n.Mode != "":
+		return fmt.Errorf("mode %s is of macvlan and ipvlan: leave it out", n.Mode)
+	case n.VLAN != 0:
+		return fmt.Errorf("vlan %d is on the parent of a macvlan or ipvlan network: leave it out", n.VLAN)
+	case n.PKey != 0:
+		return fmt.Errorf("pkey %#x is of driver device: leave it out", n.PKey)
+	}
+	return nil
+}
+
 // Check says what of the network the host cannot carry.
 func (b Branching) Check(n model.Network, f plan.Facts) error {
 	parent, known := f.Links[n.Parent]
@@ -175,10 +191,7 @@ func (b Branching) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 	} else {
 		p = append(p, onLink(n, e)...)
 	}
-	if b.Shim && len(n.Subnets) > 0 {
-		p = append(p, b.shim(n, e, link.Parent)...)
-	}
-	return p
+	return append(p, b.shim(n, e, link.Parent)...)
 }
 
 // mac returns the branch's hardware address. Without subnets the address may
@@ -210,75 +223,4 @@ func onLink(n model.Network, e model.Endpoint) plan.Plan {
 		add(prefix)
 	}
 	return append(p, Extras(e)...)
-}
-
-// shim plans the host's own branch, which all endpoints of the network share,
-// and the routes between it and this one. A branch and its parent never hear
-// each other: only by another branch can the host speak to the sandbox.
-func (b Branching) shim(n model.Network, e model.Endpoint, parent string) plan.Plan {
-	link := plan.Branch{Name: ShimLink(n.Name), Kind: b.Kind, Mode: string(b.Mode), Parent: parent, MTU: n.LinkMTU(), Owner: n.Name, Quiet: true}
-	if b.OwnMAC {
-		link.MAC = MAC(hostAddresses(n)...)
-	}
-	p := plan.Plan{link, plan.Table{}, plan.Member{Set: plan.SetLinks, Link: link.Name}, plan.Member{Set: plan.SetLAN, Link: link.Name}}
-	for _, s := range n.Subnets {
-		host := s.HostAddress()
-		p = append(p, plan.Address{Link: link.Name, Prefix: Host(host)})
-		if addr, ok := e.Address(host.Is4()); ok {
-			p = append(p, plan.Route{To: Host(addr), Link: link.Name, Src: b.speaker(n, s)})
-		}
-		if _, ok := e.Address(false); ok && host.Is6() && b.Switched {
-			p = append(p, toParent(n, s, e)...)
-		}
-	}
-	return p
-}
-
-// speaker returns the address by which the host speaks to the sandboxes: that
-// by which they know it best, the parent's. A branch that shares the parent's
-// hardware address cannot speak from there, as the answer would go to the
-// parent.
-func (b Branching) speaker(n model.Network, s model.Subnet) netip.Addr {
-	i := slices.IndexFunc(n.ParentAddresses, s.Prefix.Contains)
-	if i < 0 || !b.OwnMAC || n.VLAN != 0 {
-		return s.HostAddress()
-	}
-	return n.ParentAddresses[i]
-}
-
-// toParent leads the sandbox to the host's IPv6 addresses on the parent. Linux
-// answers ARP for them by any link, but neighbour solicitations only by the
-// link that has the address.
-func toParent(n model.Network, s model.Subnet, e model.Endpoint) plan.Plan {
-	var p plan.Plan
-	for _, own := range n.ParentAddresses {
-		if n.VLAN == 0 && own.Is6() && s.Prefix.Contains(own) {
-			p = append(p, plan.Route{Netns: e.Sandbox, To: Host(own), Via: s.HostAddress(), Link: e.InterfaceName()})
-		}
-	}
-	return p
-}
-
-func hostAddresses(n model.Network) []netip.Addr {
-	var all []netip.Addr
-	for _, s := range n.Subnets {
-		all = append(all, s.HostAddress())
-	}
-	return all
-}
-
-// Attachment tells how the endpoint is reached. It answers everybody directly
-// on the LAN, past the host, but for the host's own address.
-func (b Branching) Attachment(n model.Network, e model.Endpoint) plan.Attachment {
-	switch {
-	case !b.Shim:
-		return plan.Attachment{Closed: fmt.Sprintf("the host reaches nobody in a %s network of mode %s: use mode bridge to publish", n.Driver, b.Mode)}
-	case len(n.Subnets) == 0:
-		return plan.Attachment{Closed: "the network has no subnet, so the host has no address of its own among its sandboxes: give it one, with a range that the LAN leaves to this host"}
-	}
-	a := plan.Attachment{Addresses: e.Addresses, Link: ShimLink(n.Name), Gateways: hostAddresses(n)}
-	for _, addr := range e.Addresses {
-		a.Bypass = append(a.Bypass, plan.Bypass{From: Default(addr), To: Host(addr)})
-	}
-	return a
 }

@@ -161,6 +161,32 @@ func TestPublishingToTheLANAndTearDownLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestAnAddressThatTheLANGave is in no subnet of ours, as from a DHCP server or
+// the LAN's administrator. The host speaks to it by its own on the parent.
+func TestAnAddressThatTheLANGave(t *testing.T) {
+	w := world(t)
+	serve(t, w.DoServer, "host", ":81")
+	before := snapshot(t, w)
+	s := onLAN(t, w, model.DriverMacvlan, "web", "app")
+	s.Networks[0].Subnets = nil
+	for i, host := range []string{"80", "81"} {
+		s.Endpoints[i].Prefixes = []netip.Prefix{netip.MustParsePrefix("198.51.100." + host + "/24"), netip.MustParsePrefix("2001:db8:1::" + host + "/64")}
+	}
+	full := mustSet(t, w, s)
+	undrifted(t, w)
+	serve(t, in(w, "web"), "web", ":80")
+	for _, from := range []place{w.DoClient, w.DoServer, in(w, "app")} {
+		hearsAll(t, from, addressesOf(t, full, "web", 80), "web")
+	}
+	hearsAll(t, in(w, "web"), server(81), "host")
+	publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
+	if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "the network has no subnet") {
+		t.Errorf("publishing gives %v", err)
+	}
+	mustSet(t, w, model.State{})
+	unchanged(t, w, before)
+}
+
 // TestTheLANKnowsTheHostByOneAddress wants the shim to be silent to the LAN:
 // what is for the host shall not come by it.
 func TestTheLANKnowsTheHostByOneAddress(t *testing.T) {

@@ -39,7 +39,8 @@ func (h *Host) dropWidths(a plan.Address) error {
 	return err
 }
 
-// addresses returns those of a link.
+// addresses returns those of a link, but for those of IPv6 that the kernel
+// makes and drops by itself to keep hosts from being recognised (RFC 8981).
 func (h *Host) addresses(netns, name string) ([]netip.Prefix, error) {
 	handle, link, err := h.link(netns, name)
 	if err != nil {
@@ -48,7 +49,10 @@ func (h *Host) addresses(netns, name string) ([]netip.Prefix, error) {
 	list, err := retry(func() ([]netlink.Addr, error) { return handle.AddrList(link, unix.AF_UNSPEC) })
 	var prefixes []netip.Prefix
 	for _, a := range list {
-		prefixes = append(prefixes, toPrefix(a.IPNet.IP, a.Mask))
+		p := toPrefix(a.IPNet.IP, a.Mask)
+		if p.Addr().Is4() || a.Flags&unix.IFA_F_TEMPORARY == 0 {
+			prefixes = append(prefixes, p)
+		}
 	}
 	return prefixes, err
 }

@@ -111,7 +111,7 @@ func (h *Host) describe(link netlink.Link) (plan.HostLink, error) {
 	if err != nil {
 		return l, err
 	}
-	if master, err := handle.LinkByIndex(a.MasterIndex); a.MasterIndex != 0 && err == nil {
+	if master, err := handle.LinkByIndex(a.MasterIndex); a.MasterIndex != 0 && err == nil && master.Type() != "vrf" {
 		l.Master = master.Attrs().Name
 	}
 	if l.Addresses, err = h.addresses("", a.Name); err != nil {

@@ -42,7 +42,7 @@ func (Driver) Validate(n model.Network, _ plan.Facts) error {
 	case n.Hairpin:
 		return errors.New("hairpin is a bridge's setting: a routed network needs none; leave it out")
 	}
-	return nil
+	return driver.Unbranched(n)
 }
 
 // Complete implements driver.Driver: there is nothing to find out.

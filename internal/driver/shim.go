@@ -1,0 +1,123 @@
+package driver
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// shim plans the host's own branch, which all endpoints of the network share,
+// and the routes between it and this one. A branch and its parent never hear
+// each other: only by another branch can the host speak to the sandbox.
+func (b Branching) shim(n model.Network, e model.Endpoint, parent string) plan.Plan {
+	reached := b.neighbors(n, e)
+	if !b.Shim || len(reached) == 0 {
+		return nil
+	}
+	link := plan.Branch{Name: ShimLink(n.Name), Kind: b.Kind, Mode: string(b.Mode), Parent: parent, MTU: n.LinkMTU(), Owner: n.Name, Quiet: true}
+	if b.OwnMAC {
+		link.MAC = MAC(append(hostAddresses(n), shimLinkLocal(n))...)
+	}
+	p := plan.Plan{link, plan.Table{}, plan.Member{Set: plan.SetLinks, Link: link.Name}, plan.Member{Set: plan.SetLAN, Link: link.Name}}
+	for _, host := range hostAddresses(n) {
+		p = append(p, plan.Address{Link: link.Name, Prefix: Host(host)})
+	}
+	for _, to := range reached {
+		p = append(p, plan.Route{To: Host(to.addr), Link: link.Name, Src: to.source})
+		if to.addr.Is6() && b.Switched {
+			p = append(p, toParent(n, e, to.onLink)...)
+		}
+	}
+	return p
+}
+
+// neighbor is an address of an endpoint that the host reaches by its shim.
+type neighbor struct {
+	addr netip.Addr
+	// onLink is what the sandbox believes to be on its link.
+	onLink netip.Prefix
+	// source is the address by which the host speaks to it.
+	source netip.Addr
+}
+
+func (b Branching) neighbors(n model.Network, e model.Endpoint) []neighbor {
+	var all []neighbor
+	for _, s := range n.Subnets {
+		if addr, ok := e.Address(s.Prefix.Addr().Is4()); ok {
+			all = append(all, neighbor{addr, s.Prefix, b.source(n, s.Prefix, s.HostAddress())})
+		}
+	}
+	for _, p := range e.Prefixes {
+		if source := b.source(n, p, netip.Addr{}); source.IsValid() {
+			all = append(all, neighbor{p.Addr(), p, source})
+		}
+	}
+	return all
+}
+
+// source returns the address by which the host speaks to a sandbox: the
+// parent's, by which the LAN knows it, else its own on the shim. A branch that
+// shares the parent's hardware address cannot speak from the parent's, as the
+// answer would go to the parent.
+func (b Branching) source(n model.Network, onLink netip.Prefix, own netip.Addr) netip.Addr {
+	i := slices.IndexFunc(n.ParentAddresses, onLink.Contains)
+	if i < 0 || !b.OwnMAC || n.VLAN != 0 {
+		return own
+	}
+	return n.ParentAddresses[i]
+}
+
+// toParent leads the sandbox to the host's IPv6 addresses on the parent, by the
+// shim's link-local one. Linux answers ARP for any address by any link, but
+// neighbour solicitations only by the link that has the address.
+func toParent(n model.Network, e model.Endpoint, onLink netip.Prefix) plan.Plan {
+	via := shimLinkLocal(n)
+	p := plan.Plan{plan.Address{Link: ShimLink(n.Name), Prefix: netip.PrefixFrom(via, 64)}}
+	for _, own := range n.ParentAddresses {
+		if n.VLAN == 0 && own.Is6() && onLink.Contains(own) {
+			p = append(p, plan.Route{Netns: e.Sandbox, To: Host(own), Via: via, Link: e.InterfaceName()})
+		}
+	}
+	return p
+}
+
+// shimLinkLocal returns the shim's IPv6 link-local address. It differs from
+// host to host, as they may share a LAN.
+func shimLinkLocal(n model.Network) netip.Addr {
+	h := fnv.New64a()
+	h.Write([]byte(n.Name))
+	for _, a := range n.ParentAddresses {
+		h.Write(a.AsSlice())
+	}
+	addr := netip.MustParseAddr("fe80::").As16()
+	copy(addr[8:], h.Sum(nil))
+	return netip.AddrFrom16(addr)
+}
+
+func hostAddresses(n model.Network) []netip.Addr {
+	var all []netip.Addr
+	for _, s := range n.Subnets {
+		all = append(all, s.HostAddress())
+	}
+	return all
+}
+
+// Attachment tells how the endpoint is reached. It answers everybody directly
+// on the LAN, past the host, but for the host's own address.
+func (b Branching) Attachment(n model.Network, e model.Endpoint) plan.Attachment {
+	switch {
+	case !b.Shim:
+		return plan.Attachment{Closed: fmt.Sprintf("the host reaches nobody in a %s network of mode %s: use mode bridge to publish", n.Driver, b.Mode)}
+	case len(n.Subnets) == 0:
+		return plan.Attachment{Closed: "the network has no subnet, so the host has no address of its own among its sandboxes: give it one, with a range that the LAN leaves to this host"}
+	}
+	a := plan.Attachment{Addresses: e.Addresses, Link: ShimLink(n.Name), Gateways: hostAddresses(n)}
+	for _, addr := range e.Addresses {
+		a.Bypass = append(a.Bypass, plan.Bypass{From: Default(addr), To: Host(addr)})
+	}
+	return a
+}

@@ -139,7 +139,7 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *box, seen ker
 	case known:
 		a.Name = have.Name
 		inherit(&a, have, req)
-	case a.Interface == "" && n.Driver != model.DriverDevice:
+	case a.Interface == "":
 		a.Interface = d.freeInterface(at.Ref, seen)
 	}
 	if a.DHCP && a.MAC == "" && n.Driver != model.DriverDevice && n.Driver != model.DriverIPvlan {

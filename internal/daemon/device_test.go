@@ -45,6 +45,21 @@ func TestADeviceComesBackFromAProcess(t *testing.T) {
 	w.until("the device is back", func() bool { return devices() == before })
 }
 
+// TestADeviceTakesAFreeName hands it to a sandbox that has an eth0.
+func TestADeviceTakesAFreeName(t *testing.T) {
+	w := newWorld(t).start()
+	w.card()
+	b := w.box()
+	b.sh(t, "ip link add eth0 type bridge")
+	req := handOver(b.pid)
+	req.Interface = ""
+	for range 2 {
+		if r := w.attach(req); r.Attachments[0].Interface != "eth1" {
+			t.Errorf("it is called %s there", r.Attachments[0].Interface)
+		}
+	}
+}
+
 // TestADeviceFollowsItsSandbox declares it once, for a sandbox that goes and
 // comes back twice, the second time under another daemon.
 func TestADeviceFollowsItsSandbox(t *testing.T) {

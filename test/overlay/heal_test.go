@@ -24,7 +24,7 @@ func TestHeals(t *testing.T) {
 		"tunnel's MTU changed":          {"ip link set fx-net mtu 1300", "mtu 1450"},
 		"bridge deleted":                {"ip link del fl-net", "ip link add fl-net"},
 		"suppression off":               {"ip link set fx-net type bridge_slave neigh_suppress off", "neigh_suppress on"},
-		"forwarding entries flushed":    {`bridge fdb show dev fx-net | awk '/dst/ {system("bridge fdb del " $1 " dev fx-net dst " $3 " self")}'`, "bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.2 self permanent"},
+		"forwarding entries flushed":    {"bridge fdb show dev fx-net | while read mac dst host rest; do [ $dst != dst ] || bridge fdb del $mac dev fx-net dst $host self; done", "bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.2 self permanent"},
 		"forwarding entry changed":      {"bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.77 self static", "bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.2 self master static"},
 		"bridge's entry deleted":        {"bridge fdb del 02:f1:0a:09:00:41 dev fx-net master", "bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.2 self master static"},
 		"neighbours flushed":            {"ip neigh flush dev fl-net nud permanent", "ip neigh replace 10.9.0.65 lladdr 02:f1:0a:09:00:41 dev fl-net nud permanent"},

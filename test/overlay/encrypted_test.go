@@ -1,0 +1,275 @@
+package overlay_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/test/fabric"
+
+	"golang.org/x/sys/unix"
+)
+
+// keyFile writes a secret.
+func keyFile(t testing.TB, secret string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "net.key")
+	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+const secret = "the hosts of this overlay share!" // 32 bytes
+
+func encrypted(f *fabric.Fabric, v4 bool, file string) model.Network {
+	n := network(f, v4)
+	n.Overlay.Encrypt, n.Overlay.KeyFile = true, file
+	return n
+}
+
+// TestEncrypted needs WireGuard. On a kernel without, an encrypted overlay is
+// refused and never built in plain text; test/vm has one with.
+func TestEncrypted(t *testing.T) {
+	facts, err := kernel.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if missing, lacks := facts.Missing[plan.FeatureWireGuard]; lacks {
+		f := fabric.New(t, fabric.Options{Hosts: 2})
+		h := f.Hosts[0]
+		before := snapshot(t, h)
+		if _, err := h.Engine.Set(t.Context(), state(h, encrypted(f, true, "/no/key"), "box1")); err == nil || !strings.Contains(err.Error(), "encrypt: "+missing) {
+			t.Errorf("the error is %v; want %q", err, missing)
+		}
+		unchanged(t, h, before)
+		return
+	}
+	for name, v4 := range families {
+		t.Run(name, func(t *testing.T) { crosses(t, v4) })
+	}
+	t.Run("plain text does not get in", plainText)
+	t.Run("heals", healsEncrypted)
+	t.Run("key files", keyFiles)
+	t.Run("another secret", anotherSecret)
+}
+
+// crosses sends much through an encrypted overlay, and watches the wire.
+func crosses(t *testing.T, v4 bool) {
+	f := fabric.New(t, fabric.Options{Hosts: 2})
+	before := []string{snapshot(t, f.Hosts[0]), snapshot(t, f.Hosts[1])}
+	n := encrypted(f, v4, keyFile(t, base64.StdEncoding.EncodeToString([]byte(secret))+"\n"))
+	seen := watch(t, f.Switches[0], "box2")
+	addrs := everywhere(t, f, n)
+	reach(t, f, addrs)
+	know(&n, addrs)
+	everywhere(t, f, n)
+	reach(t, f, addrs)
+	for _, a := range addrs[1] {
+		transfer(t, f.Hosts[0].In("box1"), a, 1<<20)
+	}
+	want := map[bool]int{true: 1500 - 60 - 70, false: 1500 - 80 - 70}[v4]
+	if got := sh(t, f.Hosts[0].In("box1"), "ip -o link show eth0"); !strings.Contains(got, fmt.Sprintf(" mtu %d ", want)) {
+		t.Errorf("want an MTU of %d: %s", want, got)
+	}
+	if seen.plain.Load() > 0 || seen.tunnel.Load() > 0 || seen.wireguard.Load() < 1000 {
+		t.Errorf("the wire carried %d packets in plain text, %d of VXLAN, %d of WireGuard", seen.plain.Load(), seen.tunnel.Load(), seen.wireguard.Load())
+	}
+	undrifted(t, f)
+	for i, h := range f.Hosts {
+		unchanged(t, h, before[i])
+	}
+}
+
+// TestTheWatchmanSees sends in plain text what must not be seen encrypted.
+func TestTheWatchmanSees(t *testing.T) {
+	f := fabric.New(t, fabric.Options{Hosts: 2})
+	seen := watch(t, f.Switches[0], "box2")
+	reach(t, f, everywhere(t, f, network(f, true)))
+	if seen.plain.Load() == 0 || seen.tunnel.Load() == 0 {
+		t.Errorf("the wire carried %d packets in plain text, %d of VXLAN", seen.plain.Load(), seen.tunnel.Load())
+	}
+}
+
+// sightings counts packets that a switch forwards.
+type sightings struct{ plain, tunnel, wireguard atomic.Int64 }
+
+// watch reads every packet at a switch until the test ends: which hold the
+// word, and which are of VXLAN or WireGuard.
+func watch(t testing.TB, sw *kernel.Host, word string) *sightings {
+	t.Helper()
+	seen := &sightings{}
+	var fd int
+	if err := sw.Do(func() (err error) {
+		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	wait := unix.NsecToTimeval(int64(50 * time.Millisecond))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
+		t.Fatal(err)
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(stop); <-done; unix.Close(fd) })
+	go func() {
+		defer close(done)
+		buf := make([]byte, 1<<16)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			n, _, err := unix.Recvfrom(fd, buf, 0)
+			if err == nil {
+				seen.count(buf[:n], word)
+			}
+		}
+	}()
+	return seen
+}
+
+// count looks at a frame: an Ethernet header, then IPv4 or IPv6 without
+// options, then UDP.
+func (s *sightings) count(frame []byte, word string) {
+	if bytes.Contains(frame, []byte(word)) {
+		s.plain.Add(1)
+	}
+	at := 14 + 20
+	if len(frame) > 13 && frame[12] == 0x86 {
+		at = 14 + 40
+	}
+	if len(frame) < at+4 {
+		return
+	}
+	switch int(frame[at+2])<<8 | int(frame[at+3]) {
+	case 4789:
+		s.tunnel.Add(1)
+	case 51820:
+		s.wireguard.Add(1)
+	}
+}
+
+// plainText speaks VXLAN to a host of an encrypted overlay, from a third that
+// has the VNI but not the key, to the host's address and to that within.
+func plainText(t *testing.T) {
+	for _, secured := range []bool{false, true} {
+		f := fabric.New(t, fabric.Options{Hosts: 3})
+		h, intruder := f.Hosts[0], f.Hosts[2]
+		n := network(f, false)
+		if secured {
+			n = encrypted(f, false, keyFile(t, secret))
+		}
+		n.Overlay.Peers = n.Overlay.Peers[:2]
+		full := set(t, h, state(h, n, "box1"))
+		serve(t, h.In("box1"), "box1")
+		to := full.Endpoints[0].Addresses[0]
+		targets := []string{h.Address(0, false).String()}
+		if secured {
+			inside, _, _ := strings.Cut(strings.Fields(sh(t, h.Do, "ip -o -6 addr show dev fw-net"))[3], "/")
+			card := strings.Fields(sh(t, h.Do, "ip -o -br link show under0"))[2]
+			sh(t, intruder.Do, fmt.Sprintf("ip addr add fe80::bad/64 dev under0 nodad; ip neigh replace %s lladdr %s dev under0", inside, card))
+			targets = append(targets, inside+" local fe80::bad")
+		}
+		for _, target := range targets {
+			sh(t, intruder.Do, fmt.Sprintf("ip link del evil 2>/dev/null; ip -6 link add evil type vxlan id 42 dstport 4789 remote %s dev under0 && ip addr add 10.9.0.200/24 dev evil && ip link set evil up", target))
+			conn, err := dial(intruder.Do, to, 2*time.Second)
+			if err == nil {
+				conn.Close()
+			}
+			if secured == (err == nil) {
+				t.Errorf("encrypted %v: the intruder speaks to %s and hears: %v", secured, target, err)
+			}
+		}
+	}
+}
+
+func healsEncrypted(t *testing.T) {
+	f := fabric.New(t, fabric.Options{Hosts: 2})
+	file := keyFile(t, secret)
+	n := encrypted(f, true, file)
+	addrs := everywhere(t, f, n)
+	h := f.Hosts[0]
+	for name, damage := range map[string]func(){
+		"link deleted":    func() { sh(t, h.Do, "ip link del fw-net") },
+		"link down":       func() { sh(t, h.Do, "ip link set fw-net down") },
+		"address deleted": func() { sh(t, h.Do, "ip addr flush dev fw-net") },
+		"MTU changed":     func() { sh(t, h.Do, "ip link set fw-net mtu 1300") },
+		"tunnel deleted":  func() { sh(t, h.Do, "ip link del fx-net") },
+		"another secret": func() {
+			if err := os.WriteFile(file, []byte(strings.ToUpper(secret)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.Hosts[1].Engine.Heal(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a peer gone": func() {
+			alone := n
+			alone.Overlay.Peers = n.Overlay.Peers[:1]
+			set(t, h, state(h, alone, "box1"))
+			set(t, h, state(h, n, "box1"))
+		},
+	} {
+		damage()
+		if _, err := h.Engine.Heal(t.Context()); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		undrifted(t, f)
+		reach(t, f, addrs)
+		if t.Failed() {
+			t.Fatalf("after: %s", name)
+		}
+	}
+}
+
+func keyFiles(t *testing.T) {
+	open := keyFile(t, secret)
+	if err := os.Chmod(open, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		"/no/such.key":          "read key file /no/such.key: open /no/such.key: no such file or directory: make it with `wg genkey`",
+		open:                    "mode 0644 lets others than its owner at it: chmod 600 " + open,
+		keyFile(t, "too short"): "it has not 32 bytes, neither raw nor in base64",
+	} {
+		f := fabric.New(t, fabric.Options{Hosts: 2})
+		h := f.Hosts[0]
+		before := snapshot(t, h)
+		if _, err := h.Engine.Set(t.Context(), state(h, encrypted(f, true, file), "box1")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v; want %q", err, want)
+		}
+		unchanged(t, h, before)
+	}
+	f := fabric.New(t, fabric.Options{Hosts: 2})
+	h := f.Hosts[0]
+	take(t, h.Do, "0.0.0.0:51820")
+	if _, err := h.Engine.Set(t.Context(), state(h, encrypted(f, true, keyFile(t, secret)), "box1")); err == nil || !strings.Contains(err.Error(), "UDP port 51820 is another's") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// anotherSecret gives one host of two another key file.
+func anotherSecret(t *testing.T) {
+	f := fabric.New(t, fabric.Options{Hosts: 2})
+	var last model.State
+	for i, secret := range []string{secret, strings.ToUpper(secret)} {
+		last = set(t, f.Hosts[i], state(f.Hosts[i], encrypted(f, true, keyFile(t, secret)), box(i)))
+	}
+	serve(t, f.Hosts[1].In("box2"), "box2")
+	if conn, err := dial(f.Hosts[0].In("box1"), last.Endpoints[0].Addresses[0], 2*time.Second); err == nil {
+		conn.Close()
+		t.Error("a host with another secret is heard")
+	}
+}

@@ -19,11 +19,11 @@ import (
 
 // Owner is whoever holds a host port.
 type Owner struct {
-	PID     int
-	Command string
+	PID     int    `json:"pid"`
+	Command string `json:"command"`
 	// Container is the short ID of the container that the process runs in,
 	// empty outside one.
-	Container string
+	Container string `json:"container,omitempty"`
 }
 
 // String names the owner as in `nginx (pid 4711)`.
@@ -112,7 +112,9 @@ type boundSocket struct {
 	connected bool
 	// v6only says that :: does not stand for IPv4 too.
 	v6only bool
-	inode  uint32
+	// state is TCP's.
+	state uint8
+	inode uint32
 }
 
 // covers reports whether the socket and the address, which may be
@@ -158,7 +160,7 @@ func dumpBound(proto model.Proto, family uint8, port uint16) ([]boundSocket, err
 		if len(m) < diagMessageLen || port != 0 && binary.BigEndian.Uint16(m[4:]) != port {
 			continue
 		}
-		s := boundSocket{inode: binary.NativeEndian.Uint32(m[68:]), port: binary.BigEndian.Uint16(m[4:]),
+		s := boundSocket{state: m[1], inode: binary.NativeEndian.Uint32(m[68:]), port: binary.BigEndian.Uint16(m[4:]),
 			connected: binary.BigEndian.Uint16(m[6:]) != 0}
 		s.addr = netip.AddrFrom16([16]byte(m[8:24])).Unmap()
 		if family == unix.AF_INET {
@@ -182,25 +184,42 @@ func (r diagRequest) Serialize() []byte { return r }
 
 var containerID = regexp.MustCompile(`([0-9a-f]{12})[0-9a-f]{52}`)
 
-// processOfSocket looks through /proc for the process that has the socket
-// open; the first found names it.
-func processOfSocket(inode uint32) Owner {
-	want := fmt.Sprintf("socket:[%d]", inode)
+// processOfSocket looks for the process that has the socket open.
+func processOfSocket(inode uint32) Owner { return processesOf([]uint32{inode})[inode] }
+
+// processesOf looks through /proc for the processes that have the sockets
+// open; the first found names each.
+func processesOf(inodes []uint32) map[uint32]Owner {
+	found := map[uint32]Owner{}
 	fds, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	for _, fd := range fds {
-		if target, err := os.Readlink(fd); err != nil || target != want {
+		if len(found) == len(inodes) {
+			break
+		}
+		target, err := os.Readlink(fd)
+		var inode uint32
+		if err != nil || !strings.HasPrefix(target, "socket:") {
 			continue
 		}
-		dir := filepath.Dir(filepath.Dir(fd))
-		var o Owner
-		fmt.Sscan(filepath.Base(dir), &o.PID)
-		comm, _ := os.ReadFile(dir + "/comm")
-		o.Command = strings.TrimSpace(string(comm))
-		cgroup, _ := os.ReadFile(dir + "/cgroup")
-		if m := containerID.FindSubmatch(cgroup); m != nil {
-			o.Container = string(m[1])
+		if _, err := fmt.Sscanf(target, "socket:[%d]", &inode); err != nil || !slices.Contains(inodes, inode) {
+			continue
 		}
-		return o
+		if _, again := found[inode]; !again {
+			found[inode] = process(filepath.Dir(filepath.Dir(fd)))
+		}
 	}
-	return Owner{}
+	return found
+}
+
+// process reads who the process is, by its directory in /proc.
+func process(dir string) Owner {
+	var o Owner
+	fmt.Sscan(filepath.Base(dir), &o.PID)
+	comm, _ := os.ReadFile(dir + "/comm")
+	o.Command = strings.TrimSpace(string(comm))
+	cgroup, _ := os.ReadFile(dir + "/cgroup")
+	if m := containerID.FindSubmatch(cgroup); m != nil {
+		o.Container = string(m[1])
+	}
+	return o
 }

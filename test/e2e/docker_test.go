@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -123,4 +124,30 @@ func TestContainers(t *testing.T) {
 	r.refuse(1, []string{"the container is exited: start it first"}, "exec", "web", "--", "true")
 	r.sh("docker start web")
 	r.succeed("exec", "web", "--", "true")
+}
+
+// TestInspect looks at a container that is attached and published.
+func TestInspect(t *testing.T) {
+	r := newRoom(t)
+	d := newDocker(t, r)
+	d.start("web", "--network none")
+	r.succeed("network", "create", "lan", "--subnet", "172.30.0.0/24")
+	r.succeed("attach", "lan", "web")
+	r.succeed("publish", "web", "8080:8080", "--via", "nat")
+	r.succeed("publish", "web", "9090:9090/udp", "--via", "nat")
+	got := regexp.MustCompile(` +`).ReplaceAllString(r.succeed("inspect", "web"), " ")
+	for _, line := range []string{
+		`container:web pid \d+ /proc/\d+/ns/net`,
+		`eth0 veth up 1500 \S+ 172\.30\.0\.2/24 \S+ in \S+ web \d.*`,
+		`default 172\.30\.0\.1 eth0`,
+		`\[::\]:8080 tcp server \(pid \d+, container [0-9a-f]{12}\)`,
+		`web lan bridge eth0 up`,
+		`8080/tcp web:8080 bridge\+nat server \(pid \d+, container [0-9a-f]{12}\)`,
+		`9090/udp web:9090 bridge\+nat nobody listens`,
+	} {
+		if !regexp.MustCompile(`(?m)^` + line + ` ?$`).MatchString(got) {
+			t.Errorf("no line is like %s:\n%s", line, got)
+		}
+	}
+	r.succeed("detach", "web")
 }

@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/sandbox"
+
+	"github.com/spf13/cobra"
+)
+
+// inspection is what `fairlead inspect` tells.
+type inspection struct {
+	Sandbox sandbox.Sandbox `json:"sandbox"`
+	kernel.Inside
+	// Daemon says whether a daemon was asked for the attachments.
+	Daemon      bool          `json:"daemon"`
+	Attachments []daemon.View `json:"attachments"`
+}
+
+func newInspect(a *app) *cobra.Command {
+	r := &remote{app: a}
+	c := &cobra.Command{
+		Use:   "inspect SANDBOX",
+		Short: "Show a sandbox's links, routes, listeners and published ports",
+		Long: "Show what a sandbox's network namespace holds, whoever made it: links with their\n" +
+			"addresses and the host's end of each, routes, and who listens; and, from the daemon\n" +
+			"if one runs, what the sandbox is attached to and which ports are published how.\n\n" + sandboxHelp,
+		Example: "  fairlead inspect web\n  fairlead inspect container:web -o json",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if os.Geteuid() != 0 {
+				return usage(errors.New("root is needed to enter a network namespace: run as root, e.g. with sudo"))
+			}
+			i, err := r.inspect(c.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if r.output == "json" {
+				return r.json(i)
+			}
+			return r.printInspection(i)
+		},
+	}
+	r.flags(c)
+	return c
+}
+
+func (r *remote) inspect(ctx context.Context, text string) (i inspection, err error) {
+	if i.Sandbox, err = sandbox.Resolve(ctx, text); err != nil {
+		return i, err
+	}
+	host, err := kernel.Open("", kernel.Options{})
+	if err != nil {
+		return i, err
+	}
+	defer func() { err = errors.Join(err, host.Close()) }()
+	if i.Inside, err = host.Inspect(i.Sandbox.Path); err != nil {
+		return i, err
+	}
+	namespace, err := kernel.Identify(i.Sandbox.Path)
+	if err != nil {
+		return i, err
+	}
+	all, err := admin.NewClient(r.socket).Attachments(ctx)
+	if gone(err) { // there is much to tell without a daemon
+		return i, nil
+	}
+	i.Daemon = true
+	i.Attachments = slices.DeleteFunc(all, func(v daemon.View) bool { return v.Namespace != namespace })
+	return i, err
+}
+
+// printInspection prints a table for each kind of thing that there is.
+func (r *remote) printInspection(i inspection) error {
+	s := i.Sandbox
+	head := s.Ref
+	if s.PID != 0 && s.Kind != sandbox.Process {
+		head += fmt.Sprintf("  pid %d", s.PID)
+	}
+	if _, err := fmt.Fprintf(r.out, "%s  %s\n", head, s.Path); err != nil {
+		return err
+	}
+	for _, table := range [][][]string{linkRows(i), routeRows(i), listenerRows(i), attachmentRows(i), publishRows(i)} {
+		if len(table) < 2 {
+			continue
+		}
+		if _, err := fmt.Fprintln(r.out); err != nil {
+			return err
+		}
+		if err := r.tabled(table); err != nil {
+			return err
+		}
+	}
+	if !i.Daemon {
+		_, err := fmt.Fprintln(r.out, "\nNo daemon runs, so nothing is known of networks and published ports.")
+		return err
+	}
+	return nil
+}
+
+func linkRows(i inspection) [][]string {
+	rows := [][]string{{"LINK", "KIND", "STATE", "MTU", "MAC", "ADDRESSES", "HOST END", "OWNER", "RECEIVED (PACKETS)", "SENT (PACKETS)"}}
+	for _, l := range i.Links {
+		state := "down"
+		if l.Up {
+			state = "up"
+		}
+		end := l.Peer
+		if l.Bridge != "" {
+			end += " in " + l.Bridge
+		}
+		var addresses []string
+		for _, a := range l.Addresses {
+			addresses = append(addresses, a.String())
+		}
+		rows = append(rows, []string{l.Name, l.Kind, state, fmt.Sprint(l.MTU), orDash(l.MAC), orDash(strings.Join(addresses, " ")),
+			orDash(end), orDash(l.Owner), traffic(l.RxBytes, l.RxPackets), traffic(l.TxBytes, l.TxPackets)})
+	}
+	return rows
+}
+
+// traffic writes bytes with the units of 1024 that `ls -h` has, and packets.
+func traffic(bytes, packets uint64) string {
+	unit, value := "", float64(bytes)
+	for _, u := range []string{"K", "M", "G", "T", "P"} {
+		if value < 1024 {
+			break
+		}
+		unit, value = u, value/1024
+	}
+	if unit == "" {
+		return fmt.Sprintf("%d B (%d)", bytes, packets)
+	}
+	return fmt.Sprintf("%.1f %siB (%d)", value, unit, packets)
+}
+
+func routeRows(i inspection) [][]string {
+	rows := [][]string{{"ROUTE", "VIA", "LINK"}}
+	for _, route := range i.Routes {
+		to, via := route.To.String(), ""
+		if route.To.Bits() == 0 {
+			to = "default"
+		}
+		if route.Via.IsValid() {
+			via = route.Via.String()
+		}
+		rows = append(rows, []string{to, orDash(via), orDash(route.Link)})
+	}
+	return rows
+}
+
+func listenerRows(i inspection) [][]string {
+	rows := [][]string{{"LISTENER", "PROTOCOL", "PROCESS"}}
+	for _, l := range i.Listeners {
+		rows = append(rows, []string{l.At.String(), string(l.Proto), l.Process.String()})
+	}
+	return rows
+}
+
+func attachmentRows(i inspection) [][]string {
+	rows := [][]string{{"ATTACHMENT", "NETWORK", "DRIVER", "INTERFACE", "STATE"}}
+	for _, v := range i.Attachments {
+		state := string(v.Status)
+		if v.Problem != "" {
+			state += ": " + v.Problem
+		}
+		rows = append(rows, []string{v.Name, v.Network, string(v.Driver), v.InterfaceName(), state})
+	}
+	return rows
+}
+
+// publishRows names each publish's path as `fairlead paths` does, and says if
+// nobody would answer.
+func publishRows(i inspection) [][]string {
+	rows := [][]string{{"PUBLISH", "TO", "PATH", "ANSWERED BY"}}
+	for _, v := range i.Attachments {
+		for _, p := range v.Publishes {
+			answered := i.answers(v, p.Publish)
+			if p.Problem != "" {
+				answered = p.Problem
+			}
+			rows = append(rows, []string{fmt.Sprintf("%s%s/%s", hostPart(p.Publish), p.HostPorts, p.Proto),
+				fmt.Sprintf("%s:%s", v.Name, p.Ports), fmt.Sprintf("%s+%s", v.Driver, p.Via), answered})
+		}
+	}
+	return rows
+}
+
+// answers names the process that listens where a publish leads.
+func (i inspection) answers(v daemon.View, p model.Publish) string {
+	for _, l := range i.Listeners {
+		if l.Proto == p.Proto && p.Ports.Overlaps(model.Port(l.At.Port())) &&
+			slices.ContainsFunc(v.AllAddresses(), func(a netip.Addr) bool { return l.Answers(a) }) {
+			return l.Process.String()
+		}
+	}
+	return "nobody listens"
+}

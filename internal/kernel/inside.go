@@ -1,0 +1,210 @@
+package kernel
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Inside is what a sandbox's network namespace holds, ours or not.
+type Inside struct {
+	Links     []InsideLink  `json:"links"`
+	Routes    []InsideRoute `json:"routes"`
+	Listeners []Listener    `json:"listeners"`
+}
+
+// InsideLink is an interface in a sandbox.
+type InsideLink struct {
+	Name string `json:"name"`
+	// Kind is as in `ip -d link`, or loopback, or device for a real one.
+	Kind string `json:"kind"`
+	Up   bool   `json:"up"`
+	MTU  int    `json:"mtu"`
+	MAC  string `json:"mac,omitempty"`
+	// Addresses are without the link-local ones that come by themselves.
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	// Peer is the host's end of a veth, and Bridge what that is a port of.
+	Peer   string `json:"peer,omitempty"`
+	Bridge string `json:"bridge,omitempty"`
+	// Owner is the endpoint that we have made the link for.
+	Owner     string `json:"owner,omitempty"`
+	RxBytes   uint64 `json:"rxBytes"`
+	RxPackets uint64 `json:"rxPackets"`
+	TxBytes   uint64 `json:"txBytes"`
+	TxPackets uint64 `json:"txPackets"`
+}
+
+// InsideRoute is a route of a sandbox's main table.
+type InsideRoute struct {
+	To   netip.Prefix `json:"to"`
+	Via  netip.Addr   `json:"via,omitzero"`
+	Link string       `json:"link,omitempty"`
+	Src  netip.Addr   `json:"src,omitzero"`
+}
+
+// Listener is a socket that takes connections or datagrams from anybody.
+type Listener struct {
+	Proto model.Proto `json:"proto"`
+	// At is the address; :: stands for IPv4 too, unless V6Only.
+	At      netip.AddrPort `json:"at"`
+	V6Only  bool           `json:"v6only,omitempty"`
+	Process Owner          `json:"process,omitzero"`
+}
+
+// Answers reports whether the socket answers at an address of the sandbox.
+func (l Listener) Answers(at netip.Addr) bool {
+	return boundSocket{addr: l.At.Addr(), v6only: l.V6Only}.covers(at)
+}
+
+// Inspect looks into the sandbox at path. The host tells what is at the other
+// end of its links.
+func (h *Host) Inspect(path string) (Inside, error) {
+	defer h.Release()
+	var in Inside
+	var err error
+	if in.Links, err = h.insideLinks(path); err == nil {
+		in.Routes, err = h.insideRoutes(path)
+	}
+	if err == nil {
+		in.Listeners, err = h.listeners(path)
+	}
+	if err != nil {
+		return in, fmt.Errorf("look into sandbox %s: %w", path, err)
+	}
+	return in, nil
+}
+
+func (h *Host) insideLinks(path string) ([]InsideLink, error) {
+	handle, err := h.at(path)
+	if err != nil {
+		return nil, err
+	}
+	list, err := retry(handle.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	addresses, err := retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	links := make([]InsideLink, len(list))
+	for i, l := range list {
+		a := l.Attrs()
+		links[i] = InsideLink{Name: a.Name, Kind: l.Type(), Up: isUp(l), MTU: a.MTU, MAC: a.HardwareAddr.String(), Owner: owner(l)}
+		if a.RawFlags&unix.IFF_LOOPBACK != 0 {
+			links[i].Kind, links[i].MAC = string(plan.Loopback), ""
+		}
+		if a.Statistics != nil {
+			s := a.Statistics
+			links[i].RxBytes, links[i].RxPackets, links[i].TxBytes, links[i].TxPackets = s.RxBytes, s.RxPackets, s.TxBytes, s.TxPackets
+		}
+		for _, addr := range addresses {
+			if p := toPrefix(addr.IP, addr.Mask); addr.LinkIndex == a.Index && !p.Addr().IsLinkLocalUnicast() {
+				links[i].Addresses = append(links[i].Addresses, p)
+			}
+		}
+		h.otherEnd(path, l, &links[i])
+	}
+	return links, nil
+}
+
+// owner is the endpoint or device that a link of ours says it is of.
+func owner(l netlink.Link) string {
+	if w, ok := was(l); ok {
+		return w.Device
+	}
+	if !ours(l) {
+		return ""
+	}
+	return strings.TrimPrefix(l.Attrs().Alias, plan.Mark+":")
+}
+
+// otherEnd completes a veth by its end in the host's namespace, if it is there.
+func (h *Host) otherEnd(path string, l netlink.Link, in *InsideLink) {
+	handle, err := h.at("")
+	if err != nil || l.Type() != "veth" {
+		return
+	}
+	// The index may be that of a link in a third namespace.
+	end, err := handle.LinkByIndex(l.Attrs().ParentIndex)
+	if err != nil || end.Type() != "veth" || end.Attrs().ParentIndex != l.Attrs().Index || !h.knownAs(path, end.Attrs().NetNsID) {
+		return
+	}
+	in.Peer = end.Attrs().Name
+	in.Bridge, _ = h.readPort(handle, end)
+	in.Owner = cmp.Or(in.Owner, owner(end))
+}
+
+func (h *Host) insideRoutes(path string) ([]InsideRoute, error) {
+	handle, err := h.at(path)
+	if err != nil {
+		return nil, err
+	}
+	list, err := retry(func() ([]netlink.Route, error) {
+		return handle.RouteListFiltered(unix.AF_UNSPEC, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	var routes []InsideRoute
+	for _, r := range list {
+		if r.Type != unix.RTN_UNICAST || r.Dst == nil {
+			continue
+		}
+		route := InsideRoute{To: toPrefix(r.Dst.IP, r.Dst.Mask)}
+		if route.To.Addr().IsLinkLocalUnicast() && r.Gw == nil {
+			continue // comes by itself with every link
+		}
+		if link, err := handle.LinkByIndex(r.LinkIndex); err == nil {
+			route.Link = link.Attrs().Name
+		}
+		if via, ok := netip.AddrFromSlice(r.Gw); ok {
+			route.Via = via.Unmap()
+		}
+		if src, ok := netip.AddrFromSlice(r.Src); ok {
+			route.Src = src.Unmap()
+		}
+		routes = append(routes, route)
+	}
+	return routes, nil
+}
+
+// listeners lists TCP sockets that listen and UDP sockets without a peer.
+func (h *Host) listeners(path string) ([]Listener, error) {
+	ns, err := h.open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	var found []Listener
+	var inodes []uint32
+	for _, proto := range []model.Proto{model.TCP, model.UDP} {
+		sockets, err := (&Host{ns: ns}).boundTo(proto, 0)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range sockets {
+			if s.connected || proto == model.TCP && s.state != stateListen {
+				continue
+			}
+			found = append(found, Listener{Proto: proto, At: netip.AddrPortFrom(s.addr, s.port), V6Only: s.v6only})
+			inodes = append(inodes, s.inode)
+		}
+	}
+	processes := processesOf(inodes)
+	for i, inode := range inodes {
+		found[i].Process = processes[inode]
+	}
+	slices.SortStableFunc(found, func(a, b Listener) int {
+		return cmp.Or(cmp.Compare(a.At.Port(), b.At.Port()), cmp.Compare(a.Proto, b.Proto), a.At.Addr().Compare(b.At.Addr()))
+	})
+	return found, nil
+}

@@ -3,11 +3,13 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
+	"strings"
 
 	"fairlead/internal/child"
 	"fairlead/internal/lab/topology"
@@ -102,7 +104,7 @@ func slirpForward(ctx context.Context, pid int, proto string, port int) error {
 }
 
 // startPasta starts pasta on the server host for the workload's sandbox, and
-// waits until it listens. It copies the addresses of the link that has the
+// waits until it leads there. It copies the addresses of the link that has the
 // default route, so there must be one; it is not to take the gateway there for
 // the host itself, because that is the client.
 func startPasta(ctx context.Context, r *rig) (*foreign, error) {
@@ -110,7 +112,7 @@ func startPasta(ctx context.Context, r *rig) (*foreign, error) {
 		return nil, err
 	}
 	ports := fmt.Sprintf("%d-%d", LoadPort, LastPort)
-	said := &waiter{seen: make(chan struct{})}
+	said := &waiter{}
 	p, err := startUsermode(ctx, r, said, nil, "pasta", "--foreground", "--quiet", "--ipv4-only", "--config-net", "--no-map-gw",
 		"--ns-ifname", "eth0", "--mtu", tapMTU, "--tcp-ports", ports, "--udp-ports", ports, "--tcp-ns", "none", "--udp-ns", "none",
 		"--runas", "0", "--netns", boundBox)
@@ -118,13 +120,36 @@ func startPasta(ctx context.Context, r *rig) (*foreign, error) {
 		return nil, err
 	}
 	f := &foreign{processes: []*child.Process{p}}
-	go said.watch(ctx, p, LoadPort)
-	select {
-	case <-said.seen:
-		return f, nil
-	case <-p.Done():
-		return f, fmt.Errorf("start pasta: it ended: %s", said.text())
-	case <-ctx.Done():
-		return f, ctx.Err()
+	// It takes connections at once, and loses them until the sandbox has spoken
+	// and so shown its hardware address.
+	if !await(ctx, p, func() bool { return listens(p.Cmd.Process.Pid, LoadPort) && spoken(r.world) }) {
+		_ = p.Kill() // what it said is complete when it has ended
+		return f, errors.Join(fmt.Errorf("start pasta: it ended: %s", said.text()), ctx.Err())
 	}
+	return f, nil
+}
+
+// spoken has the workload's sandbox send a datagram to its gateway, and reads
+// from proc_pid_net(5) whether the gateway has answered ARP.
+func spoken(w *topology.World) bool {
+	const known = "0x2"
+	answered := false
+	err := w.DoSandbox(web, func() error {
+		gateway := topology.ClientAddr4.String()
+		conn, err := net.Dial("udp4", net.JoinHostPort(gateway, "9"))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if _, err := conn.Write([]byte("here")); err != nil {
+			return err
+		}
+		table, err := os.ReadFile("/proc/thread-self/net/arp")
+		for line := range strings.Lines(string(table)) {
+			fields := strings.Fields(line)
+			answered = answered || len(fields) > 2 && fields[0] == gateway && fields[2] == known
+		}
+		return err
+	})
+	return err == nil && answered
 }

@@ -38,21 +38,29 @@ func (w *waiter) Write(p []byte) (int, error) {
 }
 
 // watch closes seen when somebody listens on the TCP port in the process's
-// network namespace. The kernel tells nobody of that, so it is looked up.
+// network namespace.
 func (w *waiter) watch(ctx context.Context, p *child.Process, port int) {
+	if await(ctx, p, func() bool { return listens(p.Cmd.Process.Pid, port) }) {
+		close(w.seen)
+	}
+}
+
+// await returns whether something comes true before the process ends, of which
+// the kernel tells nobody, so that it must be looked up again and again.
+func await(ctx context.Context, p *child.Process, reached func() bool) bool {
 	const often = 2 * time.Millisecond
 	tick := time.NewTicker(often)
 	defer tick.Stop()
-	for !listens(p.Cmd.Process.Pid, port) {
+	for !reached() {
 		select {
 		case <-tick.C:
 		case <-p.Done():
-			return
+			return false
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
-	close(w.seen)
+	return true
 }
 
 // listens reads proc_pid_net(5): the local address, the remote one, and the

@@ -1,0 +1,208 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/kernel"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/proxy"
+)
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main})
+	os.Exit(m.Run())
+}
+
+// TestEveryWayToAttachHasTheWiresMTU, whoever makes it, and leads to the
+// workload over the links that prove it. A tap's MTU is its program's own.
+func TestEveryWayToAttachHasTheWiresMTU(t *testing.T) {
+	facts, err := kernel.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := suite.Find("attach")
+	for _, name := range append(s.Paths, "host-mtu9000", "bridge-mtu9000", "hand-dnat-mtu9000", "cni-bridge-mtu9000", "routed-mtu9000",
+		"hop-veth-mtu9000", "cni-ptp-mtu9000", "macvlan-mtu9000", "cni-macvlan-mtu9000", "vxlan-mtu9000", "vxlan-2-mtu9000",
+		"hand-vxlan-mtu65520", "vxlan-mtu65520", "device-mtu9000", "pasta-mtu9000", "slirp4netns-mtu9000") {
+		p, ok := suite.FindPath(name)
+		if !ok {
+			t.Fatalf("there is no path %s", name)
+		}
+		if why := Unavailable(p, facts); why != "" {
+			t.Logf("%s: %s", name, why)
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			r := attached(t, p, facts)
+			if got := sandboxMTU(t, r); got != wantMTU(p) {
+				t.Errorf("the sandbox has MTU %d, want %d", got, wantMTU(p))
+			}
+			sendAndProve(t, r)
+		})
+	}
+}
+
+// attached builds the path, without generators.
+func attached(t *testing.T, p suite.Path, facts plan.Facts) *rig {
+	t.Helper()
+	r := &rig{path: p}
+	t.Cleanup(func() {
+		if err := r.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var err error
+	if r.world, err = topology.New(facts, r.options()); err == nil {
+		err = r.attach(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func wantMTU(p suite.Path) int {
+	switch {
+	case p.Driver == model.DriverNone:
+		return 65520
+	case p.Driver == model.DriverVXLAN:
+		return p.MTU - 50
+	}
+	return p.MTU
+}
+
+// sandboxMTU reads the MTU of the workload's link: the wire, for a workload of
+// the host.
+func sandboxMTU(t *testing.T, r *rig) int {
+	t.Helper()
+	link := "eth0"
+	if r.path.Driver == model.DriverHost {
+		link = topology.Wire
+	}
+	out, err := shell(inWorkload(r), "ip -o link show "+link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, mtu, _ := strings.Cut(out, " mtu ")
+	n, err := strconv.Atoi(strings.Fields(mtu)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// sendAndProve sends a megabyte to the workload and holds the proof's links to
+// it.
+func sendAndProve(t *testing.T, r *rig) {
+	t.Helper()
+	const size = 1 << 20
+	counters := func() counters {
+		n, err := r.counters(t.Context(), result.Remote)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := counters()
+	if err := send(t.Context(), r, size); err != nil {
+		t.Fatalf("send to %s: %v", r.target(result.Remote, LoadPort), err)
+	}
+	after := counters()
+	if p := r.linkProof(result.Remote, before, after, size); !p.OK {
+		t.Errorf("%s: %d, want %d", p.Counter, p.Got, p.Want)
+	}
+	if p := r.linkProof(result.Remote, after, after, size); p.OK {
+		t.Errorf("what nobody sent is proven: %+v", p)
+	}
+}
+
+// send sends bytes from the client to a listener in the workload's place.
+func send(ctx context.Context, r *rig, size int64) error {
+	var listen net.ListenConfig
+	var server net.Listener
+	err := inWorkload(r)(func() (err error) {
+		server, err = listen.Listen(ctx, "tcp4", netip.AddrPortFrom(netip.IPv4Unspecified(), LoadPort).String())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	if err := server.(*net.TCPListener).SetDeadline(time.Now().Add(proofPatience)); err != nil {
+		return err
+	}
+	received := make(chan error, 1)
+	go func() {
+		conn, err := server.Accept()
+		if err == nil {
+			_, err = io.CopyN(io.Discard, conn, size)
+			conn.Close()
+		}
+		received <- err
+	}()
+	err = r.world.DoClient(func() error {
+		conn, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(r.target(result.Remote, LoadPort)))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, err = conn.Write(make([]byte, size))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return <-received
+}
+
+// inWorkload runs fn in the workload's network namespace.
+func inWorkload(r *rig) func(fn func() error) error {
+	if r.path.Driver == model.DriverHost {
+		return r.world.DoServer
+	}
+	return func(fn func() error) error { return r.world.DoSandbox(web, fn) }
+}
+
+// TestCNIPluginsAreAskedToDelete: what they made is gone before its sandbox is.
+func TestCNIPluginsAreAskedToDelete(t *testing.T) {
+	facts, err := kernel.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _ := suite.FindPath("cni-bridge")
+	r := attached(t, p, facts)
+	ports := func() bool {
+		out, err := shell(r.world.DoServer, "nft list ruleset")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(out, fmt.Sprintf("dnat to %s:%d", workload, LoadPort))
+	}
+	if !ports() {
+		t.Fatal("portmap has published nothing")
+	}
+	err, r.foreign = r.foreign.close(), nil
+	if err != nil {
+		t.Error(err)
+	}
+	if ports() {
+		t.Error("portmap still publishes")
+	}
+	if out, err := shell(inWorkload(r), "ip -o link"); err != nil || strings.Contains(out, "eth0") {
+		t.Errorf("the sandbox still has its link, %v: %s", err, out)
+	}
+}

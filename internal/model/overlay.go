@@ -8,6 +8,24 @@ import (
 	"slices"
 )
 
+// The UDP ports where an overlay names none: that of VXLAN (RFC 7348) and, by
+// custom, that of WireGuard.
+const (
+	PortVXLAN     = 4789
+	PortWireGuard = 51820
+)
+
+// WirePort returns the UDP port that the underlay gets to see.
+func (o Overlay) WirePort() uint16 {
+	switch {
+	case o.Port != 0:
+		return o.Port
+	case o.Encrypt:
+		return PortWireGuard
+	}
+	return PortVXLAN
+}
+
 // maxVNI is the largest VXLAN network identifier: 24 bits (RFC 7348).
 const maxVNI = 1<<24 - 1
 

@@ -119,6 +119,10 @@ var Rules = []Rule{
 		Of:   []string{"internal/proxy/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/child/...", "internal/proxy/..."},
 	},
 	{
+		Name: "who checks an overlay speaks through it like any program, and knows the model and the host's links",
+		Of:   []string{"internal/overlay/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/overlay/..."},
+	},
+	{
 		Name: "the engine knows nobody above it",
 		Of:   []string{"internal/engine/..."}, Deny: []string{"internal/cli/...", "internal/explain/...", "internal/frontend/...", "internal/gateway/...", "internal/lab/..."},
 	},

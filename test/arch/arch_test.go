@@ -86,6 +86,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"main may use the command line", "cmd/fairlead", "fairlead/internal/cli", true},
 		{"nobody else may", "internal/lab/report", "fairlead/internal/cli", false},
 		{"the command line may use frontends", "internal/cli", "fairlead/internal/frontend/docker", true},
+		{"the check of an overlay may not use the kernel's door", "internal/overlay", "fairlead/internal/kernel", false},
 		{"the engine may not use frontends", "internal/engine", "fairlead/internal/frontend/docker", false},
 		{"the command line may not use drivers", "internal/cli", "fairlead/internal/driver/bridge", false},
 	}

@@ -95,7 +95,7 @@ func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 		return nil // said by Validate
 	}
 	p := driver.Switch(n, f, underlay.LinkLocal(n))
-	t := plan.Tunnel{Name: driver.TunnelLink(n.Name), VNI: n.Overlay.VNI, Port: underlay.Port(n.Overlay, false), Local: u.Local,
+	t := plan.Tunnel{Name: driver.TunnelLink(n.Name), VNI: n.Overlay.VNI, Port: n.Overlay.WirePort(), Local: u.Local,
 		Underlay: u.Link, Group: n.Overlay.Group, Learning: !u.Local.IsUnspecified(), MTU: n.LinkMTU(), Owner: n.Name,
 		Master: driver.BridgeLink(n.Name)}
 	remote := func(a netip.Addr) netip.Addr { return a }
@@ -103,7 +103,7 @@ func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 	if n.Overlay.Encrypt {
 		p = append(p, cipher(n, u)...)
 		via, remote = driver.CipherLink(n.Name), underlay.Inner
-		t.Local, t.Underlay = underlay.Inner(u.Local), via
+		t.Local, t.Underlay, t.Port = underlay.Inner(u.Local), via, model.PortVXLAN
 	}
 	p = append(p, t)
 	if !n.Overlay.Group.IsValid() {
@@ -122,7 +122,7 @@ func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 
 // cipher plans the WireGuard link that carries an encrypted overlay.
 func cipher(n model.Network, u underlay.Underlay) plan.Plan {
-	link, port := driver.CipherLink(n.Name), underlay.Port(n.Overlay, true)
+	link, port := driver.CipherLink(n.Name), n.Overlay.WirePort()
 	p := plan.Plan{
 		plan.Cipher{Name: link, KeyFile: n.Overlay.KeyFile, Local: u.Local, Port: port, MTU: n.LinkMTU() + underlay.TunnelOverhead(false), Owner: n.Name},
 		plan.Address{Link: link, Prefix: netip.PrefixFrom(underlay.Inner(u.Local), 64)}}

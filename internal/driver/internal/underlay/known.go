@@ -8,25 +8,6 @@ import (
 	"fairlead/internal/model"
 )
 
-// The UDP ports where the overlay names none: those of VXLAN (RFC 7348) and,
-// by custom, of WireGuard.
-const (
-	portVXLAN     = 4789
-	portWireGuard = 51820
-)
-
-// Port returns the UDP port of VXLAN, or of the WireGuard link. The port
-// that the overlay names is that of what the underlay gets to see.
-func Port(o model.Overlay, wireguard bool) uint16 {
-	switch {
-	case o.Port != 0 && o.Encrypt == wireguard:
-		return o.Port
-	case wireguard:
-		return portWireGuard
-	}
-	return portVXLAN
-}
-
 // Place is a known hardware address, the host behind which it is, and the
 // addresses that belong to it.
 type Place struct {

@@ -1,0 +1,75 @@
+package overlay
+
+import (
+	"errors"
+	"fmt"
+
+	"fairlead/internal/model"
+)
+
+// Finding is what is wrong on the way to another host, and what to do.
+type Finding struct {
+	Problem, Advice string
+}
+
+// String writes the finding on two lines.
+func (f Finding) String() string { return f.Problem + "\n  " + f.Advice }
+
+// Findings says what is wrong; nothing if all is well.
+func (r Report) Findings() []Finding {
+	t := r.Target
+	switch {
+	case !r.Answers && r.Unsummed:
+		return []Finding{{fmt.Sprintf("only datagrams without a checksum get to %s and back: checksums are spoilt on the way", t.Peer), t.offloads("tx-checksum-ip-generic off tx-udp_tnl-csum-segmentation off")}}
+	case !r.Answers && r.Spoilt > 0:
+		return []Finding{r.spoilt()}
+	case !r.Answers:
+		return []Finding{{fmt.Sprintf("%s does not answer through the overlay", t.Peer),
+			fmt.Sprintf("see that the network is up on %s, with the same vni, port%s, and that firewalls between let UDP port %d pass both ways; `ping %s` tells whether the underlay does", t.Remote, t.secret(), t.Overlay.WirePort(), t.Remote)}}
+	}
+	var all []Finding
+	if r.There < t.MTU {
+		all = append(all, t.blackHole(r.There, fmt.Sprintf("to %s", t.Peer)))
+	}
+	if r.Back < r.There {
+		all = append(all, t.blackHole(r.Back, fmt.Sprintf("back from %s", t.Peer)))
+	}
+	if r.Spoilt > 0 || errors.Is(r.Stream, errSpoilt) {
+		all = append(all, r.spoilt())
+	} else if r.Stream != nil {
+		all = append(all, Finding{fmt.Sprintf("packets of all sizes get to %s, but a stream of TCP does not: %v: segments are spoilt where they are cut up", t.Peer, r.Stream),
+			t.offloads("tx-udp_tnl-segmentation off tx-udp_tnl-csum-segmentation off")})
+	}
+	return all
+}
+
+// blackHole is a hop that drops what is too large for it and does not say so.
+func (t Target) blackHole(fits int, way string) Finding {
+	return Finding{fmt.Sprintf("packets of the network's mtu, %d bytes, get lost on the way %s; the largest that passes has %d", t.MTU, way, fits),
+		fmt.Sprintf("a hop between the hosts carries %d bytes less than their links do: raise its mtu, or set the network's to %d on all hosts", t.MTU-fits, fits)}
+}
+
+func (r Report) spoilt() Finding {
+	return Finding{fmt.Sprintf("other bytes arrive than are sent on the way to %s and back", r.Target.Peer),
+		r.Target.offloads("tx-checksum-ip-generic off tx-udp_tnl-segmentation off tx-udp_tnl-csum-segmentation off")}
+}
+
+// offloads says how to leave the card out.
+func (t Target) offloads(features string) string {
+	link := t.Underlay
+	if link == "" {
+		link = "UNDERLAY"
+	}
+	advice := fmt.Sprintf("leave the work to the kernel, on both hosts: ethtool -K %s %s", link, features)
+	if !t.Overlay.Encrypt && t.Overlay.WirePort() == model.PortVXLAN {
+		advice += "; or give the overlay another port: some cards and hypervisors take packets for 4789 apart, and put them together wrongly"
+	}
+	return advice
+}
+
+func (t Target) secret() string {
+	if t.Overlay.Encrypt {
+		return " and key file"
+	}
+	return ""
+}

@@ -297,6 +297,15 @@ func TestModesOfMacvlan(t *testing.T) {
 			}
 		})
 	}
+	t.Run("vepa by a switch that sends back", func(t *testing.T) {
+		w := world(t)
+		s := onLAN(t, w, model.DriverMacvlan, "web", "app")
+		s.Networks[0].Mode = model.ModeVEPA
+		full := mustSet(t, w, s)
+		serve(t, in(w, "web"), "web", ":80")
+		sh(t, w.DoClient, "set -e; ip link add br0 type bridge; ip link set br0 up; ip link set wire0 master br0; ip link set wire0 type bridge_slave hairpin on")
+		hearsAll(t, in(w, "app"), addressesOf(t, full, "web", 80), "web")
+	})
 	t.Run("passthru", func(t *testing.T) {
 		w := world(t)
 		before := snapshot(t, w)

@@ -234,7 +234,7 @@ func (e *Engine) have(record store.Record, want plan.Plan) (plan.Plan, error) {
 	// A record that this version or kernel can make nothing of still leaves
 	// our marks to go by.
 	should, _ := e.target(record.Desired, record.Leases)
-	have, err := e.cfg.Kernel.Observe(append(should.plan, lent(record)...), want)
+	have, err := e.cfg.Kernel.Observe(append(should.plan, remnants(record)...), want)
 	if err != nil {
 		return nil, fmt.Errorf("observe host: %w", err)
 	}

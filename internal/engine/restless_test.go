@@ -139,3 +139,44 @@ func killAtRandom(t *testing.T, do restless) {
 		t.Errorf("the engine ended by itself: %v", err)
 	}
 }
+
+// TestTheNextEngineTakesAwayWhatTheRecordForgot kills the engine between its
+// record, which wants nothing any more, and the deed. What stands in a sandbox
+// alone is found all the same, also when it is half made.
+func TestTheNextEngineTakesAwayWhatTheRecordForgot(t *testing.T) {
+	for _, d := range []model.Driver{model.DriverDevice, model.DriverMacvlan} {
+		for _, damage := range []string{"true", "ip link set eth0 down"} {
+			t.Run(fmt.Sprintf("%s %s", d, damage), func(t *testing.T) {
+				w := world(t)
+				device(t, w)
+				before := snapshot(t, w)
+				s := handed(mustSandbox(t, w, "web"))
+				s.Networks[0].Driver = d
+				var kept store.Memory
+				e, stop := daemon(t, w, &kept)
+				if _, err := e.Set(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+				stop()
+				sh(t, in(w, "web"), damage)
+				record, err := kept.Load()
+				record.Desired = model.State{}
+				if err = errors.Join(err, kept.Save(record)); err != nil {
+					t.Fatal(err)
+				}
+				e, stop = daemon(t, w, &kept)
+				defer stop()
+				if _, err := e.Set(t.Context(), model.State{}); err != nil {
+					t.Fatal(err)
+				}
+				unchanged(t, w, before)
+				if links := sh(t, in(w, "web"), "ip -o link"); strings.Contains(links, "eth0") {
+					t.Errorf("the sandbox still has:\n%s", links)
+				}
+				if record, err := kept.Load(); err != nil || len(record.Inside) != 0 {
+					t.Errorf("the record still has %v, %v", record.Inside, err)
+				}
+			})
+		}
+	}
+}

@@ -12,8 +12,8 @@ import (
 )
 
 // remember writes the record, with the value that each setting has before we
-// change it, and with where each device goes, so that an interrupted apply can
-// be undone.
+// change it, and with the links that go into sandboxes, so that an interrupted
+// apply can be undone.
 func (e *Engine) remember(record *store.Record, set []plan.Op) error {
 	for _, op := range set {
 		s, ok := op.Object.(plan.Sysctl)
@@ -27,20 +27,30 @@ func (e *Engine) remember(record *store.Record, set []plan.Op) error {
 		record.Settings = append(record.Settings, store.Setting{Netns: s.Netns, Name: s.Name, Value: s.Value, Before: value})
 	}
 	for _, op := range set {
-		d, ok := op.Object.(plan.Device)
-		if at := (store.Device{Device: d.Device, Netns: d.Netns}); ok && !slices.Contains(record.Devices, at) {
-			record.Devices = append(record.Devices, at)
+		if at, ok := inside(op.Object); ok && !slices.Contains(record.Inside, at) {
+			record.Inside = append(record.Inside, at)
 		}
 	}
 	return e.save(*record)
 }
 
-// lent returns the devices that may be in sandboxes of which the desired state
-// knows nothing any more: we may have been killed before we fetched them.
-func lent(record store.Record) plan.Plan {
+// inside returns the record of a link that leaves no trace on the host.
+func inside(o plan.Object) (store.Inside, bool) {
+	netns, name, ok := plan.InSandbox(o)
+	d, _ := o.(plan.Device)
+	return store.Inside{Netns: netns, Link: name, Device: d.Device}, ok
+}
+
+// remnants returns what may be in sandboxes of which the desired state knows
+// nothing any more: we may have been killed before we took it away.
+func remnants(record store.Record) plan.Plan {
 	var p plan.Plan
-	for _, d := range record.Devices {
-		p = append(p, plan.Device{Device: d.Device, Netns: d.Netns})
+	for _, at := range record.Inside {
+		if at.Device != "" {
+			p = append(p, plan.Device{Device: at.Device, Netns: at.Netns, Name: at.Link})
+		} else {
+			p = append(p, plan.Remnant{Netns: at.Netns, Name: at.Link})
+		}
 	}
 	return p
 }
@@ -101,25 +111,25 @@ func (e *Engine) changed(record store.Record) plan.Plan {
 }
 
 // forget drops the settings that the plan no longer wants: they have been put
-// back, or are someone else's by now. It drops the devices too, once they have
-// been fetched.
-func (e *Engine) forget(record *store.Record, want plan.Plan, fetched bool) error {
+// back, or are someone else's by now. It drops what was in sandboxes too, once
+// it has been taken away.
+func (e *Engine) forget(record *store.Record, want plan.Plan, removed bool) error {
 	wanted := map[string]bool{}
-	places := map[store.Device]bool{}
+	places := map[store.Inside]bool{}
 	for _, o := range want {
 		wanted[o.Key()] = true
-		if d, ok := o.(plan.Device); ok {
-			places[store.Device{Device: d.Device, Netns: d.Netns}] = true
+		if at, ok := inside(o); ok {
+			places[at] = true
 		}
 	}
 	kept := slices.DeleteFunc(slices.Clone(record.Settings), func(s store.Setting) bool {
 		return !wanted[plan.Sysctl{Netns: s.Netns, Name: s.Name}.Key()]
 	})
-	devices := slices.DeleteFunc(slices.Clone(record.Devices), func(d store.Device) bool { return fetched && !places[d] })
-	if len(kept) == len(record.Settings) && len(devices) == len(record.Devices) {
+	left := slices.DeleteFunc(slices.Clone(record.Inside), func(at store.Inside) bool { return removed && !places[at] })
+	if len(kept) == len(record.Settings) && len(left) == len(record.Inside) {
 		return nil
 	}
-	record.Settings, record.Devices = kept, devices
+	record.Settings, record.Inside = kept, left
 	return e.save(*record)
 }
 

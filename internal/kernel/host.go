@@ -146,6 +146,7 @@ func (h *Host) Set(o plan.Object) error {
 		err = h.setDevice(o)
 	case plan.IPoIB:
 		err = h.setIPoIB(o)
+	case plan.Remnant: // nobody knows how to make it
 	case plan.Tunnel:
 		err = h.setTunnel(o)
 	case plan.Forwarding:
@@ -188,6 +189,8 @@ func (h *Host) Del(o plan.Object) error {
 		err = h.delDevice(o)
 	case plan.IPoIB:
 		err = h.delIPoIB(o)
+	case plan.Remnant:
+		err = h.delLink(plan.Link{Netns: o.Netns, Name: o.Name})
 	case plan.Tunnel:
 		err = h.delLink(plan.Link{Name: o.Name})
 	case plan.Forwarding:

@@ -127,20 +127,17 @@ func (h *Host) delIPoIB(l plan.IPoIB) error {
 	return h.delLink(plan.Link{Netns: l.Netns, Name: l.Name, Kind: "ipoib"})
 }
 
-// readIPoIB returns the child as it is, nil when it is missing or foreign. One
-// that is down or another's child is shown without a parent.
+// readIPoIB returns the child as it is, nil when it is missing, foreign or
+// down.
 func (h *Host) readIPoIB(want plan.IPoIB) (plan.Object, error) {
 	_, link, err := h.link(want.Netns, want.Name)
 	if err != nil {
 		return nil, err
 	}
-	if !ours(link) {
+	if !isUp(link) || !ours(link) || !h.sameChild(link, want) {
 		return nil, nil
 	}
 	found := want
-	if !isUp(link) || !h.sameChild(link, want) {
-		found.Parent, found.PKey = "", 0
-	}
 	found.Owner = strings.TrimPrefix(link.Attrs().Alias, plan.Mark+":")
 	if want.MTU != 0 {
 		found.MTU = link.Attrs().MTU

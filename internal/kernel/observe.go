@@ -76,6 +76,8 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 		found, err = h.readDevice(o)
 	case plan.IPoIB:
 		found, err = h.readIPoIB(o)
+	case plan.Remnant:
+		found, err = h.readRemnant(o)
 	case plan.Tunnel:
 		found, err = h.readTunnel(o)
 	case plan.Forwarding:
@@ -141,6 +143,15 @@ func (h *Host) readPeer(found, want plan.Link) (plan.Object, error) {
 		found.PeerMAC = peer.Attrs().HardwareAddr.String()
 	}
 	return found, nil
+}
+
+// readRemnant returns the link if one of ours is there still.
+func (h *Host) readRemnant(r plan.Remnant) (plan.Object, error) {
+	_, link, err := h.link(r.Netns, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	return orNil(r, ours(link)), nil
 }
 
 func isUp(l netlink.Link) bool { return l.Attrs().RawFlags&unix.IFF_UP != 0 }

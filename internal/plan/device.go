@@ -104,8 +104,8 @@ func (l IPoIB) adjusts(old Object) bool {
 	return ok && o.Parent == l.Parent && o.PKey == l.PKey
 }
 
-// Key implements Object.
-func (l IPoIB) Key() string { return "ipoib " + l.Netns + " " + l.Name }
+// Key implements Object. It is that of any link of the name.
+func (l IPoIB) Key() string { return Link{Netns: l.Netns, Name: l.Name}.Key() }
 
 // Add implements Object.
 func (l IPoIB) Add() []string {

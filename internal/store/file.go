@@ -69,7 +69,7 @@ type recordTables struct {
 	publishes *table[model.Publish]
 	leases    *table[lease]
 	settings  *table[Setting]
-	devices   *table[Device]
+	inside    *table[Inside]
 }
 
 // lease is an entry of ipam.Leases.
@@ -134,8 +134,8 @@ func (f *File) declare() {
 			func(a, b lease) bool { return a.Endpoint == b.Endpoint && slices.Equal(a.Lease, b.Lease) }),
 		settings: newTable(f.boot, "settings", func(s Setting) string { return s.Netns + " " + s.Name },
 			func(a, b Setting) bool { return a == b }),
-		devices: newTable(f.boot, "devices", func(d Device) string { return d.Device + " " + d.Netns },
-			func(a, b Device) bool { return a == b }),
+		inside: newTable(f.boot, "links in sandboxes", func(i Inside) string { return i.Netns + " " + i.Link + " " + i.Device },
+			func(a, b Inside) bool { return a == b }),
 	}
 }
 
@@ -150,7 +150,7 @@ func (f *File) record() Record {
 	r := Record{
 		Desired:  model.State{Networks: f.desired.networks.all(), Endpoints: f.desired.endpoints.all(), Publishes: f.desired.publishes.all()},
 		Settings: f.desired.settings.all(),
-		Devices:  f.desired.devices.all(),
+		Inside:   f.desired.inside.all(),
 	}
 	for _, l := range f.desired.leases.all() {
 		if r.Leases == nil {
@@ -192,7 +192,7 @@ func (f *File) Save(r Record) error {
 		leases = append(leases, lease{name, addrs})
 	}
 	err := f.boot.write(f.desired.networks.set(r.Desired.Networks), f.desired.endpoints.set(r.Desired.Endpoints),
-		f.desired.publishes.set(r.Desired.Publishes), f.desired.leases.set(leases), f.desired.settings.set(r.Settings), f.desired.devices.set(r.Devices))
+		f.desired.publishes.set(r.Desired.Publishes), f.desired.leases.set(leases), f.desired.settings.set(r.Settings), f.desired.inside.set(r.Inside))
 	if err != nil {
 		return err
 	}

@@ -18,17 +18,18 @@ type Record struct {
 	Leases  ipam.Leases
 	// Settings holds every sysctl that we changed and have not put back.
 	Settings []Setting
-	// Devices holds every place where a device of the host may be that we have
-	// not fetched back.
-	Devices []Device
+	// Inside holds every link that may be in a sandbox and leaves no trace on
+	// the host, until we have taken it away.
+	Inside []Inside
 }
 
-// Device is a device of the host, and a sandbox that may have it.
-type Device struct {
-	// Device is its name on the host or its PCI address.
+// Inside is a link in a sandbox.
+type Inside struct {
+	// Netns is the path of the sandbox's namespace, and Link the name there.
+	Netns, Link string
+	// Device is the name on the host, or the PCI address, of a device that was
+	// handed over; empty for a link that we have made.
 	Device string
-	// Netns is the path of the sandbox's namespace.
-	Netns string
 }
 
 // Setting is a sysctl of ours, with the value that the host had before.
@@ -59,7 +60,7 @@ func (r Record) Clone() Record {
 		c.Leases[name] = slices.Clone(addrs)
 	}
 	c.Settings = slices.Clone(r.Settings)
-	c.Devices = slices.Clone(r.Devices)
+	c.Inside = slices.Clone(r.Inside)
 	return c
 }
 

@@ -16,7 +16,7 @@ func record() store.Record {
 			Endpoints: []model.Endpoint{{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}}, Publishes: []model.Publish{{Endpoint: "web"}}},
 		Leases:   ipam.Leases{"web": {netip.MustParseAddr("10.0.0.2")}},
 		Settings: []store.Setting{{Name: "net.ipv4.ip_forward", Value: "1", Before: "0"}},
-		Devices:  []store.Device{{Device: "eth2", Netns: "/run/netns/web"}},
+		Inside:   []store.Inside{{Netns: "/run/netns/web", Link: "eth0", Device: "eth2"}},
 	}
 }
 
@@ -30,7 +30,7 @@ func spoil(r store.Record) {
 	r.Leases["web"][0] = netip.Addr{}
 	r.Leases["x"] = nil
 	r.Settings[0].Before = "x"
-	r.Devices[0].Netns = "x"
+	r.Inside[0].Netns = "x"
 }
 
 func wishes() model.Wishes {

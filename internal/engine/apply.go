@@ -62,6 +62,7 @@ func sortSteps(ops []plan.Op) steps {
 // that the host is again as it was, or else the error says what is not.
 func (e *Engine) apply(ctx context.Context, record *store.Record, have, want plan.Plan) (made bool, err error) {
 	s := sortSteps(plan.Diff(have, want))
+	byAccount := e.applied != nil
 	defer e.cfg.Kernel.Release()
 	if err := e.remember(record, s.set); err != nil {
 		return false, err
@@ -75,7 +76,19 @@ func (e *Engine) apply(ctx context.Context, record *store.Record, have, want pla
 	if err != nil {
 		e.applied = nil
 	}
+	if byAccount && err == nil && !slices.ContainsFunc(s.del, forgettable) {
+		return true, nil
+	}
 	return true, errors.Join(err, e.forget(record, want, err == nil))
+}
+
+// forgettable reports whether the step takes away what the record remembers.
+func forgettable(op plan.Op) bool {
+	switch op.Object.(type) {
+	case plan.Sysctl, plan.Device:
+		return true
+	}
+	return false
 }
 
 // make takes every step that adds; if one fails, it takes back those before.

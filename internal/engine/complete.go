@@ -62,10 +62,18 @@ type end struct {
 	at     plan.Attachment
 }
 
-// attach tells of each endpoint, by its name, how it is attached.
+// attach tells of each endpoint that has publishes, by its name, how it is
+// attached.
 func attach(s model.State) map[string]end {
+	published := map[string]bool{}
+	for _, p := range s.Publishes {
+		published[p.Endpoint] = true
+	}
 	ends := map[string]end{}
 	for _, ep := range s.Endpoints {
+		if !published[ep.Name] {
+			continue
+		}
 		n, _ := s.Network(ep.Network)
 		if d, ok := paths.Driver(n.Driver); ok {
 			ends[ep.Name] = end{d, d.Attachment(n, ep)}

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"fairlead/internal/kernel"
@@ -82,6 +83,7 @@ type Engine struct {
 	applied plan.Plan
 	// userspace is what the proxy holds.
 	userspace plan.Plan
+	planned   planned
 }
 
 // New returns an engine. It touches nothing yet.
@@ -142,8 +144,7 @@ func (e *Engine) reach(ctx context.Context, before store.Record, t target, want 
 	if err != nil {
 		return false, err
 	}
-	record := before.Clone()
-	record.Desired, record.Leases = want, t.leases
+	record := store.Record{Desired: want, Leases: t.leases, Settings: slices.Clone(before.Settings), Inside: slices.Clone(before.Inside)}
 	return e.apply(ctx, &record, have, t.plan)
 }
 

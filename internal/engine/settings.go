@@ -114,16 +114,18 @@ func (e *Engine) changed(record store.Record) plan.Plan {
 // back, or are someone else's by now. It drops what was in sandboxes too, once
 // it has been taken away.
 func (e *Engine) forget(record *store.Record, want plan.Plan, removed bool) error {
-	wanted := map[string]bool{}
+	type name struct{ netns, name string }
+	wanted := map[name]bool{}
 	places := map[store.Inside]bool{}
 	for _, o := range want {
-		wanted[o.Key()] = true
-		if at, ok := inside(o); ok {
+		if s, ok := o.(plan.Sysctl); ok {
+			wanted[name{s.Netns, s.Name}] = true
+		} else if at, ok := inside(o); ok {
 			places[at] = true
 		}
 	}
 	kept := slices.DeleteFunc(slices.Clone(record.Settings), func(s store.Setting) bool {
-		return !wanted[plan.Sysctl{Netns: s.Netns, Name: s.Name}.Key()]
+		return !wanted[name{s.Netns, s.Name}]
 	})
 	left := slices.DeleteFunc(slices.Clone(record.Inside), func(at store.Inside) bool { return removed && !places[at] })
 	if len(kept) == len(record.Settings) && len(left) == len(record.Inside) {

@@ -31,7 +31,7 @@ func (e *Engine) target(want model.State, held ipam.Leases) (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	p, err := build(full, facts)
+	p, err := e.build(full, facts)
 	return target{full, leases, p}, err
 }
 
@@ -82,34 +82,63 @@ func (e *Engine) supported(s model.State, facts plan.Facts) error {
 	return errors.Join(errs...)
 }
 
+// planned is what drivers have planned for networks and endpoints, by their
+// names. Drivers are pure, so it holds for as long as those are the same: one
+// more endpoint on a host with thousands is one to plan.
+type planned struct {
+	networks  map[string]model.Network
+	endpoints map[string]plannedEndpoint
+}
+
+type plannedEndpoint struct {
+	of   model.Endpoint
+	part plan.Part
+	at   plan.Attachment
+}
+
 // build joins what every driver and way plans; supported has found them all.
-func build(s model.State, facts plan.Facts) (plan.Plan, error) {
-	var parts []plan.Plan
-	var all []plan.Attachment
-	attachments := map[string]plan.Attachment{}
-	for _, n := range s.Networks {
-		d, _ := paths.Driver(n.Driver)
-		parts = append(parts, d.Network(n, facts))
-		for _, ep := range s.Endpoints {
-			if ep.Network == n.Name {
-				parts = append(parts, d.Endpoint(n, ep))
-				at := d.Attachment(n, ep)
-				attachments[ep.Name] = at
-				all = append(all, at)
-			}
-		}
-	}
+func (e *Engine) build(s model.State, facts plan.Facts) (plan.Plan, error) {
+	parts, attachments := e.buildEndpoints(s, facts)
 	for _, w := range paths.Ways() {
 		if slices.ContainsFunc(s.Publishes, func(p model.Publish) bool { return p.Via == w.Name() }) {
-			parts = append(parts, w.Shared(all))
+			parts = append(parts, plan.NewPart(w.Shared(attachments)))
 		}
 	}
 	for _, p := range s.Publishes {
 		w, _ := paths.Way(p.Via)
-		if err := w.Reaches(attachments[p.Endpoint]); err != nil {
+		at := e.planned.endpoints[p.Endpoint].at
+		if err := w.Reaches(at); err != nil {
 			return nil, fmt.Errorf("publish %s: %w", p, err)
 		}
-		parts = append(parts, w.Publish(p, attachments[p.Endpoint]))
+		parts = append(parts, plan.NewPart(w.Publish(p, at)))
 	}
 	return plan.Merge(parts...)
+}
+
+// buildEndpoints returns what drivers plan, and how each endpoint is attached.
+func (e *Engine) buildEndpoints(s model.State, facts plan.Facts) ([]plan.Part, []plan.Attachment) {
+	before := e.planned
+	e.planned = planned{map[string]model.Network{}, make(map[string]plannedEndpoint, len(s.Endpoints))}
+	of := map[string][]model.Endpoint{}
+	for _, ep := range s.Endpoints {
+		of[ep.Network] = append(of[ep.Network], ep)
+	}
+	var parts []plan.Part
+	var attachments []plan.Attachment
+	for _, n := range s.Networks {
+		d, _ := paths.Driver(n.Driver)
+		parts = append(parts, plan.NewPart(d.Network(n, facts)))
+		known, ok := before.networks[n.Name]
+		same := ok && known.Equal(n)
+		e.planned.networks[n.Name] = n
+		for _, ep := range of[n.Name] {
+			made, ok := before.endpoints[ep.Name]
+			if !same || !ok || !made.of.Equal(ep) {
+				made = plannedEndpoint{ep, plan.NewPart(d.Endpoint(n, ep)), d.Attachment(n, ep)}
+			}
+			e.planned.endpoints[ep.Name] = made
+			parts, attachments = append(parts, made.part), append(attachments, made.at)
+		}
+	}
+	return parts, attachments
 }

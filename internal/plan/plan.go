@@ -54,18 +54,24 @@ type Op struct {
 // of have. What stands on a link that is made anew goes with the old one, so
 // it is set again even if have holds it.
 func Diff(have, want Plan) []Op {
-	before := make(map[string]Object, len(have))
-	for _, o := range have {
-		before[o.Key()] = o
+	// Plans of thousands of objects differ in a few that stand together.
+	first, last := common(have, want)
+	rest := want[len(want)-last:]
+	have, want = have[first:len(have)-last], want[first:len(want)-last]
+
+	before := make(map[string]int, len(have))
+	for i, o := range have {
+		before[o.Key()] = i
 	}
 	var ops []Op
-	wanted := make(map[string]bool, len(want))
+	wanted := make([]bool, len(have))
 	remade := map[string]bool{}
 	for _, o := range want {
-		key := o.Key()
-		wanted[key] = true
-		old, ok := before[key]
-		if ok && old == o && !remade[Base(o)] {
+		var old Object
+		if i, ok := before[o.Key()]; ok {
+			old, wanted[i] = have[i], true
+		}
+		if old == o && !remade[Base(o)] {
 			continue
 		}
 		ops = append(ops, Op{Object: o, Old: old})
@@ -75,12 +81,30 @@ func Diff(have, want Plan) []Op {
 			}
 		}
 	}
-	for i := len(have) - 1; i >= 0; i-- {
-		if !wanted[have[i].Key()] {
-			ops = append(ops, Op{Object: have[i], Del: true})
+	for _, o := range rest {
+		if len(remade) > 0 && remade[Base(o)] {
+			ops = append(ops, Op{Object: o, Old: o})
+		}
+	}
+	for i, o := range slices.Backward(have) {
+		if !wanted[i] {
+			ops = append(ops, Op{Object: o, Del: true})
 		}
 	}
 	return ops
+}
+
+// common returns how many objects are the same at the beginnings and at the
+// ends of two plans.
+func common(a, b Plan) (first, last int) {
+	n := min(len(a), len(b))
+	for first < n && a[first] == b[first] {
+		first++
+	}
+	for last < n-first && a[len(a)-1-last] == b[len(b)-1-last] {
+		last++
+	}
+	return first, last
 }
 
 // linker is an object that is a network interface, or several.
@@ -167,22 +191,41 @@ func isElement(o Object) bool {
 	return false
 }
 
-// Merge joins plans in order and keeps the first of equal keys, so that
+// Part is a plan whose keys are known, for plans that are merged again and
+// again.
+type Part struct {
+	objects Plan
+	keys    []string
+}
+
+// NewPart returns the part that p is. It must not change any more.
+func NewPart(p Plan) Part {
+	keys := make([]string, len(p))
+	for i, o := range p {
+		keys[i] = o.Key()
+	}
+	return Part{p, keys}
+}
+
+// Merge joins parts in order and keeps the first of equal keys, so that
 // several parts may ask for the same thing (IP forwarding, say). Two parts
 // that ask for different states of one thing are in conflict.
-func Merge(plans ...Plan) (Plan, error) {
-	seen := map[string]Object{}
-	var all Plan
-	for _, p := range plans {
-		for _, o := range p {
-			key := o.Key()
-			first, ok := seen[key]
+func Merge(parts ...Part) (Plan, error) {
+	n := 0
+	for _, p := range parts {
+		n += len(p.objects)
+	}
+	seen := make(map[string]Object, n)
+	all := make(Plan, 0, n)
+	for _, p := range parts {
+		for i, o := range p.objects {
+			first, ok := seen[p.keys[i]]
 			switch {
 			case !ok:
-				seen[key] = o
+				seen[p.keys[i]] = o
 				all = append(all, o)
 			case first != o:
-				return nil, fmt.Errorf("plan %s: asked for as %+v and as %+v", key, first, o)
+				return nil, fmt.Errorf("plan %s: asked for as %+v and as %+v", p.keys[i], first, o)
 			}
 		}
 	}

@@ -1,7 +1,10 @@
 package plan_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,13 +90,13 @@ func TestInherited(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
-	p, err := plan.Merge(plan.Plan{global, bridge}, plan.Plan{global, veth}, nil)
+	p, err := plan.Merge(plan.NewPart(plan.Plan{global, bridge}), plan.NewPart(plan.Plan{global, veth}), plan.NewPart(nil))
 	if err != nil || len(p) != 3 || p[0] != plan.Object(global) || p[1] != plan.Object(bridge) || p[2] != plan.Object(veth) {
 		t.Errorf("%v %v", p, err)
 	}
 	off := global
 	off.Value = "0"
-	if _, err := plan.Merge(plan.Plan{global}, plan.Plan{off}); err == nil || !strings.Contains(err.Error(), global.Name) {
+	if _, err := plan.Merge(plan.NewPart(plan.Plan{global}), plan.NewPart(plan.Plan{off})); err == nil || !strings.Contains(err.Error(), global.Name) {
 		t.Errorf("a conflict gives %v", err)
 	}
 }
@@ -122,4 +125,70 @@ func TestListenersOverlap(t *testing.T) {
 			t.Errorf("%s and %s: want %v", c.a.Key(), c.b.Key(), c.want)
 		}
 	}
+}
+
+// TestDiffOfAnyPlans compares Diff with the same said plainly.
+func TestDiffOfAnyPlans(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 5000 {
+		have, want := anyPlan(random), anyPlan(random)
+		if random.IntN(2) == 0 { // what stands together changes
+			at := random.IntN(len(have) + 1)
+			want = slices.Concat(have[:at], plan.Plan{plan.Link{Name: "new", Kind: plan.Bridge}}, have[min(at+random.IntN(3), len(have)):])
+		}
+		if got, plain := plan.Diff(have, want), plainDiff(have, want); !slices.Equal(got, plain) {
+			t.Fatalf("from\n%+v to\n%+v: %+v; want %+v", have, want, got, plain)
+		}
+	}
+}
+
+// anyPlan is of a few links and of what stands on them.
+func anyPlan(random *rand.Rand) plan.Plan {
+	var p plan.Plan
+	for i := range 4 {
+		name := fmt.Sprint("link", i)
+		if random.IntN(3) > 0 {
+			p = append(p, plan.Link{Name: name, Kind: plan.Veth, MTU: 1500 + random.IntN(2), Peer: fmt.Sprint("eth", random.IntN(2)), PeerNetns: "box"})
+		}
+		if random.IntN(3) > 0 {
+			p = append(p, plan.Address{Link: name, Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), 8+random.IntN(2))})
+		}
+	}
+	random.Shuffle(len(p), func(i, j int) {
+		if random.IntN(4) == 0 {
+			p[i], p[j] = p[j], p[i]
+		}
+	})
+	return p
+}
+
+func plainDiff(have, want plan.Plan) []plan.Op {
+	find := func(p plan.Plan, key string) plan.Object {
+		i := slices.IndexFunc(p, func(o plan.Object) bool { return o.Key() == key })
+		if i < 0 {
+			return nil
+		}
+		return p[i]
+	}
+	var ops []plan.Op
+	remade := map[string]bool{}
+	for _, o := range want {
+		old := find(have, o.Key())
+		if old == o && !remade[plan.Base(o)] {
+			continue
+		}
+		ops = append(ops, plan.Op{Object: o, Old: old})
+		l, isLink := o.(plan.Link)
+		if was, ok := old.(plan.Link); isLink && (!ok || was.Kind != l.Kind || was.Peer != l.Peer || was.PeerNetns != l.PeerNetns) {
+			for _, end := range l.Ends() {
+				remade[end] = true
+			}
+		}
+	}
+	for _, o := range slices.Backward(have) {
+		if find(want, o.Key()) == nil {
+			ops = append(ops, plan.Op{Object: o, Del: true})
+		}
+	}
+	return ops
 }

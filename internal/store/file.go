@@ -193,10 +193,10 @@ func (f *File) Save(r Record) error {
 	}
 	err := f.boot.write(f.desired.networks.set(r.Desired.Networks), f.desired.endpoints.set(r.Desired.Endpoints),
 		f.desired.publishes.set(r.Desired.Publishes), f.desired.leases.set(leases), f.desired.settings.set(r.Settings), f.desired.inside.set(r.Inside))
-	if err != nil {
-		return err
+	if err == nil {
+		f.memory.take(r)
 	}
-	return f.memory.Save(r)
+	return err
 }
 
 // Wishes returns the wishes last saved, ordered as Load does.

@@ -81,10 +81,15 @@ func (m *Memory) Load() (Record, error) {
 
 // Save replaces the record.
 func (m *Memory) Save(r Record) error {
+	m.take(r.Clone())
+	return nil
+}
+
+// take makes the record ours.
+func (m *Memory) take(r Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.record = r.Clone()
-	return nil
+	m.record = r
 }
 
 // Wishes returns the wishes last saved, none at first.

@@ -57,9 +57,9 @@ func TestPlan(t *testing.T) {
 				t.Fatal(err)
 			}
 			full := ipvlan.Driver{}.Complete(c.network, facts)
-			parts := []plan.Plan{ipvlan.Driver{}.Network(full, facts)}
+			parts := []plan.Part{plan.NewPart(ipvlan.Driver{}.Network(full, facts))}
 			for _, e := range c.endpoints {
-				parts = append(parts, ipvlan.Driver{}.Endpoint(full, e))
+				parts = append(parts, plan.NewPart(ipvlan.Driver{}.Endpoint(full, e)))
 			}
 			p, err := plan.Merge(parts...)
 			if err != nil {

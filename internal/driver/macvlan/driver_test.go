@@ -58,9 +58,9 @@ func TestPlan(t *testing.T) {
 				t.Fatal(err)
 			}
 			full := macvlan.Driver{}.Complete(c.network, facts)
-			parts := []plan.Plan{macvlan.Driver{}.Network(full, facts)}
+			parts := []plan.Part{plan.NewPart(macvlan.Driver{}.Network(full, facts))}
 			for _, e := range c.endpoints {
-				parts = append(parts, macvlan.Driver{}.Endpoint(full, e))
+				parts = append(parts, plan.NewPart(macvlan.Driver{}.Endpoint(full, e)))
 			}
 			p, err := plan.Merge(parts...)
 			if err != nil {

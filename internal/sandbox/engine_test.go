@@ -27,8 +27,8 @@ type engine struct {
 	// containers are by name; the first part of an id finds them, too.
 	containers map[string]container
 	news       map[chan string]bool
-	// answers is how often the news were asked for.
-	asked int
+	// ending sends away who comes while the engine ends.
+	ending bool
 	// broken is what the engine says to everything, if not nothing.
 	broken string
 }
@@ -73,13 +73,16 @@ func (e *engine) start() {
 // stop ends the engine; its socket goes with it.
 func (e *engine) stop() {
 	e.mu.Lock()
+	e.ending = true
 	for c := range e.news {
 		close(c)
 	}
 	clear(e.news)
 	e.mu.Unlock()
-	e.server.CloseClientConnections()
 	e.server.Close()
+	e.mu.Lock()
+	e.ending = false
+	e.mu.Unlock()
 }
 
 func (e *engine) set(name string, c container) {
@@ -131,9 +134,14 @@ func (e *engine) tell(w http.ResponseWriter, r *http.Request) {
 	}
 	news := make(chan string, 16)
 	e.mu.Lock()
-	e.news[news] = true
-	e.asked++
+	ending := e.ending
+	if !ending {
+		e.news[news] = true
+	}
 	e.mu.Unlock()
+	if ending {
+		return
+	}
 	flush := http.NewResponseController(w)
 	_ = flush.Flush()
 	for {

@@ -43,10 +43,13 @@ const (
 func (w *watcher) listen(ctx context.Context, e *engine) {
 	pause := firstPause
 	for ctx.Err() == nil {
+		begin := time.Now()
 		connected, err := w.follow(ctx, e.socket)
 		if connected {
-			pause = firstPause
 			w.tick() // an engine that ends may take its containers along
+		}
+		if time.Since(begin) > settled {
+			pause = firstPause
 		}
 		var after <-chan time.Time
 		if retryable(err) || pause < settled {

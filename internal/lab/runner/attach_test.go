@@ -128,6 +128,9 @@ func sendAndProve(t *testing.T, r *rig) {
 	if p := r.linkProof(result.Remote, after, after, size); p.OK {
 		t.Errorf("what nobody sent is proven: %+v", p)
 	}
+	if p := wireProof(before, after, size); r.path.Wires > 1 && !p.OK {
+		t.Errorf("%s: %d, want %d; on each %v, before %v", p.Counter, p.Got, p.Want, after.wires, before.wires)
+	}
 }
 
 // send sends bytes from the client to a listener in the workload's place.

@@ -17,8 +17,10 @@ import (
 // counters are what the path's proof compares. Each path fills those that say
 // something about it.
 type counters struct {
-	// links are the bytes on each of the proof's links.
+	// links are the bytes on each of the proof's links, wires those on each of
+	// two wires.
 	links      []uint64
+	wires      []uint64
 	proxy, led uint64
 	// flows are those that the path remembers, as far as conntrack does or the
 	// suite asks for any.
@@ -37,6 +39,13 @@ func (r *rig) counters(ctx context.Context, c result.Client) (counters, error) {
 			return n, err
 		}
 		n.links = append(n.links, bytes)
+	}
+	for _, name := range r.underlays() {
+		bytes, err := r.world.LinkBytes(name)
+		if err != nil {
+			return n, err
+		}
+		n.wires = append(n.wires, bytes)
 	}
 	if r.world.Proxy != nil {
 		s, err := r.world.Proxy.Stats(ctx)
@@ -129,6 +138,18 @@ func (r *rig) linkProof(c result.Client, before, after counters, received uint64
 	return p
 }
 
+// wireProof holds an overlay to both of its wires. One carries the data, the
+// other at least the acknowledgements: by what receivers bundle today, more
+// than a ten-thousandth.
+func wireProof(before, after counters, received uint64) result.Proof {
+	p := result.Proof{Counter: "bytes on the wire with fewer", Want: max(1, received/10_000), Got: math.MaxUint64}
+	for i := range after.wires {
+		p.Got = min(p.Got, after.wires[i]-before.wires[i])
+	}
+	p.OK = p.Got >= p.Want
+	return p
+}
+
 // prove compares the counters with the bytes that the workload itself
 // received: the path's links must have carried them all; a proxy must have,
 // too, or else nothing of them.
@@ -149,6 +170,8 @@ func (r *rig) prove(c result.Client, before, after counters, received uint64, l 
 	case r.path.Via == model.ViaSocket:
 		*p = result.Proof{Counter: "listeners on the granted port", Want: 1, Got: after.granted,
 			Absent: "listeners on the workload's own port", AbsentGot: after.own, OK: after.granted == 1 && after.own == 0}
+	case r.path.Wires > 1:
+		*p = wireProof(before, after, received)
 	case slices.Contains([]suite.Peer{suite.DockerProxy, suite.Slirp4netns, suite.Pasta}, r.path.Peer):
 		// They count nothing, but they cannot forward without CPU time.
 		spent := uint64(1e6 * l.Proxy)

@@ -64,7 +64,8 @@ func (r *rig) set(ctx context.Context) error {
 }
 
 // state is what the server host's engine shall build: the path's network,
-// with the workload's sandbox, and its neighbour's where that is a client.
+// with the workload's sandbox, and its neighbour's where that is a client or
+// has a place of its own on the wires.
 func (r *rig) state() (model.State, error) {
 	network := r.network()
 	if r.path.Driver == model.DriverHost {
@@ -72,7 +73,7 @@ func (r *rig) state() (model.State, error) {
 	}
 	s := model.State{Networks: []model.Network{network}}
 	residents := map[string]netip.Addr{web: r.workload()}
-	if !r.path.OnWire() {
+	if !r.path.OnWire() || r.path.Wires > 1 {
 		residents[peer] = neighbor
 	}
 	for name, addr := range residents {
@@ -113,15 +114,30 @@ func (r *rig) network() model.Network {
 }
 
 // overlay is the same on both hosts: each finds itself among the peers, and
-// its address in its range.
+// its address in its range. Over two wires the sandboxes of a host are spread
+// over them, and the host itself is on the first: the workload is made the
+// second sandbox, so that one wire carries what it receives and the other what
+// it sends.
 func (r *rig) overlay() model.Overlay {
-	server := model.Peer{Address: topology.ServerAddr4, Ranges: []netip.Prefix{serverRange},
-		Endpoints: []model.PeerEndpoint{{Addresses: []netip.Addr{workload}}}}
+	server := model.Peer{Address: topology.ServerAddr4, Ranges: []netip.Prefix{serverRange}}
 	client := model.Peer{Address: topology.ClientAddr4, Ranges: []netip.Prefix{clientRange}}
+	sandboxes := []netip.Addr{workload}
 	if r.path.Wires > 1 {
 		server.Further, client.Further = []netip.Addr{topology.ServerSecond4}, []netip.Addr{topology.ClientSecond4}
+		sandboxes = []netip.Addr{neighbor, workload}
+	}
+	for _, a := range sandboxes {
+		server.Endpoints = append(server.Endpoints, model.PeerEndpoint{Addresses: []netip.Addr{a}})
 	}
 	return model.Overlay{VNI: vni, Peers: []model.Peer{server, client}}
+}
+
+// underlays are the wires that an overlay of two is held to.
+func (r *rig) underlays() []string {
+	if r.path.Wires < 2 {
+		return nil
+	}
+	return []string{topology.Wire, topology.SecondWire}
 }
 
 // tunnel is the server host's link that the overlay's packets leave by.

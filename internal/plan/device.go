@@ -35,10 +35,11 @@ func PCIAddress(device string) bool {
 // Ends names the device in its sandbox.
 func (d Device) Ends() []string { return []string{end(d.Netns, d.Name)} }
 
-// adjusts reports whether the device is in its place already.
+// adjusts reports whether the device is in its place already. For another name
+// or hardware address it is taken down, which costs it addresses and routes.
 func (d Device) adjusts(old Object) bool {
 	o, ok := old.(Device)
-	return ok && o.Netns == d.Netns && o.Name == d.Name
+	return ok && o.Netns == d.Netns && o.Name == d.Name && o.MAC == d.MAC
 }
 
 // Key implements Object: a device goes to one sandbox.
@@ -72,10 +73,15 @@ func (d Device) Del() []string {
 // change returns the commands that bring the device from another place or
 // state.
 func (d Device) change(old Object) []string {
-	if !d.adjusts(old) {
+	o, ok := old.(Device)
+	if !ok || o.Netns != d.Netns {
 		return append(old.Del(), d.Add()...)
 	}
-	return d.Add()[1:]
+	var cmds []string
+	if ip := in(d.Netns, "ip") + " link set " + o.Name; !d.adjusts(o) {
+		cmds = []string{ip + " down", ip + " name " + d.Name}
+	}
+	return append(cmds, d.Add()[1:]...)
 }
 
 // IPoIB is a child of an InfiniBand link, made in a sandbox: the parent's port

@@ -13,6 +13,10 @@ func TestDiffOfDevices(t *testing.T) {
 	child := plan.IPoIB{Netns: "/run/netns/web", Name: "ib0", Parent: "ib0", PKey: 0x8001, Owner: "web"}
 	jumbo, moved, other, connected := nic, nic, child, child
 	jumbo.MTU = 9000
+	renamed := nic
+	renamed.Name, renamed.MAC = "lan", "02:f1:0a:00:00:02"
+	down := nic
+	down.Down = true
 	moved.Netns = "/run/netns/app"
 	other.PKey = 0x8002
 	connected.MTU = 65520
@@ -25,6 +29,8 @@ func TestDiffOfDevices(t *testing.T) {
 		{"device handed over", nil, plan.Plan{nic, inside, route}},
 		{"device given back", plan.Plan{nic, inside, route}, nil},
 		{"device of another MTU", plan.Plan{nic, inside}, plan.Plan{jumbo, inside}},
+		{"device of another name and address", plan.Plan{nic}, plan.Plan{renamed}},
+		{"device that is down", plan.Plan{down, inside}, plan.Plan{nic, inside}},
 		{"device to another sandbox", plan.Plan{nic, inside}, plan.Plan{moved, there}},
 		{"virtual function handed over", nil, plan.Plan{vf}},
 		{"virtual function given back", plan.Plan{vf}, nil},

@@ -210,6 +210,32 @@ func TestTheLANKnowsTheHostByOneAddress(t *testing.T) {
 	}
 }
 
+// TestStrictReversePathsOnTheLAN wants sandboxes to reach the host by its addresses on
+// the parent although it checks who may come by which link. What an ipvlan
+// sends there comes by the parent, and a strict check drops it.
+func TestStrictReversePathsOnTheLAN(t *testing.T) {
+	for _, d := range branching(t) {
+		t.Run(string(d), func(t *testing.T) {
+			w := world(t)
+			s := onLAN(t, w, d, "web", "app")
+			publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
+			mustSet(t, w, s)
+			serve(t, in(w, "web"), "web", ":80")
+			for _, check := range []int{1, 2} {
+				for _, link := range []string{topology.Wire, "fm-net"} {
+					onServer(t, w, fmt.Sprintf("sysctl -qw net.ipv4.conf.%s.rp_filter=%d", link, check))
+				}
+				if d == model.DriverIPvlan && check == 1 {
+					deaf(t, in(w, "app"), server(8080)[:1])
+				} else {
+					hears(t, in(w, "app"), model.TCP, server(8080)[0], "web")
+				}
+				hears(t, w.DoClient, model.TCP, server(8080)[0], "web")
+			}
+		})
+	}
+}
+
 // TestNetworksOfOneParentAreApart has two networks on the wire.
 func TestNetworksOfOneParentAreApart(t *testing.T) {
 	for _, d := range branching(t) {

@@ -1,0 +1,21 @@
+package vm
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestWaysToAttach has the laboratory build the paths that not every kernel
+// has, ours and those made by hand.
+func TestWaysToAttach(t *testing.T) {
+	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"sh", "ip", "nft", "nsenter", "sysctl"}}
+	said, err := m.Test(t.Context(), "fairlead/internal/lab/runner", "-test.run=^TestEveryWayToAttachHasTheWiresMTU$/^(hand-)?(ipvlan|macvlan)$")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	for _, path := range []string{"/ipvlan", "/hand-ipvlan", "/macvlan", "/hand-macvlan"} {
+		if !strings.Contains(said, "--- PASS: TestEveryWayToAttachHasTheWiresMTU"+path+" ") {
+			t.Errorf("%s was not built:\n%s", path, said)
+		}
+	}
+}

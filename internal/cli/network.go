@@ -86,9 +86,9 @@ func (n *networkFlags) flags(c *cobra.Command) {
 	f.BoolVar(&n.network.Hairpin, "hairpin", false, "let a bridge port send frames back where they came from")
 	f.StringVar(&n.filter, "filter", "", "whether frames on a bridge pass iptables: on, off (default: as the host does)")
 	f.Uint32Var(&n.network.Overlay.VNI, "vni", 0, "VXLAN network identifier")
-	f.Uint16Var(&n.network.Overlay.Port, "port", 0, "UDP port of VXLAN (default 4789)")
+	f.Uint16Var(&n.network.Overlay.Port, "port", 0, "UDP port of the overlay on the wire (default 4789, encrypted 51820)")
 	f.StringArrayVar(&n.network.Overlay.Underlays, "underlay", nil, "link or address of the host that carries the overlay (repeatable)")
-	f.StringArrayVar(&n.peers, "peer", nil, "address of another host of the overlay (repeatable)")
+	f.StringArrayVar(&n.peers, "peer", nil, "address of a host of the overlay, and its parts of the subnets: ADDRESS[=RANGE,...] (repeatable)")
 	f.StringVar(&n.group, "group", "", "multicast group that finds the peers")
 	f.BoolVar(&n.network.Overlay.Encrypt, "encrypt", false, "carry the overlay in WireGuard")
 	f.StringVar(&n.network.Overlay.KeyFile, "key-file", "", "file with the secret that all hosts of the overlay share")
@@ -171,11 +171,11 @@ func (n *networkFlags) parseRanges(subnets []model.Subnet) error {
 
 func (n *networkFlags) parseOverlay(o *model.Overlay) error {
 	for _, text := range n.peers {
-		a, err := netip.ParseAddr(text)
+		peer, err := parsePeer(text)
 		if err != nil {
-			return fmt.Errorf("peer %q: want an address", text)
+			return err
 		}
-		o.Peers = append(o.Peers, model.Peer{Address: a})
+		o.Peers = append(o.Peers, peer)
 	}
 	if n.group != "" {
 		var err error
@@ -184,6 +184,29 @@ func (n *networkFlags) parseOverlay(o *model.Overlay) error {
 		}
 	}
 	return nil
+}
+
+// parsePeer reads a host of an overlay, with its parts of the subnets or
+// without: 192.0.2.2=10.9.0.128/25,fd00:9::200/120.
+func parsePeer(text string) (model.Peer, error) {
+	bad := fmt.Errorf("peer %q: want an address, or an address and the ranges that the host leases from, e.g. 192.0.2.2=10.9.0.128/25", text)
+	address, ranges, ranged := strings.Cut(text, "=")
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return model.Peer{}, bad
+	}
+	peer := model.Peer{Address: a}
+	if !ranged {
+		return peer, nil
+	}
+	for r := range strings.SplitSeq(ranges, ",") {
+		p, err := netip.ParsePrefix(r)
+		if err != nil {
+			return peer, bad
+		}
+		peer.Ranges = append(peer.Ranges, p.Masked())
+	}
+	return peer, nil
 }
 
 func newNetworkList(a *app) *cobra.Command {

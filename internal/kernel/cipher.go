@@ -31,8 +31,13 @@ func (h *Host) setCipher(want plan.Cipher) error {
 	switch {
 	case err != nil && !absent(err):
 		return err
-	case err == nil && (!ours(have) || have.Type() != "wireguard"):
+	case err == nil && !ours(have):
 		return errForeignLink
+	case err == nil && have.Type() != "wireguard":
+		if err := handle.LinkDel(have); err != nil {
+			return fmt.Errorf("replace: %w", err)
+		}
+		fallthrough
 	case err != nil:
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU = want.Name, want.MTU

@@ -107,24 +107,55 @@ func (h *Host) forwardings(name string) ([]entry, error) {
 	return found, err
 }
 
+// readForwarding asks for one entry, since there may be thousands. Only of those
+// that are for all unknown there are several of one hardware address.
 func (h *Host) readForwarding(want plan.Forwarding) (plan.Object, error) {
-	list, err := h.forwardings(want.Link)
+	if want.Floods() {
+		list, err := h.forwardings(want.Link)
+		return orNil(want, slices.ContainsFunc(list, func(e entry) bool {
+			return e.self && e.fixed && e.MAC == want.MAC && e.Remote == want.Remote
+		})), err
+	}
+	_, link, err := h.link("", want.Link)
+	if err != nil || link.Attrs().MasterIndex == 0 { // no port: nobody could ask the bridge
+		return nil, err
+	}
+	mac, err := net.ParseMAC(want.MAC)
 	if err != nil {
 		return nil, err
 	}
-	found := want
-	found.Remote = netip.Addr{}
-	led := want.Floods()
-	for _, e := range list {
-		switch {
-		case e.MAC != want.MAC || !e.fixed:
-		case !e.self:
-			led = true
-		case found.Remote != want.Remote:
-			found.Remote = e.Remote
-		}
+	ask := func(table int) (*netlink.Neigh, error) {
+		return h.neighbor(netlink.Ndmsg{Family: unix.AF_BRIDGE, Index: uint32(link.Attrs().Index), Flags: uint8(table)}, netlink.NDA_LLADDR, mac)
 	}
-	return orNil(found, led && found.Remote.IsValid() && (found == want || !want.Floods())), nil
+	above, err := ask(netlink.NTF_MASTER)
+	if err != nil {
+		return nil, err
+	}
+	own, err := ask(netlink.NTF_SELF)
+	if err != nil || above.LinkIndex != link.Attrs().Index || above.State&netlink.NUD_NOARP == 0 || own.State&netlink.NUD_NOARP == 0 {
+		return nil, err
+	}
+	remote, _ := netip.AddrFromSlice(own.IP)
+	want.Remote = remote.Unmap()
+	return want, nil
+}
+
+// neighbor asks for one entry of a neighbour or forwarding table.
+func (h *Host) neighbor(of netlink.Ndmsg, attribute int, value []byte) (found *netlink.Neigh, err error) {
+	err = h.ns.Do(func() error {
+		req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0)
+		req.AddData(&of)
+		req.AddData(nl.NewRtAttr(attribute, value))
+		answers, err := req.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+		if err == nil && len(answers) == 0 {
+			return unix.ENOENT
+		}
+		if err == nil {
+			found, err = netlink.NeighDeserialize(answers[0])
+		}
+		return err
+	})
+	return found, err
 }
 
 // setNeighbor sets a permanent neighbour entry.
@@ -170,13 +201,20 @@ func (h *Host) neighbors(name string) ([]plan.Neighbor, error) {
 }
 
 func (h *Host) readNeighbor(want plan.Neighbor) (plan.Object, error) {
-	list, err := h.neighbors(want.Link)
-	for _, n := range list {
-		if n.Addr == want.Addr {
-			return n, err
-		}
+	_, link, err := h.link("", want.Link)
+	if err != nil {
+		return nil, err
 	}
-	return nil, err
+	family := unix.AF_INET6
+	if want.Addr.Is4() {
+		family = unix.AF_INET
+	}
+	found, err := h.neighbor(netlink.Ndmsg{Family: uint8(family), Index: uint32(link.Attrs().Index)}, netlink.NDA_DST, want.Addr.AsSlice())
+	if err != nil || found.State != netlink.NUD_PERMANENT {
+		return nil, err
+	}
+	want.MAC = found.HardwareAddr.String()
+	return want, nil
 }
 
 // strayEntries returns what an overlay's tables hold besides: entries that

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/test/fabric"
 )
@@ -78,4 +79,29 @@ func TestChangesOnALivingOverlay(t *testing.T) {
 	everywhere(t, f, n)
 	reach(t, f, addrs)
 	undrifted(t, f)
+}
+
+// TestManySandboxes knows a thousand sandboxes of another host.
+func TestManySandboxes(t *testing.T) {
+	f := fabric.New(t, fabric.Options{Hosts: 2})
+	h := f.Hosts[0]
+	n := network(f, true)
+	n.Subnets = []model.Subnet{{Prefix: prefix("10.16.0.0/12")}, subnets[1]}
+	n.Overlay.Peers[0].Ranges = []netip.Prefix{prefix("10.16.0.0/16"), n.Overlay.Peers[0].Ranges[1]}
+	n.Overlay.Peers[1].Ranges = []netip.Prefix{prefix("10.17.0.0/16"), n.Overlay.Peers[1].Ranges[1]}
+	for i := range 1000 {
+		n.Overlay.Peers[1].Endpoints = append(n.Overlay.Peers[1].Endpoints, model.PeerEndpoint{Addresses: []netip.Addr{
+			netip.AddrFrom4([4]byte{10, 17, 1 + byte(i>>8), byte(i)}), netip.AddrFrom16([16]byte{0xfd, 0, 0, 9, 8: 1, 14: byte(i >> 8), 15: byte(i)})}})
+	}
+	set(t, h, state(h, n, "box1"))
+	if ops, err := h.Engine.Verify(t.Context()); err != nil || len(ops) != 0 {
+		t.Errorf("strayed: %v\n%s", err, plan.Text(ops))
+	}
+	sh(t, h.Do, "ip link del fx-net; ip neigh flush dev fl-net nud permanent")
+	if _, err := h.Engine.Heal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if ops, err := h.Engine.Verify(t.Context()); err != nil || len(ops) != 0 {
+		t.Errorf("strayed: %v\n%s", err, plan.Text(ops))
+	}
 }

@@ -21,14 +21,17 @@ const leastMTU = 68
 func parse(ack *dhcpv4.DHCPv4, asked time.Time) (Lease, error) {
 	var l Lease
 	addr, ok := ip(ack.YourIPAddr)
-	if !ok || addr.IsUnspecified() {
-		return l, fmt.Errorf("the server's answer has no address: %s", ack.Summary())
+	if !ok || !addr.Is4() || addr.IsUnspecified() || addr.IsLoopback() || addr.IsMulticast() {
+		return l, fmt.Errorf("the server's answer has no address of a host: %v", ack.YourIPAddr)
 	}
 	mask := ack.SubnetMask()
 	if mask == nil {
 		mask = ack.YourIPAddr.DefaultMask() // as before there were masks
 	}
-	bits, _ := mask.Size()
+	bits, _ := mask.Size() // 0 for what is no mask
+	if bits == 0 {
+		return l, fmt.Errorf("the server's answer has no mask of a network: %v", mask)
+	}
 	l.Prefixes = []netip.Prefix{netip.PrefixFrom(addr, bits)}
 	l.Server, _ = ip(ack.ServerIdentifier())
 	for _, a := range ack.DNS() {
@@ -83,12 +86,12 @@ func (l *Lease) time(ack *dhcpv4.DHCPv4, asked time.Time) {
 	if lasts >= forever {
 		return
 	}
-	renew, rebind := ack.IPAddressRenewalTime(lasts/2), ack.IPAddressRebindingTime(lasts*7/8)
+	renew, rebind := ack.IPAddressRenewalTime(lasts/2), ack.IPAddressRebindingTime(lasts/8*7)
 	if rebind <= 0 || rebind >= lasts {
-		rebind = lasts * 7 / 8
+		rebind = lasts / 8 * 7
 	}
 	if renew <= 0 || renew >= rebind {
-		renew = rebind * 4 / 7
+		renew = rebind / 7 * 4
 	}
 	l.Renew, l.Rebind, l.Expires = asked.Add(renew), asked.Add(rebind), asked.Add(lasts)
 }

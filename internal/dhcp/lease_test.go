@@ -21,8 +21,9 @@ func TestTimes(t *testing.T) {
 		"all said":        {120, 30, 90, [3]time.Duration{30, 90, 120}},
 		"nothing said":    {160, 0, 0, [3]time.Duration{80, 140, 160}},
 		"all at once":     {80, 80, 80, [3]time.Duration{40, 70, 80}},
-		"the wrong order": {80, 60, 50, [3]time.Duration{50 * 4 / 7, 50, 80}},
+		"the wrong order": {80, 60, 56, [3]time.Duration{32, 56, 80}},
 		"for ever":        {ever, 30, 90, [3]time.Duration{}},
+		"for a century":   {ever - 7, 0, 0, [3]time.Duration{(ever - 7) / 2, (ever - 7) / 8 * 7, ever - 7}},
 	} {
 		ack, err := dhcpv4.New(dhcpv4.WithYourIP(net.IPv4(192, 0, 2, 1)), seconds(dhcpv4.OptionIPAddressLeaseTime, s.lease))
 		if err != nil {
@@ -60,10 +61,62 @@ func TestSilentServer(t *testing.T) {
 	if err != nil || l.Prefixes[0].String() != "192.0.2.1/24" || !l.Expires.IsZero() || l.MTU != 0 || len(l.Gateways) != 0 || l.Server.IsValid() {
 		t.Errorf("an address alone is read as %+v, %v", l, err)
 	}
-	if ack, err = dhcpv4.New(); err != nil {
-		t.Fatal(err)
+}
+
+// TestBadAnswers: what would harm the sandbox is no lease.
+func TestBadAnswers(t *testing.T) {
+	at := func(a ...byte) dhcpv4.Modifier { return dhcpv4.WithYourIP(net.IP(a)) }
+	mask := func(m ...byte) dhcpv4.Modifier { return dhcpv4.WithNetmask(net.IPMask(m)) }
+	for name, options := range map[string][]dhcpv4.Modifier{
+		"no address":       {mask(255, 255, 255, 0)},
+		"loopback":         {at(127, 0, 0, 1), mask(255, 0, 0, 0)},
+		"multicast":        {at(224, 0, 0, 1), mask(255, 255, 255, 0)},
+		"the whole world":  {at(192, 0, 2, 1), mask(0, 0, 0, 0)},
+		"a mask with gaps": {at(192, 0, 2, 1), mask(255, 0, 255, 0)},
+	} {
+		ack, err := dhcpv4.New(options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l, err := parse(ack, time.Unix(1e9, 0)); err == nil {
+			t.Errorf("%s is read as %+v", name, l)
+		}
 	}
-	if l, err := parse(ack, time.Unix(1e9, 0)); err == nil {
-		t.Errorf("an answer without an address is read as %+v", l)
+}
+
+// FuzzParse: no datagram of the network ends us, nor gives a lease that is
+// none.
+func FuzzParse(f *testing.F) {
+	for _, options := range [][]dhcpv4.Modifier{
+		nil,
+		{dhcpv4.WithYourIP(net.IPv4(192, 0, 2, 1)), dhcpv4.WithLeaseTime(120), dhcpv4.WithRouter(net.IPv4(192, 0, 2, 254))},
+		{dhcpv4.WithYourIP(net.IPv4(192, 0, 2, 1)), dhcpv4.WithGeneric(dhcpv4.OptionClasslessStaticRoute, []byte{0, 192, 0, 2, 254, 33})},
+	} {
+		ack, err := dhcpv4.New(options...)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(ack.ToBytes())
 	}
+	f.Fuzz(func(t *testing.T, datagram []byte) {
+		ack, err := dhcpv4.FromBytes(datagram)
+		if err != nil {
+			return
+		}
+		l, err := parse(ack, time.Unix(1e9, 0))
+		if err != nil {
+			return
+		}
+		if p := l.Prefixes[0]; !p.IsValid() || p.Bits() == 0 {
+			t.Errorf("leased %v", p)
+		}
+		for _, r := range l.Routes {
+			if !r.To.IsValid() {
+				t.Errorf("a route to %v", r.To)
+			}
+		}
+		if at, how := l.next(time.Time{}); how != expire && (at.Before(time.Unix(1e9, 0)) || !at.Before(l.Expires)) {
+			t.Errorf("renewed at %v, of %+v", at, l)
+		}
+	})
 }

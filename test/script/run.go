@@ -17,6 +17,7 @@ const serves = "3"
 
 var (
 	long     = regexp.MustCompile(`\s+--(rounds|duration)[= ]\S+`)
+	onHost   = regexp.MustCompile(`^fairlead (attach|detach|publish|unpublish|ls|network|exec|inspect)\b`)
 	makeLine = regexp.MustCompile(`^make [a-z-]+$`)
 )
 
@@ -28,6 +29,8 @@ var (
 //   - the other make targets are only resolved (make -n): the test itself is
 //     run by one of them;
 //   - a server under `fairlead run` must run on until its time is over;
+//   - what changes a host's networks runs in the session's room, which is a host
+//     of its own;
 //   - every other fairlead command runs as it stands.
 //
 // A command with --fail-if may exit 1, which is its answer and no failure.
@@ -51,6 +54,8 @@ func Runnable(command, root string) (string, error) {
 		return run, nil
 	case strings.HasPrefix(command, "fairlead run "):
 		return "timeout " + serves + " " + command + " || test $? -eq 124", nil
+	case onHost.MatchString(command):
+		return onHost.ReplaceAllString(command, "room $0"), nil
 	case command == "fairlead" || strings.HasPrefix(command, "fairlead "):
 		return command, nil
 	}

@@ -138,6 +138,9 @@ func setup(fairlead string) func(*testscript.Env) error {
 		if err := os.Symlink(fairlead, filepath.Join(bin, "fairlead")); err != nil {
 			return err
 		}
+		if err := openRoom(env, bin); err != nil {
+			return err
+		}
 		env.Setenv("PATH", strings.Join([]string{bin, os.Getenv("PATH"), "/usr/sbin", "/sbin"}, ":"))
 		// `make lab` compiles, so it needs the caches that the test itself has.
 		for _, name := range []string{"GOPATH", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOFLAGS", "GOSUMDB"} {

@@ -102,6 +102,8 @@ func (h *Host) awaitLocal(a plan.Address) error {
 	return nil // policy routing may hide the route; the address is set all the same
 }
 
+// onAddress changes an address. Branches of a parent that share its hardware
+// address cannot have one IP address twice.
 func (h *Host) onAddress(a plan.Address, do func(*netlink.Handle, netlink.Link, *netlink.Addr) error) error {
 	handle, link, err := h.link(a.Netns, a.Link)
 	if err != nil {
@@ -111,5 +113,5 @@ func (h *Host) onAddress(a plan.Address, do func(*netlink.Handle, netlink.Link, 
 	if a.Prefix.Addr().Is6() {
 		addr.Flags = unix.IFA_F_NODAD
 	}
-	return do(handle, link, addr)
+	return untilFree(func() error { return do(handle, link, addr) })
 }

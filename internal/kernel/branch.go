@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"fairlead/internal/plan"
 
@@ -48,7 +49,23 @@ func (h *Host) setBranch(want plan.Branch) error {
 	if err := h.adjustBranch(handle, have, want); err != nil {
 		return err
 	}
-	return handle.LinkSetUp(have)
+	err = untilFree(func() error { return handle.LinkSetUp(have) })
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("hardware address %s is in use on %s (%w): choose another", want.MAC, want.Parent, err)
+	}
+	return err
+}
+
+// untilFree repeats what the kernel refuses because another branch of the
+// parent has the hardware or IP address: that of a sandbox which has died a
+// moment ago goes in the background.
+func untilFree(do func() error) error {
+	const often, patience = time.Millisecond, 5 * time.Second
+	for deadline := time.Now().Add(patience); ; time.Sleep(often) {
+		if err := do(); !errors.Is(err, unix.EADDRINUSE) || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // occupied says that another link has the name.
@@ -144,8 +161,6 @@ func refusedBranch(want plan.Branch, err error) error {
 		return occupied(want)
 	case errors.Is(err, unix.EBUSY):
 		return fmt.Errorf("parent %s is taken (%w): it is a port of a bridge or bond, or carries links of another kind than %s", want.Parent, err, want.Kind)
-	case errors.Is(err, unix.EADDRINUSE):
-		return fmt.Errorf("hardware address %s is in use on %s (%w): choose another", want.MAC, want.Parent, err)
 	case errors.Is(err, unix.EINVAL) && want.Kind == plan.Macvlan:
 		return fmt.Errorf("parent %s takes no macvlan of mode %s (%w): mode passthru is for one alone: see `ip -d link` for who branches from it, or name another parent", want.Parent, want.Mode, err)
 	}

@@ -125,3 +125,24 @@ func TestABranchThatCannotBeSaysWhy(t *testing.T) {
 		}
 	}
 }
+
+// TestABranchTakesTheAddressOfOneThatGoes gives a sandbox the hardware address
+// of another, which lets go of it while the kernel is asked.
+func TestABranchTakesTheAddressOfOneThatGoes(t *testing.T) {
+	h, box := withParents(t)
+	h.run(t, "ip", "link", "add", "link", "eth0", "name", "old", "address", "02:f1:0a:00:00:02", "type", "macvlan", "mode", "bridge")
+	h.run(t, "ip", "link", "set", "old", "up")
+	b := plan.Branch{Netns: box, Name: "eth0", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, MAC: "02:f1:0a:00:00:02", Owner: "web"}
+	if err := h.Set(b); err == nil || !strings.Contains(err.Error(), "hardware address 02:f1:0a:00:00:02 is in use on eth0") {
+		t.Errorf("while it is taken: %v", err)
+	}
+	set := make(chan error)
+	go func() { set <- h.Set(b) }()
+	h.run(t, "ip", "link", "del", "old")
+	if err := <-set; err != nil {
+		t.Error(err)
+	}
+	if got, err := h.read(b); err != nil || got != b {
+		t.Errorf("read %+v, %v", got, err)
+	}
+}

@@ -6,7 +6,7 @@ import "testing"
 // kernel has: ipvlan, and VLANs.
 func TestBranches(t *testing.T) {
 	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"ip", "nft", "sed", "sh", "sort", "grep", "ss", "sysctl"}}
-	said, err := m.Test(t.Context(), "fairlead/internal/engine", "-test.run=Shim|LAN|Parent|Modes", "-whole")
+	said, err := m.Test(t.Context(), "fairlead/internal/engine", "-test.run=Shim|LAN|Parent|Modes|Branch", "-whole")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}

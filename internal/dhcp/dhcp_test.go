@@ -85,8 +85,8 @@ type dnsmasq struct {
 // serve starts a server on the network with further options.
 func (l *lan) serve(options ...string) *dnsmasq {
 	l.t.Helper()
-	cmd := exec.Command("dnsmasq", append([]string{"--keep-in-foreground", "--conf-file=/dev/null", "--user=root", "--pid-file=",
-		"--log-facility=-", "--log-dhcp", "--port=0", "--interface=br0", "--bind-interfaces", "--dhcp-authoritative",
+	cmd := exec.Command("dnsmasq", append([]string{"--no-daemon", "--conf-file=/dev/null",
+		"--log-dhcp", "--port=0", "--interface=br0", "--bind-interfaces", "--dhcp-authoritative",
 		"--dhcp-sequential-ip", "--no-ping", "--dhcp-leasefile=" + l.leases}, options...)...)
 	out, err := cmd.StderrPipe()
 	if err != nil {

@@ -123,7 +123,8 @@ func removeGroups(path string) {
 func (r *room) command(args ...string) *exec.Cmd {
 	enter := []string{"-t", fmt.Sprint(r.holder.Process.Pid), "--mount", "--net", "--wdns=" + r.dir, "--"}
 	cmd := exec.CommandContext(r.t.Context(), "nsenter", append(enter, args...)...)
-	cmd.Env = append(os.Environ(), r.mark, "TERM=xterm", "NO_COLOR=")
+	// A daemon keeps its files beside its socket.
+	cmd.Env = append(os.Environ(), r.mark, "TERM=xterm", "NO_COLOR=", "FAIRLEAD_SOCKET="+r.file("fairlead.sock"))
 	return cmd
 }
 

@@ -22,10 +22,10 @@ func newNetwork(a *app) *cobra.Command {
 		Use:   "network",
 		Short: "Define the networks that sandboxes are attached to",
 		RunE: func(c *cobra.Command, _ []string) error {
-			return usage(errors.Join(c.Help(), errors.New("name a command: create, ls or rm")))
+			return usage(errors.Join(c.Help(), errors.New("name a command: create, ls, check or rm")))
 		},
 	}
-	c.AddCommand(newNetworkCreate(a), newNetworkList(a), newNetworkRemove(a))
+	c.AddCommand(newNetworkCreate(a), newNetworkList(a), newNetworkCheck(a), newNetworkRemove(a))
 	return c
 }
 
@@ -49,7 +49,7 @@ func newNetworkCreate(a *app) *cobra.Command {
 		Example: "  fairlead network create web --driver bridge --subnet 172.30.0.0/24 --subnet fd00:30::/64\n" +
 			"  fairlead network create lan --driver macvlan --parent eth0 --subnet 192.0.2.0/24 --gateway 192.0.2.1 --range 192.0.2.64/26\n" +
 			"  fairlead network create lan --driver macvlan --parent eth0    # addresses by attach --dhcp or --address\n" +
-			"  fairlead network create hosts --driver vxlan --vni 42 --peer 198.51.100.2 --subnet 172.31.0.0/24",
+			"  fairlead network create hosts --driver vxlan --vni 42 --subnet 172.31.0.0/24 --range 172.31.0.0/25 --peer 198.51.100.2=172.31.0.128/25",
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			network, err := n.parse(args[0])

@@ -28,12 +28,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
 	"fairlead/internal/engine"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
+	"fairlead/internal/overlay"
 	"fairlead/internal/plan"
 	"fairlead/internal/sandbox"
 )
@@ -43,6 +45,8 @@ type Host interface {
 	engine.Kernel
 	Look(path string) (kernel.Sandbox, error)
 	WatchSandboxes(context.Context) (<-chan int, error)
+	// Do runs a function on a thread in the host's namespace.
+	Do(func() error) error
 }
 
 // Sandboxes finds running sandboxes; sandbox.Finder has it.
@@ -90,6 +94,8 @@ type Daemon struct {
 	// applied, by its name.
 	problems map[string]string
 	clients  map[string]*client
+	// answers are what answers the checks of overlays, by the host's address.
+	answers map[netip.Addr]*overlay.Responder
 	// look gets the references of sandboxes to look at again.
 	look chan string
 	// life ends with the daemon.
@@ -103,7 +109,8 @@ func New(cfg Config) (*Daemon, error) {
 		cfg:    cfg,
 		engine: engine.New(engine.Config{Kernel: cfg.Host, Store: cfg.Store, StartProxy: cfg.StartProxy, Facts: cfg.Facts}),
 		boxes:  map[string]*box{}, problems: map[string]string{}, clients: map[string]*client{},
-		look: make(chan string),
+		answers: map[netip.Addr]*overlay.Responder{},
+		look:    make(chan string),
 	}
 	d.life, d.end = context.WithCancel(context.Background())
 	wishes, err := cfg.Store.Wishes()
@@ -119,6 +126,7 @@ func New(cfg Config) (*Daemon, error) {
 // Run follows what happens to sandboxes until ctx ends.
 func (d *Daemon) Run(ctx context.Context) error {
 	defer d.end()
+	defer d.silence()
 	ended, err := d.cfg.Host.WatchSandboxes(ctx)
 	if err != nil {
 		return err

@@ -77,6 +77,7 @@ func (d *Daemon) attempt(next model.Wishes) error {
 	}
 	d.full = full
 	d.forget()
+	d.answer()
 	d.changed()
 	return nil
 }

@@ -54,25 +54,32 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	facts, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	ns, err := kernel.NewNetns()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ns.Close() })
-	w := &world{TB: t, at: store.Places{State: t.TempDir(), Run: t.TempDir()}, facts: facts, changed: make(chan struct{}, 1)}
-	w.finder.NetnsDir = t.TempDir()
-	if w.host, err = kernel.Open(ns.Path(), kernel.Options{}); err != nil {
+	host, err := kernel.Open(ns.Path(), kernel.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := w.host.Close(); err != nil {
+		if err := host.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	return worldOf(t, host)
+}
+
+// worldOf is a world whose host is there already.
+func worldOf(t testing.TB, host *kernel.Host) *world {
+	t.Helper()
+	facts, err := kernel.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{TB: t, host: host, at: store.Places{State: t.TempDir(), Run: t.TempDir()}, facts: facts, changed: make(chan struct{}, 1)}
+	w.finder.NetnsDir = t.TempDir()
 	return w
 }
 

@@ -13,6 +13,7 @@
 //	POST /v1/unpublish        daemon.PublishRequest → daemon.Result
 //	POST /v1/networks/create  NetworkRequest        → daemon.Result
 //	POST /v1/networks/remove  NetworkName           → daemon.Result
+//	POST /v1/networks/check   NetworkName           → Ways
 //	GET  /v1/attachments      → Attachments
 //	GET  /v1/networks         → Networks
 package admin
@@ -35,6 +36,7 @@ const (
 	pathUnpublish     = "/v1/unpublish"
 	pathCreateNetwork = "/v1/networks/create"
 	pathRemoveNetwork = "/v1/networks/remove"
+	pathCheckNetwork  = "/v1/networks/check"
 	pathAttachments   = "/v1/attachments"
 	pathNetworks      = "/v1/networks"
 )
@@ -47,6 +49,7 @@ type Daemon interface {
 	Unpublish(context.Context, daemon.PublishRequest) (daemon.Result, error)
 	CreateNetwork(n model.Network, dry bool) (daemon.Result, error)
 	RemoveNetwork(name string) (daemon.Result, error)
+	CheckNetwork(ctx context.Context, name string) ([]daemon.WayView, error)
 	Attachments() []daemon.View
 	Networks() []model.Network
 }
@@ -60,6 +63,11 @@ type NetworkRequest struct {
 // NetworkName names a network.
 type NetworkName struct {
 	Name string `json:"name"`
+}
+
+// Ways are what a check of an overlay found out.
+type Ways struct {
+	Ways []daemon.WayView `json:"ways"`
 }
 
 // Attachments are all attachments, by name.

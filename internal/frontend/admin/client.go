@@ -57,6 +57,13 @@ func (c *Client) RemoveNetwork(ctx context.Context, name string) (daemon.Result,
 	return c.post(ctx, pathRemoveNetwork, NetworkName{name})
 }
 
+// CheckNetwork checks the ways of an overlay to its other hosts.
+func (c *Client) CheckNetwork(ctx context.Context, name string) ([]daemon.WayView, error) {
+	var w Ways
+	err := c.call(ctx, http.MethodPost, pathCheckNetwork, NetworkName{name}, &w)
+	return w.Ways, err
+}
+
 // Attachments returns all attachments.
 func (c *Client) Attachments(ctx context.Context) ([]daemon.View, error) {
 	var a Attachments

@@ -114,6 +114,10 @@ func Handler(d Daemon) http.Handler {
 	post(mux, pathRemoveNetwork, func(_ context.Context, r NetworkName) (daemon.Result, error) {
 		return d.RemoveNetwork(r.Name)
 	})
+	post(mux, pathCheckNetwork, func(ctx context.Context, r NetworkName) (Ways, error) {
+		ways, err := d.CheckNetwork(ctx, r.Name)
+		return Ways{ways}, err
+	})
 	mux.HandleFunc("GET "+pathAttachments, func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, Attachments{d.Attachments()})
 	})
@@ -133,7 +137,7 @@ func Handler(d Daemon) http.Handler {
 }
 
 // post answers a path by fn.
-func post[Request any](mux *http.ServeMux, path string, fn func(context.Context, Request) (daemon.Result, error)) {
+func post[Request, Result any](mux *http.ServeMux, path string, fn func(context.Context, Request) (Result, error)) {
 	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		var request Request
 		if err := decode(http.MaxBytesReader(w, r.Body, maxBody), &request); err != nil {

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+
+	"github.com/spf13/cobra"
+)
+
+func newNetworkCheck(a *app) *cobra.Command {
+	r := &remote{app: a}
+	c := &cobra.Command{
+		Use:   "check NAME",
+		Short: "Check the ways of an overlay to its other hosts",
+		Long: "Speak to the other hosts of an overlay, through it: datagrams of all sizes up to the\n" +
+			"network's MTU, and streams of TCP. Say what gets lost or spoilt on the way there or\n" +
+			"back, and what to change. The network must be up on both hosts, with a daemon, and\n" +
+			"list the ranges of its peers.",
+		Example: "  fairlead network check net",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return r.call(c.Context(), func(client *admin.Client) error {
+				ways, err := client.CheckNetwork(c.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return r.printWays(ways)
+			})
+		},
+		ValidArgsFunction: r.completeNetworks,
+	}
+	r.flags(c)
+	return c
+}
+
+// printWays prints a line for each way that is well, and what is wrong with the
+// others, which is an error.
+func (r *remote) printWays(ways []daemon.WayView) error {
+	bad := 0
+	for _, w := range ways {
+		if len(w.Problems) > 0 {
+			bad++
+		}
+	}
+	if r.output == "json" {
+		if err := r.json(admin.Ways{Ways: ways}); err != nil {
+			return err
+		}
+	} else {
+		for _, w := range ways {
+			text := "well"
+			if len(w.Problems) > 0 {
+				text = strings.Join(w.Problems, "\n")
+			}
+			if _, err := fmt.Fprintf(r.out, "%s at %s: %s\n", w.Peer, w.Remote, text); err != nil {
+				return err
+			}
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d ways are not well", bad, len(ways))
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"fairlead/internal/model"
+	"fairlead/internal/overlay"
+	"fairlead/internal/plan"
+)
+
+// WayView is what a check of an overlay found out about the way to a host.
+type WayView struct {
+	// Peer is the other host's own address in the network, Remote that on the
+	// underlay.
+	Peer   netip.Addr `json:"peer"`
+	Remote netip.Addr `json:"remote"`
+	// Problems are what is wrong, each with what to do; none if all is well.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// CheckNetwork speaks to the other hosts of an overlay, and finds out whether
+// it carries what it should.
+func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]WayView, error) {
+	targets, err := d.ways(name)
+	if err != nil {
+		return nil, err
+	}
+	views, errs := make([]WayView, len(targets)), make([]error, len(targets))
+	var all sync.WaitGroup
+	for i, t := range targets {
+		all.Go(func() {
+			t.Enter = d.cfg.Host.Do
+			report, err := t.Check(ctx)
+			views[i], errs[i] = WayView{Peer: t.Peer, Remote: t.Remote}, err
+			for _, f := range report.Findings() {
+				views[i].Problems = append(views[i].Problems, f.String())
+			}
+		})
+	}
+	all.Wait()
+	return views, errors.Join(errs...)
+}
+
+// ways returns the ways to the other hosts of a network that is up.
+func (d *Daemon) ways(name string) ([]overlay.Target, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.IndexFunc(d.wishes.Networks, func(n model.Network) bool { return n.Name == name })
+	if i < 0 {
+		return nil, fault(NotFound, "there is no network %s: `fairlead network ls` lists them", name)
+	}
+	if by := d.wishes.Networks[i].Driver; by != model.DriverVXLAN {
+		return nil, fault(Invalid, "network %s: it is of driver %s, and only vxlan goes from host to host", name, by)
+	}
+	n, up := d.full.Network(name)
+	if !up {
+		return nil, fault(Conflict, "network %s: it is not on this host while nothing is attached to it: attach a sandbox first", name)
+	}
+	links, err := d.cfg.Host.Links(n.Asks())
+	if err != nil {
+		return nil, err
+	}
+	targets := overlay.Targets(n, plan.Facts{Links: links})
+	if len(targets) == 0 {
+		return nil, fault(Invalid, "network %s: the other hosts' own addresses are not known: list their ranges with the peers", name)
+	}
+	return targets, nil
+}
+
+// answer answers the checks of other hosts, at the host's own addresses in the
+// overlays that are up.
+func (d *Daemon) answer() {
+	own := map[netip.Addr]bool{}
+	for _, n := range d.full.Networks {
+		for _, s := range n.Subnets {
+			if n.Driver == model.DriverVXLAN {
+				own[s.HostAddress()] = true
+			}
+		}
+	}
+	for a, r := range d.answers {
+		if !own[a] {
+			d.warn("end answers to checks", r.Close())
+			delete(d.answers, a)
+		}
+	}
+	for a := range own {
+		if d.answers[a] != nil {
+			continue
+		}
+		d.warn("answer checks", d.cfg.Host.Do(func() error {
+			r, err := overlay.Respond(a)
+			if err == nil {
+				d.answers[a] = r
+			}
+			return err
+		}))
+	}
+}
+
+// silence ends all answers.
+func (d *Daemon) silence() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for a, r := range d.answers {
+		d.warn("end answers to checks", r.Close())
+		delete(d.answers, a)
+	}
+}
+
+func (d *Daemon) warn(what string, err error) {
+	if err != nil {
+		d.cfg.Log.Warn(what, "error", err)
+	}
+}

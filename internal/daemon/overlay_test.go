@@ -1,0 +1,48 @@
+package daemon_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/model"
+	"fairlead/test/fabric"
+)
+
+// TestCheckNetwork has a daemon on each of two hosts, and spoils the way
+// between.
+func TestCheckNetwork(t *testing.T) {
+	f := fabric.New(t, fabric.Options{Hosts: 2})
+	n := model.Network{Name: "net", Driver: model.DriverVXLAN, Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.9.0.0/24")}}, Overlay: model.Overlay{VNI: 42}}
+	for i, h := range f.Hosts {
+		n.Overlay.Peers = append(n.Overlay.Peers, model.Peer{Address: h.Address(0, true), Ranges: []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.9.0.%d/25", 128*i))}})
+	}
+	var worlds []*world
+	for _, h := range f.Hosts {
+		w := worldOf(t, h.Host).start()
+		w.network(n)
+		if _, err := w.CheckNetwork(t.Context(), "net"); daemon.CodeOf(err) != daemon.Conflict {
+			t.Errorf("a network that nothing is attached to is checked: %v", err)
+		}
+		w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Network: "net", Sandbox: w.box().pid}})
+		worlds = append(worlds, w)
+	}
+	w := worlds[0]
+	ways, err := w.CheckNetwork(t.Context(), "net")
+	if want := (daemon.WayView{Peer: netip.MustParseAddr("10.9.0.128"), Remote: f.Hosts[1].Address(0, true)}); err != nil || len(ways) != 1 || fmt.Sprint(ways[0]) != fmt.Sprint(want) {
+		t.Errorf("the ways are %+v, %v; want %+v", ways, err, want)
+	}
+	w.sh("nft 'add table inet probe; add chain inet probe out { type filter hook output priority 0; }; add rule inet probe out udp dport 4789 meta length > 1300 drop'")
+	if ways, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(ways) != 1 || !strings.Contains(fmt.Sprint(ways[0].Problems), "the largest that passes has 1250") {
+		t.Errorf("the ways are %+v, %v", ways, err)
+	}
+	worlds[1].stop()
+	if ways, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(ways) != 1 || !strings.Contains(fmt.Sprint(ways[0].Problems), "does not answer") {
+		t.Errorf("the ways are %+v, %v", ways, err)
+	}
+	if _, err := w.CheckNetwork(t.Context(), "nit"); daemon.CodeOf(err) != daemon.NotFound {
+		t.Errorf("a network that is not there is checked: %v", err)
+	}
+}

@@ -1,0 +1,171 @@
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/dhcp"
+	"fairlead/internal/model"
+)
+
+// server is a DHCP server without a network.
+type server struct {
+	mu       sync.Mutex
+	clients  map[string]chan dhcp.Lease
+	released []string
+	silent   bool
+	// asked gets what each client that starts is told.
+	asked chan dhcp.Config
+}
+
+// run is what dhcp.Run is.
+func (s *server) run(ctx context.Context, c dhcp.Config, tell func(dhcp.Lease)) error {
+	if s.silent {
+		return dhcp.ErrNoServer
+	}
+	leases := make(chan dhcp.Lease)
+	s.mu.Lock()
+	s.clients[c.Hostname] = leases
+	s.mu.Unlock()
+	s.asked <- c
+	tell(leaseOf("192.0.2.7/24"))
+	for {
+		select {
+		case l := <-leases:
+			tell(l)
+		case <-ctx.Done():
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.released = append(s.released, c.Hostname)
+			return nil
+		}
+	}
+}
+
+func leaseOf(address string) dhcp.Lease {
+	return dhcp.Lease{Prefixes: []netip.Prefix{prefix(address)}, Gateways: addrs("192.0.2.1"),
+		Routes: []model.Route{{To: prefix("198.18.0.0/15"), Via: netip.MustParseAddr("192.0.2.254")}}}
+}
+
+func (s *server) offers(client string, l dhcp.Lease) {
+	s.mu.Lock()
+	leases := s.clients[client]
+	s.mu.Unlock()
+	leases <- l
+}
+
+func (s *server) gotBack() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.released...)
+}
+
+// leasing is a world with a LAN that has such a server, and a sandbox.
+func leasing(t *testing.T, s *server) (*world, box, daemon.AttachRequest) {
+	s.clients, s.asked = map[string]chan dhcp.Lease{}, make(chan dhcp.Config, 9)
+	w := newWorld(t)
+	w.dhcp = s.run
+	w.start()
+	w.sh("ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up")
+	w.network(model.Network{Name: "lan", Driver: model.DriverMacvlan, Parent: "up0"})
+	b := w.box()
+	req := to(b)
+	req.Name, req.DHCP = "web", true
+	return w, b, req
+}
+
+func TestLeases(t *testing.T) {
+	s := &server{}
+	w, b, req := leasing(t, s)
+	before := w.snapshot()
+	r := w.attach(req)
+	if got := r.Attachments[0].Prefixes; len(got) != 1 || got[0] != prefix("192.0.2.7/24") {
+		t.Errorf("attached with %+v", r.Attachments[0])
+	}
+	inside := func() string { return b.sh(t, "ip -o addr show eth0; ip route; ip -o link show eth0") }
+	for _, want := range []string{"192.0.2.7/24", "default via 192.0.2.1", "198.18.0.0/15 via 192.0.2.254"} {
+		if out := inside(); !strings.Contains(out, want) {
+			t.Errorf("want %s in the sandbox: %s", want, out)
+		}
+	}
+	mac := b.sh(t, "ip -o link show eth0 | sed 's/.*link.ether //; s/ .*//'")
+	if again := w.attach(req); again.Changed {
+		t.Errorf("the same again: %+v", again)
+	}
+	s.offers("web", leaseOf("192.0.2.8/24"))
+	w.until("the address is another", func() bool { return w.Attachments()[0].Prefixes[0] == prefix("192.0.2.8/24") })
+	if out := inside(); strings.Contains(out, "192.0.2.7/") || !strings.Contains(out, "192.0.2.8/24") || !strings.Contains(out, strings.TrimSpace(mac)) {
+		t.Errorf("after another lease, from %s: %s", mac, out)
+	}
+	s.offers("web", dhcp.Lease{})
+	w.until("the address is gone", func() bool { return len(w.Attachments()[0].Prefixes) == 0 })
+	if out := inside(); strings.Contains(out, "192.0.2.") {
+		t.Errorf("after the lease was lost: %s", out)
+	}
+	s.offers("web", leaseOf("192.0.2.9/24"))
+	w.until("there is an address again", func() bool { return len(w.Attachments()[0].Prefixes) == 1 })
+	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: "web"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.gotBack(); len(got) != 1 {
+		t.Errorf("given back: %v", got)
+	}
+	w.unchanged(before)
+}
+
+// TestNoServer leaves nothing of an attachment that gets no lease.
+func TestNoServer(t *testing.T) {
+	w, _, req := leasing(t, &server{silent: true})
+	before := w.snapshot()
+	if _, err := w.Attach(context.Background(), req); !errors.Is(err, dhcp.ErrNoServer) {
+		t.Errorf("attached without a lease: %v", err)
+	}
+	if !w.Empty() {
+		t.Errorf("attached: %+v", w.Attachments())
+	}
+	w.unchanged(before)
+}
+
+// TestALeaseOfTheDead is of a sandbox that dies with a lease.
+func TestALeaseOfTheDead(t *testing.T) {
+	w, b, req := leasing(t, &server{})
+	before := w.snapshot()
+	w.attach(req)
+	b.kill()
+	w.until("nothing is left", w.Empty)
+	w.unchanged(before)
+}
+
+// TestARestartKeepsTheLease neither gives it back nor takes the address away.
+func TestARestartKeepsTheLease(t *testing.T) {
+	s := &server{}
+	w, b, req := leasing(t, s)
+	w.attach(req)
+	w.stop()
+	if out := b.sh(t, "ip -o addr show eth0"); !strings.Contains(out, "192.0.2.7/24") || len(s.gotBack()) != 0 {
+		t.Errorf("while no daemon runs: %s, given back %v", out, s.gotBack())
+	}
+	w.start()
+	for range 2 {
+		select {
+		case c := <-s.asked:
+			if c.Netns != "/proc/"+b.pid+"/ns/net" || c.Link != "eth0" || c.Hostname != "web" {
+				t.Errorf("a client is told %+v", c)
+			}
+		case <-time.After(patience):
+			t.Fatal("the next daemon has no client")
+		}
+	}
+	if v := w.Attachments()[0]; v.Status != daemon.Up || len(v.Prefixes) != 1 {
+		t.Errorf("after the restart: %+v", v)
+	}
+	if err := w.TearDown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,211 @@
+package admin_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/model"
+)
+
+// fake remembers what it was asked.
+type fake struct {
+	admin.Daemon
+	attach daemon.AttachRequest
+	asked  int
+	err    error
+}
+
+func (f *fake) Attach(_ context.Context, r daemon.AttachRequest) (daemon.Result, error) {
+	f.attach = r
+	f.asked++
+	return daemon.Result{Changed: true, Notes: []string{"a note"}, Attachments: []daemon.View{{
+		Attachment: model.Attachment{Endpoint: r.Endpoint, Ref: "netns:web"}, Status: daemon.Up,
+		Publishes: []daemon.PublishedView{{Publish: model.Publish{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(80), Ports: model.Port(80)}}}}}}, f.err
+}
+
+func (f *fake) Attachments() []daemon.View {
+	return []daemon.View{{Attachment: model.Attachment{Ref: "pid:7"}}}
+}
+
+// serve answers on a socket until the test ends.
+func serve(t *testing.T, d admin.Daemon) (socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "s")
+	l, err := admin.Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- admin.Serve(ctx, l, admin.Handler(d)) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return socket
+}
+
+func TestClientAndServer(t *testing.T) {
+	f := &fake{}
+	client := admin.NewClient(serve(t, f))
+	request := daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")},
+		Routes: []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8")}}, Limit: model.Limit{Out: 1e6}}, Keep: true, DryRun: true}
+	got, err := client.Attach(context.Background(), request)
+	if err != nil || !reflect.DeepEqual(f.attach, request) {
+		t.Errorf("asked for %+v, %v; want %+v", f.attach, err, request)
+	}
+	if want, _ := f.Attach(context.Background(), request); !reflect.DeepEqual(got, want) {
+		t.Errorf("answered %+v; want %+v", got, want)
+	}
+	if all, err := client.Attachments(context.Background()); err != nil || len(all) != 1 || all[0].Ref != "pid:7" {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+func TestErrorsAreTyped(t *testing.T) {
+	taken := &model.PortTakenError{Publish: model.Publish{Proto: model.TCP}, Owner: "nginx"}
+	for code, cause := range map[daemon.Code]error{
+		daemon.Invalid: &daemon.Fault{Code: daemon.Invalid, Err: errors.New("no")}, daemon.NotFound: &daemon.Fault{Code: daemon.NotFound, Err: errors.New("no")},
+		daemon.Conflict: &daemon.Fault{Code: daemon.Conflict, Err: errors.New("no")}, daemon.PortTaken: taken, daemon.Failed: errors.New("no"),
+	} {
+		_, err := admin.NewClient(serve(t, &fake{err: fmt.Errorf("attach: %w", cause)})).Attach(context.Background(), daemon.AttachRequest{})
+		if daemon.CodeOf(err) != code || err.Error() != "attach: "+cause.Error() {
+			t.Errorf("%s: %v (%s)", code, err, daemon.CodeOf(err))
+		}
+	}
+	_, err := admin.NewClient(filepath.Join(t.TempDir(), "none")).Attachments(context.Background())
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without a daemon: %v", err)
+	}
+}
+
+// ask sends bytes as they are, and returns the status and what is said.
+func ask(t *testing.T, socket, method, path, body string) (int, admin.Error) {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("unix", socket)
+	}}}
+	r, err := http.NewRequest(method, "http://x"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var said admin.Error
+	if err := json.NewDecoder(response.Body).Decode(&said); err != nil {
+		t.Errorf("%s %s: the answer is no JSON: %v", method, path, err)
+	}
+	return response.StatusCode, said
+}
+
+func TestHostileRequests(t *testing.T) {
+	f := &fake{}
+	socket := serve(t, f)
+	for name, c := range map[string]struct {
+		method, path, body string
+		status             int
+	}{
+		"no JSON":         {"POST", "/v1/attach", "\x00\xff", 400},
+		"half":            {"POST", "/v1/attach", `{"network":`, 400},
+		"nothing":         {"POST", "/v1/attach", "", 400},
+		"a list":          {"POST", "/v1/attach", `[]`, 400},
+		"an odd field":    {"POST", "/v1/attach", `{"netwrok":"lan"}`, 400},
+		"two objects":     {"POST", "/v1/attach", `{}{}`, 400},
+		"an odd address":  {"POST", "/v1/attach", `{"addresses":["1.2.3"]}`, 400},
+		"a huge body":     {"POST", "/v1/attach", `{"name":"` + strings.Repeat("x", 2<<20) + `"}`, 400},
+		"deep":            {"POST", "/v1/attach", strings.Repeat(`{"limit":`, 20000), 400},
+		"another path":    {"POST", "/v1/../attach", `{}`, 404},
+		"another version": {"POST", "/v2/attach", `{}`, 404},
+		"another method":  {"GET", "/v1/attach", ``, 404},
+	} {
+		status, said := ask(t, socket, c.method, c.path, c.body)
+		if status != c.status || said.Code == "" || said.Message == "" {
+			t.Errorf("%s: %d %+v; want %d", name, status, said, c.status)
+		}
+	}
+	if f.asked != 0 {
+		t.Errorf("the daemon was asked %d times", f.asked)
+	}
+}
+
+// TestHalfARequest does not keep the next one from being answered.
+func TestHalfARequest(t *testing.T) {
+	socket := serve(t, &fake{})
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "POST /v1/attach HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.NewClient(socket).Attachments(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOnlyRoot asks as another user, who is let in to the socket by mistake.
+func TestOnlyRoot(t *testing.T) {
+	f := &fake{}
+	socket := serve(t, f)
+	info, err := os.Stat(socket)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket is %v, %v", info, err)
+	}
+	if err := errors.Join(os.Chmod(socket, 0o666), os.Chmod(filepath.Dir(socket), 0o755), os.Chmod(filepath.Dir(filepath.Dir(socket)), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe", socket)
+	cmd.Env = append(os.Environ(), "FAIRLEAD_TEST_ASK="+socket)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "403 Forbidden") {
+		t.Errorf("another user is answered %q, %v", out, err)
+	}
+	if f.asked != 0 {
+		t.Error("the daemon was asked")
+	}
+}
+
+func TestMain(m *testing.M) {
+	if socket := os.Getenv("FAIRLEAD_TEST_ASK"); socket != "" {
+		os.Exit(askAsOther(socket))
+	}
+	os.Exit(m.Run())
+}
+
+// askAsOther prints how a request is answered.
+func askAsOther(socket string) int {
+	conn, err := net.DialTimeout("unix", socket, time.Minute)
+	if err == nil {
+		_, err = io.WriteString(conn, "POST /v1/attach HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+	}
+	line := ""
+	if err == nil {
+		line, err = bufio.NewReader(conn).ReadString('\n')
+	}
+	fmt.Println(line, err)
+	return 0
+}

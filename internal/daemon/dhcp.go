@@ -43,6 +43,9 @@ func (d *Daemon) startClient(a model.Attachment) {
 	if n, _ := (model.State{Networks: d.wishes.Networks}).Network(a.Network); n.Driver == model.DriverIPvlan {
 		config.ClientID = a.Name // its links share a MAC address
 	}
+	if len(a.Lease.Prefixes) > 0 {
+		config.Last = a.Lease.Prefixes[0].Addr() // of the daemon before us
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &client{cancel: cancel, leased: make(chan struct{}), done: make(chan struct{})}
 	d.clients[a.Name] = c

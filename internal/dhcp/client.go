@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"fairlead/internal/kernel"
@@ -58,8 +59,7 @@ func (x *client) acquire(ctx context.Context) (grant, error) {
 		return grant{}, err
 	}
 	return x.ask(link, conn, func(c *nclient4.Client) (*dhcpv4.DHCPv4, error) {
-		options := append(x.options, dhcpv4.WithBroadcast(true), dhcpv4.WithOption(asked))
-		lease, err := c.Request(ctx, options...)
+		lease, err := x.request(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -72,6 +72,21 @@ func (x *client) acquire(ctx context.Context) (grant, error) {
 	})
 }
 
+// request asks for offers, of the last address if there was one, and takes the
+// first.
+func (x *client) request(ctx context.Context, c *nclient4.Client) (*nclient4.Lease, error) {
+	options := slices.Concat(x.options, []dhcpv4.Modifier{dhcpv4.WithBroadcast(true), dhcpv4.WithOption(asked)})
+	wishes := options
+	if x.Last.Is4() {
+		wishes = append(slices.Clone(options), dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(x.Last.AsSlice())))
+	}
+	offer, err := c.DiscoverOffer(ctx, wishes...)
+	if err != nil {
+		return nil, err
+	}
+	return c.RequestFromOffer(ctx, offer, options...)
+}
+
 // extend implements exchanger.
 func (x *client) extend(ctx context.Context, g grant, anyServer bool) (grant, error) {
 	link, conn, to, err := x.towards(g, anyServer)
@@ -79,7 +94,7 @@ func (x *client) extend(ctx context.Context, g grant, anyServer bool) (grant, er
 		return grant{}, err
 	}
 	return x.ask(link, conn, func(c *nclient4.Client) (*dhcpv4.DHCPv4, error) {
-		request, err := dhcpv4.NewRenewFromAck(g.ack, append(x.options, dhcpv4.WithOption(asked))...)
+		request, err := dhcpv4.NewRenewFromAck(g.ack, slices.Concat(x.options, []dhcpv4.Modifier{dhcpv4.WithOption(asked)})...)
 		if err != nil {
 			return nil, err
 		}

@@ -42,6 +42,9 @@ type Config struct {
 	ClientID string
 	// Hostname is told to the server, which may know the sandbox by it then.
 	Hostname string
+	// Last is the address of an earlier lease, which the server is asked for
+	// again; the zero value means any.
+	Last netip.Addr
 }
 
 // Lease is what a server gives. The zero value means that there is none any

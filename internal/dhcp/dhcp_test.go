@@ -241,6 +241,18 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// TestLast: who comes back gets the address that it had, if it is free.
+func TestLast(t *testing.T) {
+	l := newLAN(t)
+	l.serve(dynamic)
+	for i, want := range []string{"192.0.2.101/24", "192.0.2.100/24"} {
+		h := start(t, l.host(fmt.Sprint("web", i)), Config{Last: netip.MustParseAddr("192.0.2.101")})
+		if got := h.next(); got.Prefixes[0] != netip.MustParsePrefix(want) {
+			t.Errorf("leased %v, want %s", got.Prefixes[0], want)
+		}
+	}
+}
+
 // hastened is a client whose new leases are to be renewed at once: the server
 // gives none for less than two minutes.
 type hastened struct{ *client }

@@ -182,6 +182,41 @@ func TestABranchEndsWithItsSandbox(t *testing.T) {
 	}
 }
 
+// TestSandboxesDieWhileTheyBranch kills them at many moments of an attach. What
+// the attach says does not matter, but nothing may be left.
+func TestSandboxesDieWhileTheyBranch(t *testing.T) {
+	for _, d := range branching(t) {
+		t.Run(string(d), func(t *testing.T) {
+			w := world(t)
+			before := snapshot(t, w)
+			name := fmt.Sprintf("fairlead-dies-%d", os.Getpid())
+			died, attached := 0, 0
+			for i := range 40 {
+				onServer(t, w, "ip netns add "+name)
+				s := onLAN(t, w, d)
+				s.Endpoints = []model.Endpoint{{Name: "web", Network: "net", Sandbox: "/run/netns/" + name}}
+				publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
+				done := make(chan error)
+				go func() {
+					_, err := w.Engine.Set(context.Background(), s)
+					done <- err
+				}()
+				onServer(t, w, fmt.Sprintf("sleep 0.%03d; ip netns del %s", i, name))
+				if err := <-done; err != nil {
+					died++
+				} else {
+					attached++
+				}
+				if _, err := w.Engine.Set(context.Background(), model.State{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Logf("%d died before they were attached, %d after", died, attached)
+			unchanged(t, w, before)
+		})
+	}
+}
+
 // TestAnInterfaceThatIsThere is an error, and changes nothing.
 func TestAnInterfaceThatIsThere(t *testing.T) {
 	for _, d := range branching(t) {

@@ -50,8 +50,11 @@ func (h *Host) setBranch(want plan.Branch) error {
 		return err
 	}
 	err = untilFree(func() error { return handle.LinkSetUp(have) })
-	if errors.Is(err, unix.EADDRINUSE) {
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
 		return fmt.Errorf("hardware address %s is in use on %s (%w): choose another", want.MAC, want.Parent, err)
+	case errors.Is(err, unix.ENETDOWN):
+		return fmt.Errorf("parent %s is down (%w): ip link set %s up", want.Parent, err, want.Parent)
 	}
 	return err
 }

@@ -4,9 +4,19 @@ import "testing"
 
 // TestBranches lets sandboxes branch from a parent in the ways that not every
 // kernel has: ipvlan, and VLANs.
-func TestBranches(t *testing.T) {
-	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"ip", "nft", "sed", "sh", "sort", "grep", "ss", "sysctl"}}
-	said, err := m.Test(t.Context(), "fairlead/internal/engine", "-test.run=Shim|LAN|Parent|Modes|Branch", "-whole")
+func TestBranches(t *testing.T) { branches(t, "Shim|LAN|Modes") }
+
+// TestBranchesComeAndGo does it with parents and sandboxes that go, and come
+// back.
+func TestBranchesComeAndGo(t *testing.T) {
+	branches(t, "Parent|ABranchEnds|WhileTheyBranch|AnInterface")
+}
+
+// branches runs those tests of the engine.
+func branches(t *testing.T, tests string) {
+	t.Helper()
+	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"ip", "nft", "sed", "sh", "sleep", "sort", "grep", "ss", "sysctl"}}
+	said, err := m.Test(t.Context(), "fairlead/internal/engine", "-test.run="+tests, "-whole")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}

@@ -4,7 +4,8 @@
 // Theory of operation. The first packet of a flow to a local address is
 // looked up in our maps and its destination rewritten to the endpoint;
 // conntrack does the same for the rest of the flow and the reverse for the
-// answers. Nothing of ours runs for each packet.
+// answers. Nothing of ours runs for each packet. The host forwards them, so
+// each family that is led has forwarding turned on.
 //
 //	client ── uplink ── prerouting: DNAT ── routing ── endpoint
 //	host process ── output: DNAT ── routing ── endpoint

@@ -46,6 +46,10 @@ func (h *Host) setTunnel(want plan.Tunnel) error {
 func (h *Host) addTunnel(handle *netlink.Handle, want plan.Tunnel) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = want.Name, want.MTU
+	var err error
+	if attrs.HardwareAddr, err = parseMAC(want.MAC); err != nil {
+		return nil, err
+	}
 	v := &netlink.Vxlan{LinkAttrs: attrs, VxlanId: int(want.VNI), Port: int(want.Port), Learning: want.Learning, UDPCSum: true}
 	switch {
 	case !want.Local.IsUnspecified():
@@ -97,7 +101,7 @@ func (h *Host) clash(handle *netlink.Handle, want plan.Tunnel) error {
 }
 
 func (h *Host) adjustTunnel(handle *netlink.Handle, have netlink.Link, want plan.Tunnel) error {
-	if err := adjustEnd(handle, have, want.MTU, ""); err != nil {
+	if err := adjustEnd(handle, have, want.MTU, want.MAC); err != nil {
 		return err
 	}
 	if err := handle.LinkSetIP6AddrGenMode(have, addrGenNone); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
@@ -135,7 +139,7 @@ func (h *Host) tunnelOf(handle *netlink.Handle, link netlink.Link, want plan.Tun
 	if !is {
 		return plan.Tunnel{}
 	}
-	t := plan.Tunnel{Name: v.Name, VNI: uint32(v.VxlanId), Port: uint16(v.Port), Learning: v.Learning, MTU: v.MTU,
+	t := plan.Tunnel{Name: v.Name, VNI: uint32(v.VxlanId), Port: uint16(v.Port), Learning: v.Learning, MTU: v.MTU, MAC: v.HardwareAddr.String(),
 		Owner: strings.TrimPrefix(v.Alias, plan.Mark+":"), Local: netip.IPv4Unspecified()}
 	if want.Local.Is6() {
 		t.Local = netip.IPv6Unspecified()

@@ -26,6 +26,9 @@ type Tunnel struct {
 	// one address each.
 	Learning bool
 	MTU      int
+	// MAC is the hardware address, the bridge's: so that frames for the host are
+	// known as such when they come out.
+	MAC string
 	// Owner completes the alias: the network's name.
 	Owner  string
 	Master string
@@ -43,7 +46,7 @@ func (t Tunnel) adjusts(old Object) bool {
 // Adjusts reports whether a living link can be brought from old to this state:
 // the kernel changes hardly anything of a VXLAN that is there.
 func (t Tunnel) Adjusts(old Tunnel) bool {
-	old.MTU, old.Owner, old.Master = t.MTU, t.Owner, t.Master
+	old.MTU, old.MAC, old.Owner, old.Master = t.MTU, t.MAC, t.Owner, t.Master
 	return old == t
 }
 
@@ -59,7 +62,7 @@ func (t Tunnel) Add() []string {
 	if t.Local.Is6() {
 		ip = "ip -6"
 	}
-	add := fmt.Sprintf("%s link add %s mtu %d type vxlan id %d dstport %d", ip, t.Name, t.MTU, t.VNI, t.Port)
+	add := fmt.Sprintf("%s link add %s address %s mtu %d type vxlan id %d dstport %d", ip, t.Name, t.MAC, t.MTU, t.VNI, t.Port)
 	if !t.Local.IsUnspecified() {
 		add += " local " + t.Local.String()
 	}
@@ -78,7 +81,7 @@ func (t Tunnel) Add() []string {
 // set returns the commands that a new link and an adjusted one have in common.
 func (t Tunnel) set() []string {
 	return []string{
-		fmt.Sprintf("ip link set %s alias %s mtu %d addrgenmode none master %s up", t.Name, quote(t.Alias()), t.MTU, t.Master),
+		fmt.Sprintf("ip link set %s alias %s address %s mtu %d addrgenmode none master %s up", t.Name, quote(t.Alias()), t.MAC, t.MTU, t.Master),
 		fmt.Sprintf("ip link set %s type bridge_slave neigh_suppress on", t.Name)}
 }
 

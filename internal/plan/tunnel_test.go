@@ -9,7 +9,7 @@ import (
 
 func TestDiffOfOverlays(t *testing.T) {
 	mac := "02:f1:0a:09:00:82"
-	tunnel := plan.Tunnel{Name: "fx-net", VNI: 42, Port: 4789, Local: addr("192.0.2.1"), Learning: true, MTU: 1450, Owner: "net", Master: "fl-net"}
+	tunnel := plan.Tunnel{Name: "fx-net", VNI: 42, Port: 4789, Local: addr("192.0.2.1"), Learning: true, MTU: 1450, MAC: "02:f1:0a:09:00:01", Owner: "net", Master: "fl-net"}
 	tunnelWith := func(change func(*plan.Tunnel)) plan.Tunnel { t := tunnel; change(&t); return t }
 	floods := plan.Forwarding{Link: "fx-net", MAC: plan.Unknown, Remote: addr("192.0.2.2")}
 	known := plan.Forwarding{Link: "fx-net", MAC: mac, Remote: addr("192.0.2.2")}

@@ -105,3 +105,22 @@ func TestManySandboxes(t *testing.T) {
 		t.Errorf("strayed: %v\n%s", err, plan.Text(ops))
 	}
 }
+
+// TestTheUnderlayGoes takes the link away that carries the overlay.
+func TestTheUnderlayGoes(t *testing.T) {
+	f := fabric.New(t, fabric.Options{Hosts: 2})
+	h := f.Hosts[0]
+	n := network(f, true)
+	n.Overlay.Underlays = []string{fabric.Underlay(0)}
+	set(t, h, state(h, n, "box1"))
+	sh(t, h.Do, "ip link del under0")
+	if _, err := h.Engine.Heal(t.Context()); err == nil || !strings.Contains(err.Error(), "peer 198.51.100.1: no route leads there") {
+		t.Errorf("the error is %v", err)
+	}
+	if err := h.Engine.TearDown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left := sh(t, h.Do, "ip -br link; nft list ruleset; ip neigh"); strings.Contains(left, "net") || strings.Contains(left, "box1") {
+		t.Errorf("left behind:\n%s", left)
+	}
+}

@@ -142,9 +142,13 @@ func converse(conn net.Conn, name string) {
 	}
 }
 
-func dial(from place, to netip.Addr, timeout time.Duration) (conn net.Conn, err error) {
+func dial(from place, to netip.Addr, timeout time.Duration) (net.Conn, error) {
+	return dialAt(from, netip.AddrPortFrom(to, port), timeout)
+}
+
+func dialAt(from place, to netip.AddrPort, timeout time.Duration) (conn net.Conn, err error) {
 	err = from(func() (err error) {
-		conn, err = net.DialTimeout("tcp", netip.AddrPortFrom(to, port).String(), timeout)
+		conn, err = net.DialTimeout("tcp", to.String(), timeout)
 		return err
 	})
 	if err == nil {
@@ -155,7 +159,12 @@ func dial(from place, to netip.Addr, timeout time.Duration) (conn net.Conn, err 
 
 func hears(t testing.TB, from place, to netip.Addr, want string) {
 	t.Helper()
-	conn, err := dial(from, to, patience)
+	hearsAt(t, from, netip.AddrPortFrom(to, port), want)
+}
+
+func hearsAt(t testing.TB, from place, to netip.AddrPort, want string) {
+	t.Helper()
+	conn, err := dialAt(from, to, patience)
 	if err != nil {
 		t.Errorf("%v; want an answer of %q", err, want)
 		return

@@ -96,7 +96,7 @@ func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 	}
 	p := driver.Switch(n, f, underlay.LinkLocal(n))
 	t := plan.Tunnel{Name: driver.TunnelLink(n.Name), VNI: n.Overlay.VNI, Port: n.Overlay.WirePort(), Local: u.Local,
-		Underlay: u.Link, Group: n.Overlay.Group, Learning: !u.Local.IsUnspecified(), MTU: n.LinkMTU(), Owner: n.Name,
+		Underlay: u.Link, Group: n.Overlay.Group, Learning: !u.Local.IsUnspecified(), MTU: n.LinkMTU(), MAC: driver.MAC(n.Subnets[0].HostAddress()), Owner: n.Name,
 		Master: driver.BridgeLink(n.Name)}
 	remote := func(a netip.Addr) netip.Addr { return a }
 	via := ""

@@ -73,3 +73,24 @@ func TestMTUIsAFactor(t *testing.T) {
 	r.refuse(2, []string{"routed-mtu9000 has an MTU already"}, "lab", "run", "routed-mtu9000", "--mtu", "1500")
 	r.refuse(2, []string{`no suite or path "routed-mtu70000"`}, "lab", "run", "routed-mtu70000")
 }
+
+// TestMissingPeers: each is named with the package that has it.
+func TestMissingPeers(t *testing.T) {
+	r := newRoom(t)
+	r.replace("", "pasta", "slirp4netns", "/usr/lib/cni/ptp")
+	list := r.succeed("lab", "list")
+	for _, says := range []string{
+		"pasta is not installed (Debian: passt)",
+		"slirp4netns is not installed (Debian: slirp4netns)",
+		"cni/ptp is not installed (Debian: containernetworking-plugins)",
+	} {
+		if !strings.Contains(list, says) {
+			t.Errorf("the list does not say %q:\n%s", says, list)
+		}
+	}
+	o := r.run(append([]string{"lab", "run", "attach", "cni-bridge", "cni-ptp", "pasta", "--workload", "tcp-rr", "--json", r.file("p.json")}, short...)...)
+	o.expect(t, 0, []string{"path cni-ptp is left out", "path pasta is left out"})
+	if got := decode(t, r.read("p.json")); len(got.Absent) != 2 || len(got.Runs) != 3 {
+		t.Errorf("%d runs, unavailable: %+v", len(got.Runs), got.Absent)
+	}
+}

@@ -47,7 +47,7 @@ func attach() Suite {
 			"vxlan", "hand-vxlan", "vxlan-2", "device", "hand-device", "slirp4netns", "pasta",
 		},
 		Clients:   []result.Client{result.Remote},
-		Workloads: []Workload{bulkOne, bulkTwo, bulkBothOne, rr, crr},
+		Workloads: []Workload{bulkOne, bulkTwo, bulkBothOne, rr},
 		Rounds:    12, Duration: time.Second, Warmup: 200 * time.Millisecond,
 		Published: []result.Published{
 			figure(source, "host", 6.37, 5.69), figure(source, "device", 7.93, 5.54), figure(source, "vxlan", 0.969, 0.983),

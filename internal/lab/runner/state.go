@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/netip"
 
-	"fairlead/internal/driver"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 )
@@ -145,7 +144,7 @@ func (r *rig) tunnel() string {
 	if r.path.ByOthers() {
 		return handTunnel
 	}
-	return driver.TunnelLink(lab)
+	return topology.TunnelLink(lab)
 }
 
 // hostState has the workload in the host's namespace, known by its cgroup

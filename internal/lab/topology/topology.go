@@ -30,6 +30,10 @@ import (
 // sandbox, whose counters prove the way that traffic took.
 func EndpointLink(endpoint string) string { return driver.VethLink(endpoint) }
 
+// TunnelLink returns the name of a host's link that an overlay's packets leave
+// by.
+func TunnelLink(network string) string { return driver.TunnelLink(network) }
+
 // World is two hosts and their sandboxes, with an engine on the server host.
 type World struct {
 	// Engine runs the server host.

@@ -32,7 +32,7 @@ func newAttach(a *app) *cobra.Command {
 			"The same again changes nothing; other flags change the attachment. A sandbox that has\n" +
 			"a default route keeps it. Everything is undone by `fairlead detach`, and when the\n" +
 			"sandbox is gone. With --keep, and for a device always, the attachment is applied\n" +
-			"again when the sandbox comes back.",
+			"again when the sandbox comes back, unless it is named by a process.",
 		Example: "  fairlead attach web container:shop\n" +
 			"  fairlead attach web /run/netns/blue --interface eth1 --address 172.30.0.7 --name blue\n" +
 			"  fairlead attach lan 4711 --dhcp\n" +

@@ -24,7 +24,8 @@ type AttachRequest struct {
 	Device string `json:"device,omitempty"`
 	PKey   uint16 `json:"pkey,omitempty"`
 	// Keep applies the attachment again whenever the sandbox comes back; a
-	// device's always is.
+	// device's always is. A sandbox that is named by a process does not come
+	// back.
 	Keep bool `json:"keep,omitempty"`
 	// DHCP asks a server of the network for addresses.
 	DHCP bool `json:"dhcp,omitempty"`
@@ -122,7 +123,10 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *box, seen ker
 		next.Networks = append(slices.Clip(next.Networks), n)
 	}
 	a := model.Attachment{Endpoint: req.Endpoint, Ref: at.Ref, Namespace: b.namespace,
-		Keep: req.Keep || n.Driver == model.DriverDevice, DHCP: req.DHCP, Own: own}
+		Keep: req.Keep || n.Driver == model.DriverDevice && at.Kind != sandbox.Process, DHCP: req.DHCP, Own: own}
+	if req.Keep && at.Kind == sandbox.Process {
+		return next, a, nil, fault(Invalid, "keep: a process does not come back, and another may get its pid: name the sandbox by its container, its name or its path")
+	}
 	a.Network, a.Sandbox = n.Name, b.path
 	have, known, err := d.same(a)
 	if err != nil {

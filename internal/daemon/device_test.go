@@ -43,6 +43,12 @@ func TestADeviceComesBackFromAProcess(t *testing.T) {
 	}
 	b.kill()
 	w.until("the device is back", func() bool { return devices() == before })
+	w.until("nothing waits for a process that does not come back", w.Empty)
+	req := handOver(w.box().pid)
+	req.Keep = true
+	if _, err := w.Attach(context.Background(), req); err == nil || !strings.Contains(err.Error(), "a process does not come back") {
+		t.Errorf("kept for a process: %v", err)
+	}
 }
 
 // TestADeviceTakesAFreeName hands it to a sandbox that has an eth0.

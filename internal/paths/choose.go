@@ -1,6 +1,7 @@
 package paths
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,6 +68,9 @@ func Choose(f plan.Facts, d driver.Driver, p model.Publish, at *plan.Attachment)
 		if promises := w.Promises(d.Name()); promises != nil {
 			choice.weigh(Candidate{Via: w.Name(), Reason: obstacle(f, d, w, p, at)}, promises, asked)
 		}
+	}
+	if choice.Via == "" && at != nil && at.Closed != "" {
+		return choice, errors.New(at.Closed)
 	}
 	if choice.Via == "" {
 		return choice, noWay(d.Name(), choice.Candidates)

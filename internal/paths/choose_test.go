@@ -142,6 +142,7 @@ func TestChooseRefuses(t *testing.T) {
 		{"an unknown promise", plain, model.DriverBridge, auto(model.TCP, "world-peace"), at, `there is no promise "world-peace" of a publish: want some of lan, host-address, `},
 		{"a driver's promise", plain, model.DriverBridge, auto(model.TCP, promise.Isolated), at, `there is no promise "isolated" of a publish`},
 		{"a driver without a network", plain, model.DriverNone, auto(model.TCP), nil, "no way publishes what driver none attaches"},
+		{"a driver that says why", plain, model.DriverDevice, auto(model.TCP), &plan.Attachment{Closed: "it is on the LAN"}, "it is on the LAN"},
 		{"an endpoint that no way reaches", plain, model.DriverBridge, auto(model.TCP), &plan.Attachment{}, "offers nothing to publish"},
 		{"a kernel that lacks a feature", without, model.DriverBridge, auto(model.TCP), at, "nat (it cannot work here: nftables-nat: modprobe nf_tables)"},
 	} {

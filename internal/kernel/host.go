@@ -25,6 +25,7 @@ type Host struct {
 	mu      sync.Mutex
 	ns      *Netns
 	handles map[string]*netlink.Handle
+	seen    glimpse
 	// devices holds, by the plan's key, where the host's devices are that
 	// sandboxes have.
 	devices map[string]placed
@@ -86,7 +87,7 @@ func (h *Host) Close() error {
 func (h *Host) Netns() *os.File { return h.ns.File() }
 
 // Release closes the handles into sandboxes, so that we never keep a dead
-// sandbox's namespace alive.
+// sandbox's namespace alive, and forgets what was seen.
 func (h *Host) Release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,6 +95,7 @@ func (h *Host) Release() {
 		nl.Close()
 		delete(h.handles, path)
 	}
+	h.seen = glimpse{}
 }
 
 // at returns a route netlink handle into the namespace at path (empty: the

@@ -19,6 +19,7 @@ import (
 // namespace that carries our mark. Listeners and reservations are the proxy's
 // and not read here.
 func (h *Host) Observe(should, want plan.Plan) (plan.Plan, error) {
+	h.Release() // what was seen before may be another by now
 	defer h.Release()
 	have, err := h.readTable()
 	if err != nil {
@@ -164,9 +165,7 @@ func (h *Host) readPort(handle *netlink.Handle, link netlink.Link) (master strin
 	if m, err := handle.LinkByIndex(link.Attrs().MasterIndex); err == nil {
 		master = m.Attrs().Name
 	}
-	if p, err := handle.LinkGetProtinfo(link); err == nil {
-		hairpin = p.Hairpin
-	}
+	hairpin, _ = h.hairpin(link.Attrs().Index) // what cannot be read is set anew
 	return master, hairpin
 }
 
@@ -186,7 +185,7 @@ func (h *Host) readAddress(want plan.Address) (plan.Object, error) {
 }
 
 func (h *Host) readRoute(want plan.Route) (plan.Object, error) {
-	routes, err := h.routes(want.Netns)
+	routes, err := h.seenRoutes(want.Netns)
 	for _, r := range routes {
 		if r == want {
 			return want, nil

@@ -135,11 +135,11 @@ func TestMistakes(t *testing.T) {
 	}{
 		"no network":          {func(r *daemon.AttachRequest) { r.Network = "wan" }, daemon.NotFound, `there is no network "wan"`},
 		"no sandbox":          {func(r *daemon.AttachRequest) { r.Sandbox = "pid:999999999" }, daemon.NotFound, "no such sandbox"},
-		"outside the subnet":  {func(r *daemon.AttachRequest) { r.Addresses = addrs("10.9.9.9") }, daemon.Conflict, "in no subnet"},
-		"odd interface":       {func(r *daemon.AttachRequest) { r.Interface = "a/b" }, daemon.Conflict, "interface"},
-		"interface that is":   {func(r *daemon.AttachRequest) { r.Interface = "lo" }, daemon.Conflict, "lo"},
+		"outside the subnet":  {func(r *daemon.AttachRequest) { r.Addresses = addrs("10.9.9.9") }, daemon.Invalid, "in no subnet"},
+		"odd interface":       {func(r *daemon.AttachRequest) { r.Interface = "a/b" }, daemon.Invalid, "interface"},
+		"interface that is":   {func(r *daemon.AttachRequest) { r.Interface = "lo" }, daemon.Invalid, "lo"},
 		"cgroup":              {func(r *daemon.AttachRequest) { r.Cgroup = "/x" }, daemon.Invalid, "fairlead run"},
-		"prefix in no subnet": {func(r *daemon.AttachRequest) { r.Prefixes = prefixes("10.0.0.1/8") }, daemon.Conflict, "has subnets"},
+		"prefix in no subnet": {func(r *daemon.AttachRequest) { r.Prefixes = prefixes("10.0.0.1/8") }, daemon.Invalid, "has subnets"},
 	} {
 		req := to(b)
 		c.req(&req)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"fairlead/internal/kernel"
@@ -88,11 +89,10 @@ func (d *Daemon) enter(a model.Attachment) {
 	if d.boxes[a.Ref] != nil {
 		return
 	}
-	at, err := d.cfg.Sandboxes.Resolve(d.life, a.Ref)
-	if err != nil {
-		at = sandbox.Sandbox{Ref: a.Ref}
+	at := sandbox.Sandbox{Ref: a.Ref, Path: a.Sandbox}
+	if _, err := fmt.Sscanf(a.Sandbox, "/proc/%d/ns/net", &at.PID); err != nil {
+		at.PID = 0 // it is no process's
 	}
-	at.Path = a.Sandbox
 	b, seen, err := d.know(at)
 	if err == nil && seen.Namespace == a.Namespace {
 		d.hold(b, at)

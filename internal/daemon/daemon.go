@@ -135,7 +135,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.verify(func(*box) bool { return true }) // what happened before we watched
+	// What happened before we watched.
+	d.verify(func(*box) bool { return true })
+	d.revive(ctx)
 	for {
 		select {
 		case <-ctx.Done():

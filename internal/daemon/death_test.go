@@ -132,15 +132,20 @@ func TestKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := func() daemon.Status { return w.Attachments()[0].Status }
-	for _, restart := range []bool{false, true} {
+	for _, restart := range []string{"not", "meanwhile", "after it came"} {
 		w.unname("web")
 		w.until("it is waited for", func() bool { return status() == daemon.Waiting })
 		w.unchanged(before)
-		if restart {
+		if restart != "not" {
 			w.stop()
+		}
+		if restart == "meanwhile" {
 			w.start()
 		}
 		w.named("web")
+		if restart == "after it came" {
+			w.start()
+		}
 		w.until("it is attached again", func() bool { return status() == daemon.Up })
 		if v := w.Attachments()[0]; len(v.Publishes) != 1 {
 			t.Errorf("back as %+v", v)

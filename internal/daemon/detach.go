@@ -78,15 +78,9 @@ func (d *Daemon) refs(ctx context.Context, text string) func(ref string) bool {
 // theirs.
 func (d *Daemon) less(gone map[string]bool) model.Wishes {
 	next := d.wishes
-	own := map[string]bool{}
-	next.Attachments = slices.DeleteFunc(slices.Clone(next.Attachments), func(a model.Attachment) bool {
-		if gone[a.Name] && a.Own {
-			own[a.Network] = true
-		}
-		return gone[a.Name]
-	})
+	next.Attachments = slices.DeleteFunc(slices.Clone(next.Attachments), func(a model.Attachment) bool { return gone[a.Name] })
 	next.Publishes = slices.DeleteFunc(slices.Clone(next.Publishes), func(p model.Publish) bool { return gone[p.Endpoint] })
-	next.Networks = slices.DeleteFunc(slices.Clone(next.Networks), func(n model.Network) bool { return own[n.Name] })
+	next.Networks = networksLeft(d.wishes, next)
 	return next
 }
 

@@ -107,12 +107,12 @@ func (d *Daemon) rollBack(before, next model.Wishes, err error) error {
 func without(w model.Wishes, dead map[string]bool) model.Wishes {
 	next := w
 	next.Attachments, next.Publishes = nil, nil
-	gone, own := map[string]bool{}, map[string]bool{}
+	gone := map[string]bool{}
 	for _, a := range w.Attachments {
 		if dead[a.Ref] {
 			a.Sandbox, a.Namespace, a.Lease = "", "", model.Lease{}
 			if !a.Keep {
-				gone[a.Name], own[a.Network] = true, a.Own
+				gone[a.Name] = true
 				continue
 			}
 		}
@@ -123,8 +123,21 @@ func without(w model.Wishes, dead map[string]bool) model.Wishes {
 			next.Publishes = append(next.Publishes, p)
 		}
 	}
-	next.Networks = slices.DeleteFunc(slices.Clone(w.Networks), func(n model.Network) bool { return own[n.Name] })
+	next.Networks = networksLeft(w, next)
 	return next
+}
+
+// networksLeft returns the networks of some wishes without those that were made
+// for attachments of which the next wishes have none.
+func networksLeft(w, next model.Wishes) []model.Network {
+	unused := map[string]bool{}
+	for _, a := range w.Attachments {
+		unused[a.Network] = unused[a.Network] || a.Own
+	}
+	for _, a := range next.Attachments {
+		unused[a.Network] = false
+	}
+	return slices.DeleteFunc(slices.Clone(w.Networks), func(n model.Network) bool { return unused[n.Name] })
 }
 
 // adopt takes over wishes of an earlier process. What cannot be applied now

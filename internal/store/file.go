@@ -9,13 +9,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"fairlead/internal/ipam"
 	"fairlead/internal/model"
-
-	"go.etcd.io/bbolt"
-	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
 // Places are the directories of a File's two databases.
@@ -109,14 +105,27 @@ func (f *File) open(at Places) error {
 	if err != nil {
 		return fmt.Errorf("open store: %w", err)
 	}
-	if err := f.boot.of(strings.TrimSpace(string(id))); err != nil {
+	another, err := f.boot.of(strings.TrimSpace(string(id)))
+	if err != nil {
 		return err
 	}
 	f.declare()
 	if err := errors.Join(f.lasting.read(), f.boot.read()); err != nil {
 		return err
 	}
+	if another {
+		f.awaitSandboxes()
+	}
 	return errors.Join(f.memory.Save(f.record()), f.memory.SaveWishes(f.wishes()))
+}
+
+// awaitSandboxes notes that no sandbox outlives a reboot: what is at its path
+// is another.
+func (f *File) awaitSandboxes() {
+	for name, a := range f.attachments.held {
+		a.Sandbox, a.Namespace, a.Lease = "", "", model.Lease{}
+		f.attachments.held[name] = a
+	}
 }
 
 // declare says what is in which database.
@@ -247,94 +256,4 @@ func (f *File) closeAll() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// lockPatience is how long another process may take to let go, e.g. while it
-// ends.
-const lockPatience = time.Second
-
-// database is a bbolt file.
-type database struct {
-	db     *bbolt.DB
-	tables []reader
-}
-
-// reader is a table of any type.
-type reader interface{ read(*bbolt.Tx) error }
-
-func openDatabase(path, pid string, noSync bool) (*database, error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockPatience, NoSync: noSync, NoGrowSync: noSync, NoFreelistSync: true})
-	if errors.Is(err, bbolterrors.ErrTimeout) {
-		holder, _ := os.ReadFile(pid) // it may have ended just now
-		return nil, &HeldError{Path: path, PID: string(holder)}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open store %s: %w", path, err)
-	}
-	return &database{db: db}, nil
-}
-
-// of empties the database unless it is of that boot: what it says of the
-// kernel went with the boot, and a setting put back by it would be a wrong one.
-func (d *database) of(boot string) error {
-	meta, key := []byte("meta"), []byte("boot")
-	err := d.db.Update(func(tx *bbolt.Tx) error {
-		if b := tx.Bucket(meta); b != nil && string(b.Get(key)) == boot {
-			return nil
-		}
-		var names [][]byte
-		err := tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
-			names = append(names, slices.Clone(name))
-			return nil
-		})
-		for _, name := range names {
-			err = errors.Join(err, tx.DeleteBucket(name))
-		}
-		if err != nil {
-			return err
-		}
-		b, err := tx.CreateBucket(meta)
-		if err != nil {
-			return err
-		}
-		return b.Put(key, []byte(boot))
-	})
-	if err != nil {
-		return fmt.Errorf("write store %s: %w", d.db.Path(), err)
-	}
-	return nil
-}
-
-// read fills every table.
-func (d *database) read() error {
-	return d.db.View(func(tx *bbolt.Tx) error {
-		for _, t := range d.tables {
-			if err := t.read(tx); err != nil {
-				return fmt.Errorf("read store %s: %w", d.db.Path(), err)
-			}
-		}
-		return nil
-	})
-}
-
-// write carries out changes in one transaction, none if there are none.
-func (d *database) write(changes ...change) error {
-	if !slices.ContainsFunc(changes, change.any) {
-		return nil
-	}
-	err := d.db.Update(func(tx *bbolt.Tx) error {
-		for _, c := range changes {
-			if err := c.write(tx); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("write store %s: %w", d.db.Path(), err)
-	}
-	for _, c := range changes {
-		c.done()
-	}
-	return nil
 }

@@ -37,7 +37,7 @@ func wishes() model.Wishes {
 	return model.Wishes{
 		Networks: []model.Network{{Name: "lan", Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.0.0.0/24")}}}},
 		Attachments: []model.Attachment{
-			{Endpoint: model.Endpoint{Name: "kept", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.3")}}, Ref: "web", Keep: true},
+			{Endpoint: model.Endpoint{Name: "kept", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.3")}}, Ref: "web", Namespace: "cookie 2", Keep: true},
 			{Endpoint: model.Endpoint{Name: "left"}, Ref: "/run/netns/web", Namespace: "cookie 1"}},
 		Publishes: []model.Publish{{Endpoint: "kept", Proto: model.TCP}, {Endpoint: "left", Proto: model.UDP}},
 	}

@@ -1,0 +1,192 @@
+package daemon
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/sandbox"
+)
+
+// compose turns the request into wishes, and fills in what it leaves open.
+func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *box, seen kernel.Sandbox) (proposal, model.Attachment, []string, error) {
+	next := proposal{d.wishes}
+	n, own, err := d.networkOf(req)
+	if err != nil {
+		return next, model.Attachment{}, nil, err
+	}
+	if own && !slices.ContainsFunc(next.Networks, func(o model.Network) bool { return o.Name == n.Name }) {
+		next.Networks = append(slices.Clip(next.Networks), n)
+	}
+	a := model.Attachment{Endpoint: req.Endpoint, Ref: at.Ref, Namespace: b.namespace,
+		Keep: req.Keep || n.Driver == model.DriverDevice && at.Kind != sandbox.Process, DHCP: req.DHCP, Own: own}
+	if req.Keep && at.Kind == sandbox.Process {
+		return next, a, nil, fault(Invalid, "keep: a process does not come back, and another may get its pid: name the sandbox by its container, its name or its path")
+	}
+	a.Network, a.Sandbox = n.Name, b.path
+	have, known, err := d.same(a)
+	if err != nil {
+		return next, a, nil, err
+	}
+	if a.Name == "" {
+		a.Name = d.freeName(at, n)
+	}
+	if a.Addresses, a.Prefixes, err = sortAddresses(n, req.Addresses, req.Prefixes); err != nil {
+		return next, a, nil, err
+	}
+	var notes []string
+	switch {
+	case known:
+		a.Name = have.Name
+		inherit(&a, have, req)
+	case a.Interface == "":
+		a.Interface = d.freeInterface(at.Ref, seen)
+	}
+	if a.DHCP && a.MAC == "" && n.Driver != model.DriverDevice && n.Driver != model.DriverIPvlan {
+		a.MAC = leaseMAC()
+	}
+	if err := d.defaultRoute(&a, n, have, known, seen, &notes); err != nil {
+		return next, a, nil, err
+	}
+	alone := model.State{Networks: []model.Network{n}, Endpoints: []model.Endpoint{a.Leased()}}
+	if err := alone.Validate(); err != nil {
+		return next, a, nil, &Fault{Invalid, fmt.Errorf("attach %s: %w", at.Ref, err)}
+	}
+	next.Wishes = with(next.Wishes, a)
+	return next, a, notes, nil
+}
+
+// inherit keeps what was chosen for the attachment before, and is not asked
+// for otherwise now.
+func inherit(a *model.Attachment, have model.Attachment, req AttachRequest) {
+	if a.Interface == "" {
+		a.Interface = have.Interface
+	}
+	if a.DHCP && have.DHCP && a.MAC == "" {
+		a.MAC = have.MAC
+	}
+	if a.DHCP && have.DHCP && have.Namespace == a.Namespace {
+		a.Lease = have.Lease
+	}
+}
+
+// networkOf returns the network that the request names, or the one that a
+// device is handed over by.
+func (d *Daemon) networkOf(req AttachRequest) (n model.Network, own bool, err error) {
+	if req.Device == "" {
+		n, ok := model.State{Networks: d.wishes.Networks}.Network(req.Network)
+		if !ok {
+			return n, false, fault(NotFound, "there is no network %q: make it with `fairlead network create`, or list them with `fairlead network ls`", req.Network)
+		}
+		own := slices.ContainsFunc(d.wishes.Attachments, func(a model.Attachment) bool { return a.Own && a.Network == n.Name })
+		return n, own, nil
+	}
+	name := "device-" + req.Device
+	if req.PKey != 0 {
+		name = fmt.Sprintf("%s-%04x", name, req.PKey)
+	}
+	n = model.Network{Name: name, Driver: model.DriverDevice, Parent: req.Device, PKey: req.PKey}
+	if have, ok := (model.State{Networks: d.wishes.Networks}).Network(name); ok && !have.Equal(n) {
+		return n, false, fault(Conflict, "network %s is another than that of device %s: remove it first", name, req.Device)
+	}
+	return n, true, nil
+}
+
+// same returns the attachment that the request is about, if there is one: the
+// one of its name, or else of its sandbox, network and interface.
+func (d *Daemon) same(a model.Attachment) (model.Attachment, bool, error) {
+	for _, have := range d.wishes.Attachments {
+		here := have.Ref == a.Ref && have.Network == a.Network
+		switch {
+		case a.Name == "" && here && (a.Interface == "" || a.Interface == have.Interface):
+			return have, true, nil
+		case a.Name == have.Name && here:
+			return have, true, nil
+		case a.Name == have.Name:
+			return have, false, fault(Conflict, "attachment %s is of %s on network %s already: detach it first, or choose another --name", a.Name, have.Ref, have.Network)
+		}
+	}
+	return model.Attachment{}, false, nil
+}
+
+// freeName makes a name of the sandbox's, and the network's where that is
+// taken.
+func (d *Daemon) freeName(at sandbox.Sandbox, n model.Network) string {
+	base := at.Name[strings.LastIndexByte(at.Name, '/')+1:]
+	if at.Kind == sandbox.Process {
+		base = "pid-" + base
+	}
+	name := base
+	for i := 1; ; i++ {
+		if _, taken := d.attachment(name); !taken {
+			return name
+		}
+		if name = base + "-" + n.Name; i > 1 {
+			name = fmt.Sprintf("%s-%s-%d", base, n.Name, i)
+		}
+	}
+}
+
+// freeInterface returns the first of eth0, eth1 … that the sandbox has not.
+func (d *Daemon) freeInterface(ref string, seen kernel.Sandbox) string {
+	for i := 0; ; i++ {
+		name := fmt.Sprintf("eth%d", i)
+		if slices.Contains(seen.Links, name) || slices.ContainsFunc(d.wishes.Attachments, func(a model.Attachment) bool {
+			return a.Ref == ref && a.InterfaceName() == name
+		}) {
+			continue
+		}
+		return name
+	}
+}
+
+// sortAddresses tells addresses of the network's subnets from those that come
+// with a prefix length of their own.
+func sortAddresses(n model.Network, addrs []netip.Addr, prefixes []netip.Prefix) ([]netip.Addr, []netip.Prefix, error) {
+	var own []netip.Prefix
+	for _, p := range prefixes {
+		if slices.ContainsFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Masked() == p.Masked() }) {
+			addrs = append(slices.Clip(addrs), p.Addr())
+		} else {
+			own = append(own, p)
+		}
+	}
+	if len(addrs) > 0 && len(n.Subnets) == 0 {
+		return nil, nil, fault(Invalid, "address %s: network %s has no subnets: add the prefix length, e.g. %s/24", addrs[0], n.Name, addrs[0])
+	}
+	return addrs, own, nil
+}
+
+// defaultRoute leaves the sandbox the default route that it has, unless a
+// gateway is asked for.
+func (d *Daemon) defaultRoute(a *model.Attachment, n model.Network, have model.Attachment, known bool, seen kernel.Sandbox, notes *[]string) error {
+	if a.NoDefault || n.Internal || known && !have.NoDefault {
+		return nil // it has none of ours to be, or the one there is ours
+	}
+	has := false
+	for _, v4 := range []bool{true, false} {
+		_, asked := a.Gateway(v4)
+		there := seen.Default4
+		if !v4 {
+			there = seen.Default6
+		}
+		if asked && there {
+			return fault(Conflict, "gateway of %s: the sandbox has a default route already: remove that, or leave --gateway out and add what you need with --route", a.Ref)
+		}
+		has = has || there && mayHave(*a, n, v4)
+	}
+	if has {
+		a.NoDefault = true
+		*notes = append(*notes, fmt.Sprintf("%s keeps the default route that it has", a.Ref))
+	}
+	return nil
+}
+
+// mayHave reports whether the attachment may get an address of the family.
+func mayHave(a model.Attachment, n model.Network, v4 bool) bool {
+	_, has := a.Address(v4)
+	return has || a.DHCP || len(a.Addresses) == 0 && slices.ContainsFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Addr().Is4() == v4 })
+}

@@ -1,0 +1,104 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
+)
+
+// lockPatience is how long another process may take to let go, e.g. while it
+// ends.
+const lockPatience = time.Second
+
+// database is a bbolt file.
+type database struct {
+	db     *bbolt.DB
+	tables []reader
+}
+
+// reader is a table of any type.
+type reader interface{ read(*bbolt.Tx) error }
+
+func openDatabase(path, pid string, noSync bool) (*database, error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockPatience, NoSync: noSync, NoGrowSync: noSync, NoFreelistSync: true})
+	if errors.Is(err, bbolterrors.ErrTimeout) {
+		holder, _ := os.ReadFile(pid) // it may have ended just now
+		return nil, &HeldError{Path: path, PID: string(holder)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", path, err)
+	}
+	return &database{db: db}, nil
+}
+
+// of empties the database unless it is of that boot, and reports whether it is
+// another: what it says of the kernel went with the boot, and a setting put
+// back by it would be a wrong one.
+func (d *database) of(boot string) (another bool, err error) {
+	meta, key := []byte("meta"), []byte("boot")
+	err = d.db.Update(func(tx *bbolt.Tx) error {
+		if b := tx.Bucket(meta); b != nil && string(b.Get(key)) == boot {
+			return nil
+		}
+		another = true
+		var names [][]byte
+		err := tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
+			names = append(names, slices.Clone(name))
+			return nil
+		})
+		for _, name := range names {
+			err = errors.Join(err, tx.DeleteBucket(name))
+		}
+		if err != nil {
+			return err
+		}
+		b, err := tx.CreateBucket(meta)
+		if err != nil {
+			return err
+		}
+		return b.Put(key, []byte(boot))
+	})
+	if err != nil {
+		return another, fmt.Errorf("write store %s: %w", d.db.Path(), err)
+	}
+	return another, nil
+}
+
+// read fills every table.
+func (d *database) read() error {
+	return d.db.View(func(tx *bbolt.Tx) error {
+		for _, t := range d.tables {
+			if err := t.read(tx); err != nil {
+				return fmt.Errorf("read store %s: %w", d.db.Path(), err)
+			}
+		}
+		return nil
+	})
+}
+
+// write carries out changes in one transaction, none if there are none.
+func (d *database) write(changes ...change) error {
+	if !slices.ContainsFunc(changes, change.any) {
+		return nil
+	}
+	err := d.db.Update(func(tx *bbolt.Tx) error {
+		for _, c := range changes {
+			if err := c.write(tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("write store %s: %w", d.db.Path(), err)
+	}
+	for _, c := range changes {
+		c.done()
+	}
+	return nil
+}

@@ -75,13 +75,13 @@ func crosses(t *testing.T, v4 bool) {
 	everywhere(t, f, n)
 	reach(t, f, addrs)
 	for _, a := range addrs[1] {
-		transfer(t, f.Hosts[0].In("box1"), a, 1<<20)
+		transfer(t, f.Hosts[0].In("box1"), a, 256<<10) // an emulator has to bear it
 	}
 	want := map[bool]int{true: 1500 - 60 - 70, false: 1500 - 80 - 70}[v4]
 	if got := sh(t, f.Hosts[0].In("box1"), "ip -o link show eth0"); !strings.Contains(got, fmt.Sprintf(" mtu %d ", want)) {
 		t.Errorf("want an MTU of %d: %s", want, got)
 	}
-	if seen.plain.Load() > 0 || seen.tunnel.Load() > 0 || seen.wireguard.Load() < 1000 {
+	if seen.plain.Load() > 0 || seen.tunnel.Load() > 0 || seen.wireguard.Load() < 200 {
 		t.Errorf("the wire carried %d packets in plain text, %d of VXLAN, %d of WireGuard", seen.plain.Load(), seen.tunnel.Load(), seen.wireguard.Load())
 	}
 	undrifted(t, f)

@@ -22,7 +22,7 @@ func (b Branching) shim(n model.Network, e model.Endpoint, parent string) plan.P
 	if b.OwnMAC {
 		link.MAC = MAC(append(hostAddresses(n), shimLinkLocal(n))...)
 	}
-	p := plan.Plan{link, plan.Table{}, plan.Member{Set: plan.SetLinks, Link: link.Name}, plan.Member{Set: plan.SetLAN, Link: link.Name}}
+	p := plan.Plan{link, plan.Member{Set: plan.SetLinks, Link: link.Name}, plan.Member{Set: plan.SetLAN, Link: link.Name}}
 	for _, host := range hostAddresses(n) {
 		p = append(p, plan.Address{Link: link.Name, Prefix: Host(host)})
 	}

@@ -158,3 +158,36 @@ func roomy(t *testing.T, conn *net.UDPConn) {
 		t.Fatal(err)
 	}
 }
+
+// TestWhatHasNoRulesIsNotTracked: a table costs every packet of the host its
+// way through connection tracking, so there is none until something asks for
+// one.
+func TestWhatHasNoRulesIsNotTracked(t *testing.T) {
+	w := world(t)
+	s := dual(t, w, model.DriverRouted, "web")
+	s = mustSet(t, w, s)
+	undrifted(t, w)
+	tracked := func() bool {
+		t.Helper()
+		for _, route := range s.Networks[0].Subnets {
+			if err := w.Route(route.Prefix); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e, _ := s.Endpoint("web")
+		for _, a := range e.Addresses {
+			dial(t, w.DoClient, model.TCP, netip.AddrPortFrom(a, 80).String()).hears("web")
+		}
+		return strings.TrimSpace(onServer(t, w, "cat /proc/sys/net/netfilter/nf_conntrack_count")) != "0"
+	}
+	serve(t, in(w, "web"), "web", ":80")
+	if tracked() {
+		t.Error("what goes to a routed sandbox is tracked, though no rule wants to know")
+	}
+	publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
+	mustSet(t, w, s)
+	undrifted(t, w)
+	if !tracked() {
+		t.Error("with a port published by nat nothing is tracked: this test sees nothing")
+	}
+}

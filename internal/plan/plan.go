@@ -210,6 +210,10 @@ func NewPart(p Plan) Part {
 // Merge joins parts in order and keeps the first of equal keys, so that
 // several parts may ask for the same thing (IP forwarding, say). Two parts
 // that ask for different states of one thing are in conflict.
+//
+// Members of the nft table's sets are dropped where nothing asks for the table:
+// a driver says which links are ours for the rules of others, and a table costs
+// every packet of the host its way through connection tracking.
 func Merge(parts ...Part) (Plan, error) {
 	n := 0
 	for _, p := range parts {
@@ -228,6 +232,9 @@ func Merge(parts ...Part) (Plan, error) {
 				return nil, fmt.Errorf("plan %s: asked for as %+v and as %+v", p.keys[i], first, o)
 			}
 		}
+	}
+	if _, table := seen[Table{}.Key()]; !table {
+		all = slices.DeleteFunc(all, func(o Object) bool { _, member := o.(Member); return member })
 	}
 	return all, nil
 }

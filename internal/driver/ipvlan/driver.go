@@ -51,7 +51,7 @@ type Driver struct{}
 func (Driver) Name() model.Driver { return model.DriverIPvlan }
 
 // Needs implements driver.Driver.
-func (Driver) Needs() []plan.Feature { return []plan.Feature{plan.FeatureIPvlan, plan.FeatureNAT} }
+func (Driver) Needs() []plan.Feature { return []plan.Feature{plan.FeatureIPvlan} }
 
 var modes = []model.Mode{model.ModeL2, model.ModeL3, model.ModeL3S}
 

@@ -47,7 +47,7 @@ type Driver struct{}
 func (Driver) Name() model.Driver { return model.DriverMacvlan }
 
 // Needs implements driver.Driver.
-func (Driver) Needs() []plan.Feature { return []plan.Feature{plan.FeatureMacvlan, plan.FeatureNAT} }
+func (Driver) Needs() []plan.Feature { return []plan.Feature{plan.FeatureMacvlan} }
 
 var modes = []model.Mode{model.ModeBridge, model.ModePrivate, model.ModeVEPA, model.ModePassthru}
 

@@ -11,7 +11,9 @@
 //
 // The LAN reaches an endpoint when its routers know a route for the subnet
 // through this host. Nothing fences the endpoint off: that is the point, and
-// a firewall's job. Kernel: veth, any since 3.x.
+// a firewall's job. So unless a network is internal it has no rules, and where
+// no other network or publish has any, no connection is tracked. Kernel: veth,
+// any since 3.x.
 package routed
 
 import (
@@ -50,11 +52,10 @@ func (Driver) Complete(n model.Network, _ plan.Facts) model.Network { return n }
 
 // Network implements driver.Driver.
 func (Driver) Network(n model.Network, _ plan.Facts) plan.Plan {
-	p := plan.Plan{plan.Table{}}
 	if n.Internal {
-		return p
+		return plan.Plan{plan.Table{}}
 	}
-	return append(p, driver.Forwarding(n)...)
+	return driver.Forwarding(n)
 }
 
 // Endpoint implements driver.Driver.

@@ -4,12 +4,12 @@ import "testing"
 
 // TestBranches lets sandboxes branch from a parent in the ways that not every
 // kernel has: ipvlan, and VLANs.
-func TestBranches(t *testing.T) { branches(t, "Shim|LAN|Modes") }
+func TestBranches(t *testing.T) { branches(t, "Shim|LAN|Modes|OneParent") }
 
 // TestBranchesComeAndGo does it with parents and sandboxes that go, and come
 // back.
 func TestBranchesComeAndGo(t *testing.T) {
-	branches(t, "Parent|ABranchEnds|WhileTheyBranch|AnInterface")
+	branches(t, "MTUFollows|ParentThatGoes|ABranchEnds|WhileTheyBranch|AnInterface")
 }
 
 // branches runs those tests of the engine.

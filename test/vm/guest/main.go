@@ -68,6 +68,7 @@ var mounts = []struct{ kind, at string }{
 	{"sysfs", "/sys"},
 	{"devtmpfs", "/dev"},
 	{"tmpfs", "/tmp"},
+	{"tmpfs", "/run"},
 	{"cgroup2", "/sys/fs/cgroup"},
 	{"bpf", "/sys/fs/bpf"},
 }

@@ -2,11 +2,13 @@ package daemon_test
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 
@@ -17,13 +19,14 @@ import (
 const crowd = 1000
 
 // BenchmarkAttach attaches one sandbox to a bridge that has a thousand, and
-// detaches it, each from the request to the end of it.
+// detaches it, each through the API from the request to the answer.
 func BenchmarkAttach(b *testing.B) {
 	w := newWorld(b).start()
 	w.network(lan)
+	client := w.client(b)
 	var took []time.Duration
 	for range crowd {
-		took = append(took, attachTime(b, w, w.path(b)))
+		took = append(took, attachTime(b, client, w.path(b)))
 	}
 	report(b, took[crowd-100:], "first")
 	spent, undone := []time.Duration{}, []time.Duration{}
@@ -31,10 +34,10 @@ func BenchmarkAttach(b *testing.B) {
 	var cpu time.Duration
 	for b.Loop() {
 		before := used(b)
-		spent = append(spent, attachTime(b, w, path))
+		spent = append(spent, attachTime(b, client, path))
 		cpu += used(b) - before
 		start := time.Now()
-		if _, err := w.Detach(context.Background(), daemon.DetachRequest{Network: "lan", Sandbox: path}); err != nil {
+		if _, err := client.Detach(context.Background(), daemon.DetachRequest{Network: "lan", Sandbox: path}); err != nil {
 			b.Fatal(err)
 		}
 		undone = append(undone, time.Since(start))
@@ -47,6 +50,25 @@ func BenchmarkAttach(b *testing.B) {
 	}
 }
 
+// client answers requests by the API until the benchmark ends.
+func (w *world) client(b *testing.B) *admin.Client {
+	socket := filepath.Join(b.TempDir(), "s")
+	l, err := admin.Listen(socket)
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- admin.Serve(ctx, l, admin.Handler(w)) }()
+	b.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			b.Error(err)
+		}
+	})
+	return admin.NewClient(socket)
+}
+
 // path makes a sandbox that lives as long as the benchmark.
 func (w *world) path(b *testing.B) string {
 	ns, err := kernel.NewNetns()
@@ -57,9 +79,9 @@ func (w *world) path(b *testing.B) string {
 	return ns.Path()
 }
 
-func attachTime(b *testing.B, w *world, path string) time.Duration {
+func attachTime(b *testing.B, client *admin.Client, path string) time.Duration {
 	start := time.Now()
-	_, err := w.Attach(context.Background(), daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: path}})
+	_, err := client.Attach(context.Background(), daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: path}})
 	if err != nil {
 		b.Fatal(err)
 	}

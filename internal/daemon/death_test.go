@@ -199,6 +199,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	routed := model.Network{Name: "routed", Driver: model.DriverRouted, Subnets: []model.Subnet{
 		{Prefix: prefix("172.31.0.0/16")}, {Prefix: prefix("fd00:31::/64")}}}
 	w.network(routed)
+	w.sh("ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up")
+	w.network(model.Network{Name: "macvlan", Driver: model.DriverMacvlan, Parent: "up0", Subnets: []model.Subnet{{Prefix: prefix("172.32.0.0/16")}}})
 	before := w.snapshot()
 	stays := w.box()
 	w.attach(to(stays))
@@ -209,7 +211,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	for i := range kills {
 		b := w.box()
 		req := to(b)
-		req.Network = []string{"lan", "routed"}[i%2]
+		req.Network = []string{"lan", "routed", "macvlan"}[i%3]
 		// From at once to well after an attach is through.
 		after := time.Duration(random.Int64N(int64(2 * usual)))
 		var killed sync.WaitGroup
@@ -219,7 +221,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			usual = (9*usual + time.Since(start)) / 10
 			attached++
 			_, _ = w.Publish(context.Background(), daemon.PublishRequest{Target: b.pid, // it may be gone
-				Publishes: published([]model.Via{model.ViaNAT, model.ViaProxy, model.ViaEBPF}[i%3], 8000+uint16(i%1000))})
+				Publishes: published([]model.Via{model.ViaNAT, model.ViaProxy, model.ViaNAT, model.ViaEBPF}[i%4], 8000+uint16(i%1000))})
 		}
 		killed.Wait()
 	}

@@ -12,7 +12,7 @@ import (
 // state is what the wishes want of the host now: of sandboxes that live, with
 // the networks that they are in.
 func (d *Daemon) state(w model.Wishes) model.State {
-	var s model.State
+	s := model.State{Endpoints: make([]model.Endpoint, 0, len(w.Attachments))}
 	used, alive := map[string]bool{}, map[string]bool{}
 	for _, a := range w.Attachments {
 		if a.Sandbox == "" || d.problems[a.Name] != "" {

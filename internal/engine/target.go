@@ -87,7 +87,7 @@ func (e *Engine) supported(s model.State, facts plan.Facts) error {
 // more endpoint on a host with thousands is one to plan.
 type planned struct {
 	networks  map[string]model.Network
-	endpoints map[string]plannedEndpoint
+	endpoints map[string]*plannedEndpoint
 }
 
 type plannedEndpoint struct {
@@ -118,23 +118,24 @@ func (e *Engine) build(s model.State, facts plan.Facts) (plan.Plan, error) {
 // buildEndpoints returns what drivers plan, and how each endpoint is attached.
 func (e *Engine) buildEndpoints(s model.State, facts plan.Facts) ([]plan.Part, []plan.Attachment) {
 	before := e.planned
-	e.planned = planned{map[string]model.Network{}, make(map[string]plannedEndpoint, len(s.Endpoints))}
-	of := map[string][]model.Endpoint{}
-	for _, ep := range s.Endpoints {
-		of[ep.Network] = append(of[ep.Network], ep)
+	e.planned = planned{map[string]model.Network{}, make(map[string]*plannedEndpoint, len(s.Endpoints))}
+	of := map[string][]int{}
+	for i, ep := range s.Endpoints {
+		of[ep.Network] = append(of[ep.Network], i)
 	}
-	var parts []plan.Part
-	var attachments []plan.Attachment
+	parts := make([]plan.Part, 0, len(s.Networks)+len(s.Endpoints)+len(s.Publishes))
+	attachments := make([]plan.Attachment, 0, len(s.Endpoints))
 	for _, n := range s.Networks {
 		d, _ := paths.Driver(n.Driver)
 		parts = append(parts, plan.NewPart(d.Network(n, facts)))
 		known, ok := before.networks[n.Name]
 		same := ok && known.Equal(n)
 		e.planned.networks[n.Name] = n
-		for _, ep := range of[n.Name] {
-			made, ok := before.endpoints[ep.Name]
-			if !same || !ok || !made.of.Equal(ep) {
-				made = plannedEndpoint{ep, plan.NewPart(d.Endpoint(n, ep)), d.Attachment(n, ep)}
+		for _, i := range of[n.Name] {
+			ep := s.Endpoints[i]
+			made := before.endpoints[ep.Name]
+			if !same || made == nil || !made.of.Equal(ep) {
+				made = &plannedEndpoint{ep, plan.NewPart(d.Endpoint(n, ep)), d.Attachment(n, ep)}
 			}
 			e.planned.endpoints[ep.Name] = made
 			parts, attachments = append(parts, made.part), append(attachments, made.at)

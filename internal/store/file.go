@@ -216,7 +216,8 @@ func (f *File) SaveWishes(w model.Wishes) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w = w.Clone()
-	var kept, guests []model.Attachment
+	var kept []model.Attachment
+	guests := make([]model.Attachment, 0, len(w.Attachments))
 	lasts := map[string]bool{}
 	for _, a := range w.Attachments {
 		if lasts[a.Name] = a.Keep; a.Keep {

@@ -3,6 +3,7 @@ package overlay_test
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -67,7 +68,14 @@ func TestEncrypted(t *testing.T) {
 func crosses(t *testing.T, v4 bool) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	before := []string{snapshot(t, f.Hosts[0]), snapshot(t, f.Hosts[1])}
+	for _, h := range f.Hosts {
+		sh(t, h.Do, "sysctl -qw net.ipv6.conf.default.disable_ipv6=1")
+	}
 	n := encrypted(f, v4, keyFile(t, base64.StdEncoding.EncodeToString([]byte(secret))+"\n"))
+	n.Subnets = n.Subnets[:1]
+	for i := range n.Overlay.Peers {
+		n.Overlay.Peers[i].Ranges = n.Overlay.Peers[i].Ranges[:1]
+	}
 	seen := watch(t, f.Switches[0], "box2")
 	addrs := everywhere(t, f, n)
 	reach(t, f, addrs)
@@ -227,11 +235,29 @@ func healsEncrypted(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		undrifted(t, f)
+		handshake(t, f)
 		reach(t, f, addrs)
 		if t.Failed() {
 			t.Fatalf("after: %s", name)
 		}
 	}
+}
+
+// handshake waits until the hosts have agreed on keys: WireGuard asks a host
+// that did not understand it again after 5 seconds (REKEY_TIMEOUT).
+func handshake(t *testing.T, f *fabric.Fabric) {
+	t.Helper()
+	peer := network(f, true).Overlay.Peers[1].Own(model.Network{Subnets: subnets})[0]
+	for deadline := time.Now().Add(3 * patience); time.Now().Before(deadline); {
+		conn, err := dial(f.Hosts[0].Do, peer, patience)
+		if err == nil {
+			conn.Close()
+		}
+		if err == nil || errors.Is(err, unix.ECONNREFUSED) {
+			return // it is answered, by whatever
+		}
+	}
+	t.Error("the hosts do not hear each other")
 }
 
 func keyFiles(t *testing.T) {

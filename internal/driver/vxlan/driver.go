@@ -61,8 +61,10 @@ func (Driver) Validate(n model.Network, f plan.Facts) error {
 	if err := driver.CheckSwitch(n, f); err != nil {
 		return err
 	}
-	if n.Overlay.Encrypt && !f.Has(plan.FeatureWireGuard) {
-		return fmt.Errorf("encrypt: %s", f.Missing[plan.FeatureWireGuard])
+	for _, needed := range []plan.Feature{plan.FeatureWireGuard, plan.FeatureIPv6} {
+		if n.Overlay.Encrypt && !f.Has(needed) {
+			return fmt.Errorf("encrypt: %s", f.Missing[needed])
+		}
 	}
 	u, err := underlay.Find(n, f)
 	if err != nil {
@@ -125,6 +127,7 @@ func cipher(n model.Network, u underlay.Underlay) plan.Plan {
 	link, port := driver.CipherLink(n.Name), n.Overlay.WirePort()
 	p := plan.Plan{
 		plan.Cipher{Name: link, KeyFile: n.Overlay.KeyFile, Local: u.Local, Port: port, MTU: n.LinkMTU() + underlay.TunnelOverhead(false), Owner: n.Name},
+		plan.Sysctl{Name: "net.ipv6.conf." + link + ".disable_ipv6", Value: "0"}, // whatever new links get
 		plan.Address{Link: link, Prefix: netip.PrefixFrom(underlay.Inner(u.Local), 64)}}
 	for _, peer := range u.Peers {
 		p = append(p, plan.CipherPeer{Link: link, KeyFile: n.Overlay.KeyFile,

@@ -127,6 +127,7 @@ func TestRefuses(t *testing.T) {
 	}{
 		"no subnet":          {func(n *model.Network) { n.Subnets = nil }, "a vxlan network needs a subnet"},
 		"no kernel support":  {set(func(o *model.Overlay) { o.Encrypt = true }), "encrypt: modprobe wireguard"},
+		"no IPv6":            {set(func(o *model.Overlay) { o.Encrypt = true }), "encrypt: boot without ipv6.disable=1"},
 		"no route":           {set(func(o *model.Overlay) { o.Peers[1].Address = addr("203.0.113.9") }), "peer 203.0.113.9: no route leads there"},
 		"a foreign address":  {set(func(o *model.Overlay) { o.Underlays = []string{"192.0.2.2"} }), "not an address of this host"},
 		"the other family":   {set(func(o *model.Overlay) { o.Underlays = []string{"2001:db8::1"} }), "the hosts of this overlay speak IPv4"},
@@ -142,8 +143,11 @@ func TestRefuses(t *testing.T) {
 		f := facts()
 		f.Links["192.0.2.3"] = plan.HostLink{Name: "eth0", MTU: 1280}
 		f.Missing = map[plan.Feature]string{plan.FeatureBridgeFilter: "modprobe br_netfilter"}
-		if name == "no kernel support" {
+		switch name {
+		case "no kernel support":
 			f.Missing[plan.FeatureWireGuard] = "modprobe wireguard"
+		case "no IPv6":
+			f.Missing[plan.FeatureIPv6] = "boot without ipv6.disable=1"
 		}
 		n := model.Network{Name: "net", Driver: model.DriverVXLAN, Subnets: slices.Clone(dual), Overlay: overlay(nil)}
 		c.change(&n)

@@ -28,7 +28,7 @@ import (
 const patience = 20 * time.Second
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{proxy.Role: proxy.Main, "idle": idle})
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, "idle": idle, daemonRole: daemonMain})
 	os.Exit(m.Run())
 }
 

@@ -1,0 +1,153 @@
+package daemon_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/daemon"
+	"fairlead/internal/engine"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/proxy"
+	"fairlead/internal/sandbox"
+	"fairlead/internal/store"
+)
+
+// daemonRole is a process that is a daemon of its namespace until it is killed.
+const daemonRole = "killed-daemon"
+
+// order is what the process is told.
+type order struct {
+	At     store.Places
+	Socket string
+	Facts  plan.Facts
+}
+
+func daemonMain() int {
+	if err := runDaemon(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func runDaemon() error {
+	var do order
+	if err := json.NewDecoder(os.Stdin).Decode(&do); err != nil {
+		return err
+	}
+	s, err := store.OpenFile(do.At)
+	if err != nil {
+		return err
+	}
+	h, err := kernel.Open("", kernel.Options{})
+	if err != nil {
+		return err
+	}
+	d, err := daemon.New(daemon.Config{
+		Host: h, Store: s, Sandboxes: sandbox.Finder{}, Facts: do.Facts, Log: slog.New(slog.DiscardHandler),
+		StartProxy: func(context.Context) (engine.Proxy, error) {
+			return proxy.Start(context.Background(), child.Place{Netns: h.Netns()})
+		},
+	})
+	if err != nil {
+		return err
+	}
+	l, err := admin.Listen(do.Socket)
+	if err != nil {
+		return err
+	}
+	go func() { _ = admin.Serve(context.Background(), l, admin.Handler(d)) }()
+	fmt.Println("ready")
+	return d.Run(context.Background())
+}
+
+// kill9 runs a daemon on the host of the world; end kills it as kill -9 does.
+func (w *world) kill9(socket string) (client *admin.Client, end func()) {
+	w.Helper()
+	cmd := child.Self(daemonRole)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		w.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		w.Fatal(err)
+	}
+	p, err := child.Start(context.Background(), cmd, child.Place{Netns: w.host.Netns()})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = p.Kill() })
+	if err := json.NewEncoder(in).Encode(order{w.at, socket, w.facts}); err != nil {
+		w.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
+		w.Fatal(err)
+	}
+	return admin.NewClient(socket), func() { _ = p.Kill() }
+}
+
+// TestTheDaemonIsKilledAtAnyMoment kills it while it attaches, publishes and
+// detaches. The next one finishes or undoes what it finds.
+func TestTheDaemonIsKilledAtAnyMoment(t *testing.T) {
+	w := newWorld(t)
+	before := w.snapshot()
+	socket := filepath.Join(t.TempDir(), "s")
+	random := rand.New(rand.NewPCG(3, 4))
+	boxes := []box{w.box(), w.box(), w.box()}
+	client, end := w.kill9(socket)
+	if _, err := client.CreateNetwork(context.Background(), lan, false); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 15 {
+		after := time.Duration(random.Int64N(int64(60 * time.Millisecond)))
+		killed := make(chan struct{})
+		go func() { defer close(killed); time.Sleep(after); end() }()
+		for _, b := range boxes {
+			request := to(b)
+			switch (i + random.IntN(2)) % 3 {
+			case 0:
+				_, _ = client.Detach(context.Background(), daemon.DetachRequest{Network: "lan", Sandbox: b.pid})
+			default:
+				_, _ = client.Attach(context.Background(), request)
+				_, _ = client.Publish(context.Background(), daemon.PublishRequest{Target: b.pid, Publishes: []model.Publish{
+					{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(8000 + uint16(i)), Ports: model.Port(80)}}})
+			}
+		}
+		<-killed
+		client, end = w.kill9(socket)
+	}
+	all, err := client.Attachments(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range all {
+		if v.Status != daemon.Up {
+			t.Errorf("after the last restart: %+v", v)
+		}
+	}
+	// Whatever was interrupted, the same again leads where it should.
+	for _, b := range boxes {
+		if _, err := client.Attach(context.Background(), to(b)); err != nil {
+			t.Error(err)
+		}
+		if _, err := client.Detach(context.Background(), daemon.DetachRequest{Network: "lan", Sandbox: b.pid}); err != nil {
+			t.Error(err)
+		}
+	}
+	end()
+	w.unchanged(before)
+}

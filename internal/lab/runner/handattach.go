@@ -34,7 +34,12 @@ func attachByHand(r *rig) error {
 		mtu := r.path.MTU - vxlanHeaders
 		here = handOverlay("172.30.0.1", topology.ServerAddr4.String(), topology.ClientAddr4.String(), mtu) +
 			handVeth(model.DriverBridge, handLink, box, workload, mtu)
-		far = handOverlay(clientRange.Addr().String(), topology.ClientAddr4.String(), topology.ServerAddr4.String(), mtu)
+		visiting, err := r.world.Sandbox(guest)
+		if err != nil {
+			return err
+		}
+		far = handOverlay(clientRange.Addr().String(), topology.ClientAddr4.String(), topology.ServerAddr4.String(), mtu) +
+			handVeth(model.DriverBridge, "vguest", otherProcess(visiting), visitor, mtu)
 	}
 	for _, s := range []struct {
 		host   func(func() error) error

@@ -157,9 +157,14 @@ func (r *rig) serverPlace() child.Place {
 }
 
 // clientPlace is where a client runs. A peer of a workload on the host is
-// another workload on the host.
+// another workload on the host; across an overlay, sandboxes speak to each
+// other.
 func (r *rig) clientPlace(c result.Client) child.Place {
 	switch {
+	case c == result.Remote && r.path.Driver == model.DriverVXLAN:
+		at := r.world.InSandbox(guest)
+		at.Contained = true
+		return r.place(at, clientGroup)
 	case c == result.Remote:
 		return r.place(r.world.Client(), clientGroup)
 	case c == result.Peer && r.path.Driver != model.DriverHost:

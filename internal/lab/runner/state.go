@@ -13,9 +13,11 @@ var (
 	subnet   = netip.MustParsePrefix("172.30.0.0/24")
 	workload = netip.MustParseAddr("172.30.0.2")
 	neighbor = netip.MustParseAddr("172.30.0.3")
-	// On an overlay each host has the first address of a part of its own.
+	// On an overlay each host has the first address of a part of its own, and
+	// the client is in a sandbox too.
 	serverRange = netip.MustParsePrefix("172.30.0.0/25")
 	clientRange = netip.MustParsePrefix("172.30.0.128/25")
+	visitor     = netip.MustParseAddr("172.30.0.130")
 )
 
 // The part of the wire's subnet that sandboxes have which are on the wire
@@ -27,9 +29,10 @@ var (
 
 // The names of the network and of the sandboxes.
 const (
-	lab  = "lab"
-	web  = "web"
-	peer = "peer"
+	lab   = "lab"
+	web   = "web"
+	peer  = "peer"
+	guest = "guest" // on the client host
 )
 
 // vni is the overlay's; the post that the suite attach quotes had it.
@@ -57,8 +60,20 @@ func (r *rig) set(ctx context.Context) error {
 		return err
 	}
 	if r.path.Driver == model.DriverVXLAN {
-		_, err = r.world.Far().Set(ctx, model.State{Networks: []model.Network{r.network()}})
+		return r.setFar(ctx)
 	}
+	return nil
+}
+
+// setFar has the client host's engine join the overlay, and the client's
+// sandbox with it: sandboxes are what an overlay is there for.
+func (r *rig) setFar(ctx context.Context) error {
+	box, err := r.world.Sandbox(guest)
+	if err != nil {
+		return err
+	}
+	_, err = r.world.Far().Set(ctx, model.State{Networks: []model.Network{r.network()},
+		Endpoints: []model.Endpoint{{Name: guest, Network: lab, Sandbox: box, Addresses: []netip.Addr{visitor}}}})
 	return err
 }
 
@@ -114,12 +129,12 @@ func (r *rig) network() model.Network {
 
 // overlay is the same on both hosts: each finds itself among the peers, and
 // its address in its range. Over two wires the sandboxes of a host are spread
-// over them, and the host itself is on the first: the workload is made the
-// second sandbox, so that one wire carries what it receives and the other what
-// it sends.
+// over them, the client's on the first: the workload is made the second of its
+// host, so that one wire carries what it receives and the other what it sends.
 func (r *rig) overlay() model.Overlay {
 	server := model.Peer{Address: topology.ServerAddr4, Ranges: []netip.Prefix{serverRange}}
-	client := model.Peer{Address: topology.ClientAddr4, Ranges: []netip.Prefix{clientRange}}
+	client := model.Peer{Address: topology.ClientAddr4, Ranges: []netip.Prefix{clientRange},
+		Endpoints: []model.PeerEndpoint{{Addresses: []netip.Addr{visitor}}}}
 	sandboxes := []netip.Addr{workload}
 	if r.path.Wires > 1 {
 		server.Further, client.Further = []netip.Addr{topology.ServerSecond4}, []netip.Addr{topology.ClientSecond4}

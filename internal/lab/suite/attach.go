@@ -14,7 +14,7 @@ func attachPaths() []Path {
 	return []Path{
 		{Name: "macvlan", About: "a sandbox on a macvlan link of the wire, at an address of the wire's own subnet", Driver: model.DriverMacvlan, Direct: true},
 		{Name: "ipvlan", About: "a sandbox on an ipvlan link of the wire, at an address of the wire's own subnet", Driver: model.DriverIPvlan, Direct: true},
-		{Name: "vxlan", About: "a sandbox on a VXLAN overlay of both hosts, the client at its host's address there", Driver: model.DriverVXLAN, Direct: true},
+		{Name: "vxlan", About: "a sandbox on a VXLAN overlay, the client in one on the other host", Driver: model.DriverVXLAN, Direct: true},
 		{Name: "vxlan-2", About: "the same over two wires, one for each direction", Driver: model.DriverVXLAN, Wires: 2, Direct: true},
 		{Name: "device", About: "a sandbox that was handed the end of a second wire", Driver: model.DriverDevice, Direct: true},
 		{Name: "hand-macvlan", About: "macvlan, made with ip by hand", Driver: model.DriverMacvlan, Peer: HandMade, Direct: true},

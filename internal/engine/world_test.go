@@ -116,9 +116,9 @@ func onServer(t testing.TB, w *topology.World, line string) string {
 func snapshot(t testing.TB, w *topology.World) string {
 	t.Helper()
 	// Carriers, the ends of checks for duplicates and link-local addresses come
-	// by themselves. The kernel chooses the address of a veth that has to be
-	// made again.
-	return onServer(t, w, "ip -o -d link | sed 's/^[0-9]*: //; s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//; s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//; /^fv-/s/link.ether [0-9a-f:]*//' | sort;"+
+	// by themselves, and ip cannot name a namespace that is just ending. The
+	// kernel chooses the address of a veth that has to be made again.
+	return onServer(t, w, "ip -o -d link 2>&1 | sed '/^Error: Peer netns/d; s/^[0-9]*: //; s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//; s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//; /^fv-/s/link.ether [0-9a-f:]*//' | sort;"+
 		" ip -o addr | sed 's/^[0-9]*: //; s/ tentative//' | grep -v fe80 | sort; (ip route; ip -6 route | grep -v fe80) | sed 's/ linkdown//' | sort;"+
 		" nft list ruleset; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.bridge net.ipv4.conf.all; ss -Hltun | sort")
 }

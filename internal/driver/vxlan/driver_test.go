@@ -157,6 +157,20 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
+// TestAHostSpeaksFromWhereTheOthersKnowIt has two addresses on the underlay.
+func TestAHostSpeaksFromWhereTheOthersKnowIt(t *testing.T) {
+	f := facts()
+	eth0 := f.Links["eth0"]
+	eth0.Addresses = append([]netip.Prefix{prefix("192.0.2.77/24")}, eth0.Addresses...)
+	f.Links["eth0"], f.Links["192.0.2.1"] = eth0, eth0
+	n := model.Network{Name: "net", Subnets: dual, Overlay: overlay(func(o *model.Overlay) { o.Underlays = []string{"eth0"} })}
+	p := vxlan.Driver{}.Network(vxlan.Driver{}.Complete(n, f), f)
+	i := slices.IndexFunc(p, func(o plan.Object) bool { _, is := o.(plan.Tunnel); return is })
+	if got := p[i].(plan.Tunnel).Local; got != self.Address {
+		t.Errorf("it speaks from %s, and the others know it at %s", got, self.Address)
+	}
+}
+
 // TestOneListServesAllHosts plans the same network on both hosts.
 func TestOneListServesAllHosts(t *testing.T) {
 	n := model.Network{Name: "net", Subnets: dual, Overlay: overlay(nil)}

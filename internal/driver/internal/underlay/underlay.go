@@ -110,7 +110,11 @@ func (u *Underlay) named(n model.Network, f plan.Facts, v4 bool) error {
 			continue // the routes to the peers choose among them
 		}
 		u.Local = addr
-		if _, err := netip.ParseAddr(name); err != nil || n.Overlay.Group.IsValid() {
+		_, err = netip.ParseAddr(name)
+		if err != nil && holds(l, u.Self.Address) {
+			u.Local = u.Self.Address // as the others know it
+		}
+		if err != nil || n.Overlay.Group.IsValid() {
 			u.Link = l.Name
 			u.mtu = min(u.mtu, l.MTU)
 		}

@@ -32,13 +32,14 @@ func attachByHand(r *rig) error {
 		here = fmt.Sprintf("ip link set %s name eth0 netns %s\n", topology.SecondWire, box) + handAddress(r, box)
 	case model.DriverVXLAN:
 		mtu := r.path.MTU - vxlanHeaders
-		here = handOverlay("172.30.0.1", topology.ServerAddr4.String(), topology.ClientAddr4.String(), mtu) +
+		filter := handFilter(r.path.Filter)
+		here = filter + handOverlay("172.30.0.1", topology.ServerAddr4.String(), topology.ClientAddr4.String(), mtu) +
 			handVeth(model.DriverBridge, handLink, box, workload, mtu)
 		visiting, err := r.world.Sandbox(guest)
 		if err != nil {
 			return err
 		}
-		far = handOverlay(clientRange.Addr().String(), topology.ClientAddr4.String(), topology.ServerAddr4.String(), mtu) +
+		far = filter + handOverlay(clientRange.Addr().String(), topology.ClientAddr4.String(), topology.ServerAddr4.String(), mtu) +
 			handVeth(model.DriverBridge, "vguest", otherProcess(visiting), visitor, mtu)
 	}
 	for _, s := range []struct {

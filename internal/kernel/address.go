@@ -88,15 +88,19 @@ func (h *Host) delAddress(a plan.Address) error {
 // detection; a socket that connects before that gets a route out of the link
 // and keeps it.
 func (h *Host) awaitLocal(a plan.Address) error {
-	const often, patience = time.Millisecond, 2 * time.Second
+	const atOnce, often, patience = 20, time.Millisecond, 2 * time.Second
 	handle, link, err := h.link(a.Netns, a.Link)
 	if err != nil || link.Attrs().RawFlags&unix.IFF_UP == 0 || a.Prefix.Addr().IsLinkLocalUnicast() {
 		return err
 	}
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(often) {
+	deadline := time.Now().Add(patience)
+	for try := 0; time.Now().Before(deadline); try++ {
 		routes, err := handle.RouteGet(a.Prefix.Addr().AsSlice())
 		if err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL {
 			return nil
+		}
+		if try >= atOnce { // the queue is usually through before a sleep is
+			time.Sleep(often)
 		}
 	}
 	return nil // policy routing may hide the route; the address is set all the same

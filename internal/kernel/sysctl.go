@@ -25,11 +25,11 @@ func (h *Host) ReadSysctl(s plan.Sysctl) (string, error) {
 
 // WriteSysctl writes s.Value, unless the setting has it already.
 func (h *Host) WriteSysctl(s plan.Sysctl) error {
-	now, err := h.ReadSysctl(s)
-	if err != nil || now == s.Value {
-		return err
-	}
 	return h.inSysctlNetns(s, func(path string) error {
+		now, err := os.ReadFile(path)
+		if err != nil || strings.TrimSpace(string(now)) == s.Value {
+			return err
+		}
 		return os.WriteFile(path, []byte(s.Value), 0)
 	})
 }

@@ -21,6 +21,8 @@ import (
 	"fairlead/internal/proxy"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
+
+	"golang.org/x/sys/unix"
 )
 
 // The default directories.
@@ -128,10 +130,20 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error
 }
 
 // MakeDirs makes the daemon's directories, for files that are there before it.
+// One that another user could change is refused.
 func MakeDirs(opt Options) error {
 	for _, dir := range []string{opt.Run, opt.State, filepath.Dir(opt.Socket)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("make the daemon's directory: %w", err)
+		}
+	}
+	for _, dir := range []string{opt.Run, opt.State} {
+		var st unix.Stat_t
+		if err := unix.Lstat(dir, &st); err != nil {
+			return fmt.Errorf("look at the daemon's directory %s: %w", dir, err)
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
+			return fmt.Errorf("the daemon's directory %s could be changed by others: let it be root's alone, or name another by --run and --state", dir)
 		}
 	}
 	return nil

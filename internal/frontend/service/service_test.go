@@ -1,7 +1,9 @@
 package service
 
 import (
+	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"testing"
 )
@@ -25,5 +27,32 @@ func TestNotify(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	if err := notify("READY=1"); err != nil {
 		t.Errorf("without a service manager: %v", err)
+	}
+}
+
+func TestDirectoriesOfOthersAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	opt := Options{Run: filepath.Join(dir, "run"), State: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "s")}
+	if err := MakeDirs(opt); err != nil {
+		t.Fatal(err)
+	}
+	if err := MakeDirs(opt); err != nil {
+		t.Errorf("those that are there: %v", err)
+	}
+	open := opt
+	open.State = filepath.Join(dir, "open")
+	if err := errors.Join(os.Mkdir(open.State, 0o700), os.Chmod(open.State, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	if MakeDirs(open) == nil {
+		t.Error("one that everybody can write is taken")
+	}
+	elsewhere := opt
+	elsewhere.Run = filepath.Join(dir, "link")
+	if err := os.Symlink(opt.Run, elsewhere.Run); err != nil {
+		t.Fatal(err)
+	}
+	if MakeDirs(elsewhere) == nil {
+		t.Error("a symbolic link is taken")
 	}
 }

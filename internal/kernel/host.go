@@ -159,6 +159,8 @@ func (h *Host) Set(o plan.Object) error {
 		err = h.setCipher(o)
 	case plan.CipherPeer:
 		err = h.setCipherPeer(o)
+	case plan.Untracked:
+		err = h.setUntracked(o)
 	case plan.Uplinks, plan.Ingress, plan.LocalClients, plan.Bounds:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()
@@ -203,6 +205,8 @@ func (h *Host) Del(o plan.Object) error {
 		err = h.delLink(plan.Link{Name: o.Name})
 	case plan.CipherPeer:
 		err = h.delCipherPeer(o)
+	case plan.Untracked:
+		err = h.delUntracked(o)
 	case plan.Uplinks, plan.Ingress, plan.LocalClients, plan.Bounds:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()

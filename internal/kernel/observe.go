@@ -54,8 +54,12 @@ func (h *Host) Observe(should, want plan.Plan) (plan.Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for workloads: %w", err)
 	}
+	tables, err := h.strayUntracked(known)
+	if err != nil {
+		return nil, err
+	}
 	strays, err := h.strays(known)
-	return slices.Concat(have, bounds, strays), err
+	return slices.Concat(have, bounds, tables, strays), err
 }
 
 // read returns the object as the kernel has it, nil when it is missing.
@@ -89,6 +93,8 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 		found, err = h.readCipher(o)
 	case plan.CipherPeer:
 		found, err = h.readCipherPeer(o)
+	case plan.Untracked:
+		found, err = h.readUntracked(o)
 	case plan.Sysctl:
 		o.Value, err = h.ReadSysctl(o)
 		found = o

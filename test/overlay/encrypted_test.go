@@ -85,6 +85,10 @@ func crosses(t *testing.T, v4 bool) {
 	for _, a := range addrs[1] {
 		transfer(t, f.Hosts[0].In("box1"), a, 256<<10) // an emulator has to bear it
 	}
+	for _, h := range f.Hosts {
+		untracked(t, h, model.PortWireGuard)
+		untracked(t, h, model.PortVXLAN)
+	}
 	want := map[bool]int{true: 1500 - 60 - 70, false: 1500 - 80 - 70}[v4]
 	if got := sh(t, f.Hosts[0].In("box1"), "ip -o link show eth0"); !strings.Contains(got, fmt.Sprintf(" mtu %d ", want)) {
 		t.Errorf("want an MTU of %d: %s", want, got)

@@ -34,6 +34,10 @@ func TestHeals(t *testing.T) {
 		"stray host that gets copies":   {"bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.77 self permanent", "bridge fdb del 00:00:00:00:00:00 dev fx-net dst 198.51.100.77 self"},
 		"stray neighbour":               {"ip neigh add 10.9.0.99 lladdr 02:00:00:00:00:09 dev fl-net nud permanent", "ip neigh del 10.9.0.99 dev fl-net"},
 		"learnt of a host that is gone": {"bridge fdb add 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self dynamic", "bridge fdb del 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self"},
+		"datagrams tracked again":       {"nft flush table inet fairlead-udp-4789", "udp dport 4789 notrack"},
+		"table deleted":                 {"nft delete table inet fairlead-udp-4789", "udp dport 4789 notrack"},
+		"chain deleted":                 {"nft delete chain inet fairlead-udp-4789 out", "udp dport 4789 notrack"},
+		"stray table of ours":           {"nft add table inet fairlead-udp-4791", "nft delete table inet fairlead-udp-4791"},
 		"stray tunnel of ours":          {"ip link add fx-old type vxlan id 7 dstport 4789; ip link set fx-old alias fairlead:old", "ip link del fx-old"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +56,9 @@ func TestHeals(t *testing.T) {
 				t.Fatal(err)
 			}
 			undrifted(t, f)
+			sh(t, h.Do, "conntrack -F 2>&1")
 			reach(t, f, addrs)
+			untracked(t, h, model.PortVXLAN)
 		})
 	}
 }

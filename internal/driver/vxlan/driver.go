@@ -29,6 +29,9 @@
 // choice Linux takes datagrams of the tunnel from this link only, and has no
 // other to send them by: neither can plain text get in, nor out.
 //
+// The tunnel's own datagrams, and WireGuard's, pass by connection tracking
+// (plan.Untracked): there is nothing in them to translate.
+//
 // Kernel: VXLAN over IPv6 needs Linux 3.12, the suppression 4.15, WireGuard
 // 5.6. Limits: all hosts of an overlay speak one address family; who is not
 // encrypted trusts the underlay, as VXLAN knows no sender.
@@ -107,7 +110,7 @@ func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 		via, remote = driver.CipherLink(n.Name), underlay.Inner
 		t.Local, t.Underlay, t.Port = underlay.Inner(u.Local), via, model.PortVXLAN
 	}
-	p = append(p, t)
+	p = append(p, plan.Untracked{Port: t.Port}, t)
 	if !n.Overlay.Group.IsValid() {
 		for _, peer := range u.Peers {
 			p = append(p, plan.Forwarding{Link: t.Name, MAC: plan.Unknown, Remote: remote(peer.Address), Underlay: via})
@@ -126,6 +129,7 @@ func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 func cipher(n model.Network, u underlay.Underlay) plan.Plan {
 	link, port := driver.CipherLink(n.Name), n.Overlay.WirePort()
 	p := plan.Plan{
+		plan.Untracked{Port: port, Both: true},
 		plan.Cipher{Name: link, KeyFile: n.Overlay.KeyFile, Local: u.Local, Port: port, MTU: n.LinkMTU() + underlay.TunnelOverhead(false), Owner: n.Name},
 		plan.Sysctl{Name: "net.ipv6.conf." + link + ".disable_ipv6", Value: "0"}, // whatever new links get
 		plan.Address{Link: link, Prefix: netip.PrefixFrom(underlay.Inner(u.Local), 64)}}

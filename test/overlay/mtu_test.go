@@ -3,12 +3,28 @@ package overlay_test
 import (
 	"fmt"
 	"net"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 
 	"fairlead/internal/model"
 	"fairlead/test/fabric"
 )
+
+// much is how many bytes TestMTU sends each way: FAIRLEAD_TRANSFER, or 8 MiB.
+func much(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("FAIRLEAD_TRANSFER")
+	if text == "" {
+		return 8 << 20
+	}
+	bytes, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("FAIRLEAD_TRANSFER: %v", err)
+	}
+	return bytes
+}
 
 // TestMTU says no MTU, and sends much both ways over underlays of all sizes.
 func TestMTU(t *testing.T) {
@@ -46,7 +62,7 @@ func TestMTU(t *testing.T) {
 				}
 				serve(t, h.In(box(i)), box(i))
 			}
-			const bytes = 8 << 20
+			bytes := much(t)
 			for _, a := range addrs[1] {
 				transfer(t, f.Hosts[0].In("box1"), a, bytes)
 			}

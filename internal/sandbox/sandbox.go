@@ -67,9 +67,6 @@ type Finder struct {
 // Resolve finds a sandbox where a host has them; see Finder.Resolve.
 func Resolve(ctx context.Context, text string) (Sandbox, error) { return New().Resolve(ctx, text) }
 
-// Watch watches where a host has sandboxes; see Finder.Watch.
-func Watch(ctx context.Context) (<-chan struct{}, error) { return New().Watch(ctx) }
-
 // Resolve finds the sandbox that a user means: a pid, an absolute path, a
 // name of `ip netns`, a container's name or id or the beginning of its id, or
 // any of these with its kind before it (pid:4711). Errors wrap ErrAbsent or

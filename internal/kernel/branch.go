@@ -139,17 +139,41 @@ func (h *Host) addBranch(handle *netlink.Handle, parent netlink.Link, want plan.
 	if err != nil {
 		return nil, err
 	}
-	if err := host.LinkAdd(link); err != nil {
+	have, err := addNamed(handle, want.Name, want.Alias(), func(name string) error {
+		link.Attrs().Name = name
+		return host.LinkAdd(link)
+	})
+	if err != nil {
 		return nil, refusedBranch(want, err)
 	}
-	have, err := handle.LinkByName(want.Name)
+	return have, nil
+}
+
+// addNamed has a link made in the namespace of the handle, and marks it at
+// once. Older kernels (6.1 is one) do not make it under a name that a link of
+// the host has, as eth0 mostly is: there it gets its name when it is in place.
+func addNamed(inside *netlink.Handle, name, alias string, add func(name string) error) (netlink.Link, error) {
+	as := name
+	err := add(as)
+	if _, free := inside.LinkByName(name); errors.Is(err, unix.EEXIST) && absent(free) {
+		as = "fl~" + name[:min(len(name), unix.IFNAMSIZ-1-len("fl~"))]
+		err = add(as)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := handle.LinkSetAlias(have, want.Alias()); err != nil {
-		return nil, errors.Join(err, handle.LinkDel(have))
+	have, err := inside.LinkByName(as)
+	if err != nil {
+		return nil, err
 	}
-	have.Attrs().Alias = want.Alias()
+	err = inside.LinkSetAlias(have, alias)
+	if err == nil && as != name {
+		err = inside.LinkSetName(have, name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, inside.LinkDel(have))
+	}
+	have.Attrs().Alias, have.Attrs().Name = alias, name
 	return have, nil
 }
 

@@ -61,19 +61,16 @@ func (h *Host) addIPoIB(inside *netlink.Handle, want plan.IPoIB) (netlink.Link, 
 		return nil, err
 	}
 	defer target.Close()
-	err = h.ns.Do(func() error {
-		_, err := ipoibRequest(parent.Attrs().Index, int(target.File().Fd()), want).Execute(unix.NETLINK_ROUTE, 0)
-		return err
+	link, err := addNamed(inside, want.Name, want.Alias(), func(name string) error {
+		named := want
+		named.Name = name
+		return h.ns.Do(func() error {
+			_, err := ipoibRequest(parent.Attrs().Index, int(target.File().Fd()), named).Execute(unix.NETLINK_ROUTE, 0)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, ipoibError(err, parent.Attrs().EncapType, want)
-	}
-	link, err := inside.LinkByName(want.Name)
-	if err != nil {
-		return nil, err
-	}
-	if err := inside.LinkSetAlias(link, want.Alias()); err != nil {
-		return nil, errors.Join(err, inside.LinkDel(link))
 	}
 	return link, nil
 }

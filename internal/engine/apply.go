@@ -76,7 +76,7 @@ func (e *Engine) apply(ctx context.Context, record *store.Record, have, want pla
 	if err != nil {
 		e.applied = nil
 	}
-	if byAccount && err == nil && !slices.ContainsFunc(s.del, forgettable) {
+	if byAccount && err == nil && !slices.ContainsFunc(slices.Concat(s.first, s.del), forgettable) {
 		return true, nil
 	}
 	return true, errors.Join(err, e.forget(record, want, err == nil))
@@ -84,11 +84,9 @@ func (e *Engine) apply(ctx context.Context, record *store.Record, have, want pla
 
 // forgettable reports whether the step takes away what the record remembers.
 func forgettable(op plan.Op) bool {
-	switch op.Object.(type) {
-	case plan.Sysctl, plan.Device:
-		return true
-	}
-	return false
+	_, setting := op.Object.(plan.Sysctl)
+	_, within := inside(op.Object)
+	return setting || within
 }
 
 // make takes every step that adds; if one fails, it takes back those before.

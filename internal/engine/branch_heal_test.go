@@ -11,6 +11,7 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/internal/store"
 )
 
 // TestHealsBranches damages a host whose sandboxes branch from a parent. Verify
@@ -231,5 +232,29 @@ func TestAnInterfaceThatIsThere(t *testing.T) {
 		s.Endpoints[0].Interface = "lan0"
 		mustSet(t, w, s)
 		undrifted(t, w)
+	}
+}
+
+// TestABranchThatGoesIsForgotten: the record says which sandboxes may hold a
+// branch only as long as one does.
+func TestABranchThatGoesIsForgotten(t *testing.T) {
+	for _, d := range branching(t) {
+		t.Run(string(d), func(t *testing.T) {
+			w := world(t)
+			s := onLAN(t, w, d, "web", "app")
+			s.Networks[0].Subnets = s.Networks[0].Subnets[:1] // IPv6 brings settings, which are forgotten besides
+			var kept store.Memory
+			e, stop := daemon(t, w, &kept)
+			defer stop()
+			for _, left := range []int{2, 1} {
+				s.Endpoints = s.Endpoints[:left]
+				if _, err := e.Set(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if record, err := kept.Load(); err != nil || len(record.Inside) != 1 || record.Inside[0].Netns != s.Endpoints[0].Sandbox {
+				t.Errorf("the record remembers %v, %v", record.Inside, err)
+			}
+		})
 	}
 }

@@ -26,36 +26,17 @@ type Branching struct {
 	OwnMAC bool
 }
 
-// Unbranched says what of a network is for drivers whose sandboxes branch from
-// a parent, or are handed one.
-func Unbranched(n model.Network) error {
-	switch {
-	case n.Parent != "":
-		return fmt.Errorf("parent %s: a %s network has none: use driver macvlan, ipvlan or device, or leave it out", n.Parent, n.Driver)
-	case n.Mode != "":
-		return fmt.Errorf("mode %s is of macvlan and ipvlan: leave it out", n.Mode)
-	case n.VLAN != 0:
-		return fmt.Errorf("vlan %d is on the parent of a macvlan or ipvlan network: leave it out", n.VLAN)
-	case n.PKey != 0:
-		return fmt.Errorf("pkey %#x is of driver device: leave it out", n.PKey)
-	}
-	return nil
-}
-
 // Check says what of the network the host cannot carry.
 func (b Branching) Check(n model.Network, f plan.Facts) error {
+	if err := CheckSettings(n, Parent, Mode, VLAN); err != nil {
+		return err
+	}
 	parent, known := f.Links[n.Parent]
 	switch {
 	case n.Parent == "":
 		return fmt.Errorf("a %s network needs a parent, the host's link that leads to the LAN, e.g. eth0", n.Driver)
 	case n.Internal:
 		return fmt.Errorf("internal: a %s network is on the LAN of its parent; use driver bridge for one that is cut off", n.Driver)
-	case n.Filter != model.FilterKeep:
-		return fmt.Errorf("filter is a bridge's setting: a %s network has no bridge; leave it out", n.Driver)
-	case n.Hairpin:
-		return fmt.Errorf("hairpin is a bridge's setting: a %s network needs none; leave it out", n.Driver)
-	case n.PKey != 0:
-		return fmt.Errorf("pkey is of driver device, which hands children of an InfiniBand link over: leave it out of a %s network", n.Driver)
 	case n.VLAN != 0 && !f.Has(plan.FeatureVLAN):
 		return fmt.Errorf("vlan %d: %s", n.VLAN, f.Missing[plan.FeatureVLAN])
 	case !known:

@@ -17,7 +17,7 @@ func CheckSwitch(n model.Network, f plan.Facts) error {
 	if n.Filter == model.FilterOn && !f.Has(plan.FeatureBridgeFilter) {
 		return fmt.Errorf("filter on: %s", f.Missing[plan.FeatureBridgeFilter])
 	}
-	return Unbranched(n)
+	return CheckSettings(n, Filter, Hairpin)
 }
 
 // Switch plans a network's bridge, with the host's addresses on it and the

@@ -28,6 +28,7 @@ func TestValidateOverlay(t *testing.T) {
 		"encrypted":             {encrypt, ""},
 		"a group":               {func(n *model.Network) { n.Overlay.Peers, n.Overlay.Group = nil, addr("ff05::99") }, ""},
 		"another driver":        {func(n *model.Network) { n.Driver = model.DriverBridge }, "overlay: it is for networks of driver vxlan, and this one is of driver bridge"},
+		"a device":              {func(n *model.Network) { n.Driver = model.DriverDevice }, "this one is of driver device"},
 		"no VNI":                {func(n *model.Network) { n.Overlay.VNI = 0 }, "vni 0: want 1 to 16777215"},
 		"large VNI":             {func(n *model.Network) { n.Overlay.VNI = 1 << 24 }, "vni 16777216"},
 		"nobody":                {func(n *model.Network) { n.Overlay.Peers = nil }, "list the hosts as peers"},

@@ -64,20 +64,13 @@ func (Driver) Validate(n model.Network, f plan.Facts) error {
 		return fmt.Errorf("parent %q: want the name of a link, or a PCI address, e.g. 0000:3b:02.1", n.Parent)
 	case n.Internal:
 		return errors.New("internal: a device leads out of the host: leave it out")
-	case n.Mode != "":
-		return fmt.Errorf("mode %s is of macvlan and ipvlan: leave it out", n.Mode)
 	case n.VLAN != 0:
 		return fmt.Errorf("vlan %d: make the VLAN's link on the host, and name it as parent", n.VLAN)
-	case n.Filter != model.FilterKeep:
-		return errors.New("filter is a bridge's setting: a device has no bridge; leave it out")
-	case n.Hairpin:
-		return errors.New("hairpin is a bridge's setting: a device needs none; leave it out")
-	case !n.Overlay.IsZero():
-		return errors.New("overlay is a setting of driver vxlan: leave it out")
-	case n.PKey != 0:
-		return validateChild(n, f)
 	}
-	return nil
+	if err := driver.CheckSettings(n, driver.Parent, driver.PKey); err != nil || n.PKey == 0 {
+		return err
+	}
+	return validateChild(n, f)
 }
 
 // nameable reports whether a device can be called that.

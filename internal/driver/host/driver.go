@@ -28,7 +28,7 @@ func (Driver) Validate(n model.Network, _ plan.Facts) error {
 	if len(n.Subnets) != 0 {
 		return errors.New("a network of driver host has the host's addresses: leave the subnets out")
 	}
-	return driver.Unbranched(n)
+	return driver.CheckSettings(n)
 }
 
 // Complete implements driver.Driver: there is nothing to find out.

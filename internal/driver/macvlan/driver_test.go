@@ -102,7 +102,7 @@ func TestRefuses(t *testing.T) {
 			plan.Facts{Links: facts.Links, Missing: map[plan.Feature]string{plan.FeatureVLAN: "load 8021q"}}, []string{"load 8021q"}},
 		{"an unknown mode", network(func(n *model.Network) { n.Mode = model.ModeL2 }), facts, []string{"want bridge, private, vepa or passthru"}},
 		{"internal", network(func(n *model.Network) { n.Internal = true }), facts, []string{"driver bridge"}},
-		{"a bridge's filter", network(func(n *model.Network) { n.Filter = model.FilterOn }), facts, []string{"leave it out"}},
+		{"a bridge's filter", network(func(n *model.Network) { n.Filter = model.FilterOn }), facts, []string{"filter on", "leave it out"}},
 		{"a bridge's mode", network(func(n *model.Network) { n.Hairpin = true }), facts, []string{"leave it out"}},
 		{"a pkey", network(func(n *model.Network) { n.PKey = 0x8001 }), facts, []string{"driver device"}},
 	} {

@@ -27,7 +27,7 @@ func (Driver) Validate(n model.Network, _ plan.Facts) error {
 	if len(n.Subnets) != 0 {
 		return errors.New("a network of driver none has no addresses: leave the subnets out")
 	}
-	return driver.Unbranched(n)
+	return driver.CheckSettings(n)
 }
 
 // Complete implements driver.Driver: there is nothing to find out.

@@ -36,15 +36,10 @@ func (Driver) Needs() []plan.Feature { return []plan.Feature{plan.FeatureVeth, p
 
 // Validate implements driver.Driver.
 func (Driver) Validate(n model.Network, _ plan.Facts) error {
-	switch {
-	case len(n.Subnets) == 0:
+	if len(n.Subnets) == 0 {
 		return errors.New("a routed network needs a subnet, e.g. 172.30.0.0/24")
-	case n.Filter != model.FilterKeep:
-		return errors.New("filter is a bridge's setting: a routed network has no bridge; leave it out")
-	case n.Hairpin:
-		return errors.New("hairpin is a bridge's setting: a routed network needs none; leave it out")
 	}
-	return driver.Unbranched(n)
+	return driver.CheckSettings(n)
 }
 
 // Complete implements driver.Driver: there is nothing to find out.

@@ -14,9 +14,9 @@ import (
 	"fairlead/internal/plan"
 )
 
-// TestSettingsOfAParentAreRefusedWithoutOne keeps the drivers that have no
+// TestSettingsOfOthersAreRefused keeps the drivers that have no bridge or no
 // parent from ignoring what is said of one.
-func TestSettingsOfAParentAreRefusedWithoutOne(t *testing.T) {
+func TestSettingsOfOthersAreRefused(t *testing.T) {
 	subnets := []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/24")}}
 	for _, d := range []driver.Driver{bridge.Driver{}, routed.Driver{}, none.Driver{}, host.Driver{}} {
 		for want, n := range map[string]model.Network{
@@ -24,8 +24,12 @@ func TestSettingsOfAParentAreRefusedWithoutOne(t *testing.T) {
 			"mode bridge": {Mode: model.ModeBridge},
 			"vlan 7":      {VLAN: 7},
 			"pkey 0x8001": {PKey: 0x8001},
+			"filter off":  {Filter: model.FilterOff},
+			"hairpin":     {Hairpin: true},
 		} {
-			n.Driver = d.Name()
+			if n.Driver = d.Name(); d.Name() == model.DriverBridge && (n.Hairpin || n.Filter != model.FilterKeep) {
+				continue // its own
+			}
 			if d.Name() == model.DriverBridge || d.Name() == model.DriverRouted {
 				n.Subnets = subnets
 			}

@@ -30,21 +30,11 @@ func (h *Host) setBranch(want plan.Branch) error {
 	if err != nil {
 		return fmt.Errorf("find parent %s: %w", want.Parent, err)
 	}
-	have, err := handle.LinkByName(want.Name)
-	switch {
-	case err != nil && !absent(err):
+	have, err := ownLink(handle, want.Netns, want.Name,
+		func(have netlink.Link) bool { return h.branches(handle, have, parent, want) },
+		func() (netlink.Link, error) { return h.addBranch(handle, parent, want) })
+	if err != nil {
 		return err
-	case err == nil && !ours(have):
-		return occupied(want)
-	case err == nil && !h.branches(handle, have, parent, want):
-		if err := handle.LinkDel(have); err != nil {
-			return fmt.Errorf("replace: %w", err)
-		}
-		fallthrough
-	case err != nil:
-		if have, err = h.addBranch(handle, parent, want); err != nil {
-			return err
-		}
 	}
 	if err := h.adjustBranch(handle, have, want); err != nil {
 		return err
@@ -69,14 +59,6 @@ func untilFree(do func() error) error {
 			return err
 		}
 	}
-}
-
-// occupied says that another link has the name.
-func occupied(want plan.Branch) error {
-	if want.Netns == "" {
-		return errors.New("a link of that name exists and is not Fairlead's: rename it or choose another name")
-	}
-	return fmt.Errorf("the sandbox has an interface %s already: name another in the endpoint", want.Name)
 }
 
 // branches reports whether an existing link is the wanted one: of the same
@@ -152,11 +134,17 @@ func (h *Host) addBranch(handle *netlink.Handle, parent netlink.Link, want plan.
 // addNamed has a link made in the namespace of the handle, and marks it at
 // once. Older kernels (6.1 is one) do not make it under a name that a link of
 // the host has, as eth0 mostly is: there it gets its name when it is in place.
+// One that we were killed over goes first.
 func addNamed(inside *netlink.Handle, name, alias string, add func(name string) error) (netlink.Link, error) {
 	as := name
 	err := add(as)
 	if _, free := inside.LinkByName(name); errors.Is(err, unix.EEXIST) && absent(free) {
 		as = "fl~" + name[:min(len(name), unix.IFNAMSIZ-1-len("fl~"))]
+		if left, err := inside.LinkByName(as); err == nil && ours(left) {
+			if err := inside.LinkDel(left); err != nil {
+				return nil, err
+			}
+		}
 		err = add(as)
 	}
 	if err != nil {
@@ -185,7 +173,7 @@ func refusedBranch(want plan.Branch, err error) error {
 	case errors.Is(err, unix.EEXIST) && want.Kind == plan.VLAN:
 		return fmt.Errorf("%s has VLAN %d already (%w): name the link that carries it as the parent, without a VLAN", want.Parent, want.VLAN, err)
 	case errors.Is(err, unix.EEXIST):
-		return occupied(want)
+		return occupied(want.Netns, want.Name)
 	case errors.Is(err, unix.EBUSY):
 		return fmt.Errorf("parent %s is taken (%w): it is a port of a bridge or bond, or carries links of another kind than %s", want.Parent, err, want.Kind)
 	case errors.Is(err, unix.EINVAL) && want.Kind == plan.Macvlan:

@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"fairlead/internal/plan"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // withParents returns a host with the Ethernet links eth0 and eth1, which end
@@ -144,5 +147,31 @@ func TestABranchTakesTheAddressOfOneThatGoes(t *testing.T) {
 	}
 	if got, err := h.read(b); err != nil || got != b {
 		t.Errorf("read %+v, %v", got, err)
+	}
+}
+
+// TestALinkIsNamedInPlace plays a kernel that makes no eth0 in a sandbox while
+// the host has one, and an earlier Fairlead that was killed before the link had
+// its name.
+func TestALinkIsNamedInPlace(t *testing.T) {
+	h := openTestHost(t)
+	inside, err := h.at("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.run(t, "sh", "-ec", "ip link add fl~eth0 type bridge; ip link set fl~eth0 alias fairlead:web")
+	link, err := addNamed(inside, "eth0", "fairlead:web", func(name string) error {
+		if name == "eth0" {
+			return unix.EEXIST
+		}
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = name
+		return inside.LinkAdd(&netlink.Bridge{LinkAttrs: attrs})
+	})
+	if err != nil || link.Attrs().Name != "eth0" || !ours(link) {
+		t.Fatalf("%+v, %v", link, err)
+	}
+	if links := h.run(t, "ip", "-o", "link"); !strings.Contains(links, " eth0:") || strings.Contains(links, "fl~") {
+		t.Errorf("the host has %s", links)
 	}
 }

@@ -27,24 +27,16 @@ func (h *Host) setCipher(want plan.Cipher) error {
 	if err != nil {
 		return err
 	}
-	have, err := handle.LinkByName(want.Name)
-	switch {
-	case err != nil && !absent(err):
+	have, err := ownLink(handle, "", want.Name,
+		func(have netlink.Link) bool { return have.Type() == "wireguard" },
+		func() (netlink.Link, error) {
+			attrs := netlink.NewLinkAttrs()
+			attrs.Name, attrs.MTU = want.Name, want.MTU
+			link := &netlink.Wireguard{LinkAttrs: attrs}
+			return link, addMarked(handle, link, want.Alias())
+		})
+	if err != nil {
 		return err
-	case err == nil && !ours(have):
-		return errForeignLink
-	case err == nil && have.Type() != "wireguard":
-		if err := handle.LinkDel(have); err != nil {
-			return fmt.Errorf("replace: %w", err)
-		}
-		fallthrough
-	case err != nil:
-		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.MTU = want.Name, want.MTU
-		have = &netlink.Wireguard{LinkAttrs: attrs}
-		if err := handle.LinkAdd(have); err != nil {
-			return err
-		}
 	}
 	if err := handle.LinkSetAlias(have, want.Alias()); err != nil {
 		return err

@@ -100,7 +100,7 @@ func (h *Host) setDevice(d plan.Device) error {
 	}
 	if at == nil || at.netns != d.Netns || at.link.Attrs().Name != d.Name {
 		if _, err := inside.LinkByName(d.Name); err == nil {
-			return fmt.Errorf("the sandbox has an interface %s already: name another in the endpoint", d.Name)
+			return occupied(d.Netns, d.Name)
 		}
 	}
 	if at == nil {

@@ -139,7 +139,7 @@ func TestIPoIBErrors(t *testing.T) {
 		{unix.EINVAL, "infiniband", 0, "ib0 must be no child itself"},
 		{unix.ENOMEM, "infiniband", 0, "make a child of ib0"},
 	} {
-		err := ipoibError(c.err, c.encap, plan.IPoIB{Name: "eth0", Parent: "ib0", PKey: 0x8001, MTU: c.mtu})
+		err := ipoibError(c.err, c.encap, plan.IPoIB{Netns: "/run/netns/web", Name: "eth0", Parent: "ib0", PKey: 0x8001, MTU: c.mtu})
 		if !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v on %s gives %v", c.err, c.encap, err)
 		}

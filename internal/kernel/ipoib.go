@@ -18,22 +18,11 @@ func (h *Host) setIPoIB(want plan.IPoIB) error {
 	if err != nil {
 		return err
 	}
-	have, err := inside.LinkByName(want.Name)
-	if err == nil && ours(have) && !h.sameChild(have, want) {
-		if err := inside.LinkDel(have); err != nil {
-			return fmt.Errorf("replace: %w", err)
-		}
-		have, err = inside.LinkByName(want.Name)
-	}
-	switch {
-	case absent(err):
-		if have, err = h.addIPoIB(inside, want); err != nil {
-			return err
-		}
-	case err != nil:
+	have, err := ownLink(inside, want.Netns, want.Name,
+		func(have netlink.Link) bool { return h.sameChild(have, want) },
+		func() (netlink.Link, error) { return h.addIPoIB(inside, want) })
+	if err != nil {
 		return err
-	case !ours(have):
-		return fmt.Errorf("the sandbox has an interface %s already: name another in the endpoint", want.Name)
 	}
 	if want.MTU != 0 {
 		if err := adjustEnd(inside, have, want.MTU, ""); err != nil {
@@ -108,7 +97,7 @@ func ipoibError(err error, encap string, want plan.IPoIB) error {
 	case errors.Is(err, unix.ENOTUNIQ):
 		why = fmt.Sprintf("%s has a child with pkey %#04x already: remove that one, or hand it over by its name, without a pkey", want.Parent, want.PKey)
 	case errors.Is(err, unix.EEXIST):
-		why = fmt.Sprintf("the sandbox has an interface %s already: name another in the endpoint", want.Name)
+		why = occupied(want.Netns, want.Name).Error()
 	case errors.Is(err, unix.EINVAL) && want.MTU != 0:
 		why = fmt.Sprintf("the kernel refuses pkey %#04x or mtu %d: a child takes no more than its parent's MTU, and %s must be no child itself", want.PKey, want.MTU, want.Parent)
 	case errors.Is(err, unix.EINVAL):

@@ -28,26 +28,55 @@ func (h *Host) setLink(want plan.Link) error {
 			return err
 		}
 	}
-	have, err := handle.LinkByName(want.Name)
-	switch {
-	case err != nil && !absent(err):
+	have, err := ownLink(handle, want.Netns, want.Name,
+		func(have netlink.Link) bool { return h.samePeer(have, want) },
+		func() (netlink.Link, error) { return h.addLink(handle, want) })
+	if err != nil {
 		return err
-	case err == nil && !ours(have):
-		return errForeignLink
-	case err == nil && !h.samePeer(have, want):
-		if err := handle.LinkDel(have); err != nil {
-			return fmt.Errorf("replace: %w", err)
-		}
-		fallthrough
-	case err != nil:
-		if have, err = h.addLink(handle, want); err != nil {
-			return err
-		}
 	}
 	return h.adjustLink(handle, have, want)
 }
 
-var errForeignLink = errors.New("a link of that name exists and is not Fairlead's: rename it or choose another name")
+// ownLink returns the link of that name: the one that is there if it fits, else
+// one that add makes, in the place of ours if there is one. A foreign link of
+// that name is an error, never a victim.
+func ownLink(handle *netlink.Handle, netns, name string, fits func(netlink.Link) bool, add func() (netlink.Link, error)) (netlink.Link, error) {
+	have, err := handle.LinkByName(name)
+	switch {
+	case absent(err):
+		return add()
+	case err != nil:
+		return nil, err
+	case !ours(have):
+		return nil, occupied(netns, name)
+	case fits(have):
+		return have, nil
+	}
+	if err := handle.LinkDel(have); err != nil {
+		return nil, fmt.Errorf("replace: %w", err)
+	}
+	return add()
+}
+
+// occupied says that another link of the namespace, the host's or a sandbox's,
+// has the name.
+func occupied(netns, name string) error {
+	if netns == "" {
+		return errors.New("a link of that name exists and is not Fairlead's: rename it or choose another name")
+	}
+	return fmt.Errorf("the sandbox has an interface %s already: name another in the endpoint", name)
+}
+
+// addMarked makes the link and marks it at once.
+func addMarked(handle *netlink.Handle, link netlink.Link, alias string) error {
+	if err := handle.LinkAdd(link); err != nil {
+		return err
+	}
+	if err := handle.LinkSetAlias(link, alias); err != nil {
+		return errors.Join(err, handle.LinkDel(link))
+	}
+	return nil
+}
 
 func ours(l netlink.Link) bool { return strings.HasPrefix(l.Attrs().Alias, plan.Mark+":") }
 
@@ -87,7 +116,7 @@ func (h *Host) knownAs(path string, id int) bool {
 	return err == nil && known == id
 }
 
-// addLink makes the link and marks it at once.
+// addLink makes the link.
 func (h *Host) addLink(handle *netlink.Handle, want plan.Link) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = want.Name, want.MTU
@@ -110,16 +139,11 @@ func (h *Host) addLink(handle *netlink.Handle, want plan.Link) (netlink.Link, er
 		}
 		link = veth
 	}
-	if err := handle.LinkAdd(link); err != nil {
-		if errors.Is(err, unix.EEXIST) && want.Kind == plan.Veth {
-			return nil, fmt.Errorf("the sandbox has an interface %s already: name another in the endpoint", want.Peer)
-		}
-		return nil, err
+	err = addMarked(handle, link, want.Alias())
+	if errors.Is(err, unix.EEXIST) && want.Kind == plan.Veth {
+		err = occupied(want.PeerNetns, want.Peer)
 	}
-	if err := handle.LinkSetAlias(link, want.Alias()); err != nil {
-		return nil, errors.Join(err, handle.LinkDel(link))
-	}
-	return link, nil
+	return link, err
 }
 
 // adjustLink sets what can change on a living link, and brings it up.

@@ -23,26 +23,16 @@ func (h *Host) setTunnel(want plan.Tunnel) error {
 	if err != nil {
 		return err
 	}
-	have, err := handle.LinkByName(want.Name)
-	switch {
-	case err != nil && !absent(err):
+	have, err := ownLink(handle, "", want.Name,
+		func(have netlink.Link) bool { return want.Adjusts(h.tunnelOf(handle, have, want)) },
+		func() (netlink.Link, error) { return h.addTunnel(handle, want) })
+	if err != nil {
 		return err
-	case err == nil && !ours(have):
-		return errForeignLink
-	case err == nil && !want.Adjusts(h.tunnelOf(handle, have, want)):
-		if err := handle.LinkDel(have); err != nil {
-			return fmt.Errorf("replace: %w", err)
-		}
-		fallthrough
-	case err != nil:
-		if have, err = h.addTunnel(handle, want); err != nil {
-			return err
-		}
 	}
 	return h.adjustTunnel(handle, have, want)
 }
 
-// addTunnel makes the link and marks it at once.
+// addTunnel makes the link.
 func (h *Host) addTunnel(handle *netlink.Handle, want plan.Tunnel) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = want.Name, want.MTU
@@ -67,16 +57,11 @@ func (h *Host) addTunnel(handle *netlink.Handle, want plan.Tunnel) (netlink.Link
 		}
 		v.VtepDevIndex = under.Attrs().Index
 	}
-	if err := handle.LinkAdd(v); err != nil {
-		if errors.Is(err, unix.EEXIST) {
-			return nil, h.clash(handle, want)
-		}
-		return nil, err
+	err = addMarked(handle, v, want.Alias())
+	if errors.Is(err, unix.EEXIST) {
+		err = h.clash(handle, want)
 	}
-	if err := handle.LinkSetAlias(v, want.Alias()); err != nil {
-		return nil, errors.Join(err, handle.LinkDel(v))
-	}
-	return v, nil
+	return v, err
 }
 
 // clash names the VXLAN that has the VNI and port already.

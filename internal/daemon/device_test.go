@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/daemon"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
+	"fairlead/test/shell"
 )
 
 // card gives the host a device with an address of its own, and returns what
@@ -78,7 +79,7 @@ func TestADeviceFollowsItsSandbox(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer ns.Close()
-		return strings.Contains(shell(t, ns.Do, "ip -o addr"), "lan0    inet 203.0.113.2/24")
+		return strings.Contains(shell.Run(t, ns.Do, "ip -o addr"), "lan0    inet 203.0.113.2/24")
 	}
 	w.named("web")
 	w.attach(handOver("web"))

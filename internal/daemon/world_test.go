@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"fairlead/internal/proxy"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
+	"fairlead/test/shell"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -172,7 +172,7 @@ func (b box) kill() { _ = b.Kill() }
 // sh runs a command line in the sandbox.
 func (b box) sh(t testing.TB, line string) string {
 	t.Helper()
-	return shell(t, func(fn func() error) error { b.do(t, fn); return nil }, line)
+	return shell.Run(t, func(fn func() error) error { b.do(t, fn); return nil }, line)
 }
 
 // do runs fn inside the sandbox.
@@ -230,19 +230,7 @@ func serve(t testing.TB, in func(func() error) error, addr string) (stop func())
 	return func() { l.Close() }
 }
 
-func (w *world) sh(line string) string { w.Helper(); return shell(w, w.host.Do, line) }
-
-func shell(t testing.TB, in func(func() error) error, line string) string {
-	t.Helper()
-	var out []byte
-	if err := in(func() (err error) {
-		out, err = exec.Command("sh", "-c", line).CombinedOutput()
-		return err
-	}); err != nil {
-		t.Fatalf("%s: %v\n%s", line, err, out)
-	}
-	return string(out)
-}
+func (w *world) sh(line string) string { w.Helper(); return shell.Run(w, w.host.Do, line) }
 
 // until waits for a condition, looking again whenever the daemon has changed
 // something.

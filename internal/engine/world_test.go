@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/shell"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -97,14 +97,7 @@ func undrifted(t testing.TB, w *topology.World) {
 
 func sh(t testing.TB, in place, line string) string {
 	t.Helper()
-	var out []byte
-	if err := in(func() (err error) {
-		out, err = exec.Command("sh", "-c", line).CombinedOutput()
-		return err
-	}); err != nil {
-		t.Fatalf("%s: %v\n%s", line, err, out)
-	}
-	return string(out)
+	return shell.Run(t, in, line)
 }
 
 func onServer(t testing.TB, w *topology.World, line string) string {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -14,6 +13,7 @@ import (
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
 	"fairlead/test/fabric"
+	"fairlead/test/shell"
 )
 
 func TestMain(m *testing.M) {
@@ -82,15 +82,7 @@ func answerChecks(t *testing.T, h *fabric.Host, own netip.Addr) {
 
 func sh(t *testing.T, h interface{ Do(func() error) error }, line string) {
 	t.Helper()
-	if err := h.Do(func() error {
-		out, err := exec.Command("sh", "-c", line).CombinedOutput()
-		if err != nil {
-			t.Logf("%s", out)
-		}
-		return err
-	}); err != nil {
-		t.Fatalf("%s: %v", line, err)
-	}
+	shell.Run(t, h.Do, line)
 }
 
 // hop puts a rule into the switch, for what comes from a host.

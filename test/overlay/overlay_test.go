@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +22,7 @@ import (
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
 	"fairlead/test/fabric"
+	"fairlead/test/shell"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -201,14 +201,7 @@ func transfer(t testing.TB, from place, to netip.Addr, bytes int) {
 // sh runs a command in a place and returns what it says.
 func sh(t testing.TB, in place, line string) string {
 	t.Helper()
-	var out []byte
-	if err := in(func() (err error) {
-		out, err = exec.Command("sh", "-c", line).CombinedOutput()
-		return err
-	}); err != nil {
-		t.Fatalf("%s: %v\n%s", line, err, out)
-	}
-	return string(out)
+	return shell.Run(t, in, line)
 }
 
 // undrifted fails the test if a host does not hold what is wanted.

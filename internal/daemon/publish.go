@@ -38,13 +38,22 @@ func (d *Daemon) Publish(ctx context.Context, req PublishRequest) (Result, error
 }
 
 // Unpublish takes publishes back, by their host addresses, ports and
-// protocols. What is not published is fine.
+// protocols. What is not published is fine, and noted.
 func (d *Daemon) Unpublish(ctx context.Context, req PublishRequest) (Result, error) {
-	return d.change(ctx, req, func(name string) []model.Publish {
+	var notes []string
+	r, err := d.change(ctx, req, func(name string) []model.Publish {
+		of := func(p model.Publish) bool { return p.Endpoint == name }
+		for _, p := range req.Publishes {
+			if !slices.ContainsFunc(d.wishes.Publishes, func(o model.Publish) bool { return of(o) && o.Same(p) }) {
+				notes = append(notes, fmt.Sprintf("%s has nothing published at %s/%s", name, p.HostPorts, p.Proto))
+			}
+		}
 		return slices.DeleteFunc(slices.Clone(d.wishes.Publishes), func(p model.Publish) bool {
-			return p.Endpoint == name && slices.ContainsFunc(req.Publishes, p.Same)
+			return of(p) && slices.ContainsFunc(req.Publishes, p.Same)
 		})
 	})
+	r.Notes = notes
+	return r, err
 }
 
 // change brings the publishes of one attachment to what to says.

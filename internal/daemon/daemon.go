@@ -72,6 +72,8 @@ type Config struct {
 	StartProxy func(context.Context) (engine.Proxy, error)
 	Facts      plan.Facts
 	Log        *slog.Logger
+	// Meter counts what the daemon does; nil is fine.
+	Meter Meter
 	// Changed is called whenever what the daemon holds has changed; nil is fine.
 	Changed func()
 }
@@ -105,6 +107,9 @@ type Daemon struct {
 
 // New returns a daemon that has taken over what the store says.
 func New(cfg Config) (*Daemon, error) {
+	if cfg.Meter == nil {
+		cfg.Meter = unmetered{}
+	}
 	d := &Daemon{
 		cfg:    cfg,
 		engine: engine.New(engine.Config{Kernel: cfg.Host, Store: cfg.Store, StartProxy: cfg.StartProxy, Facts: cfg.Facts}),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"fairlead/internal/model"
 )
@@ -71,7 +72,9 @@ func (d *Daemon) attempt(next model.Wishes) error {
 	}
 	ctx, cancel := context.WithTimeout(d.life, applyLimit)
 	defer cancel()
+	began := time.Now()
 	full, err := d.engine.Set(ctx, d.state(next))
+	d.cfg.Meter.Applied(time.Since(began), err)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,8 @@ type Attachment struct {
 	Lease Lease `json:"lease,omitzero"`
 	// Own says that the network was made for this attachment and goes with it.
 	Own bool `json:"own,omitempty"`
+	// Origin says who made the attachment; only they change it or take it away.
+	Origin Origin `json:"origin,omitempty"`
 }
 
 // Lease is what a DHCP server gives an attachment.
@@ -73,7 +75,7 @@ func (a Attachment) Leased() Endpoint {
 // Equal reports whether nothing differs.
 func (a Attachment) Equal(o Attachment) bool {
 	return a.Endpoint.Equal(o.Endpoint) && a.Ref == o.Ref && a.Namespace == o.Namespace &&
-		a.Keep == o.Keep && a.DHCP == o.DHCP && a.Lease.Equal(o.Lease) && a.Own == o.Own
+		a.Keep == o.Keep && a.DHCP == o.DHCP && a.Lease.Equal(o.Lease) && a.Own == o.Own && a.Origin == o.Origin
 }
 
 // Wishes are what users have asked of a host one by one, for sandboxes that
@@ -99,7 +101,7 @@ func (w Wishes) Clone() Wishes {
 func (n Network) Equal(o Network) bool {
 	return n.Name == o.Name && n.Driver == o.Driver && slices.Equal(n.Subnets, o.Subnets) && n.MTU == o.MTU &&
 		n.Parent == o.Parent && slices.Equal(n.ParentAddresses, o.ParentAddresses) && n.Mode == o.Mode && n.VLAN == o.VLAN && n.PKey == o.PKey && reflect.DeepEqual(n.Overlay, o.Overlay) &&
-		n.Hairpin == o.Hairpin && n.Filter == o.Filter && n.Internal == o.Internal
+		n.Hairpin == o.Hairpin && n.Filter == o.Filter && n.Internal == o.Internal && n.Origin == o.Origin
 }
 
 // Equal reports whether nothing differs.
@@ -113,7 +115,7 @@ func (e Endpoint) Equal(o Endpoint) bool {
 // Equal reports whether nothing differs.
 func (p Publish) Equal(o Publish) bool {
 	return p.Same(o) && p.Endpoint == o.Endpoint && p.Via == o.Via && p.Ports == o.Ports &&
-		p.ProxyProtocol == o.ProxyProtocol && slices.Equal(p.Promises, o.Promises) && p.Reset == o.Reset
+		p.ProxyProtocol == o.ProxyProtocol && slices.Equal(p.Promises, o.Promises) && p.Reset == o.Reset && p.Origin == o.Origin
 }
 
 // Same reports whether both are of the same host address, ports and protocol.

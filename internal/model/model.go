@@ -163,6 +163,8 @@ func (s Subnet) GatewayAddress() netip.Addr {
 type Network struct {
 	Name   string `json:"name"`
 	Driver Driver `json:"driver"`
+	// Origin says who made the network; only they change or remove it.
+	Origin Origin `json:"origin,omitempty"`
 	// Subnets holds at most one range of each address family.
 	Subnets []Subnet `json:"subnets,omitempty"`
 	// MTU in bytes of every link of the network; 0 leaves it to the driver.
@@ -298,6 +300,8 @@ type Publish struct {
 
 // Answers reports whether the publish answers on addresses of the family
 // (IPv4 when v4).
+	// Origin says who published it; only they change it or take it back.
+	Origin Origin `json:"origin,omitempty"`
 func (p Publish) Answers(v4 bool) bool { return !p.HostAddr.IsValid() || p.HostAddr.Is4() == v4 }
 
 // AnyAddr reports whether the publish answers on every address of a family.

@@ -124,7 +124,7 @@ func (d *Daemon) deadAmong(w model.Wishes, suspect func(*box) bool) map[string]b
 	dead := map[string]bool{}
 	looked := map[string]bool{}
 	for _, a := range w.Attachments {
-		if a.Sandbox == "" || looked[a.Ref] {
+		if a.Sandbox == "" || a.Handed != "" || looked[a.Ref] {
 			continue
 		}
 		looked[a.Ref] = true
@@ -166,7 +166,7 @@ func (d *Daemon) awaited() []string {
 	var refs []string
 	seen := map[string]bool{}
 	for _, a := range d.wishes.Attachments {
-		if a.Sandbox == "" && !seen[a.Ref] {
+		if a.Sandbox == "" && a.Handed == "" && !seen[a.Ref] {
 			seen[a.Ref] = true
 			refs = append(refs, a.Ref)
 		}

@@ -148,7 +148,7 @@ func networksLeft(w, next model.Wishes) []model.Network {
 func (d *Daemon) adopt(w model.Wishes) {
 	d.wishes = w
 	for _, a := range w.Attachments {
-		if a.Sandbox != "" {
+		if a.Sandbox != "" && a.Handed == "" {
 			d.enter(a)
 		}
 	}

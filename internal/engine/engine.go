@@ -163,6 +163,22 @@ func (e *Engine) State() (model.State, error) {
 	return full, err
 }
 
+// Complete returns a state with leased addresses and chosen ways filled in,
+// without regard to what the host holds.
+func (e *Engine) Complete(s model.State) (model.State, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	facts, err := e.facts(s)
+	if err != nil {
+		return s, err
+	}
+	if err := e.supported(s, facts); err != nil {
+		return s, err
+	}
+	full, _, err := e.complete(s, nil, facts)
+	return full, err
+}
+
 // Verify returns the steps that would bring the host back to the desired
 // state: none when nothing strayed. It asks the kernel, not our own account.
 func (e *Engine) Verify(ctx context.Context) ([]plan.Op, error) {

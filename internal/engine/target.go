@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"fairlead/internal/driver"
 	"fairlead/internal/ipam"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
@@ -135,7 +136,7 @@ func (e *Engine) buildEndpoints(s model.State, facts plan.Facts) ([]plan.Part, [
 			ep := s.Endpoints[i]
 			made := before.endpoints[ep.Name]
 			if !same || made == nil || !made.of.Equal(ep) {
-				made = &plannedEndpoint{ep, plan.NewPart(d.Endpoint(n, ep)), d.Attachment(n, ep)}
+				made = &plannedEndpoint{ep, plan.NewPart(driver.EndpointPlan(d, n, ep)), d.Attachment(n, ep)}
 			}
 			e.planned.endpoints[ep.Name] = made
 			parts, attachments = append(parts, made.part), append(attachments, made.at)

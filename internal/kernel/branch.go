@@ -22,6 +22,9 @@ var (
 // setBranch makes the link or brings ours to the wanted state. A foreign link
 // of that name is an error, never a victim.
 func (h *Host) setBranch(want plan.Branch) error {
+	if want.Handed != "" {
+		return h.setHanded(want)
+	}
 	handle, err := h.at(want.Netns) // before anything goes: is there a sandbox at all?
 	if err != nil {
 		return err
@@ -211,6 +214,9 @@ func quiet(b plan.Branch) []plan.Sysctl {
 }
 
 func (h *Host) delBranch(b plan.Branch) error {
+	if b.Handed != "" {
+		return h.delHanded(b)
+	}
 	handle, have, err := h.link(b.Netns, b.Name)
 	if err != nil || !ours(have) {
 		return err
@@ -221,6 +227,9 @@ func (h *Host) delBranch(b plan.Branch) error {
 // readBranch returns the link with the parts that the kernel has otherwise
 // than wanted, or nil when it is missing, foreign, another's branch, or down.
 func (h *Host) readBranch(want plan.Branch) (plan.Object, error) {
+	if want.Handed != "" {
+		return h.readHanded(want)
+	}
 	_, parent, err := h.link("", want.Parent)
 	if err != nil {
 		return nil, err

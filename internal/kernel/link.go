@@ -22,7 +22,7 @@ func (h *Host) setLink(want plan.Link) error {
 	if want.Kind == plan.Loopback {
 		return linkUp(handle, "lo")
 	}
-	if want.Kind == plan.Veth {
+	if want.Kind == plan.Veth && !want.Handed {
 		// Before anything goes: is there a sandbox at all?
 		if _, err := h.at(want.PeerNetns); err != nil {
 			return err
@@ -86,7 +86,7 @@ func (h *Host) samePeer(have netlink.Link, want plan.Link) bool {
 	if have.Type() != string(want.Kind) {
 		return false
 	}
-	if want.Kind != plan.Veth {
+	if want.Kind != plan.Veth || want.Handed {
 		return true
 	}
 	peer, err := h.peer(want)
@@ -159,7 +159,7 @@ func (h *Host) adjustLink(handle *netlink.Handle, have netlink.Link, want plan.L
 			return err
 		}
 	}
-	if want.Kind == plan.Veth {
+	if want.Kind == plan.Veth && !want.Handed {
 		if err := h.adjustPeer(want); err != nil {
 			return err
 		}

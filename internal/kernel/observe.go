@@ -132,7 +132,9 @@ func (h *Host) readLink(want plan.Link) (plan.Object, error) {
 	case plan.Bridge:
 		found.Filter, err = h.bridgeFilter(link)
 	case plan.Veth:
-		return h.readPeer(found, want)
+		if !want.Handed {
+			return h.readPeer(found, want)
+		}
 	}
 	return found, err
 }

@@ -109,7 +109,7 @@ func (e Endpoint) Equal(o Endpoint) bool {
 	return e.Name == o.Name && e.Network == o.Network && e.Sandbox == o.Sandbox && e.Interface == o.Interface &&
 		slices.Equal(e.Addresses, o.Addresses) && e.MAC == o.MAC && slices.Equal(e.Prefixes, o.Prefixes) &&
 		slices.Equal(e.Gateways, o.Gateways) && e.NoDefault == o.NoDefault && slices.Equal(e.Routes, o.Routes) &&
-		e.Limit == o.Limit && e.Cgroup == o.Cgroup && e.Unlisted == o.Unlisted
+		e.Limit == o.Limit && e.Cgroup == o.Cgroup && e.Unlisted == o.Unlisted && e.Handed == o.Handed
 }
 
 // Equal reports whether nothing differs.

@@ -40,8 +40,14 @@ func (s State) index() index {
 	return by
 }
 
-// inside names an endpoint's interface in its sandbox.
-func inside(e Endpoint) string { return e.Sandbox + " " + e.InterfaceName() }
+// inside names an endpoint's interface in its sandbox; one that is handed over
+// gets its name there from others.
+func inside(e Endpoint) string {
+	if e.Handed != "" {
+		return e.Sandbox + " handed " + e.Handed
+	}
+	return e.Sandbox + " " + e.InterfaceName()
+}
 
 func (s index) network(name string) (Network, bool) {
 	i, ok := s.networks[name]

@@ -213,6 +213,10 @@ type Endpoint struct {
 	Sandbox string `json:"sandbox,omitempty"`
 	// Interface is the link's name in the sandbox; empty means eth0.
 	Interface string `json:"interface,omitempty"`
+	// Handed is the name under which the sandbox's end of the link waits on the
+	// host for somebody else, a container engine, who takes it into the sandbox
+	// and gives it its name there, addresses and routes. Empty means that we do.
+	Handed string `json:"handed,omitempty"`
 	// Addresses holds at most one address of each family, each in a subnet
 	// of the network.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
@@ -296,12 +300,12 @@ type Publish struct {
 	// Reset ends the TCP connections of the publish with a reset when it goes,
 	// instead of leaving both ends to find out (via ebpf).
 	Reset bool `json:"reset,omitempty"`
+	// Origin says who published it; only they change it or take it back.
+	Origin Origin `json:"origin,omitempty"`
 }
 
 // Answers reports whether the publish answers on addresses of the family
 // (IPv4 when v4).
-	// Origin says who published it; only they change it or take it back.
-	Origin Origin `json:"origin,omitempty"`
 func (p Publish) Answers(v4 bool) bool { return !p.HostAddr.IsValid() || p.HostAddr.Is4() == v4 }
 
 // AnyAddr reports whether the publish answers on every address of a family.

@@ -147,6 +147,9 @@ func (s index) validateEndpoint(e Endpoint) error {
 	if name := e.InterfaceName(); len(name) > 15 || name == "lo" || strings.ContainsAny(name, "/.: ") || strings.ContainsFunc(name, unicode.IsControl) {
 		return fmt.Errorf("interface %q: want at most 15 characters without dot, slash, colon or space, and not lo", e.Interface)
 	}
+	if e.Handed != "" && (n.Driver == DriverHost || n.Driver == DriverNone || n.Driver == DriverDevice) {
+		return fmt.Errorf("handed %s: driver %s has no link to hand over to another", e.Handed, n.Driver)
+	}
 	if len(e.Prefixes) > 0 && len(n.Subnets) > 0 {
 		return fmt.Errorf("address %s: network %s has subnets: want an address in one, without a prefix length", e.Prefixes[0], n.Name)
 	}

@@ -29,6 +29,9 @@ type Branch struct {
 	MAC string
 	// Owner completes the alias: the network's or endpoint's name.
 	Owner string
+	// Handed says that somebody else takes the interface from the host into a
+	// sandbox: into that of the path, if it is there. How it is then is not ours.
+	Handed string
 	// Quiet is for branches that the host itself holds: it takes no router's
 	// advertisement there, and answers ARP only to those whom its routes reach
 	// by the branch. Otherwise it would speak on the parent's wire by two links.
@@ -41,7 +44,8 @@ func (b Branch) Ends() []string { return []string{end(b.Netns, b.Name)} }
 // adjusts reports whether the link can be brought from old to this state.
 func (b Branch) adjusts(old Object) bool {
 	o, ok := old.(Branch)
-	return ok && o.Kind == b.Kind && o.Mode == b.Mode && o.Parent == b.Parent && o.VLAN == b.VLAN
+	return ok && o.Kind == b.Kind && o.Mode == b.Mode && o.Parent == b.Parent && o.VLAN == b.VLAN &&
+		(o.Handed == "") == (b.Handed == "")
 }
 
 // base is the parent, which may be a branch itself.
@@ -72,6 +76,9 @@ func (b Branch) Add() []string {
 	if b.Quiet {
 		return []string{add, b.quiet(), set + " up"}
 	}
+	if b.Handed != "" {
+		return []string{add, set}
+	}
 	return []string{add, set + " up"}
 }
 
@@ -85,6 +92,9 @@ func (b Branch) change(old Object) []string {
 		return append(old.Del(), b.Add()...)
 	}
 	o := old.(Branch)
+	if b.Handed != "" {
+		return nil
+	}
 	ip := in(b.Netns, "ip") + " link set " + b.Name
 	var cmds []string
 	if o.MTU != b.MTU {

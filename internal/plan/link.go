@@ -39,6 +39,9 @@ type Link struct {
 	Peer      string
 	PeerNetns string
 	PeerMAC   string
+	// Handed says that the other end is made on the host for somebody else to
+	// take into a sandbox: where it is after that, and how, is not ours.
+	Handed bool
 }
 
 // Ends names the link's ends: a veth has two, maybe in different namespaces.
@@ -56,7 +59,7 @@ func end(netns, name string) string { return netns + " " + name }
 // has to be made anew. A loopback always is there.
 func (l Link) adjusts(old Object) bool {
 	o, ok := old.(Link)
-	return l.Kind == Loopback || ok && o.Kind == l.Kind && o.Peer == l.Peer && o.PeerNetns == l.PeerNetns
+	return l.Kind == Loopback || ok && o.Kind == l.Kind && o.Peer == l.Peer && o.PeerNetns == l.PeerNetns && o.Handed == l.Handed
 }
 
 // Alias returns the link's mark.
@@ -80,7 +83,10 @@ func (l Link) Add() []string {
 		make += " nf_call_iptables 1 nf_call_ip6tables 1"
 	}
 	if l.Kind == Veth {
-		make += fmt.Sprintf(" peer name %s address %s mtu %d netns %s", l.Peer, l.PeerMAC, l.MTU, quote(netnsName(l.PeerNetns)))
+		make += fmt.Sprintf(" peer name %s address %s mtu %d", l.Peer, l.PeerMAC, l.MTU)
+	}
+	if l.Kind == Veth && !l.Handed {
+		make += " netns " + quote(netnsName(l.PeerNetns))
 	}
 	cmds := []string{make}
 	set := fmt.Sprintf("%s link set %s alias %s", ip, l.Name, quote(l.Alias()))
@@ -91,7 +97,7 @@ func (l Link) Add() []string {
 	if l.Master != "" {
 		cmds = append(cmds, fmt.Sprintf("%s link set %s type bridge_slave hairpin %s", ip, l.Name, onOff(l.Hairpin)))
 	}
-	if l.Kind == Veth {
+	if l.Kind == Veth && !l.Handed {
 		cmds = append(cmds, in(l.PeerNetns, "ip")+" link set "+l.Peer+" up")
 	}
 	return cmds
@@ -133,7 +139,7 @@ func (l Link) changePort(o Link, ip string) []string {
 }
 
 func (l Link) changePeer(o Link) []string {
-	if l.Kind != Veth {
+	if l.Kind != Veth || l.Handed {
 		return nil
 	}
 	var cmds []string

@@ -3,12 +3,11 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"net/netip"
-	"strconv"
 	"strings"
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
 
 	"github.com/spf13/cobra"
@@ -109,85 +108,41 @@ func (f *attachFlags) parse(args []string) (daemon.AttachRequest, error) {
 		return request, errors.New("--dhcp and --address: want one of the two")
 	}
 	var err error
-	if request.Limit.Out, err = parseRate(f.rateOut); err != nil {
+	if request.Limit.Out, err = text.Rate(f.rateOut); err != nil {
 		return request, fmt.Errorf("rate-out %w", err)
 	}
-	if request.Limit.In, err = parseRate(f.rateIn); err != nil {
+	if request.Limit.In, err = text.Rate(f.rateIn); err != nil {
 		return request, fmt.Errorf("rate-in %w", err)
 	}
 	if f.pkey != "" {
-		key, bad := strconv.ParseUint(f.pkey, 0, 16)
-		if bad != nil || key == 0 || request.Device == "" {
-			return request, fmt.Errorf("pkey %q: want a partition key of 16 bits, e.g. 0x8001, and a --device", f.pkey)
+		if request.PKey, err = text.PKey(f.pkey); err != nil {
+			return request, err
 		}
-		request.PKey = uint16(key)
-	}
-	return request, errors.Join(f.parseAddresses(&request.Endpoint), f.parseGateways(&request.Endpoint), f.parseRoutes(&request.Endpoint))
-}
-
-func (f *attachFlags) parseAddresses(e *model.Endpoint) error {
-	for _, text := range f.addresses {
-		if p, err := netip.ParsePrefix(text); err == nil {
-			e.Prefixes = append(e.Prefixes, p)
-		} else if a, err := netip.ParseAddr(text); err == nil {
-			e.Addresses = append(e.Addresses, a)
-		} else {
-			return fmt.Errorf("address %q: want an address, e.g. 192.0.2.7 or 192.0.2.7/24", text)
+		if request.Device == "" {
+			return request, fmt.Errorf("pkey %s: it is for children of a --device", f.pkey)
 		}
 	}
-	return nil
+	return request, f.parseWords(&request.Endpoint)
 }
 
-func (f *attachFlags) parseGateways(e *model.Endpoint) error {
-	for _, text := range f.gateways {
-		if text == "none" && len(f.gateways) == 1 {
-			e.NoDefault = true
-			return nil
+// parseWords reads what may be said several times.
+func (f *attachFlags) parseWords(e *model.Endpoint) error {
+	for _, word := range f.addresses {
+		if err := text.Address(e, word); err != nil {
+			return err
 		}
-		a, err := netip.ParseAddr(text)
+	}
+	for _, word := range f.gateways {
+		if err := text.Gateway(e, word); err != nil {
+			return err
+		}
+	}
+	for _, word := range f.routes {
+		r, err := text.Route(word)
 		if err != nil {
-			return fmt.Errorf("gateway %q: want an address, or none and no other", text)
-		}
-		e.Gateways = append(e.Gateways, a)
-	}
-	return nil
-}
-
-func (f *attachFlags) parseRoutes(e *model.Endpoint) error {
-	for _, text := range f.routes {
-		to, via, hasVia := strings.Cut(text, ",via=")
-		var r model.Route
-		var err error
-		if r.To, err = netip.ParsePrefix(to); err == nil && hasVia {
-			r.Via, err = netip.ParseAddr(via)
-		}
-		if err != nil {
-			return fmt.Errorf("route %q: want RANGE or RANGE,via=ADDRESS, e.g. 10.0.0.0/8,via=192.0.2.254", text)
+			return err
 		}
 		e.Routes = append(e.Routes, r)
 	}
 	return nil
-}
-
-// rateUnits are tc's, in bits a second.
-var rateUnits = []struct {
-	suffix string
-	bits   float64
-}{{"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}, {"tbit", 1e12}, {"bit", 1}}
-
-// parseRate reads a rate as tc does: 100mbit, 2.5gbit. Nothing is no bound.
-func parseRate(text string) (uint64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	for _, unit := range rateUnits {
-		if number, ok := strings.CutSuffix(strings.ToLower(text), unit.suffix); ok {
-			n, err := strconv.ParseFloat(number, 64)
-			if rate := n * unit.bits; err == nil && rate >= 1 && rate < 1e15 {
-				return uint64(rate), nil
-			}
-			break
-		}
-	}
-	return 0, fmt.Errorf("%q: want a number and one of kbit, mbit, gbit, e.g. 100mbit", text)
 }

@@ -11,6 +11,7 @@ import (
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/text"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -189,7 +190,7 @@ func publishRows(i inspection) [][]string {
 			if p.Problem != "" {
 				answered = p.Problem
 			}
-			rows = append(rows, []string{fmt.Sprintf("%s%s/%s", hostPart(p.Publish), p.HostPorts, p.Proto),
+			rows = append(rows, []string{fmt.Sprintf("%s%s/%s", text.FormatHost(p.Publish), p.HostPorts, p.Proto),
 				fmt.Sprintf("%s:%s", v.Name, p.Ports), fmt.Sprintf("%s+%s", v.Driver, p.Via), answered})
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
-	"fairlead/internal/model"
+	"fairlead/internal/frontend/text"
 
 	"github.com/spf13/cobra"
 )
@@ -53,24 +53,13 @@ func (r *remote) printAttachments(all []daemon.View) error {
 func publishes(v daemon.View) []string {
 	var all []string
 	for _, p := range v.Publishes {
-		text := fmt.Sprintf("%s%s:%s/%s(%s)", hostPart(p.Publish), p.HostPorts, p.Ports, p.Proto, p.Via)
+		line := fmt.Sprintf("%s%s:%s/%s(%s)", text.FormatHost(p.Publish), p.HostPorts, p.Ports, p.Proto, p.Via)
 		if p.Problem != "" {
-			text += "!"
+			line += "!"
 		}
-		all = append(all, text)
+		all = append(all, line)
 	}
 	return all
-}
-
-// hostPart writes the host's address as it is typed.
-func hostPart(p model.Publish) string {
-	switch {
-	case !p.HostAddr.IsValid():
-		return ""
-	case p.HostAddr.Is6():
-		return "[" + p.HostAddr.String() + "]:"
-	}
-	return p.HostAddr.String() + ":"
 }
 
 // change asks for publishes of an attachment to be changed, and tells them.

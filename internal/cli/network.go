@@ -3,16 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/netip"
-	"slices"
-	"strconv"
 	"strings"
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
-	"fairlead/internal/paths"
 
 	"github.com/spf13/cobra"
 )
@@ -72,7 +68,7 @@ func newNetworkCreate(a *app) *cobra.Command {
 
 func (n *networkFlags) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&n.driver, "driver", string(model.DriverBridge), "how sandboxes are attached: "+strings.Join(attaching(), ", "))
+	f.StringVar(&n.driver, "driver", string(model.DriverBridge), "how sandboxes are attached: "+strings.Join(text.Drivers(), ", "))
 	f.StringArrayVar(&n.subnets, "subnet", nil, "address range, at most one of each family (repeatable)")
 	f.StringArrayVar(&n.gateways, "gateway", nil, "default gateway of the sandboxes in a subnet (repeatable)")
 	f.StringArrayVar(&n.ranges, "range", nil, "part of a subnet that addresses are taken from (repeatable)")
@@ -93,120 +89,43 @@ func (n *networkFlags) flags(c *cobra.Command) {
 	f.BoolVar(&n.network.Overlay.Encrypt, "encrypt", false, "carry the overlay in WireGuard")
 	f.StringVar(&n.network.Overlay.KeyFile, "key-file", "", "file with the secret that all hosts of the overlay share")
 	for flag, values := range map[string][]string{
-		"driver": attaching(), "mode": {"bridge", "private", "vepa", "passthru", "l2", "l3", "l3s"}, "filter": {"on", "off"},
+		"driver": text.Drivers(), "mode": {"bridge", "private", "vepa", "passthru", "l2", "l3", "l3s"}, "filter": {"on", "off"},
 	} {
 		// It fails only for a flag that is not there or completes already.
 		_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
 }
 
-// attaching are the drivers that attach a sandbox to something.
-func attaching() []string {
-	var names []string
-	for _, d := range paths.Drivers() {
-		if d.Name() != model.DriverNone && d.Name() != model.DriverHost {
-			names = append(names, string(d.Name()))
-		}
-	}
-	return names
-}
-
 func (n *networkFlags) parse(name string) (model.Network, error) {
 	network := n.network
-	network.Name, network.Driver, network.Mode, network.Filter = name, model.Driver(n.driver), model.Mode(n.mode), model.Filter(n.filter)
-	if !slices.Contains(attaching(), n.driver) {
-		return network, fmt.Errorf("driver %q: want one of %s", n.driver, strings.Join(attaching(), ", "))
+	network.Name, network.Mode, network.Filter = name, model.Mode(n.mode), model.Filter(n.filter)
+	var err error
+	if network.Driver, err = text.Driver(n.driver); err != nil {
+		return network, err
 	}
-	for _, text := range n.subnets {
-		prefix, err := netip.ParsePrefix(text)
-		if err != nil {
-			return network, fmt.Errorf("subnet %q: want an address and a prefix length, e.g. 172.30.0.0/24", text)
+	for _, words := range []struct {
+		said []string
+		read func(*model.Network, string) error
+	}{{n.subnets, text.Subnet}, {n.gateways, text.SubnetGateway}, {n.addresses, text.SubnetAddress}, {n.ranges, text.SubnetRange}, {n.peers, addPeer}} {
+		for _, word := range words.said {
+			if err := words.read(&network, word); err != nil {
+				return network, err
+			}
 		}
-		network.Subnets = append(network.Subnets, model.Subnet{Prefix: prefix.Masked()})
 	}
-	err := errors.Join(
-		within(network.Subnets, "gateway", n.gateways, func(s *model.Subnet, a netip.Addr) { s.Gateway = a }),
-		within(network.Subnets, "address", n.addresses, func(s *model.Subnet, a netip.Addr) { s.Address = a }),
-		n.parseRanges(network.Subnets), n.parseOverlay(&network.Overlay))
 	if n.pkey != "" {
-		key, bad := strconv.ParseUint(n.pkey, 0, 16)
-		if bad != nil || key == 0 {
-			err = errors.Join(err, fmt.Errorf("pkey %q: want a partition key of 16 bits, e.g. 0x8001", n.pkey))
+		if network.PKey, err = text.PKey(n.pkey); err != nil {
+			return network, err
 		}
-		network.PKey = uint16(key)
 	}
+	network.Overlay.Group, err = text.Group(n.group)
 	return network, err
 }
 
-// within gives each address to the subnet that it is in.
-func within(subnets []model.Subnet, what string, texts []string, set func(*model.Subnet, netip.Addr)) error {
-	for _, text := range texts {
-		a, err := netip.ParseAddr(text)
-		if err != nil {
-			return fmt.Errorf("%s %q: want an address", what, text)
-		}
-		i := slices.IndexFunc(subnets, func(s model.Subnet) bool { return s.Prefix.Contains(a) })
-		if i < 0 {
-			return fmt.Errorf("%s %s is in no --subnet", what, a)
-		}
-		set(&subnets[i], a)
-	}
-	return nil
-}
-
-func (n *networkFlags) parseRanges(subnets []model.Subnet) error {
-	for _, text := range n.ranges {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return fmt.Errorf("range %q: want an address and a prefix length, e.g. 172.30.0.128/25", text)
-		}
-		i := slices.IndexFunc(subnets, func(s model.Subnet) bool { return s.Prefix.Contains(p.Addr()) })
-		if i < 0 {
-			return fmt.Errorf("range %s is in no --subnet", p)
-		}
-		subnets[i].Range = p.Masked()
-	}
-	return nil
-}
-
-func (n *networkFlags) parseOverlay(o *model.Overlay) error {
-	for _, text := range n.peers {
-		peer, err := parsePeer(text)
-		if err != nil {
-			return err
-		}
-		o.Peers = append(o.Peers, peer)
-	}
-	if n.group != "" {
-		var err error
-		if o.Group, err = netip.ParseAddr(n.group); err != nil {
-			return fmt.Errorf("group %q: want a multicast address", n.group)
-		}
-	}
-	return nil
-}
-
-// parsePeer reads a host of an overlay, with its parts of the subnets or
-// without: 192.0.2.2=10.9.0.128/25,fd00:9::200/120.
-func parsePeer(text string) (model.Peer, error) {
-	bad := fmt.Errorf("peer %q: want an address, or an address and the ranges that the host leases from, e.g. 192.0.2.2=10.9.0.128/25", text)
-	address, ranges, ranged := strings.Cut(text, "=")
-	a, err := netip.ParseAddr(address)
-	if err != nil {
-		return model.Peer{}, bad
-	}
-	peer := model.Peer{Address: a}
-	if !ranged {
-		return peer, nil
-	}
-	for r := range strings.SplitSeq(ranges, ",") {
-		p, err := netip.ParsePrefix(r)
-		if err != nil {
-			return peer, bad
-		}
-		peer.Ranges = append(peer.Ranges, p.Masked())
-	}
-	return peer, nil
+func addPeer(n *model.Network, word string) error {
+	peer, err := text.Peer(word)
+	n.Overlay.Peers = append(n.Overlay.Peers, peer)
+	return err
 }
 
 func newNetworkList(a *app) *cobra.Command {

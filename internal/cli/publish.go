@@ -1,13 +1,13 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
 	"fairlead/internal/promise"
 
@@ -40,10 +40,10 @@ func newPublish(a *app) *cobra.Command {
 				return usage(err)
 			}
 			request := daemon.PublishRequest{Target: args[0], DryRun: r.dryRun}
-			for _, text := range args[1:] {
-				p, err := parsePublish(text)
+			for _, port := range args[1:] {
+				p, err := text.Publish(port)
 				if err != nil {
-					return usage(fmt.Errorf("publish %s: %w", text, err))
+					return usage(fmt.Errorf("publish %s: %w", port, err))
 				}
 				p.Via, p.Promises = model.Via(via), promises
 				request.Publishes = append(request.Publishes, p)
@@ -72,10 +72,10 @@ func newUnpublish(a *app) *cobra.Command {
 		Args: arguments(cobra.MinimumNArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			request := daemon.PublishRequest{Target: args[0], DryRun: r.dryRun}
-			for _, text := range args[1:] {
-				p, err := parseUnpublish(text)
+			for _, port := range args[1:] {
+				p, err := text.Unpublish(port)
 				if err != nil {
-					return usage(fmt.Errorf("unpublish %s: %w", text, err))
+					return usage(fmt.Errorf("unpublish %s: %w", port, err))
 				}
 				request.Publishes = append(request.Publishes, p)
 			}
@@ -85,22 +85,4 @@ func newUnpublish(a *app) *cobra.Command {
 	}
 	r.changes(c)
 	return c
-}
-
-// parseUnpublish reads [ADDRESS:]HOST[:OWN][/PROTOCOL].
-func parseUnpublish(text string) (model.Publish, error) {
-	p, err := parsePublish(text)
-	if err == nil {
-		return p, nil
-	}
-	// Without the sandbox's own port, the last one is the host's.
-	host, proto, _ := strings.Cut(text, "/")
-	last := host[strings.LastIndexByte(host, ':')+1:]
-	if proto != "" {
-		proto = "/" + proto
-	}
-	if short, err := parsePublish(host + ":" + last + proto); err == nil {
-		return short, nil
-	}
-	return p, errors.New("want [ADDRESS:]HOST[:OWN][/udp], e.g. 8080, 8080:80 or 127.0.0.1:5353/udp")
 }

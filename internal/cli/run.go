@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
 
+	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
 	"fairlead/internal/workload"
 
@@ -86,10 +86,10 @@ func runOptions(ports []string, name, unlisted string, command []string) (worklo
 	if len(ports) == 0 {
 		return opt, errors.New("publish a port, e.g. -p 8080:80, or run the command without us")
 	}
-	for _, text := range ports {
-		p, err := parsePublish(text)
+	for _, port := range ports {
+		p, err := text.Publish(port)
 		if err != nil {
-			return opt, fmt.Errorf("publish %s: %w", text, err)
+			return opt, fmt.Errorf("publish %s: %w", port, err)
 		}
 		opt.Publishes = append(opt.Publishes, p)
 	}
@@ -113,43 +113,4 @@ func find(command string) (string, error) {
 		return "", commandExit{exitNotExecutable, fmt.Errorf("run %s: %w: make it executable", command, err)}
 	}
 	return "", commandExit{exitNotFound, fmt.Errorf("run %s: %w: install it, or name its path", command, err)}
-}
-
-// parsePublish reads [ADDRESS:]HOST:OWN[/PROTOCOL], an IPv6 address in
-// brackets, as docker does.
-func parsePublish(text string) (p model.Publish, err error) {
-	text, proto, found := strings.Cut(text, "/")
-	p.Proto = model.TCP
-	if found {
-		p.Proto = model.Proto(proto)
-	}
-	own := strings.LastIndexByte(text, ':')
-	if own < 0 {
-		return p, errors.New("want a host port and the command's own, e.g. 8080:80")
-	}
-	if p.Ports, err = model.ParsePortRange(text[own+1:]); err != nil {
-		return p, err
-	}
-	text = text[:own]
-	host := strings.LastIndexByte(text, ':')
-	if p.HostPorts, err = model.ParsePortRange(text[host+1:]); err != nil {
-		return p, err
-	}
-	if host >= 0 {
-		p.HostAddr, err = parseHost(text[:host])
-	}
-	return p, err
-}
-
-// parseHost reads a host address, an IPv6 one in brackets.
-func parseHost(text string) (netip.Addr, error) {
-	inside, bracketed := strings.CutPrefix(text, "[")
-	if bracketed {
-		inside, bracketed = strings.CutSuffix(inside, "]")
-	}
-	a, err := netip.ParseAddr(inside)
-	if err != nil || a.Is6() != bracketed {
-		return a, fmt.Errorf("host address %q: want an IPv4 address, or an IPv6 address in brackets", text)
-	}
-	return a, nil
 }

@@ -1,0 +1,189 @@
+// Package text reads and writes the words by which users name addresses,
+// ports, rates and networks, in commands and in files alike. It knows one
+// value at a time; what belongs together, package model checks.
+package text
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"fairlead/internal/model"
+)
+
+// Address reads an address of an attachment: with a prefix length where the
+// network has no subnet, without where it has. It is added to the endpoint.
+func Address(e *model.Endpoint, text string) error {
+	if p, err := netip.ParsePrefix(text); err == nil {
+		e.Prefixes = append(e.Prefixes, p)
+	} else if a, err := netip.ParseAddr(text); err == nil {
+		e.Addresses = append(e.Addresses, a)
+	} else {
+		return fmt.Errorf("address %q: want an address, e.g. 192.0.2.7 or 192.0.2.7/24", text)
+	}
+	return nil
+}
+
+// NoGateway is what stands for no default gateway, instead of an address.
+const NoGateway = "none"
+
+// Gateway reads a default gateway of an attachment, or NoGateway.
+func Gateway(e *model.Endpoint, text string) error {
+	if text == NoGateway && len(e.Gateways) == 0 {
+		e.NoDefault = true
+		return nil
+	}
+	a, err := netip.ParseAddr(text)
+	if err != nil || e.NoDefault {
+		return fmt.Errorf("gateway %q: want an address, or none and no other", text)
+	}
+	e.Gateways = append(e.Gateways, a)
+	return nil
+}
+
+// Route reads RANGE or RANGE,via=ADDRESS.
+func Route(text string) (r model.Route, err error) {
+	to, via, hasVia := strings.Cut(text, ",via=")
+	if r.To, err = netip.ParsePrefix(to); err == nil && hasVia {
+		r.Via, err = netip.ParseAddr(via)
+	}
+	if err != nil {
+		return r, fmt.Errorf("route %q: want RANGE or RANGE,via=ADDRESS, e.g. 10.0.0.0/8,via=192.0.2.254", text)
+	}
+	return r, nil
+}
+
+// FormatRoute writes a route as Route reads it.
+func FormatRoute(r model.Route) string {
+	if r.Via.IsValid() {
+		return fmt.Sprintf("%s,via=%s", r.To, r.Via)
+	}
+	return r.To.String()
+}
+
+// PKey reads an InfiniBand partition key.
+func PKey(text string) (uint16, error) {
+	key, err := strconv.ParseUint(text, 0, 16)
+	if err != nil || key == 0 {
+		return 0, fmt.Errorf("pkey %q: want a partition key of 16 bits, e.g. 0x8001", text)
+	}
+	return uint16(key), nil
+}
+
+// FormatPKey writes a partition key as PKey reads it.
+func FormatPKey(key uint16) string { return fmt.Sprintf("0x%04x", key) }
+
+// rateUnits are tc's, in bits a second.
+var rateUnits = []struct {
+	suffix string
+	bits   uint64
+}{{"tbit", 1e12}, {"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}}
+
+// Rate reads a rate as tc does, e.g. 100mbit or 2.5gbit, in bits a second.
+// Nothing is no bound.
+func Rate(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	for _, unit := range rateUnits {
+		if number, ok := strings.CutSuffix(strings.ToLower(text), unit.suffix); ok {
+			n, err := strconv.ParseFloat(number, 64)
+			if rate := n * float64(unit.bits); err == nil && rate >= 1 && rate < 1e15 {
+				return uint64(rate), nil
+			}
+			break
+		}
+	}
+	return 0, fmt.Errorf("%q: want a number and one of kbit, mbit, gbit, e.g. 100mbit", text)
+}
+
+// FormatRate writes a rate as Rate reads it, in the largest unit of which it
+// is a multiple.
+func FormatRate(rate uint64) string {
+	for _, unit := range rateUnits {
+		if rate != 0 && rate%unit.bits == 0 {
+			return fmt.Sprintf("%d%s", rate/unit.bits, unit.suffix)
+		}
+	}
+	return ""
+}
+
+// Host reads a host address, an IPv6 one in brackets.
+func Host(text string) (netip.Addr, error) {
+	inside, bracketed := strings.CutPrefix(text, "[")
+	if bracketed {
+		inside, bracketed = strings.CutSuffix(inside, "]")
+	}
+	a, err := netip.ParseAddr(inside)
+	if err != nil || a.Is6() != bracketed {
+		return a, fmt.Errorf("host address %q: want an IPv4 address, or an IPv6 address in brackets", text)
+	}
+	return a, nil
+}
+
+// FormatHost writes the host's address of a publish as it is typed ahead of
+// the port; nothing where it answers on every address.
+func FormatHost(p model.Publish) string {
+	switch {
+	case !p.HostAddr.IsValid():
+		return ""
+	case p.HostAddr.Is6():
+		return "[" + p.HostAddr.String() + "]:"
+	}
+	return p.HostAddr.String() + ":"
+}
+
+// Publish reads [ADDRESS:]HOST:OWN[/PROTOCOL], an IPv6 address in brackets, as
+// docker does.
+func Publish(text string) (p model.Publish, err error) {
+	text, proto, found := strings.Cut(text, "/")
+	p.Proto = model.TCP
+	if found {
+		p.Proto = model.Proto(proto)
+	}
+	own := strings.LastIndexByte(text, ':')
+	if own < 0 {
+		return p, errors.New("want a host port and the sandbox's own, e.g. 8080:80")
+	}
+	if p.Ports, err = model.ParsePortRange(text[own+1:]); err != nil {
+		return p, err
+	}
+	text = text[:own]
+	host := strings.LastIndexByte(text, ':')
+	if p.HostPorts, err = model.ParsePortRange(text[host+1:]); err != nil {
+		return p, err
+	}
+	if host >= 0 {
+		p.HostAddr, err = Host(text[:host])
+	}
+	return p, err
+}
+
+// FormatPublish writes a publish as Publish reads it: TCP is not named.
+func FormatPublish(p model.Publish) string {
+	short := fmt.Sprintf("%s%s:%s", FormatHost(p), p.HostPorts, p.Ports)
+	if p.Proto != model.TCP {
+		short += "/" + string(p.Proto)
+	}
+	return short
+}
+
+// Unpublish reads [ADDRESS:]HOST[:OWN][/PROTOCOL].
+func Unpublish(text string) (model.Publish, error) {
+	p, err := Publish(text)
+	if err == nil {
+		return p, nil
+	}
+	// Without the sandbox's own port, the last one is the host's.
+	host, proto, _ := strings.Cut(text, "/")
+	last := host[strings.LastIndexByte(host, ':')+1:]
+	if proto != "" {
+		proto = "/" + proto
+	}
+	if short, err := Publish(host + ":" + last + proto); err == nil {
+		return short, nil
+	}
+	return p, errors.New("want [ADDRESS:]HOST[:OWN][/udp], e.g. 8080, 8080:80 or 127.0.0.1:5353/udp")
+}

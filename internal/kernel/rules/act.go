@@ -1,0 +1,130 @@
+package rules
+
+import (
+	"fairlead/internal/model"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// act reads what a rule does.
+func (d *decoder) act(e expr.Any) {
+	switch e := e.(type) {
+	case *expr.Verdict:
+		d.rule.verdict(e)
+	case *expr.NAT:
+		d.nat(e)
+	case *expr.Redir:
+		d.rule.Action = Redirect
+		if e.RegisterProtoMin != 0 {
+			d.rule.ToPorts = d.ports(e.RegisterProtoMin, e.RegisterProtoMax)
+		}
+	case *expr.Masq:
+		d.rule.Action = Masquerade
+	case *expr.Reject:
+		d.rule.Action = Reject
+	case *expr.Notrack:
+		d.rule.Action = NoTrack
+	case *expr.Target:
+		d.target(e)
+	case *expr.Counter, *expr.Log, *expr.Objref:
+	default: // limits, random numbers and the like
+		d.rule.Partial = true
+	}
+}
+
+func (r *Rule) verdict(v *expr.Verdict) {
+	switch v.Kind {
+	case expr.VerdictAccept:
+		r.Action = Accept
+	case expr.VerdictDrop:
+		r.Action = Drop
+	case expr.VerdictJump:
+		r.Action, r.Chain = Jump, v.Chain
+	case expr.VerdictGoto:
+		r.Action, r.Chain = Goto, v.Chain
+	case expr.VerdictReturn:
+		r.Action = Return
+	case expr.VerdictContinue, expr.VerdictBreak:
+	default:
+		r.Action = Other
+	}
+}
+
+// nat reads what addresses and ports become: values in registers, or what a
+// map's element has put there.
+func (d *decoder) nat(e *expr.NAT) {
+	d.rule.Action = DNAT
+	if e.Type == expr.NATTypeSourceNAT {
+		d.rule.Action = SNAT
+	}
+	if d.branches != nil {
+		d.mapped(e)
+		return
+	}
+	if e.RegAddrMin != 0 {
+		d.rule.To = addressOf(d.registers[slot(e.RegAddrMin)].value, e.Family)
+		d.rule.Partial = d.rule.Partial || !d.rule.To.IsValid()
+	}
+	if e.RegProtoMin != 0 {
+		d.rule.ToPorts = d.ports(e.RegProtoMin, e.RegProtoMax)
+	}
+}
+
+// ports reads a range of ports; without the second register it is one.
+func (d *decoder) ports(first, last uint32) model.PortRange {
+	ports := portOf(d.registers[slot(first)].value)
+	if last != 0 && last != first {
+		ports.Last = portOf(d.registers[slot(last)].value).Last
+	}
+	return ports
+}
+
+// mapped puts where NAT leads into each element of the map: the address is at
+// the register of the lookup, and the port behind it.
+func (d *decoder) mapped(e *expr.NAT) {
+	d.resolve = func(r *Rule, value []byte) {
+		from := func(reg uint32) []byte {
+			at := int(slot(reg)-d.at) * 4
+			if reg == 0 || at < 0 || at > len(value) {
+				return nil
+			}
+			return value[at:]
+		}
+		if e.RegAddrMin != 0 {
+			r.To = addressOf(from(e.RegAddrMin), e.Family)
+		}
+		if e.RegProtoMin != 0 {
+			r.ToPorts = portOf(from(e.RegProtoMin))
+		}
+	}
+}
+
+// elementVerdict reads the verdict in an element of a map, which the library
+// leaves as the attributes that it is (NFTA_VERDICT_CODE, NFTA_VERDICT_CHAIN).
+func elementVerdict(e nftables.SetElement) *expr.Verdict {
+	if e.VerdictData != nil {
+		return e.VerdictData
+	}
+	var v expr.Verdict
+	found := false
+	for b := e.Val; len(b) >= unix.NLA_HDRLEN; {
+		length, kind := int(native.Uint16(b)), native.Uint16(b[2:])&^unix.NLA_F_NESTED
+		if length < unix.NLA_HDRLEN || length > len(b) {
+			return nil
+		}
+		value := b[unix.NLA_HDRLEN:length]
+		switch {
+		case kind == unix.NFTA_VERDICT_CODE && len(value) == 4:
+			v.Kind, found = expr.VerdictKind(int32(big.Uint32(value))), true
+		case kind == unix.NFTA_VERDICT_CHAIN:
+			v.Chain = unix.ByteSliceToString(value)
+		}
+		b = b[min(len(b), (length+unix.NLA_ALIGNTO-1)/unix.NLA_ALIGNTO*unix.NLA_ALIGNTO):]
+	}
+	if !found {
+		return nil
+	}
+	return &v
+}

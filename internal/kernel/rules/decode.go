@@ -1,0 +1,388 @@
+package rules
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/model"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
+)
+
+// Sets returns the elements of a set of the rule's table, by its name.
+type Sets func(name string) ([]nftables.SetElement, error)
+
+// Links returns a link's name by its index.
+type Links func(index uint32) string
+
+// Decode reads a rule of a table of the family: one rule, or one an element of
+// the map in which it looks its action up.
+func Decode(family nftables.TableFamily, rule *nftables.Rule, sets Sets, links Links) []Rule {
+	d := &decoder{family: family, sets: sets, links: links, registers: map[uint32]register{}}
+	d.rule.Comment, _ = userdata.GetString(rule.UserData, userdata.TypeComment)
+	for _, e := range rule.Exprs {
+		d.step(e)
+	}
+	if d.branches == nil {
+		return []Rule{d.rule}
+	}
+	return d.branched()
+}
+
+// decoder runs a rule's expressions and remembers what the registers hold.
+type decoder struct {
+	family    nftables.TableFamily
+	sets      Sets
+	links     Links
+	rule      Rule
+	registers map[uint32]register
+	// branches are the elements of the map that was looked up, for the fields;
+	// what they hold was put into the registers from at on.
+	branches []nftables.SetElement
+	fields   []register
+	at       uint32
+	// verdicts says that the map holds those, and resolve reads what else it holds.
+	verdicts bool
+	resolve  func(r *Rule, value []byte)
+}
+
+var native, big = binary.NativeEndian, binary.BigEndian
+
+// register is a field of the packet, or a value.
+type register struct {
+	field Field
+	// width is the field's length in bytes, and size what of it was loaded.
+	width, size int
+	mask        []byte
+	value       []byte
+}
+
+// slot maps both ways to number registers to steps of 4 bytes.
+func slot(reg uint32) uint32 {
+	if reg < unix.NFT_REG32_00 {
+		return (reg - unix.NFT_REG_1) * 4
+	}
+	return reg - unix.NFT_REG32_00
+}
+
+func (d *decoder) step(e expr.Any) {
+	switch e := e.(type) {
+	case *expr.Meta:
+		d.meta(e)
+	case *expr.Payload:
+		d.payload(e)
+	case *expr.Ct:
+		field := map[expr.CtKey]Field{expr.CtKeySTATE: State, expr.CtKeySTATUS: Status}[e.Key]
+		d.load(e.Register, field, 4, 4)
+	case *expr.Fib:
+		field := map[bool]Field{true: DestinationType, false: SourceType}[e.FlagDADDR]
+		if !e.ResultADDRTYPE || e.FlagIIF || e.FlagOIF {
+			field = ""
+		}
+		d.load(e.Register, field, 4, 4)
+	case *expr.Bitwise:
+		r := d.registers[slot(e.SourceRegister)]
+		r.mask = e.Mask
+		if !zero(e.Xor) {
+			r.field = ""
+		}
+		d.registers[slot(e.DestRegister)] = r
+	case *expr.Cmp:
+		d.compare(e)
+	case *expr.Range:
+		d.condition(d.registers[slot(e.Register)], e.Op == expr.CmpOpNeq, Range{e.FromData, e.ToData})
+	case *expr.Lookup:
+		d.lookup(e)
+	case *expr.Immediate:
+		d.registers[slot(e.Register)] = register{value: e.Data}
+	case *expr.Match:
+		d.match(e)
+	default:
+		d.act(e)
+	}
+}
+
+func (d *decoder) load(reg uint32, field Field, width, size int) {
+	d.registers[slot(reg)] = register{field: field, width: width, size: size}
+}
+
+func (d *decoder) meta(e *expr.Meta) {
+	if e.SourceRegister {
+		return // it sets something of the packet
+	}
+	fields := map[expr.MetaKey]register{
+		expr.MetaKeyL4PROTO: {field: Protocol, width: 1}, expr.MetaKeyNFPROTO: {field: Family, width: 1},
+		expr.MetaKeyIIFNAME: {field: InLink, width: linkName}, expr.MetaKeyOIFNAME: {field: OutLink, width: linkName},
+		expr.MetaKeyIIF: {field: InLink, width: 4}, expr.MetaKeyOIF: {field: OutLink, width: 4},
+		expr.MetaKeyMARK: {field: Mark, width: 4},
+	}
+	r := fields[e.Key]
+	r.size = r.width
+	d.registers[slot(e.Register)] = r
+}
+
+// payload knows addresses, ports and protocols by where they are in headers
+// (RFC 791, RFC 8200, RFC 9293).
+func (d *decoder) payload(e *expr.Payload) {
+	if e.OperationType == expr.PayloadWrite {
+		d.rule.Partial = true
+		return
+	}
+	type place struct {
+		base   expr.PayloadBase
+		offset uint32
+	}
+	v4 := map[place]register{
+		{expr.PayloadBaseNetworkHeader, 9}:  {field: Protocol, width: 1},
+		{expr.PayloadBaseNetworkHeader, 12}: {field: Source, width: 4},
+		{expr.PayloadBaseNetworkHeader, 16}: {field: Destination, width: 4},
+	}
+	v6 := map[place]register{
+		{expr.PayloadBaseNetworkHeader, 6}:  {field: Protocol, width: 1},
+		{expr.PayloadBaseNetworkHeader, 8}:  {field: Source, width: 16},
+		{expr.PayloadBaseNetworkHeader, 24}: {field: Destination, width: 16},
+	}
+	ports := map[place]register{
+		{expr.PayloadBaseTransportHeader, 0}: {field: SourcePort, width: 2},
+		{expr.PayloadBaseTransportHeader, 2}: {field: Port, width: 2},
+	}
+	at := place{e.Base, e.Offset}
+	r, found := ports[at]
+	if !found && d.family != nftables.TableFamilyIPv6 {
+		r, found = v4[at]
+	}
+	if !found && d.family != nftables.TableFamilyIPv4 {
+		r = v6[at]
+	}
+	r.size = int(e.Len)
+	if r.size > r.width { // several fields at once
+		r.field = ""
+	}
+	d.registers[slot(e.DestRegister)] = r
+}
+
+func (d *decoder) compare(e *expr.Cmp) {
+	r := d.registers[slot(e.Register)]
+	switch {
+	case r.field == State || r.field == Status || r.mask != nil && zero(e.Data) && e.Op == expr.CmpOpNeq:
+		if r.field == "" || r.mask == nil || !zero(e.Data) {
+			d.rule.Partial = true
+			return
+		}
+		d.rule.Conditions = append(d.rule.Conditions, Condition{Fields: []Field{r.field}, Any: r.mask, Not: e.Op == expr.CmpOpEq})
+	case e.Op == expr.CmpOpEq || e.Op == expr.CmpOpNeq:
+		last := slices.Clone(e.Data)
+		for i := range last {
+			if i < len(r.mask) {
+				last[i] |= ^r.mask[i]
+			}
+		}
+		d.condition(r, e.Op == expr.CmpOpNeq, Range{e.Data, last})
+	case e.Op == expr.CmpOpGte:
+		d.condition(r, false, Range{e.Data, bytes.Repeat([]byte{0xff}, len(e.Data))})
+	case e.Op == expr.CmpOpLte:
+		d.atMost(r, e.Data)
+	default:
+		d.rule.Partial = true
+	}
+}
+
+// atMost ends the range that the rule has begun just before, or begins one at 0.
+func (d *decoder) atMost(r register, last []byte) {
+	if n := len(d.rule.Conditions); n > 0 && r.field != "" && slices.Equal(d.rule.Conditions[n-1].Fields, []Field{r.field}) &&
+		!d.rule.Conditions[n-1].Not && len(d.rule.Conditions[n-1].In) == 1 && !slices.ContainsFunc(d.rule.Conditions[n-1].In[0][0].Last, func(b byte) bool { return b != 0xff }) {
+		d.rule.Conditions[n-1].In[0][0].Last = d.whole(r, Range{last, last}).Last
+		return
+	}
+	d.condition(r, false, Range{make([]byte, len(last)), last})
+}
+
+// condition adds one of a single field.
+func (d *decoder) condition(r register, not bool, in Range) {
+	if r.field == "" {
+		d.rule.Partial = true
+		return
+	}
+	d.rule.Conditions = append(d.rule.Conditions, Condition{Fields: []Field{r.field}, Not: not, In: [][]Range{{d.whole(r, in)}}})
+}
+
+// whole completes a range of the first bytes of a field, and names links.
+func (d *decoder) whole(r register, in Range) Range {
+	if (r.field == InLink || r.field == OutLink) && r.width == 4 && len(in.First) >= 4 {
+		name := make([]byte, linkName)
+		copy(name, d.links(native.Uint32(in.First)))
+		return Range{name, name}
+	}
+	out := Range{make([]byte, r.width), bytes.Repeat([]byte{0xff}, r.width)}
+	if (r.field == InLink || r.field == OutLink) && bytes.IndexByte(in.Last, 0) >= 0 {
+		clear(out.Last) // the name ends there, as iptables writes it
+	}
+	copy(out.First, in.First)
+	copy(out.Last, in.Last)
+	return out
+}
+
+// lookup is a condition, or begins a rule an element.
+func (d *decoder) lookup(e *expr.Lookup) {
+	elements, err := d.sets(e.SetName)
+	if err != nil {
+		d.rule.Partial = true
+		return
+	}
+	fields := d.concatenation(slot(e.SourceRegister), elements)
+	if fields == nil && len(elements) > 0 {
+		d.rule.Partial = true
+	}
+	if e.IsDestRegSet {
+		d.branches, d.fields = elements, fields
+		if d.verdicts = e.DestRegister == unix.NFT_REG_VERDICT; !d.verdicts {
+			d.at = slot(e.DestRegister)
+		}
+		if elements == nil {
+			d.branches = []nftables.SetElement{}
+		}
+		return
+	}
+	c := Condition{Not: e.Invert, In: [][]Range{}}
+	for _, f := range fields {
+		c.Fields = append(c.Fields, f.field)
+	}
+	for _, r := range ranges(elements) {
+		c.In = append(c.In, d.tuple(fields, r))
+	}
+	if c.Fields == nil { // of an empty set
+		c.Fields = []Field{Protocol}
+	}
+	d.rule.Conditions = append(d.rule.Conditions, c)
+}
+
+// concatenation returns the fields that the registers from at on hold, as many
+// as the keys of the elements have; nil if one is not understood.
+func (d *decoder) concatenation(at uint32, elements []nftables.SetElement) []register {
+	if len(elements) == 0 {
+		return nil
+	}
+	var fields []register
+	for left := len(elements[0].Key); left > 0; {
+		r := d.registers[at]
+		if r.field == "" || r.mask != nil {
+			return nil
+		}
+		fields = append(fields, r)
+		steps := (r.size + 3) / 4
+		at += uint32(steps)
+		left -= steps * 4
+	}
+	return fields
+}
+
+// element is one of a set, with its end where the set has intervals.
+type element struct {
+	nftables.SetElement
+	last []byte
+}
+
+// ranges joins the two ends of intervals, which the kernel tells as elements of
+// their own unless the key is a concatenation: the second is the first key that
+// is out again. They come in descending order.
+func ranges(elements []nftables.SetElement) []element {
+	var found []element
+	ends := slices.ContainsFunc(elements, func(e nftables.SetElement) bool { return e.IntervalEnd })
+	list := slices.Clone(elements)
+	if ends {
+		slices.SortStableFunc(list, func(a, b nftables.SetElement) int { return bytes.Compare(a.Key, b.Key) })
+	}
+	for i, e := range list {
+		last := e.Key
+		switch {
+		case e.IntervalEnd:
+			continue
+		case len(e.KeyEnd) > 0:
+			last = e.KeyEnd
+		case ends && i+1 < len(list):
+			last = before(list[i+1].Key)
+		case ends:
+			last = bytes.Repeat([]byte{0xff}, len(e.Key))
+		}
+		found = append(found, element{e, last})
+	}
+	return found
+}
+
+// before returns the number before.
+func before(key []byte) []byte {
+	out := slices.Clone(key)
+	for i := len(out) - 1; i >= 0; i-- {
+		out[i]--
+		if out[i] != 0xff {
+			break
+		}
+	}
+	return out
+}
+
+// tuple splits an element's key into the ranges of the fields.
+func (d *decoder) tuple(fields []register, e element) []Range {
+	var parts []Range
+	at := 0
+	for _, f := range fields {
+		n := min(f.size, len(e.Key)-at, len(e.last)-at)
+		if n < 0 {
+			break
+		}
+		parts = append(parts, d.whole(f, Range{e.Key[at : at+n], e.last[at : at+n]}))
+		at += (f.size + 3) / 4 * 4
+	}
+	return parts
+}
+
+// branched makes a rule of each element of the map.
+func (d *decoder) branched() []Rule {
+	var all []Rule
+	for _, e := range ranges(d.branches) {
+		r := d.rule
+		r.Conditions = slices.Clone(r.Conditions)
+		if d.fields != nil {
+			c := Condition{In: [][]Range{d.tuple(d.fields, e)}}
+			for _, f := range d.fields {
+				c.Fields = append(c.Fields, f.field)
+			}
+			r.Conditions = append(r.Conditions, c)
+		}
+		if v := elementVerdict(e.SetElement); d.verdicts && v != nil {
+			r.verdict(v)
+		} else if d.resolve != nil {
+			d.resolve(&r, e.Val)
+		} else {
+			r.Partial = true
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func zero(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) }
+
+func portOf(b []byte) model.PortRange {
+	if len(b) < 2 {
+		return model.PortRange{}
+	}
+	return model.Port(big.Uint16(b))
+}
+
+func addressOf(b []byte, family uint32) netip.Addr {
+	n := 4
+	if family == unix.NFPROTO_IPV6 {
+		n = 16
+	}
+	if len(b) < n {
+		return netip.Addr{}
+	}
+	a, _ := netip.AddrFromSlice(b[:n])
+	return a
+}

@@ -1,0 +1,134 @@
+package kernel
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"fairlead/internal/kernel/rules"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+)
+
+// Ruleset reads the firewall and NAT rules of the host's namespace, whoever
+// made them: nftables' own, those of iptables-nft, and those of legacy iptables
+// where its programs are there to tell. Unread says what could not be read.
+func (h *Host) Ruleset() (all rules.Ruleset, unread []string, err error) {
+	if h.nft == nil {
+		unread = append(unread, h.noNft.Error())
+	} else if all, err = h.nftRules(); err != nil {
+		return nil, nil, fmt.Errorf("read nftables: %w", err)
+	}
+	err = h.ns.Do(func() error {
+		for _, family := range []string{"ip", "ip6"} {
+			text, err := legacyRules(family)
+			if err != nil {
+				unread = append(unread, err.Error())
+			}
+			all = append(all, rules.Saved(family, text)...)
+		}
+		return nil
+	})
+	slices.SortStableFunc(all, func(a, b rules.Chain) int { return cmp.Compare(a.Priority, b.Priority) })
+	return all, unread, err
+}
+
+// legacyRules asks the program of legacy iptables, if there are such tables:
+// the kernel tells their names, and their rules only as blobs.
+func legacyRules(family string) (string, error) {
+	names, err := os.ReadFile("/proc/thread-self/net/" + family + "_tables_names")
+	if err != nil || len(strings.TrimSpace(string(names))) == 0 {
+		return "", nil
+	}
+	program := map[string]string{"ip": "iptables-legacy-save", "ip6": "ip6tables-legacy-save"}[family]
+	out, err := exec.Command(program).Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", fmt.Errorf("legacy iptables has %s tables (%s), and %s is not installed to read them", family, strings.Join(strings.Fields(string(names)), ", "), program)
+	}
+	if err != nil {
+		return "", fmt.Errorf("run %s: %w", program, err)
+	}
+	return string(out), nil
+}
+
+// nftFamilies are those whose rules see packets for the host's addresses.
+var nftFamilies = map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet", nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6"}
+
+// nftRules reads them on a connection of its own: another may be in the midst
+// of a transaction. It begins again if the rules change meanwhile.
+func (h *Host) nftRules() (rules.Ruleset, error) {
+	c, err := nftables.New(nftables.WithNetNSFd(int(h.ns.File().Fd())), nftables.AsLasting(), nftables.WithSockOptions(largeBuffers))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.CloseLasting() }()
+	var all rules.Ruleset
+	for range 10 {
+		if all, err = h.readChains(c); err == nil || !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOENT) {
+			break
+		}
+	}
+	return all, err
+}
+
+func (h *Host) readChains(c *nftables.Conn) (rules.Ruleset, error) {
+	links, err := h.indices()
+	if err != nil {
+		return nil, err
+	}
+	name := func(index uint32) string {
+		for n, i := range links {
+			if i == index {
+				return n
+			}
+		}
+		return ""
+	}
+	list, err := c.ListChains()
+	if err != nil {
+		return nil, err
+	}
+	var all rules.Ruleset
+	for _, ch := range list {
+		family, ok := nftFamilies[ch.Table.Family]
+		if !ok {
+			continue
+		}
+		out := describeChain(family, ch)
+		sets := func(set string) ([]nftables.SetElement, error) {
+			return c.GetSetElements(&nftables.Set{Table: ch.Table, Name: set})
+		}
+		found, err := c.GetRules(ch.Table, ch)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			out.Rules = append(out.Rules, rules.Decode(ch.Table.Family, r, sets, name)...)
+		}
+		all = append(all, out)
+	}
+	return all, nil
+}
+
+// hookNames are by number (linux/netfilter.h: enum nf_inet_hooks).
+var hookNames = []string{"prerouting", "input", "forward", "output", "postrouting", "ingress"}
+
+func describeChain(family string, ch *nftables.Chain) rules.Chain {
+	out := rules.Chain{Table: family + " " + ch.Table.Name, Name: ch.Name, Type: string(ch.Type)}
+	if ch.Hooknum == nil || int(*ch.Hooknum) >= len(hookNames) {
+		return out
+	}
+	out.Hook, out.Policy = hookNames[*ch.Hooknum], rules.Accept
+	if ch.Policy != nil && *ch.Policy == nftables.ChainPolicyDrop {
+		out.Policy = rules.Drop
+	}
+	if ch.Priority != nil {
+		out.Priority = int(*ch.Priority)
+	}
+	return out
+}

@@ -1,0 +1,155 @@
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/kernel/rules"
+	"fairlead/internal/model"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// foreign are rules as Docker, others by nftables, and a firewall make them.
+const foreign = `
+ip link set lo up
+ip link add docker0 type bridge
+%[1]s -t nat -N DOCKER
+%[1]s -t nat -A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
+%[1]s -t nat -A OUTPUT ! -d 127.0.0.0/8 -m addrtype --dst-type LOCAL -j DOCKER
+%[1]s -t nat -A DOCKER -i docker0 -j RETURN
+%[1]s -t nat -A DOCKER ! -i docker0 -p tcp -m tcp --dport 8080 -j DNAT --to-destination 172.17.0.2:80
+%[1]s -t nat -A DOCKER -d 192.0.2.10/32 ! -i docker0 -p udp -m udp --dport 53 -j DNAT --to-destination 172.17.0.3:5353
+%[1]s -t nat -A PREROUTING -p tcp -m multiport --dports 90,91:95 -j DNAT --to-destination 10.0.0.9
+%[1]s -t nat -A PREROUTING -p tcp -m tcp --dport 99 -j REDIRECT --to-ports 98
+%[1]s -P INPUT DROP
+%[1]s -A INPUT -i lo -j ACCEPT
+%[1]s -A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+%[1]s -A INPUT -s 192.0.2.0/24 -p tcp -m tcp --dport 22 -j ACCEPT
+%[1]s -A INPUT -p tcp -m tcp --dport 443 -m hashlimit --hashlimit-upto 1/s --hashlimit-name x -j ACCEPT
+`
+
+// TestRulesOfIptables reads the same rules in both kinds of iptables, and
+// follows packets through them.
+func TestRulesOfIptables(t *testing.T) {
+	for _, program := range []string{"iptables-nft", "iptables-legacy"} {
+		t.Run(program, func(t *testing.T) {
+			h := openTestHost(t)
+			h.run(t, "sh", "-ec", fmt.Sprintf(foreign, program))
+			rs, unread, err := h.Ruleset()
+			if err != nil || len(unread) > 0 {
+				t.Fatal(unread, err)
+			}
+			want := []string{
+				`fib daddr type local jump DOCKER`,
+				`l4proto tcp th dport { 90, 91-95 } dnat to 10.0.0.9`,
+				`l4proto tcp th dport 99 redirect to :98`,
+				`fib daddr type local ip daddr != 127.0.0.0/8 jump DOCKER`,
+				`iifname "docker0" return`,
+				`iifname != "docker0" l4proto tcp th dport 8080 dnat to 172.17.0.2:80`,
+				`iifname != "docker0" ip daddr 192.0.2.10 l4proto udp th dport 53 dnat to 172.17.0.3:5353`,
+				`iifname "lo" accept`,
+				`ct state established,related accept`,
+				`ip saddr 192.0.2.0/24 l4proto tcp th dport 22 accept`,
+				`l4proto tcp th dport 443 … accept`,
+			}
+			if diff := cmp.Diff(sorted(want), sorted(texts(rs))); diff != "" {
+				t.Errorf("rules (-want +got):\n%s", diff)
+			}
+			follow(t, rs)
+		})
+	}
+}
+
+// follow asks what becomes of packets.
+func follow(t *testing.T, rs rules.Ruleset) {
+	t.Helper()
+	packet := func(from, to, in string) rules.Packet {
+		return rules.Packet{Proto: model.TCP, From: netip.MustParseAddrPort(from), To: netip.MustParseAddrPort(to), In: in, Local: true}
+	}
+	for _, c := range []struct {
+		packet  rules.Packet
+		filter  bool
+		action  rules.Action
+		certain bool
+	}{
+		{packet("192.0.2.1:0", "192.0.2.10:22", "eth0"), true, rules.Accept, true},
+		{packet("198.51.100.1:0", "192.0.2.10:22", "eth0"), true, rules.Drop, true},
+		{packet("198.51.100.1:0", "192.0.2.10:443", "eth0"), true, rules.Drop, false},
+		{packet("127.0.0.1:0", "127.0.0.1:443", "lo"), true, rules.Accept, true},
+		{packet("192.0.2.1:0", "192.0.2.10:8080", "eth0"), false, rules.DNAT, true},
+		{packet("172.17.0.2:0", "192.0.2.10:8080", "docker0"), false, rules.Accept, true},
+		{packet("192.0.2.1:0", "192.0.2.10:53", "eth0"), false, rules.Accept, true},
+		{packet("192.0.2.1:0", "192.0.2.10:94", "eth0"), false, rules.DNAT, true},
+		{packet("192.0.2.1:0", "192.0.2.10:99", "eth0"), false, rules.Redirect, true},
+	} {
+		v := rs.Translate("prerouting", c.packet)
+		if c.filter {
+			v = rs.Filter("input", c.packet)
+		}
+		if v.Action != c.action || v.Certain != c.certain {
+			t.Errorf("%+v: %s, certain %v; want %s, %v (by %s)", c.packet, v.Action, v.Certain, c.action, c.certain, v.By.Rule)
+		}
+	}
+}
+
+// TestRulesOfNftables reads sets, maps, concatenations and maps of verdicts.
+func TestRulesOfNftables(t *testing.T) {
+	h := openTestHost(t)
+	h.run(t, "sh", "-ec", `nft -f - <<'EOF'
+table inet mine {
+	map led { type ipv4_addr . inet_service : ipv4_addr . inet_service; elements = { 192.0.2.1 . 80 : 10.0.0.2 . 8080 } }
+	set open { type inet_service; flags interval; elements = { 22, 8000-8010 } }
+	chain pre {
+		type nat hook prerouting priority dstnat;
+		dnat ip to ip daddr . tcp dport map @led
+		dnat ip to tcp dport map { 81 : 10.0.0.3, 82 : 10.0.0.4 }
+		ip6 daddr 2001:db8::/64 udp dport 53 dnat ip6 to [fd00::2]:5353
+		iifname "eth*" tcp dport 83-84 redirect to :8300
+	}
+	chain in {
+		type filter hook input priority filter; policy accept;
+		tcp dport @open accept
+		tcp dport vmap { 25 : drop, 26 : jump more }
+		iif "lo" accept
+	}
+	chain more { limit rate 1/second accept; reject; }
+}
+EOF`)
+	rs, _, err := h.Ruleset()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`ip daddr . th dport 192.0.2.1 . 80 l4proto tcp nfproto ipv4 dnat to 10.0.0.2:8080`,
+		`l4proto tcp th dport 81 dnat to 10.0.0.3`,
+		`l4proto tcp th dport 82 dnat to 10.0.0.4`,
+		`ip6 daddr 2001:db8::/64 l4proto udp nfproto ipv6 th dport 53 dnat to [fd00::2]:5353`,
+		`iifname "eth*" l4proto tcp th dport 83-84 redirect to :8300`,
+		`l4proto tcp th dport { 22, 8000-8010 } accept`,
+		`l4proto tcp th dport 25 drop`,
+		`l4proto tcp th dport 26 jump more`,
+		`iifname "lo" accept`,
+		`… accept`,
+		`reject`,
+	}
+	if diff := cmp.Diff(sorted(want), sorted(texts(rs))); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+}
+
+func texts(rs rules.Ruleset) []string {
+	var all []string
+	for _, c := range rs {
+		for _, r := range c.Rules {
+			slices.SortFunc(r.Conditions, func(a, b rules.Condition) int { return strings.Compare(a.String(), b.String()) })
+			all = append(all, strings.TrimSpace(r.String()))
+		}
+	}
+	return all
+}
+
+func sorted(s []string) []string { slices.Sort(s); return s }

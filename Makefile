@@ -45,6 +45,7 @@ build: ## build the static binary ./fairlead
 .PHONY: test
 test: ## install what the tests need (Debian, root), then run all of them
 	@test/install-debian
+	@test/install-engine
 	@test/run $(TEST_FLAGS) $(TEST)
 
 .PHONY: check

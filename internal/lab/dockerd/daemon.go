@@ -1,0 +1,132 @@
+package dockerd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"fairlead/internal/child"
+)
+
+// Socket is the engine's, and Plugins the directory where it looks for those
+// of plugins, both in the files of its host.
+const (
+	Socket  = "/run/docker.sock"
+	Plugins = "/run/docker/plugins"
+)
+
+const pidFile = "/run/docker.pid"
+
+// Restart starts dockerd again, which Signal has ended. It runs as long as ctx.
+func (e *Engine) Restart(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	return e.startDaemon(ctx, limited)
+}
+
+// Signal sends dockerd a signal that ends it, and waits for that.
+func (e *Engine) Signal(s syscall.Signal) error {
+	b, err := os.ReadFile(e.Root() + pidFile)
+	if err != nil {
+		return fmt.Errorf("signal dockerd: %w", err)
+	}
+	pid := strings.TrimSpace(string(b))
+	if out, err := e.Command(context.Background(), "kill", fmt.Sprintf("-%d", s), pid).CombinedOutput(); err != nil {
+		return fmt.Errorf("signal dockerd: %w: %s", err, out)
+	}
+	<-e.daemon.Done()
+	return nil
+}
+
+// Log is what dockerd and containerd have said, the last of it.
+func (e *Engine) Log() string { return e.log.text() }
+
+// startDaemon starts dockerd and waits until it answers.
+func (e *Engine) startDaemon(ctx, limited context.Context) error {
+	flags := []string{"--config-file", "/run/dockerd.json", "--data-root", "/run/data", "--exec-root", "/run/docker",
+		"--pidfile", pidFile, "--host", "unix://" + Socket, "--exec-opt", "native.cgroupdriver=cgroupfs"}
+	if proxy := e.program("docker-proxy"); e.opt.Programs != "" && proxy != "docker-proxy" {
+		flags = append(flags, "--userland-proxy-path", proxy)
+	}
+	cmd := e.Command(context.Background(), "dockerd", append(flags, e.opt.Flags...)...)
+	// CLIs of ten years are spoken to.
+	cmd.Env = append(cmd.Env, "DOCKER_MIN_API_VERSION=1.24")
+	cmd.Stdout, cmd.Stderr = &e.log, &e.log
+	// A pipe that a shim holds open is not to keep us waiting.
+	cmd.WaitDelay = time.Second
+	p, err := child.Start(ctx, cmd, child.Place{Cgroup: e.group})
+	if err != nil {
+		return err
+	}
+	e.daemon = p
+	return e.await(limited)
+}
+
+// await waits until dockerd answers.
+func (e *Engine) await(ctx context.Context) error {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", e.Root()+Socket)
+	}
+	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if answers(ctx, client) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-e.daemon.Done():
+			return fmt.Errorf("dockerd has ended: %s", e.log.text())
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("dockerd does not answer: %s", e.log.text()), ctx.Err())
+		}
+	}
+}
+
+func answers(ctx context.Context, client *http.Client) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://docker/_ping", nil)
+	if err != nil {
+		return false
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return false
+	}
+	response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// logged keeps the last of what is written to it.
+type logged struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+// logSize is how much a logged keeps, in bytes.
+const logSize = 8 << 10
+
+// Write implements io.Writer.
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.buf = append(l.buf, p...)
+	if len(l.buf) > 2*logSize {
+		l.buf = append(l.buf[:0], l.buf[len(l.buf)-logSize:]...)
+	}
+	return len(p), nil
+}
+
+func (l *logged) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(bytes.TrimSpace(l.buf[max(0, len(l.buf)-logSize):]))
+}

@@ -1,0 +1,147 @@
+package dockerd_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"fairlead/internal/lab/dockerd"
+	"fairlead/test/engines"
+)
+
+// host makes the engine a network namespace of its own.
+var host = []string{"unshare", "--net"}
+
+// TestEngine has a container run on each engine, and again after dockerd has
+// been killed.
+func TestEngine(t *testing.T) {
+	greet := build(t)
+	for name, programs := range engines.All(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := engines.Start(t, dockerd.Options{Enter: host, Programs: programs})
+			engines.Image(t, e, "greet", greet)
+			for range 2 {
+				out, err := e.Run(t.Context(), "run", "--rm", "--publish", "8080:80", "greet", "web")
+				if err != nil || out != "hello web" {
+					t.Fatalf("the container says %q, %v", out, err)
+				}
+				if err := e.Signal(syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				if err := e.Restart(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// TestCommandSharesTheHost: a command of the engine's host sees its files and
+// its links, and nobody else does.
+func TestCommandSharesTheHost(t *testing.T) {
+	e := engines.Start(t, dockerd.Options{Enter: host})
+	out, err := e.Command(t.Context(), "sh", "-ec", "touch "+dockerd.Plugins+"/x.sock; cat /run/docker.pid; ls /sys/class/net /sys/fs/cgroup").Output()
+	if err != nil || !strings.Contains(string(out), "docker0") || !strings.Contains(string(out), "engine") {
+		t.Errorf("there are %q, %v", out, err)
+	}
+	if _, err := os.Stat(e.Root() + dockerd.Plugins + "/x.sock"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dockerd.Plugins + "/x.sock"); err == nil {
+		t.Error("the file is on our host as well")
+	}
+}
+
+// TestNothingIsLeft of an engine with a container that runs: no process, and
+// no file where dockerd and containerd write unasked.
+func TestNothingIsLeft(t *testing.T) {
+	before := inventory(t)
+	e := engines.Start(t, dockerd.Options{Enter: host, Flags: []string{"--live-restore"}})
+	holder := e.PID()
+	engines.Image(t, e, "greet", build(t))
+	if _, err := e.Run(t.Context(), "run", "--detach", "greet", "and wait"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Stop(); err != nil {
+		t.Error(err)
+	}
+	if got := inventory(t); got != before {
+		t.Errorf("there is\n%s\nand was before\n%s", got, before)
+	}
+	if err := syscall.Kill(holder, 0); err != syscall.ESRCH {
+		t.Errorf("the holder is still there: %v", err)
+	}
+}
+
+func TestWhatDockerdSaysIsTheError(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "dockerd"), []byte("#!/bin/sh\necho nobody at home\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	group, err := os.MkdirTemp(cgroups(), "dockerd-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(group)
+	defer os.Remove(filepath.Join(group, "engine"))
+	opened, err := os.Open(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	_, err = dockerd.Start(t.Context(), dockerd.Options{Enter: host, Cgroup: opened, Programs: dir})
+	if err == nil || !strings.Contains(err.Error(), "dockerd has ended: nobody at home") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// cgroups is where cgroup v2 is mounted: alone, or beside v1.
+func cgroups() string {
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.procs"); err == nil {
+		return "/sys/fs/cgroup"
+	}
+	return "/sys/fs/cgroup/unified"
+}
+
+// inventory lists what an engine that kept to no directory of its own would
+// change.
+func inventory(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "sh", "-c",
+		"ls -lR /etc/docker /opt/containerd /var/lib/docker /var/lib/containerd /run/docker /run/containerd /run/docker.sock 2>&1").CombinedOutput()
+	if len(out) == 0 {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// build builds a program that greets whom it is told to, and waits if it is
+// told that.
+func build(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	source := filepath.Join(dir, "greet.go")
+	text := `package main
+import ("os"; "os/signal")
+func main() {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended)
+	os.Stdout.WriteString("hello " + os.Args[1])
+	if os.Args[1] == "and wait" {
+		<-ended
+	}
+}`
+	if err := os.WriteFile(source, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "greet"), source)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return filepath.Join(dir, "greet")
+}

@@ -1,0 +1,102 @@
+// Package engines starts private Docker engines for tests: Debian's of 2022,
+// and one of 2026 that test/install-engine builds. What a test starts goes with
+// it, and nothing of the machine's own Docker is touched.
+//
+//	for name, programs := range engines.All(t) {
+//		t.Run(name, func(t *testing.T) {
+//			e := engines.Start(t, dockerd.Options{Netns: host, Programs: programs})
+//			engines.Image(t, e, "lab", binary)
+//			out, err := e.Run(t.Context(), "run", "--rm", "lab", "version")
+//			daemon := e.Command(t.Context(), binary, "daemon") // beside dockerd
+//		})
+//	}
+//
+// A plugin's socket belongs at dockerd.Plugins in the files of the engine's
+// host: a process that e.Command starts sees it as /run/docker/plugins, the
+// test below e.Root(). e.Signal and e.Restart are for a dockerd that dies.
+package engines
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"fairlead/internal/lab/dockerd"
+	"fairlead/internal/lab/ledger"
+)
+
+// All yields the engines by name, each with the directory of its programs. The
+// new one is built first if it is not there.
+func All(t *testing.T) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		if yield("debian", "") {
+			yield("2026", New(t))
+		}
+	}
+}
+
+// New returns the directory of the new engine's programs.
+func New(t *testing.T) string {
+	t.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(here), "..", "install-engine"))
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("build the engine: %v\n%s", err, &said)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// started makes the names of cgroups differ.
+var started atomic.Int64
+
+// Start starts an engine that ends with the test; its cgroup is the test's
+// affair no more than the rest. When the test has failed, it shows what the
+// engine has said.
+func Start(t *testing.T, opt dockerd.Options) *dockerd.Engine {
+	t.Helper()
+	groups, err := ledger.NewGroups(fmt.Sprintf("engine-%d", started.Add(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := groups.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if opt.Cgroup, err = os.Open(groups.Path()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { opt.Cgroup.Close() })
+	// The test's own context ends before its cleanups, which may want the engine.
+	e, err := dockerd.Start(context.WithoutCancel(t.Context()), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("dockerd says:\n%s", e.Log())
+		}
+		if err := e.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// Image imports a static program as an image of that name.
+func Image(t *testing.T, e *dockerd.Engine, name, program string) {
+	t.Helper()
+	if err := e.Import(t.Context(), name, program); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,90 @@
+// Package facts gathers what a host holds that explanations need: sockets and
+// their processes, everybody's firewall and NAT rules, what our eBPF programs
+// lead, links, containers, settings. It changes nothing, judges nothing, and
+// needs neither our daemon nor a container engine; what could not be seen is
+// among the facts.
+package facts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rules"
+	"fairlead/internal/plan"
+	"fairlead/internal/sandbox"
+)
+
+// Facts are what a host holds at one moment, as far as we can see.
+type Facts struct {
+	// Listeners are the host's sockets that take connections or datagrams.
+	Listeners []Listener
+	// Rules are all firewall and NAT rules.
+	Rules rules.Ruleset
+	// Leads and Grants are what our eBPF programs do.
+	Leads  []plan.Lead
+	Grants []plan.Grant
+	Links  []kernel.InsideLink
+	Routes []kernel.InsideRoute
+	// Containers are those that run, of all engines that answer.
+	Containers []sandbox.Listed
+	// Settings are sysctls by their names; those that the kernel lacks are
+	// missing.
+	Settings map[string]string
+	// Unseen says what could not be seen, and why.
+	Unseen []string
+}
+
+// Listener is a socket of the host, with more of its process.
+type Listener struct {
+	kernel.Listener
+	// Args is the process's command line.
+	Args []string
+	// Cgroup is its cgroup v2 directory as the process sees it, e.g. /web.
+	Cgroup string
+	// Memory is its resident memory in bytes.
+	Memory int64
+}
+
+// patience bounds what is asked of a container engine: an explanation without
+// containers is better than none.
+const patience = 3 * time.Second
+
+// Gather looks at the host.
+func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, error) {
+	var f Facts
+	if os.Geteuid() != 0 {
+		f.Unseen = append(f.Unseen, "the processes of other users, firewall rules and eBPF programs: run as root, e.g. with sudo")
+	}
+	inside, err := h.Inspect("")
+	if err != nil {
+		return f, fmt.Errorf("look at the host: %w", err)
+	}
+	f.Links, f.Routes = inside.Links, inside.Routes
+	for _, l := range inside.Listeners {
+		f.Listeners = append(f.Listeners, process(l))
+	}
+	f.Settings = settings(h, f.Links)
+	if os.Geteuid() == 0 {
+		var unread []string
+		if f.Rules, unread, err = h.Ruleset(); err != nil {
+			unread = append(unread, err.Error())
+		}
+		f.Unseen = append(f.Unseen, unread...)
+		if f.Leads, f.Grants, err = h.Steered(); err != nil {
+			f.Unseen = append(f.Unseen, err.Error())
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if f.Containers, err = find.Containers(ctx); err != nil {
+		if errors.Is(err, os.ErrPermission) {
+			err = fmt.Errorf("%w: run as root", err)
+		}
+		f.Unseen = append(f.Unseen, "containers: "+err.Error())
+	}
+	return f, nil
+}

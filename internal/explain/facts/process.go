@@ -1,0 +1,82 @@
+package facts
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+)
+
+// process adds what /proc tells of a listener's process.
+func process(l kernel.Listener) Listener {
+	out := Listener{Listener: l}
+	if l.Process.PID == 0 {
+		return out
+	}
+	dir := fmt.Sprintf("/proc/%d/", l.Process.PID)
+	if text, err := os.ReadFile(dir + "cmdline"); err == nil {
+		out.Args = strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+	}
+	if text, err := os.ReadFile(dir + "cgroup"); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+				out.Cgroup = path
+			}
+		}
+	}
+	if text, err := os.ReadFile(dir + "statm"); err == nil {
+		if fields := strings.Fields(string(text)); len(fields) > 1 {
+			pages, _ := strconv.ParseInt(fields[1], 10, 64)
+			out.Memory = pages * int64(os.Getpagesize())
+		}
+	}
+	if out.Process.Command == "exe" && len(out.Args) > 0 { // our own children run /proc/self/exe
+		out.Process.Command = out.Args[0]
+	}
+	return out
+}
+
+// DockerProxy is what one of Docker's user-space proxies leads where.
+type DockerProxy struct {
+	Proto model.Proto
+	Host  netip.AddrPort
+	To    netip.AddrPort
+}
+
+// DockerProxy reads the process's arguments if it is such a proxy.
+func (l Listener) DockerProxy() (DockerProxy, bool) {
+	if l.Process.Command != "docker-proxy" && (len(l.Args) == 0 || !strings.HasSuffix(l.Args[0], "/docker-proxy")) {
+		return DockerProxy{}, false
+	}
+	value := map[string]string{}
+	for i := 0; i+1 < len(l.Args); i++ {
+		if name, ok := strings.CutPrefix(l.Args[i], "-"); ok {
+			value[strings.TrimPrefix(name, "-")] = l.Args[i+1]
+		}
+	}
+	p := DockerProxy{Proto: model.Proto(value["proto"])}
+	p.Host = addrPort(value["host-ip"], value["host-port"])
+	p.To = addrPort(value["container-ip"], value["container-port"])
+	return p, p.To.IsValid()
+}
+
+func addrPort(addr, port string) netip.AddrPort {
+	a, err := netip.ParseAddr(addr)
+	n, errPort := strconv.ParseUint(port, 10, 16)
+	if err != nil || errPort != nil {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(a, uint16(n))
+}
+
+// OurProxy reports whether the process is our user-space proxy, which also
+// holds the ports that other ways of ours lead.
+func (l Listener) OurProxy() bool { return len(l.Args) > 0 && l.Args[0] == "fairlead-proxy" }
+
+// Dockerd reports whether the process is Docker's daemon, which without a
+// user-space proxy holds the ports that its rules lead.
+func (l Listener) Dockerd() bool { return l.Process.Command == "dockerd" }

@@ -1,0 +1,117 @@
+package rules
+
+import (
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/model"
+)
+
+// Translation is a rule that leads packets for the host elsewhere, with the
+// conditions of the rules that jump to it: what others call a port mapping.
+type Translation struct {
+	Table string `json:"table"`
+	Chain string `json:"chain"`
+	// Hooks say whose packets meet it: prerouting for those from elsewhere,
+	// output for the host's own.
+	Hooks []string `json:"hooks"`
+	Proto model.Proto
+	// Addr is the address that packets are for; invalid for any.
+	Addr  netip.Prefix
+	Ports model.PortRange
+	Rule  Rule
+}
+
+// Translations lists all rules that translate destinations, one for each
+// protocol and range of ports. A rule without a port is for all of them.
+func (rs Ruleset) Translations() []Translation {
+	var all []Translation
+	for _, hook := range []string{"prerouting", "output"} {
+		for _, c := range rs {
+			if c.Hook == hook && c.Type == "nat" {
+				rs.translations(c, nil, hook, 0, &all)
+			}
+		}
+	}
+	return all
+}
+
+func (rs Ruleset) translations(c Chain, before []Condition, hook string, depth int, all *[]Translation) {
+	for _, r := range c.Rules {
+		conditions := append(slices.Clone(before), r.Conditions...)
+		switch r.Action {
+		case Jump, Goto:
+			if to, ok := rs.Find(c.Table, r.Chain); ok && depth < maxDepth {
+				rs.translations(to, conditions, hook, depth+1, all)
+			}
+		case DNAT, Redirect:
+			for _, t := range spread(conditions) {
+				t.Table, t.Chain, t.Rule = c.Table, c.Name, r
+				add(all, t, hook)
+			}
+		}
+	}
+}
+
+// add joins what packets of both hooks meet.
+func add(all *[]Translation, t Translation, hook string) {
+	for i, o := range *all {
+		if o.Table == t.Table && o.Chain == t.Chain && o.Proto == t.Proto && o.Addr == t.Addr && o.Ports == t.Ports &&
+			o.Rule.String() == t.Rule.String() {
+			if !slices.Contains(o.Hooks, hook) {
+				(*all)[i].Hooks = append(o.Hooks, hook)
+			}
+			return
+		}
+	}
+	t.Hooks = []string{hook}
+	*all = append(*all, t)
+}
+
+// spread makes one translation of each protocol, address and range of ports
+// that the conditions allow. Those that exclude something are left out: they say
+// less than a reader expects, and packets are followed by Translate.
+func spread(conditions []Condition) []Translation {
+	all := []Translation{{Ports: model.PortRange{First: 1, Last: 65535}}}
+	for _, c := range conditions {
+		if c.Not || c.In == nil || !slices.ContainsFunc(c.Fields, func(f Field) bool { return f == Protocol || f == Port || f == Destination }) {
+			continue
+		}
+		var next []Translation
+		for _, t := range all {
+			for _, tuple := range c.In {
+				next = append(next, t.with(c.Fields, tuple))
+			}
+		}
+		all = next
+	}
+	// What names no protocol is for both that have ports.
+	for i := range all {
+		if all[i].Proto == "" {
+			all[i].Proto = model.TCP
+			udp := all[i]
+			udp.Proto = model.UDP
+			all = append(all, udp)
+		}
+	}
+	return slices.DeleteFunc(all, func(t Translation) bool { return t.Proto != model.TCP && t.Proto != model.UDP })
+}
+
+func (t Translation) with(fields []Field, tuple []Range) Translation {
+	for i, f := range fields {
+		switch f {
+		case Port:
+			t.Ports, _ = tuple[i].Ports()
+		case Destination:
+			t.Addr, _ = tuple[i].Prefix()
+		case Protocol:
+			t.Proto = "other"
+			for name, number := range protocols {
+				if tuple[i].First[0] <= number && number <= tuple[i].Last[0] {
+					t.Proto = name
+				}
+			}
+		}
+	}
+	return t
+}

@@ -1,0 +1,53 @@
+package kernel
+
+import (
+	"fmt"
+
+	"fairlead/internal/kernel/bpf"
+	"fairlead/internal/kernel/steer"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// Steered returns what our eBPF programs do on the host, whichever process of
+// ours has attached them: leads, and the grants of workloads. It changes
+// nothing.
+func (h *Host) Steered() (leads []plan.Lead, grants []plan.Grant, err error) {
+	cookie, err := h.cookie()
+	if err != nil {
+		return nil, nil, err
+	}
+	found, workloads, err := steer.Glance(steer.Options{Cookie: cookie, Pins: h.pins(cookie)})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read what eBPF programs lead: %w", err)
+	}
+	for _, l := range found {
+		if l.Flags&steer.LeadGrant == 0 {
+			leads = append(leads, h.leadObject(l))
+		}
+	}
+	for id, w := range workloads {
+		path, err := cgroupPath(id)
+		if absent(err) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, g := range w.Grants[:w.Count] {
+			grants = append(grants, grantOf(path, g))
+		}
+	}
+	return leads, grants, nil
+}
+
+// grantOf turns what the programs hold into a grant.
+func grantOf(cgroup string, g bpf.FairleadGrant) plan.Grant {
+	o := plan.Grant{Cgroup: cgroup, Proto: model.TCP, Host: steer.Netip(g.Host),
+		Ports: model.PortRange{First: g.First, Last: g.First + (g.OwnLast - g.OwnFirst)},
+		Own:   model.PortRange{First: g.OwnFirst, Last: g.OwnLast}}
+	if g.Plane&1 != 0 {
+		o.Proto = model.UDP
+	}
+	return o
+}

@@ -1,0 +1,120 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// Listed is a container as its engine lists it.
+type Listed struct {
+	ID      string
+	Name    string
+	Image   string
+	Running bool
+	// HostNetwork says that it is in the host's own namespace.
+	HostNetwork bool
+	// Networks are by name.
+	Networks []OnNetwork
+	Ports    []ListedPort
+}
+
+// OnNetwork is a container's place on a network.
+type OnNetwork struct {
+	Name      string
+	Addresses []netip.Addr
+}
+
+// ListedPort is a port that an engine says it has published.
+type ListedPort struct {
+	Addr    netip.Addr
+	Proto   string
+	Host    uint16
+	Private uint16
+}
+
+// containerJSON is the part of an engine's list that we need.
+type containerJSON struct {
+	ID         string `json:"Id"`
+	Names      []string
+	Image      string
+	State      string
+	HostConfig struct{ NetworkMode string }
+	Ports      []struct {
+		IP                      string
+		PrivatePort, PublicPort uint16
+		Type                    string
+	}
+	NetworkSettings struct {
+		Networks map[string]struct{ IPAddress, GlobalIPv6Address string }
+	}
+}
+
+// Containers lists the running containers of all engines that answer. No
+// engine at all is no error: such a host has no containers.
+func (f Finder) Containers(ctx context.Context) ([]Listed, error) {
+	var all []Listed
+	var errs []error
+	for _, socket := range f.Engines {
+		list, err := list(ctx, socket)
+		if errors.Is(err, errNoEngine) {
+			continue
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("ask the container engine at %s: %w", socket, err))
+		}
+		all = append(all, list...)
+	}
+	return all, errors.Join(errs...)
+}
+
+func list(ctx context.Context, socket string) ([]Listed, error) {
+	answer, err := get(ctx, socket, "/containers/json")
+	if notThere(err) {
+		return nil, errNoEngine
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, refusal(answer)
+	}
+	var found []containerJSON
+	if err := json.NewDecoder(answer.Body).Decode(&found); err != nil {
+		return nil, fmt.Errorf("read its answer: %w", err)
+	}
+	var all []Listed
+	for _, c := range found {
+		all = append(all, c.listed())
+	}
+	return all, nil
+}
+
+func (c containerJSON) listed() Listed {
+	out := Listed{ID: c.ID[:min(shortID, len(c.ID))], Image: c.Image, Running: c.State == "running", HostNetwork: c.HostConfig.NetworkMode == "host"}
+	if len(c.Names) > 0 {
+		out.Name = strings.TrimPrefix(c.Names[0], "/")
+	}
+	for name, n := range c.NetworkSettings.Networks {
+		on := OnNetwork{Name: name}
+		for _, text := range []string{n.IPAddress, n.GlobalIPv6Address} {
+			if a, err := netip.ParseAddr(text); err == nil {
+				on.Addresses = append(on.Addresses, a)
+			}
+		}
+		out.Networks = append(out.Networks, on)
+	}
+	for _, p := range c.Ports {
+		if p.PublicPort == 0 {
+			continue
+		}
+		addr, _ := netip.ParseAddr(p.IP)
+		out.Ports = append(out.Ports, ListedPort{addr, p.Type, p.PublicPort, p.PrivatePort})
+	}
+	return out
+}

@@ -74,7 +74,7 @@ apart int is_astray(const struct dialled *d, const struct dialled_slot *peer, __
 		return 0;
 	s = &d->slots[slot];
 	port = bpf_ntohs(s->host_port);
-	l = find_lead(PLANE(!is_mapped(&s->host), udp), &s->host, port);
+	l = find_lead(PLANE(!is_mapped(&s->host), udp), &s->host, port, &slot);
 	return !l || (l->flags & LEAD_GRANT) || !same(&l->to, &s->to) || led_port(l, port) != s->to_port;
 }
 

@@ -91,7 +91,7 @@ inline_always int lead_own(struct bpf_sock_addr *ctx, struct call *c)
 	c->ends.host_port = ctx->user_port;
 	c->udp = ctx->protocol == IPPROTO_UDP;
 	if (find_own(c))
-		return !remember(ctx, &own_dialled, &c->ends);
+		return remember(ctx, &own_dialled, &c->ends) != FORGOTTEN;
 	forget(ctx, &own_dialled, c);
 	return 0;
 }

@@ -34,20 +34,8 @@ struct flow {
 	__u32 fin[2];          /* the sequence number after each FIN: inward, outward */
 	__u32 ack[2];          /* the last acknowledgement each way, or one shortly before */
 	__u32 flags;
+	__u32 lead;            /* the slot of the lead that it goes by */
 };
-
-/* What was led, for whoever wants proof. */
-struct total {
-	__u64 packets;
-	__u64 bytes;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2); /* inward, outward */
-	__type(key, __u32);
-	__type(value, struct total);
-} totals SEC(".maps");
 
 /* Flows of each protocol have a map of their own, so that a storm of
  * datagrams cannot push idle connections out.

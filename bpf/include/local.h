@@ -38,6 +38,7 @@ struct call {
 	struct address source; /* that it wants to be seen as; all zero: any */
 	__u32 udp;
 	__u32 reach;
+	__u32 lead; /* the slot of the lead that it is turned by */
 };
 
 /* is_hosts reports whether the call is one that may be turned: at a socket of
@@ -105,7 +106,7 @@ apart int turn(struct call *c)
 	if (!is_loopback(&host) && !bpf_map_lookup_elem(&addresses, &host))
 		return 0;
 	port = bpf_ntohs(c->ends.host_port);
-	l = find_lead(PLANE(!is_mapped(&host), c->udp), &host, port);
+	l = find_lead(PLANE(!is_mapped(&host), c->udp), &host, port, &c->lead);
 	if (!l || (l->flags & LEAD_GRANT) || !reaches(c, &l->to))
 		return 0;
 	c->ends.to = l->to;
@@ -127,19 +128,26 @@ apart __u32 slot_of(const struct dialled *d, const struct dialled_slot *s)
 	return DIALLED_SLOTS;
 }
 
+/* What became of remember: the socket was led there before, is now, or cannot
+ * be for want of memory.
+ */
+enum remembered { KNOWN, FRESH, FORGOTTEN };
+
 /* remember keeps with the socket what it has dialled. */
-inline_always int remember(struct bpf_sock_addr *ctx, void *map, const struct dialled_slot *s)
+inline_always enum remembered remember(struct bpf_sock_addr *ctx, void *map, const struct dialled_slot *s)
 {
 	struct dialled *d = bpf_sk_storage_get(map, ctx->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	__u32 slot;
 
 	if (!d)
-		return -1;
+		return FORGOTTEN;
 	slot = slot_of(d, s);
-	if (slot >= DIALLED_SLOTS)
-		slot = d->next++ % DIALLED_SLOTS;
-	d->slots[slot] = *s;
-	return 0;
+	if (slot < DIALLED_SLOTS) {
+		d->slots[slot] = *s;
+		return KNOWN;
+	}
+	d->slots[d->next++ % DIALLED_SLOTS] = *s;
+	return FRESH;
 }
 
 /* forget makes answers from an endpoint that the socket dials by its own
@@ -164,11 +172,17 @@ inline_always void forget(struct bpf_sock_addr *ctx, void *map, const struct cal
  */
 inline_always int lead_call(struct bpf_sock_addr *ctx, struct call *c)
 {
+	enum remembered how;
+
 	c->ends.host_port = ctx->user_port;
 	c->udp = ctx->protocol == IPPROTO_UDP;
 	/* A socket bound to a device would look for the endpoint there. */
-	if (!ctx->sk->bound_dev_if && turn(c))
-		return !remember(ctx, &dialled, &c->ends);
+	if (!ctx->sk->bound_dev_if && turn(c)) {
+		how = remember(ctx, &dialled, &c->ends);
+		if (how == FRESH)
+			count_flow(c->lead);
+		return how != FORGOTTEN;
+	}
 	forget(ctx, &dialled, c);
 	return 0;
 }

@@ -71,6 +71,42 @@ struct {
 	__type(value, struct lead);
 } leads SEC(".maps");
 
+/* What has gone by each lead, by its slot: each CPU counts for itself. Whatever
+ * has no slot here, being beyond them, is counted together in slot 0, which is
+ * no lead's.
+ */
+#define MAX_COUNTED 8192
+
+struct total {
+	__u64 packets[2]; /* inward, outward */
+	__u64 bytes[2];
+	__u64 drops[2];
+	__u64 flows;      /* begun, also by a process of the host's own */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_COUNTED);
+	__type(key, __u32);
+	__type(value, struct total);
+} totals SEC(".maps");
+
+inline_always struct total *total_of(__u32 slot)
+{
+	if (slot >= MAX_COUNTED)
+		slot = 0;
+	return bpf_map_lookup_elem(&totals, &slot);
+}
+
+/* count_flow counts a flow that begins. */
+inline_always void count_flow(__u32 slot)
+{
+	struct total *t = total_of(slot);
+
+	if (t)
+		t->flows++;
+}
+
 /* The host's own addresses, loopback excepted: user space keeps them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -158,21 +194,21 @@ apart __u32 lead_index(__u32 slot, __u32 plane, __u32 port, const struct address
 }
 
 /* find_lead returns the lead or grant of a host address and port (host byte
- * order), NULL when nobody published it there. It does not ask whether the
- * address is the host's.
+ * order) and its slot, NULL when nobody published it there. It does not ask
+ * whether the address is the host's.
  */
-inline_always struct lead *find_lead(__u32 plane, const struct address *host, __u16 port)
+inline_always struct lead *find_lead(__u32 plane, const struct address *host, __u16 port, __u32 *slot)
 {
-	__u32 slot = plane * PORTS_PER_PLANE + port;
-	__u32 *index = bpf_map_lookup_elem(&ports, &slot);
+	__u32 at = plane * PORTS_PER_PLANE + port;
+	__u32 *index = bpf_map_lookup_elem(&ports, &at);
 	struct lead *l;
 
 	if (!index || !*index)
 		return 0;
-	slot = *index;
-	l = bpf_map_lookup_elem(&leads, &slot);
+	*slot = *index;
+	l = bpf_map_lookup_elem(&leads, slot);
 	if (l && holds(l, plane, host, port))
 		return l;
-	slot = l ? lead_index(l->next, plane, port, host) : 0;
-	return slot ? bpf_map_lookup_elem(&leads, &slot) : 0;
+	*slot = l ? lead_index(l->next, plane, port, host) : 0;
+	return *slot ? bpf_map_lookup_elem(&leads, slot) : 0;
 }

@@ -236,10 +236,11 @@ apart int error_inward(struct __sk_buff *skb, struct packet *p)
 	struct flow_key key = {};
 	struct change c = {};
 	struct lead *l;
+	__u32 slot;
 
 	if (!p)
 		return UNTOUCHED;
-	l = find_lead(p->plane, &p->inner_src, bpf_ntohs(p->inner_sport));
+	l = find_lead(p->plane, &p->inner_src, bpf_ntohs(p->inner_sport), &slot);
 	if (!l || l->flags & (LEAD_GRANT | LEAD_LOCAL) || !same(&p->inner_src, &p->dst))
 		return UNTOUCHED;
 	key.endpoint = l->to;
@@ -267,11 +268,12 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	struct ends to;
 	struct lead *l;
 	struct flow *f;
+	__u32 slot;
 	int last;
 
 	if (p->kind == PACKET_ERROR)
 		return error_inward(skb, p);
-	l = find_lead(p->plane, &p->dst, bpf_ntohs(p->dport));
+	l = find_lead(p->plane, &p->dst, bpf_ntohs(p->dport), &slot);
 	if (!l || l->flags & (LEAD_GRANT | LEAD_LOCAL) || is_loopback(&p->dst) || is_loopback(&p->src))
 		return UNTOUCHED;
 	key.endpoint = l->to;
@@ -282,17 +284,22 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	f = find_flow(&key);
 	if (!f || !is_of(f, p))
 		f = find_aliased(p, &key);
-	if (!f && may_begin(skb, p))
+	if (!f && may_begin(skb, p)) {
 		f = begin(skb, p, &key, l, flags);
+		if (f)
+			count_flow(slot);
+	}
 	if (!f)
 		return UNTOUCHED;
+	if (f->lead != slot) /* it is new, or its publish was made anew */
+		f->lead = slot;
 	last = track(skb, f, p, INWARD);
 	to.src = &key.client;
 	to.sport = key.client_port;
 	to.dst = &key.endpoint;
 	to.dport = key.endpoint_port;
 	if (rewrite(skb, p, &to))
-		return TC_ACT_SHOT;
+		return drop(slot, INWARD);
 	if (last)
 		end_flow(f, &key);
 	return into(skb, l->ifindex);
@@ -360,8 +367,10 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p)
 	to.dst = &f->client;
 	to.dport = f->client_port;
 	if (rewrite(skb, p, &to))
-		return TC_ACT_SHOT;
+		return drop(f->lead, OUTWARD);
 	act = away(skb, f);
+	if (act == TC_ACT_SHOT)
+		drop(f->lead, OUTWARD);
 	if (last)
 		end_flow(f, &key);
 	return act;

@@ -127,16 +127,25 @@ inline_always int closes(struct flow *f, const struct packet *p, enum direction 
 	return (f->flags & FLOW_ACK_IN) && (f->flags & FLOW_ACK_OUT);
 }
 
+/* drop counts a packet that cannot be led though it should be. */
+static __noinline int drop(__u32 slot, __u32 d)
+{
+	struct total *t = total_of(slot);
+
+	if (t)
+		t->drops[d & 1]++;
+	return TC_ACT_SHOT;
+}
+
 /* track keeps the flow alive and reports whether the packet ends it. */
 inline_always int track(struct __sk_buff *skb, struct flow *f, const struct packet *p, enum direction d)
 {
 	__u64 tick = bpf_jiffies64();
-	__u32 slot = d;
-	struct total *t = bpf_map_lookup_elem(&totals, &slot);
+	struct total *t = total_of(f->lead);
 
 	if (t) {
-		t->packets++;
-		t->bytes += skb->len;
+		t->packets[d]++;
+		t->bytes[d] += skb->len;
 	}
 	if (f->tick != tick) {
 		f->tick = tick;

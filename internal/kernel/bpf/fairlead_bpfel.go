@@ -64,7 +64,7 @@ type FairleadFlow struct {
 	Fin        [2]uint32
 	Ack        [2]uint32
 	Flags      uint32
-	_          [4]byte
+	Lead       uint32
 }
 
 type FairleadFlowKey struct {
@@ -129,8 +129,10 @@ type FairleadLead struct {
 
 type FairleadTotal struct {
 	_       structs.HostLayout
-	Packets uint64
-	Bytes   uint64
+	Packets [2]uint64
+	Bytes   [2]uint64
+	Drops   [2]uint64
+	Flows   uint64
 }
 
 type FairleadWorkload struct {

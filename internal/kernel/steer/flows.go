@@ -99,22 +99,6 @@ func (p *Plane) forgetAlias(f Flow) error {
 	return nil
 }
 
-// Led returns how many packets and bytes were led, inward and outward, since
-// the maps were made.
-func (p *Plane) Led() (packets, bytes uint64, err error) {
-	for _, direction := range []uint32{0, 1} {
-		var each []bpf.FairleadTotal
-		if err := p.maps[bpf.FairleadMapTotals].Lookup(direction, &each); err != nil {
-			return 0, 0, fmt.Errorf("read totals: %w", err)
-		}
-		for _, t := range each {
-			packets += t.Packets
-			bytes += t.Bytes
-		}
-	}
-	return packets, bytes, nil
-}
-
 // SetAddresses tells the programs the host's own addresses.
 func (p *Plane) SetAddresses(local []netip.Addr) error {
 	m := p.maps[bpf.FairleadMapAddresses]

@@ -233,15 +233,3 @@ func TestFragments(t *testing.T) {
 		}
 	}
 }
-
-// TestTotals counts what was led.
-func TestTotals(t *testing.T) {
-	b := newBench(t)
-	b.publishUsual(t)
-	p := first(true, client4, ap("192.0.2.1:5353"))
-	b.turn(t, p)
-	packets, bytes, err := b.Led()
-	if want := uint64(2 * len(p.frame())); err != nil || packets != 2 || bytes != want {
-		t.Errorf("led %d packets of %d bytes (%v), want 2 of %d", packets, bytes, err, want)
-	}
-}

@@ -56,6 +56,8 @@ func PlaneOf(v4, udp bool) uint8 {
 // programs share, in an order that never shows them half an entry.
 type Table struct {
 	ports, leads *ebpf.Memory
+	// totals are the counters of the slots.
+	totals *ebpf.Map
 	slots        map[uint32]Lead
 	heads        map[uint32]uint32
 	// leading counts the heads and entries that lead to each slot.
@@ -71,7 +73,7 @@ func (p *Plane) Table() *Table { return p.table }
 
 // openTable reads the table that the maps hold.
 func openTable(maps map[string]*ebpf.Map) (*Table, error) {
-	t := &Table{slots: map[uint32]Lead{}, heads: map[uint32]uint32{}, leading: map[uint32]int{}}
+	t := &Table{totals: maps[bpf.FairleadMapTotals], slots: map[uint32]Lead{}, heads: map[uint32]uint32{}, leading: map[uint32]int{}}
 	var err error
 	if t.ports, err = maps[bpf.FairleadMapPorts].Memory(); err != nil {
 		return nil, fmt.Errorf("map the table of ports: %w", err)
@@ -144,23 +146,24 @@ var ErrFull = errors.New("the eBPF table is full")
 // given; Old alone goes.
 type Change struct{ Old, New *Lead }
 
-// Apply makes the changes. It checks first whether they fit, and then cannot
-// fail.
+// Apply makes the changes. It checks first whether they fit, and then can only
+// fail to count them.
 func (t *Table) Apply(changes []Change) error {
 	if err := t.fits(changes); err != nil {
 		return err
 	}
+	var errs []error
 	for _, c := range changes {
 		switch {
 		case c.New == nil:
 			t.remove(c.Old)
 		case c.Old == nil:
-			t.insert(*c.New)
+			errs = append(errs, t.insert(*c.New))
 		default:
-			t.replace(c.Old, *c.New)
+			errs = append(errs, t.replace(c.Old, *c.New))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // fits checks the room for entries, and the length of the chains.
@@ -203,9 +206,10 @@ func (t *Table) length(slot uint32) int {
 
 // insert writes the entry, and then what leads to it: the head of each port
 // that has none, or the end of the port's chain.
-func (t *Table) insert(l Lead) {
+func (t *Table) insert(l Lead) error {
 	l.Next = 0
 	slot := t.take()
+	err := t.begin(slot, Counts{})
 	t.write(slot, l)
 	for port := int(l.First); port <= int(l.Last); port++ {
 		at := index(&l, port)
@@ -221,6 +225,7 @@ func (t *Table) insert(l Lead) {
 			t.link(last, slot)
 		}
 	}
+	return err
 }
 
 // remove leads past the entry.
@@ -234,17 +239,18 @@ func (t *Table) remove(old *Lead) {
 }
 
 // replace leads to a new entry in the old one's place in the chain.
-func (t *Table) replace(old *Lead, l Lead) {
+func (t *Table) replace(old *Lead, l Lead) error {
 	slot, ok := t.find(old)
 	if !ok {
-		t.insert(l)
-		return
+		return t.insert(l)
 	}
 	l.Next = t.slots[slot].Next
 	fresh := t.take()
+	err := t.carry(slot, fresh)
 	t.write(fresh, l)
 	t.redirect(slot, fresh)
 	t.release(slot)
+	return err
 }
 
 // release forgets a slot that nothing leads to.

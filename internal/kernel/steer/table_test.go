@@ -24,7 +24,7 @@ func tableMaps(t *testing.T) map[string]*ebpf.Map {
 	}
 	maps := map[string]*ebpf.Map{}
 	t.Cleanup(func() { closeAll(maps) })
-	for _, name := range []string{bpf.FairleadMapPorts, bpf.FairleadMapLeads} {
+	for _, name := range []string{bpf.FairleadMapPorts, bpf.FairleadMapLeads, bpf.FairleadMapTotals} {
 		if maps[name], err = ebpf.NewMap(spec.Maps[name]); err != nil {
 			t.Fatal(err)
 		}

@@ -8,9 +8,6 @@ import (
 	"fairlead/internal/kernel/bpf"
 )
 
-// The flags of a flow, as in bpf/include/flows.h.
-const flowAnswered = 1
-
 // segment is one of a connection's: from the client, or else the endpoint's.
 type segment struct {
 	inward   bool

@@ -28,7 +28,7 @@ import (
 const patience = 20 * time.Second
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{proxy.Role: proxy.Main, "idle": idle, daemonRole: daemonMain})
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, "idle": idle, daemonRole: daemonMain, serviceRole: serviceMain})
 	os.Exit(m.Run())
 }
 

@@ -1,0 +1,340 @@
+package daemon_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/service"
+	"fairlead/internal/model"
+
+	"golang.org/x/sys/unix"
+)
+
+// serviceRole is the daemon as it is in production, in the namespace of the
+// process, until a signal.
+const serviceRole = "operated-daemon"
+
+func serviceMain() int {
+	var at operatedDirs
+	if err := json.NewDecoder(os.Stdin).Decode(&at); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	opt := at.options()
+	opt.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	opt.Ready = func() { fmt.Println("ready") }
+	if err := service.Run(ctx, opt); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// operatedDirs are the daemon's directories and its socket.
+type operatedDirs struct{ Run, State, Socket string }
+
+func (d operatedDirs) options() service.Options {
+	return service.Options{Run: d.Run, State: d.State, Socket: d.Socket}
+}
+
+// operatedPorts are as many host ports as are published, from 8000.
+const operatedPorts = 12
+
+// operatedNetworks are what sandboxes are attached to.
+var operatedNetworks = []model.Network{
+	{Name: "switched", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("172.30.0.0/24")}, {Prefix: prefix("fd00:30::/64")}}},
+	{Name: "second", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("172.31.0.0/24")}}},
+	{Name: "routed", Driver: model.DriverRouted, Subnets: []model.Subnet{{Prefix: prefix("172.32.0.0/24")}}},
+	{Name: "branches", Driver: model.DriverMacvlan, Parent: "up0", Subnets: []model.Subnet{{Prefix: prefix("172.33.0.0/24")}}},
+}
+
+// expected is the model: what there is to be.
+type expected struct {
+	networks  map[string]bool
+	attached  map[place]bool
+	published map[uint16]leads
+}
+
+// leads is where a host port leads, and how.
+type leads struct {
+	at  place
+	via model.Via
+}
+
+func (m expected) clone() expected {
+	return expected{maps.Clone(m.networks), maps.Clone(m.attached), maps.Clone(m.published)}
+}
+
+func (m expected) detach(at place) {
+	delete(m.attached, at)
+	maps.DeleteFunc(m.published, func(_ uint16, l leads) bool { return l.at == at })
+}
+
+// operated is a host with a daemon, sandboxes, and what they are to be.
+type operated struct {
+	testing.TB
+	w       *world
+	random  *rand.Rand
+	at      operatedDirs
+	client  *admin.Client
+	process *child.Process
+	boxes   []box
+	m       expected
+	done    map[string]int
+}
+
+func newOperated(t testing.TB, w *world, random *rand.Rand) *operated {
+	t.Helper()
+	dir := t.TempDir()
+	o := &operated{TB: t, w: w, random: random, done: map[string]int{},
+		at: operatedDirs{filepath.Join(dir, "run"), filepath.Join(dir, "state"), filepath.Join(dir, "s")},
+		m:  expected{map[string]bool{}, map[place]bool{}, map[uint16]leads{}}}
+	if err := service.MakeDirs(o.at.options()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 6 {
+		o.boxes = append(o.boxes, o.newBox(i))
+	}
+	o.start()
+	t.Cleanup(func() {
+		o.kill()
+		// Nothing is mounted unless the test has failed.
+		_ = unix.Unmount(filepath.Join(o.at.Run, "bpf"), unix.MNT_DETACH)
+	})
+	return o
+}
+
+// newBox returns a sandbox that says its number on port 80.
+func (o *operated) newBox(i int) box {
+	o.Helper()
+	b := o.w.box()
+	b.do(o, func() error {
+		l, err := net.Listen("tcp", ":80")
+		if err != nil {
+			return err
+		}
+		// A socket keeps its namespace: this one ends with the sandbox.
+		go func() { _ = b.Wait(); l.Close() }()
+		go say(l, fmt.Sprint("box", i))
+		return nil
+	})
+	return b
+}
+
+func say(l net.Listener, word string) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = conn.Write([]byte(word)) // who hangs up has seen enough
+		conn.Close()
+	}
+}
+
+func (o *operated) start() {
+	o.Helper()
+	cmd := child.Self(serviceRole)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		o.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		o.Fatal(err)
+	}
+	if o.process, err = child.Start(context.Background(), cmd, child.Place{Netns: o.w.host.Netns()}); err != nil {
+		o.Fatal(err)
+	}
+	if err := json.NewEncoder(in).Encode(o.at); err != nil {
+		o.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
+		o.Fatalf("the daemon does not start: %v", err)
+	}
+	o.client = admin.NewClient(o.at.Socket)
+}
+
+// stop ends the daemon as its user does.
+func (o *operated) stop() {
+	o.Helper()
+	if err := o.process.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		o.Fatal(err)
+	}
+	if err := o.process.Wait(); err != nil {
+		o.Fatalf("the daemon ends with %v", err)
+	}
+}
+
+func (o *operated) kill() { _ = o.process.Kill() }
+
+// expect fails the test unless the daemon answered with the code.
+func (o *operated) expect(err error, code daemon.Code, what string, args ...any) {
+	o.Helper()
+	if err == nil && code == "" || err != nil && code != "" && daemon.CodeOf(err) == code {
+		return
+	}
+	o.Errorf("%s: %v, want code %q", fmt.Sprintf(what, args...), err, code)
+}
+
+func (o *operated) attachAt(at place) error {
+	i := slices.IndexFunc(operatedNetworks, func(n model.Network) bool { return n.Name == at.network })
+	addrs := []netip.Addr{netip.AddrFrom4([4]byte{172, 30 + byte(i), 0, 10 + byte(at.box)})}
+	if i == 0 {
+		addrs = append(addrs, netip.MustParseAddr(fmt.Sprintf("fd00:30::%d", 10+at.box)))
+	}
+	_, err := o.client.Attach(context.Background(), daemon.AttachRequest{Endpoint: model.Endpoint{
+		Name: at.name(), Network: at.network, Sandbox: o.boxes[at.box].pid, Interface: "net" + fmt.Sprint(i), Addresses: addrs}})
+	return err
+}
+
+func (o *operated) publishAt(at place, p model.Publish) error {
+	_, err := o.client.Publish(context.Background(), daemon.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
+	return err
+}
+
+// make asks for everything that a model says.
+func (o *operated) make(m expected) {
+	o.Helper()
+	for _, n := range operatedNetworks {
+		if m.networks[n.Name] {
+			_, err := o.client.CreateNetwork(context.Background(), n, false)
+			o.expect(err, "", "create network %s", n.Name)
+		}
+	}
+	for at := range m.attached {
+		o.expect(o.attachAt(at), "", "attach %s", at)
+	}
+	for port, l := range m.published {
+		o.expect(o.publishAt(l.at, model.Publish{Proto: model.TCP, Ports: model.Port(80), HostPorts: model.Port(port), Via: l.via}), "", "publish %d", port)
+	}
+	o.m = m
+}
+
+func (o *operated) removeAll() {
+	o.Helper()
+	for at := range o.m.attached {
+		_, err := o.client.Detach(context.Background(), daemon.DetachRequest{Name: at.name()})
+		o.expect(err, "", "detach %s", at)
+	}
+	for name := range o.m.networks {
+		_, err := o.client.RemoveNetwork(context.Background(), name)
+		o.expect(err, "", "remove network %s", name)
+	}
+	o.m = expected{map[string]bool{}, map[place]bool{}, map[uint16]leads{}}
+	o.check()
+}
+
+// names are the attachments that the daemon says are up.
+func (o *operated) names() []string {
+	o.Helper()
+	all, err := o.client.Attachments(context.Background())
+	if err != nil {
+		o.Fatal(err)
+	}
+	var names []string
+	for _, v := range all {
+		if v.Status == daemon.Up {
+			names = append(names, v.Name)
+		}
+	}
+	return names
+}
+
+func (o *operated) wanted() []string {
+	var names []string
+	for at := range o.m.attached {
+		names = append(names, at.name())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// untilAttached waits until the daemon has noticed which sandboxes are gone.
+func (o *operated) untilAttached() {
+	o.Helper()
+	for deadline := time.Now().Add(patience); !slices.Equal(o.names(), o.wanted()); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			o.Fatalf("attached are %v, want %v", o.names(), o.wanted())
+		}
+	}
+}
+
+// random are what the kernel makes up for each link.
+var random = regexp.MustCompile(`fe80::[0-9a-f:]+|link/ether [0-9a-f:]+|link-netnsid \d+|@if\d+`)
+
+// lasting is the state of the host, in lines without an order, but for what the
+// kernel makes up and what is of the moment.
+func (o *operated) lasting() []string {
+	o.Helper()
+	text := random.ReplaceAllString(o.w.snapshot()+o.w.sh("bpftool net show | sed 's/([0-9]*)//; s/id [0-9]*//g'"), "…")
+	// nft writes as many elements in a line as there is room for.
+	lines := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("\n,{}", r) })
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// check asks packets.
+func (o *operated) check() {
+	o.Helper()
+	o.untilAttached()
+	for at := range o.m.attached {
+		i := slices.IndexFunc(operatedNetworks, func(n model.Network) bool { return n.Name == at.network })
+		o.answers(fmt.Sprintf("172.%d.0.%d:80", 30+i, 10+at.box), fmt.Sprint("box", at.box))
+	}
+	for port := uint16(8000); port < 8000+operatedPorts; port++ {
+		who := ""
+		if l, ok := o.m.published[port]; ok {
+			who = fmt.Sprint("box", l.at.box)
+		}
+		o.answers(fmt.Sprintf("127.0.0.1:%d", port), who)
+		o.answers(fmt.Sprintf("[::1]:%d", port), who)
+	}
+	if strings.Count(o.w.sh("ip -o link"), "alias fairlead:") > 0 && len(o.m.attached) == 0 {
+		o.Errorf("nothing is attached, and there are links of ours:\n%s", o.w.sh("ip -o link"))
+	}
+}
+
+// answers fails the test unless that one answers at the address, or nobody if
+// it is empty.
+func (o *operated) answers(addr, who string) {
+	o.Helper()
+	var said []byte
+	err := o.w.host.Do(func() error {
+		conn, err := net.DialTimeout("tcp", addr, patience)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		said, err = io.ReadAll(conn)
+		return err
+	})
+	if string(said) != who || (err == nil) != (who != "") {
+		o.Errorf("at %s answers %q (%v), want %q", addr, said, err, who)
+	}
+}

@@ -1,0 +1,246 @@
+package daemon_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/model"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestAnyOperations does what users do in any order, with a daemon that is
+// stopped and killed in between, and follows it in a model. In the end, and
+// now and then before, packets go where the model says and nowhere else. Then
+// everything is taken away and the model's last state made anew: the host has
+// to look the same.
+//
+// FAIRLEAD_OPERATIONS is how many, FAIRLEAD_SEED in which order.
+func TestAnyOperations(t *testing.T) {
+	seed := number(t, "FAIRLEAD_SEED", 1)
+	total := number(t, "FAIRLEAD_OPERATIONS", 100)
+	w := newWorld(t)
+	w.sh("ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up")
+	before := w.snapshot()
+	o := newOperated(t, w, rand.New(rand.NewPCG(uint64(seed), 1)))
+	for i := range total {
+		o.step()
+		if t.Failed() {
+			t.Fatalf("operation %d of seed %d failed", i, seed)
+		}
+		if i%100 == 99 {
+			o.check()
+		}
+	}
+	o.check()
+	after := o.lasting()
+	kept := o.m.clone()
+	o.removeAll()
+	o.stop()
+	w.unchanged(before)
+	o.start()
+	o.make(kept)
+	o.check()
+	if diff := cmp.Diff(after, o.lasting()); diff != "" {
+		t.Errorf("the same made anew is another state (-):\n%s", diff)
+	}
+	o.removeAll()
+	o.stop()
+	w.unchanged(before)
+	t.Logf("%d operations: %v", total, o.done)
+}
+
+func number(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// operations are what may happen, each as often as its weight says.
+var operations = []struct {
+	name   string
+	weight int
+	do     func(*operated)
+}{
+	{"create network", 6, (*operated).createNetwork},
+	{"remove network", 3, (*operated).removeNetwork},
+	{"attach", 25, (*operated).attachAny},
+	{"detach", 12, (*operated).detachAny},
+	{"publish", 30, (*operated).publishAny},
+	{"unpublish", 14, (*operated).unpublishAny},
+	{"end a sandbox", 4, (*operated).endBox},
+	{"restart", 2, (*operated).restart},
+	{"kill", 2, (*operated).killDaemon},
+	{"kill under way", 2, (*operated).killUnderWay},
+}
+
+func (o *operated) step() {
+	o.Helper()
+	all := 0
+	for _, op := range operations {
+		all += op.weight
+	}
+	pick := o.random.IntN(all)
+	for _, op := range operations {
+		if pick -= op.weight; pick < 0 {
+			o.done[op.name]++
+			op.do(o)
+			return
+		}
+	}
+}
+
+func (o *operated) createNetwork() {
+	o.Helper()
+	n := operatedNetworks[o.random.IntN(len(operatedNetworks))]
+	_, err := o.client.CreateNetwork(context.Background(), n, false)
+	o.expect(err, "", "create network %s", n.Name)
+	o.m.networks[n.Name] = true
+}
+
+func (o *operated) removeNetwork() {
+	o.Helper()
+	n := operatedNetworks[o.random.IntN(len(operatedNetworks))]
+	want := daemon.Code("")
+	for at := range o.m.attached {
+		if at.network == n.Name {
+			want = daemon.Conflict
+		}
+	}
+	_, err := o.client.RemoveNetwork(context.Background(), n.Name)
+	o.expect(err, want, "remove network %s", n.Name)
+	if want == "" {
+		delete(o.m.networks, n.Name)
+	}
+}
+
+func (o *operated) attachAny() {
+	o.Helper()
+	at := o.anyPlace()
+	want := daemon.Code("")
+	if !o.m.networks[at.network] {
+		want = daemon.NotFound
+	}
+	o.expect(o.attachAt(at), want, "attach %s", at)
+	if want == "" {
+		o.m.attached[at] = true
+	}
+}
+
+func (o *operated) detachAny() {
+	o.Helper()
+	at := o.anyPlace()
+	_, err := o.client.Detach(context.Background(), daemon.DetachRequest{Name: at.name()})
+	o.expect(err, "", "detach %s", at)
+	o.m.detach(at)
+}
+
+func (o *operated) publishAny() {
+	o.Helper()
+	at, p := o.anyPlace(), o.anyPublish()
+	if at.network == "branches" && p.Via == model.ViaEBPF {
+		p.Via = model.ViaAuto // a branch has no end on the host
+	}
+	want := daemon.Code("")
+	if have, taken := o.m.published[p.HostPorts.First]; !o.m.attached[at] {
+		want = daemon.NotFound
+	} else if taken && have.at != at {
+		want = daemon.Conflict
+	}
+	o.expect(o.publishAt(at, p), want, "publish %s to %s", p, at)
+	if want == "" {
+		o.m.published[p.HostPorts.First] = leads{at, p.Via}
+	}
+}
+
+func (o *operated) unpublishAny() {
+	o.Helper()
+	at, p := o.anyPlace(), o.anyPublish()
+	want := daemon.Code("")
+	if !o.m.attached[at] {
+		want = daemon.NotFound
+	}
+	_, err := o.client.Unpublish(context.Background(), daemon.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
+	o.expect(err, want, "unpublish %s of %s", p, at)
+	if o.m.published[p.HostPorts.First].at == at {
+		delete(o.m.published, p.HostPorts.First)
+	}
+}
+
+// endBox ends a sandbox, and another takes its number.
+func (o *operated) endBox() {
+	o.Helper()
+	i := o.random.IntN(len(o.boxes))
+	o.boxes[i].kill()
+	for at := range o.m.attached {
+		if at.box == i {
+			o.m.detach(at)
+		}
+	}
+	o.untilAttached()
+	o.boxes[i] = o.newBox(i)
+}
+
+func (o *operated) restart() {
+	o.Helper()
+	o.stop()
+	o.start()
+}
+
+func (o *operated) killDaemon() {
+	o.Helper()
+	o.kill()
+	o.start()
+}
+
+// killUnderWay kills the daemon while it does something, which the next one
+// has done or not: the same again makes sure.
+func (o *operated) killUnderWay() {
+	o.Helper()
+	at := o.anyPlace()
+	if !o.m.networks[at.network] {
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = o.attachAt(at) // done or not
+	}()
+	time.Sleep(time.Duration(o.random.Int64N(int64(20 * time.Millisecond)))) // any moment will do
+	o.kill()
+	<-ended
+	o.start()
+	o.expect(o.attachAt(at), "", "attach %s again", at)
+	o.m.attached[at] = true
+}
+
+// place is a sandbox on a network.
+type place struct {
+	box     int
+	network string
+}
+
+func (p place) name() string   { return fmt.Sprintf("box%d-%s", p.box, p.network) }
+func (p place) String() string { return fmt.Sprintf("box %d to %s", p.box, p.network) }
+
+func (o *operated) anyPlace() place {
+	return place{o.random.IntN(len(o.boxes)), operatedNetworks[o.random.IntN(len(operatedNetworks))].Name}
+}
+
+func (o *operated) anyPublish() model.Publish {
+	return model.Publish{Proto: model.TCP, Ports: model.Port(80), HostPorts: model.Port(8000 + uint16(o.random.IntN(operatedPorts))),
+		Via: []model.Via{model.ViaNAT, model.ViaProxy, model.ViaEBPF}[o.random.IntN(3)]}
+}

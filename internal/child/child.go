@@ -1,6 +1,6 @@
-// Package child starts processes that cannot outlive us or stray: each runs
-// in a chosen network namespace and cgroup and is killed when we die. It
-// does not know what they do.
+// Package child starts processes that cannot stray: each runs in a chosen
+// network namespace and cgroup, and is killed when we die unless it is meant
+// to outlive us. It does not know what they do.
 package child
 
 import (
@@ -54,6 +54,9 @@ type Place struct {
 	// Contained gives the child PID, mount, UTS and IPC namespaces of its
 	// own, as a container engine does.
 	Contained bool
+	// Outlives gives the child a session of its own and lets it live on when
+	// we die.
+	Outlives bool
 }
 
 // Process is a started child.
@@ -63,14 +66,19 @@ type Process struct {
 	err  error
 }
 
-// Start runs cmd in its place. The kernel kills the child when this process
-// dies, however it dies: the thread that forked it stays parked until the
-// child ends, because PR_SET_PDEATHSIG watches that thread.
+// Start runs cmd in its place. Unless it outlives us, the kernel kills the
+// child when this process dies, however it dies: the thread that forked it
+// stays parked until the child ends, because PR_SET_PDEATHSIG watches that
+// thread.
 func Start(ctx context.Context, cmd *exec.Cmd, at Place) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	if at.Outlives {
+		cmd.SysProcAttr.Setsid = true
+	} else {
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
 	if at.Cgroup != nil {
 		cmd.SysProcAttr.UseCgroupFD = true
 		cmd.SysProcAttr.CgroupFD = int(at.Cgroup.Fd())

@@ -22,9 +22,9 @@ func newDaemon(a *app) *cobra.Command {
 		Long: "Run the daemon behind attach, publish and network, in the foreground: it takes away\n" +
 			"what belonged to sandboxes that are gone, renews leases, and applies kept attachments\n" +
 			"again. Those commands start one in the background when none runs.\n\n" +
-			"SIGTERM ends it and leaves the traffic as it is; the next one takes over. Ports that\n" +
-			"are published via proxy are closed meanwhile. Networks and kept attachments outlive\n" +
-			"a reboot, in --state.",
+			"SIGTERM ends it and leaves the traffic as it is, and so does its death; the next one\n" +
+			"takes over. The proxy for ports that are published via proxy is a process of its own,\n" +
+			"which goes on meanwhile. Networks and kept attachments outlive a reboot, in --state.",
 		Example: "  fairlead daemon\n" +
 			"  fairlead daemon --teardown    # leave nothing behind when it is stopped",
 		Args: arguments(cobra.NoArgs),

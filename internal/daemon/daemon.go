@@ -70,6 +70,10 @@ type Config struct {
 	// DHCP is dhcp.Run.
 	DHCP       DHCP
 	StartProxy func(context.Context) (engine.Proxy, error)
+	// FindProxy is as in engine.Config.
+	FindProxy func(context.Context) (engine.Keeper, error)
+	// ProxyEnded tells that a proxy has; nil is fine.
+	ProxyEnded <-chan struct{}
 	Facts      plan.Facts
 	Log        *slog.Logger
 	// Meter counts what the daemon does; nil is fine.
@@ -112,7 +116,7 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	d := &Daemon{
 		cfg:    cfg,
-		engine: engine.New(engine.Config{Kernel: cfg.Host, Store: cfg.Store, StartProxy: cfg.StartProxy, Facts: cfg.Facts}),
+		engine: engine.New(engine.Config{Kernel: cfg.Host, Store: cfg.Store, StartProxy: cfg.StartProxy, FindProxy: cfg.FindProxy, Facts: cfg.Facts}),
 		boxes:  map[string]*box{}, problems: map[string]string{}, clients: map[string]*client{},
 		answers: map[netip.Addr]*overlay.Responder{},
 		look:    make(chan string),
@@ -140,6 +144,11 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancel(ctx)
+	var kept sync.WaitGroup
+	kept.Go(func() { d.keepProxy(ctx) })
+	defer kept.Wait()
+	defer stop()
 	// What happened before we watched.
 	d.verify(func(*box) bool { return true })
 	d.revive(ctx)

@@ -144,20 +144,21 @@ func (e *Engine) unheld(ops []plan.Op) []plan.Lead {
 		if !ok || op.Del || op.Old != nil || l.Held {
 			continue
 		}
-		if !slices.ContainsFunc(e.userspace, func(o plan.Object) bool { return holds(o, l) }) {
+		if !slices.ContainsFunc(e.userspace, func(o plan.Object) bool { return holds(o, l.Proto, l.Ports) }) {
 			leads = append(leads, l)
 		}
 	}
 	return leads
 }
 
-// holds reports whether a socket of the proxy has a port of the lead.
-func holds(o plan.Object, l plan.Lead) bool {
+// holds reports whether an object is a socket of the proxy with one of the
+// ports.
+func holds(o plan.Object, proto model.Proto, ports model.PortRange) bool {
 	switch o := o.(type) {
 	case plan.Listener:
-		return o.Proto == l.Proto && o.Ports.Overlaps(l.Ports)
+		return o.Proto == proto && o.Ports.Overlaps(ports)
 	case plan.Reservation:
-		return o.Proto == l.Proto && o.Ports.Overlaps(l.Ports)
+		return o.Proto == proto && o.Ports.Overlaps(ports)
 	}
 	return false
 }

@@ -68,8 +68,11 @@ type Config struct {
 	// StartProxy starts the proxy in the host's namespace; it is called when
 	// the first port needs it.
 	StartProxy func(context.Context) (Proxy, error)
-	Store      Store
-	Facts      plan.Facts
+	// FindProxy finds the one that an engine before has left, nil if there is
+	// none. It is nil where proxies end with their engine.
+	FindProxy func(context.Context) (Keeper, error)
+	Store     Store
+	Facts     plan.Facts
 }
 
 // Engine holds one host at the desired state. It is safe for concurrent use.
@@ -78,6 +81,8 @@ type Engine struct {
 
 	mu    sync.Mutex
 	proxy Proxy
+	// adopted says that the proxy of the engine before us is ours, if there is one.
+	adopted bool
 	// applied is what the host holds by our own account; nil means that the
 	// kernel must be asked.
 	applied plan.Plan
@@ -93,6 +98,9 @@ func New(cfg Config) *Engine { return &Engine{cfg: cfg} }
 func (e *Engine) Plan(want model.State) ([]plan.Op, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if err := e.adoptProxy(context.Background()); err != nil {
+		return nil, err
+	}
 	record, err := e.cfg.Store.Load()
 	if err != nil {
 		return nil, fmt.Errorf("read record: %w", err)
@@ -115,6 +123,9 @@ func (e *Engine) Set(ctx context.Context, want model.State) (model.State, error)
 }
 
 func (e *Engine) set(ctx context.Context, want model.State) (model.State, error) {
+	if err := e.adoptProxy(ctx); err != nil {
+		return want, err
+	}
 	before, err := e.cfg.Store.Load()
 	if err != nil {
 		return want, fmt.Errorf("read record: %w", err)
@@ -223,6 +234,9 @@ func (e *Engine) observe(ctx context.Context) (store.Record, plan.Plan, target, 
 	}
 	t, err := e.target(record.Desired, record.Leases)
 	if err != nil {
+		return record, nil, t, err
+	}
+	if err := e.adoptProxy(ctx); err != nil {
 		return record, nil, t, err
 	}
 	e.applied = nil

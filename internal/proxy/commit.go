@@ -19,7 +19,7 @@ type change struct {
 // commit goes over to the new configuration. Everything that can be refused
 // has been bound; what fails here (a stranger slipped in between) is
 // reported after all the rest is done.
-func (r *registry) commit(want wanted, opened map[socketKey]*socket) error {
+func (r *registry) commit(cfg Config, want wanted, opened map[socketKey]*socket) error {
 	changes, listen := r.changes(want, opened)
 	r.onOwners(changes, (*worker).withdraw)
 	err := r.listenAll(listen)
@@ -28,7 +28,7 @@ func (r *registry) commit(want wanted, opened map[socketKey]*socket) error {
 		everywhere(r.workers, func(w *worker) { w.end(dead) })
 	}
 	r.onOwners(changes, (*worker).admit)
-	r.groups = want.groups
+	r.groups, r.held = want.groups, cfg
 	return err
 }
 

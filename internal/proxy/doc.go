@@ -1,4 +1,4 @@
-// Package proxy forwards published TCP and UDP ports in user space: one child
+// Package proxy forwards published TCP and UDP ports in user space: one
 // process serves every port of a host. It does not decide which ports exist
 // (package plan does), resolves no names, and looks at no payload.
 //
@@ -7,11 +7,20 @@
 // The parent (Start, Set, Stats) and the child (Main) speak JSON over a
 // socketpair. Set carries the whole desired state; the child's registry
 // diffs it, binds what is new, and only when all of it is bound changes
-// anything. The child ends when its end of the socketpair reads EOF.
+// anything. The child ends when its end of the socketpair reads EOF, unless it
+// is kept.
 //
 //	parent ──Set──▶ registry ──post──▶ worker 0 ─┬─ epoll ─ listening sockets
 //	                (binds)           worker 1  │         connections (2 fds)
 //	                                    …       └─        flows (1 fd)
+//
+// A proxy that Keep starts outlives its parent. It listens on a unix socket,
+// where Find of the next parent asks what it holds and goes on from there; no
+// socket of the data path is touched. One that runs another program than the
+// parent does is replaced by a successor, which gets copies of its sockets
+// (handover.go) while it goes on with the connections that it has. A kept
+// proxy ends when it holds nothing. That parent and proxy are root's, or of
+// one user, the kernel tells both of them (SO_PEERCRED).
 //
 // A worker is an epoll loop that owns its sockets outright: nothing on the
 // data path takes a lock. A TCP listener belongs to one worker, which keeps

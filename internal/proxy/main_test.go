@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		briskRole: func() int {
 			return run(limits{answered: 300 * time.Millisecond, oneWay: 150 * time.Millisecond, flows: 4})
 		},
-		parentRole: intermediateParent,
+		parentRole: intermediateParent, keeperRole: keeper, strangerRole: stranger,
 	})
 	if os.Getenv(inNetns) == "" {
 		os.Exit(again())

@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -67,12 +71,38 @@ var errStopped = errors.New("the proxy process has stopped; start a new one and 
 // Proxy is the parent's handle on a proxy process. Its methods may be called
 // concurrently.
 type Proxy struct {
-	process *child.Process
-	control *os.File
+	process process
+	pid     int
+	control control
+	// socket is where one that outlives us is found; empty for one that ends
+	// with us.
+	socket string
+	done   chan struct{}
 
 	mu      sync.Mutex
 	last    uint64
 	waiting map[uint64]chan response // nil once the child is gone
+	left    bool                     // it has a successor
+}
+
+// process is a proxy's process; *child.Process is one.
+type process interface {
+	// Kill ends it at once and waits for it.
+	Kill() error
+	Wait() error
+}
+
+// control is our end of a control socket.
+type control interface {
+	io.ReadWriteCloser
+	SetWriteDeadline(time.Time) error
+}
+
+// newHandle returns the handle on a process that listens to the control socket.
+func newHandle(of process, pid int, at control) *Proxy {
+	p := &Proxy{process: of, pid: pid, control: at, done: make(chan struct{}), waiting: map[uint64]chan response{}}
+	go p.receive()
+	return p
 }
 
 // Start runs a proxy process, which holds nothing until Set. It is killed
@@ -80,24 +110,27 @@ type Proxy struct {
 func Start(ctx context.Context, at child.Place) (*Proxy, error) { return start(ctx, at, Role) }
 
 func start(ctx context.Context, at child.Place, role string) (*Proxy, error) {
+	cmd := child.Self(role)
+	cmd.Stderr = os.Stderr
+	// A terminal's Ctrl-C is for the parent, which then ends the proxy.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return launch(ctx, cmd, at)
+}
+
+// launch runs a command that is a proxy.
+func launch(ctx context.Context, cmd *exec.Cmd, at child.Place) (*Proxy, error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
 		return nil, fmt.Errorf("start proxy: %w", err)
 	}
 	defer theirs.Close()
-	cmd := child.Self(role)
-	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = []*os.File{theirs}
-	// A terminal's Ctrl-C is for the parent, which then ends the proxy.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	process, err := child.Start(ctx, cmd, at)
 	if err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("start proxy: %w", err)
 	}
-	p := &Proxy{process: process, control: ours, waiting: map[uint64]chan response{}}
-	go p.receive()
-	return p, nil
+	return newHandle(process, cmd.Process.Pid, ours), nil
 }
 
 // socketPair returns the two ends of the control socket.
@@ -126,8 +159,10 @@ func (p *Proxy) receive() {
 			}
 			p.waiting = nil
 			p.mu.Unlock()
+			close(p.done)
 			return
 		}
+		p.left = p.left || answer.Left
 		if caller, ok := p.waiting[answer.ID]; ok {
 			caller <- answer
 			delete(p.waiting, answer.ID)
@@ -199,12 +234,25 @@ func (p *Proxy) Stats(ctx context.Context) (Stats, error) {
 }
 
 // PID returns the proxy's process id.
-func (p *Proxy) PID() int { return p.process.Cmd.Process.Pid }
+func (p *Proxy) PID() int { return p.pid }
 
-// Close ends the proxy, its ports and its connections, and waits for it.
+// Done is closed when the proxy is gone, or can no longer be spoken to.
+func (p *Proxy) Done() <-chan struct{} { return p.done }
+
+// Close ends the proxy, its ports and its connections, and waits for it. One
+// that has a successor goes on with the connections that it has.
 func (p *Proxy) Close() error {
-	err := p.process.Kill()
-	if closed := p.control.Close(); !errors.Is(closed, os.ErrClosed) {
+	if p.socket != "" {
+		p.release()
+	}
+	p.mu.Lock()
+	left := p.left
+	p.mu.Unlock()
+	var err error
+	if !left {
+		err = errors.Join(p.process.Kill(), p.forgetSocket())
+	}
+	if closed := p.control.Close(); !errors.Is(closed, os.ErrClosed) && !errors.Is(closed, net.ErrClosed) {
 		err = errors.Join(err, closed)
 	}
 	if err != nil {

@@ -15,6 +15,7 @@ type registry struct {
 	workers []*worker
 	groups  map[plan.Listener]*group
 	sockets map[socketKey]*socket
+	held    Config
 	next    int // worker for the next listening socket
 }
 
@@ -49,7 +50,7 @@ func (r *registry) set(cfg Config) error {
 		}
 		return err
 	}
-	return r.commit(want, opened)
+	return r.commit(cfg, want, opened)
 }
 
 // spell resolves cfg. Listeners that were there before keep their group.

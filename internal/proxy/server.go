@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -51,8 +52,23 @@ func run(lim limits) int {
 // own work for it, and an idle worker still costs a thread.
 const maxWorkers = 4
 
-// serve answers requests until the parent is gone.
-func serve(lim limits, control io.ReadWriter) error {
+// server is the child: what it holds, and who may tell it what to.
+type server struct {
+	workers []*worker
+	// over takes why the process ends; nil is well.
+	over chan error
+
+	mu    sync.Mutex
+	ports *registry
+	// parents counts the open control sockets.
+	parents int
+	// stay is nil unless the proxy outlives its parents.
+	stay *stay
+}
+
+// serve answers requests until the parent is gone, or, if it outlives its
+// parents, until it holds nothing.
+func serve(lim limits, control io.ReadWriteCloser) error {
 	raiseFiles()
 	n := min(runtime.NumCPU(), maxWorkers)
 	runtime.GOMAXPROCS(n + 1)
@@ -60,7 +76,35 @@ func serve(lim limits, control io.ReadWriter) error {
 	if err != nil {
 		return err
 	}
-	ports := newRegistry(workers)
+	s := &server{workers: workers, ports: newRegistry(workers), over: make(chan error, 1), parents: 1}
+	go s.attend(control)
+	return <-s.over
+}
+
+// attend serves one parent until it is gone.
+func (s *server) attend(control io.ReadWriteCloser) {
+	err := s.converse(control)
+	control.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parents--
+	if s.stay == nil {
+		s.end(err)
+	} else {
+		s.rest()
+	}
+}
+
+// end ends the process, for the first reason that there is.
+func (s *server) end(why error) {
+	select {
+	case s.over <- why:
+	default:
+	}
+}
+
+// converse answers requests until the control socket is closed.
+func (s *server) converse(control io.ReadWriter) error {
 	asks, answers := json.NewDecoder(control), json.NewEncoder(control)
 	for {
 		var ask request
@@ -69,16 +113,51 @@ func serve(lim limits, control io.ReadWriter) error {
 		} else if err != nil {
 			return fmt.Errorf("read request: %w", err)
 		}
-		answer := response{ID: ask.ID}
-		if ask.Set != nil {
-			answer.fail(ports.set(*ask.Set))
-		} else {
-			answer.Stats = total(workers)
-		}
-		if err := answers.Encode(answer); err != nil {
+		if err := answers.Encode(s.answer(ask, control)); err != nil {
 			return fmt.Errorf("write answer: %w", err)
 		}
 	}
+}
+
+// answer carries out a request.
+func (s *server) answer(ask request, control io.ReadWriter) response {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer := response{ID: ask.ID}
+	if s.stay != nil && s.stay.left && ask.Curtail == nil {
+		answer.Left = true
+		return answer
+	}
+	switch {
+	case ask.Set != nil:
+		answer.fail(s.set(*ask.Set))
+	case ask.Keep != nil:
+		answer.fail(s.outlive(*ask.Keep))
+	case ask.Curtail != nil:
+		answer.fail(s.curtail(*ask.Curtail))
+	case ask.Ask == askStats:
+		answer.Stats = total(s.workers)
+	case ask.Ask == askHeld:
+		answer.Held = &s.ports.held
+	case ask.Ask == askSockets:
+		answer.fail(s.ports.handOver(control))
+		answer.Held = &s.ports.held
+	case ask.Ask == askLeave:
+		answer.fail(s.leave())
+	default:
+		answer.Fault = fmt.Sprintf("this proxy does not know what %q asks", ask.Ask)
+	}
+	return answer
+}
+
+// set makes the proxy hold cfg, and its predecessor no more than that.
+func (s *server) set(cfg Config) error {
+	err := s.ports.set(cfg)
+	if s.stay != nil {
+		s.stay.curtailBefore(s.ports.held)
+		s.rest()
+	}
+	return err
 }
 
 // raiseFiles lifts the limit on open files as far as we may: to the kernel's

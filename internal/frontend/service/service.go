@@ -12,13 +12,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"fairlead/internal/child"
 	"fairlead/internal/daemon"
 	"fairlead/internal/dhcp"
-	"fairlead/internal/engine"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/kernel"
-	"fairlead/internal/proxy"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
 
@@ -75,11 +72,10 @@ func Run(ctx context.Context, opt Options) (err error) {
 	}
 	defer closing(host.Close)
 	idle := newIdle(opt.IdleExit)
+	proxies := newProxies(opt.Run, host.Netns(), opt.Log)
 	d, err := daemon.New(daemon.Config{
 		Host: host, Store: files, Sandboxes: sandbox.New(), DHCP: dhcp.Run, Facts: facts, Log: opt.Log, Changed: idle.touch,
-		StartProxy: func(context.Context) (engine.Proxy, error) {
-			return proxy.Start(context.Background(), child.Place{Netns: host.Netns()})
-		},
+		StartProxy: proxies.start, FindProxy: proxies.find, ProxyEnded: proxies.ended,
 	})
 	if err != nil {
 		return err

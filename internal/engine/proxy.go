@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/proxy"
+)
+
+// Keeper is a proxy that outlives its engine; *proxy.Proxy is one if
+// proxy.Keep started it.
+type Keeper interface {
+	Proxy
+	// Held returns what the proxy holds.
+	Held(context.Context) (proxy.Config, error)
+}
+
+// adoptProxy takes over the proxy that an engine before us has left, so that
+// what it holds already is left as it is.
+func (e *Engine) adoptProxy(ctx context.Context) error {
+	if e.adopted || e.cfg.FindProxy == nil {
+		return nil
+	}
+	p, err := e.cfg.FindProxy(ctx)
+	if err != nil {
+		return fmt.Errorf("adopt the proxy: %w", err)
+	}
+	if p != nil {
+		held, err := p.Held(ctx)
+		if err != nil {
+			return fmt.Errorf("adopt the proxy: %w", err)
+		}
+		e.proxy, e.userspace = p, planOf(held)
+	}
+	e.adopted = true
+	return nil
+}
+
+// planOf returns the objects that a proxy holds.
+func planOf(held proxy.Config) plan.Plan {
+	var p plan.Plan
+	for _, l := range held.Listeners {
+		p = append(p, l)
+	}
+	for _, r := range held.Reservations {
+		p = append(p, r)
+	}
+	return p
+}
+
+// HealProxy starts a new proxy with what the one before held, if that is
+// gone, and reports whether it has. Ports that somebody else has taken
+// meanwhile are left out, and are the error; Heal tries them again.
+func (e *Engine) HealProxy(ctx context.Context) (healed bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	want := e.userspace
+	e.dropDeadProxy(ctx)
+	if e.proxy != nil || len(want) == 0 {
+		return false, nil
+	}
+	for {
+		refused := e.setProxy(ctx, added(want), want)
+		if refused == nil {
+			break
+		}
+		e.applied, err = nil, errors.Join(err, refused)
+		var bind *proxy.BindError
+		if !errors.As(refused, &bind) {
+			break
+		}
+		left := beside(want, bind)
+		if len(left) == len(want) || len(left) == 0 {
+			break
+		}
+		want = left
+	}
+	return e.proxy != nil, err
+}
+
+// added returns the steps that add all of the plan.
+func added(p plan.Plan) []plan.Op {
+	ops := make([]plan.Op, 0, len(p))
+	for _, o := range p {
+		ops = append(ops, plan.Op{Object: o})
+	}
+	return ops
+}
+
+// beside returns the plan without what has the port that could not be bound.
+func beside(p plan.Plan, taken *proxy.BindError) plan.Plan {
+	return slices.DeleteFunc(slices.Clone(p), func(o plan.Object) bool {
+		return holds(o, taken.Proto, model.Port(taken.Addr.Port()))
+	})
+}

@@ -1,0 +1,248 @@
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// A new version of the program takes over from a proxy that runs: it gets
+// copies of all sockets over the control socket (SCM_RIGHTS), serves them,
+// and only then asks the other to leave. The queue of a listening socket is
+// the socket's, not the process's, so no client is refused at any moment.
+//
+//	successor            predecessor
+//	    │──── sockets? ──────▶│
+//	    │◀── keys, copies ────│   both serve
+//	    │──── leave ─────────▶│   keeps its connections, ends with the last
+//	    │──── curtail ───────▶│   … or when their ports are unpublished
+
+// handOverLimit bounds a whole hand-over.
+const handOverLimit = 10 * time.Second
+
+// rightsBatch is how many descriptors go with one message; the kernel allows
+// 253 (SCM_MAX_FD).
+const rightsBatch = 200
+
+// handed names sockets whose copies come with the message, in this order; the
+// last message is the response.
+type handed struct {
+	Sockets []handedSocket `json:"sockets,omitempty"`
+	response
+}
+
+// handedSocket is a socketKey. An AddrPort without an address has no text.
+type handedSocket struct {
+	Proto model.Proto `json:"proto"`
+	Host  netip.Addr  `json:"host"`
+	Port  uint16      `json:"port"`
+}
+
+// handOver sends copies of all sockets to a successor.
+func (r *registry) handOver(to io.ReadWriter) error {
+	conn, ok := to.(*net.UnixConn)
+	if !ok {
+		return errors.New("hand over sockets: they are for a successor")
+	}
+	var batch []handedSocket
+	var fds []int
+	flush := func() error {
+		text, err := json.Marshal(handed{Sockets: batch})
+		if err != nil {
+			return fmt.Errorf("hand over sockets: %w", err)
+		}
+		n, _, err := conn.WriteMsgUnix(text, unix.UnixRights(fds...), nil)
+		if err == nil && n < len(text) {
+			_, err = conn.Write(text[n:])
+		}
+		if err != nil {
+			return fmt.Errorf("hand over sockets: %w", err)
+		}
+		batch, fds = nil, nil
+		return nil
+	}
+	for key, s := range r.sockets {
+		batch = append(batch, handedSocket{key.proto, key.addr.Addr(), key.addr.Port()})
+		fds = append(fds, s.fd)
+		if len(batch) == rightsBatch {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	return flush()
+}
+
+// release closes all sockets without regard to what is queued, and ends all
+// flows. TCP connections go on.
+func (r *registry) release() {
+	changes := map[*worker]*change{}
+	flows := map[*group]bool{}
+	for _, s := range r.sockets {
+		r.leave(changes, s)
+		if s.group != nil && s.group.Proto == model.UDP {
+			flows[s.group] = true
+		}
+	}
+	r.onOwners(changes, (*worker).withdraw)
+	everywhere(r.workers, func(w *worker) { w.end(flows) })
+	r.sockets = map[socketKey]*socket{}
+}
+
+// curtail ends the connections of groups that cfg does not have.
+func (r *registry) curtail(cfg Config) {
+	want := wanted{groups: map[plan.Listener]*group{}}
+	for _, l := range cfg.Listeners {
+		if g := r.groups[l]; g != nil {
+			want.groups[l] = g
+		}
+	}
+	if dead := r.deadGroups(want); len(dead) > 0 {
+		everywhere(r.workers, func(w *worker) { w.end(dead) })
+	}
+	r.groups, r.held = want.groups, cfg
+}
+
+// takeOver makes the empty registry hold what the proxy at a control socket
+// does, and asks that one to leave. It returns the handle on it.
+func (r *registry) takeOver(path string) (*Proxy, error) {
+	conn, err := net.DialTimeout("unix", path, handOverLimit)
+	if err != nil {
+		return nil, fmt.Errorf("take over: %w", err)
+	}
+	before := conn.(*net.UnixConn)
+	if who, err := peerOf(before); err != nil || !who.trusted() {
+		return nil, errors.Join(fmt.Errorf("take over: %s is not a proxy of ours", path), err, before.Close())
+	}
+	err = before.SetDeadline(time.Now().Add(handOverLimit))
+	if err == nil {
+		err = r.inherit(before)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("take over: %w", err), before.Close())
+	}
+	// From here on we serve; a predecessor that does not answer any more has
+	// ended, or else is asked again each time.
+	var left response
+	if json.NewEncoder(before).Encode(request{ID: 2, Ask: askLeave}) != nil ||
+		json.NewDecoder(before).Decode(&left) != nil || before.SetDeadline(time.Time{}) != nil {
+		return nil, before.Close()
+	}
+	p := newHandle(nil, 0, before)
+	p.last = left.ID
+	return p, nil
+}
+
+// inherit takes copies of a predecessor's sockets and serves them.
+func (r *registry) inherit(from *net.UnixConn) error {
+	sockets, cfg, err := receiveSockets(from)
+	if err == nil {
+		var want wanted
+		var opened map[socketKey]*socket
+		if want, err = r.spell(cfg); err == nil {
+			opened, err = adoptSockets(want, sockets)
+		}
+		if err == nil {
+			return r.commit(cfg, want, opened)
+		}
+	}
+	for _, fd := range sockets {
+		closeFD(fd)
+	}
+	return err
+}
+
+// adoptSockets makes sockets of ours of the copies, all of them or none.
+func adoptSockets(want wanted, sockets map[socketKey]int) (map[socketKey]*socket, error) {
+	opened := make(map[socketKey]*socket, len(want.places))
+	for key, at := range want.places {
+		fd, ok := sockets[key]
+		if !ok {
+			return nil, fmt.Errorf("the other proxy does not have %s/%s, which it says that it holds", key.addr, key.proto)
+		}
+		opened[key] = &socket{fd: fd, group: at.group, offset: at.offset, open: at.group != nil || key.proto == model.UDP}
+	}
+	if len(opened) < len(sockets) {
+		return nil, errors.New("the other proxy has sockets that we know nothing of")
+	}
+	return opened, nil
+}
+
+// receiveSockets asks for copies of a predecessor's sockets.
+func receiveSockets(from *net.UnixConn) (map[socketKey]int, Config, error) {
+	sockets := map[socketKey]int{}
+	if err := json.NewEncoder(from).Encode(request{ID: 1, Ask: askSockets}); err != nil {
+		return sockets, Config{}, err
+	}
+	var keys []handedSocket
+	rights := &rightsReader{from: from}
+	for messages := json.NewDecoder(rights); ; {
+		var m handed
+		err := messages.Decode(&m)
+		if err == nil {
+			err = m.err()
+		}
+		keys = append(keys, m.Sockets...)
+		if err == nil && m.Held == nil {
+			continue
+		}
+		if err == nil && len(keys) != len(rights.fds) {
+			err = fmt.Errorf("%d sockets are announced, and %d came", len(keys), len(rights.fds))
+		}
+		if err != nil {
+			for _, fd := range rights.fds {
+				closeFD(fd)
+			}
+			return sockets, Config{}, err
+		}
+		for i, k := range keys {
+			sockets[socketKey{k.Proto, netip.AddrPortFrom(k.Host, k.Port)}] = rights.fds[i]
+		}
+		return sockets, *m.Held, nil
+	}
+}
+
+// rightsReader reads a stream and gathers the descriptors that come with it.
+type rightsReader struct {
+	from *net.UnixConn
+	fds  []int
+}
+
+// Read implements io.Reader.
+func (r *rightsReader) Read(b []byte) (int, error) {
+	control := make([]byte, unix.CmsgSpace(253*4))
+	n, c, flags, _, err := r.from.ReadMsgUnix(b, control)
+	if err != nil {
+		return n, err
+	}
+	if flags&unix.MSG_CTRUNC != 0 {
+		return n, errors.New("receive descriptors: there is no room for them: raise the limit on open files (ulimit -n)")
+	}
+	messages, err := unix.ParseSocketControlMessage(control[:c])
+	if err != nil {
+		return n, fmt.Errorf("receive descriptors: %w", err)
+	}
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			return n, fmt.Errorf("receive descriptors: %w", err)
+		}
+		r.fds = append(r.fds, fds...)
+	}
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}

@@ -1,0 +1,233 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fairlead/internal/child"
+)
+
+// Keeping says where a proxy lives that outlives whoever started it.
+type Keeping struct {
+	// Socket is the path of the unix socket where the next one finds it.
+	Socket string
+	// Netns is an open network namespace; nil means ours.
+	Netns *os.File
+	// Errors is the path of a file for what it says when it fails.
+	Errors string
+	Log    *slog.Logger
+}
+
+// findLimit bounds the time until a proxy that runs says what it holds.
+const findLimit = 5 * time.Second
+
+// Keep returns the proxy that outlives its parents: the one that there is, or
+// else a new one. It ends when it has held nothing for a while.
+func Keep(ctx context.Context, at Keeping) (*Proxy, error) {
+	p, err := Find(ctx, at)
+	if p != nil || err != nil {
+		return p, err
+	}
+	return at.start(ctx, false)
+}
+
+// Find returns the proxy that an earlier parent has left, nil if there is
+// none. If that runs another program than we are, a new one takes over from
+// it first.
+func Find(ctx context.Context, at Keeping) (*Proxy, error) {
+	p, err := at.connect(ctx)
+	if p == nil || err != nil {
+		return nil, err
+	}
+	same, err := p.runsOurProgram()
+	if err != nil || same {
+		return p, err
+	}
+	next, err := at.start(ctx, true)
+	if err != nil {
+		at.Log.Warn("let a proxy of this version take over: the one before goes on", "pid", p.pid, "error", err)
+		return p, nil
+	}
+	at.Log.Info("a proxy of this version has taken over", "pid", next.pid, "before", p.pid)
+	return next, p.part()
+}
+
+// start runs a new proxy; that takes over from the one before if it is told.
+func (k Keeping) start(ctx context.Context, takeOver bool) (*Proxy, error) {
+	said, err := os.OpenFile(k.Errors, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("start proxy: %w", err)
+	}
+	defer said.Close()
+	cmd := child.Self(Role)
+	cmd.Env = []string{child.Role + "=" + Role}
+	cmd.Dir, cmd.Stderr = "/", said
+	p, err := launch(context.Background(), cmd, child.Place{Netns: k.Netns, Outlives: true})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*handOverLimit)
+	defer cancel()
+	if _, err := p.call(ctx, request{Keep: &keep{k.Socket, takeOver}}); err != nil {
+		// Without a parent it ends, unless it has taken over after all.
+		return nil, errors.Join(fmt.Errorf("start proxy: %w", err), p.part())
+	}
+	p.socket = k.Socket
+	return p, nil
+}
+
+// connect returns the proxy that listens at the socket, if one does.
+func (k Keeping) connect(ctx context.Context) (*Proxy, error) {
+	ctx, cancel := context.WithTimeout(ctx, findLimit)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", k.Socket)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the proxy: %w", err)
+	}
+	p, err := k.identify(conn.(*net.UnixConn))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("find the proxy at %s: %w", k.Socket, err), conn.Close())
+	}
+	// It answers, so its pid is not another's by now.
+	if _, err := p.Held(ctx); errors.Is(err, errStopped) {
+		return nil, p.part()
+	} else if err != nil {
+		return nil, errors.Join(fmt.Errorf("find the proxy at %s (pid %d): %w: end that process", k.Socket, p.pid, err), p.part())
+	}
+	return p, nil
+}
+
+// identify makes sure that it is a proxy of ours that listens.
+func (k Keeping) identify(conn *net.UnixConn) (*Proxy, error) {
+	who, err := peerOf(conn)
+	if err != nil {
+		return nil, err
+	}
+	pid := int(who.Pid)
+	if !who.trusted() {
+		return nil, fmt.Errorf("process %d of user %d listens there, which is not us: end it", pid, who.Uid)
+	}
+	if err := k.inNetns(pid); err != nil {
+		return nil, err
+	}
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open process %d: %w", pid, err)
+	}
+	p := newHandle(adopted{os.NewFile(uintptr(pidfd), "proxy")}, pid, conn)
+	p.socket = k.Socket
+	return p, nil
+}
+
+// inNetns makes sure that the process is in our network namespace.
+func (k Keeping) inNetns(pid int) error {
+	path := fmt.Sprintf("/proc/%d/ns/net", pid)
+	theirs, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	ours, err := os.Stat("/proc/thread-self/ns/net")
+	if k.Netns != nil {
+		ours, err = k.Netns.Stat()
+	}
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(theirs, ours) {
+		return fmt.Errorf("process %d serves another network namespace: end it, or use another directory", pid)
+	}
+	return nil
+}
+
+// runsOurProgram reports whether the proxy runs the very file that we run. As
+// long as it does the file is there, deleted or not, and its inode no other's.
+func (p *Proxy) runsOurProgram() (bool, error) {
+	theirs, err := os.Stat(fmt.Sprintf("/proc/%d/exe", p.pid))
+	if err != nil {
+		return false, fmt.Errorf("look at the proxy: %w", err)
+	}
+	ours, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return false, fmt.Errorf("look at the proxy: %w", err)
+	}
+	return os.SameFile(theirs, ours), nil
+}
+
+// Held returns what the proxy holds.
+func (p *Proxy) Held(ctx context.Context) (Config, error) {
+	answer, err := p.call(ctx, request{Ask: askHeld})
+	if err == nil && answer.Held == nil {
+		err = errors.New("it does not know")
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("ask the proxy what it holds: %w", err)
+	}
+	return *answer.Held, nil
+}
+
+// part lets the proxy go on without us.
+func (p *Proxy) part() error {
+	if a, ok := p.process.(adopted); ok {
+		_ = a.pidfd.Close() // it was only to end it by
+	}
+	if err := p.control.Close(); err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// release takes everything from a proxy that outlives us and is to end, and
+// so ends the connections of its predecessors, too.
+func (p *Proxy) release() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*curtailLimit)
+	defer cancel()
+	_ = p.Set(ctx, Config{}) // it may be gone already
+}
+
+// forgetSocket removes the socket of a proxy that has ended.
+func (p *Proxy) forgetSocket() error {
+	if p.socket == "" {
+		return nil
+	}
+	if err := os.Remove(p.socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// adopted is a process that is not our child.
+type adopted struct{ pidfd *os.File }
+
+// Kill implements process.
+func (a adopted) Kill() error {
+	err := unix.PidfdSendSignal(int(a.pidfd.Fd()), unix.SIGKILL, nil, 0)
+	if errors.Is(err, syscall.ESRCH) {
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("end the proxy: %w", err)
+	}
+	return errors.Join(a.Wait(), a.pidfd.Close())
+}
+
+// Wait implements process.
+func (a adopted) Wait() error {
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(a.pidfd.Fd()), Events: unix.POLLIN}}, -1)
+		if !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}

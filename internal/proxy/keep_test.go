@@ -1,0 +1,407 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fairlead/internal/child"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+const (
+	// keeperRole is a process that keeps a proxy and waits to be killed.
+	keeperRole = "proxy-keeper"
+	// strangerRole is one of another user, who would like to be its parent.
+	strangerRole = "proxy-stranger"
+)
+
+// kept is what a keeper is told.
+type kept struct {
+	Socket, Errors string
+	Hold           Config
+}
+
+func keeper() int {
+	var do kept
+	err := json.NewDecoder(os.Stdin).Decode(&do)
+	var p *Proxy
+	if err == nil {
+		p, err = Keep(context.Background(), Keeping{Socket: do.Socket, Errors: do.Errors, Log: slog.Default()})
+	}
+	if err == nil {
+		err = p.Set(context.Background(), do.Hold)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(p.PID())
+	select {}
+}
+
+func keeping(t *testing.T) Keeping {
+	dir := t.TempDir()
+	return Keeping{Socket: filepath.Join(dir, "s"), Errors: filepath.Join(dir, "log"), Log: slog.New(slog.DiscardHandler)}
+}
+
+// keptBy runs a program that keeps a proxy, and returns the proxy's process
+// and what kills the program.
+func keptBy(t *testing.T, program string, at Keeping, hold Config) (pid int, kill func()) {
+	t.Helper()
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), child.Role+"="+keeperRole)
+	text, err := json.Marshal(kept{at.Socket, at.Errors, hold})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdin, cmd.Stderr = strings.NewReader(string(text)), os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill = func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if _, scan := fmt.Sscan(line, &pid); scan != nil {
+		t.Fatal(err, scan)
+	}
+	t.Cleanup(kill)
+	process := watch(t, pid)
+	t.Cleanup(func() { _ = unix.PidfdSendSignal(process, unix.SIGKILL, nil, 0); waitFD(t, process) })
+	return pid, kill
+}
+
+// watch returns a pidfd.
+func watch(t *testing.T, pid int) int {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+// found returns the proxy that is there.
+func found(t *testing.T, at Keeping) *Proxy {
+	t.Helper()
+	p, err := Find(t.Context(), at)
+	if err != nil || p == nil {
+		t.Fatalf("found %v, %v", p, err)
+	}
+	process := watch(t, p.PID())
+	t.Cleanup(func() { _ = unix.PidfdSendSignal(process, unix.SIGKILL, nil, 0); _ = p.part(); waitFD(t, process) })
+	return p
+}
+
+func held(t *testing.T, p *Proxy) Config {
+	t.Helper()
+	cfg, err := p.Held(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func TestKeptProxyOutlivesItsParent(t *testing.T) {
+	at := keeping(t)
+	cfg := oneTCP(both, 8001, serveTCP(t, "127.0.0.1", echo))
+	pid, kill := keptBy(t, "/proc/self/exe", at, cfg)
+	before := dial(t, "127.0.0.1:8001")
+	exchange(t, before, "with a parent")
+	kill()
+	exchange(t, before, "without")
+	exchange(t, dial(t, "[::1]:8001"), "hello")
+	for range 2 {
+		p := found(t, at)
+		if got := held(t, p); p.PID() != pid || !reflect.DeepEqual(got, cfg) {
+			t.Errorf("found %d, which holds %+v; want %d, %+v", p.PID(), got, pid, cfg)
+		}
+		set(t, p, cfg)
+		if err := p.part(); err != nil {
+			t.Error(err)
+		}
+		exchange(t, before, "and again")
+	}
+	if sid, err := unix.Getsid(pid); sid != pid {
+		t.Errorf("the session is %d, %v; want its own", sid, err)
+	}
+	for _, sig := range []syscall.Signal{unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
+		if err := unix.Kill(pid, sig); err != nil {
+			t.Error(err)
+		}
+	}
+	if info, err := os.Stat(at.Socket); err != nil || info.Mode() != fs.ModeSocket|0o600 {
+		t.Errorf("the socket is %v, %v", info.Mode(), err)
+	}
+	p := found(t, at)
+	exchange(t, before, "and last")
+	gone := watch(t, pid)
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	waitFD(t, gone)
+	if _, err := os.Stat(at.Socket); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket: %v", err)
+	}
+	if p, err := Find(t.Context(), at); p != nil || err != nil {
+		t.Errorf("found %v, %v after the end", p, err)
+	}
+}
+
+func TestKeptProxyThatHoldsNothingEnds(t *testing.T) {
+	at := keeping(t)
+	p, err := Keep(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set(t, p, oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo)))
+	set(t, p, Config{})
+	gone := watch(t, p.PID())
+	if err := p.part(); err != nil {
+		t.Fatal(err)
+	}
+	waitFD(t, gone)
+	// What is left of it is in nobody's way.
+	again, err := Keep(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDeathOfAKeptProxyIsNoticed(t *testing.T) {
+	at := keeping(t)
+	cfg := oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo))
+	_, kill := keptBy(t, "/proc/self/exe", at, cfg)
+	kill()
+	p := found(t, at)
+	if err := unix.Kill(p.PID(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	if err := p.Set(t.Context(), cfg); !errors.Is(err, errStopped) {
+		t.Errorf("a dead one is told what to hold: %v", err)
+	}
+	again, err := Keep(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	set(t, again, cfg)
+	exchange(t, dial(t, "127.0.0.1:8001"), "hello")
+}
+
+// anotherProgram returns a copy of this one.
+func anotherProgram(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "old")
+	text, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = os.WriteFile(path, text, 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestAnotherProgramTakesOver: no client is refused meanwhile, connections go
+// on, and end with their publish.
+func TestAnotherProgramTakesOver(t *testing.T) {
+	at := keeping(t)
+	target := serveTCP(t, "127.0.0.1", echo)
+	datagrams := serveUDP(t, "127.0.0.1:0", echoUDP)
+	cfg := Config{
+		Listeners: []plan.Listener{published(model.TCP, both, 8001, target), published(model.TCP, "::1", 8002, target),
+			published(model.UDP, "127.0.0.1", 8003, datagrams)},
+		Reservations: []plan.Reservation{
+			{Proto: model.TCP, Host: netip.MustParseAddr("0.0.0.0"), Ports: model.PortRange{First: 9000, Last: 9499}},
+			{Proto: model.UDP, Host: netip.MustParseAddr("10.77.0.1"), Ports: model.PortRange{First: 9000, Last: 9499}}},
+	}
+	pid, kill := keptBy(t, anotherProgram(t), at, cfg)
+	kill()
+	ended := watch(t, pid)
+	first, second := dial(t, "127.0.0.1:8001"), dial(t, "[::1]:8002")
+	client := dialUDP(t, "127.0.0.1:8003")
+	exchange(t, first, "with the old one")
+	exchange(t, second, "with the old one")
+	ask(t, client, "old", "old")
+	var stop atomic.Bool
+	var load sync.WaitGroup
+	for range 2 {
+		load.Go(func() { echoBlocks(t, "127.0.0.1:8001", &stop, true) })
+	}
+	p := found(t, at)
+	stop.Store(true)
+	load.Wait()
+	if p.PID() == pid || !reflect.DeepEqual(held(t, p), cfg) {
+		t.Errorf("%d has taken over from %d, and holds %+v", p.PID(), pid, held(t, p))
+	}
+	exchange(t, first, "still with the old one")
+	ask(t, client, "new", "new")
+	exchange(t, dial(t, "[::1]:8001"), "with the new one")
+	for _, taken := range []string{"127.0.0.1:9000", "127.0.0.1:9499"} {
+		if l, err := net.Listen("tcp", taken); err == nil {
+			l.Close()
+			t.Errorf("%s is free", taken)
+		}
+	}
+	// The socket leads to the new one only.
+	if p := found(t, at); p.PID() == pid {
+		t.Error("the old one is found")
+	}
+	cfg.Listeners = cfg.Listeners[1:]
+	set(t, p, cfg)
+	if _, err := io.ReadAll(first); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the connection of a publish that has gone: %v", err)
+	}
+	exchange(t, second, "the other one's is there")
+	second.Close()
+	waitFD(t, ended)
+	set(t, p, Config{})
+}
+
+func TestTakeOverThatFailsLeavesTheOldOne(t *testing.T) {
+	at := keeping(t)
+	cfg := oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo))
+	pid, kill := keptBy(t, anotherProgram(t), at, cfg)
+	kill()
+	at.Errors = filepath.Join(t.TempDir(), "not", "there")
+	p := found(t, at)
+	exchange(t, dial(t, "127.0.0.1:8001"), "hello")
+	if p.PID() != pid || !reflect.DeepEqual(held(t, p), cfg) {
+		t.Errorf("found %d, want %d", p.PID(), pid)
+	}
+}
+
+// stranger connects to the socket that its input names, or listens there if it
+// can, and says what it got.
+func stranger() int {
+	var path string
+	_, _ = fmt.Scan(&path)
+	if l, err := net.Listen("unix", path); err == nil {
+		fmt.Println("listening")
+		_, _ = l.Accept()
+		select {}
+	}
+	conn, err := net.Dial("unix", path)
+	if err == nil {
+		err = json.NewEncoder(conn).Encode(request{ID: 1, Set: &Config{}})
+	}
+	var answer response
+	if err == nil {
+		err = json.NewDecoder(conn).Decode(&answer)
+	}
+	fmt.Println(answer, err)
+	return 0
+}
+
+// beStranger runs one as nobody, and returns the line that it says.
+func beStranger(t *testing.T, path string) string {
+	t.Helper()
+	const nobody = 65534
+	program := anotherProgram(t)
+	for dir := filepath.Dir(program); dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), child.Role+"="+strangerRole)
+	cmd.Stdin = strings.NewReader(path)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return line
+}
+
+// TestStrangersAreNoParents: the socket's mode keeps other users out, and so
+// does the kernel's word on who they are.
+func TestStrangersAreNoParents(t *testing.T) {
+	at := keeping(t)
+	cfg := oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo))
+	_, kill := keptBy(t, "/proc/self/exe", at, cfg)
+	kill()
+	if got := beStranger(t, at.Socket); !strings.Contains(got, "permission denied") {
+		t.Errorf("another user at the socket: %s", got)
+	}
+	if err := errors.Join(os.Chmod(at.Socket, 0o777), os.Chmod(filepath.Dir(at.Socket), 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	if got := beStranger(t, at.Socket); !strings.Contains(got, "EOF") && !strings.Contains(got, "reset") && !strings.Contains(got, "broken pipe") {
+		t.Errorf("another user at an open socket: %s", got)
+	}
+	if got := held(t, found(t, at)); !reflect.DeepEqual(got, cfg) {
+		t.Errorf("it holds %+v", got)
+	}
+	at.Socket += "2"
+	if got := beStranger(t, at.Socket); got != "listening\n" {
+		t.Fatal(got)
+	}
+	if p, err := Find(t.Context(), at); p != nil || err == nil || !strings.Contains(err.Error(), "of user 65534") {
+		t.Errorf("another user's proxy: %v, %v", p, err)
+	}
+}
+
+func TestAProxyOfAnotherNetnsIsRefused(t *testing.T) {
+	at := keeping(t)
+	_, kill := keptBy(t, "/proc/self/exe", at, oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo)))
+	kill()
+	cmd := exec.Command("sleep", "100")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	elsewhere, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer elsewhere.Close()
+	at.Netns = elsewhere
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if p, err := Keep(ctx, at); err == nil || !strings.Contains(err.Error(), "another network namespace") {
+		t.Errorf("got %v, %v", p, err)
+	}
+}

@@ -141,3 +141,9 @@ func (r Rule) Holds(p Packet) Answer {
 	}
 	return answer
 }
+
+// String is the answer in a word.
+func (a Answer) String() string { return [...]string{"no", "maybe", "yes"}[a] }
+
+// MarshalText implements encoding.TextMarshaler.
+func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/explain/facts"
+	"fairlead/internal/explain/ports"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rules"
+	"fairlead/internal/model"
+	"fairlead/internal/sandbox"
+
+	"github.com/spf13/cobra"
+)
+
+// portList is what `fairlead ports` tells.
+type portList struct {
+	Ports []ports.Port `json:"ports"`
+	// Unseen says what could not be seen, and why.
+	Unseen []string `json:"unseen,omitempty"`
+}
+
+func newPorts(a *app) *cobra.Command {
+	r := &remote{app: a}
+	var proto string
+	c := &cobra.Command{
+		Use:   "ports [PORT]",
+		Short: "Show who owns each port of this host, and who can reach it",
+		Long: "Show every listening or published port: the process and the container behind it, the\n" +
+			"way that packets take there, and from where it is reached. A container's port is one\n" +
+			"line, whether docker-proxy, a NAT rule, an eBPF program or all of them lead to it.\n\n" +
+			"Ways: host (a socket of this host), proxy, nat, ebpf and socket (ours), docker nat and\n" +
+			"docker-proxy, other nat (anybody's DNAT).\n\n" +
+			"The firewall is what the rules for this host's own ports do about the LAN: none, lets\n" +
+			"in, drops, depends (on who comes), or bypassed, where it would drop and packets do not\n" +
+			"meet it. A ? marks what the rules leave open. Routers beyond this host are not seen.\n\n" +
+			"Neither a daemon nor Docker is needed. With a PORT that nothing has, it exits 1.",
+		Example: "  fairlead ports\n  fairlead ports 8080\n  fairlead ports --proto udp -o json",
+		Args:    arguments(cobra.MaximumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			keep, err := portFilter(args, proto)
+			if err != nil {
+				return usage(err)
+			}
+			list, err := r.ports(c.Context())
+			if err != nil {
+				return err
+			}
+			list.Ports = slices.DeleteFunc(list.Ports, func(p ports.Port) bool { return !keep(p) })
+			if err := r.printPorts(list); err != nil {
+				return err
+			}
+			if len(args) > 0 && len(list.Ports) == 0 {
+				return fmt.Errorf("nothing has port %s: nobody listens there, and no rule or program leads it anywhere", args[0])
+			}
+			return nil
+		},
+	}
+	r.flags(c)
+	c.Flags().StringVar(&proto, "proto", "", "only this protocol: tcp or udp")
+	// It fails only for a flag that is not there or completes already.
+	_ = c.RegisterFlagCompletionFunc("proto", cobra.FixedCompletions([]string{"tcp", "udp"}, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// portFilter reads the PORT and --proto.
+func portFilter(args []string, proto string) (func(ports.Port) bool, error) {
+	if proto != "" && proto != string(model.TCP) && proto != string(model.UDP) {
+		return nil, fmt.Errorf("--proto %q: want tcp or udp", proto)
+	}
+	wanted := model.PortRange{First: 1, Last: 65535}
+	if len(args) > 0 {
+		var err error
+		if wanted, err = model.ParsePortRange(args[0]); err != nil {
+			return nil, err
+		}
+	}
+	return func(p ports.Port) bool {
+		return p.Ports.Overlaps(wanted) && (proto == "" || string(p.Proto) == proto)
+	}, nil
+}
+
+func (r *remote) ports(ctx context.Context) (portList, error) {
+	f, known, err := r.look(ctx)
+	if err != nil {
+		return portList{}, err
+	}
+	return portList{ports.List(f, known), f.Unseen}, nil
+}
+
+// look gathers what explanations need; without a daemon there are no
+// attachments.
+func (r *remote) look(ctx context.Context) (f facts.Facts, known []daemon.View, err error) {
+	host, err := kernel.Open("", kernel.Options{Pins: kernel.BPFDir})
+	if err != nil {
+		return f, nil, err
+	}
+	defer func() { err = errors.Join(err, host.Close()) }()
+	if f, err = facts.Gather(ctx, host, sandbox.New()); err != nil {
+		return f, nil, err
+	}
+	known, asked := admin.NewClient(r.socket).Attachments(ctx)
+	if asked != nil && !gone(asked) {
+		f.Unseen = append(f.Unseen, "attachments: "+asked.Error())
+	}
+	return f, known, nil
+}
+
+func (r *remote) printPorts(list portList) error {
+	if r.output == "json" {
+		if list.Ports == nil {
+			list.Ports = []ports.Port{}
+		}
+		return r.json(list)
+	}
+	rows := [][]string{{"PORT", "ADDRESS", "PROCESS", "CONTAINER", "NETWORK", "WAY", "TO", "REACHED FROM", "FIREWALL"}}
+	for _, p := range list.Ports {
+		process, container := "", p.Sandbox
+		if p.Process != nil {
+			process = fmt.Sprintf("%s (%d)", p.Process.Command, p.Process.PID)
+		}
+		if c := p.Container; c != nil {
+			container = c.Name
+			if c.Name == "" {
+				container = c.ID
+			}
+		}
+		rows = append(rows, []string{fmt.Sprintf("%s/%s", p.Ports, p.Proto), addressesText(p.Addresses), orDash(process), orDash(container),
+			orDash(p.Network), waysText(p.Ways), orDash(toText(p)), reachText(p.Reach), orDash(string(p.Reach.Firewall))})
+	}
+	if err := r.tabled(rows); err != nil {
+		return err
+	}
+	for _, u := range list.Unseen {
+		fmt.Fprintln(r.err, "fairlead: not seen:", u)
+	}
+	return nil
+}
+
+// addressesText is * where all addresses of both families are meant.
+func addressesText(all []netip.Addr) string {
+	if len(all) == 2 && all[0].IsUnspecified() && all[1].IsUnspecified() {
+		return "*"
+	}
+	var texts []string
+	for _, a := range all {
+		if a.Is6() {
+			texts = append(texts, "["+a.String()+"]")
+		} else {
+			texts = append(texts, a.String())
+		}
+	}
+	return strings.Join(texts, ",")
+}
+
+func waysText(ways []ports.Way) string {
+	var texts []string
+	for _, w := range ways {
+		texts = append(texts, string(w))
+	}
+	return strings.Join(texts, " + ")
+}
+
+func toText(p ports.Port) string {
+	switch {
+	case p.ToPorts == (model.PortRange{}):
+		return ""
+	case !p.To.IsValid():
+		return ":" + p.ToPorts.String()
+	case p.To.Is6():
+		return "[" + p.To.String() + "]:" + p.ToPorts.String()
+	}
+	return p.To.String() + ":" + p.ToPorts.String()
+}
+
+// reachText names the places, with a ? where it is not certain.
+func reachText(reach ports.Reach) string {
+	var from []string
+	for _, place := range []struct {
+		name  string
+		reach rules.Answer
+	}{{"loopback", reach.Loopback}, {"host", reach.Host}, {"containers", reach.Containers}, {"LAN", reach.LAN}} {
+		switch place.reach {
+		case rules.Yes:
+			from = append(from, place.name)
+		case rules.Maybe:
+			from = append(from, place.name+"?")
+		}
+	}
+	return orDash(strings.Join(from, ", "))
+}

@@ -1,0 +1,86 @@
+package ports
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fairlead/internal/kernel/rules"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// translations makes ports of the NAT rules that are for the host's addresses.
+func (b *builder) translations() {
+	for _, t := range b.Rules.Translations() {
+		for _, host := range b.hosts(t) {
+			p := Port{Proto: t.Proto, Addresses: []netip.Addr{host}, Ports: t.Ports, To: t.Rule.To, ToPorts: t.Rule.ToPorts, Ways: []Way{wayOf(t)}}
+			if p.ToPorts == (model.PortRange{}) {
+				p.ToPorts = p.Ports
+			}
+			if p.Ways[0] != NAT {
+				p.Rule = t.Table + " " + t.Chain + ": " + t.Rule.String()
+			}
+			b.ports = append(b.ports, p)
+		}
+	}
+}
+
+// hosts are the addresses of the host that the rule is for: none if it is for
+// others', as those of a cluster's services.
+func (b *builder) hosts(t rules.Translation) []netip.Addr {
+	if t.Addr.IsValid() && t.Addr.Bits() > 0 {
+		if t.Addr.IsSingleIP() && b.local(t.Addr.Addr()) {
+			return []netip.Addr{t.Addr.Addr()}
+		}
+		return nil
+	}
+	var all []netip.Addr
+	for _, a := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		family, _, _ := strings.Cut(t.Table, " ")
+		fits := family == "inet" || (family == "ip") == a.Is4()
+		switch {
+		case t.Rule.To.IsValid():
+			fits = fits && t.Rule.To.Is4() == a.Is4()
+		case t.Addr.IsValid():
+			fits = fits && t.Addr.Addr().Is4() == a.Is4()
+		}
+		if fits {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// local reports whether the address is the host's.
+func (b *builder) local(a netip.Addr) bool {
+	if a.IsLoopback() {
+		return true
+	}
+	for _, l := range b.Links {
+		if slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr() == a }) {
+			return true
+		}
+	}
+	return false
+}
+
+// wayOf tells rules by where they are: Docker's are in its own chain of
+// iptables, or in its own tables of nftables.
+func wayOf(t rules.Translation) Way {
+	_, table, _ := strings.Cut(t.Table, " ")
+	switch {
+	case table == plan.Mark:
+		return NAT
+	case t.Chain == "DOCKER", table == "docker-bridges":
+		return DockerNAT
+	}
+	return OtherNAT
+}
+
+// leads makes ports of what our eBPF programs lead.
+func (b *builder) leads() {
+	for _, l := range b.Leads {
+		b.ports = append(b.ports, Port{Proto: l.Proto, Addresses: []netip.Addr{l.Host}, Ports: l.Ports, To: l.To, ToPorts: l.ToPorts, Ways: []Way{EBPF}})
+	}
+}

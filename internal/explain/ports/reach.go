@@ -1,0 +1,207 @@
+package ports
+
+import (
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/explain/facts"
+	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rules"
+)
+
+// reach follows packets for the port from each place where they may come from.
+func (b *builder) reach(p Port) Reach {
+	var r Reach
+	at := p.Addresses[0]
+	v4 := at.Is4()
+	any := at.IsUnspecified()
+	loopback := netip.IPv6Loopback()
+	if v4 {
+		loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	if any || at.IsLoopback() {
+		r.Loopback = b.fromHost(p, loopback)
+	}
+	if at.IsLoopback() {
+		return r
+	}
+	uplink, address := b.uplink(v4)
+	if !any {
+		uplink, address = b.holder(at), at
+	}
+	if address.IsValid() {
+		r.Host = b.fromHost(p, address)
+	}
+	for _, l := range b.Links {
+		if gateway, ok := addressOn(l, v4); ok && l.Kind == "bridge" && l.Name != uplink {
+			to := gateway
+			if !any {
+				to = at
+			}
+			came, _ := b.arrives(p, l.Name, gateway.Next(), to)
+			r.Containers = max(r.Containers, came)
+		}
+	}
+	if uplink != "" && address.IsValid() {
+		var by rules.Verdict
+		r.LAN, by = b.arrives(p, uplink, netip.Addr{}, address)
+		r.Firewall = b.firewall(p, uplink, address, r.LAN)
+		if by.By.Rule.Action != rules.None {
+			r.Decided = by.By.Table + " " + by.By.Chain + ": " + by.By.Rule.String()
+		}
+	}
+	return r
+}
+
+// fromHost follows a packet of the host's own processes.
+func (b *builder) fromHost(p Port, to netip.Addr) rules.Answer {
+	if slices.Contains(p.Ways, EBPF) {
+		return rules.Yes
+	}
+	packet := b.packet(p, to)
+	packet.From = netip.AddrPortFrom(to, 0)
+	packet.Out = "lo"
+	v := b.Rules.Translate("output", packet)
+	if v.Action == rules.Redirect || v.Action == rules.DNAT && b.leaves(to, v.By.Rule.To) {
+		return certainty(v.Certain)
+	}
+	if !p.bound {
+		return rules.No
+	}
+	packet.In, packet.Out = "lo", ""
+	return through(b.Rules.Filter("input", packet))
+}
+
+// leaves reports whether a packet that was for to may leave for where it is led:
+// from 127.0.0.0/8 only if the setting of the link says so.
+func (b *builder) leaves(to, led netip.Addr) bool {
+	if !to.IsLoopback() || to.Is6() || b.local(led) {
+		return true
+	}
+	return b.Settings[facts.RouteLocalnet("all")] == "1" || b.Settings[facts.RouteLocalnet(b.holder(led))] == "1"
+}
+
+// arrives follows a packet that comes by a link, and returns what decided. From
+// is invalid where anybody is meant.
+func (b *builder) arrives(p Port, link string, from, to netip.Addr) (rules.Answer, rules.Verdict) {
+	if slices.Contains(p.Ways, EBPF) { // before all rules
+		return rules.Yes, rules.Verdict{}
+	}
+	packet := b.packet(p, to)
+	packet.In, packet.From = link, netip.AddrPortFrom(from, 0)
+	v := b.Rules.Translate("prerouting", packet)
+	switch v.Action {
+	case rules.DNAT:
+		led := packet
+		led.Translated, led.Local = true, b.local(v.By.Rule.To)
+		port := packet.To.Port()
+		if first := v.By.Rule.ToPorts.First; first != 0 {
+			port = first
+		}
+		led.To = netip.AddrPortFrom(v.By.Rule.To, port)
+		hook := "input"
+		if !led.Local {
+			hook, led.Out = "forward", b.holder(led.To.Addr())
+		}
+		f := b.Rules.Filter(hook, led)
+		return min(through(f), certainty(v.Certain)), f
+	case rules.Redirect:
+		packet.To = netip.AddrPortFrom(to, v.By.Rule.ToPorts.First)
+	default:
+		if !p.bound {
+			return rules.No, v
+		}
+	}
+	f := b.Rules.Filter("input", packet)
+	return through(f), f
+}
+
+// firewall says what the rules for the host's own ports would do about the LAN.
+func (b *builder) firewall(p Port, link string, to netip.Addr, comes rules.Answer) Firewall {
+	packet := b.packet(p, to)
+	packet.In = link
+	f := b.Rules.Filter("input", packet)
+	switch {
+	case f.Action == rules.Accept && f.Certain && (f.By.Table == "" || f.Policy):
+		return Open
+	case f.Action == rules.Accept && f.Certain:
+		return Lets
+	case comes == rules.Yes:
+		return Bypassed
+	case !f.Certain:
+		return Perhaps
+	}
+	return Drops
+}
+
+func (b *builder) packet(p Port, to netip.Addr) rules.Packet {
+	return rules.Packet{Proto: p.Proto, To: netip.AddrPortFrom(to, p.Ports.First), Local: true}
+}
+
+func certainty(certain bool) rules.Answer {
+	if certain {
+		return rules.Yes
+	}
+	return rules.Maybe
+}
+
+// through is whether a packet gets through.
+func through(v rules.Verdict) rules.Answer {
+	switch {
+	case !v.Certain:
+		return rules.Maybe
+	case v.Action == rules.Drop || v.Action == rules.Reject:
+		return rules.No
+	}
+	return rules.Yes
+}
+
+// uplink is the link of the default route, or else the first that is neither
+// loopback nor a bridge of containers, and the host's address on it.
+func (b *builder) uplink(v4 bool) (string, netip.Addr) {
+	for _, r := range b.Routes {
+		if r.To.Bits() == 0 && r.To.Addr().Is4() == v4 {
+			if a, ok := b.addressOf(r.Link, v4); ok {
+				return r.Link, a
+			}
+		}
+	}
+	for _, l := range b.Links {
+		if a, ok := addressOn(l, v4); ok && l.Up && l.Kind != "loopback" && l.Kind != "bridge" && l.Owner == "" {
+			return l.Name, a
+		}
+	}
+	return "", netip.Addr{}
+}
+
+func (b *builder) addressOf(link string, v4 bool) (netip.Addr, bool) {
+	i := slices.IndexFunc(b.Links, func(l kernel.InsideLink) bool { return l.Name == link })
+	if i < 0 {
+		return netip.Addr{}, false
+	}
+	return addressOn(b.Links[i], v4)
+}
+
+func addressOn(l kernel.InsideLink, v4 bool) (netip.Addr, bool) {
+	for _, p := range l.Addresses {
+		if p.Addr().Is4() == v4 {
+			return p.Addr(), true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// holder is the link in whose network the address is.
+func (b *builder) holder(a netip.Addr) string {
+	for _, l := range b.Links {
+		if slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			return l.Name
+		}
+	}
+	for _, r := range b.Routes {
+		if r.To.Contains(a) && r.To.Bits() > 0 {
+			return r.Link
+		}
+	}
+	return ""
+}

@@ -1,0 +1,110 @@
+package ports
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fairlead/internal/explain/facts"
+	"fairlead/internal/model"
+)
+
+// listeners gives each socket to the port that it stands behind, or makes one of
+// it.
+func (b *builder) listeners() {
+	led := len(b.ports)
+	for _, l := range b.Listeners {
+		for _, at := range addresses(l) {
+			b.listener(l, at, led)
+		}
+	}
+}
+
+// addresses are one or, where :: stands for both families, two.
+func addresses(l facts.Listener) []netip.Addr {
+	at := l.At.Addr()
+	if at == netip.IPv6Unspecified() && !l.V6Only {
+		return []netip.Addr{netip.IPv4Unspecified(), at}
+	}
+	return []netip.Addr{at}
+}
+
+func (b *builder) listener(l facts.Listener, at netip.Addr, led int) {
+	p := Port{Proto: l.Proto, Addresses: []netip.Addr{at}, Ports: model.Port(l.At.Port()), Ways: []Way{Host}, bound: true}
+	if l.Process.PID != 0 {
+		p.Process = &Process{l.Process.PID, l.Process.Command}
+	}
+	if l.Process.Container != "" {
+		p.Container = &Container{ID: l.Process.Container}
+	}
+	front := slices.IndexFunc(b.ports[:led], func(o Port) bool { return o.covers(p) })
+	proxy, docker := l.DockerProxy()
+	switch {
+	case docker:
+		p.Ways, p.To, p.ToPorts = []Way{DockerProxy}, proxy.To.Addr(), model.Port(proxy.To.Port())
+	case l.OurProxy():
+		p.Ways = []Way{Proxy}
+	default:
+		b.granted(l, &p)
+	}
+	if front < 0 || !(docker || l.OurProxy() || l.Dockerd()) {
+		b.ports = append(b.ports, p)
+		return
+	}
+	f := &b.ports[front]
+	f.bound = f.bound || !l.Dockerd() // which holds the port, and answers nobody
+	if f.Process == nil {
+		f.Process = p.Process
+	}
+	if docker && !slices.Contains(f.Ways, DockerProxy) {
+		f.Ways = append(f.Ways, DockerProxy)
+	}
+}
+
+// covers reports whether packets for the socket's port meet p first.
+func (p Port) covers(o Port) bool {
+	at := p.Addresses[0]
+	return p.Proto == o.Proto && p.Ports.Overlaps(o.Ports) && at.Is4() == o.Addresses[0].Is4() && (at.IsUnspecified() || at == o.Addresses[0])
+}
+
+// granted says so of a socket that a grant has led to its port.
+func (b *builder) granted(l facts.Listener, p *Port) {
+	for _, g := range b.Grants {
+		if g.Proto == l.Proto && g.Ports.Overlaps(p.Ports) && l.Cgroup != "" && strings.HasSuffix(g.Cgroup, l.Cgroup) {
+			p.Ways = []Way{Socket}
+			p.ToPorts = model.Port(g.Own.First + (l.At.Port() - g.Ports.First))
+			return
+		}
+	}
+}
+
+// own finds out whose the port is, by where it leads or by its process.
+func (b *builder) own(p *Port) {
+	for _, v := range b.known {
+		for _, pub := range v.Publishes {
+			leads := p.To.IsValid() && slices.Contains(v.AllAddresses(), p.To) ||
+				slices.Contains(p.Ways, Proxy) && pub.Proto == p.Proto && pub.HostPorts.Overlaps(p.Ports) && pub.AnswersAt(p.Addresses[0])
+			if !leads {
+				continue
+			}
+			p.Sandbox, p.Network = v.Name, v.Network
+			if p.ToPorts == (model.PortRange{}) {
+				p.ToPorts = model.Port(pub.Ports.First + (p.Ports.First - pub.HostPorts.First))
+			}
+			if name, ok := strings.CutPrefix(v.Ref, "container:"); ok {
+				p.Container = &Container{Name: name}
+			}
+		}
+	}
+	for _, c := range b.Containers {
+		is := p.Container != nil && (c.ID == p.Container.ID || p.Container.ID == "" && c.Name == p.Container.Name)
+		for _, n := range c.Networks {
+			if is && c.HostNetwork || p.To.IsValid() && slices.Contains(n.Addresses, p.To) {
+				is, p.Network = true, n.Name
+			}
+		}
+		if is {
+			p.Container = &Container{c.ID, c.Name}
+		}
+	}
+}

@@ -1,0 +1,128 @@
+// Package explain_test asks fairlead about hosts with a real Docker engine.
+package explain_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/lab/dockerd"
+	"fairlead/test/engines"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// host makes the engine a network namespace with a LAN that nobody is on.
+var host = []string{"unshare", "--net", "sh", "-ec", uplink + `exec "$@"`, "host"}
+
+const uplink = `
+sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
+ip link set lo up
+ip link add uplink type veth peer name lan
+ip addr add 192.0.2.10/24 dev uplink
+ip -6 addr add 2001:db8:9::10/64 dev uplink nodad
+ip link set uplink up
+ip link set lan up
+ip route add default via 192.0.2.1
+`
+
+// build builds a program of this project into a directory of the test.
+func build(t *testing.T, dir, pkg string) string {
+	t.Helper()
+	out := filepath.Join(dir, filepath.Base(pkg))
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", out, pkg)
+	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", pkg, err, text)
+	}
+	return out
+}
+
+// in runs a line of a shell on the engine's host.
+func in(t *testing.T, e *dockerd.Engine, line string) string {
+	t.Helper()
+	cmd := e.Command(t.Context(), "sh", "-ec", line)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return string(out)
+}
+
+// engineCases are engines that make different things of a published port.
+func engineCases(t *testing.T) map[string]dockerd.Options {
+	newest := engines.New(t)
+	return map[string]dockerd.Options{
+		"debian with docker-proxy": {Enter: host},
+		"2026 without":             {Enter: host, Programs: newest, Flags: []string{"--userland-proxy=false"}},
+		"2026 by nftables":         {Enter: host, Programs: newest, Flags: []string{"--firewall-backend=nftables"}},
+	}
+}
+
+// withProxy and withoutProxy are the lines, without process ids.
+const (
+	withProxy = `PORT  ADDRESS  PROCESS  CONTAINER  NETWORK  WAY  TO  REACHED FROM  FIREWALL
+7000-7009/udp  *  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:7000-7009  loopback, host, LAN  bypassed
+8080/tcp  *  program  hosted  host  host  -  loopback, host  drops
+8088/tcp  *  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:80  loopback, host, LAN  bypassed
+9000/tcp  127.0.0.1  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:80  loopback  -
+`
+	withoutProxy = `PORT  ADDRESS  PROCESS  CONTAINER  NETWORK  WAY  TO  REACHED FROM  FIREWALL
+7000-7009/udp  0.0.0.0  dockerd  web  bridge  docker nat  172.17.0.2:7000-7009  loopback, host, containers, LAN  bypassed
+8080/tcp  *  program  hosted  host  host  -  loopback, host  drops
+8088/tcp  0.0.0.0  dockerd  web  bridge  docker nat  172.17.0.2:80  loopback, host, containers, LAN  bypassed
+9000/tcp  127.0.0.1  dockerd  web  bridge  docker nat  172.17.0.2:80  loopback  -
+`
+)
+
+// TestPortsOfDocker: a published port is one line with its container, whatever
+// the engine makes of it.
+func TestPortsOfDocker(t *testing.T) {
+	dir := t.TempDir()
+	fairlead := build(t, dir, "fairlead/cmd/fairlead")
+	server := build(t, dir, "fairlead/test/e2e/testdata/server")
+	for name, opt := range engineCases(t) {
+		t.Run(name, func(t *testing.T) {
+			e := engines.Start(t, opt)
+			in(t, e, firewall)
+			engines.Image(t, e, "server", server)
+			for _, run := range []string{
+				"run --detach --name web --publish 8088:80 --publish 127.0.0.1:9000:80 --publish 7000-7009:7000-7009/udp server",
+				"run --detach --name hosted --network host server",
+			} {
+				if _, err := e.Run(t.Context(), strings.Fields(run)...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := withProxy
+			if slices.Contains(opt.Flags, "--userland-proxy=false") {
+				want = withoutProxy
+			}
+			got := tidy(in(t, e, fairlead+" ports"))
+			if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
+				t.Errorf("ports (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// firewall lets nothing in but what it knows.
+const firewall = `nft -f - <<'EOF'
+table inet fw { chain in {
+	type filter hook input priority filter; policy drop;
+	iifname "lo" accept
+	ct state established,related accept
+	ip saddr 192.0.2.0/28 tcp dport 22 accept
+}; }
+EOF
+`
+
+// tidy leaves out what differs from run to run.
+func tidy(table string) string {
+	table = regexp.MustCompile(` \(\d+\)`).ReplaceAllString(table, "")
+	table = regexp.MustCompile(`  +`).ReplaceAllString(table, "  ")
+	return strings.ReplaceAll(table, " \n", "\n")
+}

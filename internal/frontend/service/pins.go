@@ -11,6 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Pins returns where a daemon with those files has its eBPF programs, for those
+// who look at them.
+func Pins(opt Options) string {
+	if isBPF(filepath.Dir(kernel.BPFDir)) {
+		return kernel.BPFDir
+	}
+	return filepath.Join(opt.Run, "bpf", "pins")
+}
+
 // pinDir returns the directory of a bpffs for eBPF programs that outlive the
 // daemon: the host's, or one that is mounted for the daemon. Unmount unmounts
 // the latter when nothing is left in it.

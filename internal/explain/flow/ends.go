@@ -1,0 +1,201 @@
+package flow
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/kernel"
+)
+
+// names of the host as an end of a flow.
+var hostNames = []string{"host", "localhost"}
+
+// ends are both ends of a flow, resolved.
+type ends struct {
+	netns string // where it begins
+	// in is the link by which it comes from another machine; empty where it
+	// begins here.
+	in       string
+	src      netip.Addr // the zero value leaves it to the routing
+	dst      netip.AddrPort
+	loopback bool
+}
+
+// resolve finds out where a flow begins and what it dials.
+func resolve(w World, f Flow) (ends, error) {
+	var e ends
+	if err := e.begin(w, f.From); err != nil {
+		return e, fmt.Errorf("explain %s: %w", f, err)
+	}
+	if err := e.end(w, f); err != nil {
+		return e, fmt.Errorf("explain %s: %w", f, err)
+	}
+	if e.src.IsValid() && e.src.Is4() != e.dst.Addr().Is4() {
+		return e, fmt.Errorf("explain %s: %s and %s are of different families: name an address of the client's", f, e.src, e.dst.Addr())
+	}
+	return e, nil
+}
+
+// begin resolves the first end.
+func (e *ends) begin(w World, from string) error {
+	if slices.Contains(hostNames, from) || from == "" {
+		e.loopback = from == "localhost"
+		return nil
+	}
+	addr, err := netip.ParseAddr(from)
+	if err != nil {
+		e.netns, err = w.Find(from)
+		return err
+	}
+	e.src = addr
+	own, err := addresses(w, "")
+	if err != nil {
+		return err
+	}
+	if addr.IsLoopback() || slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Addr() == addr }) {
+		e.loopback = addr.IsLoopback()
+		return nil
+	}
+	if netns, ok := w.Holder(addr); ok && !outside(w, addr) {
+		e.netns = netns
+		return nil
+	}
+	return e.arrives(w, addr)
+}
+
+// outside reports whether the address is behind a link of the host that is not
+// ours: a machine of the LAN, even if its namespace can be seen from here.
+func outside(w World, addr netip.Addr) bool {
+	r, err := w.Route("", kernel.RouteQuery{To: addr})
+	if err != nil {
+		return false
+	}
+	l, ok := linkOf(w, "", r.Link)
+	return ok && l.Owner == "" && l.Kind != "bridge"
+}
+
+// arrives finds the link by which another machine's packets come: the one by
+// which the host answers.
+func (e *ends) arrives(w World, addr netip.Addr) error {
+	r, err := w.Route("", kernel.RouteQuery{To: addr})
+	if err != nil {
+		return fmt.Errorf("%s is no address of this host nor of a sandbox, and the host has no route to it: %w", addr, err)
+	}
+	e.in = r.Link
+	return nil
+}
+
+// end resolves what is dialled.
+func (e *ends) end(w World, f Flow) error {
+	if addr, err := netip.ParseAddr(f.To); err == nil {
+		e.dst = netip.AddrPortFrom(addr, f.Port)
+		return nil
+	}
+	var found netip.Addr
+	var err error
+	switch {
+	case f.To == "" || f.To == "host":
+		found, err = e.hostAddress(w)
+	case f.To == "localhost":
+		found = e.ownLoopback()
+	default:
+		var netns string
+		if netns, err = w.Find(f.To); err == nil {
+			found, err = e.addressIn(w, netns, f.To)
+		}
+	}
+	e.dst = netip.AddrPortFrom(found, f.Port)
+	return err
+}
+
+func (e *ends) ownLoopback() netip.Addr {
+	if e.src.Is6() {
+		return netip.IPv6Loopback()
+	}
+	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+}
+
+// hostAddress is the address of the host that the client dials: that of the
+// link by which it comes, or the first that is not in a network of ours.
+func (e *ends) hostAddress(w World) (netip.Addr, error) {
+	if e.loopback {
+		return e.ownLoopback(), nil
+	}
+	links, err := w.Links("")
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	want4 := !e.src.IsValid() || e.src.Is4()
+	var others netip.Addr
+	for _, l := range links {
+		for _, p := range l.Addresses {
+			a := p.Addr()
+			switch {
+			case a.IsLoopback() || a.IsLinkLocalUnicast() || a.Is4() != want4:
+			case e.in == l.Name || e.in == "" && l.Owner == "" && l.Kind != "bridge":
+				return a, nil
+			case !others.IsValid():
+				others = a
+			}
+		}
+	}
+	if !others.IsValid() {
+		return others, errors.New("the host has no address that the client could dial: name one")
+	}
+	return others, nil
+}
+
+// addressIn is the address of a sandbox that the flow dials: one in a subnet
+// that the beginning has, too, or the first.
+func (e *ends) addressIn(w World, netns, name string) (netip.Addr, error) {
+	there, err := addresses(w, netns)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	here, err := addresses(w, e.netns)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	var first netip.Addr
+	for _, p := range there {
+		a := p.Addr()
+		if a.IsLoopback() || a.IsLinkLocalUnicast() || e.src.IsValid() && e.src.Is4() != a.Is4() {
+			continue
+		}
+		if slices.ContainsFunc(here, func(h netip.Prefix) bool { return h.Masked().Contains(a) && h.Addr() != a }) {
+			return a, nil
+		}
+		if !first.IsValid() {
+			first = a
+		}
+	}
+	if !first.IsValid() {
+		return first, fmt.Errorf("%s has no address of the family to dial: see `fairlead inspect %s`", name, name)
+	}
+	return first, nil
+}
+
+// addresses lists those of a namespace, IPv4 first.
+func addresses(w World, netns string) ([]netip.Prefix, error) {
+	links, err := w.Links(netns)
+	var all []netip.Prefix
+	for _, l := range links {
+		all = append(all, l.Addresses...)
+	}
+	slices.SortStableFunc(all, func(a, b netip.Prefix) int { return a.Addr().BitLen() - b.Addr().BitLen() })
+	return all, err
+}
+
+func linkOf(w World, netns, name string) (kernel.NetLink, bool) {
+	links, err := w.Links(netns)
+	if err != nil {
+		return kernel.NetLink{}, false
+	}
+	i := slices.IndexFunc(links, func(l kernel.NetLink) bool { return l.Name == name })
+	if i < 0 {
+		return kernel.NetLink{}, false
+	}
+	return links[i], true
+}

@@ -1,0 +1,258 @@
+package flow
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rules"
+	"fairlead/internal/plan"
+
+	"golang.org/x/sys/unix"
+)
+
+// ourTable is our table as rules name it.
+const ourTable = "inet " + plan.Mark
+
+// look is the packet as rules see it.
+func (k *walker) look(netns, in, out string, p packet) rules.Packet {
+	own, _ := addresses(k, netns)
+	isOwn := p.dst.Addr().IsLoopback() || slices.ContainsFunc(own, func(o netip.Prefix) bool { return o.Addr() == p.dst.Addr() })
+	src := p.src
+	if !src.IsValid() {
+		src = netip.AddrPort{}
+	}
+	return rules.Packet{Proto: k.proto, From: src, To: p.dst, In: in, Out: out, Local: isOwn, Translated: p.dnat}
+}
+
+// rules reads a namespace's rules and notes what could not be read.
+func (k *walker) rules(netns string) (rules.Ruleset, bool) {
+	rs, unread, err := k.Rules(netns)
+	for _, u := range unread {
+		if note := k.Name(netns) + ": " + u; !slices.Contains(k.out.Notes, note) {
+			k.out.Notes = append(k.out.Notes, note)
+		}
+	}
+	return rs, !k.fail(err)
+}
+
+// filter walks a packet through the filters of a hook and reports whether it
+// goes on. Rules that let it pass are told where tell says so, or where they
+// are not ours.
+func (k *walker) filter(netns, hook, in, out string, p packet, tell bool) bool {
+	if k.ended {
+		return false
+	}
+	rs, ok := k.rules(netns)
+	if !ok {
+		return false
+	}
+	v := rs.Filter(hook, k.look(netns, in, out, p))
+	h := Hop{Kind: Filter, Where: k.Name(netns), Link: firstOf(in, out), By: ruleText(v.By), Uncertain: !v.Certain,
+		Clue: Clue{Netns: netns, Hook: hook, Link: firstOf(in, out)}}
+	switch {
+	case v.Action == rules.Drop || v.Action == rules.Reject:
+		h.What = fmt.Sprintf("%s: %s", hook, ending(v.Action, v.Certain))
+		if v.Policy {
+			h.By = policyText(v.By)
+		}
+		if k.isIsolation(v.By) {
+			h.Why = "only published ports and answers may enter an isolated network, and nothing an internal one"
+		}
+		k.hop(p, h)
+		if v.Certain {
+			k.end(Dropped, "%s by a rule at %s of %s: %s", done(v.Action), hook, k.Name(netns), h.By)
+			return false
+		}
+		return true
+	case !v.Certain:
+		h.What = hook + ": passes, unless a rule matches that is not understood: " + doubtful(v)
+		h.By = ""
+		k.hop(p, h)
+	case v.By.Rule.Action != "" && !v.Policy && (tell || v.By.Table != ourTable):
+		h.What = hook + ": accepted"
+		k.hop(p, h)
+	}
+	return true
+}
+
+func done(a rules.Action) string {
+	if a == rules.Reject {
+		return "rejected"
+	}
+	return "dropped"
+}
+
+func ending(a rules.Action, certain bool) string {
+	if certain {
+		return done(a)
+	}
+	return done(a) + ", unless a rule before accepts it that is not understood"
+}
+
+// doubtful lists the rules whose conditions are not understood.
+func doubtful(v rules.Verdict) string {
+	var all []string
+	for _, s := range v.Met {
+		if !s.Certain && s.Rule.Action != rules.Jump && s.Rule.Action != rules.Goto {
+			all = append(all, ruleText(s))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// isIsolation reports whether a rule of ours keeps networks apart.
+func (k *walker) isIsolation(s rules.Step) bool { return s.Table == ourTable && s.Chain == "forward" }
+
+func ruleText(s rules.Step) string {
+	if s.Table == "" {
+		return ""
+	}
+	text := fmt.Sprintf("%s %s: %s", s.Table, s.Chain, s.Rule)
+	if s.Rule.Comment != "" && s.Rule.Comment != plan.Mark {
+		text += fmt.Sprintf(" comment %q", s.Rule.Comment)
+	}
+	return text
+}
+
+func policyText(s rules.Step) string {
+	return fmt.Sprintf("%s %s: policy %s", s.Table, s.Chain, s.Rule.Action)
+}
+
+// translate walks a packet through the destination NAT of a hook.
+func (k *walker) translate(netns, hook, in, out string, p packet) packet {
+	rs, ok := k.rules(netns)
+	if !ok || k.ended {
+		return p
+	}
+	v := rs.Translate(hook, k.look(netns, in, out, p))
+	if v.Action != rules.DNAT && v.Action != rules.Redirect {
+		return p
+	}
+	r := v.By.Rule
+	was := p.dst
+	addr, port := p.dst.Addr(), p.dst.Port()
+	if r.To.IsValid() {
+		addr = r.To
+	}
+	if v.Action == rules.Redirect {
+		addr = k.redirected(netns, in, addr)
+	}
+	if r.ToPorts.First != 0 {
+		port = r.ToPorts.First
+	}
+	p.dst, p.dnat = netip.AddrPortFrom(addr, port), true
+	h := Hop{Kind: NAT, Where: k.Name(netns), Link: firstOf(in, out), What: fmt.Sprintf("%s: destination NAT from %s to %s", hook, was, p.dst),
+		By: ruleText(v.By), Uncertain: !v.Certain, Clue: Clue{Netns: netns, Hook: hook, Link: in}}
+	if v.By.Table == ourTable {
+		h.By, h.Why = element(v.By, k, was), k.promised(was)
+	}
+	k.hop(p, h)
+	return p
+}
+
+// redirected is where a redirect leads: the address of the link, or loopback.
+func (k *walker) redirected(netns, in string, to netip.Addr) netip.Addr {
+	l, ok := linkOf(k, netns, in)
+	for _, p := range l.Addresses {
+		if ok && p.Addr().Is4() == to.Is4() {
+			return p.Addr()
+		}
+	}
+	if to.Is4() {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return netip.IPv6Loopback()
+}
+
+// element is the element of our maps that leads, as it is typed.
+func element(s rules.Step, k *walker, dialled netip.AddrPort) string {
+	m := plan.Mapping{Proto: k.proto, To: s.Rule.To, ToPort: s.Rule.ToPorts.First, Host: netip.IPv6Unspecified()}
+	if dialled.Addr().Is4() {
+		m.Host = netip.IPv4Unspecified()
+	}
+	for _, c := range s.Rule.Conditions {
+		for i, f := range c.Fields {
+			if len(c.In) != 1 {
+				continue
+			}
+			r := c.In[0][i]
+			switch f {
+			case rules.Port:
+				m.Ports, _ = r.Ports()
+			case rules.Destination:
+				if prefix, ok := r.Prefix(); ok && prefix.IsSingleIP() {
+					m.Host = prefix.Addr()
+				}
+			}
+		}
+	}
+	return m.Add()[0]
+}
+
+// masquerade walks a packet through the source NAT where it leaves.
+func (k *walker) masquerade(netns, in string, r kernel.RouteFound, p packet) packet {
+	rs, ok := k.rules(netns)
+	if !ok || k.ended {
+		return p
+	}
+	v := rs.Translate("postrouting", k.look(netns, in, r.Link, p))
+	if v.Action != rules.SNAT && v.Action != rules.Masquerade {
+		return p
+	}
+	was := p.src.Addr()
+	to := v.By.Rule.To
+	if v.Action == rules.Masquerade {
+		to = k.speaksFrom(netns, r, p)
+	}
+	p.src = netip.AddrPortFrom(to, 0)
+	h := Hop{Kind: NAT, Where: k.Name(netns), Link: r.Link, What: fmt.Sprintf("postrouting: source NAT from %s to %s", was, to), By: ruleText(v.By),
+		Uncertain: !v.Certain, Clue: Clue{Netns: netns, Hook: "postrouting", Link: r.Link}}
+	if v.By.Table == ourTable {
+		h.By, h.Why = masqueradeText(v.By), "the answer would pass the host by otherwise, or find no way back"
+	}
+	k.hop(p, h)
+	k.answer(netns, r.Link, fmt.Sprintf("the answer goes to %s; connection tracking gives it back to %s", to, was))
+	return p
+}
+
+// masqueradeText is the rule that masquerades, with the element of our set.
+func masqueradeText(s rules.Step) string {
+	for _, set := range []string{plan.SetHairpin, plan.SetOutbound} {
+		for _, c := range s.Rule.Conditions {
+			if len(c.Fields) == 2 && (s.Chain == "returns") == (set == plan.SetHairpin) {
+				return fmt.Sprintf("%s (the set %s)", ruleText(s), set)
+			}
+		}
+	}
+	return ruleText(s)
+}
+
+// speaksFrom is the address that masquerading gives: what the route prefers, or
+// the link's first.
+func (k *walker) speaksFrom(netns string, r kernel.RouteFound, p packet) netip.Addr {
+	if own, err := k.Route(netns, kernel.RouteQuery{To: p.dst.Addr()}); err == nil && own.Src.IsValid() && own.Type == unix.RTN_UNICAST {
+		return own.Src
+	}
+	l, _ := linkOf(k, netns, r.Link)
+	for _, a := range l.Addresses {
+		if a.Addr().Is4() == p.dst.Addr().Is4() && !a.Addr().IsLinkLocalUnicast() {
+			return a.Addr()
+		}
+	}
+	return p.src.Addr()
+}
+
+// answer notes what the answer meets; the last is met first.
+func (k *walker) answer(netns, link, what string) {
+	k.back = append(k.back, Hop{Kind: Answer, Where: k.Name(netns), Link: link, What: what})
+}

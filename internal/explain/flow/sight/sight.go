@@ -1,0 +1,309 @@
+// Package sight is the world that package flow asks: this host, as the kernel
+// tells it, and every namespace that a process or a name holds. It looks at
+// each thing once and changes nothing.
+package sight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fairlead/internal/explain/facts"
+	"fairlead/internal/explain/flow"
+	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rules"
+	"fairlead/internal/plan"
+	"fairlead/internal/sandbox"
+)
+
+// Options say what is known beside what the kernel tells.
+type Options struct {
+	// Sandboxes are paths of namespaces by the names that people call them by:
+	// attachments'.
+	Sandboxes map[string]string
+	Published []flow.Published
+	// Finder resolves other names.
+	Finder sandbox.Finder
+}
+
+// World implements flow.World. It is not safe for concurrent use.
+type World struct {
+	opt  Options
+	host *kernel.Host
+	// spaces are the namespaces by path; the host's path is empty.
+	spaces map[string]*space
+	paths  []string // in the order in which they are looked through
+}
+
+// space is a namespace and what has been seen of it.
+type space struct {
+	host      *kernel.Host
+	name      string
+	links     []kernel.NetLink
+	rules     *ruleset
+	listeners []kernel.Listener
+	listened  bool
+	steering  *kernel.Steering
+}
+
+type ruleset struct {
+	rules  rules.Ruleset
+	unread []string
+}
+
+// New returns the world of a host. Close lets go of it, but not of the host.
+func New(host *kernel.Host, opt Options) (*World, error) {
+	w := &World{opt: opt, host: host, spaces: map[string]*space{"": {host: host, name: "host"}}, paths: []string{""}}
+	own, err := inode(host.Netns())
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{own: true}
+	var names []string
+	for name := range opt.Sandboxes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	add := func(path, name string) {
+		ns, err := kernel.OpenNetns(path)
+		if err != nil {
+			return // it has gone
+		}
+		defer ns.Close()
+		id, err := inode(ns.File())
+		if err != nil || seen[id] {
+			return
+		}
+		h, err := kernel.Open(path, kernel.Options{})
+		if err != nil {
+			return
+		}
+		seen[id] = true
+		w.spaces[path], w.paths = &space{host: h, name: name}, append(w.paths, path)
+	}
+	for _, name := range names {
+		add(opt.Sandboxes[name], name)
+	}
+	for _, path := range host.Namespaces() {
+		add(path, called(path))
+	}
+	return w, nil
+}
+
+// inode tells a namespace from every other that lives.
+func inode(ns *os.File) (string, error) {
+	id, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", ns.Fd()))
+	if err != nil {
+		return "", fmt.Errorf("tell a network namespace: %w", err)
+	}
+	return id, nil
+}
+
+// called is how people call a namespace that has no attachment: the name of
+// `ip netns`, or the process that holds it.
+func called(path string) string {
+	if name, ok := strings.CutPrefix(path, "/run/netns/"); ok {
+		return name
+	}
+	pid := strings.TrimSuffix(strings.TrimPrefix(path, "/proc/"), "/ns/net")
+	comm, err := os.ReadFile(filepath.Join("/proc", pid, "comm"))
+	if err != nil {
+		return "pid:" + pid
+	}
+	return fmt.Sprintf("pid:%s (%s)", pid, strings.TrimSpace(string(comm)))
+}
+
+// Close lets go of the namespaces.
+func (w *World) Close() error {
+	var errs []error
+	for path, s := range w.spaces {
+		if path != "" {
+			errs = append(errs, s.host.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Host returns the door to a namespace; it stays the world's.
+func (w *World) Host(netns string) *kernel.Host { return w.spaces[netns].host }
+
+// Name implements flow.World.
+func (w *World) Name(netns string) string {
+	if s, ok := w.spaces[netns]; ok {
+		return s.name
+	}
+	return netns
+}
+
+// Links implements flow.World.
+func (w *World) Links(netns string) ([]kernel.NetLink, error) {
+	s := w.spaces[netns]
+	if s.links == nil {
+		var err error
+		if s.links, err = s.host.NetLinks(); err != nil {
+			return nil, fmt.Errorf("look into %s: %w", s.name, err)
+		}
+	}
+	return s.links, nil
+}
+
+// Route implements flow.World.
+func (w *World) Route(netns string, q kernel.RouteQuery) (kernel.RouteFound, error) {
+	return w.spaces[netns].host.RouteTo(q)
+}
+
+// Rules implements flow.World.
+func (w *World) Rules(netns string) (rules.Ruleset, []string, error) {
+	s := w.spaces[netns]
+	if s.rules == nil {
+		rs, unread, err := s.host.Ruleset()
+		if err != nil {
+			return nil, nil, fmt.Errorf("look into %s: %w", s.name, err)
+		}
+		s.rules = &ruleset{rs, unread}
+	}
+	return s.rules.rules, s.rules.unread, nil
+}
+
+// Listeners implements flow.World.
+func (w *World) Listeners(netns string) ([]kernel.Listener, error) {
+	s := w.spaces[netns]
+	if !s.listened {
+		var err error
+		if s.listeners, err = s.host.Listeners(); err != nil {
+			return nil, fmt.Errorf("look into %s: %w", s.name, err)
+		}
+		for i, l := range s.listeners {
+			s.listeners[i] = facts.Of(l).Listener
+		}
+		s.listened = true
+	}
+	return s.listeners, nil
+}
+
+// Setting implements flow.World.
+func (w *World) Setting(netns, name string) string {
+	value, err := w.spaces[netns].host.ReadSysctl(plan.Sysctl{Name: name})
+	if err != nil {
+		return ""
+	}
+	return value
+}
+
+// Steering implements flow.World.
+func (w *World) Steering() (kernel.Steering, error) {
+	s := w.spaces[""]
+	if s.steering == nil {
+		found, err := s.host.Steering()
+		if err != nil {
+			return found, fmt.Errorf("look at the eBPF data plane: %w", err)
+		}
+		s.steering = &found
+	}
+	return *s.steering, nil
+}
+
+// Peer implements flow.World.
+func (w *World) Peer(netns string, l kernel.NetLink) (flow.End, bool) {
+	if l.Parent == 0 {
+		return flow.End{}, false
+	}
+	for _, path := range w.paths {
+		if same := path == netns; same != (l.ParentNetns == kernel.NoSandbox) || !same && !w.knows(netns, path, l.ParentNetns) {
+			continue
+		}
+		links, err := w.Links(path)
+		i := slices.IndexFunc(links, func(o kernel.NetLink) bool { return o.Index == l.Parent })
+		if err == nil && i >= 0 {
+			return flow.End{Netns: path, NetLink: links[i]}, true
+		}
+	}
+	return flow.End{}, false
+}
+
+// knows reports whether a namespace calls another by the id.
+func (w *World) knows(netns, other string, id int) bool {
+	known, ok := w.spaces[netns].host.NamespaceID(w.spaces[other].host.Path())
+	return ok && known == id
+}
+
+// Branches implements flow.World.
+func (w *World) Branches(netns string, parent kernel.NetLink) []flow.End {
+	var all []flow.End
+	for _, path := range w.paths {
+		links, err := w.Links(path)
+		if err != nil {
+			continue
+		}
+		for _, l := range links {
+			if l.Kind != "macvlan" && l.Kind != "ipvlan" || l.Parent != parent.Index {
+				continue
+			}
+			if p, ok := w.Peer(path, l); ok && p.Netns == netns && p.Index == parent.Index {
+				all = append(all, flow.End{Netns: path, NetLink: l})
+			}
+		}
+	}
+	return all
+}
+
+// Published implements flow.World.
+func (w *World) Published() []flow.Published { return w.opt.Published }
+
+// ProxyTarget implements flow.World.
+func (w *World) ProxyTarget(l kernel.Listener) (netip.AddrPort, bool) {
+	p, ok := facts.Of(l).DockerProxy()
+	return p.To, ok
+}
+
+// Holder implements flow.World.
+func (w *World) Holder(a netip.Addr) (string, bool) {
+	for _, path := range w.paths[1:] {
+		links, err := w.Links(path)
+		for _, l := range links {
+			if err == nil && (flow.End{Netns: path, NetLink: l}).Has(a) {
+				return path, true
+			}
+		}
+	}
+	return "", false
+}
+
+// Find implements flow.World.
+func (w *World) Find(name string) (string, error) {
+	if path, ok := w.opt.Sandboxes[name]; ok {
+		return w.known(path)
+	}
+	s, err := w.opt.Finder.Resolve(context.Background(), name)
+	if errors.Is(err, sandbox.ErrHost) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return w.known(s.Path)
+}
+
+// known is the path by which the namespace at a path was found.
+func (w *World) known(path string) (string, error) {
+	ns, err := kernel.OpenNetns(path)
+	if err != nil {
+		return "", err
+	}
+	defer ns.Close()
+	want, err := inode(ns.File())
+	if err != nil {
+		return "", err
+	}
+	for _, p := range w.paths {
+		if id, err := inode(w.spaces[p].host.Netns()); err == nil && id == want {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("the namespace at %s is gone", path)
+}

@@ -1,0 +1,176 @@
+package flow
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/paths"
+	"fairlead/internal/promise"
+)
+
+// receive walks a packet through input to the socket that takes it.
+func (k *walker) receive(netns, in string, p packet) {
+	if !k.filter(netns, "input", in, "", p, false) {
+		return
+	}
+	all, err := k.Listeners(netns)
+	if k.fail(err) {
+		return
+	}
+	l, ok := takes(all, k.proto, p.dst)
+	if !ok {
+		k.hop(p, Hop{Kind: Delivery, Where: k.Name(netns), Link: in, What: fmt.Sprintf("nobody listens on %s/%s", p.dst, k.proto), Clue: Clue{Netns: netns, Hook: "input", Link: in}})
+		k.end(Refused, "nobody listens on %s/%s in %s", p.dst, k.proto, k.Name(netns))
+		return
+	}
+	if netns == "" && k.proxied(l, p) {
+		return
+	}
+	h := Hop{Kind: Delivery, Where: k.Name(netns), Link: in, What: "the socket of " + l.Process.String(), By: socketText(l),
+		Clue: Clue{Netns: netns, Hook: "input", Link: in, Taken: k.proto == model.TCP}}
+	if netns == "" {
+		h.Why = k.promised(p.dst)
+	}
+	k.hop(p, h)
+	if !k.wayBack(netns, in, p) {
+		return
+	}
+	k.out.Process = &Process{PID: l.Process.PID, Command: l.Process.Command, Container: l.Process.Container, Where: k.Name(netns)}
+	k.end(Delivered, "delivered to %s in %s", l.Process, k.Name(netns))
+}
+
+func socketText(l kernel.Listener) string {
+	state := "listening"
+	if l.Proto == model.UDP {
+		state = "bound"
+	}
+	return fmt.Sprintf("%s on %s/%s", state, l.At, l.Proto)
+}
+
+// takes finds the socket that takes packets for an address: the one that is
+// bound to it, else one that is bound to any.
+func takes(all []kernel.Listener, proto model.Proto, at netip.AddrPort) (kernel.Listener, bool) {
+	var best kernel.Listener
+	rank := -1
+	for _, l := range all {
+		if l.Proto != proto || l.At.Port() != at.Port() || !l.Answers(at.Addr()) {
+			continue
+		}
+		n := 0 // :: for both families
+		switch {
+		case l.At.Addr() == at.Addr():
+			n = 2
+		case l.At.Addr().Is4() == at.Addr().Is4():
+			n = 1
+		}
+		if n > rank {
+			best, rank = l, n
+		}
+	}
+	return best, rank >= 0
+}
+
+// wayBack asks for the route of the answer, and notes it where it is another
+// than the way in.
+func (k *walker) wayBack(netns, in string, p packet) bool {
+	if in == "lo" || !p.src.IsValid() {
+		return true
+	}
+	r, err := k.Route(netns, kernel.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})
+	var none *kernel.ErrNoRoute
+	if errors.As(err, &none) {
+		k.hop(p, Hop{Kind: Answer, Where: k.Name(netns), What: "the answer finds no way back: " + none.Why, By: queryText(kernel.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})})
+		k.end(NoRoute, "it reaches %s, and the answer finds no route to %s", k.Name(netns), p.src.Addr())
+		return false
+	}
+	if err == nil && r.Link != in {
+		k.answer(netns, r.Link, fmt.Sprintf("the answer goes out by %s, and not by %s: %s", r.Link, in, routeText(r)))
+	}
+	return true
+}
+
+// ourProxy is what our user-space proxy calls itself.
+const ourProxy = "fairlead-proxy"
+
+// proxied walks on from a proxy on the host: ours, or one of Docker's.
+func (k *walker) proxied(l kernel.Listener, p packet) bool {
+	to, docker := k.ProxyTarget(l)
+	published, ours := k.published(p.dst)
+	ours = ours && l.Process.Command == ourProxy && !docker
+	if ours {
+		to, ours = published.target(p.dst.Port())
+	}
+	if !docker && !ours {
+		return false
+	}
+	h := Hop{Kind: Proxy, Where: k.Name(""), What: fmt.Sprintf("%s takes it, and dials %s", l.Process, to), By: socketText(l),
+		Clue: Clue{Hook: "input", Taken: k.proto == model.TCP}}
+	switch {
+	case ours:
+		h.Why = k.promised(p.dst)
+	default:
+		h.Why = "docker-proxy copies every byte, and the workload sees the host's address"
+	}
+	k.hop(p, h)
+	k.answer("", "", fmt.Sprintf("%s copies the answer to its client: two connections", l.Process.Command))
+	k.send("", packet{dst: to})
+	return true
+}
+
+// published finds the publish for a port of the host.
+func (k *walker) published(at netip.AddrPort) (Published, bool) {
+	all := k.Published()
+	i := slices.IndexFunc(all, func(p Published) bool { return p.covers(k.proto, at) })
+	if i < 0 {
+		return Published{}, false
+	}
+	return all[i], true
+}
+
+// promised quotes what the way promises that leads the port.
+func (k *walker) promised(at netip.AddrPort) string {
+	p, ok := k.published(at)
+	if !ok {
+		return ""
+	}
+	way, ok := paths.Way(p.Via)
+	if !ok {
+		return ""
+	}
+	set := way.Promises(p.Driver)
+	if set == nil {
+		return ""
+	}
+	source := map[client]promise.Question{lan: promise.LANSource, local: promise.HostSource, peer: promise.PeerSource}[k.client]
+	questions := []promise.Question{source}
+	switch {
+	case k.client == lan:
+		questions = append(questions, promise.InputFirewall, promise.ForwardFirewall)
+	case at.Addr() == netip.IPv6Loopback():
+		questions = append(questions, promise.Loopback6)
+	case at.Addr().IsLoopback():
+		questions = append(questions, promise.Loopback4)
+	}
+	quotes := []string{fmt.Sprintf("%s+%s", p.Driver, p.Via)}
+	for _, q := range questions {
+		quotes = append(quotes, quote(q, set[q]))
+	}
+	return strings.Join(quotes, "; ")
+}
+
+// quote writes a promise as `fairlead paths` does.
+func quote(q promise.Question, a promise.Answer) string {
+	text := fmt.Sprintf("%s: no", q)
+	if a.Kept {
+		text = fmt.Sprintf("%s: yes", q)
+	}
+	if a.How != "" {
+		text += " (" + a.How + ")"
+	}
+	return text
+}

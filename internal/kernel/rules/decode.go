@@ -24,6 +24,7 @@ type Links func(index uint32) string
 // the map in which it looks its action up.
 func Decode(family nftables.TableFamily, rule *nftables.Rule, sets Sets, links Links) []Rule {
 	d := &decoder{family: family, sets: sets, links: links, registers: map[uint32]register{}}
+	d.rule.Handle = rule.Handle
 	d.rule.Comment, _ = userdata.GetString(rule.UserData, userdata.TypeComment)
 	for _, e := range rule.Exprs {
 		d.step(e)

@@ -72,6 +72,8 @@ type Rule struct {
 	ToPorts model.PortRange `json:"toPorts,omitzero"`
 	// Partial says that the rule holds more than is understood here.
 	Partial bool `json:"partial,omitempty"`
+	// Handle is nftables' number for it, by which traces name it; 0 elsewhere.
+	Handle uint64 `json:"handle,omitempty"`
 	// Comment is the rule's, or that of the program that made it.
 	Comment string `json:"comment,omitempty"`
 }

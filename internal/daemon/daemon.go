@@ -43,6 +43,7 @@ import (
 // Host is what the daemon needs of a host; *kernel.Host has it.
 type Host interface {
 	engine.Kernel
+	Counters
 	Look(path string) (kernel.Sandbox, error)
 	WatchSandboxes(context.Context) (<-chan int, error)
 	// Do runs a function on a thread in the host's namespace.
@@ -104,6 +105,9 @@ type Daemon struct {
 	answers map[netip.Addr]*overlay.Responder
 	// look gets the references of sandboxes to look at again.
 	look chan string
+	// counting is held while counters are read, for sums.
+	counting sync.Mutex
+	sums     sums
 	// life ends with the daemon.
 	life context.Context
 	end  context.CancelFunc

@@ -64,11 +64,10 @@ func (d *Daemon) view(names ...string) []View {
 		if len(names) > 0 && !slices.Contains(names, a.Name) {
 			continue
 		}
-		v := View{Attachment: a, Driver: drivers[a.Network], Status: Waiting, Problem: d.problems[a.Name], Publishes: d.published(a.Name)}
-		if e, ok := reached[a.Name]; ok {
-			v.Endpoint, v.Status = e, Up
-		} else if v.Problem != "" {
-			v.Status = Broken
+		v := View{Attachment: a, Driver: drivers[a.Network], Problem: d.problems[a.Name], Publishes: d.published(a.Name)}
+		e, up := reached[a.Name]
+		if v.Status = statusOf(up, v.Problem); up {
+			v.Endpoint = e
 		}
 		all = append(all, v)
 	}

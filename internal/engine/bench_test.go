@@ -18,10 +18,11 @@ import (
 // noProxy holds no ports: what is left is the engine's and the kernel's time.
 type noProxy struct{}
 
-func (noProxy) Set(context.Context, proxy.Config) error    { return nil }
-func (noProxy) Stats(context.Context) (proxy.Stats, error) { return proxy.Stats{}, nil }
-func (noProxy) Close() error                               { return nil }
-func withoutPorts(context.Context) (engine.Proxy, error)   { return noProxy{}, nil }
+func (noProxy) Set(context.Context, proxy.Config) error                  { return nil }
+func (noProxy) Stats(context.Context) (proxy.Stats, error)               { return proxy.Stats{}, nil }
+func (noProxy) Listeners(context.Context) ([]proxy.ListenerStats, error) { return nil, nil }
+func (noProxy) Close() error                                             { return nil }
+func withoutPorts(context.Context) (engine.Proxy, error)                 { return noProxy{}, nil }
 
 // BenchmarkPublish goes from a host without these publishes to one with them,
 // in one Set. The variants without the proxy leave the reserving of ports out.

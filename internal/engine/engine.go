@@ -53,6 +53,7 @@ type Proxy interface {
 	Set(context.Context, proxy.Config) error
 	// Stats fails once the proxy is gone.
 	Stats(context.Context) (proxy.Stats, error)
+	Listeners(context.Context) ([]proxy.ListenerStats, error)
 	Close() error
 }
 

@@ -51,7 +51,7 @@ func tableSets() []*nftables.Set {
 	add := func(name string, interval bool, key nftables.SetDatatype, data *nftables.SetDatatype) {
 		s := &nftables.Set{Table: table(), Name: name, KeyType: key, Interval: interval, Concatenation: true}
 		if data != nil {
-			s.IsMap, s.DataType = true, *data
+			s.IsMap, s.DataType, s.Counter = true, *data, true
 		}
 		sets = append(sets, s)
 	}

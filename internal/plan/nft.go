@@ -70,26 +70,35 @@ func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
 // being dropped as a martian; the host's own packets are led on in `output`.
 // A packet to ::1 is left alone: it could leave for the endpoint, but no
 // answer would ever be routed back to ::1.
+//
+// Each element of a map counts what meets it, which is the first packet of each
+// flow (Linux 5.7; an older kernel ignores that it shall).
 const TableText = `table inet fairlead {
 	map ports4 {
 		type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service
+		counter
 	}
 	map ports6 {
 		type ipv6_addr . inet_proto . inet_service : ipv6_addr . inet_service
+		counter
 	}
 	map anyports4 {
 		type inet_proto . inet_service : ipv4_addr . inet_service
+		counter
 	}
 	map anyports6 {
 		type inet_proto . inet_service : ipv6_addr . inet_service
+		counter
 	}
 	map ranges4 {
 		type ipv4_addr . inet_proto . inet_service : ipv4_addr
 		flags interval
+		counter
 	}
 	map ranges6 {
 		type ipv6_addr . inet_proto . inet_service : ipv6_addr
 		flags interval
+		counter
 	}
 	set hairpin4 {
 		type ipv4_addr . ipv4_addr

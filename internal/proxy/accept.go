@@ -35,12 +35,13 @@ func (s *socket) accept(w *worker) {
 			return
 		}
 		w.counts.accepted.Add(1)
+		s.group.counts[w.id].accepted.Add(1)
 		came := arrival{fd: fd, group: s.group, offset: s.offset}
 		if s.group.ProxyProtocol != 0 {
 			came.from = from.addrPort()
 		}
 		to := w.lightest(connectionsOf, connectionSlack)
-		to.counts.connections.Add(1)
+		to.connected(s.group, 1)
 		if to == w {
 			w.begin(came)
 		} else {

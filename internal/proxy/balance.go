@@ -38,8 +38,8 @@ func (w *worker) give(c *conn, to *worker) {
 		_ = w.control(unix.EPOLL_CTL_DEL, fd, 0, c.slot, 0)
 	}
 	w.slots.remove(c.slot)
-	w.counts.connections.Add(-1)
-	to.counts.connections.Add(1)
+	w.connected(c.group, -1)
+	to.connected(c.group, 1)
 	for d := range c.way {
 		if c.way[d].piped {
 			w.counts.bulk.Add(-1)

@@ -16,6 +16,8 @@ import (
 type group struct {
 	plan.Listener
 	target sockaddr // without a port
+	// counts are those of each worker.
+	counts []tally
 	// ended is set before the workers end the group's connections, so that
 	// one on its way between workers does not slip through.
 	ended atomic.Bool

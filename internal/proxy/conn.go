@@ -29,7 +29,7 @@ func (w *worker) begin(came arrival) {
 	target, e := w.dial(came.group, came.offset)
 	if e != 0 {
 		reset(came.fd)
-		w.counts.connections.Add(-1)
+		w.connected(came.group, -1)
 		return
 	}
 	c.fd = [2]int{came.fd, target}
@@ -136,5 +136,5 @@ func (c *conn) close(w *worker, end func(fd int)) {
 	c.live = false
 	w.retryAt = 0 // there are free descriptors again
 	w.slots.remove(c.slot)
-	w.counts.connections.Add(-1)
+	w.connected(c.group, -1)
 }

@@ -2,25 +2,79 @@ package proxy
 
 import "sync/atomic"
 
-// counters are one worker's. Only the worker writes them, but for the
-// connections that others hand to it, so an addition hardly ever contends;
-// the padding keeps workers off each other's cache lines.
-type counters struct {
-	_                         [64]byte
+// tally counts what was forwarded, in a cache line of its own. Only one worker
+// writes it, but for connections that another hands to it, so an addition
+// hardly ever contends.
+type tally struct {
 	bytesIn, bytesOut         atomic.Uint64
 	accepted                  atomic.Uint64
 	datagramsIn, datagramsOut atomic.Uint64
-	// bulk is how many ways through this worker have a pipe.
-	connections, flows, bulk atomic.Int64
-	_                        [64]byte
+	connections, flows        atomic.Int64
+	opened                    atomic.Uint64 // flows
 }
 
 // moved counts payload bytes in direction d.
-func (c *counters) moved(d direction, n int) {
+func (t *tally) moved(d direction, n int) {
 	if d == inward {
-		c.bytesIn.Add(uint64(n))
+		t.bytesIn.Add(uint64(n))
 	} else {
-		c.bytesOut.Add(uint64(n))
+		t.bytesOut.Add(uint64(n))
+	}
+}
+
+// addTo adds the tally to a sum.
+func (t *tally) addTo(s *Stats) {
+	s.BytesIn += t.bytesIn.Load()
+	s.BytesOut += t.bytesOut.Load()
+	s.Accepted += t.accepted.Load()
+	s.Opened += t.opened.Load()
+	s.DatagramsIn += t.datagramsIn.Load()
+	s.DatagramsOut += t.datagramsOut.Load()
+	s.Connections += uint64(t.connections.Load())
+	s.Flows += uint64(t.flows.Load())
+}
+
+// counters are one worker's; the padding keeps workers off each other's cache
+// lines.
+type counters struct {
+	_ [64]byte
+	tally
+	// bulk is how many ways through this worker have a pipe.
+	bulk atomic.Int64
+	_    [64]byte
+}
+
+// moved counts payload bytes of a listener in direction d.
+func (w *worker) moved(g *group, d direction, n int) {
+	w.counts.moved(d, n)
+	g.counts[w.id].moved(d, n)
+}
+
+// sent counts datagrams of a listener in direction d, and their bytes.
+func (w *worker) sent(g *group, d direction, datagrams, bytes int) {
+	w.moved(g, d, bytes)
+	for _, t := range []*tally{&w.counts.tally, &g.counts[w.id]} {
+		if d == inward {
+			t.datagramsIn.Add(uint64(datagrams))
+		} else {
+			t.datagramsOut.Add(uint64(datagrams))
+		}
+	}
+}
+
+// connected counts one more connection of a listener, or one less.
+func (w *worker) connected(g *group, n int64) {
+	w.counts.connections.Add(n)
+	g.counts[w.id].connections.Add(n)
+}
+
+// flowing counts one more flow of a listener, or one less.
+func (w *worker) flowing(g *group, n int64) {
+	for _, t := range []*tally{&w.counts.tally, &g.counts[w.id]} {
+		t.flows.Add(n)
+		if n > 0 {
+			t.opened.Add(1)
+		}
 	}
 }
 
@@ -28,13 +82,7 @@ func (c *counters) moved(d direction, n int) {
 func total(workers []*worker) Stats {
 	var s Stats
 	for _, w := range workers {
-		s.BytesIn += w.counts.bytesIn.Load()
-		s.BytesOut += w.counts.bytesOut.Load()
-		s.Accepted += w.counts.accepted.Load()
-		s.DatagramsIn += w.counts.datagramsIn.Load()
-		s.DatagramsOut += w.counts.datagramsOut.Load()
-		s.Connections += uint64(w.counts.connections.Load())
-		s.Flows += uint64(w.counts.flows.Load())
+		w.counts.addTo(&s)
 	}
 	return s
 }

@@ -65,7 +65,7 @@ func (t *flowTable) get(w *worker, key flowKey) *flow {
 	}
 	f.place = t.oneWay.PushBack(f)
 	t.flows[key] = f
-	w.counts.flows.Add(1)
+	w.flowing(f.group, 1)
 	return f
 }
 
@@ -119,7 +119,7 @@ func (t *flowTable) drop(w *worker, f *flow) {
 	delete(t.flows, f.key)
 	w.slots.remove(f.slot)
 	closeFD(f.in.fd)
-	w.counts.flows.Add(-1)
+	w.flowing(f.group, -1)
 }
 
 // expire drops the flows that have been idle for too long.

@@ -34,7 +34,9 @@ type Stats struct {
 	BytesIn  uint64 `json:"bytesIn"`
 	BytesOut uint64 `json:"bytesOut"`
 	// Accepted counts TCP connections ever accepted.
-	Accepted     uint64 `json:"accepted"`
+	Accepted uint64 `json:"accepted"`
+	// Opened counts UDP flows ever opened.
+	Opened       uint64 `json:"opened"`
 	DatagramsIn  uint64 `json:"datagramsIn"`
 	DatagramsOut uint64 `json:"datagramsOut"`
 	// Connections and Flows are those alive now.

@@ -106,7 +106,7 @@ func (r *registry) group(l plan.Listener) (*group, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &group{Listener: l, target: target}, nil
+	return &group{Listener: l, target: target, counts: make([]tally, len(r.workers))}, nil
 }
 
 // listen adds a group's sockets.

@@ -137,6 +137,8 @@ func (s *server) answer(ask request, control io.ReadWriter) response {
 		answer.fail(s.curtail(*ask.Curtail))
 	case ask.Ask == askStats:
 		answer.Stats = total(s.workers)
+	case ask.Ask == askEach:
+		answer.Each = s.ports.each()
 	case ask.Ask == askHeld:
 		answer.Held = &s.ports.held
 	case ask.Ask == askSockets:

@@ -142,8 +142,7 @@ func (s *socket) receive(w *worker) {
 		if f != nil && w.flows.flows[f.key] == f {
 			w.flows.touch(f, now, false)
 			sent, bytes := b.send(&f.in, from, to)
-			w.counts.datagramsIn.Add(uint64(sent))
-			w.counts.bytesIn.Add(uint64(bytes))
+			w.sent(f.group, inward, sent, bytes)
 		}
 		from = to
 	}
@@ -160,6 +159,5 @@ func (f *flow) ready(w *worker, _ uint32, _ direction) {
 	}
 	w.flows.touch(f, w.now(), true)
 	sent, bytes := b.send(&f.out, 0, n)
-	w.counts.datagramsOut.Add(uint64(sent))
-	w.counts.bytesOut.Add(uint64(bytes))
+	w.sent(f.group, outward, sent, bytes)
 }

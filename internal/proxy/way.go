@@ -44,7 +44,7 @@ func (c *conn) move(w *worker, d direction) moveResult {
 				return moveIdle
 			}
 			n, e := p.drain(c.fd[1-d])
-			w.counts.moved(d, n)
+			w.moved(c.group, d, n)
 			moved += n
 			if e == unix.EAGAIN {
 				p.writable = false
@@ -146,7 +146,7 @@ func (c *conn) carry(w *worker, d direction) (int, unix.Errno) {
 	if e != 0 {
 		return 0, e
 	}
-	w.counts.moved(d, sent)
+	w.moved(c.group, d, sent)
 	if sent < n {
 		return sent, p.keep(w, w.buffer[sent:n])
 	}

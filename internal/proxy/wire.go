@@ -36,6 +36,8 @@ type question string
 const (
 	// askStats is for the counters.
 	askStats question = ""
+	// askEach is for the counters of each listener.
+	askEach question = "each"
 	// askHeld is for what the proxy holds.
 	askHeld question = "held"
 	// askSockets is for copies of all sockets; see handover.go.
@@ -47,11 +49,12 @@ const (
 
 // response answers the request of the same ID.
 type response struct {
-	ID    uint64     `json:"id"`
-	Stats Stats      `json:"stats,omitzero"`
-	Held  *Config    `json:"held,omitempty"`
-	Bind  *bindFault `json:"bind,omitempty"`
-	Fault string     `json:"fault,omitempty"`
+	ID    uint64          `json:"id"`
+	Stats Stats           `json:"stats,omitzero"`
+	Each  []ListenerStats `json:"each,omitempty"`
+	Held  *Config         `json:"held,omitempty"`
+	Bind  *bindFault      `json:"bind,omitempty"`
+	Fault string          `json:"fault,omitempty"`
 	// Left says that the proxy has a successor, and what was asked is for that.
 	Left bool `json:"left,omitempty"`
 }

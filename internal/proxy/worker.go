@@ -24,6 +24,7 @@ const (
 // worker is one epoll loop. Everything in it belongs to its goroutine,
 // except mail and counts.
 type worker struct {
+	id     int // among its peers
 	peers  []*worker
 	epoll  int
 	bell   int // eventfd that says that there is mail
@@ -47,7 +48,7 @@ type worker struct {
 func startWorkers(n int, lim limits) ([]*worker, error) {
 	workers := make([]*worker, n)
 	for i := range workers {
-		w := &worker{peers: workers, limits: lim, buffer: make([]byte, bufferSize), ports: newPortPool(i), start: time.Now()}
+		w := &worker{id: i, peers: workers, limits: lim, buffer: make([]byte, bufferSize), ports: newPortPool(i), start: time.Now()}
 		var err error
 		if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 			return nil, fmt.Errorf("start worker: %w", err)

@@ -58,8 +58,8 @@ type Table struct {
 	ports, leads *ebpf.Memory
 	// totals are the counters of the slots.
 	totals *ebpf.Map
-	slots        map[uint32]Lead
-	heads        map[uint32]uint32
+	slots  map[uint32]Lead
+	heads  map[uint32]uint32
 	// leading counts the heads and entries that lead to each slot.
 	leading map[uint32]int
 	// free are the slots that were used and are not, oldest first; above

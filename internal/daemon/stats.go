@@ -1,0 +1,184 @@
+package daemon
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/proxy"
+)
+
+// Counters is what the daemon needs of a host to say what went through it;
+// *kernel.Host has it.
+type Counters interface {
+	LinkTraffic([]kernel.EndpointLink) (map[string]kernel.Traffic, error)
+	LeadTraffic() ([]kernel.PublishCount, kernel.TableFill, bool, error)
+	MappingTraffic() ([]kernel.PublishCount, error)
+	TrackedFlows(func(kernel.TrackedFlow)) error
+	ConntrackFill() (kernel.TableFill, bool)
+}
+
+// Stats is what has gone through the daemon's networks. What is nil is not
+// counted.
+type Stats struct {
+	Networks  []NetworkStats  `json:"networks"`
+	Endpoints []EndpointStats `json:"endpoints"`
+	Publishes []PublishStats  `json:"publishes"`
+	// Attachments counts them by how they are.
+	Attachments map[Status]int `json:"attachments"`
+	// Proxy is what the user-space proxy has forwarded, of payload.
+	Proxy *proxy.Stats `json:"proxy,omitempty"`
+	// EBPF and Conntrack are how full the tables of the kernel's are.
+	EBPF      *kernel.TableFill `json:"ebpf,omitempty"`
+	Conntrack *kernel.TableFill `json:"conntrack,omitempty"`
+	// Problems say what could not be read.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// NetworkStats is the traffic of a network's endpoints, also of those that have
+// gone, as far as it was looked at before.
+type NetworkStats struct {
+	Network string       `json:"network"`
+	Driver  model.Driver `json:"driver"`
+	kernel.Traffic
+}
+
+// EndpointStats is the traffic of an endpoint's own link.
+type EndpointStats struct {
+	Endpoint string       `json:"endpoint"`
+	Network  string       `json:"network"`
+	Driver   model.Driver `json:"driver"`
+	// Traffic is nil without a link of its own, as of the host's network.
+	Traffic *kernel.Traffic `json:"traffic,omitempty"`
+}
+
+// PublishStats is what has gone by a publish; docs/guide/monitoring.md says what
+// each way counts.
+type PublishStats struct {
+	Network string `json:"network"`
+	model.Publish
+	Bytes   *kernel.InOut `json:"bytes,omitempty"`
+	Packets *kernel.InOut `json:"packets,omitempty"`
+	Drops   *kernel.InOut `json:"drops,omitempty"`
+	// Flows counts those begun, and Live those that there are.
+	Flows *uint64 `json:"flows,omitempty"`
+	Live  *uint64 `json:"live,omitempty"`
+}
+
+// Stats reads every counter. What cannot be read is left out and said.
+func (d *Daemon) Stats(ctx context.Context) Stats {
+	d.counting.Lock()
+	defer d.counting.Unlock()
+	s, endpoints := d.counted()
+	failed := func(err error) {
+		if err != nil {
+			s.Problems = append(s.Problems, err.Error())
+		}
+	}
+	links, err := d.cfg.Host.LinkTraffic(linksOf(s.Endpoints, endpoints))
+	failed(err)
+	for i, e := range s.Endpoints {
+		if t, ok := links[e.Endpoint]; ok {
+			s.Endpoints[i].Traffic = &t
+		}
+	}
+	d.sums.addUp(s.Networks, s.Endpoints)
+	failed(d.countPublishes(ctx, &s, endpoints))
+	if fill, ok := d.cfg.Host.ConntrackFill(); ok {
+		s.Conntrack = &fill
+	}
+	return s
+}
+
+// counted returns what there is to count, and the endpoints by their names.
+func (d *Daemon) counted() (Stats, map[string]model.Endpoint) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := Stats{Attachments: map[Status]int{Up: 0, Waiting: 0, Broken: 0}}
+	drivers, endpoints := map[string]model.Driver{}, map[string]model.Endpoint{}
+	for _, n := range d.wishes.Networks {
+		drivers[n.Name] = n.Driver
+		s.Networks = append(s.Networks, NetworkStats{Network: n.Name, Driver: n.Driver})
+	}
+	for _, e := range d.full.Endpoints {
+		endpoints[e.Name] = e
+		s.Endpoints = append(s.Endpoints, EndpointStats{Endpoint: e.Name, Network: e.Network, Driver: drivers[e.Network]})
+	}
+	for _, p := range d.full.Publishes {
+		s.Publishes = append(s.Publishes, PublishStats{Network: endpoints[p.Endpoint].Network, Publish: p})
+	}
+	for _, a := range d.wishes.Attachments {
+		_, up := endpoints[a.Name]
+		s.Attachments[statusOf(up, d.problems[a.Name])]++
+	}
+	slices.SortFunc(s.Networks, func(a, b NetworkStats) int { return strings.Compare(a.Network, b.Network) })
+	slices.SortFunc(s.Endpoints, func(a, b EndpointStats) int { return strings.Compare(a.Endpoint, b.Endpoint) })
+	slices.SortFunc(s.Publishes, func(a, b PublishStats) int { return a.Compare(b.Publish) })
+	return s, endpoints
+}
+
+func statusOf(up bool, problem string) Status {
+	switch {
+	case up:
+		return Up
+	case problem != "":
+		return Broken
+	}
+	return Waiting
+}
+
+// linksOf are the links of endpoints that have one of their own.
+func linksOf(all []EndpointStats, endpoints map[string]model.Endpoint) []kernel.EndpointLink {
+	var links []kernel.EndpointLink
+	for _, s := range all {
+		if s.Driver == model.DriverHost || s.Driver == model.DriverNone {
+			continue
+		}
+		e := endpoints[s.Endpoint]
+		l := kernel.EndpointLink{Endpoint: e.Name, Sandbox: e.Sandbox}
+		if e.Handed == "" {
+			l.Name = e.InterfaceName()
+		}
+		links = append(links, l)
+	}
+	return links
+}
+
+// sums are the traffic of networks. An endpoint that has gone has counted all
+// the same, so its last counts are kept with its network.
+type sums struct {
+	last map[string]EndpointStats
+	gone map[string]kernel.Traffic
+}
+
+// addUp completes the networks by their endpoints.
+func (s *sums) addUp(networks []NetworkStats, endpoints []EndpointStats) {
+	now, total := map[string]EndpointStats{}, map[string]kernel.Traffic{}
+	for _, e := range endpoints {
+		if e.Traffic != nil {
+			now[e.Endpoint] = e
+			total[e.Network] = total[e.Network].Add(*e.Traffic)
+		}
+	}
+	gone := map[string]kernel.Traffic{}
+	for _, n := range networks {
+		gone[n.Network] = s.gone[n.Network]
+	}
+	for name, before := range s.last {
+		if was, there := gone[before.Network]; there && begunAnew(before, now[name]) {
+			gone[before.Network] = was.Add(*before.Traffic)
+		}
+	}
+	for i, n := range networks {
+		networks[i].Traffic = gone[n.Network].Add(total[n.Network])
+	}
+	s.last, s.gone = now, gone
+}
+
+// begunAnew reports whether an endpoint's link is another than before, or gone.
+func begunAnew(before, now EndpointStats) bool {
+	return now.Traffic == nil || now.Network != before.Network ||
+		now.Traffic.Bytes.In < before.Traffic.Bytes.In || now.Traffic.Bytes.Out < before.Traffic.Bytes.Out
+}

@@ -1,0 +1,188 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+)
+
+// countPublishes reads what went by each publish, each way's own counters. A
+// port that is led in the kernel may have a listener of the proxy's beside, for
+// clients that cannot be led; both are the publish's.
+func (d *Daemon) countPublishes(ctx context.Context, s *Stats, endpoints map[string]model.Endpoint) error {
+	x := indexPublishes(s.Publishes)
+	return errors.Join(d.countProxied(ctx, s, x), d.countLed(s, x), d.countMapped(x), d.countTracked(x, endpoints))
+}
+
+// countProxied counts what went by the proxy's listeners: payload.
+func (d *Daemon) countProxied(ctx context.Context, s *Stats, x publishIndex) error {
+	total, each, running, err := d.engine.Proxied(ctx)
+	if !running {
+		return err
+	}
+	s.Proxy = &total
+	for _, l := range each {
+		p := x.find(l.Proto, l.Listener.Host, l.Ports.First)
+		if p == nil {
+			continue
+		}
+		p.begun(l.Accepted + l.Opened)
+		p.alive(l.Connections + l.Flows)
+		if p.Via == model.ViaNAT {
+			continue // of the rest of its bytes nothing is known
+		}
+		p.Bytes = sum(p.Bytes, kernel.InOut{In: l.BytesIn, Out: l.BytesOut})
+		if l.Proto == model.UDP {
+			p.Packets = sum(p.Packets, kernel.InOut{In: l.DatagramsIn, Out: l.DatagramsOut})
+		}
+	}
+	return nil
+}
+
+// countLed counts what eBPF programs have led: whole frames.
+func (d *Daemon) countLed(s *Stats, x publishIndex) error {
+	each, fill, there, err := d.cfg.Host.LeadTraffic()
+	if !there {
+		return err
+	}
+	s.EBPF = &fill
+	for _, c := range each {
+		p := x.find(c.Proto, c.Host, c.Ports.First)
+		if p == nil {
+			continue
+		}
+		p.begun(c.Flows)
+		p.alive(c.Live)
+		p.Bytes, p.Packets, p.Drops = sum(p.Bytes, c.Bytes), sum(p.Packets, c.Packets), sum(p.Drops, c.Drops)
+	}
+	return nil
+}
+
+// countMapped counts the flows that elements of our nft maps have begun.
+func (d *Daemon) countMapped(x publishIndex) error {
+	if !x.has(model.ViaNAT) {
+		return nil
+	}
+	each, err := d.cfg.Host.MappingTraffic()
+	for _, c := range each {
+		if p := x.find(c.Proto, c.Host, c.Ports.First); p != nil {
+			p.begun(c.Flows)
+		}
+	}
+	return err
+}
+
+// countTracked counts the flows that conntrack has of publishes via nat.
+func (d *Daemon) countTracked(x publishIndex, endpoints map[string]model.Endpoint) error {
+	if !x.has(model.ViaNAT) {
+		return nil
+	}
+	owners := map[netip.Addr]string{}
+	for name, e := range endpoints {
+		for _, a := range e.AllAddresses() {
+			owners[a] = name
+		}
+	}
+	for _, p := range x.all() {
+		if p.Via == model.ViaNAT {
+			p.alive(0)
+		}
+	}
+	return d.cfg.Host.TrackedFlows(func(f kernel.TrackedFlow) {
+		p := x.find(f.Proto, f.Host.Addr(), f.Host.Port())
+		if p != nil && p.Via == model.ViaNAT && owners[f.Target.Addr()] == p.Endpoint {
+			p.alive(1)
+		}
+	})
+}
+
+// begun counts flows that have begun.
+func (p *PublishStats) begun(n uint64) { p.Flows = plus(p.Flows, n) }
+
+// alive counts flows that there are.
+func (p *PublishStats) alive(n uint64) { p.Live = plus(p.Live, n) }
+
+func plus(have *uint64, n uint64) *uint64 {
+	if have != nil {
+		n += *have
+	}
+	return &n
+}
+
+func sum(have *kernel.InOut, n kernel.InOut) *kernel.InOut {
+	if have != nil {
+		n = n.Add(*have)
+	}
+	return &n
+}
+
+// publishIndex finds the publish of a host address and port: single ports by
+// themselves, ranges one after the other.
+type publishIndex struct {
+	single map[protoPort][]*PublishStats
+	ranges []*PublishStats
+}
+
+type protoPort struct {
+	proto model.Proto
+	port  uint16
+}
+
+func indexPublishes(all []PublishStats) publishIndex {
+	x := publishIndex{single: make(map[protoPort][]*PublishStats, len(all))}
+	for i := range all {
+		p := &all[i]
+		if p.HostPorts.Len() == 1 {
+			at := protoPort{p.Proto, p.HostPorts.First}
+			x.single[at] = append(x.single[at], p)
+		} else {
+			x.ranges = append(x.ranges, p)
+		}
+	}
+	return x
+}
+
+// all returns the publishes, in no order.
+func (x publishIndex) all() []*PublishStats {
+	all := append([]*PublishStats(nil), x.ranges...)
+	for _, at := range x.single {
+		all = append(all, at...)
+	}
+	return all
+}
+
+// has reports whether anything is published that way.
+func (x publishIndex) has(via model.Via) bool {
+	for _, p := range x.all() {
+		if p.Via == via {
+			return true
+		}
+	}
+	return false
+}
+
+// find returns the publish that answers at the host address, nil if none does.
+// An address that is not valid is any, of either family.
+func (x publishIndex) find(proto model.Proto, host netip.Addr, port uint16) *PublishStats {
+	for _, p := range x.single[protoPort{proto, port}] {
+		if answersAt(p.Publish, host) {
+			return p
+		}
+	}
+	for _, p := range x.ranges {
+		if p.Proto == proto && p.HostPorts.First <= port && port <= p.HostPorts.Last && answersAt(p.Publish, host) {
+			return p
+		}
+	}
+	return nil
+}
+
+func answersAt(p model.Publish, host netip.Addr) bool {
+	if !host.IsValid() {
+		return p.AnyAddr()
+	}
+	return p.AnswersAt(host)
+}

@@ -1,0 +1,194 @@
+package daemon_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+)
+
+// What a client sends, in how many connections, and gets back.
+const (
+	exchanges = 3
+	payload   = 100_000
+)
+
+// other is a network beside lan, for a client that comes by the host.
+var other = model.Network{Name: "other", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("172.31.0.0/16")}}}
+
+// TestStats sends known traffic through each way, and finds it counted.
+func TestStats(t *testing.T) {
+	for _, via := range []model.Via{model.ViaProxy, model.ViaNAT, model.ViaEBPF} {
+		t.Run(string(via), func(t *testing.T) {
+			w := newWorld(t).start()
+			w.network(lan)
+			w.network(other)
+			web, client := w.box(), w.box()
+			req := to(web)
+			req.Name = "web"
+			w.attach(req)
+			ask := daemon.PublishRequest{Target: "web", Publishes: []model.Publish{
+				{Via: via, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)},
+				{Via: via, Proto: model.TCP, HostPorts: model.PortRange{First: 8100, Last: 8109}, Ports: model.PortRange{First: 8100, Last: 8109}},
+				{Via: via, Proto: model.UDP, HostPorts: model.Port(5353), Ports: model.Port(53)},
+			}}
+			if _, err := w.Publish(context.Background(), ask); err != nil {
+				t.Fatal(err)
+			}
+			w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Name: "client", Network: "other", Sandbox: client.pid}})
+			for _, port := range []string{":80", ":8104"} {
+				web.echoes(t, "tcp", port)
+			}
+			web.echoes(t, "udp", ":53")
+			live := client.talks(t, "172.31.0.1:8080")
+			s := w.Stats(context.Background())
+			for _, problem := range s.Problems {
+				t.Error(problem)
+			}
+			for i := range s.Publishes {
+				checkPublish(t, s.Publishes[i])
+			}
+			checkEndpoints(t, s)
+			live.Close()
+		})
+	}
+}
+
+// checkPublish compares what a publish has counted with what talks has sent.
+func checkPublish(t *testing.T, p daemon.PublishStats) {
+	t.Helper()
+	flows, live, bytes := uint64(1), uint64(1), uint64(payload)
+	switch {
+	case p.Proto == model.UDP:
+		bytes = 5
+	case p.HostPorts.Len() > 1:
+		live = 0
+	default:
+		flows, bytes = exchanges+1, exchanges*payload
+	}
+	if p.Flows == nil || *p.Flows != flows {
+		t.Errorf("%s: %s flows have begun, want %d", p.Publish, counted(p.Flows), flows)
+	}
+	if p.Live == nil || p.Proto == model.UDP && *p.Live != live || *p.Live < live || *p.Live > flows {
+		t.Errorf("%s: %s flows are live, want %d", p.Publish, counted(p.Live), live)
+	}
+	switch {
+	case p.Via == model.ViaNAT:
+		if p.Bytes != nil {
+			t.Errorf("%s: counts bytes: %+v", p.Publish, *p.Bytes)
+		}
+	case p.Bytes == nil || p.Bytes.In < bytes || p.Bytes.Out < bytes || p.Bytes.In > bytes+bytes/10+200*flows:
+		t.Errorf("%s: %+v bytes, want about %d each way", p.Publish, p.Bytes, bytes)
+	case p.Via == model.ViaProxy && *p.Bytes != (kernel.InOut{In: bytes, Out: bytes}):
+		t.Errorf("%s: %+v bytes, want exactly %d each way", p.Publish, *p.Bytes, bytes)
+	}
+	if p.Via == model.ViaEBPF && (p.Packets == nil || p.Packets.In < flows || p.Drops == nil || *p.Drops != (kernel.InOut{})) {
+		t.Errorf("%s: packets %+v, drops %+v", p.Publish, p.Packets, p.Drops)
+	}
+}
+
+func counted(n *uint64) string {
+	if n == nil {
+		return "no"
+	}
+	return fmt.Sprint(*n)
+}
+
+// checkEndpoints sees that the links have carried what was sent, also of that
+// which eBPF programs put straight into the sandboxes.
+func checkEndpoints(t *testing.T, s daemon.Stats) {
+	t.Helper()
+	const least = (exchanges + 1) * payload
+	for _, e := range s.Endpoints {
+		if e.Traffic == nil || e.Traffic.Bytes.In < least || e.Traffic.Bytes.Out < least || e.Traffic.Bytes.In > 2*least {
+			t.Errorf("endpoint %s: %+v, want at least %d bytes each way", e.Endpoint, e.Traffic, least)
+		}
+	}
+	for _, n := range s.Networks {
+		if n.Bytes.In < least {
+			t.Errorf("network %s: %+v", n.Network, n.Traffic)
+		}
+	}
+	if s.Attachments[daemon.Up] != 2 {
+		t.Errorf("attachments: %v", s.Attachments)
+	}
+}
+
+// echoes sends back what it gets, until the test ends.
+func (b box) echoes(t *testing.T, network, addr string) {
+	t.Helper()
+	if network == "udp" {
+		var conn net.PacketConn
+		b.do(t, func() (err error) { conn, err = net.ListenPacket(network, addr); return err })
+		t.Cleanup(func() { conn.Close() })
+		go func() {
+			buf := make([]byte, 1500)
+			for {
+				n, from, err := conn.ReadFrom(buf)
+				if err != nil {
+					return
+				}
+				_, _ = conn.WriteTo(buf[:n], from)
+			}
+		}()
+		return
+	}
+	var l net.Listener
+	b.do(t, func() (err error) { l, err = net.Listen(network, addr); return err })
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { defer conn.Close(); _, _ = io.Copy(conn, conn) }()
+		}
+	}()
+}
+
+// talks exchanges the payload several times with a server, once with another of
+// a range of ports and in one datagram, and leaves a connection open.
+func (b box) talks(t *testing.T, server string) (live net.Conn) {
+	t.Helper()
+	at := netip.MustParseAddrPort(server)
+	b.do(t, func() error {
+		for range exchanges {
+			if err := exchange("tcp", at, strings.Repeat("x", payload)); err != nil {
+				return err
+			}
+		}
+		if err := exchange("tcp", netip.AddrPortFrom(at.Addr(), 8104), strings.Repeat("x", payload)); err != nil {
+			return err
+		}
+		if err := exchange("udp", netip.AddrPortFrom(at.Addr(), 5353), "hello"); err != nil {
+			return err
+		}
+		var err error
+		live, err = net.DialTimeout("tcp", server, patience)
+		return err
+	})
+	return live
+}
+
+// exchange sends a message and waits until all of it has come back.
+func exchange(network string, at netip.AddrPort, message string) error {
+	conn, err := net.DialTimeout(network, at.String(), patience)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	sent := make(chan error, 1)
+	go func() { _, err := io.WriteString(conn, message); sent <- err }()
+	if _, err := io.ReadFull(conn, make([]byte, len(message))); err != nil {
+		return err
+	}
+	return <-sent
+}

@@ -1,0 +1,24 @@
+package engine
+
+import (
+	"context"
+
+	"fairlead/internal/proxy"
+)
+
+// Proxied returns what the proxy has forwarded, in all and by each listener;
+// false while there is no proxy.
+func (e *Engine) Proxied(ctx context.Context) (proxy.Stats, []proxy.ListenerStats, bool, error) {
+	e.mu.Lock()
+	p := e.proxy
+	e.mu.Unlock()
+	if p == nil {
+		return proxy.Stats{}, nil, false, nil
+	}
+	sum, err := p.Stats(ctx)
+	if err != nil {
+		return sum, nil, false, err
+	}
+	each, err := p.Listeners(ctx)
+	return sum, each, err == nil, err
+}

@@ -1,0 +1,224 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// MappingTraffic returns how many flows each element of our nft maps has begun;
+// the packets after a flow's first meet no element. It is empty where the
+// kernel does not count (before Linux 5.7).
+func (h *Host) MappingTraffic() ([]PublishCount, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return nil, nil
+	}
+	if _, err := h.nft.ListTableOfFamily(plan.Mark, nftables.TableFamilyINet); err != nil {
+		return nil, missing(err)
+	}
+	var all []PublishCount
+	for _, s := range tableSets() {
+		if !s.IsMap {
+			continue
+		}
+		elements, err := h.nft.GetSetElements(s)
+		if err != nil {
+			return nil, fmt.Errorf("read nft map %s: %w", s.Name, err)
+		}
+		for _, e := range elements {
+			m, ok := decodeElement(s.Name, e).(plan.Mapping)
+			if ok && e.Counter != nil {
+				all = append(all, PublishCount{PublishedPorts: PublishedPorts{m.Proto, m.Host, m.Ports, m.To}, Flows: e.Counter.Packets})
+			}
+		}
+	}
+	return all, nil
+}
+
+// TrackedFlow is a live flow of conntrack whose destination was rewritten.
+type TrackedFlow struct {
+	Flow
+	// Traffic is that of the flow; all 0 unless net.netfilter.nf_conntrack_acct
+	// is on.
+	Traffic
+}
+
+// The attributes of conntrack's messages, of
+// linux/netfilter/nfnetlink_conntrack.h.
+const (
+	ctGet                              = 1
+	ctTupleOrig, ctTupleReply          = 1, 2
+	ctStatus                           = 3
+	ctCountersOrig, ctCountersReply    = 9, 10
+	ctStatusMask                       = 26
+	ctTupleIP, ctTupleProto            = 1, 2
+	ctIPv4Src, ctIPv4Dst               = 1, 2
+	ctIPv6Src, ctIPv6Dst               = 3, 4
+	ctProtoNum, ctProtoSrc, ctProtoDst = 1, 2, 3
+	ctPackets, ctBytes                 = 1, 2
+	// statusDNAT is IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h.
+	statusDNAT = 1 << 5
+)
+
+// TrackedFlows calls fn for each live flow whose destination was rewritten, by
+// whomever. Since Linux 5.15 the kernel itself leaves the others out.
+func (h *Host) TrackedFlows(fn func(TrackedFlow)) error {
+	if fill, ok := h.ConntrackFill(); !ok || fill.Entries == 0 {
+		return nil
+	}
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(h.ns.File().Fd())})
+	if err != nil {
+		return fmt.Errorf("open conntrack: %w", err)
+	}
+	defer conn.Close()
+	// struct nfgenmsg: either family, and no more.
+	body := []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0}
+	filter, err := netlink.MarshalAttributes([]netlink.Attribute{
+		{Type: ctStatus, Data: []byte{0, 0, 0, statusDNAT}},
+		{Type: ctStatusMask, Data: []byte{0, 0, 0, statusDNAT}},
+	})
+	if err != nil {
+		return fmt.Errorf("list conntrack: %w", err)
+	}
+	list, err := retry(func() ([]netlink.Message, error) {
+		return conn.Execute(netlink.Message{
+			Header: netlink.Header{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | ctGet, Flags: netlink.Request | netlink.Dump},
+			Data:   append(body, filter...),
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("list conntrack: %w", err)
+	}
+	for _, m := range list {
+		f, ok, err := decodeTracked(m.Data[len(body):])
+		if err != nil {
+			return fmt.Errorf("read a flow of conntrack: %w", err)
+		}
+		if ok {
+			fn(f)
+		}
+	}
+	return nil
+}
+
+// decodeTracked reads a flow, and reports whether it is TCP or UDP and its
+// destination was rewritten.
+func decodeTracked(message []byte) (f TrackedFlow, ok bool, err error) {
+	d, err := netlink.NewAttributeDecoder(message)
+	if err != nil {
+		return f, false, err
+	}
+	d.ByteOrder = binary.BigEndian
+	var status uint32
+	var asked, answers tuple
+	for d.Next() {
+		switch d.Type() {
+		case ctTupleOrig:
+			d.Nested(asked.decode)
+		case ctTupleReply:
+			d.Nested(answers.decode)
+		case ctStatus:
+			status = d.Uint32()
+		case ctCountersOrig:
+			d.Nested(func(n *netlink.AttributeDecoder) error { return decodeAccount(n, &f.Packets.In, &f.Bytes.In) })
+		case ctCountersReply:
+			d.Nested(func(n *netlink.AttributeDecoder) error { return decodeAccount(n, &f.Packets.Out, &f.Bytes.Out) })
+		}
+	}
+	switch asked.proto {
+	case unix.IPPROTO_TCP:
+		f.Proto = model.TCP
+	case unix.IPPROTO_UDP:
+		f.Proto = model.UDP
+	}
+	f.Host = netip.AddrPortFrom(asked.dst, asked.dport)
+	f.Target = netip.AddrPortFrom(answers.src, answers.sport)
+	return f, f.Proto != "" && status&statusDNAT != 0, d.Err()
+}
+
+// tuple is one direction of a flow.
+type tuple struct {
+	proto        uint8
+	src, dst     netip.Addr
+	sport, dport uint16
+}
+
+func (t *tuple) decode(d *netlink.AttributeDecoder) error {
+	for d.Next() {
+		switch d.Type() {
+		case ctTupleIP:
+			d.Nested(t.decodeAddresses)
+		case ctTupleProto:
+			d.Nested(t.decodePorts)
+		}
+	}
+	return d.Err()
+}
+
+func (t *tuple) decodeAddresses(d *netlink.AttributeDecoder) error {
+	for d.Next() {
+		switch addr, _ := netip.AddrFromSlice(d.Bytes()); d.Type() {
+		case ctIPv4Src, ctIPv6Src:
+			t.src = addr
+		case ctIPv4Dst, ctIPv6Dst:
+			t.dst = addr
+		}
+	}
+	return d.Err()
+}
+
+func (t *tuple) decodePorts(d *netlink.AttributeDecoder) error {
+	for d.Next() {
+		switch d.Type() {
+		case ctProtoNum:
+			t.proto = d.Uint8()
+		case ctProtoSrc:
+			t.sport = d.Uint16()
+		case ctProtoDst:
+			t.dport = d.Uint16()
+		}
+	}
+	return d.Err()
+}
+
+func decodeAccount(d *netlink.AttributeDecoder, packets, bytes *uint64) error {
+	for d.Next() {
+		switch d.Type() {
+		case ctPackets:
+			*packets = d.Uint64()
+		case ctBytes:
+			*bytes = d.Uint64()
+		}
+	}
+	return d.Err()
+}
+
+// ConntrackFill is how full the host's conntrack table is; false where there is
+// none.
+func (h *Host) ConntrackFill() (fill TableFill, ok bool) {
+	err := h.ns.Do(func() error {
+		for name, into := range map[string]*uint64{"nf_conntrack_count": &fill.Entries, "nf_conntrack_max": &fill.Max} {
+			text, err := os.ReadFile("/proc/sys/net/netfilter/" + name)
+			if err == nil {
+				*into, err = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return fill, err == nil
+}

@@ -58,7 +58,7 @@ func Find(ctx context.Context, at Keeping) (*Proxy, error) {
 		return p, nil
 	}
 	at.Log.Info("a proxy of this version has taken over", "pid", next.pid, "before", p.pid)
-	return next, p.part()
+	return next, p.Part()
 }
 
 // start runs a new proxy; that takes over from the one before if it is told.
@@ -79,7 +79,7 @@ func (k Keeping) start(ctx context.Context, takeOver bool) (*Proxy, error) {
 	defer cancel()
 	if _, err := p.call(ctx, request{Keep: &keep{k.Socket, takeOver}}); err != nil {
 		// Without a parent it ends, unless it has taken over after all.
-		return nil, errors.Join(fmt.Errorf("start proxy: %w", err), p.part())
+		return nil, errors.Join(fmt.Errorf("start proxy: %w", err), p.Part())
 	}
 	p.socket = k.Socket
 	return p, nil
@@ -102,9 +102,9 @@ func (k Keeping) connect(ctx context.Context) (*Proxy, error) {
 	}
 	// It answers, so its pid is not another's by now.
 	if _, err := p.Held(ctx); errors.Is(err, errStopped) {
-		return nil, p.part()
+		return nil, p.Part()
 	} else if err != nil {
-		return nil, errors.Join(fmt.Errorf("find the proxy at %s (pid %d): %w: end that process", k.Socket, p.pid, err), p.part())
+		return nil, errors.Join(fmt.Errorf("find the proxy at %s (pid %d): %w: end that process", k.Socket, p.pid, err), p.Part())
 	}
 	return p, nil
 }
@@ -177,8 +177,8 @@ func (p *Proxy) Held(ctx context.Context) (Config, error) {
 	return *answer.Held, nil
 }
 
-// part lets the proxy go on without us.
-func (p *Proxy) part() error {
+// Part lets a kept proxy go on without us.
+func (p *Proxy) Part() error {
 	if a, ok := p.process.(adopted); ok {
 		_ = a.pidfd.Close() // it was only to end it by
 	}

@@ -114,7 +114,7 @@ func found(t *testing.T, at Keeping) *Proxy {
 		t.Fatalf("found %v, %v", p, err)
 	}
 	process := watch(t, p.PID())
-	t.Cleanup(func() { _ = unix.PidfdSendSignal(process, unix.SIGKILL, nil, 0); _ = p.part(); waitFD(t, process) })
+	t.Cleanup(func() { _ = unix.PidfdSendSignal(process, unix.SIGKILL, nil, 0); _ = p.Part(); waitFD(t, process) })
 	return p
 }
 
@@ -142,7 +142,7 @@ func TestKeptProxyOutlivesItsParent(t *testing.T) {
 			t.Errorf("found %d, which holds %+v; want %d, %+v", p.PID(), got, pid, cfg)
 		}
 		set(t, p, cfg)
-		if err := p.part(); err != nil {
+		if err := p.Part(); err != nil {
 			t.Error(err)
 		}
 		exchange(t, before, "and again")
@@ -182,7 +182,7 @@ func TestKeptProxyThatHoldsNothingEnds(t *testing.T) {
 	set(t, p, oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo)))
 	set(t, p, Config{})
 	gone := watch(t, p.PID())
-	if err := p.part(); err != nil {
+	if err := p.Part(); err != nil {
 		t.Fatal(err)
 	}
 	waitFD(t, gone)

@@ -173,7 +173,7 @@ func (st *stay) curtailBefore(cfg Config) {
 	ctx, cancel := context.WithTimeout(context.Background(), curtailLimit)
 	defer cancel()
 	if _, err := st.before.call(ctx, request{Curtail: &cfg}); err != nil {
-		_ = st.before.part() // it has ended
+		_ = st.before.Part() // it has ended
 		st.before = nil
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,9 +34,15 @@ const engineRole = "doomed-engine"
 type order struct {
 	// Server is the path of the server host's namespace.
 	Server string
-	// Pins is a bpffs that outlives the process.
-	Pins  string
-	State model.State
+	// Pins is a bpffs that outlives the process, Run a directory that does.
+	Pins, Run string
+	State     model.State
+}
+
+// keeping says where the proxy is that outlives the process.
+func keeping(run string, netns *os.File) proxy.Keeping {
+	return proxy.Keeping{Socket: filepath.Join(run, "proxy"), Errors: filepath.Join(run, "log"), Netns: netns,
+		Log: slog.New(slog.DiscardHandler)}
 }
 
 func engineMain() int {
@@ -46,8 +53,7 @@ func engineMain() int {
 	return 0
 }
 
-// runEngine sets the state, prints the proxy's process id, 0 where there is
-// none, and waits.
+// runEngine sets the state, says so, and waits.
 func runEngine() error {
 	var do order
 	if err := json.NewDecoder(os.Stdin).Decode(&do); err != nil {
@@ -61,19 +67,14 @@ func runEngine() error {
 	if err != nil {
 		return err
 	}
-	pid := 0
 	e := engine.New(engine.Config{Kernel: h, Store: &store.Memory{}, Facts: facts,
 		StartProxy: func(ctx context.Context) (engine.Proxy, error) {
-			p, err := proxy.Start(ctx, child.Place{Netns: h.Netns()})
-			if err == nil {
-				pid = p.PID()
-			}
-			return p, err
+			return proxy.Keep(ctx, keeping(do.Run, h.Netns()))
 		}})
 	if _, err := e.Set(context.Background(), do.State); err != nil {
 		return err
 	}
-	fmt.Println(pid)
+	fmt.Println("ready")
 	return unix.Pause()
 }
 
@@ -82,8 +83,8 @@ func runEngine() error {
 type doomed struct {
 	world *topology.World
 	ready sync.WaitGroup
-	// dead is closed when engine and proxy are gone, and the workloads that
-	// are the host's processes have started to listen anew; err says if not.
+	// dead is closed when the engine is gone, and the workloads that are the
+	// host's processes have started to listen anew; err says if not.
 	dead chan struct{}
 	err  error
 }
@@ -96,21 +97,16 @@ func newDoomed(t *testing.T, facts plan.Facts, d model.Driver, ways []model.Via)
 	for i := range s.Endpoints {
 		s.Endpoints[i].Sandbox = fromOutside(s.Endpoints[i].Sandbox)
 	}
-	process, proxyPID := startEngine(t, order{fromOutside(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd())), pins, s})
+	at := keeping(t.TempDir(), w.Server().Netns)
+	t.Cleanup(func() { endProxy(t, at) })
+	process := startEngine(t, order{fromOutside(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd())), pins, filepath.Dir(at.Socket), s})
 	workers := employ(t, w, s)
-	watch := -1
-	if proxyPID != 0 {
-		var err error
-		if watch, err = unix.PidfdOpen(proxyPID, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
 	doom := &doomed{world: w, dead: make(chan struct{})}
 	doom.ready.Add(len(ways) * len(publishProbers[promise.Survives].flavors))
 	go func() {
 		defer close(doom.dead)
 		doom.ready.Wait()
-		doom.err = kill(process, watch)
+		doom.err = kill(process)
 		for _, w := range workers {
 			doom.err = errors.Join(doom.err, w.listen())
 		}
@@ -118,22 +114,25 @@ func newDoomed(t *testing.T, facts plan.Facts, d model.Driver, ways []model.Via)
 	return doom
 }
 
-// kill ends an engine that lives until now, and waits for the end of its
-// proxy if it has one.
-func kill(engine *child.Process, proxy int) error {
+// kill ends an engine that lives until now.
+func kill(engine *child.Process) error {
 	select {
 	case <-engine.Done():
 		return fmt.Errorf("the engine died before its time: %w", engine.Wait())
 	default:
+		return engine.Kill()
 	}
-	if err := engine.Kill(); err != nil || proxy < 0 {
-		return err
+}
+
+// endProxy ends the proxy that an engine has left, if there is one.
+func endProxy(t *testing.T, at proxy.Keeping) {
+	p, err := proxy.Find(context.Background(), at)
+	if p != nil {
+		err = p.Close()
 	}
-	defer unix.Close(proxy)
-	if n, err := poll(proxy); n != 1 {
-		return fmt.Errorf("the proxy outlived its engine: %v", err)
+	if err != nil {
+		t.Error(err)
 	}
-	return nil
 }
 
 // mountPins mounts a bpffs that ends with the test, and returns a folder of it.
@@ -151,23 +150,13 @@ func mountPins(t *testing.T) string {
 	return filepath.Join(dir, "fairlead") // the kernel may have put files into dir
 }
 
-// poll waits until the process of a pidfd has ended.
-func poll(pidfd int) (int, error) {
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
-		if err != unix.EINTR {
-			return n, err
-		}
-	}
-}
-
 // fromOutside makes a path to an open file of ours valid in our children.
 func fromOutside(path string) string {
 	return strings.Replace(path, "/proc/self/", fmt.Sprintf("/proc/%d/", os.Getpid()), 1)
 }
 
-// startEngine runs the process and returns it with its proxy's id.
-func startEngine(t *testing.T, do order) (*child.Process, int) {
+// startEngine runs the process.
+func startEngine(t *testing.T, do order) *child.Process {
 	t.Helper()
 	in, err := json.Marshal(do)
 	if err != nil {
@@ -188,10 +177,8 @@ func startEngine(t *testing.T, do order) (*child.Process, int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { process.Kill() })
-	pid := 0
-	line, err := bufio.NewReader(r).ReadString('\n')
-	if _, scan := fmt.Sscan(line, &pid); scan != nil {
-		t.Fatalf("engine process: %v %v", err, process.Wait())
+	if line, err := bufio.NewReader(r).ReadString('\n'); err != nil {
+		t.Fatalf("engine process: %q %v %v", line, err, process.Wait())
 	}
-	return process, pid
+	return process
 }

@@ -200,8 +200,8 @@ func probeFirewall(chain, match string, u use) func(*lab, cell) fate {
 	}
 }
 
-// probeSurvives asks before and after the engine and all that belongs to it
-// are killed: on the conversation that was open, and on a new one.
+// probeSurvives asks before and after the engine is killed: on the conversation
+// that was open, and on a new one.
 func probeSurvives(l *lab, c cell) fate {
 	to := c.at(serverAddr(c.flavor.v4), open)
 	was, err := dial(l.doomed.world.DoClient, c.flavor.proto, to)

@@ -25,6 +25,6 @@ func (Way) Promises(d model.Driver) promise.Set {
 		promise.PeerSource:      promise.Yes(""),
 		promise.InputFirewall:   promise.No("packets are led before netfilter sees them"),
 		promise.ForwardFirewall: promise.No("packets are led past netfilter and conntrack"),
-		promise.Survives:        promise.Yes("pinned; but for IPv6 from the LAN to an IPv4 endpoint, which the proxy answers"),
+		promise.Survives:        promise.Yes("pinned"),
 	})
 }

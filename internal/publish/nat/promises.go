@@ -31,6 +31,6 @@ func (Way) Promises(d model.Driver) promise.Set {
 		promise.PeerSource:      peerSource,
 		promise.InputFirewall:   promise.No("forwarded packets pass FORWARD, never INPUT"),
 		promise.ForwardFirewall: promise.Yes("but for IPv6 to an IPv4 endpoint, which the proxy answers"),
-		promise.Survives:        promise.Yes("but for ::1 and IPv6 to an IPv4 endpoint, which the proxy answers"),
+		promise.Survives:        promise.Yes(""),
 	})
 }

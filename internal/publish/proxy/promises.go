@@ -23,6 +23,6 @@ func (Way) Promises(d model.Driver) promise.Set {
 		promise.PeerSource:      hidden,
 		promise.InputFirewall:   promise.Yes("packets end at the host's stack"),
 		promise.ForwardFirewall: promise.No("packets pass INPUT and OUTPUT, never FORWARD"),
-		promise.Survives:        promise.No("the proxy ends with Fairlead"),
+		promise.Survives:        promise.Yes("the proxy is a process of its own, and the next daemon adopts it"),
 	})
 }

@@ -7,9 +7,11 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"time"
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/explain/flow"
+	"fairlead/internal/explain/flow/probe"
 	"fairlead/internal/explain/flow/sight"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/service"
@@ -20,7 +22,7 @@ import (
 )
 
 func newExplain(a *app) *cobra.Command {
-	r := &remote{app: a}
+	x := &explainer{remote: remote{app: a}}
 	c := &cobra.Command{
 		Use:   "explain FROM to [TO]:PORT[/tcp|/udp]",
 		Short: "Show which way a flow takes, hop by hop, and what sends it there",
@@ -44,29 +46,67 @@ func newExplain(a *app) *cobra.Command {
 			if os.Geteuid() != 0 {
 				return usage(errors.New("root is needed to look into network namespaces: run as root, e.g. with sudo"))
 			}
-			e, err := r.explain(c.Context(), f)
+			e, err := x.explain(c.Context(), f)
 			if err != nil {
 				return err
 			}
-			if r.output == "json" {
-				return r.json(e)
+			if x.output == "json" {
+				return x.json(e)
 			}
-			return r.printExplanation(e)
+			return x.print(e)
 		},
 	}
-	r.flags(c)
+	x.flags(c)
+	c.Flags().StringVar(&x.probe, "probe", "", "send a packet, and say at which hops it was seen; to an address that is not this host's only if it is given here")
+	c.Flags().Lookup("probe").NoOptDefVal = probeHere
+	c.Flags().DurationVar(&x.patience, "patience", probePatience, "how long --probe waits for an answer")
 	return c
 }
 
+// probeHere is a --probe without an address.
+const probeHere = "here"
+
+// The bounds of --patience.
+const (
+	probePatience = 2 * time.Second
+	maxPatience   = time.Minute
+)
+
+// explainer explains a flow.
+type explainer struct {
+	remote
+	probe    string
+	patience time.Duration
+}
+
+// probing returns what --probe asks for.
+func (x *explainer) probing() (opt probe.Options, wanted bool, err error) {
+	opt.Patience = x.patience
+	if x.patience <= 0 || x.patience > maxPatience {
+		return opt, false, fmt.Errorf("patience %s: want a time up to %s", x.patience, maxPatience)
+	}
+	if x.probe == "" || x.probe == probeHere {
+		return opt, x.probe != "", nil
+	}
+	if opt.Abroad, err = netip.ParseAddr(x.probe); err != nil {
+		return opt, false, fmt.Errorf("probe %q: want the address that may be sent a packet", x.probe)
+	}
+	return opt, true, nil
+}
+
 // explain looks at this host, and asks the daemon what it has published.
-func (r *remote) explain(ctx context.Context, f flow.Flow) (e flow.Explanation, err error) {
-	host, err := kernel.Open("", kernel.Options{Pins: service.Pins(service.Beside(r.socket, admin.Socket))})
+func (x *explainer) explain(ctx context.Context, f flow.Flow) (e flow.Explanation, err error) {
+	send, wanted, err := x.probing()
+	if err != nil {
+		return e, usage(err)
+	}
+	host, err := kernel.Open("", kernel.Options{Pins: service.Pins(service.Beside(x.socket, admin.Socket))})
 	if err != nil {
 		return e, err
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
 	opt := sight.Options{Sandboxes: map[string]string{}, Finder: sandbox.New()}
-	attachments, err := admin.NewClient(r.socket).Attachments(ctx)
+	attachments, err := admin.NewClient(x.socket).Attachments(ctx)
 	if err != nil && !gone(err) {
 		return e, err
 	}
@@ -79,7 +119,11 @@ func (r *remote) explain(ctx context.Context, f flow.Flow) (e flow.Explanation, 
 		return e, err
 	}
 	defer func() { err = errors.Join(err, world.Close()) }()
-	return flow.Explain(world, f)
+	e, err = flow.Explain(world, f)
+	if err != nil || !wanted {
+		return e, err
+	}
+	return e, probe.Send(ctx, world, &e, send)
 }
 
 // published are the ports of an attachment, as explanations know them.
@@ -91,24 +135,20 @@ func published(v daemon.View) []flow.Published {
 	return all
 }
 
-// printExplanation prints a hop a paragraph: where and what, and below by what
-// and why.
-func (r *remote) printExplanation(e flow.Explanation) error {
+// print prints a hop a paragraph: where and what, and below by what and why.
+func (x *explainer) print(e flow.Explanation) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s/%s", endpoints(e.Source, e.Destination), e.Proto)
-	b.WriteString("\n\n")
-	rows := make([]string, len(e.Hops))
+	fmt.Fprintf(&b, "%s/%s\n\n", endpoints(e.Source, e.Destination), e.Proto)
 	width := 0
-	for i, h := range e.Hops {
-		rows[i] = strings.TrimSpace(h.Where + " " + h.Link)
-		width = max(width, len(rows[i]))
+	for _, h := range e.Hops {
+		width = max(width, len(place(h)))
 	}
-	for i, h := range e.Hops {
+	for _, h := range e.Hops {
 		what := h.What
 		if h.Seen != "" {
-			what += "  [" + h.Seen + "]"
+			what += " [" + h.Seen + "]"
 		}
-		fmt.Fprintf(&b, "%2d  %-*s  %s\n", h.Number, width, rows[i], what)
+		fmt.Fprintf(&b, "%2d  %-*s  %s\n", h.Number, width, place(h), what)
 		for _, more := range []string{h.By, h.Why} {
 			if more != "" {
 				fmt.Fprintf(&b, "%*s%s\n", width+8, "", more)
@@ -116,14 +156,36 @@ func (r *remote) printExplanation(e flow.Explanation) error {
 		}
 	}
 	fmt.Fprintf(&b, "\n%s\n", sentence(e.Verdict))
-	if e.Uncertain {
-		b.WriteString("Some rules hold more than is understood here: --probe tells for certain.\n")
+	for _, line := range remarks(e) {
+		fmt.Fprintln(&b, line)
+	}
+	_, err := fmt.Fprint(x.out, b.String())
+	return err
+}
+
+func place(h flow.Hop) string { return strings.TrimSpace(h.Where + " " + h.Link) }
+
+// remarks are what is to be said below the verdict.
+func remarks(e flow.Explanation) []string {
+	var all []string
+	if e.Uncertain && e.Probe == nil {
+		all = append(all, "Some rules hold more than is understood here: --probe tells for certain.")
 	}
 	for _, n := range e.Notes {
-		fmt.Fprintf(&b, "Not looked at: %s\n", n)
+		all = append(all, "Not looked at: "+sentence(n))
 	}
-	_, err := fmt.Fprint(r.out, b.String())
-	return err
+	if p := e.Probe; p != nil {
+		all = append(all, fmt.Sprintf("Probe: %s: %s.", p.Sent, p.Result))
+		if p.Dropped != "" {
+			all = append(all, "It was dropped in "+p.Dropped+".")
+		}
+		agrees := "The probe agrees."
+		if !p.Agrees {
+			agrees = "The probe does not agree: something decides otherwise than is known here."
+		}
+		all = append(all, agrees)
+	}
+	return all
 }
 
 func endpoints(from netip.Addr, to netip.AddrPort) string {

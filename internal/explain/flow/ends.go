@@ -15,6 +15,10 @@ var hostNames = []string{"host", "localhost"}
 // ends are both ends of a flow, resolved.
 type ends struct {
 	netns string // where it begins
+	// origin is the namespace of another machine that is one of this host's, as in
+	// a test; known says that there is one.
+	origin string
+	known  bool
 	// in is the link by which it comes from another machine; empty where it
 	// begins here.
 	in       string
@@ -58,8 +62,9 @@ func (e *ends) begin(w World, from string) error {
 		e.loopback = addr.IsLoopback()
 		return nil
 	}
-	if netns, ok := w.Holder(addr); ok && !outside(w, addr) {
-		e.netns = netns
+	e.origin, e.known = w.Holder(addr)
+	if e.known && !outside(w, addr) {
+		e.netns = e.origin
 		return nil
 	}
 	return e.arrives(w, addr)

@@ -51,17 +51,13 @@ func (k *walker) across(netns string, l kernel.NetLink, next netip.Addr, p packe
 		k.enterBridge(peer, next, p)
 		return
 	}
-	k.come(netns, l, peer, next, p)
+	k.come(netns, l, peer, p)
 }
 
 // come walks a packet into a namespace by the other end of a link.
-func (k *walker) come(netns string, l kernel.NetLink, into End, next netip.Addr, p packet) {
-	h := Hop{Kind: Link, Where: k.Name(into.Netns), Link: into.Name,
-		What: fmt.Sprintf("comes from %s of %s", l.Name, k.Name(netns)), Clue: Clue{Netns: into.Netns, Hook: "prerouting", Link: into.Name}}
-	if into.Netns == "" && k.programAt(into.Name).Name != "" {
-		h.Clue = Clue{} // a program may lead it on before netfilter sees it
-	}
-	k.hop(p, h)
+func (k *walker) come(netns string, l kernel.NetLink, into End, p packet) {
+	k.hop(p, Hop{Kind: Link, Where: k.Name(into.Netns), Link: into.Name, What: fmt.Sprintf("comes from %s of %s", l.Name, k.Name(netns)),
+		Clue: Clue{Netns: into.Netns, Hook: "prerouting", Link: into.Name}})
 	k.arrive(into.Netns, into.Name, p)
 }
 
@@ -119,7 +115,7 @@ func (k *walker) switched(netns string, b kernel.NetLink, from string, port kern
 		h.What = fmt.Sprintf("bridge: from port %s out by port %s, where %s is", from, port.Name, next)
 	}
 	k.hop(p, h)
-	k.come(netns, port, end, next, p)
+	k.come(netns, port, end, p)
 }
 
 // callsFilter reports whether bridged packets pass the IP rules (br_netfilter).
@@ -180,7 +176,7 @@ func (k *walker) branch(netns string, l kernel.NetLink, next netip.Addr, p packe
 		if sibling.Has(next) && !sibling.Private && !l.Private {
 			k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name,
 				What: fmt.Sprintf("%s: across its parent, %s of %s, to the sibling that has %s", l.Kind, parent.Name, k.Name(parent.Netns), next)})
-			k.come(netns, l, sibling, next, p)
+			k.come(netns, l, sibling, p)
 			return
 		}
 	}

@@ -121,6 +121,10 @@ func (k *walker) steered(link string, p packet) bool {
 		p.src = netip.AddrPortFrom(l.Masquerade, 0)
 		h.What += fmt.Sprintf(", as from %s since it reaches itself", l.Masquerade)
 	}
+	// It comes in there, but netfilter never sees it.
+	if last := len(k.out.Hops) - 1; last >= 0 && k.out.Hops[last].Clue.Netns == "" && k.out.Hops[last].Link == link {
+		k.out.Hops[last].Clue = Clue{}
+	}
 	k.hop(p, h)
 	port, ok := linkOf(k, "", l.Link)
 	if !ok {
@@ -133,6 +137,6 @@ func (k *walker) steered(link string, p packet) bool {
 		k.end(Unknown, "it goes into the namespace behind %s, which nobody here can name", l.Link)
 		return true
 	}
-	k.come("", port, end, p.dst.Addr(), p)
+	k.come("", port, end, p)
 	return true
 }

@@ -22,10 +22,10 @@ func Explain(w World, f Flow) (Explanation, error) {
 		return Explanation{}, err
 	}
 	k := &walker{World: w, proto: f.Proto, dialled: e.dst}
-	k.out = Explanation{Flow: f.String(), Proto: f.Proto, Origin: e.netns, Outside: e.in != ""}
+	k.out = Explanation{Flow: f.String(), Proto: f.Proto, Origin: e.netns, Outside: e.in != "" && !e.known}
 	p := packet{src: netip.AddrPortFrom(e.src, 0), dst: e.dst}
 	if e.in != "" {
-		k.client = lan
+		k.client, k.out.Origin = lan, e.origin
 		k.hop(p, Hop{Kind: Begin, Where: w.Name(""), Link: e.in, What: fmt.Sprintf("comes in from %s, by the link that leads back there", e.src),
 			Clue: Clue{Hook: "prerouting", Link: e.in}})
 		k.arrive("", e.in, p)

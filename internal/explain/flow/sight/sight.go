@@ -307,3 +307,9 @@ func (w *World) known(path string) (string, error) {
 	}
 	return "", fmt.Errorf("the namespace at %s is gone", path)
 }
+
+// Own reports whether an address is the host's own.
+func (w *World) Own(a netip.Addr) bool {
+	links, err := w.Links("")
+	return a.IsLoopback() || err == nil && slices.ContainsFunc(links, func(l kernel.NetLink) bool { return flow.End{NetLink: l}.Has(a) })
+}

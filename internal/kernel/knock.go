@@ -1,0 +1,197 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"fairlead/internal/model"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Knock is one real packet of a flow, from a socket of its own: a TCP SYN, or
+// an empty UDP datagram.
+type Knock struct {
+	fd    int
+	proto model.Proto
+	to    netip.AddrPort
+	// Local is the address and port that it is sent from; an address that is
+	// unspecified is the kernel's to choose.
+	Local netip.AddrPort
+}
+
+// The results of a knock.
+const (
+	Answered    = "answered"
+	Refused     = "refused"
+	Unanswered  = "unanswered"
+	Unreachable = "unreachable"
+)
+
+// Knock opens a socket in the host's namespace; from may be the zero value.
+// Nothing is sent yet.
+func (h *Host) Knock(proto model.Proto, from netip.Addr, to netip.AddrPort) (*Knock, error) {
+	k := &Knock{fd: -1, proto: proto, to: to}
+	err := h.ns.Do(func() error { return k.open(from) })
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open a socket to probe %s/%s: %w", to, proto, err), k.Close())
+	}
+	return k, nil
+}
+
+func (k *Knock) open(from netip.Addr) (err error) {
+	family, kind := unix.AF_INET6, unix.SOCK_STREAM
+	if k.to.Addr().Is4() {
+		family = unix.AF_INET
+	}
+	if k.proto == model.UDP {
+		kind = unix.SOCK_DGRAM
+	}
+	if k.fd, err = unix.Socket(family, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
+		return err
+	}
+	if k.proto == model.TCP {
+		if err := errors.Join(unix.SetsockoptInt(k.fd, unix.IPPROTO_TCP, unix.TCP_SYNCNT, 1),
+			unix.SetsockoptLinger(k.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})); err != nil {
+			return err
+		}
+	}
+	if !from.IsValid() {
+		from = netip.IPv6Unspecified()
+		if k.to.Addr().Is4() {
+			from = netip.IPv4Unspecified()
+		}
+	}
+	if err := unix.Bind(k.fd, sockaddr(netip.AddrPortFrom(from, 0))); err != nil {
+		return fmt.Errorf("bind %s: %w", from, err)
+	}
+	name, err := unix.Getsockname(k.fd)
+	switch a := name.(type) {
+	case *unix.SockaddrInet4:
+		k.Local = netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
+	case *unix.SockaddrInet6:
+		k.Local = netip.AddrPortFrom(netip.AddrFrom16(a.Addr), uint16(a.Port))
+	}
+	return err
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
+	}
+	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
+}
+
+// Send sends the packet.
+func (k *Knock) Send() error {
+	err := unix.Connect(k.fd, sockaddr(k.to))
+	if err == nil && k.proto == model.UDP {
+		_, err = unix.Write(k.fd, nil)
+	}
+	if errors.Is(err, unix.EINPROGRESS) {
+		return nil
+	}
+	return err
+}
+
+// Result waits until the deadline for what becomes of it.
+func (k *Knock) Result(deadline time.Time) (string, error) {
+	events := int16(unix.POLLOUT)
+	if k.proto == model.UDP {
+		events = unix.POLLIN
+	}
+	for {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return Unanswered, nil
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(k.fd), Events: events}}, int(left/time.Millisecond)+1)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("wait for an answer: %w", err)
+		}
+		if n == 0 {
+			return Unanswered, nil
+		}
+		number, err := unix.GetsockoptInt(k.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+		if err != nil {
+			return "", fmt.Errorf("read what became of a probe: %w", err)
+		}
+		return Meaning(unix.Errno(number)), nil
+	}
+}
+
+// Meaning is what an error of sending says of the flow.
+func Meaning(err error) string {
+	switch {
+	case err == nil || errors.Is(err, unix.Errno(0)):
+		return Answered
+	case errors.Is(err, unix.ECONNREFUSED):
+		return Refused
+	case errors.Is(err, unix.ETIMEDOUT):
+		return Unanswered
+	}
+	return Unreachable
+}
+
+// Close ends the connection with a reset, as nothing was to be said.
+func (k *Knock) Close() error {
+	if k.fd < 0 {
+		return nil
+	}
+	return unix.Close(k.fd)
+}
+
+// Pair is a socket with a peer.
+type Pair struct{ Local, Remote netip.AddrPort }
+
+// Pairs lists the host's sockets that are connected, by either of their ports.
+func (h *Host) Pairs(proto model.Proto, port uint16) (found []Pair, err error) {
+	err = h.ns.Do(func() error {
+		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+			list, err := retry(func() ([]Pair, error) { return dumpPairs(proto, family) })
+			if err != nil {
+				return fmt.Errorf("list %s sockets: %w", proto, err)
+			}
+			for _, p := range list {
+				if p.Local.Port() == port || p.Remote.Port() == port {
+					found = append(found, p)
+				}
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// dumpPairs lists the sockets of the calling thread's namespace that have a
+// peer; see struct inet_diag_msg.
+func dumpPairs(proto model.Proto, family uint8) ([]Pair, error) {
+	ask := make(diagRequest, diagRequestLen)
+	ask[0], ask[1] = family, protoNumbers[proto]
+	binary.NativeEndian.PutUint32(ask[4:], ^uint32(0))
+	req := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
+	req.AddData(ask)
+	messages, err := req.Execute(unix.NETLINK_INET_DIAG, nl.SOCK_DIAG_BY_FAMILY)
+	var list []Pair
+	for _, m := range messages {
+		if len(m) < diagMessageLen || binary.BigEndian.Uint16(m[6:]) == 0 {
+			continue
+		}
+		at := func(addr, port int) netip.AddrPort {
+			a := netip.AddrFrom16([16]byte(m[addr : addr+16])).Unmap()
+			if family == unix.AF_INET {
+				a = netip.AddrFrom4([4]byte(m[addr : addr+4]))
+			}
+			return netip.AddrPortFrom(a, binary.BigEndian.Uint16(m[port:]))
+		}
+		list = append(list, Pair{at(8, 4), at(24, 6)})
+	}
+	return list, err
+}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"fairlead/internal/daemon"
@@ -13,9 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 )
-
-// vias are the ways to publish an attached sandbox.
-var vias = []string{string(model.ViaAuto), string(model.ViaEBPF), string(model.ViaNAT), string(model.ViaProxy)}
 
 func newPublish(a *app) *cobra.Command {
 	r := &remote{app: a}
@@ -33,8 +29,9 @@ func newPublish(a *app) *cobra.Command {
 			"  fairlead publish shop 8080:80 --promise client-address",
 		Args: arguments(cobra.MinimumNArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
-			if !slices.Contains(vias, via) {
-				return usage(fmt.Errorf("via %q: want one of %s", via, strings.Join(vias, ", ")))
+			by, err := text.Via(via)
+			if err != nil {
+				return usage(err)
 			}
 			if _, err := promise.Named(promises); err != nil {
 				return usage(err)
@@ -45,7 +42,7 @@ func newPublish(a *app) *cobra.Command {
 				if err != nil {
 					return usage(fmt.Errorf("publish %s: %w", port, err))
 				}
-				p.Via, p.Promises = model.Via(via), promises
+				p.Via, p.Promises = by, promises
 				request.Publishes = append(request.Publishes, p)
 			}
 			return r.change(c, request, (*admin.Client).Publish)
@@ -53,10 +50,10 @@ func newPublish(a *app) *cobra.Command {
 		ValidArgsFunction: r.completeAttachments,
 	}
 	r.changes(c)
-	c.Flags().StringVar(&via, "via", string(model.ViaAuto), "the way: "+strings.Join(vias, ", "))
+	c.Flags().StringVar(&via, "via", string(model.ViaAuto), "the way: "+strings.Join(text.Vias, ", "))
 	c.Flags().StringSliceVar(&promises, "promise", nil, "what the way must promise, as `fairlead paths` names it (repeatable)")
 	// They fail only for a flag that is not there or completes already.
-	_ = c.RegisterFlagCompletionFunc("via", cobra.FixedCompletions(vias, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("via", cobra.FixedCompletions(text.Vias, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("promise", completePromises)
 	return c
 }

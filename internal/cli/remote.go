@@ -81,9 +81,7 @@ func gone(err error) bool {
 
 // print tells what became of a request; line is for each attachment of it.
 func (r *remote) print(result daemon.Result, line func(daemon.View) string) error {
-	for _, note := range result.Notes {
-		fmt.Fprintln(r.err, "fairlead:", note)
-	}
+	r.notes(result.Notes)
 	switch {
 	case r.output == "json":
 		return r.json(result)
@@ -100,6 +98,13 @@ func (r *remote) print(result daemon.Result, line func(daemon.View) string) erro
 		}
 	}
 	return nil
+}
+
+// notes tells the user what is worth knowing beside the answer.
+func (r *remote) notes(notes []string) {
+	for _, note := range notes {
+		fmt.Fprintln(r.err, "fairlead:", note)
+	}
 }
 
 // completeAttachments completes the first argument by what is attached.

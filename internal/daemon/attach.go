@@ -28,6 +28,8 @@ type AttachRequest struct {
 	DHCP bool `json:"dhcp,omitempty"`
 	// DryRun returns the plan and does nothing.
 	DryRun bool `json:"dryRun,omitempty"`
+	// Origin is who asks.
+	Origin model.Origin `json:"-"`
 }
 
 // Result is what became of a request.
@@ -40,6 +42,8 @@ type Result struct {
 	Notes []string `json:"notes,omitempty"`
 	// Plan is what a dry run would do, as typed in a shell.
 	Plan string `json:"plan,omitempty"`
+	// Changes are what becomes of the wishes when a Spec is applied.
+	Changes []Change `json:"changes,omitempty"`
 }
 
 // Attach attaches a running sandbox to a network, or changes how it is. The
@@ -80,6 +84,12 @@ func (d *Daemon) attach(req AttachRequest, at sandbox.Sandbox) (Result, model.At
 	r := Result{Notes: notes}
 	if err != nil {
 		return r, a, err
+	}
+	if have, ok := d.attachment(a.Name); ok && have.Origin != a.Origin {
+		if a.Origin, a.Keep = have.Origin, have.Keep; !have.Equal(a) {
+			return r, a, others("attachment "+a.Name, have.Origin)
+		}
+		next.Wishes = with(next.Wishes, a)
 	}
 	if req.DryRun {
 		return d.dryRun(r, next, a)

@@ -188,6 +188,7 @@ func (d *Daemon) comeBack(at sandbox.Sandbox) {
 			continue
 		}
 		delete(d.problems, a.Name)
+		d.arrive(&a, at)
 		a.Sandbox, a.Namespace = b.path, b.namespace
 		if err := d.settle(with(d.wishes, a)); err != nil {
 			d.problem(a.Name, err)

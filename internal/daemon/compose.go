@@ -11,7 +11,9 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// compose turns the request into wishes, and fills in what it leaves open.
+// compose turns the request into wishes, and fills in what it leaves open. Of
+// a sandbox that is away, at has no path, and what depends on what is in it
+// stays open until it comes.
 func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *box, seen kernel.Sandbox) (proposal, model.Attachment, []string, error) {
 	next := proposal{d.wishes}
 	n, own, err := d.networkOf(req)
@@ -22,7 +24,7 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *box, seen ker
 		next.Networks = append(slices.Clip(next.Networks), n)
 	}
 	a := model.Attachment{Endpoint: req.Endpoint, Ref: at.Ref, Namespace: b.namespace,
-		Keep: req.Keep || n.Driver == model.DriverDevice && at.Kind != sandbox.Process, DHCP: req.DHCP, Own: own}
+		Keep: req.Keep || n.Driver == model.DriverDevice && at.Kind != sandbox.Process, DHCP: req.DHCP, Own: own, Origin: req.Origin}
 	if req.Keep && at.Kind == sandbox.Process {
 		return next, a, nil, fault(Invalid, "keep: a process does not come back, and another may get its pid: name the sandbox by its container, its name or its path")
 	}
@@ -41,8 +43,8 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *box, seen ker
 	switch {
 	case known:
 		a.Name = have.Name
-		inherit(&a, have, req)
-	case a.Interface == "":
+		inherit(&a, have, at.Path == "")
+	case a.Interface == "" && at.Path != "":
 		a.Interface = d.freeInterface(at.Ref, seen)
 	}
 	if a.DHCP && a.MAC == "" && n.Driver != model.DriverDevice && n.Driver != model.DriverIPvlan {
@@ -51,7 +53,7 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *box, seen ker
 	if err := d.defaultRoute(&a, n, have, known, seen, &notes); err != nil {
 		return next, a, nil, err
 	}
-	alone := model.State{Networks: []model.Network{n}, Endpoints: []model.Endpoint{a.Leased()}}
+	alone := model.State{Networks: []model.Network{n}, Endpoints: []model.Endpoint{placed(a)}}
 	if err := alone.Validate(); err != nil {
 		return next, a, nil, &Fault{Invalid, fmt.Errorf("attach %s: %w", at.Ref, err)}
 	}
@@ -61,7 +63,7 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *box, seen ker
 
 // inherit keeps what was chosen for the attachment before, and is not asked
 // for otherwise now.
-func inherit(a *model.Attachment, have model.Attachment, req AttachRequest) {
+func inherit(a *model.Attachment, have model.Attachment, away bool) {
 	if a.Interface == "" {
 		a.Interface = have.Interface
 	}
@@ -70,6 +72,9 @@ func inherit(a *model.Attachment, have model.Attachment, req AttachRequest) {
 	}
 	if a.DHCP && have.DHCP && have.Namespace == a.Namespace {
 		a.Lease = have.Lease
+	}
+	if away && len(a.Gateways) == 0 {
+		a.NoDefault = have.NoDefault
 	}
 }
 
@@ -84,15 +89,48 @@ func (d *Daemon) networkOf(req AttachRequest) (n model.Network, own bool, err er
 		own := slices.ContainsFunc(d.wishes.Attachments, func(a model.Attachment) bool { return a.Own && a.Network == n.Name })
 		return n, own, nil
 	}
-	name := "device-" + req.Device
-	if req.PKey != 0 {
-		name = fmt.Sprintf("%s-%04x", name, req.PKey)
-	}
+	name := deviceNetwork(req.Device, req.PKey)
 	n = model.Network{Name: name, Driver: model.DriverDevice, Parent: req.Device, PKey: req.PKey}
 	if have, ok := (model.State{Networks: d.wishes.Networks}).Network(name); ok && !have.Equal(n) {
 		return n, false, fault(Conflict, "network %s is another than that of device %s: remove it first", name, req.Device)
 	}
 	return n, true, nil
+}
+
+// deviceNetwork names the network by which a device is handed over.
+func deviceNetwork(device string, pkey uint16) string {
+	if pkey != 0 {
+		return fmt.Sprintf("device-%s-%04x", device, pkey)
+	}
+	return "device-" + device
+}
+
+// placed returns the endpoint of an attachment; where its sandbox is away, one
+// that stands for it.
+func placed(a model.Attachment) model.Endpoint {
+	e := a.Leased()
+	if e.Sandbox == "" {
+		e.Sandbox = "/" + a.Ref
+	}
+	return e
+}
+
+// arrive fills in what an attachment that was made while its sandbox was away
+// leaves open.
+func (d *Daemon) arrive(a *model.Attachment, at sandbox.Sandbox) {
+	n, ok := model.State{Networks: d.wishes.Networks}.Network(a.Network)
+	seen, err := d.cfg.Host.Look(at.Path)
+	if !ok || err != nil || a.Interface != "" {
+		return // settle will tell
+	}
+	a.Interface = d.freeInterface(at.Ref, seen)
+	var notes []string
+	if err := d.defaultRoute(a, n, *a, false, seen, &notes); err != nil {
+		d.cfg.Log.Warn("choose the default route", "attachment", a.Name, "error", err)
+	}
+	for _, note := range notes {
+		d.cfg.Log.Info("sandbox is here for the first time", "attachment", a.Name, "note", note)
+	}
 }
 
 // same returns the attachment that the request is about, if there is one: the

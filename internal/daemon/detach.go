@@ -34,6 +34,9 @@ func (d *Daemon) Detach(ctx context.Context, req DetachRequest) (Result, error) 
 	gone := map[string]bool{}
 	for _, a := range d.wishes.Attachments {
 		if a.Name == req.Name || req.Name == "" && a.Network == req.Network && refs(a.Ref) {
+			if a.Origin.IsFile() {
+				return Result{}, others("attachment "+a.Name, a.Origin)
+			}
 			gone[a.Name] = true
 		}
 	}

@@ -24,6 +24,11 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (Result, error) {
 		next.Networks = append(next.Networks, n)
 	case next.Networks[i].Equal(n):
 		return Result{}, nil
+	case next.Networks[i].Origin != n.Origin:
+		if n.Origin = next.Networks[i].Origin; next.Networks[i].Equal(n) {
+			return Result{}, nil
+		}
+		return Result{}, others("network "+n.Name, n.Origin)
 	case next.Networks[i].Driver != n.Driver:
 		return Result{}, fault(Conflict, "network %s is there with driver %s: remove it first", n.Name, next.Networks[i].Driver)
 	default:
@@ -56,6 +61,9 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (Result, error) {
 func (d *Daemon) RemoveNetwork(name string) (Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if n, _ := (model.State{Networks: d.wishes.Networks}).Network(name); n.Origin.IsFile() {
+		return Result{}, others("network "+name, n.Origin)
+	}
 	var users []string
 	for _, a := range d.wishes.Attachments {
 		if a.Network == name {

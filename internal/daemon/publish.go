@@ -27,11 +27,16 @@ func (d *Daemon) Publish(ctx context.Context, req PublishRequest) (Result, error
 		for _, p := range req.Publishes {
 			p.Endpoint = name
 			i := slices.IndexFunc(all, func(o model.Publish) bool { return o.Endpoint == name && o.Same(p) })
-			if i >= 0 {
-				all[i] = p
-			} else {
+			if i < 0 {
 				all = append(all, p)
+				continue
 			}
+			if same := p; p.Origin != all[i].Origin {
+				if same.Origin = all[i].Origin; same.Equal(all[i]) {
+					continue // it stays who's it is
+				}
+			}
+			all[i] = p
 		}
 		return all
 	})
@@ -67,6 +72,11 @@ func (d *Daemon) change(ctx context.Context, req PublishRequest, to func(name st
 	}
 	next := d.wishes
 	next.Publishes = to(a.Name)
+	for _, p := range d.wishes.Publishes {
+		if p.Origin.IsFile() && !slices.ContainsFunc(next.Publishes, p.Equal) {
+			return Result{}, others("publish "+p.String(), p.Origin)
+		}
+	}
 	if req.DryRun {
 		text, changed, err := d.plan(next)
 		return Result{Plan: text, Changed: changed}, err

@@ -1,5 +1,7 @@
 package model
 
+import "strings"
+
 // Origin says who has made a wish. Users type commands, declare things in
 // files, and ask other engines; each of these changes and removes what is its
 // own, and nothing else.
@@ -21,4 +23,15 @@ func FileSet(name string) Origin {
 		return FromFile
 	}
 	return FromFile + ":" + Origin(name)
+}
+
+// IsFile reports whether the origin is a set of files.
+func (o Origin) IsFile() bool {
+	return o == FromFile || strings.HasPrefix(string(o), string(FromFile)+":")
+}
+
+// Set returns the name of the set of files, empty for the one without.
+func (o Origin) Set() string {
+	_, name, _ := strings.Cut(string(o), ":")
+	return name
 }

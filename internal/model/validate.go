@@ -47,7 +47,8 @@ func wrap(kind, name string, err error) error {
 // maxName keeps a name within a link's alias, our mark ahead of it.
 const maxName = 128
 
-func validName(name string) error {
+// ValidName checks the name of a network, an endpoint or a set of files.
+func ValidName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("it needs a name")
@@ -60,7 +61,7 @@ func validName(name string) error {
 }
 
 func (n Network) validate() error {
-	if err := validName(n.Name); err != nil {
+	if err := ValidName(n.Name); err != nil {
 		return err
 	}
 	if n.MTU != 0 && (n.MTU < 68 || n.MTU > 65535) {
@@ -128,7 +129,7 @@ func (s State) overlap(i int) error {
 }
 
 func (s index) validateEndpoint(e Endpoint) error {
-	if err := validName(e.Name); err != nil {
+	if err := ValidName(e.Name); err != nil {
 		return err
 	}
 	n, ok := s.network(e.Network)

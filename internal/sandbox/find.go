@@ -51,10 +51,9 @@ func findProcess(name string) []finding {
 	return []finding{{is: s, err: err}}
 }
 
-// findNetns looks for a name as `ip netns` does. The name is one component of
-// a path, so that none leads out of the directory.
+// findNetns looks for a name as `ip netns` does.
 func (f Finder) findNetns(name string) []finding {
-	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") || len(name) > unix.NAME_MAX {
+	if !isNetnsName(name) {
 		return []finding{{err: fmt.Errorf("%q is no name of a network namespace: a path is absolute, e.g. /run/netns/web", name)}}
 	}
 	path := filepath.Join(f.NetnsDir, name)

@@ -141,6 +141,7 @@ func setup(fairlead string) func(*testscript.Env) error {
 		if err := openRoom(env, bin); err != nil {
 			return err
 		}
+		env.Setenv("ROOT", root)
 		env.Setenv("PATH", strings.Join([]string{bin, os.Getenv("PATH"), "/usr/sbin", "/sbin"}, ":"))
 		// `make lab` compiles, so it needs the caches that the test itself has.
 		for _, name := range []string{"GOPATH", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOFLAGS", "GOSUMDB"} {

@@ -14,6 +14,8 @@
 //	POST /v1/networks/create  NetworkRequest        → daemon.Result
 //	POST /v1/networks/remove  NetworkName           → daemon.Result
 //	POST /v1/networks/check   NetworkName           → Ways
+//	POST /v1/apply            SpecRequest           → daemon.Result
+//	GET  /v1/state            → State
 //	GET  /v1/attachments      → Attachments
 //	GET  /v1/networks         → Networks
 package admin
@@ -37,6 +39,8 @@ const (
 	pathCreateNetwork = "/v1/networks/create"
 	pathRemoveNetwork = "/v1/networks/remove"
 	pathCheckNetwork  = "/v1/networks/check"
+	pathApply         = "/v1/apply"
+	pathState         = "/v1/state"
 	pathAttachments   = "/v1/attachments"
 	pathNetworks      = "/v1/networks"
 )
@@ -50,6 +54,8 @@ type Daemon interface {
 	CreateNetwork(n model.Network, dry bool) (daemon.Result, error)
 	RemoveNetwork(name string) (daemon.Result, error)
 	CheckNetwork(ctx context.Context, name string) ([]daemon.WayView, error)
+	Apply(ctx context.Context, spec daemon.Spec, dry bool) (daemon.Result, error)
+	State() (daemon.Spec, []string)
 	Attachments() []daemon.View
 	Networks() []model.Network
 }
@@ -80,10 +86,25 @@ type Networks struct {
 	Networks []model.Network `json:"networks"`
 }
 
+// SpecRequest declares what there shall be of a set of files.
+type SpecRequest struct {
+	daemon.Spec
+	DryRun bool `json:"dryRun,omitempty"`
+}
+
+// State is what there is, as a Spec declares it.
+type State struct {
+	daemon.Spec
+	// Notes say what a Spec cannot hold.
+	Notes []string `json:"notes,omitempty"`
+}
+
 // Error is the answer when a request fails.
 type Error struct {
 	Code    daemon.Code `json:"code"`
 	Message string      `json:"message"`
+	// Mistakes are the parts of the message, if it is about a Spec.
+	Mistakes daemon.Mistakes `json:"mistakes,omitempty"`
 }
 
 // Forbidden is the code for callers who are not root.

@@ -64,6 +64,19 @@ func (c *Client) CheckNetwork(ctx context.Context, name string) ([]daemon.WayVie
 	return w.Ways, err
 }
 
+// Apply makes the host as the Spec declares it, or says in a dry run what that
+// would do.
+func (c *Client) Apply(ctx context.Context, spec daemon.Spec, dry bool) (daemon.Result, error) {
+	return c.post(ctx, pathApply, SpecRequest{spec, dry})
+}
+
+// State returns what there is, as a Spec declares it.
+func (c *Client) State(ctx context.Context) (State, error) {
+	var s State
+	err := c.call(ctx, http.MethodGet, pathState, nil, &s)
+	return s, err
+}
+
 // Attachments returns all attachments.
 func (c *Client) Attachments(ctx context.Context) ([]daemon.View, error) {
 	var a Attachments
@@ -109,6 +122,9 @@ func (c *Client) call(ctx context.Context, method, path string, request, into an
 	var refused Error
 	if err := decoder.Decode(&refused); err != nil || refused.Message == "" {
 		return fmt.Errorf("the daemon answers %s", response.Status)
+	}
+	if len(refused.Mistakes) > 0 {
+		return &daemon.Fault{Code: refused.Code, Err: refused.Mistakes}
 	}
 	return &daemon.Fault{Code: refused.Code, Err: errors.New(refused.Message)}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/daemon"
+	"fairlead/internal/model"
 
 	"golang.org/x/sys/unix"
 )
@@ -106,10 +107,19 @@ func Handler(d Daemon) http.Handler {
 	mux := http.NewServeMux()
 	post(mux, pathAttach, d.Attach)
 	post(mux, pathDetach, d.Detach)
-	post(mux, pathPublish, d.Publish)
+	post(mux, pathPublish, func(ctx context.Context, r daemon.PublishRequest) (daemon.Result, error) {
+		for i := range r.Publishes {
+			r.Publishes[i].Origin = model.FromCommand
+		}
+		return d.Publish(ctx, r)
+	})
 	post(mux, pathUnpublish, d.Unpublish)
 	post(mux, pathCreateNetwork, func(_ context.Context, r NetworkRequest) (daemon.Result, error) {
+		r.Origin = model.FromCommand
 		return d.CreateNetwork(r.Network, r.DryRun)
+	})
+	post(mux, pathApply, func(ctx context.Context, r SpecRequest) (daemon.Result, error) {
+		return d.Apply(ctx, r.Spec, r.DryRun)
 	})
 	post(mux, pathRemoveNetwork, func(_ context.Context, r NetworkName) (daemon.Result, error) {
 		return d.RemoveNetwork(r.Name)
@@ -117,6 +127,10 @@ func Handler(d Daemon) http.Handler {
 	post(mux, pathCheckNetwork, func(ctx context.Context, r NetworkName) (Ways, error) {
 		ways, err := d.CheckNetwork(ctx, r.Name)
 		return Ways{ways}, err
+	})
+	mux.HandleFunc("GET "+pathState, func(w http.ResponseWriter, _ *http.Request) {
+		spec, notes := d.State()
+		answer(w, http.StatusOK, State{spec, notes})
 	})
 	mux.HandleFunc("GET "+pathAttachments, func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, Attachments{d.Attachments()})
@@ -173,7 +187,9 @@ var statuses = map[daemon.Code]int{
 
 func refuse(w http.ResponseWriter, err error) {
 	code := daemon.CodeOf(err)
-	answer(w, statuses[code], Error{code, err.Error()})
+	var mistakes daemon.Mistakes
+	_ = errors.As(err, &mistakes)
+	answer(w, statuses[code], Error{code, err.Error(), mistakes})
 }
 
 func answer(w http.ResponseWriter, status int, v any) {

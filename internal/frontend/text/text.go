@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -145,7 +146,7 @@ func Publish(text string) (p model.Publish, err error) {
 	}
 	own := strings.LastIndexByte(text, ':')
 	if own < 0 {
-		return p, errors.New("want a host port and the sandbox's own, e.g. 8080:80")
+		return p, errors.New("want a host port and the port that it leads to, e.g. 8080:80")
 	}
 	if p.Ports, err = model.ParsePortRange(text[own+1:]); err != nil {
 		return p, err
@@ -186,4 +187,15 @@ func Unpublish(text string) (model.Publish, error) {
 		return short, nil
 	}
 	return p, errors.New("want [ADDRESS:]HOST[:OWN][/udp], e.g. 8080, 8080:80 or 127.0.0.1:5353/udp")
+}
+
+// Vias are the ways to publish an attached sandbox.
+var Vias = []string{string(model.ViaAuto), string(model.ViaEBPF), string(model.ViaNAT), string(model.ViaProxy)}
+
+// Via reads a way to publish an attached sandbox.
+func Via(text string) (model.Via, error) {
+	if !slices.Contains(Vias, text) {
+		return "", fmt.Errorf("via %q: want one of %s", text, strings.Join(Vias, ", "))
+	}
+	return model.Via(text), nil
 }

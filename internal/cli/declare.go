@@ -1,0 +1,239 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/file"
+
+	"github.com/spf13/cobra"
+)
+
+// exitDiffers is what plan ends with when there is something to do, as diff(1)
+// and `kubectl diff` end; every failure is exitUsage then.
+const exitDiffers = 1
+
+// declaredFiles are the files that a command is about.
+type declaredFiles struct{ names []string }
+
+func (f *declaredFiles) flags(c *cobra.Command) {
+	c.Flags().StringArrayVarP(&f.names, "file", "f", nil, "file that declares networks, attachments and publishes; - is the standard input (repeatable)")
+	_ = c.MarkFlagFilename("file", "yaml", "yml", "json") // it is there
+}
+
+// maxFile bounds a file, in bytes: the daemon takes no larger request.
+const maxFile = 1 << 20
+
+// read reads the files.
+func (f *declaredFiles) read(stdin io.Reader) (*file.Set, error) {
+	if len(f.names) == 0 {
+		return nil, errors.New("name a file by -f, e.g. -f fairlead.yaml, or -f - for the standard input")
+	}
+	var inputs []file.Input
+	for _, name := range f.names {
+		in := file.Input{Name: name}
+		var err error
+		from := stdin
+		if name == "-" {
+			in.Name = "standard input"
+		} else {
+			var opened *os.File
+			if opened, err = os.Open(name); err != nil {
+				return nil, fmt.Errorf("read what is declared: %w", err)
+			}
+			defer opened.Close()
+			from = opened
+		}
+		if in.Text, err = io.ReadAll(io.LimitReader(from, maxFile+1)); err != nil {
+			return nil, fmt.Errorf("read what is declared: %w", err)
+		}
+		if len(in.Text) > maxFile {
+			return nil, fmt.Errorf("read %s: it is larger than %d bytes: split what it declares into sets of files", in.Name, maxFile)
+		}
+		inputs = append(inputs, in)
+	}
+	return file.Read(inputs)
+}
+
+// declaring calls the daemon about files, and tells mistakes by their lines.
+func (r *remote) declaring(c *cobra.Command, f *declaredFiles, dry bool, spec func(daemon.Spec) daemon.Spec) (result daemon.Result, err error) {
+	set, err := f.read(c.InOrStdin())
+	if err != nil {
+		return result, usage(err)
+	}
+	err = r.call(c.Context(), func(client *admin.Client) error {
+		var failed error
+		result, failed = client.Apply(c.Context(), spec(set.Spec), dry)
+		return set.Locate(failed)
+	})
+	return result, err
+}
+
+func all(s daemon.Spec) daemon.Spec { return s }
+
+// none declares nothing of the set.
+func none(s daemon.Spec) daemon.Spec { return daemon.Spec{Set: s.Set} }
+
+const fileHelp = "A file declares networks, attachments and publishes by the words of the commands, in\n" +
+	"YAML or JSON. All -f of a command are one set; `name:` in one of them names it, so that\n" +
+	"a host can have several. What commands or Docker have made is never touched."
+
+func newPlan(a *app) *cobra.Command {
+	r := &remote{app: a, dryRun: true}
+	var f declaredFiles
+	var destroy bool
+	c := &cobra.Command{
+		Use:   "plan -f FILE…",
+		Short: "Print what apply would do, as commands",
+		Long: "Print what `fairlead apply` would do: what becomes of each network, attachment and\n" +
+			"publish, and the commands by which it would be done. Nothing is done.\n\n" + fileHelp + "\n\n" +
+			"Exit code 0 says that there is nothing to do, 1 that there is, 2 that something is\n" +
+			"wrong (as diff(1) and `kubectl diff` do).",
+		Example: "  fairlead plan -f fairlead.yaml\n  fairlead plan --destroy -f fairlead.yaml",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			spec := all
+			if destroy {
+				spec = none
+			}
+			result, err := r.declaring(c, &f, true, spec)
+			if err == nil {
+				err = r.printPlan(result)
+			}
+			if err != nil && !errors.As(err, new(commandExit)) {
+				err = commandExit{exitUsage, err}
+			}
+			if err != nil {
+				return err
+			}
+			if result.Changed {
+				return commandExit{code: exitDiffers}
+			}
+			return nil
+		},
+	}
+	r.flags(c)
+	f.flags(c)
+	c.Flags().BoolVar(&destroy, "destroy", false, "print what `fairlead destroy` would do")
+	return c
+}
+
+// printPlan prints the changes as comments, then the commands.
+func (r *remote) printPlan(result daemon.Result) error {
+	r.notes(result.Notes)
+	if r.output == "json" {
+		return r.json(result)
+	}
+	var text strings.Builder
+	for _, change := range result.Changes {
+		fmt.Fprintf(&text, "# %s\n", change)
+	}
+	if len(result.Changes) == 0 {
+		text.WriteString("# nothing to do\n")
+	}
+	text.WriteString(result.Plan)
+	_, err := io.WriteString(r.out, text.String())
+	return err
+}
+
+func newApply(a *app) *cobra.Command {
+	r := &remote{app: a}
+	var f declaredFiles
+	c := &cobra.Command{
+		Use:   "apply -f FILE…",
+		Short: "Make the host as files declare it",
+		Long: "Make the host as files declare it, in one step: what is new is made, what is otherwise\n" +
+			"is changed, and what an earlier apply of the set declared and this one does not is\n" +
+			"taken away. Where any of it fails, nothing is done. The same again changes nothing.\n" +
+			"Attachments wait for sandboxes that are away, and are applied whenever they come.\n\n" + fileHelp,
+		Example: "  fairlead apply -f fairlead.yaml\n" +
+			"  fairlead apply -f networks.yaml -f shop.yaml\n" +
+			"  fairlead get | fairlead apply -f -",
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return r.applyFiles(c, &f, all) },
+	}
+	r.flags(c)
+	f.flags(c)
+	return c
+}
+
+func newDestroy(a *app) *cobra.Command {
+	r := &remote{app: a}
+	var f declaredFiles
+	c := &cobra.Command{
+		Use:     "destroy -f FILE…",
+		Short:   "Take away everything that a set of files declares",
+		Long:    "Take away everything that `fairlead apply` has made of a set of files. Of the files, only\nthe set's name counts.\n\n" + fileHelp,
+		Example: "  fairlead plan --destroy -f fairlead.yaml\n  fairlead destroy -f fairlead.yaml",
+		Args:    arguments(cobra.NoArgs),
+		RunE:    func(c *cobra.Command, _ []string) error { return r.applyFiles(c, &f, none) },
+	}
+	r.flags(c)
+	f.flags(c)
+	return c
+}
+
+// applyFiles applies, and prints what has changed.
+func (r *remote) applyFiles(c *cobra.Command, f *declaredFiles, spec func(daemon.Spec) daemon.Spec) error {
+	result, err := r.declaring(c, f, false, spec)
+	if err != nil {
+		return err
+	}
+	r.notes(result.Notes)
+	if r.output == "json" {
+		return r.json(result)
+	}
+	var lines []string
+	for _, change := range result.Changes {
+		line := change.String()
+		for _, v := range result.Attachments {
+			if change.Kind == "attachment" && change.Name == v.Name && v.Status == daemon.Up {
+				line += fmt.Sprintf("  %s  %s", v.InterfaceName(), orDash(strings.Join(addresses(v), " ")))
+			} else if change.Kind == "attachment" && change.Name == v.Name {
+				line += ", waits for " + v.Ref
+			}
+		}
+		lines = append(lines, line+"\n")
+	}
+	if len(lines) == 0 {
+		lines = []string{"nothing to do\n"}
+	}
+	_, err = io.WriteString(r.out, strings.Join(lines, ""))
+	return err
+}
+
+func newGet(a *app) *cobra.Command {
+	r := &remote{app: a}
+	c := &cobra.Command{
+		Use:   "get",
+		Short: "Print what there is as a file that declares it",
+		Long: "Print the networks, attachments and publishes that commands and files have made, as\n" +
+			"YAML for `fairlead apply`; with -o json, as JSON. To apply it at once changes nothing.\n" +
+			"What Docker has made is left out: its compose files declare that.",
+		Example: "  fairlead get > fairlead.yaml\n  fairlead get -o json",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return r.call(c.Context(), func(client *admin.Client) error { return r.printState(c.Context(), client) })
+		},
+	}
+	r.flags(c)
+	return c
+}
+
+func (r *remote) printState(ctx context.Context, client *admin.Client) error {
+	state, err := client.State(ctx)
+	if err != nil {
+		return err
+	}
+	r.notes(state.Notes)
+	if r.output == "json" {
+		return file.WriteJSON(r.out, state.Spec)
+	}
+	return file.Write(r.out, state.Spec)
+}

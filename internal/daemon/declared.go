@@ -1,0 +1,60 @@
+package daemon
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fairlead/internal/model"
+	"fairlead/internal/sandbox"
+)
+
+// State returns what commands and files have made, as one Spec that declares
+// it: to apply it changes nothing. What Docker has made is Docker's to
+// declare. The notes say what a Spec cannot hold.
+func (d *Daemon) State() (Spec, []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := d.wishes.Clone()
+	var spec Spec
+	var notes []string
+	for _, n := range w.Networks {
+		if n.Origin != model.FromDocker && !d.ownNetwork(n.Name) {
+			n.Origin = ""
+			spec.Networks = append(spec.Networks, n)
+		}
+	}
+	for _, a := range w.Attachments {
+		if a.Origin == model.FromDocker {
+			continue
+		}
+		if _, err := sandbox.Expect(a.Ref); err != nil {
+			notes = append(notes, fmt.Sprintf("attachment %s is left out: %v", a.Name, err))
+			continue
+		}
+		spec.Attachments = append(spec.Attachments, declare(a, w))
+	}
+	slices.SortFunc(spec.Networks, func(a, b model.Network) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(spec.Attachments, func(a, b Declared) int { return strings.Compare(a.Name, b.Name) })
+	return spec, notes
+}
+
+// declare returns the attachment as it is declared.
+func declare(a model.Attachment, w model.Wishes) Declared {
+	c := Declared{Endpoint: a.Endpoint, DHCP: a.DHCP}
+	c.Sandbox = a.Ref
+	if a.DHCP {
+		c.MAC = "" // it was chosen, and is kept
+	}
+	if n, _ := (model.State{Networks: w.Networks}).Network(a.Network); a.Own {
+		c.Network, c.Device, c.PKey = "", n.Parent, n.PKey
+	}
+	for _, p := range w.Publishes {
+		if p.Endpoint == a.Name && p.Origin != model.FromDocker {
+			p.Endpoint, p.Origin = "", ""
+			c.Publishes = append(c.Publishes, p)
+		}
+	}
+	slices.SortFunc(c.Publishes, model.Publish.Compare)
+	return c
+}

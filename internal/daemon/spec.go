@@ -1,0 +1,117 @@
+package daemon
+
+import (
+	"fmt"
+	"strings"
+
+	"fairlead/internal/model"
+)
+
+// Spec is all that a set of files declares for a host.
+type Spec struct {
+	// Set is the name of the set of files, empty for the one without.
+	Set         string          `json:"set,omitempty"`
+	Networks    []model.Network `json:"networks,omitempty"`
+	Attachments []Declared      `json:"attachments,omitempty"`
+}
+
+// Declared is an attachment that waits for its sandbox whenever that is away.
+type Declared struct {
+	// Endpoint's Sandbox names the sandbox as its user does.
+	model.Endpoint
+	// Device, instead of a network, is a device of the host's to hand over.
+	Device string `json:"device,omitempty"`
+	PKey   uint16 `json:"pkey,omitempty"`
+	DHCP   bool   `json:"dhcp,omitempty"`
+	// Publishes need no Endpoint.
+	Publishes []model.Publish `json:"publishes,omitempty"`
+}
+
+func (a Declared) request(by model.Origin) AttachRequest {
+	return AttachRequest{Endpoint: a.Endpoint, Device: a.Device, PKey: a.PKey, DHCP: a.DHCP, Keep: true, Origin: by}
+}
+
+// Mistake is something wrong in a Spec.
+type Mistake struct {
+	// At is the part that is wrong, e.g. networks[0] or
+	// attachments[1].publishes[0]; empty is all of it.
+	At string `json:"at,omitempty"`
+	// Text says what is wrong and what to do.
+	Text string `json:"text"`
+}
+
+// Mistakes is the error of a Spec that cannot be. It holds all that is wrong
+// with it.
+type Mistakes []Mistake
+
+// Error writes a mistake a line.
+func (m Mistakes) Error() string {
+	lines := make([]string, len(m))
+	for i, one := range m {
+		lines[i] = one.Text
+		if one.At != "" {
+			lines[i] = one.At + ": " + one.Text
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Action is what becomes of a wish.
+type Action string
+
+// The actions.
+const (
+	Created Action = "created"
+	Changed Action = "changed"
+	Removed Action = "removed"
+)
+
+// Change is what becomes of one network, attachment or publish.
+type Change struct {
+	Action Action `json:"action"`
+	// Kind is network, attachment or publish.
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+}
+
+// String writes the change as "network web: created".
+func (c Change) String() string { return fmt.Sprintf("%s %s: %s", c.Kind, c.Name, c.Action) }
+
+// changes lists what differs between wishes: networks, attachments, publishes.
+func changes(before, next model.Wishes) []Change {
+	return append(append(
+		diff("network", before.Networks, next.Networks, func(n model.Network) string { return n.Name }, model.Network.Equal),
+		diff("attachment", before.Attachments, next.Attachments, func(a model.Attachment) string { return a.Name }, model.Attachment.Equal)...),
+		diff("publish", before.Publishes, next.Publishes, place, model.Publish.Equal)...)
+}
+
+// place names what a publish takes of the host, and for whom.
+func place(p model.Publish) string {
+	host, _, _ := strings.Cut(p.String(), " -> ")
+	return p.Endpoint + " " + host
+}
+
+func diff[T any](kind string, before, next []T, name func(T) string, equal func(a, b T) bool) []Change {
+	var all []Change
+	old := map[string]T{}
+	for _, v := range before {
+		old[name(v)] = v
+	}
+	stays := map[string]bool{}
+	for _, v := range next {
+		was, known := old[name(v)]
+		stays[name(v)] = true
+		switch {
+		case !known:
+			all = append(all, Change{Created, kind, name(v)})
+		case !equal(was, v):
+			all = append(all, Change{Changed, kind, name(v)})
+		}
+	}
+	for _, v := range before {
+		if !stays[name(v)] {
+			all = append(all, Change{Removed, kind, name(v)})
+		}
+	}
+	return all
+}

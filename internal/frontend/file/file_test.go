@@ -1,0 +1,228 @@
+package file_test
+
+import (
+	"bytes"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/file"
+)
+
+func read(t *testing.T, text string) *file.Set {
+	t.Helper()
+	s, err := file.Read([]file.Input{{Name: "f.yaml", Text: []byte(text)}})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return s
+}
+
+// full holds every field in every form.
+const full = `
+name: shop
+x-limits: &limit 100mbit
+networks:
+  web: {subnet: [172.30.0.0/24, "fd00:30::/64"], gateway: 172.30.0.9, range: 172.30.0.128/25, address: fd00:30::5, filter: on, hairpin: true}
+  lan:
+    driver: macvlan
+    parent: eth0
+    mode: private
+    vlan: 7
+    mtu: 1400
+    internal: true
+  far:
+    driver: vxlan
+    vni: 42
+    port: 4790
+    subnet: 10.9.0.0/24
+    underlay: eth1
+    peer:
+      - 192.0.2.2=10.9.0.128/25
+      - address: 192.0.2.3
+        further: [192.0.2.4]
+        range: 10.9.0.64/26
+        endpoint: {address: [10.9.0.65], mac: "02:00:00:00:00:01"}
+    encrypt: true
+    key-file: /etc/fairlead/key
+  wide: {driver: vxlan, vni: 43, group: 239.0.0.99}
+  part: {driver: device, parent: ib0, pkey: 0x8001}
+attachments:
+  - sandbox: container:shop
+    network: web
+    address: [172.30.0.7, "fd00:30::7"]
+    gateway: 172.30.0.1
+    route: ["10.0.0.0/8,via=172.30.0.254", {to: 10.64.0.0/10, via: 172.30.0.254}, {to: 198.18.0.0/15}]
+    mac: 02:42:ac:11:00:02
+    rate-out: *limit
+    rate-in: 2.5gbit
+    publish:
+      - 8080:80
+      - "[::1]:5353:53/udp"
+      - {published: 9000-9010, target: 8000-8010, host_ip: "::", protocol: udp, via: nat, promise: [lan, "127.0.0.1"], proxy-protocol: 1, reset: true}
+  - {sandbox: netns:db, name: db, network: lan, interface: eth1, dhcp: true}
+  - {sandbox: /run/netns/x, device: "0000:3b:02.1", address: 192.0.2.7/24, gateway: none}
+  - {sandbox: netns:y, device: ib0, pkey: 0x8002}
+`
+
+// TestWhatIsWrittenReadsTheSame goes there and back, in YAML and in JSON.
+func TestWhatIsWrittenReadsTheSame(t *testing.T) {
+	example, err := os.ReadFile("../../../examples/fairlead.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{full, string(example), "{}", ""} {
+		spec := read(t, text).Spec
+		var yaml, json bytes.Buffer
+		if err := file.Write(&yaml, spec); err != nil {
+			t.Fatal(err)
+		}
+		if err := file.WriteJSON(&json, spec); err != nil {
+			t.Fatal(err)
+		}
+		for _, again := range []string{yaml.String(), json.String()} {
+			got := read(t, again).Spec
+			if !sameNetworks(got, spec) || !reflect.DeepEqual(got.Attachments, spec.Attachments) || got.Set != spec.Set {
+				t.Errorf("written:\n%s\nreads as %+v\nwant %+v", again, got, spec)
+			}
+		}
+	}
+}
+
+// sameNetworks compares networks without their order, which means nothing.
+func sameNetworks(a, b daemon.Spec) bool {
+	if len(a.Networks) != len(b.Networks) {
+		return false
+	}
+	for _, n := range a.Networks {
+		found := false
+		for _, o := range b.Networks {
+			found = found || n.Equal(o)
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// TestMistakesHaveLinesAndFields finds all of them at once.
+func TestMistakesHaveLinesAndFields(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"all at once": {`networks:
+  web:
+    driver: brigde
+    subnet: 172.30.0.0
+    gateway: 10.0.0.1
+    vlan: 70000
+    internal: yes
+    mtu: -1
+    pkey: 0
+    colour: red
+    driver: bridge
+  web: {}
+attachments:
+  - network: web
+    sandbox: [a, b]
+    publish:
+      - 80
+      - {published: 80}
+      - {published: 8080, target: 80, via: magic, promise: [speed]}
+    route: {to: x}
+    rate-out: fast
+  - just a word
+  - {network: web}
+  - {sandbox: x}
+  - {sandbox: x, network: web, device: eth0}
+  - {sandbox: x, network: web, dhcp: true, address: 10.0.0.1}
+`, `f.yaml:3: networks.web.driver: driver "brigde": want one of bridge, routed, macvlan, ipvlan, vxlan, device
+f.yaml:4: networks.web.subnet: subnet "172.30.0.0": want an address and a prefix length, e.g. 172.30.0.0/24
+f.yaml:5: networks.web.gateway: gateway 10.0.0.1 is in no subnet of the network: add the subnet
+f.yaml:6: networks.web.vlan: "70000": want a number up to 65535
+f.yaml:7: networks.web.internal: "yes": want true or false
+f.yaml:8: networks.web.mtu: "-1": want a number up to 65535
+f.yaml:9: networks.web.pkey: pkey "0": want a partition key of 16 bits, e.g. 0x8001
+f.yaml:10: networks.web.colour: there is no such field: want one of driver
+f.yaml:11: networks.web.driver: it is there twice, first in line 3: leave one out
+f.yaml:12: networks.web: it is there twice, first in line 2: leave one out
+f.yaml:15: attachments[0].sandbox: want a single value
+f.yaml:17: attachments[0].publish[0]: want a host port and the port that it leads to, e.g. 8080:80
+f.yaml:18: attachments[0].publish[1]: it lacks target, the sandbox's own: e.g. {published: 8080, target: 80}
+f.yaml:19: attachments[0].publish[2].via: via "magic": want one of auto, ebpf, nat, proxy
+f.yaml:19: attachments[0].publish[2].promise[0]: there is no promise "speed"
+f.yaml:20: attachments[0].route.to: to "x": want an address and a prefix length, e.g. 10.0.0.0/8
+f.yaml:21: attachments[0].rate-out: "fast": want a number and one of kbit, mbit, gbit, e.g. 100mbit
+f.yaml:22: attachments[1]: want fields, each as NAME: VALUE
+f.yaml:23: attachments[2]: sandbox: name the sandbox
+f.yaml:24: attachments[3]: name a network or a device to hand over, one of the two
+f.yaml:25: attachments[4]: name a network or a device to hand over, one of the two
+f.yaml:26: attachments[5]: dhcp and address: want one of the two`},
+		"no YAML":        {"a: [b\nc: d\n", "f.yaml:"},
+		"tabs":           {"networks:\n\tweb: {}\n", "f.yaml:2: found character that cannot start any token"},
+		"a list":         {"- a\n", "f.yaml:1: want fields"},
+		"an odd top":     {"network: {}\n", "f.yaml:1: network: there is no such field: want one of name, networks, attachments"},
+		"two names":      {"name: a\n---\nname: b\n", `f.yaml:3: name: "b": another file or document names the set "a"`},
+		"a network more": {"networks: {a: }\n---\nnetworks: {a: }\n", "f.yaml:3: networks.a: network a is declared in f.yaml:1 already: leave one out"},
+		"a bad alias":    {"name: *x\n", "unknown anchor"},
+		"merged":         {"x-a: &a {driver: bridge}\nnetworks: {a: {<<: *a}}\n", "f.yaml:2: networks.a.<<: there is no such field"},
+	} {
+		_, err := file.Read([]file.Input{{Name: "f.yaml", Text: []byte(c.text)}})
+		if err == nil {
+			t.Errorf("%s: read", name)
+			continue
+		}
+		got, want := strings.Split(err.Error(), "\n"), strings.Split(c.want, "\n")
+		for i := range want {
+			if len(got) != len(want) || !strings.Contains(got[i], want[i]) {
+				t.Errorf("%s:\n%v\nwant\n%s", name, err, c.want)
+				break
+			}
+		}
+	}
+}
+
+// TestSeveralFilesAreOneSet tells of each where it is.
+func TestSeveralFilesAreOneSet(t *testing.T) {
+	s, err := file.Read([]file.Input{
+		{Name: "a.yaml", Text: []byte("name: shop\nnetworks:\n  web: {subnet: 10.0.0.0/24}\nattachments: {sandbox: netns:a, network: web}\n")},
+		{Name: "b.yaml", Text: []byte("attachments:\n  - sandbox: netns:b\n    network: web\n    address: [fd00::1, 10.9.9.9]\n    publish: 80:80\n")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Spec.Set != "shop" || len(s.Spec.Attachments) != 2 {
+		t.Errorf("%+v", s.Spec)
+	}
+	located := s.Locate(&daemon.Fault{Code: daemon.Conflict, Err: daemon.Mistakes{
+		{At: "attachments[1]", Text: "address 10.9.9.9 is in no subnet of network web"},
+		{At: "attachments[1].publishes[0]", Text: "port taken"},
+		{At: "networks[0]", Text: "subnet 10.0.0.0/24 overlaps another"},
+		{At: "attachments[0]", Text: "it is not there"},
+		{Text: "there is more"}}})
+	const want = `b.yaml:4: attachments[0].address[1]: address 10.9.9.9 is in no subnet of network web
+b.yaml:5: attachments[0].publish: port taken
+a.yaml:3: networks.web.subnet: subnet 10.0.0.0/24 overlaps another
+a.yaml:4: attachments[0]: it is not there
+a.yaml: there is more`
+	if located.Error() != want || daemon.CodeOf(located) != daemon.Conflict {
+		t.Errorf("%s: %v\nwant %s", daemon.CodeOf(located), located, want)
+	}
+}
+
+// FuzzRead reads anything without harm, and what it takes it writes back.
+func FuzzRead(f *testing.F) {
+	for _, text := range []string{full, "a: &a [*a]", "networks: {a: &a {subnet: *a}}", "? {}\n: x", "networks:\n  ? [a]\n  : b", "--- !!binary x", "attachments: [[[]]]", "name: \"\\0\""} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := file.Read([]file.Input{{Name: "f", Text: text}})
+		if err != nil {
+			return
+		}
+		var out bytes.Buffer
+		if err := file.Write(&out, s.Spec); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

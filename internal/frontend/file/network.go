@@ -1,0 +1,171 @@
+package file
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fairlead/internal/frontend/text"
+	"fairlead/internal/model"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// extension begins the names of fields that hold anchors, as in compose files.
+const extension = "x-"
+
+// document reads the top of a file.
+func (r *reader) document(n *yaml.Node) {
+	attachments := 0
+	known := []field{
+		{"name", func(n *yaml.Node, path string) { r.word(n, path, r.name) }},
+		{"networks", r.networks},
+		{"attachments", func(n *yaml.Node, path string) {
+			r.each(n, path, func(n *yaml.Node, _ string) {
+				r.attachment(n, fmt.Sprintf("%s[%d]", path, attachments))
+				attachments++
+			})
+		}},
+	}
+	fields(n, func(key, _ *yaml.Node) {
+		if strings.HasPrefix(key.Value, extension) && !isKnown(known, key.Value) {
+			known = append(known, field{key.Value, func(*yaml.Node, string) {}})
+		}
+	})
+	r.object(n, "", known)
+}
+
+// name reads the name of the set, which its files have to agree on.
+func (r *reader) name(word string) error {
+	if r.Spec.Set != "" && r.Spec.Set != word {
+		return fmt.Errorf("%q: another file or document names the set %q: apply sets one by one", word, r.Spec.Set)
+	}
+	r.Spec.Set = word
+	return model.ValidName(word)
+}
+
+func (r *reader) networks(n *yaml.Node, path string) {
+	if n = followed(n); n.Tag != "!!null" && n.Kind != yaml.MappingNode {
+		r.mistake(n, path, "want networks by their names, each as NAME: and its fields")
+		return
+	}
+	seen := map[string]int{}
+	fields(n, func(key, value *yaml.Node) {
+		at := join(path, key.Value)
+		if first := seen[key.Value]; first != 0 {
+			r.mistake(key, at, "it is there twice, first in line %d: leave one out", first)
+			return
+		}
+		seen[key.Value] = key.Line
+		r.network(key, value, at)
+	})
+}
+
+func (r *reader) network(key, value *yaml.Node, path string) {
+	n := model.Network{Name: key.Value, Driver: model.DriverBridge}
+	of := func(read func(*model.Network, string) error) func(string) error {
+		return func(word string) error { return read(&n, word) }
+	}
+	r.object(value, path, []field{
+		{"driver", r.parsed(func(word string) (err error) { n.Driver, err = text.Driver(word); return err })},
+		{"subnet", r.words(of(text.Subnet))},
+		{"gateway", r.words(of(text.SubnetGateway))},
+		{"range", r.words(of(text.SubnetRange))},
+		{"address", r.words(of(text.SubnetAddress))},
+		{"parent", r.text(&n.Parent)},
+		{"mode", r.text((*string)(&n.Mode))},
+		{"vlan", number(r, 16, &n.VLAN)},
+		{"pkey", r.parsed(func(word string) (err error) { n.PKey, err = text.PKey(word); return err })},
+		{"mtu", number(r, 16, &n.MTU)},
+		{"internal", r.flag(&n.Internal)},
+		{"hairpin", r.flag(&n.Hairpin)},
+		{"filter", r.parsed(func(word string) error { n.Filter = filter(word); return nil })},
+		{"vni", number(r, 32, &n.Overlay.VNI)},
+		{"port", number(r, 16, &n.Overlay.Port)},
+		{"underlay", r.words(func(word string) error { n.Overlay.Underlays = append(n.Overlay.Underlays, word); return nil })},
+		{"peer", r.peers(&n.Overlay)},
+		{"group", r.parsed(func(word string) (err error) { n.Overlay.Group, err = text.Group(word); return err })},
+		{"encrypt", r.flag(&n.Overlay.Encrypt)},
+		{"key-file", r.text(&n.Overlay.KeyFile)},
+	})
+	node := value
+	if value.Kind != yaml.MappingNode || value.Line == key.Line {
+		node = &yaml.Node{Kind: value.Kind, Content: value.Content, Line: key.Line}
+	}
+	if i := slices.IndexFunc(r.Spec.Networks, func(o model.Network) bool { return o.Name == n.Name }); i >= 0 {
+		at := r.spots[fmt.Sprintf("networks[%d]", i)]
+		r.mistake(key, path, "network %s is declared in %s:%d already: leave one out", n.Name, at.file, at.node.Line)
+		return
+	}
+	node.Line = key.Line
+	r.spots[fmt.Sprintf("networks[%d]", len(r.Spec.Networks))] = spot{r.file, node, path}
+	r.Spec.Networks = append(r.Spec.Networks, n)
+}
+
+// filter reads on and off, also as the booleans that YAML once made of them.
+func filter(word string) model.Filter {
+	switch word {
+	case "true":
+		return model.FilterOn
+	case "false":
+		return model.FilterOff
+	}
+	return model.Filter(word)
+}
+
+// peers reads the hosts of an overlay: each a word as by --peer, or an object.
+func (r *reader) peers(o *model.Overlay) func(*yaml.Node, string) {
+	return func(n *yaml.Node, path string) {
+		r.each(n, path, func(n *yaml.Node, path string) {
+			var p model.Peer
+			if n.Kind == yaml.MappingNode {
+				r.object(n, path, []field{
+					{"address", r.parsed(address(&p.Address))},
+					{"range", r.words(func(word string) error {
+						prefix, err := netip.ParsePrefix(word)
+						p.Ranges = append(p.Ranges, prefix.Masked())
+						return said(err, "range %q: want an address and a prefix length", word)
+					})},
+					{"further", r.words(addresses(&p.Further))},
+					{"endpoint", func(n *yaml.Node, path string) {
+						r.each(n, path, func(n *yaml.Node, path string) {
+							var e model.PeerEndpoint
+							r.object(n, path, []field{{"address", r.words(addresses(&e.Addresses))}, {"mac", r.text(&e.MAC)}})
+							p.Endpoints = append(p.Endpoints, e)
+						})
+					}},
+				})
+			} else {
+				r.word(n, path, func(word string) (err error) { p, err = text.Peer(word); return err })
+			}
+			o.Peers = append(o.Peers, p)
+		})
+	}
+}
+
+// address returns what reads an address.
+func address(into *netip.Addr) func(string) error {
+	return func(word string) (err error) {
+		*into, err = netip.ParseAddr(word)
+		return said(err, "address %q: want an address, e.g. 192.0.2.7", word)
+	}
+}
+
+// addresses returns what reads one more address.
+func addresses(into *[]netip.Addr) func(string) error {
+	return func(word string) error {
+		var a netip.Addr
+		err := address(&a)(word)
+		*into = append(*into, a)
+		return err
+	}
+}
+
+// said words an error, if there is one.
+func said(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}

@@ -96,7 +96,7 @@ func (h *Host) branches(handle *netlink.Handle, have, parent netlink.Link, want 
 // addBranch makes the link where it belongs and marks it at once.
 func (h *Host) addBranch(handle *netlink.Handle, parent netlink.Link, want plan.Branch) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.ParentIndex = want.Name, want.MTU, parent.Attrs().Index
+	attrs.Name, attrs.MTU, attrs.ParentIndex, attrs.Group = want.Name, want.MTU, parent.Attrs().Index, newborn
 	var err error
 	if attrs.HardwareAddr, err = parseMAC(want.MAC); err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func addNamed(inside *netlink.Handle, name, alias string, add func(name string) 
 	if err != nil {
 		return nil, err
 	}
-	err = inside.LinkSetAlias(have, alias)
+	err = mark(inside, have, alias)
 	if err == nil && as != name {
 		err = inside.LinkSetName(have, name)
 	}

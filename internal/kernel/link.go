@@ -49,7 +49,7 @@ func ownLink(handle *netlink.Handle, netns, name string, fits func(netlink.Link)
 		return nil, err
 	case !ours(have):
 		return nil, occupied(netns, name)
-	case fits(have):
+	case have.Attrs().Group != newborn && fits(have):
 		return have, nil
 	}
 	if err := handle.LinkDel(have); err != nil {
@@ -67,18 +67,35 @@ func occupied(netns, name string) error {
 	return fmt.Errorf("the sandbox has an interface %s already: name another in the endpoint", name)
 }
 
+// newborn is the group (`ip link … group`) of a link of ours that has no alias
+// yet: Linux takes a group in the request that makes a link, and an alias only
+// afterwards. So we know one that we were killed over.
+const newborn = 0x66616972
+
 // addMarked makes the link and marks it at once.
 func addMarked(handle *netlink.Handle, link netlink.Link, alias string) error {
+	link.Attrs().Group = newborn
 	if err := handle.LinkAdd(link); err != nil {
 		return err
 	}
-	if err := handle.LinkSetAlias(link, alias); err != nil {
+	if err := mark(handle, link, alias); err != nil {
 		return errors.Join(err, handle.LinkDel(link))
 	}
 	return nil
 }
 
-func ours(l netlink.Link) bool { return strings.HasPrefix(l.Attrs().Alias, plan.Mark+":") }
+// mark gives a newborn link its alias.
+func mark(handle *netlink.Handle, link netlink.Link, alias string) error {
+	if err := handle.LinkSetAlias(link, alias); err != nil {
+		return err
+	}
+	return handle.LinkSetGroup(link, 0)
+}
+
+func ours(l netlink.Link) bool {
+	a := l.Attrs()
+	return strings.HasPrefix(a.Alias, plan.Mark+":") || a.Group == newborn
+}
 
 // samePeer reports whether an existing link is the wanted one: of the same
 // kind, and a veth's other end where it belongs.

@@ -7,7 +7,7 @@ import (
 
 // healAgain is when a port is tried again that somebody else has taken while
 // there was no proxy.
-const healAgain = 5 * time.Second
+const healAgain = 2 * time.Second
 
 // keepProxy starts a new proxy as soon as the one that there was has ended,
 // until ctx ends.

@@ -206,7 +206,7 @@ func (h *house) pidOfProxy() int {
 }
 
 // publish attaches the sandbox, which echoes, and publishes it via proxy on
-// port 8080.
+// ports 8080 and 8081.
 func (h *house) publish() {
 	h.Helper()
 	var l net.Listener
@@ -232,7 +232,8 @@ func (h *house) publish() {
 	}
 	if err == nil {
 		_, err = client.Publish(context.Background(), daemon.PublishRequest{Target: h.pid, Publishes: []model.Publish{
-			{Via: model.ViaProxy, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)}}})
+			{Via: model.ViaProxy, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)},
+			{Via: model.ViaProxy, Proto: model.TCP, HostPorts: model.Port(8081), Ports: model.Port(80)}}})
 	}
 	if err != nil {
 		h.Fatal(err)
@@ -241,22 +242,49 @@ func (h *house) publish() {
 
 const patience = 20 * time.Second
 
-// dial connects to the published port.
-func dial() (net.Conn, error) {
-	conn, err := net.DialTimeout("tcp", "127.0.0.1:8080", patience)
-	if err == nil {
-		err = conn.SetDeadline(time.Now().Add(patience))
-	}
-	return conn, err
-}
+// The published ports.
+const (
+	port8080 = "127.0.0.1:8080"
+	port8081 = "127.0.0.1:8081"
+)
+
+// dial connects to a published port.
+func dial(port string) (net.Conn, error) { return net.DialTimeout("tcp", port, patience) }
 
 // echoes asks over a connection and waits for the answer.
 func echoes(conn net.Conn) error {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
 	if _, err := io.WriteString(conn, "hello"); err != nil {
 		return err
 	}
 	_, err := io.ReadFull(conn, make([]byte, len("hello")))
 	return err
+}
+
+// answered asks over a new connection.
+func answered(port string) error {
+	conn, err := dial(port)
+	if err != nil {
+		return err
+	}
+	return errors.Join(echoes(conn), conn.Close())
+}
+
+// opens waits until the port answers.
+func (h *house) opens(port string) {
+	h.Helper()
+	late := time.Now().Add(patience)
+	if err := h.ns.Do(func() error {
+		for {
+			if err := answered(port); err == nil || time.Now().After(late) {
+				return err
+			}
+		}
+	}); err != nil {
+		h.Fatal(err)
+	}
 }
 
 // load opens one connection after the other until stop is closed.
@@ -277,11 +305,7 @@ func (h *house) load() *load {
 					return nil
 				default:
 				}
-				conn, err := dial()
-				if err == nil {
-					err = errors.Join(echoes(conn), conn.Close())
-				}
-				if err != nil {
+				if err := answered(port8080); err != nil {
 					return err
 				}
 				l.longest, last = max(l.longest, time.Since(last)), time.Now()
@@ -322,7 +346,7 @@ func TestTheProxyOutlivesTheDaemon(t *testing.T) {
 	h.publish()
 	pid := h.pidOfProxy()
 	var open net.Conn
-	if err := h.ns.Do(func() (err error) { open, err = dial(); return err }); err != nil {
+	if err := h.ns.Do(func() (err error) { open, err = dial(port8080); return err }); err != nil {
 		t.Fatal(err)
 	}
 	defer open.Close()
@@ -372,20 +396,7 @@ func TestAKilledProxyIsReplaced(t *testing.T) {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		err := h.ns.Do(func() error {
-			for {
-				conn, err := dial()
-				if err == nil {
-					err = errors.Join(echoes(conn), conn.Close())
-				}
-				if err == nil || time.Since(killed) > patience {
-					return err
-				}
-			}
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		h.opens(port8080)
 		t.Logf("open again after %v", time.Since(killed))
 		if now := h.pidOfProxy(); now == pid {
 			t.Errorf("it is still %d", pid)
@@ -401,7 +412,50 @@ func TestAKilledProxyIsReplaced(t *testing.T) {
 	}
 	defer unix.Close(gone)
 	d.stop(t)
-	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(gone), Events: unix.POLLIN}}, int(patience.Milliseconds())); n != 1 {
-		t.Errorf("a proxy that holds nothing goes on without a daemon (%v)", err)
+	if err := wait(gone); err != nil {
+		t.Errorf("a proxy that holds nothing, without a daemon: %v", err)
+	}
+}
+
+// TestAPortStolenFromAKilledProxy: the others open without it, and it opens as
+// soon as it is free.
+func TestAPortStolenFromAKilledProxy(t *testing.T) {
+	h := newHouse(t)
+	d := h.daemon()
+	h.publish()
+	pid := h.pidOfProxy()
+	ended, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(ended)
+	if err := errors.Join(unix.Kill(d.Cmd.Process.Pid, unix.SIGSTOP), unix.Kill(pid, unix.SIGKILL), wait(ended)); err != nil {
+		t.Fatal(err)
+	}
+	var thief net.Listener
+	if err := h.ns.Do(func() (err error) { thief, err = net.Listen("tcp", port8081); return err }); err != nil {
+		t.Fatal(err)
+	}
+	defer thief.Close()
+	if err := unix.Kill(d.Cmd.Process.Pid, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	h.opens(port8080)
+	thief.Close()
+	h.opens(port8081)
+	h.opens(port8080)
+}
+
+// wait waits until the process of a pidfd has ended.
+func wait(pidfd int) error {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err == nil && n == 0:
+			return errors.New("the process goes on")
+		default:
+			return err
+		}
 	}
 }

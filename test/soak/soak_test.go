@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{proxy.Role: proxy.Main, engineRole: engineMain})
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, engineRole: engineMain, daemonRole: daemonMain})
 	os.Exit(m.Run())
 }
 

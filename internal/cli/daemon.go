@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/docker"
 	"fairlead/internal/frontend/service"
 
 	"github.com/spf13/cobra"
@@ -41,6 +42,9 @@ func newDaemon(a *app) *cobra.Command {
 					}
 				}
 			}
+			if !c.Flags().Changed("docker-socket") && opt.Socket == admin.Socket && !opt.IdleExit {
+				opt.Docker = docker.Socket
+			}
 			if err := service.MakeDirs(opt); err != nil {
 				return err
 			}
@@ -54,6 +58,8 @@ func newDaemon(a *app) *cobra.Command {
 	f.StringVar(&opt.Run, "run", service.RunDir, "directory for what a reboot ends")
 	f.StringVar(&opt.State, "state", service.StateDir, "directory for what outlives a reboot")
 	f.StringVar(&opt.Socket, "socket", admin.Socket, "unix socket to listen on")
+	f.StringVar(&opt.Docker, "docker-socket", "", "unix socket for a Docker engine's calls (default "+docker.Socket+
+		"\nfor the daemon at the default --socket, unless --idle-exit; else, or empty, none)")
 	f.BoolVar(&opt.TearDown, "teardown", false, "remove everything from the host when stopped")
 	f.BoolVar(&opt.IdleExit, "idle-exit", false, "end when nothing is attached")
 	f.IntVar(&readyFD, "ready-fd", -1, "file descriptor to say readiness on")

@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"fairlead/internal/driver"
+	"fairlead/internal/engine"
 	"fairlead/internal/model"
-	"fairlead/internal/paths"
 )
 
 // A guest is an attachment of another engine's, e.g. Docker's, which says when
@@ -16,11 +15,11 @@ import (
 
 // Reserve notes a guest without a sandbox, and returns what its link will have
 // there. The same again is harmless.
-func (d *Daemon) Reserve(a model.Attachment) (driver.Interior, error) {
+func (d *Daemon) Reserve(a model.Attachment) (engine.Interior, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if have, known := d.attachment(a.Name); known && have.Origin != a.Origin {
-		return driver.Interior{}, fault(Conflict, "reserve %s: there is an attachment of that name, which is not %s's", a.Name, a.Origin)
+		return engine.Interior{}, fault(Conflict, "reserve %s: there is an attachment of that name, which is not %s's", a.Name, a.Origin)
 	}
 	a.Sandbox, a.Namespace = "", ""
 	joined := a
@@ -34,12 +33,12 @@ func (d *Daemon) Reserve(a model.Attachment) (driver.Interior, error) {
 
 // Join makes the link of a guest for the sandbox at the path, where there may
 // be none yet, and returns what the link has to get there.
-func (d *Daemon) Join(name, path string) (model.Endpoint, driver.Interior, error) {
+func (d *Daemon) Join(name, path string) (model.Endpoint, engine.Interior, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a, known := d.attachment(name)
 	if !known {
-		return model.Endpoint{}, driver.Interior{}, fault(NotFound, "join %s: it was not reserved", name)
+		return model.Endpoint{}, engine.Interior{}, fault(NotFound, "join %s: it was not reserved", name)
 	}
 	a.Sandbox = path
 	in, err := d.interior(a)
@@ -73,23 +72,55 @@ func (d *Daemon) Leave(name string) error {
 	return nil
 }
 
+// Expose makes these the publishes of a guest, in place of those that its engine
+// asked for before. The same again is harmless, and so is none of a guest that
+// is not there.
+func (d *Daemon) Expose(name string, publishes []model.Publish) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a, known := d.attachment(name)
+	if !known || a.Sandbox == "" {
+		if len(publishes) == 0 {
+			return nil
+		}
+		return fault(NotFound, "publish ports of %s: it has not joined a sandbox", name)
+	}
+	want := slices.Clone(publishes)
+	for i := range want {
+		want[i].Endpoint, want[i].Origin = name, a.Origin
+	}
+	next := d.wishes
+	var have []model.Publish
+	next.Publishes = slices.DeleteFunc(slices.Clone(next.Publishes), func(p model.Publish) bool {
+		theirs := p.Endpoint == name && p.Origin == a.Origin
+		if theirs {
+			have = append(have, p)
+		}
+		return theirs
+	})
+	if slices.EqualFunc(have, want, model.Publish.Equal) {
+		return nil
+	}
+	next.Publishes = append(next.Publishes, want...)
+	for _, p := range slices.Concat(have, want) {
+		delete(d.problems, p.String())
+	}
+	if err := d.settle(next); err != nil {
+		return fmt.Errorf("publish ports of %s: %w", name, err)
+	}
+	d.cfg.Log.Info("publishes changed", "attachment", name, "publishes", len(want))
+	return nil
+}
+
 // interior works out what a guest's link has in its sandbox.
-func (d *Daemon) interior(a model.Attachment) (driver.Interior, error) {
+func (d *Daemon) interior(a model.Attachment) (engine.Interior, error) {
 	n, ok := model.State{Networks: d.wishes.Networks}.Network(a.Network)
 	if !ok {
-		return driver.Interior{}, fault(NotFound, "there is no network %q", a.Network)
-	}
-	by, ok := paths.Driver(n.Driver)
-	if !ok {
-		return driver.Interior{}, fault(Invalid, "network %s: there is no driver %q", n.Name, n.Driver)
+		return engine.Interior{}, fault(NotFound, "there is no network %q", a.Network)
 	}
 	alone := model.State{Networks: []model.Network{n}, Endpoints: []model.Endpoint{a.Leased()}}
 	if err := alone.Validate(); err != nil {
-		return driver.Interior{}, &Fault{Invalid, err}
+		return engine.Interior{}, &Fault{Invalid, err}
 	}
-	full, err := d.engine.Complete(alone)
-	if err != nil {
-		return driver.Interior{}, err
-	}
-	return driver.Inside(by, full.Networks[0], full.Endpoints[0]), nil
+	return d.engine.Interior(n, alone.Endpoints[0])
 }

@@ -56,6 +56,8 @@ type File struct {
 	// attachment is kept or not.
 	attachments, guests     *table[model.Attachment]
 	publishes, guestPublish *table[model.Publish]
+
+	lastingNotes, passingNotes *Notes
 }
 
 // recordTables are the parts of a Record.
@@ -135,6 +137,7 @@ func (f *File) declare() {
 	f.publishes = newTable(f.lasting, "publishes", publishKey, model.Publish.Equal)
 	f.guests = newTable(f.boot, "attachments", attachmentName, model.Attachment.Equal)
 	f.guestPublish = newTable(f.boot, "publishes", publishKey, model.Publish.Equal)
+	f.lastingNotes, f.passingNotes = newNotes(f, f.lasting), newNotes(f, f.boot)
 	f.desired = recordTables{
 		networks:  newTable(f.boot, "desired networks", networkName, model.Network.Equal),
 		endpoints: newTable(f.boot, "desired endpoints", func(e model.Endpoint) string { return e.Name }, model.Endpoint.Equal),

@@ -85,6 +85,12 @@ func (t *table[T]) set(values []T) change {
 			}
 		}
 	}
+	return t.change(put)
+}
+
+// change returns the change that puts the values by their keys, and deletes
+// those of nil.
+func (t *table[T]) change(put map[string]any) change {
 	return change{t.bucket, put, func() {
 		for key, v := range put {
 			if v == nil {

@@ -141,12 +141,18 @@ func Handler(d Daemon) http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &daemon.Fault{Code: daemon.NotFound, Err: fmt.Errorf("%s %s: this daemon does not know the request", r.Method, r.URL.Path)})
 	})
+	return RootOnly(mux)
+}
+
+// RootOnly refuses callers who are neither root nor the daemon's user. Serve
+// has to have noted who calls.
+func RootOnly(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !allowed(r.Context()) {
 			refuse(w, &daemon.Fault{Code: Forbidden, Err: errors.New("only root may use this socket")})
 			return
 		}
-		mux.ServeHTTP(w, r)
+		h.ServeHTTP(w, r)
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -34,6 +36,8 @@ type Options struct {
 	Run, State string
 	// Socket is where it listens.
 	Socket string
+	// Docker is where it listens to a Docker engine; empty means nowhere.
+	Docker string
 	// IdleExit ends it when nothing is attached and nobody has asked for
 	// anything for IdleGrace.
 	IdleExit bool
@@ -42,6 +46,8 @@ type Options struct {
 	// Ready is called when requests are answered; nil is fine.
 	Ready func()
 	Log   *slog.Logger
+	// docker answers the engine.
+	docker http.Handler
 }
 
 // IdleGrace is how long a daemon that ends by itself waits for the next
@@ -81,6 +87,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	idle.empty = d.Empty
+	opt.docker = dockerDriver(d, files, host, opt)
 	if err := serve(ctx, opt, d, idle); err != nil || !opt.TearDown {
 		return err
 	}
@@ -95,11 +102,21 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error
 		return err
 	}
 	defer os.Remove(opt.Socket)
+	tasks := []func(context.Context) error{d.Run, serving(l, idle.handler(admin.Handler(d)))}
+	if opt.Docker != "" {
+		l, err := listenDocker(opt.Docker)
+		if err != nil {
+			return err
+		}
+		defer os.Remove(opt.Docker)
+		tasks = append(tasks, serving(l, idle.handler(opt.docker)))
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	results := make(chan error, 2)
-	go func() { results <- d.Run(ctx) }()
-	go func() { results <- admin.Serve(ctx, l, idle.handler(admin.Handler(d))) }()
+	results := make(chan error, len(tasks))
+	for _, task := range tasks {
+		go func() { results <- task(ctx) }()
+	}
 	if err := errors.Join(notify("READY=1")); err != nil {
 		opt.Log.Warn("tell the service manager", "error", err)
 	}
@@ -108,7 +125,7 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error
 		opt.Ready()
 	}
 	idle.touch()
-	left := 2
+	left := len(tasks)
 	select {
 	case err = <-results:
 		left--
@@ -123,6 +140,11 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error
 	}
 	opt.Log.Info("stopped")
 	return err
+}
+
+// serving answers requests that come to a socket.
+func serving(l *net.UnixListener, h http.Handler) func(context.Context) error {
+	return func(ctx context.Context) error { return admin.Serve(ctx, l, h) }
 }
 
 // MakeDirs makes the daemon's directories, for files that are there before it.

@@ -1,0 +1,150 @@
+package docker
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/model"
+)
+
+// chooser picks host ports for one endpoint where Docker leaves them open, and
+// leaves out what other endpoints of the same container publish already.
+type chooser struct {
+	// last is the port that was picked last, by whomever: a port that has just
+	// become free is not the next to be given away.
+	last *uint16
+	// local is what the kernel picks from, and so are we.
+	local  model.PortRange
+	all    []daemon.View
+	me     daemon.View
+	wanted []span
+	// held are publishes that turned out not to be possible.
+	held []model.Publish
+	// chosen are the host ports of the last choice that may be others.
+	chosen []model.Publish
+}
+
+// errNoPort says that everything is taken.
+var errNoPort = errors.New("no host port is free")
+
+// open reports whether there is anything to choose.
+func (c *chooser) open() bool {
+	for _, s := range c.wanted {
+		if !s.fixed() {
+			return true
+		}
+	}
+	return false
+}
+
+// choose returns the publishes.
+func (c *chooser) choose() ([]model.Publish, error) {
+	c.chosen = nil
+	var all []model.Publish
+	for _, s := range c.wanted {
+		p := s.publish(s.host.First)
+		if !s.fixed() {
+			var err error
+			if p, err = c.pick(s, all); err != nil {
+				return nil, err
+			}
+			c.chosen = append(c.chosen, p)
+		}
+		all = append(all, c.unpublished(p)...)
+	}
+	return all, nil
+}
+
+// avoid notes that a publish is not possible, and reports whether another may
+// be.
+func (c *chooser) avoid(taken model.Publish) bool {
+	for _, p := range c.chosen {
+		if p.Collides(taken) {
+			c.held = append(c.held, p)
+			return true
+		}
+	}
+	return false
+}
+
+// pick chooses host ports for a span: those that it has, or else free ones.
+func (c *chooser) pick(s span, mine []model.Publish) (model.Publish, error) {
+	for _, p := range c.me.Publishes {
+		if s.same(p.Publish) && c.free(p.Publish, mine) {
+			return s.publish(p.HostPorts.First), nil
+		}
+	}
+	from := s.host
+	if from.First == 0 {
+		from = c.local
+	}
+	count := from.Len() - s.length + 1
+	start := 0
+	if s.host.First == 0 && from.First <= *c.last && *c.last < from.Last {
+		start = int(*c.last-from.First) + 1
+	}
+	for i := range max(count, 0) {
+		p := s.publish(from.First + uint16((start+i)%count))
+		if c.free(p, mine) {
+			if s.host.First == 0 {
+				*c.last = p.HostPorts.Last
+			}
+			return p, nil
+		}
+	}
+	return model.Publish{}, fmt.Errorf("publish ports %s of %s/%s: %w in %s", s.publish(1).Ports, c.me.Name, s.proto, errNoPort, from)
+}
+
+// free reports whether nobody we know has the host ports.
+func (c *chooser) free(p model.Publish, mine []model.Publish) bool {
+	for _, held := range [][]model.Publish{mine, c.held} {
+		for _, o := range held {
+			if p.Collides(o) {
+				return false
+			}
+		}
+	}
+	for _, a := range c.all {
+		for _, o := range a.Publishes {
+			if a.Name != c.me.Name && p.Collides(o.Publish) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// unpublished returns the part of a publish, by address families, that no other
+// endpoint of the container has: Docker may make one its gateway for IPv4, and
+// another for IPv6.
+func (c *chooser) unpublished(p model.Publish) []model.Publish {
+	parts := []model.Publish{p}
+	if !p.HostAddr.IsValid() && c.elsewhere(p) {
+		parts = []model.Publish{p, p}
+		parts[0].HostAddr, parts[1].HostAddr = netip.IPv4Unspecified(), netip.IPv6Unspecified()
+	}
+	var left []model.Publish
+	for _, part := range parts {
+		if !c.elsewhere(part) {
+			left = append(left, part)
+		}
+	}
+	return left
+}
+
+// elsewhere reports whether another endpoint of the container has it.
+func (c *chooser) elsewhere(p model.Publish) bool {
+	for _, a := range c.all {
+		if a.Name == c.me.Name || a.Origin != model.FromDocker || a.Sandbox != c.me.Sandbox {
+			continue
+		}
+		for _, o := range a.Publishes {
+			if p.Collides(o.Publish) && p.Ports.Overlaps(o.Ports) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,168 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/model"
+)
+
+// gwAllocCheck says for which families a network needs no gateway's address:
+// in ipvlan's routed modes, nobody has it.
+func (d *Driver) gwAllocCheck(_ context.Context, r gwAllocRequest) (any, error) {
+	given, err := generic(r.Options)
+	if err != nil {
+		return nil, err
+	}
+	var n network
+	if err := readOptions(&n, given); err != nil {
+		return nil, err
+	}
+	skip := gatewayless(n.Network)
+	return gwAllocResponse{skip, skip}, nil
+}
+
+// gatewayless reports whether containers reach all by their link alone.
+func gatewayless(n model.Network) bool {
+	return n.Driver == model.DriverIPvlan && (n.Mode == model.ModeL3 || n.Mode == model.ModeL3S)
+}
+
+func (d *Driver) createNetwork(_ context.Context, r networkRequest) (any, error) {
+	n, err := d.readNetwork(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.cfg.Lasting.Put(map[string]any{settingsKey(n.Name): n.settings}); err != nil {
+		return nil, err
+	}
+	if _, err := d.cfg.Daemon.CreateNetwork(n.Network, false); err != nil {
+		return nil, errors.Join(err, d.cfg.Lasting.Put(map[string]any{settingsKey(n.Name): nil}))
+	}
+	return nothing{}, nil
+}
+
+// readNetwork makes a network of Docker's words.
+func (d *Driver) readNetwork(r networkRequest) (network, error) {
+	var n network
+	name, err := networkName(r.NetworkID)
+	if err != nil {
+		return n, err
+	}
+	given, err := generic(r.Options)
+	if err != nil {
+		return n, err
+	}
+	if err := readOptions(&n, given); err != nil {
+		return n, err
+	}
+	n.Name, n.Origin, n.Internal = name, model.FromDocker, r.Options.flag(keyInternal)
+	d.splitVLAN(&n.Network)
+	for _, data := range append(r.IPv4Data[:len(r.IPv4Data):len(r.IPv4Data)], r.IPv6Data...) {
+		s, err := subnet(n.Network, data)
+		if err != nil {
+			return n, err
+		}
+		if s.Prefix.Bits() > 0 { // that of Docker's null IPAM is all
+			n.Subnets = append(n.Subnets, s)
+		}
+	}
+	return n, nil
+}
+
+// vlanLink is how Docker's drivers name a VLAN of a parent.
+var vlanLink = regexp.MustCompile(`^(.+)\.([0-9]{1,4})$`)
+
+// splitVLAN reads eth0.100 as VLAN 100 on eth0, unless the host has a link of
+// that name.
+func (d *Driver) splitVLAN(n *model.Network) {
+	parts := vlanLink.FindStringSubmatch(n.Parent)
+	if parts == nil || n.VLAN != 0 || n.Driver == model.DriverDevice || d.cfg.Host.HasLink(n.Parent) {
+		return
+	}
+	if id, err := number(parts[2]); err == nil {
+		n.Parent, n.VLAN = parts[1], id
+	}
+}
+
+// subnet reads a range. Its gateway is the host, but on a parent's LAN, where
+// the host's own address may be named as an auxiliary one.
+func subnet(n model.Network, data ipamData) (s model.Subnet, err error) {
+	if s.Prefix, err = netip.ParsePrefix(data.Pool); err != nil {
+		return s, fmt.Errorf("pool %.64q: want an address range", data.Pool)
+	}
+	s.Prefix = s.Prefix.Masked()
+	gateway, err := address(data.Gateway)
+	if err != nil {
+		return s, fmt.Errorf("gateway %.64q: want an address", data.Gateway)
+	}
+	switch n.Driver {
+	case model.DriverMacvlan, model.DriverIPvlan, model.DriverDevice:
+		if !gatewayless(n) {
+			s.Gateway = gateway
+		}
+	default:
+		s.Address = gateway
+	}
+	for _, name := range []string{"host", Name} {
+		own, err := address(data.AuxAddresses[name])
+		if err != nil {
+			return s, fmt.Errorf("auxiliary address %s: want an address", name)
+		}
+		if own.IsValid() && s.Address.IsValid() {
+			s.Gateway = s.Address
+		}
+		if own.IsValid() {
+			s.Address = own
+		}
+	}
+	return s, nil
+}
+
+// address reads an address with or without a prefix length; nothing is none.
+func address(text string) (netip.Addr, error) {
+	if text == "" {
+		return netip.Addr{}, nil
+	}
+	if p, err := netip.ParsePrefix(text); err == nil {
+		return p.Addr(), nil
+	}
+	return netip.ParseAddr(text)
+}
+
+// deleteNetwork forgets a network. What is attached there still, Docker has
+// forgotten.
+func (d *Driver) deleteNetwork(ctx context.Context, r networkRequest) (any, error) {
+	name, err := networkName(r.NetworkID)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range d.cfg.Daemon.Attachments() {
+		if a.Network != name || a.Origin != model.FromDocker {
+			continue
+		}
+		if _, err := d.cfg.Daemon.Detach(ctx, daemon.DetachRequest{Name: a.Name}); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := d.cfg.Daemon.RemoveNetwork(name); err != nil {
+		return nil, err
+	}
+	return nothing{}, d.cfg.Lasting.Put(map[string]any{settingsKey(name): nil})
+}
+
+func settingsKey(network string) string { return "docker network " + network }
+
+// settings returns what a network adds to its endpoints.
+func (d *Driver) settings(network string) (s settings) {
+	if raw, ok := d.cfg.Lasting.All()[settingsKey(network)]; ok {
+		if err := json.Unmarshal(raw, &s); err != nil {
+			d.cfg.Log.Error("read what a network adds to its endpoints", "network", network, "error", err)
+		}
+	}
+	return s
+}

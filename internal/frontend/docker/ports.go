@@ -1,0 +1,169 @@
+package docker
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/model"
+)
+
+// port is what Docker asks to be published of one of a container's ports.
+type port struct {
+	proto model.Proto
+	// addr is the host's; the zero value is every one.
+	addr netip.Addr
+	own  uint16
+	// host is the port, if it has one number; any of that range; or, if it is
+	// zero, any.
+	host model.PortRange
+}
+
+func (p port) fixed() bool { return p.host.First != 0 && p.host.First == p.host.Last }
+
+// readPorts reads Docker's port map.
+func readPorts(o options, s settings) ([]port, error) {
+	var bindings []binding
+	if raw, ok := o[keyPortMap]; ok {
+		if err := json.Unmarshal(raw, &bindings); err != nil {
+			return nil, fmt.Errorf("ports: %w", err)
+		}
+	}
+	protos := map[uint8]model.Proto{6: model.TCP, 17: model.UDP}
+	ports := make([]port, 0, len(bindings))
+	for _, b := range bindings {
+		p := port{proto: protos[b.Proto], own: b.Port, addr: s.HostAddr, host: model.PortRange{First: b.HostPort, Last: max(b.HostPort, b.HostPortEnd)}}
+		if p.proto == "" {
+			return nil, fmt.Errorf("publish port %d of protocol %d: want tcp (6) or udp (17): the container can be reached at its own address", b.Port, b.Proto)
+		}
+		if b.HostIP != "" {
+			addr, err := netip.ParseAddr(b.HostIP)
+			if err != nil {
+				return nil, fmt.Errorf("publish port %d at %.64q: want an address of the host", b.Port, b.HostIP)
+			}
+			p.addr = addr.Unmap()
+		}
+		if o.flag(keyNoProxy6To4) && !p.addr.IsValid() {
+			p.addr = netip.IPv4Unspecified() // another endpoint has IPv6
+		}
+		if p.own == 0 {
+			return nil, errors.New("publish port 0: want 1 to 65535")
+		}
+		if p.host.First == 0 {
+			p.host.Last = 0
+		}
+		ports = append(ports, p)
+	}
+	slices.SortFunc(ports, func(a, b port) int {
+		return cmp.Or(cmp.Compare(a.proto, b.proto), a.addr.Compare(b.addr), cmp.Compare(a.host.First, b.host.First),
+			cmp.Compare(a.host.Last, b.host.Last), cmp.Compare(a.own, b.own))
+	})
+	return slices.Compact(ports), nil
+}
+
+// span is ports in a row that are published as one range.
+type span struct {
+	port
+	length int
+}
+
+// spans joins what is in a row: a thousand ports in one range are one object in
+// the kernel, and one in our record.
+func spans(ports []port) []span {
+	var all []span
+	for _, p := range ports {
+		if len(all) > 0 && all[len(all)-1].before(p) {
+			all[len(all)-1].length++
+			continue
+		}
+		all = append(all, span{p, 1})
+	}
+	return all
+}
+
+// before reports whether the port is the next of the span.
+func (s span) before(p port) bool {
+	if s.proto != p.proto || s.addr != p.addr || int(s.own)+s.length != int(p.own) {
+		return false
+	}
+	if s.fixed() {
+		return p.fixed() && int(s.host.First)+s.length == int(p.host.First)
+	}
+	return s.host.First == 0 && p.host.First == 0
+}
+
+// publish returns the span published at the host's ports from first on.
+func (s span) publish(first uint16) model.Publish {
+	last := uint16(s.length - 1)
+	return model.Publish{Proto: s.proto, HostAddr: s.addr, HostPorts: model.PortRange{First: first, Last: first + last},
+		Ports: model.PortRange{First: s.own, Last: s.own + last}}
+}
+
+// same reports whether a publish is of the span.
+func (s span) same(p model.Publish) bool {
+	if s.proto != p.Proto || s.addr != p.HostAddr || p.Ports != s.publish(0).Ports {
+		return false
+	}
+	return s.host.First == 0 || s.host.First <= p.HostPorts.First && p.HostPorts.First <= s.host.Last
+}
+
+// publish publishes what Docker asks for of an endpoint, and nothing else of
+// it. All is done in one step.
+func (d *Driver) publish(name string, o options) error {
+	all := d.cfg.Daemon.Attachments()
+	i := slices.IndexFunc(all, func(v daemon.View) bool { return v.Name == name })
+	if i < 0 {
+		return fmt.Errorf("publish ports of %s: there is no such endpoint", name)
+	}
+	me := all[i]
+	s := d.settings(me.Network)
+	if via := d.own(name).Via; via != "" {
+		s.Via = via
+	}
+	ports, err := readPorts(o, s)
+	if err != nil {
+		return err
+	}
+	d.choosing.Lock()
+	defer d.choosing.Unlock()
+	c := chooser{last: &d.last, all: all, me: me, wanted: spans(ports)}
+	if c.open() {
+		if c.local, err = d.cfg.Host.LocalPorts(); err != nil {
+			return err
+		}
+	}
+	for {
+		publishes, err := c.choose()
+		if err != nil {
+			return err
+		}
+		for i := range publishes {
+			publishes[i].Via, publishes[i].Promises = s.Via, s.Promises
+		}
+		err = d.cfg.Daemon.Expose(name, publishes)
+		var taken *model.PortTakenError
+		if !errors.As(err, &taken) {
+			return err
+		}
+		if !c.avoid(taken.Publish) {
+			return allocated(taken)
+		}
+	}
+}
+
+// allocated says it as Docker does: others look for its words.
+func allocated(t *model.PortTakenError) error {
+	at := netip.AddrPortFrom(t.Publish.HostAddr, t.Publish.HostPorts.First)
+	if !t.Publish.HostAddr.IsValid() {
+		at = netip.AddrPortFrom(netip.IPv4Unspecified(), t.Publish.HostPorts.First)
+	}
+	where := at.String()
+	if t.Publish.HostPorts.Len() > 1 {
+		where += fmt.Sprintf("-%d", t.Publish.HostPorts.Last)
+	}
+	return fmt.Errorf("Bind for %s failed: port is already allocated: %s has it: choose another host port, or stop the owner: %w", where, t.Owner, t)
+}

@@ -1,0 +1,119 @@
+package docker
+
+import "encoding/json"
+
+// What goes over the socket, as Docker names it. Fields that nobody here needs
+// are left out; engines of ten years differ in what else they send.
+
+// The keys of options.
+const (
+	keyPrefix      = "com.docker.network."
+	keyGeneric     = keyPrefix + "generic"
+	keyInternal    = keyPrefix + "internal"
+	keyPortMap     = keyPrefix + "portmap"
+	keyGateway     = keyPrefix + "gateway"
+	keyInterface   = keyPrefix + "endpoint.ifname"
+	keyNoProxy6To4 = keyPrefix + "driver.private.no_proxy_6to4"
+)
+
+type nothing struct{}
+
+// failure is the answer of a method that fails: network drivers say Err, and
+// IPAM drivers Error.
+type failure struct{ Err, Error string }
+
+type activation struct{ Implements []string }
+
+type networkCapabilities struct {
+	Scope, ConnectivityScope string
+	GwAllocChecker           bool
+}
+
+// options are decoded one by one, as they are of any type.
+type options map[string]json.RawMessage
+
+// flag reads an option that is on or off.
+func (o options) flag(key string) bool {
+	var on bool
+	return json.Unmarshal(o[key], &on) == nil && on
+}
+
+// text reads an option that is a word, empty if it is none.
+func (o options) text(key string) string {
+	var word string
+	if json.Unmarshal(o[key], &word) != nil {
+		return ""
+	}
+	return word
+}
+
+type gwAllocRequest struct{ Options options }
+
+type gwAllocResponse struct{ SkipIPv4, SkipIPv6 bool }
+
+// ipamData is a range of a network with the addresses in it that are spoken
+// for, all with their prefix lengths.
+type ipamData struct {
+	Pool, Gateway string
+	AuxAddresses  map[string]string
+}
+
+type networkRequest struct {
+	NetworkID          string
+	Options            options
+	IPv4Data, IPv6Data []ipamData
+}
+
+// endpointInterface has addresses with their prefix lengths.
+type endpointInterface struct {
+	Address     string `json:",omitempty"`
+	AddressIPv6 string `json:",omitempty"`
+	MacAddress  string `json:",omitempty"`
+}
+
+type endpointRequest struct {
+	NetworkID, EndpointID string
+	// SandboxKey is the path of a namespace, in a call of Join.
+	SandboxKey string
+	Interface  endpointInterface
+	Options    options
+}
+
+type endpointResponse struct{ Interface endpointInterface }
+
+type operInfo struct{ Value map[string]any }
+
+type interfaceName struct {
+	SrcName, DstPrefix string
+	// DstName is for engines that take it; others make a name of DstPrefix.
+	DstName string `json:",omitempty"`
+}
+
+// The types of a route.
+const (
+	routeNextHop   = 0
+	routeConnected = 1
+)
+
+type staticRoute struct {
+	Destination string
+	RouteType   int
+	NextHop     string `json:",omitempty"`
+}
+
+type joinResponse struct {
+	InterfaceName         interfaceName
+	Gateway               string        `json:",omitempty"`
+	GatewayIPv6           string        `json:",omitempty"`
+	StaticRoutes          []staticRoute `json:",omitempty"`
+	DisableGatewayService bool
+}
+
+// binding is a published port: the container's, and the host's: one, one of a
+// range, or any where HostPort is 0.
+type binding struct {
+	Proto                 uint8
+	Port                  uint16
+	HostIP                string
+	HostPort, HostPortEnd uint16
+}

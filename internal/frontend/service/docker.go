@@ -1,0 +1,56 @@
+package service
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/docker"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/store"
+)
+
+// dockerHost is what a Docker driver asks of this host.
+type dockerHost struct{ *kernel.Host }
+
+// HasLink implements docker.Host.
+func (h dockerHost) HasLink(name string) bool {
+	links, err := h.Links([]string{name})
+	_, there := links[name]
+	return err == nil && there
+}
+
+// LocalPorts implements docker.Host.
+func (h dockerHost) LocalPorts() (r model.PortRange, err error) {
+	const file = "/proc/sys/net/ipv4/ip_local_port_range"
+	text, err := os.ReadFile(file)
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &r.First, &r.Last)
+	}
+	if err != nil {
+		return r, fmt.Errorf("read %s: %w", file, err)
+	}
+	return r, nil
+}
+
+// listenDocker makes Docker's socket, and the directory where Docker looks for
+// it, which may come before Docker does.
+func listenDocker(path string) (*net.UnixListener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make the directory of Docker's plugins: %w", err)
+	}
+	return admin.Listen(path)
+}
+
+// dockerDriver answers a Docker engine.
+func dockerDriver(d *daemon.Daemon, files *store.File, host *kernel.Host, opt Options) http.Handler {
+	driver := docker.New(docker.Config{
+		Daemon: d, Lasting: files.Lasting(), Passing: files.Passing(), Host: dockerHost{host}, Log: opt.Log,
+	})
+	return admin.RootOnly(driver.Handler())
+}

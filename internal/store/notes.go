@@ -1,0 +1,66 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+)
+
+// Notes are what a frontend keeps besides wishes, as JSON by keys of its own.
+// They are safe for concurrent use.
+type Notes struct {
+	file     *File
+	database *database
+	table    *table[note]
+}
+
+type note struct {
+	Key  string
+	Text json.RawMessage
+}
+
+func newNotes(f *File, d *database) *Notes {
+	equal := func(a, b note) bool { return a.Key == b.Key && bytes.Equal(a.Text, b.Text) }
+	return &Notes{f, d, newTable(d, "notes", func(n note) string { return n.Key }, equal)}
+}
+
+// Lasting returns the notes that outlive a reboot.
+func (f *File) Lasting() *Notes { return f.lastingNotes }
+
+// Passing returns the notes that a reboot ends.
+func (f *File) Passing() *Notes { return f.passingNotes }
+
+// All returns every note.
+func (n *Notes) All() map[string]json.RawMessage {
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	all := make(map[string]json.RawMessage, len(n.table.held))
+	for key, v := range n.table.held {
+		all[key] = v.Text
+	}
+	return all
+}
+
+// Put writes the notes of those keys, in one transaction; nil deletes one.
+func (n *Notes) Put(notes map[string]any) error {
+	put := make(map[string]any, len(notes))
+	for key, v := range notes {
+		if v == nil {
+			put[key] = nil
+			continue
+		}
+		text, err := json.Marshal(v)
+		if err != nil {
+			return fmt.Errorf("write note %s: %w", key, err)
+		}
+		put[key] = note{key, text}
+	}
+	n.file.mu.Lock()
+	defer n.file.mu.Unlock()
+	maps.DeleteFunc(put, func(key string, v any) bool {
+		_, held := n.table.held[key]
+		return v == nil && !held
+	})
+	return n.database.write(n.table.change(put))
+}

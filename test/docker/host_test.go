@@ -1,0 +1,155 @@
+package docker_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/lab/dockerd"
+	"fairlead/test/engines"
+)
+
+// host is a user's: a Docker engine and a Fairlead daemon on it, and a LAN with
+// another host.
+type host struct {
+	testing.TB
+	*dockerd.Engine
+	// dir has the programs fairlead and program.
+	dir    string
+	daemon *child.Process
+}
+
+// furnish gives the host its LAN.
+const furnish = `
+ip link set lo up
+ip netns add lan
+ip link add up0 type veth peer name eth0 netns lan
+for ns in "" "ip netns exec lan"; do
+	$ns ip link set lo up
+	$ns sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'
+done
+ip addr add 192.0.2.10/24 dev up0
+ip addr add 2001:db8:9::10/64 dev up0 nodad
+ip link set up0 up
+ip -n lan addr add 192.0.2.1/24 dev eth0
+ip -n lan addr add 2001:db8:9::1/64 dev eth0 nodad
+ip -n lan link set eth0 up
+ip route add default via 192.0.2.1
+ip route add default via 2001:db8:9::1
+`
+
+// programs builds what runs on hosts, once.
+func programs(t testing.TB) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, source := range map[string]string{"fairlead": "fairlead/cmd/fairlead", "program": "./testdata/program"} {
+		cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, name), source)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("build %s: %v\n%s", name, err, out)
+		}
+	}
+	return dir
+}
+
+// newHost makes a host with an engine, whose programs are in a directory.
+func newHost(t *testing.T, dir, engine string, flags ...string) *host {
+	t.Helper()
+	h := &host{TB: t, dir: dir, Engine: engines.Start(t, dockerd.Options{Enter: []string{"unshare", "--net"}, Programs: engine,
+		Flags: append(flags, "--iptables=false", "--ip6tables=false", "--bridge=none")})}
+	h.sh(furnish)
+	engines.Image(t, h.Engine, "program", filepath.Join(dir, "program"))
+	h.start()
+	return h
+}
+
+// start starts the daemon where users do.
+func (h *host) start() {
+	h.Helper()
+	ready := make(chan struct{})
+	cmd := h.Command(context.Background(), filepath.Join(h.dir, "fairlead"), "daemon", "--state", "/run/fairlead-state")
+	log := &logged{TB: h.TB, seen: func(line string) {
+		if strings.Contains(line, "msg=ready") {
+			close(ready)
+		}
+	}}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.WaitDelay = time.Second // the proxy outlives the daemon, and holds its output open
+	p, err := child.Start(context.WithoutCancel(h.Context()), cmd, child.Place{})
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.daemon = p
+	h.Cleanup(func() { _ = p.Kill() }) // if it is not done yet
+	select {
+	case <-ready:
+	case <-p.Done():
+		h.Fatal("the daemon has ended")
+	}
+}
+
+// logged gives what a program says to the test.
+type logged struct {
+	testing.TB
+	seen func(line string)
+	rest string
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	lines := strings.Split(l.rest+string(b), "\n")
+	for _, line := range lines[:len(lines)-1] {
+		l.Log("fairlead:", line)
+		l.seen(line)
+	}
+	l.rest = lines[len(lines)-1]
+	return len(b), nil
+}
+
+// kill ends the daemon at once.
+func (h *host) kill() {
+	h.Helper()
+	h.sh("kill -9 $(cat /run/fairlead/pid)")
+	<-h.daemon.Done()
+}
+
+// sh runs commands of the host, which must succeed.
+func (h *host) sh(script string) string {
+	h.Helper()
+	out, err := h.Command(h.Context(), "sh", "-ec", script).CombinedOutput()
+	if err != nil {
+		h.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// docker runs the CLI, which must succeed.
+func (h *host) docker(args ...string) string {
+	h.Helper()
+	out, err := h.Run(h.Context(), args...)
+	if err != nil {
+		h.Fatal(err)
+	}
+	return out
+}
+
+// asks fails the test unless the question is answered, and returns the answer:
+// the address that the server sees. In is what goes before the command.
+func (h *host) asks(in, network, addr string) string {
+	h.Helper()
+	out, err := h.Command(h.Context(), "sh", "-ec", in+" "+filepath.Join(h.dir, "program")+" ask "+network+" "+addr).CombinedOutput()
+	if err != nil {
+		h.Errorf("%s asks %s %s: %v: %s", in, network, addr, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+const (
+	lan      = "ip netns exec lan"
+	lanAddr  = "192.0.2.1"
+	hostAddr = "192.0.2.10"
+)

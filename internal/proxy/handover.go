@@ -53,6 +53,9 @@ func (r *registry) handOver(to io.ReadWriter) error {
 	if !ok {
 		return errors.New("hand over sockets: they are for a successor")
 	}
+	if err := conn.SetWriteDeadline(time.Now().Add(handOverLimit)); err != nil {
+		return fmt.Errorf("hand over sockets: %w", err)
+	}
 	var batch []handedSocket
 	var fds []int
 	flush := func() error {
@@ -123,7 +126,8 @@ func (r *registry) takeOver(path string) (*Proxy, error) {
 		return nil, fmt.Errorf("take over: %w", err)
 	}
 	before := conn.(*net.UnixConn)
-	if who, err := peerOf(before); err != nil || !who.trusted() {
+	who, err := peerOf(before)
+	if err != nil || !who.trusted() {
 		return nil, errors.Join(fmt.Errorf("take over: %s is not a proxy of ours", path), err, before.Close())
 	}
 	err = before.SetDeadline(time.Now().Add(handOverLimit))
@@ -133,11 +137,18 @@ func (r *registry) takeOver(path string) (*Proxy, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("take over: %w", err), before.Close())
 	}
-	// From here on we serve; a predecessor that does not answer any more has
-	// ended, or else is asked again each time.
+	// From here on we serve, whatever becomes of the predecessor. One that does
+	// not say that it has left must not go on with what we may give up.
 	var left response
-	if json.NewEncoder(before).Encode(request{ID: 2, Ask: askLeave}) != nil ||
-		json.NewDecoder(before).Decode(&left) != nil || before.SetDeadline(time.Time{}) != nil {
+	err = json.NewEncoder(before).Encode(request{ID: 2, Ask: askLeave})
+	if err == nil {
+		err = json.NewDecoder(before).Decode(&left)
+	}
+	if err == nil {
+		err = errors.Join(left.err(), before.SetDeadline(time.Time{}))
+	}
+	if err != nil {
+		_ = unix.Kill(int(who.Pid), unix.SIGKILL) // it may have ended already
 		return nil, before.Close()
 	}
 	p := newHandle(nil, 0, before)

@@ -63,6 +63,9 @@ func Find(ctx context.Context, at Keeping) (*Proxy, error) {
 
 // start runs a new proxy; that takes over from the one before if it is told.
 func (k Keeping) start(ctx context.Context, takeOver bool) (*Proxy, error) {
+	if len(k.Socket)+len(fresh) >= len(unix.RawSockaddrUnix{}.Path) {
+		return nil, fmt.Errorf("start proxy: %s is too long for a unix socket: use a directory with a shorter path", k.Socket)
+	}
 	said, err := os.OpenFile(k.Errors, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("start proxy: %w", err)

@@ -196,6 +196,24 @@ func TestKeptProxyThatHoldsNothingEnds(t *testing.T) {
 	}
 }
 
+func TestKeptProxyWaitsALittleForWhatIsWantedNext(t *testing.T) {
+	at := keeping(t)
+	p, err := start(t.Context(), child.Place{}, briskRole)
+	if err == nil {
+		_, err = p.call(t.Context(), request{Keep: &keep{Socket: at.Socket}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	set(t, p, oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo)))
+	exchange(t, dial(t, "127.0.0.1:8001"), "it holds something")
+	set(t, p, Config{})
+	<-p.Done()
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestDeathOfAKeptProxyIsNoticed(t *testing.T) {
 	at := keeping(t)
 	cfg := oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo))

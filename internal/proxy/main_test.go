@@ -18,7 +18,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// briskRole is a proxy whose UDP flows expire fast and are few.
+// briskRole is a proxy whose UDP flows expire fast and are few, and which
+// ends soon when it holds nothing.
 const briskRole = "proxy-brisk"
 
 // inNetns marks the run of the tests that has a network namespace to itself.
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 	child.Dispatch(child.Roles{
 		Role: Main,
 		briskRole: func() int {
-			return run(limits{answered: 300 * time.Millisecond, oneWay: 150 * time.Millisecond, flows: 4})
+			return run(limits{answered: 300 * time.Millisecond, oneWay: 150 * time.Millisecond, flows: 4, empty: 100 * time.Millisecond})
 		},
 		parentRole: intermediateParent, keeperRole: keeper, strangerRole: stranger,
 	})
@@ -42,6 +43,13 @@ func TestMain(m *testing.M) {
 	} {
 		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "ip %v: %v: %s\n", args, err, out)
+			os.Exit(1)
+		}
+	}
+	// The kernel puts an IPv6 address's route there a little later.
+	for late := time.Now().Add(20 * time.Second); exec.Command("ip", "route", "get", "fd00:77::1").Run() != nil; {
+		if time.Now().After(late) {
+			fmt.Fprintln(os.Stderr, "there is no route to fd00:77::1")
 			os.Exit(1)
 		}
 	}

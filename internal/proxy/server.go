@@ -31,10 +31,13 @@ type limits struct {
 	// flows is the number of UDP flows of one worker; the oldest goes first.
 	// Each takes a descriptor and about 2 KB of kernel memory.
 	flows int
+	// empty is how long a kept proxy that holds nothing waits for what its
+	// parent wants next, which is then there sooner.
+	empty time.Duration
 }
 
 func defaultLimits() limits {
-	return limits{answered: 90 * time.Second, oneWay: 30 * time.Second, flows: 8192}
+	return limits{answered: 90 * time.Second, oneWay: 30 * time.Second, flows: 8192, empty: 10 * time.Second}
 }
 
 // Main is the child's main function.
@@ -55,6 +58,7 @@ const maxWorkers = 4
 // server is the child: what it holds, and who may tell it what to.
 type server struct {
 	workers []*worker
+	limits  limits
 	// over takes why the process ends; nil is well.
 	over chan error
 
@@ -76,7 +80,7 @@ func serve(lim limits, control io.ReadWriteCloser) error {
 	if err != nil {
 		return err
 	}
-	s := &server{workers: workers, ports: newRegistry(workers), over: make(chan error, 1), parents: 1}
+	s := &server{workers: workers, limits: lim, ports: newRegistry(workers), over: make(chan error, 1), parents: 1}
 	go s.attend(control)
 	return <-s.over
 }

@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	// emptyGrace is how long a proxy that holds nothing waits for what its
-	// parent wants next, which is then there sooner.
-	emptyGrace = 10 * time.Second
+	// fresh is what a socket's name ends in until it is to be found.
+	fresh = ".new"
 	// drainCheck is how often one that has left looks whether its last
 	// connection has ended.
 	drainCheck = time.Second
@@ -46,8 +45,8 @@ func (s *server) outlive(k keep) error {
 	// In a session of its own it gets none of a terminal's signals; those that
 	// somebody sends by hand to whole groups are not meant for it either.
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT)
-	fresh := k.Socket + ".new"
-	l, err := listenControl(fresh)
+	next := k.Socket + fresh
+	l, err := listenControl(next)
 	if err != nil {
 		return err
 	}
@@ -56,12 +55,12 @@ func (s *server) outlive(k keep) error {
 		st.before, err = s.ports.takeOver(k.Socket)
 	}
 	if err == nil {
-		err = os.Rename(fresh, k.Socket)
+		err = os.Rename(next, k.Socket)
 	}
 	if err != nil {
-		return errors.Join(err, l.Close(), os.Remove(fresh))
+		return errors.Join(err, l.Close(), os.Remove(next))
 	}
-	st.rest = time.AfterFunc(emptyGrace, func() {
+	st.rest = time.AfterFunc(s.limits.empty, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.rest()
@@ -132,11 +131,12 @@ func (s *server) rest() {
 		if st.empty.IsZero() {
 			st.empty = time.Now()
 		}
-		wait := emptyGrace - time.Since(st.empty)
+		wait := s.limits.empty - time.Since(st.empty)
 		if wait <= 0 {
 			s.end(nil)
+			return
 		}
-		st.rest.Reset(max(wait, drainCheck))
+		st.rest.Reset(wait)
 	}
 }
 

@@ -97,6 +97,9 @@ func (h *Host) cookie() (cookie uint64, err error) {
 // setBPF attaches what the object asks for.
 func (h *Host) setBPF(o plan.Object) error {
 	p, err := h.plane()
+	if err == nil {
+		err = p.Repin()
+	}
 	if err != nil {
 		return err
 	}
@@ -168,13 +171,12 @@ func (h *Host) readBPF(o plan.Object) (plan.Object, error) {
 		missing, err := h.uplinksWithout(p)
 		return orNil(o, len(missing) == 0), err
 	case plan.Ingress:
-		has := false
-		err := h.onLink(o.Link, func(l netlink.Link) error {
-			found, err := p.LinksOf(ingress(o))
-			has = found[l.Attrs().Index]
-			return err
-		})
-		return orNil(o, has), err
+		_, l, err := h.link("", o.Link)
+		if err != nil {
+			return nil, err
+		}
+		found, err := h.seenPrograms(p, ingress(o))
+		return orNil(o, found[l.Attrs().Index]), err
 	case plan.LocalClients:
 		return orNil(o, h.hasLocalClients(p)), nil
 	case plan.Bounds:

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 
+	"fairlead/internal/kernel/steer"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink/nl"
@@ -17,6 +18,8 @@ type glimpse struct {
 	hairpins map[int]bool
 	// routes are ours, by the namespace's path.
 	routes map[string][]plan.Route
+	// programs holds the interfaces that have a program, by its name.
+	programs map[string]map[int]bool
 }
 
 // hairpin reports whether the port of a bridge sends frames back.
@@ -79,4 +82,29 @@ func (h *Host) seenRoutes(netns string) ([]plan.Route, error) {
 	}
 	h.seen.routes[netns] = routes
 	return routes, nil
+}
+
+// seenPrograms returns the interfaces that have a program, and have it for as
+// long as they should.
+func (h *Host) seenPrograms(p *steer.Plane, program string) (found map[int]bool, err error) {
+	h.mu.Lock()
+	found, ok := h.seen.programs[program]
+	h.mu.Unlock()
+	if ok {
+		return found, nil
+	}
+	err = h.ns.Do(func() error {
+		found, err = p.Sound(program)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.seen.programs == nil {
+		h.seen.programs = map[string]map[int]bool{}
+	}
+	h.seen.programs[program] = found
+	return found, nil
 }

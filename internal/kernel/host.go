@@ -14,6 +14,7 @@ import (
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
+	mdlayher "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -32,6 +33,9 @@ type Host struct {
 	// nft is nil on a kernel without nftables; noNft is then why.
 	nft   *nftables.Conn
 	noNft error
+	// nftPort is the netlink port of nft, by which the kernel says that a
+	// change was ours.
+	nftPort uint32
 	// bpf guards the eBPF data plane, which is nil until something needs it.
 	bpf      sync.Mutex
 	steering *steer.Plane
@@ -57,7 +61,10 @@ func Open(path string, opt Options) (*Host, error) {
 	}
 	h := &Host{ns: ns, handles: map[string]*netlink.Handle{}, devices: map[string]placed{}, opt: opt}
 	h.nft, err = nftables.New(nftables.WithNetNSFd(int(ns.File().Fd())), nftables.AsLasting(),
-		nftables.WithSockOptions(largeBuffers))
+		nftables.WithSockOptions(largeBuffers), nftables.WithSockOptions(func(c *mdlayher.Conn) (err error) {
+			h.nftPort, err = portOf(c)
+			return err
+		}))
 	switch {
 	case errors.Is(err, unix.EPROTONOSUPPORT):
 		h.nft, h.noNft = nil, fmt.Errorf("the kernel has no nftables: %w", err)

@@ -18,6 +18,11 @@ func (h *Host) Lead(ops []plan.Op) error {
 	if err != nil {
 		return err
 	}
+	p, err := h.plane()
+	if err != nil {
+		return err
+	}
+	p.Table().Restore()
 	var changes []steer.Change
 	gone := goneLeads{}
 	for _, op := range ops {
@@ -25,12 +30,10 @@ func (h *Host) Lead(ops []plan.Op) error {
 		if err != nil {
 			return fmt.Errorf("set %s: %w", op.Object.Key(), err)
 		}
-		changes = append(changes, c)
+		if c.Old != nil || !p.Table().Has(*c.New) { // else it is restored
+			changes = append(changes, c)
+		}
 		gone.note(op)
-	}
-	p, err := h.plane()
-	if err != nil {
-		return err
 	}
 	local, err := h.LocalAddrs()
 	if err != nil {
@@ -149,8 +152,15 @@ func (h *Host) readLeads() (plan.Plan, error) {
 	if err != nil || p == nil {
 		return nil, err
 	}
+	hurt := map[steer.Lead]bool{}
+	for _, l := range p.Table().Hurt() {
+		hurt[l] = true
+	}
 	var all plan.Plan
 	for _, l := range p.Table().Leads() {
+		if hurt[l] {
+			continue // Lead writes it again
+		}
 		if l.Flags&steer.LeadGrant == 0 {
 			all = append(all, h.leadObject(l))
 			continue

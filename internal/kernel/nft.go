@@ -35,6 +35,20 @@ func largeBuffers(c *netlink.Conn) error {
 	return errors.Join(err, failed)
 }
 
+// portOf returns the port of a netlink socket.
+func portOf(c *netlink.Conn) (port uint32, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var at unix.Sockaddr
+	failed := raw.Control(func(fd uintptr) { at, err = unix.Getsockname(int(fd)) })
+	if nl, ok := at.(*unix.SockaddrNetlink); ok {
+		port = nl.Pid
+	}
+	return port, errors.Join(failed, err)
+}
+
 // Transact carries out the steps on our nft table in one transaction: all of
 // them or none. Removals go first, so that a changed element replaces itself.
 func (h *Host) Transact(ops []plan.Op) error {

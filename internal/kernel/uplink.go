@@ -69,7 +69,7 @@ func (h *Host) delUplinks(p *steer.Plane) error {
 
 // uplinksWithout returns the uplinks that lack the program.
 func (h *Host) uplinksWithout(p *steer.Plane) ([]string, error) {
-	found, err := h.linksOf(p, steer.Uplink)
+	found, err := h.seenPrograms(p, steer.Uplink)
 	if err != nil {
 		return nil, err
 	}

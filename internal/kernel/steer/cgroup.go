@@ -27,11 +27,9 @@ func (p *Plane) AttachCgroup(program, dir, name string) error {
 // DetachCgroup takes it away again.
 func (p *Plane) DetachCgroup(program, name string) error { return p.detach(program + "-" + name) }
 
-// HasCgroup reports whether the program is attached under that name.
-func (p *Plane) HasCgroup(program, name string) bool {
-	_, ok := p.attached[program+"-"+name]
-	return ok
-}
+// HasCgroup reports whether the program is attached under that name, and
+// pinned where there are pins.
+func (p *Plane) HasCgroup(program, name string) bool { return p.sound(program + "-" + name) }
 
 // CgroupsOf returns the names under which the program is attached.
 func (p *Plane) CgroupsOf(program string) []string {

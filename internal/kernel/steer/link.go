@@ -97,11 +97,10 @@ func (p *Plane) program(name string, bare bool) (*ebpf.Program, error) {
 // program.
 func (p *Plane) attach(name string, prog *ebpf.Program, make func() (link.Link, error)) error {
 	if l, ok := p.attached[name]; ok {
-		err := l.Update(prog)
-		if err == nil {
-			return nil
+		if living(l) && l.Update(prog) == nil {
+			return p.repin(name, l)
 		}
-		// What it was attached to has gone.
+		// What it was attached to has gone, or somebody has detached it.
 		if err := p.detach(name); err != nil {
 			return err
 		}
@@ -165,12 +164,8 @@ func (p *Plane) renew() error {
 		if !ok {
 			continue
 		}
-		info, err := l.Info()
-		if err != nil {
-			return fmt.Errorf("read eBPF link %s: %w", name, err)
-		}
-		if tcx := info.TCX(); tcx != nil && tcx.Ifindex == 0 {
-			continue // LinksOf takes it away
+		if !living(l) {
+			continue // LinksOf takes it away, and attach puts another in its place
 		}
 		if err := l.Update(prog); err != nil {
 			return fmt.Errorf("renew eBPF program %s: %w", name, err)

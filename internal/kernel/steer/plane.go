@@ -46,6 +46,8 @@ type Plane struct {
 	// attached holds the links by the name of their pin.
 	attached map[string]link.Link
 	table    *Table
+	// pinsSeen is how the directories of pins were when all was pinned.
+	pinsSeen pinTimes
 }
 
 // Load loads the programs around the maps that are pinned, or new ones.

@@ -1,0 +1,145 @@
+package kernel
+
+import (
+	"slices"
+	"strings"
+
+	"fairlead/internal/plan"
+)
+
+// matcher tells which objects sightings are about.
+type matcher struct {
+	Sightings
+	id     func(netns string) int
+	byName map[qdiscAt]*linkState
+}
+
+// concerns reports whether what was seen differs from the object. A message
+// that says what the object says is of no concern: mostly it was we.
+func (m *matcher) concerns(o plan.Object) bool {
+	switch o := o.(type) {
+	case plan.Table, plan.Mapping, plan.Member:
+		return m.tables[plan.Mark]
+	case plan.Untracked:
+		return m.tables[o.Table()]
+	case plan.Lead, plan.Grant:
+		return m.leads
+	case plan.Ingress, plan.LocalClients, plan.Bounds:
+		return m.bpf
+	case plan.Uplinks:
+		return m.bpf || m.newUplink()
+	case plan.Sysctl:
+		return o.Netns == "" && m.settings[o.Name]
+	case plan.Address:
+		return len(m.addresses) > 0 && m.lost(o)
+	case plan.Route:
+		return len(m.routes) > 0 && m.replaced(o)
+	case plan.Shaper:
+		return len(m.qdiscs) > 0 && m.unshaped(o)
+	case plan.Forwarding:
+		return len(m.neighbors) > 0 && m.unforwarded(o)
+	case plan.Neighbor:
+		seen, ok := m.neighbors[neighborAt{link: o.Link, addr: o.Addr}]
+		return ok && (seen.gone || seen.mac != o.MAC)
+	}
+	return len(m.links) > 0 && m.strayed(o)
+}
+
+// newUplink reports whether a link has come by which packets may come from
+// elsewhere, or one has ceased to be ours or a port.
+func (m *matcher) newUplink() bool {
+	for id, l := range m.links {
+		if id.namespace == NoSandbox && !l.gone && !l.loopback && !strings.HasPrefix(l.alias, plan.Mark+":") {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *matcher) lost(a plan.Address) bool {
+	ns := m.id(a.Netns)
+	return m.addresses[addressAt{ns, a.Link, a.Prefix}] || m.addresses[addressAt{ns, "", a.Prefix}]
+}
+
+func (m *matcher) replaced(r plan.Route) bool {
+	return slices.ContainsFunc(m.routes[routeAt{m.id(r.Netns), r.To}], func(s routeState) bool {
+		switch {
+		case s.foreign:
+			return s.replaces && !s.gone
+		case s.link != "" && s.link != r.Link:
+			return false
+		}
+		return s.gone || s.via != r.Via
+	})
+}
+
+func (m *matcher) unforwarded(f plan.Forwarding) bool {
+	at := neighborAt{link: f.Link, mac: f.MAC}
+	if f.Floods() {
+		at.addr = f.Remote
+	}
+	seen, ok := m.neighbors[at]
+	// The bridge's entry of it has no address.
+	return ok && (seen.gone || seen.addr.IsValid() && seen.addr != f.Remote)
+}
+
+func (m *matcher) unshaped(s plan.Shaper) bool {
+	seen, ok := m.qdiscs[qdiscAt{m.id(s.Netns), s.Link}]
+	return ok && (seen.gone || seen.handle != shaperHandle || seen.rate != s.Rate/8)
+}
+
+// strayed compares links.
+func (m *matcher) strayed(o plan.Object) bool {
+	switch o := o.(type) {
+	case plan.Link:
+		if o.Kind == plan.Veth && !o.Handed && m.differs(o.PeerNetns, o.Peer, want{kind: string(o.Kind), mtu: o.MTU, mac: o.PeerMAC}) {
+			return true
+		}
+		if o.Kind == plan.Loopback {
+			return m.differs(o.Netns, o.Name, want{})
+		}
+		return m.differs(o.Netns, o.Name, want{kind: string(o.Kind), mtu: o.MTU, mac: o.MAC, alias: o.Alias(),
+			port: o.Kind == plan.Veth, master: o.Master, hairpin: o.Hairpin, filter: o.Filter})
+	case plan.Branch:
+		w := want{kind: string(o.Kind), mtu: o.MTU, mac: o.MAC, alias: o.Alias()}
+		if o.Handed != "" {
+			w = want{handed: true}
+		}
+		return m.differs(o.Netns, o.Name, w)
+	case plan.Tunnel:
+		return m.differs("", o.Name, want{kind: "vxlan", mtu: o.MTU, mac: o.MAC, alias: o.Alias(), port: true, master: o.Master})
+	case plan.Cipher:
+		return m.differs("", o.Name, want{mtu: o.MTU, alias: o.Alias()})
+	case plan.Device:
+		return m.differs(o.Netns, o.Name, want{mtu: o.MTU, mac: o.MAC})
+	case plan.IPoIB:
+		return m.differs(o.Netns, o.Name, want{mtu: o.MTU})
+	}
+	return false
+}
+
+// want is what a link should be like; zero values say that it does not matter.
+type want struct {
+	kind, mac, alias string
+	mtu              int
+	// port says that the bridge matters: which, and how.
+	port            bool
+	master          string
+	hairpin, filter bool
+	// handed says that it may go, and only that matters.
+	handed bool
+}
+
+// differs reports whether the last that was seen of a link is not as wanted.
+func (m *matcher) differs(netns, name string, w want) bool {
+	seen := m.byName[qdiscAt{m.id(netns), name}]
+	switch {
+	case seen == nil:
+		return false
+	case seen.gone || w.handed:
+		return seen.gone
+	}
+	return seen.shaken || !seen.up || w.kind != "" && seen.kind != w.kind || w.mtu != 0 && int(seen.mtu) != w.mtu ||
+		w.mac != "" && seen.mac != w.mac || w.alias != "" && seen.alias != w.alias || seen.filter != w.filter ||
+		w.port && (seen.masterName != w.master || w.master != "" && seen.hairpin != w.hairpin)
+}

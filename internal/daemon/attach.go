@@ -106,6 +106,9 @@ func (d *Daemon) attach(req AttachRequest, at sandbox.Sandbox) (Result, model.At
 	if have, ok := d.attachment(a.Name); !ok || have.Sandbox == "" {
 		return r, a, fault(Failed, "attach %s to %s: the sandbox ended meanwhile", at.Ref, a.Network)
 	}
+	if why := d.problems[a.Name]; why != "" {
+		return r, a, fault(Failed, "attach %s to %s: %s", at.Ref, a.Network, why)
+	}
 	r.Changed = true
 	r.Attachments = d.view(a.Name)
 	d.cfg.Log.Info("attached", "sandbox", at.Ref, "network", a.Network, "attachment", a.Name, "interface", a.Interface)

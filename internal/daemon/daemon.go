@@ -46,6 +46,8 @@ type Host interface {
 	Counters
 	Look(path string) (kernel.Sandbox, error)
 	WatchSandboxes(context.Context) (<-chan int, error)
+	Watch(context.Context) (*kernel.Watcher, error)
+	RenewAddresses() error
 	// Do runs a function on a thread in the host's namespace.
 	Do(func() error) error
 }
@@ -100,7 +102,15 @@ type Daemon struct {
 	// problems says why an attachment or a publish of the wishes is not
 	// applied, by its name.
 	problems map[string]string
-	clients  map[string]*client
+	// unfit are the networks that are parted, and parted the addresses that
+	// their attachments had, by their names.
+	unfit map[string]bool
+	// aside are the attachments that could not be healed.
+	aside   map[string]bool
+	parted  map[string][]netip.Addr
+	healer  healer
+	journal journal
+	clients map[string]*client
 	// answers are what answers the checks of overlays, by the host's address.
 	answers map[netip.Addr]*overlay.Responder
 	// look gets the references of sandboxes to look at again.
@@ -124,11 +134,18 @@ func New(cfg Config) (*Daemon, error) {
 		boxes:  map[string]*box{}, problems: map[string]string{}, clients: map[string]*client{},
 		answers: map[netip.Addr]*overlay.Responder{},
 		look:    make(chan string),
+		unfit:   map[string]bool{}, parted: map[string][]netip.Addr{},
+		healer: healer{held: make(chan struct{}, 1), contests: contests{}},
 	}
 	d.life, d.end = context.WithCancel(context.Background())
 	wishes, err := cfg.Store.Wishes()
 	if err != nil {
 		return nil, fmt.Errorf("read wishes: %w", err)
+	}
+	// Before anything is applied, so that nothing that strays after it is missed.
+	if d.healer.watcher, err = cfg.Host.Watch(d.life); err != nil {
+		d.end()
+		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -151,6 +168,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var kept sync.WaitGroup
 	kept.Go(func() { d.keepProxy(ctx) })
+	kept.Go(func() { d.follow(ctx) })
 	defer kept.Wait()
 	defer stop()
 	// What happened before we watched.

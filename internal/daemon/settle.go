@@ -20,7 +20,7 @@ func (d *Daemon) state(w model.Wishes) model.State {
 			continue
 		}
 		used[a.Network], alive[a.Name] = true, true
-		s.Endpoints = append(s.Endpoints, a.Leased())
+		s.Endpoints = append(s.Endpoints, d.reunited(a.Leased()))
 	}
 	for _, n := range w.Networks {
 		if used[n.Name] {
@@ -46,6 +46,9 @@ func (d *Daemon) settle(next model.Wishes) error {
 			return nil
 		}
 		dead := d.dead(next)
+		if len(dead) == 0 && d.part(before, next, err) {
+			continue
+		}
 		if len(dead) == 0 {
 			return d.rollBack(before, next, err)
 		}
@@ -81,6 +84,7 @@ func (d *Daemon) attempt(next model.Wishes) error {
 	d.full = full
 	d.forget()
 	d.answer()
+	d.holdsOther()
 	d.changed()
 	return nil
 }

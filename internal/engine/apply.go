@@ -114,13 +114,13 @@ func (e *Engine) attempt(ctx context.Context, record *store.Record, want plan.Pl
 	for _, op := range s.first {
 		undo(func() error { return e.cfg.Kernel.Set(op.Object) })
 		if err := e.cfg.Kernel.Del(op.Object); err != nil {
-			return err
+			return &StepError{op.Object, err}
 		}
 	}
 	for _, op := range s.set {
 		undo(func() error { return e.takeBack(record, op) })
 		if err := e.cfg.Kernel.Set(op.Object); err != nil {
-			return err
+			return &StepError{op.Object, err}
 		}
 	}
 	if len(s.leads) > 0 {

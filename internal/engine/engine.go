@@ -38,6 +38,9 @@ type Kernel interface {
 	// Observe tells what is there of the plan that should be, of the one that
 	// is wanted, and of anything else of ours.
 	Observe(should, want plan.Plan) (plan.Plan, error)
+	// ObservePart tells what is there of some objects; with any of the nft
+	// table, all that is in it.
+	ObservePart(plan.Plan) (plan.Plan, error)
 	ReadSysctl(plan.Sysctl) (string, error)
 	WriteSysctl(plan.Sysctl) error
 	FlushFlows(match func(kernel.Flow) bool) error

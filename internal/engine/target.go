@@ -60,11 +60,11 @@ func (e *Engine) supported(s model.State, facts plan.Facts) error {
 	for _, n := range s.Networks {
 		d, ok := paths.Driver(n.Driver)
 		if !ok {
-			errs = append(errs, fmt.Errorf("network %s: there is no driver %q: `fairlead paths` lists them", n.Name, n.Driver))
+			errs = append(errs, &UnfitError{n.Name, fmt.Errorf("there is no driver %q: `fairlead paths` lists them", n.Driver)})
 		} else if missing := paths.Missing(facts, d.Needs()); missing != "" {
-			errs = append(errs, fmt.Errorf("network %s: driver %s cannot work here: %s", n.Name, n.Driver, missing))
+			errs = append(errs, &UnfitError{n.Name, fmt.Errorf("driver %s cannot work here: %s", n.Driver, missing)})
 		} else if err := d.Validate(n, facts); err != nil {
-			errs = append(errs, fmt.Errorf("network %s: %w", n.Name, err))
+			errs = append(errs, &UnfitError{n.Name, err})
 		}
 	}
 	for _, p := range s.Publishes {
@@ -87,6 +87,8 @@ func (e *Engine) supported(s model.State, facts plan.Facts) error {
 // names. Drivers are pure, so it holds for as long as those are the same: one
 // more endpoint on a host with thousands is one to plan.
 type planned struct {
+	// links are the answers that networks had from the host's links.
+	links     map[string]plan.HostLink
 	networks  map[string]model.Network
 	endpoints map[string]*plannedEndpoint
 }
@@ -119,7 +121,7 @@ func (e *Engine) build(s model.State, facts plan.Facts) (plan.Plan, error) {
 // buildEndpoints returns what drivers plan, and how each endpoint is attached.
 func (e *Engine) buildEndpoints(s model.State, facts plan.Facts) ([]plan.Part, []plan.Attachment) {
 	before := e.planned
-	e.planned = planned{map[string]model.Network{}, make(map[string]*plannedEndpoint, len(s.Endpoints))}
+	e.planned = planned{facts.Links, map[string]model.Network{}, make(map[string]*plannedEndpoint, len(s.Endpoints))}
 	of := map[string][]int{}
 	for i, ep := range s.Endpoints {
 		of[ep.Network] = append(of[ep.Network], i)

@@ -1,0 +1,160 @@
+package daemon
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"fairlead/internal/engine"
+	"fairlead/internal/plan"
+)
+
+// Somebody who keeps changing what we keep putting right would make us busy for
+// ever, and neither would win. So what was put right too often is left alone
+// for a while, and for longer each time.
+const (
+	// patient is how often a thing is put right at once, if never longer than
+	// calm passes between.
+	patient = 20
+	calm    = 10 * time.Second
+	// The waits after that.
+	truceFirst, truceLast = time.Second, time.Minute
+)
+
+// contest is how often one object was put right.
+type contest struct {
+	times int
+	since time.Time
+	last  time.Time
+	// until is the end of the wait, and wait how long it is.
+	until time.Time
+	wait  time.Duration
+	// strayed says that it has been seen to stray while we waited.
+	strayed bool
+}
+
+// contests are the contests by the objects' keys.
+type contests map[string]*contest
+
+// due returns the objects to look at now: of those that are concerned the ones
+// that are not waited for, and those whose wait is over.
+func (c contests) due(account, concerned plan.Plan) plan.Plan {
+	if len(c) == 0 {
+		return concerned
+	}
+	part := c.free(concerned)
+	now := time.Now()
+	over := map[string]bool{}
+	for key, at := range c {
+		if at.strayed && !now.Before(at.until) {
+			at.strayed, over[key] = false, true
+		}
+	}
+	if len(over) == 0 {
+		return part
+	}
+	seen, ends := map[plan.Object]bool{}, map[string]bool{}
+	for _, o := range part {
+		seen[o] = true
+	}
+	for _, o := range account {
+		if !over[o.Key()] && !ends[plan.Base(o)] {
+			continue
+		}
+		for _, end := range plan.Ends(o) {
+			ends[end] = true // what stands on it was left out too
+		}
+		if !seen[o] {
+			part = append(part, o)
+		}
+	}
+	return part
+}
+
+// free returns the objects without those that are waited for, and without what
+// stands on links among those.
+func (c contests) free(concerned plan.Plan) plan.Plan {
+	if len(c) == 0 {
+		return concerned
+	}
+	now := time.Now()
+	var part plan.Plan
+	waits := map[string]bool{}
+	for _, o := range concerned {
+		if at := c[o.Key()]; at != nil && now.Before(at.until) {
+			at.strayed = true
+			for _, end := range plan.Ends(o) {
+				waits[end] = true
+			}
+			continue
+		}
+		part = append(part, o)
+	}
+	return slices.DeleteFunc(part, func(o plan.Object) bool { return waits[plan.Base(o)] })
+}
+
+// next returns how long it is until a wait ends, 0 when none does.
+func (c contests) next() time.Duration {
+	var first time.Duration
+	for _, at := range c {
+		if left := max(time.Until(at.until), time.Millisecond); at.strayed && (first == 0 || left < first) {
+			first = left
+		}
+	}
+	return first
+}
+
+// count notes that the object was put right, and returns its contest if that
+// was too often.
+func (c contests) count(key string) *contest {
+	now := time.Now()
+	maps.DeleteFunc(c, func(_ string, at *contest) bool { return now.Sub(at.last) > calm+at.wait && !at.strayed })
+	at := c[key]
+	if at == nil {
+		at = &contest{since: now}
+		c[key] = at
+	}
+	at.times++
+	at.last = now
+	if at.times < patient {
+		return nil
+	}
+	at.longer(now)
+	return at
+}
+
+// longer waits longer than the last time.
+func (at *contest) longer(now time.Time) {
+	at.wait = min(max(2*at.wait, truceFirst), truceLast)
+	at.until = now.Add(at.wait)
+}
+
+// obstructed waits before an object is tried again that could not be made.
+func (d *Daemon) obstructed(step *engine.StepError) {
+	now, key := time.Now(), step.Object.Key()
+	at := d.healer.contests[key]
+	if at == nil || now.Sub(at.last) > calm+at.wait {
+		at = &contest{since: now}
+		d.healer.contests[key] = at
+		d.note(Event{Kind: Unhealed, Object: key, Detail: step.Error()})
+	}
+	at.last, at.strayed = now, true
+	at.longer(now)
+}
+
+// contest counts that an object was put right, and says so if somebody keeps
+// changing it.
+func (d *Daemon) contest(key, by string) {
+	at := d.healer.contests.count(key)
+	if at == nil {
+		return
+	}
+	who := by
+	if who == "" {
+		who = "somebody"
+	}
+	d.note(Event{Kind: Contested, Object: key, By: by, Detail: fmt.Sprintf(
+		"%s keeps changing %s: put right %d times in %s; it is left alone for %s", who, key, at.times,
+		at.last.Sub(at.since).Round(time.Millisecond), at.wait)})
+}

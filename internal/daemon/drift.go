@@ -1,0 +1,288 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"fairlead/internal/engine"
+	"fairlead/internal/kernel"
+	"fairlead/internal/plan"
+)
+
+// Healing. What somebody else changes of ours on the host is put right as soon
+// as the kernel tells of it, and nothing but that is looked at: the watcher
+// says which objects of the engine's account a change was about, and the engine
+// asks the kernel about those. Where the kernel has lost messages, everything
+// is looked at.
+//
+//	messages ──► sightings ──(50 ms)──► those of the account that differ
+//	checks   ──►                             │
+//	                       engine.HealPart ◄─┘──► events, log, meter
+
+const (
+	// together is how long is waited for what belongs to one change.
+	together = 50 * time.Millisecond
+	// checkEvery is how often is looked at what the kernel tells nobody of.
+	checkEvery = 400 * time.Millisecond
+	// retryFirst and retryLast bound the waits after a failure.
+	retryFirst, retryLast = time.Second, 30 * time.Second
+)
+
+// healer is what the daemon must know to heal.
+type healer struct {
+	watcher *kernel.Watcher
+	// held has an element when what is held may be another.
+	held     chan struct{}
+	contests contests
+	// failed is the wait before everything is tried again, 0 when all is well.
+	failed time.Duration
+	// retry is when that wait ends.
+	retry time.Time
+}
+
+// follow heals until ctx ends.
+func (d *Daemon) follow(ctx context.Context) {
+	check := time.NewTicker(checkEvery)
+	defer check.Stop()
+	var later <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.healer.held:
+			if d.watchSettings() {
+				check.Reset(checkEvery)
+			} else {
+				check.Stop() // there is nothing to check
+			}
+			continue
+		case <-check.C:
+			if !d.check() {
+				continue
+			}
+		case <-d.healer.watcher.Noted():
+			select {
+			case <-time.After(together):
+			case <-ctx.Done():
+				return
+			}
+		case <-later:
+		}
+		later = nil
+		if wait := d.heal(ctx); wait > 0 {
+			later = time.After(wait)
+		}
+	}
+}
+
+// holdsOther has follow see what is held now.
+func (d *Daemon) holdsOther() {
+	select {
+	case d.healer.held <- struct{}{}:
+	default:
+	}
+}
+
+// watchSettings has the sysctls of the host checked that are held now, and
+// reports whether there is anything to check.
+func (d *Daemon) watchSettings() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var settings []plan.Sysctl
+	steered := false
+	for _, o := range d.engine.Account() {
+		switch o := o.(type) {
+		case plan.Sysctl:
+			if o.Netns == "" {
+				settings = append(settings, o)
+			}
+		case plan.Uplinks, plan.Ingress, plan.LocalClients, plan.Bounds, plan.Lead, plan.Grant:
+			steered = true
+		}
+	}
+	d.warn("watch settings", d.healer.watcher.Settings(settings))
+	return steered || len(settings) > 0
+}
+
+// check reports whether something has strayed that the kernel does not tell of;
+// not while something is being applied.
+func (d *Daemon) check() bool {
+	if !d.mu.TryLock() {
+		return false
+	}
+	defer d.mu.Unlock()
+	return d.healer.watcher.Check()
+}
+
+// heal puts right what the sightings are about, and says when to come again.
+func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if ctx.Err() != nil {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, applyLimit)
+	defer cancel()
+	seen := d.healer.watcher.Take()
+	if seen.AddressesChanged() {
+		d.warn("follow the host's addresses", d.cfg.Host.RenewAddresses())
+	}
+	if seen.HostChanged() {
+		d.reunite()
+	}
+	account := d.engine.Account()
+	waits := time.Until(d.healer.retry) > 0
+	if seen.All() || d.healer.failed > 0 && !waits || account == nil && !waits || seen.Stray(account) {
+		return d.healAll(ctx)
+	}
+	part := d.healer.contests.due(account, seen.Concerned(account, d.namespaces()))
+	if dead := d.deadIn(part); len(dead) > 0 {
+		d.warn("take away what was a sandbox's", d.bury(dead))
+		account = d.engine.Account()
+		part = d.healer.contests.due(account, seen.Concerned(account, d.namespaces()))
+	}
+	if len(part) == 0 {
+		return d.healer.next()
+	}
+	if err := d.healPart(ctx, part, seen.Author()); err != nil {
+		d.cfg.Log.Warn("put right what has strayed", "error", err)
+		return d.healAll(ctx)
+	}
+	return d.healer.next()
+}
+
+// healPart puts right the objects. What cannot be made, because something of
+// somebody else is in its place, is left and tried again later.
+func (d *Daemon) healPart(ctx context.Context, part plan.Plan, by string) error {
+	for {
+		strayed, err := d.engine.HealPart(ctx, part)
+		var step *engine.StepError
+		if !errors.As(err, &step) {
+			d.tell(strayed, by)
+			return err
+		}
+		d.obstructed(step)
+		if part = d.healer.contests.free(part); len(part) == 0 {
+			return nil
+		}
+	}
+}
+
+// next returns how long it is until something is to be looked at again, 0 when
+// nothing is.
+func (h *healer) next() time.Duration {
+	wait := h.contests.next()
+	if h.failed > 0 && (wait == 0 || time.Until(h.retry) < wait) {
+		wait = max(time.Until(h.retry), time.Millisecond)
+	}
+	return wait
+}
+
+// healAll looks at everything.
+func (d *Daemon) healAll(ctx context.Context) time.Duration {
+	strayed, err := d.engine.Heal(ctx)
+	if err == nil {
+		d.tell(strayed, "")
+	} else if err = d.settle(d.wishes); err != nil { // which leaves out who is gone
+		if assumed := d.engine.Assume(); assumed == nil {
+			err = d.healPart(ctx, d.engine.Account(), "")
+		}
+	}
+	if err == nil {
+		d.healer.failed = 0
+		d.forgetParted()
+		return d.healer.next()
+	}
+	if d.healer.failed == 0 {
+		d.note(Event{Kind: Unhealed, Object: "host", Detail: err.Error()})
+	}
+	d.healer.failed = min(max(2*d.healer.failed, retryFirst), retryLast)
+	d.healer.retry = time.Now().Add(d.healer.failed)
+	return d.healer.next()
+}
+
+// namespaces returns what the host calls the namespaces at paths.
+func (d *Daemon) namespaces() func(path string) int {
+	ids := map[string]int{"": kernel.NoSandbox}
+	for _, b := range d.boxes {
+		ids[b.path] = b.id
+	}
+	return func(path string) int {
+		if id, known := ids[path]; known {
+			return id
+		}
+		return math.MinInt // that of no message
+	}
+}
+
+// deadIn returns the sandboxes of the objects that are gone: then what is
+// missing has gone with them.
+func (d *Daemon) deadIn(part plan.Plan) map[string]bool {
+	paths := map[string]bool{}
+	for _, o := range part {
+		for _, end := range append(plan.Ends(o), plan.Base(o)) {
+			if i := strings.LastIndexByte(end, ' '); i > 0 {
+				paths[end[:i]] = true
+			}
+		}
+	}
+	if len(paths) == 0 {
+		return nil
+	}
+	return d.deadAmong(d.wishes, func(b *box) bool { return paths[b.path] })
+}
+
+// tell tells of what was put right.
+func (d *Daemon) tell(strayed []plan.Op, by string) {
+	table := slices.ContainsFunc(strayed, func(op plan.Op) bool { _, is := op.Object.(plan.Table); return is })
+	kinds := map[string]int{}
+	elements := 0
+	for _, op := range strayed {
+		if op.Old == op.Object && !op.Del {
+			continue // it is set again because what it stands on was
+		}
+		kinds[kindOf(op.Object)]++
+		if table && kindOf(op.Object) == "nft element" {
+			elements++ // they come with the table
+			continue
+		}
+		e := Event{Kind: Healed, Object: op.Object.Key(), Commands: op.Commands()}
+		if strings.HasPrefix(e.Object, "nft ") {
+			e.By = by
+		}
+		if _, is := op.Object.(plan.Table); is {
+			e.Commands = nil // the whole table
+		}
+		d.note(e)
+		d.contest(op.Object.Key(), by)
+	}
+	if elements > 0 {
+		d.cfg.Log.Warn(string(Healed), "object", "nft elements", "count", elements)
+	}
+	for kind, n := range kinds {
+		d.cfg.Meter.Healed(kind, n)
+	}
+	if len(kinds) > 0 {
+		d.changed()
+	}
+}
+
+// kindOf names the kind of an object, e.g. "link", "nft element".
+func kindOf(o plan.Object) string {
+	words := strings.Fields(o.Key())
+	switch o.(type) {
+	case plan.Mapping, plan.Member:
+		return "nft element"
+	}
+	if words[0] == "bpf" || words[0] == "nft" {
+		return words[0] + " " + words[1]
+	}
+	return words[0]
+}
+
+// shown joins commands into one line of a log.
+func shown(commands []string) string { return strings.Join(commands, "; ") }

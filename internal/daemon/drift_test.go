@@ -1,0 +1,267 @@
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/test/shell"
+
+	"golang.org/x/sys/unix"
+)
+
+// The wire to the client, and the addresses at its ends.
+const (
+	wire    = "wire0"
+	hosts4  = "198.51.100.2"
+	hosts6  = "2001:db8::2"
+	wireNet = "ip addr add 198.51.100.%[1]d/24 dev wire0; ip addr add 2001:db8::%[1]d/64 dev wire0 nodad; ip link set wire0 up"
+)
+
+// lanWorld is a host with a client on a wire, and pins.
+type lanWorld struct {
+	*world
+	client *kernel.Host
+	// pins is the directory of the host's pins.
+	pins string
+}
+
+func newLANWorld(t testing.TB) *lanWorld {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "bpf")
+	shell.Run(t, func(fn func() error) error { return fn() }, "mkdir "+root)
+	if err := unix.Mount("bpf", root, "bpf", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(root, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	open := func(opt kernel.Options) *kernel.Host {
+		ns, err := kernel.NewNetns()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ns.Close() })
+		h, err := kernel.Open(ns.Path(), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := h.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return h
+	}
+	w := &lanWorld{client: open(kernel.Options{}), pins: filepath.Join(root, "fairlead")}
+	w.world = worldOf(t, open(kernel.Options{Pins: w.pins}))
+	w.cable()
+	return w
+}
+
+// cable joins the host and the client.
+func (w *lanWorld) cable() {
+	w.Helper()
+	if err := kernel.Wire(w.host, w.client, wire, 1500); err != nil {
+		w.Fatal(err)
+	}
+	w.sh(fmt.Sprintf(wireNet, 2))
+	shell.Run(w, w.client.Do, fmt.Sprintf(wireNet, 1))
+}
+
+// reached asks the ports at all addresses until each answers.
+func (w *lanWorld) reached(ports ...int) {
+	w.Helper()
+	for _, port := range ports {
+		for _, host := range []string{hosts4, hosts6} {
+			w.answers(w.client.Do, net.JoinHostPort(host, fmt.Sprint(port)))
+		}
+	}
+}
+
+// answers asks an address, again and again, until somebody answers.
+func (w *lanWorld) answers(from func(func() error) error, addr string) {
+	w.Helper()
+	err := errors.New("nobody has asked")
+	for late := time.Now().Add(patience); err != nil && time.Now().Before(late); {
+		err = from(func() error {
+			conn, err := net.DialTimeout("tcp", addr, patience/100)
+			if err == nil {
+				err = conn.Close()
+			}
+			return err
+		})
+	}
+	if err != nil {
+		w.Errorf("%s never answers again: %v", addr, err)
+	}
+}
+
+// heard waits for an event about an object that contains the text.
+func (w *lanWorld) heard(events <-chan daemon.Event, kind daemon.EventKind, text string) daemon.Event {
+	w.Helper()
+	late := time.After(patience)
+	for {
+		select {
+		case e := <-events:
+			if e.Kind == kind && strings.Contains(e.Object+" "+strings.Join(e.Commands, "; "), text) {
+				return e
+			}
+		case <-late:
+			w.Errorf("nothing is %s about %q", kind, text)
+			return daemon.Event{}
+		}
+	}
+}
+
+// quiet drops what was told so far.
+func quiet(events <-chan daemon.Event) {
+	for {
+		select {
+		case <-events:
+		default:
+			return
+		}
+	}
+}
+
+// damage is what somebody does to a host, and what the daemon says it has put
+// right.
+type damage struct {
+	name    string
+	inside  bool // whether it is done in the sandbox
+	command string
+	healed  string
+}
+
+// suffers does the damage again and again, and wants the traffic back.
+func (w *lanWorld) suffers(b box, all []damage, ports ...int) {
+	w.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	events := w.FollowEvents(ctx)
+	w.reached(ports...)
+	for _, d := range all {
+		quiet(events)
+		if d.inside {
+			b.sh(w, d.command)
+		} else {
+			w.sh(d.command)
+		}
+		w.heard(events, daemon.Healed, d.healed)
+		w.reached(ports...)
+		if w.Failed() {
+			w.Fatalf("that was after %s", d.name)
+		}
+	}
+}
+
+// TestHealsABridge damages what a bridge, its sandboxes and their publishes are
+// made of.
+func TestHealsABridge(t *testing.T) {
+	w := newLANWorld(t)
+	w.sh("sysctl -qw net.ipv4.ip_forward=0")
+	w.start()
+	before := w.snapshot()
+	n := lan
+	n.Filter = model.FilterOn
+	w.network(n)
+	b := w.box()
+	req := to(b)
+	req.Name, req.Limit = "web", model.Limit{Out: 1 << 30}
+	w.attach(req)
+	b.serves(t, ":80")
+	w.publish(b, append(published(model.ViaNAT, 8080), published(model.ViaEBPF, 8081)...))
+	const table = "inet fairlead"
+	pinned := "$(ls -d " + w.pins + "/*/links/"
+	w.suffers(b, []damage{
+		{"ruleset flushed", false, "nft flush ruleset", "nft table"},
+		{"table deleted", false, "nft delete table " + table, "nft table"},
+		{"rule deleted", false, "nft flush chain " + table + " publish", "nft table"},
+		{"rule added", false, "nft insert rule " + table + " forward drop", "nft table"},
+		{"element deleted", false, "nft delete element " + table + " anyports4 '{ tcp . 8080 }'", "add element " + table + " anyports4"},
+		{"foreign element", false, "nft add element " + table + " internal '{ fl-lan }'", "delete element " + table + " internal"},
+		{"bridge deleted", false, "ip link del fl-lan", "ip link add fl-lan"},
+		{"bridge down", false, "ip link set fl-lan down", "link  fl-lan"},
+		{"bridge down and up again", false, "ip link set fl-lan down; ip link set fl-lan up; ip addr flush dev fl-lan scope global", "fl-lan"},
+		{"bridge renamed", false, "ip link set fl-lan down; ip link set fl-lan name other", "link  fl-lan"},
+		{"bridge's MTU", false, "ip link set fl-lan mtu 1400", "mtu 1500"},
+		{"bridge's filter", false, "ip link set fl-lan type bridge nf_call_iptables 0", "nf_call_iptables 1"},
+		{"bridge's address", false, "ip addr flush dev fl-lan scope global", "address  fl-lan"},
+		{"veth deleted", false, "ip link del fv-web", "ip link add fv-web"},
+		{"veth down", false, "ip link set fv-web down", "link  fv-web"},
+		{"veth off the bridge", false, "ip link set fv-web nomaster", "master fl-lan"},
+		{"veth moved", false, elsewhere, "link  fv-web"},
+		{"port's mode", false, "bridge link set dev fv-web hairpin off", "hairpin on"},
+		{"shaper", true, "tc qdisc del dev eth0 root", "tbf"},
+		{"shaper's rate", true, "tc qdisc change dev eth0 root handle fa1e: tbf rate 1mbit burst 80k latency 50ms", "tbf"},
+		{"forwarding", false, "sysctl -qw net.ipv4.ip_forward=0", "net.ipv4.ip_forward=1"},
+		{"program detached from the uplink", false, "bpftool link detach pinned " + pinned + "uplink-*)", "bpf uplinks"},
+		{"program detached from the sandbox", false, "bpftool link detach pinned " + pinned + "sandbox-*)", "bpf ingress"},
+		{"hook detached from the cgroup", false, "bpftool link detach pinned " + pinned + "connect4-root)", "bpf local clients"},
+		{"pin removed", false, "rm " + pinned + "sandbox-*)", "bpf ingress"},
+		{"all pins removed", false, "rm -r " + w.pins + "/*", "bpf uplinks"},
+		{"lead overwritten", false, leadGone(w), "fairlead-bpf lead tcp 0.0.0.0:8081"},
+		{"sandbox's address", true, "ip addr flush dev eth0 scope global", "address"},
+		{"sandbox's route", true, "ip route del default; ip -6 route del default", "default via"},
+		{"sandbox's link down", true, "ip link set eth0 down", "link  fv-web"},
+		{"sandbox's link down for a moment", true, "ip link set eth0 down; ip link set eth0 up", "default via"},
+		{"sandbox's link renamed", true, "ip link set eth0 down; ip link set eth0 name eth9", "link  fv-web"},
+		{"sandbox's hardware address", true, "ip link set eth0 address 02:00:00:00:00:01", "address 02:f1:"},
+		{"sandbox's loopback", true, "ip link set lo down", "link set lo up"},
+		{"sandbox's IPv6", true, "sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1", "disable_ipv6=0"},
+	}, 8080, 8081)
+	b.kill()
+	w.until("nothing is left", w.Empty)
+	w.unchanged(before)
+}
+
+// TestWhatIsInTheWay puts something of somebody else into the place of ours: it
+// stays, the rest is healed, and ours comes when it goes.
+func TestWhatIsInTheWay(t *testing.T) {
+	w := newLANWorld(t)
+	w.start()
+	w.network(lan)
+	b := w.box()
+	w.attach(to(b))
+	b.serves(t, ":80")
+	w.publish(b, published(model.ViaNAT, 8080))
+	events := w.FollowEvents(t.Context())
+	w.reached(8080)
+	b.sh(t, "ip route replace default via 172.30.0.77 dev eth0")
+	w.heard(events, daemon.Unhealed, "0.0.0.0/0")
+	w.suffers(b, []damage{{"ruleset flushed", false, "nft flush ruleset", "nft table"}})
+	w.answers(w.client.Do, net.JoinHostPort(hosts6, "8080"))
+	if out := b.sh(t, "ip route show default"); !strings.Contains(out, "172.30.0.77") {
+		t.Errorf("the foreign route went: %s", out)
+	}
+	b.sh(t, "ip route del default via 172.30.0.77")
+	w.heard(events, daemon.Healed, "default via 172.30.0.1")
+	w.reached(8080)
+	w.sh("ip link del fv-" + w.Attachments()[0].Name + "; ip link add fv-" + w.Attachments()[0].Name + " type veth peer name theirs")
+	w.heard(events, daemon.Unhealed, "link  fv-")
+	w.sh("ip link del theirs")
+	w.heard(events, daemon.Healed, "ip link add fv-")
+	w.reached(8080)
+}
+
+// elsewhere is the command that moves a link to a namespace that ends soon.
+const elsewhere = `unshare -n sleep 1 >/dev/null 2>&1 &
+until [ "$(readlink /proc/$!/ns/net)" != "$(readlink /proc/$$/ns/net)" ]; do :; done
+ip link set fv-web netns $!`
+
+// leadGone is the command that clears the head of the first lead.
+func leadGone(w *lanWorld) string {
+	// 8081 as the index of IPv4 and TCP, in the machine's order.
+	return "bpftool map update pinned $(ls -d " + w.pins + "/*/maps/ports) key hex 91 1f 00 00 value hex 00 00 00 00"
+}

@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"reflect"
+
+	"fairlead/internal/model"
+)
+
+// UnfitError says why a network cannot be on this host, as it is now.
+type UnfitError struct {
+	Network string
+	Err     error
+}
+
+// Error implements error.
+func (e *UnfitError) Error() string { return "network " + e.Network + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *UnfitError) Unwrap() error { return e.Err }
+
+// Unfit returns why networks of the state cannot be on this host now, by their
+// names.
+func (e *Engine) Unfit(s model.State) (map[string]error, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	facts, err := e.facts(s)
+	if err != nil {
+		return nil, err
+	}
+	return UnfitNetworks(e.supported(s, facts)), nil
+}
+
+// UnfitNetworks finds the networks that an error of the engine is about.
+func UnfitNetworks(err error) map[string]error {
+	found := map[string]error{}
+	var walk func(error)
+	walk = func(err error) {
+		switch e := err.(type) {
+		case *UnfitError:
+			found[e.Network] = e
+		case interface{ Unwrap() []error }:
+			for _, err := range e.Unwrap() {
+				walk(err)
+			}
+		case interface{ Unwrap() error }:
+			walk(e.Unwrap())
+		}
+	}
+	walk(err)
+	return found
+}
+
+// FactsChanged reports whether what the state's networks ask of the host's
+// links has another answer than when they were last planned.
+func (e *Engine) FactsChanged(s model.State) (bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	facts, err := e.facts(s)
+	return !reflect.DeepEqual(facts.Links, e.planned.links), err
+}

@@ -49,6 +49,9 @@ func Find(ctx context.Context, at Keeping) (*Proxy, error) {
 		return nil, err
 	}
 	same, err := p.runsOurProgram()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, p.Part() // it has just ended
+	}
 	if err != nil || same {
 		return p, err
 	}
@@ -100,6 +103,9 @@ func (k Keeping) connect(ctx context.Context) (*Proxy, error) {
 		return nil, fmt.Errorf("find the proxy: %w", err)
 	}
 	p, err := k.identify(conn.(*net.UnixConn))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return nil, conn.Close() // it has just ended
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("find the proxy at %s: %w", k.Socket, err), conn.Close())
 	}

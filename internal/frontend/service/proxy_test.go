@@ -104,6 +104,8 @@ type house struct {
 	ns      *kernel.Netns
 	sandbox *kernel.Netns
 	pid     string
+	// end kills the process that is the sandbox.
+	end func() error
 }
 
 func newHouse(t *testing.T) *house {
@@ -131,6 +133,7 @@ func newHouse(t *testing.T) *house {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { in.Close(); _ = p.Kill() })
+	h.end = p.Kill
 	h.pid = fmt.Sprint(cmd.Process.Pid)
 	t.Cleanup(func() {
 		if p := h.proxy(); p != nil {
@@ -415,6 +418,38 @@ func TestAKilledProxyIsReplaced(t *testing.T) {
 	if err := wait(gone); err != nil {
 		t.Errorf("a proxy that holds nothing, without a daemon: %v", err)
 	}
+}
+
+// TestASandboxDiesWhileNoDaemonRuns: its ports are open until the next one
+// comes, and then no more.
+func TestASandboxDiesWhileNoDaemonRuns(t *testing.T) {
+	h := newHouse(t)
+	d := h.daemon()
+	h.publish()
+	if err := errors.Join(d.Kill(), h.end()); err != nil {
+		t.Fatal(err)
+	}
+	if held := h.held(); len(held.Listeners) == 0 {
+		t.Error("the proxy holds nothing, before a daemon has told it")
+	}
+	h.daemon()
+	if held := h.held(); len(held.Listeners)+len(held.Reservations) != 0 {
+		t.Errorf("the proxy holds %+v", held)
+	}
+}
+
+// held returns what the proxy holds.
+func (h *house) held() proxy.Config {
+	h.Helper()
+	p := h.proxy()
+	if p == nil {
+		return proxy.Config{}
+	}
+	held, err := p.Held(context.Background())
+	if err := errors.Join(err, p.Part()); err != nil {
+		h.Error(err)
+	}
+	return held
 }
 
 // TestAPortStolenFromAKilledProxy: the others open without it, and it opens as

@@ -18,6 +18,7 @@
 //	GET  /v1/state            → State
 //	GET  /v1/attachments      → Attachments
 //	GET  /v1/networks         → Networks
+//	GET  /v1/events           → Events; with ?follow, a daemon.Event a line
 package admin
 
 import (
@@ -58,6 +59,8 @@ type Daemon interface {
 	State() (daemon.Spec, []string)
 	Attachments() []daemon.View
 	Networks() []model.Network
+	Events() []daemon.Event
+	FollowEvents(context.Context) <-chan daemon.Event
 }
 
 // NetworkRequest defines a network.

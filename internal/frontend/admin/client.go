@@ -119,8 +119,13 @@ func (c *Client) call(ctx context.Context, method, path string, request, into an
 		}
 		return nil
 	}
+	return refusal(response, decoder)
+}
+
+// refusal is the error that the daemon answers with.
+func refusal(response *http.Response, body *json.Decoder) error {
 	var refused Error
-	if err := decoder.Decode(&refused); err != nil || refused.Message == "" {
+	if err := body.Decode(&refused); err != nil || refused.Message == "" {
 		return fmt.Errorf("the daemon answers %s", response.Status)
 	}
 	if len(refused.Mistakes) > 0 {

@@ -138,6 +138,7 @@ func Handler(d Daemon) http.Handler {
 	mux.HandleFunc("GET "+pathNetworks, func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, Networks{d.Networks()})
 	})
+	mux.HandleFunc("GET "+pathEvents, eventsOf(d))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &daemon.Fault{Code: daemon.NotFound, Err: fmt.Errorf("%s %s: this daemon does not know the request", r.Method, r.URL.Path)})
 	})

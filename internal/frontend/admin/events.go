@@ -1,0 +1,89 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"fairlead/internal/daemon"
+)
+
+// pathEvents lists what happened to the host; with the parameter follow, what
+// happens is told until the caller goes, one JSON object a line.
+const (
+	pathEvents  = "/v1/events"
+	paramFollow = "follow"
+)
+
+// Events are the last events, the oldest first.
+type Events struct {
+	Events []daemon.Event `json:"events"`
+}
+
+// eventsOf answers requests for events.
+func eventsOf(d Daemon) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !r.URL.Query().Has(paramFollow) {
+			answer(w, http.StatusOK, Events{d.Events()})
+			return
+		}
+		// This answer takes as long as the caller likes.
+		control := http.NewResponseController(w)
+		if err := errors.Join(control.SetWriteDeadline(time.Time{}), control.SetReadDeadline(time.Time{})); err != nil {
+			refuse(w, fmt.Errorf("follow events: %w", err))
+			return
+		}
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		w.WriteHeader(http.StatusOK)
+		lines := json.NewEncoder(w)
+		err := control.Flush()
+		for e := range d.FollowEvents(r.Context()) {
+			if err != nil {
+				return // the caller is gone
+			}
+			if err = lines.Encode(e); err == nil {
+				err = control.Flush()
+			}
+		}
+	}
+}
+
+// Events returns the last events.
+func (c *Client) Events(ctx context.Context) ([]daemon.Event, error) {
+	var e Events
+	err := c.call(ctx, http.MethodGet, pathEvents, nil, &e)
+	return e.Events, err
+}
+
+// FollowEvents calls fn for the last events and for those to come, until ctx or
+// the daemon ends, or fn fails.
+func (c *Client) FollowEvents(ctx context.Context, fn func(daemon.Event) error) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://fairlead"+pathEvents+"?"+paramFollow, nil)
+	if err != nil {
+		return err
+	}
+	response, err := c.http.Do(r)
+	if err != nil {
+		return fmt.Errorf("ask the daemon: %w", err)
+	}
+	defer response.Body.Close()
+	lines := json.NewDecoder(response.Body)
+	if response.StatusCode != http.StatusOK {
+		return refusal(response, lines)
+	}
+	for {
+		var e daemon.Event
+		if err := lines.Decode(&e); errors.Is(err, io.EOF) || ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			return fmt.Errorf("read the daemon's answer: %w", err)
+		}
+		if err := fn(e); err != nil {
+			return err
+		}
+	}
+}

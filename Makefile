@@ -23,7 +23,7 @@ TEST_FLAGS ?=
 
 SOAK       ?= 30m
 
-FIGURES_SUITES ?= quick publish modes bridge-filter rules waterfall scale attach
+FIGURES_SUITES ?= quick publish modes bridge-filter rules waterfall scale attach docker
 FIGURES_FLAGS  ?= --rounds 60 --duration 5s
 
 # Everything that `make generate` writes, whole or between markers.

@@ -8,6 +8,7 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/cli"
 	"fairlead/internal/lab/load"
+	"fairlead/internal/lab/startup"
 	"fairlead/internal/proxy"
 )
 
@@ -15,6 +16,9 @@ import (
 var version = "devel"
 
 func main() {
-	child.Dispatch(child.Roles{proxy.Role: proxy.Main, load.Role: load.Main})
+	child.Dispatch(child.Roles{
+		proxy.Role: proxy.Main, load.Role: load.Main,
+		startup.AnswerRole: startup.AnswerMain, startup.AskRole: startup.AskMain,
+	})
 	os.Exit(cli.Main(version, os.Args[1:], os.Stdout, os.Stderr))
 }

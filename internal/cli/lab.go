@@ -72,7 +72,7 @@ func listing() labListing {
 	// Without root nothing can be probed, and only what is not installed shows.
 	facts, _ := kernel.Probe()
 	for _, p := range suite.Paths() {
-		l.Paths = append(l.Paths, listedPath{Name: p.Name, About: p.About, Unavailable: runner.Unavailable(p, facts)})
+		l.Paths = append(l.Paths, listedPath{Name: p.Name, About: p.About, Unavailable: runner.Unavailable(p, facts, "")})
 	}
 	return l
 }

@@ -22,6 +22,7 @@ type labChoice struct {
 	baseline       string
 	tools          []string
 	conditions     []string
+	docker         string
 }
 
 // minWindow is the shortest window that a run is worth making for.
@@ -55,7 +56,13 @@ func (c labChoice) suite(args []string) (suite.Suite, error) {
 	if err := c.narrow(&s); err != nil {
 		return s, err
 	}
+	if len(args) == 0 {
+		s.Paths = slices.DeleteFunc(slices.Clone(s.Paths), func(name string) bool { return name != s.Baseline && pointless(s, name) })
+	}
 	if err := reached(s); err != nil {
+		return s, err
+	}
+	if err := taken(s); err != nil {
 		return s, err
 	}
 	if c.rounds != 0 {
@@ -87,6 +94,31 @@ func reached(s suite.Suite) error {
 		if len(by) == 0 || len(notBy) > 0 && name == s.Baseline {
 			return fmt.Errorf("path %s leads nowhere for the client %s: choose --client of %s, or another path or --baseline",
 				name, strings.Join(notBy, ", "), strings.Join(clientsOf(p), ", "))
+		}
+	}
+	return nil
+}
+
+// pointless says that a path of the suite leads nowhere for the clients that
+// are left.
+func pointless(s suite.Suite, name string) bool {
+	p, _ := suite.FindPath(name)
+	return !slices.ContainsFunc(s.Clients, p.Reaches)
+}
+
+// taken refuses a workload that the baseline does not take: there would be
+// nothing to compare with; and a path that takes none.
+func taken(s suite.Suite) error {
+	for _, name := range s.Paths {
+		p, _ := suite.FindPath(name)
+		var not []string
+		for _, w := range s.Workloads {
+			if !p.Takes(w) {
+				not = append(not, w.Name)
+			}
+		}
+		if len(not) == len(s.Workloads) || len(not) > 0 && name == s.Baseline {
+			return fmt.Errorf("path %s does not take the workload %s: choose another --workload, path or --baseline", name, strings.Join(not, ", "))
 		}
 	}
 	return nil

@@ -48,7 +48,7 @@ func newLabRun(a *app) *cobra.Command {
 			if !c.Flags().Changed("seed") {
 				seed = rand.Uint64N(1e6)
 			}
-			opt := runner.Options{Suite: s, Seed: seed, Version: a.version, Tools: choice.tools}
+			opt := runner.Options{Suite: s, Seed: seed, Version: a.version, Tools: choice.tools, Docker: choice.docker}
 			return a.runLab(c, opt, files, conditions)
 		},
 	}
@@ -61,6 +61,7 @@ func newLabRun(a *app) *cobra.Command {
 	f.IntSliceVar(&choice.mtus, "mtu", nil, "MTUs of the wire to measure every path at, e.g. 1500,9000 (default 1500)")
 	f.StringVar(&choice.baseline, "baseline", "", "the path to compare with (default: the suite's)")
 	f.StringSliceVar(&choice.tools, "with", nil, "also drive "+strings.Join(runner.Tools(), ", ")+" over the same paths")
+	f.StringVar(&choice.docker, "docker", "", "directory with the programs of the Docker engine to measure, dockerd and others (default: those in PATH)")
 	f.StringArrayVar(&choice.conditions, "fail-if", nil, "exit 1 if the condition holds, e.g. 'nat.bulk.ratio < 0.8' (repeatable)")
 	files.flags(f)
 	return c
@@ -69,6 +70,9 @@ func newLabRun(a *app) *cobra.Command {
 // runLab measures, writes the report wherever it was asked for, and judges
 // the conditions.
 func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, conditions []*expr.Expr) error {
+	if err := runner.Engine(opt.Docker); err != nil {
+		return usage(err)
+	}
 	if err := a.ready(&opt); err != nil {
 		return usage(err)
 	}
@@ -103,15 +107,18 @@ func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, co
 func (a *app) noteAbsent(opt runner.Options) {
 	for _, name := range opt.Suite.Paths {
 		p, _ := suite.FindPath(name)
-		if why := runner.Unavailable(p, opt.Facts); why != "" && name != opt.Suite.Baseline {
+		if why := runner.Unavailable(p, opt.Facts, opt.Docker); why != "" && name != opt.Suite.Baseline {
 			fmt.Fprintf(a.err, "fairlead: path %s is left out: %s\n", name, why)
 		}
 	}
 }
 
 // minMemory is what a session needs in bytes: its children, their buffers
-// and the packets in flight.
-const minMemory = 200 << 20
+// and the packets in flight; and engineMemory each Docker engine besides.
+const (
+	minMemory    = 200 << 20
+	engineMemory = 200 << 20
+)
 
 // ready finds out whether a session can begin at all, and sweeps up after
 // one that was killed.
@@ -121,8 +128,9 @@ func (a *app) ready(opt *runner.Options) error {
 		return err
 	}
 	opt.Facts = facts
-	if free, err := availableMemory(); err == nil && free < minMemory {
-		return fmt.Errorf("%d MB of memory are available and the laboratory needs %d: end something first", free>>20, minMemory>>20)
+	need := minMemory + engineMemory*uint64(runner.Engines(opt.Suite))
+	if free, err := availableMemory(); err == nil && free < need {
+		return fmt.Errorf("%d MB of memory are available and the laboratory needs %d: end something first, or measure fewer paths", free>>20, need>>20)
 	}
 	swept, err := runner.Sweep()
 	for _, name := range swept {

@@ -1,105 +1,64 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
+
+	"fairlead/internal/lab/dockerd"
 )
 
-// docker is a real Docker engine in a room. What it changes beside files, /run,
-// mounts, links and firewall, is the room's.
+// docker is a real Docker engine in a room. Its host has the room's links,
+// firewall and cgroups, and files of its own below /run.
 type docker struct {
-	room *room
-	// groups is the parent of the containers' cgroups.
-	groups string
+	room   *room
+	engine *dockerd.Engine
 }
 
-// engines prepares the room for containerd and dockerd: their sockets and
-// states are the room's, and their data is in its folder.
-const engines = `
-mount -t tmpfs none /run
-mkdir /run/netns
-cat > containerd.toml <<EOF
-version = 2
-root = "$PWD/containerd"
-state = "/run/containerd"
-disabled_plugins = ["io.containerd.grpc.v1.cri"]
-[grpc]
-  address = "/run/containerd.sock"
-EOF
-echo {} > dockerd.json
-`
-
-// newDocker starts the engine, with an image that serves.
+// newDocker starts the engine, with an image that serves. From then on the
+// room's commands run on its host.
 func newDocker(t *testing.T, r *room) *docker {
 	t.Helper()
-	d := &docker{r, fmt.Sprintf("fairlead-e2e-%d", os.Getpid())}
-	r.sh(engines)
-	d.serve("containerd", "--config", r.file("containerd.toml"))
-	r.sh("until [ -S /run/containerd.sock ]; do :; done")
-	d.serve("dockerd", "--config-file", r.file("dockerd.json"), "--data-root", r.file("docker"), "--exec-root", "/run/docker",
-		"--pidfile", "/run/docker.pid", "--host", "unix:///run/docker.sock", "--containerd", "/run/containerd.sock",
-		"--storage-driver", "vfs", "--cgroup-parent", "/"+d.groups, "--exec-opt", "native.cgroupdriver=cgroupfs",
-		"--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false")
-	r.sh("until docker version; do :; done > /dev/null 2>&1")
-	build := exec.Command("go", "build", "-o", r.file("root/server"), "./testdata/server")
+	group, err := os.Open(r.groups)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { group.Close() })
+	e, err := dockerd.Start(context.WithoutCancel(t.Context()), dockerd.Options{
+		Cgroup: group, Enter: append([]string{"env", r.mark, "nsenter"}, r.enter...),
+		Flags: []string{"--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("dockerd says:\n%s", e.Log())
+		}
+		if err := e.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	r.enter = []string{"-t", fmt.Sprint(e.PID()), "--mount", "--net", "--pid", "--cgroup", "--wdns=" + r.dir, "--"}
+	build := exec.Command("go", "build", "-o", r.file("server"), "./testdata/server")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the server: %v\n%s", err, out)
 	}
-	r.sh("tar -C root -c . | docker import --change 'CMD [\"/server\"]' - server > /dev/null")
-	return d
+	if err := e.Import(t.Context(), "server", r.file("server")); err != nil {
+		t.Fatal(err)
+	}
+	return &docker{r, e}
 }
 
-// serve runs one of the engine's programs until the test's end; the last to
-// start is the first to end.
-func (d *docker) serve(args ...string) {
-	d.room.t.Helper()
-	cmd := d.room.after(args...)
-	log, err := os.Create(d.room.file(args[0] + ".log"))
-	if err != nil {
-		d.room.t.Fatal(err)
-	}
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		d.room.t.Fatal(err)
-	}
-	d.room.t.Cleanup(func() {
-		if d.room.t.Failed() {
-			d.room.t.Logf("%s says:\n%s", args[0], d.room.read(args[0]+".log"))
-		}
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
-		log.Close()
-		parents, _ := filepath.Glob("/sys/fs/cgroup/*/" + d.groups)
-		for _, p := range append(parents, filepath.Join("/sys/fs/cgroup", d.groups)) {
-			removeGroups(p)
-		}
-	})
-}
-
-// start starts a container, which ends before the engine does.
+// start starts a container, which ends with the engine.
 func (d *docker) start(name string, options ...string) {
 	d.room.t.Helper()
 	d.room.sh("docker run -d --name " + name + " " + strings.Join(options, " ") + " server > /dev/null")
-	d.room.t.Cleanup(func() {
-		if out, err := d.room.after("docker", "rm", "-f", name).CombinedOutput(); err != nil {
-			d.room.t.Errorf("remove the container %s: %v\n%s", name, err, out)
-		}
-	})
-}
-
-// after is a command in the room that may run when the test has ended.
-func (r *room) after(args ...string) *exec.Cmd {
-	with := r.command(args...)
-	cmd := exec.Command(with.Path, with.Args[1:]...)
-	cmd.Env = with.Env
-	return cmd
 }
 
 // TestContainers names containers of a real Docker engine.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,6 +30,8 @@ type room struct {
 	// of all its descendants.
 	mark   string
 	holder *exec.Cmd
+	// enter are nsenter's arguments that lead in.
+	enter []string
 }
 
 // cgroups is where cgroup v2 is mounted: alone, or beside v1.
@@ -105,6 +108,7 @@ func newRoom(t *testing.T) *room {
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
 		t.Fatalf("the room cannot be furnished: %q, %v", line, err)
 	}
+	r.enter = []string{"-t", fmt.Sprint(r.holder.Process.Pid), "--mount", "--net", "--wdns=" + r.dir, "--"}
 	return r
 }
 
@@ -121,8 +125,7 @@ func removeGroups(path string) {
 
 // command is a command in the room.
 func (r *room) command(args ...string) *exec.Cmd {
-	enter := []string{"-t", fmt.Sprint(r.holder.Process.Pid), "--mount", "--net", "--wdns=" + r.dir, "--"}
-	cmd := exec.CommandContext(r.t.Context(), "nsenter", append(enter, args...)...)
+	cmd := exec.CommandContext(r.t.Context(), "nsenter", append(slices.Clone(r.enter), args...)...)
 	// A daemon keeps its files beside its socket.
 	cmd.Env = append(os.Environ(), r.mark, "TERM=xterm", "NO_COLOR=", "FAIRLEAD_SOCKET="+r.file("fairlead.sock"))
 	return cmd

@@ -180,6 +180,7 @@ func (e *Engine) program(name string) string {
 const furnish = `
 mount --make-rprivate /
 mount -t proc none /proc
+umount --recursive --lazy /sys
 mount -t sysfs none /sys
 mount -t cgroup2 none /sys/fs/cgroup
 mount -t bpf none /sys/fs/bpf

@@ -168,6 +168,8 @@ func expected(k result.Case, m result.Metric) bool {
 		return kind == "udp-pps"
 	case result.Loss:
 		return kind == "udp-bulk" || kind == "udp-pps"
+	case result.StartTime, result.RunTime, result.Memory, result.PublishMemory:
+		return kind == result.DockerRun
 	case result.CPUPerOp:
 		return !strings.HasSuffix(kind, "-bulk")
 	}

@@ -136,7 +136,7 @@ func (p *parser) figure() (*figure, error) {
 	for {
 		w := word{column: p.column()}
 		end := strings.IndexFunc(p.rest, func(r rune) bool {
-			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '-'
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '-' && r != ':'
 		})
 		if end < 0 {
 			end = len(p.rest)

@@ -33,7 +33,7 @@ func (p Party) usage() (float64, error) {
 	}
 	var sum float64
 	for _, pid := range p.PIDs {
-		cpu, err := processClock(pid)
+		cpu, err := ProcessTime(pid)
 		if err != nil {
 			return 0, err
 		}

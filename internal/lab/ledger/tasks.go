@@ -52,7 +52,7 @@ func readTasks() (tasks, error) {
 }
 
 func readTask(pid int) (task, error) {
-	cpu, err := processClock(pid)
+	cpu, err := ProcessTime(pid)
 	if err != nil {
 		return task{}, err
 	}
@@ -89,9 +89,9 @@ func parseTask(text string) (task, error) {
 	}, nil
 }
 
-// processClock reads another process's CPU clock, in seconds. The clock's id
+// ProcessTime reads another process's CPU clock, in seconds. The clock's id
 // is made from the process's as clock_getcpuclockid(3) does it.
-func processClock(pid int) (float64, error) {
+func ProcessTime(pid int) (float64, error) {
 	const schedClock = 2
 	var ts unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|schedClock), &ts); err != nil {

@@ -23,10 +23,20 @@ const answerLimit = grace - 3*time.Second
 // countLimit is how long a window that is closed by a count may last.
 const countLimit = time.Minute
 
+// Child is a started child, wherever it runs.
+type Child interface {
+	PID() int
+	// Done is closed when the child has ended, and Wait returns how.
+	Done() <-chan struct{}
+	Wait() error
+	// Kill ends it and waits for that.
+	Kill() error
+}
+
 // process is the parent's hold on one child.
 type process struct {
 	side    Side
-	child   *child.Process
+	child   Child
 	control net.Conn
 	in      *json.Decoder
 	out     *json.Encoder
@@ -51,8 +61,17 @@ func start(ctx context.Context, side Side, at child.Place) (*process, error) {
 		control.Close()
 		return nil, fmt.Errorf("start load %s: %w", side, err)
 	}
-	return &process{side: side, child: p, control: control,
-		in: json.NewDecoder(control), out: json.NewEncoder(control)}, nil
+	return adopt(side, started{p}, control), nil
+}
+
+// started is a child of our own process.
+type started struct{ *child.Process }
+
+func (s started) PID() int { return s.Cmd.Process.Pid }
+
+// adopt holds a child behind its control channel.
+func adopt(side Side, c Child, control net.Conn) *process {
+	return &process{side: side, child: c, control: control, in: json.NewDecoder(control), out: json.NewEncoder(control)}
 }
 
 // controlPair makes the control channel: our end and the child's.
@@ -139,6 +158,10 @@ func StartServer(ctx context.Context, at child.Place) (*Server, error) {
 	return &Server{p}, nil
 }
 
+// AdoptServer takes a child for a server that somebody else has started in our
+// role, with Control in its environment, and that has connected.
+func AdoptServer(c Child, control net.Conn) *Server { return &Server{adopt(ServerSide, c, control)} }
+
 // Listen opens addr for TCP and UDP and every workload, in place of what it
 // listened on before. The address may be unspecified and the port 0; it
 // returns what was bound.
@@ -148,7 +171,7 @@ func (s *Server) Listen(ctx context.Context, addr netip.AddrPort) (netip.AddrPor
 }
 
 // PID is the child's process id.
-func (s *Server) PID() int { return s.process.child.Cmd.Process.Pid }
+func (s *Server) PID() int { return s.process.child.PID() }
 
 // Close ends the server.
 func (s *Server) Close() error { return s.process.close() }
@@ -166,8 +189,11 @@ func StartClient(ctx context.Context, at child.Place) (*Client, error) {
 	return &Client{p}, nil
 }
 
+// AdoptClient takes such a child for a client.
+func AdoptClient(c Child, control net.Conn) *Client { return &Client{adopt(ClientSide, c, control)} }
+
 // PID is the child's process id.
-func (c *Client) PID() int { return c.process.child.Cmd.Process.Pid }
+func (c *Client) PID() int { return c.process.child.PID() }
 
 // Close ends the client.
 func (c *Client) Close() error { return c.process.close() }

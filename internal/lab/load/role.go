@@ -14,12 +14,16 @@ import (
 // Role is the name under which Main is to be dispatched.
 const Role = "load"
 
+// Control is the environment variable that gives a child the unix socket on
+// which its parent awaits it, where it cannot inherit a descriptor.
+const Control = "FAIRLEAD_LOAD_CONTROL"
+
 // grace is what a run may take beyond its warm-up and window before a child
 // believes that its parent has forgotten it.
 const grace = 15 * time.Second
 
-// Main is the role "load": it obeys the control channel on descriptor 3 until
-// that closes.
+// Main is the role "load": it obeys the control channel on descriptor 3, or
+// the one that Control leads to, until that closes.
 func Main() int {
 	control, err := inherited()
 	if err != nil {
@@ -35,6 +39,9 @@ func Main() int {
 }
 
 func inherited() (net.Conn, error) {
+	if path := os.Getenv(Control); path != "" {
+		return net.Dial("unix", path)
+	}
 	f := os.NewFile(3, "control")
 	defer f.Close()
 	conn, err := net.FileConn(f)

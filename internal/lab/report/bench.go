@@ -31,6 +31,10 @@ var benchUnits = []benchUnit{
 	{result.CPUPerOp, "cpu-us/op", 1e-6},
 	{result.IdleShare, "idle-%", 0.01},
 	{result.Efficiency, "cpu-adjusted-bit/s", 1},
+	{result.StartTime, "start-ms", 1e-3},
+	{result.RunTime, "run-ms", 1e-3},
+	{result.Memory, "bytes", 1},
+	{result.PublishMemory, "publish-bytes", 1},
 }
 
 // Bench writes one Go benchmark line for every valid run, so that benchstat

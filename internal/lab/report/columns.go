@@ -23,8 +23,8 @@ func (c column) at(r *result.Report, path string) *result.Summary {
 }
 
 // headColumns are the columns that answer a suite's question for a client:
-// the main figure of every workload, what it cost in CPU, and whatever else
-// others published for the same question.
+// the main figure of every workload, what it cost in CPU, what a container's
+// start costs beyond, and whatever else others published for the same question.
 func headColumns(r *result.Report, client result.Client) []column {
 	var main, cpu, extra []column
 	for _, c := range allColumns(r, client) {
@@ -34,6 +34,9 @@ func headColumns(r *result.Report, client result.Client) []column {
 			main = append(main, c)
 		case c.metric == result.CPUPerGB && result.Kind(c.workload) == "tcp-bulk" && c.tool == own(c.tool):
 			cpu = append(cpu, c)
+		case c.metric == result.RunTime || c.metric == result.Memory:
+			c.title = workloadTitle(c.workload) + ", " + metricTitle(c.metric)
+			extra = append(extra, c)
 		case publishes(r, c):
 			c.title = metricTitle(c.metric)
 			extra = append(extra, c)
@@ -71,6 +74,7 @@ func allColumns(r *result.Report, client result.Client) []column {
 var metricOrder = []result.Metric{
 	result.Throughput, result.LatencyP50, result.LatencyP99, result.ConnectionRate,
 	result.TransactionRate, result.PacketRate, result.Loss, result.CPUPerGB,
+	result.StartTime, result.RunTime, result.Memory, result.PublishMemory,
 	result.CPUPerOp, result.IdleShare, result.Efficiency,
 }
 

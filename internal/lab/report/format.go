@@ -33,6 +33,10 @@ func prefixes(m result.Metric) []prefix {
 		return labelled("p50 ", seconds())
 	case result.LatencyP99:
 		return labelled("p99 ", seconds())
+	case result.StartTime, result.RunTime:
+		return seconds()
+	case result.Memory, result.PublishMemory:
+		return []prefix{{0, "MB", 1e6}}
 	case result.CPUPerOp:
 		return []prefix{{10e-3, "ms/op", 1e-3}, {0, "µs/op", 1e-6}}
 	case result.ConnectionRate, result.TransactionRate:

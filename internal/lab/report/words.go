@@ -15,6 +15,7 @@ func workloadTitle(workload string) string {
 	title := map[string]string{
 		"tcp-bulk": "bulk", "tcp-rr": "round trip", "tcp-crr": "connect",
 		"udp-bulk": "UDP bulk", "udp-rr": "UDP round trip", "udp-pps": "small packets",
+		result.DockerRun: "docker run",
 	}[kind]
 	if title == "" {
 		return workload
@@ -67,6 +68,14 @@ func metricTitle(m result.Metric) string {
 		return "idle CPU"
 	case result.Efficiency:
 		return "CPU-adjusted"
+	case result.StartTime:
+		return "to the first answer"
+	case result.RunTime:
+		return "to the end"
+	case result.Memory:
+		return "memory"
+	case result.PublishMemory:
+		return "memory to publish"
 	}
 	return string(m)
 }

@@ -19,6 +19,15 @@ const (
 	CPUPerOp        Metric = "cpu_per_op"
 	IdleShare       Metric = "idle_share"
 	Efficiency      Metric = "cpu_adjusted_throughput"
+	// StartTime is from the start of `docker run` to the first answer, RunTime
+	// until `docker run --rm` has ended, told to at that answer.
+	StartTime Metric = "start_time"
+	RunTime   Metric = "run_time"
+	// Memory is what the engine's processes hold between them, PublishMemory
+	// those of them that publish: docker-proxy, or Fairlead's. Pages that
+	// several hold are divided among them (PSS).
+	Memory        Metric = "memory"
+	PublishMemory Metric = "publish_memory"
 )
 
 // Better says which direction of a metric is good.
@@ -50,6 +59,10 @@ var Units = map[Metric]Unit{
 	CPUPerOp:        {"s", Lower},
 	IdleShare:       {"ratio", Higher},
 	Efficiency:      {"bit/s", Higher},
+	StartTime:       {"s", Lower},
+	RunTime:         {"s", Lower},
+	Memory:          {"B", Lower},
+	PublishMemory:   {"B", Lower},
 }
 
 // Client says where the traffic comes from.

@@ -4,7 +4,11 @@ import "strings"
 
 // Kinds lists the kinds of workload, in the order in which they are shown. A
 // workload's name is its kind, or its kind and how it differs: tcp-rr-block.
-var Kinds = []string{"tcp-bulk", "tcp-rr", "tcp-crr", "udp-bulk", "udp-rr", "udp-pps"}
+var Kinds = []string{"tcp-bulk", "tcp-rr", "tcp-crr", "udp-bulk", "udp-rr", "udp-pps", DockerRun}
+
+// DockerRun is the kind of workload that is a container's start, and not
+// traffic.
+const DockerRun = "docker-run"
 
 // Kind gives the kind of a workload, or "" for one that we do not know.
 func Kind(workload string) string {
@@ -25,6 +29,8 @@ func Main(workload string) Metric {
 		return ConnectionRate
 	case "udp-pps":
 		return PacketRate
+	case DockerRun:
+		return StartTime
 	}
 	return Throughput
 }
@@ -37,6 +43,8 @@ func Cost(workload string) Metric {
 		return LatencyP50
 	case "tcp-crr", "udp-pps":
 		return CPUPerOp
+	case DockerRun:
+		return StartTime
 	}
 	return CPUPerGB
 }

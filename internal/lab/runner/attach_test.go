@@ -42,7 +42,7 @@ func TestEveryWayToAttachHasTheWiresMTU(t *testing.T) {
 		if !ok {
 			t.Fatalf("there is no path %s", name)
 		}
-		if why := Unavailable(p, facts); why != "" {
+		if why := Unavailable(p, facts, ""); why != "" {
 			t.Logf("%s: %s", name, why)
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"fairlead/internal/child"
@@ -39,16 +40,19 @@ func programs(p suite.Path) []string {
 		return []string{"slirp4netns", "unshare"}
 	case suite.Pasta:
 		return []string{"pasta", "unshare", "ip"}
+	case suite.Docker, suite.DockerFairlead:
+		return dockPrograms()
 	}
 	return nil
 }
 
 // Unavailable says why a path cannot be built here: its peer's programs are
 // not installed, or the kernel lacks a feature. Empty means that it can be
-// tried.
-func Unavailable(p suite.Path, facts plan.Facts) string {
+// tried. A Docker engine's programs are looked for in the directory first, if
+// one is given.
+func Unavailable(p suite.Path, facts plan.Facts, docker string) string {
 	for _, tool := range programs(p) {
-		if _, err := lookPath(tool); err != nil {
+		if _, err := lookPath(tool, docker); err != nil {
 			return tool + " is not installed (Debian: " + debianPackage[tool] + ")"
 		}
 	}
@@ -77,12 +81,19 @@ func Unavailable(p suite.Path, facts plan.Facts) string {
 var debianPackage = map[string]string{
 	"docker-proxy": "docker.io", "ip": "iproute2", "nft": "nftables", "iptables": "iptables", "unshare": "util-linux",
 	"slirp4netns": "slirp4netns", "pasta": "passt",
+	"dockerd": "docker.io", "docker": "docker.io", "containerd": "containerd", "runc": "runc", "nsenter": "util-linux", "mount": "mount",
 	"cni/bridge": cniPackage, "cni/ptp": cniPackage, "cni/macvlan": cniPackage, "cni/portmap": cniPackage, "cni/static": cniPackage,
 }
 
 // lookPath finds a program also where distributions hide docker-proxy and CNI
-// plugins, and where a plain user's PATH does not lead.
-func lookPath(tool string) (string, error) {
+// plugins, and where a plain user's PATH does not lead. The directories given
+// go before all.
+func lookPath(tool string, first ...string) (string, error) {
+	for _, dir := range first {
+		if path, err := exec.LookPath(filepath.Join(dir, tool)); dir != "" && err == nil {
+			return path, nil
+		}
+	}
 	dirs := []string{"", "/usr/sbin/", "/sbin/", "/usr/libexec/docker/", "/usr/local/bin/"}
 	if plugin, ok := strings.CutPrefix(tool, "cni/"); ok {
 		tool, dirs = plugin, []string{"/usr/lib/cni/", "/usr/libexec/cni/", "/opt/cni/bin/"}
@@ -107,6 +118,8 @@ func startForeign(ctx context.Context, r *rig) (*foreign, error) {
 		return startSlirp4netns(ctx, r)
 	case suite.Pasta:
 		return startPasta(ctx, r)
+	case suite.Docker, suite.DockerFairlead:
+		return startDocker(ctx, r)
 	}
 	return dockerProxies(ctx, r)
 }

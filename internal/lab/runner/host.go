@@ -64,7 +64,7 @@ func versions(opt Options) map[string]string {
 	}
 	all := map[string]string{}
 	for _, name := range names {
-		path, err := lookPath(name)
+		path, err := lookPath(name, opt.Docker)
 		if err != nil || all[name] != "" {
 			continue
 		}

@@ -70,8 +70,8 @@ func invalid(run result.Run, err error) result.Run {
 	return run
 }
 
-// judge lists what makes the run not count.
-func judge(run result.Run, m load.Measurement, g ledger.Gates) []string {
+// disturbed lists what the machine did to the run that makes it not count.
+func disturbed(run result.Run, g ledger.Gates) []string {
 	var why []string
 	// /proc/stat counts steal in ticks, and one may have begun before us.
 	if oneTick := tick / (run.Seconds * float64(runtime.NumCPU())); g.StealShare > maxSteal+oneTick {
@@ -83,6 +83,12 @@ func judge(run result.Run, m load.Measurement, g ledger.Gates) []string {
 	if g.Thermal > 0 {
 		why = append(why, "a CPU was slowed down for its heat")
 	}
+	return why
+}
+
+// judge lists what makes the run not count.
+func judge(run result.Run, m load.Measurement, g ledger.Gates) []string {
+	why := disturbed(run, g)
 	if m.Errors > 0 {
 		why = append(why, fmt.Sprintf("%d requests or connections failed", m.Errors))
 	}

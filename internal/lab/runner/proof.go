@@ -22,6 +22,8 @@ type counters struct {
 	links      []uint64
 	wires      []uint64
 	proxy, led uint64
+	// proxying is the CPU time in ns of a proxy in a Docker engine's world.
+	proxying uint64
 	// flows are those that the path remembers, as far as conntrack does or the
 	// suite asks for any.
 	flows int
@@ -46,6 +48,11 @@ func (r *rig) counters(ctx context.Context, c result.Client) (counters, error) {
 			return n, err
 		}
 		n.wires = append(n.wires, bytes)
+	}
+	if r.dock != nil && r.path.Via == model.ViaProxy {
+		if n.proxying, err = r.proxyTime(); err != nil {
+			return n, err
+		}
 	}
 	if r.world.Proxy != nil {
 		s, err := r.world.Proxy.Stats(ctx)
@@ -115,7 +122,7 @@ func (r *rig) proofLinks(c result.Client) []proofLink {
 		return []proofLink{{name: r.tunnel()}, inside}
 	case r.path.Peer == suite.HandDNAT || r.path.Peer == suite.HandHops:
 		return []proofLink{{name: handLink}}
-	case r.path.ByOthers() || r.path.Driver == model.DriverDevice:
+	case r.path.ByOthers() && r.path.Driver != model.DriverHost || r.path.Driver == model.DriverDevice:
 		return []proofLink{inside}
 	case r.path.Driver != model.DriverHost:
 		return []proofLink{{name: topology.EndpointLink(web)}}
@@ -165,6 +172,9 @@ func (r *rig) prove(c result.Client, before, after counters, received uint64, l 
 	p := r.linkProof(c, before, after, received)
 	switch {
 	case !p.OK:
+	case r.path.Via == model.ViaProxy && r.dock != nil:
+		spent := (after.proxying - before.proxying) / 1e3
+		*p = result.Proof{Counter: "CPU time of Fairlead's proxy in µs", Want: 1, Got: spent, OK: spent > 0}
 	case r.path.Via == model.ViaProxy:
 		*p = result.Proof{Counter: "bytes through the proxy", Want: received, Got: proxied, OK: proxied >= received}
 	case r.path.Via == model.ViaSocket:
@@ -178,6 +188,8 @@ func (r *rig) prove(c result.Client, before, after counters, received uint64, l 
 		*p = result.Proof{Counter: fmt.Sprintf("CPU time of %s in µs", r.path.Peer), Want: 1, Got: spent, OK: spent > 0}
 	case r.path.Tracked:
 		*p = result.Proof{Counter: "flows in conntrack", Want: 1, Got: uint64(after.flows), OK: after.flows > 0}
+	case r.path.InDocker():
+		// Docker's rules have conntrack follow whatever passes the host.
 	case r.path.Peer == suite.HandHops || r.path.Driver == model.DriverHost:
 		p.Absent, p.AbsentGot = "flows in conntrack", uint64(after.flows)
 		p.OK = after.flows == 0

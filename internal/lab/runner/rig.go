@@ -15,7 +15,6 @@ import (
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
-	"fairlead/internal/plan"
 )
 
 // LoadPort is the port of our own generator; foreign tools use those that
@@ -39,14 +38,22 @@ type rig struct {
 	server  *load.Server
 	clients map[result.Client]*load.Client
 	foreign *foreign
+	// dock is the path's Docker engine, nil where it has none, and programs the
+	// directory of what is not to be taken from PATH for it.
+	dock     *dock
+	programs string
+	// askers are the clients of a container whose start is measured.
+	askers map[result.Client]*asker
+	// borrowed says that another rig's engine serves this path, too.
+	borrowed bool
 	// crowd are the addresses that live flows come from, nil where the suite
 	// asks for none.
 	crowd []netip.Addr
 }
 
 // build makes the path for the suite's clients that it reaches.
-func build(ctx context.Context, p suite.Path, s suite.Suite, facts plan.Facts) (r *rig, err error) {
-	r = &rig{path: p, clients: map[result.Client]*load.Client{}}
+func build(ctx context.Context, p suite.Path, opt Options) (r *rig, err error) {
+	r = &rig{path: p, programs: opt.Docker, clients: map[result.Client]*load.Client{}, askers: map[result.Client]*asker{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("build path %s: %w", p.Name, err), r.close())
@@ -59,32 +66,21 @@ func build(ctx context.Context, p suite.Path, s suite.Suite, facts plan.Facts) (
 	if p.Via == model.ViaSocket && err != nil {
 		return r, fmt.Errorf("a workload is told by its cgroup: %w", err)
 	}
-	if r.world, err = topology.New(facts, r.options()); err != nil {
+	if p.InDocker() && err != nil {
+		return r, fmt.Errorf("a Docker engine is given a cgroup: %w", err)
+	}
+	if r.world, err = topology.New(opt.Facts, r.options()); err != nil {
 		return r, err
 	}
 	if err = r.attach(ctx); err != nil {
 		return r, err
 	}
-	if slices.ContainsFunc(s.Workloads, func(w suite.Workload) bool { return w.Spec.Flows > 0 }) {
+	if slices.ContainsFunc(opt.Suite.Workloads, func(w suite.Workload) bool { return w.Spec.Flows > 0 }) {
 		if r.crowd, err = r.world.Crowd(); err != nil {
 			return r, err
 		}
 	}
-	if r.server, err = load.StartServer(ctx, r.serverPlace()); err != nil {
-		return r, err
-	}
-	if _, err = r.server.Listen(ctx, netip.AddrPortFrom(netip.IPv4Unspecified(), r.listenPort())); err != nil {
-		return r, err
-	}
-	for _, c := range s.Clients {
-		if !p.Reaches(c) {
-			continue
-		}
-		if r.clients[c], err = load.StartClient(ctx, r.clientPlace(c)); err != nil {
-			return r, err
-		}
-	}
-	return r, nil
+	return r, r.people(ctx, opt.Suite)
 }
 
 // options are the world's: its own cgroup bounds who is a local client.
@@ -221,9 +217,25 @@ func (r *rig) parties(c result.Client) ledger.Parties {
 	return p
 }
 
+// lend returns a rig for a path that differs from this one's in nothing but
+// how many ports a container publishes when it starts.
+func (r *rig) lend(p suite.Path) *rig {
+	lent := *r
+	lent.path, lent.borrowed = p, true
+	return &lent
+}
+
 // close ends the children and the world; it goes on over errors.
 func (r *rig) close() error {
+	if r.borrowed {
+		return nil
+	}
 	var errs []error
+	for _, a := range r.askers {
+		if a != nil && a.child != nil {
+			errs = append(errs, a.in.Close(), a.child.Wait())
+		}
+	}
 	for _, c := range r.clients {
 		if c != nil {
 			errs = append(errs, c.Close())

@@ -36,6 +36,9 @@ type Options struct {
 	Version string
 	// Tools are foreign generators to drive over the same paths.
 	Tools []string
+	// Docker is a directory with the programs of a Docker engine that go before
+	// those in PATH.
+	Docker string
 	// Progress is told before and after each run.
 	Progress func(Progress)
 }
@@ -53,7 +56,7 @@ func Runs(opt Options) int {
 	n := 0
 	for _, u := range s.units() {
 		for _, name := range opt.Suite.Paths {
-			if p, _ := suite.FindPath(name); p.Reaches(u.client) {
+			if p, _ := suite.FindPath(name); u.goes(p) {
 				n++
 			}
 		}
@@ -117,9 +120,9 @@ var ErrBaseline = errors.New("baseline")
 func (s *session) build(ctx context.Context) error {
 	for _, name := range s.Suite.Paths {
 		p, _ := suite.FindPath(name)
-		why := Unavailable(p, s.Facts)
+		why := Unavailable(p, s.Facts, s.Docker)
 		if why == "" {
-			r, err := build(ctx, p, s.Suite, s.Facts)
+			r, err := s.rig(ctx, p)
 			if err == nil {
 				s.rigs[name] = r // even if ctx has ended: close takes it down
 				s.noteUnreached(p)
@@ -138,6 +141,17 @@ func (s *session) build(ctx context.Context) error {
 		s.unavailable = append(s.unavailable, result.Unavailable{Path: name, Reason: why})
 	}
 	return nil
+}
+
+// rig builds the path, or borrows the engine of one that differs only in its
+// number of ports.
+func (s *session) rig(ctx context.Context, p suite.Path) (*rig, error) {
+	for _, r := range s.rigs {
+		if p.Ports > 1 && r.path.Plain == p.Plain && r.path.MTU == p.MTU {
+			return r.lend(p), nil
+		}
+	}
+	return build(ctx, p, s.Options)
 }
 
 // noteUnreached lists a path under the clients for which it has no figures.
@@ -183,6 +197,7 @@ type unit struct {
 // workloadRunner drives one workload, by our own generator or a foreign one.
 type workloadRunner interface {
 	name() (workload, tool string)
+	what() suite.Workload
 	run(ctx context.Context, r *rig, c result.Client) result.Run
 }
 
@@ -191,19 +206,28 @@ type native struct{ suite.Workload }
 
 func (n native) name() (workload, tool string) { return n.Name, result.OwnTool }
 
+func (n native) what() suite.Workload { return n.Workload }
+
 func (n native) run(ctx context.Context, r *rig, c result.Client) result.Run {
 	return r.measure(ctx, c, n.Workload)
 }
 
-// paths are those that have a client of the kind.
+// goes reports whether the unit makes sense through the path.
+func (u unit) goes(p suite.Path) bool { return p.Reaches(u.client) && p.Takes(u.load.what()) }
+
+// paths are those that the unit goes through.
 func (s *session) paths(u unit) []string {
-	return slices.DeleteFunc(s.built(), func(name string) bool { return s.rigs[name].clients[u.client] == nil })
+	return slices.DeleteFunc(s.built(), func(name string) bool { return !u.goes(s.rigs[name].path) })
 }
 
 func (s *session) units() []unit {
 	var all []unit
 	for _, c := range s.Suite.Clients {
 		for _, w := range s.Suite.Workloads {
+			if w.Start != "" {
+				all = append(all, unit{c, starting{w}})
+				continue
+			}
 			w.Spec.Duration, w.Spec.Warmup = s.Suite.Duration, s.Suite.Warmup
 			all = append(all, unit{c, native{w}})
 			for _, t := range s.Tools {

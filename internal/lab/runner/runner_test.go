@@ -37,7 +37,7 @@ func TestWhatCannotBeBuiltHereIsNamed(t *testing.T) {
 		{suite.Path{Driver: model.DriverBridge, Filter: model.FilterOn}, "br_netfilter: the module is not loaded"},
 		{suite.Path{Driver: model.DriverBridge, Via: "carrier-pigeon"}, "no way carrier-pigeon"},
 	} {
-		if got := Unavailable(c.path, facts); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+		if got := Unavailable(c.path, facts, ""); !strings.Contains(got, c.want) || c.want == "" && got != "" {
 			t.Errorf("%+v: %q, want %q", c.path, got, c.want)
 		}
 	}

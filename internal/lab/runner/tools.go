@@ -77,7 +77,7 @@ func Cases(s suite.Suite, tools []string) []result.Case {
 	var all []result.Case
 	for _, u := range (&session{Options: Options{Suite: s, Tools: tools}}).units() {
 		for _, name := range s.Paths {
-			if p, _ := suite.FindPath(name); p.Reaches(u.client) {
+			if p, _ := suite.FindPath(name); u.goes(p) {
 				w, t := u.load.name()
 				all = append(all, result.Case{Path: name, Client: u.client, Workload: w, Tool: t})
 			}
@@ -93,6 +93,8 @@ type foreignLoad struct {
 }
 
 func (f foreignLoad) name() (workload, tool string) { return f.Workload.Name, f.tool.name }
+
+func (f foreignLoad) what() suite.Workload { return f.Workload }
 
 // toolFor returns the tool of that name for the workload, if it has it.
 func toolFor(name string, w suite.Workload) (foreignLoad, bool) {

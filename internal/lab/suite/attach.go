@@ -57,6 +57,6 @@ func attach() Suite {
 }
 
 var (
-	bulkTwo     = Workload{"tcp-bulk-2", load.Spec{Workload: load.TCPBulk, Streams: 2}}
-	bulkBothOne = Workload{"tcp-bulk-both-1", load.Spec{Workload: load.TCPBulk, Direction: load.Both}}
+	bulkTwo     = Workload{Name: "tcp-bulk-2", Spec: load.Spec{Workload: load.TCPBulk, Streams: 2}}
+	bulkBothOne = Workload{Name: "tcp-bulk-both-1", Spec: load.Spec{Workload: load.TCPBulk, Direction: load.Both}}
 )

@@ -15,6 +15,8 @@ import (
 // Path is a way to a workload that can be measured.
 type Path struct {
 	Name string
+	// Plain is the name without MTU and number of ports.
+	Plain string
 	// About is one line for `fairlead lab list`.
 	About string
 	// Driver attaches the workload's sandbox; host runs it on the host.
@@ -31,10 +33,16 @@ type Path struct {
 	Bare bool
 	// Others is how many other ports are published besides.
 	Others int
-	// Tracked has conntrack follow what is forwarded; for HandHops.
+	// Tracked says that conntrack follows what is forwarded; HandHops has it do
+	// that.
 	Tracked bool
 	// Wires is how many wires carry an overlay; 0 means one.
 	Wires int
+	// NoProxy has Docker publish without docker-proxy.
+	NoProxy bool
+	// Ports is how many ports a container publishes when its start is what is
+	// measured.
+	Ports int
 	// MTU of the wires in bytes.
 	MTU int
 	// Peer names the foreign program that makes the path, empty for ours.
@@ -57,12 +65,19 @@ const (
 	CNI         Peer = "cni"
 	Slirp4netns Peer = "slirp4netns"
 	Pasta       Peer = "pasta"
+	// Docker is a real engine with its own networks, DockerFairlead one with
+	// networks of Fairlead's plugin.
+	Docker         Peer = "docker"
+	DockerFairlead Peer = "docker-fairlead"
 )
 
 // Workload is a load under a name. The name starts with its kind.
 type Workload struct {
 	Name string
 	Spec load.Spec
+	// Start, in the place of a Spec, is the protocol of the ports of a container
+	// that is started.
+	Start model.Proto
 }
 
 // Suite is a question and what answers it.
@@ -111,19 +126,21 @@ func Paths() []Path {
 		{Name: "ebpf-10k", About: "ebpf with 10,000 other ports published besides", Driver: model.DriverBridge, Via: model.ViaEBPF, Others: 10_000},
 		{Name: "filter-off", About: "two sandboxes on a bridge, br_netfilter off", Driver: model.DriverBridge, Filter: model.FilterOff, Direct: true},
 		{Name: "filter-on", About: "two sandboxes on a bridge, br_netfilter on", Driver: model.DriverBridge, Filter: model.FilterOn, Direct: true},
-	}, attachPaths()...)
+	}, append(attachPaths(), dockerPaths()...)...)
 }
 
 // FindPath returns the path of that name; NAME-mtuBYTES is the path NAME over
-// a wire of that MTU, which is 1500 otherwise.
+// a wire of that MTU, which is 1500 otherwise, and NAME-portsNUMBER a path in
+// Docker with so many published ports.
 func FindPath(name string) (Path, bool) {
-	plain, mtu, ok := cutMTU(name)
-	if !ok {
+	rest, mtu, ok := cutMTU(name)
+	plain, ports, counted := cutPorts(rest)
+	if !ok || !counted {
 		return Path{}, false
 	}
 	p, ok := find(Paths(), func(p Path) bool { return p.Name == plain })
-	p.Name, p.MTU = name, mtu
-	return p, ok
+	p.Name, p.Plain, p.MTU, p.Ports = name, plain, mtu, ports
+	return p, ok && (ports == 1 || p.InDocker() && !p.Direct && p.Driver != model.DriverHost)
 }
 
 // Find returns the suite of that name.
@@ -144,6 +161,9 @@ func find[T any](all []T, is func(T) bool) (T, bool) {
 // sandbox with no published port is closed to the LAN, and what others make or
 // what meets the wire by itself is there for those across it.
 func (p Path) Reaches(c result.Client) bool {
+	if p.InDocker() && !p.OnWire() {
+		return c != result.Remote || !p.Direct || p.Driver != model.DriverBridge
+	}
 	if p.ByOthers() || p.OnWire() {
 		return c == result.Remote
 	}
@@ -164,27 +184,27 @@ func (p Path) OnWire() bool {
 // bulk data flows to the server unless it says otherwise. A number of flows in
 // a name is how many others are alive besides.
 var (
-	bulk     = Workload{"tcp-bulk", load.Spec{Workload: load.TCPBulk, Streams: 4}}
-	rr       = Workload{"tcp-rr", load.Spec{Workload: load.TCPRR, Mode: load.Block}}
-	rrSpin   = Workload{"tcp-rr-spin", load.Spec{Workload: load.TCPRR, Mode: load.Spin}}
-	crr      = Workload{"tcp-crr", load.Spec{Workload: load.TCPCRR}}
-	pps      = Workload{"udp-pps", load.Spec{Workload: load.UDPPPS}}
-	udpBulk  = Workload{"udp-bulk", load.Spec{Workload: load.UDPBulk}}
-	udpRR    = Workload{"udp-rr", load.Spec{Workload: load.UDPRR}}
-	bulkUp10 = Workload{"tcp-bulk", load.Spec{Workload: load.TCPBulk, Streams: 10}}
-	bulkDn10 = Workload{"tcp-bulk-down", load.Spec{Workload: load.TCPBulk, Streams: 10, Direction: load.Down}}
-	bulkBoth = Workload{"tcp-bulk-both", load.Spec{Workload: load.TCPBulk, Streams: 5, Direction: load.Both}}
-	bulkFix  = Workload{"tcp-bulk-2g", load.Spec{Workload: load.TCPBulk, Streams: 4, Rate: 2e9}}
-	bulkOne  = Workload{"tcp-bulk", load.Spec{Workload: load.TCPBulk, Streams: 1}}
-	crr30k   = Workload{"tcp-crr-30k", load.Spec{Workload: load.TCPCRR, Count: 30_000}}
-	pps1k    = Workload{"udp-pps-1k-flows", load.Spec{Workload: load.UDPPPS, Flows: 1_000}}
-	pps100k  = Workload{"udp-pps-100k-flows", load.Spec{Workload: load.UDPPPS, Flows: 100_000}}
-	rr1k     = Workload{"tcp-rr-1k-flows", load.Spec{Workload: load.TCPRR, Flows: 1_000}}
-	rr100k   = Workload{"tcp-rr-100k-flows", load.Spec{Workload: load.TCPRR, Flows: 100_000}}
+	bulk     = Workload{Name: "tcp-bulk", Spec: load.Spec{Workload: load.TCPBulk, Streams: 4}}
+	rr       = Workload{Name: "tcp-rr", Spec: load.Spec{Workload: load.TCPRR, Mode: load.Block}}
+	rrSpin   = Workload{Name: "tcp-rr-spin", Spec: load.Spec{Workload: load.TCPRR, Mode: load.Spin}}
+	crr      = Workload{Name: "tcp-crr", Spec: load.Spec{Workload: load.TCPCRR}}
+	pps      = Workload{Name: "udp-pps", Spec: load.Spec{Workload: load.UDPPPS}}
+	udpBulk  = Workload{Name: "udp-bulk", Spec: load.Spec{Workload: load.UDPBulk}}
+	udpRR    = Workload{Name: "udp-rr", Spec: load.Spec{Workload: load.UDPRR}}
+	bulkUp10 = Workload{Name: "tcp-bulk", Spec: load.Spec{Workload: load.TCPBulk, Streams: 10}}
+	bulkDn10 = Workload{Name: "tcp-bulk-down", Spec: load.Spec{Workload: load.TCPBulk, Streams: 10, Direction: load.Down}}
+	bulkBoth = Workload{Name: "tcp-bulk-both", Spec: load.Spec{Workload: load.TCPBulk, Streams: 5, Direction: load.Both}}
+	bulkFix  = Workload{Name: "tcp-bulk-2g", Spec: load.Spec{Workload: load.TCPBulk, Streams: 4, Rate: 2e9}}
+	bulkOne  = Workload{Name: "tcp-bulk", Spec: load.Spec{Workload: load.TCPBulk, Streams: 1}}
+	crr30k   = Workload{Name: "tcp-crr-30k", Spec: load.Spec{Workload: load.TCPCRR, Count: 30_000}}
+	pps1k    = Workload{Name: "udp-pps-1k-flows", Spec: load.Spec{Workload: load.UDPPPS, Flows: 1_000}}
+	pps100k  = Workload{Name: "udp-pps-100k-flows", Spec: load.Spec{Workload: load.UDPPPS, Flows: 100_000}}
+	rr1k     = Workload{Name: "tcp-rr-1k-flows", Spec: load.Spec{Workload: load.TCPRR, Flows: 1_000}}
+	rr100k   = Workload{Name: "tcp-rr-100k-flows", Spec: load.Spec{Workload: load.TCPRR, Flows: 100_000}}
 )
 
 // Workloads returns every workload, for those who ask for one by name; where
 // suites differ in the number of streams, the suite's own stands.
 func Workloads() []Workload {
-	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rr1k, rr100k, rrSpin, crr, crr30k, udpBulk, udpRR, pps, pps1k, pps100k}
+	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rr1k, rr100k, rrSpin, crr, crr30k, udpBulk, udpRR, pps, pps1k, pps100k, runTCP, runUDP}
 }

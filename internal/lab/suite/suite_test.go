@@ -25,8 +25,16 @@ func TestSuitesNameWhatThereIs(t *testing.T) {
 					t.Errorf("%s: the baseline leads nowhere for %s", s.Name, c)
 				}
 			}
+			for _, w := range s.Workloads {
+				if name == s.Baseline && !p.Takes(w) {
+					t.Errorf("%s: the baseline does not take %s", s.Name, w.Name)
+				}
+			}
 		}
 		for _, w := range s.Workloads {
+			if w.Start != "" {
+				continue
+			}
 			w.Spec.Duration = time.Second
 			w.Spec.FlowAddrs = nil
 			w.Spec.Flows = 0 // whose addresses the runner gives
@@ -74,7 +82,7 @@ func TestEachStepAddsOneHop(t *testing.T) {
 
 func TestWhatOthersMakeServesClientsAcrossTheWire(t *testing.T) {
 	for _, p := range Paths() {
-		if p.ByOthers() && (p.Reaches(result.Local) || p.Reaches(result.Peer) || !p.Reaches(result.Remote)) {
+		if p.ByOthers() && !p.InDocker() && (p.Reaches(result.Local) || p.Reaches(result.Peer) || !p.Reaches(result.Remote)) {
 			t.Errorf("%s serves others", p.Name)
 		}
 		if p.Via == model.ViaSocket && p.Driver != model.DriverHost {
@@ -114,5 +122,19 @@ func TestASuiteAtSeveralMTUs(t *testing.T) {
 	}
 	if _, err := (Suite{Paths: []string{"nat-mtu9000"}}).AtMTUs([]int{1500}); err == nil {
 		t.Error("a path is given two MTUs")
+	}
+}
+
+func TestManyPortsAreForWhatPublishesThemInDocker(t *testing.T) {
+	for name, want := range map[string]int{"docker:publish": 1, "docker:publish-ports200": 200, "docker:fairlead-nat-ports2-mtu9000": 2, "docker:host": 1} {
+		if p, ok := FindPath(name); !ok || p.Ports != want || p.Name != name {
+			t.Errorf("%s: %+v, %v", name, p, ok)
+		}
+	}
+	for _, name := range []string{"docker:publish-ports", "docker:publish-ports1", "docker:publish-ports+2", "docker:publish-ports10001",
+		"docker:publish-mtu9000-ports2", "docker:host-ports2", "docker:bridge-ports2", "nat-ports2"} {
+		if p, ok := FindPath(name); ok {
+			t.Errorf("%q is %+v", name, p)
+		}
 	}
 }

@@ -52,16 +52,16 @@ func (w *World) Holds(proto model.Proto, port uint16) (bool, error) {
 // LedBytes returns the bytes that the server host's eBPF programs have led
 // past its links, whose counters do not see them.
 func (w *World) LedBytes() (uint64, error) {
-	_, bytes, err := w.server.Led()
+	_, bytes, err := w.steered.Led()
 	return bytes, err
 }
 
 // LedFlows returns how many flows the server host's eBPF programs remember.
 func (w *World) LedFlows() (int, error) {
 	n := 0
-	err := w.server.Flows(func(steer.Flow) { n++ })
+	err := w.steered.Flows(func(steer.Flow) { n++ })
 	return n, err
 }
 
 // ForgetLed has them forget every flow.
-func (w *World) ForgetLed() error { return w.server.ForgetFlows() }
+func (w *World) ForgetLed() error { return w.steered.ForgetFlows() }

@@ -44,11 +44,13 @@ type World struct {
 	Proxy *proxy.Proxy
 
 	client, server *kernel.Host
-	sandboxes      map[string]*kernel.Netns
-	namespaces     []*kernel.Netns
-	place          child.Place
-	facts          plan.Facts
-	mtu            int
+	// steered is whose eBPF programs are counted: server, or what Follow opens.
+	steered    *kernel.Host
+	sandboxes  map[string]*kernel.Netns
+	namespaces []*kernel.Netns
+	place      child.Place
+	facts      plan.Facts
+	mtu        int
 }
 
 // Options tune a world.
@@ -72,6 +74,7 @@ func New(facts plan.Facts, opt Options) (*World, error) {
 	var err error
 	if w.client, err = w.host(""); err == nil {
 		w.server, err = w.host(opt.Cgroup)
+		w.steered = w.server
 	}
 	if err == nil {
 		err = w.wire(Wire, wire)
@@ -171,6 +174,9 @@ func (w *World) Close() error {
 		if e != nil {
 			errs = append(errs, e.TearDown(context.Background()))
 		}
+	}
+	if w.steered != w.server {
+		errs = append(errs, w.steered.Close())
 	}
 	for _, h := range []*kernel.Host{w.client, w.server} {
 		if h != nil {

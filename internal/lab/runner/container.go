@@ -1,0 +1,161 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/lab/load"
+
+	"golang.org/x/sys/unix"
+)
+
+// containerLimit is how long `docker run` may take until the container's
+// process has called; Docker takes a tenth of a second for each port.
+const containerLimit = 10 * time.Minute
+
+// container is a container in the foreground: `docker run` ends with it.
+type container struct {
+	cli  *child.Process
+	said *waiter
+	// control is the channel that its process has opened.
+	control net.Conn
+	// process is the container's, as we see it.
+	process *os.Process
+}
+
+// runContainer runs our binary in a role in a container, with docker's flags,
+// and waits until its process has called on the control channel whose path is
+// in the variable. The process is accounted for as the server.
+func (r *rig) runContainer(ctx context.Context, name, role, variable string, flags ...string) (*container, error) {
+	ours, theirs := r.dock.control(name)
+	_ = os.Remove(ours) // of a container of this name before
+	l, err := net.Listen("unix", ours)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	args := append([]string{"run", "--rm", "--name", name, "--volume", dockControls + ":" + boxControls,
+		"--env", child.Role + "=" + role, "--env", variable + "=" + theirs}, flags...)
+	c := &container{said: &waiter{}}
+	cmd := r.dock.engine.Docker(context.WithoutCancel(ctx), append(args, dockImage)...)
+	cmd.Stdout, cmd.Stderr = c.said, c.said
+	if c.cli, err = child.Start(ctx, cmd, child.Place{Cgroup: r.groups.Proxy}); err != nil {
+		return nil, err
+	}
+	if c.control, err = c.call(ctx, l); err != nil {
+		_ = c.cli.Kill() // what it said is complete when it has ended
+		return nil, fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, c.said.text())
+	}
+	if err := c.know(); err != nil {
+		return nil, errors.Join(fmt.Errorf("find the container %s: %w", name, err), c.cli.Kill())
+	}
+	if err := moveTo(r.groups.Server, c.PID()); err != nil {
+		return nil, errors.Join(err, c.Kill())
+	}
+	return c, nil
+}
+
+// call waits for the container's call.
+func (c *container) call(ctx context.Context, l net.Listener) (net.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, containerLimit)
+	defer cancel()
+	defer context.AfterFunc(limited, func() { l.Close() })()
+	called := make(chan struct{})
+	defer close(called)
+	go func() {
+		select {
+		case <-c.cli.Done():
+			l.Close()
+		case <-called:
+		}
+	}()
+	conn, err := l.Accept()
+	if err != nil {
+		return nil, errors.Join(errors.New("it does not call"), limited.Err())
+	}
+	return conn, nil
+}
+
+// know learns from the kernel which process has called.
+func (c *container) know() error {
+	raw, err := c.control.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var caller *unix.Ucred
+	err = errors.Join(raw.Control(func(fd uintptr) {
+		caller, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}), err)
+	if err != nil {
+		return err
+	}
+	c.process, err = os.FindProcess(int(caller.Pid))
+	return err
+}
+
+// moveTo moves a process to a cgroup.
+func moveTo(group *os.File, pid int) error {
+	err := os.WriteFile(filepath.Join(group.Name(), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+	if err != nil {
+		return fmt.Errorf("account for a container: %w", err)
+	}
+	return nil
+}
+
+// PID implements load.Child.
+func (c *container) PID() int { return c.process.Pid }
+
+// Done is closed when the container has ended and is removed.
+func (c *container) Done() <-chan struct{} { return c.cli.Done() }
+
+// Wait returns how docker's CLI has ended.
+func (c *container) Wait() error {
+	err := c.cli.Wait()
+	if err != nil {
+		err = fmt.Errorf("docker run: %w: %s", err, c.said.text())
+	}
+	return err
+}
+
+// Kill ends the container's process, and waits until the container is removed.
+func (c *container) Kill() error {
+	err := c.process.Kill()
+	<-c.cli.Done()
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+// loadContainer starts a generator's child in a container on the path's
+// network.
+func (r *rig) loadContainer(ctx context.Context, name string, flags ...string) (*container, error) {
+	flags = append(flags, "--env", "GODEBUG=asyncpreemptoff=1")
+	return r.runContainer(ctx, name, load.Role, load.Control, flags...)
+}
+
+// startInDocker starts the generator's server in a container.
+func (r *rig) startInDocker(ctx context.Context) (*load.Server, error) {
+	c, err := r.loadContainer(ctx, web, append(networkArgs(r.path, r.workload()), publishArgs(r.path)...)...)
+	if err != nil {
+		return nil, err
+	}
+	return load.AdoptServer(c, c.control), r.world.Adopt(web, fmt.Sprintf("/proc/%d/ns/net", c.PID()))
+}
+
+// neighborInDocker starts a client in another container beside it.
+func (r *rig) neighborInDocker(ctx context.Context) (*load.Client, error) {
+	c, err := r.loadContainer(ctx, peer, networkArgs(r.path, neighbor)...)
+	if err != nil {
+		return nil, err
+	}
+	return load.AdoptClient(c, c.control), moveTo(r.groups.Client, c.PID())
+}

@@ -1,0 +1,115 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fairlead/internal/lab/ledger"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/model"
+)
+
+// memory is what a rig's engine holds, in bytes, its containers left out.
+type memory struct {
+	// publish is the share of those who publish.
+	all, publish float64
+	// proxies counts the docker-proxy among them.
+	proxies int
+}
+
+// The engine's processes that have nothing to do with publishing, and ours that
+// are no part of it, by their names in proc_pid_comm(5), which are cut.
+var (
+	engineNames = []string{"dockerd", "containerd", "containerd-shim", "runc"}
+	ownNames    = []string{"docker", "nsenter"}
+)
+
+// memory adds up the proportional set sizes of the processes beside the
+// containers'.
+func (r *rig) memory() (m memory, err error) {
+	pids, err := r.enginePIDs()
+	if err != nil {
+		return m, fmt.Errorf("read an engine's memory: %w", err)
+	}
+	for _, pid := range pids {
+		name, size, err := readMemory(pid)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // it has ended
+		}
+		if err != nil {
+			return m, fmt.Errorf("read an engine's memory: %w", err)
+		}
+		if slices.Contains(ownNames, name) {
+			continue
+		}
+		m.all += size
+		if !slices.Contains(engineNames, name) {
+			m.publish += size
+		}
+		if name == "docker-proxy" {
+			m.proxies++
+		}
+	}
+	return m, nil
+}
+
+// enginePIDs lists the processes of the rig's engine beside the containers'.
+func (r *rig) enginePIDs() ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(r.groups.Proxy.Name(), "cgroup.procs"))
+	return strings.Fields(string(text)), err
+}
+
+// proxyTime is the CPU time in ns of Fairlead's proxy in the engine's world.
+func (r *rig) proxyTime() (uint64, error) {
+	pids, err := r.enginePIDs()
+	for _, pid := range pids {
+		args, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+		if !strings.HasPrefix(string(args), "fairlead-proxy") {
+			continue
+		}
+		n, err := strconv.Atoi(pid)
+		if err != nil {
+			return 0, err
+		}
+		seconds, err := ledger.ProcessTime(n)
+		return uint64(1e9 * seconds), err
+	}
+	return 0, errors.Join(errors.New("find Fairlead's proxy: it does not run"), err)
+}
+
+// readMemory returns a process's name and its proportional set size in bytes.
+func readMemory(pid string) (name string, size float64, err error) {
+	comm, err := os.ReadFile("/proc/" + pid + "/comm")
+	if err != nil {
+		return "", 0, err
+	}
+	rollup, err := os.ReadFile("/proc/" + pid + "/smaps_rollup")
+	if err != nil {
+		return "", 0, err
+	}
+	for line := range strings.Lines(string(rollup)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "Pss:" {
+			kib, err := strconv.ParseFloat(f[1], 64)
+			return strings.TrimSpace(string(comm)), kib * 1024, err
+		}
+	}
+	return strings.TrimSpace(string(comm)), 0, nil // a process that ends has no pages
+}
+
+// proveStart holds a path to who publishes: docker-proxy has a process for
+// each port at least, or none.
+func (r *rig) proveStart(m memory) *result.Proof {
+	if r.path.Peer == suite.Docker && !r.path.Direct && !r.path.NoProxy && r.path.Driver == model.DriverBridge {
+		p := &result.Proof{Counter: "docker-proxy processes", Want: uint64(r.path.Ports), Got: uint64(m.proxies)}
+		p.OK = p.Got >= p.Want
+		return p
+	}
+	return &result.Proof{Counter: "answers from the container", Want: 1, Got: 1,
+		Absent: "docker-proxy processes", AbsentGot: uint64(m.proxies), OK: m.proxies == 0}
+}

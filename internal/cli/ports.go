@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/daemon"
+	"fairlead/internal/explain/doctor"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
 	"fairlead/internal/frontend/admin"
@@ -88,29 +88,28 @@ func portFilter(args []string, proto string) (func(ports.Port) bool, error) {
 }
 
 func (r *remote) ports(ctx context.Context) (portList, error) {
-	f, known, err := r.look(ctx)
-	if err != nil {
-		return portList{}, err
-	}
-	return portList{ports.List(f, known), f.Unseen}, nil
+	h, err := r.look(ctx)
+	return portList{h.Ports, h.Unseen}, err
 }
 
 // look gathers what explanations need; without a daemon there are no
 // attachments.
-func (r *remote) look(ctx context.Context) (f facts.Facts, known []daemon.View, err error) {
+func (r *remote) look(ctx context.Context) (h doctor.Host, err error) {
 	host, err := kernel.Open("", kernel.Options{Pins: kernel.BPFDir})
 	if err != nil {
-		return f, nil, err
+		return h, err
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
-	if f, err = facts.Gather(ctx, host, sandbox.New()); err != nil {
-		return f, nil, err
+	if h.Facts, err = facts.Gather(ctx, host, sandbox.New()); err != nil {
+		return h, err
 	}
-	known, asked := admin.NewClient(r.socket).Attachments(ctx)
-	if asked != nil && !gone(asked) {
-		f.Unseen = append(f.Unseen, "attachments: "+asked.Error())
+	var asked error
+	if h.Attachments, asked = admin.NewClient(r.socket).Attachments(ctx); asked != nil && !gone(asked) {
+		h.Unseen = append(h.Unseen, "attachments: "+asked.Error())
 	}
-	return f, known, nil
+	h.Daemon = !gone(asked)
+	h.Ports = ports.List(h.Facts, h.Attachments)
+	return h, nil
 }
 
 func (r *remote) printPorts(list portList) error {

@@ -52,9 +52,9 @@ func distinct(sockets ...string) []string {
 // containerName is what engines take for a name; an id is one, too.
 var containerName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
 
-// errNoEngine says that no engine is there. Whether a container runs, nobody
+// ErrNoEngine says that no engine is there. Whether a container runs, nobody
 // can say then.
-var errNoEngine = errors.New("no container engine answers")
+var ErrNoEngine = errors.New("no container engine answers")
 
 // findContainer asks all engines. One that does not answer may have the
 // container.
@@ -70,7 +70,7 @@ func (f Finder) findContainer(ctx context.Context, name string) []finding {
 	for _, socket := range f.Engines {
 		c, err := inspect(ctx, socket, name)
 		switch {
-		case errors.Is(err, errNoEngine):
+		case errors.Is(err, ErrNoEngine):
 			missing++
 		case errors.Is(err, os.ErrNotExist):
 		case err != nil:
@@ -80,7 +80,7 @@ func (f Finder) findContainer(ctx context.Context, name string) []finding {
 		}
 	}
 	if f.noEngines == nil && missing == len(f.Engines) {
-		return []finding{{err: fmt.Errorf("%w at %s: start it, or name the sandbox otherwise, e.g. pid:4711", errNoEngine, strings.Join(f.Engines, " or "))}}
+		return []finding{{err: fmt.Errorf("%w at %s: start it, or name the sandbox otherwise, e.g. pid:4711", ErrNoEngine, strings.Join(f.Engines, " or "))}}
 	}
 	return byID(found)
 }
@@ -139,7 +139,7 @@ func inspect(ctx context.Context, socket, name string) (c container, err error) 
 	defer cancel()
 	answer, err := get(ctx, socket, "/containers/"+name+"/json")
 	if notThere(err) {
-		return c, errNoEngine
+		return c, ErrNoEngine
 	}
 	if err != nil {
 		return c, err

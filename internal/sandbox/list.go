@@ -54,14 +54,16 @@ type containerJSON struct {
 	}
 }
 
-// Containers lists the running containers of all engines that answer. No
-// engine at all is no error: such a host has no containers.
+// Containers lists the running containers of all engines that answer. The error
+// is ErrNoEngine when none does.
 func (f Finder) Containers(ctx context.Context) ([]Listed, error) {
 	var all []Listed
 	var errs []error
+	missing := 0
 	for _, socket := range f.Engines {
 		list, err := list(ctx, socket)
-		if errors.Is(err, errNoEngine) {
+		if errors.Is(err, ErrNoEngine) {
+			missing++
 			continue
 		}
 		if err != nil {
@@ -69,13 +71,16 @@ func (f Finder) Containers(ctx context.Context) ([]Listed, error) {
 		}
 		all = append(all, list...)
 	}
+	if missing == len(f.Engines) {
+		return nil, ErrNoEngine
+	}
 	return all, errors.Join(errs...)
 }
 
 func list(ctx context.Context, socket string) ([]Listed, error) {
 	answer, err := get(ctx, socket, "/containers/json")
 	if notThere(err) {
-		return nil, errNoEngine
+		return nil, ErrNoEngine
 	}
 	if err != nil {
 		return nil, err

@@ -100,7 +100,7 @@ func (f Finder) resolve(ctx context.Context, text string) (Sandbox, error) {
 	// Who does not say that it is a container misses no engine, and a number is
 	// a pid before it is the beginning of an id.
 	found = slices.DeleteFunc(found, func(f finding) bool {
-		return errors.Is(f.err, errNoEngine) || isPID && f.begun
+		return errors.Is(f.err, ErrNoEngine) || isPID && f.begun
 	})
 	return only(found, text)
 }

@@ -65,18 +65,24 @@ func engineCases(t *testing.T) map[string]dockerd.Options {
 // withProxy and withoutProxy are the lines, without process ids.
 const (
 	withProxy = `PORT  ADDRESS  PROCESS  CONTAINER  NETWORK  WAY  TO  REACHED FROM  FIREWALL
-7000-7009/udp  *  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:7000-7009  loopback, host, LAN  bypassed
+7000-7002/udp  *  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:7000-7002  loopback, host, LAN  bypassed
 8080/tcp  *  program  hosted  host  host  -  loopback, host  drops
 8088/tcp  *  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:80  loopback, host, LAN  bypassed
 9000/tcp  127.0.0.1  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:80  loopback  -
 `
 	withoutProxy = `PORT  ADDRESS  PROCESS  CONTAINER  NETWORK  WAY  TO  REACHED FROM  FIREWALL
-7000-7009/udp  0.0.0.0  dockerd  web  bridge  docker nat  172.17.0.2:7000-7009  loopback, host, containers, LAN  bypassed
+7000-7002/udp  0.0.0.0  dockerd  web  bridge  docker nat  172.17.0.2:7000-7002  loopback, host, containers, LAN  bypassed
 8080/tcp  *  program  hosted  host  host  -  loopback, host  drops
 8088/tcp  0.0.0.0  dockerd  web  bridge  docker nat  172.17.0.2:80  loopback, host, containers, LAN  bypassed
 9000/tcp  127.0.0.1  dockerd  web  bridge  docker nat  172.17.0.2:80  loopback  -
 `
 )
+
+// doctorWant are the checks that find something, with docker-proxy and without.
+var doctorWant = map[bool][]string{
+	true:  {"firewall-bypassed", "docker-proxy", "bridge-filter"},
+	false: {"firewall-bypassed", "bridge-filter"},
+}
 
 // TestPortsOfDocker: a published port is one line with its container, whatever
 // the engine makes of it.
@@ -90,13 +96,14 @@ func TestPortsOfDocker(t *testing.T) {
 			in(t, e, firewall)
 			engines.Image(t, e, "server", server)
 			for _, run := range []string{
-				"run --detach --name web --publish 8088:80 --publish 127.0.0.1:9000:80 --publish 7000-7009:7000-7009/udp server",
+				"run --detach --name web --publish 8088:80 --publish 127.0.0.1:9000:80 --publish 7000-7002:7000-7002/udp server",
 				"run --detach --name hosted --network host server",
 			} {
 				if _, err := e.Run(t.Context(), strings.Fields(run)...); err != nil {
 					t.Fatal(err)
 				}
 			}
+			in(t, e, "until ss -Hltn | grep -q :8080; do :; done")
 			want := withProxy
 			if slices.Contains(opt.Flags, "--userland-proxy=false") {
 				want = withoutProxy
@@ -104,6 +111,16 @@ func TestPortsOfDocker(t *testing.T) {
 			got := tidy(in(t, e, fairlead+" ports"))
 			if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
 				t.Errorf("ports (-want +got):\n%s", diff)
+			}
+			checks := regexp.MustCompile(`(?m)^(?:problem|warning|note)  ([a-z0-9-]+):`).FindAllStringSubmatch(in(t, e, fairlead+" doctor"), -1)
+			var found []string
+			for _, c := range checks {
+				if c[1] != "localhost-v6" { // depends on the machine's /etc/hosts
+					found = append(found, c[1])
+				}
+			}
+			if want := doctorWant[want == withProxy]; !slices.Equal(found, want) {
+				t.Errorf("the doctor finds %v, want %v", found, want)
 			}
 		})
 	}

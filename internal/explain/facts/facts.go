@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"fairlead/internal/kernel"
@@ -31,9 +33,13 @@ type Facts struct {
 	Routes []kernel.InsideRoute
 	// Containers are those that run, of all engines that answer.
 	Containers []sandbox.Listed
+	// Engine says that one has answered; otherwise nobody knows what runs.
+	Engine bool
 	// Settings are sysctls by their names; those that the kernel lacks are
 	// missing.
 	Settings map[string]string
+	// LocalhostV6 says that localhost is ::1 too.
+	LocalhostV6 bool
 	// Unseen says what could not be seen, and why.
 	Unseen []string
 }
@@ -68,6 +74,7 @@ func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, er
 		f.Listeners = append(f.Listeners, process(l))
 	}
 	f.Settings = settings(h, f.Links)
+	f.LocalhostV6 = localhostV6()
 	if os.Geteuid() == 0 {
 		var unread []string
 		if f.Rules, unread, err = h.Ruleset(); err != nil {
@@ -78,13 +85,30 @@ func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, er
 			f.Unseen = append(f.Unseen, err.Error())
 		}
 	}
+	f.containers(ctx, find)
+	return f, nil
+}
+
+// containers asks the engines; none at all is no matter.
+func (f *Facts) containers(ctx context.Context, find sandbox.Finder) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if f.Containers, err = find.Containers(ctx); err != nil {
-		if errors.Is(err, os.ErrPermission) {
-			err = fmt.Errorf("%w: run as root", err)
-		}
+	var err error
+	f.Containers, err = find.Containers(ctx)
+	f.Engine = err == nil
+	if err != nil && !errors.Is(err, sandbox.ErrNoEngine) {
 		f.Unseen = append(f.Unseen, "containers: "+err.Error())
 	}
-	return f, nil
+}
+
+// localhostV6 reads it from hosts(5).
+func localhostV6() bool {
+	text, _ := os.ReadFile("/etc/hosts") // without it nothing is said of localhost
+	for line := range strings.Lines(string(text)) {
+		line, _, _ = strings.Cut(line, "#")
+		if names := strings.Fields(line); len(names) > 1 && names[0] == "::1" && slices.Contains(names[1:], "localhost") {
+			return true
+		}
+	}
+	return false
 }

@@ -13,6 +13,7 @@ const (
 	Forward4       = "net.ipv4.ip_forward"
 	Forward6       = "net.ipv6.conf.all.forwarding"
 	LocalPorts     = "net.ipv4.ip_local_port_range"
+	ReservedPorts  = "net.ipv4.ip_local_reserved_ports"
 	ConntrackCount = "net.netfilter.nf_conntrack_count"
 	ConntrackMax   = "net.netfilter.nf_conntrack_max"
 )
@@ -26,7 +27,7 @@ func StrictRoutes(link string) string { return "net.ipv4.conf." + link + ".rp_fi
 // settings reads the sysctls. One that the kernel lacks, or that has gone with
 // its link, is left out.
 func settings(h *kernel.Host, links []kernel.InsideLink) map[string]string {
-	names := []string{BridgeFilter4, BridgeFilter6, Forward4, Forward6, LocalPorts, ConntrackCount, ConntrackMax,
+	names := []string{BridgeFilter4, BridgeFilter6, Forward4, Forward6, LocalPorts, ReservedPorts, ConntrackCount, ConntrackMax,
 		RouteLocalnet("all"), StrictRoutes("all")}
 	for _, l := range links {
 		names = append(names, RouteLocalnet(l.Name), StrictRoutes(l.Name))

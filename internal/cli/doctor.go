@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"fmt"
+
+	"fairlead/internal/explain/doctor"
+
+	"github.com/spf13/cobra"
+)
+
+// diagnosis is what `fairlead doctor` tells.
+type diagnosis struct {
+	Findings []doctor.Finding `json:"findings"`
+	// Unseen says what could not be seen, and why.
+	Unseen []string `json:"unseen,omitempty"`
+}
+
+func newDoctor(a *app) *cobra.Command {
+	r := &remote{app: a}
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Show what is wrong or slow on this host, and what mends it",
+		Long: "Look at this host's network for what breaks, endangers or slows containers, whoever\n" +
+			"made them: what was seen, why it matters, what it costs where the laboratory has\n" +
+			"measured that, and what mends it. Nothing is changed.\n\n" +
+			"A problem breaks or endangers something, a warning may, a note costs something. The\n" +
+			"exit code is 1 if there is a problem, and 0 with warnings or notes alone.",
+		Example: "  fairlead doctor\n  fairlead doctor -o json",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			h, err := r.look(c.Context())
+			if err != nil {
+				return err
+			}
+			d := diagnosis{append([]doctor.Finding{}, doctor.Examine(h)...), h.Unseen}
+			if err := r.printDiagnosis(d); err != nil {
+				return err
+			}
+			problems := 0
+			for _, f := range d.Findings {
+				if f.Severity == doctor.Problem {
+					problems++
+				}
+			}
+			if problems > 0 {
+				return fmt.Errorf("problems on this host: %d", problems)
+			}
+			return nil
+		},
+	}
+	r.flags(c)
+	return c
+}
+
+func (r *remote) printDiagnosis(d diagnosis) error {
+	if r.output == "json" {
+		return r.json(d)
+	}
+	for _, f := range d.Findings {
+		text := fmt.Sprintf("%s  %s: %s\n  why   %s\n", f.Severity, f.Check, f.Seen, f.Why)
+		if f.Cost != nil {
+			text += fmt.Sprintf("  cost  %s (measured by: %s)\n", f.Cost.Text, f.Cost.Command)
+		}
+		if _, err := fmt.Fprintf(r.out, "%s  mend  %s\n\n", text, f.Mend); err != nil {
+			return err
+		}
+	}
+	if len(d.Findings) == 0 {
+		fmt.Fprintf(r.out, "Nothing wrong was found by %d checks.\n", len(doctor.Checks()))
+	}
+	for _, u := range d.Unseen {
+		fmt.Fprintln(r.err, "fairlead: not seen:", u)
+	}
+	return nil
+}

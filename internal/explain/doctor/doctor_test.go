@@ -1,0 +1,87 @@
+package doctor_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/explain/doctor"
+	"fairlead/internal/explain/facts"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+)
+
+// TestFailedAttachments: what the daemon could not apply is a problem.
+func TestFailedAttachments(t *testing.T) {
+	v := daemon.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "web", Network: "lan"}, Ref: "container:web"},
+		Status: daemon.Broken, Problem: "no such parent"}
+	v.Publishes = []daemon.PublishedView{
+		{Publish: model.Publish{Endpoint: "web", Proto: model.TCP, HostPorts: model.Port(80), Ports: model.Port(80)}, Problem: "port is taken"},
+		{Publish: model.Publish{Endpoint: "web", Proto: model.TCP, HostPorts: model.Port(81), Ports: model.Port(81)}},
+	}
+	found := doctor.Examine(doctor.Host{Attachments: []daemon.View{v}, Daemon: true})
+	if len(found) != 2 || found[0].Severity != doctor.Problem || !strings.Contains(found[0].Seen, "no such parent") || !strings.Contains(found[1].Mend, "fairlead unpublish web 80/tcp") {
+		t.Errorf("found %+v", found)
+	}
+}
+
+// TestProxyMemory: many proxies together are worth a word, one of them listens
+// twice, and a few are not.
+func TestProxyMemory(t *testing.T) {
+	proxies := func(n int) (all []facts.Listener) {
+		for i := range n {
+			l := facts.Listener{Memory: 2 << 20, Args: strings.Fields(fmt.Sprintf("docker-proxy -proto tcp -host-ip 0.0.0.0 -host-port %d -container-ip 172.17.0.2 -container-port 80", 8000+i))}
+			l.Process = kernel.Owner{PID: 100 + i, Command: "docker-proxy"}
+			all = append(all, l)
+		}
+		return append(all, all[0])
+	}
+	for n, want := range map[int]bool{3: false, 40: true} {
+		found := doctor.Examine(doctor.Host{Facts: facts.Facts{Listeners: proxies(n)}, Daemon: true})
+		got := slices.ContainsFunc(found, func(f doctor.Finding) bool {
+			return f.Check == "docker-proxy-memory" && strings.Contains(f.Seen, "80 MiB")
+		})
+		if got != want {
+			t.Errorf("%d proxies: found %+v", n, found)
+		}
+	}
+}
+
+// TestWorstFirst: problems come before warnings, and those before notes.
+func TestWorstFirst(t *testing.T) {
+	h := doctor.Host{Facts: facts.Facts{
+		Links:    []kernel.InsideLink{{Name: "eth0", Up: true, MTU: 1400}, {Name: "docker0", Kind: "bridge", Up: true, MTU: 1500}},
+		Routes:   []kernel.InsideRoute{{To: netip.MustParsePrefix("0.0.0.0/0"), Link: "eth0"}},
+		Settings: map[string]string{facts.BridgeFilter4: "1", facts.ConntrackCount: "99", facts.ConntrackMax: "100"}}, Daemon: true}
+	var got []string
+	for _, f := range doctor.Examine(h) {
+		got = append(got, string(f.Severity)+" "+f.Check)
+	}
+	if want := []string{"problem conntrack", "warning mtu", "note bridge-filter"}; !slices.Equal(got, want) {
+		t.Errorf("found %v, want %v", got, want)
+	}
+}
+
+// TestEveryCheckIsTried: a check that no test makes fire could be dead.
+func TestEveryCheckIsTried(t *testing.T) {
+	tried := map[string]bool{"attachments": true, "docker-proxy-memory": true}
+	for _, a := range amiss {
+		tried[a.check] = true
+	}
+	page, err := os.ReadFile("../../../docs/guide/troubleshooting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range doctor.Checks() {
+		if !tried[c.Name] {
+			t.Errorf("no test makes %s fire", c.Name)
+		}
+		if !strings.Contains(string(page), "`"+c.Name+"`") {
+			t.Errorf("the guide does not tell of %s", c.Name)
+		}
+	}
+}

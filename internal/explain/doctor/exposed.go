@@ -1,0 +1,50 @@
+package doctor
+
+import (
+	"fmt"
+
+	"fairlead/internal/explain/ports"
+	"fairlead/internal/kernel/rules"
+)
+
+// private are ports of services that are meant for the host or its containers,
+// and often ask for no password.
+var private = map[uint16]string{
+	2375: "the Docker API without TLS", 2379: "etcd", 3306: "MySQL", 5432: "PostgreSQL", 5984: "CouchDB", 6379: "Redis", 8500: "Consul",
+	9042: "Cassandra", 9200: "Elasticsearch", 10250: "the kubelet", 11211: "memcached", 27017: "MongoDB",
+}
+
+// docker is the port by which everybody is root.
+const docker = 2375
+
+// exposed reports such services that the LAN reaches.
+func exposed(h Host) []Finding {
+	var all []Finding
+	for _, p := range h.Ports {
+		if p.Reach.LAN != rules.Yes || p.Reach.Firewall == ports.Lets {
+			continue
+		}
+		for port, service := range private {
+			if port < p.Ports.First || port > p.Ports.Last || (p.Proto == "udp" && port != 11211) {
+				continue
+			}
+			f := Finding{Severity: Warning,
+				Seen: fmt.Sprintf("port %s (%s) is open to the LAN, and no firewall is in front", name(p), service),
+				Why:  "such services are meant for the host and its containers; whoever reaches the port can try",
+				Mend: bind(p)}
+			if port == docker {
+				f.Severity, f.Why = Problem, "whoever reaches this port is root on this host"
+			}
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// bind says how the port gets off the LAN.
+func bind(p ports.Port) string {
+	if p.To.IsValid() {
+		return fmt.Sprintf("publish it on 127.0.0.1 only (-p 127.0.0.1:%s:%s)", p.Ports, p.ToPorts)
+	}
+	return fmt.Sprintf("let it listen on 127.0.0.1 only; or until then: nft 'add table inet closed; add chain inet closed in { type filter hook input priority 0; }; add rule inet closed in iifname != lo %s dport %s drop'", p.Proto, p.Ports)
+}

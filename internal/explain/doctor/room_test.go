@@ -1,0 +1,231 @@
+package doctor_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/explain/doctor"
+	"fairlead/internal/explain/facts"
+	"fairlead/internal/explain/ports"
+	"fairlead/internal/kernel"
+	"fairlead/internal/plan"
+	"fairlead/internal/sandbox"
+	"fairlead/test/shell"
+)
+
+// room is a host of its own, with an uplink and a sandbox behind it.
+type room struct {
+	*kernel.Host
+	t *testing.T
+	// tell adds what a room cannot have: an engine, a daemon.
+	tell func(*doctor.Host)
+}
+
+const furnish = `
+ip link set lo up
+ip link add uplink type veth peer name lan
+ip address add 192.0.2.10/24 dev uplink
+ip -6 address add 2001:db8:9::10/64 dev uplink nodad
+ip link set uplink up
+ip link set lan up
+ip route add default via 192.0.2.1
+ip link add box type veth peer name inside
+ip address add 10.0.0.1/24 dev box
+ip -6 address add fd00::1/64 dev box nodad
+ip link set box up
+ip link set inside up
+sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1
+`
+
+func newRoom(t *testing.T) *room {
+	t.Helper()
+	ns, err := kernel.NewNetns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	h, err := kernel.Open(ns.Path(), kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	shell.Run(t, h.Do, furnish)
+	return &room{Host: h, t: t, tell: func(*doctor.Host) {}}
+}
+
+// look looks at the room and returns what the check finds.
+func (r *room) look(check string) []doctor.Finding {
+	r.t.Helper()
+	f, err := facts.Gather(context.Background(), r.Host, sandbox.Finder{})
+	if err != nil || len(f.Unseen) > 0 {
+		r.t.Fatal(f.Unseen, err)
+	}
+	h := doctor.Host{Facts: f, Ports: ports.List(f, nil), Daemon: true}
+	r.tell(&h)
+	return slices.DeleteFunc(doctor.Examine(h), func(f doctor.Finding) bool { return f.Check != check })
+}
+
+// listen holds a port until the test ends or it is called.
+func (r *room) listen(at string) (end func()) {
+	r.t.Helper()
+	var l net.Listener
+	if err := r.Do(func() (err error) { l, err = net.Listen("tcp", at); return err }); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { l.Close() })
+	return func() { l.Close() }
+}
+
+// dockerProxy runs Docker's own program, until the test ends, for a container
+// that is not there. It says on descriptor 3 that it listens.
+func (r *room) dockerProxy() {
+	r.t.Helper()
+	ready, says, err := os.Pipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer ready.Close()
+	cmd := exec.Command("docker-proxy", "-proto", "tcp", "-host-ip", "127.0.0.1", "-host-port", "8080", "-container-ip", "172.17.0.9", "-container-port", "80")
+	cmd.ExtraFiles = []*os.File{says}
+	err = r.Do(cmd.Start)
+	says.Close()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if word, err := io.ReadAll(ready); err != nil || string(word) != "0\n" {
+		r.t.Fatalf("docker-proxy says %q, %v", word, err)
+	}
+}
+
+// led publishes a port as anybody might.
+const led = `nft -f - <<'EOF'
+table ip others {
+	chain pre { type nat hook prerouting priority dstnat; fib daddr type local tcp dport 8080 dnat to 10.0.0.2:80; }
+	chain out { type nat hook output priority -100; fib daddr type local tcp dport 8080 dnat to 10.0.0.2:80; }
+}
+EOF
+`
+
+// amiss are rooms in which something is, and what mends it where the finding's
+// own command is not to be run as it stands.
+var amiss = []struct {
+	name, check string
+	set         string
+	also        func(*room)
+	severity    doctor.Severity
+	mend        func(*room, doctor.Finding)
+}{
+	{name: "a host that does not forward", check: "ip-forward", set: led + "sysctl -qw net.ipv4.ip_forward=0", severity: doctor.Problem},
+	{name: "a host that does not forward IPv6", check: "ip-forward", severity: doctor.Problem,
+		set: "nft 'add table ip6 o; add chain ip6 o pre { type nat hook prerouting priority dstnat; }; add rule ip6 o pre tcp dport 80 dnat to fd00::2'; sysctl -qw net.ipv6.conf.all.forwarding=0"},
+	{name: "a full table of connections", check: "conntrack", severity: doctor.Problem,
+		set: "nft 'add table ip o; add chain ip o out { type filter hook output priority 0; }; add rule ip o out ct state new accept'\n" +
+			"bash -c 'for p in 1 2 3 4; do echo x > /dev/udp/127.0.0.1/$p; done'",
+		also: func(r *room) { r.conntrackMax("4") },
+		mend: func(r *room, f doctor.Finding) {
+			_, most, _ := strings.Cut(f.Mend, "=")
+			r.conntrackMax(most)
+		}},
+	{name: "127.0.0.1 open to the LAN", check: "route-localnet", set: "sysctl -qw net.ipv4.conf.uplink.route_localnet=1", severity: doctor.Problem},
+	{name: "127.0.0.1 open to containers", check: "route-localnet", severity: doctor.Warning,
+		set: "ip link add docker0 type bridge; ip link set docker0 up; sysctl -qw net.ipv4.conf.docker0.route_localnet=1"},
+	{name: "a database on the LAN", check: "exposed", also: func(r *room) { r.listen("0.0.0.0:5432") }, severity: doctor.Warning, mend: untilThen},
+	{name: "Docker's API on the LAN", check: "exposed", also: func(r *room) { r.listen(":2375") }, severity: doctor.Problem, mend: untilThen},
+	{name: "a firewall that is bypassed", check: "firewall-bypassed", severity: doctor.Warning,
+		set:  led + "nft 'add table inet fw; add chain inet fw in { type filter hook input priority 0; policy drop; }'",
+		mend: run("nft 'add chain inet fw forward { type filter hook forward priority 0; policy drop; }'")},
+	{name: "two kinds of iptables", check: "two-firewalls", severity: doctor.Warning,
+		set: led + "iptables-legacy -A INPUT -p tcp --dport 25 -j DROP; iptables-legacy -P INPUT DROP"},
+	{name: "a bridge that is too wide", check: "mtu", set: "ip link set uplink mtu 1400; ip link add docker0 type bridge; ip link set docker0 up", severity: doctor.Warning},
+	{name: "a tunnel that is too wide", check: "mtu", set: "ip link add vx type vxlan id 7 dstport 4789 remote 192.0.2.1; ip link set vx up mtu 1500", severity: doctor.Warning},
+	{name: "strict return paths", check: "rp-filter", severity: doctor.Warning,
+		set: "ip route add default dev box metric 9; sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.uplink.rp_filter=1 net.ipv4.conf.box.rp_filter=1"},
+	{name: "nobody on ::1", check: "localhost-v6", severity: doctor.Note, set: led + "sysctl -qw net.ipv4.conf.box.route_localnet=1",
+		also: func(r *room) { r.tell = func(h *doctor.Host) { h.LocalhostV6 = true } },
+		mend: func(r *room, _ doctor.Finding) { r.listen("[::1]:8080") }},
+	{name: "a port that clients may get", check: "local-ports", severity: doctor.Warning,
+		set: "nft 'add table ip o; add chain ip o pre { type nat hook prerouting priority dstnat; }; add rule ip o pre tcp dport 40000-40010 dnat to 10.0.0.2'"},
+	{name: "a proxy without a container", check: "stale-docker-proxy", severity: doctor.Problem,
+		also: func(r *room) { r.dockerProxy(); r.tell = func(h *doctor.Host) { h.Engine = true } },
+		mend: killed},
+	{name: "docker-proxy", check: "docker-proxy", also: (*room).dockerProxy, severity: doctor.Note,
+		mend: func(r *room, _ doctor.Finding) { killed(r, r.stale()) }},
+	{name: "bridges that filter", check: "bridge-filter", severity: doctor.Note,
+		set: "ip link add docker0 type bridge; sysctl -qw net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=0"},
+	{name: "no daemon", check: "daemon", severity: doctor.Warning,
+		also: func(r *room) {
+			if err := r.Transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
+				r.t.Fatal(err)
+			}
+			r.tell = func(h *doctor.Host) { h.Daemon = false }
+		},
+		mend: func(r *room, _ doctor.Finding) { r.tell = func(*doctor.Host) {} }},
+}
+
+// conntrackMax stands for a setting that only the first namespace can change.
+func (r *room) conntrackMax(most string) {
+	r.tell = func(h *doctor.Host) { h.Settings[facts.ConntrackMax] = most }
+}
+
+// run is a mend that the finding describes in words.
+func run(line string) func(*room, doctor.Finding) {
+	return func(r *room, _ doctor.Finding) { shell.Run(r.t, r.Do, line) }
+}
+
+// untilThen runs the second of two mends.
+func untilThen(r *room, f doctor.Finding) {
+	_, line, found := strings.Cut(f.Mend, "or until then: ")
+	if !found {
+		r.t.Fatalf("no such command: %s", f.Mend)
+	}
+	shell.Run(r.t, r.Do, line)
+}
+
+// stale is what is said of the proxy, whose mend names its process.
+func (r *room) stale() doctor.Finding {
+	r.tell = func(h *doctor.Host) { h.Engine = true }
+	return r.look("stale-docker-proxy")[0]
+}
+
+// killed runs the command and waits until the port is free.
+func killed(r *room, f doctor.Finding) {
+	shell.Run(r.t, r.Do, f.Mend+"; timeout 10 sh -c 'while ss -Hltn | grep -q :8080; do :; done'")
+}
+
+// TestRooms: on a real kernel each check finds what is amiss, says nothing once
+// its mend was run, and said nothing before.
+func TestRooms(t *testing.T) {
+	for _, a := range amiss {
+		t.Run(a.name, func(t *testing.T) {
+			r := newRoom(t)
+			if found := r.look(a.check); len(found) > 0 {
+				t.Fatalf("a healthy host: %+v", found)
+			}
+			shell.Run(t, r.Do, "set -e\n"+a.set+"\n:")
+			if a.also != nil {
+				a.also(r)
+			}
+			found := r.look(a.check)
+			if len(found) != 1 || found[0].Severity != a.severity {
+				t.Fatalf("found %+v, want one %s", found, a.severity)
+			}
+			if found[0].Seen == "" || found[0].Why == "" || found[0].Mend == "" {
+				t.Errorf("something is left unsaid: %+v", found[0])
+			}
+			if a.mend == nil {
+				a.mend = run(found[0].Mend)
+			}
+			a.mend(r, found[0])
+			if found := r.look(a.check); len(found) > 0 {
+				t.Errorf("after the mend: %+v", found)
+			}
+		})
+	}
+}

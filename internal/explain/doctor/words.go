@@ -1,0 +1,50 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"fairlead/internal/explain/ports"
+)
+
+// few is how many things a finding names one by one.
+const few = 5
+
+// name is a port as people write it, with whose it is.
+func name(p ports.Port) string {
+	text := fmt.Sprintf("%s/%s", p.Ports, p.Proto)
+	switch {
+	case p.Container != nil && p.Container.Name != "":
+		text += " of " + p.Container.Name
+	case p.Sandbox != "":
+		text += " of " + p.Sandbox
+	case p.Process != nil:
+		text += " of " + p.Process.Command
+	}
+	return text
+}
+
+// names are those of several ports.
+func names(all []ports.Port) string {
+	var texts []string
+	for _, p := range all {
+		texts = append(texts, name(p))
+	}
+	return list(texts)
+}
+
+// list names the first few.
+func list(texts []string) string {
+	if len(texts) > few {
+		return fmt.Sprintf("%s and %d more", strings.Join(texts[:few], ", "), len(texts)-few)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// count is a number and what it counts.
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}

@@ -51,9 +51,12 @@ func newExplain(a *app) *cobra.Command {
 				return err
 			}
 			if x.output == "json" {
-				return x.json(e)
+				return errors.Join(x.json(e), disagreement(e))
 			}
-			return x.print(e)
+			if err := x.print(e); err != nil {
+				return err
+			}
+			return disagreement(e)
 		},
 	}
 	x.flags(c)
@@ -65,6 +68,9 @@ func newExplain(a *app) *cobra.Command {
 
 // probeHere is a --probe without an address.
 const probeHere = "here"
+
+// shortID is how many characters of a container's id tell it.
+const shortID = 12
 
 // The bounds of --patience.
 const (
@@ -105,7 +111,12 @@ func (x *explainer) explain(ctx context.Context, f flow.Flow) (e flow.Explanatio
 		return e, err
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
-	opt := sight.Options{Sandboxes: map[string]string{}, Finder: sandbox.New()}
+	opt := sight.Options{Sandboxes: map[string]string{}, Containers: map[string]string{}, Finder: sandbox.New()}
+	// An engine that does not answer only leaves its containers nameless.
+	containers, _ := opt.Finder.Containers(ctx)
+	for _, c := range containers {
+		opt.Containers[c.ID[:min(len(c.ID), shortID)]] = c.Name
+	}
 	attachments, err := admin.NewClient(x.socket).Attachments(ctx)
 	if err != nil && !gone(err) {
 		return e, err
@@ -163,6 +174,15 @@ func (x *explainer) print(e flow.Explanation) error {
 	return err
 }
 
+// disagreement is an error if a packet was sent and ended otherwise than was
+// explained.
+func disagreement(e flow.Explanation) error {
+	if e.Probe == nil || e.Probe.Agrees || e.Probe.Result == probe.NotSent {
+		return nil
+	}
+	return fmt.Errorf("the probe was %s, and the explanation says %s: something decides otherwise than is known here", e.Probe.Result, e.Outcome)
+}
+
 func place(h flow.Hop) string { return strings.TrimSpace(h.Where + " " + h.Link) }
 
 // remarks are what is to be said below the verdict.
@@ -176,14 +196,15 @@ func remarks(e flow.Explanation) []string {
 	}
 	if p := e.Probe; p != nil {
 		all = append(all, fmt.Sprintf("Probe: %s: %s.", p.Sent, p.Result))
+		if p.Result == probe.NotSent && !p.Agrees {
+			all = append(all, "None was seen to go this way.")
+		}
 		if p.Dropped != "" {
 			all = append(all, "It was dropped in "+p.Dropped+".")
 		}
-		agrees := "The probe agrees."
-		if !p.Agrees {
-			agrees = "The probe does not agree: something decides otherwise than is known here."
+		if p.Agrees {
+			all = append(all, "The probe agrees.")
 		}
-		all = append(all, agrees)
 	}
 	return all
 }

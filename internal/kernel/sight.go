@@ -97,99 +97,6 @@ func (h *Host) NamespaceID(path string) (int, bool) {
 	return id, err == nil && id >= 0
 }
 
-// RouteQuery asks where a packet goes.
-type RouteQuery struct {
-	To netip.Addr
-	// From is its source; the zero value leaves that to the kernel.
-	From netip.Addr
-	// In is the link by which it came; empty for the host's own.
-	In string
-}
-
-// RouteFound is the kernel's answer.
-type RouteFound struct {
-	// Type is RTN_LOCAL, RTN_UNICAST, RTN_BROADCAST …
-	Type int
-	// To is the entry that decided, e.g. 0.0.0.0/0; the zero value where the
-	// kernel does not tell.
-	To   netip.Prefix
-	Via  netip.Addr
-	Link string
-	// Src is the address that the host speaks from.
-	Src   netip.Addr
-	Table int
-}
-
-// ErrNoRoute says why the kernel leads a packet nowhere.
-type ErrNoRoute struct {
-	Why   string
-	cause error
-}
-
-// Error implements error.
-func (e *ErrNoRoute) Error() string { return e.Why }
-
-// Unwrap returns the kernel's own word.
-func (e *ErrNoRoute) Unwrap() error { return e.cause }
-
-// noRoutes are the kernel's words for it (fib_props in fib_semantics.c, and
-// __fib_validate_source).
-var noRoutes = map[unix.Errno]string{
-	unix.ENETUNREACH:  "no route to the destination",
-	unix.EHOSTUNREACH: "an unreachable route, or forwarding is off",
-	unix.EACCES:       "a prohibit route",
-	unix.EINVAL:       "a blackhole route, or an address that may not come from there (a martian)",
-	unix.EXDEV:        "the source may not come in by that link (rp_filter)",
-}
-
-// RouteTo asks the kernel where a packet goes (RTM_GETROUTE, `ip route get`).
-func (h *Host) RouteTo(q RouteQuery) (RouteFound, error) {
-	defer h.Release()
-	handle, err := h.at("")
-	if err != nil {
-		return RouteFound{}, err
-	}
-	opt := &netlink.RouteGetOptions{Iif: q.In}
-	if q.From.IsValid() {
-		opt.SrcAddr = q.From.AsSlice()
-	}
-	list, err := handle.RouteGetWithOptions(q.To.AsSlice(), opt)
-	var number unix.Errno
-	if errors.As(err, &number) && noRoutes[number] != "" {
-		return RouteFound{}, &ErrNoRoute{noRoutes[number], err}
-	}
-	if err != nil || len(list) == 0 {
-		return RouteFound{}, fmt.Errorf("ask for the route to %s: %w", q.To, err)
-	}
-	found := RouteFound{Type: list[0].Type, Table: list[0].Table}
-	found.Via, _ = address(list[0].Gw)
-	if via, ok := list[0].Via.(*netlink.Via); ok {
-		found.Via, _ = address(via.Addr)
-	}
-	found.Src, _ = address(list[0].Src)
-	if l, err := handle.LinkByIndex(list[0].LinkIndex); err == nil {
-		found.Link = l.Attrs().Name
-	}
-	// IPv6 answers a prohibited or missing route as a route of that type.
-	switch list[0].Type {
-	case unix.RTN_UNREACHABLE, unix.RTN_PROHIBIT, unix.RTN_BLACKHOLE:
-		return found, &ErrNoRoute{map[int]string{unix.RTN_UNREACHABLE: "no route to the destination", unix.RTN_PROHIBIT: "a prohibit route", unix.RTN_BLACKHOLE: "a blackhole route"}[list[0].Type], nil}
-	}
-	opt.FIBMatch = true
-	if entry, err := handle.RouteGetWithOptions(q.To.AsSlice(), opt); err == nil && len(entry) > 0 {
-		if entry[0].Dst != nil {
-			found.To = toPrefix(entry[0].Dst.IP, entry[0].Dst.Mask)
-		}
-		found.Table = entry[0].Table
-	}
-	return found, nil
-}
-
-func address(ip []byte) (netip.Addr, bool) {
-	a, ok := netip.AddrFromSlice(ip)
-	return a.Unmap(), ok
-}
-
 // Listeners lists the sockets of the host that take connections or datagrams
 // from anybody.
 func (h *Host) Listeners() ([]Listener, error) { return h.listeners("") }
@@ -324,3 +231,6 @@ func (h *Host) Namespaces() []string {
 // Path returns a path to the host's namespace that is valid in this process
 // only.
 func (h *Host) Path() string { return h.ns.Path() }
+
+// ProcessOf tells who a process is.
+func ProcessOf(pid int) Owner { return process(fmt.Sprintf("/proc/%d", pid)) }

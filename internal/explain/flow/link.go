@@ -164,6 +164,19 @@ func (k *walker) behind(netns string, b kernel.NetLink, a netip.Addr) bool {
 	})
 }
 
+// answersFor reports whether an end answers who asks for an address: its own, or
+// IPv4's of another link there, unless the namespace is told to be strict.
+func (k *walker) answersFor(e End, a netip.Addr) bool {
+	if e.Has(a) || !a.Is4() {
+		return e.Has(a)
+	}
+	if k.Setting(e.Netns, "net.ipv4.conf.all.arp_ignore") != "0" || k.Setting(e.Netns, "net.ipv4.conf."+e.Name+".arp_ignore") != "0" {
+		return false
+	}
+	own, err := addresses(k, e.Netns)
+	return err == nil && slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Addr() == a })
+}
+
 // branch walks a packet out by a macvlan or ipvlan: to a sibling on the same
 // parent, or out by the parent. The parent's own host is not reached.
 func (k *walker) branch(netns string, l kernel.NetLink, next netip.Addr, p packet) {
@@ -173,7 +186,7 @@ func (k *walker) branch(netns string, l kernel.NetLink, next netip.Addr, p packe
 		return
 	}
 	for _, sibling := range k.Branches(parent.Netns, parent.NetLink) {
-		if sibling.Has(next) && !sibling.Private && !l.Private {
+		if k.answersFor(sibling, next) && !sibling.Private && !l.Private {
 			k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name,
 				What: fmt.Sprintf("%s: across its parent, %s of %s, to the sibling that has %s", l.Kind, parent.Name, k.Name(parent.Netns), next)})
 			k.come(netns, l, sibling, p)

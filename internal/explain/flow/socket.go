@@ -25,6 +25,9 @@ func (k *walker) receive(netns, in string, p packet) {
 	l, ok := takes(all, k.proto, p.dst)
 	if !ok {
 		k.hop(p, Hop{Kind: Delivery, Where: k.Name(netns), Link: in, What: fmt.Sprintf("nobody listens on %s/%s", p.dst, k.proto), Clue: Clue{Netns: netns, Hook: "input", Link: in}})
+		if !k.wayBack(netns, in, p) {
+			return
+		}
 		k.end(Refused, "nobody listens on %s/%s in %s", p.dst, k.proto, k.Name(netns))
 		return
 	}
@@ -34,7 +37,7 @@ func (k *walker) receive(netns, in string, p packet) {
 	h := Hop{Kind: Delivery, Where: k.Name(netns), Link: in, What: "the socket of " + l.Process.String(), By: socketText(l),
 		Clue: Clue{Netns: netns, Hook: "input", Link: in, Taken: k.proto == model.TCP}}
 	if netns == "" {
-		h.Why = k.promised(p.dst)
+		k.granted(&h, p.dst)
 	}
 	k.hop(p, h)
 	if !k.wayBack(netns, in, p) {
@@ -42,6 +45,21 @@ func (k *walker) receive(netns, in string, p packet) {
 	}
 	k.out.Process = &Process{PID: l.Process.PID, Command: l.Process.Command, Container: l.Process.Container, Where: k.Name(netns)}
 	k.end(Delivered, "delivered to %s in %s", l.Process, k.Name(netns))
+}
+
+// granted tells the hook that has given a workload the port.
+func (k *walker) granted(h *Hop, at netip.AddrPort) {
+	s, err := k.Steering()
+	if k.fail(err) {
+		return
+	}
+	for _, g := range s.Grants {
+		if g.Proto == k.proto && g.Ports.Overlaps(model.Port(at.Port())) && g.Host.Is4() == at.Addr().Is4() && (g.Host.IsUnspecified() || g.Host == at.Addr()) {
+			h.By += fmt.Sprintf("; the hook bind gave the workload that port when it asked for %d: %s", g.Own.First+(at.Port()-g.Ports.First), g.Add()[0])
+			h.Why = k.quotes(model.ViaSocket, model.DriverHost, at)
+			return
+		}
+	}
 }
 
 func socketText(l kernel.Listener) string {
@@ -138,11 +156,16 @@ func (k *walker) promised(at netip.AddrPort) string {
 	if !ok {
 		return ""
 	}
-	way, ok := paths.Way(p.Via)
+	return k.quotes(p.Via, p.Driver, at)
+}
+
+// quotes are what a way promises those like the client.
+func (k *walker) quotes(via model.Via, d model.Driver, at netip.AddrPort) string {
+	way, ok := paths.Way(via)
 	if !ok {
 		return ""
 	}
-	set := way.Promises(p.Driver)
+	set := way.Promises(d)
 	if set == nil {
 		return ""
 	}
@@ -156,7 +179,7 @@ func (k *walker) promised(at netip.AddrPort) string {
 	case at.Addr().IsLoopback():
 		questions = append(questions, promise.Loopback4)
 	}
-	quotes := []string{fmt.Sprintf("%s+%s", p.Driver, p.Via)}
+	quotes := []string{fmt.Sprintf("%s+%s", d, via)}
 	for _, q := range questions {
 		quotes = append(quotes, quote(q, set[q]))
 	}

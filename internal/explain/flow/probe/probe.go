@@ -35,7 +35,10 @@ var ErrAbroad = errors.New("it is no address of this host nor of its namespaces"
 const NotSent = "not sent"
 
 // drain is how long traces may be behind the packet that they tell of.
-const drain = 50 * time.Millisecond
+const drain = 20 * time.Millisecond
+
+// step is how often is looked whether it was dropped.
+const step = 100 * time.Millisecond
 
 // run is one probe.
 type run struct {
@@ -101,9 +104,13 @@ func (r *run) watch() error {
 	if r.knock != nil {
 		matches = []kernel.TraceMatch{{Proto: r.e.Proto, Src: netip.AddrPortFrom(netip.Addr{}, r.knock.Local.Port())}}
 	}
+	// What is sent anew, or from another address, may have another port.
 	for i, h := range r.e.Hops {
-		if h.Kind == flow.Proxy && i+1 < len(r.e.Hops) { // what it sends has a port of its own
+		switch {
+		case h.Kind == flow.Proxy && i+1 < len(r.e.Hops):
 			matches = append(matches, kernel.TraceMatch{Proto: r.e.Proto, Dst: r.e.Hops[i+1].Destination})
+		case h.Source.IsValid() && h.Source.Addr() != r.e.Source && (h.Kind == flow.NAT || h.Kind == flow.EBPF):
+			matches = append(matches, kernel.TraceMatch{Proto: r.e.Proto, Src: netip.AddrPortFrom(h.Source.Addr(), 0), Dst: h.Destination})
 		}
 	}
 	places := []string{r.e.Origin}
@@ -133,14 +140,21 @@ func (r *run) send(ctx context.Context) error {
 	} else if r.result, err = r.answer(ctx, deadline); err != nil {
 		return err
 	}
+	// A proxy answers before it dials.
+	proxied := slices.ContainsFunc(r.e.Hops, func(h flow.Hop) bool { return h.Kind == flow.Proxy })
+	for proxied && !r.arrived() && r.dropped() == "" && time.Now().Before(deadline) && ctx.Err() == nil {
+		if err := r.read(); err != nil {
+			return err
+		}
+	}
 	return r.read()
 }
 
-// answer waits for what becomes of the packet, in steps, so that an
-// interruption ends it.
+// answer waits for what becomes of the packet: an answer, a trace that says that
+// it was dropped, an interruption, or the deadline.
 func (r *run) answer(ctx context.Context, deadline time.Time) (string, error) {
 	for {
-		next := time.Now().Add(4 * drain)
+		next := time.Now().Add(step)
 		if next.After(deadline) {
 			next = deadline
 		}
@@ -148,7 +162,28 @@ func (r *run) answer(ctx context.Context, deadline time.Time) (string, error) {
 		if err != nil || result != kernel.Unanswered || !time.Now().Before(deadline) || ctx.Err() != nil {
 			return result, err
 		}
+		if err := r.read(); err != nil || r.dropped() != "" || r.e.Proto == model.UDP && r.arrived() {
+			return result, err
+		}
 	}
+}
+
+// arrived reports whether the packet was seen at the last hop that can be seen:
+// many that listen on UDP do not answer nothing.
+func (r *run) arrived() bool {
+	for _, h := range slices.Backward(r.e.Hops) {
+		if h.Clue.Hook != "" {
+			return r.passed(h.Clue)
+		}
+	}
+	return false
+}
+
+// passed reports whether the packet was seen at a hook.
+func (r *run) passed(c flow.Clue) bool {
+	return slices.ContainsFunc(r.seen[c.Netns], func(s kernel.Sighting) bool {
+		return s.Hook == c.Hook && (c.Link == "" || s.In == c.Link || s.Out == c.Link)
+	})
 }
 
 // await waits for a packet of a client that we cannot be.
@@ -180,131 +215,4 @@ func (r *run) read() error {
 		}
 	}
 	return nil
-}
-
-// judge compares what was seen with each hop, and the end with the outcome.
-func (r *run) judge() error {
-	reached := false
-	for i := range r.e.Hops {
-		h := &r.e.Hops[i]
-		seen, known, err := r.sees(*h)
-		if err != nil {
-			return err
-		}
-		switch {
-		case known && seen:
-			h.Seen, reached = "seen", true
-		case known:
-			h.Seen, reached = "not seen", false
-		}
-	}
-	p := &flow.Probe{Result: r.result, Dropped: r.dropped(), Sent: r.sent()}
-	p.Agrees = r.agrees(reached, p.Dropped)
-	r.e.Probe = p
-	return nil
-}
-
-func (r *run) sent() string {
-	if r.knock == nil {
-		return fmt.Sprintf("nothing: %s is another machine; waited for a packet of its own", r.e.Source)
-	}
-	what := "a TCP SYN"
-	if r.e.Proto == model.UDP {
-		what = "an empty UDP datagram"
-	}
-	return fmt.Sprintf("%s to %s from %s, source port %d", what, r.e.Destination, r.world.Name(r.e.Origin), r.knock.Local.Port())
-}
-
-// sees reports whether the packet was seen at a hop, and whether it could have
-// been.
-func (r *run) sees(h flow.Hop) (seen, known bool, err error) {
-	switch {
-	case h.Clue.Led:
-		seen, err = r.led()
-		return seen, true, err
-	case h.Clue.Turned:
-		seen, err = r.turned(h.Destination)
-		return seen, r.knock != nil, err
-	case h.Clue.Hook == "":
-		return false, false, nil
-	}
-	seen = slices.ContainsFunc(r.seen[h.Clue.Netns], func(s kernel.Sighting) bool {
-		return s.Hook == h.Clue.Hook && (h.Clue.Link == "" || s.In == h.Clue.Link || s.Out == h.Clue.Link)
-	})
-	if seen && h.Clue.Taken && r.knock != nil && r.result == kernel.Answered {
-		seen, err = r.taken(h)
-	}
-	return seen, true, err
-}
-
-// led reports whether our eBPF programs remember the flow.
-func (r *run) led() (bool, error) {
-	flows, err := r.world.Host("").LedFlows()
-	for _, f := range flows {
-		if f.Host == r.e.Destination && f.UDP == (r.e.Proto == model.UDP) && f.Client.Addr() == r.e.Source &&
-			(r.knock == nil || f.Client.Port() == r.knock.Local.Port()) {
-			return true, err
-		}
-	}
-	return false, err
-}
-
-// turned reports whether the probe's socket speaks to another than it dialled.
-func (r *run) turned(to netip.AddrPort) (bool, error) {
-	pairs, err := r.world.Host(r.e.Origin).Pairs(r.e.Proto, r.knock.Local.Port())
-	return slices.ContainsFunc(pairs, func(p kernel.Pair) bool { return p.Local.Port() == r.knock.Local.Port() && p.Remote == to }), err
-}
-
-// taken reports whether the end has a socket for the connection.
-func (r *run) taken(h flow.Hop) (bool, error) {
-	pairs, err := r.world.Host(h.Clue.Netns).Pairs(r.e.Proto, h.Destination.Port())
-	return slices.ContainsFunc(pairs, func(p kernel.Pair) bool { return p.Local == h.Destination }), err
-}
-
-// dropped names the rule that a trace has seen drop the packet.
-func (r *run) dropped() string {
-	for netns, all := range r.seen {
-		for _, s := range all {
-			if s.Dropped {
-				return fmt.Sprintf("%s, %s %s %s: %s", r.world.Name(netns), s.Family, s.Table, s.Chain, r.rule(netns, s))
-			}
-		}
-	}
-	return ""
-}
-
-// rule is the text of the rule that a trace names.
-func (r *run) rule(netns string, s kernel.Sighting) string {
-	if s.Handle == 0 {
-		return "policy drop"
-	}
-	rs, _, err := r.world.Rules(netns)
-	if c, ok := rs.Find(s.Family+" "+s.Table, s.Chain); ok && err == nil {
-		for _, rule := range c.Rules {
-			if rule.Handle == s.Handle {
-				return rule.String()
-			}
-		}
-	}
-	return fmt.Sprintf("rule with handle %d", s.Handle)
-}
-
-// agrees reports whether the packet ended as explained.
-func (r *run) agrees(reached bool, dropped string) bool {
-	if r.result == NotSent {
-		return reached && (dropped != "") == (r.e.Outcome == flow.Dropped)
-	}
-	switch r.e.Outcome {
-	case flow.Delivered:
-		return reached && (r.result == kernel.Answered || r.e.Proto == model.UDP && r.result == kernel.Unanswered)
-	case flow.Refused:
-		return r.result == kernel.Refused
-	case flow.Dropped:
-		return r.result != kernel.Answered && dropped != ""
-	case flow.NoRoute:
-		return r.result == kernel.Unreachable || r.result == kernel.Unanswered
-	case flow.Leaves:
-		return reached
-	}
-	return false
 }

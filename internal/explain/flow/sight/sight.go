@@ -4,13 +4,11 @@
 package sight
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"fairlead/internal/explain/facts"
@@ -26,7 +24,9 @@ type Options struct {
 	// Sandboxes are paths of namespaces by the names that people call them by:
 	// attachments'.
 	Sandboxes map[string]string
-	Published []flow.Published
+	// Containers are names by short ids.
+	Containers map[string]string
+	Published  []flow.Published
 	// Finder resolves other names.
 	Finder sandbox.Finder
 }
@@ -90,7 +90,7 @@ func New(host *kernel.Host, opt Options) (*World, error) {
 		add(opt.Sandboxes[name], name)
 	}
 	for _, path := range host.Namespaces() {
-		add(path, called(path))
+		add(path, opt.called(path))
 	}
 	return w, nil
 }
@@ -105,17 +105,17 @@ func inode(ns *os.File) (string, error) {
 }
 
 // called is how people call a namespace that has no attachment: the name of
-// `ip netns`, or the process that holds it.
-func called(path string) string {
+// `ip netns`, or the container or process that holds it.
+func (o Options) called(path string) string {
 	if name, ok := strings.CutPrefix(path, "/run/netns/"); ok {
 		return name
 	}
-	pid := strings.TrimSuffix(strings.TrimPrefix(path, "/proc/"), "/ns/net")
-	comm, err := os.ReadFile(filepath.Join("/proc", pid, "comm"))
-	if err != nil {
-		return "pid:" + pid
+	pid, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(path, "/proc/"), "/ns/net"))
+	p := kernel.ProcessOf(pid)
+	if name, ok := o.Containers[p.Container]; ok && p.Container != "" {
+		return name
 	}
-	return fmt.Sprintf("pid:%s (%s)", pid, strings.TrimSpace(string(comm)))
+	return fmt.Sprintf("pid:%d (%s)", p.PID, p.Command)
 }
 
 // Close lets go of the namespaces.
@@ -254,62 +254,3 @@ func (w *World) Branches(netns string, parent kernel.NetLink) []flow.End {
 
 // Published implements flow.World.
 func (w *World) Published() []flow.Published { return w.opt.Published }
-
-// ProxyTarget implements flow.World.
-func (w *World) ProxyTarget(l kernel.Listener) (netip.AddrPort, bool) {
-	p, ok := facts.Of(l).DockerProxy()
-	return p.To, ok
-}
-
-// Holder implements flow.World.
-func (w *World) Holder(a netip.Addr) (string, bool) {
-	for _, path := range w.paths[1:] {
-		links, err := w.Links(path)
-		for _, l := range links {
-			if err == nil && (flow.End{Netns: path, NetLink: l}).Has(a) {
-				return path, true
-			}
-		}
-	}
-	return "", false
-}
-
-// Find implements flow.World.
-func (w *World) Find(name string) (string, error) {
-	if path, ok := w.opt.Sandboxes[name]; ok {
-		return w.known(path)
-	}
-	s, err := w.opt.Finder.Resolve(context.Background(), name)
-	if errors.Is(err, sandbox.ErrHost) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	return w.known(s.Path)
-}
-
-// known is the path by which the namespace at a path was found.
-func (w *World) known(path string) (string, error) {
-	ns, err := kernel.OpenNetns(path)
-	if err != nil {
-		return "", err
-	}
-	defer ns.Close()
-	want, err := inode(ns.File())
-	if err != nil {
-		return "", err
-	}
-	for _, p := range w.paths {
-		if id, err := inode(w.spaces[p].host.Netns()); err == nil && id == want {
-			return p, nil
-		}
-	}
-	return "", fmt.Errorf("the namespace at %s is gone", path)
-}
-
-// Own reports whether an address is the host's own.
-func (w *World) Own(a netip.Addr) bool {
-	links, err := w.Links("")
-	return a.IsLoopback() || err == nil && slices.ContainsFunc(links, func(l kernel.NetLink) bool { return flow.End{NetLink: l}.Has(a) })
-}

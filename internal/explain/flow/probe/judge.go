@@ -1,0 +1,136 @@
+package probe
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/explain/flow"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+)
+
+// judge compares what was seen with each hop, and the end with the outcome.
+func (r *run) judge() error {
+	reached := false
+	for i := range r.e.Hops {
+		h := &r.e.Hops[i]
+		seen, known, err := r.sees(*h)
+		if err != nil {
+			return err
+		}
+		switch {
+		case known && seen:
+			h.Seen, reached = "seen", true
+		case known:
+			h.Seen, reached = "not seen", false
+		}
+	}
+	p := &flow.Probe{Result: r.result, Dropped: r.dropped(), Sent: r.sent()}
+	p.Agrees = r.agrees(reached, p.Dropped)
+	r.e.Probe = p
+	return nil
+}
+
+func (r *run) sent() string {
+	if r.knock == nil {
+		return fmt.Sprintf("nothing: %s is another machine; waited for a packet of its own", r.e.Source)
+	}
+	what := "a TCP SYN"
+	if r.e.Proto == model.UDP {
+		what = "an empty UDP datagram"
+	}
+	return fmt.Sprintf("%s to %s from %s, source port %d", what, r.e.Destination, r.world.Name(r.e.Origin), r.knock.Local.Port())
+}
+
+// sees reports whether the packet was seen at a hop, and whether it could have
+// been.
+func (r *run) sees(h flow.Hop) (seen, known bool, err error) {
+	switch {
+	case h.Clue.Led:
+		seen, err = r.led()
+		return seen, true, err
+	case h.Clue.Turned:
+		seen, err = r.turned(h.Destination)
+		return seen, r.knock != nil, err
+	case h.Clue.Hook == "":
+		return false, false, nil
+	}
+	seen = r.passed(h.Clue)
+	if seen && h.Clue.Taken && r.knock != nil && r.result == kernel.Answered {
+		seen, err = r.taken(h)
+	}
+	return seen, true, err
+}
+
+// led reports whether our eBPF programs remember the flow.
+func (r *run) led() (bool, error) {
+	flows, err := r.world.Host("").LedFlows()
+	for _, f := range flows {
+		if f.Host == r.e.Destination && f.UDP == (r.e.Proto == model.UDP) && f.Client.Addr() == r.e.Source &&
+			(r.knock == nil || f.Client.Port() == r.knock.Local.Port()) {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// turned reports whether the probe's socket speaks to another than it dialled.
+func (r *run) turned(to netip.AddrPort) (bool, error) {
+	pairs, err := r.world.Host(r.e.Origin).Pairs(r.e.Proto, r.knock.Local.Port())
+	return slices.ContainsFunc(pairs, func(p kernel.Pair) bool { return p.Local.Port() == r.knock.Local.Port() && p.Remote == to }), err
+}
+
+// taken reports whether the end has a socket for the connection.
+func (r *run) taken(h flow.Hop) (bool, error) {
+	pairs, err := r.world.Host(h.Clue.Netns).Pairs(r.e.Proto, h.Destination.Port())
+	return slices.ContainsFunc(pairs, func(p kernel.Pair) bool { return p.Local == h.Destination }), err
+}
+
+// dropped names the rule that a trace has seen drop the packet.
+func (r *run) dropped() string {
+	for netns, all := range r.seen {
+		for _, s := range all {
+			if s.Dropped {
+				return fmt.Sprintf("%s, %s %s %s: %s", r.world.Name(netns), s.Family, s.Table, s.Chain, r.rule(netns, s))
+			}
+		}
+	}
+	return ""
+}
+
+// rule is the text of the rule that a trace names.
+func (r *run) rule(netns string, s kernel.Sighting) string {
+	if s.Handle == 0 {
+		return "policy drop"
+	}
+	rs, _, err := r.world.Rules(netns)
+	if c, ok := rs.Find(s.Family+" "+s.Table, s.Chain); ok && err == nil {
+		for _, rule := range c.Rules {
+			if rule.Handle == s.Handle {
+				return rule.String()
+			}
+		}
+	}
+	return fmt.Sprintf("rule with handle %d", s.Handle)
+}
+
+// agrees reports whether the packet ended as explained.
+func (r *run) agrees(reached bool, dropped string) bool {
+	if r.result == NotSent {
+		return len(r.seen[""]) > 0 && reached && (dropped != "") == (r.e.Outcome == flow.Dropped)
+	}
+	switch r.e.Outcome {
+	case flow.Delivered:
+		return reached && (r.result == kernel.Answered || r.e.Proto == model.UDP && r.result == kernel.Unanswered)
+	case flow.Refused:
+		return r.result == kernel.Refused
+	case flow.Dropped:
+		return r.result != kernel.Answered && dropped != ""
+	case flow.NoRoute:
+		return r.result == kernel.Unreachable || r.result == kernel.Unanswered
+	case flow.Leaves:
+		return reached
+	}
+	return false
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"syscall"
@@ -74,6 +75,9 @@ func (k Keeping) start(ctx context.Context, takeOver bool) (*Proxy, error) {
 		return nil, fmt.Errorf("start proxy: %w", err)
 	}
 	defer said.Close()
+	// Whoever started us may have left us a file, a lock or a pipe's end, that
+	// must not stay open for as long as the proxy lives. Linux 5.11.
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	cmd := child.Self(Role)
 	cmd.Env = []string{child.Role + "=" + Role}
 	cmd.Dir, cmd.Stderr = "/", said

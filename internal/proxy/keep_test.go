@@ -77,19 +77,32 @@ func keptBy(t *testing.T, program string, at Keeping, hold Config) (pid int, kil
 	}
 	cmd.Stdin, cmd.Stderr = strings.NewReader(string(text)), os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	left, ours, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.ExtraFiles = []*os.File{nil, ours} // the first is where the proxy has its control socket
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
+	if err := errors.Join(err, ours.Close(), left.SetReadDeadline(time.Now().Add(20*time.Second))); err != nil {
 		t.Fatal(err)
 	}
-	kill = func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+	kill = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		// A file that the program was given by accident is open no more.
+		if _, err := left.Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("the proxy holds a file of its parent's: %v", err)
+		}
+		left.Close()
+	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if _, scan := fmt.Sscan(line, &pid); scan != nil {
 		t.Fatal(err, scan)
 	}
-	t.Cleanup(kill)
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	process := watch(t, pid)
 	t.Cleanup(func() { _ = unix.PidfdSendSignal(process, unix.SIGKILL, nil, 0); waitFD(t, process) })
 	return pid, kill

@@ -51,12 +51,17 @@ func serviceMain() int {
 	return 0
 }
 
-// operatedDirs are the daemon's directories and its socket.
-type operatedDirs struct{ Run, State, Socket string }
+// operatedDirs are the daemon's directories and its sockets.
+type operatedDirs struct{ Run, State, Socket, Docker string }
 
 func (d operatedDirs) options() service.Options {
-	return service.Options{Run: d.Run, State: d.State, Socket: d.Socket}
+	return service.Options{Run: d.Run, State: d.State, Socket: d.Socket, Docker: d.Docker}
 }
+
+// The sandboxes: those that we attach are the first, and containers the rest.
+const ownBoxes = 6
+
+var containers = []int{6, 7, 8}
 
 // operatedPorts are as many host ports as are published, from 8000.
 const operatedPorts = 12
@@ -74,6 +79,15 @@ type expected struct {
 	networks  map[string]bool
 	attached  map[place]bool
 	published map[uint16]leads
+	// guests are the containers that run, and runs how often each has been.
+	guests map[int]guest
+	runs   map[int]int
+}
+
+// guest is a container on one of Docker's networks.
+type guest struct {
+	run, network int
+	ports        []uint16
 }
 
 // leads is where a host port leads, and how.
@@ -82,8 +96,12 @@ type leads struct {
 	via model.Via
 }
 
+func nothingExpected() expected {
+	return expected{map[string]bool{}, map[place]bool{}, map[uint16]leads{}, map[int]guest{}, map[int]int{}}
+}
+
 func (m expected) clone() expected {
-	return expected{maps.Clone(m.networks), maps.Clone(m.attached), maps.Clone(m.published)}
+	return expected{maps.Clone(m.networks), maps.Clone(m.attached), maps.Clone(m.published), maps.Clone(m.guests), maps.Clone(m.runs)}
 }
 
 func (m expected) detach(at place) {
@@ -108,12 +126,12 @@ func newOperated(t testing.TB, w *world, random *rand.Rand) *operated {
 	t.Helper()
 	dir := t.TempDir()
 	o := &operated{TB: t, w: w, random: random, done: map[string]int{},
-		at: operatedDirs{filepath.Join(dir, "run"), filepath.Join(dir, "state"), filepath.Join(dir, "s")},
-		m:  expected{map[string]bool{}, map[place]bool{}, map[uint16]leads{}}}
+		at: operatedDirs{filepath.Join(dir, "run"), filepath.Join(dir, "state"), filepath.Join(dir, "s"), filepath.Join(dir, "docker")},
+		m:  nothingExpected()}
 	if err := service.MakeDirs(o.at.options()); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 6 {
+	for i := range ownBoxes + len(containers) {
 		o.boxes = append(o.boxes, o.newBox(i))
 	}
 	o.start()
@@ -227,7 +245,14 @@ func (o *operated) make(m expected) {
 	for at := range m.attached {
 		o.expect(o.attachAt(at), "", "attach %s", at)
 	}
+	o.createDockerNetworks()
+	for i, g := range m.guests {
+		o.run(i, g)
+	}
 	for port, l := range m.published {
+		if l.at.box >= ownBoxes {
+			continue
+		}
 		o.expect(o.publishAt(l.at, model.Publish{Proto: model.TCP, Ports: model.Port(80), HostPorts: model.Port(port), Via: l.via}), "", "publish %d", port)
 	}
 	o.m = m
@@ -239,11 +264,15 @@ func (o *operated) removeAll() {
 		_, err := o.client.Detach(context.Background(), daemon.DetachRequest{Name: at.name()})
 		o.expect(err, "", "detach %s", at)
 	}
+	for i := range o.m.guests {
+		o.stopContainer(i)
+	}
+	o.removeDockerNetworks()
 	for name := range o.m.networks {
 		_, err := o.client.RemoveNetwork(context.Background(), name)
 		o.expect(err, "", "remove network %s", name)
 	}
-	o.m = expected{map[string]bool{}, map[place]bool{}, map[uint16]leads{}}
+	o.m = nothingExpected()
 	o.check()
 }
 
@@ -268,6 +297,9 @@ func (o *operated) wanted() []string {
 	for at := range o.m.attached {
 		names = append(names, at.name())
 	}
+	for i := range o.m.guests {
+		names = append(names, "docker-"+o.guestID(i)[:12])
+	}
 	slices.Sort(names)
 	return names
 }
@@ -283,7 +315,7 @@ func (o *operated) untilAttached() {
 }
 
 // random are what the kernel makes up for each link.
-var random = regexp.MustCompile(`fe80::[0-9a-f:]+|link/ether [0-9a-f:]+|link-netnsid \d+|@if\d+`)
+var random = regexp.MustCompile(`fe80::[0-9a-f:]+|link/ether [0-9a-f:]+|link-netnsid \d+|@if\d+|packets \d+ bytes \d+`)
 
 // lasting is the state of the host, in lines without an order, but for what the
 // kernel makes up and what is of the moment.
@@ -306,6 +338,9 @@ func (o *operated) check() {
 	for at := range o.m.attached {
 		i := slices.IndexFunc(operatedNetworks, func(n model.Network) bool { return n.Name == at.network })
 		o.answers(fmt.Sprintf("172.%d.0.%d:80", 30+i, 10+at.box), fmt.Sprint("box", at.box))
+	}
+	for i, g := range o.m.guests {
+		o.answers(fmt.Sprintf("172.%d.0.%d:80", 40+g.network, 10+i), fmt.Sprint("box", i))
 	}
 	for port := uint16(8000); port < 8000+operatedPorts; port++ {
 		who := ""

@@ -29,6 +29,7 @@ func TestAnyOperations(t *testing.T) {
 	w.sh("ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up")
 	before := w.snapshot()
 	o := newOperated(t, w, rand.New(rand.NewPCG(uint64(seed), 1)))
+	o.createDockerNetworks()
 	for i := range total {
 		o.step()
 		if t.Failed() {
@@ -81,6 +82,7 @@ var operations = []struct {
 	{"detach", 12, (*operated).detachAny},
 	{"publish", 30, (*operated).publishAny},
 	{"unpublish", 14, (*operated).unpublishAny},
+	{"run or stop a container", 16, (*operated).runContainer},
 	{"end a sandbox", 4, (*operated).endBox},
 	{"restart", 2, (*operated).restart},
 	{"kill", 2, (*operated).killDaemon},
@@ -183,7 +185,7 @@ func (o *operated) unpublishAny() {
 // endBox ends a sandbox, and another takes its number.
 func (o *operated) endBox() {
 	o.Helper()
-	i := o.random.IntN(len(o.boxes))
+	i := o.random.IntN(ownBoxes)
 	o.boxes[i].kill()
 	for at := range o.m.attached {
 		if at.box == i {
@@ -237,7 +239,7 @@ func (p place) name() string   { return fmt.Sprintf("box%d-%s", p.box, p.network
 func (p place) String() string { return fmt.Sprintf("box %d to %s", p.box, p.network) }
 
 func (o *operated) anyPlace() place {
-	return place{o.random.IntN(len(o.boxes)), operatedNetworks[o.random.IntN(len(operatedNetworks))].Name}
+	return place{o.random.IntN(ownBoxes), operatedNetworks[o.random.IntN(len(operatedNetworks))].Name}
 }
 
 func (o *operated) anyPublish() model.Publish {

@@ -34,8 +34,18 @@ type contest struct {
 	strayed bool
 }
 
-// contests are the contests by the objects' keys.
+// contests are the contests by what they are about.
 type contests map[string]*contest
+
+// contestOf names what a contest about the object is about: its key. The nft
+// table and its elements are one thing, as they are read and changed at once.
+func contestOf(o plan.Object) string {
+	switch o.(type) {
+	case plan.Table, plan.Mapping, plan.Member:
+		return plan.Table{}.Key()
+	}
+	return o.Key()
+}
 
 // due returns the objects to look at now: of those that are concerned the ones
 // that are not waited for, and those whose wait is over.
@@ -59,7 +69,7 @@ func (c contests) due(account, concerned plan.Plan) plan.Plan {
 		seen[o] = true
 	}
 	for _, o := range account {
-		if !over[o.Key()] && !ends[plan.Base(o)] {
+		if !over[contestOf(o)] && !ends[plan.Base(o)] {
 			continue
 		}
 		for _, end := range plan.Ends(o) {
@@ -82,7 +92,7 @@ func (c contests) free(concerned plan.Plan) plan.Plan {
 	var part plan.Plan
 	waits := map[string]bool{}
 	for _, o := range concerned {
-		if at := c[o.Key()]; at != nil && now.Before(at.until) {
+		if at := c[contestOf(o)]; at != nil && now.Before(at.until) {
 			at.strayed = true
 			for _, end := range plan.Ends(o) {
 				waits[end] = true
@@ -132,7 +142,7 @@ func (at *contest) longer(now time.Time) {
 
 // obstructed waits before an object is tried again that could not be made.
 func (d *Daemon) obstructed(step *engine.StepError) {
-	now, key := time.Now(), step.Object.Key()
+	now, key := time.Now(), contestOf(step.Object)
 	at := d.healer.contests[key]
 	if at == nil || now.Sub(at.last) > calm+at.wait {
 		at = &contest{since: now}
@@ -143,7 +153,7 @@ func (d *Daemon) obstructed(step *engine.StepError) {
 	at.longer(now)
 }
 
-// contest counts that an object was put right, and says so if somebody keeps
+// contest counts that something was put right, and says so if somebody keeps
 // changing it.
 func (d *Daemon) contest(key, by string) {
 	at := d.healer.contests.count(key)

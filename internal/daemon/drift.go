@@ -148,7 +148,7 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 	if len(part) == 0 {
 		return d.healer.next()
 	}
-	if err := d.healPart(ctx, part, seen.Author()); err != nil {
+	if err := d.healPart(ctx, part, seen); err != nil {
 		d.cfg.Log.Warn("put right what has strayed", "error", err)
 		return d.healAll(ctx)
 	}
@@ -157,12 +157,12 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 
 // healPart puts right the objects. What cannot be made, because something of
 // somebody else is in its place, is left and tried again later.
-func (d *Daemon) healPart(ctx context.Context, part plan.Plan, by string) error {
+func (d *Daemon) healPart(ctx context.Context, part plan.Plan, seen kernel.Sightings) error {
 	for {
 		strayed, err := d.engine.HealPart(ctx, part)
 		var step *engine.StepError
 		if !errors.As(err, &step) {
-			d.tell(strayed, by)
+			d.tell(strayed, seen)
 			return err
 		}
 		d.obstructed(step)
@@ -186,10 +186,10 @@ func (h *healer) next() time.Duration {
 func (d *Daemon) healAll(ctx context.Context) time.Duration {
 	strayed, err := d.engine.Heal(ctx)
 	if err == nil {
-		d.tell(strayed, "")
+		d.tell(strayed, kernel.Sightings{})
 	} else if err = d.settle(d.wishes); err != nil { // which leaves out who is gone
 		if assumed := d.engine.Assume(); assumed == nil {
-			err = d.healPart(ctx, d.engine.Account(), "")
+			err = d.healPart(ctx, d.engine.Account(), kernel.Sightings{})
 		}
 	}
 	if err == nil {
@@ -236,29 +236,34 @@ func (d *Daemon) deadIn(part plan.Plan) map[string]bool {
 	return d.deadAmong(d.wishes, func(b *box) bool { return paths[b.path] })
 }
 
-// tell tells of what was put right.
-func (d *Daemon) tell(strayed []plan.Op, by string) {
+// tell tells of what was put right. That a new link of the host's has got our
+// program is no news.
+func (d *Daemon) tell(strayed []plan.Op, seen kernel.Sightings) {
 	table := slices.ContainsFunc(strayed, func(op plan.Op) bool { _, is := op.Object.(plan.Table); return is })
-	kinds := map[string]int{}
+	kinds, contested := map[string]int{}, map[string]bool{}
 	elements := 0
 	for _, op := range strayed {
-		if op.Old == op.Object && !op.Del {
+		_, uplinks := op.Object.(plan.Uplinks)
+		if op.Old == op.Object && !op.Del || uplinks && !seen.Detached() {
 			continue // it is set again because what it stands on was
 		}
 		kinds[kindOf(op.Object)]++
+		contested[contestOf(op.Object)] = true
 		if table && kindOf(op.Object) == "nft element" {
 			elements++ // they come with the table
 			continue
 		}
 		e := Event{Kind: Healed, Object: op.Object.Key(), Commands: op.Commands()}
 		if strings.HasPrefix(e.Object, "nft ") {
-			e.By = by
+			e.By = seen.Author()
 		}
 		if _, is := op.Object.(plan.Table); is {
 			e.Commands = nil // the whole table
 		}
 		d.note(e)
-		d.contest(op.Object.Key(), by)
+	}
+	for key := range contested {
+		d.contest(key, seen.Author())
 	}
 	if elements > 0 {
 		d.cfg.Log.Warn(string(Healed), "object", "nft elements", "count", elements)

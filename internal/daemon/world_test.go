@@ -50,6 +50,8 @@ type world struct {
 	facts   plan.Facts
 	changed chan struct{}
 	stop    func()
+	// wrap, unless nil, is what the daemon has for the host.
+	wrap daemon.Host
 }
 
 func newWorld(t testing.TB) *world {
@@ -90,9 +92,13 @@ func (w *world) start() *world {
 	if err != nil {
 		w.Fatal(err)
 	}
+	host := w.wrap
+	if host == nil {
+		host = w.host
+	}
 	life, end := context.WithCancel(context.Background()) // of what goes with the daemon's process
 	d, err := daemon.New(daemon.Config{
-		Host: w.host, Store: s, Sandboxes: w.finder, DHCP: w.dhcp, Facts: w.facts,
+		Host: host, Store: s, Sandboxes: w.finder, DHCP: w.dhcp, Facts: w.facts,
 		StartProxy: func(context.Context) (engine.Proxy, error) {
 			return proxy.Start(life, child.Place{Netns: w.host.Netns()})
 		},

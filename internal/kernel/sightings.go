@@ -124,6 +124,10 @@ func (s Sightings) Empty() bool { return s.empty() }
 // Author is who has changed the nft tables, as far as the kernel tells.
 func (s Sightings) Author() string { return s.author }
 
+// Detached reports whether an eBPF program of ours was detached, or its pin
+// removed.
+func (s Sightings) Detached() bool { return s.bpf }
+
 // HostChanged reports whether a link that is not ours, an address or a route of
 // the host has changed: what plans are made from may be otherwise.
 func (s Sightings) HostChanged() bool {

@@ -1,0 +1,324 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/proxy"
+	"fairlead/internal/sandbox"
+	"fairlead/internal/store"
+)
+
+const (
+	// daemonRole is a daemon that is told to end or is killed.
+	daemonRole = "service-daemon"
+	// idleRole holds a sandbox.
+	idleRole = "service-idle"
+)
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, daemonRole: daemonMain, idleRole: func() int {
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		return 0
+	}})
+	os.Exit(m.Run())
+}
+
+// order is what the daemon is told.
+type order struct {
+	Run, State, Socket string
+	TearDown           bool
+}
+
+func daemonMain() int {
+	var do order
+	err := json.NewDecoder(os.Stdin).Decode(&do)
+	if err == nil {
+		err = runDaemon(Options{Run: do.Run, State: do.State, Socket: do.Socket, TearDown: do.TearDown})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// runDaemon is Run without eBPF programs, which would be the whole machine's.
+// It ends when its standard input does.
+func runDaemon(opt Options) error {
+	opt.Log = slog.New(slog.DiscardHandler)
+	files, err := store.OpenFile(store.Places{State: opt.State, Run: opt.Run})
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	facts, err := kernel.Probe()
+	if err != nil {
+		return err
+	}
+	host, err := kernel.Open("", kernel.Options{})
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	p := newProxies(opt.Run, host.Netns(), opt.Log)
+	d, err := daemon.New(daemon.Config{Host: host, Store: files, Sandboxes: sandbox.Finder{}, Facts: facts, Log: opt.Log,
+		StartProxy: p.start, FindProxy: p.find, ProxyEnded: p.ended})
+	if err != nil {
+		return err
+	}
+	opt.Ready = func() { fmt.Println("ready") }
+	idle := newIdle(false)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { defer cancel(); _, _ = os.Stdin.Read(make([]byte, 1)) }()
+	err = serve(ctx, opt, d, idle)
+	if err == nil && opt.TearDown {
+		err = d.TearDown(context.Background())
+	}
+	return err
+}
+
+// house is a host of its own with a sandbox, and daemons one after another.
+type house struct {
+	*testing.T
+	opt     Options
+	ns      *kernel.Netns
+	sandbox *kernel.Netns
+	pid     string
+	// end kills the process that is the sandbox.
+	end func() error
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	dir := t.TempDir()
+	h := &house{T: t, opt: Options{Run: filepath.Join(dir, "run"), State: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "s")}}
+	err := MakeDirs(h.opt)
+	if err == nil {
+		h.ns, err = kernel.NewNetns()
+	}
+	if err == nil {
+		h.sandbox, err = kernel.NewNetns()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.ns.Close(); h.sandbox.Close() })
+	cmd := child.Self(idleRole)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := child.Start(context.Background(), cmd, child.Place{Netns: h.sandbox.File()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = p.Kill() })
+	h.end = p.Kill
+	h.pid = fmt.Sprint(cmd.Process.Pid)
+	t.Cleanup(func() {
+		if p := h.proxy(); p != nil {
+			_ = p.Close()
+		}
+	})
+	return h
+}
+
+// daemonProcess is a running daemon.
+type daemonProcess struct {
+	*child.Process
+	in io.Closer
+}
+
+// stop ends it as SIGTERM does.
+func (d daemonProcess) stop(t *testing.T) {
+	t.Helper()
+	d.in.Close()
+	if err := d.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// daemon starts the next one.
+func (h *house) daemon() daemonProcess {
+	h.Helper()
+	cmd := child.Self(daemonRole)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		h.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		h.Fatal(err)
+	}
+	p, err := child.Start(context.Background(), cmd, child.Place{Netns: h.ns.File()})
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() { _ = p.Kill() })
+	if err := json.NewEncoder(in).Encode(order{h.opt.Run, h.opt.State, h.opt.Socket, h.opt.TearDown}); err != nil {
+		h.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
+		h.Fatal(err)
+	}
+	return daemonProcess{p, in}
+}
+
+// proxy returns the one that there is.
+func (h *house) proxy() *proxy.Proxy {
+	h.Helper()
+	p, err := proxy.Find(context.Background(), newProxies(h.opt.Run, h.ns.File(), slog.New(slog.DiscardHandler)).at)
+	if err != nil {
+		h.Error(err)
+	}
+	return p
+}
+
+// pidOfProxy is 0 if there is none.
+func (h *house) pidOfProxy() int {
+	h.Helper()
+	p := h.proxy()
+	if p == nil {
+		return 0
+	}
+	if err := p.Part(); err != nil {
+		h.Error(err)
+	}
+	return p.PID()
+}
+
+// publish attaches the sandbox, which echoes, and publishes it via proxy on
+// ports 8080 and 8081.
+func (h *house) publish() {
+	h.Helper()
+	var l net.Listener
+	err := h.sandbox.Do(func() (err error) { l, err = net.Listen("tcp", ":80"); return err })
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { defer conn.Close(); _, _ = io.Copy(conn, conn) }()
+		}
+	}()
+	client := admin.NewClient(h.opt.Socket)
+	_, err = client.CreateNetwork(context.Background(), model.Network{Name: "lan", Driver: model.DriverBridge,
+		Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("172.30.0.0/16")}}}, false)
+	if err == nil {
+		_, err = client.Attach(context.Background(), daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: h.pid}})
+	}
+	if err == nil {
+		_, err = client.Publish(context.Background(), daemon.PublishRequest{Target: h.pid, Publishes: []model.Publish{
+			{Via: model.ViaProxy, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)},
+			{Via: model.ViaProxy, Proto: model.TCP, HostPorts: model.Port(8081), Ports: model.Port(80)}}})
+	}
+	if err != nil {
+		h.Fatal(err)
+	}
+}
+
+const patience = 20 * time.Second
+
+// The published ports.
+const (
+	port8080 = "127.0.0.1:8080"
+	port8081 = "127.0.0.1:8081"
+)
+
+// dial connects to a published port.
+func dial(port string) (net.Conn, error) { return net.DialTimeout("tcp", port, patience) }
+
+// echoes asks over a connection and waits for the answer.
+func echoes(conn net.Conn) error {
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "hello"); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(conn, make([]byte, len("hello")))
+	return err
+}
+
+// answered asks over a new connection.
+func answered(port string) error {
+	conn, err := dial(port)
+	if err != nil {
+		return err
+	}
+	return errors.Join(echoes(conn), conn.Close())
+}
+
+// opens waits until the port answers.
+func (h *house) opens(port string) {
+	h.Helper()
+	late := time.Now().Add(patience)
+	if err := h.ns.Do(func() error {
+		for {
+			if err := answered(port); err == nil || time.Now().After(late) {
+				return err
+			}
+		}
+	}); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// load opens one connection after the other until stop is closed.
+type load struct {
+	stop    chan struct{}
+	done    chan error
+	longest time.Duration
+	count   int
+}
+
+func (h *house) load() *load {
+	l := &load{stop: make(chan struct{}), done: make(chan error, 1)}
+	go func() {
+		l.done <- h.ns.Do(func() error {
+			for last := time.Now(); ; l.count++ {
+				select {
+				case <-l.stop:
+					return nil
+				default:
+				}
+				if err := answered(port8080); err != nil {
+					return err
+				}
+				l.longest, last = max(l.longest, time.Since(last)), time.Now()
+			}
+		})
+	}()
+	return l
+}
+
+func (l *load) end(t *testing.T, what string) {
+	t.Helper()
+	close(l.stop)
+	if err := <-l.done; err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+	t.Logf("%s: %d connections, at most %v from one to the next", what, l.count, l.longest)
+}

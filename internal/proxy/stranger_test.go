@@ -1,0 +1,125 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+)
+
+// stranger connects to the socket that its input names, or listens there if it
+// can, and says what it got.
+func stranger() int {
+	var path string
+	_, _ = fmt.Scan(&path)
+	if l, err := net.Listen("unix", path); err == nil {
+		fmt.Println("listening")
+		_, _ = l.Accept()
+		select {}
+	}
+	conn, err := net.Dial("unix", path)
+	if err == nil {
+		err = json.NewEncoder(conn).Encode(request{ID: 1, Set: &Config{}})
+	}
+	var answer response
+	if err == nil {
+		err = json.NewDecoder(conn).Decode(&answer)
+	}
+	fmt.Println(answer, err)
+	return 0
+}
+
+// beStranger runs one as nobody, and returns the line that it says.
+func beStranger(t *testing.T, path string) string {
+	t.Helper()
+	const nobody = 65534
+	program := anotherProgram(t)
+	for dir := filepath.Dir(program); dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), child.Role+"="+strangerRole)
+	cmd.Stdin = strings.NewReader(path)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return line
+}
+
+// TestStrangersAreNoParents: the socket's mode keeps other users out, and so
+// does the kernel's word on who they are.
+func TestStrangersAreNoParents(t *testing.T) {
+	at := keeping(t)
+	cfg := oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo))
+	_, kill := keptBy(t, "/proc/self/exe", at, cfg)
+	kill()
+	if got := beStranger(t, at.Socket); !strings.Contains(got, "permission denied") {
+		t.Errorf("another user at the socket: %s", got)
+	}
+	if err := errors.Join(os.Chmod(at.Socket, 0o777), os.Chmod(filepath.Dir(at.Socket), 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	if got := beStranger(t, at.Socket); !strings.Contains(got, "EOF") && !strings.Contains(got, "reset") && !strings.Contains(got, "broken pipe") {
+		t.Errorf("another user at an open socket: %s", got)
+	}
+	if got := held(t, found(t, at)); !reflect.DeepEqual(got, cfg) {
+		t.Errorf("it holds %+v", got)
+	}
+	at.Socket += "2"
+	if got := beStranger(t, at.Socket); got != "listening\n" {
+		t.Fatal(got)
+	}
+	if p, err := Find(t.Context(), at); p != nil || err == nil || !strings.Contains(err.Error(), "of user 65534") {
+		t.Errorf("another user's proxy: %v, %v", p, err)
+	}
+}
+
+func TestAProxyOfAnotherNetnsIsRefused(t *testing.T) {
+	at := keeping(t)
+	_, kill := keptBy(t, "/proc/self/exe", at, oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo)))
+	kill()
+	cmd := exec.Command("sleep", "100")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	elsewhere, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer elsewhere.Close()
+	at.Netns = elsewhere
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if p, err := Keep(ctx, at); err == nil || !strings.Contains(err.Error(), "another network namespace") {
+		t.Errorf("got %v, %v", p, err)
+	}
+}

@@ -2,6 +2,8 @@
 package explain_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -27,6 +29,20 @@ ip -6 addr add 2001:db8:9::10/64 dev uplink nodad
 ip link set uplink up
 ip link set lan up
 ip route add default via 192.0.2.1
+`
+
+// neighbours are places to dial from: the LAN, and the bridge of the containers.
+const neighbours = `
+ip netns add lan
+ip link set lan netns lan
+ip -n lan addr add 192.0.2.1/24 dev lan
+ip -n lan link set lan up
+ip netns add beside
+ip link add beside type veth peer name eth0 netns beside
+ip link set beside master docker0 up
+ip -n beside addr add 172.17.0.99/16 dev eth0
+ip -n beside link set eth0 up
+ip -n beside route add default via 172.17.0.1
 `
 
 // build builds a program of this project into a directory of the test.
@@ -66,15 +82,15 @@ func engineCases(t *testing.T) map[string]dockerd.Options {
 const (
 	withProxy = `PORT  ADDRESS  PROCESS  CONTAINER  NETWORK  WAY  TO  REACHED FROM  FIREWALL
 7000-7002/udp  *  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:7000-7002  loopback, host, LAN  bypassed
-8080/tcp  *  program  hosted  host  host  -  loopback, host  drops
-8088/tcp  *  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:80  loopback, host, LAN  bypassed
-9000/tcp  127.0.0.1  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:80  loopback  -
+8080/tcp  *  server  hosted  host  host  -  loopback, host  drops
+8088/tcp  *  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:8080  loopback, host, LAN  bypassed
+9000/tcp  127.0.0.1  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:8080  loopback  -
 `
 	withoutProxy = `PORT  ADDRESS  PROCESS  CONTAINER  NETWORK  WAY  TO  REACHED FROM  FIREWALL
 7000-7002/udp  0.0.0.0  dockerd  web  bridge  docker nat  172.17.0.2:7000-7002  loopback, host, containers, LAN  bypassed
-8080/tcp  *  program  hosted  host  host  -  loopback, host  drops
-8088/tcp  0.0.0.0  dockerd  web  bridge  docker nat  172.17.0.2:80  loopback, host, containers, LAN  bypassed
-9000/tcp  127.0.0.1  dockerd  web  bridge  docker nat  172.17.0.2:80  loopback  -
+8080/tcp  *  server  hosted  host  host  -  loopback, host  drops
+8088/tcp  0.0.0.0  dockerd  web  bridge  docker nat  172.17.0.2:8080  loopback, host, containers, LAN  bypassed
+9000/tcp  127.0.0.1  dockerd  web  bridge  docker nat  172.17.0.2:8080  loopback  -
 `
 )
 
@@ -93,10 +109,10 @@ func TestPortsOfDocker(t *testing.T) {
 	for name, opt := range engineCases(t) {
 		t.Run(name, func(t *testing.T) {
 			e := engines.Start(t, opt)
-			in(t, e, firewall)
+			in(t, e, firewall+neighbours)
 			engines.Image(t, e, "server", server)
 			for _, run := range []string{
-				"run --detach --name web --publish 8088:80 --publish 127.0.0.1:9000:80 --publish 7000-7002:7000-7002/udp server",
+				"run --detach --name web --publish 8088:8080 --publish 127.0.0.1:9000:8080 --publish 7000-7002:7000-7002/udp server",
 				"run --detach --name hosted --network host server",
 			} {
 				if _, err := e.Run(t.Context(), strings.Fields(run)...); err != nil {
@@ -112,6 +128,7 @@ func TestPortsOfDocker(t *testing.T) {
 			if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); diff != "" {
 				t.Errorf("ports (-want +got):\n%s", diff)
 			}
+			truth(t, e, fairlead)
 			checks := regexp.MustCompile(`(?m)^(?:problem|warning|note)  ([a-z0-9-]+):`).FindAllStringSubmatch(in(t, e, fairlead+" doctor"), -1)
 			var found []string
 			for _, c := range checks {
@@ -123,6 +140,38 @@ func TestPortsOfDocker(t *testing.T) {
 				t.Errorf("the doctor finds %v, want %v", found, want)
 			}
 		})
+	}
+}
+
+// truth dials each TCP port from everywhere, and holds that it is as it was
+// told.
+func truth(t *testing.T, e *dockerd.Engine, fairlead string) {
+	t.Helper()
+	var told struct {
+		Ports []struct {
+			Proto string
+			Ports struct{ First int }
+			Reach map[string]string
+		}
+	}
+	if err := json.Unmarshal([]byte(in(t, e, fairlead+" ports -o json")), &told); err != nil {
+		t.Fatal(err)
+	}
+	places := []struct{ name, from, at string }{
+		{"loopback", "", "127.0.0.1"}, {"host", "", "192.0.2.10"},
+		{"containers", "ip netns exec beside", "172.17.0.1"}, {"lan", "ip netns exec lan", "192.0.2.10"},
+	}
+	for _, p := range told.Ports {
+		for _, place := range places {
+			if p.Proto != "tcp" {
+				continue
+			}
+			dial := fmt.Sprintf("%s socat -u OPEN:/dev/null TCP:%s:%d,connect-timeout=0.5", place.from, place.at, p.Ports.First)
+			answers := map[bool]string{true: "yes", false: "no"}[e.Command(t.Context(), "sh", "-c", dial).Run() == nil]
+			if p.Reach[place.name] != answers {
+				t.Errorf("port %d from %s: told %s, and in truth %s", p.Ports.First, place.name, p.Reach[place.name], answers)
+			}
+		}
 	}
 }
 

@@ -2,19 +2,85 @@
 // the daemon beside them as users have it.
 package docker_test
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
 
-// TestPublished reaches a container as its users do.
-func TestPublished(t *testing.T) {
-	h := newHost(t, programs(t), "")
-	h.docker("network", "create", "-d", "fairlead", "--subnet", "172.30.0.0/24", "--ipv6", "--subnet", "fd00:30::/64", "net")
-	h.docker("run", "-d", "--name", "web", "--network", "net", "-p", "8080:80", "program", "serve", "tcp:80")
-	if from := h.asks(lan, "tcp", hostAddr+":8080"); from != lanAddr {
-		t.Errorf("the LAN is seen as %s", from)
+	"fairlead/internal/model"
+	"fairlead/internal/paths"
+	"fairlead/internal/promise"
+	"fairlead/test/engines"
+)
+
+// networks are what users type after `docker network create`, by driver.
+var networks = map[model.Driver]string{
+	model.DriverBridge:  "--subnet 172.30.0.0/24 --subnet fd00:30::/64",
+	model.DriverRouted:  "-o driver=routed --subnet 172.30.1.0/24 --subnet fd00:31::/64",
+	model.DriverVXLAN:   "-o vni=7 -o peers=192.0.2.10;192.0.2.1 --subnet 172.30.2.0/24 --subnet fd00:32::/64",
+	model.DriverMacvlan: "-o parent=up0 --subnet 192.0.2.0/24 --gateway 192.0.2.1 --ip-range 192.0.2.128/25 --aux-address fairlead=192.0.2.100 --subnet 2001:db8:9::/64 --gateway 2001:db8:9::1",
+}
+
+// TestEngines is all that happens on one host of each engine.
+func TestEngines(t *testing.T) {
+	dir := programs(t)
+	for name, programs := range engines.All(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, dir, programs)
+			for driver, options := range networks {
+				t.Run(string(driver), func(t *testing.T) { h.with(t).attaches(driver, options) })
+			}
+			t.Run("life", func(t *testing.T) { h.with(t).lives() })
+			t.Run("ports", func(t *testing.T) { h.with(t).publishes() })
+			t.Run("connect", func(t *testing.T) { h.with(t).connects() })
+		})
 	}
-	h.asks("", "tcp", "127.0.0.1:8080")
-	h.asks("", "tcp", "[::1]:8080")
-	h.docker("run", "--rm", "--network", "net", "program", "ask", "tcp", "web:80")
-	h.docker("rm", "-f", "web")
+}
+
+// attaches reaches containers of a network by every way.
+func (h *host) attaches(driver model.Driver, options string) {
+	before := h.inventory()
+	h.docker(append([]string{"network", "create", "-d", "fairlead", "--ipv6", "net"}, strings.Fields(options)...)...)
+	ways := publishing(driver)
+	for i, via := range ways {
+		h.docker("run", "-d", "--name", string(via), "--network", "name=net,driver-opt=via="+string(via),
+			"-p", fmt.Sprintf("%d:80", 8000+i), "-p", fmt.Sprintf("%d:53/udp", 8000+i), "program", "serve", "tcp:80", "udp:53")
+	}
+	for i, via := range ways {
+		way, _ := paths.Way(via)
+		promises := way.Promises(driver)
+		for _, network := range []string{"tcp", "udp"} {
+			for _, family := range []struct{ host, lan string }{{hostAddr, lanAddr}, {"[" + hostAddr6 + "]", lanAddr6}} {
+				from := h.asks(lan, network, fmt.Sprintf("%s:%d", family.host, 8000+i))
+				if kept := promises[promise.LANSource].Kept; from == family.lan != kept {
+					h.Errorf("%s via %s: the LAN's %s is seen as %s, and lan-source is promised: %t", network, via, family.lan, from, kept)
+				}
+			}
+			h.asks("", network, fmt.Sprintf("127.0.0.1:%d", 8000+i))
+			h.asks("", network, fmt.Sprintf("[::1]:%d", 8000+i))
+		}
+	}
+	h.docker("run", "-d", "--name", "client", "--network", "net", "program", "serve", "tcp:80")
+	for i, via := range ways {
+		h.docker("exec", "client", "/program", "ask", "tcp", string(via)+":80")
+		h.docker("exec", "client", "/program", "ask", "udp", fmt.Sprintf("%s:%d", hostAddr, 8000+i))
+	}
+	h.docker("rm", "-f", "client")
+	for _, via := range ways {
+		h.docker("rm", "-f", string(via))
+	}
 	h.docker("network", "rm", "net")
+	h.unchanged(before)
+}
+
+// publishing returns the ways that lead to containers of a driver's.
+func publishing(driver model.Driver) []model.Via {
+	var all []model.Via
+	for _, way := range paths.Ways() {
+		if way.Name() != model.ViaSocket && way.Promises(driver) != nil {
+			all = append(all, way.Name())
+		}
+	}
+	return all
 }

@@ -12,6 +12,8 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/lab/dockerd"
 	"fairlead/test/engines"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // host is a user's: a Docker engine and a Fairlead daemon on it, and a LAN with
@@ -20,8 +22,10 @@ type host struct {
 	testing.TB
 	*dockerd.Engine
 	// dir has the programs fairlead and program.
-	dir    string
-	daemon *child.Process
+	dir string
+	// whole is the test that the host lasts for, and daemon what runs there.
+	whole  testing.TB
+	daemon **child.Process
 }
 
 // furnish gives the host its LAN.
@@ -33,6 +37,7 @@ for ns in "" "ip netns exec lan"; do
 	$ns ip link set lo up
 	$ns sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'
 done
+echo 0 > /proc/sys/net/ipv6/conf/up0/accept_dad
 ip addr add 192.0.2.10/24 dev up0
 ip addr add 2001:db8:9::10/64 dev up0 nodad
 ip link set up0 up
@@ -41,6 +46,7 @@ ip -n lan addr add 2001:db8:9::1/64 dev eth0 nodad
 ip -n lan link set eth0 up
 ip route add default via 192.0.2.1
 ip route add default via 2001:db8:9::1
+until ip -6 route show table local dev up0 | grep -q ^multicast && ip -6 addr show dev up0 | grep -q fe80; do :; done
 `
 
 // programs builds what runs on hosts, once.
@@ -60,7 +66,7 @@ func programs(t testing.TB) (dir string) {
 // newHost makes a host with an engine, whose programs are in a directory.
 func newHost(t *testing.T, dir, engine string, flags ...string) *host {
 	t.Helper()
-	h := &host{TB: t, dir: dir, Engine: engines.Start(t, dockerd.Options{Enter: []string{"unshare", "--net"}, Programs: engine,
+	h := &host{TB: t, whole: t, daemon: new(*child.Process), dir: dir, Engine: engines.Start(t, dockerd.Options{Enter: []string{"unshare", "--net"}, Programs: engine,
 		Flags: append(flags, "--iptables=false", "--ip6tables=false", "--bridge=none")})}
 	h.sh(furnish)
 	engines.Image(t, h.Engine, "program", filepath.Join(dir, "program"))
@@ -68,12 +74,40 @@ func newHost(t *testing.T, dir, engine string, flags ...string) *host {
 	return h
 }
 
+// with is the host for a part of the test.
+func (h *host) with(t *testing.T) *host {
+	part := *h
+	part.TB = t
+	return &part
+}
+
+// inventory is what of a host's network others than us must find unchanged.
+func (h *host) inventory() string {
+	h.Helper()
+	return h.sh(`
+ip -o link | sed 's/^[0-9]*: //' | sort
+ip -o addr | sed 's/^[0-9]*: //' | sort
+ip route show table all | grep -v 'dev lo' | sort
+ip -6 route show table all | grep -v 'dev lo' | sort
+nft list ruleset
+cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding
+`)
+}
+
+// unchanged fails the test unless the host is as it was before.
+func (h *host) unchanged(before string) {
+	h.Helper()
+	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(h.inventory(), "\n")); diff != "" {
+		h.Errorf("the host is not as it was before (-) but (+):\n%s", diff)
+	}
+}
+
 // start starts the daemon where users do.
 func (h *host) start() {
 	h.Helper()
 	ready := make(chan struct{})
 	cmd := h.Command(context.Background(), filepath.Join(h.dir, "fairlead"), "daemon", "--state", "/run/fairlead-state")
-	log := &logged{TB: h.TB, seen: func(line string) {
+	log := &logged{TB: h.whole, seen: func(line string) {
 		if strings.Contains(line, "msg=ready") {
 			close(ready)
 		}
@@ -84,8 +118,8 @@ func (h *host) start() {
 	if err != nil {
 		h.Fatal(err)
 	}
-	h.daemon = p
-	h.Cleanup(func() { _ = p.Kill() }) // if it is not done yet
+	*h.daemon = p
+	h.whole.Cleanup(func() { _ = p.Kill() }) // if it is not done yet
 	select {
 	case <-ready:
 	case <-p.Done():
@@ -114,7 +148,7 @@ func (l *logged) Write(b []byte) (int, error) {
 func (h *host) kill() {
 	h.Helper()
 	h.sh("kill -9 $(cat /run/fairlead/pid)")
-	<-h.daemon.Done()
+	<-(*h.daemon).Done()
 }
 
 // sh runs commands of the host, which must succeed.
@@ -152,4 +186,7 @@ const (
 	lan      = "ip netns exec lan"
 	lanAddr  = "192.0.2.1"
 	hostAddr = "192.0.2.10"
+
+	lanAddr6  = "2001:db8:9::1"
+	hostAddr6 = "2001:db8:9::10"
 )

@@ -10,6 +10,8 @@ import (
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/model"
+
+	"golang.org/x/sys/unix"
 )
 
 // port is what Docker asks to be published of one of a container's ports.
@@ -33,12 +35,12 @@ func readPorts(o options, s settings) ([]port, error) {
 			return nil, fmt.Errorf("ports: %w", err)
 		}
 	}
-	protos := map[uint8]model.Proto{6: model.TCP, 17: model.UDP}
+	protos := map[uint8]model.Proto{unix.IPPROTO_TCP: model.TCP, unix.IPPROTO_UDP: model.UDP}
 	ports := make([]port, 0, len(bindings))
 	for _, b := range bindings {
 		p := port{proto: protos[b.Proto], own: b.Port, addr: s.HostAddr, host: model.PortRange{First: b.HostPort, Last: max(b.HostPort, b.HostPortEnd)}}
 		if p.proto == "" {
-			return nil, fmt.Errorf("publish port %d of protocol %d: want tcp (6) or udp (17): the container can be reached at its own address", b.Port, b.Proto)
+			return nil, fmt.Errorf("publish port %d of IP protocol %d (132 is sctp): want tcp or udp: others can be reached at the container's own address", b.Port, b.Proto)
 		}
 		if b.HostIP != "" {
 			addr, err := netip.ParseAddr(b.HostIP)
@@ -165,5 +167,6 @@ func allocated(t *model.PortTakenError) error {
 	if t.Publish.HostPorts.Len() > 1 {
 		where += fmt.Sprintf("-%d", t.Publish.HostPorts.Last)
 	}
-	return fmt.Errorf("Bind for %s failed: port is already allocated: %s has it: choose another host port, or stop the owner: %w", where, t.Owner, t)
+	//lint:ignore ST1005 it is Docker's
+	return fmt.Errorf("Bind for %s failed: port is already allocated: %s has it: choose another host port, or stop the owner", where, t.Owner)
 }

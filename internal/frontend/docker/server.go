@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
 )
@@ -42,8 +43,8 @@ func same(answer any) method {
 
 // methods are the calls that are answered, by their paths.
 func (d *Driver) methods() map[string]method {
-	return map[string]method{
-		"Plugin.Activate":                           same(activation{[]string{"NetworkDriver", "IpamDriver"}}),
+	all := map[string]method{
+		"Plugin.Activate":                           d.activate,
 		"NetworkDriver.GetCapabilities":             same(networkCapabilities{Scope: "local", ConnectivityScope: "local", GwAllocChecker: true}),
 		"NetworkDriver.GwAllocCheck":                call(d.gwAllocCheck),
 		"NetworkDriver.CreateNetwork":               call(d.createNetwork),
@@ -60,6 +61,8 @@ func (d *Driver) methods() map[string]method {
 		"NetworkDriver.ProgramExternalConnectivity": call(d.program),
 		"NetworkDriver.RevokeExternalConnectivity":  call(d.revoke),
 	}
+	maps.Copy(all, d.ipamMethods())
+	return all
 }
 
 // Handler answers Docker's calls, whoever makes them.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -93,9 +94,12 @@ func host(a net.Addr) string {
 	return h
 }
 
-// ask returns what somebody answers.
+// ask returns what somebody answers, who may yet be about to listen.
 func ask(network, addr string) (string, error) {
 	conn, err := net.DialTimeout(network, addr, patience)
+	for end := time.Now().Add(patience); errors.Is(err, syscall.ECONNREFUSED) && time.Now().Before(end); {
+		conn, err = net.DialTimeout(network, addr, patience)
+	}
 	if err != nil {
 		return "", err
 	}

@@ -1,0 +1,243 @@
+package docker
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fairlead/internal/model"
+)
+
+// pool is a range that is leased to a network.
+type pool struct {
+	Prefix netip.Prefix `json:"prefix"`
+	// Range is the part that addresses are chosen from.
+	Range netip.Prefix `json:"range"`
+	// Claimed says that Docker has asked for it since it started.
+	Claimed bool `json:"claimed,omitempty"`
+}
+
+func (p pool) id() string {
+	if p.Range == p.Prefix {
+		return p.Prefix.String()
+	}
+	return p.Prefix.String() + " " + p.Range.String()
+}
+
+// lease is an address of a pool.
+type lease struct {
+	Addr netip.Addr `json:"addr"`
+	// Asked is of addresses that Docker named, and of gateways.
+	Asked   bool `json:"asked,omitempty"`
+	Claimed bool `json:"claimed,omitempty"`
+}
+
+// The keys of notes.
+const (
+	poolKey  = "docker pool "
+	leaseKey = "docker lease "
+	ulaKey   = "docker ula"
+)
+
+// leases is what is leased, and what has changed of it.
+type leases struct {
+	pools  map[string]pool
+	leases map[netip.Addr]lease
+	// ula is the host's range of unique local addresses (RFC 4193).
+	ula netip.Prefix
+	// lasting and passing are notes to write.
+	lasting, passing map[string]any
+}
+
+func readLeases(lasting, passing map[string]json.RawMessage) (*leases, error) {
+	l := &leases{map[string]pool{}, map[netip.Addr]lease{}, netip.Prefix{}, map[string]any{}, map[string]any{}}
+	for _, notes := range []map[string]json.RawMessage{lasting, passing} {
+		for key, raw := range notes {
+			if err := l.read(key, raw); err != nil {
+				return nil, fmt.Errorf("read %s: %w", key, err)
+			}
+		}
+	}
+	return l, nil
+}
+
+func (l *leases) read(key string, raw json.RawMessage) error {
+	switch {
+	case strings.HasPrefix(key, poolKey):
+		var p pool
+		err := json.Unmarshal(raw, &p)
+		l.pools[p.id()] = p
+		return err
+	case strings.HasPrefix(key, leaseKey):
+		var a lease
+		err := json.Unmarshal(raw, &a)
+		l.leases[a.Addr] = a
+		return err
+	case key == ulaKey:
+		return json.Unmarshal(raw, &l.ula)
+	}
+	return nil
+}
+
+func (l *leases) setPool(p pool) {
+	l.pools[p.id()], l.lasting[poolKey+p.id()] = p, p
+}
+
+func (l *leases) setLease(a lease) {
+	l.leases[a.Addr] = a
+	notes := l.passing
+	if a.Asked {
+		notes = l.lasting
+	}
+	notes[leaseKey+a.Addr.String()] = a
+}
+
+func (l *leases) dropLease(addr netip.Addr) {
+	delete(l.leases, addr)
+	l.lasting[leaseKey+addr.String()], l.passing[leaseKey+addr.String()] = nil, nil
+}
+
+// unclaim is for a Docker that has started anew.
+func (l *leases) unclaim() {
+	for _, p := range l.pools {
+		p.Claimed = false
+		l.setPool(p)
+	}
+	for _, a := range l.leases {
+		a.Claimed = false
+		l.setLease(a)
+	}
+}
+
+// claimPool leases a pool.
+func (l *leases) claimPool(p pool) error {
+	for id, o := range l.pools {
+		if !o.Prefix.Overlaps(p.Prefix) || id == p.id() && !o.Claimed {
+			continue
+		}
+		if o.Claimed || len(l.within(o)) > 0 {
+			return fmt.Errorf("pool %s overlaps with %s, which another network has: choose another subnet", p.Prefix, o.Prefix)
+		}
+		l.releasePool(id) // Docker has forgotten it
+	}
+	p.Claimed = true
+	l.setPool(p)
+	return nil
+}
+
+// pool returns the one of that id. One that nobody knows was leased before
+// what is known was lost.
+func (l *leases) pool(id string) (pool, error) {
+	if p, ok := l.pools[id]; ok {
+		return p, nil
+	}
+	p, err := readPoolID(id)
+	if err == nil {
+		l.setPool(p)
+	}
+	return p, err
+}
+
+// releasePool takes a pool back. While addresses of it are leased it is only
+// unclaimed: somebody else has them.
+func (l *leases) releasePool(id string) {
+	p, ok := l.pools[id]
+	if !ok {
+		return
+	}
+	p.Claimed = false
+	l.setPool(p)
+	if len(l.within(p)) == 0 {
+		delete(l.pools, id)
+		l.lasting[poolKey+id] = nil
+	}
+}
+
+// within returns the leased addresses of a pool.
+func (l *leases) within(p pool) []netip.Addr {
+	return slices.DeleteFunc(slices.Collect(maps.Keys(l.leases)), func(a netip.Addr) bool { return !p.Prefix.Contains(a) })
+}
+
+// claim leases the address that is asked for, or else one of the pool's range.
+func (l *leases) claim(p pool, asked netip.Addr, gateway bool) (netip.Addr, error) {
+	if !asked.IsValid() {
+		free, ok := l.lowest(p)
+		if !ok {
+			return free, fmt.Errorf("no address is free in %s: remove a container, or make a network with a larger --ip-range", p.Range)
+		}
+		l.setLease(lease{free, gateway, true})
+		return free, nil
+	}
+	if !p.Prefix.Contains(asked) {
+		return asked, fmt.Errorf("address %s is not in %s", asked, p.Prefix)
+	}
+	if held, ok := l.leases[asked]; ok && held.Claimed {
+		return asked, fmt.Errorf("address %s is already in use: choose another, or remove the container that has it", asked)
+	}
+	l.dropLease(asked)
+	l.setLease(lease{asked, true, true})
+	return asked, nil
+}
+
+func (l *leases) release(addr netip.Addr) {
+	if _, held := l.leases[addr]; held {
+		l.dropLease(addr)
+	}
+}
+
+// lowest returns the first free address of the range. The last of an IPv4
+// subnet is left to the host itself, which takes it on a parent's LAN.
+func (l *leases) lowest(p pool) (netip.Addr, bool) {
+	s := model.Subnet{Prefix: p.Prefix}
+	for a := p.Range.Addr(); p.Range.Contains(a); a = a.Next() {
+		if _, held := l.leases[a]; held || !s.Usable(a) {
+			continue
+		}
+		if a.Is4() && p.Prefix.Bits() < 30 && !s.Usable(a.Next()) {
+			continue
+		}
+		return a, true
+	}
+	return netip.Addr{}, false
+}
+
+// pools4 is what pools are chosen from that nobody names; those of IPv6 are of
+// the host's own /48.
+var pools4 = netip.MustParsePrefix("10.201.0.0/16")
+
+// free chooses a pool.
+func (l *leases) free(v6 bool, busy []netip.Prefix) (pool, error) {
+	for _, p := range l.pools {
+		busy = append(busy, p.Prefix)
+	}
+	from, bits := pools4, 24
+	if v6 {
+		if !l.ula.IsValid() {
+			l.ula = newULA()
+			l.lasting[ulaKey] = l.ula
+		}
+		from, bits = l.ula, 64
+	}
+	for i := range 1 << 8 {
+		bytes := from.Addr().AsSlice()
+		bytes[bits/8-1] = byte(i)
+		addr, _ := netip.AddrFromSlice(bytes)
+		p := netip.PrefixFrom(addr, bits)
+		if !slices.ContainsFunc(busy, p.Overlaps) {
+			return pool{Prefix: p, Range: p}, nil
+		}
+	}
+	return pool{}, fmt.Errorf("every /%d of %s is taken: choose a --subnet", bits, from)
+}
+
+// newULA makes a range of unique local addresses that no other host is likely
+// to have.
+func newULA() netip.Prefix {
+	bytes := [16]byte{0: 0xfd}
+	_, _ = rand.Read(bytes[1:6]) // it never fails
+	return netip.PrefixFrom(netip.AddrFrom16(bytes), 48)
+}

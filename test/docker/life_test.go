@@ -1,0 +1,113 @@
+package docker_test
+
+import (
+	"strings"
+	"syscall"
+)
+
+// lives has a container outlive all that ends beside it, and nothing outlive
+// the container.
+func (h *host) lives() {
+	before := h.inventory()
+	h.docker("network", "create", "-d", "fairlead", "--ipam-driver", "fairlead", "-o", "via=nat", "--ipv6", "net")
+	run := func() {
+		h.docker("run", "-d", "--name", "web", "--network", "net", "-p", "8080:80", "program", "serve", "tcp:80")
+	}
+	run()
+	h.reached()
+
+	h.kill()
+	h.start()
+	h.reached() // the daemon was killed
+
+	h.live(true)
+	h.restart(syscall.SIGKILL)
+	h.reached() // dockerd was
+	h.kill()
+	h.restart(syscall.SIGTERM, h.start)
+	h.reached()
+	addr := h.docker("inspect", "-f", "{{.NetworkSettings.Networks.net.IPAddress}}", "web")
+	h.docker("run", "-d", "--name", "other", "--network", "net", "program", "serve", "tcp:80")
+	if other := h.docker("inspect", "-f", "{{.NetworkSettings.Networks.net.IPAddress}}", "other"); other == addr {
+		h.Errorf("two containers have the address %s", addr)
+	}
+	h.docker("rm", "-f", "other")
+
+	h.live(false)
+	h.restart(syscall.SIGKILL)
+	h.docker("rm", "-f", "web") // it has been ended, or taken over: as the engine likes
+	h.empty()
+	run()
+	h.reached()
+
+	h.reboot()
+	h.docker("start", "web")
+	h.reached()
+	h.docker("rm", "-f", "web")
+	h.docker("network", "rm", "net")
+	h.unchanged(before)
+	h.empty()
+}
+
+// reached fails the test unless the container is.
+func (h *host) reached() {
+	h.Helper()
+	if from := h.asks(lan, "tcp", hostAddr+":8080"); from != lanAddr {
+		h.Errorf("the LAN is seen as %s", from)
+	}
+	h.asks(lan, "tcp", "["+hostAddr6+"]:8080")
+	h.asks("", "tcp", "127.0.0.1:8080")
+}
+
+// empty fails the test if anything is attached.
+func (h *host) empty() {
+	h.Helper()
+	if out := h.sh(h.dir + "/fairlead ls -o json"); strings.Contains(out, "docker") {
+		h.Errorf("there is still\n%s", out)
+	}
+}
+
+// live says whether containers are to outlive dockerd.
+func (h *host) live(restore bool) {
+	h.Helper()
+	h.sh(`echo '{"live-restore": ` + map[bool]string{true: "true", false: "false"}[restore] + `}' > /run/dockerd.json
+kill -HUP $(cat /run/docker.pid)
+until docker -H unix:///run/docker.sock info -f '{{.LiveRestoreEnabled}}' | grep -q ` + map[bool]string{true: "true", false: "false"}[restore] + `; do :; done`)
+}
+
+// restart ends dockerd by a signal and starts it again, with what is to happen
+// between.
+func (h *host) restart(s syscall.Signal, between ...func()) {
+	h.Helper()
+	if err := h.Signal(s); err != nil {
+		h.Fatal(err)
+	}
+	for _, do := range between {
+		do()
+	}
+	if err := h.Restart(h.Context()); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// reboot ends everything at once, with all that the kernel and /run hold.
+func (h *host) reboot() {
+	h.Helper()
+	h.kill()
+	if err := h.Signal(syscall.SIGKILL); err != nil {
+		h.Fatal(err)
+	}
+	h.sh(`
+for p in /proc/[0-9]*; do
+	case "$(readlink $p/exe)" in (*/program | ` + h.dir + `/fairlead) kill -9 ${p#/proc/} ;; esac
+done
+nft delete table inet fairlead
+for l in $(ip -o link | sed -n 's/^[0-9]*: \(f[a-z][-_][^:@]*\).*/\1/p'); do ip link del $l 2>/dev/null || true; done
+rm -rf /run/fairlead /sys/fs/bpf/fairlead
+echo 0 > /proc/sys/net/ipv6/conf/all/forwarding
+`)
+	h.start()
+	if err := h.Restart(h.Context()); err != nil {
+		h.Fatal(err)
+	}
+}

@@ -1,0 +1,52 @@
+package docker_test
+
+import "strings"
+
+// connects has containers on several networks, with addresses that they ask
+// for, beside networks of Docker's own.
+func (h *host) connects() {
+	before := h.inventory()
+	h.docker("network", "create", "-d", "fairlead", "--subnet", "172.30.0.0/24", "--ipv6", "--subnet", "fd00:30::/64",
+		"-o", "com.docker.network.driver.mtu=1400", "-o", "com.docker.network.container_iface_prefix=net", "net")
+	h.docker("network", "create", "-d", "fairlead", "--ipam-driver", "fairlead", "--subnet", "172.30.1.0/24", "--ip-range", "172.30.1.64/26", "-o", "driver=routed", "back")
+	h.docker("network", "create", "-d", "fairlead", "--internal", "--subnet", "172.30.2.0/24", "closed")
+	h.docker("network", "create", "--subnet", "172.31.0.0/24", "docker")
+	h.fails("there is none of that name", "network", "create", "-d", "fairlead", "-o", "colour=red", "red")
+	h.fails("--network host", "network", "create", "-d", "fairlead", "-o", "driver=host", "red")
+	h.fails("another network has", "network", "create", "-d", "fairlead", "--ipam-driver", "fairlead", "--subnet", "172.30.1.128/25", "red")
+
+	h.serves("web", "--ip", "172.30.0.77", "--ip6", "fd00:30::77", "--mac-address", "02:00:00:00:00:77", "-p", "8080:80")
+	h.docker("network", "connect", "--ip", "172.30.1.9", "back", "web")
+	h.docker("network", "connect", "closed", "web")
+	h.docker("network", "connect", "docker", "web")
+	inside := h.sh(`nsenter --net=/proc/` + h.docker("inspect", "-f", "{{.State.Pid}}", "web") + `/ns/net sh -c 'ip addr; ip route; ip -6 route'`)
+	for _, want := range []string{"172.30.0.77/24", "fd00:30::77/64", "02:00:00:00:00:77", "mtu 1400", "net0@", "172.30.1.9/24", "172.31.0.2/24",
+		"default via 172.3", "default via fd00:30::1"} {
+		if !strings.Contains(inside, want) {
+			h.Errorf("the container lacks %s:\n%s", want, inside)
+		}
+	}
+	h.reached()
+	h.docker("run", "-d", "--name", "peer", "--network", "back", "program", "serve", "tcp:80")
+	h.docker("exec", "peer", "/program", "ask", "tcp", "web:80")
+	h.docker("run", "-d", "--name", "hermit", "--network", "closed", "program", "serve", "tcp:80")
+	h.docker("exec", "hermit", "/program", "ask", "tcp", "web:80")
+	if out := h.sh(`nsenter --net=/proc/` + h.docker("inspect", "-f", "{{.State.Pid}}", "hermit") + `/ns/net ip route`); strings.Contains(out, "default") {
+		h.Errorf("an internal network leads out: %s", out)
+	}
+	if out := h.sh("ip -o link"); strings.Contains(out, "docker_gwbridge") {
+		h.Error("Docker has made a gateway of its own")
+	}
+	for range 2 {
+		h.docker("network", "disconnect", "back", "web")
+		h.docker("network", "connect", "back", "web")
+	}
+	h.docker("exec", "peer", "/program", "ask", "tcp", "web:80")
+	h.docker("restart", "-t", "1", "web")
+	h.reached()
+	h.docker("exec", "hermit", "/program", "ask", "tcp", "web:80")
+	h.docker("rm", "-f", "web", "peer", "hermit")
+	h.docker("network", "rm", "net", "back", "closed", "docker")
+	h.empty()
+	h.unchanged(before)
+}

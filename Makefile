@@ -42,6 +42,24 @@ build: ## build the static binary ./fairlead
 	@mkdir -p $(OUT)
 	go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/fairlead
 
+# Where `make install` puts things; DESTDIR is put ahead, for packages.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+
+.PHONY: install
+install: build ## install the binary, man pages, completions and systemd units (PREFIX, DESTDIR)
+	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/fairlead
+	install -d $(DESTDIR)$(PREFIX)/share/man/man8
+	install -m 644 docs/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
+	@for shell in bash:bash-completion/completions/fairlead zsh:zsh/site-functions/_fairlead fish:fish/vendor_completions.d/fairlead.fish; do \
+		to=$(DESTDIR)$(PREFIX)/share/$${shell#*:}; \
+		echo "fairlead completion $${shell%%:*} > $$to"; \
+		install -d $$(dirname $$to); $(BIN) completion $${shell%%:*} > $$to; \
+	done
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	install -m 644 packaging/systemd/*.socket $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's#^ExecStart=/usr/bin/#ExecStart=$(PREFIX)/bin/#' packaging/systemd/fairlead.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/fairlead.service
+
 .PHONY: test
 test: ## install what the tests need (Debian, root), then run all of them
 	@test/install-debian

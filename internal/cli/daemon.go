@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 
 	"fairlead/internal/frontend/admin"
@@ -33,7 +32,11 @@ func newDaemon(a *app) *cobra.Command {
 			if os.Geteuid() != 0 {
 				return usage(errors.New("root is needed to change the host's network: run as root, e.g. with sudo"))
 			}
-			opt.Log = slog.New(slog.NewTextHandler(a.err, nil))
+			opt.Log = service.Logger(a.err)
+			var err error
+			if opt.Sockets, err = service.Handed(); err != nil {
+				return err
+			}
 			if readyFD >= 0 {
 				unix.CloseOnExec(readyFD) // the proxy must not hold it
 				opt.Ready = func() {

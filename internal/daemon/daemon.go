@@ -214,6 +214,13 @@ func (d *Daemon) Empty() bool {
 	return len(d.wishes.Attachments) == 0
 }
 
+// Held returns how many attachments and publishes users have asked for.
+func (d *Daemon) Held() (attachments, publishes int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.wishes.Attachments), len(d.wishes.Publishes)
+}
+
 func (d *Daemon) changed() {
 	if d.cfg.Changed != nil {
 		d.cfg.Changed()

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Validate checks everything that can be checked without looking at the
@@ -34,7 +35,7 @@ func (s State) Validate() error {
 	for _, p := range s.Publishes {
 		errs = append(errs, wrap("publish", p.String(), by.validatePublish(p)))
 	}
-	return errors.Join(slices.Concat(errs, s.collisions(), s.ownPorts())...)
+	return errors.Join(slices.Concat(errs, []error{s.tooMany()}, s.collisions(), s.ownPorts())...)
 }
 
 func wrap(kind, name string, err error) error {
@@ -54,15 +55,36 @@ func ValidName(name string) error {
 		return errors.New("it needs a name")
 	case len(name) > maxName:
 		return fmt.Errorf("its name has %d bytes: want at most %d", len(name), maxName)
-	case strings.ContainsFunc(name, unicode.IsControl):
-		return fmt.Errorf("name %q: want no control characters", name)
+	case !utf8.ValidString(name), strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return fmt.Errorf("name %q: want no control characters, nor others that do not show", name)
+	case name == ".", name == "..", strings.Contains(name, "/"), strings.HasPrefix(name, "-"):
+		return fmt.Errorf("name %q: want no slash, nor a dash ahead: it shall be neither a path nor a flag", name)
 	}
 	return nil
 }
 
+// validText checks a text that names something of the host's, e.g. a link.
+func validText(what, text string) error {
+	switch {
+	case len(text) > maxText:
+		return fmt.Errorf("%s: it has %d bytes: want at most %d", what, len(text), maxText)
+	case !utf8.ValidString(text), strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return fmt.Errorf("%s %q: want no control characters, nor others that do not show", what, text)
+	}
+	return nil
+}
+
+// maxText is as long as the kernel takes a path.
+const maxText = 4095
+
 func (n Network) validate() error {
-	if err := ValidName(n.Name); err != nil {
+	if err := errors.Join(ValidName(n.Name), validText("parent", n.Parent), validText("key file", n.Overlay.KeyFile)); err != nil {
 		return err
+	}
+	for _, link := range append([]string{n.Parent}, n.Overlay.Underlays...) {
+		if strings.Contains(link, "/") || link == "." || link == ".." || validText("link", link) != nil {
+			return fmt.Errorf("link %q: want the name of a link, not a path", link)
+		}
 	}
 	if n.MTU != 0 && (n.MTU < 68 || n.MTU > 65535) {
 		return fmt.Errorf("mtu %d: want 68 to 65535 bytes, 1280 or more with IPv6", n.MTU)
@@ -135,6 +157,9 @@ func (s index) validateEndpoint(e Endpoint) error {
 	n, ok := s.network(e.Network)
 	if !ok {
 		return fmt.Errorf("there is no network %q: add it, or name one of %s", e.Network, s.networkNames())
+	}
+	if err := errors.Join(validText("sandbox", e.Sandbox), validText("cgroup", e.Cgroup)); err != nil {
+		return err
 	}
 	if (e.Sandbox == "") != (n.Driver == DriverHost) {
 		return fmt.Errorf("sandbox %q: every driver but host needs the path of a network namespace, and host takes none", e.Sandbox)

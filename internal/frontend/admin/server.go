@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
+	"syscall"
 	"time"
 
 	"fairlead/internal/daemon"
@@ -60,7 +60,7 @@ func Serve(ctx context.Context, l *net.UnixListener, h http.Handler) error {
 		ReadHeaderTimeout: headerLimit, ReadTimeout: readLimit, WriteTimeout: writeLimit, IdleTimeout: idleLimit,
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(l) }()
+	go func() { ended <- s.Serve(bound(l, maxConns)) }()
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve the admin API: %w", err)
@@ -79,7 +79,7 @@ type peer struct{}
 
 // withPeer notes who is at the other end, as the kernel says (SO_PEERCRED).
 func withPeer(ctx context.Context, conn net.Conn) context.Context {
-	unixConn, ok := conn.(*net.UnixConn)
+	unixConn, ok := conn.(syscall.Conn)
 	if !ok {
 		return ctx
 	}
@@ -172,19 +172,6 @@ func post[Request, Result any](mux *http.ServeMux, path string, fn func(context.
 		}
 		answer(w, http.StatusOK, result)
 	})
-}
-
-// decode reads exactly one object of known fields.
-func decode(body io.Reader, into any) error {
-	decoder := json.NewDecoder(body)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
-		return err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("more than one object")
-	}
-	return nil
 }
 
 var statuses = map[daemon.Code]int{

@@ -11,6 +11,8 @@ type idle struct {
 	// over is closed then; never, if the daemon does not end by itself.
 	over  chan struct{}
 	empty func() bool
+	// news holds a value when the daemon may hold something else than before.
+	news chan struct{}
 
 	mu     sync.Mutex
 	timer  *time.Timer
@@ -18,7 +20,7 @@ type idle struct {
 }
 
 func newIdle(exits bool) *idle {
-	i := &idle{over: make(chan struct{})}
+	i := &idle{over: make(chan struct{}), news: make(chan struct{}, 1)}
 	if exits {
 		i.timer = time.AfterFunc(time.Hour, i.expire) // touch sets the time
 	}
@@ -27,6 +29,10 @@ func newIdle(exits bool) *idle {
 
 // touch begins the wait anew.
 func (i *idle) touch() {
+	select {
+	case i.news <- struct{}{}:
+	default: // it holds one
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.timer != nil {

@@ -34,10 +34,13 @@ const (
 type Options struct {
 	// Run and State are its directories; see store.Places.
 	Run, State string
-	// Socket is where it listens.
+	// Socket is where it listens, unless it is handed a socket.
 	Socket string
-	// Docker is where it listens to a Docker engine; empty means nowhere.
+	// Docker is where it listens to a Docker engine, unless it is handed a
+	// socket; empty means nowhere.
 	Docker string
+	// Sockets are those that it is handed.
+	Sockets Sockets
 	// IdleExit ends it when nothing is attached and nobody has asked for
 	// anything for IdleGrace.
 	IdleExit bool
@@ -97,18 +100,18 @@ func Run(ctx context.Context, opt Options) (err error) {
 // serve answers requests and follows events until ctx ends, or one of the two
 // fails.
 func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error {
-	l, err := admin.Listen(opt.Socket)
+	l, done, err := opt.Sockets.take(adminSocket, opt.Socket, admin.Listen)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(opt.Socket)
+	defer done()
 	tasks := []func(context.Context) error{d.Run, serving(l, idle.handler(admin.Handler(d)))}
-	if opt.Docker != "" {
-		l, err := listenDocker(opt.Docker)
+	if opt.Docker != "" || opt.Sockets[dockerSocket] != nil {
+		l, done, err := opt.Sockets.take(dockerSocket, opt.Docker, listenDocker)
 		if err != nil {
 			return err
 		}
-		defer os.Remove(opt.Docker)
+		defer done()
 		tasks = append(tasks, serving(l, idle.handler(opt.docker)))
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -117,9 +120,8 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error
 	for _, task := range tasks {
 		go func() { results <- task(ctx) }()
 	}
-	if err := errors.Join(notify("READY=1")); err != nil {
-		opt.Log.Warn("tell the service manager", "error", err)
-	}
+	warn(opt.Log, notify("READY=1"))
+	go tell(ctx, opt.Log, idle.news, d.Held)
 	opt.Log.Info("ready", "socket", opt.Socket)
 	if opt.Ready != nil {
 		opt.Ready()

@@ -1,0 +1,217 @@
+package systemd_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/kernel"
+	"fairlead/test/systemd"
+
+	"golang.org/x/sys/unix"
+)
+
+const patience = 30 * time.Second
+
+// started is what a service manager does for the service: mounts as for
+// ProtectSystem=strict and ProtectControlGroups=yes, then the command with no
+// more capabilities than the unit's. It is process 1 of its own.
+const started = `set -e
+mount --make-rprivate /
+mount -t proc proc /proc
+mount -t bpf bpf /sys/fs/bpf
+mount -t tmpfs tmpfs /run
+mkdir /run/fairlead /run/state
+mount --bind /run/fairlead /run/fairlead
+mount --bind /run/state /run/state
+for box in shop peer; do ip netns add $box; ip -n $box link set lo up; done
+ip link set lo up
+setpriv --reuid 65534 --clear-groups unshare --user --map-current-user --net sleep infinity 3>&- 4>&- &
+echo $! >/run/theirs
+ip netns exec shop socat TCP6-LISTEN:80,ipv6-v6only=0,fork,reuseaddr EXEC:"echo hello" 3>&- 4>&- &
+setpriv --reuid 65534 --clear-groups socat TCP-LISTEN:9000,fork EXEC:cat 3>&- 4>&- &
+mount -o remount,bind,ro /run
+for at in / $(findmnt -rno TARGET | grep ^/sys/fs/cgroup); do mount -o remount,bind,ro $at; done
+export LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=admin:docker WATCHDOG_PID=$$ WATCHDOG_USEC=500000
+exec setpriv --bounding-set "$CAPS" --no-new-privs $COMMAND --state /run/state --teardown
+`
+
+// service is the daemon as the unit runs it.
+type service struct {
+	*testing.T
+	process *child.Process
+	socket  string
+	docker  string
+	log     *os.File
+	notes   *net.UnixConn
+	path    string
+}
+
+func start(t *testing.T) *service {
+	t.Helper()
+	unit, err := systemd.Read("../../packaging/systemd/fairlead.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	s := &service{T: t, socket: filepath.Join(dir, "admin"), path: dir + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin"}
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "fairlead"), "../../cmd/fairlead")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build fairlead: %v\n%s", err, out)
+	}
+	s.docker = filepath.Join(dir, "docker")
+	var handed []*os.File
+	for _, path := range []string{s.socket, s.docker} {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := l.File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close(); l.Close() })
+		handed = append(handed, f)
+	}
+	if s.notes, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.notes.Close() })
+	if s.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.log.Close() })
+	var st unix.Stat_t
+	if err := unix.Fstat(int(s.log.Fd()), &st); err != nil {
+		t.Fatal(err)
+	}
+	ns, err := kernel.NewNetns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	cmd := exec.Command("sh", "-c", started)
+	cmd.Env = []string{"PATH=" + s.path, "CAPS=" + unit.BoundingSet(), "COMMAND=" + strings.TrimPrefix(unit["ExecStart"], "/usr/bin/"), "NOTIFY_SOCKET=" + filepath.Join(dir, "notify"),
+		fmt.Sprintf("JOURNAL_STREAM=%d:%d", st.Dev, st.Ino)}
+	cmd.ExtraFiles, cmd.Stderr = handed, s.log
+	ctx, cancel := context.WithCancel(context.Background())
+	if s.process, err = child.Start(ctx, cmd, child.Place{Netns: ns.File(), Contained: true}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); <-s.process.Done() })
+	return s
+}
+
+// told waits until the service manager is told each of these.
+func (s *service) told(want ...string) {
+	s.Helper()
+	if err := s.notes.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		s.Fatal(err)
+	}
+	var all []string
+	buf := make([]byte, 4096)
+	for len(want) > 0 {
+		n, err := s.notes.Read(buf)
+		if err != nil {
+			s.Fatalf("the service manager is told %q, not %q: %v\n%s", all, want, err, s.logged())
+		}
+		for line := range strings.Lines(string(buf[:n]) + "\n") {
+			all = append(all, strings.TrimSpace(line))
+			for i, w := range want {
+				if strings.TrimSpace(line) == w {
+					want = append(want[:i:i], want[i+1:]...)
+					break
+				}
+			}
+		}
+	}
+}
+
+func (s *service) logged() string {
+	text, err := os.ReadFile(s.log.Name())
+	if err != nil {
+		s.Error(err)
+	}
+	return string(text)
+}
+
+// run runs a command line beside the service, as root with all capabilities.
+func (s *service) run(line string) (string, error) {
+	cmd := exec.Command("nsenter", "-t", fmt.Sprint(s.process.Cmd.Process.Pid), "-n", "-m", "-p", "--", "sh", "-c", line)
+	cmd.Env = []string{"PATH=" + s.path, "FAIRLEAD_SOCKET=" + s.socket}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// says runs a command line that must print the words.
+func (s *service) says(line, words string) {
+	s.Helper()
+	if out, err := s.run(line); err != nil || !strings.Contains(out, words) {
+		s.Errorf("%s: %v: %s; want %q\n%s", line, err, out, words, s.logged())
+	}
+}
+
+// TestTheUnitIsEnough runs the daemon with what the unit leaves it: it takes
+// the socket, tells the service manager, attaches, and publishes every way.
+func TestTheUnitIsEnough(t *testing.T) {
+	s := start(t)
+	// The socket is there before the daemon is: who calls, waits.
+	s.says("fairlead network create web --subnet 172.30.0.0/24 --subnet fd00:30::/64", "")
+	s.told("READY=1", "STATUS=0 attachments, 0 publishes", "WATCHDOG=1")
+	s.says("printf 'POST /Plugin.Activate HTTP/1.0\\r\\n\\r\\n' | socat -T 10 - UNIX-CONNECT:"+s.docker, "NetworkDriver")
+	s.says("fairlead attach web shop", "172.30.0.2")
+	s.says("fairlead attach web peer", "172.30.0.3")
+	s.says("fairlead attach web $(cat /run/theirs) --name theirs", "172.30.0.4")
+	for port, via := range map[int]string{81: "proxy", 82: "nat", 83: "ebpf"} {
+		s.says(fmt.Sprintf("fairlead publish shop %d:80 --via %s", port, via), via)
+		s.says(fmt.Sprintf("ip netns exec peer socat -T 10 - TCP:172.30.0.1:%d,connect-timeout=10 </dev/null", port), "hello")
+		s.says(fmt.Sprintf("ip netns exec peer socat -T 10 - TCP:[fd00:30::1]:%d,connect-timeout=10 </dev/null", port), "hello")
+	}
+	s.told("STATUS=3 attachments, 3 publishes")
+	if out, err := s.run("fairlead publish shop 9000:80 --via proxy"); err == nil || !strings.Contains(out, "socat") {
+		t.Errorf("a port that another user's process has: %v: %s; want its name", err, out)
+	}
+	if err := s.process.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	s.told("STOPPING=1")
+	if err := s.process.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, s.logged())
+	}
+	if _, err := os.Stat(s.socket); err != nil {
+		t.Errorf("the service manager's socket: %v", err)
+	}
+	for line := range strings.Lines(s.logged()) {
+		if !strings.HasPrefix(line, "<6>msg=") {
+			t.Errorf("the journal gets %q", line)
+		}
+	}
+}
+
+// TestSystemdTakesTheUnits asks systemd itself.
+func TestSystemdTakesTheUnits(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"fairlead.service", "fairlead.socket", "fairlead-docker.socket"} {
+		text, err := os.ReadFile("../../packaging/systemd/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The binary and its manual are not installed here.
+		unit := strings.ReplaceAll(strings.ReplaceAll(string(text), "/usr/bin/fairlead", "/bin/true"), "man:", "file:///")
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(unit), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verify := exec.Command("systemd-analyze", "verify", filepath.Join(dir, "fairlead.socket"), filepath.Join(dir, "fairlead-docker.socket"), filepath.Join(dir, "fairlead.service"))
+	if out, err := verify.CombinedOutput(); err != nil || strings.Contains(string(out), "fairlead") {
+		t.Errorf("%v: %s", err, out)
+	}
+}

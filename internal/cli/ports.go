@@ -104,10 +104,13 @@ func (r *remote) look(ctx context.Context) (h doctor.Host, err error) {
 		return h, err
 	}
 	var asked error
-	if h.Attachments, asked = admin.NewClient(r.socket).Attachments(ctx); asked != nil && !gone(asked) {
-		h.Unseen = append(h.Unseen, "attachments: "+asked.Error())
+	client := admin.NewClient(r.socket)
+	if h.Attachments, asked = client.Attachments(ctx); asked == nil {
+		h.Events, asked = client.Events(ctx)
 	}
-	h.Daemon = !gone(asked)
+	if h.Daemon = !gone(asked); h.Daemon && asked != nil {
+		h.Unseen = append(h.Unseen, "what the daemon knows: "+asked.Error())
+	}
 	h.Ports = ports.List(h.Facts, h.Attachments)
 	return h, nil
 }

@@ -47,6 +47,8 @@ type Host struct {
 	// Attachments are the daemon's; Daemon says that one was asked.
 	Attachments []daemon.View
 	Daemon      bool
+	// Events are the daemon's last.
+	Events []daemon.Event
 }
 
 // Check looks for one thing.
@@ -60,6 +62,7 @@ func Checks() []Check {
 	return []Check{
 		{"attachments", attachments},
 		{"daemon", keeper},
+		{"drift", drift},
 		{"ip-forward", forwarding},
 		{"conntrack", conntrack},
 		{"route-localnet", routeLocalnet},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/explain/doctor"
@@ -26,6 +27,25 @@ func TestFailedAttachments(t *testing.T) {
 	found := doctor.Examine(doctor.Host{Attachments: []daemon.View{v}, Daemon: true})
 	if len(found) != 2 || found[0].Severity != doctor.Problem || !strings.Contains(found[0].Seen, "no such parent") || !strings.Contains(found[1].Mend, "fairlead unpublish web 80/tcp") {
 		t.Errorf("found %+v", found)
+	}
+}
+
+// TestDrift: what could not be put right is a problem until it is, what is fought
+// over a warning, and what was put right worth a note.
+func TestDrift(t *testing.T) {
+	at := func(second int64, kind daemon.EventKind, object string) daemon.Event {
+		return daemon.Event{Time: time.Unix(second, 0), Kind: kind, Object: object}
+	}
+	events := []daemon.Event{
+		at(1, daemon.Unhealed, "nft table"), at(2, daemon.Healed, "nft table"),
+		at(3, daemon.Contested, "route"), at(4, daemon.Unhealed, "link"), at(5, daemon.Parted, "net"), at(6, daemon.Reunited, "net"),
+	}
+	var got []string
+	for _, f := range doctor.Examine(doctor.Host{Events: events, Daemon: true}) {
+		got = append(got, string(f.Severity)+" "+strings.Fields(f.Seen)[0])
+	}
+	if want := []string{"problem link", "warning somebody", "note 1"}; !slices.Equal(got, want) {
+		t.Errorf("found %v, want %v", got, want)
 	}
 }
 
@@ -68,7 +88,7 @@ func TestWorstFirst(t *testing.T) {
 
 // TestEveryCheckIsTried: a check that no test makes fire could be dead.
 func TestEveryCheckIsTried(t *testing.T) {
-	tried := map[string]bool{"attachments": true, "docker-proxy-memory": true}
+	tried := map[string]bool{"attachments": true, "drift": true, "docker-proxy-memory": true}
 	for _, a := range amiss {
 		tried[a.check] = true
 	}

@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/docker"
+	"fairlead/internal/frontend/metrics"
 	"fairlead/internal/frontend/service"
 
 	"github.com/spf13/cobra"
@@ -26,12 +27,17 @@ func newDaemon(a *app) *cobra.Command {
 			"takes over. The proxy for ports that are published via proxy is a process of its own,\n" +
 			"which goes on meanwhile. Networks and kept attachments outlive a reboot, in --state.",
 		Example: "  fairlead daemon\n" +
+			"  fairlead daemon --metrics unix:/run/fairlead/metrics.sock\n" +
 			"  fairlead daemon --teardown    # leave nothing behind when it is stopped",
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {
 				return usage(errors.New("root is needed to change the host's network: run as root, e.g. with sudo"))
 			}
+			if err := metrics.Check(opt.Metrics, opt.MetricsGroup); err != nil {
+				return usage(err)
+			}
+			opt.Version = a.version
 			opt.Log = service.Logger(a.err)
 			var err error
 			if opt.Sockets, err = service.Handed(); err != nil {
@@ -63,6 +69,8 @@ func newDaemon(a *app) *cobra.Command {
 	f.StringVar(&opt.Socket, "socket", admin.Socket, "unix socket to listen on")
 	f.StringVar(&opt.Docker, "docker-socket", "", "unix socket for a Docker engine's calls (default "+docker.Socket+
 		"\nfor the daemon at the default --socket, unless --idle-exit; else, or empty, none)")
+	f.StringVar(&opt.Metrics, "metrics", "", "where to show metrics for Prometheus: unix:PATH, or a loopback\naddress such as 127.0.0.1:9464")
+	f.StringVar(&opt.MetricsGroup, "metrics-group", "", "group that may read a unix socket of --metrics beside root;\nit must be able to enter the directory, which is not so of /run/fairlead")
 	f.BoolVar(&opt.TearDown, "teardown", false, "remove everything from the host when stopped")
 	f.BoolVar(&opt.IdleExit, "idle-exit", false, "end when nothing is attached")
 	f.IntVar(&readyFD, "ready-fd", -1, "file descriptor to say readiness on")

@@ -130,8 +130,11 @@ func linkRows(i inspection) [][]string {
 	return rows
 }
 
-// traffic writes bytes with the units of 1024 that `ls -h` has, and packets.
-func traffic(bytes, packets uint64) string {
+// traffic writes bytes and packets.
+func traffic(bytes, packets uint64) string { return fmt.Sprintf("%s (%d)", bytesText(bytes), packets) }
+
+// bytesText writes bytes with the units of 1024 that `ls -h` has.
+func bytesText(bytes uint64) string {
 	unit, value := "", float64(bytes)
 	for _, u := range []string{"K", "M", "G", "T", "P"} {
 		if value < 1024 {
@@ -140,9 +143,9 @@ func traffic(bytes, packets uint64) string {
 		unit, value = u, value/1024
 	}
 	if unit == "" {
-		return fmt.Sprintf("%d B (%d)", bytes, packets)
+		return fmt.Sprintf("%d B", bytes)
 	}
-	return fmt.Sprintf("%.1f %siB (%d)", value, unit, packets)
+	return fmt.Sprintf("%.1f %siB", value, unit)
 }
 
 func routeRows(i inspection) [][]string {

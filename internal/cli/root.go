@@ -146,7 +146,7 @@ func newRoot(a *app) *cobra.Command {
 		return usage(fmt.Errorf("%w (see %s --help)", err, c.CommandPath()))
 	})
 	root.AddCommand(newLab(a), newPaths(a), newChoose(a), newRun(), newAttach(a), newDetach(a), newPublish(a), newUnpublish(a),
-		newList(a), newNetwork(a), newDaemon(a), newEvents(a), newExec(), newInspect(a), newExplain(a), newPorts(a), newDoctor(a), newVersion(a), newDocs(root))
+		newList(a), newNetwork(a), newDaemon(a), newEvents(a), newExec(), newInspect(a), newStats(a), newExplain(a), newPorts(a), newDoctor(a), newVersion(a), newDocs(root))
 	root.AddCommand(newPlan(a), newApply(a), newDestroy(a), newGet(a))
 	return root
 }

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,7 +9,6 @@ import (
 	"fairlead/internal/plan"
 
 	"github.com/mdlayher/netlink"
-	"github.com/mdlayher/netlink/nlenc"
 	"golang.org/x/sys/unix"
 )
 
@@ -136,10 +136,16 @@ func (h *Host) endInside(conn *netlink.Conn, l EndpointLink) (linkEnd, bool, err
 	return linkEnd{}, false, err
 }
 
+// skipStats is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h: it leaves out the
+// counters of IPv6, which take the kernel most of its time, and not those of the
+// link.
+const skipStats = 1 << 3
+
 // askLinks asks for the link of that index, or with netlink.Dump for all, in
 // the namespace with that id.
 func askLinks(conn *netlink.Conn, how netlink.HeaderFlags, at linkEnd) ([]linkEnd, error) {
 	attributes := netlink.NewAttributeEncoder()
+	attributes.Uint32(unix.IFLA_EXT_MASK, skipStats)
 	if at.nsid != NoSandbox {
 		attributes.Int32(unix.IFLA_TARGET_NETNSID, at.nsid)
 	}
@@ -148,7 +154,7 @@ func askLinks(conn *netlink.Conn, how netlink.HeaderFlags, at linkEnd) ([]linkEn
 		return nil, err
 	}
 	head := make([]byte, unix.SizeofIfInfomsg)
-	nlenc.PutInt32(head[4:8], at.index)
+	binary.NativeEndian.PutUint32(head[4:], uint32(at.index))
 	answers, err := conn.Execute(netlink.Message{
 		Header: netlink.Header{Type: unix.RTM_GETLINK, Flags: netlink.Request | how}, Data: append(head, body...)})
 	if err != nil {
@@ -168,7 +174,7 @@ func decodeLink(message []byte, nsid int32) (linkEnd, error) {
 	if len(message) < unix.SizeofIfInfomsg {
 		return linkEnd{}, errors.New("the kernel's answer is too short")
 	}
-	end := linkEnd{index: nlenc.Int32(message[4:8]), nsid: nsid, peerNSID: NoSandbox}
+	end := linkEnd{index: int32(binary.NativeEndian.Uint32(message[4:])), nsid: nsid, peerNSID: NoSandbox}
 	d, err := netlink.NewAttributeDecoder(message[unix.SizeofIfInfomsg:])
 	if err != nil {
 		return end, err
@@ -195,6 +201,6 @@ func decodeTraffic(b []byte) Traffic {
 	if len(b) < 8*8 {
 		return Traffic{}
 	}
-	field := func(i int) uint64 { return nlenc.Uint64(b[8*i : 8*i+8]) }
+	field := func(i int) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
 	return Traffic{Packets: InOut{field(0), field(1)}, Bytes: InOut{field(2), field(3)}, Drops: InOut{field(6), field(7)}}
 }

@@ -19,6 +19,7 @@
 //	GET  /v1/attachments      → Attachments
 //	GET  /v1/networks         → Networks
 //	GET  /v1/events           → Events; with ?follow, a daemon.Event a line
+//	GET  /v1/stats            → daemon.Stats
 package admin
 
 import (
@@ -44,6 +45,7 @@ const (
 	pathState         = "/v1/state"
 	pathAttachments   = "/v1/attachments"
 	pathNetworks      = "/v1/networks"
+	pathStats         = "/v1/stats"
 )
 
 // Daemon is what is behind the API; *daemon.Daemon has it.
@@ -61,6 +63,7 @@ type Daemon interface {
 	Networks() []model.Network
 	Events() []daemon.Event
 	FollowEvents(context.Context) <-chan daemon.Event
+	Stats(context.Context) daemon.Stats
 }
 
 // NetworkRequest defines a network.

@@ -91,6 +91,12 @@ func (c *Client) Networks(ctx context.Context) ([]model.Network, error) {
 	return n.Networks, err
 }
 
+// Stats returns what has gone through the daemon's networks.
+func (c *Client) Stats(ctx context.Context) (s daemon.Stats, err error) {
+	err = c.call(ctx, http.MethodGet, pathStats, nil, &s)
+	return s, err
+}
+
 func (c *Client) post(ctx context.Context, path string, request any) (r daemon.Result, err error) {
 	err = c.call(ctx, http.MethodPost, path, request, &r)
 	return r, err

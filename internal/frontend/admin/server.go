@@ -139,6 +139,9 @@ func Handler(d Daemon) http.Handler {
 		answer(w, http.StatusOK, Networks{d.Networks()})
 	})
 	mux.HandleFunc("GET "+pathEvents, eventsOf(d))
+	mux.HandleFunc("GET "+pathStats, func(w http.ResponseWriter, r *http.Request) {
+		answer(w, http.StatusOK, d.Stats(r.Context()))
+	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &daemon.Fault{Code: daemon.NotFound, Err: fmt.Errorf("%s %s: this daemon does not know the request", r.Method, r.URL.Path)})
 	})

@@ -41,6 +41,9 @@ type Options struct {
 	Docker string
 	// Sockets are those that it is handed.
 	Sockets Sockets
+	// Metrics is where it shows them (metrics.Check), empty for nowhere, and
+	// MetricsGroup may use a socket of theirs beside root. Version is in them.
+	Metrics, MetricsGroup, Version string
 	// IdleExit ends it when nothing is attached and nobody has asked for
 	// anything for IdleGrace.
 	IdleExit bool
@@ -66,6 +69,11 @@ func Run(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	defer closing(files.Close)
+	gauge, err := newGauge(opt)
+	if err != nil {
+		return err
+	}
+	defer closing(gauge.close)
 	pins, unmount, err := pinDir(opt.Run)
 	if err != nil {
 		return err
@@ -83,7 +91,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 	idle := newIdle(opt.IdleExit)
 	proxies := newProxies(opt.Run, host.Netns(), opt.Log)
 	d, err := daemon.New(daemon.Config{
-		Host: host, Store: files, Sandboxes: sandbox.New(), DHCP: dhcp.Run, Facts: facts, Log: opt.Log, Changed: idle.touch,
+		Host: host, Store: files, Sandboxes: sandbox.New(), DHCP: dhcp.Run, Facts: facts, Log: opt.Log, Changed: idle.touch, Meter: gauge,
 		StartProxy: proxies.start, FindProxy: proxies.find, ProxyEnded: proxies.ended,
 	})
 	if err != nil {
@@ -91,6 +99,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 	}
 	idle.empty = d.Empty
 	opt.docker = dockerDriver(d, files, host, opt)
+	defer closing(gauge.show(d, opt))
 	if err := serve(ctx, opt, d, idle); err != nil || !opt.TearDown {
 		return err
 	}

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"fmt"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/text"
+
+	"github.com/spf13/cobra"
+)
+
+func newStats(a *app) *cobra.Command {
+	r := &remote{app: a}
+	c := &cobra.Command{
+		Use:   "stats",
+		Short: "Show the traffic of endpoints and published ports",
+		Long: "Show what has gone by each endpoint's link and each published port: bytes and packets\n" +
+			"in (towards the workload) and out, packets dropped, flows begun and flows that there\n" +
+			"are. A dash is what a way does not count. The same figures are for Prometheus by\n" +
+			"`fairlead daemon --metrics`.",
+		Example: "  fairlead stats\n  fairlead stats -o json",
+		Args:    arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return r.call(c.Context(), func(client *admin.Client) error {
+				s, err := client.Stats(c.Context())
+				if err != nil {
+					return err
+				}
+				return r.printStats(s)
+			})
+		},
+	}
+	r.flags(c)
+	return c
+}
+
+func (r *remote) printStats(s daemon.Stats) error {
+	if r.output == "json" {
+		return r.json(s)
+	}
+	for _, problem := range s.Problems {
+		fmt.Fprintln(r.err, "fairlead:", problem)
+	}
+	if err := r.tabled(endpointStatsRows(s)); err != nil || len(s.Publishes) == 0 {
+		return err
+	}
+	if _, err := fmt.Fprintln(r.out); err != nil {
+		return err
+	}
+	return r.tabled(publishStatsRows(s))
+}
+
+func endpointStatsRows(s daemon.Stats) [][]string {
+	rows := [][]string{{"ENDPOINT", "NETWORK", "IN (PACKETS)", "OUT (PACKETS)", "DROPPED IN", "OUT"}}
+	for _, e := range s.Endpoints {
+		row := []string{e.Endpoint, e.Network, "-", "-", "-", "-"}
+		if t := e.Traffic; t != nil {
+			row = []string{e.Endpoint, e.Network, traffic(t.Bytes.In, t.Packets.In), traffic(t.Bytes.Out, t.Packets.Out),
+				fmt.Sprint(t.Drops.In), fmt.Sprint(t.Drops.Out)}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func publishStatsRows(s daemon.Stats) [][]string {
+	rows := [][]string{{"PUBLISH", "TO", "VIA", "IN (PACKETS)", "OUT (PACKETS)", "FLOWS", "LIVE"}}
+	for _, p := range s.Publishes {
+		in, out := "-", "-"
+		switch {
+		case p.Bytes != nil && p.Packets != nil:
+			in, out = traffic(p.Bytes.In, p.Packets.In), traffic(p.Bytes.Out, p.Packets.Out)
+		case p.Bytes != nil:
+			in, out = bytesText(p.Bytes.In), bytesText(p.Bytes.Out)
+		}
+		rows = append(rows, []string{fmt.Sprintf("%s%s/%s", text.FormatHost(p.Publish), p.HostPorts, p.Proto),
+			fmt.Sprintf("%s:%s", p.Endpoint, p.Ports), string(p.Via), in, out, number(p.Flows), number(p.Live)})
+	}
+	return rows
+}
+
+// number writes a count, or a dash where nobody counts.
+func number(n *uint64) string {
+	if n == nil {
+		return "-"
+	}
+	return fmt.Sprint(*n)
+}

@@ -1,0 +1,32 @@
+package metrics
+
+import (
+	"fmt"
+	"testing"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+)
+
+// BenchmarkScrape writes the metrics of a host with many endpoints, each with a
+// publish. What the daemon reads for them is BenchmarkStats of its package.
+func BenchmarkScrape(b *testing.B) {
+	for _, n := range []int{100, 1000} {
+		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {
+			s := everything()
+			for i := range n {
+				name := fmt.Sprint("web", i)
+				t := kernel.Traffic{Bytes: kernel.InOut{In: uint64(i), Out: 2}}
+				s.Endpoints = append(s.Endpoints, daemon.EndpointStats{Endpoint: name, Network: "shop", Traffic: &t})
+				s.Publishes = append(s.Publishes, daemon.PublishStats{Network: "shop", Publish: model.Publish{Endpoint: name, Via: model.ViaEBPF,
+					Proto: model.TCP, HostPorts: model.Port(uint16(10000 + i))}, Bytes: &t.Bytes, Packets: &t.Packets, Drops: &t.Drops, Flows: some(1), Live: some(1)})
+			}
+			h, _ := handler(b, s)
+			b.ReportAllocs()
+			for b.Loop() {
+				scrape(b, h)
+			}
+		})
+	}
+}

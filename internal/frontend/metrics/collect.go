@@ -1,0 +1,96 @@
+package metrics
+
+import (
+	"context"
+	"log/slog"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/kernel"
+
+	dto "github.com/prometheus/client_model/go"
+)
+
+// collector reads the daemon's counters at each scrape.
+type collector struct {
+	from Source
+	log  *slog.Logger
+}
+
+// Gather implements prometheus.Gatherer.
+func (c collector) Gather() ([]*dto.MetricFamily, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
+	defer cancel()
+	s := c.from.Stats(ctx)
+	for _, problem := range s.Problems {
+		c.log.Warn("read counters", "error", problem)
+	}
+	f := newFamilies()
+	f.add(scrapeProblems, float64(len(s.Problems)), nil)
+	for _, state := range []daemon.Status{daemon.Up, daemon.Waiting, daemon.Broken} {
+		f.add(attachments, float64(s.Attachments[state]), f.labels(attachments.Labels, string(state)))
+	}
+	for _, n := range s.Networks {
+		f.traffic(networkBytes, networkPackets, networkDrops, n.Traffic, f.bothWays(ofNetwork, n.Network))
+	}
+	for _, e := range s.Endpoints {
+		if e.Traffic != nil {
+			f.traffic(endpointBytes, endpointPackets, endpointDrops, *e.Traffic, f.bothWays(ofEndpoint, e.Network, e.Endpoint))
+		}
+	}
+	for _, p := range s.Publishes {
+		f.publish(p)
+	}
+	f.proxy(s)
+	f.fill(ebpfEntries, ebpfMax, s.EBPF)
+	f.fill(conntrackEntries, conntrackMax, s.Conntrack)
+	return f.all(), nil
+}
+
+func (f *families) traffic(bytes, packets, drops Metric, t kernel.Traffic, of ways) {
+	f.both(bytes, t.Bytes, of)
+	f.both(packets, t.Packets, of)
+	f.both(drops, t.Drops, of)
+}
+
+// publish adds what the publish's way counts.
+func (f *families) publish(p daemon.PublishStats) {
+	host := ""
+	if p.HostAddr.IsValid() {
+		host = p.HostAddr.String()
+	}
+	of := f.bothWays(ofPublish, p.Network, p.Endpoint, string(p.Proto), host, p.HostPorts.String(), string(p.Via))
+	for _, c := range []struct {
+		metric Metric
+		n      *kernel.InOut
+	}{{publishBytes, p.Bytes}, {publishPackets, p.Packets}, {publishDrops, p.Drops}} {
+		if c.n != nil {
+			f.both(c.metric, *c.n, of)
+		}
+	}
+	if p.Flows != nil {
+		f.add(publishFlows, float64(*p.Flows), of.plain())
+	}
+	if p.Live != nil {
+		f.add(publishLive, float64(*p.Live), of.plain())
+	}
+}
+
+func (f *families) proxy(s daemon.Stats) {
+	if s.Proxy == nil {
+		return
+	}
+	of := f.bothWays(nil)
+	f.both(proxyBytes, kernel.InOut{In: s.Proxy.BytesIn, Out: s.Proxy.BytesOut}, of)
+	f.both(proxyDatagrams, kernel.InOut{In: s.Proxy.DatagramsIn, Out: s.Proxy.DatagramsOut}, of)
+	f.add(proxyConnections, float64(s.Proxy.Accepted), nil)
+	f.add(proxyFlows, float64(s.Proxy.Opened), nil)
+	f.add(proxyLive, float64(s.Proxy.Connections), f.labels(proxyLive.Labels, "tcp"))
+	f.add(proxyLive, float64(s.Proxy.Flows), f.labels(proxyLive.Labels, "udp"))
+}
+
+func (f *families) fill(entries, most Metric, t *kernel.TableFill) {
+	if t != nil {
+		f.add(entries, float64(t.Entries), nil)
+		f.add(most, float64(t.Max), nil)
+	}
+}

@@ -1,0 +1,96 @@
+// Package metrics shows what the daemon counts to Prometheus, on a unix socket
+// or a loopback address. It counts what the daemon tells it of its own work, and
+// reads the rest when somebody asks: nobody's asking costs nothing.
+//
+// A direction is the workload's: in is towards it. A range of published ports
+// is one series, whatever its size.
+package metrics
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"time"
+
+	"fairlead/internal/daemon"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// Source is what is asked; *daemon.Daemon is one.
+type Source interface {
+	Stats(context.Context) daemon.Stats
+}
+
+// Metrics are those of one daemon. They are its daemon.Meter.
+type Metrics struct {
+	registry *prometheus.Registry
+	apply    prometheus.Histogram
+	failures prometheus.Counter
+	healed   *prometheus.CounterVec
+}
+
+// applyBuckets are seconds: from one publish to a thousand endpoints at once.
+var applyBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
+
+// New returns the metrics of a daemon of that version.
+func New(version string) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewRegistry(),
+		apply:    prometheus.NewHistogram(prometheus.HistogramOpts{Name: applySeconds.Name, Help: applySeconds.Help, Buckets: applyBuckets}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: applyFailures.Name, Help: applyFailures.Help}),
+		healed:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: healed.Name, Help: healed.Help}, healed.Labels),
+	}
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: buildInfo.Name, Help: buildInfo.Help}, buildInfo.Labels)
+	build.WithLabelValues(version, runtime.Version()).Set(1)
+	m.registry.MustRegister(m.apply, m.failures, m.healed, build,
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
+	return m
+}
+
+// Applied implements daemon.Meter.
+func (m *Metrics) Applied(took time.Duration, err error) {
+	m.apply.Observe(took.Seconds())
+	if err != nil {
+		m.failures.Inc()
+	}
+}
+
+// Healed implements daemon.Meter.
+func (m *Metrics) Healed(kind string, n int) { m.healed.WithLabelValues(kind).Add(float64(n)) }
+
+// The bounds of a scrape: how many at a time, and how long one may take.
+const (
+	maxScrapes  = 2
+	scrapeLimit = 30 * time.Second
+)
+
+// Handler answers GET /metrics by what the source says.
+func (m *Metrics) Handler(from Source, log *slog.Logger) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(joined{m.registry, collector{from, log}}, promhttp.HandlerOpts{
+		// Who asks is on this host: to pack the answer takes longer than to copy it.
+		DisableCompression:  true,
+		MaxRequestsInFlight: maxScrapes, Timeout: scrapeLimit,
+	}))
+	return mux
+}
+
+// joined gathers from several that have no metric in common.
+type joined []prometheus.Gatherer
+
+// Gather implements prometheus.Gatherer.
+func (j joined) Gather() ([]*dto.MetricFamily, error) {
+	var all []*dto.MetricFamily
+	var errs []error
+	for _, g := range j {
+		some, err := g.Gather()
+		all, errs = append(all, some...), append(errs, err)
+	}
+	return all, errors.Join(errs...)
+}

@@ -1,0 +1,207 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/proxy"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// fixed is a source that always says the same.
+type fixed daemon.Stats
+
+func (f fixed) Stats(context.Context) daemon.Stats { return daemon.Stats(f) }
+
+func some(n uint64) *uint64 { return &n }
+
+// everything has each metric at least once.
+func everything() fixed {
+	t := kernel.Traffic{Bytes: kernel.InOut{In: 1000, Out: 2000}, Packets: kernel.InOut{In: 10, Out: 20}, Drops: kernel.InOut{In: 1, Out: 2}}
+	return fixed{
+		Networks: []daemon.NetworkStats{{Network: "shop", Driver: model.DriverBridge, Traffic: t}},
+		Endpoints: []daemon.EndpointStats{
+			{Endpoint: "web", Network: "shop", Driver: model.DriverBridge, Traffic: &t},
+			{Endpoint: "metal", Network: "host", Driver: model.DriverHost}},
+		Publishes: []daemon.PublishStats{
+			{Network: "shop", Publish: model.Publish{Endpoint: "web", Via: model.ViaEBPF, Proto: model.TCP, HostPorts: model.PortRange{First: 8000, Last: 8999}},
+				Bytes: &t.Bytes, Packets: &t.Packets, Drops: &t.Drops, Flows: some(7), Live: some(3)},
+			{Network: "shop", Publish: model.Publish{Endpoint: "web", Via: model.ViaNAT, Proto: model.UDP, HostAddr: netip.MustParseAddr("192.0.2.1"), HostPorts: model.Port(53)},
+				Flows: some(5)},
+			{Network: "host", Publish: model.Publish{Endpoint: "metal", Via: model.ViaSocket, Proto: model.TCP, HostPorts: model.Port(443)}}},
+		Attachments: map[daemon.Status]int{daemon.Up: 2, daemon.Waiting: 1, daemon.Broken: 0},
+		Proxy:       &proxy.Stats{BytesIn: 1, BytesOut: 2, Accepted: 3, Opened: 4, DatagramsIn: 5, DatagramsOut: 6, Connections: 7, Flows: 8},
+		EBPF:        &kernel.TableFill{Entries: 9, Max: 65535}, Conntrack: &kernel.TableFill{Entries: 10, Max: 262144},
+	}
+}
+
+// handler shows what the source says.
+func handler(t testing.TB, from Source) (http.Handler, *Metrics) {
+	t.Helper()
+	m := New("1.2.3")
+	return m.Handler(from, slog.New(slog.DiscardHandler)), m
+}
+
+func scrape(t testing.TB, h http.Handler) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if w.Code != http.StatusOK {
+		t.Fatalf("%d: %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+func TestMetricsText(t *testing.T) {
+	h, m := handler(t, everything())
+	m.Applied(20*time.Millisecond, nil)
+	m.Applied(time.Second, errors.New("no"))
+	m.Healed("link", 2)
+	text := scrape(t, h)
+	for _, line := range []string{
+		`fairlead_network_bytes_total{network="shop",direction="in"} 1000`,
+		`fairlead_endpoint_drops_total{network="shop",endpoint="web",direction="out"} 2`,
+		`fairlead_publish_bytes_total{network="shop",endpoint="web",proto="tcp",host="",ports="8000-8999",via="ebpf",direction="out"} 2000`,
+		`fairlead_publish_flows_total{network="shop",endpoint="web",proto="udp",host="192.0.2.1",ports="53",via="nat"} 5`,
+		`fairlead_publish_live_flows{network="shop",endpoint="web",proto="tcp",host="",ports="8000-8999",via="ebpf"} 3`,
+		`fairlead_proxy_live_sessions{proto="udp"} 8`,
+		`fairlead_attachments{state="waiting"} 1`,
+		`fairlead_ebpf_table_max_entries 65535`,
+		`fairlead_apply_duration_seconds_count 2`,
+		`fairlead_apply_failures_total 1`,
+		`fairlead_healed_objects_total{kind="link"} 2`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("missing: %s", line)
+		}
+	}
+	if strings.Contains(text, `via="socket"`) || strings.Contains(text, `endpoint="metal"`) {
+		t.Error("there are series of what nobody counts")
+	}
+	for _, metric := range List() {
+		if !strings.Contains(text, "# TYPE "+metric.Name+" "+metric.Type+"\n") {
+			t.Errorf("no metric %s of type %s", metric.Name, metric.Type)
+		}
+	}
+	for _, line := range regexp.MustCompile(`(?m)^# TYPE (fairlead_\w+)`).FindAllStringSubmatch(text, -1) {
+		if !strings.Contains(Table(), "`"+line[1]+"`") {
+			t.Errorf("%s is not listed", line[1])
+		}
+	}
+}
+
+// TestMetricsPassTheLinter has Prometheus's own linter read them, and its
+// library look for series that are there twice.
+func TestMetricsPassTheLinter(t *testing.T) {
+	_, m := handler(t, everything())
+	m.Healed("link", 1)
+	problems, err := testutil.GatherAndLint(prometheus.Gatherers{m.registry, collector{everything(), slog.New(slog.DiscardHandler)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// TestTheGuideListsEveryMetric keeps the guide's table and List the same.
+func TestTheGuideListsEveryMetric(t *testing.T) {
+	guide, err := os.ReadFile("../../../docs/guide/monitoring.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(guide), Table()) {
+		t.Errorf("docs/guide/monitoring.md does not hold this table:\n%s", Table())
+	}
+}
+
+func TestWhereMetricsMayBe(t *testing.T) {
+	for address, says := range map[string]string{
+		"":                         "",
+		"unix:/run/fairlead/m":     "",
+		"127.0.0.1:9464":           "",
+		"[::1]:9464":               "",
+		"localhost:9464":           "",
+		":9464":                    "without TLS or a credential",
+		"0.0.0.0:9464":             "without TLS or a credential",
+		"[::]:9464":                "without TLS or a credential",
+		"192.0.2.1:9464":           "without TLS or a credential",
+		"unix:":                    "the path is missing",
+		"metrics.example.org:9464": "neither unix:PATH nor",
+		"9464":                     "neither unix:PATH nor",
+	} {
+		err := Check(address, "")
+		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+			t.Errorf("%q: %v, want %q", address, err, says)
+		}
+	}
+	if err := Check("127.0.0.1:9464", "adm"); err == nil {
+		t.Error("a group for an address is taken")
+	}
+}
+
+func TestMetricsOnAUnixSocket(t *testing.T) {
+	for group, mode := range map[string]os.FileMode{"": 0o600, "1": 0o660} {
+		path := filepath.Join(t.TempDir(), "m")
+		l, err := Listen("unix:"+path, group)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, err := os.Stat(path); err != nil || st.Mode().Perm() != mode {
+			t.Errorf("group %q: %v %v, want mode %v", group, st.Mode(), err, mode)
+		}
+		h, _ := handler(t, everything())
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error)
+		go func() { ended <- Serve(ctx, l, h) }()
+		if text := get(t, path, "/metrics"); !strings.Contains(text, "fairlead_build_info") {
+			t.Errorf("it says %.200s", text)
+		}
+		if text := get(t, path, "/"); !strings.Contains(text, "not found") {
+			t.Errorf("elsewhere it says %.200s", text)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the socket is left: %v", err)
+		}
+	}
+}
+
+// get asks a unix socket.
+func get(t *testing.T, socket, path string) string {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("unix", socket)
+	}}}
+	defer client.CloseIdleConnections()
+	r, err := client.Get("http://fairlead" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -174,6 +174,20 @@ func (h *Host) LedFlows() (all []steer.Flow, err error) {
 	return all, err
 }
 
+// LeadCounts returns how many packets each lead has led to its endpoint, and how
+// many flows it has begun, together, by the lead's key.
+func (h *Host) LeadCounts() (map[string]uint64, error) {
+	counts := map[string]uint64{}
+	err := h.sight(func(s *steer.Sight) error {
+		all, err := s.Counts()
+		for _, c := range all {
+			counts[h.leadObject(c.Lead).Key()] += c.Packets[steer.Inward] + c.Flows
+		}
+		return err
+	})
+	return counts, err
+}
+
 // sight calls fn with the plane if there is one: ours, or the pinned one.
 func (h *Host) sight(fn func(*steer.Sight) error) error {
 	h.bpf.Lock()

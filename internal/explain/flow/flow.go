@@ -166,8 +166,11 @@ type Clue struct {
 	// postrouting; empty for any.
 	Link string
 	// Led says that an eBPF program remembers the flow, Turned that the socket's
-	// real peer is Destination, Taken that a socket there is connected.
-	Led, Turned, Taken bool
+	// real peer is Destination; Lead is the key of the lead that has counted it.
+	Led, Turned bool
+	Lead        string
+	// Taken says that a socket there is connected.
+	Taken bool
 }
 
 // Process is who takes the packet at the end.

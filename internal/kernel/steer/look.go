@@ -31,7 +31,7 @@ func Look(pins string) (*Sight, error) {
 		return nil, err
 	}
 	s := &Sight{maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}, pins: pins, own: true}
-	for _, name := range []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapFlowsUdp} {
+	for _, name := range []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapFlowsUdp, bpf.FairleadMapPorts, bpf.FairleadMapLeads, bpf.FairleadMapTotals} {
 		m, err := ebpf.LoadPinnedMap(filepath.Join(pins, "maps", name), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, s.Close()
@@ -123,6 +123,15 @@ func (s *Sight) Attachments() ([]Attachment, error) {
 		all = append(all, a)
 	}
 	return all, nil
+}
+
+// Counts returns the leads that are counted, with what each has led.
+func (s *Sight) Counts() ([]Counted, error) {
+	t, err := openTable(s.maps)
+	if err != nil {
+		return nil, err
+	}
+	return (&Plane{maps: s.maps, table: t}).Counts()
 }
 
 // Flows calls fn for each flow that is led.

@@ -49,18 +49,26 @@ func (r *run) sees(h flow.Hop) (seen, known bool, err error) {
 	switch {
 	case h.Clue.Led:
 		seen, err = r.led()
-		return seen, true, err
-	case h.Clue.Turned:
+	case h.Clue.Turned && r.knock != nil:
 		seen, err = r.turned(h.Destination)
-		return seen, r.knock != nil, err
 	case h.Clue.Hook == "":
 		return false, false, nil
+	default:
+		seen = r.passed(h.Clue)
 	}
-	seen = r.passed(h.Clue)
+	if !seen && err == nil && h.Clue.Lead != "" { // a refusal makes it be forgotten at once
+		seen, err = r.counted(h.Clue.Lead)
+	}
 	if seen && h.Clue.Taken && r.knock != nil && r.result == kernel.Answered {
 		seen, err = r.taken(h)
 	}
 	return seen, true, err
+}
+
+// counted reports whether a lead has led something since the probe began.
+func (r *run) counted(lead string) (bool, error) {
+	now, err := r.world.Host("").LeadCounts()
+	return now[lead] > r.counts[lead], err
 }
 
 // led reports whether our eBPF programs remember the flow.

@@ -47,6 +47,7 @@ type run struct {
 	opt     Options
 	tracers map[string]*kernel.Tracer
 	seen    map[string][]kernel.Sighting
+	counts  map[string]uint64 // of the leads, before
 	knock   *kernel.Knock
 	result  string
 }
@@ -66,6 +67,9 @@ func Send(ctx context.Context, w *sight.World, e *flow.Explanation, opt Options)
 	}
 	if err := r.watch(); err != nil {
 		return err
+	}
+	if r.counts, err = w.Host("").LeadCounts(); err != nil {
+		return fmt.Errorf("read what eBPF programs count: %w", err)
 	}
 	if err := r.send(ctx); err != nil {
 		return err

@@ -1,0 +1,238 @@
+package flow_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"fairlead/internal/explain/flow"
+	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rules"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+func TestParse(t *testing.T) {
+	want := flow.Flow{From: "web", To: "db", Port: 5432, Proto: model.TCP}
+	for text, want := range map[string]flow.Flow{
+		"web -> db:5432":               want,
+		"web->db:5432":                 want,
+		"web to db:5432/tcp":           want,
+		"web db:5432":                  want,
+		"10.0.0.7 -> :8080":            {From: "10.0.0.7", Port: 8080, Proto: model.TCP},
+		"10.0.0.7 → 192.0.2.1:53/udp":  {From: "10.0.0.7", To: "192.0.2.1", Port: 53, Proto: model.UDP},
+		"[2001:db8::7] -> [::1]:80":    {From: "2001:db8::7", To: "::1", Port: 80, Proto: model.TCP},
+		"container:web to netns:db:80": {From: "container:web", To: "netns:db", Port: 80, Proto: model.TCP},
+	} {
+		for _, words := range [][]string{{text}, strings.Fields(text)} {
+			got, err := flow.Parse(words)
+			if err != nil || got != want {
+				t.Errorf("%q: %+v, %v", words, got, err)
+			}
+		}
+		if again, err := flow.Parse([]string{want.String()}); err != nil || again != want {
+			t.Errorf("%s: %+v, %v", want, again, err)
+		}
+	}
+	for _, text := range []string{"", "web", "web to", "web to db", "web to db:0", "web to db:65536", "web to db:80/icmp",
+		"web to 2001:db8::1:80", "web to db:80 now", ":80"} {
+		if got, err := flow.Parse(strings.Fields(text)); err == nil {
+			t.Errorf("%q is taken for %+v", text, got)
+		}
+	}
+}
+
+// fake is a host with eth0 (192.0.2.2) and a bridge br0 (10.9.0.1), on it the
+// sandbox web (10.9.0.2).
+type fake struct {
+	rules     rules.Ruleset
+	steering  kernel.Steering
+	listeners map[string][]kernel.Listener
+	published []flow.Published
+	routes    map[string]kernel.RouteFound // by "NETNS TO"
+	settings  map[string]string
+	proxy     netip.AddrPort
+}
+
+func newFake() *fake {
+	return &fake{
+		listeners: map[string][]kernel.Listener{"/web": {{Proto: model.TCP, At: at("0.0.0.0:80"), Process: kernel.Owner{PID: 7, Command: "nginx"}}}},
+		routes: map[string]kernel.RouteFound{
+			" 192.0.2.2":     {Type: unix.RTN_LOCAL, Link: "lo", Src: ip("192.0.2.2")},
+			" 127.0.0.1":     {Type: unix.RTN_LOCAL, Link: "lo", Src: ip("127.0.0.1")},
+			" 192.0.2.7":     {Type: unix.RTN_UNICAST, Link: "eth0", Src: ip("192.0.2.2"), To: netip.MustParsePrefix("192.0.2.0/24")},
+			" 10.9.0.2":      {Type: unix.RTN_UNICAST, Link: "br0", Src: ip("10.9.0.1"), To: netip.MustParsePrefix("10.9.0.0/24")},
+			"/web 10.9.0.2":  {Type: unix.RTN_LOCAL, Link: "lo"},
+			"/web 10.9.0.1":  {Type: unix.RTN_UNICAST, Link: "eth0", Src: ip("10.9.0.2")},
+			"/web 192.0.2.7": {Type: unix.RTN_UNICAST, Link: "eth0", Src: ip("10.9.0.2"), Via: ip("10.9.0.1"), To: netip.MustParsePrefix("0.0.0.0/0")},
+		},
+		settings: map[string]string{},
+	}
+}
+
+func ip(s string) netip.Addr     { return netip.MustParseAddr(s) }
+func at(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
+
+func (f *fake) Name(netns string) string {
+	if netns == "" {
+		return "host"
+	}
+	return strings.TrimPrefix(netns, "/")
+}
+
+func (f *fake) Links(netns string) ([]kernel.NetLink, error) {
+	prefix := func(s string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(s)} }
+	lo := kernel.NetLink{Name: "lo", Index: 1, Kind: "loopback", Up: true, Addresses: prefix("127.0.0.1/8")}
+	if netns == "/web" {
+		return []kernel.NetLink{lo, {Name: "eth0", Index: 2, Kind: "veth", Up: true, Addresses: prefix("10.9.0.2/24"), Parent: 4, ParentNetns: 0}}, nil
+	}
+	return []kernel.NetLink{lo,
+		{Name: "eth0", Index: 2, Kind: "device", Up: true, Addresses: prefix("192.0.2.2/24")},
+		{Name: "br0", Index: 3, Kind: "bridge", Up: true, Addresses: prefix("10.9.0.1/24"), Owner: "net"},
+		{Name: "port", Index: 4, Kind: "veth", Up: true, Bridge: "br0", Parent: 2, Owner: "web"}}, nil
+}
+
+func (f *fake) Peer(netns string, l kernel.NetLink) (flow.End, bool) {
+	other := map[string]struct{ netns, link string }{" port": {"/web", "eth0"}, "/web eth0": {"", "port"}}[netns+" "+l.Name]
+	links, _ := f.Links(other.netns)
+	for _, o := range links {
+		if o.Name == other.link {
+			return flow.End{Netns: other.netns, NetLink: o}, true
+		}
+	}
+	return flow.End{}, false
+}
+
+func (f *fake) Route(netns string, q kernel.RouteQuery) (kernel.RouteFound, error) {
+	if r, ok := f.routes[netns+" "+q.To.String()]; ok {
+		return r, nil
+	}
+	return kernel.RouteFound{}, &kernel.ErrNoRoute{Why: "no route to the destination"}
+}
+
+func (f *fake) Rules(netns string) (rules.Ruleset, []string, error) {
+	if netns != "" {
+		return nil, nil, nil
+	}
+	return f.rules, nil, nil
+}
+
+func (f *fake) Listeners(netns string) ([]kernel.Listener, error) { return f.listeners[netns], nil }
+func (f *fake) Setting(_, name string) string                     { return f.settings[name] }
+func (f *fake) Steering() (kernel.Steering, error)                { return f.steering, nil }
+func (f *fake) Branches(string, kernel.NetLink) []flow.End        { return nil }
+func (f *fake) Published() []flow.Published                       { return f.published }
+func (f *fake) ProxyTarget(l kernel.Listener) (netip.AddrPort, bool) {
+	return f.proxy, l.Process.Command == "docker-proxy"
+}
+
+func (f *fake) Holder(a netip.Addr) (string, bool) { return "/web", a == ip("10.9.0.2") }
+
+func (f *fake) Find(name string) (string, error) {
+	if name == "web" {
+		return "/web", nil
+	}
+	return "", errors.New("no such sandbox is running")
+}
+
+// chain is one with a hook and a single rule.
+func chain(table, hook, kind string, r rules.Rule) rules.Ruleset {
+	return rules.Ruleset{{Table: table, Name: hook, Hook: hook, Type: kind, Policy: rules.Accept, Rules: []rules.Rule{r}}}
+}
+
+// port is the condition that a packet is for a port.
+func port(n byte) []rules.Condition {
+	b := []byte{0, n}
+	return []rules.Condition{{Fields: []rules.Field{rules.Port}, In: [][]rules.Range{{{First: b, Last: b}}}}}
+}
+
+// TestExplain walks packets through hosts that are made up.
+func TestExplain(t *testing.T) {
+	for name, c := range map[string]struct {
+		flow string
+		host func(*fake)
+		want string
+	}{
+		"a port of the host that nobody has": {"192.0.2.7 to :80", nil,
+			"begin host eth0, route host eth0, socket host eth0 = refused: nobody listens on 192.0.2.2:80/tcp in host"},
+		"straight to a sandbox": {"host to web:80", nil,
+			"route host br0, bridge host br0, link web eth0, route web eth0, socket web eth0 = delivered: delivered to nginx (pid 7) in web"},
+		"somebody's DNAT": {"192.0.2.7 to :88", func(f *fake) {
+			f.rules = chain("ip nat", "prerouting", "nat", rules.Rule{Action: rules.DNAT, To: ip("10.9.0.2"), ToPorts: model.Port(80), Conditions: port(88)})
+		}, "begin host eth0, nat host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0 = delivered: delivered to nginx (pid 7) in web"},
+		"a rule that drops": {"192.0.2.7 to :88", func(f *fake) {
+			f.rules = chain("inet fw", "input", "filter", rules.Rule{Action: rules.Drop, Conditions: port(88)})
+		}, "begin host eth0, route host eth0, filter host eth0 = dropped: dropped by a rule at input of host: inet fw input: th dport 88 drop"},
+		"a rule that is not understood": {"192.0.2.7 to :88", func(f *fake) {
+			f.rules = chain("inet fw", "input", "filter", rules.Rule{Action: rules.Drop, Conditions: port(88), Partial: true})
+		}, "begin host eth0, route host eth0, filter? host eth0, socket host eth0 = refused: nobody listens on 192.0.2.2:88/tcp in host"},
+		"no route": {"web to 198.51.100.1:80", nil,
+			"route web = no-route: web leads 198.51.100.1 nowhere: no route to the destination"},
+		"an answer without a way back": {"192.0.2.7 to 10.9.0.2:80", func(f *fake) { delete(f.routes, "/web 192.0.2.7") },
+			"begin host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer web = no-route: it reaches web, and the answer finds no route to 192.0.2.7"},
+		"out of the host": {"host to 192.0.2.7:443", nil,
+			"route host eth0, link host eth0 = leaves: it leaves this host by eth0, to 192.0.2.7"},
+		"led by eBPF": {"192.0.2.7 to :88", func(f *fake) {
+			f.steering = kernel.Steering{Programs: []kernel.Program{{Name: "uplink", Link: "eth0"}}, Leads: []plan.Lead{{Proto: model.TCP,
+				Host: ip("0.0.0.0"), Ports: model.Port(88), To: ip("10.9.0.2"), ToPorts: model.Port(80), Link: "port"}}}
+		}, "begin host eth0, ebpf host eth0, link web eth0, route web eth0, socket web eth0, answer host port = delivered: delivered to nginx (pid 7) in web"},
+		"turned at connect": {"localhost to :88", func(f *fake) {
+			f.steering = kernel.Steering{Programs: []kernel.Program{{Name: "connect4"}}, Leads: []plan.Lead{{Proto: model.TCP,
+				Host: ip("0.0.0.0"), Ports: model.Port(88), To: ip("10.9.0.2"), ToPorts: model.Port(80), Link: "port"}}}
+		}, "connect host, route host br0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host = delivered: delivered to nginx (pid 7) in web"},
+		"docker-proxy": {"localhost to :88", func(f *fake) {
+			f.proxy = at("10.9.0.2:80")
+			f.listeners[""] = []kernel.Listener{{Proto: model.TCP, At: at("0.0.0.0:88"), Process: kernel.Owner{PID: 9, Command: "docker-proxy"}}}
+		}, "route host lo, proxy host, route host br0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host = delivered: delivered to nginx (pid 7) in web"},
+		"a host that does not route": {"192.0.2.7 to 10.9.0.2:80", func(f *fake) { f.settings["net.ipv4.conf.eth0.forwarding"] = "0" },
+			"begin host eth0, route host eth0 = no-route: host does not route packets of others (net.ipv4.conf.eth0.forwarding = 0)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFake()
+			if c.host != nil {
+				c.host(w)
+			}
+			f, err := flow.Parse([]string{c.flow})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := flow.Explain(w, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, summary(e)); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// summary is an explanation in a line; a question mark is for what is uncertain.
+func summary(e flow.Explanation) string {
+	var hops []string
+	for _, h := range e.Hops {
+		kind := string(h.Kind)
+		if h.Uncertain {
+			kind += "?"
+		}
+		hops = append(hops, strings.TrimSpace(fmt.Sprintf("%s %s %s", kind, h.Where, h.Link)))
+	}
+	return fmt.Sprintf("%s = %s: %s", strings.Join(hops, ", "), e.Outcome, e.Verdict)
+}
+
+func TestMistakes(t *testing.T) {
+	for _, text := range []string{"nobody to :80", "web to nobody:80", "203.0.113.1 to :80", "2001:db8::1 to web:80", "web to [2001:db8::1]:80x"} {
+		f, err := flow.Parse([]string{text})
+		if err == nil {
+			_, err = flow.Explain(newFake(), f)
+		}
+		if err == nil {
+			t.Errorf("%s is explained", text)
+		}
+	}
+}

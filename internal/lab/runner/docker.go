@@ -184,7 +184,7 @@ func (d *dock) startDaemon(ctx context.Context, r *rig) error {
 // createNetwork returns how the path's network is made by docker, nil where it
 // is one that every engine has.
 func createNetwork(p suite.Path) []string {
-	if p.Peer == suite.Docker && (p.Driver == model.DriverHost || p.Driver == model.DriverBridge && !p.Direct) {
+	if p.Driver == model.DriverHost || onDefaultBridge(p) {
 		return nil
 	}
 	args := []string{"network", "create"}
@@ -207,13 +207,19 @@ func createNetwork(p suite.Path) []string {
 	return append(args, "--subnet", subnet.String(), dockNetwork)
 }
 
+// onDefaultBridge reports whether the path's containers are on the bridge that
+// Docker has for those that name no network.
+func onDefaultBridge(p suite.Path) bool {
+	return p.Peer == suite.Docker && p.Driver == model.DriverBridge && !p.Direct && !p.OwnNetwork
+}
+
 // networkArgs have a container join the path's network, with an address of its
 // own where the client dials that.
 func networkArgs(p suite.Path, addr netip.Addr) []string {
 	switch {
 	case p.Driver == model.DriverHost:
 		return []string{"--network", "host"}
-	case p.Peer == suite.Docker && !p.Direct:
+	case onDefaultBridge(p):
 		return nil
 	case p.Direct:
 		return []string{"--network", dockNetwork, "--ip", addr.String()}

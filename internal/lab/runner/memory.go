@@ -13,6 +13,8 @@ import (
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/suite"
 	"fairlead/internal/model"
+
+	"golang.org/x/sys/unix"
 )
 
 // memory is what a rig's engine holds, in bytes, its containers left out.
@@ -39,7 +41,7 @@ func (r *rig) memory() (m memory, err error) {
 	}
 	for _, pid := range pids {
 		name, size, err := readMemory(pid)
-		if errors.Is(err, os.ErrNotExist) {
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 			continue // it has ended
 		}
 		if err != nil {

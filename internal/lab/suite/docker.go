@@ -19,7 +19,8 @@ func dockerPaths() []Path {
 		{Name: "docker:host", About: "a container on Docker's host network: the baseline of the suite docker", Driver: model.DriverHost, Peer: Docker},
 		{Name: "docker:bridge", About: "a container on a Docker bridge at its own address", Driver: model.DriverBridge, Peer: Docker, Direct: true},
 		{Name: "docker:publish", About: "a container's port published by Docker: NAT, and docker-proxy beside it", Driver: model.DriverBridge, Tracked: true, Peer: Docker},
-		{Name: "docker:publish-noproxy", About: "the same with --userland-proxy=false: NAT alone", Driver: model.DriverBridge, Tracked: true, Peer: Docker, NoProxy: true},
+		{Name: "docker:publish-network", About: "the same from a network that `docker network create` has made", Driver: model.DriverBridge, Tracked: true, Peer: Docker, OwnNetwork: true},
+		{Name: "docker:publish-noproxy", About: "docker:publish with --userland-proxy=false: NAT alone", Driver: model.DriverBridge, Tracked: true, Peer: Docker, NoProxy: true},
 		{Name: "docker:macvlan", About: "a container on a Docker macvlan network, at an address of the wire's own subnet", Driver: model.DriverMacvlan, Peer: Docker, Direct: true},
 		through("ebpf", "a container's port published via ebpf on a Fairlead network of Docker", model.DriverBridge, model.ViaEBPF),
 		through("nat", "the same via nat", model.DriverBridge, model.ViaNAT),
@@ -58,7 +59,7 @@ func dockerStart() Suite {
 		Workloads: []Workload{runTCP, runUDP},
 		Rounds:    5, Duration: time.Second,
 	}
-	for _, way := range []string{"docker:publish", "docker:publish-noproxy", "docker:fairlead-ebpf", "docker:fairlead-nat", "docker:fairlead-proxy"} {
+	for _, way := range []string{"docker:publish", "docker:publish-network", "docker:publish-noproxy", "docker:fairlead-ebpf", "docker:fairlead-nat", "docker:fairlead-proxy"} {
 		for _, ports := range []int{1, 50, 200, 1000} {
 			s.Paths = append(s.Paths, withPorts(way, ports))
 		}

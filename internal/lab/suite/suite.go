@@ -40,6 +40,9 @@ type Path struct {
 	Wires int
 	// NoProxy has Docker publish without docker-proxy.
 	NoProxy bool
+	// OwnNetwork has Docker publish from a network that was created, and not
+	// from its default bridge.
+	OwnNetwork bool
 	// Ports is how many ports a container publishes when its start is what is
 	// measured.
 	Ports int

@@ -192,3 +192,108 @@ func exchange(network string, at netip.AddrPort, message string) error {
 	}
 	return <-sent
 }
+
+// TestStatsOfEveryLink sends datagrams from sandboxes whose links are of
+// different kinds, some of them in other hands, and finds them counted.
+func TestStatsOfEveryLink(t *testing.T) {
+	const datagrams = 100
+	w := newWorld(t).start()
+	w.card()
+	w.sh("set -e; ip link add up0 type veth peer name far0; ip link set up0 up; ip link set far0 up")
+	talk := func(b box, link, to string) {
+		b.sh(t, fmt.Sprintf("set -e; ip neigh add %s lladdr 02:00:00:00:00:99 dev %s; bash -c 'for i in $(seq %d); do echo hello > /dev/udp/%s/9; done'",
+			to, link, datagrams, to))
+	}
+	b := w.box()
+	w.attach(handOver(b.pid))
+	talk(b, "lan0", "203.0.113.99")
+	w.network(model.Network{Name: "macvlan", Driver: model.DriverMacvlan, Parent: "up0", Subnets: []model.Subnet{{Prefix: prefix("172.32.0.0/16")}}})
+	b = w.box()
+	w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Name: "branch", Network: "macvlan", Sandbox: b.pid}})
+	talk(b, "eth0", "172.32.0.99")
+	number := 2
+	for name, n := range guests() {
+		n.Name = "guests-" + name
+		n.Subnets = []model.Subnet{{Prefix: prefix(fmt.Sprintf("172.4%d.0.0/16", number))}}
+		w.network(n)
+		b = w.box()
+		e := w.guest(b, n, number)
+		talk(b, b.linkWith(t, e.Addresses[0]), fmt.Sprintf("172.4%d.0.99", number))
+		number++
+	}
+	s := w.Stats(context.Background())
+	if len(s.Endpoints) != 2+len(guests()) || len(s.Problems) > 0 {
+		t.Errorf("%d endpoints, problems: %v", len(s.Endpoints), s.Problems)
+	}
+	for _, e := range s.Endpoints {
+		if e.Traffic == nil || e.Traffic.Packets.Out < datagrams || e.Traffic.Packets.Out > 2*datagrams || e.Traffic.Bytes.Out < 34*datagrams {
+			t.Errorf("endpoint %s of %s: %+v, want %d packets out", e.Endpoint, e.Network, e.Traffic, datagrams)
+		}
+	}
+}
+
+// linkWith returns the link in the sandbox that has the address.
+func (b box) linkWith(t *testing.T, addr netip.Addr) string {
+	t.Helper()
+	return strings.TrimSpace(b.sh(t, "ip -o addr show to "+addr.String()+" | awk '{print $2}'"))
+}
+
+// TestStatsOfTheHostsOwnClients counts what a process of the host begins at a
+// port published via ebpf, though no program sees its packets.
+func TestStatsOfTheHostsOwnClients(t *testing.T) {
+	w := newWorld(t).start()
+	w.network(lan)
+	web := w.box()
+	req := to(web)
+	req.Name = "web"
+	w.attach(req)
+	ask := daemon.PublishRequest{Target: "web", Publishes: []model.Publish{
+		{Via: model.ViaEBPF, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)}}}
+	if _, err := w.Publish(context.Background(), ask); err != nil {
+		t.Fatal(err)
+	}
+	web.echoes(t, "tcp", ":80")
+	err := w.host.Do(func() error {
+		for range exchanges {
+			if err := exchange("tcp", netip.MustParseAddrPort("127.0.0.1:8080"), "hello"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := w.Stats(context.Background())
+	if p := s.Publishes[0]; p.Flows == nil || *p.Flows != exchanges || *p.Bytes != (kernel.InOut{}) {
+		t.Errorf("%s flows, %+v bytes, want %d and none", counted(p.Flows), p.Bytes, exchanges)
+	}
+	if e := s.Endpoints[0]; e.Traffic == nil || e.Traffic.Packets.In < exchanges {
+		t.Errorf("the link carried %+v", e.Traffic)
+	}
+}
+
+// TestANetworkKeepsWhatItsEndpointsCarried takes an endpoint away.
+func TestANetworkKeepsWhatItsEndpointsCarried(t *testing.T) {
+	w := newWorld(t).start()
+	w.network(lan)
+	web := w.box()
+	req := to(web)
+	req.Name = "web"
+	w.attach(req)
+	web.sh(t, "set -e; ip neigh add 172.30.0.99 lladdr 02:00:00:00:00:99 dev eth0; bash -c 'for i in $(seq 100); do echo x > /dev/udp/172.30.0.99/9; done'")
+	before := w.Stats(context.Background())
+	if before.Networks[0].Packets.Out < 100 {
+		t.Fatalf("%+v", before.Networks)
+	}
+	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Network: "lan", Sandbox: web.pid}); err != nil {
+		t.Fatal(err)
+	}
+	if gone := w.Stats(context.Background()); len(gone.Endpoints) != 0 || gone.Networks[0].Packets.Out < before.Networks[0].Packets.Out {
+		t.Errorf("after it has gone: %+v, before %+v", gone.Networks, before.Networks)
+	}
+	w.attach(req)
+	if again := w.Stats(context.Background()); again.Networks[0].Packets.Out < before.Networks[0].Packets.Out {
+		t.Errorf("after it has come again: %+v, before %+v", again.Networks, before.Networks)
+	}
+}

@@ -1,0 +1,142 @@
+package probe_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/explain/flow"
+	"fairlead/internal/explain/flow/probe"
+	"fairlead/internal/explain/flow/sight"
+	"fairlead/internal/kernel"
+	"fairlead/internal/lab/dockerd"
+	"fairlead/test/engines"
+)
+
+// patience is how long a probe may wait on a busy machine.
+const patience = 20 * time.Second
+
+// TestDocker explains the ports that Docker has published itself: by its NAT
+// rules from elsewhere, and by its proxy from loopback.
+func TestDocker(t *testing.T) {
+	host := newHost(t)
+	e := engines.Start(t, dockerd.Options{Netns: host.Netns()})
+	engines.Image(t, e, "server", buildServer(t))
+	id, err := e.Run(t.Context(), "run", "-d", "--name", "web", "-p", "8088:8080", "server")
+	if err != nil {
+		t.Fatal(id, err)
+	}
+	opt := sight.Options{Containers: map[string]string{strings.TrimSpace(id)[:12]: "web"}}
+	for text, want := range map[string][]string{
+		"192.0.2.1 to :8088": {"nat ip nat DOCKER", "bridge ", "socket "},
+		"localhost to :8088": {"proxy listening on", "bridge ", "socket "},
+		"host to :8088":      {"nat ip nat DOCKER", "bridge ", "socket "},
+	} {
+		t.Run(text, func(t *testing.T) { explained(t, host, opt, text, want) })
+	}
+}
+
+// look explains a flow as the host is now.
+func look(t *testing.T, host *kernel.Host, opt sight.Options, text string) (*sight.World, flow.Explanation) {
+	t.Helper()
+	w, err := sight.New(host, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	f, err := flow.Parse([]string{text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := flow.Explain(w, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, e
+}
+
+// explained explains a flow to the container and probes it.
+func explained(t *testing.T, host *kernel.Host, opt sight.Options, text string, want []string) {
+	t.Helper()
+	w, e := look(t, host, opt, text)
+	for begun := time.Now(); e.Outcome == flow.Refused && time.Since(begun) < patience; { // it has just been started
+		w, e = look(t, host, opt, text)
+	}
+	if err := probe.Send(t.Context(), w, &e, probe.Options{Patience: patience}); err != nil {
+		t.Fatal(err)
+	}
+	var told strings.Builder
+	for _, h := range e.Hops {
+		fmt.Fprintf(&told, "%s %s [%s %s, %s] %s\n", h.Kind, h.By, h.Where, h.Link, h.Seen, h.What)
+	}
+	fmt.Fprintf(&told, "%s %+v %+v", e.Verdict, e.Process, e.Probe)
+	for _, part := range want {
+		if !strings.Contains(told.String(), part) {
+			t.Errorf("no %q", part)
+		}
+	}
+	p := e.Process
+	if e.Outcome != flow.Delivered || p == nil || p.Command != "server" || p.Where != "web" || !e.Probe.Agrees {
+		t.Error("it does not end in the container")
+	}
+	if t.Failed() {
+		t.Log(told.String())
+	}
+}
+
+// newHost is a namespace with a link to a LAN, where another machine is.
+func newHost(t *testing.T) *kernel.Host {
+	t.Helper()
+	var spaces [2]*kernel.Netns
+	for i := range spaces {
+		ns, err := kernel.NewNetns()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ns.Close() })
+		spaces[i] = ns
+	}
+	script := fmt.Sprintf(`ip link add eth0 type veth peer name eth0 netns /proc/%d/fd/%d
+ip address add 192.0.2.2/24 dev eth0
+ip link set eth0 up
+nsenter --net=/proc/%[1]d/fd/%[2]d ip address add 192.0.2.1/24 dev eth0
+nsenter --net=/proc/%[1]d/fd/%[2]d ip link set eth0 up`, os.Getpid(), spaces[1].File().Fd())
+	err := spaces[0].Do(func() error {
+		out, err := exec.Command("sh", "-ec", script).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What holds the other machine's namespace, so that it can be found.
+	hold := exec.Command("sleep", "infinity")
+	if err := spaces[1].Do(hold.Start); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = hold.Process.Kill(); _ = hold.Wait() })
+	host, err := kernel.Open(spaces[0].Path(), kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { host.Close() })
+	return host
+}
+
+// buildServer builds the tests' server, which listens on TCP port 8080.
+func buildServer(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "server")
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", program, "../../../../test/e2e/testdata/server")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the server: %v\n%s", err, out)
+	}
+	return program
+}

@@ -52,10 +52,10 @@ func (h *host) lives() {
 // reached fails the test unless the container is.
 func (h *host) reached() {
 	h.Helper()
+	h.asks(lan, "tcp", "["+hostAddr6+"]:8080")
 	if from := h.asks(lan, "tcp", hostAddr+":8080"); from != lanAddr {
 		h.Errorf("the LAN is seen as %s", from)
 	}
-	h.asks(lan, "tcp", "["+hostAddr6+"]:8080")
 	h.asks("", "tcp", "127.0.0.1:8080")
 }
 

@@ -15,12 +15,12 @@ func (h *host) connects() {
 	h.fails("--network host", "network", "create", "-d", "fairlead", "-o", "driver=host", "red")
 	h.fails("another network has", "network", "create", "-d", "fairlead", "--ipam-driver", "fairlead", "--subnet", "172.30.1.128/25", "red")
 
-	h.serves("web", "--ip", "172.30.0.77", "--ip6", "fd00:30::77", "--mac-address", "02:00:00:00:00:77", "-p", "8080:80")
+	h.serves("web", "--ip", "172.30.0.77", "--ip6", "fd00:30::77", "-p", "8080:80")
 	h.docker("network", "connect", "--ip", "172.30.1.9", "back", "web")
 	h.docker("network", "connect", "closed", "web")
 	h.docker("network", "connect", "docker", "web")
 	inside := h.sh(`nsenter --net=/proc/` + h.docker("inspect", "-f", "{{.State.Pid}}", "web") + `/ns/net sh -c 'ip addr; ip route; ip -6 route'`)
-	for _, want := range []string{"172.30.0.77/24", "fd00:30::77/64", "02:00:00:00:00:77", "mtu 1400", "net0@", "172.30.1.9/24", "172.31.0.2/24",
+	for _, want := range []string{"172.30.0.77/24", "fd00:30::77/64", "mtu 1400", "net0@", "172.30.1.9/24", "172.31.0.2/24",
 		"default via 172.3", "default via fd00:30::1"} {
 		if !strings.Contains(inside, want) {
 			h.Errorf("the container lacks %s:\n%s", want, inside)

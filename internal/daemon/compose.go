@@ -173,7 +173,7 @@ func (d *Daemon) freeInterface(ref string, seen kernel.Sandbox) string {
 	for i := 0; ; i++ {
 		name := fmt.Sprintf("eth%d", i)
 		if slices.Contains(seen.Links, name) || slices.ContainsFunc(d.wishes.Attachments, func(a model.Attachment) bool {
-			return a.Ref == ref && a.InterfaceName() == name
+			return a.Ref == ref && a.Interface == name
 		}) {
 			continue
 		}

@@ -95,11 +95,11 @@ func (t *draft) matches(a Declared, ref string, taken map[string]bool) (string, 
 func (t *draft) network(i int) {
 	n, at := t.spec.Networks[i], fmt.Sprintf("networks[%d]", i)
 	n.Origin = t.by
-	err := t.tryNetwork(n)
 	if slices.ContainsFunc(t.spec.Networks[:i], func(o model.Network) bool { return o.Name == n.Name }) {
-		err = fmt.Errorf("network %s is declared twice: leave one out", n.Name)
+		t.mistake(at, fmt.Errorf("network %s is declared twice: leave one out", n.Name))
+		return
 	}
-	if err != nil {
+	if err := t.tryNetwork(n); err != nil {
 		t.wrong[n.Name] = true
 		t.mistake(at, err)
 	}

@@ -1,0 +1,210 @@
+package daemon_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/model"
+)
+
+// shop declares the sandbox shop in the network lan, with a port published.
+func shop() daemon.Spec {
+	return daemon.Spec{Networks: []model.Network{lan}, Attachments: []daemon.Declared{{
+		Endpoint:  model.Endpoint{Network: "lan", Sandbox: "netns:shop"},
+		Publishes: []model.Publish{port(8080, 80)}}}}
+}
+
+func port(host, own uint16) model.Publish {
+	return model.Publish{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(host), Ports: model.Port(own)}
+}
+
+func (w *world) apply(spec daemon.Spec) daemon.Result {
+	w.Helper()
+	r, err := w.Apply(context.Background(), spec, false)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return r
+}
+
+// TestDeclaredWaits declares what is not there yet; it comes, goes and comes
+// again, under another daemon too.
+func TestDeclaredWaits(t *testing.T) {
+	w := newWorld(t).start()
+	before := w.snapshot()
+	r := w.apply(shop())
+	if len(r.Changes) != 3 || r.Attachments[0].Status != daemon.Waiting {
+		t.Fatalf("%+v", r)
+	}
+	w.unchanged(before)
+	up := func() bool { return w.Attachments()[0].Status == daemon.Up }
+	for _, restart := range []bool{false, true} {
+		w.named("shop")
+		w.until("the sandbox is attached", up)
+		v := w.Attachments()[0]
+		if v.Interface != "eth0" || len(v.Addresses) != 2 || len(v.Publishes) != 1 || v.Origin != model.FromFile {
+			t.Errorf("%+v", v)
+		}
+		if r := w.apply(shop()); r.Changed {
+			t.Errorf("the same again: %+v", r.Changes)
+		}
+		if restart {
+			w.stop()
+			w.start()
+		}
+		w.unname("shop")
+		w.until("it waits again", func() bool { return !up() })
+		if r := w.apply(shop()); r.Changed {
+			t.Errorf("the same again while it is away: %+v", r.Changes)
+		}
+	}
+	if r := w.apply(daemon.Spec{}); len(r.Changes) != 3 || !w.Empty() || len(w.Networks()) != 0 {
+		t.Errorf("%+v", r)
+	}
+	w.unchanged(before)
+}
+
+// TestDeclaredTakesTheFreeInterface of a sandbox that has an eth0 and a default
+// route when it comes.
+func TestDeclaredTakesTheFreeInterface(t *testing.T) {
+	w := newWorld(t).start()
+	w.apply(shop())
+	w.named("shop")
+	w.until("the sandbox is attached", func() bool { return w.Attachments()[0].Status == daemon.Up })
+	second := lan
+	second.Name, second.Subnets = "dmz", []model.Subnet{{Prefix: prefix("172.31.0.0/24")}}
+	spec := shop()
+	spec.Networks = append(spec.Networks, second)
+	spec.Attachments = append(spec.Attachments, daemon.Declared{Endpoint: model.Endpoint{Network: "dmz", Sandbox: "netns:shop"}})
+	w.apply(spec)
+	for range 2 {
+		i := slices.IndexFunc(w.Attachments(), func(v daemon.View) bool { return v.Network == "dmz" })
+		if v := w.Attachments()[i]; v.Name != "shop-dmz" || v.Interface != "eth1" || !v.NoDefault {
+			t.Errorf("%+v", v)
+		}
+		if r := w.apply(spec); r.Changed {
+			t.Errorf("the same again: %+v", r.Changes)
+		}
+		w.unname("shop")
+		w.until("it is gone", func() bool {
+			return w.Attachments()[0].Status == daemon.Waiting && w.Attachments()[1].Status == daemon.Waiting
+		})
+		w.named("shop")
+		w.until("it is back", func() bool { return w.Attachments()[0].Status == daemon.Up && w.Attachments()[1].Status == daemon.Up })
+	}
+}
+
+// TestApplyIsOneStep fails in the middle: a port is another process's.
+func TestApplyIsOneStep(t *testing.T) {
+	w := newWorld(t).start()
+	w.named("shop")
+	w.apply(shop())
+	before, wished := w.snapshot(), w.Attachments()
+	w.serves(":9090")
+	before = w.snapshot()
+	next := shop()
+	next.Networks[0].MTU = 1400
+	next.Attachments[0].Interface = "net7"
+	taken := port(9090, 90)
+	taken.Via = model.ViaProxy
+	next.Attachments[0].Publishes = append(next.Attachments[0].Publishes, port(8081, 81), taken)
+	_, err := w.Apply(context.Background(), next, false)
+	var m daemon.Mistakes
+	if daemon.CodeOf(err) != daemon.PortTaken || !errors.As(err, &m) || len(m) != 1 || m[0].At != "attachments[0].publishes[2]" {
+		t.Errorf("%s: %v", daemon.CodeOf(err), err)
+	}
+	w.unchanged(before)
+	if now := w.Attachments(); len(now) != 1 || !now[0].Attachment.Equal(wished[0].Attachment) {
+		t.Errorf("wished for:\n%+v\nbefore:\n%+v", now, wished)
+	}
+}
+
+// TestMistakesOfASpec are all found, each where it is.
+func TestMistakesOfASpec(t *testing.T) {
+	w := newWorld(t).start()
+	w.named("shop")
+	w.network(model.Network{Name: "theirs", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("10.1.0.0/24")}}})
+	at := func(network, sandbox string) daemon.Declared {
+		return daemon.Declared{Endpoint: model.Endpoint{Network: network, Sandbox: sandbox}}
+	}
+	named := func(d daemon.Declared, name string) daemon.Declared { d.Name = name; return d }
+	spec := daemon.Spec{
+		Networks: []model.Network{lan, lan,
+			{Name: "theirs", Driver: model.DriverRouted},
+			{Name: "over", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("10.1.0.0/25")}}},
+			{Name: "odd", Driver: "odd"}, {Name: "none", Driver: model.DriverNone}, {Name: "../x", Driver: model.DriverBridge}},
+		Attachments: []daemon.Declared{at("wan", "netns:shop"), at("lan", "4711"), at("lan", "db"), at("lan", "netns:../x"), named(at("lan", "netns:db"), "a/b"),
+			named(at("lan", "netns:db"), "db"), named(at("lan", "netns:db"), "db")},
+	}
+	_, err := w.Apply(context.Background(), spec, true)
+	var m daemon.Mistakes
+	if !errors.As(err, &m) || daemon.CodeOf(err) != daemon.Invalid {
+		t.Fatal(err)
+	}
+	want := []string{"networks[1]: network lan is declared twice", "networks[2]: network theirs is there otherwise than declared, and a command made it",
+		"networks[5]: network none: driver none", "networks[6]: network ../x: name \"../x\"", "attachments[0]: there is no network \"wan\"",
+		"attachments[1]: ", "attachments[2]: sandbox \"db\": nothing of that name runs: say what it will be", "attachments[3]: sandbox \"netns:../x\"",
+		"attachments[4]: ", "attachments[6]: attachment db is declared twice"}
+	lines := strings.Split(err.Error(), "\n")
+	for i, line := range want {
+		if i >= len(lines) || !strings.HasPrefix(lines[i], line) {
+			t.Errorf("line %d of\n%v\nwant %s", i, err, line)
+		}
+	}
+	if len(lines) != len(want) {
+		t.Errorf("want %d lines:\n%v", len(want), err)
+	}
+	// What only all together shows.
+	spec.Networks = []model.Network{lan, spec.Networks[3]}
+	spec.Attachments = []daemon.Declared{named(at("lan", "netns:shop"), "a"), named(at("lan", "netns:db"), "b")}
+	for i := range spec.Attachments {
+		spec.Attachments[i].Addresses = []netip.Addr{netip.MustParseAddr("172.30.0.9")}
+		spec.Attachments[i].Publishes = []model.Publish{port(80, 80)}
+	}
+	_, err = w.Apply(context.Background(), spec, true)
+	for _, line := range []string{"networks[1]: network over: subnet 10.1.0.0/25 overlaps", "attachments[1]: endpoint b: address 172.30.0.9 is endpoint a's already",
+		"attachments[1].publishes[0]: publish 80/tcp -> b:80 via nat: port taken by endpoint a"} {
+		if err == nil || !strings.Contains(err.Error(), line) {
+			t.Errorf("%v\nwant %s", err, line)
+		}
+	}
+	// What a driver refuses.
+	_, err = w.Apply(context.Background(), daemon.Spec{Networks: []model.Network{{Name: "odd", Driver: "odd"}}}, true)
+	if err == nil || !strings.HasPrefix(err.Error(), "networks[0]: network odd: there is no driver") {
+		t.Error(err)
+	}
+	if !w.Empty() {
+		t.Error("something was done")
+	}
+}
+
+// TestSetsAreApart applies two sets with names, and what a command has made.
+func TestSetsAreApart(t *testing.T) {
+	w := newWorld(t).start()
+	w.named("shop")
+	w.named("db")
+	one := shop()
+	one.Set = "one"
+	w.apply(one)
+	two := daemon.Spec{Set: "two", Attachments: []daemon.Declared{{Endpoint: model.Endpoint{Network: "lan", Sandbox: "netns:db"}}}}
+	w.apply(two)
+	if _, err := w.Apply(context.Background(), daemon.Spec{Set: "one"}, false); err == nil || !strings.Contains(err.Error(), "has attachments of others (db)") {
+		t.Errorf("a network that another set is in: %v", err)
+	}
+	state, _ := w.State()
+	if r := w.apply(state); r.Changed || len(r.Notes) != 4 {
+		t.Errorf("what there is: %+v", r)
+	}
+	if _, err := w.Publish(context.Background(), daemon.PublishRequest{Target: "shop", Publishes: []model.Publish{port(8080, 90)}}); daemon.CodeOf(err) != daemon.Conflict {
+		t.Errorf("by a command: %v", err)
+	}
+	w.apply(daemon.Spec{Set: "two"})
+	if r := w.apply(daemon.Spec{Set: "one"}); len(r.Changes) != 3 || !w.Empty() {
+		t.Errorf("%+v", r)
+	}
+}

@@ -32,6 +32,8 @@ type order struct {
 	At     store.Places
 	Socket string
 	Facts  plan.Facts
+	// Pins is as in kernel.Options.
+	Pins string
 }
 
 func daemonMain() int {
@@ -51,7 +53,7 @@ func runDaemon() error {
 	if err != nil {
 		return err
 	}
-	h, err := kernel.Open("", kernel.Options{})
+	h, err := kernel.Open("", kernel.Options{Pins: do.Pins})
 	if err != nil {
 		return err
 	}
@@ -91,7 +93,8 @@ func (w *world) kill9(socket string) (client *admin.Client, end func()) {
 		w.Fatal(err)
 	}
 	w.Cleanup(func() { _ = p.Kill() })
-	if err := json.NewEncoder(in).Encode(order{w.at, socket, w.facts}); err != nil {
+	w.killed = p.Cmd.Process.Pid
+	if err := json.NewEncoder(in).Encode(order{w.at, socket, w.facts, w.pins}); err != nil {
 		w.Fatal(err)
 	}
 	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {

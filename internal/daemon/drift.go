@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -235,59 +234,3 @@ func (d *Daemon) deadIn(part plan.Plan) map[string]bool {
 	}
 	return d.deadAmong(d.wishes, func(b *box) bool { return paths[b.path] })
 }
-
-// tell tells of what was put right. That a new link of the host's has got our
-// program is no news.
-func (d *Daemon) tell(strayed []plan.Op, seen kernel.Sightings) {
-	table := slices.ContainsFunc(strayed, func(op plan.Op) bool { _, is := op.Object.(plan.Table); return is })
-	kinds, contested := map[string]int{}, map[string]bool{}
-	elements := 0
-	for _, op := range strayed {
-		_, uplinks := op.Object.(plan.Uplinks)
-		if op.Old == op.Object && !op.Del || uplinks && !seen.Detached() {
-			continue // it is set again because what it stands on was
-		}
-		kinds[kindOf(op.Object)]++
-		contested[contestOf(op.Object)] = true
-		if table && kindOf(op.Object) == "nft element" {
-			elements++ // they come with the table
-			continue
-		}
-		e := Event{Kind: Healed, Object: op.Object.Key(), Commands: op.Commands()}
-		if strings.HasPrefix(e.Object, "nft ") {
-			e.By = seen.Author()
-		}
-		if _, is := op.Object.(plan.Table); is {
-			e.Commands = nil // the whole table
-		}
-		d.note(e)
-	}
-	for key := range contested {
-		d.contest(key, seen.Author())
-	}
-	if elements > 0 {
-		d.cfg.Log.Warn(string(Healed), "object", "nft elements", "count", elements)
-	}
-	for kind, n := range kinds {
-		d.cfg.Meter.Healed(kind, n)
-	}
-	if len(kinds) > 0 {
-		d.changed()
-	}
-}
-
-// kindOf names the kind of an object, e.g. "link", "nft element".
-func kindOf(o plan.Object) string {
-	words := strings.Fields(o.Key())
-	switch o.(type) {
-	case plan.Mapping, plan.Member:
-		return "nft element"
-	}
-	if words[0] == "bpf" || words[0] == "nft" {
-		return words[0] + " " + words[1]
-	}
-	return words[0]
-}
-
-// shown joins commands into one line of a log.
-func shown(commands []string) string { return strings.Join(commands, "; ") }

@@ -30,8 +30,6 @@ const (
 type lanWorld struct {
 	*world
 	client *kernel.Host
-	// pins is the directory of the host's pins.
-	pins string
 }
 
 func newLANWorld(t testing.TB) *lanWorld {
@@ -63,8 +61,9 @@ func newLANWorld(t testing.TB) *lanWorld {
 		})
 		return h
 	}
-	w := &lanWorld{client: open(kernel.Options{}), pins: filepath.Join(root, "fairlead")}
-	w.world = worldOf(t, open(kernel.Options{Pins: w.pins}))
+	pins := filepath.Join(root, "fairlead")
+	w := &lanWorld{client: open(kernel.Options{}), world: worldOf(t, open(kernel.Options{Pins: pins}))}
+	w.pins = pins
 	w.cable()
 	return w
 }

@@ -3,8 +3,12 @@ package daemon
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/plan"
 )
 
 // EventKind says what happened.
@@ -117,3 +121,67 @@ func (d *Daemon) note(e Event) {
 	d.cfg.Log.Warn(string(e.Kind), args...)
 	d.journal.add(e)
 }
+
+// tell tells of what was put right. That a new link of the host's has got our
+// program is no news.
+func (d *Daemon) tell(strayed []plan.Op, seen kernel.Sightings) {
+	table := slices.ContainsFunc(strayed, func(op plan.Op) bool { _, is := op.Object.(plan.Table); return is })
+	kinds, contested := map[string]int{}, map[string]bool{}
+	elements := 0
+	remade := map[string]bool{}
+	for _, op := range strayed {
+		for _, end := range plan.Ends(op.Object) {
+			remade[end] = true
+		}
+	}
+	for _, op := range strayed {
+		_, uplinks := op.Object.(plan.Uplinks)
+		if op.Old == op.Object && !op.Del || uplinks && !seen.Detached() {
+			continue // it is set again because what it stands on was
+		}
+		kinds[kindOf(op.Object)]++
+		if !remade[plan.Base(op.Object)] { // else it went with its link
+			contested[contestOf(op.Object)] = true
+		}
+		if table && kindOf(op.Object) == "nft element" {
+			elements++ // they come with the table
+			continue
+		}
+		e := Event{Kind: Healed, Object: op.Object.Key(), Commands: op.Commands()}
+		if strings.HasPrefix(e.Object, "nft ") {
+			e.By = seen.Author()
+		}
+		if _, is := op.Object.(plan.Table); is {
+			e.Commands = nil // the whole table
+		}
+		d.note(e)
+	}
+	for key := range contested {
+		d.contest(key, seen.Author())
+	}
+	if elements > 0 {
+		d.cfg.Log.Warn(string(Healed), "object", "nft elements", "count", elements)
+	}
+	for kind, n := range kinds {
+		d.cfg.Meter.Healed(kind, n)
+	}
+	if len(kinds) > 0 {
+		d.changed()
+	}
+}
+
+// kindOf names the kind of an object, e.g. "link", "nft element".
+func kindOf(o plan.Object) string {
+	words := strings.Fields(o.Key())
+	switch o.(type) {
+	case plan.Mapping, plan.Member:
+		return "nft element"
+	}
+	if words[0] == "bpf" || words[0] == "nft" {
+		return words[0] + " " + words[1]
+	}
+	return words[0]
+}
+
+// shown joins commands into one line of a log.
+func shown(commands []string) string { return strings.Join(commands, "; ") }

@@ -50,10 +50,12 @@ type world struct {
 	facts   plan.Facts
 	changed chan struct{}
 	stop    func()
-	// wrap, unless nil, is what the daemon has for the host, and sandboxes what
-	// it has for the finder.
-	wrap      daemon.Host
-	sandboxes daemon.Sandboxes
+	// wrap, unless nil, is what the daemon has for the host.
+	wrap daemon.Host
+	// pins is as in kernel.Options.
+	pins string
+	// killed is the process of the daemon that kill9 has started last.
+	killed int
 }
 
 func newWorld(t testing.TB) *world {
@@ -98,13 +100,9 @@ func (w *world) start() *world {
 	if host == nil {
 		host = w.host
 	}
-	finder := w.sandboxes
-	if finder == nil {
-		finder = w.finder
-	}
 	life, end := context.WithCancel(context.Background()) // of what goes with the daemon's process
 	d, err := daemon.New(daemon.Config{
-		Host: host, Store: s, Sandboxes: finder, DHCP: w.dhcp, Facts: w.facts,
+		Host: host, Store: s, Sandboxes: w.finder, DHCP: w.dhcp, Facts: w.facts,
 		StartProxy: func(context.Context) (engine.Proxy, error) {
 			return proxy.Start(life, child.Place{Netns: w.host.Netns()})
 		},

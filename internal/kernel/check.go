@@ -2,15 +2,52 @@ package kernel
 
 import (
 	"bytes"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 
 	"fairlead/internal/plan"
-
-	"golang.org/x/net/bpf"
-	"golang.org/x/sys/unix"
 )
+
+// Settings says which sysctls of the host Check looks at.
+func (w *Watcher) Settings(wanted []plan.Sysctl) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.settings == nil {
+		return nil // it is closed
+	}
+	left := w.settings
+	w.settings = make(map[string]setting, len(wanted))
+	var errs []error
+	for _, s := range wanted {
+		if known, ok := left[s.Name]; ok && known.want == s.Value {
+			w.settings[s.Name] = known
+			delete(left, s.Name)
+			continue
+		}
+		err := w.host.inSysctlNetns(s, func(path string) error {
+			f, err := os.Open(path)
+			if err == nil {
+				w.settings[s.Name] = setting{f, s.Value}
+			}
+			return err
+		})
+		if err != nil && !absent(err) && !errors.Is(err, ErrNoSetting) {
+			errs = append(errs, fmt.Errorf("watch %s: %w", s.Name, err))
+		}
+	}
+	for _, s := range left {
+		errs = append(errs, s.file.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// setting is a sysctl that is looked at: its file shows the namespace that it
+// was opened in.
+type setting struct {
+	file *os.File
+	want string
+}
 
 // Check looks at what the kernel tells nobody of: sysctls of the host (see
 // Settings), eBPF programs and their pins, and the table that they share. What
@@ -102,45 +139,4 @@ func (h *Host) ObservePart(part plan.Plan) (plan.Plan, error) {
 	}
 	rules, err := h.readTable()
 	return append(have, rules...), err
-}
-
-// onlyFixedNeighbors joins the messages about neighbour and forwarding entries,
-// and has the kernel drop those about entries that are learnt, of which a busy
-// host has no end: what passes is that one goes, and that one is set.
-func (s *eventSocket) onlyFixedNeighbors() error {
-	// struct nlmsghdr is 16 bytes, and then struct ndmsg. A filter loads in
-	// network byte order.
-	const kindAt, stateAt = 4, 16 + 8
-	kind := uint32(binary.BigEndian.Uint16(native.AppendUint16(nil, unix.RTM_DELNEIGH)))
-	low := stateAt + uint32(native.AppendUint16(nil, 1)[1]) // where the state's low byte is
-	filter, err := bpf.Assemble([]bpf.Instruction{
-		bpf.LoadAbsolute{Off: kindAt, Size: 2},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: kind, SkipTrue: 2},
-		bpf.LoadAbsolute{Off: low, Size: 1},
-		bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.NUD_PERMANENT | unix.NUD_NOARP, SkipTrue: 1},
-		bpf.RetConstant{Val: 1 << 16},
-		bpf.RetConstant{Val: 0},
-	})
-	if err != nil {
-		return err
-	}
-	program := make([]unix.SockFilter, len(filter))
-	for i, f := range filter {
-		program[i] = unix.SockFilter{Code: f.Op, Jt: f.Jt, Jf: f.Jf, K: f.K}
-	}
-	raw, err := s.file.SyscallConn()
-	if err != nil {
-		return err
-	}
-	failed := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
-			&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
-		if err == nil {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, unix.RTNLGRP_NEIGH)
-		}
-	})
-	if failed != nil {
-		return failed
-	}
-	return os.NewSyscallError("filter messages about neighbours", err)
 }

@@ -7,8 +7,6 @@ import (
 	"os"
 	"sync"
 
-	"fairlead/internal/plan"
-
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -260,44 +258,4 @@ func namespaceOf(oob []byte) int {
 		}
 	}
 	return NoSandbox
-}
-
-// Settings says which sysctls of the host Check looks at.
-func (w *Watcher) Settings(wanted []plan.Sysctl) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.settings == nil {
-		return nil // it is closed
-	}
-	left := w.settings
-	w.settings = make(map[string]setting, len(wanted))
-	var errs []error
-	for _, s := range wanted {
-		if known, ok := left[s.Name]; ok && known.want == s.Value {
-			w.settings[s.Name] = known
-			delete(left, s.Name)
-			continue
-		}
-		err := w.host.inSysctlNetns(s, func(path string) error {
-			f, err := os.Open(path)
-			if err == nil {
-				w.settings[s.Name] = setting{f, s.Value}
-			}
-			return err
-		})
-		if err != nil && !absent(err) && !errors.Is(err, ErrNoSetting) {
-			errs = append(errs, fmt.Errorf("watch %s: %w", s.Name, err))
-		}
-	}
-	for _, s := range left {
-		errs = append(errs, s.file.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// setting is a sysctl that is looked at: its file shows the namespace that it
-// was opened in.
-type setting struct {
-	file *os.File
-	want string
 }

@@ -1,0 +1,195 @@
+package daemon_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+)
+
+// tries is how often a damage is done: not so often that the daemon takes it for
+// a contest.
+const tries = 15
+
+// BenchmarkHeal damages a host and takes the time from then until an answer
+// comes from a sandbox to another host again, and until the daemon says that it
+// has put the damage right.
+//
+//	go test -run '^$' -bench BenchmarkHeal -benchtime 1x -count 2 ./internal/daemon
+func BenchmarkHeal(b *testing.B) {
+	for _, endpoints := range []int{10, 500} {
+		b.Run(fmt.Sprint(endpoints), func(b *testing.B) {
+			w := newLANWorld(b)
+			w.start()
+			client := w.world.client(b)
+			w.crowd(b, client, endpoints)
+			port := 9000 + endpoints - 1
+			events := w.FollowEvents(b.Context())
+			for _, damage := range []struct {
+				name, command string
+				port          int
+				healed        string
+			}{
+				{"flush", "nft flush ruleset", port, "nft table"},
+				{"detach", "until bpftool link detach pinned " + w.pins + "/*/links/uplink-* 2>/dev/null; do :; done", port + 1000, "bpf uplinks"},
+				{"delete", "until ip link del fv-box" + fmt.Sprint(endpoints-1) + " 2>/dev/null; do :; done", port + 1000, "link  fv-box"},
+			} {
+				b.Run(damage.name, func(b *testing.B) {
+					var outages, healed []time.Duration
+					for b.Loop() {
+						for range tries {
+							quiet(events)
+							w.sh(damage.command)
+							began := time.Now()
+							outages = append(outages, w.outage(began, damage.port))
+							healed = append(healed, w.heard(events, daemon.Healed, damage.healed).Time.Sub(began))
+						}
+					}
+					report(b, outages, "outage")
+					report(b, healed, "healed")
+				})
+			}
+			if err := w.TearDown(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// crowd attaches sandboxes, each with a port by nat from 9000 on and one by
+// ebpf a thousand higher. The last one serves.
+func (w *lanWorld) crowd(b *testing.B, client *admin.Client, n int) {
+	b.Helper()
+	ctx := context.Background()
+	if _, err := client.CreateNetwork(ctx, lan, false); err != nil {
+		w.Fatal(err)
+	}
+	for i := range n {
+		path := strings.Replace(w.path(b), "self", fmt.Sprint(os.Getpid()), 1) // another process shall find it
+		name := fmt.Sprint("box", i)
+		if _, err := client.Attach(ctx, daemon.AttachRequest{Endpoint: model.Endpoint{Name: name, Network: "lan", Sandbox: path}}); err != nil {
+			w.Fatal(err)
+		}
+		publishes := append(published(model.ViaNAT, uint16(9000+i)), published(model.ViaEBPF, uint16(10000+i))...)
+		if _, err := client.Publish(ctx, daemon.PublishRequest{Target: name, Publishes: publishes}); err != nil {
+			w.Fatal(err)
+		}
+		if i == n-1 {
+			ns, err := kernel.OpenNetns(path)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { ns.Close() })
+			speaks(b, ns.Do)
+		}
+	}
+	w.reached(9000+n-1, 10000+n-1)
+}
+
+// outage is how long it is until a sandbox answers at the port.
+func (w *lanWorld) outage(began time.Time, port int) time.Duration {
+	w.Helper()
+	addr := net.JoinHostPort(hosts4, fmt.Sprint(port))
+	for time.Since(began) < patience {
+		if w.client.Do(func() error { return hear(addr) }) == nil {
+			return time.Since(began)
+		}
+	}
+	w.Errorf("port %d never answers again", port)
+	return patience
+}
+
+// hear asks for a byte.
+func hear(addr string) error {
+	conn, err := net.DialTimeout("tcp", addr, 20*time.Millisecond)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return err
+}
+
+// speaks says a byte to whoever connects.
+func speaks(b *testing.B, in func(func() error) error) {
+	var l net.Listener
+	if err := in(func() (err error) { l, err = net.Listen("tcp", ":80"); return err }); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("x")) // or the caller is gone
+			conn.Close()
+		}
+	}()
+}
+
+// idleFor is how long the daemon is watched while nothing happens.
+const idleFor = time.Minute
+
+// BenchmarkIdle tells what a daemon in a process of its own takes while nothing
+// happens, with 500 sandboxes that have two published ports each.
+//
+//	go test -run '^$' -bench BenchmarkIdle ./internal/daemon
+func BenchmarkIdle(b *testing.B) {
+	w := newLANWorld(b)
+	socket := filepath.Join(b.TempDir(), "s")
+	client, end := w.kill9(socket)
+	defer end()
+	pid := w.killed
+	w.crowd(b, client, 500)
+	for b.Loop() {
+		before := spent(b, pid)
+		time.Sleep(idleFor)
+		cpu := spent(b, pid) - before
+		b.ReportMetric(100*cpu.Seconds()/idleFor.Seconds(), "%cpu")
+		b.ReportMetric(resident(b, pid), "MB-resident")
+	}
+}
+
+// spent is the time on a CPU that a process has had, also in threads that have
+// ended (proc_pid_stat(5)).
+func spent(b *testing.B, pid int) time.Duration {
+	const utime, tick = 11, 10 * time.Millisecond // the field, after the name; USER_HZ
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	fields := strings.Fields(string(text)[strings.LastIndexByte(string(text), ')')+1:])
+	var user, system time.Duration
+	if _, err := fmt.Sscan(fields[utime]+" "+fields[utime+1], &user, &system); err != nil {
+		b.Fatal(err)
+	}
+	return (user + system) * tick
+}
+
+// resident is the resident memory of a process in MB.
+func resident(b *testing.B, pid int) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	var kb float64
+	if _, err := fmt.Sscan(rest, &kb); err != nil {
+		b.Fatal(err)
+	}
+	return kb / 1024
+}

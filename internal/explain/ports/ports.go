@@ -111,7 +111,7 @@ const (
 
 // List returns all ports, those of the daemon's attachments by name.
 func List(f facts.Facts, known []daemon.View) []Port {
-	b := builder{Facts: f, known: known}
+	b := builder{Facts: f, known: known, index: rules.NewIndex(f.Rules)}
 	b.translations()
 	b.leads()
 	b.listeners()
@@ -127,29 +127,36 @@ type builder struct {
 	facts.Facts
 	known []daemon.View
 	ports []Port
+	index rules.Index
 }
 
-// join makes one port of those that differ by the family or are neighbours.
+// join makes one port of those that are neighbours or differ by the family.
 func join(all []Port) []Port {
+	all = merge(all, Port.before, func(p *Port, o Port) { p.Ports.Last, p.ToPorts.Last = o.Ports.Last, o.ToPorts.Last },
+		func(p Port) int { return int(p.Ports.Last) + 1 })
+	all = merge(all, Port.otherFamily, (*Port).take, func(p Port) int { return int(p.Ports.First) })
+	slices.SortStableFunc(all, compare)
+	return all
+}
+
+// merge has each port taken by the first before it that it belongs to; what
+// belongs to a port begins at next.
+func merge(all []Port, belongs func(Port, Port) bool, take func(*Port, Port), next func(Port) int) []Port {
 	slices.SortStableFunc(all, compare)
 	var out []Port
+	at := map[int][]int{}
 	for _, p := range all {
-		if i := slices.IndexFunc(out, func(o Port) bool { return o.otherFamily(p) }); i >= 0 {
-			out[i].take(p)
+		candidates := at[int(p.Ports.First)]
+		i := slices.IndexFunc(candidates, func(i int) bool { return belongs(out[i], p) })
+		if i >= 0 {
+			take(&out[candidates[i]], p)
+			at[next(out[candidates[i]])] = append(at[next(out[candidates[i]])], candidates[i])
 			continue
 		}
 		out = append(out, p)
+		at[next(p)] = append(at[next(p)], len(out)-1)
 	}
-	slices.SortStableFunc(out, compare)
-	var ranged []Port
-	for _, p := range out {
-		if i := slices.IndexFunc(ranged, func(o Port) bool { return o.before(p) }); i >= 0 {
-			ranged[i].Ports.Last, ranged[i].ToPorts.Last = p.Ports.Last, p.ToPorts.Last
-			continue
-		}
-		ranged = append(ranged, p)
-	}
-	return ranged
+	return out
 }
 
 func compare(a, b Port) int {

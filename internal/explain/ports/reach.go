@@ -61,7 +61,7 @@ func (b *builder) fromHost(p Port, to netip.Addr) rules.Answer {
 	packet := b.packet(p, to)
 	packet.From = netip.AddrPortFrom(to, 0)
 	packet.Out = "lo"
-	v := b.Rules.Translate("output", packet)
+	v := b.index.For(packet.To.Port()).Translate("output", packet)
 	if v.Action == rules.Redirect || v.Action == rules.DNAT && b.leaves(to, v.By.Rule.To) {
 		return certainty(v.Certain)
 	}
@@ -69,7 +69,7 @@ func (b *builder) fromHost(p Port, to netip.Addr) rules.Answer {
 		return rules.No
 	}
 	packet.In, packet.Out = "lo", ""
-	return through(b.Rules.Filter("input", packet))
+	return through(b.filter("input", packet))
 }
 
 // leaves reports whether a packet that was for to may leave for where it is led:
@@ -89,7 +89,7 @@ func (b *builder) arrives(p Port, link string, from, to netip.Addr) (rules.Answe
 	}
 	packet := b.packet(p, to)
 	packet.In, packet.From = link, netip.AddrPortFrom(from, 0)
-	v := b.Rules.Translate("prerouting", packet)
+	v := b.index.For(packet.To.Port()).Translate("prerouting", packet)
 	switch v.Action {
 	case rules.DNAT:
 		led := packet
@@ -103,16 +103,18 @@ func (b *builder) arrives(p Port, link string, from, to netip.Addr) (rules.Answe
 		if !led.Local {
 			hook, led.Out = "forward", b.holder(led.To.Addr())
 		}
-		f := b.Rules.Filter(hook, led)
+		f := b.filter(hook, led)
 		return min(through(f), certainty(v.Certain)), f
 	case rules.Redirect:
 		packet.To = netip.AddrPortFrom(to, v.By.Rule.ToPorts.First)
+		f := b.filter("input", packet)
+		return through(f), f
 	default:
 		if !p.bound {
 			return rules.No, v
 		}
 	}
-	f := b.Rules.Filter("input", packet)
+	f := b.filter("input", packet)
 	return through(f), f
 }
 
@@ -120,7 +122,7 @@ func (b *builder) arrives(p Port, link string, from, to netip.Addr) (rules.Answe
 func (b *builder) firewall(p Port, link string, to netip.Addr, comes rules.Answer) Firewall {
 	packet := b.packet(p, to)
 	packet.In = link
-	f := b.Rules.Filter("input", packet)
+	f := b.filter("input", packet)
 	switch {
 	case f.Action == rules.Accept && f.Certain && (f.By.Table == "" || f.Policy):
 		return Open
@@ -132,6 +134,10 @@ func (b *builder) firewall(p Port, link string, to netip.Addr, comes rules.Answe
 		return Perhaps
 	}
 	return Drops
+}
+
+func (b *builder) filter(hook string, p rules.Packet) rules.Verdict {
+	return b.index.For(p.To.Port()).Filter(hook, p)
 }
 
 func (b *builder) packet(p Port, to netip.Addr) rules.Packet {

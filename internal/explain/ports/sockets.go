@@ -48,7 +48,9 @@ func (b *builder) listener(l facts.Listener, at netip.Addr, led int) {
 		b.granted(l, &p)
 	}
 	if front < 0 || !(docker || l.OurProxy() || l.Dockerd()) {
-		b.ports = append(b.ports, p)
+		if !slices.ContainsFunc(b.ports[led:], p.twin) {
+			b.ports = append(b.ports, p)
+		}
 		return
 	}
 	f := &b.ports[front]
@@ -59,6 +61,13 @@ func (b *builder) listener(l facts.Listener, at netip.Addr, led int) {
 	if docker && !slices.Contains(f.Ways, DockerProxy) {
 		f.Ways = append(f.Ways, DockerProxy)
 	}
+}
+
+// twin reports whether o is another socket of the same program for the same port
+// (SO_REUSEPORT).
+func (p Port) twin(o Port) bool {
+	return p.Proto == o.Proto && p.Ports == o.Ports && p.Addresses[0] == o.Addresses[0] && p.Process != nil && o.Process != nil &&
+		p.Process.Command == o.Process.Command && (p.Container == nil) == (o.Container == nil) && (p.Container == nil || *p.Container == *o.Container)
 }
 
 // covers reports whether packets for the socket's port meet p first.

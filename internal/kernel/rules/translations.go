@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -25,47 +26,53 @@ type Translation struct {
 // Translations lists all rules that translate destinations, one for each
 // protocol and range of ports. A rule without a port is for all of them.
 func (rs Ruleset) Translations() []Translation {
-	var all []Translation
+	t := translations{Ruleset: rs, at: map[string]int{}}
 	for _, hook := range []string{"prerouting", "output"} {
 		for _, c := range rs {
 			if c.Hook == hook && c.Type == "nat" {
-				rs.translations(c, nil, hook, 0, &all)
+				t.walk(c, nil, hook, 0)
 			}
 		}
 	}
-	return all
+	return t.found
 }
 
-func (rs Ruleset) translations(c Chain, before []Condition, hook string, depth int, all *[]Translation) {
+// translations gathers them; at finds the same one met by another hook.
+type translations struct {
+	Ruleset
+	found []Translation
+	at    map[string]int
+}
+
+func (ts *translations) walk(c Chain, before []Condition, hook string, depth int) {
 	for _, r := range c.Rules {
 		conditions := append(slices.Clone(before), r.Conditions...)
 		switch r.Action {
 		case Jump, Goto:
-			if to, ok := rs.Find(c.Table, r.Chain); ok && depth < maxDepth {
-				rs.translations(to, conditions, hook, depth+1, all)
+			if to, ok := ts.Find(c.Table, r.Chain); ok && depth < maxDepth {
+				ts.walk(to, conditions, hook, depth+1)
 			}
 		case DNAT, Redirect:
 			for _, t := range spread(conditions) {
 				t.Table, t.Chain, t.Rule = c.Table, c.Name, r
-				add(all, t, hook)
+				ts.add(t, hook)
 			}
 		}
 	}
 }
 
 // add joins what packets of both hooks meet.
-func add(all *[]Translation, t Translation, hook string) {
-	for i, o := range *all {
-		if o.Table == t.Table && o.Chain == t.Chain && o.Proto == t.Proto && o.Addr == t.Addr && o.Ports == t.Ports &&
-			o.Rule.String() == t.Rule.String() {
-			if !slices.Contains(o.Hooks, hook) {
-				(*all)[i].Hooks = append(o.Hooks, hook)
-			}
-			return
+func (ts *translations) add(t Translation, hook string) {
+	key := fmt.Sprint(t.Table, t.Chain, t.Proto, t.Addr, t.Ports, t.Rule)
+	if i, again := ts.at[key]; again {
+		if !slices.Contains(ts.found[i].Hooks, hook) {
+			ts.found[i].Hooks = append(ts.found[i].Hooks, hook)
 		}
+		return
 	}
 	t.Hooks = []string{hook}
-	*all = append(*all, t)
+	ts.at[key] = len(ts.found)
+	ts.found = append(ts.found, t)
 }
 
 // spread makes one translation of each protocol, address and range of ports

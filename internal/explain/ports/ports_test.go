@@ -1,0 +1,116 @@
+package ports_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"fairlead/internal/explain/facts"
+	"fairlead/internal/explain/ports"
+	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rules"
+	"fairlead/internal/model"
+	"fairlead/internal/sandbox"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// host has an uplink and Docker's bridge; the rules are as iptables saves them.
+func host(saved string, listeners ...facts.Listener) facts.Facts {
+	return facts.Facts{
+		Listeners: listeners,
+		Rules:     rules.Saved("ip", saved),
+		Links: []kernel.InsideLink{
+			{Name: "lo", Kind: "loopback", Up: true},
+			{Name: "eth0", Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.10/24"), netip.MustParsePrefix("2001:db8::10/64")}},
+			{Name: "docker0", Kind: "bridge", Up: true, Addresses: []netip.Prefix{netip.MustParsePrefix("172.17.0.1/16")}},
+		},
+		Routes: []kernel.InsideRoute{{To: netip.MustParsePrefix("0.0.0.0/0"), Link: "eth0"}},
+		Containers: []sandbox.Listed{{ID: "0123456789ab", Name: "web",
+			Networks: []sandbox.OnNetwork{{Name: "bridge", Addresses: []netip.Addr{netip.MustParseAddr("172.17.0.2")}}}}},
+	}
+}
+
+func listener(at, command string, pid int, args ...string) facts.Listener {
+	l := facts.Listener{Args: append([]string{command}, args...)}
+	l.Proto, l.At, l.Process = model.TCP, netip.MustParseAddrPort(at), kernel.Owner{PID: pid, Command: command}
+	return l
+}
+
+// lines writes what tests look at.
+func lines(all []ports.Port) []string {
+	var out []string
+	for _, p := range all {
+		var addresses, ways []string
+		for _, a := range p.Addresses {
+			addresses = append(addresses, a.String())
+		}
+		for _, w := range p.Ways {
+			ways = append(ways, string(w))
+		}
+		owner := "-"
+		if p.Container != nil {
+			owner = p.Container.Name
+		} else if p.Process != nil {
+			owner = p.Process.Command
+		}
+		out = append(out, fmt.Sprintf("%s %s/%s %s by %s: loopback %s, host %s, containers %s, LAN %s, firewall %s", strings.Join(addresses, ","), p.Ports, p.Proto,
+			owner, strings.Join(ways, " + "), p.Reach.Loopback, p.Reach.Host, p.Reach.Containers, p.Reach.LAN, p.Reach.Firewall))
+	}
+	return out
+}
+
+func TestList(t *testing.T) {
+	proxy := []string{"-proto", "tcp", "-host-ip", "0.0.0.0", "-host-port", "8080", "-container-ip", "172.17.0.2", "-container-port", "80"}
+	for name, c := range map[string]struct {
+		facts facts.Facts
+		want  []string
+	}{
+		"two sockets of a program are one port, those of two programs are not": {
+			host("", listener("0.0.0.0:80", "nginx", 1), listener("[::]:80", "nginx", 1), listener("127.0.0.1:81", "a", 2), listener("[::1]:81", "b", 3)),
+			[]string{
+				"0.0.0.0,:: 80/tcp nginx by host: loopback yes, host yes, containers yes, LAN yes, firewall none",
+				"127.0.0.1 81/tcp a by host: loopback yes, host no, containers no, LAN no, firewall ",
+				"::1 81/tcp b by host: loopback yes, host no, containers no, LAN no, firewall ",
+			},
+		},
+		"neighbours are a range": {
+			host("", listener("0.0.0.0:80", "nginx", 1), listener("0.0.0.0:81", "nginx", 1), listener("0.0.0.0:83", "nginx", 1)),
+			[]string{
+				"0.0.0.0 80-81/tcp nginx by host: loopback yes, host yes, containers yes, LAN yes, firewall none",
+				"0.0.0.0 83/tcp nginx by host: loopback yes, host yes, containers yes, LAN yes, firewall none",
+			},
+		},
+		"a firewall that depends on who comes": {
+			host("*filter\n:INPUT DROP [0:0]\n-A INPUT -i lo -j ACCEPT\n-A INPUT -s 198.51.100.0/24 -p tcp -m tcp --dport 22 -j ACCEPT\n-A INPUT -p tcp -m tcp --dport 80 -j ACCEPT\nCOMMIT\n",
+				listener("192.0.2.10:22", "sshd", 1), listener("0.0.0.0:80", "nginx", 2), listener("0.0.0.0:81", "other", 3)),
+			[]string{
+				"192.0.2.10 22/tcp sshd by host: loopback no, host yes, containers no, LAN maybe, firewall depends",
+				"0.0.0.0 80/tcp nginx by host: loopback yes, host yes, containers yes, LAN yes, firewall lets in",
+				"0.0.0.0 81/tcp other by host: loopback yes, host yes, containers no, LAN no, firewall drops",
+			},
+		},
+		"docker-proxy without its rule is a way of its own": {
+			host("", listener("0.0.0.0:8080", "docker-proxy", 1, proxy...)),
+			[]string{"0.0.0.0 8080/tcp web by docker-proxy: loopback yes, host yes, containers yes, LAN yes, firewall none"},
+		},
+		"a rule of somebody else's leads past a socket, which has the rest": {
+			host("*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p tcp -m tcp --dport 8080 -j DNAT --to-destination 172.17.0.2:80\nCOMMIT\n", listener("0.0.0.0:8080", "other", 1)),
+			[]string{
+				"0.0.0.0 8080/tcp web by other nat: loopback no, host no, containers yes, LAN yes, firewall none",
+				"0.0.0.0 8080/tcp other by host: loopback yes, host yes, containers yes, LAN yes, firewall none",
+			},
+		},
+		"rules for the addresses of others are no ports of this host": {
+			host("*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j DNAT --to-destination 172.17.0.2:6443\nCOMMIT\n"),
+			nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, lines(ports.List(c.facts, nil))); diff != "" {
+				t.Errorf("ports (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -160,7 +160,11 @@ func (x *explainer) print(e flow.Explanation) error {
 			what += " [" + h.Seen + "]"
 		}
 		fmt.Fprintf(&b, "%2d  %-*s  %s\n", h.Number, width, place(h), what)
-		for _, more := range []string{h.By, h.Why} {
+		program := ""
+		if h.Program != "" {
+			program = "eBPF program " + h.Program
+		}
+		for _, more := range []string{h.By, program, h.Why} {
 			if more != "" {
 				fmt.Fprintf(&b, "%*s%s\n", width+8, "", more)
 			}

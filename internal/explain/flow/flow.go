@@ -142,6 +142,8 @@ type Hop struct {
 	// By is the route, rule, map element or program that decides, as an expert
 	// would type it.
 	By string `json:"by,omitempty"`
+	// Program is the eBPF program that decides, and where it is attached.
+	Program string `json:"program,omitempty"`
 	// Why says what the way promises that decides here.
 	Why string `json:"why,omitempty"`
 	// Source and Destination are the packet's after the hop.

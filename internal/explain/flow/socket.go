@@ -55,7 +55,8 @@ func (k *walker) granted(h *Hop, at netip.AddrPort) {
 	}
 	for _, g := range s.Grants {
 		if g.Proto == k.proto && g.Ports.Overlaps(model.Port(at.Port())) && g.Host.Is4() == at.Addr().Is4() && (g.Host.IsUnspecified() || g.Host == at.Addr()) {
-			h.By += fmt.Sprintf("; the hook bind gave the workload that port when it asked for %d: %s", g.Own.First+(at.Port()-g.Ports.First), g.Add()[0])
+			h.What += fmt.Sprintf("; the hook at bind gave its workload that port when it asked for %d", g.Own.First+(at.Port()-g.Ports.First))
+			h.By = g.Add()[0]
 			h.Why = k.quotes(model.ViaSocket, model.DriverHost, at)
 			return
 		}

@@ -72,7 +72,7 @@ func (k *walker) turn(p packet) packet {
 			p.src = netip.AddrPort{}
 		}
 		k.hop(p, Hop{Kind: Connect, Where: k.Name(""), What: fmt.Sprintf("the hook %s turns the socket from %s to %s", name, was, p.dst),
-			By: l.Add()[0] + programText(prog, "cgroup"), Why: k.promised(was), Clue: Clue{Turned: true, Lead: l.Key()}})
+			By: l.Add()[0], Program: programText(prog, "the cgroup of the host's processes"), Why: k.promised(was), Clue: Clue{Turned: true, Lead: l.Key()}})
 		k.answer("", "", fmt.Sprintf("the answer comes from %s; getpeername tells the process %s", p.dst, was))
 		return p
 	}
@@ -94,7 +94,7 @@ func (k *walker) isHosts(a netip.Addr) bool {
 }
 
 func programText(p kernel.Program, where string) string {
-	text := fmt.Sprintf("; program %s (id %d) at %s", p.Name, p.ID, where)
+	text := fmt.Sprintf("%s (id %d) at %s", p.Name, p.ID, where)
 	if p.Pin != "" {
 		text += ", pinned as " + p.Pin
 	}
@@ -116,7 +116,7 @@ func (k *walker) steered(link string, p packet) bool {
 	was := p.dst
 	p.dst = leadsTo(l, was.Port())
 	h := Hop{Kind: EBPF, Where: k.Name(""), Link: link, What: fmt.Sprintf("eBPF: leads it from %s to %s, past netfilter and conntrack, into the sandbox behind %s", was, p.dst, l.Link),
-		By: l.Add()[0] + programText(prog, "tcx ingress"), Why: k.promised(was), Clue: Clue{Led: true, Lead: l.Key()}}
+		By: l.Add()[0], Program: programText(prog, "tcx ingress of "+link), Why: k.promised(was), Clue: Clue{Led: true, Lead: l.Key()}}
 	if p.src.Addr() == p.dst.Addr() {
 		p.src = netip.AddrPortFrom(l.Masquerade, 0)
 		h.What += fmt.Sprintf(", as from %s since it reaches itself", l.Masquerade)

@@ -33,7 +33,8 @@ var (
 //     of its own;
 //   - every other fairlead command runs as it stands.
 //
-// A command with --fail-if may exit 1, which is its answer and no failure.
+// A command with --fail-if, and plan, may exit 1, which is the answer and no
+// failure.
 func Runnable(command, root string) (string, error) {
 	switch {
 	case command == "make lab":
@@ -54,6 +55,8 @@ func Runnable(command, root string) (string, error) {
 		return run, nil
 	case strings.HasPrefix(command, "fairlead run "):
 		return "timeout " + serves + " " + command + " || test $? -eq 124", nil
+	case strings.HasPrefix(command, "fairlead plan "):
+		return "room " + command + " || test $? -eq 1", nil
 	case onHost.MatchString(command):
 		return onHost.ReplaceAllString(command, "room $0"), nil
 	case command == "fairlead" || strings.HasPrefix(command, "fairlead "):

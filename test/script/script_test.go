@@ -141,7 +141,10 @@ func setup(fairlead string) func(*testscript.Env) error {
 		if err := openRoom(env, bin); err != nil {
 			return err
 		}
-		env.Setenv("ROOT", root)
+		// What the documentation declares.
+		if err := os.CopyFS(env.WorkDir, os.DirFS(filepath.Join(root, "examples"))); err != nil {
+			return err
+		}
 		env.Setenv("PATH", strings.Join([]string{bin, os.Getenv("PATH"), "/usr/sbin", "/sbin"}, ":"))
 		// `make lab` compiles, so it needs the caches that the test itself has.
 		for _, name := range []string{"GOPATH", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOFLAGS", "GOSUMDB"} {

@@ -260,7 +260,7 @@ func (w *world) until(what string, holds func() bool) {
 func (w *world) snapshot() string {
 	w.Helper()
 	return w.sh("ip -o link | sed 's/^[0-9]*: //' | sort; ip -o addr | sed 's/^[0-9]*: //; s/ tentative//' | sort;" +
-		" ip route; ip -6 route; ip neigh show nud permanent; ip neigh show proxy; nft list ruleset;" +
+		" ip route; ip -6 route; ip neigh show nud permanent; ip neigh show proxy; nft -s list ruleset;" +
 		" sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding; ss -Hltun | sort")
 }
 

@@ -130,10 +130,10 @@ func TestPlanTextIsValid(t *testing.T) {
 	for _, addr := range server(8002) {
 		hears(t, w.DoClient, model.TCP, addr, "far")
 	}
-	typed := onServer(t, w, "nft list table inet fairlead")
+	typed := onServer(t, w, "nft -s list table inet fairlead")
 	mustSet(t, w, s)
 	undrifted(t, w)
-	made := strings.ReplaceAll(onServer(t, w, "nft list table inet fairlead"), ` comment "fairlead"`, "")
+	made := strings.ReplaceAll(onServer(t, w, "nft -s list table inet fairlead"), ` comment "fairlead"`, "")
 	if a, b := normal(typed), normal(made); a != b {
 		t.Errorf("typed:\n%s\nmade:\n%s", a, b)
 	}
@@ -174,10 +174,10 @@ func TestTextOfAChangeIsValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	onServer(t, w, "set -e\n"+withoutProxy(plan.Text(ops)))
-	typed := onServer(t, w, "nft list table inet fairlead; ip -o addr | grep -v fe80 | sort; ip -o link | sort; ip route | sort")
+	typed := onServer(t, w, "nft -s list table inet fairlead; ip -o addr | grep -v fe80 | sort; ip -o link | sort; ip route | sort")
 	mustSet(t, w, s)
 	undrifted(t, w)
-	made := onServer(t, w, "nft list table inet fairlead; ip -o addr | grep -v fe80 | sort; ip -o link | sort; ip route | sort")
+	made := onServer(t, w, "nft -s list table inet fairlead; ip -o addr | grep -v fe80 | sort; ip -o link | sort; ip route | sort")
 	if diff := cmp.Diff(strings.Split(typed, "\n"), strings.Split(made, "\n")); diff != "" {
 		t.Errorf("typed (-), made (+):\n%s", diff)
 	}

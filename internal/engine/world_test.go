@@ -113,7 +113,7 @@ func snapshot(t testing.TB, w *topology.World) string {
 	// kernel chooses the address of a veth that has to be made again.
 	return onServer(t, w, "ip -o -d link 2>&1 | sed '/^Error: Peer netns/d; s/^[0-9]*: //; s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//; s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//; /^fv-/s/link.ether [0-9a-f:]*//' | sort;"+
 		" ip -o addr | sed 's/^[0-9]*: //; s/ tentative//' | grep -v fe80 | sort; (ip route; ip -6 route | grep -v fe80) | sed 's/ linkdown//' | sort;"+
-		" nft list ruleset; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.bridge net.ipv4.conf.all; ss -Hltun | sort")
+		" nft -s list ruleset; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.bridge net.ipv4.conf.all; ss -Hltun | sort")
 }
 
 func unchanged(t testing.TB, w *topology.World, before string) {

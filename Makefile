@@ -93,8 +93,9 @@ bench: ## run the Go benchmarks (BENCH=regexp)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 ./...
 
 .PHONY: soak
-soak: ## change publishes under load and kill the engine, SOAK=30m long (root)
-	SOAK_DURATION=$(SOAK) go test -count=1 -timeout 0 -v -run TestSoak ./test/soak
+soak: ## live under load while the engine, then the daemon, is killed, SOAK=30m each; then 10,000 operations (root)
+	SOAK_DURATION=$(SOAK) go test -count=1 -timeout 0 -v ./test/soak
+	FAIRLEAD_OPERATIONS=10000 go test -count=1 -timeout 0 -v -run TestAnyOperations ./internal/daemon
 
 .PHONY: figures
 figures: build ## run every suite for hours, for figures to publish (root)

@@ -42,14 +42,16 @@ func idle() int {
 type world struct {
 	testing.TB
 	*daemon.Daemon
-	host    *kernel.Host
-	store   *store.File
-	at      store.Places
-	finder  sandbox.Finder
-	dhcp    daemon.DHCP
-	facts   plan.Facts
-	changed chan struct{}
-	stop    func()
+	host   *kernel.Host
+	store  *store.File
+	at     store.Places
+	finder sandbox.Finder
+	// sandboxes, unless nil, is what the daemon has for the finder.
+	sandboxes daemon.Sandboxes
+	dhcp      daemon.DHCP
+	facts     plan.Facts
+	changed   chan struct{}
+	stop      func()
 	// wrap, unless nil, is what the daemon has for the host.
 	wrap daemon.Host
 	// pins is as in kernel.Options.
@@ -100,9 +102,13 @@ func (w *world) start() *world {
 	if host == nil {
 		host = w.host
 	}
+	finder := w.sandboxes
+	if finder == nil {
+		finder = w.finder
+	}
 	life, end := context.WithCancel(context.Background()) // of what goes with the daemon's process
 	d, err := daemon.New(daemon.Config{
-		Host: host, Store: s, Sandboxes: w.finder, DHCP: w.dhcp, Facts: w.facts,
+		Host: host, Store: s, Sandboxes: finder, DHCP: w.dhcp, Facts: w.facts,
 		StartProxy: func(context.Context) (engine.Proxy, error) {
 			return proxy.Start(life, child.Place{Netns: w.host.Netns()})
 		},

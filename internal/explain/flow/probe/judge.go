@@ -67,13 +67,34 @@ func (r *run) sees(h flow.Hop) (seen, known bool, err error) {
 
 // counted reports whether a lead has led something since the probe began.
 func (r *run) counted(lead string) (bool, error) {
-	now, err := r.world.Host("").LeadCounts()
+	now, err := r.leadCounts()
 	return now[lead] > r.counts[lead], err
+}
+
+func (r *run) leadCounts() (map[string]uint64, error) {
+	h, err := r.world.Host("")
+	if err != nil {
+		return nil, err
+	}
+	return h.LeadCounts()
+}
+
+// pairs lists the sockets of a namespace that are connected, by a port.
+func (r *run) pairs(netns string, port uint16) ([]kernel.Pair, error) {
+	h, err := r.world.Host(netns)
+	if err != nil {
+		return nil, err
+	}
+	return h.Pairs(r.e.Proto, port)
 }
 
 // led reports whether our eBPF programs remember the flow.
 func (r *run) led() (bool, error) {
-	flows, err := r.world.Host("").LedFlows()
+	h, err := r.world.Host("")
+	if err != nil {
+		return false, err
+	}
+	flows, err := h.LedFlows()
 	for _, f := range flows {
 		if f.Host == r.e.Destination && f.UDP == (r.e.Proto == model.UDP) && f.Client.Addr() == r.e.Source &&
 			(r.knock == nil || f.Client.Port() == r.knock.Local.Port()) {
@@ -85,13 +106,13 @@ func (r *run) led() (bool, error) {
 
 // turned reports whether the probe's socket speaks to another than it dialled.
 func (r *run) turned(to netip.AddrPort) (bool, error) {
-	pairs, err := r.world.Host(r.e.Origin).Pairs(r.e.Proto, r.knock.Local.Port())
+	pairs, err := r.pairs(r.e.Origin, r.knock.Local.Port())
 	return slices.ContainsFunc(pairs, func(p kernel.Pair) bool { return p.Local.Port() == r.knock.Local.Port() && p.Remote == to }), err
 }
 
 // taken reports whether the end has a socket for the connection.
 func (r *run) taken(h flow.Hop) (bool, error) {
-	pairs, err := r.world.Host(h.Clue.Netns).Pairs(r.e.Proto, h.Destination.Port())
+	pairs, err := r.pairs(h.Clue.Netns, h.Destination.Port())
 	return slices.ContainsFunc(pairs, func(p kernel.Pair) bool { return p.Local == h.Destination }), err
 }
 

@@ -68,7 +68,7 @@ func Send(ctx context.Context, w *sight.World, e *flow.Explanation, opt Options)
 	if err := r.watch(); err != nil {
 		return err
 	}
-	if r.counts, err = w.Host("").LeadCounts(); err != nil {
+	if r.counts, err = r.leadCounts(); err != nil {
 		return fmt.Errorf("read what eBPF programs count: %w", err)
 	}
 	if err := r.send(ctx); err != nil {
@@ -97,8 +97,10 @@ func (r *run) open() error {
 	if len(r.e.Hops) > 0 && r.e.Hops[0].Kind == flow.Connect {
 		from = netip.Addr{}
 	}
-	k, err := r.world.Host(r.e.Origin).Knock(r.e.Proto, from, r.e.Destination)
-	r.knock = k
+	h, err := r.world.Host(r.e.Origin)
+	if err == nil {
+		r.knock, err = h.Knock(r.e.Proto, from, r.e.Destination)
+	}
 	return err
 }
 
@@ -123,11 +125,14 @@ func (r *run) watch() error {
 	}
 	slices.Sort(places)
 	for _, netns := range slices.Compact(places) {
-		t, err := r.world.Host(netns).Trace(matches)
+		h, err := r.world.Host(netns)
 		if err != nil {
+			return err
+		}
+		if r.tracers[netns], err = h.Trace(matches); err != nil {
+			delete(r.tracers, netns)
 			return fmt.Errorf("in %s: %w", r.world.Name(netns), err)
 		}
-		r.tracers[netns] = t
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ package sight
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -33,17 +34,20 @@ type Options struct {
 
 // World implements flow.World. It is not safe for concurrent use.
 type World struct {
-	opt  Options
-	host *kernel.Host
+	opt Options
 	// spaces are the namespaces by path; the host's path is empty.
 	spaces map[string]*space
 	paths  []string // in the order in which they are looked through
 }
 
-// space is a namespace and what has been seen of it.
+// space is a namespace and what has been seen of it. It is held open, so that
+// nothing else can come to its path meanwhile.
 type space struct {
+	ns   *kernel.Netns // nil for the host
+	id   string
+	name string
+	// host is the door to it, opened when something is asked.
 	host      *kernel.Host
-	name      string
 	links     []kernel.NetLink
 	rules     *ruleset
 	listeners []kernel.Listener
@@ -58,41 +62,35 @@ type ruleset struct {
 
 // New returns the world of a host. Close lets go of it, but not of the host.
 func New(host *kernel.Host, opt Options) (*World, error) {
-	w := &World{opt: opt, host: host, spaces: map[string]*space{"": {host: host, name: "host"}}, paths: []string{""}}
 	own, err := inode(host.Netns())
 	if err != nil {
 		return nil, err
 	}
+	w := &World{opt: opt, spaces: map[string]*space{"": {host: host, id: own, name: "host"}}, paths: []string{""}}
 	seen := map[string]bool{own: true}
-	var names []string
-	for name := range opt.Sandboxes {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	add := func(path, name string) {
-		ns, err := kernel.OpenNetns(path)
-		if err != nil {
-			return // it has gone
-		}
-		defer ns.Close()
-		id, err := inode(ns.File())
-		if err != nil || seen[id] {
-			return
-		}
-		h, err := kernel.Open(path, kernel.Options{})
-		if err != nil {
-			return
-		}
-		seen[id] = true
-		w.spaces[path], w.paths = &space{host: h, name: name}, append(w.paths, path)
-	}
-	for _, name := range names {
-		add(opt.Sandboxes[name], name)
+	for _, name := range slices.Sorted(maps.Keys(opt.Sandboxes)) {
+		w.add(seen, opt.Sandboxes[name], name)
 	}
 	for _, path := range host.Namespaces() {
-		add(path, opt.called(path))
+		w.add(seen, path, opt.called(path))
 	}
 	return w, nil
+}
+
+// add opens a namespace that has not been seen. One that has gone is no part of
+// the world.
+func (w *World) add(seen map[string]bool, path, name string) {
+	ns, err := kernel.OpenNetns(path)
+	if err != nil {
+		return
+	}
+	id, err := inode(ns.File())
+	if err != nil || seen[id] {
+		ns.Close()
+		return
+	}
+	seen[id] = true
+	w.spaces[path], w.paths = &space{ns: ns, id: id, name: name}, append(w.paths, path)
 }
 
 // inode tells a namespace from every other that lives.
@@ -121,16 +119,41 @@ func (o Options) called(path string) string {
 // Close lets go of the namespaces.
 func (w *World) Close() error {
 	var errs []error
-	for path, s := range w.spaces {
-		if path != "" {
+	for _, s := range w.spaces {
+		if s.ns == nil {
+			continue
+		}
+		if s.host != nil {
 			errs = append(errs, s.host.Close())
 		}
+		errs = append(errs, s.ns.Close())
 	}
 	return errors.Join(errs...)
 }
 
 // Host returns the door to a namespace; it stays the world's.
-func (w *World) Host(netns string) *kernel.Host { return w.spaces[netns].host }
+func (w *World) Host(netns string) (*kernel.Host, error) {
+	s, err := w.at(netns)
+	if err != nil {
+		return nil, err
+	}
+	return s.host, nil
+}
+
+// at returns a namespace with its door open.
+func (w *World) at(netns string) (*space, error) {
+	s := w.spaces[netns]
+	if s == nil {
+		return nil, fmt.Errorf("look into %s: nobody knows that namespace", netns)
+	}
+	if s.host == nil {
+		var err error
+		if s.host, err = kernel.Open(s.ns.Path(), kernel.Options{}); err != nil {
+			return nil, fmt.Errorf("look into %s: %w", s.name, err)
+		}
+	}
+	return s, nil
+}
 
 // Name implements flow.World.
 func (w *World) Name(netns string) string {
@@ -142,9 +165,11 @@ func (w *World) Name(netns string) string {
 
 // Links implements flow.World.
 func (w *World) Links(netns string) ([]kernel.NetLink, error) {
-	s := w.spaces[netns]
+	s, err := w.at(netns)
+	if err != nil {
+		return nil, err
+	}
 	if s.links == nil {
-		var err error
 		if s.links, err = s.host.NetLinks(); err != nil {
 			return nil, fmt.Errorf("look into %s: %w", s.name, err)
 		}
@@ -154,12 +179,19 @@ func (w *World) Links(netns string) ([]kernel.NetLink, error) {
 
 // Route implements flow.World.
 func (w *World) Route(netns string, q kernel.RouteQuery) (kernel.RouteFound, error) {
-	return w.spaces[netns].host.RouteTo(q)
+	h, err := w.Host(netns)
+	if err != nil {
+		return kernel.RouteFound{}, err
+	}
+	return h.RouteTo(q)
 }
 
 // Rules implements flow.World.
 func (w *World) Rules(netns string) (rules.Ruleset, []string, error) {
-	s := w.spaces[netns]
+	s, err := w.at(netns)
+	if err != nil {
+		return nil, nil, err
+	}
 	if s.rules == nil {
 		rs, unread, err := s.host.Ruleset()
 		if err != nil {
@@ -172,9 +204,11 @@ func (w *World) Rules(netns string) (rules.Ruleset, []string, error) {
 
 // Listeners implements flow.World.
 func (w *World) Listeners(netns string) ([]kernel.Listener, error) {
-	s := w.spaces[netns]
+	s, err := w.at(netns)
+	if err != nil {
+		return nil, err
+	}
 	if !s.listened {
-		var err error
 		if s.listeners, err = s.host.Listeners(); err != nil {
 			return nil, fmt.Errorf("look into %s: %w", s.name, err)
 		}
@@ -188,7 +222,11 @@ func (w *World) Listeners(netns string) ([]kernel.Listener, error) {
 
 // Setting implements flow.World.
 func (w *World) Setting(netns, name string) string {
-	value, err := w.spaces[netns].host.ReadSysctl(plan.Sysctl{Name: name})
+	h, err := w.Host(netns)
+	if err != nil {
+		return ""
+	}
+	value, err := h.ReadSysctl(plan.Sysctl{Name: name})
 	if err != nil {
 		return ""
 	}
@@ -228,7 +266,15 @@ func (w *World) Peer(netns string, l kernel.NetLink) (flow.End, bool) {
 
 // knows reports whether a namespace calls another by the id.
 func (w *World) knows(netns, other string, id int) bool {
-	known, ok := w.spaces[netns].host.NamespaceID(w.spaces[other].host.Path())
+	h, err := w.Host(netns)
+	if err != nil {
+		return false
+	}
+	path := w.spaces[""].host.Path()
+	if other != "" {
+		path = w.spaces[other].ns.Path()
+	}
+	known, ok := h.NamespaceID(path)
 	return ok && known == id
 }
 

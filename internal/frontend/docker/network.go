@@ -158,7 +158,8 @@ func (d *Driver) deleteNetwork(ctx context.Context, r networkRequest) (any, erro
 func settingsKey(network string) string { return "docker network " + network }
 
 // settings returns what a network adds to its endpoints.
-func (d *Driver) settings(network string) (s settings) {
+func (d *Driver) settings(network string) settings {
+	s := settings{Via: model.ViaAuto}
 	if raw, ok := d.cfg.Lasting.All()[settingsKey(network)]; ok {
 		if err := json.Unmarshal(raw, &s); err != nil {
 			d.cfg.Log.Error("read what a network adds to its endpoints", "network", network, "error", err)

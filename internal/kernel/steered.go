@@ -13,18 +13,25 @@ import (
 // ours has attached them: leads, and the grants of workloads. It changes
 // nothing.
 func (h *Host) Steered() (leads []plan.Lead, grants []plan.Grant, err error) {
+	err = h.sight(func(s *steer.Sight) error {
+		found, err := s.Leads()
+		for _, l := range found {
+			if l.Flags&steer.LeadGrant == 0 {
+				leads = append(leads, h.leadObject(l))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read what eBPF programs lead: %w", err)
+	}
 	cookie, err := h.cookie()
 	if err != nil {
 		return nil, nil, err
 	}
-	found, workloads, err := steer.Glance(steer.Options{Cookie: cookie, Pins: h.pins(cookie)})
+	workloads, err := steer.Workloads(cookie)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read what eBPF programs lead: %w", err)
-	}
-	for _, l := range found {
-		if l.Flags&steer.LeadGrant == 0 {
-			leads = append(leads, h.leadObject(l))
-		}
+		return nil, nil, err
 	}
 	for id, w := range workloads {
 		path, err := cgroupPath(id)

@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"fairlead/internal/explain/ports"
 	"fairlead/internal/kernel/rules"
@@ -24,12 +26,12 @@ func exposed(h Host) []Finding {
 		if p.Reach.LAN != rules.Yes || p.Reach.Firewall == ports.Lets {
 			continue
 		}
-		for port, service := range private {
+		for _, port := range slices.Sorted(maps.Keys(private)) {
 			if port < p.Ports.First || port > p.Ports.Last || (p.Proto == "udp" && port != 11211) {
 				continue
 			}
 			f := Finding{Severity: Warning,
-				Seen: fmt.Sprintf("port %s (%s) is open to the LAN, and no firewall is in front", name(p), service),
+				Seen: fmt.Sprintf("port %s (%s) is open to the LAN, and no firewall is in front", name(p), private[port]),
 				Why:  "such services are meant for the host and its containers; whoever reaches the port can try",
 				Mend: bind(p)}
 			if port == docker {

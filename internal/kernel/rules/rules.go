@@ -10,6 +10,9 @@
 // element. What is not understood makes a rule Partial, and what follows from it
 // is then Maybe: nobody is told for certain what is only likely.
 //
+// Of expressions that its library does not know (socket, rt, xfrm, osf) nothing is
+// told here, so a rule with one of them looks as if it were for more packets.
+//
 // The forms come from linux/netfilter/nf_tables.h and, for what iptables-nft
 // wraps, from linux/netfilter/xt_*.h.
 package rules

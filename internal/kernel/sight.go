@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -127,6 +126,9 @@ func (h *Host) Steering() (Steering, error) {
 	}
 	found := Steering{Leads: leads, Grants: grants}
 	err = h.sight(func(s *steer.Sight) error {
+		if h.steering != nil {
+			found.Leads = h.ownLeads()
+		}
 		attached, err := s.Attachments()
 		if err != nil {
 			return err
@@ -150,6 +152,17 @@ func (h *Host) Steering() (Steering, error) {
 	})
 	slices.SortFunc(found.Leads, func(a, b plan.Lead) int { return strings.Compare(a.Key(), b.Key()) })
 	return found, err
+}
+
+// ownLeads are those of the plane that this process has.
+func (h *Host) ownLeads() []plan.Lead {
+	var all []plan.Lead
+	for _, l := range h.steering.Table().Leads() {
+		if l.Flags&steer.LeadGrant == 0 {
+			all = append(all, h.leadObject(l))
+		}
+	}
+	return all
 }
 
 // LedFlows returns the flows that our eBPF programs remember now.
@@ -208,9 +221,10 @@ func (h *Host) Namespaces() []string {
 		}
 		return slices.Compare([]byte(a), []byte(b))
 	})
-	seen := map[string]bool{}
-	if own, err := os.Readlink("/proc/self/fd/" + fmt.Sprint(h.ns.File().Fd())); err == nil {
-		seen[own] = true
+	seen := map[uint64]bool{}
+	var st unix.Stat_t // the path of a file that `ip netns` mounts tells nothing
+	if unix.Fstat(int(h.ns.File().Fd()), &st) == nil {
+		seen[st.Ino] = true
 	}
 	var all []string
 	for _, path := range slices.Concat(named, pids) {
@@ -218,10 +232,10 @@ func (h *Host) Namespaces() []string {
 		if err != nil {
 			continue
 		}
-		inode, err := os.Readlink("/proc/self/fd/" + fmt.Sprint(ns.File().Fd()))
+		err = unix.Fstat(int(ns.File().Fd()), &st)
 		ns.Close()
-		if err == nil && !seen[inode] {
-			seen[inode] = true
+		if err == nil && !seen[st.Ino] {
+			seen[st.Ino] = true
 			all = append(all, path)
 		}
 	}

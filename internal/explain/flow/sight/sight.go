@@ -18,6 +18,8 @@ import (
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/plan"
 	"fairlead/internal/sandbox"
+
+	"golang.org/x/sys/unix"
 )
 
 // Options say what is known beside what the kernel tells.
@@ -44,11 +46,12 @@ type World struct {
 // nothing else can come to its path meanwhile.
 type space struct {
 	ns   *kernel.Netns // nil for the host
-	id   string
+	id   uint64
 	name string
 	// host is the door to it, opened when something is asked.
 	host      *kernel.Host
 	links     []kernel.NetLink
+	ids       map[int]string
 	rules     *ruleset
 	listeners []kernel.Listener
 	listened  bool
@@ -67,7 +70,7 @@ func New(host *kernel.Host, opt Options) (*World, error) {
 		return nil, err
 	}
 	w := &World{opt: opt, spaces: map[string]*space{"": {host: host, id: own, name: "host"}}, paths: []string{""}}
-	seen := map[string]bool{own: true}
+	seen := map[uint64]bool{own: true}
 	for _, name := range slices.Sorted(maps.Keys(opt.Sandboxes)) {
 		w.add(seen, opt.Sandboxes[name], name)
 	}
@@ -79,7 +82,7 @@ func New(host *kernel.Host, opt Options) (*World, error) {
 
 // add opens a namespace that has not been seen. One that has gone is no part of
 // the world.
-func (w *World) add(seen map[string]bool, path, name string) {
+func (w *World) add(seen map[uint64]bool, path, name string) {
 	ns, err := kernel.OpenNetns(path)
 	if err != nil {
 		return
@@ -94,12 +97,12 @@ func (w *World) add(seen map[string]bool, path, name string) {
 }
 
 // inode tells a namespace from every other that lives.
-func inode(ns *os.File) (string, error) {
-	id, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", ns.Fd()))
-	if err != nil {
-		return "", fmt.Errorf("tell a network namespace: %w", err)
+func inode(ns *os.File) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(ns.Fd()), &st); err != nil {
+		return 0, fmt.Errorf("tell a network namespace: %w", err)
 	}
-	return id, nil
+	return st.Ino, nil
 }
 
 // called is how people call a namespace that has no attachment: the name of
@@ -251,31 +254,41 @@ func (w *World) Peer(netns string, l kernel.NetLink) (flow.End, bool) {
 	if l.Parent == 0 {
 		return flow.End{}, false
 	}
-	for _, path := range w.paths {
-		if same := path == netns; same != (l.ParentNetns == kernel.NoSandbox) || !same && !w.knows(netns, path, l.ParentNetns) {
-			continue
-		}
-		links, err := w.Links(path)
-		i := slices.IndexFunc(links, func(o kernel.NetLink) bool { return o.Index == l.Parent })
-		if err == nil && i >= 0 {
-			return flow.End{Netns: path, NetLink: links[i]}, true
+	path := netns
+	if l.ParentNetns != kernel.NoSandbox {
+		var ok bool
+		if path, ok = w.ids(netns)[l.ParentNetns]; !ok {
+			return flow.End{}, false
 		}
 	}
-	return flow.End{}, false
+	links, err := w.Links(path)
+	i := slices.IndexFunc(links, func(o kernel.NetLink) bool { return o.Index == l.Parent })
+	if err != nil || i < 0 {
+		return flow.End{}, false
+	}
+	return flow.End{Netns: path, NetLink: links[i]}, true
 }
 
-// knows reports whether a namespace calls another by the id.
-func (w *World) knows(netns, other string, id int) bool {
-	h, err := w.Host(netns)
+// ids are the numbers by which a namespace calls the others.
+func (w *World) ids(netns string) map[int]string {
+	s, err := w.at(netns)
 	if err != nil {
-		return false
+		return nil
 	}
-	path := w.spaces[""].host.Path()
-	if other != "" {
-		path = w.spaces[other].ns.Path()
+	if s.ids != nil {
+		return s.ids
 	}
-	known, ok := h.NamespaceID(path)
-	return ok && known == id
+	s.ids = map[int]string{}
+	for _, other := range w.paths {
+		path := w.spaces[""].host.Path()
+		if other != "" {
+			path = w.spaces[other].ns.Path()
+		}
+		if id, ok := s.host.NamespaceID(path); ok && other != netns {
+			s.ids[id] = other
+		}
+	}
+	return s.ids
 }
 
 // Branches implements flow.World.

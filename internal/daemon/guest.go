@@ -35,8 +35,12 @@ func (d *Daemon) Reserve(a model.Attachment) (engine.Interior, error) {
 // be none yet, and returns what the link has to get there.
 func (d *Daemon) Join(name, path string) (model.Endpoint, engine.Interior, error) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	a, known := d.attachment(name)
+	if known && d.lends(a) {
+		d.mu.Unlock()
+		return d.lend(name, path)
+	}
+	defer d.mu.Unlock()
 	if !known {
 		return model.Endpoint{}, engine.Interior{}, fault(NotFound, "join %s: it was not reserved", name)
 	}
@@ -59,8 +63,11 @@ func (d *Daemon) Leave(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a, known := d.attachment(name)
-	if !known || a.Sandbox == "" {
+	if !known || a.Sandbox == "" && !a.Keep {
 		return nil
+	}
+	if d.lends(a) {
+		a = unlent(a)
 	}
 	next := d.wishes
 	next.Publishes = slices.DeleteFunc(slices.Clone(next.Publishes), func(p model.Publish) bool { return p.Endpoint == name })

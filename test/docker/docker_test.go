@@ -34,6 +34,7 @@ func TestEngines(t *testing.T) {
 			t.Run("life", func(t *testing.T) { h.with(t).lives() })
 			t.Run("ports", func(t *testing.T) { h.with(t).publishes() })
 			t.Run("connect", func(t *testing.T) { h.with(t).connects() })
+			t.Run("device", func(t *testing.T) { h.with(t).lends() })
 			t.Run("compose", func(t *testing.T) { h.with(t).composes() })
 		})
 	}

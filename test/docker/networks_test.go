@@ -50,3 +50,22 @@ func (h *host) connects() {
 	h.empty()
 	h.unchanged(before)
 }
+
+// lends hands a device to containers, and gets it back.
+func (h *host) lends() {
+	h.sh("ip link add nic0 type veth peer name far0 netns lan; ip -n lan addr add 198.51.100.1/24 dev far0; ip -n lan link set far0 up")
+	before := h.inventory()
+	h.docker("network", "create", "-d", "fairlead", "-o", "driver=device", "-o", "parent=nic0", "--subnet", "198.51.100.0/24", "--gateway", "198.51.100.1", "net")
+	for range 2 {
+		h.docker("run", "-d", "--name", "web", "--network", "net", "program", "serve", "tcp:80")
+		if from := h.asks(lan, "tcp", "198.51.100.2:80"); from != "198.51.100.1" {
+			h.Errorf("the LAN is seen as %s", from)
+		}
+		h.docker("exec", "web", "/program", "ask", "tcp", "198.51.100.2:80")
+		h.docker("rm", "-f", "web")
+		h.empty()
+	}
+	h.docker("network", "rm", "net")
+	h.unchanged(before)
+	h.sh("ip link del nic0")
+}

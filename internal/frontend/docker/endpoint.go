@@ -34,11 +34,14 @@ func (d *Driver) createEndpoint(ctx context.Context, r endpointRequest) (any, er
 		return nil, err
 	}
 	// Docker may yet be killed before it notes the endpoint: nothing is made.
+	o := own{Via: model.Via(r.Options.text("via")), Interface: r.Options.text(keyInterface)}
+	if d.lends(a.Network) {
+		a.Handed, a.Interface = "", o.Interface
+	}
 	in, err := d.cfg.Daemon.Reserve(a)
 	if err != nil {
 		return nil, err
 	}
-	o := own{Via: model.Via(r.Options.text("via")), Interface: r.Options.text(keyInterface)}
 	if o != (own{}) {
 		if err := d.cfg.Passing.Put(map[string]any{ownKey(a.Name): o}); err != nil {
 			return nil, err
@@ -49,6 +52,13 @@ func (d *Driver) createEndpoint(ctx context.Context, r endpointRequest) (any, er
 		answer.Interface.MacAddress = in.MAC
 	}
 	return answer, nil
+}
+
+// lends reports whether a network hands over whole devices: there is no link for
+// Docker to take then, and the daemon puts the device into the sandbox.
+func (d *Driver) lends(network string) bool {
+	n, _ := model.State{Networks: d.cfg.Daemon.Networks()}.Network(network)
+	return n.Driver == model.DriverDevice
 }
 
 func readEndpoint(r endpointRequest) (a model.Attachment, err error) {
@@ -116,6 +126,9 @@ func (d *Driver) join(_ context.Context, r endpointRequest) (any, error) {
 	e, in, err := d.cfg.Daemon.Join(name, r.SandboxKey)
 	if err != nil {
 		return nil, err
+	}
+	if e.Handed == "" {
+		return joinResponse{DisableGatewayService: true}, nil
 	}
 	answer := interior(in)
 	answer.InterfaceName = interfaceName{SrcName: e.Handed, DstPrefix: "eth", DstName: d.own(name).Interface}

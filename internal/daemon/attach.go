@@ -52,6 +52,9 @@ func (d *Daemon) Attach(ctx context.Context, req AttachRequest) (Result, error) 
 	if req.Cgroup != "" || req.Unlisted != "" {
 		return Result{}, fault(Invalid, "attach %s: cgroups are for workloads of the host's own network: use `fairlead run`", req.Sandbox)
 	}
+	if req.Handed != "" {
+		return Result{}, fault(Invalid, "attach %s: handed %s: it is for container engines, which take links into their sandboxes themselves: leave it out", req.Sandbox, req.Handed)
+	}
 	at, err := d.cfg.Sandboxes.Resolve(ctx, req.Sandbox)
 	if err != nil {
 		return Result{}, err

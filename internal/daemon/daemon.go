@@ -104,9 +104,7 @@ type Daemon struct {
 	problems map[string]string
 	// unfit are the networks that are parted, and parted the addresses that
 	// their attachments had, by their names.
-	unfit map[string]bool
-	// aside are the attachments that could not be healed.
-	aside   map[string]bool
+	unfit   map[string]bool
 	parted  map[string][]netip.Addr
 	healer  healer
 	journal journal

@@ -247,7 +247,8 @@ func TestWhatIsInTheWay(t *testing.T) {
 	b.sh(t, "ip route del default via 172.30.0.77")
 	w.heard(events, daemon.Healed, "default via 172.30.0.1")
 	w.reached(8080)
-	w.sh("ip link del fv-" + w.Attachments()[0].Name + "; ip link add fv-" + w.Attachments()[0].Name + " type veth peer name theirs")
+	name := "fv-" + w.Attachments()[0].Name
+	w.sh("printf 'link del " + name + "\nlink add " + name + " type veth peer name theirs\n' | ip -batch -")
 	w.heard(events, daemon.Unhealed, "link  fv-")
 	w.sh("ip link del theirs")
 	w.heard(events, daemon.Healed, "ip link add fv-")

@@ -124,15 +124,11 @@ func (h *Host) ObservePart(part plan.Plan) (plan.Plan, error) {
 		}
 	}
 	if len(leads) > 0 {
-		all, err := h.readLeads()
+		found, err := h.readLeads(leads)
 		if err != nil {
 			return nil, fmt.Errorf("read the eBPF table: %w", err)
 		}
-		for _, o := range all {
-			if leads[o.Key()] {
-				have = append(have, o)
-			}
-		}
+		have = append(have, found...)
 	}
 	if !table {
 		return have, nil

@@ -39,6 +39,8 @@ type Host struct {
 	// bpf guards the eBPF data plane, which is nil until something needs it.
 	bpf      sync.Mutex
 	steering *steer.Plane
+	// resting is a plane that nothing needs at the moment.
+	resting *steer.Plane
 	opt      Options
 }
 
@@ -47,6 +49,10 @@ type Options struct {
 	// Pins is the directory in a bpffs below which the host's eBPF programs
 	// are pinned, so that they outlive us; empty means that they go with us.
 	Pins string
+	// Rest keeps the programs loaded, unpinned and attached to nothing, when
+	// nothing needs them any more: to load them takes longer than all else that
+	// a publish does.
+	Rest bool
 	// Cgroup is the cgroup v2 directory whose processes' sockets are led;
 	// empty means the root of the hierarchy.
 	Cgroup string
@@ -77,12 +83,17 @@ func Open(path string, opt Options) (*Host, error) {
 // Close lets go of every handle and leaves the kernel's state as it is.
 func (h *Host) Close() error {
 	h.Release()
+	if nl := h.handles[""]; nl != nil {
+		nl.Close()
+	}
 	var errs []error
 	for _, p := range h.devices {
 		errs = append(errs, p.ns.Close())
 	}
-	if h.steering != nil {
-		errs = append(errs, h.steering.Close())
+	for _, p := range []*steer.Plane{h.steering, h.resting} {
+		if p != nil {
+			errs = append(errs, p.Close())
+		}
 	}
 	if h.nft != nil {
 		errs = append(errs, h.nft.CloseLasting())
@@ -99,8 +110,10 @@ func (h *Host) Release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for path, nl := range h.handles {
-		nl.Close()
-		delete(h.handles, path)
+		if path != "" { // others may be using the host's, which keeps nothing alive
+			nl.Close()
+			delete(h.handles, path)
+		}
 	}
 	h.seen = glimpse{}
 }

@@ -129,6 +129,12 @@ func (links indices) lead(o plan.Lead) *steer.Lead {
 
 // leadObject turns an entry of the table back into a lead.
 func (h *Host) leadObject(l steer.Lead) plan.Lead {
+	o := leadWithoutLink(l)
+	o.Link = h.linkName(l.Ifindex)
+	return o
+}
+
+func leadWithoutLink(l steer.Lead) plan.Lead {
 	o := plan.Lead{
 		Proto: model.TCP, Host: steer.Netip(l.Host), To: steer.Netip(l.To), Masquerade: steer.Netip(l.Masquerade),
 		Ports: model.PortRange{First: l.First, Last: l.Last},
@@ -138,16 +144,25 @@ func (h *Host) leadObject(l steer.Lead) plan.Lead {
 	if l.Plane&1 != 0 {
 		o.Proto = model.UDP
 	}
-	if handle, err := h.at(""); err == nil {
-		if link, err := handle.LinkByIndex(int(l.Ifindex)); err == nil {
-			o.Link = link.Attrs().Name
-		}
-	}
 	return o
 }
 
-// readLeads returns what the table holds.
-func (h *Host) readLeads() (plan.Plan, error) {
+// linkName returns the name of the host's link with the index, empty where
+// there is none.
+func (h *Host) linkName(index uint32) string {
+	handle, err := h.at("")
+	if err != nil {
+		return ""
+	}
+	link, err := handle.LinkByIndex(int(index))
+	if err != nil {
+		return ""
+	}
+	return link.Attrs().Name
+}
+
+// readLeads returns what the table holds: the entries of those keys, or all.
+func (h *Host) readLeads(keys map[string]bool) (plan.Plan, error) {
 	p, err := h.planeIfAny()
 	if err != nil || p == nil {
 		return nil, err
@@ -162,14 +177,18 @@ func (h *Host) readLeads() (plan.Plan, error) {
 			continue // Lead writes it again
 		}
 		if l.Flags&steer.LeadGrant == 0 {
-			all = append(all, h.leadObject(l))
+			if keys == nil || keys[leadWithoutLink(l).Key()] {
+				all = append(all, h.leadObject(l))
+			}
 			continue
 		}
 		g, err := h.grantObject(l)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, g)
+		if keys == nil || keys[g.Key()] {
+			all = append(all, g)
+		}
 	}
 	return all, nil
 }

@@ -27,7 +27,7 @@ func (h *Host) Observe(should, want plan.Plan) (plan.Plan, error) {
 	}
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
-	leads, err := h.readLeads()
+	leads, err := h.readLeads(nil)
 	if err != nil {
 		return nil, fmt.Errorf("read the eBPF table: %w", err)
 	}

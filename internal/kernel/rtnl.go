@@ -18,11 +18,11 @@ func (h *Host) link(netns, name string) (*netlink.Handle, netlink.Link, error) {
 
 func (n *Netns) loopbackUp() error {
 	h := &Host{ns: n, handles: map[string]*netlink.Handle{}}
-	defer h.Release()
 	handle, err := h.at("")
 	if err != nil {
 		return err
 	}
+	defer handle.Close()
 	return linkUp(handle, "lo")
 }
 

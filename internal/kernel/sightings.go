@@ -166,11 +166,13 @@ func (s Sightings) Concerned(p plan.Plan, id func(netns string) int) plan.Plan {
 			continue
 		}
 		concerned[i] = true
-		for _, end := range append(plan.Ends(o), plan.Base(o)) {
+		for _, end := range plan.Ends(o) {
 			shaken[end] = true
 		}
+		if _, is := o.(plan.Address); is {
+			shaken[plan.Base(o)] = true // routes go with it
+		}
 	}
-	delete(shaken, "")
 	if len(concerned) == 0 {
 		return nil
 	}

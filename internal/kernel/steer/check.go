@@ -18,8 +18,12 @@ import (
 // Somebody else can detach one (BPF_LINK_DETACH), and the kernel tells nobody.
 // It is one system call for each.
 func (p *Plane) Attached() bool {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	r := new(infoRequest)
+	pinner.Pin(r)
 	for _, l := range p.attached {
-		if !living(l) {
+		if !r.living(l) {
 			return false
 		}
 	}
@@ -43,17 +47,23 @@ type infoRequest struct {
 
 // living reports whether a link holds its program where it was attached.
 func living(l link.Link) bool {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	r := new(infoRequest)
+	pinner.Pin(r)
+	return r.living(l)
+}
+
+// living is for a request that does not move in memory.
+func (r *infoRequest) living(l link.Link) bool {
 	raw, ok := l.(interface{ FD() int })
 	if !ok {
 		return false
 	}
-	r := new(infoRequest)
-	var pinner runtime.Pinner
-	defer pinner.Unpin()
-	pinner.Pin(r)
+	r.info.target = 0
 	r.attr.fd, r.attr.length = uint32(raw.FD()), uint32(unsafe.Sizeof(r.info))
 	r.attr.info = uint64(uintptr(unsafe.Pointer(&r.info)))
-	_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_OBJ_GET_INFO_BY_FD, uintptr(unsafe.Pointer(&r.attr)), unsafe.Sizeof(r.attr))
+	_, _, errno := unix.RawSyscall(unix.SYS_BPF, unix.BPF_OBJ_GET_INFO_BY_FD, uintptr(unsafe.Pointer(&r.attr)), unsafe.Sizeof(r.attr))
 	runtime.KeepAlive(l)
 	switch {
 	case errno != 0:
@@ -165,14 +175,20 @@ func (t *Table) Has(l Lead) bool {
 func (t *Table) Hurt() []Lead { return t.hurt(false) }
 
 func (t *Table) hurt(restore bool) []Lead {
-	hurt := map[uint32]bool{}
+	var hurt map[uint32]bool
+	note := func(slot uint32) {
+		if hurt == nil {
+			hurt = map[uint32]bool{}
+		}
+		hurt[slot] = true
+	}
 	for slot, l := range t.slots {
 		b := unsafe.Slice((*byte)(unsafe.Pointer(&l)), leadSize)
 		if off := int64(slot) * int64(leadSize); !stored(t.leads, off, b) {
 			if restore {
 				t.store(t.leads, off, b)
 			}
-			hurt[slot] = true
+			note(slot)
 		}
 	}
 	for at, slot := range t.heads {
@@ -180,7 +196,7 @@ func (t *Table) hurt(restore bool) []Lead {
 			if restore {
 				t.store(t.ports, off, native(slot))
 			}
-			hurt[slot] = true
+			note(slot)
 		}
 	}
 	var leads []Lead

@@ -98,7 +98,8 @@ func (k *Knock) Send() error {
 	return err
 }
 
-// Result waits until the deadline for what becomes of it.
+// Result waits until the deadline for what becomes of it; empty when nothing has
+// yet. It is told once.
 func (k *Knock) Result(deadline time.Time) (string, error) {
 	events := int16(unix.POLLOUT)
 	if k.proto == model.UDP {
@@ -107,7 +108,7 @@ func (k *Knock) Result(deadline time.Time) (string, error) {
 	for {
 		left := time.Until(deadline)
 		if left <= 0 {
-			return Unanswered, nil
+			return "", nil
 		}
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(k.fd), Events: events}}, int(left/time.Millisecond)+1)
 		if errors.Is(err, unix.EINTR) {
@@ -117,7 +118,7 @@ func (k *Knock) Result(deadline time.Time) (string, error) {
 			return "", fmt.Errorf("wait for an answer: %w", err)
 		}
 		if n == 0 {
-			return Unanswered, nil
+			return "", nil
 		}
 		number, err := unix.GetsockoptInt(k.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 		if err != nil {

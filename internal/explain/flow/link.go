@@ -51,7 +51,20 @@ func (k *walker) across(netns string, l kernel.NetLink, next netip.Addr, p packe
 		k.enterBridge(peer, next, p)
 		return
 	}
+	if k.nobodyAnswers(l, peer, next) {
+		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: fmt.Sprintf("nobody answers for %s at %s of %s", next, peer.Name, k.Name(peer.Netns)),
+			Clue: Clue{Netns: netns, Hook: "postrouting", Link: l.Name}})
+		k.end(NoRoute, "nobody has %s behind %s of %s", next, l.Name, k.Name(netns))
+		return
+	}
 	k.come(netns, l, peer, p)
+}
+
+// nobodyAnswers reports whether ARP finds nobody at the other end of a link that
+// is not ours. Ours have what they need.
+func (k *walker) nobodyAnswers(l kernel.NetLink, peer End, next netip.Addr) bool {
+	return next.Is4() && l.Owner == "" && peer.Owner == "" && !k.answersFor(peer, next) &&
+		k.Setting(peer.Netns, "net.ipv4.conf."+peer.Name+".proxy_arp") == "0" && k.Setting(peer.Netns, "net.ipv4.conf.all.proxy_arp") == "0"
 }
 
 // come walks a packet into a namespace by the other end of a link.

@@ -168,11 +168,14 @@ func (r *run) answer(ctx context.Context, deadline time.Time) (string, error) {
 			next = deadline
 		}
 		result, err := r.knock.Result(next)
-		if err != nil || result != kernel.Unanswered || !time.Now().Before(deadline) || ctx.Err() != nil {
+		if err != nil || result != "" {
 			return result, err
 		}
+		if !time.Now().Before(deadline) || ctx.Err() != nil {
+			return kernel.Unanswered, nil
+		}
 		if err := r.read(); err != nil || r.dropped() != "" || r.e.Proto == model.UDP && r.arrived() {
-			return result, err
+			return kernel.Unanswered, err
 		}
 	}
 }

@@ -38,6 +38,9 @@ func (h *Host) plane() (*steer.Plane, error) {
 		return nil, err
 	}
 	defer unlock()
+	if h.steering, err = h.wake(opt); err != nil || h.steering != nil {
+		return h.steering, err
+	}
 	h.steering, err = steer.Load(opt)
 	return h.steering, err
 }
@@ -150,14 +153,32 @@ func (h *Host) delBPF(o plan.Object) error {
 	return errors.Join(err, h.unloadIdle())
 }
 
-// unloadIdle unloads the plane when nothing is left in it.
+// unloadIdle unloads the plane when nothing is left in it, or lets it rest.
 func (h *Host) unloadIdle() error {
 	if h.steering == nil || !h.steering.Idle() {
 		return nil
 	}
 	p := h.steering
 	h.steering = nil
-	return p.Remove()
+	if !h.opt.Rest {
+		return p.Remove()
+	}
+	h.resting = p
+	return p.Rest()
+}
+
+// wake returns the plane that rests, pinned again, or nil: another process of
+// ours may have loaded one of the host's meanwhile.
+func (h *Host) wake(opt steer.Options) (*steer.Plane, error) {
+	p := h.resting
+	h.resting = nil
+	if p == nil {
+		return nil, nil
+	}
+	if opt.Pins != "" && unix.Access(opt.Pins, unix.F_OK) == nil {
+		return nil, p.Close()
+	}
+	return p, p.Repin()
 }
 
 // readBPF returns the object if it is attached.

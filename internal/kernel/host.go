@@ -41,7 +41,7 @@ type Host struct {
 	steering *steer.Plane
 	// resting is a plane that nothing needs at the moment.
 	resting *steer.Plane
-	opt      Options
+	opt     Options
 }
 
 // Options say what a host's eBPF programs need beside its namespace.

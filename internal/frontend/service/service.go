@@ -83,7 +83,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 	if err != nil {
 		return err
 	}
-	host, err := kernel.Open("", kernel.Options{Pins: pins})
+	host, err := kernel.Open("", kernel.Options{Pins: pins, Rest: !opt.IdleExit})
 	if err != nil {
 		return err
 	}

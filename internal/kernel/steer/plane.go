@@ -228,12 +228,15 @@ func (p *Plane) Close() error {
 
 // Remove takes the pins away and closes the plane. Its links must have been
 // detached before.
-func (p *Plane) Remove() error {
-	var err error
-	if p.opt.Pins != "" {
-		err = os.RemoveAll(p.opt.Pins)
+func (p *Plane) Remove() error { return errors.Join(p.Rest(), p.Close()) }
+
+// Rest takes the pins away, so that only this process holds the plane. Repin
+// pins it again. Its links must have been detached before.
+func (p *Plane) Rest() error {
+	if p.opt.Pins == "" {
+		return nil
 	}
-	return errors.Join(err, p.Close())
+	return os.RemoveAll(p.opt.Pins)
 }
 
 // Idle reports whether nothing is attached and the table is empty.

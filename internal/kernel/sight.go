@@ -126,9 +126,6 @@ func (h *Host) Steering() (Steering, error) {
 	}
 	found := Steering{Leads: leads, Grants: grants}
 	err = h.sight(func(s *steer.Sight) error {
-		if h.steering != nil {
-			found.Leads = h.ownLeads()
-		}
 		attached, err := s.Attachments()
 		if err != nil {
 			return err
@@ -152,17 +149,6 @@ func (h *Host) Steering() (Steering, error) {
 	})
 	slices.SortFunc(found.Leads, func(a, b plan.Lead) int { return strings.Compare(a.Key(), b.Key()) })
 	return found, err
-}
-
-// ownLeads are those of the plane that this process has.
-func (h *Host) ownLeads() []plan.Lead {
-	var all []plan.Lead
-	for _, l := range h.steering.Table().Leads() {
-		if l.Flags&steer.LeadGrant == 0 {
-			all = append(all, h.leadObject(l))
-		}
-	}
-	return all
 }
 
 // LedFlows returns the flows that our eBPF programs remember now.

@@ -8,6 +8,7 @@ import (
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/text"
+	"fairlead/internal/model"
 
 	"github.com/spf13/cobra"
 )
@@ -25,7 +26,7 @@ func newList(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return r.printAttachments(all)
+				return r.printAttachments(c.Context(), all)
 			})
 		},
 	}
@@ -33,17 +34,22 @@ func newList(a *app) *cobra.Command {
 	return c
 }
 
-func (r *remote) printAttachments(all []daemon.View) error {
+func (r *remote) printAttachments(ctx context.Context, all []daemon.View) error {
 	if r.output == "json" {
 		return r.json(admin.Attachments{Attachments: all})
 	}
+	var origins []model.Origin
+	for _, v := range all {
+		origins = append(origins, v.Origin)
+	}
+	names := askDocker(ctx, origins)
 	rows := [][]string{{"NAME", "NETWORK", "SANDBOX", "INTERFACE", "ADDRESSES", "PUBLISHES", "STATE"}}
 	for _, v := range all {
 		state := string(v.Status)
 		if v.Problem != "" {
 			state += ": " + v.Problem
 		}
-		rows = append(rows, []string{v.Name, v.Network, v.Ref, v.InterfaceName(), orDash(strings.Join(addresses(v), " ")),
+		rows = append(rows, []string{v.Name, names.network(v.Network), names.sandbox(v.Attachment), v.InterfaceName(), orDash(strings.Join(addresses(v), " ")),
 			orDash(strings.Join(publishes(v), " ")), state})
 	}
 	return r.tabled(rows)

@@ -141,7 +141,7 @@ func newNetworkList(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return r.printNetworks(networks)
+				return r.printNetworks(c.Context(), networks)
 			})
 		},
 	}
@@ -149,17 +149,22 @@ func newNetworkList(a *app) *cobra.Command {
 	return c
 }
 
-func (r *remote) printNetworks(networks []model.Network) error {
+func (r *remote) printNetworks(ctx context.Context, networks []model.Network) error {
 	if r.output == "json" {
 		return r.json(admin.Networks{Networks: networks})
 	}
+	var origins []model.Origin
+	for _, n := range networks {
+		origins = append(origins, n.Origin)
+	}
+	names := askDocker(ctx, origins)
 	rows := [][]string{{"NAME", "DRIVER", "SUBNETS", "PARENT"}}
 	for _, n := range networks {
 		var subnets []string
 		for _, s := range n.Subnets {
 			subnets = append(subnets, s.Prefix.String())
 		}
-		rows = append(rows, []string{n.Name, string(n.Driver), orDash(strings.Join(subnets, " ")), orDash(n.Parent)})
+		rows = append(rows, []string{names.network(n.Name), string(n.Driver), orDash(strings.Join(subnets, " ")), orDash(n.Parent)})
 	}
 	return r.tabled(rows)
 }

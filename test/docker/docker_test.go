@@ -4,6 +4,7 @@ package docker_test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -31,6 +32,7 @@ func TestEngines(t *testing.T) {
 			for driver, options := range networks {
 				t.Run(string(driver), func(t *testing.T) { h.with(t).attaches(driver, options) })
 			}
+			t.Run("guide", func(t *testing.T) { h.with(t).guided() })
 			t.Run("life", func(t *testing.T) { h.with(t).lives() })
 			t.Run("ports", func(t *testing.T) { h.with(t).publishes() })
 			t.Run("connect", func(t *testing.T) { h.with(t).connects() })
@@ -68,6 +70,11 @@ func (h *host) attaches(driver model.Driver, options string) {
 		h.docker("exec", "client", "/program", "ask", "tcp", string(via)+":80")
 		h.docker("exec", "client", "/program", "ask", "udp", fmt.Sprintf("%s:%d", hostAddr, 8000+i))
 	}
+	for command, want := range map[string]string{"ls": "container:client", "network ls": " (net)"} {
+		if out := h.sh(h.dir + "/fairlead " + command); !strings.Contains(out, want) {
+			h.Errorf("fairlead %s does not name Docker's %s:\n%s", command, want, out)
+		}
+	}
 	h.docker("rm", "-f", "client")
 	for _, via := range ways {
 		h.docker("rm", "-f", string(via))
@@ -85,4 +92,28 @@ func publishing(driver model.Driver) []model.Via {
 		}
 	}
 	return all
+}
+
+// guided types what the guide says; that systemd starts the daemon, the test
+// does without.
+func (h *host) guided() {
+	guide, err := os.ReadFile("../../docs/guide/docker.md")
+	if err != nil {
+		h.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(guide), "## Docker in three commands\n\n```text\n")
+	text, _, _ = strings.Cut(text, "```")
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) != 3 {
+		h.Fatalf("three commands are %q", lines)
+	}
+	for _, line := range lines[1:] {
+		words := strings.Fields(strings.Replace(line, "nginx", "--name web program serve tcp:80", 1))
+		h.docker(words[1:]...)
+	}
+	if from := h.asks(lan, "tcp", hostAddr+":8080"); from != lanAddr {
+		h.Errorf("the LAN is seen as %s", from)
+	}
+	h.docker("rm", "-f", "web")
+	h.docker("network", "rm", "web")
 }

@@ -63,13 +63,13 @@ func (d *Driver) lends(network string) bool {
 
 func readEndpoint(r endpointRequest) (a model.Attachment, err error) {
 	a.Origin = model.FromDocker
-	if a.Name, err = endpointName(r.EndpointID); err != nil {
+	if a.Name, err = EndpointName(r.EndpointID); err != nil {
 		return a, err
 	}
 	if a.Handed, err = linkName(r.EndpointID); err != nil {
 		return a, err
 	}
-	if a.Network, err = networkName(r.NetworkID); err != nil {
+	if a.Network, err = NetworkName(r.NetworkID); err != nil {
 		return a, err
 	}
 	a.Ref, a.MAC = "docker:"+r.EndpointID, r.Interface.MacAddress
@@ -110,7 +110,7 @@ func (d *Driver) remove(ctx context.Context, name string) error {
 }
 
 func (d *Driver) deleteEndpoint(ctx context.Context, r endpointRequest) (any, error) {
-	name, err := endpointName(r.EndpointID)
+	name, err := EndpointName(r.EndpointID)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (d *Driver) deleteEndpoint(ctx context.Context, r endpointRequest) (any, er
 
 // join makes the endpoint's link, for Docker to take.
 func (d *Driver) join(_ context.Context, r endpointRequest) (any, error) {
-	name, err := endpointName(r.EndpointID)
+	name, err := EndpointName(r.EndpointID)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (d *Driver) own(name string) (o own) {
 // leave takes the link away, and the ports, of which newer engines may not have
 // spoken.
 func (d *Driver) leave(_ context.Context, r endpointRequest) (any, error) {
-	name, err := endpointName(r.EndpointID)
+	name, err := EndpointName(r.EndpointID)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (d *Driver) leave(_ context.Context, r endpointRequest) (any, error) {
 
 // program publishes the endpoint's ports: it is its container's gateway now.
 func (d *Driver) program(_ context.Context, r endpointRequest) (any, error) {
-	name, err := endpointName(r.EndpointID)
+	name, err := EndpointName(r.EndpointID)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (d *Driver) program(_ context.Context, r endpointRequest) (any, error) {
 }
 
 func (d *Driver) revoke(_ context.Context, r endpointRequest) (any, error) {
-	name, err := endpointName(r.EndpointID)
+	name, err := EndpointName(r.EndpointID)
 	if err != nil {
 		return nil, err
 	}

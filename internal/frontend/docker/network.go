@@ -49,7 +49,7 @@ func (d *Driver) createNetwork(_ context.Context, r networkRequest) (any, error)
 // readNetwork makes a network of Docker's words.
 func (d *Driver) readNetwork(r networkRequest) (network, error) {
 	var n network
-	name, err := networkName(r.NetworkID)
+	name, err := NetworkName(r.NetworkID)
 	if err != nil {
 		return n, err
 	}
@@ -137,7 +137,7 @@ func address(text string) (netip.Addr, error) {
 // deleteNetwork forgets a network. What is attached there still, Docker has
 // forgotten.
 func (d *Driver) deleteNetwork(ctx context.Context, r networkRequest) (any, error) {
-	name, err := networkName(r.NetworkID)
+	name, err := NetworkName(r.NetworkID)
 	if err != nil {
 		return nil, err
 	}

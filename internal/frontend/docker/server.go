@@ -129,8 +129,11 @@ func named(prefix, id string) (string, error) {
 	return prefix + id[:min(short, len(id))], nil
 }
 
-// networkName and endpointName are the names in the model, linkName that of
-// the end of a link which Docker takes.
-func networkName(id string) (string, error)  { return named("docker-", id) }
-func endpointName(id string) (string, error) { return named("docker-", id) }
-func linkName(id string) (string, error)     { return named("fd-", id) }
+// NetworkName returns what a network of Docker's is called in the model.
+func NetworkName(id string) (string, error) { return named("docker-", id) }
+
+// EndpointName returns what an endpoint of Docker's is called in the model.
+func EndpointName(id string) (string, error) { return named("docker-", id) }
+
+// linkName is that of the end of a link which Docker takes.
+func linkName(id string) (string, error) { return named("fd-", id) }

@@ -64,6 +64,7 @@ func Checks() []Check {
 		{"daemon", keeper},
 		{"drift", drift},
 		{"ip-forward", forwarding},
+		{"not-forwarded", notForwarded},
 		{"conntrack", conntrack},
 		{"route-localnet", routeLocalnet},
 		{"exposed", exposed},

@@ -125,6 +125,12 @@ var amiss = []struct {
 	{name: "a host that does not forward", check: "ip-forward", set: led + "sysctl -qw net.ipv4.ip_forward=0", severity: doctor.Problem},
 	{name: "a host that does not forward IPv6", check: "ip-forward", severity: doctor.Problem,
 		set: "nft 'add table ip6 o; add chain ip6 o pre { type nat hook prerouting priority dstnat; }; add rule ip6 o pre tcp dport 80 dnat to fd00::2'; sysctl -qw net.ipv6.conf.all.forwarding=0"},
+	{name: "a network that Docker's firewall shuts in", check: "not-forwarded", severity: doctor.Problem,
+		set: "ip link add fl-web type bridge; ip link set fl-web alias fairlead:web up; ip address add 172.30.0.1/24 dev fl-web\n" +
+			"iptables -P FORWARD DROP; iptables -N DOCKER-USER; iptables -A FORWARD -j DOCKER-USER"},
+	{name: "a network that a firewall shuts in", check: "not-forwarded", severity: doctor.Problem,
+		set: "ip link add fl-web type bridge; ip link set fl-web alias fairlead:web up; ip address add fd01::1/64 dev fl-web nodad\n" +
+			"ip6tables -A FORWARD -i fl-web -j DROP"},
 	{name: "a full table of connections", check: "conntrack", severity: doctor.Problem,
 		set: "nft 'add table ip o; add chain ip o out { type filter hook output priority 0; }; add rule ip o out ct state new accept'\n" +
 			"bash -c 'for p in 1 2 3 4; do echo x > /dev/udp/127.0.0.1/$p; done'",

@@ -56,4 +56,3 @@ func unlent(a model.Attachment) model.Attachment {
 	a.Ref, a.Keep, a.Sandbox, a.Namespace = "docker:"+a.Name, false, "", ""
 	return a
 }
-

@@ -144,6 +144,10 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 		account = d.engine.Account()
 		part = d.healer.contests.due(account, seen.Concerned(account, d.namespaces()))
 	}
+	if d.adoptGuests(part) {
+		account = d.engine.Account()
+		part = d.healer.contests.due(account, seen.Concerned(account, d.namespaces()))
+	}
 	if len(part) == 0 {
 		return d.healer.next()
 	}

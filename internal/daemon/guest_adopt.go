@@ -1,0 +1,54 @@
+package daemon
+
+import (
+	"fmt"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/sandbox"
+)
+
+// An engine that has taken the end of a guest's link does not do it again when
+// somebody deletes the link. So the guest is adopted then: it becomes an
+// attachment like any other, whose link, addresses and routes in the sandbox we
+// make and hold, until its engine has it leave. What the interface was called
+// there nobody can tell any more: it gets the first name that is free.
+
+// adoptGuests adopts the guests whose links are among the objects and gone,
+// and reports whether there are any.
+func (d *Daemon) adoptGuests(part plan.Plan) bool {
+	adopted := false
+	for _, o := range part {
+		link, ok := o.(plan.Link)
+		if !ok || !link.Handed {
+			continue
+		}
+		a, known := d.attachment(link.Owner)
+		if found, err := d.cfg.Host.Links([]string{link.Name}); !known || a.Handed == "" || err != nil || len(found) > 0 {
+			continue
+		}
+		b, seen, err := d.know(sandbox.Sandbox{Ref: a.Ref, Path: a.Sandbox})
+		if err != nil {
+			continue // it is not taken yet, or its sandbox has gone with it
+		}
+		adopted = true
+		d.warn("adopt "+a.Name, d.adoptGuest(a, b, seen))
+	}
+	return adopted
+}
+
+func (d *Daemon) adoptGuest(a model.Attachment, b *box, seen kernel.Sandbox) error {
+	n, _ := model.State{Networks: d.wishes.Networks}.Network(a.Network)
+	a.Handed, a.Namespace, a.Interface = "", b.namespace, d.freeInterface(a.Ref, seen)
+	var notes []string
+	if err := d.defaultRoute(&a, n, a, false, seen, &notes); err != nil {
+		return err
+	}
+	d.hold(b, sandbox.Sandbox{Ref: a.Ref, Path: b.path})
+	if err := d.settle(with(d.wishes, a)); err != nil {
+		return err
+	}
+	d.note(Event{Kind: Healed, Object: "attachment " + a.Name, Detail: fmt.Sprintf("its link was deleted: made anew in %s as %s", a.Sandbox, a.Interface)})
+	return nil
+}

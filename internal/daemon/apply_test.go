@@ -104,9 +104,9 @@ func TestApplyIsOneStep(t *testing.T) {
 	w := newWorld(t).start()
 	w.named("shop")
 	w.apply(shop())
-	before, wished := w.snapshot(), w.Attachments()
+	wished := w.Attachments()
 	w.serves(":9090")
-	before = w.snapshot()
+	before := w.snapshot()
 	next := shop()
 	next.Networks[0].MTU = 1400
 	next.Attachments[0].Interface = "net7"

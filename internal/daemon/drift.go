@@ -26,7 +26,7 @@ const (
 	// together is how long is waited for what belongs to one change.
 	together = 50 * time.Millisecond
 	// checkEvery is how often is looked at what the kernel tells nobody of.
-	checkEvery = 400 * time.Millisecond
+	checkEvery = 750 * time.Millisecond
 	// retryFirst and retryLast bound the waits after a failure.
 	retryFirst, retryLast = time.Second, 30 * time.Second
 )

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
 
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
@@ -16,26 +17,41 @@ import (
 // there nobody can tell any more: it gets the first name that is free.
 
 // adoptGuests adopts the guests whose links are among the objects and gone,
-// and reports whether there are any.
+// and reports whether there are any. Of a sandbox's, the one that publishes
+// goes first: it has the default route.
 func (d *Daemon) adoptGuests(part plan.Plan) bool {
+	lost := d.bereft(part)
+	publishes := map[string]int{}
+	for _, p := range d.wishes.Publishes {
+		publishes[p.Endpoint]++
+	}
+	slices.SortStableFunc(lost, func(a, b model.Attachment) int { return publishes[b.Name] - publishes[a.Name] })
 	adopted := false
+	for _, a := range lost {
+		b, seen, err := d.know(sandbox.Sandbox{Ref: a.Ref, Path: a.Sandbox})
+		if err != nil {
+			continue // the link is not taken yet, or its sandbox has gone with it
+		}
+		adopted = true
+		d.warn("adopt "+a.Name, d.adoptGuest(a, b, seen))
+	}
+	return adopted
+}
+
+// bereft returns the guests whose links are among the objects and gone.
+func (d *Daemon) bereft(part plan.Plan) (lost []model.Attachment) {
 	for _, o := range part {
 		link, ok := o.(plan.Link)
 		if !ok || !link.Handed {
 			continue
 		}
 		a, known := d.attachment(link.Owner)
-		if found, err := d.cfg.Host.Links([]string{link.Name}); !known || a.Handed == "" || err != nil || len(found) > 0 {
-			continue
+		found, err := d.cfg.Host.Links([]string{link.Name})
+		if known && a.Handed != "" && err == nil && len(found) == 0 {
+			lost = append(lost, a)
 		}
-		b, seen, err := d.know(sandbox.Sandbox{Ref: a.Ref, Path: a.Sandbox})
-		if err != nil {
-			continue // it is not taken yet, or its sandbox has gone with it
-		}
-		adopted = true
-		d.warn("adopt "+a.Name, d.adoptGuest(a, b, seen))
 	}
-	return adopted
+	return lost
 }
 
 func (d *Daemon) adoptGuest(a model.Attachment, b *box, seen kernel.Sandbox) error {

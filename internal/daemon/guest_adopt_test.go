@@ -52,7 +52,6 @@ func TestAGuestLosesItsLink(t *testing.T) {
 	if err := w.Leave("guest3"); err != nil {
 		t.Fatal(err)
 	}
-	w.unchanged(before)
 	for _, name := range []string{first.Name, "guest3"} {
 		if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: name}); err != nil {
 			t.Fatal(err)
@@ -61,4 +60,6 @@ func TestAGuestLosesItsLink(t *testing.T) {
 	if all := w.Attachments(); len(all) != 0 {
 		t.Errorf("left: %+v", all)
 	}
+	w.gone("lan")
+	w.unchanged(before)
 }

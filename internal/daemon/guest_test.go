@@ -93,7 +93,6 @@ func TestAGuest(t *testing.T) {
 			if out := a.sh(t, "ip -o link"); strings.Contains(out, "eth5") {
 				t.Errorf("the sandbox still has %s", out)
 			}
-			w.unchanged(before)
 			for _, e := range []model.Endpoint{first, second, second} {
 				if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: e.Name}); err != nil {
 					t.Fatal(err)
@@ -102,7 +101,17 @@ func TestAGuest(t *testing.T) {
 			if all := w.Attachments(); len(all) != 0 {
 				t.Errorf("left: %+v", all)
 			}
+			w.gone(n.Name)
+			w.unchanged(before)
 		})
+	}
+}
+
+// gone removes a network.
+func (w *world) gone(network string) {
+	w.Helper()
+	if _, err := w.RemoveNetwork(network); err != nil {
+		w.Fatal(err)
 	}
 }
 
@@ -165,6 +174,7 @@ func TestAGuestBeforeItsSandbox(t *testing.T) {
 	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: "x"}); err != nil {
 		t.Fatal(err)
 	}
+	w.gone("lan")
 	w.unchanged(before)
 	if _, _, err := w.Join("x", "/nowhere/x"); daemon.CodeOf(err) != daemon.NotFound {
 		t.Errorf("joined without a reservation: %v", err)

@@ -78,8 +78,12 @@ func (d *Daemon) RemoveNetwork(name string) (Result, error) {
 	if len(next.Networks) == len(d.wishes.Networks) {
 		return Result{Notes: []string{fmt.Sprintf("there is no network %s: nothing to do", name)}}, nil
 	}
+	delete(d.problems, networkProblem(name))
+	if err := d.settle(next); err != nil {
+		return Result{}, fmt.Errorf("remove network %s: %w", name, err)
+	}
 	d.cfg.Log.Info("network removed", "name", name)
-	return Result{Changed: true}, d.save(next)
+	return Result{Changed: true}, nil
 }
 
 // Networks returns the networks by name.

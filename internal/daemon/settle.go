@@ -23,7 +23,7 @@ func (d *Daemon) state(w model.Wishes) model.State {
 		s.Endpoints = append(s.Endpoints, d.reunited(a.Leased()))
 	}
 	for _, n := range w.Networks {
-		if used[n.Name] {
+		if used[n.Name] || standing(n) && d.problems[networkProblem(n.Name)] == "" {
 			s.Networks = append(s.Networks, n)
 		}
 	}
@@ -34,6 +34,16 @@ func (d *Daemon) state(w model.Wishes) model.State {
 	}
 	return s
 }
+
+// standing reports whether a network is on the host from the beginning, and not
+// from its first endpoint on: a bridge of Docker's is, as Docker's own are, and
+// because bridges are slow to go.
+func standing(n model.Network) bool {
+	return n.Origin == model.FromDocker && n.Driver == model.DriverBridge
+}
+
+// networkProblem is the name of a network's problem.
+func networkProblem(network string) string { return "network " + network }
 
 // settle makes the wishes ours and brings the host to them. Sandboxes that
 // died meanwhile are left out. On any other failure wishes and host are as
@@ -164,6 +174,7 @@ func (d *Daemon) adopt(w model.Wishes) {
 	d.cfg.Log.Error("take over the attachments", "error", err)
 	w = d.wishes
 	one := model.Wishes{Networks: w.Networks}
+	d.adoptNetworks(one)
 	for _, a := range w.Attachments {
 		one.Attachments = append(slices.Clip(one.Attachments), a)
 		if err := d.attempt(one); err != nil {
@@ -177,6 +188,20 @@ func (d *Daemon) adopt(w model.Wishes) {
 		}
 	}
 	d.startClients()
+}
+
+// adoptNetworks applies the networks that stand by themselves, one by one.
+func (d *Daemon) adoptNetworks(only model.Wishes) {
+	all := slices.DeleteFunc(slices.Clone(only.Networks), func(n model.Network) bool { return !standing(n) })
+	for _, n := range all {
+		d.problems[networkProblem(n.Name)] = "it has not been tried"
+	}
+	for _, n := range all {
+		delete(d.problems, networkProblem(n.Name))
+		if err := d.attempt(only); err != nil {
+			d.problem(networkProblem(n.Name), err)
+		}
+	}
 }
 
 // problem notes why a wish is not applied.

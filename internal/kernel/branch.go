@@ -207,9 +207,10 @@ func (h *Host) adjustBranch(handle *netlink.Handle, have netlink.Link, want plan
 }
 
 // quiet are the settings that plan.Branch.Quiet stands for. A host without
-// IPv6 lacks the second.
+// IPv6 lacks the last.
 func quiet(b plan.Branch) []plan.Sysctl {
 	return []plan.Sysctl{{Name: "net.ipv4.conf." + b.Name + ".arp_filter", Value: "1"},
+		{Name: "net.ipv4.conf." + b.Name + ".arp_announce", Value: "2"},
 		{Name: "net.ipv6.conf." + b.Name + ".accept_ra", Value: "0"}}
 }
 

@@ -33,8 +33,10 @@ type Branch struct {
 	// sandbox: into that of the path, if it is there. How it is then is not ours.
 	Handed string
 	// Quiet is for branches that the host itself holds: it takes no router's
-	// advertisement there, and answers ARP only to those whom its routes reach
-	// by the branch. Otherwise it would speak on the parent's wire by two links.
+	// advertisement there, answers ARP only to those whom its routes reach by the
+	// branch, and asks only in the name of the branch's own address. Otherwise it
+	// would speak on the parent's wire by two links, and who hears its question
+	// would look for all of the host there, also when the branch has gone.
 	Quiet bool
 }
 
@@ -83,7 +85,7 @@ func (b Branch) Add() []string {
 }
 
 func (b Branch) quiet() string {
-	return fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.arp_filter=1 net.ipv6.conf.%[1]s.accept_ra=0", b.Name)
+	return fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.arp_filter=1 net.ipv4.conf.%[1]s.arp_announce=2 net.ipv6.conf.%[1]s.accept_ra=0", b.Name)
 }
 
 // change returns the commands that bring the link from another state.

@@ -15,11 +15,14 @@ import (
 )
 
 // networks are what users type after `docker network create`, by driver.
-var networks = map[model.Driver]string{
-	model.DriverBridge:  "--subnet 172.30.0.0/24 --subnet fd00:30::/64",
-	model.DriverRouted:  "-o driver=routed --subnet 172.30.1.0/24 --subnet fd00:31::/64",
-	model.DriverVXLAN:   "-o vni=7 -o peers=192.0.2.10;192.0.2.1 --subnet 172.30.2.0/24 --subnet fd00:32::/64",
-	model.DriverMacvlan: "-o parent=up0 --subnet 192.0.2.0/24 --gateway 192.0.2.1 --ip-range 192.0.2.128/25 --aux-address fairlead=192.0.2.100 --subnet 2001:db8:9::/64 --gateway 2001:db8:9::1",
+var networks = []struct {
+	driver  model.Driver
+	options string
+}{
+	{model.DriverBridge, "--subnet 172.30.0.0/24 --subnet fd00:30::/64"},
+	{model.DriverRouted, "-o driver=routed --subnet 172.30.1.0/24 --subnet fd00:31::/64"},
+	{model.DriverVXLAN, "-o vni=7 -o peers=192.0.2.10;192.0.2.1 --subnet 172.30.2.0/24 --subnet fd00:32::/64"},
+	{model.DriverMacvlan, "-o parent=up0 --subnet 192.0.2.0/24 --gateway 192.0.2.1 --ip-range 192.0.2.128/25 --aux-address fairlead=192.0.2.100 --subnet 2001:db8:9::/64 --gateway 2001:db8:9::1"},
 }
 
 // TestEngines is all that happens on one host of each engine.
@@ -29,8 +32,8 @@ func TestEngines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newHost(t, dir, programs)
-			for driver, options := range networks {
-				t.Run(string(driver), func(t *testing.T) { h.with(t).attaches(driver, options) })
+			for _, n := range networks {
+				t.Run(string(n.driver), func(t *testing.T) { h.with(t).attaches(n.driver, n.options) })
 			}
 			t.Run("guide", func(t *testing.T) { h.with(t).guided() })
 			t.Run("life", func(t *testing.T) { h.with(t).lives() })

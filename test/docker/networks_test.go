@@ -45,6 +45,11 @@ func (h *host) connects() {
 	h.docker("restart", "-t", "1", "web")
 	h.reached()
 	h.docker("exec", "hermit", "/program", "ask", "tcp", "web:80")
+
+	h.sh(`for l in $(ip -o link | sed -n 's/^[0-9]*: \(fv[-_][^@:]*\).*/\1/p'); do ip link del $l; done`)
+	h.reached() // somebody has deleted the links
+	h.docker("exec", "hermit", "/program", "ask", "tcp", "web:80")
+	h.docker("network", "disconnect", "back", "web")
 	h.docker("rm", "-f", "web", "peer", "hermit")
 	h.docker("network", "rm", "net", "back", "closed", "docker")
 	h.empty()

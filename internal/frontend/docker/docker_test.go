@@ -156,15 +156,22 @@ func TestAnAddressThatIsGivenAgain(t *testing.T) {
 }
 
 // TestNoGatewayOfDockers has Docker add no bridge of its own where there is no
-// default route.
+// default route, and on an internal network nothing is published.
 func TestNoGatewayOfDockers(t *testing.T) {
+	for options, want := range map[string][]string{`{}`: {"8080/tcp -> :80 via auto"}, `{"com.docker.network.internal": true}`: nil} {
+		t.Run(options, func(t *testing.T) { noGateway(t, options, want) })
+	}
+}
+
+func noGateway(t *testing.T, options string, want []string) {
 	p := newPlugin(t)
 	p.in = engine.Interior{}
+	p.calls("NetworkDriver.CreateNetwork", strings.Replace(created, `{`, `{"Options": `+options+`, `, 1), `{}`)
 	p.calls("NetworkDriver.CreateEndpoint", `{`+endpoint+`}`, `{"Interface":{}}`)
 	p.calls("NetworkDriver.Join", `{`+endpoint+`, "SandboxKey": "/x", `+ports(`{"Proto": 6, "Port": 80, "HostPort": 8080, "HostPortEnd": 8080}`)+`}`,
 		`{"InterfaceName":{"SrcName":"fd-fedcba987654","DstPrefix":"eth"},"DisableGatewayService":true}`)
-	if got := p.published(); !slices.Equal(got, []string{"8080/tcp -> :80 via auto"}) {
-		t.Errorf("Docker does not ask again: %q", got)
+	if got := p.published(); !slices.Equal(got, want) {
+		t.Errorf("%q is published, want %q", got, want)
 	}
 }
 

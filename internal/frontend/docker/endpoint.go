@@ -56,9 +56,11 @@ func (d *Driver) createEndpoint(ctx context.Context, r endpointRequest) (any, er
 
 // lends reports whether a network hands over whole devices: there is no link for
 // Docker to take then, and the daemon puts the device into the sandbox.
-func (d *Driver) lends(network string) bool {
-	n, _ := model.State{Networks: d.cfg.Daemon.Networks()}.Network(network)
-	return n.Driver == model.DriverDevice
+func (d *Driver) lends(network string) bool { return d.network(network).Driver == model.DriverDevice }
+
+func (d *Driver) network(name string) model.Network {
+	n, _ := model.State{Networks: d.cfg.Daemon.Networks()}.Network(name)
+	return n
 }
 
 func readEndpoint(r endpointRequest) (a model.Attachment, err error) {
@@ -135,7 +137,7 @@ func (d *Driver) join(_ context.Context, r endpointRequest) (any, error) {
 	if prefix := d.settings(e.Network).Prefix; prefix != "" {
 		answer.InterfaceName.DstPrefix = prefix
 	}
-	if answer.Gateway != "" {
+	if n := d.network(e.Network); n.Internal || answer.Gateway != "" {
 		return answer, nil // Docker will say whether ports are to be published
 	}
 	// Up to 27, Docker speaks of ports only to who has an IPv4 gateway.

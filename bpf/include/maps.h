@@ -205,10 +205,13 @@ inline_always struct lead *find_lead(__u32 plane, const struct address *host, __
 
 	if (!index || !*index)
 		return 0;
-	*slot = *index;
-	l = bpf_map_lookup_elem(&leads, slot);
-	if (l && holds(l, plane, host, port))
-		return l;
-	*slot = l ? lead_index(l->next, plane, port, host) : 0;
-	return *slot ? bpf_map_lookup_elem(&leads, slot) : 0;
+	/* Linux 6.1 takes a key from the stack, and not from where slot may be. */
+	at = *index;
+	l = bpf_map_lookup_elem(&leads, &at);
+	if (!l || !holds(l, plane, host, port)) {
+		at = l ? lead_index(l->next, plane, port, host) : 0;
+		l = at ? bpf_map_lookup_elem(&leads, &at) : 0;
+	}
+	*slot = at;
+	return l;
 }

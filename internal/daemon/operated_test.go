@@ -328,7 +328,9 @@ func (o *operated) lasting() []string {
 		lines[i] = strings.TrimSpace(lines[i])
 	}
 	// A bridge has its own link-local address if it ever had a port.
-	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, "fe80::/64") || strings.Contains(line, "inet6 …") })
+	lines = slices.DeleteFunc(lines, func(line string) bool {
+		return strings.Contains(line, "fe80::/64") || strings.Contains(line, "inet6 …")
+	})
 	slices.Sort(lines)
 	return lines
 }

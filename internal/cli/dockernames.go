@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"fairlead/internal/frontend/docker"
 	"fairlead/internal/model"
@@ -46,7 +47,7 @@ func (n dockerNames) sandbox(a model.Attachment) string {
 	if theirs, ok := n.containers[a.Name]; ok {
 		return string(sandbox.Container) + ":" + theirs
 	}
-	if a.Origin == model.FromDocker {
+	if strings.HasPrefix(a.Ref, "docker:") {
 		return string(model.FromDocker)
 	}
 	return a.Ref

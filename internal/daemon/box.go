@@ -124,6 +124,9 @@ func (d *Daemon) deadAmong(w model.Wishes, suspect func(*box) bool) map[string]b
 	dead := map[string]bool{}
 	looked := map[string]bool{}
 	for _, a := range w.Attachments {
+		if groupGone(a) {
+			dead[a.Ref] = true
+		}
 		if a.Sandbox == "" || a.Handed != "" || looked[a.Ref] {
 			continue
 		}
@@ -166,7 +169,7 @@ func (d *Daemon) awaited() []string {
 	var refs []string
 	seen := map[string]bool{}
 	for _, a := range d.wishes.Attachments {
-		if a.Sandbox == "" && a.Handed == "" && !seen[a.Ref] {
+		if a.Sandbox == "" && a.Handed == "" && a.Network != HostNetwork && !seen[a.Ref] {
 			seen[a.Ref] = true
 			refs = append(refs, a.Ref)
 		}

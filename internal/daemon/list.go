@@ -64,7 +64,7 @@ func (d *Daemon) view(names ...string) []View {
 		if len(names) > 0 && !slices.Contains(names, a.Name) {
 			continue
 		}
-		v := View{Attachment: a, Driver: drivers[a.Network], Problem: d.problems[a.Name], Publishes: d.published(a.Name)}
+		v := View{Attachment: a, Driver: drivers[a.Network], Problem: d.problemOf(a), Publishes: d.published(a.Name)}
 		e, up := reached[a.Name]
 		if v.Status = statusOf(up, v.Problem); up {
 			v.Endpoint = e

@@ -16,7 +16,7 @@ func (d *Daemon) state(w model.Wishes) model.State {
 	s := model.State{Endpoints: make([]model.Endpoint, 0, len(w.Attachments))}
 	used, alive := map[string]bool{}, map[string]bool{}
 	for _, a := range w.Attachments {
-		if a.Sandbox == "" || d.problems[a.Name] != "" {
+		if a.Sandbox == "" && a.Cgroup == "" || d.problems[a.Name] != "" {
 			continue
 		}
 		used[a.Network], alive[a.Name] = true, true

@@ -25,6 +25,8 @@ type Attachment struct {
 	// it last gave.
 	DHCP  bool  `json:"dhcp,omitempty"`
 	Lease Lease `json:"lease,omitzero"`
+	// Late says that a workload ran before its cgroup was led.
+	Late bool `json:"late,omitempty"`
 	// Own says that the network was made for this attachment and goes with it.
 	Own bool `json:"own,omitempty"`
 	// Origin says who made the attachment; only they change it or take it away.
@@ -75,7 +77,7 @@ func (a Attachment) Leased() Endpoint {
 // Equal reports whether nothing differs.
 func (a Attachment) Equal(o Attachment) bool {
 	return a.Endpoint.Equal(o.Endpoint) && a.Ref == o.Ref && a.Namespace == o.Namespace &&
-		a.Keep == o.Keep && a.DHCP == o.DHCP && a.Lease.Equal(o.Lease) && a.Own == o.Own && a.Origin == o.Origin
+		a.Keep == o.Keep && a.DHCP == o.DHCP && a.Lease.Equal(o.Lease) && a.Own == o.Own && a.Late == o.Late && a.Origin == o.Origin
 }
 
 // Wishes are what users have asked of a host one by one, for sandboxes that

@@ -1,17 +1,20 @@
 package service
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 
+	"fairlead/internal/cgroup"
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/docker"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
+	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
 )
 
@@ -45,6 +48,23 @@ func listenDocker(path string) (*net.UnixListener, error) {
 		return nil, fmt.Errorf("make the directory of Docker's plugins: %w", err)
 	}
 	return admin.Listen(path)
+}
+
+// dockerLabels publishes containers on the host's network by their labels.
+// Without it, everything else goes on.
+func dockerLabels(d *daemon.Daemon, opt Options) func(context.Context) error {
+	return func(ctx context.Context) error {
+		root, err := cgroup.Root()
+		if err == nil {
+			labels := docker.Labels{Workloads: d, Engine: sandbox.Docker(), Root: root, Log: opt.Log}
+			err = labels.Run(ctx)
+		}
+		if err != nil {
+			opt.Log.Error("containers on the host's network are not published", "error", err)
+		}
+		<-ctx.Done()
+		return nil
+	}
 }
 
 // dockerDriver answers a Docker engine.

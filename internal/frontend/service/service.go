@@ -122,6 +122,9 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error
 		}
 		defer done()
 		tasks = append(tasks, serving(l, idle.handler(opt.docker)))
+		if !opt.IdleExit {
+			tasks = append(tasks, dockerLabels(d, opt))
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -1,0 +1,113 @@
+package docker
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// usualParents are where engines make their containers' cgroups: the driver
+// cgroupfs and the driver systemd.
+var usualParents = []string{"docker", "system.slice"}
+
+// containerID finds a container's id in its cgroup's name: the id alone, or
+// docker-ID.scope.
+var containerID = regexp.MustCompile(`[0-9a-f]{64}`)
+
+// groups tells which cgroups of containers come and go, by inotify: below some
+// directories, which may yet have to come.
+type groups struct {
+	root   string
+	file   *os.File
+	parent map[int32]string
+}
+
+// cgroup is one of a container's that has come, or gone.
+type cgroup struct {
+	path, id string
+	gone     bool
+}
+
+func watchGroups(root string) (*groups, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("open inotify: %w", err)
+	}
+	g := &groups{root: root, file: os.NewFile(uintptr(fd), "inotify"), parent: map[int32]string{}}
+	for _, dir := range append([]string{""}, usualParents...) {
+		if err := g.watch(filepath.Join(root, dir)); err != nil {
+			g.file.Close()
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// watch watches a directory; one that is not there is none's yet.
+func (g *groups) watch(dir string) error {
+	var wd int
+	raw, err := g.file.SyscallConn()
+	if err == nil {
+		outer := raw.Control(func(fd uintptr) {
+			wd, err = unix.InotifyAddWatch(int(fd), dir, unix.IN_CREATE|unix.IN_DELETE|unix.IN_ONLYDIR)
+		})
+		err = errors.Join(err, outer)
+	}
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", dir, err)
+	}
+	g.parent[int32(wd)] = dir
+	return nil
+}
+
+// find returns the cgroups of a container that are there; of all for an empty
+// id.
+func (g *groups) find(id string) (found []cgroup) {
+	for _, dir := range g.parent {
+		entries, _ := os.ReadDir(dir) // it may have gone
+		for _, e := range entries {
+			if is := containerID.FindString(e.Name()); is != "" && (id == "" || id == is) {
+				found = append(found, cgroup{path: filepath.Join(dir, e.Name()), id: is})
+			}
+		}
+	}
+	return found
+}
+
+// parse reads what inotify told. That of a directory for containers' cgroups
+// has it watched, too.
+func (g *groups) parse(news []byte) (all []cgroup, err error) {
+	for len(news) >= unix.SizeofInotifyEvent {
+		wd, mask := int32(binary.NativeEndian.Uint32(news)), binary.NativeEndian.Uint32(news[4:])
+		end := min(unix.SizeofInotifyEvent+int(binary.NativeEndian.Uint32(news[12:])), len(news))
+		name := strings.TrimRight(string(news[unix.SizeofInotifyEvent:end]), "\x00")
+		news = news[end:]
+		dir, known := g.parent[wd]
+		switch id := containerID.FindString(name); {
+		case mask&unix.IN_Q_OVERFLOW != 0:
+			all = append(all, g.find("")...)
+		case mask&unix.IN_IGNORED != 0:
+			delete(g.parent, wd)
+		case !known:
+		case id != "":
+			all = append(all, cgroup{filepath.Join(dir, name), id, mask&unix.IN_DELETE != 0})
+		case mask&unix.IN_CREATE != 0 && dir == g.root:
+			for _, usual := range usualParents {
+				if usual == name {
+					err = errors.Join(err, g.watch(filepath.Join(dir, name)))
+					all = append(all, g.find("")...)
+				}
+			}
+		}
+	}
+	return all, err
+}

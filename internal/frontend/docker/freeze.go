@@ -1,0 +1,52 @@
+package docker
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// freezeLimit is how long a container's start may wait for its ports.
+const freezeLimit = 10 * time.Second
+
+// frozen is a cgroup where nothing runs yet; nil is one where something may.
+type frozen struct {
+	path  string
+	limit *time.Timer
+}
+
+// freeze holds whatever comes into a cgroup, if nothing is in it yet. One that
+// is frozen later, with its process already there, a runtime takes for a
+// container that somebody has paused.
+func freeze(path string) *frozen {
+	if populated(path) || os.WriteFile(filepath.Join(path, "cgroup.freeze"), []byte("1"), 0) != nil {
+		return nil
+	}
+	return limited(path)
+}
+
+// limited is a cgroup that is frozen, but not for long.
+func limited(path string) *frozen {
+	return &frozen{path, time.AfterFunc(freezeLimit, func() { thaw(path) })}
+}
+
+// end lets the cgroup go, and reports whether it was held until now.
+func (f *frozen) end() bool {
+	if f == nil || !f.limit.Stop() {
+		return false
+	}
+	thaw(f.path)
+	return true
+}
+
+// thaw lets what is in a cgroup go on. The cgroup may have gone.
+func thaw(path string) {
+	_ = os.WriteFile(filepath.Join(path, "cgroup.freeze"), []byte("0"), 0)
+}
+
+// populated reports whether there are processes in a cgroup, or it cannot be
+// known.
+func populated(path string) bool {
+	pids, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+	return err != nil || len(pids) > 0
+}

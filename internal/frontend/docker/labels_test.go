@@ -1,0 +1,179 @@
+package docker_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fairlead/internal/cgroup"
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/docker"
+	"fairlead/internal/sandbox"
+)
+
+const shopID = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// shopEngine is an engine with one container.
+type shopEngine struct {
+	shop   sandbox.Labelled
+	group  string
+	events chan sandbox.Happened
+}
+
+func (e shopEngine) Labelled(context.Context, string, string) ([]sandbox.Labelled, error) {
+	return []sandbox.Labelled{e.shop}, nil
+}
+
+func (e shopEngine) FollowLabelled(ctx context.Context, _ string, told func(), tell func(sandbox.Happened)) error {
+	told()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case h := <-e.events:
+			tell(h)
+		}
+	}
+}
+
+func (e shopEngine) CgroupOf(context.Context, string) (string, error) { return e.group, nil }
+
+func (e shopEngine) Watch(context.Context) (<-chan struct{}, error) {
+	ticks := make(chan struct{}, 1)
+	ticks <- struct{}{}
+	return ticks, nil
+}
+
+// admission is a workload, and what was in its cgroup.freeze then.
+type admission struct {
+	daemon.Workload
+	freeze string
+}
+
+type workloads struct{ admitted chan admission }
+
+func (w workloads) Admit(is daemon.Workload) (bool, error) {
+	freeze, _ := os.ReadFile(filepath.Join(is.Cgroup, "cgroup.freeze"))
+	w.admitted <- admission{is, strings.TrimSpace(string(freeze))}
+	return true, is.Wrong
+}
+
+func (workloads) Dismiss(string) error       { return nil }
+func (workloads) CameLate(string) error      { return nil }
+func (workloads) Attachments() []daemon.View { return nil }
+
+// labels makes a cgroup that stands for the hierarchy.
+func labels(t *testing.T) (root string, w workloads) {
+	t.Helper()
+	at, err := cgroup.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if root, err = os.MkdirTemp(at, "fairlead-test-"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, dir := range []string{"docker/" + shopID, "docker", ""} {
+			if err := os.Remove(filepath.Join(root, dir)); err != nil && !os.IsNotExist(err) {
+				t.Error(err)
+			}
+		}
+	})
+	return root, workloads{make(chan admission, 8)}
+}
+
+func run(t *testing.T, e shopEngine, root string, w workloads) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	l := docker.Labels{Workloads: w, Engine: e, Root: root, Log: slog.New(slog.DiscardHandler)}
+	ended := make(chan error)
+	go func() { ended <- l.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func shop() shopEngine {
+	return shopEngine{events: make(chan sandbox.Happened), group: "/docker/" + shopID, shop: sandbox.Labelled{ID: shopID, Name: "shop", HostNetwork: true,
+		Labels: map[string]string{docker.LabelPublish: "8080:80, 53:53/udp", docker.LabelUnlisted: "deny"}}}
+}
+
+func makeGroup(t *testing.T, root string) (path string) {
+	t.Helper()
+	path = filepath.Join(root, "docker", shopID)
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func thawed(t *testing.T, path string) {
+	t.Helper()
+	if freeze, err := os.ReadFile(filepath.Join(path, "cgroup.freeze")); err != nil || string(freeze) != "0\n" {
+		t.Errorf("the cgroup is frozen: %q, %v", freeze, err)
+	}
+}
+
+// TestACgroupIsHeldUntilItIsLed: what the runtime puts there waits.
+func TestACgroupIsHeldUntilItIsLed(t *testing.T) {
+	e := shop()
+	root, w := labels(t)
+	end := run(t, e, root, w)
+	e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}}
+	e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}} // the first is through
+	path := makeGroup(t, root)
+	a := <-w.admitted
+	if a.Cgroup != path || a.freeze != "1" || a.Ref != "container:shop" || len(a.Publishes) != 2 || a.Unlisted != "deny" || a.Wrong != nil {
+		t.Errorf("admitted is %+v", a)
+	}
+	end()
+	thawed(t, path)
+}
+
+// TestACgroupThatAKilledDaemonHeld is let go by the next.
+func TestACgroupThatAKilledDaemonHeld(t *testing.T) {
+	e := shop()
+	e.shop.Starting = true
+	root, w := labels(t)
+	path := makeGroup(t, root)
+	if err := os.WriteFile(filepath.Join(path, "cgroup.freeze"), []byte("1"), 0); err != nil {
+		t.Fatal(err)
+	}
+	end := run(t, e, root, w)
+	<-w.admitted
+	end()
+	thawed(t, path)
+}
+
+// TestAContainerWithoutACgroup says that it can have no ports.
+func TestAContainerWithoutACgroup(t *testing.T) {
+	e := shop()
+	e.shop.Running, e.group = true, "/"
+	root, w := labels(t)
+	end := run(t, e, root, w)
+	if a := <-w.admitted; a.Wrong == nil || !strings.Contains(a.Wrong.Error(), "no cgroup v2 of its own") {
+		t.Errorf("admitted is %+v", a)
+	}
+	end()
+}
+
+// TestLabelsWithMistakes say which.
+func TestLabelsWithMistakes(t *testing.T) {
+	for _, text := range []string{"", "80", "8080:80,", "8080:80;8081:81"} {
+		e := shop()
+		e.shop.Labels = map[string]string{docker.LabelPublish: text}
+		e.shop.Running = true
+		root, w := labels(t)
+		end := run(t, e, root, w)
+		if a := <-w.admitted; a.Wrong == nil || !strings.Contains(a.Wrong.Error(), docker.LabelPublish) {
+			t.Errorf("%q: admitted is %+v", text, a)
+		}
+		end()
+	}
+}

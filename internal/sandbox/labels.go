@@ -1,0 +1,126 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"strings"
+)
+
+// Labelled is a container with a label that was asked for.
+type Labelled struct {
+	ID, Name string
+	Running  bool
+	// Starting says that it does not run, but may be about to.
+	Starting bool
+	// HostNetwork says that it is in the host's own namespace.
+	HostNetwork bool
+	Labels      map[string]string
+}
+
+// Happened is what an engine tells of a container.
+type Happened struct {
+	// Action is create, start, die or destroy.
+	Action string
+	Actor  Actor
+}
+
+// Actor is what an engine calls that to which something has happened.
+type Actor struct{ ID string }
+
+// Engine is the container engine at a unix socket.
+type Engine string
+
+// Docker returns the engine that DOCKER_HOST names, if it is of this host, or
+// else Docker's own.
+func Docker() Engine {
+	if path, ok := strings.CutPrefix(os.Getenv("DOCKER_HOST"), "unix://"); ok {
+		return Engine(path)
+	}
+	return "/var/run/docker.sock"
+}
+
+// Watch returns a channel that gets a tick whenever the engine may have come,
+// as Finder.Watch does.
+func (e Engine) Watch(ctx context.Context) (<-chan struct{}, error) {
+	return Finder{NetnsDir: "/run/netns", Engines: []string{string(e)}}.Watch(ctx)
+}
+
+// Labelled lists the containers with a label, running or not; all for an empty
+// id. The answer does not wait for a container that is being started.
+func (e Engine) Labelled(ctx context.Context, label, id string) ([]Labelled, error) {
+	filter := map[string][]string{"label": {label}}
+	if id != "" {
+		filter["id"] = []string{id}
+	}
+	var found []struct {
+		containerJSON
+		Labels map[string]string
+	}
+	if err := ask(ctx, string(e), "/containers/json?all=1&filters="+filters(filter), &found); err != nil {
+		return nil, fmt.Errorf("ask the container engine at %s: %w", e, err)
+	}
+	var all []Labelled
+	for _, c := range found {
+		l := Labelled{ID: c.ID, Running: c.State == "running", Starting: c.State == "created" || c.State == "exited", HostNetwork: c.HostConfig.NetworkMode == "host", Labels: c.Labels}
+		if len(c.Names) > 0 {
+			l.Name = strings.TrimPrefix(c.Names[0], "/")
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// FollowLabelled tells what happens to containers with a label, until the
+// engine ends, or ctx. Told is called once before, when nothing
+// is missed any more.
+func (e Engine) FollowLabelled(ctx context.Context, label string, told func(), tell func(Happened)) error {
+	filter := filters(map[string][]string{"type": {"container"}, "label": {label}, "event": {"create", "start", "die", "destroy"}})
+	answer, err := get(ctx, string(e), "/events?filters="+filter)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return refusal(answer)
+	}
+	told()
+	for read := json.NewDecoder(answer.Body); ; {
+		var h Happened
+		if err := read.Decode(&h); err != nil {
+			return err
+		}
+		tell(h)
+	}
+}
+
+// CgroupOf returns the cgroup v2 of a running container's first process, as the
+// hierarchy names it, e.g. /docker/4711.
+func (e Engine) CgroupOf(ctx context.Context, id string) (string, error) {
+	c, err := inspect(ctx, string(e), id)
+	if err != nil {
+		return "", fmt.Errorf("ask the container engine at %s: %w", e, err)
+	}
+	if c.State.Pid <= 0 {
+		return "", ErrAbsent
+	}
+	lines, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", c.State.Pid))
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(lines)) {
+		if group, ok := strings.CutPrefix(line, "0::"); ok {
+			return path.Clean(strings.TrimSuffix(group, "\n")), nil
+		}
+	}
+	return "", fmt.Errorf("process %d is in no cgroup v2", c.State.Pid)
+}
+
+func filters(by map[string][]string) string {
+	text, _ := json.Marshal(by) // of strings, it cannot fail
+	return url.QueryEscape(string(text))
+}

@@ -1,0 +1,103 @@
+package docker_test
+
+import "strings"
+
+// labelled publishes containers on the host's network by their labels.
+func (h *host) labelled() {
+	before := h.inventory()
+	run := func(name, publish string, more ...string) {
+		h.Helper()
+		args := append([]string{"run", "-d", "--name", name, "--network", "host", "--label", "fairlead.publish=" + publish}, more...)
+		h.docker(append(args, "program", "serve", "tcp:80", "udp:53")...)
+	}
+	both := func(first, second string) {
+		h.Helper()
+		for _, at := range []string{first, second} {
+			h.answersAt(at)
+		}
+	}
+	// Both bind port 80 at once, and nobody has it.
+	run("one", "8080:80,8080:53/udp")
+	run("two", "8081:80, 8081:53/udp", "--label", "fairlead.unlisted=deny")
+	both("8080", "8081")
+	h.refused(lan, "tcp", hostAddr+":80")
+	h.well("one", "two")
+	for _, command := range []string{"ports", "stats", "network ls", "ls -o json"} {
+		h.sh(h.dir + "/fairlead " + command)
+	}
+
+	// They come back with their ports, and stay when we do.
+	h.docker("restart", "-t", "0", "one")
+	both("8080", "8081")
+	h.kill()
+	both("8080", "8081")
+	h.start()
+	h.docker("restart", "-t", "0", "two")
+	both("8080", "8081")
+	h.well("one", "two")
+
+	// What cannot be published says so, and runs.
+	run("third", "8080:80")
+	h.says("third", "port taken")
+	h.docker("rm", "-f", "third")
+	run("wrong", "80")
+	h.says("wrong", "fairlead.publish")
+	h.docker("rm", "-f", "wrong", "one")
+	run("again", "8080:80,8080:53/udp")
+	both("8080", "8081")
+	h.well("again", "two")
+	h.docker("rm", "-f", "again", "two")
+
+	// One that runs before we do has bound its ports.
+	h.kill()
+	run("early", "8082:80")
+	h.start()
+	h.says("early", "restart it")
+	h.docker("restart", "-t", "0", "early")
+	h.asks(lan, "tcp", hostAddr+":8082")
+	h.well("early")
+	h.docker("rm", "-f", "early")
+	h.sh("for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; ! " + h.dir + "/fairlead ls -o json | grep -q docker && exit; done; exit 1")
+	h.unchanged(before)
+}
+
+// answersAt asks a workload at a host port, by every protocol and family.
+func (h *host) answersAt(port string) {
+	h.Helper()
+	for _, network := range []string{"tcp", "udp"} {
+		h.asks("", network, "127.0.0.1:"+port)
+		if from := h.asks(lan, network, hostAddr+":"+port); from != lanAddr {
+			h.Errorf("%s to port %s: the LAN is seen as %s", network, port, from)
+		}
+		if from := h.asks(lan, network, "["+hostAddr6+"]:"+port); from != lanAddr6 {
+			h.Errorf("%s to port %s: the LAN is seen as %s", network, port, from)
+		}
+	}
+}
+
+// says fails the test unless the attachment of a container comes to have a
+// problem with those words, and the container runs.
+func (h *host) says(name, words string) {
+	h.Helper()
+	h.sh("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do " + h.dir + "/fairlead ls | grep -q 'container:" + name + ".*" + words + "' && exit; sleep 0.5; done; " + h.dir + "/fairlead ls; exit 1")
+	if state := h.docker("inspect", "-f", "{{.State.Status}}", name); state != "running" {
+		h.Errorf("%s is %s", name, state)
+	}
+}
+
+// well fails the test unless attachments of containers are up, without a
+// problem.
+func (h *host) well(names ...string) {
+	h.Helper()
+	list := h.sh(h.dir + "/fairlead ls")
+	for _, name := range names {
+		for line := range strings.Lines(list) {
+			if strings.Contains(line, "container:"+name) && !strings.Contains(line, "restart it") && !strings.Contains(line, "failed") {
+				name = ""
+			}
+		}
+		if name != "" {
+			h.Errorf("container %s is not well:\n%s", name, list)
+		}
+	}
+}

@@ -57,6 +57,14 @@ func (h *host) labelled() {
 	h.asks(lan, "tcp", hostAddr+":8082")
 	h.well("early")
 	h.docker("rm", "-f", "early")
+
+	// So has one whose cgroup is where none was before.
+	run("apart", "8082:80", "--cgroup-parent", "/apart")
+	h.says("apart", "restart it")
+	h.docker("restart", "-t", "0", "apart")
+	h.asks(lan, "tcp", hostAddr+":8082")
+	h.well("apart")
+	h.docker("rm", "-f", "apart")
 	h.sh("for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; ! " + h.dir + "/fairlead ls -o json | grep -q docker && exit; done; exit 1")
 	h.unchanged(before)
 }

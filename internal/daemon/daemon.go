@@ -155,6 +155,9 @@ func New(cfg Config) (*Daemon, error) {
 func (d *Daemon) Run(ctx context.Context) error {
 	defer d.end()
 	defer d.silence()
+	// One context for all: whoever sees that a watch has ended sees why.
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	ended, err := d.cfg.Host.WatchSandboxes(ctx)
 	if err != nil {
 		return err
@@ -163,12 +166,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
 	var kept sync.WaitGroup
 	kept.Go(func() { d.keepProxy(ctx) })
 	kept.Go(func() { d.follow(ctx) })
-	defer kept.Wait()
-	defer stop()
+	defer func() { stop(); kept.Wait() }()
 	// What happened before we watched.
 	d.verify(func(*box) bool { return true })
 	d.revive(ctx)

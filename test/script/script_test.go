@@ -15,6 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"fairlead/internal/frontend/service"
 	"fairlead/test/script"
 )
 
@@ -28,6 +29,7 @@ var binary = flag.String("fairlead", "", "run this `binary` instead of building 
 // TestDocumentedCommands runs every command of the README and of docs, page
 // by page and in the page's order, each page in a folder of its own.
 func TestDocumentedCommands(t *testing.T) {
+	leavesTheHostAlone(t)
 	pages, err := script.Pages(root)
 	if err != nil {
 		t.Fatal(err)
@@ -45,6 +47,20 @@ func TestDocumentedCommands(t *testing.T) {
 		t.Fatal("the documentation holds no command: is the reader broken?")
 	}
 	run(t, testscript.Params{Dir: scripts})
+}
+
+// leavesTheHostAlone fails the test if a command has started a daemon of this
+// host: it belongs among those that are run in a room (onHost).
+func leavesTheHostAlone(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat(service.RunDir); err == nil {
+		return // it has one of its own
+	}
+	t.Cleanup(func() {
+		if _, err := os.Stat(service.RunDir); err == nil {
+			t.Errorf("a documented command has left %s on this host", service.RunDir)
+		}
+	})
 }
 
 // TestLinks holds that every relative link of a page leads to a file.

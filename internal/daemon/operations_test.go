@@ -26,7 +26,7 @@ func TestAnyOperations(t *testing.T) {
 	seed := number(t, "FAIRLEAD_SEED", 1)
 	total := number(t, "FAIRLEAD_OPERATIONS", 100)
 	w := newWorld(t)
-	w.sh("ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up")
+	w.sh("ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up; until ip link show up0 | grep -q \"state UP\"; do :; done")
 	before := w.snapshot()
 	o := newOperated(t, w, rand.New(rand.NewPCG(uint64(seed), 1)))
 	o.createDockerNetworks()

@@ -13,7 +13,7 @@ import (
 )
 
 // complete returns the state with what it leaves to us filled in: what drivers
-// find out of the host's links, addresses, and the ways of publishes via auto. A way is chosen anew each time, so the
+// find out of the host's links, addresses, and the ways of publishes via auto and planes of services. A way is chosen anew each time, so the
 // record keeps the wish; the choice is the same until the kernel, the
 // endpoint or the wish changes.
 func (e *Engine) complete(want model.State, held ipam.Leases, facts plan.Facts) (model.State, ipam.Leases, error) {
@@ -30,6 +30,9 @@ func (e *Engine) complete(want model.State, held ipam.Leases, facts plan.Facts) 
 	ends := attach(full)
 	full.Publishes = slices.Clone(full.Publishes)
 	var errs []error
+	if full.Services, err = e.completeServices(full.Services, facts); err != nil {
+		errs = append(errs, err)
+	}
 	for i, p := range full.Publishes {
 		to, ok := ends[p.Endpoint]
 		if !ok {

@@ -91,6 +91,7 @@ type planned struct {
 	links     map[string]plan.HostLink
 	networks  map[string]model.Network
 	endpoints map[string]*plannedEndpoint
+	services  map[string]*plannedService
 }
 
 type plannedEndpoint struct {
@@ -101,6 +102,7 @@ type plannedEndpoint struct {
 
 // build joins what every driver and way plans; supported has found them all.
 func (e *Engine) build(s model.State, facts plan.Facts) (plan.Plan, error) {
+	services := e.planned.services
 	parts, attachments := e.buildEndpoints(s, facts)
 	for _, w := range paths.Ways() {
 		if slices.ContainsFunc(s.Publishes, func(p model.Publish) bool { return p.Via == w.Name() }) {
@@ -115,13 +117,14 @@ func (e *Engine) build(s model.State, facts plan.Facts) (plan.Plan, error) {
 		}
 		parts = append(parts, plan.NewPart(w.Publish(p, at)))
 	}
+	parts = append(parts, e.buildServices(s, attachments, services)...)
 	return plan.Merge(parts...)
 }
 
 // buildEndpoints returns what drivers plan, and how each endpoint is attached.
 func (e *Engine) buildEndpoints(s model.State, facts plan.Facts) ([]plan.Part, []plan.Attachment) {
 	before := e.planned
-	e.planned = planned{facts.Links, map[string]model.Network{}, make(map[string]*plannedEndpoint, len(s.Endpoints))}
+	e.planned = planned{links: facts.Links, networks: map[string]model.Network{}, endpoints: make(map[string]*plannedEndpoint, len(s.Endpoints))}
 	of := map[string][]int{}
 	for i, ep := range s.Endpoints {
 		of[ep.Network] = append(of[ep.Network], i)

@@ -87,12 +87,14 @@ type Wishes struct {
 	Attachments []Attachment `json:"attachments,omitempty"`
 	// Publishes are of attachments.
 	Publishes []Publish `json:"publishes,omitempty"`
+	// Services name their real servers by address or by what selects them.
+	Services []VirtualService `json:"services,omitempty"`
 }
 
 // Clone returns a copy that shares nothing with w.
 func (w Wishes) Clone() Wishes {
-	s := State{Networks: w.Networks, Publishes: w.Publishes}.Clone()
-	c := Wishes{Networks: s.Networks, Attachments: slices.Clone(w.Attachments), Publishes: s.Publishes}
+	s := State{Networks: w.Networks, Publishes: w.Publishes, Services: w.Services}.Clone()
+	c := Wishes{Networks: s.Networks, Attachments: slices.Clone(w.Attachments), Publishes: s.Publishes, Services: s.Services}
 	for i := range c.Attachments {
 		c.Attachments[i].Endpoint, c.Attachments[i].Lease = c.Attachments[i].Endpoint.clone(), c.Attachments[i].Lease.clone()
 	}

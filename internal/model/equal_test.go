@@ -14,6 +14,8 @@ func TestEqualSeesEveryField(t *testing.T) {
 	check(t, model.Endpoint.Equal)
 	check(t, model.Publish.Equal)
 	check(t, model.Attachment.Equal)
+	check(t, model.VirtualService.Equal)
+	check(t, model.Check.Equal)
 }
 
 func check[T any](t *testing.T, equal func(a, b T) bool) {
@@ -40,7 +42,7 @@ func fill(t *testing.T, v reflect.Value) {
 		v.SetString("x")
 	case reflect.Bool:
 		v.SetBool(true)
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		v.SetInt(1)
 	case reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(1)
@@ -49,6 +51,10 @@ func fill(t *testing.T, v reflect.Value) {
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[netip.Addr]() {
 			v.Set(reflect.ValueOf(netip.IPv6Loopback()))
+			return
+		}
+		if v.Type() == reflect.TypeFor[netip.AddrPort]() {
+			v.Set(reflect.ValueOf(netip.AddrPortFrom(netip.IPv6Loopback(), 1)))
 			return
 		}
 		fill(t, v.Field(0))

@@ -347,6 +347,9 @@ type State struct {
 	Networks  []Network  `json:"networks,omitempty"`
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	Publishes []Publish  `json:"publishes,omitempty"`
+	// Services are virtual services with the real servers that shall get
+	// traffic now.
+	Services []VirtualService `json:"services,omitempty"`
 }
 
 // Network returns the network of that name.
@@ -380,6 +383,10 @@ func (s State) Clone() State {
 	}
 	for i := range s.Publishes {
 		s.Publishes[i].Promises = slices.Clone(s.Publishes[i].Promises)
+	}
+	s.Services = slices.Clone(s.Services)
+	for i := range s.Services {
+		s.Services[i] = s.Services[i].Clone()
 	}
 	return s
 }

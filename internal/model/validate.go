@@ -35,7 +35,7 @@ func (s State) Validate() error {
 	for _, p := range s.Publishes {
 		errs = append(errs, wrap("publish", p.String(), by.validatePublish(p)))
 	}
-	return errors.Join(slices.Concat(errs, []error{s.tooMany()}, s.collisions(), s.ownPorts())...)
+	return errors.Join(slices.Concat(errs, []error{s.tooMany()}, s.collisions(), s.ownPorts(), s.validateServices())...)
 }
 
 func wrap(kind, name string, err error) error {

@@ -53,6 +53,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"a way may not use the store", "internal/publish/proxy", "fairlead/internal/store", false},
 		{"a way may not use a driver", "internal/publish/proxy", "fairlead/internal/driver/bridge", false},
 		{"a plane may not touch the kernel", "internal/balance/nft", "fairlead/internal/kernel/nft", false},
+		{"a health checker may not touch the kernel", "internal/health", "fairlead/internal/kernel", false},
 		{"kernel may use netlink", "internal/kernel/rtnl", "github.com/vishvananda/netlink/nl", true},
 		{"kernel may find the cgroup hierarchy", "internal/kernel", "fairlead/internal/cgroup", true},
 		{"finding the cgroup hierarchy may not use plan", "internal/cgroup", "fairlead/internal/plan", false},

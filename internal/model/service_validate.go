@@ -1,0 +1,275 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The bounds of a virtual service.
+const (
+	// MaxFrontends bounds the addresses times ports of one service.
+	MaxFrontends = 1024
+	// MaxReals bounds its real servers.
+	MaxReals = 4096
+	// MaxWeight bounds the weight of one, as IPVS does.
+	MaxWeight = 65535
+)
+
+// validateServices returns what is wrong with the virtual services, and the
+// frontends that two of them, or a service and a publish, would answer on.
+func (s State) validateServices() []error {
+	var errs []error
+	names := map[string]bool{}
+	owners := map[Frontend]string{}
+	for _, v := range s.Services {
+		if names[v.Name] {
+			errs = append(errs, fmt.Errorf("service %s: there are two of that name", v.Name))
+		}
+		names[v.Name] = true
+		if err := v.Validate(); err != nil {
+			errs = append(errs, wrap("service", v.Name, err))
+			continue
+		}
+		for _, f := range v.Frontends() {
+			if owner, taken := owners[f]; taken && owner != v.Name {
+				errs = append(errs, fmt.Errorf("service %s: %s is service %s's already: choose another address or port", v.Name, f, owner))
+				break
+			}
+			owners[f] = v.Name
+		}
+		errs = append(errs, s.published(v))
+	}
+	return errs
+}
+
+// published says which publish would answer where the service does.
+func (s State) published(v VirtualService) error {
+	for _, p := range s.Publishes {
+		if p.Proto != v.Proto || !slices.ContainsFunc(v.Addresses, p.AnswersAt) || !slices.ContainsFunc(v.Ports, p.HostPorts.Overlaps) {
+			continue
+		}
+		return fmt.Errorf("service %s: publish %s answers there already: choose another address or port, or publish at an address of its own", v.Name, p)
+	}
+	return nil
+}
+
+// Validate checks everything about the service that can be checked without
+// looking at the host or at other services.
+func (v VirtualService) Validate() error {
+	errs := []error{ValidName(v.Name), v.validateFrontends(), v.validateChoices(), v.validateReals(), v.Check.Validate(v.Proto)}
+	if v.Interface != "" && (strings.Contains(v.Interface, "/") || len(v.Interface) > 15) {
+		errs = append(errs, fmt.Errorf("interface %q: want the name of a link", v.Interface))
+	}
+	switch {
+	case v.Persistence < 0 || v.Persistence%time.Second != 0 || v.Persistence > 31*24*time.Hour:
+		errs = append(errs, fmt.Errorf("persistence %s: want whole seconds, at most 31 days", v.Persistence))
+	case v.Drain < 0:
+		errs = append(errs, fmt.Errorf("drain %s: want a time, or 0 for until the flows end", v.Drain))
+	case v.Quorum < 0 || v.Quorum > MaxReals:
+		errs = append(errs, fmt.Errorf("quorum %d: want 1 to %d real servers", v.Quorum, MaxReals))
+	case v.Panic < 0 || v.Panic > 100:
+		errs = append(errs, fmt.Errorf("panic %d: want 0 to 100 percent", v.Panic))
+	}
+	return errors.Join(errs...)
+}
+
+func (v VirtualService) validateFrontends() error {
+	if len(v.Addresses) == 0 || len(v.Ports) == 0 {
+		return errors.New("want an address and a port to answer on, e.g. 192.0.2.10:80")
+	}
+	if v.Proto != TCP && v.Proto != UDP {
+		return fmt.Errorf("protocol %q: want tcp or udp", v.Proto)
+	}
+	for _, a := range v.Addresses {
+		if err := virtualAddress(a); err != nil {
+			return err
+		}
+	}
+	n := 0
+	for i, r := range v.Ports {
+		if r.First == 0 || r.Last < r.First {
+			return fmt.Errorf("port %s: want 1 to 65535, the first no greater than the last", r)
+		}
+		if slices.ContainsFunc(v.Ports[:i], r.Overlaps) {
+			return fmt.Errorf("port %s: it is there twice", r)
+		}
+		n += r.Len() * len(v.Addresses)
+	}
+	if n > MaxFrontends {
+		return fmt.Errorf("it has %d addresses times ports: want at most %d", n, MaxFrontends)
+	}
+	return nil
+}
+
+func virtualAddress(a netip.Addr) error {
+	switch {
+	case !a.IsValid(), a.Is4In6(), a.Zone() != "", a.IsUnspecified(), a.IsMulticast(), a.IsLoopback(), a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return fmt.Errorf("address %s: want the address of one host, IPv4 as such, and IPv6 without a zone", a)
+	}
+	return nil
+}
+
+func (v VirtualService) validateChoices() error {
+	switch v.Scheduler {
+	case "", RoundRobin, WeightedRoundRobin, LeastConnection, WeightedLeastConnection, SourceHashing, MaglevHashing, ShortestExpectedDelay, NeverQueue:
+	default:
+		return fmt.Errorf("scheduler %q: want rr, wrr, lc, wlc, sh, mh, sed or nq", v.Scheduler)
+	}
+	switch v.Forward {
+	case "", ForwardNAT, ForwardDirect, ForwardTunnel:
+	default:
+		return fmt.Errorf("forward %q: want nat, direct or tunnel", v.Forward)
+	}
+	switch v.Plane {
+	case "", PlaneAuto, PlaneIPVS, PlaneNFT, PlaneEBPF:
+	default:
+		return fmt.Errorf("plane %q: want ipvs, nft, ebpf or auto", v.Plane)
+	}
+	switch v.Answers {
+	case "", AnswersAuto, AnswersRouted, AnswersMasqueraded:
+	default:
+		return fmt.Errorf("answers %q: want auto, routed or masqueraded", v.Answers)
+	}
+	return nil
+}
+
+func (v VirtualService) validateReals() error {
+	if len(v.Reals) > MaxReals {
+		return fmt.Errorf("it has %d real servers: want at most %d", len(v.Reals), MaxReals)
+	}
+	seen := make(map[RealServer]bool, len(v.Reals))
+	for _, r := range v.Reals {
+		if err := v.validateReal(r); err != nil {
+			return fmt.Errorf("real server %s: %w", r, err)
+		}
+		id := RealServer{Address: r.Address, Port: r.Port, Select: r.Select}
+		if seen[id] {
+			return fmt.Errorf("real server %s: it is there twice", r)
+		}
+		seen[id] = true
+	}
+	if v.Sorry.IsValid() {
+		return wrap("sorry server", v.Sorry.String(), v.validateReal(RealServer{Address: v.Sorry.Addr(), Port: v.Sorry.Port()}))
+	}
+	return nil
+}
+
+func (v VirtualService) validateReal(r RealServer) error {
+	switch {
+	case r.Address.IsValid() && !r.Select.IsZero():
+		return errors.New("it has an address and a selector: want one of them")
+	case !r.Address.IsValid() && r.Select.IsZero():
+		return errors.New("want an address, or a selector (name, label)")
+	case r.Weight < 0 || r.Weight > MaxWeight:
+		return fmt.Errorf("weight %d: want 0 to %d", r.Weight, MaxWeight)
+	case r.State != RealUp && r.State != RealDraining && r.State != RealDown:
+		return fmt.Errorf("state %q: want draining, down, or nothing", r.State)
+	case (v.Forward == ForwardDirect || v.Forward == ForwardTunnel) && r.Port != 0 && !v.onlyPort(r.Port):
+		return fmt.Errorf("port %d: %s forwarding cannot change the port that the client has dialled: leave it out, or forward by nat", r.Port, v.Forward)
+	}
+	if r.Select.Name != "" {
+		if _, err := path.Match(r.Select.Name, ""); err != nil {
+			return fmt.Errorf("name %q: %w", r.Select.Name, err)
+		}
+	}
+	if r.Address.IsValid() {
+		if err := virtualAddress(r.Address); err != nil {
+			return err
+		}
+		if slices.Contains(v.Addresses, r.Address) && v.Forward != ForwardDirect {
+			return errors.New("it is the service's own address")
+		}
+	}
+	return nil
+}
+
+// onlyPort reports whether the service answers on that port alone.
+func (v VirtualService) onlyPort(port uint16) bool {
+	return len(v.Ports) == 1 && v.Ports[0] == Port(port)
+}
+
+// Validate checks a service's check, which is for a protocol.
+func (c Check) Validate(proto Proto) error {
+	errs := []error{c.validateType(proto), c.validateTimes()}
+	for _, expr := range []string{c.Body, c.Expect} {
+		if _, err := regexp.Compile(expr); err != nil {
+			errs = append(errs, fmt.Errorf("check: %w", err))
+		}
+	}
+	if _, err := ParseStatus(c.Status); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Rise < 0 || c.Fall < 0 || c.Rise > 1000 || c.Fall > 1000 {
+		errs = append(errs, fmt.Errorf("check: rise %d and fall %d: want 1 to 1000", c.Rise, c.Fall))
+	}
+	if c.Jitter < -1 || c.Jitter > 50 {
+		errs = append(errs, fmt.Errorf("check: jitter %d: want 0 to 50 percent, -1 for none", c.Jitter))
+	}
+	if c.Initial != "" && c.Initial != InitialUp && c.Initial != InitialDown {
+		errs = append(errs, fmt.Errorf("check: initial %q: want up or down", c.Initial))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Check) validateType(proto Proto) error {
+	switch c.Type {
+	case "", CheckNone, CheckTCP, CheckHTTP, CheckHTTPS, CheckGRPC, CheckUDP, CheckDocker:
+	case CheckDNS:
+		if c.Query == "" {
+			return errors.New("check dns: want the name to ask for, query")
+		}
+	case CheckExec:
+		if len(c.Command) == 0 || !path.IsAbs(c.Command[0]) {
+			return errors.New("check exec: want a command with its whole path")
+		}
+	default:
+		return fmt.Errorf("check %q: want tcp, http, https, grpc, dns, udp, exec, docker or none", c.Type)
+	}
+	if proto == UDP && c.Type == CheckTCP && c.Port == 0 {
+		return errors.New("check tcp: the service is of udp: give the tcp port to check, or check by udp")
+	}
+	return nil
+}
+
+func (c Check) validateTimes() error {
+	for _, t := range []struct {
+		name string
+		d    time.Duration
+		min  time.Duration
+	}{{"interval", c.Interval, 10 * time.Millisecond}, {"fast", c.Fast, 10 * time.Millisecond}, {"down", c.Down, 10 * time.Millisecond},
+		{"timeout", c.Timeout, time.Millisecond}, {"slow start", c.SlowStart, 0}, {"expiry", c.Expiry, 0}} {
+		if t.d != 0 && (t.d < t.min || t.d > 366*24*time.Hour) {
+			return fmt.Errorf("check: %s %s: want at least %s", t.name, t.d, t.min)
+		}
+	}
+	return nil
+}
+
+// ParseStatus reads HTTP status codes and ranges of them, "200-299,301"; empty
+// is 200-399.
+func ParseStatus(s string) ([]PortRange, error) {
+	if s == "" {
+		s = "200-399"
+	}
+	var all []PortRange
+	for part := range strings.SplitSeq(s, ",") {
+		first, last, ranged := strings.Cut(part, "-")
+		if !ranged {
+			last = first
+		}
+		lo, err1 := strconv.ParseUint(first, 10, 16)
+		hi, err2 := strconv.ParseUint(last, 10, 16)
+		if err1 != nil || err2 != nil || lo < 100 || hi > 599 || hi < lo {
+			return nil, fmt.Errorf("check: status %q: want codes and ranges from 100 to 599, e.g. 200-299,301", s)
+		}
+		all = append(all, PortRange{uint16(lo), uint16(hi)})
+	}
+	return all, nil
+}

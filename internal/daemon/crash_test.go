@@ -2,12 +2,8 @@ package daemon_test
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -22,6 +18,7 @@ import (
 	"fairlead/internal/proxy"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
+	"fairlead/test/process"
 )
 
 // daemonRole is a process that is a daemon of its namespace until it is killed.
@@ -36,19 +33,7 @@ type order struct {
 	Pins string
 }
 
-func daemonMain() int {
-	if err := runDaemon(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-func runDaemon() error {
-	var do order
-	if err := json.NewDecoder(os.Stdin).Decode(&do); err != nil {
-		return err
-	}
+func runDaemon(do order) error {
 	s, err := store.OpenFile(do.At)
 	if err != nil {
 		return err
@@ -71,35 +56,15 @@ func runDaemon() error {
 		return err
 	}
 	go func() { _ = admin.Serve(context.Background(), l, admin.Handler(d)) }()
-	fmt.Println("ready")
+	process.Ready()
 	return d.Run(context.Background())
 }
 
 // kill9 runs a daemon on the host of the world; end kills it as kill -9 does.
 func (w *world) kill9(socket string) (client *admin.Client, end func()) {
 	w.Helper()
-	cmd := child.Self(daemonRole)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		w.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		w.Fatal(err)
-	}
-	p, err := child.Start(context.Background(), cmd, child.Place{Netns: w.host.Netns()})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(func() { _ = p.Kill() })
+	p := process.Start(w, daemonRole, order{w.at, socket, w.facts, w.pins}, child.Place{Netns: w.host.Netns()})
 	w.killed = p.Cmd.Process.Pid
-	if err := json.NewEncoder(in).Encode(order{w.at, socket, w.facts, w.pins}); err != nil {
-		w.Fatal(err)
-	}
-	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
-		w.Fatal(err)
-	}
 	return admin.NewClient(socket), func() { _ = p.Kill() }
 }
 

@@ -43,7 +43,7 @@ func (o *operated) plugin(method string, request any) (answer struct {
 	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", o.at.Docker)
+			return (&net.Dialer{}).DialContext(ctx, "unix", o.Docker)
 		}}}
 	response, err := client.Post("http://docker/NetworkDriver."+method, "application/json", bytes.NewReader(body))
 	if err != nil {

@@ -2,61 +2,24 @@ package daemon_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"fairlead/internal/child"
 	"fairlead/internal/daemon"
-	"fairlead/internal/frontend/admin"
-	"fairlead/internal/frontend/service"
 	"fairlead/internal/model"
-
-	"golang.org/x/sys/unix"
+	"fairlead/test/daemons"
 )
-
-// serviceRole is the daemon as it is in production, in the namespace of the
-// process, until a signal.
-const serviceRole = "operated-daemon"
-
-func serviceMain() int {
-	var at operatedDirs
-	if err := json.NewDecoder(os.Stdin).Decode(&at); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 2
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	opt := at.options()
-	opt.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	opt.Ready = func() { fmt.Println("ready") }
-	if err := service.Run(ctx, opt); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-// operatedDirs are the daemon's directories and its sockets.
-type operatedDirs struct{ Run, State, Socket, Docker string }
-
-func (d operatedDirs) options() service.Options {
-	return service.Options{Run: d.Run, State: d.State, Socket: d.Socket, Docker: d.Docker}
-}
 
 // The sandboxes: those that we attach are the first, and containers the rest.
 const ownBoxes = 6
@@ -112,34 +75,24 @@ func (m expected) detach(at place) {
 // operated is a host with a daemon, sandboxes, and what they are to be.
 type operated struct {
 	testing.TB
-	w       *world
-	random  *rand.Rand
-	at      operatedDirs
-	client  *admin.Client
-	process *child.Process
-	boxes   []box
-	m       expected
-	done    map[string]int
+	*daemons.Daemon
+	w      *world
+	random *rand.Rand
+	boxes  []box
+	m      expected
+	done   map[string]int
 }
 
 func newOperated(t testing.TB, w *world, random *rand.Rand) *operated {
 	t.Helper()
 	dir := t.TempDir()
-	o := &operated{TB: t, w: w, random: random, done: map[string]int{},
-		at: operatedDirs{filepath.Join(dir, "run"), filepath.Join(dir, "state"), filepath.Join(dir, "s"), filepath.Join(dir, "docker")},
-		m:  nothingExpected()}
-	if err := service.MakeDirs(o.at.options()); err != nil {
-		t.Fatal(err)
-	}
+	do := daemons.In(dir)
+	do.Docker = filepath.Join(dir, "docker")
+	o := &operated{TB: t, w: w, random: random, m: nothingExpected(), done: map[string]int{}}
 	for i := range ownBoxes + len(containers) {
 		o.boxes = append(o.boxes, o.newBox(i))
 	}
-	o.start()
-	t.Cleanup(func() {
-		o.kill()
-		// Nothing is mounted unless the test has failed.
-		_ = unix.Unmount(filepath.Join(o.at.Run, "bpf"), unix.MNT_DETACH)
-	})
+	o.Daemon = daemons.New(t, do, child.Place{Netns: w.host.Netns()})
 	return o
 }
 
@@ -171,43 +124,6 @@ func say(l net.Listener, word string) {
 	}
 }
 
-func (o *operated) start() {
-	o.Helper()
-	cmd := child.Self(serviceRole)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		o.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		o.Fatal(err)
-	}
-	if o.process, err = child.Start(context.Background(), cmd, child.Place{Netns: o.w.host.Netns()}); err != nil {
-		o.Fatal(err)
-	}
-	if err := json.NewEncoder(in).Encode(o.at); err != nil {
-		o.Fatal(err)
-	}
-	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
-		o.Fatalf("the daemon does not start: %v", err)
-	}
-	o.client = admin.NewClient(o.at.Socket)
-}
-
-// stop ends the daemon as its user does.
-func (o *operated) stop() {
-	o.Helper()
-	if err := o.process.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		o.Fatal(err)
-	}
-	if err := o.process.Wait(); err != nil {
-		o.Fatalf("the daemon ends with %v", err)
-	}
-}
-
-func (o *operated) kill() { _ = o.process.Kill() }
-
 // expect fails the test unless the daemon answered with the code.
 func (o *operated) expect(err error, code daemon.Code, what string, args ...any) {
 	o.Helper()
@@ -223,13 +139,13 @@ func (o *operated) attachAt(at place) error {
 	if i == 0 {
 		addrs = append(addrs, netip.MustParseAddr(fmt.Sprintf("fd00:30::%d", 10+at.box)))
 	}
-	_, err := o.client.Attach(context.Background(), daemon.AttachRequest{Endpoint: model.Endpoint{
+	_, err := o.Client.Attach(context.Background(), daemon.AttachRequest{Endpoint: model.Endpoint{
 		Name: at.name(), Network: at.network, Sandbox: o.boxes[at.box].pid, Interface: "net" + fmt.Sprint(i), Addresses: addrs}})
 	return err
 }
 
 func (o *operated) publishAt(at place, p model.Publish) error {
-	_, err := o.client.Publish(context.Background(), daemon.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
+	_, err := o.Client.Publish(context.Background(), daemon.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
 	return err
 }
 
@@ -238,7 +154,7 @@ func (o *operated) make(m expected) {
 	o.Helper()
 	for _, n := range operatedNetworks {
 		if m.networks[n.Name] {
-			_, err := o.client.CreateNetwork(context.Background(), n, false)
+			_, err := o.Client.CreateNetwork(context.Background(), n, false)
 			o.expect(err, "", "create network %s", n.Name)
 		}
 	}
@@ -261,7 +177,7 @@ func (o *operated) make(m expected) {
 func (o *operated) removeAll() {
 	o.Helper()
 	for at := range o.m.attached {
-		_, err := o.client.Detach(context.Background(), daemon.DetachRequest{Name: at.name()})
+		_, err := o.Client.Detach(context.Background(), daemon.DetachRequest{Name: at.name()})
 		o.expect(err, "", "detach %s", at)
 	}
 	for i := range o.m.guests {
@@ -269,7 +185,7 @@ func (o *operated) removeAll() {
 	}
 	o.removeDockerNetworks()
 	for name := range o.m.networks {
-		_, err := o.client.RemoveNetwork(context.Background(), name)
+		_, err := o.Client.RemoveNetwork(context.Background(), name)
 		o.expect(err, "", "remove network %s", name)
 	}
 	o.m = nothingExpected()
@@ -279,7 +195,7 @@ func (o *operated) removeAll() {
 // names are the attachments that the daemon says are up.
 func (o *operated) names() []string {
 	o.Helper()
-	all, err := o.client.Attachments(context.Background())
+	all, err := o.Client.Attachments(context.Background())
 	if err != nil {
 		o.Fatal(err)
 	}

@@ -43,16 +43,16 @@ func TestAnyOperations(t *testing.T) {
 	after := o.lasting()
 	kept := o.m.clone()
 	o.removeAll()
-	o.stop()
+	o.Stop()
 	w.unchanged(before)
-	o.start()
+	o.Start()
 	o.make(kept)
 	o.check()
 	if diff := cmp.Diff(after, o.lasting()); diff != "" {
 		t.Errorf("the same made anew is another state (-):\n%s", diff)
 	}
 	o.removeAll()
-	o.stop()
+	o.Stop()
 	w.unchanged(before)
 	t.Logf("%d operations: %v", total, o.done)
 }
@@ -108,7 +108,7 @@ func (o *operated) step() {
 func (o *operated) createNetwork() {
 	o.Helper()
 	n := operatedNetworks[o.random.IntN(len(operatedNetworks))]
-	_, err := o.client.CreateNetwork(context.Background(), n, false)
+	_, err := o.Client.CreateNetwork(context.Background(), n, false)
 	o.expect(err, "", "create network %s", n.Name)
 	o.m.networks[n.Name] = true
 }
@@ -122,7 +122,7 @@ func (o *operated) removeNetwork() {
 			want = daemon.Conflict
 		}
 	}
-	_, err := o.client.RemoveNetwork(context.Background(), n.Name)
+	_, err := o.Client.RemoveNetwork(context.Background(), n.Name)
 	o.expect(err, want, "remove network %s", n.Name)
 	if want == "" {
 		delete(o.m.networks, n.Name)
@@ -145,7 +145,7 @@ func (o *operated) attachAny() {
 func (o *operated) detachAny() {
 	o.Helper()
 	at := o.anyPlace()
-	_, err := o.client.Detach(context.Background(), daemon.DetachRequest{Name: at.name()})
+	_, err := o.Client.Detach(context.Background(), daemon.DetachRequest{Name: at.name()})
 	o.expect(err, "", "detach %s", at)
 	o.m.detach(at)
 }
@@ -175,7 +175,7 @@ func (o *operated) unpublishAny() {
 	if !o.m.attached[at] {
 		want = daemon.NotFound
 	}
-	_, err := o.client.Unpublish(context.Background(), daemon.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
+	_, err := o.Client.Unpublish(context.Background(), daemon.PublishRequest{Target: at.name(), Publishes: []model.Publish{p}})
 	o.expect(err, want, "unpublish %s of %s", p, at)
 	if o.m.published[p.HostPorts.First].at == at {
 		delete(o.m.published, p.HostPorts.First)
@@ -198,14 +198,14 @@ func (o *operated) endBox() {
 
 func (o *operated) restart() {
 	o.Helper()
-	o.stop()
-	o.start()
+	o.Stop()
+	o.Start()
 }
 
 func (o *operated) killDaemon() {
 	o.Helper()
-	o.kill()
-	o.start()
+	o.Kill()
+	o.Start()
 }
 
 // killUnderWay kills the daemon while it does something, which the next one
@@ -222,9 +222,9 @@ func (o *operated) killUnderWay() {
 		_ = o.attachAt(at) // done or not
 	}()
 	time.Sleep(time.Duration(o.random.Int64N(int64(20 * time.Millisecond)))) // any moment will do
-	o.kill()
+	o.Kill()
 	<-ended
-	o.start()
+	o.Start()
 	o.expect(o.attachAt(at), "", "attach %s again", at)
 	o.m.attached[at] = true
 }

@@ -20,6 +20,8 @@ import (
 	"fairlead/internal/proxy"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
+	"fairlead/test/daemons"
+	"fairlead/test/process"
 	"fairlead/test/shell"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,14 +30,9 @@ import (
 const patience = 20 * time.Second
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{proxy.Role: proxy.Main, "idle": idle, daemonRole: daemonMain, serviceRole: serviceMain})
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, "idle": process.Idle,
+		daemonRole: process.Main(runDaemon), daemons.Role: daemons.Main})
 	os.Exit(m.Run())
-}
-
-// idle is a process that holds a sandbox until its standard input ends.
-func idle() int {
-	_, _ = os.Stdin.Read(make([]byte, 1))
-	return 0
 }
 
 // world is a host, which is a throwaway namespace, and a daemon on it.
@@ -158,7 +155,7 @@ func (l testLog) Write(line []byte) (int, error) {
 
 // box is a process in a namespace that only it holds.
 type box struct {
-	*child.Process
+	*process.Process
 	pid string
 }
 
@@ -169,18 +166,8 @@ func (w *world) box() box {
 		w.Fatal(err)
 	}
 	defer ns.Close()
-	cmd := child.Self("idle")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		w.Fatal(err)
-	}
-	p, err := child.Start(context.Background(), cmd, child.Place{Netns: ns.File()})
-	if err != nil {
-		w.Fatal(err)
-	}
-	b := box{p, fmt.Sprint(p.Cmd.Process.Pid)}
-	w.Cleanup(func() { in.Close(); b.kill() })
-	return b
+	p := process.Run(w, "idle", child.Place{Netns: ns.File()})
+	return box{p, fmt.Sprint(p.Cmd.Process.Pid)}
 }
 
 func (b box) kill() { _ = b.Kill() }

@@ -11,10 +11,11 @@ import (
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/proxy"
+	"fairlead/test/process"
 )
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{proxy.Role: proxy.Main, restlessRole: restlessMain})
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, restlessRole: process.Main(beRestless)})
 	os.Exit(m.Run())
 }
 

@@ -2,11 +2,9 @@ package engine_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -17,6 +15,7 @@ import (
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/store"
+	"fairlead/test/process"
 )
 
 // restlessRole is a process that sets one state after the other, over and over,
@@ -31,27 +30,19 @@ type restless struct {
 	States []model.State
 }
 
-func restlessMain() int {
-	err := func() error {
-		var do restless
-		if err := json.NewDecoder(os.Stdin).Decode(&do); err != nil {
-			return err
-		}
-		e, _, _, err := do.open()
-		if err != nil {
-			return err
-		}
-		fmt.Println("ready")
-		for {
-			for _, s := range do.States {
-				if _, err := e.Set(context.Background(), s); err != nil {
-					return err
-				}
+func beRestless(do restless) error {
+	e, _, _, err := do.open()
+	if err != nil {
+		return err
+	}
+	process.Ready()
+	for {
+		for _, s := range do.States {
+			if _, err := e.Set(context.Background(), s); err != nil {
+				return err
 			}
 		}
-	}()
-	fmt.Fprintln(os.Stderr, err)
-	return 1
+	}
 }
 
 // open returns an engine without a proxy over the kept store.
@@ -75,10 +66,9 @@ func TestADeviceSurvivesAHundredKills(t *testing.T) {
 	w := world(t)
 	device(t, w)
 	before := snapshot(t, w)
-	outside := func(path string) string { return strings.Replace(path, "self", fmt.Sprint(os.Getpid()), 1) }
-	one, other := handed(outside(mustSandbox(t, w, "web"))), handed(outside(mustSandbox(t, w, "app")))
+	one, other := handed(process.Seen(mustSandbox(t, w, "web"))), handed(process.Seen(mustSandbox(t, w, "app")))
 	other.Networks[0].MTU, other.Endpoints[0].Interface = 1300, "lan"
-	do := restless{Server: outside(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd())),
+	do := restless{Server: process.Seen(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd())),
 		Store: store.Places{State: t.TempDir(), Run: t.TempDir()}, States: []model.State{one, {}, other, one}}
 	for i := range 100 {
 		killAtRandom(t, do)
@@ -114,28 +104,13 @@ func TestADeviceSurvivesAHundredKills(t *testing.T) {
 // changes take.
 func killAtRandom(t *testing.T, do restless) {
 	t.Helper()
-	in, err := json.Marshal(do)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := child.Self(restlessRole)
-	cmd.Stdin, cmd.Stderr = strings.NewReader(string(in)), os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := fmt.Fscanln(out, new(string)); err != nil {
-		t.Errorf("the engine did not begin: %v", err)
-	}
+	p := process.Start(t, restlessRole, do, child.Place{})
 	time.Sleep(rand.N(30 * time.Millisecond))
-	if err := cmd.Process.Kill(); err != nil {
+	if err := p.Cmd.Process.Kill(); err != nil {
 		t.Errorf("the engine ended by itself: %v", err)
 	}
 	var killed *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &killed) || killed.Exited() {
+	if err := p.Wait(); !errors.As(err, &killed) || killed.Exited() {
 		t.Errorf("the engine ended by itself: %v", err)
 	}
 }

@@ -1,17 +1,13 @@
 package promises_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"fairlead/internal/child"
@@ -23,6 +19,7 @@ import (
 	"fairlead/internal/promise"
 	"fairlead/internal/proxy"
 	"fairlead/internal/store"
+	"fairlead/test/process"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,20 +42,8 @@ func keeping(run string, netns *os.File) proxy.Keeping {
 		Log: slog.New(slog.DiscardHandler)}
 }
 
-func engineMain() int {
-	if err := runEngine(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
 // runEngine sets the state, says so, and waits.
-func runEngine() error {
-	var do order
-	if err := json.NewDecoder(os.Stdin).Decode(&do); err != nil {
-		return err
-	}
+func runEngine(do order) error {
 	facts, err := kernel.Probe()
 	if err != nil {
 		return err
@@ -74,7 +59,7 @@ func runEngine() error {
 	if _, err := e.Set(context.Background(), do.State); err != nil {
 		return err
 	}
-	fmt.Println("ready")
+	process.Ready()
 	return unix.Pause()
 }
 
@@ -95,18 +80,18 @@ func newDoomed(t *testing.T, facts plan.Facts, d model.Driver, ways []model.Via)
 	s := desired(t, w, d, ways)
 	pins := mountPins(t)
 	for i := range s.Endpoints {
-		s.Endpoints[i].Sandbox = fromOutside(s.Endpoints[i].Sandbox)
+		s.Endpoints[i].Sandbox = process.Seen(s.Endpoints[i].Sandbox)
 	}
 	at := keeping(t.TempDir(), w.Server().Netns)
 	t.Cleanup(func() { endProxy(t, at) })
-	process := startEngine(t, order{fromOutside(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd())), pins, filepath.Dir(at.Socket), s})
+	p := process.Start(t, engineRole, order{process.Seen(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd())), pins, filepath.Dir(at.Socket), s}, child.Place{})
 	workers := employ(t, w, s)
 	doom := &doomed{world: w, dead: make(chan struct{})}
 	doom.ready.Add(len(ways) * len(publishProbers[promise.Survives].flavors))
 	go func() {
 		defer close(doom.dead)
 		doom.ready.Wait()
-		doom.err = kill(process)
+		doom.err = kill(p)
 		for _, w := range workers {
 			doom.err = errors.Join(doom.err, w.listen())
 		}
@@ -115,7 +100,7 @@ func newDoomed(t *testing.T, facts plan.Facts, d model.Driver, ways []model.Via)
 }
 
 // kill ends an engine that lives until now.
-func kill(engine *child.Process) error {
+func kill(engine *process.Process) error {
 	select {
 	case <-engine.Done():
 		return fmt.Errorf("the engine died before its time: %w", engine.Wait())
@@ -148,37 +133,4 @@ func mountPins(t *testing.T) string {
 		}
 	})
 	return filepath.Join(dir, "fairlead") // the kernel may have put files into dir
-}
-
-// fromOutside makes a path to an open file of ours valid in our children.
-func fromOutside(path string) string {
-	return strings.Replace(path, "/proc/self/", fmt.Sprintf("/proc/%d/", os.Getpid()), 1)
-}
-
-// startEngine runs the process.
-func startEngine(t *testing.T, do order) *child.Process {
-	t.Helper()
-	in, err := json.Marshal(do)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := child.Self(engineRole)
-	cmd.Stdin, cmd.Stderr = strings.NewReader(string(in)), os.Stderr
-	r, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	cmd.Stdout = out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	process, err := child.Start(t.Context(), cmd, child.Place{})
-	out.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { process.Kill() })
-	if line, err := bufio.NewReader(r).ReadString('\n'); err != nil {
-		t.Fatalf("engine process: %q %v %v", line, err, process.Wait())
-	}
-	return process
 }

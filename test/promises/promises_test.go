@@ -20,10 +20,11 @@ import (
 	"fairlead/internal/plan"
 	"fairlead/internal/promise"
 	"fairlead/internal/proxy"
+	"fairlead/test/process"
 )
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{proxy.Role: proxy.Main, engineRole: engineMain, workerRole: workerMain})
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, engineRole: process.Main(runEngine), workerRole: workerMain})
 	os.Exit(m.Run())
 }
 

@@ -15,6 +15,7 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
+	"fairlead/test/process"
 )
 
 // workerRole is a process that serves in a cgroup of its own.
@@ -53,7 +54,7 @@ func workerMain() int {
 		}
 		var err error
 		if listening, err = do.begin(); err != nil {
-			fmt.Println(err)
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 		fmt.Println("ready")
@@ -132,24 +133,8 @@ func startWorker(t *testing.T, w *topology.World, cgroup string, do work) *worke
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	cmd := child.Self(workerRole)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.Close() })
-	cmd.Stdout, cmd.Stderr = out, os.Stderr
-	p, err := child.Start(t.Context(), cmd, child.Place{Netns: w.Server().Netns, Cgroup: dir})
-	out.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.Kill() })
-	return &worker{do: do, in: json.NewEncoder(stdin), out: bufio.NewReader(r)}
+	p := process.Run(t, workerRole, child.Place{Netns: w.Server().Netns, Cgroup: dir})
+	return &worker{do: do, in: json.NewEncoder(p.In), out: p.Out}
 }
 
 // listen makes the process listen, anew if it does already, and waits until it

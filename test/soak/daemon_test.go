@@ -2,33 +2,22 @@ package soak_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net/netip"
 	"os"
-	"os/signal"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
-	"fairlead/internal/child"
 	"fairlead/internal/daemon"
-	"fairlead/internal/frontend/admin"
-	"fairlead/internal/frontend/service"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
+	"fairlead/test/daemons"
 
 	"golang.org/x/sys/unix"
 )
-
-// daemonRole is a whole daemon, as `fairlead daemon` is one.
-const daemonRole = "soaked-daemon"
 
 // How often the daemon is killed, and how long the host is without one then.
 const (
@@ -36,32 +25,6 @@ const (
 	longKill  = 5 * time.Second
 	absence   = 300 * time.Millisecond
 )
-
-// dirs are where the daemon keeps its files.
-type dirs struct{ Run, State, Socket string }
-
-func (d dirs) options() service.Options {
-	return service.Options{Run: d.Run, State: d.State, Socket: d.Socket}
-}
-
-func daemonMain() int {
-	var at dirs
-	err := json.NewDecoder(os.Stdin).Decode(&at)
-	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		defer stop()
-		opt := at.options()
-		opt.TearDown = true
-		opt.Ready = func() { fmt.Println("ready") }
-		opt.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		err = service.Run(ctx, opt)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
 
 // TestTheDaemonIsKilledUnderLoad kills a daemon with SIGKILL again and again,
 // and leaves the host without one for a while each time. No conversation may
@@ -89,9 +52,9 @@ func TestTheDaemonIsKilledUnderLoad(t *testing.T) {
 	kills := 0
 	for end := time.Now().Add(whole); !t.Failed() && time.Now().Before(end); kills++ {
 		time.Sleep(every)
-		d.kill()
+		d.Kill()
 		time.Sleep(absence)
-		d.start()
+		d.Start()
 		for _, l := range led {
 			l.report(t)
 		}
@@ -102,17 +65,17 @@ func TestTheDaemonIsKilledUnderLoad(t *testing.T) {
 		l.report(t)
 		t.Logf("%s: %d conversations, %d newcomers, %d kills, slowest connection %v", l.publish, len(l.talks), l.came.Load(), kills, time.Duration(l.slowest.Load()))
 	}
-	d.stop()
+	d.Stop()
 	d.reap()
 	w.nothingLeft()
 }
 
-// mortal is a daemon on the server host that is killed and started again.
+// mortal is a daemon on the server host that is killed and started again. It
+// takes everything away when it is stopped.
 type mortal struct {
-	t       *testing.T
-	w       *world
-	at      dirs
-	process *child.Process
+	*daemons.Daemon
+	t *testing.T
+	w *world
 }
 
 func newMortal(t *testing.T, w *world) *mortal {
@@ -120,50 +83,9 @@ func newMortal(t *testing.T, w *world) *mortal {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	d := &mortal{t: t, w: w, at: dirs{filepath.Join(dir, "run"), filepath.Join(dir, "state"), filepath.Join(dir, "s")}}
-	if err := service.MakeDirs(d.at.options()); err != nil {
-		t.Fatal(err)
-	}
-	d.start()
-	t.Cleanup(func() {
-		d.kill()
-		_ = unix.Unmount(filepath.Join(d.at.Run, "bpf"), unix.MNT_DETACH) // mounted only if the test has failed
-	})
-	return d
-}
-
-func (d *mortal) start() {
-	d.t.Helper()
-	cmd := child.Self(daemonRole)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	if d.process, err = child.Start(context.Background(), cmd, d.w.Server()); err != nil {
-		d.t.Fatal(err)
-	}
-	if err := json.NewEncoder(in).Encode(d.at); err != nil {
-		d.t.Fatal(err)
-	}
-	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
-		d.t.Fatalf("the daemon does not start: %v", err)
-	}
-}
-
-func (d *mortal) kill() { _ = d.process.Kill() }
-
-// stop ends the daemon, which takes everything away.
-func (d *mortal) stop() {
-	d.t.Helper()
-	if err := errors.Join(d.process.Cmd.Process.Signal(syscall.SIGTERM), d.process.Wait()); err != nil {
-		d.t.Errorf("end the daemon: %v", err)
-	}
+	do := daemons.In(t.TempDir())
+	do.TearDown = true
+	return &mortal{daemons.New(t, do, w.Server()), t, w}
 }
 
 // reap waits for the proxy: it was a daemon's child that has died since, and
@@ -181,20 +103,19 @@ func (d *mortal) reap() {
 // publishAll attaches the world's sandboxes and publishes one way by each.
 func (d *mortal) publishAll() []*led {
 	d.t.Helper()
-	client := admin.NewClient(d.at.Socket)
 	for _, n := range d.w.base.Networks {
-		if _, err := client.CreateNetwork(d.t.Context(), n, false); err != nil {
+		if _, err := d.Client.CreateNetwork(d.t.Context(), n, false); err != nil {
 			d.t.Fatal(err)
 		}
 	}
 	ways := []model.Via{model.ViaNAT, model.ViaEBPF, model.ViaEBPF, model.ViaProxy}
 	var all []*led
 	for i, e := range d.w.base.Endpoints {
-		if _, err := client.Attach(d.t.Context(), daemon.AttachRequest{Endpoint: e}); err != nil {
+		if _, err := d.Client.Attach(d.t.Context(), daemon.AttachRequest{Endpoint: e}); err != nil {
 			d.t.Fatal(err)
 		}
 		p := model.Publish{Via: ways[i], Proto: model.TCP, HostPorts: model.Port(7000 + uint16(i)), Ports: model.Port(kept)}
-		if _, err := client.Publish(d.t.Context(), daemon.PublishRequest{Target: e.Name, Publishes: []model.Publish{p}}); err != nil {
+		if _, err := d.Client.Publish(d.t.Context(), daemon.PublishRequest{Target: e.Name, Publishes: []model.Publish{p}}); err != nil {
 			d.t.Fatal(err)
 		}
 		p.Endpoint = e.Name

@@ -15,6 +15,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/model"
+	"fairlead/test/process"
 
 	"golang.org/x/sys/unix"
 )
@@ -73,14 +74,14 @@ func (r *room) start() error {
 		return err
 	}
 	cmd.Stdin, cmd.Stdout = in, fate
-	process, err := child.Start(r.world.t.Context(), cmd, child.Place{})
+	p, err := child.Start(r.world.t.Context(), cmd, child.Place{})
 	in.Close()
 	fate.Close()
 	if err != nil {
 		return err
 	}
-	r.engine = &running{process, out, json.NewEncoder(out), json.NewDecoder(fates)}
-	server := fromOutside(fmt.Sprintf("/proc/self/fd/%d", r.world.Server().Netns.Fd()))
+	r.engine = &running{p, out, json.NewEncoder(out), json.NewDecoder(fates)}
+	server := process.Seen(fmt.Sprintf("/proc/self/fd/%d", r.world.Server().Netns.Fd()))
 	return r.engine.states.Encode(order{server, r.world.pinned(), r.record, r.world.facts})
 }
 

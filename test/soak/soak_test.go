@@ -23,10 +23,11 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/proxy"
+	"fairlead/test/daemons"
 )
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{proxy.Role: proxy.Main, engineRole: engineMain, daemonRole: daemonMain})
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, engineRole: engineMain, daemons.Role: daemons.Main})
 	os.Exit(m.Run())
 }
 

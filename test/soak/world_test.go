@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	"fairlead/test/process"
 
 	"golang.org/x/sys/unix"
 )
@@ -81,7 +81,7 @@ func (w *world) sandbox(name, network string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.base.Endpoints = append(w.base.Endpoints, model.Endpoint{Name: name, Network: network, Sandbox: fromOutside(path)})
+	w.base.Endpoints = append(w.base.Endpoints, model.Endpoint{Name: name, Network: network, Sandbox: process.Seen(path)})
 	for _, port := range append(ports(serving), kept) {
 		serve(w.t, w.in(name), name, port)
 	}
@@ -98,11 +98,6 @@ func ports(r model.PortRange) []uint16 {
 // in is the place of a sandbox.
 func (w *world) in(sandbox string) place {
 	return func(fn func() error) error { return w.DoSandbox(sandbox, fn) }
-}
-
-// fromOutside makes a path to an open file of ours valid in our children.
-func fromOutside(path string) string {
-	return strings.Replace(path, "/proc/self/", fmt.Sprintf("/proc/%d/", os.Getpid()), 1)
 }
 
 // pinned is the directory of the pins.

@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +21,7 @@ import (
 	"fairlead/internal/proxy"
 	"fairlead/internal/sandbox"
 	"fairlead/internal/store"
+	"fairlead/test/process"
 )
 
 const (
@@ -32,10 +32,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{proxy.Role: proxy.Main, daemonRole: daemonMain, idleRole: func() int {
-		_, _ = os.Stdin.Read(make([]byte, 1))
-		return 0
-	}})
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, daemonRole: process.Main(runDaemon), idleRole: process.Idle})
 	os.Exit(m.Run())
 }
 
@@ -45,23 +42,11 @@ type order struct {
 	TearDown           bool
 }
 
-func daemonMain() int {
-	var do order
-	err := json.NewDecoder(os.Stdin).Decode(&do)
-	if err == nil {
-		err = runDaemon(Options{Run: do.Run, State: do.State, Socket: do.Socket, TearDown: do.TearDown})
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
 // runDaemon is Run without eBPF programs, which would be the whole machine's.
 // It ends when its standard input does.
-func runDaemon(opt Options) error {
-	opt.Log = slog.New(slog.DiscardHandler)
+func runDaemon(do order) error {
+	opt := Options{Run: do.Run, State: do.State, Socket: do.Socket, TearDown: do.TearDown,
+		Ready: process.Ready, Log: slog.New(slog.DiscardHandler)}
 	files, err := store.OpenFile(store.Places{State: opt.State, Run: opt.Run})
 	if err != nil {
 		return err
@@ -82,10 +67,9 @@ func runDaemon(opt Options) error {
 	if err != nil {
 		return err
 	}
-	opt.Ready = func() { fmt.Println("ready") }
 	idle := newIdle(false)
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() { defer cancel(); _, _ = os.Stdin.Read(make([]byte, 1)) }()
+	go func() { defer cancel(); process.Idle() }()
 	err = serve(ctx, opt, d, idle)
 	if err == nil && opt.TearDown {
 		err = d.TearDown(context.Background())
@@ -119,18 +103,9 @@ func newHouse(t *testing.T) *house {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.ns.Close(); h.sandbox.Close() })
-	cmd := child.Self(idleRole)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := child.Start(context.Background(), cmd, child.Place{Netns: h.sandbox.File()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { in.Close(); _ = p.Kill() })
+	p := process.Run(t, idleRole, child.Place{Netns: h.sandbox.File()})
 	h.end = p.Kill
-	h.pid = fmt.Sprint(cmd.Process.Pid)
+	h.pid = fmt.Sprint(p.Cmd.Process.Pid)
 	t.Cleanup(func() {
 		if p := h.proxy(); p != nil {
 			_ = p.Close()
@@ -140,15 +115,12 @@ func newHouse(t *testing.T) *house {
 }
 
 // daemonProcess is a running daemon.
-type daemonProcess struct {
-	*child.Process
-	in io.Closer
-}
+type daemonProcess struct{ *process.Process }
 
 // stop ends it as SIGTERM does.
 func (d daemonProcess) stop(t *testing.T) {
 	t.Helper()
-	d.in.Close()
+	d.In.Close()
 	if err := d.Wait(); err != nil {
 		t.Error(err)
 	}
@@ -157,28 +129,8 @@ func (d daemonProcess) stop(t *testing.T) {
 // daemon starts the next one.
 func (h *house) daemon() daemonProcess {
 	h.Helper()
-	cmd := child.Self(daemonRole)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		h.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		h.Fatal(err)
-	}
-	p, err := child.Start(context.Background(), cmd, child.Place{Netns: h.ns.File()})
-	if err != nil {
-		h.Fatal(err)
-	}
-	h.Cleanup(func() { _ = p.Kill() })
-	if err := json.NewEncoder(in).Encode(order{h.opt.Run, h.opt.State, h.opt.Socket, h.opt.TearDown}); err != nil {
-		h.Fatal(err)
-	}
-	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
-		h.Fatal(err)
-	}
-	return daemonProcess{p, in}
+	do := order{h.opt.Run, h.opt.State, h.opt.Socket, h.opt.TearDown}
+	return daemonProcess{process.Start(h, daemonRole, do, child.Place{Netns: h.ns.File()})}
 }
 
 // proxy returns the one that there is.

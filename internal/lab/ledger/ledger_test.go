@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"math"
@@ -16,6 +15,7 @@ import (
 	"fairlead/internal/cgroup"
 	"fairlead/internal/child"
 	"fairlead/internal/lab/result"
+	"fairlead/test/process"
 )
 
 func TestMain(m *testing.M) {
@@ -39,39 +39,8 @@ func burn() int {
 
 // idle is a child that only waits.
 func idle() int {
-	fmt.Println("ready")
-	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
-	return 0
-}
-
-// start runs a role in a place and returns once it has said that it is ready.
-// Its standard input, and with it the child, closes with the test.
-func start(t *testing.T, role string, at child.Place) *child.Process {
-	t.Helper()
-	cmd := child.Self(role)
-	out := pipe(t, cmd.StdoutPipe)
-	hold, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := child.Start(t.Context(), cmd, at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { hold.Close(); _ = p.Kill() })
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
-		t.Fatalf("child %s said %q, %v", role, line, err)
-	}
-	return p
-}
-
-func pipe[T any](t *testing.T, open func() (T, error)) T {
-	t.Helper()
-	v, err := open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	process.Ready()
+	return process.Idle()
 }
 
 func newGroups(t *testing.T) *Groups {
@@ -98,7 +67,7 @@ func TestBurntTimeIsPutToTheParty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		start(t, "burn", child.Place{Cgroup: g.Server})
+		process.Start(t, "burn", nil, child.Place{Cgroup: g.Server})
 		l, _, err := w.End()
 		if err != nil {
 			t.Fatal(err)
@@ -113,7 +82,7 @@ func TestBurntTimeIsPutToTheParty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := start(t, "burn", child.Place{})
+		p := process.Start(t, "burn", nil, child.Place{})
 		w.parties.Proxy.PIDs = []int{p.Cmd.Process.Pid}
 		l, _, err := w.End()
 		if err != nil {
@@ -126,7 +95,7 @@ func TestBurntTimeIsPutToTheParty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		start(t, "burn", child.Place{})
+		process.Start(t, "burn", nil, child.Place{})
 		l, _, err := w.End()
 		if err != nil {
 			t.Fatal(err)
@@ -316,8 +285,8 @@ func TestRest(t *testing.T) {
 
 func TestGroupsGoThoughTheirProcessesWereKilled(t *testing.T) {
 	g := newGroups(t)
-	dead := start(t, "idle", child.Place{Cgroup: g.Client})
-	live := start(t, "idle", child.Place{Cgroup: g.Proxy})
+	dead := process.Start(t, "idle", nil, child.Place{Cgroup: g.Client})
+	live := process.Start(t, "idle", nil, child.Place{Cgroup: g.Proxy})
 	if err := dead.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +308,10 @@ func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)
 	}
-	root := pipe(t, cgroup.Root)
+	root, err := cgroup.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
 	name := fmt.Sprintf("%s%d-1-gone", prefix, gone.Process.Pid)
 	reused := fmt.Sprintf("%s%d-1-reused", prefix, os.Getpid())
 	for _, path := range []string{name, name + "/client", reused} {

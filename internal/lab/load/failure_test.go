@@ -1,7 +1,6 @@
 package load_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/lab/load"
+	"fairlead/test/process"
 )
 
 // at is an address on the loopback that nobody of ours listens on.
@@ -163,16 +163,8 @@ func TestUnspecifiedAddressServesBothFamilies(t *testing.T) {
 }
 
 func TestChildrenDieWithTheirParent(t *testing.T) {
-	parent := child.Self("parent")
-	out, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := child.Start(t.Context(), parent, child.Place{Netns: newNetns(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
+	p := process.Run(t, "parent", child.Place{Netns: newNetns(t)})
+	line, err := p.Out.ReadString('\n')
 	if err != nil {
 		t.Fatalf("parent said %q: %v", line, err)
 	}

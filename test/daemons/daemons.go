@@ -1,0 +1,94 @@
+// Package daemons runs whole daemons, as `fairlead daemon` is one, for tests
+// that end and kill them. It does not know what they are asked for.
+package daemons
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"fairlead/internal/child"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/service"
+	"fairlead/test/process"
+
+	"golang.org/x/sys/unix"
+)
+
+// Role is the process, and Main its main function.
+const Role = "whole-daemon"
+
+// Order is what a daemon is told: those of service.Options that tests choose.
+type Order struct {
+	Run, State, Socket, Docker string
+	TearDown                   bool
+}
+
+func (o Order) options() service.Options {
+	return service.Options{Run: o.Run, State: o.State, Socket: o.Socket, Docker: o.Docker, TearDown: o.TearDown}
+}
+
+// In is the order to keep everything in a directory, and not to serve Docker.
+func In(dir string) Order {
+	return Order{Run: filepath.Join(dir, "run"), State: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "s")}
+}
+
+// Main is a daemon in the namespace of the process, until a signal.
+func Main() int {
+	return process.Main(func(do Order) error {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		opt := do.options()
+		opt.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		opt.Ready = process.Ready
+		return service.Run(ctx, opt)
+	})()
+}
+
+// Daemon is the daemon of a host, one process after the other.
+type Daemon struct {
+	Order
+	// Client asks the process that runs now.
+	Client  *admin.Client
+	t       testing.TB
+	at      child.Place
+	process *process.Process
+}
+
+// New starts the first. The test's end kills the last.
+func New(t testing.TB, do Order, at child.Place) *Daemon {
+	t.Helper()
+	if err := service.MakeDirs(do.options()); err != nil {
+		t.Fatal(err)
+	}
+	d := &Daemon{Order: do, t: t, at: at}
+	// Nothing is mounted unless the test has failed.
+	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(do.Run, "bpf"), unix.MNT_DETACH) })
+	d.Start()
+	return d
+}
+
+// Start starts the next, and waits until it answers.
+func (d *Daemon) Start() {
+	d.t.Helper()
+	d.process = process.Start(d.t, Role, d.Order, d.at)
+	d.Client = admin.NewClient(d.Socket) // the last one's connections are dead
+}
+
+// Stop ends it as its user does.
+func (d *Daemon) Stop() {
+	d.t.Helper()
+	if err := d.process.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		d.t.Fatalf("end the daemon: %v", err)
+	}
+	if err := d.process.Wait(); err != nil {
+		d.t.Fatalf("the daemon ends with %v", err)
+	}
+}
+
+// Kill ends it as kill -9 does.
+func (d *Daemon) Kill() { _ = d.process.Kill() }

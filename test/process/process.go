@@ -1,0 +1,95 @@
+// Package process runs a test's own binary again in a role, in a namespace or a
+// cgroup of its own, to be ended or killed. It does not know what a role does:
+// that is an entry of the child.Roles in the package's TestMain.
+package process
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"fairlead/internal/child"
+)
+
+// ready is what a process says when it does what it was ordered to.
+const ready = "ready\n"
+
+// Process is a running role.
+type Process struct {
+	*child.Process
+	// In is its standard input, and Out its standard output, which is closed
+	// when it ends.
+	In  io.WriteCloser
+	Out *bufio.Reader
+}
+
+// Run starts a role, which the test's end kills.
+func Run(t testing.TB, role string, at child.Place) *Process {
+	t.Helper()
+	cmd := child.Self(role)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Not the test's context: that ends before the test is cleaned up.
+	p, err := child.Start(context.Background(), cmd, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = p.Kill() })
+	return &Process{p, in, bufio.NewReader(out)}
+}
+
+// Start runs a role, hands it its order and waits until it is Ready.
+func Start(t testing.TB, role string, order any, at child.Place) *Process {
+	t.Helper()
+	p := Run(t, role, at)
+	if err := json.NewEncoder(p.In).Encode(order); err != nil {
+		t.Fatalf("order process %s: %v", role, err)
+	}
+	if said, err := p.Out.ReadString('\n'); said != ready {
+		t.Fatalf("process %s is not ready: it says %q: %v", role, said, err)
+	}
+	return p
+}
+
+// Ready lets Start return. A role calls it once.
+func Ready() { fmt.Print(ready) }
+
+// Main returns a role that does what it is ordered to. An error makes it fail.
+func Main[Order any](do func(Order) error) func() int {
+	return func() int {
+		var order Order
+		err := json.NewDecoder(os.Stdin).Decode(&order)
+		if err == nil {
+			err = do(order)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
+}
+
+// Idle is a role that does nothing until its standard input ends: it holds the
+// namespace or the cgroup that it is in.
+func Idle() int {
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return 0
+}
+
+// Seen makes a path of ours below /proc/self valid in the processes.
+func Seen(path string) string {
+	return strings.Replace(path, "/proc/self/", fmt.Sprintf("/proc/%d/", os.Getpid()), 1)
+}

@@ -68,8 +68,6 @@ func (r *remote) printDiagnosis(d diagnosis) error {
 	if len(d.Findings) == 0 {
 		fmt.Fprintf(r.out, "Nothing wrong was found by %d checks.\n", len(doctor.Checks()))
 	}
-	for _, u := range d.Unseen {
-		fmt.Fprintln(r.err, "fairlead: not seen:", u)
-	}
+	r.printUnseen(d.Unseen)
 	return nil
 }

@@ -54,10 +54,16 @@ func newPorts(a *app) *cobra.Command {
 				return err
 			}
 			list.Ports = slices.DeleteFunc(list.Ports, func(p ports.Port) bool { return !keep(p) })
-			if err := r.printPorts(list); err != nil {
-				return err
+			none := len(args) > 0 && len(list.Ports) == 0
+			if r.output != "json" {
+				r.printUnseen(list.Unseen)
 			}
-			if len(args) > 0 && len(list.Ports) == 0 {
+			if r.output == "json" || !none { // a table of nothing is only its header
+				if err := r.printPorts(list); err != nil {
+					return err
+				}
+			}
+			if none {
 				return fmt.Errorf("nothing has port %s: nobody listens there, and no rule or program leads it anywhere", args[0])
 			}
 			return nil
@@ -137,13 +143,14 @@ func (r *remote) printPorts(list portList) error {
 		rows = append(rows, []string{fmt.Sprintf("%s/%s", p.Ports, p.Proto), addressesText(p.Addresses), orDash(process), orDash(container),
 			orDash(p.Network), waysText(p.Ways), orDash(toText(p)), reachText(p.Reach), orDash(string(p.Reach.Firewall))})
 	}
-	if err := r.tabled(rows); err != nil {
-		return err
+	return r.tabled(rows)
+}
+
+// printUnseen says what could not be looked at, and why.
+func (a *app) printUnseen(all []string) {
+	for _, u := range all {
+		fmt.Fprintln(a.err, "fairlead: not seen:", u)
 	}
-	for _, u := range list.Unseen {
-		fmt.Fprintln(r.err, "fairlead: not seen:", u)
-	}
-	return nil
 }
 
 // addressesText is * where all addresses of both families are meant.

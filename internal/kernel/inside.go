@@ -83,34 +83,22 @@ func (h *Host) Inspect(path string) (Inside, error) {
 }
 
 func (h *Host) insideLinks(path string) ([]InsideLink, error) {
-	handle, err := h.at(path)
+	_, list, err := h.dump(path)
 	if err != nil {
 		return nil, err
-	}
-	list, err := retry(handle.LinkList)
-	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
-	}
-	addresses, err := retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
-	if err != nil {
-		return nil, fmt.Errorf("list addresses: %w", err)
 	}
 	links := make([]InsideLink, len(list))
 	for i, l := range list {
 		a := l.Attrs()
-		links[i] = InsideLink{Name: a.Name, Kind: l.Type(), Up: isUp(l), MTU: a.MTU, MAC: a.HardwareAddr.String(), Owner: owner(l)}
-		if a.RawFlags&unix.IFF_LOOPBACK != 0 {
-			links[i].Kind, links[i].MAC = string(plan.Loopback), ""
+		links[i] = InsideLink{Name: a.Name, Kind: l.kind(), Up: isUp(l), MTU: a.MTU, MAC: a.HardwareAddr.String(), Owner: owner(l)}
+		if links[i].Kind == string(plan.Loopback) {
+			links[i].MAC = "" // zeros
 		}
 		if a.Statistics != nil {
 			s := a.Statistics
 			links[i].RxBytes, links[i].RxPackets, links[i].TxBytes, links[i].TxPackets = s.RxBytes, s.RxPackets, s.TxBytes, s.TxPackets
 		}
-		for _, addr := range addresses {
-			if p := toPrefix(addr.IP, addr.Mask); addr.LinkIndex == a.Index && !p.Addr().IsLinkLocalUnicast() {
-				links[i].Addresses = append(links[i].Addresses, p)
-			}
-		}
+		links[i].Addresses = slices.DeleteFunc(l.addresses, func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() })
 		h.otherEnd(path, l, &links[i])
 	}
 	return links, nil

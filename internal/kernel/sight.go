@@ -44,39 +44,63 @@ type NetLink struct {
 // NetLinks returns the links of the host's namespace.
 func (h *Host) NetLinks() ([]NetLink, error) {
 	defer h.Release()
-	handle, err := h.at("")
+	handle, list, err := h.dump("")
 	if err != nil {
 		return nil, err
-	}
-	list, err := retry(handle.LinkList)
-	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
-	}
-	addresses, err := retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
-	if err != nil {
-		return nil, fmt.Errorf("list addresses: %w", err)
 	}
 	links := make([]NetLink, len(list))
 	for i, l := range list {
 		a := l.Attrs()
-		links[i] = NetLink{Name: a.Name, Index: a.Index, Kind: l.Type(), Up: isUp(l), MTU: a.MTU, MAC: a.HardwareAddr.String(),
-			Parent: a.ParentIndex, ParentNetns: a.NetNsID, Owner: owner(l)}
-		if a.RawFlags&unix.IFF_LOOPBACK != 0 {
-			links[i].Kind = string(plan.Loopback)
-		}
-		if m, ok := l.(*netlink.Macvlan); ok {
+		links[i] = NetLink{Name: a.Name, Index: a.Index, Kind: l.kind(), Up: isUp(l), MTU: a.MTU, MAC: a.HardwareAddr.String(),
+			Addresses: l.addresses, Parent: a.ParentIndex, ParentNetns: a.NetNsID, Owner: owner(l)}
+		if m, ok := l.Link.(*netlink.Macvlan); ok {
 			links[i].Private = m.Mode != netlink.MACVLAN_MODE_BRIDGE
 		}
 		if links[i].Bridge, links[i].Hairpin = h.readPort(handle, l); links[i].Bridge == a.Name {
 			links[i].Bridge = ""
 		}
-		for _, addr := range addresses {
-			if addr.LinkIndex == a.Index {
-				links[i].Addresses = append(links[i].Addresses, toPrefix(addr.IP, addr.Mask))
+	}
+	return links, nil
+}
+
+// dumped is a link with its addresses.
+type dumped struct {
+	netlink.Link
+	addresses []netip.Prefix
+}
+
+// dump reads all links of a namespace, and returns who can tell more of them.
+func (h *Host) dump(path string) (*netlink.Handle, []dumped, error) {
+	handle, err := h.at(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	list, err := retry(handle.LinkList)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list links: %w", err)
+	}
+	addresses, err := retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
+	if err != nil {
+		return nil, nil, fmt.Errorf("list addresses: %w", err)
+	}
+	all := make([]dumped, len(list))
+	for i, l := range list {
+		all[i].Link = l
+		for _, a := range addresses {
+			if a.LinkIndex == l.Attrs().Index {
+				all[i].addresses = append(all[i].addresses, toPrefix(a.IP, a.Mask))
 			}
 		}
 	}
-	return links, nil
+	return handle, all, nil
+}
+
+// kind is as in `ip -d link`, or loopback.
+func (d dumped) kind() string {
+	if d.Attrs().RawFlags&unix.IFF_LOOPBACK != 0 {
+		return string(plan.Loopback)
+	}
+	return d.Type()
 }
 
 // NamespaceID is what the host's namespace calls the one at path, false where

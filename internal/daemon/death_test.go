@@ -58,8 +58,7 @@ func TestASandboxDies(t *testing.T) {
 				t.Error(err)
 			}
 			stays.kill()
-			w.until("nothing is left", w.Empty)
-			w.unchanged(empty)
+			w.nothingLeft(empty)
 		})
 	}
 }
@@ -74,8 +73,7 @@ func TestANamespaceDies(t *testing.T) {
 	req := daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "web"}}
 	w.attach(req)
 	w.unname("web")
-	w.until("nothing is left", w.Empty)
-	w.unchanged(before)
+	w.nothingLeft(before)
 
 	// Another of the same name is another sandbox.
 	w.named("web")
@@ -87,8 +85,7 @@ func TestANamespaceDies(t *testing.T) {
 		t.Errorf("%+v, then %+v", first, second)
 	}
 	w.unname("web")
-	w.until("nothing is left", w.Empty)
-	w.unchanged(before)
+	w.nothingLeft(before)
 }
 
 // named makes a namespace as `ip netns add` does, but in the test's folder.

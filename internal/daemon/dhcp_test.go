@@ -138,8 +138,7 @@ func TestALeaseOfTheDead(t *testing.T) {
 	before := w.snapshot()
 	w.attach(req)
 	b.kill()
-	w.until("nothing is left", w.Empty)
-	w.unchanged(before)
+	w.nothingLeft(before)
 }
 
 // TestARestartKeepsTheLease neither gives it back nor takes the address away.

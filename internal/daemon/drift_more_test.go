@@ -21,13 +21,7 @@ func TestHealsARoutedHost(t *testing.T) {
 	before := w.snapshot()
 	n := lan
 	n.Driver = model.DriverRouted
-	w.network(n)
-	b := w.box()
-	req := to(b)
-	req.Name = "web"
-	w.attach(req)
-	b.serves(t, ":80")
-	w.publish(b, append(published(model.ViaNAT, 8080), published(model.ViaEBPF, 8081)...))
+	b := w.web(n, model.Limit{}, bothWays())
 	w.suffers(b, []damage{
 		{"route deleted", false, "ip route del 172.30.0.2", "route  172.30.0.2/32"},
 		{"routes flushed", false, "ip route flush proto 250; ip -6 route flush proto 250", "route  fd00:30::2/128"},
@@ -38,8 +32,7 @@ func TestHealsARoutedHost(t *testing.T) {
 		{"sandbox's MTU", true, "ip link set eth0 mtu 1300", "mtu 1500"},
 	}, 8080, 8081)
 	b.kill()
-	w.until("nothing is left", w.Empty)
-	w.unchanged(before)
+	w.nothingLeft(before)
 }
 
 // TestHealsOnTheLAN has a macvlan's parent go and come back: its sandboxes are
@@ -119,8 +112,7 @@ func TestHealsAnOverlay(t *testing.T) {
 		{"table deleted", false, "nft delete table inet fairlead-udp-4789", "table fairlead-udp-4789"},
 	})
 	b.kill()
-	w.until("nothing is left", w.Empty)
-	w.unchanged(before)
+	w.nothingLeft(before)
 }
 
 // TestFollowsTheHostsAddresses leads what comes to an address that the host has
@@ -128,11 +120,7 @@ func TestHealsAnOverlay(t *testing.T) {
 func TestFollowsTheHostsAddresses(t *testing.T) {
 	w := newLANWorld(t)
 	w.start()
-	w.network(lan)
-	b := w.box()
-	w.attach(to(b))
-	b.serves(t, ":80")
-	w.publish(b, published(model.ViaEBPF, 8080))
+	w.web(lan, model.Limit{}, published(model.ViaEBPF, 8080))
 	w.reached(8080)
 	w.sh("ip addr add 198.51.100.77/24 dev " + wire)
 	w.answers(w.client.Do, "198.51.100.77:8080")
@@ -168,15 +156,11 @@ func TestLooksAtNothingAtRest(t *testing.T) {
 	c := &askedHost{Host: w.host}
 	w.wrap = c
 	w.start()
-	w.network(lan)
+	w.web(lan, model.Limit{}, bothWays())
 	routed := lan
 	routed.Name, routed.Driver = "routed", model.DriverRouted
 	routed.Subnets = []model.Subnet{{Prefix: prefix("172.31.0.0/16")}, {Prefix: prefix("fd00:31::/64")}}
 	w.network(routed)
-	b := w.box()
-	w.attach(to(b))
-	b.serves(t, ":80")
-	w.publish(b, append(published(model.ViaNAT, 8080), published(model.ViaEBPF, 8081)...))
 	before := c.asked.Load()
 	foreign := "ip link add theirs type bridge; ip addr add 203.0.113.9/24 dev theirs; ip link set theirs up; ip route add 192.0.2.0/24 dev theirs;" +
 		" nft add table ip theirs; nft add chain ip theirs c; sysctl -qw net.ipv4.conf.theirs.rp_filter=2"
@@ -226,10 +210,7 @@ func settled(t *testing.T, w *lanWorld) {
 func TestSomebodyKeepsChanging(t *testing.T) {
 	w := newLANWorld(t)
 	w.start()
-	w.network(lan)
-	b := w.box()
-	w.attach(to(b))
-	w.publish(b, published(model.ViaNAT, 8080))
+	w.web(lan, model.Limit{}, published(model.ViaNAT, 8080))
 	events := w.FollowEvents(t.Context())
 	for range 1000 {
 		w.sh("nft flush ruleset")

@@ -78,6 +78,23 @@ func (w *lanWorld) cable() {
 	shell.Run(w, w.client.Do, fmt.Sprintf(wireNet, 1))
 }
 
+// web makes a network with the sandbox web on it, which serves port 80 and
+// publishes that.
+func (w *lanWorld) web(n model.Network, limit model.Limit, publishes []model.Publish) box {
+	w.Helper()
+	w.network(n)
+	b := w.box()
+	w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Name: "web", Network: n.Name, Sandbox: b.pid, Limit: limit}})
+	b.serves(w, ":80")
+	w.publish(b, publishes)
+	return b
+}
+
+// bothWays publishes past user space: by nat, and by eBPF.
+func bothWays() []model.Publish {
+	return append(published(model.ViaNAT, 8080), published(model.ViaEBPF, 8081)...)
+}
+
 // reached asks the ports at all addresses until each answers.
 func (w *lanWorld) reached(ports ...int) {
 	w.Helper()
@@ -174,13 +191,7 @@ func TestHealsABridge(t *testing.T) {
 	before := w.snapshot()
 	n := lan
 	n.Filter = model.FilterOn
-	w.network(n)
-	b := w.box()
-	req := to(b)
-	req.Name, req.Limit = "web", model.Limit{Out: 1 << 30}
-	w.attach(req)
-	b.serves(t, ":80")
-	w.publish(b, append(published(model.ViaNAT, 8080), published(model.ViaEBPF, 8081)...))
+	b := w.web(n, model.Limit{Out: 1 << 30}, bothWays())
 	const table = "inet fairlead"
 	pinned := "$(ls -d " + w.pins + "/*/links/"
 	w.suffers(b, []damage{
@@ -221,8 +232,7 @@ func TestHealsABridge(t *testing.T) {
 		{"sandbox's IPv6", true, "sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1", "disable_ipv6=0"},
 	}, 8080, 8081)
 	b.kill()
-	w.until("nothing is left", w.Empty)
-	w.unchanged(before)
+	w.nothingLeft(before)
 }
 
 // TestWhatIsInTheWay puts something of somebody else into the place of ours: it
@@ -230,11 +240,7 @@ func TestHealsABridge(t *testing.T) {
 func TestWhatIsInTheWay(t *testing.T) {
 	w := newLANWorld(t)
 	w.start()
-	w.network(lan)
-	b := w.box()
-	w.attach(to(b))
-	b.serves(t, ":80")
-	w.publish(b, published(model.ViaNAT, 8080))
+	b := w.web(lan, model.Limit{}, published(model.ViaNAT, 8080))
 	events := w.FollowEvents(t.Context())
 	w.reached(8080)
 	b.sh(t, "ip route replace default via 172.30.0.77 dev eth0")
@@ -247,9 +253,8 @@ func TestWhatIsInTheWay(t *testing.T) {
 	b.sh(t, "ip route del default via 172.30.0.77")
 	w.heard(events, daemon.Healed, "default via 172.30.0.1")
 	w.reached(8080)
-	name := "fv-" + w.Attachments()[0].Name
 	// The daemon may make its own anew in between: then once more.
-	w.sh("until printf 'link del " + name + "\nlink add " + name + " type veth peer name theirs\n' | ip -batch - 2>/dev/null; do :; done")
+	w.sh("until printf 'link del fv-web\nlink add fv-web type veth peer name theirs\n' | ip -batch - 2>/dev/null; do :; done")
 	w.heard(events, daemon.Unhealed, "link  fv-")
 	w.sh("ip link del theirs")
 	w.heard(events, daemon.Healed, "ip link add fv-")

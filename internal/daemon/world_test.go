@@ -264,6 +264,13 @@ func (w *world) unchanged(before string) {
 	}
 }
 
+// nothingLeft waits until nothing is attached, and wants the host as it was.
+func (w *world) nothingLeft(before string) {
+	w.Helper()
+	w.until("nothing is left", w.Empty)
+	w.unchanged(before)
+}
+
 var lan = model.Network{Name: "lan", Driver: model.DriverBridge, Subnets: []model.Subnet{
 	{Prefix: netip.MustParsePrefix("172.30.0.0/16")}, {Prefix: netip.MustParsePrefix("fd00:30::/64")}}}
 

@@ -1,0 +1,428 @@
+package balance_test
+
+import (
+	"flag"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+)
+
+// planes are those that this run is about: on another kernel, another.
+var planes = flag.String("planes", "nft,ebpf", "the planes to examine, with commas")
+
+// can is what each plane does beyond what all do; what it cannot, it refuses.
+var can = map[model.Plane][]string{
+	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "sandboxes", "local"},
+	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "persistence", "sandboxes", "local"},
+	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "persistence", "sandboxes", "local"},
+}
+
+// trials are the questions, by their names.
+var trials = []struct {
+	name string
+	// needs is what the plane must be able to do.
+	needs string
+	try   func(*lan, model.Proto, bool)
+}{
+	{"spread over sandboxes", "", (*lan).spreads},
+	{"servers elsewhere", "", (*lan).elsewhere},
+	{"local clients", "local", (*lan).locals},
+	{"clients in sandboxes", "sandboxes", (*lan).sandboxed},
+	{"conversations outlive changes", "", (*lan).changes},
+	{"draining", "", (*lan).drains},
+	{"a dead server", "", (*lan).dies},
+	{"a range of ports", "", (*lan).ranged},
+	{"round robin", "rr", (*lan).robin},
+	{"weights", "wrr", (*lan).weighs},
+	{"least connections", "lc", (*lan).least},
+	{"persistence", "persistence", (*lan).persists},
+	{"source hashing", "sh", (*lan).hashes},
+	{"direct", "direct", (*lan).direct},
+}
+
+// TestConformance asks every plane every question, by both protocols and in both
+// families.
+func TestConformance(t *testing.T) {
+	facts, err := kernel.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.SplitSeq(*planes, ",") {
+		plane := model.Plane(name)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLAN(t, facts, plane)
+			for _, trial := range trials {
+				if trial.needs != "" && !slices.Contains(can[plane], trial.needs) {
+					continue
+				}
+				for _, proto := range []model.Proto{model.TCP, model.UDP} {
+					for _, v4 := range []bool{true, false} {
+						t.Run(fmt.Sprintf("%s/%s/ipv%d", trial.name, proto, map[bool]int{true: 4, false: 6}[v4]), func(t *testing.T) {
+							trial.try(&lan{t, l.World, l.switched, l.servers, l.plane, l.state, l.before}, proto, v4)
+						})
+					}
+				}
+			}
+			l.refuses()
+			l.over()
+		})
+	}
+}
+
+// refuses asks for what the plane cannot do: it must say so, and change nothing.
+func (l *lan) refuses() {
+	l.Helper()
+	l.set(l.service(model.TCP, true, "a"))
+	for _, s := range []model.Scheduler{"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq"} {
+		v := l.service(model.TCP, true, "a")
+		v.Scheduler = s
+		l.fits(v, string(s))
+	}
+	for _, f := range []model.Forward{model.ForwardDirect, model.ForwardTunnel} {
+		v := l.service(model.TCP, true, "far1")
+		v.Forward, v.Reals[0].Port = f, 0
+		l.fits(v, string(f))
+	}
+	mixed := l.service(model.TCP, true, "a")
+	mixed.Reals = append(mixed.Reals, l.real("b", false))
+	if err := l.trySet(mixed); err == nil {
+		l.Error("a real server of another family is taken")
+	}
+	if got := l.spread(l.DoClient, model.TCP, true, 2); got["a"] != 2 {
+		l.Errorf("after refusals %v answer", got)
+	}
+}
+
+// fits fails the test unless the plane holds the service if it can do what it
+// asks for, and refuses it otherwise by name.
+func (l *lan) fits(v model.VirtualService, ability string) {
+	l.Helper()
+	err := l.trySet(v)
+	switch able := slices.Contains(can[l.plane], ability); {
+	case able && err != nil:
+		l.Errorf("%s: %v", ability, err)
+	case !able && (err == nil || !strings.Contains(err.Error(), ability) || !strings.Contains(err.Error(), string(l.plane))):
+		l.Errorf("%s: it should be refused by name, and is: %v", ability, err)
+	}
+	l.set(l.service(model.TCP, true, "a"))
+}
+
+// only fails the test unless exactly those answer.
+func (l *lan) only(count map[string]int, names ...string) {
+	l.Helper()
+	for _, name := range names {
+		if count[name] == 0 {
+			l.Errorf("%s never answers: %v", name, count)
+		}
+	}
+	if len(count) != len(names) {
+		l.Errorf("%v answer, want %v", count, names)
+	}
+}
+
+// clientAddr is the client's on the wire.
+func clientAddr(v4 bool) netip.Addr {
+	if v4 {
+		return netip.MustParseAddr("198.51.100.1")
+	}
+	return netip.MustParseAddr("2001:db8:1::1")
+}
+
+// spreads: new flows go to all sandboxes, which see the client.
+func (l *lan) spreads(proto model.Proto, v4 bool) {
+	l.set(l.service(proto, v4, boxes...))
+	l.only(l.spread(l.DoClient, proto, v4, 60), boxes...)
+	if _, s := l.talk(l.DoClient, proto, v4); s.sees != clientAddr(v4) || s.port != 80 {
+		l.Errorf("the server is asked at %d by %s, want at 80 by %s", s.port, s.sees, clientAddr(v4))
+	}
+	l.set()
+	l.isGone(l.DoClient, proto, v4)
+}
+
+// isGone fails the test if anybody answers at the virtual address. Nobody is
+// there: who dials it is told, or not at all where no route leads.
+func (l *lan) isGone(from place, proto model.Proto, v4 bool) {
+	l.Helper()
+	t, err := l.dialFor(from, proto, v4)
+	if err != nil {
+		return
+	}
+	if line, err := t.line(soon()); err == nil {
+		l.Errorf("%q answers where nobody is", line)
+	}
+}
+
+// elsewhere: servers that are not ours answer through the host, also clients
+// that they could reach themselves.
+func (l *lan) elsewhere(proto model.Proto, v4 bool) {
+	l.set(l.service(proto, v4, "far1", "far2"))
+	l.only(l.spread(l.DoClient, proto, v4, 30), "far1", "far2")
+	onLAN := netip.MustParseAddr("2001:db8:113::100")
+	if v4 {
+		onLAN = netip.MustParseAddr("203.0.113.100")
+	}
+	for range 4 {
+		t, err := l.dialFrom(l.DoClient, onLAN, proto, v4, 8080)
+		if err != nil {
+			l.Fatal(err)
+		}
+		t.hears()
+	}
+}
+
+// locals: processes of the host are clients too.
+func (l *lan) locals(proto model.Proto, v4 bool) {
+	l.set(l.service(proto, v4, "a", "b", "far1"))
+	l.only(l.spread(l.DoServer, proto, v4, 60), "a", "b", "far1")
+}
+
+// sandboxed: so are sandboxes, also one that is a server itself.
+func (l *lan) sandboxed(proto model.Proto, v4 bool) {
+	l.set(l.service(proto, v4, "a", "b"))
+	for _, from := range []string{"c", "a"} {
+		l.only(l.spread(l.in(from), proto, v4, 40), "a", "b")
+	}
+}
+
+// changes: whatever becomes of the others, a conversation stays where it is.
+func (l *lan) changes(proto model.Proto, v4 bool) {
+	v := l.service(proto, v4, "a", "b")
+	l.set(v)
+	talks := l.talks(proto, v4, 8)
+	more := l.service(proto, v4, boxes...)
+	l.set(more)
+	l.goesOn(talks)
+	l.only(l.spread(l.DoClient, proto, v4, 60), boxes...)
+	heavy := more.Clone()
+	heavy.Reals[2].Weight = 100
+	l.set(heavy)
+	l.goesOn(talks)
+	l.set(v)
+	l.goesOn(talks)
+}
+
+// conversation is one with the server that began it.
+type conversation struct {
+	talk
+	with string
+}
+
+func (l *lan) talks(proto model.Proto, v4 bool, n int) []conversation {
+	l.Helper()
+	var all []conversation
+	for range n {
+		t, s := l.talk(l.DoClient, proto, v4)
+		all = append(all, conversation{t, s.by})
+	}
+	return all
+}
+
+func (l *lan) goesOn(all []conversation) {
+	l.Helper()
+	for _, c := range all {
+		if s := c.hears(); s.by != c.with {
+			l.Errorf("%s answers a conversation with %s", s.by, c.with)
+		}
+	}
+}
+
+// drains: one that drains, or weighs nothing, keeps its conversations and gets
+// no others, until nobody is left to get them.
+func (l *lan) drains(proto model.Proto, v4 bool) {
+	v := l.service(proto, v4, "a", "b")
+	l.set(v)
+	talks := l.talks(proto, v4, 12)
+	for _, quiet := range []func(*model.RealServer){
+		func(r *model.RealServer) { r.State = model.RealDraining },
+		func(r *model.RealServer) { r.Weight = 0 },
+	} {
+		one := v.Clone()
+		quiet(&one.Reals[0])
+		l.set(one)
+		l.goesOn(talks)
+		l.only(l.spread(l.DoClient, proto, v4, 20), "b")
+		both := one.Clone()
+		quiet(&both.Reals[1])
+		l.set(both)
+		l.goesOn(talks)
+		l.isRefused(l.DoClient, proto, v4, 8080)
+		l.set(v)
+		l.goesOn(talks)
+	}
+}
+
+// dies: the conversations of a server that is down are reset at once, those of
+// others go on.
+func (l *lan) dies(proto model.Proto, v4 bool) {
+	for _, servers := range [][]string{{"a", "b"}, {"far1", "far2"}} {
+		v := l.service(proto, v4, servers...)
+		l.set(v)
+		talks := l.talks(proto, v4, 12)
+		without := v.Clone()
+		without.Reals[0].State = model.RealDown
+		l.set(without)
+		for _, c := range talks {
+			switch {
+			case c.with == servers[1]:
+				l.goesOn([]conversation{c})
+			case proto == model.TCP:
+				c.isReset()
+			default: // it has gone over to the other
+				if s := c.hears(); s.by != servers[1] {
+					l.Errorf("%s answers, which is down", s.by)
+				}
+			}
+		}
+		l.only(l.spread(l.DoClient, proto, v4, 20), servers[1])
+	}
+}
+
+// ranged: each port of a range keeps its number.
+func (l *lan) ranged(proto model.Proto, v4 bool) {
+	v := l.service(proto, v4, "a", "b")
+	v.Ports = []model.PortRange{{First: 8080, Last: 8082}}
+	for i := range v.Reals {
+		v.Reals[i].Port = 0
+	}
+	l.set(v)
+	for port := 8080; port <= 8082; port++ {
+		t, err := l.dial(l.DoClient, proto, v4, port)
+		if err != nil {
+			l.Fatal(err)
+		}
+		if s := t.hears(); s.port != port {
+			l.Errorf("port %d leads to %d", port, s.port)
+		}
+	}
+}
+
+// robin: each server gets as many as the others.
+func (l *lan) robin(proto model.Proto, v4 bool) {
+	v := l.service(proto, v4, boxes...)
+	v.Scheduler = model.RoundRobin
+	l.set(v)
+	for name, n := range l.spread(l.DoClient, proto, v4, 30) {
+		if n != 10 {
+			l.Errorf("%s gets %d of 30", name, n)
+		}
+	}
+}
+
+// weighs: each gets as many as it weighs.
+func (l *lan) weighs(proto model.Proto, v4 bool) {
+	v := l.service(proto, v4, boxes...)
+	v.Scheduler = model.WeightedRoundRobin
+	for i := range v.Reals {
+		v.Reals[i].Weight = i + 1
+	}
+	l.set(v)
+	got := l.spread(l.DoClient, proto, v4, 60)
+	for i, name := range boxes {
+		if got[name] != 10*(i+1) {
+			l.Errorf("%s weighs %d and gets %d of 60", name, i+1, got[name])
+		}
+	}
+}
+
+// least: new flows go where the fewest are.
+func (l *lan) least(proto model.Proto, v4 bool) {
+	v := l.service(proto, v4, "a", "b")
+	v.Scheduler = model.LeastConnection
+	l.set(v)
+	l.talks(proto, v4, 8)
+	more := l.service(proto, v4, boxes...)
+	more.Scheduler = model.LeastConnection
+	l.set(more)
+	for _, c := range l.talks(proto, v4, 3) {
+		if c.with != "c" {
+			l.Errorf("%s has more to do than c, which is new, and gets another", c.with)
+		}
+	}
+}
+
+// crowd gives the client further addresses, once.
+func (l *lan) crowd() []netip.Addr {
+	l.Helper()
+	var all []netip.Addr
+	for i := range 8 {
+		a := netip.AddrFrom4([4]byte{198, 51, 100, byte(20 + i)})
+		l.sh(l.DoClient, fmt.Sprintf("ip addr replace %s/32 dev lo", a))
+		all = append(all, a)
+	}
+	l.sh(l.DoServer, "ip route replace 198.51.100.16/28 via 198.51.100.1")
+	return all
+}
+
+// persists: a client's address keeps its server, and not all have the same.
+func (l *lan) persists(proto model.Proto, v4 bool) {
+	v := l.service(proto, v4, boxes...)
+	v.Persistence = 300e9
+	v.Scheduler = model.RoundRobin
+	l.set(v)
+	if got := l.spread(l.DoClient, proto, v4, 10); len(got) != 1 {
+		l.Errorf("one client is answered by %v", got)
+	}
+}
+
+// hashes: a client's address has one server, and all have some.
+func (l *lan) hashes(proto model.Proto, v4 bool) {
+	v := l.service(proto, v4, boxes...)
+	v.Scheduler = model.SourceHashing
+	l.set(v)
+	if got := l.spread(l.DoClient, proto, v4, 10); len(got) != 1 {
+		l.Errorf("one client is answered by %v", got)
+	}
+	if !v4 {
+		return
+	}
+	by := map[string]bool{}
+	for _, from := range l.crowd() {
+		t, err := l.dialFrom(l.DoClient, from, proto, v4, 8080)
+		if err != nil {
+			l.Fatal(err)
+		}
+		by[t.hears().by] = true
+	}
+	if len(by) < 2 {
+		l.Errorf("eight clients are all answered by %v", by)
+	}
+}
+
+// direct: a server that has the virtual address itself sees the client, and
+// answers it on its own.
+func (l *lan) direct(proto model.Proto, v4 bool) {
+	for name := range far {
+		l.sh(l.servers[name].Do, fmt.Sprintf("sysctl -qw net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2; ip addr replace %s/%d dev lo", vip(v4), vip(v4).BitLen()))
+	}
+	v := l.service(proto, v4, "far1", "far2")
+	v.Forward = model.ForwardDirect
+	for i := range v.Reals {
+		v.Reals[i].Port = 0
+	}
+	l.set(v)
+	onLAN := netip.MustParseAddr("2001:db8:113::100")
+	if v4 {
+		onLAN = netip.MustParseAddr("203.0.113.100")
+	}
+	by := map[string]int{}
+	for range 20 {
+		t, err := l.dialFrom(l.DoClient, onLAN, proto, v4, 8080)
+		if err != nil {
+			l.Fatal(err)
+		}
+		s := t.hears()
+		if by[s.by]++; s.sees != onLAN || s.port != 8080 {
+			l.Errorf("%s is asked at %d by %s", s.by, s.port, s.sees)
+		}
+	}
+	l.only(by, "far1", "far2")
+	for name := range far {
+		l.sh(l.servers[name].Do, fmt.Sprintf("ip addr del %s/%d dev lo", vip(v4), vip(v4).BitLen()))
+	}
+}

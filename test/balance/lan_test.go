@@ -1,0 +1,275 @@
+// Package balance_test is the conformance suite of the balancer's data planes:
+// one set of questions, each about packets' fates, that every plane answers
+// alike or refuses.
+package balance_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/test/shell"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// patience bounds how long an answer is waited for that should come.
+const patience = 10 * time.Second
+
+// The virtual addresses; clients reach them through the host.
+var (
+	vip4 = netip.MustParseAddr("192.0.2.80")
+	vip6 = netip.MustParseAddr("2001:db8:80::80")
+)
+
+// vip returns the virtual address of the family.
+func vip(v4 bool) netip.Addr {
+	if v4 {
+		return vip4
+	}
+	return vip6
+}
+
+// far are servers elsewhere: on a LAN with the host and the client.
+var far = map[string]struct{ v4, v6 netip.Addr }{
+	"far1": {netip.MustParseAddr("203.0.113.11"), netip.MustParseAddr("2001:db8:113::11")},
+	"far2": {netip.MustParseAddr("203.0.113.12"), netip.MustParseAddr("2001:db8:113::12")},
+}
+
+// boxes are the sandboxes of ours.
+var boxes = []string{"a", "b", "c"}
+
+type place func(func() error) error
+
+// lan is the world of the suite: a client and a host that a wire joins, three
+// sandboxes on a bridge of the host's, and a LAN of host, client and servers.
+//
+//	client 198.51.100.1 ══ wire ══ 198.51.100.2 host ── bridge ── a, b, c
+//	     └─ 203.0.113.100 ─── LAN ─── 203.0.113.1 ─┘
+//	                     far1 .11, far2 .12
+type lan struct {
+	testing.TB
+	*topology.World
+	switched *kernel.Netns
+	servers  map[string]*kernel.Netns
+	plane    model.Plane
+	state    model.State
+	before   string
+}
+
+func newLAN(t testing.TB, facts plan.Facts, plane model.Plane) *lan {
+	t.Helper()
+	w, err := topology.New(facts, topology.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lan{TB: t, World: w, plane: plane, servers: map[string]*kernel.Netns{}}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	l.switched = l.netns()
+	l.sh(l.switched.Do, "ip link add switch type bridge && ip link set switch up && ip link set lo up")
+	l.join("host", l.DoServer, l.Server().Netns.Fd(), "203.0.113.1/24", "2001:db8:113::1/64")
+	l.join("client", l.DoClient, l.Client().Netns.Fd(), "203.0.113.100/24", "2001:db8:113::100/64")
+	for name, at := range far {
+		ns := l.netns()
+		l.servers[name] = ns
+		l.sh(ns.Do, "ip link set lo up")
+		l.join(name, ns.Do, ns.File().Fd(), at.v4.String()+"/24", at.v6.String()+"/64")
+		// Whoever is not on the LAN is reached through the host.
+		l.sh(ns.Do, "ip route add default via 203.0.113.1 && ip -6 route add default via 2001:db8:113::1")
+	}
+	l.sh(l.DoClient, fmt.Sprintf("ip route add %s via 198.51.100.2 && ip -6 route add %s via 2001:db8:1::2", vip4, vip6))
+	l.state = l.network()
+	l.before = l.snapshot()
+	l.set()
+	for _, name := range boxes {
+		l.serve(l.in(name), name)
+	}
+	for name, ns := range l.servers {
+		l.serve(ns.Do, name)
+	}
+	return l
+}
+
+func (l *lan) netns() *kernel.Netns {
+	l.Helper()
+	ns, err := kernel.NewNetns()
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.Cleanup(func() { ns.Close() })
+	return ns
+}
+
+// join connects a host to the switch by a link named lan0 there.
+func (l *lan) join(name string, in place, fd uintptr, addresses ...string) {
+	l.Helper()
+	l.sh(l.switched.Do, fmt.Sprintf("ip link add port-%s type veth peer name lan0 netns /proc/%d/fd/%d && ip link set port-%s master switch up", name, pid, fd, name))
+	l.sh(in, "ip link set lan0 up; sysctl -qw net.ipv6.conf.lan0.accept_dad=0")
+	for _, a := range addresses {
+		nodad := ""
+		if strings.Contains(a, ":") {
+			nodad = " nodad"
+		}
+		l.sh(in, "ip addr add "+a+" dev lan0"+nodad)
+	}
+}
+
+// network is the sandboxes on a bridge.
+func (l *lan) network() model.State {
+	l.Helper()
+	s := model.State{Networks: []model.Network{{Name: "net", Driver: model.DriverBridge, Subnets: []model.Subnet{
+		{Prefix: netip.MustParsePrefix("172.30.0.0/24")}, {Prefix: netip.MustParsePrefix("fd00:30::/64")}}}}}
+	for i, name := range boxes {
+		box, err := l.Sandbox(name)
+		if err != nil {
+			l.Fatal(err)
+		}
+		s.Endpoints = append(s.Endpoints, model.Endpoint{Name: name, Network: "net", Sandbox: box, Addresses: []netip.Addr{
+			netip.AddrFrom4([4]byte{172, 30, 0, byte(11 + i)}), netip.MustParseAddr(fmt.Sprintf("fd00:30::%d", 11+i))}})
+	}
+	return s
+}
+
+// in is a sandbox of ours.
+func (l *lan) in(name string) place {
+	return func(fn func() error) error { return l.DoSandbox(name, fn) }
+}
+
+func (l *lan) sh(in place, line string) string {
+	l.Helper()
+	return shell.Run(l, in, line)
+}
+
+// real returns a server by its name, with weight 1 and the port that all of
+// them serve.
+func (l *lan) real(name string, v4 bool) model.RealServer {
+	r := model.RealServer{Port: 80, Weight: 1}
+	if at, elsewhere := far[name]; elsewhere {
+		if r.Address = at.v6; v4 {
+			r.Address = at.v4
+		}
+		return r
+	}
+	e, _ := l.state.Endpoint(name)
+	r.Address, _ = e.Address(v4)
+	r.Endpoint = name
+	return r
+}
+
+// service returns a service of one family on port 8080 of the virtual address.
+func (l *lan) service(proto model.Proto, v4 bool, reals ...string) model.VirtualService {
+	v := model.VirtualService{Name: fmt.Sprintf("%s-%s", proto, vip(v4)), Addresses: []netip.Addr{vip(v4)}, Ports: []model.PortRange{model.Port(8080)}, Proto: proto, Plane: l.plane}
+	for _, name := range reals {
+		v.Reals = append(v.Reals, l.real(name, v4))
+	}
+	return v
+}
+
+// set brings the host to the networks and these services.
+func (l *lan) set(services ...model.VirtualService) {
+	l.Helper()
+	if err := l.trySet(services...); err != nil {
+		l.Fatal(err)
+	}
+	ops, err := l.Engine.Verify(context.Background())
+	if err != nil || len(ops) > 0 {
+		l.Errorf("the kernel does not hold what was set: %v\n%s", err, plan.Text(ops))
+	}
+}
+
+func (l *lan) trySet(services ...model.VirtualService) error {
+	s := l.state
+	s.Services = services
+	_, err := l.Engine.Set(context.Background(), s)
+	return err
+}
+
+// snapshot writes down all of the host that a plane could leave.
+func (l *lan) snapshot() string {
+	l.Helper()
+	return l.sh(l.DoServer, "ip -o -d link | sed 's/^[0-9]*: //; s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//; s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//' | sort;"+
+		" ip -o addr | sed 's/^[0-9]*: //; s/ tentative//' | grep -v fe80 | sort; (ip route; ip route show table local; ip -6 route | grep -v fe80) | sed 's/ linkdown//' | sort; ip rule; ip -6 rule;"+
+		" nft -s list ruleset; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all; (sysctl net.ipv4.vs 2>/dev/null | grep -v am_droprate) || true; cat /proc/net/ip_vs 2>/dev/null || true; ss -Hltun | sort")
+}
+
+// over takes everything away: the host is as it was.
+func (l *lan) over() {
+	l.Helper()
+	if err := l.Engine.TearDown(context.Background()); err != nil {
+		l.Error(err)
+	}
+	if diff := cmp.Diff(strings.Split(l.before, "\n"), strings.Split(l.snapshot(), "\n")); diff != "" {
+		l.Errorf("the host is not as it was before (-) but (+):\n%s", diff)
+	}
+}
+
+// serve answers on port 80 and on 8080 to 8083, by every protocol and family,
+// each line with the server's name and whom it sees.
+func (l *lan) serve(in place, name string) {
+	l.Helper()
+	for _, port := range []int{80, 8080, 8081, 8082, 8083} {
+		at := fmt.Sprintf(":%d", port)
+		var tcp net.Listener
+		var udp net.PacketConn
+		if err := in(func() (err error) {
+			if tcp, err = net.Listen("tcp", at); err != nil {
+				return err
+			}
+			udp, err = net.ListenPacket("udp", at)
+			return err
+		}); err != nil {
+			l.Fatal(err)
+		}
+		l.Cleanup(func() { tcp.Close(); udp.Close() })
+		go accept(tcp, name)
+		go answer(udp, name)
+	}
+}
+
+func accept(tcp net.Listener, name string) {
+	for {
+		conn, err := tcp.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			for lines := bufio.NewReader(conn); ; {
+				if _, err := lines.ReadString('\n'); err != nil {
+					return
+				}
+				fmt.Fprintln(conn, reply(name, conn.RemoteAddr(), conn.LocalAddr()))
+			}
+		}()
+	}
+}
+
+func answer(udp net.PacketConn, name string) {
+	buf := make([]byte, 1500)
+	for {
+		_, from, err := udp.ReadFrom(buf)
+		if err != nil {
+			return
+		}
+		_, _ = udp.WriteTo([]byte(reply(name, from, udp.LocalAddr())+"\n"), from)
+	}
+}
+
+// reply names the server, whom it sees, and the port that it is asked at.
+func reply(name string, from, at net.Addr) string {
+	addr, port := netip.MustParseAddrPort(from.String()), netip.MustParseAddrPort(at.String())
+	return fmt.Sprintf("%s %s %d", name, addr.Addr().Unmap(), port.Port())
+}

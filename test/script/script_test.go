@@ -135,6 +135,7 @@ func run(t *testing.T, params testscript.Params) {
 		fairlead = filepath.Join(t.TempDir(), "fairlead")
 		build := exec.Command("go", "build", "-buildvcs=false", "-o", fairlead, "./cmd/fairlead")
 		build.Dir = root
+		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build fairlead: %v\n%s", err, out)
 		}

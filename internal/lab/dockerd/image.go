@@ -3,16 +3,38 @@ package dockerd
 import (
 	"archive/tar"
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
+
+// ErrDynamic means that a program needs libraries, which an image of it alone
+// lacks: a container of it would fail with "no such file or directory".
+var ErrDynamic = errors.New("it is dynamically linked: build it with CGO_ENABLED=0")
+
+// Static refuses a program that needs more than itself to run.
+func Static(program string) error {
+	f, err := elf.Open(program)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		return ErrDynamic
+	}
+	return nil
+}
 
 // Import makes an image of one static program, which its containers run under
 // the image's name with the arguments given to `docker run`.
 func (e *Engine) Import(ctx context.Context, name, program string) error {
+	if err := Static(program); err != nil {
+		return fmt.Errorf("import %s of %s: %w", name, program, err)
+	}
 	f, err := os.Open(program)
 	if err != nil {
 		return fmt.Errorf("import %s: %w", name, err)

@@ -57,6 +57,25 @@ func dockPrograms() []string {
 	return []string{"dockerd", "docker", "containerd", "runc", "unshare", "nsenter", "mount"}
 }
 
+// ownBinary is what containers run, as a part of the laboratory.
+const ownBinary = "/proc/self/exe"
+
+// undockable says why the program cannot be what a path's container runs; empty
+// means that it can.
+func undockable(p suite.Path, program string) string {
+	if !p.InDocker() {
+		return ""
+	}
+	err := dockerd.Static(program)
+	if errors.Is(err, dockerd.ErrDynamic) {
+		return "this fairlead is dynamically linked, and its containers have no libraries: build it with make build, or with CGO_ENABLED=0"
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
 // Engine refuses a directory that is given for a Docker engine's programs and
 // has none.
 func Engine(dir string) error {
@@ -139,12 +158,12 @@ func (d *dock) furnish(ctx context.Context) error {
 	if err := copyProgram(d.engine.Root() + dockBinary); err != nil {
 		return err
 	}
-	return d.engine.Import(ctx, dockImage, "/proc/self/exe")
+	return d.engine.Import(ctx, dockImage, ownBinary)
 }
 
 // copyProgram copies our own binary.
 func copyProgram(to string) error {
-	self, err := os.Open("/proc/self/exe")
+	self, err := os.Open(ownBinary)
 	if err != nil {
 		return err
 	}

@@ -47,14 +47,17 @@ func programs(p suite.Path) []string {
 }
 
 // Unavailable says why a path cannot be built here: its peer's programs are
-// not installed, or the kernel lacks a feature. Empty means that it can be
-// tried. A Docker engine's programs are looked for in the directory first, if
+// not installed, this binary cannot run in a container, or the kernel lacks a
+// feature. Empty means that it can be tried. A Docker engine's programs are looked for in the directory first, if
 // one is given.
 func Unavailable(p suite.Path, facts plan.Facts, docker string) string {
 	for _, tool := range programs(p) {
 		if _, err := lookPath(tool, docker); err != nil {
 			return tool + " is not installed (Debian: " + debianPackage[tool] + ")"
 		}
+	}
+	if why := undockable(p, ownBinary); why != "" {
+		return why
 	}
 	var needs []plan.Feature
 	d, ok := paths.Driver(p.Driver)

@@ -43,6 +43,24 @@ func TestWhatCannotBeBuiltHereIsNamed(t *testing.T) {
 	}
 }
 
+// TestABinaryThatNoContainerCanRunIsNamed, before an engine is started for it.
+func TestABinaryThatNoContainerCanRunIsNamed(t *testing.T) {
+	docker, _ := suite.FindPath("docker:publish")
+	for _, c := range []struct {
+		path    suite.Path
+		program string
+		want    string
+	}{
+		{docker, "/bin/sh", "dynamically linked"},
+		{docker, "/etc/passwd", "bad magic number"},
+		{suite.Path{Driver: model.DriverBridge}, "/bin/sh", ""},
+	} {
+		if got := undockable(c.path, c.program); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%s by %s: %q, want %q", c.path.Name, c.program, got, c.want)
+		}
+	}
+}
+
 func TestFewerFlowsThanAskedForAreNoProof(t *testing.T) {
 	for _, c := range []struct {
 		want, have int

@@ -16,7 +16,7 @@ import (
 
 // Places are the directories of a File's two databases.
 type Places struct {
-	// State holds what is there after a reboot too: networks, and the
+	// State holds what is there after a reboot too: networks, services, and the
 	// attachments that are kept. It is written through to the disk.
 	State string
 	// Run holds what a reboot ends: the record of the host, and attachments to
@@ -52,6 +52,7 @@ type File struct {
 
 	desired  recordTables
 	networks *table[model.Network]
+	services *table[model.VirtualService]
 	// Attachments and publishes are in one database or the other, as the
 	// attachment is kept or not.
 	attachments, guests     *table[model.Attachment]
@@ -133,6 +134,7 @@ func (f *File) awaitSandboxes() {
 // declare says what is in which database.
 func (f *File) declare() {
 	f.networks = newTable(f.lasting, "networks", networkName, model.Network.Equal)
+	f.services = newTable(f.lasting, "services", func(v model.VirtualService) string { return v.Name }, model.VirtualService.Equal)
 	f.attachments = newTable(f.lasting, "attachments", attachmentName, model.Attachment.Equal)
 	f.publishes = newTable(f.lasting, "publishes", publishKey, model.Publish.Equal)
 	f.guests = newTable(f.boot, "attachments", attachmentName, model.Attachment.Equal)
@@ -174,7 +176,7 @@ func (f *File) record() Record {
 }
 
 func (f *File) wishes() model.Wishes {
-	w := model.Wishes{Networks: f.networks.all(), Attachments: f.attachments.all(), Publishes: f.publishes.all()}
+	w := model.Wishes{Networks: f.networks.all(), Attachments: f.attachments.all(), Publishes: f.publishes.all(), Services: f.services.all()}
 	// An attachment that was being moved from one database to the other is in
 	// both.
 	for _, a := range f.guests.all() {
@@ -237,7 +239,7 @@ func (f *File) SaveWishes(w model.Wishes) error {
 			guestPublish = append(guestPublish, p)
 		}
 	}
-	err := f.lasting.write(f.networks.set(w.Networks), f.attachments.set(kept), f.publishes.set(publishes))
+	err := f.lasting.write(f.networks.set(w.Networks), f.attachments.set(kept), f.publishes.set(publishes), f.services.set(w.Services))
 	if err == nil {
 		err = f.boot.write(f.guests.set(guests), f.guestPublish.set(guestPublish))
 	}

@@ -40,6 +40,8 @@ func wishes() model.Wishes {
 			{Endpoint: model.Endpoint{Name: "kept", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.3")}}, Ref: "web", Namespace: "cookie 2", Keep: true},
 			{Endpoint: model.Endpoint{Name: "left"}, Ref: "/run/netns/web", Namespace: "cookie 1"}},
 		Publishes: []model.Publish{{Endpoint: "kept", Proto: model.TCP}, {Endpoint: "left", Proto: model.UDP}},
+		Services: []model.VirtualService{{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.10")}, Sorry: netip.MustParseAddrPort("192.0.2.9:80"),
+			Reals: []model.RealServer{{Address: netip.MustParseAddr("10.0.0.3"), Weight: 1}, {Select: model.Select{Label: "app=web"}}}}},
 	}
 }
 

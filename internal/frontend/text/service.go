@@ -1,0 +1,212 @@
+package text
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fairlead/internal/model"
+)
+
+// Schedulers are the names of the schedulers, those of ipvsadm(8).
+var Schedulers = []string{"mh", "rr", "wrr", "lc", "wlc", "sh", "sed", "nq"}
+
+// Forwards, Planes, Answers and Checks are the words for the choices of a
+// virtual service.
+var (
+	Forwards = []string{string(model.ForwardNAT), string(model.ForwardDirect), string(model.ForwardTunnel)}
+	Planes   = []string{string(model.PlaneAuto), string(model.PlaneEBPF), string(model.PlaneNFT), string(model.PlaneIPVS)}
+	Answers  = []string{string(model.AnswersAuto), string(model.AnswersRouted), string(model.AnswersMasqueraded)}
+	Checks   = []string{string(model.CheckTCP), string(model.CheckHTTP), string(model.CheckHTTPS), string(model.CheckGRPC), string(model.CheckDNS),
+		string(model.CheckUDP), string(model.CheckExec), string(model.CheckDocker), string(model.CheckNone)}
+)
+
+// oneOf returns what reads one of some words; nothing is the zero value.
+func oneOf[T ~string](what string, words []string) func(string) (T, error) {
+	return func(text string) (T, error) {
+		if text != "" && !slices.Contains(words, text) {
+			return "", fmt.Errorf("%s %q: want one of %s", what, text, strings.Join(words, ", "))
+		}
+		return T(text), nil
+	}
+}
+
+// The readers of a virtual service's choices.
+var (
+	Scheduler = oneOf[model.Scheduler]("scheduler", Schedulers)
+	Forward   = oneOf[model.Forward]("forward", Forwards)
+	Plane     = oneOf[model.Plane]("plane", Planes)
+	Answer    = oneOf[model.Answers]("answers", Answers)
+	CheckType = oneOf[model.CheckType]("check", Checks)
+	Initial   = oneOf[model.Initial]("initial", []string{string(model.InitialUp), string(model.InitialDown)})
+	RealState = oneOf[model.RealState]("state", []string{string(model.RealDraining), string(model.RealDown)})
+)
+
+// Ports reads ports and ranges of them, with commas: 80,443,8000-8010.
+func Ports(text string) (all []model.PortRange, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		r, err := model.ParsePortRange(part)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// Frontend reads ADDRESS:PORTS[/PROTOCOL], an IPv6 address in brackets, and
+// adds the address to the service. All of a service have the same ports and
+// protocol.
+func Frontend(v *model.VirtualService, text string) error {
+	at, proto, named := strings.Cut(text, "/")
+	if !named {
+		proto = string(model.TCP)
+	}
+	colon := strings.LastIndexByte(at, ':')
+	if colon < 0 {
+		return fmt.Errorf("%q: want an address and a port to answer on, e.g. 192.0.2.10:80 or [2001:db8::10]:53/udp", text)
+	}
+	a, err := Host(at[:colon])
+	if err != nil {
+		return err
+	}
+	ports, err := Ports(at[colon+1:])
+	if err != nil {
+		return err
+	}
+	if len(v.Addresses) > 0 && (!slices.Equal(ports, v.Ports) || model.Proto(proto) != v.Proto) {
+		return fmt.Errorf("%s: all addresses of a service have the same ports and protocol: make another service for it", text)
+	}
+	v.Addresses, v.Ports, v.Proto = append(slices.Clip(v.Addresses), a), ports, model.Proto(proto)
+	return nil
+}
+
+// Real reads a real server: ADDRESS[:PORT], or what selects sandboxes
+// (name=PATTERN, label=KEY[=VALUE], network=NETWORK, with commas) and :PORT;
+// and then ,weight=N and ,state=draining or down. The weight is 1 by default.
+func Real(text string) (model.RealServer, error) {
+	r, err := parseReal(text)
+	if err != nil {
+		return r, fmt.Errorf("real server %q: %w", text, err)
+	}
+	return r, nil
+}
+
+func parseReal(text string) (r model.RealServer, err error) {
+	r.Weight = 1
+	parts := strings.Split(text, ",")
+	ported := slices.ContainsFunc(parts, func(p string) bool { return strings.HasPrefix(p, "port=") })
+	for i, part := range parts {
+		key, value, named := strings.Cut(part, "=")
+		if !named && i == 0 {
+			if r.Address, r.Port, err = addressPort(part); err != nil {
+				return r, err
+			}
+			continue
+		}
+		if !ported && (key == "name" || key == "label" || key == "network") {
+			value, r.Port = cutPort(value, r.Port)
+		}
+		switch key {
+		case "name":
+			r.Select.Name = value
+		case "label":
+			r.Select.Label = value
+		case "network":
+			r.Select.Network = value
+		case "weight":
+			r.Weight, err = strconv.Atoi(value)
+		case "port":
+			r.Port, err = port(value)
+		case "state":
+			r.State, err = RealState(value)
+		default:
+			err = fmt.Errorf("%q: want ADDRESS[:PORT], or name=, label=, network=, port=, weight=, state=", part)
+		}
+		if err != nil {
+			return r, err
+		}
+	}
+	if !r.Address.IsValid() && r.Select.IsZero() {
+		return r, errors.New("want an address, or what selects it: name=, label= or network=")
+	}
+	return r, nil
+}
+
+// FormatReal writes a real server as Real reads it.
+func FormatReal(r model.RealServer) string {
+	text := r.String()
+	if !r.Select.IsZero() {
+		port := r.Port
+		r.Port = 0
+		if text = r.String(); port != 0 {
+			text += fmt.Sprintf(",port=%d", port)
+		}
+	}
+	if r.Weight != 1 {
+		text += fmt.Sprintf(",weight=%d", r.Weight)
+	}
+	if r.State != "" {
+		text += ",state=" + string(r.State)
+	}
+	return text
+}
+
+// cutPort takes a port off the end of a selector.
+func cutPort(value string, before uint16) (string, uint16) {
+	i := strings.LastIndexByte(value, ':')
+	if i < 0 {
+		return value, before
+	}
+	p, err := port(value[i+1:])
+	if err != nil {
+		return value, before
+	}
+	return value[:i], p
+}
+
+func port(text string) (uint16, error) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("port %q: want 1 to 65535", text)
+	}
+	return uint16(n), nil
+}
+
+// addressPort reads ADDRESS or ADDRESS:PORT, an IPv6 address with a port in
+// brackets.
+func addressPort(text string) (netip.Addr, uint16, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return a, 0, nil
+	}
+	if at, err := netip.ParseAddrPort(text); err == nil && at.Port() != 0 {
+		return at.Addr(), at.Port(), nil
+	}
+	if a, err := Host(text); err == nil {
+		return a, 0, nil
+	}
+	return netip.Addr{}, 0, fmt.Errorf("%q: want an address, with a port or without: 10.0.0.2:8080 or [fd00::2]:8080", text)
+}
+
+// Sorry reads the sorry server of a service; nothing is none.
+func Sorry(text string) (netip.AddrPort, error) {
+	if text == "" {
+		return netip.AddrPort{}, nil
+	}
+	a, p, err := addressPort(text)
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("sorry server %w", err)
+	}
+	return netip.AddrPortFrom(a, p), nil
+}
+
+// FormatSorry writes a sorry server as Sorry reads it.
+func FormatSorry(at netip.AddrPort) string {
+	if at.Port() == 0 {
+		return model.RealServer{Address: at.Addr()}.String()
+	}
+	return at.String()
+}

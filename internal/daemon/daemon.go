@@ -48,6 +48,7 @@ type Host interface {
 	WatchSandboxes(context.Context) (<-chan int, error)
 	Watch(context.Context) (*kernel.Watcher, error)
 	RenewAddresses() error
+	BoundBy(cgroup string) ([]kernel.Bound, error)
 	// Do runs a function on a thread in the host's namespace.
 	Do(func() error) error
 }

@@ -85,26 +85,6 @@ func (d *Daemon) Dismiss(name string) error {
 	return nil
 }
 
-// CameLate notes that a workload ran before its ports were published.
-func (d *Daemon) CameLate(name string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	a, known := d.attachment(name)
-	if !known || a.Cgroup == "" {
-		return nil
-	}
-	a.Late = true
-	return d.save(with(d.wishes, a))
-}
-
-// lateness is what is wrong with an attachment whose workload ran before.
-func lateness(a model.Attachment) string {
-	if !a.Late {
-		return ""
-	}
-	return "it ran before its ports were led: what it has bound until then is where it asked for: restart it"
-}
-
 // wishes returns what a workload asks for, or why that cannot be.
 func (w Workload) wishes() (a model.Attachment, publishes []model.Publish, err error) {
 	a = model.Attachment{Ref: w.Ref, Own: true, Origin: model.FromDocker, Endpoint: model.Endpoint{Name: w.Name, Network: HostNetwork, Cgroup: w.Cgroup, Unlisted: w.Unlisted}}

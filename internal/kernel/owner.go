@@ -115,6 +115,9 @@ type boundSocket struct {
 	// state is TCP's.
 	state uint8
 	inode uint32
+	// cgroup is the id of that of whoever made it, 0 where the kernel does not
+	// tell (before 5.9).
+	cgroup uint64
 }
 
 // covers reports whether the socket and the address, which may be
@@ -139,6 +142,7 @@ const (
 	diagRequestLen = 56
 	diagMessageLen = 72
 	diagV6Only     = 11 // INET_DIAG_SKV6ONLY
+	diagCgroup     = 21 // INET_DIAG_CGROUP_ID, since Linux 5.9
 )
 
 // dumpBound lists the sockets of the calling thread's namespace that hold the
@@ -168,6 +172,9 @@ func dumpBound(proto model.Proto, family uint8, port uint16) ([]boundSocket, err
 		}
 		only := attribute(m[diagMessageLen:], diagV6Only)
 		s.v6only = len(only) == 1 && only[0] == 1
+		if id := attribute(m[diagMessageLen:], diagCgroup); len(id) == 8 {
+			s.cgroup = binary.NativeEndian.Uint64(id)
+		}
 		list = append(list, s)
 	}
 	return list, err

@@ -48,9 +48,18 @@ func (h *host) labelled() {
 	h.well("again", "two")
 	h.docker("rm", "-f", "again", "two")
 
-	// One that runs before we do has bound its ports.
+	h.ran(run)
+	h.eventually("! " + h.dir + "/fairlead ls -o json | grep -q docker")
+	h.unchanged(before)
+}
+
+// ran is of containers that run before their ports are led.
+func (h *host) ran(run func(name, publish string, more ...string)) {
+	h.Helper()
+	// One that has bound them keeps what it has.
 	h.kill()
 	run("early", "8082:80")
+	h.asks("", "tcp", "127.0.0.1:80")
 	h.start()
 	h.says("early", "restart it")
 	h.docker("restart", "-t", "0", "early")
@@ -58,15 +67,22 @@ func (h *host) labelled() {
 	h.well("early")
 	h.docker("rm", "-f", "early")
 
-	// So has one whose cgroup is where none was before.
-	run("apart", "8082:80", "--cgroup-parent", "/apart")
-	h.says("apart", "restart it")
-	h.docker("restart", "-t", "0", "apart")
+	// One that has not, as its cgroup is where none was before, is led.
+	h.sh("mkfifo /run/go")
+	h.docker("run", "-d", "--name", "apart", "--network", "host", "--label", "fairlead.publish=8082:80", "--cgroup-parent", "/apart",
+		"-v", "/run/go:/go", "program", "serve", "after:/go", "tcp:80")
+	h.eventually(h.dir + "/fairlead ls | grep -q 'container:apart.* up$'")
+	h.sh("echo > /run/go")
 	h.asks(lan, "tcp", hostAddr+":8082")
 	h.well("apart")
 	h.docker("rm", "-f", "apart")
-	h.sh("for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; ! " + h.dir + "/fairlead ls -o json | grep -q docker && exit; done; exit 1")
-	h.unchanged(before)
+	h.sh("rm /run/go")
+}
+
+// eventually waits until a command of the host's succeeds.
+func (h *host) eventually(command string) {
+	h.Helper()
+	h.sh("for i in $(seq 300); do " + command + " && exit; sleep 0.1; done; " + h.dir + "/fairlead ls; exit 1")
 }
 
 // answersAt asks a workload at a host port, by every protocol and family.
@@ -87,7 +103,7 @@ func (h *host) answersAt(port string) {
 // problem with those words, and the container runs.
 func (h *host) says(name, words string) {
 	h.Helper()
-	h.sh("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do " + h.dir + "/fairlead ls | grep -q 'container:" + name + ".*" + words + "' && exit; sleep 0.5; done; " + h.dir + "/fairlead ls; exit 1")
+	h.eventually(h.dir + "/fairlead ls | grep -q 'container:" + name + ".*" + words + "'")
 	if state := h.docker("inspect", "-f", "{{.State.Status}}", name); state != "running" {
 		h.Errorf("%s is %s", name, state)
 	}

@@ -27,7 +27,7 @@ const (
 type Workloads interface {
 	Admit(daemon.Workload) (changed bool, err error)
 	Dismiss(name string) error
-	CameLate(name string) error
+	CameLate(name string) (bool, error)
 	Attachments() []daemon.View
 }
 
@@ -47,9 +47,11 @@ type Engine interface {
 // cgroup is made, which inotify tells; the labels are known by then, as the
 // engine has told of the container's creation. The runtime makes the cgroup
 // before it puts anything into it, and so an empty one is frozen until it is
-// led: the runtime waits meanwhile. Of a container that was missed, and of those
-// that run when we come, the engine says the cgroup; what runs there then has
-// bound what it wanted.
+// led: the runtime waits meanwhile. On a host that is busy the runtime may be
+// quicker: then it still has to start the container's process, which most often
+// is led before it binds anything. Of a container that was missed, and of those
+// that run when we come, the engine says the cgroup. Whether what ran there had
+// bound something until it was led, its sockets say.
 //
 // Who listens to the engine and to inotify must not wait: what takes time is
 // done by one worker, in order.
@@ -244,7 +246,7 @@ func (l *Labels) wasMet(id string) bool {
 }
 
 // admit publishes what the labels say. It was soon enough if nothing ran in the
-// cgroup until then.
+// cgroup until then, or what ran had bound nothing.
 func (l *Labels) admit(c sandbox.Labelled, path string, wrong error, held *frozen) {
 	w, err := workload(c)
 	w.Cgroup, w.Wrong = path, errors.Join(wrong, err)
@@ -257,8 +259,11 @@ func (l *Labels) admit(c sandbox.Labelled, path string, wrong error, held *froze
 	if !changed || inTime || !populated(path) {
 		return
 	}
-	l.Log.Warn("publish by a label", "container", c.Name, "error", "it ran before its ports were led: what it has bound until then is where it asked for: restart it")
-	l.warn("publish by a label", l.Workloads.CameLate(w.Name))
+	late, err := l.Workloads.CameLate(w.Name)
+	l.warn("publish by a label", err)
+	if late {
+		l.Log.Warn("publish by a label", "container", c.Name, "error", "it ran before its ports were led: what it has bound until then is where it asked for: restart it")
+	}
 }
 
 // ended takes away what was a container's, unless it runs again.

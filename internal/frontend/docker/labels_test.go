@@ -61,9 +61,9 @@ func (w workloads) Admit(is daemon.Workload) (bool, error) {
 	return true, is.Wrong
 }
 
-func (workloads) Dismiss(string) error       { return nil }
-func (workloads) CameLate(string) error      { return nil }
-func (workloads) Attachments() []daemon.View { return nil }
+func (workloads) Dismiss(string) error          { return nil }
+func (workloads) CameLate(string) (bool, error) { return false, nil }
+func (workloads) Attachments() []daemon.View    { return nil }
 
 // labels makes a cgroup that stands for the hierarchy.
 func labels(t *testing.T) (root string, w workloads) {

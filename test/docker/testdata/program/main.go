@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-const usage = `usage: program serve NETWORK:PORT...   answer until told to end
+const usage = `usage: program serve NETWORK:PORT...   answer until told to end; after:FIFO
+                                       waits until somebody has written there
        program ask NETWORK ADDRESS        print the answer`
 
 // patience bounds a question.
@@ -28,7 +29,10 @@ func main() {
 	case "serve":
 		for _, word := range os.Args[2:] {
 			network, port, _ := strings.Cut(word, ":")
-			if err := serve(network, ":"+port); err != nil {
+			if network != "after" {
+				port = ":" + port
+			}
+			if err := serve(network, port); err != nil {
 				fail(err)
 			}
 		}
@@ -51,6 +55,10 @@ func fail(err error) {
 
 // serve answers on a port in the background.
 func serve(network, addr string) error {
+	if network == "after" {
+		_, err := os.ReadFile(addr)
+		return err
+	}
 	if network == "udp" {
 		conn, err := net.ListenPacket("udp", addr)
 		if err != nil {

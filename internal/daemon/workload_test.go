@@ -1,0 +1,98 @@
+package daemon_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fairlead/internal/cgroup"
+	"fairlead/internal/daemon"
+)
+
+// group makes a cgroup that ends with the test. In runs a function there, the
+// whole test with it.
+func (w *world) group() (path string, in func(func() error)) {
+	w.Helper()
+	root, err := cgroup.Root()
+	if err == nil {
+		path, err = os.MkdirTemp(root, "fairlead-test-")
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	lines, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		w.Fatal(err)
+	}
+	_, home, _ := strings.Cut("\n"+string(lines), "\n0::")
+	home, _, _ = strings.Cut(home, "\n")
+	enter := func(path string) {
+		if err := os.WriteFile(filepath.Join(path, "cgroup.procs"), []byte("0"), 0); err != nil {
+			w.Error(err)
+		}
+	}
+	w.Cleanup(func() {
+		if err := os.Remove(path); err != nil {
+			w.Error(err)
+		}
+	})
+	return path, func(fn func() error) {
+		w.Helper()
+		enter(path)
+		defer enter(filepath.Join(root, home))
+		if err := w.host.Do(fn); err != nil {
+			w.Error(err)
+		}
+	}
+}
+
+// TestAWorkloadThatRan is late if it had bound what is led now, and is led if
+// it binds after that.
+func TestAWorkloadThatRan(t *testing.T) {
+	w := newWorld(t).start()
+	before := w.snapshot()
+	for _, bound := range []bool{false, true} {
+		path, in := w.group()
+		var open []net.Listener
+		bind := func() {
+			in(func() error {
+				l, err := net.Listen("tcp", ":80")
+				if err == nil {
+					open = append(open, l)
+				}
+				return err
+			})
+		}
+		if bound {
+			bind()
+		}
+		shop := daemon.Workload{Name: "shop", Ref: "container:shop", Cgroup: path, Publishes: published("", 8080)}
+		if _, err := w.Admit(shop); err != nil {
+			t.Fatal(err)
+		}
+		check := func() {
+			late, err := w.CameLate("shop")
+			problem := w.Attachments()[0].Problem
+			if err != nil || late != bound || strings.Contains(problem, "restart it") != bound {
+				t.Errorf("bound before: %t, late: %t, %q, %v", bound, late, problem, err)
+			}
+		}
+		check()
+		if !bound {
+			bind()
+			check()
+			if err := w.host.Do(func() error { return dial("127.0.0.1:8080") }); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, l := range open {
+			l.Close()
+		}
+		if err := w.Dismiss("shop"); err != nil {
+			t.Error(err)
+		}
+		w.unchanged(before)
+	}
+}

@@ -30,6 +30,8 @@ func programs(p suite.Path) []string {
 	switch p.Peer {
 	case suite.DockerProxy:
 		return []string{"docker-proxy"}
+	case suite.HAProxy:
+		return []string{"haproxy"}
 	case suite.HandDNAT, suite.HandHops:
 		return []string{"ip", "nft"}
 	case suite.HandMade:
@@ -77,13 +79,19 @@ func Unavailable(p suite.Path, facts plan.Facts, docker string) string {
 	case p.Via != "":
 		return "this version has no way " + string(p.Via) + " to publish"
 	}
-	return paths.Missing(facts, needs)
+	if missing := paths.Missing(facts, needs); missing != "" || p.Plane == "" {
+		return missing
+	}
+	if _, err := paths.ChoosePlane(facts, model.VirtualService{Plane: p.Plane}); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // debianPackage names the package of each peer's program.
 var debianPackage = map[string]string{
 	"docker-proxy": "docker.io", "ip": "iproute2", "nft": "nftables", "iptables": "iptables", "unshare": "util-linux",
-	"slirp4netns": "slirp4netns", "pasta": "passt",
+	"slirp4netns": "slirp4netns", "pasta": "passt", "haproxy": "haproxy",
 	"dockerd": "docker.io", "docker": "docker.io", "containerd": "containerd", "runc": "runc", "nsenter": "util-linux", "mount": "mount",
 	"cni/bridge": cniPackage, "cni/ptp": cniPackage, "cni/macvlan": cniPackage, "cni/portmap": cniPackage, "cni/static": cniPackage,
 }
@@ -123,6 +131,8 @@ func startForeign(ctx context.Context, r *rig) (*foreign, error) {
 		return startPasta(ctx, r)
 	case suite.Docker, suite.DockerFairlead:
 		return startDocker(ctx, r)
+	case suite.HAProxy:
+		return startHAProxy(ctx, r)
 	}
 	return dockerProxies(ctx, r)
 }

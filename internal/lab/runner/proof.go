@@ -61,13 +61,13 @@ func (r *rig) counters(ctx context.Context, c result.Client) (counters, error) {
 		}
 		n.proxy = s.BytesIn + s.BytesOut
 	}
-	switch r.path.Via {
-	case model.ViaEBPF:
+	switch {
+	case r.path.Steered():
 		n.led, err = r.world.LedBytes()
 		if err == nil && r.crowd != nil {
 			n.flows, err = r.world.LedFlows()
 		}
-	case model.ViaSocket:
+	case r.path.Via == model.ViaSocket:
 		n.granted, n.own, err = r.listeners()
 	default:
 		n.flows, err = r.world.Tracked()
@@ -162,7 +162,7 @@ func wireProof(before, after counters, received uint64) result.Proof {
 // too, or else nothing of them.
 func (r *rig) prove(c result.Client, before, after counters, received uint64, l *result.Ledger) *result.Proof {
 	proxied := after.proxy - before.proxy
-	if r.path.Via == model.ViaEBPF && c != result.Local {
+	if r.path.Steered() && c != result.Local {
 		// A link does not count what is redirected past it. A local client is
 		// turned when it connects: its packets go over the link like any.
 		led := after.led - before.led
@@ -182,7 +182,7 @@ func (r *rig) prove(c result.Client, before, after counters, received uint64, l 
 			Absent: "listeners on the workload's own port", AbsentGot: after.own, OK: after.granted == 1 && after.own == 0}
 	case r.path.Wires > 1:
 		*p = wireProof(before, after, received)
-	case slices.Contains([]suite.Peer{suite.DockerProxy, suite.Slirp4netns, suite.Pasta}, r.path.Peer):
+	case slices.Contains([]suite.Peer{suite.DockerProxy, suite.HAProxy, suite.Slirp4netns, suite.Pasta}, r.path.Peer):
 		// They count nothing, but they cannot forward without CPU time.
 		spent := uint64(1e6 * l.Proxy)
 		*p = result.Proof{Counter: fmt.Sprintf("CPU time of %s in µs", r.path.Peer), Want: 1, Got: spent, OK: spent > 0}
@@ -213,7 +213,7 @@ func (r *rig) forgetFlows() error {
 	switch {
 	case r.crowd == nil:
 		return nil
-	case r.path.Via == model.ViaEBPF:
+	case r.path.Steered():
 		return r.world.ForgetLed()
 	}
 	return r.world.ForgetTracked()

@@ -116,6 +116,11 @@ func (r *rig) attach(ctx context.Context) error {
 			return err
 		}
 	}
+	if r.path.Plane != "" {
+		if err := r.world.Route(netip.PrefixFrom(virtual, virtual.BitLen())); err != nil {
+			return err
+		}
+	}
 	var err error
 	if r.path.Peer != "" {
 		r.foreign, err = startForeign(ctx, r)
@@ -138,6 +143,9 @@ func (r *rig) wires() error {
 func (r *rig) target(c result.Client, port uint16) netip.AddrPort {
 	if r.path.Direct && (c != result.Remote || r.path.Driver != model.DriverBridge || r.path.Peer == suite.HandHops) {
 		return netip.AddrPortFrom(r.workload(), port)
+	}
+	if r.path.Plane != "" {
+		return netip.AddrPortFrom(virtual, port)
 	}
 	return netip.AddrPortFrom(topology.ServerAddr4, port)
 }

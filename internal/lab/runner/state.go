@@ -104,6 +104,9 @@ func (r *rig) state() (model.State, error) {
 	if r.path.Via != "" {
 		s.Publishes = r.publishes()
 	}
+	if r.path.Plane != "" {
+		s.Services = r.services()
+	}
 	return s, nil
 }
 

@@ -33,6 +33,8 @@ type tool struct {
 	// prints nothing, is its TCP port.
 	ready  string
 	silent int
+	// config is what the server reads from its standard input.
+	config string
 	// read takes the figures from what the client printed.
 	read func(out []byte) (map[result.Metric]float64, error)
 }
@@ -51,6 +53,7 @@ func toolbox() []tool {
 		{name: "iperf3", server: iperf3Server, client: iperf3Client, ready: "Server listening", read: readIperf3},
 		{name: "qperf", server: qperfServer, client: qperfClient, silent: qperfPort, read: readQperf},
 		{name: "sockperf", server: sockperfServer, client: sockperfClient, ready: "using recvfrom", read: readSockperf},
+		{name: "wrk", server: nginxServer, client: wrkClient, silent: wrkPort, config: nginxConfig, read: readWrk},
 	}
 }
 
@@ -170,7 +173,7 @@ func (f foreignLoad) serve(ctx context.Context, r *rig) (*child.Process, error) 
 	}
 	listening := &waiter{want: f.ready, seen: make(chan struct{})}
 	cmd := exec.Command(path, args[1:]...)
-	cmd.Stdout, cmd.Stderr = listening, listening
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(f.config), listening, listening
 	at := r.serverPlace()
 	at.Contained = false // as init of a PID namespace some ignore signals
 	p, err := child.Start(ctx, cmd, at)

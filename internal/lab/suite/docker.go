@@ -79,12 +79,12 @@ func (p Path) InDocker() bool { return p.Peer == Docker || p.Peer == DockerFairl
 
 // Takes reports whether the workload makes sense through the path: a start
 // takes an engine that starts containers, and where many ports are published
-// it is what is asked for.
+// it is what is asked for; datagrams take a path that carries them.
 func (p Path) Takes(w Workload) bool {
 	if w.Start != "" {
 		return p.InDocker()
 	}
-	return p.Ports == 1
+	return p.Ports == 1 && (p.takesDatagrams() || !isUDP(w.Spec.Workload))
 }
 
 // portsMark parts a path's name from the number of ports that a container

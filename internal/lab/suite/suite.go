@@ -25,13 +25,16 @@ type Path struct {
 	Filter model.Filter
 	// Via publishes the workload's ports; empty means not at all.
 	Via model.Via
+	// Plane has the workload as a real server of a virtual service.
+	Plane model.Plane
 	// Direct dials the sandbox's own address wherever the driver lets the
 	// client reach it; otherwise clients dial the host's.
 	Direct bool
 	// Bare runs the workload as a plain process, not as a container engine
 	// would (with its own PID, mount, UTS and IPC namespaces).
 	Bare bool
-	// Others is how many other ports are published besides.
+	// Others is how many other ports are published besides, or how many other
+	// services there are.
 	Others int
 	// Tracked says that conntrack follows what is forwarded; HandHops has it do
 	// that.
@@ -68,6 +71,7 @@ const (
 	CNI         Peer = "cni"
 	Slirp4netns Peer = "slirp4netns"
 	Pasta       Peer = "pasta"
+	HAProxy     Peer = "haproxy"
 	// Docker is a real engine with its own networks, DockerFairlead one with
 	// networks of Fairlead's plugin.
 	Docker         Peer = "docker"
@@ -129,7 +133,7 @@ func Paths() []Path {
 		{Name: "ebpf-10k", About: "ebpf with 10,000 other ports published besides", Driver: model.DriverBridge, Via: model.ViaEBPF, Others: 10_000},
 		{Name: "filter-off", About: "two sandboxes on a bridge, br_netfilter off", Driver: model.DriverBridge, Filter: model.FilterOff, Direct: true},
 		{Name: "filter-on", About: "two sandboxes on a bridge, br_netfilter on", Driver: model.DriverBridge, Filter: model.FilterOn, Direct: true},
-	}, append(attachPaths(), dockerPaths()...)...)
+	}, slices.Concat(attachPaths(), dockerPaths(), balancerPaths())...)
 }
 
 // FindPath returns the path of that name; NAME-mtuBYTES is the path NAME over
@@ -175,7 +179,7 @@ func (p Path) Reaches(c result.Client) bool {
 
 // ByOthers says that nothing of the path is made by our engine: it is set up by
 // hand, or by another's program alone.
-func (p Path) ByOthers() bool { return p.Peer != "" && p.Peer != DockerProxy }
+func (p Path) ByOthers() bool { return p.Peer != "" && p.Peer != DockerProxy && p.Peer != HAProxy }
 
 // OnWire says that the sandbox is on the wire itself, or on an overlay that the
 // client's host is on too, and the client dials it there.

@@ -8,7 +8,7 @@ import (
 
 // Suites returns every suite, the default first.
 func Suites() []Suite {
-	return []Suite{quick(), publish(), modes(), bridgeFilter(), rules(), waterfall(), scale(), attach(), docker(), dockerStart()}
+	return []Suite{quick(), publish(), modes(), bridgeFilter(), rules(), waterfall(), scale(), attach(), docker(), dockerStart(), balancer()}
 }
 
 func quick() Suite {

@@ -1,0 +1,80 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+
+	"fairlead/internal/child"
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+)
+
+// virtual is the address of the rig's virtual services; the client reaches it
+// through the server host.
+var virtual = netip.MustParseAddr("192.0.2.80")
+
+// services are those of the path: one for each protocol, with the workload as
+// their real server, and others that nobody asks for.
+func (r *rig) services() []model.VirtualService {
+	var all []model.VirtualService
+	for _, proto := range []model.Proto{model.TCP, model.UDP} {
+		all = append(all, model.VirtualService{
+			Name: string(proto), Addresses: []netip.Addr{virtual}, Ports: []model.PortRange{{First: LoadPort, Last: LastPort}}, Proto: proto, Plane: r.path.Plane,
+			Reals: []model.RealServer{{Address: workload, Weight: 1, Endpoint: web}},
+		})
+	}
+	for i := range r.path.Others {
+		v := model.VirtualService{Name: fmt.Sprintf("other-%d", i), Addresses: []netip.Addr{virtual}, Ports: []model.PortRange{model.Port(uint16(10_000 + i))}, Proto: model.TCP, Plane: r.path.Plane}
+		for n := range byte(10) {
+			v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), n + 1}), Port: 80, Weight: 1})
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// startHAProxy starts it on the server host, in TCP mode, with one worker for
+// each CPU as it does by default, and the workload as its one server.
+func startHAProxy(ctx context.Context, r *rig) (*foreign, error) {
+	path, err := lookPath("haproxy")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "fairlead-lab-")
+	if err != nil {
+		return nil, err
+	}
+	f := &foreign{undo: func() error { return os.RemoveAll(dir) }}
+	config := dir + "/haproxy.cfg"
+	if err := os.WriteFile(config, []byte(haproxyConfig()), 0o600); err != nil {
+		return f, errors.Join(err, f.close())
+	}
+	said := &waiter{}
+	cmd := exec.Command(path, "-db", "-f", config)
+	cmd.Stdout, cmd.Stderr = said, said
+	p, err := child.Start(ctx, cmd, r.place(r.world.Server(), proxyGroup))
+	if err != nil {
+		return f, errors.Join(err, f.close())
+	}
+	f.processes = append(f.processes, p)
+	if !await(ctx, p, func() bool { return listens(p.Cmd.Process.Pid, LastPort) }) {
+		return f, errors.Join(fmt.Errorf("start haproxy: it does not listen: %s", said.text()), ctx.Err(), f.close())
+	}
+	return f, nil
+}
+
+// haproxyConfig has HAProxy listen on every port and connect to the same of the
+// workload. Idle connections of a long run must not be cut.
+func haproxyConfig() string {
+	var b strings.Builder
+	b.WriteString("defaults\n mode tcp\n timeout connect 2s\n timeout client 10m\n timeout server 10m\n")
+	for port := LoadPort; port <= LastPort; port++ {
+		fmt.Fprintf(&b, "listen port-%d\n bind %s:%d\n server workload %s:%d\n", port, topology.ServerAddr4, port, workload, port)
+	}
+	return b.String()
+}

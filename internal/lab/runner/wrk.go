@@ -1,0 +1,79 @@
+package runner
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"fairlead/internal/lab/load"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/suite"
+)
+
+// wrkPort is nginx's.
+const wrkPort = LoadPort + 2
+
+// nginxConfig has nginx answer every request from memory, by one process as
+// our own generator has one server.
+var nginxConfig = fmt.Sprintf(`daemon off; master_process off; pid /dev/null; error_log stderr;
+events { worker_connections 4096; }
+http {
+	access_log off; keepalive_requests 1000000000;
+	server { listen %d; location / { return 200 "ok\n"; } }
+}
+`, wrkPort)
+
+// nginxServer reads its configuration from standard input.
+func nginxServer(suite.Workload) []string {
+	return []string{"nginx", "-p", "/tmp", "-e", "stderr", "-c", "/dev/stdin"}
+}
+
+// wrkClient asks over HTTP: for tcp-rr on one connection that stays, for
+// tcp-crr on a new one each time.
+func wrkClient(w suite.Workload, target string, seconds int) []string {
+	args := []string{"wrk", "--latency", "--threads", "1", "--duration", strconv.Itoa(seconds) + "s", "--connections", strconv.Itoa(max(1, w.Spec.Streams))}
+	switch {
+	case w.Spec.Mode == load.Spin || w.Spec.Rate > 0 || w.Spec.Flows > 0 || w.Spec.Count > 0 || w.Spec.Close == load.RST:
+		return nil
+	case w.Spec.Workload == load.TCPRR:
+	case w.Spec.Workload == load.TCPCRR:
+		args = append(args, "--header", "Connection: close")
+	default:
+		return nil
+	}
+	return append(args, fmt.Sprintf("http://%s:%d/", target, wrkPort))
+}
+
+var (
+	wrkRate    = regexp.MustCompile(`Requests/sec:\s*([0-9.]+)`)
+	wrkLatency = regexp.MustCompile(`(50|99)%\s+([0-9.]+)(us|ms|s)\b`)
+	wrkFailed  = regexp.MustCompile(`Non-2xx or 3xx responses: \d+|Socket errors: [^\n]*`)
+)
+
+// readWrk reads requests a second and latencies, which have units of their own.
+// A run in which requests failed is none.
+func readWrk(out []byte) (map[result.Metric]float64, error) {
+	rate := wrkRate.FindSubmatch(out)
+	if rate == nil {
+		return nil, fmt.Errorf("no figure in %q", out)
+	}
+	if failed := wrkFailed.Find(out); failed != nil {
+		return nil, fmt.Errorf("requests failed: %s", bytes.TrimSpace(failed))
+	}
+	v, err := strconv.ParseFloat(string(rate[1]), 64)
+	if err != nil {
+		return nil, err
+	}
+	metrics := map[result.Metric]float64{result.TransactionRate: v}
+	for _, m := range wrkLatency.FindAllSubmatch(out, -1) {
+		d, err := time.ParseDuration(strings.Replace(string(m[2])+string(m[3]), "us", "µs", 1))
+		if err != nil {
+			return nil, err
+		}
+		metrics[map[string]result.Metric{"50": result.LatencyP50, "99": result.LatencyP99}[string(m[1])]] = d.Seconds()
+	}
+	return metrics, nil
+}

@@ -23,8 +23,10 @@ var containerID = regexp.MustCompile(`[0-9a-f]{64}`)
 // groups tells which cgroups of containers come and go, by inotify: below some
 // directories, which may yet have to come.
 type groups struct {
-	root   string
-	file   *os.File
+	root    string
+	inotify int
+	// stop is an eventfd that ends the waiting.
+	stop   int
 	parent map[int32]string
 }
 
@@ -35,30 +37,58 @@ type cgroup struct {
 }
 
 func watchGroups(root string) (*groups, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
+	g := &groups{root: root, stop: -1, parent: map[int32]string{}}
+	var err error
+	if g.inotify, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("open inotify: %w", err)
 	}
-	g := &groups{root: root, file: os.NewFile(uintptr(fd), "inotify"), parent: map[int32]string{}}
+	if g.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
+		g.close()
+		return nil, fmt.Errorf("open eventfd: %w", err)
+	}
 	for _, dir := range append([]string{""}, usualParents...) {
 		if err := g.watch(filepath.Join(root, dir)); err != nil {
-			g.file.Close()
+			g.close()
 			return nil, err
 		}
 	}
 	return g, nil
 }
 
+// close lets go of what nobody waits for any more.
+func (g *groups) close() {
+	unix.Close(g.inotify)
+	if g.stop >= 0 {
+		unix.Close(g.stop)
+	}
+}
+
+// end ends read.
+func (g *groups) end() {
+	_, _ = unix.Write(g.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // an eventfd takes eight bytes
+}
+
+// read waits for news; 0 bytes are their end.
+func (g *groups) read(news []byte) (int, error) {
+	for {
+		fds := []unix.PollFd{{Fd: int32(g.stop), Events: unix.POLLIN}, {Fd: int32(g.inotify), Events: unix.POLLIN}}
+		_, err := unix.Poll(fds, -1)
+		if err == nil && fds[0].Revents != 0 {
+			return 0, nil
+		}
+		n := 0
+		if err == nil {
+			n, err = unix.Read(g.inotify, news)
+		}
+		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
+			return n, err
+		}
+	}
+}
+
 // watch watches a directory; one that is not there is none's yet.
 func (g *groups) watch(dir string) error {
-	var wd int
-	raw, err := g.file.SyscallConn()
-	if err == nil {
-		outer := raw.Control(func(fd uintptr) {
-			wd, err = unix.InotifyAddWatch(int(fd), dir, unix.IN_CREATE|unix.IN_DELETE|unix.IN_ONLYDIR)
-		})
-		err = errors.Join(err, outer)
-	}
+	wd, err := unix.InotifyAddWatch(g.inotify, dir, unix.IN_CREATE|unix.IN_DELETE|unix.IN_ONLYDIR)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -85,18 +86,18 @@ func (l *Labels) Run(ctx context.Context) (err error) {
 	if l.where, err = watchGroups(l.Root); err != nil {
 		return fmt.Errorf("watch for containers' cgroups: %w", err)
 	}
-	defer l.where.file.Close()
+	defer l.where.close()
 	changed, err := l.Engine.Watch(ctx)
 	if err != nil {
 		return err
 	}
 	var all sync.WaitGroup
 	all.Go(func() { l.follow(ctx, changed) })
-	all.Go(func() { l.readGroups(ctx) })
+	all.Go(l.readGroups)
 	for {
 		select {
 		case <-ctx.Done():
-			l.where.file.Close()
+			l.where.end()
 			go func() { all.Wait(); close(l.work) }()
 			for j := range l.work {
 				j.held.end()
@@ -109,14 +110,17 @@ func (l *Labels) Run(ctx context.Context) (err error) {
 	}
 }
 
-// readGroups follows inotify until it is closed.
-func (l *Labels) readGroups(ctx context.Context) {
+// readGroups follows inotify until it is ended. It must be quicker than a
+// runtime, and has little to do: so it runs before others.
+func (l *Labels) readGroups() {
+	runtime.LockOSThread() // which ends with us
+	urgent()
 	for buf := make([]byte, 64<<10); ; {
-		n, err := l.where.file.Read(buf)
+		n, err := l.where.read(buf)
 		if err != nil {
-			if ctx.Err() == nil {
-				l.warn("watch for containers' cgroups", err)
-			}
+			l.warn("watch for containers' cgroups", err)
+		}
+		if err != nil || n == 0 {
 			return
 		}
 		l.mu.Lock()

@@ -1,0 +1,120 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Advice is what a server's agent says. What it does not speak of is as it was
+// before.
+type Advice struct {
+	// Weighs says that it wants a Share of its weight, in percent.
+	Weighs bool `json:"weighs,omitempty"`
+	Share  int  `json:"share,omitempty"`
+	// Admin is ready, drain or maint.
+	Admin string `json:"admin,omitempty"`
+	// Health is up or down, and Reason why.
+	Health string `json:"health,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// mostShare bounds what an agent may ask for, in percent of its weight.
+const mostShare = 1000
+
+// String says it in the words of the agent.
+func (a Advice) String() string {
+	var words []string
+	if a.Weighs {
+		words = append(words, strconv.Itoa(a.Share)+"%")
+	}
+	for _, word := range []string{a.Admin, a.Health} {
+		if word != "" {
+			words = append(words, word)
+		}
+	}
+	if a.Reason != "" {
+		words = append(words, "("+a.Reason+")")
+	}
+	return strings.Join(words, " ")
+}
+
+// ParseAdvice reads the first line of an agent's answer: words, parted by
+// blanks or commas, and a reason after a sharp (HAProxy's configuration manual,
+// agent-check). Words that it does not know it passes over, as HAProxy does.
+func ParseAdvice(answer string) Advice {
+	line, _, _ := strings.Cut(strings.TrimLeft(answer, "\r\n"), "\n")
+	line, reason, _ := strings.Cut(line, "#")
+	var a Advice
+	for word := range strings.FieldsFuncSeq(line, func(r rune) bool { return strings.ContainsRune(" \t\r,", r) }) {
+		switch word = strings.ToLower(word); word {
+		case "ready", "drain", "maint":
+			a.Admin = word
+		case "up":
+			a.Health = "up"
+		case "down", "fail", "failed", "stopped":
+			a.Health = "down"
+		default:
+			number, percent := strings.CutSuffix(word, "%")
+			share, err := strconv.ParseUint(number, 10, 16)
+			if percent && err == nil {
+				a.Weighs, a.Share = true, min(mostShare, int(share))
+			}
+		}
+	}
+	if a != (Advice{}) {
+		a.Reason = oneLine(reason)
+	}
+	return a
+}
+
+// withAgent asks a server's agent beside its check, if it has one. An agent
+// that cannot be reached says nothing, and fails nothing.
+type withAgent struct {
+	check Checker
+	port  uint16
+}
+
+// Check is Checker's.
+func (w withAgent) Check(ctx context.Context, at Target) Result {
+	if w.check == nil {
+		advice := askAgent(ctx, at, w.port)
+		if advice == (Advice{}) {
+			return Result{Void: true, Detail: "the agent says nothing"}
+		}
+		return Result{OK: true, Detail: "agent: " + advice.String(), Advice: advice}
+	}
+	advice := make(chan Advice, 1)
+	go func() { advice <- askAgent(ctx, at, w.port) }()
+	r := w.check.Check(ctx, at)
+	if r.OK { // bad news does not wait for an agent
+		r.Advice = <-advice
+	}
+	return r
+}
+
+func askAgent(ctx context.Context, at Target, port uint16) Advice {
+	// The agent is no part of the service: its port is asked at the server's own
+	// address.
+	at.Real, at.Dial = netip.AddrPortFrom(at.Real.Addr(), port), nil
+	conn, err := open(ctx, at, "tcp")
+	if err != nil {
+		return Advice{}
+	}
+	defer conn.Close()
+	answer := make([]byte, 0, 1024)
+	for len(answer) < cap(answer) && !strings.Contains(strings.TrimLeft(string(answer), "\r\n"), "\n") {
+		n, err := conn.Read(answer[len(answer):cap(answer)])
+		answer = answer[:len(answer)+n]
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return Advice{}
+		}
+	}
+	return ParseAdvice(string(answer))
+}

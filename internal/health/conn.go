@@ -1,0 +1,134 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"unicode"
+	"unicode/utf8"
+)
+
+// answerLimit bounds what is looked at of an answer, in bytes, and readLimit
+// what is read of a connection in all.
+const (
+	answerLimit = 64 << 10
+	readLimit   = 1 << 20
+)
+
+var errTooMuch = errors.New("the answer has no end")
+
+// open connects to the target. The connection ends with ctx at the latest.
+func open(ctx context.Context, at Target, network string) (*bounded, error) {
+	dial := at.Dial
+	if dial == nil {
+		dial = (&net.Dialer{KeepAlive: -1}).DialContext
+	}
+	conn, err := dial(ctx, network, at.Real.String())
+	if err != nil {
+		return nil, err
+	}
+	b := &bounded{Conn: conn, left: readLimit}
+	if until, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(until) // a connection without deadlines ends with ctx
+	}
+	b.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
+	return b, nil
+}
+
+// bounded is a connection of which only so many bytes are read, and which ends
+// with a reset.
+type bounded struct {
+	net.Conn
+	left int
+	stop func() bool
+}
+
+// Read reads, within the bound.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooMuch
+	}
+	n, err := b.Conn.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// Close ends the connection at once. A reset leaves neither side waiting for
+// late packets.
+func (b *bounded) Close() error {
+	b.stop()
+	if tcp, ok := b.Conn.(interface{ SetLinger(int) error }); ok {
+		_ = tcp.SetLinger(0) // it is closed in any case
+	}
+	return b.Conn.Close()
+}
+
+// broken returns the result of a check that met an error while it did
+// something.
+func broken(ctx context.Context, doing string, err error) Result {
+	if ours(err) {
+		r := failed("this host cannot check: %s: %v", doing, err)
+		r.Void = true
+		return r
+	}
+	return failed("%s: %s", doing, reason(ctx, err))
+}
+
+// ours reports whether the error says that this host lacks something, so that
+// nothing is known of the server.
+func ours(err error) bool {
+	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.EADDRNOTAVAIL, syscall.EAGAIN} {
+		if errors.Is(err, lack) {
+			return true
+		}
+	}
+	return false
+}
+
+// reason says in a few words what an error of a connection means.
+func reason(ctx context.Context, err error) string {
+	var number syscall.Errno
+	switch {
+	case ctx.Err() != nil, errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return "no answer in time"
+	case errors.As(err, &number):
+		return number.Error()
+	}
+	return err.Error()
+}
+
+// detailLimit bounds a detail, in characters.
+const detailLimit = 120
+
+// oneLine makes text of any origin fit to be shown: printable, one line, short.
+func oneLine(text string) string {
+	cut := len(text) > 4*detailLimit
+	if cut {
+		text = text[:4*detailLimit]
+	}
+	clean := strings.Join(strings.Fields(strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case r == utf8.RuneError || !unicode.IsPrint(r):
+			return '?'
+		}
+		return r
+	}, text)), " ")
+	if utf8.RuneCountInString(clean) > detailLimit {
+		clean, cut = string([]rune(clean)[:detailLimit]), true
+	}
+	if cut {
+		clean += "…"
+	}
+	return clean
+}
+
+// quoted returns the beginning of an answer, to be shown.
+func quoted(answer []byte) string {
+	return fmt.Sprintf("%q", answer[:min(len(answer), 40)])
+}

@@ -1,0 +1,94 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"fairlead/internal/model"
+)
+
+// dnsCheck asks a name server for a name, and passes where it has an answer.
+type dnsCheck struct {
+	question dnsmessage.Question
+	record   string
+}
+
+// dnsRecords are the types of records that can be asked for.
+var dnsRecords = map[string]dnsmessage.Type{
+	"": dnsmessage.TypeA, "A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "CNAME": dnsmessage.TypeCNAME, "MX": dnsmessage.TypeMX,
+	"NS": dnsmessage.TypeNS, "PTR": dnsmessage.TypePTR, "SOA": dnsmessage.TypeSOA, "SRV": dnsmessage.TypeSRV, "TXT": dnsmessage.TypeTXT,
+}
+
+func newDNS(c model.Check) (Checker, error) {
+	record, ok := dnsRecords[strings.ToUpper(c.Record)]
+	if !ok {
+		return nil, fmt.Errorf("record %q: want A, AAAA, CNAME, MX, NS, PTR, SOA, SRV or TXT", c.Record)
+	}
+	name, err := dnsmessage.NewName(strings.TrimSuffix(c.Query, ".") + ".")
+	if err != nil {
+		return nil, fmt.Errorf("query %q: %w", c.Query, err)
+	}
+	d := dnsCheck{question: dnsmessage.Question{Name: name, Type: record, Class: dnsmessage.ClassINET}, record: strings.TrimPrefix(record.String(), "Type")}
+	_, err = d.pack(0)
+	return d, err
+}
+
+func (d dnsCheck) pack(id uint16) ([]byte, error) {
+	m := dnsmessage.Message{Header: dnsmessage.Header{ID: id, RecursionDesired: true}, Questions: []dnsmessage.Question{d.question}}
+	return m.Pack()
+}
+
+// Check is Checker's.
+func (d dnsCheck) Check(ctx context.Context, at Target) Result {
+	conn, err := open(ctx, at, "udp")
+	if err != nil {
+		return broken(ctx, "connect", err)
+	}
+	defer conn.Close()
+	id := uint16(rand.Uint32())
+	question, err := d.pack(id)
+	if err != nil {
+		return failed("%v", err)
+	}
+	if _, err := conn.Write(question); err != nil {
+		return broken(ctx, "send", err)
+	}
+	datagram := make([]byte, 4096)
+	for {
+		n, err := conn.Read(datagram)
+		if err != nil {
+			return broken(ctx, "read", err)
+		}
+		if r, answers := d.judge(datagram[:n], id); answers {
+			return r
+		}
+	}
+}
+
+// judge judges a datagram, and reports whether it answers our question at all.
+func (d dnsCheck) judge(datagram []byte, id uint16) (Result, bool) {
+	var p dnsmessage.Parser
+	h, err := p.Start(datagram)
+	if err != nil || h.ID != id || !h.Response {
+		return Result{}, false
+	}
+	if h.RCode != dnsmessage.RCodeSuccess {
+		return failed("%s for %s %s", strings.TrimPrefix(h.RCode.String(), "RCode"), d.question.Name, d.record), true
+	}
+	if err := p.SkipAllQuestions(); err != nil {
+		return failed("the answer cannot be read: %v", err), true
+	}
+	switch _, err := p.AnswerHeader(); {
+	case err == nil, h.Truncated:
+		return passed("%s %s is answered", d.question.Name, d.record), true
+	case errors.Is(err, dnsmessage.ErrSectionDone):
+		return failed("no answer for %s %s", d.question.Name, d.record), true
+	default:
+		return failed("the answer cannot be read: %v", err), true
+	}
+}

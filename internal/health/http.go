@@ -1,0 +1,138 @@
+package health
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"fairlead/internal/model"
+)
+
+// httpCheck asks for a page, and passes where its status and body are right. It
+// follows no redirect: that would check another server.
+type httpCheck struct {
+	method, path, host string
+	status             []model.PortRange
+	// wants is the status as it was written, for details.
+	wants string
+	body  *regexp.Regexp
+	tls   *secure
+}
+
+func newHTTP(c model.Check, m Means) (Checker, error) {
+	h := httpCheck{method: cmp.Or(c.Method, http.MethodGet), host: c.Host, wants: cmp.Or(c.Status, "200-399")}
+	if strings.ContainsFunc(h.method+h.host, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return nil, fmt.Errorf("method %q and host %q: want words without spaces", h.method, h.host)
+	}
+	page, err := url.ParseRequestURI(cmp.Or(c.Path, "/"))
+	if err != nil || page.Host != "" {
+		return nil, fmt.Errorf("path %q: want one that begins with /", c.Path)
+	}
+	h.path = page.RequestURI()
+	if h.status, err = model.ParseStatus(c.Status); err != nil {
+		return nil, err
+	}
+	if c.Body != "" {
+		h.body, err = regexp.Compile(c.Body)
+	}
+	if c.Type == model.CheckHTTPS {
+		h.tls = newSecure(c, m)
+	}
+	return h, err
+}
+
+// Check is Checker's.
+func (h httpCheck) Check(ctx context.Context, at Target) Result {
+	raw, err := open(ctx, at, "tcp")
+	if err != nil {
+		return broken(ctx, "connect", err)
+	}
+	defer raw.Close()
+	conn := net.Conn(raw)
+	if h.tls != nil {
+		if conn, err = h.tls.client(ctx, raw, "http/1.1"); err != nil {
+			return broken(ctx, "TLS", err)
+		}
+	}
+	host := cmp.Or(h.host, at.Real.String())
+	request := h.method + " " + h.path + " HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: fairlead\r\nAccept: */*\r\nConnection: close\r\n\r\n"
+	if _, err := io.WriteString(conn, request); err != nil {
+		return broken(ctx, "send", err)
+	}
+	return h.read(ctx, conn)
+}
+
+// read reads the answer: so much for its head, and so much more for what the
+// body is wrapped in.
+func (h httpCheck) read(ctx context.Context, conn net.Conn) Result {
+	limited := &io.LimitedReader{R: conn, N: answerLimit}
+	answer, err := final(bufio.NewReader(limited), h.method)
+	switch {
+	case err != nil && limited.N <= 0:
+		return failed("read: the head of the answer has no end")
+	case err != nil:
+		return broken(ctx, "read", err)
+	}
+	if !h.accepts(answer.StatusCode) {
+		return failed("status %d, want %s", answer.StatusCode, h.wants)
+	}
+	if h.body == nil {
+		return passed("status %d", answer.StatusCode)
+	}
+	limited.N = readLimit
+	if !fits(h.body, answer.Body) {
+		return failed("status %d, but the body does not fit", answer.StatusCode)
+	}
+	return passed("status %d, and the body fits", answer.StatusCode)
+}
+
+// final returns the first answer that is one: some servers send interim ones
+// before (RFC 9110, section 15.2).
+func final(from *bufio.Reader, method string) (*http.Response, error) {
+	for range 8 {
+		answer, err := http.ReadResponse(from, &http.Request{Method: method})
+		if err != nil || answer.StatusCode >= 200 || answer.StatusCode == http.StatusSwitchingProtocols {
+			return answer, err
+		}
+	}
+	return nil, fmt.Errorf("too many interim answers")
+}
+
+func (h httpCheck) accepts(status int) bool {
+	for _, r := range h.status {
+		if status >= int(r.First) && status <= int(r.Last) {
+			return true
+		}
+	}
+	return false
+}
+
+// fits reads the body until what has come of it fits, or there is no more.
+func fits(want *regexp.Regexp, body io.Reader) bool {
+	text := make([]byte, 0, 4096)
+	tried := 0
+	for {
+		n, err := body.Read(text[len(text):cap(text)])
+		text = text[:len(text)+n]
+		last := err != nil || len(text) >= answerLimit
+		if last || len(text)*4 >= tried*5 {
+			if want.Match(text) {
+				return true
+			}
+			tried = len(text)
+		}
+		if last {
+			return false
+		}
+		if len(text) == cap(text) {
+			text = append(make([]byte, 0, min(answerLimit, 4*cap(text))), text...)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package health
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"fairlead/internal/model"
+)
+
+// Options are what a Monitor works with.
+type Options struct {
+	Means
+	// Dial returns how to reach a service's real server on the way that its
+	// clients' packets take, nil for an ordinary connection; see Target.
+	Dial func(model.VirtualService, model.RealServer) DialFunc
+	// Changed is called with all that has changed since it was last called, by
+	// one goroutine. It may call the Monitor.
+	Changed func(Batch)
+	// InFlight bounds the checks that are under way; 0 is 1024. Each may hold a
+	// file descriptor. Servers that are down hold half of them at most, so that
+	// those that do not answer never hold up the others.
+	InFlight int
+}
+
+// Batch is what has changed.
+type Batch struct {
+	// Services are the names of those whose Effective may be another: more than
+	// those below, as a weight that grows is no change of state.
+	Services []string
+	Changes  []Change
+	Pools    []PoolChange
+}
+
+// Change is a real server's change of state.
+type Change struct {
+	Service  string          `json:"service"`
+	Real     netip.AddrPort  `json:"real"`
+	Endpoint string          `json:"endpoint,omitempty"`
+	From     model.RealState `json:"from"`
+	To       model.RealState `json:"to"`
+	Cause    string          `json:"cause"`
+	At       time.Time       `json:"at"`
+}
+
+// PoolChange is a service's change of mode.
+type PoolChange struct {
+	Service string    `json:"service"`
+	From    Mode      `json:"from"`
+	To      Pool      `json:"to"`
+	At      time.Time `json:"at"`
+}
+
+// Monitor checks the real servers of all services.
+type Monitor struct {
+	o Options
+	// kick wakes the loop, before the time that it meant to.
+	kick chan struct{}
+	work sync.WaitGroup
+
+	mu       sync.Mutex
+	services map[string]*service
+	due      schedule
+	waiting  queue
+	batch    Batch
+	// touched are the services of the batch.
+	touched map[string]bool
+	// wake is when the loop means to look next.
+	wake     time.Time
+	stopped  bool
+	counters Counters
+	past     past
+}
+
+// NewMonitor returns a Monitor of no service. It checks while it runs.
+func NewMonitor(o Options) *Monitor {
+	o.InFlight = cmp.Or(o.InFlight, 1024)
+	return &Monitor{o: o, kick: make(chan struct{}, 1), services: map[string]*service{}, touched: map[string]bool{}, waiting: queue{limit: o.InFlight}}
+}
+
+// tick is how long the loop sleeps at least: what is due meanwhile is started
+// together.
+const tick = 2 * time.Millisecond
+
+// Run checks until ctx ends; then it waits for the checks under way, which end
+// with it.
+func (m *Monitor) Run(ctx context.Context) {
+	defer m.work.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			m.stop()
+			return
+		case <-timer.C:
+		case <-m.kick:
+		}
+		sleep, batch := m.turn(ctx, time.Now())
+		if len(batch.Services) > 0 && m.o.Changed != nil {
+			m.o.Changed(batch)
+		}
+		timer.Reset(sleep)
+	}
+}
+
+func (m *Monitor) stop() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stopped = true
+}
+
+// turn starts what is due, and returns how long to sleep and what has changed.
+func (m *Monitor) turn(ctx context.Context, now time.Time) (time.Duration, Batch) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s := m.due.first(); s != nil && !s.when.After(now); s = m.due.first() {
+		if !s.turns.IsZero() && !s.turns.After(now) {
+			m.note(s, s.rec.State(), s.rec.age(s.of.settings, now), now)
+			m.touched[s.of.v.Name] = true
+		}
+		if !s.next.IsZero() && !s.next.After(now) {
+			s.next = time.Time{}
+			m.waiting.add(s)
+		}
+		m.plan(s, now)
+	}
+	for s := m.waiting.take(); s != nil; s = m.waiting.take() {
+		m.work.Go(func() { m.checkOn(ctx, s) })
+	}
+	sleep := time.Hour
+	if s := m.due.first(); s != nil {
+		sleep = max(tick, s.when.Sub(now))
+	}
+	m.wake = now.Add(sleep)
+	return sleep, m.changed(now)
+}
+
+// checkOn checks a server, and then others for as long as some wait.
+func (m *Monitor) checkOn(ctx context.Context, s *server) {
+	for s != nil {
+		m.mu.Lock()
+		checker, target, timeout := s.of.checker, s.target, s.of.settings.timeout
+		m.mu.Unlock()
+		began, res := time.Now(), Result{Void: true, Detail: "no longer checked"}
+		if checker != nil {
+			limited, cancel := context.WithDeadline(ctx, began.Add(timeout))
+			res = checker.Check(limited, target)
+			cancel()
+		}
+		res.Latency = time.Since(began)
+		s = m.finish(ctx, s, res, began)
+	}
+}
+
+// finish takes the result of a check that began at a time, and returns the next
+// server to check, if one waits.
+func (m *Monitor) finish(ctx context.Context, s *server, res Result, began time.Time) *server {
+	now := began.Add(res.Latency)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting.done(s)
+	if ctx.Err() != nil || m.stopped {
+		return nil
+	}
+	m.counters.count(res)
+	if !s.gone {
+		m.judge(s, res, now)
+		s.last, s.lastAt = res, now
+		if s.of.checker != nil {
+			s.next = began.Add(s.rec.wait(s.of.settings, rand.Float64()))
+			if s.next.Before(now) {
+				s.next = now
+			}
+		}
+		m.plan(s, now)
+	}
+	return m.waiting.take()
+}
+
+// judge takes what a check has found of a server.
+func (m *Monitor) judge(s *server, res Result, now time.Time) {
+	before := s.rec.condition(s.of.settings, now)
+	m.note(s, before.State, s.rec.checked(s.of.settings, res, now), now)
+	if s.rec.condition(s.of.settings, now) != before {
+		m.touch(s.of)
+	}
+}
+
+// plan puts a server into the schedule, and sees that the loop is up in time.
+func (m *Monitor) plan(s *server, now time.Time) {
+	s.turns = s.rec.turns(s.of.settings, now)
+	m.due.set(s)
+	if !s.when.IsZero() && s.when.Before(m.wake) {
+		m.nudge()
+	}
+}
+
+// note takes down a change of a server's state.
+func (m *Monitor) note(s *server, before model.RealState, changed bool, now time.Time) {
+	if !changed {
+		return
+	}
+	m.batch.Changes = append(m.batch.Changes, Change{Service: s.of.v.Name, Real: s.at, Endpoint: s.target.Endpoint,
+		From: before, To: s.rec.State(), Cause: s.rec.Cause, At: now})
+	m.touch(s.of)
+}
+
+func (m *Monitor) touch(of *service) {
+	m.touched[of.v.Name] = true
+	m.nudge()
+}
+
+func (m *Monitor) nudge() {
+	select {
+	case m.kick <- struct{}{}:
+	default:
+	}
+}
+
+// changed returns the batch that has gathered, and begins another.
+func (m *Monitor) changed(now time.Time) Batch {
+	b := m.batch
+	m.batch = Batch{}
+	for name := range m.touched {
+		of := m.services[name]
+		if of == nil {
+			continue
+		}
+		b.Services = append(b.Services, name)
+		if p := Judge(of.v, of.view(now)); p.Mode != of.pool.Mode {
+			b.Pools = append(b.Pools, PoolChange{Service: name, From: of.pool.Mode, To: p, At: now})
+			of.pool = p
+		}
+	}
+	clear(m.touched)
+	return b
+}

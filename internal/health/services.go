@@ -1,0 +1,204 @@
+package health
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"fairlead/internal/model"
+)
+
+// service is one that is checked.
+type service struct {
+	v        model.VirtualService
+	settings settings
+	// checker is nil where nothing is asked.
+	checker Checker
+	servers map[netip.AddrPort]*server
+	pool    Pool
+}
+
+// server is a real server of a service. What is said of a schedule is the
+// Monitor's: next is when to check, turns when the record says something else
+// by itself, and when the earlier of both; place is that in the heap.
+type server struct {
+	of     *service
+	at     netip.AddrPort
+	target Target
+	rec    Record
+	last   Result
+	lastAt time.Time
+
+	next, turns, when time.Time
+	place             int
+	// busy says that a check waits or is under way, slow that it holds a place of
+	// the down servers, gone that the server is no longer wanted.
+	busy, slow, gone bool
+}
+
+// Set checks these services from now on, and no others. Their real servers
+// have addresses; those that have none are passed over. What is as it was keeps
+// its state and its place in the schedule. The error tells of services that
+// cannot be checked: their servers are taken for up.
+func (m *Monitor) Set(services []model.VirtualService) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	var errs []error
+	var fresh []*server
+	wanted := make(map[string]bool, len(services))
+	for _, v := range services {
+		wanted[v.Name] = true
+		come, err := m.set(v, now)
+		fresh = append(fresh, come...)
+		errs = append(errs, err)
+	}
+	for name, of := range m.services {
+		if !wanted[name] {
+			m.drop(of, nil)
+			delete(m.services, name)
+		}
+	}
+	m.start(fresh, now)
+	m.nudge()
+	return errors.Join(errs...)
+}
+
+// set takes one service, and returns the servers that are to be checked for
+// the first time.
+func (m *Monitor) set(v model.VirtualService, now time.Time) (fresh []*server, err error) {
+	of := m.services[v.Name]
+	isNew := of == nil
+	if !isNew && of.v.Equal(v) {
+		return nil, nil
+	}
+	if isNew {
+		of = &service{servers: map[netip.AddrPort]*server{}}
+		m.services[v.Name] = of
+		isNew = !m.past.had(v.Name, now)
+	}
+	rechecked := !of.v.Check.Equal(v.Check)
+	of.v = v.Clone()
+	if rechecked || of.settings.interval == 0 {
+		of.settings = settle(v.Check)
+		if of.checker, err = New(v.Check, m.o.Means); err != nil {
+			err = fmt.Errorf("service %s: %w", v.Name, err)
+			of.settings.checked = false
+		}
+	}
+	keep := make(map[netip.AddrPort]bool, len(v.Reals))
+	for _, r := range of.v.Reals {
+		if !r.Address.IsValid() {
+			continue
+		}
+		s, come := m.serve(of, r, isNew, now)
+		keep[s.at] = true
+		if come || rechecked {
+			fresh = append(fresh, s)
+		}
+	}
+	m.drop(of, keep)
+	if Judge(of.v, of.view(now)).Mode != of.pool.Mode {
+		m.touch(of)
+	}
+	return fresh, err
+}
+
+// serve returns the service's server, and whether it is new.
+func (m *Monitor) serve(of *service, r model.RealServer, newService bool, now time.Time) (*server, bool) {
+	at := r.At(0)
+	s := of.servers[at]
+	come := s == nil || s.target.Endpoint != r.Endpoint
+	if come {
+		if s != nil {
+			m.leave(s)
+		}
+		s = &server{of: of, at: at, place: -1, rec: m.begin(of, r, newService, now)}
+		of.servers[at] = s
+	}
+	s.target = Target{Service: of.v.Name, Real: netip.AddrPortFrom(r.Address, checkedPort(of.v, r)), Endpoint: r.Endpoint}
+	if m.o.Dial != nil {
+		s.target.Dial = m.o.Dial(of.v, r)
+	}
+	return s, come
+}
+
+// begin returns the record with which a server begins.
+func (m *Monitor) begin(of *service, r model.RealServer, newService bool, now time.Time) Record {
+	if rec, ok := m.past.take(origin{of.v.Name, r.At(0), r.Endpoint}, now); ok {
+		return rec
+	}
+	return begin(of.v.Check, newService, now)
+}
+
+// drop forgets the servers of a service that are not to be kept.
+func (m *Monitor) drop(of *service, keep map[netip.AddrPort]bool) {
+	for at, s := range of.servers {
+		if !keep[at] {
+			m.leave(s)
+			delete(of.servers, at)
+		}
+	}
+}
+
+func (m *Monitor) leave(s *server) {
+	s.gone = true
+	m.due.set(s)
+}
+
+// gap is how far apart the first checks of servers are that come together,
+// if they are so few that this is done within the interval.
+const gap = 5 * time.Millisecond
+
+// start plans the first check of servers, spread over their interval.
+func (m *Monitor) start(fresh []*server, now time.Time) {
+	for i, s := range fresh {
+		apart := min(gap, s.of.settings.interval/time.Duration(len(fresh)))
+		if s.of.checker != nil && !s.busy {
+			s.next = now.Add(time.Duration(i) * apart)
+		}
+		m.plan(s, now)
+	}
+}
+
+// Signal takes what a plane has seen of clients' connections to a real server,
+// which it names by address and port as the service does (0 is the port that
+// the client has dialled).
+func (m *Monitor) Signal(service string, real netip.AddrPort, sig Signal) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	of := m.services[service]
+	if of == nil || of.servers[real] == nil {
+		return
+	}
+	s, now := of.servers[real], time.Now()
+	before := s.rec.State()
+	if s.rec.signalled(of.settings, sig, now) {
+		m.note(s, before, true, now)
+		m.plan(s, now)
+	}
+}
+
+// view tells what is known of the service's servers at a time.
+func (of *service) view(now time.Time) View {
+	return func(r model.RealServer) (Condition, bool) {
+		s := of.servers[r.At(0)]
+		if s == nil || s.target.Endpoint != r.Endpoint {
+			return Condition{}, false
+		}
+		return s.rec.condition(of.settings, now), true
+	}
+}
+
+// Effective returns the service as its planes shall hold it now; see the
+// function of that name. The service is one that was Set.
+func (m *Monitor) Effective(v model.VirtualService) model.VirtualService {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	of := m.services[v.Name]
+	if of == nil {
+		of = &service{}
+	}
+	return Effective(v, of.view(time.Now()))
+}

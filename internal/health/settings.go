@@ -1,0 +1,53 @@
+package health
+
+import (
+	"cmp"
+	"time"
+
+	"fairlead/internal/model"
+)
+
+// The defaults that model.Check promises.
+const (
+	defaultInterval = 2 * time.Second
+	longestTimeout  = 5 * time.Second
+	defaultRise     = 2
+	defaultFall     = 3
+	defaultJitter   = 10
+)
+
+// settings are a check's numbers with the defaults filled in.
+type settings struct {
+	interval, fast, down, timeout time.Duration
+	rise, fall                    int
+	// jitter is in percent of an interval.
+	jitter    int
+	slowStart time.Duration
+	// checked says that there is something to ask the server, passive that
+	// clients' failures count.
+	checked, passive bool
+}
+
+func settle(c model.Check) settings {
+	s := settings{
+		interval:  cmp.Or(c.Interval, defaultInterval),
+		rise:      cmp.Or(c.Rise, defaultRise),
+		fall:      cmp.Or(c.Fall, defaultFall),
+		jitter:    max(0, cmp.Or(c.Jitter, defaultJitter)),
+		slowStart: c.SlowStart,
+		checked:   c.Type != "" && c.Type != model.CheckNone,
+		passive:   c.Passive,
+	}
+	s.fast, s.down = cmp.Or(c.Fast, s.interval), cmp.Or(c.Down, s.interval)
+	s.timeout = cmp.Or(c.Timeout, min(s.interval, longestTimeout))
+	return s
+}
+
+// checkedPort returns the port to check of a service's real server.
+func checkedPort(v model.VirtualService, r model.RealServer) uint16 {
+	dialled := uint16(0)
+	if len(v.Ports) > 0 {
+		dialled = v.Ports[0].First
+	}
+	return cmp.Or(v.Check.Port, r.Port, dialled)
+}

@@ -1,0 +1,113 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"regexp"
+	"time"
+
+	"fairlead/internal/model"
+)
+
+// tcpCheck passes where a connection is made and, as wanted, TLS is spoken and
+// the right answer comes.
+type tcpCheck struct {
+	send   []byte
+	expect *regexp.Regexp
+	tls    *secure
+}
+
+func newTCP(c model.Check, m Means) (Checker, error) {
+	t := tcpCheck{send: []byte(c.Send)}
+	var err error
+	if c.Expect != "" {
+		t.expect, err = regexp.Compile(c.Expect)
+	}
+	if c.TLS {
+		t.tls = newSecure(c, m)
+	}
+	return t, err
+}
+
+// Check is Checker's.
+func (t tcpCheck) Check(ctx context.Context, at Target) Result {
+	if at.Dial == nil && t.tls == nil && len(t.send) == 0 && t.expect == nil {
+		if err := connect(ctx, at.Real); err != nil {
+			return broken(ctx, "connect", err)
+		}
+		return passed("connected")
+	}
+	raw, err := open(ctx, at, "tcp")
+	if err != nil {
+		return broken(ctx, "connect", err)
+	}
+	defer raw.Close()
+	conn := net.Conn(raw)
+	if t.tls != nil {
+		if conn, err = t.tls.client(ctx, raw); err != nil {
+			return broken(ctx, "TLS", err)
+		}
+	}
+	if len(t.send) > 0 {
+		if _, err := conn.Write(t.send); err != nil {
+			return broken(ctx, "send", err)
+		}
+	}
+	if t.expect == nil {
+		return passed("connected")
+	}
+	return t.read(ctx, conn)
+}
+
+// read reads until the answer fits. The expression is tried on all that has
+// come whenever that has grown by a quarter, or nothing more has come for a
+// while: a server that answers byte by byte does not make it be tried for each.
+func (t tcpCheck) read(ctx context.Context, conn net.Conn) Result {
+	const pause = 50 * time.Millisecond
+	answer, tried := make([]byte, 0, 512), 0
+	for {
+		while := time.Hour
+		if tried != len(answer) {
+			while = pause
+		}
+		_ = conn.SetReadDeadline(soon(ctx, while)) // without deadlines it ends with ctx
+		n, err := conn.Read(answer[len(answer):cap(answer)])
+		answer = answer[:len(answer)+n]
+		paused := errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil
+		last := len(answer) >= answerLimit || err != nil && !paused
+		if len(answer) > tried && (last || paused || len(answer)*4 >= tried*5) {
+			if t.expect.Match(answer) {
+				return passed("the answer fits")
+			}
+			tried = len(answer)
+		}
+		if last {
+			return t.unfit(ctx, answer, err)
+		}
+		if len(answer) == cap(answer) {
+			answer = append(make([]byte, 0, min(answerLimit, 4*cap(answer))), answer...)
+		}
+	}
+}
+
+func (t tcpCheck) unfit(ctx context.Context, answer []byte, err error) Result {
+	switch {
+	case len(answer) == 0 && errors.Is(err, io.EOF):
+		return failed("the server closed the connection without an answer")
+	case len(answer) == 0:
+		return broken(ctx, "read", err)
+	}
+	return failed("the answer does not fit: %s", quoted(answer))
+}
+
+// soon returns the time after a while, or that of ctx's end if that is sooner.
+func soon(ctx context.Context, while time.Duration) time.Time {
+	at := time.Now().Add(while)
+	if until, ok := ctx.Deadline(); ok && until.Before(at) {
+		return until
+	}
+	return at
+}

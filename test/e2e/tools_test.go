@@ -9,7 +9,7 @@ import (
 // rows of its own with figures that a living path gives.
 func TestRealTools(t *testing.T) {
 	r := newRoom(t)
-	o := r.undisturbed("tools.json", "lab", "run", "nat", "proxy", "--with", "iperf3,qperf,sockperf", "--workload", "tcp-bulk,tcp-rr,udp-rr",
+	o := r.undisturbed("tools.json", "lab", "run", "nat", "proxy", "--with", "iperf3,qperf,sockperf,wrk", "--workload", "tcp-bulk,tcp-rr,udp-rr",
 		"--rounds", "1", "--duration", "100ms")
 	o.expect(t, 0, nil)
 	got := decode(t, r.read("tools.json"))
@@ -18,6 +18,7 @@ func TestRealTools(t *testing.T) {
 		"iperf3":   {"tcp-bulk throughput"},
 		"qperf":    {"tcp-rr latency_p50", "udp-rr latency_p50"},
 		"sockperf": {"tcp-rr latency_p50", "udp-rr latency_p50"},
+		"wrk":      {"tcp-rr latency_p50"},
 	} {
 		for _, metric := range metrics {
 			for _, path := range []string{"host", "nat", "proxy"} {

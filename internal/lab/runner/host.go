@@ -69,7 +69,9 @@ func versions(opt Options) map[string]string {
 			continue
 		}
 		out, err := exec.Command(path, "--version").CombinedOutput()
-		if line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n"); err == nil && line != "" {
+		line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		// wrk says who it is, and exits with 1.
+		if err == nil && line != "" || strings.HasPrefix(line, name+" ") {
 			all[name] = line
 		}
 	}

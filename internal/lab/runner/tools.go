@@ -2,22 +2,14 @@ package runner
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"math"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
-	"time"
 
-	"fairlead/internal/child"
-	"fairlead/internal/lab/ledger"
 	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/report"
 	"fairlead/internal/lab/result"
-	"fairlead/internal/lab/stats"
 	"fairlead/internal/lab/suite"
 )
 
@@ -33,10 +25,10 @@ type tool struct {
 	// prints nothing, is its TCP port.
 	ready  string
 	silent int
-	// config is what the server reads from its standard input.
+	// config is what the server reads from the file that is its descriptor 3.
 	config string
 	// read takes the figures from what the client printed.
-	read func(out []byte) (map[result.Metric]float64, error)
+	read func(w suite.Workload, out []byte) (map[result.Metric]float64, error)
 }
 
 // The ports of the foreign tools; qperf needs a second one for data.
@@ -66,10 +58,13 @@ func Tools() []string {
 	return names
 }
 
-// ToolMissing says that a tool is not installed.
+// ToolMissing says that a tool is not installed, or the server that it asks.
 func ToolMissing(name string) error {
-	if _, err := lookPath(name); err != nil {
-		return fmt.Errorf("%s is not installed: it is Debian's package of the same name", name)
+	i := slices.IndexFunc(toolbox(), func(t tool) bool { return t.name == name })
+	for _, program := range []string{name, toolbox()[i].server(suite.Workload{})[0]} {
+		if _, err := lookPath(program); err != nil {
+			return fmt.Errorf("%s is not installed: it is Debian's package of the same name", program)
+		}
 	}
 	return nil
 }
@@ -106,119 +101,6 @@ func toolFor(name string, w suite.Workload) (foreignLoad, bool) {
 	return foreignLoad{t, w}, t.client(w, "", 1) != nil
 }
 
-// run starts the tool's server, runs its client for the window and reads
-// what it printed.
-func (f foreignLoad) run(ctx context.Context, r *rig, c result.Client) result.Run {
-	run := result.Run{Case: result.Case{Path: r.path.Name, Client: c, Workload: f.Workload.Name, Tool: f.tool.name}}
-	server, err := f.serve(ctx, r)
-	if err != nil {
-		return invalid(run, err)
-	}
-	defer func() { _ = server.Kill() }() // its exit status says only that we killed it
-	seconds := max(1, int(math.Ceil(f.Spec.Duration.Seconds())))
-	before, err := r.counters(ctx, c)
-	if err != nil {
-		return invalid(run, err)
-	}
-	window, err := ledger.Begin(r.parties(c))
-	if err != nil {
-		return invalid(run, err)
-	}
-	started := time.Now()
-	out, err := f.drive(ctx, r, c, seconds)
-	run.Seconds = time.Since(started).Seconds()
-	run.Raw = string(out)
-	if err != nil {
-		return invalid(run, err)
-	}
-	l, gates, err := window.End()
-	if err != nil {
-		return invalid(run, err)
-	}
-	after, err := r.counters(ctx, c)
-	if err != nil {
-		return invalid(run, err)
-	}
-	run.Ledger = &l
-	if run.Metrics, err = f.read(out); err != nil {
-		return invalid(run, fmt.Errorf("read %s: %w", f.tool.name, err))
-	}
-	stats.Derive(&run)
-	run.Proof = r.prove(c, before, after, leastBytes(run.Metrics, seconds), run.Ledger)
-	run.Invalid = judge(run, load.Measurement{}, gates)
-	return run
-}
-
-// leastBytes is what must at least have been received for a tool's figures
-// to be true. Tools keep their own time and count from their own start, so it
-// is half of what the figures say.
-func leastBytes(m map[result.Metric]float64, seconds int) uint64 {
-	if bits := m[result.Throughput]; bits > 0 {
-		return uint64(bits * float64(seconds) / 8 / 2)
-	}
-	if p50 := m[result.LatencyP50]; p50 > 0 {
-		const perRoundTrip = 2 // a byte there, a byte back
-		return uint64(perRoundTrip * float64(seconds) / p50 / 2)
-	}
-	return 1
-}
-
-// serve starts the server and waits until it listens: a proxy on the way takes
-// a client's connection before that, and can then only reset it.
-func (f foreignLoad) serve(ctx context.Context, r *rig) (*child.Process, error) {
-	args := f.server(f.Workload)
-	path, err := lookPath(args[0])
-	if err != nil {
-		return nil, err
-	}
-	listening := &waiter{want: f.ready, seen: make(chan struct{})}
-	cmd := exec.Command(path, args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(f.config), listening, listening
-	at := r.serverPlace()
-	at.Contained = false // as init of a PID namespace some ignore signals
-	p, err := child.Start(ctx, cmd, at)
-	if err != nil {
-		return nil, err
-	}
-	if f.ready == "" {
-		go listening.watch(ctx, p, f.silent)
-	}
-	select {
-	case <-listening.seen:
-		return p, nil
-	case <-p.Done():
-		return nil, fmt.Errorf("start %s: it ended: %s", args[0], listening.text())
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// toolGrace is how much longer than its window a tool may take.
-const toolGrace = 10 * time.Second
-
-func (f foreignLoad) drive(ctx context.Context, r *rig, c result.Client, seconds int) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+toolGrace)
-	defer cancel()
-	args := f.client(f.Workload, r.target(c, 0).Addr().String(), seconds)
-	path, err := lookPath(args[0])
-	if err != nil {
-		return nil, err
-	}
-	var out, errs bytes.Buffer
-	cmd := exec.Command(path, args[1:]...)
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	at := r.clientPlace(c)
-	at.Contained = false
-	p, err := child.Start(ctx, cmd, at)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.Wait(); err != nil {
-		return out.Bytes(), fmt.Errorf("%s: %w: %s%s", strings.Join(args, " "), err, out.Bytes(), errs.Bytes())
-	}
-	return out.Bytes(), nil
-}
-
 func iperf3Server(suite.Workload) []string {
 	return []string{"iperf3", "--server", "--one-off", "--forceflush", "--port", strconv.Itoa(iperf3Port)}
 }
@@ -243,7 +125,7 @@ func iperf3Client(w suite.Workload, target string, seconds int) []string {
 	return args
 }
 
-func readIperf3(out []byte) (map[result.Metric]float64, error) {
+func readIperf3(_ suite.Workload, out []byte) (map[result.Metric]float64, error) {
 	runs, err := report.FromIperf3(bytes.NewReader(out))
 	if err != nil {
 		return nil, err
@@ -271,7 +153,7 @@ var (
 
 // readQperf reads bandwidth, or latency: the mean of one way, which is half
 // a round trip.
-func readQperf(out []byte) (map[result.Metric]float64, error) {
+func readQperf(_ suite.Workload, out []byte) (map[result.Metric]float64, error) {
 	if m := qperfBandwidth.FindSubmatch(out); m != nil {
 		v, err := strconv.ParseFloat(string(m[1]), 64)
 		return map[result.Metric]float64{result.Throughput: 8 * v}, err
@@ -309,7 +191,7 @@ func sockperfMode(w suite.Workload) []string {
 var sockperfPercentile = regexp.MustCompile(`percentile (50|99)\.000 =\s*([0-9.]+)`)
 
 // readSockperf reads the percentiles, which are in µs.
-func readSockperf(out []byte) (map[result.Metric]float64, error) {
+func readSockperf(_ suite.Workload, out []byte) (map[result.Metric]float64, error) {
 	metrics := map[result.Metric]float64{}
 	for _, m := range sockperfPercentile.FindAllSubmatch(out, -1) {
 		v, err := strconv.ParseFloat(string(m[2]), 64)

@@ -26,9 +26,8 @@ http {
 }
 `, wrkPort)
 
-// nginxServer reads its configuration from standard input.
 func nginxServer(suite.Workload) []string {
-	return []string{"nginx", "-p", "/tmp", "-e", "stderr", "-c", "/dev/stdin"}
+	return []string{"nginx", "-p", "/tmp", "-e", "stderr", "-c", "/proc/self/fd/3"}
 }
 
 // wrkClient asks over HTTP: for tcp-rr on one connection that stays, for
@@ -53,9 +52,10 @@ var (
 	wrkFailed  = regexp.MustCompile(`Non-2xx or 3xx responses: \d+|Socket errors: [^\n]*`)
 )
 
-// readWrk reads requests a second and latencies, which have units of their own.
+// readWrk reads requests a second, which are connections where each is one, and
+// latencies, which have units of their own.
 // A run in which requests failed is none.
-func readWrk(out []byte) (map[result.Metric]float64, error) {
+func readWrk(w suite.Workload, out []byte) (map[result.Metric]float64, error) {
 	rate := wrkRate.FindSubmatch(out)
 	if rate == nil {
 		return nil, fmt.Errorf("no figure in %q", out)
@@ -68,6 +68,9 @@ func readWrk(out []byte) (map[result.Metric]float64, error) {
 		return nil, err
 	}
 	metrics := map[result.Metric]float64{result.TransactionRate: v}
+	if w.Spec.Workload == load.TCPCRR {
+		metrics = map[result.Metric]float64{result.ConnectionRate: v}
+	}
 	for _, m := range wrkLatency.FindAllSubmatch(out, -1) {
 		d, err := time.ParseDuration(strings.Replace(string(m[2])+string(m[3]), "us", "µs", 1))
 		if err != nil {

@@ -1,0 +1,90 @@
+package ipvs
+
+// What linux/ip_vs.h says of the generic netlink family.
+const (
+	familyName = "IPVS"
+	version    = 1
+)
+
+// IPVS_CMD_…
+const (
+	cmdNewService = iota + 1
+	cmdSetService
+	cmdDelService
+	cmdGetService
+	cmdNewDest
+	cmdSetDest
+	cmdDelDest
+	cmdGetDest
+)
+
+// IPVS_CMD_ATTR_…
+const (
+	attrService = iota + 1
+	attrDest
+)
+
+// IPVS_SVC_ATTR_…
+const (
+	serviceFamily = iota + 1
+	serviceProtocol
+	serviceAddr
+	servicePort
+	serviceMark
+	serviceScheduler
+	serviceFlags
+	serviceTimeout
+	serviceNetmask
+	_ // counters of 32 bits
+	servicePE
+	serviceStats64
+)
+
+// IPVS_DEST_ATTR_…
+const (
+	destAddr = iota + 1
+	destPort
+	destForward
+	destWeight
+	destUpper
+	destLower
+	destActive
+	destInactive
+	destPersistent
+	_ // counters of 32 bits
+	destFamily
+	destStats64
+	destTunnelType
+	destTunnelPort
+	destTunnelFlags
+)
+
+// IPVS_STATS_ATTR_…
+const (
+	statsConns = iota + 1
+	statsInPackets
+	statsOutPackets
+	statsInBytes
+	statsOutBytes
+)
+
+// The flags of a service, IP_VS_SVC_F_…. Flag1 and Flag2 are the scheduler's:
+// for sh and mh, Fallback goes on to another server where the one that is
+// chosen weighs nothing, and Ports has the client's port count, too.
+const (
+	Persistent = 0x1
+	hashed     = 0x2 // the kernel's own
+	OnePacket  = 0x4
+	Fallback   = 0x8
+	Ports      = 0x10
+)
+
+// The ways to forward, IP_VS_CONN_F_….
+const (
+	NAT    = 0
+	Local  = 1
+	Tunnel = 2
+	Direct = 3
+
+	forwardMask = 7
+)

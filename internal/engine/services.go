@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 
 	"fairlead/internal/balance"
@@ -35,6 +36,31 @@ type plannedService struct {
 	part plan.Part
 }
 
+// prepared has the sandboxes among the real servers of a service take packets
+// for the virtual address itself, where they are sent such: they have it on
+// their loopback link, and neither answer for it on others nor speak of it
+// there (arp_ignore and arp_announce, Documentation/networking/ip-sysctl.rst).
+// IPv6 answers for no address of another link.
+func prepared(v model.VirtualService, ends []*plannedEndpoint) plan.Plan {
+	if balance.Forward(v) == model.ForwardNAT {
+		return nil
+	}
+	var all plan.Plan
+	for _, end := range ends {
+		for _, a := range v.Addresses {
+			if end == nil || end.of.Sandbox == "" {
+				continue
+			}
+			if a.Is4() {
+				all = append(all, plan.Sysctl{Netns: end.of.Sandbox, Name: "net.ipv4.conf.all.arp_ignore", Value: "1"},
+					plan.Sysctl{Netns: end.of.Sandbox, Name: "net.ipv4.conf.all.arp_announce", Value: "2"})
+			}
+			all = append(all, plan.Address{Netns: end.of.Sandbox, Link: "lo", Prefix: netip.PrefixFrom(a, a.BitLen())})
+		}
+	}
+	return all
+}
+
 // buildServices returns what the planes plan for the virtual services. Planes
 // are pure, so what they have planned holds for as long as a service and the
 // endpoints behind it are the same.
@@ -55,7 +81,7 @@ func (e *Engine) buildServices(s model.State, attachments []plan.Attachment, bef
 		ends := e.endsOf(v)
 		made := before[v.Name]
 		if made == nil || !made.of.Equal(v) || !slices.Equal(made.ends, ends) {
-			made = &plannedService{v, ends, plan.NewPart(p.Service(v, find))}
+			made = &plannedService{v, ends, plan.NewPart(append(prepared(v, ends), p.Service(v, find)...))}
 		}
 		e.planned.services[v.Name] = made
 		parts = append(parts, made.part)

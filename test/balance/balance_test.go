@@ -18,7 +18,7 @@ var planes = flag.String("planes", "nft,ebpf", "the planes to examine, with comm
 // can is what each plane does beyond what all do; what it cannot, it refuses.
 var can = map[model.Plane][]string{
 	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "sandboxes", "local"},
-	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "persistence", "sandboxes", "local"},
+	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "direct-sandboxes", "persistence", "sandboxes", "local"},
 	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "persistence", "sandboxes", "local"},
 }
 
@@ -43,6 +43,7 @@ var trials = []struct {
 	{"persistence", "persistence", (*lan).persists},
 	{"source hashing", "sh", (*lan).hashes},
 	{"direct", "direct", (*lan).direct},
+	{"direct to sandboxes", "direct-sandboxes", (*lan).directToSandboxes},
 }
 
 // TestConformance asks every plane every question, by both protocols and in both
@@ -424,5 +425,19 @@ func (l *lan) direct(proto model.Proto, v4 bool) {
 	l.only(by, "far1", "far2")
 	for name := range far {
 		l.sh(l.servers[name].Do, fmt.Sprintf("ip addr del %s/%d dev lo", vip(v4), vip(v4).BitLen()))
+	}
+}
+
+// directToSandboxes: sandboxes are prepared by us, and see the client too.
+func (l *lan) directToSandboxes(proto model.Proto, v4 bool) {
+	v := l.service(proto, v4, boxes...)
+	v.Forward = model.ForwardDirect
+	for i := range v.Reals {
+		v.Reals[i].Port = 0
+	}
+	l.set(v)
+	l.only(l.spread(l.DoClient, proto, v4, 60), boxes...)
+	if _, s := l.talk(l.DoClient, proto, v4); s.sees != clientAddr(v4) || s.port != 8080 {
+		l.Errorf("the server is asked at %d by %s, want at 8080 by %s", s.port, s.sees, clientAddr(v4))
 	}
 }

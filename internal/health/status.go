@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"fairlead/internal/model"
 )
 
 // ServiceStatus is what is known of a service.
@@ -41,15 +43,31 @@ func (m *Monitor) Status() []ServiceStatus {
 	defer m.mu.Unlock()
 	now := time.Now()
 	all := make([]ServiceStatus, 0, len(m.services))
-	for name, of := range m.services {
-		one := ServiceStatus{Service: name, Pool: Judge(of.v, of.view(now)), Servers: make([]ServerStatus, 0, len(of.servers))}
-		for _, s := range of.servers {
-			one.Servers = append(one.Servers, s.status(now))
-		}
-		slices.SortFunc(one.Servers, func(a, b ServerStatus) int { return a.Real.Compare(b.Real) })
-		all = append(all, one)
+	for _, of := range m.services {
+		all = append(all, of.status(of.v, now))
 	}
 	slices.SortFunc(all, func(a, b ServiceStatus) int { return strings.Compare(a.Service, b.Service) })
+	return all
+}
+
+// StatusOf returns what is known of one service, whose pool is summed up as it
+// is given.
+func (m *Monitor) StatusOf(v model.VirtualService) ServiceStatus {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	of := m.services[v.Name]
+	if of == nil {
+		of = &service{}
+	}
+	return of.status(v, time.Now())
+}
+
+func (of *service) status(v model.VirtualService, now time.Time) ServiceStatus {
+	all := ServiceStatus{Service: v.Name, Pool: Judge(v, of.view(now)), Servers: make([]ServerStatus, 0, len(of.servers))}
+	for _, s := range of.servers {
+		all.Servers = append(all.Servers, s.status(now))
+	}
+	slices.SortFunc(all.Servers, func(a, b ServerStatus) int { return a.Real.Compare(b.Real) })
 	return all
 }
 

@@ -20,7 +20,11 @@ const listBuffer = 1 << 15
 // counting up to where it was, and so passes over a socket if one before it has
 // gone meanwhile.
 func (p *Plane) Astray() ([]byte, error) {
-	it, err := link.AttachIter(link.IterOptions{Program: p.programs[bpf.FairleadProgAstray], Map: p.maps[bpf.FairleadMapDialled]})
+	prog, err := p.program(bpf.FairleadProgAstray)
+	if err != nil {
+		return nil, err
+	}
+	it, err := link.AttachIter(link.IterOptions{Program: prog, Map: p.maps[bpf.FairleadMapDialled]})
 	if err != nil {
 		return nil, fmt.Errorf("attach eBPF iterator: %w", err)
 	}

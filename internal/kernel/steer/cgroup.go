@@ -14,7 +14,10 @@ import (
 // after the other, those of the cgroup closest to the process first. name
 // tells the attachments of one program apart.
 func (p *Plane) AttachCgroup(program, dir, name string) error {
-	prog := p.programs[program]
+	prog, err := p.program(program)
+	if err != nil {
+		return err
+	}
 	return p.attach(program+"-"+name, prog, func() (link.Link, error) {
 		l, err := link.AttachCgroup(link.CgroupOptions{Path: dir, Attach: p.types[program], Program: prog})
 		if errors.Is(err, unix.E2BIG) {

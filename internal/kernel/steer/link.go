@@ -24,7 +24,7 @@ func pinName(program string, ifindex int) string { return fmt.Sprintf("%s-%d", p
 // of an earlier version there. bare says that frames have no link header. The
 // calling thread must be in the interface's network namespace.
 func (p *Plane) AttachLink(program string, ifindex int, bare bool) error {
-	prog, err := p.program(program, bare)
+	prog, err := p.linkProgram(program, bare)
 	if err != nil {
 		return err
 	}
@@ -69,28 +69,6 @@ func (p *Plane) LinksOf(program string) (map[int]bool, error) {
 		}
 	}
 	return found, nil
-}
-
-// program returns the program for links with or without headers.
-func (p *Plane) program(name string, bare bool) (*ebpf.Program, error) {
-	if !bare {
-		return p.programs[name], nil
-	}
-	if p.bare == nil {
-		shares := map[string]*ebpf.Map{}
-		for name, m := range p.maps {
-			if shared(name) {
-				shares[name] = m
-			}
-		}
-		c, err := p.collection(0, shares)
-		if err != nil {
-			return nil, err
-		}
-		p.bare = c.Programs
-		closeAll(c.Maps)
-	}
-	return p.bare[name], nil
 }
 
 // attach makes a link under a name, or gives the one that is there the
@@ -160,12 +138,15 @@ func (p *Plane) adopt() error {
 func (p *Plane) renew() error {
 	for name, l := range p.attached {
 		program, _, _ := strings.Cut(name, "-")
-		prog, ok := p.programs[program]
-		if !ok {
+		if _, ok := p.types[program]; !ok {
 			continue
 		}
 		if !living(l) {
 			continue // LinksOf takes it away, and attach puts another in its place
+		}
+		prog, err := p.program(program)
+		if err != nil {
+			return err
 		}
 		if err := l.Update(prog); err != nil {
 			return fmt.Errorf("renew eBPF program %s: %w", name, err)

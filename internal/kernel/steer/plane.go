@@ -38,8 +38,9 @@ type Options struct {
 type Plane struct {
 	opt  Options
 	maps map[string]*ebpf.Map
-	// programs are those for links with Ethernet headers, bare those for
-	// links without, loaded when one is met.
+	// programs are those for socket calls and for links with Ethernet headers,
+	// bare those for links without. Each kind is loaded when one of it is
+	// needed.
 	programs, bare map[string]*ebpf.Program
 	// types are the hooks that the programs are made for.
 	types map[string]ebpf.AttachType
@@ -50,9 +51,9 @@ type Plane struct {
 	pinsSeen pinTimes
 }
 
-// Load loads the programs around the maps that are pinned, or new ones.
+// Load opens the plane around the maps that are pinned, or new ones.
 func Load(opt Options) (*Plane, error) {
-	p := &Plane{opt: opt, attached: map[string]link.Link{}}
+	p := &Plane{opt: opt, programs: map[string]*ebpf.Program{}, attached: map[string]link.Link{}}
 	if opt.Pins != "" {
 		if err := os.MkdirAll(filepath.Join(opt.Pins, "maps"), 0o700); err != nil {
 			return nil, fmt.Errorf("make the directory of pins: %w", err)
@@ -77,18 +78,27 @@ func Load(opt Options) (*Plane, error) {
 // ethernet is the length in bytes of an Ethernet header.
 const ethernet = 14
 
-// load makes the collection with the maps that are there already.
+// load makes the maps, but for those that are there already.
 func (p *Plane) load() error {
 	found, err := p.foundMaps()
 	defer closeAll(found)
 	if err != nil {
 		return err
 	}
-	c, err := p.collection(ethernet, found)
+	spec, err := Spec(p.opt.Cookie, ethernet)
 	if err != nil {
 		return err
 	}
-	p.programs, p.maps = c.Programs, c.Maps
+	p.types = map[string]ebpf.AttachType{}
+	for name, prog := range spec.Programs {
+		p.types[name] = prog.AttachType
+	}
+	clear(spec.Programs)
+	c, err := collection(spec, found)
+	if err != nil {
+		return err
+	}
+	p.maps = c.Maps
 	for name, m := range c.Maps {
 		if p.opt.Pins == "" || !shared(name) {
 			continue
@@ -100,23 +110,6 @@ func (p *Plane) load() error {
 		}
 	}
 	return nil
-}
-
-// collection loads every program for links with headers of that length.
-func (p *Plane) collection(header uint32, maps map[string]*ebpf.Map) (*ebpf.Collection, error) {
-	spec, err := Spec(p.opt.Cookie, header)
-	if err != nil {
-		return nil, err
-	}
-	p.types = map[string]ebpf.AttachType{}
-	for name, prog := range spec.Programs {
-		p.types[name] = prog.AttachType
-	}
-	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: maps})
-	if err != nil {
-		return nil, explain(err)
-	}
-	return c, nil
 }
 
 // Spec returns the programs and maps for a host and a length of link headers.

@@ -19,7 +19,7 @@ const loopback = 1
 // device of the calling thread's network namespace, which should be a
 // throwaway.
 func TryLinks() error {
-	p, err := try(func(t ebpf.ProgramType) bool { return t == ebpf.SchedCLS })
+	p, err := try(forLinks)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func TryLinks() error {
 // TryCgroups loads the programs for socket calls, and reads what none can have
 // dialled. It attaches none: there is no cgroup that is not the host's.
 func TryCgroups() error {
-	p, err := try(func(t ebpf.ProgramType) bool { return t != ebpf.SchedCLS })
+	p, err := try(forSockets)
 	if err != nil {
 		return err
 	}
@@ -47,17 +47,13 @@ func try(wanted func(ebpf.ProgramType) bool) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, prog := range spec.Programs {
-		if !wanted(prog.Type) {
-			delete(spec.Programs, name)
-		}
-	}
+	keep(spec, wanted)
 	for _, m := range spec.Maps {
 		m.MaxEntries = min(m.MaxEntries, tryEntries)
 	}
-	c, err := ebpf.NewCollection(spec)
+	c, err := collection(spec, nil)
 	if err != nil {
-		return nil, explain(err)
+		return nil, err
 	}
 	return &Plane{programs: c.Programs, maps: c.Maps, attached: map[string]link.Link{}}, nil
 }

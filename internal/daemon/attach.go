@@ -42,6 +42,8 @@ type Result struct {
 	Notes []string `json:"notes,omitempty"`
 	// Plan is what a dry run would do, as typed in a shell.
 	Plan string `json:"plan,omitempty"`
+	// Services are the virtual services that the request was about.
+	Services []ServiceView `json:"services,omitempty"`
 	// Changes are what becomes of the wishes when a Spec is applied.
 	Changes []Change `json:"changes,omitempty"`
 }

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"fairlead/internal/engine"
+	"fairlead/internal/health"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/overlay"
@@ -78,8 +79,17 @@ type Config struct {
 	FindProxy func(context.Context) (engine.Keeper, error)
 	// ProxyEnded tells that a proxy has; nil is fine.
 	ProxyEnded <-chan struct{}
-	Facts      plan.Facts
-	Log        *slog.Logger
+	// Containers tells of containers that may be real servers; nil is fine.
+	Containers Containers
+	// Lasting notes outlive a reboot, Passing ones do not; nil keeps none.
+	Lasting, Passing Notes
+	// Flows counts the flows of real servers, by their services, where the planes
+	// do; nil counts none.
+	Flows func([]model.VirtualService) (map[string]map[netip.AddrPort]uint64, error)
+	// DialReal is as in health.Options.
+	DialReal func(model.VirtualService, model.RealServer) health.DialFunc
+	Facts    plan.Facts
+	Log      *slog.Logger
 	// Meter counts what the daemon does; nil is fine.
 	Meter Meter
 	// Changed is called whenever what the daemon holds has changed; nil is fine.
@@ -112,6 +122,9 @@ type Daemon struct {
 	clients map[string]*client
 	// answers are what answers the checks of overlays, by the host's address.
 	answers map[netip.Addr]*overlay.Responder
+	// health checks real servers.
+	health   *health.Monitor
+	services services
 	// look gets the references of sandboxes to look at again.
 	look chan string
 	// counting is held while counters are read, for sums.
@@ -136,6 +149,8 @@ func New(cfg Config) (*Daemon, error) {
 		unfit:   map[string]bool{}, parted: map[string][]netip.Addr{},
 		healer: healer{held: make(chan struct{}, 1), contests: contests{}},
 	}
+	d.services = newServices()
+	d.health = health.NewMonitor(health.Options{Means: health.Means{Container: d.containerHealth}, Dial: cfg.DialReal, Changed: d.healthChanged})
 	d.life, d.end = context.WithCancel(context.Background())
 	wishes, err := cfg.Store.Wishes()
 	if err != nil {
@@ -148,6 +163,7 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.recall()
 	d.adopt(wishes)
 	return d, nil
 }
@@ -170,6 +186,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	var kept sync.WaitGroup
 	kept.Go(func() { d.keepProxy(ctx) })
 	kept.Go(func() { d.follow(ctx) })
+	kept.Go(func() { d.health.Run(ctx) })
+	kept.Go(func() { d.balance(ctx) })
+	kept.Go(func() { d.followContainers(ctx) })
 	defer func() { stop(); kept.Wait() }()
 	// What happened before we watched.
 	d.verify(func(*box) bool { return true })
@@ -207,11 +226,12 @@ func (d *Daemon) TearDown(ctx context.Context) error {
 	return errors.Join(d.save(next), d.engine.TearDown(ctx))
 }
 
-// Empty reports whether there is nothing to hold: no attachment, no publish.
+// Empty reports whether there is nothing to hold: no attachment, no publish, no
+// virtual service.
 func (d *Daemon) Empty() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.wishes.Attachments) == 0
+	return len(d.wishes.Attachments) == 0 && len(d.wishes.Services) == 0
 }
 
 // Held returns how many attachments and publishes users have asked for.

@@ -23,13 +23,34 @@ const (
 	// Contested is something that somebody else keeps changing: we wait longer
 	// and longer before we put it right again.
 	Contested EventKind = "contested"
+	// RealIsUp and RealIsDown are what the checks of a real server say.
+	RealIsUp   EventKind = "up"
+	RealIsDown EventKind = "down"
+	// RealJoined is a real server that a selector has found, RealLeft one that
+	// is gone.
+	RealJoined EventKind = "joined"
+	RealLeft   EventKind = "left"
+	// DrainBegun and DrainEnded are of a real server that gets no new flows,
+	// RealEnabled one that gets them again.
+	DrainBegun  EventKind = "draining"
+	DrainEnded  EventKind = "drained"
+	RealEnabled EventKind = "enabled"
+	// QuorumLost and QuorumGained are of a service's real servers.
+	QuorumLost   EventKind = "quorum lost"
+	QuorumGained EventKind = "quorum gained"
+	// SorryUsed is a service that sends clients to its sorry server, PanicBegun
+	// one that uses all real servers whatever the checks say, ChecksBelieved the
+	// end of both.
+	SorryUsed      EventKind = "sorry"
+	PanicBegun     EventKind = "panic"
+	ChecksBelieved EventKind = "recovered"
 	// Parted is a network that cannot be on this host for now, Reunited one that
 	// can be again.
 	Parted   EventKind = "parted"
 	Reunited EventKind = "reunited"
 )
 
-// Event is something that happened to the host without anybody asking us.
+// Event is something that happened to the host, or to a virtual service.
 type Event struct {
 	Time time.Time `json:"time"`
 	Kind EventKind `json:"kind"`

@@ -1,18 +1,16 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"fairlead/internal/model"
 )
 
-// state is what the wishes want of the host now: of sandboxes that live, with
-// the networks that they are in.
-func (d *Daemon) state(w model.Wishes) model.State {
+// hostState is what the wishes want of the host now, virtual services apart: of
+// sandboxes that live, with the networks that they are in.
+func (d *Daemon) hostState(w model.Wishes) model.State {
 	s := model.State{Endpoints: make([]model.Endpoint, 0, len(w.Attachments))}
 	used, alive := map[string]bool{}, map[string]bool{}
 	for _, a := range w.Attachments {
@@ -83,18 +81,13 @@ func (d *Daemon) attempt(next model.Wishes) error {
 	if err := d.save(next); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(d.life, applyLimit)
-	defer cancel()
-	began := time.Now()
-	full, err := d.engine.Set(ctx, d.state(next))
-	d.cfg.Meter.Applied(time.Since(began), err)
-	if err != nil {
+	if err := d.reach(next); err != nil {
 		return err
 	}
-	d.full = full
 	d.forget()
 	d.answer()
 	d.holdsOther()
+	d.wantContainers(next)
 	d.changed()
 	return nil
 }
@@ -175,6 +168,7 @@ func (d *Daemon) adopt(w model.Wishes) {
 	w = d.wishes
 	one := model.Wishes{Networks: w.Networks}
 	d.adoptNetworks(one)
+	one.Services = d.adoptServices(one, w.Services)
 	for _, a := range w.Attachments {
 		one.Attachments = append(slices.Clip(one.Attachments), a)
 		if err := d.attempt(one); err != nil {
@@ -188,6 +182,21 @@ func (d *Daemon) adopt(w model.Wishes) {
 		}
 	}
 	d.startClients()
+}
+
+// adoptServices applies virtual services, all at once or else one by one.
+func (d *Daemon) adoptServices(one model.Wishes, all []model.VirtualService) []model.VirtualService {
+	if one.Services = all; d.attempt(one) == nil {
+		return all
+	}
+	one.Services = nil
+	for _, v := range all {
+		one.Services = append(slices.Clip(one.Services), v)
+		if err := d.attempt(one); err != nil {
+			d.problem(serviceProblem(v.Name), err)
+		}
+	}
+	return all
 }
 
 // adoptNetworks applies the networks that stand by themselves, one by one.

@@ -104,3 +104,6 @@ func (c Check) Equal(o Check) bool {
 
 // IsZero reports whether nothing is asked for.
 func (c Check) IsZero() bool { return c.Equal(Check{}) }
+
+// Checks reports whether anything is checked.
+func (c Check) Checks() bool { return c.Type != "" && c.Type != CheckNone }

@@ -1,0 +1,142 @@
+package daemon
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fairlead/internal/model"
+)
+
+// ServiceRequest asks for a virtual service, or for it to be otherwise.
+type ServiceRequest struct {
+	model.VirtualService
+	// Was, if it is given, is what the caller believes the service to be: where
+	// it is otherwise by now, the request is refused as a Conflict.
+	Was *model.VirtualService `json:"was,omitempty"`
+	// Create refuses a service that is there otherwise.
+	Create bool `json:"create,omitempty"`
+	DryRun bool `json:"dryRun,omitempty"`
+}
+
+// SetService makes a virtual service, or changes one. The same again is
+// harmless.
+func (d *Daemon) SetService(r ServiceRequest) (Result, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v := r.VirtualService
+	have, known := d.service(v.Name)
+	if err := v.Validate(); err != nil {
+		return Result{}, &Fault{Invalid, fmt.Errorf("service %s: %w", v.Name, err)}
+	}
+	switch {
+	case known && have.Origin != v.Origin:
+		if v.Origin = have.Origin; have.Equal(v) {
+			return Result{Services: d.viewServices(v.Name)}, nil
+		}
+		return Result{}, others("service "+v.Name, have.Origin)
+	case known && have.Equal(v) && d.problems[serviceProblem(v.Name)] == "":
+		return Result{Services: d.viewServices(v.Name)}, nil
+	case known && r.Create:
+		return Result{}, fault(Conflict, "service %s is there, and otherwise: change it with `fairlead service set`, or choose another name", v.Name)
+	case r.Was != nil && (!known || !have.Equal(*r.Was)):
+		return Result{}, fault(Conflict, "service %s has been changed meanwhile: look at it and ask again", v.Name)
+	}
+	return d.changeService(v, r.DryRun)
+}
+
+// changeService takes the step to a service that was validated.
+func (d *Daemon) changeService(v model.VirtualService, dry bool) (Result, error) {
+	next := withService(d.wishes, v)
+	problem := d.problems[serviceProblem(v.Name)]
+	delete(d.problems, serviceProblem(v.Name))
+	if dry {
+		text, changed, err := d.plan(next)
+		d.restoreProblem(serviceProblem(v.Name), problem)
+		return Result{Plan: text, Changed: changed}, err
+	}
+	if err := d.settle(next); err != nil {
+		d.restoreProblem(serviceProblem(v.Name), problem)
+		return Result{}, fmt.Errorf("set service %s: %w", v.Name, err)
+	}
+	d.cfg.Log.Info("service", "name", v.Name, "at", v.String())
+	return Result{Services: d.viewServices(v.Name), Changed: true}, nil
+}
+
+func (d *Daemon) restoreProblem(name, problem string) {
+	if problem != "" {
+		d.problems[name] = problem
+	}
+}
+
+// RemoveService takes a virtual service away, and its flows. That there is none
+// is fine.
+func (d *Daemon) RemoveService(name string, dry bool) (Result, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	have, known := d.service(name)
+	if !known {
+		return Result{Notes: []string{fmt.Sprintf("there is no service %s: nothing to do", name)}}, nil
+	}
+	if have.Origin != model.FromCommand {
+		return Result{}, others("service "+name, have.Origin)
+	}
+	next := d.wishes
+	next.Services = slices.DeleteFunc(slices.Clone(next.Services), func(v model.VirtualService) bool { return v.Name == name })
+	if dry {
+		text, changed, err := d.plan(next)
+		return Result{Plan: text, Changed: changed}, err
+	}
+	delete(d.problems, serviceProblem(name))
+	if err := d.settle(next); err != nil {
+		return Result{}, fmt.Errorf("remove service %s: %w", name, err)
+	}
+	d.cfg.Log.Info("service removed", "name", name)
+	return Result{Changed: true}, nil
+}
+
+// service returns the wish of that name.
+func (d *Daemon) service(name string) (model.VirtualService, bool) {
+	i := slices.IndexFunc(d.wishes.Services, func(v model.VirtualService) bool { return v.Name == name })
+	if i < 0 {
+		return model.VirtualService{}, false
+	}
+	return d.wishes.Services[i].Clone(), true
+}
+
+// withService returns the wishes with the service, in place of the one of its
+// name.
+func withService(w model.Wishes, v model.VirtualService) model.Wishes {
+	w.Services = slices.Clone(w.Services)
+	if i := slices.IndexFunc(w.Services, func(o model.VirtualService) bool { return o.Name == v.Name }); i >= 0 {
+		w.Services[i] = v
+	} else {
+		w.Services = append(w.Services, v)
+	}
+	return w
+}
+
+// Services returns the virtual services by name.
+func (d *Daemon) Services() []ServiceView {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.countFlows()
+	return d.viewServices()
+}
+
+// Service returns the virtual service of that name.
+func (d *Daemon) Service(name string) (ServiceView, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known := d.service(name); !known {
+		return ServiceView{}, noService(name)
+	}
+	d.countFlows()
+	return d.viewServices(name)[0], nil
+}
+
+func noService(name string) error {
+	return fault(NotFound, "there is no service %q: make it with `fairlead service add`, or list them with `fairlead service ls`", name)
+}
+
+func byServiceName(a, b ServiceView) int { return strings.Compare(a.Name, b.Name) }

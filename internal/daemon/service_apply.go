@@ -1,0 +1,276 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"fairlead/internal/health"
+	"fairlead/internal/model"
+)
+
+// desired is what the host shall be brought to, and the pools in it.
+type desired struct {
+	model.State
+	pools map[string]*pool
+}
+
+// state is what the wishes want of the host now.
+func (d *Daemon) state(w model.Wishes) model.State {
+	s := d.hostState(w)
+	s.Services = d.completed(w, d.poolsOf(w, s.Endpoints, nil), nil)
+	return s
+}
+
+// desire is as state, and begins to check what is new.
+func (d *Daemon) desire(w model.Wishes, only map[string]bool) desired {
+	s := d.hostState(w)
+	pools := d.poolsOf(w, s.Endpoints, only)
+	resolved := make([]model.VirtualService, 0, len(pools))
+	for _, v := range w.Services {
+		if p := pools[v.Name]; p != nil {
+			resolved = append(resolved, p.resolved)
+		}
+	}
+	d.warn("check the real servers", d.health.Set(resolved))
+	s.Services = d.completed(w, pools, only)
+	return desired{s, pools}
+}
+
+// completed has the checks say what the planes shall do, of the services of
+// only or of all for nil, and returns all.
+func (d *Daemon) completed(w model.Wishes, pools map[string]*pool, only map[string]bool) []model.VirtualService {
+	now := time.Now()
+	var all []model.VirtualService
+	for _, v := range w.Services {
+		p := pools[v.Name]
+		if p == nil {
+			continue
+		}
+		if before := d.services.pools[v.Name]; before != p {
+			p.complete(d.health, before, now)
+		}
+		all = append(all, p.full)
+	}
+	return all
+}
+
+// complete adds to a pool what the checks say.
+func (p *pool) complete(checks *health.Monitor, before *pool, now time.Time) {
+	p.full = checks.Effective(p.resolved)
+	status := checks.StatusOf(p.resolved)
+	p.health = status.Pool
+	dead := map[netip.AddrPort]bool{}
+	for _, s := range status.Servers {
+		dead[s.Real] = s.State == model.RealDown
+	}
+	for i, r := range p.full.Reals {
+		// Nobody answers the flows of one that drains and is down.
+		if r.State == model.RealDraining && dead[r.At(0)] {
+			p.full.Reals[i].State = model.RealDown
+		}
+	}
+	if p.since = now; before != nil && before.status() == p.status() {
+		p.since = before.since
+	}
+}
+
+// reach brings the host to what the wishes want. What services select may have
+// got its addresses by that: then one more step follows.
+func (d *Daemon) reach(w model.Wishes) error {
+	want := d.desire(w, nil)
+	if err := d.set(want); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(w.Services, selects) {
+		return nil
+	}
+	if next := d.desire(w, nil); !slices.EqualFunc(next.Services, want.Services, model.VirtualService.Equal) {
+		if err := d.set(next); err != nil {
+			d.note(Event{Kind: Unhealed, Object: "services", Detail: err.Error()})
+		}
+	}
+	return nil
+}
+
+func selects(v model.VirtualService) bool {
+	return slices.ContainsFunc(v.Reals, func(r model.RealServer) bool { return !r.Select.IsZero() })
+}
+
+// set has the engine do it, and notes what it has come to.
+func (d *Daemon) set(want desired) error {
+	ctx, cancel := context.WithTimeout(d.life, applyLimit)
+	defer cancel()
+	began := time.Now()
+	full, err := d.engine.Set(ctx, want.State)
+	d.cfg.Meter.Applied(time.Since(began), err)
+	if err != nil {
+		return err
+	}
+	d.full = full
+	d.install(want.pools)
+	return nil
+}
+
+// reapply brings the planes to how the real servers of some services are now.
+// The wishes are the same, and nothing is written but notes.
+func (d *Daemon) reapply(names ...string) error {
+	only := map[string]bool{}
+	for _, name := range names {
+		only[name] = true
+		delete(d.services.dirty, name)
+	}
+	if err := d.set(d.desire(d.wishes, only)); err != nil {
+		return err
+	}
+	d.holdsOther()
+	d.changed()
+	return nil
+}
+
+// install makes the pools ours, which the planes have, and tells what is
+// otherwise than before.
+func (d *Daemon) install(pools map[string]*pool) {
+	s := &d.services
+	before := s.pools
+	s.pools = pools
+	now := time.Now()
+	var touched []realKey
+	for name, p := range pools {
+		was := before[name]
+		if was == p {
+			continue
+		}
+		for _, m := range p.members {
+			if key := (realKey{name, m.at}); d.beginDrain(key, p, m, now) {
+				touched = append(touched, key)
+			}
+		}
+		d.tellPool(was, p)
+	}
+	for key := range s.drains {
+		p := pools[key.service]
+		if m := p.member(key.at); m == nil || m.standing != RealDraining && m.standing != RealDrained {
+			delete(s.drains, key)
+			touched = append(touched, key)
+		}
+	}
+	d.keepDrains(touched...)
+	s.poke() // there may be drains to watch
+}
+
+// beginDrain notes the drain of a member that has none, and reports whether it
+// had none.
+func (d *Daemon) beginDrain(key realKey, p *pool, m member, now time.Time) bool {
+	if m.standing != RealDraining || d.services.drains[key] != nil {
+		return false
+	}
+	d.services.drains[key] = &Drain{Cause: m.cause, Since: now, Deadline: deadline(now, 0, p.wish.Drain), Endpoint: m.Endpoint, Leaving: m.leaving, Real: m.RealServer}
+	return true
+}
+
+// tellPool tells what has changed of a service.
+func (d *Daemon) tellPool(was, p *pool) {
+	if was == nil || was.restored {
+		return
+	}
+	name := p.wish.Name
+	for _, m := range p.members {
+		old := was.member(m.at)
+		switch {
+		case old == nil && !m.wish.Select.IsZero():
+			d.tellService(RealJoined, name, &m, m.Endpoint)
+		case old != nil && old.standing == m.standing || old == nil && m.standing == "":
+		case m.standing == "":
+			d.tellService(RealEnabled, name, &m, "")
+		case m.standing == RealDraining:
+			d.tellService(DrainBegun, name, &m, m.cause)
+		case m.standing == RealDrained:
+			d.tellService(DrainEnded, name, &m, m.cause)
+		}
+	}
+	for _, m := range was.members {
+		if p.member(m.at) == nil {
+			d.tellService(RealLeft, name, &m, m.cause)
+		}
+	}
+	if was.quorum() != p.quorum() {
+		kind := QuorumGained
+		if !p.quorum() {
+			kind = QuorumLost
+		}
+		d.tellService(kind, name, nil, p.quorumText())
+	}
+	if a, b := was.status(), p.status(); a != b && (a == ServiceSorry || b == ServiceSorry || a == ServicePanics || b == ServicePanics) {
+		d.tellService(modes[b], name, nil, p.quorumText())
+	}
+}
+
+// modes are the events of how a service's real servers are used.
+var modes = map[ServiceStatus]EventKind{ServiceSorry: SorryUsed, ServicePanics: PanicBegun, ServiceUp: ChecksBelieved, ServiceDown: ChecksBelieved}
+
+// tellService tells of a service, or of a real server of it.
+func (d *Daemon) tellService(kind EventKind, service string, m *member, detail string) {
+	object := "service " + service
+	if m != nil {
+		object += " real " + m.text()
+	}
+	d.note(Event{Kind: kind, Object: object, Detail: detail})
+}
+
+// healthChanged is told by the checks.
+func (d *Daemon) healthChanged(b health.Batch) {
+	d.services.telling.Lock()
+	defer d.services.telling.Unlock()
+	d.services.told = append(d.services.told, b)
+	d.services.poke()
+}
+
+// heed takes what the checks have told.
+func (d *Daemon) heed() {
+	s := &d.services
+	s.telling.Lock()
+	told := s.told
+	s.told = nil
+	s.telling.Unlock()
+	for _, b := range told {
+		for _, c := range b.Changes {
+			kind := RealIsUp
+			if c.To == model.RealDown {
+				kind = RealIsDown
+			} else if c.To == model.RealDraining {
+				kind = DrainBegun
+			}
+			s.transitions[realKey{c.Service, c.Real}]++
+			d.tellService(kind, c.Service, &member{at: c.Real}, c.Cause)
+		}
+		for _, name := range b.Services {
+			s.dirty[name] = true
+		}
+		s.unsaved = true
+	}
+}
+
+// rebalance applies what has changed about real servers.
+func (d *Daemon) rebalance() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.heed()
+	var names []string
+	for name := range d.services.dirty {
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	if err := d.reapply(names...); err != nil {
+		d.services.dirty = map[string]bool{}
+		for _, name := range names {
+			d.services.dirty[name] = true
+		}
+		return fmt.Errorf("apply what has changed about real servers: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"fairlead/internal/model"
+	"fairlead/internal/sandbox"
+)
+
+// Container is what is known of a container that is attached.
+type Container struct {
+	Name   string            `json:"name"`
+	Labels map[string]string `json:"labels,omitempty"`
+	// Stopping says why it is about to end, empty if it is not.
+	Stopping string `json:"stopping,omitempty"`
+	// Health is what its engine's own check says, empty if there is none.
+	Health string `json:"health,omitempty"`
+}
+
+func (c Container) equal(o Container) bool {
+	return c.Name == o.Name && c.Stopping == o.Stopping && c.Health == o.Health && maps.Equal(c.Labels, o.Labels)
+}
+
+// Containers tells of containers; sandbox.Finder does.
+type Containers interface {
+	// FollowContainers calls tell with what happens to containers, beginning
+	// with those that run, until ctx ends.
+	FollowContainers(ctx context.Context, tell func(sandbox.ContainerNews))
+}
+
+// followContainers learns of containers from the first service on that may have
+// one as its real server.
+func (d *Daemon) followContainers(ctx context.Context) {
+	if d.cfg.Containers == nil {
+		return
+	}
+	select {
+	case <-d.services.wanted:
+		d.cfg.Containers.FollowContainers(ctx, d.heard)
+	case <-ctx.Done():
+	}
+}
+
+// heard is told of a container.
+func (d *Daemon) heard(n sandbox.ContainerNews) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	changed := false
+	for _, ref := range n.Refs {
+		before, known := d.services.containers[ref]
+		c := before
+		switch {
+		case n.Stopping != "" && c.Stopping == "":
+			c.Stopping = fmt.Sprintf("its container is being stopped (%s)", n.Stopping)
+		case n.Stopping == "":
+			c = Container{Name: n.Name, Labels: n.Labels, Health: n.Health}
+			if !n.Began {
+				c.Stopping = before.Stopping
+			}
+		}
+		switch {
+		case n.Gone && known:
+			delete(d.services.containers, ref)
+			changed = true
+		case !n.Gone && !c.equal(before):
+			d.services.containers[ref] = c
+			changed = true
+		}
+	}
+	if !changed {
+		return
+	}
+	for _, v := range d.wishes.Services {
+		d.services.soil(v.Name)
+	}
+	if d.cfg.Passing != nil {
+		d.warn("note the containers", d.cfg.Passing.Put(map[string]any{containerNote: d.services.containers}))
+	}
+}
+
+// containerHealth answers the checks of type docker.
+func (d *Daemon) containerHealth(_ context.Context, endpoint string) (healthy bool, detail string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a, attached := d.attachment(endpoint)
+	c, known := d.services.containers[a.Ref]
+	switch {
+	case !attached:
+		return false, "", fmt.Errorf("it is no sandbox that is attached here: use another check")
+	case !known:
+		return false, "", fmt.Errorf("no container engine tells of %s", a.Ref)
+	case c.Health == "":
+		return false, "", fmt.Errorf("container %s has no health check: add one, or use another check", c.Name)
+	}
+	return c.Health == "healthy", "the container is " + c.Health, nil
+}
+
+// wantContainers has the containers followed from now on, if a service may have
+// one as its real server.
+func (d *Daemon) wantContainers(w model.Wishes) {
+	if len(w.Services) == 0 {
+		return
+	}
+	d.services.want.Do(func() { close(d.services.wanted) })
+}

@@ -22,8 +22,8 @@ import (
 const patience = 30 * time.Second
 
 // started is what a service manager does for the service: mounts as for
-// ProtectSystem=strict and ProtectControlGroups=yes, then the command with no
-// more capabilities than the unit's. It is process 1 of its own.
+// ProtectSystem=strict, then the command with no more capabilities than the
+// unit's. It is process 1 of its own.
 const started = `set -e
 mount --make-rprivate /
 mount -t proc proc /proc
@@ -39,7 +39,7 @@ echo $! >/run/theirs
 ip netns exec shop socat TCP6-LISTEN:80,ipv6-v6only=0,fork,reuseaddr EXEC:"echo hello" 3>&- 4>&- &
 setpriv --reuid 65534 --clear-groups socat TCP-LISTEN:9000,fork EXEC:cat 3>&- 4>&- &
 mount -o remount,bind,ro /run
-for at in / $(findmnt -rno TARGET | grep ^/sys/fs/cgroup); do mount -o remount,bind,ro $at; done
+mount -o remount,bind,ro /
 export LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=admin:docker WATCHDOG_PID=$$ WATCHDOG_USEC=500000
 exec setpriv --bounding-set "$CAPS" --no-new-privs $COMMAND --state /run/state --teardown
 `
@@ -167,6 +167,7 @@ func TestTheUnitIsEnough(t *testing.T) {
 	s.says("fairlead network create web --subnet 172.30.0.0/24 --subnet fd00:30::/64", "")
 	s.told("READY=1", "STATUS=0 attachments, 0 publishes", "WATCHDOG=1")
 	s.says("printf 'POST /Plugin.Activate HTTP/1.0\\r\\n\\r\\n' | socat -T 10 - UNIX-CONNECT:"+s.docker, "NetworkDriver")
+	s.says("chrt --all-tasks --pid $(cat /run/fairlead/pid)", "SCHED_RR")
 	s.says("fairlead attach web shop", "172.30.0.2")
 	s.says("fairlead attach web peer", "172.30.0.3")
 	s.says("fairlead attach web $(cat /run/theirs) --name theirs", "172.30.0.4")

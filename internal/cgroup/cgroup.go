@@ -1,5 +1,5 @@
-// Package cgroup finds the host's cgroup v2 hierarchy. It makes no cgroups
-// and mounts nothing.
+// Package cgroup finds the host's cgroup v2 hierarchy, and freezes cgroups. It
+// makes none and mounts nothing.
 package cgroup
 
 import (

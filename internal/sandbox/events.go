@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"net/http"
 	"net/url"
@@ -10,21 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// inotifyEvent is the fixed part of a struct inotify_event.
-type inotifyEvent struct {
-	wd     int
-	mask   uint32
-	length int
-}
-
-func parseEvent(b []byte) inotifyEvent {
-	return inotifyEvent{
-		wd:     int(int32(binary.NativeEndian.Uint32(b))),
-		mask:   binary.NativeEndian.Uint32(b[4:]),
-		length: int(binary.NativeEndian.Uint32(b[12:])),
-	}
-}
 
 // newsOfContainers asks an engine for what changes where containers are found;
 // "died" is podman's word.

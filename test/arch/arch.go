@@ -103,12 +103,12 @@ var Rules = []Rule{
 		Of:   []string{"internal/health/..."}, Ours: []string{"internal/model/...", "internal/child/...", "internal/health/..."},
 	},
 	{
-		Name: "finding the cgroup hierarchy needs nothing of ours",
-		Of:   []string{"internal/cgroup/..."}, Ours: []string{},
+		Name: "finding the cgroup hierarchy and reading inotify need nothing of ours",
+		Of:   []string{"internal/cgroup/...", "internal/inotify/..."}, Ours: []string{},
 	},
 	{
-		Name: "finding sandboxes needs only the door to the kernel",
-		Of:   []string{"internal/sandbox/..."}, Ours: []string{"internal/model/...", "internal/kernel/...", "internal/sandbox/..."},
+		Name: "finding sandboxes needs only the door to the kernel, and inotify",
+		Of:   []string{"internal/sandbox/..."}, Ours: []string{"internal/model/...", "internal/kernel/...", "internal/inotify/...", "internal/sandbox/..."},
 	},
 	{
 		Name: "a DHCP client needs only the door to the kernel",

@@ -1,13 +1,14 @@
 package docker
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
+	"slices"
+
+	"fairlead/internal/inotify"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,17 +28,17 @@ type groups struct {
 	inotify int
 	// stop is an eventfd that ends the waiting.
 	stop   int
-	parent map[int32]string
+	parent map[int]string
 }
 
-// cgroup is one of a container's that has come, or gone.
-type cgroup struct {
+// group is a cgroup of a container's that has come, or gone.
+type group struct {
 	path, id string
 	gone     bool
 }
 
 func watchGroups(root string) (*groups, error) {
-	g := &groups{root: root, stop: -1, parent: map[int32]string{}}
+	g := &groups{root: root, stop: -1, parent: map[int]string{}}
 	var err error
 	if g.inotify, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("open inotify: %w", err)
@@ -95,18 +96,18 @@ func (g *groups) watch(dir string) error {
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", dir, err)
 	}
-	g.parent[int32(wd)] = dir
+	g.parent[wd] = dir
 	return nil
 }
 
 // find returns the cgroups of a container that are there; of all for an empty
 // id.
-func (g *groups) find(id string) (found []cgroup) {
+func (g *groups) find(id string) (found []group) {
 	for _, dir := range g.parent {
 		entries, _ := os.ReadDir(dir) // it may have gone
 		for _, e := range entries {
 			if is := containerID.FindString(e.Name()); is != "" && (id == "" || id == is) {
-				found = append(found, cgroup{path: filepath.Join(dir, e.Name()), id: is})
+				found = append(found, group{path: filepath.Join(dir, e.Name()), id: is})
 			}
 		}
 	}
@@ -115,28 +116,21 @@ func (g *groups) find(id string) (found []cgroup) {
 
 // parse reads what inotify told. That of a directory for containers' cgroups
 // has it watched, too.
-func (g *groups) parse(news []byte) (all []cgroup, err error) {
-	for len(news) >= unix.SizeofInotifyEvent {
-		wd, mask := int32(binary.NativeEndian.Uint32(news)), binary.NativeEndian.Uint32(news[4:])
-		end := min(unix.SizeofInotifyEvent+int(binary.NativeEndian.Uint32(news[12:])), len(news))
-		name := strings.TrimRight(string(news[unix.SizeofInotifyEvent:end]), "\x00")
-		news = news[end:]
-		dir, known := g.parent[wd]
-		switch id := containerID.FindString(name); {
-		case mask&unix.IN_Q_OVERFLOW != 0:
+func (g *groups) parse(news []byte) (all []group, err error) {
+	for _, e := range inotify.Events(news) {
+		dir, known := g.parent[e.Watch]
+		path := filepath.Join(dir, e.Name)
+		switch id := containerID.FindString(e.Name); {
+		case e.Mask&unix.IN_Q_OVERFLOW != 0:
 			all = append(all, g.find("")...)
-		case mask&unix.IN_IGNORED != 0:
-			delete(g.parent, wd)
+		case e.Mask&unix.IN_IGNORED != 0:
+			delete(g.parent, e.Watch)
 		case !known:
 		case id != "":
-			all = append(all, cgroup{filepath.Join(dir, name), id, mask&unix.IN_DELETE != 0})
-		case mask&unix.IN_CREATE != 0 && dir == g.root:
-			for _, usual := range usualParents {
-				if usual == name {
-					err = errors.Join(err, g.watch(filepath.Join(dir, name)))
-					all = append(all, g.find("")...)
-				}
-			}
+			all = append(all, group{path, id, e.Mask&unix.IN_DELETE != 0})
+		case e.Mask&unix.IN_CREATE != 0 && dir == g.root && slices.Contains(usualParents, e.Name):
+			err = errors.Join(err, g.watch(path))
+			all = append(all, g.find("")...)
 		}
 	}
 	return all, err

@@ -1,9 +1,9 @@
 package docker
 
 import (
-	"os"
-	"path/filepath"
 	"time"
+
+	"fairlead/internal/cgroup"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,7 +21,7 @@ type frozen struct {
 // is frozen later, with its process already there, a runtime takes for a
 // container that somebody has paused.
 func freeze(path string) *frozen {
-	if populated(path) || os.WriteFile(filepath.Join(path, "cgroup.freeze"), []byte("1"), 0) != nil {
+	if populated(path) || cgroup.Freeze(path) != nil {
 		return nil
 	}
 	return limited(path)
@@ -43,14 +43,14 @@ func (f *frozen) end() bool {
 
 // thaw lets what is in a cgroup go on. The cgroup may have gone.
 func thaw(path string) {
-	_ = os.WriteFile(filepath.Join(path, "cgroup.freeze"), []byte("0"), 0)
+	_ = cgroup.Thaw(path)
 }
 
 // populated reports whether there are processes in a cgroup, or it cannot be
 // known.
 func populated(path string) bool {
-	pids, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-	return err != nil || len(pids) > 0
+	is, err := cgroup.Populated(path)
+	return err != nil || is
 }
 
 // urgent has the calling thread run before all that are not urgent: at the

@@ -206,7 +206,7 @@ func (l *Labels) heard(ctx context.Context, h sandbox.Happened) {
 }
 
 // met is told of a container's cgroup.
-func (l *Labels) met(g cgroup) {
+func (l *Labels) met(g group) {
 	c, known := l.known[g.id]
 	switch {
 	case g.gone:

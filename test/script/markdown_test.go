@@ -80,7 +80,6 @@ func TestRunnable(t *testing.T) {
 		"fairlead lab run":                 "fairlead lab run " + script.Short,
 		"fairlead lab run quick --rounds 30 --seed 7":    "fairlead lab run quick --seed 7 " + script.Short,
 		"fairlead lab run --duration=5s nat > nat.txt":   "fairlead lab run nat " + script.Short + " > nat.txt",
-		"fairlead lab run docker docker:host --rounds 9": "fairlead lab run docker docker:host " + script.ShortDocker,
 		"fairlead lab run --fail-if 'nat.bulk.ratio<.8'": "fairlead lab run --fail-if 'nat.bulk.ratio<.8' " + script.Short + " || test $? -eq 1",
 	} {
 		got, err := script.Runnable(documented, "/src")

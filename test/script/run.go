@@ -12,17 +12,12 @@ import (
 // What several rounds say is test/e2e's to show.
 const Short = "--rounds 1 --duration 100ms"
 
-// ShortDocker is the same where paths lead through Docker engines, whose
-// starts take the time.
-const ShortDocker = "--rounds 1 --duration 200ms"
-
 // serves is how many seconds a documented server must run: longer than one
 // takes to fail.
 const serves = "3"
 
 var (
 	long     = regexp.MustCompile(`\s+--(rounds|duration)[= ]\S+`)
-	engines  = regexp.MustCompile(`\sdocker(-start)?(\s|$)|\sdocker:`)
 	onHost   = regexp.MustCompile(`^fairlead (attach|detach|publish|unpublish|ls|stats|events|network|exec|inspect|plan|apply|destroy|get|ports|doctor|explain)\b`)
 	makeLine = regexp.MustCompile(`^make [a-z-]+$`)
 )
@@ -31,8 +26,7 @@ var (
 // root is the project's folder. Only make and fairlead are documented, so
 // that nothing else needs to be installed to follow the documentation:
 //
-//   - `fairlead lab run` and `make lab` run for Short or ShortDocker, into the
-//     current folder;
+//   - `fairlead lab run` and `make lab` run for Short, into the current folder;
 //   - the other make targets are only resolved (make -n): the test itself is
 //     run by one of them;
 //   - a server under `fairlead run` must run on until its time is over;
@@ -55,11 +49,7 @@ func Runnable(command, root string) (string, error) {
 		if i := strings.IndexAny(unquoted(run), ">|;&"); i >= 0 {
 			at = i
 		}
-		short := Short
-		if engines.MatchString(run) {
-			short = ShortDocker
-		}
-		run = strings.TrimSpace(run[:at]) + " " + short + strings.TrimRight(" "+run[at:], " ")
+		run = strings.TrimSpace(run[:at]) + " " + Short + strings.TrimRight(" "+run[at:], " ")
 		if strings.Contains(command, "--fail-if") {
 			run += ` || test $? -eq 1`
 		}

@@ -220,6 +220,9 @@ func writeScript(dir, page string) (int, error) {
 	var session strings.Builder
 	for _, command := range commands {
 		line, err := script.Runnable(command.Text, root)
+		if command.Text == makeLab && name != firstPage {
+			line, err = "make -n -C "+root+" lab", nil
+		}
 		if err != nil {
 			return 0, fmt.Errorf("%s:%d: %w", name, command.Line, err)
 		}
@@ -230,6 +233,13 @@ func writeScript(dir, page string) (int, error) {
 	file = filepath.Join(dir, strings.TrimLeft(file, "-")+".txtar")
 	return len(commands), os.WriteFile(file, []byte(session.String()), 0o644)
 }
+
+// makeLab does the same on every page, so that only the first one's is run; of
+// the others' it is seen that there is such a target.
+const (
+	makeLab   = "make lab"
+	firstPage = "README.md"
+)
 
 // limit bounds one documented command.
 const limit = 5 * time.Minute

@@ -105,15 +105,22 @@ func (r *Record) count(s settings, res Result, now time.Time) string {
 	r.Streak++
 	switch {
 	case r.Up && r.Streak >= s.fall:
-		cause := fmt.Sprintf("%d checks failed: %s", r.Streak, res.Detail)
+		cause := fmt.Sprintf("%s failed: %s", checks(r.Streak), res.Detail)
 		r.Up, r.Streak = false, 0
 		return cause
 	case !r.Up && r.Streak >= s.rise && !held:
-		cause := fmt.Sprintf("%d checks passed: %s", r.Streak, res.Detail)
+		cause := fmt.Sprintf("%s passed: %s", checks(r.Streak), res.Detail)
 		r.Up, r.Streak = true, 0
 		return cause
 	}
 	return ""
+}
+
+func checks(n int) string {
+	if n == 1 {
+		return "1 check"
+	}
+	return fmt.Sprintf("%d checks", n)
 }
 
 // heed takes what the agent says; what it does not speak of stays.

@@ -1,0 +1,73 @@
+package health
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"fairlead/internal/model"
+)
+
+func script(text string) model.Check {
+	return model.Check{Type: model.CheckExec, Command: []string{"/bin/sh", "-c", text, "check"}}
+}
+
+func TestExec(t *testing.T) {
+	at := Target{Service: "web", Real: netip.MustParseAddrPort("[2001:db8::1]:80")}
+	expect(t, check(t, script(`echo "$FAIRLEAD_SERVICE at $1 $2"`), Means{}, at), true, "exit status 0: web at 2001:db8::1 80")
+	expect(t, check(t, script(`echo broken >&2; exit 3`), Means{}, at), false, "exit status 3: broken")
+	expect(t, check(t, script(`kill -9 $$`), Means{}, at), false, "signal: killed: no output")
+	expect(t, check(t, script(`yes`+"`printf '\\033'`"+` | head -c 3000000`), Means{}, at), true, "exit status 0: ")
+	if r := check(t, model.Check{Type: model.CheckExec, Command: []string{"/nonexistent"}}, Means{}, at); !r.Void {
+		t.Errorf("a command that is not there: %+v", r)
+	}
+}
+
+// TestExecGroup: whatever the command has started ends with it.
+func TestExecGroup(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		cancel, ok bool
+		detail     string
+	}{
+		{"too slow", "sleep 1000 & echo waits >&3; wait", true, false, "the command took too long"},
+		{"left behind", "sleep 1000 & echo goes >&3; echo done", false, true, "exit status 0: done"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fifo := filepath.Join(t.TempDir(), "alive")
+			if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			alive := make(chan error, 1)
+			go func() {
+				f, err := os.Open(fifo)
+				if err != nil {
+					alive <- err
+					return
+				}
+				defer f.Close()
+				from := bufio.NewReader(f)
+				if _, err = from.ReadString('\n'); err == nil && c.cancel {
+					cancel()
+				}
+				_, err = io.Copy(io.Discard, from)
+				alive <- err // nobody has it open any more
+			}()
+			one, err := New(script("exec 3>"+fifo+"; "+c.text), Means{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			expect(t, one.Check(ctx, Target{Real: netip.MustParseAddrPort("192.0.2.1:80")}), c.ok, c.detail)
+			if err := <-alive; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -147,7 +147,7 @@ func newRoot(a *app) *cobra.Command {
 	})
 	root.AddCommand(newLab(a), newPaths(a), newChoose(a), newRun(), newAttach(a), newDetach(a), newPublish(a), newUnpublish(a),
 		newList(a), newNetwork(a), newDaemon(a), newEvents(a), newExec(), newInspect(a), newStats(a), newExplain(a), newPorts(a), newDoctor(a), newVersion(a), newDocs(root))
-	root.AddCommand(newPlan(a), newApply(a), newDestroy(a), newGet(a))
+	root.AddCommand(newPlan(a), newApply(a), newDestroy(a), newGet(a), newService(a))
 	return root
 }
 

@@ -14,10 +14,15 @@
 //	POST /v1/networks/create  NetworkRequest        → daemon.Result
 //	POST /v1/networks/remove  NetworkName           → daemon.Result
 //	POST /v1/networks/check   NetworkName           → Ways
+//	POST /v1/services/set     daemon.ServiceRequest → daemon.Result
+//	POST /v1/services/remove  ServiceName           → daemon.Result
+//	POST /v1/services/real    daemon.RealRequest    → daemon.Result
 //	POST /v1/apply            SpecRequest           → daemon.Result
 //	GET  /v1/state            → State
 //	GET  /v1/attachments      → Attachments
 //	GET  /v1/networks         → Networks
+//	GET  /v1/services         → Services
+//	GET  /v1/services/{name}  → daemon.ServiceView
 //	GET  /v1/events           → Events; with ?follow, a daemon.Event a line
 //	GET  /v1/stats            → daemon.Stats
 package admin
@@ -57,6 +62,11 @@ type Daemon interface {
 	CreateNetwork(n model.Network, dry bool) (daemon.Result, error)
 	RemoveNetwork(name string) (daemon.Result, error)
 	CheckNetwork(ctx context.Context, name string) ([]daemon.WayView, error)
+	SetService(daemon.ServiceRequest) (daemon.Result, error)
+	RemoveService(name string, dry bool) (daemon.Result, error)
+	ChangeReal(daemon.RealRequest) (daemon.Result, error)
+	Services() []daemon.ServiceView
+	Service(name string) (daemon.ServiceView, error)
 	Apply(ctx context.Context, spec daemon.Spec, dry bool) (daemon.Result, error)
 	State() (daemon.Spec, []string)
 	Attachments() []daemon.View

@@ -138,6 +138,7 @@ func Handler(d Daemon) http.Handler {
 	mux.HandleFunc("GET "+pathNetworks, func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, Networks{d.Networks()})
 	})
+	serviceHandlers(mux, d)
 	mux.HandleFunc("GET "+pathEvents, eventsOf(d))
 	mux.HandleFunc("GET "+pathStats, func(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusOK, d.Stats(r.Context()))

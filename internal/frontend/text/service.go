@@ -34,16 +34,7 @@ func oneOf[T ~string](what string, words []string) func(string) (T, error) {
 	}
 }
 
-// The readers of a virtual service's choices.
-var (
-	Scheduler = oneOf[model.Scheduler]("scheduler", Schedulers)
-	Forward   = oneOf[model.Forward]("forward", Forwards)
-	Plane     = oneOf[model.Plane]("plane", Planes)
-	Answer    = oneOf[model.Answers]("answers", Answers)
-	CheckType = oneOf[model.CheckType]("check", Checks)
-	Initial   = oneOf[model.Initial]("initial", []string{string(model.InitialUp), string(model.InitialDown)})
-	RealState = oneOf[model.RealState]("state", []string{string(model.RealDraining), string(model.RealDown)})
-)
+var realState = oneOf[model.RealState]("state", []string{string(model.RealDraining), string(model.RealDown)})
 
 // Ports reads ports and ranges of them, with commas: 80,443,8000-8010.
 func Ports(text string) (all []model.PortRange, err error) {
@@ -122,7 +113,7 @@ func parseReal(text string) (r model.RealServer, err error) {
 		case "port":
 			r.Port, err = port(value)
 		case "state":
-			r.State, err = RealState(value)
+			r.State, err = realState(value)
 		default:
 			err = fmt.Errorf("%q: want ADDRESS[:PORT], or name=, label=, network=, port=, weight=, state=", part)
 		}

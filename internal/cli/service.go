@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/text"
+	"fairlead/internal/model"
+
+	"github.com/spf13/cobra"
+)
+
+func newService(a *app) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "service",
+		Short: "Balance addresses and ports over real servers, with health checks",
+		RunE: func(c *cobra.Command, _ []string) error {
+			return usage(errors.Join(c.Help(), errors.New("name a command: add, set, rm, drain, enable, ls, show or watch")))
+		},
+	}
+	c.AddCommand(newServiceAdd(a), newServiceSet(a), newServiceRemove(a), newServiceDrain(a), newServiceEnable(a),
+		newServiceList(a), newServiceShow(a), newServiceWatch(a))
+	return c
+}
+
+// serviceFlags are a virtual service as it is typed.
+type serviceFlags struct {
+	reals   []string
+	command []string
+}
+
+const realHelp = "A real server is ADDRESS[:PORT], or what selects attached sandboxes: label=KEY[=VALUE][:PORT],\n" +
+	"name=PATTERN[:PORT] or network=NETWORK[:PORT], several of these with commas; and then\n" +
+	",weight=N. Without a port it is the one that the client has dialled. Sandboxes that are\n" +
+	"selected are real servers for as long as they are attached."
+
+func (f *serviceFlags) flags(c *cobra.Command) {
+	c.Flags().StringArrayVarP(&f.reals, "real", "r", nil, "`REAL` server: ADDRESS[:PORT], label=KEY[=VALUE][:PORT] …, and ,weight=N (repeatable)")
+	c.Flags().StringArrayVar(&f.command, "check-command", nil, "exec: the `COMMAND` that is run with the server's address and port as its last arguments (repeat it for arguments)")
+	for _, field := range slices.Concat(text.ServiceFields(), text.CheckFields()) {
+		if field.Value == "" {
+			c.Flags().Bool(field.Flag, false, field.Help)
+			continue
+		}
+		short := ""
+		if field.Flag == "scheduler" {
+			short = "s"
+		}
+		c.Flags().StringP(field.Flag, short, "", fmt.Sprintf("`%s`: %s", field.Value, field.Help))
+		if field.Words != nil {
+			// It fails only for a flag that is not there or completes already.
+			_ = c.RegisterFlagCompletionFunc(field.Flag, cobra.FixedCompletions(field.Words, cobra.ShellCompDirectiveNoFileComp))
+		}
+	}
+}
+
+// change changes a service as the flags and further arguments say.
+func (f *serviceFlags) change(c *cobra.Command, v *model.VirtualService, frontends []string) error {
+	if len(frontends) > 0 {
+		v.Addresses, v.Ports = nil, nil
+	}
+	for _, word := range frontends {
+		if err := text.Frontend(v, word); err != nil {
+			return err
+		}
+	}
+	for _, field := range slices.Concat(text.ServiceFields(), text.CheckFields()) {
+		if flag := c.Flags().Lookup(field.Flag); flag.Changed {
+			if err := field.Set(v, flag.Value.String()); err != nil {
+				return err
+			}
+		}
+	}
+	if c.Flags().Changed("check-command") {
+		v.Check.Command = f.command
+		if len(f.command) == 1 {
+			v.Check.Command = strings.Fields(f.command[0])
+		}
+	}
+	for _, word := range f.reals {
+		r, err := text.Real(word)
+		if err != nil {
+			return err
+		}
+		if i := slices.IndexFunc(v.Reals, r.Is); i >= 0 {
+			v.Reals[i] = r
+		} else {
+			v.Reals = append(v.Reals, r)
+		}
+	}
+	return nil
+}
+
+func newServiceAdd(a *app) *cobra.Command {
+	r := &remote{app: a}
+	var f serviceFlags
+	c := &cobra.Command{
+		Use:   "add NAME ADDRESS:PORT[,PORT…][/PROTOCOL]…",
+		Short: "Make a virtual service",
+		Long: "Make a virtual service: addresses and ports that are balanced over real servers. The\n" +
+			"same again is fine; `fairlead service set` changes one.\n\n" + realHelp,
+		Example: "  fairlead service add web 192.0.2.10:80 --real 10.0.0.2:8080 --real 10.0.0.3:8080,weight=2\n" +
+			"  fairlead service add web 192.0.2.10:80,443 --interface eth0 --real label=app=web --check http --check-path /healthz\n" +
+			"  fairlead service add dns 192.0.2.53:53/udp --scheduler rr --real 10.0.0.53 --check dns --check-query example.org\n" +
+			"  fairlead service add web '[2001:db8::10]:80' --real '[fd00::2]:8080' --persistence 5m --drain 30s --sorry '[fd00::9]:80' --quorum 2",
+		Args: arguments(cobra.MinimumNArgs(2)),
+		RunE: func(c *cobra.Command, args []string) error {
+			v := model.VirtualService{Name: args[0]}
+			if err := f.change(c, &v, args[1:]); err != nil {
+				return usage(err)
+			}
+			return r.call(c.Context(), func(client *admin.Client) error {
+				result, err := client.SetService(c.Context(), daemon.ServiceRequest{VirtualService: v, Create: true, DryRun: r.dryRun})
+				if err != nil {
+					return err
+				}
+				return r.printChanged(result)
+			})
+		},
+	}
+	r.changes(c)
+	f.flags(c)
+	return c
+}
+
+func newServiceSet(a *app) *cobra.Command {
+	r := &remote{app: a}
+	var f serviceFlags
+	c := &cobra.Command{
+		Use:   "set NAME [ADDRESS:PORT[,PORT…][/PROTOCOL]…]",
+		Short: "Change a virtual service, or add real servers to it",
+		Long: "Change a virtual service: what is given is otherwise from now on, and the rest stays. A\n" +
+			"--real is added, or has its weight changed; `fairlead service rm NAME REAL` takes one\n" +
+			"out. Connections of real servers that stay do not notice.\n\n" + realHelp,
+		Example: "  fairlead service set web --real 10.0.0.4:8080\n  fairlead service set web --real 10.0.0.2:8080,weight=0\n" +
+			"  fairlead service set web --scheduler wrr --check tcp --interval 1s",
+		Args: arguments(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return r.call(c.Context(), func(client *admin.Client) error { return r.changeService(c, client, &f, args) })
+		},
+		ValidArgsFunction: r.completeServices,
+	}
+	r.changes(c)
+	f.flags(c)
+	return c
+}
+
+// changeService changes a service as it is now, and again if somebody else has
+// changed it meanwhile.
+func (r *remote) changeService(c *cobra.Command, client *admin.Client, f *serviceFlags, args []string) error {
+	for again := 3; ; again-- {
+		have, err := client.Service(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		v := have.VirtualService.Clone()
+		if err := f.change(c, &v, args[1:]); err != nil {
+			return usage(err)
+		}
+		result, err := client.SetService(c.Context(), daemon.ServiceRequest{VirtualService: v, Was: &have.VirtualService, DryRun: r.dryRun})
+		if daemon.CodeOf(err) == daemon.Conflict && again > 0 {
+			if now, failed := client.Service(c.Context(), args[0]); failed == nil && !now.VirtualService.Equal(have.VirtualService) {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return r.printChanged(result)
+	}
+}
+
+// printChanged tells what became of a request about services.
+func (r *remote) printChanged(result daemon.Result) error {
+	if r.output == "json" || r.dryRun {
+		return r.print(result, nil)
+	}
+	r.notes(result.Notes)
+	return r.printServices(result.Services)
+}
+
+// completeServices completes the first argument by the services there are.
+func (r *remote) completeServices(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var names []cobra.Completion
+	if len(args) == 0 {
+		all, err := admin.NewClient(r.socket).Services(c.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		for _, v := range all {
+			names = append(names, v.Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+
+	"github.com/spf13/cobra"
+)
+
+func newServiceWatch(a *app) *cobra.Command {
+	r := &remote{app: a}
+	c := &cobra.Command{
+		Use:   "watch [NAME…]",
+		Short: "Tell what happens to virtual services, as it happens",
+		Long: "Tell what happens to virtual services, or to those that are named, until it is\n" +
+			"interrupted: real servers that go down and come up and why, drains, quorums, the sorry\n" +
+			"server. `fairlead events` keeps the last.",
+		Example: "  fairlead service watch\n  fairlead service watch web -o json    # one object a line",
+		Args:    arguments(cobra.ArbitraryArgs),
+		RunE: func(c *cobra.Command, args []string) error {
+			return r.call(c.Context(), func(client *admin.Client) error { return r.watchServices(c.Context(), client, args) })
+		},
+		ValidArgsFunction: r.completeServices,
+	}
+	r.flags(c)
+	return c
+}
+
+func (r *remote) watchServices(ctx context.Context, client *admin.Client, names []string) error {
+	began := time.Now()
+	err := client.FollowEvents(ctx, func(e daemon.Event) error {
+		words := strings.Fields(e.Object)
+		if e.Time.Before(began) || len(words) < 2 || words[0] != "service" || len(names) > 0 && !slices.Contains(names, words[1]) {
+			return nil
+		}
+		if r.output == "json" {
+			return json.NewEncoder(r.out).Encode(e)
+		}
+		_, err := fmt.Fprintf(r.out, "%s  %s  %s  %s\n", e.Time.Format(time.DateTime), e.Kind, strings.Join(words[1:], " "), orDash(about(e)))
+		return err
+	})
+	var sig interrupted
+	if errors.As(context.Cause(ctx), &sig) {
+		return commandExit{code: exitSignal + int(sig)}
+	}
+	return err
+}

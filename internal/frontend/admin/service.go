@@ -1,0 +1,82 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/model"
+)
+
+// The paths of virtual services.
+const (
+	pathSetService    = "/v1/services/set"
+	pathRemoveService = "/v1/services/remove"
+	pathReal          = "/v1/services/real"
+	pathServices      = "/v1/services"
+)
+
+// ServiceName names a virtual service that shall go.
+type ServiceName struct {
+	Name   string `json:"name"`
+	DryRun bool   `json:"dryRun,omitempty"`
+}
+
+// Services are all virtual services, by name.
+type Services struct {
+	Services []daemon.ServiceView `json:"services"`
+}
+
+// serviceHandlers answer what is asked about virtual services.
+func serviceHandlers(mux *http.ServeMux, d Daemon) {
+	post(mux, pathSetService, func(_ context.Context, r daemon.ServiceRequest) (daemon.Result, error) {
+		r.Origin = model.FromCommand
+		return d.SetService(r)
+	})
+	post(mux, pathRemoveService, func(_ context.Context, r ServiceName) (daemon.Result, error) {
+		return d.RemoveService(r.Name, r.DryRun)
+	})
+	post(mux, pathReal, func(_ context.Context, r daemon.RealRequest) (daemon.Result, error) {
+		return d.ChangeReal(r)
+	})
+	mux.HandleFunc("GET "+pathServices, func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, Services{d.Services()})
+	})
+	mux.HandleFunc("GET "+pathServices+"/{name}", func(w http.ResponseWriter, r *http.Request) {
+		v, err := d.Service(r.PathValue("name"))
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		answer(w, http.StatusOK, v)
+	})
+}
+
+// SetService makes or changes a virtual service.
+func (c *Client) SetService(ctx context.Context, r daemon.ServiceRequest) (daemon.Result, error) {
+	return c.post(ctx, pathSetService, r)
+}
+
+// RemoveService takes a virtual service away.
+func (c *Client) RemoveService(ctx context.Context, name string, dry bool) (daemon.Result, error) {
+	return c.post(ctx, pathRemoveService, ServiceName{name, dry})
+}
+
+// ChangeReal drains, enables or removes a real server.
+func (c *Client) ChangeReal(ctx context.Context, r daemon.RealRequest) (daemon.Result, error) {
+	return c.post(ctx, pathReal, r)
+}
+
+// Services returns all virtual services.
+func (c *Client) Services(ctx context.Context) ([]daemon.ServiceView, error) {
+	var s Services
+	err := c.call(ctx, http.MethodGet, pathServices, nil, &s)
+	return s.Services, err
+}
+
+// Service returns one virtual service.
+func (c *Client) Service(ctx context.Context, name string) (v daemon.ServiceView, err error) {
+	err = c.call(ctx, http.MethodGet, pathServices+"/"+url.PathEscape(name), nil, &v)
+	return v, err
+}

@@ -1,0 +1,184 @@
+package text
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"fairlead/internal/model"
+)
+
+// ServiceField is a choice of a virtual service that one word says: a flag of
+// the commands, and a field of files.
+type ServiceField struct {
+	// Name is the field's, and Flag that of the commands.
+	Name, Flag string
+	// Value says what the word is; empty is true or false.
+	Value string
+	Help  string
+	// Words completes the word, if it is one of some.
+	Words []string
+	// Set reads the word.
+	Set func(*model.VirtualService, string) error
+	// Get writes what Set reads, and nothing for what a service has by default.
+	Get func(model.VirtualService) string
+}
+
+// chosen is a field that is one of some words.
+func chosen[T ~string](name, help string, words []string, of func(*model.VirtualService) *T) ServiceField {
+	read := oneOf[T](name, words)
+	return ServiceField{Name: name, Flag: name, Value: strings.ToUpper(name), Help: help + ": " + strings.Join(words, ", "), Words: words,
+		Set: func(v *model.VirtualService, text string) (err error) { *of(v), err = read(text); return err },
+		Get: func(v model.VirtualService) string { return string(*of(&v)) }}
+}
+
+// counted is a field that is a number.
+func counted[T int | uint16](name, value, help string, of func(*model.VirtualService) *T) ServiceField {
+	return ServiceField{Name: name, Flag: name, Value: value, Help: help,
+		Set: func(v *model.VirtualService, text string) error {
+			n, err := strconv.ParseInt(text, 10, 32)
+			if err != nil || int64(T(n)) != n {
+				return fmt.Errorf("%s %q: want a number", name, text)
+			}
+			*of(v) = T(n)
+			return nil
+		},
+		Get: func(v model.VirtualService) string {
+			if n := *of(&v); n != 0 {
+				return strconv.Itoa(int(n))
+			}
+			return ""
+		}}
+}
+
+// timed is a field that is a time.
+func timed(name, help string, of func(*model.VirtualService) *time.Duration) ServiceField {
+	return ServiceField{Name: name, Flag: name, Value: "TIME", Help: help,
+		Set: func(v *model.VirtualService, text string) error {
+			t, err := time.ParseDuration(text)
+			if err != nil {
+				return fmt.Errorf("%s %q: want a time with its unit, e.g. 500ms, 2s or 5m", name, text)
+			}
+			*of(v) = t
+			return nil
+		},
+		Get: func(v model.VirtualService) string { return FormatTime(*of(&v)) }}
+}
+
+// FormatTime writes a time without parts that are zero, and nothing for none.
+func FormatTime(t time.Duration) string {
+	if t == 0 {
+		return ""
+	}
+	text := t.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// worded is a field that is any word.
+func worded(name, value, help string, of func(*model.VirtualService) *string) ServiceField {
+	return ServiceField{Name: name, Flag: name, Value: value, Help: help,
+		Set: func(v *model.VirtualService, text string) error { *of(v) = text; return nil },
+		Get: func(v model.VirtualService) string { return *of(&v) }}
+}
+
+// decided is a field that is true or false.
+func decided(name, help string, of func(*model.VirtualService) *bool) ServiceField {
+	return ServiceField{Name: name, Flag: name, Help: help,
+		Set: func(v *model.VirtualService, text string) (err error) {
+			if text != "true" && text != "false" {
+				return fmt.Errorf("%q: want true or false", text)
+			}
+			*of(v) = text == "true"
+			return nil
+		},
+		Get: func(v model.VirtualService) string {
+			if *of(&v) {
+				return "true"
+			}
+			return ""
+		}}
+}
+
+// as gives a field another flag than its name.
+func (f ServiceField) as(flag string) ServiceField {
+	f.Flag = flag
+	return f
+}
+
+// ServiceFields are the choices of a service but for its addresses, its real
+// servers and its check.
+func ServiceFields() []ServiceField {
+	return []ServiceField{
+		worded("interface", "LINK", "the host's link that the addresses are put on; without, others see to it that they come here", func(v *model.VirtualService) *string { return &v.Interface }),
+		chosen("scheduler", "how a real server is chosen", Schedulers, func(v *model.VirtualService) *model.Scheduler { return &v.Scheduler }),
+		chosen("forward", "how packets are sent on", Forwards, func(v *model.VirtualService) *model.Forward { return &v.Forward }),
+		chosen("plane", "what balances", Planes, func(v *model.VirtualService) *model.Plane { return &v.Plane }),
+		chosen("answers", "whose address real servers see, forwarding by nat", Answers, func(v *model.VirtualService) *model.Answers { return &v.Answers }),
+		timed("persistence", "how long a client stays with its real server after its last new flow", func(v *model.VirtualService) *time.Duration { return &v.Persistence }),
+		sorry(),
+		counted("quorum", "NUMBER", "how many real servers must be up (default 1)", func(v *model.VirtualService) *int { return &v.Quorum }),
+		counted("panic", "PERCENT", "use all real servers when fewer of them are up", func(v *model.VirtualService) *int { return &v.Panic }),
+		timed("drain", "how long a real server that leaves may keep its flows (default: until they end)", func(v *model.VirtualService) *time.Duration { return &v.Drain }),
+	}
+}
+
+func sorry() ServiceField {
+	return ServiceField{Name: "sorry", Flag: "sorry", Value: "ADDRESS[:PORT]", Help: "where clients are sent while fewer than the quorum are up",
+		Set: func(v *model.VirtualService, text string) (err error) { v.Sorry, err = Sorry(text); return err },
+		Get: func(v model.VirtualService) string {
+			if v.Sorry == (netip.AddrPort{}) {
+				return ""
+			}
+			return FormatSorry(v.Sorry)
+		}}
+}
+
+// CheckFields are the choices of a service's check, but for its command.
+func CheckFields() []ServiceField {
+	return append([]ServiceField{
+		chosen("type", "how real servers are checked", Checks, func(v *model.VirtualService) *model.CheckType { return &v.Check.Type }).as("check"),
+		counted("port", "PORT", "port to check, instead of the real server's own", func(v *model.VirtualService) *uint16 { return &v.Check.Port }).as("check-port"),
+		timed("interval", "time between checks (default 2s)", func(v *model.VirtualService) *time.Duration { return &v.Check.Interval }),
+		timed("fast", "time between checks while a state is changing", func(v *model.VirtualService) *time.Duration { return &v.Check.Fast }).as("fast-interval"),
+		timed("down", "time between checks of a server that is down", func(v *model.VirtualService) *time.Duration { return &v.Check.Down }).as("down-interval"),
+		timed("timeout", "how long a check may take (default: the interval, at most 5s)", func(v *model.VirtualService) *time.Duration { return &v.Check.Timeout }),
+		counted("rise", "NUMBER", "checks in a row that make a server up (default 2)", func(v *model.VirtualService) *int { return &v.Check.Rise }),
+		counted("fall", "NUMBER", "checks in a row that make a server down (default 3)", func(v *model.VirtualService) *int { return &v.Check.Fall }),
+		counted("jitter", "PERCENT", "spread checks by so much of the interval (default 10; -1 for none)", func(v *model.VirtualService) *int { return &v.Check.Jitter }),
+		chosen("initial", "what a server is taken for until it is checked", []string{string(model.InitialUp), string(model.InitialDown)}, func(v *model.VirtualService) *model.Initial { return &v.Check.Initial }),
+		timed("slow-start", "how long a server's weight grows after a failure", func(v *model.VirtualService) *time.Duration { return &v.Check.SlowStart }),
+		counted("agent", "PORT", "port of an agent that says what weight the server wants (HAProxy's agent-check)", func(v *model.VirtualService) *uint16 { return &v.Check.Agent }),
+		decided("passive", "take a server out when clients' connections to it fail", func(v *model.VirtualService) *bool { return &v.Check.Passive }),
+	}, ofTypes()...)
+}
+
+// ofTypes are the fields of some types of check.
+func ofTypes() []ServiceField {
+	all := []ServiceField{
+		worded("method", "METHOD", "http: request method (default GET)", func(v *model.VirtualService) *string { return &v.Check.Method }),
+		worded("path", "PATH", "http: what is asked for (default /)", func(v *model.VirtualService) *string { return &v.Check.Path }),
+		worded("host", "NAME", "http: the host's name (default: the server's address)", func(v *model.VirtualService) *string { return &v.Check.Host }),
+		worded("status", "CODES", "http: the status that is well (default 200-399)", func(v *model.VirtualService) *string { return &v.Check.Status }),
+		worded("body", "REGEXP", "http: what the body must hold", func(v *model.VirtualService) *string { return &v.Check.Body }),
+		decided("tls", "tcp, grpc: speak TLS", func(v *model.VirtualService) *bool { return &v.Check.TLS }),
+		worded("tls-name", "NAME", "the name that the certificate must be of; without, nobody looks who has signed it", func(v *model.VirtualService) *string { return &v.Check.TLSName }),
+		timed("expiry", "fail a certificate that has less left", func(v *model.VirtualService) *time.Duration { return &v.Check.Expiry }),
+		worded("service", "NAME", "grpc: the service that is asked about", func(v *model.VirtualService) *string { return &v.Check.Service }),
+		worded("query", "NAME", "dns: the name that is asked for", func(v *model.VirtualService) *string { return &v.Check.Query }),
+		worded("record", "TYPE", "dns: the record that is asked for (default A)", func(v *model.VirtualService) *string { return &v.Check.Record }),
+		worded("send", "TEXT", "tcp, udp: what is sent", func(v *model.VirtualService) *string { return &v.Check.Send }),
+		worded("expect", "REGEXP", "tcp, udp: what the answer must hold", func(v *model.VirtualService) *string { return &v.Check.Expect }),
+	}
+	for i := range all {
+		all[i].Flag = "check-" + all[i].Name
+	}
+	return all
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"fairlead/internal/plan"
 )
@@ -50,7 +51,7 @@ type setting struct {
 }
 
 // Check looks at what the kernel tells nobody of: sysctls of the host (see
-// Settings), eBPF programs and their pins, and the table that they share. What
+// Settings), eBPF programs and their pins, the table that they share, and IPVS. What
 // is not as it should be is among what Take returns next; Check reports whether
 // there is any. It must not be called while something is being applied.
 func (w *Watcher) Check() bool {
@@ -67,7 +68,23 @@ func (w *Watcher) Check() bool {
 	}
 	attached, intact := w.host.checkBPF()
 	w.seen.bpf, w.seen.leads = w.seen.bpf || !attached, w.seen.leads || !intact
-	return bad || !attached || !intact
+	balanced := w.checkIPVS()
+	w.seen.ipvs = w.seen.ipvs || !balanced
+	return bad || !attached || !intact || !balanced
+}
+
+// balancedEvery is how often IPVS is looked at: it is listed service by service.
+const balancedEvery = 3 * time.Second
+
+// checkIPVS reports whether IPVS holds what we have left in it, if it is time to
+// look.
+func (w *Watcher) checkIPVS() bool {
+	if time.Since(w.balanced) < balancedEvery {
+		return true
+	}
+	w.balanced = time.Now()
+	strayed, err := w.host.strayedIPVS()
+	return !strayed && err == nil // what cannot be read is looked at by healing, which says why
 }
 
 // checkBPF reports whether the programs are attached and pinned, and whether

@@ -22,6 +22,10 @@ func (m *matcher) concerns(o plan.Object) bool {
 		return m.tables[plan.Mark]
 	case plan.Untracked:
 		return m.tables[o.Table()]
+	case plan.IPVSTable, plan.IPVSMember:
+		return m.tables[plan.IPVSTableName]
+	case plan.IPVSService, plan.LocalRoute:
+		return m.ipvs
 	case plan.Lead, plan.Grant:
 		return m.leads
 	case plan.Ingress, plan.LocalClients, plan.Bounds:

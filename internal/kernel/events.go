@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -38,6 +39,8 @@ type Watcher struct {
 	links    map[linkID]*linkState
 	seen     Sightings
 	settings map[string]setting
+	// balanced is when IPVS was looked at last.
+	balanced time.Time
 }
 
 // rtnlGroups are the route netlink groups that tell of what plans hold.

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"net/netip"
 
 	"fairlead/internal/kernel/steer"
 	"fairlead/internal/plan"
@@ -18,6 +19,10 @@ type glimpse struct {
 	hairpins map[int]bool
 	// routes are ours, by the namespace's path.
 	routes map[string][]plan.Route
+	// locals are the addresses of our local routes.
+	locals map[netip.Addr]bool
+	// ipvsTable is all that is in the nft table for IPVS.
+	ipvsTable map[plan.Object]bool
 	// programs holds the interfaces that have a program, by its name.
 	programs map[string]map[int]bool
 }

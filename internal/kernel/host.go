@@ -42,6 +42,8 @@ type Host struct {
 	// resting is a plane that nothing needs at the moment.
 	resting *steer.Plane
 	opt     Options
+	// balancer is the kernel's IPVS.
+	balancer balancer
 }
 
 // Options say what a host's eBPF programs need beside its namespace.
@@ -95,6 +97,7 @@ func (h *Host) Close() error {
 			errs = append(errs, p.Close())
 		}
 	}
+	errs = append(errs, h.balancer.close())
 	if h.nft != nil {
 		errs = append(errs, h.nft.CloseLasting())
 	}
@@ -107,6 +110,7 @@ func (h *Host) Netns() *os.File { return h.ns.File() }
 // Release closes the handles into sandboxes, so that we never keep a dead
 // sandbox's namespace alive, and forgets what was seen.
 func (h *Host) Release() {
+	h.balancer.forget()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for path, nl := range h.handles {
@@ -181,6 +185,14 @@ func (h *Host) Set(o plan.Object) error {
 		err = h.setCipherPeer(o)
 	case plan.Untracked:
 		err = h.setUntracked(o)
+	case plan.IPVSService:
+		err = h.setIPVS(o)
+	case plan.IPVSTable:
+		err = h.setIPVSTable()
+	case plan.IPVSMember:
+		err = h.setIPVSMember(o)
+	case plan.LocalRoute:
+		err = h.setLocalRoute(o)
 	case plan.Uplinks, plan.Ingress, plan.LocalClients, plan.Bounds:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()
@@ -227,6 +239,14 @@ func (h *Host) Del(o plan.Object) error {
 		err = h.delCipherPeer(o)
 	case plan.Untracked:
 		err = h.delUntracked(o)
+	case plan.IPVSService:
+		err = h.delIPVS(o)
+	case plan.IPVSTable:
+		err = h.delIPVSTable()
+	case plan.IPVSMember:
+		err = h.delIPVSMember(o)
+	case plan.LocalRoute:
+		err = h.delLocalRoute(o)
 	case plan.Uplinks, plan.Ingress, plan.LocalClients, plan.Bounds:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()

@@ -58,8 +58,12 @@ func (h *Host) Observe(should, want plan.Plan) (plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	balanced, err := h.strayBalanced(known)
+	if err != nil {
+		return nil, err
+	}
 	strays, err := h.strays(known)
-	return slices.Concat(have, bounds, tables, strays), err
+	return slices.Concat(have, bounds, tables, balanced, strays), err
 }
 
 // read returns the object as the kernel has it, nil when it is missing.
@@ -95,6 +99,12 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 		found, err = h.readCipherPeer(o)
 	case plan.Untracked:
 		found, err = h.readUntracked(o)
+	case plan.IPVSService:
+		found, err = h.readIPVS(o)
+	case plan.IPVSTable, plan.IPVSMember:
+		found, err = h.readOfIPVSTable(o)
+	case plan.LocalRoute:
+		found, err = h.readLocalRoute(o)
 	case plan.Sysctl:
 		o.Value, err = h.ReadSysctl(o)
 		found = o

@@ -52,6 +52,7 @@ var probes = map[plan.Feature]func(*Host) error{
 	plan.FeatureMacvlan:      probeMacvlan,
 	plan.FeatureIPvlan:       probeIPvlan,
 	plan.FeatureVLAN:         probeVLAN,
+	plan.FeatureIPVS:         probeIPVS,
 }
 
 // missing returns why each feature that the kernel lacks is lacking. All are

@@ -25,6 +25,8 @@ type Sightings struct {
 	// bpf says that a program of ours is not attached, or not pinned, and leads
 	// that the eBPF table is not as we have left it.
 	bpf, leads bool
+	// ipvs says that a virtual service, or a local route, is not as we have left it.
+	ipvs bool
 	// settings are the sysctls that have another value.
 	settings map[string]bool
 }
@@ -78,7 +80,7 @@ type qdiscState struct {
 
 func (s *Sightings) empty() bool {
 	return !s.all && len(s.links) == 0 && len(s.addresses) == 0 && len(s.routes) == 0 && len(s.qdiscs) == 0 &&
-		len(s.neighbors) == 0 && len(s.tables) == 0 && !s.bpf && !s.leads && len(s.settings) == 0
+		len(s.neighbors) == 0 && len(s.tables) == 0 && !s.bpf && !s.leads && !s.ipvs && len(s.settings) == 0
 }
 
 // put sets a key of a map that may not be there yet.

@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"fairlead/internal/balance"
+	"fairlead/internal/balance/ipvs"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
 
 // Planes returns every data plane of the balancer, in the order in which they
 // are chosen: the cheapest first.
-func Planes() []balance.Plane { return nil }
+func Planes() []balance.Plane { return []balance.Plane{ipvs.Plane{}} }
 
 // Plane returns the data plane of that name.
 func Plane(name model.Plane) (balance.Plane, bool) {

@@ -11,6 +11,7 @@ const (
 	FeatureBridge       Feature = "bridge"
 	FeatureBridgeFilter Feature = "br_netfilter"
 	FeatureNAT          Feature = "nftables-nat"
+	FeatureNFTServices  Feature = "nftables-services"
 	FeatureIPv6         Feature = "ipv6"
 	FeatureSteering     Feature = "ebpf-steering"
 	FeatureCgroupHooks  Feature = "ebpf-cgroup-hooks"
@@ -19,13 +20,15 @@ const (
 	FeatureVXLAN        Feature = "vxlan"
 	FeatureVLAN         Feature = "vlan"
 	FeatureWireGuard    Feature = "wireguard"
+	FeatureIPVS         Feature = "ipvs"
 )
 
 // Since returns the first Linux release, as major and minor, in which the
 // feature is whole: veth(4), br_netfilter as a module of its own and per
 // bridge, NAT in inet tables and interval maps of several fields, the cookie
-// of a socket's namespace, by which our eBPF programs know the host; ipvlan,
-// VXLAN over IPv6, WireGuard.
+// of a socket's namespace, by which our eBPF programs know the host; reject in
+// prerouting; ipvlan,
+// VXLAN over IPv6, WireGuard; IPVS that forgets the flows of removed servers.
 func (f Feature) Since() (major, minor int) {
 	switch f {
 	case FeatureBridgeFilter:
@@ -38,6 +41,10 @@ func (f Feature) Since() (major, minor int) {
 		return 5, 6
 	case FeatureNAT:
 		return 5, 6
+	case FeatureIPVS:
+		return 5, 9
+	case FeatureNFTServices:
+		return 5, 9
 	case FeatureSteering, FeatureCgroupHooks:
 		return 5, 14
 	default:

@@ -1,0 +1,247 @@
+package kernel
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"fairlead/internal/kernel/ipvs"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"golang.org/x/sys/unix"
+)
+
+// balancer is what a host knows of its IPVS.
+type balancer struct {
+	mu   sync.Mutex
+	conn *ipvs.Conn
+	// held are the virtual services of ours as we know them, by their keys. One
+	// that somebody else has removed and made again is ours still.
+	held map[string]plan.IPVSService
+	// locals are the addresses of our local routes, as we know them.
+	locals map[netip.Addr]bool
+	// listed are all virtual services, kept for as long as one observation takes.
+	listed map[ipvs.ID]ipvs.Service
+}
+
+func (b *balancer) close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.conn == nil {
+		return nil
+	}
+	return b.conn.Close()
+}
+
+// ipvsMark is in the flags of a virtual service that is ours: bits that the
+// kernel keeps and knows nothing of.
+const ipvsMark, ipvsMarked = 0xfa1e0000, 0xffff0000
+
+// forwards are the numbers of the ways to forward.
+var forwards = map[model.Forward]uint32{model.ForwardNAT: ipvs.NAT, model.ForwardDirect: ipvs.Direct, model.ForwardTunnel: ipvs.Tunnel}
+
+// open connects to the IPVS of the host's namespace, which loads it where the
+// kernel can do that.
+func (b *balancer) open(ns *Netns) (err error) {
+	if b.conn == nil {
+		b.conn, err = ipvs.Open(int(ns.File().Fd()))
+		b.held = map[string]plan.IPVSService{}
+	}
+	return err
+}
+
+// reach connects if IPVS is loaded in the host's namespace. To ask for its
+// family of generic netlink instead would start modprobe each time.
+func (b *balancer) reach(ns *Netns) (there bool, err error) {
+	if b.conn != nil {
+		return true, nil
+	}
+	err = ns.Do(func() error {
+		_, err := os.Stat("/proc/thread-self/net/ip_vs")
+		there = err == nil
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	if err != nil || !there {
+		return false, err
+	}
+	return true, b.open(ns)
+}
+
+func idOf(s plan.IPVSService) ipvs.ID {
+	return ipvs.ID{Protocol: uint16(protoNumbers[s.Proto]), At: s.At}
+}
+
+// toIPVS returns the service as IPVS has it.
+func toIPVS(s plan.IPVSService) ipvs.Service {
+	flags := uint32(ipvsMark)
+	switch s.Scheduler {
+	case model.SourceHashing:
+		flags |= ipvs.Fallback
+	case model.MaglevHashing:
+		flags |= ipvs.Fallback | ipvs.Ports
+	}
+	if s.Persistence > 0 {
+		flags |= ipvs.Persistent
+	}
+	return ipvs.Service{ID: idOf(s), Scheduler: string(s.Scheduler), Flags: flags,
+		Timeout: uint32(s.Persistence / time.Second), Bits: s.At.Addr().BitLen()}
+}
+
+// fromIPVS returns a service of IPVS as a plan has it.
+func fromIPVS(s ipvs.Service, all []ipvs.Destination) plan.IPVSService {
+	found := plan.IPVSService{Proto: model.TCP, At: s.At, Scheduler: model.Scheduler(s.Scheduler), Forward: model.ForwardNAT}
+	if s.Protocol == unix.IPPROTO_UDP {
+		found.Proto = model.UDP
+	}
+	if s.Flags&ipvs.Persistent != 0 {
+		found.Persistence = time.Duration(s.Timeout) * time.Second
+	}
+	like := toIPVS(found)
+	if (s.Flags^like.Flags)&^ipvsMarked != 0 || s.Bits != like.Bits || s.PE != "" {
+		found.Scheduler = ""
+	}
+	var reals []plan.Backend
+	for i, d := range all {
+		reals = append(reals, plan.Backend{At: d.At, Weight: d.Weight})
+		way := forwardOf(d)
+		if i == 0 {
+			found.Forward = way
+		} else if found.Forward != way {
+			found.Forward = ""
+		}
+	}
+	slices.SortFunc(reals, func(a, b plan.Backend) int { return a.At.Compare(b.At) })
+	found.Reals = plan.PackBackends(reals)
+	return found
+}
+
+// forwardOf returns how a destination is forwarded to, empty where it is so as
+// no plan has it.
+func forwardOf(d ipvs.Destination) model.Forward {
+	if d.Upper != 0 || d.Lower != 0 || d.TunnelType != 0 {
+		return ""
+	}
+	for way, number := range forwards {
+		if number == d.Forward {
+			return way
+		}
+	}
+	return ""
+}
+
+// setIPVS makes a virtual service, or brings one of ours to the wanted state.
+// One of somebody else is taken over if it is as ours shall be.
+func (h *Host) setIPVS(s plan.IPVSService) error {
+	b := &h.balancer
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.open(h.ns); err != nil {
+		return err
+	}
+	err := b.conn.AddService(toIPVS(s))
+	if errors.Is(err, unix.EEXIST) {
+		err = b.takeOver(s)
+	}
+	if err != nil {
+		return err
+	}
+	b.held[s.Key()] = s
+	return b.setReals(s)
+}
+
+// takeOver brings a service that is there to the wanted state.
+func (b *balancer) takeOver(s plan.IPVSService) error {
+	if _, ours := b.held[s.Key()]; !ours {
+		there, err := b.find(idOf(s))
+		if err != nil {
+			return err
+		}
+		reals, err := b.conn.Destinations(idOf(s))
+		if err != nil {
+			return err
+		}
+		if now := fromIPVS(there, reals); there.Flags&ipvsMarked != ipvsMark && !alike(now, s) {
+			return fmt.Errorf("a virtual service at %s/%s is there and is not Fairlead's: remove it (%s), or make one that is the same, which is taken over",
+				s.At, s.Proto, s.Del()[0])
+		}
+	}
+	return b.conn.SetService(toIPVS(s))
+}
+
+// alike reports whether both do the same; one without real servers says nothing
+// of how they are forwarded to.
+func alike(now, want plan.IPVSService) bool {
+	if now.Reals == "" {
+		now.Forward = want.Forward
+	}
+	return now == want
+}
+
+func (b *balancer) find(id ipvs.ID) (ipvs.Service, error) {
+	all, err := b.conn.Services()
+	for _, s := range all {
+		if s.ID == id {
+			return s, err
+		}
+	}
+	return ipvs.Service{ID: id}, cmp.Or(err, error(unix.ESRCH))
+}
+
+// setReals gives the service its real servers: first those that come.
+func (b *balancer) setReals(s plan.IPVSService) error {
+	id := idOf(s)
+	have, err := b.conn.Destinations(id)
+	if err != nil {
+		return err
+	}
+	gone := map[netip.AddrPort]ipvs.Destination{}
+	for _, d := range have {
+		gone[d.At] = d
+	}
+	for _, r := range s.Reals.List() {
+		now, there := gone[r.At]
+		delete(gone, r.At)
+		want := ipvs.Destination{At: r.At, Forward: forwards[s.Forward], Weight: r.Weight}
+		switch {
+		case !there:
+			err = b.conn.AddDestination(id, want)
+		case forwardOf(now) != s.Forward || now.Weight != r.Weight:
+			err = b.conn.SetDestination(id, want)
+		}
+		if err != nil {
+			return fmt.Errorf("real server %s: %w", r.At, err)
+		}
+	}
+	for at, d := range gone {
+		if err := b.conn.DelDestination(id, d); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("remove real server %s: %w", at, err)
+		}
+	}
+	return nil
+}
+
+// delIPVS removes a virtual service if it is ours.
+func (h *Host) delIPVS(s plan.IPVSService) error {
+	b := &h.balancer
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if there, err := b.reach(h.ns); err != nil || !there {
+		return err
+	}
+	if _, ours := b.held[s.Key()]; !ours {
+		if now, err := b.find(idOf(s)); err != nil || now.Flags&ipvsMarked != ipvsMark {
+			return err
+		}
+	}
+	delete(b.held, s.Key())
+	return b.conn.DelService(idOf(s))
+}

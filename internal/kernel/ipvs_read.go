@@ -1,0 +1,182 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/kernel/ipvs"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"golang.org/x/sys/unix"
+)
+
+// readIPVS returns the virtual service of ours as the kernel has it. What is
+// not ours is not there, for as long as it does not do the same.
+func (h *Host) readIPVS(want plan.IPVSService) (plan.Object, error) {
+	b := &h.balancer
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := h.listIPVS(); err != nil {
+		return nil, err
+	}
+	there, ok := b.listed[idOf(want)]
+	if !ok {
+		return nil, nil
+	}
+	return b.readOurs(there)
+}
+
+// listIPVS lists all virtual services, none where IPVS is not loaded.
+func (h *Host) listIPVS() error {
+	b := &h.balancer
+	if b.listed != nil {
+		return nil
+	}
+	b.listed = map[ipvs.ID]ipvs.Service{}
+	if there, err := b.reach(h.ns); err != nil || !there {
+		return err
+	}
+	all, err := b.conn.Services()
+	for _, s := range all {
+		b.listed[s.ID] = s
+	}
+	return err
+}
+
+// forget lets go of what was listed.
+func (b *balancer) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.listed = nil
+}
+
+// readOurs returns a service if it is ours, with its real servers.
+func (b *balancer) readOurs(s ipvs.Service) (plan.Object, error) {
+	key := fromIPVS(s, nil).Key()
+	if _, held := b.held[key]; !held && s.Flags&ipvsMarked != ipvsMark {
+		return nil, nil
+	}
+	reals, err := b.conn.Destinations(s.ID)
+	if err != nil {
+		return nil, err
+	}
+	now := fromIPVS(s, reals)
+	if held, known := b.held[key]; known && len(reals) == 0 {
+		now.Forward = held.Forward
+	}
+	b.held[key] = now
+	if s.Flags&ipvsMarked != ipvsMark {
+		now.Scheduler = "" // it is to be marked again
+	}
+	return now, nil
+}
+
+// strayBalanced returns what of ours is in no plan: virtual services, local
+// routes, and elements of the nft table for them.
+func (h *Host) strayBalanced(known map[string]bool) (plan.Plan, error) {
+	services, err := h.strayIPVS(known)
+	if err != nil {
+		return nil, fmt.Errorf("list virtual services: %w", err)
+	}
+	rules, err := h.strayOfIPVSTable(known)
+	if err != nil {
+		return nil, err
+	}
+	routes, err := h.strayLocalRoutes(known)
+	return slices.Concat(rules, routes, services), err
+}
+
+// strayIPVS returns the virtual services of ours that are in no plan.
+func (h *Host) strayIPVS(known map[string]bool) (plan.Plan, error) {
+	b := &h.balancer
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := h.listIPVS(); err != nil {
+		return nil, err
+	}
+	var found plan.Plan
+	for _, s := range b.listed {
+		if s.Mark != 0 || s.Flags&ipvsMarked != ipvsMark || known[fromIPVS(s, nil).Key()] {
+			continue
+		}
+		o, err := b.readOurs(s)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, o)
+	}
+	return found, nil
+}
+
+// strayedIPVS reports whether a virtual service of ours, or a local route, is
+// otherwise than we have left it. IPVS tells nobody of changes.
+func (h *Host) strayedIPVS() (bool, error) {
+	if strayed, err := h.strayedLocalRoutes(); err != nil || strayed {
+		return strayed, err
+	}
+	b := &h.balancer
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.held) == 0 {
+		return false, nil
+	}
+	all, err := b.conn.Services()
+	if err != nil {
+		return false, err
+	}
+	left := len(b.held)
+	for _, s := range all {
+		want, ours := b.held[fromIPVS(s, nil).Key()]
+		if !ours {
+			continue
+		}
+		left--
+		reals, err := b.conn.Destinations(s.ID)
+		if err != nil {
+			return false, err
+		}
+		if s.Flags&ipvsMarked != ipvsMark || !alike(fromIPVS(s, reals), want) {
+			return true, nil
+		}
+	}
+	return left > 0, nil
+}
+
+// RealStats is what IPVS has counted of one real server of a virtual service.
+type RealStats struct {
+	Frontend model.Frontend
+	At       netip.AddrPort
+	// Active flows are established TCP connections, Inactive all others: UDP,
+	// and TCP that begins or ends.
+	Active, Inactive uint32
+	// Flows is how many it has been given. In is what clients have sent, Out
+	// what it has answered through the host: nothing by direct and tunnel.
+	Flows                                    uint64
+	InPackets, OutPackets, InBytes, OutBytes uint64
+}
+
+// IPVSStats returns what the kernel has counted of every real server of the
+// virtual services of ours; nothing where there is none.
+func (h *Host) IPVSStats() ([]RealStats, error) {
+	b := &h.balancer
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.held) == 0 {
+		return nil, nil
+	}
+	var all []RealStats
+	for _, s := range b.held {
+		reals, err := b.conn.Destinations(idOf(s))
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			return nil, err
+		}
+		for _, d := range reals {
+			all = append(all, RealStats{Frontend: model.Frontend{Proto: s.Proto, At: s.At}, At: d.At, Active: d.Active, Inactive: d.Inactive,
+				Flows: d.Stats.Conns, InPackets: d.Stats.InPackets, OutPackets: d.Stats.OutPackets, InBytes: d.Stats.InBytes, OutBytes: d.Stats.OutBytes})
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,257 @@
+package kernel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+)
+
+func ipvsTable() *nftables.Table {
+	return &nftables.Table{Name: plan.IPVSTableName, Family: nftables.TableFamilyINet}
+}
+
+// ipvsSets returns the table's sets, in the order of plan.IPVSTableText.
+func ipvsSets() []*nftables.Set {
+	var sets []*nftables.Set
+	for _, f := range families {
+		frontend := nftables.MustConcatSetType(f.addrType, nftables.TypeInetProto, nftables.TypeInetService)
+		for _, name := range []string{plan.SetIPVSKept, plan.SetIPVSMixed, plan.SetIPVSHidden} {
+			sets = append(sets, &nftables.Set{Table: ipvsTable(), Name: name + f.suffix, KeyType: frontend, Concatenation: true})
+		}
+		sets = append(sets, &nftables.Set{Table: ipvsTable(), Name: plan.SetIPVSAstray + f.suffix, KeyType: f.addrType},
+			&nftables.Set{Table: ipvsTable(), Name: plan.SetIPVSHairpin + f.suffix, Interval: true, Concatenation: true,
+				KeyType: nftables.MustConcatSetType(f.addrType, f.addrType)})
+	}
+	return sets
+}
+
+// ipvsChains returns the table's chains; each rule is the netlink form of the
+// line at the same place of plan.IPVSTableText.
+func ipvsChains() []chain {
+	isNew := rule(conntrack(expr.CtKeySTATE, expr.CtStateBitNEW), verdict(expr.VerdictJump, "opened"))
+	masquerade := []expr.Any{&expr.Masq{}}
+	past := verdict(expr.VerdictJump, "past")
+	var opened, hairpins [][]expr.Any
+	returns := [][]expr.Any{
+		rule(labelled(plan.LabelIPVSHidden), masquerade),
+		rule(labelled(plan.LabelIPVSKept), past),
+		rule(labelled(plan.LabelIPVSMixed), past),
+	}
+	for _, f := range families {
+		frontend := rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto))
+		for _, s := range []struct {
+			set   string
+			label int
+		}{{plan.SetIPVSKept, plan.LabelIPVSKept}, {plan.SetIPVSMixed, plan.LabelIPVSMixed}, {plan.SetIPVSHidden, plan.LabelIPVSHidden}} {
+			opened = append(opened, rule(frontend, lookup(s.set+f.suffix), setLabel(s.label)))
+		}
+		returns = append(returns, rule(labelled(plan.LabelIPVSMixed), f.is(), f.load(f.dst, reg1), lookup(plan.SetIPVSAstray+f.suffix), masquerade))
+		hairpins = append(hairpins, rule(f.pair(plan.SetIPVSHairpin), masquerade))
+	}
+	return []chain{
+		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityMangle, nftables.ChainTypeFilter, [][]expr.Any{isNew}},
+		{"output", nftables.ChainHookOutput, nftables.ChainPriorityMangle, nftables.ChainTypeFilter, [][]expr.Any{isNew}},
+		{name: "opened", rules: opened},
+		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, returns},
+		{name: "past", rules: hairpins},
+	}
+}
+
+// label is one bit of a flow's 128.
+func label(bit int) []byte {
+	b := make([]byte, 16)
+	b[bit/8] = 1 << (bit % 8)
+	return b
+}
+
+func setLabel(bit int) []expr.Any {
+	return []expr.Any{&expr.Immediate{Register: reg1, Data: label(bit)},
+		&expr.Ct{Key: expr.CtKeyLABELS, Register: reg1, SourceRegister: true}}
+}
+
+func labelled(bit int) []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeyLABELS, Register: reg1},
+		&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 16, Mask: label(bit), Xor: make([]byte, 16)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: make([]byte, 16)},
+	}
+}
+
+// setIPVSTable makes the table, in the place of a damaged one, in one
+// transaction. What is in a whole one stays.
+func (h *Host) setIPVSTable() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return h.noNft
+	}
+	if whole, err := h.ipvsTableWhole(); err != nil || whole {
+		return err
+	}
+	t := ipvsTable()
+	h.nft.AddTable(t) // so that deleting succeeds whether or not it is there
+	h.nft.DelTable(t)
+	h.nft.AddTable(t)
+	for _, s := range ipvsSets() {
+		if err := h.nft.AddSet(s, nil); err != nil {
+			return err
+		}
+	}
+	chains := ipvsChains()
+	for _, ch := range chains {
+		h.nft.AddChain(&nftables.Chain{Name: ch.name, Table: t, Hooknum: ch.hook, Priority: ch.prio, Type: ch.kind})
+	}
+	for _, ch := range chains {
+		for _, exprs := range ch.rules {
+			h.nft.AddRule(&nftables.Rule{Table: t, Chain: &nftables.Chain{Name: ch.name, Table: t}, Exprs: exprs,
+				UserData: userdata.AppendString(nil, userdata.TypeComment, plan.Mark)})
+		}
+	}
+	return h.nft.Flush()
+}
+
+func (h *Host) delIPVSTable() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return nil
+	}
+	h.nft.DelTable(ipvsTable())
+	return h.nft.Flush()
+}
+
+// setIPVSMember adds an element; one that is there already is no error.
+func (h *Host) setIPVSMember(m plan.IPVSMember) error {
+	return h.onIPVSSet(m, (*nftables.Conn).SetAddElements)
+}
+
+func (h *Host) delIPVSMember(m plan.IPVSMember) error {
+	return h.onIPVSSet(m, (*nftables.Conn).SetDeleteElements)
+}
+
+func (h *Host) onIPVSSet(m plan.IPVSMember, do func(*nftables.Conn, *nftables.Set, []nftables.SetElement) error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return h.noNft
+	}
+	sets := ipvsSets()
+	i := slices.IndexFunc(sets, func(s *nftables.Set) bool { return s.Name == m.Name() })
+	if err := do(h.nft, sets[i], []nftables.SetElement{encodeIPVSMember(m)}); err != nil {
+		return err
+	}
+	return h.nft.Flush()
+}
+
+func encodeIPVSMember(m plan.IPVSMember) nftables.SetElement {
+	switch m.Set {
+	case plan.SetIPVSHairpin:
+		return encodeMember(plan.Member{Set: m.Set, Src: m.Src, Dst: m.Dst})
+	case plan.SetIPVSAstray:
+		return nftables.SetElement{Key: m.At.Addr().AsSlice()}
+	}
+	return nftables.SetElement{Key: slices.Concat(m.At.Addr().AsSlice(), []byte{protoNumbers[m.Proto], 0, 0, 0}, port(m.At.Port()))}
+}
+
+func decodeIPVSMember(set string, e nftables.SetElement) plan.IPVSMember {
+	m := plan.IPVSMember{Set: set[:len(set)-1]}
+	length := map[byte]int{'4': 4, '6': 16}[set[len(set)-1]]
+	if m.Set == plan.SetIPVSHairpin {
+		pair := decodeElement(plan.SetHairpin+set[len(set)-1:], e).(plan.Member)
+		m.Src, m.Dst = pair.Src, pair.Dst
+		return m
+	}
+	addr, _ := netip.AddrFromSlice(e.Key[:length])
+	m.At = netip.AddrPortFrom(addr, 0)
+	if rest := e.Key[length:]; len(rest) > 0 {
+		m.At = netip.AddrPortFrom(addr, binary.BigEndian.Uint16(rest[4:]))
+		m.Proto = model.TCP
+		if rest[0] == protoNumbers[model.UDP] {
+			m.Proto = model.UDP
+		}
+	}
+	return m
+}
+
+// ipvsTableWhole reports whether every chain of the table holds as many rules
+// as it should, all with our mark.
+func (h *Host) ipvsTableWhole() (bool, error) {
+	t := ipvsTable()
+	if _, err := h.nft.ListTableOfFamily(t.Name, t.Family); err != nil {
+		return false, missing(err)
+	}
+	for _, ch := range ipvsChains() {
+		rules, err := h.nft.GetRules(t, &nftables.Chain{Name: ch.name, Table: t})
+		if err != nil {
+			return false, missing(err)
+		}
+		if len(rules) != len(ch.rules) {
+			return false, nil
+		}
+		if slices.ContainsFunc(rules, func(r *nftables.Rule) bool { return !bytes.Contains(r.UserData, []byte(plan.Mark)) }) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// inIPVSTable returns the table and all that is in it, nothing when it is
+// missing or damaged.
+func (h *Host) inIPVSTable() (map[plan.Object]bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil || h.seen.ipvsTable != nil {
+		return h.seen.ipvsTable, nil
+	}
+	found := map[plan.Object]bool{}
+	whole, err := h.ipvsTableWhole()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range ipvsSets() {
+		if !whole {
+			break
+		}
+		found[plan.IPVSTable{}] = true
+		elements, err := h.nft.GetSetElements(s)
+		if err != nil {
+			return nil, fmt.Errorf("read nft set %s: %w", s.Name, err)
+		}
+		for _, e := range elements {
+			found[decodeIPVSMember(s.Name, e)] = true
+		}
+	}
+	h.seen.ipvsTable = found
+	return found, nil
+}
+
+func (h *Host) readOfIPVSTable(o plan.Object) (plan.Object, error) {
+	all, err := h.inIPVSTable()
+	return orNil(o, all[o]), err
+}
+
+// strayOfIPVSTable returns what of the table is in no plan, the table first.
+func (h *Host) strayOfIPVSTable(known map[string]bool) (plan.Plan, error) {
+	all, err := h.inIPVSTable()
+	var found plan.Plan
+	for o := range all {
+		if known[o.Key()] {
+			continue
+		}
+		if _, table := o.(plan.IPVSTable); table {
+			found = slices.Insert(found, 0, o)
+		} else {
+			found = append(found, o)
+		}
+	}
+	return found, err
+}

@@ -1,0 +1,129 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/plan"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// setLocalRoute adds the route beside those that others have to the address:
+// theirs go with their link's address, and ours stays.
+func (h *Host) setLocalRoute(r plan.LocalRoute) error {
+	add := (*netlink.Handle).RouteAppend
+	if r.Addr.Is6() { // where appending is for routes of several hops
+		add = (*netlink.Handle).RouteAdd
+	}
+	if err := h.onLocalRoute(r, add); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	h.balancer.holdRoute(r.Addr, true)
+	return nil
+}
+
+func (h *Host) delLocalRoute(r plan.LocalRoute) error {
+	h.balancer.holdRoute(r.Addr, false)
+	return h.onLocalRoute(r, (*netlink.Handle).RouteDel)
+}
+
+func (h *Host) onLocalRoute(r plan.LocalRoute, do func(*netlink.Handle, *netlink.Route) error) error {
+	handle, lo, err := h.link("", "lo")
+	if err != nil {
+		return err
+	}
+	route := &netlink.Route{Dst: ipNet(netip.PrefixFrom(r.Addr, r.Addr.BitLen())), LinkIndex: lo.Attrs().Index, Protocol: plan.RouteProtocol,
+		Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL}
+	if r.Addr.Is4() {
+		route.Scope = netlink.SCOPE_HOST
+	}
+	return do(handle, route)
+}
+
+// localRoutes returns the local routes of the host that are ours.
+func (h *Host) localRoutes() (map[netip.Addr]bool, error) {
+	h.mu.Lock()
+	all := h.seen.locals
+	h.mu.Unlock()
+	if all != nil {
+		return all, nil
+	}
+	all, err := h.listLocalRoutes()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seen.locals = all
+	return all, err
+}
+
+func (h *Host) listLocalRoutes() (map[netip.Addr]bool, error) {
+	handle, err := h.at("")
+	if err != nil {
+		return nil, err
+	}
+	filter := &netlink.Route{Protocol: plan.RouteProtocol, Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL}
+	list, err := retry(func() ([]netlink.Route, error) {
+		return handle.RouteListFiltered(unix.AF_UNSPEC, filter, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE|netlink.RT_FILTER_TYPE)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list local routes: %w", err)
+	}
+	all := map[netip.Addr]bool{}
+	for _, r := range list {
+		all[toAddr(r.Dst.IP)] = true
+	}
+	return all, nil
+}
+
+func toAddr(ip net.IP) netip.Addr {
+	a, _ := netip.AddrFromSlice(ip)
+	return a.Unmap()
+}
+
+func (h *Host) readLocalRoute(r plan.LocalRoute) (plan.Object, error) {
+	all, err := h.localRoutes()
+	if all[r.Addr] {
+		h.balancer.holdRoute(r.Addr, true)
+	}
+	return orNil(r, all[r.Addr]), err
+}
+
+// holdRoute notes that the route to an address is there, or is not.
+func (b *balancer) holdRoute(a netip.Addr, there bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if there {
+		put(&b.locals, a, true)
+	} else {
+		delete(b.locals, a)
+	}
+}
+
+// strayedLocalRoutes reports whether one of those is missing that we have left.
+func (h *Host) strayedLocalRoutes() (bool, error) {
+	h.balancer.mu.Lock()
+	held := slices.Collect(maps.Keys(h.balancer.locals))
+	h.balancer.mu.Unlock()
+	if len(held) == 0 {
+		return false, nil
+	}
+	all, err := h.listLocalRoutes()
+	return slices.ContainsFunc(held, func(a netip.Addr) bool { return !all[a] }), err
+}
+
+// strayLocalRoutes returns those that are in no plan.
+func (h *Host) strayLocalRoutes(known map[string]bool) (plan.Plan, error) {
+	all, err := h.localRoutes()
+	var found plan.Plan
+	for a := range all {
+		if r := (plan.LocalRoute{Addr: a}); !known[r.Key()] {
+			found = append(found, r)
+		}
+	}
+	return found, err
+}

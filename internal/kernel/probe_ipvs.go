@@ -1,0 +1,42 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+
+	"fairlead/internal/kernel/ipvs"
+	"fairlead/internal/plan"
+)
+
+// probeIPVS lists the virtual services of the probe's namespace, and makes the
+// table without which real servers could not see the host.
+func probeIPVS(h *Host) error {
+	c, err := ipvs.Open(int(h.ns.File().Fd()))
+	if err != nil {
+		return err
+	}
+	_, err = c.Services()
+	if err = errors.Join(err, c.Close()); err != nil {
+		return err
+	}
+	if !since(release(), plan.FeatureIPVS) {
+		return fmt.Errorf("IPVS keeps the flows of servers that have gone: run %s", needed(plan.FeatureIPVS))
+	}
+	if h.nft == nil {
+		return nil
+	}
+	if err := h.setIPVSTable(); err != nil {
+		return fmt.Errorf("the kernel takes no rules about labels of flows (%w): load nft_ct, nft_masq and nft_chain_nat, built with CONFIG_NF_CONNTRACK_LABELS", err)
+	}
+	return h.delIPVSTable()
+}
+
+// since reports whether a release, as `uname -r` prints it, has the feature.
+func since(release string, f plan.Feature) bool {
+	var major, minor int
+	if n, err := fmt.Sscanf(release, "%d.%d", &major, &minor); n < 2 || err != nil {
+		return true // nobody can tell, and newer ones are many
+	}
+	wantMajor, wantMinor := f.Since()
+	return major > wantMajor || major == wantMajor && minor >= wantMinor
+}

@@ -1,0 +1,123 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"fairlead/internal/model"
+)
+
+// IPVSService is a virtual service of the kernel's IPVS with its real servers:
+// one frontend. In the kernel, bits of its flags that IPVS itself does not use
+// say that it is ours; ipvsadm(8) neither shows nor sets them.
+type IPVSService struct {
+	Proto model.Proto
+	At    netip.AddrPort
+	// Scheduler is one of the model's. What the kernel has otherwise than any of
+	// them would be is empty.
+	Scheduler model.Scheduler
+	// Forward is that of every real server; empty where the kernel has one
+	// otherwise.
+	Forward     model.Forward
+	Persistence time.Duration
+	// Reals are the real servers by address, with port and weight and nothing
+	// else: one that drains weighs nothing.
+	Reals Backends
+}
+
+// Key implements Object.
+func (s IPVSService) Key() string { return "ipvs " + string(s.Proto) + " " + s.At.String() }
+
+// Add implements Object.
+func (s IPVSService) Add() []string {
+	cmds := []string{"ipvsadm -A " + s.settings()}
+	for _, r := range s.Reals.List() {
+		cmds = append(cmds, s.real("-a", r))
+	}
+	return cmds
+}
+
+// Del implements Object. The real servers go with it.
+func (s IPVSService) Del() []string { return []string{"ipvsadm -D " + s.name()} }
+
+// change implements changer.
+func (s IPVSService) change(old Object) []string {
+	o, ok := old.(IPVSService)
+	if !ok {
+		return s.Add()
+	}
+	var cmds []string
+	if o.Scheduler != s.Scheduler || o.Persistence != s.Persistence {
+		cmds = append(cmds, "ipvsadm -E "+s.settings())
+	}
+	before := map[netip.AddrPort]Backend{}
+	for _, r := range o.Reals.List() {
+		before[r.At] = r
+	}
+	for _, r := range s.Reals.List() {
+		was, known := before[r.At]
+		delete(before, r.At)
+		if !known {
+			cmds = append(cmds, s.real("-a", r))
+		} else if was != r || o.Forward != s.Forward {
+			cmds = append(cmds, s.real("-e", r))
+		}
+	}
+	for _, r := range o.Reals.List() {
+		if _, gone := before[r.At]; gone {
+			cmds = append(cmds, fmt.Sprintf("ipvsadm -d %s -r %s", s.name(), r.At))
+		}
+	}
+	return cmds
+}
+
+func (s IPVSService) name() string {
+	if s.Proto == model.UDP {
+		return "-u " + s.At.String()
+	}
+	return "-t " + s.At.String()
+}
+
+// settings is the service as `ipvsadm -A` takes it. A hash goes on to another
+// server where its own weighs nothing, and Maglev's has the client's port
+// count.
+func (s IPVSService) settings() string {
+	text := s.name() + " -s " + string(s.Scheduler)
+	switch s.Scheduler {
+	case model.SourceHashing:
+		text += " -b sh-fallback"
+	case model.MaglevHashing:
+		text += " -b mh-fallback,mh-port"
+	}
+	if s.Persistence > 0 {
+		text += fmt.Sprintf(" -p %d", s.Persistence/time.Second)
+	}
+	return text
+}
+
+func (s IPVSService) real(verb string, r Backend) string {
+	method := map[model.Forward]string{model.ForwardNAT: "-m", model.ForwardDirect: "-g", model.ForwardTunnel: "-i"}[s.Forward]
+	return fmt.Sprintf("ipvsadm %s %s -r %s %s -w %d", verb, s.name(), r.At, method, r.Weight)
+}
+
+// LocalRoute has the host take packets to an address for its own, though no
+// link of its has the address.
+type LocalRoute struct{ Addr netip.Addr }
+
+// Key implements Object.
+func (r LocalRoute) Key() string { return "local route " + r.Addr.String() }
+
+// Add implements Object. Another route to the address is left beside it.
+func (r LocalRoute) Add() []string { return []string{r.command("append")} }
+
+// Del implements Object.
+func (r LocalRoute) Del() []string { return []string{r.command("del")} }
+
+func (r LocalRoute) command(verb string) string {
+	ip := "ip"
+	if r.Addr.Is6() {
+		ip = "ip -6"
+	}
+	return fmt.Sprintf("%s route %s local %s dev lo table local proto %d", ip, verb, r.Addr, RouteProtocol)
+}

@@ -1,0 +1,162 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+
+	"fairlead/internal/model"
+)
+
+// IPVSTable is the skeleton of the nft table that has real servers of IPVS see
+// the host where their answers to a client would not come back through it. It
+// is a table of its own, so that only hosts that balance so pay for it.
+//
+// IPVS is no NAT in the eyes of conntrack, and has rewritten a packet before
+// any rule could say whose it is. So a flow gets a label (connlabel, one bit of
+// 128) when it is opened to a frontend, by which its packets are known when they
+// leave.
+type IPVSTable struct{}
+
+// IPVSTableName names the table, of family inet.
+const IPVSTableName = Mark + "-ipvs"
+
+// The sets of the table; each exists twice, with the suffix 4 or 6.
+const (
+	// SetIPVSKept holds the frontends (address . protocol . port) whose real
+	// servers see the client.
+	SetIPVSKept = "kept"
+	// SetIPVSMixed holds those where some do, and those of SetIPVSAstray do not.
+	SetIPVSMixed = "mixed"
+	// SetIPVSHidden holds those whose real servers see the host.
+	SetIPVSHidden = "hidden"
+	// SetIPVSAstray holds real servers.
+	SetIPVSAstray = "astray"
+	// SetIPVSHairpin holds pairs of clients and real servers that see the host,
+	// because they would answer past it.
+	SetIPVSHairpin = "hairpin"
+)
+
+// The labels of flows, each by the set that its frontend is in.
+const (
+	LabelIPVSKept   = 117
+	LabelIPVSMixed  = 118
+	LabelIPVSHidden = 119
+)
+
+// IPVSTableText is the table as nft prints it. Package kernel builds the same
+// through netlink, and a test there compares the two.
+const IPVSTableText = `table inet fairlead-ipvs {
+	set kept4 {
+		type ipv4_addr . inet_proto . inet_service
+	}
+	set mixed4 {
+		type ipv4_addr . inet_proto . inet_service
+	}
+	set hidden4 {
+		type ipv4_addr . inet_proto . inet_service
+	}
+	set astray4 {
+		type ipv4_addr
+	}
+	set hairpin4 {
+		type ipv4_addr . ipv4_addr
+		flags interval
+	}
+	set kept6 {
+		type ipv6_addr . inet_proto . inet_service
+	}
+	set mixed6 {
+		type ipv6_addr . inet_proto . inet_service
+	}
+	set hidden6 {
+		type ipv6_addr . inet_proto . inet_service
+	}
+	set astray6 {
+		type ipv6_addr
+	}
+	set hairpin6 {
+		type ipv6_addr . ipv6_addr
+		flags interval
+	}
+	chain prerouting {
+		type filter hook prerouting priority mangle; policy accept;
+		ct state new jump opened
+	}
+	chain output {
+		type filter hook output priority mangle; policy accept;
+		ct state new jump opened
+	}
+	chain opened {
+		ip daddr . meta l4proto . th dport @kept4 ct label set 117
+		ip daddr . meta l4proto . th dport @mixed4 ct label set 118
+		ip daddr . meta l4proto . th dport @hidden4 ct label set 119
+		ip6 daddr . meta l4proto . th dport @kept6 ct label set 117
+		ip6 daddr . meta l4proto . th dport @mixed6 ct label set 118
+		ip6 daddr . meta l4proto . th dport @hidden6 ct label set 119
+	}
+	chain postrouting {
+		type nat hook postrouting priority srcnat; policy accept;
+		ct label 119 masquerade
+		ct label 117 jump past
+		ct label 118 jump past
+		ct label 118 ip daddr @astray4 masquerade
+		ct label 118 ip6 daddr @astray6 masquerade
+	}
+	chain past {
+		ip saddr . ip daddr @hairpin4 masquerade
+		ip6 saddr . ip6 daddr @hairpin6 masquerade
+	}
+}
+`
+
+// Key implements Object.
+func (IPVSTable) Key() string { return "nft table " + IPVSTableName }
+
+// Add implements Object.
+func (IPVSTable) Add() []string { return []string{"nft -f - <<'EOF'\n" + IPVSTableText + "EOF"} }
+
+// Del implements Object.
+func (IPVSTable) Del() []string { return []string{"nft delete table inet " + IPVSTableName} }
+
+// IPVSMember is an element of one of the table's sets.
+type IPVSMember struct {
+	// Set is one of the SetIPVS constants.
+	Set string
+	// Proto and At are a frontend; of SetIPVSAstray, At is an address without a
+	// port.
+	Proto model.Proto
+	At    netip.AddrPort
+	// Src and Dst are those of SetIPVSHairpin.
+	Src, Dst netip.Prefix
+}
+
+// Name returns the set's name with the family's suffix.
+func (m IPVSMember) Name() string {
+	if m.Set == SetIPVSHairpin {
+		return m.Set + familySuffix(m.Src.Addr())
+	}
+	return m.Set + familySuffix(m.At.Addr())
+}
+
+// Key implements Object.
+func (m IPVSMember) Key() string { return "nft ipvs " + m.Name() + " " + m.element() }
+
+// Add implements Object.
+func (m IPVSMember) Add() []string { return []string{m.command("add")} }
+
+// Del implements Object.
+func (m IPVSMember) Del() []string { return []string{m.command("delete")} }
+
+func (m IPVSMember) command(verb string) string {
+	return fmt.Sprintf("nft %s element inet %s %s '{ %s }'", verb, IPVSTableName, m.Name(), m.element())
+}
+
+func (m IPVSMember) element() string {
+	switch m.Set {
+	case SetIPVSHairpin:
+		return m.Src.String() + " . " + m.Dst.String()
+	case SetIPVSAstray:
+		return m.At.Addr().String()
+	}
+	return fmt.Sprintf("%s . %s . %d", m.At.Addr(), m.Proto, m.At.Port())
+}

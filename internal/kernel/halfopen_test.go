@@ -1,0 +1,48 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// TestHalfOpen asks a server for a connection to a virtual address, before and
+// after it has that, and before and after it listens.
+func TestHalfOpen(t *testing.T) {
+	for name, c := range map[string]struct{ host, server, virtual, bits string }{
+		"ipv4": {"10.9.0.1", "10.9.0.2", "192.0.2.80", "/24"},
+		"ipv6": {"fd00:9::1", "fd00:9::2", "2001:db8:80::80", "/64"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, server := openTestHost(t), openTestHost(t)
+			if err := Wire(h, server, "wire", 1500); err != nil {
+				t.Fatal(err)
+			}
+			h.run(t, "ip", "addr", "add", c.host+c.bits, "dev", "wire", "nodad")
+			server.run(t, "ip", "addr", "add", c.server+c.bits, "dev", "wire", "nodad")
+			server.run(t, "ip", "link", "set", "lo", "up")
+			ask := func(patience time.Duration) error {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				return h.HalfOpen(ctx, netip.AddrPortFrom(netip.MustParseAddr(c.virtual), 80), netip.MustParseAddr(c.server))
+			}
+			serve(t, server.ns, netip.AddrPortFrom(netip.MustParseAddr(c.server), 80).String())
+			if err := ask(200 * time.Millisecond); !errors.Is(err, ErrNotVirtual) {
+				t.Errorf("a server without the address: %v", err)
+			}
+			server.run(t, "ip", "addr", "add", c.virtual, "dev", "lo", "nodad")
+			if err := ask(10 * time.Second); !errors.Is(err, ErrNotVirtual) {
+				t.Errorf("a server that listens at its own address alone: %v", err)
+			}
+			serve(t, server.ns, netip.AddrPortFrom(netip.MustParseAddr(c.virtual), 80).String())
+			if err := ask(10 * time.Second); err != nil {
+				t.Errorf("a server that listens: %v", err)
+			}
+			if left := server.run(t, "ss", "-Htn", "state", "syn-recv"); left != "" {
+				t.Errorf("what is left of the questions:\n%s", left)
+			}
+		})
+	}
+}

@@ -1,0 +1,121 @@
+// Package failover measures what clients of a virtual service notice when its
+// real servers die, come back, and are drained: nginx behind a whole daemon,
+// asked at a fixed rate from across a wire.
+package failover
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// AskRole is the process that asks, and AskMain its main function.
+const AskRole = "failover-ask"
+
+// Question says whom to ask and how often. Requests go out on a schedule that
+// was settled beforehand, each on a connection of its own, however long others
+// take: what is not answered does not slow the rest down.
+type Question struct {
+	// Target is ADDRESS:PORT of an HTTP server.
+	Target string
+	// Rate is in requests a second.
+	Rate int
+	// Timeout is how long a request may take.
+	Timeout time.Duration
+}
+
+// Request is what became of one.
+type Request struct {
+	// Start is in ns since 1970, Took in ns.
+	Start, Took int64
+	// By is the answer's body, empty if there was none; Err says why.
+	By  string `json:",omitempty"`
+	Err string `json:",omitempty"`
+}
+
+// End returns when the request was over, in ns since 1970.
+func (r Request) End() int64 { return r.Start + r.Took }
+
+// AskMain reads the question from standard input, asks until that ends, and
+// writes all requests in the order of their starts.
+func AskMain() int {
+	in := json.NewDecoder(os.Stdin)
+	var q Question
+	if err := in.Decode(&q); err != nil {
+		fmt.Fprintln(os.Stderr, "read the question:", err)
+		return 1
+	}
+	over := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, io.MultiReader(in.Buffered(), os.Stdin))
+		close(over)
+	}()
+	fmt.Println("ready")
+	if err := json.NewEncoder(os.Stdout).Encode(askAll(q, over)); err != nil {
+		return 1
+	}
+	return 0
+}
+
+func askAll(q Question, over <-chan struct{}) []Request {
+	var mu sync.Mutex
+	var done sync.WaitGroup
+	var all []Request
+	gap := time.Second / time.Duration(q.Rate)
+	for next := time.Now(); ; next = next.Add(gap) {
+		select {
+		case <-over:
+			done.Wait()
+			slices.SortFunc(all, func(a, b Request) int { return int(a.Start - b.Start) })
+			return all
+		case <-time.After(time.Until(next)):
+		}
+		done.Go(func() {
+			r := ask(q)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, r)
+		})
+	}
+}
+
+func ask(q Question) Request {
+	start := time.Now()
+	by, err := Get(q)
+	r := Request{Start: start.UnixNano(), Took: time.Since(start).Nanoseconds(), By: by}
+	if err != nil {
+		r.By, r.Err = "", err.Error()
+	}
+	return r
+}
+
+// Get asks for / once and returns the body.
+func Get(q Question) (string, error) {
+	conn, err := net.DialTimeout("tcp", q.Target, q.Timeout)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(q.Timeout)); err != nil {
+		return "", err
+	}
+	if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: failover\r\nConnection: close\r\n\r\n"); err != nil {
+		return "", err
+	}
+	whole, err := io.ReadAll(bufio.NewReader(conn))
+	if err != nil {
+		return "", err
+	}
+	head, body, _ := strings.Cut(string(whole), "\r\n\r\n")
+	if !strings.HasPrefix(head, "HTTP/1.1 200 ") || body == "" {
+		return "", fmt.Errorf("the answer is %.60q", whole)
+	}
+	return strings.TrimSpace(body), nil
+}

@@ -59,7 +59,6 @@ func (h *Host) HalfOpen(ctx context.Context, virtual netip.AddrPort, server neti
 // it if it is not known.
 func (h *Host) hardware(ctx context.Context, link string, of netip.Addr) (net.HardwareAddr, error) {
 	const often = 5 * time.Millisecond
-	defer h.Release()
 	handle, err := h.at("")
 	if err != nil {
 		return nil, err

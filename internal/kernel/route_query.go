@@ -56,7 +56,6 @@ var noRoutes = map[unix.Errno]string{
 
 // RouteTo asks the kernel where a packet goes (RTM_GETROUTE, `ip route get`).
 func (h *Host) RouteTo(q RouteQuery) (RouteFound, error) {
-	defer h.Release()
 	handle, err := h.at("")
 	if err != nil {
 		return RouteFound{}, err

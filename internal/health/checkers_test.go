@@ -300,7 +300,7 @@ func TestGRPC(t *testing.T) {
 		expect(t, check(t, model.Check{Type: model.CheckGRPC, Service: c.service}, Means{}, Target{Real: where(t, plain)}), c.ok, c.detail)
 		expect(t, check(t, model.Check{Type: model.CheckGRPC, Service: c.service, TLS: true}, Means{}, Target{Real: where(t, secured)}), c.ok, c.detail)
 	}
-	expect(t, check(t, model.Check{Type: model.CheckGRPC, TLS: true, TLSName: "example.com"}, Means{Roots: x509.NewCertPool()}, Target{Real: where(t, secured)}), false, "ask: ")
+	expect(t, check(t, model.Check{Type: model.CheckGRPC, TLS: true, TLSName: "example.com"}, Means{Roots: x509.NewCertPool()}, Target{Real: where(t, secured)}), false, "TLS: ")
 	expect(t, check(t, model.Check{Type: model.CheckGRPC}, Means{}, Target{Real: closedPort(t)}), false, "connection refused")
 }
 

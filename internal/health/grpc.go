@@ -1,21 +1,25 @@
 package health
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
-	"strconv"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"fairlead/internal/model"
 )
 
 // grpcCheck asks a server's health service (grpc.health.v1.Health/Check). gRPC
-// is a POST over HTTP/2, so no library is needed but net/http.
+// is a POST over HTTP/2. The one question and its answer are framed here: the
+// client of net/http writes a line to the log for every frame that it does not
+// know, as many as a server likes.
 // https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 type grpcCheck struct {
 	question []byte
@@ -43,74 +47,131 @@ func healthQuestion(service string) []byte {
 
 // Check is Checker's.
 func (g grpcCheck) Check(ctx context.Context, at Target) Result {
-	conn, err := open(ctx, at, "tcp")
+	raw, err := open(ctx, at, "tcp")
 	if err != nil {
 		return broken(ctx, "connect", err)
 	}
-	defer conn.Close()
-	transport := &http.Transport{Protocols: new(http.Protocols), MaxResponseHeaderBytes: answerLimit, DisableCompression: true,
-		DialContext: once(conn)}
-	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+at.Real.String()+"/grpc.health.v1.Health/Check", bytes.NewReader(g.question))
-	if err != nil {
-		return failed("%v", err)
-	}
-	request.Host = g.host
-	request.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}, "User-Agent": {"fairlead"}}
-	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer raw.Close()
+	conn, scheme := net.Conn(raw), "http"
 	if g.tls != nil {
-		request.URL.Scheme = "https"
-		transport.Protocols = new(http.Protocols)
-		transport.Protocols.SetHTTP2(true)
-		transport.TLSClientConfig = g.tls.config.Clone()
-	}
-	answer, err := transport.RoundTrip(request)
-	if err != nil {
-		return broken(ctx, "ask", err)
-	}
-	defer answer.Body.Close()
-	return g.judge(ctx, answer)
-}
-
-// once returns a dial function that gives the connection, and only once.
-func once(conn net.Conn) DialFunc {
-	left := make(chan net.Conn, 1)
-	left <- conn
-	return func(context.Context, string, string) (net.Conn, error) {
-		select {
-		case c := <-left:
-			return c, nil
-		default:
-			return nil, errors.New("the server ended the connection")
+		scheme = "https"
+		if conn, err = g.tls.client(ctx, raw, http2.NextProtoTLS); err != nil {
+			return broken(ctx, "TLS", err)
 		}
 	}
+	s := newStream(conn)
+	if err := s.ask(scheme, cmp.Or(g.host, at.Real.String()), g.question); err != nil {
+		return broken(ctx, "ask", err)
+	}
+	for range mostFrames {
+		done, err := s.read()
+		if err != nil {
+			return broken(ctx, "read", err)
+		}
+		if done {
+			return s.judge()
+		}
+	}
+	return failed("read: the answer has no end")
+}
+
+// mostFrames bounds the frames of an answer, which has a dozen or so.
+const mostFrames = 100
+
+// stream is the one stream of a connection, with what has come on it.
+type stream struct {
+	out    *bufio.Writer
+	frames *http2.Framer
+	// status is of HTTP, code of gRPC.
+	status, code string
+	body         []byte
+}
+
+func newStream(conn net.Conn) *stream {
+	s := &stream{out: bufio.NewWriter(conn)}
+	s.frames = http2.NewFramer(s.out, bufio.NewReader(conn))
+	s.frames.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	s.frames.MaxHeaderListSize = 16 << 10
+	s.frames.SetMaxReadFrameSize(16 << 10)
+	return s
+}
+
+// ask sends the question. It fits the window that every connection begins with,
+// and so does the answer.
+func (s *stream) ask(scheme, host string, question []byte) error {
+	var block bytes.Buffer
+	head := hpack.NewEncoder(&block)
+	for _, f := range [][2]string{{":method", "POST"}, {":scheme", scheme}, {":path", "/grpc.health.v1.Health/Check"}, {":authority", host},
+		{"content-type", "application/grpc"}, {"te", "trailers"}, {"user-agent", "fairlead"}} {
+		if err := head.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
+			return err
+		}
+	}
+	_, err := s.out.WriteString(http2.ClientPreface)
+	return errors.Join(err,
+		s.frames.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 0}),
+		s.frames.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true}),
+		s.frames.WriteData(1, true, question),
+		s.out.Flush())
+}
+
+// read reads a frame, and reports whether the answer is complete. Frames of
+// unknown kinds are passed over (RFC 9113, section 4.1).
+func (s *stream) read() (done bool, err error) {
+	frame, err := s.frames.ReadFrame()
+	if err != nil {
+		return false, err
+	}
+	switch f := frame.(type) {
+	case *http2.SettingsFrame:
+		if !f.IsAck() {
+			return false, errors.Join(s.frames.WriteSettingsAck(), s.out.Flush())
+		}
+	case *http2.PingFrame:
+		if !f.IsAck() {
+			return false, errors.Join(s.frames.WritePing(true, f.Data), s.out.Flush())
+		}
+	case *http2.GoAwayFrame:
+		if f.LastStreamID < 1 {
+			return false, fmt.Errorf("the server goes away: %v", f.ErrCode)
+		}
+	case *http2.RSTStreamFrame:
+		return false, fmt.Errorf("the server does not answer: %v", f.ErrCode)
+	case *http2.MetaHeadersFrame:
+		for _, h := range f.Fields {
+			switch h.Name {
+			case ":status":
+				s.status = h.Value
+			case "grpc-status":
+				s.code = h.Value
+			}
+		}
+		return f.StreamEnded(), nil
+	case *http2.DataFrame:
+		s.body = append(s.body, f.Data()...)
+		return f.StreamEnded(), nil
+	}
+	return false, nil
 }
 
 // judge reads the answer: a status in its trailer, or in its head where there
 // is no message.
-func (g grpcCheck) judge(ctx context.Context, answer *http.Response) Result {
-	if answer.StatusCode != http.StatusOK {
-		return failed("HTTP status %d, want 200", answer.StatusCode)
+func (s *stream) judge() Result {
+	if s.status != "200" {
+		return failed("HTTP status %s, want 200", s.status)
 	}
-	body, err := io.ReadAll(io.LimitReader(answer.Body, answerLimit))
-	if err != nil {
-		return broken(ctx, "read", err)
-	}
-	code := answer.Trailer.Get("Grpc-Status")
-	if code == "" {
-		code = answer.Header.Get("Grpc-Status")
-	}
-	switch n, err := strconv.Atoi(code); {
-	case err != nil:
+	switch s.code {
+	case "0":
+	case "":
 		return failed("no gRPC status: is it a gRPC server?")
-	case n == 5:
+	case "5":
 		return failed("gRPC status 5: the server knows no such service")
-	case n == 12:
+	case "12":
 		return failed("gRPC status 12: the server has no health service")
-	case n != 0:
-		return failed("gRPC status %d", n)
+	default:
+		return failed("gRPC status %s", s.code)
 	}
-	status, err := healthAnswer(body)
+	status, err := healthAnswer(s.body)
 	switch {
 	case err != nil:
 		return failed("read: %v", err)

@@ -120,7 +120,6 @@ func (m *Monitor) turn(ctx context.Context, now time.Time) (time.Duration, Batch
 	for s := m.due.first(); s != nil && !s.when.After(now); s = m.due.first() {
 		if !s.turns.IsZero() && !s.turns.After(now) {
 			m.note(s, s.rec.State(), s.rec.age(s.of.settings, now), now)
-			m.touched[s.of.v.Name] = true
 		}
 		if !s.next.IsZero() && !s.next.After(now) {
 			s.next = time.Time{}
@@ -168,7 +167,7 @@ func (m *Monitor) finish(ctx context.Context, s *server, res Result, began time.
 	}
 	m.counters.count(res)
 	if !s.gone {
-		m.judge(s, res, now)
+		m.note(s, s.rec.State(), s.rec.checked(s.of.settings, res, now), now)
 		s.last, s.lastAt = res, now
 		if s.of.checker != nil {
 			s.next = began.Add(s.rec.wait(s.of.settings, rand.Float64()))
@@ -181,19 +180,15 @@ func (m *Monitor) finish(ctx context.Context, s *server, res Result, began time.
 	return m.waiting.take()
 }
 
-// judge takes what a check has found of a server.
-func (m *Monitor) judge(s *server, res Result, now time.Time) {
-	before := s.rec.condition(s.of.settings, now)
-	m.note(s, before.State, s.rec.checked(s.of.settings, res, now), now)
-	if s.rec.condition(s.of.settings, now) != before {
-		m.touch(s.of)
-	}
-}
-
-// plan puts a server into the schedule, and sees that the loop is up in time.
+// plan puts a server into the schedule, and sees that the loop is up in time,
+// also where what it has told of the server is no longer so.
 func (m *Monitor) plan(s *server, now time.Time) {
 	s.turns = s.rec.turns(s.of.settings, now)
 	m.due.set(s)
+	if c := s.rec.condition(s.of.settings, now); c != s.told {
+		s.told = c
+		m.touch(s.of)
+	}
 	if !s.when.IsZero() && s.when.Before(m.wake) {
 		m.nudge()
 	}
@@ -206,7 +201,6 @@ func (m *Monitor) note(s *server, before model.RealState, changed bool, now time
 	}
 	m.batch.Changes = append(m.batch.Changes, Change{Service: s.of.v.Name, Real: s.at, Endpoint: s.target.Endpoint,
 		From: before, To: s.rec.State(), Cause: s.rec.Cause, At: now})
-	m.touch(s.of)
 }
 
 func (m *Monitor) touch(of *service) {

@@ -27,6 +27,8 @@ type server struct {
 	at     netip.AddrPort
 	target Target
 	rec    Record
+	// told is what was last told of it.
+	told   Condition
 	last   Result
 	lastAt time.Time
 
@@ -115,6 +117,7 @@ func (m *Monitor) serve(of *service, r model.RealServer, newService bool, now ti
 			m.leave(s)
 		}
 		s = &server{of: of, at: at, place: -1, rec: m.begin(of, r, newService, now)}
+		s.told = s.rec.condition(of.settings, now)
 		of.servers[at] = s
 	}
 	s.target = Target{Service: of.v.Name, Real: netip.AddrPortFrom(r.Address, checkedPort(of.v, r)), Endpoint: r.Endpoint}

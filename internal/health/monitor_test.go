@@ -1,0 +1,386 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"fairlead/internal/model"
+)
+
+// farm is a container engine that says what its tests want of the containers
+// "e1", "e2" …, and when it was asked.
+type farm struct {
+	mu    sync.Mutex
+	began time.Time
+	ill   map[string]bool
+	hangs map[string]bool
+	asked map[string][]time.Duration
+	// busy are the questions under way, and most the most at once.
+	busy, most int
+	// told is what has changed, and when.
+	told    []string
+	monitor *Monitor
+}
+
+// inFarm runs a test with a monitor that asks a farm, in a time of its own.
+func inFarm(t *testing.T, inFlight int, test func(t *testing.T, f *farm)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &farm{began: time.Now(), ill: map[string]bool{}, hangs: map[string]bool{}, asked: map[string][]time.Duration{}}
+		f.monitor = NewMonitor(Options{Means: Means{Container: f.ask}, Changed: f.changed, InFlight: inFlight})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			f.monitor.Run(ctx)
+		}()
+		test(t, f)
+		cancel()
+		<-done
+	})
+}
+
+func (f *farm) ask(ctx context.Context, endpoint string) (bool, string, error) {
+	f.mu.Lock()
+	f.asked[endpoint] = append(f.asked[endpoint], time.Since(f.began))
+	f.busy++
+	f.most = max(f.most, f.busy)
+	ill, hangs := f.ill[endpoint], f.hangs[endpoint]
+	f.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		ill = true
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.busy--
+	return !ill, "as told", nil
+}
+
+func (f *farm) changed(b Batch) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := time.Since(f.began).Round(10 * time.Millisecond)
+	for _, c := range b.Changes {
+		f.told = append(f.told, fmt.Sprintf("%s %s %s %q→%q %s", at, c.Service, c.Endpoint, c.From, c.To, c.Cause))
+	}
+	for _, p := range b.Pools {
+		f.told = append(f.told, fmt.Sprintf("%s %s pool %q→%q %d/%d", at, p.Service, p.From, p.To.Mode, p.To.Up, p.To.Of))
+	}
+	if len(b.Changes)+len(b.Pools) == 0 {
+		for _, s := range b.Services {
+			v := model.VirtualService{Name: s, Check: model.Check{SlowStart: 1}, Reals: farmReals(2)}
+			f.told = append(f.told, fmt.Sprintf("%s %s weight %d", at, s, f.monitor.Effective(v).Reals[0].Weight))
+		}
+	}
+}
+
+func (f *farm) set(what map[string]bool, endpoint string, yes bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	what[endpoint] = yes
+}
+
+// tell returns what has changed since it was last called.
+func (f *farm) tell() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	text := strings.Join(f.told, "\n")
+	f.told = nil
+	return text
+}
+
+func (f *farm) times(endpoint string) []time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.asked[endpoint])
+}
+
+func farmReals(n int) []model.RealServer {
+	var all []model.RealServer
+	for i := range n {
+		all = append(all, model.RealServer{Address: netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i + 1)}), Weight: 1, Endpoint: fmt.Sprintf("e%d", i+1)})
+	}
+	return all
+}
+
+func farmService(name string, n int) model.VirtualService {
+	return model.VirtualService{Name: name, Proto: model.TCP, Ports: []model.PortRange{model.Port(80)}, Reals: farmReals(n),
+		Check: model.Check{Type: model.CheckDocker, Interval: time.Second, Jitter: -1}}
+}
+
+func (f *farm) mustSet(t *testing.T, services ...model.VirtualService) {
+	t.Helper()
+	if err := f.monitor.Set(services); err != nil {
+		t.Error(err)
+	}
+}
+
+func (f *farm) wantTold(t *testing.T, want ...string) {
+	t.Helper()
+	if got := f.tell(); got != strings.Join(want, "\n") {
+		t.Errorf("told:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+func TestMonitor(t *testing.T) {
+	inFarm(t, 0, func(t *testing.T, f *farm) {
+		v := farmService("web", 2)
+		v.Check.SlowStart = 3 * time.Second
+		f.mustSet(t, v)
+		time.Sleep(4*time.Second + 500*time.Millisecond)
+		f.wantTold(t)
+		f.set(f.ill, "e1", true)
+		time.Sleep(4 * time.Second)
+		f.wantTold(t, `7s web e1 ""→"down" 3 checks failed: as told`)
+		if got := f.monitor.Effective(v).Reals[0].State; got != model.RealDown {
+			t.Errorf("it is %q", got)
+		}
+		f.set(f.ill, "e2", true)
+		time.Sleep(3 * time.Second)
+		f.wantTold(t, `11.01s web e2 ""→"down" 3 checks failed: as told`, `11.01s web pool ""→"empty" 0/2`)
+		f.set(f.ill, "e1", false)
+		time.Sleep(5 * time.Second)
+		f.wantTold(t, `13s web e1 "down"→"" 2 checks passed: as told`, `13s web pool "empty"→"" 1/2`, `14s web weight 50`, `15s web weight 75`, `16s web weight 100`)
+		s := f.monitor.StatusOf(v)
+		one := s.Servers[1]
+		if s.Up != 1 || s.Of != 2 || one.State != model.RealDown || one.Detail != "as told" || one.OK || one.Checked.IsZero() || one.Endpoint != "e2" {
+			t.Errorf("the status is %+v", s)
+		}
+		if c := f.monitor.Counters(); c.Checks != 34 || c.Failed != 15 || c.InFlight != 0 || c.Waiting != 0 {
+			t.Errorf("counted: %+v", c)
+		}
+		if all := f.monitor.Status(); len(all) != 1 || all[0].Service != "web" {
+			t.Errorf("all are %+v", all)
+		}
+	})
+}
+
+// TestMonitorKeeps: what is set again keeps its state and its schedule.
+func TestMonitorKeeps(t *testing.T) {
+	inFarm(t, 0, func(t *testing.T, f *farm) {
+		web, mail := farmService("web", 1), farmService("mail", 1)
+		mail.Reals[0].Endpoint = "e9"
+		f.set(f.ill, "e1", true)
+		f.mustSet(t, web)
+		time.Sleep(1500 * time.Millisecond)
+		f.wantTold(t, `0s web e1 ""→"down" first check: as told`, `0s web pool ""→"empty" 0/1`)
+		f.mustSet(t, mail, web)
+		web.Reals[0].Weight, web.Quorum = 7, 2
+		f.mustSet(t, web, mail)
+		time.Sleep(time.Second)
+		if got := f.times("e1"); !slices.Equal(got, []time.Duration{0, time.Second, 2 * time.Second}) {
+			t.Errorf("web was checked at %v", got)
+		}
+		web.Check.Interval = 5 * time.Second
+		f.mustSet(t, web, mail)
+		time.Sleep(time.Second)
+		if got := f.times("e1"); !slices.Equal(got[3:], []time.Duration{2500 * time.Millisecond}) {
+			t.Errorf("a changed check was made at %v", got)
+		}
+		f.wantTold(t)
+		f.mustSet(t, mail)
+		time.Sleep(20 * time.Second)
+		if got := f.times("e1"); len(got) != 4 {
+			t.Errorf("what is gone was checked at %v", got)
+		}
+		if got := f.times("e9"); len(got) != 22 {
+			t.Errorf("what was left was checked %d times", len(got))
+		}
+	})
+}
+
+// TestMonitorComers: a server that comes to a service is down until it is
+// checked, at once; one of another endpoint at an old address is another.
+func TestMonitorComers(t *testing.T) {
+	inFarm(t, 0, func(t *testing.T, f *farm) {
+		v := farmService("web", 1)
+		f.mustSet(t, v)
+		time.Sleep(time.Second)
+		v = farmService("web", 2)
+		f.mustSet(t, v)
+		if got := f.monitor.Effective(v).Reals[1].State; got != model.RealDown {
+			t.Errorf("a comer is %q", got)
+		}
+		time.Sleep(50 * time.Millisecond)
+		f.wantTold(t, `1s web e2 "down"→"" first check: as told`)
+		v.Reals[0].Endpoint = "e7"
+		f.set(f.ill, "e7", true)
+		f.mustSet(t, v)
+		time.Sleep(50 * time.Millisecond)
+		f.wantTold(t)
+		if got := f.monitor.Effective(v).Reals[0].State; got != model.RealDown {
+			t.Errorf("another container is %q", got)
+		}
+		v.Reals = append(v.Reals, model.RealServer{Select: model.Select{Name: "web-*"}})
+		f.mustSet(t, v)
+		if got := f.monitor.Effective(v).Reals[2]; got != v.Reals[2] {
+			t.Errorf("a selector became %+v", got)
+		}
+	})
+}
+
+// TestMonitorSpreads: first checks are spread over the interval.
+func TestMonitorSpreads(t *testing.T) {
+	inFarm(t, 0, func(t *testing.T, f *farm) {
+		f.mustSet(t, farmService("web", 200))
+		f.mustSet(t, farmService("web", 1000))
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		if n := f.monitor.Counters().Checks; n < 450 || n > 600 {
+			t.Errorf("after half an interval %d of 1000 are checked", n)
+		}
+	})
+}
+
+// TestMonitorBounds: only so many checks are under way, and servers that are
+// down and do not answer hold up no others.
+func TestMonitorBounds(t *testing.T) {
+	inFarm(t, 8, func(t *testing.T, f *farm) {
+		v := farmService("web", 100)
+		for i := range 60 {
+			f.hangs[fmt.Sprintf("e%d", i+1)] = true
+		}
+		f.mustSet(t, v)
+		time.Sleep(time.Minute)
+		began := len(f.times("e100"))
+		time.Sleep(10 * time.Second)
+		if n := len(f.times("e100")) - began; n < 9 {
+			t.Errorf("a server that is up was checked %d times in 10 s", n)
+		}
+		if n := len(f.times("e1")); n < 3 {
+			t.Errorf("a server that is down was checked %d times", n)
+		}
+		if c := f.monitor.Counters(); f.most > 8 || c.InFlight > 4 || c.Waiting > 60 {
+			t.Errorf("%d at most, %+v", f.most, c)
+		}
+	})
+}
+
+// TestMonitorRestart: who follows knows what was known.
+func TestMonitorRestart(t *testing.T) {
+	var was Snapshot
+	v := farmService("web", 2)
+	inFarm(t, 0, func(t *testing.T, f *farm) {
+		f.set(f.ill, "e1", true)
+		f.mustSet(t, v)
+		time.Sleep(5 * time.Second)
+		was = f.monitor.Export()
+	})
+	inFarm(t, 0, func(t *testing.T, f *farm) {
+		f.set(f.ill, "e1", true)
+		f.set(f.ill, "e2", true)
+		f.monitor.Import(was)
+		more := farmService("web", 3)
+		f.mustSet(t, more)
+		reals := f.monitor.Effective(more).Reals
+		if reals[0].State != model.RealDown || reals[1].State != model.RealUp || reals[2].State != model.RealDown {
+			t.Errorf("it begins with %+v", reals)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		f.wantTold(t, `10ms web e3 "down"→"" first check: as told`)
+		time.Sleep(time.Second)
+		f.wantTold(t, `2.01s web e2 ""→"down" 3 checks failed: as told`)
+	})
+	inFarm(t, 0, func(t *testing.T, f *farm) {
+		f.monitor.Import(was)
+		time.Sleep(3 * time.Minute)
+		f.mustSet(t, v)
+		if got := f.monitor.Effective(v).Reals[0].State; got != model.RealUp {
+			t.Errorf("after minutes it begins as %q", got)
+		}
+	})
+}
+
+func TestMonitorSignals(t *testing.T) {
+	inFarm(t, 0, func(t *testing.T, f *farm) {
+		v := farmService("web", 2)
+		v.Check, v.Panic = model.Check{Passive: true}, 60
+		f.mustSet(t, v)
+		at := v.Reals[0].At(0)
+		f.monitor.Signal("web", at, Signal{Failed: 9})
+		f.monitor.Signal("web", netip.MustParseAddrPort("192.0.2.9:1"), Signal{Failed: 9})
+		f.monitor.Signal("mail", at, Signal{Failed: 9})
+		synctest.Wait()
+		f.wantTold(t, `0s web e1 ""→"down" clients: 9 of 9 connections failed`, `0s web pool ""→"panic" 1/2`)
+		time.Sleep(3 * time.Second)
+		f.wantTold(t, `2s web e1 "down"→"" tried again, as nothing checks it`, `2s web pool "panic"→"" 2/2`)
+	})
+}
+
+// TestMonitorUnchecked: a service whose check cannot be made is told of, and
+// used; one whose check goes away is used again.
+func TestMonitorUnchecked(t *testing.T) {
+	m := NewMonitor(Options{})
+	v := farmService("web", 1)
+	if err := m.Set([]model.VirtualService{v}); err == nil || !strings.Contains(err.Error(), "service web: check docker: no container engine") {
+		t.Errorf("the error is %v", err)
+	}
+	if got := m.Effective(v).Reals[0].State; got != model.RealUp {
+		t.Errorf("it is %q", got)
+	}
+	inFarm(t, 0, func(t *testing.T, f *farm) {
+		f.set(f.ill, "e1", true)
+		f.mustSet(t, v)
+		time.Sleep(1500 * time.Millisecond)
+		f.tell()
+		f.set(f.hangs, "e1", true)
+		time.Sleep(time.Second)
+		v.Check = model.Check{}
+		f.mustSet(t, v)
+		time.Sleep(time.Minute)
+		f.wantTold(t, `2.5s web e1 "down"→"" tried again, as nothing checks it`, `2.5s web pool "empty"→"" 1/1`)
+		if n := len(f.times("e1")); n != 3 {
+			t.Errorf("it was checked %d times", n)
+		}
+	})
+}
+
+// TestMonitorCallsBack: who is told of a change may ask and set.
+func TestMonitorCallsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := farmService("web", 1)
+		var m *Monitor
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		m = NewMonitor(Options{Means: Means{Container: func(context.Context, string) (bool, string, error) { return false, "", nil }}, Changed: func(Batch) {
+			m.Effective(v)
+			m.Status()
+			if err := m.Set(nil); err != nil {
+				t.Error(err)
+			}
+			cancel()
+		}})
+		if err := m.Set([]model.VirtualService{v}); err != nil {
+			t.Error(err)
+		}
+		m.Run(ctx)
+		if len(m.Status()) != 0 {
+			t.Error("it is there still")
+		}
+	})
+}
+
+// TestMonitorVoid: an engine that fails says nothing.
+func TestMonitorVoid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMonitor(Options{Means: Means{Container: func(context.Context, string) (bool, string, error) { return false, "", errors.New("gone") }}})
+		v := farmService("web", 1)
+		if err := m.Set([]model.VirtualService{v}); err != nil {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		m.Run(ctx)
+		if c := m.Counters(); c.Void != c.Checks || c.Checks < 59 || m.Effective(v).Reals[0].State != model.RealUp {
+			t.Errorf("it has counted %+v", c)
+		}
+	})
+}

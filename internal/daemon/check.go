@@ -40,7 +40,7 @@ func (t *draft) check(before, next model.Wishes) error {
 
 // whole is the state that wishes would be if all sandboxes were there.
 func whole(w model.Wishes) model.State {
-	s := model.State{Networks: w.Networks, Publishes: w.Publishes}
+	s := model.State{Networks: w.Networks, Publishes: w.Publishes, Services: w.Services}
 	for _, a := range w.Attachments {
 		s.Endpoints = append(s.Endpoints, placed(a))
 	}
@@ -89,6 +89,9 @@ func (t *draft) blame(err error) string {
 		if begins("network " + n.Name + ": ") {
 			return fmt.Sprintf("networks[%d]", i)
 		}
+	}
+	if at := t.blameService(err.Error()); at != "" {
+		return at
 	}
 	for i, name := range t.names {
 		if name == "" {

@@ -34,6 +34,11 @@ func (d *Daemon) State() (Spec, []string) {
 		}
 		spec.Attachments = append(spec.Attachments, declare(a, w))
 	}
+	for _, v := range w.Services {
+		v.Origin = ""
+		spec.Services = append(spec.Services, v)
+	}
+	slices.SortFunc(spec.Services, func(a, b model.VirtualService) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(spec.Networks, func(a, b model.Network) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(spec.Attachments, func(a, b Declared) int { return strings.Compare(a.Name, b.Name) })
 	return spec, notes

@@ -44,6 +44,10 @@ func (t *draft) wishes() (model.Wishes, error) {
 	for i := range t.spec.Networks {
 		t.network(i)
 	}
+	t.prunedServices()
+	for i := range t.spec.Services {
+		t.service(i)
+	}
 	t.deserted()
 	for i := range t.spec.Attachments {
 		t.attachment(i)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"fairlead/internal/model"
@@ -13,6 +14,8 @@ type Spec struct {
 	Set         string          `json:"set,omitempty"`
 	Networks    []model.Network `json:"networks,omitempty"`
 	Attachments []Declared      `json:"attachments,omitempty"`
+	// Services need no Origin.
+	Services []model.VirtualService `json:"services,omitempty"`
 }
 
 // Declared is an attachment that waits for its sandbox whenever that is away.
@@ -66,10 +69,10 @@ const (
 	Removed Action = "removed"
 )
 
-// Change is what becomes of one network, attachment or publish.
+// Change is what becomes of one network, attachment, publish or service.
 type Change struct {
 	Action Action `json:"action"`
-	// Kind is network, attachment or publish.
+	// Kind is network, attachment, publish or service.
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 }
@@ -77,12 +80,14 @@ type Change struct {
 // String writes the change as "network web: created".
 func (c Change) String() string { return fmt.Sprintf("%s %s: %s", c.Kind, c.Name, c.Action) }
 
-// changes lists what differs between wishes: networks, attachments, publishes.
+// changes lists what differs between wishes: networks, attachments, publishes,
+// services.
 func changes(before, next model.Wishes) []Change {
-	return append(append(
+	return slices.Concat(
 		diff("network", before.Networks, next.Networks, func(n model.Network) string { return n.Name }, model.Network.Equal),
-		diff("attachment", before.Attachments, next.Attachments, func(a model.Attachment) string { return a.Name }, model.Attachment.Equal)...),
-		diff("publish", before.Publishes, next.Publishes, place, model.Publish.Equal)...)
+		diff("attachment", before.Attachments, next.Attachments, func(a model.Attachment) string { return a.Name }, model.Attachment.Equal),
+		diff("publish", before.Publishes, next.Publishes, place, model.Publish.Equal),
+		diff("service", before.Services, next.Services, func(v model.VirtualService) string { return v.Name }, model.VirtualService.Equal))
 }
 
 // place names what a publish takes of the host, and for whom.

@@ -1,5 +1,5 @@
 // Package file reads and writes what users declare in YAML: networks,
-// attachments and their publishes. It turns text into values and back, and
+// attachments and their publishes, virtual services. It turns text into values and back, and
 // tells the line and the field of every mistake, those that the daemon finds
 // included. It applies nothing.
 //

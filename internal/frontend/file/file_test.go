@@ -2,13 +2,17 @@ package file_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/file"
+	"fairlead/internal/model"
 )
 
 func read(t *testing.T, text string) *file.Set {
@@ -65,6 +69,33 @@ attachments:
   - {sandbox: netns:db, name: db, network: lan, interface: eth1, dhcp: true}
   - {sandbox: /run/netns/x, device: "0000:3b:02.1", address: 192.0.2.7/24, gateway: none}
   - {sandbox: netns:y, device: ib0, pkey: 0x8002}
+services:
+  shop: {address: 192.0.2.10, port: 80, reals: 10.0.0.2}
+  web:
+    address: [192.0.2.10, 192.0.2.11]
+    port: [443, 8000-8010]
+    protocol: tcp
+    interface: eth0
+    scheduler: wrr
+    forward: nat
+    plane: auto
+    answers: routed
+    persistence: 5m
+    sorry: 10.0.0.9:80
+    quorum: 2
+    panic: 30
+    drain: 1h30m
+    check: {type: http, port: 81, interval: 1s, fast: 500ms, down: 5s, timeout: 1s, rise: 1, fall: 4, jitter: -1, initial: up, slow-start: 1m, method: HEAD,
+      path: /healthz, host: "8080", status: "200,301-302", body: "^ok: .*", tls: true, tls-name: example.org, expiry: 240h, service: s, query: q, record: AAAA,
+      send: "a\r\n", expect: "null", command: [/bin/true, "-v"], agent: 9999, passive: true}
+    reals:
+      - 10.0.0.3:8080
+      - "10.0.0.4,weight=0"
+      - {address: 10.0.0.5, port: 81, weight: 3, state: draining}
+      - {label: app=web, network: web, port: 80}
+      - name=web-*:8080
+      - "label=image=nginx:1.27,port=80"
+  dns: {address: "2001:db8::53", port: 53, protocol: udp, check: docker, reals: ["[fd00::53]:5353", "fd00::54"]}
 `
 
 // TestWhatIsWrittenReadsTheSame goes there and back, in YAML and in JSON.
@@ -84,7 +115,7 @@ func TestWhatIsWrittenReadsTheSame(t *testing.T) {
 		}
 		for _, again := range []string{yaml.String(), json.String()} {
 			got := read(t, again).Spec
-			if !sameNetworks(got, spec) || !reflect.DeepEqual(got.Attachments, spec.Attachments) || got.Set != spec.Set {
+			if !sameNetworks(got, spec) || !reflect.DeepEqual(got.Attachments, spec.Attachments) || got.Set != spec.Set || !sameServices(got, spec) {
 				t.Errorf("written:\n%s\nreads as %+v\nwant %+v", again, got, spec)
 			}
 		}
@@ -106,6 +137,35 @@ func sameNetworks(a, b daemon.Spec) bool {
 		}
 	}
 	return true
+}
+
+// sameServices compares services without their order, which means nothing.
+func sameServices(a, b daemon.Spec) bool {
+	for _, v := range a.Services {
+		if !slices.ContainsFunc(b.Services, v.Equal) {
+			return false
+		}
+	}
+	return len(a.Services) == len(b.Services)
+}
+
+// TestServicesAreRead says what words in a file come to.
+func TestServicesAreRead(t *testing.T) {
+	spec := read(t, full).Spec
+	i := slices.IndexFunc(spec.Services, func(v model.VirtualService) bool { return v.Name == "web" })
+	v := spec.Services[i]
+	var reals []string
+	for _, r := range v.Reals {
+		reals = append(reals, fmt.Sprintf("%s weight %d %s", r, r.Weight, r.State))
+	}
+	const want = `web (192.0.2.10:443/tcp, 192.0.2.10:8000-8010/tcp, 192.0.2.11:443/tcp, 192.0.2.11:8000-8010/tcp)
+10.0.0.3:8080 weight 1 |10.0.0.4 weight 0 |10.0.0.5:81 weight 3 draining|label=app=web,network=web:80 weight 1 |name=web-*:8080 weight 1 |label=image=nginx:1.27:80 weight 1 `
+	if got := v.String() + "\n" + strings.Join(reals, "|"); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if c := v.Check; c.Send != "a\r\n" || c.Expect != "null" || c.Jitter != -1 || c.Interval != time.Second || len(c.Command) != 2 || !c.Passive {
+		t.Errorf("%+v", c)
+	}
 }
 
 // TestMistakesHaveLinesAndFields finds all of them at once.
@@ -159,10 +219,45 @@ f.yaml:23: attachments[2]: sandbox: name the sandbox
 f.yaml:24: attachments[3]: name a network or a device to hand over, one of the two
 f.yaml:25: attachments[4]: name a network or a device to hand over, one of the two
 f.yaml:26: attachments[5]: dhcp and address: want one of the two`},
+		"services": {`services:
+  a: {address: 192.0.2.300, port: http, colour: red}
+  b:
+    address: 192.0.2.1
+    port: 80
+    scheduler: fair
+    drain: 5
+    quorum: two
+    check: {interval: 1s}
+    reals: [10.0.0.1, 10.0.0.1:x, {address: 10.0.0.2, label: a}, {weight: many, label: a}, "weight=3", {address: 10.0.0.2, state: asleep}]
+  c: {}
+  d: {address: 192.0.2.1, port: 80, check: {type: icmp, typo: x}}
+  d: {}
+---
+services: {b: {}}
+---
+services: [a]
+`, `f.yaml:2: services.a.colour: there is no such field: want one of address, port, protocol, interface
+f.yaml:2: services.a.address: address "192.0.2.300": want an address
+f.yaml:2: services.a.port: parse port "http": want a port
+f.yaml:6: services.b.scheduler: scheduler "fair": want one of mh, rr, wrr
+f.yaml:7: services.b.drain: drain "5": want a time with its unit, e.g. 500ms, 2s or 5m
+f.yaml:8: services.b.quorum: quorum "two": want a number
+f.yaml:9: services.b.check: type: want one of tcp, http
+f.yaml:10: services.b.reals[1]: real server "10.0.0.1:x": "10.0.0.1:x": want an address, with a port or without
+f.yaml:10: services.b.reals[2]: want an address, or what selects sandboxes (label, name, network), one of the two
+f.yaml:10: services.b.reals[3].weight: weight "many": want 0 to 65535
+f.yaml:10: services.b.reals[4]: real server "weight=3": want an address, or what selects it
+f.yaml:10: services.b.reals[5].state: want draining or down
+f.yaml:11: services.c: it lacks an address and a port to answer on
+f.yaml:12: services.d.check.typo: there is no such field
+f.yaml:12: services.d.check.type: type "icmp": want one of tcp, http
+f.yaml:13: services.d: it is there twice, first in line 12
+f.yaml:15: services.b: service b is declared in f.yaml:4 already
+f.yaml:17: services: want services by their names`},
 		"no YAML":        {"a: [b\nc: d\n", "f.yaml:"},
 		"tabs":           {"networks:\n\tweb: {}\n", "f.yaml:2: found character that cannot start any token"},
 		"a list":         {"- a\n", "f.yaml:1: want fields"},
-		"an odd top":     {"network: {}\n", "f.yaml:1: network: there is no such field: want one of name, networks, attachments"},
+		"an odd top":     {"network: {}\n", "f.yaml:1: network: there is no such field: want one of name, networks, attachments, services"},
 		"two names":      {"name: a\n---\nname: b\n", `f.yaml:3: name: "b": another file or document names the set "a"`},
 		"a network more": {"networks: {a: }\n---\nnetworks: {a: }\n", "f.yaml:3: networks.a: network a is declared in f.yaml:1 already: leave one out"},
 		"a bad alias":    {"name: *x\n", "unknown anchor"},
@@ -212,7 +307,7 @@ a.yaml: there is more`
 
 // FuzzRead reads anything without harm, and what it takes it writes back.
 func FuzzRead(f *testing.F) {
-	for _, text := range []string{full, "a: &a [*a]", "networks: {a: &a {subnet: *a}}", "? {}\n: x", "networks:\n  ? [a]\n  : b", "--- !!binary x", "attachments: [[[]]]", "name: \"\\0\""} {
+	for _, text := range []string{full, "services: {a: {address: 192.0.2.1, port: [80, 1-2], check: {command: [a]}, reals: [{label: 'a: b'}, 'name=x:1,weight=-1', '[::1]:', ',']}}", "services: {a: , a: []}", "a: &a [*a]", "networks: {a: &a {subnet: *a}}", "? {}\n: x", "networks:\n  ? [a]\n  : b", "--- !!binary x", "attachments: [[[]]]", "name: \"\\0\""} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -28,6 +28,7 @@ func (r *reader) document(n *yaml.Node) {
 			})
 		}},
 	}
+	known = append(known, field{"services", r.services})
 	fields(n, func(key, _ *yaml.Node) {
 		if strings.HasPrefix(key.Value, extension) && !isKnown(known, key.Value) {
 			known = append(known, field{key.Value, func(*yaml.Node, string) {}})

@@ -18,6 +18,7 @@ type (
 		Name        string                 `yaml:"name,omitempty" json:"name,omitempty"`
 		Networks    map[string]networkText `yaml:"networks,omitempty" json:"networks,omitempty"`
 		Attachments []attachmentText       `yaml:"attachments,omitempty" json:"attachments,omitempty"`
+		Services    map[string]ordered     `yaml:"services,omitempty" json:"services,omitempty"`
 	}
 	networkText struct {
 		Driver   model.Driver `yaml:"driver" json:"driver"`
@@ -106,6 +107,12 @@ func written(spec daemon.Spec) fileText {
 	}
 	for _, a := range spec.Attachments {
 		f.Attachments = append(f.Attachments, writtenAttachment(a))
+	}
+	for _, v := range spec.Services {
+		if f.Services == nil {
+			f.Services = map[string]ordered{}
+		}
+		f.Services[v.Name] = writtenService(v)
 	}
 	return f
 }

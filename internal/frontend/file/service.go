@@ -1,0 +1,133 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"fairlead/internal/frontend/text"
+	"fairlead/internal/model"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// services reads virtual services by their names.
+func (r *reader) services(n *yaml.Node, path string) {
+	if n = followed(n); n.Tag != "!!null" && n.Kind != yaml.MappingNode {
+		r.mistake(n, path, "want services by their names, each as NAME: and its fields")
+		return
+	}
+	seen := map[string]int{}
+	fields(n, func(key, value *yaml.Node) {
+		at := join(path, key.Value)
+		if first := seen[key.Value]; first != 0 {
+			r.mistake(key, at, "it is there twice, first in line %d: leave one out", first)
+			return
+		}
+		seen[key.Value] = key.Line
+		r.service(key, value, at)
+	})
+}
+
+func (r *reader) service(key, n *yaml.Node, path string) {
+	spec := fmt.Sprintf("services[%d]", len(r.Spec.Services))
+	for i, o := range r.Spec.Services {
+		if o.Name == key.Value {
+			first := r.spots[fmt.Sprintf("services[%d]", i)]
+			r.mistake(key, path, "service %s is declared in %s:%d already: leave one out", o.Name, first.file, first.node.Line)
+			return
+		}
+	}
+	v := model.VirtualService{Name: key.Value, Proto: model.TCP}
+	before := len(r.mistakes)
+	known := []field{
+		{"address", r.words(addresses(&v.Addresses))},
+		{"port", r.words(func(word string) error {
+			ports, err := text.Ports(word)
+			v.Ports = append(v.Ports, ports...)
+			return err
+		})},
+		{"protocol", r.text((*string)(&v.Proto))},
+	}
+	known = append(known, r.serviceFields(text.ServiceFields(), &v)...)
+	known = append(known, field{"check", r.check(&v)}, field{"reals", r.reals(&v, spec)})
+	r.object(n, path, known)
+	if len(r.mistakes) == before && (len(v.Addresses) == 0 || len(v.Ports) == 0) {
+		r.mistake(key, path, "it lacks an address and a port to answer on: e.g. address: 192.0.2.10 and port: 80")
+	}
+	r.spots[spec] = spot{r.file, followed(n), path}
+	if followed(n).Line == 0 || followed(n).Kind != yaml.MappingNode {
+		r.spots[spec] = spot{r.file, key, path}
+	}
+	r.Spec.Services = append(r.Spec.Services, v)
+}
+
+// serviceFields are what reads the fields that are words.
+func (r *reader) serviceFields(all []text.ServiceField, v *model.VirtualService) []field {
+	var known []field
+	for _, f := range all {
+		known = append(known, field{f.Name, r.parsed(func(word string) error { return f.Set(v, word) })})
+	}
+	return known
+}
+
+// check reads a check: an object, or the type alone.
+func (r *reader) check(v *model.VirtualService) func(*yaml.Node, string) {
+	return func(n *yaml.Node, path string) {
+		all := text.CheckFields()
+		if n = followed(n); n.Kind == yaml.ScalarNode {
+			r.word(n, path, func(word string) error { return all[0].Set(v, word) })
+			return
+		}
+		command := r.words(func(word string) error { v.Check.Command = append(v.Check.Command, word); return nil })
+		before := len(r.mistakes)
+		r.object(n, path, append(r.serviceFields(all, v), field{"command", command}))
+		if v.Check.Type == "" && len(r.mistakes) == before && !v.Check.IsZero() {
+			r.mistake(n, path, "type: want one of %s", strings.Join(text.Checks, ", "))
+		}
+	}
+}
+
+// reals reads real servers: each a word as by --real, or an object.
+func (r *reader) reals(v *model.VirtualService, spec string) func(*yaml.Node, string) {
+	return func(n *yaml.Node, path string) {
+		r.each(n, path, func(n *yaml.Node, path string) {
+			real := model.RealServer{Weight: 1}
+			if n.Kind == yaml.MappingNode {
+				r.real(n, path, &real)
+			} else {
+				r.word(n, path, func(word string) (err error) { real, err = text.Real(word); return err })
+			}
+			r.spots[fmt.Sprintf("%s.reals[%d]", spec, len(v.Reals))] = spot{r.file, n, path}
+			v.Reals = append(v.Reals, real)
+		})
+	}
+}
+
+func (r *reader) real(n *yaml.Node, path string, real *model.RealServer) {
+	before := len(r.mistakes)
+	r.object(n, path, []field{
+		{"address", r.parsed(address(&real.Address))},
+		{"label", r.text(&real.Select.Label)},
+		{"name", r.text(&real.Select.Name)},
+		{"network", r.text(&real.Select.Network)},
+		{"port", number(r, 16, &real.Port)},
+		{"weight", r.parsed(func(word string) (err error) {
+			if real.Weight, err = strconv.Atoi(word); err != nil {
+				return fmt.Errorf("weight %q: want 0 to %d", word, model.MaxWeight)
+			}
+			return nil
+		})},
+		{"state", r.parsed(func(word string) error {
+			if word != string(model.RealDraining) && word != string(model.RealDown) {
+				return errors.New("want draining or down, or leave it out")
+			}
+			real.State = model.RealState(word)
+			return nil
+		})},
+	})
+	if len(r.mistakes) == before && real.Address.IsValid() == !real.Select.IsZero() {
+		r.mistake(n, path, "want an address, or what selects sandboxes (label, name, network), one of the two")
+	}
+}

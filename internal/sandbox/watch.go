@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"fairlead/internal/inotify"
-
 	"golang.org/x/sys/unix"
 )
 
@@ -45,7 +43,10 @@ type watcher struct {
 	dir     string
 	ticks   chan struct{}
 	engines []engine
-	mounts  *os.File
+	// mounts is the table of mounts. It is no os.File, which Go's poller would
+	// poll as well: the kernel tells news only to the first who polls an open
+	// file.
+	mounts  int
 	inotify int
 	// stop is an eventfd that ends the waiting.
 	stop int
@@ -63,7 +64,7 @@ type engine struct {
 }
 
 func newWatcher(f Finder) (w *watcher, err error) {
-	w = &watcher{dir: f.NetnsDir, ticks: make(chan struct{}, 1), inotify: -1, stop: -1, names: -1}
+	w = &watcher{dir: f.NetnsDir, ticks: make(chan struct{}, 1), mounts: -1, inotify: -1, stop: -1, names: -1}
 	for _, s := range f.Engines {
 		w.engines = append(w.engines, engine{socket: s, came: make(chan struct{}, 1)})
 	}
@@ -72,8 +73,9 @@ func newWatcher(f Finder) (w *watcher, err error) {
 			w.close()
 		}
 	}()
-	if w.mounts, err = os.Open("/proc/thread-self/mountinfo"); err != nil {
-		return nil, err
+	const mounts = "/proc/thread-self/mountinfo"
+	if w.mounts, err = unix.Open(mounts, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return nil, &os.PathError{Op: "open", Path: mounts, Err: err}
 	}
 	if w.inotify, err = unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("open inotify: %w", err)
@@ -86,8 +88,7 @@ func newWatcher(f Finder) (w *watcher, err error) {
 }
 
 func (w *watcher) close() {
-	w.mounts.Close()
-	for _, fd := range []int{w.inotify, w.stop} {
+	for _, fd := range []int{w.mounts, w.inotify, w.stop} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -116,7 +117,7 @@ func (w *watcher) run() {
 	for {
 		fds := []unix.PollFd{
 			{Fd: int32(w.stop), Events: unix.POLLIN},
-			{Fd: int32(w.mounts.Fd()), Events: unix.POLLPRI},
+			{Fd: int32(w.mounts), Events: unix.POLLPRI},
 			{Fd: int32(w.inotify), Events: unix.POLLIN},
 		}
 		_, err := unix.Poll(fds, -1)
@@ -142,8 +143,10 @@ func (w *watcher) named() bool {
 		if err != nil || n <= 0 {
 			return names
 		}
-		for _, e := range inotify.Events(buf[:n]) {
-			names = names || e.Watch == w.names || e.Mask&unix.IN_Q_OVERFLOW != 0
+		for at := 0; at+unix.SizeofInotifyEvent <= n; {
+			e := parseEvent(buf[at:])
+			names = names || e.wd == w.names || e.mask&unix.IN_Q_OVERFLOW != 0
+			at += unix.SizeofInotifyEvent + e.length
 		}
 	}
 }

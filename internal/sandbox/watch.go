@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"fairlead/internal/inotify"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -143,10 +145,8 @@ func (w *watcher) named() bool {
 		if err != nil || n <= 0 {
 			return names
 		}
-		for at := 0; at+unix.SizeofInotifyEvent <= n; {
-			e := parseEvent(buf[at:])
-			names = names || e.wd == w.names || e.mask&unix.IN_Q_OVERFLOW != 0
-			at += unix.SizeofInotifyEvent + e.length
+		for _, e := range inotify.Events(buf[:n]) {
+			names = names || e.Watch == w.names || e.Mask&unix.IN_Q_OVERFLOW != 0
 		}
 	}
 }

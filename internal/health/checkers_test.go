@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/binary"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -179,7 +180,7 @@ func TestHTTP(t *testing.T) {
 		w.WriteHeader(http.StatusProcessing)
 		_, _ = io.WriteString(w, strings.Repeat("a", 60<<10)+"END")
 	})
-	plain, secured := httptest.NewServer(mux), httptest.NewTLSServer(mux)
+	plain, secured := httptest.NewServer(mux), quietTLS(mux, false)
 	defer plain.Close()
 	defer secured.Close()
 	m := Means{Roots: x509.NewCertPool()}
@@ -217,13 +218,23 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
+// quietTLS starts a server that does not log the handshakes that are meant to
+// fail.
+func quietTLS(h http.Handler, http2 bool) *httptest.Server {
+	s := httptest.NewUnstartedServer(h)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.EnableHTTP2 = http2
+	s.StartTLS()
+	return s
+}
+
 func where(t *testing.T, s *httptest.Server) netip.AddrPort {
 	t.Helper()
 	return s.Listener.Addr().(*net.TCPAddr).AddrPort()
 }
 
 func TestTLS(t *testing.T) {
-	s := httptest.NewTLSServer(http.NotFoundHandler())
+	s := quietTLS(http.NotFoundHandler(), false)
 	defer s.Close()
 	m := Means{Roots: x509.NewCertPool()}
 	m.Roots.AddCert(s.Certificate())
@@ -278,13 +289,11 @@ func TestGRPC(t *testing.T) {
 		_, _ = w.Write([]byte{0, 0, 0, 0, 2, 1 << 3, status})
 		w.Header().Set("Grpc-Status", "0")
 	})
-	plain, secured := httptest.NewUnstartedServer(serving), httptest.NewUnstartedServer(serving)
+	plain, secured := httptest.NewUnstartedServer(serving), quietTLS(serving, true)
 	plain.Config.Protocols = new(http.Protocols)
 	plain.Config.Protocols.SetUnencryptedHTTP2(true)
 	plain.Start()
 	defer plain.Close()
-	secured.EnableHTTP2 = true
-	secured.StartTLS()
 	defer secured.Close()
 	for _, c := range []struct {
 		service string

@@ -37,6 +37,7 @@ package ipvs
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 
 	"fairlead/internal/balance"
@@ -63,6 +64,15 @@ func (Plane) Validate(v model.VirtualService) error {
 	errs := []error{balance.Families(v)}
 	if v.Check.Passive {
 		errs = append(errs, errors.New("ipvs tells nobody of connections that fail: leave passive checks out, or use plane ebpf"))
+	}
+	if balance.Forward(v) == model.ForwardNAT {
+		return errors.Join(errs...)
+	}
+	for _, r := range v.Reals {
+		if r.Endpoint != "" || !r.Select.IsZero() {
+			errs = append(errs, fmt.Errorf("real server %s is in a sandbox of this host, which would drop its answers: they come from the virtual address, which IPVS wants to be the host's own: forward by nat, or use plane ebpf", r))
+			break
+		}
 	}
 	return errors.Join(errs...)
 }

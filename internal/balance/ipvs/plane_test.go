@@ -1,0 +1,138 @@
+package ipvs_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/balance/ipvs"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/test/golden"
+)
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+// sandboxes are two on a bridge.
+func sandboxes(name string) (plan.Attachment, bool) {
+	if name != "a" && name != "b" {
+		return plan.Attachment{}, false
+	}
+	return plan.Attachment{Link: "br0", Bypass: []plan.Bypass{
+		plan.Within(netip.MustParsePrefix("172.30.0.0/24")), plan.Within(netip.MustParsePrefix("fd00:30::/64"))}}, true
+}
+
+func service(change func(*model.VirtualService)) model.VirtualService {
+	v := model.VirtualService{Name: "web", Addresses: []netip.Addr{addr("192.0.2.80")}, Ports: []model.PortRange{model.Port(8080)}, Proto: model.TCP,
+		Reals: []model.RealServer{
+			{Address: addr("172.30.0.12"), Port: 80, Weight: 2, Endpoint: "b"},
+			{Address: addr("172.30.0.11"), Port: 80, Weight: 1, Endpoint: "a"}}}
+	change(&v)
+	return v
+}
+
+var far = model.RealServer{Address: addr("203.0.113.11"), Weight: 1}
+
+// elsewhere makes far the only real server.
+func elsewhere(v *model.VirtualService) { v.Reals = []model.RealServer{far} }
+
+// scenarios are services by what is theirs.
+var scenarios = map[string]func(*model.VirtualService){
+	"sandboxes":         func(*model.VirtualService) {},
+	"servers elsewhere": elsewhere,
+	"both kinds":        func(v *model.VirtualService) { v.Reals = append(v.Reals, far) },
+	"routed":            func(v *model.VirtualService) { elsewhere(v); v.Answers = model.AnswersRouted },
+	"masqueraded":       func(v *model.VirtualService) { v.Answers = model.AnswersMasqueraded },
+	"direct":            func(v *model.VirtualService) { elsewhere(v); v.Forward = model.ForwardDirect },
+	"tunnel over udp":   func(v *model.VirtualService) { elsewhere(v); v.Forward, v.Proto = model.ForwardTunnel, model.UDP },
+	"persistent wlc": func(v *model.VirtualService) {
+		v.Scheduler, v.Persistence = model.WeightedLeastConnection, 5*time.Minute
+	},
+	"source hashing":      func(v *model.VirtualService) { v.Scheduler = model.SourceHashing },
+	"draining and down":   func(v *model.VirtualService) { v.Reals[0].State, v.Reals[1].State = model.RealDraining, model.RealDown },
+	"on an interface":     func(v *model.VirtualService) { v.Interface = "eth0" },
+	"nobody":              func(v *model.VirtualService) { v.Reals = nil },
+	"two ports unchanged": func(v *model.VirtualService) { v.Ports[0].Last, v.Reals[0].Port, v.Reals[1].Port = 8081, 0, 0 },
+	"IPv6": func(v *model.VirtualService) {
+		v.Addresses = []netip.Addr{addr("2001:db8::80")}
+		v.Reals = []model.RealServer{{Address: addr("fd00:30::11"), Port: 80, Weight: 1, Endpoint: "a"}}
+	},
+}
+
+func TestPlan(t *testing.T) {
+	for name, change := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			v := service(change)
+			if err := (ipvs.Plane{}).Validate(v); err != nil {
+				t.Fatal(err)
+			}
+			golden.Text(t, name, text(t, nil, planned(t, v)))
+		})
+	}
+}
+
+// planned is all that a service needs, but for the table's text.
+func planned(t *testing.T, v model.VirtualService) plan.Plan {
+	t.Helper()
+	p, err := plan.Merge(plan.NewPart(ipvs.Plane{}.Shared(nil)), plan.NewPart(ipvs.Plane{}.Service(v, sandboxes)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func text(t *testing.T, have, want plan.Plan) string {
+	t.Helper()
+	return strings.Replace(plan.Text(plan.Diff(have, want)), plan.IPVSTable{}.Add()[0], "# the table "+plan.IPVSTableName, 1)
+}
+
+// TestChanges goes from each scenario to the next, and back to nothing.
+func TestChanges(t *testing.T) {
+	from := service(scenarios["sandboxes"])
+	for _, to := range []string{"draining and down", "persistent wlc", "both kinds", "direct", "servers elsewhere"} {
+		next := service(scenarios[to])
+		golden.Text(t, "change to "+to, text(t, planned(t, from), planned(t, next)))
+		from = next
+	}
+	golden.Text(t, "removal", text(t, planned(t, from), nil))
+}
+
+func TestRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*model.VirtualService)
+		want   string
+	}{
+		"another family":    {func(v *model.VirtualService) { v.Reals[0].Address = addr("fd00::1") }, "another address family"},
+		"passive checks":    {func(v *model.VirtualService) { v.Check.Passive = true }, "plane ebpf"},
+		"direct to sandbox": {func(v *model.VirtualService) { v.Forward = model.ForwardDirect }, "forward by nat"},
+		"tunnel to selected": {func(v *model.VirtualService) {
+			v.Forward, v.Reals = model.ForwardTunnel, []model.RealServer{{Select: model.Select{Name: "web-*"}}}
+		}, "forward by nat"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := (ipvs.Plane{}).Validate(service(c.change)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the error is %v, which should say %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestTheOrderOfRealServersIsCanonical: of one set, every host has one list.
+func TestTheOrderOfRealServersIsCanonical(t *testing.T) {
+	v := service(func(*model.VirtualService) {})
+	w := v.Clone()
+	w.Reals[0], w.Reals[1] = w.Reals[1], w.Reals[0]
+	if got := text(t, planned(t, v), planned(t, w)); got != "" {
+		t.Errorf("another order is another plan:\n%s", got)
+	}
+}
+
+func TestNeeds(t *testing.T) {
+	if got := (ipvs.Plane{}).Needs(service(scenarios["sandboxes"])); len(got) != 2 {
+		t.Errorf("nat needs %v", got)
+	}
+	if got := (ipvs.Plane{}).Needs(service(scenarios["direct"])); len(got) != 1 {
+		t.Errorf("direct needs %v", got)
+	}
+}

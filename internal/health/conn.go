@@ -23,11 +23,16 @@ var errTooMuch = errors.New("the answer has no end")
 
 // open connects to the target. The connection ends with ctx at the latest.
 func open(ctx context.Context, at Target, network string) (*bounded, error) {
-	dial := at.Dial
-	if dial == nil {
-		dial = (&net.Dialer{KeepAlive: -1}).DialContext
+	var conn net.Conn
+	var err error
+	switch {
+	case at.Dial != nil:
+		conn, err = at.Dial(ctx, network, at.Real.String())
+	case network == "tcp":
+		conn, err = connect(ctx, at.Real)
+	default:
+		conn, err = (&net.Dialer{}).DialContext(ctx, network, at.Real.String())
 	}
-	conn, err := dial(ctx, network, at.Real.String())
 	if err != nil {
 		return nil, err
 	}

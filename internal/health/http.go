@@ -73,7 +73,7 @@ func (h httpCheck) Check(ctx context.Context, at Target) Result {
 // body is wrapped in.
 func (h httpCheck) read(ctx context.Context, conn net.Conn) Result {
 	limited := &io.LimitedReader{R: conn, N: answerLimit}
-	answer, err := final(bufio.NewReader(limited), h.method)
+	answer, err := final(bufio.NewReaderSize(limited, 1024), h.method)
 	switch {
 	case err != nil && limited.N <= 0:
 		return failed("read: the head of the answer has no end")

@@ -52,9 +52,9 @@ const (
 	longestHold  = 5 * time.Minute
 )
 
-// begin returns the record of a server that has just come, to a service that is
+// first returns the record of a server that has just come, to a service that is
 // new or not.
-func begin(c model.Check, newService bool, now time.Time) Record {
+func first(c model.Check, newService bool, now time.Time) Record {
 	initial := c.Initial
 	if initial == "" && !newService && settle(c).checked {
 		initial = model.InitialDown

@@ -144,7 +144,7 @@ func TestStories(t *testing.T) {
 		t.Run(strings.ReplaceAll(s.name, " ", "_"), func(t *testing.T) {
 			now := time.Unix(1000, 0)
 			set := settle(s.check)
-			rec := begin(s.check, s.isNew, now)
+			rec := first(s.check, s.isNew, now)
 			var told strings.Builder
 			for line := range strings.SplitSeq(strings.TrimSpace(s.story), "\n") {
 				event, _, _ := strings.Cut(strings.TrimSpace(line), " => ")

@@ -132,7 +132,7 @@ func (m *Monitor) begin(of *service, r model.RealServer, newService bool, now ti
 	if rec, ok := m.past.take(origin{of.v.Name, r.At(0), r.Endpoint}, now); ok {
 		return rec
 	}
-	return begin(of.v.Check, newService, now)
+	return first(of.v.Check, newService, now)
 }
 
 // drop forgets the servers of a service that are not to be kept.

@@ -35,7 +35,7 @@ func newTCP(c model.Check, m Means) (Checker, error) {
 // Check is Checker's.
 func (t tcpCheck) Check(ctx context.Context, at Target) Result {
 	if at.Dial == nil && t.tls == nil && len(t.send) == 0 && t.expect == nil {
-		if err := connect(ctx, at.Real); err != nil {
+		if err := probe(ctx, at.Real); err != nil {
 			return broken(ctx, "connect", err)
 		}
 		return passed("connected")

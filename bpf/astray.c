@@ -73,6 +73,8 @@ apart int is_astray(const struct dialled *d, const struct dialled_slot *peer, __
 	if (!d || slot >= DIALLED_SLOTS)
 		return 0;
 	s = &d->slots[slot];
+	if (s->real)
+		return !stands(s->real, s->made);
 	port = bpf_ntohs(s->host_port);
 	l = find_lead(PLANE(!is_mapped(&s->host), udp), &s->host, port, &slot);
 	return !l || (l->flags & LEAD_GRANT) || !same(&l->to, &s->to) || led_port(l, port) != s->to_port;

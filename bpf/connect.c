@@ -13,7 +13,7 @@ int connect4(struct bpf_sock_addr *ctx)
 	read_source(&c.source, ctx->sk);
 	if (lead_call(ctx, &c))
 		tell_v4(ctx, &c.ends.to, c.ends.to_port);
-	return PROCEED;
+	return verdict(&c);
 }
 
 SEC("cgroup/connect6")
@@ -27,5 +27,5 @@ int connect6(struct bpf_sock_addr *ctx)
 	read_source(&c.source, ctx->sk);
 	if (lead_call(ctx, &c))
 		tell_v6(ctx, &c.ends.to, c.ends.to_port);
-	return PROCEED;
+	return verdict(&c);
 }

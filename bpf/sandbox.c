@@ -15,7 +15,7 @@ int sandbox(struct __sk_buff *skb)
 
 	if (skb->pkt_type == PACKET_BROADCAST || skb->pkt_type == PACKET_MULTICAST || read_packet(skb, &p))
 		return UNTOUCHED;
-	act = outward(skb, &p);
+	act = outward(skb, &p, 0);
 	if (act == NOT_AN_ANSWER || (act == UNTOUCHED && p.kind == PACKET_ERROR))
 		act = inward(skb, &p, FLOW_PEER);
 	return act;

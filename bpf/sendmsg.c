@@ -17,7 +17,7 @@ int sendmsg4(struct bpf_sock_addr *ctx)
 		map_v4(&c.source, ctx->msg_src_ip4);
 	if (lead_call(ctx, &c))
 		tell_v4(ctx, &c.ends.to, c.ends.to_port);
-	return PROCEED;
+	return verdict(&c);
 }
 
 SEC("cgroup/sendmsg6")
@@ -31,5 +31,5 @@ int sendmsg6(struct bpf_sock_addr *ctx)
 	copy_words(&c.source, ctx->msg_src_ip6);
 	if (lead_call(ctx, &c))
 		tell_v6(ctx, &c.ends.to, c.ends.to_port);
-	return PROCEED;
+	return verdict(&c);
 }

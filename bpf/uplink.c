@@ -6,8 +6,14 @@ SEC("tc")
 int uplink(struct __sk_buff *skb)
 {
 	struct packet p = {};
+	int act;
 
 	if (skb->pkt_type != 0 || read_packet(skb, &p))
 		return UNTOUCHED;
+	if (is_served_any(SERVED_REMOTE)) {
+		act = outward(skb, &p, 1);
+		if (act != NOT_AN_ANSWER && (act != UNTOUCHED || p.kind != PACKET_ERROR))
+			return act;
+	}
 	return inward(skb, &p, 0);
 }

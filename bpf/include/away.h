@@ -31,7 +31,7 @@ struct hop {
 	__u32 ifindex;
 	__u32 framed;                /* whether the MAC addresses are known: */
 	__u32 macs[3];               /* the next hop's and the link's */
-	__u32 pad;
+	__u32 out;                   /* the link of that way, where it is another than ifindex; else 0 */
 };
 
 struct {
@@ -56,32 +56,55 @@ inline_always int is_known(const struct hop *h, const struct flow *f)
 	       (__s64)(f->seen - h->found) < (__s64)SECOND;
 }
 
+/* leads_on reports whether a route was found, with its neighbour or without. */
+inline_always int leads_on(long found)
+{
+	return found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH;
+}
+
+inline_always __u32 link_of(const struct hop *h) { return h->out ? h->out : h->ifindex; }
+
+/* ask_route asks the routing table for the way to the flow's client. */
+inline_always long ask_route(struct __sk_buff *skb, const struct flow *f, struct bpf_fib_lookup *route, __u32 flags)
+{
+	__builtin_memset(route, 0, sizeof(*route));
+	route->ifindex = f->ifindex;
+	if (is_mapped(&f->client)) {
+		route->family = AF_INET;
+		route->ipv4_src = f->host.w[3];
+		route->ipv4_dst = f->client.w[3];
+	} else {
+		route->family = AF_INET6;
+		__builtin_memcpy(route->ipv6_src, &f->host, 16);
+		__builtin_memcpy(route->ipv6_dst, &f->client, 16);
+	}
+	return bpf_fib_lookup(skb, route, sizeof(*route), flags);
+}
+
 /* find_hop looks up the next hop on the flow's way back, by the link that its
- * client came by, and reports whether there is one to be had in this way.
+ * client came by, and reports whether there is one to be had in this way. The
+ * client of a service may have come by another link than the one that leads
+ * back to it.
  */
 apart int find_hop(struct __sk_buff *skb, const struct flow *f, struct hop *h)
 {
-	struct bpf_fib_lookup route = {};
+	struct bpf_fib_lookup route;
 	long found;
 
 	if (!f || !h)
 		return 0;
-	route.ifindex = f->ifindex;
-	if (is_mapped(&f->client)) {
-		route.family = AF_INET;
-		route.ipv4_src = f->host.w[3];
-		route.ipv4_dst = f->client.w[3];
-	} else {
-		route.family = AF_INET6;
-		__builtin_memcpy(route.ipv6_src, &f->host, 16);
-		__builtin_memcpy(route.ipv6_dst, &f->client, 16);
+	found = ask_route(skb, f, &route, BPF_FIB_LOOKUP_OUTPUT);
+	if (!leads_on(found) || route.ifindex != f->ifindex) {
+		if (!(f->lead & REAL_BIT))
+			return 0;
+		found = ask_route(skb, f, &route, 0);
+		if (!leads_on(found))
+			return 0;
 	}
-	found = bpf_fib_lookup(skb, &route, sizeof(route), BPF_FIB_LOOKUP_OUTPUT);
-	if ((found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH) || route.ifindex != f->ifindex)
-		return 0;
 	h->client = f->client;
 	h->host = f->host;
 	h->ifindex = f->ifindex;
+	h->out = route.ifindex == f->ifindex ? 0 : route.ifindex;
 	h->found = f->seen;
 	if (route.family == AF_INET)
 		map_v4(&h->next, route.ipv4_dst);
@@ -107,7 +130,7 @@ inline_always int to_neighbour(const struct hop *h)
 		next.nh_family = AF_INET6;
 		__builtin_memcpy(next.ipv6_nh, &h->next, 16);
 	}
-	return bpf_redirect_neigh(h->ifindex, &next, sizeof(next), 0);
+	return bpf_redirect_neigh(link_of(h), &next, sizeof(next), 0);
 }
 
 /* away sends a packet back to the client of the flow. */
@@ -130,7 +153,7 @@ inline_always int away(struct __sk_buff *skb, const struct flow *f)
 	if (!macs)
 		return TC_ACT_SHOT;
 	__builtin_memcpy(macs, h->macs, sizeof(h->macs));
-	return bpf_redirect(f->ifindex, 0);
+	return bpf_redirect(link_of(h), 0);
 }
 
 /* too_big reports whether the packet is larger than the link takes: then the

@@ -13,6 +13,8 @@ struct dialled_slot {
 	struct address host;   /* what it had dialled */
 	__be16 to_port;
 	__be16 host_port;
+	__u32 real;            /* the slot of the real server there, 0 for an endpoint's lead */
+	__u32 made;            /* and which of those that it has held */
 };
 
 struct dialled {

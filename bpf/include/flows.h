@@ -21,6 +21,7 @@ enum flow_flags {
 	FLOW_ACK_IN = 1 << 4,   /* the client has acknowledged the endpoint's FIN */
 	FLOW_ACK_OUT = 1 << 5,
 	FLOW_RESET = 1 << 6,    /* user space will reset it: acknowledgements are noted exactly */
+	FLOW_OPEN = 1 << 7,     /* to a real server, whose answer the client has acknowledged */
 };
 
 struct flow {
@@ -34,7 +35,7 @@ struct flow {
 	__u32 fin[2];          /* the sequence number after each FIN: inward, outward */
 	__u32 ack[2];          /* the last acknowledgement each way, or one shortly before */
 	__u32 flags;
-	__u32 lead;            /* the slot of the lead that it goes by */
+	__u32 lead;            /* the slot of the lead, or with REAL_BIT of the real server, that it goes by */
 };
 
 /* Flows of each protocol have a map of their own, so that a storm of
@@ -87,6 +88,30 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } aliased SEC(".maps");
+
+/* The connections of clients to virtual services, by what the client has
+ * dialled: which real server each has, whatever has become of the table since.
+ * The flow has all else.
+ */
+struct conn {
+	struct flow_key to;
+	__u32 real; /* the slot of the real server */
+	__u32 made; /* and which of those that it has held */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__type(key, struct alias_key);
+	__type(value, struct conn);
+} conns_tcp SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__type(key, struct alias_key);
+	__type(value, struct conn);
+} conns_udp SEC(".maps");
 
 /* The ports of a fragmented datagram, for the fragments that carry none. */
 struct fragment_key {

@@ -7,6 +7,10 @@
  *	connect 127.0.0.1:80 ──[turn]── 10.0.0.2:8080
  *	getpeername = 127.0.0.1:80 ──[turn back]── 10.0.0.2:8080
  *
+ * A virtual service is dialled in the same way. A socket keeps the real server
+ * that it was led to, for all datagrams to the service. Under direct forwarding,
+ * too, the real server is called by its own address.
+ *
  * When nothing leads there any more, astray.c finds the socket, and user space
  * ends it.
  *
@@ -21,7 +25,9 @@
 #pragma once
 
 #include "dialled.h"
+#include "services.h"
 
+#include <linux/errno.h>
 #include <linux/in.h>
 
 /* What a hook answers so that the call goes on, or does not. */
@@ -39,6 +45,7 @@ struct call {
 	__u32 udp;
 	__u32 reach;
 	__u32 lead; /* the slot of the lead that it is turned by */
+	__u32 refused; /* it is for a service that has no real server */
 };
 
 /* is_hosts reports whether the call is one that may be turned: at a socket of
@@ -114,6 +121,77 @@ apart int turn(struct call *c)
 	return 1;
 }
 
+/* slot_for returns the slot of what the socket has dialled before,
+ * DIALLED_SLOTS if it has not.
+ */
+apart __u32 slot_for(const struct dialled *d, const struct dialled_slot *s)
+{
+	if (!d || !s)
+		return DIALLED_SLOTS;
+	for (int i = 0; i < DIALLED_SLOTS; i++) {
+		if (d->slots[i].real && d->slots[i].host_port == s->host_port && same(&d->slots[i].host, &s->host))
+			return i;
+	}
+	return DIALLED_SLOTS;
+}
+
+/* stands reports whether the real server is the one that it was. */
+inline_always int stands(__u32 slot, __u32 made)
+{
+	struct real *r = real_of(slot);
+
+	return r && r->made == made;
+}
+
+/* turn_again completes the call by what the socket was led to before, and
+ * reports whether that stands.
+ */
+inline_always int turn_again(struct bpf_sock_addr *ctx, struct call *c)
+{
+	struct dialled *d = bpf_sk_storage_get(&dialled, ctx->sk, 0, 0);
+	__u32 slot;
+
+	if (!d || !c->udp)
+		return 0;
+	slot = slot_for(d, &c->ends);
+	if (slot >= DIALLED_SLOTS || !stands(d->slots[slot].real, d->slots[slot].made))
+		return 0;
+	c->ends = d->slots[slot];
+	c->lead = REAL_BIT | c->ends.real;
+	return 1;
+}
+
+/* serve finds the real server of the service that the call is for, and reports
+ * whether the call is to be turned. A port of the client's own is not known
+ * yet: where flows are hashed, any will do.
+ */
+static __noinline int serve(struct call *c)
+{
+	struct frontend *f = find_frontend(&c->ends.host, c->ends.host_port, PLANE(!is_mapped(&c->ends.host), c->udp));
+	struct wish w = {};
+	struct real *r;
+
+	if (!f)
+		return 0;
+	w.client = is_unset(&c->source) ? c->ends.host : c->source;
+	w.host = c->ends.host;
+	w.client_port = bpf_get_prandom_u32();
+	w.host_port = c->ends.host_port;
+	c->ends.real = choose(f, &w);
+	r = real_of(c->ends.real);
+	if (!c->ends.real || !r || !r->made) {
+		c->refused = 1;
+		return 0;
+	}
+	if (!reaches(c, &r->to))
+		return 0;
+	c->ends.made = r->made;
+	c->ends.to = r->to;
+	c->ends.to_port = r->port ? r->port : c->ends.host_port;
+	c->lead = REAL_BIT | c->ends.real;
+	return 1;
+}
+
 /* slot_of returns the slot that leads to where s does, DIALLED_SLOTS if none
  * does.
  */
@@ -177,7 +255,7 @@ inline_always int lead_call(struct bpf_sock_addr *ctx, struct call *c)
 	c->ends.host_port = ctx->user_port;
 	c->udp = ctx->protocol == IPPROTO_UDP;
 	/* A socket bound to a device would look for the endpoint there. */
-	if (!ctx->sk->bound_dev_if && turn(c)) {
+	if (!ctx->sk->bound_dev_if && (turn(c) || (is_served_any(SERVED) && (turn_again(ctx, c) || serve(c))))) {
 		how = remember(ctx, &dialled, &c->ends);
 		if (how == FRESH)
 			count_flow(c->lead);
@@ -185,6 +263,12 @@ inline_always int lead_call(struct bpf_sock_addr *ctx, struct call *c)
 	}
 	forget(ctx, &dialled, c);
 	return 0;
+}
+
+/* verdict is what a hook answers to the call. */
+inline_always int verdict(const struct call *c)
+{
+	return c->refused ? refuse(ECONNREFUSED) : PROCEED;
 }
 
 inline_always void copy_words(struct address *a, const __u32 *ip)

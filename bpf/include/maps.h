@@ -77,6 +77,11 @@ struct {
  */
 #define MAX_COUNTED 8192
 
+/* A slot with this bit is not a lead's but a real server's (services.h). */
+#define REAL_BIT 0x80000000u
+#define MAX_REALS 32768
+#define MAX_REALS_COUNTED 16384
+
 struct total {
 	__u64 packets[2]; /* inward, outward */
 	__u64 bytes[2];
@@ -91,8 +96,21 @@ struct {
 	__type(value, struct total);
 } totals SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_REALS_COUNTED);
+	__type(key, __u32);
+	__type(value, struct total);
+} real_totals SEC(".maps");
+
 inline_always struct total *total_of(__u32 slot)
 {
+	if (slot & REAL_BIT) {
+		slot &= ~REAL_BIT;
+		if (slot >= MAX_REALS_COUNTED)
+			slot = 0;
+		return bpf_map_lookup_elem(&real_totals, &slot);
+	}
 	if (slot >= MAX_COUNTED)
 		slot = 0;
 	return bpf_map_lookup_elem(&totals, &slot);

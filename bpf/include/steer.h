@@ -17,19 +17,7 @@
  */
 #pragma once
 
-#include "away.h"
-#include "errors.h"
-
-/* Left to the kernel and to other programs of the same hook (TCX_NEXT). */
-#define UNTOUCHED TC_ACT_UNSPEC
-
-/* Ports of aliases are those below the ones from which the host itself dials
- * (net.ipv4.ip_local_port_range, as it is by default): what the endpoint
- * answers to the host must not be taken for an answer to the client.
- */
-#define ALIAS_TRIES 16
-#define ALIAS_FIRST 1024
-#define ALIAS_COUNT (32768 - ALIAS_FIRST)
+#include "balance.h"
 
 /* is_group reports whether an address is of many: multicast, and all of IPv4
  * above it, where broadcast is.
@@ -121,13 +109,6 @@ inline_always int may_begin(struct __sk_buff *skb, const struct packet *p)
 	if (!is_local(skb, p))
 		return 0;
 	return (!(p->plane & 1) && (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN) || !is_hosts_own(skb, p);
-}
-
-/* is_named reports whether the flow is of that client and what it has dialled. */
-inline_always int is_named(const struct flow *f, const struct alias_key *name)
-{
-	return f->host_port == name->host_port && f->client_port == name->client_port &&
-	       same(&f->host, &name->host) && same(&f->client, &name->client);
 }
 
 /* is_of reports whether the flow is the one that the client has dialled. */
@@ -271,9 +252,13 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	__u32 slot;
 	int last;
 
-	if (p->kind == PACKET_ERROR)
-		return error_inward(skb, p);
+	if (p->kind == PACKET_ERROR) {
+		last = error_inward(skb, p);
+		return last == UNTOUCHED && is_served_any(SERVED) ? error_to_real(skb, p) : last;
+	}
 	l = find_lead(p->plane, &p->dst, bpf_ntohs(p->dport), &slot);
+	if (!l && is_served_any(SERVED))
+		return balance(skb, p, flags);
 	if (!l || l->flags & (LEAD_GRANT | LEAD_LOCAL) || is_loopback(&p->dst) || is_loopback(&p->src))
 		return UNTOUCHED;
 	key.endpoint = l->to;
@@ -336,9 +321,9 @@ apart int error_outward(struct __sk_buff *skb, struct packet *p)
 #define NOT_AN_ANSWER 1000
 
 /* outward leads what an endpoint answers back to the client, as if from where
- * the client has dialled.
+ * the client has dialled. By an uplink only real servers answer.
  */
-inline_always int outward(struct __sk_buff *skb, struct packet *p)
+inline_always int outward(struct __sk_buff *skb, struct packet *p, int elsewhere)
 {
 	struct flow_key key = {};
 	struct ends to;
@@ -353,14 +338,18 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p)
 	key.client_port = p->dport;
 	key.plane = p->plane;
 	f = find_flow(&key);
-	if (!f || (has_alias(f, &key) && is_hosts_own(skb, p)))
+	if (!f || (elsewhere && !(f->lead & REAL_BIT)))
+		return NOT_AN_ANSWER;
+	if (!(f->lead & REAL_BIT) && has_alias(f, &key) && is_hosts_own(skb, p))
 		return NOT_AN_ANSWER;
 	if (is_stale(f, p->plane)) {
 		end_flow(f, &key);
 		return NOT_AN_ANSWER;
 	}
 	if (too_big(skb, f))
-		return UNTOUCHED;
+		return elsewhere ? drop(f->lead, OUTWARD) : UNTOUCHED;
+	if (f->lead & REAL_BIT)
+		note_answer(f, p);
 	last = track(skb, f, p, OUTWARD);
 	to.src = &f->host;
 	to.sport = f->host_port;

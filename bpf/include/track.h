@@ -3,6 +3,7 @@
 #pragma once
 
 #include "packet.h"
+#include "services.h"
 
 #define SECOND 1000000000ULL
 
@@ -67,10 +68,31 @@ static __noinline void drop_alias(const struct flow *f, __u32 plane)
 	bpf_map_delete_elem(&aliases, &name);
 }
 
+/* drop_conn forgets the connection of a flow to a real server, which then has
+ * one less.
+ */
+static __noinline void drop_conn(const struct flow *f, __u32 plane)
+{
+	struct alias_key name = {
+		.client = f->client, .host = f->host,
+		.client_port = f->client_port, .host_port = f->host_port, .plane = plane,
+	};
+	struct load *l = load_of(f->lead);
+
+	if (plane & 1)
+		bpf_map_delete_elem(&conns_udp, &name);
+	else
+		bpf_map_delete_elem(&conns_tcp, &name);
+	if (l && l->active)
+		__sync_fetch_and_add(&l->active, -1);
+}
+
 /* end_flow forgets a flow. */
 inline_always void end_flow(const struct flow *f, const struct flow_key *key)
 {
-	if (has_alias(f, key))
+	if (f->lead & REAL_BIT)
+		drop_conn(f, key->plane);
+	else if (has_alias(f, key))
 		drop_alias(f, key->plane);
 	drop_flow(key);
 }
@@ -156,4 +178,11 @@ inline_always int track(struct __sk_buff *skb, struct flow *f, const struct pack
 	if ((p->plane & 1) || p->kind != PACKET_L4)
 		return 0;
 	return closes(f, p, d);
+}
+
+/* is_named reports whether the flow is of that client and what it has dialled. */
+inline_always int is_named(const struct flow *f, const struct alias_key *name)
+{
+	return f->host_port == name->host_port && f->client_port == name->client_port &&
+	       same(&f->host, &name->host) && same(&f->client, &name->client);
 }

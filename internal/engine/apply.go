@@ -42,7 +42,7 @@ func sortSteps(ops []plan.Op) steps {
 			s.nft = append(s.nft, op)
 		case plan.Listener, plan.Reservation:
 			s.userspace = append(s.userspace, op)
-		case plan.Lead, plan.Grant:
+		case plan.Lead, plan.Grant, plan.Steered:
 			s.leads = append(s.leads, op)
 		default:
 			switch {

@@ -96,7 +96,7 @@ func (h *Host) checkBPF() (attached, intact bool) {
 	if p == nil {
 		return true, true
 	}
-	return p.Attached() && p.Pinned(), len(p.Table().Hurt()) == 0
+	return p.Attached() && p.Pinned(), len(p.Table().Hurt()) == 0 && !p.Balancer().Hurts()
 }
 
 // RenewAddresses tells the eBPF programs the host's own addresses.
@@ -128,7 +128,7 @@ func (h *Host) ObservePart(part plan.Plan) (plan.Plan, error) {
 		case plan.Table, plan.Mapping, plan.Member:
 			table = true
 			continue
-		case plan.Lead, plan.Grant:
+		case plan.Lead, plan.Grant, plan.Steered:
 			leads[o.Key()] = true
 			continue
 		}

@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"fairlead/internal/kernel/steer"
 	"fairlead/internal/model"
@@ -22,6 +23,8 @@ func (h *Host) Lead(ops []plan.Op) error {
 	if err != nil {
 		return err
 	}
+	served := slices.DeleteFunc(slices.Clone(ops), func(op plan.Op) bool { return !isServed(op.Object) })
+	ops = slices.DeleteFunc(slices.Clone(ops), func(op plan.Op) bool { return isServed(op.Object) })
 	p.Table().Restore()
 	var changes []steer.Change
 	gone := goneLeads{}
@@ -58,6 +61,9 @@ func (h *Host) Lead(ops []plan.Op) error {
 		return err
 	}
 	if err := h.endFlows(p, gone); err != nil {
+		return err
+	}
+	if err := h.serve(p, links, served); err != nil {
 		return err
 	}
 	return h.unloadIdle()
@@ -161,17 +167,26 @@ func (h *Host) linkName(index uint32) string {
 	return link.Attrs().Name
 }
 
+// isServed reports whether the object is a virtual service of the eBPF table.
+func isServed(o plan.Object) bool {
+	_, served := o.(plan.Steered)
+	return served
+}
+
 // readLeads returns what the table holds: the entries of those keys, or all.
 func (h *Host) readLeads(keys map[string]bool) (plan.Plan, error) {
 	p, err := h.planeIfAny()
 	if err != nil || p == nil {
 		return nil, err
 	}
+	all, err := h.readServed(keys)
+	if err != nil {
+		return nil, err
+	}
 	hurt := map[steer.Lead]bool{}
 	for _, l := range p.Table().Hurt() {
 		hurt[l] = true
 	}
-	var all plan.Plan
 	for _, l := range p.Table().Leads() {
 		if hurt[l] {
 			continue // Lead writes it again
@@ -219,6 +234,9 @@ func (g goneLeads) note(op plan.Op) {
 // of returns the lead that the flow went by, if it is gone and no other leads
 // to the same: part of a range may stay where it was.
 func (g goneLeads) of(t *steer.Table, f steer.Flow) (plan.Lead, bool) {
+	if f.Real != 0 {
+		return plan.Lead{}, false
+	}
 	proto := model.TCP
 	if f.UDP {
 		proto = model.UDP

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fairlead/internal/balance"
+	"fairlead/internal/balance/ebpf"
 	"fairlead/internal/balance/ipvs"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -13,7 +14,7 @@ import (
 
 // Planes returns every data plane of the balancer, in the order in which they
 // are chosen: the cheapest first.
-func Planes() []balance.Plane { return []balance.Plane{ipvs.Plane{}} }
+func Planes() []balance.Plane { return []balance.Plane{ebpf.Plane{}, ipvs.Plane{}} }
 
 // Plane returns the data plane of that name.
 func Plane(name model.Plane) (balance.Plane, bool) {

@@ -71,7 +71,7 @@ func Diff(have, want Plan) []Op {
 		if i, ok := before[o.Key()]; ok {
 			old, wanted[i] = have[i], true
 		}
-		if old == o && !remade[Base(o)] {
+		if old == o && !stoodOn(o, remade) {
 			continue
 		}
 		ops = append(ops, Op{Object: o, Old: old})
@@ -82,7 +82,7 @@ func Diff(have, want Plan) []Op {
 		}
 	}
 	for _, o := range rest {
-		if len(remade) > 0 && remade[Base(o)] {
+		if len(remade) > 0 && stoodOn(o, remade) {
 			ops = append(ops, Op{Object: o, Old: o})
 		}
 	}
@@ -134,6 +134,14 @@ func Base(o Object) string {
 		return b.base()
 	}
 	return ""
+}
+
+// stoodOn reports whether a link that the object needs is among those.
+func stoodOn(o Object, links map[string]bool) bool {
+	if s, ok := o.(Steered); ok {
+		return len(links) > 0 && slices.ContainsFunc(s.bases(), func(base string) bool { return links[base] })
+	}
+	return links[Base(o)]
 }
 
 // changer is an object of which Add is not the way from another state.

@@ -18,6 +18,19 @@ type FairleadAddress struct {
 	W [4]uint32
 }
 
+type FairleadAffinity struct {
+	_    structs.HostLayout
+	Real uint32
+	Made uint32
+	Last uint64
+}
+
+type FairleadAffinityKey struct {
+	_       structs.HostLayout
+	Client  FairleadAddress
+	Service uint32
+}
+
 type FairleadAlias struct {
 	_          structs.HostLayout
 	Client     FairleadAddress
@@ -40,6 +53,13 @@ type FairleadBound struct {
 	Held uint16
 }
 
+type FairleadConn struct {
+	_    structs.HostLayout
+	To   FairleadFlowKey
+	Real uint32
+	Made uint32
+}
+
 type FairleadDialled struct {
 	_     structs.HostLayout
 	Next  uint32
@@ -49,6 +69,8 @@ type FairleadDialled struct {
 		Host     FairleadAddress
 		ToPort   uint16
 		HostPort uint16
+		Real     uint32
+		Made     uint32
 	}
 }
 
@@ -90,6 +112,25 @@ type FairleadFragmentPorts struct {
 	Dst uint16
 }
 
+type FairleadFrontend struct {
+	_           structs.HostLayout
+	Service     uint32
+	Chunk       uint32
+	First       uint32
+	Buckets     uint32
+	Persistence uint32
+	Nth         uint16
+	Scheduling  uint8
+	Direct      uint8
+}
+
+type FairleadFrontendKey struct {
+	_     structs.HostLayout
+	Host  FairleadAddress
+	Port  uint16
+	Plane uint16
+}
+
 type FairleadGrant struct {
 	_        structs.HostLayout
 	Host     FairleadAddress
@@ -109,7 +150,7 @@ type FairleadHop struct {
 	Ifindex uint32
 	Framed  uint32
 	Macs    [3]uint32
-	Pad     uint32
+	Out     uint32
 }
 
 type FairleadLead struct {
@@ -127,12 +168,59 @@ type FairleadLead struct {
 	Plane      uint8
 }
 
+type FairleadLoad struct {
+	_        structs.HostLayout
+	Active   uint32
+	Pad      uint32
+	Retries  uint64
+	Refusals uint64
+	Resets   uint64
+}
+
+type FairleadReal struct {
+	_       structs.HostLayout
+	To      FairleadAddress
+	Seen    FairleadAddress
+	Ifindex uint32
+	Made    uint32
+	Weight  uint32
+	Service uint32
+	Port    uint16
+	Flags   uint16
+	Once    uint32
+}
+
+type FairleadService struct {
+	_         structs.HostLayout
+	Turn      uint32
+	Scheduler uint8
+	Name      [131]uint8
+}
+
 type FairleadTotal struct {
 	_       structs.HostLayout
 	Packets [2]uint64
 	Bytes   [2]uint64
 	Drops   [2]uint64
 	Flows   uint64
+}
+
+type FairleadWork struct {
+	_     structs.HostLayout
+	Name  FairleadAliasKey
+	Key   FairleadFlowKey
+	Fresh FairleadFlow
+	Conn  FairleadConn
+	Wish  struct {
+		_          structs.HostLayout
+		Client     FairleadAddress
+		Host       FairleadAddress
+		ClientPort uint16
+		HostPort   uint16
+	}
+	Slot   uint32
+	Direct uint32
+	Nobody uint32
 }
 
 type FairleadWorkload struct {
@@ -147,18 +235,29 @@ type FairleadWorkload struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	FairleadMapAddresses        = "addresses"
+	FairleadMapAffinities       = "affinities"
 	FairleadMapAliased          = "aliased"
 	FairleadMapAliases          = "aliases"
 	FairleadMapBound            = "bound"
+	FairleadMapConnsTcp         = "conns_tcp"
+	FairleadMapConnsUdp         = "conns_udp"
 	FairleadMapDialled          = "dialled"
 	FairleadMapFlowsTcp         = "flows_tcp"
 	FairleadMapFlowsUdp         = "flows_udp"
 	FairleadMapFragments        = "fragments"
+	FairleadMapFrontends        = "frontends"
 	FairleadMapHops             = "hops"
 	FairleadMapLeads            = "leads"
+	FairleadMapLoads            = "loads"
 	FairleadMapOwnDialled       = "own_dialled"
 	FairleadMapPorts            = "ports"
+	FairleadMapRealTotals       = "real_totals"
+	FairleadMapReals            = "reals"
+	FairleadMapRings            = "rings"
+	FairleadMapServed           = "served"
+	FairleadMapServices         = "services"
 	FairleadMapTotals           = "totals"
+	FairleadMapWork             = "work"
 	FairleadMapWorkloads        = "workloads"
 	FairleadProgAstray          = "astray"
 	FairleadProgBind4           = "bind4"
@@ -269,18 +368,29 @@ type FairleadProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairleadMapSpecs struct {
 	Addresses  *ebpf.MapSpec `ebpf:"addresses"`
+	Affinities *ebpf.MapSpec `ebpf:"affinities"`
 	Aliased    *ebpf.MapSpec `ebpf:"aliased"`
 	Aliases    *ebpf.MapSpec `ebpf:"aliases"`
 	Bound      *ebpf.MapSpec `ebpf:"bound"`
+	ConnsTcp   *ebpf.MapSpec `ebpf:"conns_tcp"`
+	ConnsUdp   *ebpf.MapSpec `ebpf:"conns_udp"`
 	Dialled    *ebpf.MapSpec `ebpf:"dialled"`
 	FlowsTcp   *ebpf.MapSpec `ebpf:"flows_tcp"`
 	FlowsUdp   *ebpf.MapSpec `ebpf:"flows_udp"`
 	Fragments  *ebpf.MapSpec `ebpf:"fragments"`
+	Frontends  *ebpf.MapSpec `ebpf:"frontends"`
 	Hops       *ebpf.MapSpec `ebpf:"hops"`
 	Leads      *ebpf.MapSpec `ebpf:"leads"`
+	Loads      *ebpf.MapSpec `ebpf:"loads"`
 	OwnDialled *ebpf.MapSpec `ebpf:"own_dialled"`
 	Ports      *ebpf.MapSpec `ebpf:"ports"`
+	RealTotals *ebpf.MapSpec `ebpf:"real_totals"`
+	Reals      *ebpf.MapSpec `ebpf:"reals"`
+	Rings      *ebpf.MapSpec `ebpf:"rings"`
+	Served     *ebpf.MapSpec `ebpf:"served"`
+	Services   *ebpf.MapSpec `ebpf:"services"`
 	Totals     *ebpf.MapSpec `ebpf:"totals"`
+	Work       *ebpf.MapSpec `ebpf:"work"`
 	Workloads  *ebpf.MapSpec `ebpf:"workloads"`
 }
 
@@ -315,36 +425,58 @@ func (o *FairleadObjects) Close() error {
 // It can be passed to LoadFairleadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairleadMaps struct {
 	Addresses  *ebpf.Map `ebpf:"addresses"`
+	Affinities *ebpf.Map `ebpf:"affinities"`
 	Aliased    *ebpf.Map `ebpf:"aliased"`
 	Aliases    *ebpf.Map `ebpf:"aliases"`
 	Bound      *ebpf.Map `ebpf:"bound"`
+	ConnsTcp   *ebpf.Map `ebpf:"conns_tcp"`
+	ConnsUdp   *ebpf.Map `ebpf:"conns_udp"`
 	Dialled    *ebpf.Map `ebpf:"dialled"`
 	FlowsTcp   *ebpf.Map `ebpf:"flows_tcp"`
 	FlowsUdp   *ebpf.Map `ebpf:"flows_udp"`
 	Fragments  *ebpf.Map `ebpf:"fragments"`
+	Frontends  *ebpf.Map `ebpf:"frontends"`
 	Hops       *ebpf.Map `ebpf:"hops"`
 	Leads      *ebpf.Map `ebpf:"leads"`
+	Loads      *ebpf.Map `ebpf:"loads"`
 	OwnDialled *ebpf.Map `ebpf:"own_dialled"`
 	Ports      *ebpf.Map `ebpf:"ports"`
+	RealTotals *ebpf.Map `ebpf:"real_totals"`
+	Reals      *ebpf.Map `ebpf:"reals"`
+	Rings      *ebpf.Map `ebpf:"rings"`
+	Served     *ebpf.Map `ebpf:"served"`
+	Services   *ebpf.Map `ebpf:"services"`
 	Totals     *ebpf.Map `ebpf:"totals"`
+	Work       *ebpf.Map `ebpf:"work"`
 	Workloads  *ebpf.Map `ebpf:"workloads"`
 }
 
 func (m *FairleadMaps) Close() error {
 	return _FairleadClose(
 		m.Addresses,
+		m.Affinities,
 		m.Aliased,
 		m.Aliases,
 		m.Bound,
+		m.ConnsTcp,
+		m.ConnsUdp,
 		m.Dialled,
 		m.FlowsTcp,
 		m.FlowsUdp,
 		m.Fragments,
+		m.Frontends,
 		m.Hops,
 		m.Leads,
+		m.Loads,
 		m.OwnDialled,
 		m.Ports,
+		m.RealTotals,
+		m.Reals,
+		m.Rings,
+		m.Served,
+		m.Services,
 		m.Totals,
+		m.Work,
 		m.Workloads,
 	)
 }

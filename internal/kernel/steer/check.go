@@ -186,7 +186,7 @@ func (t *Table) hurt(restore bool) []Lead {
 		b := unsafe.Slice((*byte)(unsafe.Pointer(&l)), leadSize)
 		if off := int64(slot) * int64(leadSize); !stored(t.leads, off, b) {
 			if restore {
-				t.store(t.leads, off, b)
+				store(t.leads, off, b)
 			}
 			note(slot)
 		}
@@ -194,7 +194,7 @@ func (t *Table) hurt(restore bool) []Lead {
 	for at, slot := range t.heads {
 		if off := int64(at) * portSize; !stored(t.ports, off, native(slot)) {
 			if restore {
-				t.store(t.ports, off, native(slot))
+				store(t.ports, off, native(slot))
 			}
 			note(slot)
 		}

@@ -23,7 +23,10 @@ type Flow struct {
 	// last: the client, the endpoint. It is exact where the lead asks for a
 	// reset, and else up to 256 KiB behind.
 	Acknowledged [2]uint32
-	key          bpf.FairleadFlowKey
+	// Real is the slot of the real server that it goes to; 0 where it goes by a
+	// lead.
+	Real uint32
+	key  bpf.FairleadFlowKey
 }
 
 // batch is how many flows one system call reads.
@@ -33,7 +36,7 @@ const batch = 4096
 func (p *Plane) Flows(fn func(Flow)) error {
 	for name, udp := range map[string]bool{bpf.FairleadMapFlowsTcp: false, bpf.FairleadMapFlowsUdp: true} {
 		err := each(p.maps[name], func(k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
-			fn(Flow{UDP: udp, key: k, Acknowledged: v.Ack,
+			fn(Flow{UDP: udp, key: k, Acknowledged: v.Ack, Real: realOf(v.Lead),
 				Host: at(v.Host, v.HostPort), Client: at(v.Client, v.ClientPort),
 				Endpoint: at(k.Endpoint, k.EndpointPort), Seen: at(k.Client, k.ClientPort)})
 		})
@@ -42,6 +45,14 @@ func (p *Plane) Flows(fn func(Flow)) error {
 		}
 	}
 	return nil
+}
+
+// realOf returns the slot of a real server, 0 for one of a lead.
+func realOf(slot uint32) uint32 {
+	if slot&realBit == 0 {
+		return 0
+	}
+	return slot &^ realBit
 }
 
 // each reads a map of flows in batches.
@@ -77,7 +88,11 @@ func (p *Plane) Forget(flows []Flow) error {
 		if err := m.Delete(f.key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("forget flow %s to %s: %w", f.Client, f.Host, err)
 		}
-		if err := p.forgetAlias(f); err != nil {
+		forget := p.forgetAlias
+		if f.Real != 0 {
+			forget = p.forgetConn
+		}
+		if err := forget(f); err != nil {
 			return err
 		}
 	}

@@ -47,6 +47,7 @@ type Plane struct {
 	// attached holds the links by the name of their pin.
 	attached map[string]link.Link
 	table    *Table
+	balancer *Balancer
 	// pinsSeen is how the directories of pins were when all was pinned.
 	pinsSeen pinTimes
 }
@@ -65,6 +66,9 @@ func Load(opt Options) (*Plane, error) {
 	err := p.load()
 	if err == nil {
 		p.table, err = openTable(p.maps)
+	}
+	if err == nil {
+		p.balancer, err = openBalancer(p.maps)
 	}
 	if err == nil {
 		err = p.adopt()
@@ -213,6 +217,9 @@ func (p *Plane) Close() error {
 			errs = append(errs, prog.Close())
 		}
 	}
+	if p.balancer != nil {
+		errs = append(errs, p.balancer.Close())
+	}
 	for _, m := range p.maps {
 		errs = append(errs, m.Close())
 	}
@@ -233,7 +240,7 @@ func (p *Plane) Rest() error {
 }
 
 // Idle reports whether nothing is attached and the table is empty.
-func (p *Plane) Idle() bool { return len(p.attached) == 0 && p.table.empty() }
+func (p *Plane) Idle() bool { return len(p.attached) == 0 && p.table.empty() && p.balancer.empty() }
 
 // Map returns one of the plane's maps, for those who watch it.
 func (p *Plane) Map(name string) *ebpf.Map { return p.maps[name] }

@@ -331,7 +331,7 @@ func (t *Table) take() uint32 {
 func (t *Table) write(slot uint32, l Lead) {
 	t.slots[slot] = l
 	t.count(l.Next, 1)
-	t.store(t.leads, int64(slot)*int64(leadSize), unsafe.Slice((*byte)(unsafe.Pointer(&l)), leadSize))
+	store(t.leads, int64(slot)*int64(leadSize), unsafe.Slice((*byte)(unsafe.Pointer(&l)), leadSize))
 }
 
 func (t *Table) link(slot, next uint32) {
@@ -340,7 +340,7 @@ func (t *Table) link(slot, next uint32) {
 	t.count(next, 1)
 	l.Next = next
 	t.slots[slot] = l
-	t.store(t.leads, int64(slot)*int64(leadSize)+int64(unsafe.Offsetof(l.Next)), native(next))
+	store(t.leads, int64(slot)*int64(leadSize)+int64(unsafe.Offsetof(l.Next)), native(next))
 }
 
 func (t *Table) head(at, slot uint32) {
@@ -351,17 +351,10 @@ func (t *Table) head(at, slot uint32) {
 	} else {
 		t.heads[at] = slot
 	}
-	t.store(t.ports, int64(at)*portSize, native(slot))
+	store(t.ports, int64(at)*portSize, native(slot))
 }
 
 func native(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
-
-// store cannot fail: every offset is within the map by construction.
-func (t *Table) store(m *ebpf.Memory, off int64, b []byte) {
-	if _, err := m.WriteAt(b, off); err != nil {
-		panic(fmt.Sprintf("store into the eBPF table at %d: %v", off, err))
-	}
-}
 
 // Address converts an address to the programs' form, IPv4 mapped.
 func Address(a netip.Addr) bpf.FairleadAddress {

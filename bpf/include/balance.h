@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Theory of operation. A packet for a virtual service is looked for among the
+ * connections first: whoever has a real server keeps it, whatever has become of
+ * the table. For a new one the service's scheduler chooses. From there on it is
+ * a flow as any other: found by what the real server sees, rewritten, and put
+ * into its sandbox; or sent on by the routing table where it is elsewhere.
+ * Answers find the flow where they come in, at the sandbox's link or at an
+ * uplink.
+ *
+ *	client ── uplink ─[balance]── sandbox's link ── real server
+ *	client ── uplink ─[balance]── uplink ── real server elsewhere
+ *	client ── uplink ──────────[outward]── either link ── real server
+ *
+ * The virtual address need not be the host's. A real server whose answers would
+ * not come back here sees the host as its client. With direct forwarding the
+ * packet stays as it is but for its hardware addresses, and answers that do not
+ * come by here are never seen.
+ *
+ * Limits: what is too large for the link of a real server elsewhere is lost, as
+ * nobody tells the client so.
+ */
+#pragma once
+
+#include "away.h"
+#include "errors.h"
+#include "refuse.h"
+
+/* Left to the kernel and to other programs of the same hook (TCX_NEXT). */
+#define UNTOUCHED TC_ACT_UNSPEC
+
+/* Ports of aliases are those below the ones from which the host itself dials
+ * (net.ipv4.ip_local_port_range, as it is by default): what the endpoint
+ * answers to the host must not be taken for an answer to the client.
+ */
+#define ALIAS_TRIES 16
+#define ALIAS_FIRST 1024
+#define ALIAS_COUNT (32768 - ALIAS_FIRST)
+
+/* What is worked on, which would be too much for the stack. */
+struct work {
+	struct alias_key name;
+	struct flow_key key;
+	struct flow fresh;
+	struct conn conn;
+	struct wish wish;
+	__u32 slot;   /* of the real server */
+	__u32 direct;
+	__u32 nobody; /* there is a service, and no real server */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct work);
+} work SEC(".maps");
+
+inline_always struct work *work_of(void)
+{
+	__u32 slot = 0;
+
+	return bpf_map_lookup_elem(&work, &slot);
+}
+
+inline_always struct conn *find_conn(const struct alias_key *name)
+{
+	if (name->plane & 1)
+		return bpf_map_lookup_elem(&conns_udp, name);
+	return bpf_map_lookup_elem(&conns_tcp, name);
+}
+
+/* is_new reports whether the packet begins another connection than the flow's:
+ * its client has forgotten that one, or closed it.
+ */
+inline_always int is_new(const struct flow *f, const struct packet *p)
+{
+	return !(p->plane & 1) && p->kind == PACKET_L4 && (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN &&
+	       (f->flags & (FLOW_OPEN | FLOW_CLOSING));
+}
+
+/* find_standing finds the flow of the connection named in w, if it stands, and
+ * forgets it if it does not.
+ */
+static __noinline struct flow *find_standing(const struct packet *p, struct work *w)
+{
+	struct conn *c = find_conn(&w->name);
+	struct flow *f;
+	struct real *r;
+
+	if (!c)
+		return 0;
+	w->conn = *c;
+	w->key = c->to;
+	w->slot = c->real;
+	r = real_of(w->slot);
+	f = find_flow(&w->key);
+	if (!f || !is_named(f, &w->name))
+		return 0;
+	if (r && r->made == w->conn.made && !is_new(f, p) && !is_stale(f, p->plane))
+		return f;
+	end_flow(f, &w->key);
+	return 0;
+}
+
+/* put_fresh puts the new flow under a key that no other has, which is then in
+ * w, and returns 0 if it could. A client that the real server cannot be shown
+ * has an alias there.
+ */
+static __noinline int put_fresh(const struct packet *p, struct work *w, const struct real *r)
+{
+	struct flow *f;
+
+	if (!(r->flags & REAL_MASQUERADE) && !same(&p->src, &r->to)) {
+		f = find_flow(&w->key);
+		if (f && is_stale(f, p->plane))
+			end_flow(f, &w->key);
+		if (!put_flow(&w->key, &w->fresh, BPF_NOEXIST))
+			return 0;
+	} else {
+		w->key.client = r->seen;
+	}
+	for (int i = 0; i < ALIAS_TRIES; i++) {
+		w->key.client_port = bpf_htons(ALIAS_FIRST + bpf_get_prandom_u32() % ALIAS_COUNT);
+		if (!put_flow(&w->key, &w->fresh, BPF_NOEXIST))
+			return 0;
+	}
+	return -1;
+}
+
+/* fill_fresh makes the flow and its key. */
+inline_always void fill_fresh(struct __sk_buff *skb, const struct packet *p, struct work *w, const struct real *r, __u32 flags)
+{
+	w->key.endpoint = w->direct ? p->dst : r->to;
+	w->key.endpoint_port = w->direct || !r->port ? p->dport : r->port;
+	w->key.client = p->src;
+	w->key.client_port = p->sport;
+	w->key.plane = p->plane;
+	__builtin_memset(&w->fresh, 0, sizeof(w->fresh));
+	w->fresh.host = p->dst;
+	w->fresh.client = p->src;
+	w->fresh.host_port = p->dport;
+	w->fresh.client_port = p->sport;
+	w->fresh.ifindex = skb->ifindex;
+	w->fresh.flags = flags | FLOW_RESET;
+	w->fresh.lead = REAL_BIT | w->slot;
+	w->fresh.tick = bpf_jiffies64();
+	w->fresh.seen = bpf_ktime_get_coarse_ns();
+}
+
+/* begin_conn chooses a real server for the packet and makes the flow, which is
+ * then found under the key in w; NULL if there is no service, or nobody there.
+ */
+inline_always struct flow *begin_conn(struct __sk_buff *skb, const struct packet *p, struct work *w, __u32 flags)
+{
+	struct frontend *f = find_frontend(&p->dst, p->dport, p->plane);
+	struct real *r;
+	struct load *l;
+
+	if (!f || p->kind != PACKET_L4)
+		return 0;
+	w->wish.client = p->src;
+	w->wish.host = p->dst;
+	w->wish.client_port = p->sport;
+	w->wish.host_port = p->dport;
+	w->direct = f->direct;
+	w->nobody = 1;
+	if (!(p->plane & 1) && p->tcp_flags & (TCP_RST | TCP_FIN))
+		return 0;
+	w->slot = choose(f, &w->wish);
+	r = real_of(w->slot);
+	l = load_of(w->slot);
+	if (!w->slot || !r || !l || !r->made)
+		return 0;
+	fill_fresh(skb, p, w, r, flags);
+	if (put_fresh(p, w, r))
+		return 0;
+	w->conn.to = w->key;
+	w->conn.real = w->slot;
+	w->conn.made = r->made;
+	if (p->plane & 1)
+		bpf_map_update_elem(&conns_udp, &w->name, &w->conn, BPF_ANY);
+	else
+		bpf_map_update_elem(&conns_tcp, &w->name, &w->conn, BPF_ANY);
+	__sync_fetch_and_add(&l->active, 1);
+	count_flow(REAL_BIT | w->slot);
+	return find_flow(&w->key);
+}
+
+/* note_call notes of a packet to a real server how far its connection is, and
+ * whether it was called before in vain.
+ */
+inline_always void note_call(struct flow *f, const struct packet *p, __u32 slot, int direct)
+{
+	struct load *l;
+
+	if (p->plane & 1 || p->kind != PACKET_L4 || f->flags & FLOW_OPEN)
+		return;
+	if (p->tcp_flags & TCP_SYN) {
+		l = f->flags & FLOW_ANSWERED || direct ? 0 : load_of(slot);
+		if (l)
+			__sync_fetch_and_add(&l->retries, 1);
+	} else if (direct || f->flags & FLOW_ANSWERED) {
+		f->flags |= FLOW_OPEN | FLOW_ANSWERED;
+	}
+}
+
+/* note_answer notes a reset by a real server. */
+inline_always void note_answer(const struct flow *f, const struct packet *p)
+{
+	struct load *l;
+
+	if (p->plane & 1 || p->kind != PACKET_L4 || !(p->tcp_flags & TCP_RST))
+		return;
+	l = load_of(f->lead);
+	if (!l)
+		return;
+	if (!(f->flags & FLOW_ANSWERED))
+		__sync_fetch_and_add(&l->refusals, 1);
+	else if (!(f->flags & FLOW_FIN_IN))
+		__sync_fetch_and_add(&l->resets, 1);
+}
+
+/* on_to sends a packet on to its real server. */
+static __noinline int on_to(struct __sk_buff *skb, const struct real *r, struct work *w)
+{
+	if (!(r->flags & REAL_REMOTE))
+		return into(skb, r->ifindex);
+	w->fresh.client = r->to;
+	w->fresh.host = r->seen;
+	w->fresh.ifindex = r->ifindex;
+	w->fresh.lead = REAL_BIT;
+	w->fresh.flags = 0;
+	w->fresh.seen = bpf_ktime_get_coarse_ns();
+	return away(skb, &w->fresh);
+}
+
+/* name_client names the connection of a client with what it has dialled. */
+inline_always void name_client(struct work *w, const struct address *client, __be16 client_port,
+			       const struct address *host, __be16 host_port, __u32 plane)
+{
+	w->name.client = *client;
+	w->name.host = *host;
+	w->name.client_port = client_port;
+	w->name.host_port = host_port;
+	w->name.plane = plane;
+}
+
+/* error_to_real leads an ICMP error about what a real server has sent. */
+static __noinline int error_to_real(struct __sk_buff *skb, struct packet *p)
+{
+	struct work *w = work_of();
+	struct change c = {};
+	struct real *r;
+
+	if (!w || !same(&p->inner_src, &p->dst))
+		return UNTOUCHED;
+	name_client(w, &p->inner_dst, p->inner_dport, &p->inner_src, p->inner_sport, p->plane);
+	if (!find_standing(p, w))
+		return UNTOUCHED;
+	r = real_of(w->slot);
+	if (!r)
+		return UNTOUCHED;
+	c.src = w->key.endpoint;
+	c.sport = w->key.endpoint_port;
+	c.dst = w->key.client;
+	c.dport = w->key.client_port;
+	c.outer_src = same(&p->src, &p->inner_dst) ? w->key.client : p->src;
+	c.outer_dst = w->key.endpoint;
+	if (write_error(skb, p, &c))
+		return TC_ACT_SHOT;
+	return on_to(skb, r, w);
+}
+
+/* pick finds the flow of a packet, or begins it. */
+static __noinline struct flow *pick(struct __sk_buff *skb, struct packet *p, struct work *w, __u32 flags)
+{
+	struct flow *f;
+
+	name_client(w, &p->src, p->sport, &p->dst, p->dport, p->plane);
+	w->nobody = 0;
+	f = find_standing(p, w);
+	if (!f)
+		return begin_conn(skb, p, w, flags);
+	w->direct = same(&w->key.endpoint, &p->dst);
+	note_call(f, p, w->slot, w->direct);
+	return f;
+}
+
+/* lead_on leads the packet of a flow to its real server. */
+static __noinline int lead_on(struct __sk_buff *skb, struct packet *p, struct work *w, struct flow *f)
+{
+	struct real *r = real_of(w->slot);
+	struct ends to;
+	int last;
+
+	if (!r || !f)
+		return TC_ACT_SHOT;
+	last = track(skb, f, p, INWARD);
+	to.src = &w->key.client;
+	to.sport = w->key.client_port;
+	to.dst = &w->key.endpoint;
+	to.dport = w->key.endpoint_port;
+	if (!w->direct && rewrite(skb, p, &to))
+		return drop(f->lead, INWARD);
+	if (last)
+		end_flow(f, &w->key);
+	return on_to(skb, r, w);
+}
+
+/* balance leads a packet for a virtual service to a real server. flags become
+ * the flow's: whether the client is a sandbox. Little is left of the stack, so
+ * that nothing is deeper in it than it must be.
+ */
+inline_always int balance(struct __sk_buff *skb, struct packet *p, __u32 flags)
+{
+	struct work *w = work_of();
+	struct flow *f;
+
+	if (!w || is_loopback(&p->src))
+		return UNTOUCHED;
+	f = pick(skb, p, w, flags);
+	if (f)
+		return lead_on(skb, p, w, f);
+	return w->nobody ? refuse_client(skb, p) : UNTOUCHED;
+}

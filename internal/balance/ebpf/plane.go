@@ -1,0 +1,113 @@
+// Package ebpf balances virtual services by eBPF programs of our own, past the
+// host's bridge, netfilter and conntrack. The programs are in the folder bpf at
+// the top (bpf/include/balance.h, services.h); here they are only planned.
+//
+// Theory of operation. A packet for a virtual address and port is looked for
+// among the connections first: whoever has a real server keeps it, whatever has
+// become of the table since. For a new one the scheduler chooses. The packet is
+// rewritten and put into the sandbox, or sent on to a real server elsewhere; its
+// answer is found where it comes in, at the sandbox's link or an uplink, and gets
+// the virtual address back. Processes of the host choose at connect and sendmsg,
+// and then speak to the real server itself: no packet of theirs is touched.
+//
+//	client ── uplink ─[ choose ]─ sandbox's link ── real server
+//	client ── uplink ─[ choose ]─ uplink ── real server elsewhere
+//	host process ─[ choose at connect ]─ host's routing ── real server
+//
+// The virtual address need not be on any interface. Flows end with their real
+// server: over TCP by a reset to both sides. Without anybody to choose, clients
+// are refused.
+//
+// Limits: lc and wlc count flows of packets, not those of the host's own
+// processes, which also call a real server of direct forwarding by its own
+// address. A packet that is too large for the link of a real server elsewhere is
+// lost, since nobody tells its sender.
+//
+// Kernel: 5.14 with cgroup v2; TCX from 6.6 on, cls_bpf before.
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"fairlead/internal/balance"
+	"fairlead/internal/balance/maglev"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// maxLoaded is how many real servers can be asked for their load for each new
+// flow, as in bpf/include/services.h.
+const maxLoaded = 256
+
+// maxBuckets bounds a table to what one piece of the programs' memory holds.
+const maxBuckets = 262139
+
+// Plane implements balance.Plane.
+type Plane struct{}
+
+// Name implements balance.Plane.
+func (Plane) Name() model.Plane { return model.PlaneEBPF }
+
+// Needs implements balance.Plane.
+func (Plane) Needs(model.VirtualService) []plan.Feature {
+	return []plan.Feature{plan.FeatureSteering, plan.FeatureCgroupHooks}
+}
+
+// Validate implements balance.Plane.
+func (Plane) Validate(v model.VirtualService) error {
+	switch balance.Scheduler(v) {
+	case model.ShortestExpectedDelay, model.NeverQueue:
+		return fmt.Errorf("ebpf has no scheduler %s: use wlc, or the plane ipvs", v.Scheduler)
+	case model.LeastConnection, model.WeightedLeastConnection:
+		if len(v.Reals) > maxLoaded {
+			return fmt.Errorf("ebpf asks at most %d real servers for their load, and there are %d: use mh", maxLoaded, len(v.Reals))
+		}
+	}
+	if balance.Forward(v) == model.ForwardTunnel {
+		return errors.New("ebpf does not forward by tunnel: use direct where the real servers are on a link of the host, nat, or the plane ipvs")
+	}
+	return balance.Families(v)
+}
+
+// Shared implements balance.Plane. Every sandbox's link has the program, as
+// every sandbox may be a client; those without an end on the host come by the
+// link that leads there.
+func (Plane) Shared(all []plan.Attachment) plan.Plan {
+	p := plan.Plan{plan.Uplinks{}, plan.LocalClients{}}
+	for _, a := range all {
+		switch {
+		case a.Port != "":
+			p = append(p, plan.Ingress{Link: a.Port})
+		case a.Link != "":
+			p = append(p, plan.Ingress{Link: a.Link, Shared: true})
+		}
+	}
+	return p
+}
+
+// Service implements balance.Plane.
+func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
+	hashed := v
+	if v.Scheduler == model.SourceHashing {
+		hashed.Scheduler = model.MaglevHashing
+	}
+	b := balance.Pack(hashed, find, min(maglev.Size(len(v.Reals)), maxBuckets))
+	b.Scheduler = balance.Scheduler(v)
+	backends := b.Backends.List()
+	for i := range backends {
+		switch {
+		case b.Forward == model.ForwardDirect:
+			backends[i].Masquerade = false
+		case backends[i].Link == "" && v.Answers != model.AnswersRouted:
+			// A sandbox without an end of its link on the host is on the LAN.
+			backends[i].Masquerade = true
+		}
+		if backends[i].Link == "" {
+			backends[i].Gateway = netip.Addr{}
+		}
+	}
+	b.Backends = plan.PackBackends(backends)
+	return plan.Plan{plan.Steered{Balanced: b}}
+}

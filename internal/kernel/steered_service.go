@@ -1,0 +1,305 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"fairlead/internal/kernel/steer"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"golang.org/x/sys/unix"
+)
+
+// steeredSchedulers are the schedulers in the order of the numbers that the
+// eBPF table has them by, and what the programs make of each.
+var steeredSchedulers = []struct {
+	name model.Scheduler
+	by   uint8
+}{
+	{model.MaglevHashing, steer.ByFlow}, {model.SourceHashing, steer.ByClient},
+	{model.RoundRobin, steer.ByTurn}, {model.WeightedRoundRobin, steer.ByTurn},
+	{model.LeastConnection, steer.ByCount}, {model.WeightedLeastConnection, steer.ByLoad},
+}
+
+// serve carries out the steps on virtual services, and ends the flows of what
+// they take away.
+func (h *Host) serve(p *steer.Plane, links indices, ops []plan.Op) error {
+	var gone steer.Gone
+	b := p.Balancer()
+	hurt := b.Hurt()
+	for _, op := range ops {
+		s := op.Object.(plan.Steered)
+		if op.Del {
+			if err := b.Del(s.Service, &gone); err != nil {
+				return fmt.Errorf("remove %s: %w", s.Key(), err)
+			}
+			continue
+		}
+		if hurt[s.Service] {
+			b.Restore(s.Service)
+		}
+		service, err := h.steeredService(links, s.Balanced)
+		if err == nil {
+			err = b.Set(service, &gone)
+		}
+		if err != nil {
+			return fmt.Errorf("set %s: %w", s.Key(), err)
+		}
+	}
+	return h.endServed(p, &gone)
+}
+
+// endServed ends the flows of what has gone: those over TCP by a reset to both
+// sides, and sockets of the host's own that were led there.
+func (h *Host) endServed(p *steer.Plane, gone *steer.Gone) error {
+	if !gone.Any() {
+		return nil
+	}
+	ended, err := p.Ended(gone)
+	if err == nil {
+		err = errors.Join(p.Forget(ended), h.endLocal(p))
+	}
+	if err != nil {
+		return err
+	}
+	return h.ns.Do(func() error {
+		var errs []error
+		for _, f := range ended {
+			if !f.UDP {
+				errs = append(errs, unheard(resetFlow(f)))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// unheard leaves out that a reset cannot be sent to where no way leads: nobody
+// misses it there.
+func unheard(err error) error {
+	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETDOWN) {
+		return nil
+	}
+	return err
+}
+
+// steeredService turns a service into the table's form.
+func (h *Host) steeredService(links indices, b plan.Balanced) (steer.Service, error) {
+	s := steer.Service{Name: b.Service, UDP: b.Proto == model.UDP, Frontends: b.Frontends.List(),
+		Direct: b.Forward == model.ForwardDirect, Persistence: uint32(b.Persistence / time.Second)}
+	number := slices.IndexFunc(steeredSchedulers, func(known struct {
+		name model.Scheduler
+		by   uint8
+	}) bool {
+		return known.name == b.Scheduler
+	})
+	if number < 0 {
+		return s, fmt.Errorf("there is no scheduler %s", b.Scheduler)
+	}
+	s.Scheduler, s.Scheduling = uint8(number), steeredSchedulers[number].by
+	for _, backend := range b.Backends.List() {
+		s.Reals = append(s.Reals, h.steeredReal(links, backend))
+	}
+	s.Ring = ringOf(b)
+	return s, nil
+}
+
+// steeredReal turns a real server into the table's form. One that no route leads
+// to has no link.
+func (h *Host) steeredReal(links indices, b plan.Backend) steer.Real {
+	r := steer.Real{At: b.At, Weight: b.Weight, Seen: b.Gateway, Ifindex: links[b.Link]}
+	if b.Masquerade {
+		r.Flags |= steer.RealMasquerade
+	}
+	if b.Draining {
+		r.Flags |= steer.RealDraining
+	}
+	if b.Link == "" {
+		r.Flags |= steer.RealRemote
+		r.Seen, r.Ifindex = h.wayTo(b.At.Addr())
+	}
+	return r
+}
+
+// wayTo returns the address that the host speaks from to another host, and the
+// link.
+func (h *Host) wayTo(to netip.Addr) (from netip.Addr, ifindex uint32) {
+	handle, err := h.at("")
+	if err != nil {
+		return from, 0
+	}
+	list, err := handle.RouteGet(to.AsSlice())
+	if err != nil || len(list) == 0 || list[0].Type != unix.RTN_UNICAST {
+		return from, 0
+	}
+	from, _ = address(list[0].Src)
+	return from, uint32(list[0].LinkIndex)
+}
+
+// ringOf returns the order in which real servers are chosen, as indexes: the
+// Maglev table, each as often as it weighs, or each once.
+func ringOf(b plan.Balanced) []uint16 {
+	backends := b.Backends.List()
+	switch b.Scheduler {
+	case model.MaglevHashing, model.SourceHashing:
+		ring := make([]uint16, b.Ring.Len())
+		for i := range ring {
+			ring[i] = uint16(b.Ring.At(i))
+		}
+		return ring
+	case model.WeightedRoundRobin:
+		return interleave(weightsOf(backends))
+	}
+	var ring []uint16
+	for i, w := range weightsOf(backends) {
+		if w > 0 {
+			ring = append(ring, uint16(i))
+		}
+	}
+	return ring
+}
+
+// weightsOf returns the weights for new flows.
+func weightsOf(backends []plan.Backend) []int {
+	weights := make([]int, len(backends))
+	for i, b := range backends {
+		if !b.Draining {
+			weights[i] = int(b.Weight)
+		}
+	}
+	return weights
+}
+
+// maxTurns bounds the turns of weighted round robin; beyond it weights are
+// rounded, each to one turn at least.
+const maxTurns = 16384
+
+// interleave returns the order of turns in which each has as many as it weighs,
+// and those of one are far apart (nginx's smooth weighted round robin).
+func interleave(weights []int) []uint16 {
+	divisor, sum := 0, 0
+	for _, w := range weights {
+		divisor, sum = gcd(w, divisor), sum+w
+	}
+	if sum == 0 {
+		return nil
+	}
+	shares := make([]int, len(weights))
+	total := 0
+	for i, w := range weights {
+		shares[i] = w / divisor
+		if sum/divisor > maxTurns && w > 0 {
+			shares[i] = max(1, w*maxTurns/sum)
+		}
+		total += shares[i]
+	}
+	ring, gathered := make([]uint16, total), make([]int, len(weights))
+	for turn := range ring {
+		best := -1
+		for i, share := range shares {
+			gathered[i] += share
+			if share > 0 && (best < 0 || gathered[i] > gathered[best]) {
+				best = i
+			}
+		}
+		gathered[best] -= total
+		ring[turn] = uint16(best)
+	}
+	return ring
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// readServed returns the services that the table holds: those of the keys, or
+// all. One that was hurt, or whose ways have changed, is not as it should be,
+// and left out.
+func (h *Host) readServed(keys map[string]bool) (plan.Plan, error) {
+	p, err := h.planeIfAny()
+	if err != nil || p == nil {
+		return nil, err
+	}
+	hurt := p.Balancer().Hurt()
+	var names map[uint32]string
+	var all plan.Plan
+	for _, s := range p.Balancer().Services() {
+		o := plan.Steered{Balanced: plan.Balanced{Service: s.Name}}
+		if hurt[s.Name] || keys != nil && !keys[o.Key()] {
+			continue
+		}
+		if names == nil {
+			if names, err = h.linkNames(); err != nil {
+				return nil, err
+			}
+		}
+		if o.Balanced = h.balancedOf(s, names); o.Service != "" {
+			all = append(all, o)
+		}
+	}
+	return all, nil
+}
+
+// linkNames maps the indices of the host's links to their names.
+func (h *Host) linkNames() (map[uint32]string, error) {
+	links, err := h.indices()
+	names := make(map[uint32]string, len(links))
+	for name, index := range links {
+		names[index] = name
+	}
+	return names, err
+}
+
+// balancedOf turns what the table holds back into a service; an empty one if a
+// way has changed.
+func (h *Host) balancedOf(s steer.Service, names map[uint32]string) plan.Balanced {
+	b := plan.Balanced{Service: s.Name, Proto: model.TCP, Forward: model.ForwardNAT, Persistence: time.Duration(s.Persistence) * time.Second}
+	if s.UDP {
+		b.Proto = model.UDP
+	}
+	if s.Direct {
+		b.Forward = model.ForwardDirect
+	}
+	if int(s.Scheduler) < len(steeredSchedulers) {
+		b.Scheduler = steeredSchedulers[s.Scheduler].name
+	}
+	frontends := make([]model.Frontend, len(s.Frontends))
+	for i, at := range s.Frontends {
+		frontends[i] = model.Frontend{Proto: b.Proto, At: at}
+	}
+	b.Frontends = plan.PackFrontends(frontends)
+	var backends []plan.Backend
+	for _, r := range s.Reals {
+		backend := plan.Backend{At: r.At, Weight: r.Weight, Masquerade: r.Flags&steer.RealMasquerade != 0, Draining: r.Flags&steer.RealDraining != 0}
+		if r.Flags&steer.RealRemote == 0 {
+			backend.Link, backend.Gateway = names[r.Ifindex], r.Seen
+		} else if seen, ifindex := h.wayTo(r.At.Addr()); seen != r.Seen || ifindex != r.Ifindex {
+			return plan.Balanced{}
+		}
+		backends = append(backends, backend)
+	}
+	b.Backends = plan.PackBackends(backends)
+	if s.Scheduling == steer.ByFlow || s.Scheduling == steer.ByClient {
+		b.Ring = plan.PackRing(s.Ring)
+	}
+	return b
+}
+
+// BalancerCounts returns what has gone to the real servers of each service that
+// the eBPF programs balance, by the service's name and where the real server is:
+// port 0 is the one that the client has dialled.
+func (h *Host) BalancerCounts() (map[string]map[netip.AddrPort]steer.RealCounts, error) {
+	h.bpf.Lock()
+	defer h.bpf.Unlock()
+	p, err := h.planeIfAny()
+	if err != nil || p == nil {
+		return nil, err
+	}
+	return p.RealCounts()
+}

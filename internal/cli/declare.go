@@ -23,7 +23,7 @@ const exitDiffers = 1
 type declaredFiles struct{ names []string }
 
 func (f *declaredFiles) flags(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&f.names, "file", "f", nil, "file that declares networks, attachments and publishes; - is the standard input (repeatable)")
+	c.Flags().StringArrayVarP(&f.names, "file", "f", nil, "file that declares networks, attachments, publishes and services; - is the standard input (repeatable)")
 	_ = c.MarkFlagFilename("file", "yaml", "yml", "json") // it is there
 }
 
@@ -80,8 +80,8 @@ func all(s daemon.Spec) daemon.Spec { return s }
 // none declares nothing of the set.
 func none(s daemon.Spec) daemon.Spec { return daemon.Spec{Set: s.Set} }
 
-const fileHelp = "A file declares networks, attachments and publishes by the words of the commands, in\n" +
-	"YAML or JSON. All -f of a command are one set; `name:` in one of them names it, so that\n" +
+const fileHelp = "A file declares networks, attachments, publishes and virtual services by the words of the\n" +
+	"commands, in YAML or JSON. All -f of a command are one set; `name:` in one of them names it, so that\n" +
 	"a host can have several. What commands or Docker have made is never touched."
 
 func newPlan(a *app) *cobra.Command {
@@ -91,8 +91,8 @@ func newPlan(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan -f FILE…",
 		Short: "Print what apply would do, as commands",
-		Long: "Print what `fairlead apply` would do: what becomes of each network, attachment and\n" +
-			"publish, and the commands by which it would be done. Nothing is done.\n\n" + fileHelp + "\n\n" +
+		Long: "Print what `fairlead apply` would do: what becomes of each network, attachment,\n" +
+			"publish and service, and the commands by which it would be done. Nothing is done.\n\n" + fileHelp + "\n\n" +
 			"Exit code 0 says that there is nothing to do, 1 that there is, 2 that something is\n" +
 			"wrong (as diff(1) and `kubectl diff` do).",
 		Example: "  fairlead plan -f fairlead.yaml\n  fairlead plan --destroy -f fairlead.yaml",
@@ -185,6 +185,11 @@ func (r *remote) applyFiles(c *cobra.Command, f *declaredFiles, spec func(daemon
 	if err != nil {
 		return err
 	}
+	return r.printApplied(result)
+}
+
+// printApplied prints a line for each change.
+func (r *remote) printApplied(result daemon.Result) error {
 	r.notes(result.Notes)
 	if r.output == "json" {
 		return r.json(result)
@@ -204,7 +209,7 @@ func (r *remote) applyFiles(c *cobra.Command, f *declaredFiles, spec func(daemon
 	if len(lines) == 0 {
 		lines = []string{"nothing to do\n"}
 	}
-	_, err = io.WriteString(r.out, strings.Join(lines, ""))
+	_, err := io.WriteString(r.out, strings.Join(lines, ""))
 	return err
 }
 
@@ -213,8 +218,8 @@ func newGet(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "get",
 		Short: "Print what there is as a file that declares it",
-		Long: "Print the networks, attachments and publishes that commands and files have made, as\n" +
-			"YAML for `fairlead apply`; with -o json, as JSON. To apply it at once changes nothing.\n" +
+		Long: "Print the networks, attachments, publishes and services that commands and files have\n" +
+			"made, as YAML for `fairlead apply`; with -o json, as JSON. To apply it at once changes nothing.\n" +
 			"What Docker has made is left out: its compose files declare that.",
 		Example: "  fairlead get > fairlead.yaml\n  fairlead get -o json",
 		Args:    arguments(cobra.NoArgs),

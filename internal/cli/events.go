@@ -19,11 +19,11 @@ func newEvents(a *app) *cobra.Command {
 	follow := false
 	c := &cobra.Command{
 		Use:   "events",
-		Short: "Show what somebody else has changed, and what was put right",
+		Short: "Show what somebody else has changed and was put right, and how real servers fare",
 		Long: "Show what happened to the host's networks without anybody asking the daemon: what\n" +
 			"of ours somebody else has changed and the daemon has put right, what it cannot put\n" +
-			"right, and networks that the host cannot have for now. The last 500 are kept for as\n" +
-			"long as the daemon runs.",
+			"right, networks that the host cannot have for now, and what became of the real servers\n" +
+			"of virtual services and why. The last 500 are kept for as long as the daemon runs.",
 		Example: "  fairlead events\n  fairlead events -f            # and tell of those to come\n  fairlead events -f -o json    # one object a line",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {

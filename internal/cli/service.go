@@ -19,11 +19,11 @@ func newService(a *app) *cobra.Command {
 		Use:   "service",
 		Short: "Balance addresses and ports over real servers, with health checks",
 		RunE: func(c *cobra.Command, _ []string) error {
-			return usage(errors.Join(c.Help(), errors.New("name a command: add, set, rm, drain, enable, ls, show or watch")))
+			return usage(errors.Join(c.Help(), errors.New("name a command: add, set, rm, drain, enable, ls, show, watch or import")))
 		},
 	}
 	c.AddCommand(newServiceAdd(a), newServiceSet(a), newServiceRemove(a), newServiceDrain(a), newServiceEnable(a),
-		newServiceList(a), newServiceShow(a), newServiceWatch(a))
+		newServiceList(a), newServiceShow(a), newServiceWatch(a), newServiceImport(a))
 	return c
 }
 

@@ -37,14 +37,15 @@ func newServiceWatch(a *app) *cobra.Command {
 func (r *remote) watchServices(ctx context.Context, client *admin.Client, names []string) error {
 	began := time.Now()
 	err := client.FollowEvents(ctx, func(e daemon.Event) error {
-		words := strings.Fields(e.Object)
-		if e.Time.Before(began) || len(words) < 2 || words[0] != "service" || len(names) > 0 && !slices.Contains(names, words[1]) {
+		what, is := strings.CutPrefix(e.Object, "service ")
+		of := func(name string) bool { return what == name || strings.HasPrefix(what, name+" real ") }
+		if e.Time.Before(began) || !is || len(names) > 0 && !slices.ContainsFunc(names, of) {
 			return nil
 		}
 		if r.output == "json" {
 			return json.NewEncoder(r.out).Encode(e)
 		}
-		_, err := fmt.Fprintf(r.out, "%s  %s  %s  %s\n", e.Time.Format(time.DateTime), e.Kind, strings.Join(words[1:], " "), orDash(about(e)))
+		_, err := fmt.Fprintf(r.out, "%s  %s  %s  %s\n", e.Time.Format(time.DateTime), e.Kind, what, orDash(about(e)))
 		return err
 	})
 	var sig interrupted

@@ -216,7 +216,8 @@ func (d *Daemon) recallNote(key string, text json.RawMessage) error {
 	case key == containerNote:
 		return json.Unmarshal(text, &d.services.containers)
 	case isDrain:
-		service, at, _ := strings.Cut(rest, " ")
+		space := max(0, strings.LastIndexByte(rest, ' '))
+		service, at := rest[:space], strings.TrimSpace(rest[space:])
 		var drain Drain
 		real, err := netip.ParseAddrPort(at)
 		if err == nil {

@@ -1,0 +1,95 @@
+package importer
+
+import "strings"
+
+// block is a keyword of keepalived.conf(5) with its words, and what is in its
+// braces, if it has any.
+type block struct {
+	line  int
+	words []string
+	body  []block
+}
+
+func (b block) keyword() string { return b.words[0] }
+
+// word returns the i-th word after the keyword, empty for none.
+func (b block) word(i int) string {
+	if i+1 < len(b.words) {
+		return b.words[i+1]
+	}
+	return ""
+}
+
+// rest returns the words after the keyword.
+func (b block) rest() string { return strings.Join(b.words[1:], " ") }
+
+// token is a word, a brace, or the end of a line.
+type token struct {
+	line int
+	text string
+	// quoted says that it is a word whatever it looks like.
+	quoted bool
+}
+
+const newline = "\n"
+
+// tokens splits a configuration: words stand apart by blanks, in quotes they
+// may hold them, and what follows ! or # is a comment.
+func tokens(text []byte) []token {
+	var all []token
+	for n, line := range linesOf(text) {
+		for rest := strings.TrimLeft(line, " \t"); rest != ""; rest = strings.TrimLeft(rest, " \t") {
+			if rest[0] == '!' || rest[0] == '#' {
+				break
+			}
+			if quote := rest[0]; quote == '"' || quote == '\'' {
+				word, after, _ := strings.Cut(rest[1:], string(quote))
+				all, rest = append(all, token{n + 1, word, true}), after
+				continue
+			}
+			end := strings.IndexAny(rest, " \t{}!#\"")
+			switch {
+			case end < 0:
+				end = len(rest)
+			case end == 0:
+				end = 1
+			}
+			all, rest = append(all, token{n + 1, rest[:end], false}), rest[end:]
+		}
+		all = append(all, token{n + 1, newline, false})
+	}
+	return all
+}
+
+// maxDepth bounds how deep blocks nest: real ones do four deep.
+const maxDepth = 16
+
+// blocks puts tokens together. A brace may be on the line after its keyword.
+func blocks(all []token) []block {
+	var root block
+	open := []*block{&root}
+	var now *block
+	for _, t := range all {
+		into := open[len(open)-1]
+		switch {
+		case t.text == newline && !t.quoted:
+			now = nil
+		case t.text == "{" && !t.quoted:
+			if len(into.body) > 0 && len(open) < maxDepth {
+				open = append(open, &into.body[len(into.body)-1])
+			}
+			now = nil
+		case t.text == "}" && !t.quoted:
+			if len(open) > 1 {
+				open = open[:len(open)-1]
+			}
+			now = nil
+		case now == nil:
+			into.body = append(into.body, block{line: t.line, words: []string{t.text}})
+			now = &into.body[len(into.body)-1]
+		default:
+			now.words = append(now.words, t.text)
+		}
+	}
+	return root.body
+}

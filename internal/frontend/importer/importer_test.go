@@ -1,0 +1,71 @@
+package importer_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"testing"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/file"
+	"fairlead/internal/frontend/importer"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// text writes what was imported as users see it.
+func text(t testing.TB, i importer.Imported) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := file.Write(&out, daemon.Spec{Services: i.Services}); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range i.Left {
+		fmt.Fprintf(&out, "%d: %s\n", l.Line, l.Text)
+	}
+	return out.String()
+}
+
+// TestImport reads configurations with all that there is, and says what is not
+// carried over.
+func TestImport(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		read     func([]byte) importer.Imported
+	}{{"testdata/rules.txt", "testdata/rules.yaml", importer.IPVSAdm}, {"testdata/keepalived.conf", "testdata/keepalived.yaml", importer.Keepalived}} {
+		from, err := os.ReadFile(c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(c.to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), text(t, c.read(from))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.from, diff)
+		}
+	}
+}
+
+// FuzzIPVSAdm and FuzzKeepalived read anything without harm; what they make is
+// valid.
+func FuzzIPVSAdm(f *testing.F) { fuzz(f, "testdata/rules.txt", importer.IPVSAdm) }
+
+func FuzzKeepalived(f *testing.F) { fuzz(f, "testdata/keepalived.conf", importer.Keepalived) }
+
+func fuzz(f *testing.F, seed string, read func([]byte) importer.Imported) {
+	from, err := os.ReadFile(seed)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(from)
+	f.Add([]byte("{ } } {{{ \" ' virtual_server ! x\n virtual_server 1.2.3.4 5 { real_server { } } \"\" {"))
+	f.Add([]byte("-A -t -s\n-a -p -t 1.2.3.4:5 -r"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		for _, v := range read(in).Services {
+			if err := v.Validate(); err != nil {
+				t.Errorf("%+v: %v", v, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,162 @@
+package importer
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"fairlead/internal/model"
+)
+
+// rule is a line of ipvsadm: its options with their values, those without a
+// value as empty.
+type rule struct {
+	line    int
+	options map[string]string
+}
+
+// long are the options that ipvsadm(8) has a long form of.
+var long = map[string]string{
+	"--add-service": "-A", "--add-server": "-a", "--tcp-service": "-t", "--udp-service": "-u", "--fwmark-service": "-f",
+	"--scheduler": "-s", "--persistent": "-p", "--netmask": "-M", "--real-server": "-r", "--masquerading": "-m", "--gatewaying": "-g",
+	"--ipip": "-i", "--weight": "-w", "--u-threshold": "-x", "--l-threshold": "-y", "--ops": "-O", "--sched-flags": "-b", "--pe": "--pe",
+}
+
+// valued are the options that a value follows; that of -p may be left out.
+const valued = " -t -u -f -s -M -r -w -x -y -b --pe --sctp-service --tun-type --tun-port "
+
+// IPVSAdm reads what `ipvsadm -S -n` writes, and ipvsadm-save(8).
+func IPVSAdm(text []byte) Imported {
+	var all Imported
+	at := map[string]int{}
+	lines := map[string]int{}
+	for n, line := range linesOf(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		r, ok := all.rule(n+1, words)
+		if !ok {
+			continue
+		}
+		key, v, ok := all.frontend(r)
+		if !ok {
+			continue
+		}
+		_, adds := r.options["-A"]
+		i, known := at[key]
+		switch {
+		case adds && known:
+			all.left(r.line, "%s is there twice: the first is taken", v.Name)
+		case adds:
+			at[key], lines[v.Name] = len(all.Services), r.line
+			all.options(r, &v)
+			all.Services = append(all.Services, v)
+		case !known:
+			all.left(r.line, "real server %s is left out: its service is not here", r.options["-r"])
+		default:
+			all.real(r, &all.Services[i])
+		}
+	}
+	return all.done(lines)
+}
+
+// rule reads the words of a line.
+func (i *Imported) rule(line int, words []string) (rule, bool) {
+	r := rule{line, map[string]string{}}
+	for j := 0; j < len(words); j++ {
+		option, value, glued := strings.Cut(words[j], "=")
+		if short, known := long[option]; known {
+			option = short
+		}
+		switch {
+		case strings.Contains(valued, " "+option+" ") && !glued && j+1 < len(words):
+			j++
+			value = words[j]
+		case option == "-p" && !glued && j+1 < len(words) && !strings.HasPrefix(words[j+1], "-"):
+			j++
+			value = words[j]
+		}
+		r.options[option] = value
+	}
+	_, service := r.options["-A"]
+	_, server := r.options["-a"]
+	if service == server {
+		i.left(line, "it is not understood: want what `ipvsadm -S -n` writes, -A and -a")
+		return r, false
+	}
+	return r, true
+}
+
+// frontend returns the service that a rule is about, without its options.
+func (i *Imported) frontend(r rule) (key string, v model.VirtualService, ok bool) {
+	for option, proto := range map[string]model.Proto{"-t": model.TCP, "-u": model.UDP} {
+		text, is := r.options[option]
+		if !is {
+			continue
+		}
+		at, err := netip.ParseAddrPort(text)
+		switch {
+		case err != nil:
+			i.left(r.line, "%s: want an address and a port: write it by `ipvsadm -S -n`", text)
+		case at.Port() == 0:
+			i.left(r.line, "%s is every port: name those that are to be served", text)
+		default:
+			return option + at.String(), virtual(proto, at), true
+		}
+		return "", v, false
+	}
+	if mark, is := r.options["-f"]; is {
+		i.left(r.line, "firewall mark %s: a service has addresses and ports: name those that are marked", mark)
+		return "", v, false
+	}
+	i.left(r.line, "it is of neither tcp (-t) nor udp (-u)")
+	return "", v, false
+}
+
+// options reads the options of a service.
+func (i *Imported) options(r rule, v *model.VirtualService) {
+	if name := r.options["-s"]; name != "" {
+		v.Scheduler = i.schedule(r.line, name)
+	}
+	if text, is := r.options["-p"]; is {
+		v.Persistence = 300 * time.Second // ipvsadm's own
+		if t, ok := seconds(text); ok && t > 0 {
+			v.Persistence = t
+		}
+	}
+	for option, what := range map[string]string{"-M": "persistence by networks of clients", "-O": "one-packet scheduling", "-b": "flags of the scheduler", "--pe": "a persistence engine"} {
+		if value, is := r.options[option]; is {
+			i.left(r.line, "%s: there is no %s", strings.TrimSpace(option+" "+value), what)
+		}
+	}
+}
+
+// real reads a real server into its service.
+func (i *Imported) real(r rule, v *model.VirtualService) {
+	at, err := netip.ParseAddrPort(r.options["-r"])
+	if err != nil {
+		i.left(r.line, "real server %s: want an address and a port: write it by `ipvsadm -S -n`", r.options["-r"])
+		return
+	}
+	real := model.RealServer{Address: at.Addr(), Port: at.Port(), Weight: 1}
+	if text, is := r.options["-w"]; is {
+		if real.Weight, err = strconv.Atoi(text); err != nil {
+			i.left(r.line, "weight %s: want a number: 1 is taken", text)
+			real.Weight = 1
+		}
+	}
+	forward := model.ForwardDirect // ipvsadm's own
+	if _, is := r.options["-m"]; is {
+		forward = model.ForwardNAT
+	} else if _, is := r.options["-i"]; is {
+		forward = model.ForwardTunnel
+	}
+	for _, option := range []string{"-x", "-y", "--tun-type", "--tun-port"} {
+		if value, is := r.options[option]; is && value != "0" && value != "ipip" {
+			i.left(r.line, "%s %s of real server %s: there is no such thing", option, value, real)
+		}
+	}
+	i.add(r.line, v, real, forward)
+}

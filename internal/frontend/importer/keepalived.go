@@ -1,0 +1,207 @@
+package importer
+
+import (
+	"net/netip"
+	"strconv"
+
+	"fairlead/internal/model"
+)
+
+// Keepalived reads the virtual_server blocks of keepalived.conf(5). What it
+// leaves to keepalived's defaults, it says as these are: one success makes a
+// server up, a check is made every minute.
+func Keepalived(text []byte) Imported {
+	var all Imported
+	lines := map[string]int{}
+	for _, b := range blocks(tokens(text)) {
+		switch b.keyword() {
+		case "virtual_server":
+			if v, ok := all.virtualServer(b); ok {
+				if _, twice := lines[v.Name]; twice {
+					all.left(b.line, "%s is there twice: the first is taken", v.Name)
+					continue
+				}
+				lines[v.Name] = b.line
+				all.Services = append(all.Services, v)
+			}
+		case "vrrp_instance", "vrrp_sync_group", "vrrp_script", "vrrp_track_process":
+			all.left(b.line, "%s %s: virtual addresses do not move between hosts here: leave that to keepalived, without its virtual_server blocks", b.keyword(), b.rest())
+		case "include":
+			all.left(b.line, "include %s: the file is not read: import it by itself", b.rest())
+		case "global_defs", "static_ipaddress", "static_routes", "static_rules":
+		default:
+			all.left(b.line, "%s: it is no virtual_server block", b.keyword())
+		}
+	}
+	return all.done(lines)
+}
+
+// server is a virtual_server as it is read.
+type server struct {
+	*Imported
+	v model.VirtualService
+	// kind is how real servers are forwarded to that do not say it.
+	kind model.Forward
+	// usual is what checks have in common, and first the line of the first of
+	// them.
+	usual checking
+	first int
+	// unchecked are the lines of real servers without a check.
+	unchecked []int
+}
+
+// kinds are the names of ways to forward.
+var kinds = map[string]model.Forward{"NAT": model.ForwardNAT, "DR": model.ForwardDirect, "TUN": model.ForwardTunnel}
+
+func (i *Imported) virtualServer(b block) (model.VirtualService, bool) {
+	if b.word(0) == "fwmark" || b.word(0) == "group" {
+		i.left(b.line, "virtual_server %s: a service has addresses and ports: name them", b.rest())
+		return model.VirtualService{}, false
+	}
+	at, ok := place(b)
+	if !ok || at.Port() == 0 {
+		i.left(b.line, "virtual_server %s: want an address and a port", b.rest())
+		return model.VirtualService{}, false
+	}
+	proto := model.TCP
+	for _, f := range b.body {
+		if f.keyword() == "protocol" {
+			proto = map[string]model.Proto{"TCP": model.TCP, "UDP": model.UDP}[f.word(0)]
+		}
+	}
+	if proto == "" {
+		i.left(b.line, "virtual_server %s: it is of neither TCP nor UDP", b.rest())
+		return model.VirtualService{}, false
+	}
+	s := server{Imported: i, v: virtual(proto, at), kind: model.ForwardNAT, usual: usually()}
+	for _, f := range b.body {
+		if f.keyword() != "real_server" {
+			s.option(f)
+		}
+	}
+	for _, f := range b.body {
+		if f.keyword() == "real_server" {
+			s.real(f)
+		}
+	}
+	if s.v.Check.Checks() {
+		for _, line := range s.unchecked {
+			i.left(line, "it has no check, and the others of its service do: it is checked as they are")
+		}
+	}
+	return s.v, true
+}
+
+// place reads an address and a port, which are two words.
+func place(b block) (netip.AddrPort, bool) {
+	addr, err := netip.ParseAddr(b.word(0))
+	port, bad := strconv.ParseUint(b.word(1), 10, 16)
+	if b.word(1) == "" {
+		port, bad = 0, nil
+	}
+	return netip.AddrPortFrom(addr, uint16(port)), err == nil && bad == nil
+}
+
+// option reads an option of a virtual_server.
+func (s *server) option(f block) {
+	switch f.keyword() {
+	case "lb_algo", "lvs_sched":
+		s.v.Scheduler = s.schedule(f.line, f.word(0))
+	case "lb_kind", "lvs_method":
+		s.forward(f, &s.kind)
+	case "persistence_timeout":
+		s.v.Persistence, _ = seconds("360") // keepalived's own
+		if t, ok := seconds(f.word(0)); ok {
+			s.v.Persistence = t
+		}
+	case "sorry_server":
+		if at, ok := place(f); ok {
+			s.v.Sorry = at
+			return
+		}
+		s.left(f.line, "sorry_server %s: want an address and a port", f.rest())
+	case "quorum":
+		s.number(f, &s.v.Quorum)
+	case "alpha":
+		s.usual.Initial = model.InitialDown
+	case "virtualhost":
+		s.usual.Host = f.word(0)
+	case "protocol":
+	case "hysteresis":
+		if f.word(0) != "0" {
+			s.left(f.line, "hysteresis %s: the quorum is gained as it is lost; rise and fall keep it from flapping", f.word(0))
+		}
+	case "inhibit_on_failure":
+		s.inhibit(f)
+	case "quorum_up", "quorum_down":
+		s.left(f.line, "%s: nothing is run: `fairlead service watch` tells", f.keyword())
+	default:
+		if !s.usual.timing(f) {
+			s.left(f.line, "%s: there is no such thing", f.keyword())
+		}
+	}
+}
+
+func (s *server) inhibit(f block) {
+	s.left(f.line, "inhibit_on_failure: the connections of a server that is down are ended, so that clients notice")
+}
+
+func (s *server) forward(f block, into *model.Forward) {
+	kind, ok := kinds[f.word(0)]
+	if !ok {
+		s.left(f.line, "%s %s: want NAT, DR or TUN: %s is taken", f.keyword(), f.word(0), *into)
+		return
+	}
+	*into = kind
+}
+
+func (i *Imported) number(f block, into *int) {
+	n, err := strconv.Atoi(f.word(0))
+	if err != nil || n < 0 {
+		i.left(f.line, "%s %s: want a number", f.keyword(), f.word(0))
+		return
+	}
+	*into = n
+}
+
+// real reads a real_server block.
+func (s *server) real(b block) {
+	at, ok := place(b)
+	if !ok {
+		s.left(b.line, "real_server %s is left out: want an address and a port", b.rest())
+		return
+	}
+	r := model.RealServer{Address: at.Addr(), Port: at.Port(), Weight: 1}
+	kind, how := s.kind, s.usual
+	var check *block
+	for j, f := range b.body {
+		switch f.keyword() {
+		case "weight":
+			s.number(f, &r.Weight)
+		case "lvs_method":
+			s.forward(f, &kind)
+		case "inhibit_on_failure":
+			s.inhibit(f)
+		case "virtualhost":
+			how.Host = f.word(0)
+		case "notify_up", "notify_down":
+			s.left(f.line, "%s: nothing is run: `fairlead service watch` tells", f.keyword())
+		default:
+			switch {
+			case how.timing(f):
+			case f.body == nil:
+				s.left(f.line, "%s: there is no such thing", f.keyword())
+			case check != nil:
+				s.left(f.line, "%s: a real server has one check: the first is taken", f.keyword())
+			default:
+				check = &b.body[j]
+			}
+		}
+	}
+	if check == nil {
+		s.unchecked = append(s.unchecked, b.line)
+	} else {
+		s.check(*check, how, r)
+	}
+	s.add(b.line, &s.v, r, kind)
+}

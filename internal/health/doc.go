@@ -20,6 +20,11 @@
 // leaves no TIME_WAIT behind. A TCP check is four system calls where the server
 // is on this host or answers at once, so nothing is won by keeping connections.
 //
+// Measured on two busy cores of an AMD EPYC, both ends on loopback and the
+// kernel's work for both counted: 50 µs of CPU for a TCP check, 85 µs for an HTTP
+// check (BenchmarkChecks). 10,000 real servers every 2 s take a quarter of a core,
+// or not quite half of one.
+//
 // A server answers a check with what it likes. What is read of it is bounded in
 // bytes and in time, and what is shown of it is one short line.
 package health

@@ -5,6 +5,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,14 +16,16 @@ import (
 type Options struct {
 	Means
 	// Dial returns how to reach a service's real server on the way that its
-	// clients' packets take, nil for an ordinary connection; see Target.
+	// clients' packets take, nil for an ordinary connection; see Target. It is
+	// asked when the service changes: what it returns looks up what else may
+	// have changed by itself.
 	Dial func(model.VirtualService, model.RealServer) DialFunc
 	// Changed is called with all that has changed since it was last called, by
 	// one goroutine. It may call the Monitor.
 	Changed func(Batch)
 	// InFlight bounds the checks that are under way; 0 is 1024. Each may hold a
-	// file descriptor. Servers that are down hold half of them at most, so that
-	// those that do not answer never hold up the others.
+	// file descriptor. Servers that are down have half of them at most, and
+	// commands 64, so that they never hold up the others.
 	InFlight int
 }
 
@@ -78,14 +81,14 @@ type Monitor struct {
 // NewMonitor returns a Monitor of no service. It checks while it runs.
 func NewMonitor(o Options) *Monitor {
 	o.InFlight = cmp.Or(o.InFlight, 1024)
-	return &Monitor{o: o, kick: make(chan struct{}, 1), services: map[string]*service{}, touched: map[string]bool{}, waiting: queue{limit: o.InFlight}}
+	return &Monitor{o: o, kick: make(chan struct{}, 1), services: map[string]*service{}, touched: map[string]bool{}, waiting: newQueue(o.InFlight)}
 }
 
 // tick is how long the loop sleeps at least: what is due meanwhile is started
 // together.
 const tick = 2 * time.Millisecond
 
-// Run checks until ctx ends; then it waits for the checks under way, which end
+// Run checks until ctx ends, once; then it waits for the checks under way, which end
 // with it.
 func (m *Monitor) Run(ctx context.Context) {
 	defer m.work.Wait()
@@ -231,5 +234,6 @@ func (m *Monitor) changed(now time.Time) Batch {
 		}
 	}
 	clear(m.touched)
+	slices.Sort(b.Services)
 	return b
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -341,6 +342,70 @@ func TestMonitorUnchecked(t *testing.T) {
 			t.Errorf("it was checked %d times", n)
 		}
 	})
+}
+
+// TestMonitorDials: checks go the way that the caller gives, to the port that
+// is to be checked; what an agent has said is forgotten with it.
+func TestMonitorDials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dialled []string
+		m := NewMonitor(Options{Dial: func(v model.VirtualService, r model.RealServer) DialFunc {
+			return func(_ context.Context, network, address string) (net.Conn, error) {
+				dialled = append(dialled, v.Name+" "+r.Endpoint+" "+network+" "+address)
+				near, far := net.Pipe()
+				return near, far.Close()
+			}
+		}})
+		v := farmService("web", 1)
+		v.Check = model.Check{Type: model.CheckTCP}
+		v.Reals[0].Port = 8080
+		m.Import(Snapshot{{Service: "web", Real: v.Reals[0].At(0), Endpoint: "e1", Record: Record{Up: true, Known: true, Said: Advice{Admin: "drain"}}}})
+		for _, port := range []uint16{0, 9000} {
+			v.Check.Port = port
+			if err := m.Set([]model.VirtualService{v}); err != nil {
+				t.Error(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		m.Run(ctx)
+		if !slices.Equal(dialled, []string{"web e1 tcp 192.0.0.1:9000"}) || m.Effective(v).Reals[0].State != model.RealUp {
+			t.Errorf("it dialled %q", dialled)
+		}
+	})
+}
+
+// TestQueue: servers that are down and commands have a share of the room, and
+// no more.
+func TestQueue(t *testing.T) {
+	q := newQueue(4)
+	of := &service{}
+	for i := range 10 {
+		q.add(&server{of: of, rec: Record{Known: true}, gone: i == 0})
+	}
+	first := q.take()
+	if n := 1 + drain(&q); n != 2 {
+		t.Errorf("of 4 places, servers that are down have %d", n)
+	}
+	for range 10 {
+		q.add(&server{of: of})
+	}
+	if n := drain(&q); n != 2 || q.len() != 15 {
+		t.Errorf("of the 2 places left, others have %d, and %d wait", n, q.len())
+	}
+	q.done(first)
+	if s := q.take(); s == nil || s.class != ordinary {
+		t.Errorf("who is up does not come first: %+v", s)
+	}
+}
+
+// drain takes what may be taken, and returns how many that are.
+func drain(q *queue) int {
+	n := 0
+	for q.take() != nil {
+		n++
+	}
+	return n
 }
 
 // TestMonitorCallsBack: who is told of a change may ask and set.

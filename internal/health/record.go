@@ -178,6 +178,19 @@ func (r *Record) age(s settings, now time.Time) bool {
 	return r.moved(s, before, true, "tried again, as nothing checks it", now)
 }
 
+// adapt forgets what the service's check no longer asks for: an agent, or
+// clients' failures. It reports whether the state has changed.
+func (r *Record) adapt(c model.Check, s settings, now time.Time) bool {
+	before := r.State()
+	if c.Agent == 0 {
+		r.Said = Advice{}
+	}
+	if !c.Passive {
+		r.Held, r.Until = 0, time.Time{}
+	}
+	return r.moved(s, before, false, "its agent is asked no more", now)
+}
+
 // moved notes since when and why the state is another, if it is. known says
 // whether the state before was more than the initial one: after a failure a
 // server starts slowly.

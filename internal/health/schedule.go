@@ -3,6 +3,8 @@ package health
 import (
 	"container/heap"
 	"time"
+
+	"fairlead/internal/model"
 )
 
 // schedule holds the servers by when there is something to do for them, in a
@@ -62,14 +64,33 @@ func (h *byTime) Pop() any {
 	return s
 }
 
+// class is what a check under way is counted as.
+type class int
+
+// The classes: servers that are down, which may not answer, and commands, each
+// of which is a process, leave room for the others.
+const (
+	ordinary class = iota
+	command
+	downed
+	classes
+)
+
 // queue holds the servers whose check is due until it may be made. A server is
 // in it once: who is late is not checked twice for that.
 type queue struct {
-	limit int
-	// up and down wait; down ones may hold half of the limit.
-	up, down fifo
-	// all and downs are the checks under way.
-	all, downs int
+	waiting [classes]fifo
+	// under are the checks under way, and most how many there may be: of a class,
+	// and all.
+	under, most         [classes]int
+	allUnder, mostUnder int
+}
+
+// mostCommands bounds the commands that run at once.
+const mostCommands = 64
+
+func newQueue(most int) queue {
+	return queue{mostUnder: most, most: [classes]int{ordinary: most, command: min(most, mostCommands), downed: max(1, most/2)}}
 }
 
 type fifo struct {
@@ -91,46 +112,47 @@ func (f *fifo) take() *server {
 }
 
 func (q *queue) add(s *server) {
-	s.busy = true
-	if s.slow = s.rec.Known && !s.rec.Up; s.slow {
-		q.down.add(s)
-		return
+	s.busy, s.class = true, ordinary
+	switch {
+	case s.of.v.Check.Type == model.CheckExec:
+		s.class = command
+	case s.rec.Known && !s.rec.Up:
+		s.class = downed
 	}
-	q.up.add(s)
+	q.waiting[s.class].add(s)
 }
 
 // take returns the next server that may be checked now, nil if there is none.
 // done is to be called for it.
 func (q *queue) take() *server {
-	for q.all < q.limit {
-		var s *server
-		switch {
-		case q.up.len() > 0:
-			s = q.up.take()
-		case q.down.len() > 0 && q.downs < max(1, q.limit/2):
-			s = q.down.take()
-		default:
-			return nil
+	for c := range q.waiting {
+		for q.waiting[c].len() > 0 && q.under[c] < q.most[c] && q.allUnder < q.mostUnder {
+			s := q.waiting[c].take()
+			if s.gone {
+				s.busy = false
+				continue
+			}
+			q.allUnder++
+			q.under[c]++
+			return s
 		}
-		if s.gone {
-			s.busy = false
-			continue
-		}
-		q.all++
-		if s.slow {
-			q.downs++
-		}
-		return s
 	}
 	return nil
 }
 
 func (q *queue) done(s *server) {
 	s.busy = false
-	q.all--
-	if s.slow {
-		q.downs--
+	q.allUnder--
+	q.under[s.class]--
+}
+
+// len returns how many wait.
+func (q *queue) len() int {
+	n := 0
+	for c := range q.waiting {
+		n += q.waiting[c].len()
 	}
+	return n
 }
 
 // Counters count what a Monitor has done.

@@ -34,9 +34,10 @@ type server struct {
 
 	next, turns, when time.Time
 	place             int
-	// busy says that a check waits or is under way, slow that it holds a place of
-	// the down servers, gone that the server is no longer wanted.
-	busy, slow, gone bool
+	// busy says that a check waits or is under way, counted as of a class; gone
+	// that the server is no longer wanted.
+	busy, gone bool
+	class      class
 }
 
 // Set checks these services from now on, and no others. Their real servers
@@ -97,6 +98,7 @@ func (m *Monitor) set(v model.VirtualService, now time.Time) (fresh []*server, e
 		s, come := m.serve(of, r, isNew, now)
 		keep[s.at] = true
 		if come || rechecked {
+			m.note(s, s.rec.State(), s.rec.adapt(of.v.Check, of.settings, now), now)
 			fresh = append(fresh, s)
 		}
 	}

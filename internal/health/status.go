@@ -81,6 +81,6 @@ func (m *Monitor) Counters() Counters {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.counters
-	c.InFlight, c.Waiting = m.waiting.all, m.waiting.up.len()+m.waiting.down.len()
+	c.InFlight, c.Waiting = m.waiting.allUnder, m.waiting.len()
 	return c
 }

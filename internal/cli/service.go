@@ -180,6 +180,9 @@ func (r *remote) printChanged(result daemon.Result) error {
 		return r.print(result, nil)
 	}
 	r.notes(result.Notes)
+	if len(result.Services) == 0 {
+		return nil
+	}
 	return r.printServices(result.Services)
 }
 

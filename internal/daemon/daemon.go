@@ -83,9 +83,8 @@ type Config struct {
 	Containers Containers
 	// Lasting notes outlive a reboot, Passing ones do not; nil keeps none.
 	Lasting, Passing Notes
-	// Flows counts the flows of real servers, by their services, where the planes
-	// do; nil counts none.
-	Flows func([]model.VirtualService) (map[string]map[netip.AddrPort]uint64, error)
+	// CountReals may be nil.
+	CountReals CountReals
 	// DialReal is as in health.Options.
 	DialReal func(model.VirtualService, model.RealServer) health.DialFunc
 	Facts    plan.Facts
@@ -188,6 +187,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	kept.Go(func() { d.follow(ctx) })
 	kept.Go(func() { d.health.Run(ctx) })
 	kept.Go(func() { d.balance(ctx) })
+	kept.Go(func() { d.observe(ctx) })
 	kept.Go(func() { d.followContainers(ctx) })
 	defer func() { stop(); kept.Wait() }()
 	// What happened before we watched.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -126,6 +127,9 @@ func (d *Daemon) FollowEvents(ctx context.Context) <-chan Event {
 	return f
 }
 
+// good are the kinds of event that nobody needs to look after.
+var good = map[EventKind]bool{RealIsUp: true, RealJoined: true, RealLeft: true, DrainBegun: true, DrainEnded: true, RealEnabled: true, QuorumGained: true, ChecksBelieved: true}
+
 // note logs an event and keeps it.
 func (d *Daemon) note(e Event) {
 	e.Time = time.Now()
@@ -139,7 +143,11 @@ func (d *Daemon) note(e Event) {
 	if e.Detail != "" {
 		args = append(args, "detail", e.Detail)
 	}
-	d.cfg.Log.Warn(string(e.Kind), args...)
+	level := slog.LevelWarn
+	if good[e.Kind] {
+		level = slog.LevelInfo
+	}
+	d.cfg.Log.Log(d.life, level, string(e.Kind), args...)
 	d.journal.add(e)
 }
 

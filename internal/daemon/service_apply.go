@@ -159,6 +159,8 @@ func (d *Daemon) install(pools map[string]*pool) {
 	}
 	d.keepDrains(touched...)
 	s.poke() // there may be drains to watch
+	s.countedAt = time.Time{}
+	s.observeAgain()
 }
 
 // beginDrain notes the drain of a member that has none, and reports whether it

@@ -110,13 +110,13 @@ func (d *Daemon) endDrains() {
 		if !drain.Ended.IsZero() {
 			continue
 		}
-		live, counted := s.live[key]
+		live := d.flowsOf(key)
 		switch {
-		case counted && live == 0 && now.Sub(drain.Since) >= countEvery:
+		case live != nil && *live == 0 && now.Sub(drain.Since) >= countEvery:
 			drain.Cause += "; its flows have ended"
 		case !drain.Deadline.IsZero() && now.After(drain.Deadline):
 			drain.Cause += "; its deadline has passed"
-		case !counted && drain.Deadline.IsZero() && now.Sub(drain.Since) > uncounted:
+		case live == nil && drain.Deadline.IsZero() && now.Sub(drain.Since) > uncounted:
 			drain.Cause += "; its flows are not counted"
 		default:
 			continue
@@ -124,24 +124,6 @@ func (d *Daemon) endDrains() {
 		drain.Ended = now
 		s.soil(key.service)
 		d.keepDrains(key)
-	}
-}
-
-// countFlows counts the flows of real servers, where the planes do.
-func (d *Daemon) countFlows() {
-	if d.cfg.Flows == nil || len(d.full.Services) == 0 {
-		return
-	}
-	counted, err := d.cfg.Flows(d.full.Services)
-	d.warn("count the flows of real servers", err)
-	if err != nil {
-		return
-	}
-	clear(d.services.live)
-	for service, of := range counted {
-		for at, n := range of {
-			d.services.live[realKey{service, at}] = n
-		}
 	}
 }
 

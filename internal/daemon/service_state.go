@@ -24,8 +24,11 @@ type services struct {
 	dirty map[string]bool
 	// woken has an element when any is.
 	woken chan struct{}
-	// live is how many flows members had when they were counted last.
-	live map[realKey]uint64
+	// counts are what the planes said when they were asked last, at countedAt.
+	counts    RealCounts
+	countedAt time.Time
+	// observed has an element when clients' connections are to be looked at.
+	observed chan struct{}
 	// transitions counts how often the checks have changed their mind.
 	transitions map[realKey]uint64
 	// unsaved says that the checks know more than was noted.
@@ -48,7 +51,7 @@ type realKey struct {
 func newServices() services {
 	return services{transitions: map[realKey]uint64{}, wanted: make(chan struct{}), want: new(sync.Once),
 		pools: map[string]*pool{}, drains: map[realKey]*Drain{}, containers: map[string]Container{},
-		dirty: map[string]bool{}, woken: make(chan struct{}, 1), live: map[realKey]uint64{}}
+		dirty: map[string]bool{}, woken: make(chan struct{}, 1), observed: make(chan struct{}, 1)}
 }
 
 // soil notes that a service's pool is to be worked out again, soon.
@@ -63,6 +66,14 @@ func (s *services) soil(names ...string) {
 func (s *services) poke() {
 	select {
 	case s.woken <- struct{}{}:
+	default:
+	}
+}
+
+// observeAgain has clients' connections looked at.
+func (s *services) observeAgain() {
+	select {
+	case s.observed <- struct{}{}:
 	default:
 	}
 }

@@ -118,6 +118,9 @@ func (p *pool) status() ServiceStatus {
 	return ServiceDown
 }
 
+// added is the cause of package health that is none.
+const added = "added"
+
 func (d *Daemon) viewMember(v model.VirtualService, m member, check health.ServerStatus) RealView {
 	key := realKey{v.Name, m.at}
 	r := RealView{Address: m.at.Addr(), Port: m.at.Port(), Weight: m.Weight, Share: check.Share, Endpoint: m.Endpoint, State: m.standing, Cause: m.cause, Since: m.since,
@@ -129,7 +132,7 @@ func (d *Daemon) viewMember(v model.VirtualService, m member, check health.Serve
 		r.State, r.Cause, r.Since = RealDraining, check.Cause, check.Since
 	case m.standing == "":
 		r.State, r.Since = RealUp, check.Since
-		if v.Check.Checks() {
+		if v.Check.Checks() && check.Cause != added {
 			r.Cause = check.Cause
 		}
 	}
@@ -140,11 +143,4 @@ func (d *Daemon) viewMember(v model.VirtualService, m member, check health.Serve
 		r.Deadline = drain.Deadline
 	}
 	return r
-}
-
-func (d *Daemon) flowsOf(key realKey) *uint64 {
-	if n, counted := d.services.live[key]; counted {
-		return &n
-	}
-	return nil
 }

@@ -92,7 +92,8 @@ func Run(ctx context.Context, opt Options) (err error) {
 	proxies := newProxies(opt.Run, host.Netns(), opt.Log)
 	d, err := daemon.New(daemon.Config{
 		Host: host, Store: files, Sandboxes: sandbox.New(), DHCP: dhcp.Run, Facts: facts, Log: opt.Log, Changed: idle.touch, Meter: gauge,
-		StartProxy: proxies.start, FindProxy: proxies.find, ProxyEnded: proxies.ended, DialReal: dialReal(host),
+		StartProxy: proxies.start, FindProxy: proxies.find, ProxyEnded: proxies.ended, DialReal: dialReal(host), CountReals: countReals(host),
+		Containers: sandbox.New(), Lasting: files.Lasting(), Passing: files.Passing(),
 	})
 	if err != nil {
 		return err

@@ -243,33 +243,43 @@ inline_always __u32 hash_of(const struct wish *w, int whole)
 	return finish(stir(stir_address(h, &w->host), (__u32)bpf_ntohs(w->client_port) << 16 | bpf_ntohs(w->host_port)));
 }
 
-/* least_loaded returns the real server of the ring with the fewest flows for
- * its weight. Two fractions are compared by their products; of equals the first
- * from a random one on is taken, so that those who come together part.
+/* burden_of returns how loaded the real server in a place of the ring is, with
+ * its slot in the lowest bits: the flows that it would have, for its weight, and
+ * chance among equals. What takes no new flows has the greatest.
  */
+apart __u64 burden_of(const struct frontend *f, __u32 i)
+{
+	__u64 burden;
+	struct real *r;
+	struct load *l;
+	__u32 slot;
+
+	if (!f)
+		return ~0ULL;
+	slot = ring_at(f, i);
+	r = real_of(slot);
+	l = load_of(slot);
+	if (!slot || !r || !l || !takes_new(r))
+		return ~0ULL;
+	burden = ((__u64)l->active + 1) << 20;
+	if (f->scheduling == BY_LOAD)
+		burden /= r->weight;
+	if (burden > 0xfffffffe)
+		burden = 0xfffffffe;
+	return burden << 32 | (bpf_get_prandom_u32() & 0xffff0000) | slot;
+}
+
+/* least_loaded returns the real server of the ring with the smallest burden. */
 static __noinline __u32 least_loaded(const struct frontend *f)
 {
-	__u32 n = f->buckets, best = 0, i, first;
-	__u64 active = 0, weight = 1, share;
+	__u64 least = ~0ULL, burden;
 
-	if (!n || n > MAX_LOADED)
-		return 0;
-	first = bpf_get_prandom_u32() % n;
-	for (i = 0; i < MAX_LOADED && i < n; i++) {
-		__u32 slot = ring_at(f, (first + i) % n);
-		struct real *r = real_of(slot);
-		struct load *l = load_of(slot);
-
-		if (!r || !l || !takes_new(r))
-			continue;
-		share = f->scheduling == BY_COUNT ? 1 : r->weight;
-		if (!best || (l->active + 1) * weight < active * share) {
-			best = slot;
-			active = l->active + 1;
-			weight = share;
-		}
+	for (__u32 i = 0; i < MAX_LOADED && i < f->buckets; i++) {
+		burden = burden_of(f, i);
+		if (burden < least)
+			least = burden;
 	}
-	return best;
+	return least == ~0ULL ? 0 : least & 0xffff;
 }
 
 /* scheduled returns the slot of a real server by the service's scheduler. */

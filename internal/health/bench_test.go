@@ -75,3 +75,22 @@ func cpu(b *testing.B) time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// BenchmarkSet changes one of 1,000 services of 10 real servers each, and asks
+// what its plane shall hold.
+func BenchmarkSet(b *testing.B) {
+	m := NewMonitor(Options{})
+	all := manyServices(model.Check{Type: model.CheckTCP}, 80)
+	if err := m.Set(all); err != nil {
+		b.Fatal(err)
+	}
+	for i := 0; b.Loop(); i++ {
+		one := &all[i%len(all)]
+		*one = one.Clone()
+		one.Reals[0].Weight++
+		if err := m.Set(all); err != nil {
+			b.Fatal(err)
+		}
+		m.Effective(*one)
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"fairlead/internal/model"
 )
 
@@ -23,8 +25,8 @@ type Options struct {
 	// Changed is called with all that has changed since it was last called, by
 	// one goroutine. It may call the Monitor.
 	Changed func(Batch)
-	// InFlight bounds the checks that are under way; 0 is 1024. Each may hold a
-	// file descriptor. Servers that are down have half of them at most, and
+	// InFlight bounds the checks that are under way; 0 is 4096, or a quarter of the
+	// files that this process may open, as each may hold one. Servers that are down have half of them at most, and
 	// commands 64, so that they never hold up the others.
 	InFlight int
 }
@@ -80,8 +82,17 @@ type Monitor struct {
 
 // NewMonitor returns a Monitor of no service. It checks while it runs.
 func NewMonitor(o Options) *Monitor {
-	o.InFlight = cmp.Or(o.InFlight, 1024)
+	o.InFlight = cmp.Or(o.InFlight, room())
 	return &Monitor{o: o, kick: make(chan struct{}, 1), services: map[string]*service{}, touched: map[string]bool{}, waiting: newQueue(o.InFlight)}
+}
+
+// room returns how many checks may be under way where nobody says.
+func room() int {
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return 256 // of the 1024 that every process has
+	}
+	return int(max(64, min(4096, files.Cur/4)))
 }
 
 // tick is how long the loop sleeps at least: what is due meanwhile is started

@@ -92,7 +92,7 @@ func (m *Monitor) set(v model.VirtualService, now time.Time) (fresh []*server, e
 	}
 	keep := make(map[netip.AddrPort]bool, len(v.Reals))
 	for _, r := range of.v.Reals {
-		if !r.Address.IsValid() {
+		if !r.Address.IsValid() || keep[r.At(0)] {
 			continue
 		}
 		s, come := m.serve(of, r, isNew, now)

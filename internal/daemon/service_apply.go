@@ -157,6 +157,11 @@ func (d *Daemon) install(pools map[string]*pool) {
 			touched = append(touched, key)
 		}
 	}
+	for key := range s.transitions {
+		if pools[key.service].member(key.at) == nil {
+			delete(s.transitions, key)
+		}
+	}
 	d.keepDrains(touched...)
 	s.poke() // there may be drains to watch
 	s.countedAt = time.Time{}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/health"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/proxy"
@@ -26,6 +27,9 @@ type Stats struct {
 	Networks  []NetworkStats  `json:"networks"`
 	Endpoints []EndpointStats `json:"endpoints"`
 	Publishes []PublishStats  `json:"publishes"`
+	Services  []ServiceStats  `json:"services"`
+	// Checks are those of all real servers, since the daemon began.
+	Checks health.Counters `json:"checks"`
 	// Attachments counts them by how they are.
 	Attachments map[Status]int `json:"attachments"`
 	// Proxy is what the user-space proxy has forwarded, of payload.
@@ -86,6 +90,7 @@ func (d *Daemon) Stats(ctx context.Context) Stats {
 	}
 	d.sums.addUp(s.Networks, s.Endpoints)
 	failed(d.countPublishes(ctx, &s, endpoints))
+	s.Services, s.Checks = d.serviceStats(), d.health.Counters()
 	if fill, ok := d.cfg.Host.ConntrackFill(); ok {
 		s.Conntrack = &fill
 	}

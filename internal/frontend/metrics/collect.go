@@ -40,6 +40,7 @@ func (c collector) Gather() ([]*dto.MetricFamily, error) {
 	for _, p := range s.Publishes {
 		f.publish(p)
 	}
+	f.services(s)
 	f.proxy(s)
 	f.fill(ebpfEntries, ebpfMax, s.EBPF)
 	f.fill(conntrackEntries, conntrackMax, s.Conntrack)

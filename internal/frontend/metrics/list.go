@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -78,7 +79,7 @@ var collected = []Metric{
 
 // List returns every metric of ours.
 func List() []Metric {
-	return append(collected[:len(collected):len(collected)], applySeconds, applyFailures, healed, buildInfo)
+	return slices.Concat(collected, ofServices, []Metric{applySeconds, applyFailures, healed, buildInfo})
 }
 
 // Table writes them as a table in markdown.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"fairlead/internal/daemon"
+	"fairlead/internal/health"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/proxy"
@@ -46,6 +47,10 @@ func everything() fixed {
 			{Network: "shop", Publish: model.Publish{Endpoint: "web", Via: model.ViaNAT, Proto: model.UDP, HostAddr: netip.MustParseAddr("192.0.2.1"), HostPorts: model.Port(53)},
 				Flows: some(5)},
 			{Network: "host", Publish: model.Publish{Endpoint: "metal", Via: model.ViaSocket, Proto: model.TCP, HostPorts: model.Port(443)}}},
+		Services: []daemon.ServiceStats{{Service: "site", Status: daemon.ServiceUp, Reals: []daemon.RealStats{
+			{Real: netip.MustParseAddrPort("10.0.0.2:80"), State: daemon.RealUp, Weight: 3, Transitions: 2, Live: some(4), Flows: some(9), Packets: &t.Packets, Bytes: &t.Bytes},
+			{Real: netip.MustParseAddrPort("[fd00::3]:0"), State: daemon.RealDown, Weight: 1}}}},
+		Checks:      health.Counters{Checks: 10, Failed: 3, Void: 1},
 		Attachments: map[daemon.Status]int{daemon.Up: 2, daemon.Waiting: 1, daemon.Broken: 0},
 		Proxy:       &proxy.Stats{BytesIn: 1, BytesOut: 2, Accepted: 3, Opened: 4, DatagramsIn: 5, DatagramsOut: 6, Connections: 7, Flows: 8},
 		EBPF:        &kernel.TableFill{Entries: 9, Max: 65535}, Conntrack: &kernel.TableFill{Entries: 10, Max: 262144},
@@ -76,6 +81,12 @@ func TestMetricsText(t *testing.T) {
 	m.Healed("link", 2)
 	text := scrape(t, h)
 	for _, line := range []string{
+		`fairlead_service_up{service="site"} 1`,
+		`fairlead_service_real_servers{service="site",state="down"} 1`,
+		`fairlead_real_up{service="site",real="[fd00::3]"} 0`,
+		`fairlead_real_live_flows{service="site",real="10.0.0.2:80"} 4`,
+		`fairlead_real_bytes_total{service="site",real="10.0.0.2:80",direction="out"} 2000`,
+		`fairlead_health_checks_total{result="passed"} 6`,
 		`fairlead_network_bytes_total{network="shop",direction="in"} 1000`,
 		`fairlead_endpoint_drops_total{network="shop",endpoint="web",direction="out"} 2`,
 		`fairlead_publish_bytes_total{network="shop",endpoint="web",proto="tcp",host="",ports="8000-8999",via="ebpf",direction="out"} 2000`,

@@ -1,0 +1,53 @@
+package daemon
+
+import (
+	"net/netip"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+)
+
+// ServiceStats is what has gone by a virtual service.
+type ServiceStats struct {
+	Service string        `json:"service"`
+	Plane   model.Plane   `json:"plane,omitempty"`
+	Status  ServiceStatus `json:"status"`
+	Reals   []RealStats   `json:"reals"`
+}
+
+// RealStats is what has gone by a real server.
+type RealStats struct {
+	// Real is where it is, port 0 for the one that the client has dialled.
+	Real   netip.AddrPort `json:"real"`
+	State  Standing       `json:"state"`
+	Weight int            `json:"weight"`
+	// Transitions is how often the checks have changed their mind about it.
+	Transitions uint64 `json:"transitions"`
+	// Live are the flows that it has, Flows those that it was given. What is nil
+	// its plane does not count.
+	Live    *uint64       `json:"live,omitempty"`
+	Flows   *uint64       `json:"flows,omitempty"`
+	Packets *kernel.InOut `json:"packets,omitempty"`
+	Bytes   *kernel.InOut `json:"bytes,omitempty"`
+}
+
+// serviceStats reads what the planes count.
+func (d *Daemon) serviceStats() []ServiceStats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.countFlows()
+	all := []ServiceStats{}
+	for _, v := range d.viewServices() {
+		s := ServiceStats{Service: v.Name, Plane: v.On, Status: v.Status, Reals: []RealStats{}}
+		for _, r := range v.Servers {
+			at := netip.AddrPortFrom(r.Address, r.Port)
+			one := RealStats{Real: at, State: r.State, Weight: r.Weight, Transitions: d.services.transitions[realKey{v.Name, at}], Live: r.Flows}
+			if c, counted := d.services.counts[v.Name][at]; counted {
+				one.Flows, one.Packets, one.Bytes = &c.Begun, &c.Packets, &c.Bytes
+			}
+			s.Reals = append(s.Reals, one)
+		}
+		all = append(all, s)
+	}
+	return all
+}

@@ -1,0 +1,83 @@
+package metrics
+
+import (
+	"fairlead/internal/daemon"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+)
+
+var ofReal = []string{"service", "real"}
+
+// The metrics of virtual services. A real server is named by its address and
+// port, so that there are as many series as there are real servers.
+var (
+	serviceUp    = Metric{"fairlead_service_up", "gauge", []string{"service"}, "1 if enough real servers of the virtual service are up, 0 if not."}
+	serviceReals = Metric{"fairlead_service_real_servers", "gauge", []string{"service", "state"}, "Real servers of the virtual service by their state."}
+
+	realUp          = Metric{"fairlead_real_up", "gauge", ofReal, "1 if the real server may get new flows, 0 if not."}
+	realWeight      = Metric{"fairlead_real_weight", "gauge", ofReal, "The weight that was asked for."}
+	realTransitions = Metric{"fairlead_real_transitions_total", "counter", ofReal, "Times that the checks of the real server have changed its state."}
+	realFlows       = Metric{"fairlead_real_flows_total", "counter", ofReal, "Connections and UDP flows that the real server was given."}
+	realLive        = Metric{"fairlead_real_live_flows", "gauge", ofReal, "Connections and UDP flows that the real server has."}
+	realBytes       = Metric{"fairlead_real_bytes_total", "counter", directed(ofReal), "Bytes to the real server and from it, as far as they come through this host."}
+	realPackets     = Metric{"fairlead_real_packets_total", "counter", directed(ofReal), "Packets to the real server and from it, as far as they come through this host."}
+
+	healthChecks = Metric{"fairlead_health_checks_total", "counter", []string{"result"}, "Checks of real servers by their result: passed, failed, or void where this host could not make them."}
+)
+
+// ofServices are collected.
+var ofServices = []Metric{serviceUp, serviceReals, realUp, realWeight, realTransitions, realFlows, realLive, realBytes, realPackets, healthChecks}
+
+// standings are the values of the label state.
+var standings = []daemon.Standing{daemon.RealUp, daemon.RealDown, daemon.RealDraining, daemon.RealDrained, daemon.RealDisabled, daemon.RealSorry}
+
+// services adds what is counted of virtual services.
+func (f *families) services(s daemon.Stats) {
+	for _, v := range s.Services {
+		f.add(serviceUp, truth(v.Status == daemon.ServiceUp), f.labels(serviceUp.Labels, v.Service))
+		states := map[daemon.Standing]int{}
+		for _, r := range v.Reals {
+			states[r.State]++
+			f.real(v.Service, r)
+		}
+		for _, state := range standings {
+			f.add(serviceReals, float64(states[state]), f.labels(serviceReals.Labels, v.Service, string(state)))
+		}
+	}
+	passed := s.Checks.Checks - s.Checks.Failed - s.Checks.Void
+	for _, c := range []struct {
+		result string
+		n      uint64
+	}{{"passed", passed}, {"failed", s.Checks.Failed}, {"void", s.Checks.Void}} {
+		f.add(healthChecks, float64(c.n), f.labels(healthChecks.Labels, c.result))
+	}
+}
+
+func (f *families) real(service string, r daemon.RealStats) {
+	name := model.RealServer{Address: r.Real.Addr(), Port: r.Real.Port()}.String()
+	of := f.bothWays(ofReal, service, name)
+	f.add(realUp, truth(r.State == daemon.RealUp || r.State == daemon.RealSorry), of.plain())
+	f.add(realWeight, float64(r.Weight), of.plain())
+	f.add(realTransitions, float64(r.Transitions), of.plain())
+	if r.Flows != nil {
+		f.add(realFlows, float64(*r.Flows), of.plain())
+	}
+	if r.Live != nil {
+		f.add(realLive, float64(*r.Live), of.plain())
+	}
+	for _, c := range []struct {
+		metric Metric
+		n      *kernel.InOut
+	}{{realBytes, r.Bytes}, {realPackets, r.Packets}} {
+		if c.n != nil {
+			f.both(c.metric, *c.n, of)
+		}
+	}
+}
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

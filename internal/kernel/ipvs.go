@@ -148,24 +148,29 @@ func (h *Host) setIPVS(s plan.IPVSService) error {
 		return err
 	}
 	err := b.conn.AddService(toIPVS(s))
-	if errors.Is(err, unix.EEXIST) {
-		err = b.takeOver(s)
+	if err == nil {
+		b.held[s.Key()] = s
+		return b.setReals(s, nil)
 	}
+	if !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	have, err := b.conn.Destinations(idOf(s))
 	if err != nil {
 		return err
 	}
+	if err := b.takeOver(s, have); err != nil {
+		return err
+	}
 	b.held[s.Key()] = s
-	return b.setReals(s)
+	return b.setReals(s, have)
 }
 
-// takeOver brings a service that is there to the wanted state.
-func (b *balancer) takeOver(s plan.IPVSService) error {
+// takeOver brings a service that is there, with real servers, to the wanted
+// state.
+func (b *balancer) takeOver(s plan.IPVSService, reals []ipvs.Destination) error {
 	if _, ours := b.held[s.Key()]; !ours {
 		there, err := b.find(idOf(s))
-		if err != nil {
-			return err
-		}
-		reals, err := b.conn.Destinations(idOf(s))
 		if err != nil {
 			return err
 		}
@@ -196,13 +201,10 @@ func (b *balancer) find(id ipvs.ID) (ipvs.Service, error) {
 	return ipvs.Service{ID: id}, cmp.Or(err, error(unix.ESRCH))
 }
 
-// setReals gives the service its real servers: first those that come.
-func (b *balancer) setReals(s plan.IPVSService) error {
+// setReals gives the service its real servers in the place of those that it
+// has: first those that come.
+func (b *balancer) setReals(s plan.IPVSService, have []ipvs.Destination) error {
 	id := idOf(s)
-	have, err := b.conn.Destinations(id)
-	if err != nil {
-		return err
-	}
 	gone := map[netip.AddrPort]ipvs.Destination{}
 	for _, d := range have {
 		gone[d.At] = d
@@ -211,6 +213,7 @@ func (b *balancer) setReals(s plan.IPVSService) error {
 		now, there := gone[r.At]
 		delete(gone, r.At)
 		want := ipvs.Destination{At: r.At, Forward: forwards[s.Forward], Weight: r.Weight}
+		var err error
 		switch {
 		case !there:
 			err = b.conn.AddDestination(id, want)

@@ -159,7 +159,8 @@ type RealStats struct {
 }
 
 // IPVSStats returns what the kernel has counted of every real server of the
-// virtual services of ours; nothing where there is none.
+// virtual services of ours; nothing where there is none. It adds up flows,
+// packets and bytes every two seconds.
 func (h *Host) IPVSStats() ([]RealStats, error) {
 	b := &h.balancer
 	b.mu.Lock()

@@ -94,8 +94,8 @@ func (d *Daemon) drainReal(v model.VirtualService, m member, r RealRequest) (Res
 // last says what it means that the last real server that is up gets no new
 // flows.
 func (d *Daemon) last(v model.VirtualService, m member) []string {
-	for _, o := range d.services.pools[v.Name].members {
-		if o.at != m.at && o.standing == RealUp && o.Weight > 0 {
+	for _, r := range d.services.pools[v.Name].full.Reals {
+		if r.At(0) != m.at && r.State == model.RealUp && r.Weight > 0 && r.At(0) != v.Sorry {
 			return nil
 		}
 	}

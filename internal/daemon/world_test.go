@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/daemon"
 	"fairlead/internal/engine"
+	"fairlead/internal/health"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -51,6 +53,9 @@ type world struct {
 	stop      func()
 	// wrap, unless nil, is what the daemon has for the host.
 	wrap daemon.Host
+	// counts and containers are as in daemon.Config.
+	counts     daemon.CountReals
+	containers daemon.Containers
 	// pins is as in kernel.Options.
 	pins string
 	// killed is the process of the daemon that kill9 has started last.
@@ -106,6 +111,7 @@ func (w *world) start() *world {
 	life, end := context.WithCancel(context.Background()) // of what goes with the daemon's process
 	d, err := daemon.New(daemon.Config{
 		Host: host, Store: s, Sandboxes: finder, DHCP: w.dhcp, Facts: w.facts,
+		CountReals: w.counts, Containers: w.containers, Lasting: s.Lasting(), Passing: s.Passing(), DialReal: w.dialReal,
 		StartProxy: func(context.Context) (engine.Proxy, error) {
 			return proxy.Start(life, child.Place{Netns: w.host.Netns()})
 		},
@@ -141,6 +147,14 @@ func (w *world) start() *world {
 	}
 	w.Cleanup(w.stop)
 	return w
+}
+
+// dialReal has checks dial from the host's namespace.
+func (w *world) dialReal(model.VirtualService, model.RealServer) health.DialFunc {
+	return func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		failed := w.host.Do(func() error { conn, err = (&net.Dialer{}).DialContext(ctx, network, address); return nil })
+		return conn, errors.Join(err, failed)
+	}
 }
 
 // record returns what is kept of the host.

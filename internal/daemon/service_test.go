@@ -1,0 +1,284 @@
+package daemon_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/model"
+	"fairlead/internal/sandbox"
+)
+
+// site is a service that answers at 192.0.2.10, of real servers.
+func site(name string, reals ...model.RealServer) model.VirtualService {
+	return model.VirtualService{Name: name, Addresses: addrs("192.0.2.10"), Ports: []model.PortRange{model.Port(80)}, Proto: model.TCP, Reals: reals}
+}
+
+func at(addr string, port uint16) model.RealServer {
+	return model.RealServer{Address: netip.MustParseAddr(addr), Port: port, Weight: 1}
+}
+
+func (w *world) serve(v model.VirtualService) {
+	w.Helper()
+	if _, err := w.SetService(daemon.ServiceRequest{VirtualService: v}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// standing writes how the real servers of a service are: "10.0.0.2:80 up, …".
+func (w *world) standing(name string) string {
+	w.Helper()
+	v, err := w.Service(name)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var all []string
+	for _, s := range v.Servers {
+		all = append(all, fmt.Sprintf("%s %s", model.RealServer{Address: s.Address, Port: s.Port}, s.State))
+	}
+	return strings.Join(all, ", ")
+}
+
+func (w *world) stands(name, want string) {
+	w.Helper()
+	w.until("service "+name+" has "+want, func() bool { return w.standing(name) == want })
+}
+
+func (w *world) do(action daemon.RealAction, service, real string) daemon.Result {
+	w.Helper()
+	r, err := w.ChangeReal(daemon.RealRequest{Service: service, Real: real, Do: action})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return r
+}
+
+// happened returns the events of services since the daemon began.
+func (w *world) happened() []string {
+	var all []string
+	for _, e := range w.Events() {
+		if strings.HasPrefix(e.Object, "service ") {
+			all = append(all, fmt.Sprintf("%s: %s", e.Object, e.Kind))
+		}
+	}
+	return all
+}
+
+// TestServices makes, changes and takes away services, and refuses what clashes.
+func TestServices(t *testing.T) {
+	w := newWorld(t).start()
+	before := w.snapshot()
+	web := site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080))
+	w.serve(web)
+	if got := w.standing("web"); got != "10.0.0.2:8080 up, 10.0.0.3:8080 up" {
+		t.Error(got)
+	}
+	r, err := w.SetService(daemon.ServiceRequest{VirtualService: web, Create: true})
+	if err != nil || r.Changed {
+		t.Errorf("the same again: %+v, %v", r, err)
+	}
+	other := web.Clone()
+	other.Scheduler = model.RoundRobin
+	dry, err := w.SetService(daemon.ServiceRequest{VirtualService: other, DryRun: true})
+	if err != nil || !dry.Changed || !strings.Contains(dry.Plan, "rr") {
+		t.Errorf("dry run: %+v, %v", dry, err)
+	}
+	clash := site("clash", at("10.0.0.9", 0))
+	bad := site("bad", at("192.0.2.10", 80))
+	for _, c := range []struct {
+		request daemon.ServiceRequest
+		want    daemon.Code
+	}{
+		{daemon.ServiceRequest{VirtualService: other, Create: true}, daemon.Conflict},
+		{daemon.ServiceRequest{VirtualService: web, Was: &other}, ""},
+		{daemon.ServiceRequest{VirtualService: other, Was: &other}, daemon.Conflict},
+		{daemon.ServiceRequest{VirtualService: clash}, daemon.Conflict},
+		{daemon.ServiceRequest{VirtualService: bad}, daemon.Invalid},
+	} {
+		_, err := w.SetService(c.request)
+		if err == nil && c.want != "" || err != nil && daemon.CodeOf(err) != c.want {
+			t.Errorf("%+v: %v; want %q", c.request, err, c.want)
+		}
+	}
+	if _, err := w.Service("clash"); daemon.CodeOf(err) != daemon.NotFound {
+		t.Errorf("a service that was refused is there: %v", err)
+	}
+	if _, err := w.RemoveService("web", false); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := w.RemoveService("web", false); err != nil || r.Changed || len(r.Notes) != 1 {
+		t.Errorf("nothing to remove: %+v, %v", r, err)
+	}
+	w.unchanged(before)
+	if !w.Empty() {
+		t.Error("it holds something")
+	}
+}
+
+// TestDrain leads real servers out of a service and back, by a command and by
+// taking them out of it; and a daemon that comes after knows of it.
+func TestDrain(t *testing.T) {
+	w := newWorld(t)
+	live := map[netip.AddrPort]uint64{}
+	w.counts = func([]model.VirtualService) (daemon.RealCounts, error) {
+		all := daemon.RealCounts{}
+		for at, n := range live {
+			all.Add("web", at, daemon.RealCount{Live: n})
+		}
+		return all, nil
+	}
+	two, three := netip.MustParseAddrPort("10.0.0.2:8080"), netip.MustParseAddrPort("10.0.0.3:8080")
+	live[two], live[three] = 1, 1
+	w.start()
+	w.serve(site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080)))
+	if r := w.do(daemon.DrainReal, "web", "10.0.0.2"); len(r.Notes) != 0 {
+		t.Errorf("notes: %q", r.Notes)
+	}
+	if got := w.standing("web"); got != "10.0.0.2:8080 draining, 10.0.0.3:8080 up" {
+		t.Error(got)
+	}
+	if r := w.do(daemon.RemoveReal, "web", "10.0.0.3:8080"); len(r.Services) != 1 || !r.Services[0].Servers[1].Leaving {
+		t.Errorf("%+v", r)
+	}
+
+	w.stop()
+	w.start()
+	if got := w.standing("web"); got != "10.0.0.2:8080 draining, 10.0.0.3:8080 draining" {
+		t.Errorf("after a restart: %s", got)
+	}
+	w.stop()
+	live = map[netip.AddrPort]uint64{two: 0, three: 0}
+	w.start()
+	w.stands("web", "10.0.0.2:8080 drained")
+
+	if r := w.do(daemon.EnableReal, "web", "10.0.0.2"); !r.Changed {
+		t.Error("nothing changed")
+	}
+	if r, err := w.ChangeReal(daemon.RealRequest{Service: "web", Real: "10.0.0.2", Do: daemon.DrainReal, Now: true}); err != nil || len(r.Notes) != 1 {
+		t.Errorf("the last one: %+v, %v", r, err)
+	}
+	if got := w.standing("web"); got != "10.0.0.2:8080 drained" {
+		t.Error(got)
+	}
+	if _, err := w.ChangeReal(daemon.RealRequest{Service: "web", Real: "10.0.0.7", Do: daemon.DrainReal}); daemon.CodeOf(err) != daemon.NotFound {
+		t.Errorf("a real server that is not there: %v", err)
+	}
+}
+
+// TestChecks takes a real server that does not answer out, with the quorum, and
+// sends clients to the sorry server meanwhile; and it survives the daemon.
+func TestChecks(t *testing.T) {
+	w := newWorld(t)
+	w.sh("ip link set lo up; ip addr add 10.0.0.2/32 dev lo; ip addr add 10.0.0.3/32 dev lo")
+	w.start()
+	stop := w.serves("10.0.0.2:8080")
+	v := site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080))
+	v.Check = model.Check{Type: model.CheckTCP, Interval: 20 * time.Millisecond, Fall: 1, Rise: 1}
+	v.Sorry = netip.MustParseAddrPort("10.0.0.9:80")
+	w.serve(v)
+	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 down")
+	stop()
+	w.stands("web", "10.0.0.2:8080 down, 10.0.0.3:8080 down, 10.0.0.9:80 sorry")
+	w.stop()
+	w.start()
+	if got := w.standing("web"); got != "10.0.0.2:8080 down, 10.0.0.3:8080 down, 10.0.0.9:80 sorry" {
+		t.Errorf("after a restart: %s", got)
+	}
+	w.serves("10.0.0.2:8080")
+	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 down")
+	want := []string{"service web real 10.0.0.2:8080: up", "service web: quorum gained", "service web: recovered"}
+	if got := w.happened(); !slices.Equal(got, want) {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
+// TestSelected follows containers: those that are attached and labelled are real
+// servers, one that is stopped drains at once, and one that ends goes.
+func TestSelected(t *testing.T) {
+	w := newWorld(t)
+	news := make(chan sandbox.ContainerNews)
+	w.containers = engineOf(news)
+	w.start()
+	w.network(lan)
+	a, b := w.box(), w.box()
+	v := site("web", model.RealServer{Select: model.Select{Label: "app=web"}, Port: 8080, Weight: 1}, model.RealServer{Select: model.Select{Name: "other*"}, Weight: 2})
+	w.serve(v)
+	if got := w.standing("web"); got != "" {
+		t.Errorf("nothing is attached, and yet: %s", got)
+	}
+	one := w.attach(to(a)).Attachments[0]
+	two := to(b)
+	two.Name = "other"
+	w.attach(two)
+	w.stands("web", "172.30.0.3 up")
+	tell := func(n sandbox.ContainerNews) {
+		n.Refs = []string{one.Ref}
+		news <- n
+	}
+	tell(sandbox.ContainerNews{Name: "shop", Labels: map[string]string{"app": "web"}, Began: true})
+	w.stands("web", "172.30.0.2:8080 up, 172.30.0.3 up")
+	tell(sandbox.ContainerNews{Stopping: "SIGTERM"})
+	w.stands("web", "172.30.0.2:8080 draining, 172.30.0.3 up")
+	a.kill()
+	w.stands("web", "172.30.0.3 up")
+	if got := w.happened(); !slices.Contains(got, "service web real 172.30.0.2:8080: joined") || !slices.Contains(got, "service web real 172.30.0.2:8080: draining") {
+		t.Errorf("%q", got)
+	}
+}
+
+// engineOf tells what is sent on a channel.
+type engineOf chan sandbox.ContainerNews
+
+func (e engineOf) FollowContainers(ctx context.Context, tell func(sandbox.ContainerNews)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case n := <-e:
+			tell(n)
+		}
+	}
+}
+
+// TestServicesAreDeclared applies, changes and gets services of a file, and
+// tells mistakes by their places.
+func TestServicesAreDeclared(t *testing.T) {
+	w := newWorld(t).start()
+	web := site("web", at("10.0.0.2", 8080))
+	r, err := w.Apply(context.Background(), daemon.Spec{Services: []model.VirtualService{web}}, false)
+	if err != nil || fmt.Sprint(r.Changes) != "[service web: created]" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	got, notes := w.State()
+	if len(got.Services) != 1 || len(notes) != 0 {
+		t.Fatalf("%+v %q", got, notes)
+	}
+	if r, err := w.Apply(context.Background(), got, false); err != nil || r.Changed {
+		t.Errorf("what was got changes something: %+v, %v", r, err)
+	}
+	if _, err := w.RemoveService("web", false); daemon.CodeOf(err) != daemon.Conflict {
+		t.Errorf("a command removes what a file declares: %v", err)
+	}
+	w.do(daemon.DrainReal, "web", "10.0.0.2")
+	if r, err := w.Apply(context.Background(), got, false); err != nil || r.Changed {
+		t.Errorf("a drain is no wish of files: %+v, %v", r, err)
+	}
+	wrong := []model.VirtualService{site("a", at("10.0.0.2", 80), at("fd00::1", 80)), site("b"), site("a"), {Name: "c"}}
+	_, err = w.Apply(context.Background(), daemon.Spec{Services: wrong}, true)
+	if err == nil {
+		t.Fatal("mistakes are applied")
+	}
+	for _, want := range []string{"services[2]: service a is declared twice", "services[3]: want an address and a port"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nlacks %q", err, want)
+		}
+	}
+	if r, err := w.Apply(context.Background(), daemon.Spec{}, false); err != nil || fmt.Sprint(r.Changes) != "[service web: removed]" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

@@ -131,7 +131,7 @@ func benchDeath(b *testing.B, plane model.Plane, death string, passive bool) {
 		time.Sleep(calm)
 		event := time.Now()
 		if death == "cut" {
-			w.cut("a", "down")
+			w.cut("a")
 		} else {
 			_ = w.nginx["a"].Kill() // its exit status says only that we killed it
 		}
@@ -139,7 +139,7 @@ func benchDeath(b *testing.B, plane model.Plane, death string, passive bool) {
 		time.Sleep(2 * calm)
 		back := time.Now()
 		if death == "cut" {
-			w.cut("a", "up")
+			w.mend("a")
 		} else {
 			w.start("a")
 		}

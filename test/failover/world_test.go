@@ -114,7 +114,7 @@ func (w *world) start(name string) {
 	}
 	w.nginx[name] = p
 	w.Cleanup(func() { _ = p.Kill() })
-	shell.Run(w, func(fn func() error) error { return w.DoSandbox(name, fn) },
+	shell.Run(w, w.in(name),
 		"for i in $(seq 200); do ss -Hltn sport = 80 | grep -q . && exit; sleep 0.02; done; exit 1")
 }
 
@@ -168,11 +168,19 @@ func (w *world) change(name string, do daemon.RealAction) {
 	}
 }
 
-// cut takes the sandbox's link down, or up again: a server whose machine is
-// gone says nothing.
-func (w *world) cut(name, state string) {
+// cut makes a sandbox as silent as a machine that is gone; mend takes that back.
+func (w *world) cut(name string) {
 	w.Helper()
-	shell.Run(w, func(fn func() error) error { return w.DoSandbox(name, fn) }, "ip link set eth0 "+state)
+	shell.Run(w, w.in(name), "nft 'add table inet cut { chain in { type filter hook input priority 0; policy drop; } }'")
+}
+
+func (w *world) mend(name string) {
+	w.Helper()
+	shell.Run(w, w.in(name), "nft delete table inet cut")
+}
+
+func (w *world) in(name string) func(func() error) error {
+	return func(fn func() error) error { return w.DoSandbox(name, fn) }
 }
 
 // question is what clients ask, so many times a second.

@@ -53,6 +53,15 @@ func (w *World) Holds(proto model.Proto, port uint16) (bool, error) {
 // past its links, whose counters do not see them.
 func (w *World) LedBytes() (uint64, error) {
 	_, bytes, err := w.steered.Led()
+	if err != nil {
+		return 0, err
+	}
+	services, err := w.steered.BalancerCounts()
+	for _, reals := range services {
+		for _, n := range reals {
+			bytes += n.Bytes[steer.Inward] + n.Bytes[steer.Outward]
+		}
+	}
 	return bytes, err
 }
 

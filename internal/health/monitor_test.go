@@ -212,6 +212,11 @@ func TestMonitorComers(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 		f.wantTold(t, `1s web e2 "down"→"" first check: as told`)
+		v.Reals[0].Endpoint = "" // it is not known for a while
+		f.mustSet(t, v)
+		if got := f.monitor.Effective(v).Reals[0].State; got != model.RealUp {
+			t.Errorf("without its endpoint it is %q", got)
+		}
 		v.Reals[0].Endpoint = "e7"
 		f.set(f.ill, "e7", true)
 		f.mustSet(t, v)

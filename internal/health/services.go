@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -26,7 +27,9 @@ type server struct {
 	of     *service
 	at     netip.AddrPort
 	target Target
-	rec    Record
+	// endpoint is the one that it was last known to be.
+	endpoint string
+	rec      Record
 	// told is what was last told of it.
 	told   Condition
 	last   Result
@@ -113,7 +116,7 @@ func (m *Monitor) set(v model.VirtualService, now time.Time) (fresh []*server, e
 func (m *Monitor) serve(of *service, r model.RealServer, newService bool, now time.Time) (*server, bool) {
 	at := r.At(0)
 	s := of.servers[at]
-	come := s == nil || s.target.Endpoint != r.Endpoint
+	come := s == nil || replaced(s.endpoint, r.Endpoint)
 	if come {
 		if s != nil {
 			m.leave(s)
@@ -122,6 +125,7 @@ func (m *Monitor) serve(of *service, r model.RealServer, newService bool, now ti
 		s.told = s.rec.condition(of.settings, now)
 		of.servers[at] = s
 	}
+	s.endpoint = cmp.Or(r.Endpoint, s.endpoint)
 	s.target = Target{Service: of.v.Name, Real: netip.AddrPortFrom(r.Address, checkedPort(of.v, r)), Endpoint: r.Endpoint}
 	if m.o.Dial != nil {
 		s.target.Dial = m.o.Dial(of.v, r)
@@ -129,9 +133,13 @@ func (m *Monitor) serve(of *service, r model.RealServer, newService bool, now ti
 	return s, come
 }
 
+// replaced reports whether an address is another endpoint's than before. One
+// that is not known, or no more, is no other.
+func replaced(before, now string) bool { return before != "" && now != "" && before != now }
+
 // begin returns the record with which a server begins.
 func (m *Monitor) begin(of *service, r model.RealServer, newService bool, now time.Time) Record {
-	if rec, ok := m.past.take(origin{of.v.Name, r.At(0), r.Endpoint}, now); ok {
+	if rec, ok := m.past.take(of.v.Name, r, now); ok {
 		return rec
 	}
 	return first(of.v.Check, newService, now)
@@ -189,7 +197,7 @@ func (m *Monitor) Signal(service string, real netip.AddrPort, sig Signal) {
 func (of *service) view(now time.Time) View {
 	return func(r model.RealServer) (Condition, bool) {
 		s := of.servers[r.At(0)]
-		if s == nil || s.target.Endpoint != r.Endpoint {
+		if s == nil || replaced(s.endpoint, r.Endpoint) {
 			return Condition{}, false
 		}
 		return s.rec.condition(of.settings, now), true

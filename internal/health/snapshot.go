@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"fairlead/internal/model"
 )
 
 // Snapshot is what a Monitor knows, for one that follows it.
@@ -21,9 +23,8 @@ type Remembered struct {
 
 // origin says whose a record is.
 type origin struct {
-	service  string
-	real     netip.AddrPort
-	endpoint string
+	service string
+	real    netip.AddrPort
 }
 
 // remembers is how long records wait for their servers after a restart:
@@ -37,7 +38,7 @@ func (m *Monitor) Export() Snapshot {
 	all := Snapshot{}
 	for name, of := range m.services {
 		for at, s := range of.servers {
-			all = append(all, Remembered{name, at, s.target.Endpoint, s.rec})
+			all = append(all, Remembered{name, at, s.endpoint, s.rec})
 		}
 	}
 	slices.SortFunc(all, func(a, b Remembered) int {
@@ -51,9 +52,9 @@ func (m *Monitor) Export() Snapshot {
 func (m *Monitor) Import(all Snapshot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.past = past{at: time.Now(), records: make(map[origin]Record, len(all)), services: map[string]bool{}}
+	m.past = past{at: time.Now(), records: make(map[origin]Remembered, len(all)), services: map[string]bool{}}
 	for _, one := range all {
-		m.past.records[origin{one.Service, one.Real, one.Endpoint}] = one.Record
+		m.past.records[origin{one.Service, one.Real}] = one
 		m.past.services[one.Service] = true
 	}
 }
@@ -61,18 +62,22 @@ func (m *Monitor) Import(all Snapshot) {
 // past is what was known at a time, before a restart.
 type past struct {
 	at       time.Time
-	records  map[origin]Record
+	records  map[origin]Remembered
 	services map[string]bool
 }
 
-// take returns the record of a server, which is given once.
-func (p *past) take(whose origin, now time.Time) (Record, bool) {
+// take returns the record of a service's real server, which is given once.
+func (p *past) take(service string, r model.RealServer, now time.Time) (Record, bool) {
 	if now.Sub(p.at) >= remembers {
 		*p = past{}
 	}
-	rec, ok := p.records[whose]
+	whose := origin{service, r.At(0)}
+	one, ok := p.records[whose]
+	if !ok || replaced(one.Endpoint, r.Endpoint) {
+		return Record{}, false
+	}
 	delete(p.records, whose)
-	return rec, ok
+	return one.Record, true
 }
 
 // had reports whether a service was there.

@@ -96,7 +96,7 @@ func (h *Host) checkBPF() (attached, intact bool) {
 	if p == nil {
 		return true, true
 	}
-	return p.Attached() && p.Pinned(), len(p.Table().Hurt()) == 0 && !p.Balancer().Hurts()
+	return p.Attached() && p.Pinned(), len(p.Table().Hurt()) == 0 && p.Balancer().AllIntact()
 }
 
 // RenewAddresses tells the eBPF programs the host's own addresses.

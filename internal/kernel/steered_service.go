@@ -28,9 +28,11 @@ var steeredSchedulers = []struct {
 // serve carries out the steps on virtual services, and ends the flows of what
 // they take away.
 func (h *Host) serve(p *steer.Plane, links indices, ops []plan.Op) error {
+	if len(ops) == 0 {
+		return nil
+	}
 	var gone steer.Gone
-	b := p.Balancer()
-	hurt := b.Hurt()
+	b, ways := p.Balancer(), ways{}
 	for _, op := range ops {
 		s := op.Object.(plan.Steered)
 		if op.Del {
@@ -39,10 +41,10 @@ func (h *Host) serve(p *steer.Plane, links indices, ops []plan.Op) error {
 			}
 			continue
 		}
-		if hurt[s.Service] {
+		if !b.Intact(s.Service) {
 			b.Restore(s.Service)
 		}
-		service, err := h.steeredService(links, s.Balanced)
+		service, err := h.steeredService(links, ways, s.Balanced)
 		if err == nil {
 			err = b.Set(service, &gone)
 		}
@@ -50,7 +52,7 @@ func (h *Host) serve(p *steer.Plane, links indices, ops []plan.Op) error {
 			return fmt.Errorf("set %s: %w", s.Key(), err)
 		}
 	}
-	return h.endServed(p, &gone)
+	return errors.Join(b.Tell(), h.endServed(p, &gone))
 }
 
 // endServed ends the flows of what has gone: those over TCP by a reset to both
@@ -87,7 +89,7 @@ func unheard(err error) error {
 }
 
 // steeredService turns a service into the table's form.
-func (h *Host) steeredService(links indices, b plan.Balanced) (steer.Service, error) {
+func (h *Host) steeredService(links indices, ways ways, b plan.Balanced) (steer.Service, error) {
 	s := steer.Service{Name: b.Service, UDP: b.Proto == model.UDP, Frontends: b.Frontends.List(),
 		Direct: b.Forward == model.ForwardDirect, Persistence: uint32(b.Persistence / time.Second)}
 	number := slices.IndexFunc(steeredSchedulers, func(known struct {
@@ -101,7 +103,7 @@ func (h *Host) steeredService(links indices, b plan.Balanced) (steer.Service, er
 	}
 	s.Scheduler, s.Scheduling = uint8(number), steeredSchedulers[number].by
 	for _, backend := range b.Backends.List() {
-		s.Reals = append(s.Reals, h.steeredReal(links, backend))
+		s.Reals = append(s.Reals, h.steeredReal(links, ways, backend))
 	}
 	s.Ring = ringOf(b)
 	return s, nil
@@ -109,7 +111,7 @@ func (h *Host) steeredService(links indices, b plan.Balanced) (steer.Service, er
 
 // steeredReal turns a real server into the table's form. One that no route leads
 // to has no link.
-func (h *Host) steeredReal(links indices, b plan.Backend) steer.Real {
+func (h *Host) steeredReal(links indices, ways ways, b plan.Backend) steer.Real {
 	r := steer.Real{At: b.At, Weight: b.Weight, Seen: b.Gateway, Ifindex: links[b.Link]}
 	if b.Masquerade {
 		r.Flags |= steer.RealMasquerade
@@ -119,24 +121,43 @@ func (h *Host) steeredReal(links indices, b plan.Backend) steer.Real {
 	}
 	if b.Link == "" {
 		r.Flags |= steer.RealRemote
-		r.Seen, r.Ifindex = h.wayTo(b.At.Addr())
+		way := ways.to(h, b.At.Addr())
+		r.Seen, r.Ifindex = way.from, way.ifindex
 	}
 	return r
 }
 
-// wayTo returns the address that the host speaks from to another host, and the
-// link.
-func (h *Host) wayTo(to netip.Addr) (from netip.Addr, ifindex uint32) {
+// way is how the host reaches another: the address that it speaks from, and the
+// link. It is empty where no route leads there.
+type way struct {
+	from    netip.Addr
+	ifindex uint32
+}
+
+// ways are those that were asked for, so that none is twice.
+type ways map[netip.Addr]way
+
+func (w ways) to(h *Host, addr netip.Addr) way {
+	found, known := w[addr]
+	if !known {
+		found = h.wayTo(addr)
+		w[addr] = found
+	}
+	return found
+}
+
+func (h *Host) wayTo(addr netip.Addr) (w way) {
 	handle, err := h.at("")
 	if err != nil {
-		return from, 0
+		return w
 	}
-	list, err := handle.RouteGet(to.AsSlice())
+	list, err := handle.RouteGet(addr.AsSlice())
 	if err != nil || len(list) == 0 || list[0].Type != unix.RTN_UNICAST {
-		return from, 0
+		return w
 	}
-	from, _ = address(list[0].Src)
-	return from, uint32(list[0].LinkIndex)
+	w.from, _ = address(list[0].Src)
+	w.ifindex = uint32(list[0].LinkIndex)
+	return w
 }
 
 // ringOf returns the order in which real servers are chosen, as indexes: the
@@ -226,12 +247,12 @@ func (h *Host) readServed(keys map[string]bool) (plan.Plan, error) {
 	if err != nil || p == nil {
 		return nil, err
 	}
-	hurt := p.Balancer().Hurt()
+	ways := ways{}
 	var names map[uint32]string
 	var all plan.Plan
 	for _, s := range p.Balancer().Services() {
 		o := plan.Steered{Balanced: plan.Balanced{Service: s.Name}}
-		if hurt[s.Name] || keys != nil && !keys[o.Key()] {
+		if keys != nil && !keys[o.Key()] || !p.Balancer().Intact(s.Name) {
 			continue
 		}
 		if names == nil {
@@ -239,7 +260,7 @@ func (h *Host) readServed(keys map[string]bool) (plan.Plan, error) {
 				return nil, err
 			}
 		}
-		if o.Balanced = h.balancedOf(s, names); o.Service != "" {
+		if o.Balanced = balancedOf(s, names, func(to netip.Addr) way { return ways.to(h, to) }); o.Service != "" {
 			all = append(all, o)
 		}
 	}
@@ -258,7 +279,7 @@ func (h *Host) linkNames() (map[uint32]string, error) {
 
 // balancedOf turns what the table holds back into a service; an empty one if a
 // way has changed.
-func (h *Host) balancedOf(s steer.Service, names map[uint32]string) plan.Balanced {
+func balancedOf(s steer.Service, names map[uint32]string, wayTo func(netip.Addr) way) plan.Balanced {
 	b := plan.Balanced{Service: s.Name, Proto: model.TCP, Forward: model.ForwardNAT, Persistence: time.Duration(s.Persistence) * time.Second}
 	if s.UDP {
 		b.Proto = model.UDP
@@ -279,7 +300,7 @@ func (h *Host) balancedOf(s steer.Service, names map[uint32]string) plan.Balance
 		backend := plan.Backend{At: r.At, Weight: r.Weight, Masquerade: r.Flags&steer.RealMasquerade != 0, Draining: r.Flags&steer.RealDraining != 0}
 		if r.Flags&steer.RealRemote == 0 {
 			backend.Link, backend.Gateway = names[r.Ifindex], r.Seen
-		} else if seen, ifindex := h.wayTo(r.At.Addr()); seen != r.Seen || ifindex != r.Ifindex {
+		} else if wayTo(r.At.Addr()) != (way{r.Seen, r.Ifindex}) {
 			return plan.Balanced{}
 		}
 		backends = append(backends, backend)

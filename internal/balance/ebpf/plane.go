@@ -109,5 +109,16 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 		}
 	}
 	b.Backends = plan.PackBackends(backends)
-	return plan.Plan{plan.Steered{Balanced: b}}
+	return append(forwarding(backends), plan.Steered{Balanced: b})
+}
+
+// forwarding is what the kernel wants before it tells programs the way to a real
+// server elsewhere (bpf_fib_lookup: BPF_FIB_LKUP_RET_FWD_DISABLED).
+func forwarding(backends []plan.Backend) plan.Plan {
+	for _, b := range backends {
+		if b.Link == "" {
+			return plan.Plan{plan.IPForwarding(b.At.Addr().Is4())}
+		}
+	}
+	return nil
 }

@@ -51,8 +51,9 @@ func newBench(tb testing.TB) *bench {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	spec.Maps[bpf.FairleadMapFlowsTcp].MaxEntries = testFlows
-	spec.Maps[bpf.FairleadMapFlowsUdp].MaxEntries = testFlows
+	for _, name := range []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapFlowsUdp, bpf.FairleadMapConnsTcp, bpf.FairleadMapConnsUdp} {
+		spec.Maps[name].MaxEntries = testFlows
+	}
 	c, err := ebpf.NewCollection(spec)
 	if err != nil {
 		tb.Fatal(explain(err))
@@ -60,6 +61,9 @@ func newBench(tb testing.TB) *bench {
 	b.Plane = &Plane{programs: c.Programs, maps: c.Maps}
 	tb.Cleanup(func() { b.Plane.Close() })
 	if b.table, err = openTable(b.maps); err != nil {
+		tb.Fatal(err)
+	}
+	if b.balancer, err = openBalancer(b.maps); err != nil {
 		tb.Fatal(err)
 	}
 	return b

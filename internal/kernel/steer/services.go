@@ -153,7 +153,8 @@ func (b *Balancer) Services() []Service {
 // Close lets go of the rings' memory.
 func (b *Balancer) Close() error { return b.rings.close() }
 
-// Set brings a service to a state, and notes what goes with it.
+// Set brings a service to a state, and notes what goes with it. Tell comes after
+// the last of several.
 func (b *Balancer) Set(s Service, gone *Gone) error {
 	old := b.held[s.Name]
 	if old == nil {
@@ -180,10 +181,10 @@ func (b *Balancer) Set(s Service, gone *Gone) error {
 	b.held[s.Name] = next
 	b.rings.retire(old.ring)
 	b.drop(old, next, gone)
-	return errors.Join(err, b.tell())
+	return err
 }
 
-// Del takes a service away.
+// Del takes a service away, as Set does.
 func (b *Balancer) Del(name string, gone *Gone) error {
 	old := b.held[name]
 	if old == nil {
@@ -195,7 +196,7 @@ func (b *Balancer) Del(name string, gone *Gone) error {
 	b.rings.retire(old.ring)
 	delete(b.held, name)
 	delete(b.names, old.id)
-	return errors.Join(err, b.tell())
+	return err
 }
 
 // number gives a service a number of its own.
@@ -348,8 +349,8 @@ func (b *Balancer) note(h *held) {
 	store(b.services, int64(int(h.id)*serviceSize+off), raw[off:])
 }
 
-// tell tells the programs what there is at all.
-func (b *Balancer) tell() error {
+// Tell tells the programs what there is at all.
+func (b *Balancer) Tell() error {
 	var flags uint32
 	for _, h := range b.held {
 		flags |= servedAny

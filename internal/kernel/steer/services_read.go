@@ -110,29 +110,21 @@ func (b *Balancer) real(slot uint32) Real {
 	return found
 }
 
-// Hurt returns the names of services that are not in the maps as they were
-// written.
-func (b *Balancer) Hurt() map[string]bool {
-	var hurt map[string]bool
-	for name, h := range b.held {
-		if !b.intact(h) {
-			if hurt == nil {
-				hurt = map[string]bool{}
-			}
-			hurt[name] = true
-		}
-	}
-	return hurt
+// Intact reports whether a service, if there is one of that name, is in the maps
+// as it was written.
+func (b *Balancer) Intact(name string) bool {
+	h := b.held[name]
+	return h == nil || b.intact(h)
 }
 
-// Hurts reports whether any is.
-func (b *Balancer) Hurts() bool {
+// AllIntact reports whether all are.
+func (b *Balancer) AllIntact() bool {
 	for _, h := range b.held {
 		if !b.intact(h) {
-			return true
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 func (b *Balancer) intact(h *held) bool {

@@ -1,0 +1,104 @@
+package ebpf_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/balance/ebpf"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// service has a sandbox, a server elsewhere, and a sandbox that is on the LAN.
+func service() model.VirtualService {
+	return model.VirtualService{Name: "web", Proto: model.TCP, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.80")}, Ports: []model.PortRange{model.Port(80)},
+		Reals: []model.RealServer{
+			{Address: netip.MustParseAddr("172.30.0.2"), Port: 8000, Weight: 1, Endpoint: "box"},
+			{Address: netip.MustParseAddr("203.0.113.11"), Weight: 2, State: model.RealDraining},
+			{Address: netip.MustParseAddr("203.0.113.12"), Weight: 1, Endpoint: "lan"},
+			{Address: netip.MustParseAddr("203.0.113.13"), Weight: 1, State: model.RealDown},
+		}}
+}
+
+func find(name string) (plan.Attachment, bool) {
+	return plan.Attachment{Port: map[string]string{"box": "fv-box"}[name], Gateways: []netip.Addr{netip.MustParseAddr("172.30.0.1")}}, name != ""
+}
+
+func steered(t *testing.T, v model.VirtualService) plan.Steered {
+	t.Helper()
+	return ebpf.Plane{}.Service(v, find)[0].(plan.Steered)
+}
+
+func TestText(t *testing.T) {
+	got := strings.Join(steered(t, service()).Add(), "\n")
+	want := `fairlead-bpf serve web tcp at 192.0.2.80:80 scheduler mh forward nat
+fairlead-bpf serve web to 172.30.0.2:8000 weight 1 dev fv-box
+fairlead-bpf serve web to 203.0.113.11 weight 2 masquerade draining
+fairlead-bpf serve web to 203.0.113.12 weight 1 masquerade`
+	if got != want {
+		t.Errorf("it is typed as\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestChange(t *testing.T) {
+	v := service()
+	v.Reals[0].Weight, v.Reals[2].State = 5, model.RealDown
+	op := plan.Op{Object: steered(t, v), Old: steered(t, service())}
+	want := []string{"fairlead-bpf unserve web to 203.0.113.12", "fairlead-bpf serve web to 172.30.0.2:8000 weight 5 dev fv-box"}
+	if got := op.Commands(); !slices.Equal(got, want) {
+		t.Errorf("a change is typed as %q, want %q", got, want)
+	}
+}
+
+func TestWhoIsMasqueraded(t *testing.T) {
+	v := service()
+	for _, c := range []struct {
+		answers model.Answers
+		forward model.Forward
+		want    []bool
+	}{
+		{"", "", []bool{false, true, true}}, {model.AnswersRouted, "", []bool{false, false, false}},
+		{model.AnswersMasqueraded, "", []bool{true, true, true}}, {"", model.ForwardDirect, []bool{false, false, false}},
+	} {
+		v.Answers, v.Forward = c.answers, c.forward
+		for i, b := range steered(t, v).Backends.List() {
+			if b.Masquerade != c.want[i] {
+				t.Errorf("answers %q, forward %q: %s masqueraded: %v", c.answers, c.forward, b.At, b.Masquerade)
+			}
+		}
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	for name, change := range map[string]func(*model.VirtualService){
+		"sed":    func(v *model.VirtualService) { v.Scheduler = model.ShortestExpectedDelay },
+		"nq":     func(v *model.VirtualService) { v.Scheduler = model.NeverQueue },
+		"tunnel": func(v *model.VirtualService) { v.Forward = model.ForwardTunnel },
+		"load": func(v *model.VirtualService) {
+			v.Scheduler, v.Reals = model.LeastConnection, make([]model.RealServer, 257)
+		},
+		"another": func(v *model.VirtualService) { v.Reals[1].Address = netip.MustParseAddr("2001:db8::1") },
+	} {
+		v := service()
+		change(&v)
+		if err := (ebpf.Plane{}).Validate(v); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := (ebpf.Plane{}).Validate(service()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTablesHaveABound: as large as a piece of the programs' memory, no larger.
+func TestTablesHaveABound(t *testing.T) {
+	v := service()
+	for i := range 1000 {
+		v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, 0, byte(i / 256), byte(i)}), Weight: 1})
+	}
+	if n := steered(t, v).Ring.Len(); n != 262139 {
+		t.Errorf("a table of 1,000 has %d buckets", n)
+	}
+}

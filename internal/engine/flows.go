@@ -13,11 +13,12 @@ import (
 // to its old endpoint, and UDP flows to one that is new and go elsewhere. A
 // TCP flow to a new port has no predecessor worth ending.
 func (e *Engine) flushFlows(ops []plan.Op) error {
-	stale := staleFlows{gone: mappingIndex{}, fresh: mappingIndex{}, local: map[netip.Addr]bool{}}
+	stale := staleFlows{gone: mappingIndex{}, fresh: mappingIndex{}, local: map[netip.Addr]bool{}, services: newStaleAnswers()}
 	for _, op := range ops {
 		stale.note(op)
+		stale.services.note(op)
 	}
-	if len(stale.gone) == 0 && len(stale.fresh) == 0 {
+	if len(stale.gone) == 0 && len(stale.fresh) == 0 && stale.services.empty() {
 		return nil
 	}
 	local, err := e.cfg.Kernel.LocalAddrs()
@@ -48,6 +49,7 @@ func (x mappingIndex) add(m plan.Mapping) {
 type staleFlows struct {
 	gone, fresh mappingIndex
 	local       map[netip.Addr]bool
+	services    staleAnswers
 }
 
 // note sorts a step's mappings into those gone and those new.
@@ -69,6 +71,9 @@ func (s *staleFlows) note(op plan.Op) {
 }
 
 func (s *staleFlows) match(f kernel.Flow) bool {
+	if s.services.match(f) {
+		return true
+	}
 	at := protoPort{f.Proto, f.Host.Port()}
 	for _, m := range s.gone[at] {
 		if s.hosts(m, f) && f.Target.Addr() == m.To {

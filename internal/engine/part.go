@@ -63,20 +63,22 @@ func (e *Engine) Assume() error {
 }
 
 // corrected returns the account with what was found in the place of the part
-// that was looked at. Of the nft table, anything may be found.
+// that was looked at. Of an nft table, anything may be found.
 func corrected(account, part, found plan.Plan) plan.Plan {
 	looked, now := map[string]bool{}, map[string]plan.Object{}
-	table := false
+	tables := map[string]bool{}
 	for _, o := range part {
 		looked[o.Key()] = true
-		table = table || isRule(o)
+		if t := tableOf(o); t != "" {
+			tables[t] = true
+		}
 	}
 	for _, o := range found {
 		now[o.Key()] = o
 	}
 	have := make(plan.Plan, 0, len(account))
 	for _, o := range account {
-		if !(table && isRule(o)) && !looked[o.Key()] {
+		if !tables[tableOf(o)] && !looked[o.Key()] {
 			have = append(have, o)
 			continue
 		}
@@ -93,12 +95,16 @@ func corrected(account, part, found plan.Plan) plan.Plan {
 	return have
 }
 
-func isRule(o plan.Object) bool {
+// tableOf returns the nft table that the object is in; empty for others, and for
+// tables of one object.
+func tableOf(o plan.Object) string {
 	switch o.(type) {
 	case plan.Table, plan.Mapping, plan.Member:
-		return true
+		return plan.Mark
+	case plan.ServiceTable, plan.NFTService:
+		return plan.ServicesTable
 	}
-	return false
+	return ""
 }
 
 // StepError says which object could not be made.

@@ -115,18 +115,21 @@ func (h *Host) RenewAddresses() error {
 }
 
 // ObservePart returns what the kernel holds of some objects of a plan. With any
-// of the nft table comes all that is in it.
+// of an nft table comes all that is in it.
 func (h *Host) ObservePart(part plan.Plan) (plan.Plan, error) {
 	h.Release() // what was seen before may be another by now
 	defer h.Release()
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
 	var have plan.Plan
-	leads, table := map[string]bool{}, false
+	leads, table, services := map[string]bool{}, false, false
 	for _, o := range part {
 		switch o.(type) {
 		case plan.Table, plan.Mapping, plan.Member:
 			table = true
+			continue
+		case plan.ServiceTable, plan.NFTService:
+			services = true
 			continue
 		case plan.Lead, plan.Grant, plan.Steered:
 			leads[o.Key()] = true
@@ -144,6 +147,13 @@ func (h *Host) ObservePart(part plan.Plan) (plan.Plan, error) {
 		found, err := h.readLeads(leads)
 		if err != nil {
 			return nil, fmt.Errorf("read the eBPF table: %w", err)
+		}
+		have = append(have, found...)
+	}
+	if services {
+		found, err := h.readServices(part)
+		if err != nil {
+			return nil, err
 		}
 		have = append(have, found...)
 	}

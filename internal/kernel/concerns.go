@@ -20,6 +20,8 @@ func (m *matcher) concerns(o plan.Object) bool {
 	switch o := o.(type) {
 	case plan.Table, plan.Mapping, plan.Member:
 		return m.tables[plan.Mark]
+	case plan.ServiceTable, plan.NFTService:
+		return m.tables[plan.ServicesTable]
 	case plan.Untracked:
 		return m.tables[o.Table()]
 	case plan.IPVSTable, plan.IPVSMember:

@@ -34,8 +34,9 @@ type Host struct {
 	nft   *nftables.Conn
 	noNft error
 	// nftPort is the netlink port of nft, by which the kernel says that a
-	// change was ours.
+	// change was ours, and nftConn its connection.
 	nftPort uint32
+	nftConn *mdlayher.Conn
 	// bpf guards the eBPF data plane, which is nil until something needs it.
 	bpf      sync.Mutex
 	steering *steer.Plane
@@ -70,6 +71,7 @@ func Open(path string, opt Options) (*Host, error) {
 	h := &Host{ns: ns, handles: map[string]*netlink.Handle{}, devices: map[string]placed{}, opt: opt}
 	h.nft, err = nftables.New(nftables.WithNetNSFd(int(ns.File().Fd())), nftables.AsLasting(),
 		nftables.WithSockOptions(largeBuffers), nftables.WithSockOptions(func(c *mdlayher.Conn) (err error) {
+			h.nftConn = c
 			h.nftPort, err = portOf(c)
 			return err
 		}))

@@ -49,44 +49,62 @@ func portOf(c *netlink.Conn) (port uint32, err error) {
 	return port, errors.Join(failed, err)
 }
 
-// Transact carries out the steps on our nft table in one transaction: all of
+// Transact carries out the steps on our nft tables in one transaction: all of
 // them or none. Removals go first, so that a changed element replaces itself.
+// Thousands of services take several transactions, each of whole services, and
+// their table is made before.
 func (h *Host) Transact(ops []plan.Op) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	batch, err := sortElements(ops)
+	services, others := sortServices(ops)
+	batch, err := sortElements(others)
 	if err != nil {
 		return err
 	}
 	if h.nft == nil {
-		if len(ops) == 0 || batch.dropTable {
+		if !slices.ContainsFunc(ops, func(op plan.Op) bool { return !op.Del }) {
 			return nil
 		}
 		return h.noNft
 	}
-	switch {
-	case batch.dropTable:
-		h.nft.DelTable(table())
-	case batch.makeTable:
-		// Declared first, so that deleting succeeds whether or not a
-		// damaged table of ours is there.
+	if services.makeTable {
+		if err := h.makeServiceTable(); err != nil {
+			return fmt.Errorf("make nft table %s: %w", plan.ServicesTable, err)
+		}
+	}
+	if err := h.queueBatch(batch); err != nil {
+		return err
+	}
+	made := services.makeTable
+	for first := true; first || len(services.ops) > 0; first = false {
+		if services, err = h.queueServices(services); err != nil {
+			return fmt.Errorf("build nft services: %w", err)
+		}
+		if err := h.nft.Flush(); err != nil {
+			return errors.Join(fmt.Errorf("change nft table %s: %w", plan.Mark, err), h.dropNewTable(made))
+		}
+	}
+	return h.forgetClients(ops)
+}
+
+// queueBatch adds the steps on our first table to the pending transaction. The
+// table is declared first, so that deleting succeeds whether or not it is there.
+func (h *Host) queueBatch(batch nftBatch) error {
+	if batch.makeTable || batch.dropTable {
 		h.nft.AddTable(table())
 		h.nft.DelTable(table())
+	}
+	if batch.dropTable {
+		return nil
+	}
+	if batch.makeTable {
 		if err := queueTable(h.nft); err != nil {
 			return fmt.Errorf("build nft table: %w", err)
 		}
 		batch.del = nil
 	}
-	if !batch.dropTable {
-		if err := h.queueElements(batch); err != nil {
-			return fmt.Errorf("build nft elements: %w", err)
-		}
-	}
-	if err := h.nft.Flush(); err != nil {
-		if batch.dropTable && errors.Is(err, unix.ENOENT) {
-			return nil
-		}
-		return fmt.Errorf("change nft table %s: %w", plan.Mark, err)
+	if err := h.queueElements(batch); err != nil {
+		return fmt.Errorf("build nft elements: %w", err)
 	}
 	return nil
 }

@@ -135,14 +135,18 @@ func tableChains() []chain {
 // queueTable adds the whole skeleton to the pending transaction. Every rule
 // carries our mark as its comment, by which tableWhole knows it again.
 func queueTable(c *nftables.Conn) error {
-	t := c.AddTable(table())
-	for _, s := range tableSets() {
+	return queueChains(c, table(), tableSets(), tableChains())
+}
+
+// queueChains adds a table with its sets and chains.
+func queueChains(c *nftables.Conn, t *nftables.Table, sets []*nftables.Set, chains []chain) error {
+	c.AddTable(t)
+	for _, s := range sets {
 		if err := c.AddSet(s, nil); err != nil {
 			return err
 		}
 	}
 	accept := nftables.ChainPolicyAccept
-	chains := tableChains()
 	for _, ch := range chains {
 		nc := &nftables.Chain{Name: ch.name, Table: t, Hooknum: ch.hook, Priority: ch.prio, Type: ch.kind}
 		if ch.hook != nil {

@@ -25,6 +25,11 @@ func (h *Host) Observe(should, want plan.Plan) (plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	services, err := h.readServices(want, should)
+	if err != nil {
+		return nil, err
+	}
+	have = append(have, services...)
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
 	leads, err := h.readLeads(nil)

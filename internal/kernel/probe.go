@@ -3,12 +3,15 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"fairlead/internal/cgroup"
 	"fairlead/internal/kernel/steer"
+	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
@@ -44,6 +47,7 @@ var probes = map[plan.Feature]func(*Host) error{
 	plan.FeatureBridge:       probeBridge,
 	plan.FeatureBridgeFilter: probeBridgeFilter,
 	plan.FeatureNAT:          probeNAT,
+	plan.FeatureNFTServices:  probeNFTServices,
 	plan.FeatureIPv6:         probeIPv6,
 	plan.FeatureSteering:     probeSteering,
 	plan.FeatureVXLAN:        probeVXLAN,
@@ -133,6 +137,21 @@ func probeNAT(h *Host) error {
 	}
 	_, err := h.nft.ListTableOfFamily(plan.Mark, nftables.TableFamilyINet)
 	return err
+}
+
+// probeNFTServices makes the table of services with a service of each kind of
+// rule.
+func probeNFTServices(h *Host) error {
+	at := netip.MustParseAddrPort("192.0.2.1:1")
+	all := []plan.Op{{Object: plan.ServiceTable{}}}
+	for _, s := range []model.Scheduler{model.MaglevHashing, model.RoundRobin} {
+		all = append(all, plan.Op{Object: plan.NFTService{Balanced: plan.Balanced{Service: string(s), Proto: model.TCP, Scheduler: s,
+			Persistence: time.Second, Backends: plan.PackBackends([]plan.Backend{{At: at, Weight: 1}}), Ring: plan.PackRing([]uint16{0})}}})
+	}
+	if err := h.Transact(all); err != nil {
+		return fmt.Errorf("the kernel takes no services in nftables (%w): run %s with nft_reject_inet, nft_hash and nft_numgen", err, needed(plan.FeatureNFTServices))
+	}
+	return nil
 }
 
 func probeIPv6(h *Host) error {

@@ -104,8 +104,12 @@ func (h *Host) readChains(c *nftables.Conn) (rules.Ruleset, error) {
 			return c.GetSetElements(&nftables.Set{Table: ch.Table, Name: set})
 		}
 		found, err := c.GetRules(ch.Table, ch)
-		if err != nil {
+		var errno unix.Errno
+		switch {
+		case errors.As(err, &errno):
 			return nil, err
+		case err != nil: // the library does not understand one of them: see ruleData
+			out.Rules = append(out.Rules, rules.Rule{Partial: true})
 		}
 		for _, r := range found {
 			out.Rules = append(out.Rules, rules.Decode(ch.Table.Family, r, sets, name)...)

@@ -8,13 +8,14 @@ import (
 	"fairlead/internal/balance"
 	"fairlead/internal/balance/ebpf"
 	"fairlead/internal/balance/ipvs"
+	"fairlead/internal/balance/nft"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
 
 // Planes returns every data plane of the balancer, in the order in which they
 // are chosen: the cheapest first.
-func Planes() []balance.Plane { return []balance.Plane{ebpf.Plane{}, ipvs.Plane{}} }
+func Planes() []balance.Plane { return []balance.Plane{ebpf.Plane{}, nft.Plane{}, ipvs.Plane{}} }
 
 // Plane returns the data plane of that name.
 func Plane(name model.Plane) (balance.Plane, bool) {

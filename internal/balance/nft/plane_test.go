@@ -1,0 +1,183 @@
+package nft_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/balance/nft"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/test/golden"
+)
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+// sandboxes are two on a bridge.
+func sandboxes(name string) (plan.Attachment, bool) {
+	if name != "a" && name != "b" {
+		return plan.Attachment{}, false
+	}
+	return plan.Attachment{Link: "br0", Bypass: []plan.Bypass{
+		plan.Within(netip.MustParsePrefix("172.30.0.0/24")), plan.Within(netip.MustParsePrefix("fd00:30::/64"))}}, true
+}
+
+func service(change func(*model.VirtualService)) model.VirtualService {
+	v := model.VirtualService{Name: "web", Addresses: []netip.Addr{addr("192.0.2.80")}, Ports: []model.PortRange{model.Port(8080)}, Proto: model.TCP,
+		Scheduler: model.WeightedRoundRobin, Reals: []model.RealServer{
+			{Address: addr("172.30.0.12"), Port: 80, Weight: 2, Endpoint: "b"},
+			{Address: addr("172.30.0.11"), Port: 80, Weight: 1, Endpoint: "a"}}}
+	change(&v)
+	return v
+}
+
+var far = model.RealServer{Address: addr("203.0.113.11"), Weight: 1}
+
+// scenarios are services by what is theirs.
+var scenarios = map[string]func(*model.VirtualService){
+	"sandboxes":           func(*model.VirtualService) {},
+	"maglev":              func(v *model.VirtualService) { v.Scheduler = "" },
+	"both kinds":          func(v *model.VirtualService) { v.Reals = append(v.Reals, far) },
+	"routed":              func(v *model.VirtualService) { v.Reals = []model.RealServer{far}; v.Answers = model.AnswersRouted },
+	"masqueraded":         func(v *model.VirtualService) { v.Answers = model.AnswersMasqueraded },
+	"persistent rr":       func(v *model.VirtualService) { v.Scheduler, v.Persistence = model.RoundRobin, 5*time.Minute },
+	"draining and down":   func(v *model.VirtualService) { v.Reals[0].State, v.Reals[1].State = model.RealDraining, model.RealDown },
+	"on an interface":     func(v *model.VirtualService) { v.Interface = "eth0" },
+	"nobody":              func(v *model.VirtualService) { v.Reals = nil },
+	"two ports unchanged": func(v *model.VirtualService) { v.Ports[0].Last, v.Reals[0].Port, v.Reals[1].Port = 8081, 0, 0 },
+	"IPv6 over udp": func(v *model.VirtualService) {
+		v.Proto, v.Addresses = model.UDP, []netip.Addr{addr("2001:db8::80")}
+		v.Reals = []model.RealServer{{Address: addr("fd00:30::11"), Port: 80, Weight: 1, Endpoint: "a"}}
+	},
+}
+
+func TestPlan(t *testing.T) {
+	for name, change := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			golden.Text(t, name, text(nil, planned(t, change)))
+		})
+	}
+}
+
+func TestChange(t *testing.T) {
+	for _, name := range []string{"both kinds", "persistent rr", "draining and down", "two ports unchanged"} {
+		golden.Text(t, "change to "+name, text(planned(t, scenarios["sandboxes"]), planned(t, scenarios[name])))
+	}
+	golden.Text(t, "removal", text(planned(t, scenarios["sandboxes"]), nil))
+}
+
+// planned is all that a service needs.
+func planned(t *testing.T, change func(*model.VirtualService)) plan.Plan {
+	t.Helper()
+	v := service(change)
+	if err := (nft.Plane{}).Validate(v); err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.Merge(plan.NewPart(nft.Plane{}.Shared(nil)), plan.NewPart(nft.Plane{}.Service(v, sandboxes)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// text leaves the skeletons out, which are always the same.
+func text(have, want plan.Plan) string {
+	return strings.NewReplacer(plan.TableText, "(the skeleton)\n", plan.ServiceTableText, "(the skeleton of services)\n").Replace(plan.Text(plan.Diff(have, want)))
+}
+
+func TestRefuses(t *testing.T) {
+	for want, change := range map[string]func(*model.VirtualService){
+		"scheduler lc":     func(v *model.VirtualService) { v.Scheduler = model.LeastConnection },
+		"forward direct":   func(v *model.VirtualService) { v.Forward = model.ForwardDirect },
+		"forward tunnel":   func(v *model.VirtualService) { v.Forward = model.ForwardTunnel },
+		"address family":   func(v *model.VirtualService) { v.Addresses = []netip.Addr{addr("2001:db8::1")} },
+		"passive":          func(v *model.VirtualService) { v.Check.Passive = true },
+		"172.30.0.12 keep": func(v *model.VirtualService) { v.Ports[0].Last, v.Reals[0].Port = 8081, 0 },
+		"too long":         func(v *model.VirtualService) { v.Name = strings.Repeat("ö", 64) },
+		"fewer ports": func(v *model.VirtualService) {
+			v.Ports[0].Last = 9000
+			for i := range 100 {
+				v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), Port: 80})
+			}
+		},
+	} {
+		if err := (nft.Plane{}).Validate(service(change)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// pool is a service of n real servers.
+func pool(n int) model.VirtualService {
+	return service(func(v *model.VirtualService) {
+		v.Scheduler, v.Reals = model.MaglevHashing, nil
+		for i := range n {
+			v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), Port: 80, Weight: 1})
+		}
+	})
+}
+
+// owners returns the real server of each bucket.
+func owners(v model.VirtualService) []netip.AddrPort {
+	p := nft.Plane{}.Service(v, func(string) (plan.Attachment, bool) { return plan.Attachment{}, false })
+	var all []netip.AddrPort
+	for _, e := range p[len(p)-1].(plan.NFTService).Buckets() {
+		all = append(all, e.Real)
+	}
+	return all
+}
+
+// TestRemovalMovesFew: where one of many goes down, few buckets of the others
+// have another owner.
+func TestRemovalMovesFew(t *testing.T) {
+	for _, n := range []int{3, 10, 100} {
+		v := pool(n)
+		before := owners(v)
+		var moved, others int
+		for i := range min(n, 20) {
+			less := v.Clone()
+			less.Reals[i].State = model.RealDown
+			after := owners(less)
+			for b := range before {
+				if before[b].Addr() == v.Reals[i].Address {
+					continue
+				}
+				others++
+				if before[b] != after[b] {
+					moved++
+				}
+			}
+		}
+		share := float64(moved) / float64(others)
+		t.Logf("of %d buckets of %d servers, the loss of one moves %.2f%% of the others'", len(before), n, 100*share)
+		if share > 0.05 {
+			t.Errorf("%.1f%% have moved", 100*share)
+		}
+	}
+}
+
+// TestWeightsAreMet by wrr exactly, whatever they are.
+func TestWeightsAreMet(t *testing.T) {
+	for _, weights := range [][]int{{2, 13, 111, 10}, {100, 200, 300}, {65535, 1, 0}, {65535, 65521, 65519}} {
+		v := pool(len(weights))
+		sum := 0
+		for i, w := range weights {
+			v.Reals[i].Weight = w
+			sum += w
+		}
+		v.Scheduler = model.WeightedRoundRobin
+		turns := owners(v)
+		for i, w := range weights {
+			n := len(slices.DeleteFunc(slices.Clone(turns), func(a netip.AddrPort) bool { return a.Addr() != v.Reals[i].Address }))
+			if want := float64(w) * float64(len(turns)) / float64(sum); float64(n) < want-1 || float64(n) > want+1 {
+				t.Errorf("%v: %d of %d turns for weight %d", weights, n, len(turns), w)
+			}
+		}
+		if s := fmt.Sprint(len(turns)); len(turns) > 4096+len(weights) {
+			t.Errorf("%v: %s turns", weights, s)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"github.com/google/nftables"
+)
+
+// NFTCount is how many flows a real server has of a frontend of plane nft.
+type NFTCount struct {
+	model.Frontend
+	// Real is where the real server is asked; its port is never 0.
+	Real netip.AddrPort
+	// Begun are those that it was given since it came to the service or the
+	// service was last made anew, and Active those that conntrack knows still.
+	Begun, Active uint64
+}
+
+// NFTCounts counts the flows of all services of plane nft. It lists what
+// conntrack knows, once, if there is such a service.
+func (h *Host) NFTCounts() ([]NFTCount, error) {
+	all, err := h.nftBegun()
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	type pair struct {
+		model.Frontend
+		real netip.AddrPort
+	}
+	index := make(map[pair]int, len(all))
+	for i, c := range all {
+		index[pair{c.Frontend, c.Real}] = i
+	}
+	err = h.TrackedFlows(func(f TrackedFlow) {
+		if i, ok := index[pair{model.Frontend{Proto: f.Proto, At: f.Host}, f.Target}]; ok {
+			all[i].Active++
+		}
+	})
+	return all, err
+}
+
+// nftBegun reads the counters of the table's answers.
+func (h *Host) nftBegun() ([]NFTCount, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return nil, nil
+	}
+	if _, err := h.nft.ListTableOfFamily(plan.ServicesTable, nftables.TableFamilyINet); err != nil {
+		return nil, missing(err)
+	}
+	var all []NFTCount
+	for _, s := range sharedSets() {
+		if !strings.HasPrefix(s.Name, plan.MapAnswers) {
+			continue
+		}
+		elements, err := h.nft.GetSetElements(s)
+		if err != nil {
+			return nil, fmt.Errorf("read nft map %s: %w", s.Name, err)
+		}
+		for _, e := range elements {
+			if c, ok := decodeAnswer(e); ok {
+				all = append(all, c)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b NFTCount) int {
+		if c := a.At.Compare(b.At); c != 0 {
+			return c
+		}
+		return a.Real.Compare(b.Real)
+	})
+	return all, nil
+}
+
+// decodeAnswer reads an element of the answers: address, protocol, port, address
+// and port.
+func decodeAnswer(e nftables.SetElement) (c NFTCount, ok bool) {
+	n := (len(e.Key) - 12) / 2
+	if n != 4 && n != 16 {
+		return c, false
+	}
+	at := func(key []byte, port int) netip.AddrPort {
+		a, _ := netip.AddrFromSlice(key[:n])
+		return netip.AddrPortFrom(a, binary.BigEndian.Uint16(key[port:]))
+	}
+	c = NFTCount{Frontend: model.Frontend{Proto: model.TCP, At: at(e.Key, n+4)}, Real: at(e.Key[n+8:], n)}
+	if e.Key[n] == protoNumbers[model.UDP] {
+		c.Proto = model.UDP
+	}
+	if e.Counter != nil {
+		c.Begun = e.Counter.Packets
+	}
+	return c, true
+}

@@ -1,0 +1,180 @@
+package kernel
+
+import (
+	"fmt"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+func serviceTable() *nftables.Table {
+	return &nftables.Table{Name: plan.ServicesTable, Family: nftables.TableFamilyINet}
+}
+
+// The flags of TCP (RFC 9293), as in the 14th byte of its header.
+const (
+	tcpFin = 0x01
+	tcpSyn = 0x02
+	tcpAck = 0x10
+)
+
+// sharedSets returns the maps and sets of the table of services that all of
+// them share.
+func sharedSets() []*nftables.Set {
+	concat := nftables.MustConcatSetType
+	proto, port := nftables.TypeInetProto, nftables.TypeInetService
+	var sets []*nftables.Set
+	for _, f := range families {
+		for name, key := range map[string]nftables.SetDatatype{
+			plan.MapServices:  concat(f.addrType, proto, port),
+			plan.MapAnswers:   concat(f.addrType, proto, port, f.addrType, port),
+			plan.SetFrontends: concat(f.addrType, proto, port),
+		} {
+			s := &nftables.Set{Table: serviceTable(), Name: name + f.suffix, KeyType: key, Concatenation: true}
+			if name != plan.SetFrontends {
+				s.IsMap, s.DataType, s.Counter = true, nftables.TypeVerdict, true
+			}
+			sets = append(sets, s)
+		}
+	}
+	return sets
+}
+
+// serviceChains returns the skeleton's chains; each rule is the netlink form of
+// the line at the same place of plan.ServiceTableText. Those of postrouting are
+// answerRules.
+func serviceChains() []chain {
+	var lead, unknown [][]expr.Any
+	for _, f := range families {
+		frontend := rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto))
+		lead = append(lead, rule(frontend, verdictIn(plan.MapServices+f.suffix)))
+		unknown = append(unknown, rule(conntrack(expr.CtKeySTATE, expr.CtStateBitINVALID), isProto(unix.IPPROTO_TCP),
+			frontend, lookup(plan.SetFrontends+f.suffix), resetTCP()))
+	}
+	afterLead := nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest + 1)
+	return []chain{
+		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, lead},
+		{"output", nftables.ChainHookOutput, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, lead},
+		{"unknown", nftables.ChainHookPrerouting, afterLead, nftables.ChainTypeFilter, unknown},
+		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, nil},
+		{name: "astray", rules: [][]expr.Any{{&expr.Masq{}}}},
+	}
+}
+
+func isProto(number byte) []expr.Any {
+	return rule(meta(expr.MetaKeyL4PROTO, reg1), equal([]byte{number}))
+}
+
+// verdictIn goes where the map leads for the loaded key.
+func verdictIn(name string) []expr.Any {
+	return []expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: name}}
+}
+
+func resetTCP() []expr.Any { return []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}} }
+
+// serviceRules returns the rules of a service's chain; each is the netlink form
+// of the line at the same place of plan.NFTService's Rules.
+func serviceRules(s plan.NFTService) [][]expr.Any {
+	if s.Ring == "" {
+		if s.Proto == model.TCP {
+			return [][]expr.Any{rule(isProto(unix.IPPROTO_TCP), resetTCP())}
+		}
+		return [][]expr.Any{{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}}}
+	}
+	var rules [][]expr.Any
+	if s.Proto == model.TCP && !s.Hashes() {
+		rules = append(rules, rule(isProto(unix.IPPROTO_TCP), payload(expr.PayloadBaseTransportHeader, 13, 1, reg1), []expr.Any{
+			&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 1, Mask: []byte{tcpFin | tcpSyn | tcpReset | tcpAck}, Xor: []byte{0}},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: []byte{tcpSyn}}}, resetTCP()))
+	}
+	f := families[1]
+	if s.Is4() {
+		f = families[0]
+	}
+	proto := isProto(protoNumbers[s.Proto])
+	client, dnat := rule(f.is(), f.load(f.src, reg1)), f.toReal(s)
+	if s.HasClients() {
+		known := []expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: regReal, IsDestRegSet: true, SetName: s.Clients()}}
+		remember := []expr.Any{&expr.Dynset{SrcRegKey: reg1, SrcRegData: regReal, SetName: s.Clients(), Operation: unix.NFT_DYNSET_OP_UPDATE}}
+		rules = append(rules, rule(proto, client, known, remember, dnat), rule(proto, f.choose(s), client, remember, dnat))
+	}
+	return append(rules, rule(proto, f.choose(s), dnat))
+}
+
+// The registers of a choice: the real server in the third, and the bucket in
+// the last 4 bytes of the fourth.
+const (
+	regReal   = unix.NFT_REG_3
+	regBucket = unix.NFT_REG32_15
+)
+
+// choose finds a bucket's real server.
+func (f family) choose(s plan.NFTService) []expr.Any {
+	var bucket []expr.Any
+	mod := uint32(s.Ring.Len())
+	switch s.Scheduler {
+	case model.MaglevHashing:
+		// Of a concatenation every field is padded to 4 bytes.
+		bucket = rule(f.is(), f.load(f.src, reg1), payload(expr.PayloadBaseTransportHeader, 0, 2, f.afterAddr), hash(f.addrLen+4, mod))
+	case model.SourceHashing:
+		bucket = rule(f.is(), f.load(f.src, reg1), hash(f.addrLen, mod))
+	default:
+		bucket = []expr.Any{&expr.Numgen{Register: regBucket, Modulus: mod, Type: unix.NFT_NG_INCREMENTAL}}
+	}
+	return rule(bucket, []expr.Any{&expr.Lookup{SourceRegister: regBucket, DestRegister: regReal, IsDestRegSet: true, SetName: s.Reals()}})
+}
+
+func hash(length, mod uint32) []expr.Any {
+	return []expr.Any{&expr.Hash{SourceRegister: reg1, DestRegister: regBucket, Length: length, Modulus: mod, Seed: plan.HashSeed}}
+}
+
+// toReal rewrites the destination to the real server that was found.
+func (f family) toReal(s plan.NFTService) []expr.Any {
+	nat := &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.nfproto), RegAddrMin: regReal}
+	if !s.KeepsPort() {
+		// The third register begins at the ninth of 4 bytes.
+		nat.RegProtoMin = unix.NFT_REG32_08 + f.addrLen/4
+	}
+	return []expr.Any{nat}
+}
+
+// realsSet and clientsSet are the service's own maps.
+func realsSet(s plan.NFTService) *nftables.Set {
+	return &nftables.Set{Table: serviceTable(), Name: s.Reals(), IsMap: true, KeyType: nftables.TypeInteger, KeyByteOrder: binaryutil.NativeEndian,
+		DataType: realType(s), Size: uint32(s.Ring.Len())}
+}
+
+func clientsSet(s plan.NFTService) *nftables.Set {
+	return &nftables.Set{Table: serviceTable(), Name: s.Clients(), IsMap: true, KeyType: familyOf(s).addrType, DataType: realType(s),
+		Size: plan.MaxClients, Dynamic: true, HasTimeout: true, Timeout: s.Persistence}
+}
+
+func familyOf(s plan.NFTService) family {
+	if s.Is4() {
+		return families[0]
+	}
+	return families[1]
+}
+
+func realType(s plan.NFTService) nftables.SetDatatype {
+	f := familyOf(s)
+	if s.KeepsPort() {
+		return f.addrType
+	}
+	return nftables.MustConcatSetType(f.addrType, nftables.TypeInetService)
+}
+
+// serviceComment is the comment of the rules of a service's chain: our mark, and
+// what they are made of.
+func serviceComment(s plan.NFTService) string {
+	how := fmt.Sprintf("%s: %s %s %d", plan.Mark, s.Proto, s.Scheduler, s.Ring.Len())
+	if s.HasClients() {
+		how += " " + s.Persistence.String()
+	}
+	return how
+}

@@ -1,0 +1,207 @@
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// served is a service with a bucket for each real server.
+func served(name, vip string, s model.Scheduler, reals ...string) plan.NFTService {
+	at := netip.MustParseAddrPort(vip)
+	var backends []plan.Backend
+	var ring []uint16
+	for i, r := range reals {
+		backends = append(backends, plan.Backend{At: netip.MustParseAddrPort(r), Weight: 1, Masquerade: i%2 == 1})
+		ring = append(ring, uint16(i))
+	}
+	return plan.NFTService{Balanced: plan.Balanced{Service: name, Proto: model.TCP, Scheduler: s, Forward: model.ForwardNAT,
+		Frontends: plan.PackFrontends([]model.Frontend{{Proto: model.TCP, At: at}}),
+		Backends:  plan.PackBackends(backends), Ring: plan.PackRing(ring)}}
+}
+
+func with(s plan.NFTService, change func(*plan.NFTService)) plan.NFTService {
+	change(&s)
+	return s
+}
+
+// someServices are of every kind of rule.
+func someServices() []plan.NFTService {
+	udp := func(s *plan.NFTService) { s.Proto = model.UDP }
+	persistent := func(s *plan.NFTService) { s.Persistence = time.Minute }
+	return []plan.NFTService{
+		served("mh", "192.0.2.1:80", model.MaglevHashing, "10.0.0.2:8080", "10.0.0.3:8080"),
+		served("mh 6", "[2001:db8::1]:80", model.MaglevHashing, "[fd00::2]:8080", "[fd00::3]:8080"),
+		with(served("udp", "192.0.2.1:80", model.MaglevHashing, "10.0.0.2:8080", "10.0.0.3:8080"), udp),
+		served("rr", "192.0.2.2:80", model.RoundRobin, "10.0.0.2:8080", "10.0.0.3:8080"),
+		served("kept", "192.0.2.3:80", model.RoundRobin, "10.0.0.2:0"),
+		served("sh", "192.0.2.4:80", model.SourceHashing, "10.0.0.2:8080"),
+		served("none", "192.0.2.5:80", model.MaglevHashing),
+		with(served("none-udp", "[2001:db8::5]:80", model.MaglevHashing), udp),
+		with(served("sticky", "192.0.2.6:80", model.RoundRobin, "10.0.0.2:8080"), persistent),
+		with(served("sticky6", "[2001:db8::6]:80", model.MaglevHashing, "[fd00::2]:8080"), persistent),
+	}
+}
+
+func services(all ...plan.NFTService) plan.Plan {
+	p := plan.Plan{plan.ServiceTable{}}
+	for _, s := range all {
+		p = append(p, s)
+	}
+	return p
+}
+
+// reach goes from one plan to another, and fails unless the kernel has it then.
+func (h *Host) reach(t *testing.T, have, want plan.Plan) {
+	t.Helper()
+	if err := h.Transact(plan.Diff(have, want)); err != nil {
+		t.Fatal(err)
+	}
+	h.holds(t, want)
+}
+
+func (h *Host) holds(t *testing.T, want plan.Plan) {
+	t.Helper()
+	found, err := h.Observe(nil, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ops := plan.Diff(found, want); len(ops) != 0 {
+		t.Fatalf("still to do:\n%s", plan.Text(ops))
+	}
+}
+
+func TestServicesSurviveTheKernel(t *testing.T) {
+	h := openTestHost(t)
+	want := services(someServices()...)
+	h.reach(t, nil, want)
+	h.reach(t, want, nil)
+	if left := h.run(t, "nft", "list", "ruleset"); left != "" {
+		t.Errorf("left: %s", left)
+	}
+}
+
+// TestServicesChange goes from every service to every other of the same name.
+func TestServicesChange(t *testing.T) {
+	h := openTestHost(t)
+	all := someServices()
+	more := with(all[0], func(s *plan.NFTService) { s.Ring = plan.PackRing([]uint16{1, 1}) })
+	have := services(all[0])
+	h.reach(t, nil, have)
+	for _, s := range append(all, more, all[0], all[8], with(all[8], func(s *plan.NFTService) { s.Persistence = time.Hour })) {
+		s.Service = all[0].Service
+		next := services(s)
+		h.reach(t, have, next)
+		have = next
+	}
+	// Another takes its frontend over.
+	heir := all[0]
+	heir.Frontends, heir.Service = have[1].(plan.NFTService).Frontends, "heir"
+	h.reach(t, have, services(heir))
+}
+
+// TestServicesAreHealed damages the table in every way.
+func TestServicesAreHealed(t *testing.T) {
+	h := openTestHost(t)
+	all := someServices()
+	want := services(all...)
+	h.reach(t, nil, want)
+	for _, damage := range []string{
+		"delete element inet fairlead-services reals-mh { 1 }",
+		"delete element inet fairlead-services reals-mh { 0, 1 }; add element inet fairlead-services reals-mh { 0 : 10.0.0.2 . 8080, 1 : 10.66.6.6 . 1 }",
+		"flush map inet fairlead-services services4",
+		"add element inet fairlead-services services4 { 192.0.2.66 . tcp . 1 : goto service-mh }",
+		"add element inet fairlead-services services4 { 192.0.2.66 . tcp . 1 : drop }",
+		"add element inet fairlead-services frontends6 { 2001:db8::66 . tcp . 1 }",
+		"flush map inet fairlead-services answers6",
+		"flush chain inet fairlead-services service-rr",
+		"insert rule inet fairlead-services service-rr drop",
+		"add chain inet fairlead-services service-stray",
+		"add map inet fairlead-services clients-mh { type ipv4_addr : ipv4_addr . inet_service; }",
+		"flush chain inet fairlead-services astray",
+		"add rule inet fairlead-services prerouting drop",
+		"delete table inet fairlead-services",
+	} {
+		h.run(t, "nft", damage)
+		found, err := h.Observe(want, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ops := plan.Diff(found, want)
+		if len(ops) == 0 {
+			t.Errorf("nobody sees: nft %s", damage)
+		}
+		if err := h.Transact(ops); err != nil {
+			t.Fatalf("after nft %s: %v", damage, err)
+		}
+		h.holds(t, want)
+	}
+}
+
+// TestServicesAreTheirText makes the services by their text, as far as nft(8)
+// has words for them.
+func TestServicesAreTheirText(t *testing.T) {
+	h := openTestHost(t)
+	var all []plan.NFTService
+	for _, s := range someServices() {
+		if !s.HasClients() {
+			all = append(all, s)
+		}
+	}
+	want := services(all...)
+	h.reach(t, nil, want)
+	byNetlink := normalServices(h.run(t, "nft", "-s", "list", "table", "inet", plan.ServicesTable))
+	h.reach(t, want, nil)
+	h.run(t, "sh", "-c", plan.Text(plan.Diff(nil, want)))
+	byText := normalServices(h.run(t, "nft", "-s", "list", "table", "inet", plan.ServicesTable))
+	if diff := cmp.Diff(strings.Split(byText, "\n"), strings.Split(byNetlink, "\n")); diff != "" {
+		t.Errorf("the text (-) is not what is made (+):\n%s", diff)
+	}
+	changed := with(all[0], func(s *plan.NFTService) { s.Ring = plan.PackRing([]uint16{1, 1}) })
+	h.run(t, "sh", "-c", plan.Text([]plan.Op{{Object: changed, Old: all[0]}}))
+	if list := h.run(t, "nft", "list", "map", "inet", plan.ServicesTable, changed.Reals()); strings.Contains(list, "10.0.0.2") {
+		t.Errorf("the change has left: %s", list)
+	}
+	h.run(t, "sh", "-c", plan.Text(plan.Diff(want, services(changed))))
+	h.run(t, "sh", "-c", plan.Text(plan.Diff(services(changed), nil)))
+	if left := h.run(t, "nft", "list", "ruleset"); left != "" {
+		t.Errorf("left: %s", left)
+	}
+}
+
+// normalServices writes what netlink and nft(8) call otherwise in one way: nft
+// keeps how the type of a map was said, and an address of conntrack is loaded
+// for a family or for either.
+func normalServices(s string) string {
+	s = regexp.MustCompile(` comment "fairlead[^"]*"`).ReplaceAllString(s, "")
+	s = regexp.MustCompile(`type(of)? (numgen inc mod \d+|integer|0) : .*`).ReplaceAllString(s, "(the map of buckets)")
+	s = regexp.MustCompile(`meta nfproto ipv[46] `).ReplaceAllString(s, "")
+	s = regexp.MustCompile(`ct original (ip6? )?daddr`).ReplaceAllString(s, "ct original daddr")
+	return normalizeNft(strings.ReplaceAll(s, "table inet fairlead-services", "table inet fairlead"))
+}
+
+// TestClientsOfOneThatDrainsAreForgotten: persistence does not send them there.
+func TestClientsOfOneThatDrainsAreForgotten(t *testing.T) {
+	h := openTestHost(t)
+	two := with(served("web", "192.0.2.6:80", model.MaglevHashing, "10.0.0.2:80", "10.0.0.3:80"), func(s *plan.NFTService) { s.Persistence = time.Hour })
+	h.reach(t, nil, services(two))
+	var b strings.Builder
+	for c := range 1200 {
+		fmt.Fprintf(&b, "add element inet fairlead-services clients-web { 10.1.%d.%d : 10.0.0.%d . 80 }\n", c/250, c%250, 2+c%2)
+	}
+	h.run(t, "sh", "-c", "nft -f - <<'EOF'\n"+b.String()+"EOF")
+	one := with(two, func(s *plan.NFTService) { s.Ring = plan.PackRing([]uint16{1, 1}) })
+	h.reach(t, services(two), services(one))
+	clients := h.run(t, "nft", "list", "map", "inet", plan.ServicesTable, one.Clients())
+	if strings.Contains(clients, "10.0.0.2 . 80") || !strings.Contains(clients, "10.0.0.3 . 80") {
+		t.Errorf("the clients are: %s", clients)
+	}
+}

@@ -1,0 +1,168 @@
+package plan
+
+import (
+	"net/netip"
+
+	"fairlead/internal/model"
+)
+
+// ServiceEntry is an element of the table of services.
+type ServiceEntry struct {
+	// Map is the name of the map or set, without the family's suffix: one of
+	// MapServices, MapAnswers, SetFrontends, or the map of the service's buckets.
+	Map string
+	// Proto and At are the frontend, which is the key; not valid for a bucket.
+	Proto model.Proto
+	At    netip.AddrPort
+	// Bucket is the key of a bucket.
+	Bucket int
+	// Real is the real server that a bucket leads to, or, with At, the rest of an
+	// answer's key.
+	Real netip.AddrPort
+	// Astray says that the real server sees the host.
+	Astray bool
+}
+
+// ServiceChange leads from one state of a service to another.
+type ServiceChange struct {
+	// New says that there is no chain yet.
+	New bool
+	// Rules says that the chain's rules are made anew, and so is the map of its
+	// buckets if there is to be one, and Clients that the map of its clients is.
+	Rules, Clients bool
+	// Drop are maps of the service's own that go before.
+	Drop     []string
+	Del, Add []ServiceEntry
+}
+
+// From returns the change from an old state, or from nothing if that is nil.
+func (s NFTService) From(old *NFTService) ServiceChange {
+	if old == nil {
+		return ServiceChange{New: true, Rules: true, Clients: s.HasClients(), Add: append(s.Buckets(), s.Entries()...)}
+	}
+	var c ServiceChange
+	clients := s.clients() != old.clients()
+	c.Rules, c.Clients = clients || s.shape() != old.shape(), clients && s.HasClients()
+	switch {
+	case !c.Rules:
+		c.differ(old.Buckets(), s.Buckets())
+	default:
+		c.Add = s.Buckets()
+		if old.Ring != "" {
+			c.Drop = append(c.Drop, old.Reals())
+		}
+	}
+	if clients && old.HasClients() {
+		c.Drop = append(c.Drop, old.Clients())
+	}
+	if s.Frontends != old.Frontends || s.Backends != old.Backends {
+		c.swap(old.Entries(), s.Entries())
+	}
+	return c
+}
+
+// Removal returns the change that leaves nothing but an empty chain.
+func (s NFTService) Removal() ServiceChange {
+	c := ServiceChange{Rules: true, Del: s.Entries()}
+	if s.Ring != "" {
+		c.Drop = append(c.Drop, s.Reals())
+	}
+	if s.HasClients() {
+		c.Drop = append(c.Drop, s.Clients())
+	}
+	return c
+}
+
+// swap deletes the elements that are not wanted, and adds those that are new.
+func (c *ServiceChange) swap(old, wanted []ServiceEntry) {
+	was := make(map[ServiceEntry]bool, len(old))
+	for _, e := range old {
+		was[e] = true
+	}
+	for _, e := range wanted {
+		if !was[e] {
+			c.Add = append(c.Add, e)
+		}
+		delete(was, e)
+	}
+	for _, e := range old {
+		if was[e] {
+			c.Del = append(c.Del, e)
+		}
+	}
+}
+
+// differ adds the buckets that have another real server; there are as many.
+func (c *ServiceChange) differ(old, wanted []ServiceEntry) {
+	for i, e := range wanted {
+		if e != old[i] {
+			c.Del, c.Add = append(c.Del, old[i]), append(c.Add, e)
+		}
+	}
+}
+
+// shape is what the rules of the service's chain are made of.
+func (s NFTService) shape() NFTService {
+	var shape NFTService
+	shape.Service, shape.Proto, shape.Scheduler, shape.Damaged = s.Service, s.Proto, s.Scheduler, s.Damaged
+	shape.Ring = Ring(make([]byte, len(s.Ring)))
+	shape.Backends = kind(s)
+	return shape
+}
+
+// clients is what the map of the service's clients is made of.
+func (s NFTService) clients() NFTService {
+	var shape NFTService
+	if s.HasClients() {
+		shape.Persistence, shape.Backends = s.Persistence, kind(s)
+	}
+	return shape
+}
+
+// kind stands for the type of the maps' values.
+func kind(s NFTService) Backends {
+	if s.Ring == "" {
+		return ""
+	}
+	return PackBackends([]Backend{{At: netip.AddrPortFrom(Unspecified(s.Is4()), map[bool]uint16{true: 0, false: 1}[s.KeepsPort()])}})
+}
+
+// Unspecified returns 0.0.0.0 or ::.
+func Unspecified(v4 bool) netip.Addr {
+	if v4 {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+// HasClients reports whether there is a map of clients.
+func (s NFTService) HasClients() bool { return s.Persistence > 0 && s.Ring != "" }
+
+// Buckets returns the elements of the map of buckets.
+func (s NFTService) Buckets() []ServiceEntry {
+	backends, name := s.Backends.List(), s.Reals()
+	all := make([]ServiceEntry, s.Ring.Len())
+	for i := range all {
+		all[i] = ServiceEntry{Map: name, Bucket: i, Real: backends[s.Ring.At(i)].At}
+	}
+	return all
+}
+
+// Entries returns the service's elements of the maps that services share.
+func (s NFTService) Entries() []ServiceEntry {
+	backends := s.Backends.List()
+	var all []ServiceEntry
+	for _, at := range s.Frontends.List() {
+		all = append(all, ServiceEntry{Map: MapServices, Proto: s.Proto, At: at}, ServiceEntry{Map: SetFrontends, Proto: s.Proto, At: at})
+		for _, b := range backends {
+			real := b.At
+			if real.Port() == 0 {
+				real = netip.AddrPortFrom(real.Addr(), at.Port())
+			}
+			if real.Addr().Is4() == at.Addr().Is4() {
+				all = append(all, ServiceEntry{Map: MapAnswers, Proto: s.Proto, At: at, Real: real, Astray: b.Masquerade})
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,204 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"fairlead/internal/model"
+)
+
+// HashSeed is the seed of our hashes in nft: every host chooses alike.
+const HashSeed = 0xfa1e
+
+// MaxClients bounds how many clients of a service keep their real server;
+// others are led as if it had no persistence.
+const MaxClients = 65535
+
+// Add implements Object.
+func (s NFTService) Add() []string { return s.script(s.text(s.From(nil))) }
+
+// Del implements Object.
+func (s NFTService) Del() []string {
+	if s.Damaged {
+		return s.script(s.remains())
+	}
+	return s.script(s.drop(s.elements("delete", s.Entries()), s.Removal().Drop))
+}
+
+// change implements changer.
+func (s NFTService) change(old Object) []string {
+	was, _ := old.(NFTService)
+	if was.Damaged {
+		return s.script(append(was.remains(), s.text(s.From(nil))...))
+	}
+	return s.script(s.text(s.From(&was)))
+}
+
+func (s NFTService) script(lines []string) []string {
+	if len(lines) == 0 {
+		return nil
+	}
+	return []string{"nft -f - <<'EOF'\n" + strings.Join(lines, "\n") + "\nEOF"}
+}
+
+// remains says how to take away what is there of a damaged service.
+func (s NFTService) remains() []string {
+	return s.drop([]string{"# delete every element that leads to the chain, or answers for it, and then:"},
+		[]string{s.Reals(), s.Clients()})
+}
+
+// drop takes away what is the service's alone, once nothing leads there.
+func (s NFTService) drop(lines, maps []string) []string {
+	lines = append(lines, s.line("flush chain", s.Chain()))
+	for _, name := range maps {
+		lines = append(lines, s.line("delete map", name))
+	}
+	return append(lines, s.line("delete chain", s.Chain()))
+}
+
+func (s NFTService) line(verb, what string) string {
+	return verb + " inet " + ServicesTable + " " + what
+}
+
+// text writes a change.
+func (s NFTService) text(c ServiceChange) []string {
+	var lines []string
+	if c.New {
+		lines = append(lines, s.line("add chain", s.Chain()))
+	} else if c.Rules {
+		lines = append(lines, s.line("flush chain", s.Chain()))
+	}
+	for _, name := range c.Drop {
+		lines = append(lines, s.line("delete map", name))
+	}
+	if c.Rules && s.Ring != "" {
+		lines = append(lines, s.line("add map", fmt.Sprintf("%s { typeof numgen inc mod %d : %s; size %d; }", s.Reals(), s.Ring.Len(), s.value("typeof"), s.Ring.Len())))
+	}
+	if c.Clients {
+		lines = append(lines, s.line("add map", fmt.Sprintf("%s { type %s : %s; size %d; flags dynamic,timeout; timeout %s; }",
+			s.Clients(), s.addrType(), s.value("type"), MaxClients, seconds(s))))
+	}
+	lines = append(lines, s.elements("delete", c.Del)...)
+	lines = append(lines, s.elements("add", c.Add)...)
+	if c.Rules {
+		for _, r := range s.Rules() {
+			lines = append(lines, s.line("add rule", s.Chain()+" "+r))
+		}
+	}
+	return lines
+}
+
+func seconds(s NFTService) string { return fmt.Sprintf("%ds", int(s.Persistence.Seconds())) }
+
+func (s NFTService) addrType() string {
+	if s.Is4() {
+		return "ipv4_addr"
+	}
+	return "ipv6_addr"
+}
+
+func (s NFTService) ip() string {
+	if s.Is4() {
+		return "ip"
+	}
+	return "ip6"
+}
+
+// value is the type of what the maps lead to.
+func (s NFTService) value(how string) string {
+	addr, port := s.ip()+" daddr", string(s.Proto)+" dport"
+	if how == "type" {
+		addr, port = s.addrType(), "inet_service"
+	}
+	if s.KeepsPort() {
+		return addr
+	}
+	return addr + " . " + port
+}
+
+// elements writes elements, those of one map on one line.
+func (s NFTService) elements(verb string, all []ServiceEntry) []string {
+	var names, lines []string
+	of := map[string][]string{}
+	for _, e := range all {
+		name, text := s.element(e, verb == "add")
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		of[name] = append(of[name], text)
+	}
+	for _, name := range names {
+		lines = append(lines, s.line(verb+" element", name+" { "+strings.Join(of[name], ", ")+" }"))
+	}
+	return lines
+}
+
+// element returns the name of the element's map, and the element, with its
+// value where that is asked for.
+func (s NFTService) element(e ServiceEntry, value bool) (name, text string) {
+	if !e.At.IsValid() {
+		text = fmt.Sprint(e.Bucket)
+		if value {
+			text += " : " + e.Real.Addr().String()
+			if e.Real.Port() != 0 {
+				text += fmt.Sprintf(" . %d", e.Real.Port())
+			}
+		}
+		return e.Map, text
+	}
+	text = fmt.Sprintf("%s . %s . %d", e.At.Addr(), e.Proto, e.At.Port())
+	verdict := ""
+	switch e.Map {
+	case MapServices:
+		verdict = " : goto " + s.Chain()
+	case MapAnswers:
+		text += fmt.Sprintf(" . %s . %d", e.Real.Addr(), e.Real.Port())
+		verdict = " : accept"
+		if e.Astray {
+			verdict = " : goto astray"
+		}
+	}
+	if value {
+		text += verdict
+	}
+	return e.Map + familySuffix(e.At.Addr()), text
+}
+
+// Rules returns the rules of the service's chain, as nft takes them; package
+// kernel builds the same. nft(8) has no words for the choice that is remembered
+// while it is made, which the kernel can do: there, an `update` with a map for
+// its value stands for it.
+func (s NFTService) Rules() []string {
+	if s.Ring == "" {
+		if s.Proto == model.TCP {
+			return []string{"meta l4proto tcp reject with tcp reset"}
+		}
+		return []string{"reject with icmpx type port-unreachable"}
+	}
+	var rules []string
+	if s.Proto == model.TCP && !s.Hashes() {
+		rules = append(rules, "tcp flags & (fin | syn | rst | ack) != syn reject with tcp reset")
+	}
+	lead := fmt.Sprintf("meta l4proto %s dnat %s to ", s.Proto, s.ip())
+	bucket := s.bucket() + " map @" + s.Reals()
+	if s.HasClients() {
+		saddr := s.ip() + " saddr"
+		known := saddr + " map @" + s.Clients()
+		rules = append(rules, fmt.Sprintf("update @%s { %s : %s } %s%s", s.Clients(), saddr, known, lead, known),
+			fmt.Sprintf("update @%s { %s : %s } %s%s", s.Clients(), saddr, bucket, lead, known))
+	}
+	return append(rules, lead+bucket)
+}
+
+// bucket is the expression that chooses a bucket.
+func (s NFTService) bucket() string {
+	switch s.Scheduler {
+	case model.MaglevHashing:
+		return fmt.Sprintf("jhash %s saddr . %s sport mod %d seed %#x", s.ip(), s.Proto, s.Ring.Len(), HashSeed)
+	case model.SourceHashing:
+		return fmt.Sprintf("jhash %s saddr mod %d seed %#x", s.ip(), s.Ring.Len(), HashSeed)
+	default:
+		return fmt.Sprintf("numgen inc mod %d", s.Ring.Len())
+	}
+}

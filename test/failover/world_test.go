@@ -171,7 +171,7 @@ func (w *world) change(name string, do daemon.RealAction) {
 // cut makes a sandbox as silent as a machine that is gone; mend takes that back.
 func (w *world) cut(name string) {
 	w.Helper()
-	shell.Run(w, w.in(name), "nft 'add table inet cut { chain in { type filter hook input priority 0; policy drop; } }'")
+	shell.Run(w, w.in(name), "nft 'add table inet cut; add chain inet cut in { type filter hook input priority 0; policy drop; }'")
 }
 
 func (w *world) mend(name string) {

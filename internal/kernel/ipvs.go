@@ -21,9 +21,9 @@ import (
 type balancer struct {
 	mu   sync.Mutex
 	conn *ipvs.Conn
-	// held are the virtual services of ours as we know them, by their keys. One
-	// that somebody else has removed and made again is ours still.
-	held map[string]plan.IPVSService
+	// held are the virtual services of ours as we know them. One that somebody
+	// else has removed and made again is ours still.
+	held map[ipvs.ID]plan.IPVSService
 	// locals are the addresses of our local routes, as we know them.
 	locals map[netip.Addr]bool
 	// listed are all virtual services, kept for as long as one observation takes.
@@ -51,7 +51,7 @@ var forwards = map[model.Forward]uint32{model.ForwardNAT: ipvs.NAT, model.Forwar
 func (b *balancer) open(ns *Netns) (err error) {
 	if b.conn == nil {
 		b.conn, err = ipvs.Open(int(ns.File().Fd()))
-		b.held = map[string]plan.IPVSService{}
+		b.held = map[ipvs.ID]plan.IPVSService{}
 	}
 	return err
 }
@@ -149,7 +149,7 @@ func (h *Host) setIPVS(s plan.IPVSService) error {
 	}
 	err := b.conn.AddService(toIPVS(s))
 	if err == nil {
-		b.held[s.Key()] = s
+		b.held[idOf(s)] = s
 		return b.setReals(s, nil)
 	}
 	if !errors.Is(err, unix.EEXIST) {
@@ -162,14 +162,14 @@ func (h *Host) setIPVS(s plan.IPVSService) error {
 	if err := b.takeOver(s, have); err != nil {
 		return err
 	}
-	b.held[s.Key()] = s
+	b.held[idOf(s)] = s
 	return b.setReals(s, have)
 }
 
 // takeOver brings a service that is there, with real servers, to the wanted
 // state.
 func (b *balancer) takeOver(s plan.IPVSService, reals []ipvs.Destination) error {
-	if _, ours := b.held[s.Key()]; !ours {
+	if _, ours := b.held[idOf(s)]; !ours {
 		there, err := b.find(idOf(s))
 		if err != nil {
 			return err
@@ -240,11 +240,11 @@ func (h *Host) delIPVS(s plan.IPVSService) error {
 	if there, err := b.reach(h.ns); err != nil || !there {
 		return err
 	}
-	if _, ours := b.held[s.Key()]; !ours {
+	if _, ours := b.held[idOf(s)]; !ours {
 		if now, err := b.find(idOf(s)); err != nil || now.Flags&ipvsMarked != ipvsMark {
 			return err
 		}
 	}
-	delete(b.held, s.Key())
+	delete(b.held, idOf(s))
 	return b.conn.DelService(idOf(s))
 }

@@ -55,8 +55,8 @@ func (b *balancer) forget() {
 
 // readOurs returns a service if it is ours, with its real servers.
 func (b *balancer) readOurs(s ipvs.Service) (plan.Object, error) {
-	key := fromIPVS(s, nil).Key()
-	if _, held := b.held[key]; !held && s.Flags&ipvsMarked != ipvsMark {
+	held, known := b.held[s.ID]
+	if !known && s.Flags&ipvsMarked != ipvsMark {
 		return nil, nil
 	}
 	reals, err := b.conn.Destinations(s.ID)
@@ -64,10 +64,11 @@ func (b *balancer) readOurs(s ipvs.Service) (plan.Object, error) {
 		return nil, err
 	}
 	now := fromIPVS(s, reals)
-	if held, known := b.held[key]; known && len(reals) == 0 {
+	if !known {
+		b.held[s.ID] = now
+	} else if len(reals) == 0 {
 		now.Forward = held.Forward
 	}
-	b.held[key] = now
 	if s.Flags&ipvsMarked != ipvsMark {
 		now.Scheduler = "" // it is to be marked again
 	}
@@ -129,7 +130,7 @@ func (h *Host) strayedIPVS() (bool, error) {
 	}
 	left := len(b.held)
 	for _, s := range all {
-		want, ours := b.held[fromIPVS(s, nil).Key()]
+		want, ours := b.held[s.ID]
 		if !ours {
 			continue
 		}

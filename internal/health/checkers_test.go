@@ -357,6 +357,11 @@ func TestDNS(t *testing.T) {
 			}
 		}
 	})
+	for _, record := range model.DNSRecords {
+		if _, err := newDNS(model.Check{Query: "example.com", Record: strings.ToLower(record)}); err != nil {
+			t.Error(err)
+		}
+	}
 	for _, wrong := range []model.Check{{Query: "x", Record: "NONE"}, {Query: strings.Repeat("a", 300)}, {Query: "a..b"}} {
 		if _, err := newDNS(wrong); err == nil {
 			t.Errorf("%+v: no error", wrong)

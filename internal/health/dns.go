@@ -18,7 +18,7 @@ type dnsCheck struct {
 	record   string
 }
 
-// dnsRecords are the types of records that can be asked for.
+// dnsRecords are those of model.DNSRecords in the library's words.
 var dnsRecords = map[string]dnsmessage.Type{
 	"": dnsmessage.TypeA, "A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "CNAME": dnsmessage.TypeCNAME, "MX": dnsmessage.TypeMX,
 	"NS": dnsmessage.TypeNS, "PTR": dnsmessage.TypePTR, "SOA": dnsmessage.TypeSOA, "SRV": dnsmessage.TypeSRV, "TXT": dnsmessage.TypeTXT,
@@ -27,7 +27,7 @@ var dnsRecords = map[string]dnsmessage.Type{
 func newDNS(c model.Check) (Checker, error) {
 	record, ok := dnsRecords[strings.ToUpper(c.Record)]
 	if !ok {
-		return nil, fmt.Errorf("record %q: want A, AAAA, CNAME, MX, NS, PTR, SOA, SRV or TXT", c.Record)
+		return nil, fmt.Errorf("record %q: want %s", c.Record, strings.Join(model.DNSRecords, ", "))
 	}
 	name, err := dnsmessage.NewName(strings.TrimSuffix(c.Query, ".") + ".")
 	if err != nil {

@@ -197,7 +197,7 @@ func (v VirtualService) onlyPort(port uint16) bool {
 
 // Validate checks a service's check, which is for a protocol.
 func (c Check) Validate(proto Proto) error {
-	errs := []error{c.validateType(proto), c.validateTimes()}
+	errs := []error{c.validateType(proto), c.validateTimes(), c.validateWords()}
 	for _, expr := range []string{c.Body, c.Expect} {
 		if _, err := regexp.Compile(expr); err != nil {
 			errs = append(errs, fmt.Errorf("check: %w", err))

@@ -19,7 +19,7 @@ var planes = flag.String("planes", "nft,ebpf", "the planes to examine, with comm
 var can = map[model.Plane][]string{
 	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "sandboxes", "local"},
 	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "direct-sandboxes", "persistence", "sandboxes", "local"},
-	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "persistence", "sandboxes", "local"},
+	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "persistence", "sandboxes", "local", "ipvs"},
 }
 
 // trials are the questions, by their names.
@@ -43,6 +43,11 @@ var trials = []struct {
 	{"persistence", "persistence", (*lan).persists},
 	{"source hashing", "sh", (*lan).hashes},
 	{"direct", "direct", (*lan).direct},
+	{"tunnel", "tunnel", (*lan).tunnels},
+	{"expected delay", "sed", (*lan).fair},
+	{"services of others", "ipvs", (*lan).strangers},
+	{"strays", "ipvs", (*lan).strays},
+	{"counts", "ipvs", (*lan).counts},
 	{"direct to sandboxes", "direct-sandboxes", (*lan).directToSandboxes},
 }
 
@@ -357,6 +362,7 @@ func (l *lan) crowd() []netip.Addr {
 		all = append(all, a)
 	}
 	l.sh(l.DoServer, "ip route replace 198.51.100.16/28 via 198.51.100.1")
+	l.Cleanup(func() { l.sh(l.DoServer, "ip route del 198.51.100.16/28") })
 	return all
 }
 

@@ -6,6 +6,7 @@ package balance_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -20,6 +21,7 @@ import (
 	"fairlead/test/shell"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // patience bounds how long an answer is waited for that should come.
@@ -223,12 +225,12 @@ func (l *lan) serve(in place, name string) {
 	for _, port := range []int{80, 8080, 8081, 8082, 8083} {
 		at := fmt.Sprintf(":%d", port)
 		var tcp net.Listener
-		var udp net.PacketConn
+		var udp *net.UDPConn
 		if err := in(func() (err error) {
 			if tcp, err = net.Listen("tcp", at); err != nil {
 				return err
 			}
-			udp, err = net.ListenPacket("udp", at)
+			udp, err = listenUDP(port)
 			return err
 		}); err != nil {
 			l.Fatal(err)
@@ -257,14 +259,35 @@ func accept(tcp net.Listener, name string) {
 	}
 }
 
-func answer(udp net.PacketConn, name string) {
-	buf := make([]byte, 1500)
+// listenUDP opens a socket that tells which address a datagram was for.
+func listenUDP(port int) (*net.UDPConn, error) {
+	udp, err := net.ListenUDP("udp", &net.UDPAddr{Port: port})
+	if err != nil {
+		return nil, err
+	}
+	raw, err := udp.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
+	})
+	return udp, errors.Join(err, failed)
+}
+
+// answer answers from the address that it was asked at, by whatever link leads
+// back.
+func answer(udp *net.UDPConn, name string) {
+	buf, oob := make([]byte, 1500), make([]byte, unix.CmsgSpace(unix.SizeofInet6Pktinfo))
 	for {
-		_, from, err := udp.ReadFrom(buf)
+		_, n, _, from, err := udp.ReadMsgUDP(buf, oob)
 		if err != nil {
 			return
 		}
-		_, _ = udp.WriteTo([]byte(reply(name, from, udp.LocalAddr())+"\n"), from)
+		const index = unix.SizeofInet6Pktinfo - 4 // where the link is
+		clear(oob[unix.CmsgLen(index):unix.CmsgLen(index+4)])
+		_, _, _ = udp.WriteMsgUDP([]byte(reply(name, from, udp.LocalAddr())+"\n"), oob[:n], from)
 	}
 }
 

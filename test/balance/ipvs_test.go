@@ -1,0 +1,264 @@
+package balance_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What is asked here is about IPVS alone: its table is the host's, and others
+// have their services in it.
+
+// saved is the table as ipvsadm writes it.
+func (l *lan) saved() string {
+	l.Helper()
+	return l.sh(l.DoServer, "ipvsadm -S -n | sort")
+}
+
+// named is how ipvsadm names a service.
+func named(proto model.Proto, v4 bool, port uint16) string {
+	return map[model.Proto]string{model.TCP: "-t ", model.UDP: "-u "}[proto] + netip.AddrPortFrom(vip(v4), port).String()
+}
+
+// typed are the commands by which the plan makes its virtual services.
+func (l *lan) typed(v model.VirtualService) string {
+	l.Helper()
+	s := l.state
+	s.Services = []model.VirtualService{v}
+	ops, err := l.Engine.Plan(s)
+	if err != nil {
+		l.Fatal(err)
+	}
+	ops = slices.DeleteFunc(ops, func(op plan.Op) bool { _, is := op.Object.(plan.IPVSService); return !is })
+	return plan.Text(ops)
+}
+
+// strangers: services that others have made stay as they are; one in the place
+// of ours is refused, unless it is as ours shall be.
+func (l *lan) strangers(proto model.Proto, v4 bool) {
+	l.set()
+	other, here := named(proto, v4, 9999), named(proto, v4, 8080)
+	real := netip.AddrPortFrom(l.real("far1", v4).Address, 80)
+	l.sh(l.DoServer, fmt.Sprintf("ipvsadm -A %s -s rr && ipvsadm -a %[1]s -r %s -m -w 3", other, real))
+	alone := l.saved()
+	l.sh(l.DoServer, "ipvsadm -A "+here+" -s rr")
+	clash := l.saved()
+	v := l.service(proto, v4, "a", "b")
+	if err := l.trySet(v); err == nil || !strings.Contains(err.Error(), "is not Fairlead's") {
+		l.Errorf("a service in the place of somebody else's: %v", err)
+	}
+	if diff := cmp.Diff(clash, l.saved()); diff != "" {
+		l.Errorf("the refusal has changed the table (-) to (+):\n%s", diff)
+	}
+	l.sh(l.DoServer, "ipvsadm -D "+here)
+
+	l.sh(l.DoServer, l.typed(v))
+	typed := l.saved()
+	l.set(v)
+	if diff := cmp.Diff(typed, l.saved()); diff != "" {
+		l.Errorf("what was typed (-) is not what was made (+):\n%s", diff)
+	}
+	l.only(l.spread(l.DoClient, proto, v4, 30), "a", "b")
+	l.set()
+	if diff := cmp.Diff(alone, l.saved()); diff != "" {
+		l.Errorf("with ours away, the table was (-) and is (+):\n%s", diff)
+	}
+	l.sh(l.DoServer, "ipvsadm -D "+other)
+}
+
+// strays: what others change of ours is put right, and what nobody knows any
+// more of is known by its mark.
+func (l *lan) strays(proto model.Proto, v4 bool) {
+	v := l.service(proto, v4, "a", "b")
+	l.set(v)
+	want, here := l.saved(), named(proto, v4, 8080)
+	a := netip.AddrPortFrom(v.Reals[0].Address, 80)
+	host := l.newcomer()
+	l.observed(host)
+	for _, harm := range []string{
+		fmt.Sprintf("ipvsadm -e %s -r %s -m -w 7", here, a),
+		fmt.Sprintf("ipvsadm -e %s -r %s -m -w 1 -x 5", here, a),
+		fmt.Sprintf("ipvsadm -d %s -r %s", here, a),
+		fmt.Sprintf("ipvsadm -a %s -r %s -m", here, netip.AddrPortFrom(a.Addr(), 81)),
+		fmt.Sprintf("ipvsadm -E %s -s rr -p 60", here),
+		"ipvsadm -D " + here,
+		"ipvsadm -C",
+	} {
+		l.sh(l.DoServer, harm)
+		l.notices(host, harm)
+		if ops, err := l.Engine.Heal(context.Background()); err != nil || len(ops) != 1 {
+			l.Errorf("after %s: %v, healed by\n%s", harm, err, plan.Text(ops))
+		}
+		if diff := cmp.Diff(want, l.saved()); diff != "" {
+			l.Errorf("after %s the table was (-) and is (+):\n%s", harm, diff)
+		}
+		l.observed(host)
+	}
+	// Killed, and nothing is left of what it knew.
+	for _, o := range slices.Backward(l.observed(l.newcomer())) {
+		if err := host.Del(o); err != nil {
+			l.Error(err)
+		}
+	}
+	if left := l.saved(); left != "" {
+		l.Errorf("left behind: %s", left)
+	}
+	if _, err := l.Engine.Heal(context.Background()); err != nil {
+		l.Error(err)
+	}
+}
+
+// newcomer is another who holds the host, and knows nothing of it yet.
+func (l *lan) newcomer() *kernel.Host {
+	l.Helper()
+	host, err := kernel.Open(fmt.Sprintf("/proc/self/fd/%d", l.Server().Netns.Fd()), kernel.Options{})
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.Cleanup(func() { host.Close() })
+	return host
+}
+
+// observed are the virtual services of ours that are found without a plan.
+func (l *lan) observed(host *kernel.Host) plan.Plan {
+	l.Helper()
+	found, err := host.Observe(nil, nil)
+	if err != nil {
+		l.Fatal(err)
+	}
+	found = slices.DeleteFunc(found, func(o plan.Object) bool { _, is := o.(plan.IPVSService); return !is })
+	if len(found) != 1 {
+		l.Errorf("found %v", found)
+	}
+	return found
+}
+
+// notices fails the test unless a look at the kernel shows that something is
+// wrong.
+func (l *lan) notices(host *kernel.Host, harm string) {
+	l.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	w, err := host.Watch(ctx)
+	if err != nil {
+		l.Fatal(err)
+	}
+	if !w.Check() {
+		l.Errorf("%s is not noticed", harm)
+	}
+	ours := plan.Plan{plan.IPVSService{}, plan.Table{}}
+	if got := w.Take().Concerned(ours, func(string) int { return kernel.NoSandbox }); !slices.Equal(got, ours[:1]) {
+		l.Errorf("%s concerns %v", harm, got)
+	}
+}
+
+// counts: the kernel's figures of a real server are those of its clients.
+func (l *lan) counts(proto model.Proto, v4 bool) {
+	v := l.service(proto, v4, "a", "b")
+	v.Scheduler, v.Ports = model.RoundRobin, []model.PortRange{model.Port(8083)} // of which nothing is counted yet
+	l.set(v)
+	host := l.newcomer()
+	l.observed(host)
+	for range 6 {
+		t, err := l.dial(l.DoClient, proto, v4, 8083)
+		if err != nil {
+			l.Fatal(err)
+		}
+		t.hears()
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(patience / 100) {
+		wrong := ""
+		for at, now := range l.figures(host) {
+			open := now.Active
+			if proto == model.UDP {
+				open = now.Inactive
+			}
+			if now.Flows != 3 || open != 3 || now.InBytes == 0 || now.OutPackets < 3 {
+				wrong += fmt.Sprintf("three conversations with %s are counted as %+v\n", at, now)
+			}
+		}
+		if wrong == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			l.Fatal(wrong)
+		}
+	}
+}
+
+// figures are what is counted of the two servers of a service.
+func (l *lan) figures(host *kernel.Host) map[netip.AddrPort]kernel.RealStats {
+	l.Helper()
+	all, err := host.IPVSStats()
+	if err != nil || len(all) != 2 {
+		l.Fatalf("%+v, %v", all, err)
+	}
+	by := map[netip.AddrPort]kernel.RealStats{}
+	for _, s := range all {
+		by[s.At] = s
+	}
+	return by
+}
+
+// tunnels: a server that unwraps packets for the virtual address answers by
+// itself.
+func (l *lan) tunnels(proto model.Proto, v4 bool) {
+	link := map[bool]string{true: "tunl0", false: "ip6tnl0"}[v4]
+	for name := range far {
+		l.sh(l.servers[name].Do, fmt.Sprintf("ip link set %s up; ip addr replace %s/%d dev %[1]s; sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.all.arp_ignore=1",
+			link, vip(v4), vip(v4).BitLen()))
+		defer l.sh(l.servers[name].Do, "ip link set "+link+" down")
+	}
+	v := l.service(proto, v4, "far1", "far2")
+	v.Forward = model.ForwardTunnel
+	for i := range v.Reals {
+		v.Reals[i].Port = 0
+	}
+	l.set(v)
+	by := map[string]int{}
+	for range 20 {
+		t, err := l.dialFrom(l.DoClient, onLAN(v4), proto, v4, 8080)
+		if err != nil {
+			l.Fatal(err)
+		}
+		by[t.hears().by]++
+	}
+	l.only(by, "far1", "far2")
+}
+
+// onLAN is the client's address on the LAN, where it is answered past the host.
+func onLAN(v4 bool) netip.Addr {
+	if v4 {
+		return netip.MustParseAddr("203.0.113.100")
+	}
+	return netip.MustParseAddr("2001:db8:113::100")
+}
+
+// fair: both go where the fewest are for what they weigh.
+func (l *lan) fair(proto model.Proto, v4 bool) {
+	if proto == model.UDP {
+		return // which no scheduler takes for open
+	}
+	for _, s := range []model.Scheduler{model.ShortestExpectedDelay, model.NeverQueue} {
+		v := l.service(proto, v4, "a", "b")
+		v.Scheduler, v.Reals[1].Weight = s, 2
+		l.set()
+		l.set(v)
+		with := map[string]int{}
+		for _, c := range l.talks(proto, v4, 9) {
+			with[c.with]++
+		}
+		if with["a"] != 3 || with["b"] != 6 {
+			l.Errorf("%s: of 9, %v", s, with)
+		}
+	}
+}

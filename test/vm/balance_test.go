@@ -1,0 +1,28 @@
+package vm
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// balancing are the modules of IPVS and of its schedulers, and of the tunnels
+// that its real servers unwrap: a guest has no modprobe that could load them
+// when they are asked for.
+var balancing = slices.Concat(networking, []string{"ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_wlc", "ip_vs_sh", "ip_vs_mh", "ip_vs_sed", "ip_vs_nq", "ipip", "ip6_tunnel"})
+
+// TestBalancer asks the questions of the conformance suite where there is IPVS:
+// each by both protocols and in both families, but not by each in each, which
+// takes an emulator twice as long.
+func TestBalancer(t *testing.T) {
+	m := Machine{Kernel: debian(t), Modules: balancing, Tools: []string{"cat", "grep", "ip", "ipvsadm", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
+	said, err := m.Test(t.Context(), "fairlead/test/balance", "-planes=ipvs", "-test.run=TestConformance/ipvs/./tcp/ipv4|TestConformance/ipvs/./udp/ipv6")
+	for _, trial := range []string{"spread_over_sandboxes/tcp/ipv4", "services_of_others/udp/ipv6"} {
+		if !strings.Contains(said, "--- PASS: TestConformance/ipvs/"+trial+" ") {
+			t.Errorf("%s did not pass", trial)
+		}
+	}
+	if err != nil || t.Failed() {
+		t.Fatalf("%v\n%s", err, said)
+	}
+}

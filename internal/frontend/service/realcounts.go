@@ -35,6 +35,14 @@ func countReals(host *kernel.Host) daemon.CountReals {
 			all.Add(v.service, v.at[s.At], daemon.RealCount{Live: uint64(s.Active) + uint64(s.Inactive), Begun: s.Flows,
 				Packets: kernel.InOut{In: s.InPackets, Out: s.OutPackets}, Bytes: kernel.InOut{In: s.InBytes, Out: s.OutBytes}})
 		}
+		counts, err := host.NFTCounts()
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range counts {
+			v := known[c.Frontend]
+			all.Add(v.service, v.at[c.Real], daemon.RealCount{Live: c.Active, Begun: c.Begun})
+		}
 		return all, nil
 	}
 }
@@ -46,11 +54,12 @@ type names struct {
 	at      map[netip.AddrPort]netip.AddrPort
 }
 
-// asNamed returns the names by where services on plane ipvs answer.
+// asNamed returns the names by where services answer, on planes that name real
+// servers by their ports.
 func asNamed(services []model.VirtualService) map[model.Frontend]names {
 	all := map[model.Frontend]names{}
 	for _, v := range services {
-		if v.Plane != model.PlaneIPVS {
+		if v.Plane == model.PlaneEBPF {
 			continue
 		}
 		for _, f := range v.Frontends() {

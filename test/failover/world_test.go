@@ -101,7 +101,7 @@ func (w *world) start(name string) {
 	w.Helper()
 	dir := w.TempDir()
 	config := filepath.Join(dir, "nginx.conf")
-	text := fmt.Sprintf("daemon off; master_process off; pid /dev/null; error_log stderr;\nevents { worker_connections 4096; }\n"+
+	text := fmt.Sprintf("daemon off; master_process off; pid nginx.pid; error_log stderr;\nevents { worker_connections 4096; }\n"+
 		"http { access_log off; server { listen 80; location / { return 200 \"%s\\n\"; } } }\n", name)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		w.Fatal(err)

@@ -17,8 +17,10 @@ import (
 const wrkPort = LoadPort + 2
 
 // nginxConfig has nginx answer every request from memory, by one process as
-// our own generator has one server.
-var nginxConfig = fmt.Sprintf(`daemon off; master_process off; pid /dev/null; error_log stderr;
+// our own generator has one server. It must write its pid somewhere and unlinks
+// that when it ends, which would be /dev/null itself: so it gets the file in
+// memory that the configuration was.
+var nginxConfig = fmt.Sprintf(`daemon off; master_process off; pid /proc/self/fd/3; error_log stderr;
 events { worker_connections 4096; }
 http {
 	access_log off; keepalive_requests 1000000000;

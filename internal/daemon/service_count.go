@@ -115,8 +115,10 @@ func (d *Daemon) observeOnce(before RealCounts) RealCounts {
 	for _, name := range passive {
 		for at, c := range now[name] {
 			was, known := before[name][at]
-			if failed := c.Failed - was.Failed; known && c.Failed >= was.Failed && failed > 0 {
-				answered := c.Begun - was.Begun
+			// What is answered counts as well: few failures among many are the
+			// clients' own.
+			failed, answered := c.Failed-was.Failed, c.Begun-was.Begun
+			if known && c.Failed >= was.Failed && c.Begun >= was.Begun && failed+answered > 0 {
 				d.health.Signal(name, at, health.Signal{Failed: int(failed), Answered: int(answered - min(answered, failed))})
 			}
 		}

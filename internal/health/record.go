@@ -38,13 +38,15 @@ type Record struct {
 }
 
 // Signal tells how many connections of clients to a real server have failed
-// (unanswered, or refused) and how many were answered, since the last signal.
+// (unanswered, or refused) and how many were answered, since the last signal: a
+// tenth of a second ago or so.
 type Signal struct{ Failed, Answered int }
 
-// A server that fails burst connections of clients within window, and more than
-// it answers, is taken down at once. It is held there for shortestHold, twice
-// as long each time, until longestHold; a time as long without such a failure
-// is forgiveness.
+// A server that fails burst connections of clients within window is taken down
+// at once, unless a signal meanwhile tells of as many answers: few failures among
+// many are the clients' own, and answers from before it failed do not help it
+// for long. It is held down for shortestHold, twice as long each time, until
+// longestHold; a time as long without such a failure is forgiveness.
 const (
 	burst        = 5
 	window       = time.Second
@@ -141,11 +143,14 @@ func (r *Record) signalled(s settings, sig Signal, now time.Time) bool {
 	if !s.passive || !r.Up {
 		return false
 	}
-	if now.Sub(r.Window) > window {
+	if answers := sig.Answered > 0 && sig.Answered >= sig.Failed; answers || now.Sub(r.Window) > window {
 		r.Window, r.Failed, r.Answered = now, 0, 0
+		if answers {
+			return false
+		}
 	}
 	r.Failed, r.Answered = r.Failed+sig.Failed, r.Answered+sig.Answered
-	if r.Failed < burst || r.Failed <= r.Answered {
+	if r.Failed < burst {
 		return false
 	}
 	before := r.State()

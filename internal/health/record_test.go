@@ -128,7 +128,12 @@ var stories = []struct {
 		+1001ms => up 100
 		clients 4/0 => up 100
 		+1001ms => up 100
-		clients 50/50 => up 100`},
+		clients 50/50 => up 100
+		clients 4/0 => up 100
+		clients 0/1 => up 100
+		clients 4/3 => up 100
+		clients 0/900 => up 100
+		clients 9/0 => down 100: clients: 9 of 9 connections failed`},
 	{"clients' failures where none asked for them", model.Check{Type: model.CheckTCP}, true, `
 		start => up 100
 		clients 50/0 => up 100`},

@@ -43,12 +43,17 @@ struct packet {
 	__u8 kind;
 	__u8 v6;
 	__u8 tcp_flags;
-	__u32 seq, ack, payload;
 	__u32 id;        /* of the fragments of one packet */
-	/* The packet that an ICMP error quotes. */
-	struct address inner_src, inner_dst;
-	__be16 inner_sport, inner_dport;
-	__u32 inner_l3, inner_l4;
+	union {
+		struct { /* of TCP */
+			__u32 seq, ack, payload;
+		};
+		struct { /* the packet that an ICMP error quotes */
+			struct address inner_src, inner_dst;
+			__be16 inner_sport, inner_dport;
+			__u32 inner_l3, inner_l4;
+		};
+	};
 };
 
 /* The head of an ICMP message of either version (RFC 792, RFC 4443). The

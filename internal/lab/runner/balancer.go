@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"fairlead/internal/child"
+	"fairlead/internal/lab/suite"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 )
@@ -20,16 +21,16 @@ var virtual = netip.MustParseAddr("192.0.2.80")
 
 // services are those of the path: one for each protocol, with the workload as
 // their real server, and others that nobody asks for.
-func (r *rig) services() []model.VirtualService {
+func services(p suite.Path) []model.VirtualService {
 	var all []model.VirtualService
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
 		all = append(all, model.VirtualService{
-			Name: string(proto), Addresses: []netip.Addr{virtual}, Ports: []model.PortRange{{First: LoadPort, Last: LastPort}}, Proto: proto, Plane: r.path.Plane,
+			Name: string(proto), Addresses: []netip.Addr{virtual}, Ports: []model.PortRange{{First: LoadPort, Last: LastPort}}, Proto: proto, Plane: p.Plane,
 			Reals: []model.RealServer{{Address: workload, Weight: 1, Endpoint: web}},
 		})
 	}
-	for i := range r.path.Others {
-		v := model.VirtualService{Name: fmt.Sprintf("other-%d", i), Addresses: []netip.Addr{virtual}, Ports: []model.PortRange{model.Port(uint16(10_000 + i))}, Proto: model.TCP, Plane: r.path.Plane}
+	for i := range p.Others {
+		v := model.VirtualService{Name: fmt.Sprintf("other-%d", i), Addresses: []netip.Addr{virtual}, Ports: []model.PortRange{model.Port(uint16(10_000 + i))}, Proto: model.TCP, Plane: p.Plane}
 		for n := range byte(10) {
 			v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), n + 1}), Port: 80, Weight: 1})
 		}

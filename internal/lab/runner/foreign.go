@@ -82,8 +82,10 @@ func Unavailable(p suite.Path, facts plan.Facts, docker string) string {
 	if missing := paths.Missing(facts, needs); missing != "" || p.Plane == "" {
 		return missing
 	}
-	if _, err := paths.ChoosePlane(facts, model.VirtualService{Plane: p.Plane}); err != nil {
-		return err.Error()
+	for _, v := range services(p) {
+		if _, err := paths.ChoosePlane(facts, v); err != nil {
+			return err.Error()
+		}
 	}
 	return ""
 }

@@ -105,7 +105,7 @@ func (r *rig) state() (model.State, error) {
 		s.Publishes = r.publishes()
 	}
 	if r.path.Plane != "" {
-		s.Services = r.services()
+		s.Services = services(r.path)
 	}
 	return s, nil
 }

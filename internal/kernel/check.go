@@ -101,7 +101,6 @@ func (h *Host) checkBPF() (attached, intact bool) {
 
 // RenewAddresses tells the eBPF programs the host's own addresses.
 func (h *Host) RenewAddresses() error {
-	defer h.Release()
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
 	if h.steering == nil {

@@ -178,7 +178,6 @@ func (w *Watcher) learnLinks() error {
 	if err != nil {
 		return err
 	}
-	defer w.host.Release()
 	list, err := retry(handle.LinkList)
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)

@@ -67,14 +67,17 @@ func (l Listener) Answers(at netip.Addr) bool {
 // Inspect looks into the sandbox at path. The host tells what is at the other
 // end of its links.
 func (h *Host) Inspect(path string) (Inside, error) {
-	defer h.Release()
 	var in Inside
-	var err error
-	if in.Links, err = h.insideLinks(path); err == nil {
-		in.Routes, err = h.insideRoutes(path)
+	aside, err := h.aside()
+	if err != nil {
+		return in, err
+	}
+	defer aside.Release()
+	if in.Links, err = aside.insideLinks(path); err == nil {
+		in.Routes, err = aside.insideRoutes(path)
 	}
 	if err == nil {
-		in.Listeners, err = h.listeners(path)
+		in.Listeners, err = aside.listeners(path)
 	}
 	if err != nil {
 		return in, fmt.Errorf("look into sandbox %s: %w", path, err)

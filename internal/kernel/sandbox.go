@@ -31,8 +31,12 @@ type Sandbox struct {
 // Look looks at the sandbox at path, and gives its namespace an id if the host
 // has none for it yet.
 func (h *Host) Look(path string) (Sandbox, error) {
-	defer h.Release()
-	s, err := h.look(path)
+	aside, err := h.aside()
+	if err != nil {
+		return Sandbox{}, err
+	}
+	defer aside.Release()
+	s, err := aside.look(path)
 	if err != nil {
 		return s, fmt.Errorf("look into sandbox %s: %w", path, err)
 	}

@@ -43,8 +43,12 @@ type NetLink struct {
 
 // NetLinks returns the links of the host's namespace.
 func (h *Host) NetLinks() ([]NetLink, error) {
-	defer h.Release()
-	handle, list, err := h.dump("")
+	aside, err := h.aside()
+	if err != nil {
+		return nil, err
+	}
+	defer aside.Release()
+	handle, list, err := aside.dump("")
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +60,7 @@ func (h *Host) NetLinks() ([]NetLink, error) {
 		if m, ok := l.Link.(*netlink.Macvlan); ok {
 			links[i].Private = m.Mode != netlink.MACVLAN_MODE_BRIDGE
 		}
-		if links[i].Bridge, links[i].Hairpin = h.readPort(handle, l); links[i].Bridge == a.Name {
+		if links[i].Bridge, links[i].Hairpin = aside.readPort(handle, l); links[i].Bridge == a.Name {
 			links[i].Bridge = ""
 		}
 	}
@@ -111,7 +115,6 @@ func (h *Host) NamespaceID(path string) (int, bool) {
 		return NoSandbox, false
 	}
 	defer ns.Close()
-	defer h.Release()
 	handle, err := h.at("")
 	if err != nil {
 		return NoSandbox, false
@@ -201,7 +204,6 @@ func (h *Host) LeadCounts() (map[string]uint64, error) {
 func (h *Host) sight(fn func(*steer.Sight) error) error {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
-	defer h.Release()
 	if h.steering != nil {
 		return fn(h.steering.Sight())
 	}

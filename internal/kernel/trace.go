@@ -63,7 +63,6 @@ var traceHooks = []string{"prerouting", "input", "forward", "output", "postrouti
 
 // Trace begins to watch. Close ends it and takes the table away.
 func (h *Host) Trace(matches []TraceMatch) (*Tracer, error) {
-	defer h.Release()
 	t := &Tracer{name: fmt.Sprintf("fairlead-probe-%d", os.Getpid()), links: map[uint32]string{}}
 	indices, err := h.indices()
 	if err != nil {

@@ -50,7 +50,6 @@ type EndpointLink struct {
 // asked from the host's namespace (IFLA_TARGET_NETNSID), so that none has to be
 // entered.
 func (h *Host) LinkTraffic(links []EndpointLink) (map[string]Traffic, error) {
-	defer h.Release()
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{NetNS: int(h.ns.File().Fd())})
 	if err != nil {
 		return nil, fmt.Errorf("read counters of links: %w", err)

@@ -16,6 +16,9 @@
  * packet stays as it is but for its hardware addresses, and answers that do not
  * come by here are never seen.
  *
+ * A connection whose client has not acknowledged the answer yet is kept apart:
+ * those of a flood push out one another, and none that is open.
+ *
  * Limits: what is too large for the link of a real server elsewhere is lost, as
  * nobody tells the client so.
  */
@@ -64,9 +67,37 @@ inline_always struct work *work_of(void)
 
 inline_always struct conn *find_conn(const struct alias_key *name)
 {
+	struct conn *c;
+
 	if (name->plane & 1)
 		return bpf_map_lookup_elem(&conns_udp, name);
-	return bpf_map_lookup_elem(&conns_tcp, name);
+	c = bpf_map_lookup_elem(&conns_tcp, name);
+	return c ? c : bpf_map_lookup_elem(&young_conns, name);
+}
+
+/* put_young puts a new flow where those are that are not open yet, and returns 0
+ * if it could: another flow has the key otherwise.
+ */
+inline_always long put_young(const struct work *w)
+{
+	if (w->key.plane & 1)
+		return bpf_map_update_elem(&flows_udp, &w->key, &w->fresh, BPF_NOEXIST);
+	if (bpf_map_lookup_elem(&flows_tcp, &w->key))
+		return -1;
+	return bpf_map_update_elem(&young_flows, &w->key, &w->fresh, BPF_NOEXIST);
+}
+
+/* grow_up puts a connection that has opened where the others are. */
+inline_always struct flow *grow_up(struct work *w, struct flow *f)
+{
+	w->fresh = *f;
+	if (bpf_map_update_elem(&flows_tcp, &w->key, &w->fresh, BPF_ANY) ||
+	    bpf_map_update_elem(&conns_tcp, &w->name, &w->conn, BPF_ANY))
+		return f;
+	bpf_map_delete_elem(&young_flows, &w->key);
+	bpf_map_delete_elem(&young_conns, &w->name);
+	f = bpf_map_lookup_elem(&flows_tcp, &w->key);
+	return f;
 }
 
 /* is_new reports whether the packet begins another connection than the flow's:
@@ -114,14 +145,14 @@ static __noinline int put_fresh(const struct packet *p, struct work *w, const st
 		f = find_flow(&w->key);
 		if (f && is_stale(f, p->plane))
 			end_flow(f, &w->key);
-		if (!put_flow(&w->key, &w->fresh, BPF_NOEXIST))
+		if (!put_young(w))
 			return 0;
 	} else {
 		w->key.client = r->seen;
 	}
 	for (int i = 0; i < ALIAS_TRIES; i++) {
 		w->key.client_port = bpf_htons(ALIAS_FIRST + bpf_get_prandom_u32() % ALIAS_COUNT);
-		if (!put_flow(&w->key, &w->fresh, BPF_NOEXIST))
+		if (!put_young(w))
 			return 0;
 	}
 	return -1;
@@ -180,7 +211,7 @@ inline_always struct flow *begin_conn(struct __sk_buff *skb, const struct packet
 	if (p->plane & 1)
 		bpf_map_update_elem(&conns_udp, &w->name, &w->conn, BPF_ANY);
 	else
-		bpf_map_update_elem(&conns_tcp, &w->name, &w->conn, BPF_ANY);
+		bpf_map_update_elem(&young_conns, &w->name, &w->conn, BPF_ANY);
 	__sync_fetch_and_add(&l->active, 1);
 	count_flow(REAL_BIT | w->slot);
 	return find_flow(&w->key);
@@ -189,19 +220,21 @@ inline_always struct flow *begin_conn(struct __sk_buff *skb, const struct packet
 /* note_call notes of a packet to a real server how far its connection is, and
  * whether it was called before in vain.
  */
-inline_always void note_call(struct flow *f, const struct packet *p, __u32 slot, int direct)
+inline_always struct flow *note_call(struct work *w, struct flow *f, const struct packet *p)
 {
 	struct load *l;
 
 	if (p->plane & 1 || p->kind != PACKET_L4 || f->flags & FLOW_OPEN)
-		return;
+		return f;
 	if (p->tcp_flags & TCP_SYN) {
-		l = f->flags & FLOW_ANSWERED || direct ? 0 : load_of(slot);
+		l = f->flags & FLOW_ANSWERED || w->direct ? 0 : load_of(w->slot);
 		if (l)
 			__sync_fetch_and_add(&l->retries, 1);
-	} else if (direct || f->flags & FLOW_ANSWERED) {
+	} else if (w->direct || f->flags & FLOW_ANSWERED) {
 		f->flags |= FLOW_OPEN | FLOW_ANSWERED;
+		return grow_up(w, f);
 	}
+	return f;
 }
 
 /* note_answer notes a reset by a real server. */
@@ -282,8 +315,7 @@ static __noinline struct flow *pick(struct __sk_buff *skb, struct packet *p, str
 	if (!f)
 		return begin_conn(skb, p, w, flags);
 	w->direct = same(&w->key.endpoint, &p->dst);
-	note_call(f, p, w->slot, w->direct);
-	return f;
+	return note_call(w, f, p);
 }
 
 /* lead_on leads the packet of a flow to its real server. */

@@ -113,6 +113,25 @@ struct {
 	__type(value, struct conn);
 } conns_udp SEC(".maps");
 
+/* Connections to real servers that are not open yet have maps of their own, so
+ * that a flood of them pushes out nothing else.
+ */
+#define MAX_YOUNG 16384
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_YOUNG);
+	__type(key, struct flow_key);
+	__type(value, struct flow);
+} young_flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_YOUNG);
+	__type(key, struct alias_key);
+	__type(value, struct conn);
+} young_conns SEC(".maps");
+
 /* The ports of a fragmented datagram, for the fragments that carry none. */
 struct fragment_key {
 	struct address src;

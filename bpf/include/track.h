@@ -29,9 +29,12 @@ enum direction { INWARD, OUTWARD };
 
 inline_always struct flow *find_flow(const struct flow_key *key)
 {
+	struct flow *f;
+
 	if (key->plane & 1)
 		return bpf_map_lookup_elem(&flows_udp, key);
-	return bpf_map_lookup_elem(&flows_tcp, key);
+	f = bpf_map_lookup_elem(&flows_tcp, key);
+	return f || !is_served_any(SERVED) ? f : bpf_map_lookup_elem(&young_flows, key);
 }
 
 inline_always long put_flow(const struct flow_key *key, const struct flow *flow, __u64 how)
@@ -45,8 +48,8 @@ inline_always void drop_flow(const struct flow_key *key)
 {
 	if (key->plane & 1)
 		bpf_map_delete_elem(&flows_udp, key);
-	else
-		bpf_map_delete_elem(&flows_tcp, key);
+	else if (bpf_map_delete_elem(&flows_tcp, key))
+		bpf_map_delete_elem(&young_flows, key);
 }
 
 /* has_alias reports whether the endpoint knows the client by another name. */
@@ -81,8 +84,8 @@ static __noinline void drop_conn(const struct flow *f, __u32 plane)
 
 	if (plane & 1)
 		bpf_map_delete_elem(&conns_udp, &name);
-	else
-		bpf_map_delete_elem(&conns_tcp, &name);
+	else if (bpf_map_delete_elem(&conns_tcp, &name))
+		bpf_map_delete_elem(&young_conns, &name);
 	if (l && l->active)
 		__sync_fetch_and_add(&l->active, -1);
 }

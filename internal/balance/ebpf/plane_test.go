@@ -28,7 +28,8 @@ func find(name string) (plan.Attachment, bool) {
 
 func steered(t *testing.T, v model.VirtualService) plan.Steered {
 	t.Helper()
-	return ebpf.Plane{}.Service(v, find)[0].(plan.Steered)
+	p := ebpf.Plane{}.Service(v, find)
+	return p[len(p)-1].(plan.Steered)
 }
 
 func TestText(t *testing.T) {
@@ -100,5 +101,20 @@ func TestTablesHaveABound(t *testing.T) {
 	}
 	if n := steered(t, v).Ring.Len(); n != 262139 {
 		t.Errorf("a table of 1,000 has %d buckets", n)
+	}
+}
+
+// TestForwarding: the kernel tells programs a way elsewhere only where it routes.
+func TestForwarding(t *testing.T) {
+	forwards := func(v model.VirtualService) bool {
+		return slices.Contains(ebpf.Plane{}.Service(v, find), plan.Object(plan.IPForwarding(true)))
+	}
+	v := service()
+	if !forwards(v) {
+		t.Error("it does not forward to servers elsewhere")
+	}
+	v.Reals = v.Reals[:1]
+	if forwards(v) {
+		t.Error("it forwards for a sandbox")
 	}
 }

@@ -259,6 +259,8 @@ const (
 	FairleadMapTotals           = "totals"
 	FairleadMapWork             = "work"
 	FairleadMapWorkloads        = "workloads"
+	FairleadMapYoungConns       = "young_conns"
+	FairleadMapYoungFlows       = "young_flows"
 	FairleadProgAstray          = "astray"
 	FairleadProgBind4           = "bind4"
 	FairleadProgBind6           = "bind6"
@@ -392,6 +394,8 @@ type FairleadMapSpecs struct {
 	Totals     *ebpf.MapSpec `ebpf:"totals"`
 	Work       *ebpf.MapSpec `ebpf:"work"`
 	Workloads  *ebpf.MapSpec `ebpf:"workloads"`
+	YoungConns *ebpf.MapSpec `ebpf:"young_conns"`
+	YoungFlows *ebpf.MapSpec `ebpf:"young_flows"`
 }
 
 // FairleadVariableSpecs contains global variables before they are loaded into the kernel.
@@ -449,6 +453,8 @@ type FairleadMaps struct {
 	Totals     *ebpf.Map `ebpf:"totals"`
 	Work       *ebpf.Map `ebpf:"work"`
 	Workloads  *ebpf.Map `ebpf:"workloads"`
+	YoungConns *ebpf.Map `ebpf:"young_conns"`
+	YoungFlows *ebpf.Map `ebpf:"young_flows"`
 }
 
 func (m *FairleadMaps) Close() error {
@@ -478,6 +484,8 @@ func (m *FairleadMaps) Close() error {
 		m.Totals,
 		m.Work,
 		m.Workloads,
+		m.YoungConns,
+		m.YoungFlows,
 	)
 }
 

@@ -51,7 +51,7 @@ func newBench(tb testing.TB) *bench {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for _, name := range []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapFlowsUdp, bpf.FairleadMapConnsTcp, bpf.FairleadMapConnsUdp} {
+	for _, name := range []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapFlowsUdp, bpf.FairleadMapConnsTcp, bpf.FairleadMapConnsUdp, bpf.FairleadMapYoungFlows, bpf.FairleadMapYoungConns} {
 		spec.Maps[name].MaxEntries = testFlows
 	}
 	c, err := ebpf.NewCollection(spec)

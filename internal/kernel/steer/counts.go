@@ -76,7 +76,10 @@ func (p *Plane) live() (map[uint32]uint64, error) {
 		return nil, fmt.Errorf("read the clock: %w", err)
 	}
 	live := map[uint32]uint64{}
-	for name, limits := range map[string]idleLimits{bpf.FairleadMapFlowsTcp: tcpIdle, bpf.FairleadMapFlowsUdp: udpIdle} {
+	for name, limits := range map[string]idleLimits{bpf.FairleadMapFlowsTcp: tcpIdle, bpf.FairleadMapYoungFlows: tcpIdle, bpf.FairleadMapFlowsUdp: udpIdle} {
+		if p.maps[name] == nil {
+			continue // as in Flows
+		}
 		err := each(p.maps[name], func(_ bpf.FairleadFlowKey, f bpf.FairleadFlow) {
 			if now.Nano()-int64(f.Seen) <= int64(limits.of(f)) {
 				live[f.Lead]++

@@ -34,7 +34,10 @@ const batch = 4096
 
 // Flows calls fn for each flow.
 func (p *Plane) Flows(fn func(Flow)) error {
-	for name, udp := range map[string]bool{bpf.FairleadMapFlowsTcp: false, bpf.FairleadMapFlowsUdp: true} {
+	for name, udp := range map[string]bool{bpf.FairleadMapFlowsTcp: false, bpf.FairleadMapYoungFlows: false, bpf.FairleadMapFlowsUdp: true} {
+		if p.maps[name] == nil {
+			continue // it is only looked at, and these are of no account
+		}
 		err := each(p.maps[name], func(k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
 			fn(Flow{UDP: udp, key: k, Acknowledged: v.Ack, Real: realOf(v.Lead),
 				Host: at(v.Host, v.HostPort), Client: at(v.Client, v.ClientPort),
@@ -81,12 +84,14 @@ func at(a bpf.FairleadAddress, port uint16) netip.AddrPort {
 // One that has ended meanwhile is forgotten already.
 func (p *Plane) Forget(flows []Flow) error {
 	for _, f := range flows {
-		m := p.maps[bpf.FairleadMapFlowsTcp]
+		names := []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapYoungFlows}
 		if f.UDP {
-			m = p.maps[bpf.FairleadMapFlowsUdp]
+			names = []string{bpf.FairleadMapFlowsUdp}
 		}
-		if err := m.Delete(f.key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("forget flow %s to %s: %w", f.Client, f.Host, err)
+		for _, name := range names {
+			if err := p.maps[name].Delete(f.key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("forget flow %s to %s: %w", f.Client, f.Host, err)
+			}
 		}
 		forget := p.forgetAlias
 		if f.Real != 0 {

@@ -253,16 +253,18 @@ func (p *Plane) Ended(gone *Gone) ([]Flow, error) {
 
 // forgetConn forgets whose real server the flow's is.
 func (p *Plane) forgetConn(f Flow) error {
-	m := p.maps[bpf.FairleadMapConnsTcp]
+	names := []string{bpf.FairleadMapConnsTcp, bpf.FairleadMapYoungConns}
 	if f.UDP {
-		m = p.maps[bpf.FairleadMapConnsUdp]
+		names = []string{bpf.FairleadMapConnsUdp}
 	}
 	name := bpf.FairleadAliasKey{
 		Client: Address(f.Client.Addr()), ClientPort: swap(f.Client.Port()),
 		Host: Address(f.Host.Addr()), HostPort: swap(f.Host.Port()), Plane: f.key.Plane,
 	}
-	if err := m.Delete(name); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("forget the connection of %s to %s: %w", f.Client, f.Host, err)
+	for _, m := range names {
+		if err := p.maps[m].Delete(name); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forget the connection of %s to %s: %w", f.Client, f.Host, err)
+		}
 	}
 	return nil
 }

@@ -261,6 +261,35 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// TestFlood sends more SYNs than the maps hold: who has a connection keeps it.
+func TestFlood(t *testing.T) {
+	b := newBench(t)
+	s := b.served(false, true)
+	b.hold(t, s)
+	open := map[netip.AddrPort]netip.AddrPort{}
+	for i := range uint16(32) {
+		from := netip.AddrPortFrom(client4.Addr(), 40000+i)
+		_, dst := ends(b.mustLead(t, "a call", Uplink, b.up, first(false, from, s.Frontends[0]).frame()))
+		b.mustLead(t, "an answer", Sandbox, b.web, packet{src: dst, dst: from, flags: syn | ack, seq: 7, ack: 1001}.frame())
+		b.mustLead(t, "an acknowledgement", Uplink, b.up, packet{src: from, dst: s.Frontends[0], flags: ack, seq: 1001, ack: 8}.frame())
+		open[from] = dst
+	}
+	for i := range uint16(4 * testFlows) {
+		flood := netip.AddrPortFrom(netip.MustParseAddr("192.0.2.200"), 1024+i)
+		b.uplink(t, first(false, flood, s.Frontends[0]).frame())
+	}
+	for from, dst := range open {
+		_, now := ends(b.mustLead(t, "data", Uplink, b.up, packet{src: from, dst: s.Frontends[0], flags: ack, seq: 1001, ack: 8, payload: []byte("x")}.frame()))
+		if now != dst {
+			t.Errorf("the connection of %s went from %s to %s", from, dst, now)
+		}
+		src, _ := ends(b.mustLead(t, "an answer", Sandbox, b.web, packet{src: dst, dst: from, flags: ack, seq: 8, ack: 1002}.frame()))
+		if src != s.Frontends[0] {
+			t.Errorf("an answer to %s comes from %s", from, src)
+		}
+	}
+}
+
 // TestAdoptServices reads the table as the next process does.
 func TestAdoptServices(t *testing.T) {
 	b := newBench(t)

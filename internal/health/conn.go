@@ -94,10 +94,23 @@ func ours(err error) bool {
 	return false
 }
 
+// Unanswered is an error of a DialFunc that says itself what was not answered,
+// where nothing came in time.
+type Unanswered struct{ Err error }
+
+// Error implements error.
+func (u Unanswered) Error() string { return u.Err.Error() }
+
+// Unwrap returns the error.
+func (u Unanswered) Unwrap() error { return u.Err }
+
 // reason says in a few words what an error of a connection means.
 func reason(ctx context.Context, err error) string {
 	var number syscall.Errno
+	var silent Unanswered
 	switch {
+	case errors.As(err, &silent):
+		return silent.Error()
 	case ctx.Err() != nil, errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return "no answer in time"
 	case errors.As(err, &number):

@@ -29,7 +29,7 @@ func dialReal(host *kernel.Host) func(model.VirtualService, model.RealServer) he
 					continue
 				}
 				if err := host.HalfOpen(ctx, netip.AddrPortFrom(virtual, at), r.Address); err != nil {
-					return nil, err
+					return nil, health.Unanswered{Err: err}
 				}
 			}
 			return plain.DialContext(ctx, network, address)

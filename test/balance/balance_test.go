@@ -10,6 +10,8 @@ import (
 
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
+	"fairlead/internal/paths"
+	"fairlead/internal/plan"
 )
 
 // planes are those that this run is about: on another kernel, another.
@@ -54,12 +56,13 @@ var trials = []struct {
 // TestConformance asks every plane every question, by both protocols and in both
 // families.
 func TestConformance(t *testing.T) {
-	facts, err := kernel.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name := range strings.SplitSeq(*planes, ",") {
 		plane := model.Plane(name)
+		p, _ := paths.Plane(plane)
+		facts, err := kernel.Probe(append(p.Needs(model.VirtualService{}), plan.FeatureVeth, plan.FeatureBridge, plan.FeatureNAT)...)
+		if err != nil {
+			t.Fatal(err)
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLAN(t, facts, plane)

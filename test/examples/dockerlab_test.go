@@ -1,0 +1,100 @@
+package examples_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/daemon"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	dockerlab      = "../../examples/ipvs-direct-routing.yaml"
+	dockerlabProxy = "../../examples/ipvs-direct-routing-proxy.sh"
+	vip            = "192.168.1.200"
+	client         = "192.168.1.50"
+)
+
+var proxies = map[string]string{"raspberrypi0": "192.168.1.10", "raspberrypi1": "192.168.1.11", "raspberrypi2": "192.168.1.12", "raspberrypi3": "192.168.1.13"}
+
+// TestIPVSDirectRouting has four reverse proxies behind one address by the
+// example: a proxy that dies is taken out, as is one that is well but for the
+// virtual address; both come back; in the end nothing is left.
+func TestIPVSDirectRouting(t *testing.T) {
+	hosts := map[string]string{"bananam2u1": "192.168.1.2", "tester": client}
+	maps.Copy(hosts, proxies)
+	l := newLAN(t, hosts)
+	for name := range proxies {
+		l.serve(name)
+		if name != "raspberrypi3" {
+			l.sh(name, "sh "+dockerlabProxy)
+		}
+	}
+	// As the set-up's author had it.
+	l.sh("raspberrypi3", "nft 'table ip website { chain prerouting { type nat hook prerouting priority dstnat; ip daddr 192.168.1.200 dnat to 192.168.1.13; }; }'")
+	l.sh("bananam2u1", "ip addr add "+vip+"/32 dev eth0")
+	l.direct("bananam2u1")
+	before := l.director()
+	l.fairlead("apply", "-f", dockerlab)
+	for _, at := range proxies {
+		l.until("website", at, daemon.RealUp)
+	}
+	l.answer(slices.Collect(maps.Keys(proxies))...)
+
+	_ = l.nginx["raspberrypi2"].Kill() // its exit status says only that we killed it
+	l.until("website", proxies["raspberrypi2"], daemon.RealDown)
+	l.answer("raspberrypi0", "raspberrypi1", "raspberrypi3")
+	l.serve("raspberrypi2")
+	l.until("website", proxies["raspberrypi2"], daemon.RealUp)
+	l.answer(slices.Collect(maps.Keys(proxies))...)
+
+	l.sh("raspberrypi0", "ip addr del "+vip+"/32 dev lo")
+	if r := l.until("website", proxies["raspberrypi0"], daemon.RealDown); !strings.Contains(r.Cause, "virtual address") {
+		t.Errorf("%s is down since %q, and lacks the virtual address", r.Address, r.Cause)
+	}
+	if by, _, err := l.get("tester", proxies["raspberrypi0"]+":443"); err != nil || by != "raspberrypi0" {
+		t.Errorf("raspberrypi0 does not answer at its own address, but %q: %v", by, err)
+	}
+	l.answer("raspberrypi1", "raspberrypi2", "raspberrypi3")
+	l.sh("raspberrypi0", "sh "+dockerlabProxy)
+	l.until("website", proxies["raspberrypi0"], daemon.RealUp)
+	l.answer(slices.Collect(maps.Keys(proxies))...)
+
+	l.fairlead("destroy", "-f", dockerlab)
+	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(l.director(), "\n")); diff != "" {
+		t.Errorf("the director is not as it was before (-) but (+):\n%s", diff)
+	}
+	l.daemon.Stop()
+}
+
+// answer fails the test unless every request through the virtual address is
+// answered, by these in turn, who see the client.
+func (l *lan) answer(want ...string) {
+	l.Helper()
+	by := map[string]int{}
+	for range 6 * len(want) {
+		host, sees, err := l.get("tester", vip+":443")
+		if err != nil {
+			l.Errorf("a request fails while %v are up: %v", want, err)
+		}
+		if sees != client {
+			l.Errorf("%s sees %q, want the client %s", host, sees, client)
+		}
+		by[host]++
+	}
+	for _, name := range want {
+		if by[name] != 6 {
+			l.Errorf("%s has answered %d times, want 6: %v", name, by[name], by)
+		}
+	}
+}
+
+// director writes down what of the director an example could leave.
+func (l *lan) director() string {
+	l.Helper()
+	return l.sh("bananam2u1", "ip -o link | sed 's/qdisc [a-z]*//'; ip -o addr | grep -v fe80; ip route show table all | grep -v fe80; ip rule; ip -6 rule; nft list ruleset; tc filter show dev eth0 ingress;"+
+		" tc qdisc show; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all net.ipv4.conf.eth0")
+}

@@ -1,0 +1,194 @@
+// Package examples_test runs what the folder examples declares in the worlds
+// that it is for.
+package examples_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/cli"
+	"fairlead/internal/daemon"
+	"fairlead/internal/kernel"
+	"fairlead/test/daemons"
+	"fairlead/test/shell"
+)
+
+// cliRole is `fairlead` as users run it.
+const cliRole = "examples-cli"
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{daemons.Role: daemons.Main, cliRole: func() int {
+		return cli.Main("devel", os.Args[1:], os.Stdout, os.Stderr)
+	}})
+	os.Exit(m.Run())
+}
+
+// lan is a switch with hosts on it, by their names; each has eth0 there.
+type lan struct {
+	testing.TB
+	hosts  map[string]*kernel.Netns
+	nginx  map[string]*child.Process
+	daemon *daemons.Daemon
+	certs  string
+}
+
+func newLAN(t testing.TB, addresses map[string]string) *lan {
+	t.Helper()
+	l := &lan{TB: t, hosts: map[string]*kernel.Netns{}, nginx: map[string]*child.Process{}, certs: t.TempDir()}
+	middle := l.netns()
+	shell.Run(t, middle.Do, "ip link add switch type bridge && ip link set switch up")
+	for name, at := range addresses {
+		ns := l.netns()
+		l.hosts[name] = ns
+		shell.Run(t, middle.Do, fmt.Sprintf("ip link add %s type veth peer name eth0 netns /proc/%d/fd/%d && ip link set %[1]s master switch up", name, os.Getpid(), ns.File().Fd()))
+		l.sh(name, "ip link set lo up && ip link set eth0 up && ip addr add "+at+"/24 dev eth0")
+	}
+	l.certify()
+	return l
+}
+
+func (l *lan) netns() *kernel.Netns {
+	l.Helper()
+	ns, err := kernel.NewNetns()
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.Cleanup(func() { ns.Close() })
+	return ns
+}
+
+// sh runs a line on a host.
+func (l *lan) sh(host, line string) string {
+	l.Helper()
+	return shell.Run(l, l.hosts[host].Do, line)
+}
+
+// direct starts a daemon on a host.
+func (l *lan) direct(host string) {
+	l.Helper()
+	l.daemon = daemons.New(l, daemons.In(l.TempDir()), child.Place{Netns: l.hosts[host].File()})
+}
+
+// fairlead runs a command against the daemon and returns what it says.
+func (l *lan) fairlead(args ...string) string {
+	l.Helper()
+	cmd := child.Self(cliRole)
+	cmd.Args = append(cmd.Args, args...)
+	cmd.Env = append(cmd.Env, "FAIRLEAD_SOCKET="+l.daemon.Socket)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		l.Fatalf("fairlead %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// certify makes a key and a certificate that it has signed itself.
+func (l *lan) certify() {
+	l.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		l.Fatal(err)
+	}
+	of := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"example.com"}, NotAfter: time.Now().Add(24 * time.Hour)}
+	cert, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
+	if err != nil {
+		l.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		l.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"key": {Type: "PRIVATE KEY", Bytes: private}, "cert": {Type: "CERTIFICATE", Bytes: cert}} {
+		if err := os.WriteFile(filepath.Join(l.certs, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			l.Fatal(err)
+		}
+	}
+}
+
+// serve starts nginx on a host, and waits until it listens. It knows example.com
+// alone, and answers with the host's name and the client's address.
+func (l *lan) serve(host string) {
+	l.Helper()
+	dir := l.TempDir()
+	config := filepath.Join(dir, "nginx.conf")
+	text := fmt.Sprintf(`daemon off; master_process off; pid nginx.pid; error_log stderr;
+events { worker_connections 512; }
+http {
+	access_log off; ssl_certificate %[1]s/cert; ssl_certificate_key %[1]s/key;
+	server { listen 443 ssl default_server; return 404; }
+	server { listen 443 ssl; server_name example.com; location / { return 200 "%[2]s $remote_addr"; } }
+}
+`, l.certs, host)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		l.Fatal(err)
+	}
+	cmd := exec.Command("nginx", "-p", dir, "-e", "stderr", "-c", config)
+	cmd.Stderr = os.Stderr
+	p, err := child.Start(context.Background(), cmd, child.Place{Netns: l.hosts[host].File()})
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.nginx[host] = p
+	l.Cleanup(func() { _ = p.Kill() })
+	l.sh(host, "for i in $(seq 200); do ss -Hltn sport = 443 | grep -q . && exit; sleep 0.02; done; exit 1")
+}
+
+// get asks https://example.com/ at an address, on a connection of its own, and
+// returns which host answers, and which client it sees.
+func (l *lan) get(from, at string) (host, client string, err error) {
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DialContext: func(context.Context, string, string) (conn net.Conn, err error) {
+			err = l.hosts[from].Do(func() error {
+				conn, err = net.DialTimeout("tcp", at, 5*time.Second)
+				return err
+			})
+			return conn, err
+		}}
+	answer, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Get("https://example.com/")
+	if err != nil {
+		return "", "", err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %s", answer.Status)
+	}
+	host, client, _ = strings.Cut(string(body), " ")
+	return host, client, err
+}
+
+// until waits for the state of a real server, and returns it.
+func (l *lan) until(service, real string, want daemon.Standing) daemon.RealView {
+	l.Helper()
+	var view daemon.ServiceView
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		var err error
+		if view, err = l.daemon.Client.Service(l.Context(), service); err != nil {
+			l.Fatal(err)
+		}
+		for _, r := range view.Servers {
+			if r.Address.String() == real && r.State == want && !r.Checked.IsZero() {
+				return r
+			}
+		}
+	}
+	l.Fatalf("%s is not %s: %+v", real, want, view.Servers)
+	return daemon.RealView{}
+}

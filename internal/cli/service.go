@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -39,7 +38,7 @@ const realHelp = "A real server is ADDRESS[:PORT], or what selects attached sand
 	"selected are real servers for as long as they are attached."
 
 func (f *serviceFlags) flags(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&f.reals, "real", "r", nil, "`REAL` server: ADDRESS[:PORT], label=KEY[=VALUE][:PORT] …, and ,weight=N (repeatable)")
+	c.Flags().StringArrayVarP(&f.reals, "real", "r", nil, "`REAL` server: ADDRESS[:PORT], or label=KEY[=VALUE][:PORT] and the like; with ,weight=N (repeatable)")
 	c.Flags().StringArrayVar(&f.command, "check-command", nil, "exec: the `COMMAND` that is run with the server's address and port as its last arguments (repeat it for arguments)")
 	for _, field := range slices.Concat(text.ServiceFields(), text.CheckFields()) {
 		if field.Value == "" {
@@ -50,13 +49,24 @@ func (f *serviceFlags) flags(c *cobra.Command) {
 		if field.Flag == "scheduler" {
 			short = "s"
 		}
-		c.Flags().StringP(field.Flag, short, "", fmt.Sprintf("`%s`: %s", field.Value, field.Help))
+		c.Flags().VarP(&word{kind: field.Value}, field.Flag, short, field.Help)
 		if field.Words != nil {
 			// It fails only for a flag that is not there or completes already.
 			_ = c.RegisterFlagCompletionFunc(field.Flag, cobra.FixedCompletions(field.Words, cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
 }
+
+// word is a flag whose kind of value has a name of its own.
+type word struct{ text, kind string }
+
+func (w *word) String() string { return w.text }
+
+// Type implements pflag.Value.
+func (w *word) Type() string { return w.kind }
+
+// Set implements pflag.Value.
+func (w *word) Set(text string) error { w.text = text; return nil }
 
 // change changes a service as the flags and further arguments say.
 func (f *serviceFlags) change(c *cobra.Command, v *model.VirtualService, frontends []string) error {

@@ -57,7 +57,7 @@ func (t *draft) blameService(text string) string {
 // atReal narrows what is wrong with a service down to a real server of it, if
 // the text begins with that.
 func atReal(at string, v model.VirtualService, text string) string {
-	for j, r := range v.Reals {
+	for j, r := range slices.Backward(v.Reals) { // of two alike, the latter is wrong
 		if strings.HasPrefix(text, "real server "+r.String()+": ") {
 			return fmt.Sprintf("%s.reals[%d]", at, j)
 		}

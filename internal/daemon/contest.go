@@ -43,6 +43,8 @@ func contestOf(o plan.Object) string {
 	switch o.(type) {
 	case plan.Table, plan.Mapping, plan.Member:
 		return plan.Table{}.Key()
+	case plan.ServiceTable, plan.NFTService:
+		return plan.ServiceTable{}.Key()
 	}
 	return o.Key()
 }

@@ -85,8 +85,9 @@ func (e *Engine) apply(ctx context.Context, record *store.Record, have, want pla
 // forgettable reports whether the step takes away what the record remembers.
 func forgettable(op plan.Op) bool {
 	_, setting := op.Object.(plan.Sysctl)
+	_, virtual := op.Object.(plan.VirtualAddress)
 	_, within := inside(op.Object)
-	return setting || within
+	return setting || within || virtual
 }
 
 // make takes every step that adds; if one fails, it takes back those before.

@@ -109,7 +109,7 @@ func (e *Engine) Plan(want model.State) ([]plan.Op, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read record: %w", err)
 	}
-	t, err := e.target(want, record.Leases)
+	t, err := e.target(want, record)
 	if err != nil {
 		return nil, err
 	}
@@ -134,8 +134,11 @@ func (e *Engine) set(ctx context.Context, want model.State) (model.State, error)
 	if err != nil {
 		return want, fmt.Errorf("read record: %w", err)
 	}
-	t, err := e.target(want, before.Leases)
+	t, err := e.target(want, before)
 	if err != nil {
+		return want, err
+	}
+	if err := e.shadowed(before.Desired, t.full); err != nil {
 		return want, err
 	}
 	byAccount := e.applied != nil
@@ -159,7 +162,8 @@ func (e *Engine) reach(ctx context.Context, before store.Record, t target, want 
 	if err != nil {
 		return false, err
 	}
-	record := store.Record{Desired: want, Leases: t.leases, Settings: slices.Clone(before.Settings), Inside: slices.Clone(before.Inside)}
+	record := store.Record{Desired: want, Leases: t.leases, Settings: slices.Clone(before.Settings), Inside: slices.Clone(before.Inside),
+		Virtual: slices.Clone(before.Virtual)}
 	return e.apply(ctx, &record, have, t.plan)
 }
 
@@ -236,7 +240,7 @@ func (e *Engine) observe(ctx context.Context) (store.Record, plan.Plan, target, 
 	if err != nil {
 		return record, nil, target{}, fmt.Errorf("read record: %w", err)
 	}
-	t, err := e.target(record.Desired, record.Leases)
+	t, err := e.target(record.Desired, record)
 	if err != nil {
 		return record, nil, t, err
 	}
@@ -268,7 +272,7 @@ func (e *Engine) have(record store.Record, want plan.Plan) (plan.Plan, error) {
 	}
 	// A record that this version or kernel can make nothing of still leaves
 	// our marks to go by.
-	should, _ := e.target(record.Desired, record.Leases)
+	should, _ := e.target(record.Desired, record)
 	have, err := e.cfg.Kernel.Observe(append(should.plan, remnants(record)...), want)
 	if err != nil {
 		return nil, fmt.Errorf("observe host: %w", err)

@@ -55,7 +55,7 @@ func (e *Engine) Assume() error {
 	if err != nil {
 		return fmt.Errorf("read record: %w", err)
 	}
-	t, err := e.target(record.Desired, record.Leases)
+	t, err := e.target(record.Desired, record)
 	if err == nil {
 		e.applied = t.plan
 	}

@@ -30,6 +30,9 @@ func (e *Engine) remember(record *store.Record, set []plan.Op) error {
 		if at, ok := inside(op.Object); ok && !slices.Contains(record.Inside, at) {
 			record.Inside = append(record.Inside, at)
 		}
+		if v, ok := op.Object.(plan.VirtualAddress); ok && !slices.Contains(record.Virtual, store.Virtual(v)) {
+			record.Virtual = append(record.Virtual, store.Virtual(v))
+		}
 	}
 	return e.save(*record)
 }
@@ -51,6 +54,9 @@ func remnants(record store.Record) plan.Plan {
 		} else {
 			p = append(p, plan.Remnant{Netns: at.Netns, Name: at.Link})
 		}
+	}
+	for _, v := range record.Virtual {
+		p = append(p, plan.VirtualAddress(v))
 	}
 	return p
 }
@@ -111,27 +117,30 @@ func (e *Engine) changed(record store.Record) plan.Plan {
 }
 
 // forget drops the settings that the plan no longer wants: they have been put
-// back, or are someone else's by now. It drops what was in sandboxes too, once
-// it has been taken away.
+// back, or are someone else's by now. It drops what was in sandboxes too, and
+// virtual addresses, once they have been taken away.
 func (e *Engine) forget(record *store.Record, want plan.Plan, removed bool) error {
 	type name struct{ netns, name string }
 	wanted := map[name]bool{}
-	places := map[store.Inside]bool{}
+	places, virtual := map[store.Inside]bool{}, map[store.Virtual]bool{}
 	for _, o := range want {
 		if s, ok := o.(plan.Sysctl); ok {
 			wanted[name{s.Netns, s.Name}] = true
 		} else if at, ok := inside(o); ok {
 			places[at] = true
+		} else if v, ok := o.(plan.VirtualAddress); ok {
+			virtual[store.Virtual(v)] = true
 		}
 	}
 	kept := slices.DeleteFunc(slices.Clone(record.Settings), func(s store.Setting) bool {
 		return !wanted[name{s.Netns, s.Name}]
 	})
 	left := slices.DeleteFunc(slices.Clone(record.Inside), func(at store.Inside) bool { return removed && !places[at] })
-	if len(kept) == len(record.Settings) && len(left) == len(record.Inside) {
+	put := slices.DeleteFunc(slices.Clone(record.Virtual), func(v store.Virtual) bool { return removed && !virtual[v] })
+	if len(kept) == len(record.Settings) && len(left) == len(record.Inside) && len(put) == len(record.Virtual) {
 		return nil
 	}
-	record.Settings, record.Inside = kept, left
+	record.Settings, record.Inside, record.Virtual = kept, left, put
 	return e.save(*record)
 }
 

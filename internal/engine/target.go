@@ -10,6 +10,7 @@ import (
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
 	"fairlead/internal/plan"
+	"fairlead/internal/store"
 )
 
 // target is a desired state, worked out.
@@ -19,8 +20,9 @@ type target struct {
 	plan   plan.Plan
 }
 
-// target checks the state, leases what addresses it lacks and plans it.
-func (e *Engine) target(want model.State, held ipam.Leases) (target, error) {
+// target checks the state, leases what addresses it lacks and plans it, for a
+// host that holds what the record tells.
+func (e *Engine) target(want model.State, record store.Record) (target, error) {
 	facts, err := e.facts(want)
 	if err != nil {
 		return target{}, err
@@ -28,11 +30,15 @@ func (e *Engine) target(want model.State, held ipam.Leases) (target, error) {
 	if err := errors.Join(want.Validate(), e.supported(want, facts)); err != nil {
 		return target{}, err
 	}
-	full, leases, err := e.complete(want, held, facts)
+	full, leases, err := e.complete(want, record.Leases, facts)
 	if err != nil {
 		return target{}, err
 	}
-	p, err := e.build(full, facts)
+	virtual, err := e.virtual(full, record)
+	if err != nil {
+		return target{}, err
+	}
+	p, err := e.build(full, facts, virtual)
 	return target{full, leases, p}, err
 }
 
@@ -101,7 +107,7 @@ type plannedEndpoint struct {
 }
 
 // build joins what every driver and way plans; supported has found them all.
-func (e *Engine) build(s model.State, facts plan.Facts) (plan.Plan, error) {
+func (e *Engine) build(s model.State, facts plan.Facts, virtual plan.Plan) (plan.Plan, error) {
 	services := e.planned.services
 	parts, attachments := e.buildEndpoints(s, facts)
 	for _, w := range paths.Ways() {
@@ -117,7 +123,7 @@ func (e *Engine) build(s model.State, facts plan.Facts) (plan.Plan, error) {
 		}
 		parts = append(parts, plan.NewPart(w.Publish(p, at)))
 	}
-	parts = append(parts, e.buildServices(s, attachments, services)...)
+	parts = append(append(parts, plan.NewPart(virtual)), e.buildServices(s, attachments, services)...)
 	return plan.Merge(parts...)
 }
 

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -22,6 +23,10 @@ func (m *matcher) concerns(o plan.Object) bool {
 		return m.tables[plan.Mark]
 	case plan.ServiceTable, plan.NFTService:
 		return m.tables[plan.ServicesTable]
+	case plan.Guard:
+		return m.tables[plan.GuardTable]
+	case plan.VirtualAddress:
+		return len(m.addresses) > 0 && m.lost(plan.Address{Link: o.Link, Prefix: netip.PrefixFrom(o.Addr, o.Addr.BitLen())})
 	case plan.Untracked:
 		return m.tables[o.Table()]
 	case plan.IPVSTable, plan.IPVSMember:

@@ -187,6 +187,10 @@ func (h *Host) Set(o plan.Object) error {
 		err = h.setCipherPeer(o)
 	case plan.Untracked:
 		err = h.setUntracked(o)
+	case plan.VirtualAddress:
+		err = h.setVirtual(o)
+	case plan.Guard:
+		err = h.setGuard(o)
 	case plan.IPVSService:
 		err = h.setIPVS(o)
 	case plan.IPVSTable:
@@ -241,6 +245,10 @@ func (h *Host) Del(o plan.Object) error {
 		err = h.delCipherPeer(o)
 	case plan.Untracked:
 		err = h.delUntracked(o)
+	case plan.VirtualAddress:
+		err = h.delVirtual(o)
+	case plan.Guard:
+		err = h.delGuard()
 	case plan.IPVSService:
 		err = h.delIPVS(o)
 	case plan.IPVSTable:

@@ -88,9 +88,7 @@ func serviceRules(s plan.NFTService) [][]expr.Any {
 	}
 	var rules [][]expr.Any
 	if s.Proto == model.TCP && !s.Hashes() {
-		rules = append(rules, rule(isProto(unix.IPPROTO_TCP), payload(expr.PayloadBaseTransportHeader, 13, 1, reg1), []expr.Any{
-			&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 1, Mask: []byte{tcpFin | tcpSyn | tcpReset | tcpAck}, Xor: []byte{0}},
-			&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: []byte{tcpSyn}}}, resetTCP()))
+		rules = append(rules, rule(isProto(unix.IPPROTO_TCP), tcpFlags(tcpFin|tcpSyn|tcpReset|tcpAck, tcpSyn), resetTCP()))
 	}
 	f := families[1]
 	if s.Is4() {

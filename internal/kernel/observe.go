@@ -63,6 +63,11 @@ func (h *Host) Observe(should, want plan.Plan) (plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	guard, err := h.strayGuard(known)
+	if err != nil {
+		return nil, err
+	}
+	tables = append(tables, guard...)
 	balanced, err := h.strayBalanced(known)
 	if err != nil {
 		return nil, err
@@ -104,6 +109,10 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 		found, err = h.readCipherPeer(o)
 	case plan.Untracked:
 		found, err = h.readUntracked(o)
+	case plan.VirtualAddress:
+		found, err = h.readVirtual(o)
+	case plan.Guard:
+		found, err = h.readGuard(o)
 	case plan.IPVSService:
 		found, err = h.readIPVS(o)
 	case plan.IPVSTable, plan.IPVSMember:

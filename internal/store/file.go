@@ -66,9 +66,11 @@ type recordTables struct {
 	networks  *table[model.Network]
 	endpoints *table[model.Endpoint]
 	publishes *table[model.Publish]
+	services  *table[model.VirtualService]
 	leases    *table[lease]
 	settings  *table[Setting]
 	inside    *table[Inside]
+	virtual   *table[Virtual]
 }
 
 // lease is an entry of ipam.Leases.
@@ -144,12 +146,15 @@ func (f *File) declare() {
 		networks:  newTable(f.boot, "desired networks", networkName, model.Network.Equal),
 		endpoints: newTable(f.boot, "desired endpoints", func(e model.Endpoint) string { return e.Name }, model.Endpoint.Equal),
 		publishes: newTable(f.boot, "desired publishes", publishKey, model.Publish.Equal),
+		services:  newTable(f.boot, "desired services", func(v model.VirtualService) string { return v.Name }, model.VirtualService.Equal),
 		leases: newTable(f.boot, "leases", func(l lease) string { return l.Endpoint },
 			func(a, b lease) bool { return a.Endpoint == b.Endpoint && slices.Equal(a.Lease, b.Lease) }),
 		settings: newTable(f.boot, "settings", func(s Setting) string { return s.Netns + " " + s.Name },
 			func(a, b Setting) bool { return a == b }),
 		inside: newTable(f.boot, "links in sandboxes", func(i Inside) string { return i.Netns + " " + i.Link + " " + i.Device },
 			func(a, b Inside) bool { return a == b }),
+		virtual: newTable(f.boot, "virtual addresses", func(v Virtual) string { return v.Link + " " + v.Addr.String() },
+			func(a, b Virtual) bool { return a == b }),
 	}
 }
 
@@ -162,9 +167,11 @@ func publishKey(p model.Publish) string {
 // record puts the tables together.
 func (f *File) record() Record {
 	r := Record{
-		Desired:  model.State{Networks: f.desired.networks.all(), Endpoints: f.desired.endpoints.all(), Publishes: f.desired.publishes.all()},
+		Desired: model.State{Networks: f.desired.networks.all(), Endpoints: f.desired.endpoints.all(), Publishes: f.desired.publishes.all(),
+			Services: f.desired.services.all()},
 		Settings: f.desired.settings.all(),
 		Inside:   f.desired.inside.all(),
+		Virtual:  f.desired.virtual.all(),
 	}
 	for _, l := range f.desired.leases.all() {
 		if r.Leases == nil {
@@ -206,7 +213,8 @@ func (f *File) Save(r Record) error {
 		leases = append(leases, lease{name, addrs})
 	}
 	err := f.boot.write(f.desired.networks.set(r.Desired.Networks), f.desired.endpoints.set(r.Desired.Endpoints),
-		f.desired.publishes.set(r.Desired.Publishes), f.desired.leases.set(leases), f.desired.settings.set(r.Settings), f.desired.inside.set(r.Inside))
+		f.desired.publishes.set(r.Desired.Publishes), f.desired.services.set(r.Desired.Services), f.desired.leases.set(leases), f.desired.settings.set(r.Settings), f.desired.inside.set(r.Inside),
+		f.desired.virtual.set(r.Virtual))
 	if err == nil {
 		f.memory.take(r)
 	}

@@ -5,6 +5,7 @@ package store
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -21,6 +22,15 @@ type Record struct {
 	// Inside holds every link that may be in a sandbox and leaves no trace on
 	// the host, until we have taken it away.
 	Inside []Inside
+	// Virtual holds every address of a service that we have put on a link of the
+	// host, until it is taken away: what else is there was there before us.
+	Virtual []Virtual
+}
+
+// Virtual is an address of a service on a link of the host.
+type Virtual struct {
+	Link string
+	Addr netip.Addr
 }
 
 // Inside is a link in a sandbox.
@@ -61,6 +71,7 @@ func (r Record) Clone() Record {
 	}
 	c.Settings = slices.Clone(r.Settings)
 	c.Inside = slices.Clone(r.Inside)
+	c.Virtual = slices.Clone(r.Virtual)
 	return c
 }
 

@@ -13,10 +13,12 @@ import (
 func record() store.Record {
 	return store.Record{
 		Desired: model.State{Networks: []model.Network{{Name: "net", Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.0.0.0/24")}}}},
-			Endpoints: []model.Endpoint{{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}}, Publishes: []model.Publish{{Endpoint: "web"}}},
+			Endpoints: []model.Endpoint{{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}}, Publishes: []model.Publish{{Endpoint: "web"}},
+			Services: []model.VirtualService{{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.10")}, Reals: []model.RealServer{{Endpoint: "web", Weight: 1}}}}},
 		Leases:   ipam.Leases{"web": {netip.MustParseAddr("10.0.0.2")}},
 		Settings: []store.Setting{{Name: "net.ipv4.ip_forward", Value: "1", Before: "0"}},
 		Inside:   []store.Inside{{Netns: "/run/netns/web", Link: "eth0", Device: "eth2"}},
+		Virtual:  []store.Virtual{{Link: "eth0", Addr: netip.MustParseAddr("192.0.2.10")}},
 	}
 }
 
@@ -29,8 +31,10 @@ func spoil(r store.Record) {
 	r.Desired.Publishes[0].Endpoint = "x"
 	r.Leases["web"][0] = netip.Addr{}
 	r.Leases["x"] = nil
+	r.Desired.Services[0].Reals[0].Weight = 7
 	r.Settings[0].Before = "x"
 	r.Inside[0].Netns = "x"
+	r.Virtual[0].Link = "x"
 }
 
 func wishes() model.Wishes {

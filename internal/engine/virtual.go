@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+	"fairlead/internal/store"
+)
+
+// virtual plans the virtual addresses that services want on links of the host,
+// and the guard of those that are the host's own through us alone. What the host
+// has besides is adopted: it stays as it is, and so do the ports there.
+func (e *Engine) virtual(s model.State, record store.Record) (plan.Plan, error) {
+	if !slices.ContainsFunc(s.Services, isLocal) {
+		return nil, leased(s)
+	}
+	adopted, err := e.notOurs(record)
+	if err != nil {
+		return nil, err
+	}
+	guarded, links := map[netip.Addr]bool{}, map[netip.Addr]model.VirtualService{}
+	var all plan.Plan
+	for _, v := range s.Services {
+		for _, a := range v.Addresses {
+			if adopted[a] || !isLocal(v) {
+				continue
+			}
+			guarded[a] = true
+			if v.Interface == "" {
+				continue
+			}
+			if first, known := links[a]; !known {
+				links[a] = v
+				all = append(all, plan.VirtualAddress{Link: v.Interface, Addr: a})
+			} else if first.Interface != v.Interface {
+				return nil, fmt.Errorf("service %s: %s is on %s already, for service %s: name the same interface, or none", v.Name, a, first.Interface, first.Name)
+			}
+		}
+	}
+	if len(guarded) > 0 {
+		all = append(plan.Plan{guard(s, guarded)}, all...)
+	}
+	return all, leased(s)
+}
+
+// isLocal reports whether the service makes its addresses the host's own: on a
+// link, or by a local route, as the planes do that rewrite on the host's way.
+func isLocal(v model.VirtualService) bool {
+	return v.Interface != "" || v.Plane == model.PlaneNFT || v.Plane == model.PlaneIPVS
+}
+
+// notOurs returns the host's addresses that are on its links not by us.
+func (e *Engine) notOurs(record store.Record) (map[netip.Addr]bool, error) {
+	local, err := e.cfg.Kernel.LocalAddrs()
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[netip.Addr]bool, len(local))
+	for _, a := range local {
+		all[a] = true
+	}
+	for _, v := range record.Virtual {
+		delete(all, v.Addr)
+	}
+	return all, nil
+}
+
+// guard opens the frontends of all services at the guarded addresses, and
+// nothing else there.
+func guard(s model.State, guarded map[netip.Addr]bool) plan.Guard {
+	var addresses, tcp, udp []model.Frontend
+	for a := range guarded {
+		addresses = append(addresses, model.Frontend{At: netip.AddrPortFrom(a, 0)})
+	}
+	for _, v := range s.Services {
+		for _, f := range v.Frontends() {
+			switch {
+			case !guarded[f.At.Addr()]:
+			case f.Proto == model.UDP:
+				udp = append(udp, f)
+			default:
+				tcp = append(tcp, f)
+			}
+		}
+	}
+	pack := func(all []model.Frontend) plan.Frontends {
+		slices.SortFunc(all, func(a, b model.Frontend) int { return a.At.Compare(b.At) })
+		return plan.PackFrontends(all)
+	}
+	return plan.Guard{Addresses: pack(addresses), TCP: pack(tcp), UDP: pack(udp)}
+}
+
+// leased refuses virtual addresses that an endpoint has.
+func leased(s model.State) error {
+	virtual := map[netip.Addr]string{}
+	for _, v := range s.Services {
+		for _, a := range v.Addresses {
+			virtual[a] = v.Name
+		}
+	}
+	if len(virtual) == 0 {
+		return nil
+	}
+	var errs []error
+	for _, ep := range s.Endpoints {
+		for _, a := range ep.Addresses {
+			if name, clash := virtual[a]; clash {
+				errs = append(errs, fmt.Errorf("service %s: %s is the address of endpoint %s: choose another, outside of the networks' subnets", name, a, ep.Name))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// shadowed refuses new frontends where a socket of another program listens: its
+// clients would be led away from it.
+func (e *Engine) shadowed(before, full model.State) error {
+	known := map[model.Frontend]bool{}
+	for _, v := range before.Services {
+		for _, f := range v.Frontends() {
+			known[f] = true
+		}
+	}
+	owners := map[model.Frontend]string{}
+	var leads []plan.Lead
+	for _, v := range full.Services {
+		for _, f := range v.Frontends() {
+			if !known[f] {
+				owners[f] = v.Name
+				leads = append(leads, plan.Lead{Proto: f.Proto, Host: f.At.Addr(), Ports: model.Port(f.At.Port())})
+			}
+		}
+	}
+	if len(leads) == 0 {
+		return nil
+	}
+	err := e.cfg.Kernel.Held(leads)
+	var held *kernel.HeldError
+	if !errors.As(err, &held) {
+		return err
+	}
+	for f, name := range owners {
+		if f.Proto == held.Proto && f.At.Port() == held.Addr.Port() {
+			return fmt.Errorf("service %s: port %s/%s is held by %s, whose clients it would get: stop that, have it listen at other addresses than %s, or choose another port",
+				name, held.Addr, held.Proto, held.Owner, f.At.Addr())
+		}
+	}
+	return err
+}

@@ -1,0 +1,166 @@
+package kernel
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"fairlead/internal/plan"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+func guardTable() *nftables.Table {
+	return &nftables.Table{Name: plan.GuardTable, Family: nftables.TableFamilyINet}
+}
+
+// guardSet is a set of the guard's table with its elements.
+type guardSet struct {
+	*nftables.Set
+	elements []nftables.SetElement
+}
+
+func guardSets(g plan.Guard) []guardSet {
+	var sets []guardSet
+	for _, f := range families {
+		addresses := guardSet{Set: &nftables.Set{Table: guardTable(), Name: plan.SetGuarded + f.suffix, KeyType: f.addrType}}
+		for _, a := range g.Addresses.List() {
+			if key := a.Addr().AsSlice(); len(key) == int(f.addrLen) {
+				addresses.elements = append(addresses.elements, nftables.SetElement{Key: key})
+			}
+		}
+		ports := guardSet{Set: &nftables.Set{Table: guardTable(), Name: plan.SetGuardedPorts + f.suffix, Concatenation: true,
+			KeyType: nftables.MustConcatSetType(f.addrType, nftables.TypeInetProto, nftables.TypeInetService)}}
+		for _, o := range g.Open() {
+			if addr := o.At.Addr().AsSlice(); len(addr) == int(f.addrLen) {
+				ports.elements = append(ports.elements, nftables.SetElement{
+					Key: slices.Concat(addr, []byte{protoNumbers[o.Proto], 0, 0, 0}, port(o.At.Port()))})
+			}
+		}
+		sets = append(sets, addresses, ports)
+	}
+	return sets
+}
+
+// guardRules returns the table's chains, as plan.Guard.Add types them.
+func guardRules() []chain {
+	accept := verdict(expr.VerdictAccept, "")
+	var input, to, from [][]expr.Any
+	for _, f := range families {
+		input = append(input, rule(f.is(), f.load(f.dst, reg1), lookup(plan.SetGuarded+f.suffix), verdict(expr.VerdictJump, "closed")))
+		to = append(to, rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto), lookup(plan.SetGuardedPorts+f.suffix), accept))
+		source := rule(meta(expr.MetaKeyL4PROTO, f.afterAddr), payload(expr.PayloadBaseTransportHeader, 0, 2, f.afterProto))
+		from = append(from, rule(f.is(), f.load(f.src, reg1), source, lookup(plan.SetGuardedPorts+f.suffix), accept))
+	}
+	closed := slices.Concat([][]expr.Any{
+		rule(isProto(unix.IPPROTO_ICMP), accept),
+		rule(isProto(unix.IPPROTO_ICMPV6), accept),
+	}, to, from, [][]expr.Any{
+		rule(isProto(unix.IPPROTO_TCP), tcpFlags(tcpSyn|tcpAck, tcpSyn), accept),
+		rule(isProto(unix.IPPROTO_TCP), resetTCP()),
+		{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}},
+	})
+	late := nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource + 1)
+	return []chain{
+		{"input", nftables.ChainHookInput, late, nftables.ChainTypeFilter, input},
+		{name: "closed", rules: closed},
+	}
+}
+
+// tcpFlags matches segments whose flags of the mask are not just these.
+func tcpFlags(mask, flags byte) []expr.Any {
+	return rule(payload(expr.PayloadBaseTransportHeader, 13, 1, reg1), []expr.Any{
+		&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 1, Mask: []byte{mask}, Xor: []byte{0}},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: []byte{flags}}})
+}
+
+// setGuard makes the table in the place of another, in one transaction.
+func (h *Host) setGuard(g plan.Guard) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return h.noNft
+	}
+	t, sets := guardTable(), guardSets(g)
+	h.nft.AddTable(t) // so that deleting succeeds whether or not it is there
+	h.nft.DelTable(t)
+	all := make([]*nftables.Set, len(sets))
+	for i, s := range sets {
+		all[i] = s.Set
+	}
+	if err := queueChains(h.nft, t, all, guardRules()); err != nil {
+		return err
+	}
+	for _, s := range sets {
+		for part := range slices.Chunk(s.elements, elementsPerMessage) {
+			if err := h.nft.SetAddElements(s.Set, part); err != nil {
+				return err
+			}
+		}
+	}
+	return h.nft.Flush()
+}
+
+func (h *Host) delGuard() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return nil
+	}
+	h.nft.AddTable(guardTable())
+	h.nft.DelTable(guardTable())
+	return h.nft.Flush()
+}
+
+// readGuard returns g if its table is there and whole.
+func (h *Host) readGuard(g plan.Guard) (plan.Object, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return nil, nil
+	}
+	if _, err := h.nft.ListTableOfFamily(plan.GuardTable, nftables.TableFamilyINet); err != nil {
+		return nil, missing(err)
+	}
+	rules, err := h.ruleData(guardTable())
+	if err != nil {
+		return nil, err
+	}
+	for _, ch := range guardRules() {
+		if !carries(rules[ch.name], plan.Mark, len(ch.rules)) {
+			return plan.Guard{}, nil
+		}
+	}
+	for _, s := range guardSets(g) {
+		have, err := h.nft.GetSetElements(s.Set)
+		if err != nil {
+			return nil, fmt.Errorf("read nft set %s: %w", s.Name, err)
+		}
+		if !sameKeys(have, s.elements) {
+			return plan.Guard{}, nil
+		}
+	}
+	return g, nil
+}
+
+// sameKeys reports whether two lists of elements have the same keys.
+func sameKeys(a, b []nftables.SetElement) bool {
+	byKey := func(x, y nftables.SetElement) int { return bytes.Compare(x.Key, y.Key) }
+	a, b = slices.SortedFunc(slices.Values(a), byKey), slices.SortedFunc(slices.Values(b), byKey)
+	return slices.EqualFunc(a, b, func(x, y nftables.SetElement) bool { return bytes.Equal(x.Key, y.Key) })
+}
+
+// strayGuard returns the table if it is in no plan.
+func (h *Host) strayGuard(known map[string]bool) (plan.Plan, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil || known[plan.Guard{}.Key()] {
+		return nil, nil
+	}
+	if _, err := h.nft.ListTableOfFamily(plan.GuardTable, nftables.TableFamilyINet); err != nil {
+		return nil, missing(err)
+	}
+	return plan.Plan{plan.Guard{}}, nil
+}

@@ -1,0 +1,41 @@
+package kernel
+
+import (
+	"net/netip"
+	"regexp"
+	"testing"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestGuardIsItsText makes the table of the guard by its text and by netlink.
+func TestGuardIsItsText(t *testing.T) {
+	h := openTestHost(t)
+	at := func(s string) []model.Frontend { return []model.Frontend{{At: netip.MustParseAddrPort(s)}} }
+	g := plan.Guard{Addresses: plan.PackFrontends(append(at("192.0.2.1:0"), at("[2001:db8::1]:0")...)),
+		TCP: plan.PackFrontends(at("192.0.2.1:80")), UDP: plan.PackFrontends(at("[2001:db8::1]:53"))}
+	list := func() string {
+		text := h.run(t, "nft", "-s", "list", "table", "inet", plan.GuardTable)
+		return regexp.MustCompile(` comment "fairlead"|meta nfproto ipv[46] `).ReplaceAllString(text, "")
+	}
+	h.run(t, "sh", "-c", g.Add()[0])
+	byText := list()
+	if err := h.Set(g); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(byText, list()); diff != "" {
+		t.Errorf("the text (-) is not what is made (+):\n%s", diff)
+	}
+	if is, err := h.readGuard(g); err != nil || is != g {
+		t.Errorf("it is read as %v, %v", is, err)
+	}
+	if err := h.Del(g); err != nil {
+		t.Fatal(err)
+	}
+	if left := h.run(t, "nft", "list", "ruleset"); left != "" {
+		t.Errorf("left: %s", left)
+	}
+}

@@ -1,0 +1,146 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"fairlead/internal/model"
+)
+
+// VirtualAddress is the address of a virtual service on a link of the host that
+// is not ours. It is the whole prefix of itself, has our protocol number where
+// the kernel keeps one for addresses (Linux 5.18), and one of IPv6 is never the
+// source of what the host says (its preferred lifetime is 0).
+type VirtualAddress struct {
+	Link string
+	Addr netip.Addr
+}
+
+// Key implements Object.
+func (a VirtualAddress) Key() string { return "virtual address " + a.Link + " " + a.Addr.String() }
+
+// Add implements Object.
+func (a VirtualAddress) Add() []string {
+	flags := ""
+	if a.Addr.Is6() {
+		flags = " nodad preferred_lft 0"
+	}
+	return []string{fmt.Sprintf("%s proto %d%s", a.command("replace"), RouteProtocol, flags)}
+}
+
+// Del implements Object.
+func (a VirtualAddress) Del() []string { return []string{a.command("del")} }
+
+func (a VirtualAddress) base() string { return end("", a.Link) }
+
+func (a VirtualAddress) command(verb string) string {
+	return fmt.Sprintf("ip addr %s %s dev %s", verb, netip.PrefixFrom(a.Addr, a.Addr.BitLen()), a.Link)
+}
+
+// Guard keeps clients of virtual addresses from what else listens on the host:
+// they reach the frontends of services, and are refused at other ports. An echo
+// request is answered. It is an nft table of its own, and needs no connection
+// tracking: what begins no connection of TCP finds nobody who listens, and
+// datagrams from a frontend are answers to the host's own clients. They have the
+// frontend's address again only after netfilter's NAT, and that is where the
+// guard is.
+type Guard struct {
+	// Addresses are the virtual ones, with port 0.
+	Addresses Frontends
+	// TCP and UDP are the frontends of all services there.
+	TCP, UDP Frontends
+}
+
+// GuardTable is the table's name; its family is inet.
+const GuardTable = Mark + "-addresses"
+
+// The sets of the table; each exists twice, with the suffix 4 or 6.
+const (
+	SetGuarded      = "addresses"
+	SetGuardedPorts = "frontends"
+)
+
+// Key implements Object.
+func (Guard) Key() string { return "nft table " + GuardTable }
+
+// Add implements Object.
+func (g Guard) Add() []string {
+	return []string{"nft -f - <<'EOF'\nadd table inet " + GuardTable + "\ndelete table inet " + GuardTable + "\n" + g.text() + "EOF"}
+}
+
+// Del implements Object.
+func (Guard) Del() []string { return []string{"nft delete table inet " + GuardTable} }
+
+func (g Guard) text() string {
+	var b strings.Builder
+	b.WriteString("table inet " + GuardTable + " {\n")
+	for _, v4 := range []bool{true, false} {
+		suffix, kind := "6", "ipv6_addr"
+		if v4 {
+			suffix, kind = "4", "ipv4_addr"
+		}
+		set := func(name, kind string, elements []string) {
+			fmt.Fprintf(&b, "\tset %s%s {\n\t\ttype %s\n", name, suffix, kind)
+			if len(elements) > 0 {
+				fmt.Fprintf(&b, "\t\telements = { %s }\n", strings.Join(elements, ", "))
+			}
+			b.WriteString("\t}\n")
+		}
+		set(SetGuarded, kind, g.guarded(v4))
+		set(SetGuardedPorts, kind+" . inet_proto . inet_service", g.open(v4))
+	}
+	b.WriteString(guardChains)
+	return b.String()
+}
+
+const guardChains = `	chain input {
+		type filter hook input priority 101; policy accept;
+		ip daddr @addresses4 jump closed
+		ip6 daddr @addresses6 jump closed
+	}
+	chain closed {
+		meta l4proto icmp accept
+		meta l4proto ipv6-icmp accept
+		ip daddr . meta l4proto . th dport @frontends4 accept
+		ip6 daddr . meta l4proto . th dport @frontends6 accept
+		ip saddr . meta l4proto . th sport @frontends4 accept
+		ip6 saddr . meta l4proto . th sport @frontends6 accept
+		tcp flags & (syn | ack) != syn accept
+		meta l4proto tcp reject with tcp reset
+		reject with icmpx type port-unreachable
+	}
+}
+`
+
+func (g Guard) guarded(v4 bool) []string {
+	var all []string
+	for _, a := range g.Addresses.List() {
+		if a.Addr().Is4() == v4 {
+			all = append(all, a.Addr().String())
+		}
+	}
+	return all
+}
+
+func (g Guard) open(v4 bool) []string {
+	var all []string
+	for _, f := range g.Open() {
+		if f.At.Addr().Is4() == v4 {
+			all = append(all, fmt.Sprintf("%s . %s . %d", f.At.Addr(), f.Proto, f.At.Port()))
+		}
+	}
+	return all
+}
+
+// Open lists the frontends.
+func (g Guard) Open() []model.Frontend {
+	var all []model.Frontend
+	for _, at := range g.TCP.List() {
+		all = append(all, model.Frontend{Proto: model.TCP, At: at})
+	}
+	for _, at := range g.UDP.List() {
+		all = append(all, model.Frontend{Proto: model.UDP, At: at})
+	}
+	return all
+}

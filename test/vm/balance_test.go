@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// balancing are the modules of IPVS and of its schedulers, and of the tunnels
-// that its real servers unwrap: a guest has no modprobe that could load them
-// when they are asked for.
-var balancing = slices.Concat(networking, []string{"ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_wlc", "ip_vs_sh", "ip_vs_mh", "ip_vs_sed", "ip_vs_nq", "ipip", "ip6_tunnel"})
+// balancing are the modules of IPVS and of its schedulers, of the tunnels that
+// its real servers unwrap, and of the guard of virtual addresses. A guest has no
+// modprobe that could load them when they are asked for.
+var balancing = slices.Concat(networking, []string{"ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_wlc", "ip_vs_sh", "ip_vs_mh", "ip_vs_sed", "ip_vs_nq", "ipip", "ip6_tunnel", "nft_reject_inet"})
 
 // TestBalancer asks the questions of the conformance suite where there is IPVS:
 // each by both protocols and in both families, but not by each in each, which

@@ -1,0 +1,62 @@
+package engine_test
+
+import (
+	"testing"
+
+	"fairlead/internal/model"
+)
+
+// TestFlowsOfOneThatIsDownAreReset by every scheduler of plane nft, also where
+// nobody is left, and where the service has lost the port; those of the other
+// server go on.
+func TestFlowsOfOneThatIsDownAreReset(t *testing.T) {
+	w := world(t)
+	s := dual(t, w, model.DriverBridge, "a", "b")
+	full := mustSet(t, w, s)
+	serve(t, in(w, "a"), "a", ":80")
+	serve(t, in(w, "b"), "b", ":80")
+	v := model.VirtualService{Name: "web", Addresses: vips[:1], Interface: "wire0", Ports: []model.PortRange{model.Port(8080)}, Proto: model.TCP, Plane: model.PlaneNFT}
+	for _, name := range []string{"a", "b"} {
+		ep, _ := full.Endpoint(name)
+		addr, _ := ep.Address(true)
+		v.Reals = append(v.Reals, model.RealServer{Address: addr, Port: 80, Weight: 1, Endpoint: name})
+	}
+	set := func(v model.VirtualService) {
+		t.Helper()
+		s.Services = []model.VirtualService{v}
+		mustSet(t, w, s)
+		undrifted(t, w)
+	}
+	for _, scheduler := range []model.Scheduler{model.RoundRobin, model.WeightedRoundRobin, model.MaglevHashing} {
+		v.Scheduler = scheduler
+		set(v)
+		talks := map[string]talk{}
+		for range 40 {
+			c := dial(t, w.DoClient, model.TCP, atVIPs(8080)[0])
+			name, err := c.ask()
+			if err != nil {
+				t.Fatal(err)
+			}
+			talks[name] = c
+		}
+		one := v.Clone()
+		one.Reals[0].State = model.RealDown
+		set(one)
+		talks["a"].isRefused()
+		talks["b"].hears("b")
+		none := one.Clone()
+		none.Reals[1].State = model.RealDown
+		set(none)
+		talks["b"].isRefused()
+		isClosed(t, w.DoClient, model.TCP, atVIPs(8080)[0])
+		set(v)
+		c := dial(t, w.DoClient, model.TCP, atVIPs(8080)[0])
+		if _, err := c.ask(); err != nil {
+			t.Fatal(err)
+		}
+		moved := v.Clone()
+		moved.Ports = []model.PortRange{model.Port(8090)}
+		set(moved)
+		c.isRefused()
+	}
+}

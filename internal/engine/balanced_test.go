@@ -1,10 +1,40 @@
 package engine_test
 
 import (
+	"fmt"
 	"testing"
 
+	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 )
+
+// TestFlowsOfNFTAreCounted: those begun, and those that are there.
+func TestFlowsOfNFTAreCounted(t *testing.T) {
+	w := world(t)
+	s := dual(t, w, model.DriverBridge, "web")
+	balanced(t, w, &s, model.PlaneNFT)
+	mustSet(t, w, s)
+	serve(t, in(w, "web"), "web", ":80")
+	for range 3 {
+		hears(t, w.DoClient, model.UDP, atVIPs(8080)[0], "web")
+	}
+	dial(t, w.DoClient, model.TCP, atVIPs(8080)[1]).hears("web")
+	h, err := kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd()), kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	counts, err := h.NFTCounts()
+	if err != nil || len(counts) != 4 {
+		t.Fatalf("counted are %v, %v", counts, err)
+	}
+	for _, c := range counts {
+		want := map[string]uint64{"198.51.100.80:8080/udp": 3, "[2001:db8:1::80]:8080/tcp": 1}[c.Frontend.String()]
+		if c.Real.Port() != 80 || c.Begun != want || c.Active != want {
+			t.Errorf("%+v; want %d flows", c, want)
+		}
+	}
+}
 
 // TestFlowsOfOneThatIsDownAreReset by every scheduler of plane nft, also where
 // nobody is left, and where the service has lost the port; those of the other

@@ -35,7 +35,6 @@ func TestIPVSDirectRouting(t *testing.T) {
 	}
 	// As the set-up's author had it.
 	l.sh("raspberrypi3", "nft 'table ip website { chain prerouting { type nat hook prerouting priority dstnat; ip daddr 192.168.1.200 dnat to 192.168.1.13; }; }'")
-	l.sh("bananam2u1", "ip addr add "+vip+"/32 dev eth0")
 	l.direct("bananam2u1")
 	before := l.director()
 	l.fairlead("apply", "-f", dockerlab)

@@ -162,14 +162,15 @@ func (l *lan) isRefused(from place, proto model.Proto, v4 bool, port int) {
 	}
 }
 
-// spread talks so many times, each anew, and counts who answers.
+// spread talks so many times, each anew, and counts who answers. None is closed
+// before the last: a UDP port that is used again would be an old flow.
 func (l *lan) spread(from place, proto model.Proto, v4 bool, times int) map[string]int {
 	l.Helper()
 	count := map[string]int{}
 	for range times {
 		t, s := l.talk(from, proto, v4)
 		count[s.by]++
-		t.conn.Close()
+		defer t.conn.Close()
 	}
 	return count
 }

@@ -118,7 +118,13 @@ func (d *Daemon) enableReal(v model.VirtualService, m member) (Result, error) {
 		return Result{Services: d.viewServices(v.Name)}, nil
 	}
 	delete(d.services.drains, key)
-	if err := d.settle(withService(d.wishes, v)); err != nil {
+	var err error
+	if m.wish.State == model.RealUp {
+		err = d.reapply(v.Name)
+	} else {
+		err = d.settle(withService(d.wishes, v))
+	}
+	if err != nil {
 		if drain != nil {
 			d.services.drains[key] = drain
 		}

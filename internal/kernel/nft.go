@@ -84,7 +84,7 @@ func (h *Host) Transact(ops []plan.Op) error {
 			return errors.Join(fmt.Errorf("change nft table %s: %w", plan.Mark, err), h.dropNewTable(made))
 		}
 	}
-	return h.forgetClients(ops)
+	return nil
 }
 
 // queueBatch adds the steps on our first table to the pending transaction. The

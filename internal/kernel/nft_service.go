@@ -2,8 +2,6 @@ package kernel
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"slices"
 
 	"fairlead/internal/plan"
@@ -11,7 +9,6 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
-	"golang.org/x/sys/unix"
 )
 
 // entriesPerTransaction bounds what the kernel is given at once: the time that
@@ -137,11 +134,6 @@ func (h *Host) queueOwn(s serviceStep) error {
 			return err
 		}
 	}
-	if s.to.Clients {
-		if err := h.nft.AddSet(clientsSet(s.NFTService), nil); err != nil {
-			return err
-		}
-	}
 	if !s.to.Rules {
 		return nil
 	}
@@ -223,56 +215,6 @@ func encodeEntry(s plan.NFTService, e plan.ServiceEntry) (set string, element nf
 		suffix = "4"
 	}
 	return e.Map + suffix, element
-}
-
-// forgetClients takes the real servers that get no new flows any more from the
-// clients that have them by persistence. Elements expire by themselves, and what
-// has expired meanwhile fails the whole transaction, so it is tried again with
-// what is left.
-func (h *Host) forgetClients(ops []plan.Op) error {
-	const tries = 20
-	for _, op := range ops {
-		old, _ := op.Old.(plan.NFTService)
-		now, ok := op.Object.(plan.NFTService)
-		if !ok || op.Del || !old.HasClients() || !now.HasClients() || now.Ring == old.Ring && now.Backends == old.Backends {
-			continue
-		}
-		var err error
-		for range tries {
-			var none bool
-			if none, err = h.forgetOnce(now); none || err != nil && !errors.Is(err, unix.ENOENT) {
-				break
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("forget clients of service %s: %w", now.Service, err)
-		}
-	}
-	return nil
-}
-
-// forgetOnce reports whether there was no such client.
-func (h *Host) forgetOnce(s plan.NFTService) (none bool, err error) {
-	targets := map[string]bool{}
-	for at := range s.Targets() {
-		_, e := encodeEntry(s, plan.ServiceEntry{Real: at})
-		targets[string(e.Val)] = true
-	}
-	set := clientsSet(s)
-	clients, err := h.nft.GetSetElements(set)
-	if err != nil {
-		return false, err
-	}
-	clients = slices.DeleteFunc(clients, func(e nftables.SetElement) bool { return targets[string(e.Val)] })
-	if len(clients) == 0 {
-		return true, nil
-	}
-	for part := range slices.Chunk(clients, elementsPerMessage) {
-		if err := h.nft.SetDeleteElements(set, keysOf(part)); err != nil {
-			return false, err
-		}
-	}
-	return false, h.nft.Flush()
 }
 
 // keysOf returns elements by their keys alone.

@@ -174,9 +174,6 @@ func verdictIs(data []byte) (code int32, chain string) {
 // holdsService reports whether what was found is the service.
 func (h *Host) holdsService(f *foundService, s plan.NFTService, rules [][]byte) (bool, error) {
 	var own []string
-	if s.HasClients() {
-		own = append(own, s.Clients())
-	}
 	if s.Ring != "" {
 		own = append(own, s.Reals())
 	}

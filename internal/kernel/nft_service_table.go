@@ -94,14 +94,7 @@ func serviceRules(s plan.NFTService) [][]expr.Any {
 	if s.Is4() {
 		f = families[0]
 	}
-	proto := isProto(protoNumbers[s.Proto])
-	client, dnat := rule(f.is(), f.load(f.src, reg1)), f.toReal(s)
-	if s.HasClients() {
-		known := []expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: regReal, IsDestRegSet: true, SetName: s.Clients()}}
-		remember := []expr.Any{&expr.Dynset{SrcRegKey: reg1, SrcRegData: regReal, SetName: s.Clients(), Operation: unix.NFT_DYNSET_OP_UPDATE}}
-		rules = append(rules, rule(proto, client, known, remember, dnat), rule(proto, f.choose(s), client, remember, dnat))
-	}
-	return append(rules, rule(proto, f.choose(s), dnat))
+	return append(rules, rule(isProto(protoNumbers[s.Proto]), f.choose(s), f.toReal(s)))
 }
 
 // The registers of a choice: the real server in the third, and the bucket in
@@ -141,15 +134,10 @@ func (f family) toReal(s plan.NFTService) []expr.Any {
 	return []expr.Any{nat}
 }
 
-// realsSet and clientsSet are the service's own maps.
+// realsSet is the service's own map.
 func realsSet(s plan.NFTService) *nftables.Set {
 	return &nftables.Set{Table: serviceTable(), Name: s.Reals(), IsMap: true, KeyType: nftables.TypeInteger, KeyByteOrder: binaryutil.NativeEndian,
 		DataType: realType(s), Size: uint32(s.Ring.Len())}
-}
-
-func clientsSet(s plan.NFTService) *nftables.Set {
-	return &nftables.Set{Table: serviceTable(), Name: s.Clients(), IsMap: true, KeyType: familyOf(s).addrType, DataType: realType(s),
-		Size: plan.MaxClients, Dynamic: true, HasTimeout: true, Timeout: s.Persistence}
 }
 
 func familyOf(s plan.NFTService) family {
@@ -170,9 +158,5 @@ func realType(s plan.NFTService) nftables.SetDatatype {
 // serviceComment is the comment of the rules of a service's chain: our mark, and
 // what they are made of.
 func serviceComment(s plan.NFTService) string {
-	how := fmt.Sprintf("%s: %s %s %d", plan.Mark, s.Proto, s.Scheduler, s.Ring.Len())
-	if s.HasClients() {
-		how += " " + s.Persistence.String()
-	}
-	return how
+	return fmt.Sprintf("%s: %s %s %d", plan.Mark, s.Proto, s.Scheduler, s.Ring.Len())
 }

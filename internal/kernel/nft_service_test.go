@@ -1,12 +1,10 @@
 package kernel
 
 import (
-	"fmt"
 	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -36,7 +34,6 @@ func with(s plan.NFTService, change func(*plan.NFTService)) plan.NFTService {
 // someServices are of every kind of rule.
 func someServices() []plan.NFTService {
 	udp := func(s *plan.NFTService) { s.Proto = model.UDP }
-	persistent := func(s *plan.NFTService) { s.Persistence = time.Minute }
 	return []plan.NFTService{
 		served("mh", "192.0.2.1:80", model.MaglevHashing, "10.0.0.2:8080", "10.0.0.3:8080"),
 		served("mh 6", "[2001:db8::1]:80", model.MaglevHashing, "[fd00::2]:8080", "[fd00::3]:8080"),
@@ -46,8 +43,6 @@ func someServices() []plan.NFTService {
 		served("sh", "192.0.2.4:80", model.SourceHashing, "10.0.0.2:8080"),
 		served("none", "192.0.2.5:80", model.MaglevHashing),
 		with(served("none-udp", "[2001:db8::5]:80", model.MaglevHashing), udp),
-		with(served("sticky", "192.0.2.6:80", model.RoundRobin, "10.0.0.2:8080"), persistent),
-		with(served("sticky6", "[2001:db8::6]:80", model.MaglevHashing, "[fd00::2]:8080"), persistent),
 	}
 }
 
@@ -96,7 +91,7 @@ func TestServicesChange(t *testing.T) {
 	more := with(all[0], func(s *plan.NFTService) { s.Ring = plan.PackRing([]uint16{1, 1}) })
 	have := services(all[0])
 	h.reach(t, nil, have)
-	for _, s := range append(all, more, all[0], all[8], with(all[8], func(s *plan.NFTService) { s.Persistence = time.Hour })) {
+	for _, s := range append(all, more, all[0]) {
 		s.Service = all[0].Service
 		next := services(s)
 		h.reach(t, have, next)
@@ -125,7 +120,6 @@ func TestServicesAreHealed(t *testing.T) {
 		"flush chain inet fairlead-services service-rr",
 		"insert rule inet fairlead-services service-rr drop",
 		"add chain inet fairlead-services service-stray",
-		"add map inet fairlead-services clients-mh { type ipv4_addr : ipv4_addr . inet_service; }",
 		"flush chain inet fairlead-services astray",
 		"add rule inet fairlead-services prerouting drop",
 		"delete table inet fairlead-services",
@@ -146,16 +140,10 @@ func TestServicesAreHealed(t *testing.T) {
 	}
 }
 
-// TestServicesAreTheirText makes the services by their text, as far as nft(8)
-// has words for them.
+// TestServicesAreTheirText makes the services by their text.
 func TestServicesAreTheirText(t *testing.T) {
 	h := openTestHost(t)
-	var all []plan.NFTService
-	for _, s := range someServices() {
-		if !s.HasClients() {
-			all = append(all, s)
-		}
-	}
+	all := someServices()
 	want := services(all...)
 	h.reach(t, nil, want)
 	byNetlink := normalServices(h.run(t, "nft", "-s", "list", "table", "inet", plan.ServicesTable))
@@ -186,22 +174,4 @@ func normalServices(s string) string {
 	s = regexp.MustCompile(`meta nfproto ipv[46] `).ReplaceAllString(s, "")
 	s = regexp.MustCompile(`ct original (ip6? )?daddr`).ReplaceAllString(s, "ct original daddr")
 	return normalizeNft(strings.ReplaceAll(s, "table inet fairlead-services", "table inet fairlead"))
-}
-
-// TestClientsOfOneThatDrainsAreForgotten: persistence does not send them there.
-func TestClientsOfOneThatDrainsAreForgotten(t *testing.T) {
-	h := openTestHost(t)
-	two := with(served("web", "192.0.2.6:80", model.MaglevHashing, "10.0.0.2:80", "10.0.0.3:80"), func(s *plan.NFTService) { s.Persistence = time.Hour })
-	h.reach(t, nil, services(two))
-	var b strings.Builder
-	for c := range 1200 {
-		fmt.Fprintf(&b, "add element inet fairlead-services clients-web { 10.1.%d.%d : 10.0.0.%d . 80 }\n", c/250, c%250, 2+c%2)
-	}
-	h.run(t, "sh", "-c", "nft -f - <<'EOF'\n"+b.String()+"EOF")
-	one := with(two, func(s *plan.NFTService) { s.Ring = plan.PackRing([]uint16{1, 1}) })
-	h.reach(t, services(two), services(one))
-	clients := h.run(t, "nft", "list", "map", "inet", plan.ServicesTable, one.Clients())
-	if strings.Contains(clients, "10.0.0.2 . 80") || !strings.Contains(clients, "10.0.0.3 . 80") {
-		t.Errorf("the clients are: %s", clients)
-	}
 }

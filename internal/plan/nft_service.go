@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 
 	"fairlead/internal/model"
@@ -93,23 +92,18 @@ func (s NFTService) Key() string { return "nft service " + s.Service }
 const (
 	prefixService = "service-"
 	prefixReals   = "reals-"
-	prefixClients = "clients-"
 )
 
-// Chain names the service's chain, Reals the map of its buckets, and Clients the
-// map of its clients where it has persistence.
+// Chain names the service's chain.
 func (s NFTService) Chain() string { return prefixService + nftName(s.Service) }
 
 // Reals names the map of the service's buckets to real servers.
 func (s NFTService) Reals() string { return prefixReals + nftName(s.Service) }
 
-// Clients names the map of the service's clients to their real servers.
-func (s NFTService) Clients() string { return prefixClients + nftName(s.Service) }
-
 // NFTServiceOf returns the name of the service that a chain or map of the table
 // belongs to; ok is false for those of the skeleton.
 func NFTServiceOf(name string) (service string, ok bool) {
-	for _, prefix := range []string{prefixService, prefixReals, prefixClients} {
+	for _, prefix := range []string{prefixService, prefixReals} {
 		if escaped, found := strings.CutPrefix(name, prefix); found {
 			return nftUnname(escaped), true
 		}
@@ -167,15 +161,6 @@ func (s NFTService) KeepsPort() bool {
 		return b.At.Port() == 0
 	}
 	return false
-}
-
-// Targets returns the real servers that get new flows.
-func (s NFTService) Targets() map[netip.AddrPort]bool {
-	all, taken := s.Backends.List(), map[netip.AddrPort]bool{}
-	for i := range s.Ring.Len() {
-		taken[all[s.Ring.At(i)].At] = true
-	}
-	return taken
 }
 
 // Hashes reports whether a flow's bucket follows from its addresses alone, so

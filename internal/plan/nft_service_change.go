@@ -28,8 +28,8 @@ type ServiceChange struct {
 	// New says that there is no chain yet.
 	New bool
 	// Rules says that the chain's rules are made anew, and so is the map of its
-	// buckets if there is to be one, and Clients that the map of its clients is.
-	Rules, Clients bool
+	// buckets if there is to be one.
+	Rules bool
 	// Drop are maps of the service's own that go before.
 	Drop     []string
 	Del, Add []ServiceEntry
@@ -38,11 +38,10 @@ type ServiceChange struct {
 // From returns the change from an old state, or from nothing if that is nil.
 func (s NFTService) From(old *NFTService) ServiceChange {
 	if old == nil {
-		return ServiceChange{New: true, Rules: true, Clients: s.HasClients(), Add: append(s.Buckets(), s.Entries()...)}
+		return ServiceChange{New: true, Rules: true, Add: append(s.Buckets(), s.Entries()...)}
 	}
 	var c ServiceChange
-	clients := s.clients() != old.clients()
-	c.Rules, c.Clients = clients || s.shape() != old.shape(), clients && s.HasClients()
+	c.Rules = s.shape() != old.shape()
 	switch {
 	case !c.Rules:
 		c.differ(old.Buckets(), s.Buckets())
@@ -51,9 +50,6 @@ func (s NFTService) From(old *NFTService) ServiceChange {
 		if old.Ring != "" {
 			c.Drop = append(c.Drop, old.Reals())
 		}
-	}
-	if clients && old.HasClients() {
-		c.Drop = append(c.Drop, old.Clients())
 	}
 	if s.Frontends != old.Frontends || s.Backends != old.Backends {
 		c.swap(old.Entries(), s.Entries())
@@ -66,9 +62,6 @@ func (s NFTService) Removal() ServiceChange {
 	c := ServiceChange{Rules: true, Del: s.Entries()}
 	if s.Ring != "" {
 		c.Drop = append(c.Drop, s.Reals())
-	}
-	if s.HasClients() {
-		c.Drop = append(c.Drop, s.Clients())
 	}
 	return c
 }
@@ -110,15 +103,6 @@ func (s NFTService) shape() NFTService {
 	return shape
 }
 
-// clients is what the map of the service's clients is made of.
-func (s NFTService) clients() NFTService {
-	var shape NFTService
-	if s.HasClients() {
-		shape.Persistence, shape.Backends = s.Persistence, kind(s)
-	}
-	return shape
-}
-
 // kind stands for the type of the maps' values.
 func kind(s NFTService) Backends {
 	if s.Ring == "" {
@@ -134,9 +118,6 @@ func Unspecified(v4 bool) netip.Addr {
 	}
 	return netip.IPv6Unspecified()
 }
-
-// HasClients reports whether there is a map of clients.
-func (s NFTService) HasClients() bool { return s.Persistence > 0 && s.Ring != "" }
 
 // Buckets returns the elements of the map of buckets.
 func (s NFTService) Buckets() []ServiceEntry {

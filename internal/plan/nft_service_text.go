@@ -11,10 +11,6 @@ import (
 // HashSeed is the seed of our hashes in nft: every host chooses alike.
 const HashSeed = 0xfa1e
 
-// MaxClients bounds how many clients of a service keep their real server;
-// others are led as if it had no persistence.
-const MaxClients = 65535
-
 // Add implements Object.
 func (s NFTService) Add() []string { return s.script(s.text(s.From(nil))) }
 
@@ -45,7 +41,7 @@ func (s NFTService) script(lines []string) []string {
 // remains says how to take away what is there of a damaged service.
 func (s NFTService) remains() []string {
 	return s.drop([]string{"# delete every element that leads to the chain, or answers for it, and then:"},
-		[]string{s.Reals(), s.Clients()})
+		[]string{s.Reals()})
 }
 
 // drop takes away what is the service's alone, once nothing leads there.
@@ -75,10 +71,6 @@ func (s NFTService) text(c ServiceChange) []string {
 	if c.Rules && s.Ring != "" {
 		lines = append(lines, s.line("add map", fmt.Sprintf("%s { typeof numgen inc mod %d : %s; size %d; }", s.Reals(), s.Ring.Len(), s.value("typeof"), s.Ring.Len())))
 	}
-	if c.Clients {
-		lines = append(lines, s.line("add map", fmt.Sprintf("%s { type %s : %s; size %d; flags dynamic,timeout; timeout %s; }",
-			s.Clients(), s.addrType(), s.value("type"), MaxClients, seconds(s))))
-	}
 	lines = append(lines, s.elements("delete", c.Del)...)
 	lines = append(lines, s.elements("add", c.Add)...)
 	if c.Rules {
@@ -88,8 +80,6 @@ func (s NFTService) text(c ServiceChange) []string {
 	}
 	return lines
 }
-
-func seconds(s NFTService) string { return fmt.Sprintf("%ds", int(s.Persistence.Seconds())) }
 
 func (s NFTService) addrType() string {
 	if s.Is4() {
@@ -166,9 +156,7 @@ func (s NFTService) element(e ServiceEntry, value bool) (name, text string) {
 }
 
 // Rules returns the rules of the service's chain, as nft takes them; package
-// kernel builds the same. nft(8) has no words for the choice that is remembered
-// while it is made, which the kernel can do: there, an `update` with a map for
-// its value stands for it.
+// kernel builds the same.
 func (s NFTService) Rules() []string {
 	if s.Ring == "" {
 		if s.Proto == model.TCP {
@@ -182,12 +170,6 @@ func (s NFTService) Rules() []string {
 	}
 	lead := fmt.Sprintf("meta l4proto %s dnat %s to ", s.Proto, s.ip())
 	bucket := s.bucket() + " map @" + s.Reals()
-	if s.HasClients() {
-		saddr := s.ip() + " saddr"
-		known := saddr + " map @" + s.Clients()
-		rules = append(rules, fmt.Sprintf("update @%s { %s : %s } %s%s", s.Clients(), saddr, known, lead, known),
-			fmt.Sprintf("update @%s { %s : %s } %s%s", s.Clients(), saddr, bucket, lead, known))
-	}
 	return append(rules, lead+bucket)
 }
 

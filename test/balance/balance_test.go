@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
@@ -19,7 +20,7 @@ var planes = flag.String("planes", "nft,ebpf", "the planes to examine, with comm
 
 // can is what each plane does beyond what all do; what it cannot, it refuses.
 var can = map[model.Plane][]string{
-	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "sandboxes", "local"},
+	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "sandboxes", "local"},
 	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "direct-sandboxes", "persistence", "sandboxes", "local"},
 	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "persistence", "sandboxes", "local", "ipvs"},
 }
@@ -98,6 +99,9 @@ func (l *lan) refuses() {
 		v.Forward, v.Reals[0].Port = f, 0
 		l.fits(v, string(f))
 	}
+	persistent := l.service(model.TCP, true, "a")
+	persistent.Persistence = time.Minute
+	l.fits(persistent, "persistence")
 	mixed := l.service(model.TCP, true, "a")
 	mixed.Reals = append(mixed.Reals, l.real("b", false))
 	if err := l.trySet(mixed); err == nil {
@@ -146,6 +150,7 @@ func clientAddr(v4 bool) netip.Addr {
 // spreads: new flows go to all sandboxes, which see the client.
 func (l *lan) spreads(proto model.Proto, v4 bool) {
 	l.set(l.service(proto, v4, boxes...))
+	l.sh(l.DoServer, "nft list ruleset") // others' tools can read what is ours
 	l.only(l.spread(l.DoClient, proto, v4, 60), boxes...)
 	if _, s := l.talk(l.DoClient, proto, v4); s.sees != clientAddr(v4) || s.port != 80 {
 		l.Errorf("the server is asked at %d by %s, want at 80 by %s", s.port, s.sees, clientAddr(v4))

@@ -29,8 +29,6 @@
 // Real servers of ours see the client, but for neighbours whose answers would
 // pass the host by; others see the host, unless they are said to be routed.
 //
-// Persistence is a map of clients to real servers whose elements expire.
-//
 // Kernel: reject in prerouting (5.9), and what package nat needs. IPv4 is not
 // translated to IPv6.
 package nft
@@ -68,6 +66,9 @@ func (Plane) Validate(v model.VirtualService) error {
 	}
 	if f := balance.Forward(v); f != model.ForwardNAT {
 		return fmt.Errorf("forward %s: nftables forwards by nat alone: choose that, or another plane", f)
+	}
+	if v.Persistence > 0 {
+		return errors.New("persistence: the rules that remember a client's choice end every listing of the host's ruleset by nft(8), which cannot print them: choose scheduler sh, by which a client's address keeps its server for as long as the set of servers is the same, or another plane")
 	}
 	if v.Check.Passive {
 		return errors.New("nftables tells nobody of connections that fail: leave passive checks out, or use plane ebpf")

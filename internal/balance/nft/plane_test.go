@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"fairlead/internal/balance/nft"
 	"fairlead/internal/model"
@@ -43,7 +42,6 @@ var scenarios = map[string]func(*model.VirtualService){
 	"both kinds":          func(v *model.VirtualService) { v.Reals = append(v.Reals, far) },
 	"routed":              func(v *model.VirtualService) { v.Reals = []model.RealServer{far}; v.Answers = model.AnswersRouted },
 	"masqueraded":         func(v *model.VirtualService) { v.Answers = model.AnswersMasqueraded },
-	"persistent rr":       func(v *model.VirtualService) { v.Scheduler, v.Persistence = model.RoundRobin, 5*time.Minute },
 	"draining and down":   func(v *model.VirtualService) { v.Reals[0].State, v.Reals[1].State = model.RealDraining, model.RealDown },
 	"on an interface":     func(v *model.VirtualService) { v.Interface = "eth0" },
 	"nobody":              func(v *model.VirtualService) { v.Reals = nil },
@@ -63,7 +61,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestChange(t *testing.T) {
-	for _, name := range []string{"both kinds", "persistent rr", "draining and down", "two ports unchanged"} {
+	for _, name := range []string{"both kinds", "draining and down", "two ports unchanged"} {
 		golden.Text(t, "change to "+name, text(planned(t, scenarios["sandboxes"]), planned(t, scenarios[name])))
 	}
 	golden.Text(t, "removal", text(planned(t, scenarios["sandboxes"]), nil))

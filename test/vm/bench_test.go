@@ -1,0 +1,26 @@
+package vm
+
+import "testing"
+
+// BenchmarkBalancer runs the laboratory's suite balancer where there is IPVS. The
+// emulator counts instructions and calls each a nanosecond, so only the ratios
+// say anything: those of the work that is done.
+func BenchmarkBalancer(b *testing.B) {
+	debian, err := OpenKernel("../../bin/vm")
+	if err != nil {
+		b.Fatal(err)
+	}
+	program, err := build(b.Context(), "build", "fairlead/cmd/fairlead")
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := Machine{Kernel: debian, Modules: balancing, Tools: []string{"ip", "nft", "sh", "sysctl"}}
+	for b.Loop() {
+		said, err := m.run(b.Context(), map[string][]byte{"/fairlead": program}, []string{"/fairlead", "lab", "run", "routed", "balance:ipvs", "balance:nft", "balance:ebpf",
+			"--baseline", "routed", "--workload", "tcp-rr,tcp-crr,udp-pps", "--rounds", "6", "--duration", "200ms", "--seed", "1"})
+		if err != nil {
+			b.Fatalf("%v\n%s", err, said)
+		}
+		b.Log(said)
+	}
+}

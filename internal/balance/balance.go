@@ -20,9 +20,9 @@ type Plane interface {
 	Name() model.Plane
 	// Needs lists the kernel features without which it cannot hold the service.
 	Needs(model.VirtualService) []plan.Feature
-	// Validate says what in the service this plane cannot do, with the reason and
-	// what can: nothing is degraded in silence.
-	Validate(model.VirtualService) error
+	// Validate says what in the service this plane cannot do on this host, with
+	// the reason and what can: nothing is degraded in silence.
+	Validate(model.VirtualService, plan.Facts) error
 	// Shared plans what all services of the plane share, given the attachments of
 	// all endpoints of the host.
 	Shared([]plan.Attachment) plan.Plan

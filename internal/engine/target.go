@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"fairlead/internal/driver"
@@ -42,16 +43,27 @@ func (e *Engine) target(want model.State, record store.Record) (target, error) {
 	return target{full, leases, p}, err
 }
 
-// facts adds to what is known of the host the links that networks ask about.
+// facts adds to what is known of the host its addresses, where there are virtual
+// services, and the links that networks ask about.
 func (e *Engine) facts(s model.State) (plan.Facts, error) {
+	facts := e.cfg.Facts
+	if len(s.Services) > 0 {
+		local, err := e.cfg.Kernel.LocalAddrs()
+		if err != nil {
+			return facts, err
+		}
+		facts.Own = make(map[netip.Addr]bool, len(local))
+		for _, a := range local {
+			facts.Own[a] = true
+		}
+	}
 	var asked []string
 	for _, n := range s.Networks {
 		asked = append(asked, n.Asks()...)
 	}
 	if len(asked) == 0 {
-		return e.cfg.Facts, nil
+		return facts, nil
 	}
-	facts := e.cfg.Facts
 	var err error
 	if facts.Links, err = e.cfg.Kernel.Links(asked); err != nil {
 		return facts, fmt.Errorf("look at the host's links: %w", err)

@@ -54,7 +54,7 @@ func holds(f plan.Facts, p balance.Plane, v model.VirtualService) error {
 	if missing := Missing(f, p.Needs(v)); missing != "" {
 		return fmt.Errorf("plane %s cannot work here: %s", p.Name(), missing)
 	}
-	if err := p.Validate(v); err != nil {
+	if err := p.Validate(v, f); err != nil {
 		return fmt.Errorf("plane %s: %w", p.Name(), err)
 	}
 	return nil

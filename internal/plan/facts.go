@@ -69,6 +69,8 @@ type Facts struct {
 	// or the host's address on it, that link; by another host's address, the
 	// link that leads there. What the host has not is missing.
 	Links map[string]HostLink
+	// Own are the host's own addresses; known where there are virtual services.
+	Own map[netip.Addr]bool
 }
 
 // HostLink is a link of the host that is not ours to change.

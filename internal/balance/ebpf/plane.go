@@ -30,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"fairlead/internal/balance"
 	"fairlead/internal/balance/maglev"
@@ -56,7 +57,7 @@ func (Plane) Needs(model.VirtualService) []plan.Feature {
 }
 
 // Validate implements balance.Plane.
-func (Plane) Validate(v model.VirtualService) error {
+func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
 	switch balance.Scheduler(v) {
 	case model.ShortestExpectedDelay, model.NeverQueue:
 		return fmt.Errorf("ebpf has no scheduler %s: use wlc, or the plane ipvs", v.Scheduler)
@@ -67,6 +68,11 @@ func (Plane) Validate(v model.VirtualService) error {
 	}
 	if balance.Forward(v) == model.ForwardTunnel {
 		return errors.New("ebpf does not forward by tunnel: use direct where the real servers are on a link of the host, nat, or the plane ipvs")
+	}
+	for _, r := range append(slices.Clip(v.Reals), model.RealServer{Address: v.Sorry.Addr()}) {
+		if f.Own[r.Address] {
+			return fmt.Errorf("%s is this host itself, and ebpf leads packets past it: use the plane nft, or a server in a sandbox", r)
+		}
 	}
 	return balance.Families(v)
 }

@@ -73,6 +73,8 @@ func TestWhoIsMasqueraded(t *testing.T) {
 }
 
 func TestRefuses(t *testing.T) {
+	own := netip.MustParseAddr("192.0.2.9")
+	here := plan.Facts{Own: map[netip.Addr]bool{own: true}}
 	for name, change := range map[string]func(*model.VirtualService){
 		"sed":    func(v *model.VirtualService) { v.Scheduler = model.ShortestExpectedDelay },
 		"nq":     func(v *model.VirtualService) { v.Scheduler = model.NeverQueue },
@@ -80,15 +82,17 @@ func TestRefuses(t *testing.T) {
 		"load": func(v *model.VirtualService) {
 			v.Scheduler, v.Reals = model.LeastConnection, make([]model.RealServer, 257)
 		},
-		"another": func(v *model.VirtualService) { v.Reals[1].Address = netip.MustParseAddr("2001:db8::1") },
+		"host itself": func(v *model.VirtualService) { v.Reals[1].Address = own },
+		"192.0.2.9":   func(v *model.VirtualService) { v.Sorry = netip.AddrPortFrom(own, 80) },
+		"another":     func(v *model.VirtualService) { v.Reals[1].Address = netip.MustParseAddr("2001:db8::1") },
 	} {
 		v := service()
 		change(&v)
-		if err := (ebpf.Plane{}).Validate(v); err == nil || !strings.Contains(err.Error(), name) {
+		if err := (ebpf.Plane{}).Validate(v, here); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := (ebpf.Plane{}).Validate(service()); err != nil {
+	if err := (ebpf.Plane{}).Validate(service(), here); err != nil {
 		t.Error(err)
 	}
 }

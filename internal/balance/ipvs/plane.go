@@ -60,7 +60,7 @@ func (Plane) Needs(v model.VirtualService) []plan.Feature {
 }
 
 // Validate implements balance.Plane.
-func (Plane) Validate(v model.VirtualService) error {
+func (Plane) Validate(v model.VirtualService, _ plan.Facts) error {
 	errs := []error{balance.Families(v)}
 	if v.Check.Passive {
 		errs = append(errs, errors.New("ipvs tells nobody of connections that fail: leave passive checks out, or use plane ebpf"))

@@ -64,7 +64,7 @@ func TestPlan(t *testing.T) {
 	for name, change := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			v := service(change)
-			if err := (ipvs.Plane{}).Validate(v); err != nil {
+			if err := (ipvs.Plane{}).Validate(v, plan.Facts{}); err != nil {
 				t.Fatal(err)
 			}
 			golden.Text(t, name, text(t, nil, planned(t, v)))
@@ -111,7 +111,7 @@ func TestRefuses(t *testing.T) {
 		}, "forward by nat"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := (ipvs.Plane{}).Validate(service(c.change)); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := (ipvs.Plane{}).Validate(service(c.change), plan.Facts{}); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the error is %v, which should say %q", err, c.want)
 			}
 		})

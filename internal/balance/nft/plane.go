@@ -58,7 +58,7 @@ func (Plane) Needs(model.VirtualService) []plan.Feature {
 }
 
 // Validate implements balance.Plane.
-func (Plane) Validate(v model.VirtualService) error {
+func (Plane) Validate(v model.VirtualService, _ plan.Facts) error {
 	switch balance.Scheduler(v) {
 	case model.MaglevHashing, model.SourceHashing, model.RoundRobin, model.WeightedRoundRobin:
 	default:

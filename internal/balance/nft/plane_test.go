@@ -71,7 +71,7 @@ func TestChange(t *testing.T) {
 func planned(t *testing.T, change func(*model.VirtualService)) plan.Plan {
 	t.Helper()
 	v := service(change)
-	if err := (nft.Plane{}).Validate(v); err != nil {
+	if err := (nft.Plane{}).Validate(v, plan.Facts{}); err != nil {
 		t.Fatal(err)
 	}
 	p, err := plan.Merge(plan.NewPart(nft.Plane{}.Shared(nil)), plan.NewPart(nft.Plane{}.Service(v, sandboxes)))
@@ -102,7 +102,7 @@ func TestRefuses(t *testing.T) {
 			}
 		},
 	} {
-		if err := (nft.Plane{}).Validate(service(change)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := (nft.Plane{}).Validate(service(change), plan.Facts{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}

@@ -111,6 +111,8 @@ func (h *Host) Netns() *os.File { return h.ns.File() }
 
 // Release closes the handles into sandboxes, so that we never keep a dead
 // sandbox's namespace alive, and forgets what was seen.
+// It is for who applies plans, one at a time; who looks meanwhile has a host
+// aside.
 func (h *Host) Release() {
 	h.balancer.forget()
 	h.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"time"
 
 	"fairlead/internal/model"
 )
@@ -84,6 +85,7 @@ func (h httpCheck) read(ctx context.Context, conn net.Conn) Result {
 		return failed("status %d, want %s", answer.StatusCode, h.wants)
 	}
 	if h.body == nil {
+		finish(conn, answer.Body)
 		return passed("status %d", answer.StatusCode)
 	}
 	limited.N = readLimit
@@ -92,6 +94,17 @@ func (h httpCheck) read(ctx context.Context, conn net.Conn) Result {
 	}
 	return passed("status %d, and the body fits", answer.StatusCode)
 }
+
+// finish lets the server say the rest, if that is soon and short: one that is
+// reset while it speaks writes so into its log, at every check.
+func finish(conn net.Conn, body io.Reader) {
+	if conn.SetReadDeadline(time.Now().Add(politeness)) == nil {
+		_, _ = io.CopyN(io.Discard, body, answerLimit) // what it says was judged already
+	}
+}
+
+// politeness is how long the rest of an answer is waited for.
+const politeness = 100 * time.Millisecond
 
 // final returns the first answer that is one: some servers send interim ones
 // before (RFC 9110, section 15.2).

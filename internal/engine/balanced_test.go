@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
@@ -18,7 +19,8 @@ func TestFlowsOfNFTAreCounted(t *testing.T) {
 	for range 3 {
 		hears(t, w.DoClient, model.UDP, atVIPs(8080)[0], "web")
 	}
-	dial(t, w.DoClient, model.TCP, atVIPs(8080)[1]).hears("web")
+	open := dial(t, w.DoClient, model.TCP, atVIPs(8080)[1])
+	open.hears("web")
 	h, err := kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd()), kernel.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -34,6 +36,28 @@ func TestFlowsOfNFTAreCounted(t *testing.T) {
 			t.Errorf("%+v; want %d flows", c, want)
 		}
 	}
+	// Conntrack remembers a connection that has ended for two minutes more.
+	open.conn.Close()
+	for end := time.Now().Add(patience); activeTCP(t, h) > 0; {
+		if time.Now().After(end) {
+			t.Fatal("a connection that has ended is counted")
+		}
+	}
+}
+
+// activeTCP returns how many TCP connections there are.
+func activeTCP(t *testing.T, h *kernel.Host) (n uint64) {
+	t.Helper()
+	counts, err := h.NFTCounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range counts {
+		if c.Proto == model.TCP {
+			n += c.Active
+		}
+	}
+	return n
 }
 
 // TestFlowsOfOneThatIsDownAreReset by every scheduler of plane nft, also where

@@ -19,7 +19,8 @@ type NFTCount struct {
 	// Real is where the real server is asked; its port is never 0.
 	Real netip.AddrPort
 	// Begun are those that it was given since it came to the service or the
-	// service was last made anew, and Active those that conntrack knows still.
+	// service was last made anew, and Active those that conntrack knows
+	// still and that have not ended.
 	Begun, Active uint64
 }
 
@@ -39,7 +40,7 @@ func (h *Host) NFTCounts() ([]NFTCount, error) {
 		index[pair{c.Frontend, c.Real}] = i
 	}
 	err = h.TrackedFlows(func(f TrackedFlow) {
-		if i, ok := index[pair{model.Frontend{Proto: f.Proto, At: f.Host}, f.Target}]; ok {
+		if i, ok := index[pair{model.Frontend{Proto: f.Proto, At: f.Host}, f.Target}]; ok && !f.Over {
 			all[i].Active++
 		}
 	})

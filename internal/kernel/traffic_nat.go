@@ -50,6 +50,9 @@ func (h *Host) MappingTraffic() ([]PublishCount, error) {
 // TrackedFlow is a live flow of conntrack whose destination was rewritten.
 type TrackedFlow struct {
 	Flow
+	// Over says that it is a TCP connection that has ended, of which conntrack
+	// remembers for a while that it was.
+	Over bool
 	// Traffic is that of the flow; all 0 unless net.netfilter.nf_conntrack_acct
 	// is on.
 	Traffic
@@ -61,6 +64,7 @@ const (
 	ctGet                              = 1
 	ctTupleOrig, ctTupleReply          = 1, 2
 	ctStatus                           = 3
+	ctProtoInfo, ctInfoTCP, ctTCPState = 4, 1, 1
 	ctCountersOrig, ctCountersReply    = 9, 10
 	ctStatusMask                       = 26
 	ctTupleIP, ctTupleProto            = 1, 2
@@ -68,6 +72,9 @@ const (
 	ctIPv6Src, ctIPv6Dst               = 3, 4
 	ctProtoNum, ctProtoSrc, ctProtoDst = 1, 2, 3
 	ctPackets, ctBytes                 = 1, 2
+	// stateTimeWait and those after it (CLOSE) are states of enum tcp_conntrack in
+	// linux/netfilter/nf_conntrack_tcp.h.
+	stateTimeWait = 7
 	// statusDNAT is IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h.
 	statusDNAT = 1 << 5
 )
@@ -131,6 +138,8 @@ func decodeTracked(message []byte) (f TrackedFlow, ok bool, err error) {
 			d.Nested(answers.decode)
 		case ctStatus:
 			status = d.Uint32()
+		case ctProtoInfo:
+			d.Nested(f.decodeState)
 		case ctCountersOrig:
 			d.Nested(func(n *netlink.AttributeDecoder) error { return decodeAccount(n, &f.Packets.In, &f.Bytes.In) })
 		case ctCountersReply:
@@ -146,6 +155,24 @@ func decodeTracked(message []byte) (f TrackedFlow, ok bool, err error) {
 	f.Host = netip.AddrPortFrom(asked.dst, asked.dport)
 	f.Target = netip.AddrPortFrom(answers.src, answers.sport)
 	return f, f.Proto != "" && status&statusDNAT != 0, d.Err()
+}
+
+// decodeState reads what conntrack knows of a TCP connection.
+func (f *TrackedFlow) decodeState(d *netlink.AttributeDecoder) error {
+	for d.Next() {
+		switch d.Type() {
+		case ctInfoTCP: // nested once more, of the same number
+			d.Nested(func(tcp *netlink.AttributeDecoder) error {
+				for tcp.Next() {
+					if tcp.Type() == ctTCPState {
+						f.Over = tcp.Uint8() >= stateTimeWait
+					}
+				}
+				return tcp.Err()
+			})
+		}
+	}
+	return d.Err()
 }
 
 // tuple is one direction of a flow.

@@ -1,11 +1,15 @@
 package vm
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestPrograms loads our eBPF programs on the older kernel, whose verifier
 // knows less, and attaches them without TCX, which it lacks.
 func TestPrograms(t *testing.T) {
-	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"cat", "ip", "nft", "sh", "sysctl"}}
+	services := slices.Concat(networking, []string{"nft_hash", "nft_numgen", "nft_reject_inet"})
+	m := Machine{Kernel: debian(t), Modules: services, Tools: []string{"cat", "ip", "nft", "sh", "sysctl"}}
 	// What other firewalls say needs their tools, and is read alike everywhere.
 	said, err := m.Test(t.Context(), "fairlead/internal/kernel", "-test.skip=^TestRulesOf")
 	if err != nil {

@@ -19,6 +19,9 @@ import (
 // AskRole is the process that asks, and AskMain its main function.
 const AskRole = "failover-ask"
 
+// Over ends the asking: a JSON string of its own, on standard input.
+const Over = "\"over\"\n"
+
 // Question says whom to ask and how often. Requests go out on a schedule that
 // was settled beforehand, each on a connection of its own, however long others
 // take: what is not answered does not slow the rest down.
@@ -43,8 +46,9 @@ type Request struct {
 // End returns when the request was over, in ns since 1970.
 func (r Request) End() int64 { return r.Start + r.Took }
 
-// AskMain reads the question from standard input, asks until that ends, and
-// writes all requests in the order of their starts.
+// AskMain reads the question from standard input, asks until it reads Over, writes
+// all requests in the order of their starts, and goes when its input ends: who
+// reads them must not lose the rest by its end.
 func AskMain() int {
 	in := json.NewDecoder(os.Stdin)
 	var q Question
@@ -54,13 +58,15 @@ func AskMain() int {
 	}
 	over := make(chan struct{})
 	go func() {
-		_, _ = io.Copy(io.Discard, io.MultiReader(in.Buffered(), os.Stdin))
+		var end string
+		_ = in.Decode(&end) // the end of the input is the end, too
 		close(over)
 	}()
 	fmt.Println("ready")
 	if err := json.NewEncoder(os.Stdout).Encode(askAll(q, over)); err != nil {
 		return 1
 	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
 	return 0
 }
 

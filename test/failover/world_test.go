@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -133,8 +134,11 @@ func (w *world) ask(rate int) asked {
 func (a asked) over() []failover.Request {
 	a.w.Helper()
 	var all []failover.Request
-	err := a.In.Close()
-	if err = errors.Join(err, json.NewDecoder(a.Out).Decode(&all)); err != nil {
+	_, err := io.WriteString(a.In, failover.Over)
+	if err == nil {
+		err = json.NewDecoder(a.Out).Decode(&all)
+	}
+	if err = errors.Join(err, a.In.Close()); err != nil {
 		a.w.Fatal(err)
 	}
 	return all

@@ -150,7 +150,7 @@ func (m Machine) boot(ctx context.Context, initramfs []byte) (string, error) {
 	var serial bytes.Buffer
 	cmd := exec.Command("qemu-system-x86_64",
 		// Newer CPUs' features take the emulator time, and no test wants them.
-		"-accel", "tcg", "-icount", "shift=0,sleep=off", "-rtc", "clock=vm", "-cpu", "qemu64", "-m", "1G",
+		"-accel", "tcg", "-icount", "shift=0,sleep=off", "-rtc", "clock=vm", "-cpu", "qemu64", "-m", "2G",
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
 		"-kernel", m.Kernel.Image, "-initrd", file,
 		// A panic reboots at once, which ends the emulator. The emulated CPU

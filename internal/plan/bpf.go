@@ -66,6 +66,23 @@ func (LocalClients) Del() []string {
 	return []string{"fairlead-bpf detach local from the cgroup root"}
 }
 
+// Steering is our eBPF programs where packets and local clients may come from,
+// given the attachments of all endpoints of the host. Every sandbox's link has
+// the program, as every sandbox may be a client; those without an end on the
+// host come by the link that leads there.
+func Steering(all []Attachment) Plan {
+	p := Plan{Uplinks{}, LocalClients{}}
+	for _, a := range all {
+		switch {
+		case a.Port != "":
+			p = append(p, Ingress{Link: a.Port})
+		case a.Link != "":
+			p = append(p, Ingress{Link: a.Link, Shared: true})
+		}
+	}
+	return p
+}
+
 // Lead leads packets and local clients for a host address and ports to an
 // endpoint: one entry of the eBPF table, whatever the number of ports.
 type Lead struct {

@@ -77,21 +77,8 @@ func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
 	return balance.Families(v)
 }
 
-// Shared implements balance.Plane. Every sandbox's link has the program, as
-// every sandbox may be a client; those without an end on the host come by the
-// link that leads there.
-func (Plane) Shared(all []plan.Attachment) plan.Plan {
-	p := plan.Plan{plan.Uplinks{}, plan.LocalClients{}}
-	for _, a := range all {
-		switch {
-		case a.Port != "":
-			p = append(p, plan.Ingress{Link: a.Port})
-		case a.Link != "":
-			p = append(p, plan.Ingress{Link: a.Link, Shared: true})
-		}
-	}
-	return p
-}
+// Shared implements balance.Plane.
+func (Plane) Shared(all []plan.Attachment) plan.Plan { return plan.Steering(all) }
 
 // Service implements balance.Plane.
 func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {

@@ -61,21 +61,8 @@ func (Way) Reaches(a plan.Attachment) error {
 	return publish.Sandboxed(a)
 }
 
-// Shared implements publish.Way. Every sandbox's link has the program, as
-// every sandbox may be a client; those without an end on the host come by the
-// link that leads there.
-func (Way) Shared(all []plan.Attachment) plan.Plan {
-	p := plan.Plan{plan.Uplinks{}, plan.LocalClients{}}
-	for _, a := range all {
-		switch {
-		case a.Port != "":
-			p = append(p, plan.Ingress{Link: a.Port})
-		case a.Link != "":
-			p = append(p, plan.Ingress{Link: a.Link, Shared: true})
-		}
-	}
-	return p
-}
+// Shared implements publish.Way.
+func (Way) Shared(all []plan.Attachment) plan.Plan { return plan.Steering(all) }
 
 // Publish implements publish.Way.
 func (Way) Publish(p model.Publish, a plan.Attachment) plan.Plan {

@@ -20,15 +20,15 @@ func (r *reader) document(n *yaml.Node) {
 	attachments := 0
 	known := []field{
 		{"name", func(n *yaml.Node, path string) { r.word(n, path, r.name) }},
-		{"networks", r.networks},
+		{"networks", func(n *yaml.Node, path string) { r.named(n, path, "networks", r.network) }},
 		{"attachments", func(n *yaml.Node, path string) {
 			r.each(n, path, func(n *yaml.Node, _ string) {
 				r.attachment(n, fmt.Sprintf("%s[%d]", path, attachments))
 				attachments++
 			})
 		}},
+		{"services", func(n *yaml.Node, path string) { r.named(n, path, "services", r.service) }},
 	}
-	known = append(known, field{"services", r.services})
 	fields(n, func(key, _ *yaml.Node) {
 		if strings.HasPrefix(key.Value, extension) && !isKnown(known, key.Value) {
 			known = append(known, field{key.Value, func(*yaml.Node, string) {}})
@@ -46,9 +46,10 @@ func (r *reader) name(word string) error {
 	return model.ValidName(word)
 }
 
-func (r *reader) networks(n *yaml.Node, path string) {
+// named reads things of a kind by their names.
+func (r *reader) named(n *yaml.Node, path, kind string, read func(key, value *yaml.Node, path string)) {
 	if n = followed(n); n.Tag != "!!null" && n.Kind != yaml.MappingNode {
-		r.mistake(n, path, "want networks by their names, each as NAME: and its fields")
+		r.mistake(n, path, "want %s by their names, each as NAME: and its fields", kind)
 		return
 	}
 	seen := map[string]int{}
@@ -59,7 +60,7 @@ func (r *reader) networks(n *yaml.Node, path string) {
 			return
 		}
 		seen[key.Value] = key.Line
-		r.network(key, value, at)
+		read(key, value, at)
 	})
 }
 

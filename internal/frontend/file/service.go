@@ -12,24 +12,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// services reads virtual services by their names.
-func (r *reader) services(n *yaml.Node, path string) {
-	if n = followed(n); n.Tag != "!!null" && n.Kind != yaml.MappingNode {
-		r.mistake(n, path, "want services by their names, each as NAME: and its fields")
-		return
-	}
-	seen := map[string]int{}
-	fields(n, func(key, value *yaml.Node) {
-		at := join(path, key.Value)
-		if first := seen[key.Value]; first != 0 {
-			r.mistake(key, at, "it is there twice, first in line %d: leave one out", first)
-			return
-		}
-		seen[key.Value] = key.Line
-		r.service(key, value, at)
-	})
-}
-
 func (r *reader) service(key, n *yaml.Node, path string) {
 	spec := fmt.Sprintf("services[%d]", len(r.Spec.Services))
 	for i, o := range r.Spec.Services {

@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -57,23 +59,28 @@ func (d *Daemon) completed(w model.Wishes, pools map[string]*pool, only map[stri
 	return all
 }
 
-// complete adds to a pool what the checks say.
+// complete adds to a pool what the checks say, in one look at them.
 func (p *pool) complete(checks *health.Monitor, before *pool, now time.Time) {
-	p.full = checks.Effective(p.resolved)
-	status := checks.StatusOf(p.resolved)
-	p.health = status.Pool
-	dead := map[netip.AddrPort]bool{}
+	full, status := checks.Effective(p.resolved)
+	p.full, p.health = full, status.Pool
+	found := make(map[netip.AddrPort]health.ServerStatus, len(status.Servers))
 	for _, s := range status.Servers {
-		dead[s.Real] = s.State == model.RealDown
-	}
-	for i, r := range p.full.Reals {
-		// Nobody answers the flows of one that drains and is down.
-		if r.State == model.RealDraining && dead[r.At(0)] {
-			p.full.Reals[i].State = model.RealDown
-		}
+		found[s.Real] = s
 	}
 	if p.since = now; before != nil && before.status() == p.status() {
 		p.since = before.since
+	}
+	planned := make(map[netip.AddrPort]model.RealState, len(p.full.Reals))
+	for i, r := range p.full.Reals {
+		// Nobody answers the flows of one that drains and is down.
+		if r.State == model.RealDraining && found[r.At(0)].State == model.RealDown {
+			p.full.Reals[i].State = model.RealDown
+		}
+		planned[r.At(0)] = p.full.Reals[i].State
+	}
+	for i := range p.members {
+		m := &p.members[i]
+		m.shown = p.show(*m, found[m.at], planned[m.at])
 	}
 }
 
@@ -120,10 +127,12 @@ func (d *Daemon) reapply(names ...string) error {
 	only := map[string]bool{}
 	for _, name := range names {
 		only[name] = true
-		delete(d.services.dirty, name)
 	}
 	if err := d.set(d.desire(d.wishes, only)); err != nil {
 		return err
+	}
+	for _, name := range names {
+		delete(d.services.dirty, name)
 	}
 	d.holdsOther()
 	d.changed()
@@ -143,6 +152,7 @@ func (d *Daemon) install(pools map[string]*pool) {
 		if was == p {
 			continue
 		}
+		delete(s.stuck, name)
 		for _, m := range p.members {
 			if key := (realKey{name, m.at}); d.beginDrain(key, p, m, now) {
 				touched = append(touched, key)
@@ -178,55 +188,6 @@ func (d *Daemon) beginDrain(key realKey, p *pool, m member, now time.Time) bool 
 	return true
 }
 
-// tellPool tells what has changed of a service.
-func (d *Daemon) tellPool(was, p *pool) {
-	if was == nil || was.restored {
-		return
-	}
-	name := p.wish.Name
-	for _, m := range p.members {
-		old := was.member(m.at)
-		switch {
-		case old == nil && !m.wish.Select.IsZero():
-			d.tellService(RealJoined, name, &m, m.Endpoint)
-		case old != nil && old.standing == m.standing || old == nil && m.standing == "":
-		case m.standing == "":
-			d.tellService(RealEnabled, name, &m, "")
-		case m.standing == RealDraining:
-			d.tellService(DrainBegun, name, &m, m.cause)
-		case m.standing == RealDrained:
-			d.tellService(DrainEnded, name, &m, m.cause)
-		}
-	}
-	for _, m := range was.members {
-		if p.member(m.at) == nil {
-			d.tellService(RealLeft, name, &m, m.cause)
-		}
-	}
-	if was.quorum() != p.quorum() {
-		kind := QuorumGained
-		if !p.quorum() {
-			kind = QuorumLost
-		}
-		d.tellService(kind, name, nil, p.quorumText())
-	}
-	if a, b := was.status(), p.status(); a != b && (a == ServiceSorry || b == ServiceSorry || a == ServicePanics || b == ServicePanics) {
-		d.tellService(modes[b], name, nil, p.quorumText())
-	}
-}
-
-// modes are the events of how a service's real servers are used.
-var modes = map[ServiceStatus]EventKind{ServiceSorry: SorryUsed, ServicePanics: PanicBegun, ServiceUp: ChecksBelieved, ServiceDown: ChecksBelieved}
-
-// tellService tells of a service, or of a real server of it.
-func (d *Daemon) tellService(kind EventKind, service string, m *member, detail string) {
-	object := "service " + service
-	if m != nil {
-		object += " real " + m.text()
-	}
-	d.note(Event{Kind: kind, Object: object, Detail: detail})
-}
-
 // healthChanged is told by the checks.
 func (d *Daemon) healthChanged(b health.Batch) {
 	d.services.telling.Lock()
@@ -235,7 +196,8 @@ func (d *Daemon) healthChanged(b health.Batch) {
 	d.services.poke()
 }
 
-// heed takes what the checks have told.
+// heed takes what the checks have told. Nothing is said of it here: what the
+// planes have come to by it is told when they have.
 func (d *Daemon) heed() {
 	s := &d.services
 	s.telling.Lock()
@@ -243,16 +205,6 @@ func (d *Daemon) heed() {
 	s.told = nil
 	s.telling.Unlock()
 	for _, b := range told {
-		for _, c := range b.Changes {
-			kind := RealIsUp
-			if c.To == model.RealDown {
-				kind = RealIsDown
-			} else if c.To == model.RealDraining {
-				kind = DrainBegun
-			}
-			s.transitions[realKey{c.Service, c.Real}]++
-			d.tellService(kind, c.Service, &member{at: c.Real}, c.Cause)
-		}
 		for _, name := range b.Services {
 			s.dirty[name] = true
 		}
@@ -260,24 +212,42 @@ func (d *Daemon) heed() {
 	}
 }
 
-// rebalance applies what has changed about real servers.
+// rebalance applies what has changed about real servers. What cannot be applied
+// of one service does not hold up the others.
 func (d *Daemon) rebalance() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.heed()
-	var names []string
-	for name := range d.services.dirty {
-		names = append(names, name)
-	}
+	names := slices.Sorted(maps.Keys(d.services.dirty))
 	if len(names) == 0 {
 		return nil
 	}
-	if err := d.reapply(names...); err != nil {
-		d.services.dirty = map[string]bool{}
-		for _, name := range names {
-			d.services.dirty[name] = true
-		}
-		return fmt.Errorf("apply what has changed about real servers: %w", err)
+	err := d.reapply(names...)
+	if err == nil {
+		return nil
 	}
-	return nil
+	var errs []error
+	for _, name := range names {
+		if len(names) > 1 {
+			err = d.reapply(name)
+		}
+		if err != nil {
+			d.stuck(name, err)
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("apply what has changed about real servers: %w", errors.Join(errs...))
+}
+
+// stuck notes that the planes still have a service as it was before, once for
+// each cause.
+func (d *Daemon) stuck(name string, err error) {
+	problem := "its real servers are as they were before a change that could not be applied: " + err.Error()
+	if d.services.stuck[name] != problem {
+		d.services.stuck[name] = problem
+		d.note(Event{Kind: Unhealed, Object: "service " + name, Detail: problem})
+	}
 }

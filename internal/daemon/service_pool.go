@@ -68,6 +68,9 @@ type member struct {
 	since    time.Time
 	// leaving says that nothing leads to it any more.
 	leaving bool
+	// shown is what the planes make of it, by what the checks said when the pool
+	// was worked out.
+	shown stance
 }
 
 // found is a sandbox that a selector has found, or that an address is of.

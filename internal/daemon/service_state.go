@@ -29,7 +29,11 @@ type services struct {
 	countedAt time.Time
 	// observed has an element when clients' connections are to be looked at.
 	observed chan struct{}
-	// transitions counts how often the checks have changed their mind.
+	// stuck says why the planes still have a service as it was before something
+	// changed about its real servers.
+	stuck map[string]string
+	// transitions counts how often the checks have taken a member out or brought
+	// it back.
 	transitions map[realKey]uint64
 	// unsaved says that the checks know more than was noted.
 	unsaved bool
@@ -51,7 +55,7 @@ type realKey struct {
 func newServices() services {
 	return services{transitions: map[realKey]uint64{}, wanted: make(chan struct{}), want: new(sync.Once),
 		pools: map[string]*pool{}, drains: map[realKey]*Drain{}, containers: map[string]Container{},
-		dirty: map[string]bool{}, woken: make(chan struct{}, 1), observed: make(chan struct{}, 1)}
+		dirty: map[string]bool{}, stuck: map[string]string{}, woken: make(chan struct{}, 1), observed: make(chan struct{}, 1)}
 }
 
 // soil notes that a service's pool is to be worked out again, soon.

@@ -32,9 +32,10 @@ type ServiceView struct {
 	// VirtualService is as it was asked for.
 	model.VirtualService
 	// On is the plane that was chosen.
-	On      model.Plane   `json:"on,omitempty"`
-	Status  ServiceStatus `json:"status"`
-	Problem string        `json:"problem,omitempty"`
+	On     model.Plane   `json:"on,omitempty"`
+	Status ServiceStatus `json:"status"`
+	// Problem says why it is not applied, or what of it is not.
+	Problem string `json:"problem,omitempty"`
 	// Servers are the real servers that there are.
 	Servers []RealView `json:"servers"`
 }
@@ -49,17 +50,19 @@ type RealView struct {
 	Weight int `json:"weight"`
 	Share  int `json:"share"`
 	// Endpoint is the attachment that it is, and Selected what has found that.
-	Endpoint string   `json:"endpoint,omitempty"`
-	Selected string   `json:"selected,omitempty"`
-	State    Standing `json:"state"`
-	Cause    string   `json:"cause,omitempty"`
+	Endpoint string `json:"endpoint,omitempty"`
+	Selected string `json:"selected,omitempty"`
+	// State is what its plane makes of it, and Cause why.
+	State Standing `json:"state"`
+	Cause string   `json:"cause,omitempty"`
 	// Since is when it came to be so.
 	Since time.Time `json:"since"`
 	// Deadline ends its drain, if it has one.
 	Deadline time.Time `json:"deadline,omitzero"`
 	// Leaving says that it goes when its drain ends.
 	Leaving bool `json:"leaving,omitempty"`
-	// Checked is when it was checked last, Found what that found in Latency.
+	// Checked is when it was checked last, Found what that found in Latency: the
+	// State follows when its plane has been told.
 	Checked time.Time     `json:"checked,omitzero"`
 	Found   string        `json:"found,omitempty"`
 	Latency time.Duration `json:"latency,omitempty"`
@@ -90,13 +93,15 @@ func (d *Daemon) viewService(v model.VirtualService, on model.Plane) ServiceView
 		s.Status = ServiceFailed
 		return s
 	}
-	s.Status = p.status()
+	s.Status, s.Problem = p.status(), d.services.stuck[v.Name]
 	checks := map[netip.AddrPort]health.ServerStatus{}
 	for _, c := range d.health.StatusOf(p.resolved).Servers {
 		checks[c.Real] = c
 	}
 	for _, m := range p.members {
-		s.Servers = append(s.Servers, d.viewMember(v, m, checks[m.at]))
+		if s.Status != ServiceSorry || m.at != v.Sorry {
+			s.Servers = append(s.Servers, d.viewMember(v, m, checks[m.at]))
+		}
 	}
 	if s.Status == ServiceSorry {
 		s.Servers = append(s.Servers, RealView{Address: v.Sorry.Addr(), Port: v.Sorry.Port(), Weight: 1, Share: 100, State: RealSorry, Cause: p.quorumText(), Since: p.since,
@@ -121,21 +126,50 @@ func (p *pool) status() ServiceStatus {
 // added is the cause of package health that is none.
 const added = "added"
 
-func (d *Daemon) viewMember(v model.VirtualService, m member, check health.ServerStatus) RealView {
-	key := realKey{v.Name, m.at}
-	r := RealView{Address: m.at.Addr(), Port: m.at.Port(), Weight: m.Weight, Share: check.Share, Endpoint: m.Endpoint, State: m.standing, Cause: m.cause, Since: m.since,
-		Leaving: m.leaving, Checked: check.Checked, Found: check.Detail, Latency: check.Latency, Flows: d.flowsOf(key)}
+// stance is how a member stands with the planes.
+type stance struct {
+	State Standing
+	Cause string
+	Since time.Time
+	// Share of its weight that it has, in percent.
+	Share int
+	// doubted says that it is used though its checks fail.
+	doubted bool
+}
+
+// show says how a member stands: what its administrator and its container want,
+// what a check has found, and what is planned of it by both.
+func (p *pool) show(m member, check health.ServerStatus, planned model.RealState) stance {
+	s := stance{State: m.standing, Cause: m.cause, Since: m.since, Share: check.Share}
+	later := check.Since
+	if p.since.After(later) {
+		later = p.since
+	}
 	switch {
-	case m.standing == "" && check.State == model.RealDown || m.standing == RealDraining && check.State == model.RealDown:
-		r.State, r.Cause, r.Since = RealDown, check.Cause, check.Since
-	case m.standing == "" && check.State == model.RealDraining:
-		r.State, r.Cause, r.Since = RealDraining, check.Cause, check.Since
-	case m.standing == "":
-		r.State, r.Since = RealUp, check.Since
-		if v.Check.Checks() && check.Cause != added {
-			r.Cause = check.Cause
+	case planned == model.RealDown && check.State == model.RealDown && (m.standing == "" || m.standing == RealDraining):
+		s.State, s.Cause, s.Since = RealDown, check.Cause, check.Since
+	case m.standing != "":
+	case planned == model.RealDraining && check.State == model.RealDraining:
+		s.State, s.Cause, s.Since = RealDraining, check.Cause, check.Since
+	case planned == model.RealDraining:
+		s.State, s.Cause, s.Since = RealDraining, "the sorry server is used: "+p.quorumText(), later
+	case check.State == model.RealDown:
+		s.State, s.Cause, s.Since, s.Share, s.doubted = RealUp, "used in a panic, though down: "+check.Cause, later, 100, true
+	default:
+		s.State, s.Since = RealUp, check.Since
+		if p.wish.Check.Checks() && check.Cause != added {
+			s.Cause = check.Cause
 		}
 	}
+	return s
+}
+
+// viewMember says how a member is: what the planes make of it, and what its last
+// check has found, of which they may not know yet.
+func (d *Daemon) viewMember(v model.VirtualService, m member, check health.ServerStatus) RealView {
+	key := realKey{v.Name, m.at}
+	r := RealView{Address: m.at.Addr(), Port: m.at.Port(), Weight: m.Weight, Share: m.shown.Share, Endpoint: m.Endpoint, State: m.shown.State, Cause: m.shown.Cause, Since: m.shown.Since,
+		Leaving: m.leaving, Checked: check.Checked, Found: check.Detail, Latency: check.Latency, Flows: d.flowsOf(key)}
 	if !m.wish.Select.IsZero() {
 		r.Selected = m.wish.String()
 	}

@@ -78,7 +78,7 @@ func (f *farm) changed(b Batch) {
 	if len(b.Changes)+len(b.Pools) == 0 {
 		for _, s := range b.Services {
 			v := model.VirtualService{Name: s, Check: model.Check{SlowStart: 1}, Reals: farmReals(2)}
-			f.told = append(f.told, fmt.Sprintf("%s %s weight %d", at, s, f.monitor.Effective(v).Reals[0].Weight))
+			f.told = append(f.told, fmt.Sprintf("%s %s weight %d", at, s, held(f.monitor, v).Reals[0].Weight))
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestMonitor(t *testing.T) {
 		f.set(f.ill, "e1", true)
 		time.Sleep(4 * time.Second)
 		f.wantTold(t, `7s web e1 ""→"down" 3 checks failed: as told`)
-		if got := f.monitor.Effective(v).Reals[0].State; got != model.RealDown {
+		if got := held(f.monitor, v).Reals[0].State; got != model.RealDown {
 			t.Errorf("it is %q", got)
 		}
 		f.set(f.ill, "e2", true)
@@ -207,14 +207,14 @@ func TestMonitorComers(t *testing.T) {
 		time.Sleep(time.Second)
 		v = farmService("web", 2)
 		f.mustSet(t, v)
-		if got := f.monitor.Effective(v).Reals[1].State; got != model.RealDown {
+		if got := held(f.monitor, v).Reals[1].State; got != model.RealDown {
 			t.Errorf("a comer is %q", got)
 		}
 		time.Sleep(50 * time.Millisecond)
 		f.wantTold(t, `1s web e2 "down"→"" first check: as told`)
 		v.Reals[0].Endpoint = "" // it is not known for a while
 		f.mustSet(t, v)
-		if got := f.monitor.Effective(v).Reals[0].State; got != model.RealUp {
+		if got := held(f.monitor, v).Reals[0].State; got != model.RealUp {
 			t.Errorf("without its endpoint it is %q", got)
 		}
 		v.Reals[0].Endpoint = "e7"
@@ -222,12 +222,12 @@ func TestMonitorComers(t *testing.T) {
 		f.mustSet(t, v)
 		time.Sleep(50 * time.Millisecond)
 		f.wantTold(t)
-		if got := f.monitor.Effective(v).Reals[0].State; got != model.RealDown {
+		if got := held(f.monitor, v).Reals[0].State; got != model.RealDown {
 			t.Errorf("another container is %q", got)
 		}
 		v.Reals = append(v.Reals, model.RealServer{Select: model.Select{Name: "web-*"}})
 		f.mustSet(t, v)
-		if got := f.monitor.Effective(v).Reals[2]; got != v.Reals[2] {
+		if got := held(f.monitor, v).Reals[2]; got != v.Reals[2] {
 			t.Errorf("a selector became %+v", got)
 		}
 	})
@@ -286,7 +286,7 @@ func TestMonitorRestart(t *testing.T) {
 		f.monitor.Import(was)
 		more := farmService("web", 3)
 		f.mustSet(t, more)
-		reals := f.monitor.Effective(more).Reals
+		reals := held(f.monitor, more).Reals
 		if reals[0].State != model.RealDown || reals[1].State != model.RealUp || reals[2].State != model.RealDown {
 			t.Errorf("it begins with %+v", reals)
 		}
@@ -299,7 +299,7 @@ func TestMonitorRestart(t *testing.T) {
 		f.monitor.Import(was)
 		time.Sleep(3 * time.Minute)
 		f.mustSet(t, v)
-		if got := f.monitor.Effective(v).Reals[0].State; got != model.RealUp {
+		if got := held(f.monitor, v).Reals[0].State; got != model.RealUp {
 			t.Errorf("after minutes it begins as %q", got)
 		}
 	})
@@ -329,7 +329,7 @@ func TestMonitorUnchecked(t *testing.T) {
 	if err := m.Set([]model.VirtualService{v}); err == nil || !strings.Contains(err.Error(), "service web: check docker: no container engine") {
 		t.Errorf("the error is %v", err)
 	}
-	if got := m.Effective(v).Reals[0].State; got != model.RealUp {
+	if got := held(m, v).Reals[0].State; got != model.RealUp {
 		t.Errorf("it is %q", got)
 	}
 	inFarm(t, 0, func(t *testing.T, f *farm) {
@@ -374,7 +374,7 @@ func TestMonitorDials(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		m.Run(ctx)
-		if !slices.Equal(dialled, []string{"web e1 tcp 192.0.0.1:9000"}) || m.Effective(v).Reals[0].State != model.RealUp {
+		if !slices.Equal(dialled, []string{"web e1 tcp 192.0.0.1:9000"}) || held(m, v).Reals[0].State != model.RealUp {
 			t.Errorf("it dialled %q", dialled)
 		}
 	})
@@ -449,8 +449,14 @@ func TestMonitorVoid(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		m.Run(ctx)
-		if c := m.Counters(); c.Void != c.Checks || c.Checks < 59 || m.Effective(v).Reals[0].State != model.RealUp {
+		if c := m.Counters(); c.Void != c.Checks || c.Checks < 59 || held(m, v).Reals[0].State != model.RealUp {
 			t.Errorf("it has counted %+v", c)
 		}
 	})
+}
+
+// held is what the planes shall hold of the service.
+func held(m *Monitor, v model.VirtualService) model.VirtualService {
+	v, _ = m.Effective(v)
+	return v
 }

@@ -204,14 +204,16 @@ func (of *service) view(now time.Time) View {
 	}
 }
 
-// Effective returns the service as its planes shall hold it now; see the
-// function of that name. The service is one that was Set.
-func (m *Monitor) Effective(v model.VirtualService) model.VirtualService {
+// Effective returns the service as its planes shall hold it now (see the
+// function of that name), and what is known that makes it so. The service is
+// one that was Set.
+func (m *Monitor) Effective(v model.VirtualService) (model.VirtualService, ServiceStatus) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	of := m.services[v.Name]
 	if of == nil {
 		of = &service{}
 	}
-	return Effective(v, of.view(time.Now()))
+	now := time.Now()
+	return Effective(v, of.view(now)), of.status(v, now)
 }

@@ -1,0 +1,180 @@
+package daemon_test
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// gate is a host whose steps a test can hold up, or have fail.
+type gate struct {
+	*kernel.Host
+	mu sync.Mutex
+	// shut, unless nil, lets a step go on when it is closed; reached has an
+	// element when one waits for that.
+	shut    chan struct{}
+	reached chan struct{}
+	fails   error
+}
+
+func newGate(w *world) *gate {
+	g := &gate{Host: w.host, reached: make(chan struct{}, 1)}
+	w.wrap = g
+	return g
+}
+
+// shutNow holds up the steps to come until open is called.
+func (g *gate) shutNow() (open func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	shut := make(chan struct{})
+	g.shut = shut
+	return func() {
+		g.mu.Lock()
+		g.shut = nil
+		g.mu.Unlock()
+		close(shut)
+	}
+}
+
+// fail has the steps to come fail, or go on for nil.
+func (g *gate) fail(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fails = err
+}
+
+func (g *gate) pass() error {
+	g.mu.Lock()
+	shut, err := g.shut, g.fails
+	g.mu.Unlock()
+	if shut != nil {
+		select {
+		case g.reached <- struct{}{}:
+		default:
+		}
+		<-shut
+	}
+	return err
+}
+
+func (g *gate) Set(o plan.Object) error      { return errors.Join(g.pass(), g.Host.Set(o)) }
+func (g *gate) Lead(ops []plan.Op) error     { return g.through(ops, g.Host.Lead) }
+func (g *gate) Transact(ops []plan.Op) error { return g.through(ops, g.Host.Transact) }
+func (g *gate) through(ops []plan.Op, do func([]plan.Op) error) error {
+	if err := g.pass(); err != nil {
+		return err
+	}
+	return do(ops)
+}
+
+// checked is a service whose real servers are checked, each often, at
+// 10.0.0.2:8080 and 10.0.0.3:8080.
+func checked(w *world) model.VirtualService {
+	w.sh("ip link set lo up; ip addr add 10.0.0.2/32 dev lo; ip addr add 10.0.0.3/32 dev lo")
+	v := site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080))
+	v.Check = model.Check{Type: model.CheckTCP, Interval: 20 * time.Millisecond, Fall: 1, Rise: 1}
+	return v
+}
+
+// TestStatesAreThePlanes: what is told of a real server is what its plane makes
+// of it, and not what is about to be.
+func TestStatesAreThePlanes(t *testing.T) {
+	w := newWorld(t)
+	host := newGate(w)
+	w.start()
+	v := checked(w)
+	w.serves("10.0.0.2:8080")
+	stop := w.serves("10.0.0.3:8080")
+	w.serve(v)
+	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 up")
+	before := len(w.happened())
+	open := host.shutNow()
+	stop()
+	<-host.reached // the checks have found it
+	if got := w.happened()[before:]; len(got) != 0 {
+		t.Errorf("told before the plane has it: %q", got)
+	}
+	open()
+	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 down")
+	if got := w.happened()[before:]; !slices.Equal(got, []string{"service web real 10.0.0.3:8080: down"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestAPlaneCannotBeTold: as long as a plane cannot be told, the old states are
+// shown, with the reason; and another service is none the worse for it.
+func TestAPlaneCannotBeTold(t *testing.T) {
+	w := newWorld(t)
+	host := newGate(w)
+	w.start()
+	v := checked(w)
+	w.serves("10.0.0.2:8080")
+	stop := w.serves("10.0.0.3:8080")
+	w.serve(v)
+	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 up")
+	host.fail(errors.New("the kernel is made of wax"))
+	stop()
+	problem := func() string {
+		v, err := w.Service("web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.Problem
+	}
+	w.told("service web: failed")
+	if got := w.standing("web"); got != "10.0.0.2:8080 up, 10.0.0.3:8080 up" {
+		t.Errorf("the plane could not be told, and yet: %s", got)
+	}
+	if got := problem(); !strings.Contains(got, "made of wax") {
+		t.Errorf("the problem is %q", got)
+	}
+	host.fail(nil)
+	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 down")
+	if got := problem(); got != "" {
+		t.Errorf("the problem is %q still", got)
+	}
+}
+
+// told waits for an event.
+func (w *world) told(event string) {
+	w.Helper()
+	for e := range w.FollowEvents(w.Context()) {
+		if e.Object+": "+string(e.Kind) == event {
+			return
+		}
+	}
+	w.Fatalf("it is never told: %s", event)
+}
+
+// TestPanicAndSorry: a server that is used in a panic is up, though its check
+// fails, and one that gives way to the sorry server drains.
+func TestPanicAndSorry(t *testing.T) {
+	w := newWorld(t).start()
+	v := checked(w)
+	v.Panic = 60
+	w.serves("10.0.0.2:8080")
+	w.serve(v)
+	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 up")
+	w.told("service web: panic")
+	view, err := w.Service("web")
+	if err != nil || view.Status != daemon.ServicePanics || !strings.HasPrefix(view.Servers[1].Cause, "used in a panic, though down: first check: connect: connection refused") {
+		t.Errorf("%+v, %v", view, err)
+	}
+	v.Panic, v.Quorum, v.Sorry = 0, 2, netip.MustParseAddrPort("10.0.0.9:80")
+	w.serve(v)
+	w.stands("web", "10.0.0.2:8080 draining, 10.0.0.3:8080 down, 10.0.0.9:80 sorry")
+	view, err = w.Service("web")
+	if err != nil || view.Servers[0].Cause != "the sorry server is used: 1 of 2 real servers are up, and 2 must be" {
+		t.Errorf("%+v, %v", view, err)
+	}
+}

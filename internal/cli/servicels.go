@@ -110,6 +110,9 @@ func realRow(v daemon.ServiceView, s daemon.RealView) []string {
 	if s.State == daemon.RealDraining && !s.Deadline.IsZero() {
 		cause += fmt.Sprintf(", until %s", s.Deadline.Local().Format(time.TimeOnly))
 	}
+	if !s.Until.IsZero() {
+		cause += fmt.Sprintf(", at %s", s.Until.Local().Format(time.TimeOnly))
+	}
 	name := "  -> " + realText(s)
 	if s.Endpoint != "" {
 		name += " (" + s.Endpoint + ")"

@@ -80,8 +80,10 @@ func newServiceDrain(a *app) *cobra.Command {
 func newServiceEnable(a *app) *cobra.Command {
 	r := &remote{app: a}
 	c := &cobra.Command{
-		Use:     "enable NAME REAL…",
-		Short:   "Give real servers new connections again",
+		Use:   "enable NAME REAL…",
+		Short: "Give real servers new connections again",
+		Long: "Give real servers new connections again that were drained, or that were taken out because\n" +
+			"clients' connections to them had failed (--passive). What checks find down stays down.",
 		Example: "  fairlead service enable web 10.0.0.2:8080",
 		Args:    arguments(cobra.MinimumNArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {

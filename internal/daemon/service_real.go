@@ -17,7 +17,7 @@ type RealAction string
 const (
 	// DrainReal gives it no new flows, until EnableReal.
 	DrainReal RealAction = "drain"
-	// EnableReal takes that back.
+	// EnableReal takes that back, and ends that clients' failures keep it down.
 	EnableReal RealAction = "enable"
 	// RemoveReal takes it out of its service, after a drain.
 	RemoveReal RealAction = "remove"
@@ -108,13 +108,14 @@ func (d *Daemon) last(v model.VirtualService, m member) []string {
 func (d *Daemon) enableReal(v model.VirtualService, m member) (Result, error) {
 	key := realKey{v.Name, m.at}
 	drain := d.services.drains[key]
+	readmitted := d.health.Readmit(v.Name, m.at)
 	if m.wish.State != model.RealUp {
 		if v.Origin != model.FromCommand {
 			return Result{}, others("service "+v.Name, v.Origin)
 		}
 		i := slices.IndexFunc(v.Reals, m.wish.Is)
 		v.Reals[i].State = model.RealUp
-	} else if drain == nil || !drain.Asked {
+	} else if (drain == nil || !drain.Asked) && !readmitted {
 		return Result{Services: d.viewServices(v.Name)}, nil
 	}
 	delete(d.services.drains, key)

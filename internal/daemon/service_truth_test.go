@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -176,5 +177,51 @@ func TestPanicAndSorry(t *testing.T) {
 	view, err = w.Service("web")
 	if err != nil || view.Servers[0].Cause != "the sorry server is used: 1 of 2 real servers are up, and 2 must be" {
 		t.Errorf("%+v, %v", view, err)
+	}
+}
+
+// TestEjected: clients' failures take a real server out, which says until when;
+// enabling it ends that at once.
+func TestEjected(t *testing.T) {
+	w := newWorld(t)
+	var failing atomic.Bool
+	failed := uint64(0)
+	w.counts = func([]model.VirtualService) (daemon.RealCounts, error) {
+		if failing.Load() {
+			failed += 10
+		}
+		all := daemon.RealCounts{}
+		all.Add("web", netip.MustParseAddrPort("10.0.0.2:8080"), daemon.RealCount{Failed: failed})
+		all.Add("web", netip.MustParseAddrPort("10.0.0.3:8080"), daemon.RealCount{})
+		return all, nil
+	}
+	w.start()
+	for _, c := range []struct {
+		check model.Check
+		back  string
+		until bool
+	}{
+		{model.Check{Passive: true}, "connections failed; it is tried again after 2s", true},
+		{model.Check{Passive: true, Type: model.CheckExec, Command: []string{"/bin/true"}, Interval: time.Hour}, "connections failed; it is back when 2 checks have passed since", false},
+	} {
+		v := site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080))
+		v.Plane, v.Check = model.PlaneEBPF, c.check
+		w.serve(v)
+		failing.Store(true)
+		w.stands("web", "10.0.0.2:8080 down, 10.0.0.3:8080 up")
+		failing.Store(false)
+		view, err := w.Service("web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := view.Servers[0]; !strings.HasSuffix(r.Cause, c.back) || r.Until.After(r.Since) != c.until {
+			t.Errorf("%+v", r)
+		}
+		if r := w.do(daemon.EnableReal, "web", "10.0.0.2"); !r.Changed || r.Services[0].Servers[0].State != daemon.RealUp {
+			t.Errorf("enabled: %+v", r)
+		}
+		if r := w.do(daemon.EnableReal, "web", "10.0.0.2"); r.Changed {
+			t.Error("enabling it again changes something")
+		}
 	}
 }

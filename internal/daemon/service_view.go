@@ -59,6 +59,9 @@ type RealView struct {
 	Since time.Time `json:"since"`
 	// Deadline ends its drain, if it has one.
 	Deadline time.Time `json:"deadline,omitzero"`
+	// Until is when it is tried again, where clients' failures took it down and
+	// nothing checks it.
+	Until time.Time `json:"until,omitzero"`
 	// Leaving says that it goes when its drain ends.
 	Leaving bool `json:"leaving,omitempty"`
 	// Checked is when it was checked last, Found what that found in Latency: the
@@ -133,6 +136,8 @@ type stance struct {
 	Since time.Time
 	// Share of its weight that it has, in percent.
 	Share int
+	// Until is as in RealView.
+	Until time.Time
 	// doubted says that it is used though its checks fail.
 	doubted bool
 }
@@ -147,7 +152,7 @@ func (p *pool) show(m member, check health.ServerStatus, planned model.RealState
 	}
 	switch {
 	case planned == model.RealDown && check.State == model.RealDown && (m.standing == "" || m.standing == RealDraining):
-		s.State, s.Cause, s.Since = RealDown, check.Cause, check.Since
+		s.State, s.Cause, s.Since, s.Until = RealDown, check.Cause, check.Since, check.Until
 	case m.standing != "":
 	case planned == model.RealDraining && check.State == model.RealDraining:
 		s.State, s.Cause, s.Since = RealDraining, check.Cause, check.Since
@@ -157,7 +162,7 @@ func (p *pool) show(m member, check health.ServerStatus, planned model.RealState
 		s.State, s.Cause, s.Since, s.Share, s.doubted = RealUp, "used in a panic, though down: "+check.Cause, later, 100, true
 	default:
 		s.State, s.Since = RealUp, check.Since
-		if p.wish.Check.Checks() && check.Cause != added {
+		if check.Cause != added {
 			s.Cause = check.Cause
 		}
 	}
@@ -168,7 +173,7 @@ func (p *pool) show(m member, check health.ServerStatus, planned model.RealState
 // check has found, of which they may not know yet.
 func (d *Daemon) viewMember(v model.VirtualService, m member, check health.ServerStatus) RealView {
 	key := realKey{v.Name, m.at}
-	r := RealView{Address: m.at.Addr(), Port: m.at.Port(), Weight: m.Weight, Share: m.shown.Share, Endpoint: m.Endpoint, State: m.shown.State, Cause: m.shown.Cause, Since: m.shown.Since,
+	r := RealView{Address: m.at.Addr(), Port: m.at.Port(), Weight: m.Weight, Share: m.shown.Share, Endpoint: m.Endpoint, State: m.shown.State, Cause: m.shown.Cause, Since: m.shown.Since, Until: m.shown.Until,
 		Leaving: m.leaving, Checked: check.Checked, Found: check.Detail, Latency: check.Latency, Flows: d.flowsOf(key)}
 	if !m.wish.Select.IsZero() {
 		r.Selected = m.wish.String()

@@ -315,9 +315,19 @@ func TestMonitorSignals(t *testing.T) {
 		f.monitor.Signal("web", netip.MustParseAddrPort("192.0.2.9:1"), Signal{Failed: 9})
 		f.monitor.Signal("mail", at, Signal{Failed: 9})
 		synctest.Wait()
-		f.wantTold(t, `0s web e1 ""→"down" clients: 9 of 9 connections failed`, `0s web pool ""→"panic" 1/2`)
+		f.wantTold(t, `0s web e1 ""→"down" clients: 9 of 9 connections failed; it is tried again after 2s`, `0s web pool ""→"panic" 1/2`)
 		time.Sleep(3 * time.Second)
 		f.wantTold(t, `2s web e1 "down"→"" tried again, as nothing checks it`, `2s web pool "panic"→"" 2/2`)
+		f.monitor.Signal("web", at, Signal{Failed: 5})
+		if s := f.monitor.StatusOf(v).Servers[0]; time.Until(s.Until) != 4*time.Second {
+			t.Errorf("it is tried again at %s", s.Until)
+		}
+		if !f.monitor.Readmit("web", at) || f.monitor.Readmit("web", at) || f.monitor.Readmit("mail", at) {
+			t.Error("it is not readmitted, or twice")
+		}
+		if s := f.monitor.StatusOf(v).Servers[0]; s.State != model.RealUp || !s.Until.IsZero() {
+			t.Errorf("readmitted, it is %+v", s)
+		}
 	})
 }
 

@@ -31,7 +31,9 @@ type Record struct {
 	Failed   int       `json:"failed,omitempty"`
 	Answered int       `json:"answered,omitempty"`
 	Window   time.Time `json:"window,omitzero"`
-	// Held counts how often clients' failures took the server down of late, and
+	// Ejected is when clients' failures took the server down, if that is why it is.
+	Ejected time.Time `json:"ejected,omitzero"`
+	// Held counts how often they did of late where nothing checks the server, and
 	// until when the last of them keeps it there.
 	Held  int       `json:"held,omitempty"`
 	Until time.Time `json:"until,omitzero"`
@@ -45,8 +47,12 @@ type Signal struct{ Failed, Answered int }
 // A server that fails burst connections of clients within window is taken down
 // at once, unless a signal meanwhile tells of as many answers: few failures among
 // many are the clients' own, and answers from before it failed do not help it
-// for long. It is held down for shortestHold, twice as long each time, until
-// longestHold; a time as long without such a failure is forgiveness.
+// for long.
+//
+// Rise checks in a row that pass bring it back, if they began after that: what
+// asks the server knows sooner than any clock. Where nothing checks it, it is
+// held down for shortestHold, twice as long each time, until longestHold, and
+// tried again; a time as long without such a failure is forgiveness.
 const (
 	burst        = 5
 	window       = time.Second
@@ -91,7 +97,6 @@ func (r *Record) checked(s settings, res Result, now time.Time) bool {
 
 // count counts the result, and returns a cause if that has turned Up.
 func (r *Record) count(s settings, res Result, now time.Time) string {
-	held := now.Before(r.Until)
 	switch {
 	case !r.Known:
 		r.Known = true
@@ -103,6 +108,8 @@ func (r *Record) count(s settings, res Result, now time.Time) string {
 	case res.OK == r.Up:
 		r.Streak = 0
 		return ""
+	case res.OK && now.Add(-res.Latency).Before(r.Ejected):
+		return "" // it began before clients failed
 	}
 	r.Streak++
 	switch {
@@ -110,13 +117,16 @@ func (r *Record) count(s settings, res Result, now time.Time) string {
 		cause := fmt.Sprintf("%s failed: %s", checks(r.Streak), res.Detail)
 		r.Up, r.Streak = false, 0
 		return cause
-	case !r.Up && r.Streak >= s.rise && !held:
+	case !r.Up && r.Streak >= s.rise:
 		cause := fmt.Sprintf("%s passed: %s", checks(r.Streak), res.Detail)
-		r.Up, r.Streak = true, 0
+		r.up()
 		return cause
 	}
 	return ""
 }
+
+// up makes the server up, and ends what clients' failures have done.
+func (r *Record) up() { r.Up, r.Streak, r.Ejected = true, 0, time.Time{} }
 
 func checks(n int) string {
 	if n == 1 {
@@ -154,14 +164,43 @@ func (r *Record) signalled(s settings, sig Signal, now time.Time) bool {
 		return false
 	}
 	before := r.State()
+	cause := fmt.Sprintf("clients: %d of %d connections failed; %s", r.Failed, r.Failed+r.Answered, r.keepDown(s, now))
+	r.Up, r.Known, r.Streak, r.Failed, r.Answered, r.Ejected = false, true, 0, 0, 0, now
+	return r.moved(s, before, true, cause, now)
+}
+
+// keepDown notes until when clients' failures keep the server down, and says what
+// brings it back.
+func (r *Record) keepDown(s settings, now time.Time) string {
+	if s.checked {
+		return fmt.Sprintf("it is back when %s passed since", have(s.rise))
+	}
 	if now.Sub(r.Until) > longestHold {
 		r.Held = 0
 	}
-	r.Until = now.Add(hold(r.Held))
+	d := hold(r.Held)
+	r.Until = now.Add(d)
 	r.Held++
-	cause := fmt.Sprintf("clients: %d of %d connections failed", r.Failed, r.Failed+r.Answered)
-	r.Up, r.Known, r.Streak, r.Failed, r.Answered = false, true, 0, 0, 0
-	return r.moved(s, before, true, cause, now)
+	return fmt.Sprintf("it is tried again after %s", d)
+}
+
+func have(n int) string {
+	if n == 1 {
+		return "1 check has"
+	}
+	return fmt.Sprintf("%d checks have", n)
+}
+
+// readmitted takes an administrator's word that ends what clients' failures have
+// done, and reports whether the state has changed.
+func (r *Record) readmitted(s settings, now time.Time) bool {
+	if r.Ejected.IsZero() {
+		return false
+	}
+	before := r.State()
+	r.up()
+	r.Held, r.Until = 0, time.Time{}
+	return r.moved(s, before, true, "its administrator has said so", now)
 }
 
 // hold returns how long a server is kept down that was so often before.
@@ -179,7 +218,7 @@ func (r *Record) age(s settings, now time.Time) bool {
 		return false
 	}
 	before := r.State()
-	r.Up = true
+	r.up()
 	return r.moved(s, before, true, "tried again, as nothing checks it", now)
 }
 
@@ -190,7 +229,7 @@ func (r *Record) adapt(c model.Check, s settings, now time.Time) bool {
 	if c.Agent == 0 {
 		r.Said = Advice{}
 	}
-	if !c.Passive {
+	if !c.Passive || s.checked {
 		r.Held, r.Until = 0, time.Time{}
 	}
 	return r.moved(s, before, false, "its agent is asked no more", now)

@@ -97,31 +97,36 @@ var stories = []struct {
 		void => down 100
 		ok up 50% => up 16: agent: 50% up
 		+2s => up 50`},
-	{"clients' failures take a server down at once, and it comes back by checks, later each time", model.Check{Type: model.CheckTCP, Passive: true}, true, `
+	{"clients' failures take a server down at once, and it comes back by checks since", model.Check{Type: model.CheckTCP, Passive: true}, true, `
 		start => up 100
 		ok => up 100
 		clients 4/0 => up 100
-		clients 1/0 => down 100: clients: 5 of 5 connections failed
+		clients 1/0 => down 100: clients: 5 of 5 connections failed; it is back when 2 checks have passed since
 		ok => down 100
-		ok => down 100
-		+2s => down 100
-		ok => up 100: 3 checks passed: yes
-		clients 9/3 => down 100: clients: 9 of 12 connections failed
-		ok => down 100
-		+3s => down 100
-		ok => down 100
-		+1s => down 100
-		ok => up 100: 3 checks passed: yes
-		+5m => up 100
-		clients 5/0 => down 100: clients: 5 of 5 connections failed
-		ok => down 100
-		+8s => down 100
 		ok => up 100: 2 checks passed: yes
-		+6m => up 100
-		clients 5/0 => down 100: clients: 5 of 5 connections failed
+		clients 9/3 => down 100: clients: 9 of 12 connections failed; it is back when 2 checks have passed since
 		ok => down 100
-		+2s => down 100
+		fail => down 100
+		+10m => down 100
+		ok => down 100
 		ok => up 100: 2 checks passed: yes`},
+	{"a check that began before clients failed says nothing", model.Check{Type: model.CheckTCP, Passive: true, Rise: 1}, true, `
+		start => up 100
+		ok => up 100
+		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is back when 1 check has passed since
+		+1s => down 100
+		late ok => down 100
+		ok => up 100: 1 check passed: yes`},
+	{"an administrator ends what clients' failures have done, and no more", model.Check{Type: model.CheckTCP, Passive: true}, true, `
+		start => up 100
+		enable => up 100
+		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is back when 2 checks have passed since
+		fail => down 100
+		enable => up 100: its administrator has said so
+		fail => up 100
+		fail => up 100
+		fail => down 100: 3 checks failed: no
+		enable => down 100`},
 	{"few failures, or among many answers, are the clients' own", model.Check{Type: model.CheckTCP, Passive: true}, true, `
 		start => up 100
 		clients 4/0 => up 100
@@ -133,15 +138,24 @@ var stories = []struct {
 		clients 0/1 => up 100
 		clients 4/3 => up 100
 		clients 0/900 => up 100
-		clients 9/0 => down 100: clients: 9 of 9 connections failed`},
+		clients 9/0 => down 100: clients: 9 of 9 connections failed; it is back when 2 checks have passed since`},
 	{"clients' failures where none asked for them", model.Check{Type: model.CheckTCP}, true, `
 		start => up 100
 		clients 50/0 => up 100`},
-	{"what nothing checks is tried again", model.Check{Passive: true}, true, `
+	{"what nothing checks is tried again, later each time", model.Check{Passive: true}, true, `
 		start => up 100
-		clients 5/0 => down 100: clients: 5 of 5 connections failed
+		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is tried again after 2s
 		+1999ms => down 100
-		+1ms => up 100: tried again, as nothing checks it`},
+		+1ms => up 100: tried again, as nothing checks it
+		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is tried again after 4s
+		+4s => up 100: tried again, as nothing checks it
+		+5m => up 100
+		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is tried again after 8s
+		enable => up 100: its administrator has said so
+		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is tried again after 2s
+		+2s => up 100: tried again, as nothing checks it
+		+6m => up 100
+		clients 5/0 => down 100: clients: 5 of 5 connections failed; it is tried again after 2s`},
 }
 
 func TestStories(t *testing.T) {
@@ -169,6 +183,10 @@ func happens(t *testing.T, rec *Record, s settings, event string, now *time.Time
 	switch {
 	case word == "start":
 		return false
+	case word == "late":
+		return rec.checked(s, Result{OK: true, Detail: "yes", Latency: time.Second + 1}, *now)
+	case word == "enable":
+		return rec.readmitted(s, *now)
 	case word == "ok":
 		return rec.checked(s, Result{OK: true, Detail: "yes", Advice: ParseAdvice(rest)}, *now)
 	case word == "fail":

@@ -193,6 +193,25 @@ func (m *Monitor) Signal(service string, real netip.AddrPort, sig Signal) {
 	}
 }
 
+// Readmit ends at once that clients' failures keep a real server down, and
+// reports whether they did. What checks have found stays.
+func (m *Monitor) Readmit(service string, real netip.AddrPort) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	of := m.services[service]
+	if of == nil || of.servers[real] == nil {
+		return false
+	}
+	s, now := of.servers[real], time.Now()
+	before := s.rec.State()
+	if !s.rec.readmitted(of.settings, now) {
+		return false
+	}
+	m.note(s, before, true, now)
+	m.plan(s, now)
+	return true
+}
+
 // view tells what is known of the service's servers at a time.
 func (of *service) view(now time.Time) View {
 	return func(r model.RealServer) (Condition, bool) {

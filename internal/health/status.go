@@ -27,6 +27,9 @@ type ServerStatus struct {
 	Condition
 	Since time.Time `json:"since"`
 	Cause string    `json:"cause"`
+	// Until is when it is tried again, where clients' failures took it down and
+	// nothing checks it.
+	Until time.Time `json:"until,omitzero"`
 	// Checked is when the last check ended, if there was one; the rest is what it
 	// found.
 	Checked time.Time     `json:"checked,omitzero"`
@@ -72,7 +75,11 @@ func (of *service) status(v model.VirtualService, now time.Time) ServiceStatus {
 }
 
 func (s *server) status(now time.Time) ServerStatus {
-	return ServerStatus{Real: s.at, Endpoint: s.target.Endpoint, Condition: s.rec.condition(s.of.settings, now), Since: s.rec.Since, Cause: s.rec.Cause,
+	var until time.Time
+	if !s.rec.Up && !s.of.settings.checked {
+		until = s.rec.Until
+	}
+	return ServerStatus{Real: s.at, Endpoint: s.target.Endpoint, Condition: s.rec.condition(s.of.settings, now), Since: s.rec.Since, Cause: s.rec.Cause, Until: until,
 		Checked: s.lastAt, OK: s.last.OK, Void: s.last.Void, Detail: s.last.Detail, Latency: s.last.Latency}
 }
 

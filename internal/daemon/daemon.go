@@ -162,7 +162,7 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.recall()
+	d.recall(wishes)
 	d.adopt(wishes)
 	return d, nil
 }

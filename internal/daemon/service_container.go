@@ -13,14 +13,26 @@ import (
 type Container struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`
-	// Stopping says why it is about to end, empty if it is not.
+	// Started is when it was, and tells one run from the next.
+	Started string `json:"started,omitempty"`
+	// Stopping says why this run is about to end, empty if it is not.
 	Stopping string `json:"stopping,omitempty"`
+	// Paused says that its processes are held for now.
+	Paused bool `json:"paused,omitempty"`
 	// Health is what its engine's own check says, empty if there is none.
 	Health string `json:"health,omitempty"`
 }
 
 func (c Container) equal(o Container) bool {
-	return c.Name == o.Name && c.Stopping == o.Stopping && c.Health == o.Health && maps.Equal(c.Labels, o.Labels)
+	return c.Name == o.Name && c.Started == o.Started && c.Stopping == o.Stopping && c.Paused == o.Paused && c.Health == o.Health && maps.Equal(c.Labels, o.Labels)
+}
+
+// leaves says why it shall get no new flows, empty if it may.
+func (c Container) leaves() string {
+	if c.Stopping == "" && c.Paused {
+		return "its container is paused"
+	}
+	return c.Stopping
 }
 
 // Containers tells of containers; sandbox.Finder does.
@@ -55,8 +67,8 @@ func (d *Daemon) heard(n sandbox.ContainerNews) {
 		case n.Stopping != "" && c.Stopping == "":
 			c.Stopping = fmt.Sprintf("its container is being stopped (%s)", n.Stopping)
 		case n.Stopping == "":
-			c = Container{Name: n.Name, Labels: n.Labels, Health: n.Health}
-			if !n.Began {
+			c = Container{Name: n.Name, Labels: n.Labels, Health: n.Health, Paused: n.Paused, Started: n.Started}
+			if before.Started == n.Started {
 				c.Stopping = before.Stopping
 			}
 		}

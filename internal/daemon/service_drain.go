@@ -3,7 +3,9 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,8 +39,10 @@ const (
 	// uncounted is how long a drain without a deadline takes where the plane does
 	// not count flows.
 	uncounted = time.Minute
-	// saveEvery is how long changes of health may wait to be noted.
-	saveEvery = 5 * time.Second
+	// saveRest is how many times as long as it has taken to note the health of
+	// all real servers it is left alone then: changes are noted at once where
+	// these are few.
+	saveRest = 20
 	// reapplyAfter is how long is waited after a failure.
 	reapplyAfter = time.Second
 )
@@ -59,8 +63,9 @@ func deadline(since time.Time, asked, usual time.Duration) time.Time {
 func (d *Daemon) balance(ctx context.Context) {
 	count := time.NewTicker(countEvery)
 	defer count.Stop()
-	save := time.NewTicker(saveEvery)
+	save := time.NewTimer(0)
 	defer save.Stop()
+	var rested time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -75,7 +80,6 @@ func (d *Daemon) balance(ctx context.Context) {
 		case <-count.C:
 			d.endDrains()
 		case <-save.C:
-			d.saveHealth()
 		}
 		if err := d.rebalance(); err != nil {
 			d.cfg.Log.Error("balance", "error", err)
@@ -84,6 +88,14 @@ func (d *Daemon) balance(ctx context.Context) {
 				d.services.poke()
 			case <-ctx.Done():
 			}
+		}
+		// A process after us would take one that has come up for new, and not use it
+		// until it is checked.
+		if now := time.Now(); now.Before(rested) {
+			save.Reset(rested.Sub(now))
+		} else {
+			d.saveHealth()
+			rested = time.Now().Add(saveRest * time.Since(now))
 		}
 	}
 }
@@ -175,8 +187,9 @@ func (d *Daemon) saveHealth() {
 	}
 }
 
-// recall reads what the process before has noted.
-func (d *Daemon) recall() {
+// recall reads what the process before has noted. Of containers, what is not
+// attached now is told again when it runs.
+func (d *Daemon) recall(w model.Wishes) {
 	if d.cfg.Passing == nil {
 		return
 	}
@@ -185,6 +198,9 @@ func (d *Daemon) recall() {
 			d.warn("read note "+key, d.recallNote(key, text))
 		}
 	}
+	maps.DeleteFunc(d.services.containers, func(ref string, _ Container) bool {
+		return !slices.ContainsFunc(w.Attachments, func(a model.Attachment) bool { return a.Ref == ref })
+	})
 }
 
 func (d *Daemon) recallNote(key string, text json.RawMessage) error {

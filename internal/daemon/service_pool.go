@@ -77,8 +77,8 @@ type member struct {
 type found struct {
 	endpoint string
 	at       netip.Addr
-	// stopping says why its container ends, empty if it does not.
-	stopping string
+	// leaves says why its container shall get no new flows, empty if it may.
+	leaves string
 }
 
 // around is what a pool is worked out from, besides the wish.
@@ -169,7 +169,7 @@ func (m *member) leaves(f found) string {
 	if m.wish.State == model.RealDraining {
 		return "its administrator says so"
 	}
-	return f.stopping
+	return f.leaves
 }
 
 // leavers adds those that were members, are none any more, and may have flows.

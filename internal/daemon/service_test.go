@@ -198,7 +198,8 @@ func TestChecks(t *testing.T) {
 }
 
 // TestSelected follows containers: those that are attached and labelled are real
-// servers, one that is stopped drains at once, and one that ends goes.
+// servers, one that is paused or stopped drains at once, until it runs again,
+// and one that ends goes.
 func TestSelected(t *testing.T) {
 	w := newWorld(t)
 	news := make(chan sandbox.ContainerNews)
@@ -220,10 +221,22 @@ func TestSelected(t *testing.T) {
 		n.Refs = []string{one.Ref}
 		news <- n
 	}
-	tell(sandbox.ContainerNews{Name: "shop", Labels: map[string]string{"app": "web"}, Began: true})
+	tell(sandbox.ContainerNews{Name: "shop", Labels: map[string]string{"app": "web"}, Started: "1"})
+	w.stands("web", "172.30.0.2:8080 up, 172.30.0.3 up")
+	shop := sandbox.ContainerNews{Name: "shop", Labels: map[string]string{"app": "web"}, Started: "1"}
+	shop.Paused = true
+	tell(shop)
+	w.stands("web", "172.30.0.2:8080 draining, 172.30.0.3 up")
+	shop.Paused = false
+	tell(shop)
 	w.stands("web", "172.30.0.2:8080 up, 172.30.0.3 up")
 	tell(sandbox.ContainerNews{Stopping: "SIGTERM"})
 	w.stands("web", "172.30.0.2:8080 draining, 172.30.0.3 up")
+	tell(shop) // as it still is
+	w.stands("web", "172.30.0.2:8080 draining, 172.30.0.3 up")
+	shop.Started = "2"
+	tell(shop)
+	w.stands("web", "172.30.0.2:8080 up, 172.30.0.3 up")
 	a.kill()
 	w.stands("web", "172.30.0.3 up")
 	if got := w.happened(); !slices.Contains(got, "service web real 172.30.0.2:8080: joined") || !slices.Contains(got, "service web real 172.30.0.2:8080: draining") {

@@ -41,6 +41,7 @@ func TestEngines(t *testing.T) {
 			t.Run("connect", func(t *testing.T) { h.with(t).connects() })
 			t.Run("device", func(t *testing.T) { h.with(t).lends() })
 			t.Run("compose", func(t *testing.T) { h.with(t).composes() })
+			t.Run("balance", func(t *testing.T) { h.with(t).balances() })
 			t.Run("labels", func(t *testing.T) { h.with(t).labelled() })
 		})
 	}

@@ -9,14 +9,23 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
 
 const usage = `usage: program serve NETWORK:PORT...   answer until told to end; after:FIFO
-                                       waits until somebody has written there
-       program ask NETWORK ADDRESS        print the answer`
+                                       waits until somebody has written there,
+                                       name:TEXT is answered instead of the
+                                       asker's address, linger:TIME goes on for
+                                       a while when told to end
+       program ask NETWORK ADDRESS        print the answer
+       program load NETWORK ADDRESS [N]   ask again and again, N times or until the
+                                       input ends; print the answers and the
+                                       failures, and how many of each
+       program exists FILE                fail unless it is there`
 
 // patience bounds a question.
 const patience = 5 * time.Second
@@ -27,30 +36,83 @@ func main() {
 	}
 	switch os.Args[1] {
 	case "serve":
-		for _, word := range os.Args[2:] {
-			network, port, _ := strings.Cut(word, ":")
-			if network != "after" {
-				port = ":" + port
-			}
-			if err := serve(network, port); err != nil {
-				fail(err)
-			}
-		}
-		end := make(chan os.Signal, 1)
-		signal.Notify(end, syscall.SIGTERM, os.Interrupt)
-		<-end
+		serveAll(os.Args[2:])
 	case "ask":
 		answer, err := ask(os.Args[2], os.Args[3])
 		if err != nil {
 			fail(err)
 		}
 		fmt.Println(answer)
+	case "load":
+		n := 0
+		if len(os.Args) > 4 {
+			n, _ = strconv.Atoi(os.Args[4])
+		}
+		load(os.Args[2], os.Args[3], n)
+	case "exists":
+		if _, err := os.Stat(os.Args[2]); err != nil {
+			fail(err)
+		}
 	}
 }
 
 func fail(err error) {
 	fmt.Fprintln(os.Stderr, "program:", err)
 	os.Exit(1)
+}
+
+// name is what is answered, the asker's address if it is empty.
+var name string
+
+func serveAll(words []string) {
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGTERM, os.Interrupt)
+	var linger time.Duration
+	for _, word := range words {
+		kind, value, _ := strings.Cut(word, ":")
+		var err error
+		switch kind {
+		case "name":
+			name = value
+		case "linger":
+			linger, err = time.ParseDuration(value)
+		case "after":
+			err = serve(kind, value)
+		default:
+			err = serve(kind, ":"+value)
+		}
+		if err != nil {
+			fail(err)
+		}
+	}
+	<-end
+	time.Sleep(linger)
+}
+
+// load asks n times, or until the input ends for 0, each time on a connection
+// of its own, and prints how often whom.
+func load(network, addr string, n int) {
+	var ended atomic.Bool
+	if n == 0 {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin) // it ends somehow
+			ended.Store(true)
+		}()
+	}
+	said := map[string]int{}
+	for pace := time.NewTicker(4 * time.Millisecond); !ended.Load(); <-pace.C {
+		answer, err := askOnce(network, addr)
+		if err != nil {
+			answer = "failed: " + time.Now().Format(time.StampMicro) + " " + err.Error()
+		}
+		said[answer]++
+		if n--; n == 0 {
+			break
+		}
+	}
+	for answer, n := range said {
+		fmt.Println(n, answer)
+	}
 }
 
 // serve answers on a port in the background.
@@ -96,8 +158,11 @@ func answerConnections(listener net.Listener) {
 	}
 }
 
-// host is the address of an asker.
+// host is the address of an asker, or our name.
 func host(a net.Addr) string {
+	if name != "" {
+		return name
+	}
 	h, _, _ := net.SplitHostPort(a.String())
 	return h
 }
@@ -111,6 +176,19 @@ func ask(network, addr string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return question(conn, network)
+}
+
+// askOnce is as ask, of somebody who must listen.
+func askOnce(network, addr string) (string, error) {
+	conn, err := net.DialTimeout(network, addr, patience)
+	if err != nil {
+		return "", err
+	}
+	return question(conn, network)
+}
+
+func question(conn net.Conn, network string) (string, error) {
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return "", err

@@ -1,0 +1,230 @@
+package docker_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"fairlead/internal/daemon"
+)
+
+// web are the containers behind the virtual address, by their names.
+var web = map[string]string{"web-a": "172.30.0.11", "web-b": "172.30.0.12", "web-c": "172.30.0.13"}
+
+// vip is on the LAN.
+const vip = "192.0.2.80"
+
+// balances has containers as the real servers of a service: what becomes of
+// them its clients do not notice, where they need not.
+func (h *host) balances() {
+	before := h.inventory()
+	h.docker("network", "create", "-d", "fairlead", "--subnet", "172.30.0.0/24", "net")
+	for name, at := range web {
+		h.docker("run", "-d", "--name", name, "--label", "app=web", "--network", "net", "--ip", at, "program", "serve", "name:"+name, "linger:500ms", "tcp:80")
+	}
+	h.fairlead("service", "add", "site", vip+":80", "--interface", "up0", "--real", "label=app=web:80", "--check", "tcp", "--interval", "100ms", "--scheduler", "rr")
+	for name := range web {
+		h.stands("site", web[name], daemon.RealUp, "")
+	}
+	h.stopped()
+	h.ended()
+	h.held()
+	h.moved()
+	h.unwell()
+	h.forgotten()
+	h.fairlead("service", "rm", "site")
+	h.docker("rm", "-f", "web-a", "web-b", "web-c")
+	h.docker("network", "rm", "net")
+	h.unchanged(before)
+	h.empty()
+}
+
+// stopped stops containers one after the other under load.
+func (h *host) stopped() {
+	over := h.load()
+	for name, at := range web {
+		h.docker("stop", name)
+		h.drained("site", at, "SIGTERM")
+		h.docker("start", name)
+		h.stands("site", at, daemon.RealUp, "")
+	}
+	h.docker("restart", "web-a")
+	h.stands("site", web["web-a"], daemon.RealUp, "")
+	over()
+}
+
+// ended has containers end without a word.
+func (h *host) ended() {
+	for name, end := range map[string]func(){
+		"web-a": func() { h.docker("kill", "web-a") },
+		"web-b": func() { h.sh("kill -9 " + h.docker("inspect", "-f", "{{.State.Pid}}", "web-b")) },
+	} {
+		left := slices.DeleteFunc(slices.Sorted(maps.Keys(web)), func(other string) bool { return other == name })
+		end()
+		h.stands("site", web[name], "", "")
+		h.answer(left...)
+		h.docker("start", name)
+		h.stands("site", web[name], daemon.RealUp, "")
+	}
+}
+
+// held pauses a container.
+func (h *host) held() {
+	h.docker("pause", "web-a")
+	h.stands("site", web["web-a"], daemon.RealDraining, "paused")
+	h.answer("web-b", "web-c")
+	h.docker("unpause", "web-a")
+	h.stands("site", web["web-a"], daemon.RealUp, "")
+	h.answer("web-a", "web-b", "web-c")
+}
+
+// moved renames containers, and takes them off the network.
+func (h *host) moved() {
+	h.fairlead("service", "add", "named", vip+":81", "--interface", "up0", "--real", "name=shop*:80")
+	h.docker("rename", "web-a", "shop")
+	h.stands("named", web["web-a"], daemon.RealUp, "")
+	h.docker("rename", "shop", "web-a")
+	h.drained("named", web["web-a"], "taken out")
+	h.fairlead("service", "rm", "named")
+
+	h.docker("network", "disconnect", "net", "web-b")
+	h.stands("site", web["web-b"], "", "")
+	h.answer("web-a", "web-c")
+	h.docker("network", "connect", "--ip", web["web-b"], "net", "web-b")
+	h.stands("site", web["web-b"], daemon.RealUp, "")
+	h.answer("web-a", "web-b", "web-c")
+}
+
+// unwell asks Docker's own health check.
+func (h *host) unwell() {
+	h.sh("mkdir /run/flags; touch /run/flags/well")
+	h.call("/containers/create?name=checked", `{"Image": "program", "Cmd": ["serve", "name:checked", "tcp:80"], "Labels": {"app": "checked"},
+		"Healthcheck": {"Test": ["CMD", "/program", "exists", "/flags/well"], "Interval": 200000000, "Retries": 1},
+		"HostConfig": {"NetworkMode": "net", "Binds": ["/run/flags:/flags"]},
+		"NetworkingConfig": {"EndpointsConfig": {"net": {"IPAMConfig": {"IPv4Address": "172.30.0.20"}}}}}`)
+	h.fairlead("service", "add", "checked", vip+":82", "--interface", "up0", "--real", "label=app=checked:80", "--check", "docker", "--interval", "100ms", "--fall", "1", "--rise", "1")
+	h.docker("start", "checked")
+	h.stands("checked", "172.30.0.20", daemon.RealUp, "")
+	h.sh("rm /run/flags/well")
+	h.stands("checked", "172.30.0.20", daemon.RealDown, "unhealthy")
+	h.sh("touch /run/flags/well")
+	h.stands("checked", "172.30.0.20", daemon.RealUp, "")
+	h.fairlead("service", "rm", "checked")
+	h.docker("rm", "-f", "checked")
+	h.sh("rm -r /run/flags")
+}
+
+// forgotten has dockerd and the daemon end, and be back, under load.
+func (h *host) forgotten() {
+	h.live(true)
+	over := h.load()
+	h.restart(syscall.SIGKILL)
+	h.docker("stop", "web-a")
+	h.drained("site", web["web-a"], "SIGTERM")
+	h.docker("start", "web-a")
+	h.stands("site", web["web-a"], daemon.RealUp, "")
+	h.kill()
+	h.start()
+	for _, at := range web {
+		h.stands("site", at, daemon.RealUp, "")
+	}
+	h.docker("stop", "web-b")
+	h.drained("site", web["web-b"], "SIGTERM")
+	h.docker("start", "web-b")
+	h.stands("site", web["web-b"], daemon.RealUp, "")
+	over()
+	h.live(false)
+}
+
+// load has clients of the LAN ask the virtual address until over is called,
+// which fails the test if a request has failed.
+func (h *host) load() (over func()) {
+	h.Helper()
+	cmd := h.Command(context.WithoutCancel(h.Context()), "ip", "netns", "exec", "lan", filepath.Join(h.dir, "program"), "load", "tcp", vip+":80")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		h.Fatal(err)
+	}
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() { in.Close() })
+	return func() {
+		h.Helper()
+		in.Close()
+		if err := cmd.Wait(); err != nil || strings.Contains(said.String(), "failed") || said.Len() == 0 {
+			h.Errorf("requests fail: %v\n%s", err, &said)
+		}
+	}
+}
+
+// answer fails the test unless requests to the virtual address are answered,
+// by all of these containers and by nobody else.
+func (h *host) answer(want ...string) {
+	h.Helper()
+	out := h.sh(fmt.Sprintf("%s %s/program load tcp %s:80 %d", lan, h.dir, vip, 4*len(want)))
+	var by []string
+	for line := range strings.Lines(out) {
+		_, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		by = append(by, name)
+	}
+	slices.Sort(by)
+	if !slices.Equal(by, want) {
+		h.Errorf("want answers of %v:\n%s", want, out)
+	}
+}
+
+// fairlead runs a command, which must succeed.
+func (h *host) fairlead(args ...string) string {
+	h.Helper()
+	for i := range args {
+		args[i] = strconv.Quote(args[i])
+	}
+	return h.sh(h.dir + "/fairlead " + strings.Join(args, " "))
+}
+
+// stands waits until the real server of a service is so, with words in the
+// cause; until it is not there, for none.
+func (h *host) stands(service, at string, want daemon.Standing, words string) {
+	h.Helper()
+	var view daemon.ServiceView
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if err := json.Unmarshal([]byte(h.fairlead("service", "show", service, "-o", "json")), &view); err != nil {
+			h.Fatal(err)
+		}
+		is, cause := daemon.Standing(""), ""
+		for _, r := range view.Servers {
+			if r.Address.String() == at {
+				is, cause = r.State, r.Cause
+			}
+		}
+		if is == want && strings.Contains(cause, words) {
+			return
+		}
+	}
+	h.Fatalf("%s of service %s does not come to be %q: %+v", at, service, want, view.Servers)
+}
+
+// drained fails the test unless the last drain of a real server has begun for
+// a reason with those words.
+func (h *host) drained(service, at, words string) {
+	h.Helper()
+	last := ""
+	for line := range strings.Lines(h.fairlead("events")) {
+		if strings.Contains(line, "service "+service+" real "+at) && strings.Contains(line, string(daemon.DrainBegun)) {
+			last = line
+		}
+	}
+	if !strings.Contains(last, words) {
+		h.Errorf("%s has not drained because of %s, but: %s", at, words, last)
+	}
+}

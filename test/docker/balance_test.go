@@ -57,6 +57,18 @@ func (h *host) stopped() {
 	}
 	h.docker("restart", "web-a")
 	h.stands("site", web["web-a"], daemon.RealUp, "")
+
+	// One that ends at once is drained before.
+	const hasty = "172.30.0.14"
+	h.docker("run", "-d", "--name", "hasty", "--label", "app=web", "--network", "net", "--ip", hasty, "program", "serve", "tcp:80")
+	for range 2 {
+		h.stands("site", hasty, daemon.RealUp, "")
+		h.fairlead("service", "drain", "site", "hasty", "--wait")
+		h.docker("stop", "hasty")
+		h.docker("start", "hasty")
+	}
+	h.fairlead("service", "drain", "site", "hasty", "--wait")
+	h.docker("rm", "-f", "hasty")
 	over()
 }
 

@@ -32,11 +32,15 @@ func newExplain(a *app) *cobra.Command {
 			"the firewall's too, and works without a daemon.\n\n" +
 			"FROM is an address of the LAN, host, localhost, an attachment, or a sandbox as for\n" +
 			"`fairlead inspect`. TO is an address, such a name, or nothing for the host itself.\n" +
-			"With an arrow the flow is one quoted word: 'web -> db:5432'.",
+			"With an arrow the flow is one quoted word: 'web -> db:5432'.\n\n" +
+			"For a virtual service it tells which data plane takes the packet and which real\n" +
+			"servers it may go to. With the client's port (10.0.0.7:40000 to …) it says of a hashed\n" +
+			"service which one it is.",
 		Example: "  fairlead explain 10.0.0.7 to :8080\n" +
 			"  fairlead explain 'web -> db:5432'\n" +
 			"  fairlead explain localhost to :5353/udp\n" +
-			"  fairlead explain web to 192.0.2.9:443 -o json",
+			"  fairlead explain web to 192.0.2.9:443 -o json\n" +
+			"  fairlead explain 10.0.0.7:40000 to 192.0.2.80:80",
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			f, err := flow.Parse(args)
@@ -125,6 +129,9 @@ func (x *explainer) explain(ctx context.Context, f flow.Flow) (e flow.Explanatio
 		opt.Sandboxes[v.Name] = v.Sandbox
 		opt.Published = append(opt.Published, published(v)...)
 	}
+	if opt.Services, err = x.services(ctx); err != nil {
+		return e, err
+	}
 	world, err := sight.New(host, opt)
 	if err != nil {
 		return e, err
@@ -164,7 +171,7 @@ func (x *explainer) print(e flow.Explanation) error {
 		if h.Program != "" {
 			program = "eBPF program " + h.Program
 		}
-		for _, more := range []string{h.By, program, h.Why} {
+		for _, more := range append(candidates(h.Balance), h.By, program, h.Why) {
 			if more != "" {
 				fmt.Fprintf(&b, "%*s%s\n", width+8, "", more)
 			}

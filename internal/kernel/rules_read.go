@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"fairlead/internal/kernel/rules"
+	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
@@ -17,7 +18,8 @@ import (
 
 // Ruleset reads the firewall and NAT rules of the host's namespace, whoever
 // made them: nftables' own, those of iptables-nft, and those of legacy iptables
-// where its programs are there to tell. Unread says what could not be read.
+// where its programs are there to tell. Unread says what could not be read. Our
+// rules for virtual services are left out: HeldServices tells what they do.
 func (h *Host) Ruleset() (all rules.Ruleset, unread []string, err error) {
 	if h.nft == nil {
 		unread = append(unread, h.noNft.Error())
@@ -96,7 +98,7 @@ func (h *Host) readChains(c *nftables.Conn) (rules.Ruleset, error) {
 	var all rules.Ruleset
 	for _, ch := range list {
 		family, ok := nftFamilies[ch.Table.Family]
-		if !ok {
+		if !ok || family == "inet" && (ch.Table.Name == plan.ServicesTable || ch.Table.Name == plan.IPVSTableName) {
 			continue
 		}
 		out := describeChain(family, ch)

@@ -186,8 +186,14 @@ func (h *Host) LedFlows() (all []steer.Flow, err error) {
 	return all, err
 }
 
+// ServiceLead is the key by which LeadCounts counts the real server of a service.
+func ServiceLead(service string, real netip.AddrPort) string {
+	return plan.Steered{Balanced: plan.Balanced{Service: service}}.Key() + " " + real.String()
+}
+
 // LeadCounts returns how many packets each lead has led to its endpoint, and how
-// many flows it has begun, together, by the lead's key.
+// many flows it has begun, together, by the lead's key; and how many flows each
+// real server of a service was given, by ServiceLead.
 func (h *Host) LeadCounts() (map[string]uint64, error) {
 	counts := map[string]uint64{}
 	err := h.sight(func(s *steer.Sight) error {
@@ -195,7 +201,10 @@ func (h *Host) LeadCounts() (map[string]uint64, error) {
 		for _, c := range all {
 			counts[h.leadObject(c.Lead).Key()] += c.Packets[steer.Inward] + c.Flows
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return s.Begun(func(service string, real netip.AddrPort, flows uint64) { counts[ServiceLead(service, real)] += flows })
 	})
 	return counts, err
 }

@@ -278,7 +278,7 @@ func (h *Host) linkNames() (map[uint32]string, error) {
 }
 
 // balancedOf turns what the table holds back into a service; an empty one if a
-// way has changed.
+// way has changed, where that is asked.
 func balancedOf(s steer.Service, names map[uint32]string, wayTo func(netip.Addr) way) plan.Balanced {
 	b := plan.Balanced{Service: s.Name, Proto: model.TCP, Forward: model.ForwardNAT, Persistence: time.Duration(s.Persistence) * time.Second}
 	if s.UDP {
@@ -300,7 +300,7 @@ func balancedOf(s steer.Service, names map[uint32]string, wayTo func(netip.Addr)
 		backend := plan.Backend{At: r.At, Weight: r.Weight, Masquerade: r.Flags&steer.RealMasquerade != 0, Draining: r.Flags&steer.RealDraining != 0}
 		if r.Flags&steer.RealRemote == 0 {
 			backend.Link, backend.Gateway = names[r.Ifindex], r.Seen
-		} else if wayTo(r.At.Addr()) != (way{r.Seen, r.Ifindex}) {
+		} else if wayTo != nil && wayTo(r.At.Addr()) != (way{r.Seen, r.Ifindex}) {
 			return plan.Balanced{}
 		}
 		backends = append(backends, backend)

@@ -33,10 +33,16 @@ import (
 type Flow struct {
 	// From is where it begins: an address, a sandbox, or host and localhost.
 	From string
+	// FromPort is the client's port, if that was said: it decides by which real
+	// server a hashed service answers.
+	FromPort uint16
 	// To is an address or a sandbox; empty for the host itself.
 	To    string
 	Port  uint16
 	Proto model.Proto
+	// Server is the real server that a virtual service is taken to choose, where
+	// it may choose it. Nobody types that.
+	Server netip.AddrPort
 }
 
 // String writes the flow as it can be typed.
@@ -45,7 +51,11 @@ func (f Flow) String() string {
 	if a, err := netip.ParseAddr(to); err == nil && a.Is6() {
 		to = "[" + to + "]"
 	}
-	text := fmt.Sprintf("%s -> %s:%d", f.From, to, f.Port)
+	from := f.From
+	if a, err := netip.ParseAddr(from); err == nil && f.FromPort != 0 {
+		from = netip.AddrPortFrom(a, f.FromPort).String()
+	}
+	text := fmt.Sprintf("%s -> %s:%d", from, to, f.Port)
 	if f.Proto == model.UDP {
 		text += "/udp"
 	}
@@ -54,7 +64,7 @@ func (f Flow) String() string {
 
 // Parse reads `FROM -> TO:PORT[/tcp|/udp]`, in one word or several; in place of
 // the arrow, which a shell would take for a redirection, `to` or nothing will
-// do.
+// do. FROM may be an address with the client's port, too.
 func Parse(words []string) (Flow, error) {
 	text := strings.NewReplacer("->", " ", "→", " ").Replace(strings.Join(words, " "))
 	fields := strings.Fields(text)
@@ -66,6 +76,9 @@ func Parse(words []string) (Flow, error) {
 		return f, fmt.Errorf("flow %q: want FROM to TO:PORT, e.g. web to db:5432", strings.Join(words, " "))
 	}
 	f.From = strings.Trim(fields[0], "[]")
+	if at, err := netip.ParseAddrPort(fields[0]); err == nil {
+		f.From, f.FromPort = at.Addr().String(), at.Port()
+	}
 	to := fields[1]
 	if before, proto, ok := strings.Cut(to, "/"); ok && !strings.Contains(proto, "/") {
 		if f.Proto = model.Proto(proto); f.Proto != model.TCP && f.Proto != model.UDP {
@@ -146,6 +159,8 @@ type Hop struct {
 	Program string `json:"program,omitempty"`
 	// Why says what the way promises that decides here.
 	Why string `json:"why,omitempty"`
+	// Balance is the choice of a real server, where a virtual service answers.
+	Balance *Balance `json:"balance,omitempty"`
 	// Source and Destination are the packet's after the hop.
 	Source      netip.AddrPort `json:"source,omitzero"`
 	Destination netip.AddrPort `json:"destination,omitzero"`
@@ -202,6 +217,8 @@ type Explanation struct {
 	// Probe is what a probe has found, if one was sent.
 	Probe *Probe `json:"probe,omitempty"`
 
+	// Asked is the flow that was explained.
+	Asked Flow `json:"-"`
 	// Origin is where a probe is sent from: the path of a namespace, empty for
 	// the host's. Outside says that the flow begins at another machine.
 	Origin  string `json:"-"`

@@ -54,6 +54,8 @@ type fake struct {
 	steering  kernel.Steering
 	listeners map[string][]kernel.Listener
 	published []flow.Published
+	services  []flow.Service
+	failed    []flow.Known
 	routes    map[string]kernel.RouteFound // by "NETNS TO"
 	settings  map[string]string
 	proxy     netip.AddrPort
@@ -127,6 +129,8 @@ func (f *fake) Setting(_, name string) string                     { return f.set
 func (f *fake) Steering() (kernel.Steering, error)                { return f.steering, nil }
 func (f *fake) Branches(string, kernel.NetLink) []flow.End        { return nil }
 func (f *fake) Published() []flow.Published                       { return f.published }
+func (f *fake) Services() ([]flow.Service, error)                 { return f.services, nil }
+func (f *fake) Failed() []flow.Known                              { return f.failed }
 func (f *fake) ProxyTarget(l kernel.Listener) (netip.AddrPort, bool) {
 	return f.proxy, l.Process.Command == "docker-proxy"
 }

@@ -130,6 +130,11 @@ func policyText(s rules.Step) string {
 
 // translate walks a packet through the destination NAT of a hook.
 func (k *walker) translate(netns, hook, in, out string, p packet) packet {
+	if netns == "" {
+		if led, ok := k.servesNFT(hook, in, out, p); ok {
+			return led
+		}
+	}
 	rs, ok := k.rules(netns)
 	if !ok || k.ended {
 		return p
@@ -201,6 +206,9 @@ func element(s rules.Step, k *walker, dialled netip.AddrPort) string {
 
 // masquerade walks a packet through the source NAT where it leaves.
 func (k *walker) masquerade(netns, in string, r kernel.RouteFound, p packet) packet {
+	if led, ok := k.hides(r, p); ok && netns == "" {
+		return led
+	}
 	rs, ok := k.rules(netns)
 	if !ok || k.ended {
 		return p

@@ -15,7 +15,7 @@ import (
 
 // receive walks a packet through input to the socket that takes it.
 func (k *walker) receive(netns, in string, p packet) {
-	if !k.filter(netns, "input", in, "", p, false) {
+	if !k.filter(netns, "input", in, "", p, false) || netns == "" && k.servesIPVS(in, p) {
 		return
 	}
 	all, err := k.Listeners(netns)

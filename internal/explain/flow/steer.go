@@ -53,7 +53,7 @@ func (k *walker) programAt(link string) kernel.Program {
 // turn walks a packet of the host's own through the hook at connect().
 func (k *walker) turn(p packet) packet {
 	s, err := k.Steering()
-	if k.fail(err) || !k.isHosts(p.dst.Addr()) {
+	if k.fail(err) {
 		return p
 	}
 	name := "connect"
@@ -62,8 +62,14 @@ func (k *walker) turn(p packet) packet {
 	}
 	name += map[bool]string{true: "4", false: "6"}[p.dst.Addr().Is4()]
 	for _, prog := range s.Programs {
+		if prog.Name != name || prog.Link != "" {
+			continue
+		}
 		l, ok := k.lead(p.dst, true)
-		if prog.Name != name || prog.Link != "" || !ok {
+		if !ok || !k.isHosts(p.dst.Addr()) {
+			if p, ok = k.servesLocal(name, prog, p); ok {
+				return p
+			}
 			continue
 		}
 		was := p.dst
@@ -106,12 +112,12 @@ func programText(p kernel.Program, where string) string {
 // 127.0.0.0/8 and ::1 are left to the kernel.
 func (k *walker) steered(link string, p packet) bool {
 	prog := k.programAt(link)
-	if prog.Name == "" || !k.isHosts(p.dst.Addr()) || p.dst.Addr().IsLoopback() || p.src.Addr().IsLoopback() {
+	if prog.Name == "" || p.dst.Addr().IsLoopback() || p.src.Addr().IsLoopback() {
 		return false
 	}
 	l, ok := k.lead(p.dst, false)
-	if !ok {
-		return false
+	if !ok || !k.isHosts(p.dst.Addr()) {
+		return k.serves(link, prog, p)
 	}
 	was := p.dst
 	p.dst = leadsTo(l, was.Port())
@@ -121,10 +127,7 @@ func (k *walker) steered(link string, p packet) bool {
 		p.src = netip.AddrPortFrom(l.Masquerade, 0)
 		h.What += fmt.Sprintf(", as from %s since it reaches itself", l.Masquerade)
 	}
-	// It comes in there, but netfilter never sees it.
-	if last := len(k.out.Hops) - 1; last >= 0 && k.out.Hops[last].Clue.Netns == "" && k.out.Hops[last].Link == link {
-		k.out.Hops[last].Clue = Clue{}
-	}
+	k.unseen(link)
 	k.hop(p, h)
 	port, ok := linkOf(k, "", l.Link)
 	if !ok {

@@ -21,9 +21,9 @@ func Explain(w World, f Flow) (Explanation, error) {
 	if err != nil {
 		return Explanation{}, err
 	}
-	k := &walker{World: w, proto: f.Proto, dialled: e.dst}
-	k.out = Explanation{Flow: f.String(), Proto: f.Proto, Origin: e.netns, Outside: e.in != "" && !e.known}
-	p := packet{src: netip.AddrPortFrom(e.src, 0), dst: e.dst}
+	k := &walker{World: w, proto: f.Proto, dialled: e.dst, prefer: f.Server}
+	k.out = Explanation{Flow: f.String(), Proto: f.Proto, Origin: e.netns, Outside: e.in != "" && !e.known, Asked: f}
+	p := packet{src: netip.AddrPortFrom(e.src, f.FromPort), dst: e.dst}
 	if e.in != "" {
 		k.client, k.out.Origin = lan, e.origin
 		k.hop(p, Hop{Kind: Begin, Where: w.Name(""), Link: e.in, What: fmt.Sprintf("comes in from %s, by the link that leads back there", e.src),
@@ -36,6 +36,7 @@ func Explain(w World, f Flow) (Explanation, error) {
 	if k.err != nil {
 		return k.out, fmt.Errorf("explain %s: %w", f, k.err)
 	}
+	k.failed(e.dst)
 	return k.finish(), nil
 }
 
@@ -52,6 +53,8 @@ const (
 type packet struct {
 	src, dst netip.AddrPort
 	dnat     bool
+	// choice is the real server that a virtual service of the host has given it.
+	choice *choice
 }
 
 // walker walks one packet.
@@ -61,6 +64,7 @@ type walker struct {
 	proto   model.Proto
 	dialled netip.AddrPort
 	client  client
+	prefer  netip.AddrPort
 	back    []Hop // what the answer meets
 	err     error
 	ended   bool
@@ -114,25 +118,33 @@ func (k *walker) send(netns string, p packet) {
 		return
 	}
 	if netns == "" {
-		p = k.turn(p)
+		if p = k.turn(p); k.ended {
+			return
+		}
 	}
 	r, ok := k.route(netns, "", p)
 	if !ok {
 		return
 	}
-	if !p.src.IsValid() || !p.src.Addr().IsValid() {
-		p.src = netip.AddrPortFrom(r.Src, 0)
+	if !p.src.IsValid() {
+		p.src = netip.AddrPortFrom(r.Src, p.src.Port())
 	}
 	if !k.filter(netns, "output", "", r.Link, p, false) {
 		return
 	}
 	was := p.dst
-	if p = k.translate(netns, "output", "", r.Link, p); p.dst != was {
+	if p = k.translate(netns, "output", "", r.Link, p); k.ended {
+		return
+	}
+	if p.dst != was {
 		if r, ok = k.route(netns, "", p); !ok {
 			return
 		}
 	}
 	k.routed(netns, "", "output", r, p)
+	if netns == "" && k.servesIPVS("", p) {
+		return
+	}
 	if r.Type == unix.RTN_LOCAL {
 		k.receive(netns, "lo", p)
 		return
@@ -151,7 +163,9 @@ func (k *walker) arrive(netns, link string, p packet) {
 	if !k.filter(netns, "prerouting", link, "", p, false) {
 		return
 	}
-	p = k.translate(netns, "prerouting", link, "", p)
+	if p = k.translate(netns, "prerouting", link, "", p); k.ended {
+		return
+	}
 	r, ok := k.route(netns, link, p)
 	if !ok {
 		return

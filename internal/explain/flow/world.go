@@ -26,6 +26,10 @@ type World interface {
 	Peer(netns string, l kernel.NetLink) (End, bool)
 	// Branches are the links that branch from one of a namespace.
 	Branches(netns string, l kernel.NetLink) []End
+	// Services are the virtual services that are in the kernel, and Failed those
+	// of the daemon that are not.
+	Services() ([]Service, error)
+	Failed() []Known
 	// Published are the ports that the daemon has published on the host.
 	Published() []Published
 	// ProxyTarget is where the process leads what the socket takes, if it is a

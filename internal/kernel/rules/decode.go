@@ -151,6 +151,8 @@ func (d *decoder) payload(e *expr.Payload) {
 	ports := map[place]register{
 		{expr.PayloadBaseTransportHeader, 0}: {field: SourcePort, width: 2},
 		{expr.PayloadBaseTransportHeader, 2}: {field: Port, width: 2},
+		// The rules that look there are for TCP alone: others would ask in vain.
+		{expr.PayloadBaseTransportHeader, 13}: {field: Flags, width: 1},
 	}
 	at := place{e.Base, e.Offset}
 	r, found := ports[at]
@@ -170,6 +172,8 @@ func (d *decoder) payload(e *expr.Payload) {
 func (d *decoder) compare(e *expr.Cmp) {
 	r := d.registers[slot(e.Register)]
 	switch {
+	case r.field == Flags && (e.Op == expr.CmpOpEq || e.Op == expr.CmpOpNeq):
+		d.rule.Conditions = append(d.rule.Conditions, Condition{Fields: []Field{Flags}, Mask: r.mask, Not: e.Op == expr.CmpOpNeq, In: [][]Range{{{e.Data, e.Data}}}})
 	case r.field == State || r.field == Status || r.mask != nil && zero(e.Data) && e.Op == expr.CmpOpNeq:
 		if r.field == "" || r.mask == nil || !zero(e.Data) {
 			d.rule.Partial = true

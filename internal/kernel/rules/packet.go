@@ -45,6 +45,9 @@ const (
 	statusNAT = 1 << 5
 )
 
+// tcpSyn is the only flag of a connection's first packet (RFC 9293).
+const tcpSyn = 0x02
+
 var protocols = map[model.Proto]byte{model.TCP: unix.IPPROTO_TCP, model.UDP: unix.IPPROTO_UDP}
 
 // linkName is the length of a link's name as nftables compares it.
@@ -89,6 +92,8 @@ func (p Packet) field(f Field) (value []byte, known bool) {
 		return number(0), true
 	case Mark:
 		return number(0), true
+	case Flags:
+		return []byte{tcpSyn}, p.Proto == model.TCP
 	}
 	return nil, false
 }
@@ -102,6 +107,9 @@ func (c Condition) Holds(p Packet) Answer {
 			return Maybe
 		}
 		values[i] = value
+	}
+	if c.Mask != nil {
+		values[0] = masked(values[0], c.Mask)
 	}
 	held := No
 	if c.Any != nil {
@@ -117,6 +125,14 @@ func (c Condition) Holds(p Packet) Answer {
 		return held.Not()
 	}
 	return held
+}
+
+func masked(value, mask []byte) []byte {
+	out := make([]byte, min(len(value), len(mask)))
+	for i := range out {
+		out[i] = value[i] & mask[i]
+	}
+	return out
 }
 
 // within reports whether each value is in its range. An address of the other

@@ -101,6 +101,8 @@ const (
 	State  Field = "ct state"
 	Status Field = "ct status"
 	Mark   Field = "meta mark"
+	// Flags are those of TCP; a packet is the first of its connection.
+	Flags Field = "tcp flags"
 )
 
 // Range is values from First to Last, as they are on the wire.
@@ -117,4 +119,6 @@ type Condition struct {
 	In     [][]Range `json:"in,omitempty"`
 	// Any, instead of In, are the bits of one field of which some must be set.
 	Any []byte `json:"any,omitempty"`
+	// Mask are the bits of one field that are compared with In; nil for all.
+	Mask []byte `json:"mask,omitempty"`
 }

@@ -73,6 +73,9 @@ func (c Condition) String() string {
 	if c.Not {
 		text = "!= " + text
 	}
+	if c.Mask != nil {
+		names[0] += fmt.Sprintf(" & 0x%x", c.Mask)
+	}
 	return strings.Join(names, " . ") + " " + text
 }
 

@@ -3,6 +3,7 @@ package steer
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,7 +32,8 @@ func Look(pins string) (*Sight, error) {
 		return nil, err
 	}
 	s := &Sight{maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}, pins: pins, own: true}
-	for _, name := range []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapFlowsUdp, bpf.FairleadMapPorts, bpf.FairleadMapLeads, bpf.FairleadMapTotals} {
+	for _, name := range []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapYoungFlows, bpf.FairleadMapFlowsUdp, bpf.FairleadMapPorts, bpf.FairleadMapLeads, bpf.FairleadMapTotals,
+		bpf.FairleadMapFrontends, bpf.FairleadMapServices, bpf.FairleadMapReals, bpf.FairleadMapLoads, bpf.FairleadMapRings, bpf.FairleadMapRealTotals} {
 		m, err := ebpf.LoadPinnedMap(filepath.Join(pins, "maps", name), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, s.Close()
@@ -132,6 +134,34 @@ func (s *Sight) Counts() ([]Counted, error) {
 		return nil, err
 	}
 	return (&Plane{maps: s.maps, table: t}).Counts()
+}
+
+// Services returns the virtual services that the programs balance.
+func (s *Sight) Services() ([]Service, error) {
+	b, err := openBalancer(s.maps)
+	if err != nil {
+		return nil, err
+	}
+	return b.Services(), b.Close()
+}
+
+// Begun calls fn for each real server of a service, with how many flows it was
+// given.
+func (s *Sight) Begun(fn func(service string, real netip.AddrPort, flows uint64)) error {
+	b, err := openBalancer(s.maps)
+	if err != nil {
+		return err
+	}
+	for name, h := range b.held {
+		for i, slot := range h.slots {
+			c, err := b.totals(slot)
+			if err != nil {
+				return errors.Join(err, b.Close())
+			}
+			fn(name, h.Reals[i].At, c.Flows)
+		}
+	}
+	return b.Close()
 }
 
 // Flows calls fn for each flow that is led.

@@ -211,6 +211,13 @@ func (b *Balancer) counts(slot, active uint32) (RealCounts, error) {
 		store(b.loads, off, native(active))
 	}
 	c.Retries, c.Refusals, c.Resets = l.Retries, l.Refusals, l.Resets
+	var err error
+	c.Counts, err = b.totals(slot)
+	return c, err
+}
+
+// totals reads what has gone to the real server in a slot and back.
+func (b *Balancer) totals(slot uint32) (c Counts, err error) {
 	if slot >= maxRealsCounted {
 		return c, nil
 	}

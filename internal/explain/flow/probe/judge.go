@@ -48,7 +48,7 @@ func (r *run) sent() string {
 func (r *run) sees(h flow.Hop) (seen, known bool, err error) {
 	switch {
 	case h.Clue.Led:
-		seen, err = r.led()
+		seen, err = r.led(h.Destination)
 	case h.Clue.Turned && r.knock != nil:
 		seen, err = r.turned(h.Destination)
 	case h.Clue.Hook == "":
@@ -88,15 +88,15 @@ func (r *run) pairs(netns string, port uint16) ([]kernel.Pair, error) {
 	return h.Pairs(r.e.Proto, port)
 }
 
-// led reports whether our eBPF programs remember the flow.
-func (r *run) led() (bool, error) {
+// led reports whether our eBPF programs remember the flow, to an endpoint.
+func (r *run) led(to netip.AddrPort) (bool, error) {
 	h, err := r.world.Host("")
 	if err != nil {
 		return false, err
 	}
 	flows, err := h.LedFlows()
 	for _, f := range flows {
-		if f.Host == r.e.Destination && f.UDP == (r.e.Proto == model.UDP) && f.Client.Addr() == r.e.Source &&
+		if f.Host == r.e.Destination && f.Endpoint == to && f.UDP == (r.e.Proto == model.UDP) && f.Client.Addr() == r.e.Source &&
 			(r.knock == nil || f.Client.Port() == r.knock.Local.Port()) {
 			return true, err
 		}

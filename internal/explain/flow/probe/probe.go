@@ -50,13 +50,15 @@ type run struct {
 	counts  map[string]uint64 // of the leads, before
 	knock   *kernel.Knock
 	result  string
+	// others are explanations of the same flow with other real servers of a
+	// service, where nobody can say which it chooses.
+	others []flow.Explanation
 }
 
 // Send probes the flow and notes in the explanation what was seen of each hop.
 func Send(ctx context.Context, w *sight.World, e *flow.Explanation, opt Options) (err error) {
 	r := &run{world: w, e: e, opt: opt, tracers: map[string]*kernel.Tracer{}, seen: map[string][]kernel.Sighting{}}
-	to := e.Destination.Addr()
-	if _, here := w.Holder(to); !here && !w.Own(to) && to != opt.Abroad {
+	if to := e.Destination.Addr(); to != opt.Abroad && !here(w, *e) {
 		return fmt.Errorf("probe %s: %w: say --probe=%s to send a packet there all the same", e.Destination, ErrAbroad, to)
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
@@ -64,6 +66,9 @@ func Send(ctx context.Context, w *sight.World, e *flow.Explanation, opt Options)
 		if err := r.open(); err != nil {
 			return err
 		}
+	}
+	if err := r.branch(); err != nil {
+		return err
 	}
 	if err := r.watch(); err != nil {
 		return err
@@ -74,7 +79,7 @@ func Send(ctx context.Context, w *sight.World, e *flow.Explanation, opt Options)
 	if err := r.send(ctx); err != nil {
 		return err
 	}
-	if err := r.judge(); err != nil {
+	if err := r.judgeAll(); err != nil {
 		return err
 	}
 	return context.Cause(ctx)
@@ -111,17 +116,17 @@ func (r *run) watch() error {
 		matches = []kernel.TraceMatch{{Proto: r.e.Proto, Src: netip.AddrPortFrom(netip.Addr{}, r.knock.Local.Port())}}
 	}
 	// What is sent anew, or from another address, may have another port.
-	for i, h := range r.e.Hops {
-		switch {
-		case h.Kind == flow.Proxy && i+1 < len(r.e.Hops):
-			matches = append(matches, kernel.TraceMatch{Proto: r.e.Proto, Dst: r.e.Hops[i+1].Destination})
-		case h.Source.IsValid() && h.Source.Addr() != r.e.Source && (h.Kind == flow.NAT || h.Kind == flow.EBPF):
-			matches = append(matches, kernel.TraceMatch{Proto: r.e.Proto, Src: netip.AddrPortFrom(h.Source.Addr(), 0), Dst: h.Destination})
-		}
-	}
 	places := []string{r.e.Origin}
-	for _, h := range r.e.Hops {
-		places = append(places, h.Clue.Netns)
+	for _, e := range append([]flow.Explanation{*r.e}, r.others...) {
+		for i, h := range e.Hops {
+			switch {
+			case h.Kind == flow.Proxy && i+1 < len(e.Hops):
+				matches = append(matches, kernel.TraceMatch{Proto: e.Proto, Dst: e.Hops[i+1].Destination})
+			case h.Source.IsValid() && h.Source.Addr() != e.Source && (h.Kind == flow.NAT || h.Kind == flow.EBPF):
+				matches = append(matches, kernel.TraceMatch{Proto: e.Proto, Src: netip.AddrPortFrom(h.Source.Addr(), 0), Dst: h.Destination})
+			}
+			places = append(places, h.Clue.Netns)
+		}
 	}
 	slices.Sort(places)
 	for _, netns := range slices.Compact(places) {

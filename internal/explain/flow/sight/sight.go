@@ -30,6 +30,8 @@ type Options struct {
 	// Containers are names by short ids.
 	Containers map[string]string
 	Published  []flow.Published
+	// Services are the daemon's virtual services.
+	Services []flow.Known
 	// Finder resolves other names.
 	Finder sandbox.Finder
 }
@@ -40,6 +42,9 @@ type World struct {
 	// spaces are the namespaces by path; the host's path is empty.
 	spaces map[string]*space
 	paths  []string // in the order in which they are looked through
+	// services are the host's virtual services, once they were read.
+	services []flow.Service
+	balanced bool
 }
 
 // space is a namespace and what has been seen of it. It is held open, so that
@@ -247,6 +252,24 @@ func (w *World) Steering() (kernel.Steering, error) {
 		s.steering = &found
 	}
 	return *s.steering, nil
+}
+
+// Services implements flow.World.
+func (w *World) Services() ([]flow.Service, error) {
+	if w.balanced {
+		return w.services, nil
+	}
+	held, err := w.spaces[""].host.HeldServices()
+	if err != nil {
+		return nil, err
+	}
+	w.services, w.balanced = flow.Merge(held, w.opt.Services), true
+	return w.services, nil
+}
+
+// Failed implements flow.World.
+func (w *World) Failed() []flow.Known {
+	return slices.DeleteFunc(slices.Clone(w.opt.Services), func(k flow.Known) bool { return k.Problem == "" })
 }
 
 // Peer implements flow.World.

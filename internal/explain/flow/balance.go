@@ -1,0 +1,291 @@
+package flow
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// service finds the virtual service of a plane that answers there.
+func (k *walker) service(plane model.Plane, at netip.AddrPort) (Service, bool) {
+	all, err := k.Services()
+	if k.fail(err) {
+		return Service{}, false
+	}
+	i := slices.IndexFunc(all, func(s Service) bool { return s.Plane == plane && s.answers(k.proto, at) })
+	if i < 0 {
+		return Service{}, false
+	}
+	return all[i], true
+}
+
+// nobody ends the walk at a service that has no real server for new flows.
+func (k *walker) nobody(h Hop, c choice, p packet) {
+	h.Balance = c.balance
+	what := h.Why
+	h.What += fmt.Sprintf("%s has no real server that takes new flows, and no sorry server: %s", c.Service, what)
+	h.Why = ""
+	k.hop(p, h)
+	k.end(Refused, "%s has no real server that takes new flows: %s", c.Service, what)
+}
+
+// refusal is what a client gets where nobody is.
+func (k *walker) refusal() string {
+	if k.proto == model.UDP {
+		return "the client is told that the port is closed"
+	}
+	return "the client's connection is reset"
+}
+
+// sees says whom the real server takes for its client.
+func sees(c choice, src netip.Addr) string {
+	switch {
+	case c.Masquerade:
+		return fmt.Sprintf("the real server sees %s, since its answers would not come back through the host otherwise", src)
+	case src.IsValid():
+		return fmt.Sprintf("the real server sees the client's own address, %s", src)
+	}
+	return ""
+}
+
+// serves walks a packet that our program at a link leads to a real server, and
+// reports whether there is such a service.
+func (k *walker) serves(link string, prog kernel.Program, p packet) bool {
+	s, ok := k.service(model.PlaneEBPF, p.dst)
+	if !ok {
+		return false
+	}
+	k.unseen(link)
+	h := Hop{Kind: EBPF, Where: k.Name(""), Link: link, By: plan.Steered{Balanced: s.Balanced}.Add()[0],
+		Program: programText(prog, "tcx ingress of "+link), What: "eBPF: "}
+	c, somebody := s.choose(p.src, p.dst, k.prefer)
+	if !somebody {
+		h.Why = k.refusal()
+		k.nobody(h, c, p)
+		return true
+	}
+	h.Balance, h.Clue = c.balance, Clue{Led: true, Lead: kernel.ServiceLead(s.Service, c.At)}
+	was := p.dst
+	if c.Forward == model.ForwardNAT {
+		p.dst = c.at
+	}
+	switch {
+	case c.Masquerade && c.Link == "":
+		p.src = netip.AddrPortFrom(k.hostTowards(c.at.Addr()), 0)
+	case c.Masquerade, p.src.Addr() == p.dst.Addr():
+		p.src = netip.AddrPortFrom(c.Gateway, 0)
+	}
+	h.What += fmt.Sprintf("%s leads it from %s to %s (%s)%s, past netfilter and conntrack", s, was, c.at, c.among(), forwarded(c))
+	h.Why = sees(c, p.src.Addr())
+	k.hop(p, h)
+	if c.Link != "" && c.Forward != model.ForwardTunnel {
+		k.intoSandbox(link, was, c, p)
+		return true
+	}
+	k.toServer("", link, was, c, p)
+	return true
+}
+
+// forwarded says how a packet is sent on, where that is not by NAT.
+func forwarded(c choice) string {
+	switch c.Forward {
+	case model.ForwardDirect:
+		return ", by its hardware address alone: the packet stays as it is"
+	case model.ForwardTunnel:
+		return ", wrapped into a packet for it (IPIP)"
+	}
+	return ""
+}
+
+// unseen takes the clue from the hop before: netfilter never sees the packet.
+func (k *walker) unseen(link string) {
+	if last := len(k.out.Hops) - 1; last >= 0 && k.out.Hops[last].Clue.Netns == "" && k.out.Hops[last].Link == link {
+		k.out.Hops[last].Clue = Clue{}
+	}
+}
+
+// hostTowards is the address that the host speaks from to another.
+func (k *walker) hostTowards(to netip.Addr) netip.Addr {
+	r, err := k.Route("", kernel.RouteQuery{To: to})
+	if err != nil {
+		return netip.Addr{}
+	}
+	return r.Src
+}
+
+// intoSandbox walks a packet from our program straight into a sandbox.
+func (k *walker) intoSandbox(link string, was netip.AddrPort, c choice, p packet) {
+	port, ok := linkOf(k, "", c.Link)
+	if !ok {
+		k.end(Unknown, "link %s is gone, behind which %s was", c.Link, c.at)
+		return
+	}
+	k.answer("", c.Link, fmt.Sprintf("eBPF: the program at %s sends the answer, from %s, out by %s", c.Link, was, link))
+	end, ok := k.Peer("", port)
+	if !ok {
+		k.end(Unknown, "it goes into the namespace behind %s, which nobody here can name", c.Link)
+		return
+	}
+	k.come("", port, end, p)
+}
+
+// toServer walks a packet that a plane has sent on to a real server by the
+// routing table, without the rules on the way.
+func (k *walker) toServer(netns, in string, was netip.AddrPort, c choice, p packet) {
+	r, ok := k.route(netns, "", packet{dst: c.at})
+	if !ok {
+		return
+	}
+	k.answered(r.Link, was, c)
+	if c.Forward == model.ForwardTunnel {
+		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: r.Link, What: fmt.Sprintf("leaves inside a packet to %s", c.at.Addr())})
+		k.end(Leaves, "it leaves by %s inside a packet to %s, which has the virtual address itself", r.Link, c.at.Addr())
+		return
+	}
+	k.routed(netns, in, "", r, packet{src: p.src, dst: c.at})
+	l, ok := linkOf(k, netns, r.Link)
+	if !ok {
+		k.end(Unknown, "link %s is gone", r.Link)
+		return
+	}
+	next := r.Via
+	if !next.IsValid() {
+		next = c.at.Addr()
+	}
+	k.transmit(netns, l, next, p)
+}
+
+// answered notes which way the answer of a real server elsewhere goes.
+func (k *walker) answered(link string, was netip.AddrPort, c choice) {
+	switch {
+	case c.Forward != model.ForwardNAT:
+		k.answer("", "", fmt.Sprintf("the real server answers the client on its own, from %s: not through this host", was))
+	case c.Plane == model.PlaneEBPF:
+		k.answer("", link, fmt.Sprintf("eBPF: the program at %s gives the answer the source %s and sends it to the client", link, was))
+	default:
+		k.answer("", link, fmt.Sprintf("the answer comes back through this host, which gives it the source %s", was))
+	}
+}
+
+// servesLocal walks a process's call through the hook at connect() to a real
+// server, and reports whether there is such a service.
+func (k *walker) servesLocal(name string, prog kernel.Program, p packet) (packet, bool) {
+	s, ok := k.service(model.PlaneEBPF, p.dst)
+	if !ok {
+		return p, false
+	}
+	was, client := p.dst, p.src
+	if !client.IsValid() { // a socket that is not bound is hashed as what it dials
+		client = netip.AddrPortFrom(was.Addr(), 0)
+	}
+	c, somebody := s.choose(netip.AddrPortFrom(client.Addr(), 0), was, k.prefer)
+	h := Hop{Kind: Connect, Where: k.Name(""), By: plan.Steered{Balanced: s.Balanced}.Add()[0], Program: programText(prog, "the cgroup of the host's processes"), Balance: c.balance}
+	if !somebody {
+		h.Why = "the call fails: connection refused"
+		k.nobody(h, c, p)
+		return p, true
+	}
+	p.dst = c.at
+	if p.src.IsValid() && p.src.Addr().Is4() != p.dst.Addr().Is4() {
+		p.src = netip.AddrPort{}
+	}
+	h.What = fmt.Sprintf("the hook %s turns the socket: %s leads it from %s to %s (%s)", name, s, was, c.at, c.among())
+	h.Clue = Clue{Turned: true, Lead: kernel.ServiceLead(s.Service, c.At)}
+	k.hop(p, h)
+	k.answer("", "", fmt.Sprintf("the answer comes from %s; getpeername tells the process %s", p.dst, was))
+	return p, true
+}
+
+// servesNFT walks a packet through our table of services at a hook of the host,
+// and reports whether there is such a service.
+func (k *walker) servesNFT(hook, in, out string, p packet) (packet, bool) {
+	s, ok := k.service(model.PlaneNFT, p.dst)
+	if !ok {
+		return p, false
+	}
+	rule := plan.NFTService{Balanced: s.Balanced}
+	texts := rule.Rules()
+	h := Hop{Kind: NAT, Where: k.Name(""), Link: firstOf(in, out), Clue: Clue{Hook: hook, Link: in}, What: hook + ": ",
+		By: fmt.Sprintf("inet %s %s: %s", plan.ServicesTable, rule.Chain(), texts[len(texts)-1])}
+	c, somebody := s.choose(p.src, p.dst, k.prefer)
+	if !somebody {
+		h.Why = k.refusal()
+		k.nobody(h, c, p)
+		return p, true
+	}
+	h.What += fmt.Sprintf("%s: destination NAT from %s to %s (%s)", s, p.dst, c.at, c.among())
+	h.Balance = c.balance
+	was := p.dst
+	p.dst, p.dnat, p.choice = c.at, true, &c
+	k.hop(p, h)
+	k.answer("", firstOf(in, out), fmt.Sprintf("connection tracking gives the answer the source %s", was))
+	return p, true
+}
+
+// hides walks a packet through the source NAT that shows a real server the host,
+// and reports whether it does.
+func (k *walker) hides(r kernel.RouteFound, p packet) (packet, bool) {
+	c := p.choice
+	if c == nil || !c.Masquerade || c.Forward != model.ForwardNAT {
+		return p, false
+	}
+	table := plan.ServicesTable
+	if c.Plane == model.PlaneIPVS {
+		table = plan.IPVSTableName
+	}
+	was := p.src.Addr()
+	p.src = netip.AddrPortFrom(k.speaksFrom("", r, p), 0)
+	k.hop(p, Hop{Kind: NAT, Where: k.Name(""), Link: r.Link, What: fmt.Sprintf("postrouting: source NAT from %s to %s", was, p.src.Addr()),
+		By: "inet " + table + " postrouting: masquerade", Why: sees(*c, p.src.Addr()), Clue: Clue{Hook: "postrouting", Link: r.Link}})
+	return p, true
+}
+
+// servesIPVS walks a packet that is about to be delivered on the host through
+// IPVS, and reports whether that takes it.
+func (k *walker) servesIPVS(in string, p packet) bool {
+	s, ok := k.service(model.PlaneIPVS, p.dst)
+	if !ok || k.ended {
+		return false
+	}
+	h := Hop{Kind: NAT, Where: k.Name(""), Link: in, What: "IPVS: ", By: plan.IPVSService{Proto: k.proto, At: p.dst, Scheduler: s.Scheduler, Persistence: s.Persistence}.Add()[0]}
+	c, somebody := s.choose(p.src, p.dst, k.prefer)
+	if !somebody {
+		h.Why = k.refusal()
+		k.nobody(h, c, p)
+		return true
+	}
+	if known, ok := s.known(c.at, p.dst); ok {
+		c.Masquerade = c.Forward == model.ForwardNAT && known.Endpoint == "" && !s.Known.Routed
+	}
+	was := p.dst
+	h.Balance = c.balance
+	h.What += fmt.Sprintf("%s sends it from %s to %s (%s)%s", s, was, c.at, c.among(), forwarded(c))
+	if c.Forward != model.ForwardNAT {
+		h.Kind = Route
+		k.hop(p, h)
+		k.toServer("", in, was, c, p)
+		return true
+	}
+	p.dst, p.dnat, p.choice = c.at, true, &c
+	k.hop(p, h)
+	if r, ok := k.route("", "", packet{dst: p.dst}); ok && k.filter("", "output", "", r.Link, p, false) {
+		k.answered(r.Link, was, c)
+		k.routed("", in, "postrouting", r, p)
+		k.leave("", "", r, p)
+	}
+	return true
+}
+
+// failed notes that the daemon has a service for what is dialled, and no plane
+// holds it.
+func (k *walker) failed(at netip.AddrPort) {
+	for _, s := range k.Failed() {
+		if slices.Contains(s.Frontends, model.Frontend{Proto: k.proto, At: at}) {
+			k.out.Notes = append(k.out.Notes, fmt.Sprintf("service %s, which is for %s and could not be put into the kernel: %s", s.Name, at, s.Problem))
+		}
+	}
+}

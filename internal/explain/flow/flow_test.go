@@ -26,6 +26,8 @@ func TestParse(t *testing.T) {
 		"web db:5432":                  want,
 		"10.0.0.7 -> :8080":            {From: "10.0.0.7", Port: 8080, Proto: model.TCP},
 		"10.0.0.7 → 192.0.2.1:53/udp":  {From: "10.0.0.7", To: "192.0.2.1", Port: 53, Proto: model.UDP},
+		"10.0.0.7:40000 -> :8080":      {From: "10.0.0.7", FromPort: 40000, Port: 8080, Proto: model.TCP},
+		"[2001:db8::7]:9 -> [::1]:80":  {From: "2001:db8::7", FromPort: 9, To: "::1", Port: 80, Proto: model.TCP},
 		"[2001:db8::7] -> [::1]:80":    {From: "2001:db8::7", To: "::1", Port: 80, Proto: model.TCP},
 		"container:web to netns:db:80": {From: "container:web", To: "netns:db", Port: 80, Proto: model.TCP},
 	} {

@@ -1,0 +1,153 @@
+package flow_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"fairlead/internal/explain/flow"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// site is a service at 198.51.100.10:80 on a plane.
+func site(plane model.Plane, forward model.Forward, reals ...plan.Backend) kernel.HeldService {
+	s := kernel.HeldService{Plane: plane, Balanced: plan.Balanced{Service: "site", Proto: model.TCP, Scheduler: model.RoundRobin, Forward: forward,
+		Frontends: plan.PackFrontends([]model.Frontend{{Proto: model.TCP, At: at("198.51.100.10:80")}}), Backends: plan.PackBackends(reals)}}
+	if plane == model.PlaneIPVS {
+		s.Service = "" // IPVS has no names
+	}
+	return s
+}
+
+// TestServices walks packets to virtual services on every plane, and by every
+// way to forward.
+func TestServices(t *testing.T) {
+	box := plan.Backend{At: at("10.9.0.2:80"), Weight: 1, Link: "port"}
+	away := plan.Backend{At: at("192.0.2.7:8080"), Weight: 1, Masquerade: true}
+	known := flow.Known{Name: "site", Frontends: []model.Frontend{{Proto: model.TCP, At: at("198.51.100.10:80")}},
+		Reals: []flow.Candidate{{At: at("10.9.0.2:80"), Endpoint: "web", Weight: 1, State: "up"}, {At: at("10.9.0.9:80"), Weight: 1, State: "down", Cause: "connection refused"}}}
+	const local, uplink = "connect4", "uplink"
+	for name, c := range map[string]struct {
+		held  []kernel.HeldService
+		known []flow.Known
+		want  string
+		taken string
+	}{
+		"ipvs by nat": {[]kernel.HeldService{site(model.PlaneIPVS, model.ForwardNAT, box)}, []flow.Known{known},
+			"begin host eth0, route host eth0, nat host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host br0 = delivered: delivered to nginx (pid 7) in web",
+			"site up, down"},
+		"ipvs to a machine elsewhere, which sees the host": {[]kernel.HeldService{site(model.PlaneIPVS, model.ForwardNAT, away)},
+			[]flow.Known{{Name: "site", Frontends: known.Frontends, Reals: []flow.Candidate{{At: away.At}}}},
+			"begin host eth0, route host eth0, nat host eth0, route host eth0, nat host eth0, link host eth0 = leaves: it leaves this host by eth0, to 192.0.2.7", "site "},
+		"ipvs of somebody else": {[]kernel.HeldService{site(model.PlaneIPVS, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
+			"begin host eth0, route host eth0, route host eth0, route host eth0, link host eth0 = leaves: it leaves this host by eth0, to 192.0.2.7", " "},
+		"ipvs by tunnel": {[]kernel.HeldService{site(model.PlaneIPVS, model.ForwardTunnel, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
+			"begin host eth0, route host eth0, route host eth0, link host eth0 = leaves: it leaves by eth0 inside a packet to 192.0.2.7, which has the virtual address itself", " "},
+		"ebpf, directly": {[]kernel.HeldService{site(model.PlaneEBPF, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:0"), Weight: 1})}, nil,
+			"begin host eth0, ebpf host eth0, route host eth0, link host eth0 = leaves: it leaves this host by eth0, to 192.0.2.7", "site "},
+		"ebpf, nobody takes new flows": {[]kernel.HeldService{site(model.PlaneEBPF, model.ForwardNAT, plan.Backend{At: box.At, Weight: 1, Draining: true})}, []flow.Known{known},
+			"begin host eth0, ebpf host eth0 = refused: service site has no real server that takes new flows: the client's connection is reset", "site up, down"},
+		"nft": {[]kernel.HeldService{site(model.PlaneNFT, model.ForwardNAT, box)}, []flow.Known{known},
+			"begin host eth0, nat host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host eth0 = delivered: delivered to nginx (pid 7) in web",
+			"site up, down"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFake()
+			w.routes[" 198.51.100.10"] = kernel.RouteFound{Type: unix.RTN_LOCAL, Link: "lo"}
+			w.steering = kernel.Steering{Programs: []kernel.Program{{Name: uplink, Link: "eth0"}, {Name: local}}}
+			w.services = flow.Merge(c.held, c.known)
+			e := explained(t, w, "192.0.2.7 to 198.51.100.10:80")
+			if diff := cmp.Diff(c.want, summary(e)); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if got := choice(e); got != c.taken {
+				t.Errorf("the candidates are %q, want %q", got, c.taken)
+			}
+		})
+	}
+}
+
+func explained(t *testing.T, w flow.World, text string) flow.Explanation {
+	t.Helper()
+	f, err := flow.Parse([]string{text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := flow.Explain(w, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// choice is the service's name and how its candidates are.
+func choice(e flow.Explanation) string {
+	for _, h := range e.Hops {
+		if h.Balance == nil {
+			continue
+		}
+		text := h.Balance.Service
+		for i, c := range h.Balance.Candidates {
+			text += map[bool]string{true: " ", false: ", "}[i == 0] + c.State
+		}
+		return text
+	}
+	return "none"
+}
+
+// TestFailedService: what the daemon could not put into the kernel is said.
+func TestFailedService(t *testing.T) {
+	w := newFake()
+	w.failed = []flow.Known{{Name: "site", Frontends: []model.Frontend{{Proto: model.TCP, At: at("192.0.2.2:80")}}, Problem: "no such link"}}
+	e := explained(t, w, "192.0.2.7 to :80")
+	if len(e.Notes) != 1 || e.Notes[0] != "service site, which is for 192.0.2.2:80 and could not be put into the kernel: no such link" {
+		t.Errorf("it notes %q", e.Notes)
+	}
+}
+
+// TestUncertain: what depends on more than the flow is said to.
+func TestUncertain(t *testing.T) {
+	two := []plan.Backend{{At: at("10.9.0.2:80"), Weight: 1, Link: "port"}, {At: at("10.9.0.3:80"), Weight: 1, Link: "port"}}
+	for name, c := range map[string]struct {
+		from    string
+		change  func(*kernel.HeldService)
+		certain bool
+	}{
+		"by Maglev, and the client's port is known": {"192.0.2.7:4000", func(s *kernel.HeldService) { s.Scheduler = model.MaglevHashing }, true},
+		"by Maglev, and it is not":                  {"192.0.2.7", func(s *kernel.HeldService) { s.Scheduler = model.MaglevHashing }, false},
+		"by the source":                             {"192.0.2.7", func(s *kernel.HeldService) { s.Scheduler = model.SourceHashing }, true},
+		"in turns":                                  {"192.0.2.7:4000", func(*kernel.HeldService) {}, false},
+		"by the source, and clients are kept": {"192.0.2.7", func(s *kernel.HeldService) {
+			s.Scheduler, s.Persistence = model.SourceHashing, time.Minute
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFake()
+			w.routes[" 198.51.100.10"] = kernel.RouteFound{Type: unix.RTN_LOCAL, Link: "lo"}
+			held := site(model.PlaneNFT, model.ForwardNAT, two...)
+			held.Ring = plan.PackRing([]uint16{0, 1, 0, 1, 1, 0, 1})
+			c.change(&held)
+			w.services = flow.Merge([]kernel.HeldService{held}, nil)
+			f, err := flow.Parse([]string{c.from, "198.51.100.10:80"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, server := range []string{"10.9.0.2:80", "10.9.0.3:80"} {
+				f.Server = netip.MustParseAddrPort(server)
+				e, err := flow.Explain(w, f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b := e.Hops[1].Balance
+				if b == nil || b.Certain != c.certain || !c.certain && e.Hops[1].Destination != f.Server {
+					t.Errorf("it goes to %s: %+v", e.Hops[1].Destination, b)
+				}
+			}
+		})
+	}
+}

@@ -95,7 +95,7 @@ apart int find_hop(struct __sk_buff *skb, const struct flow *f, struct hop *h)
 		return 0;
 	found = ask_route(skb, f, &route, BPF_FIB_LOOKUP_OUTPUT);
 	if (!leads_on(found) || route.ifindex != f->ifindex) {
-		if (!(f->lead & REAL_BIT))
+		if (!is_real(f->lead))
 			return 0;
 		found = ask_route(skb, f, &route, 0);
 		if (!leads_on(found))

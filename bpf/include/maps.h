@@ -82,6 +82,15 @@ struct {
 #define MAX_REALS 32768
 #define MAX_REALS_COUNTED 16384
 
+/* Whether there may be virtual services. Set when the programs are loaded: while
+ * there are none the verifier leaves out all that is for them, and their maps
+ * have room for one entry each.
+ */
+const volatile __u8 balancing;
+
+/* is_real reports whether a slot is a real server's. */
+inline_always int is_real(__u32 slot) { return balancing && (slot & REAL_BIT); }
+
 struct total {
 	__u64 packets[2]; /* inward, outward */
 	__u64 bytes[2];
@@ -105,7 +114,7 @@ struct {
 
 inline_always struct total *total_of(__u32 slot)
 {
-	if (slot & REAL_BIT) {
+	if (is_real(slot)) {
 		slot &= ~REAL_BIT;
 		if (slot >= MAX_REALS_COUNTED)
 			slot = 0;

@@ -164,8 +164,11 @@ struct {
 /* is_served reports whether there are services of that kind. */
 inline_always int is_served_any(__u32 kind)
 {
-	__u32 slot = 0, *flags = bpf_map_lookup_elem(&served, &slot);
+	__u32 slot = 0, *flags;
 
+	if (!balancing)
+		return 0;
+	flags = bpf_map_lookup_elem(&served, &slot);
 	return flags && (*flags & kind);
 }
 

@@ -338,9 +338,9 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int elsewhere
 	key.client_port = p->dport;
 	key.plane = p->plane;
 	f = find_flow(&key);
-	if (!f || (elsewhere && !(f->lead & REAL_BIT)))
+	if (!f || (elsewhere && !is_real(f->lead)))
 		return NOT_AN_ANSWER;
-	if (!(f->lead & REAL_BIT) && has_alias(f, &key) && is_hosts_own(skb, p))
+	if (!is_real(f->lead) && has_alias(f, &key) && is_hosts_own(skb, p))
 		return NOT_AN_ANSWER;
 	if (is_stale(f, p->plane)) {
 		end_flow(f, &key);
@@ -348,7 +348,7 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int elsewhere
 	}
 	if (too_big(skb, f))
 		return elsewhere ? drop(f->lead, OUTWARD) : UNTOUCHED;
-	if (f->lead & REAL_BIT)
+	if (is_real(f->lead))
 		note_answer(f, p);
 	last = track(skb, f, p, OUTWARD);
 	to.src = &f->host;

@@ -48,7 +48,7 @@ inline_always void drop_flow(const struct flow_key *key)
 {
 	if (key->plane & 1)
 		bpf_map_delete_elem(&flows_udp, key);
-	else if (bpf_map_delete_elem(&flows_tcp, key))
+	else if (bpf_map_delete_elem(&flows_tcp, key) && balancing)
 		bpf_map_delete_elem(&young_flows, key);
 }
 
@@ -93,7 +93,7 @@ static __noinline void drop_conn(const struct flow *f, __u32 plane)
 /* end_flow forgets a flow. */
 inline_always void end_flow(const struct flow *f, const struct flow_key *key)
 {
-	if (f->lead & REAL_BIT)
+	if (is_real(f->lead))
 		drop_conn(f, key->plane);
 	else if (has_alias(f, key))
 		drop_alias(f, key->plane);

@@ -41,7 +41,10 @@ func (h *Host) plane() (*steer.Plane, error) {
 	if h.steering, err = h.wake(opt); err != nil || h.steering != nil {
 		return h.steering, err
 	}
-	h.steering, err = steer.Load(opt)
+	err = h.ns.Do(func() (err error) {
+		h.steering, err = steer.Load(opt)
+		return err
+	})
 	return h.steering, err
 }
 

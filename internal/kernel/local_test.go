@@ -203,7 +203,7 @@ func TestEveryHookComesAndGoes(t *testing.T) {
 // attached holds each hook to its number of programs at a cgroup.
 func attached(t *testing.T, dir string, want int, hooks []string) {
 	t.Helper()
-	spec, err := steer.Spec(0, 0)
+	spec, err := steer.Spec(0, 0, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func attached(t *testing.T, dir string, want int, hooks []string) {
 }
 
 func TestBindMarkIsOneNumber(t *testing.T) {
-	spec, err := steer.Spec(0, 0)
+	spec, err := steer.Spec(0, 0, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,11 @@ func (h *Host) serve(p *steer.Plane, links indices, ops []plan.Op) error {
 	if len(ops) == 0 {
 		return nil
 	}
+	if slices.ContainsFunc(ops, func(op plan.Op) bool { return !op.Del }) {
+		if err := h.ns.Do(p.Serve); err != nil {
+			return err
+		}
+	}
 	var gone steer.Gone
 	b, ways := p.Balancer(), ways{}
 	for _, op := range ops {

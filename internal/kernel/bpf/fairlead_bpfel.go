@@ -288,6 +288,7 @@ const (
 	FairleadProgSendmsg4        = "sendmsg4"
 	FairleadProgSendmsg6        = "sendmsg6"
 	FairleadProgUplink          = "uplink"
+	FairleadVarBalancing        = "balancing"
 	FairleadVarBindMark         = "bind_mark"
 	FairleadVarHaveRetval       = "have_retval"
 	FairleadVarHostNetns        = "host_netns"
@@ -402,6 +403,7 @@ type FairleadMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairleadVariableSpecs struct {
+	Balancing  *ebpf.VariableSpec `ebpf:"balancing"`
 	BindMark   *ebpf.VariableSpec `ebpf:"bind_mark"`
 	HaveRetval *ebpf.VariableSpec `ebpf:"have_retval"`
 	HostNetns  *ebpf.VariableSpec `ebpf:"host_netns"`
@@ -493,6 +495,7 @@ func (m *FairleadMaps) Close() error {
 //
 // It can be passed to LoadFairleadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairleadVariables struct {
+	Balancing  *ebpf.Variable `ebpf:"balancing"`
 	BindMark   *ebpf.Variable `ebpf:"bind_mark"`
 	HaveRetval *ebpf.Variable `ebpf:"have_retval"`
 	HostNetns  *ebpf.Variable `ebpf:"host_netns"`

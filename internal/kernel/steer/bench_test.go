@@ -47,7 +47,7 @@ func newBench(tb testing.TB) *bench {
 	b.do(tb, func() error { return unix.Unshare(unix.CLONE_NEWNET) })
 	b.do(tb, stayOnOneCPU)
 	b.do(tb, b.links)
-	spec, err := Spec(0, ethernet)
+	spec, err := Spec(0, ethernet, true)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func newBench(tb testing.TB) *bench {
 	if err != nil {
 		tb.Fatal(explain(err))
 	}
-	b.Plane = &Plane{programs: c.Programs, maps: c.Maps}
+	b.Plane = &Plane{programs: c.Programs, maps: c.Maps, balancing: true}
 	tb.Cleanup(func() { b.Plane.Close() })
 	if b.table, err = openTable(b.maps); err != nil {
 		tb.Fatal(err)

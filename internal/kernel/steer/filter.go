@@ -61,6 +61,29 @@ func (p *Plane) attachFilter(program string, ifindex int, prog *ebpf.Program) er
 	return nil
 }
 
+// renewFilters gives our filters this plane's programs.
+func (p *Plane) renewFilters() error {
+	if hasTCX() {
+		return nil
+	}
+	for _, program := range []string{Uplink, Sandbox} {
+		found, err := p.filtersOf(program)
+		if err != nil {
+			return err
+		}
+		for ifindex := range found {
+			prog, err := p.linkProgram(program, isBare(ifindex))
+			if err == nil {
+				err = p.attachFilter(program, ifindex, prog)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // detachFilter removes our filter, and the qdisc if nobody else uses it.
 func (p *Plane) detachFilter(program string, ifindex int) error {
 	if err := netlink.FilterDel(filter(program, ifindex)); err != nil && !absent(err) {

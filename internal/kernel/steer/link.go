@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 )
 
 // The programs for the ingress of links.
@@ -16,6 +16,16 @@ const (
 	Uplink  = "uplink"
 	Sandbox = "sandbox"
 )
+
+// onLinks reports whether the program is one of those.
+func onLinks(program string) bool { return program == Uplink || program == Sandbox }
+
+// isBare reports whether frames on an interface have no link header, as in a
+// tunnel. The calling thread must be in its network namespace.
+func isBare(ifindex int) bool {
+	l, err := netlink.LinkByIndex(ifindex)
+	return err == nil && l.Attrs().EncapType == "none"
+}
 
 // pinName names the link of a program on an interface.
 func pinName(program string, ifindex int) string { return fmt.Sprintf("%s-%d", program, ifindex) }
@@ -132,25 +142,4 @@ func (p *Plane) adopt() error {
 		p.attached[e.Name()] = l
 	}
 	return p.renew()
-}
-
-// renew gives the adopted links this version's programs.
-func (p *Plane) renew() error {
-	for name, l := range p.attached {
-		program, _, _ := strings.Cut(name, "-")
-		if _, ok := p.types[program]; !ok {
-			continue
-		}
-		if !living(l) {
-			continue // LinksOf takes it away, and attach puts another in its place
-		}
-		prog, err := p.program(program)
-		if err != nil {
-			return err
-		}
-		if err := l.Update(prog); err != nil {
-			return fmt.Errorf("renew eBPF program %s: %w", name, err)
-		}
-	}
-	return nil
 }

@@ -48,11 +48,15 @@ type Plane struct {
 	attached map[string]link.Link
 	table    *Table
 	balancer *Balancer
+	// balancing says that maps and programs are those that take services, renewed
+	// that whatever is attached is such a program.
+	balancing, renewed bool
 	// pinsSeen is how the directories of pins were when all was pinned.
 	pinsSeen pinTimes
 }
 
-// Load opens the plane around the maps that are pinned, or new ones.
+// Load opens the plane around the maps that are pinned, or new ones. The calling
+// thread must be in the host's network namespace.
 func Load(opt Options) (*Plane, error) {
 	p := &Plane{opt: opt, programs: map[string]*ebpf.Program{}, attached: map[string]link.Link{}}
 	if opt.Pins != "" {
@@ -64,6 +68,7 @@ func Load(opt Options) (*Plane, error) {
 		}
 	}
 	err := p.load()
+	p.renewed = true
 	if err == nil {
 		p.table, err = openTable(p.maps)
 	}
@@ -83,13 +88,16 @@ func Load(opt Options) (*Plane, error) {
 const ethernet = 14
 
 // load makes the maps, but for those that are there already.
-func (p *Plane) load() error {
-	found, err := p.foundMaps()
-	defer closeAll(found)
+func (p *Plane) load() (err error) {
+	if p.balancing, err = p.balanced(); err != nil {
+		return err
+	}
+	spec, err := Spec(p.opt.Cookie, ethernet, p.balancing)
 	if err != nil {
 		return err
 	}
-	spec, err := Spec(p.opt.Cookie, ethernet)
+	found, err := p.foundMaps(spec)
+	defer closeAll(found)
 	if err != nil {
 		return err
 	}
@@ -116,17 +124,22 @@ func (p *Plane) load() error {
 	return nil
 }
 
-// Spec returns the programs and maps for a host and a length of link headers.
-func Spec(cookie uint64, header uint32) (*ebpf.CollectionSpec, error) {
+// Spec returns the programs and maps for a host and a length of link headers,
+// with what virtual services need or without.
+func Spec(cookie uint64, header uint32, balancing bool) (*ebpf.CollectionSpec, error) {
 	spec, err := bpf.LoadFairlead()
 	if err != nil {
 		return nil, err
+	}
+	if !balancing {
+		withoutServices(spec)
 	}
 	spec.Maps[bpf.FairleadMapWorkloads].Name = sharedName(cookie)
 	for name, value := range map[string]any{
 		bpf.FairleadVarHostNetns:  cookie,
 		bpf.FairleadVarLinkHeader: header,
 		bpf.FairleadVarHaveRetval: boolByte(kernelHas(6, 0)),
+		bpf.FairleadVarBalancing:  boolByte(balancing),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("set %s: %w", name, err)
@@ -147,13 +160,9 @@ func shared(name string) bool { return !strings.HasPrefix(name, ".") }
 
 // foundMaps opens the maps that are there already: those that an earlier
 // process has pinned, and the one that all processes share.
-func (p *Plane) foundMaps() (map[string]*ebpf.Map, error) {
-	found, err := p.pinnedMaps()
+func (p *Plane) foundMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error) {
+	found, err := p.pinnedMaps(spec)
 	if err != nil || found[bpf.FairleadMapWorkloads] != nil {
-		return found, err
-	}
-	spec, err := bpf.LoadFairlead()
-	if err != nil {
 		return found, err
 	}
 	m, err := findShared(p.opt.Cookie)
@@ -167,15 +176,12 @@ func (p *Plane) foundMaps() (map[string]*ebpf.Map, error) {
 }
 
 // pinnedMaps opens the maps that an earlier process has left. One of another
-// layout, an earlier version's, is replaced: its flows are lost.
-func (p *Plane) pinnedMaps() (map[string]*ebpf.Map, error) {
+// layout, an earlier version's, is replaced: its flows are lost. So is one of
+// services that have gone.
+func (p *Plane) pinnedMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error) {
 	pinned := map[string]*ebpf.Map{}
 	if p.opt.Pins == "" {
 		return pinned, nil
-	}
-	spec, err := bpf.LoadFairlead()
-	if err != nil {
-		return nil, err
 	}
 	for name, want := range spec.Maps {
 		if !shared(name) {
@@ -212,16 +218,22 @@ func (p *Plane) Close() error {
 	for _, l := range p.attached {
 		errs = append(errs, l.Close())
 	}
-	for _, set := range []map[string]*ebpf.Program{p.programs, p.bare} {
-		for _, prog := range set {
-			errs = append(errs, prog.Close())
-		}
-	}
+	errs = append(errs, p.closePrograms())
 	if p.balancer != nil {
 		errs = append(errs, p.balancer.Close())
 	}
 	for _, m := range p.maps {
 		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Plane) closePrograms() error {
+	var errs []error
+	for _, set := range []map[string]*ebpf.Program{p.programs, p.bare} {
+		for _, prog := range set {
+			errs = append(errs, prog.Close())
+		}
 	}
 	return errors.Join(errs...)
 }

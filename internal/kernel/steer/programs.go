@@ -21,7 +21,7 @@ func (p *Plane) program(name string) (*ebpf.Program, error) {
 		return prog, nil
 	}
 	kind := forSockets
-	if name == Uplink || name == Sandbox {
+	if onLinks(name) {
 		kind = forLinks
 	}
 	loaded, err := p.loadPrograms(ethernet, kind)
@@ -46,7 +46,7 @@ func (p *Plane) linkProgram(name string, bare bool) (*ebpf.Program, error) {
 // loadPrograms loads the programs of a kind around the plane's maps, for links
 // with headers of that length.
 func (p *Plane) loadPrograms(header uint32, wanted func(ebpf.ProgramType) bool) (map[string]*ebpf.Program, error) {
-	spec, err := Spec(p.opt.Cookie, header)
+	spec, err := Spec(p.opt.Cookie, header, p.balancing)
 	if err != nil {
 		return nil, err
 	}

@@ -41,9 +41,10 @@ func TryCgroups() error {
 	return errors.Join(err, p.Close())
 }
 
-// try loads the programs of some types around small maps.
+// try loads the programs of some types around small maps, with what services need:
+// whoever takes them takes those without, too.
 func try(wanted func(ebpf.ProgramType) bool) (*Plane, error) {
-	spec, err := Spec(0, ethernet)
+	spec, err := Spec(0, ethernet, true)
 	if err != nil {
 		return nil, err
 	}

@@ -163,6 +163,10 @@ func New(cfg Config) (*Daemon, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.recall(wishes)
+	if err := d.resume(wishes); err != nil {
+		d.end()
+		return nil, err
+	}
 	d.adopt(wishes)
 	return d, nil
 }

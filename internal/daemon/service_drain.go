@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"fairlead/internal/health"
 	"fairlead/internal/model"
 )
 
@@ -206,11 +205,7 @@ func (d *Daemon) recall(w model.Wishes) {
 func (d *Daemon) recallNote(key string, text json.RawMessage) error {
 	switch rest, isDrain := strings.CutPrefix(key, drainNote); {
 	case key == healthNote:
-		var all health.Snapshot
-		if err := json.Unmarshal(text, &all); err != nil {
-			return err
-		}
-		d.health.Import(all)
+		return json.Unmarshal(text, &d.services.noted)
 	case key == containerNote:
 		return json.Unmarshal(text, &d.services.containers)
 	case isDrain:

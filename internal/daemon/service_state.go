@@ -37,6 +37,8 @@ type services struct {
 	transitions map[realKey]uint64
 	// unsaved says that the checks know more than was noted.
 	unsaved bool
+	// noted is what a process before has noted of the checks.
+	noted health.Snapshot
 	// wanted is closed when there is a service, by want.
 	wanted chan struct{}
 	want   *sync.Once

@@ -56,6 +56,8 @@ type world struct {
 	// counts and containers are as in daemon.Config.
 	counts     daemon.CountReals
 	containers daemon.Containers
+	// forgetful daemons read notes and write none.
+	forgetful bool
 	// pins is as in kernel.Options.
 	pins string
 	// killed is the process of the daemon that kill9 has started last.
@@ -108,10 +110,14 @@ func (w *world) start() *world {
 	if finder == nil {
 		finder = w.finder
 	}
+	var passing daemon.Notes = s.Passing()
+	if w.forgetful {
+		passing = unwritten{passing}
+	}
 	life, end := context.WithCancel(context.Background()) // of what goes with the daemon's process
 	d, err := daemon.New(daemon.Config{
 		Host: host, Store: s, Sandboxes: finder, DHCP: w.dhcp, Facts: w.facts,
-		CountReals: w.counts, Containers: w.containers, Lasting: s.Lasting(), Passing: s.Passing(), DialReal: w.dialReal,
+		CountReals: w.counts, Containers: w.containers, Lasting: s.Lasting(), Passing: passing, DialReal: w.dialReal,
 		StartProxy: func(context.Context) (engine.Proxy, error) {
 			return proxy.Start(life, child.Place{Netns: w.host.Netns()})
 		},

@@ -283,7 +283,7 @@ func TestMonitorRestart(t *testing.T) {
 	inFarm(t, 0, func(t *testing.T, f *farm) {
 		f.set(f.ill, "e1", true)
 		f.set(f.ill, "e2", true)
-		f.monitor.Import(was)
+		f.monitor.Import(was, nil)
 		more := farmService("web", 3)
 		f.mustSet(t, more)
 		reals := held(f.monitor, more).Reals
@@ -296,7 +296,7 @@ func TestMonitorRestart(t *testing.T) {
 		f.wantTold(t, `2.01s web e2 ""→"down" 3 checks failed: as told`)
 	})
 	inFarm(t, 0, func(t *testing.T, f *farm) {
-		f.monitor.Import(was)
+		f.monitor.Import(was, nil)
 		time.Sleep(3 * time.Minute)
 		f.mustSet(t, v)
 		if got := held(f.monitor, v).Reals[0].State; got != model.RealUp {
@@ -374,7 +374,7 @@ func TestMonitorDials(t *testing.T) {
 		v := farmService("web", 1)
 		v.Check = model.Check{Type: model.CheckTCP}
 		v.Reals[0].Port = 8080
-		m.Import(Snapshot{{Service: "web", Real: v.Reals[0].At(0), Endpoint: "e1", Record: Record{Up: true, Known: true, Said: Advice{Admin: "drain"}}}})
+		m.Import(Snapshot{{Service: "web", Real: v.Reals[0].At(0), Endpoint: "e1", Record: Record{Up: true, Known: true, Said: Advice{Admin: "drain"}}}}, nil)
 		for _, port := range []uint16{0, 9000} {
 			v.Check.Port = port
 			if err := m.Set([]model.VirtualService{v}); err != nil {

@@ -62,7 +62,7 @@ func (m *Monitor) Set(services []model.VirtualService) error {
 	}
 	for name, of := range m.services {
 		if !wanted[name] {
-			m.drop(of, nil)
+			m.drop(of, nil, now)
 			delete(m.services, name)
 		}
 	}
@@ -105,7 +105,7 @@ func (m *Monitor) set(v model.VirtualService, now time.Time) (fresh []*server, e
 			fresh = append(fresh, s)
 		}
 	}
-	m.drop(of, keep)
+	m.drop(of, keep, now)
 	if Judge(of.v, of.view(now)).Mode != of.pool.Mode {
 		m.touch(of)
 	}
@@ -146,10 +146,11 @@ func (m *Monitor) begin(of *service, r model.RealServer, newService bool, now ti
 }
 
 // drop forgets the servers of a service that are not to be kept.
-func (m *Monitor) drop(of *service, keep map[netip.AddrPort]bool) {
+func (m *Monitor) drop(of *service, keep map[netip.AddrPort]bool, now time.Time) {
 	for at, s := range of.servers {
 		if !keep[at] {
 			m.leave(s)
+			m.past.keep(Remembered{of.v.Name, at, s.endpoint, s.rec}, now)
 			delete(of.servers, at)
 		}
 	}

@@ -48,14 +48,21 @@ func (m *Monitor) Export() Snapshot {
 }
 
 // Import makes servers that are Set within the next two minutes begin as they
-// were, rather than anew. It comes before the first Set.
-func (m *Monitor) Import(all Snapshot) {
+// were, rather than anew. It comes before the first Set. Held are the services as
+// their planes have them now, as far as the checks have a say in it: who died
+// before it could be asked for a Snapshot has left an old one, or none.
+func (m *Monitor) Import(all Snapshot, held []model.VirtualService) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.past = past{at: time.Now(), records: make(map[origin]Remembered, len(all)), services: map[string]bool{}}
+	now := time.Now()
+	m.past = past{at: now, records: make(map[origin]Remembered, len(all)), services: map[string]bool{}}
 	for _, one := range all {
 		m.past.records[origin{one.Service, one.Real}] = one
 		m.past.services[one.Service] = true
+	}
+	for _, v := range held {
+		m.past.correct(v, now)
+		m.past.services[v.Name] = true
 	}
 }
 
@@ -64,6 +71,52 @@ type past struct {
 	at       time.Time
 	records  map[origin]Remembered
 	services map[string]bool
+}
+
+// correct has the records of a service say what its planes have, so that these
+// go on as they are. In a panic they have all, whatever the records say.
+func (p *past) correct(held model.VirtualService, now time.Time) {
+	asked := held.Clone()
+	asked.Reals = slices.DeleteFunc(asked.Reals, func(r model.RealServer) bool { return r.At(0) == held.Sorry })
+	for i := range asked.Reals {
+		asked.Reals[i].State = model.RealUp
+	}
+	panics := Judge(asked, p.view(held.Name)).Mode == ModePanic
+	for _, r := range held.Reals {
+		whose := origin{held.Name, r.At(0)}
+		one, known := p.records[whose]
+		up := r.State != model.RealDown
+		if r.At(0) == held.Sorry || known && up == (one.Record.State() != model.RealDown) || known && up && panics {
+			continue
+		}
+		p.records[whose] = Remembered{held.Name, whose.real, cmp.Or(r.Endpoint, one.Endpoint), taken(one.Record, up, settle(held.Check), now)}
+	}
+}
+
+// taken returns the record of a server that is up or down with its plane, where
+// the one before says otherwise.
+func taken(r Record, up bool, s settings, now time.Time) Record {
+	r = Record{Up: up, Known: true, Since: now, Held: r.Held, Cause: "so it was when the daemon before ended"}
+	if !up && !s.checked { // by clients' failures
+		r.Ejected, r.Until = now, now.Add(hold(r.Held))
+		r.Held++
+	}
+	return r
+}
+
+// view tells what the records say of a service's servers.
+func (p *past) view(service string) View {
+	return func(r model.RealServer) (Condition, bool) {
+		one, known := p.records[origin{service, r.At(0)}]
+		return Condition{State: one.Record.State(), Share: 100}, known
+	}
+}
+
+// keep takes the record of a server back that is Set no more: it may be, again.
+func (p *past) keep(one Remembered, now time.Time) {
+	if now.Sub(p.at) < remembers {
+		p.records[origin{one.Service, one.Real}] = one
+	}
 }
 
 // take returns the record of a service's real server, which is given once.

@@ -1,0 +1,82 @@
+package health
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/model"
+)
+
+// TestImport: servers begin as their planes have them, however old the notes
+// are, and whether there are any.
+func TestImport(t *testing.T) {
+	sorry := model.VirtualService{Sorry: farmReals(9)[8].At(80)}
+	for _, c := range []struct {
+		name    string
+		service model.VirtualService
+		// noted are the states of the notes, and held those of the planes; then
+		// what they have after that.
+		noted, held string
+	}{
+		{"the notes are right", model.VirtualService{}, "up down up", "up down up"},
+		{"one has died since", model.VirtualService{}, "up up up", "up down up"},
+		{"one has come back since", model.VirtualService{}, "up down up", "up up up"},
+		{"all have died since", model.VirtualService{}, "up up up", "down down down"},
+		{"no notes", model.VirtualService{}, "- - -", "up down up"},
+		{"a server that came after the notes", model.VirtualService{}, "up up -", "up up down"},
+		{"the sorry server was used", sorry, "up up up", "down down down sorry"},
+		{"the sorry server was used for lack of a quorum", model.VirtualService{Sorry: sorry.Sorry, Quorum: 2}, "up up up", "down draining down sorry"},
+		{"a panic", model.VirtualService{Panic: 50}, "down up down", "up up up"},
+		{"a panic that came after the notes", model.VirtualService{Panic: 50}, "up up down", "up up up"},
+		{"nothing checks them", model.VirtualService{Check: model.Check{Passive: true}}, "up up up", "up down up"},
+	} {
+		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
+			held := farmService("web", 3)
+			held.Panic, held.Sorry, held.Quorum = c.service.Panic, c.service.Sorry, c.service.Quorum
+			if c.service.Check.Passive {
+				held.Check = c.service.Check
+			}
+			asked := held.Clone()
+			var notes Snapshot
+			for i, word := range strings.Fields(c.noted) {
+				if word != "-" {
+					notes = append(notes, Remembered{"web", held.Reals[i].At(0), held.Reals[i].Endpoint, Record{Up: word == "up", Known: true}})
+				}
+			}
+			for i, word := range strings.Fields(c.held) {
+				if word == "sorry" {
+					held.Reals = append(held.Reals, model.RealServer{Address: held.Sorry.Addr(), Port: held.Sorry.Port(), Weight: 1})
+				} else if word != "up" {
+					held.Reals[i].State = model.RealState(word)
+				}
+			}
+			m := NewMonitor(Options{Means: Means{Container: (&farm{}).ask}})
+			m.Import(notes, []model.VirtualService{held})
+			for range 2 { // a service may be left out for a moment, when something else fails
+				if err := m.Set([]model.VirtualService{asked}); err != nil {
+					t.Fatal(err)
+				}
+				if got, _ := m.Effective(asked); !got.Equal(held) {
+					t.Errorf("the planes had\n\t%+v, and shall have\n\t%+v", held.Reals, got.Reals)
+				}
+				if err := m.Set(nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// TestImportThenChecked: who was down comes back by its checks.
+func TestImportThenChecked(t *testing.T) {
+	inFarm(t, 0, func(t *testing.T, f *farm) {
+		asked := farmService("web", 2)
+		held := asked.Clone()
+		held.Reals[0].State = model.RealDown
+		f.monitor.Import(nil, []model.VirtualService{held})
+		f.mustSet(t, asked)
+		time.Sleep(1500 * time.Millisecond)
+		f.wantTold(t, `1s web e1 "down"→"" 2 checks passed: as told`)
+	})
+}

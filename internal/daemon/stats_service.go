@@ -3,6 +3,7 @@ package daemon
 import (
 	"net/netip"
 
+	"fairlead/internal/health"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 )
@@ -21,8 +22,10 @@ type RealStats struct {
 	Real   netip.AddrPort `json:"real"`
 	State  Standing       `json:"state"`
 	Weight int            `json:"weight"`
-	// Transitions is how often the checks have changed their mind about it.
+	// Transitions is how often the checks have taken it out or brought it back.
 	Transitions uint64 `json:"transitions"`
+	// Checks are those of it since it is checked; nil where none was made.
+	Checks *health.Counts `json:"checks,omitempty"`
 	// Live are the flows that it has, Flows those that it was given. What is nil
 	// its plane does not count.
 	Live    *uint64       `json:"live,omitempty"`
@@ -38,10 +41,14 @@ func (d *Daemon) serviceStats() []ServiceStats {
 	d.countFlows()
 	all := []ServiceStats{}
 	for _, v := range d.viewServices() {
+		checks := d.health.CountsOf(v.Name)
 		s := ServiceStats{Service: v.Name, Plane: v.On, Status: v.Status, Reals: []RealStats{}}
 		for _, r := range v.Servers {
 			at := netip.AddrPortFrom(r.Address, r.Port)
 			one := RealStats{Real: at, State: r.State, Weight: r.Weight, Transitions: d.services.transitions[realKey{v.Name, at}], Live: r.Flows}
+			if c, known := checks[at]; known && (c.Made() > 0 || c.Ejected > 0) {
+				one.Checks = &c
+			}
 			if c, counted := d.services.counts[v.Name][at]; counted {
 				one.Flows, one.Packets, one.Bytes = &c.Begun, &c.Packets, &c.Bytes
 			}

@@ -80,7 +80,7 @@ func broken(ctx context.Context, doing string, err error) Result {
 		r.Void = true
 		return r
 	}
-	return failed("%s: %s", doing, reason(ctx, err))
+	return failed("%s: %s", doing, reason(ctx, err)).as(kindOf(ctx, doing, err))
 }
 
 // ours reports whether the error says that this host lacks something, so that

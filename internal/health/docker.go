@@ -10,7 +10,7 @@ type dockerCheck struct{ ask Container }
 // server.
 func (d dockerCheck) Check(ctx context.Context, at Target) Result {
 	if at.Endpoint == "" {
-		return failed("it is no container here: check it otherwise")
+		return failed("it is no container here: check it otherwise").as(Unhealthy)
 	}
 	switch healthy, detail, err := d.ask(ctx, at.Endpoint); {
 	case err != nil:
@@ -18,7 +18,7 @@ func (d dockerCheck) Check(ctx context.Context, at Target) Result {
 		r.Void = true
 		return r
 	case !healthy:
-		return failed("%s", detail)
+		return failed("%s", detail).as(Unhealthy)
 	default:
 		return passed("%s", detail)
 	}

@@ -42,13 +42,13 @@ func (e execCheck) Check(ctx context.Context, at Target) Result {
 	var exit *exec.ExitError
 	switch {
 	case !inTime:
-		return failed("the command took too long: %s", said.first())
+		return failed("the command took too long: %s", said.first()).as(Timeout)
 	case errors.As(err, &exit):
-		return failed("%s: %s", exit, said.first())
+		return failed("%s: %s", exit, said.first()).as(CommandFailed)
 	case errors.Is(err, exec.ErrWaitDelay):
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it has left behind
 	case err != nil:
-		return failed("%v", err)
+		return failed("%v", err).as(CommandFailed)
 	}
 	return passed("exit status 0: %s", said.first())
 }

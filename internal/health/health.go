@@ -35,6 +35,8 @@ type Result struct {
 	// Void says that the check could not be made for a reason of this host's: it
 	// counts neither way.
 	Void bool
+	// Failure is of what kind it is, where it is one.
+	Failure Failure
 	// Detail says in one short line what was found.
 	Detail string
 	// Latency is how long the check took.
@@ -98,9 +100,10 @@ func byType(c model.Check, m Means) (Checker, error) {
 	return nil, fmt.Errorf("no such check: want tcp, http, https, grpc, dns, udp, exec, docker or none")
 }
 
-// failed returns the result of a check that the server has not passed.
+// failed returns the result of a check that the server has not passed, for a
+// wrong answer unless somebody says otherwise.
 func failed(format string, args ...any) Result {
-	return Result{Detail: oneLine(fmt.Sprintf(format, args...))}
+	return Result{Failure: WrongAnswer, Detail: oneLine(fmt.Sprintf(format, args...))}
 }
 
 func passed(format string, args ...any) Result {

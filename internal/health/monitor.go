@@ -183,6 +183,7 @@ func (m *Monitor) finish(ctx context.Context, s *server, res Result, began time.
 	if !s.gone {
 		m.note(s, s.rec.State(), s.rec.checked(s.of.settings, res, now), now)
 		s.last, s.lastAt = res, now
+		s.counts.count(res)
 		if s.of.checker != nil {
 			s.next = began.Add(s.rec.wait(s.of.settings, rand.Float64()))
 			if s.next.Before(now) {

@@ -34,6 +34,7 @@ type server struct {
 	told   Condition
 	last   Result
 	lastAt time.Time
+	counts Counts
 
 	next, turns, when time.Time
 	place             int
@@ -189,6 +190,7 @@ func (m *Monitor) Signal(service string, real netip.AddrPort, sig Signal) {
 	s, now := of.servers[real], time.Now()
 	before := s.rec.State()
 	if s.rec.signalled(of.settings, sig, now) {
+		s.counts.Ejected++
 		m.note(s, before, true, now)
 		m.plan(s, now)
 	}

@@ -96,7 +96,7 @@ func (t tcpCheck) read(ctx context.Context, conn net.Conn) Result {
 func (t tcpCheck) unfit(ctx context.Context, answer []byte, err error) Result {
 	switch {
 	case len(answer) == 0 && errors.Is(err, io.EOF):
-		return failed("the server closed the connection without an answer")
+		return failed("the server closed the connection without an answer").as(Closed)
 	case len(answer) == 0:
 		return broken(ctx, "read", err)
 	}

@@ -48,7 +48,8 @@ func everything() fixed {
 				Flows: some(5)},
 			{Network: "host", Publish: model.Publish{Endpoint: "metal", Via: model.ViaSocket, Proto: model.TCP, HostPorts: model.Port(443)}}},
 		Services: []daemon.ServiceStats{{Service: "site", Status: daemon.ServiceUp, Reals: []daemon.RealStats{
-			{Real: netip.MustParseAddrPort("10.0.0.2:80"), State: daemon.RealUp, Weight: 3, Transitions: 2, Live: some(4), Flows: some(9), Packets: &t.Packets, Bytes: &t.Bytes},
+			{Real: netip.MustParseAddrPort("10.0.0.2:80"), State: daemon.RealUp, Weight: 3, Transitions: 2, Live: some(4), Flows: some(9), Packets: &t.Packets, Bytes: &t.Bytes,
+				Checks: &health.Counts{Passed: 7, Void: 1, Failed: map[health.Failure]uint64{health.Refused: 2, health.Timeout: 1}, Ejected: 1, Busy: 2 * time.Second, Last: time.Second / 4, OK: true}},
 			{Real: netip.MustParseAddrPort("[fd00::3]:0"), State: daemon.RealDown, Weight: 1}}}},
 		Checks:      health.Counters{Checks: 10, Failed: 3, Void: 1},
 		Attachments: map[daemon.Status]int{daemon.Up: 2, daemon.Waiting: 1, daemon.Broken: 0},
@@ -86,6 +87,12 @@ func TestMetricsText(t *testing.T) {
 		`fairlead_real_up{service="site",real="[fd00::3]"} 0`,
 		`fairlead_real_live_flows{service="site",real="10.0.0.2:80"} 4`,
 		`fairlead_real_bytes_total{service="site",real="10.0.0.2:80",direction="out"} 2000`,
+		`fairlead_real_checks_total{service="site",real="10.0.0.2:80",result="failed"} 3`,
+		`fairlead_real_check_failures_total{service="site",real="10.0.0.2:80",cause="refused"} 2`,
+		`fairlead_real_check_ok{service="site",real="10.0.0.2:80"} 1`,
+		`fairlead_real_check_duration_seconds{service="site",real="10.0.0.2:80"} 0.25`,
+		`fairlead_real_check_seconds_total{service="site",real="10.0.0.2:80"} 2`,
+		`fairlead_real_ejections_total{service="site",real="10.0.0.2:80"} 1`,
 		`fairlead_health_checks_total{result="passed"} 6`,
 		`fairlead_network_bytes_total{network="shop",direction="in"} 1000`,
 		`fairlead_endpoint_drops_total{network="shop",endpoint="web",direction="out"} 2`,
@@ -105,6 +112,9 @@ func TestMetricsText(t *testing.T) {
 	}
 	if strings.Contains(text, `via="socket"`) || strings.Contains(text, `endpoint="metal"`) {
 		t.Error("there are series of what nobody counts")
+	}
+	if strings.Contains(text, `cause="tls"`) || strings.Contains(text, `real="[fd00::3]",result=`) {
+		t.Error("there are series of what has not happened")
 	}
 	for _, metric := range List() {
 		if !strings.Contains(text, "# TYPE "+metric.Name+" "+metric.Type+"\n") {

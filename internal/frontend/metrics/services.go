@@ -1,9 +1,15 @@
 package metrics
 
 import (
+	"maps"
+	"slices"
+
 	"fairlead/internal/daemon"
+	"fairlead/internal/health"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
+
+	dto "github.com/prometheus/client_model/go"
 )
 
 var ofReal = []string{"service", "real"}
@@ -17,6 +23,12 @@ var (
 	realUp          = Metric{"fairlead_real_up", "gauge", ofReal, "1 if the real server may get new flows, 0 if not."}
 	realWeight      = Metric{"fairlead_real_weight", "gauge", ofReal, "The weight that was asked for."}
 	realTransitions = Metric{"fairlead_real_transitions_total", "counter", ofReal, "Times that the checks of the real server have changed its state."}
+	realEjections   = Metric{"fairlead_real_ejections_total", "counter", ofReal, "Times that clients' failed connections have taken the real server out."}
+	realChecks      = Metric{"fairlead_real_checks_total", "counter", []string{"service", "real", "result"}, "Checks of the real server by their result: passed, failed, or void where this host could not make them."}
+	realFailures    = Metric{"fairlead_real_check_failures_total", "counter", []string{"service", "real", "cause"}, "Checks of the real server that failed, by cause: refused, timeout, unreachable, closed, tls, answer, command or unhealthy."}
+	realCheckOK     = Metric{"fairlead_real_check_ok", "gauge", ofReal, "1 if the last check of the real server has passed, 0 if not."}
+	realCheckLast   = Metric{"fairlead_real_check_duration_seconds", "gauge", ofReal, "Time that the last check of the real server took."}
+	realCheckBusy   = Metric{"fairlead_real_check_seconds_total", "counter", ofReal, "Time that all checks of the real server took together."}
 	realFlows       = Metric{"fairlead_real_flows_total", "counter", ofReal, "Connections and UDP flows that the real server was given."}
 	realLive        = Metric{"fairlead_real_live_flows", "gauge", ofReal, "Connections and UDP flows that the real server has."}
 	realBytes       = Metric{"fairlead_real_bytes_total", "counter", directed(ofReal), "Bytes to the real server and from it, as far as they come through this host."}
@@ -26,7 +38,7 @@ var (
 )
 
 // ofServices are collected.
-var ofServices = []Metric{serviceUp, serviceReals, realUp, realWeight, realTransitions, realFlows, realLive, realBytes, realPackets, healthChecks}
+var ofServices = []Metric{serviceUp, serviceReals, realUp, realWeight, realTransitions, realEjections, realChecks, realFailures, realCheckOK, realCheckLast, realCheckBusy, realFlows, realLive, realBytes, realPackets, healthChecks}
 
 // standings are the values of the label state.
 var standings = []daemon.Standing{daemon.RealUp, daemon.RealDown, daemon.RealDraining, daemon.RealDrained, daemon.RealDisabled, daemon.RealSorry}
@@ -59,6 +71,7 @@ func (f *families) real(service string, r daemon.RealStats) {
 	f.add(realUp, truth(r.State == daemon.RealUp || r.State == daemon.RealSorry), of.plain())
 	f.add(realWeight, float64(r.Weight), of.plain())
 	f.add(realTransitions, float64(r.Transitions), of.plain())
+	f.checks(service, name, of.plain(), r.Checks)
 	if r.Flows != nil {
 		f.add(realFlows, float64(*r.Flows), of.plain())
 	}
@@ -73,6 +86,30 @@ func (f *families) real(service string, r daemon.RealStats) {
 			f.both(c.metric, *c.n, of)
 		}
 	}
+}
+
+// checks adds what is counted of the checks of a real server. There are as many
+// series as causes that have happened, of the few that there are.
+func (f *families) checks(service, name string, of []*dto.LabelPair, c *health.Counts) {
+	if c == nil {
+		return
+	}
+	f.add(realEjections, float64(c.Ejected), of)
+	if c.Made() == 0 {
+		return
+	}
+	for _, r := range []struct {
+		result string
+		n      uint64
+	}{{"passed", c.Passed}, {"failed", c.Made() - c.Passed - c.Void}, {"void", c.Void}} {
+		f.add(realChecks, float64(r.n), f.labels(realChecks.Labels, service, name, r.result))
+	}
+	for _, cause := range slices.Sorted(maps.Keys(c.Failed)) {
+		f.add(realFailures, float64(c.Failed[cause]), f.labels(realFailures.Labels, service, name, string(cause)))
+	}
+	f.add(realCheckOK, truth(c.OK), of)
+	f.add(realCheckLast, c.Last.Seconds(), of)
+	f.add(realCheckBusy, c.Busy.Seconds(), of)
 }
 
 func truth(is bool) float64 {

@@ -29,6 +29,7 @@ struct hop {
 	struct address next;         /* the next hop there */
 	__u64 found;                 /* bpf_ktime_get_coarse_ns */
 	__u32 ifindex;
+	__u32 mtu;                   /* the route's, 0 if that is not known */
 	__u32 framed;                /* whether the MAC addresses are known: */
 	__u32 macs[3];               /* the next hop's and the link's */
 	__u32 out;                   /* the link of that way, where it is another than ifindex; else 0 */
@@ -64,11 +65,14 @@ inline_always int leads_on(long found)
 
 inline_always __u32 link_of(const struct hop *h) { return h->out ? h->out : h->ifindex; }
 
-/* ask_route asks the routing table for the way to the flow's client. */
+/* ask_route asks the routing table for the way to the flow's client. A length
+ * that fits everywhere has it tell the way's MTU in that place.
+ */
 inline_always long ask_route(struct __sk_buff *skb, const struct flow *f, struct bpf_fib_lookup *route, __u32 flags)
 {
 	__builtin_memset(route, 0, sizeof(*route));
 	route->ifindex = f->ifindex;
+	route->tot_len = 1;
 	if (is_mapped(&f->client)) {
 		route->family = AF_INET;
 		route->ipv4_src = f->host.w[3];
@@ -111,6 +115,7 @@ apart int find_hop(struct __sk_buff *skb, const struct flow *f, struct hop *h)
 	else
 		__builtin_memcpy(&h->next, route.ipv6_dst, 16);
 	h->framed = found == BPF_FIB_LKUP_RET_SUCCESS;
+	h->mtu = h->framed ? route.mtu_result : 0;
 	__builtin_memcpy(h->macs, route.dmac, ETH_ALEN);
 	__builtin_memcpy((void *)h->macs + ETH_ALEN, route.smac, ETH_ALEN);
 	return 1;
@@ -156,14 +161,14 @@ inline_always int away(struct __sk_buff *skb, const struct flow *f)
 	return bpf_redirect(link_of(h), 0);
 }
 
-/* too_big reports whether the packet is larger than the link takes: then the
- * kernel, which routes it, tells the sandbox so. 576 bytes fit every link.
+/* too_big returns how large packets may be if this one is larger than the link
+ * takes, else 0. 576 bytes fit every link.
  */
-inline_always int too_big(struct __sk_buff *skb, const struct flow *f)
+inline_always __u32 too_big(struct __sk_buff *skb, const struct flow *f)
 {
 	__u32 mtu = 0;
 
 	if (skb->len <= 576)
 		return 0;
-	return bpf_check_mtu(skb, f->ifindex, &mtu, 0, BPF_MTU_CHK_SEGS) > 0;
+	return bpf_check_mtu(skb, f->ifindex, &mtu, 0, BPF_MTU_CHK_SEGS) > 0 ? mtu : 0;
 }

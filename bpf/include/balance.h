@@ -13,20 +13,18 @@
  *
  * The virtual address need not be the host's. A real server whose answers would
  * not come back here sees the host as its client. With direct forwarding the
- * packet stays as it is but for its hardware addresses, and answers that do not
- * come by here are never seen.
+ * packet stays as it is but for its hardware addresses, or is wrapped for a
+ * tunnel (tunnel.h), and answers that do not come by here are never seen.
  *
  * A connection whose client has not acknowledged the answer yet is kept apart:
  * those of a flood push out one another, and none that is open.
- *
- * Limits: what is too large for the link of a real server elsewhere is lost, as
- * nobody tells the client so.
  */
 #pragma once
 
 #include "away.h"
 #include "errors.h"
 #include "refuse.h"
+#include "tunnel.h"
 
 /* Left to the kernel and to other programs of the same hook (TCX_NEXT). */
 #define UNTOUCHED TC_ACT_UNSPEC
@@ -253,17 +251,39 @@ inline_always void note_answer(const struct flow *f, const struct packet *p)
 		__sync_fetch_and_add(&l->resets, 1);
 }
 
-/* on_to sends a packet on to its real server. */
-static __noinline int on_to(struct __sk_buff *skb, const struct real *r, struct work *w)
+/* aim has w->fresh lead to a real server elsewhere. */
+inline_always void aim(const struct real *r, struct work *w)
 {
-	if (!(r->flags & REAL_REMOTE))
-		return into(skb, r->ifindex);
 	w->fresh.client = r->to;
 	w->fresh.host = r->seen;
 	w->fresh.ifindex = r->ifindex;
 	w->fresh.lead = REAL_BIT;
 	w->fresh.flags = 0;
 	w->fresh.seen = bpf_ktime_get_coarse_ns();
+}
+
+/* room_on returns how large a packet to the real server may be if this one is
+ * larger, else 0.
+ */
+inline_always __u32 room_on(struct __sk_buff *skb, const struct packet *p, const struct real *r, struct work *w)
+{
+	__u32 wrapped = r->flags & REAL_TUNNEL ? outer_length(p) : 0, mtu;
+
+	if (!(r->flags & REAL_REMOTE) || skb->len <= SURELY_SMALL)
+		return 0;
+	aim(r, w);
+	mtu = limit_to(skb, &w->fresh);
+	return mtu > wrapped && length_of(skb, p) + wrapped > mtu ? mtu - wrapped : 0;
+}
+
+/* on_to sends a packet on to its real server. */
+static __noinline int on_to(struct __sk_buff *skb, const struct packet *p, const struct real *r, struct work *w)
+{
+	if (!(r->flags & REAL_REMOTE))
+		return into(skb, r->ifindex);
+	if (r->flags & REAL_TUNNEL && wrap(skb, p, r))
+		return TC_ACT_SHOT;
+	aim(r, w);
 	return away(skb, &w->fresh);
 }
 
@@ -301,7 +321,7 @@ static __noinline int error_to_real(struct __sk_buff *skb, struct packet *p)
 	c.outer_dst = w->key.endpoint;
 	if (write_error(skb, p, &c))
 		return TC_ACT_SHOT;
-	return on_to(skb, r, w);
+	return on_to(skb, p, r, w);
 }
 
 /* pick finds the flow of a packet, or begins it. */
@@ -323,10 +343,16 @@ static __noinline int lead_on(struct __sk_buff *skb, struct packet *p, struct wo
 {
 	struct real *r = real_of(w->slot);
 	struct ends to;
+	__u32 room;
 	int last;
 
 	if (!r || !f)
 		return TC_ACT_SHOT;
+	room = room_on(skb, p, r, w);
+	if (room) {
+		drop(f->lead, INWARD);
+		return tell_too_big(skb, p, room);
+	}
 	last = track(skb, f, p, INWARD);
 	to.src = &w->key.client;
 	to.sport = w->key.client_port;
@@ -336,7 +362,7 @@ static __noinline int lead_on(struct __sk_buff *skb, struct packet *p, struct wo
 		return drop(f->lead, INWARD);
 	if (last)
 		end_flow(f, &w->key);
-	return on_to(skb, r, w);
+	return on_to(skb, p, r, w);
 }
 
 /* balance leads a packet for a virtual service to a real server. flags become

@@ -47,6 +47,12 @@ enum scheduling {
 	BY_COUNT,  /* the one with the fewest flows */
 };
 
+/* How packets that stay as they are go to a real server elsewhere. */
+enum forwarding {
+	FORWARD_DIRECT = 1, /* to its hardware address */
+	FORWARD_TUNNEL = 2, /* in a packet for its own address */
+};
+
 /* At most so many real servers can be asked for their load. */
 #define MAX_LOADED 256
 
@@ -57,7 +63,7 @@ struct frontend {
 	__u32 persistence;  /* how long a client's address keeps its real server, in seconds */
 	__u16 nth;          /* the frontend's place in the service's list: user space's own */
 	__u8 scheduling;
-	__u8 direct;        /* only the hardware address is changed */
+	__u8 direct;        /* packets stay as they are: enum forwarding */
 };
 
 struct {
@@ -102,6 +108,7 @@ enum real_flags {
 	REAL_REMOTE = 1 << 0,     /* not behind a link of ours: its way is looked up */
 	REAL_MASQUERADE = 1 << 1, /* it sees the host, by the address seen */
 	REAL_DRAINING = 1 << 2,   /* it keeps its flows; user space leaves it out of the ring */
+	REAL_TUNNEL = 1 << 3,     /* packets are wrapped, from the address seen */
 };
 
 /* A real server of a service. Slot 0 is nobody's. */

@@ -329,6 +329,7 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int elsewhere
 	struct ends to;
 	struct flow *f;
 	int last, act;
+	__u32 mtu;
 
 	if (p->kind == PACKET_ERROR)
 		return error_outward(skb, p);
@@ -346,8 +347,13 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int elsewhere
 		end_flow(f, &key);
 		return NOT_AN_ANSWER;
 	}
-	if (too_big(skb, f))
-		return elsewhere ? drop(f->lead, OUTWARD) : UNTOUCHED;
+	mtu = too_big(skb, f);
+	if (mtu && !(balancing && elsewhere))
+		return UNTOUCHED; /* the kernel, which routes it, tells the sandbox */
+	if (mtu) {
+		drop(f->lead, OUTWARD);
+		return tell_too_big(skb, p, mtu);
+	}
 	if (is_real(f->lead))
 		note_answer(f, p);
 	last = track(skb, f, p, OUTWARD);

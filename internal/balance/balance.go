@@ -79,6 +79,7 @@ func backend(v model.VirtualService, r model.RealServer, find Sandboxes) plan.Ba
 		b.Link = at.Port
 		b.Gateway, _ = at.Gateway(r.Address.Is4())
 	}
+	b.Tunnel = !ours && Forward(v) == model.ForwardTunnel
 	switch v.Answers {
 	case model.AnswersMasqueraded:
 		b.Masquerade = true

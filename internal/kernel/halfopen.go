@@ -24,7 +24,8 @@ import (
 // one TCP SYN for the virtual address, from a port that a socket of ours holds,
 // in a frame that we address. Its SYN-ACK is seen on the link, and answered by a
 // reset, so that nothing is left half open: the host's own TCP would send none
-// for an address that is its own, or that it knows no way to.
+// for an address that is its own, or that it knows no way to. One that gets them
+// by `tunnel` is asked in the same way, in a packet for its own address.
 
 // ErrNotVirtual says that a real server does not answer on the virtual address.
 var ErrNotVirtual = errors.New("it does not answer on the virtual address")
@@ -52,7 +53,10 @@ func (h *Host) HalfOpen(ctx context.Context, virtual netip.AddrPort, server neti
 	if err != nil {
 		return fmt.Errorf("%w: %s", ErrNotVirtual, err)
 	}
-	return ask.try(ctx, mac)
+	return ask.try(ctx, func(segment []byte) error {
+		_, err := ask.conn.WriteTo(segment, &packet.Addr{HardwareAddr: mac})
+		return err
+	})
 }
 
 // hardware returns a neighbour's hardware address, and has the kernel ask for
@@ -175,9 +179,9 @@ func (q *halfOpen) close() error {
 const again = 300 * time.Millisecond
 
 // try sends SYNs until one is answered or the context ends.
-func (q *halfOpen) try(ctx context.Context, mac net.HardwareAddr) error {
+func (q *halfOpen) try(ctx context.Context, send func(segment []byte) error) error {
 	for ctx.Err() == nil {
-		if _, err := q.conn.WriteTo(q.segment(tcpSYN, q.seq), &packet.Addr{HardwareAddr: mac}); err != nil {
+		if err := send(q.segment(tcpSYN, q.seq)); err != nil {
 			return fmt.Errorf("send a SYN for %s: %w", q.to, err)
 		}
 		until := time.Now().Add(again)
@@ -186,7 +190,7 @@ func (q *halfOpen) try(ctx context.Context, mac net.HardwareAddr) error {
 		}
 		answered, err := q.answer(until)
 		if answered && err == nil {
-			_, err = q.conn.WriteTo(q.segment(tcpRST, q.seq+1), &packet.Addr{HardwareAddr: mac})
+			err = send(q.segment(tcpRST, q.seq+1))
 		}
 		if answered || err != nil {
 			return err

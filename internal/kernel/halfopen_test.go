@@ -6,11 +6,26 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"fairlead/test/unwrap"
 )
 
 // TestHalfOpen asks a server for a connection to a virtual address, before and
 // after it has that, and before and after it listens.
-func TestHalfOpen(t *testing.T) {
+func TestHalfOpen(t *testing.T) { testHalfOpen(t, (*Host).HalfOpen, nil) }
+
+// TestHalfOpenByTunnel asks one that unwraps.
+func TestHalfOpenByTunnel(t *testing.T) {
+	testHalfOpen(t, (*Host).HalfOpenByTunnel, func(t *testing.T, server *Host) {
+		end, err := unwrap.On(server.ns.Do, "wire")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { end.Close() })
+	})
+}
+
+func testHalfOpen(t *testing.T, halfOpen func(*Host, context.Context, netip.AddrPort, netip.Addr) error, prepare func(*testing.T, *Host)) {
 	for name, c := range map[string]struct{ host, server, virtual, bits string }{
 		"ipv4": {"10.9.0.1", "10.9.0.2", "192.0.2.80", "/24"},
 		"ipv6": {"fd00:9::1", "fd00:9::2", "2001:db8:80::80", "/64"},
@@ -26,13 +41,19 @@ func TestHalfOpen(t *testing.T) {
 			ask := func(patience time.Duration) error {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
-				return h.HalfOpen(ctx, netip.AddrPortFrom(netip.MustParseAddr(c.virtual), 80), netip.MustParseAddr(c.server))
+				return halfOpen(h, ctx, netip.AddrPortFrom(netip.MustParseAddr(c.virtual), 80), netip.MustParseAddr(c.server))
 			}
 			serve(t, server.ns, netip.AddrPortFrom(netip.MustParseAddr(c.server), 80).String())
 			if err := ask(200 * time.Millisecond); !errors.Is(err, ErrNotVirtual) {
 				t.Errorf("a server without the address: %v", err)
 			}
 			server.run(t, "ip", "addr", "add", c.virtual, "dev", "lo", "nodad")
+			if prepare != nil {
+				if err := ask(200 * time.Millisecond); !errors.Is(err, ErrNotVirtual) {
+					t.Errorf("a server that is not prepared: %v", err)
+				}
+				prepare(t, server)
+			}
 			if err := ask(10 * time.Second); !errors.Is(err, ErrNotVirtual) {
 				t.Errorf("a server that listens at its own address alone: %v", err)
 			}

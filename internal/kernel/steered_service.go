@@ -25,6 +25,11 @@ var steeredSchedulers = []struct {
 	{model.LeastConnection, steer.ByCount}, {model.WeightedLeastConnection, steer.ByLoad},
 }
 
+// steeredForwards are the ways to forward by the numbers that the table has.
+var steeredForwards = map[model.Forward]uint8{
+	model.ForwardNAT: steer.ForwardNAT, model.ForwardDirect: steer.ForwardDirect, model.ForwardTunnel: steer.ForwardTunnel,
+}
+
 // serve carries out the steps on virtual services, and ends the flows of what
 // they take away.
 func (h *Host) serve(p *steer.Plane, links indices, ops []plan.Op) error {
@@ -96,7 +101,7 @@ func unheard(err error) error {
 // steeredService turns a service into the table's form.
 func (h *Host) steeredService(links indices, ways ways, b plan.Balanced) (steer.Service, error) {
 	s := steer.Service{Name: b.Service, UDP: b.Proto == model.UDP, Frontends: b.Frontends.List(),
-		Direct: b.Forward == model.ForwardDirect, Persistence: uint32(b.Persistence / time.Second)}
+		Forward: steeredForwards[b.Forward], Persistence: uint32(b.Persistence / time.Second)}
 	number := slices.IndexFunc(steeredSchedulers, func(known struct {
 		name model.Scheduler
 		by   uint8
@@ -123,6 +128,9 @@ func (h *Host) steeredReal(links indices, ways ways, b plan.Backend) steer.Real 
 	}
 	if b.Draining {
 		r.Flags |= steer.RealDraining
+	}
+	if b.Tunnel {
+		r.Flags |= steer.RealTunnel
 	}
 	if b.Link == "" {
 		r.Flags |= steer.RealRemote
@@ -285,12 +293,14 @@ func (h *Host) linkNames() (map[uint32]string, error) {
 // balancedOf turns what the table holds back into a service; an empty one if a
 // way has changed, where that is asked.
 func balancedOf(s steer.Service, names map[uint32]string, wayTo func(netip.Addr) way) plan.Balanced {
-	b := plan.Balanced{Service: s.Name, Proto: model.TCP, Forward: model.ForwardNAT, Persistence: time.Duration(s.Persistence) * time.Second}
+	b := plan.Balanced{Service: s.Name, Proto: model.TCP, Persistence: time.Duration(s.Persistence) * time.Second}
 	if s.UDP {
 		b.Proto = model.UDP
 	}
-	if s.Direct {
-		b.Forward = model.ForwardDirect
+	for forward, number := range steeredForwards {
+		if number == s.Forward {
+			b.Forward = forward
+		}
 	}
 	if int(s.Scheduler) < len(steeredSchedulers) {
 		b.Scheduler = steeredSchedulers[s.Scheduler].name
@@ -302,7 +312,8 @@ func balancedOf(s steer.Service, names map[uint32]string, wayTo func(netip.Addr)
 	b.Frontends = plan.PackFrontends(frontends)
 	var backends []plan.Backend
 	for _, r := range s.Reals {
-		backend := plan.Backend{At: r.At, Weight: r.Weight, Masquerade: r.Flags&steer.RealMasquerade != 0, Draining: r.Flags&steer.RealDraining != 0}
+		backend := plan.Backend{At: r.At, Weight: r.Weight, Draining: r.Flags&steer.RealDraining != 0,
+			Masquerade: r.Flags&steer.RealMasquerade != 0, Tunnel: r.Flags&steer.RealTunnel != 0}
 		if r.Flags&steer.RealRemote == 0 {
 			backend.Link, backend.Gateway = names[r.Ifindex], r.Seen
 		} else if wayTo != nil && wayTo(r.At.Addr()) != (way{r.Seen, r.Ifindex}) {

@@ -58,6 +58,9 @@ type Backend struct {
 	// Masquerade says that it must see the host as the client, because its
 	// answers would not come back through the host otherwise.
 	Masquerade bool
+	// Tunnel says that it is elsewhere, and its packets are wrapped in others for
+	// its own address.
+	Tunnel bool
 	// Link is the host's end of the endpoint's own link, for one of our
 	// sandboxes; empty for a server elsewhere.
 	Link string
@@ -75,6 +78,7 @@ const (
 	packedDraining = 1 << iota
 	packedMasquerade
 	packedGateway
+	packedTunnel
 )
 
 // PackBackends packs a list.
@@ -89,6 +93,9 @@ func PackBackends(all []Backend) Backends {
 		}
 		if b.Masquerade {
 			flags |= packedMasquerade
+		}
+		if b.Tunnel {
+			flags |= packedTunnel
 		}
 		gateway := netip.IPv6Unspecified()
 		if b.Gateway.IsValid() {
@@ -111,7 +118,7 @@ func (p Backends) List() []Backend {
 		flags, name := p[22], int(p[39])
 		b := Backend{
 			At: addrPort(string(p[:18])), Weight: binary.BigEndian.Uint32([]byte(p[18:22])),
-			Draining: flags&packedDraining != 0, Masquerade: flags&packedMasquerade != 0,
+			Draining: flags&packedDraining != 0, Masquerade: flags&packedMasquerade != 0, Tunnel: flags&packedTunnel != 0,
 			Link: string(p[40 : 40+name]),
 		}
 		if flags&packedGateway != 0 {

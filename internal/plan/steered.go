@@ -69,6 +69,9 @@ func (s Steered) reals(had []Backend) []string {
 		if b.Masquerade {
 			line += " masquerade"
 		}
+		if b.Tunnel {
+			line += " tunnel"
+		}
 		if b.Draining {
 			line += " draining"
 		}

@@ -21,7 +21,7 @@ var planes = flag.String("planes", "nft,ebpf", "the planes to examine, with comm
 // can is what each plane does beyond what all do; what it cannot, it refuses.
 var can = map[model.Plane][]string{
 	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "sandboxes", "local"},
-	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "direct-sandboxes", "persistence", "sandboxes", "local"},
+	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "for-sandboxes", "persistence", "sandboxes", "local"},
 	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "persistence", "sandboxes", "local", "ipvs"},
 }
 
@@ -51,7 +51,8 @@ var trials = []struct {
 	{"services of others", "ipvs", (*lan).strangers},
 	{"strays", "ipvs", (*lan).strays},
 	{"counts", "ipvs", (*lan).counts},
-	{"direct to sandboxes", "direct-sandboxes", (*lan).directToSandboxes},
+	{"direct to sandboxes", "for-sandboxes", (*lan).directToSandboxes},
+	{"tunnel to sandboxes", "for-sandboxes", (*lan).tunnelsToSandboxes},
 }
 
 // TestConformance asks every plane every question, by both protocols and in both
@@ -446,6 +447,12 @@ func (l *lan) direct(proto model.Proto, v4 bool) {
 func (l *lan) directToSandboxes(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, boxes...)
 	v.Forward = model.ForwardDirect
+	l.toSandboxes(v, proto, v4)
+}
+
+// toSandboxes asks those who get packets for the virtual address itself.
+func (l *lan) toSandboxes(v model.VirtualService, proto model.Proto, v4 bool) {
+	l.Helper()
 	for i := range v.Reals {
 		v.Reals[i].Port = 0
 	}

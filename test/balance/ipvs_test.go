@@ -209,40 +209,6 @@ func (l *lan) figures(host *kernel.Host) map[netip.AddrPort]kernel.RealStats {
 	return by
 }
 
-// tunnels: a server that unwraps packets for the virtual address answers by
-// itself.
-func (l *lan) tunnels(proto model.Proto, v4 bool) {
-	link := map[bool]string{true: "tunl0", false: "ip6tnl0"}[v4]
-	for name := range far {
-		l.sh(l.servers[name].Do, fmt.Sprintf("ip link set %s up; ip addr replace %s/%d dev %[1]s; sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.all.arp_ignore=1",
-			link, vip(v4), vip(v4).BitLen()))
-		defer l.sh(l.servers[name].Do, "ip link set "+link+" down")
-	}
-	v := l.service(proto, v4, "far1", "far2")
-	v.Forward = model.ForwardTunnel
-	for i := range v.Reals {
-		v.Reals[i].Port = 0
-	}
-	l.set(v)
-	by := map[string]int{}
-	for range 20 {
-		t, err := l.dialFrom(l.DoClient, onLAN(v4), proto, v4, 8080)
-		if err != nil {
-			l.Fatal(err)
-		}
-		by[t.hears().by]++
-	}
-	l.only(by, "far1", "far2")
-}
-
-// onLAN is the client's address on the LAN, where it is answered past the host.
-func onLAN(v4 bool) netip.Addr {
-	if v4 {
-		return netip.MustParseAddr("203.0.113.100")
-	}
-	return netip.MustParseAddr("2001:db8:113::100")
-}
-
 // fair: both go where the fewest are for what they weigh.
 func (l *lan) fair(proto model.Proto, v4 bool) {
 	if proto == model.UDP {

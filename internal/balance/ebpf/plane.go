@@ -18,16 +18,22 @@
 // server: over TCP by a reset to both sides. Without anybody to choose, clients
 // are refused.
 //
+// By direct and tunnel packets stay as they are. A real server elsewhere gets
+// them by its hardware address, or wrapped in others for its own address
+// (bpf/include/tunnel.h); a sandbox gets them as they are.
+//
+// A packet that is too large for the way to a real server elsewhere is not sent
+// on, and its sender is told how large it may be.
+//
 // Limits: lc and wlc count flows of packets, not those of the host's own
-// processes, which also call a real server of direct forwarding by its own
-// address. A packet that is too large for the link of a real server elsewhere is
-// lost, since nobody tells its sender.
+// processes, which also call a real server of direct forwarding or by tunnel at
+// its own address. Where a router on a tunnel's way has a narrower link than the
+// route says, what is too large for that is lost: nobody tells the client.
 //
 // Kernel: 5.14 with cgroup v2; TCX from 6.6 on, cls_bpf before.
 package ebpf
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -66,9 +72,6 @@ func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
 			return fmt.Errorf("ebpf asks at most %d real servers for their load, and there are %d: use mh", maxLoaded, len(v.Reals))
 		}
 	}
-	if balance.Forward(v) == model.ForwardTunnel {
-		return errors.New("ebpf does not forward by tunnel: use direct where the real servers are on a link of the host, nat, or the plane ipvs")
-	}
 	for _, r := range append(slices.Clip(v.Reals), model.RealServer{Address: v.Sorry.Addr()}) {
 		if f.Own[r.Address] {
 			return fmt.Errorf("%s is this host itself, and ebpf leads packets past it: use the plane nft, or a server in a sandbox", r)
@@ -91,7 +94,7 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 	backends := b.Backends.List()
 	for i := range backends {
 		switch {
-		case b.Forward == model.ForwardDirect:
+		case b.Forward != model.ForwardNAT:
 			backends[i].Masquerade = false
 		case backends[i].Link == "" && v.Answers != model.AnswersRouted:
 			// A sandbox without an end of its link on the host is on the LAN.

@@ -76,9 +76,8 @@ func TestRefuses(t *testing.T) {
 	own := netip.MustParseAddr("192.0.2.9")
 	here := plan.Facts{Own: map[netip.Addr]bool{own: true}}
 	for name, change := range map[string]func(*model.VirtualService){
-		"sed":    func(v *model.VirtualService) { v.Scheduler = model.ShortestExpectedDelay },
-		"nq":     func(v *model.VirtualService) { v.Scheduler = model.NeverQueue },
-		"tunnel": func(v *model.VirtualService) { v.Forward = model.ForwardTunnel },
+		"sed": func(v *model.VirtualService) { v.Scheduler = model.ShortestExpectedDelay },
+		"nq":  func(v *model.VirtualService) { v.Scheduler = model.NeverQueue },
 		"load": func(v *model.VirtualService) {
 			v.Scheduler, v.Reals = model.LeastConnection, make([]model.RealServer, 257)
 		},

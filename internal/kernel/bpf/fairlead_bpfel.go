@@ -148,9 +148,11 @@ type FairleadHop struct {
 	Next    FairleadAddress
 	Found   uint64
 	Ifindex uint32
+	Mtu     uint32
 	Framed  uint32
 	Macs    [3]uint32
 	Out     uint32
+	_       [4]byte
 }
 
 type FairleadLead struct {

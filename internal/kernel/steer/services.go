@@ -26,6 +26,18 @@ const (
 	RealRemote = 1 << iota
 	RealMasquerade
 	RealDraining
+	RealTunnel
+)
+
+// How the packets of a service reach its real servers, as in
+// bpf/include/services.h.
+const (
+	// ForwardNAT rewrites them.
+	ForwardNAT = iota
+	// ForwardDirect changes only hardware addresses.
+	ForwardDirect
+	// ForwardTunnel wraps them where the real server is elsewhere.
+	ForwardTunnel
 )
 
 // The limits of the table of services, as in bpf/include.
@@ -63,8 +75,8 @@ type Service struct {
 	// Scheduler is the number that its owner knows the scheduler by, Scheduling
 	// what the programs make of it.
 	Scheduler, Scheduling uint8
-	// Direct says that only hardware addresses are changed.
-	Direct bool
+	// Forward is how packets reach the real servers.
+	Forward uint8
 	// Persistence is how long a client keeps its real server, in seconds.
 	Persistence uint32
 	Reals       []Real
@@ -337,7 +349,7 @@ func (b *Balancer) lead(next, old *held, gone *Gone) error {
 func (h *held) frontend(i int, at netip.AddrPort) (bpf.FairleadFrontendKey, bpf.FairleadFrontend) {
 	return bpf.FairleadFrontendKey{Host: Address(at.Addr()), Port: swap(at.Port()), Plane: uint16(PlaneOf(at.Addr().Is4(), h.UDP))},
 		bpf.FairleadFrontend{Service: h.id, Chunk: h.ring.chunk, First: h.ring.first, Buckets: uint32(len(h.Ring)),
-			Persistence: h.Persistence, Nth: uint16(i), Scheduling: h.Scheduling, Direct: boolByte(h.Direct)}
+			Persistence: h.Persistence, Nth: uint16(i), Scheduling: h.Scheduling, Direct: h.Forward}
 }
 
 // note writes what the service is for those who read the table after us.

@@ -82,7 +82,7 @@ func (b *Balancer) readService(id uint32, all []readFrontend, slots []uint32) *h
 	name, _, _ := bytes.Cut(s.Name[:], []byte{0})
 	f := all[0]
 	h := &held{id: id, slots: slots, Service: Service{Name: string(name), UDP: f.udp, Scheduler: s.Scheduler, Scheduling: f.Scheduling,
-		Direct: f.Direct != 0, Persistence: f.Persistence}}
+		Forward: f.Direct, Persistence: f.Persistence}}
 	for _, f := range all {
 		h.Frontends = append(h.Frontends, f.at)
 	}

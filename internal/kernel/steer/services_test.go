@@ -295,7 +295,7 @@ func TestAdoptServices(t *testing.T) {
 	b := newBench(t)
 	s := b.served(false, true)
 	s.Frontends = append(s.Frontends, netip.AddrPortFrom(vipV4, 443), netip.AddrPortFrom(vipV4, 81))
-	s.Scheduling, s.Scheduler, s.Persistence, s.Direct = ByClient, 3, 7, true
+	s.Scheduling, s.Scheduler, s.Persistence, s.Forward = ByClient, 3, 7, ForwardTunnel
 	for range 2000 {
 		s.Ring = append(s.Ring, 1, 0, 0)
 	}

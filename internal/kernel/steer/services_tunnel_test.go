@@ -1,0 +1,144 @@
+package steer
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"testing"
+)
+
+// remote is a service with one real server elsewhere that has the virtual
+// address.
+func (b *bench) remote(udp, v4 bool, forward uint8) Service {
+	s := b.served(udp, v4)
+	far, seen := farV6, hostV6
+	if v4 {
+		far, seen = farV4, hostV4
+	}
+	s.Forward, s.Ring = forward, []uint16{0}
+	s.Reals = []Real{{At: netip.AddrPortFrom(far, 0), Weight: 1, Seen: seen, Ifindex: uint32(b.up), Flags: RealRemote}}
+	if forward == ForwardTunnel {
+		s.Reals[0].Flags |= RealTunnel
+	}
+	return s
+}
+
+// outerSize is how long the header before a wrapped packet is.
+func outerSize(v4 bool) int {
+	if v4 {
+		return 20
+	}
+	return 40
+}
+
+// TestTunnel wraps packets, which are within as they were.
+func TestTunnel(t *testing.T) {
+	b := newBench(t)
+	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
+		s := b.remote(udp, v4, ForwardTunnel)
+		b.hold(t, s)
+		call := first(udp, client, s.Frontends[0])
+		call.payload = make([]byte, 40)         // no frame needs to be padded
+		frame := marked(call.frame(), v4, 0x2b) // AF11 and "congestion experienced"
+		act, out := b.uplink(t, frame)
+		outer := packetView(out)
+		if act != redirect || outer == nil {
+			t.Fatalf("a call: %d", act)
+		}
+		src, dst := ends(out)
+		header, _ := outer.sums(out)
+		if src.Addr() != s.Reals[0].Seen || dst.Addr() != s.Reals[0].At.Addr() || !header {
+			t.Errorf("wrapped from %s for %s, checksum right: %v", src, dst, header)
+		}
+		size := outerSize(v4)
+		if !bytes.Equal(out[ethernet+size:], frame[ethernet:]) {
+			t.Errorf("within it is\n%.100x, and was\n%.100x", out[ethernet+size:], frame[ethernet:])
+		}
+		if got := classOf(out, v4); got != 0x2b {
+			t.Errorf("the outer traffic class is %#x", got)
+		}
+		if length := lengthOf(out, v4); length != len(out)-ethernet {
+			t.Errorf("the outer length is %d of %d", length, len(out)-ethernet)
+		}
+		b.unserve(t, "web")
+	})
+}
+
+// marked gives the packet a traffic class, and keeps the header's checksum.
+func marked(frame []byte, v4 bool, class byte) []byte {
+	if !v4 {
+		frame[ethernet] = 0x60 | class>>4
+		frame[ethernet+1] = class << 4
+		return frame
+	}
+	frame[ethernet+1] = class
+	return resummed(frame)
+}
+
+// resummed writes the checksum of an IPv4 header of 20 bytes anew.
+func resummed(frame []byte) []byte {
+	head := frame[ethernet : ethernet+20]
+	head[10], head[11] = 0, 0
+	var sum uint32
+	for at := 0; at < len(head); at += 2 {
+		sum += uint32(be(head[at:]))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	binary.BigEndian.PutUint16(head[10:], ^uint16(sum))
+	return frame
+}
+
+func classOf(frame []byte, v4 bool) byte {
+	if v4 {
+		return frame[ethernet+1]
+	}
+	return frame[ethernet]<<4 | frame[ethernet+1]>>4
+}
+
+func lengthOf(frame []byte, v4 bool) int {
+	if v4 {
+		return int(be(frame[ethernet+2:]))
+	}
+	return int(be(frame[ethernet+4:])) + 40
+}
+
+// TestTooBig: a sender whose packets the way does not take is told how large
+// they may be, by a whole packet that quotes the one it has sent.
+func TestTooBig(t *testing.T) {
+	b := newBench(t)
+	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
+		for forward, room := range map[uint8]int{ForwardNAT: 1500, ForwardDirect: 1500, ForwardTunnel: 1500 - outerSize(v4)} {
+			s := b.remote(udp, v4, forward)
+			b.hold(t, s)
+			call := first(udp, client, s.Frontends[0])
+			call.payload = make([]byte, room-outerSize(v4)-map[bool]int{true: 8, false: 20}[udp])
+			if act, _ := b.uplink(t, call.frame()); act != redirect {
+				t.Errorf("%d bytes: %d", len(call.frame())-ethernet, act)
+			}
+			call.payload = append(call.payload, 1)
+			in := call.frame()
+			act, out := b.uplink(t, in)
+			v := packetView(out)
+			if act != redirect || v.quote == nil {
+				t.Fatalf("too large: %d\n%.100x", act, out)
+			}
+			header, transport := v.sums(out)
+			src, dst := ends(out)
+			if !header || !transport || src.Addr() != s.Frontends[0].Addr() || dst.Addr() != client.Addr() {
+				t.Errorf("from %s for %s, checksums right: %v, %v\n%x", src, dst, header, transport, out)
+			}
+			if kind := [2]byte(out[v.l4:]); kind != map[bool][2]byte{true: {3, 4}, false: {2, 0}}[v4] || int(be(out[v.l4+6:])) != room {
+				t.Errorf("an error of kind %v tells of %d bytes, want %d", kind, be(out[v.l4+6:]), room)
+			}
+			if quoted := out[v.quote.l3:]; !bytes.Equal(quoted, in[ethernet:ethernet+len(quoted)]) {
+				t.Errorf("it quotes %x", quoted)
+			}
+			if c := b.counted(t, "web")[s.Reals[0].At]; c.Drops[0] != 1 {
+				t.Errorf("counted as %+v", c)
+			}
+			b.unserve(t, "web")
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package balance_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"fairlead/internal/model"
+	"fairlead/test/unwrap"
+
+	"golang.org/x/sys/unix"
+)
+
+// tunnels: a server that unwraps packets for the virtual address answers by
+// itself, and sees the client. Who sends what the tunnel has no room for is told.
+func (l *lan) tunnels(proto model.Proto, v4 bool) {
+	for name := range far {
+		l.unwraps(name, v4)
+	}
+	v := l.service(proto, v4, "far1", "far2")
+	v.Forward = model.ForwardTunnel
+	for i := range v.Reals {
+		v.Reals[i].Port = 0
+	}
+	l.set(v)
+	by := map[string]int{}
+	for range 20 {
+		t, err := l.dialFrom(l.DoClient, onLAN(v4), proto, v4, 8080)
+		if err != nil {
+			l.Fatal(err)
+		}
+		s := t.hears()
+		if by[s.by]++; s.sees != onLAN(v4) || s.port != 8080 {
+			l.Errorf("%s is asked at %d by %s", s.by, s.port, s.sees)
+		}
+	}
+	l.only(by, "far1", "far2")
+	t, err := l.dialFrom(l.DoClient, onLAN(v4), proto, v4, 8080)
+	if err != nil {
+		l.Fatal(err)
+	}
+	size := 1 << 20
+	if proto == model.UDP { // it fits a link, and no tunnel
+		size = map[bool]int{true: 1465, false: 1445}[v4]
+	}
+	t.saysMuch(size)
+}
+
+// tunnelsToSandboxes: those of ours get packets as they are.
+func (l *lan) tunnelsToSandboxes(proto model.Proto, v4 bool) {
+	v := l.service(proto, v4, boxes...)
+	v.Forward = model.ForwardTunnel
+	l.toSandboxes(v, proto, v4)
+}
+
+// saysMuch says a long line, until it is answered: a datagram that was too large
+// is lost, and the next one is not.
+func (t talk) saysMuch(length int) {
+	t.l.Helper()
+	line := append(bytes.Repeat([]byte("x"), length-1), '\n')
+	for deadline := time.Now().Add(patience); ; {
+		if err := t.conn.SetDeadline(time.Now().Add(patience / 4)); err != nil {
+			t.l.Fatal(err)
+		}
+		_, err := t.conn.Write(line)
+		if err == nil {
+			_, err = t.lines.ReadString('\n')
+		}
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, unix.EMSGSIZE) || time.Now().After(deadline) {
+			t.l.Fatalf("a line of %d bytes: %v", length, err)
+		}
+	}
+}
+
+// unwraps has a server take packets out of those that hold them, and take them
+// for its own, until the test ends.
+func (l *lan) unwraps(name string, v4 bool) {
+	l.Helper()
+	in := l.servers[name].Do
+	device := map[bool]string{true: "tunl0", false: "ip6tnl0"}[v4]
+	quiet := "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2; "
+	if l.sh(in, "ip -o link show "+device+" 2>/dev/null || true") == "" {
+		end, err := unwrap.On(in, "lan0")
+		if err != nil {
+			l.Fatal(err)
+		}
+		l.Cleanup(func() { end.Close() })
+		device = "lo"
+	}
+	address := fmt.Sprintf("%s/%d dev %s", vip(v4), vip(v4).BitLen(), device)
+	l.sh(in, quiet+"ip link set "+device+" up; ip addr replace "+address)
+	l.Cleanup(func() { l.sh(in, "ip addr del "+address) })
+}
+
+// onLAN is the client's address on the LAN, where it is answered past the host.
+func onLAN(v4 bool) netip.Addr {
+	if v4 {
+		return netip.MustParseAddr("203.0.113.100")
+	}
+	return netip.MustParseAddr("2001:db8:113::100")
+}

@@ -1,0 +1,53 @@
+// Package unwrap is the end of a tunnel for tests, where the kernel has no
+// device for one (ipip, ip6tnl): the outer of two IP headers of a family is cut
+// off where packets come in. It needs Linux 6.6 (TCX).
+package unwrap
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// On unwraps what comes in by a link, until it is closed. In runs a function in
+// the link's network namespace.
+func On(in func(func() error) error, name string) (end io.Closer, err error) {
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: program()})
+	if err != nil {
+		return nil, fmt.Errorf("load a program: %w", err)
+	}
+	err = in(func() error {
+		at, err := net.InterfaceByName(name)
+		if err == nil {
+			end, err = link.AttachTCX(link.TCXOptions{Interface: at.Index, Program: prog, Attach: ebpf.AttachTCXIngress})
+		}
+		return err
+	})
+	return end, errors.Join(err, prog.Close()) // the link keeps it
+}
+
+// program cuts off the outer of two IPv4 headers, or of two of IPv6.
+func program() asm.Instructions {
+	const pass, mac, keepSegments = -1, 1, 1
+	cut := func(label string, bytes int32) asm.Instructions {
+		return asm.Instructions{
+			asm.Mov.Imm(asm.R2, -bytes).WithSymbol(label), asm.Mov.Reg(asm.R1, asm.R6),
+			asm.Mov.Imm(asm.R3, mac), asm.Mov.Imm(asm.R4, keepSegments), asm.FnSkbAdjustRoom.Call(), asm.Ja.Label("pass"),
+		}
+	}
+	all := asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.LoadAbs(12, asm.Half), asm.Mov.Reg(asm.R7, asm.R0),
+		asm.JEq.Imm(asm.R7, unix.ETH_P_IP, "v4"), asm.JEq.Imm(asm.R7, unix.ETH_P_IPV6, "v6"), asm.Ja.Label("pass"),
+		asm.LoadAbs(14+9, asm.Byte).WithSymbol("v4"), asm.JEq.Imm(asm.R0, unix.IPPROTO_IPIP, "cut4"), asm.Ja.Label("pass"),
+		asm.LoadAbs(14+6, asm.Byte).WithSymbol("v6"), asm.JEq.Imm(asm.R0, unix.IPPROTO_IPV6, "cut6"), asm.Ja.Label("pass"),
+	}
+	all = append(append(all, cut("cut4", 20)...), cut("cut6", 40)...)
+	return append(all, asm.Mov.Imm(asm.R0, pass).WithSymbol("pass"), asm.Return())
+}

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -106,7 +107,7 @@ func askAgent(ctx context.Context, at Target, port uint16) Advice {
 	}
 	defer conn.Close()
 	answer := make([]byte, 0, 1024)
-	for len(answer) < cap(answer) && !strings.Contains(strings.TrimLeft(string(answer), "\r\n"), "\n") {
+	for len(answer) < cap(answer) && !ended(answer) {
 		n, err := conn.Read(answer[len(answer):cap(answer)])
 		answer = answer[:len(answer)+n]
 		if errors.Is(err, io.EOF) {
@@ -116,5 +117,13 @@ func askAgent(ctx context.Context, at Target, port uint16) Advice {
 			return Advice{}
 		}
 	}
+	if len(answer) == cap(answer) && !ended(answer) {
+		return Advice{} // its last word is cut, and may be another
+	}
 	return ParseAdvice(string(answer))
+}
+
+// ended reports whether the first line is complete.
+func ended(answer []byte) bool {
+	return bytes.ContainsRune(bytes.TrimLeft(answer, "\r\n"), '\n')
 }

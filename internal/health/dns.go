@@ -59,7 +59,7 @@ func (d dnsCheck) Check(ctx context.Context, at Target) Result {
 		return broken(ctx, "send", err)
 	}
 	datagram := make([]byte, 4096)
-	for {
+	for range mostDatagrams {
 		n, err := conn.Read(datagram)
 		if err != nil {
 			return broken(ctx, "read", err)
@@ -68,6 +68,7 @@ func (d dnsCheck) Check(ctx context.Context, at Target) Result {
 			return r
 		}
 	}
+	return failed("%d datagrams came, and none answers %s %s", mostDatagrams, d.question.Name, d.record)
 }
 
 // judge judges a datagram, and reports whether it answers our question at all.
@@ -80,8 +81,11 @@ func (d dnsCheck) judge(datagram []byte, id uint16) (Result, bool) {
 	if h.RCode != dnsmessage.RCodeSuccess {
 		return failed("%s for %s %s", strings.TrimPrefix(h.RCode.String(), "RCode"), d.question.Name, d.record), true
 	}
-	if err := p.SkipAllQuestions(); err != nil {
+	switch asked, err := p.AllQuestions(); {
+	case err != nil:
 		return failed("the answer cannot be read: %v", err), true
+	case len(asked) != 1 || !d.asks(asked[0]):
+		return Result{}, false
 	}
 	switch _, err := p.AnswerHeader(); {
 	case err == nil, h.Truncated:
@@ -91,4 +95,10 @@ func (d dnsCheck) judge(datagram []byte, id uint16) (Result, bool) {
 	default:
 		return failed("the answer cannot be read: %v", err), true
 	}
+}
+
+// asks reports whether the question is ours. A server may write names otherwise
+// (RFC 4343).
+func (d dnsCheck) asks(q dnsmessage.Question) bool {
+	return q.Type == d.question.Type && q.Class == d.question.Class && strings.EqualFold(q.Name.String(), d.question.Name.String())
 }

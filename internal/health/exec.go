@@ -13,7 +13,9 @@ import (
 )
 
 // execCheck runs a command with the server's address and port as its last
-// arguments, and passes where it exits with 0.
+// arguments, and passes where it exits with 0. The command has a process group of
+// its own, and what is left of that when it has ended is killed: a check that
+// leaves a process behind would fill the host with them.
 type execCheck struct{ command []string }
 
 // drained is how long the output of a command is waited for that has ended, as
@@ -35,19 +37,20 @@ func (e execCheck) Check(ctx context.Context, at Target) Result {
 		r.Void = true
 		return r
 	}
-	// The group has the child's number, for as long as one of it lives.
-	stop := context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	// The group has the child's number, for as long as one of it lives; the child
+	// may have gone to another.
+	end := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	stop := context.AfterFunc(ctx, func() { end(); _ = cmd.Process.Kill() })
 	err = process.Wait()
 	inTime := stop()
+	end() // numbers are not given again before all others have been
 	var exit *exec.ExitError
 	switch {
 	case !inTime:
 		return failed("the command took too long: %s", said.first()).as(Timeout)
 	case errors.As(err, &exit):
 		return failed("%s: %s", exit, said.first()).as(CommandFailed)
-	case errors.Is(err, exec.ErrWaitDelay):
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it has left behind
-	case err != nil:
+	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // others had its output open
 		return failed("%v", err).as(CommandFailed)
 	}
 	return passed("exit status 0: %s", said.first())

@@ -37,6 +37,9 @@ func TestExecGroup(t *testing.T) {
 	}{
 		{"too slow", "sleep 1000 & echo waits >&3; wait", true, false, "the command took too long"},
 		{"left behind", "sleep 1000 & echo goes >&3; echo done", false, true, "exit status 0: done"},
+		{"left behind, with its output elsewhere", "sleep 1000 >/dev/null 2>&1 & echo goes >&3; echo done", false, true, "exit status 0: done"},
+		{"left behind by a failure", "sleep 1000 & echo goes >&3; exit 3", false, false, "exit status 3: no output"},
+		{"left behind by what was killed", "sleep 1000 & echo goes >&3; kill -9 $$", false, false, "signal: killed: no output"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fifo := filepath.Join(t.TempDir(), "alive")

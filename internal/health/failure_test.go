@@ -23,7 +23,7 @@ func TestFailures(t *testing.T) {
 		_, _ = io.WriteString(c, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
 		_, _ = io.Copy(io.Discard, c)
 	})
-	nobody := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), freePort(t))
+	nobody := closedPort(t)
 	ill := Means{Container: func(context.Context, string) (bool, string, error) { return false, "ill", nil }}
 	for _, c := range []struct {
 		at    netip.AddrPort
@@ -67,17 +67,6 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%v is %s, want %s", err, got, want)
 		}
 	}
-}
-
-// freePort returns a port that nobody listens at, by TCP or UDP.
-func freePort(t *testing.T) uint16 {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return uint16(l.Addr().(*net.TCPAddr).Port)
 }
 
 // TestCounts: each server's checks are counted by what has come of them.

@@ -31,6 +31,10 @@ func newUDP(c model.Check) (Checker, error) {
 // that can answer is better asked for an answer.
 const closedWithin = 250 * time.Millisecond
 
+// mostDatagrams bounds what is read before an answer: late ones to others'
+// questions, of a port that was theirs before.
+const mostDatagrams = 100
+
 // Check is Checker's.
 func (u udpCheck) Check(ctx context.Context, at Target) Result {
 	conn, err := open(ctx, at, "udp")
@@ -45,7 +49,7 @@ func (u udpCheck) Check(ctx context.Context, at Target) Result {
 		_ = conn.SetReadDeadline(soon(ctx, closedWithin)) // without deadlines it ends with ctx
 	}
 	datagram := make([]byte, answerLimit)
-	for {
+	for range mostDatagrams {
 		n, err := conn.Read(datagram)
 		switch {
 		case err == nil && u.expect == nil:
@@ -59,4 +63,5 @@ func (u udpCheck) Check(ctx context.Context, at Target) Result {
 			return broken(ctx, "read", err)
 		}
 	}
+	return failed("%d datagrams came, and none fits", mostDatagrams)
 }

@@ -7,6 +7,7 @@ import (
 
 	"fairlead/internal/child"
 	"fairlead/internal/cli"
+	"fairlead/internal/lab/failover"
 	"fairlead/internal/lab/load"
 	"fairlead/internal/lab/startup"
 	"fairlead/internal/proxy"
@@ -16,9 +17,12 @@ import (
 var version = "devel"
 
 func main() {
+	command := func() int { return cli.Main(version, os.Args[1:], os.Stdout, os.Stderr) }
 	child.Dispatch(child.Roles{
 		proxy.Role: proxy.Main, load.Role: load.Main,
 		startup.AnswerRole: startup.AnswerMain, startup.AskRole: startup.AskMain,
+		failover.ServerRole: failover.ServerMain, failover.ClientRole: failover.ClientMain,
+		failover.HostRole: failover.HostMain, failover.CommandRole: command,
 	})
-	os.Exit(cli.Main(version, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(command())
 }

@@ -107,8 +107,14 @@ func pointless(s suite.Suite, name string) bool {
 }
 
 // taken refuses a workload that the baseline does not take: there would be
-// nothing to compare with; and a path that takes none.
+// nothing to compare with; a path that takes none; and clients that it does not
+// have.
 func taken(s suite.Suite) error {
+	for _, w := range s.Workloads {
+		if w.Event != "" && !slices.Equal(s.Clients, []result.Client{result.Remote}) {
+			return fmt.Errorf("workload %s: a failover is measured for the client remote alone: choose another --workload, or --client remote", w.Name)
+		}
+	}
 	for _, name := range s.Paths {
 		p, _ := suite.FindPath(name)
 		var not []string

@@ -1,6 +1,6 @@
-// Package failover measures what clients of a virtual service notice when its
-// real servers die, come back, and are drained: nginx behind a whole daemon,
-// asked at a fixed rate from across a wire.
+// Package failover asks nginx behind a whole daemon, at a fixed rate from across a
+// wire, while real servers die, come back, and are drained. How soon that is
+// noticed is the laboratory's to measure (suite balancer).
 package failover
 
 import (
@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"fairlead/internal/lab/failover"
 )
 
 // AskRole is the process that asks, and AskMain its main function.
@@ -33,18 +35,6 @@ type Question struct {
 	// Timeout is how long a request may take.
 	Timeout time.Duration
 }
-
-// Request is what became of one.
-type Request struct {
-	// Start is in ns since 1970, Took in ns.
-	Start, Took int64
-	// By is the answer's body, empty if there was none; Err says why.
-	By  string `json:",omitempty"`
-	Err string `json:",omitempty"`
-}
-
-// End returns when the request was over, in ns since 1970.
-func (r Request) End() int64 { return r.Start + r.Took }
 
 // AskMain reads the question from standard input, asks until it reads Over, writes
 // all requests in the order of their starts, and goes when its input ends: who
@@ -70,16 +60,16 @@ func AskMain() int {
 	return 0
 }
 
-func askAll(q Question, over <-chan struct{}) []Request {
+func askAll(q Question, over <-chan struct{}) []failover.Request {
 	var mu sync.Mutex
 	var done sync.WaitGroup
-	var all []Request
+	var all []failover.Request
 	gap := time.Second / time.Duration(q.Rate)
 	for next := time.Now(); ; next = next.Add(gap) {
 		select {
 		case <-over:
 			done.Wait()
-			slices.SortFunc(all, func(a, b Request) int { return int(a.Start - b.Start) })
+			slices.SortFunc(all, func(a, b failover.Request) int { return int(a.Start - b.Start) })
 			return all
 		case <-time.After(time.Until(next)):
 		}
@@ -92,10 +82,10 @@ func askAll(q Question, over <-chan struct{}) []Request {
 	}
 }
 
-func ask(q Question) Request {
+func ask(q Question) failover.Request {
 	start := time.Now()
 	by, err := Get(q)
-	r := Request{Start: start.UnixNano(), Took: time.Since(start).Nanoseconds(), By: by}
+	r := failover.Request{Start: start.UnixNano(), Took: time.Since(start).Nanoseconds(), By: by}
 	if err != nil {
 		r.By, r.Err = "", err.Error()
 	}

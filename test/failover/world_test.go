@@ -15,10 +15,11 @@ import (
 	"fairlead/internal/child"
 	"fairlead/internal/daemon"
 	"fairlead/internal/kernel"
+	"fairlead/internal/lab/failover"
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/test/daemons"
-	"fairlead/test/failover"
+	asker "fairlead/test/failover"
 	"fairlead/test/process"
 	"fairlead/test/shell"
 
@@ -26,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{daemons.Role: daemons.Main, failover.AskRole: failover.AskMain})
+	child.Dispatch(child.Roles{daemons.Role: daemons.Main, asker.AskRole: asker.AskMain})
 	os.Exit(m.Run())
 }
 
@@ -127,14 +128,14 @@ type asked struct {
 
 func (w *world) ask(rate int) asked {
 	w.Helper()
-	return asked{w, process.Start(w, failover.AskRole, question(rate), w.Client())}
+	return asked{w, process.Start(w, asker.AskRole, question(rate), w.Client())}
 }
 
 // over ends the client and returns its requests.
 func (a asked) over() []failover.Request {
 	a.w.Helper()
 	var all []failover.Request
-	_, err := io.WriteString(a.In, failover.Over)
+	_, err := io.WriteString(a.In, asker.Over)
 	if err == nil {
 		err = json.NewDecoder(a.Out).Decode(&all)
 	}
@@ -172,24 +173,13 @@ func (w *world) change(name string, do daemon.RealAction) {
 	}
 }
 
-// cut makes a sandbox as silent as a machine that is gone; mend takes that back.
-func (w *world) cut(name string) {
-	w.Helper()
-	shell.Run(w, w.in(name), "nft 'add table inet cut; add chain inet cut in { type filter hook input priority 0; policy drop; }'")
-}
-
-func (w *world) mend(name string) {
-	w.Helper()
-	shell.Run(w, w.in(name), "nft delete table inet cut")
-}
-
 func (w *world) in(name string) func(func() error) error {
 	return func(fn func() error) error { return w.DoSandbox(name, fn) }
 }
 
 // question is what clients ask, so many times a second.
-func question(rate int) failover.Question {
-	return failover.Question{Target: vip.String() + ":80", Rate: rate, Timeout: 5 * time.Second}
+func question(rate int) asker.Question {
+	return asker.Question{Target: vip.String() + ":80", Rate: rate, Timeout: 5 * time.Second}
 }
 
 // answers asks on connections of their own until a server answers.
@@ -197,7 +187,7 @@ func (w *world) answers(name string) {
 	w.Helper()
 	by := ""
 	for tries := 0; by != name; tries++ {
-		if err := w.DoClient(func() (err error) { by, err = failover.Get(question(0)); return err }); err != nil || tries > 500 {
+		if err := w.DoClient(func() (err error) { by, err = asker.Get(question(0)); return err }); err != nil || tries > 500 {
 			w.Fatalf("%s does not answer: %v", name, err)
 		}
 	}

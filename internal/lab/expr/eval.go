@@ -134,7 +134,7 @@ func readings(r *result.Report, figures map[*figure]chosen) (map[*figure]reading
 
 func fieldOf(s result.Summary, field string) float64 {
 	return map[string]float64{
-		"value": s.Value, "low": s.Low, "high": s.High,
+		"value": s.Value, "low": s.Low, "high": s.High, "worst": s.Worst,
 		"ratio": s.Ratio, "ratio_low": s.RatioLow, "ratio_high": s.RatioHigh,
 		"p": s.P, "noise": s.Noise, "rounds": float64(s.Rounds), "invalid": float64(s.Invalid),
 	}[field]
@@ -170,6 +170,8 @@ func expected(k result.Case, m result.Metric) bool {
 		return kind == "udp-bulk" || kind == "udp-pps"
 	case result.StartTime, result.RunTime, result.Memory, result.PublishMemory:
 		return kind == result.DockerRun
+	case result.Requests, result.FailedRequests, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest:
+		return kind == result.Failover
 	case result.CPUPerOp:
 		return !strings.HasSuffix(kind, "-bulk")
 	}

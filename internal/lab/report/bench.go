@@ -35,6 +35,12 @@ var benchUnits = []benchUnit{
 	{result.RunTime, "run-ms", 1e-3},
 	{result.Memory, "bytes", 1},
 	{result.PublishMemory, "publish-bytes", 1},
+	{result.Requests, "requests", 1},
+	{result.FailedRequests, "failed", 1},
+	{result.NoticeTime, "notice-ms", 1e-3},
+	{result.RecoveryTime, "recovery-ms", 1e-3},
+	{result.ReturnTime, "return-ms", 1e-3},
+	{result.SlowestRequest, "slowest-ms", 1e-3},
 }
 
 // Bench writes one Go benchmark line for every valid run, so that benchstat

@@ -23,18 +23,22 @@ func (c column) at(r *result.Report, path string) *result.Summary {
 }
 
 // headColumns are the columns that answer a suite's question for a client:
-// the main figure of every workload, what it cost in CPU, what a container's
-// start costs beyond, and whatever else others published for the same question.
+// the main figure of every workload, what it cost in CPU (by bytes where data
+// flows in bulk, else by operations), what a container's start costs beyond,
+// what else clients notice of a failover, and whatever else others published
+// for the same question.
 func headColumns(r *result.Report, client result.Client) []column {
 	var main, cpu, extra []column
-	for _, c := range allColumns(r, client) {
+	all := allColumns(r, client)
+	bulk := slices.ContainsFunc(all, ofBulk)
+	for _, c := range all {
 		switch {
 		case c.metric == result.Main(c.workload):
 			c.title = workloadTitle(c.workload) + byTool(c.tool)
 			main = append(main, c)
-		case c.metric == result.CPUPerGB && result.Kind(c.workload) == "tcp-bulk" && c.tool == own(c.tool):
+		case ofBulk(c) || !bulk && c.metric == result.CPUPerOp:
 			cpu = append(cpu, c)
-		case c.metric == result.RunTime || c.metric == result.Memory:
+		case slices.Contains(beyond, c.metric):
 			c.title = workloadTitle(c.workload) + ", " + metricTitle(c.metric)
 			extra = append(extra, c)
 		case publishes(r, c):
@@ -45,11 +49,19 @@ func headColumns(r *result.Report, client result.Client) []column {
 	for i := range cpu {
 		cpu[i].title = "CPU"
 		if len(cpu) > 1 {
-			cpu[i].title = "CPU " + workloadTitle(cpu[i].workload)
+			cpu[i].title = "CPU " + workloadTitle(cpu[i].workload) + byTool(cpu[i].tool)
 		}
 	}
 	return slices.Concat(main, cpu, extra)
 }
+
+// ofBulk says that a column is what bulk data of our own generator costs.
+func ofBulk(c column) bool {
+	return c.metric == result.CPUPerGB && result.Kind(c.workload) == "tcp-bulk" && c.tool == own(c.tool)
+}
+
+// beyond are the metrics that are shown besides a workload's main figure.
+var beyond = []result.Metric{result.RunTime, result.Memory, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest}
 
 // allColumns lists every figure that a client's rows hold.
 func allColumns(r *result.Report, client result.Client) []column {
@@ -75,6 +87,7 @@ var metricOrder = []result.Metric{
 	result.Throughput, result.LatencyP50, result.LatencyP99, result.ConnectionRate,
 	result.TransactionRate, result.PacketRate, result.Loss, result.CPUPerGB,
 	result.StartTime, result.RunTime, result.Memory, result.PublishMemory,
+	result.FailedRequests, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest, result.Requests,
 	result.CPUPerOp, result.IdleShare, result.Efficiency,
 }
 

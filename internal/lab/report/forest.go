@@ -18,9 +18,10 @@ const (
 
 // forests draws one plot for each head column of a client: a row per path,
 // its ratio with the interval, over the noise band. Shares of idle time are
-// left to the table: near zero their ratios would stretch the common axis.
+// left to the table: near zero their ratios would stretch the common axis. So
+// is what has no ratio.
 func forests(r *result.Report, client result.Client, columns []column) []chart {
-	columns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool { return c.metric == result.IdleShare })
+	columns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool { return c.metric == result.IdleShare || result.Absolute(c.metric) })
 	ratios := logAxis(ratioEnds(r, client, columns), 0.8, 1.25, forestLeft, forestRight)
 	var all []chart
 	for _, c := range columns {

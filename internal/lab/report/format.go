@@ -33,7 +33,7 @@ func prefixes(m result.Metric) []prefix {
 		return labelled("p50 ", seconds())
 	case result.LatencyP99:
 		return labelled("p99 ", seconds())
-	case result.StartTime, result.RunTime:
+	case result.StartTime, result.RunTime, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest:
 		return seconds()
 	case result.Memory, result.PublishMemory:
 		return []prefix{{0, "MB", 1e6}}
@@ -45,6 +45,8 @@ func prefixes(m result.Metric) []prefix {
 		return []prefix{{0, "kpps", 1e3}}
 	case result.CPUPerGB:
 		return []prefix{{0, "s/GB", 1}}
+	case result.FailedRequests:
+		return []prefix{{0, "failed", 1}}
 	case result.Loss, result.IdleShare:
 		return []prefix{{0, "%", 0.01}}
 	}
@@ -63,6 +65,9 @@ func labelled(label string, all []prefix) []prefix {
 // scaleFor chooses the unit by the greatest figure, and the decimals so that
 // the least still shows two digits.
 func scaleFor(m result.Metric, values []float64) scale {
+	if m == result.Requests || m == result.FailedRequests {
+		return scale{label: prefixes(m)[0].label, divisor: 1} // nobody counts halves
+	}
 	return scaleAmong(prefixes(m), values)
 }
 

@@ -9,7 +9,8 @@ type group struct {
 	value, ratio, tol int // widths
 }
 
-// cell is one path in a group.
+// cell is one path in a group. In the place of a ratio, what has none shows the
+// worst round.
 type cell struct {
 	value, mark, ratio, margin, note string
 	verdict                          verdict
@@ -20,7 +21,10 @@ const none = "—"
 
 func (t table) group(c column, paths []string) group {
 	g := group{title: c.title, unit: c.scale.label, value: width(c.scale.label)}
-	if t.base != "" {
+	switch {
+	case result.Absolute(c.metric):
+		g.over = "  worst"
+	case t.base != "":
 		g.over = " × " + t.base
 	}
 	for _, p := range paths {
@@ -52,6 +56,9 @@ func makeCell(s *result.Summary, sc scale) cell {
 	c := cell{value: sc.format(s.Value), mark: " ", verdict: judge(s)}
 	if s.Invalid > 0 {
 		c.note = "!"
+	}
+	if result.Absolute(s.Metric) {
+		c.ratio = sc.format(s.Worst)
 	}
 	if s.Baseline == "" {
 		return c

@@ -44,7 +44,11 @@ func sheetOf(r *result.Report, client result.Client, columns []column) sheet {
 	var t sheet
 	base := baselineOf(r)
 	for _, c := range columns {
-		t.Heads = append(t.Heads, sheetHead{c.title, c.scale.label, "× " + base})
+		over := "× " + base
+		if result.Absolute(c.metric) {
+			over = "worst"
+		}
+		t.Heads = append(t.Heads, sheetHead{c.title, c.scale.label, over})
 	}
 	for _, p := range pathsOf(r, client) {
 		row := sheetRow{Path: p}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"fairlead/internal/lab/result"
@@ -25,7 +26,7 @@ const gap = 2
 // Table writes the report for a terminal: for each client a row per path,
 // for each workload the figure and its ratio to the baseline with half the
 // width of the ratio's 95 % interval. On the baseline's own row that is the
-// A/A interval.
+// A/A interval. What has no ratio stands beside its worst round.
 func Table(w io.Writer, r *result.Report, o Options) error {
 	if o.Width == 0 {
 		o.Width = 120
@@ -69,6 +70,8 @@ func (t table) heading() {
 	}
 	right := "A/A noise floor unknown: it takes two valid rounds"
 	switch floor, found := floorOf(t.r, columns); {
+	case len(columns) > 0 && !slices.ContainsFunc(columns, func(c column) bool { return !result.Absolute(c.metric) }):
+		right = "no ratios" // no noise that they could be held against
 	case found && floor > 1:
 		right = "A/A noise floor over 100 %: make more rounds, or longer ones"
 	case found:

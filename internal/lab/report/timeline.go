@@ -12,7 +12,7 @@ import (
 func timelines(r *result.Report, columns []column) []chart {
 	var all []chart
 	for _, c := range columns {
-		if ch, any := timeline(r, c); any {
+		if ch, any := timeline(r, c); any && !result.Absolute(c.metric) {
 			all = append(all, ch)
 		}
 	}

@@ -15,7 +15,7 @@ func workloadTitle(workload string) string {
 	title := map[string]string{
 		"tcp-bulk": "bulk", "tcp-rr": "round trip", "tcp-crr": "connect",
 		"udp-bulk": "UDP bulk", "udp-rr": "UDP round trip", "udp-pps": "small packets",
-		result.DockerRun: "docker run",
+		result.DockerRun: "docker run", result.Failover: "failover",
 	}[kind]
 	if title == "" {
 		return workload
@@ -76,6 +76,18 @@ func metricTitle(m result.Metric) string {
 		return "memory"
 	case result.PublishMemory:
 		return "memory to publish"
+	case result.Requests:
+		return "requests"
+	case result.FailedRequests:
+		return "failed requests"
+	case result.NoticeTime:
+		return "to notice"
+	case result.RecoveryTime:
+		return "to recover"
+	case result.ReturnTime:
+		return "to return"
+	case result.SlowestRequest:
+		return "slowest request"
 	}
 	return string(m)
 }

@@ -28,6 +28,18 @@ const (
 	// several hold are divided among them (PSS).
 	Memory        Metric = "memory"
 	PublishMemory Metric = "publish_memory"
+	// Requests counts those that were not over before a real server failed or
+	// left, FailedRequests those of them that were not answered in time.
+	Requests       Metric = "requests"
+	FailedRequests Metric = "failed_requests"
+	// NoticeTime is from then until the balancer says that the server is down,
+	// RecoveryTime until the last request was sent that failed (0 if none did),
+	// ReturnTime from the server's return until it answers clients again.
+	NoticeTime   Metric = "notice_time"
+	RecoveryTime Metric = "recovery_time"
+	ReturnTime   Metric = "return_time"
+	// SlowestRequest is the longest that an answer took.
+	SlowestRequest Metric = "slowest_request"
 )
 
 // Better says which direction of a metric is good.
@@ -63,6 +75,12 @@ var Units = map[Metric]Unit{
 	RunTime:         {"s", Lower},
 	Memory:          {"B", Lower},
 	PublishMemory:   {"B", Lower},
+	Requests:        {"", Higher},
+	FailedRequests:  {"", Lower},
+	NoticeTime:      {"s", Lower},
+	RecoveryTime:    {"s", Lower},
+	ReturnTime:      {"s", Lower},
+	SlowestRequest:  {"s", Lower},
 }
 
 // Client says where the traffic comes from.
@@ -150,6 +168,8 @@ type Run struct {
 	Invalid []string `json:"invalid,omitempty"`
 	// Notes holds remarks that do not invalidate, such as GeneratorBound.
 	Notes []string `json:"notes,omitempty"`
+	// Failed counts the failed requests by why, where a real server failed.
+	Failed map[string]int `json:"failed,omitempty"`
 	// Raw is the foreign tool's own output, where one was driven.
 	Raw string `json:"raw,omitempty"`
 }
@@ -215,7 +235,10 @@ type Summary struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`
-	// Baseline is the path that Ratio compares with: the geometric mean
+	// Worst is that of the round that did worst.
+	Worst float64 `json:"worst"`
+	// Baseline is the path that Ratio compares with, empty where nothing is
+	// compared: the geometric mean
 	// over rounds of value/baseline, with a bootstrap 95 % interval.
 	Baseline  string  `json:"baseline"`
 	Ratio     float64 `json:"ratio"`

@@ -1,14 +1,20 @@
 package result
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Kinds lists the kinds of workload, in the order in which they are shown. A
 // workload's name is its kind, or its kind and how it differs: tcp-rr-block.
-var Kinds = []string{"tcp-bulk", "tcp-rr", "tcp-crr", "udp-bulk", "udp-rr", "udp-pps", DockerRun}
+var Kinds = []string{"tcp-bulk", "tcp-rr", "tcp-crr", "udp-bulk", "udp-rr", "udp-pps", DockerRun, Failover}
 
 // DockerRun is the kind of workload that is a container's start, and not
 // traffic.
 const DockerRun = "docker-run"
+
+// Failover is the kind that has a real server fail or leave under load.
+const Failover = "failover"
 
 // Kind gives the kind of a workload, or "" for one that we do not know.
 func Kind(workload string) string {
@@ -31,8 +37,17 @@ func Main(workload string) Metric {
 		return PacketRate
 	case DockerRun:
 		return StartTime
+	case Failover:
+		return FailedRequests
 	}
 	return Throughput
+}
+
+// Absolute says of a metric that nothing is as good as it gets, so that no ratio
+// can be formed, and that the worst round says as much as the median: those of
+// a failover.
+func Absolute(m Metric) bool {
+	return slices.Contains([]Metric{Requests, FailedRequests, NoticeTime, RecoveryTime, ReturnTime, SlowestRequest}, m)
 }
 
 // Cost gives the figure in which a workload shows what a path costs, whatever
@@ -45,6 +60,8 @@ func Cost(workload string) Metric {
 		return CPUPerOp
 	case DockerRun:
 		return StartTime
+	case Failover:
+		return FailedRequests
 	}
 	return CPUPerGB
 }

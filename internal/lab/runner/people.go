@@ -12,18 +12,15 @@ import (
 
 // people starts the children that the suite's workloads take.
 func (r *rig) people(ctx context.Context, s suite.Suite) (err error) {
-	takes := func(start bool) bool {
-		return slices.ContainsFunc(s.Workloads, func(w suite.Workload) bool { return r.path.Takes(w) && (w.Start != "") == start })
-	}
 	reached := slices.DeleteFunc(slices.Clone(s.Clients), func(c result.Client) bool { return !r.path.Reaches(c) })
-	if takes(true) {
+	if r.takes(s, func(w suite.Workload) bool { return w.Start != "" }) {
 		for _, c := range reached {
 			if r.askers[c], err = r.startAsker(ctx, c); err != nil {
 				return err
 			}
 		}
 	}
-	if !takes(false) {
+	if !r.takes(s, suite.Workload.Generated) {
 		return nil
 	}
 	if r.server, err = r.startServer(ctx); err != nil {
@@ -38,6 +35,11 @@ func (r *rig) people(ctx context.Context, s suite.Suite) (err error) {
 		}
 	}
 	return nil
+}
+
+// takes reports whether a workload of the suite that is so goes through the path.
+func (r *rig) takes(s suite.Suite, is func(suite.Workload) bool) bool {
+	return slices.ContainsFunc(s.Workloads, func(w suite.Workload) bool { return is(w) && r.path.Takes(w) })
 }
 
 func (r *rig) startServer(ctx context.Context) (*load.Server, error) {

@@ -69,6 +69,9 @@ func build(ctx context.Context, p suite.Path, opt Options) (r *rig, err error) {
 	if p.InDocker() && err != nil {
 		return r, fmt.Errorf("a Docker engine is given a cgroup: %w", err)
 	}
+	if !r.takes(opt.Suite, func(w suite.Workload) bool { return w.Event == "" }) {
+		return r, nil // each run builds a world for itself
+	}
 	if r.world, err = topology.New(opt.Facts, r.options()); err != nil {
 		return r, err
 	}

@@ -60,7 +60,9 @@ func Runs(opt Options) int {
 				n++
 			}
 		}
-		n++ // the baseline's second half
+		if u.compares() {
+			n++ // the baseline's second half
+		}
 	}
 	return n * opt.Suite.Rounds
 }
@@ -215,6 +217,10 @@ func (n native) run(ctx context.Context, r *rig, c result.Client) result.Run {
 // goes reports whether the unit makes sense through the path.
 func (u unit) goes(p suite.Path) bool { return p.Reaches(u.client) && p.Takes(u.load.what()) }
 
+// compares reports whether the paths are held against the baseline, which then
+// is measured twice.
+func (u unit) compares() bool { return u.load.what().Event == "" }
+
 // paths are those that the unit goes through.
 func (s *session) paths(u unit) []string {
 	return slices.DeleteFunc(s.built(), func(name string) bool { return !u.goes(s.rigs[name].path) })
@@ -224,8 +230,12 @@ func (s *session) units() []unit {
 	var all []unit
 	for _, c := range s.Suite.Clients {
 		for _, w := range s.Suite.Workloads {
-			if w.Start != "" {
+			switch {
+			case w.Start != "":
 				all = append(all, unit{c, starting{w}})
+				continue
+			case w.Event != "":
+				all = append(all, unit{c, failing{w, s.Suite.Duration, s.Facts}})
 				continue
 			}
 			w.Spec.Duration, w.Spec.Warmup = s.Suite.Duration, s.Suite.Warmup
@@ -250,6 +260,9 @@ func (s *session) rounds(ctx context.Context) error {
 	for round := range s.Suite.Rounds {
 		for _, i := range order.Perm(len(units)) {
 			for _, turn := range schedules[i][round] {
+				if turn.Half == 2 && !units[i].compares() {
+					continue
+				}
 				if err := s.turn(ctx, units[i], round+1, turn); err != nil {
 					return err
 				}

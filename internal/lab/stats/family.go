@@ -144,7 +144,7 @@ func (g *group) kase(path string) result.Case {
 // never showed the metric has no such figure, and so no series.
 func (g *group) family(m result.Metric) family {
 	f := family{group: g, metric: m, base: g.series(g.baseline, m, true)}
-	f.hasBaseline = len(f.base.values) > 0 || f.base.invalid > 0
+	f.hasBaseline = !result.Absolute(m) && (len(f.base.values) > 0 || f.base.invalid > 0)
 	for _, p := range g.paths() {
 		if g.shows(p, m) {
 			f.paths = append(f.paths, g.series(p, m, f.hasBaseline))

@@ -38,7 +38,8 @@ const Alpha = 0.05
 // baseline are valid and hold the metric; the other rounds that the path took
 // part in are counted as Invalid. A path without any valid round still gets
 // its row, with Rounds 0 and no figures. Where the baseline took no part at
-// all, Value is given but Baseline is empty and Ratio zero.
+// all, and for a metric of which no ratio can be formed ([result.Absolute]),
+// Value is given but Baseline is empty and Ratio zero.
 //
 // With fewer than two rounds there is no interval: Low and High repeat Value,
 // and nothing is called distinguishable.
@@ -46,6 +47,10 @@ func Summarize(runs []result.Run, baseline string, seed uint64) []result.Summary
 	var rows []result.Summary
 	for _, g := range groups(runs, baseline) {
 		for _, m := range g.metrics() {
+			if result.Absolute(m) {
+				rows = append(rows, g.absolute(m)...)
+				continue
+			}
 			rows = append(rows, g.family(m).summarize(seed)...)
 		}
 	}
@@ -89,6 +94,7 @@ func (f family) row(s series) result.Summary {
 		P: 1, Rounds: len(s.values), Invalid: s.invalid,
 	}
 	row.Value, row.Low, row.High = MedianInterval(s.values)
+	row.Worst = worst(s.values, f.metric)
 	return row
 }
 

@@ -79,10 +79,16 @@ func (p Path) InDocker() bool { return p.Peer == Docker || p.Peer == DockerFairl
 
 // Takes reports whether the workload makes sense through the path: a start
 // takes an engine that starts containers, and where many ports are published
-// it is what is asked for; datagrams take a path that carries them.
+// it is what is asked for; what becomes of a real server, a path that can have
+// several; datagrams, one that carries them.
 func (p Path) Takes(w Workload) bool {
-	if w.Start != "" {
+	switch {
+	case w.Start != "":
 		return p.InDocker()
+	case w.Event != "":
+		return p.failsOver()
+	case p.Passive:
+		return false // it differs in nothing else
 	}
 	return p.Ports == 1 && (p.takesDatagrams() || !isUDP(w.Spec.Workload))
 }

@@ -33,6 +33,9 @@ type Path struct {
 	// Bare runs the workload as a plain process, not as a container engine
 	// would (with its own PID, mount, UTS and IPC namespaces).
 	Bare bool
+	// Passive has the balancer heed what becomes of clients' own connections,
+	// besides its checks.
+	Passive bool
 	// Others is how many other ports are published besides, or how many other
 	// services there are.
 	Others int
@@ -85,7 +88,14 @@ type Workload struct {
 	// Start, in the place of a Spec, is the protocol of the ports of a container
 	// that is started.
 	Start model.Proto
+	// Event, in the place of a Spec, is what becomes of one of several real
+	// servers.
+	Event Event
 }
+
+// Generated says that the workload is traffic of our generator, as its Spec
+// has it.
+func (w Workload) Generated() bool { return w.Start == "" && w.Event == "" }
 
 // Suite is a question and what answers it.
 type Suite struct {
@@ -213,5 +223,5 @@ var (
 // Workloads returns every workload, for those who ask for one by name; where
 // suites differ in the number of streams, the suite's own stands.
 func Workloads() []Workload {
-	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rr1k, rr100k, rrSpin, crr, crr30k, udpBulk, udpRR, pps, pps1k, pps100k, runTCP, runUDP}
+	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rr1k, rr100k, rrSpin, crr, crr30k, udpBulk, udpRR, pps, pps1k, pps100k, runTCP, runUDP, killed, silenced, drained}
 }

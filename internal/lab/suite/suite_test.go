@@ -32,7 +32,7 @@ func TestSuitesNameWhatThereIs(t *testing.T) {
 			}
 		}
 		for _, w := range s.Workloads {
-			if w.Start != "" {
+			if !w.Generated() {
 				continue
 			}
 			w.Spec.Duration = time.Second

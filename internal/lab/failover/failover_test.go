@@ -1,0 +1,135 @@
+package failover_test
+
+import (
+	"net/netip"
+	"os"
+	"reflect"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/kernel"
+	"fairlead/internal/lab/failover"
+	"fairlead/test/shell"
+)
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{failover.ServerRole: failover.ServerMain, failover.ClientRole: failover.ClientMain})
+	os.Exit(m.Run())
+}
+
+const port = 8080
+
+var target = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)
+
+// host is a network namespace to be alone in.
+func host(t *testing.T) *kernel.Netns {
+	t.Helper()
+	ns, err := kernel.NewNetns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	shell.Run(t, ns.Do, "ip link set lo up")
+	return ns
+}
+
+func startServer(t *testing.T, name string, ns *kernel.Netns) *failover.Server {
+	t.Helper()
+	s, err := failover.StartServer(t.Context(), name, port, child.Place{Netns: ns.File()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// untilCounted waits until the namespace has counted some more of what snmp(5)
+// calls by that name.
+func untilCounted(t *testing.T, ns *kernel.Netns, name string) {
+	t.Helper()
+	line := "awk '/^Tcp:/ { if (at) print $at; else for (i = 1; i <= NF; i++) if ($i == \"" + name + "\") at = i }' /proc/thread-self/net/snmp"
+	shell.Run(t, ns.Do, "count() { "+line+"; }; first=$(count); for i in $(seq 1000); do [ $(count) -ge $((first + 5)) ] && exit; sleep 0.01; done; exit 1")
+}
+
+// TestNothingGoesUnnoticedWhereNobodyBalances: a client counts what a server that
+// was killed does not answer.
+func TestNothingGoesUnnoticedWhereNobodyBalances(t *testing.T) {
+	ns := host(t)
+	s := startServer(t, "a", ns)
+	c, err := failover.StartClient(t.Context(), target, child.Place{Netns: ns.File()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Kill)
+	untilCounted(t, ns, "PassiveOpens")
+	event := time.Now()
+	s.Kill()
+	untilCounted(t, ns, "OutRsts")
+	all, err := c.End()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := failover.Judge(all, failover.Event{Server: "a", At: event, Back: time.Now()})
+	if o.Early > 0 || o.Failed == 0 || o.Recovery == 0 || o.Returned || o.By["a"] == 0 {
+		t.Errorf("%+v", o)
+	}
+	if o.Errors["dial: connection refused"] == 0 {
+		t.Errorf("no connection was refused: %v", o.Errors)
+	}
+}
+
+// TestASilentServerAnswersNobody, and refuses nobody either.
+func TestASilentServerAnswersNobody(t *testing.T) {
+	ns := host(t)
+	s := startServer(t, "a", ns)
+	ask := func() (by string, err error) {
+		if failed := ns.Do(func() error { by, err = failover.Ask(target); return nil }); failed != nil {
+			t.Fatal(failed)
+		}
+		return by, err
+	}
+	if err := s.Silence(); err != nil {
+		t.Fatal(err)
+	}
+	if by, err := ask(); !os.IsTimeout(err) {
+		t.Errorf("it answers %q, %v", by, err)
+	}
+	if err := s.Heard(); err != nil {
+		t.Fatal(err)
+	}
+	if by, err := ask(); by != "a" {
+		t.Errorf("it answers %q, %v", by, err)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	began := time.Unix(1000, 0)
+	at := func(ms, took int, by, err string) failover.Request {
+		return failover.Request{Start: began.Add(time.Duration(ms) * time.Millisecond).UnixNano(), Took: int64(took) * 1e6, By: by, Err: err}
+	}
+	e := failover.Event{Server: "a", At: began.Add(100 * time.Millisecond), Back: began.Add(500 * time.Millisecond)}
+	got := failover.Judge([]failover.Request{
+		at(0, 1, "a", ""),
+		at(10, 1, "", "early"),
+		at(90, 30, "", "reset"), // it was under way
+		at(200, 40, "b", ""),
+		at(300, 1, "", "refused"),
+		at(400, 1, "", "refused"),
+		at(450, 1, "a", ""), // it answered before it was told to come back
+		at(600, 1, "b", ""),
+		at(700, 5, "a", ""),
+		at(800, 1, "a", ""),
+	}, e)
+	want := failover.Outcome{
+		Asked: 8, Failed: 3, Early: 1, Recovery: 300 * time.Millisecond, Slowest: 40 * time.Millisecond,
+		Return: 205 * time.Millisecond, Returned: true,
+		By: map[string]int{"a": 4, "b": 2}, Errors: map[string]int{"reset": 1, "refused": 2},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if o := failover.Judge(nil, e); o.Returned || o.Asked > 0 {
+		t.Errorf("of no request: %+v", o)
+	}
+}

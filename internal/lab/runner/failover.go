@@ -1,0 +1,244 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"fairlead/internal/lab/failover"
+	"fairlead/internal/lab/ledger"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/suite"
+	"fairlead/internal/plan"
+)
+
+// How a real server is found dead: after so many checks in a row that fail, and
+// alive after as many that succeed.
+const (
+	fall = 2
+	rise = 2
+)
+
+// failing has one of several real servers fail, or leave, under load.
+type failing struct {
+	suite.Workload
+	// interval is between two checks of a real server.
+	interval time.Duration
+	facts    plan.Facts
+}
+
+func (f failing) name() (workload, tool string) { return f.Name, result.OwnTool }
+
+func (f failing) what() suite.Workload { return f.Workload }
+
+// run builds the path in a world of its own, of which nothing stays: daemons
+// and checks would not be idle while others are measured.
+func (f failing) run(ctx context.Context, r *rig, c result.Client) result.Run {
+	run := result.Run{Case: result.Case{Path: r.path.Name, Client: c, Workload: f.Name, Tool: result.OwnTool}}
+	w, err := buildFailing(ctx, r, f)
+	if err != nil {
+		return invalid(run, err)
+	}
+	o, err := w.measure(ctx, &run)
+	if err = errors.Join(err, w.close()); err != nil {
+		return invalid(run, err)
+	}
+	run.Failed = o.Errors
+	run.Proof = &result.Proof{Counter: "real servers that answered", Want: uint64(len(w.servers)), Got: uint64(len(o.By))}
+	run.Proof.OK = run.Proof.Got == run.Proof.Want
+	if o.Early > 0 {
+		run.Invalid = append(run.Invalid, fmt.Sprintf("%d requests failed before anything had happened", o.Early))
+	}
+	if !run.Proof.OK {
+		run.Invalid = append(run.Invalid, "the traffic did not take the path: "+run.Proof.Counter)
+	}
+	return run
+}
+
+// measure has the event happen while a client asks, and fills in the run's
+// figures.
+func (w *failingWorld) measure(ctx context.Context, run *result.Run) (o failover.Outcome, err error) {
+	var window *ledger.Window
+	if w.rig.groups != nil {
+		if window, err = ledger.Begin(w.rig.groups.Parties()); err != nil {
+			return o, err
+		}
+	}
+	began := time.Now()
+	all, e, err := w.story(ctx)
+	if err != nil {
+		return o, err
+	}
+	run.Seconds = time.Since(began).Seconds()
+	if window != nil {
+		l, gates, err := window.End()
+		if err != nil {
+			return o, err
+		}
+		run.Ledger, run.Invalid = &l, disturbed(*run, gates)
+	}
+	o = failover.Judge(all, e.Event)
+	if !o.Returned {
+		return o, fmt.Errorf("real server %s was not asked again", e.Server)
+	}
+	run.Metrics = map[result.Metric]float64{
+		result.Requests: float64(o.Asked), result.FailedRequests: float64(o.Failed),
+		result.RecoveryTime: o.Recovery.Seconds(), result.ReturnTime: o.Return.Seconds(), result.SlowestRequest: o.Slowest.Seconds(),
+	}
+	if !e.noticed.IsZero() {
+		run.Metrics[result.NoticeTime] = e.noticed.Sub(e.At).Seconds()
+	}
+	return o, nil
+}
+
+// told is an event, and when the balancer has said that it noticed.
+type told struct {
+	failover.Event
+	noticed time.Time
+}
+
+// victim is the real server of which something becomes.
+const victim = "a"
+
+// story is a client that asks, a while in which nothing happens, the event,
+// another while, the server's return, and a last one.
+func (w *failingWorld) story(ctx context.Context) ([]failover.Request, told, error) {
+	e := told{Event: failover.Event{Server: victim}}
+	client, err := failover.StartClient(ctx, w.balancer.target(), w.rig.place(w.Client(), clientGroup))
+	if err != nil {
+		return nil, e, err
+	}
+	defer client.Kill()
+	if err := w.rest(ctx, w.interval/2); err != nil {
+		return nil, e, err
+	}
+	e.At = time.Now()
+	switch w.Event {
+	case suite.Killed:
+		w.servers[victim].Kill()
+		e.noticed, err = w.outage(ctx, e.At)
+	case suite.Silenced:
+		if err = w.servers[victim].Silence(); err == nil {
+			e.noticed, err = w.outage(ctx, e.At)
+		}
+	case suite.Drained:
+		if err = w.balancer.drain(ctx, victim); err == nil {
+			w.servers[victim].Kill()
+			err = w.rest(ctx, w.interval)
+		}
+	}
+	if err == nil {
+		e.Back, err = w.revive(ctx)
+	}
+	if err != nil {
+		return nil, e, err
+	}
+	all, err := client.End()
+	return all, e, err
+}
+
+// outage lasts until the balancer says that the server is down, and an interval
+// longer; where nobody checks, for as long as it may take to notice.
+func (w *failingWorld) outage(ctx context.Context, event time.Time) (noticed time.Time, err error) {
+	if w.balancer.words() == nil {
+		return noticed, w.rest(ctx, (fall+1)*w.interval)
+	}
+	if noticed, err = w.down(ctx, victim, event); err != nil {
+		return noticed, err
+	}
+	return noticed, w.rest(ctx, w.interval)
+}
+
+// revive has the server come back and waits until clients are sent to it, and
+// half an interval longer.
+func (w *failingWorld) revive(ctx context.Context) (back time.Time, err error) {
+	back = time.Now()
+	if w.Event == suite.Silenced {
+		err = w.servers[victim].Heard()
+	} else {
+		err = w.startServer(ctx, victim)
+	}
+	if err == nil && w.Event == suite.Drained {
+		err = w.balancer.enable(ctx, victim)
+	}
+	if err == nil {
+		err = w.answers(ctx, victim)
+	}
+	return back, errors.Join(err, w.rest(ctx, w.interval/2))
+}
+
+// rest lets time pass in which requests go on.
+func (w *failingWorld) rest(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// patience is how long anything may take that is waited for.
+const patience = 30 * time.Second
+
+// down waits until the balancer says that a server is down after an event, and
+// returns when it did.
+func (w *failingWorld) down(ctx context.Context, server string, event time.Time) (time.Time, error) {
+	late := time.After(patience)
+	for {
+		select {
+		case said, ok := <-w.balancer.words():
+			if !ok {
+				return time.Time{}, fmt.Errorf("the balancer has ended: %s", w.balancer.log())
+			}
+			if said.server == server && !said.up && said.at.After(event) {
+				return said.at, nil
+			}
+		case <-late:
+			return time.Time{}, fmt.Errorf("the balancer has not noticed for %s what became of %s: %s", patience, server, w.balancer.log())
+		case <-ctx.Done():
+			return time.Time{}, ctx.Err()
+		}
+	}
+}
+
+// answers asks for a server until it answers.
+func (w *failingWorld) answers(ctx context.Context, server string) error {
+	by := ""
+	var failed error
+	for late := time.Now().Add(patience); by != server; {
+		if time.Now().After(late) {
+			return fmt.Errorf("%s does not answer through the balancer, but %q: %w: %s", server, by, failed, w.balancer.log())
+		}
+		if err := w.DoClient(func() error { by, failed = failover.Ask(w.balancer.target()); return nil }); err != nil {
+			return err
+		}
+		if err := w.rest(ctx, 2*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// balancer is what leads a path's clients to its real servers.
+type balancer interface {
+	// target is what clients dial.
+	target() netip.AddrPort
+	// words are what it says of its real servers, nil where it checks none. They
+	// end with it, and log says why.
+	words() <-chan word
+	log() string
+	// drain has a server get no new connections and waits until it has none;
+	// enable has it get them again.
+	drain(ctx context.Context, server string) error
+	enable(ctx context.Context, server string) error
+	close() error
+}
+
+// word is what a balancer says of a real server: that it is up, or down.
+type word struct {
+	at     time.Time
+	server string
+	up     bool
+}

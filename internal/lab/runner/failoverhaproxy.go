@@ -1,0 +1,177 @@
+package runner
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/lab/topology"
+)
+
+// haproxyBalancer is HAProxy on the server host with checks of its own, which is
+// told on its administration socket.
+type haproxyBalancer struct {
+	dir     string
+	process *child.Process
+	said    chan word
+	errs    waiter
+}
+
+// haproxyFailover is a configuration that gives HAProxy its best: a connection
+// that cannot be made is tried on another server, at once if it is refused, and
+// early enough for the client if nobody answers.
+func haproxyFailover(dir string, interval time.Duration, names []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "global\n stats socket %s level admin\n", filepath.Join(dir, "admin"))
+	b.WriteString("defaults\n mode tcp\n timeout connect 300ms\n timeout client 1m\n timeout server 1m\n retries 3\n option redispatch 1\n")
+	fmt.Fprintf(&b, "listen %s\n bind %s:%d\n balance roundrobin\n default-server check inter %dms fall %d rise %d\n",
+		service, topology.ServerAddr4, LoadPort, interval.Milliseconds(), fall, rise)
+	for _, name := range names {
+		fmt.Fprintf(&b, " server %s %s:%d\n", name, reals[name], LoadPort)
+	}
+	return b.String()
+}
+
+func startHAProxyBalancer(ctx context.Context, w *failingWorld, names []string) (*haproxyBalancer, error) {
+	b := &haproxyBalancer{said: make(chan word, 100)}
+	path, err := lookPath("haproxy")
+	if err != nil {
+		return b, err
+	}
+	if b.dir, err = os.MkdirTemp("", "fairlead-lab-"); err != nil {
+		return b, err
+	}
+	config := filepath.Join(b.dir, "haproxy.cfg")
+	if err := os.WriteFile(config, []byte(haproxyFailover(b.dir, w.interval, names)), 0o600); err != nil {
+		return b, err
+	}
+	cmd := exec.Command(path, "-db", "-f", config)
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		return b, err
+	}
+	if b.process, err = child.Start(ctx, cmd, w.rig.place(w.Server(), proxyGroup)); err != nil {
+		return b, err
+	}
+	go b.listen(said)
+	if !await(ctx, b.process, func() bool { return listens(b.process.Cmd.Process.Pid, LoadPort) }) {
+		return b, errors.Join(fmt.Errorf("start haproxy: it does not listen: %s", b.log()), ctx.Err())
+	}
+	return b, nil
+}
+
+// listen reads what HAProxy says of its servers: "Server web/a is DOWN, …".
+func (b *haproxyBalancer) listen(said io.Reader) {
+	defer close(b.said)
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		now := time.Now()
+		fmt.Fprintln(&b.errs, lines.Text()) // a waiter takes everything
+		words := strings.Fields(lines.Text())
+		i := slices.Index(words, "Server")
+		if i < 0 || len(words) < i+4 {
+			continue
+		}
+		name, ours := strings.CutPrefix(words[i+1], service+"/")
+		if state := strings.Trim(words[i+3], ",."); ours && (state == "UP" || state == "DOWN") {
+			b.said <- word{now, name, state == "UP"}
+		}
+	}
+}
+
+func (b *haproxyBalancer) target() netip.AddrPort {
+	return netip.AddrPortFrom(topology.ServerAddr4, LoadPort)
+}
+
+func (b *haproxyBalancer) words() <-chan word { return b.said }
+
+func (b *haproxyBalancer) log() string { return b.errs.text() }
+
+// ask has HAProxy run a command (its management guide, 9.3) and returns the
+// answer.
+func (b *haproxyBalancer) ask(command string) ([]byte, error) {
+	conn, err := net.Dial("unix", filepath.Join(b.dir, "admin"))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(conn, command+"\n"); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(conn)
+}
+
+func (b *haproxyBalancer) set(server, state string) error {
+	said, err := b.ask(fmt.Sprintf("set server %s/%s state %s", service, server, state))
+	if err == nil && len(bytes.TrimSpace(said)) > 0 {
+		err = errors.New(string(said))
+	}
+	if err != nil {
+		return fmt.Errorf("tell haproxy: %w", err)
+	}
+	return nil
+}
+
+func (b *haproxyBalancer) drain(ctx context.Context, server string) error {
+	if err := b.set(server, "drain"); err != nil {
+		return err
+	}
+	var failed error
+	drained := func() bool {
+		n, err := b.sessions(server)
+		failed = err
+		return err != nil || n == "0"
+	}
+	if !await(ctx, b.process, drained) {
+		return errors.Join(fmt.Errorf("drain %s: haproxy ended: %s", server, b.log()), ctx.Err())
+	}
+	return failed
+}
+
+// sessions returns how many a server has, as HAProxy prints it.
+func (b *haproxyBalancer) sessions(server string) (string, error) {
+	said, err := b.ask("show stat")
+	if err != nil {
+		return "", fmt.Errorf("ask haproxy: %w", err)
+	}
+	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimSpace(said))).ReadAll()
+	if err != nil || len(rows) == 0 {
+		return "", fmt.Errorf("ask haproxy: it says %q: %w", said, err)
+	}
+	current := slices.Index(rows[0], "scur")
+	for _, row := range rows[1:] {
+		if current >= 0 && row[0] == service && row[1] == server {
+			return row[current], nil
+		}
+	}
+	return "", fmt.Errorf("ask haproxy: it does not know %s: %q", server, said)
+}
+
+func (b *haproxyBalancer) enable(_ context.Context, server string) error {
+	return b.set(server, "ready")
+}
+
+func (b *haproxyBalancer) close() error {
+	if b.process != nil {
+		_ = b.process.Kill() // its exit status says only that we killed it
+	}
+	if b.dir == "" {
+		return nil
+	}
+	return os.RemoveAll(b.dir)
+}

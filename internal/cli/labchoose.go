@@ -107,23 +107,19 @@ func pointless(s suite.Suite, name string) bool {
 }
 
 // taken refuses a workload that the baseline does not take: there would be
-// nothing to compare with; a path that takes none; and clients that it does not
-// have.
+// nothing to compare with; and a path that takes none.
 func taken(s suite.Suite) error {
-	for _, w := range s.Workloads {
-		if w.Event != "" && !slices.Equal(s.Clients, []result.Client{result.Remote}) {
-			return fmt.Errorf("workload %s: a failover is measured for the client remote alone: choose another --workload, or --client remote", w.Name)
-		}
-	}
 	for _, name := range s.Paths {
 		p, _ := suite.FindPath(name)
 		var not []string
+		bare := false // what is compared has nothing to be compared with
 		for _, w := range s.Workloads {
 			if !p.Takes(w) {
 				not = append(not, w.Name)
+				bare = bare || w.Event == "" && name == s.Baseline
 			}
 		}
-		if len(not) == len(s.Workloads) || len(not) > 0 && name == s.Baseline {
+		if len(not) == len(s.Workloads) || bare {
 			return fmt.Errorf("path %s does not take the workload %s: choose another --workload, path or --baseline", name, strings.Join(not, ", "))
 		}
 	}
@@ -190,6 +186,12 @@ func (c labChoice) narrow(s *suite.Suite) error {
 			return err
 		}
 	}
+	return c.narrowLoads(s)
+}
+
+// narrowLoads keeps only the workloads that were asked for, and those that the
+// clients have.
+func (c labChoice) narrowLoads(s *suite.Suite) error {
 	own := s.Workloads
 	if len(c.loads) > 0 {
 		s.Workloads = nil
@@ -204,6 +206,14 @@ func (c labChoice) narrow(s *suite.Suite) error {
 		}
 		s.Workloads = append(s.Workloads, all[i])
 	}
+	if slices.Contains(s.Clients, result.Remote) {
+		return nil
+	}
+	fails := func(w suite.Workload) bool { return w.Event != "" }
+	if i := slices.IndexFunc(s.Workloads, fails); i >= 0 && len(c.loads) > 0 {
+		return fmt.Errorf("workload %s is measured for the client remote alone: choose another --workload, or --client remote", s.Workloads[i].Name)
+	}
+	s.Workloads = slices.DeleteFunc(slices.Clone(s.Workloads), fails)
 	return nil
 }
 

@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -190,66 +189,6 @@ func (s *session) steps() []result.Step {
 	return all
 }
 
-// unit is a case without its path: what one round compares the paths in.
-type unit struct {
-	client result.Client
-	load   workloadRunner
-}
-
-// workloadRunner drives one workload, by our own generator or a foreign one.
-type workloadRunner interface {
-	name() (workload, tool string)
-	what() suite.Workload
-	run(ctx context.Context, r *rig, c result.Client) result.Run
-}
-
-// native is our own generator.
-type native struct{ suite.Workload }
-
-func (n native) name() (workload, tool string) { return n.Name, result.OwnTool }
-
-func (n native) what() suite.Workload { return n.Workload }
-
-func (n native) run(ctx context.Context, r *rig, c result.Client) result.Run {
-	return r.measure(ctx, c, n.Workload)
-}
-
-// goes reports whether the unit makes sense through the path.
-func (u unit) goes(p suite.Path) bool { return p.Reaches(u.client) && p.Takes(u.load.what()) }
-
-// compares reports whether the paths are held against the baseline, which then
-// is measured twice.
-func (u unit) compares() bool { return u.load.what().Event == "" }
-
-// paths are those that the unit goes through.
-func (s *session) paths(u unit) []string {
-	return slices.DeleteFunc(s.built(), func(name string) bool { return !u.goes(s.rigs[name].path) })
-}
-
-func (s *session) units() []unit {
-	var all []unit
-	for _, c := range s.Suite.Clients {
-		for _, w := range s.Suite.Workloads {
-			switch {
-			case w.Start != "":
-				all = append(all, unit{c, starting{w}})
-				continue
-			case w.Event != "":
-				all = append(all, unit{c, failing{w, s.Suite.Duration, s.Facts}})
-				continue
-			}
-			w.Spec.Duration, w.Spec.Warmup = s.Suite.Duration, s.Suite.Warmup
-			all = append(all, unit{c, native{w}})
-			for _, t := range s.Tools {
-				if f, ok := toolFor(t, w); ok {
-					all = append(all, unit{c, f})
-				}
-			}
-		}
-	}
-	return all
-}
-
 func (s *session) rounds(ctx context.Context) error {
 	units := s.units()
 	schedules := make([][][]stats.Turn, len(units))
@@ -260,8 +199,8 @@ func (s *session) rounds(ctx context.Context) error {
 	for round := range s.Suite.Rounds {
 		for _, i := range order.Perm(len(units)) {
 			for _, turn := range schedules[i][round] {
-				if turn.Half == 2 && !units[i].compares() {
-					continue
+				if !units[i].compares() && (turn.Half == 2 || !units[i].goes(s.rigs[turn.Path].path)) {
+					continue // there is always a baseline in a schedule
 				}
 				if err := s.turn(ctx, units[i], round+1, turn); err != nil {
 					return err
@@ -294,13 +233,6 @@ func (s *session) tell(p Progress) {
 	if s.Progress != nil {
 		s.Progress(p)
 	}
-}
-
-func hash(u unit) uint64 {
-	workload, tool := u.load.name()
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%s %s %s", u.client, workload, tool)
-	return h.Sum64()
 }
 
 func (s *session) close() error {

@@ -52,7 +52,7 @@ var (
 func balancer() Suite {
 	s := Suite{
 		Name:     "balancer",
-		Question: "What does each data plane of the balancer cost, against one real server reached directly and against HAProxy?",
+		Question: "What does each data plane of the balancer cost, and what do clients notice when a real server fails, beside HAProxy and one real server without a balancer?",
 		Baseline: "routed", Paths: []string{"routed"},
 		Clients:   []result.Client{result.Remote},
 		Workloads: []Workload{rr, crr, pps, killed, silenced, drained},

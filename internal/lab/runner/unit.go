@@ -1,0 +1,81 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/suite"
+)
+
+// unit is a case without its path: what one round compares the paths in.
+type unit struct {
+	client result.Client
+	load   workloadRunner
+}
+
+// workloadRunner drives one workload, by our own generator or a foreign one.
+type workloadRunner interface {
+	name() (workload, tool string)
+	what() suite.Workload
+	run(ctx context.Context, r *rig, c result.Client) result.Run
+}
+
+// native is our own generator.
+type native struct{ suite.Workload }
+
+func (n native) name() (workload, tool string) { return n.Name, result.OwnTool }
+
+func (n native) what() suite.Workload { return n.Workload }
+
+func (n native) run(ctx context.Context, r *rig, c result.Client) result.Run {
+	return r.measure(ctx, c, n.Workload)
+}
+
+// goes reports whether the unit makes sense through the path. What is compared
+// with nothing is asked of clients across the wire alone.
+func (u unit) goes(p suite.Path) bool {
+	return p.Reaches(u.client) && p.Takes(u.load.what()) && (u.compares() || u.client == result.Remote)
+}
+
+// compares reports whether the paths are held against the baseline, which then
+// is measured twice.
+func (u unit) compares() bool { return u.load.what().Event == "" }
+
+// paths are those that the unit goes through.
+func (s *session) paths(u unit) []string {
+	return slices.DeleteFunc(s.built(), func(name string) bool { return !u.goes(s.rigs[name].path) })
+}
+
+func (s *session) units() []unit {
+	var all []unit
+	for _, c := range s.Suite.Clients {
+		for _, w := range s.Suite.Workloads {
+			switch {
+			case w.Start != "":
+				all = append(all, unit{c, starting{w}})
+				continue
+			case w.Event != "":
+				all = append(all, unit{c, failing{w, s.Suite.Duration, s.Facts}})
+				continue
+			}
+			w.Spec.Duration, w.Spec.Warmup = s.Suite.Duration, s.Suite.Warmup
+			all = append(all, unit{c, native{w}})
+			for _, t := range s.Tools {
+				if f, ok := toolFor(t, w); ok {
+					all = append(all, unit{c, f})
+				}
+			}
+		}
+	}
+	return all
+}
+
+func hash(u unit) uint64 {
+	workload, tool := u.load.name()
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s %s %s", u.client, workload, tool)
+	return h.Sum64()
+}

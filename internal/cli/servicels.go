@@ -69,6 +69,9 @@ func serviceRow(v daemon.ServiceView) []string {
 	if scheduler == "" {
 		scheduler = string(model.MaglevHashing)
 	}
+	if v.Forward == model.ForwardLocal {
+		scheduler, plane = "-", string(v.Forward)
+	}
 	state := string(v.Status)
 	if v.Problem != "" {
 		state += ": " + v.Problem

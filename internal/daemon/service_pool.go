@@ -229,8 +229,10 @@ func (m member) text() string {
 	return model.RealServer{Address: m.at.Addr(), Port: m.at.Port()}.String()
 }
 
-// quorum reports whether enough real servers are up.
-func (p *pool) quorum() bool { return p.health.Up >= max(1, p.wish.Quorum) }
+// quorum reports whether enough real servers are up, as far as they are ours.
+func (p *pool) quorum() bool {
+	return p.wish.Forward == model.ForwardLocal || p.health.Up >= max(1, p.wish.Quorum)
+}
 
 // quorumText says how many of a pool are up and must be.
 func (p *pool) quorumText() string {

@@ -18,6 +18,9 @@ func (e *Engine) completeServices(all []model.VirtualService, facts plan.Facts) 
 	all = slices.Clone(all)
 	var errs []error
 	for i, v := range all {
+		if v.Forward == model.ForwardLocal {
+			continue // another host balances it
+		}
 		p, err := paths.ChoosePlane(facts, v)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("service %s: %w", v.Name, err))
@@ -38,9 +41,7 @@ type plannedService struct {
 
 // prepared has the sandboxes among the real servers of a service take packets
 // for the virtual address itself, where they are sent such: they have it on
-// their loopback link, and neither answer for it on others nor speak of it
-// there (arp_ignore and arp_announce, Documentation/networking/ip-sysctl.rst).
-// IPv6 answers for no address of another link.
+// their loopback link, and are quiet about it on others.
 func prepared(v model.VirtualService, ends []*plannedEndpoint) plan.Plan {
 	if balance.Forward(v) == model.ForwardNAT {
 		return nil
@@ -52,13 +53,21 @@ func prepared(v model.VirtualService, ends []*plannedEndpoint) plan.Plan {
 				continue
 			}
 			if a.Is4() {
-				all = append(all, plan.Sysctl{Netns: end.of.Sandbox, Name: "net.ipv4.conf.all.arp_ignore", Value: "1"},
-					plan.Sysctl{Netns: end.of.Sandbox, Name: "net.ipv4.conf.all.arp_announce", Value: "2"})
+				all = append(all, quiet(end.of.Sandbox)...)
 			}
-			all = append(all, plan.Address{Netns: end.of.Sandbox, Link: "lo", Prefix: netip.PrefixFrom(a, a.BitLen())})
+			all = append(all, plan.Address{Netns: end.of.Sandbox, Link: model.Loopback, Prefix: netip.PrefixFrom(a, a.BitLen())})
 		}
 	}
 	return all
+}
+
+// quiet has a host, or a sandbox, neither answer on a link for addresses of
+// another nor speak of them there (arp_ignore and arp_announce,
+// Documentation/networking/ip-sysctl.rst). IPv6 answers for no address of
+// another link.
+func quiet(netns string) plan.Plan {
+	return plan.Plan{plan.Sysctl{Netns: netns, Name: "net.ipv4.conf.all.arp_ignore", Value: "1"},
+		plan.Sysctl{Netns: netns, Name: "net.ipv4.conf.all.arp_announce", Value: "2"}}
 }
 
 // buildServices returns what the planes plan for the virtual services. Planes
@@ -76,6 +85,9 @@ func (e *Engine) buildServices(s model.State, attachments []plan.Attachment, bef
 	used := map[model.Plane]balance.Plane{}
 	var parts []plan.Part
 	for _, v := range s.Services {
+		if v.Forward == model.ForwardLocal {
+			continue // virtual has planned it
+		}
 		p, _ := paths.Plane(v.Plane) // complete has chosen it
 		used[v.Plane] = p
 		ends := e.endsOf(v)

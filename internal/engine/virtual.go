@@ -31,27 +31,60 @@ func (e *Engine) virtual(s model.State, record store.Record) (plan.Plan, error) 
 				continue
 			}
 			guarded[a] = true
-			if v.Interface == "" {
+			if v.Link() == "" {
 				continue
 			}
 			if first, known := links[a]; !known {
 				links[a] = v
-				all = append(all, plan.VirtualAddress{Link: v.Interface, Addr: a})
-			} else if first.Interface != v.Interface {
-				return nil, fmt.Errorf("service %s: %s is on %s already, for service %s: name the same interface, or none", v.Name, a, first.Interface, first.Name)
+				all = append(all, plan.VirtualAddress{Link: v.Link(), Addr: a})
+			} else if first.Link() != v.Link() {
+				return nil, fmt.Errorf("service %s: %s is on %s already, for service %s: name the same interface, or none", v.Name, a, first.Link(), first.Name)
 			}
 		}
 	}
-	if len(guarded) > 0 {
-		all = append(plan.Plan{guard(s, guarded)}, all...)
+	settings, err := e.settings(s, record)
+	if err != nil {
+		return nil, err
 	}
-	return all, leased(s)
+	if len(guarded) > 0 {
+		settings = append(settings, guard(s, guarded))
+	}
+	return append(settings, all...), leased(s)
+}
+
+// settings plans that the host is quiet about the addresses of the services
+// that another balances. What it does so already, or more, is left as it is.
+func (e *Engine) settings(s model.State, record store.Record) (plan.Plan, error) {
+	if !slices.ContainsFunc(s.Services, isBehind) {
+		return nil, nil
+	}
+	var all plan.Plan
+	for _, o := range quiet("") {
+		setting, _ := o.(plan.Sysctl)
+		if _, ours := record.Setting(setting.Netns, setting.Name); !ours {
+			now, err := e.cfg.Kernel.ReadSysctl(setting)
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", setting.Name, err)
+			}
+			if now >= setting.Value { // both have one digit
+				continue
+			}
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// isBehind reports whether another host balances the service, and sends its
+// IPv4 packets here.
+func isBehind(v model.VirtualService) bool {
+	return v.Forward == model.ForwardLocal && slices.ContainsFunc(v.Addresses, netip.Addr.Is4)
 }
 
 // isLocal reports whether the service makes its addresses the host's own: on a
 // link, or by a local route, as the planes do that rewrite on the host's way.
 func isLocal(v model.VirtualService) bool {
-	return v.Interface != "" || v.Plane == model.PlaneNFT || v.Plane == model.PlaneIPVS
+	return v.Link() != "" || v.Plane == model.PlaneNFT || v.Plane == model.PlaneIPVS
 }
 
 // notOurs returns the host's addresses that are on its links not by us.
@@ -118,7 +151,7 @@ func leased(s model.State) error {
 }
 
 // shadowed refuses new frontends where a socket of another program listens: its
-// clients would be led away from it.
+// clients would be led away from it, unless they are to find it.
 func (e *Engine) shadowed(before, full model.State) error {
 	known := map[model.Frontend]bool{}
 	for _, v := range before.Services {
@@ -130,7 +163,7 @@ func (e *Engine) shadowed(before, full model.State) error {
 	var leads []plan.Lead
 	for _, v := range full.Services {
 		for _, f := range v.Frontends() {
-			if !known[f] {
+			if v.Forward != model.ForwardLocal && !known[f] {
 				owners[f] = v.Name
 				leads = append(leads, plan.Lead{Proto: f.Proto, Host: f.At.Addr(), Ports: model.Port(f.At.Port())})
 			}

@@ -38,7 +38,14 @@ const (
 	// ForwardTunnel wraps the packet (IPIP) for a real server that has the
 	// virtual address itself.
 	ForwardTunnel Forward = "tunnel"
+	// ForwardLocal sends nothing on: this host is a real server of a service that
+	// another host has, and takes what that sends it by direct or tunnel.
+	ForwardLocal Forward = "local"
 )
+
+// Loopback is the link of a host's own addresses, of which it tells no
+// neighbour.
+const Loopback = "lo"
 
 // Plane names a data plane of the balancer.
 type Plane string
@@ -157,7 +164,7 @@ type VirtualService struct {
 	// Addresses are the virtual addresses, of either family.
 	Addresses []netip.Addr `json:"addresses"`
 	// Interface is the host's link that the addresses are put on; empty leaves
-	// that to others.
+	// that to others, but Loopback for ForwardLocal.
 	Interface string      `json:"interface,omitempty"`
 	Ports     []PortRange `json:"ports"`
 	Proto     Proto       `json:"proto"`
@@ -220,6 +227,14 @@ func (v VirtualService) String() string {
 		}
 	}
 	return v.Name + " (" + strings.Join(at, ", ") + ")"
+}
+
+// Link returns the host's link that the addresses are put on, empty for none.
+func (v VirtualService) Link() string {
+	if v.Forward == ForwardLocal {
+		return Loopback
+	}
+	return v.Interface
 }
 
 // Equal reports whether nothing differs.

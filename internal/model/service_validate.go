@@ -49,10 +49,11 @@ func (s State) validateServices() []error {
 	return errs
 }
 
-// published says which publish would answer where the service does.
+// published says which publish would answer where the service does. Behind
+// another host's service, that is what it is for.
 func (s State) published(v VirtualService) error {
 	for _, p := range s.Publishes {
-		if p.Proto != v.Proto || !slices.ContainsFunc(v.Addresses, p.AnswersAt) || !slices.ContainsFunc(v.Ports, p.HostPorts.Overlaps) {
+		if v.Forward == ForwardLocal || p.Proto != v.Proto || !slices.ContainsFunc(v.Addresses, p.AnswersAt) || !slices.ContainsFunc(v.Ports, p.HostPorts.Overlaps) {
 			continue
 		}
 		return fmt.Errorf("service %s: publish %s answers there already: choose another address or port, or publish at an address of its own", v.Name, p)
@@ -63,7 +64,7 @@ func (s State) published(v VirtualService) error {
 // Validate checks everything about the service that can be checked without
 // looking at the host or at other services.
 func (v VirtualService) Validate() error {
-	errs := []error{ValidName(v.Name), v.validateFrontends(), v.validateChoices(), v.validateReals(), v.Check.Validate(v.Proto)}
+	errs := []error{ValidName(v.Name), v.validateFrontends(), v.validateChoices(), v.validateLocal(), v.validateReals(), v.Check.Validate(v.Proto)}
 	if v.Interface != "" && (strings.Contains(v.Interface, "/") || len(v.Interface) > 15) {
 		errs = append(errs, fmt.Errorf("interface %q: want the name of a link", v.Interface))
 	}
@@ -123,9 +124,9 @@ func (v VirtualService) validateChoices() error {
 		return fmt.Errorf("scheduler %q: want rr, wrr, lc, wlc, sh, mh, sed or nq", v.Scheduler)
 	}
 	switch v.Forward {
-	case "", ForwardNAT, ForwardDirect, ForwardTunnel:
+	case "", ForwardNAT, ForwardDirect, ForwardTunnel, ForwardLocal:
 	default:
-		return fmt.Errorf("forward %q: want nat, direct or tunnel", v.Forward)
+		return fmt.Errorf("forward %q: want nat, direct, tunnel or local", v.Forward)
 	}
 	switch v.Plane {
 	case "", PlaneAuto, PlaneIPVS, PlaneNFT, PlaneEBPF:
@@ -136,6 +137,24 @@ func (v VirtualService) validateChoices() error {
 	case "", AnswersAuto, AnswersRouted, AnswersMasqueraded:
 	default:
 		return fmt.Errorf("answers %q: want auto, routed or masqueraded", v.Answers)
+	}
+	return nil
+}
+
+// validateLocal says what a service does not have that another host balances.
+func (v VirtualService) validateLocal() error {
+	if v.Forward != ForwardLocal {
+		return nil
+	}
+	if v.Interface != "" && v.Interface != Loopback {
+		return fmt.Errorf("interface %s: by forward local the address is on %s, where no neighbour hears of it: leave the interface out", v.Interface, Loopback)
+	}
+	bare := VirtualService{Name: v.Name, Addresses: v.Addresses, Interface: v.Interface, Ports: v.Ports, Proto: v.Proto, Forward: v.Forward, Origin: v.Origin}
+	if v.Plane == PlaneAuto {
+		bare.Plane = v.Plane
+	}
+	if !v.Equal(bare) {
+		return errors.New("forward local: this host is the real server, and another one balances: leave out all but addresses, ports and protocol")
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ var Schedulers = []string{"mh", "rr", "wrr", "lc", "wlc", "sh", "sed", "nq"}
 // Forwards, Planes, Answers and Checks are the words for the choices of a
 // virtual service.
 var (
-	Forwards = []string{string(model.ForwardNAT), string(model.ForwardDirect), string(model.ForwardTunnel)}
+	Forwards = []string{string(model.ForwardNAT), string(model.ForwardDirect), string(model.ForwardTunnel), string(model.ForwardLocal)}
 	Planes   = []string{string(model.PlaneAuto), string(model.PlaneEBPF), string(model.PlaneNFT), string(model.PlaneIPVS)}
 	Answers  = []string{string(model.AnswersAuto), string(model.AnswersRouted), string(model.AnswersMasqueraded)}
 	Checks   = []string{string(model.CheckTCP), string(model.CheckHTTP), string(model.CheckHTTPS), string(model.CheckGRPC), string(model.CheckDNS),

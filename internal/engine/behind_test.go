@@ -1,0 +1,71 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+
+	"golang.org/x/sys/unix"
+)
+
+// behind are services that another host balances at the virtual addresses.
+func behind() (all []model.VirtualService) {
+	for i, vip := range vips {
+		all = append(all, model.VirtualService{Name: fmt.Sprintf("site-%d", i), Addresses: []netip.Addr{vip}, Ports: []model.PortRange{model.Port(8080)},
+			Proto: model.TCP, Forward: model.ForwardLocal})
+	}
+	return all
+}
+
+// TestBehindAnotherHost: the host takes what is sent to its link for the virtual
+// addresses, at the services' ports alone, and tells no neighbour that it has
+// them.
+func TestBehindAnotherHost(t *testing.T) {
+	w := world(t)
+	serve(t, w.DoServer, "host", ":8080")
+	serve(t, w.DoServer, "other", ":9999")
+	onServer(t, w, "sysctl -qw net.ipv4.conf.all.arp_announce=2") // its own choice
+	before := snapshot(t, w)
+	settings := func() string {
+		return strings.Join(strings.Fields(onServer(t, w, "sysctl -n net.ipv4.conf.all.arp_ignore net.ipv4.conf.all.arp_announce")), " ")
+	}
+	mustSet(t, w, model.State{Services: behind()})
+	undrifted(t, w)
+	if is := settings(); is != "1 2" {
+		t.Errorf("arp_ignore and arp_announce are %s", is)
+	}
+	sh(t, w.DoClient, "for f in /proc/sys/net/ipv[46]/neigh/*/retrans_time_ms; do echo 20 > $f; done")
+	for _, at := range atVIPs(8080) {
+		if err := w.DoClient(func() error { _, err := net.DialTimeout("tcp", at, patience); return err }); !errors.Is(err, unix.EHOSTUNREACH) {
+			t.Errorf("%s: %v; want nobody to say who has it", at, err)
+		}
+	}
+
+	// A director knows where it sends.
+	link := onServer(t, w, "ip -br link show dev $(ip -o addr show to "+topology.ServerAddr4.String()+" | awk '{print $2}') | awk '{print $3}'")
+	sh(t, w.DoClient, fmt.Sprintf("for at in %s %s; do ip neigh replace $at lladdr %s dev $(ip -o route get %s | sed 's/.* dev \\([^ ]*\\).*/\\1/'); done",
+		vips[0], vips[1], strings.TrimSpace(link), topology.ServerAddr4))
+	for i, at := range atVIPs(8080) {
+		hears(t, w.DoClient, model.TCP, at, "host")
+		isClosed(t, w.DoClient, model.TCP, atVIPs(9999)[i])
+	}
+	onServer(t, w, "sysctl -qw net.ipv4.conf.all.arp_ignore=0; ip addr del 198.51.100.80/32 dev lo")
+	if ops, err := w.Engine.Heal(context.Background()); err != nil || len(ops) != 2 {
+		t.Errorf("%v, %v", ops, err)
+	}
+	undrifted(t, w)
+	if err := w.Engine.TearDown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if is := settings(); is != "0 2" {
+		t.Errorf("in the end, arp_ignore and arp_announce are %s", is)
+	}
+	unchanged(t, w, before)
+}

@@ -1,6 +1,7 @@
 package examples_test
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -9,11 +10,13 @@ import (
 	"fairlead/internal/daemon"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 const (
 	dockerlab      = "../../examples/ipvs-direct-routing.yaml"
-	dockerlabProxy = "../../examples/ipvs-direct-routing-proxy.sh"
+	dockerlabProxy = "../../examples/ipvs-direct-routing-proxy.yaml"
+	director       = "bananam2u1"
 	vip            = "192.168.1.200"
 	client         = "192.168.1.50"
 )
@@ -24,20 +27,26 @@ var proxies = map[string]string{"raspberrypi0": "192.168.1.10", "raspberrypi1": 
 // example: a proxy that dies is taken out, as is one that is well but for the
 // virtual address; both come back; in the end nothing is left.
 func TestIPVSDirectRouting(t *testing.T) {
-	hosts := map[string]string{"bananam2u1": "192.168.1.2", "tester": client}
+	hosts := map[string]string{director: "192.168.1.2", "tester": client}
 	maps.Copy(hosts, proxies)
 	l := newLAN(t, hosts)
+	untouched := l.left("raspberrypi0")
 	for name := range proxies {
 		l.serve(name)
 		if name != "raspberrypi3" {
-			l.sh(name, "sh "+dockerlabProxy)
+			l.start(name)
+			l.fairlead(name, "apply", "-f", dockerlabProxy)
 		}
+	}
+	l.sh("tester", "sysctl -qw net.ipv4.neigh.eth0.retrans_time_ms=20")
+	if by, _, err := l.get("tester", vip+":443"); !errors.Is(err, unix.EHOSTUNREACH) {
+		t.Errorf("a proxy's host says that it has the virtual address: %q, %v", by, err)
 	}
 	// As the set-up's author had it.
 	l.sh("raspberrypi3", "nft 'table ip website { chain prerouting { type nat hook prerouting priority dstnat; ip daddr 192.168.1.200 dnat to 192.168.1.13; }; }'")
-	l.direct("bananam2u1")
-	before := l.director()
-	l.fairlead("apply", "-f", dockerlab)
+	l.start(director)
+	before := l.left(director)
+	l.fairlead(director, "apply", "-f", dockerlab)
 	for _, at := range proxies {
 		l.until("website", at, daemon.RealUp)
 	}
@@ -50,7 +59,8 @@ func TestIPVSDirectRouting(t *testing.T) {
 	l.until("website", proxies["raspberrypi2"], daemon.RealUp)
 	l.answer(slices.Collect(maps.Keys(proxies))...)
 
-	l.sh("raspberrypi0", "ip addr del "+vip+"/32 dev lo")
+	l.fairlead("raspberrypi0", "destroy", "-f", dockerlabProxy)
+	l.same("raspberrypi0", untouched)
 	if r := l.until("website", proxies["raspberrypi0"], daemon.RealDown); !strings.Contains(r.Cause, "virtual address") {
 		t.Errorf("%s is down since %q, and lacks the virtual address", r.Address, r.Cause)
 	}
@@ -58,15 +68,23 @@ func TestIPVSDirectRouting(t *testing.T) {
 		t.Errorf("raspberrypi0 does not answer at its own address, but %q: %v", by, err)
 	}
 	l.answer("raspberrypi1", "raspberrypi2", "raspberrypi3")
-	l.sh("raspberrypi0", "sh "+dockerlabProxy)
+	l.fairlead("raspberrypi0", "apply", "-f", dockerlabProxy)
 	l.until("website", proxies["raspberrypi0"], daemon.RealUp)
 	l.answer(slices.Collect(maps.Keys(proxies))...)
 
-	l.fairlead("destroy", "-f", dockerlab)
-	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(l.director(), "\n")); diff != "" {
-		t.Errorf("the director is not as it was before (-) but (+):\n%s", diff)
+	l.fairlead(director, "destroy", "-f", dockerlab)
+	l.same(director, before)
+	for _, d := range l.daemons {
+		d.Stop()
 	}
-	l.daemon.Stop()
+}
+
+// same fails the test unless a host is as it was before.
+func (l *lan) same(host, before string) {
+	l.Helper()
+	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(l.left(host), "\n")); diff != "" {
+		l.Errorf("%s is not as it was before (-) but (+):\n%s", host, diff)
+	}
 }
 
 // answer fails the test unless every request through the virtual address is
@@ -92,9 +110,9 @@ func (l *lan) answer(want ...string) {
 	}
 }
 
-// director writes down what of the director an example could leave.
-func (l *lan) director() string {
+// left writes down what an example could leave on a host.
+func (l *lan) left(host string) string {
 	l.Helper()
-	return l.sh("bananam2u1", "ip -o link | sed 's/qdisc [a-z]*//'; ip -o addr | grep -v fe80; ip route show table all | grep -v fe80; ip rule; ip -6 rule; nft list ruleset; tc filter show dev eth0 ingress;"+
+	return l.sh(host, "ip -o link | sed 's/qdisc [a-z]*//'; ip -o addr | grep -v fe80; ip route show table all | grep -v fe80; ip rule; ip -6 rule; nft list ruleset; tc filter show dev eth0 ingress;"+
 		" tc qdisc show; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all net.ipv4.conf.eth0")
 }

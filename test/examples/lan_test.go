@@ -43,15 +43,16 @@ func TestMain(m *testing.M) {
 // lan is a switch with hosts on it, by their names; each has eth0 there.
 type lan struct {
 	testing.TB
-	hosts  map[string]*kernel.Netns
-	nginx  map[string]*child.Process
-	daemon *daemons.Daemon
-	certs  string
+	hosts map[string]*kernel.Netns
+	nginx map[string]*child.Process
+	// daemons are by the names of their hosts.
+	daemons map[string]*daemons.Daemon
+	certs   string
 }
 
 func newLAN(t testing.TB, addresses map[string]string) *lan {
 	t.Helper()
-	l := &lan{TB: t, hosts: map[string]*kernel.Netns{}, nginx: map[string]*child.Process{}, certs: t.TempDir()}
+	l := &lan{TB: t, hosts: map[string]*kernel.Netns{}, nginx: map[string]*child.Process{}, daemons: map[string]*daemons.Daemon{}, certs: t.TempDir()}
 	middle := l.netns()
 	shell.Run(t, middle.Do, "ip link add switch type bridge && ip link set switch up")
 	for name, at := range addresses {
@@ -80,18 +81,18 @@ func (l *lan) sh(host, line string) string {
 	return shell.Run(l, l.hosts[host].Do, line)
 }
 
-// direct starts a daemon on a host.
-func (l *lan) direct(host string) {
+// start starts a daemon on a host.
+func (l *lan) start(host string) {
 	l.Helper()
-	l.daemon = daemons.New(l, daemons.In(l.TempDir()), child.Place{Netns: l.hosts[host].File()})
+	l.daemons[host] = daemons.New(l, daemons.In(l.TempDir()), child.Place{Netns: l.hosts[host].File()})
 }
 
-// fairlead runs a command against the daemon and returns what it says.
-func (l *lan) fairlead(args ...string) string {
+// fairlead runs a command against the daemon of a host and returns what it says.
+func (l *lan) fairlead(host string, args ...string) string {
 	l.Helper()
 	cmd := child.Self(cliRole)
 	cmd.Args = append(cmd.Args, args...)
-	cmd.Env = append(cmd.Env, "FAIRLEAD_SOCKET="+l.daemon.Socket)
+	cmd.Env = append(cmd.Env, "FAIRLEAD_SOCKET="+l.daemons[host].Socket)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		l.Fatalf("fairlead %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -174,13 +175,14 @@ func (l *lan) get(from, at string) (host, client string, err error) {
 	return host, client, err
 }
 
-// until waits for the state of a real server, and returns it.
+// until waits for the state of a real server that the director has, and returns
+// it.
 func (l *lan) until(service, real string, want daemon.Standing) daemon.RealView {
 	l.Helper()
 	var view daemon.ServiceView
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		var err error
-		if view, err = l.daemon.Client.Service(l.Context(), service); err != nil {
+		if view, err = l.daemons[director].Client.Service(l.Context(), service); err != nil {
 			l.Fatal(err)
 		}
 		for _, r := range view.Servers {

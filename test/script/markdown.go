@@ -24,7 +24,8 @@ type Command struct {
 // Commands returns the commands of a Markdown page: the lines that begin
 // with "$ " in its fenced console and sh blocks. The other lines of such a
 // block show output. A block without a command is an error, because a reader
-// would take its lines for commands and no test would run them.
+// would take its lines for commands and no test would run them. The commands in
+// the cells of a table below the mark <!-- run --> are among them.
 func Commands(page []byte) ([]Command, error) {
 	var (
 		found  []Command
@@ -33,6 +34,7 @@ func Commands(page []byte) ([]Command, error) {
 		opened int    // the line of the open block
 		before int    // the commands found before it
 		joins  bool   // the last line ended in a backslash
+		table  bool   // what follows is a table of commands
 	)
 	for i, line := range strings.Split(string(page), "\n") {
 		trimmed := strings.TrimSpace(line)
@@ -40,6 +42,10 @@ func Commands(page []byte) ([]Command, error) {
 		case fence == "":
 			marks := trimmed[:len(trimmed)-len(strings.TrimLeft(trimmed, "`"))]
 			if len(marks) < 3 {
+				table = trimmed == runMark || table && strings.HasPrefix(trimmed, "|")
+				if table {
+					found = append(found, inline(i+1, trimmed)...)
+				}
 				continue
 			}
 			language := trimmed[len(marks):]
@@ -64,6 +70,49 @@ func Commands(page []byte) ([]Command, error) {
 	}
 	if fence != "" {
 		return nil, fmt.Errorf("line %d: the block is never closed", opened)
+	}
+	return found, nil
+}
+
+// runMark stands above a table whose commands are run.
+const runMark = "<!-- run -->"
+
+// inline returns the commands of ours in a line.
+func inline(line int, text string) (found []Command) {
+	for i, code := range strings.Split(text, "`") {
+		if i%2 == 1 && strings.HasPrefix(code, "fairlead ") {
+			found = append(found, Command{Line: line, Text: code})
+		}
+	}
+	return found
+}
+
+// File is one that a page shows as a whole.
+type File struct {
+	Name, Text string
+	// Written says that the page's commands write it; else they read it.
+	Written bool
+}
+
+// Files returns the files that a Markdown page shows, each as a fenced block
+// below its mark: <!-- file NAME --> for one that commands read, and <!-- writes
+// NAME --> for what they must have written in the end.
+func Files(page []byte) (found []File, err error) {
+	lines := strings.Split(string(page), "\n")
+	for i := 0; i < len(lines); i++ {
+		words := strings.Fields(lines[i])
+		if len(words) != 4 || words[0] != "<!--" || words[3] != "-->" || words[1] != "file" && words[1] != "writes" {
+			continue
+		}
+		end := -1
+		if i+1 < len(lines) && strings.HasPrefix(lines[i+1], "```") {
+			end = slices.Index(lines[i+2:], "```")
+		}
+		if end < 0 {
+			return nil, fmt.Errorf("line %d: no block with %s follows", i+1, words[2])
+		}
+		found = append(found, File{words[2], strings.Join(lines[i+2:i+2+end], "\n") + "\n", words[1] == "writes"})
+		i += 2 + end
 	}
 	return found, nil
 }

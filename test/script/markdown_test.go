@@ -2,6 +2,7 @@ package script_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +27,26 @@ func TestCommands(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestTables runs what is in the cells of a table that is marked.
+func TestTables(t *testing.T) {
+	page := "| `fairlead no` |\n\n<!-- run -->\n| a | b |\n|---|---|\n| `ip link` | `fairlead ls`, `fairlead stats` |\n\n| `fairlead no` |\n"
+	got, err := script.Commands([]byte(page))
+	if want := []script.Command{{Line: 6, Text: "fairlead ls"}, {Line: 6, Text: "fairlead stats"}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	page := "<!-- file a.conf -->\n```text\nx {\n}\n```\n\n<!-- writes b.yaml -->\n```yaml\nx:\n```\n"
+	got, err := script.Files([]byte(page))
+	if want := []script.File{{Name: "a.conf", Text: "x {\n}\n"}, {Name: "b.yaml", Text: "x:\n", Written: true}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
+	}
+	if _, err := script.Files([]byte("<!-- file a -->\n\ntext\n")); err == nil {
+		t.Error("a file without a block is none")
 	}
 }
 
@@ -73,14 +94,16 @@ func TestFill(t *testing.T) {
 
 func TestRunnable(t *testing.T) {
 	for documented, want := range map[string]string{
-		"make lab":                         `make -C /src lab OUT="$PWD" LAB_FLAGS='` + script.Short + `'`,
-		"make test":                        "make -n -C /src test",
-		"fairlead paths -o json":           "fairlead paths -o json",
-		"fairlead run -p 8080:80 -- nginx": "timeout 3 fairlead run -p 8080:80 -- nginx || test $? -eq 124",
-		"fairlead lab run":                 "fairlead lab run " + script.Short,
-		"fairlead lab run quick --rounds 30 --seed 7":    "fairlead lab run quick --seed 7 " + script.Short,
-		"fairlead lab run --duration=5s nat > nat.txt":   "fairlead lab run nat " + script.Short + " > nat.txt",
-		"fairlead lab run --fail-if 'nat.bulk.ratio<.8'": "fairlead lab run --fail-if 'nat.bulk.ratio<.8' " + script.Short + " || test $? -eq 1",
+		"make lab":               `make -C /src lab OUT="$PWD" LAB_FLAGS='` + script.Short + `'`,
+		"make test":              "make -n -C /src test",
+		"fairlead service watch": "timeout 3 room fairlead service watch || test $? -eq 124",
+		"ipvsadm -S -n | fairlead service import ipvsadm - > f": "cat rules | room fairlead service import ipvsadm - > f",
+		"fairlead paths -o json":                                "fairlead paths -o json",
+		"fairlead run -p 8080:80 -- nginx":                      "timeout 3 fairlead run -p 8080:80 -- nginx || test $? -eq 124",
+		"fairlead lab run":                                      "fairlead lab run " + script.Short,
+		"fairlead lab run quick --rounds 30 --seed 7":           "fairlead lab run quick --seed 7 " + script.Short,
+		"fairlead lab run --duration=5s nat > nat.txt":          "fairlead lab run nat " + script.Short + " > nat.txt",
+		"fairlead lab run --fail-if 'nat.bulk.ratio<.8'":        "fairlead lab run --fail-if 'nat.bulk.ratio<.8' " + script.Short + " || test $? -eq 1",
 	} {
 		got, err := script.Runnable(documented, "/src")
 		if err != nil {

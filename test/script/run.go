@@ -22,6 +22,9 @@ var (
 	makeLine = regexp.MustCompile(`^make [a-z-]+$`)
 )
 
+// saved is how ipvsadm tells its rules.
+const saved = "ipvsadm -S -n | "
+
 // Runnable turns a documented command into what the test runs for it, where
 // root is the project's folder. Only make and fairlead are documented, so
 // that nothing else needs to be installed to follow the documentation:
@@ -29,9 +32,11 @@ var (
 //   - `fairlead lab run` and `make lab` run for Short, into the current folder;
 //   - the other make targets are only resolved (make -n): the test itself is
 //     run by one of them;
-//   - a server under `fairlead run` must run on until its time is over;
+//   - a server under `fairlead run`, and what watches, must run on until its time
+//     is over;
 //   - what changes a host's networks runs in the session's room, which is a host
 //     of its own;
+//   - rules of ipvsadm are read from the session's file of that name;
 //   - every other fairlead command runs as it stands.
 //
 // A command with --fail-if, and plan, may exit 1, which is the answer and no
@@ -56,6 +61,10 @@ func Runnable(command, root string) (string, error) {
 		return run, nil
 	case strings.HasPrefix(command, "fairlead run "):
 		return "timeout " + serves + " " + command + " || test $? -eq 124", nil
+	case strings.HasPrefix(command, "fairlead service watch"):
+		return "timeout " + serves + " room " + command + " || test $? -eq 124", nil
+	case strings.HasPrefix(command, saved):
+		return "cat rules | room " + strings.TrimPrefix(command, saved), nil
 	case strings.HasPrefix(command, "fairlead plan "):
 		return "room " + command + " || test $? -eq 1", nil
 	case onHost.MatchString(command):

@@ -229,6 +229,19 @@ func writeScript(dir, page string) (int, error) {
 		fmt.Fprintf(&session, "# %s:%d\nexec timeout %.0f sh -c '%s'\n",
 			name, command.Line, limit.Seconds(), strings.ReplaceAll(line, "'", "''"))
 	}
+	files, err := script.Files(text)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	for i, f := range files {
+		if f.Written {
+			files[i].Name += ".documented"
+			fmt.Fprintf(&session, "cmp %s %s\n", f.Name, files[i].Name)
+		}
+	}
+	for _, f := range files {
+		fmt.Fprintf(&session, "-- %s --\n%s", f.Name, f.Text)
+	}
 	file := strings.NewReplacer("/", "-", "..", "").Replace(strings.TrimSuffix(name, ".md"))
 	file = filepath.Join(dir, strings.TrimLeft(file, "-")+".txtar")
 	return len(commands), os.WriteFile(file, []byte(session.String()), 0o644)

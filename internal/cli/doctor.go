@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"fairlead/internal/explain/doctor"
+	"fairlead/internal/kernel"
+	"fairlead/internal/plan"
 
 	"github.com/spf13/cobra"
 )
@@ -31,6 +33,13 @@ func newDoctor(a *app) *cobra.Command {
 			h, err := r.look(c.Context())
 			if err != nil {
 				return err
+			}
+			if len(h.Dearer()) > 0 {
+				facts, err := kernel.Probe(plan.FeatureSteering, plan.FeatureCgroupHooks)
+				if err != nil {
+					return err
+				}
+				h.Kernel = &facts
 			}
 			d := diagnosis{append([]doctor.Finding{}, doctor.Examine(h)...), h.Unseen}
 			if err := r.printDiagnosis(d); err != nil {

@@ -37,7 +37,8 @@ func newPorts(a *app) *cobra.Command {
 			"way that packets take there, and from where it is reached. A container's port is one\n" +
 			"line, whether docker-proxy, a NAT rule, an eBPF program or all of them lead to it.\n\n" +
 			"Ways: host (a socket of this host), proxy, nat, ebpf and socket (ours), docker nat and\n" +
-			"docker-proxy, other nat (anybody's DNAT).\n\n" +
+			"docker-proxy, other nat (anybody's DNAT), and for virtual services ebpf service, nft\n" +
+			"service and ipvs service, with the real servers that take new connections.\n\n" +
 			"The firewall is what the rules for this host's own ports do about the LAN: none, lets\n" +
 			"in, drops, depends (on who comes), or bypassed, where it would drop and packets do not\n" +
 			"meet it. A ? marks what the rules leave open. Routers beyond this host are not seen.\n\n" +
@@ -114,10 +115,13 @@ func (r *remote) look(ctx context.Context) (h doctor.Host, err error) {
 	if h.Attachments, asked = client.Attachments(ctx); asked == nil {
 		h.Events, asked = client.Events(ctx)
 	}
+	if asked == nil {
+		h.Balanced, asked = client.Services(ctx)
+	}
 	if h.Daemon = !gone(asked); h.Daemon && asked != nil {
 		h.Unseen = append(h.Unseen, "what the daemon knows: "+asked.Error())
 	}
-	h.Ports = ports.List(h.Facts, h.Attachments)
+	h.Ports = ports.List(h.Facts, h.Attachments, h.Balanced)
 	return h, nil
 }
 
@@ -139,6 +143,9 @@ func (r *remote) printPorts(list portList) error {
 			if c.Name == "" {
 				container = c.ID
 			}
+		}
+		if s := p.Service; s != nil && s.Name != "" {
+			container = "service " + s.Name
 		}
 		rows = append(rows, []string{fmt.Sprintf("%s/%s", p.Ports, p.Proto), addressesText(p.Addresses), orDash(process), orDash(container),
 			orDash(p.Network), waysText(p.Ways), orDash(toText(p)), reachText(p.Reach), orDash(string(p.Reach.Firewall))})
@@ -179,6 +186,8 @@ func waysText(ways []ports.Way) string {
 
 func toText(p ports.Port) string {
 	switch {
+	case p.Service != nil:
+		return realsText(p.Service.Reals)
 	case p.ToPorts == (model.PortRange{}):
 		return ""
 	case !p.To.IsValid():
@@ -204,4 +213,26 @@ func reachText(reach ports.Reach) string {
 		}
 	}
 	return orDash(strings.Join(from, ", "))
+}
+
+// fewReals is how many real servers of a service are named.
+const fewReals = 3
+
+// realsText names the real servers that take new flows.
+func realsText(all []netip.AddrPort) string {
+	if len(all) == 0 {
+		return "nobody"
+	}
+	var texts []string
+	for _, r := range all[:min(len(all), fewReals)] {
+		text := r.String()
+		if r.Port() == 0 {
+			text = r.Addr().String()
+		}
+		texts = append(texts, text)
+	}
+	if more := len(all) - fewReals; more > 0 {
+		texts = append(texts, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(texts, ",")
 }

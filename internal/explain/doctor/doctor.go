@@ -11,6 +11,7 @@ import (
 	"fairlead/internal/daemon"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
+	"fairlead/internal/plan"
 )
 
 // Severity says how bad a finding is.
@@ -47,6 +48,11 @@ type Host struct {
 	// Attachments are the daemon's; Daemon says that one was asked.
 	Attachments []daemon.View
 	Daemon      bool
+	// Balanced are the daemon's virtual services.
+	Balanced []daemon.ServiceView
+	// Kernel is what the kernel can do, where that was asked: for a service whose
+	// plane is named, and is not the first.
+	Kernel *plan.Facts
 	// Events are the daemon's last.
 	Events []daemon.Event
 }
@@ -61,6 +67,10 @@ type Check struct {
 func Checks() []Check {
 	return []Check{
 		{"attachments", attachments},
+		{"services", services},
+		{"service-no-route", serviceRoutes},
+		{"service-dropped", serviceDropped},
+		{"service-plane", servicePlane},
 		{"daemon", keeper},
 		{"drift", drift},
 		{"ip-forward", forwarding},

@@ -30,6 +30,31 @@ func TestFailedAttachments(t *testing.T) {
 	}
 }
 
+// TestServices: a service that does not do what was asked is a problem, or a
+// warning.
+func TestServices(t *testing.T) {
+	view := func(name string, status daemon.ServiceStatus, states ...daemon.Standing) daemon.ServiceView {
+		v := daemon.ServiceView{VirtualService: model.VirtualService{Name: name}, Status: status}
+		for _, s := range states {
+			v.Servers = append(v.Servers, daemon.RealView{State: s})
+		}
+		return v
+	}
+	failed := view("failed", daemon.ServiceFailed)
+	failed.Problem = "no such link"
+	all := []daemon.ServiceView{failed, view("well", daemon.ServiceUp, daemon.RealUp), view("sorry", daemon.ServiceSorry, daemon.RealDown, daemon.RealSorry),
+		view("down", daemon.ServiceDown, daemon.RealDown), view("empty", daemon.ServiceDown), view("drained", daemon.ServiceDown, daemon.RealDrained), view("panics", daemon.ServicePanics, daemon.RealDown, daemon.RealUp)}
+	var got []string
+	for _, f := range doctor.Examine(doctor.Host{Balanced: all, Daemon: true}) {
+		got = append(got, string(f.Severity)+": "+f.Seen)
+	}
+	want := []string{"problem: service failed has failed: no such link", "problem: of service down, fewer real servers are up than its quorum of 1 (0 of 1)",
+		"warning: service empty has no real server", "warning: of service drained, every real server drains or weighs nothing", "warning: of service panics, so few real servers are up (1 of 2) that the checks are not believed"}
+	if !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}
+
 // TestDrift: what could not be put right is a problem until it is, what is fought
 // over a warning, and what was put right worth a note.
 func TestDrift(t *testing.T) {
@@ -88,7 +113,7 @@ func TestWorstFirst(t *testing.T) {
 
 // TestEveryCheckIsTried: a check that no test makes fire could be dead.
 func TestEveryCheckIsTried(t *testing.T) {
-	tried := map[string]bool{"attachments": true, "drift": true, "docker-proxy-memory": true}
+	tried := map[string]bool{"attachments": true, "services": true, "drift": true, "docker-proxy-memory": true}
 	for _, a := range amiss {
 		tried[a.check] = true
 	}

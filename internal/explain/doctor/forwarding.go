@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
+	"fairlead/internal/model"
 )
 
 // forwarding reports a host that does not forward while something needs it.
@@ -32,6 +34,15 @@ func (h Host) needsForwarding(v4 bool) string {
 		led := slices.Contains(p.Ways, ports.NAT) || slices.Contains(p.Ways, ports.DockerNAT) || slices.Contains(p.Ways, ports.OtherNAT)
 		if led && p.To.IsValid() && p.To.Is4() == v4 && !h.hasAddress(p.To) {
 			return "port " + name(p) + " is led to " + p.To.String() + " by NAT"
+		}
+	}
+	for _, s := range h.Services {
+		for _, r := range s.Backends.List() {
+			// eBPF puts packets into sandboxes itself.
+			past := s.Plane == model.PlaneEBPF && r.Link != ""
+			if a := r.At.Addr(); a.Is4() == v4 && !past && !h.hasAddress(a) {
+				return fmt.Sprintf("%s leads to %s", called(s), a)
+			}
 		}
 	}
 	return ""

@@ -18,6 +18,15 @@ func keeper(h Host) []Finding {
 	if n := len(h.Leads); n > 0 {
 		left = append(left, count(n, "eBPF lead"))
 	}
+	ours := 0
+	for _, s := range h.Services {
+		if s.Service != "" { // IPVS's may be anybody's
+			ours++
+		}
+	}
+	if ours > 0 {
+		left = append(left, count(ours, "virtual service"))
+	}
 	if slices.ContainsFunc(h.Links, func(l kernel.InsideLink) bool { return l.Owner != "" }) {
 		left = append(left, "links to sandboxes")
 	}
@@ -26,6 +35,6 @@ func keeper(h Host) []Finding {
 	}
 	return []Finding{{Severity: Warning,
 		Seen: fmt.Sprintf("Fairlead has set up %s on this host, and its daemon does not run", list(left)),
-		Why:  "traffic goes on; but nobody heals what strays, or takes away what belonged to a sandbox that has ended",
+		Why:  "traffic goes on; but nobody heals what strays, checks real servers, or takes away what belonged to a sandbox that has ended",
 		Mend: "fairlead ls"}}
 }

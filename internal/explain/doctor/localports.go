@@ -22,7 +22,7 @@ func localPorts(h Host) []Finding {
 	for _, p := range h.Ports {
 		inside := model.PortRange{First: max(p.Ports.First, local.First), Last: min(p.Ports.Last, local.Last)}
 		safe := slices.ContainsFunc(reserved, func(r model.PortRange) bool { return r.First <= inside.First && inside.Last <= r.Last })
-		if slices.Contains(p.Ways, ports.Host) || inside.First > inside.Last || safe {
+		if slices.Contains(p.Ways, ports.Host) || p.Service != nil || inside.First > inside.Last || safe {
 			continue
 		}
 		clash = append(clash, p)

@@ -4,16 +4,20 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
+	"fairlead/internal/balance/nft"
+	"fairlead/internal/daemon"
 	"fairlead/internal/explain/doctor"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
 	"fairlead/internal/kernel"
+	"fairlead/internal/model"
 	"fairlead/internal/plan"
 	"fairlead/internal/sandbox"
 	"fairlead/test/shell"
@@ -66,7 +70,7 @@ func (r *room) look(check string) []doctor.Finding {
 	if err != nil || len(f.Unseen) > 0 {
 		r.t.Fatal(f.Unseen, err)
 	}
-	h := doctor.Host{Facts: f, Ports: ports.List(f, nil), Daemon: true}
+	h := doctor.Host{Facts: f, Ports: ports.List(f, nil, nil), Daemon: true}
 	r.tell(&h)
 	return slices.DeleteFunc(doctor.Examine(h), func(f doctor.Finding) bool { return f.Check != check })
 }
@@ -165,6 +169,28 @@ var amiss = []struct {
 		mend: func(r *room, _ doctor.Finding) { killed(r, r.stale()) }},
 	{name: "bridges that filter", check: "bridge-filter", severity: doctor.Note,
 		set: "ip link add docker0 type bridge; sysctl -qw net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=0"},
+	{name: "a service behind a host that does not forward", check: "ip-forward", severity: doctor.Problem, also: balancedTo("10.0.0.2:80"),
+		set: "sysctl -qw net.ipv4.ip_forward=0"},
+	{name: "a real server that nothing leads to", check: "service-no-route", severity: doctor.Problem, also: balancedTo("203.0.113.9:80"),
+		set: "ip route del default", mend: run("ip route add 203.0.113.0/24 dev box")},
+	{name: "a service that a firewall drops", check: "service-dropped", severity: doctor.Problem, also: balancedTo("10.0.0.2:80"),
+		set:  "nft 'add table inet fw; add chain inet fw forward { type filter hook forward priority 0; policy drop; }'",
+		mend: run("nft add rule inet fw forward ct status dnat accept")},
+	{name: "a plane that costs more", check: "service-plane", severity: doctor.Note,
+		also: func(r *room) {
+			facts, err := kernel.Probe(plan.FeatureSteering, plan.FeatureCgroupHooks)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			r.asked(facts, model.PlaneNFT)
+		},
+		mend: func(r *room, _ doctor.Finding) { r.asked(plan.Facts{}, model.PlaneAuto) }},
+	{name: "services of no daemon", check: "daemon", severity: doctor.Warning,
+		also: func(r *room) {
+			balancedTo("10.0.0.2:80")(r)
+			r.tell = func(h *doctor.Host) { h.Daemon = false }
+		},
+		mend: func(r *room, _ doctor.Finding) { r.tell = func(*doctor.Host) {} }},
 	{name: "no daemon", check: "daemon", severity: doctor.Warning,
 		also: func(r *room) {
 			if err := r.Transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
@@ -173,6 +199,38 @@ var amiss = []struct {
 			r.tell = func(h *doctor.Host) { h.Daemon = false }
 		},
 		mend: func(r *room, _ doctor.Finding) { r.tell = func(*doctor.Host) {} }},
+}
+
+// site is a service at an address of nobody, by nftables.
+var site = model.VirtualService{Name: "site", Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.10")}, Ports: []model.PortRange{model.Port(80)}, Proto: model.TCP, Plane: model.PlaneNFT}
+
+// balancedTo puts a service with one real server into the kernel.
+func balancedTo(real string) func(*room) {
+	return func(r *room) {
+		at := netip.MustParseAddrPort(real)
+		v := site
+		v.Reals = []model.RealServer{{Address: at.Addr(), Port: at.Port(), Weight: 1}}
+		all := append(nft.Plane{}.Shared(nil), nft.Plane{}.Service(v, func(string) (plan.Attachment, bool) { return plan.Attachment{}, false })...)
+		var ops []plan.Op
+		for _, o := range all {
+			switch o.(type) {
+			case plan.ServiceTable, plan.NFTService:
+				ops = append(ops, plan.Op{Object: o})
+			}
+		}
+		if err := r.Transact(ops); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// asked says that a daemon was asked for a service on a plane.
+func (r *room) asked(facts plan.Facts, plane model.Plane) {
+	v := site
+	v.Plane = plane
+	r.tell = func(h *doctor.Host) {
+		h.Kernel, h.Balanced = &facts, []daemon.ServiceView{{VirtualService: v}}
+	}
 }
 
 // conntrackMax stands for a setting that only the first namespace can change.

@@ -16,6 +16,8 @@ func name(p ports.Port) string {
 	switch {
 	case p.Container != nil && p.Container.Name != "":
 		text += " of " + p.Container.Name
+	case p.Service != nil && p.Service.Name != "":
+		text += " of service " + p.Service.Name
 	case p.Sandbox != "":
 		text += " of " + p.Sandbox
 	case p.Process != nil:

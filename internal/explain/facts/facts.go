@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -29,8 +30,12 @@ type Facts struct {
 	// Leads and Grants are what our eBPF programs do.
 	Leads  []plan.Lead
 	Grants []plan.Grant
-	Links  []kernel.InsideLink
-	Routes []kernel.InsideRoute
+	// Services are the virtual services that are in the kernel.
+	Services []kernel.HeldService
+	// NoRoute are those of their real servers that the host has no route to.
+	NoRoute []netip.Addr
+	Links   []kernel.InsideLink
+	Routes  []kernel.InsideRoute
 	// Containers are those that run, of all engines that answer.
 	Containers []sandbox.Listed
 	// Engine says that one has answered; otherwise nobody knows what runs.
@@ -84,9 +89,34 @@ func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, er
 		if f.Leads, f.Grants, err = h.Steered(); err != nil {
 			f.Unseen = append(f.Unseen, err.Error())
 		}
+		f.services(h)
 	}
 	f.containers(ctx, find)
 	return f, nil
+}
+
+// services reads the virtual services, and asks for the ways to their real
+// servers.
+func (f *Facts) services(h *kernel.Host) {
+	var err error
+	if f.Services, err = h.HeldServices(); err != nil {
+		f.Unseen = append(f.Unseen, err.Error())
+	}
+	asked := map[netip.Addr]bool{}
+	for _, s := range f.Services {
+		for _, r := range s.Backends.List() {
+			a := r.At.Addr()
+			if r.Link != "" || asked[a] {
+				continue
+			}
+			asked[a] = true
+			_, err := h.RouteTo(kernel.RouteQuery{To: a})
+			var none *kernel.ErrNoRoute
+			if errors.As(err, &none) {
+				f.NoRoute = append(f.NoRoute, a)
+			}
+		}
+	}
 }
 
 // containers asks the engines; none at all is no matter.

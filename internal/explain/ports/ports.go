@@ -3,7 +3,7 @@
 // facts that package facts has gathered, and changes nothing.
 //
 // Theory of operation. A port has an owner in one or more places: a NAT rule, a
-// lead of our eBPF programs, a socket. One publish is often several of them at
+// lead of our eBPF programs, a virtual service, a socket. One publish is often several of them at
 // once: Docker makes a NAT rule and holds the port by a socket of docker-proxy,
 // or by its own; our proxy holds the ports that nat and ebpf lead. First the
 // rules and leads become ports, then each socket joins the one that it stands
@@ -52,6 +52,8 @@ type Port struct {
 	// Sandbox is the attachment of ours that the port leads to.
 	Sandbox string `json:"sandbox,omitempty"`
 	Network string `json:"network,omitempty"`
+	// Service is the virtual service that answers there.
+	Service *Service `json:"service,omitempty"`
 	// Ways has docker-proxy beside docker nat where both lead there.
 	Ways []Way `json:"ways"`
 	// To is where packets are led, and ToPorts the ports there, or those that a
@@ -109,13 +111,25 @@ const (
 	Bypassed Firewall = "bypassed"
 )
 
-// List returns all ports, those of the daemon's attachments by name.
-func List(f facts.Facts, known []daemon.View) []Port {
+// List returns all ports, those of the daemon's attachments and virtual services
+// by name.
+func List(f facts.Facts, known []daemon.View, services []daemon.ServiceView) []Port {
 	b := builder{Facts: f, known: known, index: rules.NewIndex(f.Rules)}
 	b.translations()
 	b.leads()
+	names := map[model.Frontend]string{}
+	for _, s := range services {
+		for _, at := range s.Frontends() {
+			names[at] = s.Name
+		}
+	}
+	b.services(names)
 	b.listeners()
 	for i := range b.ports {
+		if b.ports[i].Service != nil {
+			b.ports[i].Reach = b.reachService(b.ports[i])
+			continue
+		}
 		b.own(&b.ports[i])
 		b.ports[i].Reach = b.reach(b.ports[i])
 	}
@@ -210,9 +224,12 @@ func (p *Port) take(o Port) {
 // before reports whether o's ports follow p's and lead to where p's go on.
 func (p Port) before(o Port) bool {
 	same := p.Proto == o.Proto && int(p.Ports.Last)+1 == int(o.Ports.First) && slices.Equal(p.Addresses, o.Addresses) &&
-		p.Sandbox == o.Sandbox && p.Network == o.Network && slices.Equal(p.Ways, o.Ways) && p.To == o.To && sameReach(p.Reach, o.Reach)
+		p.Sandbox == o.Sandbox && p.Network == o.Network && slices.Equal(p.Ways, o.Ways) && p.To == o.To && p.Service.equal(o.Service) && sameReach(p.Reach, o.Reach)
 	if !same || (p.Container == nil) != (o.Container == nil) || p.Container != nil && *p.Container != *o.Container {
 		return false
+	}
+	if p.Service != nil {
+		return true
 	}
 	if p.ToPorts != (model.PortRange{}) {
 		return int(p.ToPorts.Last)+1 == int(o.ToPorts.First) // the sockets behind it may be of many proxies

@@ -108,7 +108,7 @@ func TestList(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, lines(ports.List(c.facts, nil))); diff != "" {
+			if diff := cmp.Diff(c.want, lines(ports.List(c.facts, nil, nil))); diff != "" {
 				t.Errorf("ports (-want +got):\n%s", diff)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/rules"
+	"fairlead/internal/plan"
 )
 
 // reach follows packets for the port from each place where they may come from.
@@ -124,7 +125,7 @@ func (b *builder) firewall(p Port, link string, to netip.Addr, comes rules.Answe
 	packet.In = link
 	f := b.filter("input", packet)
 	switch {
-	case f.Action == rules.Accept && f.Certain && (f.By.Table == "" || f.Policy):
+	case f.Action == rules.Accept && f.Certain && (f.By.Table == "" || f.Policy || f.By.Table == "inet "+plan.GuardTable):
 		return Open
 	case f.Action == rules.Accept && f.Certain:
 		return Lets

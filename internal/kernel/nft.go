@@ -72,16 +72,21 @@ func (h *Host) Transact(ops []plan.Op) error {
 			return fmt.Errorf("make nft table %s: %w", plan.ServicesTable, err)
 		}
 	}
+	made, bindAgain := services.makeTable, func() error { return nil }
+	if !made {
+		if services.unbound, bindAgain, err = h.unbind(services.ops); err != nil {
+			return err
+		}
+	}
 	if err := h.queueBatch(batch); err != nil {
 		return err
 	}
-	made := services.makeTable
 	for first := true; first || len(services.ops) > 0; first = false {
 		if services, err = h.queueServices(services); err != nil {
 			return fmt.Errorf("build nft services: %w", err)
 		}
 		if err := h.nft.Flush(); err != nil {
-			return errors.Join(fmt.Errorf("change nft table %s: %w", plan.Mark, err), h.dropNewTable(made))
+			return errors.Join(fmt.Errorf("change nft table %s: %w", plan.Mark, err), h.dropNewTable(made), bindAgain())
 		}
 	}
 	return nil

@@ -19,6 +19,7 @@ const entriesPerTransaction = 100_000
 type serviceOps struct {
 	makeTable, dropTable bool
 	ops                  []plan.Op
+	unbound              unbound
 }
 
 // sortServices takes the steps on the table of services out of the others.
@@ -59,9 +60,9 @@ func (h *Host) queueServices(s serviceOps) (left serviceOps, err error) {
 	changes := make([]serviceStep, len(s.ops))
 	room := entriesPerTransaction
 	for i, op := range s.ops {
-		changes[i] = stepOf(op, present)
+		changes[i] = s.unbound.take(stepOf(op, present))
 		if room -= len(changes[i].to.Add) + len(changes[i].to.Del); room < 0 && i > 0 {
-			left.ops, changes = s.ops[i:], changes[:i]
+			left, changes = serviceOps{ops: s.ops[i:], unbound: s.unbound}, changes[:i]
 			break
 		}
 	}
@@ -76,6 +77,8 @@ type serviceStep struct {
 	// the shared maps that are found to be there of a damaged one.
 	gone    bool
 	remains map[string][]nftables.SetElement
+	// unbound are elements of its clients that have to go.
+	unbound []nftables.SetElement
 }
 
 // stepOf works the step out; present is what is there of damaged services.
@@ -100,12 +103,18 @@ func stepOf(op plan.Op, present map[string]*foundService) serviceStep {
 // emptied before its maps go, and nothing leads to it when it goes itself.
 func (h *Host) queueSteps(steps []serviceStep) error {
 	for _, s := range steps {
-		c := &nftables.Chain{Name: s.Chain(), Table: serviceTable()}
+		c, keep := ownChain(s.Chain()), ownChain(s.Keep())
 		switch {
 		case s.to.New && !s.gone:
 			h.nft.AddChain(c)
 		case s.to.Rules && !s.to.New:
 			h.nft.FlushChain(c)
+		}
+		if s.to.Clients {
+			h.nft.AddChain(keep)
+		}
+		if !s.to.New && s.to.Rules && (s.Remembers() || s.to.NoKeep) {
+			h.nft.FlushChain(keep)
 		}
 	}
 	if err := h.queueEntries(steps, true); err != nil {
@@ -115,9 +124,12 @@ func (h *Host) queueSteps(steps []serviceStep) error {
 		for _, name := range s.to.Drop {
 			h.nft.DelSet(&nftables.Set{Name: name, Table: serviceTable()})
 		}
+		if s.to.NoKeep {
+			h.nft.DelChain(ownChain(s.Keep()))
+		}
 		switch {
 		case s.gone && !s.to.New:
-			h.nft.DelChain(&nftables.Chain{Name: s.Chain(), Table: serviceTable()})
+			h.nft.DelChain(ownChain(s.Chain()))
 		case !s.gone:
 			if err := h.queueOwn(s); err != nil {
 				return err
@@ -127,6 +139,10 @@ func (h *Host) queueSteps(steps []serviceStep) error {
 	return h.queueEntries(steps, false)
 }
 
+func ownChain(name string) *nftables.Chain {
+	return &nftables.Chain{Name: name, Table: serviceTable()}
+}
+
 // queueOwn adds what is the service's alone, but for the buckets.
 func (h *Host) queueOwn(s serviceStep) error {
 	if s.to.Rules && s.Ring != "" {
@@ -134,13 +150,23 @@ func (h *Host) queueOwn(s serviceStep) error {
 			return err
 		}
 	}
-	if !s.to.Rules {
-		return nil
+	if s.to.Clients {
+		if err := h.nft.AddSet(clientsSet(s.NFTService), nil); err != nil {
+			return err
+		}
 	}
-	c := &nftables.Chain{Name: s.Chain(), Table: serviceTable()}
-	for _, exprs := range serviceRules(s.NFTService) {
-		h.nft.AddRule(&nftables.Rule{Table: serviceTable(), Chain: c, Exprs: exprs,
+	if err := h.queueUnbound(s); err != nil || !s.to.Rules {
+		return err
+	}
+	add := func(chain string, exprs []expr.Any) {
+		h.nft.AddRule(&nftables.Rule{Table: serviceTable(), Chain: ownChain(chain), Exprs: exprs,
 			UserData: userdata.AppendString(nil, userdata.TypeComment, serviceComment(s.NFTService))})
+	}
+	for _, exprs := range serviceRules(s.NFTService) {
+		add(s.Chain(), exprs)
+	}
+	if s.Remembers() {
+		add(s.Keep(), keepRule(s.NFTService))
 	}
 	return nil
 }
@@ -202,6 +228,9 @@ func encodeEntry(s plan.NFTService, e plan.ServiceEntry) (set string, element nf
 	switch e.Map {
 	case plan.MapServices:
 		element.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: s.Chain()}
+	case plan.MapPersistent:
+		key = slices.Concat(key, e.Real.Addr().AsSlice(), port(e.Real.Port()))
+		element.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: s.Keep()}
 	case plan.MapAnswers:
 		key = slices.Concat(key, e.Real.Addr().AsSlice(), port(e.Real.Port()))
 		element.VerdictData = &expr.Verdict{Kind: expr.VerdictAccept}

@@ -14,8 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// chainAnswers is the chain that knows flows by where they were opened to.
-const chainAnswers = "postrouting"
+// These chains know flows by where they were opened to.
+const (
+	chainAnswers = "postrouting"
+	chainOpened  = "opened"
+)
 
 // The keys of the original addresses of one family, of
 // linux/netfilter/nf_tables.h (Linux 4.17).
@@ -60,11 +63,12 @@ func (h *Host) addAnswerRules() error {
 	batch := []netlink.Message{edge(unix.NFNL_MSG_BATCH_BEGIN)}
 	for _, proto := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
 		for _, f := range families {
-			m, err := answerRule(proto, f)
-			if err != nil {
+			answer, err := openedTo(chainAnswers, dnatted(), proto, f, plan.MapAnswers)
+			keep, failed := openedTo(chainOpened, nil, proto, f, plan.MapPersistent)
+			if err = errors.Join(err, failed); err != nil {
 				return err
 			}
-			batch = append(batch, m)
+			batch = append(batch, answer, keep)
 		}
 	}
 	if _, err := h.nftConn.SendMessages(append(batch, edge(unix.NFNL_MSG_BATCH_END))); err != nil {
@@ -78,8 +82,9 @@ func (h *Host) addAnswerRules() error {
 	return errors.Join(errs...)
 }
 
-// answerRule is the netlink form of the rule of plan.ServiceTableText.
-func answerRule(proto byte, f family) (m netlink.Message, err error) {
+// openedTo is the netlink form of a rule of plan.ServiceTableText that looks a
+// flow of the protocol up in a map.
+func openedTo(chain string, only []expr.Any, proto byte, f family, in string) (m netlink.Message, err error) {
 	words, at := f.addrLen/4, uint32(unix.NFT_REG32_00)
 	dst := uint32(ctDstIP)
 	if f.nfproto == unix.NFPROTO_IPV6 {
@@ -98,20 +103,20 @@ func answerRule(proto byte, f family) (m netlink.Message, err error) {
 		err = errors.Join(err, failed)
 		exprs = append(exprs, netlink.Attribute{Type: unix.NLA_F_NESTED | unix.NFTA_LIST_ELEM, Data: data})
 	}
-	add(rule(dnatted(), isProto(proto), f.is())...)
+	add(rule(only, isProto(proto), f.is())...)
 	original(dst, reg1)
 	add(meta(expr.MetaKeyL4PROTO, at+words)...)
 	original(uint32(expr.CtKeyPROTODST), at+words+1)
-	add(rule(f.load(f.dst, at+words+2), payload(expr.PayloadBaseTransportHeader, 2, 2, at+2*words+2), verdictIn(plan.MapAnswers+f.suffix))...)
+	add(rule(f.load(f.dst, at+words+2), payload(expr.PayloadBaseTransportHeader, 2, 2, at+2*words+2), verdictIn(in+f.suffix))...)
 	list, failed := netlink.MarshalAttributes(exprs)
 	body, failed2 := netlink.MarshalAttributes([]netlink.Attribute{
 		{Type: unix.NFTA_RULE_TABLE, Data: []byte(plan.ServicesTable + "\x00")},
-		{Type: unix.NFTA_RULE_CHAIN, Data: []byte(chainAnswers + "\x00")},
+		{Type: unix.NFTA_RULE_CHAIN, Data: []byte(chain + "\x00")},
 		{Type: unix.NLA_F_NESTED | unix.NFTA_RULE_EXPRESSIONS, Data: list},
 		{Type: unix.NFTA_RULE_USERDATA, Data: userdata.AppendString(nil, userdata.TypeComment, plan.Mark)},
 	})
 	if err = errors.Join(err, failed, failed2); err != nil {
-		return m, fmt.Errorf("build a rule of %s: %w", chainAnswers, err)
+		return m, fmt.Errorf("build a rule of %s: %w", chain, err)
 	}
 	return netlink.Message{
 		Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_NEWRULE, Flags: netlink.Request | netlink.Acknowledge | netlink.Create | netlink.Append},

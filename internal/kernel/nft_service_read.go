@@ -16,9 +16,8 @@ import (
 
 // foundService is what the table holds of a service.
 type foundService struct {
-	// chain says that its chain is there; maps are its own maps.
-	chain bool
-	maps  []string
+	// chains and maps are its own.
+	chains, maps []string
 	// entries are its elements of the shared maps, as they are.
 	entries map[string][]nftables.SetElement
 }
@@ -58,7 +57,7 @@ func (h *Host) readServices(plans ...plan.Plan) (plan.Plan, error) {
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		var is plan.Object = plan.NFTService{Balanced: plan.Balanced{Service: name}, Damaged: true}
 		for _, s := range known[name] {
-			same, err := h.holdsService(found[name], s, rules[s.Chain()])
+			same, err := h.holdsService(found[name], s, rules)
 			if err != nil {
 				return nil, err
 			}
@@ -77,7 +76,7 @@ func (h *Host) readServices(plans ...plan.Plan) (plan.Plan, error) {
 func skeletonWhole(rules map[string][][]byte) bool {
 	for _, ch := range serviceChains() {
 		n := len(ch.rules)
-		if ch.name == chainAnswers {
+		if ch.name == chainAnswers || ch.name == chainOpened {
 			n = len(families) * len(protoNumbers)
 		}
 		if !carries(rules[ch.name], plan.Mark, n) {
@@ -109,7 +108,7 @@ func (h *Host) findServices() (map[string]*foundService, error) {
 	}
 	for _, c := range chains {
 		if name, ok := plan.NFTServiceOf(c.Name); ok && c.Table.Name == plan.ServicesTable {
-			of(name).chain = true
+			of(name).chains = append(of(name).chains, c.Name)
 		}
 	}
 	sets, err := h.nft.GetSets(serviceTable())
@@ -172,13 +171,20 @@ func verdictIs(data []byte) (code int32, chain string) {
 }
 
 // holdsService reports whether what was found is the service.
-func (h *Host) holdsService(f *foundService, s plan.NFTService, rules [][]byte) (bool, error) {
-	var own []string
-	if s.Ring != "" {
-		own = append(own, s.Reals())
+//
+// What clients it remembers is theirs to say, as what conntrack knows is.
+func (h *Host) holdsService(f *foundService, s plan.NFTService, rules map[string][][]byte) (bool, error) {
+	chains, maps := []string{s.Chain()}, []string{}
+	if s.Remembers() {
+		chains, maps = append([]string{s.Keep()}, chains...), append(maps, s.Clients())
 	}
+	if s.Ring != "" {
+		maps = append(maps, s.Reals())
+	}
+	slices.Sort(f.chains)
 	slices.Sort(f.maps)
-	if s.Damaged || !f.chain || !slices.Equal(f.maps, own) || !f.holdsEntries(s) || !carries(rules, serviceComment(s), len(serviceRules(s))) {
+	if s.Damaged || !slices.Equal(f.chains, chains) || !slices.Equal(f.maps, maps) || !f.holdsEntries(s) ||
+		!carries(rules[s.Chain()], serviceComment(s), len(serviceRules(s))) || s.Remembers() && !carries(rules[s.Keep()], serviceComment(s), 1) {
 		return false, nil
 	}
 	if s.Ring == "" {
@@ -258,9 +264,10 @@ func (h *Host) damaged(s serviceOps) (map[string]*foundService, error) {
 
 // replace has the step take away first what was found.
 func (f *foundService) replace(s serviceStep) serviceStep {
-	s.to.New, s.to.Rules = f == nil || !f.chain, true
+	s.to.New, s.to.Rules = f == nil || !slices.Contains(f.chains, s.Chain()), true
 	if f != nil {
 		s.to.Drop, s.remains = f.maps, f.entries
+		s.to.NoKeep = !s.Remembers() && slices.Contains(f.chains, s.Keep())
 	}
 	return s
 }

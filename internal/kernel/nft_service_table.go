@@ -31,13 +31,14 @@ func sharedSets() []*nftables.Set {
 	var sets []*nftables.Set
 	for _, f := range families {
 		for name, key := range map[string]nftables.SetDatatype{
-			plan.MapServices:  concat(f.addrType, proto, port),
-			plan.MapAnswers:   concat(f.addrType, proto, port, f.addrType, port),
-			plan.SetFrontends: concat(f.addrType, proto, port),
+			plan.MapServices:   concat(f.addrType, proto, port),
+			plan.MapAnswers:    concat(f.addrType, proto, port, f.addrType, port),
+			plan.MapPersistent: concat(f.addrType, proto, port, f.addrType, port),
+			plan.SetFrontends:  concat(f.addrType, proto, port),
 		} {
 			s := &nftables.Set{Table: serviceTable(), Name: name + f.suffix, KeyType: key, Concatenation: true}
 			if name != plan.SetFrontends {
-				s.IsMap, s.DataType, s.Counter = true, nftables.TypeVerdict, true
+				s.IsMap, s.DataType, s.Counter = true, nftables.TypeVerdict, name != plan.MapPersistent
 			}
 			sets = append(sets, s)
 		}
@@ -46,22 +47,26 @@ func sharedSets() []*nftables.Set {
 }
 
 // serviceChains returns the skeleton's chains; each rule is the netlink form of
-// the line at the same place of plan.ServiceTableText. Those of postrouting are
-// answerRules.
+// the line at the same place of plan.ServiceTableText. Those of postrouting and
+// of opened are by openedTo.
 func serviceChains() []chain {
-	var lead, unknown [][]expr.Any
+	var lead [][]expr.Any
+	led := [][]expr.Any{rule(conntrack(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), verdict(expr.VerdictAccept, ""))}
+	opened := rule(conntrack(expr.CtKeySTATE, expr.CtStateBitNEW), dnatted(), verdict(expr.VerdictJump, chainOpened))
 	for _, f := range families {
 		frontend := rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto))
 		lead = append(lead, rule(frontend, verdictIn(plan.MapServices+f.suffix)))
-		unknown = append(unknown, rule(conntrack(expr.CtKeySTATE, expr.CtStateBitINVALID), isProto(unix.IPPROTO_TCP),
+		led = append(led, rule(conntrack(expr.CtKeySTATE, expr.CtStateBitINVALID), isProto(unix.IPPROTO_TCP),
 			frontend, lookup(plan.SetFrontends+f.suffix), resetTCP()))
 	}
 	afterLead := nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest + 1)
 	return []chain{
 		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, lead},
 		{"output", nftables.ChainHookOutput, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, lead},
-		{"unknown", nftables.ChainHookPrerouting, afterLead, nftables.ChainTypeFilter, unknown},
-		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, nil},
+		{"led", nftables.ChainHookPrerouting, afterLead, nftables.ChainTypeFilter, append(led, opened)},
+		{"led-here", nftables.ChainHookOutput, afterLead, nftables.ChainTypeFilter, [][]expr.Any{opened}},
+		{chainAnswers, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, nil},
+		{name: chainOpened},
 		{name: "astray", rules: [][]expr.Any{{&expr.Masq{}}}},
 	}
 }
@@ -90,11 +95,25 @@ func serviceRules(s plan.NFTService) [][]expr.Any {
 	if s.Proto == model.TCP && !s.Hashes() {
 		rules = append(rules, rule(isProto(unix.IPPROTO_TCP), tcpFlags(tcpFin|tcpSyn|tcpReset|tcpAck, tcpSyn), resetTCP()))
 	}
-	f := families[1]
-	if s.Is4() {
-		f = families[0]
+	f := familyOf(s)
+	proto := isProto(protoNumbers[s.Proto])
+	if s.Remembers() {
+		client := []expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: regReal, IsDestRegSet: true, SetName: s.Clients()}}
+		rules = append(rules, rule(proto, f.is(), f.load(f.src, reg1), client, f.toClients(s)))
 	}
-	return append(rules, rule(isProto(protoNumbers[s.Proto]), f.choose(s), f.toReal(s)))
+	return append(rules, rule(proto, f.choose(s), f.toReal(s)))
+}
+
+// keepRule is the netlink form of plan.NFTService's KeepRule.
+func keepRule(s plan.NFTService) []expr.Any {
+	f := familyOf(s)
+	data := f.load(f.dst, reg2)
+	if f.nfproto == unix.NFPROTO_IPV4 && !s.KeepsPort() {
+		// The second register begins at the fifth of 4 bytes.
+		data = rule(isProto(protoNumbers[s.Proto]), data, payload(expr.PayloadBaseTransportHeader, 2, 2, unix.NFT_REG32_04+f.addrLen/4))
+	}
+	return rule(f.is(), data, f.load(f.src, reg1), []expr.Any{&expr.Dynset{SrcRegKey: reg1, SrcRegData: reg2, SetName: s.Clients(),
+		Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: s.Persistence}})
 }
 
 // The registers of a choice: the real server in the third, and the bucket in
@@ -134,7 +153,27 @@ func (f family) toReal(s plan.NFTService) []expr.Any {
 	return []expr.Any{nat}
 }
 
-// realsSet is the service's own map.
+// clientsSet is the map of clients. A map that rules write to has room for 65,535
+// unless it says another number, for which the kernel would take memory at once.
+func clientsSet(s plan.NFTService) *nftables.Set {
+	set := &nftables.Set{Table: serviceTable(), Name: s.Clients(), IsMap: true, KeyType: familyOf(s).addrType, DataType: realType(s), Dynamic: true, HasTimeout: true}
+	if s.ClientsPort() != 0 {
+		set.DataType = familyOf(s).addrType
+	}
+	return set
+}
+
+// toClients rewrites the destination to the real server of a client.
+func (f family) toClients(s plan.NFTService) []expr.Any {
+	p := s.ClientsPort()
+	if p == 0 {
+		return f.toReal(s)
+	}
+	return []expr.Any{&expr.Immediate{Register: reg1, Data: port(p)[:2]},
+		&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.nfproto), RegAddrMin: regReal, RegProtoMin: reg1, Specified: true}}
+}
+
+// realsSet is the service's own map of buckets.
 func realsSet(s plan.NFTService) *nftables.Set {
 	return &nftables.Set{Table: serviceTable(), Name: s.Reals(), IsMap: true, KeyType: nftables.TypeInteger, KeyByteOrder: binaryutil.NativeEndian,
 		DataType: realType(s), Size: uint32(s.Ring.Len())}
@@ -158,5 +197,5 @@ func realType(s plan.NFTService) nftables.SetDatatype {
 // serviceComment is the comment of the rules of a service's chain: our mark, and
 // what they are made of.
 func serviceComment(s plan.NFTService) string {
-	return fmt.Sprintf("%s: %s %s %d", plan.Mark, s.Proto, s.Scheduler, s.Ring.Len())
+	return fmt.Sprintf("%s: %s %s %d %s", plan.Mark, s.Proto, s.Scheduler, s.Ring.Len(), s.Persistence)
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -34,6 +35,7 @@ func with(s plan.NFTService, change func(*plan.NFTService)) plan.NFTService {
 // someServices are of every kind of rule.
 func someServices() []plan.NFTService {
 	udp := func(s *plan.NFTService) { s.Proto = model.UDP }
+	persistent := func(s *plan.NFTService) { s.Persistence = 5 * time.Minute }
 	return []plan.NFTService{
 		served("mh", "192.0.2.1:80", model.MaglevHashing, "10.0.0.2:8080", "10.0.0.3:8080"),
 		served("mh 6", "[2001:db8::1]:80", model.MaglevHashing, "[fd00::2]:8080", "[fd00::3]:8080"),
@@ -42,6 +44,10 @@ func someServices() []plan.NFTService {
 		served("kept", "192.0.2.3:80", model.RoundRobin, "10.0.0.2:0"),
 		served("sh", "192.0.2.4:80", model.SourceHashing, "10.0.0.2:8080"),
 		served("none", "192.0.2.5:80", model.MaglevHashing),
+		with(served("persistent", "192.0.2.6:80", model.RoundRobin, "10.0.0.2:8080", "10.0.0.3:8080"), persistent),
+		with(served("persistent-6", "[2001:db8::6]:80", model.MaglevHashing, "[fd00::2]:8080"), persistent),
+		with(with(served("persistent-kept", "192.0.2.7:80", model.SourceHashing, "10.0.0.2:0"), persistent), udp),
+		with(served("persistent-none", "192.0.2.8:80", model.SourceHashing), persistent),
 		with(served("none-udp", "[2001:db8::5]:80", model.MaglevHashing), udp),
 	}
 }
@@ -120,6 +126,10 @@ func TestServicesAreHealed(t *testing.T) {
 		"flush chain inet fairlead-services service-rr",
 		"insert rule inet fairlead-services service-rr drop",
 		"add chain inet fairlead-services service-stray",
+		"flush chain inet fairlead-services keep-persistent",
+		"add chain inet fairlead-services keep-mh",
+		"flush map inet fairlead-services persistent4",
+		"flush chain inet fairlead-services opened",
 		"flush chain inet fairlead-services astray",
 		"add rule inet fairlead-services prerouting drop",
 		"delete table inet fairlead-services",

@@ -22,6 +22,9 @@ const (
 	// MapAnswers: the same, then the address and port of the real server ->
 	// whether that sees the client (accept) or the host (goto astray).
 	MapAnswers = "answers"
+	// MapPersistent: the keys of MapAnswers, of real servers that get new flows
+	// and that clients keep -> the service's chain that remembers them.
+	MapPersistent = "persistent"
 	// SetFrontends: the keys of MapServices.
 	SetFrontends = "frontends"
 )
@@ -40,8 +43,10 @@ func (ServiceTable) Del() []string { return []string{"nft delete table inet " + 
 //
 // The chains of type nat meet the first packet of a flow; conntrack repeats the
 // answer for the rest. What conntrack knows nothing of, and cannot begin a flow,
-// comes from a connection whose real server is gone: its client is told. It is
-// the only rule that every packet meets.
+// comes from a connection whose real server is gone: its client is told. Of what
+// is new and was led, some clients are remembered: before anybody rewrites where
+// it is from, and where a later chain of type nat cannot keep it from us. Every
+// packet meets one rule of these chains, and no other.
 //
 // Each element of a map counts what meets it: the flows of a service, and those
 // of each of its real servers.
@@ -59,18 +64,28 @@ func serviceTableText() string {
 	b.WriteString("table inet " + ServicesTable + " {\n")
 	each("\tmap servicesFAMILY {\n\t\ttype ADDR . inet_proto . inet_service : verdict\n\t\tcounter\n\t}\n")
 	each("\tmap answersFAMILY {\n\t\ttype ADDR . inet_proto . inet_service . ADDR . inet_service : verdict\n\t\tcounter\n\t}\n")
+	each("\tmap persistentFAMILY {\n\t\ttype ADDR . inet_proto . inet_service . ADDR . inet_service : verdict\n\t}\n")
 	each("\tset frontendsFAMILY {\n\t\ttype ADDR . inet_proto . inet_service\n\t}\n")
 	for _, hook := range []struct{ name, priority string }{{"prerouting", "dstnat"}, {"output", "-100"}} {
 		base(hook.name, "nat", hook.name, hook.priority)
 		each("\t\tIP daddr . meta l4proto . th dport vmap @servicesFAMILY\n")
 		b.WriteString("\t}\n")
 	}
-	base("unknown", "filter", "prerouting", "-99")
+	const opened = "\t\tct state new ct status dnat jump opened\n\t}\n"
+	base("led", "filter", "prerouting", "-99")
+	b.WriteString("\t\tct state established,related accept\n")
 	each("\t\tct state invalid meta l4proto tcp IP daddr . meta l4proto . th dport @frontendsFAMILY reject with tcp reset\n")
-	b.WriteString("\t}\n")
+	b.WriteString(opened)
+	base("led-here", "filter", "output", "-99")
+	b.WriteString(opened)
+	const led = "ct original IP daddr . meta l4proto . ct original proto-dst . IP daddr . "
 	base("postrouting", "nat", "postrouting", "srcnat")
 	for _, proto := range []string{"tcp", "udp"} {
-		each("\t\tct status dnat meta l4proto " + proto + " ct original IP daddr . meta l4proto . ct original proto-dst . IP daddr . " + proto + " dport vmap @answersFAMILY\n")
+		each("\t\tct status dnat meta l4proto " + proto + " " + led + proto + " dport vmap @answersFAMILY\n")
+	}
+	b.WriteString("\t}\n\tchain opened {\n")
+	for _, proto := range []string{"tcp", "udp"} {
+		each("\t\tmeta l4proto " + proto + " " + led + proto + " dport vmap @persistentFAMILY\n")
 	}
 	b.WriteString("\t}\n\tchain astray {\n\t\tmasquerade\n\t}\n}\n")
 	return b.String()
@@ -92,6 +107,8 @@ func (s NFTService) Key() string { return "nft service " + s.Service }
 const (
 	prefixService = "service-"
 	prefixReals   = "reals-"
+	prefixKeep    = "keep-"
+	prefixClients = "clients-"
 )
 
 // Chain names the service's chain.
@@ -100,10 +117,20 @@ func (s NFTService) Chain() string { return prefixService + nftName(s.Service) }
 // Reals names the map of the service's buckets to real servers.
 func (s NFTService) Reals() string { return prefixReals + nftName(s.Service) }
 
+// Keep names the chain that remembers a client of the service, and Clients the
+// map of clients to their real servers, whose elements expire.
+func (s NFTService) Keep() string { return prefixKeep + nftName(s.Service) }
+
+// Clients is said with Keep.
+func (s NFTService) Clients() string { return prefixClients + nftName(s.Service) }
+
+// Remembers reports whether the service remembers clients.
+func (s NFTService) Remembers() bool { return s.Persistence > 0 && s.Ring != "" }
+
 // NFTServiceOf returns the name of the service that a chain or map of the table
 // belongs to; ok is false for those of the skeleton.
 func NFTServiceOf(name string) (service string, ok bool) {
-	for _, prefix := range []string{prefixService, prefixReals} {
+	for _, prefix := range []string{prefixService, prefixReals, prefixKeep, prefixClients} {
 		if escaped, found := strings.CutPrefix(name, prefix); found {
 			return nftUnname(escaped), true
 		}
@@ -161,6 +188,29 @@ func (s NFTService) KeepsPort() bool {
 		return b.At.Port() == 0
 	}
 	return false
+}
+
+// clientsHavePort reports whether a client is remembered with the port of its
+// real server. In IPv6 that is too long a value for nft(8) 1.0.6, which prints
+// the rule, and aborts where it reads it again; so there all that get new flows
+// have one port.
+func (s NFTService) clientsHavePort() bool { return s.Is4() && !s.KeepsPort() }
+
+// anyPort returns the port of one of those, 0 where there is none.
+func (s NFTService) anyPort() uint16 {
+	for at := range s.Targets() {
+		return at.Port()
+	}
+	return 0
+}
+
+// ClientsPort returns the port that a client's real server is asked at, where the
+// map of clients does not tell; 0 where it does, or the port is kept.
+func (s NFTService) ClientsPort() uint16 {
+	if s.clientsHavePort() {
+		return 0
+	}
+	return s.anyPort()
 }
 
 // Hashes reports whether a flow's bucket follows from its addresses alone, so

@@ -9,7 +9,7 @@ import (
 // ServiceEntry is an element of the table of services.
 type ServiceEntry struct {
 	// Map is the name of the map or set, without the family's suffix: one of
-	// MapServices, MapAnswers, SetFrontends, or the map of the service's buckets.
+	// MapServices, MapAnswers, MapPersistent, SetFrontends, or the map of the service's buckets.
 	Map string
 	// Proto and At are the frontend, which is the key; not valid for a bucket.
 	Proto model.Proto
@@ -31,14 +31,20 @@ type ServiceChange struct {
 	// buckets if there is to be one.
 	Rules bool
 	// Drop are maps of the service's own that go before.
-	Drop     []string
+	Drop []string
+	// Clients says that the chain that remembers clients and their map are to be
+	// made; NoKeep that the chain goes.
+	Clients, NoKeep bool
+	// Unbind says that clients may have real servers that get no new flows any
+	// more: they have to be forgotten.
+	Unbind   bool
 	Del, Add []ServiceEntry
 }
 
 // From returns the change from an old state, or from nothing if that is nil.
 func (s NFTService) From(old *NFTService) ServiceChange {
 	if old == nil {
-		return ServiceChange{New: true, Rules: true, Add: append(s.Buckets(), s.Entries()...)}
+		return ServiceChange{New: true, Rules: true, Clients: s.Remembers(), Add: append(s.Buckets(), s.Entries()...)}
 	}
 	var c ServiceChange
 	c.Rules = s.shape() != old.shape()
@@ -51,7 +57,8 @@ func (s NFTService) From(old *NFTService) ServiceChange {
 			c.Drop = append(c.Drop, old.Reals())
 		}
 	}
-	if s.Frontends != old.Frontends || s.Backends != old.Backends {
+	c.remember(*old, s)
+	if s.Frontends != old.Frontends || s.Backends != old.Backends || s.Remembers() != old.Remembers() {
 		c.swap(old.Entries(), s.Entries())
 	}
 	return c
@@ -63,7 +70,43 @@ func (s NFTService) Removal() ServiceChange {
 	if s.Ring != "" {
 		c.Drop = append(c.Drop, s.Reals())
 	}
+	c.remember(s, NFTService{})
 	return c
+}
+
+// remember says what becomes of the clients that are remembered.
+func (c *ServiceChange) remember(old, s NFTService) {
+	kept := old.Remembers() && s.Remembers() && kind(old) == kind(s)
+	c.Clients, c.NoKeep = s.Remembers() && !kept, old.Remembers() && !s.Remembers()
+	if old.Remembers() && !kept {
+		c.Drop = append(c.Drop, old.Clients())
+	}
+	if kept {
+		c.Unbind = len(old.Leaving(s)) > 0
+	}
+}
+
+// Targets are the real servers that get new flows.
+func (s NFTService) Targets() map[netip.AddrPort]bool {
+	all := map[netip.AddrPort]bool{}
+	for _, b := range s.Backends.List() {
+		if !b.Draining && b.Weight > 0 {
+			all[b.At] = true
+		}
+	}
+	return all
+}
+
+// Leaving are the targets, in their order, that are none of next's.
+func (s NFTService) Leaving(next NFTService) []netip.AddrPort {
+	mine, those := s.Targets(), next.Targets()
+	var all []netip.AddrPort
+	for _, b := range s.Backends.List() {
+		if mine[b.At] && !those[b.At] {
+			all = append(all, b.At)
+		}
+	}
+	return all
 }
 
 // swap deletes the elements that are not wanted, and adds those that are new.
@@ -98,17 +141,26 @@ func (c *ServiceChange) differ(old, wanted []ServiceEntry) {
 func (s NFTService) shape() NFTService {
 	var shape NFTService
 	shape.Service, shape.Proto, shape.Scheduler, shape.Damaged = s.Service, s.Proto, s.Scheduler, s.Damaged
+	shape.Persistence = s.Persistence
 	shape.Ring = Ring(make([]byte, len(s.Ring)))
 	shape.Backends = kind(s)
 	return shape
 }
 
-// kind stands for the type of the maps' values.
+// kind stands for the type of the maps' values, and the port that is not in them.
 func kind(s NFTService) Backends {
 	if s.Ring == "" {
 		return ""
 	}
-	return PackBackends([]Backend{{At: netip.AddrPortFrom(Unspecified(s.Is4()), map[bool]uint16{true: 0, false: 1}[s.KeepsPort()])}})
+	var port uint16
+	switch {
+	case s.KeepsPort():
+	case s.Remembers() && !s.clientsHavePort():
+		port = s.anyPort() // which a rule tells
+	default:
+		port = 1
+	}
+	return PackBackends([]Backend{{At: netip.AddrPortFrom(Unspecified(s.Is4()), port)}})
 }
 
 // Unspecified returns 0.0.0.0 or ::.
@@ -131,7 +183,10 @@ func (s NFTService) Buckets() []ServiceEntry {
 
 // Entries returns the service's elements of the maps that services share.
 func (s NFTService) Entries() []ServiceEntry {
-	backends := s.Backends.List()
+	backends, targets := s.Backends.List(), map[netip.AddrPort]bool{}
+	if s.Remembers() {
+		targets = s.Targets()
+	}
 	var all []ServiceEntry
 	for _, at := range s.Frontends.List() {
 		all = append(all, ServiceEntry{Map: MapServices, Proto: s.Proto, At: at}, ServiceEntry{Map: SetFrontends, Proto: s.Proto, At: at})
@@ -140,8 +195,12 @@ func (s NFTService) Entries() []ServiceEntry {
 			if real.Port() == 0 {
 				real = netip.AddrPortFrom(real.Addr(), at.Port())
 			}
-			if real.Addr().Is4() == at.Addr().Is4() {
-				all = append(all, ServiceEntry{Map: MapAnswers, Proto: s.Proto, At: at, Real: real, Astray: b.Masquerade})
+			if real.Addr().Is4() != at.Addr().Is4() {
+				continue
+			}
+			all = append(all, ServiceEntry{Map: MapAnswers, Proto: s.Proto, At: at, Real: real, Astray: b.Masquerade})
+			if targets[b.At] {
+				all = append(all, ServiceEntry{Map: MapPersistent, Proto: s.Proto, At: at, Real: real})
 			}
 		}
 	}

@@ -2,8 +2,10 @@ package plan
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"fairlead/internal/model"
 )
@@ -19,7 +21,7 @@ func (s NFTService) Del() []string {
 	if s.Damaged {
 		return s.script(s.remains())
 	}
-	return s.script(s.drop(s.elements("delete", s.Entries()), s.Removal().Drop))
+	return s.script(s.drop(s.elements("delete", s.Entries()), s.Removal()))
 }
 
 // change implements changer.
@@ -28,7 +30,20 @@ func (s NFTService) change(old Object) []string {
 	if was.Damaged {
 		return s.script(append(was.remains(), s.text(s.From(nil))...))
 	}
-	return s.script(s.text(s.From(&was)))
+	c := s.From(&was)
+	lines := s.text(c)
+	if c.Unbind {
+		lines = append(lines, fmt.Sprintf("# delete every element of %s that leads to %s", s.Clients(), join(was.Leaving(s))))
+	}
+	return s.script(lines)
+}
+
+func join(all []netip.AddrPort) string {
+	words := make([]string, len(all))
+	for i, at := range all {
+		words[i] = at.String()
+	}
+	return strings.Join(words, ", ")
 }
 
 func (s NFTService) script(lines []string) []string {
@@ -41,16 +56,25 @@ func (s NFTService) script(lines []string) []string {
 // remains says how to take away what is there of a damaged service.
 func (s NFTService) remains() []string {
 	return s.drop([]string{"# delete every element that leads to the chain, or answers for it, and then:"},
-		[]string{s.Reals()})
+		ServiceChange{Drop: []string{s.Reals()}})
 }
 
 // drop takes away what is the service's alone, once nothing leads there.
-func (s NFTService) drop(lines, maps []string) []string {
-	lines = append(lines, s.line("flush chain", s.Chain()))
-	for _, name := range maps {
+func (s NFTService) drop(lines []string, c ServiceChange) []string {
+	chains := []string{s.Chain()}
+	if c.NoKeep {
+		chains = append(chains, s.Keep())
+	}
+	for _, name := range chains {
+		lines = append(lines, s.line("flush chain", name))
+	}
+	for _, name := range c.Drop {
 		lines = append(lines, s.line("delete map", name))
 	}
-	return append(lines, s.line("delete chain", s.Chain()))
+	for _, name := range chains {
+		lines = append(lines, s.line("delete chain", name))
+	}
+	return lines
 }
 
 func (s NFTService) line(verb, what string) string {
@@ -60,23 +84,39 @@ func (s NFTService) line(verb, what string) string {
 // text writes a change.
 func (s NFTService) text(c ServiceChange) []string {
 	var lines []string
+	add := func(verb, what string) { lines = append(lines, s.line(verb, what)) }
 	if c.New {
-		lines = append(lines, s.line("add chain", s.Chain()))
+		add("add chain", s.Chain())
 	} else if c.Rules {
-		lines = append(lines, s.line("flush chain", s.Chain()))
+		add("flush chain", s.Chain())
+	}
+	if c.Clients {
+		add("add chain", s.Keep())
+	}
+	if !c.New && c.Rules && (s.Remembers() || c.NoKeep) {
+		add("flush chain", s.Keep())
 	}
 	for _, name := range c.Drop {
-		lines = append(lines, s.line("delete map", name))
+		add("delete map", name)
 	}
 	if c.Rules && s.Ring != "" {
-		lines = append(lines, s.line("add map", fmt.Sprintf("%s { typeof numgen inc mod %d : %s; size %d; }", s.Reals(), s.Ring.Len(), s.value("typeof"), s.Ring.Len())))
+		add("add map", fmt.Sprintf("%s { typeof numgen inc mod %d : %s; size %d; }", s.Reals(), s.Ring.Len(), s.value("typeof"), s.Ring.Len()))
+	}
+	if c.Clients {
+		add("add map", fmt.Sprintf("%s { type %s : %s; flags dynamic,timeout; }", s.Clients(), s.addrType(), s.client("type")))
 	}
 	lines = append(lines, s.elements("delete", c.Del)...)
 	lines = append(lines, s.elements("add", c.Add)...)
 	if c.Rules {
 		for _, r := range s.Rules() {
-			lines = append(lines, s.line("add rule", s.Chain()+" "+r))
+			add("add rule", s.Chain()+" "+r)
 		}
+	}
+	if c.Rules && s.Remembers() {
+		add("add rule", s.Keep()+" "+s.KeepRule())
+	}
+	if c.NoKeep {
+		add("delete chain", s.Keep())
 	}
 	return lines
 }
@@ -95,13 +135,19 @@ func (s NFTService) ip() string {
 	return "ip6"
 }
 
-// value is the type of what the maps lead to.
-func (s NFTService) value(how string) string {
+// value is the type of what the map of buckets leads to.
+func (s NFTService) value(how string) string { return s.real(how, !s.KeepsPort()) }
+
+// client is the type of what the map of clients leads to.
+func (s NFTService) client(how string) string { return s.real(how, s.clientsHavePort()) }
+
+// real is the type of a real server, or how a packet tells it.
+func (s NFTService) real(how string, withPort bool) string {
 	addr, port := s.ip()+" daddr", string(s.Proto)+" dport"
 	if how == "type" {
 		addr, port = s.addrType(), "inet_service"
 	}
-	if s.KeepsPort() {
+	if !withPort {
 		return addr
 	}
 	return addr + " . " + port
@@ -142,6 +188,9 @@ func (s NFTService) element(e ServiceEntry, value bool) (name, text string) {
 	switch e.Map {
 	case MapServices:
 		verdict = " : goto " + s.Chain()
+	case MapPersistent:
+		text += fmt.Sprintf(" . %s . %d", e.Real.Addr(), e.Real.Port())
+		verdict = " : goto " + s.Keep()
 	case MapAnswers:
 		text += fmt.Sprintf(" . %s . %d", e.Real.Addr(), e.Real.Port())
 		verdict = " : accept"
@@ -169,8 +218,20 @@ func (s NFTService) Rules() []string {
 		rules = append(rules, "tcp flags & (fin | syn | rst | ack) != syn reject with tcp reset")
 	}
 	lead := fmt.Sprintf("meta l4proto %s dnat %s to ", s.Proto, s.ip())
-	bucket := s.bucket() + " map @" + s.Reals()
-	return append(rules, lead+bucket)
+	if s.Remembers() {
+		known := lead + s.ip() + " saddr map @" + s.Clients()
+		if p := s.ClientsPort(); p != 0 {
+			known += fmt.Sprintf(" : %d", p)
+		}
+		rules = append(rules, known)
+	}
+	return append(rules, lead+s.bucket()+" map @"+s.Reals())
+}
+
+// KeepRule is the rule of the chain that remembers a client. What is new keeps
+// it for longer, and never gives it another real server.
+func (s NFTService) KeepRule() string {
+	return fmt.Sprintf("update @%s { %s saddr timeout %ds : %s }", s.Clients(), s.ip(), s.Persistence/time.Second, s.client("typeof"))
 }
 
 // bucket is the expression that chooses a bucket.

@@ -20,8 +20,8 @@ var planes = flag.String("planes", "nft,ebpf", "the planes to examine, with comm
 
 // can is what each plane does beyond what all do; what it cannot, it refuses.
 var can = map[model.Plane][]string{
-	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "sandboxes", "local"},
-	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "for-sandboxes", "persistence", "sandboxes", "local"},
+	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "persistent-ports", "sandboxes", "local"},
+	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "for-sandboxes", "persistence", "persistent-ports", "sandboxes", "local"},
 	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "persistence", "sandboxes", "local", "ipvs"},
 }
 
@@ -44,6 +44,9 @@ var trials = []struct {
 	{"weights", "wrr", (*lan).weighs},
 	{"least connections", "lc", (*lan).least},
 	{"persistence", "persistence", (*lan).persists},
+	{"persistence of local clients", "persistence", (*lan).persistsHere},
+	{"persistence over ports", "persistent-ports", (*lan).persistsOverPorts},
+	{"persistence and departures", "persistence", (*lan).persistsElsewhere},
 	{"source hashing", "sh", (*lan).hashes},
 	{"direct", "direct", (*lan).direct},
 	{"tunnel", "tunnel", (*lan).tunnels},
@@ -361,31 +364,6 @@ func (l *lan) least(proto model.Proto, v4 bool) {
 	}
 }
 
-// crowd gives the client further addresses, once.
-func (l *lan) crowd() []netip.Addr {
-	l.Helper()
-	var all []netip.Addr
-	for i := range 8 {
-		a := netip.AddrFrom4([4]byte{198, 51, 100, byte(20 + i)})
-		l.sh(l.DoClient, fmt.Sprintf("ip addr replace %s/32 dev lo", a))
-		all = append(all, a)
-	}
-	l.sh(l.DoServer, "ip route replace 198.51.100.16/28 via 198.51.100.1")
-	l.Cleanup(func() { l.sh(l.DoServer, "ip route del 198.51.100.16/28") })
-	return all
-}
-
-// persists: a client's address keeps its server, and not all have the same.
-func (l *lan) persists(proto model.Proto, v4 bool) {
-	v := l.service(proto, v4, boxes...)
-	v.Persistence = 300e9
-	v.Scheduler = model.RoundRobin
-	l.set(v)
-	if got := l.spread(l.DoClient, proto, v4, 10); len(got) != 1 {
-		l.Errorf("one client is answered by %v", got)
-	}
-}
-
 // hashes: a client's address has one server, and all have some.
 func (l *lan) hashes(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, boxes...)
@@ -394,16 +372,9 @@ func (l *lan) hashes(proto model.Proto, v4 bool) {
 	if got := l.spread(l.DoClient, proto, v4, 10); len(got) != 1 {
 		l.Errorf("one client is answered by %v", got)
 	}
-	if !v4 {
-		return
-	}
 	by := map[string]bool{}
-	for _, from := range l.crowd() {
-		t, err := l.dialFrom(l.DoClient, from, proto, v4, 8080)
-		if err != nil {
-			l.Fatal(err)
-		}
-		by[t.hears().by] = true
+	for _, from := range l.crowd(v4) {
+		by[l.answers(l.DoClient, from, proto, v4, 8080)] = true
 	}
 	if len(by) < 2 {
 		l.Errorf("eight clients are all answered by %v", by)

@@ -26,6 +26,19 @@
 // a host that has taken over from another, to the server that knows it; rr and
 // wrr reset it here. Where no real server is left, clients are refused.
 //
+// Persistence is a map of clients' addresses to real servers, whose elements
+// expire: the chain looks there first. It is written once the destination is
+// rewritten, from the packet itself, by every packet of a flow that nobody has
+// answered yet:
+//
+//	prerouting, output ── services ── service-web ── clients-web, or else a bucket ── DNAT
+//	led, led-here ── opened: VIP . tcp . 80 . real server ── keep-web ── into clients-web
+//
+// A real server that gets no new flows is in no element of the map that leads to
+// keep-web, and its clients are forgotten. A client keeps its real server for all
+// ports of a service. A service remembers 65,535 clients; a new one has to wait
+// until others expire. Repair of a damaged service forgets all of its clients.
+//
 // Real servers of ours see the client, but for neighbours whose answers would
 // pass the host by; others see the host, unless they are said to be routed.
 //
@@ -36,6 +49,8 @@ package nft
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"fairlead/internal/balance"
@@ -67,9 +82,6 @@ func (Plane) Validate(v model.VirtualService, _ plan.Facts) error {
 	if f := balance.Forward(v); f != model.ForwardNAT {
 		return fmt.Errorf("forward %s: nftables forwards by nat alone: choose that, or another plane", f)
 	}
-	if v.Persistence > 0 {
-		return errors.New("persistence: the rules that remember a client's choice end every listing of the host's ruleset by nft(8), which cannot print them: choose scheduler sh, by which a client's address keeps its server for as long as the set of servers is the same, or another plane")
-	}
 	if v.Check.Passive {
 		return errors.New("nftables tells nobody of connections that fail: leave passive checks out, or use plane ebpf")
 	}
@@ -79,7 +91,25 @@ func (Plane) Validate(v model.VirtualService, _ plan.Facts) error {
 	if s := (plan.NFTService{Balanced: plan.Balanced{Service: v.Name}}); len(s.Chain()) > plan.MaxNFTName {
 		return errors.New("its name is too long for a chain of nftables: choose a shorter one, or letters and digits")
 	}
-	return errors.Join(balance.Families(v), ports(v))
+	return errors.Join(balance.Families(v), ports(v), persistent(v))
+}
+
+// persistent refuses persistence over IPv6 to several ports.
+func persistent(v model.VirtualService) error {
+	if v.Persistence == 0 || v.Addresses[0].Is4() {
+		return nil
+	}
+	kept, _ := onlyPort(v)
+	asked := map[uint16]bool{}
+	for _, r := range v.Reals {
+		if r.State == model.RealUp && r.Weight > 0 {
+			asked[r.At(kept).Port()] = true
+		}
+	}
+	if len(asked) > 1 {
+		return fmt.Errorf("persistence: real servers of IPv6 are asked at ports %v: nft(8) of today fails at a map that holds an address of IPv6 and a port: give all one port, or choose another plane", slices.Sorted(maps.Keys(asked)))
+	}
+	return nil
 }
 
 // ports refuses real servers of which some keep the port that the client has

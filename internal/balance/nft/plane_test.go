@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fairlead/internal/balance/nft"
 	"fairlead/internal/model"
@@ -37,11 +38,22 @@ var far = model.RealServer{Address: addr("203.0.113.11"), Weight: 1}
 
 // scenarios are services by what is theirs.
 var scenarios = map[string]func(*model.VirtualService){
-	"sandboxes":           func(*model.VirtualService) {},
-	"maglev":              func(v *model.VirtualService) { v.Scheduler = "" },
-	"both kinds":          func(v *model.VirtualService) { v.Reals = append(v.Reals, far) },
-	"routed":              func(v *model.VirtualService) { v.Reals = []model.RealServer{far}; v.Answers = model.AnswersRouted },
-	"masqueraded":         func(v *model.VirtualService) { v.Answers = model.AnswersMasqueraded },
+	"sandboxes":   func(*model.VirtualService) {},
+	"maglev":      func(v *model.VirtualService) { v.Scheduler = "" },
+	"both kinds":  func(v *model.VirtualService) { v.Reals = append(v.Reals, far) },
+	"routed":      func(v *model.VirtualService) { v.Reals = []model.RealServer{far}; v.Answers = model.AnswersRouted },
+	"masqueraded": func(v *model.VirtualService) { v.Answers = model.AnswersMasqueraded },
+	"persistent rr": func(v *model.VirtualService) {
+		v.Scheduler, v.Persistence = model.RoundRobin, 5*time.Minute
+	},
+	"persistent over IPv6": func(v *model.VirtualService) {
+		v.Persistence, v.Addresses = 5*time.Minute, []netip.Addr{addr("2001:db8::80")}
+		v.Reals = []model.RealServer{{Address: addr("fd00:30::11"), Port: 80, Weight: 1, Endpoint: "a"}}
+	},
+	"persistent and down": func(v *model.VirtualService) {
+		v.Scheduler, v.Persistence = model.RoundRobin, 5*time.Minute
+		v.Reals[0].State = model.RealDown
+	},
 	"draining and down":   func(v *model.VirtualService) { v.Reals[0].State, v.Reals[1].State = model.RealDraining, model.RealDown },
 	"on an interface":     func(v *model.VirtualService) { v.Interface = "eth0" },
 	"nobody":              func(v *model.VirtualService) { v.Reals = nil },
@@ -64,6 +76,9 @@ func TestChange(t *testing.T) {
 	for _, name := range []string{"both kinds", "draining and down", "two ports unchanged"} {
 		golden.Text(t, "change to "+name, text(planned(t, scenarios["sandboxes"]), planned(t, scenarios[name])))
 	}
+	golden.Text(t, "change to persistent", text(planned(t, scenarios["sandboxes"]), planned(t, scenarios["persistent rr"])))
+	golden.Text(t, "change of persistent", text(planned(t, scenarios["persistent rr"]), planned(t, scenarios["persistent and down"])))
+	golden.Text(t, "removal of persistent", text(planned(t, scenarios["persistent rr"]), nil))
 	golden.Text(t, "removal", text(planned(t, scenarios["sandboxes"]), nil))
 }
 
@@ -88,10 +103,14 @@ func text(have, want plan.Plan) string {
 
 func TestRefuses(t *testing.T) {
 	for want, change := range map[string]func(*model.VirtualService){
-		"scheduler lc":     func(v *model.VirtualService) { v.Scheduler = model.LeastConnection },
-		"forward direct":   func(v *model.VirtualService) { v.Forward = model.ForwardDirect },
-		"forward tunnel":   func(v *model.VirtualService) { v.Forward = model.ForwardTunnel },
-		"address family":   func(v *model.VirtualService) { v.Addresses = []netip.Addr{addr("2001:db8::1")} },
+		"scheduler lc":   func(v *model.VirtualService) { v.Scheduler = model.LeastConnection },
+		"forward direct": func(v *model.VirtualService) { v.Forward = model.ForwardDirect },
+		"forward tunnel": func(v *model.VirtualService) { v.Forward = model.ForwardTunnel },
+		"address family": func(v *model.VirtualService) { v.Addresses = []netip.Addr{addr("2001:db8::1")} },
+		"at ports [80 81]": func(v *model.VirtualService) {
+			v.Persistence, v.Addresses = time.Minute, []netip.Addr{addr("2001:db8::80")}
+			v.Reals = []model.RealServer{{Address: addr("fd00::1"), Port: 80, Weight: 1}, {Address: addr("fd00::2"), Port: 81, Weight: 1}}
+		},
 		"passive":          func(v *model.VirtualService) { v.Check.Passive = true },
 		"172.30.0.12 keep": func(v *model.VirtualService) { v.Ports[0].Last, v.Reals[0].Port = 8081, 0 },
 		"too long":         func(v *model.VirtualService) { v.Name = strings.Repeat("ö", 64) },

@@ -1,0 +1,156 @@
+package balance_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// crowd gives the client further addresses.
+func (l *lan) crowd(v4 bool) []netip.Addr {
+	l.Helper()
+	base, ip, route := "2001:db8:1:1::%x", "ip -6", "2001:db8:1:1::/64 via 2001:db8:1::1"
+	if v4 {
+		base, ip, route = "198.51.100.%d", "ip", "198.51.100.16/28 via 198.51.100.1"
+	}
+	var all []netip.Addr
+	for i := range 8 {
+		a := netip.MustParseAddr(fmt.Sprintf(base, 20+i))
+		l.sh(l.DoClient, fmt.Sprintf("%s addr replace %s dev lo", ip, netip.PrefixFrom(a, a.BitLen())))
+		all = append(all, a)
+	}
+	l.sh(l.DoServer, ip+" route replace "+route)
+	l.Cleanup(func() { l.sh(l.DoServer, ip+" route del "+route) })
+	return all
+}
+
+// answers returns who answers a new flow from an address.
+func (l *lan) answers(from place, at netip.Addr, proto model.Proto, v4 bool, port int) string {
+	l.Helper()
+	t, err := l.dialFrom(from, at, proto, v4, port)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return t.hears().by
+}
+
+// persistent is a service that would give each flow another server.
+func (l *lan) persistent(proto model.Proto, v4 bool, reals ...string) model.VirtualService {
+	v := l.service(proto, v4, reals...)
+	v.Persistence, v.Scheduler = 5*time.Minute, model.RoundRobin
+	return v
+}
+
+// persists: a client's address keeps its server, not all have the same, and the
+// server still sees the client. That is so for servers elsewhere, too. Others'
+// tools can read what is ours while clients are remembered.
+func (l *lan) persists(proto model.Proto, v4 bool) {
+	crowd := l.crowd(v4)
+	for _, servers := range [][]string{boxes, {"far1", "far2"}} {
+		l.set(l.persistent(proto, v4, servers...))
+		with := map[netip.Addr]string{}
+		by := map[string]bool{}
+		for range 3 {
+			for _, from := range crowd {
+				name := l.answers(l.DoClient, from, proto, v4, 8080)
+				if with[from] != "" && with[from] != name {
+					l.Errorf("%s has had %s and gets %s", from, with[from], name)
+				}
+				with[from], by[name] = name, true
+			}
+		}
+		if len(by) != len(servers) {
+			l.Errorf("all clients together have %v of %v", by, servers)
+		}
+		l.readable()
+		if ops, err := l.Engine.Verify(context.Background()); err != nil || len(ops) > 0 {
+			l.Errorf("clients are taken for what has strayed: %v\n%s", err, plan.Text(ops))
+		}
+	}
+	l.set(l.persistent(proto, v4, boxes...))
+	if _, s := l.talk(l.DoClient, proto, v4); s.sees != clientAddr(v4) {
+		l.Errorf("the server is asked by %s", s.sees)
+	}
+}
+
+// readable fails the test unless nft(8) lists the host's rules in either form.
+func (l *lan) readable() {
+	l.Helper()
+	l.sh(l.DoServer, "nft list ruleset > /dev/null && nft -j list ruleset > /dev/null")
+}
+
+// persistsHere: clients on the host itself and in sandboxes keep theirs, too.
+func (l *lan) persistsHere(proto model.Proto, v4 bool) {
+	l.set(l.persistent(proto, v4, "a", "b", "far1"))
+	for name, from := range map[string]place{"the host": l.DoServer, "c": l.in("c"), "a": l.in("a")} {
+		if got := l.spread(from, proto, v4, 6); len(got) != 1 {
+			l.Errorf("a client on %s is answered by %v", name, got)
+		}
+	}
+}
+
+// persistsOverPorts: a client has one server for all ports of a service.
+func (l *lan) persistsOverPorts(proto model.Proto, v4 bool) {
+	v := l.persistent(proto, v4, boxes...)
+	v.Ports = []model.PortRange{{First: 8080, Last: 8082}}
+	for i := range v.Reals {
+		v.Reals[i].Port = 0
+	}
+	l.set(v)
+	first := l.answers(l.DoClient, netip.Addr{}, proto, v4, 8080)
+	for port := 8080; port <= 8082; port++ {
+		t, err := l.dial(l.DoClient, proto, v4, port)
+		if err != nil {
+			l.Fatal(err)
+		}
+		if s := t.hears(); s.by != first || s.port != port {
+			l.Errorf("%s answers port %d at %d, and %s has answered 8080", s.by, port, s.port, first)
+		}
+	}
+}
+
+// persistsElsewhere: a client whose server leaves, in whatever way, gets another
+// and keeps that one when the first comes back; who has another keeps it all the
+// while.
+func (l *lan) persistsElsewhere(proto model.Proto, v4 bool) {
+	crowd := l.crowd(v4)
+	v := l.persistent(proto, v4, boxes...)
+	l.set(v)
+	with := map[netip.Addr]string{}
+	for _, from := range crowd {
+		with[from] = l.answers(l.DoClient, from, proto, v4, 8080)
+	}
+	for how, leave := range map[string]func(*model.VirtualService, int){
+		"drains":         func(v *model.VirtualService, i int) { v.Reals[i].State = model.RealDraining },
+		"is down":        func(v *model.VirtualService, i int) { v.Reals[i].State = model.RealDown },
+		"weighs nothing": func(v *model.VirtualService, i int) { v.Reals[i].Weight = 0 },
+		"is gone":        func(v *model.VirtualService, i int) { v.Reals = slices.Delete(v.Reals, i, i+1) },
+	} {
+		gone := with[crowd[0]]
+		without := v.Clone()
+		leave(&without, slices.Index(boxes, gone))
+		l.set(without)
+		for _, then := range []model.VirtualService{without, v} {
+			l.set(then)
+			for _, from := range crowd {
+				name := l.answers(l.DoClient, from, proto, v4, 8080)
+				if with[from] == gone && name != gone {
+					with[from] = name
+				}
+				if name != with[from] {
+					l.Errorf("%s %s: %s has had %s and gets %s", gone, how, from, with[from], name)
+				}
+			}
+		}
+		for from, name := range with {
+			if name == gone {
+				l.Errorf("%s %s, and has %s for its client still", gone, how, from)
+			}
+		}
+	}
+}

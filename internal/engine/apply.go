@@ -72,7 +72,7 @@ func (e *Engine) apply(ctx context.Context, record *store.Record, have, want pla
 		return false, err
 	}
 	e.applied = want
-	err = errors.Join(e.remove(record, s.del), e.setProxy(ctx, s.userspace, want), e.flushFlows(s.nft))
+	err = errors.Join(e.flushFlows(s.nft), e.remove(record, s.del), e.setProxy(ctx, s.userspace, want))
 	if err != nil {
 		e.applied = nil
 	}

@@ -43,7 +43,10 @@ type Kernel interface {
 	ObservePart(plan.Plan) (plan.Plan, error)
 	ReadSysctl(plan.Sysctl) (string, error)
 	WriteSysctl(plan.Sysctl) error
-	FlushFlows(match func(kernel.Flow) bool) error
+	// FlushFlows has conntrack forget flows, and returns them.
+	FlushFlows(match func(kernel.Flow) bool) ([]kernel.Flow, error)
+	// ResetClients ends TCP connections to addresses that are the host's still.
+	ResetClients([]kernel.Flow) error
 	LocalAddrs() ([]netip.Addr, error)
 	// Links answers what networks ask of the host's links (model.Network.Asks).
 	Links(asked []string) (map[string]plan.HostLink, error)

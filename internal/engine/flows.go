@@ -11,7 +11,8 @@ import (
 // flushFlows makes conntrack forget the flows that a change leaves stale, and
 // no others: those to a host address and port that was taken away and went
 // to its old endpoint, and UDP flows to one that is new and go elsewhere. A
-// TCP flow to a new port has no predecessor worth ending.
+// TCP flow to a new port has no predecessor worth ending. Clients of services that
+// are gone are reset, before their addresses go, too.
 func (e *Engine) flushFlows(ops []plan.Op) error {
 	stale := staleFlows{gone: mappingIndex{}, fresh: mappingIndex{}, local: map[netip.Addr]bool{}, services: newStaleAnswers()}
 	for _, op := range ops {
@@ -28,7 +29,11 @@ func (e *Engine) flushFlows(ops []plan.Op) error {
 	for _, a := range local {
 		stale.local[a] = true
 	}
-	return e.cfg.Kernel.FlushFlows(stale.match)
+	flushed, err := e.cfg.Kernel.FlushFlows(stale.match)
+	if err != nil {
+		return err
+	}
+	return e.cfg.Kernel.ResetClients(stale.services.orphans(flushed))
 }
 
 type protoPort struct {

@@ -79,11 +79,17 @@ const (
 
 // sendReset sends a TCP reset from an address that need not be the host's.
 func sendReset(from, to netip.AddrPort, seq uint32) error {
+	return sendSegment(from, to, tcpReset, seq)
+}
+
+// sendSegment sends a TCP header with one flag, from an address that need not be
+// the host's.
+func sendSegment(from, to netip.AddrPort, flag byte, seq uint32) error {
 	packet := make([]byte, tcpHeader)
 	binary.BigEndian.PutUint16(packet[0:], from.Port())
 	binary.BigEndian.PutUint16(packet[2:], to.Port())
 	binary.BigEndian.PutUint32(packet[4:], seq)
-	packet[12], packet[13] = tcpHeader/4<<4, tcpReset
+	packet[12], packet[13] = tcpHeader/4<<4, flag
 	binary.BigEndian.PutUint16(packet[16:], transportChecksum(from.Addr(), to.Addr(), packet))
 	if from.Addr().Is4() {
 		return sendRaw(unix.AF_INET, append(ipv4Header(from.Addr(), to.Addr(), len(packet)), packet...),
@@ -121,11 +127,11 @@ func ipv6Header(from, to netip.Addr, payload int) []byte {
 func sendRaw(family int, packet []byte, to unix.Sockaddr) error {
 	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {
-		return fmt.Errorf("open a raw socket for a reset: %w", err)
+		return fmt.Errorf("open a raw socket: %w", err)
 	}
 	defer unix.Close(fd)
 	if err := unix.Sendto(fd, packet, 0, to); err != nil {
-		return fmt.Errorf("send a reset: %w", err)
+		return fmt.Errorf("send a TCP segment: %w", err)
 	}
 	return nil
 }

@@ -89,10 +89,10 @@ func (h *Host) endServed(p *steer.Plane, gone *steer.Gone) error {
 	})
 }
 
-// unheard leaves out that a reset cannot be sent to where no way leads: nobody
-// misses it there.
+// unheard leaves out that a reset cannot be sent to where no way leads, or where a
+// firewall lets none go: nobody misses it there.
 func unheard(err error) error {
-	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETDOWN) {
+	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.EPERM) {
 		return nil
 	}
 	return err

@@ -50,9 +50,6 @@ func (h *Host) MappingTraffic() ([]PublishCount, error) {
 // TrackedFlow is a live flow of conntrack whose destination was rewritten.
 type TrackedFlow struct {
 	Flow
-	// Over says that it is a TCP connection that has ended, of which conntrack
-	// remembers for a while that it was.
-	Over bool
 	// Traffic is that of the flow; all 0 unless net.netfilter.nf_conntrack_acct
 	// is on.
 	Traffic
@@ -152,6 +149,7 @@ func decodeTracked(message []byte) (f TrackedFlow, ok bool, err error) {
 	case unix.IPPROTO_UDP:
 		f.Proto = model.UDP
 	}
+	f.Client = netip.AddrPortFrom(asked.src, asked.sport)
 	f.Host = netip.AddrPortFrom(asked.dst, asked.dport)
 	f.Target = netip.AddrPortFrom(answers.src, answers.sport)
 	return f, f.Proto != "" && status&statusDNAT != 0, d.Err()

@@ -20,8 +20,8 @@ var planes = flag.String("planes", "nft,ebpf", "the planes to examine, with comm
 
 // can is what each plane does beyond what all do; what it cannot, it refuses.
 var can = map[model.Plane][]string{
-	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "persistent-ports", "sandboxes", "local"},
-	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "for-sandboxes", "persistence", "persistent-ports", "sandboxes", "local"},
+	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "persistent-ports", "resets", "sandboxes", "local"},
+	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "for-sandboxes", "persistence", "persistent-ports", "resets", "sandboxes", "local"},
 	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "persistence", "sandboxes", "local", "ipvs"},
 }
 
@@ -39,6 +39,7 @@ var trials = []struct {
 	{"conversations outlive changes", "", (*lan).changes},
 	{"draining", "", (*lan).drains},
 	{"a dead server", "", (*lan).dies},
+	{"a service that goes", "resets", (*lan).goes},
 	{"a range of ports", "", (*lan).ranged},
 	{"round robin", "rr", (*lan).robin},
 	{"weights", "wrr", (*lan).weighs},
@@ -298,6 +299,26 @@ func (l *lan) dies(proto model.Proto, v4 bool) {
 			}
 		}
 		l.only(l.spread(l.DoClient, proto, v4, 20), servers[1])
+	}
+}
+
+// goes: who waits for an answer of a service that goes, with its address, is
+// reset though it says nothing.
+func (l *lan) goes(proto model.Proto, v4 bool) {
+	if proto == model.UDP {
+		return // which has no resets
+	}
+	for _, servers := range [][]string{boxes, {"far1", "far2"}} {
+		l.set(l.service(proto, v4, servers...))
+		talks := l.talks(proto, v4, 4)
+		for _, from := range []place{l.DoServer, l.in("a")} {
+			t, s := l.talk(from, proto, v4)
+			talks = append(talks, conversation{t, s.by})
+		}
+		l.set()
+		for _, c := range talks {
+			c.endsByReset()
+		}
 	}
 }
 

@@ -150,6 +150,18 @@ func (t talk) isReset() {
 	t.l.Errorf("%s is not reset but: %v", t.conn.LocalAddr(), err)
 }
 
+// endsByReset fails the test unless who only reads is reset, or its socket on the
+// host itself is ended.
+func (t talk) endsByReset() {
+	t.l.Helper()
+	if err := t.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.l.Fatal(err)
+	}
+	if _, err := t.lines.ReadString('\n'); !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.ECONNABORTED) {
+		t.l.Errorf("%s is not reset but: %v", t.conn.LocalAddr(), err)
+	}
+}
+
 // isRefused fails the test unless nobody is there, and the client is told.
 func (l *lan) isRefused(from place, proto model.Proto, v4 bool, port int) {
 	l.Helper()

@@ -67,7 +67,7 @@ func untracked(t testing.TB, h *fabric.Host, tunnel uint16) {
 func tracks(t testing.TB, h *fabric.Host, proto model.Proto, port uint16) bool {
 	t.Helper()
 	found := false
-	if err := h.FlushFlows(func(f kernel.Flow) bool {
+	if _, err := h.FlushFlows(func(f kernel.Flow) bool {
 		found = found || f.Proto == proto && f.Host.Port() == port
 		return false
 	}); err != nil {

@@ -88,7 +88,7 @@ func (d *decoder) mapped(e *expr.NAT) {
 		from := func(reg uint32) []byte {
 			at := int(slot(reg)-d.at) * 4
 			if reg == 0 || at < 0 || at > len(value) {
-				return nil
+				return d.registers[slot(reg)].value // which the map does not tell
 			}
 			return value[at:]
 		}

@@ -40,7 +40,8 @@ func (w *World) ForgetTracked() error {
 	if n, err := w.Tracked(); err != nil || n == 0 {
 		return err
 	}
-	return w.server.FlushFlows(func(kernel.Flow) bool { return true })
+	_, err := w.server.FlushFlows(func(kernel.Flow) bool { return true })
+	return err
 }
 
 // Holds reports whether a process of the server host holds the port.

@@ -72,7 +72,7 @@ func (h *Host) heldNFT() ([]HeldService, error) {
 	}
 	var all []HeldService
 	for name, f := range found {
-		if !f.chain {
+		if !slices.Contains(f.chains, (plan.NFTService{Balanced: plan.Balanced{Service: name}}).Chain()) {
 			continue
 		}
 		s, err := h.heldChain(name, f)
@@ -87,20 +87,18 @@ func (h *Host) heldNFT() ([]HeldService, error) {
 // heldChain puts a service together from its elements and its chain.
 func (h *Host) heldChain(name string, f *foundService) (plan.Balanced, error) {
 	s := plan.NFTService{Balanced: plan.Balanced{Service: name, Forward: model.ForwardNAT, Scheduler: model.RoundRobin}}
-	rules, err := h.nft.GetRules(serviceTable(), &nftables.Chain{Name: s.Chain(), Table: serviceTable()})
+	rules, err := h.nft.GetRules(serviceTable(), ownChain(s.Chain()))
 	if err != nil {
 		return s.Balanced, missing(err)
 	}
-	for _, r := range rules {
-		for _, e := range r.Exprs {
-			if hash, ok := e.(*expr.Hash); ok {
-				s.Scheduler = model.SourceHashing
-				if hash.Length%16 != 0 && hash.Length != 4 { // the port, too
-					s.Scheduler = model.MaglevHashing
-				}
-			}
+	if slices.Contains(f.maps, s.Clients()) {
+		keep, err := h.nft.GetRules(serviceTable(), ownChain(s.Keep()))
+		if err != nil {
+			return s.Balanced, missing(err)
 		}
+		rules = append(rules, keep...)
 	}
+	readRules(&s.Balanced, rules)
 	var frontends []model.Frontend
 	for _, family := range families {
 		for _, e := range f.entries[plan.MapServices+family.suffix] {
@@ -120,6 +118,23 @@ func (h *Host) heldChain(name string, f *foundService) (plan.Balanced, error) {
 	}
 	readBuckets(&s.Balanced, buckets, f.astray())
 	return s.Balanced, nil
+}
+
+// readRules adds what the rules of a service tell.
+func readRules(s *plan.Balanced, rules []*nftables.Rule) {
+	for _, r := range rules {
+		for _, e := range r.Exprs {
+			switch e := e.(type) {
+			case *expr.Hash:
+				s.Scheduler = model.SourceHashing
+				if e.Length%16 != 0 && e.Length != 4 { // the port, too
+					s.Scheduler = model.MaglevHashing
+				}
+			case *expr.Dynset:
+				s.Persistence = e.Timeout
+			}
+		}
+	}
 }
 
 // frontendOf reads the key of an element: an address, a protocol and a port,

@@ -3,6 +3,7 @@ package kernel
 import (
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -172,6 +173,24 @@ func TestServicesAreTheirText(t *testing.T) {
 	h.run(t, "sh", "-c", plan.Text(plan.Diff(services(changed), nil)))
 	if left := h.run(t, "nft", "list", "ruleset"); left != "" {
 		t.Errorf("left: %s", left)
+	}
+}
+
+// TestHeldServicesAreRead: who explains a flow knows that clients are kept, and
+// for how long.
+func TestHeldServicesAreRead(t *testing.T) {
+	h := openTestHost(t)
+	all := someServices()
+	h.reach(t, nil, services(all...))
+	held, err := h.HeldServices()
+	if err != nil || len(held) != len(all) {
+		t.Fatalf("%d services of %d: %v", len(held), len(all), err)
+	}
+	for _, s := range all {
+		i := slices.IndexFunc(held, func(o HeldService) bool { return o.Service == s.Service })
+		if want := s.Persistence; s.Remembers() && (held[i].Persistence != want || held[i].Scheduler != s.Scheduler) {
+			t.Errorf("%s is read as %s %s", s.Service, held[i].Scheduler, held[i].Persistence)
+		}
 	}
 }
 

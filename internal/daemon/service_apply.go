@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -167,6 +166,11 @@ func (d *Daemon) install(pools map[string]*pool) {
 			touched = append(touched, key)
 		}
 	}
+	for name := range s.stuck {
+		if pools[name] == nil {
+			delete(s.stuck, name)
+		}
+	}
 	for key := range s.transitions {
 		if pools[key.service].member(key.at) == nil {
 			delete(s.transitions, key)
@@ -218,7 +222,7 @@ func (d *Daemon) rebalance() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.heed()
-	names := slices.Sorted(maps.Keys(d.services.dirty))
+	names := slices.Collect(maps.Keys(d.services.dirty)) // in no order, so that each has its turn
 	if len(names) == 0 {
 		return nil
 	}
@@ -226,21 +230,25 @@ func (d *Daemon) rebalance() error {
 	if err == nil {
 		return nil
 	}
-	var errs []error
-	for _, name := range names {
-		if len(names) > 1 {
+	var failed error
+	for i, name := range names {
+		if len(names) > 1 && i < mostAlone {
 			err = d.reapply(name)
 		}
 		if err != nil {
 			d.stuck(name, err)
-			errs = append(errs, err)
+			failed = err
 		}
 	}
-	if len(errs) == 0 {
+	if failed == nil {
 		return nil
 	}
-	return fmt.Errorf("apply what has changed about real servers: %w", errors.Join(errs...))
+	return fmt.Errorf("apply what has changed about real servers: %w", failed)
 }
+
+// mostAlone bounds how many services are applied one by one, while others wait
+// for the daemon.
+const mostAlone = 20
 
 // stuck notes that the planes still have a service as it was before, once for
 // each cause.

@@ -19,8 +19,18 @@ func (e *Expr) Check(cases []result.Case) error {
 			c.cases = append(c.cases, k)
 		}
 	}
-	return e.forClients(c, func(map[*figure]chosen) error { return nil })
+	return e.forClients(c, func(figures map[*figure]chosen) error {
+		for f, want := range figures {
+			if result.Absolute(want.metric) && slices.Contains(relative, f.field) {
+				return c.fault(f.column, "%s: %s is not compared with a baseline; want value, worst, low or high", f.text, want.metric)
+			}
+		}
+		return nil
+	})
 }
+
+// relative are the fields that a metric without a ratio has not.
+var relative = []string{"ratio", "ratio_low", "ratio_high", "p", "noise"}
 
 // Eval judges the condition by a report. failed says that it holds for some
 // client; the explanation gives the figures. An error means that it cannot

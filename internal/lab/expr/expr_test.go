@@ -37,6 +37,27 @@ func session() *result.Report {
 	return r
 }
 
+// TestOnlyWhatIsComparedHasARatio, and who asks for another learns it before
+// anything is measured.
+func TestOnlyWhatIsComparedHasARatio(t *testing.T) {
+	cases := []result.Case{{Path: "balance:nft", Client: result.Remote, Workload: "failover-drained", Tool: "fairlead"}}
+	for source, ok := range map[string]bool{
+		"balance:nft.failover-drained.worst > 0":                 true,
+		"balance:nft.failover-drained.failed_requests.worst > 0": true,
+		"balance:nft.recovery_time > 3":                          true,
+		"balance:nft.failover-drained.ratio > 1":                 false,
+		"balance:nft.return.noise > 1":                           false,
+	} {
+		e, err := Parse(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Check(cases); (err == nil) != ok {
+			t.Errorf("%s: %v", source, err)
+		}
+	}
+}
+
 func TestConditions(t *testing.T) {
 	cases := map[string]bool{
 		"nat.bulk.remote.ratio<0.8":                                  false,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -42,31 +43,33 @@ func services(p suite.Path) []model.VirtualService {
 // startHAProxy starts it on the server host, in TCP mode, with one worker for
 // each CPU as it does by default, and the workload as its one server.
 func startHAProxy(ctx context.Context, r *rig) (*foreign, error) {
-	path, err := lookPath("haproxy")
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "fairlead-lab-")
-	if err != nil {
-		return nil, err
-	}
-	f := &foreign{undo: func() error { return os.RemoveAll(dir) }}
-	config := dir + "/haproxy.cfg"
-	if err := os.WriteFile(config, []byte(haproxyConfig()), 0o600); err != nil {
-		return f, errors.Join(err, f.close())
-	}
 	said := &waiter{}
-	cmd := exec.Command(path, "-db", "-f", config)
-	cmd.Stdout, cmd.Stderr = said, said
-	p, err := child.Start(ctx, cmd, r.place(r.world.Server(), proxyGroup))
+	p, err := haproxy(ctx, haproxyConfig(), said, r.place(r.world.Server(), proxyGroup))
 	if err != nil {
-		return f, errors.Join(err, f.close())
+		return &foreign{}, err
 	}
-	f.processes = append(f.processes, p)
+	f := &foreign{processes: []*child.Process{p}}
 	if !await(ctx, p, func() bool { return listens(p.Cmd.Process.Pid, LastPort) }) {
 		return f, errors.Join(fmt.Errorf("start haproxy: it does not listen: %s", said.text()), ctx.Err(), f.close())
 	}
 	return f, nil
+}
+
+// haproxy starts HAProxy in the foreground with a configuration, in which
+// further files are its descriptors from 4 on.
+func haproxy(ctx context.Context, text string, said io.Writer, at child.Place, further ...*os.File) (*child.Process, error) {
+	path, err := lookPath("haproxy")
+	if err != nil {
+		return nil, err
+	}
+	config, err := inMemory(text)
+	if err != nil {
+		return nil, err
+	}
+	defer config.Close()
+	cmd := exec.Command(path, "-db", "-f", "/proc/self/fd/3")
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = said, said, append([]*os.File{config}, further...)
+	return child.Start(ctx, cmd, at)
 }
 
 // haproxyConfig has HAProxy listen on every port and connect to the same of the

@@ -38,7 +38,7 @@ type daemonBalancer struct {
 // startDaemonBalancer starts the daemon, has it attach the sandboxes and balance
 // over them, and follows its events.
 func startDaemonBalancer(ctx context.Context, w *failingWorld, names []string) (*daemonBalancer, error) {
-	b := &daemonBalancer{world: w, said: make(chan word, 100)}
+	b := &daemonBalancer{world: w, said: make(chan word, manyWords)}
 	if err := b.start(ctx); err != nil {
 		return b, fmt.Errorf("start the daemon: %w: %s", err, b.log())
 	}
@@ -148,7 +148,7 @@ func (b *daemonBalancer) follow(ctx context.Context) error {
 			}
 			for name := range reals {
 				if e.Object == fmt.Sprintf("service %s real %s", service, at(name)) {
-					b.said <- word{e.Time, name, e.Kind == daemon.RealIsUp}
+					say(b.said, word{e.Time, name, e.Kind == daemon.RealIsUp})
 				}
 			}
 		}

@@ -10,9 +10,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -22,9 +19,10 @@ import (
 )
 
 // haproxyBalancer is HAProxy on the server host with checks of its own, which is
-// told on its administration socket.
+// told on its administration socket. That has a name in our network namespace
+// and none among files, and is made by us.
 type haproxyBalancer struct {
-	dir     string
+	admin   *net.UnixListener
 	process *child.Process
 	said    chan word
 	errs    waiter
@@ -33,10 +31,9 @@ type haproxyBalancer struct {
 // haproxyFailover is a configuration that gives HAProxy its best: a connection
 // that cannot be made is tried on another server, at once if it is refused, and
 // early enough for the client if nobody answers.
-func haproxyFailover(dir string, interval time.Duration, names []string) string {
+func haproxyFailover(interval time.Duration, names []string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "global\n stats socket %s level admin\n", filepath.Join(dir, "admin"))
-	b.WriteString("defaults\n mode tcp\n timeout connect 300ms\n timeout client 1m\n timeout server 1m\n retries 3\n option redispatch 1\n")
+	b.WriteString("global\n stats socket fd@4 level admin\ndefaults\n mode tcp\n timeout connect 300ms\n timeout client 1m\n timeout server 1m\n retries 3\n option redispatch 1\n")
 	fmt.Fprintf(&b, "listen %s\n bind %s:%d\n balance roundrobin\n default-server check inter %dms fall %d rise %d\n",
 		service, topology.ServerAddr4, LoadPort, interval.Milliseconds(), fall, rise)
 	for _, name := range names {
@@ -46,27 +43,26 @@ func haproxyFailover(dir string, interval time.Duration, names []string) string 
 }
 
 func startHAProxyBalancer(ctx context.Context, w *failingWorld, names []string) (*haproxyBalancer, error) {
-	b := &haproxyBalancer{said: make(chan word, 100)}
-	path, err := lookPath("haproxy")
+	b := &haproxyBalancer{said: make(chan word, manyWords)}
+	var err error
+	// Without a name the kernel finds one (unix(7), autobind).
+	if b.admin, err = net.ListenUnix("unix", &net.UnixAddr{Net: "unix"}); err != nil {
+		return b, err
+	}
+	theirs, err := b.admin.File()
 	if err != nil {
 		return b, err
 	}
-	if b.dir, err = os.MkdirTemp("", "fairlead-lab-"); err != nil {
-		return b, err
+	defer theirs.Close()
+	heard, says := io.Pipe()
+	go b.listen(heard)
+	if b.process, err = haproxy(ctx, haproxyFailover(w.interval, names), says, w.rig.place(w.Server(), proxyGroup), theirs); err != nil {
+		return b, errors.Join(err, says.Close())
 	}
-	config := filepath.Join(b.dir, "haproxy.cfg")
-	if err := os.WriteFile(config, []byte(haproxyFailover(b.dir, w.interval, names)), 0o600); err != nil {
-		return b, err
-	}
-	cmd := exec.Command(path, "-db", "-f", config)
-	said, err := cmd.StderrPipe()
-	if err != nil {
-		return b, err
-	}
-	if b.process, err = child.Start(ctx, cmd, w.rig.place(w.Server(), proxyGroup)); err != nil {
-		return b, err
-	}
-	go b.listen(said)
+	go func() {
+		<-b.process.Done()
+		says.Close()
+	}()
 	if !await(ctx, b.process, func() bool { return listens(b.process.Cmd.Process.Pid, LoadPort) }) {
 		return b, errors.Join(fmt.Errorf("start haproxy: it does not listen: %s", b.log()), ctx.Err())
 	}
@@ -86,7 +82,7 @@ func (b *haproxyBalancer) listen(said io.Reader) {
 		}
 		name, ours := strings.CutPrefix(words[i+1], service+"/")
 		if state := strings.Trim(words[i+3], ",."); ours && (state == "UP" || state == "DOWN") {
-			b.said <- word{now, name, state == "UP"}
+			say(b.said, word{now, name, state == "UP"})
 		}
 	}
 }
@@ -102,7 +98,7 @@ func (b *haproxyBalancer) log() string { return b.errs.text() }
 // ask has HAProxy run a command (its management guide, 9.3) and returns the
 // answer.
 func (b *haproxyBalancer) ask(command string) ([]byte, error) {
-	conn, err := net.Dial("unix", filepath.Join(b.dir, "admin"))
+	conn, err := net.Dial("unix", b.admin.Addr().String())
 	if err != nil {
 		return nil, err
 	}
@@ -170,8 +166,8 @@ func (b *haproxyBalancer) close() error {
 	if b.process != nil {
 		_ = b.process.Kill() // its exit status says only that we killed it
 	}
-	if b.dir == "" {
+	if b.admin == nil {
 		return nil
 	}
-	return os.RemoveAll(b.dir)
+	return b.admin.Close()
 }

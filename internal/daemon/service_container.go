@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -59,7 +60,7 @@ func (d *Daemon) followContainers(ctx context.Context) {
 func (d *Daemon) heard(n sandbox.ContainerNews) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	changed := false
+	changed := map[string]any{}
 	for _, ref := range n.Refs {
 		before, known := d.services.containers[ref]
 		c := before
@@ -75,21 +76,37 @@ func (d *Daemon) heard(n sandbox.ContainerNews) {
 		switch {
 		case n.Gone && known:
 			delete(d.services.containers, ref)
-			changed = true
+			changed[containerNote+ref] = nil
 		case !n.Gone && !c.equal(before):
 			d.services.containers[ref] = c
-			changed = true
+			changed[containerNote+ref] = c
 		}
 	}
-	if !changed {
+	if len(changed) == 0 {
 		return
 	}
-	for _, v := range d.wishes.Services {
-		d.services.soil(v.Name)
-	}
+	d.services.soil(d.servedBy(n.Refs)...)
 	if d.cfg.Passing != nil {
-		d.warn("note the containers", d.cfg.Passing.Put(map[string]any{containerNote: d.services.containers}))
+		d.warn("note a container", d.cfg.Passing.Put(changed))
 	}
+}
+
+// servedBy returns the services that a container of these references may be a
+// real server of, or is.
+func (d *Daemon) servedBy(refs []string) (names []string) {
+	endpoints := map[string]bool{}
+	for _, a := range d.wishes.Attachments {
+		if slices.Contains(refs, a.Ref) {
+			endpoints[a.Name] = true
+		}
+	}
+	for _, v := range d.wishes.Services {
+		p := d.services.pools[v.Name]
+		if selects(v) || p != nil && slices.ContainsFunc(p.members, func(m member) bool { return endpoints[m.Endpoint] }) {
+			names = append(names, v.Name)
+		}
+	}
+	return names
 }
 
 // containerHealth answers the checks of type docker.

@@ -148,7 +148,7 @@ type Notes interface {
 const (
 	drainNote     = "drain "
 	healthNote    = "health of real servers"
-	containerNote = "containers"
+	containerNote = "container "
 )
 
 func (k realKey) note() string { return drainNote + k.service + " " + k.at.String() }
@@ -197,17 +197,27 @@ func (d *Daemon) recall(w model.Wishes) {
 			d.warn("read note "+key, d.recallNote(key, text))
 		}
 	}
+	gone := map[string]any{}
 	maps.DeleteFunc(d.services.containers, func(ref string, _ Container) bool {
-		return !slices.ContainsFunc(w.Attachments, func(a model.Attachment) bool { return a.Ref == ref })
+		attached := slices.ContainsFunc(w.Attachments, func(a model.Attachment) bool { return a.Ref == ref })
+		if !attached {
+			gone[containerNote+ref] = nil
+		}
+		return !attached
 	})
+	d.warn("forget containers", d.cfg.Passing.Put(gone))
 }
 
 func (d *Daemon) recallNote(key string, text json.RawMessage) error {
+	ref, isContainer := strings.CutPrefix(key, containerNote)
 	switch rest, isDrain := strings.CutPrefix(key, drainNote); {
 	case key == healthNote:
 		return json.Unmarshal(text, &d.services.noted)
-	case key == containerNote:
-		return json.Unmarshal(text, &d.services.containers)
+	case isContainer:
+		var c Container
+		err := json.Unmarshal(text, &c)
+		d.services.containers[ref] = c
+		return err
 	case isDrain:
 		space := max(0, strings.LastIndexByte(rest, ' '))
 		service, at := rest[:space], strings.TrimSpace(rest[space:])

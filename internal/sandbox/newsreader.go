@@ -29,6 +29,8 @@ type newsReader struct {
 	// asking are the containers that are asked for; true to ask again.
 	asking  map[string]bool
 	answers chan learned
+	// heardOf is when the last event was that was told.
+	heardOf time.Time
 }
 
 // newsOf is what is known of a container. Without Refs, nothing is yet.
@@ -55,11 +57,15 @@ type learned struct {
 // asked bounds the questions that an engine gets at a time.
 const asked = 8
 
+// replayed is how far back events are asked for at first: a container may be
+// ending by a signal that was sent while nobody listened.
+const replayed = time.Minute
+
 // hasEnded is why a container stops that has.
 const hasEnded = "it has ended"
 
 func newNewsReader(socket string, tell func(ContainerNews)) *newsReader {
-	return &newsReader{socket: socket, tell: tell, known: map[string]*newsOf{}}
+	return &newsReader{socket: socket, tell: tell, known: map[string]*newsOf{}, heardOf: time.Now().Add(-replayed)}
 }
 
 // follow tells what happens until the engine ends, or ctx.
@@ -68,7 +74,7 @@ func (n *newsReader) follow(ctx context.Context) error {
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel()
-	answer, err := get(ctx, n.socket, "/events?filters="+filters(newsEvents))
+	answer, err := get(ctx, n.socket, fmt.Sprintf("/events?since=%d&filters=%s", n.heardOf.Unix(), filters(newsEvents)))
 	if err != nil {
 		return err
 	}
@@ -179,6 +185,7 @@ func (n *newsReader) heard(e newsEvent, learn func(id string)) {
 	if e.TimeNano != 0 {
 		at = time.Unix(0, e.TimeNano)
 	}
+	n.heardOf = at
 	if e.Type == "network" {
 		id = e.Actor.Attributes["container"]
 	}

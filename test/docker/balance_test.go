@@ -18,21 +18,26 @@ import (
 // web are the containers behind the virtual address, by their names.
 var web = map[string]string{"web-a": "172.30.0.11", "web-b": "172.30.0.12", "web-c": "172.30.0.13"}
 
-// vip is on the LAN.
-const vip = "192.0.2.80"
+// vip and vip6 are on the LAN.
+const (
+	vip  = "192.0.2.80"
+	vip6 = "[2001:db8:9::80]"
+)
 
 // balances has containers as the real servers of a service: what becomes of
 // them its clients do not notice, where they need not.
 func (h *host) balances() {
 	before := h.inventory()
-	h.docker("network", "create", "-d", "fairlead", "--subnet", "172.30.0.0/24", "net")
+	h.docker("network", "create", "-d", "fairlead", "--ipv6", "--subnet", "172.30.0.0/24", "--subnet", "fd00:30::/64", "net")
 	for name, at := range web {
 		h.docker("run", "-d", "--name", name, "--label", "app=web", "--network", "net", "--ip", at, "program", "serve", "name:"+name, "linger:500ms", "tcp:80")
 	}
 	h.fairlead("service", "add", "site", vip+":80", "--interface", "up0", "--real", "label=app=web:80", "--check", "tcp", "--interval", "100ms", "--scheduler", "rr")
+	h.fairlead("service", "add", "site6", vip6+":80", "--interface", "up0", "--real", "label=app=web:80", "--scheduler", "rr")
 	for name := range web {
 		h.stands("site", web[name], daemon.RealUp, "")
 	}
+	h.answer("web-a", "web-b", "web-c")
 	h.stopped()
 	h.ended()
 	h.held()
@@ -40,6 +45,7 @@ func (h *host) balances() {
 	h.unwell()
 	h.forgotten()
 	h.fairlead("service", "rm", "site")
+	h.fairlead("service", "rm", "site6")
 	h.docker("rm", "-f", "web-a", "web-b", "web-c")
 	h.docker("network", "rm", "net")
 	h.unchanged(before)
@@ -142,11 +148,20 @@ func (h *host) forgotten() {
 	h.drained("site", web["web-a"], "SIGTERM")
 	h.docker("start", "web-a")
 	h.stands("site", web["web-a"], daemon.RealUp, "")
+
+	// One is told to end while nobody listens.
+	const late = "172.30.0.15"
+	h.docker("run", "-d", "--name", "late", "--label", "app=web", "--network", "net", "--ip", late, "program", "serve", "linger:1m", "tcp:80")
+	h.stands("site", late, daemon.RealUp, "")
 	h.kill()
+	h.docker("kill", "--signal", "TERM", "late")
 	h.start()
+	h.stands("site", late, daemon.RealDraining, "SIGTERM")
 	for _, at := range web {
 		h.stands("site", at, daemon.RealUp, "")
 	}
+	h.fairlead("service", "drain", "site", "late", "--wait")
+	h.docker("rm", "-f", "late")
 	h.docker("stop", "web-b")
 	h.drained("site", web["web-b"], "SIGTERM")
 	h.docker("start", "web-b")
@@ -179,11 +194,18 @@ func (h *host) load() (over func()) {
 	}
 }
 
-// answer fails the test unless requests to the virtual address are answered,
+// answer fails the test unless requests to the virtual addresses are answered,
 // by all of these containers and by nobody else.
 func (h *host) answer(want ...string) {
 	h.Helper()
-	out := h.sh(fmt.Sprintf("%s %s/program load tcp %s:80 %d", lan, h.dir, vip, 4*len(want)))
+	for _, at := range []string{vip, vip6} {
+		h.answerAt(at, want)
+	}
+}
+
+func (h *host) answerAt(at string, want []string) {
+	h.Helper()
+	out := h.sh(fmt.Sprintf("%s %s/program load tcp %s:80 %d", lan, h.dir, at, 4*len(want)))
 	var by []string
 	for line := range strings.Lines(out) {
 		_, name, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -191,7 +213,7 @@ func (h *host) answer(want ...string) {
 	}
 	slices.Sort(by)
 	if !slices.Equal(by, want) {
-		h.Errorf("want answers of %v:\n%s", want, out)
+		h.Errorf("want answers of %v at %s:\n%s", want, at, out)
 	}
 }
 

@@ -2,9 +2,7 @@ package docker_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
 )
 
 // web are the containers behind the virtual address, by their names.
@@ -39,7 +38,6 @@ func (h *host) balances() {
 	}
 	h.answer("web-a", "web-b", "web-c")
 	h.stopped()
-	h.ended()
 	h.held()
 	h.moved()
 	h.unwell()
@@ -55,42 +53,30 @@ func (h *host) balances() {
 // stopped stops containers one after the other under load.
 func (h *host) stopped() {
 	over := h.load()
-	for name, at := range web {
-		h.docker("stop", name)
-		h.drained("site", at, "SIGTERM")
-		h.docker("start", name)
-		h.stands("site", at, daemon.RealUp, "")
-	}
-	h.docker("restart", "web-a")
+	h.docker("stop", "web-a")
+	h.drained("site", web["web-a"], "SIGTERM")
+	h.docker("start", "web-a")
 	h.stands("site", web["web-a"], daemon.RealUp, "")
+	h.docker("restart", "web-b")
+	h.drained("site", web["web-b"], "SIGTERM")
+	h.stands("site", web["web-b"], daemon.RealUp, "")
 
 	// One that ends at once is drained before.
 	const hasty = "172.30.0.14"
-	h.docker("run", "-d", "--name", "hasty", "--label", "app=web", "--network", "net", "--ip", hasty, "program", "serve", "tcp:80")
-	for range 2 {
-		h.stands("site", hasty, daemon.RealUp, "")
-		h.fairlead("service", "drain", "site", "hasty", "--wait")
-		h.docker("stop", "hasty")
-		h.docker("start", "hasty")
-	}
+	h.docker("run", "-d", "--name", "hasty", "--label", "app=web", "--network", "net", "--ip", hasty, "program", "serve", "name:hasty", "tcp:80")
+	h.stands("site", hasty, daemon.RealUp, "")
 	h.fairlead("service", "drain", "site", "hasty", "--wait")
-	h.docker("rm", "-f", "hasty")
+	h.docker("stop", "hasty")
+	h.docker("start", "hasty")
+	h.stands("site", hasty, daemon.RealUp, "")
 	over()
-}
 
-// ended has containers end without a word.
-func (h *host) ended() {
-	for name, end := range map[string]func(){
-		"web-a": func() { h.docker("kill", "web-a") },
-		"web-b": func() { h.sh("kill -9 " + h.docker("inspect", "-f", "{{.State.Pid}}", "web-b")) },
-	} {
-		left := slices.DeleteFunc(slices.Sorted(maps.Keys(web)), func(other string) bool { return other == name })
-		end()
-		h.stands("site", web[name], "", "")
-		h.answer(left...)
-		h.docker("start", name)
-		h.stands("site", web[name], daemon.RealUp, "")
-	}
+	// And then it ends without a word.
+	h.answer("hasty", "web-a", "web-b", "web-c")
+	h.sh("kill -9 " + h.docker("inspect", "-f", "{{.State.Pid}}", "hasty"))
+	h.stands("site", hasty, "", "")
+	h.answer("web-a", "web-b", "web-c")
+	h.docker("rm", "hasty")
 }
 
 // held pauses a container.
@@ -124,7 +110,7 @@ func (h *host) moved() {
 func (h *host) unwell() {
 	h.sh("mkdir /run/flags; touch /run/flags/well")
 	h.call("/containers/create?name=checked", `{"Image": "program", "Cmd": ["serve", "name:checked", "tcp:80"], "Labels": {"app": "checked"},
-		"Healthcheck": {"Test": ["CMD", "/program", "exists", "/flags/well"], "Interval": 200000000, "Retries": 1},
+		"Healthcheck": {"Test": ["CMD", "/program", "exists", "/flags/well"], "Interval": 300000000, "Retries": 1},
 		"HostConfig": {"NetworkMode": "net", "Binds": ["/run/flags:/flags"]},
 		"NetworkingConfig": {"EndpointsConfig": {"net": {"IPAMConfig": {"IPv4Address": "172.30.0.20"}}}}}`)
 	h.fairlead("service", "add", "checked", vip+":82", "--interface", "up0", "--real", "label=app=checked:80", "--check", "docker", "--interval", "100ms", "--fall", "1", "--rise", "1")
@@ -160,13 +146,11 @@ func (h *host) forgotten() {
 	for _, at := range web {
 		h.stands("site", at, daemon.RealUp, "")
 	}
-	h.fairlead("service", "drain", "site", "late", "--wait")
-	h.docker("rm", "-f", "late")
-	h.docker("stop", "web-b")
-	h.drained("site", web["web-b"], "SIGTERM")
-	h.docker("start", "web-b")
-	h.stands("site", web["web-b"], daemon.RealUp, "")
 	over()
+	h.docker("kill", "late")
+	h.stands("site", late, "", "")
+	h.answer("web-a", "web-b", "web-c")
+	h.docker("rm", "late")
 	h.live(false)
 }
 
@@ -226,13 +210,20 @@ func (h *host) fairlead(args ...string) string {
 	return h.sh(h.dir + "/fairlead " + strings.Join(args, " "))
 }
 
+// client asks the daemon that runs now.
+func (h *host) client() *admin.Client {
+	return admin.NewClient(h.Root() + "/run/fairlead/fairlead.sock")
+}
+
 // stands waits until the real server of a service is so, with words in the
 // cause; until it is not there, for none.
 func (h *host) stands(service, at string, want daemon.Standing, words string) {
 	h.Helper()
 	var view daemon.ServiceView
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if err := json.Unmarshal([]byte(h.fairlead("service", "show", service, "-o", "json")), &view); err != nil {
+	client := h.client()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		var err error
+		if view, err = client.Service(h.Context(), service); err != nil {
 			h.Fatal(err)
 		}
 		is, cause := daemon.Standing(""), ""
@@ -252,13 +243,17 @@ func (h *host) stands(service, at string, want daemon.Standing, words string) {
 // a reason with those words.
 func (h *host) drained(service, at, words string) {
 	h.Helper()
+	all, err := h.client().Events(h.Context())
+	if err != nil {
+		h.Fatal(err)
+	}
 	last := ""
-	for line := range strings.Lines(h.fairlead("events")) {
-		if strings.Contains(line, "service "+service+" real "+at) && strings.Contains(line, string(daemon.DrainBegun)) {
-			last = line
+	for _, e := range all {
+		if e.Object == "service "+service+" real "+at+":80" && e.Kind == daemon.DrainBegun {
+			last = e.Detail
 		}
 	}
 	if !strings.Contains(last, words) {
-		h.Errorf("%s has not drained because of %s, but: %s", at, words, last)
+		h.Errorf("%s of service %s has not drained because of %s, but: %q", at, service, words, last)
 	}
 }

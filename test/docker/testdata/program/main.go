@@ -100,7 +100,7 @@ func load(network, addr string, n int) {
 		}()
 	}
 	said := map[string]int{}
-	for pace := time.NewTicker(4 * time.Millisecond); !ended.Load(); <-pace.C {
+	for pace := time.NewTicker(10 * time.Millisecond); !ended.Load(); <-pace.C {
 		answer, err := askOnce(network, addr)
 		if err != nil {
 			answer = "failed: " + time.Now().Format(time.StampMicro) + " " + err.Error()

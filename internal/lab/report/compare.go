@@ -32,7 +32,8 @@ type Change struct {
 	// Verdict is faster, slower or ≈. It is ≈ when the interval holds one, the
 	// ratio lies within the noise floor of either session, or a side has
 	// fewer than four runs: three against three cannot differ at 95 %, in
-	// whatever order they fall.
+	// whatever order they fall. It is empty, and there is no ratio, for a metric
+	// of which nothing is the best (result.Absolute).
 	Verdict string
 }
 
@@ -59,7 +60,11 @@ func Compare(old, recent *result.Report, seed uint64) Comparison {
 }
 
 func change(old, recent *result.Report, before, now *result.Summary, seed uint64) Change {
-	c := Change{Case: now.Case, Metric: now.Metric, Old: before.Value, New: now.Value, Verdict: "≈"}
+	c := Change{Case: now.Case, Metric: now.Metric, Old: before.Value, New: now.Value}
+	if result.Absolute(now.Metric) {
+		return c
+	}
+	c.Verdict = "≈"
 	a, b := stats.Comparable(old.Runs, now.Case, now.Metric), stats.Comparable(recent.Runs, now.Case, now.Metric)
 	if len(a) == 0 || len(b) == 0 {
 		return c

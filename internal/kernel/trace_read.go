@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"time"
 
 	"github.com/mdlayher/netlink"
@@ -14,11 +13,11 @@ import (
 
 // Next waits until the deadline for the next sightings; none when nothing came.
 func (t *Tracer) Next(deadline time.Time) ([]Sighting, error) {
-	if err := t.events.SetReadDeadline(deadline); err != nil {
+	if ready, err := t.ready(deadline); err != nil || !ready {
 		return nil, err
 	}
 	messages, err := t.events.Receive()
-	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, unix.ENOBUFS) {
+	if errors.Is(err, unix.ENOBUFS) {
 		return nil, nil
 	}
 	if err != nil {
@@ -36,6 +35,31 @@ func (t *Tracer) Next(deadline time.Time) ([]Sighting, error) {
 		all = append(all, s)
 	}
 	return all, nil
+}
+
+// ready waits until there is something to read. A deadline of the socket's own
+// would leave unread what is there, if this process had to wait for a processor
+// until it was over.
+func (t *Tracer) ready(deadline time.Time) (bool, error) {
+	raw, err := t.events.SyscallConn()
+	if err != nil {
+		return false, fmt.Errorf("read traces: %w", err)
+	}
+	n := 0
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		for {
+			left := max(0, time.Until(deadline))
+			n, failed = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds()))
+			if failed != unix.EINTR {
+				return
+			}
+		}
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return false, fmt.Errorf("read traces: %w", err)
+	}
+	return n > 0, nil
 }
 
 // sighting reads a trace (enum nft_trace_attributes).

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"fairlead/internal/kernel/bpf"
@@ -33,7 +34,7 @@ func Look(pins string) (*Sight, error) {
 	}
 	s := &Sight{maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}, pins: pins, own: true}
 	for _, name := range []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapYoungFlows, bpf.FairleadMapFlowsUdp, bpf.FairleadMapPorts, bpf.FairleadMapLeads, bpf.FairleadMapTotals,
-		bpf.FairleadMapFrontends, bpf.FairleadMapServices, bpf.FairleadMapReals, bpf.FairleadMapLoads, bpf.FairleadMapRings, bpf.FairleadMapRealTotals} {
+		bpf.FairleadMapRings, bpf.FairleadMapFrontends, bpf.FairleadMapServices, bpf.FairleadMapReals, bpf.FairleadMapLoads, bpf.FairleadMapRealTotals} {
 		m, err := ebpf.LoadPinnedMap(filepath.Join(pins, "maps", name), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, s.Close()
@@ -42,7 +43,13 @@ func Look(pins string) (*Sight, error) {
 			return nil, errors.Join(fmt.Errorf("open pinned map %s: %w", name, err), s.Close())
 		}
 		s.maps[name] = m
-		if spec.Maps[name].Compatible(m) != nil {
+		switch fits := spec.Maps[name].Compatible(m) == nil; {
+		case !fits && slices.Contains(forServices, name): // there are none
+			delete(s.maps, name)
+			if err := m.Close(); err != nil {
+				return nil, errors.Join(err, s.Close())
+			}
+		case !fits:
 			return nil, s.Close()
 		}
 	}
@@ -136,10 +143,18 @@ func (s *Sight) Counts() ([]Counted, error) {
 	return (&Plane{maps: s.maps, table: t}).Counts()
 }
 
+// balancer reads the table of services; nil where the plane has none.
+func (s *Sight) balancer() (*Balancer, error) {
+	if s.maps[bpf.FairleadMapFrontends] == nil {
+		return nil, nil
+	}
+	return openBalancer(s.maps)
+}
+
 // Services returns the virtual services that the programs balance.
 func (s *Sight) Services() ([]Service, error) {
-	b, err := openBalancer(s.maps)
-	if err != nil {
+	b, err := s.balancer()
+	if err != nil || b == nil {
 		return nil, err
 	}
 	return b.Services(), b.Close()
@@ -148,8 +163,8 @@ func (s *Sight) Services() ([]Service, error) {
 // Begun calls fn for each real server of a service, with how many flows it was
 // given.
 func (s *Sight) Begun(fn func(service string, real netip.AddrPort, flows uint64)) error {
-	b, err := openBalancer(s.maps)
-	if err != nil {
+	b, err := s.balancer()
+	if err != nil || b == nil {
 		return err
 	}
 	for name, h := range b.held {

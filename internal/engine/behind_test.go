@@ -48,10 +48,7 @@ func TestBehindAnotherHost(t *testing.T) {
 		}
 	}
 
-	// A director knows where it sends.
-	link := onServer(t, w, "ip -br link show dev $(ip -o addr show to "+topology.ServerAddr4.String()+" | awk '{print $2}') | awk '{print $3}'")
-	sh(t, w.DoClient, fmt.Sprintf("for at in %s %s; do ip neigh replace $at lladdr %s dev $(ip -o route get %s | sed 's/.* dev \\([^ ]*\\).*/\\1/'); done",
-		vips[0], vips[1], strings.TrimSpace(link), topology.ServerAddr4))
+	sendDirect(t, w)
 	for i, at := range atVIPs(8080) {
 		hears(t, w.DoClient, model.TCP, at, "host")
 		isClosed(t, w.DoClient, model.TCP, atVIPs(9999)[i])
@@ -68,4 +65,33 @@ func TestBehindAnotherHost(t *testing.T) {
 		t.Errorf("in the end, arp_ignore and arp_announce are %s", is)
 	}
 	unchanged(t, w, before)
+}
+
+// sendDirect has the client send what is for the virtual addresses to the server's
+// link, as a director does.
+func sendDirect(t testing.TB, w *topology.World) {
+	t.Helper()
+	link := onServer(t, w, "ip -br link show dev $(ip -o addr show to "+topology.ServerAddr4.String()+" | awk '{print $2}') | awk '{print $3}'")
+	sh(t, w.DoClient, fmt.Sprintf("for at in %s %s; do ip neigh replace $at lladdr %s dev $(ip -o route get %s | sed 's/.* dev \\([^ ]*\\).*/\\1/'); done",
+		vips[0], vips[1], strings.TrimSpace(link), topology.ServerAddr4))
+}
+
+// TestPublishedBehindAnotherHost: what is there may be published from a sandbox.
+func TestPublishedBehindAnotherHost(t *testing.T) {
+	w := world(t)
+	s := dual(t, w, model.DriverBridge, "web")
+	s.Services = behind()
+	sendDirect(t, w)
+	serve(t, in(w, "web"), "web", ":80")
+	serve(t, w.DoServer, "other", ":9999")
+	for _, via := range []model.Via{model.ViaNAT, model.ViaEBPF, model.ViaProxy} {
+		s.Publishes = nil
+		publish(&s, "web", via, model.TCP, 8080, 80)
+		mustSet(t, w, s)
+		undrifted(t, w)
+		for i, at := range atVIPs(8080) {
+			hears(t, w.DoClient, model.TCP, at, "web")
+			isClosed(t, w.DoClient, model.TCP, atVIPs(9999)[i])
+		}
+	}
 }

@@ -137,7 +137,7 @@ func (r *remote) printPlan(result daemon.Result) error {
 	if len(result.Changes) == 0 {
 		text.WriteString("# nothing to do\n")
 	}
-	text.WriteString(result.Plan)
+	text.WriteString(readable(result.Plan))
 	_, err := io.WriteString(r.out, text.String())
 	return err
 }

@@ -75,7 +75,7 @@ func (r *remote) followEvents(ctx context.Context, client *admin.Client) error {
 func about(e daemon.Event) string {
 	parts := []string{e.Detail}
 	if e.Detail == "" {
-		parts = []string{strings.Join(e.Commands, "; ")}
+		parts = []string{readable(strings.Join(e.Commands, "; "))}
 	}
 	if e.By != "" && e.Kind == daemon.Healed {
 		parts = append(parts, "# changed by "+e.By)

@@ -89,7 +89,7 @@ func (r *remote) print(result daemon.Result, line func(daemon.View) string) erro
 		_, err := fmt.Fprintln(r.out, "# nothing to do")
 		return err
 	case r.dryRun:
-		_, err := fmt.Fprint(r.out, result.Plan)
+		_, err := fmt.Fprint(r.out, readable(result.Plan))
 		return err
 	}
 	for _, v := range result.Attachments {

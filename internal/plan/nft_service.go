@@ -138,6 +138,9 @@ func NFTServiceOf(name string) (service string, ok bool) {
 	return "", false
 }
 
+// IsReals reports whether the name is that of a map of buckets.
+func IsReals(name string) bool { return strings.HasPrefix(name, prefixReals) }
+
 // MaxNFTName is as long, in bytes, as the escaped name of a service may be.
 const MaxNFTName = 200
 

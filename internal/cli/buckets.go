@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"fairlead/internal/plan"
+)
+
+// mostBuckets is how many buckets of a service are read one by one.
+const mostBuckets = 16
+
+// readable shortens the commands of a plan for who reads them. The buckets of a
+// virtual service in nftables are hundreds, each on its own by a hash: in their
+// place is a comment that tells how many lead to each real server.
+func readable(commands string) string {
+	lines := strings.SplitAfter(commands, "\n")
+	for i, line := range lines {
+		lines[i] = buckets(line)
+	}
+	return strings.Join(lines, "")
+}
+
+// buckets returns the line, shortened if it is about many buckets.
+func buckets(line string) string {
+	command, list, ok := strings.Cut(line, " { ")
+	list, _, closed := strings.Cut(list, " }")
+	words := strings.Fields(command)
+	if !ok || !closed || len(words) != 5 || words[1] != "element" || words[3] != plan.ServicesTable || !plan.IsReals(words[4]) {
+		return line
+	}
+	all := strings.Split(list, ", ")
+	if len(all) <= mostBuckets {
+		return line
+	}
+	to := map[string]int{}
+	for _, element := range all {
+		if _, real, valued := strings.Cut(element, " : "); valued {
+			to[real]++
+		}
+	}
+	short := fmt.Sprintf("# %s: %d buckets", command, len(all))
+	for i, real := range slices.Sorted(maps.Keys(to)) {
+		short += []string{": ", ", "}[min(i, 1)] + fmt.Sprintf("%d to %s", to[real], real)
+	}
+	return short + " (-o json lists them)\n"
+}

@@ -43,6 +43,18 @@ func (b *balancer) close() error {
 // kernel keeps and knows nothing of.
 const ipvsMark, ipvsMarked = 0xfa1e0000, 0xffff0000
 
+// ipvsRealMark is the port of a tunnel that its real servers have, of a kind that
+// has no ports: the kernel keeps it, too, and knows it for GUE alone (Linux 5.3).
+// `ipvsadm -E` takes the mark from the service, and leaves those.
+const ipvsRealMark = 0xfa1e
+
+// isMarked reports whether a service with these real servers is ours.
+func isMarked(s ipvs.Service, reals []ipvs.Destination) bool {
+	return s.Flags&ipvsMarked == ipvsMark || slices.ContainsFunc(reals, realMarked)
+}
+
+func realMarked(d ipvs.Destination) bool { return d.TunnelType == 0 && d.TunnelPort == ipvsRealMark }
+
 // forwards are the numbers of the ways to forward.
 var forwards = map[model.Forward]uint32{model.ForwardNAT: ipvs.NAT, model.ForwardDirect: ipvs.Direct, model.ForwardTunnel: ipvs.Tunnel}
 
@@ -174,7 +186,7 @@ func (b *balancer) takeOver(s plan.IPVSService, reals []ipvs.Destination) error 
 		if err != nil {
 			return err
 		}
-		if now := fromIPVS(there, reals); there.Flags&ipvsMarked != ipvsMark && !alike(now, s) {
+		if now := fromIPVS(there, reals); !isMarked(there, reals) && !alike(now, s) {
 			return fmt.Errorf("a virtual service at %s/%s is there and is not Fairlead's: remove it (%s), or make one that is the same, which is taken over",
 				s.At, s.Proto, s.Del()[0])
 		}
@@ -212,12 +224,12 @@ func (b *balancer) setReals(s plan.IPVSService, have []ipvs.Destination) error {
 	for _, r := range s.Reals.List() {
 		now, there := gone[r.At]
 		delete(gone, r.At)
-		want := ipvs.Destination{At: r.At, Forward: forwards[s.Forward], Weight: r.Weight}
+		want := ipvs.Destination{At: r.At, Forward: forwards[s.Forward], Weight: r.Weight, TunnelPort: ipvsRealMark}
 		var err error
 		switch {
 		case !there:
 			err = b.conn.AddDestination(id, want)
-		case forwardOf(now) != s.Forward || now.Weight != r.Weight:
+		case forwardOf(now) != s.Forward || now.Weight != r.Weight || !realMarked(now):
 			err = b.conn.SetDestination(id, want)
 		}
 		if err != nil {
@@ -241,7 +253,11 @@ func (h *Host) delIPVS(s plan.IPVSService) error {
 		return err
 	}
 	if _, ours := b.held[idOf(s)]; !ours {
-		if now, err := b.find(idOf(s)); err != nil || now.Flags&ipvsMarked != ipvsMark {
+		now, err := b.find(idOf(s))
+		if err != nil {
+			return err
+		}
+		if reals, err := b.conn.Destinations(now.ID); err != nil || !isMarked(now, reals) {
 			return err
 		}
 	}

@@ -56,11 +56,11 @@ func (b *balancer) forget() {
 // readOurs returns a service if it is ours, with its real servers.
 func (b *balancer) readOurs(s ipvs.Service) (plan.Object, error) {
 	held, known := b.held[s.ID]
-	if !known && s.Flags&ipvsMarked != ipvsMark {
+	reals, err := b.conn.Destinations(s.ID)
+	if errors.Is(err, unix.ESRCH) { // gone since it was listed
 		return nil, nil
 	}
-	reals, err := b.conn.Destinations(s.ID)
-	if err != nil {
+	if err != nil || !known && !isMarked(s, reals) {
 		return nil, err
 	}
 	now := fromIPVS(s, reals)
@@ -100,14 +100,16 @@ func (h *Host) strayIPVS(known map[string]bool) (plan.Plan, error) {
 	}
 	var found plan.Plan
 	for _, s := range b.listed {
-		if s.Mark != 0 || s.Flags&ipvsMarked != ipvsMark || known[fromIPVS(s, nil).Key()] {
+		if s.Mark != 0 || known[fromIPVS(s, nil).Key()] {
 			continue
 		}
 		o, err := b.readOurs(s)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, o)
+		if o != nil {
+			found = append(found, o)
+		}
 	}
 	return found, nil
 }

@@ -96,6 +96,26 @@ func TestAKernelWithoutIPVSSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// TestMarksAreKnown: a service is ours by its flags or by a real server's.
+func TestMarksAreKnown(t *testing.T) {
+	ours := toIPVS(everyService()[0])
+	edited := ours
+	edited.Flags &^= ipvsMarked
+	made := []ipvs.Destination{{}, {TunnelPort: ipvsRealMark}}
+	for _, c := range []struct {
+		service ipvs.Service
+		reals   []ipvs.Destination
+		want    bool
+	}{
+		{ours, nil, true}, {edited, made, true}, {edited, nil, false}, {edited, made[:1], false},
+		{edited, []ipvs.Destination{{TunnelType: 1, TunnelPort: ipvsRealMark}}, false}, // GUE to that very port
+	} {
+		if got := isMarked(c.service, c.reals); got != c.want {
+			t.Errorf("%+v with %+v is ours: %t", c.service, c.reals, got)
+		}
+	}
+}
+
 func TestReleasesAreTold(t *testing.T) {
 	for release, want := range map[string]bool{"5.8.0-63-generic": false, "4.18.0": false, "5.9.0": true, "5.10.0-28-amd64": true, "6.1.0-56-cloud-amd64": true, "odd": true} {
 		if got := since(release, plan.FeatureIPVS); got != want {

@@ -103,6 +103,7 @@ func (l *lan) strays(proto model.Proto, v4 bool) {
 		}
 		l.observed(host)
 	}
+	l.edited(host, here, a, want)
 	// Killed, and nothing is left of what it knew.
 	for _, o := range slices.Backward(l.observed(l.newcomer())) {
 		if err := host.Del(o); err != nil {
@@ -115,6 +116,38 @@ func (l *lan) strays(proto model.Proto, v4 bool) {
 	if _, err := l.Engine.Heal(context.Background()); err != nil {
 		l.Error(err)
 	}
+}
+
+// edited: a service that somebody has edited while nobody watched is known by its
+// real servers to whoever comes anew; one that was made in its place is not.
+func (l *lan) edited(host *kernel.Host, here string, real netip.AddrPort, want string) {
+	l.Helper()
+	service := l.observed(host)[0]
+	l.sh(l.DoServer, fmt.Sprintf("ipvsadm -E %s -s rr -p 60", here))
+	l.observed(l.newcomer())
+	if err := l.newcomer().Set(service); err != nil {
+		l.Errorf("a service of ours that was edited: %v", err)
+	}
+	if diff := cmp.Diff(want, l.saved()); diff != "" {
+		l.Errorf("after the edit the table was (-) and is (+):\n%s", diff)
+	}
+	l.sh(l.DoServer, fmt.Sprintf("ipvsadm -D %s && ipvsadm -A %[1]s -s rr && ipvsadm -a %[1]s -r %s -m", here, real))
+	if found, err := l.newcomer().Observe(nil, nil); err != nil || slices.ContainsFunc(found, isIPVS) {
+		l.Errorf("somebody else's is taken for ours: %v %v", found, err)
+	}
+	if err := l.newcomer().Set(service); err == nil || !strings.Contains(err.Error(), "is not Fairlead's") {
+		l.Errorf("a service in the place of ours: %v", err)
+	}
+	l.sh(l.DoServer, "ipvsadm -D "+here)
+	if _, err := l.Engine.Heal(context.Background()); err != nil {
+		l.Error(err)
+	}
+	l.observed(host)
+}
+
+func isIPVS(o plan.Object) bool {
+	_, is := o.(plan.IPVSService)
+	return is
 }
 
 // newcomer is another who holds the host, and knows nothing of it yet.
@@ -135,7 +168,7 @@ func (l *lan) observed(host *kernel.Host) plan.Plan {
 	if err != nil {
 		l.Fatal(err)
 	}
-	found = slices.DeleteFunc(found, func(o plan.Object) bool { _, is := o.(plan.IPVSService); return !is })
+	found = slices.DeleteFunc(found, func(o plan.Object) bool { return !isIPVS(o) })
 	if len(found) != 1 {
 		l.Errorf("found %v", found)
 	}

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"fairlead/internal/daemon"
-	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
 
@@ -42,7 +41,7 @@ func (s *steps) note(ops []plan.Op) {
 func TestOldNotes(t *testing.T) {
 	w := newWorld(t)
 	v := checked(w)
-	v.Plane, v.Check.Fall, v.Check.Rise = model.PlaneNFT, 2, 2
+	v.Check.Fall, v.Check.Rise = 2, 2
 	w.start()
 	stopTwo := w.serves("10.0.0.2:8080")
 	w.serve(v)
@@ -82,7 +81,6 @@ func TestOldNotes(t *testing.T) {
 func TestKilledWithAServerOut(t *testing.T) {
 	w := newWorld(t)
 	v := checked(w)
-	v.Plane = model.PlaneNFT
 	w.serves("10.0.0.2:8080")
 	socket := filepath.Join(t.TempDir(), "s")
 	client, end := w.kill9(socket)

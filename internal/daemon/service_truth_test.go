@@ -101,6 +101,7 @@ func (g *gate) through(ops []plan.Op, do func([]plan.Op) error) error {
 func checked(w *world) model.VirtualService {
 	w.sh("ip link set lo up; ip addr add 10.0.0.2/32 dev lo; ip addr add 10.0.0.3/32 dev lo")
 	v := site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080))
+	v.Plane = model.PlaneNFT
 	v.Check = model.Check{Type: model.CheckTCP, Interval: 20 * time.Millisecond, Timeout: patience, Fall: 1, Rise: 1}
 	return v
 }

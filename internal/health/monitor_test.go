@@ -331,6 +331,36 @@ func TestMonitorSignals(t *testing.T) {
 	})
 }
 
+// TestLastOfAll: clients' failures do not take the last server out, unless
+// something tells when it is back, or a sorry server takes its place.
+func TestLastOfAll(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		change  func(*model.VirtualService)
+		ejected bool
+	}{
+		{"nothing else", func(*model.VirtualService) {}, false},
+		{"a check", func(v *model.VirtualService) { v.Check.Type = model.CheckDocker }, true},
+		{"a sorry server", func(v *model.VirtualService) { v.Sorry = farmReals(9)[8].At(80) }, true},
+		{"another", func(v *model.VirtualService) { v.Reals[1].State = model.RealUp }, true},
+	} {
+		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
+			m := NewMonitor(Options{Means: Means{Container: (&farm{}).ask}})
+			v := farmService("web", 2)
+			v.Check = model.Check{Passive: true}
+			v.Reals[1].State = model.RealDown
+			c.change(&v)
+			if err := m.Set([]model.VirtualService{v}); err != nil {
+				t.Fatal(err)
+			}
+			m.Signal("web", v.Reals[0].At(0), Signal{Failed: 9})
+			if ejected := m.StatusOf(v).Servers[0].State == model.RealDown; ejected != c.ejected {
+				t.Errorf("it is taken out: %t", ejected)
+			}
+		})
+	}
+}
+
 // TestMonitorUnchecked: a service whose check cannot be made is told of, and
 // used; one whose check goes away is used again.
 func TestMonitorUnchecked(t *testing.T) {

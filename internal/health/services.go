@@ -179,7 +179,8 @@ func (m *Monitor) start(fresh []*server, now time.Time) {
 
 // Signal takes what a plane has seen of clients' connections to a real server,
 // which it names by address and port as the service does (0 is the port that
-// the client has dialled).
+// the client has dialled). The last server that may get clients is left, where
+// nothing would tell that it is back, and nobody else would serve them.
 func (m *Monitor) Signal(service string, real netip.AddrPort, sig Signal) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -188,12 +189,21 @@ func (m *Monitor) Signal(service string, real netip.AddrPort, sig Signal) {
 		return
 	}
 	s, now := of.servers[real], time.Now()
+	if s.rec.Failed+sig.Failed >= burst && of.clings(now) {
+		return
+	}
 	before := s.rec.State()
 	if s.rec.signalled(of.settings, sig, now) {
 		s.counts.Ejected++
 		m.note(s, before, true, now)
 		m.plan(s, now)
 	}
+}
+
+// clings reports whether the last server that may get clients is kept whatever
+// becomes of them.
+func (of *service) clings(now time.Time) bool {
+	return !of.settings.checked && !of.v.Sorry.IsValid() && Judge(of.v, of.view(now)).Up <= 1
 }
 
 // Readmit ends at once that clients' failures keep a real server down, and

@@ -15,9 +15,13 @@
 // elements of buckets that have another owner change, and all others lead where
 // they did. An element costs the kernel about a hundred bytes and a microsecond,
 // so there are fewer buckets than in our other tables: at least 25 for each real
-// server. When one goes, that moves three to four in a hundred of the others' new
-// flows, instead of fewer than one; flows that conntrack knows are never moved. Weights are met to within one bucket. rr and wrr count through a list,
-// sh hashes the client's address alone.
+// server. When one is taken out of the service, that moves three to four in a
+// hundred of the others' new flows, instead of fewer than one; flows that
+// conntrack knows are never moved. One that is down or drains comes back, and
+// meanwhile the table stays as it is but for its own buckets: they lead where a
+// table without it has them, and no others move. Weights are met to within one
+// bucket while nobody is out. rr and wrr count through a list, sh hashes the
+// client's address alone.
 //
 // A real server that drains, or weighs nothing, has no bucket, and so gets no
 // new flows. One that is down gets nothing: conntrack forgets its flows (the
@@ -50,10 +54,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"fairlead/internal/balance"
+	"fairlead/internal/balance/maglev"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -191,12 +197,42 @@ func service(v model.VirtualService, find balance.Sandboxes) plan.NFTService {
 		hashed.Scheduler = model.MaglevHashing // its buckets are chosen alike
 	}
 	s := plan.NFTService{Balanced: balance.Pack(hashed, find, Buckets(len(v.Reals)))}
+	s.Ring = steady(s.Balanced, v.Reals)
 	s.Scheduler = balance.Scheduler(v)
 	switch s.Scheduler {
 	case model.RoundRobin, model.WeightedRoundRobin:
 		s.Ring = plan.PackRing(turns(s.Backends.List(), s.Scheduler == model.WeightedRoundRobin))
 	}
 	return s
+}
+
+// steady returns the Maglev table of a service in which those buckets alone have
+// another owner than if all real servers got new flows whose own gets none.
+func steady(b plan.Balanced, reals []model.RealServer) plan.Ring {
+	reals = slices.DeleteFunc(slices.Clone(reals), func(r model.RealServer) bool { return r.Weight == 0 })
+	slices.SortFunc(reals, func(a, b model.RealServer) int { return a.At(0).Compare(b.At(0)) })
+	index := map[netip.AddrPort]uint16{}
+	for i, o := range b.Backends.List() {
+		if !o.Draining && o.Weight > 0 {
+			index[o.At] = uint16(i)
+		}
+	}
+	if b.Ring == "" || len(index) == len(reals) {
+		return b.Ring
+	}
+	all := make([]maglev.Backend, len(reals))
+	for i, r := range reals {
+		all[i] = maglev.Backend{Name: r.At(0).String(), Weight: uint32(r.Weight)}
+	}
+	owners := maglev.Table(all, b.Ring.Len())
+	for i, owner := range owners {
+		mine, gets := index[reals[owner].At(0)]
+		if !gets {
+			mine = uint16(b.Ring.At(i))
+		}
+		owners[i] = mine
+	}
+	return plan.PackRing(owners)
 }
 
 // sizes are primes, each about twice the one before.

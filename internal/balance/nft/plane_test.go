@@ -147,32 +147,49 @@ func owners(v model.VirtualService) []netip.AddrPort {
 	return all
 }
 
-// TestRemovalMovesFew: where one of many goes down, few buckets of the others
-// have another owner.
+// TestRemovalMovesFew: where one of many is taken out, few buckets of the others
+// have another owner, and none where it is out for a time. Its own are divided
+// among all.
 func TestRemovalMovesFew(t *testing.T) {
-	for _, n := range []int{3, 10, 100} {
-		v := pool(n)
-		before := owners(v)
-		var moved, others int
-		for i := range min(n, 20) {
-			less := v.Clone()
-			less.Reals[i].State = model.RealDown
-			after := owners(less)
-			for b := range before {
-				if before[b].Addr() == v.Reals[i].Address {
-					continue
-				}
-				others++
-				if before[b] != after[b] {
-					moved++
-				}
+	for state, most := range map[model.RealState]float64{model.RealDown: 0, model.RealDraining: 0, "taken out": 0.05} {
+		for _, n := range []int{3, 10, 100} {
+			moves(t, state, n, most)
+		}
+	}
+}
+
+func moves(t *testing.T, state model.RealState, n int, most float64) {
+	t.Helper()
+	v := pool(n)
+	before := owners(v)
+	var moved, others int
+	for i := range min(n, 20) {
+		less := v.Clone()
+		if less.Reals[i].State = state; state == "taken out" {
+			less.Reals = slices.Delete(less.Reals, i, i+1)
+		}
+		after := owners(less)
+		if len(after) != len(before) {
+			continue // the next smaller table
+		}
+		heirs := map[netip.AddrPort]bool{}
+		for b := range before {
+			if before[b].Addr() == v.Reals[i].Address {
+				heirs[after[b]] = true
+				continue
+			}
+			if others++; before[b] != after[b] {
+				moved++
 			}
 		}
-		share := float64(moved) / float64(others)
-		t.Logf("of %d buckets of %d servers, the loss of one moves %.2f%% of the others'", len(before), n, 100*share)
-		if share > 0.05 {
-			t.Errorf("%.1f%% have moved", 100*share)
+		if len(heirs) < min(n-1, 5) || heirs[netip.AddrPortFrom(v.Reals[i].Address, 80)] {
+			t.Errorf("the buckets of one of %d come to %v", n, heirs)
 		}
+	}
+	share := float64(moved) / float64(others)
+	t.Logf("of %d buckets of %d servers, one that is %s moves %.2f%% of the others'", len(before), n, state, 100*share)
+	if share > most {
+		t.Errorf("%.1f%% have moved", 100*share)
 	}
 }
 

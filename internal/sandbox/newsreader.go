@@ -82,6 +82,7 @@ func (n *newsReader) follow(ctx context.Context) error {
 	if answer.StatusCode != http.StatusOK {
 		return refusal(answer)
 	}
+	asOf := time.Now()
 	var running []containerJSON
 	if err := ask(ctx, n.socket, "/containers/json", &running); err != nil {
 		return err
@@ -98,7 +99,7 @@ func (n *newsReader) follow(ctx context.Context) error {
 		n.asking[id] = false
 		work.Go(func() { n.inspect(ctx, id, limit) })
 	}
-	n.reconcile(running, learn)
+	n.reconcile(running, asOf, learn)
 	for {
 		select {
 		case err := <-ended:
@@ -156,9 +157,9 @@ func (n *newsReader) inspect(ctx context.Context, id string, limit chan struct{}
 	}
 }
 
-// reconcile asks for the containers that run. Of those that have ended while
-// the engine was away, nobody tells any more.
-func (n *newsReader) reconcile(running []containerJSON, learn func(id string)) {
+// reconcile asks for the containers that run as of a time. Of those that have
+// ended while the engine was away, nobody tells any more.
+func (n *newsReader) reconcile(running []containerJSON, asOf time.Time, learn func(id string)) {
 	still := map[string]bool{}
 	for _, c := range running {
 		still[c.ID] = true
@@ -167,7 +168,7 @@ func (n *newsReader) reconcile(running []containerJSON, learn func(id string)) {
 	}
 	for id, c := range n.known {
 		if !still[id] {
-			n.ends(c, hasEnded, time.Now())
+			n.ends(c, hasEnded, asOf)
 		}
 	}
 }

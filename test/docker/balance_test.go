@@ -239,21 +239,24 @@ func (h *host) stands(service, at string, want daemon.Standing, words string) {
 	h.Fatalf("%s of service %s does not come to be %q: %+v", at, service, want, view.Servers)
 }
 
-// drained fails the test unless the last drain of a real server has begun for
-// a reason with those words.
+// drained waits until the last drain of a real server has begun for a reason
+// with those words.
 func (h *host) drained(service, at, words string) {
 	h.Helper()
-	all, err := h.client().Events(h.Context())
-	if err != nil {
-		h.Fatal(err)
-	}
 	last := ""
-	for _, e := range all {
-		if e.Object == "service "+service+" real "+at+":80" && e.Kind == daemon.DrainBegun {
-			last = e.Detail
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		all, err := h.client().Events(h.Context())
+		if err != nil {
+			h.Fatal(err)
+		}
+		for _, e := range all {
+			if e.Object == "service "+service+" real "+at+":80" && e.Kind == daemon.DrainBegun {
+				last = e.Detail
+			}
+		}
+		if strings.Contains(last, words) {
+			return
 		}
 	}
-	if !strings.Contains(last, words) {
-		h.Errorf("%s of service %s has not drained because of %s, but: %q", at, service, words, last)
-	}
+	h.Fatalf("%s of service %s has not drained because of %s, but: %q", at, service, words, last)
 }

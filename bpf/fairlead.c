@@ -6,6 +6,7 @@
 #include "sendmsg.c"
 #include "recvmsg.c"
 #include "getpeername.c"
+#include "release.c"
 #include "astray.c"
 #include "bind.c"
 #include "own_bind.c"

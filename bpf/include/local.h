@@ -8,8 +8,9 @@
  *	getpeername = 127.0.0.1:80 ──[turn back]── 10.0.0.2:8080
  *
  * A virtual service is dialled in the same way. A socket keeps the real server
- * that it was led to, for all datagrams to the service. Under direct forwarding,
- * too, the real server is called by its own address.
+ * that it was led to, for all datagrams to the service, and counts as one of its
+ * flows until it is closed (release.c). Under direct forwarding, too, the real
+ * server is called by its own address.
  *
  * When nothing leads there any more, astray.c finds the socket, and user space
  * ends it.
@@ -121,20 +122,6 @@ apart int turn(struct call *c)
 	return 1;
 }
 
-/* slot_for returns the slot of what the socket has dialled before,
- * DIALLED_SLOTS if it has not.
- */
-apart __u32 slot_for(const struct dialled *d, const struct dialled_slot *s)
-{
-	if (!d || !s)
-		return DIALLED_SLOTS;
-	for (int i = 0; i < DIALLED_SLOTS; i++) {
-		if (d->slots[i].real && d->slots[i].host_port == s->host_port && same(&d->slots[i].host, &s->host))
-			return i;
-	}
-	return DIALLED_SLOTS;
-}
-
 /* stands reports whether the real server is the one that it was. */
 inline_always int stands(__u32 slot, __u32 made)
 {
@@ -143,8 +130,23 @@ inline_always int stands(__u32 slot, __u32 made)
 	return r && r->made == made;
 }
 
+/* slot_for returns the slot of what the socket has dialled before and whose real
+ * server stands, DIALLED_SLOTS if there is none.
+ */
+apart __u32 slot_for(const struct dialled *d, const struct dialled_slot *s)
+{
+	if (!d || !s)
+		return DIALLED_SLOTS;
+	for (int i = 0; i < DIALLED_SLOTS; i++) {
+		if (d->slots[i].real && d->slots[i].host_port == s->host_port && same(&d->slots[i].host, &s->host) &&
+		    stands(d->slots[i].real, d->slots[i].made))
+			return i;
+	}
+	return DIALLED_SLOTS;
+}
+
 /* turn_again completes the call by what the socket was led to before, and
- * reports whether that stands.
+ * reports whether it could.
  */
 inline_always int turn_again(struct bpf_sock_addr *ctx, struct call *c)
 {
@@ -154,7 +156,7 @@ inline_always int turn_again(struct bpf_sock_addr *ctx, struct call *c)
 	if (!d || !c->udp)
 		return 0;
 	slot = slot_for(d, &c->ends);
-	if (slot >= DIALLED_SLOTS || !stands(d->slots[slot].real, d->slots[slot].made))
+	if (slot >= DIALLED_SLOTS)
 		return 0;
 	c->ends = d->slots[slot];
 	c->lead = REAL_BIT | c->ends.real;
@@ -206,6 +208,32 @@ apart __u32 slot_of(const struct dialled *d, const struct dialled_slot *s)
 	return DIALLED_SLOTS;
 }
 
+/* count_socket counts a socket for the real server that a slot leads it to, or
+ * takes it off the count. Who has the slot now is another where made differs.
+ */
+inline_always void count_socket(const struct dialled_slot *s, __s32 one)
+{
+	struct load *l;
+
+	if (!s->real || !stands(s->real, s->made))
+		return;
+	l = load_of(s->real);
+	if (l && (one > 0 || l->local))
+		__sync_fetch_and_add(&l->local, one);
+}
+
+/* put_slot has a slot of the socket's lead where s does, and nowhere if that
+ * leads nowhere.
+ */
+static __noinline void put_slot(struct dialled_slot *slot, const struct dialled_slot *s)
+{
+	if (balancing && (slot->real != s->real || slot->made != s->made)) {
+		count_socket(slot, -1);
+		count_socket(s, 1);
+	}
+	*slot = *s;
+}
+
 /* What became of remember: the socket was led there before, is now, or cannot
  * be for want of memory.
  */
@@ -221,10 +249,10 @@ inline_always enum remembered remember(struct bpf_sock_addr *ctx, void *map, con
 		return FORGOTTEN;
 	slot = slot_of(d, s);
 	if (slot < DIALLED_SLOTS) {
-		d->slots[slot] = *s;
+		put_slot(&d->slots[slot], s);
 		return KNOWN;
 	}
-	d->slots[d->next++ % DIALLED_SLOTS] = *s;
+	put_slot(&d->slots[d->next++ % DIALLED_SLOTS], s);
 	return FRESH;
 }
 
@@ -235,14 +263,14 @@ inline_always enum remembered remember(struct bpf_sock_addr *ctx, void *map, con
 inline_always void forget(struct bpf_sock_addr *ctx, void *map, const struct call *c)
 {
 	struct dialled *d = bpf_sk_storage_get(map, ctx->sk, 0, 0);
-	struct dialled_slot direct = { .to = c->ends.host, .to_port = c->ends.host_port };
+	struct dialled_slot direct = { .to = c->ends.host, .to_port = c->ends.host_port }, none = {};
 	__u32 slot;
 
 	if (!d || ctx->sk->state == BPF_TCP_ESTABLISHED)
 		return;
 	slot = slot_of(d, &direct);
 	if (slot < DIALLED_SLOTS)
-		__builtin_memset(&d->slots[slot], 0, sizeof(d->slots[slot]));
+		put_slot(&d->slots[slot], &none);
 }
 
 /* lead_call completes the call and reports whether the hook shall put its new

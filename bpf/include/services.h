@@ -135,7 +135,7 @@ struct {
 /* What the flows of a real server tell of it. */
 struct load {
 	__u32 active;   /* flows that it has */
-	__u32 pad;
+	__u32 local;    /* sockets of the host's own that are led to it */
 	__u64 retries;  /* SYNs that came again, because it has not answered */
 	__u64 refusals; /* SYNs that it has answered by a reset */
 	__u64 resets;   /* open connections that it has reset */
@@ -271,7 +271,7 @@ apart __u64 burden_of(const struct frontend *f, __u32 i)
 	l = load_of(slot);
 	if (!slot || !r || !l || !takes_new(r))
 		return ~0ULL;
-	burden = ((__u64)l->active + 1) << 20;
+	burden = ((__u64)l->active + l->local + 1) << 20;
 	if (f->scheduling == BY_LOAD)
 		burden /= r->weight;
 	if (burden > 0xfffffffe)

@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"fmt"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,5 +114,34 @@ func TestFlowsOfOneThatIsDownAreReset(t *testing.T) {
 		moved.Ports = []model.PortRange{model.Port(8090)}
 		set(moved)
 		c.isRefused()
+	}
+}
+
+// TestABoundHoldsBehindAService: the plane that would pass by it is not chosen,
+// and refuses.
+func TestABoundHoldsBehindAService(t *testing.T) {
+	w := world(t)
+	s := dual(t, w, model.DriverBridge, "web")
+	s = mustSet(t, w, s)
+	web := netip.AddrPortFrom(endpointAddr(s, "web"), 9)
+	s.Services = []model.VirtualService{{Name: "web", Addresses: vips[:1], Interface: "wire0", Ports: []model.PortRange{model.Port(9)}, Proto: model.UDP,
+		Reals: []model.RealServer{{Address: web.Addr(), Port: 9, Weight: 1, Endpoint: "web"}}}}
+	const burst = 400
+	for _, c := range []struct {
+		limit uint64
+		plane model.Plane
+	}{{0, model.PlaneEBPF}, {1_000_000, model.PlaneNFT}} {
+		s.Endpoints[0].Limit = model.Limit{In: c.limit}
+		if plane := mustSet(t, w, s).Services[0].Plane; plane != c.plane {
+			t.Errorf("bound to %d bit/s it is balanced by %s", c.limit, plane)
+		}
+		arrive := floodBy(t, w.DoClient, in(w, "web"), web, netip.AddrPortFrom(vips[0], 9), burst)
+		if bounded := arrive < burst; bounded != (c.limit > 0) {
+			t.Errorf("bound to %d bit/s, %d of %d arrive", c.limit, arrive, burst)
+		}
+	}
+	s.Services[0].Plane = model.PlaneEBPF
+	if _, err := w.Engine.Set(t.Context(), s); err == nil || !strings.Contains(err.Error(), "the bound on what web receives") {
+		t.Errorf("by ebpf: %v", err)
 	}
 }

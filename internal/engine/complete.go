@@ -30,6 +30,7 @@ func (e *Engine) complete(want model.State, held ipam.Leases, facts plan.Facts) 
 	ends := attach(full)
 	full.Publishes = slices.Clone(full.Publishes)
 	var errs []error
+	facts.Shaped = shaped(ends)
 	if full.Services, err = e.completeServices(full.Services, facts); err != nil {
 		errs = append(errs, err)
 	}
@@ -65,16 +66,21 @@ type end struct {
 	at     plan.Attachment
 }
 
-// attach tells of each endpoint that has publishes, by its name, how it is
-// attached.
+// attach tells of each endpoint that has publishes or is a real server, by its
+// name, how it is attached.
 func attach(s model.State) map[string]end {
-	published := map[string]bool{}
+	wanted := map[string]bool{}
 	for _, p := range s.Publishes {
-		published[p.Endpoint] = true
+		wanted[p.Endpoint] = true
+	}
+	for _, v := range s.Services {
+		for _, r := range v.Reals {
+			wanted[r.Endpoint] = true
+		}
 	}
 	ends := map[string]end{}
 	for _, ep := range s.Endpoints {
-		if !published[ep.Name] {
+		if !wanted[ep.Name] {
 			continue
 		}
 		n, _ := s.Network(ep.Network)
@@ -83,4 +89,15 @@ func attach(s model.State) map[string]end {
 		}
 	}
 	return ends
+}
+
+// shaped returns the endpoints whose attachment is.
+func shaped(ends map[string]end) map[string]bool {
+	found := map[string]bool{}
+	for name, e := range ends {
+		if e.at.Shaped {
+			found[name] = true
+		}
+	}
+	return found
 }

@@ -97,6 +97,12 @@ func endpointAddr(s model.State, name string) netip.Addr {
 // one, which is sent until it is answered.
 func flood(t *testing.T, w *topology.World, from, to place, at netip.AddrPort, n int) int {
 	t.Helper()
+	return floodBy(t, from, to, at, at, n)
+}
+
+// floodBy does so by another address, that leads there.
+func floodBy(t *testing.T, from, to place, server4, at netip.AddrPort, n int) int {
+	t.Helper()
 	var server, client net.PacketConn
 	open := func(where place, addr string, conn *net.PacketConn) {
 		t.Helper()
@@ -104,7 +110,7 @@ func flood(t *testing.T, w *topology.World, from, to place, at netip.AddrPort, n
 			t.Fatal(err)
 		}
 	}
-	open(to, at.String(), &server)
+	open(to, server4.String(), &server)
 	open(from, ":0", &client)
 	defer server.Close()
 	defer client.Close()

@@ -11,9 +11,9 @@ import (
 
 // localHooks are the programs at the socket calls of the host's own
 // processes. Those that turn come last, so that no socket is turned before it
-// can be told what it has dialled.
+// can be told what it has dialled, and its end be seen.
 var localHooks = []string{
-	"bind4", "bind6", "getpeername4", "getpeername6", "recvmsg4", "recvmsg6",
+	"release", "bind4", "bind6", "getpeername4", "getpeername6", "recvmsg4", "recvmsg6",
 	"sendmsg4", "sendmsg6", "connect4", "connect6",
 }
 

@@ -52,7 +52,7 @@ func (i Ingress) program() string {
 func (i Ingress) base() string { return end("", i.Link) }
 
 // LocalClients is our eBPF hooks at the socket calls of the host's own
-// processes: connect, sendmsg, recvmsg, getpeername and bind.
+// processes: connect, sendmsg, recvmsg, getpeername, bind and the last close.
 type LocalClients struct{}
 
 // Key implements Object.

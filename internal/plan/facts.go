@@ -71,6 +71,9 @@ type Facts struct {
 	Links map[string]HostLink
 	// Own are the host's own addresses; known where there are virtual services.
 	Own map[netip.Addr]bool
+	// Shaped are the endpoints whose Attachment is; known where they are real
+	// servers.
+	Shaped map[string]bool
 }
 
 // HostLink is a link of the host that is not ours to change.

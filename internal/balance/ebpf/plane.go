@@ -25,10 +25,11 @@
 // A packet that is too large for the way to a real server elsewhere is not sent
 // on, and its sender is told how large it may be.
 //
-// Limits: lc and wlc count flows of packets, not those of the host's own
-// processes, which also call a real server of direct forwarding or by tunnel at
-// its own address. Where a router on a tunnel's way has a narrower link than the
-// route says, what is too large for that is lost: nobody tells the client.
+// Limits: a process of the host counts for lc and wlc until it closes its socket,
+// and calls a real server of direct forwarding or by tunnel, too, at its own
+// address. A sandbox whose receiving is bounded is none of this plane's. Where a
+// router on a tunnel's way has a narrower link than the route says, what is too
+// large for that is lost: nobody tells the client.
 //
 // Kernel: 5.14 with cgroup v2; TCX from 6.6 on, cls_bpf before.
 package ebpf
@@ -75,6 +76,11 @@ func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
 	for _, r := range append(slices.Clip(v.Reals), model.RealServer{Address: v.Sorry.Addr()}) {
 		if f.Own[r.Address] {
 			return fmt.Errorf("%s is this host itself, and ebpf leads packets past it: use the plane nft, or a server in a sandbox", r)
+		}
+	}
+	for _, r := range v.Reals {
+		if f.Shaped[r.Endpoint] {
+			return fmt.Errorf("the short-cut passes by the bound on what %s receives: use the plane nft, or lift the bound", r.Endpoint)
 		}
 	}
 	return balance.Families(v)

@@ -74,16 +74,17 @@ func TestWhoIsMasqueraded(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	own := netip.MustParseAddr("192.0.2.9")
-	here := plan.Facts{Own: map[netip.Addr]bool{own: true}}
+	here := plan.Facts{Own: map[netip.Addr]bool{own: true}, Shaped: map[string]bool{"slow": true}}
 	for name, change := range map[string]func(*model.VirtualService){
 		"sed": func(v *model.VirtualService) { v.Scheduler = model.ShortestExpectedDelay },
 		"nq":  func(v *model.VirtualService) { v.Scheduler = model.NeverQueue },
 		"load": func(v *model.VirtualService) {
 			v.Scheduler, v.Reals = model.LeastConnection, make([]model.RealServer, 257)
 		},
-		"host itself": func(v *model.VirtualService) { v.Reals[1].Address = own },
-		"192.0.2.9":   func(v *model.VirtualService) { v.Sorry = netip.AddrPortFrom(own, 80) },
-		"another":     func(v *model.VirtualService) { v.Reals[1].Address = netip.MustParseAddr("2001:db8::1") },
+		"the bound on what slow receives": func(v *model.VirtualService) { v.Reals[0].Endpoint = "slow" },
+		"host itself":                     func(v *model.VirtualService) { v.Reals[1].Address = own },
+		"192.0.2.9":                       func(v *model.VirtualService) { v.Sorry = netip.AddrPortFrom(own, 80) },
+		"another":                         func(v *model.VirtualService) { v.Reals[1].Address = netip.MustParseAddr("2001:db8::1") },
 	} {
 		v := service()
 		change(&v)

@@ -173,7 +173,7 @@ type FairleadLead struct {
 type FairleadLoad struct {
 	_        structs.HostLayout
 	Active   uint32
-	Pad      uint32
+	Local    uint32
 	Retries  uint64
 	Refusals uint64
 	Resets   uint64
@@ -286,6 +286,7 @@ const (
 	FairleadProgOwnSendmsg6     = "own_sendmsg6"
 	FairleadProgRecvmsg4        = "recvmsg4"
 	FairleadProgRecvmsg6        = "recvmsg6"
+	FairleadProgRelease         = "release"
 	FairleadProgSandbox         = "sandbox"
 	FairleadProgSendmsg4        = "sendmsg4"
 	FairleadProgSendmsg6        = "sendmsg6"
@@ -362,6 +363,7 @@ type FairleadProgramSpecs struct {
 	OwnSendmsg6     *ebpf.ProgramSpec `ebpf:"own_sendmsg6"`
 	Recvmsg4        *ebpf.ProgramSpec `ebpf:"recvmsg4"`
 	Recvmsg6        *ebpf.ProgramSpec `ebpf:"recvmsg6"`
+	Release         *ebpf.ProgramSpec `ebpf:"release"`
 	Sandbox         *ebpf.ProgramSpec `ebpf:"sandbox"`
 	Sendmsg4        *ebpf.ProgramSpec `ebpf:"sendmsg4"`
 	Sendmsg6        *ebpf.ProgramSpec `ebpf:"sendmsg6"`
@@ -531,6 +533,7 @@ type FairleadPrograms struct {
 	OwnSendmsg6     *ebpf.Program `ebpf:"own_sendmsg6"`
 	Recvmsg4        *ebpf.Program `ebpf:"recvmsg4"`
 	Recvmsg6        *ebpf.Program `ebpf:"recvmsg6"`
+	Release         *ebpf.Program `ebpf:"release"`
 	Sandbox         *ebpf.Program `ebpf:"sandbox"`
 	Sendmsg4        *ebpf.Program `ebpf:"sendmsg4"`
 	Sendmsg6        *ebpf.Program `ebpf:"sendmsg6"`
@@ -562,6 +565,7 @@ func (p *FairleadPrograms) Close() error {
 		p.OwnSendmsg6,
 		p.Recvmsg4,
 		p.Recvmsg6,
+		p.Release,
 		p.Sandbox,
 		p.Sendmsg4,
 		p.Sendmsg6,

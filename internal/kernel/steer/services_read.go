@@ -164,7 +164,7 @@ func (b *Balancer) Restore(name string) {
 // connections tell of it.
 type RealCounts struct {
 	Counts
-	// Active is how many flows it has.
+	// Active is how many flows it has, with the sockets of the host's own.
 	Active uint64
 	// Retries counts SYNs that came again, as it had not answered; Refusals those
 	// that it has answered by a reset, and Resets the open connections that it
@@ -188,12 +188,10 @@ func (p *Plane) RealCounts() (map[string]map[netip.AddrPort]RealCounts, error) {
 	for name, h := range b.held {
 		all[name] = make(map[netip.AddrPort]RealCounts, len(h.slots))
 		for i, slot := range h.slots {
-			active := live[realBit|slot]
-			c, err := b.counts(slot, uint32(active))
+			c, err := b.counts(slot, uint32(live[realBit|slot]))
 			if err != nil {
 				return nil, err
 			}
-			c.Active = active
 			all[name][h.Reals[i].At] = c
 		}
 	}
@@ -201,7 +199,7 @@ func (p *Plane) RealCounts() (map[string]map[netip.AddrPort]RealCounts, error) {
 }
 
 // counts reads what is counted of the real server in a slot, and puts the number
-// of its flows right.
+// of its flows by packets right.
 func (b *Balancer) counts(slot, active uint32) (RealCounts, error) {
 	var c RealCounts
 	var l bpf.FairleadLoad
@@ -210,6 +208,7 @@ func (b *Balancer) counts(slot, active uint32) (RealCounts, error) {
 	if l.Active != active {
 		store(b.loads, off, native(active))
 	}
+	c.Active = uint64(active) + uint64(l.Local)
 	c.Retries, c.Refusals, c.Resets = l.Retries, l.Refusals, l.Resets
 	var err error
 	c.Counts, err = b.totals(slot)

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* release runs when a process's last descriptor of a socket is closed: the
+ * socket is then no flow of a real server any more. Sockets of the kernel's own
+ * do not come by here.
+ */
+#include "include/local.h"
+
+SEC("cgroup/sock_release")
+int release(struct bpf_sock *sk)
+{
+	struct dialled *d;
+
+	if (!balancing)
+		return PROCEED;
+	d = bpf_sk_storage_get(&dialled, sk, 0, 0);
+	if (!d)
+		return PROCEED;
+	for (int i = 0; i < DIALLED_SLOTS; i++)
+		count_socket(&d->slots[i], -1);
+	return PROCEED;
+}

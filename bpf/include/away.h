@@ -138,7 +138,18 @@ inline_always int to_neighbour(const struct hop *h)
 	return bpf_redirect_neigh(link_of(h), &next, sizeof(next), 0);
 }
 
-/* away sends a packet back to the client of the flow. */
+/* without_hop sends a packet by the link that the client came by, where the
+ * kernel looks for the way by the packet itself. One for a real server, which
+ * need not have its address, would go astray.
+ */
+inline_always int without_hop(const struct flow *f)
+{
+	return balancing && f->lead == REAL_BIT ? TC_ACT_SHOT : bpf_redirect_neigh(f->ifindex, 0, 0, 0);
+}
+
+/* away sends a packet back to the client of the flow, or on to the real server
+ * that is in the client's place and has no slot there.
+ */
 inline_always int away(struct __sk_buff *skb, const struct flow *f)
 {
 	__u32 slot = hop_slot(f);
@@ -151,7 +162,7 @@ inline_always int away(struct __sk_buff *skb, const struct flow *f)
 	if (!h)
 		return TC_ACT_SHOT;
 	if (!is_known(h, f))
-		return find_hop(skb, f, h) ? to_neighbour(h) : bpf_redirect_neigh(f->ifindex, 0, 0, 0);
+		return find_hop(skb, f, h) ? to_neighbour(h) : without_hop(f);
 	if (!link_header || !h->framed)
 		return to_neighbour(h);
 	macs = writable(skb, 0, sizeof(h->macs));

@@ -362,7 +362,8 @@ static __noinline int lead_on(struct __sk_buff *skb, struct packet *p, struct wo
 		return drop(f->lead, INWARD);
 	if (last)
 		end_flow(f, &w->key);
-	return on_to(skb, p, r, w);
+	last = on_to(skb, p, r, w);
+	return last == TC_ACT_SHOT ? drop(REAL_BIT | w->slot, INWARD) : last;
 }
 
 /* balance leads a packet for a virtual service to a real server. flags become

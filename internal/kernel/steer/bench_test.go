@@ -54,6 +54,7 @@ func newBench(tb testing.TB) *bench {
 	for _, name := range []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapFlowsUdp, bpf.FairleadMapConnsTcp, bpf.FairleadMapConnsUdp, bpf.FairleadMapYoungFlows, bpf.FairleadMapYoungConns} {
 		spec.Maps[name].MaxEntries = testFlows
 	}
+	keep(spec, forLinks)
 	c, err := ebpf.NewCollection(spec)
 	if err != nil {
 		tb.Fatal(explain(err))

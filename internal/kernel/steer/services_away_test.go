@@ -20,7 +20,10 @@ func TestNoWayToARealServer(t *testing.T) {
 			if v4 {
 				at, seen = netip.MustParseAddrPort("198.51.100.1:8000"), hostV4
 			}
-			s.Direct, s.Ring = direct, []uint16{0}
+			s.Ring = []uint16{0}
+			if direct {
+				s.Forward = ForwardDirect
+			}
 			s.Reals = []Real{{At: at, Weight: 1, Seen: seen, Ifindex: uint32(b.up), Flags: RealRemote}}
 			b.hold(t, s)
 			for range 2 {

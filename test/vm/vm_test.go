@@ -14,7 +14,7 @@ import (
 var networking = []string{
 	"veth", "bridge", "br_netfilter", "macvlan", "ipvlan", "8021q", "vxlan",
 	"nf_tables", "nft_chain_nat", "nft_ct", "nft_fib_inet", "nft_masq", "nft_nat", "nf_conntrack_netlink",
-	"sch_ingress", "cls_bpf", "tcp_diag", "udp_diag", "tun",
+	"sch_ingress", "cls_bpf", "tcp_diag", "udp_diag",
 }
 
 // debian returns the kernel that test/install-debian has unpacked.

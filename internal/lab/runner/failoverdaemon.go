@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -42,12 +43,19 @@ func startDaemonBalancer(ctx context.Context, w *failingWorld, names []string) (
 	if err := b.start(ctx); err != nil {
 		return b, fmt.Errorf("start the daemon: %w: %s", err, b.log())
 	}
-	wish, err := b.wish(names)
+	sandboxes, err := b.sandboxes(names)
 	if err != nil {
 		return b, err
 	}
-	if err := b.do(ctx, wish, "apply", "-f", "-"); err != nil {
-		return b, err
+	// A first check decides at once: what leads to the servers is there before it.
+	for _, wish := range []map[string]any{sandboxes, b.balanced(sandboxes, names)} {
+		text, err := json.Marshal(wish)
+		if err == nil {
+			err = b.do(ctx, text, "apply", "-f", "-")
+		}
+		if err != nil {
+			return b, err
+		}
 	}
 	return b, b.follow(ctx)
 }
@@ -74,12 +82,10 @@ func (b *daemonBalancer) start(ctx context.Context) error {
 	return nil
 }
 
-// wish is what is declared: the sandboxes by the paths that lead other processes
-// to them, and the service.
-func (b *daemonBalancer) wish(names []string) ([]byte, error) {
-	p := b.world.rig.path
+// sandboxes are what is declared of them, by the paths that lead other processes
+// there.
+func (b *daemonBalancer) sandboxes(names []string) (map[string]any, error) {
 	var attachments []map[string]any
-	var servers []string
 	for _, name := range names {
 		box, err := b.world.Sandbox(name)
 		if err != nil {
@@ -87,19 +93,30 @@ func (b *daemonBalancer) wish(names []string) ([]byte, error) {
 		}
 		box = strings.Replace(box, "/proc/self/", fmt.Sprintf("/proc/%d/", os.Getpid()), 1)
 		attachments = append(attachments, map[string]any{"name": name, "sandbox": box, "network": lab, "address": reals[name].String()})
+	}
+	p := b.world.rig.path
+	return map[string]any{
+		"networks":    map[string]any{lab: map[string]any{"driver": p.Driver, "subnet": subnet.String(), "mtu": p.MTU}},
+		"attachments": attachments,
+	}, nil
+}
+
+// balanced adds the service over them to what is declared.
+func (b *daemonBalancer) balanced(sandboxes map[string]any, names []string) map[string]any {
+	p := b.world.rig.path
+	var servers []string
+	for _, name := range names {
 		servers = append(servers, at(name))
 	}
 	check := map[string]any{"type": "tcp", "interval": b.world.interval.String(), "fall": fall, "rise": rise}
 	if p.Passive {
 		check["passive"] = true
 	}
-	return json.Marshal(map[string]any{
-		"networks":    map[string]any{lab: map[string]any{"driver": p.Driver, "subnet": subnet.String(), "mtu": p.MTU}},
-		"attachments": attachments,
-		"services": map[string]any{service: map[string]any{
-			"address": virtual.String(), "port": LoadPort, "plane": p.Plane, "drain": "10s", "check": check, "reals": servers,
-		}},
-	})
+	wish := maps.Clone(sandboxes)
+	wish["services"] = map[string]any{service: map[string]any{
+		"address": virtual.String(), "port": LoadPort, "plane": p.Plane, "drain": "10s", "check": check, "reals": servers,
+	}}
+	return wish
 }
 
 // at is what a real server is called by.

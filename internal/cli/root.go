@@ -190,7 +190,17 @@ func colored(w io.Writer) bool {
 	return isTerminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// arguments turns cobra's argument checks into usage errors.
+// arguments turns cobra's argument checks into usage errors that say what is
+// wanted.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error { return usage(check(c, args)) }
+	return func(c *cobra.Command, args []string) error {
+		if check(c, args) == nil {
+			return nil
+		}
+		got := fmt.Sprintf("%d arguments", len(args))
+		if len(args) == 1 {
+			got = "1 argument"
+		}
+		return usage(fmt.Errorf("%s: want %s", got, c.UseLine()))
+	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -17,8 +18,12 @@ func newService(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "service",
 		Short: "Balance addresses and ports over real servers, with health checks",
-		RunE: func(c *cobra.Command, _ []string) error {
-			return usage(errors.Join(c.Help(), errors.New("name a command: add, set, rm, drain, enable, ls, show, watch or import")))
+		RunE: func(c *cobra.Command, args []string) error {
+			const want = "name a command: add, set, rm, drain, enable, ls, show, watch or import"
+			if len(args) > 0 {
+				return usage(fmt.Errorf("there is no command %q: %s", args[0], want))
+			}
+			return usage(errors.Join(c.Help(), errors.New(want)))
 		},
 	}
 	c.AddCommand(newServiceAdd(a), newServiceSet(a), newServiceRemove(a), newServiceDrain(a), newServiceEnable(a),
@@ -57,6 +62,12 @@ func (f *serviceFlags) flags(c *cobra.Command) {
 	}
 }
 
+// given reports whether any of the flags was.
+func (f *serviceFlags) given(c *cobra.Command) bool {
+	return len(f.reals) > 0 || c.Flags().Changed("check-command") || slices.ContainsFunc(slices.Concat(text.ServiceFields(), text.CheckFields()),
+		func(field text.ServiceField) bool { return c.Flags().Changed(field.Flag) })
+}
+
 // word is a flag whose kind of value has a name of its own.
 type word struct{ text, kind string }
 
@@ -81,6 +92,9 @@ func (f *serviceFlags) change(c *cobra.Command, v *model.VirtualService, fronten
 	for _, field := range slices.Concat(text.ServiceFields(), text.CheckFields()) {
 		if flag := c.Flags().Lookup(field.Flag); flag.Changed {
 			if err := field.Set(v, flag.Value.String()); err != nil {
+				if field.Flag != field.Name { // which is what the error names
+					err = fmt.Errorf("--%s: %w", field.Flag, err)
+				}
 				return err
 			}
 		}
@@ -91,11 +105,16 @@ func (f *serviceFlags) change(c *cobra.Command, v *model.VirtualService, fronten
 			v.Check.Command = strings.Fields(f.command[0])
 		}
 	}
+	var given []model.RealServer
 	for _, word := range f.reals {
 		r, err := text.Real(word)
 		if err != nil {
 			return err
 		}
+		if slices.ContainsFunc(given, r.Is) {
+			return fmt.Errorf("real server %s: it is there twice", r)
+		}
+		given = append(given, r)
 		if i := slices.IndexFunc(v.Reals, r.Is); i >= 0 {
 			v.Reals[i] = r
 		} else {
@@ -150,6 +169,9 @@ func newServiceSet(a *app) *cobra.Command {
 			"  fairlead service set web --scheduler wrr --check tcp --interval 1s",
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 && !f.given(c) {
+				return usage(fmt.Errorf("nothing is to change: name a flag or an address and port (see %s --help)", c.CommandPath()))
+			}
 			return r.call(c.Context(), func(client *admin.Client) error { return r.changeService(c, client, &f, args) })
 		},
 		ValidArgsFunction: r.completeServices,

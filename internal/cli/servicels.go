@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -17,16 +18,16 @@ import (
 func newServiceList(a *app) *cobra.Command {
 	r := &remote{app: a}
 	c := &cobra.Command{
-		Use:   "ls",
+		Use:   "ls [NAME…]",
 		Short: "List virtual services and how their real servers are",
-		Long: "List virtual services and their real servers, as `ipvsadm -l -n` does: how each forwards,\n" +
-			"its weight and how many connections it has now; and how it is, since when and why. A dash\n" +
-			"is what the plane does not count.",
-		Example: "  fairlead service ls\n  fairlead service ls -o json",
-		Args:    arguments(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error {
+		Long: "List virtual services, or those that are named, and their real servers, as\n" +
+			"`ipvsadm -l -n` does: how each forwards, its weight and how many connections it has\n" +
+			"now; and how it is, since when and why. A dash is what the plane does not count.",
+		Example: "  fairlead service ls\n  fairlead service ls web -o json",
+		Args:    arguments(cobra.ArbitraryArgs),
+		RunE: func(c *cobra.Command, args []string) error {
 			return r.call(c.Context(), func(client *admin.Client) error {
-				all, err := client.Services(c.Context())
+				all, err := named(c.Context(), client, args)
 				if err != nil {
 					return err
 				}
@@ -36,9 +37,26 @@ func newServiceList(a *app) *cobra.Command {
 				return r.printServices(all)
 			})
 		},
+		ValidArgsFunction: r.completeServices,
 	}
 	r.flags(c)
 	return c
+}
+
+// named returns the services of the names, all for none.
+func named(ctx context.Context, client *admin.Client, names []string) ([]daemon.ServiceView, error) {
+	if len(names) == 0 {
+		return client.Services(ctx)
+	}
+	var all []daemon.ServiceView
+	for _, name := range names {
+		v, err := client.Service(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
 }
 
 // printServices writes services and under each its real servers. Both have

@@ -60,6 +60,9 @@ func newServiceDrain(a *app) *cobra.Command {
 		Example: "  fairlead service drain web 10.0.0.2:8080\n  fairlead service drain web web-2 --deadline 5m --wait",
 		Args:    arguments(cobra.MinimumNArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
+			if request.Now && c.Flags().Changed("deadline") {
+				return usage(errors.New("--now is a deadline already: leave the one or the other out"))
+			}
 			return r.call(c.Context(), func(client *admin.Client) error {
 				request.Do = daemon.DrainReal
 				if err := r.changeReals(c.Context(), client, args, request); err != nil || !wait {

@@ -35,6 +35,9 @@ func newServiceWatch(a *app) *cobra.Command {
 }
 
 func (r *remote) watchServices(ctx context.Context, client *admin.Client, names []string) error {
+	if _, err := named(ctx, client, names); err != nil {
+		return err
+	}
 	began := time.Now()
 	err := client.FollowEvents(ctx, func(e daemon.Event) error {
 		what, is := strings.CutPrefix(e.Object, "service ")

@@ -18,6 +18,14 @@ func (d *Daemon) resume(w model.Wishes) error {
 	if err != nil {
 		return fmt.Errorf("read record: %w", err)
 	}
+	if slices.ContainsFunc(w.Services, selects) {
+		// Who is selected by name is found with the address that it has, or the
+		// service would have nobody until the first step has told of leases, and all
+		// its connections would be ended.
+		full, err := d.engine.State()
+		d.warn("find the addresses of sandboxes", err)
+		d.full.Endpoints = full.Endpoints
+	}
 	out := d.takenOut(w)
 	held := make([]model.VirtualService, 0, len(record.Desired.Services))
 	for _, v := range record.Desired.Services {

@@ -109,7 +109,9 @@ func parseReal(text string) (r model.RealServer, err error) {
 		case "network":
 			r.Select.Network = value
 		case "weight":
-			r.Weight, err = strconv.Atoi(value)
+			if r.Weight, err = strconv.Atoi(value); err != nil {
+				err = fmt.Errorf("weight %q: want a number", value)
+			}
 		case "port":
 			r.Port, err = port(value)
 		case "state":

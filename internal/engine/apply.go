@@ -112,6 +112,9 @@ func (e *Engine) attempt(ctx context.Context, record *store.Record, want plan.Pl
 	if err := e.setProxy(ctx, s.userspace, bridging(want, s.userspace)); err != nil {
 		return err
 	}
+	if err := e.cfg.Kernel.Prepare(s.leads); err != nil {
+		return err
+	}
 	for _, op := range s.first {
 		undo(func() error { return e.cfg.Kernel.Set(op.Object) })
 		if err := e.cfg.Kernel.Del(op.Object); err != nil {

@@ -31,6 +31,9 @@ type Kernel interface {
 	Set(plan.Object) error
 	Del(plan.Object) error
 	Transact([]plan.Op) error
+	// Prepare comes before anything is attached that the steps on the eBPF table
+	// need.
+	Prepare([]plan.Op) error
 	// Lead carries out the steps on the eBPF table, all of them or none.
 	Lead([]plan.Op) error
 	// Held returns a *kernel.HeldError if a socket holds a port of the leads.

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"testing"
@@ -288,4 +289,55 @@ func through(t *testing.T, tun *netlink.Tuntap, to string) {
 		}
 		return
 	}
+}
+
+// TestAServiceAnnouncedReplacesNoProgram: what is attached after it was said that
+// a service comes is not replaced when it does.
+func TestAServiceAnnouncedReplacesNoProgram(t *testing.T) {
+	w := newLocalWorld(t)
+	if err := w.Del(plan.LocalClients{}); err != nil {
+		t.Fatal(err)
+	}
+	steps := []plan.Op{{Object: steeredWeb(model.RoundRobin)}}
+	for _, announced := range []bool{true, false} {
+		if announced {
+			if err := w.Prepare(steps); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Set(plan.LocalClients{}); err != nil {
+			t.Fatal(err)
+		}
+		before := attachedPrograms(t, w.Host)
+		if err := w.Lead(steps); err != nil {
+			t.Fatal(err)
+		}
+		if stayed := maps.Equal(before, attachedPrograms(t, w.Host)); stayed != announced {
+			t.Errorf("announced %v: the programs are the same: %v", announced, stayed)
+		}
+		reach(t, w.ns, "203.0.113.80:80", "10.9.0.2:8080")
+		if err := w.Lead([]plan.Op{{Object: steps[0].Object, Del: true}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Del(plan.LocalClients{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// attachedPrograms returns the kernel's numbers of the programs, by their names.
+func attachedPrograms(t *testing.T, h *Host) map[string]uint32 {
+	t.Helper()
+	found := map[string]uint32{}
+	err := h.sight(func(s *steer.Sight) error {
+		all, err := s.Attachments()
+		for _, a := range all {
+			found[a.Program] = a.ID
+		}
+		return err
+	})
+	if err != nil || len(found) == 0 {
+		t.Fatalf("attached are %v, %v", found, err)
+	}
+	return found
 }

@@ -30,6 +30,24 @@ var steeredForwards = map[model.Forward]uint8{
 	model.ForwardNAT: steer.ForwardNAT, model.ForwardDirect: steer.ForwardDirect, model.ForwardTunnel: steer.ForwardTunnel,
 }
 
+// Prepare makes the programs take services if a step brings one: so those that are
+// attached from now on need not be replaced in the next moment.
+func (h *Host) Prepare(ops []plan.Op) error {
+	if !slices.ContainsFunc(ops, func(op plan.Op) bool { return !op.Del && isServed(op.Object) }) {
+		return nil
+	}
+	h.bpf.Lock()
+	defer h.bpf.Unlock()
+	p, err := h.plane()
+	if err != nil {
+		return err
+	}
+	if err := h.ns.Do(p.Serve); err != nil {
+		return errors.Join(err, h.unloadIdle())
+	}
+	return nil
+}
+
 // serve carries out the steps on virtual services, and ends the flows of what
 // they take away.
 func (h *Host) serve(p *steer.Plane, links indices, ops []plan.Op) error {

@@ -61,10 +61,14 @@ var probes = map[plan.Feature]func(*Host) error{
 	plan.FeatureIPVS:         probeIPVS,
 }
 
-// missing returns why each feature that the kernel lacks is lacking. All are
-// tried at once: most of the time the kernel makes us wait.
+// askNFT are the features whose probes speak to nftables. Its connection takes
+// one question at a time: another would get the answer.
+var askNFT = []plan.Feature{plan.FeatureNAT, plan.FeatureNFTServices, plan.FeatureIPVS}
+
+// missing returns why each feature that the kernel lacks is lacking. All that
+// can be are tried at once: most of the time the kernel makes us wait.
 func (h *Host) missing(only []plan.Feature) map[plan.Feature]string {
-	var mu sync.Mutex
+	var mu, nft sync.Mutex
 	var wg sync.WaitGroup
 	missing := map[plan.Feature]string{}
 	for feature, try := range probes {
@@ -72,6 +76,10 @@ func (h *Host) missing(only []plan.Feature) map[plan.Feature]string {
 			continue
 		}
 		wg.Go(func() {
+			if slices.Contains(askNFT, feature) {
+				nft.Lock()
+				defer nft.Unlock()
+			}
 			if err := try(h); err != nil {
 				mu.Lock()
 				defer mu.Unlock()

@@ -84,8 +84,10 @@ func (p *pool) complete(checks *health.Monitor, before *pool, now time.Time) {
 }
 
 // reach brings the host to what the wishes want. What services select may have
-// got its addresses by that: then one more step follows.
+// got its addresses by that: then one more step follows. Real servers that come
+// are checked when what leads to them is there.
 func (d *Daemon) reach(w model.Wishes) error {
+	defer d.health.Hold()()
 	want := d.desire(w, nil)
 	if err := d.set(want); err != nil {
 		return err

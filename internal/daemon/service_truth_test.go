@@ -131,6 +131,30 @@ func TestStatesAreThePlanes(t *testing.T) {
 	}
 }
 
+// TestFirstCheckFollowsTheStep: a real server that the same step makes is not
+// taken for down because the step is not done yet.
+func TestFirstCheckFollowsTheStep(t *testing.T) {
+	w := newWorld(t)
+	host := newGate(w)
+	w.start()
+	v := checked(w)
+	v.Reals = v.Reals[:1]
+	open := host.shutNow()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.serve(v)
+	}()
+	<-host.reached
+	w.serves("10.0.0.2:8080")
+	open()
+	<-done
+	w.stands("web", "10.0.0.2:8080 up")
+	if s, err := w.Service("web"); err != nil || slices.ContainsFunc(w.happened(), func(e string) bool { return strings.Contains(e, "down") }) {
+		t.Errorf("%v; %+v; %q", err, s.Reals, w.happened())
+	}
+}
+
 // TestAPlaneCannotBeTold: as long as a plane cannot be told, the old states are
 // shown, with the reason; and another service is none the worse for it.
 func TestAPlaneCannotBeTold(t *testing.T) {

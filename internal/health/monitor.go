@@ -70,7 +70,10 @@ type Monitor struct {
 	services map[string]*service
 	due      schedule
 	waiting  queue
-	batch    Batch
+	// held are servers whose first checks wait until there are no holds.
+	held  []*server
+	holds int
+	batch Batch
 	// touched are the services of the batch.
 	touched map[string]bool
 	// wake is when the loop means to look next.

@@ -500,3 +500,25 @@ func held(m *Monitor, v model.VirtualService) model.VirtualService {
 	v, _ = m.Effective(v)
 	return v
 }
+
+// TestMonitorHolds: what comes meanwhile is not checked before it is let go, and
+// what was there goes on.
+func TestMonitorHolds(t *testing.T) {
+	inFarm(t, 0, func(t *testing.T, f *farm) {
+		old, fresh := farmService("old", 1), farmService("web", 2)
+		old.Reals[0].Endpoint = "old"
+		f.mustSet(t, old)
+		inner, outer := f.monitor.Hold(), f.monitor.Hold()
+		f.mustSet(t, old, fresh)
+		inner()
+		time.Sleep(time.Minute)
+		if len(f.times("e1")) != 0 || len(f.times("old")) < 50 {
+			t.Errorf("asked: %v, and %v", f.times("e1"), f.times("old"))
+		}
+		outer()
+		synctest.Wait()
+		if len(f.times("e1")) != 1 {
+			t.Errorf("asked: %v", f.times("e1"))
+		}
+	})
+}

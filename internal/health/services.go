@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"fairlead/internal/model"
@@ -67,9 +68,31 @@ func (m *Monitor) Set(services []model.VirtualService) error {
 			delete(m.services, name)
 		}
 	}
-	m.start(fresh, now)
+	if m.holds > 0 {
+		m.held = append(m.held, fresh...)
+	} else {
+		m.start(fresh, now)
+	}
 	m.nudge()
 	return errors.Join(errs...)
+}
+
+// Hold puts off the first checks of the servers that come by Set from now on,
+// until the function that it returns is called: what leads to them may have to
+// be made first.
+func (m *Monitor) Hold() (release func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.holds++
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.holds--; m.holds > 0 {
+			return
+		}
+		m.start(slices.DeleteFunc(m.held, func(s *server) bool { return s.gone }), time.Now())
+		m.held = nil
+	}
 }
 
 // set takes one service, and returns the servers that are to be checked for

@@ -157,7 +157,7 @@ static __noinline int put_fresh(const struct packet *p, struct work *w, const st
 }
 
 /* fill_fresh makes the flow and its key. */
-inline_always void fill_fresh(struct __sk_buff *skb, const struct packet *p, struct work *w, const struct real *r, __u32 flags)
+inline_always void fill_fresh(__u32 ifindex, const struct packet *p, struct work *w, const struct real *r, __u32 flags)
 {
 	w->key.endpoint = w->direct ? p->dst : r->to;
 	w->key.endpoint_port = w->direct || !r->port ? p->dport : r->port;
@@ -169,7 +169,7 @@ inline_always void fill_fresh(struct __sk_buff *skb, const struct packet *p, str
 	w->fresh.client = p->src;
 	w->fresh.host_port = p->dport;
 	w->fresh.client_port = p->sport;
-	w->fresh.ifindex = skb->ifindex;
+	w->fresh.ifindex = ifindex;
 	w->fresh.flags = flags | FLOW_RESET;
 	w->fresh.lead = REAL_BIT | w->slot;
 	w->fresh.tick = bpf_jiffies64();
@@ -179,7 +179,7 @@ inline_always void fill_fresh(struct __sk_buff *skb, const struct packet *p, str
 /* begin_conn chooses a real server for the packet and makes the flow, which is
  * then found under the key in w; NULL if there is no service, or nobody there.
  */
-inline_always struct flow *begin_conn(struct __sk_buff *skb, const struct packet *p, struct work *w, __u32 flags)
+inline_always struct flow *begin_conn(__u32 ifindex, const struct packet *p, struct work *w, __u32 flags)
 {
 	struct frontend *f = find_frontend(&p->dst, p->dport, p->plane);
 	struct real *r;
@@ -200,7 +200,7 @@ inline_always struct flow *begin_conn(struct __sk_buff *skb, const struct packet
 	l = load_of(w->slot);
 	if (!w->slot || !r || !l || !r->made)
 		return 0;
-	fill_fresh(skb, p, w, r, flags);
+	fill_fresh(ifindex, p, w, r, flags);
 	if (put_fresh(p, w, r))
 		return 0;
 	w->conn.to = w->key;
@@ -325,7 +325,7 @@ static __noinline int error_to_real(struct __sk_buff *skb, struct packet *p)
 }
 
 /* pick finds the flow of a packet, or begins it. */
-static __noinline struct flow *pick(struct __sk_buff *skb, struct packet *p, struct work *w, __u32 flags)
+static __noinline struct flow *pick(__u32 ifindex, struct packet *p, struct work *w, __u32 flags)
 {
 	struct flow *f;
 
@@ -333,7 +333,7 @@ static __noinline struct flow *pick(struct __sk_buff *skb, struct packet *p, str
 	w->nobody = 0;
 	f = find_standing(p, w);
 	if (!f)
-		return begin_conn(skb, p, w, flags);
+		return begin_conn(ifindex, p, w, flags);
 	w->direct = same(&w->key.endpoint, &p->dst);
 	return note_call(w, f, p);
 }
@@ -353,7 +353,7 @@ static __noinline int lead_on(struct __sk_buff *skb, struct packet *p, struct wo
 		drop(f->lead, INWARD);
 		return tell_too_big(skb, p, room);
 	}
-	last = track(skb, f, p, INWARD);
+	last = track(skb->len, f, p, INWARD);
 	to.src = &w->key.client;
 	to.sport = w->key.client_port;
 	to.dst = &w->key.endpoint;
@@ -377,7 +377,7 @@ inline_always int balance(struct __sk_buff *skb, struct packet *p, __u32 flags)
 
 	if (!w || is_loopback(&p->src))
 		return UNTOUCHED;
-	f = pick(skb, p, w, flags);
+	f = pick(skb->ifindex, p, w, flags);
 	if (f)
 		return lead_on(skb, p, w, f);
 	return w->nobody ? refuse_client(skb, p) : UNTOUCHED;

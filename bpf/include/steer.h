@@ -278,7 +278,7 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 		return UNTOUCHED;
 	if (f->lead != slot) /* it is new, or its publish was made anew */
 		f->lead = slot;
-	last = track(skb, f, p, INWARD);
+	last = track(skb->len, f, p, INWARD);
 	to.src = &key.client;
 	to.sport = key.client_port;
 	to.dst = &key.endpoint;
@@ -356,7 +356,7 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int elsewhere
 	}
 	if (is_real(f->lead))
 		note_answer(f, p);
-	last = track(skb, f, p, OUTWARD);
+	last = track(skb->len, f, p, OUTWARD);
 	to.src = &f->host;
 	to.sport = f->host_port;
 	to.dst = &f->client;

@@ -162,15 +162,17 @@ static __noinline int drop(__u32 slot, __u32 d)
 	return TC_ACT_SHOT;
 }
 
-/* track keeps the flow alive and reports whether the packet ends it. */
-inline_always int track(struct __sk_buff *skb, struct flow *f, const struct packet *p, enum direction d)
+/* track counts a frame of that length, keeps its flow alive and reports whether
+ * the packet ends it.
+ */
+inline_always int track(__u32 length, struct flow *f, const struct packet *p, enum direction d)
 {
 	__u64 tick = bpf_jiffies64();
 	struct total *t = total_of(f->lead);
 
 	if (t) {
 		t->packets[d]++;
-		t->bytes[d] += skb->len;
+		t->bytes[d] += length;
 	}
 	if (f->tick != tick) {
 		f->tick = tick;

@@ -43,6 +43,30 @@ inline_always __be16 length_field(__be16 inner, __u32 more)
 	return inner && length <= 0xffff ? bpf_htons(length) : 0;
 }
 
+/* outer_v4 makes of a copy of the inner header the outer one. */
+inline_always void outer_v4(struct iphdr *ip, const struct real *r)
+{
+	ip->ihl = sizeof(*ip) / 4;
+	ip->tot_len = length_field(ip->tot_len, sizeof(*ip));
+	ip->id = bpf_get_prandom_u32();
+	ip->frag_off &= bpf_htons(IP_DF);
+	ip->ttl = OUTER_TTL;
+	ip->protocol = IPPROTO_IPIP;
+	ip->saddr = r->seen.w[3];
+	ip->daddr = r->to.w[3];
+	ip->check = 0;
+	ip->check = ~fold(fold(bpf_csum_diff(0, 0, (__be32 *)ip, sizeof(*ip), 0)));
+}
+
+inline_always void outer_v6(struct ipv6hdr *ip, const struct real *r)
+{
+	ip->payload_len = length_field(ip->payload_len, sizeof(*ip));
+	ip->nexthdr = IPPROTO_IPV6;
+	ip->hop_limit = OUTER_TTL;
+	__builtin_memcpy(&ip->saddr, &r->seen, 16);
+	__builtin_memcpy(&ip->daddr, &r->to, 16);
+}
+
 inline_always int wrap_v4(struct __sk_buff *skb, const struct real *r)
 {
 	struct iphdr ip;
@@ -50,16 +74,7 @@ inline_always int wrap_v4(struct __sk_buff *skb, const struct real *r)
 	if (bpf_skb_load_bytes(skb, link_header, &ip, sizeof(ip)) ||
 	    bpf_skb_adjust_room(skb, sizeof(ip), BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV4))
 		return -1;
-	ip.ihl = sizeof(ip) / 4;
-	ip.tot_len = length_field(ip.tot_len, sizeof(ip));
-	ip.id = bpf_get_prandom_u32();
-	ip.frag_off &= bpf_htons(IP_DF);
-	ip.ttl = OUTER_TTL;
-	ip.protocol = IPPROTO_IPIP;
-	ip.saddr = r->seen.w[3];
-	ip.daddr = r->to.w[3];
-	ip.check = 0;
-	ip.check = ~fold(fold(bpf_csum_diff(0, 0, (__be32 *)&ip, sizeof(ip), 0)));
+	outer_v4(&ip, r);
 	return bpf_skb_store_bytes(skb, link_header, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM);
 }
 
@@ -70,11 +85,7 @@ inline_always int wrap_v6(struct __sk_buff *skb, const struct real *r)
 	if (bpf_skb_load_bytes(skb, link_header, &ip, sizeof(ip)) ||
 	    bpf_skb_adjust_room(skb, sizeof(ip), BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6))
 		return -1;
-	ip.payload_len = length_field(ip.payload_len, sizeof(ip));
-	ip.nexthdr = IPPROTO_IPV6;
-	ip.hop_limit = OUTER_TTL;
-	__builtin_memcpy(&ip.saddr, &r->seen, 16);
-	__builtin_memcpy(&ip.daddr, &r->to, 16);
+	outer_v6(&ip, r);
 	return bpf_skb_store_bytes(skb, link_header, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM);
 }
 

@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/frontend/docker"
 	"fairlead/internal/frontend/metrics"
 	"fairlead/internal/frontend/service"
+	"fairlead/internal/kernel"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -17,6 +18,7 @@ import (
 func newDaemon(a *app) *cobra.Command {
 	var opt service.Options
 	var readyFD int
+	var xdp string
 	c := &cobra.Command{
 		Use:   "daemon",
 		Short: "Run the daemon that holds attachments, in the foreground",
@@ -37,9 +39,12 @@ func newDaemon(a *app) *cobra.Command {
 			if err := metrics.Check(opt.Metrics, opt.MetricsGroup); err != nil {
 				return usage(err)
 			}
+			var err error
+			if opt.XDP, err = kernel.ParseXDP(xdp); err != nil {
+				return usage(fmt.Errorf("--%w", err))
+			}
 			opt.Version = a.version
 			opt.Log = service.Logger(a.err)
-			var err error
 			if opt.Sockets, err = service.Handed(); err != nil {
 				return err
 			}
@@ -71,6 +76,7 @@ func newDaemon(a *app) *cobra.Command {
 		"\nfor the daemon at the default --socket, unless --idle-exit; else, or empty, none)")
 	f.StringVar(&opt.Metrics, "metrics", "", "where to show metrics for Prometheus: unix:PATH, or a loopback\naddress such as 127.0.0.1:9464")
 	f.StringVar(&opt.MetricsGroup, "metrics-group", "", "group that may read a unix socket of --metrics beside root;\nit must be able to enter the directory, which is not so of /run/fairlead")
+	f.StringVar(&xdp, "xdp", string(kernel.XDPAuto), "links whose drivers send packets of direct and tunnel services on\nby themselves: auto (network cards), always, or never")
 	f.BoolVar(&opt.TearDown, "teardown", false, "remove everything from the host when stopped")
 	f.BoolVar(&opt.IdleExit, "idle-exit", false, "end when nothing is attached")
 	f.IntVar(&readyFD, "ready-fd", -1, "file descriptor to say readiness on")

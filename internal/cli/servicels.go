@@ -223,6 +223,9 @@ func (r *remote) printService(v daemon.ServiceView) error {
 	for _, real := range v.Reals {
 		rows = append(rows, []string{"real", text.FormatReal(real)})
 	}
+	for _, f := range v.FastPath {
+		rows = append(rows, []string{"fast path", f.String()})
+	}
 	if v.Origin != model.FromCommand {
 		rows = append(rows, []string{"declared by", string(v.Origin)})
 	}

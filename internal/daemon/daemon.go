@@ -50,6 +50,8 @@ type Host interface {
 	Watch(context.Context) (*kernel.Watcher, error)
 	RenewAddresses() error
 	BoundBy(cgroup string) ([]kernel.Bound, error)
+	// FastPath tells which links' drivers send packets on by themselves.
+	FastPath() ([]kernel.FastLink, uint64, error)
 	// Do runs a function on a thread in the host's namespace.
 	Do(func() error) error
 }

@@ -132,7 +132,13 @@ func (d *Daemon) Service(name string) (ServiceView, error) {
 		return ServiceView{}, noService(name)
 	}
 	d.countFlows()
-	return d.viewServices(name)[0], nil
+	v := d.viewServices(name)[0]
+	if v.On == model.PlaneEBPF && v.Forward != "" && v.Forward != model.ForwardNAT {
+		var err error
+		v.FastPath, _, err = d.cfg.Host.FastPath()
+		d.warn("read the fast path", err)
+	}
+	return v, nil
 }
 
 func noService(name string) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fairlead/internal/health"
+	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 )
 
@@ -36,6 +37,9 @@ type ServiceView struct {
 	Status ServiceStatus `json:"status"`
 	// Problem says why it is not applied, or what of it is not.
 	Problem string `json:"problem,omitempty"`
+	// FastPath are the links whose drivers send packets on by themselves, or may
+	// not; only for one service that is asked for.
+	FastPath []kernel.FastLink `json:"fast_path,omitempty"`
 	// Servers are the real servers that there are.
 	Servers []RealView `json:"servers"`
 }

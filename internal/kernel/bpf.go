@@ -112,6 +112,8 @@ func (h *Host) setBPF(o plan.Object) error {
 	switch o := o.(type) {
 	case plan.Uplinks:
 		return h.setUplinks(p)
+	case plan.FastPath:
+		return h.setFastPath(p)
 	case plan.Ingress:
 		return h.onLink(o.Link, func(l netlink.Link) error {
 			return p.AttachLink(ingress(o), l.Attrs().Index, false)
@@ -141,6 +143,8 @@ func (h *Host) delBPF(o plan.Object) error {
 	switch o := o.(type) {
 	case plan.Uplinks:
 		err = h.delUplinks(p)
+	case plan.FastPath:
+		err = h.delFastPath(p)
 	case plan.Ingress:
 		err = h.onLink(o.Link, func(l netlink.Link) error {
 			return p.DetachLink(ingress(o), l.Attrs().Index)
@@ -194,6 +198,9 @@ func (h *Host) readBPF(o plan.Object) (plan.Object, error) {
 	case plan.Uplinks:
 		missing, err := h.uplinksWithout(p)
 		return orNil(o, len(missing) == 0), err
+	case plan.FastPath:
+		whole, err := h.hasFastPath(p)
+		return orNil(o, whole), err
 	case plan.Ingress:
 		_, l, err := h.link("", o.Link)
 		if err != nil {

@@ -39,7 +39,7 @@ func (m *matcher) concerns(o plan.Object) bool {
 		return m.leads || len(m.routes)+len(m.addresses)+len(m.links) > 0
 	case plan.Ingress, plan.LocalClients, plan.Bounds:
 		return m.bpf
-	case plan.Uplinks:
+	case plan.Uplinks, plan.FastPath:
 		return m.bpf || m.newUplink()
 	case plan.Sysctl:
 		return o.Netns == "" && m.settings[o.Name]

@@ -42,7 +42,10 @@ type Host struct {
 	steering *steer.Plane
 	// resting is a plane that nothing needs at the moment.
 	resting *steer.Plane
-	opt     Options
+	// fast holds why uplinks that the fast path is for do not have it, nil for
+	// those that do; nil until it was set.
+	fast map[string]error
+	opt  Options
 	// balancer is the kernel's IPVS.
 	balancer balancer
 }
@@ -56,6 +59,10 @@ type Options struct {
 	// nothing needs them any more: to load them takes longer than all else that
 	// a publish does.
 	Rest bool
+	// XDP says which uplinks get the fast path.
+	XDP XDP
+	// Refused is told once of each that cannot have it; nil is fine.
+	Refused func(link string, why error)
 	// Cgroup is the cgroup v2 directory whose processes' sockets are led;
 	// empty means the root of the hierarchy.
 	Cgroup string
@@ -201,7 +208,7 @@ func (h *Host) Set(o plan.Object) error {
 		err = h.setIPVSMember(o)
 	case plan.LocalRoute:
 		err = h.setLocalRoute(o)
-	case plan.Uplinks, plan.Ingress, plan.LocalClients, plan.Bounds:
+	case plan.Uplinks, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()
 		err = h.setBPF(o)
@@ -259,7 +266,7 @@ func (h *Host) Del(o plan.Object) error {
 		err = h.delIPVSMember(o)
 	case plan.LocalRoute:
 		err = h.delLocalRoute(o)
-	case plan.Uplinks, plan.Ingress, plan.LocalClients, plan.Bounds:
+	case plan.Uplinks, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()
 		err = h.delBPF(o)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
 	"fairlead/internal/plan"
@@ -71,7 +72,7 @@ func TestConformance(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLAN(t, facts, plane)
+			l := newLAN(t, facts, plane, topology.Options{})
 			for _, trial := range trials {
 				if trial.needs != "" && !slices.Contains(can[plane], trial.needs) {
 					continue

@@ -68,9 +68,9 @@ type lan struct {
 	before   string
 }
 
-func newLAN(t testing.TB, facts plan.Facts, plane model.Plane) *lan {
+func newLAN(t testing.TB, facts plan.Facts, plane model.Plane, opt topology.Options) *lan {
 	t.Helper()
-	w, err := topology.New(facts, topology.Options{})
+	w, err := topology.New(facts, opt)
 	if err != nil {
 		t.Fatal(err)
 	}

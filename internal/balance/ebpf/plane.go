@@ -22,6 +22,9 @@
 // them by its hardware address, or wrapped in others for its own address
 // (bpf/include/tunnel.h); a sandbox gets them as they are.
 //
+// What stays as it is and goes elsewhere, drivers may send on without the kernel
+// (XDP, bpf/include/fast.h).
+//
 // A packet that is too large for the way to a real server elsewhere is not sent
 // on, and its sender is told how large it may be.
 //
@@ -111,7 +114,11 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 		}
 	}
 	b.Backends = plan.PackBackends(backends)
-	return append(forwarding(backends), plan.Steered{Balanced: b})
+	all := forwarding(backends)
+	if b.Forward != model.ForwardNAT && slices.ContainsFunc(backends, func(b plan.Backend) bool { return b.Link == "" }) {
+		all = append(all, plan.FastPath{})
+	}
+	return append(all, plan.Steered{Balanced: b})
 }
 
 // forwarding is what the kernel wants before it tells programs the way to a real

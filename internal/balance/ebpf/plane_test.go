@@ -122,3 +122,19 @@ func TestForwarding(t *testing.T) {
 		t.Error("it forwards for a sandbox")
 	}
 }
+
+// TestFastPathIsPlanned where there is something for it to send on.
+func TestFastPathIsPlanned(t *testing.T) {
+	fast := func(v model.VirtualService) bool {
+		return slices.Contains(ebpf.Plane{}.Service(v, find), plan.Object(plan.FastPath{}))
+	}
+	v := service()
+	for forward, want := range map[model.Forward]bool{model.ForwardNAT: false, model.ForwardDirect: true, model.ForwardTunnel: true} {
+		if v.Forward = forward; fast(v) != want {
+			t.Errorf("forward %s: %v", forward, !want)
+		}
+	}
+	if v.Reals = v.Reals[:1]; fast(v) {
+		t.Error("for a sandbox")
+	}
+}

@@ -47,6 +47,8 @@ type Options struct {
 	// IdleExit ends it when nothing is attached and nobody has asked for
 	// anything for IdleGrace.
 	IdleExit bool
+	// XDP says which uplinks get the fast path.
+	XDP kernel.XDP
 	// TearDown removes everything from the host when it ends.
 	TearDown bool
 	// Ready is called when requests are answered; nil is fine.
@@ -83,7 +85,9 @@ func Run(ctx context.Context, opt Options) (err error) {
 	if err != nil {
 		return err
 	}
-	host, err := kernel.Open("", kernel.Options{Pins: pins, Rest: !opt.IdleExit})
+	host, err := kernel.Open("", kernel.Options{Pins: pins, Rest: !opt.IdleExit, XDP: opt.XDP, Refused: func(link string, why error) {
+		opt.Log.Info("fast path left to tc", "link", link, "why", why)
+	}})
 	if err != nil {
 		return err
 	}

@@ -74,6 +74,12 @@ type FairleadDialled struct {
 	}
 }
 
+type FairleadFastLink struct {
+	_   structs.HostLayout
+	Mac [6]uint8
+	Pad [2]uint8
+}
+
 type FairleadFlow struct {
 	_          structs.HostLayout
 	Host       FairleadAddress
@@ -244,6 +250,8 @@ const (
 	FairleadMapConnsTcp         = "conns_tcp"
 	FairleadMapConnsUdp         = "conns_udp"
 	FairleadMapDialled          = "dialled"
+	FairleadMapFastLinks        = "fast_links"
+	FairleadMapFastPackets      = "fast_packets"
 	FairleadMapFlowsTcp         = "flows_tcp"
 	FairleadMapFlowsUdp         = "flows_udp"
 	FairleadMapFragments        = "fragments"
@@ -268,6 +276,7 @@ const (
 	FairleadProgBind6           = "bind6"
 	FairleadProgConnect4        = "connect4"
 	FairleadProgConnect6        = "connect6"
+	FairleadProgFast            = "fast"
 	FairleadProgGetpeername4    = "getpeername4"
 	FairleadProgGetpeername6    = "getpeername6"
 	FairleadProgOwnBind4        = "own_bind4"
@@ -345,6 +354,7 @@ type FairleadProgramSpecs struct {
 	Bind6           *ebpf.ProgramSpec `ebpf:"bind6"`
 	Connect4        *ebpf.ProgramSpec `ebpf:"connect4"`
 	Connect6        *ebpf.ProgramSpec `ebpf:"connect6"`
+	Fast            *ebpf.ProgramSpec `ebpf:"fast"`
 	Getpeername4    *ebpf.ProgramSpec `ebpf:"getpeername4"`
 	Getpeername6    *ebpf.ProgramSpec `ebpf:"getpeername6"`
 	OwnBind4        *ebpf.ProgramSpec `ebpf:"own_bind4"`
@@ -374,33 +384,35 @@ type FairleadProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairleadMapSpecs struct {
-	Addresses  *ebpf.MapSpec `ebpf:"addresses"`
-	Affinities *ebpf.MapSpec `ebpf:"affinities"`
-	Aliased    *ebpf.MapSpec `ebpf:"aliased"`
-	Aliases    *ebpf.MapSpec `ebpf:"aliases"`
-	Bound      *ebpf.MapSpec `ebpf:"bound"`
-	ConnsTcp   *ebpf.MapSpec `ebpf:"conns_tcp"`
-	ConnsUdp   *ebpf.MapSpec `ebpf:"conns_udp"`
-	Dialled    *ebpf.MapSpec `ebpf:"dialled"`
-	FlowsTcp   *ebpf.MapSpec `ebpf:"flows_tcp"`
-	FlowsUdp   *ebpf.MapSpec `ebpf:"flows_udp"`
-	Fragments  *ebpf.MapSpec `ebpf:"fragments"`
-	Frontends  *ebpf.MapSpec `ebpf:"frontends"`
-	Hops       *ebpf.MapSpec `ebpf:"hops"`
-	Leads      *ebpf.MapSpec `ebpf:"leads"`
-	Loads      *ebpf.MapSpec `ebpf:"loads"`
-	OwnDialled *ebpf.MapSpec `ebpf:"own_dialled"`
-	Ports      *ebpf.MapSpec `ebpf:"ports"`
-	RealTotals *ebpf.MapSpec `ebpf:"real_totals"`
-	Reals      *ebpf.MapSpec `ebpf:"reals"`
-	Rings      *ebpf.MapSpec `ebpf:"rings"`
-	Served     *ebpf.MapSpec `ebpf:"served"`
-	Services   *ebpf.MapSpec `ebpf:"services"`
-	Totals     *ebpf.MapSpec `ebpf:"totals"`
-	Work       *ebpf.MapSpec `ebpf:"work"`
-	Workloads  *ebpf.MapSpec `ebpf:"workloads"`
-	YoungConns *ebpf.MapSpec `ebpf:"young_conns"`
-	YoungFlows *ebpf.MapSpec `ebpf:"young_flows"`
+	Addresses   *ebpf.MapSpec `ebpf:"addresses"`
+	Affinities  *ebpf.MapSpec `ebpf:"affinities"`
+	Aliased     *ebpf.MapSpec `ebpf:"aliased"`
+	Aliases     *ebpf.MapSpec `ebpf:"aliases"`
+	Bound       *ebpf.MapSpec `ebpf:"bound"`
+	ConnsTcp    *ebpf.MapSpec `ebpf:"conns_tcp"`
+	ConnsUdp    *ebpf.MapSpec `ebpf:"conns_udp"`
+	Dialled     *ebpf.MapSpec `ebpf:"dialled"`
+	FastLinks   *ebpf.MapSpec `ebpf:"fast_links"`
+	FastPackets *ebpf.MapSpec `ebpf:"fast_packets"`
+	FlowsTcp    *ebpf.MapSpec `ebpf:"flows_tcp"`
+	FlowsUdp    *ebpf.MapSpec `ebpf:"flows_udp"`
+	Fragments   *ebpf.MapSpec `ebpf:"fragments"`
+	Frontends   *ebpf.MapSpec `ebpf:"frontends"`
+	Hops        *ebpf.MapSpec `ebpf:"hops"`
+	Leads       *ebpf.MapSpec `ebpf:"leads"`
+	Loads       *ebpf.MapSpec `ebpf:"loads"`
+	OwnDialled  *ebpf.MapSpec `ebpf:"own_dialled"`
+	Ports       *ebpf.MapSpec `ebpf:"ports"`
+	RealTotals  *ebpf.MapSpec `ebpf:"real_totals"`
+	Reals       *ebpf.MapSpec `ebpf:"reals"`
+	Rings       *ebpf.MapSpec `ebpf:"rings"`
+	Served      *ebpf.MapSpec `ebpf:"served"`
+	Services    *ebpf.MapSpec `ebpf:"services"`
+	Totals      *ebpf.MapSpec `ebpf:"totals"`
+	Work        *ebpf.MapSpec `ebpf:"work"`
+	Workloads   *ebpf.MapSpec `ebpf:"workloads"`
+	YoungConns  *ebpf.MapSpec `ebpf:"young_conns"`
+	YoungFlows  *ebpf.MapSpec `ebpf:"young_flows"`
 }
 
 // FairleadVariableSpecs contains global variables before they are loaded into the kernel.
@@ -434,33 +446,35 @@ func (o *FairleadObjects) Close() error {
 //
 // It can be passed to LoadFairleadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairleadMaps struct {
-	Addresses  *ebpf.Map `ebpf:"addresses"`
-	Affinities *ebpf.Map `ebpf:"affinities"`
-	Aliased    *ebpf.Map `ebpf:"aliased"`
-	Aliases    *ebpf.Map `ebpf:"aliases"`
-	Bound      *ebpf.Map `ebpf:"bound"`
-	ConnsTcp   *ebpf.Map `ebpf:"conns_tcp"`
-	ConnsUdp   *ebpf.Map `ebpf:"conns_udp"`
-	Dialled    *ebpf.Map `ebpf:"dialled"`
-	FlowsTcp   *ebpf.Map `ebpf:"flows_tcp"`
-	FlowsUdp   *ebpf.Map `ebpf:"flows_udp"`
-	Fragments  *ebpf.Map `ebpf:"fragments"`
-	Frontends  *ebpf.Map `ebpf:"frontends"`
-	Hops       *ebpf.Map `ebpf:"hops"`
-	Leads      *ebpf.Map `ebpf:"leads"`
-	Loads      *ebpf.Map `ebpf:"loads"`
-	OwnDialled *ebpf.Map `ebpf:"own_dialled"`
-	Ports      *ebpf.Map `ebpf:"ports"`
-	RealTotals *ebpf.Map `ebpf:"real_totals"`
-	Reals      *ebpf.Map `ebpf:"reals"`
-	Rings      *ebpf.Map `ebpf:"rings"`
-	Served     *ebpf.Map `ebpf:"served"`
-	Services   *ebpf.Map `ebpf:"services"`
-	Totals     *ebpf.Map `ebpf:"totals"`
-	Work       *ebpf.Map `ebpf:"work"`
-	Workloads  *ebpf.Map `ebpf:"workloads"`
-	YoungConns *ebpf.Map `ebpf:"young_conns"`
-	YoungFlows *ebpf.Map `ebpf:"young_flows"`
+	Addresses   *ebpf.Map `ebpf:"addresses"`
+	Affinities  *ebpf.Map `ebpf:"affinities"`
+	Aliased     *ebpf.Map `ebpf:"aliased"`
+	Aliases     *ebpf.Map `ebpf:"aliases"`
+	Bound       *ebpf.Map `ebpf:"bound"`
+	ConnsTcp    *ebpf.Map `ebpf:"conns_tcp"`
+	ConnsUdp    *ebpf.Map `ebpf:"conns_udp"`
+	Dialled     *ebpf.Map `ebpf:"dialled"`
+	FastLinks   *ebpf.Map `ebpf:"fast_links"`
+	FastPackets *ebpf.Map `ebpf:"fast_packets"`
+	FlowsTcp    *ebpf.Map `ebpf:"flows_tcp"`
+	FlowsUdp    *ebpf.Map `ebpf:"flows_udp"`
+	Fragments   *ebpf.Map `ebpf:"fragments"`
+	Frontends   *ebpf.Map `ebpf:"frontends"`
+	Hops        *ebpf.Map `ebpf:"hops"`
+	Leads       *ebpf.Map `ebpf:"leads"`
+	Loads       *ebpf.Map `ebpf:"loads"`
+	OwnDialled  *ebpf.Map `ebpf:"own_dialled"`
+	Ports       *ebpf.Map `ebpf:"ports"`
+	RealTotals  *ebpf.Map `ebpf:"real_totals"`
+	Reals       *ebpf.Map `ebpf:"reals"`
+	Rings       *ebpf.Map `ebpf:"rings"`
+	Served      *ebpf.Map `ebpf:"served"`
+	Services    *ebpf.Map `ebpf:"services"`
+	Totals      *ebpf.Map `ebpf:"totals"`
+	Work        *ebpf.Map `ebpf:"work"`
+	Workloads   *ebpf.Map `ebpf:"workloads"`
+	YoungConns  *ebpf.Map `ebpf:"young_conns"`
+	YoungFlows  *ebpf.Map `ebpf:"young_flows"`
 }
 
 func (m *FairleadMaps) Close() error {
@@ -473,6 +487,8 @@ func (m *FairleadMaps) Close() error {
 		m.ConnsTcp,
 		m.ConnsUdp,
 		m.Dialled,
+		m.FastLinks,
+		m.FastPackets,
 		m.FlowsTcp,
 		m.FlowsUdp,
 		m.Fragments,
@@ -515,6 +531,7 @@ type FairleadPrograms struct {
 	Bind6           *ebpf.Program `ebpf:"bind6"`
 	Connect4        *ebpf.Program `ebpf:"connect4"`
 	Connect6        *ebpf.Program `ebpf:"connect6"`
+	Fast            *ebpf.Program `ebpf:"fast"`
 	Getpeername4    *ebpf.Program `ebpf:"getpeername4"`
 	Getpeername6    *ebpf.Program `ebpf:"getpeername6"`
 	OwnBind4        *ebpf.Program `ebpf:"own_bind4"`
@@ -547,6 +564,7 @@ func (p *FairleadPrograms) Close() error {
 		p.Bind6,
 		p.Connect4,
 		p.Connect6,
+		p.Fast,
 		p.Getpeername4,
 		p.Getpeername6,
 		p.OwnBind4,

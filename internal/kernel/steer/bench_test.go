@@ -41,6 +41,12 @@ const testFlows = 1024
 // newBench makes a bench with an empty table.
 func newBench(tb testing.TB) *bench {
 	tb.Helper()
+	return newBenchWith(tb, forLinks)
+}
+
+// newBenchWith loads the programs of some types.
+func newBenchWith(tb testing.TB, wanted func(ebpf.ProgramType) bool) *bench {
+	tb.Helper()
 	b := &bench{work: make(chan func())}
 	go b.serve()
 	tb.Cleanup(func() { close(b.work) })
@@ -54,7 +60,7 @@ func newBench(tb testing.TB) *bench {
 	for _, name := range []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapFlowsUdp, bpf.FairleadMapConnsTcp, bpf.FairleadMapConnsUdp, bpf.FairleadMapYoungFlows, bpf.FairleadMapYoungConns} {
 		spec.Maps[name].MaxEntries = testFlows
 	}
-	keep(spec, forLinks)
+	keep(spec, wanted)
 	c, err := ebpf.NewCollection(spec)
 	if err != nil {
 		tb.Fatal(explain(err))

@@ -68,7 +68,7 @@ func (r *infoRequest) living(l link.Link) bool {
 	switch {
 	case errno != 0:
 		return false
-	case r.info.kind == unix.BPF_LINK_TYPE_TCX:
+	case r.info.kind == unix.BPF_LINK_TYPE_TCX || r.info.kind == unix.BPF_LINK_TYPE_XDP:
 		return uint32(r.info.target) != 0
 	}
 	return r.info.target != 0

@@ -129,6 +129,12 @@ func (s *Sight) Attachments() ([]Attachment, error) {
 			}
 			a.Ifindex = int(tcx.Ifindex)
 		}
+		if xdp := info.XDP(); xdp != nil {
+			if xdp.Ifindex == 0 {
+				continue
+			}
+			a.Ifindex = int(xdp.Ifindex)
+		}
 		all = append(all, a)
 	}
 	return all, nil

@@ -11,18 +11,24 @@ import (
 // none does not load them.
 func forLinks(t ebpf.ProgramType) bool { return t == ebpf.SchedCLS }
 
-// forSockets are the others.
-func forSockets(t ebpf.ProgramType) bool { return !forLinks(t) }
+// forDrivers are those that drivers run.
+func forDrivers(t ebpf.ProgramType) bool { return t == ebpf.XDP }
 
-// program returns a program for socket calls, or one for links with Ethernet
-// headers. The first of a kind loads all of that kind.
+// forSockets are the others.
+func forSockets(t ebpf.ProgramType) bool { return !forLinks(t) && !forDrivers(t) }
+
+// program returns a program for socket calls or drivers, or one for links with
+// Ethernet headers. The first of a kind loads all of that kind.
 func (p *Plane) program(name string) (*ebpf.Program, error) {
 	if prog, ok := p.programs[name]; ok {
 		return prog, nil
 	}
 	kind := forSockets
-	if onLinks(name) {
+	switch {
+	case onLinks(name):
 		kind = forLinks
+	case name == Fast:
+		kind = forDrivers
 	}
 	loaded, err := p.loadPrograms(ethernet, kind)
 	maps.Copy(p.programs, loaded)

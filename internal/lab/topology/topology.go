@@ -63,6 +63,8 @@ type Options struct {
 	// Cgroup is the path of the cgroup v2 directory whose processes are the
 	// server host's local clients; empty means the root, which is everybody.
 	Cgroup string
+	// XDP says which of the server host's uplinks get the fast path.
+	XDP kernel.XDP
 }
 
 // New makes a world without sandboxes.
@@ -72,8 +74,8 @@ func New(facts plan.Facts, opt Options) (*World, error) {
 		w.mtu = 1500
 	}
 	var err error
-	if w.client, err = w.host(""); err == nil {
-		w.server, err = w.host(opt.Cgroup)
+	if w.client, err = w.host(kernel.Options{}); err == nil {
+		w.server, err = w.host(kernel.Options{Cgroup: opt.Cgroup, XDP: opt.XDP})
 		w.steered = w.server
 	}
 	if err == nil {
@@ -94,12 +96,16 @@ func (w *World) startProxy(context.Context) (engine.Proxy, error) {
 	return p, err
 }
 
-func (w *World) host(cgroup string) (*kernel.Host, error) {
+// FastPath tells which links of the server host have the fast path, and how many
+// packets have gone by it.
+func (w *World) FastPath() ([]kernel.FastLink, uint64, error) { return w.server.FastPath() }
+
+func (w *World) host(opt kernel.Options) (*kernel.Host, error) {
 	ns, err := w.namespace()
 	if err != nil {
 		return nil, err
 	}
-	return kernel.Open(ns.Path(), kernel.Options{Cgroup: cgroup})
+	return kernel.Open(ns.Path(), opt)
 }
 
 func (w *World) namespace() (*kernel.Netns, error) {

@@ -50,6 +50,8 @@ type Kernel interface {
 	FlushFlows(match func(kernel.Flow) bool) ([]kernel.Flow, error)
 	// ResetClients ends TCP connections to addresses that are the host's still.
 	ResetClients([]kernel.Flow) error
+	// Balances says why the kernel cannot have the eBPF plane, where Facts do not.
+	Balances() error
 	LocalAddrs() ([]netip.Addr, error)
 	// Links answers what networks ask of the host's links (model.Network.Asks).
 	Links(asked []string) (map[string]plan.HostLink, error)

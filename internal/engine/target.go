@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -43,8 +44,9 @@ func (e *Engine) target(want model.State, record store.Record) (target, error) {
 	return target{full, leases, p}, err
 }
 
-// facts adds to what is known of the host its addresses, where there are virtual
-// services, and the links that networks ask about.
+// facts adds to what is known of the host, where there are virtual services, its
+// addresses and whether it can have the eBPF plane, and the links that networks
+// ask about.
 func (e *Engine) facts(s model.State) (plan.Facts, error) {
 	facts := e.cfg.Facts
 	if len(s.Services) > 0 {
@@ -56,6 +58,7 @@ func (e *Engine) facts(s model.State) (plan.Facts, error) {
 		for _, a := range local {
 			facts.Own[a] = true
 		}
+		facts.Missing = e.missing(s.Services)
 	}
 	var asked []string
 	for _, n := range s.Networks {
@@ -69,6 +72,26 @@ func (e *Engine) facts(s model.State) (plan.Facts, error) {
 		return facts, fmt.Errorf("look at the host's links: %w", err)
 	}
 	return facts, nil
+}
+
+// missing adds to what the kernel lacks what some of the services may need.
+func (e *Engine) missing(services []model.VirtualService) map[plan.Feature]string {
+	missing := e.cfg.Facts.Missing
+	mayNeed := func(v model.VirtualService) bool {
+		p, named := paths.Plane(v.Plane)
+		return v.Forward != model.ForwardLocal && (!named || slices.Contains(p.Needs(v), plan.FeatureServices))
+	}
+	if paths.Missing(e.cfg.Facts, []plan.Feature{plan.FeatureSteering, plan.FeatureCgroupHooks}) != "" || !slices.ContainsFunc(services, mayNeed) {
+		return missing
+	}
+	if err := e.cfg.Kernel.Balances(); err != nil {
+		missing = maps.Clone(missing)
+		if missing == nil {
+			missing = map[plan.Feature]string{}
+		}
+		missing[plan.FeatureServices] = err.Error()
+	}
+	return missing
 }
 
 // supported checks every network and publish against its driver or way and

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"fairlead/internal/kernel/steer"
@@ -28,6 +29,19 @@ var steeredSchedulers = []struct {
 // steeredForwards are the ways to forward by the numbers that the table has.
 var steeredForwards = map[model.Forward]uint8{
 	model.ForwardNAT: steer.ForwardNAT, model.ForwardDirect: steer.ForwardDirect, model.ForwardTunnel: steer.ForwardTunnel,
+}
+
+// tryServices asks the kernel once, as it answers each time alike.
+var tryServices = sync.OnceValue(steer.TryServices)
+
+// Balances says why the kernel does not take the eBPF programs with what virtual
+// services need. To find out takes it much of a second: so it is no part of Probe,
+// but asked when there is a service.
+func (*Host) Balances() error {
+	if err := tryServices(); err != nil {
+		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_CGROUP_BPF", err, needed(plan.FeatureServices))
+	}
+	return nil
 }
 
 // Prepare makes the programs take services if a step brings one: so those that are

@@ -15,6 +15,7 @@ const (
 	FeatureIPv6         Feature = "ipv6"
 	FeatureSteering     Feature = "ebpf-steering"
 	FeatureCgroupHooks  Feature = "ebpf-cgroup-hooks"
+	FeatureServices     Feature = "ebpf-services"
 	FeatureMacvlan      Feature = "macvlan"
 	FeatureIPvlan       Feature = "ipvlan"
 	FeatureVXLAN        Feature = "vxlan"
@@ -45,7 +46,7 @@ func (f Feature) Since() (major, minor int) {
 		return 5, 9
 	case FeatureNFTServices:
 		return 5, 9
-	case FeatureSteering, FeatureCgroupHooks:
+	case FeatureSteering, FeatureCgroupHooks, FeatureServices:
 		return 5, 14
 	default:
 		return 3, 0

@@ -63,7 +63,7 @@ func (Plane) Name() model.Plane { return model.PlaneEBPF }
 
 // Needs implements balance.Plane.
 func (Plane) Needs(model.VirtualService) []plan.Feature {
-	return []plan.Feature{plan.FeatureSteering, plan.FeatureCgroupHooks}
+	return []plan.Feature{plan.FeatureSteering, plan.FeatureCgroupHooks, plan.FeatureServices}
 }
 
 // Validate implements balance.Plane.

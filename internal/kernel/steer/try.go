@@ -19,7 +19,7 @@ const loopback = 1
 // device of the calling thread's network namespace, which should be a
 // throwaway.
 func TryLinks() error {
-	p, err := try(forLinks)
+	p, err := try(forLinks, false)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func TryLinks() error {
 // TryCgroups loads the programs for socket calls, and reads what none can have
 // dialled. It attaches none: there is no cgroup that is not the host's.
 func TryCgroups() error {
-	p, err := try(forSockets)
+	p, err := try(forSockets, false)
 	if err != nil {
 		return err
 	}
@@ -41,10 +41,19 @@ func TryCgroups() error {
 	return errors.Join(err, p.Close())
 }
 
-// try loads the programs of some types around small maps, with what services need:
-// whoever takes them takes those without, too.
-func try(wanted func(ebpf.ProgramType) bool) (*Plane, error) {
-	spec, err := Spec(0, ethernet, true)
+// TryServices loads the programs for links and socket calls with what services
+// need.
+func TryServices() error {
+	p, err := try(func(t ebpf.ProgramType) bool { return forLinks(t) || forSockets(t) }, true)
+	if err != nil {
+		return err
+	}
+	return p.Close()
+}
+
+// try loads the programs of some types around small maps.
+func try(wanted func(ebpf.ProgramType) bool, balancing bool) (*Plane, error) {
+	spec, err := Spec(0, ethernet, balancing)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,39 @@
+package engine_test
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"fairlead/internal/engine"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/store"
+)
+
+// strict is a kernel that takes no eBPF programs with what services need.
+type strict struct{ *kernel.Host }
+
+func (strict) Balances() error { return errors.New("too complex a program") }
+
+// TestAPlaneThatTheKernelRefuses: auto takes the next one, and a service that
+// names it is told why it cannot have it.
+func TestAPlaneThatTheKernelRefuses(t *testing.T) {
+	host, err := kernel.Open("", kernel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	e := engine.New(engine.Config{Kernel: strict{host}, Store: &store.Memory{}, Facts: probe(t)})
+	v := model.VirtualService{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.80")}, Ports: []model.PortRange{model.Port(80)}, Proto: model.TCP,
+		Reals: []model.RealServer{{Address: netip.MustParseAddr("192.0.2.1"), Port: 80}}}
+	full, err := e.Complete(model.State{Services: []model.VirtualService{v}})
+	if err != nil || full.Services[0].Plane != model.PlaneNFT {
+		t.Errorf("%+v, %v", full.Services, err)
+	}
+	v.Plane = model.PlaneEBPF
+	if _, err := e.Complete(model.State{Services: []model.VirtualService{v}}); err == nil || !strings.Contains(err.Error(), "plane ebpf cannot work here: ebpf-services: too complex a program") {
+		t.Errorf("it is refused: %v", err)
+	}
+}

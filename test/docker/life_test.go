@@ -85,7 +85,7 @@ func (h *host) restart(s syscall.Signal, between ...func()) {
 	for _, do := range between {
 		do()
 	}
-	if err := h.Restart(h.Context()); err != nil {
+	if err := h.Restart(h.whole.Context()); err != nil {
 		h.Fatal(err)
 	}
 }
@@ -107,7 +107,7 @@ rm -rf /run/fairlead /sys/fs/bpf/fairlead
 echo 0 > /proc/sys/net/ipv6/conf/all/forwarding
 `)
 	h.start()
-	if err := h.Restart(h.Context()); err != nil {
+	if err := h.Restart(h.whole.Context()); err != nil {
 		h.Fatal(err)
 	}
 }

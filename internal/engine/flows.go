@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"net/netip"
 
 	"fairlead/internal/kernel"
@@ -33,7 +34,27 @@ func (e *Engine) flushFlows(ops []plan.Op) error {
 	if err != nil {
 		return err
 	}
-	return e.cfg.Kernel.ResetClients(stale.services.orphans(flushed))
+	return e.resetClients(stale.services.orphans(flushed))
+}
+
+// resetClients ends the connections of clients. Conntrack takes what is said then
+// for connections of the host itself, which mostly the host has begun, and must
+// forget them: for some seconds a new one from the same port would be one of
+// those, and be refused.
+func (e *Engine) resetClients(flows []kernel.Flow) error {
+	if len(flows) == 0 {
+		return nil
+	}
+	type ends struct{ client, host netip.AddrPort }
+	reset := make(map[ends]bool, len(flows))
+	for _, f := range flows {
+		reset[ends{f.Client, f.Host}] = true
+	}
+	err := e.cfg.Kernel.ResetClients(flows)
+	_, failed := e.cfg.Kernel.FlushFlows(func(f kernel.Flow) bool {
+		return f.Proto == model.TCP && (reset[ends{f.Client, f.Host}] || reset[ends{f.Host, f.Client}])
+	})
+	return errors.Join(err, failed)
 }
 
 type protoPort struct {

@@ -310,7 +310,8 @@ func (l *lan) goes(proto model.Proto, v4 bool) {
 		return // which has no resets
 	}
 	for _, servers := range [][]string{boxes, {"far1", "far2"}} {
-		l.set(l.service(proto, v4, servers...))
+		v := l.service(proto, v4, servers...)
+		l.set(v)
 		talks := l.talks(proto, v4, 4)
 		for _, from := range []place{l.DoServer, l.in("a")} {
 			t, s := l.talk(from, proto, v4)
@@ -320,6 +321,8 @@ func (l *lan) goes(proto model.Proto, v4 bool) {
 		for _, c := range talks {
 			c.endsByReset()
 		}
+		l.set(v)
+		talks[0].again(l.DoClient)
 	}
 }
 

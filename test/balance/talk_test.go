@@ -162,6 +162,23 @@ func (t talk) endsByReset() {
 	}
 }
 
+// again has a client whose connection was reset dial once more from the same port.
+func (t talk) again(from place) {
+	t.l.Helper()
+	t.conn.Close()
+	d := net.Dialer{Timeout: patience, LocalAddr: t.conn.LocalAddr()}
+	err := from(func() error {
+		c, err := d.Dial("tcp", t.conn.RemoteAddr().String())
+		if err == nil {
+			c.Close()
+		}
+		return err
+	})
+	if err != nil {
+		t.l.Errorf("the service is back: %v", err)
+	}
+}
+
 // isRefused fails the test unless nobody is there, and the client is told.
 func (l *lan) isRefused(from place, proto model.Proto, v4 bool, port int) {
 	l.Helper()

@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"fairlead/internal/explain/doctor"
 	"fairlead/internal/kernel"
@@ -24,7 +27,8 @@ func newDoctor(a *app) *cobra.Command {
 		Short: "Show what is wrong or slow on this host, and what mends it",
 		Long: "Look at this host's network for what breaks, endangers or slows containers, whoever\n" +
 			"made them: what was seen, why it matters, what it costs where the laboratory has\n" +
-			"measured that, and what mends it. Nothing is changed.\n\n" +
+			"measured that, and what mends it. Nothing is changed. Hosts on the links that virtual\n" +
+			"services name are asked whether they answer for the services' addresses, too.\n\n" +
 			"A problem breaks or endangers something, a warning may, a note costs something. The\n" +
 			"exit code is 1 if there is a problem, and 0 with warnings or notes alone.",
 		Example: "  fairlead doctor\n  fairlead doctor -o json",
@@ -41,6 +45,7 @@ func newDoctor(a *app) *cobra.Command {
 				}
 				h.Kernel = &facts
 			}
+			askNeighbours(c.Context(), &h)
 			d := diagnosis{append([]doctor.Finding{}, doctor.Examine(h)...), h.Unseen}
 			if err := r.printDiagnosis(d); err != nil {
 				return err
@@ -59,6 +64,26 @@ func newDoctor(a *app) *cobra.Command {
 	}
 	r.flags(c)
 	return c
+}
+
+// neighboursTake is how long the hosts of a LAN may take to say that an address is
+// theirs.
+const neighboursTake = 600 * time.Millisecond
+
+// askNeighbours asks whether other hosts answer for the addresses of services.
+func askNeighbours(ctx context.Context, h *doctor.Host) {
+	of := h.Claimable()
+	if len(of) == 0 {
+		return
+	}
+	host, err := kernel.Open("", kernel.Options{})
+	if err == nil {
+		h.Claims, err = host.Claims(ctx, of, neighboursTake)
+		err = errors.Join(err, host.Close())
+	}
+	if err != nil {
+		h.Unseen = append(h.Unseen, "whether other hosts answer for addresses of services: "+err.Error())
+	}
 }
 
 func (r *remote) printDiagnosis(d diagnosis) error {

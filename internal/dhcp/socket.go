@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/neighbour"
 
 	"github.com/insomniacslk/dhcp/dhcpv4/nclient4"
 	"github.com/mdlayher/packet"
@@ -136,53 +137,26 @@ func listen(link *net.Interface, from netip.Addr) (net.PacketConn, error) {
 	return onLink.ListenPacket(context.Background(), "udp4", netip.AddrPortFrom(from, nclient4.ClientPort).String())
 }
 
-const (
-	// probes are how often others are asked whether the address is theirs, and
-	// probeWait how long each time. RFC 5227 takes seconds, for networks of
-	// another age.
-	probes    = 2
-	probeWait = 150 * time.Millisecond
-)
+// patience is how long others may take to say that the address is theirs. RFC
+// 5227 takes seconds, for networks of another age.
+const patience = 300 * time.Millisecond
 
-// inUse asks the network whether another host answers for the address. Who is
-// interrupted has heard nobody.
+// inUse asks the network whether another host answers for the address, or is
+// about to take it like us. Who is interrupted has heard nobody.
 func (x *client) inUse(ctx context.Context, address net.IP) (used bool, err error) {
-	var conn *packet.Conn
-	var link *net.Interface
-	err = x.inside(func(found *net.Interface) (err error) {
-		link = found
-		conn, err = packet.Listen(link, packet.Datagram, unix.ETH_P_ARP, nil)
+	var asker *neighbour.Asker
+	err = x.inside(func(link *net.Interface) (err error) {
+		asker, err = neighbour.Open(link, true)
 		return err
 	})
 	if err != nil {
 		return false, fmt.Errorf("look whether the address is in use: %w", err)
 	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	for range probes {
-		if _, err = conn.WriteTo(arpProbe(link.HardwareAddr, address), &packet.Addr{HardwareAddr: nclient4.BroadcastMac}); err == nil {
-			err = conn.SetReadDeadline(time.Now().Add(probeWait))
-		}
-		if ctx.Err() != nil {
-			return false, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("look whether the address is in use: %w", err)
-		}
-		if heard(conn, link.HardwareAddr, address) {
-			return true, nil
-		}
+	defer asker.Close()
+	own, _ := netip.AddrFromSlice(address.To4())
+	claims, err := asker.Ask(ctx, []netip.Addr{own}, patience)
+	if err != nil {
+		return false, fmt.Errorf("look whether the address is in use: %w", err)
 	}
-	return false, nil
-}
-
-// heard reports whether another host says that it has the address, before the
-// connection's deadline.
-func heard(conn net.PacketConn, own net.HardwareAddr, address net.IP) bool {
-	for buf := make([]byte, 128); ; {
-		n, _, err := conn.ReadFrom(buf)
-		if err != nil || claims(buf[:n], own, address) {
-			return err == nil
-		}
-	}
+	return ctx.Err() == nil && len(claims) > 0, nil
 }

@@ -11,6 +11,7 @@ import (
 	"fairlead/internal/daemon"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
+	"fairlead/internal/kernel"
 	"fairlead/internal/plan"
 )
 
@@ -53,6 +54,8 @@ type Host struct {
 	// Kernel is what the kernel can do, where that was asked: for a service whose
 	// plane is named, and is not the first.
 	Kernel *plan.Facts
+	// Claims are of other hosts, for addresses that are ours (Host.Claimable).
+	Claims []kernel.Claim
 	// Events are the daemon's last.
 	Events []daemon.Event
 }
@@ -68,6 +71,7 @@ func Checks() []Check {
 	return []Check{
 		{"attachments", attachments},
 		{"services", services},
+		{"service-address", serviceAddress},
 		{"service-no-route", serviceRoutes},
 		{"service-dropped", serviceDropped},
 		{"service-plane", servicePlane},

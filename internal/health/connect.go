@@ -116,5 +116,11 @@ func (s socket) wait(ctx context.Context, file *os.File) error {
 		done, cause = s.connected()
 		return done || cause != nil
 	})
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		// The answer may have come while this process had no CPU to see it.
+		if done, late := s.connected(); done || late != nil {
+			return late
+		}
+	}
 	return errors.Join(cause, err)
 }

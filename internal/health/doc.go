@@ -25,6 +25,8 @@
 // check (BenchmarkChecks). 10,000 real servers every 2 s take a quarter of a core,
 // or not quite half of one.
 //
+// How checks of one server overlap is told in attempt.go.
+//
 // A server answers a check with what it likes. What is read of it is bounded in
 // bytes and in time, and what is shown of it is one short line.
 package health

@@ -3,7 +3,6 @@ package health
 import (
 	"cmp"
 	"context"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -26,8 +25,9 @@ type Options struct {
 	// one goroutine. It may call the Monitor.
 	Changed func(Batch)
 	// InFlight bounds the checks that are under way; 0 is 4096, or a quarter of the
-	// files that this process may open, as each may hold one. Servers that are down have half of them at most, and
-	// commands 64, so that they never hold up the others.
+	// files that this process may open, as each may hold one. Servers that are down
+	// have half of them at most, checks beside others a quarter, and commands 64,
+	// so that they never hold up the others.
 	InFlight int
 }
 
@@ -76,8 +76,10 @@ type Monitor struct {
 	batch Batch
 	// touched are the services of the batch.
 	touched map[string]bool
-	// wake is when the loop means to look next.
+	// wake is when the loop means to look next, and late by how much it was later
+	// than it meant, all in all.
 	wake     time.Time
+	late     time.Duration
 	stopped  bool
 	counters Counters
 	past     past
@@ -106,7 +108,7 @@ const tick = 2 * time.Millisecond
 // with it.
 func (m *Monitor) Run(ctx context.Context) {
 	defer m.work.Wait()
-	timer := time.NewTimer(0)
+	timer, planned := time.NewTimer(0), time.Now()
 	defer timer.Stop()
 	for {
 		select {
@@ -114,12 +116,14 @@ func (m *Monitor) Run(ctx context.Context) {
 			m.stop()
 			return
 		case <-timer.C:
+			m.overslept(time.Since(planned))
 		case <-m.kick:
 		}
 		sleep, batch := m.turn(ctx, time.Now())
 		if len(batch.Services) > 0 && m.o.Changed != nil {
 			m.o.Changed(batch)
 		}
+		planned = time.Now().Add(sleep)
 		timer.Reset(sleep)
 	}
 }
@@ -139,13 +143,12 @@ func (m *Monitor) turn(ctx context.Context, now time.Time) (time.Duration, Batch
 			m.note(s, s.rec.State(), s.rec.age(s.of.settings, now), now)
 		}
 		if !s.next.IsZero() && !s.next.After(now) {
-			s.next = time.Time{}
-			m.waiting.add(s)
+			m.ask(s, now)
 		}
 		m.plan(s, now)
 	}
-	for s := m.waiting.take(); s != nil; s = m.waiting.take() {
-		m.work.Go(func() { m.checkOn(ctx, s) })
+	for c := m.waiting.take(); c != nil; c = m.waiting.take() {
+		m.work.Go(func() { m.check(ctx, c) })
 	}
 	sleep := time.Hour
 	if s := m.due.first(); s != nil {
@@ -153,49 +156,6 @@ func (m *Monitor) turn(ctx context.Context, now time.Time) (time.Duration, Batch
 	}
 	m.wake = now.Add(sleep)
 	return sleep, m.changed(now)
-}
-
-// checkOn checks a server, and then others for as long as some wait.
-func (m *Monitor) checkOn(ctx context.Context, s *server) {
-	for s != nil {
-		m.mu.Lock()
-		checker, target, timeout := s.of.checker, s.target, s.of.settings.timeout
-		m.mu.Unlock()
-		began, res := time.Now(), Result{Void: true, Detail: "no longer checked"}
-		if checker != nil {
-			limited, cancel := context.WithDeadline(ctx, began.Add(timeout))
-			res = checker.Check(limited, target)
-			cancel()
-		}
-		res.Latency = time.Since(began)
-		s = m.finish(ctx, s, res, began)
-	}
-}
-
-// finish takes the result of a check that began at a time, and returns the next
-// server to check, if one waits.
-func (m *Monitor) finish(ctx context.Context, s *server, res Result, began time.Time) *server {
-	now := began.Add(res.Latency)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.waiting.done(s)
-	if ctx.Err() != nil || m.stopped {
-		return nil
-	}
-	m.counters.count(res)
-	if !s.gone {
-		m.note(s, s.rec.State(), s.rec.checked(s.of.settings, res, now), now)
-		s.last, s.lastAt = res, now
-		s.counts.count(res)
-		if s.of.checker != nil {
-			s.next = began.Add(s.rec.wait(s.of.settings, rand.Float64()))
-			if s.next.Before(now) {
-				s.next = now
-			}
-		}
-		m.plan(s, now)
-	}
-	return m.waiting.take()
 }
 
 // plan puts a server into the schedule, and sees that the loop is up in time,

@@ -426,21 +426,21 @@ func TestQueue(t *testing.T) {
 	q := newQueue(4)
 	of := &service{}
 	for i := range 10 {
-		q.add(&server{of: of, rec: Record{Known: true}, gone: i == 0})
+		q.add(&attempt{of: &server{of: of, rec: Record{Known: true}}, moot: i == 0})
 	}
 	first := q.take()
 	if n := 1 + drain(&q); n != 2 {
 		t.Errorf("of 4 places, servers that are down have %d", n)
 	}
 	for range 10 {
-		q.add(&server{of: of})
+		q.add(&attempt{of: &server{of: of}})
 	}
 	if n := drain(&q); n != 2 || q.len() != 15 {
 		t.Errorf("of the 2 places left, others have %d, and %d wait", n, q.len())
 	}
 	q.done(first)
-	if s := q.take(); s == nil || s.class != ordinary {
-		t.Errorf("who is up does not come first: %+v", s)
+	if c := q.take(); c == nil || c.class != ordinary {
+		t.Errorf("who is up does not come first: %+v", c)
 	}
 }
 

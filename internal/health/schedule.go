@@ -64,20 +64,35 @@ func (h *byTime) Pop() any {
 	return s
 }
 
-// class is what a check under way is counted as.
+// class is what a check is counted as.
 type class int
 
-// The classes: servers that are down, which may not answer, and commands, each
-// of which is a process, leave room for the others.
+// The classes: servers that are down, which may not answer, commands, each of
+// which is a process, and checks beside others of the same server leave room
+// for the others.
 const (
 	ordinary class = iota
 	command
 	downed
+	beside
 	classes
 )
 
-// queue holds the servers whose check is due until it may be made. A server is
-// in it once: who is late is not checked twice for that.
+// attempt is a check that waits to be made, or is under way.
+type attempt struct {
+	of    *server
+	class class
+	// began is when it has begun; it waits before.
+	began time.Time
+	// moot says that nobody asks any more what it finds.
+	moot bool
+	// cancel ends it, once it has begun.
+	cancel func()
+	// late is by how much the Monitor had been late in all when it began.
+	late time.Duration
+}
+
+// queue holds the checks that are due until they may be made.
 type queue struct {
 	waiting [classes]fifo
 	// under are the checks under way, and most how many there may be: of a class,
@@ -90,60 +105,60 @@ type queue struct {
 const mostCommands = 64
 
 func newQueue(most int) queue {
-	return queue{mostUnder: most, most: [classes]int{ordinary: most, command: min(most, mostCommands), downed: max(1, most/2)}}
+	return queue{mostUnder: most, most: [classes]int{ordinary: most, command: min(most, mostCommands), downed: max(1, most/2), beside: max(1, most/4)}}
 }
 
 type fifo struct {
-	servers []*server
-	head    int
+	checks []*attempt
+	head   int
 }
 
-func (f *fifo) add(s *server) { f.servers = append(f.servers, s) }
+func (f *fifo) add(c *attempt) { f.checks = append(f.checks, c) }
 
-func (f *fifo) len() int { return len(f.servers) - f.head }
+func (f *fifo) len() int { return len(f.checks) - f.head }
 
-func (f *fifo) take() *server {
-	s := f.servers[f.head]
-	f.servers[f.head] = nil
-	if f.head++; f.head == len(f.servers) {
-		f.servers, f.head = f.servers[:0], 0
+func (f *fifo) take() *attempt {
+	c := f.checks[f.head]
+	f.checks[f.head] = nil
+	if f.head++; f.head == len(f.checks) {
+		f.checks, f.head = f.checks[:0], 0
 	}
-	return s
+	return c
 }
 
-func (q *queue) add(s *server) {
-	s.busy, s.class = true, ordinary
-	switch {
-	case s.of.v.Check.Type == model.CheckExec:
-		s.class = command
-	case s.rec.Known && !s.rec.Up:
-		s.class = downed
+func (q *queue) add(c *attempt) {
+	c.class = ordinary
+	switch rec := c.of.rec; {
+	case c.of.of.v.Check.Type == model.CheckExec:
+		c.class = command
+	case rec.Known && !rec.Up:
+		c.class = downed
+	case len(c.of.checks) > 1:
+		c.class = beside
 	}
-	q.waiting[s.class].add(s)
+	q.waiting[c.class].add(c)
 }
 
-// take returns the next server that may be checked now, nil if there is none.
-// done is to be called for it.
-func (q *queue) take() *server {
-	for c := range q.waiting {
-		for q.waiting[c].len() > 0 && q.under[c] < q.most[c] && q.allUnder < q.mostUnder {
-			s := q.waiting[c].take()
-			if s.gone {
-				s.busy = false
+// take returns the next check that may be made now, nil if there is none. done
+// is to be called for it.
+func (q *queue) take() *attempt {
+	for n := range q.waiting {
+		for q.waiting[n].len() > 0 && q.under[n] < q.most[n] && q.allUnder < q.mostUnder {
+			c := q.waiting[n].take()
+			if c.moot {
 				continue
 			}
 			q.allUnder++
-			q.under[c]++
-			return s
+			q.under[n]++
+			return c
 		}
 	}
 	return nil
 }
 
-func (q *queue) done(s *server) {
-	s.busy = false
+func (q *queue) done(c *attempt) {
 	q.allUnder--
-	q.under[s.class]--
+	q.under[c.class]--
 }
 
 // len returns how many wait.

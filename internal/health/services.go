@@ -39,10 +39,12 @@ type server struct {
 
 	next, turns, when time.Time
 	place             int
-	// busy says that a check waits or is under way, counted as of a class; gone
-	// that the server is no longer wanted.
-	busy, gone bool
-	class      class
+	// checks are those that wait or are under way, the oldest first.
+	checks []*attempt
+	// began is when the last of all has begun.
+	began time.Time
+	// gone says that the server is no longer wanted.
+	gone bool
 }
 
 // Set checks these services from now on, and no others. Their real servers
@@ -125,6 +127,7 @@ func (m *Monitor) set(v model.VirtualService, now time.Time) (fresh []*server, e
 		s, come := m.serve(of, r, isNew, now)
 		keep[s.at] = true
 		if come || rechecked {
+			s.end()
 			m.note(s, s.rec.State(), s.rec.adapt(of.v.Check, of.settings, now), now)
 			fresh = append(fresh, s)
 		}
@@ -182,6 +185,7 @@ func (m *Monitor) drop(of *service, keep map[netip.AddrPort]bool, now time.Time)
 
 func (m *Monitor) leave(s *server) {
 	s.gone = true
+	s.end()
 	m.due.set(s)
 }
 
@@ -193,7 +197,7 @@ const gap = 5 * time.Millisecond
 func (m *Monitor) start(fresh []*server, now time.Time) {
 	for i, s := range fresh {
 		apart := min(gap, s.of.settings.interval/time.Duration(len(fresh)))
-		if s.of.checker != nil && !s.busy {
+		if s.of.checker != nil {
 			s.next = now.Add(time.Duration(i) * apart)
 		}
 		m.plan(s, now)

@@ -19,7 +19,10 @@ const (
 // settings are a check's numbers with the defaults filled in.
 type settings struct {
 	interval, fast, down, timeout time.Duration
-	rise, fall                    int
+	// beside is how long a check goes unanswered before the next begins beside it;
+	// 0 for never.
+	beside     time.Duration
+	rise, fall int
 	// jitter is in percent of an interval.
 	jitter    int
 	slowStart time.Duration
@@ -40,7 +43,23 @@ func settle(c model.Check) settings {
 	}
 	s.fast, s.down = cmp.Or(c.Fast, s.interval), cmp.Or(c.Down, s.interval)
 	s.timeout = cmp.Or(c.Timeout, min(s.interval, longestTimeout))
+	if b := cmp.Or(c.Fast, s.timeout/4); b < s.timeout && overlaps(c) {
+		s.beside = b
+	}
 	return s
+}
+
+// overlaps reports whether a check may be made beside another of the same server.
+// Commands may not, who knows what they do; nor may what takes its time though
+// all is well: to wait for an agent, or for word that a port is closed.
+func overlaps(c model.Check) bool {
+	switch c.Type {
+	case model.CheckTCP, model.CheckHTTP, model.CheckHTTPS, model.CheckGRPC, model.CheckDNS:
+		return c.Agent == 0
+	case model.CheckUDP:
+		return c.Agent == 0 && c.Expect != ""
+	}
+	return false
 }
 
 // checkedPort returns the port to check of a service's real server.

@@ -39,7 +39,8 @@ type Check struct {
 	// Port to check, the real server's own by default.
 	Port uint16 `json:"port,omitempty"`
 	// Interval between checks: 2 s. Fast is that while a state is changing, the
-	// Interval by default; Down that while the server is down, the Interval.
+	// Interval by default, and while a check is unanswered, a quarter of the
+	// Timeout; Down that while the server is down, the Interval.
 	Interval time.Duration `json:"interval,omitempty"`
 	Fast     time.Duration `json:"fast,omitempty"`
 	Down     time.Duration `json:"down,omitempty"`

@@ -147,7 +147,7 @@ func CheckFields() []ServiceField {
 		chosen("type", "how real servers are checked", Checks, func(v *model.VirtualService) *model.CheckType { return &v.Check.Type }).as("check"),
 		counted("port", "PORT", "port to check, instead of the real server's own", func(v *model.VirtualService) *uint16 { return &v.Check.Port }).as("check-port"),
 		timed("interval", "time between checks (default 2s)", func(v *model.VirtualService) *time.Duration { return &v.Check.Interval }),
-		timed("fast", "time between checks while a state is changing", func(v *model.VirtualService) *time.Duration { return &v.Check.Fast }).as("fast-interval"),
+		timed("fast", "time between checks while a state is changing (default: the interval) or one is unanswered (default: a quarter of the timeout)", func(v *model.VirtualService) *time.Duration { return &v.Check.Fast }).as("fast-interval"),
 		timed("down", "time between checks of a server that is down", func(v *model.VirtualService) *time.Duration { return &v.Check.Down }).as("down-interval"),
 		timed("timeout", "how long a check may take (default: the interval, at most 5s)", func(v *model.VirtualService) *time.Duration { return &v.Check.Timeout }),
 		counted("rise", "NUMBER", "checks in a row that make a server up (default 2)", func(v *model.VirtualService) *int { return &v.Check.Rise }),

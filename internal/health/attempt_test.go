@@ -1,0 +1,309 @@
+package health
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fairlead/internal/model"
+)
+
+// port is a real server's, that answers connections as its test wants.
+type port struct {
+	*Monitor
+	mu sync.Mutex
+	// answer is asked for each connection, of which it is told the number; it
+	// returns nil when that is made.
+	answer func(ctx context.Context, n int) error
+	// dialled are when connections were asked for; under are so many now, and most
+	// the most at once.
+	dialled     []time.Time
+	under, most int
+	down        chan time.Time
+}
+
+func (p *port) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	p.mu.Lock()
+	p.dialled = append(p.dialled, time.Now())
+	n, answer := len(p.dialled), p.answer
+	p.under++
+	p.most = max(p.most, p.under)
+	p.mu.Unlock()
+	err := answer(ctx, n)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.under--
+	if err != nil {
+		return nil, err
+	}
+	near, far := net.Pipe()
+	return near, far.Close()
+}
+
+func (p *port) become(answer func(ctx context.Context, n int) error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = answer
+}
+
+// times returns when connections were asked for, since the first of them.
+func (p *port) times() []time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []time.Duration
+	for _, at := range p.dialled {
+		all = append(all, at.Sub(p.dialled[0]))
+	}
+	return all
+}
+
+func answers(context.Context, int) error { return nil }
+
+func silent(ctx context.Context, _ int) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// slowly answers after a time.
+func slowly(after time.Duration) func(ctx context.Context, n int) error {
+	return func(ctx context.Context, _ int) error {
+		select {
+		case <-time.After(after):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// atPort runs a test with a monitor that checks one such server by TCP, in a time
+// of its own.
+func atPort(t *testing.T, c model.Check, answer func(ctx context.Context, n int) error, test func(t *testing.T, p *port)) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &port{answer: answer, down: make(chan time.Time, 100)}
+		p.Monitor = NewMonitor(Options{
+			Dial: func(model.VirtualService, model.RealServer) DialFunc { return p.dial },
+			Changed: func(b Batch) {
+				for _, c := range b.Changes {
+					if c.To == model.RealDown {
+						p.down <- c.At
+					}
+				}
+			}})
+		v := farmService("web", 1)
+		c.Type = model.CheckTCP
+		v.Check = c
+		if err := p.Set([]model.VirtualService{v}); err != nil {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			p.Run(ctx)
+		}()
+		test(t, p)
+		cancel()
+		<-done
+	})
+}
+
+// mostSilent is how long a silent server stays in at most: a check has just
+// passed, the next comes as late as its jitter allows and goes unanswered, and
+// each of the others begins a quarter of that time after the one before.
+func mostSilent(s settings) time.Duration {
+	return s.interval + s.interval*time.Duration(s.jitter)/100 + s.timeout + time.Duration(s.fall-1)*s.beside
+}
+
+// TestSilentServer: one that answers nothing any more is out after little more
+// than one timeout, at whatever moment that begins.
+func TestSilentServer(t *testing.T) {
+	for _, c := range []struct {
+		check model.Check
+		most  time.Duration
+	}{
+		{model.Check{Interval: time.Second, Fall: 2}, 2350 * time.Millisecond},
+		{model.Check{}, 5200 * time.Millisecond},
+		{model.Check{Interval: time.Second, Fall: 1}, 2100 * time.Millisecond},
+		{model.Check{Interval: time.Second, Fall: 2, Timeout: 300 * time.Millisecond, Fast: 100 * time.Millisecond}, 1500 * time.Millisecond},
+		{model.Check{Interval: time.Second, Fall: 2, Fast: time.Second, Jitter: -1}, 3 * time.Second},
+	} {
+		for began := range 20 {
+			atPort(t, c.check, answers, func(t *testing.T, p *port) {
+				time.Sleep(10*time.Second + time.Duration(began)*50*time.Millisecond + 1)
+				p.become(silent)
+				at := time.Now()
+				if took := (<-p.down).Sub(at); took > c.most || c.check.Fast == 0 && mostSilent(settle(c.check)) > c.most {
+					t.Errorf("fall %d: it is out after %s, at most %s", c.check.Fall, took, c.most)
+				}
+			})
+		}
+	}
+}
+
+// TestLostPacket: what gets lost once fails no check, also where one is enough.
+func TestLostPacket(t *testing.T) {
+	lossy := func(ctx context.Context, n int) error {
+		if n%2 == 1 {
+			return silent(ctx, n)
+		}
+		return nil
+	}
+	for _, fall := range []int{1, 2, 3} {
+		atPort(t, model.Check{Interval: time.Second, Fall: fall}, lossy, func(t *testing.T, p *port) {
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			if c := p.Counters(); c.Failed+c.Void > 0 || c.Checks < 15 || c.InFlight > 1 || len(p.down) > 0 {
+				t.Errorf("fall %d: counted %+v", fall, c)
+			}
+		})
+	}
+}
+
+// TestSlowServer: one that needs almost all of the time that it has is well, and
+// is asked by one more connection at a time than there would be.
+func TestSlowServer(t *testing.T) {
+	atPort(t, model.Check{Interval: time.Second, Fall: 2}, slowly(990*time.Millisecond), func(t *testing.T, p *port) {
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if c := p.Counters(); c.Failed > 0 || c.Checks < 40 || len(p.down) > 0 {
+			t.Errorf("counted %+v", c)
+		}
+		if p.most != 2 {
+			t.Errorf("it was asked by %d connections at once", p.most)
+		}
+	})
+}
+
+// TestBeside: checks of a silent server begin a quarter of their time apart, or
+// as told, and those of one that is down one after the other.
+func TestBeside(t *testing.T) {
+	for _, c := range []struct {
+		check model.Check
+		want  []time.Duration
+	}{
+		{model.Check{Interval: 4 * time.Second, Timeout: 4 * time.Second}, []time.Duration{0, 1, 2, 6, 10, 14}},
+		{model.Check{Interval: 4 * time.Second, Timeout: 4 * time.Second, Fast: 3 * time.Second}, []time.Duration{0, 3, 7, 11, 15, 19}},
+		{model.Check{Interval: 4 * time.Second, Timeout: 4 * time.Second, Fast: 4 * time.Second}, []time.Duration{0, 4, 8, 12, 16, 20}},
+	} {
+		c.check.Initial, c.check.Jitter = model.InitialUp, -1
+		atPort(t, c.check, silent, func(t *testing.T, p *port) {
+			time.Sleep(30 * time.Second)
+			synctest.Wait()
+			for i, want := range c.want {
+				if got := p.times(); len(got) <= i || got[i] != want*time.Second {
+					t.Errorf("fast %s: begun at %v, want %v", c.check.Fast, got, c.want)
+					return
+				}
+			}
+		})
+	}
+}
+
+// TestStarved: what ended only long after its time says nothing of the server,
+// nor does what ended while the host had no time for the monitor.
+func TestStarved(t *testing.T) {
+	late := func(ctx context.Context, n int) error {
+		defer time.Sleep(300 * time.Millisecond)
+		return silent(ctx, n)
+	}
+	atPort(t, model.Check{Interval: time.Second, Fall: 2}, late, func(t *testing.T, p *port) {
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if c := p.Counters(); c.Void != c.Checks || c.Checks < 10 || len(p.down) > 0 {
+			t.Errorf("counted %+v", c)
+		}
+		if s := p.Status()[0].Servers[0]; s.Detail != "this host was too busy to check: connect: no answer in time" {
+			t.Errorf("it tells %+v", s)
+		}
+		p.become(silent)
+		<-p.down
+	})
+	atPort(t, model.Check{Interval: time.Second, Fall: 2}, answers, func(t *testing.T, p *port) {
+		p.become(func(ctx context.Context, n int) error {
+			p.overslept(260 * time.Millisecond)
+			return silent(ctx, n)
+		})
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if c := p.Counters(); c.Failed > 0 || c.Void == 0 || len(p.down) > 0 {
+			t.Errorf("counted %+v", c)
+		}
+		p.become(func(ctx context.Context, n int) error {
+			p.overslept(punctual / 2)
+			return silent(ctx, n)
+		})
+		<-p.down
+	})
+}
+
+// TestReadAfterTime: what has come is read, though the time is up.
+func TestReadAfterTime(t *testing.T) {
+	spoken := make(chan bool)
+	at := listen(t, "127.0.0.1:0", func(c net.Conn) {
+		_, _ = io.WriteString(c, "220 mail\r\n")
+		<-spoken
+	})
+	for _, dial := range []DialFunc{nil, (&net.Dialer{}).DialContext} {
+		conn, err := open(t.Context(), Target{Real: at, Dial: dial}, "tcp")
+		if err != nil {
+			t.Fatal(err)
+		}
+		awaitReadable(t, conn)
+		if err := conn.SetDeadline(time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+		text := make([]byte, 100)
+		if n, err := conn.Read(text); err != nil || string(text[:n]) != "220 mail\r\n" {
+			t.Errorf("read %q, %v", text[:n], err)
+		}
+		if _, err := conn.Read(text); !os.IsTimeout(err) {
+			t.Errorf("nothing has come, and the error is %v", err)
+		}
+		spoken <- true
+		awaitReadable(t, conn)
+		if _, err := conn.Read(text); err != io.EOF {
+			t.Errorf("the server is done, and the error is %v", err)
+		}
+		conn.Close()
+	}
+}
+
+func awaitReadable(t *testing.T, b *bounded) {
+	t.Helper()
+	raw, err := b.Conn.(syscall.Conn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Control(func(fd uintptr) {
+		for n := 0; n == 0; {
+			n, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 30_000)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestConnectedAfterTime: a connection that is made is made, though the time is
+// up.
+func TestConnectedAfterTime(t *testing.T) {
+	past, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	s, err := begin(listen(t, "127.0.0.1:0", func(net.Conn) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(s.fd), "tcp")
+	defer file.Close()
+	if err := s.wait(past, file); err != nil {
+		t.Errorf("it is connected, and the error is %v", err)
+	}
+}

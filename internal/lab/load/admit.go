@@ -11,6 +11,9 @@ import (
 
 // serveRun starts the server's side of a run on its listener.
 func (j *job) serveRun(l *listener) {
+	if err := holdAcknowledgements(l.tcp, j.spec.Workload == TCPCRR); err != nil {
+		j.fail(err)
+	}
 	switch {
 	case j.spec.Workload == TCPCRR:
 		for range min(j.spec.Streams, acceptors) {

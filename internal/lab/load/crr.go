@@ -29,16 +29,16 @@ type visitor struct {
 	j       *job
 	t       *thread
 	s       *stream
-	sa      unix.Sockaddr
+	address []byte // the target's, as the kernel wants it
 	out, in []byte
 }
 
 func (j *job) newVisitor(t *thread, target netip.AddrPort) (*visitor, error) {
-	sa, err := sockaddr(target)
+	address, err := rawAddress(target)
 	if err != nil {
 		return nil, err
 	}
-	return &visitor{j: j, t: t, s: j.stream(-1, target), sa: sa,
+	return &visitor{j: j, t: t, s: j.stream(-1, target), address: address,
 		out: pattern(j.spec.Size), in: pattern(j.spec.Size)}, nil
 }
 
@@ -48,8 +48,11 @@ func (v *visitor) visit() (done int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer unix.Close(v.s.fd)
-	if err := retryConnect(v.s.fd, v.sa); err != nil {
+	defer rawClose(v.s.fd)
+	if err := holdAcknowledgements(v.s.fd, true); err != nil {
+		return 0, err
+	}
+	if err := retryConnect(v.s.fd, v.address); err != nil {
 		return 0, failed("connect", v.s.peer, err)
 	}
 	if err := v.s.writeFull(v.out); err != nil {
@@ -66,6 +69,16 @@ func (v *visitor) visit() (done int64, err error) {
 	}
 	v.t.connections.Add(1)
 	return done, nil
+}
+
+// holdAcknowledgements has a socket, and those that it accepts, acknowledge
+// together with what is sent anyway, or at once as the kernel does by default.
+func holdAcknowledgements(fd int, hold bool) error {
+	quick := 1
+	if hold {
+		quick = 0
+	}
+	return setInt(fd, unix.IPPROTO_TCP, unix.TCP_QUICKACK, quick)
 }
 
 // part ends the client's half: it waits for the server's FIN, or arms the
@@ -107,7 +120,7 @@ func (j *job) crrServer(t *thread, listener int) error {
 		if err := j.serve(t, s, buf); err != nil {
 			t.errors.Add(1)
 		}
-		unix.Close(fd)
+		rawClose(fd)
 	}
 	return nil
 }
@@ -117,7 +130,11 @@ func (j *job) serve(t *thread, s *stream, buf []byte) error {
 		return err
 	}
 	t.receivedBytes.Add(uint64(len(buf)))
-	if err := s.writeFull(buf); err != nil {
+	answer := s.writeLast
+	if j.spec.Close == RST {
+		answer = s.writeFull
+	}
+	if err := answer(buf); err != nil {
 		return err
 	}
 	t.sentBytes.Add(uint64(len(buf)))

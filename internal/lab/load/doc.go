@@ -45,6 +45,11 @@
 // TIME_WAIT is left anywhere. Neither binds the client's address, so ports
 // are picked at connect(2) against the whole four-tuple.
 //
+// What a connection costs its two ends hides what it costs the path, so it has
+// as few segments as TCP allows. With close=fin these are SYN, SYN with ACK,
+// request with ACK, answer with FIN, FIN with ACK, ACK: those of a client that
+// has its request ready, and of a server that knows its answer to be the last.
+//
 // Live flows are other UDP flows to the same port, for paths that remember
 // flows: one datagram each, before the streams are opened, and then silence.
 // Each comes from a source (address, port) of its own, bound and closed again.

@@ -19,8 +19,10 @@ func rawRead(fd int, b []byte) (int, unix.Errno) {
 	return int(n), errno
 }
 
-func rawWrite(fd int, b []byte) (int, unix.Errno) {
-	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+// rawSend writes to a socket. With MSG_MORE the kernel keeps what does not fill
+// a segment until more follows, or the closing.
+func rawSend(fd int, b []byte, flags int) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), uintptr(flags), 0, 0)
 	return int(n), errno
 }
 
@@ -28,6 +30,27 @@ func rawWrite(fd int, b []byte) (int, unix.Errno) {
 func rawAccept(fd int) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_ACCEPT4, uintptr(fd), 0, 0, unix.SOCK_CLOEXEC, 0, 0)
 	return int(n), errno
+}
+
+func rawSocket(family, kind int) (int, unix.Errno) {
+	fd, _, errno := unix.RawSyscall(unix.SYS_SOCKET, uintptr(family), uintptr(kind), 0)
+	return int(fd), errno
+}
+
+func rawSetOption[T any](fd, level, opt int, v T) unix.Errno {
+	_, _, errno := unix.RawSyscall6(unix.SYS_SETSOCKOPT, uintptr(fd), uintptr(level), uintptr(opt),
+		uintptr(unsafe.Pointer(&v)), unsafe.Sizeof(v), 0)
+	return errno
+}
+
+// rawConnect takes the address as the kernel does (rawAddress).
+func rawConnect(fd int, address []byte) unix.Errno {
+	_, _, errno := unix.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&address[0])), uintptr(len(address)))
+	return errno
+}
+
+func rawClose(fd int) {
+	_, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0)
 }
 
 func rawSendMany(fd int, m []mmsghdr) (int, unix.Errno) {

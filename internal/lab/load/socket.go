@@ -1,6 +1,7 @@
 package load
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
@@ -23,9 +24,9 @@ func open(addr netip.Addr, kind int) (int, error) {
 	if addr.Is4() {
 		family = unix.AF_INET
 	}
-	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, os.NewSyscallError("socket", err)
+	fd, errno := rawSocket(family, kind|unix.SOCK_CLOEXEC)
+	if errno != 0 {
+		return -1, os.NewSyscallError("socket", errno)
 	}
 	if err := limit(fd, kind); err != nil {
 		unix.Close(fd)
@@ -53,16 +54,15 @@ func limit(fd, kind int) error {
 }
 
 func setTimeout(fd, opt int, d time.Duration) error {
-	tv := unix.NsecToTimeval(int64(d))
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, opt, &tv); err != nil {
-		return fmt.Errorf("set socket time limit: %w", err)
+	if errno := rawSetOption(fd, unix.SOL_SOCKET, opt, unix.NsecToTimeval(int64(d))); errno != 0 {
+		return fmt.Errorf("set socket time limit: %w", errno)
 	}
 	return nil
 }
 
 func setInt(fd, level, opt, v int) error {
-	if err := unix.SetsockoptInt(fd, level, opt, v); err != nil {
-		return fmt.Errorf("set socket option %d/%d: %w", level, opt, err)
+	if errno := rawSetOption(fd, level, opt, int32(v)); errno != 0 {
+		return fmt.Errorf("set socket option %d/%d: %w", level, opt, errno)
 	}
 	return nil
 }
@@ -75,12 +75,12 @@ func connect(target netip.AddrPort, kind int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	sa, err := sockaddr(target)
+	address, err := rawAddress(target)
 	if err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
-	if err := retryConnect(fd, sa); err != nil {
+	if err := retryConnect(fd, address); err != nil {
 		unix.Close(fd)
 		return -1, failed("connect", target, err)
 	}
@@ -89,30 +89,42 @@ func connect(target netip.AddrPort, kind int) (int, error) {
 
 // retryConnect connects through interruptions: after EINTR the kernel goes on
 // connecting, and a second connect(2) waits for that.
-func retryConnect(fd int, sa unix.Sockaddr) error {
-	err := unix.Connect(fd, sa)
-	for err == unix.EINTR || err == unix.EALREADY {
-		err = unix.Connect(fd, sa)
+func retryConnect(fd int, address []byte) error {
+	errno := rawConnect(fd, address)
+	for errno == unix.EINTR || errno == unix.EALREADY {
+		errno = rawConnect(fd, address)
 	}
-	if err == unix.EISCONN {
+	if errno == 0 || errno == unix.EISCONN {
 		return nil
 	}
-	return err
+	return errno
+}
+
+// rawAddress lays an address out as connect(2) wants it: struct sockaddr_in or
+// sockaddr_in6, made once for many connections.
+func rawAddress(ap netip.AddrPort) ([]byte, error) {
+	if ap.Addr().Is4() {
+		b := binary.BigEndian.AppendUint16(binary.NativeEndian.AppendUint16(nil, unix.AF_INET), ap.Port())
+		return append(append(b, ap.Addr().AsSlice()...), make([]byte, 8)...), nil
+	}
+	zone, err := zoneOf(ap.Addr())
+	if err != nil {
+		return nil, err
+	}
+	b := binary.BigEndian.AppendUint16(binary.NativeEndian.AppendUint16(nil, unix.AF_INET6), ap.Port())
+	b = append(append(b, 0, 0, 0, 0), ap.Addr().AsSlice()...)
+	return binary.NativeEndian.AppendUint32(b, zone), nil
 }
 
 func sockaddr(ap netip.AddrPort) (unix.Sockaddr, error) {
 	if ap.Addr().Is4() {
 		return &unix.SockaddrInet4{Port: int(ap.Port()), Addr: ap.Addr().As4()}, nil
 	}
-	sa := &unix.SockaddrInet6{Port: int(ap.Port()), Addr: ap.Addr().As16()}
-	if zone := ap.Addr().Zone(); zone != "" {
-		id, err := zoneIndex(zone)
-		if err != nil {
-			return nil, err
-		}
-		sa.ZoneId = id
+	zone, err := zoneOf(ap.Addr())
+	if err != nil {
+		return nil, err
 	}
-	return sa, nil
+	return &unix.SockaddrInet6{Port: int(ap.Port()), Addr: ap.Addr().As16(), ZoneId: zone}, nil
 }
 
 // addrPort is the reverse of sockaddr, without the zone's name: a zone's
@@ -136,7 +148,12 @@ func localAddr(fd int) (netip.AddrPort, error) {
 	return addrPort(sa), nil
 }
 
-func zoneIndex(zone string) (uint32, error) {
+// zoneOf returns the index of the link that the address belongs to, 0 for any.
+func zoneOf(addr netip.Addr) (uint32, error) {
+	zone := addr.Zone()
+	if zone == "" {
+		return 0, nil
+	}
 	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
 		return uint32(n), nil
 	}

@@ -106,9 +106,11 @@ func (s *stream) readFull(b []byte) error {
 
 // write sends some of b. A blocking socket waits for patience at most; a
 // spinning one has small messages and room for them.
-func (s *stream) write(b []byte) (int, error) {
+func (s *stream) write(b []byte) (int, error) { return s.send(b, 0) }
+
+func (s *stream) send(b []byte, flags int) (int, error) {
 	for {
-		n, errno := rawWrite(s.fd, b)
+		n, errno := rawSend(s.fd, b, flags)
 		switch {
 		case errno == 0:
 			return n, nil
@@ -129,9 +131,15 @@ func (s *stream) writable() bool {
 	return n > 0 || err == unix.EINTR
 }
 
-func (s *stream) writeFull(b []byte) error {
+func (s *stream) writeFull(b []byte) error { return s.sendFull(b, 0) }
+
+// writeLast sends all of b, the end of it together with the FIN of the closing
+// that has to follow at once.
+func (s *stream) writeLast(b []byte) error { return s.sendFull(b, unix.MSG_MORE) }
+
+func (s *stream) sendFull(b []byte, flags int) error {
 	for len(b) > 0 {
-		n, err := s.write(b)
+		n, err := s.send(b, flags)
 		if err != nil {
 			return err
 		}

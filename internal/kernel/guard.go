@@ -83,24 +83,14 @@ func (h *Host) setGuard(g plan.Guard) error {
 	if h.nft == nil {
 		return h.noNft
 	}
-	t, sets := guardTable(), guardSets(g)
-	h.nft.AddTable(t) // so that deleting succeeds whether or not it is there
-	h.nft.DelTable(t)
-	all := make([]*nftables.Set, len(sets))
-	for i, s := range sets {
-		all[i] = s.Set
+	b := h.begin()
+	b.replaceTable(guardTable())
+	for _, s := range guardSets(g) {
+		b.addSet(s.Set)
+		b.addElements(s.Set, s.elements)
 	}
-	if err := queueChains(h.nft, t, all, guardRules()); err != nil {
-		return err
-	}
-	for _, s := range sets {
-		for part := range slices.Chunk(s.elements, elementsPerMessage) {
-			if err := h.nft.SetAddElements(s.Set, part); err != nil {
-				return err
-			}
-		}
-	}
-	return h.nft.Flush()
+	b.addChains(guardTable(), plan.Mark, guardRules())
+	return b.commit()
 }
 
 func (h *Host) delGuard() error {
@@ -109,9 +99,9 @@ func (h *Host) delGuard() error {
 	if h.nft == nil {
 		return nil
 	}
-	h.nft.AddTable(guardTable())
-	h.nft.DelTable(guardTable())
-	return h.nft.Flush()
+	b := h.begin()
+	b.dropTable(guardTable())
+	return b.commit()
 }
 
 // readGuard returns g if its table is there and whole.

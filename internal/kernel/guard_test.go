@@ -11,12 +11,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// someGuard has addresses of both families, and open ports of both protocols.
+func someGuard() plan.Guard {
+	at := func(s string) []model.Frontend { return []model.Frontend{{At: netip.MustParseAddrPort(s)}} }
+	return plan.Guard{Addresses: plan.PackFrontends(append(at("192.0.2.1:0"), at("[2001:db8::1]:0")...)),
+		TCP: plan.PackFrontends(at("192.0.2.1:80")), UDP: plan.PackFrontends(at("[2001:db8::1]:53"))}
+}
+
 // TestGuardIsItsText makes the table of the guard by its text and by netlink.
 func TestGuardIsItsText(t *testing.T) {
 	h := openTestHost(t)
-	at := func(s string) []model.Frontend { return []model.Frontend{{At: netip.MustParseAddrPort(s)}} }
-	g := plan.Guard{Addresses: plan.PackFrontends(append(at("192.0.2.1:0"), at("[2001:db8::1]:0")...)),
-		TCP: plan.PackFrontends(at("192.0.2.1:80")), UDP: plan.PackFrontends(at("[2001:db8::1]:53"))}
+	g := someGuard()
 	list := func() string {
 		text := h.run(t, "nft", "-s", "list", "table", "inet", plan.GuardTable)
 		return regexp.MustCompile(` comment "fairlead"|meta nfproto ipv[46] `).ReplaceAllString(text, "")

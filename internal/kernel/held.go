@@ -156,7 +156,7 @@ func (f *foundService) astray() map[netip.Addr]bool {
 	all := map[netip.Addr]bool{}
 	for _, family := range families {
 		for _, e := range f.entries[plan.MapAnswers+family.suffix] {
-			if at := family.addrLen + 8; len(e.Key) >= int(at+family.addrLen) {
+			if at := family.addrLen + 4; len(e.Key) >= int(at+family.addrLen) {
 				a, _ := netip.AddrFromSlice(e.Key[at : at+family.addrLen])
 				_, chain := verdictIs(e.Val)
 				all[a] = chain != ""

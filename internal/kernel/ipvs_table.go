@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
 )
 
 func ipvsTable() *nftables.Table {
@@ -97,26 +96,13 @@ func (h *Host) setIPVSTable() error {
 	if whole, err := h.ipvsTableWhole(); err != nil || whole {
 		return err
 	}
-	t := ipvsTable()
-	h.nft.AddTable(t) // so that deleting succeeds whether or not it is there
-	h.nft.DelTable(t)
-	h.nft.AddTable(t)
+	b := h.begin()
+	b.replaceTable(ipvsTable())
 	for _, s := range ipvsSets() {
-		if err := h.nft.AddSet(s, nil); err != nil {
-			return err
-		}
+		b.addSet(s)
 	}
-	chains := ipvsChains()
-	for _, ch := range chains {
-		h.nft.AddChain(&nftables.Chain{Name: ch.name, Table: t, Hooknum: ch.hook, Priority: ch.prio, Type: ch.kind})
-	}
-	for _, ch := range chains {
-		for _, exprs := range ch.rules {
-			h.nft.AddRule(&nftables.Rule{Table: t, Chain: &nftables.Chain{Name: ch.name, Table: t}, Exprs: exprs,
-				UserData: userdata.AppendString(nil, userdata.TypeComment, plan.Mark)})
-		}
-	}
-	return h.nft.Flush()
+	b.addChains(ipvsTable(), plan.Mark, ipvsChains())
+	return b.commit()
 }
 
 func (h *Host) delIPVSTable() error {
@@ -125,20 +111,21 @@ func (h *Host) delIPVSTable() error {
 	if h.nft == nil {
 		return nil
 	}
-	h.nft.DelTable(ipvsTable())
-	return h.nft.Flush()
+	b := h.begin()
+	b.dropTable(ipvsTable())
+	return b.commit()
 }
 
 // setIPVSMember adds an element; one that is there already is no error.
 func (h *Host) setIPVSMember(m plan.IPVSMember) error {
-	return h.onIPVSSet(m, (*nftables.Conn).SetAddElements)
+	return h.onIPVSSet(m, (*batch).addElements)
 }
 
 func (h *Host) delIPVSMember(m plan.IPVSMember) error {
-	return h.onIPVSSet(m, (*nftables.Conn).SetDeleteElements)
+	return h.onIPVSSet(m, (*batch).delElements)
 }
 
-func (h *Host) onIPVSSet(m plan.IPVSMember, do func(*nftables.Conn, *nftables.Set, []nftables.SetElement) error) error {
+func (h *Host) onIPVSSet(m plan.IPVSMember, do func(*batch, *nftables.Set, []nftables.SetElement)) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
@@ -146,10 +133,9 @@ func (h *Host) onIPVSSet(m plan.IPVSMember, do func(*nftables.Conn, *nftables.Se
 	}
 	sets := ipvsSets()
 	i := slices.IndexFunc(sets, func(s *nftables.Set) bool { return s.Name == m.Name() })
-	if err := do(h.nft, sets[i], []nftables.SetElement{encodeIPVSMember(m)}); err != nil {
-		return err
-	}
-	return h.nft.Flush()
+	b := h.begin()
+	do(b, sets[i], []nftables.SetElement{encodeIPVSMember(m)})
+	return b.commit()
 }
 
 func encodeIPVSMember(m plan.IPVSMember) nftables.SetElement {

@@ -35,9 +35,9 @@ func ofIPVS(listing string) string {
 	return normalizeNft(strings.ReplaceAll(listing, "table inet "+plan.IPVSTableName, "table inet fairlead"))
 }
 
-func TestIPVSMembersSurviveTheKernel(t *testing.T) {
-	h := openTestHost(t)
-	want := plan.Plan{
+// inIPVSTable is the table with members of every kind.
+func inIPVSTable() plan.Plan {
+	return plan.Plan{
 		plan.IPVSTable{},
 		plan.IPVSMember{Set: plan.SetIPVSKept, Proto: model.TCP, At: netip.MustParseAddrPort("192.0.2.80:80")},
 		plan.IPVSMember{Set: plan.SetIPVSMixed, Proto: model.UDP, At: netip.MustParseAddrPort("192.0.2.80:53")},
@@ -47,6 +47,11 @@ func TestIPVSMembersSurviveTheKernel(t *testing.T) {
 		plan.IPVSMember{Set: plan.SetIPVSHairpin, Src: netip.MustParsePrefix("172.30.0.0/24"), Dst: netip.MustParsePrefix("172.30.0.0/24")},
 		plan.IPVSMember{Set: plan.SetIPVSHairpin, Src: netip.MustParsePrefix("fd00:30::/64"), Dst: netip.MustParsePrefix("fd00:30::7/128")},
 	}
+}
+
+func TestIPVSMembersSurviveTheKernel(t *testing.T) {
+	h := openTestHost(t)
+	want := inIPVSTable()
 	for range 2 {
 		for _, o := range want {
 			if err := h.Set(o); err != nil {

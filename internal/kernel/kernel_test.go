@@ -66,10 +66,10 @@ func normalizeNft(s string) string {
 	return strings.Join(blocks, "\n")
 }
 
-func TestElementsSurviveTheKernel(t *testing.T) {
-	h := openTestHost(t)
+// someElements are of every kind.
+func someElements() plan.Plan {
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
-	want := plan.Plan{
+	return plan.Plan{
 		plan.Mapping{Host: addr("192.0.2.1"), Proto: model.TCP, Ports: model.Port(80), To: addr("10.0.0.2"), ToPort: 8080},
 		plan.Mapping{Host: addr("0.0.0.0"), Proto: model.UDP, Ports: model.Port(53), To: addr("10.0.0.2"), ToPort: 53},
 		plan.Mapping{Host: addr("0.0.0.0"), Proto: model.TCP, Ports: model.PortRange{First: 8000, Last: 8999}, To: addr("10.0.0.2")},
@@ -82,6 +82,11 @@ func TestElementsSurviveTheKernel(t *testing.T) {
 		plan.Member{Set: plan.SetHairpin, Src: prefix("fd00::2/128"), Dst: prefix("fd00::2/128")},
 		plan.Member{Set: plan.SetOutbound, Src: prefix("10.0.0.0/24"), Dst: prefix("0.0.0.0/0")},
 	}
+}
+
+func TestElementsSurviveTheKernel(t *testing.T) {
+	h := openTestHost(t)
+	want := someElements()
 	all := append(plan.Plan{plan.Table{}}, want...)
 	if err := h.Transact(plan.Diff(nil, all)); err != nil {
 		t.Fatal(err)

@@ -15,10 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// elementsPerMessage bounds one netlink attribute, whose length field has 16
-// bits: an element takes at most 112 bytes.
-const elementsPerMessage = 500
-
 // largeBuffers lets one transaction hold tens of thousands of elements.
 func largeBuffers(c *netlink.Conn) error {
 	const size = 32 << 20
@@ -51,13 +47,12 @@ func portOf(c *netlink.Conn) (port uint32, err error) {
 
 // Transact carries out the steps on our nft tables in one transaction: all of
 // them or none. Removals go first, so that a changed element replaces itself.
-// Thousands of services take several transactions, each of whole services, and
-// their table is made before.
+// Thousands of services take several transactions, each of whole services.
 func (h *Host) Transact(ops []plan.Op) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	services, others := sortServices(ops)
-	batch, err := sortElements(others)
+	elements, err := sortElements(others)
 	if err != nil {
 		return err
 	}
@@ -67,61 +62,53 @@ func (h *Host) Transact(ops []plan.Op) error {
 		}
 		return h.noNft
 	}
-	if services.makeTable {
-		if err := h.makeServiceTable(); err != nil {
-			return fmt.Errorf("make nft table %s: %w", plan.ServicesTable, err)
-		}
-	}
 	made, bindAgain := services.makeTable, func() error { return nil }
 	if !made {
 		if services.unbound, bindAgain, err = h.unbind(services.ops); err != nil {
 			return err
 		}
 	}
-	if err := h.queueBatch(batch); err != nil {
-		return err
-	}
-	for first := true; first || len(services.ops) > 0; first = false {
-		if services, err = h.queueServices(services); err != nil {
-			return fmt.Errorf("build nft services: %w", err)
+	b := h.begin()
+	b.queueElements(elements)
+	for first := true; first || len(services.ops) > 0; first, b = false, h.begin() {
+		if services, err = h.queueServices(b, services); err != nil {
+			return errors.Join(err, bindAgain())
 		}
-		if err := h.nft.Flush(); err != nil {
-			return errors.Join(fmt.Errorf("change nft table %s: %w", plan.Mark, err), h.dropNewTable(made), bindAgain())
+		if err := b.commit(); err != nil {
+			return errors.Join(fmt.Errorf("change nft table %s: %w", plan.Mark, err), h.dropNewTable(made && !first), bindAgain())
 		}
 	}
 	return nil
 }
 
-// queueBatch adds the steps on our first table to the pending transaction. The
-// table is declared first, so that deleting succeeds whether or not it is there.
-func (h *Host) queueBatch(batch nftBatch) error {
-	if batch.makeTable || batch.dropTable {
-		h.nft.AddTable(table())
-		h.nft.DelTable(table())
-	}
-	if batch.dropTable {
-		return nil
-	}
-	if batch.makeTable {
-		if err := queueTable(h.nft); err != nil {
-			return fmt.Errorf("build nft table: %w", err)
+// queueElements adds the steps on our first table to the transaction.
+func (b *batch) queueElements(steps elementSteps) {
+	switch {
+	case steps.dropTable:
+		b.dropTable(table())
+		return
+	case steps.makeTable:
+		b.replaceTable(table())
+		for _, s := range tableSets() {
+			b.addSet(s)
 		}
-		batch.del = nil
+		b.addChains(table(), plan.Mark, tableChains())
+		steps.del = nil
 	}
-	if err := h.queueElements(batch); err != nil {
-		return fmt.Errorf("build nft elements: %w", err)
+	for _, s := range tableSets() {
+		b.delElements(s, steps.del[s.Name])
+		b.addElements(s, steps.add[s.Name])
 	}
-	return nil
 }
 
-// nftBatch is a transaction sorted by set.
-type nftBatch struct {
+// elementSteps are steps on our first table, sorted by set.
+type elementSteps struct {
 	makeTable, dropTable bool
 	add, del             map[string][]nftables.SetElement
 }
 
-func sortElements(ops []plan.Op) (nftBatch, error) {
-	b := nftBatch{add: map[string][]nftables.SetElement{}, del: map[string][]nftables.SetElement{}}
+func sortElements(ops []plan.Op) (elementSteps, error) {
+	b := elementSteps{add: map[string][]nftables.SetElement{}, del: map[string][]nftables.SetElement{}}
 	for _, op := range ops {
 		if _, ok := op.Object.(plan.Table); ok {
 			b.makeTable, b.dropTable = !op.Del, op.Del
@@ -145,22 +132,6 @@ func sortElements(ops []plan.Op) (nftBatch, error) {
 		}
 	}
 	return b, nil
-}
-
-func (h *Host) queueElements(b nftBatch) error {
-	for _, s := range tableSets() {
-		for part := range slices.Chunk(b.del[s.Name], elementsPerMessage) {
-			if err := h.nft.SetDeleteElements(s, part); err != nil {
-				return err
-			}
-		}
-		for part := range slices.Chunk(b.add[s.Name], elementsPerMessage) {
-			if err := h.nft.SetAddElements(s, part); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 var protoNumbers = map[model.Proto]byte{model.TCP: unix.IPPROTO_TCP, model.UDP: unix.IPPROTO_UDP}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
 )
 
 // entriesPerTransaction bounds what the kernel is given at once: the time that
@@ -37,17 +36,16 @@ func sortServices(ops []plan.Op) (services serviceOps, others []plan.Op) {
 	return services, others
 }
 
-// queueServices adds the steps to the pending transaction, up to the bound; it
-// returns those that are left. Services go before others come, which may answer
-// on the same frontends.
-func (h *Host) queueServices(s serviceOps) (left serviceOps, err error) {
-	t := serviceTable()
+// queueServices adds the steps to the transaction, up to the bound; it returns
+// those that are left. Services go before others come, which may answer on the
+// same frontends.
+func (h *Host) queueServices(b *batch, s serviceOps) (left serviceOps, err error) {
 	switch {
 	case s.dropTable:
-		h.nft.AddTable(t) // so that deleting succeeds whether or not it is there
-		h.nft.DelTable(t)
+		b.dropTable(serviceTable())
 		return serviceOps{}, nil
 	case s.makeTable:
+		b.makeServiceTable()
 		s.ops = slices.DeleteFunc(s.ops, func(op plan.Op) bool { return op.Del })
 		for i := range s.ops {
 			s.ops[i].Old = nil
@@ -66,7 +64,8 @@ func (h *Host) queueServices(s serviceOps) (left serviceOps, err error) {
 			break
 		}
 	}
-	return left, h.queueSteps(changes)
+	b.queueSteps(changes)
+	return left, nil
 }
 
 // serviceStep is a step on one service.
@@ -101,42 +100,38 @@ func stepOf(op plan.Op, present map[string]*foundService) serviceStep {
 
 // queueSteps adds the steps in an order that the kernel takes: a chain is
 // emptied before its maps go, and nothing leads to it when it goes itself.
-func (h *Host) queueSteps(steps []serviceStep) error {
+func (b *batch) queueSteps(steps []serviceStep) {
+	t := serviceTable()
 	for _, s := range steps {
-		c, keep := ownChain(s.Chain()), ownChain(s.Keep())
 		switch {
 		case s.to.New && !s.gone:
-			h.nft.AddChain(c)
+			b.addChain(t, chain{name: s.Chain()})
 		case s.to.Rules && !s.to.New:
-			h.nft.FlushChain(c)
+			b.flushChain(t, s.Chain())
 		}
 		if s.to.Clients {
-			h.nft.AddChain(keep)
+			b.addChain(t, chain{name: s.Keep()})
 		}
 		if !s.to.New && s.to.Rules && (s.Remembers() || s.to.NoKeep) {
-			h.nft.FlushChain(keep)
+			b.flushChain(t, s.Keep())
 		}
 	}
-	if err := h.queueEntries(steps, true); err != nil {
-		return err
-	}
+	b.queueEntries(steps, true)
 	for _, s := range steps {
 		for _, name := range s.to.Drop {
-			h.nft.DelSet(&nftables.Set{Name: name, Table: serviceTable()})
+			b.delSet(t, name)
 		}
 		if s.to.NoKeep {
-			h.nft.DelChain(ownChain(s.Keep()))
+			b.delChain(t, s.Keep())
 		}
 		switch {
 		case s.gone && !s.to.New:
-			h.nft.DelChain(ownChain(s.Chain()))
+			b.delChain(t, s.Chain())
 		case !s.gone:
-			if err := h.queueOwn(s); err != nil {
-				return err
-			}
+			b.queueOwn(s)
 		}
 	}
-	return h.queueEntries(steps, false)
+	b.queueEntries(steps, false)
 }
 
 func ownChain(name string) *nftables.Chain {
@@ -144,46 +139,31 @@ func ownChain(name string) *nftables.Chain {
 }
 
 // queueOwn adds what is the service's alone, but for the buckets.
-func (h *Host) queueOwn(s serviceStep) error {
+func (b *batch) queueOwn(s serviceStep) {
 	if s.to.Rules && s.Ring != "" {
-		if err := h.nft.AddSet(realsSet(s.NFTService), nil); err != nil {
-			return err
-		}
+		b.addTypeOf(realsSet(s.NFTService), bucketType(s.NFTService))
 	}
 	if s.to.Clients {
-		if err := h.nft.AddSet(clientsSet(s.NFTService), nil); err != nil {
-			return err
-		}
+		b.addSet(clientsSet(s.NFTService))
 	}
-	if err := h.queueUnbound(s); err != nil || !s.to.Rules {
-		return err
+	b.queueUnbound(s)
+	if !s.to.Rules {
+		return
 	}
-	add := func(chain string, exprs []expr.Any) {
-		h.nft.AddRule(&nftables.Rule{Table: serviceTable(), Chain: ownChain(chain), Exprs: exprs,
-			UserData: userdata.AppendString(nil, userdata.TypeComment, serviceComment(s.NFTService))})
-	}
+	comment := serviceComment(s.NFTService)
 	for _, exprs := range serviceRules(s.NFTService) {
-		add(s.Chain(), exprs)
+		b.addRule(serviceTable(), s.Chain(), exprs, comment)
 	}
 	if s.Remembers() {
-		add(s.Keep(), keepRule(s.NFTService))
+		b.addRule(serviceTable(), s.Keep(), keepRule(s.NFTService), comment)
 	}
-	return nil
 }
 
 // queueEntries adds or deletes the steps' elements, those of one map together.
-func (h *Host) queueEntries(steps []serviceStep, del bool) error {
-	do := h.nft.SetAddElements
+func (b *batch) queueEntries(steps []serviceStep, del bool) {
+	do := b.addElements
 	if del {
-		do = h.nft.SetDeleteElements
-	}
-	in := func(set *nftables.Set, all []nftables.SetElement) error {
-		for part := range slices.Chunk(all, elementsPerMessage) {
-			if err := do(set, part); err != nil {
-				return err
-			}
-		}
-		return nil
+		do = b.delElements
 	}
 	shared := map[string][]nftables.SetElement{}
 	for _, s := range steps {
@@ -191,7 +171,7 @@ func (h *Host) queueEntries(steps []serviceStep, del bool) error {
 		if del {
 			entries = s.to.Del
 			for set, elements := range s.remains {
-				shared[set] = append(shared[set], keysOf(elements)...)
+				shared[set] = append(shared[set], elements...)
 			}
 		}
 		var buckets []nftables.SetElement
@@ -202,16 +182,11 @@ func (h *Host) queueEntries(steps []serviceStep, del bool) error {
 				buckets = append(buckets, element)
 			}
 		}
-		if err := in(realsSet(s.NFTService), buckets); err != nil {
-			return err
-		}
+		do(realsSet(s.NFTService), buckets)
 	}
 	for _, set := range sharedSets() {
-		if err := in(set, shared[set.Name]); err != nil {
-			return err
-		}
+		do(set, shared[set.Name])
 	}
-	return nil
 }
 
 // encodeEntry returns the set and the netlink form of an element.
@@ -224,15 +199,17 @@ func encodeEntry(s plan.NFTService, e plan.ServiceEntry) (set string, element nf
 		}
 		return e.Map, element
 	}
-	key := slices.Concat(e.At.Addr().AsSlice(), []byte{protoNumbers[e.Proto], 0, 0, 0}, port(e.At.Port()))
+	key := slices.Concat(e.At.Addr().AsSlice(), []byte{protoNumbers[e.Proto], 0, 0, 0})
+	if e.Real.IsValid() {
+		key = slices.Concat(key, e.Real.Addr().AsSlice(), port(e.Real.Port()))
+	}
+	key = append(key, port(e.At.Port())...)
 	switch e.Map {
 	case plan.MapServices:
 		element.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: s.Chain()}
 	case plan.MapPersistent:
-		key = slices.Concat(key, e.Real.Addr().AsSlice(), port(e.Real.Port()))
 		element.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: s.Keep()}
 	case plan.MapAnswers:
-		key = slices.Concat(key, e.Real.Addr().AsSlice(), port(e.Real.Port()))
 		element.VerdictData = &expr.Verdict{Kind: expr.VerdictAccept}
 		if e.Astray {
 			element.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: "astray"}
@@ -244,13 +221,4 @@ func encodeEntry(s plan.NFTService, e plan.ServiceEntry) (set string, element nf
 		suffix = "4"
 	}
 	return e.Map + suffix, element
-}
-
-// keysOf returns elements by their keys alone.
-func keysOf(all []nftables.SetElement) []nftables.SetElement {
-	keys := make([]nftables.SetElement, len(all))
-	for i, e := range all {
-		keys[i].Key = e.Key
-	}
-	return keys
 }

@@ -47,11 +47,11 @@ func (h *Host) unbind(ops []plan.Op) (clients unbound, bindAgain func() error, e
 			}
 		}
 	}
-	bindAgain = func() error { return h.onShared(bound, (*nftables.Conn).SetAddElements) }
+	bindAgain = func() error { return h.onShared(bound, (*batch).addElements) }
 	if len(services) == 0 {
 		return nil, func() error { return nil }, nil
 	}
-	if err := h.onShared(bound, (*nftables.Conn).SetDeleteElements); err != nil {
+	if err := h.onShared(bound, (*batch).delElements); err != nil {
 		return nil, nil, fmt.Errorf("have no client bound to real servers that leave: %w", err)
 	}
 	clients = unbound{}
@@ -64,15 +64,12 @@ func (h *Host) unbind(ops []plan.Op) (clients unbound, bindAgain func() error, e
 }
 
 // onShared adds or deletes elements of the shared maps in a transaction.
-func (h *Host) onShared(elements map[string][]nftables.SetElement, do func(*nftables.Conn, *nftables.Set, []nftables.SetElement) error) error {
+func (h *Host) onShared(elements map[string][]nftables.SetElement, do func(*batch, *nftables.Set, []nftables.SetElement)) error {
+	b := h.begin()
 	for _, set := range sharedSets() {
-		for part := range slices.Chunk(elements[set.Name], elementsPerMessage) {
-			if err := do(h.nft, set, part); err != nil {
-				return err
-			}
-		}
+		do(b, set, elements[set.Name])
 	}
-	return h.nft.Flush()
+	return b.commit()
 }
 
 // clientsElsewhere lists the clients that have a real server that gets no new
@@ -108,16 +105,8 @@ func (u unbound) take(s serviceStep) serviceStep {
 // queueUnbound deletes the clients that the service has to forget. They expire by
 // themselves, and to delete what is not there fails the whole transaction: so
 // each is added before, which does nothing where it is there.
-func (h *Host) queueUnbound(s serviceStep) error {
+func (b *batch) queueUnbound(s serviceStep) {
 	set := clientsSet(s.NFTService)
-	for part := range slices.Chunk(s.unbound, elementsPerMessage) {
-		again := keysOf(part)
-		for i := range again {
-			again[i].Val = part[i].Val
-		}
-		if err := errors.Join(h.nft.SetAddElements(set, again), h.nft.SetDeleteElements(set, keysOf(part))); err != nil {
-			return err
-		}
-	}
-	return nil
+	b.addElements(set, s.unbound)
+	b.delElements(set, s.unbound)
 }

@@ -81,18 +81,18 @@ func (h *Host) nftBegun() ([]NFTCount, error) {
 	return all, nil
 }
 
-// decodeAnswer reads an element of the answers: address, protocol, port, address
-// and port.
+// decodeAnswer reads an element of the answers: virtual address, protocol, address
+// and port of the real server, and the virtual port.
 func decodeAnswer(e nftables.SetElement) (c NFTCount, ok bool) {
 	n := (len(e.Key) - 12) / 2
 	if n != 4 && n != 16 {
 		return c, false
 	}
-	at := func(key []byte, port int) netip.AddrPort {
-		a, _ := netip.AddrFromSlice(key[:n])
-		return netip.AddrPortFrom(a, binary.BigEndian.Uint16(key[port:]))
+	at := func(addr, port int) netip.AddrPort {
+		a, _ := netip.AddrFromSlice(e.Key[addr : addr+n])
+		return netip.AddrPortFrom(a, binary.BigEndian.Uint16(e.Key[port:]))
 	}
-	c = NFTCount{Frontend: model.Frontend{Proto: model.TCP, At: at(e.Key, n+4)}, Real: at(e.Key[n+8:], n)}
+	c = NFTCount{Frontend: model.Frontend{Proto: model.TCP, At: at(0, 2*n+8)}, Real: at(n+4, 2*n+4)}
 	if e.Key[n] == protoNumbers[model.UDP] {
 		c.Proto = model.UDP
 	}

@@ -75,11 +75,7 @@ func (h *Host) readServices(plans ...plan.Plan) (plan.Plan, error) {
 // rules as it should, all with our mark.
 func skeletonWhole(rules map[string][][]byte) bool {
 	for _, ch := range serviceChains() {
-		n := len(ch.rules)
-		if ch.name == chainAnswers || ch.name == chainOpened {
-			n = len(families) * len(protoNumbers)
-		}
-		if !carries(rules[ch.name], plan.Mark, n) {
+		if !carries(rules[ch.name], plan.Mark, len(ch.rules)) {
 			return false
 		}
 	}
@@ -134,13 +130,13 @@ func (h *Host) findEntries(of func(string) *foundService) error {
 		if err != nil {
 			return fmt.Errorf("read nft map %s: %w", s.Name, err)
 		}
-		v4 := s.Name[len(s.Name)-1] == '4'
-		frontend := 16 + 8
-		if v4 {
-			frontend = 4 + 8
+		addr := 16
+		if s.Name[len(s.Name)-1] == '4' {
+			addr = 4
 		}
 		for _, e := range elements {
-			key := string(e.Key[:min(len(e.Key), frontend)])
+			// The address and the protocol come first, the port last.
+			key := string(e.Key[:min(len(e.Key), addr+4)]) + string(e.Key[max(0, len(e.Key)-4):])
 			if s.Name == plan.MapServices+s.Name[len(s.Name)-1:] {
 				_, chain := verdictIs(e.Val)
 				owners[key], _ = plan.NFTServiceOf(chain)

@@ -32,8 +32,8 @@ func sharedSets() []*nftables.Set {
 	for _, f := range families {
 		for name, key := range map[string]nftables.SetDatatype{
 			plan.MapServices:   concat(f.addrType, proto, port),
-			plan.MapAnswers:    concat(f.addrType, proto, port, f.addrType, port),
-			plan.MapPersistent: concat(f.addrType, proto, port, f.addrType, port),
+			plan.MapAnswers:    concat(f.addrType, proto, f.addrType, port, port),
+			plan.MapPersistent: concat(f.addrType, proto, f.addrType, port, port),
 			plan.SetFrontends:  concat(f.addrType, proto, port),
 		} {
 			s := &nftables.Set{Table: serviceTable(), Name: name + f.suffix, KeyType: key, Concatenation: true}
@@ -47,12 +47,11 @@ func sharedSets() []*nftables.Set {
 }
 
 // serviceChains returns the skeleton's chains; each rule is the netlink form of
-// the line at the same place of plan.ServiceTableText. Those of postrouting and
-// of opened are by openedTo.
+// the line at the same place of plan.ServiceTableText.
 func serviceChains() []chain {
 	var lead [][]expr.Any
 	led := [][]expr.Any{rule(conntrack(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), verdict(expr.VerdictAccept, ""))}
-	opened := rule(conntrack(expr.CtKeySTATE, expr.CtStateBitNEW), dnatted(), verdict(expr.VerdictJump, chainOpened))
+	opened := rule(conntrack(expr.CtKeySTATE, expr.CtStateBitNEW), dnatted(), verdict(expr.VerdictJump, "opened"))
 	for _, f := range families {
 		frontend := rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto))
 		lead = append(lead, rule(frontend, verdictIn(plan.MapServices+f.suffix)))
@@ -65,8 +64,8 @@ func serviceChains() []chain {
 		{"output", nftables.ChainHookOutput, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, lead},
 		{"led", nftables.ChainHookPrerouting, afterLead, nftables.ChainTypeFilter, append(led, opened)},
 		{"led-here", nftables.ChainHookOutput, afterLead, nftables.ChainTypeFilter, [][]expr.Any{opened}},
-		{chainAnswers, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, nil},
-		{name: chainOpened},
+		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, openedTo(dnatted(), plan.MapAnswers)},
+		{name: "opened", rules: openedTo(nil, plan.MapPersistent)},
 		{name: "astray", rules: [][]expr.Any{{&expr.Masq{}}}},
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 )
 
@@ -130,37 +129,6 @@ func tableChains() []chain {
 			rule(v4.is(), loopbackNet(v4.src), linkIn(expr.MetaKeyOIFNAME, plan.SetLinks), masquerade),
 		}},
 	}
-}
-
-// queueTable adds the whole skeleton to the pending transaction. Every rule
-// carries our mark as its comment, by which tableWhole knows it again.
-func queueTable(c *nftables.Conn) error {
-	return queueChains(c, table(), tableSets(), tableChains())
-}
-
-// queueChains adds a table with its sets and chains.
-func queueChains(c *nftables.Conn, t *nftables.Table, sets []*nftables.Set, chains []chain) error {
-	c.AddTable(t)
-	for _, s := range sets {
-		if err := c.AddSet(s, nil); err != nil {
-			return err
-		}
-	}
-	accept := nftables.ChainPolicyAccept
-	for _, ch := range chains {
-		nc := &nftables.Chain{Name: ch.name, Table: t, Hooknum: ch.hook, Priority: ch.prio, Type: ch.kind}
-		if ch.hook != nil {
-			nc.Policy = &accept
-		}
-		c.AddChain(nc)
-	}
-	for _, ch := range chains {
-		for _, exprs := range ch.rules {
-			c.AddRule(&nftables.Rule{Table: t, Chain: &nftables.Chain{Name: ch.name, Table: t}, Exprs: exprs,
-				UserData: userdata.AppendString(nil, userdata.TypeComment, plan.Mark)})
-		}
-	}
-	return nil
 }
 
 func rule(parts ...[]expr.Any) []expr.Any {

@@ -11,7 +11,6 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 )
 
@@ -47,18 +46,10 @@ func (h *Host) setUntracked(u plan.Untracked) error {
 	if h.nft == nil {
 		return h.noNft
 	}
-	t := untrackedTable(u)
-	h.nft.AddTable(t) // so that deleting succeeds whether or not it is there
-	h.nft.DelTable(t)
-	h.nft.AddTable(t)
-	for _, ch := range untrackedChains(u) {
-		c := h.nft.AddChain(&nftables.Chain{Name: ch.name, Table: t, Hooknum: ch.hook, Priority: ch.prio, Type: ch.kind})
-		for _, exprs := range ch.rules {
-			h.nft.AddRule(&nftables.Rule{Table: t, Chain: c, Exprs: exprs,
-				UserData: userdata.AppendString(nil, userdata.TypeComment, plan.Mark)})
-		}
-	}
-	return h.nft.Flush()
+	b := h.begin()
+	b.replaceTable(untrackedTable(u))
+	b.addChains(untrackedTable(u), plan.Mark, untrackedChains(u))
+	return b.commit()
 }
 
 func (h *Host) delUntracked(u plan.Untracked) error {
@@ -67,8 +58,9 @@ func (h *Host) delUntracked(u plan.Untracked) error {
 	if h.nft == nil {
 		return nil
 	}
-	h.nft.DelTable(untrackedTable(u))
-	return h.nft.Flush()
+	b := h.begin()
+	b.dropTable(untrackedTable(u))
+	return b.commit()
 }
 
 // readUntracked returns u if its table is there and whole.

@@ -19,8 +19,9 @@ const ServicesTable = Mark + "-services"
 const (
 	// MapServices: virtual address . protocol . port -> the service's chain.
 	MapServices = "services"
-	// MapAnswers: the same, then the address and port of the real server ->
-	// whether that sees the client (accept) or the host (goto astray).
+	// MapAnswers: virtual address . protocol . address and port of the real server
+	// . virtual port -> whether the real server sees the client (accept) or the
+	// host (goto astray).
 	MapAnswers = "answers"
 	// MapPersistent: the keys of MapAnswers, of real servers that get new flows
 	// and that clients keep -> the service's chain that remembers them.
@@ -63,8 +64,8 @@ func serviceTableText() string {
 	}
 	b.WriteString("table inet " + ServicesTable + " {\n")
 	each("\tmap servicesFAMILY {\n\t\ttype ADDR . inet_proto . inet_service : verdict\n\t\tcounter\n\t}\n")
-	each("\tmap answersFAMILY {\n\t\ttype ADDR . inet_proto . inet_service . ADDR . inet_service : verdict\n\t\tcounter\n\t}\n")
-	each("\tmap persistentFAMILY {\n\t\ttype ADDR . inet_proto . inet_service . ADDR . inet_service : verdict\n\t}\n")
+	each("\tmap answersFAMILY {\n\t\ttype ADDR . inet_proto . ADDR . inet_service . inet_service : verdict\n\t\tcounter\n\t}\n")
+	each("\tmap persistentFAMILY {\n\t\ttype ADDR . inet_proto . ADDR . inet_service . inet_service : verdict\n\t}\n")
 	each("\tset frontendsFAMILY {\n\t\ttype ADDR . inet_proto . inet_service\n\t}\n")
 	for _, hook := range []struct{ name, priority string }{{"prerouting", "dstnat"}, {"output", "-100"}} {
 		base(hook.name, "nat", hook.name, hook.priority)
@@ -78,14 +79,14 @@ func serviceTableText() string {
 	b.WriteString(opened)
 	base("led-here", "filter", "output", "-99")
 	b.WriteString(opened)
-	const led = "ct original IP daddr . meta l4proto . ct original proto-dst . IP daddr . "
+	const led, port = "ct original IP daddr . meta l4proto . IP daddr . ", " dport . ct original proto-dst"
 	base("postrouting", "nat", "postrouting", "srcnat")
 	for _, proto := range []string{"tcp", "udp"} {
-		each("\t\tct status dnat meta l4proto " + proto + " " + led + proto + " dport vmap @answersFAMILY\n")
+		each("\t\tct status dnat meta l4proto " + proto + " " + led + proto + port + " vmap @answersFAMILY\n")
 	}
 	b.WriteString("\t}\n\tchain opened {\n")
 	for _, proto := range []string{"tcp", "udp"} {
-		each("\t\tmeta l4proto " + proto + " " + led + proto + " dport vmap @persistentFAMILY\n")
+		each("\t\tmeta l4proto " + proto + " " + led + proto + port + " vmap @persistentFAMILY\n")
 	}
 	b.WriteString("\t}\n\tchain astray {\n\t\tmasquerade\n\t}\n}\n")
 	return b.String()

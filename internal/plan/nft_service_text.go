@@ -183,16 +183,18 @@ func (s NFTService) element(e ServiceEntry, value bool) (name, text string) {
 		}
 		return e.Map, text
 	}
-	text = fmt.Sprintf("%s . %s . %d", e.At.Addr(), e.Proto, e.At.Port())
+	text = fmt.Sprintf("%s . %s . ", e.At.Addr(), e.Proto)
+	if e.Real.IsValid() {
+		text += fmt.Sprintf("%s . %d . ", e.Real.Addr(), e.Real.Port())
+	}
+	text += fmt.Sprint(e.At.Port())
 	verdict := ""
 	switch e.Map {
 	case MapServices:
 		verdict = " : goto " + s.Chain()
 	case MapPersistent:
-		text += fmt.Sprintf(" . %s . %d", e.Real.Addr(), e.Real.Port())
 		verdict = " : goto " + s.Keep()
 	case MapAnswers:
-		text += fmt.Sprintf(" . %s . %d", e.Real.Addr(), e.Real.Port())
 		verdict = " : accept"
 		if e.Astray {
 			verdict = " : goto astray"

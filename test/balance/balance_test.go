@@ -21,7 +21,7 @@ var planes = flag.String("planes", "nft,ebpf", "the planes to examine, with comm
 
 // can is what each plane does beyond what all do; what it cannot, it refuses.
 var can = map[model.Plane][]string{
-	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "persistent-ports", "resets", "sandboxes", "local"},
+	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "persistent-ports", "resets", "sandboxes", "local", "saved"},
 	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "for-sandboxes", "persistence", "persistent-ports", "resets", "sandboxes", "local"},
 	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "persistence", "sandboxes", "local", "ipvs"},
 }
@@ -56,6 +56,7 @@ var trials = []struct {
 	{"services of others", "ipvs", (*lan).strangers},
 	{"strays", "ipvs", (*lan).strays},
 	{"counts", "ipvs", (*lan).counts},
+	{"rules saved and loaded", "saved", (*lan).loads},
 	{"direct to sandboxes", "for-sandboxes", (*lan).directToSandboxes},
 	{"tunnel to sandboxes", "for-sandboxes", (*lan).tunnelsToSandboxes},
 }

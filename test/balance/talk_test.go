@@ -40,6 +40,11 @@ func (l *lan) dial(from place, proto model.Proto, v4 bool, port int) (talk, erro
 
 // dialFrom is dial from an address of the place's; any where it is not valid.
 func (l *lan) dialFrom(from place, local netip.Addr, proto model.Proto, v4 bool, port int) (talk, error) {
+	return l.dialTo(from, local, proto, netip.AddrPortFrom(vip(v4), uint16(port)))
+}
+
+// dialTo is dialFrom to any virtual address.
+func (l *lan) dialTo(from place, local netip.Addr, proto model.Proto, to netip.AddrPort) (talk, error) {
 	t := talk{l: l}
 	d := net.Dialer{Timeout: patience}
 	if local.IsValid() && proto == model.TCP {
@@ -48,7 +53,7 @@ func (l *lan) dialFrom(from place, local netip.Addr, proto model.Proto, v4 bool,
 		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0))
 	}
 	err := from(func() (err error) {
-		t.conn, err = d.Dial(string(proto), netip.AddrPortFrom(vip(v4), uint16(port)).String())
+		t.conn, err = d.Dial(string(proto), to.String())
 		return err
 	})
 	if err != nil {

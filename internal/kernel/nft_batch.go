@@ -1,0 +1,191 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
+)
+
+// batch is a transaction of nftables as it is sent: all of its steps are carried
+// out, or none. The library's types say what a step is about; what is written
+// here and not by the library is what nft(8) has to know of a map, how a flow was
+// opened, and tens of thousands of elements into one buffer, without an
+// allocation for each.
+type batch struct {
+	h *Host
+	messages
+	sets uint32
+	err  error
+}
+
+// begin begins a transaction; what it makes has our mark by its name or comment.
+func (h *Host) begin() *batch {
+	b := &batch{h: h}
+	b.edge(unix.NFNL_MSG_BATCH_BEGIN)
+	return b
+}
+
+// The flags of messages.
+const (
+	toMake = unix.NLM_F_REQUEST | unix.NLM_F_CREATE
+	toAdd  = unix.NLM_F_REQUEST | unix.NLM_F_CREATE | unix.NLM_F_APPEND
+	toDrop = unix.NLM_F_REQUEST
+)
+
+// edge begins or ends the transaction.
+func (b *batch) edge(kind uint16) {
+	b.message(kind, unix.NLM_F_REQUEST, [nfgenLen]byte{0, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES}, func() {})
+}
+
+// step adds a message about a table, or something in it. What names the table has
+// the same number in all of them, and what names a set that of a rule's chain and
+// of elements' set.
+func (b *batch) step(kind, flags uint16, t *nftables.Table, name string, body func()) {
+	b.message(unix.NFNL_SUBSYS_NFTABLES<<8|kind, flags, [nfgenLen]byte{byte(t.Family), unix.NFNETLINK_V0}, func() {
+		b.text(unix.NFTA_TABLE_NAME, t.Name)
+		switch {
+		case name == "":
+		case kind == unix.NFT_MSG_NEWCHAIN, kind == unix.NFT_MSG_DELCHAIN:
+			b.text(unix.NFTA_CHAIN_NAME, name)
+		default:
+			b.text(unix.NFTA_SET_NAME, name)
+		}
+		body()
+	})
+}
+
+func nothing() {}
+
+func (b *batch) addTable(t *nftables.Table) { b.step(unix.NFT_MSG_NEWTABLE, toMake, t, "", nothing) }
+func (b *batch) delTable(t *nftables.Table) { b.step(unix.NFT_MSG_DELTABLE, toDrop, t, "", nothing) }
+
+// replaceTable deletes the table, whether or not it is there, and makes it anew.
+func (b *batch) replaceTable(t *nftables.Table) {
+	b.dropTable(t)
+	b.addTable(t)
+}
+
+// dropTable deletes the table, whether or not it is there.
+func (b *batch) dropTable(t *nftables.Table) {
+	b.addTable(t)
+	b.delTable(t)
+}
+
+// addChain adds the chain, which accepts what none of its rules decides.
+func (b *batch) addChain(t *nftables.Table, ch chain) {
+	b.step(unix.NFT_MSG_NEWCHAIN, toMake, t, ch.name, func() {
+		if ch.hook != nil {
+			b.nest(unix.NFTA_CHAIN_HOOK, func() {
+				b.number(unix.NFTA_HOOK_HOOKNUM, uint32(*ch.hook))
+				b.number(unix.NFTA_HOOK_PRIORITY, uint32(*ch.prio))
+			})
+			b.number(unix.NFTA_CHAIN_POLICY, uint32(nftables.ChainPolicyAccept))
+			b.text(unix.NFTA_CHAIN_TYPE, string(ch.kind))
+		}
+	})
+}
+
+func (b *batch) flushChain(t *nftables.Table, name string) {
+	b.step(unix.NFT_MSG_DELRULE, toDrop, t, name, nothing)
+}
+
+func (b *batch) delChain(t *nftables.Table, name string) {
+	b.step(unix.NFT_MSG_DELCHAIN, toDrop, t, name, nothing)
+}
+
+// addRule appends a rule with a comment.
+func (b *batch) addRule(t *nftables.Table, chain string, exprs []expr.Any, comment string) {
+	b.step(unix.NFT_MSG_NEWRULE, toAdd, t, chain, func() {
+		b.nest(unix.NFTA_RULE_EXPRESSIONS, func() {
+			for _, e := range exprs {
+				if o, ok := e.(original); ok {
+					b.nest(unix.NFTA_LIST_ELEM, func() { o.write(&b.messages) })
+					continue
+				}
+				data, err := expr.Marshal(byte(t.Family), e)
+				b.err = errors.Join(b.err, err)
+				b.attr(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, data)
+			}
+		})
+		b.attr(unix.NFTA_RULE_USERDATA, userdata.AppendString(nil, userdata.TypeComment, comment))
+	})
+}
+
+// addChains adds chains, and then their rules, which may jump to any of them.
+// Every rule carries our mark as its comment.
+func (b *batch) addChains(t *nftables.Table, mark string, chains []chain) {
+	for _, ch := range chains {
+		b.addChain(t, ch)
+	}
+	for _, ch := range chains {
+		for _, exprs := range ch.rules {
+			b.addRule(t, ch.name, exprs, mark)
+		}
+	}
+}
+
+// commit has the kernel carry the transaction out.
+func (b *batch) commit() error {
+	if b.err != nil {
+		return fmt.Errorf("build nftables: %w", b.err)
+	}
+	if b.last == 0 { // only the beginning
+		return nil
+	}
+	// Each message that fails is told of, and the last one if it does not.
+	flags := b.buf[b.last+6:]
+	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
+	b.edge(unix.NFNL_MSG_BATCH_END)
+	raw, err := b.h.nftConn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	failed := raw.Control(func(fd uintptr) { err = exchange(int(fd), b.buf) })
+	return errors.Join(failed, err)
+}
+
+// exchange sends a transaction and reads what the kernel says to it, which it has
+// said when the call returns: the first failure is the reason of all.
+func exchange(fd int, data []byte) error {
+	for {
+		err := unix.Sendto(fd, data, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("send to nftables: %w", err)
+		}
+	}
+	var first error
+	answer, answers := make([]byte, 64<<10), 0
+	for {
+		n, _, err := unix.Recvfrom(fd, answer, unix.MSG_DONTWAIT)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EAGAIN) && answers > 0:
+			return first
+		case err != nil && first == nil:
+			return fmt.Errorf("nftables does not answer: %w", err)
+		case err != nil:
+			return first
+		}
+		answers++
+		if code := failure(answer[:n]); code != 0 && first == nil {
+			first = code
+		}
+	}
+}
+
+// failure reads the error of an answer.
+func failure(answer []byte) unix.Errno {
+	if len(answer) < unix.SizeofNlMsghdr+4 || binary.NativeEndian.Uint16(answer[4:]) != unix.NLMSG_ERROR {
+		return 0
+	}
+	return unix.Errno(-int32(binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])))
+}

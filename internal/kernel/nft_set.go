@@ -1,0 +1,154 @@
+package kernel
+
+import (
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/userdata"
+	"golang.org/x/sys/unix"
+)
+
+// Attributes and flags of linux/netfilter/nf_tables.h that the other packages
+// lack.
+const (
+	nftSetExpr       = 17 // NFTA_SET_EXPR
+	nftSetElemKeyEnd = 10 // NFTA_SET_ELEM_KEY_END
+	nftSetDescConcat = 2  // NFTA_SET_DESC_CONCAT
+	nftSetConcat     = 0x80
+)
+
+// listLen bounds a list of elements, whose length field has 16 bits; an element
+// takes less than the rest.
+const listLen = 1<<16 - 1024
+
+// addSet adds an empty set or map.
+func (b *batch) addSet(s *nftables.Set) { b.addTypeOf(s, nil) }
+
+// addTypeOf adds an empty set or map whose type nft(8) learns from how expressions are
+// typed, in its own form; nil where the type has a name.
+func (b *batch) addTypeOf(s *nftables.Set, typeOf []byte) {
+	b.sets++
+	b.step(unix.NFT_MSG_NEWSET, toMake, s.Table, s.Name, func() {
+		b.number(unix.NFTA_SET_FLAGS, setFlags(s))
+		b.number(unix.NFTA_SET_KEY_TYPE, s.KeyType.GetNFTMagic())
+		b.number(unix.NFTA_SET_KEY_LEN, s.KeyType.Bytes)
+		b.number(unix.NFTA_SET_ID, b.sets)
+		if s.IsMap {
+			data := s.DataType.GetNFTMagic()
+			if s.DataType == nftables.TypeVerdict {
+				data = unix.NFT_DATA_VERDICT
+			}
+			b.number(unix.NFTA_SET_DATA_TYPE, data)
+			b.number(unix.NFTA_SET_DATA_LEN, s.DataType.Bytes)
+		}
+		if s.Size > 0 || s.Concatenation {
+			b.nest(unix.NFTA_SET_DESC, func() { b.describe(s) })
+		}
+		if data := append(keyOrder(s), typeOf...); len(data) > 0 {
+			b.attr(unix.NFTA_SET_USERDATA, data)
+		}
+		if s.Counter {
+			b.nest(nftSetExpr, func() {
+				b.text(unix.NFTA_EXPR_NAME, "counter")
+				b.nest(unix.NFTA_EXPR_DATA, nothing)
+			})
+		}
+	})
+}
+
+func setFlags(s *nftables.Set) (flags uint32) {
+	for flag, has := range map[uint32]bool{unix.NFT_SET_INTERVAL: s.Interval, unix.NFT_SET_MAP: s.IsMap, unix.NFT_SET_TIMEOUT: s.HasTimeout,
+		unix.NFT_SET_EVAL: s.Dynamic, nftSetConcat: s.Concatenation} {
+		if has {
+			flags |= flag
+		}
+	}
+	return flags
+}
+
+// describe adds how many elements the set has room for, and how long each field
+// of its keys is, without which nft(8) fails.
+func (b *batch) describe(s *nftables.Set) {
+	if s.Size > 0 {
+		b.number(unix.NFTA_SET_DESC_SIZE, s.Size)
+	}
+	if !s.Concatenation {
+		return
+	}
+	b.nest(nftSetDescConcat, func() {
+		for _, field := range nftables.ConcatSetTypeElements(s.KeyType) {
+			b.nest(unix.NFTA_LIST_ELEM, func() { b.number(unix.NFTA_DATA_VALUE, field.Bytes) })
+		}
+	})
+}
+
+// keyOrder tells nft(8) the order of a key's bytes.
+func keyOrder(s *nftables.Set) []byte {
+	const host, network = 1, 2
+	switch {
+	case s.Interval:
+		return userdata.AppendUint32(nil, userdata.NFTNL_UDATA_SET_KEYBYTEORDER, network)
+	case s.KeyByteOrder == binaryutil.NativeEndian:
+		return userdata.AppendUint32(nil, userdata.NFTNL_UDATA_SET_KEYBYTEORDER, host)
+	}
+	return nil
+}
+
+func (b *batch) delSet(t *nftables.Table, name string) {
+	b.step(unix.NFT_MSG_DELSET, toDrop, t, name, nothing)
+}
+
+// addElements adds elements to a set; those that are there stay as they are.
+func (b *batch) addElements(s *nftables.Set, all []nftables.SetElement) {
+	b.elements(unix.NFT_MSG_NEWSETELEM, toMake, s, all)
+}
+
+// delElements deletes elements; the transaction fails if one is not there.
+func (b *batch) delElements(s *nftables.Set, all []nftables.SetElement) {
+	b.elements(unix.NFT_MSG_DELSETELEM, toDrop, s, all)
+}
+
+// elements adds as many messages as it takes.
+func (b *batch) elements(kind, flags uint16, s *nftables.Set, all []nftables.SetElement) {
+	for len(all) > 0 {
+		n := 0
+		b.step(kind, flags, s.Table, s.Name, func() {
+			b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
+				for begin := len(b.buf); n < len(all) && len(b.buf)-begin < listLen; n++ {
+					b.element(&all[n], kind == unix.NFT_MSG_NEWSETELEM)
+				}
+			})
+		})
+		all = all[n:]
+	}
+}
+
+// element adds one, with its value where that is asked for.
+func (b *batch) element(e *nftables.SetElement, value bool) {
+	at := b.begin(unix.NFTA_LIST_ELEM | unix.NLA_F_NESTED)
+	b.value(unix.NFTA_SET_ELEM_KEY, e.Key)
+	if len(e.KeyEnd) > 0 {
+		b.value(nftSetElemKeyEnd, e.KeyEnd)
+	}
+	switch {
+	case !value:
+	case e.VerdictData != nil:
+		b.nest(unix.NFTA_SET_ELEM_DATA, func() {
+			b.nest(unix.NFTA_DATA_VERDICT, func() {
+				b.number(unix.NFTA_VERDICT_CODE, uint32(e.VerdictData.Kind))
+				if e.VerdictData.Chain != "" {
+					b.text(unix.NFTA_VERDICT_CHAIN, e.VerdictData.Chain)
+				}
+			})
+		})
+	case len(e.Val) > 0:
+		b.value(unix.NFTA_SET_ELEM_DATA, e.Val)
+	}
+	b.end(at)
+}
+
+// value adds data as the kernel wants it.
+func (b *batch) value(kind uint16, data []byte) {
+	at := b.messages.begin(kind | unix.NLA_F_NESTED)
+	b.attr(unix.NFTA_DATA_VALUE, data)
+	b.end(at)
+}

@@ -23,7 +23,7 @@ const patience = 20 * time.Second
 // TestDocker explains the ports that Docker has published itself: by its NAT
 // rules from elsewhere, and by its proxy from loopback.
 func TestDocker(t *testing.T) {
-	host := newHost(t)
+	host, machine := newHost(t)
 	e := engines.Start(t, dockerd.Options{Netns: host.Netns()})
 	engines.Image(t, e, "server", buildServer(t))
 	id, err := e.Run(t.Context(), "run", "-d", "--name", "web", "-p", "8088:8080", "server")
@@ -32,9 +32,9 @@ func TestDocker(t *testing.T) {
 	}
 	opt := sight.Options{Containers: map[string]string{strings.TrimSpace(id)[:12]: "web"}}
 	for text, want := range map[string][]string{
-		"192.0.2.1 to :8088": {"nat ip nat DOCKER", "bridge ", "socket "},
-		"localhost to :8088": {"proxy listening on", "bridge ", "socket "},
-		"host to :8088":      {"nat ip nat DOCKER", "bridge ", "socket "},
+		machine + " to :8088": {"nat ip nat DOCKER", "bridge ", "socket "},
+		"localhost to :8088":  {"proxy listening on", "bridge ", "socket "},
+		"host to :8088":       {"nat ip nat DOCKER", "bridge ", "socket "},
 	} {
 		t.Run(text, func(t *testing.T) { explained(t, host, opt, text, want) })
 	}
@@ -88,9 +88,15 @@ func explained(t *testing.T, host *kernel.Host, opt sight.Options, text string, 
 	}
 }
 
-// newHost is a namespace with a link to a LAN, where another machine is.
-func newHost(t *testing.T) *kernel.Host {
+// newHost is a namespace with a link to a LAN, where another machine is, whose
+// address it returns. That is looked for in every namespace of this computer, so
+// that it must not be in one of another test's: it is made of our process's id,
+// in the range for tests of networks (RFC 2544).
+func newHost(t *testing.T) (*kernel.Host, string) {
 	t.Helper()
+	id := os.Getpid()
+	lan := fmt.Sprintf("198.%d.%d.", 18+id>>14&1, id>>6&0xff)
+	own, machine := fmt.Sprint(lan, id&0x3f<<2+1), fmt.Sprint(lan, id&0x3f<<2+2)
 	var spaces [2]*kernel.Netns
 	for i := range spaces {
 		ns, err := kernel.NewNetns()
@@ -101,10 +107,10 @@ func newHost(t *testing.T) *kernel.Host {
 		spaces[i] = ns
 	}
 	script := fmt.Sprintf(`ip link add eth0 type veth peer name eth0 netns /proc/%d/fd/%d
-ip address add 192.0.2.2/24 dev eth0
+ip address add %s/30 dev eth0
 ip link set eth0 up
-nsenter --net=/proc/%[1]d/fd/%[2]d ip address add 192.0.2.1/24 dev eth0
-nsenter --net=/proc/%[1]d/fd/%[2]d ip link set eth0 up`, os.Getpid(), spaces[1].File().Fd())
+nsenter --net=/proc/%[1]d/fd/%[2]d ip address add %[4]s/30 dev eth0
+nsenter --net=/proc/%[1]d/fd/%[2]d ip link set eth0 up`, id, spaces[1].File().Fd(), own, machine)
 	err := spaces[0].Do(func() error {
 		out, err := exec.Command("sh", "-ec", script).CombinedOutput()
 		if err != nil {
@@ -126,7 +132,7 @@ nsenter --net=/proc/%[1]d/fd/%[2]d ip link set eth0 up`, os.Getpid(), spaces[1].
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { host.Close() })
-	return host
+	return host, machine
 }
 
 // buildServer builds the tests' server, which listens on TCP port 8080.

@@ -3,6 +3,7 @@ package script_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,8 +37,16 @@ echo furnished
 exec sleep infinity
 `
 
+// alone runs a command on a bare host: the files and names of this one, until
+// something else is mounted there, and no link. What it leaves running ends with
+// it, and it ends in time, also when the test that began it has been killed.
+const alone = `#!/bin/sh
+exec timeout 300 unshare --mount --net --pid --fork --kill-child --mount-proc -- "$@"
+`
+
 // openRoom gives a session a host of its own, which goes with everything that
-// runs in it when the session ends. `room COMMAND…` runs there.
+// runs in it when the session ends. `room COMMAND…` runs there, and `alone
+// COMMAND…` on one more, for itself.
 func openRoom(env *testscript.Env, bin string) error {
 	ns, err := kernel.NewNetns()
 	if err != nil {
@@ -61,5 +70,6 @@ func openRoom(env *testscript.Env, bin string) error {
 		return fmt.Errorf("furnish the room: %q, %w", line, err)
 	}
 	enter := fmt.Sprintf("#!/bin/sh\nexec nsenter -t %d -n -m -p --wd=\"$PWD\" -- \"$@\"\n", cmd.Process.Pid)
-	return os.WriteFile(filepath.Join(bin, "room"), []byte(enter), 0o755)
+	return errors.Join(os.WriteFile(filepath.Join(bin, "room"), []byte(enter), 0o755),
+		os.WriteFile(filepath.Join(bin, "alone"), []byte(alone), 0o755))
 }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"fairlead/internal/model"
@@ -20,6 +21,8 @@ import (
 // follows no redirect: that would check another server.
 type httpCheck struct {
 	method, path, host string
+	// before and after are what a request says before and after the host's name.
+	before, after string
 	status             []model.PortRange
 	// wants is the status as it was written, for details.
 	wants string
@@ -37,6 +40,8 @@ func newHTTP(c model.Check, m Means) (Checker, error) {
 		return nil, fmt.Errorf("path %q: want one that begins with /", c.Path)
 	}
 	h.path = page.RequestURI()
+	h.before = h.method + " " + h.path + " HTTP/1.1\r\nHost: "
+	h.after = "\r\nUser-Agent: fairlead\r\nAccept: */*\r\nConnection: close\r\n\r\n"
 	if h.status, err = model.ParseStatus(c.Status); err != nil {
 		return nil, err
 	}
@@ -62,19 +67,32 @@ func (h httpCheck) Check(ctx context.Context, at Target) Result {
 			return broken(ctx, "TLS", err)
 		}
 	}
-	host := cmp.Or(h.host, at.Real.String())
-	request := h.method + " " + h.path + " HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: fairlead\r\nAccept: */*\r\nConnection: close\r\n\r\n"
-	if _, err := io.WriteString(conn, request); err != nil {
+	request := append(make([]byte, 0, 256), h.before...)
+	if h.host != "" {
+		request = append(request, h.host...)
+	} else {
+		request = at.Real.AppendTo(request)
+	}
+	if _, err := conn.Write(append(request, h.after...)); err != nil {
 		return broken(ctx, "send", err)
 	}
 	return h.read(ctx, conn)
 }
 
+// readers are used again by checks: an answer's head is read by its lines.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 1024) }}
+
 // read reads the answer: so much for its head, and so much more for what the
 // body is wrapped in.
 func (h httpCheck) read(ctx context.Context, conn net.Conn) Result {
 	limited := &io.LimitedReader{R: conn, N: answerLimit}
-	answer, err := final(bufio.NewReaderSize(limited, 1024), h.method)
+	from := readers.Get().(*bufio.Reader)
+	from.Reset(limited)
+	defer func() {
+		from.Reset(nil)
+		readers.Put(from)
+	}()
+	answer, err := final(from, h.method)
 	switch {
 	case err != nil && limited.N <= 0:
 		return failed("read: the head of the answer has no end")

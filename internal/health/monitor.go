@@ -26,7 +26,7 @@ type Options struct {
 	Changed func(Batch)
 	// InFlight bounds the checks that are under way; 0 is 4096, or a quarter of the
 	// files that this process may open, as each may hold one. Servers that are down
-	// have half of them at most, checks beside others a quarter, and commands 64,
+	// have half of them at most, checks beside others an eighth, and commands 64,
 	// so that they never hold up the others.
 	InFlight int
 }

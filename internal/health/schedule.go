@@ -105,7 +105,7 @@ type queue struct {
 const mostCommands = 64
 
 func newQueue(most int) queue {
-	return queue{mostUnder: most, most: [classes]int{ordinary: most, command: min(most, mostCommands), downed: max(1, most/2), beside: max(1, most/4)}}
+	return queue{mostUnder: most, most: [classes]int{ordinary: most, command: min(most, mostCommands), downed: max(1, most/2), beside: max(1, most/8)}}
 }
 
 type fifo struct {

@@ -28,10 +28,12 @@ const (
 func (h *host) balances() {
 	before := h.inventory()
 	h.docker("network", "create", "-d", "fairlead", "--ipv6", "--subnet", "172.30.0.0/24", "--subnet", "fd00:30::/64", "net")
+	h.sh("mkdir /run/ends; mkfifo /run/ends/late")
 	for name, at := range web {
-		h.docker("run", "-d", "--name", name, "--label", "app=web", "--network", "net", "--ip", at, "program", "serve", "name:"+name, "linger:500ms", "tcp:80")
+		h.sh("mkfifo /run/ends/" + name)
+		h.runs(name, at, "name:"+name, "until:/ends/"+name)
 	}
-	h.fairlead("service", "add", "site", vip+":80", "--interface", "up0", "--real", "label=app=web:80", "--check", "tcp", "--interval", "100ms", "--scheduler", "rr")
+	h.fairlead("service", "add", "site", vip+":80", "--interface", "up0", "--real", "label=app=web:80", "--check", "tcp", "--interval", "100ms", "--timeout", "30s", "--scheduler", "rr")
 	h.fairlead("service", "add", "site6", vip6+":80", "--interface", "up0", "--real", "label=app=web:80", "--scheduler", "rr")
 	for name := range web {
 		h.stands("site", web[name], daemon.RealUp, "")
@@ -46,24 +48,46 @@ func (h *host) balances() {
 	h.fairlead("service", "rm", "site6")
 	h.docker("rm", "-f", "web-a", "web-b", "web-c")
 	h.docker("network", "rm", "net")
+	h.sh("rm -r /run/ends")
 	h.unchanged(before)
 	h.empty()
+}
+
+// runs runs a real server of the web.
+func (h *host) runs(name, at string, words ...string) {
+	h.Helper()
+	h.docker(append([]string{"run", "-d", "--name", name, "--label", "app=web", "--network", "net", "--ip", at, "-v", "/run/ends:/ends", "program", "serve", "tcp:80"}, words...)...)
+}
+
+// ends has Docker stop or restart one of the web, which goes on until its drain
+// has begun.
+func (h *host) ends(verb, name string) {
+	h.Helper()
+	cmd := h.Docker(h.Context(), verb, "-t", "60", name)
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		h.Fatal(err)
+	}
+	h.stands("site", web[name], daemon.RealDraining, "SIGTERM")
+	h.sh("timeout 60 sh -c 'echo > /run/ends/" + name + "'")
+	if err := cmd.Wait(); err != nil {
+		h.Fatalf("docker %s %s: %v\n%s", verb, name, err, &said)
+	}
 }
 
 // stopped stops containers one after the other under load.
 func (h *host) stopped() {
 	over := h.load()
-	h.docker("stop", "web-a")
-	h.drained("site", web["web-a"], "SIGTERM")
+	h.ends("stop", "web-a")
 	h.docker("start", "web-a")
 	h.stands("site", web["web-a"], daemon.RealUp, "")
-	h.docker("restart", "web-b")
-	h.drained("site", web["web-b"], "SIGTERM")
+	h.ends("restart", "web-b")
 	h.stands("site", web["web-b"], daemon.RealUp, "")
 
 	// One that ends at once is drained before.
 	const hasty = "172.30.0.14"
-	h.docker("run", "-d", "--name", "hasty", "--label", "app=web", "--network", "net", "--ip", hasty, "program", "serve", "name:hasty", "tcp:80")
+	h.runs("hasty", hasty, "name:hasty")
 	h.stands("site", hasty, daemon.RealUp, "")
 	h.fairlead("service", "drain", "site", "hasty", "--wait")
 	h.docker("stop", "hasty")
@@ -130,14 +154,13 @@ func (h *host) forgotten() {
 	h.live(true)
 	over := h.load()
 	h.restart(syscall.SIGKILL)
-	h.docker("stop", "web-a")
-	h.drained("site", web["web-a"], "SIGTERM")
+	h.ends("stop", "web-a")
 	h.docker("start", "web-a")
 	h.stands("site", web["web-a"], daemon.RealUp, "")
 
 	// One is told to end while nobody listens.
 	const late = "172.30.0.15"
-	h.docker("run", "-d", "--name", "late", "--label", "app=web", "--network", "net", "--ip", late, "program", "serve", "linger:1m", "tcp:80")
+	h.runs("late", late, "until:/ends/late")
 	h.stands("site", late, daemon.RealUp, "")
 	h.kill()
 	h.docker("kill", "--signal", "TERM", "late")

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,9 +24,11 @@ type host struct {
 	*dockerd.Engine
 	// dir has the programs fairlead and program.
 	dir string
-	// whole is the test that the host lasts for, and daemon what runs there.
+	// whole is the test that the host lasts for, daemon what runs there, and
+	// said what it says.
 	whole  testing.TB
 	daemon **child.Process
+	said   *logged
 }
 
 // furnish gives the host its LAN.
@@ -66,7 +69,7 @@ func programs(t testing.TB) (dir string) {
 // newHost makes a host with an engine, whose programs are in a directory.
 func newHost(t *testing.T, dir, engine string, flags ...string) *host {
 	t.Helper()
-	h := &host{TB: t, whole: t, daemon: new(*child.Process), dir: dir, Engine: engines.Start(t, dockerd.Options{Enter: []string{"unshare", "--net"}, Programs: engine,
+	h := &host{TB: t, whole: t, daemon: new(*child.Process), said: new(logged), dir: dir, Engine: engines.Start(t, dockerd.Options{Enter: []string{"unshare", "--net"}, Programs: engine,
 		Flags: append(flags, "--iptables=false", "--ip6tables=false", "--bridge=none")})}
 	h.sh(furnish)
 	engines.Image(t, h.Engine, "program", filepath.Join(dir, "program"))
@@ -74,10 +77,17 @@ func newHost(t *testing.T, dir, engine string, flags ...string) *host {
 	return h
 }
 
-// with is the host for a part of the test.
+// with is the host for a part of the test. A part that fails shows what the
+// daemon has said since, after the failure.
 func (h *host) with(t *testing.T) *host {
 	part := *h
 	part.TB = t
+	before := len(h.said.lines()) - 1
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the daemon says:\n%s", strings.Join(h.said.lines()[before:], ""))
+		}
+	})
 	return &part
 }
 
@@ -105,14 +115,9 @@ func (h *host) unchanged(before string) {
 // start starts the daemon where users do.
 func (h *host) start() {
 	h.Helper()
-	ready := make(chan struct{})
 	cmd := h.Command(context.Background(), filepath.Join(h.dir, "fairlead"), "daemon", "--state", "/run/fairlead-state")
-	log := &logged{TB: h.whole, seen: func(line string) {
-		if strings.Contains(line, "msg=ready") {
-			close(ready)
-		}
-	}}
-	cmd.Stdout, cmd.Stderr = log, log
+	ready := h.said.next("msg=ready")
+	cmd.Stdout, cmd.Stderr = h.said, h.said
 	cmd.WaitDelay = time.Second // the proxy outlives the daemon, and holds its output open
 	p, err := child.Start(context.WithoutCancel(h.Context()), cmd, child.Place{})
 	if err != nil {
@@ -127,21 +132,40 @@ func (h *host) start() {
 	}
 }
 
-// logged gives what a program says to the test.
+// logged keeps what a program says.
 type logged struct {
-	testing.TB
-	seen func(line string)
-	rest string
+	mu  sync.Mutex
+	all strings.Builder
+	// word is waited for in what comes after from.
+	word string
+	from int
+	seen chan struct{}
+}
+
+// next is closed when the program next says the word.
+func (l *logged) next(word string) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.word, l.from, l.seen = word, l.all.Len(), make(chan struct{})
+	return l.seen
 }
 
 func (l *logged) Write(b []byte) (int, error) {
-	lines := strings.Split(l.rest+string(b), "\n")
-	for _, line := range lines[:len(lines)-1] {
-		l.Log("fairlead:", line)
-		l.seen(line)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all.Write(b)
+	if l.word != "" && strings.Contains(l.all.String()[l.from:], l.word) {
+		l.word = ""
+		close(l.seen)
 	}
-	l.rest = lines[len(lines)-1]
 	return len(b), nil
+}
+
+// lines are what it has said, the last without its end.
+func (l *logged) lines() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.SplitAfter(l.all.String(), "\n")
 }
 
 // kill ends the daemon at once.

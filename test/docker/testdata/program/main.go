@@ -19,8 +19,8 @@ import (
 const usage = `usage: program serve NETWORK:PORT...   answer until told to end; after:FIFO
                                        waits until somebody has written there,
                                        name:TEXT is answered instead of the
-                                       asker's address, linger:TIME goes on for
-                                       a while when told to end
+                                       asker's address, until:FIFO goes on, when
+                                       told to end, until somebody writes there
        program ask NETWORK ADDRESS        print the answer
        program load NETWORK ADDRESS [N]   ask again and again, N times or until the
                                        input ends; print the answers and the
@@ -28,7 +28,7 @@ const usage = `usage: program serve NETWORK:PORT...   answer until told to end; 
        program exists FILE                fail unless it is there`
 
 // patience bounds a question.
-const patience = 5 * time.Second
+const patience = 30 * time.Second
 
 func main() {
 	if len(os.Args) < 3 {
@@ -67,15 +67,15 @@ var name string
 func serveAll(words []string) {
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM, os.Interrupt)
-	var linger time.Duration
+	var until string
 	for _, word := range words {
 		kind, value, _ := strings.Cut(word, ":")
 		var err error
 		switch kind {
 		case "name":
 			name = value
-		case "linger":
-			linger, err = time.ParseDuration(value)
+		case "until":
+			until = value
 		case "after":
 			err = serve(kind, value)
 		default:
@@ -86,7 +86,11 @@ func serveAll(words []string) {
 		}
 	}
 	<-end
-	time.Sleep(linger)
+	if until != "" {
+		if _, err := os.ReadFile(until); err != nil {
+			fail(err)
+		}
+	}
 }
 
 // load asks n times, or until the input ends for 0, each time on a connection

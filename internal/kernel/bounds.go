@@ -103,13 +103,17 @@ func (h *Host) readBounds(p *steer.Plane, o plan.Bounds) (plan.Object, error) {
 		return nil, err
 	}
 	w, known := p.Workload(id)
+	some := known
+	o.Partly = !known
 	for _, hook := range boundHooks {
-		known = known && p.HasCgroup(hook, boundName(id))
+		has := p.HasCgroup(hook, boundName(id))
+		some = some || has
+		o.Partly = o.Partly || !has
 	}
 	if w.Unlisted != unlisted[o.Unlisted] {
 		o.Unlisted = policy(w.Unlisted)
 	}
-	return orNil(o, known), nil
+	return orNil(o, some), nil
 }
 
 // policy is the policy of that number.

@@ -100,8 +100,11 @@ func (h *Host) cookie() (cookie uint64, err error) {
 	return cookie, nil
 }
 
-// setBPF attaches what the object asks for.
+// setBPF attaches what the object asks for: nothing, if it is what was found.
 func (h *Host) setBPF(o plan.Object) error {
+	if f, ok := o.(interface{ IsPartly() bool }); ok && f.IsPartly() {
+		return nil
+	}
 	p, err := h.plane()
 	if err == nil {
 		err = p.Repin()
@@ -196,11 +199,13 @@ func (h *Host) readBPF(o plan.Object) (plan.Object, error) {
 	}
 	switch o := o.(type) {
 	case plan.Uplinks:
-		missing, err := h.uplinksWithout(p)
-		return orNil(o, len(missing) == 0), err
+		with, without, err := h.countUplinks(p)
+		o.Partly = without > 0
+		return orNil(o, with > 0 || without == 0), err
 	case plan.FastPath:
-		whole, err := h.hasFastPath(p)
-		return orNil(o, whole), err
+		whole, some, err := h.hasFastPath(p)
+		o.Partly = !whole
+		return orNil(o, whole || some), err
 	case plan.Ingress:
 		_, l, err := h.link("", o.Link)
 		if err != nil {
@@ -209,7 +214,9 @@ func (h *Host) readBPF(o plan.Object) (plan.Object, error) {
 		found, err := h.seenPrograms(p, ingress(o))
 		return orNil(o, found[l.Attrs().Index]), err
 	case plan.LocalClients:
-		return orNil(o, h.hasLocalClients(p)), nil
+		n := h.countLocalClients(p)
+		o.Partly = n < len(localHooks)
+		return orNil(o, n > 0), nil
 	case plan.Bounds:
 		return h.readBounds(p, o)
 	}

@@ -114,6 +114,9 @@ func (h *Host) setFastPath(p *steer.Plane) error {
 				h.fast[a.Name] = err
 				continue
 			}
+			if err != nil && !isHere(l) {
+				continue
+			}
 			if h.fast[a.Name] = nil; err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", a.Name, err))
 			}
@@ -153,16 +156,17 @@ func (h *Host) delFastPath(p *steer.Plane) error {
 }
 
 // hasFastPath reports whether all drivers that take the program run it, for their
-// links' addresses, and no others.
-func (h *Host) hasFastPath(p *steer.Plane) (bool, error) {
+// links' addresses, and no others; or else whether some run it.
+func (h *Host) hasFastPath(p *steer.Plane) (whole, some bool, err error) {
 	links, err := h.fastLinks()
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	found, err := p.FastLinks()
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
+	some = len(found) > 0
 	for _, l := range links {
 		a := l.Attrs()
 		mac, there := found[a.Index]
@@ -171,8 +175,8 @@ func (h *Host) hasFastPath(p *steer.Plane) (bool, error) {
 			continue
 		}
 		if !there || mac.String() != a.HardwareAddr.String() {
-			return false, nil
+			return false, some, nil
 		}
 	}
-	return len(found) == 0, nil
+	return len(found) == 0, some, nil
 }

@@ -51,11 +51,12 @@ func (h *Host) delLocalClients(p *steer.Plane) error {
 	return errors.Join(errs...)
 }
 
-func (h *Host) hasLocalClients(p *steer.Plane) bool {
+// countLocalClients returns how many of the hooks are there.
+func (h *Host) countLocalClients(p *steer.Plane) (n int) {
 	for _, hook := range localHooks {
-		if !p.HasCgroup(hook, localName) {
-			return false
+		if p.HasCgroup(hook, localName) {
+			n++
 		}
 	}
-	return true
+	return n
 }

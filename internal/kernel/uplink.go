@@ -46,13 +46,30 @@ func (h *Host) setUplinks(p *steer.Plane) error {
 	if err != nil {
 		return err
 	}
+	return h.attachUplinks(p, links)
+}
+
+// attachUplinks puts the program on links. One that has gone meanwhile, as those
+// do that container engines make for their sandboxes, is no uplink any more.
+func (h *Host) attachUplinks(p *steer.Plane, links []netlink.Link) error {
 	return h.ns.Do(func() error {
 		var errs []error
 		for _, l := range links {
-			errs = append(errs, p.AttachLink(steer.Uplink, l.Attrs().Index, isBare(l)))
+			err := p.AttachLink(steer.Uplink, l.Attrs().Index, isBare(l))
+			if err != nil && !isHere(l) {
+				continue
+			}
+			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
 	})
+}
+
+// isHere reports whether the calling thread's namespace has the link, or nobody
+// can tell.
+func isHere(l netlink.Link) bool {
+	_, err := netlink.LinkByIndex(l.Attrs().Index)
+	return !absent(err)
 }
 
 // delUplinks takes the program from wherever it is.
@@ -67,18 +84,19 @@ func (h *Host) delUplinks(p *steer.Plane) error {
 	})
 }
 
-// uplinksWithout returns the uplinks that lack the program.
-func (h *Host) uplinksWithout(p *steer.Plane) ([]string, error) {
+// countUplinks returns how many uplinks have the program, and how many lack it.
+func (h *Host) countUplinks(p *steer.Plane) (with, without int, err error) {
 	found, err := h.seenPrograms(p, steer.Uplink)
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
 	links, err := h.uplinks()
-	var missing []string
 	for _, l := range links {
-		if !found[l.Attrs().Index] {
-			missing = append(missing, l.Attrs().Name)
+		if found[l.Attrs().Index] {
+			with++
+		} else {
+			without++
 		}
 	}
-	return missing, err
+	return with, without, err
 }

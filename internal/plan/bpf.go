@@ -9,7 +9,20 @@ import (
 
 // Uplinks is our eBPF program at the ingress of every link of the host that
 // is neither loopback, nor ours, nor a port of a bridge.
-type Uplinks struct{}
+type Uplinks struct {
+	Found
+}
+
+// Found is what was found of an object that is many: an object to be set has it
+// empty.
+type Found struct {
+	// Partly says that some of it is there and some is not. To go back to that is
+	// to leave it as it is, and never to take away what is there.
+	Partly bool
+}
+
+// IsPartly reports whether the object was found in part.
+func (f Found) IsPartly() bool { return f.Partly }
 
 // Key implements Object.
 func (Uplinks) Key() string { return "bpf uplinks" }
@@ -53,7 +66,9 @@ func (i Ingress) base() string { return end("", i.Link) }
 
 // LocalClients is our eBPF hooks at the socket calls of the host's own
 // processes: connect, sendmsg, recvmsg, getpeername, bind and the last close.
-type LocalClients struct{}
+type LocalClients struct {
+	Found
+}
 
 // Key implements Object.
 func (LocalClients) Key() string { return "bpf local clients" }
@@ -137,6 +152,7 @@ type Bounds struct {
 	// Cgroup is the workload's cgroup v2 directory.
 	Cgroup   string
 	Unlisted model.Unlisted
+	Found
 }
 
 // Key implements Object.

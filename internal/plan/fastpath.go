@@ -3,7 +3,9 @@ package plan
 // FastPath is our XDP program in the drivers of those of the host's uplinks that
 // it is for (kernel.Options.XDP). It sends on what the program of Uplinks would,
 // and passes all else on to that.
-type FastPath struct{}
+type FastPath struct {
+	Found
+}
 
 // Key implements Object.
 func (FastPath) Key() string { return "bpf fast path" }

@@ -104,12 +104,13 @@ func (e *Engine) Root() string { return fmt.Sprintf("/proc/%d/root", e.PID()) }
 
 // Command returns a command of the engine's host: a process there is seen by
 // the engine, sees its files below /run, and ends with it. A relative path is
-// one of the engine's programs, or in PATH.
+// one of the engine's programs, or in PATH. It does not end with the thread that
+// starts it (PR_SET_PDEATHSIG), which may be any.
 func (e *Engine) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	enter := []string{"--target", fmt.Sprint(e.PID()), "--mount", "--net", "--pid", "--ipc", "--uts", "--cgroup", "--", name}
 	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
 	cmd.Env = e.environ()
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(e.group.Fd()), Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(e.group.Fd())}
 	return cmd
 }
 

@@ -1,0 +1,51 @@
+package kernel
+
+import (
+	"slices"
+	"testing"
+
+	"fairlead/internal/plan"
+)
+
+// TestLinksThatGoAreNoUplinks has a link go between being found and getting the
+// program, as those do that a container engine makes.
+func TestLinksThatGoAreNoUplinks(t *testing.T) {
+	h := openTestHost(t)
+	h.run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "far0")
+	if err := h.Set(plan.Uplinks{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Del(plan.Uplinks{}); err != nil {
+			t.Error(err)
+		}
+	})
+	found := func() plan.Plan {
+		t.Helper()
+		p, err := h.ObservePart(plan.Plan{plan.Uplinks{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	h.run(t, "ip", "link", "add", "up1", "type", "veth", "peer", "name", "far1")
+	h.run(t, "ip", "link", "add", "up2", "type", "veth", "peer", "name", "far2")
+	if got := found(); !slices.Equal(got, plan.Plan{plan.Uplinks{Found: plan.Found{Partly: true}}}) {
+		t.Errorf("with new links there are: %+v", got)
+	}
+	links, err := h.uplinks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.run(t, "ip", "link", "del", "up1")
+	p, err := h.plane()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.attachUplinks(p, links); err != nil {
+		t.Error(err)
+	}
+	if got := found(); !slices.Equal(got, plan.Plan{plan.Uplinks{}}) {
+		t.Errorf("when one has gone there are: %+v", got)
+	}
+}

@@ -267,10 +267,11 @@ inline_always void aim(const struct real *r, struct work *w)
  */
 inline_always __u32 room_on(struct __sk_buff *skb, const struct packet *p, const struct real *r, struct work *w)
 {
-	__u32 wrapped = r->flags & REAL_TUNNEL ? outer_length(p) : 0, mtu;
+	__u32 wrapped, mtu;
 
 	if (!(r->flags & REAL_REMOTE) || skb->len <= SURELY_SMALL)
 		return 0;
+	wrapped = outer_length(p, r);
 	aim(r, w);
 	mtu = limit_to(skb, &w->fresh);
 	return mtu > wrapped && length_of(skb, p) + wrapped > mtu ? mtu - wrapped : 0;

@@ -205,34 +205,48 @@ inline_always struct hop *way_to(struct xdp_md *ctx, const struct real *r, struc
 	return out == ctx->ingress_ifindex || bpf_map_lookup_elem(&fast_links, &out) ? h : 0;
 }
 
-inline_always int wrap_fast_v4(struct xdp_md *ctx, const struct real *r)
+/* wrap_fast_v4 puts the headers before a packet, as wrap_v4 does. */
+inline_always int wrap_fast_v4(struct xdp_md *ctx, const struct packet *p, const struct real *r, __u32 between, __be16 port)
 {
 	struct iphdr *ip, *inner;
 
-	if (bpf_xdp_adjust_head(ctx, -(int)sizeof(*ip)))
+	if (bpf_xdp_adjust_head(ctx, -(int)(sizeof(*ip) + between)))
 		return -1;
-	ip = at(ctx, ETH_HLEN, 2 * sizeof(*ip));
+	ip = at(ctx, ETH_HLEN, 2 * sizeof(*ip) + between);
 	if (!ip)
 		return -1;
-	inner = ip + 1;
+	inner = (void *)(ip + 1) + between;
 	*ip = *inner;
-	outer_v4(ip, r);
+	if (between)
+		fill_gue((void *)(ip + 1), p, port, ip->tot_len, 0);
+	outer_v4(ip, r, between);
 	return 0;
 }
 
-inline_always int wrap_fast_v6(struct xdp_md *ctx, const struct real *r)
+inline_always int wrap_fast_v6(struct xdp_md *ctx, const struct packet *p, const struct real *r, __u32 between, __be16 port)
 {
 	struct ipv6hdr *ip, *inner;
 
-	if (bpf_xdp_adjust_head(ctx, -(int)sizeof(*ip)))
+	if (bpf_xdp_adjust_head(ctx, -(int)(sizeof(*ip) + between)))
 		return -1;
-	ip = at(ctx, ETH_HLEN, 2 * sizeof(*ip));
+	ip = at(ctx, ETH_HLEN, 2 * sizeof(*ip) + between);
 	if (!ip)
 		return -1;
-	inner = ip + 1;
+	inner = (void *)(ip + 1) + between;
 	*ip = *inner;
-	outer_v6(ip, r);
+	if (between)
+		fill_gue((void *)(ip + 1), p, port, ip->payload_len, sizeof(*ip));
+	outer_v6(ip, r, between);
 	return 0;
+}
+
+inline_always int wrap_fast(struct xdp_md *ctx, const struct packet *p, const struct real *r)
+{
+	__be16 port = gue_port(r);
+
+	if (p->v6)
+		return port ? wrap_fast_v6(ctx, p, r, sizeof(struct gue), port) : wrap_fast_v6(ctx, p, r, 0, 0);
+	return port ? wrap_fast_v4(ctx, p, r, sizeof(struct gue), port) : wrap_fast_v4(ctx, p, r, 0, 0);
 }
 
 /* send sends the frame by a way. */
@@ -260,11 +274,11 @@ static __noinline int lead_fast(struct xdp_md *ctx, struct packet *p, struct wor
 	barrier_var(length); /* no half of a pointer may lie on the stack */
 	if (!r || !f || !(r->flags & REAL_REMOTE))
 		return XDP_PASS;
-	h = way_to(ctx, r, w, length - ETH_HLEN + (r->flags & REAL_TUNNEL ? outer_length(p) : 0));
+	h = way_to(ctx, r, w, length - ETH_HLEN + outer_length(p, r));
 	if (!h)
 		return XDP_PASS;
 	last = track(length, f, p, INWARD);
-	if (r->flags & REAL_TUNNEL && (p->v6 ? wrap_fast_v6(ctx, r) : wrap_fast_v4(ctx, r))) {
+	if (r->flags & REAL_TUNNEL && wrap_fast(ctx, p, r)) {
 		drop(f->lead, INWARD);
 		return XDP_DROP;
 	}

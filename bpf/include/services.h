@@ -89,11 +89,14 @@ struct {
 	__array(values, struct chunk);
 } rings SEC(".maps");
 
-/* What is noted of a service: whose turn it is, and for user space what it is. */
+/* What is noted of a service: whose turn it is, how packets are wrapped, and for
+ * user space what it is.
+ */
 struct service {
 	__u32 turn;
 	__u8 scheduler;
-	__u8 name[131];
+	__u8 name[129];
+	__be16 gue; /* the port at which real servers take packets in UDP; 0: IP in IP */
 };
 
 struct {

@@ -7,8 +7,15 @@
  * in IPv6, RFC 2473), from the host to the real server. That takes it out, finds
  * the virtual address to be its own, and answers the client itself.
  *
+ * By GUE (Generic UDP Encapsulation, draft-ietf-intarea-gue, variant 0) there is
+ * a UDP header between the two, and one of 4 bytes that says what is within. The
+ * source port is the flow's, so that routers and receivers which spread packets
+ * by ports spread these. There is no UDP checksum, in IPv6 neither (RFC 6935): the
+ * packet within has one, and of a packet of many segments nobody would work out
+ * each segment's.
+ *
  * The outer header has the inner one's DSCP and ECN (RFC 6040) and its DF bit.
- * A packet of many segments stays one: who cuts it puts both headers in front of
+ * A packet of many segments stays one: who cuts it puts all headers in front of
  * each segment.
  *
  * What is larger than the way to a real server takes, with the header that is
@@ -19,6 +26,7 @@
 
 #include "away.h"
 #include "refuse.h"
+#include "services.h"
 
 #define ICMP_FRAG_NEEDED 4
 #define ICMPV6_PKT_TOOBIG 2
@@ -30,9 +38,40 @@
 
 #define OUTER_TTL 64
 
-inline_always __u32 outer_length(const struct packet *p)
+inline_always __u32 ip_length(const struct packet *p)
 {
 	return p->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
+}
+
+/* The ports from which flows are sent by GUE (RFC 6335: those of nobody). */
+#define GUE_FIRST 49152
+#define GUE_COUNT 16384
+
+/* What is between the IP headers by GUE: no options, no flags. */
+struct gue {
+	struct udphdr udp;
+	__u8 kind; /* variant 0, data, no words of options */
+	__u8 proto;
+	__be16 flags;
+};
+
+/* gue_port returns the UDP port to which packets for a real server are sent by
+ * GUE, 0 for IP in IP.
+ */
+inline_always __be16 gue_port(const struct real *r)
+{
+	__u32 id = r->service;
+	struct service *s = bpf_map_lookup_elem(&services, &id);
+
+	return s ? s->gue : 0;
+}
+
+/* outer_length returns how much is put before a packet for a real server. */
+inline_always __u32 outer_length(const struct packet *p, const struct real *r)
+{
+	if (!(r->flags & REAL_TUNNEL))
+		return 0;
+	return ip_length(p) + (gue_port(r) ? sizeof(struct gue) : 0);
 }
 
 /* length_field is a length as a header has it: a giant packet has none. */
@@ -43,58 +82,99 @@ inline_always __be16 length_field(__be16 inner, __u32 more)
 	return inner && length <= 0xffff ? bpf_htons(length) : 0;
 }
 
-/* outer_v4 makes of a copy of the inner header the outer one. */
-inline_always void outer_v4(struct iphdr *ip, const struct real *r)
+/* fill_gue writes what is between the headers, for a packet of which the inner
+ * header says a length, without so many bytes more.
+ */
+inline_always void fill_gue(struct gue *g, const struct packet *p, __be16 port, __be16 length, __u32 more)
+{
+	__u32 flow = finish(stir(stir_address(0, &p->src), (__u32)p->sport << 16 | p->dport));
+
+	g->udp.source = bpf_htons(GUE_FIRST + flow % GUE_COUNT);
+	g->udp.dest = port;
+	g->udp.len = length_field(length, more + sizeof(*g));
+	g->udp.check = 0;
+	g->kind = 0;
+	g->proto = p->v6 ? IPPROTO_IPV6 : IPPROTO_IPIP;
+	g->flags = 0;
+}
+
+/* outer_v4 makes of a copy of the inner header the outer one, with so many bytes
+ * between the two.
+ */
+inline_always void outer_v4(struct iphdr *ip, const struct real *r, __u32 between)
 {
 	ip->ihl = sizeof(*ip) / 4;
-	ip->tot_len = length_field(ip->tot_len, sizeof(*ip));
+	ip->tot_len = length_field(ip->tot_len, sizeof(*ip) + between);
 	ip->id = bpf_get_prandom_u32();
 	ip->frag_off &= bpf_htons(IP_DF);
 	ip->ttl = OUTER_TTL;
-	ip->protocol = IPPROTO_IPIP;
+	ip->protocol = between ? IPPROTO_UDP : IPPROTO_IPIP;
 	ip->saddr = r->seen.w[3];
 	ip->daddr = r->to.w[3];
 	ip->check = 0;
 	ip->check = ~fold(fold(bpf_csum_diff(0, 0, (__be32 *)ip, sizeof(*ip), 0)));
 }
 
-inline_always void outer_v6(struct ipv6hdr *ip, const struct real *r)
+inline_always void outer_v6(struct ipv6hdr *ip, const struct real *r, __u32 between)
 {
-	ip->payload_len = length_field(ip->payload_len, sizeof(*ip));
-	ip->nexthdr = IPPROTO_IPV6;
+	ip->payload_len = length_field(ip->payload_len, sizeof(*ip) + between);
+	ip->nexthdr = between ? IPPROTO_UDP : IPPROTO_IPV6;
 	ip->hop_limit = OUTER_TTL;
 	__builtin_memcpy(&ip->saddr, &r->seen, 16);
 	__builtin_memcpy(&ip->daddr, &r->to, 16);
 }
 
-inline_always int wrap_v4(struct __sk_buff *skb, const struct real *r)
-{
-	struct iphdr ip;
+/* How the kernel is told what was put before a packet. */
+#define WRAPS(l3, between) (BPF_F_ADJ_ROOM_FIXED_GSO | (l3) | ((between) ? BPF_F_ADJ_ROOM_ENCAP_L4_UDP : 0))
 
-	if (bpf_skb_load_bytes(skb, link_header, &ip, sizeof(ip)) ||
-	    bpf_skb_adjust_room(skb, sizeof(ip), BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV4))
+/* wrap_v4 puts the headers before a packet; between is a constant for each
+ * caller, and the port one of GUE if there is anything between.
+ */
+inline_always int wrap_v4(struct __sk_buff *skb, const struct packet *p, const struct real *r, __u32 between, __be16 port)
+{
+	struct {
+		struct iphdr ip;
+		struct gue gue;
+	} outer;
+	__u32 length = sizeof(outer.ip) + between;
+
+	if (bpf_skb_load_bytes(skb, link_header, &outer.ip, sizeof(outer.ip)) ||
+	    bpf_skb_adjust_room(skb, length, BPF_ADJ_ROOM_MAC, WRAPS(BPF_F_ADJ_ROOM_ENCAP_L3_IPV4, between)))
 		return -1;
-	outer_v4(&ip, r);
-	return bpf_skb_store_bytes(skb, link_header, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM);
+	if (between)
+		fill_gue(&outer.gue, p, port, outer.ip.tot_len, 0);
+	outer_v4(&outer.ip, r, between);
+	return bpf_skb_store_bytes(skb, link_header, &outer, length, BPF_F_RECOMPUTE_CSUM);
 }
 
-inline_always int wrap_v6(struct __sk_buff *skb, const struct real *r)
+inline_always int wrap_v6(struct __sk_buff *skb, const struct packet *p, const struct real *r, __u32 between, __be16 port)
 {
-	struct ipv6hdr ip;
+	struct {
+		struct ipv6hdr ip;
+		struct gue gue;
+	} outer;
+	__u32 length = sizeof(outer.ip) + between;
 
-	if (bpf_skb_load_bytes(skb, link_header, &ip, sizeof(ip)) ||
-	    bpf_skb_adjust_room(skb, sizeof(ip), BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6))
+	if (bpf_skb_load_bytes(skb, link_header, &outer.ip, sizeof(outer.ip)) ||
+	    bpf_skb_adjust_room(skb, length, BPF_ADJ_ROOM_MAC, WRAPS(BPF_F_ADJ_ROOM_ENCAP_L3_IPV6, between)))
 		return -1;
-	outer_v6(&ip, r);
-	return bpf_skb_store_bytes(skb, link_header, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM);
+	if (between)
+		fill_gue(&outer.gue, p, port, outer.ip.payload_len, sizeof(outer.ip));
+	outer_v6(&outer.ip, r, between);
+	return bpf_skb_store_bytes(skb, link_header, &outer, length, BPF_F_RECOMPUTE_CSUM);
 }
 
 /* wrap puts the packet into one for the real server, and returns 0 if it could. */
 apart int wrap(struct __sk_buff *skb, const struct packet *p, const struct real *r)
 {
+	__be16 port;
+
 	if (!p || !r)
 		return -1;
-	return p->v6 ? wrap_v6(skb, r) : wrap_v4(skb, r);
+	port = gue_port(r);
+	if (p->v6)
+		return port ? wrap_v6(skb, p, r, sizeof(struct gue), port) : wrap_v6(skb, p, r, 0, 0);
+	return port ? wrap_v4(skb, p, r, sizeof(struct gue), port) : wrap_v4(skb, p, r, 0, 0);
 }
 
 /* length_of returns the length of the packet on the wire, or of each of its
@@ -220,7 +300,7 @@ inline_always int quote_v6(struct __sk_buff *skb, const struct packet *p, __u32 
  */
 apart int tell_too_big(struct __sk_buff *skb, const struct packet *p, __u32 mtu)
 {
-	if (!p || p->kind != PACKET_L4 || p->l4 != link_header + outer_length(p))
+	if (!p || p->kind != PACKET_L4 || p->l4 != link_header + ip_length(p))
 		return TC_ACT_SHOT;
 	if (p->v6 ? quote_v6(skb, p, mtu) : quote_v4(skb, p, mtu))
 		return TC_ACT_SHOT;

@@ -49,7 +49,7 @@ func Forward(v model.VirtualService) model.Forward { return cmp.Or(v.Forward, mo
 func Pack(v model.VirtualService, find Sandboxes, buckets int) plan.Balanced {
 	backends := Backends(v, find)
 	b := plan.Balanced{Service: v.Name, Proto: v.Proto, Frontends: plan.PackFrontends(v.Frontends()),
-		Scheduler: Scheduler(v), Forward: Forward(v), Persistence: v.Persistence, Backends: plan.PackBackends(backends)}
+		Scheduler: Scheduler(v), Forward: Forward(v), Tunnel: v.Tunnel, Persistence: v.Persistence, Backends: plan.PackBackends(backends)}
 	if b.Scheduler == model.MaglevHashing {
 		if buckets == 0 {
 			buckets = maglev.Size(len(v.Reals))

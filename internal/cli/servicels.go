@@ -123,6 +123,9 @@ func realRow(v daemon.ServiceView, s daemon.RealView) []string {
 	if forward == "" {
 		forward = string(model.ForwardNAT)
 	}
+	if v.Tunnel != (model.Tunnel{}) {
+		forward += " " + v.Tunnel.String()
+	}
 	weight := fmt.Sprint(s.Weight)
 	if s.Share < 100 && s.Weight > 0 {
 		weight += fmt.Sprintf(" (%d%%)", s.Share)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"fairlead/internal/model"
 	"fairlead/test/unwrap"
 )
 
@@ -16,13 +17,20 @@ func TestHalfOpen(t *testing.T) { testHalfOpen(t, (*Host).HalfOpen, nil) }
 
 // TestHalfOpenByTunnel asks one that unwraps.
 func TestHalfOpenByTunnel(t *testing.T) {
-	testHalfOpen(t, (*Host).HalfOpenByTunnel, func(t *testing.T, server *Host) {
-		end, err := unwrap.On(server.ns.Do, "wire")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { end.Close() })
-	})
+	for _, by := range []model.Tunnel{{}, {Type: model.TunnelGUE, Port: unwrap.GUE}} {
+		t.Run(by.String(), func(t *testing.T) {
+			ask := func(h *Host, ctx context.Context, virtual netip.AddrPort, server netip.Addr) error {
+				return h.HalfOpenByTunnel(ctx, virtual, server, by)
+			}
+			testHalfOpen(t, ask, func(t *testing.T, server *Host) {
+				end, err := unwrap.On(server.ns.Do, "wire")
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { end.Close() })
+			})
+		})
+	}
 }
 
 func testHalfOpen(t *testing.T, halfOpen func(*Host, context.Context, netip.AddrPort, netip.Addr) error, prepare func(*testing.T, *Host)) {

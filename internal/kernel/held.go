@@ -239,5 +239,5 @@ func (h *Host) heldIPVS() ([]HeldService, error) {
 func balancedByIPVS(s ipvs.Service, reals []ipvs.Destination) plan.Balanced {
 	is := fromIPVS(s, reals)
 	return plan.Balanced{Proto: is.Proto, Frontends: plan.PackFrontends([]model.Frontend{{Proto: is.Proto, At: s.At}}),
-		Scheduler: model.Scheduler(s.Scheduler), Forward: is.Forward, Persistence: is.Persistence, Backends: is.Reals}
+		Scheduler: model.Scheduler(s.Scheduler), Forward: is.Forward, Tunnel: is.Tunnel, Persistence: is.Persistence, Backends: is.Reals}
 }

@@ -45,7 +45,8 @@ const ipvsMark, ipvsMarked = 0xfa1e0000, 0xffff0000
 
 // ipvsRealMark is the port of a tunnel that its real servers have, of a kind that
 // has no ports: the kernel keeps it, too, and knows it for GUE alone (Linux 5.3).
-// `ipvsadm -E` takes the mark from the service, and leaves those.
+// `ipvsadm -E` takes the mark from the service, and leaves those. Real servers by
+// GUE have none.
 const ipvsRealMark = 0xfa1e
 
 // isMarked reports whether a service with these real servers is ours.
@@ -53,7 +54,9 @@ func isMarked(s ipvs.Service, reals []ipvs.Destination) bool {
 	return s.Flags&ipvsMarked == ipvsMark || slices.ContainsFunc(reals, realMarked)
 }
 
-func realMarked(d ipvs.Destination) bool { return d.TunnelType == 0 && d.TunnelPort == ipvsRealMark }
+func realMarked(d ipvs.Destination) bool {
+	return d.TunnelType == ipvs.IPIP && d.TunnelPort == ipvsRealMark
+}
 
 // forwards are the numbers of the ways to forward.
 var forwards = map[model.Forward]uint32{model.ForwardNAT: ipvs.NAT, model.ForwardDirect: ipvs.Direct, model.ForwardTunnel: ipvs.Tunnel}
@@ -124,11 +127,11 @@ func fromIPVS(s ipvs.Service, all []ipvs.Destination) plan.IPVSService {
 	var reals []plan.Backend
 	for i, d := range all {
 		reals = append(reals, plan.Backend{At: d.At, Weight: d.Weight})
-		way := forwardOf(d)
+		way, tunnel := forwardOf(d)
 		if i == 0 {
-			found.Forward = way
-		} else if found.Forward != way {
-			found.Forward = ""
+			found.Forward, found.Tunnel = way, tunnel
+		} else if found.Forward != way || found.Tunnel != tunnel {
+			found.Forward, found.Tunnel = "", model.Tunnel{}
 		}
 	}
 	slices.SortFunc(reals, func(a, b plan.Backend) int { return a.At.Compare(b.At) })
@@ -136,18 +139,43 @@ func fromIPVS(s ipvs.Service, all []ipvs.Destination) plan.IPVSService {
 	return found
 }
 
+// tunnelSums are the flags of tunnels by what they mean.
+var tunnelSums = map[model.TunnelChecksum]uint16{"": 0, model.TunnelSummed: ipvs.TunnelSummed, model.TunnelRemoteSummed: ipvs.TunnelRemoteSummed}
+
+// toDestination returns a real server as IPVS has it.
+func toDestination(s plan.IPVSService, r plan.Backend) ipvs.Destination {
+	d := ipvs.Destination{At: r.At, Forward: forwards[s.Forward], Weight: r.Weight, TunnelPort: ipvsRealMark}
+	if s.Tunnel.Type == model.TunnelGUE {
+		d.TunnelType, d.TunnelPort, d.TunnelFlags = ipvs.GUE, s.Tunnel.Port, tunnelSums[s.Tunnel.Checksum]
+	}
+	return d
+}
+
 // forwardOf returns how a destination is forwarded to, empty where it is so as
 // no plan has it.
-func forwardOf(d ipvs.Destination) model.Forward {
-	if d.Upper != 0 || d.Lower != 0 || d.TunnelType != 0 {
-		return ""
+func forwardOf(d ipvs.Destination) (way model.Forward, by model.Tunnel) {
+	if d.Upper != 0 || d.Lower != 0 {
+		return "", by
+	}
+	if d.TunnelType != ipvs.IPIP {
+		return wrapOf(d)
 	}
 	for way, number := range forwards {
 		if number == d.Forward {
-			return way
+			return way, by
 		}
 	}
-	return ""
+	return "", by
+}
+
+// wrapOf is forwardOf one to which packets are wrapped in something else than IP.
+func wrapOf(d ipvs.Destination) (model.Forward, model.Tunnel) {
+	for sum, flags := range tunnelSums {
+		if d.Forward == ipvs.Tunnel && d.TunnelType == ipvs.GUE && d.TunnelFlags == flags {
+			return model.ForwardTunnel, model.Tunnel{Type: model.TunnelGUE, Port: d.TunnelPort, Checksum: sum}
+		}
+	}
+	return "", model.Tunnel{}
 }
 
 // setIPVS makes a virtual service, or brings one of ours to the wanted state.
@@ -198,7 +226,7 @@ func (b *balancer) takeOver(s plan.IPVSService, reals []ipvs.Destination) error 
 // of how they are forwarded to.
 func alike(now, want plan.IPVSService) bool {
 	if now.Reals == "" {
-		now.Forward = want.Forward
+		now.Forward, now.Tunnel = want.Forward, want.Tunnel
 	}
 	return now == want
 }
@@ -213,6 +241,12 @@ func (b *balancer) find(id ipvs.ID) (ipvs.Service, error) {
 	return ipvs.Service{ID: id}, cmp.Or(err, error(unix.ESRCH))
 }
 
+// differs reports whether a real server is otherwise than wanted.
+func differs(now, want ipvs.Destination) bool {
+	return now.Forward != want.Forward || now.Weight != want.Weight || now.Upper != want.Upper || now.Lower != want.Lower ||
+		now.TunnelType != want.TunnelType || now.TunnelPort != want.TunnelPort || now.TunnelFlags != want.TunnelFlags
+}
+
 // setReals gives the service its real servers in the place of those that it
 // has: first those that come.
 func (b *balancer) setReals(s plan.IPVSService, have []ipvs.Destination) error {
@@ -224,12 +258,12 @@ func (b *balancer) setReals(s plan.IPVSService, have []ipvs.Destination) error {
 	for _, r := range s.Reals.List() {
 		now, there := gone[r.At]
 		delete(gone, r.At)
-		want := ipvs.Destination{At: r.At, Forward: forwards[s.Forward], Weight: r.Weight, TunnelPort: ipvsRealMark}
+		want := toDestination(s, r)
 		var err error
 		switch {
 		case !there:
 			err = b.conn.AddDestination(id, want)
-		case forwardOf(now) != s.Forward || now.Weight != r.Weight || !realMarked(now):
+		case differs(now, want):
 			err = b.conn.SetDestination(id, want)
 		}
 		if err != nil {

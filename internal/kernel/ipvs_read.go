@@ -67,7 +67,7 @@ func (b *balancer) readOurs(s ipvs.Service) (plan.Object, error) {
 	if !known {
 		b.held[s.ID] = now
 	} else if len(reals) == 0 {
-		now.Forward = held.Forward
+		now.Forward, now.Tunnel = held.Forward, held.Tunnel
 	}
 	if s.Flags&ipvsMarked != ipvsMark {
 		now.Scheduler = "" // it is to be marked again

@@ -18,8 +18,8 @@ import (
 func everyService() []plan.IPVSService {
 	var all []plan.IPVSService
 	for i, s := range []model.Scheduler{"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq"} {
-		for _, way := range []model.Forward{model.ForwardNAT, model.ForwardDirect, model.ForwardTunnel} {
-			v := plan.IPVSService{Proto: model.TCP, At: netip.MustParseAddrPort("192.0.2.80:80"), Scheduler: s, Forward: way,
+		for way, tunnel := range waysToForward(i) {
+			v := plan.IPVSService{Proto: model.TCP, At: netip.MustParseAddrPort("192.0.2.80:80"), Scheduler: s, Forward: way, Tunnel: tunnel,
 				Persistence: time.Duration(i) * time.Minute, Reals: plan.PackBackends([]plan.Backend{
 					{At: netip.MustParseAddrPort("10.0.0.1:80"), Weight: 1}, {At: netip.MustParseAddrPort("10.0.0.2:81")}})}
 			if i%2 == 0 {
@@ -31,11 +31,18 @@ func everyService() []plan.IPVSService {
 	return all
 }
 
+// waysToForward are all that there are, tunnels by turns.
+func waysToForward(i int) map[model.Forward]model.Tunnel {
+	tunnels := []model.Tunnel{{}, {Type: model.TunnelGUE, Port: 6080}, {Type: model.TunnelGUE, Port: 6081, Checksum: model.TunnelSummed},
+		{Type: model.TunnelGUE, Port: ipvsRealMark, Checksum: model.TunnelRemoteSummed}}
+	return map[model.Forward]model.Tunnel{model.ForwardNAT: {}, model.ForwardDirect: {}, model.ForwardTunnel: tunnels[i%len(tunnels)]}
+}
+
 func destinations(s plan.IPVSService) []ipvs.Destination {
 	var all []ipvs.Destination
 	for _, r := range s.Reals.List() {
 		// The kernel lists the last first.
-		all = append([]ipvs.Destination{{At: r.At, Forward: forwards[s.Forward], Weight: r.Weight}}, all...)
+		all = append([]ipvs.Destination{toDestination(s, r)}, all...)
 	}
 	return all
 }
@@ -65,7 +72,8 @@ func TestWhatNoPlanHasDiffers(t *testing.T) {
 		"forward":      func(_ *ipvs.Service, d []ipvs.Destination) { d[0].Forward = ipvs.Direct },
 		"last forward": func(_ *ipvs.Service, d []ipvs.Destination) { d[1].Forward = ipvs.Local },
 		"threshold":    func(_ *ipvs.Service, d []ipvs.Destination) { d[1].Upper = 5 },
-		"tunnel":       func(_ *ipvs.Service, d []ipvs.Destination) { d[1].TunnelType = 1 },
+		"tunnel":       func(_ *ipvs.Service, d []ipvs.Destination) { d[1].TunnelType = ipvs.GUE },
+		"GRE":          func(_ *ipvs.Service, d []ipvs.Destination) { d[0].TunnelType, d[1].TunnelType = 2, 2 },
 	} {
 		v, d := toIPVS(s), destinations(s)
 		harm(&v, d)
@@ -108,7 +116,7 @@ func TestMarksAreKnown(t *testing.T) {
 		want    bool
 	}{
 		{ours, nil, true}, {edited, made, true}, {edited, nil, false}, {edited, made[:1], false},
-		{edited, []ipvs.Destination{{TunnelType: 1, TunnelPort: ipvsRealMark}}, false}, // GUE to that very port
+		{edited, []ipvs.Destination{{TunnelType: ipvs.GUE, TunnelPort: ipvsRealMark}}, false}, // GUE to that very port
 	} {
 		if got := isMarked(c.service, c.reals); got != c.want {
 			t.Errorf("%+v with %+v is ours: %t", c.service, c.reals, got)

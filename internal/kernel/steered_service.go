@@ -134,6 +134,9 @@ func unheard(err error) error {
 func (h *Host) steeredService(links indices, ways ways, b plan.Balanced) (steer.Service, error) {
 	s := steer.Service{Name: b.Service, UDP: b.Proto == model.UDP, Frontends: b.Frontends.List(),
 		Forward: steeredForwards[b.Forward], Persistence: uint32(b.Persistence / time.Second)}
+	if b.Tunnel.Type == model.TunnelGUE {
+		s.GUE = b.Tunnel.Port
+	}
 	number := slices.IndexFunc(steeredSchedulers, func(known struct {
 		name model.Scheduler
 		by   uint8
@@ -333,6 +336,9 @@ func balancedOf(s steer.Service, names map[uint32]string, wayTo func(netip.Addr)
 		if number == s.Forward {
 			b.Forward = forward
 		}
+	}
+	if s.GUE != 0 {
+		b.Tunnel = model.Tunnel{Type: model.TunnelGUE, Port: s.GUE}
 	}
 	if int(s.Scheduler) < len(steeredSchedulers) {
 		b.Scheduler = steeredSchedulers[s.Scheduler].name

@@ -35,8 +35,8 @@ const (
 	// ForwardDirect changes only the hardware address: the real server has the
 	// virtual address itself, and answers the client on its own.
 	ForwardDirect Forward = "direct"
-	// ForwardTunnel wraps the packet (IPIP) for a real server that has the
-	// virtual address itself.
+	// ForwardTunnel wraps the packet (as Tunnel says) for a real server that has
+	// the virtual address itself.
 	ForwardTunnel Forward = "tunnel"
 	// ForwardLocal sends nothing on: this host is a real server of a service that
 	// another host has, and takes what that sends it by direct or tunnel.
@@ -170,8 +170,10 @@ type VirtualService struct {
 	Proto     Proto       `json:"proto"`
 	Scheduler Scheduler   `json:"scheduler,omitempty"`
 	Forward   Forward     `json:"forward,omitempty"`
-	Plane     Plane       `json:"plane,omitempty"`
-	Answers   Answers     `json:"answers,omitempty"`
+	// Tunnel is how packets are wrapped for ForwardTunnel.
+	Tunnel  Tunnel  `json:"tunnel,omitzero"`
+	Plane   Plane   `json:"plane,omitempty"`
+	Answers Answers `json:"answers,omitempty"`
 	// Persistence keeps a client's address with the real server that it had, for
 	// that long after its last new flow; 0 for none. It has whole seconds.
 	Persistence time.Duration `json:"persistence,omitempty"`
@@ -240,7 +242,7 @@ func (v VirtualService) Link() string {
 // Equal reports whether nothing differs.
 func (v VirtualService) Equal(o VirtualService) bool {
 	return v.Name == o.Name && slices.Equal(v.Addresses, o.Addresses) && v.Interface == o.Interface && slices.Equal(v.Ports, o.Ports) &&
-		v.Proto == o.Proto && v.Scheduler == o.Scheduler && v.Forward == o.Forward && v.Plane == o.Plane && v.Answers == o.Answers &&
+		v.Proto == o.Proto && v.Scheduler == o.Scheduler && v.Forward == o.Forward && v.Tunnel == o.Tunnel && v.Plane == o.Plane && v.Answers == o.Answers &&
 		v.Persistence == o.Persistence && slices.Equal(v.Reals, o.Reals) && v.Sorry == o.Sorry && v.Quorum == o.Quorum &&
 		v.Panic == o.Panic && v.Drain == o.Drain && v.Check.Equal(o.Check) && v.Origin == o.Origin
 }

@@ -64,7 +64,7 @@ func (s State) published(v VirtualService) error {
 // Validate checks everything about the service that can be checked without
 // looking at the host or at other services.
 func (v VirtualService) Validate() error {
-	errs := []error{ValidName(v.Name), v.validateFrontends(), v.validateChoices(), v.validateLocal(), v.validateReals(), v.Check.Validate(v.Proto)}
+	errs := []error{ValidName(v.Name), v.validateFrontends(), v.validateChoices(), v.validateTunnel(), v.validateLocal(), v.validateReals(), v.Check.Validate(v.Proto)}
 	if v.Interface != "" && (strings.Contains(v.Interface, "/") || len(v.Interface) > 15) {
 		errs = append(errs, fmt.Errorf("interface %q: want the name of a link", v.Interface))
 	}

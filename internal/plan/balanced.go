@@ -18,6 +18,8 @@ type Balanced struct {
 	// Scheduler and Forward are chosen: none is empty.
 	Scheduler   model.Scheduler
 	Forward     model.Forward
+	// Tunnel is how packets are wrapped, forwarding by tunnel.
+	Tunnel      model.Tunnel
 	Persistence time.Duration
 	// Backends are the real servers, in their canonical order: of the same set,
 	// every host has the same list.

@@ -19,7 +19,9 @@ type IPVSService struct {
 	Scheduler model.Scheduler
 	// Forward is that of every real server; empty where the kernel has one
 	// otherwise.
-	Forward     model.Forward
+	Forward model.Forward
+	// Tunnel is how packets are wrapped, forwarding by tunnel.
+	Tunnel      model.Tunnel
 	Persistence time.Duration
 	// Reals are the real servers by address, with port and weight and nothing
 	// else: one that drains weighs nothing.
@@ -60,7 +62,7 @@ func (s IPVSService) change(old Object) []string {
 		delete(before, r.At)
 		if !known {
 			cmds = append(cmds, s.real("-a", r))
-		} else if was != r || o.Forward != s.Forward {
+		} else if was != r || o.Forward != s.Forward || o.Tunnel != s.Tunnel {
 			cmds = append(cmds, s.real("-e", r))
 		}
 	}
@@ -98,7 +100,14 @@ func (s IPVSService) settings() string {
 
 func (s IPVSService) real(verb string, r Backend) string {
 	method := map[model.Forward]string{model.ForwardNAT: "-m", model.ForwardDirect: "-g", model.ForwardTunnel: "-i"}[s.Forward]
-	return fmt.Sprintf("ipvsadm %s %s -r %s %s -w %d", verb, s.name(), r.At, method, r.Weight)
+	text := fmt.Sprintf("ipvsadm %s %s -r %s %s -w %d", verb, s.name(), r.At, method, r.Weight)
+	if s.Tunnel.Type != model.TunnelIPIP {
+		text += fmt.Sprintf(" --tun-type %s --tun-port %d", s.Tunnel.Type, s.Tunnel.Port)
+	}
+	if s.Tunnel.Checksum != "" {
+		text += " --tun-" + string(s.Tunnel.Checksum)
+	}
+	return text
 }
 
 // LocalRoute has the host take packets to an address for its own, though no

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"fairlead/internal/model"
 )
 
 // Steered is a virtual service in the table of our eBPF programs: one object,
@@ -29,7 +31,7 @@ func (s Steered) change(old Object) []string {
 		return s.Add()
 	}
 	var lines []string
-	if o.Frontends != s.Frontends || o.Proto != s.Proto || o.Scheduler != s.Scheduler || o.Forward != s.Forward || o.Persistence != s.Persistence {
+	if o.Frontends != s.Frontends || o.Proto != s.Proto || o.Scheduler != s.Scheduler || o.Forward != s.Forward || o.Tunnel != s.Tunnel || o.Persistence != s.Persistence {
 		lines = s.head()
 	}
 	had := o.Backends.List()
@@ -49,6 +51,9 @@ func (s Steered) head() []string {
 		at = append(at, f.String())
 	}
 	line := fmt.Sprintf("fairlead-bpf serve %s %s at %s scheduler %s forward %s", quote(s.Service), s.Proto, strings.Join(at, ","), s.Scheduler, s.Forward)
+	if s.Tunnel != (model.Tunnel{}) {
+		line += " " + s.Tunnel.String()
+	}
 	if s.Persistence != 0 {
 		line += fmt.Sprintf(" persistence %d", int(s.Persistence.Seconds()))
 	}

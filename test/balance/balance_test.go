@@ -22,8 +22,8 @@ var planes = flag.String("planes", "nft,ebpf", "the planes to examine, with comm
 // can is what each plane does beyond what all do; what it cannot, it refuses.
 var can = map[model.Plane][]string{
 	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "persistent-ports", "resets", "sandboxes", "local", "saved"},
-	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "for-sandboxes", "persistence", "persistent-ports", "resets", "sandboxes", "local"},
-	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "persistence", "sandboxes", "local", "ipvs"},
+	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "gue", "for-sandboxes", "persistence", "persistent-ports", "resets", "sandboxes", "local"},
+	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "gue", "persistence", "sandboxes", "local", "ipvs"},
 }
 
 // trials are the questions, by their names.
@@ -52,6 +52,7 @@ var trials = []struct {
 	{"source hashing", "sh", (*lan).hashes},
 	{"direct", "direct", (*lan).direct},
 	{"tunnel", "tunnel", (*lan).tunnels},
+	{"tunnel in UDP", "gue", (*lan).tunnelsInUDP},
 	{"expected delay", "sed", (*lan).fair},
 	{"services of others", "ipvs", (*lan).strangers},
 	{"strays", "ipvs", (*lan).strays},

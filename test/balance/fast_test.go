@@ -26,7 +26,7 @@ import (
 // and they have gone that way.
 func TestFastPath(t *testing.T) {
 	l := fastLAN(t, kernel.XDPAlways)
-	for name, try := range map[string]func(*lan, model.Proto, bool){"direct": (*lan).direct, "tunnel": (*lan).tunnels} {
+	for name, try := range map[string]func(*lan, model.Proto, bool){"direct": (*lan).direct, "tunnel": (*lan).tunnels, "tunnel in UDP": (*lan).tunnelsInUDP} {
 		for _, proto := range []model.Proto{model.TCP, model.UDP} {
 			for _, v4 := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/%s/ipv%d", name, proto, map[bool]int{true: 4, false: 6}[v4]), func(t *testing.T) {

@@ -15,12 +15,19 @@ import (
 
 // tunnels: a server that unwraps packets for the virtual address answers by
 // itself, and sees the client. Who sends what the tunnel has no room for is told.
-func (l *lan) tunnels(proto model.Proto, v4 bool) {
+func (l *lan) tunnels(proto model.Proto, v4 bool) { l.tunnelsBy(model.Tunnel{}, proto, v4) }
+
+// tunnelsInUDP: so it does with what comes in UDP.
+func (l *lan) tunnelsInUDP(proto model.Proto, v4 bool) {
+	l.tunnelsBy(model.Tunnel{Type: model.TunnelGUE, Port: unwrap.GUE}, proto, v4)
+}
+
+func (l *lan) tunnelsBy(tunnel model.Tunnel, proto model.Proto, v4 bool) {
 	for name := range far {
-		l.unwraps(name, v4)
+		l.unwraps(name, tunnel, v4)
 	}
 	v := l.service(proto, v4, "far1", "far2")
-	v.Forward = model.ForwardTunnel
+	v.Forward, v.Tunnel = model.ForwardTunnel, tunnel
 	for i := range v.Reals {
 		v.Reals[i].Port = 0
 	}
@@ -79,7 +86,7 @@ func (t talk) saysMuch(length int) {
 
 // unwraps has a server take packets out of those that hold them, and take them
 // for its own, until the test ends.
-func (l *lan) unwraps(name string, v4 bool) {
+func (l *lan) unwraps(name string, by model.Tunnel, v4 bool) {
 	l.Helper()
 	in := l.servers[name].Do
 	device := map[bool]string{true: "tunl0", false: "ip6tnl0"}[v4]
@@ -91,6 +98,10 @@ func (l *lan) unwraps(name string, v4 bool) {
 		}
 		l.Cleanup(func() { end.Close() })
 		device = "lo"
+	} else if by.Type == model.TunnelGUE {
+		port := fmt.Sprintf("port %d%s", by.Port, map[bool]string{true: "", false: " -6"}[v4])
+		l.sh(in, "ip fou add "+port+" gue")
+		l.Cleanup(func() { l.sh(in, "ip fou del "+port) })
 	}
 	address := fmt.Sprintf("%s/%d dev %s", vip(v4), vip(v4).BitLen(), device)
 	l.sh(in, quiet+"ip link set "+device+" up; ip addr replace "+address)

@@ -1,6 +1,7 @@
 // Package unwrap is the end of a tunnel for tests, where the kernel has no
-// device for one (ipip, ip6tnl): the outer of two IP headers of a family is cut
-// off where packets come in. It needs Linux 6.6 (TCX).
+// device for one (ipip, ip6tnl, fou): the outer of two IP headers of a family is
+// cut off where packets come in, and with it what GUE has between the two. It
+// needs Linux 6.6 (TCX).
 package unwrap
 
 import (
@@ -8,12 +9,16 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
+
+// GUE is the UDP port at which packets are taken by GUE.
+const GUE = 6080
 
 // On unwraps what comes in by a link, until it is closed. In runs a function in
 // the link's network namespace.
@@ -32,7 +37,8 @@ func On(in func(func() error) error, name string) (end io.Closer, err error) {
 	return end, errors.Join(err, prog.Close()) // the link keeps it
 }
 
-// program cuts off the outer of two IPv4 headers, or of two of IPv6.
+// program cuts off the outer of two IPv4 headers, or of two of IPv6, and the
+// headers of GUE (UDP's 8 bytes, and 4 of its own without any options).
 func program() asm.Instructions {
 	const pass, mac, keepSegments = -1, 1, 1
 	cut := func(label string, bytes int32) asm.Instructions {
@@ -45,9 +51,13 @@ func program() asm.Instructions {
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.LoadAbs(12, asm.Half), asm.Mov.Reg(asm.R7, asm.R0),
 		asm.JEq.Imm(asm.R7, unix.ETH_P_IP, "v4"), asm.JEq.Imm(asm.R7, unix.ETH_P_IPV6, "v6"), asm.Ja.Label("pass"),
-		asm.LoadAbs(14+9, asm.Byte).WithSymbol("v4"), asm.JEq.Imm(asm.R0, unix.IPPROTO_IPIP, "cut4"), asm.Ja.Label("pass"),
-		asm.LoadAbs(14+6, asm.Byte).WithSymbol("v6"), asm.JEq.Imm(asm.R0, unix.IPPROTO_IPV6, "cut6"), asm.Ja.Label("pass"),
+		asm.LoadAbs(14+9, asm.Byte).WithSymbol("v4"), asm.JEq.Imm(asm.R0, unix.IPPROTO_IPIP, "cut4"), asm.JNE.Imm(asm.R0, unix.IPPROTO_UDP, "pass"),
+		asm.LoadAbs(14+20+2, asm.Half), asm.JNE.Imm(asm.R0, GUE, "pass"),
+		asm.LoadAbs(14+20+8, asm.Word), asm.JEq.Imm(asm.R0, unix.IPPROTO_IPIP<<16, "gue4"), asm.Ja.Label("pass"),
+		asm.LoadAbs(14+6, asm.Byte).WithSymbol("v6"), asm.JEq.Imm(asm.R0, unix.IPPROTO_IPV6, "cut6"), asm.JNE.Imm(asm.R0, unix.IPPROTO_UDP, "pass"),
+		asm.LoadAbs(14+40+2, asm.Half), asm.JNE.Imm(asm.R0, GUE, "pass"),
+		asm.LoadAbs(14+40+8, asm.Word), asm.JEq.Imm(asm.R0, unix.IPPROTO_IPV6<<16, "gue6"), asm.Ja.Label("pass"),
 	}
-	all = append(append(all, cut("cut4", 20)...), cut("cut6", 40)...)
+	all = slices.Concat(all, cut("cut4", 20), cut("cut6", 40), cut("gue4", 20+12), cut("gue6", 40+12))
 	return append(all, asm.Mov.Imm(asm.R0, pass).WithSymbol("pass"), asm.Return())
 }

@@ -9,7 +9,7 @@ import (
 // balancing are the modules of IPVS and of its schedulers, of the tunnels that
 // its real servers unwrap, and of the guard of virtual addresses. A guest has no
 // modprobe that could load them when they are asked for.
-var balancing = slices.Concat(networking, []string{"ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_wlc", "ip_vs_sh", "ip_vs_mh", "ip_vs_sed", "ip_vs_nq", "ipip", "ip6_tunnel", "nft_reject_inet"})
+var balancing = slices.Concat(networking, []string{"ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_wlc", "ip_vs_sh", "ip_vs_mh", "ip_vs_sed", "ip_vs_nq", "ipip", "ip6_tunnel", "fou", "nft_reject_inet"})
 
 // TestBalancer asks the questions of the conformance suite where there is IPVS:
 // each by both protocols and in both families, but not by each in each, which
@@ -18,8 +18,8 @@ var balancing = slices.Concat(networking, []string{"ip_vs", "ip_vs_rr", "ip_vs_w
 func TestBalancer(t *testing.T) {
 	m := Machine{Kernel: debian(t), Modules: balancing, Tools: []string{"cat", "grep", "ip", "ipvsadm", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/test/balance", "-planes=ipvs,ebpf",
-		"-test.run=TestConformance/ipvs/./tcp/ipv4|TestConformance/ipvs/./udp/ipv6|TestConformance/ebpf/tunnel$/tcp/ipv4|TestConformance/ebpf/tunnel$/udp/ipv6")
-	for _, trial := range []string{"ipvs/spread_over_sandboxes/tcp/ipv4", "ipvs/services_of_others/udp/ipv6", "ebpf/tunnel/tcp/ipv4"} {
+		"-test.run=TestConformance/ipvs/./tcp/ipv4|TestConformance/ipvs/./udp/ipv6|TestConformance/ebpf/tunnel(_in_UDP)?$/tcp/ipv4|TestConformance/ebpf/tunnel(_in_UDP)?$/udp/ipv6")
+	for _, trial := range []string{"ipvs/spread_over_sandboxes/tcp/ipv4", "ipvs/services_of_others/udp/ipv6", "ipvs/tunnel_in_UDP/tcp/ipv4", "ebpf/tunnel/tcp/ipv4", "ebpf/tunnel_in_UDP/udp/ipv6"} {
 		if !strings.Contains(said, "--- PASS: TestConformance/"+trial+" ") {
 			t.Errorf("%s did not pass", trial)
 		}

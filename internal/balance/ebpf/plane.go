@@ -19,7 +19,7 @@
 // are refused.
 //
 // By direct and tunnel packets stay as they are. A real server elsewhere gets
-// them by its hardware address, or wrapped in others for its own address
+// them by its hardware address, or wrapped in others for its own address, in UDP where GUE is asked for
 // (bpf/include/tunnel.h); a sandbox gets them as they are.
 //
 // What stays as it is and goes elsewhere, drivers may send on without the kernel
@@ -75,6 +75,9 @@ func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
 		if len(v.Reals) > maxLoaded {
 			return fmt.Errorf("ebpf asks at most %d real servers for their load, and there are %d: use mh", maxLoaded, len(v.Reals))
 		}
+	}
+	if v.Tunnel.Checksum != "" {
+		return fmt.Errorf("ebpf adds no checksum to what it wraps (%s), since the packets within have theirs: leave it out, or use the plane ipvs", v.Tunnel.Checksum)
 	}
 	for _, r := range append(slices.Clip(v.Reals), model.RealServer{Address: v.Sorry.Addr()}) {
 		if f.Own[r.Address] {

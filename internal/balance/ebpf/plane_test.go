@@ -53,6 +53,18 @@ func TestChange(t *testing.T) {
 	}
 }
 
+// TestTunnelsText says in what packets are wrapped, and notes that it changes.
+func TestTunnelsText(t *testing.T) {
+	v := service()
+	v.Forward = model.ForwardTunnel
+	before := steered(t, v)
+	v.Tunnel = model.Tunnel{Type: model.TunnelGUE, Port: 6080}
+	want := []string{"fairlead-bpf serve web tcp at 192.0.2.80:80 scheduler mh forward tunnel gue:6080"}
+	if got := (plan.Op{Object: steered(t, v), Old: before}).Commands(); !slices.Equal(got, want) {
+		t.Errorf("a change is typed as %q, want %q", got, want)
+	}
+}
+
 func TestWhoIsMasqueraded(t *testing.T) {
 	v := service()
 	for _, c := range []struct {
@@ -84,7 +96,10 @@ func TestRefuses(t *testing.T) {
 		"the bound on what slow receives": func(v *model.VirtualService) { v.Reals[0].Endpoint = "slow" },
 		"host itself":                     func(v *model.VirtualService) { v.Reals[1].Address = own },
 		"192.0.2.9":                       func(v *model.VirtualService) { v.Sorry = netip.AddrPortFrom(own, 80) },
-		"another":                         func(v *model.VirtualService) { v.Reals[1].Address = netip.MustParseAddr("2001:db8::1") },
+		"adds no checksum": func(v *model.VirtualService) {
+			v.Forward, v.Tunnel = model.ForwardTunnel, model.Tunnel{Type: model.TunnelGUE, Port: 6080, Checksum: model.TunnelSummed}
+		},
+		"another": func(v *model.VirtualService) { v.Reals[1].Address = netip.MustParseAddr("2001:db8::1") },
 	} {
 		v := service()
 		change(&v)

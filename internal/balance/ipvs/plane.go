@@ -99,7 +99,7 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 		}
 	}
 	for _, f := range v.Frontends() {
-		all = append(all, plan.IPVSService{Proto: f.Proto, At: f.At, Scheduler: balance.Scheduler(v), Forward: balance.Forward(v),
+		all = append(all, plan.IPVSService{Proto: f.Proto, At: f.At, Scheduler: balance.Scheduler(v), Forward: balance.Forward(v), Tunnel: v.Tunnel,
 			Persistence: v.Persistence, Reals: reals(backends, f.At.Port())})
 	}
 	return all

@@ -46,6 +46,10 @@ var scenarios = map[string]func(*model.VirtualService){
 	"masqueraded":       func(v *model.VirtualService) { v.Answers = model.AnswersMasqueraded },
 	"direct":            func(v *model.VirtualService) { elsewhere(v); v.Forward = model.ForwardDirect },
 	"tunnel over udp":   func(v *model.VirtualService) { elsewhere(v); v.Forward, v.Proto = model.ForwardTunnel, model.UDP },
+	"tunnel in UDP": func(v *model.VirtualService) {
+		elsewhere(v)
+		v.Forward, v.Tunnel = model.ForwardTunnel, model.Tunnel{Type: model.TunnelGUE, Port: 6080, Checksum: model.TunnelRemoteSummed}
+	},
 	"persistent wlc": func(v *model.VirtualService) {
 		v.Scheduler, v.Persistence = model.WeightedLeastConnection, 5*time.Minute
 	},
@@ -90,7 +94,7 @@ func text(t *testing.T, have, want plan.Plan) string {
 // TestChanges goes from each scenario to the next, and back to nothing.
 func TestChanges(t *testing.T) {
 	from := service(scenarios["sandboxes"])
-	for _, to := range []string{"draining and down", "persistent wlc", "both kinds", "direct", "servers elsewhere"} {
+	for _, to := range []string{"draining and down", "persistent wlc", "both kinds", "direct", "tunnel in UDP", "servers elsewhere"} {
 		next := service(scenarios[to])
 		golden.Text(t, "change to "+to, text(t, planned(t, from), planned(t, next)))
 		from = next

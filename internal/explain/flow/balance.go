@@ -96,9 +96,17 @@ func forwarded(c choice) string {
 	case model.ForwardDirect:
 		return ", by its hardware address alone: the packet stays as it is"
 	case model.ForwardTunnel:
-		return ", wrapped into a packet for it (IPIP)"
+		return fmt.Sprintf(", wrapped into a packet for it (%s)", wrapping(c.Service.Tunnel))
 	}
 	return ""
+}
+
+// wrapping says in what a packet is wrapped.
+func wrapping(t model.Tunnel) string {
+	if t.Type == model.TunnelGUE {
+		return fmt.Sprintf("GUE, UDP port %d", t.Port)
+	}
+	return "IPIP"
 }
 
 // unseen takes the clue from the hop before: netfilter never sees the packet.

@@ -31,6 +31,8 @@ func TestServices(t *testing.T) {
 	away := plan.Backend{At: at("192.0.2.7:8080"), Weight: 1, Masquerade: true}
 	known := flow.Known{Name: "site", Frontends: []model.Frontend{{Proto: model.TCP, At: at("198.51.100.10:80")}},
 		Reals: []flow.Candidate{{At: at("10.9.0.2:80"), Endpoint: "web", Weight: 1, State: "up"}, {At: at("10.9.0.9:80"), Weight: 1, State: "down", Cause: "connection refused"}}}
+	inUDP := site(model.PlaneEBPF, model.ForwardTunnel, plan.Backend{At: at("192.0.2.7:0"), Weight: 1})
+	inUDP.Tunnel = model.Tunnel{Type: model.TunnelGUE, Port: 6080}
 	const local, uplink = "connect4", "uplink"
 	for name, c := range map[string]struct {
 		held  []kernel.HeldService
@@ -48,6 +50,8 @@ func TestServices(t *testing.T) {
 			"begin host eth0, route host eth0, route host eth0, route host eth0, link host eth0 = leaves: it leaves this host by eth0, to 192.0.2.7", " "},
 		"ipvs by tunnel": {[]kernel.HeldService{site(model.PlaneIPVS, model.ForwardTunnel, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
 			"begin host eth0, route host eth0, route host eth0, link host eth0 = leaves: it leaves by eth0 inside a packet to 192.0.2.7, which has the virtual address itself", " "},
+		"ebpf by tunnel in UDP": {[]kernel.HeldService{inUDP}, nil,
+			"begin host eth0, ebpf host eth0, link host eth0 = leaves: it leaves by eth0 inside a packet to 192.0.2.7, which has the virtual address itself", "site "},
 		"ebpf, directly": {[]kernel.HeldService{site(model.PlaneEBPF, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:0"), Weight: 1})}, nil,
 			"begin host eth0, ebpf host eth0, route host eth0, link host eth0 = leaves: it leaves this host by eth0, to 192.0.2.7", "site "},
 		"ebpf, nobody takes new flows": {[]kernel.HeldService{site(model.PlaneEBPF, model.ForwardNAT, plan.Backend{At: box.At, Weight: 1, Draining: true})}, []flow.Known{known},

@@ -88,13 +88,13 @@ func (i *Imported) schedule(line int, name string) model.Scheduler {
 
 // add adds a real server to a service, if its way of forwarding is that of the
 // others.
-func (i *Imported) add(line int, v *model.VirtualService, r model.RealServer, forward model.Forward) {
-	if len(v.Reals) > 0 && v.Forward != forward {
-		i.left(line, "real server %s is left out: it is forwarded to by %s, and the others of its service by %s: make another service for it", r, forward, v.Forward)
+func (i *Imported) add(line int, v *model.VirtualService, r model.RealServer, by sending) {
+	if first := (sending{v.Forward, v.Tunnel}); len(v.Reals) > 0 && first != by {
+		i.left(line, "real server %s is left out: it is forwarded to by %s, and the others of its service by %s: make another service for it", r, by, first)
 		return
 	}
-	v.Forward = forward
-	if forward != model.ForwardNAT && r.Port == v.Ports[0].First {
+	v.Forward, v.Tunnel = by.forward, by.tunnel
+	if by.forward != model.ForwardNAT && r.Port == v.Ports[0].First {
 		r.Port = 0 // it is the one that was dialled
 	}
 	if slices.ContainsFunc(v.Reals, r.Is) {

@@ -147,16 +147,32 @@ func (i *Imported) real(r rule, v *model.VirtualService) {
 			real.Weight = 1
 		}
 	}
-	forward := model.ForwardDirect // ipvsadm's own
-	if _, is := r.options["-m"]; is {
-		forward = model.ForwardNAT
-	} else if _, is := r.options["-i"]; is {
-		forward = model.ForwardTunnel
-	}
-	for _, option := range []string{"-x", "-y", "--tun-type", "--tun-port"} {
-		if value, is := r.options[option]; is && value != "0" && value != "ipip" {
+	for _, option := range []string{"-x", "-y"} {
+		if value, is := r.options[option]; is && value != "0" {
 			i.left(r.line, "%s %s of real server %s: there is no such thing", option, value, real)
 		}
 	}
-	i.add(r.line, v, real, forward)
+	by, err := r.sending()
+	if err != nil {
+		i.left(r.line, "real server %s is left out: %v", real, err)
+		return
+	}
+	i.add(r.line, v, real, by)
+}
+
+// sending reads how a real server is forwarded to.
+func (r rule) sending() (sending, error) {
+	if _, is := r.options["-m"]; is {
+		return sending{forward: model.ForwardNAT}, nil
+	}
+	if _, is := r.options["-i"]; !is {
+		return sending{forward: model.ForwardDirect}, nil // ipvsadm's own
+	}
+	sum := ""
+	for _, option := range []string{"csum", "remcsum"} {
+		if _, is := r.options["--tun-"+option]; is {
+			sum = option
+		}
+	}
+	return wrapped(r.options["--tun-type"], r.options["--tun-port"], sum)
 }

@@ -41,7 +41,7 @@ type server struct {
 	*Imported
 	v model.VirtualService
 	// kind is how real servers are forwarded to that do not say it.
-	kind model.Forward
+	kind sending
 	// usual is what checks have in common, and first the line of the first of
 	// them.
 	usual checking
@@ -73,7 +73,7 @@ func (i *Imported) virtualServer(b block) (model.VirtualService, bool) {
 		i.left(b.line, "virtual_server %s: it is of neither TCP nor UDP", b.rest())
 		return model.VirtualService{}, false
 	}
-	s := server{Imported: i, v: virtual(proto, at), kind: model.ForwardNAT, usual: usually()}
+	s := server{Imported: i, v: virtual(proto, at), kind: sending{forward: model.ForwardNAT}, usual: usually()}
 	for _, f := range b.body {
 		if f.keyword() != "real_server" {
 			s.option(f)
@@ -146,13 +146,36 @@ func (s *server) inhibit(f block) {
 	s.left(f.line, "inhibit_on_failure: the connections of a server that is down are ended, so that clients notice")
 }
 
-func (s *server) forward(f block, into *model.Forward) {
+// forward reads a way to forward: NAT, DR, or TUN and, of the tunnel, type TYPE,
+// port NUMBER, and csum, remcsum or nocsum.
+func (s *server) forward(f block, into *sending) {
 	kind, ok := kinds[f.word(0)]
 	if !ok {
 		s.left(f.line, "%s %s: want NAT, DR or TUN: %s is taken", f.keyword(), f.word(0), *into)
 		return
 	}
-	*into = kind
+	if kind != model.ForwardTunnel {
+		*into = sending{forward: kind}
+		return
+	}
+	said := map[string]string{}
+	for i := 1; f.word(i) != ""; i++ {
+		switch word := f.word(i); word {
+		case "type", "port":
+			i++
+			said[word] = f.word(i)
+		case "csum", "remcsum", "nocsum":
+			said["sum"] = word
+		default:
+			s.left(f.line, "%s of a tunnel: there is no such thing", word)
+		}
+	}
+	by, err := wrapped(said["type"], said["port"], said["sum"])
+	if err != nil {
+		s.left(f.line, "%s: %v: %s is taken", f.rest(), err, *into)
+		return
+	}
+	*into = by
 }
 
 func (i *Imported) number(f block, into *int) {

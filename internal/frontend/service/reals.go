@@ -23,7 +23,9 @@ func dialReal(host *kernel.Host) func(model.VirtualService, model.RealServer) he
 		}
 		halfOpen := host.HalfOpen
 		if v.Forward == model.ForwardTunnel && r.Endpoint == "" {
-			halfOpen = host.HalfOpenByTunnel
+			halfOpen = func(ctx context.Context, virtual netip.AddrPort, server netip.Addr) error {
+				return host.HalfOpenByTunnel(ctx, virtual, server, v.Tunnel)
+			}
 		}
 		at := r.At(v.Ports[0].First).Port()
 		plain := &net.Dialer{KeepAlive: -1}

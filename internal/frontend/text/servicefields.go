@@ -120,6 +120,7 @@ func ServiceFields() []ServiceField {
 		worded("interface", "LINK", "the host's link that the addresses are put on; without, others see to it that they come here (forward local: lo)", func(v *model.VirtualService) *string { return &v.Interface }),
 		chosen("scheduler", "how a real server is chosen", Schedulers, func(v *model.VirtualService) *model.Scheduler { return &v.Scheduler }),
 		chosen("forward", "how packets are sent on, local for not at all: this host is a real server of a service that another balances", Forwards, func(v *model.VirtualService) *model.Forward { return &v.Forward }),
+		tunnel(),
 		chosen("plane", "what balances", Planes, func(v *model.VirtualService) *model.Plane { return &v.Plane }),
 		chosen("answers", "whose address real servers see, forwarding by nat", Answers, func(v *model.VirtualService) *model.Answers { return &v.Answers }),
 		timed("persistence", "how long a client stays with its real server after its last new flow", func(v *model.VirtualService) *time.Duration { return &v.Persistence }),

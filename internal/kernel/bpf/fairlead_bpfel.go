@@ -202,7 +202,8 @@ type FairleadService struct {
 	_         structs.HostLayout
 	Turn      uint32
 	Scheduler uint8
-	Name      [131]uint8
+	Name      [129]uint8
+	Gue       uint16
 }
 
 type FairleadTotal struct {

@@ -19,8 +19,7 @@ type Destination struct {
 	// Upper is the number of connections from which on it gets no more, until
 	// they are fewer than Lower; 0 for none.
 	Upper, Lower uint32
-	// TunnelType is IP_VS_CONN_F_TUNNEL_TYPE_…: 0 is IPIP. The port and the flags
-	// are of GUE.
+	// TunnelType is IPIP or GUE. The port and the flags are of GUE.
 	TunnelType  uint8
 	TunnelPort  uint16
 	TunnelFlags uint16

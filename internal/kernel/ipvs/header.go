@@ -88,3 +88,16 @@ const (
 
 	forwardMask = 7
 )
+
+// The types of tunnels, IP_VS_CONN_F_TUNNEL_TYPE_…
+const (
+	IPIP = 0
+	GUE  = 1
+)
+
+// The flags of a tunnel, IP_VS_TUNNEL_ENCAP_FLAG_…. ipvsadm(8) takes them for an
+// index, and knows no others.
+const (
+	TunnelSummed       = 0x1
+	TunnelRemoteSummed = 0x2
+)

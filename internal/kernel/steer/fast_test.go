@@ -73,8 +73,12 @@ func (b *bench) fastOn(tb testing.TB, ifindex int) {
 func TestFast(t *testing.T) {
 	b := fastBench(t)
 	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
-		for _, forward := range []uint8{ForwardDirect, ForwardTunnel} {
-			s := b.remote(udp, v4, forward)
+		for _, c := range []struct {
+			forward uint8
+			gue     uint16
+		}{{ForwardDirect, 0}, {ForwardTunnel, 0}, {ForwardTunnel, gue}} {
+			s := b.remote(udp, v4, c.forward)
+			s.GUE = c.gue
 			b.hold(t, s)
 			call := first(udp, client, s.Frontends[0])
 			call.payload = make([]byte, 40)
@@ -91,7 +95,7 @@ func TestFast(t *testing.T) {
 			if tc != redirect || act != xdpTX {
 				t.Errorf("tc gives %d, the fast path %d", tc, act)
 			}
-			if v4 && forward == ForwardTunnel { // the outer packet's number, and with it the checksum
+			if v4 && c.forward == ForwardTunnel { // the outer packet's number, and with it the checksum
 				if header, _ := packetView(fast).sums(fast); !header {
 					t.Errorf("the checksum of the header is wrong")
 				}
@@ -108,7 +112,7 @@ func TestFast(t *testing.T) {
 			b.unserve(t, "web")
 		}
 	})
-	if n, err := b.FastPackets(); err != nil || n != 8 {
+	if n, err := b.FastPackets(); err != nil || n != 12 {
 		t.Errorf("%d packets have gone by the fast path: %v", n, err)
 	}
 }

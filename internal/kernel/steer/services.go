@@ -77,6 +77,9 @@ type Service struct {
 	Scheduler, Scheduling uint8
 	// Forward is how packets reach the real servers.
 	Forward uint8
+	// GUE is the UDP port at which real servers take what is wrapped; 0 is IP in
+	// IP.
+	GUE uint16
 	// Persistence is how long a client keeps its real server, in seconds.
 	Persistence uint32
 	Reals       []Real
@@ -354,7 +357,7 @@ func (h *held) frontend(i int, at netip.AddrPort) (bpf.FairleadFrontendKey, bpf.
 
 // note writes what the service is for those who read the table after us.
 func (b *Balancer) note(h *held) {
-	s := bpf.FairleadService{Scheduler: h.Scheduler}
+	s := bpf.FairleadService{Scheduler: h.Scheduler, Gue: swap(h.GUE)}
 	copy(s.Name[:len(s.Name)-1], h.Name)
 	raw := unsafe.Slice((*byte)(unsafe.Pointer(&s)), serviceSize)
 	off := int(unsafe.Offsetof(s.Scheduler)) // whose turn it is remains

@@ -77,12 +77,11 @@ func (b *Balancer) readSlots() map[uint32][]uint32 {
 
 // readService puts a service together from what was found.
 func (b *Balancer) readService(id uint32, all []readFrontend, slots []uint32) *held {
-	var s bpf.FairleadService
-	load(b.services, int64(id)*int64(serviceSize), unsafe.Slice((*byte)(unsafe.Pointer(&s)), serviceSize))
+	s := b.noted(id)
 	name, _, _ := bytes.Cut(s.Name[:], []byte{0})
 	f := all[0]
 	h := &held{id: id, slots: slots, Service: Service{Name: string(name), UDP: f.udp, Scheduler: s.Scheduler, Scheduling: f.Scheduling,
-		Forward: f.Direct, Persistence: f.Persistence}}
+		Forward: f.Direct, GUE: swap(s.Gue), Persistence: f.Persistence}}
 	for _, f := range all {
 		h.Frontends = append(h.Frontends, f.at)
 	}
@@ -98,6 +97,12 @@ func (b *Balancer) readService(id uint32, all []readFrontend, slots []uint32) *h
 	}
 	b.rings.hold(h.ring)
 	return h
+}
+
+// noted reads what is noted of a service.
+func (b *Balancer) noted(id uint32) (s bpf.FairleadService) {
+	load(b.services, int64(id)*int64(serviceSize), unsafe.Slice((*byte)(unsafe.Pointer(&s)), serviceSize))
+	return s
 }
 
 // real reads the real server in a slot.
@@ -132,6 +137,9 @@ func (b *Balancer) intact(h *held) bool {
 		if r := b.readReal(slot); r.Made == 0 || r.Service != h.id || b.real(slot) != h.Reals[i] {
 			return false
 		}
+	}
+	if b.noted(h.id).Gue != swap(h.GUE) {
+		return false
 	}
 	var have bpf.FairleadFrontend
 	for i, at := range h.Frontends {

@@ -23,6 +23,9 @@ func (b *bench) remote(udp, v4 bool, forward uint8) Service {
 	return s
 }
 
+// gue is the UDP port at which real servers of the tests take GUE.
+const gue = 6080
+
 // outerSize is how long the header before a wrapped packet is.
 func outerSize(v4 bool) int {
 	if v4 {
@@ -104,13 +107,97 @@ func lengthOf(frame []byte, v4 bool) int {
 	return int(be(frame[ethernet+4:])) + 40
 }
 
+// TestGUE wraps packets in UDP: without a checksum, to the port that is asked
+// for, and from one that is the flow's.
+func TestGUE(t *testing.T) {
+	b := newBench(t)
+	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
+		s := b.remote(udp, v4, ForwardTunnel)
+		s.GUE = gue
+		b.hold(t, s)
+		froms := map[uint16]bool{}
+		for port := client.Port(); port < client.Port()+8; port++ {
+			call := first(udp, netip.AddrPortFrom(client.Addr(), port), s.Frontends[0])
+			call.payload = make([]byte, 40)
+			frame := marked(call.frame(), v4, 0x2b)
+			for range 2 {
+				froms[b.wrapsInUDP(t, s.Reals[0], frame, v4)] = true
+			}
+		}
+		if len(froms) < 2 || len(froms) > 8 {
+			t.Errorf("8 flows are sent from the ports %v", froms)
+		}
+		b.unserve(t, "web")
+	})
+}
+
+// wrapsInUDP fails the test unless a frame is wrapped as it should, and returns
+// from which port it is sent.
+func (b *bench) wrapsInUDP(t *testing.T, r Real, frame []byte, v4 bool) (from uint16) {
+	t.Helper()
+	act, out := b.uplink(t, frame)
+	outer := packetView(out)
+	if act != redirect || outer == nil {
+		t.Fatalf("a call: %d", act)
+	}
+	src, dst := ends(out)
+	header, _ := outer.sums(out)
+	if src.Addr() != r.Seen || dst != netip.AddrPortFrom(r.At.Addr(), gue) || src.Port() < 49152 || !header {
+		t.Errorf("wrapped from %s for %s, checksum right: %v", src, dst, header)
+	}
+	within := ethernet + outerSize(v4)
+	want := []byte{0, 0, 0, 0, 0, map[bool]byte{true: 4, false: 41}[v4], 0, 0} // length and checksum of UDP, GUE
+	binary.BigEndian.PutUint16(want, uint16(len(out)-within))
+	if got := out[within+4 : within+12]; !bytes.Equal(got, want) {
+		t.Errorf("between the headers is %x, want %x", got, want)
+	}
+	if !bytes.Equal(out[within+12:], frame[ethernet:]) {
+		t.Errorf("within it is\n%.100x, and was\n%.100x", out[within+12:], frame[ethernet:])
+	}
+	if got := classOf(out, v4); got != 0x2b {
+		t.Errorf("the outer traffic class is %#x", got)
+	}
+	if length := lengthOf(out, v4); length != len(out)-ethernet {
+		t.Errorf("the outer length is %d of %d", length, len(out)-ethernet)
+	}
+	return src.Port()
+}
+
+// TestGUEIsRead: how packets are wrapped is in the table, and missed if it was
+// changed there.
+func TestGUEIsRead(t *testing.T) {
+	b := newBench(t)
+	s := b.remote(false, true, ForwardTunnel)
+	s.GUE = gue
+	b.hold(t, s)
+	again, err := openBalancer(b.maps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if got := again.Services(); len(got) != 1 || got[0].GUE != gue || !again.Intact("web") {
+		t.Errorf("the table holds %+v", got)
+	}
+	s.GUE++
+	b.hold(t, s)
+	if again.Intact("web") {
+		t.Error("another port goes unnoticed")
+	}
+}
+
 // TestTooBig: a sender whose packets the way does not take is told how large
 // they may be, by a whole packet that quotes the one it has sent.
 func TestTooBig(t *testing.T) {
 	b := newBench(t)
 	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
-		for forward, room := range map[uint8]int{ForwardNAT: 1500, ForwardDirect: 1500, ForwardTunnel: 1500 - outerSize(v4)} {
-			s := b.remote(udp, v4, forward)
+		for _, c := range []struct {
+			forward uint8
+			gue     uint16
+			room    int
+		}{{ForwardNAT, 0, 1500}, {ForwardDirect, 0, 1500}, {ForwardTunnel, 0, 1500 - outerSize(v4)}, {ForwardTunnel, gue, 1500 - outerSize(v4) - 12}} {
+			room := c.room
+			s := b.remote(udp, v4, c.forward)
+			s.GUE = c.gue
 			b.hold(t, s)
 			call := first(udp, client, s.Frontends[0])
 			call.payload = make([]byte, room-outerSize(v4)-map[bool]int{true: 8, false: 20}[udp])

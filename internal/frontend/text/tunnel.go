@@ -1,0 +1,39 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+
+	"fairlead/internal/model"
+)
+
+// Tunnel reads how packets are wrapped for a tunnel: ipip, gue:PORT, or
+// gue:PORT,csum or ,remcsum. Nothing is ipip.
+func Tunnel(text string) (t model.Tunnel, err error) {
+	if text == "" || text == (model.Tunnel{}).String() {
+		return t, nil
+	}
+	kind, rest, _ := strings.Cut(text, ":")
+	at, sum, summed := strings.Cut(rest, ",")
+	if t.Type = model.TunnelType(kind); t.Type != model.TunnelGUE {
+		return t, fmt.Errorf("tunnel %q: want ipip, or gue and the UDP port at which the real servers take it, e.g. gue:6080", text)
+	}
+	if t.Port, err = port(at); err != nil {
+		return t, fmt.Errorf("tunnel %q: %w", text, err)
+	}
+	if t.Checksum = model.TunnelChecksum(sum); summed && t.Checksum != model.TunnelSummed && t.Checksum != model.TunnelRemoteSummed {
+		return t, fmt.Errorf("tunnel %q: want no checksum, or csum or remcsum", text)
+	}
+	return t, nil
+}
+
+func tunnel() ServiceField {
+	return ServiceField{Name: "tunnel", Flag: "tunnel", Value: "TYPE", Help: "in what packets are wrapped, forwarding by tunnel: ipip, or gue:PORT (UDP) and ,csum or ,remcsum (default ipip)",
+		Set: func(v *model.VirtualService, text string) (err error) { v.Tunnel, err = Tunnel(text); return err },
+		Get: func(v model.VirtualService) string {
+			if v.Tunnel == (model.Tunnel{}) {
+				return ""
+			}
+			return v.Tunnel.String()
+		}}
+}

@@ -16,8 +16,8 @@ type Balanced struct {
 	Proto     model.Proto
 	Frontends Frontends
 	// Scheduler and Forward are chosen: none is empty.
-	Scheduler   model.Scheduler
-	Forward     model.Forward
+	Scheduler model.Scheduler
+	Forward   model.Forward
 	// Tunnel is how packets are wrapped, forwarding by tunnel.
 	Tunnel      model.Tunnel
 	Persistence time.Duration

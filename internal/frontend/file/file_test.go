@@ -95,6 +95,8 @@ services:
       - {label: app=web, network: web, port: 80}
       - name=web-*:8080
       - "label=image=nginx:1.27,port=80"
+  far: {address: 192.0.2.12, port: 80, forward: tunnel, tunnel: "gue:6080,csum", reals: 10.0.0.2}
+  farther: {address: 192.0.2.13, port: 80, forward: tunnel, tunnel: gue:6080, reals: 10.0.0.2}
   dns: {address: "2001:db8::53", port: 53, protocol: udp, check: docker, reals: ["[fd00::53]:5353", "fd00::54"]}
 `
 

@@ -63,7 +63,7 @@ func (v VirtualService) validateTunnel() error {
 	case t == (Tunnel{}):
 		return nil
 	case v.Forward != ForwardTunnel:
-		return fmt.Errorf("tunnel %s: packets are not forwarded by tunnel: say so by forward, or leave the tunnel out", t)
+		return fmt.Errorf("tunnel %s: packets are not forwarded by tunnel: say so by forward, or make the tunnel ipip", t)
 	case t.Type == TunnelIPIP:
 		return errors.New("tunnel ipip: it has neither a port nor a checksum: leave them out")
 	case t.Type != TunnelGUE:

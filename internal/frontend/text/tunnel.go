@@ -15,7 +15,7 @@ func Tunnel(text string) (t model.Tunnel, err error) {
 	}
 	kind, rest, _ := strings.Cut(text, ":")
 	at, sum, summed := strings.Cut(rest, ",")
-	if t.Type = model.TunnelType(kind); t.Type != model.TunnelGUE {
+	if t.Type = model.TunnelType(kind); t.Type != model.TunnelGUE || at == "" {
 		return t, fmt.Errorf("tunnel %q: want ipip, or gue and the UDP port at which the real servers take it, e.g. gue:6080", text)
 	}
 	if t.Port, err = port(at); err != nil {

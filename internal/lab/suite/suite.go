@@ -199,7 +199,8 @@ func (p Path) OnWire() bool {
 
 // The workloads. Round trips wait in the kernel unless their name says spin;
 // bulk data flows to the server unless it says otherwise. A number of flows in
-// a name is how many others are alive besides.
+// a name is how many others are alive besides; that of tcp-crr-8, how many
+// connections are under way at once.
 var (
 	bulk     = Workload{Name: "tcp-bulk", Spec: load.Spec{Workload: load.TCPBulk, Streams: 4}}
 	rr       = Workload{Name: "tcp-rr", Spec: load.Spec{Workload: load.TCPRR, Mode: load.Block}}
@@ -213,6 +214,7 @@ var (
 	bulkBoth = Workload{Name: "tcp-bulk-both", Spec: load.Spec{Workload: load.TCPBulk, Streams: 5, Direction: load.Both}}
 	bulkFix  = Workload{Name: "tcp-bulk-2g", Spec: load.Spec{Workload: load.TCPBulk, Streams: 4, Rate: 2e9}}
 	bulkOne  = Workload{Name: "tcp-bulk", Spec: load.Spec{Workload: load.TCPBulk, Streams: 1}}
+	crr8     = Workload{Name: "tcp-crr-8", Spec: load.Spec{Workload: load.TCPCRR, Streams: 8}}
 	crr30k   = Workload{Name: "tcp-crr-30k", Spec: load.Spec{Workload: load.TCPCRR, Count: 30_000}}
 	pps1k    = Workload{Name: "udp-pps-1k-flows", Spec: load.Spec{Workload: load.UDPPPS, Flows: 1_000}}
 	pps100k  = Workload{Name: "udp-pps-100k-flows", Spec: load.Spec{Workload: load.UDPPPS, Flows: 100_000}}
@@ -223,5 +225,5 @@ var (
 // Workloads returns every workload, for those who ask for one by name; where
 // suites differ in the number of streams, the suite's own stands.
 func Workloads() []Workload {
-	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rr1k, rr100k, rrSpin, crr, crr30k, udpBulk, udpRR, pps, pps1k, pps100k, runTCP, runUDP, killed, silenced, drained}
+	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rr1k, rr100k, rrSpin, crr, crr8, crr30k, udpBulk, udpRR, pps, pps1k, pps100k, runTCP, runUDP, killed, silenced, drained}
 }

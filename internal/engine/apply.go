@@ -18,8 +18,11 @@ import (
 // steps sorts the steps of a diff by who takes them and when.
 type steps struct {
 	// first are links that stand in the way of new ones.
-	first          []plan.Op
-	set, del       []plan.Op
+	first    []plan.Op
+	set, del []plan.Op
+	// unserved are virtual services of IPVS that go: what clients have with them
+	// ends while their addresses are there.
+	unserved       []plan.Op
 	nft, userspace []plan.Op
 	// leads are the entries of the eBPF table.
 	leads []plan.Op
@@ -48,6 +51,8 @@ func sortSteps(ops []plan.Op) steps {
 			switch {
 			case !op.Del:
 				s.set = append(s.set, op)
+			case isIPVS(op.Object):
+				s.unserved = append(s.unserved, op)
 			case slices.ContainsFunc(plan.Ends(op.Object), func(end string) bool { return wanted[end] }):
 				s.first = append(s.first, op)
 			default:
@@ -67,12 +72,13 @@ func (e *Engine) apply(ctx context.Context, record *store.Record, have, want pla
 	if err := e.remember(record, s.set); err != nil {
 		return false, err
 	}
+	cut, unread := e.cutFlows(s)
 	if err := e.make(ctx, record, have, want, s); err != nil {
 		e.applied = nil
 		return false, err
 	}
 	e.applied = want
-	err = errors.Join(e.flushFlows(s.nft), e.remove(record, s.del), e.setProxy(ctx, s.userspace, want))
+	err = errors.Join(unread, e.remove(record, s.unserved), e.flushFlows(s.nft, cut), e.remove(record, s.del), e.setProxy(ctx, s.userspace, want))
 	if err != nil {
 		e.applied = nil
 	}

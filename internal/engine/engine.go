@@ -48,6 +48,8 @@ type Kernel interface {
 	WriteSysctl(plan.Sysctl) error
 	// FlushFlows has conntrack forget flows, and returns them.
 	FlushFlows(match func(kernel.Flow) bool) ([]kernel.Flow, error)
+	// IPVSFlows returns those flows of IPVS.
+	IPVSFlows(match func(kernel.Flow) bool) ([]kernel.Flow, error)
 	// ResetClients ends TCP connections to addresses that are the host's still.
 	ResetClients([]kernel.Flow) error
 	// Balances says why the kernel cannot have the eBPF plane, where Facts do not.

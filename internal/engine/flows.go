@@ -12,15 +12,16 @@ import (
 // flushFlows makes conntrack forget the flows that a change leaves stale, and
 // no others: those to a host address and port that was taken away and went
 // to its old endpoint, and UDP flows to one that is new and go elsewhere. A
-// TCP flow to a new port has no predecessor worth ending. Clients of services that
-// are gone are reset, before their addresses go, too.
-func (e *Engine) flushFlows(ops []plan.Op) error {
-	stale := staleFlows{gone: mappingIndex{}, fresh: mappingIndex{}, local: map[netip.Addr]bool{}, services: newStaleAnswers()}
+// TCP flow to a new port has no predecessor worth ending. Clients of services, or of
+// real servers, that are gone are reset, before their addresses go, too; those of
+// IPVS are cut.
+func (e *Engine) flushFlows(ops []plan.Op, cut []kernel.Flow) error {
+	stale := staleFlows{gone: mappingIndex{}, fresh: mappingIndex{}, local: map[netip.Addr]bool{}, services: newStaleAnswers(), cut: endsOf(cut)}
 	for _, op := range ops {
 		stale.note(op)
 		stale.services.note(op)
 	}
-	if len(stale.gone) == 0 && len(stale.fresh) == 0 && stale.services.empty() {
+	if len(stale.gone) == 0 && len(stale.fresh) == 0 && stale.services.empty() && len(cut) == 0 {
 		return nil
 	}
 	local, err := e.cfg.Kernel.LocalAddrs()
@@ -34,7 +35,7 @@ func (e *Engine) flushFlows(ops []plan.Op) error {
 	if err != nil {
 		return err
 	}
-	return e.resetClients(stale.services.orphans(flushed))
+	return e.resetClients(append(stale.services.broken(flushed), cut...))
 }
 
 // resetClients ends the connections of clients. Conntrack takes what is said then
@@ -45,16 +46,20 @@ func (e *Engine) resetClients(flows []kernel.Flow) error {
 	if len(flows) == 0 {
 		return nil
 	}
-	type ends struct{ client, host netip.AddrPort }
-	reset := make(map[ends]bool, len(flows))
-	for _, f := range flows {
-		reset[ends{f.Client, f.Host}] = true
-	}
+	reset := endsOf(flows)
 	err := e.cfg.Kernel.ResetClients(flows)
 	_, failed := e.cfg.Kernel.FlushFlows(func(f kernel.Flow) bool {
-		return f.Proto == model.TCP && (reset[ends{f.Client, f.Host}] || reset[ends{f.Host, f.Client}])
+		return f.Proto == model.TCP && (reset[kernel.Ends{Client: f.Host, Host: f.Client}] || reset[f.Ends()] && f.Target == f.Host)
 	})
 	return errors.Join(err, failed)
+}
+
+func endsOf(flows []kernel.Flow) map[kernel.Ends]bool {
+	ends := make(map[kernel.Ends]bool, len(flows))
+	for _, f := range flows {
+		ends[f.Ends()] = true
+	}
+	return ends
 }
 
 type protoPort struct {
@@ -76,6 +81,8 @@ type staleFlows struct {
 	gone, fresh mappingIndex
 	local       map[netip.Addr]bool
 	services    staleAnswers
+	// cut are TCP flows of IPVS.
+	cut map[kernel.Ends]bool
 }
 
 // note sorts a step's mappings into those gone and those new.
@@ -97,7 +104,7 @@ func (s *staleFlows) note(op plan.Op) {
 }
 
 func (s *staleFlows) match(f kernel.Flow) bool {
-	if s.services.match(f) {
+	if s.services.match(f) || f.Proto == model.TCP && s.cut[f.Ends()] {
 		return true
 	}
 	at := protoPort{f.Proto, f.Host.Port()}

@@ -17,9 +17,8 @@ type staleAnswers struct {
 	gone map[answer]bool
 	// fresh are new frontends.
 	fresh map[frontend]bool
-	// now are those that are there after the change, and served the frontends.
-	now    map[answer]bool
-	served map[frontend]bool
+	// now are those that are there after the change.
+	now map[answer]bool
 }
 
 type frontend struct {
@@ -34,7 +33,7 @@ type answer struct {
 }
 
 func newStaleAnswers() staleAnswers {
-	return staleAnswers{gone: map[answer]bool{}, fresh: map[frontend]bool{}, now: map[answer]bool{}, served: map[frontend]bool{}}
+	return staleAnswers{gone: map[answer]bool{}, fresh: map[frontend]bool{}, now: map[answer]bool{}}
 }
 
 func (s staleAnswers) empty() bool { return len(s.gone) == 0 && len(s.fresh) == 0 }
@@ -62,20 +61,17 @@ func (s staleAnswers) note(op plan.Op) {
 		}
 	}
 	for _, e := range is.Entries() {
-		f := frontend{is.Proto, e.At}
-		if s.served[f] = true; is.Proto == model.UDP && !before[f] {
+		if f := (frontend{is.Proto, e.At}); is.Proto == model.UDP && !before[f] {
 			s.fresh[f] = true
 		}
 	}
 	maps.Copy(s.now, answers)
 }
 
-// orphans are the TCP flows to frontends that nobody answers on any more. Others
-// have somebody who resets them.
-func (s staleAnswers) orphans(flushed []kernel.Flow) []kernel.Flow {
+// broken are the TCP connections whose real servers are gone.
+func (s staleAnswers) broken(flushed []kernel.Flow) []kernel.Flow {
 	return slices.DeleteFunc(flushed, func(f kernel.Flow) bool {
-		at := frontend{f.Proto, f.Host}
-		return f.Proto != model.TCP || f.Over || !s.gone[answer{at, f.Target}] || s.served[at]
+		return !f.Open || !s.gone[answer{frontend{f.Proto, f.Host}, f.Target}]
 	})
 }
 

@@ -23,9 +23,15 @@ type Flow struct {
 	// Target is the source of the answers, the DNATed destination.
 	Target netip.AddrPort
 	// Over says that it is a TCP connection that has ended, of which conntrack
-	// remembers for a while that it was.
-	Over bool
+	// remembers for a while that it was; Open that it is one that both ends know.
+	Over, Open bool
 }
+
+// Ends are a connection's client and what it has dialled.
+type Ends struct{ Client, Host netip.AddrPort }
+
+// Ends returns the ends of the flow as its client knows them.
+func (f Flow) Ends() Ends { return Ends{f.Client, f.Host} }
 
 // FlushFlows forgets the flows that match, so that their next packet meets
 // the rules anew, and returns them. To list them takes the kernel milliseconds, however few
@@ -84,5 +90,6 @@ func flowOf(f *netlink.ConntrackFlow) (Flow, bool) {
 		Host:   at(f.Forward.DstIP, f.Forward.DstPort),
 		Target: at(f.Reverse.SrcIP, f.Reverse.SrcPort),
 		Over:   tcp != nil && tcp.State >= stateTimeWait,
+		Open:   tcp != nil && tcp.State >= stateEstablished && tcp.State < stateTimeWait,
 	}, ok
 }

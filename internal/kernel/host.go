@@ -48,6 +48,7 @@ type Host struct {
 	opt  Options
 	// balancer is the kernel's IPVS.
 	balancer balancer
+	ended    ended
 }
 
 // Options say what a host's eBPF programs need beside its namespace.

@@ -82,10 +82,10 @@ func sendReset(from, to netip.AddrPort, seq uint32) error {
 	return sendSegment(from, to, tcpReset, seq)
 }
 
-// sendSegment sends a TCP header with one flag, from an address that need not be
-// the host's.
-func sendSegment(from, to netip.AddrPort, flag byte, seq uint32) error {
-	packet := make([]byte, tcpHeader)
+// sendSegment sends a TCP header with one flag, and what follows it, from an
+// address that need not be the host's.
+func sendSegment(from, to netip.AddrPort, flag byte, seq uint32, data ...byte) error {
+	packet := append(make([]byte, tcpHeader), data...)
 	binary.BigEndian.PutUint16(packet[0:], from.Port())
 	binary.BigEndian.PutUint16(packet[2:], to.Port())
 	binary.BigEndian.PutUint32(packet[4:], seq)

@@ -110,15 +110,20 @@ func (h *Host) endServed(p *steer.Plane, gone *steer.Gone) error {
 	if err != nil {
 		return err
 	}
-	return h.ns.Do(func() error {
+	ended = slices.DeleteFunc(ended, func(f steer.Flow) bool { return f.UDP })
+	err = h.ns.Do(func() error {
 		var errs []error
 		for _, f := range ended {
-			if !f.UDP {
-				errs = append(errs, unheard(resetFlow(f)))
-			}
+			errs = append(errs, unheard(resetFlow(f)))
 		}
 		return errors.Join(errs...)
 	})
+	reset := make([]Flow, len(ended))
+	for i, f := range ended {
+		reset[i] = Flow{Proto: model.TCP, Client: f.Client, Host: f.Host, Target: f.Endpoint}
+	}
+	h.ended.add(reset, nil)
+	return err
 }
 
 // unheard leaves out that a reset cannot be sent to where no way leads, or where a

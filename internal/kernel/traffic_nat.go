@@ -69,9 +69,10 @@ const (
 	ctIPv6Src, ctIPv6Dst               = 3, 4
 	ctProtoNum, ctProtoSrc, ctProtoDst = 1, 2, 3
 	ctPackets, ctBytes                 = 1, 2
-	// stateTimeWait and those after it (CLOSE) are states of enum tcp_conntrack in
-	// linux/netfilter/nf_conntrack_tcp.h.
-	stateTimeWait = 7
+	// stateEstablished and stateTimeWait are states of enum tcp_conntrack in
+	// linux/netfilter/nf_conntrack_tcp.h: what lies between is open at an end at
+	// least, what comes after (CLOSE) is not.
+	stateEstablished, stateTimeWait = 3, 7
 	// statusDNAT is IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h.
 	statusDNAT = 1 << 5
 )

@@ -21,8 +21,8 @@ var planes = flag.String("planes", "nft,ebpf", "the planes to examine, with comm
 
 // can is what each plane does beyond what all do; what it cannot, it refuses.
 var can = map[model.Plane][]string{
-	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "persistent-ports", "resets", "sandboxes", "local", "saved"},
-	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "gue", "for-sandboxes", "persistence", "persistent-ports", "resets", "sandboxes", "local"},
+	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "persistent-ports", "sandboxes", "local", "saved"},
+	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "gue", "for-sandboxes", "persistence", "persistent-ports", "sandboxes", "local"},
 	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "gue", "persistence", "sandboxes", "local", "ipvs"},
 }
 
@@ -40,7 +40,7 @@ var trials = []struct {
 	{"conversations outlive changes", "", (*lan).changes},
 	{"draining", "", (*lan).drains},
 	{"a dead server", "", (*lan).dies},
-	{"a service that goes", "resets", (*lan).goes},
+	{"a service that goes", "", (*lan).goes},
 	{"a range of ports", "", (*lan).ranged},
 	{"round robin", "rr", (*lan).robin},
 	{"weights", "wrr", (*lan).weighs},
@@ -279,29 +279,55 @@ func (l *lan) drains(proto model.Proto, v4 bool) {
 	}
 }
 
-// dies: the conversations of a server that is down are reset at once, those of
-// others go on.
+// dies: who waits for a server that is down, or was taken out, is reset at once
+// though it says nothing, and dials anew from where it was. Conversations with
+// others go on, also with one that drains.
 func (l *lan) dies(proto model.Proto, v4 bool) {
-	for _, servers := range [][]string{{"a", "b"}, {"far1", "far2"}} {
+	for i, servers := range [][]string{{"a", "b"}, {"far1", "far2"}} {
 		v := l.service(proto, v4, servers...)
 		l.set(v)
 		talks := l.talks(proto, v4, 12)
+		for _, from := range []place{l.DoServer, l.in("c")} {
+			for range 4 {
+				t, s := l.talk(from, proto, v4)
+				talks = append(talks, conversation{t, s.by})
+			}
+		}
 		without := v.Clone()
-		without.Reals[0].State = model.RealDown
+		without.Reals[1].State = model.RealDraining
+		l.set(without)
+		if without.Reals[0].State = model.RealDown; i == 1 {
+			without.Reals = without.Reals[1:]
+		}
 		l.set(without)
 		for _, c := range talks {
 			switch {
 			case c.with == servers[1]:
 				l.goesOn([]conversation{c})
 			case proto == model.TCP:
-				c.isReset()
-			default: // it has gone over to the other
-				if s := c.hears(); s.by != servers[1] {
-					l.Errorf("%s answers, which is down", s.by)
-				}
+				c.endsByReset()
 			}
 		}
+		without.Reals[len(without.Reals)-1].State = model.RealUp
+		l.set(without)
+		l.goOver(proto, v4, talks[:12], servers[1])
 		l.only(l.spread(l.DoClient, proto, v4, 20), servers[1])
+	}
+}
+
+// goOver has clients of a server that is down turn to the other.
+func (l *lan) goOver(proto model.Proto, v4 bool, talks []conversation, to string) {
+	l.Helper()
+	talks = slices.DeleteFunc(talks, func(c conversation) bool { return c.with == to })
+	if len(talks) == 0 {
+		l.Fatalf("of twelve conversations all are with %s", to)
+	}
+	for _, c := range talks {
+		if proto == model.TCP {
+			c.again(l.DoClient)
+		} else if s := c.hears(); s.by != to {
+			l.Errorf("%s answers, which is down", s.by)
+		}
 	}
 }
 

@@ -138,23 +138,6 @@ func (t talk) hears() said {
 	return s
 }
 
-// isReset fails the test unless the conversation is ended by a reset.
-func (t talk) isReset() {
-	t.l.Helper()
-	for range 3 { // the first line may be what is answered by the reset
-		_, err := t.ask()
-		switch {
-		case err == nil:
-			t.l.Errorf("%s goes on, and should be reset", t.conn.LocalAddr())
-			return
-		case errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
-			return
-		}
-	}
-	_, err := t.ask()
-	t.l.Errorf("%s is not reset but: %v", t.conn.LocalAddr(), err)
-}
-
 // endsByReset fails the test unless who only reads is reset, or its socket on the
 // host itself is ended.
 func (t talk) endsByReset() {

@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// cutFlows returns the TCP connections of IPVS that the steps will cut: those to
+// real servers that are down or taken away, and of services that are. With its real
+// server the kernel forgets a flow (expire_nodest_conn), so they are read before.
+func (e *Engine) cutFlows(s steps) ([]kernel.Flow, error) {
+	gone := map[answer]bool{}
+	for _, op := range slices.Concat(s.set, s.unserved) {
+		noteIPVS(gone, op)
+	}
+	if len(gone) == 0 {
+		return nil, nil
+	}
+	return e.cfg.Kernel.IPVSFlows(func(f kernel.Flow) bool {
+		return f.Open && gone[answer{frontend{f.Proto, f.Host}, f.Target}]
+	})
+}
+
+// noteIPVS adds the answers that a step takes away.
+func noteIPVS(gone map[answer]bool, op plan.Op) {
+	is, service := op.Object.(plan.IPVSService)
+	old, _ := op.Old.(plan.IPVSService)
+	if op.Del {
+		is, old = plan.IPVSService{}, is
+	}
+	if !service || old.Proto != model.TCP {
+		return
+	}
+	stays := map[netip.AddrPort]bool{}
+	for _, r := range is.Reals.List() {
+		stays[r.At] = true
+	}
+	for _, r := range old.Reals.List() {
+		if !stays[r.At] {
+			gone[answer{frontend{old.Proto, old.At}, r.At}] = true
+		}
+	}
+}
+
+func isIPVS(o plan.Object) bool {
+	_, is := o.(plan.IPVSService)
+	return is
+}

@@ -52,6 +52,8 @@ type Host interface {
 	BoundBy(cgroup string) ([]kernel.Bound, error)
 	// FastPath tells which links' drivers send packets on by themselves.
 	FastPath() ([]kernel.FastLink, uint64, error)
+	// TakeEnded tells which clients' connections were reset since it was asked last.
+	TakeEnded() []kernel.Ended
 	// Do runs a function on a thread in the host's namespace.
 	Do(func() error) error
 }

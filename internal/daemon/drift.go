@@ -126,6 +126,7 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, applyLimit)
 	defer cancel()
+	defer func() { d.tellEnded(d.services.pools) }()
 	seen := d.healer.watcher.Take()
 	if seen.AddressesChanged() {
 		d.warn("follow the host's addresses", d.cfg.Host.RenewAddresses())

@@ -36,6 +36,9 @@ const (
 	DrainBegun  EventKind = "draining"
 	DrainEnded  EventKind = "drained"
 	RealEnabled EventKind = "enabled"
+	// ClientsReset are connections that were ended because their real server is
+	// down, or was taken out, or the service was.
+	ClientsReset EventKind = "reset"
 	// QuorumLost and QuorumGained are of a service's real servers.
 	QuorumLost   EventKind = "quorum lost"
 	QuorumGained EventKind = "quorum gained"

@@ -118,7 +118,9 @@ func (d *Daemon) set(want desired) error {
 		return err
 	}
 	d.full = full
+	before := d.services.pools
 	d.install(want.pools)
+	d.tellEnded(before, want.pools)
 	return nil
 }
 

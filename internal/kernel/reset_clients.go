@@ -39,7 +39,7 @@ const (
 	// answers are waited for before the next are: so these never outrun the host.
 	resetBurst, resetPause = 100, 2 * time.Millisecond
 	// mostResets bounds how many are asked, and so how long it takes, while the next
-	// change waits: about four seconds, where nobody answers. What is more is reset
+	// change waits: about five seconds, where nobody answers. What is more is reset
 	// when it sends next.
 	mostResets = 100_000
 )

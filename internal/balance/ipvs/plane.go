@@ -20,7 +20,9 @@
 // weight 0: its flows stay, new ones go elsewhere, and the clients that
 // persistence has tied to it with them (expire_quiescent_template). One that is
 // down is removed, and its flows are forgotten with it (expire_nodest_conn): what
-// comes next of them is nobody's, and the host answers with a reset.
+// comes next of them is nobody's, and the host answers with a reset. The engine,
+// which has read the flows before, sees to it that something comes at once. A
+// datagram goes to another server.
 //
 // Hashing schedulers go on to another server where theirs weighs nothing
 // (sh-fallback, mh-fallback). Maglev hashing has the client's port count

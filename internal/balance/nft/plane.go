@@ -24,9 +24,9 @@
 // client's address alone.
 //
 // A real server that drains, or weighs nothing, has no bucket, and so gets no
-// new flows. One that is down gets nothing: conntrack forgets its flows (the
-// engine sees to it), and the next packet of a TCP connection is taken for the
-// first of a flow. Hashes lead it on to another server, which resets it, or, on
+// new flows. One that is down gets nothing: conntrack forgets its flows and the
+// clients of TCP connections are reset (the engine sees to both). Where one has not
+// heard of it, its next packet is taken for the first of a flow. Hashes lead it on to another server, which resets it, or, on
 // a host that has taken over from another, to the server that knows it; rr and
 // wrr reset it here. Where no real server is left, clients are refused.
 //

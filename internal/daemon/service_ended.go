@@ -1,0 +1,62 @@
+package daemon
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+)
+
+// tellEnded tells how many clients' connections were reset by the last step, given
+// the pools before and after it: of each real server, or of a service where that is
+// not known any more.
+func (d *Daemon) tellEnded(pools ...map[string]*pool) {
+	all := map[string]kernel.Ended{}
+	for _, e := range d.cfg.Host.TakeEnded() {
+		object := endedOf(e, pools)
+		sum := all[object]
+		sum.Connections += e.Connections
+		sum.Silent += e.Silent
+		all[object] = sum
+	}
+	for _, object := range slices.Sorted(maps.Keys(all)) {
+		d.note(Event{Kind: ClientsReset, Object: object, Detail: endedText(all[object])})
+	}
+}
+
+// endedOf names the real server.
+func endedOf(e kernel.Ended, pools []map[string]*pool) string {
+	name := ""
+	for _, all := range pools {
+		for _, p := range all {
+			if !dialled(p.wish, e.Frontend) {
+				continue
+			}
+			name = "service " + p.wish.Name
+			if m := cmp.Or(p.member(e.Real), p.member(netip.AddrPortFrom(e.Real.Addr(), 0))); m != nil {
+				return name + " real " + m.text()
+			}
+		}
+	}
+	return cmp.Or(name, "service at "+e.Frontend.String())
+}
+
+// dialled reports whether clients reach a service of TCP there.
+func dialled(v model.VirtualService, at netip.AddrPort) bool {
+	return v.Proto == model.TCP && slices.Contains(v.Addresses, at.Addr()) && slices.ContainsFunc(v.Ports, model.Port(at.Port()).Overlaps)
+}
+
+func endedText(e kernel.Ended) string {
+	text := fmt.Sprintf("%d connections of clients were reset", e.Connections)
+	if e.Connections == 1 {
+		text = "1 connection of a client was reset"
+	}
+	if e.Silent > 0 {
+		text += fmt.Sprintf("; %d of them have not answered, and are when they send next", e.Silent)
+	}
+	return text
+}

@@ -1,0 +1,238 @@
+package balance_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/cli"
+	"fairlead/internal/daemon"
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+	"fairlead/test/daemons"
+	"fairlead/test/shell"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+const cliRole = "balance-cli"
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{daemons.Role: daemons.Main, cliRole: func() int {
+		return cli.Main("devel", os.Args[1:], os.Stdout, os.Stderr)
+	}})
+	os.Exit(m.Run())
+}
+
+// long is what is waited at most for what must come, however slow the machine is.
+const long = time.Minute
+
+// site is a host with a daemon, between a client and a machine that is two real
+// servers.
+//
+//	client 198.51.100.1 ── c0 host s0 ── 10.0.0.2, 10.0.0.3
+type site struct {
+	*testing.T
+	host, client, servers *kernel.Netns
+	daemon                *daemons.Daemon
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{T: t}
+	for _, ns := range []**kernel.Netns{&s.host, &s.client, &s.servers} {
+		made, err := kernel.NewNetns()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { made.Close() })
+		*ns = made
+	}
+	at := func(ns *kernel.Netns) string { return fmt.Sprintf("/proc/%d/fd/%d", pid, ns.File().Fd()) }
+	shell.Run(t, s.host.Do, "ip link set lo up && ip link add c0 type veth peer name eth0 netns "+at(s.client)+" && ip link add s0 type veth peer name eth0 netns "+at(s.servers)+
+		" && ip addr add 198.51.100.2/24 dev c0 && ip addr add 10.0.0.1/24 dev s0 && ip link set c0 up && ip link set s0 up")
+	shell.Run(t, s.client.Do, "ip addr add 198.51.100.1/24 dev eth0 && ip link set eth0 up && ip route add default via 198.51.100.2")
+	shell.Run(t, s.servers.Do, "ip addr add 10.0.0.2/24 dev eth0 && ip addr add 10.0.0.3/24 dev eth0 && ip link set eth0 up && ip route add default via 10.0.0.1")
+	s.serve("10.0.0.2:80")
+	s.serve("10.0.0.3:80")
+	s.daemon = daemons.New(t, daemons.In(t.TempDir()), child.Place{Netns: s.host.File()})
+	return s
+}
+
+// serve says at an address its name to whoever comes, and again for each line.
+func (s *site) serve(at string) {
+	s.Helper()
+	var l net.Listener
+	if err := s.servers.Do(func() (err error) { l, err = net.Listen("tcp", at); return err }); err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for lines := bufio.NewScanner(conn); ; {
+					if fmt.Fprintln(conn, at); !lines.Scan() {
+						return
+					}
+				}
+			}()
+		}
+	}()
+}
+
+// fairlead runs a command on the host and returns what it says.
+func (s *site) fairlead(args ...string) string {
+	s.Helper()
+	cmd := child.Self(cliRole)
+	cmd.Args = append(cmd.Args, args...)
+	cmd.Env = append(cmd.Env, "FAIRLEAD_SOCKET="+s.daemon.Socket)
+	var out []byte
+	if err := s.host.Do(func() (err error) { out, err = cmd.CombinedOutput(); return err }); err != nil {
+		s.Fatalf("fairlead %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// says fails the test unless a command says all of these.
+func (s *site) says(command string, all ...string) {
+	s.Helper()
+	said := s.fairlead(strings.Fields(command)...)
+	for _, want := range all {
+		if !strings.Contains(said, want) {
+			s.Errorf("fairlead %s does not say %q:\n%s", command, want, said)
+		}
+	}
+}
+
+// visit dials the service until it has as many conversations with each server.
+func (s *site) visit(each int) map[string][]net.Conn {
+	s.Helper()
+	all := map[string][]net.Conn{}
+	for range 60 * each {
+		var conn net.Conn
+		if err := s.client.Do(func() (err error) { conn, err = net.DialTimeout("tcp", "192.0.2.80:80", long); return err }); err != nil {
+			s.Fatal(err)
+		}
+		s.Cleanup(func() { conn.Close() })
+		by := s.hear(conn)
+		all[by] = append(all[by], conn)
+		if len(all["10.0.0.2:80"]) >= each && len(all["10.0.0.3:80"]) >= each {
+			return all
+		}
+	}
+	s.Fatalf("not both answer: %v", all)
+	return nil
+}
+
+func (s *site) hear(conn net.Conn) string {
+	s.Helper()
+	if err := conn.SetReadDeadline(time.Now().Add(long)); err != nil {
+		s.Fatal(err)
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		s.Fatalf("%s is not answered: %v", conn.LocalAddr(), err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// TestSession has a daemon hold a service by each plane, and its user's commands
+// tell of it: where a client's packet goes, what others have done to it, and how
+// many clients a server that is taken out has left.
+func TestSession(t *testing.T) {
+	for name := range strings.SplitSeq(*planes, ",") {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.fairlead("service", "add", "web", "192.0.2.80:80", "--plane", name, "--scheduler", "rr", "--real", "10.0.0.2", "--real", "10.0.0.3")
+			s.says("service ls", "192.0.2.80:80", name, "10.0.0.2", "10.0.0.3")
+			s.explained(model.Plane(name))
+			if model.Plane(name) == model.PlaneIPVS {
+				s.mended()
+			}
+			s.parted()
+		})
+	}
+}
+
+// explained: the walk of a client's packet names the plane's hop and both servers.
+func (s *site) explained(plane model.Plane) {
+	s.Helper()
+	hop := map[model.Plane]string{model.PlaneNFT: "destination NAT from 192.0.2.80:80", model.PlaneEBPF: "eBPF: ", model.PlaneIPVS: "IPVS: "}[plane]
+	s.says("explain 198.51.100.1 to 192.0.2.80:80", hop, "service web", "10.0.0.2:80", "10.0.0.3:80", "s0")
+}
+
+// mended: what somebody does to our service of IPVS is put right and told; what is
+// somebody's own stays.
+func (s *site) mended() {
+	s.Helper()
+	run := func(line string) string { return shell.Run(s, s.host.Do, line) }
+	run("ipvsadm -A -t 192.0.2.81:80 -s wrr && ipvsadm -a -t 192.0.2.81:80 -r 10.0.0.9:80 -m -w 3")
+	want := run("ipvsadm -S -n | sort")
+	for i, harm := range []string{"-e -t 192.0.2.80:80 -r 10.0.0.2:80 -m -w 7", "-d -t 192.0.2.80:80 -r 10.0.0.3:80"} {
+		run("ipvsadm " + harm)
+		s.hasTold(i+1, "ipvs tcp 192.0.2.80:80", harm)
+		if diff := cmp.Diff(want, run("ipvsadm -S -n | sort")); diff != "" {
+			s.Errorf("after ipvsadm %s the table was (-) and is (+):\n%s", harm, diff)
+		}
+	}
+	s.says("events", "healed", "ipvsadm -e -t 192.0.2.80:80 -r 10.0.0.2:80 -m -w 1", "ipvsadm -a -t 192.0.2.80:80 -r 10.0.0.3:80 -m -w 1")
+}
+
+// hasTold waits until the daemon has told of an object so many times.
+func (s *site) hasTold(times int, object, harm string) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), long)
+	defer cancel()
+	err := s.daemon.Client.FollowEvents(ctx, func(e daemon.Event) error {
+		if e.Object == object {
+			times--
+		}
+		if times == 0 {
+			return errTold
+		}
+		return nil
+	})
+	if !errors.Is(err, errTold) {
+		s.Fatalf("nobody tells of %s: %v", harm, err)
+	}
+}
+
+var errTold = errors.New("it has told")
+
+// parted: the clients of a server that is taken out are reset, and counted; those of
+// the other go on.
+func (s *site) parted() {
+	s.Helper()
+	all := s.visit(3)
+	s.fairlead("service", "drain", "web", "10.0.0.2", "--now")
+	for _, conn := range all["10.0.0.2:80"] {
+		if err := conn.SetReadDeadline(time.Now().Add(long)); err != nil {
+			s.Fatal(err)
+		}
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+			s.Errorf("%s is not reset but: %v", conn.LocalAddr(), err)
+		}
+	}
+	for _, conn := range all["10.0.0.3:80"] {
+		if _, err := fmt.Fprintln(conn, "hello"); err != nil {
+			s.Error(err)
+		}
+		if by := s.hear(conn); by != "10.0.0.3:80" {
+			s.Errorf("%s answers", by)
+		}
+	}
+	s.says("events", "service web real 10.0.0.2", fmt.Sprintf("%d connections of clients were reset", len(all["10.0.0.2:80"])))
+}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"fairlead/internal/health"
 	"fairlead/internal/model"
 )
 
@@ -27,12 +28,20 @@ func (d *Daemon) resume(w model.Wishes) error {
 		d.full.Endpoints = full.Endpoints
 	}
 	out := d.takenOut(w)
+	wished := map[string]bool{}
+	for _, v := range w.Services {
+		wished[v.Name] = true
+	}
 	held := make([]model.VirtualService, 0, len(record.Desired.Services))
 	for _, v := range record.Desired.Services {
+		if !wished[v.Name] {
+			continue
+		}
 		v.Reals = slices.DeleteFunc(slices.Clone(v.Reals), func(r model.RealServer) bool { return out[realKey{v.Name, r.At(0)}] })
 		held = append(held, v)
 	}
-	d.health.Import(d.services.noted, held)
+	noted := slices.DeleteFunc(d.services.noted, func(one health.Remembered) bool { return !wished[one.Service] })
+	d.health.Import(noted, held)
 	d.services.noted = nil
 	return nil
 }

@@ -116,3 +116,29 @@ func TestKilledWithAServerOut(t *testing.T) {
 	awaited(daemon.RealIsUp)
 	end()
 }
+
+// TestAddedAnew: a service that is taken away and added once more begins as a new
+// one, also just after a start, when that of a service which stays does not.
+func TestAddedAnew(t *testing.T) {
+	w := newWorld(t).start()
+	v := checked(w)
+	w.serves("10.0.0.2:8080")
+	w.serve(v)
+	const one = "10.0.0.2:8080 up, 10.0.0.3:8080 down"
+	w.stands("web", one)
+	w.stop()
+	w.start()
+	if got := w.standing("web"); got != one {
+		t.Errorf("after a start it has %s", got)
+	}
+	before := w.happened()
+	if _, err := w.RemoveService("web", false); err != nil {
+		t.Fatal(err)
+	}
+	w.serve(v)
+	w.stands("web", one)
+	news := w.happened()[len(before):]
+	if !slices.Contains(news, "service web real 10.0.0.3:8080: down") {
+		t.Errorf("it has begun as it was: %q", news)
+	}
+}

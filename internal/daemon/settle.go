@@ -51,6 +51,7 @@ func (d *Daemon) settle(next model.Wishes) error {
 	for {
 		err := d.attempt(next)
 		if err == nil {
+			d.forgetServices(before, next)
 			return nil
 		}
 		dead := d.dead(next)
@@ -62,6 +63,16 @@ func (d *Daemon) settle(next model.Wishes) error {
 		}
 		d.stopDead(dead)
 		next, before = without(next, dead), without(before, dead)
+	}
+}
+
+// forgetServices has services that are wished no more begin anew if they are
+// made again.
+func (d *Daemon) forgetServices(before, now model.Wishes) {
+	for _, v := range before.Services {
+		if !slices.ContainsFunc(now.Services, func(o model.VirtualService) bool { return o.Name == v.Name }) {
+			d.health.Forget(v.Name)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package health
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -64,6 +65,16 @@ func (m *Monitor) Import(all Snapshot, held []model.VirtualService) {
 		m.past.correct(v, now)
 		m.past.services[v.Name] = true
 	}
+}
+
+// Forget has a service that was taken away for good, and is Set once more, begin
+// anew, though the Monitor has Imported something of it a short time ago. It
+// comes after the Set that took it away.
+func (m *Monitor) Forget(service string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.past.services, service)
+	maps.DeleteFunc(m.past.records, func(whose origin, _ Remembered) bool { return whose.service == service })
 }
 
 // past is what was known at a time, before a restart.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -16,8 +17,15 @@ type Container struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// Started is when it was, and tells one run from the next.
 	Started string `json:"started,omitempty"`
-	// Stopping says why this run is about to end, empty if it is not.
-	Stopping string `json:"stopping,omitempty"`
+	// Stopping says why this run is about to end, since StoppedAt, empty if it is
+	// not; Ended says that it has. Patience is how long it may take, 0 for ever.
+	Stopping  string        `json:"stopping,omitempty"`
+	StoppedAt time.Time     `json:"stoppedAt,omitzero"`
+	Ended     bool          `json:"ended,omitempty"`
+	Patience  time.Duration `json:"patience,omitempty"`
+	// RunsOn says that it did not end when it was stopped, empty if that was not
+	// so.
+	RunsOn string `json:"runsOn,omitempty"`
 	// Paused says that its processes are held for now.
 	Paused bool `json:"paused,omitempty"`
 	// Health is what its engine's own check says, empty if there is none.
@@ -25,7 +33,8 @@ type Container struct {
 }
 
 func (c Container) equal(o Container) bool {
-	return c.Name == o.Name && c.Started == o.Started && c.Stopping == o.Stopping && c.Paused == o.Paused && c.Health == o.Health && maps.Equal(c.Labels, o.Labels)
+	return c.Name == o.Name && c.Started == o.Started && c.Stopping == o.Stopping && c.StoppedAt.Equal(o.StoppedAt) && c.Ended == o.Ended &&
+		c.Patience == o.Patience && c.RunsOn == o.RunsOn && c.Paused == o.Paused && c.Health == o.Health && maps.Equal(c.Labels, o.Labels)
 }
 
 // leaves says why it shall get no new flows, empty if it may.
@@ -65,12 +74,12 @@ func (d *Daemon) heard(n sandbox.ContainerNews) {
 		before, known := d.services.containers[ref]
 		c := before
 		switch {
-		case n.Stopping != "" && c.Stopping == "":
-			c.Stopping = fmt.Sprintf("its container is being stopped (%s)", n.Stopping)
-		case n.Stopping == "":
-			c = Container{Name: n.Name, Labels: n.Labels, Health: n.Health, Paused: n.Paused, Started: n.Started}
+		case n.Stopping != "":
+			c = before.stopped(n, time.Now())
+		default:
+			c = Container{Name: n.Name, Labels: n.Labels, Health: n.Health, Paused: n.Paused, Started: n.Started, Patience: n.Patience}
 			if before.Started == n.Started {
-				c.Stopping = before.Stopping
+				c.Stopping, c.StoppedAt, c.Ended, c.RunsOn = before.Stopping, before.StoppedAt, before.Ended, before.RunsOn
 			}
 		}
 		switch {
@@ -85,7 +94,13 @@ func (d *Daemon) heard(n sandbox.ContainerNews) {
 	if len(changed) == 0 {
 		return
 	}
-	d.services.soil(d.servedBy(n.Refs)...)
+	d.noteContainers(n.Refs, changed)
+}
+
+// noteContainers has those of references served as they are now, and notes what
+// has changed of them.
+func (d *Daemon) noteContainers(refs []string, changed map[string]any) {
+	d.services.soil(d.servedBy(refs)...)
 	if d.cfg.Passing != nil {
 		d.warn("note a container", d.cfg.Passing.Put(changed))
 	}

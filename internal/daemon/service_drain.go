@@ -78,6 +78,7 @@ func (d *Daemon) balance(ctx context.Context) {
 			}
 		case <-count.C:
 			d.endDrains()
+			d.endStops()
 		case <-save.C:
 		}
 		if err := d.rebalance(); err != nil {
@@ -99,12 +100,17 @@ func (d *Daemon) balance(ctx context.Context) {
 	}
 }
 
-// idleServices reports whether no drain is under way.
+// idleServices reports whether no drain is under way, nor a stop of a container.
 func (d *Daemon) idleServices() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, drain := range d.services.drains {
 		if drain.Ended.IsZero() {
+			return false
+		}
+	}
+	for _, c := range d.services.containers {
+		if c.ending() {
 			return false
 		}
 	}

@@ -68,6 +68,8 @@ type member struct {
 	since    time.Time
 	// leaving says that nothing leads to it any more.
 	leaving bool
+	// runsOn says that its container did not end when it was stopped.
+	runsOn string
 	// shown is what the planes make of it, by what the checks said when the pool
 	// was worked out.
 	shown stance
@@ -79,6 +81,8 @@ type found struct {
 	at       netip.Addr
 	// leaves says why its container shall get no new flows, empty if it may.
 	leaves string
+	// runsOn says that it did not end when it was stopped.
+	runsOn string
 }
 
 // around is what a pool is worked out from, besides the wish.
@@ -137,7 +141,7 @@ func (a around) find(v model.VirtualService, r model.RealServer) []found {
 
 // stand says what is wanted of a member.
 func (m *member) stand(before *pool, f found, a around) {
-	m.State = model.RealUp
+	m.State, m.runsOn = model.RealUp, f.runsOn
 	d, why := a.drain(m.at), m.leaves(f)
 	switch {
 	case m.wish.State == model.RealDown:

@@ -171,7 +171,9 @@ func (s sandboxes) owns(addr netip.Addr) (found, bool) {
 	return s.all[i].found(addr), true
 }
 
-func (b boxed) found(addr netip.Addr) found { return found{b.Name, addr, b.container.leaves()} }
+func (b boxed) found(addr netip.Addr) found {
+	return found{b.Name, addr, b.container.leaves(), b.container.RunsOn}
+}
 
 // selects returns what a selector finds, one of each sandbox.
 func (s sandboxes) selects(by model.Select, v4 bool) []found {

@@ -1,5 +1,7 @@
 package daemon
 
+import "strings"
+
 // tellPool tells what has changed of a service.
 func (d *Daemon) tellPool(was, p *pool) {
 	if was == nil || was.restored {
@@ -41,7 +43,11 @@ func (d *Daemon) tellMember(service string, old, m *member) {
 	switch {
 	case old.standing == m.standing:
 	case m.standing == "":
-		d.tellService(RealEnabled, service, m, "")
+		detail := ""
+		if strings.HasPrefix(old.cause, stopCause) {
+			detail = m.runsOn
+		}
+		d.tellService(RealEnabled, service, m, detail)
 	case m.standing == RealDraining:
 		d.tellService(DrainBegun, service, m, m.cause)
 	case m.standing == RealDrained:

@@ -22,9 +22,15 @@ type ContainerNews struct {
 	Health  string
 	Paused  bool
 	Started string
-	// Stopping says by what it is being stopped, or that it has ended; empty
-	// otherwise.
-	Stopping string
+	// Patience is how long it may run on after a signal that stops it, until it is
+	// taken to take no notice; 0 is for ever. It is known while it runs.
+	Patience time.Duration
+	// Stopping says by what it is being stopped, or that it has ended, since
+	// StoppedAt; empty otherwise.
+	Stopping  string
+	StoppedAt time.Time
+	// Ended says that it has.
+	Ended bool
 	// Gone says that it is no more, or that these are references of it no more.
 	Gone bool
 }
@@ -70,6 +76,8 @@ type inspected struct {
 	Config struct {
 		Labels     map[string]string
 		StopSignal string
+		// StopTimeout is how many seconds it has for its end, -1 for ever.
+		StopTimeout *int
 	}
 	State struct {
 		Running, Paused bool
@@ -82,7 +90,7 @@ type inspected struct {
 }
 
 func (c inspected) news() ContainerNews {
-	news := ContainerNews{Name: strings.TrimPrefix(c.Name, "/"), Labels: c.Config.Labels, Paused: c.State.Paused, Started: c.State.StartedAt}
+	news := ContainerNews{Name: strings.TrimPrefix(c.Name, "/"), Labels: c.Config.Labels, Paused: c.State.Paused, Started: c.State.StartedAt, Patience: c.patience()}
 	if c.State.Health != nil && c.State.Health.Status != "none" {
 		news.Health = c.State.Health.Status
 	}
@@ -97,6 +105,26 @@ func (c inspected) news() ContainerNews {
 
 // signal is how it is stopped.
 func (c inspected) signal() syscall.Signal { return signalOf(c.Config.StopSignal) }
+
+const (
+	// stopTimeout is that of engines where a container has none of its own.
+	stopTimeout = 10 * time.Second
+	// slack is for an engine that is busy, and for a stop with a longer time than
+	// the container's own: nobody tells of that.
+	slack = time.Minute
+)
+
+// patience is that of ContainerNews.
+func (c inspected) patience() time.Duration {
+	switch t := c.Config.StopTimeout; {
+	case t == nil:
+		return stopTimeout + slack
+	case *t < 0:
+		return 0
+	default:
+		return time.Duration(*t)*time.Second + slack
+	}
+}
 
 // begun is when a run has; zero if nobody says.
 func (c ContainerNews) begun() time.Time {

@@ -25,7 +25,7 @@ func TestFollowContainers(t *testing.T) {
 	events := make(chan string)
 	var is atomic.Pointer[string]
 	shop := func(name string, run time.Time, paused bool, endpoint string) {
-		text := fmt.Sprintf(`{"Name": "/%s", "Config": {"Labels": {"app": "web"}, "StopSignal": "SIGQUIT"}, "State": {"Running": true, "StartedAt": %q, "Paused": %t, "Health": {"Status": "healthy"}},
+		text := fmt.Sprintf(`{"Name": "/%s", "Config": {"Labels": {"app": "web"}, "StopSignal": "SIGQUIT", "StopTimeout": 20}, "State": {"Running": true, "StartedAt": %q, "Paused": %t, "Health": {"Status": "healthy"}},
 			"NetworkSettings": {"Networks": {"front": {"EndpointID": %q}}}}`, name, run.Format(time.RFC3339Nano), paused, endpoint)
 		is.Store(&text)
 	}
@@ -66,7 +66,7 @@ func TestFollowContainers(t *testing.T) {
 		t.Helper()
 		select {
 		case n := <-told:
-			if got := fmt.Sprintf("%s %s %v %s paused=%v started=%s stopping=%s gone=%v", n.Name, n.Refs, n.Labels, n.Health, n.Paused, n.Started, n.Stopping, n.Gone); got != want {
+			if got := fmt.Sprintf("%s %s %v %s paused=%v started=%s patience=%s stopping=%s gone=%v", n.Name, n.Refs, n.Labels, n.Health, n.Paused, n.Started, n.Patience, n.Stopping, n.Gone); got != want {
 				t.Errorf("%s\nwant %s", got, want)
 			}
 		case <-time.After(20 * time.Second):
@@ -78,9 +78,9 @@ func TestFollowContainers(t *testing.T) {
 		now = now.Add(time.Second)
 		events <- fmt.Sprintf(`{"Action": %q, "TimeNano": %d, "Actor": {"ID": "4711", "Attributes": {"signal": %q}}}`, action, now.UnixNano(), signal)
 	}
-	const first = " map[app:web] healthy paused=false started=2001-09-09T01:46:40Z stopping= gone=false"
-	const second = " map[app:web] healthy paused=false started=2033-05-18T03:33:20Z stopping= gone=false"
-	const over = " map[]  paused=false started= stopping="
+	const first = " map[app:web] healthy paused=false started=2001-09-09T01:46:40Z patience=1m20s stopping= gone=false"
+	const second = " map[app:web] healthy paused=false started=2033-05-18T03:33:20Z patience=1m20s stopping= gone=false"
+	const over = " map[]  paused=false started= patience=0s stopping="
 	next("shop [container:shop docker:e1]" + first)
 	event("kill", "1") // a reload stops nothing
 	shop("shop", runs[0], true, "e1")

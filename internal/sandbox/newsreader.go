@@ -217,7 +217,7 @@ func (n *newsReader) heard(e newsEvent, learn func(id string)) {
 func (n *newsReader) ends(c *newsOf, by string, at time.Time) {
 	c.end = end{by, at}
 	if len(c.Refs) > 0 && at.After(c.begun()) {
-		n.tell(ContainerNews{Refs: c.Refs, Name: c.Name, Stopping: by})
+		n.tell(ContainerNews{Refs: c.Refs, Name: c.Name, Stopping: by, StoppedAt: at, Ended: by == hasEnded})
 	}
 }
 

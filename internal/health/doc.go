@@ -21,9 +21,9 @@
 // is on this host or answers at once, so nothing is won by keeping connections.
 //
 // Measured on two busy cores of an AMD EPYC, both ends on loopback and the
-// kernel's work for both counted: 50 µs of CPU for a TCP check, 85 µs for an HTTP
-// check (BenchmarkChecks). 10,000 real servers every 2 s take a quarter of a core,
-// or not quite half of one.
+// kernel's work for both counted: 40 to 60 µs of CPU for a TCP check, 80 to 110 for
+// an HTTP check (BenchmarkChecks). 10,000 real servers every 2 s take a quarter of
+// a core, or about half of one.
 //
 // How checks of one server overlap is told in attempt.go.
 //

@@ -40,7 +40,7 @@ func (t *draft) service(i int) {
 		t.left("service", v.Name, have.Origin)
 		return
 	}
-	t.Daemon.wishes = withService(t.Daemon.wishes, v)
+	t.Daemon.wishes.Services = putService(t.Daemon.wishes.Services, v) // prunedServices has copied them
 }
 
 // blameService returns the part of the Spec that an error about a service tells

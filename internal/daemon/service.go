@@ -107,13 +107,17 @@ func (d *Daemon) service(name string) (model.VirtualService, bool) {
 // withService returns the wishes with the service, in place of the one of its
 // name.
 func withService(w model.Wishes, v model.VirtualService) model.Wishes {
-	w.Services = slices.Clone(w.Services)
-	if i := slices.IndexFunc(w.Services, func(o model.VirtualService) bool { return o.Name == v.Name }); i >= 0 {
-		w.Services[i] = v
-	} else {
-		w.Services = append(w.Services, v)
-	}
+	w.Services = putService(slices.Clone(w.Services), v)
 	return w
+}
+
+// putService is withService on a list that is nobody else's.
+func putService(all []model.VirtualService, v model.VirtualService) []model.VirtualService {
+	if i := slices.IndexFunc(all, func(o model.VirtualService) bool { return o.Name == v.Name }); i >= 0 {
+		all[i] = v
+		return all
+	}
+	return append(all, v)
 }
 
 // Services returns the virtual services by name.

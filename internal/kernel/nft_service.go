@@ -2,12 +2,14 @@ package kernel
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"slices"
 
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 )
 
 // entriesPerTransaction bounds what the kernel is given at once: the time that
@@ -161,11 +163,10 @@ func (b *batch) queueOwn(s serviceStep) {
 
 // queueEntries adds or deletes the steps' elements, those of one map together.
 func (b *batch) queueEntries(steps []serviceStep, del bool) {
-	do := b.addElements
+	do, shared := b.addElements, map[string][]nftables.SetElement{}
 	if del {
 		do = b.delElements
 	}
-	shared := map[string][]nftables.SetElement{}
 	for _, s := range steps {
 		entries := s.to.Add
 		if del {
@@ -174,31 +175,51 @@ func (b *batch) queueEntries(steps []serviceStep, del bool) {
 				shared[set] = append(shared[set], elements...)
 			}
 		}
-		var buckets []nftables.SetElement
-		for _, e := range entries {
-			if set, element := encodeEntry(s.NFTService, e); e.At.IsValid() {
-				shared[set] = append(shared[set], element)
-			} else {
-				buckets = append(buckets, element)
-			}
+		buckets := 0 // which come first
+		for ; buckets < len(entries) && !entries[buckets].At.IsValid(); buckets++ {
 		}
-		do(realsSet(s.NFTService), buckets)
+		b.queueBuckets(s.NFTService, entries[:buckets], del)
+		for _, e := range entries[buckets:] {
+			set, element := encodeEntry(s.NFTService, e)
+			shared[set] = append(shared[set], element)
+		}
 	}
 	for _, set := range sharedSets() {
 		do(set, shared[set.Name])
 	}
 }
 
-// encodeEntry returns the set and the netlink form of an element.
-func encodeEntry(s plan.NFTService, e plan.ServiceEntry) (set string, element nftables.SetElement) {
-	if !e.At.IsValid() {
-		element.Key = binary.NativeEndian.AppendUint32(nil, uint32(e.Bucket))
-		element.Val = e.Real.Addr().AsSlice()
-		if e.Real.Port() != 0 {
-			element.Val = append(element.Val, port(e.Real.Port())...)
-		}
-		return e.Map, element
+// queueBuckets adds or deletes buckets. There are many, of few real servers: each
+// is written as it comes.
+func (b *batch) queueBuckets(s plan.NFTService, all []plan.ServiceEntry, del bool) {
+	kind, flags := uint16(unix.NFT_MSG_NEWSETELEM), uint16(toMake)
+	if del {
+		kind, flags = unix.NFT_MSG_DELSETELEM, toDrop
 	}
+	values, key := map[netip.AddrPort][]byte{}, make([]byte, 4)
+	b.lists(kind, flags, realsSet(s), len(all), func(i int) {
+		e := all[i]
+		value, known := values[e.Real]
+		if !known {
+			value = encodeReal(e.Real)
+			values[e.Real] = value
+		}
+		binary.NativeEndian.PutUint32(key, uint32(e.Bucket))
+		b.element(&nftables.SetElement{Key: key, Val: value}, !del)
+	})
+}
+
+// encodeReal is what a bucket, or a client, leads to.
+func encodeReal(at netip.AddrPort) []byte {
+	if at.Port() == 0 {
+		return at.Addr().AsSlice()
+	}
+	return append(at.Addr().AsSlice(), port(at.Port())...)
+}
+
+// encodeEntry returns the set and the netlink form of an element of the shared
+// maps.
+func encodeEntry(s plan.NFTService, e plan.ServiceEntry) (set string, element nftables.SetElement) {
 	key := slices.Concat(e.At.Addr().AsSlice(), []byte{protoNumbers[e.Proto], 0, 0, 0})
 	if e.Real.IsValid() {
 		key = slices.Concat(key, e.Real.Addr().AsSlice(), port(e.Real.Port()))

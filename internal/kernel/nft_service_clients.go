@@ -80,8 +80,7 @@ func (h *Host) clientsElsewhere(s plan.NFTService) ([]nftables.SetElement, error
 		if s.ClientsPort() != 0 {
 			at = netip.AddrPortFrom(at.Addr(), 0)
 		}
-		_, e := encodeEntry(s, plan.ServiceEntry{Real: at})
-		targets[string(e.Val)] = true
+		targets[string(encodeReal(at))] = true
 	}
 	all, err := h.nft.GetSetElements(clientsSet(s))
 	if err != nil {

@@ -200,8 +200,7 @@ func holdsBuckets(have []nftables.SetElement, s plan.NFTService) bool {
 	backends := s.Backends.List()
 	values := make([][]byte, len(backends))
 	for i, b := range backends {
-		_, e := encodeEntry(s, plan.ServiceEntry{Real: b.At})
-		values[i] = e.Val
+		values[i] = encodeReal(b.At)
 	}
 	for _, e := range have {
 		if len(e.Key) != 4 {

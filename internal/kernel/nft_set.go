@@ -107,18 +107,21 @@ func (b *batch) delElements(s *nftables.Set, all []nftables.SetElement) {
 	b.elements(unix.NFT_MSG_DELSETELEM, toDrop, s, all)
 }
 
-// elements adds as many messages as it takes.
 func (b *batch) elements(kind, flags uint16, s *nftables.Set, all []nftables.SetElement) {
-	for len(all) > 0 {
-		n := 0
+	b.lists(kind, flags, s, len(all), func(i int) { b.element(&all[i], kind == unix.NFT_MSG_NEWSETELEM) })
+}
+
+// lists adds as many messages as so many elements take, each of which is written
+// when it is asked for.
+func (b *batch) lists(kind, flags uint16, s *nftables.Set, count int, write func(int)) {
+	for i := 0; i < count; {
 		b.step(kind, flags, s.Table, s.Name, func() {
 			b.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
-				for begin := len(b.buf); n < len(all) && len(b.buf)-begin < listLen; n++ {
-					b.element(&all[n], kind == unix.NFT_MSG_NEWSETELEM)
+				for begin := len(b.buf); i < count && len(b.buf)-begin < listLen; i++ {
+					write(i)
 				}
 			})
 		})
-		all = all[n:]
 	}
 }
 

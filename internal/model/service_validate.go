@@ -218,6 +218,9 @@ func (v VirtualService) onlyPort(port uint16) bool {
 func (c Check) Validate(proto Proto) error {
 	errs := []error{c.validateType(proto), c.validateTimes(), c.validateWords()}
 	for _, expr := range []string{c.Body, c.Expect} {
+		if expr == "" {
+			continue
+		}
 		if _, err := regexp.Compile(expr); err != nil {
 			errs = append(errs, fmt.Errorf("check: %w", err))
 		}

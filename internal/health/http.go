@@ -23,7 +23,7 @@ type httpCheck struct {
 	method, path, host string
 	// before and after are what a request says before and after the host's name.
 	before, after string
-	status             []model.PortRange
+	status        []model.PortRange
 	// wants is the status as it was written, for details.
 	wants string
 	body  *regexp.Regexp

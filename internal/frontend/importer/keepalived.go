@@ -13,6 +13,7 @@ import (
 func Keepalived(text []byte) Imported {
 	var all Imported
 	lines := map[string]int{}
+	var fixed []block
 	for _, b := range blocks(tokens(text)) {
 		switch b.keyword() {
 		case "virtual_server":
@@ -28,11 +29,14 @@ func Keepalived(text []byte) Imported {
 			all.left(b.line, "%s %s: virtual addresses do not move between hosts here: leave that to keepalived, without its virtual_server blocks", b.keyword(), b.rest())
 		case "include":
 			all.left(b.line, "include %s: the file is not read: import it by itself", b.rest())
-		case "global_defs", "static_ipaddress", "static_routes", "static_rules":
+		case "static_ipaddress":
+			fixed = append(fixed, b.body...)
+		case "global_defs", "static_routes", "static_rules":
 		default:
 			all.left(b.line, "%s: it is no virtual_server block", b.keyword())
 		}
 	}
+	all.fix(fixed)
 	return all.done(lines)
 }
 

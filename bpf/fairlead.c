@@ -2,6 +2,7 @@
 /* One object holds all programs, so that they share their maps. */
 #include "uplink.c"
 #include "sandbox.c"
+#include "homeward.c"
 #include "fast.c"
 #include "connect.c"
 #include "sendmsg.c"

@@ -11,6 +11,8 @@
  *	client ── uplink ─[balance]── uplink ── real server elsewhere
  *	client ── uplink ──────────[outward]── either link ── real server
  *
+ * One that is the host itself is told of in here.h.
+ *
  * The virtual address need not be the host's. A real server whose answers would
  * not come back here sees the host as its client. With direct forwarding the
  * packet stays as it is but for its hardware addresses, or is wrapped for a
@@ -170,7 +172,7 @@ inline_always void fill_fresh(__u32 ifindex, const struct packet *p, struct work
 	w->fresh.host_port = p->dport;
 	w->fresh.client_port = p->sport;
 	w->fresh.ifindex = ifindex;
-	w->fresh.flags = flags | FLOW_RESET;
+	w->fresh.flags = flags | FLOW_RESET | (r->flags & REAL_HERE ? FLOW_HERE : 0);
 	w->fresh.lead = REAL_BIT | w->slot;
 	w->fresh.tick = bpf_jiffies64();
 	w->fresh.seen = bpf_ktime_get_coarse_ns();
@@ -277,9 +279,13 @@ inline_always __u32 room_on(struct __sk_buff *skb, const struct packet *p, const
 	return mtu > wrapped && length_of(skb, p) + wrapped > mtu ? mtu - wrapped : 0;
 }
 
-/* on_to sends a packet on to its real server. */
+/* on_to sends a packet on to its real server, or leaves it to the kernel for one
+ * that is the host itself.
+ */
 static __noinline int on_to(struct __sk_buff *skb, const struct packet *p, const struct real *r, struct work *w)
 {
+	if (r->flags & REAL_HERE)
+		return UNTOUCHED;
 	if (!(r->flags & REAL_REMOTE))
 		return into(skb, r->ifindex);
 	if (r->flags & REAL_TUNNEL && wrap(skb, p, r))

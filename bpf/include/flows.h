@@ -22,6 +22,7 @@ enum flow_flags {
 	FLOW_ACK_OUT = 1 << 5,
 	FLOW_RESET = 1 << 6,    /* user space will reset it: acknowledgements are noted exactly */
 	FLOW_OPEN = 1 << 7,     /* to a real server, whose answer the client has acknowledged */
+	FLOW_HERE = 1 << 8,     /* to a real server that is the host itself (here.h) */
 };
 
 struct flow {

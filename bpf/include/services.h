@@ -112,6 +112,7 @@ enum real_flags {
 	REAL_MASQUERADE = 1 << 1, /* it sees the host, by the address seen */
 	REAL_DRAINING = 1 << 2,   /* it keeps its flows; user space leaves it out of the ring */
 	REAL_TUNNEL = 1 << 3,     /* packets are wrapped, from the address seen */
+	REAL_HERE = 1 << 4,       /* it is the host itself: the kernel takes what is for it */
 };
 
 /* A real server of a service. Slot 0 is nobody's. */

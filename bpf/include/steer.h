@@ -290,8 +290,10 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	return into(skb, l->ifindex);
 }
 
-/* error_outward leads an ICMP error of an endpoint about what a client sent. */
-apart int error_outward(struct __sk_buff *skb, struct packet *p)
+/* error_outward leads an ICMP error of an endpoint about what a client sent; here
+ * says that the endpoint is the host itself, and the kernel sends it.
+ */
+apart int error_outward(struct __sk_buff *skb, struct packet *p, __u32 here)
 {
 	struct change c = {};
 	struct flow_key key = {};
@@ -305,7 +307,7 @@ apart int error_outward(struct __sk_buff *skb, struct packet *p)
 	key.client_port = p->inner_sport;
 	key.plane = p->plane;
 	f = find_flow(&key);
-	if (!f || !same(&p->inner_src, &p->dst))
+	if (!f || !same(&p->inner_src, &p->dst) || !here != !(f->flags & FLOW_HERE))
 		return UNTOUCHED;
 	c.src = f->client;
 	c.sport = f->client_port;
@@ -315,7 +317,7 @@ apart int error_outward(struct __sk_buff *skb, struct packet *p)
 	c.outer_dst = f->client;
 	if (write_error(skb, p, &c))
 		return TC_ACT_SHOT;
-	return away(skb, f);
+	return here ? UNTOUCHED : away(skb, f);
 }
 
 #define NOT_AN_ANSWER 1000
@@ -332,7 +334,7 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int elsewhere
 	__u32 mtu;
 
 	if (p->kind == PACKET_ERROR)
-		return error_outward(skb, p);
+		return error_outward(skb, p, 0);
 	key.endpoint = p->src;
 	key.endpoint_port = p->sport;
 	key.client = p->dst;

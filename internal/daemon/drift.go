@@ -99,7 +99,7 @@ func (d *Daemon) watchSettings() bool {
 			if o.Netns == "" {
 				settings = append(settings, o)
 			}
-		case plan.Uplinks, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds, plan.Lead, plan.Grant, plan.Steered:
+		case plan.Uplinks, plan.Homeward, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds, plan.Lead, plan.Grant, plan.Steered:
 			steered = true
 		}
 	}

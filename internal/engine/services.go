@@ -27,8 +27,19 @@ func (e *Engine) completeServices(all []model.VirtualService, facts plan.Facts) 
 			continue
 		}
 		all[i].Plane = p.Name()
+		all[i].Reals = whereabouts(v, facts)
 	}
 	return all, errors.Join(errs...)
+}
+
+// whereabouts returns the real servers of a service, with those known that are
+// the host itself. The virtual address is one where packets stay as they are.
+func whereabouts(v model.VirtualService, facts plan.Facts) []model.RealServer {
+	all := slices.Clone(v.Reals)
+	for i, r := range all {
+		all[i].Here = facts.Own[r.Address] || slices.Contains(v.Addresses, r.Address)
+	}
+	return all
 }
 
 // plannedService is what a plane has planned for a virtual service.

@@ -151,7 +151,8 @@ func leased(s model.State) error {
 }
 
 // shadowed refuses new frontends where a socket of another program listens: its
-// clients would be led away from it, unless they are to find it.
+// clients would be led away from it, unless they are to find it, since the host
+// itself is a real server at that port.
 func (e *Engine) shadowed(before, full model.State) error {
 	known := map[model.Frontend]bool{}
 	for _, v := range before.Services {
@@ -163,7 +164,8 @@ func (e *Engine) shadowed(before, full model.State) error {
 	var leads []plan.Lead
 	for _, v := range full.Services {
 		for _, f := range v.Frontends() {
-			if v.Forward != model.ForwardLocal && !known[f] {
+			toFind := v.Forward == model.ForwardLocal || slices.ContainsFunc(v.Reals, func(r model.RealServer) bool { return r.Here && r.At(f.At.Port()).Port() == f.At.Port() })
+			if !toFind && !known[f] {
 				owners[f] = v.Name
 				leads = append(leads, plan.Lead{Proto: f.Proto, Host: f.At.Addr(), Ports: model.Port(f.At.Port())})
 			}

@@ -115,6 +115,8 @@ func (h *Host) setBPF(o plan.Object) error {
 	switch o := o.(type) {
 	case plan.Uplinks:
 		return h.setUplinks(p)
+	case plan.Homeward:
+		return h.setHomeward(p)
 	case plan.FastPath:
 		return h.setFastPath(p)
 	case plan.Ingress:
@@ -146,6 +148,8 @@ func (h *Host) delBPF(o plan.Object) error {
 	switch o := o.(type) {
 	case plan.Uplinks:
 		err = h.delUplinks(p)
+	case plan.Homeward:
+		err = h.ns.Do(p.DetachHomeward)
 	case plan.FastPath:
 		err = h.delFastPath(p)
 	case plan.Ingress:
@@ -202,6 +206,10 @@ func (h *Host) readBPF(o plan.Object) (plan.Object, error) {
 		with, without, err := h.countUplinks(p)
 		o.Partly = without > 0
 		return orNil(o, with > 0 || without == 0), err
+	case plan.Homeward:
+		whole, some, err := h.hasHomeward(p)
+		o.Partly = !whole
+		return orNil(o, whole || some), err
 	case plan.FastPath:
 		whole, some, err := h.hasFastPath(p)
 		o.Partly = !whole

@@ -37,7 +37,7 @@ func (m *matcher) concerns(o plan.Object) bool {
 		return m.leads
 	case plan.Steered: // a real server may be reached another way
 		return m.leads || len(m.routes)+len(m.addresses)+len(m.links) > 0
-	case plan.Ingress, plan.LocalClients, plan.Bounds:
+	case plan.Ingress, plan.Homeward, plan.LocalClients, plan.Bounds:
 		return m.bpf
 	case plan.Uplinks, plan.FastPath:
 		return m.bpf || m.newUplink()

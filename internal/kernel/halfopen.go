@@ -11,6 +11,8 @@ import (
 	"os"
 	"time"
 
+	"fairlead/internal/model"
+
 	"github.com/mdlayher/packet"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/net/bpf"
@@ -25,7 +27,8 @@ import (
 // in a frame that we address. Its SYN-ACK is seen on the link, and answered by a
 // reset, so that nothing is left half open: the host's own TCP would send none
 // for an address that is its own, or that it knows no way to. One that gets them
-// by `tunnel` is asked in the same way, in a packet for its own address.
+// by `tunnel` is asked in the same way, in a packet for its own address. The host
+// itself, which takes no such packet from itself, has to have a listener there.
 
 // ErrNotVirtual says that a real server does not answer on the virtual address.
 var ErrNotVirtual = errors.New("it does not answer on the virtual address")
@@ -37,6 +40,9 @@ func (h *Host) HalfOpen(ctx context.Context, virtual netip.AddrPort, server neti
 	route, err := h.RouteTo(RouteQuery{To: server})
 	if err != nil {
 		return fmt.Errorf("find the way to %s: %w", server, err)
+	}
+	if route.Type == unix.RTN_LOCAL {
+		return h.takes(virtual)
 	}
 	if route.Via.IsValid() {
 		return fmt.Errorf("%s is behind the router %s: packets can be forwarded direct only on the server's own link", server, route.Via)
@@ -57,6 +63,20 @@ func (h *Host) HalfOpen(ctx context.Context, virtual netip.AddrPort, server neti
 		_, err := ask.conn.WriteTo(segment, &packet.Addr{HardwareAddr: mac})
 		return err
 	})
+}
+
+// takes says that nobody on the host itself listens on the virtual address.
+func (h *Host) takes(virtual netip.AddrPort) error {
+	sockets, err := h.boundTo(model.TCP, virtual.Port())
+	if err != nil {
+		return err
+	}
+	for _, s := range sockets {
+		if s.state == stateListen && s.covers(virtual.Addr()) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w %s: nobody on this host listens there", ErrNotVirtual, virtual)
 }
 
 // hardware returns a neighbour's hardware address, and has the kernel ask for

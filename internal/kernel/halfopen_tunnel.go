@@ -18,6 +18,9 @@ func (h *Host) HalfOpenByTunnel(ctx context.Context, virtual netip.AddrPort, ser
 	if err != nil {
 		return fmt.Errorf("find the way to %s: %w", server, err)
 	}
+	if route.Type == unix.RTN_LOCAL {
+		return h.takes(virtual)
+	}
 	var ask *halfOpen
 	var wraps int
 	if err := h.ns.Do(func() (err error) {

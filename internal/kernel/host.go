@@ -209,7 +209,7 @@ func (h *Host) Set(o plan.Object) error {
 		err = h.setIPVSMember(o)
 	case plan.LocalRoute:
 		err = h.setLocalRoute(o)
-	case plan.Uplinks, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds:
+	case plan.Uplinks, plan.Homeward, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()
 		err = h.setBPF(o)
@@ -267,7 +267,7 @@ func (h *Host) Del(o plan.Object) error {
 		err = h.delIPVSMember(o)
 	case plan.LocalRoute:
 		err = h.delLocalRoute(o)
-	case plan.Uplinks, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds:
+	case plan.Uplinks, plan.Homeward, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()
 		err = h.delBPF(o)

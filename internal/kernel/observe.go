@@ -122,7 +122,7 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 	case plan.Sysctl:
 		o.Value, err = h.ReadSysctl(o)
 		found = o
-	case plan.Uplinks, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds:
+	case plan.Uplinks, plan.Homeward, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds:
 		found, err = h.readBPF(o)
 	}
 	if err != nil && (absent(err) || errors.Is(err, ErrNoSetting)) {

@@ -199,14 +199,9 @@ func memory(t *testing.T, pins string) (sum uint64) {
 	return sum
 }
 
-// TestBareLinkIsServed sends datagrams in by a tunnel, whose packets have no link
-// header: through a publish, when the first service has come, and when another
-// process has taken over.
-func TestBareLinkIsServed(t *testing.T) {
-	w := newLocalWorld(t)
-	if err := w.Del(plan.LocalClients{}); err != nil {
-		t.Fatal(err)
-	}
+// tunnel is a link whose packets have no link header, with the address 192.0.2.1.
+func (w *localWorld) tunnel(t *testing.T) *netlink.Tuntap {
+	t.Helper()
 	tun := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: "tun0"}, Mode: netlink.TUNTAP_MODE_TUN,
 		Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_ONE_QUEUE, NonPersist: true, Queues: 1}
 	if err := w.ns.Do(func() error { return netlink.LinkAdd(tun) }); err != nil {
@@ -215,6 +210,18 @@ func TestBareLinkIsServed(t *testing.T) {
 	t.Cleanup(func() { tun.Fds[0].Close() })
 	w.run(t, "ip", "address", "add", "192.0.2.1/24", "dev", "tun0")
 	w.run(t, "ip", "link", "set", "tun0", "up")
+	return tun
+}
+
+// TestBareLinkIsServed sends datagrams in by a tunnel, whose packets have no link
+// header: through a publish, when the first service has come, and when another
+// process has taken over.
+func TestBareLinkIsServed(t *testing.T) {
+	w := newLocalWorld(t)
+	if err := w.Del(plan.LocalClients{}); err != nil {
+		t.Fatal(err)
+	}
+	tun := w.tunnel(t)
 	w.run(t, "sysctl", "-qw", "net.ipv4.ip_forward=1")
 	if err := w.Set(plan.Route{Netns: w.box.Path(), To: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.9.0.1"), Link: "eth0"}); err != nil {
 		t.Fatal(err)
@@ -235,19 +242,19 @@ func TestBareLinkIsServed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	through(t, tun, "192.0.2.1:80")
+	through(t, tun, "192.0.2.1:80", "10.9.0.2:8080")
 	dns := steeredWeb(model.RoundRobin)
 	dns.Proto = model.UDP
 	if err := h.Lead([]plan.Op{{Object: dns}}); err != nil {
 		t.Fatal(err)
 	}
-	through(t, tun, "192.0.2.1:80")
+	through(t, tun, "192.0.2.1:80", "10.9.0.2:8080")
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
 	h = open()
 	holds(t, h, dns, true)
-	through(t, tun, "192.0.2.1:80")
+	through(t, tun, "192.0.2.1:80", "10.9.0.2:8080")
 	for _, o := range []plan.Object{plan.Uplinks{}, plan.Ingress{Link: "box0"}} {
 		if err := h.Del(o); err != nil {
 			t.Fatal(err)
@@ -256,7 +263,7 @@ func TestBareLinkIsServed(t *testing.T) {
 }
 
 // through sends a datagram into a tunnel and waits for the answer.
-func through(t *testing.T, tun *netlink.Tuntap, to string) {
+func through(t *testing.T, tun *netlink.Tuntap, to, want string) {
 	t.Helper()
 	at := netip.MustParseAddrPort(to)
 	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: []byte{192, 0, 2, 9}, DstIP: at.Addr().AsSlice()}
@@ -284,7 +291,7 @@ func through(t *testing.T, tun *netlink.Tuntap, to string) {
 		if !ok || answer.DstPort != 4000 {
 			continue // what the host says of itself, in IPv6
 		}
-		if got := string(answer.Payload); got != "10.9.0.2:8080" || uint16(answer.SrcPort) != at.Port() {
+		if got := string(answer.Payload); got != want || uint16(answer.SrcPort) != at.Port() {
 			t.Errorf("port %d answers %q", answer.SrcPort, got)
 		}
 		return

@@ -172,7 +172,9 @@ func (h *Host) steeredReal(links indices, ways ways, b plan.Backend) steer.Real 
 	if b.Tunnel {
 		r.Flags |= steer.RealTunnel
 	}
-	if b.Link == "" {
+	if b.Here {
+		r.Flags |= steer.RealHere
+	} else if b.Link == "" {
 		r.Flags |= steer.RealRemote
 		way := ways.to(h, b.At.Addr())
 		r.Seen, r.Ifindex = way.from, way.ifindex
@@ -356,10 +358,11 @@ func balancedOf(s steer.Service, names map[uint32]string, wayTo func(netip.Addr)
 	var backends []plan.Backend
 	for _, r := range s.Reals {
 		backend := plan.Backend{At: r.At, Weight: r.Weight, Draining: r.Flags&steer.RealDraining != 0,
-			Masquerade: r.Flags&steer.RealMasquerade != 0, Tunnel: r.Flags&steer.RealTunnel != 0}
-		if r.Flags&steer.RealRemote == 0 {
+			Masquerade: r.Flags&steer.RealMasquerade != 0, Tunnel: r.Flags&steer.RealTunnel != 0,
+			Here: r.Flags&steer.RealHere != 0}
+		if r.Flags&(steer.RealRemote|steer.RealHere) == 0 {
 			backend.Link, backend.Gateway = names[r.Ifindex], r.Seen
-		} else if wayTo != nil && wayTo(r.At.Addr()) != (way{r.Seen, r.Ifindex}) {
+		} else if wayTo != nil && !backend.Here && wayTo(r.At.Addr()) != (way{r.Seen, r.Ifindex}) {
 			return plan.Balanced{}
 		}
 		backends = append(backends, backend)

@@ -72,6 +72,37 @@ func isHere(l netlink.Link) bool {
 	return !absent(err)
 }
 
+// setHomeward has answers of the host itself leave from virtual addresses.
+func (h *Host) setHomeward(p *steer.Plane) error {
+	return h.ns.Do(func() error {
+		if err := p.Serve(); err != nil {
+			return err
+		}
+		return p.AttachHomeward()
+	})
+}
+
+// hasHomeward reports whether every link that has a program at its ingress has
+// that at its egress, or some have.
+func (h *Host) hasHomeward(p *steer.Plane) (whole, some bool, err error) {
+	found, err := h.seenPrograms(p, steer.Homeward)
+	if err != nil || len(found) == 0 {
+		return false, false, err
+	}
+	for _, program := range []string{steer.Uplink, steer.Sandbox} {
+		links, err := h.seenPrograms(p, program)
+		if err != nil {
+			return false, true, err
+		}
+		for ifindex := range links {
+			if !found[ifindex] {
+				return false, true, nil
+			}
+		}
+	}
+	return true, true, nil
+}
+
 // delUplinks takes the program from wherever it is.
 func (h *Host) delUplinks(p *steer.Plane) error {
 	return h.ns.Do(func() error {

@@ -104,6 +104,8 @@ type RealServer struct {
 	Select Select `json:"select,omitzero"`
 	// Endpoint is the attachment that Select has found; the engine is told of it.
 	Endpoint string `json:"endpoint,omitempty"`
+	// Here says that the address is this host's own; the engine finds out.
+	Here bool `json:"-"`
 }
 
 // Select chooses attachments. All that is given must fit.
@@ -164,7 +166,7 @@ type VirtualService struct {
 	// Addresses are the virtual addresses, of either family.
 	Addresses []netip.Addr `json:"addresses"`
 	// Interface is the host's link that the addresses are put on; empty leaves
-	// that to others, but Loopback for ForwardLocal.
+	// that to others, but for what Link says.
 	Interface string      `json:"interface,omitempty"`
 	Ports     []PortRange `json:"ports"`
 	Proto     Proto       `json:"proto"`
@@ -232,12 +234,18 @@ func (v VirtualService) String() string {
 }
 
 // Link returns the host's link that the addresses are put on, empty for none.
+// Where the host itself gets packets as they are, it is Loopback unless another is
+// named: over UDP, nobody can answer from an address of IPv6 that only a route
+// makes local.
 func (v VirtualService) Link() string {
-	if v.Forward == ForwardLocal {
+	unnamed := v.Interface == "" && (v.Forward == ForwardDirect || v.Forward == ForwardTunnel)
+	if v.Forward == ForwardLocal || unnamed && slices.ContainsFunc(v.Reals, RealServer.isHere) {
 		return Loopback
 	}
 	return v.Interface
 }
+
+func (r RealServer) isHere() bool { return r.Here }
 
 // Equal reports whether nothing differs.
 func (v VirtualService) Equal(o VirtualService) bool {

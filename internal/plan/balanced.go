@@ -63,8 +63,10 @@ type Backend struct {
 	// Tunnel says that it is elsewhere, and its packets are wrapped in others for
 	// its own address.
 	Tunnel bool
+	// Here says that it is the host itself.
+	Here bool
 	// Link is the host's end of the endpoint's own link, for one of our
-	// sandboxes; empty for a server elsewhere.
+	// sandboxes; empty for a server elsewhere, or here.
 	Link string
 	// Gateway is the host's address in the endpoint's network, by which it sees
 	// itself where it is its own client; not valid for a server elsewhere.
@@ -81,6 +83,7 @@ const (
 	packedMasquerade
 	packedGateway
 	packedTunnel
+	packedHere
 )
 
 // PackBackends packs a list.
@@ -98,6 +101,9 @@ func PackBackends(all []Backend) Backends {
 		}
 		if b.Tunnel {
 			flags |= packedTunnel
+		}
+		if b.Here {
+			flags |= packedHere
 		}
 		gateway := netip.IPv6Unspecified()
 		if b.Gateway.IsValid() {
@@ -121,6 +127,7 @@ func (p Backends) List() []Backend {
 		b := Backend{
 			At: addrPort(string(p[:18])), Weight: binary.BigEndian.Uint32([]byte(p[18:22])),
 			Draining: flags&packedDraining != 0, Masquerade: flags&packedMasquerade != 0, Tunnel: flags&packedTunnel != 0,
+			Here: flags&packedHere != 0,
 			Link: string(p[40 : 40+name]),
 		}
 		if flags&packedGateway != 0 {

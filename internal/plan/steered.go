@@ -71,6 +71,9 @@ func (s Steered) reals(had []Backend) []string {
 		if b.Link != "" {
 			line += " dev " + b.Link
 		}
+		if b.Here {
+			line += " here"
+		}
 		if b.Masquerade {
 			line += " masquerade"
 		}

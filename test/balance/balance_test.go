@@ -21,9 +21,9 @@ var planes = flag.String("planes", "nft,ebpf", "the planes to examine, with comm
 
 // can is what each plane does beyond what all do; what it cannot, it refuses.
 var can = map[model.Plane][]string{
-	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "persistent-ports", "sandboxes", "local", "saved"},
-	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "gue", "for-sandboxes", "persistence", "persistent-ports", "sandboxes", "local"},
-	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "gue", "persistence", "sandboxes", "local", "ipvs"},
+	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "persistent-ports", "sandboxes", "local", "saved", "here"},
+	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "gue", "for-sandboxes", "persistence", "persistent-ports", "sandboxes", "local", "here", "here-direct"},
+	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "gue", "persistence", "sandboxes", "local", "ipvs", "here", "here-direct"},
 }
 
 // trials are the questions, by their names.
@@ -60,6 +60,9 @@ var trials = []struct {
 	{"rules saved and loaded", "saved", (*lan).loads},
 	{"direct to sandboxes", "for-sandboxes", (*lan).directToSandboxes},
 	{"tunnel to sandboxes", "for-sandboxes", (*lan).tunnelsToSandboxes},
+	{"the host itself", "here", (*lan).here},
+	{"the host itself among others", "here", (*lan).hereToo},
+	{"the host itself, direct", "here-direct", (*lan).hereDirect},
 }
 
 // TestConformance asks every plane every question, by both protocols and in both
@@ -438,7 +441,7 @@ func (l *lan) hashes(proto model.Proto, v4 bool) {
 // answers it on its own.
 func (l *lan) direct(proto model.Proto, v4 bool) {
 	for name := range far {
-		l.sh(l.servers[name].Do, fmt.Sprintf("sysctl -qw net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2; ip addr replace %s/%d dev lo", vip(v4), vip(v4).BitLen()))
+		l.prepare(name, v4)
 	}
 	v := l.service(proto, v4, "far1", "far2")
 	v.Forward = model.ForwardDirect
@@ -462,9 +465,15 @@ func (l *lan) direct(proto model.Proto, v4 bool) {
 		}
 	}
 	l.only(by, "far1", "far2")
-	for name := range far {
-		l.sh(l.servers[name].Do, fmt.Sprintf("ip addr del %s/%d dev lo", vip(v4), vip(v4).BitLen()))
-	}
+}
+
+// prepare gives a server elsewhere the virtual address until the test ends, of
+// which it tells nobody.
+func (l *lan) prepare(name string, v4 bool) {
+	l.Helper()
+	address := fmt.Sprintf("%s/%d dev lo", vip(v4), vip(v4).BitLen())
+	l.sh(l.servers[name].Do, "sysctl -qw net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2; ip addr replace "+address)
+	l.Cleanup(func() { l.sh(l.servers[name].Do, "ip addr del "+address) })
 }
 
 // directToSandboxes: sandboxes are prepared by us, and see the client too.

@@ -219,10 +219,16 @@ func (l *lan) over() {
 }
 
 // serve answers on port 80 and on 8080 to 8083, by every protocol and family,
-// each line with the server's name and whom it sees.
+// each line with the server's name and whom it sees, and a long one at length.
 func (l *lan) serve(in place, name string) {
 	l.Helper()
-	for _, port := range []int{80, 8080, 8081, 8082, 8083} {
+	l.serveAt(in, name, 80, 8080, 8081, 8082, 8083)
+}
+
+// serveAt does so on some ports.
+func (l *lan) serveAt(in place, name string, ports ...int) {
+	l.Helper()
+	for _, port := range ports {
 		at := fmt.Sprintf(":%d", port)
 		var tcp net.Listener
 		var udp *net.UDPConn
@@ -250,10 +256,11 @@ func accept(tcp net.Listener, name string) {
 		go func() {
 			defer conn.Close()
 			for lines := bufio.NewReader(conn); ; {
-				if _, err := lines.ReadString('\n'); err != nil {
+				line, err := lines.ReadString('\n')
+				if err != nil {
 					return
 				}
-				fmt.Fprintln(conn, reply(name, conn.RemoteAddr(), conn.LocalAddr()))
+				fmt.Fprintln(conn, asLong(len(line), reply(name, conn.RemoteAddr(), conn.LocalAddr())))
 			}
 		}()
 	}
@@ -279,7 +286,7 @@ func listenUDP(port int) (*net.UDPConn, error) {
 // answer answers from the address that it was asked at, by whatever link leads
 // back.
 func answer(udp *net.UDPConn, name string) {
-	buf, oob := make([]byte, 1500), make([]byte, unix.CmsgSpace(unix.SizeofInet6Pktinfo))
+	buf, oob := make([]byte, 1<<16), make([]byte, unix.CmsgSpace(unix.SizeofInet6Pktinfo))
 	for {
 		_, n, _, from, err := udp.ReadMsgUDP(buf, oob)
 		if err != nil {
@@ -287,8 +294,13 @@ func answer(udp *net.UDPConn, name string) {
 		}
 		const index = unix.SizeofInet6Pktinfo - 4 // where the link is
 		clear(oob[unix.CmsgLen(index):unix.CmsgLen(index+4)])
-		_, _, _ = udp.WriteMsgUDP([]byte(reply(name, from, udp.LocalAddr())+"\n"), oob[:n], from)
+		_, _, _ = udp.WriteMsgUDP([]byte(asLong(n, reply(name, from, udp.LocalAddr()))+"\n"), oob[:n], from)
 	}
+}
+
+// asLong makes the answer to a line of so many bytes as long, if that is longer.
+func asLong(length int, answer string) string {
+	return answer + strings.Repeat(" ", max(0, length-1-len(answer)))
 }
 
 // reply names the server, whom it sees, and the port that it is asked at.

@@ -22,6 +22,10 @@
 // them by its hardware address, or wrapped in others for its own address, in UDP where GUE is asked for
 // (bpf/include/tunnel.h); a sandbox gets them as they are.
 //
+// A real server may be the host itself. By nat the packet is rewritten and left to
+// the kernel, and the answer is rewritten at the egress of the link by which it
+// leaves (bpf/include/here.h). By direct and tunnel the kernel gets it as it is.
+//
 // What stays as it is and goes elsewhere, drivers may send on without the kernel
 // (XDP, bpf/include/fast.h).
 //
@@ -79,11 +83,6 @@ func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
 	if v.Tunnel.Checksum != "" {
 		return fmt.Errorf("ebpf adds no checksum to what it wraps (%s), since the packets within have theirs: leave it out, or use the plane ipvs", v.Tunnel.Checksum)
 	}
-	for _, r := range append(slices.Clip(v.Reals), model.RealServer{Address: v.Sorry.Addr()}) {
-		if f.Own[r.Address] {
-			return fmt.Errorf("%s is this host itself, and ebpf leads packets past it: use the plane nft, or a server in a sandbox", r)
-		}
-	}
 	for _, r := range v.Reals {
 		if f.Shaped[r.Endpoint] {
 			return fmt.Errorf("the short-cut passes by the bound on what %s receives: use the plane nft, or lift the bound", r.Endpoint)
@@ -104,8 +103,14 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 	b := balance.Pack(hashed, find, min(maglev.Size(len(v.Reals)), maxBuckets))
 	b.Scheduler = balance.Scheduler(v)
 	backends := b.Backends.List()
+	here := map[netip.AddrPort]bool{}
+	for _, r := range v.Reals {
+		here[r.At(0)] = r.Here
+	}
 	for i := range backends {
-		switch {
+		switch backends[i].Here = here[backends[i].At]; {
+		case backends[i].Here:
+			backends[i].Masquerade, backends[i].Tunnel = false, false
 		case b.Forward != model.ForwardNAT:
 			backends[i].Masquerade = false
 		case backends[i].Link == "" && v.Answers != model.AnswersRouted:
@@ -118,17 +123,23 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 	}
 	b.Backends = plan.PackBackends(backends)
 	all := forwarding(backends)
-	if b.Forward != model.ForwardNAT && slices.ContainsFunc(backends, func(b plan.Backend) bool { return b.Link == "" }) {
+	if b.Forward != model.ForwardNAT && slices.ContainsFunc(backends, isElsewhere) {
 		all = append(all, plan.FastPath{})
+	}
+	if b.Forward == model.ForwardNAT && slices.ContainsFunc(backends, func(b plan.Backend) bool { return b.Here }) {
+		all = append(all, plan.Homeward{})
 	}
 	return append(all, plan.Steered{Balanced: b})
 }
+
+// isElsewhere reports whether a real server is neither here nor in a sandbox.
+func isElsewhere(b plan.Backend) bool { return b.Link == "" && !b.Here }
 
 // forwarding is what the kernel wants before it tells programs the way to a real
 // server elsewhere (bpf_fib_lookup: BPF_FIB_LKUP_RET_FWD_DISABLED).
 func forwarding(backends []plan.Backend) plan.Plan {
 	for _, b := range backends {
-		if b.Link == "" {
+		if isElsewhere(b) {
 			return plan.Plan{plan.IPForwarding(b.At.Addr().Is4())}
 		}
 	}

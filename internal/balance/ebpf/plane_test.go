@@ -85,8 +85,7 @@ func TestWhoIsMasqueraded(t *testing.T) {
 }
 
 func TestRefuses(t *testing.T) {
-	own := netip.MustParseAddr("192.0.2.9")
-	here := plan.Facts{Own: map[netip.Addr]bool{own: true}, Shaped: map[string]bool{"slow": true}}
+	here := plan.Facts{Shaped: map[string]bool{"slow": true}}
 	for name, change := range map[string]func(*model.VirtualService){
 		"sed": func(v *model.VirtualService) { v.Scheduler = model.ShortestExpectedDelay },
 		"nq":  func(v *model.VirtualService) { v.Scheduler = model.NeverQueue },
@@ -94,8 +93,6 @@ func TestRefuses(t *testing.T) {
 			v.Scheduler, v.Reals = model.LeastConnection, make([]model.RealServer, 257)
 		},
 		"the bound on what slow receives": func(v *model.VirtualService) { v.Reals[0].Endpoint = "slow" },
-		"host itself":                     func(v *model.VirtualService) { v.Reals[1].Address = own },
-		"192.0.2.9":                       func(v *model.VirtualService) { v.Sorry = netip.AddrPortFrom(own, 80) },
 		"adds no checksum": func(v *model.VirtualService) {
 			v.Forward, v.Tunnel = model.ForwardTunnel, model.Tunnel{Type: model.TunnelGUE, Port: 6080, Checksum: model.TunnelSummed}
 		},
@@ -109,6 +106,28 @@ func TestRefuses(t *testing.T) {
 	}
 	if err := (ebpf.Plane{}).Validate(service(), here); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHere: the host itself as a real server wants its answers seen to where they
+// are rewritten, and no way elsewhere.
+func TestHere(t *testing.T) {
+	v := service()
+	v.Reals = []model.RealServer{{Address: netip.MustParseAddr("192.0.2.9"), Weight: 1, Here: true}}
+	for forward, homeward := range map[model.Forward]bool{model.ForwardNAT: true, model.ForwardDirect: false, model.ForwardTunnel: false} {
+		v.Forward = forward
+		p := ebpf.Plane{}.Service(v, find)
+		if slices.Contains(p, plan.Object(plan.Homeward{})) != homeward {
+			t.Errorf("forward %s: %v", forward, p)
+		}
+		for _, none := range []plan.Object{plan.IPForwarding(true), plan.FastPath{}} {
+			if slices.Contains(p, none) {
+				t.Errorf("forward %s wants %s", forward, none.Key())
+			}
+		}
+		if b := steered(t, v).Backends.List()[0]; !b.Here || b.Masquerade || b.Tunnel {
+			t.Errorf("forward %s: %+v", forward, b)
+		}
 	}
 }
 

@@ -16,6 +16,9 @@
 // got when it was opened (plan.IPVSTable). For that IPVS keeps conntrack's entries right
 // (conntrack=1), by which stateful rules of others know the answers, too.
 //
+// A real server may be the host itself, which IPVS calls LocalNode: its packets go
+// up from INPUT, rewritten by nat, and its answers are found at OUTPUT.
+//
 // A real server that drains, or weighs nothing, is left in the kernel with the
 // weight 0: its flows stay, new ones go elsewhere, and the clients that
 // persistence has tied to it with them (expire_quiescent_template). One that is
@@ -96,7 +99,7 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 		all = returns(v, find, backends)
 	}
 	for _, a := range v.Addresses {
-		if v.Interface == "" {
+		if v.Link() == "" {
 			all = append(all, plan.LocalRoute{Addr: a})
 		}
 	}

@@ -280,6 +280,7 @@ const (
 	FairleadProgFast            = "fast"
 	FairleadProgGetpeername4    = "getpeername4"
 	FairleadProgGetpeername6    = "getpeername6"
+	FairleadProgHomeward        = "homeward"
 	FairleadProgOwnBind4        = "own_bind4"
 	FairleadProgOwnBind6        = "own_bind6"
 	FairleadProgOwnConnect4     = "own_connect4"
@@ -358,6 +359,7 @@ type FairleadProgramSpecs struct {
 	Fast            *ebpf.ProgramSpec `ebpf:"fast"`
 	Getpeername4    *ebpf.ProgramSpec `ebpf:"getpeername4"`
 	Getpeername6    *ebpf.ProgramSpec `ebpf:"getpeername6"`
+	Homeward        *ebpf.ProgramSpec `ebpf:"homeward"`
 	OwnBind4        *ebpf.ProgramSpec `ebpf:"own_bind4"`
 	OwnBind6        *ebpf.ProgramSpec `ebpf:"own_bind6"`
 	OwnConnect4     *ebpf.ProgramSpec `ebpf:"own_connect4"`
@@ -535,6 +537,7 @@ type FairleadPrograms struct {
 	Fast            *ebpf.Program `ebpf:"fast"`
 	Getpeername4    *ebpf.Program `ebpf:"getpeername4"`
 	Getpeername6    *ebpf.Program `ebpf:"getpeername6"`
+	Homeward        *ebpf.Program `ebpf:"homeward"`
 	OwnBind4        *ebpf.Program `ebpf:"own_bind4"`
 	OwnBind6        *ebpf.Program `ebpf:"own_bind6"`
 	OwnConnect4     *ebpf.Program `ebpf:"own_connect4"`
@@ -568,6 +571,7 @@ func (p *FairleadPrograms) Close() error {
 		p.Fast,
 		p.Getpeername4,
 		p.Getpeername6,
+		p.Homeward,
 		p.OwnBind4,
 		p.OwnBind6,
 		p.OwnConnect4,

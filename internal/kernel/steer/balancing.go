@@ -127,11 +127,12 @@ func (p *Plane) loadLike(other *Plane) error {
 			return err
 		}
 	}
-	if other.bare == nil {
-		return nil
+	for name := range other.bare {
+		if _, err := p.linkProgram(name, true); err != nil {
+			return err
+		}
 	}
-	_, err := p.linkProgram(Uplink, true)
-	return err
+	return nil
 }
 
 // pinInstead pins maps in the place of those of their names.

@@ -45,7 +45,7 @@ func newBench(tb testing.TB) *bench {
 }
 
 // newBenchWith loads the programs of some types.
-func newBenchWith(tb testing.TB, wanted func(ebpf.ProgramType) bool) *bench {
+func newBenchWith(tb testing.TB, wanted func(*ebpf.ProgramSpec) bool) *bench {
 	tb.Helper()
 	b := &bench{work: make(chan func())}
 	go b.serve()
@@ -161,8 +161,8 @@ func addLink(name string, addrs []string) error {
 
 // skb is the kernel's struct __sk_buff, of which a test may set a few fields.
 type skb struct {
-	_                [10]uint32
-	Ifindex          uint32
+	_                [9]uint32
+	Ingress, Ifindex uint32
 	_                [25]uint32
 	_                [2]uint64
 	WireLen, GSOSegs uint32

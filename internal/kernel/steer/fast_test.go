@@ -43,7 +43,7 @@ func (b *bench) driver(frame []byte) xdpMD {
 }
 
 // forDriversToo are the programs for links and for their drivers.
-func forDriversToo(t ebpf.ProgramType) bool { return forLinks(t) || forDrivers(t) }
+func forDriversToo(prog *ebpf.ProgramSpec) bool { return forLinks(prog) || forDrivers(prog) }
 
 // fastBench is a bench whose uplink has the fast path, and on which real servers
 // elsewhere are known.

@@ -41,9 +41,17 @@ func qdisc(ifindex int) *netlink.Clsact {
 		LinkIndex: ifindex, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
 }
 
+// parentOf is where a filter for a program is attached.
+func parentOf(program string) uint32 {
+	if program == Homeward {
+		return netlink.HANDLE_MIN_EGRESS
+	}
+	return netlink.HANDLE_MIN_INGRESS
+}
+
 func filter(program string, ifindex int) *netlink.BpfFilter {
 	return &netlink.BpfFilter{
-		FilterAttrs: netlink.FilterAttrs{LinkIndex: ifindex, Parent: netlink.HANDLE_MIN_INGRESS,
+		FilterAttrs: netlink.FilterAttrs{LinkIndex: ifindex, Parent: parentOf(program),
 			Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: filterPriority},
 		Name: filterName + program, DirectAction: true}
 }
@@ -66,7 +74,7 @@ func (p *Plane) renewFilters() error {
 	if hasTCX() {
 		return nil
 	}
-	for _, program := range []string{Uplink, Sandbox} {
+	for _, program := range append([]string{Homeward}, ingress...) {
 		found, err := p.filtersOf(program)
 		if err != nil {
 			return err
@@ -113,7 +121,7 @@ func (p *Plane) filtersOf(program string) (map[int]bool, error) {
 	}
 	found := map[int]bool{}
 	for _, l := range links {
-		filters, err := netlink.FilterList(l, netlink.HANDLE_MIN_INGRESS)
+		filters, err := netlink.FilterList(l, parentOf(program))
 		if err != nil {
 			continue // no clsact
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -17,8 +18,11 @@ const (
 	Sandbox = "sandbox"
 )
 
-// onLinks reports whether the program is one of those.
-func onLinks(program string) bool { return program == Uplink || program == Sandbox }
+// ingress are their names.
+var ingress = []string{Uplink, Sandbox}
+
+// onLinks reports whether the program is one for links.
+func onLinks(program string) bool { return program == Homeward || slices.Contains(ingress, program) }
 
 // isBare reports whether frames on an interface have no link header, as in a
 // tunnel. The calling thread must be in its network namespace.
@@ -31,9 +35,18 @@ func isBare(ifindex int) bool {
 func pinName(program string, ifindex int) string { return fmt.Sprintf("%s-%d", program, ifindex) }
 
 // AttachLink puts a program at the ingress of an interface, or into the place
-// of an earlier version there. bare says that frames have no link header. The
-// calling thread must be in the interface's network namespace.
+// of an earlier version there, and Homeward at its egress where links have that.
+// bare says that frames have no link header. The calling thread must be in the
+// interface's network namespace.
 func (p *Plane) AttachLink(program string, ifindex int, bare bool) error {
+	err := p.attachLink(program, ifindex, bare)
+	if err == nil && p.homeward {
+		err = p.attachLink(Homeward, ifindex, bare)
+	}
+	return err
+}
+
+func (p *Plane) attachLink(program string, ifindex int, bare bool) error {
 	prog, err := p.linkProgram(program, bare)
 	if err != nil {
 		return err
@@ -42,13 +55,30 @@ func (p *Plane) AttachLink(program string, ifindex int, bare bool) error {
 		return p.attachFilter(program, ifindex, prog)
 	}
 	return p.attach(pinName(program, ifindex), prog, func() (link.Link, error) {
-		return link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: ebpf.AttachTCXIngress})
+		return link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: hookOf(program)})
 	})
 }
 
-// DetachLink takes a program from an interface; from one that is gone it has
-// gone already. The calling thread must be in its network namespace.
+// hookOf is where a program is attached.
+func hookOf(program string) ebpf.AttachType {
+	if program == Homeward {
+		return ebpf.AttachTCXEgress
+	}
+	return ebpf.AttachTCXIngress
+}
+
+// DetachLink takes a program from an interface, and Homeward with it; from one
+// that is gone both have gone already. The calling thread must be in its network
+// namespace.
 func (p *Plane) DetachLink(program string, ifindex int) error {
+	err := p.detachLink(program, ifindex)
+	if p.homeward {
+		err = errors.Join(err, p.detachLink(Homeward, ifindex))
+	}
+	return err
+}
+
+func (p *Plane) detachLink(program string, ifindex int) error {
 	if !hasTCX() {
 		return p.detachFilter(program, ifindex)
 	}

@@ -51,6 +51,9 @@ type Plane struct {
 	// balancing says that maps and programs are those that take services, renewed
 	// that whatever is attached is such a program.
 	balancing, renewed bool
+	// homeward says that links with a program at their ingress have Homeward at
+	// their egress.
+	homeward bool
 	// pinsSeen is how the directories of pins were when all was pinned.
 	pinsSeen pinTimes
 }
@@ -77,6 +80,9 @@ func Load(opt Options) (*Plane, error) {
 	}
 	if err == nil {
 		err = p.adopt()
+	}
+	if err == nil {
+		err = p.adoptHomeward()
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Close())

@@ -6,16 +6,23 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// forLinks tells the programs for links from those for socket calls. The
-// kernel takes much of a second to verify the former, so that whoever attaches
-// none does not load them.
-func forLinks(t ebpf.ProgramType) bool { return t == ebpf.SchedCLS }
+// forLinks tells the programs for the ingress of links from those for socket
+// calls. The kernel takes much of a second to verify the former, so that whoever
+// attaches none does not load them.
+func forLinks(prog *ebpf.ProgramSpec) bool {
+	return prog.Type == ebpf.SchedCLS && !forEgress(prog)
+}
+
+// forEgress is that for the egress of links, which few hosts need.
+func forEgress(prog *ebpf.ProgramSpec) bool { return prog.Name == Homeward }
 
 // forDrivers are those that drivers run.
-func forDrivers(t ebpf.ProgramType) bool { return t == ebpf.XDP }
+func forDrivers(prog *ebpf.ProgramSpec) bool { return prog.Type == ebpf.XDP }
 
 // forSockets are the others.
-func forSockets(t ebpf.ProgramType) bool { return !forLinks(t) && !forDrivers(t) }
+func forSockets(prog *ebpf.ProgramSpec) bool {
+	return !forLinks(prog) && !forEgress(prog) && !forDrivers(prog)
+}
 
 // program returns a program for socket calls or drivers, or one for links with
 // Ethernet headers. The first of a kind loads all of that kind.
@@ -23,16 +30,22 @@ func (p *Plane) program(name string) (*ebpf.Program, error) {
 	if prog, ok := p.programs[name]; ok {
 		return prog, nil
 	}
-	kind := forSockets
-	switch {
-	case onLinks(name):
-		kind = forLinks
-	case name == Fast:
-		kind = forDrivers
-	}
-	loaded, err := p.loadPrograms(ethernet, kind)
+	loaded, err := p.loadPrograms(ethernet, kindOf(name))
 	maps.Copy(p.programs, loaded)
 	return p.programs[name], err
+}
+
+// kindOf tells which programs are loaded together with that of a name.
+func kindOf(name string) func(*ebpf.ProgramSpec) bool {
+	switch {
+	case name == Homeward:
+		return forEgress
+	case name == Fast:
+		return forDrivers
+	case onLinks(name):
+		return forLinks
+	}
+	return forSockets
 }
 
 // linkProgram returns the program for links with or without headers.
@@ -40,18 +53,20 @@ func (p *Plane) linkProgram(name string, bare bool) (*ebpf.Program, error) {
 	if !bare {
 		return p.program(name)
 	}
-	if p.bare == nil {
-		var err error
-		if p.bare, err = p.loadPrograms(0, forLinks); err != nil {
-			return nil, err
-		}
+	if prog, ok := p.bare[name]; ok {
+		return prog, nil
 	}
-	return p.bare[name], nil
+	loaded, err := p.loadPrograms(0, kindOf(name))
+	if p.bare == nil {
+		p.bare = map[string]*ebpf.Program{}
+	}
+	maps.Copy(p.bare, loaded)
+	return p.bare[name], err
 }
 
 // loadPrograms loads the programs of a kind around the plane's maps, for links
 // with headers of that length.
-func (p *Plane) loadPrograms(header uint32, wanted func(ebpf.ProgramType) bool) (map[string]*ebpf.Program, error) {
+func (p *Plane) loadPrograms(header uint32, wanted func(*ebpf.ProgramSpec) bool) (map[string]*ebpf.Program, error) {
 	spec, err := Spec(p.opt.Cookie, header, p.balancing)
 	if err != nil {
 		return nil, err
@@ -72,8 +87,8 @@ func (p *Plane) loadPrograms(header uint32, wanted func(ebpf.ProgramType) bool) 
 }
 
 // keep takes the other programs out of the specification.
-func keep(spec *ebpf.CollectionSpec, wanted func(ebpf.ProgramType) bool) {
-	maps.DeleteFunc(spec.Programs, func(_ string, prog *ebpf.ProgramSpec) bool { return !wanted(prog.Type) })
+func keep(spec *ebpf.CollectionSpec, wanted func(*ebpf.ProgramSpec) bool) {
+	maps.DeleteFunc(spec.Programs, func(_ string, prog *ebpf.ProgramSpec) bool { return !wanted(prog) })
 }
 
 // collection loads what is specified around the maps that are there.

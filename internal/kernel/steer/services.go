@@ -27,6 +27,7 @@ const (
 	RealMasquerade
 	RealDraining
 	RealTunnel
+	RealHere
 )
 
 // How the packets of a service reach its real servers, as in

@@ -44,15 +44,15 @@ func TryCgroups() error {
 // TryServices loads the programs for links and socket calls with what services
 // need.
 func TryServices() error {
-	p, err := try(func(t ebpf.ProgramType) bool { return forLinks(t) || forSockets(t) }, true)
+	p, err := try(func(prog *ebpf.ProgramSpec) bool { return !forDrivers(prog) }, true)
 	if err != nil {
 		return err
 	}
 	return p.Close()
 }
 
-// try loads the programs of some types around small maps.
-func try(wanted func(ebpf.ProgramType) bool, balancing bool) (*Plane, error) {
+// try loads the programs of some kinds around small maps.
+func try(wanted func(*ebpf.ProgramSpec) bool, balancing bool) (*Plane, error) {
 	spec, err := Spec(0, ethernet, balancing)
 	if err != nil {
 		return nil, err

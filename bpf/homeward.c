@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* homeward runs where packets leave the host, while there are real servers that
+ * are the host itself.
+ */
+#include "include/here.h"
+
+SEC("tc")
+int homeward(struct __sk_buff *skb)
+{
+	struct packet p = {};
+
+	if (!balancing || skb->ingress_ifindex || read_packet(skb, &p))
+		return UNTOUCHED;
+	return answer_homeward(skb, &p);
+}

@@ -1,0 +1,105 @@
+package balance_test
+
+import (
+	"errors"
+	"net/netip"
+
+	"fairlead/internal/model"
+
+	"golang.org/x/sys/unix"
+)
+
+// self is the host itself as a real server, by its address on the LAN.
+func (l *lan) self(v4 bool, port uint16) model.RealServer {
+	r := model.RealServer{Address: netip.MustParseAddr("2001:db8:113::1"), Port: port, Weight: 1}
+	if v4 {
+		r.Address = netip.MustParseAddr("203.0.113.1")
+	}
+	return r
+}
+
+// here: the host itself is a real server. It sees the client, and a client that
+// nobody listens to is told.
+func (l *lan) here(proto model.Proto, v4 bool) {
+	l.serveAt(l.DoServer, "host", 80)
+	v := l.service(proto, v4)
+	v.Reals = []model.RealServer{l.self(v4, 80)}
+	l.set(v)
+	t, s := l.talk(l.DoClient, proto, v4)
+	if s.by != "host" || s.sees != clientAddr(v4) || s.port != 80 {
+		l.Errorf("%s is asked at %d by %s, want host at 80 by %s", s.by, s.port, s.sees, clientAddr(v4))
+	}
+	t.saysMuch(map[model.Proto]int{model.TCP: 1 << 20, model.UDP: 4000}[proto])
+	for _, from := range []place{l.DoServer, l.in("a")} {
+		l.only(l.spread(from, proto, v4, 2), "host")
+	}
+	v.Reals = []model.RealServer{l.self(v4, 81)}
+	l.set(v)
+	l.isRefused(l.DoClient, proto, v4, 8080)
+}
+
+// hereToo: it is one of several, takes its turns, keeps its conversations
+// whatever becomes of the others, and loses them when it is down.
+func (l *lan) hereToo(proto model.Proto, v4 bool) {
+	l.serveAt(l.DoServer, "host", 80)
+	v := l.service(proto, v4, "a", "far1")
+	v.Scheduler, v.Reals = model.RoundRobin, append(v.Reals, l.self(v4, 80))
+	l.set(v)
+	for _, from := range []place{l.DoClient, l.DoServer, l.in("b")} {
+		l.only(l.spread(from, proto, v4, 9), "a", "far1", "host")
+	}
+	talks := l.talks(proto, v4, 6)
+	drained := v.Clone()
+	drained.Reals[2].State = model.RealDraining
+	l.set(drained)
+	l.goesOn(talks)
+	l.only(l.spread(l.DoClient, proto, v4, 6), "a", "far1")
+	drained.Reals[2].State = model.RealDown
+	l.set(drained)
+	for _, c := range talks {
+		switch {
+		case c.with != "host":
+			l.goesOn([]conversation{c})
+		case proto == model.TCP:
+			c.isOver()
+		default:
+			if s := c.hears(); s.by == "host" {
+				l.Errorf("%s answers, which is down", s.by)
+			}
+		}
+	}
+}
+
+// isOver fails the test unless who goes on with a conversation is reset.
+func (t talk) isOver() {
+	t.l.Helper()
+	if _, err := t.ask(); !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {
+		t.l.Errorf("%s is not reset but: %v", t.conn.LocalAddr(), err)
+	}
+}
+
+// hereDirect: it gets packets as they are, as others do.
+func (l *lan) hereDirect(proto model.Proto, v4 bool) {
+	l.serveAt(l.DoServer, "host", 8080)
+	l.prepare("far1", v4)
+	v := l.service(proto, v4, "far1")
+	v.Scheduler, v.Forward, v.Reals[0].Port = model.RoundRobin, model.ForwardDirect, 0
+	v.Reals = append(v.Reals, l.self(v4, 0))
+	l.set(v)
+	by := map[string]int{}
+	for range 6 {
+		t, err := l.dialFrom(l.DoClient, onLAN(v4), proto, v4, 8080)
+		if err != nil {
+			l.Fatal(err)
+		}
+		s := t.hears()
+		if by[s.by]++; s.sees != onLAN(v4) || s.port != 8080 {
+			l.Errorf("%s is asked at %d by %s", s.by, s.port, s.sees)
+		}
+	}
+	l.only(by, "far1", "host")
+	v.Reals = v.Reals[1:]
+	l.set(v)
+	l.only(l.spread(l.in("a"), proto, v4, 2), "host")
+	l.only(l.spread(l.DoServer, proto, v4, 2), "host")
+}

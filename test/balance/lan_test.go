@@ -298,8 +298,11 @@ func answer(udp *net.UDPConn, name string) {
 	}
 }
 
-// asLong makes the answer to a line of so many bytes as long, if that is longer.
+// asLong makes the answer to a line that no packet holds as long.
 func asLong(length int, answer string) string {
+	if length <= 1500 {
+		return answer
+	}
 	return answer + strings.Repeat(" ", max(0, length-1-len(answer)))
 }
 

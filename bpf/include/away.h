@@ -172,6 +172,38 @@ inline_always int away(struct __sk_buff *skb, const struct flow *f)
 	return bpf_redirect(link_of(h), 0);
 }
 
+/* age_v4 takes one hop from an IPv4 packet (RFC 1141). */
+inline_always void age_v4(struct iphdr *ip)
+{
+	__u32 sum = ip->check + bpf_htons(0x0100);
+
+	ip->check = sum + (sum >= 0xffff);
+	ip->ttl--;
+}
+
+/* age takes one hop from a packet that goes on to another host, and fails where
+ * none is left: two balancers that take each other for a real server would send
+ * it to and fro without end.
+ */
+inline_always int age(struct __sk_buff *skb, const struct packet *p)
+{
+	__u32 off = link_header + offsetof(struct ipv6hdr, hop_limit);
+	struct iphdr *ip;
+	__u8 left;
+
+	if (p->v6) {
+		if (bpf_skb_load_bytes(skb, off, &left, sizeof(left)) || left <= 1)
+			return -1;
+		left--;
+		return bpf_skb_store_bytes(skb, off, &left, sizeof(left), BPF_F_RECOMPUTE_CSUM);
+	}
+	ip = writable(skb, link_header, sizeof(*ip));
+	if (!ip || ip->ttl <= 1)
+		return -1;
+	age_v4(ip);
+	return 0;
+}
+
 /* too_big returns how large packets may be if this one is larger than the link
  * takes, else 0. 576 bytes fit every link.
  */

@@ -288,7 +288,7 @@ static __noinline int on_to(struct __sk_buff *skb, const struct packet *p, const
 		return UNTOUCHED;
 	if (!(r->flags & REAL_REMOTE))
 		return into(skb, r->ifindex);
-	if (r->flags & REAL_TUNNEL && wrap(skb, p, r))
+	if (age(skb, p) || (r->flags & REAL_TUNNEL && wrap(skb, p, r)))
 		return TC_ACT_SHOT;
 	aim(r, w);
 	return away(skb, &w->fresh);

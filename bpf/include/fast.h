@@ -8,9 +8,9 @@
  * this CPU (hops). So the first packet of each way in each second goes by tc,
  * which asks the routing table, and by which the kernel learns that the
  * neighbour is in use. So does whatever is not plain: fragments, options, VLANs,
- * errors, what is too large, real servers in sandboxes, clients to be refused,
- * what would leave by a link that has no fast path. Passed on, it meets the tc
- * program as if there were no other.
+ * errors, what is too large or may pass no more hosts, real servers in sandboxes,
+ * clients to be refused, what would leave by a link that has no fast path. Passed
+ * on, it meets the tc program as if there were no other.
  *
  *	client ── driver ─[fast]── driver ── real server elsewhere
  *	             └── pass ── [uplink] ──┘
@@ -121,7 +121,7 @@ inline_always int read_fast_v4(struct xdp_md *ctx, struct packet *p)
 {
 	struct iphdr *ip = at(ctx, ETH_HLEN, sizeof(*ip));
 
-	if (!ip || ip->version != 4 || ip->ihl != 5 || ip->frag_off & bpf_htons(IP_MF | IP_OFFSET))
+	if (!ip || ip->version != 4 || ip->ihl != 5 || ip->ttl <= 1 || ip->frag_off & bpf_htons(IP_MF | IP_OFFSET))
 		return -1;
 	map_v4(&p->src, ip->saddr);
 	map_v4(&p->dst, ip->daddr);
@@ -132,7 +132,7 @@ inline_always int read_fast_v6(struct xdp_md *ctx, struct packet *p)
 {
 	struct ipv6hdr *ip = at(ctx, ETH_HLEN, sizeof(*ip));
 
-	if (!ip || ip->version != 6)
+	if (!ip || ip->version != 6 || ip->hop_limit <= 1)
 		return -1;
 	copy_v6(&p->src, &ip->saddr);
 	copy_v6(&p->dst, &ip->daddr);
@@ -249,6 +249,26 @@ inline_always int wrap_fast(struct xdp_md *ctx, const struct packet *p, const st
 	return port ? wrap_fast_v4(ctx, p, r, sizeof(struct gue), port) : wrap_fast_v4(ctx, p, r, 0, 0);
 }
 
+/* age_fast takes one hop from a packet, as age does. */
+inline_always int age_fast(struct xdp_md *ctx, const struct packet *p)
+{
+	struct ipv6hdr *v6;
+	struct iphdr *v4;
+
+	if (p->v6) {
+		v6 = at(ctx, ETH_HLEN, sizeof(*v6));
+		if (!v6)
+			return -1;
+		v6->hop_limit--;
+		return 0;
+	}
+	v4 = at(ctx, ETH_HLEN, sizeof(*v4));
+	if (!v4)
+		return -1;
+	age_v4(v4);
+	return 0;
+}
+
 /* send sends the frame by a way. */
 inline_always int send(struct xdp_md *ctx, const struct packet *p, const struct hop *h)
 {
@@ -278,7 +298,7 @@ static __noinline int lead_fast(struct xdp_md *ctx, struct packet *p, struct wor
 	if (!h)
 		return XDP_PASS;
 	last = track(length, f, p, INWARD);
-	if (r->flags & REAL_TUNNEL && wrap_fast(ctx, p, r)) {
+	if (age_fast(ctx, p) || (r->flags & REAL_TUNNEL && wrap_fast(ctx, p, r))) {
 		drop(f->lead, INWARD);
 		return XDP_DROP;
 	}

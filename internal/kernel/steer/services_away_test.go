@@ -1,6 +1,7 @@
 package steer
 
 import (
+	"bytes"
 	"net/netip"
 	"testing"
 )
@@ -37,4 +38,51 @@ func TestNoWayToARealServer(t *testing.T) {
 			b.unserve(t, "web")
 		}
 	})
+}
+
+// aged is the frame of a packet that has passed one host more.
+func aged(frame []byte) []byte {
+	frame = bytes.Clone(frame)
+	if frame[ethernet]>>4 == 6 {
+		frame[ethernet+7]--
+		return frame
+	}
+	frame[ethernet+8]--
+	return resummed(frame)
+}
+
+// mustSendOn is as mustLead at an uplink, for a packet that goes on to another
+// host.
+func (b *bench) mustSendOn(tb testing.TB, name string, frame []byte) []byte {
+	tb.Helper()
+	act, out := b.run(tb, Uplink, frame, skb{Ifindex: uint32(b.up)}, b.summing(tb, frame))
+	if act != redirect {
+		tb.Fatalf("%s: the program returns %d, want %d", name, act, redirect)
+	}
+	checkChange(tb, name, aged(frame), out)
+	return out
+}
+
+// TestHops: packets for real servers elsewhere get older, and in the end go no
+// further.
+func TestHops(t *testing.T) {
+	b := newBench(t)
+	for _, forward := range []uint8{ForwardNAT, ForwardDirect, ForwardTunnel} {
+		eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
+			s := b.remote(udp, v4, forward)
+			b.hold(t, s)
+			frame := first(udp, client, s.Frontends[0]).frame()
+			for left := 64; left > 0; left-- {
+				act, out := b.uplink(t, frame)
+				if want := map[bool]int{true: redirect, false: dropped}[left > 1]; act != want {
+					t.Errorf("forward %d: a packet that may pass %d hosts gets %d, want %d", forward, left, act, want)
+				}
+				if header, _ := packetView(out).sums(out); !header {
+					t.Errorf("forward %d: the checksum of a header is wrong, with %d left", forward, left-1)
+				}
+				frame = aged(frame)
+			}
+			b.unserve(t, "web")
+		})
+	}
 }

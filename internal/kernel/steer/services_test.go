@@ -133,7 +133,7 @@ func TestServedElsewhere(t *testing.T) {
 		}
 		s.Ring, s.Reals = []uint16{0}, []Real{{At: netip.AddrPortFrom(far, 8000), Weight: 1, Seen: seen, Ifindex: uint32(b.up), Flags: RealRemote | RealMasquerade}}
 		b.hold(t, s)
-		src, dst := ends(b.mustLead(t, "a call", Uplink, b.up, first(udp, client, s.Frontends[0]).frame()))
+		src, dst := ends(b.mustSendOn(t, "a call", first(udp, client, s.Frontends[0]).frame()))
 		if src.Addr() != seen || src.Port() < 1024 || src.Port() >= 32768 || dst != s.Reals[0].At {
 			t.Errorf("%s is called by %s", dst, src)
 		}

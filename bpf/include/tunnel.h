@@ -271,17 +271,28 @@ inline_always int quote_v4(struct __sk_buff *skb, const struct packet *p, __u32 
 	       bpf_skb_store_bytes(skb, link_header, &m, sizeof(m), 0);
 }
 
+/* fragmented is the length of the header that a fragment of IPv6 has besides, or
+ * 0.
+ */
+inline_always __u32 fragmented(const struct packet *p)
+{
+	return p->v6 && p->l4 == link_header + ip_length(p) + sizeof(struct fragment_header) ? sizeof(struct fragment_header) : 0;
+}
+
 inline_always int quote_v6(struct __sk_buff *skb, const struct packet *p, __u32 mtu)
 {
 	struct too_big_v6 m;
-	__u32 sum = sum_quoted(skb, p);
+	struct fragment_header frag = {};
+	__u32 sum = sum_quoted(skb, p), more = fragmented(p);
 
-	if (bpf_skb_load_bytes(skb, link_header, &m.ip, sizeof(m.ip)))
+	if (bpf_skb_load_bytes(skb, link_header, &m.ip, sizeof(m.ip)) ||
+	    (more && bpf_skb_load_bytes(skb, link_header + sizeof(m.ip), &frag, sizeof(frag))))
 		return -1;
+	sum += fold(bpf_csum_diff(0, 0, (__be32 *)&frag, sizeof(frag), 0));
 	sum += fold(bpf_csum_diff(0, 0, (__be32 *)&m.ip, sizeof(m.ip), 0));
 	__builtin_memset(&m, 0, sizeof(m));
 	m.ip.version = 6;
-	m.ip.payload_len = bpf_htons(sizeof(m.icmp) + sizeof(struct ipv6hdr) + QUOTED);
+	m.ip.payload_len = bpf_htons(sizeof(m.icmp) + sizeof(struct ipv6hdr) + more + QUOTED);
 	m.ip.nexthdr = ICMPV6_PROTO;
 	m.ip.hop_limit = OUTER_TTL;
 	__builtin_memcpy(&m.ip.saddr, &p->dst, 16);
@@ -295,12 +306,12 @@ inline_always int quote_v6(struct __sk_buff *skb, const struct packet *p, __u32 
 	       bpf_skb_store_bytes(skb, link_header, &m, sizeof(m), 0);
 }
 
-/* tell_too_big tells the sender of a packet how long it may be. A fragment, or
- * what has options before its transport header, is only lost.
+/* tell_too_big tells the sender of a packet how long it may be. A later fragment,
+ * or what has options before its transport header, is only lost.
  */
 apart int tell_too_big(struct __sk_buff *skb, const struct packet *p, __u32 mtu)
 {
-	if (!p || p->kind != PACKET_L4 || p->l4 != link_header + ip_length(p))
+	if (!p || p->kind != PACKET_L4 || p->l4 != link_header + ip_length(p) + fragmented(p))
 		return TC_ACT_SHOT;
 	if (p->v6 ? quote_v6(skb, p, mtu) : quote_v4(skb, p, mtu))
 		return TC_ACT_SHOT;

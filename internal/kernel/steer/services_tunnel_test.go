@@ -229,3 +229,27 @@ func TestTooBig(t *testing.T) {
 		}
 	})
 }
+
+// TestTooBigFragment: so is one that splits datagrams already, but not enough.
+func TestTooBigFragment(t *testing.T) {
+	b := newBench(t)
+	s := b.remote(true, false, ForwardTunnel)
+	b.hold(t, s)
+	call := first(true, client6, s.Frontends[0])
+	call.payload = make([]byte, 1600)
+	in := call.fragments(1416)[0] // 1464 bytes with its headers
+	act, out := b.uplink(t, in)
+	if act != redirect {
+		t.Fatalf("a fragment that is too large gets %d", act)
+	}
+	v := packetView(out)
+	if _, right := v.sums(out); !right || v.proto != 58 || be(out[v.l4:]) != 0x0200 || be(out[v.l4+6:]) != 1460 {
+		t.Errorf("checksum right: %v\n%x", right, out)
+	}
+	if quoted := out[v.l4+8:]; len(quoted) < 40+8+8 || !bytes.Equal(quoted, in[ethernet:ethernet+len(quoted)]) {
+		t.Errorf("it quotes %x", quoted)
+	}
+	if act, _ := b.uplink(t, call.fragments(1408)[0]); act != redirect {
+		t.Errorf("one that fits gets %d", act)
+	}
+}

@@ -185,22 +185,28 @@ inline_always void age_v4(struct iphdr *ip)
  * none is left: two balancers that take each other for a real server would send
  * it to and fro without end.
  */
-inline_always int age(struct __sk_buff *skb, const struct packet *p)
+apart int age(struct __sk_buff *skb, const struct packet *p)
 {
-	__u32 off = link_header + offsetof(struct ipv6hdr, hop_limit);
-	struct iphdr *ip;
-	__u8 left;
+	struct ipv6hdr *v6;
+	struct iphdr *v4;
 
-	if (p->v6) {
-		if (bpf_skb_load_bytes(skb, off, &left, sizeof(left)) || left <= 1)
-			return -1;
-		left--;
-		return bpf_skb_store_bytes(skb, off, &left, sizeof(left), BPF_F_RECOMPUTE_CSUM);
-	}
-	ip = writable(skb, link_header, sizeof(*ip));
-	if (!ip || ip->ttl <= 1)
+	if (!p)
 		return -1;
-	age_v4(ip);
+	if (p->v6) {
+		v6 = writable(skb, link_header, sizeof(*v6));
+		if (!v6 || v6->hop_limit <= 1)
+			return -1;
+		v6->hop_limit--;
+		/* No checksum of its own makes up for that in a card's sum over all. Without
+		 * one this fails, and may.
+		 */
+		bpf_csum_update(skb, (__u16)~bpf_htons(1));
+		return 0;
+	}
+	v4 = writable(skb, link_header, sizeof(*v4));
+	if (!v4 || v4->ttl <= 1)
+		return -1;
+	age_v4(v4);
 	return 0;
 }
 

@@ -281,18 +281,19 @@ inline_always __u32 fragmented(const struct packet *p)
 
 inline_always int quote_v6(struct __sk_buff *skb, const struct packet *p, __u32 mtu)
 {
-	struct too_big_v6 m;
-	struct fragment_header frag = {};
-	__u32 sum = sum_quoted(skb, p), more = fragmented(p);
+	struct too_big_v6 m = {};
+	__u32 sum = sum_quoted(skb, p);
 
-	if (bpf_skb_load_bytes(skb, link_header, &m.ip, sizeof(m.ip)) ||
-	    (more && bpf_skb_load_bytes(skb, link_header + sizeof(m.ip), &frag, sizeof(frag))))
+	if (bpf_skb_load_bytes(skb, link_header, &m.ip, sizeof(m.ip)))
 		return -1;
-	sum += fold(bpf_csum_diff(0, 0, (__be32 *)&frag, sizeof(frag), 0));
-	sum += fold(bpf_csum_diff(0, 0, (__be32 *)&m.ip, sizeof(m.ip), 0));
+	/* What a fragment has besides is summed up where the message will be. */
+	_Static_assert(sizeof(m.icmp) == sizeof(struct fragment_header), "they are as long as each other");
+	if (fragmented(p) && bpf_skb_load_bytes(skb, link_header + sizeof(m.ip), &m.icmp, sizeof(m.icmp)))
+		return -1;
+	sum += fold(bpf_csum_diff(0, 0, (__be32 *)&m, sizeof(m), 0));
 	__builtin_memset(&m, 0, sizeof(m));
 	m.ip.version = 6;
-	m.ip.payload_len = bpf_htons(sizeof(m.icmp) + sizeof(struct ipv6hdr) + more + QUOTED);
+	m.ip.payload_len = bpf_htons(sizeof(m.icmp) + sizeof(struct ipv6hdr) + fragmented(p) + QUOTED);
 	m.ip.nexthdr = ICMPV6_PROTO;
 	m.ip.hop_limit = OUTER_TTL;
 	__builtin_memcpy(&m.ip.saddr, &p->dst, 16);

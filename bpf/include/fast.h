@@ -159,11 +159,7 @@ inline_always int read_fast(struct xdp_md *ctx, struct packet *p)
 /* is_answer reports whether the packet is one to a client of a flow. */
 inline_always int is_answer(const struct packet *p, struct work *w)
 {
-	w->key.endpoint = p->src;
-	w->key.client = p->dst;
-	w->key.endpoint_port = p->sport;
-	w->key.client_port = p->dport;
-	w->key.plane = p->plane;
+	name_answer(&w->key, p);
 	return find_flow(&w->key) != 0;
 }
 

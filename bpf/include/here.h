@@ -37,11 +37,7 @@ inline_always int answer_homeward(struct __sk_buff *skb, struct packet *p)
 
 	if (p->kind == PACKET_ERROR)
 		return error_outward(skb, p, 1);
-	key.endpoint = p->src;
-	key.endpoint_port = p->sport;
-	key.client = p->dst;
-	key.client_port = p->dport;
-	key.plane = p->plane;
+	name_answer(&key, p);
 	f = find_flow(&key);
 	if (!f || !(f->flags & FLOW_HERE))
 		return UNTOUCHED;
@@ -51,10 +47,7 @@ inline_always int answer_homeward(struct __sk_buff *skb, struct packet *p)
 	}
 	note_answer(f, p);
 	last = track(skb->len, f, p, OUTWARD);
-	to.src = &f->host;
-	to.sport = f->host_port;
-	to.dst = &f->client;
-	to.dport = f->client_port;
+	to_client(&to, f);
 	if (rewrite(skb, p, &to))
 		return drop(f->lead, OUTWARD);
 	if (last)

@@ -335,11 +335,7 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int elsewhere
 
 	if (p->kind == PACKET_ERROR)
 		return error_outward(skb, p, 0);
-	key.endpoint = p->src;
-	key.endpoint_port = p->sport;
-	key.client = p->dst;
-	key.client_port = p->dport;
-	key.plane = p->plane;
+	name_answer(&key, p);
 	f = find_flow(&key);
 	if (!f || (elsewhere && !is_real(f->lead)))
 		return NOT_AN_ANSWER;
@@ -359,10 +355,7 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int elsewhere
 	if (is_real(f->lead))
 		note_answer(f, p);
 	last = track(skb->len, f, p, OUTWARD);
-	to.src = &f->host;
-	to.sport = f->host_port;
-	to.dst = &f->client;
-	to.dport = f->client_port;
+	to_client(&to, f);
 	if (rewrite(skb, p, &to))
 		return drop(f->lead, OUTWARD);
 	act = away(skb, f);

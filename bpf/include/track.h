@@ -27,6 +27,25 @@
 
 enum direction { INWARD, OUTWARD };
 
+/* name_answer makes the key of the flow that the packet is an answer in. */
+inline_always void name_answer(struct flow_key *key, const struct packet *p)
+{
+	key->endpoint = p->src;
+	key->client = p->dst;
+	key->endpoint_port = p->sport;
+	key->client_port = p->dport;
+	key->plane = p->plane;
+}
+
+/* to_client makes the ends that an answer has for the client of the flow. */
+inline_always void to_client(struct ends *to, const struct flow *f)
+{
+	to->src = &f->host;
+	to->dst = &f->client;
+	to->sport = f->host_port;
+	to->dport = f->client_port;
+}
+
 inline_always struct flow *find_flow(const struct flow_key *key)
 {
 	struct flow *f;

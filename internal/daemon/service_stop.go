@@ -42,9 +42,9 @@ func (d *Daemon) endStops() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var refs []string
-	changed := map[string]any{}
+	changed, now := map[string]any{}, time.Now()
 	for ref, c := range d.services.containers {
-		if now := time.Now(); !c.ending() || !c.outlived(c.StoppedAt, now) {
+		if !c.ending() || !c.outlived(c.StoppedAt, now) {
 			continue
 		}
 		c.RunsOn = fmt.Sprintf("its container runs on, %s after it was stopped", c.Patience)

@@ -103,13 +103,12 @@ func (h *Host) readBounds(p *steer.Plane, o plan.Bounds) (plan.Object, error) {
 		return nil, err
 	}
 	w, known := p.Workload(id)
-	some := known
-	o.Partly = !known
+	whole, some := known, known
 	for _, hook := range boundHooks {
 		has := p.HasCgroup(hook, boundName(id))
-		some = some || has
-		o.Partly = o.Partly || !has
+		whole, some = whole && has, some || has
 	}
+	o.Partly = !whole
 	if w.Unlisted != unlisted[o.Unlisted] {
 		o.Unlisted = policy(w.Unlisted)
 	}

@@ -203,9 +203,9 @@ func (h *Host) readBPF(o plan.Object) (plan.Object, error) {
 	}
 	switch o := o.(type) {
 	case plan.Uplinks:
-		with, without, err := h.countUplinks(p)
-		o.Partly = without > 0
-		return orNil(o, with > 0 || without == 0), err
+		whole, some, err := h.hasUplinks(p)
+		o.Partly = !whole
+		return orNil(o, whole || some), err
 	case plan.Homeward:
 		whole, some, err := h.hasHomeward(p)
 		o.Partly = !whole
@@ -222,9 +222,9 @@ func (h *Host) readBPF(o plan.Object) (plan.Object, error) {
 		found, err := h.seenPrograms(p, ingress(o))
 		return orNil(o, found[l.Attrs().Index]), err
 	case plan.LocalClients:
-		n := h.countLocalClients(p)
-		o.Partly = n < len(localHooks)
-		return orNil(o, n > 0), nil
+		whole, some := h.hasLocalClients(p)
+		o.Partly = !whole
+		return orNil(o, some), nil
 	case plan.Bounds:
 		return h.readBounds(p, o)
 	}

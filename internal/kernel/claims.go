@@ -93,7 +93,7 @@ func (h *Host) claimsOn(ctx context.Context, on onLink, addresses []netip.Addr, 
 		return err
 	})
 	if err != nil || asker == nil {
-		return nil, err
+		return nil, errors.Join(append(errs, err)...)
 	}
 	defer asker.Close()
 	heard, err := asker.Ask(ctx, addresses, patience)

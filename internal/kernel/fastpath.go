@@ -114,7 +114,7 @@ func (h *Host) setFastPath(p *steer.Plane) error {
 				h.fast[a.Name] = err
 				continue
 			}
-			if err != nil && !isHere(l) {
+			if err != nil && !steer.Here(a.Index) {
 				continue
 			}
 			if h.fast[a.Name] = nil; err != nil {

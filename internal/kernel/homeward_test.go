@@ -3,7 +3,6 @@ package kernel
 import (
 	"net"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -21,15 +20,7 @@ func TestHomewardOutlivesItsProcess(t *testing.T) {
 	}
 	tun := w.tunnel(t)
 	w.echo(t, "192.0.2.1:5300")
-	pins := filepath.Join(bpffs(t), "fairlead")
-	open := func() *Host {
-		h, err := Open(w.ns.Path(), Options{Pins: pins})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { h.Close() })
-		return h
-	}
+	_, open := w.pinned(t)
 	dns := plan.Steered{Balanced: plan.Balanced{Service: "dns", Proto: model.UDP, Scheduler: model.RoundRobin, Forward: model.ForwardNAT,
 		Frontends: plan.PackFrontends([]model.Frontend{{Proto: model.UDP, At: netip.MustParseAddrPort("203.0.113.80:53")}}),
 		Backends:  plan.PackBackends([]plan.Backend{{At: netip.MustParseAddrPort("192.0.2.1:5300"), Weight: 1, Here: true}})}}

@@ -51,12 +51,12 @@ func (h *Host) delLocalClients(p *steer.Plane) error {
 	return errors.Join(errs...)
 }
 
-// countLocalClients returns how many of the hooks are there.
-func (h *Host) countLocalClients(p *steer.Plane) (n int) {
+// hasLocalClients reports whether all of the hooks are there, or some are.
+func (h *Host) hasLocalClients(p *steer.Plane) (whole, some bool) {
+	whole = true
 	for _, hook := range localHooks {
-		if p.HasCgroup(hook, localName) {
-			n++
-		}
+		has := p.HasCgroup(hook, localName)
+		whole, some = whole && has, some || has
 	}
-	return n
+	return whole, some
 }

@@ -3,6 +3,7 @@ package kernel
 import (
 	"net"
 	"net/netip"
+	"path/filepath"
 	"testing"
 
 	"fairlead/internal/model"
@@ -51,6 +52,22 @@ func newLocalWorld(t *testing.T, leads ...plan.Lead) *localWorld {
 		t.Fatal(err)
 	}
 	return w
+}
+
+// pinned returns what opens the host as one process after the other does, with the
+// pins that the one before has left.
+func (w *localWorld) pinned(t *testing.T) (pins string, open func() *Host) {
+	t.Helper()
+	pins = filepath.Join(bpffs(t), "fairlead")
+	return pins, func() *Host {
+		t.Helper()
+		h, err := Open(w.ns.Path(), Options{Pins: pins})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { h.Close() })
+		return h
+	}
 }
 
 // lead sets leads, or takes them away.

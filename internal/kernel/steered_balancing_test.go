@@ -226,15 +226,7 @@ func TestBareLinkIsServed(t *testing.T) {
 	if err := w.Set(plan.Route{Netns: w.box.Path(), To: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.9.0.1"), Link: "eth0"}); err != nil {
 		t.Fatal(err)
 	}
-	pins := filepath.Join(bpffs(t), "fairlead")
-	open := func() *Host {
-		h, err := Open(w.ns.Path(), Options{Pins: pins})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { h.Close() })
-		return h
-	}
+	_, open := w.pinned(t)
 	h := open()
 	(&localWorld{h, w.box}).lead(t, false, toBox("0.0.0.0", 80, "10.9.0.2")...)
 	for _, o := range []plan.Object{plan.Uplinks{}, plan.Ingress{Link: "box0"}} {

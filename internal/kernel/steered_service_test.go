@@ -36,15 +36,7 @@ func TestServicesOutliveTheirProcess(t *testing.T) {
 	if err := w.Del(plan.LocalClients{}); err != nil {
 		t.Fatal(err)
 	}
-	pins := filepath.Join(bpffs(t), "fairlead")
-	open := func() *Host {
-		h, err := Open(w.ns.Path(), Options{Pins: pins})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { h.Close() })
-		return h
-	}
+	pins, open := w.pinned(t)
 	h := open()
 	for _, s := range []model.Scheduler{model.MaglevHashing, model.RoundRobin, model.WeightedRoundRobin, model.WeightedLeastConnection} {
 		want := steeredWeb(s)

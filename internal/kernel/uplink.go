@@ -56,20 +56,13 @@ func (h *Host) attachUplinks(p *steer.Plane, links []netlink.Link) error {
 		var errs []error
 		for _, l := range links {
 			err := p.AttachLink(steer.Uplink, l.Attrs().Index, isBare(l))
-			if err != nil && !isHere(l) {
+			if err != nil && !steer.Here(l.Attrs().Index) {
 				continue
 			}
 			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
 	})
-}
-
-// isHere reports whether the calling thread's namespace has the link, or nobody
-// can tell.
-func isHere(l netlink.Link) bool {
-	_, err := netlink.LinkByIndex(l.Attrs().Index)
-	return !absent(err)
 }
 
 // setHomeward has answers of the host itself leave from virtual addresses.
@@ -115,19 +108,17 @@ func (h *Host) delUplinks(p *steer.Plane) error {
 	})
 }
 
-// countUplinks returns how many uplinks have the program, and how many lack it.
-func (h *Host) countUplinks(p *steer.Plane) (with, without int, err error) {
+// hasUplinks reports whether every uplink has the program, or some have.
+func (h *Host) hasUplinks(p *steer.Plane) (whole, some bool, err error) {
 	found, err := h.seenPrograms(p, steer.Uplink)
 	if err != nil {
-		return 0, 0, err
+		return false, false, err
 	}
 	links, err := h.uplinks()
+	whole = err == nil
 	for _, l := range links {
-		if found[l.Attrs().Index] {
-			with++
-		} else {
-			without++
-		}
+		has := found[l.Attrs().Index]
+		whole, some = whole && has, some || has
 	}
-	return with, without, err
+	return whole, some, err
 }

@@ -449,22 +449,7 @@ func (l *lan) direct(proto model.Proto, v4 bool) {
 		v.Reals[i].Port = 0
 	}
 	l.set(v)
-	onLAN := netip.MustParseAddr("2001:db8:113::100")
-	if v4 {
-		onLAN = netip.MustParseAddr("203.0.113.100")
-	}
-	by := map[string]int{}
-	for range 20 {
-		t, err := l.dialFrom(l.DoClient, onLAN, proto, v4, 8080)
-		if err != nil {
-			l.Fatal(err)
-		}
-		s := t.hears()
-		if by[s.by]++; s.sees != onLAN || s.port != 8080 {
-			l.Errorf("%s is asked at %d by %s", s.by, s.port, s.sees)
-		}
-	}
-	l.only(by, "far1", "far2")
+	l.reaches(20, proto, v4, "far1", "far2")
 }
 
 // prepare gives a server elsewhere the virtual address until the test ends, of

@@ -86,18 +86,7 @@ func (l *lan) hereDirect(proto model.Proto, v4 bool) {
 	v.Scheduler, v.Forward, v.Reals[0].Port = model.RoundRobin, model.ForwardDirect, 0
 	v.Reals = append(v.Reals, l.self(v4, 0))
 	l.set(v)
-	by := map[string]int{}
-	for range 6 {
-		t, err := l.dialFrom(l.DoClient, onLAN(v4), proto, v4, 8080)
-		if err != nil {
-			l.Fatal(err)
-		}
-		s := t.hears()
-		if by[s.by]++; s.sees != onLAN(v4) || s.port != 8080 {
-			l.Errorf("%s is asked at %d by %s", s.by, s.port, s.sees)
-		}
-	}
-	l.only(by, "far1", "host")
+	l.reaches(6, proto, v4, "far1", "host")
 	v.Reals = v.Reals[1:]
 	l.set(v)
 	l.only(l.spread(l.in("a"), proto, v4, 2), "host")

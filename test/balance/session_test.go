@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"fairlead/internal/child"
-	"fairlead/internal/cli"
 	"fairlead/internal/daemon"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
@@ -23,12 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const cliRole = "balance-cli"
-
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{daemons.Role: daemons.Main, cliRole: func() int {
-		return cli.Main("devel", os.Args[1:], os.Stdout, os.Stderr)
-	}})
+	child.Dispatch(child.Roles{daemons.Role: daemons.Main, daemons.CLIRole: daemons.CLI})
 	os.Exit(m.Run())
 }
 
@@ -93,23 +88,10 @@ func (s *site) serve(at string) {
 	}()
 }
 
-// fairlead runs a command on the host and returns what it says.
-func (s *site) fairlead(args ...string) string {
-	s.Helper()
-	cmd := child.Self(cliRole)
-	cmd.Args = append(cmd.Args, args...)
-	cmd.Env = append(cmd.Env, "FAIRLEAD_SOCKET="+s.daemon.Socket)
-	var out []byte
-	if err := s.host.Do(func() (err error) { out, err = cmd.CombinedOutput(); return err }); err != nil {
-		s.Fatalf("fairlead %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
-}
-
 // says fails the test unless a command says all of these.
 func (s *site) says(command string, all ...string) {
 	s.Helper()
-	said := s.fairlead(strings.Fields(command)...)
+	said := s.daemon.Run(strings.Fields(command)...)
 	for _, want := range all {
 		if !strings.Contains(said, want) {
 			s.Errorf("fairlead %s does not say %q:\n%s", command, want, said)
@@ -156,7 +138,7 @@ func TestSession(t *testing.T) {
 	for name := range strings.SplitSeq(*planes, ",") {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
-			s.fairlead("service", "add", "web", "192.0.2.80:80", "--plane", name, "--scheduler", "rr", "--real", "10.0.0.2", "--real", "10.0.0.3")
+			s.daemon.Run("service", "add", "web", "192.0.2.80:80", "--plane", name, "--scheduler", "rr", "--real", "10.0.0.2", "--real", "10.0.0.3")
 			s.says("service ls", "192.0.2.80:80", name, "10.0.0.2", "10.0.0.3")
 			s.explained(model.Plane(name))
 			if model.Plane(name) == model.PlaneIPVS {
@@ -217,7 +199,7 @@ var errTold = errors.New("it has told")
 func (s *site) parted() {
 	s.Helper()
 	all := s.visit(3)
-	s.fairlead("service", "drain", "web", "10.0.0.2", "--now")
+	s.daemon.Run("service", "drain", "web", "10.0.0.2", "--now")
 	for _, conn := range all["10.0.0.2:80"] {
 		if err := conn.SetReadDeadline(time.Now().Add(long)); err != nil {
 			s.Fatal(err)

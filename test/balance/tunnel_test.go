@@ -40,19 +40,19 @@ func (l *lan) tunnelsBy(proto model.Proto, v4 bool, tunnels ...model.Tunnel) {
 			v.Reals[i].Port = 0
 		}
 		l.set(v)
-		l.reachesElsewhere(proto, v4)
+		l.reaches(20, proto, v4, "far1", "far2")
 		if tunnel.Checksum != model.TunnelRemoteSummed || proto == model.UDP { // see docs/guide/planes.md
 			l.saysMuchElsewhere(proto, v4)
 		}
 	}
 }
 
-// reachesElsewhere fails the test unless servers elsewhere answer who has dialled
-// the virtual address, on the LAN.
-func (l *lan) reachesElsewhere(proto model.Proto, v4 bool) {
+// reaches fails the test unless these servers, and no others, answer who has dialled
+// the virtual address on the LAN n times, and see who that is.
+func (l *lan) reaches(n int, proto model.Proto, v4 bool, names ...string) {
 	l.Helper()
 	by := map[string]int{}
-	for range 20 {
+	for range n {
 		t, err := l.dialFrom(l.DoClient, onLAN(v4), proto, v4, 8080)
 		if err != nil {
 			l.Fatal(err)
@@ -62,7 +62,7 @@ func (l *lan) reachesElsewhere(proto model.Proto, v4 bool) {
 			l.Errorf("%s is asked at %d by %s", s.by, s.port, s.sees)
 		}
 	}
-	l.only(by, "far1", "far2")
+	l.only(by, names...)
 }
 
 // saysMuchElsewhere says more than the tunnel has room for in a packet.

@@ -35,7 +35,7 @@ func TestIPVSDirectRouting(t *testing.T) {
 		l.serve(name)
 		if name != "raspberrypi3" {
 			l.start(name)
-			l.fairlead(name, "apply", "-f", dockerlabProxy)
+			l.daemons[name].Run("apply", "-f", dockerlabProxy)
 		}
 	}
 	l.sh("tester", "sysctl -qw net.ipv4.neigh.eth0.retrans_time_ms=20")
@@ -46,7 +46,7 @@ func TestIPVSDirectRouting(t *testing.T) {
 	l.sh("raspberrypi3", "nft 'table ip website { chain prerouting { type nat hook prerouting priority dstnat; ip daddr 192.168.1.200 dnat to 192.168.1.13; }; }'")
 	l.start(director)
 	before := l.left(director)
-	l.fairlead(director, "apply", "-f", dockerlab)
+	l.daemons[director].Run("apply", "-f", dockerlab)
 	for _, at := range proxies {
 		l.until("website", at, daemon.RealUp)
 	}
@@ -59,7 +59,7 @@ func TestIPVSDirectRouting(t *testing.T) {
 	l.until("website", proxies["raspberrypi2"], daemon.RealUp)
 	l.answer(slices.Collect(maps.Keys(proxies))...)
 
-	l.fairlead("raspberrypi0", "destroy", "-f", dockerlabProxy)
+	l.daemons["raspberrypi0"].Run("destroy", "-f", dockerlabProxy)
 	l.same("raspberrypi0", untouched)
 	if r := l.until("website", proxies["raspberrypi0"], daemon.RealDown); !strings.Contains(r.Cause, "virtual address") {
 		t.Errorf("%s is down since %q, and lacks the virtual address", r.Address, r.Cause)
@@ -68,11 +68,11 @@ func TestIPVSDirectRouting(t *testing.T) {
 		t.Errorf("raspberrypi0 does not answer at its own address, but %q: %v", by, err)
 	}
 	l.answer("raspberrypi1", "raspberrypi2", "raspberrypi3")
-	l.fairlead("raspberrypi0", "apply", "-f", dockerlabProxy)
+	l.daemons["raspberrypi0"].Run("apply", "-f", dockerlabProxy)
 	l.until("website", proxies["raspberrypi0"], daemon.RealUp)
 	l.answer(slices.Collect(maps.Keys(proxies))...)
 
-	l.fairlead(director, "destroy", "-f", dockerlab)
+	l.daemons[director].Run("destroy", "-f", dockerlab)
 	l.same(director, before)
 	for _, d := range l.daemons {
 		d.Stop()

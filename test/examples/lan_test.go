@@ -23,20 +23,14 @@ import (
 	"time"
 
 	"fairlead/internal/child"
-	"fairlead/internal/cli"
 	"fairlead/internal/daemon"
 	"fairlead/internal/kernel"
 	"fairlead/test/daemons"
 	"fairlead/test/shell"
 )
 
-// cliRole is `fairlead` as users run it.
-const cliRole = "examples-cli"
-
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{daemons.Role: daemons.Main, cliRole: func() int {
-		return cli.Main("devel", os.Args[1:], os.Stdout, os.Stderr)
-	}})
+	child.Dispatch(child.Roles{daemons.Role: daemons.Main, daemons.CLIRole: daemons.CLI})
 	os.Exit(m.Run())
 }
 
@@ -85,19 +79,6 @@ func (l *lan) sh(host, line string) string {
 func (l *lan) start(host string) {
 	l.Helper()
 	l.daemons[host] = daemons.New(l, daemons.In(l.TempDir()), child.Place{Netns: l.hosts[host].File()})
-}
-
-// fairlead runs a command against the daemon of a host and returns what it says.
-func (l *lan) fairlead(host string, args ...string) string {
-	l.Helper()
-	cmd := child.Self(cliRole)
-	cmd.Args = append(cmd.Args, args...)
-	cmd.Env = append(cmd.Env, "FAIRLEAD_SOCKET="+l.daemons[host].Socket)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		l.Fatalf("fairlead %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
 }
 
 // certify makes a key and a certificate that it has signed itself.

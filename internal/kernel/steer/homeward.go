@@ -3,8 +3,6 @@ package steer
 import (
 	"errors"
 	"maps"
-
-	"github.com/vishvananda/netlink"
 )
 
 // Homeward is the program for the egress of links (bpf/include/here.h): there are
@@ -20,7 +18,7 @@ func (p *Plane) AttachHomeward() error {
 	errs := []error{err}
 	for ifindex := range links {
 		err := p.attachLink(Homeward, ifindex, isBare(ifindex))
-		if _, gone := netlink.LinkByIndex(ifindex); err != nil && gone != nil && absent(gone) {
+		if err != nil && !Here(ifindex) {
 			continue
 		}
 		errs = append(errs, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // The programs for the ingress of links.
@@ -29,6 +30,14 @@ func onLinks(program string) bool { return program == Homeward || slices.Contain
 func isBare(ifindex int) bool {
 	l, err := netlink.LinkByIndex(ifindex)
 	return err == nil && l.Attrs().EncapType == "none"
+}
+
+// Here reports whether the calling thread's network namespace has an interface, or
+// nobody can tell. One that has gone while it got a program is no failure.
+func Here(ifindex int) bool {
+	_, err := netlink.LinkByIndex(ifindex)
+	var missing netlink.LinkNotFoundError
+	return !errors.As(err, &missing) && !errors.Is(err, unix.ENODEV)
 }
 
 // pinName names the link of a program on an interface.

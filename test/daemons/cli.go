@@ -1,0 +1,37 @@
+package daemons
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+
+	"fairlead/internal/child"
+	"fairlead/internal/cli"
+)
+
+// CLIRole is the process that is `fairlead` as users run it, and CLI its main
+// function.
+const CLIRole = "whole-cli"
+
+// CLI is a command with the arguments of the process.
+func CLI() int { return cli.Main("devel", os.Args[1:], os.Stdout, os.Stderr) }
+
+// Run runs a command on the daemon's host, against it, which must succeed, and
+// returns what it says.
+func (d *Daemon) Run(args ...string) string {
+	d.t.Helper()
+	cmd := child.Self(CLIRole)
+	cmd.Args = append(cmd.Args, args...)
+	cmd.Env = append(cmd.Env, "FAIRLEAD_SOCKET="+d.Socket)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	p, err := child.Start(context.WithoutCancel(d.t.Context()), cmd, d.at)
+	if err == nil {
+		err = p.Wait()
+	}
+	if err != nil {
+		d.t.Fatalf("fairlead %s: %v\n%s", strings.Join(args, " "), err, &said)
+	}
+	return said.String()
+}

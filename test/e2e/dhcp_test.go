@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bufio"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,11 +56,10 @@ ip netns add web`)
 		}
 	}
 	// The next daemon renews what one that was killed has leased.
-	for _, p := range r.processes() {
-		if strings.Contains(p.cmdline, "fairlead daemon") {
-			_ = syscall.Kill(p.pid, syscall.SIGKILL)
-		}
-	}
+	r.until("the daemon is gone", func(all []descendant) bool {
+		i := slices.IndexFunc(all, func(p descendant) bool { return strings.Contains(p.cmdline, "fairlead daemon") })
+		return i < 0 || syscall.Kill(all[i].pid, syscall.SIGKILL) == syscall.ESRCH
+	})
 	r.succeed("ls")
 	says("DHCPACK(router) 192.0.2.100")
 	r.succeed("detach", "web")

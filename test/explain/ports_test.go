@@ -119,7 +119,7 @@ func TestPortsOfDocker(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			in(t, e, "until ss -Hltn | grep -q :8080; do :; done")
+			in(t, e, "web=$(docker inspect --format '{{.State.Pid}}' web); for at in $$ $web; do until nsenter --net=/proc/$at/ns/net ss -Hltn | grep -q :8080; do :; done; done")
 			want := withProxy
 			if slices.Contains(opt.Flags, "--userland-proxy=false") {
 				want = withoutProxy
@@ -166,7 +166,11 @@ func truth(t *testing.T, e *dockerd.Engine, fairlead string) {
 			if p.Proto != "tcp" {
 				continue
 			}
-			dial := fmt.Sprintf("%s socat -u OPEN:/dev/null TCP:%s:%d,connect-timeout=0.5", place.from, place.at, p.Ports.First)
+			wait := 30. // for what must come
+			if p.Reach[place.name] == "no" {
+				wait = 0.5
+			}
+			dial := fmt.Sprintf("%s socat -u OPEN:/dev/null TCP:%s:%d,connect-timeout=%g", place.from, place.at, p.Ports.First, wait)
 			answers := map[bool]string{true: "yes", false: "no"}[e.Command(t.Context(), "sh", "-c", dial).Run() == nil]
 			if p.Reach[place.name] != answers {
 				t.Errorf("port %d from %s: told %s, and in truth %s", p.Ports.First, place.name, p.Reach[place.name], answers)

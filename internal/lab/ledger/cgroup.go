@@ -33,10 +33,17 @@ func removeTree(path string) error {
 	if failed != nil {
 		return failed
 	}
-	if err := remove(path); err != nil {
+	// Another laboratory may sweep up at the same time.
+	if err := remove(path); err != nil && !gone(path) {
 		return fmt.Errorf("remove cgroup %s: %w", path, err)
 	}
 	return nil
+}
+
+// gone says whether nothing is at a path.
+func gone(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // remove empties one cgroup and removes it. It opens what to wait for before
@@ -55,11 +62,7 @@ func remove(path string) error {
 	if err := kill(dir, events); err != nil {
 		return err
 	}
-	err = unix.Rmdir(path)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	return err
+	return unix.Rmdir(path)
 }
 
 // kill ends all processes of a cgroup and waits until it is empty.

@@ -43,8 +43,9 @@ func newGroup() (*group, error) {
 	if err := sweep(root); err != nil {
 		return nil, err
 	}
-	g := &group{path: filepath.Join(path, fmt.Sprint(prefix, os.Getpid()))}
-	if err := os.Mkdir(g.path, 0o755); err != nil {
+	// In another PID namespace there may be one with our process id.
+	g := &group{}
+	if g.path, err = os.MkdirTemp(path, fmt.Sprint(prefix, os.Getpid(), "-")); err != nil {
 		return nil, fmt.Errorf("make cgroup (root is needed): %w", err)
 	}
 	if g.dir, err = lock(g.path); err != nil {
@@ -88,7 +89,10 @@ func sweep(root *os.File) error {
 			errs = append(errs, err)
 			continue
 		}
-		errs = append(errs, remove(path), dir.Close())
+		if err := remove(path); !errors.Is(err, os.ErrNotExist) { // its owner was just removing it
+			errs = append(errs, err)
+		}
+		errs = append(errs, dir.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -94,6 +94,7 @@ func TestInspect(t *testing.T) {
 	r.succeed("attach", "lan", "web")
 	r.succeed("publish", "web", "8080:8080", "--via", "nat")
 	r.succeed("publish", "web", "9090:9090/udp", "--via", "nat")
+	r.hears(":8080", []string{binary, "exec", "web", "--", "ss", "-Hltn"})
 	got := regexp.MustCompile(` +`).ReplaceAllString(r.succeed("inspect", "web"), " ")
 	for _, line := range []string{
 		`container:web pid \d+ /proc/\d+/ns/net`,

@@ -117,6 +117,17 @@ func TestRunOneFamily(t *testing.T) {
 	two.end(0)
 }
 
+// TestRunInPIDNamespaces: workloads of one host that have the same process id.
+func TestRunInPIDNamespaces(t *testing.T) {
+	r := newRoom(t)
+	for name, host := range map[string]string{"one": "8080", "two": "9080"} {
+		first := []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", binary, "run", "-p", host + ":80", "--"}
+		p := &process{room: r, cmd: r.command(append(first, r.nginx(name, "80")...)...)}
+		p.launch()
+		r.hears(name+" at 80", get("TCP:127.0.0.1:"+host))
+	}
+}
+
 func TestRunDatagrams(t *testing.T) {
 	r := newRoom(t)
 	before := r.snapshot()

@@ -41,7 +41,7 @@ exec sleep infinity
 // something else is mounted there, and no link. What it leaves running ends with
 // it, and it ends in time, also when the test that began it has been killed.
 const alone = `#!/bin/sh
-exec timeout 300 unshare --mount --net --pid --fork --kill-child --mount-proc -- "$@"
+exec timeout 600 unshare --mount --net --pid --fork --kill-child --mount-proc -- "$@"
 `
 
 // openRoom gives a session a host of its own, which goes with everything that

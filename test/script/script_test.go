@@ -255,7 +255,7 @@ const (
 )
 
 // limit bounds one documented command.
-const limit = 5 * time.Minute
+const limit = 10 * time.Minute
 
 // trial is a testscript.T that remembers the outcome.
 type trial struct{ failed bool }

@@ -85,11 +85,19 @@ func (e *Engine) await(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-e.daemon.Done():
-			return fmt.Errorf("dockerd has ended: %s", e.log.text())
+			return fmt.Errorf("dockerd has ended (%w): %s", ended(e.daemon), e.log.text())
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("dockerd does not answer: %s", e.log.text()), ctx.Err())
 		}
 	}
+}
+
+// ended is how a process has ended: what is killed has not said why.
+func ended(p *child.Process) error {
+	if err := p.Wait(); err != nil {
+		return err
+	}
+	return errors.New("exit status 0")
 }
 
 func answers(ctx context.Context, client *http.Client) bool {

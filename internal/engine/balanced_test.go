@@ -18,8 +18,8 @@ func TestFlowsOfNFTAreCounted(t *testing.T) {
 	balanced(t, w, &s, model.PlaneNFT)
 	mustSet(t, w, s)
 	serve(t, in(w, "web"), "web", ":80")
-	for range 3 {
-		hears(t, w.DoClient, model.UDP, atVIPs(8080)[0], "web")
+	for range 3 { // all at once, so that each has a port of its own
+		dial(t, w.DoClient, model.UDP, atVIPs(8080)[0]).hears("web")
 	}
 	open := dial(t, w.DoClient, model.TCP, atVIPs(8080)[1])
 	open.hears("web")
@@ -126,7 +126,7 @@ func TestABoundHoldsBehindAService(t *testing.T) {
 	web := netip.AddrPortFrom(endpointAddr(s, "web"), 9)
 	s.Services = []model.VirtualService{{Name: "web", Addresses: vips[:1], Interface: "wire0", Ports: []model.PortRange{model.Port(9)}, Proto: model.UDP,
 		Reals: []model.RealServer{{Address: web.Addr(), Port: 9, Weight: 1, Endpoint: "web"}}}}
-	const burst = 400
+	const burst = 800
 	for _, c := range []struct {
 		limit uint64
 		plane model.Plane

@@ -93,7 +93,7 @@ func deaf(t testing.TB, from place, to []string) {
 	t.Helper()
 	for _, addr := range to {
 		if err := from(func() error {
-			c, err := net.DialTimeout("tcp", addr, patience/10)
+			c, err := net.DialTimeout("tcp", addr, silence)
 			if err == nil {
 				c.Close()
 			}

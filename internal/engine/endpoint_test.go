@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"fairlead/internal/lab/topology"
 	"fairlead/internal/model"
+	"fairlead/test/cpu"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,12 +63,12 @@ func TestALimitBoundsEachWay(t *testing.T) {
 		t.Run(string(d), func(t *testing.T) {
 			w := world(t)
 			s := dual(t, w, d, "web", "peer")
-			const burst = 400
+			const burst = 800
 			arrives := func(from, to string) int {
 				t.Helper()
 				s = mustSet(t, w, s)
 				undrifted(t, w)
-				return flood(t, w, in(w, from), in(w, to), netip.AddrPortFrom(endpointAddr(s, to), 9), burst)
+				return flood(t, in(w, from), in(w, to), netip.AddrPortFrom(endpointAddr(s, to), 9), burst)
 			}
 			if in, out := arrives("peer", "web"), arrives("web", "peer"); in != burst || out != burst {
 				t.Errorf("without a bound %d and %d of %d arrive", in, out, burst)
@@ -93,63 +95,81 @@ func endpointAddr(s model.State, name string) netip.Addr {
 	return a
 }
 
-// flood sends n datagrams at once and counts those that arrive before a last
-// one, which is sent until it is answered.
-func flood(t *testing.T, w *topology.World, from, to place, at netip.AddrPort, n int) int {
+// flood sends n datagrams at once, by a way that a first one has found, and
+// counts those that arrive before a last one.
+func flood(t *testing.T, from, to place, at netip.AddrPort, n int) int {
 	t.Helper()
 	return floodBy(t, from, to, at, at, n)
 }
 
 // floodBy does so by another address, that leads there.
-func floodBy(t *testing.T, from, to place, server4, at netip.AddrPort, n int) int {
+func floodBy(t *testing.T, from, to place, server4, at netip.AddrPort, n int) (arrived int) {
 	t.Helper()
-	var server, client net.PacketConn
-	open := func(where place, addr string, conn *net.PacketConn) {
-		t.Helper()
-		if err := where(func() (err error) { *conn, err = net.ListenPacket("udp4", addr); return err }); err != nil {
-			t.Fatal(err)
-		}
+	var server net.PacketConn
+	if err := to(func() (err error) { server, err = net.ListenPacket("udp4", server4.String()); return err }); err != nil {
+		t.Fatal(err)
 	}
-	open(to, server4.String(), &server)
-	open(from, ":0", &client)
 	defer server.Close()
-	defer client.Close()
 	roomy(t, server.(*net.UDPConn))
-	got := make(chan int)
-	go func() {
-		defer close(got)
-		count := 0
-		for b := make([]byte, 2000); ; {
-			size, peer, err := server.ReadFrom(b)
-			switch {
-			case err != nil:
-				return
-			case size > 100:
-				count++
-			default:
-				_, _ = server.WriteTo(b[:size], peer) // should it be lost, the next is answered
-				got <- count
-				return
+	go countLarge(server)
+	if err := from(func() error {
+		client, err := net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(at))
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		if err := cpu.Stay(); err != nil { // packets of two may overtake each other
+			return err
+		}
+		if _, err := asked(client, "first"); err != nil {
+			return err
+		}
+		for range n {
+			if _, err := client.Write(make([]byte, 1000)); err != nil {
+				return err
 			}
 		}
-	}()
-	for range n {
-		if _, err := client.WriteTo(make([]byte, 1000), net.UDPAddrFromAddrPort(at)); err != nil {
-			t.Fatal(err)
+		arrived, err = asked(client, "last")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return arrived
+}
+
+// countLarge answers every small datagram with how many large ones have come.
+func countLarge(server net.PacketConn) {
+	count := 0
+	for b := make([]byte, 2000); ; {
+		n, peer, err := server.ReadFrom(b)
+		switch {
+		case err != nil:
+			return
+		case n > 100:
+			count++
+		default:
+			_, _ = server.WriteTo(fmt.Appendf(nil, "%s %d", b[:n], count), peer) // should it be lost, the next is answered
 		}
 	}
+}
+
+// asked sends a word until it is answered, and returns how many large datagrams
+// came before it.
+func asked(client *net.UDPConn, word string) (count int, err error) {
+	b := make([]byte, 100)
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		if _, err := client.WriteTo([]byte("last"), net.UDPAddrFromAddrPort(at)); err != nil {
-			t.Fatal(err)
+		if _, err := client.Write([]byte(word)); err != nil {
+			return 0, err
 		}
-		select {
-		case count := <-got:
-			return count
-		case <-time.After(10 * time.Millisecond):
+		if err := client.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+			return 0, err
+		}
+		n, err := client.Read(b)
+		if _, scan := fmt.Sscanf(string(b[:n]), word+" %d", &count); err == nil && scan == nil {
+			return count, nil
 		}
 	}
-	t.Fatalf("nothing arrives at %s", at)
-	return 0
+	return 0, fmt.Errorf("nothing arrives at %s", client.RemoteAddr())
 }
 
 // roomy gives a socket a buffer for all that a test sends at once.

@@ -118,7 +118,7 @@ func TestFilterHairpinAndInternalNetworks(t *testing.T) {
 			// Even a sandbox that gives itself the route does not get out.
 			sh(t, in(w, "web"), "ip route replace default via 172.30.0.1 dev eth0")
 			if err := w.DoSandbox("web", func() error {
-				c, err := net.DialTimeout("tcp", "198.51.100.1:90", patience/10)
+				c, err := net.DialTimeout("tcp", "198.51.100.1:90", silence)
 				if err == nil {
 					c.Close()
 				}

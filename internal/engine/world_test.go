@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -22,8 +23,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds how long a packet is waited for that should come.
-const patience = 10 * time.Second
+const (
+	// patience bounds how long a packet is waited for that should come, on a
+	// machine that has much else to do.
+	patience = 30 * time.Second
+	// silence is how long nobody must answer to be taken for deaf.
+	silence = time.Second
+	// again is how long after a datagram the next is sent: one may be lost.
+	again = 200 * time.Millisecond
+)
 
 // place runs a function on a thread inside a namespace.
 type place func(func() error) error
@@ -123,17 +131,19 @@ func unchanged(t testing.TB, w *topology.World, before string) {
 	}
 }
 
-// serve answers every line and datagram to a port of the place with the name.
+// serve answers every line and datagram to a port of the place with the name,
+// and with what was said.
 func serve(t testing.TB, in place, name, at string) {
 	t.Helper()
 	listen(t, in, at, func(conn net.Conn) {
 		for lines := bufio.NewReader(conn); ; {
-			if _, err := lines.ReadString('\n'); err != nil {
+			line, err := lines.ReadString('\n')
+			if err != nil {
 				return
 			}
-			fmt.Fprintln(conn, name)
+			fmt.Fprint(conn, name, " ", line)
 		}
-	}, func([]byte) []byte { return []byte(name + "\n") })
+	}, func(datagram []byte) []byte { return fmt.Appendf(nil, "%s %s", name, datagram) })
 }
 
 // listen serves a port of the place, over TCP and UDP, until the test ends.
@@ -206,25 +216,30 @@ func dialAll(t testing.TB, from place, addrs []string) []talk {
 	return talks
 }
 
-// ask says a line, over UDP again and again, until it is answered.
+// ask says a line, over UDP again and again, until it is answered, and returns by
+// whom. What comes late is no answer: neither one to an earlier line, nor, over
+// UDP, an error about an earlier datagram, which the next one meets.
 func (t talk) ask() (string, error) {
 	udp := t.conn.RemoteAddr().Network() == "udp"
+	line := fmt.Sprintf(" %d\n", time.Now().UnixNano())
 	buf := make([]byte, 256)
 	for deadline := time.Now().Add(patience); ; {
 		wait := deadline
 		if udp {
-			wait = time.Now().Add(patience / 50)
+			wait = time.Now().Add(again)
 		}
-		n, err := 0, t.conn.SetDeadline(wait)
+		err := t.conn.SetDeadline(wait)
 		if err == nil {
-			if _, err = t.conn.Write([]byte("hello\n")); err == nil {
-				n, err = t.conn.Read(buf)
-			}
+			_, err = t.conn.Write([]byte(line[1:]))
 		}
-		var late net.Error
-		refused := udp && err != nil && !(errors.As(err, &late) && late.Timeout())
-		if err == nil || !udp || refused || time.Now().After(deadline) {
-			return strings.TrimSpace(string(buf[:n])), err
+		n, lost := 0, udp && isRefusal(err)
+		if err == nil {
+			n, err = t.conn.Read(buf)
+			lost = udp && errors.Is(err, os.ErrDeadlineExceeded)
+		}
+		name, current := strings.CutSuffix(string(buf[:n]), line)
+		if err == nil && current || err != nil && !lost || time.Now().After(deadline) {
+			return name, err
 		}
 	}
 }

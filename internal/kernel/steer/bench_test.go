@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"fairlead/internal/kernel/bpf"
+	"fairlead/test/cpu"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
@@ -51,7 +52,7 @@ func newBenchWith(tb testing.TB, wanted func(*ebpf.ProgramSpec) bool) *bench {
 	go b.serve()
 	tb.Cleanup(func() { close(b.work) })
 	b.do(tb, func() error { return unix.Unshare(unix.CLONE_NEWNET) })
-	b.do(tb, stayOnOneCPU)
+	b.do(tb, cpu.Stay)
 	b.do(tb, b.links)
 	spec, err := Spec(0, ethernet, true)
 	if err != nil {
@@ -95,21 +96,6 @@ func (b *bench) do(tb testing.TB, fn func() error) {
 	if wg.Wait(); err != nil {
 		tb.Fatal(err)
 	}
-}
-
-// stayOnOneCPU keeps the thread on the first CPU that it may use, for the maps
-// of which each CPU has its own.
-func stayOnOneCPU() error {
-	var may, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &may); err != nil {
-		return err
-	}
-	for cpu := 0; one.Count() == 0; cpu++ {
-		if may.IsSet(cpu) {
-			one.Set(cpu)
-		}
-	}
-	return unix.SchedSetaffinity(0, &one)
 }
 
 // links makes the interfaces. Forwarding is on, as on every host with

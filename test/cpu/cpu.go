@@ -1,0 +1,21 @@
+// Package cpu keeps a thread on one CPU: for maps of which each CPU has its own,
+// and for packets that must not overtake each other. It does not choose among
+// CPUs.
+package cpu
+
+import "golang.org/x/sys/unix"
+
+// Stay keeps the calling thread, which its goroutine must be locked to, on the
+// first CPU that it may use.
+func Stay() error {
+	var may, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &may); err != nil {
+		return err
+	}
+	for cpu := 0; one.Count() == 0; cpu++ {
+		if may.IsSet(cpu) {
+			one.Set(cpu)
+		}
+	}
+	return unix.SchedSetaffinity(0, &one)
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -107,8 +108,10 @@ func TestTheWatchmanSees(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	seen := watch(t, f.Switches[0], "box2")
 	reach(t, f, everywhere(t, f, network(f, true)))
-	if seen.plain.Load() == 0 || seen.tunnel.Load() == 0 {
-		t.Errorf("the wire carried %d packets in plain text, %d of VXLAN", seen.plain.Load(), seen.tunnel.Load())
+	for end := time.Now().Add(patience); seen.plain.Load() == 0 || seen.tunnel.Load() == 0; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("the wire carried %d packets in plain text, %d of VXLAN", seen.plain.Load(), seen.tunnel.Load())
+		}
 	}
 }
 

@@ -75,12 +75,13 @@ const (
 )
 
 // Ask asks for addresses of the socket's family, and returns who says that it
-// has one, each once. It takes as long as its patience if nobody answers, and
-// closes the socket if ctx ends before, which is no error.
+// has one, each once. It asks at least once, takes as long as its patience if
+// nobody answers, and closes the socket if ctx ends before, which is no error.
 func (a *Asker) Ask(ctx context.Context, of []netip.Addr, patience time.Duration) ([]Claim, error) {
 	defer context.AfterFunc(ctx, func() { a.conn.Close() })()
 	q := question{of: of}
-	for end := time.Now().Add(patience); time.Now().Before(end) && len(q.open()) > 0; {
+	end := time.Now().Add(patience)
+	for first := true; len(q.open()) > 0 && (first || time.Now().Before(end)); first = false {
 		err := a.send(q.open())
 		if err == nil {
 			until := time.Now().Add(again)
@@ -129,6 +130,9 @@ func (a *Asker) hear(q *question, until time.Time) error {
 		}
 		n, from, err := a.conn.ReadFrom(buf)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
+			n, from, err = a.waiting(buf)
+		}
+		if errors.Is(err, unix.EAGAIN) {
 			return nil
 		}
 		if err != nil {
@@ -141,6 +145,27 @@ func (a *Asker) hear(q *question, until time.Time) error {
 			}
 		}
 	}
+}
+
+// waiting reads what has come, however late it is: others have answered in time,
+// and it is us who had much else to do. EAGAIN says that nothing has.
+func (a *Asker) waiting(buf []byte) (n int, from net.Addr, err error) {
+	raw, err := a.conn.SyscallConn()
+	if err == nil {
+		err = a.conn.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	var sender unix.Sockaddr
+	failed := raw.Read(func(fd uintptr) bool {
+		n, sender, err = unix.Recvfrom(int(fd), buf, unix.MSG_DONTWAIT)
+		return true
+	})
+	if link, is := sender.(*unix.SockaddrLinklayer); is {
+		from = &packet.Addr{HardwareAddr: link.Addr[:link.Halen]}
+	}
+	return n, from, errors.Join(failed, err)
 }
 
 func (a *Asker) parse(b []byte, from net.Addr) (c Claim, ok bool) {

@@ -6,9 +6,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"fairlead/internal/kernel/bpf"
-
-	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 )
 
@@ -25,6 +22,7 @@ func (b *bench) know(tb testing.TB, addr netip.Addr, mac net.HardwareAddr) {
 func (b *bench) macs(tb testing.TB, seen packet) []byte {
 	tb.Helper()
 	act, out := b.run(tb, Sandbox, seen.answer().frame(), skb{Ifindex: uint32(b.web)}, 0)
+	b.keepWays(tb)
 	if act != redirect {
 		tb.Fatalf("the answer to %s is not led: %d", seen.src, act)
 	}
@@ -52,22 +50,10 @@ func TestAnswersAreAddressedAsTheNeighbourIsKnown(t *testing.T) {
 		}
 		moved := net.HardwareAddr{2, 0, 0, 0, 8, byte(i)}
 		b.know(t, c.from.Addr(), moved)
-		b.forgetHops(t)
+		b.forgetWays(t)
 		b.macs(t, seen)
 		if got, want := b.macs(t, seen), append(bytes.Clone(moved), hostMAC...); !bytes.Equal(got, want) {
 			t.Errorf("%s: once its neighbour has moved, answers have the addresses %x, want %x", c.from, got, want)
-		}
-	}
-}
-
-// forgetHops makes the way to every client old.
-func (b *bench) forgetHops(tb testing.TB) {
-	tb.Helper()
-	m := b.maps[bpf.FairleadMapHops]
-	none := make([]bpf.FairleadHop, ebpf.MustPossibleCPU())
-	for slot := range m.MaxEntries() {
-		if err := m.Put(slot, none); err != nil {
-			tb.Fatal(err)
 		}
 	}
 }

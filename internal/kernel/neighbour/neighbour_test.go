@@ -1,0 +1,49 @@
+package neighbour_test
+
+import (
+	"net"
+	"net/netip"
+	"os/exec"
+	"testing"
+	"time"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/neighbour"
+)
+
+// TestAnswersThatAreReadLate are answers: who asks without patience, and reads
+// when the time is over, finds those that have come.
+func TestAnswersThatAreReadLate(t *testing.T) {
+	ns, err := kernel.NewNetns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	other := netip.MustParseAddr("192.0.2.80")
+	var asker *neighbour.Asker
+	if err := ns.Do(func() error {
+		const links = "ip link add wire0 type veth peer name wire1; ip link add link wire1 name other type macvlan mode private;" +
+			" ip addr add 192.0.2.80/24 dev other; ip link set wire0 up; ip link set wire1 up; ip link set other up"
+		if err := exec.Command("sh", "-ec", links).Run(); err != nil {
+			return err
+		}
+		link, err := net.InterfaceByName("wire0")
+		if err == nil {
+			asker, err = neighbour.Open(link, true)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer asker.Close()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		claims, err := asker.Ask(t.Context(), []netip.Addr{other}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(claims) == 1 && claims[0].Address == other {
+			return
+		}
+	}
+	t.Error("nobody has the address")
+}

@@ -49,7 +49,7 @@ func TestAttach(t *testing.T) {
 // can be asked for.
 func TestMTUIsAFactor(t *testing.T) {
 	r := newRoom(t)
-	r.undisturbed("m.json", append([]string{"lab", "run", "attach", "routed", "hand-vxlan", "--mtu", "9000,1500", "--workload", "tcp-bulk"}, short...)...).expect(t, 0, nil)
+	r.undisturbed("m.json", append([]string{"lab", "run", "attach", "routed", "hand-vxlan", "--mtu", "9000,1500", "--workload", "tcp-bulk"}, figures...)...).expect(t, 0, nil)
 	got := decode(t, r.read("m.json"))
 	var paths []string
 	for _, x := range got.Runs {
@@ -68,7 +68,7 @@ func TestMTUIsAFactor(t *testing.T) {
 			t.Errorf("%s is compared with %s", row["path"], row["baseline"])
 		}
 	}
-	r.succeed(append([]string{"lab", "run", "routed-mtu65520", "--workload", "tcp-rr", "--fail-if", "routed-mtu65520.rr.value <= 0"}, short...)...)
+	r.undisturbed("m.json", append([]string{"lab", "run", "routed-mtu65520", "--workload", "tcp-rr", "--fail-if", "routed-mtu65520.rr.value <= 0"}, figures...)...).expect(t, 0, nil)
 	r.refuse(2, []string{"mtu 1279: want 1280 to 65535"}, "lab", "run", "--mtu", "1279")
 	r.refuse(2, []string{"routed-mtu9000 has an MTU already"}, "lab", "run", "routed-mtu9000", "--mtu", "1500")
 	r.refuse(2, []string{`no suite or path "routed-mtu70000"`}, "lab", "run", "routed-mtu70000")

@@ -100,7 +100,7 @@ func TestHelpNeedsNoRoot(t *testing.T) {
 // the reports written all the same.
 func TestFailIf(t *testing.T) {
 	r := newRoom(t)
-	run := append([]string{"lab", "run", "nat", "--workload", "tcp-bulk"}, short...)
+	run := append([]string{"lab", "run", "nat", "--workload", "tcp-bulk"}, figures...)
 	o := r.undisturbed("n.json", append(run, "--fail-if", "nat.bulk.ratio > 0", "--fail-if", "nat.bulk.rounds < 1")...)
 	o.expect(t, 1, []string{"fail-if: nat.tcp-bulk.remote.throughput.ratio = ", "condition holds"})
 	if strings.Contains(o.stderr, "rounds") {

@@ -47,11 +47,15 @@ func TestRealTools(t *testing.T) {
 	reimport(t, r, got)
 }
 
-// leastMoved is how many bytes a run must at least have had to prove: our own
-// round trips are a byte each way, and everything else moves far more.
+// leastMoved is how many bytes a run must at least have had to prove. Our own
+// round trips are a byte each way; of others, which run for a second, half of
+// what goes there at their median pace is asked for, whatever that is.
 func leastMoved(r run) uint64 {
-	if r.Tool == "fairlead" && r.Latency != nil {
+	switch p50 := r.Metrics["latency_p50"]; {
+	case r.Tool == "fairlead" && r.Latency != nil:
 		return max(2, 2*r.Latency.Count)
+	case p50 > 0:
+		return uint64(0.5 / p50)
 	}
 	return 1000
 }

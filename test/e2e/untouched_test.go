@@ -20,6 +20,10 @@ var everyPath = []string{"host", "nat", "proxy", "routed", "docker-proxy", "hand
 // short makes a run as short as it can be and still be one.
 var short = []string{"--rounds", "1", "--duration", "50ms"}
 
+// figures makes it long enough for each side to have had its turn on a busy
+// machine, where something is said of the figures.
+var figures = []string{"--rounds", "1", "--duration", "300ms"}
+
 func TestHostIsUntouched(t *testing.T) {
 	for _, s := range []struct {
 		name string

@@ -260,7 +260,7 @@ func (r *room) stale() doctor.Finding {
 
 // killed runs the command and waits until the port is free.
 func killed(r *room, f doctor.Finding) {
-	shell.Run(r.t, r.Do, f.Mend+"; timeout 10 sh -c 'while ss -Hltn | grep -q :8080; do :; done'")
+	shell.Run(r.t, r.Do, f.Mend+"; timeout 100 sh -c 'while ss -Hltn | grep -q :8080; do :; done'")
 }
 
 // TestRooms: on a real kernel each check finds what is amiss, says nothing once

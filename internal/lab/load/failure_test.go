@@ -185,7 +185,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, fd := range watched {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000)
 		if n != 1 || err != nil {
 			t.Errorf("a child outlived its parent: %d, %v", n, err)
 		}
@@ -232,13 +232,22 @@ func TestNothingLeaks(t *testing.T) {
 	for range 4 { // and twelve runs in each
 		round()
 	}
-	if after := p.usage(t); after != before {
+	// A goroutine that has handed over its answer may be about to end.
+	after := p.usage(t)
+	for end := time.Now().Add(30 * time.Second); after.exceeds(before) && time.Now().Before(end); after = p.usage(t) {
+		runtime.Gosched()
+	}
+	if after.exceeds(before) {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
 }
 
 // usage is what must not grow; threads may, the runtime keeps them.
 type usage struct{ ours, client, server, goroutines int }
+
+func (u usage) exceeds(v usage) bool {
+	return u.ours > v.ours || u.client > v.client || u.server > v.server || u.goroutines > v.goroutines
+}
 
 func (p pair) usage(t *testing.T) usage {
 	t.Helper()

@@ -121,19 +121,20 @@ func TestPageInChromium(t *testing.T) {
 	}
 }
 
-// chromium runs the browser without a window and gives what it prints.
+// chromium runs the browser without a window and gives what it prints. None of
+// its processes outlives it, to write into its directory when that goes.
 func chromium(t *testing.T, file string, args ...string) []byte {
 	t.Helper()
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Fatal("chromium is not installed, and the page must be seen rendered: install it (make test does)")
 	}
 	args = slices.Concat([]string{
-		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
+		"--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", `chromium "$@"; exit $?`, "sh", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
 		"--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update", "--disable-sync",
 		"--user-data-dir=" + t.TempDir(), "--window-size=1200,3000",
 	}, args, []string{"file://" + file})
 	var errs bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), "chromium", args...)
+	cmd := exec.CommandContext(t.Context(), "unshare", args...)
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if err != nil {

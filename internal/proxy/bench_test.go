@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -10,12 +11,12 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"fairlead/internal/child"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -60,15 +61,14 @@ func startDockerProxy(b *testing.B, proto, port string, target netip.AddrPort) i
 	cmd := exec.Command(dockerProxy, "-proto", proto, "-host-ip", "127.0.0.1", "-host-port", port,
 		"-container-ip", target.Addr().String(), "-container-port", strconv.Itoa(int(target.Port())))
 	cmd.ExtraFiles = []*os.File{says}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	p, err := child.Start(context.Background(), cmd, child.Place{})
+	if err != nil {
 		b.Fatal(err)
 	}
 	says.Close()
 	b.Cleanup(func() {
 		ready.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		_ = p.Kill()
 	})
 	word := make([]byte, 2)
 	if _, err := ready.Read(word); err != nil || word[0] != '0' {

@@ -76,22 +76,21 @@ func keptBy(t *testing.T, program string, at Keeping, hold Config) (pid int, kil
 		t.Fatal(err)
 	}
 	cmd.Stdin, cmd.Stderr = strings.NewReader(string(text)), os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	left, ours, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd.ExtraFiles = []*os.File{nil, ours} // the first is where the proxy has its control socket
 	out, err := cmd.StdoutPipe()
+	var keeps *child.Process
 	if err == nil {
-		err = cmd.Start()
+		keeps, err = child.Start(context.Background(), cmd, child.Place{})
 	}
-	if err := errors.Join(err, ours.Close(), left.SetReadDeadline(time.Now().Add(20*time.Second))); err != nil {
+	if err := errors.Join(err, ours.Close(), left.SetReadDeadline(time.Now().Add(patience))); err != nil {
 		t.Fatal(err)
 	}
 	kill = func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		_ = keeps.Kill()
 		// A file that the program was given by accident is open no more.
 		if _, err := left.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("the proxy holds a file of its parent's: %v", err)
@@ -102,7 +101,7 @@ func keptBy(t *testing.T, program string, at Keeping, hold Config) (pid int, kil
 	if _, scan := fmt.Sscan(line, &pid); scan != nil {
 		t.Fatal(err, scan)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(func() { _ = keeps.Kill() })
 	process := watch(t, pid)
 	t.Cleanup(func() { _ = unix.PidfdSendSignal(process, unix.SIGKILL, nil, 0); waitFD(t, process) })
 	return pid, kill
@@ -209,16 +208,18 @@ func TestKeptProxyThatHoldsNothingEnds(t *testing.T) {
 	}
 }
 
+// TestKeptProxyWaitsALittleForWhatIsWantedNext, and no longer: it ends though
+// its parent is there.
 func TestKeptProxyWaitsALittleForWhatIsWantedNext(t *testing.T) {
 	at := keeping(t)
 	p, err := start(t.Context(), child.Place{}, briskRole)
-	if err == nil {
-		_, err = p.call(t.Context(), request{Keep: &keep{Socket: at.Socket}})
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	set(t, p, oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo)))
+	if _, err := p.call(t.Context(), request{Keep: &keep{Socket: at.Socket}}); err != nil {
+		t.Fatal(err)
+	}
 	exchange(t, dial(t, "127.0.0.1:8001"), "it holds something")
 	set(t, p, Config{})
 	<-p.Done()

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -33,12 +32,12 @@ func intermediateParent() int {
 
 func TestProxyDiesWithItsParent(t *testing.T) {
 	cmd := child.Self(parentRole)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	parent, err := child.Start(context.Background(), cmd, child.Place{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
@@ -54,8 +53,7 @@ func TestProxyDiesWithItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(proxy)
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
+	_ = parent.Kill()
 	waitFD(t, proxy)
 }
 
@@ -63,7 +61,7 @@ func TestProxyDiesWithItsParent(t *testing.T) {
 func waitFD(t *testing.T, pidfd int) {
 	t.Helper()
 	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(20*time.Second/time.Millisecond))
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, int(patience/time.Millisecond))
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}

@@ -152,27 +152,28 @@ func echoTarget(t *testing.T, proto model.Proto) (netip.AddrPort, func(*testing.
 
 // TestBothFamiliesHoldBoth: a listener of both families keeps others out of
 // either, is refused while another has either, and gives way to narrower
-// ones of the next configuration.
+// ones of the next configuration. No other test has connections to its port:
+// what is left of those would be in the stranger's way.
 func TestBothFamiliesHoldBoth(t *testing.T) {
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
 		target, _ := echoTarget(t, proto)
-		wide := Config{Listeners: []plan.Listener{published(proto, both, 8001, target)}}
-		for _, addr := range []string{"0.0.0.0:8001", "10.77.0.1:8001", "[::]:8001", "[fd00:77::1]:8001"} {
+		wide := Config{Listeners: []plan.Listener{published(proto, both, 8021, target)}}
+		for _, addr := range []string{"0.0.0.0:8021", "10.77.0.1:8021", "[::]:8021", "[fd00:77::1]:8021"} {
 			t.Run(string(proto)+" "+addr, func(t *testing.T) {
 				p := newProxy(t, Role)
 				_, stranger, err := bind(t, proto, addr, false)
 				if err != nil {
 					t.Fatal(err)
 				}
-				wantBindError(t, p.Set(context.Background(), wide), proto, "[::]:8001", syscall.EADDRINUSE)
+				wantBindError(t, p.Set(context.Background(), wide), proto, "[::]:8021", syscall.EADDRINUSE)
 				stranger.Close()
 				set(t, p, wide)
 				mustBeTaken(t, proto, addr)
-				narrow := published(proto, netip.MustParseAddrPort(addr).Addr().String(), 8001, target)
+				narrow := published(proto, netip.MustParseAddrPort(addr).Addr().String(), 8021, target)
 				set(t, p, Config{Listeners: []plan.Listener{narrow}})
 				mustBeTaken(t, proto, addr)
 				set(t, p, wide)
-				mustBeTaken(t, proto, "0.0.0.0:8001")
+				mustBeTaken(t, proto, "0.0.0.0:8021")
 			})
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"fairlead/internal/child"
 )
@@ -57,15 +56,19 @@ func beStranger(t *testing.T, path string) string {
 	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), child.Role+"="+strangerRole)
 	cmd.Stdin = strings.NewReader(path)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	// What it says outlives it, which that of StdoutPipe would not.
+	out, says, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	defer out.Close()
+	cmd.Stdout = says
+	p, err := child.Start(context.Background(), cmd, child.Place{})
+	if err := errors.Join(err, says.Close()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Kill() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
@@ -106,18 +109,19 @@ func TestAProxyOfAnotherNetnsIsRefused(t *testing.T) {
 	_, kill := keptBy(t, "/proc/self/exe", at, oneTCP("127.0.0.1", 8001, serveTCP(t, "127.0.0.1", echo)))
 	kill()
 	cmd := exec.Command("sleep", "100")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	p, err := child.Start(context.Background(), cmd, child.Place{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	defer func() { _ = p.Kill() }()
 	elsewhere, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer elsewhere.Close()
 	at.Netns = elsewhere
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if p, err := Keep(ctx, at); err == nil || !strings.Contains(err.Error(), "another network namespace") {
 		t.Errorf("got %v, %v", p, err)

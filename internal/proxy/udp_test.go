@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -46,7 +48,7 @@ func dialUDP(t testing.TB, addr string) *net.UDPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	return c.(*net.UDPConn)
@@ -168,6 +170,10 @@ func stopped(t *testing.T, p *Proxy, do func()) {
 	if err := syscall.Kill(p.PID(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	// A thread that runs does so until it has seen the signal.
+	if err := unix.Waitid(unix.P_PID, p.PID(), nil, unix.WSTOPPED, nil); err != nil {
+		t.Fatal(err)
+	}
 	do()
 	if err := syscall.Kill(p.PID(), syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -186,20 +192,16 @@ func setLoopbackMTU(t *testing.T, mtu string) {
 }
 
 func TestUDPFlowsExpire(t *testing.T) {
-	p := newProxy(t, briskRole)
-	silent := serveUDP(t, "127.0.0.1:0", func(netip.AddrPort, []byte) []byte { return nil })
-	answers := serveUDP(t, "127.0.0.1:0", echoUDP)
-	set(t, p, Config{Listeners: []plan.Listener{
-		published(model.UDP, "127.0.0.1", 8053, silent), published(model.UDP, "127.0.0.1", 8054, answers),
-	}})
+	curt, p := newProxy(t, curtRole), newProxy(t, briskRole)
+	set(t, curt, oneUDP("127.0.0.1", 8053, serveUDP(t, "127.0.0.1:0", func(netip.AddrPort, []byte) []byte { return nil })))
 	if _, err := dialUDP(t, "127.0.0.1:8053").Write([]byte("anyone?")); err != nil {
 		t.Fatal(err)
 	}
-	until(t, p, "the one-way flow to begin", func(s Stats) bool { return s.Flows == 1 })
-	until(t, p, "the one-way flow to expire", func(s Stats) bool { return s.Flows == 0 })
+	until(t, curt, "the one-way flow to begin and to expire", func(s Stats) bool { return s.Opened == 1 && s.Flows == 0 })
+	set(t, p, oneUDP("127.0.0.1", 8054, serveUDP(t, "127.0.0.1:0", echoUDP)))
 	c := dialUDP(t, "127.0.0.1:8054")
 	ask(t, c, "hello", "hello")
-	until(t, p, "the answered flow to expire", func(s Stats) bool { return s.Flows == 0 })
+	until(t, p, "the answered flow to expire", func(s Stats) bool { return s.Opened == 1 && s.Flows == 0 })
 	ask(t, c, "hello again", "hello again")
 }
 

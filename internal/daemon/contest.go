@@ -32,6 +32,8 @@ type contest struct {
 	wait  time.Duration
 	// strayed says that it has been seen to stray while we waited.
 	strayed bool
+	// obstructed says that it could not be made the last time, which was told.
+	obstructed bool
 }
 
 // contests are the contests by what they are about.
@@ -128,7 +130,7 @@ func (c contests) count(key string) *contest {
 		c[key] = at
 	}
 	at.times++
-	at.last = now
+	at.last, at.obstructed = now, false
 	if at.times < patient {
 		return nil
 	}
@@ -149,9 +151,11 @@ func (d *Daemon) obstructed(step *engine.StepError) {
 	if at == nil || now.Sub(at.last) > calm+at.wait {
 		at = &contest{since: now}
 		d.healer.contests[key] = at
+	}
+	if !at.obstructed {
 		d.note(Event{Kind: Unhealed, Object: key, Detail: step.Error()})
 	}
-	at.last, at.strayed = now, true
+	at.last, at.strayed, at.obstructed = now, true, true
 	at.longer(now)
 }
 

@@ -29,11 +29,11 @@ func TestAttachAndDetach(t *testing.T) {
 	}
 	stop()
 
-	links := w.sh("ip link")
+	links := w.links()
 	if again := w.attach(to(b)); again.Changed || again.Attachments[0].Addresses[0] != v.Addresses[0] {
 		t.Errorf("the same again: %+v", again)
 	}
-	if now := w.sh("ip link"); now != links {
+	if now := w.links(); now != links {
 		t.Errorf("the same again changed links:\n%s\n%s", links, now)
 	}
 	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Network: "lan", Sandbox: b.pid}); err != nil {

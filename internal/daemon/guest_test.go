@@ -74,11 +74,11 @@ func TestAGuest(t *testing.T) {
 				w.reaches(netip.AddrPortFrom(first.Addresses[0], 80).String())
 			}
 			reached()
-			links := w.sh("ip -o link")
+			links := w.links()
 			w.stop()
 			w.start()
 			reached()
-			if now := w.sh("ip -o link"); now != links {
+			if now := w.links(); now != links {
 				t.Errorf("the next daemon changed links:\n%s\n%s", links, now)
 			}
 			b.kill()

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,14 +148,14 @@ func TestSpoiltRequests(t *testing.T) {
 	before := a.snapshot()
 	r := rand.New(rand.NewPCG(5, 23))
 	for range 60 {
-		for path, body := range requests {
-			if status := a.ask(path, spoilt(r, body)); status >= 500 && status != http.StatusInternalServerError {
+		for _, path := range slices.Sorted(maps.Keys(requests)) {
+			if status := a.ask(path, spoilt(r, requests[path])); status >= 500 && status != http.StatusInternalServerError {
 				t.Errorf("%s is answered %d", path, status)
 			}
 		}
 	}
-	for path, body := range requests {
-		if status := a.ask(path, body); status >= 500 {
+	for _, path := range slices.Sorted(maps.Keys(requests)) {
+		if status := a.ask(path, requests[path]); status >= 500 {
 			t.Errorf("%s is answered %d", path, status)
 		}
 	}

@@ -178,7 +178,7 @@ func TestChecks(t *testing.T) {
 	w.start()
 	stop := w.serves("10.0.0.2:8080")
 	v := site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080))
-	v.Check = model.Check{Type: model.CheckTCP, Interval: 20 * time.Millisecond, Fall: 1, Rise: 1}
+	v.Check = model.Check{Type: model.CheckTCP, Interval: 20 * time.Millisecond, Timeout: patience, Fall: 1, Rise: 1}
 	v.Sorry = netip.MustParseAddrPort("10.0.0.9:80")
 	w.serve(v)
 	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 down")

@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
+	children "fairlead/test/process"
 )
 
 // serveUDP answers each datagram with what reply makes of it.
@@ -167,17 +166,9 @@ func TestUDPBoundariesUnderBurst(t *testing.T) {
 // stopped runs do while the proxy cannot.
 func stopped(t *testing.T, p *Proxy, do func()) {
 	t.Helper()
-	if err := syscall.Kill(p.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	// A thread that runs does so until it has seen the signal.
-	if err := unix.Waitid(unix.P_PID, p.PID(), nil, unix.WSTOPPED, nil); err != nil {
-		t.Fatal(err)
-	}
+	goOn := children.Pause(t, p.PID())
 	do()
-	if err := syscall.Kill(p.PID(), syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	goOn()
 }
 
 func setLoopbackMTU(t *testing.T, mtu string) {

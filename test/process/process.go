@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"testing"
 
 	"fairlead/internal/child"
+
+	"golang.org/x/sys/unix"
 )
 
 // ready is what a process says when it does what it was ordered to.
@@ -79,6 +82,25 @@ func Main[Order any](do func(Order) error) func() int {
 			return 1
 		}
 		return 0
+	}
+}
+
+// Pause stops a child of ours until it is told to go on. A thread that runs does
+// so until it has seen the signal: none does when Pause returns.
+func Pause(t testing.TB, pid int) (goOn func()) {
+	t.Helper()
+	err := unix.Kill(pid, unix.SIGSTOP)
+	for again := err == nil; again; again = errors.Is(err, unix.EINTR) {
+		err = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED, nil)
+	}
+	if err != nil {
+		t.Fatalf("pause process %d: %v", pid, err)
+	}
+	return func() {
+		t.Helper()
+		if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+			t.Fatalf("have process %d go on: %v", pid, err)
+		}
 	}
 }
 

@@ -149,7 +149,7 @@ func newLed(t *testing.T, w *world, p model.Publish) *led {
 func (l *led) come(ctx context.Context) {
 	for ctx.Err() == nil {
 		at := time.Now()
-		name, err := once(l.w.DoClient, l.publish.Proto, netip.AddrPortFrom(topology.ServerAddr4, l.publish.HostPorts.First))
+		name, err := once(l.w.DoClient, l.publish.Proto, netip.AddrPortFrom(topology.ServerAddr4, l.publish.HostPorts.First), patience)
 		if err != nil || name != l.want {
 			l.wrongs.note(fmt.Errorf("%s: a newcomer meets %q, not %s: %w", l.publish, name, l.want, err))
 			return

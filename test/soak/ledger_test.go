@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"fairlead/internal/model"
 )
@@ -91,16 +92,19 @@ func (l *ledger) end(own map[at]string) {
 	}
 }
 
-// open begins to note who may answer on a port.
-func (l *ledger) open(port at) *window {
+// open begins to note who may answer on a port, and says how long to wait.
+func (l *ledger) open(port at) (w *window, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := &window{at: port, may: l.may[port]}
+	w = &window{at: port, may: l.may[port]}
 	if len(w.may) == 0 {
 		w.may = []string{nobody}
 	}
 	l.windows[w] = true
-	return w
+	if len(w.may) == 1 && w.may[0] == nobody {
+		return w, vain
+	}
+	return w, patience
 }
 
 // close ends that, and judges what was answered meanwhile.

@@ -61,8 +61,8 @@ func anyPort() at {
 
 // come asks once, and has the ledger judge the answer.
 func (n *newcomers) come(v vantage, host netip.Addr, port at) {
-	w := n.ledger.open(port)
-	name, err := once(v.place, port.proto, netip.AddrPortFrom(host, port.port))
+	w, wait := n.ledger.open(port)
+	name, err := once(v.place, port.proto, netip.AddrPortFrom(host, port.port), wait)
 	if wrong := n.ledger.close(w, name, err); wrong != nil {
 		n.wrongs.note(fmt.Errorf("newcomer from %s to %s: %w", v.name, host, wrong))
 	}
@@ -74,15 +74,15 @@ func (n *newcomers) come(v vantage, host netip.Addr, port at) {
 }
 
 // once opens a conversation, asks once and closes it.
-func once(from place, proto model.Proto, to netip.AddrPort) (name string, err error) {
+func once(from place, proto model.Proto, to netip.AddrPort, wait time.Duration) (name string, err error) {
 	var conn net.Conn
 	err = from(func() (err error) {
-		conn, err = net.DialTimeout(string(proto), to.String(), patience)
+		conn, err = net.DialTimeout(string(proto), to.String(), wait)
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	return ask(conn, "hello")
+	return ask(conn, "hello", wait)
 }

@@ -64,10 +64,10 @@ func serveDatagrams(c net.PacketConn, name string) {
 	}
 }
 
-// ask says a word and returns who repeats it. One that is not repeated within
-// our patience is lost: nothing is asked twice.
-func ask(conn net.Conn, word string) (name string, err error) {
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+// ask says a word and returns who repeats it. One that is not repeated by then
+// is lost: nothing is asked twice.
+func ask(conn net.Conn, word string, wait time.Duration) (name string, err error) {
+	if err := conn.SetDeadline(time.Now().Add(wait)); err != nil {
 		return "", err
 	}
 	if _, err := fmt.Fprintln(conn, word); err != nil {
@@ -153,7 +153,7 @@ func (t *talk) run(ctx context.Context) {
 	defer t.conn.Close()
 	for n := 0; ctx.Err() == nil; n++ {
 		asked := time.Now()
-		name, err := ask(t.conn, fmt.Sprintf("word-%d", n))
+		name, err := ask(t.conn, fmt.Sprintf("word-%d", n), patience)
 		if err != nil || name != t.want {
 			t.wrongs.note(fmt.Errorf("%s: request %d is answered by %q, not by %s: %w", t.name, n, name, t.want, err))
 			return

@@ -18,8 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds how long an answer may take, and what is gone may be seen.
-const patience = 5 * time.Second
+const (
+	// patience bounds how long an answer may take, and what is gone may be seen.
+	patience = time.Minute
+	// vain is how long is asked where nobody may answer.
+	vain = 3 * time.Second
+)
 
 // The workloads, and where each listens: for the publishes that stay, and for
 // those that come and go.

@@ -19,7 +19,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const patience = 30 * time.Second
+const (
+	patience = time.Minute
+	// asked sends its input, and waits for the answer when that has ended: for
+	// half a second only, if socat is not told otherwise.
+	asked = "socat -t 60 -T 60 -"
+)
 
 // started is what a service manager does for the service: mounts as for
 // ProtectSystem=strict, then the command with no more capabilities than the
@@ -166,15 +171,15 @@ func TestTheUnitIsEnough(t *testing.T) {
 	// The socket is there before the daemon is: who calls, waits.
 	s.says("fairlead network create web --subnet 172.30.0.0/24 --subnet fd00:30::/64", "")
 	s.told("READY=1", "STATUS=0 attachments, 0 publishes", "WATCHDOG=1")
-	s.says("printf 'POST /Plugin.Activate HTTP/1.0\\r\\n\\r\\n' | socat -T 10 - UNIX-CONNECT:"+s.docker, "NetworkDriver")
+	s.says("printf 'POST /Plugin.Activate HTTP/1.0\\r\\n\\r\\n' | "+asked+" UNIX-CONNECT:"+s.docker, "NetworkDriver")
 	s.says("chrt --all-tasks --pid $(cat /run/fairlead/pid)", "SCHED_RR")
 	s.says("fairlead attach web shop", "172.30.0.2")
 	s.says("fairlead attach web peer", "172.30.0.3")
 	s.says("fairlead attach web $(cat /run/theirs) --name theirs", "172.30.0.4")
 	for port, via := range map[int]string{81: "proxy", 82: "nat", 83: "ebpf"} {
 		s.says(fmt.Sprintf("fairlead publish shop %d:80 --via %s", port, via), via)
-		s.says(fmt.Sprintf("ip netns exec peer socat -T 10 - TCP:172.30.0.1:%d,connect-timeout=10 </dev/null", port), "hello")
-		s.says(fmt.Sprintf("ip netns exec peer socat -T 10 - TCP:[fd00:30::1]:%d,connect-timeout=10 </dev/null", port), "hello")
+		s.says(fmt.Sprintf("ip netns exec peer %s TCP:172.30.0.1:%d,connect-timeout=60 </dev/null", asked, port), "hello")
+		s.says(fmt.Sprintf("ip netns exec peer %s TCP:[fd00:30::1]:%d,connect-timeout=60 </dev/null", asked, port), "hello")
 	}
 	s.told("STATUS=3 attachments, 3 publishes")
 	if out, err := s.run("fairlead publish shop 9000:80 --via proxy"); err == nil || !strings.Contains(out, "socat") {

@@ -191,7 +191,7 @@ func (h *house) publish() {
 	}
 }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // The published ports.
 const (

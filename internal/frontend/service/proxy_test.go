@@ -14,6 +14,7 @@ import (
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/proxy"
+	"fairlead/test/process"
 
 	"golang.org/x/sys/unix"
 )
@@ -155,7 +156,8 @@ func TestAPortStolenFromAKilledProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(ended)
-	if err := errors.Join(unix.Kill(d.Cmd.Process.Pid, unix.SIGSTOP), unix.Kill(pid, unix.SIGKILL), wait(ended)); err != nil {
+	goOn := process.Pause(t, d.Cmd.Process.Pid)
+	if err := errors.Join(unix.Kill(pid, unix.SIGKILL), wait(ended)); err != nil {
 		t.Fatal(err)
 	}
 	var thief net.Listener
@@ -163,9 +165,7 @@ func TestAPortStolenFromAKilledProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer thief.Close()
-	if err := unix.Kill(d.Cmd.Process.Pid, unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	goOn()
 	h.opens(port8080)
 	thief.Close()
 	h.opens(port8081)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,9 @@ func (f *declaredFiles) read(stdin io.Reader) (*file.Set, error) {
 		}
 		if len(in.Text) > maxFile {
 			return nil, fmt.Errorf("read %s: it is larger than %d bytes: split what it declares into sets of files", in.Name, maxFile)
+		}
+		if len(bytes.TrimSpace(in.Text)) == 0 { // e.g. a command failed whose output it was to be
+			return nil, fmt.Errorf("read %s: it is empty: write {} to declare nothing", in.Name)
 		}
 		inputs = append(inputs, in)
 	}

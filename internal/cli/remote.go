@@ -63,6 +63,9 @@ func (r *remote) call(ctx context.Context, fn func(*admin.Client) error) error {
 		}
 		err = fn(client)
 	}
+	if exit := (commandExit{}); errors.As(err, &exit) {
+		return err // nothing was under way but to look
+	}
 	if sig, ok := context.Cause(ctx).(interrupted); ok && err != nil {
 		return commandExit{exitSignal + int(sig), fmt.Errorf("%w: what was under way is the daemon's to finish: see `fairlead ls`", sig)}
 	}

@@ -105,6 +105,14 @@ func (f *serviceFlags) change(c *cobra.Command, v *model.VirtualService, fronten
 			v.Check.Command = strings.Fields(f.command[0])
 		}
 	}
+	if err := text.TypedCheck(v.Check); err != nil {
+		return fmt.Errorf("--check: %w", err)
+	}
+	return f.putReals(v)
+}
+
+// putReals adds the real servers that are given, and changes those that are there.
+func (f *serviceFlags) putReals(v *model.VirtualService) error {
 	var given []model.RealServer
 	for _, word := range f.reals {
 		r, err := text.Real(word)

@@ -41,7 +41,7 @@ func newServiceImport(a *app) *cobra.Command {
 			for _, l := range imported.Left {
 				fmt.Fprintf(r.err, "%s:%d: %s\n", where, l.Line, l.Text)
 			}
-			if len(imported.Services) == 0 && len(imported.Left) > 0 {
+			if len(imported.Services) == 0 { // applied, nothing would take away what the set has
 				return usage(fmt.Errorf("import services of %s: none of it is a virtual service that could be carried over", where))
 			}
 			spec := daemon.Spec{Set: set, Services: imported.Services}

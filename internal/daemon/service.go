@@ -57,7 +57,10 @@ func (d *Daemon) changeService(v model.VirtualService, dry bool) (Result, error)
 	}
 	if err := d.settle(next); err != nil {
 		d.restoreProblem(serviceProblem(v.Name), problem)
-		return Result{}, fmt.Errorf("set service %s: %w", v.Name, err)
+		if !strings.HasPrefix(err.Error(), "service "+v.Name+": ") { // which says it all
+			err = fmt.Errorf("set service %s: %w", v.Name, err)
+		}
+		return Result{}, err
 	}
 	d.cfg.Log.Info("service", "name", v.Name, "at", v.String())
 	return Result{Services: d.viewServices(v.Name), Changed: true}, nil

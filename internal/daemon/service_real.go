@@ -44,6 +44,9 @@ func (d *Daemon) ChangeReal(r RealRequest) (Result, error) {
 	if !known {
 		return Result{}, noService(r.Service)
 	}
+	if r.Real == "" { // as a variable is that a script has not set
+		return Result{}, fault(Invalid, "%s a real server of service %s: want its name or address: `fairlead service show %s` lists them", r.Do, r.Service, r.Service)
+	}
 	if r.Deadline < 0 {
 		return Result{}, fault(Invalid, "drain %s of service %s: deadline %s: want a time from now", r.Real, r.Service, r.Deadline)
 	}

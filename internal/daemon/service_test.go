@@ -197,6 +197,33 @@ func TestChecks(t *testing.T) {
 	}
 }
 
+// TestUncheckable says of a real server that is up only because this host cannot
+// check it.
+func TestUncheckable(t *testing.T) {
+	w := newWorld(t).start()
+	v := site("web", at("10.0.0.2", 8080))
+	v.Check = model.Check{Type: model.CheckExec, Command: []string{"/no/such/command"}, Interval: 20 * time.Millisecond}
+	w.serve(v)
+	cause := func() string {
+		view, err := w.Service("web")
+		if err != nil || view.Servers[0].State != daemon.RealUp {
+			t.Fatalf("%+v, %v", view.Servers, err)
+		}
+		return view.Servers[0].Cause
+	}
+	const want = "this host cannot check: start /no/such/command"
+	for late := time.Now().Add(patience); !strings.HasPrefix(cause(), want); time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("%q, want %q", cause(), want)
+		}
+	}
+	v.Check = model.Check{}
+	w.serve(v)
+	if got := cause(); got != "" {
+		t.Errorf("it is not to be checked any more, and yet: %s", got)
+	}
+}
+
 // TestSelected follows containers: those that are attached and labelled are real
 // servers, one that is paused or stopped drains at once, until it runs again,
 // and one that ends goes.

@@ -185,5 +185,8 @@ func (d *Daemon) viewMember(v model.VirtualService, m member, check health.Serve
 	if drain := d.services.drains[key]; drain != nil && r.State == RealDraining {
 		r.Deadline = drain.Deadline
 	}
+	if check.Void && v.Check.Checks() && r.State == RealUp && r.Cause == "" {
+		r.Cause = check.Detail // up, but not since anybody has seen it so
+	}
 	return r
 }

@@ -21,6 +21,9 @@ const ifaProto = 11
 // setVirtual puts the address on the link and tells the neighbours.
 func (h *Host) setVirtual(v plan.VirtualAddress) error {
 	_, link, err := h.link("", v.Link)
+	if errors.As(err, new(netlink.LinkNotFoundError)) {
+		return fmt.Errorf("%w: `ip link` lists those that the host has", err)
+	}
 	if err != nil {
 		return err
 	}

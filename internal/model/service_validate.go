@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -88,9 +86,15 @@ func (v VirtualService) validateFrontends() error {
 	if v.Proto != TCP && v.Proto != UDP {
 		return fmt.Errorf("protocol %q: want tcp or udp", v.Proto)
 	}
-	for _, a := range v.Addresses {
-		if err := virtualAddress(a); err != nil {
+	for i, a := range v.Addresses {
+		if err := hostAddress(a); err != nil {
 			return err
+		}
+		if slices.Contains(v.Addresses[:i], a) {
+			return fmt.Errorf("address %s: it is there twice", a)
+		}
+		if err := v.translates(a); err != nil && v.Forward != ForwardLocal {
+			return fmt.Errorf("address %s: %w", a, err)
 		}
 	}
 	n := 0
@@ -109,10 +113,23 @@ func (v VirtualService) validateFrontends() error {
 	return nil
 }
 
-func virtualAddress(a netip.Addr) error {
+// hostAddress checks an address of clients' packets, before or after they are
+// sent on.
+func hostAddress(a netip.Addr) error {
 	switch {
-	case !a.IsValid(), a.Is4In6(), a.Zone() != "", a.IsUnspecified(), a.IsMulticast(), a.IsLoopback(), a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+	case a.IsLoopback():
+		return fmt.Errorf("address %s: clients' packets do not get to a loopback address: want another one of the host's", a)
+	case !a.IsValid(), a.Is4In6(), a.Zone() != "", a.IsUnspecified(), a.IsMulticast(), a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return fmt.Errorf("address %s: want the address of one host, IPv4 as such, and IPv6 without a zone", a)
+	}
+	return nil
+}
+
+// translates refuses an address to or from which nobody translates the packets
+// of the service's first one.
+func (v VirtualService) translates(a netip.Addr) error {
+	if len(v.Addresses) > 0 && a.Is4() != v.Addresses[0].Is4() {
+		return fmt.Errorf("it is of another address family than %s: make a service for each family", v.Addresses[0])
 	}
 	return nil
 }
@@ -199,7 +216,10 @@ func (v VirtualService) validateReal(r RealServer) error {
 		}
 	}
 	if r.Address.IsValid() {
-		if err := virtualAddress(r.Address); err != nil {
+		if err := hostAddress(r.Address); err != nil {
+			return err
+		}
+		if err := v.translates(r.Address); err != nil {
 			return err
 		}
 		if slices.Contains(v.Addresses, r.Address) && v.Forward != ForwardDirect {
@@ -212,86 +232,4 @@ func (v VirtualService) validateReal(r RealServer) error {
 // onlyPort reports whether the service answers on that port alone.
 func (v VirtualService) onlyPort(port uint16) bool {
 	return len(v.Ports) == 1 && v.Ports[0] == Port(port)
-}
-
-// Validate checks a service's check, which is for a protocol.
-func (c Check) Validate(proto Proto) error {
-	errs := []error{c.validateType(proto), c.validateTimes(), c.validateWords()}
-	for _, expr := range []string{c.Body, c.Expect} {
-		if expr == "" {
-			continue
-		}
-		if _, err := regexp.Compile(expr); err != nil {
-			errs = append(errs, fmt.Errorf("check: %w", err))
-		}
-	}
-	if _, err := ParseStatus(c.Status); err != nil {
-		errs = append(errs, err)
-	}
-	if c.Rise < 0 || c.Fall < 0 || c.Rise > 1000 || c.Fall > 1000 {
-		errs = append(errs, fmt.Errorf("check: rise %d and fall %d: want 1 to 1000", c.Rise, c.Fall))
-	}
-	if c.Jitter < -1 || c.Jitter > 50 {
-		errs = append(errs, fmt.Errorf("check: jitter %d: want 0 to 50 percent, -1 for none", c.Jitter))
-	}
-	if c.Initial != "" && c.Initial != InitialUp && c.Initial != InitialDown {
-		errs = append(errs, fmt.Errorf("check: initial %q: want up or down", c.Initial))
-	}
-	return errors.Join(errs...)
-}
-
-func (c Check) validateType(proto Proto) error {
-	switch c.Type {
-	case "", CheckNone, CheckTCP, CheckHTTP, CheckHTTPS, CheckGRPC, CheckUDP, CheckDocker:
-	case CheckDNS:
-		if c.Query == "" {
-			return errors.New("check dns: want the name to ask for, query")
-		}
-	case CheckExec:
-		if len(c.Command) == 0 || !path.IsAbs(c.Command[0]) {
-			return errors.New("check exec: want a command with its whole path")
-		}
-	default:
-		return fmt.Errorf("check %q: want tcp, http, https, grpc, dns, udp, exec, docker or none", c.Type)
-	}
-	if proto == UDP && c.Type == CheckTCP && c.Port == 0 {
-		return errors.New("check tcp: the service is of udp: give the tcp port to check, or check by udp")
-	}
-	return nil
-}
-
-func (c Check) validateTimes() error {
-	for _, t := range []struct {
-		name string
-		d    time.Duration
-		min  time.Duration
-	}{{"interval", c.Interval, 10 * time.Millisecond}, {"fast", c.Fast, 10 * time.Millisecond}, {"down", c.Down, 10 * time.Millisecond},
-		{"timeout", c.Timeout, time.Millisecond}, {"slow start", c.SlowStart, 0}, {"expiry", c.Expiry, 0}} {
-		if t.d != 0 && (t.d < t.min || t.d > 366*24*time.Hour) {
-			return fmt.Errorf("check: %s %s: want at least %s", t.name, t.d, t.min)
-		}
-	}
-	return nil
-}
-
-// ParseStatus reads HTTP status codes and ranges of them, "200-299,301"; empty
-// is 200-399.
-func ParseStatus(s string) ([]PortRange, error) {
-	if s == "" {
-		s = "200-399"
-	}
-	var all []PortRange
-	for part := range strings.SplitSeq(s, ",") {
-		first, last, ranged := strings.Cut(part, "-")
-		if !ranged {
-			last = first
-		}
-		lo, err1 := strconv.ParseUint(first, 10, 16)
-		hi, err2 := strconv.ParseUint(last, 10, 16)
-		if err1 != nil || err2 != nil || lo < 100 || hi > 599 || hi < lo {
-			return nil, fmt.Errorf("check: status %q: want codes and ranges from 100 to 599, e.g. 200-299,301", s)
-		}
-		all = append(all, PortRange{uint16(lo), uint16(hi)})
-	}
-	return all, nil
 }

@@ -245,7 +245,7 @@ f.yaml:6: services.b.scheduler: scheduler "fair": want one of mh, rr, wrr
 f.yaml:7: services.b.drain: drain "5": want a time with its unit, e.g. 500ms, 2s or 5m
 f.yaml:8: services.b.quorum: quorum "two": want a number
 f.yaml:9: services.b.check: type: want one of tcp, http
-f.yaml:10: services.b.reals[1]: real server "10.0.0.1:x": "10.0.0.1:x": want an address, with a port or without
+f.yaml:10: services.b.reals[1]: real server "10.0.0.1:x": want an address, with a port or without
 f.yaml:10: services.b.reals[2]: want an address, or what selects sandboxes (label, name, network), one of the two
 f.yaml:10: services.b.reals[3].weight: weight "many": want 0 to 65535
 f.yaml:10: services.b.reals[4]: real server "weight=3": want an address, or what selects it

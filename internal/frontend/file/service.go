@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
@@ -65,8 +64,8 @@ func (r *reader) check(v *model.VirtualService) func(*yaml.Node, string) {
 		command := r.words(func(word string) error { v.Check.Command = append(v.Check.Command, word); return nil })
 		before := len(r.mistakes)
 		r.object(n, path, append(r.serviceFields(all, v), field{"command", command}))
-		if v.Check.Type == "" && len(r.mistakes) == before && !v.Check.IsZero() {
-			r.mistake(n, path, "type: want one of %s", strings.Join(text.Checks, ", "))
+		if err := text.TypedCheck(v.Check); err != nil && len(r.mistakes) == before {
+			r.mistake(n, path, "%v", err)
 		}
 	}
 }

@@ -64,8 +64,9 @@ func tokens(text []byte) []token {
 // maxDepth bounds how deep blocks nest: real ones do four deep.
 const maxDepth = 16
 
-// blocks puts tokens together. A brace may be on the line after its keyword.
-func blocks(all []token) []block {
+// blocks puts tokens together, and says which braces do not match. A brace may be
+// on the line after its keyword.
+func blocks(all []token) (body []block, unmatched []Left) {
 	var root block
 	open := []*block{&root}
 	var now *block
@@ -82,6 +83,8 @@ func blocks(all []token) []block {
 		case t.text == "}" && !t.quoted:
 			if len(open) > 1 {
 				open = open[:len(open)-1]
+			} else if unmatched == nil {
+				unmatched = append(unmatched, Left{t.line, "}: no brace is open here: what is above may not be read as it was meant"})
 			}
 			now = nil
 		case now == nil:
@@ -91,5 +94,8 @@ func blocks(all []token) []block {
 			now.words = append(now.words, t.text)
 		}
 	}
-	return root.body
+	for _, b := range open[1:] {
+		unmatched = append(unmatched, Left{b.line, printable(b.keyword()) + ": its brace is not closed: what follows is read as part of it"})
+	}
+	return root.body, unmatched
 }

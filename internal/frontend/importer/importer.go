@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"fairlead/internal/model"
 )
@@ -32,7 +33,17 @@ type Left struct {
 }
 
 func (i *Imported) left(line int, format string, args ...any) {
-	i.Left = append(i.Left, Left{line, fmt.Sprintf(format, args...)})
+	i.Left = append(i.Left, Left{line, printable(fmt.Sprintf(format, args...))})
+}
+
+// printable returns the text without what would command a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }
 
 // done completes the services, and leaves out those that cannot be.

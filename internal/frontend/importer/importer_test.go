@@ -47,6 +47,20 @@ func TestImport(t *testing.T) {
 	}
 }
 
+// TestBraces says where a keepalived.conf is not what it looks like.
+func TestBraces(t *testing.T) {
+	for in, want := range map[string]string{
+		"virtual_server 192.0.2.1 80 {\n}\n":                                         "[]",
+		"virtual_server 192.0.2.1 80 {\n}\n}\n}\nvirtual_server 192.0.2.2 80 {\n}\n": "[{3 }: no brace is open here: what is above may not be read as it was meant}]",
+		"virtual_server 192.0.2.1 80 {\n lb_algo rr\n include a.conf\n":              "[{1 virtual_server: its brace is not closed: what follows is read as part of it} {3 include a.conf: the file is not read: write what it says in its place}]",
+		"\x1b[2Jx\n": "[{1 \uFFFD[2Jx: it is no virtual_server block}]",
+	} {
+		if got := fmt.Sprint(importer.Keepalived([]byte(in)).Left); got != want {
+			t.Errorf("%q: %s\nwant %s", in, got, want)
+		}
+	}
+}
+
 // FuzzIPVSAdm and FuzzKeepalived read anything without harm; what they make is
 // valid.
 func FuzzIPVSAdm(f *testing.F) { fuzz(f, "testdata/rules.txt", importer.IPVSAdm) }

@@ -14,7 +14,9 @@ func Keepalived(text []byte) Imported {
 	var all Imported
 	lines := map[string]int{}
 	var fixed []block
-	for _, b := range blocks(tokens(text)) {
+	body, unmatched := blocks(tokens(text))
+	all.Left = unmatched
+	for _, b := range body {
 		switch b.keyword() {
 		case "virtual_server":
 			if v, ok := all.virtualServer(b); ok {
@@ -137,6 +139,8 @@ func (s *server) option(f block) {
 		}
 	case "inhibit_on_failure":
 		s.inhibit(f)
+	case "include":
+		s.left(f.line, "include %s: the file is not read: write what it says in its place", f.rest())
 	case "quorum_up", "quorum_down":
 		s.left(f.line, "%s: nothing is run: `fairlead service watch` tells", f.keyword())
 	default:

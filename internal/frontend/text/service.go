@@ -94,7 +94,7 @@ func parseReal(text string) (r model.RealServer, err error) {
 		key, value, named := strings.Cut(part, "=")
 		if !named && i == 0 {
 			if r.Address, r.Port, err = addressPort(part); err != nil {
-				return r, err
+				return r, fmt.Errorf("%w, or what selects it: name=, label= or network=", err)
 			}
 			continue
 		}
@@ -181,7 +181,7 @@ func addressPort(text string) (netip.Addr, uint16, error) {
 	if a, err := Host(text); err == nil {
 		return a, 0, nil
 	}
-	return netip.Addr{}, 0, fmt.Errorf("%q: want an address, with a port or without: 10.0.0.2:8080 or [fd00::2]:8080", text)
+	return netip.Addr{}, 0, errors.New("want an address, with a port or without: 10.0.0.2:8080 or [fd00::2]:8080")
 }
 
 // Sorry reads the sorry server of a service; nothing is none.
@@ -191,7 +191,7 @@ func Sorry(text string) (netip.AddrPort, error) {
 	}
 	a, p, err := addressPort(text)
 	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("sorry server %w", err)
+		return netip.AddrPort{}, fmt.Errorf("sorry server %q: %w", text, err)
 	}
 	return netip.AddrPortFrom(a, p), nil
 }

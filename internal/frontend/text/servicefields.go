@@ -40,7 +40,11 @@ func counted[T int | uint16](name, value, help string, of func(*model.VirtualSer
 		Set: func(v *model.VirtualService, text string) error {
 			n, err := strconv.ParseInt(text, 10, 32)
 			if err != nil || int64(T(n)) != n {
-				return fmt.Errorf("%s %q: want a number", name, text)
+				most := ""
+				if top := ^T(0); top > 0 { // unsigned
+					most = fmt.Sprintf(" from 0 to %d", top)
+				}
+				return fmt.Errorf("%s %q: want a number%s", name, text, most)
 			}
 			*of(v) = T(n)
 			return nil
@@ -159,6 +163,15 @@ func CheckFields() []ServiceField {
 		counted("agent", "PORT", "port of an agent that says what weight the server wants (HAProxy's agent-check)", func(v *model.VirtualService) *uint16 { return &v.Check.Agent }),
 		decided("passive", "take a server out when clients' connections to it fail", func(v *model.VirtualService) *bool { return &v.Check.Passive }),
 	}, ofTypes()...)
+}
+
+// TypedCheck refuses a check that is said how to make and not what: nobody would
+// make it. Clients' connections and an agent say something without one.
+func TypedCheck(c model.Check) error {
+	if c.Type != "" || c.Passive || c.Agent != 0 || c.IsZero() {
+		return nil
+	}
+	return fmt.Errorf("type: want one of %s", strings.Join(Checks, ", "))
 }
 
 // ofTypes are the fields of some types of check.

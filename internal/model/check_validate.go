@@ -1,0 +1,93 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxCheckTime bounds the times of a check.
+const maxCheckTime = 366 * 24 * time.Hour
+
+// Validate checks a service's check, which is for a protocol.
+func (c Check) Validate(proto Proto) error {
+	errs := []error{c.validateType(proto), c.validateTimes(), c.validateWords()}
+	for _, e := range []struct{ name, expr string }{{"body", c.Body}, {"expect", c.Expect}} {
+		if _, err := regexp.Compile(e.expr); err != nil {
+			errs = append(errs, fmt.Errorf("check: %s %q: %w", e.name, e.expr, err))
+		}
+	}
+	if _, err := ParseStatus(c.Status); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Rise < 0 || c.Fall < 0 || c.Rise > 1000 || c.Fall > 1000 {
+		errs = append(errs, fmt.Errorf("check: rise %d and fall %d: want 1 to 1000", c.Rise, c.Fall))
+	}
+	if c.Jitter < -1 || c.Jitter > 50 {
+		errs = append(errs, fmt.Errorf("check: jitter %d: want 0 to 50 percent, -1 for none", c.Jitter))
+	}
+	if c.Initial != "" && c.Initial != InitialUp && c.Initial != InitialDown {
+		errs = append(errs, fmt.Errorf("check: initial %q: want up or down", c.Initial))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Check) validateType(proto Proto) error {
+	switch c.Type {
+	case "", CheckNone, CheckTCP, CheckHTTP, CheckHTTPS, CheckGRPC, CheckUDP, CheckDocker:
+	case CheckDNS:
+		if c.Query == "" {
+			return errors.New("check dns: want the name to ask for, query")
+		}
+	case CheckExec:
+		if len(c.Command) == 0 || !path.IsAbs(c.Command[0]) {
+			return errors.New("check exec: want a command with its whole path")
+		}
+	default:
+		return fmt.Errorf("check %q: want tcp, http, https, grpc, dns, udp, exec, docker or none", c.Type)
+	}
+	if proto == UDP && c.Type == CheckTCP && c.Port == 0 {
+		return errors.New("check tcp: the service is of udp: give the tcp port to check, or check by udp")
+	}
+	return nil
+}
+
+func (c Check) validateTimes() error {
+	for _, t := range []struct {
+		name string
+		d    time.Duration
+		min  time.Duration
+	}{{"interval", c.Interval, 10 * time.Millisecond}, {"fast", c.Fast, 10 * time.Millisecond}, {"down", c.Down, 10 * time.Millisecond},
+		{"timeout", c.Timeout, time.Millisecond}, {"slow start", c.SlowStart, 0}, {"expiry", c.Expiry, 0}} {
+		if t.d != 0 && (t.d < t.min || t.d > maxCheckTime) {
+			return fmt.Errorf("check: %s %s: want at least %s, and at most 366 days", t.name, t.d, t.min)
+		}
+	}
+	return nil
+}
+
+// ParseStatus reads HTTP status codes and ranges of them, "200-299,301"; empty
+// is 200-399.
+func ParseStatus(s string) ([]PortRange, error) {
+	if s == "" {
+		s = "200-399"
+	}
+	var all []PortRange
+	for part := range strings.SplitSeq(s, ",") {
+		first, last, ranged := strings.Cut(part, "-")
+		if !ranged {
+			last = first
+		}
+		lo, err1 := strconv.ParseUint(first, 10, 16)
+		hi, err2 := strconv.ParseUint(last, 10, 16)
+		if err1 != nil || err2 != nil || lo < 100 || hi > 599 || hi < lo {
+			return nil, fmt.Errorf("check: status %q: want codes and ranges from 100 to 599, e.g. 200-299,301", s)
+		}
+		all = append(all, PortRange{uint16(lo), uint16(hi)})
+	}
+	return all, nil
+}

@@ -22,7 +22,8 @@ func newServiceList(a *app) *cobra.Command {
 		Short: "List virtual services and how their real servers are",
 		Long: "List virtual services, or those that are named, and their real servers, as\n" +
 			"`ipvsadm -l -n` does: how each forwards, its weight and how many connections it has\n" +
-			"now; and how it is, since when and why. A dash is what the plane does not count.",
+			"now; and how it is, since when and why. A dash is what the plane does not count,\n" +
+			"or has not counted yet.",
 		Example: "  fairlead service ls\n  fairlead service ls web -o json",
 		Args:    arguments(cobra.ArbitraryArgs),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -9,10 +9,12 @@ import (
 	"strings"
 
 	"fairlead/internal/cgroup"
+
+	"golang.org/x/sys/unix"
 )
 
 // prefix marks the cgroups that are ours to remove. The owner's process id
-// and start time follow, then the name.
+// and start time follow, its PID namespace, then the name.
 const prefix = "fairlead-lab-"
 
 // Groups are the cgroups of one laboratory: one for each party.
@@ -27,7 +29,7 @@ type Groups struct {
 func (g *Groups) Path() string { return g.path }
 
 // NewGroups makes the three cgroups under a name that is unique in this
-// process: fairlead-lab-PID-START-NAME/{client,server,proxy}. The error is
+// process: fairlead-lab-PID-START-NAMESPACE-NAME/{client,server,proxy}. The error is
 // cgroup.ErrNone where there is no cgroup v2; account by process then.
 func NewGroups(name string) (*Groups, error) {
 	if name == "" || strings.ContainsAny(name, "/\n") {
@@ -41,11 +43,29 @@ func NewGroups(name string) (*Groups, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make cgroups: %w", err)
 	}
-	g := &Groups{path: filepath.Join(root, fmt.Sprintf("%s%d-%d-%s", prefix, os.Getpid(), self.start, name))}
+	pids, err := pidNamespace()
+	if err != nil {
+		return nil, fmt.Errorf("make cgroups: %w", err)
+	}
+	g := &Groups{path: filepath.Join(root, groupName(os.Getpid(), self.start, pids, name))}
 	if err := g.make(); err != nil {
 		return nil, errors.Join(fmt.Errorf("make cgroups: %w", err), g.Close())
 	}
 	return g, nil
+}
+
+func groupName(pid int, start, pids uint64, name string) string {
+	return fmt.Sprintf("%s%d-%d-%d-%s", prefix, pid, start, pids, name)
+}
+
+// pidNamespace returns the number of the namespace in which we know processes by
+// their ids: another's laboratory lives, though there is none of its id here.
+func pidNamespace() (uint64, error) {
+	var ns unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/pid", &ns); err != nil {
+		return 0, fmt.Errorf("find our PID namespace: %w", err)
+	}
+	return ns.Ino, nil
 }
 
 func (g *Groups) make() error {
@@ -94,6 +114,10 @@ func Sweep() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sweep cgroups: %w", err)
 	}
+	pids, err := pidNamespace()
+	if err != nil {
+		return nil, fmt.Errorf("sweep cgroups: %w", err)
+	}
 	entries, err := os.ReadDir(root)
 	if err != nil {
 		return nil, fmt.Errorf("sweep cgroups: %w", err)
@@ -101,7 +125,7 @@ func Sweep() ([]string, error) {
 	var removed []string
 	var failed error
 	for _, e := range entries {
-		if !abandoned(e.Name()) {
+		if !abandoned(e.Name(), pids) {
 			continue
 		}
 		if err := removeTree(filepath.Join(root, e.Name())); err != nil {
@@ -113,12 +137,13 @@ func Sweep() ([]string, error) {
 	return removed, failed
 }
 
-// abandoned says whether a cgroup is a laboratory's whose owner is gone: its
-// process id is free, or belongs to a process that started at another time.
-func abandoned(name string) bool {
+// abandoned says whether a cgroup is a laboratory's of our PID namespace whose
+// owner is gone: its process id is free, or belongs to a process that started at
+// another time.
+func abandoned(name string, pids uint64) bool {
 	rest, ours := strings.CutPrefix(name, prefix)
-	parts := strings.SplitN(rest, "-", 3)
-	if !ours || len(parts) != 3 {
+	parts := strings.SplitN(rest, "-", 4)
+	if !ours || len(parts) != 4 || parts[2] != strconv.FormatUint(pids, 10) {
 		return false
 	}
 	pid, err := strconv.Atoi(parts[0])

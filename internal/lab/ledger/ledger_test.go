@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -313,9 +314,14 @@ func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := fmt.Sprintf("%s%d-1-gone", prefix, dead.Process.Pid)
-	reused := fmt.Sprintf("%s%d-1-reused", prefix, os.Getpid())
-	for _, path := range []string{name, name + "/client", reused} {
+	pids, err := pidNamespace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, reused := groupName(dead.Process.Pid, 1, pids, "gone"), groupName(os.Getpid(), 1, pids, "reused")
+	elsewhere := groupName(dead.Process.Pid, 1, pids+1, "elsewhere")
+	t.Cleanup(func() { _ = os.Remove(root + "/" + elsewhere) })
+	for _, path := range []string{name, name + "/client", reused, elsewhere} {
 		if err := os.Mkdir(root+"/"+path, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -332,6 +338,9 @@ func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
 	if _, err := os.Stat(g.path); err != nil {
 		t.Errorf("swept the living: %v", err)
 	}
+	if _, err := os.Stat(root + "/" + elsewhere); err != nil {
+		t.Errorf("swept what another PID namespace's laboratory has: %v", err)
+	}
 }
 
 // TestSweepBesideAnother: laboratories that begin at the same time find the
@@ -341,9 +350,13 @@ func TestSweepBesideAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	pids, err := pidNamespace()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range 20 {
 		for n := range 5 {
-			path := fmt.Sprintf("%s/%s%d-1-beside%d-%d/client", root, prefix, os.Getpid(), i, n)
+			path := filepath.Join(root, groupName(os.Getpid(), 1, pids, fmt.Sprintf("beside%d-%d", i, n)), "client")
 			if err := os.MkdirAll(path, 0o755); err != nil {
 				t.Fatal(err)
 			}

@@ -46,9 +46,18 @@ func gone(path string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// remove empties one cgroup and removes it. It opens what to wait for before
-// it kills, so that it cannot miss the end.
+// remove empties one cgroup and removes it. One that another is about to remove
+// (ENODEV) is awaited by the kernel, which removes one after the other.
 func remove(path string) error {
+	if err := empty(path); err != nil && !errors.Is(err, unix.ENODEV) {
+		return err
+	}
+	return unix.Rmdir(path)
+}
+
+// empty ends what runs in one cgroup. It opens what to wait for before it kills,
+// so that it cannot miss the end.
+func empty(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
 		return err
@@ -59,10 +68,7 @@ func remove(path string) error {
 		return err
 	}
 	defer events.Close()
-	if err := kill(dir, events); err != nil {
-		return err
-	}
-	return unix.Rmdir(path)
+	return kill(dir, events)
 }
 
 // kill ends all processes of a cgroup and waits until it is empty.

@@ -54,7 +54,7 @@ func (h *host) attaches(driver model.Driver, options string) {
 	ways := publishing(driver)
 	for i, via := range ways {
 		h.docker("run", "-d", "--name", string(via), "--network", "name=net,driver-opt=via="+string(via),
-			"-p", fmt.Sprintf("%d:80", 8000+i), "-p", fmt.Sprintf("%d:53/udp", 8000+i), "program", "serve", "tcp:80", "udp:53")
+			"-p", fmt.Sprintf("%d:80", 8000+i), "-p", fmt.Sprintf("%d:53/udp", 8000+i), "program", "serve", "udp:53", "tcp:80") // who answers TCP, which is asked first, answers UDP
 	}
 	for i, via := range ways {
 		way, _ := paths.Way(via)

@@ -8,7 +8,7 @@ func (h *host) labelled() {
 	run := func(name, publish string, more ...string) {
 		h.Helper()
 		args := append([]string{"run", "-d", "--name", name, "--network", "host", "--label", "fairlead.publish=" + publish}, more...)
-		h.docker(append(args, "program", "serve", "tcp:80", "udp:53")...)
+		h.docker(append(args, "program", "serve", "udp:53", "tcp:80")...)
 	}
 	both := func(first, second string) {
 		h.Helper()

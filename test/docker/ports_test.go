@@ -38,6 +38,7 @@ func (h *host) publishes() {
 		}
 	}
 	h.sh(h.dir + "/program serve tcp:6000 > /dev/null 2>&1 & echo $! > /run/taken")
+	h.asks("", "tcp", "127.0.0.1:6000")
 	h.fails("port is already allocated: ", "run", "--rm", "--network", "net", "-p", "6000:80", "program", "serve", "tcp:80")
 	h.sh("kill $(cat /run/taken)")
 

@@ -1,25 +1,35 @@
 package startup
 
 import (
-	"net"
 	"strings"
 	"testing"
+
+	"fairlead/internal/kernel"
+	"fairlead/test/shell"
 )
 
 // TestAskedUntilAnswered: who does not listen yet is asked again.
 func TestAskedUntilAnswered(t *testing.T) {
+	// A host of its own, where nobody else takes the port.
+	ns, err := kernel.NewNetns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	shell.Run(t, ns.Do, "ip link set lo up")
+	const addr = "127.0.0.1:80"
 	for _, proto := range []string{"tcp", "udp"} {
-		addr := unused(t)
-		replied := make(chan string)
-		go func() { replied <- askUntil(proto, addr, "right") }()
-		if err := listen(proto, addr, []byte("right")); err != nil {
+		replied := make(chan string, 1)
+		go func() {
+			if err := ns.Do(func() error { replied <- askUntil(proto, addr, "right"); return nil }); err != nil {
+				replied <- err.Error()
+			}
+		}()
+		if err := ns.Do(func() error { return listen(proto, addr, []byte("right")) }); err != nil {
 			t.Fatal(err)
 		}
 		if got := <-replied; got != Answered {
 			t.Errorf("%s: %s", proto, got)
-		}
-		if got, err := ask(proto, addr); got != "right" || err != nil {
-			t.Errorf("%s: %q, %v", proto, got, err)
 		}
 	}
 }
@@ -28,15 +38,4 @@ func TestQuestionIsALineOfThree(t *testing.T) {
 	if got := Question("udp", "192.0.2.1:80", "x"); len(strings.Fields(got)) != 3 || !strings.HasSuffix(got, "\n") {
 		t.Errorf("%q", got)
 	}
-}
-
-// unused is an address that nobody listens on.
-func unused(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

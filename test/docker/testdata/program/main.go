@@ -27,8 +27,12 @@ const usage = `usage: program serve NETWORK:PORT...   answer until told to end; 
                                        failures, and how many of each
        program exists FILE                fail unless it is there`
 
-// patience bounds a question.
-const patience = 30 * time.Second
+const (
+	// patience bounds a question.
+	patience = 30 * time.Second
+	// pause is left between two.
+	pause = 10 * time.Millisecond
+)
 
 func main() {
 	if len(os.Args) < 3 {
@@ -104,7 +108,7 @@ func load(network, addr string, n int) {
 		}()
 	}
 	said := map[string]int{}
-	for pace := time.NewTicker(10 * time.Millisecond); !ended.Load(); <-pace.C {
+	for pace := time.NewTicker(pause); !ended.Load(); <-pace.C {
 		answer, err := askOnce(network, addr)
 		if err != nil {
 			answer = "failed: " + time.Now().Format(time.StampMicro) + " " + err.Error()
@@ -171,16 +175,22 @@ func host(a net.Addr) string {
 	return h
 }
 
-// ask returns what somebody answers, who may yet be about to listen.
+// ask returns what somebody answers, who may yet be about to listen, or whose
+// links are being mended.
 func ask(network, addr string) (string, error) {
 	conn, err := net.DialTimeout(network, addr, patience)
-	for end := time.Now().Add(patience); errors.Is(err, syscall.ECONNREFUSED) && time.Now().Before(end); {
+	for end := time.Now().Add(patience); notYet(err) && time.Now().Before(end); time.Sleep(pause) {
 		conn, err = net.DialTimeout(network, addr, patience)
 	}
 	if err != nil {
 		return "", err
 	}
 	return question(conn, network)
+}
+
+// notYet reports whether nobody is there who could answer.
+func notYet(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH)
 }
 
 // askOnce is as ask, of somebody who must listen.

@@ -64,6 +64,8 @@ type Labels struct {
 	Log  *slog.Logger
 
 	work chan job
+	// all are those who give the worker work.
+	all sync.WaitGroup
 
 	mu    sync.Mutex
 	known map[string]sandbox.Labelled
@@ -91,14 +93,13 @@ func (l *Labels) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	var all sync.WaitGroup
-	all.Go(func() { l.follow(ctx, changed) })
-	all.Go(l.readGroups)
+	l.all.Go(func() { l.follow(ctx, changed) })
+	l.all.Go(l.readGroups)
 	for {
 		select {
 		case <-ctx.Done():
 			l.where.end()
-			go func() { all.Wait(); close(l.work) }()
+			go func() { l.all.Wait(); close(l.work) }()
 			for j := range l.work {
 				j.held.end()
 			}
@@ -217,7 +218,9 @@ func (l *Labels) met(g group) {
 	}
 }
 
-// started finds the cgroup of a container that runs, unless it was met.
+// started finds the cgroup of a container that runs, unless it was met. The
+// worker does not wait for the engine: it may not answer before a container has
+// started that waits for the worker.
 func (l *Labels) started(ctx context.Context, c sandbox.Labelled) {
 	if !c.HostNetwork {
 		l.Log.Warn("publish by a label", "container", c.Name, "error", "it is not on the host's network: publish its ports by `docker run -p`")
@@ -226,7 +229,18 @@ func (l *Labels) started(ctx context.Context, c sandbox.Labelled) {
 	if l.wasMet(c.ID) {
 		return
 	}
-	path, err := l.Engine.CgroupOf(ctx, c.ID)
+	l.all.Go(func() {
+		path, err := l.Engine.CgroupOf(ctx, c.ID)
+		l.later(func() { l.found(c, path, err) })
+	})
+}
+
+// found is told by the engine where a container runs, which may have been met
+// meanwhile.
+func (l *Labels) found(c sandbox.Labelled, path string, err error) {
+	if l.wasMet(c.ID) {
+		return
+	}
 	switch {
 	case errors.Is(err, sandbox.ErrAbsent), errors.Is(err, os.ErrNotExist):
 		return // it has ended

@@ -21,6 +21,9 @@ type shopEngine struct {
 	shop   sandbox.Labelled
 	group  string
 	events chan sandbox.Happened
+	// asked has an element when somebody asks for the cgroup, which is told when
+	// answers has one; nil tells at once.
+	asked, answers chan struct{}
 }
 
 func (e shopEngine) Labelled(context.Context, string, string) ([]sandbox.Labelled, error) {
@@ -39,7 +42,13 @@ func (e shopEngine) FollowLabelled(ctx context.Context, _ string, told func(), t
 	}
 }
 
-func (e shopEngine) CgroupOf(context.Context, string) (string, error) { return e.group, nil }
+func (e shopEngine) CgroupOf(context.Context, string) (string, error) {
+	if e.answers != nil {
+		e.asked <- struct{}{}
+		<-e.answers
+	}
+	return e.group, nil
+}
 
 func (e shopEngine) Watch(context.Context) (<-chan struct{}, error) {
 	ticks := make(chan struct{}, 1)
@@ -147,6 +156,23 @@ func TestACgroupThatAKilledDaemonHeld(t *testing.T) {
 	}
 	end := run(t, e, root, w)
 	<-w.admitted
+	end()
+	thawed(t, path)
+}
+
+// TestAnEngineAnswersWhenTheContainerHasStarted, which may wait for us: it was
+// running when we came, and is started again.
+func TestAnEngineAnswersWhenTheContainerHasStarted(t *testing.T) {
+	e := shop()
+	e.shop.Running, e.asked, e.answers = true, make(chan struct{}), make(chan struct{})
+	root, w := labels(t)
+	end := run(t, e, root, w)
+	<-e.asked
+	path := makeGroup(t, root)
+	if a := <-w.admitted; a.Cgroup != path || a.Wrong != nil {
+		t.Errorf("admitted is %+v", a)
+	}
+	e.answers <- struct{}{}
 	end()
 	thawed(t, path)
 }

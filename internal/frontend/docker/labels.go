@@ -45,10 +45,10 @@ type Engine interface {
 //
 // Theory of operation. A container asks for a port when its process runs, and
 // its engine tells of its start after that. So its cgroup is led when the
-// cgroup is made, which inotify tells; the labels are known by then, as the
-// engine has told of the container's creation. The runtime makes the cgroup
-// before it puts anything into it, and so an empty one is frozen until it is
-// led: the runtime waits meanwhile. On a host that is busy the runtime may be
+// cgroup is made, which inotify tells; the labels are known by then, or asked
+// for, as the engine has told of the container's creation. The runtime makes the
+// cgroup before it puts anything into it, and so an empty one is frozen until it
+// is led: the runtime waits meanwhile. On a host that is busy the runtime may be
 // quicker: then it still has to start the container's process, which most often
 // is led before it binds anything. Of a container that was missed, and of those
 // that run when we come, the engine says the cgroup. Whether what ran there had
@@ -69,7 +69,10 @@ type Labels struct {
 
 	mu    sync.Mutex
 	known map[string]sandbox.Labelled
-	where *groups
+	// announced are those whose labels are being asked for, with what of them is
+	// held meanwhile.
+	announced map[string]*frozen
+	where     *groups
 }
 
 // job is something to do about a container.
@@ -84,7 +87,7 @@ const backlog = 4096
 
 // Run follows the engine and the cgroups until ctx ends.
 func (l *Labels) Run(ctx context.Context) (err error) {
-	l.known, l.work = map[string]sandbox.Labelled{}, make(chan job, backlog)
+	l.known, l.announced, l.work = map[string]sandbox.Labelled{}, map[string]*frozen{}, make(chan job, backlog)
 	if l.where, err = watchGroups(l.Root); err != nil {
 		return fmt.Errorf("watch for containers' cgroups: %w", err)
 	}
@@ -166,6 +169,18 @@ func (l *Labels) takeStock(ctx context.Context) {
 // later has the worker do something.
 func (l *Labels) later(do func()) { l.work <- job{do: do} }
 
+// announce has a container's cgroup held until its labels are known.
+func (l *Labels) announce(ctx context.Context, id string) {
+	l.mu.Lock()
+	l.announced[id] = nil
+	l.mu.Unlock()
+	l.meet(ctx, id)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.announced[id].end() // it is not for us
+	delete(l.announced, id)
+}
+
 // meet learns the labels of a container, or of all, whose cgroups may be there.
 func (l *Labels) meet(ctx context.Context, id string) []sandbox.Labelled {
 	all, err := l.Engine.Labelled(ctx, LabelPublish, id)
@@ -188,7 +203,7 @@ func (l *Labels) meet(ctx context.Context, id string) []sandbox.Labelled {
 func (l *Labels) heard(ctx context.Context, h sandbox.Happened) {
 	switch h.Action {
 	case "create":
-		l.meet(ctx, h.Actor.ID)
+		l.announce(ctx, h.Actor.ID)
 	case "start":
 		l.mu.Lock()
 		c, known := l.known[h.Actor.ID]
@@ -209,12 +224,18 @@ func (l *Labels) heard(ctx context.Context, h sandbox.Happened) {
 // met is told of a container's cgroup.
 func (l *Labels) met(g group) {
 	c, known := l.known[g.id]
+	held, announced := l.announced[g.id]
+	if held == nil && !g.gone && (announced || known && c.HostNetwork) {
+		held = freeze(g.path)
+	}
 	switch {
 	case g.gone:
 		l.later(func() { l.ended(g.id) })
 	case known && c.HostNetwork:
-		held := freeze(g.path)
+		delete(l.announced, g.id)
 		l.work <- job{func() { l.admit(c, g.path, nil, held) }, held}
+	case announced:
+		l.announced[g.id] = held
 	}
 }
 

@@ -21,12 +21,24 @@ type shopEngine struct {
 	shop   sandbox.Labelled
 	group  string
 	events chan sandbox.Happened
-	// asked has an element when somebody asks for the cgroup, which is told when
-	// answers has one; nil tells at once.
+	// asked has an element when somebody asks for the container, who is answered
+	// when answers has one; nil answers at once.
 	asked, answers chan struct{}
 }
 
-func (e shopEngine) Labelled(context.Context, string, string) ([]sandbox.Labelled, error) {
+func (e shopEngine) wait() {
+	if e.answers != nil {
+		e.asked <- struct{}{}
+		<-e.answers
+	}
+}
+
+func (e shopEngine) Labelled(_ context.Context, _, id string) ([]sandbox.Labelled, error) {
+	if id != "" {
+		e.wait()
+	} else if !e.shop.Running && !e.shop.Starting {
+		return nil, nil // it has yet to be made
+	}
 	return []sandbox.Labelled{e.shop}, nil
 }
 
@@ -43,10 +55,7 @@ func (e shopEngine) FollowLabelled(ctx context.Context, _ string, told func(), t
 }
 
 func (e shopEngine) CgroupOf(context.Context, string) (string, error) {
-	if e.answers != nil {
-		e.asked <- struct{}{}
-		<-e.answers
-	}
+	e.wait()
 	return e.group, nil
 }
 
@@ -65,9 +74,14 @@ type admission struct {
 type workloads struct{ admitted chan admission }
 
 func (w workloads) Admit(is daemon.Workload) (bool, error) {
-	freeze, _ := os.ReadFile(filepath.Join(is.Cgroup, "cgroup.freeze"))
-	w.admitted <- admission{is, strings.TrimSpace(string(freeze))}
+	w.admitted <- admission{is, frozenAs(is.Cgroup)}
 	return true, is.Wrong
+}
+
+// frozenAs is what is in the cgroup.freeze of a cgroup.
+func frozenAs(path string) string {
+	freeze, _ := os.ReadFile(filepath.Join(path, "cgroup.freeze"))
+	return strings.TrimSpace(string(freeze))
 }
 
 func (workloads) Dismiss(string) error          { return nil }
@@ -124,8 +138,8 @@ func makeGroup(t *testing.T, root string) (path string) {
 
 func thawed(t *testing.T, path string) {
 	t.Helper()
-	if freeze, err := os.ReadFile(filepath.Join(path, "cgroup.freeze")); err != nil || string(freeze) != "0\n" {
-		t.Errorf("the cgroup is frozen: %q, %v", freeze, err)
+	if frozen := frozenAs(path); frozen != "0" {
+		t.Errorf("the cgroup is frozen: %q", frozen)
 	}
 }
 
@@ -143,6 +157,30 @@ func TestACgroupIsHeldUntilItIsLed(t *testing.T) {
 	}
 	end()
 	thawed(t, path)
+}
+
+// TestACgroupIsHeldUntilItsLabelsAreKnown: the engine may be slower to tell them
+// than to start the container. One that is on another network is let go then.
+func TestACgroupIsHeldUntilItsLabelsAreKnown(t *testing.T) {
+	for _, ours := range []bool{true, false} {
+		e := shop()
+		e.shop.HostNetwork, e.asked, e.answers = ours, make(chan struct{}), make(chan struct{})
+		root, w := labels(t)
+		end := run(t, e, root, w)
+		e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}}
+		<-e.asked
+		path := makeGroup(t, root)
+		for frozen := ""; frozen != "1"; frozen = frozenAs(path) {
+		}
+		e.answers <- struct{}{}
+		if ours {
+			if a := <-w.admitted; a.freeze != "1" {
+				t.Errorf("admitted is %+v", a)
+			}
+		}
+		end()
+		thawed(t, path)
+	}
 }
 
 // TestACgroupThatAKilledDaemonHeld is let go by the next.

@@ -85,7 +85,7 @@ func (m Machine) cards() []string {
 // tests in it by the guest's, which goes slower while the guest is busy.
 // Tests that hang say where; a machine that hangs just ends.
 const (
-	limit     = 10 * time.Minute
+	limit     = 20 * time.Minute
 	testLimit = 5 * time.Minute
 )
 

@@ -40,7 +40,7 @@ import (
 )
 
 // startLimit is how long the engine may take until it answers.
-const startLimit = time.Minute
+const startLimit = 2 * time.Minute
 
 // Options say what to run and where.
 type Options struct {

@@ -12,7 +12,7 @@ import (
 )
 
 // emptyLimit is how long killed processes may take to leave their cgroup.
-const emptyLimit = 5 * time.Second
+const emptyLimit = 30 * time.Second
 
 // removeTree removes a cgroup and its children, and first kills what runs in
 // them. An absent one is removed already.

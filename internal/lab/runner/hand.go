@@ -96,7 +96,7 @@ func handRules(p suite.Path) string {
 }
 
 // proofPatience is how long a datagram between two sandboxes may take.
-const proofPatience = 5 * time.Second
+const proofPatience = 30 * time.Second
 
 // proveFilter finds out by a counter whether frames between two sandboxes
 // pass the host's IP hooks, as they do with br_netfilter and only then. The

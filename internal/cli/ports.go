@@ -12,6 +12,7 @@ import (
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
 	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/service"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
@@ -102,7 +103,7 @@ func (r *remote) ports(ctx context.Context) (portList, error) {
 // look gathers what explanations need; without a daemon there are no
 // attachments.
 func (r *remote) look(ctx context.Context) (h doctor.Host, err error) {
-	host, err := kernel.Open("", kernel.Options{Pins: kernel.BPFDir})
+	host, err := kernel.Open("", kernel.Options{Pins: service.Pins(service.Beside(r.socket, admin.Socket))})
 	if err != nil {
 		return h, err
 	}

@@ -30,6 +30,9 @@ func openDatabase(path, pid string, noSync bool) (*database, error) {
 		holder, _ := os.ReadFile(pid) // it may have ended just now
 		return nil, &HeldError{Path: path, PID: string(holder)}
 	}
+	if errors.Is(err, bbolterrors.ErrInvalid) || errors.Is(err, bbolterrors.ErrChecksum) || errors.Is(err, bbolterrors.ErrVersionMismatch) {
+		return nil, fmt.Errorf("open store %s: %w: put a copy of it back, or move it away to begin anew", path, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"fairlead/internal/model"
@@ -103,6 +104,21 @@ func TestOneOwner(t *testing.T) {
 	var held *store.HeldError
 	if !errors.As(err, &held) || held.PID != fmt.Sprint(os.Getpid()) {
 		t.Errorf("a second owner: %v", err)
+	}
+}
+
+// TestNoStore leaves a file alone that is no store, and says what to do.
+func TestNoStore(t *testing.T) {
+	at := places(t)
+	path, text := filepath.Join(at.State, "fairlead.db"), strings.Repeat("garbage ", 4<<10)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.OpenFile(at); err == nil || !strings.Contains(err.Error(), "fairlead.db: invalid database: put a copy of it back, or move it away") {
+		t.Errorf("it is no store: %v", err)
+	}
+	if now, err := os.ReadFile(path); err != nil || string(now) != text {
+		t.Errorf("the file was changed: %v", err)
 	}
 }
 

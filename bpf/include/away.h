@@ -182,8 +182,8 @@ inline_always void age_v4(struct iphdr *ip)
 }
 
 /* age takes one hop from a packet that goes on to another host, and fails where
- * none is left: two balancers that take each other for a real server would send
- * it to and fro without end.
+ * none is left, which leaves the packet as it is: two balancers that take each
+ * other for a real server would send it to and fro without end.
  */
 apart int age(struct __sk_buff *skb, const struct packet *p)
 {
@@ -208,6 +208,15 @@ apart int age(struct __sk_buff *skb, const struct packet *p)
 		return -1;
 	age_v4(v4);
 	return 0;
+}
+
+/* has_no_hop_left reports whether it would fail. */
+inline_always int has_no_hop_left(struct __sk_buff *skb, const struct packet *p)
+{
+	__u32 off = p->v6 ? offsetof(struct ipv6hdr, hop_limit) : offsetof(struct iphdr, ttl);
+	__u8 left;
+
+	return !bpf_skb_load_bytes(skb, link_header + off, &left, sizeof(left)) && left <= 1;
 }
 
 /* too_big returns how large packets may be if this one is larger than the link

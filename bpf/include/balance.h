@@ -264,14 +264,14 @@ inline_always void aim(const struct real *r, struct work *w)
 	w->fresh.seen = bpf_ktime_get_coarse_ns();
 }
 
-/* room_on returns how large a packet to the real server may be if this one is
- * larger, else 0.
+/* room_on returns how large a packet to a real server elsewhere may be if this
+ * one is larger, else 0.
  */
 inline_always __u32 room_on(struct __sk_buff *skb, const struct packet *p, const struct real *r, struct work *w)
 {
 	__u32 wrapped, mtu;
 
-	if (!(r->flags & REAL_REMOTE) || skb->len <= SURELY_SMALL)
+	if (skb->len <= SURELY_SMALL)
 		return 0;
 	wrapped = outer_length(p, r);
 	aim(r, w);
@@ -279,8 +279,8 @@ inline_always __u32 room_on(struct __sk_buff *skb, const struct packet *p, const
 	return mtu > wrapped && length_of(skb, p) + wrapped > mtu ? mtu - wrapped : 0;
 }
 
-/* on_to sends a packet on to its real server, or leaves it to the kernel for one
- * that is the host itself.
+/* on_to sends a packet, a hop older if it leaves the host, on to its real server,
+ * or leaves it to the kernel for one that is the host itself.
  */
 static __noinline int on_to(struct __sk_buff *skb, const struct packet *p, const struct real *r, struct work *w)
 {
@@ -288,7 +288,7 @@ static __noinline int on_to(struct __sk_buff *skb, const struct packet *p, const
 		return UNTOUCHED;
 	if (!(r->flags & REAL_REMOTE))
 		return into(skb, r->ifindex);
-	if (age(skb, p) || (r->flags & REAL_TUNNEL && wrap(skb, p, r)))
+	if (r->flags & REAL_TUNNEL && wrap(skb, p, r))
 		return TC_ACT_SHOT;
 	aim(r, w);
 	return away(skb, &w->fresh);
@@ -326,7 +326,7 @@ static __noinline int error_to_real(struct __sk_buff *skb, struct packet *p)
 	c.dport = w->key.client_port;
 	c.outer_src = same(&p->src, &p->inner_dst) ? w->key.client : p->src;
 	c.outer_dst = w->key.endpoint;
-	if (write_error(skb, p, &c))
+	if ((r->flags & REAL_REMOTE && age(skb, p)) || write_error(skb, p, &c))
 		return TC_ACT_SHOT;
 	return on_to(skb, p, r, w);
 }
@@ -345,6 +345,17 @@ static __noinline struct flow *pick(__u32 ifindex, struct packet *p, struct work
 	return note_call(w, f, p);
 }
 
+/* turn_back tells the sender of a packet that it cannot go on to its real server:
+ * it may pass no further host, or is larger than what there is room for.
+ */
+inline_always int turn_back(struct __sk_buff *skb, const struct packet *p, const struct flow *f, __u32 room)
+{
+	drop(f->lead, INWARD);
+	if (has_no_hop_left(skb, p))
+		return tell(skb, p, NO_HOP_LEFT, 0);
+	return room ? tell(skb, p, TOO_BIG, room) : TC_ACT_SHOT;
+}
+
 /* lead_on leads the packet of a flow to its real server. */
 static __noinline int lead_on(struct __sk_buff *skb, struct packet *p, struct work *w, struct flow *f)
 {
@@ -355,10 +366,10 @@ static __noinline int lead_on(struct __sk_buff *skb, struct packet *p, struct wo
 
 	if (!r || !f)
 		return TC_ACT_SHOT;
-	room = room_on(skb, p, r, w);
-	if (room) {
-		drop(f->lead, INWARD);
-		return tell_too_big(skb, p, room);
+	if (r->flags & REAL_REMOTE) {
+		room = room_on(skb, p, r, w);
+		if (room || age(skb, p))
+			return turn_back(skb, p, f, room);
 	}
 	last = track(skb->len, f, p, INWARD);
 	to.src = &w->key.client;

@@ -181,6 +181,24 @@ inline_always int is_loopback(const struct address *a)
 	return a->w[0] == 0 && a->w[1] == 0 && a->w[2] == 0 && a->w[3] == bpf_htonl(1);
 }
 
+/* is_group reports whether an address is of many: multicast, and all of IPv4
+ * above it, where broadcast is.
+ */
+inline_always int is_group(const struct address *a)
+{
+	if (is_mapped(a))
+		return bpf_ntohl(a->w[3]) >= 0xe0000000;
+	return (a->w[0] & bpf_htonl(0xff000000)) == bpf_htonl(0xff000000);
+}
+
+/* is_nobody reports whether an address is none: ::, and 0.0.0.0/8. */
+inline_always int is_nobody(const struct address *a)
+{
+	if (is_mapped(a))
+		return !(a->w[3] & bpf_htonl(0xff000000));
+	return !(a->w[0] | a->w[1] | a->w[2] | a->w[3]);
+}
+
 /* apart marks the functions that the verifier looks at once, on their own,
  * instead of wherever they are called.
  */

@@ -23,6 +23,9 @@ const volatile __u32 link_header = ETH_HLEN;
 #define IPV6_FRAGMENT 44
 #define ICMPV6_PROTO 58
 
+/* How many hosts a packet of the host's own may pass. */
+#define OWN_TTL 64
+
 /* Newer than the headers of Debian 12: Linux 6.16. */
 #define L4_CSUM_IPV6 (1ULL << 7)
 

@@ -19,16 +19,6 @@
 
 #include "balance.h"
 
-/* is_group reports whether an address is of many: multicast, and all of IPv4
- * above it, where broadcast is.
- */
-inline_always int is_group(const struct address *a)
-{
-	if (is_mapped(a))
-		return bpf_ntohl(a->w[3]) >= 0xe0000000;
-	return (a->w[0] & bpf_htonl(0xff000000)) == bpf_htonl(0xff000000);
-}
-
 /* is_local reports whether an address is the host's: by the list that user
  * space keeps, or else by the routing table, which knows one that came a
  * moment ago. That says the same of an address of the host's and of one to
@@ -350,7 +340,7 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int elsewhere
 		return UNTOUCHED; /* the kernel, which routes it, tells the sandbox */
 	if (mtu) {
 		drop(f->lead, OUTWARD);
-		return tell_too_big(skb, p, mtu);
+		return tell(skb, p, TOO_BIG, mtu);
 	}
 	if (is_real(f->lead))
 		note_answer(f, p);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Packets to real servers elsewhere: wrapped for a tunnel, and told to be
- * smaller.
+/* Packets to real servers elsewhere: wrapped for a tunnel, and no larger than
+ * the way takes.
  *
  * Theory of operation. With forwarding by tunnel the client's packet stays as
  * it is, and gets another IP header in front of it (IPv4 in IPv4, RFC 2003; IPv6
@@ -25,18 +25,12 @@
 #pragma once
 
 #include "away.h"
-#include "refuse.h"
 #include "services.h"
-
-#define ICMP_FRAG_NEEDED 4
-#define ICMPV6_PKT_TOOBIG 2
 
 #define IP_DF 0x4000
 
 /* Every link takes packets of this length, and a header before them. */
 #define SURELY_SMALL 512
-
-#define OUTER_TTL 64
 
 inline_always __u32 ip_length(const struct packet *p)
 {
@@ -107,7 +101,7 @@ inline_always void outer_v4(struct iphdr *ip, const struct real *r, __u32 betwee
 	ip->tot_len = length_field(ip->tot_len, sizeof(*ip) + between);
 	ip->id = bpf_get_prandom_u32();
 	ip->frag_off &= bpf_htons(IP_DF);
-	ip->ttl = OUTER_TTL;
+	ip->ttl = OWN_TTL;
 	ip->protocol = between ? IPPROTO_UDP : IPPROTO_IPIP;
 	ip->saddr = r->seen.w[3];
 	ip->daddr = r->to.w[3];
@@ -119,7 +113,7 @@ inline_always void outer_v6(struct ipv6hdr *ip, const struct real *r, __u32 betw
 {
 	ip->payload_len = length_field(ip->payload_len, sizeof(*ip) + between);
 	ip->nexthdr = between ? IPPROTO_UDP : IPPROTO_IPV6;
-	ip->hop_limit = OUTER_TTL;
+	ip->hop_limit = OWN_TTL;
 	__builtin_memcpy(&ip->saddr, &r->seen, 16);
 	__builtin_memcpy(&ip->daddr, &r->to, 16);
 }
@@ -209,112 +203,4 @@ apart __u32 limit_to(struct __sk_buff *skb, const struct flow *f)
 		return h->mtu;
 	bpf_check_mtu(skb, link_of(h), &mtu, 0, 0);
 	return mtu;
-}
-
-/* What is put before the quoted packet. */
-struct too_big_v4 {
-	struct iphdr ip;
-	struct icmp_header icmp;
-};
-
-struct too_big_v6 {
-	struct ipv6hdr ip;
-	struct icmp_header icmp;
-};
-
-/* How much of the transport header is quoted: a card may be about to write its
- * checksum.
- */
-#define QUOTED sizeof(struct tcphdr)
-
-/* sum_quoted returns the sum over what is quoted of the transport header. One
- * with the sum over the pseudo header in the checksum's place is summed up only
- * when it is sent: then its sum and that one make nothing together.
- */
-inline_always __u32 sum_quoted(struct __sk_buff *skb, const struct packet *p)
-{
-	__u32 length = skb->len - p->l4, proto = p->plane & 1 ? IPPROTO_UDP : IPPROTO_TCP;
-	__u32 pseudo = fold(fold(bpf_csum_diff(0, 0, (__be32 *)&p->src, 32, 0)) + bpf_htons(proto) + bpf_htons(length & 0xffff) + bpf_htons(length >> 16));
-	__be32 head[QUOTED / 4];
-	__u16 check;
-
-	if (bpf_skb_load_bytes(skb, p->l4, head, sizeof(head)))
-		return 0;
-	check = p->plane & 1 ? ((__u16 *)head)[3] : ((__u16 *)head)[8];
-	if (check == pseudo)
-		return (__u16)~check;
-	return fold(bpf_csum_diff(0, 0, head, sizeof(head), 0));
-}
-
-/* quote_v4 makes an ICMP error of the packet; the sum over a whole IPv4 header
- * is nothing.
- */
-inline_always int quote_v4(struct __sk_buff *skb, const struct packet *p, __u32 mtu)
-{
-	struct too_big_v4 m = {};
-	__u32 sum = sum_quoted(skb, p);
-
-	m.ip.version = 4;
-	m.ip.ihl = sizeof(m.ip) / 4;
-	m.ip.tot_len = bpf_htons(sizeof(m) + sizeof(struct iphdr) + QUOTED);
-	m.ip.ttl = OUTER_TTL;
-	m.ip.protocol = IPPROTO_ICMP;
-	m.ip.saddr = p->dst.w[3];
-	m.ip.daddr = p->src.w[3];
-	m.ip.check = ~fold(fold(bpf_csum_diff(0, 0, (__be32 *)&m.ip, sizeof(m.ip), 0)));
-	m.icmp.type = ICMP_DEST_UNREACH;
-	m.icmp.code = ICMP_FRAG_NEEDED;
-	m.icmp.rest = bpf_htonl(mtu);
-	m.icmp.checksum = ~fold(fold(bpf_csum_diff(0, 0, (__be32 *)&m.icmp, sizeof(m.icmp), 0)) + sum);
-	return bpf_skb_change_tail(skb, p->l4 + QUOTED, 0) ||
-	       bpf_skb_adjust_room(skb, sizeof(m), BPF_ADJ_ROOM_MAC, 0) ||
-	       bpf_skb_store_bytes(skb, link_header, &m, sizeof(m), 0);
-}
-
-/* fragmented is the length of the header that a fragment of IPv6 has besides, or
- * 0.
- */
-inline_always __u32 fragmented(const struct packet *p)
-{
-	return p->v6 && p->l4 == link_header + ip_length(p) + sizeof(struct fragment_header) ? sizeof(struct fragment_header) : 0;
-}
-
-inline_always int quote_v6(struct __sk_buff *skb, const struct packet *p, __u32 mtu)
-{
-	struct too_big_v6 m = {};
-	__u32 sum = sum_quoted(skb, p);
-
-	if (bpf_skb_load_bytes(skb, link_header, &m.ip, sizeof(m.ip)))
-		return -1;
-	/* What a fragment has besides is summed up where the message will be. */
-	_Static_assert(sizeof(m.icmp) == sizeof(struct fragment_header), "they are as long as each other");
-	if (fragmented(p) && bpf_skb_load_bytes(skb, link_header + sizeof(m.ip), &m.icmp, sizeof(m.icmp)))
-		return -1;
-	sum += fold(bpf_csum_diff(0, 0, (__be32 *)&m, sizeof(m), 0));
-	__builtin_memset(&m, 0, sizeof(m));
-	m.ip.version = 6;
-	m.ip.payload_len = bpf_htons(sizeof(m.icmp) + sizeof(struct ipv6hdr) + fragmented(p) + QUOTED);
-	m.ip.nexthdr = ICMPV6_PROTO;
-	m.ip.hop_limit = OUTER_TTL;
-	__builtin_memcpy(&m.ip.saddr, &p->dst, 16);
-	__builtin_memcpy(&m.ip.daddr, &p->src, 16);
-	m.icmp.type = ICMPV6_PKT_TOOBIG;
-	m.icmp.rest = bpf_htonl(mtu);
-	sum += fold(bpf_csum_diff(0, 0, (__be32 *)&m.ip.saddr, 32, 0)) + bpf_htons(ICMPV6_PROTO) + m.ip.payload_len;
-	m.icmp.checksum = ~fold(fold(bpf_csum_diff(0, 0, (__be32 *)&m.icmp, sizeof(m.icmp), 0)) + sum);
-	return bpf_skb_change_tail(skb, p->l4 + QUOTED, 0) ||
-	       bpf_skb_adjust_room(skb, sizeof(m), BPF_ADJ_ROOM_MAC, 0) ||
-	       bpf_skb_store_bytes(skb, link_header, &m, sizeof(m), 0);
-}
-
-/* tell_too_big tells the sender of a packet how long it may be. A later fragment,
- * or what has options before its transport header, is only lost.
- */
-apart int tell_too_big(struct __sk_buff *skb, const struct packet *p, __u32 mtu)
-{
-	if (!p || p->kind != PACKET_L4 || p->l4 != link_header + ip_length(p) + fragmented(p))
-		return TC_ACT_SHOT;
-	if (p->v6 ? quote_v6(skb, p, mtu) : quote_v4(skb, p, mtu))
-		return TC_ACT_SHOT;
-	return back(skb);
 }

@@ -35,6 +35,7 @@ var trials = []struct {
 }{
 	{"spread over sandboxes", "", (*lan).spreads},
 	{"servers elsewhere", "", (*lan).elsewhere},
+	{"the end of the way", "", (*lan).hops},
 	{"local clients", "local", (*lan).locals},
 	{"clients in sandboxes", "sandboxes", (*lan).sandboxed},
 	{"conversations outlive changes", "", (*lan).changes},

@@ -260,6 +260,7 @@ const (
 	FairleadMapHops             = "hops"
 	FairleadMapLeads            = "leads"
 	FairleadMapLoads            = "loads"
+	FairleadMapNewsPaid         = "news_paid"
 	FairleadMapOwnDialled       = "own_dialled"
 	FairleadMapPorts            = "ports"
 	FairleadMapRealTotals       = "real_totals"
@@ -404,6 +405,7 @@ type FairleadMapSpecs struct {
 	Hops        *ebpf.MapSpec `ebpf:"hops"`
 	Leads       *ebpf.MapSpec `ebpf:"leads"`
 	Loads       *ebpf.MapSpec `ebpf:"loads"`
+	NewsPaid    *ebpf.MapSpec `ebpf:"news_paid"`
 	OwnDialled  *ebpf.MapSpec `ebpf:"own_dialled"`
 	Ports       *ebpf.MapSpec `ebpf:"ports"`
 	RealTotals  *ebpf.MapSpec `ebpf:"real_totals"`
@@ -466,6 +468,7 @@ type FairleadMaps struct {
 	Hops        *ebpf.Map `ebpf:"hops"`
 	Leads       *ebpf.Map `ebpf:"leads"`
 	Loads       *ebpf.Map `ebpf:"loads"`
+	NewsPaid    *ebpf.Map `ebpf:"news_paid"`
 	OwnDialled  *ebpf.Map `ebpf:"own_dialled"`
 	Ports       *ebpf.Map `ebpf:"ports"`
 	RealTotals  *ebpf.Map `ebpf:"real_totals"`
@@ -499,6 +502,7 @@ func (m *FairleadMaps) Close() error {
 		m.Hops,
 		m.Leads,
 		m.Loads,
+		m.NewsPaid,
 		m.OwnDialled,
 		m.Ports,
 		m.RealTotals,

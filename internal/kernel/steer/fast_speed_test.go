@@ -23,8 +23,9 @@ func BenchmarkDirect(b *testing.B) {
 	}
 }
 
-// directPerRun is how often a program is repeated: for less than a second.
-const directPerRun = 1 << 14
+// directPerRun is how often a program is repeated after the first time: each time
+// the packet is a hop older, and it may pass no more hosts than that.
+const directPerRun = 250
 
 func measureDirect(b *testing.B, program string, udp, v4 bool) {
 	r := newBenchWith(b, forDriversToo)
@@ -41,27 +42,41 @@ func measureDirect(b *testing.B, program string, udp, v4 bool) {
 	call := first(udp, client, s.Frontends[0])
 	r.uplink(b, call.frame())
 	call.flags = ack
-	frame := call.frame()
-	o := ebpf.RunOptions{Data: frame, Context: skb{Ifindex: uint32(r.up)}, Repeat: directPerRun}
+	frame := young(call.frame())
+	o := ebpf.RunOptions{Data: frame, Context: skb{Ifindex: uint32(r.up)}}
 	want := uint32(redirect)
 	if program == Fast {
 		o.Context, want = r.driver(frame), xdpTX
 	}
-	var spent time.Duration
-	for b.Loop() {
-		r.forgetWays(b) // what is known of one is kept for a second
-		r.uplink(b, frame)
+	run := func(times uint32) (spent time.Duration) {
+		o.Repeat = times
 		r.do(b, func() error {
 			before := onCPU()
 			act, err := r.programs[program].Run(&o)
-			spent += onCPU() - before
+			spent = onCPU() - before
 			if err == nil && act != want {
 				err = fmt.Errorf("it gives %d", act)
 			}
 			return err
 		})
+		return spent
+	}
+	var spent time.Duration
+	for b.Loop() {
+		r.forgetWays(b) // what is known of one is kept for a second
+		r.uplink(b, frame)
+		spent -= run(1) // which is mostly what each run costs besides
+		spent += run(1 + directPerRun)
 	}
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N)/directPerRun, "ns/packet")
+}
+
+// young is the frame of a packet that may pass as many hosts as any can.
+func young(frame []byte) []byte {
+	if frame[ethernet]>>4 == 6 {
+		return edit(frame, ethernet+7, 255)
+	}
+	return resummed(edit(frame, ethernet+8, 255))
 }
 
 // onCPU is how long the calling thread has run, whatever else the machine does.

@@ -174,12 +174,8 @@ func TestFastPassesOn(t *testing.T) {
 	unsummed := call.frame()
 	pseudo := ^sumOf(append(append(append([]byte{}, unsummed[ethernet+12:ethernet+20]...), 0, protoUDP), unsummed[ethernet+24], unsummed[ethernet+25]))
 	unsummed[ethernet+26], unsummed[ethernet+27] = byte(pseudo>>8), byte(pseudo)
-	old := call.frame()
-	for old[ethernet+8] > 1 {
-		old = aged(old)
-	}
 	for name, frame := range map[string][]byte{
-		"at the end of its way": old, "for another host": other.frame(), "with options": options.frame(), "too large": large.frame(), "with a VLAN tag": tagged(call.frame()),
+		"at the end of its way": atItsEnd(call.frame()), "for another host": other.frame(), "with options": options.frame(), "too large": large.frame(), "with a VLAN tag": tagged(call.frame()),
 		"from loopback": loop.frame(), "of no service": else80.frame(), "a first fragment": call.fragments(8)[0], "a later fragment": call.fragments(8)[1],
 		"cut off": call.frame()[:ethernet+24], "with a checksum to come": unsummed,
 	} {

@@ -247,23 +247,29 @@ func TestEjected(t *testing.T) {
 		back  string
 		until bool
 	}{
-		{model.Check{Passive: true}, "connections failed; it is tried again after 2s", true},
+		{model.Check{Passive: true}, "connections failed; it is tried again after ", true},
 		{model.Check{Passive: true, Type: model.CheckExec, Command: []string{"/bin/true"}, Interval: time.Hour}, "connections failed; it is back when 2 checks have passed since", false},
 	} {
 		v := site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080))
 		v.Plane, v.Check = model.PlaneEBPF, c.check
 		w.serve(v)
 		failing.Store(true)
-		w.stands("web", "10.0.0.2:8080 down, 10.0.0.3:8080 up")
+		var out daemon.RealView
+		w.until("the first real server is out", func() bool {
+			view, err := w.Service("web")
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = view.Servers[0]
+			return out.State == daemon.RealDown && view.Servers[1].State == daemon.RealUp
+		})
 		failing.Store(false)
-		view, err := w.Service("web")
-		if err != nil {
-			t.Fatal(err)
+		if !strings.Contains(out.Cause, c.back) || out.Until.After(out.Since) != c.until {
+			t.Errorf("%+v", out)
 		}
-		if r := view.Servers[0]; !strings.HasSuffix(r.Cause, c.back) || r.Until.After(r.Since) != c.until {
-			t.Errorf("%+v", r)
-		}
-		if r := w.do(daemon.EnableReal, "web", "10.0.0.2"); !r.Changed || r.Services[0].Servers[0].State != daemon.RealUp {
+		// One that is out for a while may be back by itself.
+		r := w.do(daemon.EnableReal, "web", "10.0.0.2")
+		if back := c.until && time.Now().After(out.Until); !r.Changed && !back || r.Services[0].Servers[0].State != daemon.RealUp {
 			t.Errorf("enabled: %+v", r)
 		}
 		if r := w.do(daemon.EnableReal, "web", "10.0.0.2"); r.Changed {

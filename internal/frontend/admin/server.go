@@ -53,7 +53,7 @@ func Listen(path string) (*net.UnixListener, error) {
 }
 
 // Serve answers requests until ctx ends, and lets those that are under way
-// finish.
+// finish, for shutdownLimit at most.
 func Serve(ctx context.Context, l *net.UnixListener, h http.Handler) error {
 	s := &http.Server{
 		Handler: h, ConnContext: withPeer, MaxHeaderBytes: maxHeader,
@@ -68,7 +68,11 @@ func Serve(ctx context.Context, l *net.UnixListener, h http.Handler) error {
 	}
 	limit, cancel := context.WithTimeout(context.Background(), shutdownLimit)
 	defer cancel()
-	if err := s.Shutdown(limit); err != nil {
+	err := s.Shutdown(limit)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return s.Close() // who has connected and asks nothing cannot make our end a failure
+	}
+	if err != nil {
 		return errors.Join(fmt.Errorf("serve the admin API: %w", err), s.Close())
 	}
 	return nil

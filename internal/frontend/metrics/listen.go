@@ -144,7 +144,11 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	}
 	limit, cancel := context.WithTimeout(context.Background(), shutdownLimit)
 	defer cancel()
-	if err := s.Shutdown(limit); err != nil {
+	err := s.Shutdown(limit)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return s.Close() // who has connected and asks nothing cannot make our end a failure
+	}
+	if err != nil {
 		return errors.Join(fmt.Errorf("serve metrics: %w", err), s.Close())
 	}
 	return nil

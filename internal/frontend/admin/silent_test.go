@@ -1,0 +1,34 @@
+package admin_test
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"testing"
+
+	"fairlead/internal/frontend/admin"
+)
+
+// TestASilentClient is connected when the server ends, which is no failure.
+func TestASilentClient(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := admin.Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- admin.Serve(ctx, l, admin.Handler(&fake{})) }()
+	if _, err := admin.NewClient(socket).Attachments(ctx); err != nil { // accepted after the silent one
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

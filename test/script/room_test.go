@@ -23,6 +23,7 @@ mount --make-rprivate /
 mount -t proc proc /proc
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/lib
+mkdir /var/lib/nginx
 for box in shop db lan; do ip netns add $box; ip -n $box link set lo up; done
 ip link add eth0 type veth peer name host0 netns lan
 ip -n lan link add lan0 type bridge

@@ -34,8 +34,10 @@ const saved = "ipvsadm -S -n | "
 //     run by one of them;
 //   - a server under `fairlead run`, and what watches, must run on until its time
 //     is over;
-//   - what changes a host's networks runs in the session's room, which is a host
-//     of its own;
+//   - a packet that is sent to see its way has half a minute for it, on a machine
+//     that is busy;
+//   - what changes a host's networks, or serves there, runs in the session's room,
+//     which is a host of its own;
 //   - rules of ipvsadm are read from the session's file of that name;
 //   - every other fairlead command runs as it stands.
 //
@@ -59,14 +61,14 @@ func Runnable(command, root string) (string, error) {
 			run += ` || test $? -eq 1`
 		}
 		return run, nil
-	case strings.HasPrefix(command, "fairlead run "):
-		return "timeout " + serves + " " + command + " || test $? -eq 124", nil
-	case strings.HasPrefix(command, "fairlead service watch"):
+	case strings.HasPrefix(command, "fairlead run "), strings.HasPrefix(command, "fairlead service watch"):
 		return "timeout " + serves + " room " + command + " || test $? -eq 124", nil
 	case strings.HasPrefix(command, saved):
 		return "cat rules | room " + strings.TrimPrefix(command, saved), nil
 	case strings.HasPrefix(command, "fairlead plan "):
 		return "room " + command + " || test $? -eq 1", nil
+	case strings.HasSuffix(command, " --probe"):
+		return "room " + command + " --patience 30s", nil
 	case onHost.MatchString(command):
 		return onHost.ReplaceAllString(command, "room $0"), nil
 	case command == "fairlead" || strings.HasPrefix(command, "fairlead "):

@@ -42,8 +42,9 @@ func cgroups() string {
 	return "/sys/fs/cgroup/unified"
 }
 
-// furnish makes the room. Links come up in their own time, so it waits until
-// each has the last that the kernel gives it. The holder then waits until its input is closed.
+// furnish makes the room. Links and addresses come up in their own time, so it
+// waits until each has the last that the kernel gives it. The holder then waits
+// until its input is closed.
 const furnish = `
 mount --make-rprivate /
 mount --bind "$1" "$2"
@@ -67,6 +68,7 @@ EOF
 for link in uplink router others; do
 	until ip -6 route show table local dev $link | grep -q ^multicast; do :; done
 done
+until ip -6 route show table local dev uplink | grep -q '^local 2001:db8:9::10 '; do :; done
 echo ready
 exec cat
 `

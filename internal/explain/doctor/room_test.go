@@ -136,7 +136,7 @@ var amiss = []struct {
 		set: "ip link add fl-web type bridge; ip link set fl-web alias fairlead:web up; ip address add fd01::1/64 dev fl-web nodad\n" +
 			"ip6tables -A FORWARD -i fl-web -j DROP"},
 	{name: "a full table of connections", check: "conntrack", severity: doctor.Problem,
-		set: "nft 'add table ip o; add chain ip o out { type filter hook output priority 0; }; add rule ip o out ct state new accept'\n" +
+		set: "sysctl -qw net.netfilter.nf_conntrack_udp_timeout=600; nft 'add table ip o; add chain ip o out { type filter hook output priority 0; }; add rule ip o out ct state new accept'\n" +
 			"bash -c 'for p in 1 2 3 4; do echo x > /dev/udp/127.0.0.1/$p; done'",
 		also: func(r *room) { r.conntrackMax("4") },
 		mend: func(r *room, f doctor.Finding) {

@@ -126,6 +126,9 @@ func TestServerDiesInTheWindow(t *testing.T) {
 	} else if !strings.Contains(err.Error(), "load server") {
 		t.Errorf("%v does not say that it was the server", err)
 	}
+	if err := p.server.Close(); err != nil {
+		t.Errorf("what the run has told is told again: %v", err)
+	}
 	s, err := load.StartServer(t.Context(), child.Place{Netns: ns})
 	if err != nil {
 		t.Fatal(err)

@@ -16,8 +16,8 @@ import (
 	"fairlead/internal/child"
 )
 
-// answerLimit is how long a child may take over one request: opening a
-// thousand streams, or waiting out the patience of a dead one.
+// answerLimit is how long a child may take over one request: opening a hundred
+// thousand flows on a busy machine, or waiting out the patience of a dead one.
 const answerLimit = grace - 3*time.Second
 
 // countLimit is how long a window that is closed by a count may last.
@@ -119,23 +119,29 @@ func (p *process) ask(ctx context.Context, q request) (reply, error) {
 	return r, nil
 }
 
-// lost explains a broken control channel, and ends the child behind it.
+// lost explains a broken control channel, and ends the child behind it. There is
+// nothing to tell of it any more when it is closed.
 func (p *process) lost(ctx context.Context, q request, err error) error {
 	_ = p.child.Kill()
+	p.once.Do(func() { p.control.Close() })
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
 	return fmt.Errorf("ask load %s to %s: %w", p.side, q.Do, errors.Join(err, p.child.Wait()))
 }
 
-// close lets the child end by itself and waits for that, for a moment.
+// endLimit is how long a child may take to end by itself. Its namespaces end
+// with it, for which a busy machine takes seconds.
+const endLimit = time.Minute
+
+// close lets the child end by itself and waits for that.
 func (p *process) close() error {
 	var err error
 	p.once.Do(func() {
 		p.control.Close()
 		select {
 		case <-p.child.Done():
-		case <-time.After(patience):
+		case <-time.After(endLimit):
 			_ = p.child.Kill()
 		}
 		if e := p.child.Wait(); e != nil {

@@ -20,7 +20,7 @@ const Control = "FAIRLEAD_LOAD_CONTROL"
 
 // grace is what a run may take beyond its warm-up and window before a child
 // believes that its parent has forgotten it.
-const grace = 15 * time.Second
+const grace = 2 * time.Minute
 
 // Main is the role "load": it obeys the control channel on descriptor 3, or
 // the one that Control leads to, until that closes.

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 
 	"fairlead/internal/child"
 	"fairlead/internal/driver"
@@ -129,9 +130,17 @@ func (w *World) Route(to netip.Prefix) error {
 // 100,000 flows need.
 var crowd = []netip.Addr{netip.MustParseAddr("198.51.100.11"), netip.MustParseAddr("198.51.100.12")}
 
+// udpTimeout is for how many seconds conntrack remembers a flow that nobody has
+// answered; flowLife is longer than a run with many of them takes.
+const udpTimeout, flowLife = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout", "600"
+
 // Crowd gives the client host further addresses and returns them, for more
-// flows than one address has ports.
+// flows than one address has ports. The server host is to remember them.
 func (w *World) Crowd() ([]netip.Addr, error) {
+	remember := func() error { return os.WriteFile(udpTimeout, []byte(flowLife), 0) }
+	if err := w.DoServer(remember); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("have the server host remember flows: %w", err)
+	}
 	for _, a := range crowd {
 		if err := w.client.Set(plan.Address{Link: Wire, Prefix: netip.PrefixFrom(a, a.BitLen())}); err != nil {
 			return nil, err

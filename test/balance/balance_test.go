@@ -86,7 +86,7 @@ func TestConformance(t *testing.T) {
 				for _, proto := range []model.Proto{model.TCP, model.UDP} {
 					for _, v4 := range []bool{true, false} {
 						t.Run(fmt.Sprintf("%s/%s/ipv%d", trial.name, proto, map[bool]int{true: 4, false: 6}[v4]), func(t *testing.T) {
-							trial.try(&lan{t, l.World, l.switched, l.servers, l.plane, l.state, l.before}, proto, v4)
+							trial.try(l.of(t), proto, v4)
 						})
 					}
 				}
@@ -175,12 +175,12 @@ func (l *lan) spreads(proto model.Proto, v4 bool) {
 // there: who dials it is told, or not at all where no route leads.
 func (l *lan) isGone(from place, proto model.Proto, v4 bool) {
 	l.Helper()
-	t, err := l.dialFor(from, proto, v4)
+	t, err := l.dialUntil(soon(), from, netip.Addr{}, proto, netip.AddrPortFrom(vip(v4), 8080))
 	if err != nil {
 		return
 	}
-	if line, err := t.line(soon()); err == nil {
-		l.Errorf("%q answers where nobody is", line)
+	if s, err := t.askUntil(soon()); err == nil {
+		l.Errorf("%s answers where nobody is", s.by)
 	}
 }
 
@@ -287,10 +287,11 @@ func (l *lan) drains(proto model.Proto, v4 bool) {
 // though it says nothing, and dials anew from where it was. Conversations with
 // others go on, also with one that drains.
 func (l *lan) dies(proto model.Proto, v4 bool) {
+	const many = 40 // by a hash: all with one never happens
 	for i, servers := range [][]string{{"a", "b"}, {"far1", "far2"}} {
 		v := l.service(proto, v4, servers...)
 		l.set(v)
-		talks := l.talks(proto, v4, 12)
+		talks := l.talks(proto, v4, many)
 		for _, from := range []place{l.DoServer, l.in("c")} {
 			for range 4 {
 				t, s := l.talk(from, proto, v4)
@@ -314,7 +315,7 @@ func (l *lan) dies(proto model.Proto, v4 bool) {
 		}
 		without.Reals[len(without.Reals)-1].State = model.RealUp
 		l.set(without)
-		l.goOver(proto, v4, talks[:12], servers[1])
+		l.goOver(proto, v4, talks[:many], servers[1])
 		l.only(l.spread(l.DoClient, proto, v4, 20), servers[1])
 	}
 }
@@ -324,7 +325,7 @@ func (l *lan) goOver(proto model.Proto, v4 bool, talks []conversation, to string
 	l.Helper()
 	talks = slices.DeleteFunc(talks, func(c conversation) bool { return c.with == to })
 	if len(talks) == 0 {
-		l.Fatalf("of twelve conversations all are with %s", to)
+		l.Fatalf("of so many conversations all are with %s", to)
 	}
 	for _, c := range talks {
 		if proto == model.TCP {
@@ -450,7 +451,7 @@ func (l *lan) direct(proto model.Proto, v4 bool) {
 		v.Reals[i].Port = 0
 	}
 	l.set(v)
-	l.reaches(20, proto, v4, "far1", "far2")
+	l.reaches(40, proto, v4, "far1", "far2")
 }
 
 // prepare gives a server elsewhere the virtual address until the test ends, of

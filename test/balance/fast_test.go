@@ -30,7 +30,7 @@ func TestFastPath(t *testing.T) {
 		for _, proto := range []model.Proto{model.TCP, model.UDP} {
 			for _, v4 := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/%s/ipv%d", name, proto, map[bool]int{true: 4, false: 6}[v4]), func(t *testing.T) {
-					in := &lan{t, l.World, l.switched, l.servers, l.plane, l.state, l.before}
+					in := l.of(t)
 					_, before, err := l.FastPath()
 					if err != nil {
 						t.Fatal(err)

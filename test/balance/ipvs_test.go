@@ -208,7 +208,7 @@ func (l *lan) counts(proto model.Proto, v4 bool) {
 		}
 		t.hears()
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(patience / 100) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		wrong := ""
 		for at, now := range l.figures(host) {
 			open := now.Active

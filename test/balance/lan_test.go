@@ -24,8 +24,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds how long an answer is waited for that should come.
-const patience = 10 * time.Second
+// patience bounds how long an answer is waited for that should come, however slow
+// the machine is.
+const patience = 30 * time.Second
 
 // The virtual addresses; clients reach them through the host.
 var (
@@ -66,6 +67,15 @@ type lan struct {
 	plane    model.Plane
 	state    model.State
 	before   string
+	// dialled counts the conversations.
+	dialled *int
+}
+
+// of is the same world in another test.
+func (l *lan) of(t testing.TB) *lan {
+	in := *l
+	in.TB = t
+	return &in
 }
 
 func newLAN(t testing.TB, facts plan.Facts, plane model.Plane, opt topology.Options) *lan {
@@ -74,7 +84,7 @@ func newLAN(t testing.TB, facts plan.Facts, plane model.Plane, opt topology.Opti
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lan{TB: t, World: w, plane: plane, servers: map[string]*kernel.Netns{}}
+	l := &lan{TB: t, World: w, plane: plane, servers: map[string]*kernel.Netns{}, dialled: new(int)}
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
 			t.Error(err)
@@ -260,7 +270,7 @@ func accept(tcp net.Listener, name string) {
 				if err != nil {
 					return
 				}
-				fmt.Fprintln(conn, asLong(len(line), reply(name, conn.RemoteAddr(), conn.LocalAddr())))
+				fmt.Fprintln(conn, asLong(len(line), reply(name, conn.RemoteAddr(), conn.LocalAddr(), line)))
 			}
 		}()
 	}
@@ -288,13 +298,13 @@ func listenUDP(port int) (*net.UDPConn, error) {
 func answer(udp *net.UDPConn, name string) {
 	buf, oob := make([]byte, 1<<16), make([]byte, unix.CmsgSpace(unix.SizeofInet6Pktinfo))
 	for {
-		_, n, _, from, err := udp.ReadMsgUDP(buf, oob)
+		long, n, _, from, err := udp.ReadMsgUDP(buf, oob)
 		if err != nil {
 			return
 		}
 		const index = unix.SizeofInet6Pktinfo - 4 // where the link is
 		clear(oob[unix.CmsgLen(index):unix.CmsgLen(index+4)])
-		_, _, _ = udp.WriteMsgUDP([]byte(asLong(n, reply(name, from, udp.LocalAddr()))+"\n"), oob[:n], from)
+		_, _, _ = udp.WriteMsgUDP([]byte(asLong(long, reply(name, from, udp.LocalAddr(), string(buf[:long])))+"\n"), oob[:n], from)
 	}
 }
 
@@ -306,8 +316,9 @@ func asLong(length int, answer string) string {
 	return answer + strings.Repeat(" ", max(0, length-1-len(answer)))
 }
 
-// reply names the server, whom it sees, and the port that it is asked at.
-func reply(name string, from, at net.Addr) string {
+// reply names the server, whom it sees, the port that it is asked at, and how the
+// question began.
+func reply(name string, from, at net.Addr, question string) string {
 	addr, port := netip.MustParseAddrPort(from.String()), netip.MustParseAddrPort(at.String())
-	return fmt.Sprintf("%s %s %d", name, addr.Addr().Unmap(), port.Port())
+	return fmt.Sprintf("%s %s %d %s", name, addr.Addr().Unmap(), port.Port(), strings.TrimSpace(question[:min(len(question), 8)]))
 }

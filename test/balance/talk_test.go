@@ -7,7 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strings"
+	"strconv"
 	"time"
 
 	"fairlead/internal/model"
@@ -31,6 +31,8 @@ type talk struct {
 	l     *lan
 	conn  net.Conn
 	lines *bufio.Reader
+	// asked counts what was asked.
+	asked *int
 }
 
 // dial begins a conversation with a port of the virtual address.
@@ -45,12 +47,17 @@ func (l *lan) dialFrom(from place, local netip.Addr, proto model.Proto, v4 bool,
 
 // dialTo is dialFrom to any virtual address.
 func (l *lan) dialTo(from place, local netip.Addr, proto model.Proto, to netip.AddrPort) (talk, error) {
-	t := talk{l: l}
-	d := net.Dialer{Timeout: patience}
-	if local.IsValid() && proto == model.TCP {
-		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(local, 0))
-	} else if local.IsValid() {
-		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0))
+	return l.dialUntil(time.Now().Add(patience), from, local, proto, to)
+}
+
+// dialUntil is dialTo that gives up in time. No client has the port of one before
+// it: over UDP it would be the old flow, and over TCP its real server might not know
+// yet that the old one is over, as those do not that were taken for dead.
+func (l *lan) dialUntil(end time.Time, from place, local netip.Addr, proto model.Proto, to netip.AddrPort) (talk, error) {
+	t := talk{l: l, asked: new(int)}
+	d := net.Dialer{Deadline: end, LocalAddr: &net.TCPAddr{IP: local.AsSlice(), Port: l.freshPort()}}
+	if proto == model.UDP {
+		d.LocalAddr = &net.UDPAddr{IP: local.AsSlice(), Port: l.freshPort()}
 	}
 	err := from(func() (err error) {
 		t.conn, err = d.Dial(string(proto), to.String())
@@ -64,23 +71,16 @@ func (l *lan) dialTo(from place, local netip.Addr, proto model.Proto, to netip.A
 	return t, nil
 }
 
-// soon is how long nobody is waited for who must not come.
-func soon() time.Time { return time.Now().Add(patience / 40) }
-
-// dialFor is dial that does not wait long.
-func (l *lan) dialFor(from place, proto model.Proto, v4 bool) (talk, error) {
-	t := talk{l: l}
-	d := net.Dialer{Deadline: soon()}
-	err := from(func() (err error) {
-		t.conn, err = d.Dial(string(proto), netip.AddrPortFrom(vip(v4), 8080).String())
-		return err
-	})
-	if err == nil {
-		t.lines = bufio.NewReader(t.conn)
-		l.Cleanup(func() { t.conn.Close() })
-	}
-	return t, err
+// freshPort returns a port of those from which the kernel lets clients dial, each
+// after all others.
+func (l *lan) freshPort() int {
+	const first, last = 32768, 60999
+	*l.dialled++
+	return first + *l.dialled%(last-first+1)
 }
+
+// soon is how long nobody is waited for who must not come.
+func soon() time.Time { return time.Now().Add(250 * time.Millisecond) }
 
 // talk is dial that must succeed, and its first answer.
 func (l *lan) talk(from place, proto model.Proto, v4 bool) (talk, said) {
@@ -93,39 +93,48 @@ func (l *lan) talk(from place, proto model.Proto, v4 bool) (talk, said) {
 }
 
 // ask says a line, over UDP again and again, and returns the answer.
-func (t talk) ask() (said, error) {
+func (t talk) ask() (said, error) { return t.askUntil(time.Now().Add(patience)) }
+
+func (t talk) askUntil(end time.Time) (said, error) {
+	const often = 500 * time.Millisecond
+	*t.asked++
 	udp := t.conn.RemoteAddr().Network() == "udp"
-	for deadline := time.Now().Add(patience); ; {
-		wait := deadline
-		if udp {
-			wait = time.Now().Add(patience / 20)
+	for {
+		wait := end
+		if udp && time.Until(end) > often {
+			wait = time.Now().Add(often)
 		}
-		line, err := t.line(wait)
-		if err == nil {
-			var s said
-			var sees string
-			_, err = fmt.Sscanf(line, "%s %s %d", &s.by, &sees, &s.port)
-			if err == nil {
-				s.sees, err = netip.ParseAddr(sees)
-			}
-			return s, err
-		}
+		s, err := t.line(strconv.Itoa(*t.asked), wait)
 		var late net.Error
-		if !udp || !errors.As(err, &late) || !late.Timeout() || time.Now().After(deadline) {
-			return said{}, err
+		if !errors.As(err, &late) || !late.Timeout() || wait == end {
+			return s, err
 		}
 	}
 }
 
-func (t talk) line(deadline time.Time) (string, error) {
+// line says a line, and returns the answer to it: what was said again over UDP is
+// answered twice, and the second answer may come after what is asked next.
+func (t talk) line(question string, deadline time.Time) (s said, err error) {
 	if err := t.conn.SetDeadline(deadline); err != nil {
-		return "", err
+		return s, err
 	}
-	if _, err := t.conn.Write([]byte("hello\n")); err != nil {
-		return "", err
+	if _, err := fmt.Fprintln(t.conn, question); err != nil {
+		return s, err
 	}
-	line, err := t.lines.ReadString('\n')
-	return strings.TrimSpace(line), err
+	for to := ""; to != question; {
+		line, err := t.lines.ReadString('\n')
+		if err != nil {
+			return s, err
+		}
+		var sees string
+		if _, err := fmt.Sscan(line, &s.by, &sees, &s.port, &to); err != nil {
+			return s, fmt.Errorf("%q: %w", line, err)
+		}
+		if s.sees, err = netip.ParseAddr(sees); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
 }
 
 // hears is ask that must be answered.

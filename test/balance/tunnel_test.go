@@ -40,7 +40,7 @@ func (l *lan) tunnelsBy(proto model.Proto, v4 bool, tunnels ...model.Tunnel) {
 			v.Reals[i].Port = 0
 		}
 		l.set(v)
-		l.reaches(20, proto, v4, "far1", "far2")
+		l.reaches(40, proto, v4, "far1", "far2")
 		if tunnel.Checksum != model.TunnelRemoteSummed || proto == model.UDP { // see docs/guide/planes.md
 			l.saysMuchElsewhere(proto, v4)
 		}
@@ -92,7 +92,7 @@ func (t talk) saysMuch(length int) {
 	t.l.Helper()
 	line := append(bytes.Repeat([]byte("x"), length-1), '\n')
 	for deadline := time.Now().Add(patience); ; {
-		if err := t.conn.SetDeadline(time.Now().Add(patience / 4)); err != nil {
+		if err := t.conn.SetDeadline(time.Now().Add(patience)); err != nil {
 			t.l.Fatal(err)
 		}
 		_, err := t.conn.Write(line)

@@ -129,7 +129,7 @@ http {
 	}
 	l.nginx[host] = p
 	l.Cleanup(func() { _ = p.Kill() })
-	l.sh(host, "for i in $(seq 200); do ss -Hltn sport = 443 | grep -q . && exit; sleep 0.02; done; exit 1")
+	l.sh(host, "for i in $(seq 1500); do ss -Hltn sport = 443 | grep -q . && exit; sleep 0.02; done; exit 1")
 }
 
 // get asks https://example.com/ at an address, on a connection of its own, and
@@ -138,12 +138,12 @@ func (l *lan) get(from, at string) (host, client string, err error) {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		DialContext: func(context.Context, string, string) (conn net.Conn, err error) {
 			err = l.hosts[from].Do(func() error {
-				conn, err = net.DialTimeout("tcp", at, 5*time.Second)
+				conn, err = net.DialTimeout("tcp", at, 30*time.Second)
 				return err
 			})
 			return conn, err
 		}}
-	answer, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Get("https://example.com/")
+	answer, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Get("https://example.com/")
 	if err != nil {
 		return "", "", err
 	}
@@ -161,7 +161,7 @@ func (l *lan) get(from, at string) (host, client string, err error) {
 func (l *lan) until(service, real string, want daemon.Standing) daemon.RealView {
 	l.Helper()
 	var view daemon.ServiceView
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		var err error
 		if view, err = l.daemons[director].Client.Service(l.Context(), service); err != nil {
 			l.Fatal(err)

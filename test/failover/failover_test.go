@@ -13,10 +13,11 @@ import (
 // planes are those of this kernel.
 var planes = []model.Plane{model.PlaneEBPF, model.PlaneNFT}
 
-// service is checked often, and a server is out after two failures.
+// service is checked often, and a server is out after two failures. Who is dead
+// refuses at once; others have time to answer, however slow the machine is.
 func service(plane model.Plane) model.VirtualService {
 	return model.VirtualService{Plane: plane, Drain: 10 * time.Second,
-		Check: model.Check{Type: model.CheckHTTP, Interval: 100 * time.Millisecond, Fall: 2, Rise: 1}}
+		Check: model.Check{Type: model.CheckHTTP, Interval: 100 * time.Millisecond, Timeout: 30 * time.Second, Fall: 2, Rise: 1}}
 }
 
 // TestFailover has one server killed, started again, and another drained, while

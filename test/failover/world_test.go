@@ -117,7 +117,7 @@ func (w *world) start(name string) {
 	w.nginx[name] = p
 	w.Cleanup(func() { _ = p.Kill() })
 	shell.Run(w, w.in(name),
-		"for i in $(seq 200); do ss -Hltn sport = 80 | grep -q . && exit; sleep 0.02; done; exit 1")
+		"for i in $(seq 1500); do ss -Hltn sport = 80 | grep -q . && exit; sleep 0.02; done; exit 1")
 }
 
 // asked is a client that asks at a fixed rate.
@@ -149,7 +149,7 @@ func (a asked) over() []failover.Request {
 // again.
 func (w *world) until(name string, want daemon.Standing) {
 	w.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		view, err := w.daemon.Client.Service(w.Context(), "web")
 		if err != nil {
 			w.Fatal(err)
@@ -179,7 +179,7 @@ func (w *world) in(name string) func(func() error) error {
 
 // question is what clients ask, so many times a second.
 func question(rate int) asker.Question {
-	return asker.Question{Target: vip.String() + ":80", Rate: rate, Timeout: 5 * time.Second}
+	return asker.Question{Target: vip.String() + ":80", Rate: rate, Timeout: 30 * time.Second}
 }
 
 // answers asks on connections of their own until a server answers.

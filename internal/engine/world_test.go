@@ -143,7 +143,7 @@ func serve(t testing.TB, in place, name, at string) {
 			}
 			fmt.Fprint(conn, name, " ", line)
 		}
-	}, func(datagram []byte) []byte { return fmt.Appendf(nil, "%s %s", name, datagram) })
+	}, func(datagram []byte) []byte { return fmt.Appendf(nil, "%s %.32s", name, datagram) })
 }
 
 // listen serves a port of the place, over TCP and UDP, until the test ends.

@@ -371,7 +371,7 @@ func TestBoundsComeAndGo(t *testing.T) {
 // takes away.
 func TestBoundsAreAdopted(t *testing.T) {
 	w := newLocalWorld(t)
-	w.opt.Pins = mountPins(t)
+	w.opt.Pins = filepath.Join(bpffs(t), plan.Mark)
 	if err := w.Del(plan.LocalClients{}); err != nil { // the plane that pins nothing
 		t.Fatal(err)
 	}
@@ -397,21 +397,6 @@ func TestBoundsAreAdopted(t *testing.T) {
 	if left, err := os.ReadDir(h.opt.Pins); err != nil || len(left) != 0 {
 		t.Errorf("pins are left: %v, %v", left, err)
 	}
-}
-
-// mountPins mounts a bpffs that ends with the test, and returns a folder of it.
-func mountPins(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("bpf", dir, "bpf", 0, ""); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	return filepath.Join(dir, plan.Mark)
 }
 
 // TestDeadWorkloadIsForgotten removes a cgroup behind our back: its ports are

@@ -232,13 +232,14 @@ func (t talk) ask() (string, error) {
 		if err == nil {
 			_, err = t.conn.Write([]byte(line[1:]))
 		}
-		n, lost := 0, udp && isRefusal(err)
-		if err == nil {
+		lost, name := udp && isRefusal(err), ""
+		for current := false; err == nil && !current; {
+			var n int
 			n, err = t.conn.Read(buf)
+			name, current = strings.CutSuffix(string(buf[:n]), line)
 			lost = udp && errors.Is(err, os.ErrDeadlineExceeded)
 		}
-		name, current := strings.CutSuffix(string(buf[:n]), line)
-		if err == nil && current || err != nil && !lost || time.Now().After(deadline) {
+		if !lost || time.Now().After(deadline) {
 			return name, err
 		}
 	}

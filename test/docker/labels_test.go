@@ -32,14 +32,15 @@ func (h *host) labelled() {
 	h.kill()
 	both("8080", "8081")
 	h.start()
-	h.docker("restart", "-t", "0", "two")
-	both("8080", "8081")
-	h.well("one", "two")
 
-	// What cannot be published says so, and runs.
+	// What cannot be published says so, and runs. Who has said it knows of the
+	// others, too, and who runs again is led before it binds.
 	run("third", "8080:80")
 	h.says("third", "port taken")
 	h.docker("rm", "-f", "third")
+	h.docker("restart", "-t", "0", "two")
+	both("8080", "8081")
+	h.well("one", "two")
 	run("wrong", "80")
 	h.says("wrong", "fairlead.publish")
 	h.docker("rm", "-f", "wrong", "one")

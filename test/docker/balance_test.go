@@ -60,7 +60,7 @@ func (h *host) runs(name, at string, words ...string) {
 }
 
 // ends has Docker stop or restart one of the web, which goes on until its drain
-// has begun.
+// has ended: whose connection it has not accepted yet would be reset.
 func (h *host) ends(verb, name string) {
 	h.Helper()
 	cmd := h.Docker(h.Context(), verb, "-t", "60", name)
@@ -69,7 +69,7 @@ func (h *host) ends(verb, name string) {
 	if err := cmd.Start(); err != nil {
 		h.Fatal(err)
 	}
-	h.stands("site", web[name], daemon.RealDraining, "SIGTERM")
+	h.stands("site", web[name], daemon.RealDrained, "SIGTERM")
 	h.sh("timeout 60 sh -c 'echo > /run/ends/" + name + "'")
 	if err := cmd.Wait(); err != nil {
 		h.Fatalf("docker %s %s: %v\n%s", verb, name, err, &said)

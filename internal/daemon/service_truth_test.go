@@ -231,10 +231,16 @@ func TestPanicAndSorry(t *testing.T) {
 func TestEjected(t *testing.T) {
 	w := newWorld(t)
 	var failing atomic.Bool
+	well := make(chan bool) // somebody waits until none fails any more
 	failed := uint64(0)
 	w.counts = func([]model.VirtualService) (daemon.RealCounts, error) {
 		if failing.Load() {
 			failed += 10
+		} else {
+			select {
+			case well <- true:
+			default:
+			}
 		}
 		all := daemon.RealCounts{}
 		all.Add("web", netip.MustParseAddrPort("10.0.0.2:8080"), daemon.RealCount{Failed: failed})
@@ -264,6 +270,7 @@ func TestEjected(t *testing.T) {
 			return out.State == daemon.RealDown && view.Servers[1].State == daemon.RealUp
 		})
 		failing.Store(false)
+		<-well // whoever counts has told of the failures before
 		if !strings.Contains(out.Cause, c.back) || out.Until.After(out.Since) != c.until {
 			t.Errorf("%+v", out)
 		}

@@ -94,7 +94,7 @@ func TestWhatDockerdSaysIsTheError(t *testing.T) {
 	}
 	defer opened.Close()
 	_, err = dockerd.Start(t.Context(), dockerd.Options{Enter: host, Cgroup: opened, Programs: dir})
-	if err == nil || !strings.Contains(err.Error(), "dockerd has ended: nobody at home") {
+	if err == nil || !strings.Contains(err.Error(), "dockerd has ended (exit status 0): nobody at home") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -41,7 +41,7 @@ func (l *lan) endsHere(v model.VirtualService, v4 bool) {
 	for hops, want := range map[int][]netip.Addr{1: tellers, 2: {{}}} {
 		var by netip.Addr
 		if err := l.DoClient(func() (err error) {
-			by, err = call(v.Proto, onLAN(v4), netip.AddrPortFrom(vip(v4), 8080), hops)
+			by, err = call(v.Proto, netip.AddrPortFrom(onLAN(v4), uint16(l.freshPort())), netip.AddrPortFrom(vip(v4), 8080), hops)
 			return err
 		}); err != nil || !slices.Contains(want, by) {
 			l.Errorf("%s, over %d hosts: %s has told of the end of the way, want %s: %v", v.Forward, hops, by, want, err)
@@ -49,16 +49,16 @@ func (l *lan) endsHere(v model.VirtualService, v4 bool) {
 	}
 }
 
-// call says a line from an address in packets that may pass so many hosts, over
+// call says a line from a port of its own in packets that may pass so many hosts, over
 // UDP again and again, and returns who has told that they have come to the end of
 // their way; nobody if they are answered.
-func call(proto model.Proto, from netip.Addr, to netip.AddrPort, hops int) (by netip.Addr, err error) {
+func call(proto model.Proto, from, to netip.AddrPort, hops int) (by netip.Addr, err error) {
 	s, err := open(proto, to.Addr().Is4(), hops)
 	if err != nil {
 		return by, err
 	}
 	defer unix.Close(s)
-	if err := unix.Bind(s, sockaddr(netip.AddrPortFrom(from, 0))); err != nil {
+	if err := unix.Bind(s, sockaddr(from)); err != nil {
 		return by, err
 	}
 	for deadline := time.Now().Add(patience); ; {

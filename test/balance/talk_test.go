@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"fairlead/internal/model"
@@ -55,7 +56,7 @@ func (l *lan) dialTo(from place, local netip.Addr, proto model.Proto, to netip.A
 // yet that the old one is over, as those do not that were taken for dead.
 func (l *lan) dialUntil(end time.Time, from place, local netip.Addr, proto model.Proto, to netip.AddrPort) (talk, error) {
 	t := talk{l: l, asked: new(int)}
-	d := net.Dialer{Deadline: end, LocalAddr: &net.TCPAddr{IP: local.AsSlice(), Port: l.freshPort()}}
+	d := net.Dialer{Deadline: end, LocalAddr: &net.TCPAddr{IP: local.AsSlice(), Port: l.freshPort()}, Control: reuse}
 	if proto == model.UDP {
 		d.LocalAddr = &net.UDPAddr{IP: local.AsSlice(), Port: l.freshPort()}
 	}
@@ -69,6 +70,14 @@ func (l *lan) dialUntil(end time.Time, from place, local netip.Addr, proto model
 	t.lines = bufio.NewReader(t.conn)
 	l.Cleanup(func() { t.conn.Close() })
 	return t, nil
+}
+
+// reuse lets a socket have a port whose last one is closed, but still held by a
+// process that is just being started beside it, as copies of files are until exec.
+func reuse(_, _ string, conn syscall.RawConn) error {
+	var failed error
+	err := conn.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
+	return errors.Join(err, failed)
 }
 
 // freshPort returns a port of those from which the kernel lets clients dial, each
@@ -163,7 +172,7 @@ func (t talk) endsByReset() {
 func (t talk) again(from place) {
 	t.l.Helper()
 	t.conn.Close()
-	d := net.Dialer{Timeout: patience, LocalAddr: t.conn.LocalAddr()}
+	d := net.Dialer{Timeout: patience, LocalAddr: t.conn.LocalAddr(), Control: reuse}
 	err := from(func() error {
 		c, err := d.Dial("tcp", t.conn.RemoteAddr().String())
 		if err == nil {

@@ -75,15 +75,24 @@ func datagrams(t testing.TB, answer func([]byte) []byte) netip.AddrPort {
 	return c.LocalAddr().(*net.UDPAddr).AddrPort()
 }
 
-// closedPort returns an address where nobody listens: its listener has gone.
+// closedPort returns an address where nobody listens, and nobody else can until the
+// test ends.
 func closedPort(t testing.TB) netip.AddrPort {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Close()
-	return l.Addr().(*net.TCPAddr).AddrPort()
+	t.Cleanup(func() { unix.Close(s) })
+	loopback := [4]byte{127, 0, 0, 1}
+	if err := unix.Bind(s, &unix.SockaddrInet4{Addr: loopback}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return netip.AddrPortFrom(netip.AddrFrom4(loopback), uint16(at.(*unix.SockaddrInet4).Port))
 }
 
 // check makes one check, with more time than it needs.

@@ -17,6 +17,9 @@ const maxCheckTime = 366 * 24 * time.Hour
 func (c Check) Validate(proto Proto) error {
 	errs := []error{c.validateType(proto), c.validateTimes(), c.validateWords()}
 	for _, e := range []struct{ name, expr string }{{"body", c.Body}, {"expect", c.Expect}} {
+		if e.expr == "" {
+			continue
+		}
 		if _, err := regexp.Compile(e.expr); err != nil {
 			errs = append(errs, fmt.Errorf("check: %s %q: %w", e.name, e.expr, err))
 		}

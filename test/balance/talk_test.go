@@ -56,9 +56,10 @@ func (l *lan) dialTo(from place, local netip.Addr, proto model.Proto, to netip.A
 // yet that the old one is over, as those do not that were taken for dead.
 func (l *lan) dialUntil(end time.Time, from place, local netip.Addr, proto model.Proto, to netip.AddrPort) (talk, error) {
 	t := talk{l: l, asked: new(int)}
-	d := net.Dialer{Deadline: end, LocalAddr: &net.TCPAddr{IP: local.AsSlice(), Port: l.freshPort()}, Control: reuse}
+	ip, port := local.AsSlice(), l.freshPort()
+	d := net.Dialer{Deadline: end, LocalAddr: &net.TCPAddr{IP: ip, Port: port}, Control: reuse}
 	if proto == model.UDP {
-		d.LocalAddr = &net.UDPAddr{IP: local.AsSlice(), Port: l.freshPort()}
+		d.LocalAddr = &net.UDPAddr{IP: ip, Port: port}
 	}
 	err := from(func() (err error) {
 		t.conn, err = d.Dial(string(proto), to.String())

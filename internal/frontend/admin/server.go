@@ -20,13 +20,12 @@ import (
 // The bounds of a request. An attachment that leases its addresses takes as
 // long as the servers do.
 const (
-	maxBody       = 1 << 20
-	maxHeader     = 16 << 10
-	headerLimit   = 5 * time.Second
-	readLimit     = 10 * time.Second
-	writeLimit    = 5 * time.Minute
-	idleLimit     = time.Minute
-	shutdownLimit = 5 * time.Second
+	maxBody     = 1 << 20
+	maxHeader   = 16 << 10
+	headerLimit = 5 * time.Second
+	readLimit   = 10 * time.Second
+	writeLimit  = 5 * time.Minute
+	idleLimit   = time.Minute
 )
 
 // Listen makes the socket, which only its owner can use. One that an earlier
@@ -52,28 +51,14 @@ func Listen(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// Serve answers requests until ctx ends, and lets those that are under way
-// finish, for shutdownLimit at most.
+// Serve answers requests until ctx ends, as ServeUntil does.
 func Serve(ctx context.Context, l *net.UnixListener, h http.Handler) error {
-	s := &http.Server{
+	err := ServeUntil(ctx, bound(l, maxConns), &http.Server{
 		Handler: h, ConnContext: withPeer, MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: headerLimit, ReadTimeout: readLimit, WriteTimeout: writeLimit, IdleTimeout: idleLimit,
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(bound(l, maxConns)) }()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("serve the admin API: %w", err)
-	case <-ctx.Done():
-	}
-	limit, cancel := context.WithTimeout(context.Background(), shutdownLimit)
-	defer cancel()
-	err := s.Shutdown(limit)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return s.Close() // who has connected and asks nothing cannot make our end a failure
-	}
+	})
 	if err != nil {
-		return errors.Join(fmt.Errorf("serve the admin API: %w", err), s.Close())
+		return fmt.Errorf("serve the admin API: %w", err)
 	}
 	return nil
 }

@@ -125,31 +125,17 @@ func groupID(name string) (int, error) {
 
 // The bounds of a request.
 const (
-	maxHeader     = 16 << 10
-	headerLimit   = 5 * time.Second
-	idleLimit     = 2 * time.Minute
-	shutdownLimit = 5 * time.Second
+	maxHeader   = 16 << 10
+	headerLimit = 5 * time.Second
+	idleLimit   = 2 * time.Minute
 )
 
 // Serve answers until ctx ends.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	s := &http.Server{Handler: h, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit,
-		WriteTimeout: scrapeLimit + headerLimit, IdleTimeout: idleLimit}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(l) }()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("serve metrics: %w", err)
-	case <-ctx.Done():
-	}
-	limit, cancel := context.WithTimeout(context.Background(), shutdownLimit)
-	defer cancel()
-	err := s.Shutdown(limit)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return s.Close() // who has connected and asks nothing cannot make our end a failure
-	}
+	err := admin.ServeUntil(ctx, l, &http.Server{Handler: h, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit,
+		WriteTimeout: scrapeLimit + headerLimit, IdleTimeout: idleLimit})
 	if err != nil {
-		return errors.Join(fmt.Errorf("serve metrics: %w", err), s.Close())
+		return fmt.Errorf("serve metrics: %w", err)
 	}
 	return nil
 }

@@ -53,15 +53,24 @@ func atItsEnd(frame []byte) []byte {
 	return frame
 }
 
-// TestTold: whoever has sent what may pass no further host is told, of each
-// shape of packets; what can be led is led as before.
-func TestTold(t *testing.T) {
-	b := newBench(t)
+// eachCall has the function try the first packet of a client, of each sort, to a
+// real server elsewhere.
+func (b *bench) eachCall(t *testing.T, try func(real netip.AddrPort, call packet, v4 bool)) {
+	t.Helper()
 	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
 		s := b.remote(udp, v4, ForwardNAT)
 		s.Reals[0].At = netip.AddrPortFrom(s.Reals[0].At.Addr(), 8000)
 		b.hold(t, s)
-		call := first(udp, client, s.Frontends[0])
+		try(s.Reals[0].At, first(udp, client, s.Frontends[0]), v4)
+		b.unserve(t, "web")
+	})
+}
+
+// TestTold: whoever has sent what may pass no further host is told, of each
+// shape of packets; what can be led is led as before.
+func TestTold(t *testing.T) {
+	b := newBench(t)
+	b.eachCall(t, func(real netip.AddrPort, call packet, v4 bool) {
 		long, empty, options := call, call, call
 		long.payload, empty.payload, options.options = make([]byte, 1400), nil, v4
 		large := call
@@ -73,10 +82,9 @@ func TestTold(t *testing.T) {
 			b.mustTell(t, name, atItsEnd(frame), noHopLeft, 0)
 		}
 		b.mustSendOn(t, "a call that may go on", call.frame())
-		if c := b.counted(t, "web")[s.Reals[0].At]; c.Drops[0] != 6 || c.Packets[0] != 1 {
+		if c := b.counted(t, "web")[real]; c.Drops[0] != 6 || c.Packets[0] != 1 {
 			t.Errorf("counted as %+v", c)
 		}
-		b.unserve(t, "web")
 	})
 }
 
@@ -84,10 +92,7 @@ func TestTold(t *testing.T) {
 // address that is no single host's.
 func TestNobodyIsTold(t *testing.T) {
 	b := newBench(t)
-	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
-		s := b.remote(udp, v4, ForwardNAT)
-		b.hold(t, s)
-		call := first(udp, client, s.Frontends[0])
+	b.eachCall(t, func(_ netip.AddrPort, call packet, v4 bool) {
 		call.payload = make([]byte, 64)
 		b.mustSendOn(t, "a call", call.frame())
 		b.mustSendOn(t, "a first fragment", call.fragments(32)[0])
@@ -96,7 +101,7 @@ func TestNobodyIsTold(t *testing.T) {
 			"a later fragment": call.fragments(32)[1],
 		}
 		for _, a := range map[bool][]string{true: {"224.0.0.1", "255.255.255.255", "0.0.0.0"}, false: {"ff02::1", "::"}}[v4] {
-			call.src = netip.AddrPortFrom(netip.MustParseAddr(a), client.Port())
+			call.src = netip.AddrPortFrom(netip.MustParseAddr(a), call.src.Port())
 			frames["one from "+a] = call.frame()
 		}
 		for name, frame := range frames {
@@ -104,7 +109,6 @@ func TestNobodyIsTold(t *testing.T) {
 				t.Errorf("%s gets %d, want %d", name, act, dropped)
 			}
 		}
-		b.unserve(t, "web")
 	})
 }
 
@@ -112,10 +116,7 @@ func TestNobodyIsTold(t *testing.T) {
 // but that a packet is too large.
 func TestTellingIsPaidFor(t *testing.T) {
 	b := newBench(t)
-	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
-		s := b.remote(udp, v4, ForwardNAT)
-		b.hold(t, s)
-		call := first(udp, client, s.Frontends[0])
+	b.eachCall(t, func(_ netip.AddrPort, call packet, _ bool) {
 		end := atItsEnd(call.frame())
 		b.pay(t, 0)
 		b.mustTell(t, "a call", end, noHopLeft, 0)
@@ -134,7 +135,6 @@ func TestTellingIsPaidFor(t *testing.T) {
 			t.Error("it is paid for")
 		}
 		b.pay(t, 0)
-		b.unserve(t, "web")
 	})
 }
 

@@ -20,7 +20,7 @@ LAB_FLAGS ?=
 BENCH     ?= .
 # The packages that take longest come first: two run at a time, and none shall
 # be left alone at the end.
-TEST      ?= ./test/vm ./test/script ./test/e2e ./internal/engine ./...
+TEST      ?= ./test/newmachine ./test/vm ./test/script ./test/e2e ./internal/engine ./...
 TEST_FLAGS ?=
 
 SOAK       ?= 30m
@@ -39,8 +39,12 @@ help: ## list the targets
 lab: build ## build, then measure what publishing a port costs here (root; about three minutes)
 	$(BIN) lab run $(LAB_SUITE) --html $(OUT)/fairlead-$(LAB_SUITE).html --json $(OUT)/fairlead-$(LAB_SUITE).json $(LAB_FLAGS)
 
+.PHONY: check-go
+check-go:
+	@test/check/go
+
 .PHONY: build
-build: ## build the static binary ./fairlead
+build: check-go ## build the static binary ./fairlead
 	@mkdir -p $(OUT)
 	go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/fairlead
 
@@ -63,13 +67,13 @@ install: build ## install the binary, man pages, completions and systemd units (
 	sed 's#^ExecStart=/usr/bin/#ExecStart=$(PREFIX)/bin/#' packaging/systemd/fairlead.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/fairlead.service
 
 .PHONY: test
-test: ## install what the tests need (Debian, root), then run all of them
+test: check-go ## install what the tests need (Debian, root), then run all of them
 	@test/install-debian
 	@test/install-engine
 	@test/run $(TEST_FLAGS) $(TEST)
 
 .PHONY: check
-check: check-format check-lint check-generated check-binaries ## format, vet, linter, generated files, tracked binaries
+check: check-go check-format check-lint check-generated check-binaries ## format, vet, linter, generated files, tracked binaries
 
 .PHONY: check-format
 check-format:

@@ -67,6 +67,98 @@ func TestFresh(t *testing.T) {
 	}
 }
 
+// TestPath runs test/path for a checkout that declares nft alone.
+func TestPath(t *testing.T) {
+	repo := t.TempDir()
+	script, err := os.ReadFile("../path")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(repo, "test/path"), string(script))
+	write(t, filepath.Join(repo, "test/packages"), "# COMMAND PACKAGE\nnft nftables # a reason\n")
+	paths := func() (string, error) {
+		out, err := exec.Command("bash", filepath.Join(repo, "test/path")).CombinedOutput()
+		return strings.TrimSpace(string(out)), err
+	}
+	path, err := paths()
+	if err != nil {
+		t.Fatalf("test/path: %v\n%s", err, path)
+	}
+	find := func(command string) error {
+		_, err := os.Stat(filepath.Join(path, command))
+		return err
+	}
+	for _, command := range []string{"nft", "go", "make", "git", "sh", "awk"} {
+		if err := find(command); err != nil {
+			t.Errorf("a declared command, or one of every Debian, is missing: %v", err)
+		}
+	}
+	for _, command := range []string{"bpftool", "iperf3", "dockerd"} {
+		if find(command) == nil {
+			t.Errorf("%s is found, and not declared", command)
+		}
+	}
+	write(t, filepath.Join(repo, "test/packages"), "no-such-command no-such-package\n")
+	if out, err := paths(); err == nil || !strings.Contains(out, "no-such-command is missing: run test/install-debian") {
+		t.Errorf("a declared command that is not installed gives %v and\n%s", err, out)
+	}
+}
+
+// TestGoVersion gives test/check/go compilers of several versions.
+func TestGoVersion(t *testing.T) {
+	for _, c := range []struct{ version, toolchain, says string }{
+		{"go version go1.26.8 linux/amd64", "auto", ""},
+		{"go version devel go1.27-abcdef linux/amd64", "local", ""},
+		{"go version go1.21.0 linux/amd64", "auto", ""},
+		{"go version go1.24.4 linux/amd64", "local", "older than 1.26.0 and may not download it (GOTOOLCHAIN=local)"},
+		{"go version go1.19.8 linux/amd64", "auto", "Go 1.19.8 is too old to build Fairlead. Install Go 1.26.0, or any Go from 1.21 on"},
+		{"", "", "needs Go, and no go is in PATH. Install Go 1.26.0"},
+	} {
+		repo := t.TempDir()
+		write(t, filepath.Join(repo, "go.mod"), "module fairlead\n\ngo 1.26.0\n")
+		bin := filepath.Join(repo, "bin")
+		for _, command := range []string{"bash", "env", "awk", "sed", "sort", "tail"} {
+			link(t, command, bin)
+		}
+		if c.version != "" {
+			write(t, filepath.Join(bin, "go"), "#!/bin/sh\ncase $1 in version) echo '"+c.version+"' ;; env) echo "+c.toolchain+" ;; esac\n")
+			if err := os.Chmod(filepath.Join(bin, "go"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.Command("bash", "-c", `PATH=$1 exec bash "$2"`, "bash", bin, absolute(t, "go"))
+		cmd.Dir = repo
+		out, err := cmd.CombinedOutput()
+		if (err == nil) != (c.says == "") || !strings.Contains(string(out), c.says) || strings.Count(string(out), "\n") > 1 {
+			t.Errorf("%q with GOTOOLCHAIN=%s gives %v and\n%s", c.version, c.toolchain, err, out)
+		}
+	}
+}
+
+// link puts a command of this machine into a folder.
+func link(t *testing.T, command, folder string) {
+	t.Helper()
+	path, err := exec.LookPath(command)
+	if err == nil {
+		err = os.MkdirAll(folder, 0o755)
+	}
+	if err == nil {
+		err = os.Symlink(path, filepath.Join(folder, command))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func absolute(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func run(dir, name string, args ...string) (string, error) {
 	script, err := filepath.Abs(name)
 	if err != nil {

@@ -67,7 +67,7 @@ func start(t *testing.T) *service {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	s := &service{T: t, socket: filepath.Join(dir, "admin"), path: dir + ":" + os.Getenv("PATH") + ":/usr/sbin:/sbin"}
+	s := &service{T: t, socket: filepath.Join(dir, "admin"), path: dir + ":" + os.Getenv("PATH")}
 	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "fairlead"), "../../cmd/fairlead")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build fairlead: %v\n%s", err, out)

@@ -1,0 +1,66 @@
+// Package newmachine_test follows the README's first commands on a new machine: a
+// Debian 12 that debootstrap has just made, with Go, make and git. What a developer's
+// machine has besides cannot hide there what a newcomer lacks.
+package newmachine_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestFirstCommands runs all of `make lab`, with few and short rounds, and tests of
+// `make test` that drive most of what it installs. Two of them call bpftool,
+// which once nothing installed.
+func TestFirstCommands(t *testing.T) {
+	machine := newMachine(t)
+	out := machine.run("make lab LAB_FLAGS='--rounds 3 --duration 100ms'")
+	if !strings.Contains(out, "full report: ./fairlead-quick.html") {
+		t.Errorf("make lab ends without its report:\n%s", out)
+	}
+	out = machine.run(`make test TEST='./internal/daemon ./test/script' TEST_FLAGS='-run "TestHealsABridge|TestSessions/servicerepair"'`)
+	if !strings.Contains(out, "DONE 3 tests") && !strings.Contains(out, "DONE 4 tests") {
+		t.Errorf("make test ran other tests than the ones asked for:\n%s", out)
+	}
+}
+
+// machine is a Debian below a folder.
+type machine struct {
+	*testing.T
+	root string
+}
+
+// newMachine makes it, with a copy of this checkout in /src.
+func newMachine(t *testing.T) machine {
+	t.Helper()
+	m := machine{t, filepath.Join(t.TempDir(), "root")}
+	mirror := strings.Fields(command(t, "apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian", "Codename: bookworm"))
+	if len(mirror) == 0 {
+		t.Fatal("apt knows no mirror of Debian 12")
+	}
+	command(t, "debootstrap", "--variant=minbase", "--include=make,git,ca-certificates", "bookworm", m.root, mirror[0])
+	source := filepath.Join(m.root, "src")
+	if err := os.Mkdir(source, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "sh", "-c", `cd ../.. && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$0"`, source)
+	return m
+}
+
+// run runs a shell command in the checkout and returns what it printed.
+func (m machine) run(shell string) string {
+	m.Helper()
+	return command(m.T, "unshare", "--mount", "--pid", "--fork", "--kill-child", "testdata/inside", m.root, shell)
+}
+
+// command runs a command of this machine and returns what it printed.
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}

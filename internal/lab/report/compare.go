@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 
@@ -26,29 +25,43 @@ type Change struct {
 	result.Case
 	Metric   result.Metric
 	Old, New float64
-	// Ratio is new over old, the medians over rounds, with a bootstrap 95 %
-	// interval. The sessions were not interleaved, so rounds are not paired.
+	// OldRatio and NewRatio are the ratios to the baseline; 0 on the baseline's
+	// own row and where there is none.
+	OldRatio, NewRatio float64
+	// Ratio is NewRatio over OldRatio with its 95 % interval: a figure that
+	// changed as much as the baseline's has not changed. Between sessions
+	// without a baseline it is New over Old.
 	Ratio, Low, High float64
-	// Verdict is faster, slower or ≈. It is ≈ when the interval holds one, the
-	// ratio lies within the noise floor of either session, or a side has
-	// fewer than four runs: three against three cannot differ at 95 %, in
-	// whatever order they fall. It is empty, and there is no ratio, for a metric
-	// of which nothing is the best (result.Absolute).
+	// Verdict is faster, slower or ≈. It is empty, and there is no ratio, for
+	// the baseline itself and for a metric of which nothing is the best
+	// (result.Absolute).
 	Verdict string
 }
 
-// Compare holds every figure that both sessions have against each other.
-// Loss is compared as packets sent for each that arrives, as in the stats
-// package.
+// Compare holds every figure that both sessions have against each other, by the
+// ratios to the baseline. Loss is compared as packets sent for each that
+// arrives, as in the stats package.
 func Compare(old, recent *result.Report, seed uint64) Comparison {
-	c := Comparison{Warnings: differences(old, recent)}
+	c := Comparison{Warnings: append(differences(old, recent), baselinesDiffer(old, recent)...)}
+	base := baselineOf(recent)
+	var changes []stats.Change
+	if base == baselineOf(old) && base != "" {
+		changes = stats.Changes(old.Runs, recent.Runs, base, seed)
+	}
 	for i := range recent.Summary {
 		now := &recent.Summary[i]
 		before := find(old, now.Case, now.Metric)
 		if before == nil || before.Rounds == 0 || now.Rounds == 0 {
 			continue
 		}
-		c.Changes = append(c.Changes, change(old, recent, before, now, seed))
+		change := Change{Case: now.Case, Metric: now.Metric, Old: before.Value, New: now.Value}
+		switch at := slices.IndexFunc(changes, func(s stats.Change) bool { return s.Case == now.Case && s.Metric == now.Metric }); {
+		case at >= 0:
+			change.compared(changes[at])
+		case base == "" && baselineOf(old) == "" && !result.Absolute(now.Metric):
+			change.bare(old, recent, seed)
+		}
+		c.Changes = append(c.Changes, change)
 	}
 	slices.SortStableFunc(c.Changes, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(rank(clientOrder, a.Client), rank(clientOrder, b.Client)),
@@ -59,26 +72,48 @@ func Compare(old, recent *result.Report, seed uint64) Comparison {
 	return c
 }
 
-func change(old, recent *result.Report, before, now *result.Summary, seed uint64) Change {
-	c := Change{Case: now.Case, Metric: now.Metric, Old: before.Value, New: now.Value}
-	if result.Absolute(now.Metric) {
-		return c
-	}
-	c.Verdict = "≈"
-	a, b := stats.Comparable(old.Runs, now.Case, now.Metric), stats.Comparable(recent.Runs, now.Case, now.Metric)
+// compared fills in the change of the ratio to the baseline.
+func (c *Change) compared(s stats.Change) {
+	c.OldRatio, c.NewRatio = s.Before, s.After
+	c.Ratio, c.Low, c.High = s.Ratio, s.Low, s.High
+	c.judge(s.Distinguishable())
+}
+
+// bare compares the figures themselves, of sessions that have no baseline.
+func (c *Change) bare(old, recent *result.Report, seed uint64) {
+	a, b := stats.Comparable(old.Runs, c.Case, c.Metric), stats.Comparable(recent.Runs, c.Case, c.Metric)
 	if len(a) == 0 || len(b) == 0 {
-		return c
+		return
 	}
 	c.Ratio, c.Low, c.High = stats.MedianRatio(a, b, seed)
-	told := (c.Low > 1 || c.High < 1) && min(len(a), len(b)) > 3 &&
-		math.Abs(math.Log(c.Ratio)) > math.Log1p(max(before.Noise, now.Noise))
+	c.judge((c.Low > 1 || c.High < 1) && min(len(a), len(b)) > 3)
+}
+
+// judge sets the verdict.
+func (c *Change) judge(distinguishable bool) {
 	switch {
-	case told && c.Ratio > 1 == (now.Better == result.Higher):
+	case !distinguishable:
+		c.Verdict = "≈"
+	case c.Ratio > 1 == (result.Units[c.Metric].Better == result.Higher):
 		c.Verdict = "faster"
-	case told:
+	default:
 		c.Verdict = "slower"
 	}
-	return c
+}
+
+// baselinesDiffer says what the comparison is worth without a common baseline.
+func baselinesDiffer(old, recent *result.Report) []string {
+	before, now := baselineOf(old), baselineOf(recent)
+	switch {
+	case len(old.Summary) == 0 || len(recent.Summary) == 0:
+		return nil
+	case before != now:
+		return []string{fmt.Sprintf("the baseline differs: %s before, %s now; ratios to different baselines cannot be compared",
+			cmp.Or(before, "none"), cmp.Or(now, "none"))}
+	case now == "":
+		return []string{"there is no baseline: the bare figures are compared, which a busier machine changes, too"}
+	}
+	return nil
 }
 
 // differences lists what else changed between the sessions.
@@ -133,16 +168,16 @@ func CompareTable(w io.Writer, c Comparison, o Options) error {
 // changes writes one table a client.
 func (t table) changes(all []Change) {
 	for _, client := range clientsIn(all) {
-		rows := [][]string{{clientTitle(client), "", "before", "now", "now/before", "95 %", ""}}
+		rows := [][]string{{clientTitle(client), "", "before", "ratio", "now", "ratio", "now/before", "95 %", ""}}
 		for _, c := range all {
 			if c.Client == client {
 				rows = append(rows, c.row(t.o.Color))
 			}
 		}
-		t.aligned(rows, "llrrrll")
+		t.aligned(rows, "llrrrrrll")
 		t.line()
 	}
-	t.line("≈ within the interval or the noise floor of either session")
+	t.line("now/before compares the ratios to the baseline; ≈ within the interval or the noise floor of either session")
 }
 
 func (c Change) row(color bool) []string {
@@ -156,7 +191,15 @@ func (c Change) row(color bool) []string {
 		mark = paint(map[string]verdict{"≈": same, "faster": better, "slower": worse}[c.Verdict], mark)
 	}
 	what := workloadTitle(c.Workload) + byTool(c.Tool) + ", " + metricTitle(c.Metric)
-	return []string{what, c.Path, s.format(c.Old), s.format(c.New) + " " + unitOf(s), ratio, interval, mark}
+	return []string{what, c.Path, s.format(c.Old), ratioTo(c.OldRatio), s.format(c.New) + " " + unitOf(s), ratioTo(c.NewRatio), ratio, interval, mark}
+}
+
+// ratioTo writes a ratio to the baseline, if there is one.
+func ratioTo(ratio float64) string {
+	if ratio == 0 {
+		return ""
+	}
+	return formatRatio(ratio)
 }
 
 // unitOf is the unit without the percentile that the metric's name holds.

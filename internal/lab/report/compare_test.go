@@ -2,6 +2,8 @@ package report
 
 import (
 	"bytes"
+	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -26,7 +28,7 @@ func TestCompareFindsWhatChanged(t *testing.T) {
 	recent = changed(recent, "nat", result.LatencyP50, 1.3)
 	told := map[string]string{}
 	for _, c := range Compare(old, recent, 1).Changes {
-		if c.Verdict != "≈" {
+		if c.Verdict == "faster" || c.Verdict == "slower" {
 			told[c.Path+" "+string(c.Metric)] = c.Verdict
 			if c.Low > c.Ratio || c.High < c.Ratio {
 				t.Errorf("%+v", c)
@@ -36,6 +38,71 @@ func TestCompareFindsWhatChanged(t *testing.T) {
 	want := map[string]string{"proxy throughput": "faster", "nat latency_p50": "slower"}
 	if len(told) != len(want) || told["proxy throughput"] != "faster" || told["nat latency_p50"] != "slower" {
 		t.Errorf("told %v, want %v", told, want)
+	}
+}
+
+// TestCompareOfABusierSession: everything is slower, the baseline as well, and
+// so no path has changed.
+func TestCompareOfABusierSession(t *testing.T) {
+	for seed := range uint64(3) {
+		idle, busy := synthQuick.report(), synthQuick.report()
+		rng := rand.New(rand.NewPCG(seed, 1))
+		for _, run := range busy.Runs {
+			slower := 0.55 * math.Exp(0.03*rng.NormFloat64())
+			for m := range run.Metrics {
+				if result.Units[m].Better == result.Lower {
+					run.Metrics[m] /= slower
+				} else {
+					run.Metrics[m] *= slower
+				}
+			}
+		}
+		busy.Summary = stats.Summarize(busy.Runs, "host", busy.Seed)
+		compared := 0
+		for _, c := range Compare(idle, busy, 1).Changes {
+			switch {
+			case c.Path == "host" || c.Metric == result.Loss || c.Metric == result.IdleShare: // the shares have bounds
+			case c.Verdict != "≈":
+				t.Errorf("seed %d: %s %s: %s, %.3f [%.3f %.3f]", seed, c.Path, c.Metric, c.Verdict, c.Ratio, c.Low, c.High)
+			default:
+				compared++
+			}
+		}
+		if compared < 25 {
+			t.Errorf("%d figures were compared", compared)
+		}
+	}
+}
+
+func TestCompareWithAnotherBaseline(t *testing.T) {
+	a, b := synthQuick.report(), synthQuick.report()
+	b.Summary = stats.Summarize(b.Runs, "nat", b.Seed)
+	c := Compare(a, b, 1)
+	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "host before, nat now") {
+		t.Errorf("warnings %q", c.Warnings)
+	}
+	for _, change := range c.Changes {
+		if change.Verdict != "" || change.Ratio != 0 {
+			t.Errorf("ratios to different baselines were compared: %+v", change)
+		}
+	}
+}
+
+// TestCompareWithoutABaseline: what iperf3 printed twice.
+func TestCompareWithoutABaseline(t *testing.T) {
+	sessions := [2]*result.Report{}
+	for i := range sessions {
+		r := &result.Report{Suite: "iperf3"}
+		for round := range 6 {
+			r.Runs = append(r.Runs, result.Run{Case: result.Case{Path: "x", Client: result.Remote, Workload: "tcp-bulk", Tool: "iperf3"}, Round: round + 1,
+				Metrics: map[result.Metric]float64{result.Throughput: float64(10-5*i) + 0.01*float64(round)}})
+		}
+		r.Summary = stats.Summarize(r.Runs, "", 0)
+		sessions[i] = r
+	}
+	c := Compare(sessions[0], sessions[1], 1)
+	if len(c.Changes) != 1 || c.Changes[0].Verdict != "slower" || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "no baseline") {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -118,7 +118,7 @@ func (t table) steps() {
 		}
 		t.line()
 		t.aligned(rows, sides)
-		t.line("≈ the interval includes nothing added")
+		t.line("≈ cannot be told from nothing added")
 	}
 }
 

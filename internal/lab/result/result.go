@@ -244,8 +244,9 @@ type Summary struct {
 	Ratio     float64 `json:"ratio"`
 	RatioLow  float64 `json:"ratio_low"`
 	RatioHigh float64 `json:"ratio_high"`
-	// P is the exact signed-rank p-value, Holm-adjusted over the family of
-	// paths with the same client, workload and metric.
+	// P is the p-value, adjusted by Holm's method over the family of paths with
+	// the same client, workload and metric: of Student's test, and of the exact
+	// signed-rank test where there are enough rounds for it and it is greater.
 	P float64 `json:"p"`
 	// Rounds counts the valid rounds, Invalid those thrown out.
 	Rounds  int `json:"rounds"`

@@ -19,13 +19,18 @@ type Added struct {
 	// Value is the median over the rounds of the whole way so far.
 	Value float64 `json:"value"`
 	// Added is the mean over rounds of the difference to the step before,
-	// with a bootstrap 95 % interval.
+	// with a 95 % interval, and P its p-value, adjusted by Holm's method over
+	// the steps of the figure.
 	Added float64 `json:"added"`
 	Low   float64 `json:"added_low"`
 	High  float64 `json:"added_high"`
+	P     float64 `json:"p"`
+	// Noise is the noise floor of Added, in the same unit.
+	Noise float64 `json:"noise"`
 	// Rounds counts those that are valid for both steps, of the first step
 	// its own.
 	Rounds int `json:"rounds"`
-	// Distinguishable is false when the interval includes nothing added.
+	// Distinguishable is false when the interval includes nothing added, when
+	// Added is within the noise floor, or when P is not below 0.05.
 	Distinguishable bool `json:"distinguishable"`
 }

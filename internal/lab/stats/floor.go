@@ -27,6 +27,18 @@ func (a AA) Within() bool {
 	return a.Rounds > 1 && math.Abs(math.Log(a.Ratio)) <= math.Log1p(a.Noise)
 }
 
+// shift is how far the middle of the two halves may be from the baseline at the
+// moment of a run between them, on the logarithmic scale: half of what the
+// second half differs by from the first. Whether the first run of each round is
+// slow, or the last, or the machine drifts, the baseline at that moment lies
+// between the halves.
+func (a AA) shift() float64 {
+	if a.Rounds == 0 {
+		return 0
+	}
+	return math.Abs(math.Log(a.Ratio)) / 2
+}
+
 // Halves gives the A/A comparison of every client, workload, tool and metric.
 func Halves(runs []result.Run, baseline string, seed uint64) []AA {
 	var all []AA

@@ -83,6 +83,41 @@ func normalP(ranks []int, positive int) float64 {
 	return min(1, 2*moremath.StdNormal.CDF(-off/math.Sqrt(squares/4)))
 }
 
+// adjusted gives the p-values of one family, adjusted by Holm's method: that
+// each series of differences lies around zero.
+//
+// The signed-rank test has no p-value below 2/2^n over n rounds, and Holm's
+// method multiplies the smallest of k by k: with few rounds nothing could ever
+// be told. Student's test has no such bound, but takes the noise for normal. A
+// p-value is therefore Student's where the other cannot reach Alpha, and
+// elsewhere the greater of the two.
+func adjusted(family [][]float64) []float64 {
+	ps := make([]float64, len(family))
+	for i, diffs := range family {
+		ps[i] = studentP(diffs)
+		if float64(len(family))*math.Ldexp(2, -len(diffs)) < Alpha {
+			ps[i] = max(ps[i], signedRank(diffs))
+		}
+	}
+	return holm(ps)
+}
+
+// studentP gives the two-sided p-value of Student's test that the differences
+// have the mean zero; 1 for fewer than two.
+func studentP(diffs []float64) float64 {
+	if len(diffs) < 2 {
+		return 1
+	}
+	m, se := meanError(diffs)
+	switch {
+	case m == 0:
+		return 1
+	case se == 0:
+		return 0
+	}
+	return 2 * moremath.TDist{V: float64(len(diffs) - 1)}.CDF(-math.Abs(m)/se)
+}
+
 // holm adjusts the p-values of one family for their number, by Holm's
 // step-down method; the order is kept.
 func holm(ps []float64) []float64 {

@@ -14,7 +14,9 @@
 //	d = log(half 2) - log(half 1)                       the A/A null
 //
 // The ratio of a path is exp(mean r) and its interval is a bootstrap over
-// rounds (see meanInterval for few of them). d is the same statistic for two measurements that differ in
+// rounds (see meanInterval for few of them), widened by half of what d is on
+// average (AA.shift), because the baseline between the halves may be at either
+// of them. d is the same statistic for two measurements that differ in
 // nothing; see [Floor] for how it becomes the noise floor. A percentile is
 // taken within a run, so that one p99 is one observation. Nothing is dropped
 // as an outlier: only runs that a gate declared invalid are left out, and
@@ -64,14 +66,13 @@ func (f family) summarize(seed uint64) []result.Summary {
 	}
 	floor := f.floor(seed)
 	rows := make([]result.Summary, 0, len(f.paths)+1)
-	ps := make([]float64, 0, len(f.paths))
+	logs := make([][]float64, 0, len(f.paths))
 	for _, s := range f.paths {
-		row := f.compared(s, floor, seed)
-		rows, ps = append(rows, row), append(ps, row.P)
+		rows, logs = append(rows, f.compared(s, floor, seed)), append(logs, s.logs)
 	}
-	for i, p := range holm(ps) {
+	for i, p := range adjusted(logs) {
 		rows[i].P = p
-		rows[i].Distinguishable = distinguishable(rows[i], len(ps))
+		rows[i].Distinguishable = distinguishable(rows[i])
 	}
 	return append([]result.Summary{f.baselineRow(floor)}, rows...)
 }
@@ -109,33 +110,33 @@ func (f family) baselineRow(a AA) result.Summary {
 	return row
 }
 
-// compared is one path against the baseline; P is not yet adjusted.
+// compared is one path against the baseline, without its P.
 func (f family) compared(s series, a AA, seed uint64) result.Summary {
 	row := f.row(s)
 	row.Baseline, row.Noise = f.baseline, a.Noise
 	if len(s.logs) == 0 {
 		return row
 	}
-	lo, hi := meanInterval(s.logs, f.seed(seed, s.path))
+	lo, hi := f.interval(s, a, seed)
 	row.Ratio, row.RatioLow, row.RatioHigh = math.Exp(mean(s.logs)), math.Exp(lo), math.Exp(hi)
-	row.P = signedRank(s.logs)
 	return row
 }
 
+// interval gives the interval of a path's mean logarithm.
+func (f family) interval(s series, a AA, seed uint64) (lo, hi float64) {
+	lo, hi = meanInterval(s.logs, f.seed(seed, s.path))
+	return lo - a.shift(), hi + a.shift()
+}
+
 // distinguishable holds when the interval excludes one, the ratio lies
-// outside the noise floor, and the adjusted p-value is below Alpha. The last
-// is asked for only where it can be met: over n rounds no two-sided
-// signed-rank p is below 2/2^n, and Holm multiplies the smallest of k by k,
-// so that one path needs 6 rounds and three need 7. With fewer rounds the
-// interval and the floor decide alone, and the reader sees P.
-func distinguishable(row result.Summary, paths int) bool {
+// outside the noise floor, and the adjusted p-value is below Alpha.
+func distinguishable(row result.Summary) bool {
 	if row.Rounds < 2 {
 		return false
 	}
 	excludes := row.RatioLow > 1 || row.RatioHigh < 1
 	outside := math.Abs(math.Log(row.Ratio)) > math.Log1p(row.Noise)
-	attainable := float64(paths)*math.Ldexp(2, -row.Rounds) < Alpha
-	return excludes && outside && (!attainable || row.P < Alpha)
+	return excludes && outside && row.P < Alpha
 }
 
 func mean(xs []float64) float64 {

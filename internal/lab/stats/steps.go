@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"math"
 	"slices"
 
 	"fairlead/internal/lab/result"
@@ -9,26 +10,45 @@ import (
 // Steps fills in what each step adds, from our own generator's runs: for every
 // client and workload the figure that shows a path's cost, and its difference
 // to the step before. Differences are taken within a round, in the figure's own
-// unit because hops add up, and only then averaged.
+// unit because hops add up, and only then averaged. They are told by the same
+// rules as ratios: noise floor, and Holm's method over the steps of a figure.
 func Steps(runs []result.Run, baseline string, steps []result.Step, seed uint64) []result.Step {
 	steps = slices.Clone(steps)
 	for _, g := range groups(runs, baseline) {
 		if g.tool != "" && g.tool != result.OwnTool {
 			continue
 		}
-		m := result.Cost(g.workload)
-		f := g.family(m)
-		for i := range steps {
-			steps[i].Figures = append(steps[i].Figures, f.added(steps[i], seed))
+		for i, a := range g.family(result.Cost(g.workload)).steps(steps, seed) {
+			steps[i].Figures = append(steps[i].Figures, a)
 		}
 	}
 	return steps
 }
 
-// added compares a step with the one before.
-func (f family) added(s result.Step, seed uint64) result.Added {
-	a := result.Added{Client: f.client, Workload: f.workload, Metric: f.metric, Unit: result.Units[f.metric].Unit}
-	var values, differences []float64
+// steps gives the family's figure of every step.
+func (f family) steps(steps []result.Step, seed uint64) []result.Added {
+	aa := f.floor(seed)
+	figures := make([]result.Added, len(steps))
+	var compared []int
+	var differences [][]float64
+	for i, s := range steps {
+		var d []float64
+		if figures[i], d = f.added(s, aa, seed); s.Over != "" {
+			compared, differences = append(compared, i), append(differences, d)
+		}
+	}
+	for at, p := range adjusted(differences) {
+		a := &figures[compared[at]]
+		a.P = p
+		a.Distinguishable = a.Rounds > 1 && (a.Low > 0 || a.High < 0) && math.Abs(a.Added) > a.Noise && p < Alpha
+	}
+	return figures
+}
+
+// added compares a step with the one before; its P is not filled in.
+func (f family) added(s result.Step, aa AA, seed uint64) (a result.Added, differences []float64) {
+	a = result.Added{Client: f.client, Workload: f.workload, Metric: f.metric, Unit: result.Units[f.metric].Unit, P: 1}
+	var values, befores []float64
 	for _, n := range f.order() {
 		x, ok := f.valid(n, s.Path)
 		before, okBefore := f.valid(n, s.Over)
@@ -36,16 +56,31 @@ func (f family) added(s result.Step, seed uint64) result.Added {
 			values = append(values, x)
 		}
 		if ok && okBefore {
-			values, differences = append(values, x), append(differences, x-before)
+			values, befores, differences = append(values, x), append(befores, before), append(differences, x-before)
 		}
 	}
 	a.Rounds, a.Value = len(values), Median(values)
 	if len(differences) > 0 {
 		a.Added = mean(differences)
 		a.Low, a.High = meanInterval(differences, f.seed(seed, s.Path+" over "+s.Over))
+		if s.Over == f.baseline {
+			drift := math.Expm1(aa.shift()) * Median(befores)
+			a.Low, a.High = a.Low-drift, a.High+drift
+		}
+		a.Noise = f.stepFloor(s, aa) * max(a.Value, Median(befores))
 	}
-	a.Distinguishable = len(differences) > 1 && (a.Low > 0 || a.High < 0)
-	return a
+	return a, differences
+}
+
+// stepFloor is the noise floor of a step as a share of the figure. A path
+// against the baseline's two halves scatters by √(3/4) of what the halves
+// scatter against each other ([Floor]); one path against another scatters as
+// one half against the other.
+func (f family) stepFloor(s result.Step, aa AA) float64 {
+	if s.Over == f.baseline {
+		return aa.Noise
+	}
+	return math.Expm1(math.Log1p(aa.Noise) / math.Sqrt(0.75))
 }
 
 // valid gives the figure of a path in a round; ok is false where there is

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"os"
 	"time"
 
@@ -11,8 +10,7 @@ import (
 
 // newDocs writes the man pages; `make generate` calls it.
 func newDocs(root *cobra.Command) *cobra.Command {
-	docs := &cobra.Command{Use: "docs", Short: "Write documentation from the commands themselves", Hidden: true,
-		RunE: func(*cobra.Command, []string) error { return usage(fmt.Errorf("want `fairlead docs man DIR`")) }}
+	docs := &cobra.Command{Use: "docs", Short: "Write documentation from the commands themselves", Hidden: true}
 	docs.AddCommand(&cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the man pages into a folder",

@@ -17,9 +17,6 @@ func newNetwork(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "network",
 		Short: "Define the networks that sandboxes are attached to",
-		RunE: func(c *cobra.Command, _ []string) error {
-			return usage(errors.Join(c.Help(), errors.New("name a command: create, ls, check or rm")))
-		},
 	}
 	c.AddCommand(newNetworkCreate(a), newNetworkList(a), newNetworkCheck(a), newNetworkRemove(a))
 	return c

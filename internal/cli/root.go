@@ -116,7 +116,7 @@ func exitCode(err error, stderr io.Writer) int {
 		return exit.code
 	case errors.As(err, &sig):
 		return exitSignal + int(sig)
-	case errors.As(err, &mistake), strings.HasPrefix(err.Error(), "unknown command"):
+	case errors.As(err, &mistake):
 		return exitUsage
 	default:
 		return exitFailed
@@ -137,17 +137,16 @@ func newRoot(a *app) *cobra.Command {
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return a.checkOutput(c) },
-		RunE: func(c *cobra.Command, args []string) error {
-			return usage(errors.Join(c.Help(), errors.New("name a command")))
-		},
+		Version:           a.version,
 	}
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "output: table, json, or markdown where it says so")
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage(fmt.Errorf("%w (see %s --help)", err, c.CommandPath()))
-	})
+	root.SetVersionTemplate(versionLine(a.version))
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newLab(a), newPaths(a), newChoose(a), newRun(), newAttach(a), newDetach(a), newPublish(a), newUnpublish(a),
 		newList(a), newNetwork(a), newDaemon(a), newEvents(a), newExec(), newInspect(a), newStats(a), newExplain(a), newPorts(a), newDoctor(a), newVersion(a), newDocs(root))
 	root.AddCommand(newPlan(a), newApply(a), newDestroy(a), newGet(a), newService(a))
+	root.InitDefaultCompletionCmd()
+	requireSubcommands(root)
 	return root
 }
 

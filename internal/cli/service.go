@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,13 +17,6 @@ func newService(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "service",
 		Short: "Balance addresses and ports over real servers, with health checks",
-		RunE: func(c *cobra.Command, args []string) error {
-			const want = "name a command: add, set, rm, drain, enable, ls, show, watch or import"
-			if len(args) > 0 {
-				return usage(fmt.Errorf("there is no command %q: %s", args[0], want))
-			}
-			return usage(errors.Join(c.Help(), errors.New(want)))
-		},
 	}
 	c.AddCommand(newServiceAdd(a), newServiceSet(a), newServiceRemove(a), newServiceDrain(a), newServiceEnable(a),
 		newServiceList(a), newServiceShow(a), newServiceWatch(a), newServiceImport(a))

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -17,8 +18,13 @@ func newVersion(a *app) *cobra.Command {
 			if a.output == "json" {
 				return a.json(map[string]string{"version": a.version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
 			}
-			_, err := fmt.Fprintf(a.out, "fairlead %s (%s %s/%s)\n", a.version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := io.WriteString(a.out, versionLine(a.version))
 			return err
 		},
 	}
+}
+
+// versionLine is what `fairlead version` and `fairlead --version` print.
+func versionLine(version string) string {
+	return fmt.Sprintf("fairlead %s (%s %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -133,7 +133,14 @@ func (a axis) fineTicks() []float64 {
 
 // formatTick writes a value without needless digits.
 func formatTick(v float64) string {
-	return strings.TrimPrefix(fmt.Sprintf("%.3g", v), "+")
+	if a := math.Abs(v); a >= 1000 && a < 1e15 {
+		number := grouped(fmt.Sprintf("%.0f", a), " ")
+		if v < 0 {
+			return "-" + number
+		}
+		return number
+	}
+	return fmt.Sprintf("%.3g", v)
 }
 
 // spread moves labels apart so that each has its height, keeping their order.

@@ -42,6 +42,7 @@ func functions() template.FuncMap {
 		"cross": func(d dotMark) string {
 			return fmt.Sprintf("M%.1f %.1fl%g %gm0 %gl%g %g", d.X-d.R, d.Y-d.R, 2*d.R, 2*d.R, -2*d.R, -2*d.R, 2*d.R)
 		},
+		"detailHeads": func() []string { return detailHeads },
 		// A dash beside the colour keeps the paths apart without it.
 		"dashes": func() []template.CSS {
 			return []template.CSS{"none", "none", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 4"}

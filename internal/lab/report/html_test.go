@@ -121,6 +121,39 @@ func TestPageInChromium(t *testing.T) {
 	}
 }
 
+// TestPageOnNarrowScreen renders the page 400 pixels wide: no table is wider than
+// that, so no column is cut off.
+func TestPageOnNarrowScreen(t *testing.T) {
+	dir := t.TempDir()
+	frame := `<!doctype html><iframe src="page.html" style="width:400px;height:3000px;border:0"></iframe><script>
+	onload = () => {
+		const page = document.querySelector("iframe").contentDocument
+		const wide = [...page.querySelectorAll("html, .scroll, table")].filter(e => e.scrollWidth > 400)
+		document.body.dataset.tables = page.querySelectorAll("table").length
+		document.body.dataset.wide = wide.map(e => e.tagName + " " + e.scrollWidth).join(", ")
+	}</script>`
+	for name, text := range map[string]string{"page.html": htmlOf(t, synthQuick.report()), "frame.html": frame} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dom := chromium(t, filepath.Join(dir, "frame.html"), "--allow-file-access-from-files", "--dump-dom")
+	if !bytes.Contains(dom, []byte(`data-tables="`)) || bytes.Contains(dom, []byte(`data-tables="0"`)) {
+		t.Fatalf("the page has no tables to measure:\n%s", dom)
+	}
+	if !bytes.Contains(dom, []byte(`data-wide=""`)) {
+		t.Errorf("some of the page is wider than the screen:\n%s", dom)
+	}
+}
+
+func TestFormatTick(t *testing.T) {
+	for v, want := range map[float64]string{0.5: "0.5", 1000: "1 000", -1000: "-1 000", 150_000: "150 000", -100: "-100", 2.25: "2.25"} {
+		if got := formatTick(v); got != want {
+			t.Errorf("a tick at %v is written %q, want %q", v, got, want)
+		}
+	}
+}
+
 // chromium runs the browser without a window and gives what it prints. None of
 // its processes outlives it, to write into its directory when that goes.
 func chromium(t *testing.T, file string, args ...string) []byte {

@@ -90,6 +90,10 @@ func details(r *result.Report, client result.Client) []sheet {
 	return all
 }
 
+// detailHeads are the heads of the columns that detailRow fills, after the
+// path's.
+var detailHeads = []string{"figure", "median", "unit", "95 %", "ratio", "95 %", "p", "floor", "rounds", "thrown out"}
+
 // detailRow writes figure, its interval, ratio, its interval, p, floor and
 // rounds.
 func detailRow(c column, s *result.Summary) sheetRow {

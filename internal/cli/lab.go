@@ -1,8 +1,9 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"text/tabwriter"
 
 	"fairlead/internal/kernel"
@@ -17,9 +18,6 @@ func newLab(a *app) *cobra.Command {
 		Use:     "lab",
 		Short:   "Measure what each path costs on this machine",
 		Example: "  fairlead lab run\n  fairlead lab run publish --html publish.html\n  fairlead lab compare before.json after.json",
-		RunE: func(c *cobra.Command, args []string) error {
-			return usage(errors.Join(c.Help(), errors.New("name a command of the laboratory")))
-		},
 	}
 	lab.AddCommand(newLabList(a), newLabRun(a), newLabReport(a), newLabCompare(a))
 	return lab
@@ -47,10 +45,15 @@ type labListing struct {
 }
 
 type listedSuite struct {
-	Name      string   `json:"name"`
-	Question  string   `json:"question"`
-	Paths     []string `json:"paths"`
-	Workloads []string `json:"workloads"`
+	Name     string   `json:"name"`
+	Question string   `json:"question"`
+	Paths    []string `json:"paths"`
+	// IfInstalled are paths that are measured too where their programs are
+	// installed.
+	IfInstalled []string `json:"if_installed,omitempty"`
+	Workloads   []string `json:"workloads"`
+	// Seconds is an estimate of how long the suite takes with all of its paths.
+	Seconds float64 `json:"seconds"`
 }
 
 type listedPath struct {
@@ -63,7 +66,10 @@ type listedPath struct {
 func listing() labListing {
 	var l labListing
 	for _, s := range suite.Suites() {
-		listed := listedSuite{Name: s.Name, Question: s.Question, Paths: s.Paths}
+		listed := listedSuite{Name: s.Name, Question: s.Question, Paths: s.Paths, IfInstalled: s.IfInstalled}
+		s.Paths = append(slices.Clone(s.Paths), s.IfInstalled...)
+		_, takes := runner.Runs(runner.Options{Suite: s})
+		listed.Seconds = takes.Seconds()
 		for _, w := range s.Workloads {
 			listed.Workloads = append(listed.Workloads, w.Name)
 		}
@@ -79,9 +85,9 @@ func listing() labListing {
 
 func (a *app) printListing(l labListing) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SUITE\tQUESTION")
+	fmt.Fprintln(w, "SUITE\tTAKES\tQUESTION")
 	for _, s := range l.Suites {
-		fmt.Fprintf(w, "%s\t%s\n", s.Name, s.Question)
+		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, roughly(s.Seconds), s.Question)
 	}
 	fmt.Fprintln(w, "\nPATH\tWHAT IT IS")
 	for _, p := range l.Paths {
@@ -92,4 +98,12 @@ func (a *app) printListing(l labListing) error {
 		fmt.Fprintf(w, "%s\t%s\n", p.Name, about)
 	}
 	return w.Flush()
+}
+
+// roughly writes an estimate of a duration, in minutes or in hours.
+func roughly(seconds float64) string {
+	if hours := seconds / 3600; hours >= 1.5 {
+		return fmt.Sprintf("%.0f h", hours)
+	}
+	return fmt.Sprintf("%.0f min", math.Max(1, seconds/60))
 }

@@ -42,6 +42,8 @@ func (c labChoice) suite(args []string) (suite.Suite, error) {
 	}
 	if len(args) > 0 {
 		s.Paths = args
+	} else {
+		s.Paths = append(slices.Clone(s.Paths), installed(s.IfInstalled, c.docker)...)
 	}
 	if c.baseline != "" {
 		s.Baseline = c.baseline
@@ -76,6 +78,15 @@ func (c labChoice) suite(args []string) (suite.Suite, error) {
 		return s, fmt.Errorf("%d rounds of %s: want at least one round and windows of %s or more", s.Rounds, s.Duration, minWindow)
 	}
 	return s, nil
+}
+
+// installed returns the paths whose foreign programs are installed, in the
+// directory docker or elsewhere.
+func installed(paths []string, docker string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(name string) bool {
+		p, _ := suite.FindPath(name)
+		return runner.Missing(p, docker) != ""
+	})
 }
 
 // reached refuses a path that leads nowhere for all of the clients, and a
@@ -147,23 +158,26 @@ func optional(s string) []string {
 func knownPaths(names []string) error {
 	for _, name := range names {
 		if _, ok := suite.FindPath(name); !ok {
-			return fmt.Errorf("there is no suite or path %q: want a suite of %s, or paths of %s",
-				name, suiteNames(), namesOf(suite.Paths(), func(p suite.Path) string { return p.Name }))
+			return fmt.Errorf("there is no suite or path %q: %s (fairlead lab list describes them)", name, suggest(name, append(suiteNames(), pathNames()...)))
 		}
 	}
 	return nil
 }
 
-func suiteNames() string {
+func suiteNames() []string {
 	return namesOf(suite.Suites(), func(s suite.Suite) string { return s.Name })
 }
 
-func namesOf[T any](all []T, name func(T) string) string {
+func pathNames() []string {
+	return namesOf(suite.Paths(), func(p suite.Path) string { return p.Name })
+}
+
+func namesOf[T any](all []T, name func(T) string) []string {
 	var names []string
 	for _, t := range all {
 		names = append(names, name(t))
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // narrow keeps only the clients, workloads and tools that were asked for.
@@ -201,8 +215,7 @@ func (c labChoice) narrowLoads(s *suite.Suite) error {
 		all := append(slices.Clone(own), suite.Workloads()...)
 		i := slices.IndexFunc(all, is)
 		if i < 0 {
-			return fmt.Errorf("there is no workload %q: want one of %s", name,
-				namesOf(suite.Workloads(), func(w suite.Workload) string { return w.Name }))
+			return fmt.Errorf("there is no workload %q: %s", name, suggest(name, namesOf(suite.Workloads(), func(w suite.Workload) string { return w.Name })))
 		}
 		s.Workloads = append(s.Workloads, all[i])
 	}

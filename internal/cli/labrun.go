@@ -80,7 +80,8 @@ func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, co
 		return usage(err)
 	}
 	a.noteAbsent(opt)
-	progress := report.NewProgress(a.err, runner.Runs(opt))
+	runs, _ := runner.Runs(opt)
+	progress := report.NewProgress(a.err, runs)
 	opt.Progress = func(p runner.Progress) {
 		if p.Ended {
 			progress.Done()

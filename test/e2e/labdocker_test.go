@@ -40,6 +40,21 @@ func TestLaboratoryOfDocker(t *testing.T) {
 	}
 }
 
+// TestQuickMeasuresDockersPublish: a newcomer who has Docker sees what its own -p
+// costs, without naming it.
+func TestQuickMeasuresDockersPublish(t *testing.T) {
+	r := newRoom(t)
+	r.undisturbed("q.json", append([]string{"lab", "run", "--workload", "tcp-rr"}, short...)...).expect(t, 0, nil)
+	got := decode(t, r.read("q.json"))
+	i := slices.IndexFunc(got.Runs, func(x run) bool { return x.Path == "docker:publish" })
+	if i < 0 {
+		t.Fatalf("docker:publish was not measured: %+v", got.Absent)
+	}
+	if x := got.Runs[i]; x.Proof == nil || !x.Proof.OK {
+		t.Errorf("%s: %+v %v", x.Path, x.Proof, x.Invalid)
+	}
+}
+
 // TestNothingOfDockerIsLeft: the room is as it was after a session that was
 // killed, but for what the next one removes.
 func TestNothingOfDockerIsLeft(t *testing.T) {

@@ -48,17 +48,23 @@ func programs(p suite.Path) []string {
 	return nil
 }
 
-// Unavailable says why a path cannot be built here: its peer's programs are
-// not installed, this binary cannot run in a container, or the kernel lacks a
-// feature. Empty means that it can be tried. A Docker engine's programs are looked for in the directory first, if
+// Missing says why the foreign program that makes a path cannot run here: it is
+// not installed, or this binary cannot run in its containers. Empty means that it
+// can. A Docker engine's programs are looked for in the directory docker first, if
 // one is given.
-func Unavailable(p suite.Path, facts plan.Facts, docker string) string {
+func Missing(p suite.Path, docker string) string {
 	for _, tool := range programs(p) {
 		if _, err := lookPath(tool, docker); err != nil {
 			return tool + " is not installed (Debian: " + debianPackage[tool] + ")"
 		}
 	}
-	if why := undockable(p, ownBinary); why != "" {
+	return undockable(p, ownBinary)
+}
+
+// Unavailable says why a path cannot be built here: what Missing says, or the
+// kernel lacks a feature. Empty means that it can be tried.
+func Unavailable(p suite.Path, facts plan.Facts, docker string) string {
+	if why := Missing(p, docker); why != "" {
 		return why
 	}
 	var needs []plan.Feature

@@ -49,21 +49,27 @@ type Progress struct {
 	Ended         bool
 }
 
-// Runs returns how many runs a session makes when every path can be built.
-func Runs(opt Options) int {
+// Runs returns how many runs a session makes when every path can be built, and
+// an estimate of how long it takes.
+func Runs(opt Options) (runs int, takes time.Duration) {
 	s := &session{Options: opt}
-	n := 0
-	for _, u := range s.units() {
-		for _, name := range opt.Suite.Paths {
-			if p, _ := suite.FindPath(name); u.goes(p) {
-				n++
-			}
-		}
-		if u.compares() {
-			n++ // the baseline's second half
+	each := func(u unit, name string) {
+		p, _ := suite.FindPath(name)
+		if u.goes(p) {
+			runs++
+			takes += u.lasts(p, opt.Suite)
 		}
 	}
-	return n * opt.Suite.Rounds
+	for _, u := range s.units() {
+		for _, name := range opt.Suite.Paths {
+			each(u, name)
+		}
+		if u.compares() {
+			each(u, opt.Suite.Baseline) // its second half
+		}
+	}
+	rounds := opt.Suite.Rounds
+	return runs * rounds, takes*time.Duration(rounds) + time.Duration(len(opt.Suite.Paths))*pathTime
 }
 
 // session is one Run.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"time"
 
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/suite"
@@ -32,6 +33,36 @@ func (n native) what() suite.Workload { return n.Workload }
 
 func (n native) run(ctx context.Context, r *rig, c result.Client) result.Run {
 	return r.measure(ctx, c, n.Workload)
+}
+
+// Estimates of what a run takes besides its window: to start and stop the load and
+// to read counters; to make a flow, and a connection of a counted number; to start a
+// container, with each port that Docker itself publishes; for a real server to fail and
+// return; and to build a path and take it down.
+const (
+	runOverhead   = 200 * time.Millisecond
+	flowTime      = 10 * time.Microsecond
+	connectTime   = 60 * time.Microsecond
+	containerTime = 3 * time.Second
+	portTime      = 100 * time.Millisecond
+	failureTime   = 8 * time.Second
+	pathTime      = 500 * time.Millisecond
+)
+
+// lasts estimates how long one run of the unit through the path takes.
+func (u unit) lasts(p suite.Path, s suite.Suite) time.Duration {
+	w := u.load.what()
+	switch {
+	case w.Event != "":
+		return failureTime
+	case w.Start != "" && p.Peer == suite.Docker:
+		return containerTime + time.Duration(p.Ports)*portTime
+	case w.Start != "":
+		return containerTime
+	case w.Spec.Count > 0:
+		return time.Duration(w.Spec.Count)*connectTime + runOverhead
+	}
+	return s.Warmup + s.Duration + time.Duration(w.Spec.Flows)*flowTime + runOverhead
 }
 
 // goes reports whether the unit makes sense through the path. What is compared

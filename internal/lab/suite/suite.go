@@ -102,13 +102,16 @@ type Suite struct {
 	Name     string
 	Question string
 	// Baseline is the path that all others are compared with.
-	Baseline  string
-	Paths     []string
-	Clients   []result.Client
-	Workloads []Workload
-	Rounds    int
-	Duration  time.Duration
-	Warmup    time.Duration
+	Baseline string
+	Paths    []string
+	// IfInstalled are paths that the suite measures too where the foreign
+	// programs that make them are installed.
+	IfInstalled []string
+	Clients     []result.Client
+	Workloads   []Workload
+	Rounds      int
+	Duration    time.Duration
+	Warmup      time.Duration
 	// Steps are what the paths add to each other, hop by hop.
 	Steps []Step
 	// Published are figures of others for the same question.

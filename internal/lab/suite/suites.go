@@ -16,9 +16,10 @@ func quick() Suite {
 		Name:     "quick",
 		Question: "What does publishing a container's port cost?",
 		Baseline: "host", Paths: []string{"host", "socket", "ebpf", "nat", "proxy"},
-		Clients:   []result.Client{result.Remote},
-		Workloads: []Workload{bulk, rr, crr, pps},
-		Rounds:    10, Duration: 400 * time.Millisecond, Warmup: 100 * time.Millisecond,
+		IfInstalled: []string{"docker:publish"},
+		Clients:     []result.Client{result.Remote},
+		Workloads:   []Workload{bulk, rr, crr, pps},
+		Rounds:      10, Duration: 400 * time.Millisecond, Warmup: 100 * time.Millisecond,
 	}
 }
 

@@ -100,13 +100,19 @@ inline_always struct flow *grow_up(struct work *w, struct flow *f)
 	return f;
 }
 
-/* is_new reports whether the packet begins another connection than the flow's:
- * its client has forgotten that one, or closed it.
+/* is_new reports whether the packet begins another connection than the flow's. A
+ * SYN for a connection that may be open goes to its real server, which challenges
+ * it if it knows the connection (RFC 5961, 4.2): the client's reset then ends the
+ * flow. It begins another one after both ends have closed or the real server has
+ * answered by a reset, and if only the client's packets are seen, after its FIN if
+ * the real server takes no new flows.
  */
-inline_always int is_new(const struct flow *f, const struct packet *p)
+inline_always int is_new(const struct flow *f, const struct packet *p, const struct real *r)
 {
-	return !(p->plane & 1) && p->kind == PACKET_L4 && (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN &&
-	       (f->flags & (FLOW_OPEN | FLOW_CLOSING));
+	if (p->plane & 1 || p->kind != PACKET_L4 || !is_bare_syn(p))
+		return 0;
+	return f->flags & FLOW_RST_OUT || has_all(f, FLOW_FIN_IN | FLOW_FIN_OUT | FLOW_ACK_OUT) ||
+	       (has_all(f, FLOW_ONE_WAY | FLOW_FIN_IN) && !takes_new(r));
 }
 
 /* find_standing finds the flow of the connection named in w, if it stands, and
@@ -127,7 +133,7 @@ static __noinline struct flow *find_standing(const struct packet *p, struct work
 	f = find_flow(&w->key);
 	if (!f || !is_named(f, &w->name))
 		return 0;
-	if (r && r->made == w->conn.made && !is_new(f, p) && !is_stale(f, p->plane))
+	if (r && r->made == w->conn.made && !is_new(f, p, r) && !is_stale(f, p->plane))
 		return f;
 	end_flow(f, &w->key);
 	return 0;
@@ -172,7 +178,7 @@ inline_always void fill_fresh(__u32 ifindex, const struct packet *p, struct work
 	w->fresh.host_port = p->dport;
 	w->fresh.client_port = p->sport;
 	w->fresh.ifindex = ifindex;
-	w->fresh.flags = flags | FLOW_RESET | (r->flags & REAL_HERE ? FLOW_HERE : 0);
+	w->fresh.flags = flags | FLOW_RESET | (r->flags & REAL_HERE ? FLOW_HERE : 0) | (w->direct ? FLOW_ONE_WAY : 0);
 	w->fresh.lead = REAL_BIT | w->slot;
 	w->fresh.tick = bpf_jiffies64();
 	w->fresh.seen = bpf_ktime_get_coarse_ns();
@@ -217,6 +223,16 @@ inline_always struct flow *begin_conn(__u32 ifindex, const struct packet *p, str
 	return find_flow(&w->key);
 }
 
+/* opens reports whether a client's packet shows that the connection is open: it
+ * acknowledges an answer that was seen, or goes on from its SYN.
+ */
+inline_always int opens(const struct flow *f, const struct packet *p)
+{
+	if (f->flags & FLOW_ONE_WAY)
+		return !(p->tcp_flags & TCP_RST) && p->seq - f->ack[OUTWARD] < RESET_WINDOW;
+	return f->flags & FLOW_ANSWERED;
+}
+
 /* note_call notes of a packet to a real server how far its connection is, and
  * whether it was called before in vain.
  */
@@ -224,17 +240,60 @@ inline_always struct flow *note_call(struct work *w, struct flow *f, const struc
 {
 	struct load *l;
 
-	if (p->plane & 1 || p->kind != PACKET_L4 || f->flags & FLOW_OPEN)
+	if (p->plane & 1 || p->kind != PACKET_L4 || f->flags & (FLOW_OPEN | FLOW_ASIDE))
 		return f;
 	if (p->tcp_flags & TCP_SYN) {
 		l = f->flags & FLOW_ANSWERED || w->direct ? 0 : load_of(w->slot);
 		if (l)
 			__sync_fetch_and_add(&l->retries, 1);
-	} else if (w->direct || f->flags & FLOW_ANSWERED) {
+	} else if (opens(f, p)) {
 		f->flags |= FLOW_OPEN | FLOW_ANSWERED;
 		return grow_up(w, f);
 	}
 	return f;
+}
+
+/* set_aside puts a flow that its client has closed where those are that are not
+ * open: whether the real server closes it too is not seen, and it must not push out
+ * an open one. It counts no more as a load.
+ */
+static __noinline struct flow *set_aside(struct work *w, struct flow *f)
+{
+	struct load *l = load_of(w->slot);
+
+	w->fresh = *f;
+	w->fresh.flags = (f->flags & ~FLOW_OPEN) | FLOW_ASIDE;
+	if (bpf_map_update_elem(&young_flows, &w->key, &w->fresh, BPF_ANY) ||
+	    bpf_map_update_elem(&young_conns, &w->name, &w->conn, BPF_ANY))
+		return f;
+	bpf_map_delete_elem(&flows_tcp, &w->key);
+	bpf_map_delete_elem(&conns_tcp, &w->name);
+	if (l && l->active)
+		__sync_fetch_and_add(&l->active, -1);
+	return bpf_map_lookup_elem(&young_flows, &w->key);
+}
+
+/* bring_back undoes it for a connection that is open after all. */
+static __noinline struct flow *bring_back(struct work *w, struct flow *f)
+{
+	struct load *l = load_of(w->slot);
+
+	f->flags = (f->flags & ~FLOW_ASIDE) | FLOW_OPEN;
+	if (l)
+		__sync_fetch_and_add(&l->active, 1);
+	return grow_up(w, f);
+}
+
+/* settle puts a flow of which only the client's packets are seen where it belongs
+ * after a packet.
+ */
+inline_always struct flow *settle(struct work *w, struct flow *f)
+{
+	if (!(f->flags & FLOW_ONE_WAY))
+		return f;
+	if (has_all(f, FLOW_OPEN | FLOW_FIN_IN))
+		return set_aside(w, f);
+	return (f->flags & (FLOW_ASIDE | FLOW_FIN_IN)) == FLOW_ASIDE ? bring_back(w, f) : f;
 }
 
 /* note_answer notes a reset by a real server. */
@@ -372,6 +431,9 @@ static __noinline int lead_on(struct __sk_buff *skb, struct packet *p, struct wo
 			return turn_back(skb, p, f, room);
 	}
 	last = track(skb->len, f, p, INWARD);
+	f = settle(w, f);
+	if (!f)
+		return TC_ACT_SHOT;
 	to.src = &w->key.client;
 	to.sport = w->key.client_port;
 	to.dst = &w->key.endpoint;

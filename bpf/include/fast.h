@@ -294,6 +294,9 @@ static __noinline int lead_fast(struct xdp_md *ctx, struct packet *p, struct wor
 	if (!h)
 		return XDP_PASS;
 	last = track(length, f, p, INWARD);
+	f = settle(w, f);
+	if (!f)
+		return XDP_DROP;
 	if (age_fast(ctx, p) || (r->flags & REAL_TUNNEL && wrap_fast(ctx, p, r))) {
 		drop(f->lead, INWARD);
 		return XDP_DROP;

@@ -23,6 +23,10 @@ enum flow_flags {
 	FLOW_RESET = 1 << 6,    /* user space will reset it: acknowledgements are noted exactly */
 	FLOW_OPEN = 1 << 7,     /* to a real server, whose answer the client has acknowledged */
 	FLOW_HERE = 1 << 8,     /* to a real server that is the host itself (here.h) */
+	FLOW_ONE_WAY = 1 << 9,  /* only the client's packets were seen (direct, tunnel) */
+	FLOW_RST_IN = 1 << 10,  /* the client has sent a reset that the endpoint may refuse */
+	FLOW_RST_OUT = 1 << 11, /* the endpoint has sent a reset: it does not know the connection */
+	FLOW_ASIDE = 1 << 12,   /* one way, closed by the client: kept with half-open flows, not counted */
 };
 
 struct flow {
@@ -34,7 +38,8 @@ struct flow {
 	__u64 tick;            /* bpf_jiffies64 of the last packet */
 	__u64 seen;            /* bpf_ktime_get_coarse_ns of the first in that tick */
 	__u32 fin[2];          /* the sequence number after each FIN: inward, outward */
-	__u32 ack[2];          /* the last acknowledgement each way, or one shortly before */
+	__u32 ack[2];          /* the last acknowledgement each way, or one shortly before; where
+				* FLOW_ONE_WAY, ack[OUTWARD] is the client's next sequence number */
 	__u32 flags;
 	__u32 lead;            /* the slot of the lead, or with REAL_BIT of the real server, that it goes by */
 };

@@ -14,6 +14,13 @@
 #define UDP_ANSWERED (120 * SECOND)
 #define TCP_UNANSWERED (60 * SECOND)
 #define TCP_ANSWERED (5ULL * 24 * 3600 * SECOND)
+#define TCP_CLOSING (120 * SECOND)
+#define TCP_RESET (10 * SECOND)
+
+/* How long an open connection of which only the client's packets are seen may be
+ * silent: a reset by the server is not seen. RFC 5382, REQ-5, demands 124 minutes.
+ */
+#define TCP_ONE_WAY (124ULL * 60 * SECOND)
 
 /* A reset further off than this from what was acknowledged ends nothing: it
  * may be forged (RFC 5961).
@@ -105,7 +112,7 @@ static __noinline void drop_conn(const struct flow *f, __u32 plane)
 		bpf_map_delete_elem(&conns_udp, &name);
 	else if (bpf_map_delete_elem(&conns_tcp, &name))
 		bpf_map_delete_elem(&young_conns, &name);
-	if (l && l->active)
+	if (l && l->active && !(f->flags & FLOW_ASIDE))
 		__sync_fetch_and_add(&l->active, -1);
 }
 
@@ -117,6 +124,34 @@ inline_always void end_flow(const struct flow *f, const struct flow_key *key)
 	else if (has_alias(f, key))
 		drop_alias(f, key->plane);
 	drop_flow(key);
+}
+
+#define FLOW_CLOSING (FLOW_FIN_IN | FLOW_FIN_OUT | FLOW_ACK_IN | FLOW_ACK_OUT)
+#define FLOW_RST (FLOW_RST_IN | FLOW_RST_OUT)
+
+/* has_all reports whether the flow has all of those flags. */
+inline_always int has_all(const struct flow *f, __u32 flags) { return (f->flags & flags) == flags; }
+
+/* is_closing reports whether an end has closed the connection. A client's FIN may
+ * be forged: it counts once the endpoint has acknowledged it, if that is seen.
+ */
+inline_always int is_closing(const struct flow *f)
+{
+	if (f->flags & FLOW_ONE_WAY)
+		return f->flags & FLOW_FIN_IN;
+	return f->flags & FLOW_FIN_OUT || has_all(f, FLOW_FIN_IN | FLOW_ACK_OUT);
+}
+
+/* idle_limit returns how long a TCP connection may be silent. */
+inline_always __u64 idle_limit(const struct flow *f)
+{
+	if (f->flags & FLOW_RST)
+		return TCP_RESET;
+	if (!(f->flags & FLOW_ANSWERED))
+		return TCP_UNANSWERED;
+	if (is_closing(f))
+		return TCP_CLOSING;
+	return f->flags & FLOW_ONE_WAY ? TCP_ONE_WAY : TCP_ANSWERED;
 }
 
 /* is_stale reports whether the flow has been silent for too long. The clock,
@@ -131,44 +166,140 @@ inline_always int is_stale(const struct flow *f, __u32 plane)
 	idle = bpf_ktime_get_coarse_ns() - f->seen;
 	if (plane & 1)
 		return idle > ((f->flags & FLOW_ANSWERED) ? UDP_ANSWERED : UDP_UNANSWERED);
-	return idle > ((f->flags & FLOW_ANSWERED) ? TCP_ANSWERED : TCP_UNANSWERED);
+	return idle > idle_limit(f);
 }
 
-#define FLOW_CLOSING (FLOW_FIN_IN | FLOW_FIN_OUT | FLOW_ACK_IN | FLOW_ACK_OUT)
+/* is_bare_syn reports whether a TCP packet asks for a connection. */
+inline_always int is_bare_syn(const struct packet *p)
+{
+	return (p->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST)) == TCP_SYN;
+}
 
-/* begin_again forgets how far the flow's earlier connection was closed: a
- * client may use a port again though the last of it was never seen.
+/* begin_again forgets how far the flow's earlier connection was closed: the
+ * client uses its port again.
  */
 inline_always void begin_again(struct flow *f)
 {
-	f->flags &= ~FLOW_CLOSING;
+	f->flags &= ~(FLOW_CLOSING | FLOW_RST);
 	f->ack[INWARD] = 0;
 	f->ack[OUTWARD] = 0;
 }
 
-/* closes notes the ends of a connection, and reports whether this packet is
- * its last: both sides' FIN acknowledged, or a reset that its receiver will
- * take for one.
+/* resets notes a reset and reports whether it ends the connection at once. One of
+ * the client's does so if its receiver must take it (RFC 5961, 3.2), as far as that
+ * is known. After any other that may be real the flow's time is short, until an end
+ * shows that the connection lives: the endpoint challenges what it refuses. One of
+ * the endpoint's with the sequence number 0 answers a SYN.
+ */
+inline_always int resets(struct flow *f, const struct packet *p, enum direction d)
+{
+	__u32 ahead = p->seq - f->ack[!d];
+
+	if (d == OUTWARD) {
+		f->flags |= FLOW_RST_OUT;
+		return ahead < RESET_WINDOW || !p->seq;
+	}
+	if (ahead < RESET_WINDOW)
+		f->flags |= FLOW_RST_IN;
+	return !ahead;
+}
+
+/* is_near reports whether a client's packet has a sequence number near what the
+ * endpoint has acknowledged.
+ */
+inline_always int is_near(const struct flow *f, const struct packet *p)
+{
+	return !f->ack[OUTWARD] || p->seq - f->ack[OUTWARD] + RESET_WINDOW < 2 * RESET_WINDOW;
+}
+
+/* note_fin notes the FIN of a packet, unless it is of the past. Data beyond a FIN
+ * that was noted shows that it was forged.
+ */
+inline_always void note_fin(struct flow *f, const struct packet *p, enum direction d)
+{
+	__u32 mark = d == INWARD ? FLOW_FIN_IN : FLOW_FIN_OUT, end = p->seq + p->payload;
+
+	if (p->tcp_flags & TCP_FIN) {
+		if (d == INWARD && f->ack[OUTWARD] && (__s32)(end + 1 - f->ack[OUTWARD]) < 0)
+			return;
+		f->fin[d] = end + 1;
+		f->flags |= mark;
+	} else if (f->flags & mark && (__s32)(end - f->fin[d]) > 0 && (d == OUTWARD || is_near(f, p))) {
+		f->flags &= ~(mark | (d == INWARD ? FLOW_ACK_OUT : FLOW_ACK_IN));
+	}
+}
+
+/* closes notes the ends of a connection, and reports whether this packet is its
+ * last: both sides' FIN acknowledged, or a reset that its receiver will take for
+ * one. A client's SYN changes nothing: an endpoint that knows the connection
+ * challenges it, and one that does not answers by a SYN of its own, or a reset.
  */
 inline_always int closes(struct flow *f, const struct packet *p, enum direction d)
 {
 	__u32 other = !d;
 
-	if ((p->tcp_flags & TCP_SYN) && (f->flags & FLOW_CLOSING))
-		begin_again(f);
 	if (p->tcp_flags & TCP_RST)
-		return p->seq - f->ack[other] < RESET_WINDOW;
-	if (p->tcp_flags & TCP_FIN) {
-		f->fin[d] = p->seq + p->payload + 1;
-		f->flags |= d == INWARD ? FLOW_FIN_IN : FLOW_FIN_OUT;
+		return resets(f, p, d);
+	if (p->tcp_flags & TCP_SYN) {
+		if (d == INWARD || !(p->tcp_flags & TCP_ACK))
+			return 0;
+		begin_again(f);
+	} else {
+		note_fin(f, p, d);
 	}
+	if (f->flags & FLOW_RST && (d == OUTWARD || is_near(f, p)))
+		f->flags &= ~FLOW_RST;
 	if (!(p->tcp_flags & TCP_ACK))
 		return 0;
 	if (p->ack - f->ack[d] >= ACK_STEP || !f->ack[d] || (f->flags & FLOW_RESET))
 		f->ack[d] = p->ack;
 	if ((f->flags & (d == INWARD ? FLOW_FIN_OUT : FLOW_FIN_IN)) && (__s32)(p->ack - f->fin[other]) >= 0)
 		f->flags |= d == INWARD ? FLOW_ACK_IN : FLOW_ACK_OUT;
-	return (f->flags & FLOW_ACK_IN) && (f->flags & FLOW_ACK_OUT);
+	return has_all(f, FLOW_ACK_IN | FLOW_ACK_OUT);
+}
+
+/* note_next notes the sequence number that follows a client's packet, if that goes
+ * on from the one before.
+ */
+inline_always void note_next(struct flow *f, const struct packet *p, __u32 end)
+{
+	__u32 ahead = end - f->ack[OUTWARD];
+
+	if (ahead && ahead < RESET_WINDOW)
+		f->ack[OUTWARD] = end;
+	if (p->tcp_flags & TCP_ACK && f->ack[INWARD] != p->ack)
+		f->ack[INWARD] = p->ack;
+}
+
+/* closes_one_way does what closes does where only the client's packets are seen,
+ * and only those count that go on from what it has sent before. A client that uses
+ * its port again after its FIN has a new connection once it has acknowledged the
+ * answer to its SYN; fin[OUTWARD] keeps that sequence number.
+ */
+inline_always int closes_one_way(struct flow *f, const struct packet *p)
+{
+	__u32 end = p->seq + p->payload;
+
+	if (p->tcp_flags & TCP_SYN) {
+		f->fin[OUTWARD] = f->flags & FLOW_FIN_IN ? end + 1 : 0;
+		if (!(f->flags & (FLOW_OPEN | FLOW_ASIDE)))
+			f->ack[OUTWARD] = end + 1;
+		return 0;
+	}
+	if (f->flags & FLOW_FIN_IN && f->fin[OUTWARD] && p->seq == f->fin[OUTWARD]) {
+		begin_again(f);
+		f->fin[OUTWARD] = 0;
+	}
+	if (!f->ack[OUTWARD])
+		f->ack[OUTWARD] = p->seq;
+	if (p->tcp_flags & TCP_RST)
+		return resets(f, p, INWARD);
+	if (end - f->ack[OUTWARD] >= RESET_WINDOW)
+		return 0;
+	f->flags &= ~FLOW_RST;
+	note_fin(f, p, INWARD);
+	note_next(f, p, end + !!(p->tcp_flags & TCP_FIN));
+	return 0;
 }
 
 /* drop counts a packet that cannot be led though it should be. */
@@ -201,6 +332,14 @@ inline_always int track(__u32 length, struct flow *f, const struct packet *p, en
 		f->flags |= FLOW_ANSWERED;
 	if ((p->plane & 1) || p->kind != PACKET_L4)
 		return 0;
+	if (!balancing || !(f->flags & FLOW_ONE_WAY))
+		return closes(f, p, d);
+	if (d == INWARD)
+		return closes_one_way(f, p);
+	if (!(f->flags & FLOW_ASIDE)) { /* answers pass here after all */
+		f->flags &= ~FLOW_ONE_WAY;
+		begin_again(f);
+	}
 	return closes(f, p, d);
 }
 

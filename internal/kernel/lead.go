@@ -259,7 +259,7 @@ func (h *Host) endFlows(p *steer.Plane, gone goneLeads) error {
 	err := p.Flows(func(f steer.Flow) {
 		if l, ok := gone.of(p.Table(), f); ok {
 			ended = append(ended, f)
-			if l.Reset && !f.UDP {
+			if l.Reset && !f.UDP && !f.Stale {
 				reset = append(reset, f)
 			}
 		}

@@ -181,7 +181,11 @@ func (h *Host) Steering() (Steering, error) {
 // LedFlows returns the flows that our eBPF programs remember now.
 func (h *Host) LedFlows() (all []steer.Flow, err error) {
 	err = h.sight(func(s *steer.Sight) error {
-		return s.Flows(func(f steer.Flow) { all = append(all, f) })
+		return s.Flows(func(f steer.Flow) {
+			if !f.Stale {
+				all = append(all, f)
+			}
+		})
 	})
 	return all, err
 }

@@ -110,7 +110,7 @@ func (h *Host) endServed(p *steer.Plane, gone *steer.Gone) error {
 	if err != nil {
 		return err
 	}
-	ended = slices.DeleteFunc(ended, func(f steer.Flow) bool { return f.UDP })
+	ended = slices.DeleteFunc(ended, func(f steer.Flow) bool { return f.UDP || f.Stale })
 	err = h.ns.Do(func() error {
 		var errs []error
 		for _, f := range ended {
@@ -118,9 +118,11 @@ func (h *Host) endServed(p *steer.Plane, gone *steer.Gone) error {
 		}
 		return errors.Join(errs...)
 	})
-	reset := make([]Flow, len(ended))
-	for i, f := range ended {
-		reset[i] = Flow{Proto: model.TCP, Client: f.Client, Host: f.Host, Target: f.Endpoint}
+	var reset []Flow
+	for _, f := range ended {
+		if !f.Closing {
+			reset = append(reset, Flow{Proto: model.TCP, Client: f.Client, Host: f.Host, Target: f.Endpoint})
+		}
 	}
 	h.ended.add(reset, nil)
 	return err

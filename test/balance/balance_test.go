@@ -42,6 +42,8 @@ var trials = []struct {
 	{"draining", "", (*lan).drains},
 	{"a dead server", "", (*lan).dies},
 	{"a service that goes", "", (*lan).goes},
+	{"forged SYNs", "", (*lan).forged},
+	{"a client that crashed", "", (*lan).crashes},
 	{"a range of ports", "", (*lan).ranged},
 	{"round robin", "rr", (*lan).robin},
 	{"weights", "wrr", (*lan).weighs},

@@ -8,7 +8,6 @@ import (
 	"fairlead/internal/kernel/bpf"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 )
 
 // maxCounted is how many slots have counters, as in bpf/include/maps.h.
@@ -69,45 +68,67 @@ func (p *Plane) Counts() ([]Counted, error) {
 	return all, nil
 }
 
-// live counts the flows of each slot that are not stale.
+// live counts the flows of each slot that are not stale, without those of which
+// only the client's packets are seen and that the client has closed.
 func (p *Plane) live() (map[uint32]uint64, error) {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return nil, fmt.Errorf("read the clock: %w", err)
-	}
 	live := map[uint32]uint64{}
-	for name, limits := range map[string]idleLimits{bpf.FairleadMapFlowsTcp: tcpIdle, bpf.FairleadMapYoungFlows: tcpIdle, bpf.FairleadMapFlowsUdp: udpIdle} {
-		if p.maps[name] == nil {
-			continue // as in Flows
+	err := p.eachFlow(func(_, stale bool, _ bpf.FairleadFlowKey, f bpf.FairleadFlow) {
+		if !stale && f.Flags&flowAside == 0 {
+			live[f.Lead]++
 		}
-		err := each(p.maps[name], func(_ bpf.FairleadFlowKey, f bpf.FairleadFlow) {
-			if now.Nano()-int64(f.Seen) <= int64(limits.of(f)) {
-				live[f.Lead]++
-			}
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", name, err)
-		}
-	}
-	return live, nil
+	})
+	return live, err
 }
 
-// idleLimits are how long a flow may be silent, as in bpf/include/track.h.
-type idleLimits struct{ unanswered, answered time.Duration }
-
-var (
-	udpIdle = idleLimits{30 * time.Second, 120 * time.Second}
-	tcpIdle = idleLimits{60 * time.Second, 5 * 24 * time.Hour}
+// The flags of flows, as in bpf/include/flows.h.
+const (
+	flowAnswered = 1 << 0
+	flowFinIn    = 1 << 2
+	flowFinOut   = 1 << 3
+	flowAckOut   = 1 << 5
+	flowOneWay   = 1 << 9
+	flowRst      = 1<<10 | 1<<11
+	flowAside    = 1 << 12
 )
 
-// flowAnswered is FLOW_ANSWERED of bpf/include/flows.h.
-const flowAnswered = 1
+// How long a flow may be silent, as in bpf/include/track.h.
+const (
+	udpUnanswered = 30 * time.Second
+	udpAnswered   = 120 * time.Second
+	tcpUnanswered = 60 * time.Second
+	tcpAnswered   = 5 * 24 * time.Hour
+	tcpClosing    = 120 * time.Second
+	tcpReset      = 10 * time.Second
+	tcpOneWay     = 124 * time.Minute
+)
 
-func (l idleLimits) of(f bpf.FairleadFlow) time.Duration {
-	if f.Flags&flowAnswered != 0 {
-		return l.answered
+// isClosing reports whether an end has closed a TCP connection (is_closing in
+// bpf/include/track.h).
+func isClosing(f bpf.FairleadFlow) bool {
+	if f.Flags&flowOneWay != 0 {
+		return f.Flags&flowFinIn != 0
 	}
-	return l.unanswered
+	return f.Flags&flowFinOut != 0 || f.Flags&(flowFinIn|flowAckOut) == flowFinIn|flowAckOut
+}
+
+// idleLimit returns how long a flow may be silent before the programs forget it.
+func idleLimit(udp bool, f bpf.FairleadFlow) time.Duration {
+	answered := f.Flags&flowAnswered != 0
+	switch {
+	case udp && answered:
+		return udpAnswered
+	case udp:
+		return udpUnanswered
+	case f.Flags&flowRst != 0:
+		return tcpReset
+	case !answered:
+		return tcpUnanswered
+	case isClosing(f):
+		return tcpClosing
+	case f.Flags&flowOneWay != 0:
+		return tcpOneWay
+	}
+	return tcpAnswered
 }
 
 // Led returns how many packets and bytes were led, inward and outward, since

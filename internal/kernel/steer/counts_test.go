@@ -77,7 +77,7 @@ func TestStaleFlowsAreNotLive(t *testing.T) {
 	b := newBench(t)
 	b.publish(t, b.lead(true, hostV4, 53, 53, 53, 0))
 	b.turn(t, first(true, client4, ap("192.0.2.1:53")))
-	b.alter(t, b.flows(t)[0], func(f *bpf.FairleadFlow) { f.Seen -= uint64(udpIdle.answered) + 1e9 })
+	b.alter(t, b.flows(t)[0], func(f *bpf.FairleadFlow) { f.Seen -= uint64(udpAnswered) + 1e9 })
 	if c := b.countsOf(t, true, 53); c.Live != 0 || c.Flows != 1 {
 		t.Errorf("%d of %d flows live", c.Live, c.Flows)
 	}

@@ -9,6 +9,7 @@ import (
 	"fairlead/internal/kernel/bpf"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // Flow is one flow that is led: what the client dialled, and what the
@@ -26,22 +27,37 @@ type Flow struct {
 	// Real is the slot of the real server that it goes to; 0 where it goes by a
 	// lead.
 	Real uint32
-	key  bpf.FairleadFlowKey
+	// Closing says that an end of a TCP connection has closed or reset it, and
+	// Stale that the programs forget the flow when they meet it next.
+	Closing, Stale bool
+	key            bpf.FairleadFlowKey
 }
 
 // batch is how many flows one system call reads.
 const batch = 4096
 
-// Flows calls fn for each flow.
+// Flows calls fn for each flow that is remembered, also for stale ones.
 func (p *Plane) Flows(fn func(Flow)) error {
+	return p.eachFlow(func(udp, stale bool, k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
+		fn(Flow{UDP: udp, key: k, Acknowledged: v.Ack, Real: realOf(v.Lead),
+			Closing: !udp && (isClosing(v) || v.Flags&flowRst != 0), Stale: stale,
+			Host: at(v.Host, v.HostPort), Client: at(v.Client, v.ClientPort),
+			Endpoint: at(k.Endpoint, k.EndpointPort), Seen: at(k.Client, k.ClientPort)})
+	})
+}
+
+// eachFlow calls fn for each entry of the maps of flows.
+func (p *Plane) eachFlow(fn func(udp, stale bool, key bpf.FairleadFlowKey, f bpf.FairleadFlow)) error {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return fmt.Errorf("read the clock: %w", err)
+	}
 	for name, udp := range map[string]bool{bpf.FairleadMapFlowsTcp: false, bpf.FairleadMapYoungFlows: false, bpf.FairleadMapFlowsUdp: true} {
 		if p.maps[name] == nil {
 			continue // it is only looked at, and these are of no account
 		}
 		err := each(p.maps[name], func(k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
-			fn(Flow{UDP: udp, key: k, Acknowledged: v.Ack, Real: realOf(v.Lead),
-				Host: at(v.Host, v.HostPort), Client: at(v.Client, v.ClientPort),
-				Endpoint: at(k.Endpoint, k.EndpointPort), Seen: at(k.Client, k.ClientPort)})
+			fn(udp, now.Nano()-int64(v.Seen) > int64(idleLimit(udp, v)), k, v)
 		})
 		if err != nil {
 			return fmt.Errorf("read %s: %w", name, err)

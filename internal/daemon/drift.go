@@ -94,6 +94,11 @@ func (d *Daemon) watchSettings() bool {
 	var settings []plan.Sysctl
 	steered := false
 	for _, o := range d.engine.Account() {
+		for _, s := range plan.LinkSettings(o) {
+			if s.Netns == "" {
+				settings = append(settings, s)
+			}
+		}
 		switch o := o.(type) {
 		case plan.Sysctl:
 			if o.Netns == "" {

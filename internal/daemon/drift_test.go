@@ -216,6 +216,8 @@ func TestHealsABridge(t *testing.T) {
 		{"shaper", true, "tc qdisc del dev eth0 root", "tbf"},
 		{"shaper's rate", true, "tc qdisc change dev eth0 root handle fa1e: tbf rate 1mbit burst 80k latency 50ms", "tbf"},
 		{"forwarding", false, "sysctl -qw net.ipv4.ip_forward=0", "net.ipv4.ip_forward=1"},
+		{"router advertisements", false, "sysctl -qw net.ipv6.conf.fl-lan.accept_ra=2", "net.ipv6.conf.fl-lan.accept_ra=0"},
+		{"redirects at a port", false, "sysctl -qw net.ipv4.conf.fv-web.accept_redirects=1", "net.ipv4.conf.fv-web.accept_redirects=0"},
 		{"program detached from the uplink", false, "bpftool link detach pinned " + pinned + "uplink-*)", "bpf uplinks"},
 		{"program detached from the sandbox", false, "bpftool link detach pinned " + pinned + "sandbox-*)", "bpf ingress"},
 		{"hook detached from the cgroup", false, "bpftool link detach pinned " + pinned + "connect4-root)", "bpf local clients"},

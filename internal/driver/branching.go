@@ -155,11 +155,11 @@ func lastFree(s model.Subnet, host []netip.Addr) netip.Addr {
 // Endpoint plans one sandbox's branch and, where the host takes part, what it
 // needs to reach it.
 func (b Branching) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
-	link := plan.Branch{Netns: e.Sandbox, Name: e.InterfaceName(), Kind: b.Kind, Mode: string(b.Mode), Parent: n.Parent, MTU: n.LinkMTU(), Owner: e.Name}
-	p := plan.Plan{plan.Link{Netns: e.Sandbox, Name: "lo", Kind: plan.Loopback}}
+	link := plan.Branch{Netns: e.Sandbox, Name: e.InterfaceName(), Kind: b.Kind, Mode: string(b.Mode), Parent: n.Parent, MTU: n.LinkMTU(), Owner: e.Name, IPv6: EndpointIPv6(n, e)}
+	p := Sandbox(n, e)
 	if n.VLAN != 0 {
 		vlan := plan.Branch{Name: VLANLink(n.Parent, n.VLAN), Kind: plan.VLAN, Parent: n.Parent, VLAN: n.VLAN, MTU: n.LinkMTU(),
-			Owner: fmt.Sprintf("%s.%d", n.Parent, n.VLAN), Quiet: true}
+			Owner: fmt.Sprintf("%s.%d", n.Parent, n.VLAN), Quiet: true, IPv6: plan.IPv6Fixed} // shared by networks with and without IPv6
 		link.Parent = vlan.Name
 		p = append(p, vlan)
 	}
@@ -188,7 +188,7 @@ func (b Branching) mac(n model.Network, e model.Endpoint) string {
 // onLink gives the endpoint its addresses where there is no next hop to ask
 // for: whatever leaves the sandbox is routed by the host.
 func onLink(n model.Network, e model.Endpoint) plan.Plan {
-	p := EnableIPv6(e)
+	var p plan.Plan
 	add := func(prefix netip.Prefix) {
 		p = append(p, plan.Address{Netns: e.Sandbox, Link: e.InterfaceName(), Prefix: prefix})
 		if !e.NoDefault {

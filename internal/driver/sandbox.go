@@ -2,6 +2,7 @@ package driver
 
 import (
 	"net/netip"
+	"slices"
 
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -15,20 +16,43 @@ func EndpointMAC(e model.Endpoint) string {
 	return MAC(e.AllAddresses()...)
 }
 
-// EnableIPv6 makes sure that a link takes IPv6 addresses when the endpoint
-// has one: container engines often disable IPv6 in new namespaces.
-func EnableIPv6(e model.Endpoint) plan.Plan {
-	if _, has := e.Address(false); !has {
-		return nil
+// NetworkIPv6 returns the mode of a link of the host that belongs to the
+// network.
+func NetworkIPv6(n model.Network) plan.IPv6 {
+	if slices.ContainsFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Addr().Is6() }) {
+		return plan.IPv6Fixed
 	}
-	return plan.Plan{plan.Sysctl{Netns: e.Sandbox, Name: "net.ipv6.conf." + e.InterfaceName() + ".disable_ipv6", Value: "0"}}
+	return plan.IPv6Off
+}
+
+// EndpointIPv6 returns the mode of an endpoint's link in the sandbox. Without
+// subnets and without an IPv6 address, the LAN configures IPv6. Container
+// engines often disable IPv6 in new namespaces, so an address enables it.
+func EndpointIPv6(n model.Network, e model.Endpoint) plan.IPv6 {
+	_, has := e.Address(false)
+	switch {
+	case has:
+		return plan.IPv6Fixed
+	case len(n.Subnets) == 0:
+		return plan.IPv6Auto
+	}
+	return plan.IPv6Off
+}
+
+// Sandbox plans what the sandbox needs before it gets a link of the network.
+func Sandbox(n model.Network, e model.Endpoint) plan.Plan {
+	p := plan.Plan{plan.Link{Netns: e.Sandbox, Name: "lo", Kind: plan.Loopback}}
+	if EndpointIPv6(n, e) != plan.IPv6Auto {
+		p = append(p, plan.SandboxRedirects(e.Sandbox))
+	}
+	return p
 }
 
 // Addressing gives the endpoint's link in the sandbox its addresses, each with
 // its subnet's prefix length or its own, its routes, and the bound on what it
 // sends.
 func Addressing(n model.Network, e model.Endpoint) plan.Plan {
-	p := EnableIPv6(e)
+	var p plan.Plan
 	for _, s := range n.Subnets {
 		addr, ok := e.Address(s.Prefix.Addr().Is4())
 		if !ok {

@@ -18,7 +18,7 @@ func (b Branching) shim(n model.Network, e model.Endpoint, parent string) plan.P
 	if !b.Shim || len(reached) == 0 {
 		return nil
 	}
-	link := plan.Branch{Name: ShimLink(n.Name), Kind: b.Kind, Mode: string(b.Mode), Parent: parent, MTU: n.LinkMTU(), Owner: n.Name, Quiet: true}
+	link := plan.Branch{Name: ShimLink(n.Name), Kind: b.Kind, Mode: string(b.Mode), Parent: parent, MTU: n.LinkMTU(), Owner: n.Name, Quiet: true, IPv6: shimIPv6(n)}
 	if b.OwnMAC {
 		link.MAC = MAC(append(hostAddresses(n), shimLinkLocal(n))...)
 	}
@@ -33,6 +33,15 @@ func (b Branching) shim(n model.Network, e model.Endpoint, parent string) plan.P
 		}
 	}
 	return p
+}
+
+// shimIPv6 returns the shim's mode. An endpoint may have an IPv6 address of the
+// LAN on a network without an IPv6 subnet, if the parent has one.
+func shimIPv6(n model.Network) plan.IPv6 {
+	if slices.ContainsFunc(n.ParentAddresses, netip.Addr.Is6) {
+		return plan.IPv6Fixed
+	}
+	return NetworkIPv6(n)
 }
 
 // neighbor is an address of an endpoint that the host reaches by its shim.

@@ -33,7 +33,7 @@ func Switch(n model.Network, f plan.Facts, linkLocal netip.Prefix) plan.Plan {
 			plan.Sysctl{Name: plan.SysctlBridgeFilter6, Value: "0"})
 	}
 	p = append(p, plan.Link{Name: link, Kind: plan.Bridge, MTU: n.LinkMTU(), Owner: n.Name,
-		MAC: MAC(n.Subnets[0].HostAddress()), Filter: n.Filter == model.FilterOn})
+		MAC: MAC(n.Subnets[0].HostAddress()), Filter: n.Filter == model.FilterOn, IPv6: NetworkIPv6(n)})
 	for _, s := range n.Subnets {
 		p = append(p, plan.Address{Link: link, Prefix: netip.PrefixFrom(s.HostAddress(), s.Prefix.Bits())})
 		if s.Prefix.Addr().Is6() {
@@ -65,13 +65,10 @@ func switchRules(n model.Network, link string) plan.Plan {
 // SwitchPort plans one sandbox's link, a port of the network's bridge.
 func SwitchPort(n model.Network, e model.Endpoint) plan.Plan {
 	link := VethLink(e.Name)
-	p := plan.Plan{
-		plan.Link{Netns: e.Sandbox, Name: "lo", Kind: plan.Loopback},
-		plan.Link{Name: link, Kind: plan.Veth, MTU: n.LinkMTU(), Owner: e.Name,
-			Master: BridgeLink(n.Name), Hairpin: hairpin(n),
-			Peer: e.InterfaceName(), PeerNetns: e.Sandbox, PeerMAC: EndpointMAC(e)},
-	}
-	return slices.Concat(p, Addressing(n, e), Towards(e, link))
+	port := plan.Link{Name: link, Kind: plan.Veth, MTU: n.LinkMTU(), Owner: e.Name,
+		Master: BridgeLink(n.Name), Hairpin: hairpin(n),
+		Peer: e.InterfaceName(), PeerNetns: e.Sandbox, PeerMAC: EndpointMAC(e), PeerIPv6: EndpointIPv6(n, e)}
+	return slices.Concat(Sandbox(n, e), plan.Plan{port}, Addressing(n, e), Towards(e, link))
 }
 
 // hairpin says whether frames may leave by the port that they came in by. With

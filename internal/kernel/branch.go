@@ -195,23 +195,17 @@ func (h *Host) adjustBranch(handle *netlink.Handle, have netlink.Link, want plan
 	if err := adjustEnd(handle, have, want.MTU, want.MAC); err != nil {
 		return err
 	}
-	if !want.Quiet {
-		return nil
+	settings := plan.LinkSettings(want)
+	if want.Quiet {
+		settings = append(settings, quiet(want)...)
 	}
-	for _, s := range quiet(want) {
-		if err := h.WriteSysctl(s); err != nil && !errors.Is(err, ErrNoSetting) {
-			return err
-		}
-	}
-	return nil
+	return h.writeSettings(settings)
 }
 
-// quiet are the settings that plan.Branch.Quiet stands for. A host without
-// IPv6 lacks the last.
+// quiet are the settings that plan.Branch.Quiet stands for.
 func quiet(b plan.Branch) []plan.Sysctl {
 	return []plan.Sysctl{{Name: "net.ipv4.conf." + b.Name + ".arp_filter", Value: "1"},
-		{Name: "net.ipv4.conf." + b.Name + ".arp_announce", Value: "2"},
-		{Name: "net.ipv6.conf." + b.Name + ".accept_ra", Value: "0"}}
+		{Name: "net.ipv4.conf." + b.Name + ".arp_announce", Value: "2"}}
 }
 
 func (h *Host) delBranch(b plan.Branch) error {
@@ -248,7 +242,7 @@ func (h *Host) readBranch(want plan.Branch) (plan.Object, error) {
 	if want.MAC != "" {
 		found.MAC = link.Attrs().HardwareAddr.String()
 	}
-	if want.Quiet {
+	if found.IPv6, err = h.readIPv6(want, want.IPv6); err == nil && want.Quiet {
 		found.Quiet, err = h.isQuiet(want)
 	}
 	return found, err

@@ -57,6 +57,7 @@ func TestABranchIsSetReadAndRemoved(t *testing.T) {
 		"ip link set eth0 down; ip link set eth0 name old; ": {Name: "none"},
 	} {
 		h.run(t, "sh", "-c", command)
+		h.Release()
 		got, err := h.read(shim)
 		if have, ok := got.(plan.Branch); err != nil || got == shim || ok == (want.Name == "none") ||
 			want.MTU != 0 && have.MTU != want.MTU || want.MAC != "" && have.MAC != want.MAC || want.Owner != "" && have.Owner != want.Owner {

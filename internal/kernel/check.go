@@ -19,8 +19,13 @@ func (w *Watcher) Settings(wanted []plan.Sysctl) error {
 	}
 	left := w.settings
 	w.settings = make(map[string]setting, len(wanted))
+	w.linkSettings = nil
 	var errs []error
 	for _, s := range wanted {
+		if link, at, ok := linkSetting(s); ok {
+			w.linkSettings = append(w.linkSettings, linkWish{s.Name, s.Value, link, at})
+			continue
+		}
 		if known, ok := left[s.Name]; ok && known.want == s.Value {
 			w.settings[s.Name] = known
 			delete(left, s.Name)
@@ -50,6 +55,36 @@ type setting struct {
 	want string
 }
 
+// linkWish is a setting of a link that the link's message shows.
+type linkWish struct {
+	name, value, link string
+	at                confAt
+}
+
+// linksEvery is how often the settings of links are read: all links are listed.
+const linksEvery = 3 * time.Second
+
+// checkLinks reports whether the links have their settings, if it is time to
+// read them. A link that is gone is reported by the kernel.
+func (w *Watcher) checkLinks() bool {
+	if len(w.linkSettings) == 0 || time.Since(w.listed) < linksEvery {
+		return true
+	}
+	w.listed = time.Now()
+	confs, err := w.host.readConfs("")
+	if err != nil {
+		return true // what cannot be read now is read next time
+	}
+	good := true
+	for _, s := range w.linkSettings {
+		if !confs[s.link].has(s.at, s.value) {
+			put(&w.seen.settings, s.name, true)
+			good = false
+		}
+	}
+	return good
+}
+
 // Check looks at what the kernel tells nobody of: sysctls of the host (see
 // Settings), eBPF programs and their pins, the table that they share, and IPVS. What
 // is not as it should be is among what Take returns next; Check reports whether
@@ -68,6 +103,7 @@ func (w *Watcher) Check() bool {
 	}
 	attached, intact := w.host.checkBPF()
 	w.seen.bpf, w.seen.leads = w.seen.bpf || !attached, w.seen.leads || !intact
+	bad = !w.checkLinks() || bad
 	balanced := w.checkIPVS()
 	w.seen.ipvs = w.seen.ipvs || !balanced
 	return bad || !attached || !intact || !balanced

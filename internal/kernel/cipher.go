@@ -44,6 +44,9 @@ func (h *Host) setCipher(want plan.Cipher) error {
 	if err := adjustEnd(handle, have, want.MTU, ""); err != nil {
 		return err
 	}
+	if err := h.setLinkSettings(want); err != nil {
+		return err
+	}
 	if err := h.setKey(want, key); err != nil {
 		return err
 	}
@@ -91,7 +94,8 @@ func (h *Host) readCipher(want plan.Cipher) (plan.Object, error) {
 	}
 	want.Port, want.MTU = uint16(device.ListenPort), link.Attrs().MTU
 	want.Owner = strings.TrimPrefix(link.Attrs().Alias, plan.Mark+":")
-	return want, nil
+	want.IPv6, err = h.readIPv6(want, want.IPv6)
+	return want, err
 }
 
 func (h *Host) setCipherPeer(p plan.CipherPeer) error {

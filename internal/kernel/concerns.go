@@ -55,7 +55,12 @@ func (m *matcher) concerns(o plan.Object) bool {
 		seen, ok := m.neighbors[neighborAt{link: o.Link, addr: o.Addr}]
 		return ok && (seen.gone || seen.mac != o.MAC)
 	}
-	return len(m.links) > 0 && m.strayed(o)
+	return len(m.links) > 0 && m.strayed(o) || len(m.settings) > 0 && m.altered(o)
+}
+
+// altered reports whether a setting of the links that the object is differs.
+func (m *matcher) altered(o plan.Object) bool {
+	return slices.ContainsFunc(plan.LinkSettings(o), func(s plan.Sysctl) bool { return s.Netns == "" && m.settings[s.Name] })
 }
 
 // newUplink reports whether a link has come by which packets may come from

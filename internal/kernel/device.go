@@ -128,6 +128,9 @@ func (h *Host) setDevice(d plan.Device) error {
 			return err
 		}
 	}
+	if err := h.setLinkSettings(d); err != nil {
+		return err
+	}
 	return inside.LinkSetUp(have)
 }
 
@@ -274,6 +277,9 @@ func (h *Host) readDevice(want plan.Device) (plan.Object, error) {
 	}
 	if at.netns != want.Netns {
 		return found, nil
+	}
+	if found.IPv6, err = h.readIPv6(found, want.IPv6); err != nil {
+		return nil, err
 	}
 	return found, h.hold(want, at.was)
 }

@@ -39,6 +39,10 @@ type Watcher struct {
 	links    map[linkID]*linkState
 	seen     Sightings
 	settings map[string]setting
+	// linkSettings are the settings of links that Check reads, and listed is when
+	// it read them last.
+	linkSettings []linkWish
+	listed       time.Time
 	// balanced is when IPVS was looked at last.
 	balanced time.Time
 }

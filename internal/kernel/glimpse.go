@@ -23,6 +23,8 @@ type glimpse struct {
 	locals map[netip.Addr]bool
 	// ipvsTable is all that is in the nft table for IPVS.
 	ipvsTable map[plan.Object]bool
+	// confs holds the settings of links, by the namespace's path and their names.
+	confs map[string]map[string]linkConf
 	// programs holds the interfaces that have a program, by its name.
 	programs map[string]map[int]bool
 }

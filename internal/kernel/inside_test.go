@@ -22,7 +22,7 @@ func TestInspect(t *testing.T) {
 	path := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), box.File().Fd())
 	for _, o := range []plan.Object{
 		plan.Link{Name: "fl-br", Kind: plan.Bridge, MTU: 1500, Owner: "lan"},
-		plan.Link{Name: "fl-web", Kind: plan.Veth, MTU: 1400, Owner: "web", Master: "fl-br", Peer: "eth0", PeerNetns: path, PeerMAC: "02:f1:00:00:00:02"},
+		plan.Link{Name: "fl-web", Kind: plan.Veth, MTU: 1400, Owner: "web", Master: "fl-br", Peer: "eth0", PeerNetns: path, PeerMAC: "02:f1:00:00:00:02", PeerIPv6: plan.IPv6Fixed},
 		plan.Address{Netns: path, Link: "eth0", Prefix: netip.MustParsePrefix("172.30.0.2/24")},
 		plan.Address{Netns: path, Link: "eth0", Prefix: netip.MustParsePrefix("fd00:30::2/64")},
 		plan.Route{Netns: path, To: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("172.30.0.1"), Link: "eth0"},

@@ -29,6 +29,9 @@ func (h *Host) setIPoIB(want plan.IPoIB) error {
 			return err
 		}
 	}
+	if err := h.setLinkSettings(want); err != nil {
+		return err
+	}
 	return inside.LinkSetUp(have)
 }
 
@@ -128,5 +131,6 @@ func (h *Host) readIPoIB(want plan.IPoIB) (plan.Object, error) {
 	if want.MTU != 0 {
 		found.MTU = link.Attrs().MTU
 	}
-	return found, nil
+	found.IPv6, err = h.readIPv6(want, want.IPv6)
+	return found, err
 }

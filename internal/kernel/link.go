@@ -176,6 +176,9 @@ func (h *Host) adjustLink(handle *netlink.Handle, have netlink.Link, want plan.L
 			return err
 		}
 	}
+	if err := h.setLinkSettings(want); err != nil {
+		return err
+	}
 	if want.Kind == plan.Veth && !want.Handed {
 		if err := h.adjustPeer(want); err != nil {
 			return err

@@ -34,7 +34,7 @@ func newLocalWorld(t *testing.T, leads ...plan.Lead) *localWorld {
 	t.Cleanup(func() { box.Close() })
 	w := &localWorld{openTestHost(t), box}
 	for _, o := range (plan.Plan{
-		plan.Link{Name: "box0", Kind: plan.Veth, MTU: 1500, Owner: "box", Peer: "eth0", PeerNetns: box.Path()},
+		plan.Link{Name: "box0", Kind: plan.Veth, MTU: 1500, Owner: "box", IPv6: plan.IPv6Fixed, Peer: "eth0", PeerNetns: box.Path(), PeerIPv6: plan.IPv6Fixed},
 		plan.Address{Link: "box0", Prefix: netip.MustParsePrefix("10.9.0.1/24")},
 		plan.Address{Link: "box0", Prefix: netip.MustParsePrefix("fd09::1/64")},
 		plan.Address{Netns: box.Path(), Link: "eth0", Prefix: netip.MustParsePrefix("10.9.0.2/24")},

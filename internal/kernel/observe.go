@@ -152,6 +152,9 @@ func (h *Host) readLink(want plan.Link) (plan.Object, error) {
 	if want.MAC != "" {
 		found.MAC = attrs.HardwareAddr.String()
 	}
+	if found.IPv6, err = h.readIPv6(want, want.IPv6); err != nil {
+		return nil, err
+	}
 	switch want.Kind {
 	case plan.Bridge:
 		found.Filter, err = h.bridgeFilter(link)

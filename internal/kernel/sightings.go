@@ -172,7 +172,7 @@ func (s Sightings) Concerned(p plan.Plan, id func(netns string) int) plan.Plan {
 			shaken[end] = true
 		}
 		if _, is := o.(plan.Address); is {
-			shaken[plan.Base(o)] = true // routes go with it
+			shaken[plan.Base(o)] = true // routes go with it, and IPv6 may be off
 		}
 	}
 	if len(concerned) == 0 {
@@ -180,6 +180,9 @@ func (s Sightings) Concerned(p plan.Plan, id func(netns string) int) plan.Plan {
 	}
 	for i, o := range p {
 		if base := plan.Base(o); base != "" && shaken[base] {
+			concerned[i] = true
+		}
+		if len(shaken) > 0 && slices.ContainsFunc(plan.Ends(o), func(end string) bool { return shaken[end] }) {
 			concerned[i] = true
 		}
 	}

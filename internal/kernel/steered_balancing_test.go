@@ -39,7 +39,7 @@ func newWiredWorld(t *testing.T) wiredWorld {
 	everywhere := netip.MustParsePrefix("0.0.0.0/0")
 	for _, o := range (plan.Plan{
 		plan.Sysctl{Name: "net.ipv4.ip_forward", Value: "1"},
-		plan.Link{Name: "up0", Kind: plan.Veth, MTU: 1500, Owner: "up", Peer: "eth0", PeerNetns: lan.Path()},
+		plan.Link{Name: "up0", Kind: plan.Veth, MTU: 1500, Owner: "up", IPv6: plan.IPv6Fixed, Peer: "eth0", PeerNetns: lan.Path(), PeerIPv6: plan.IPv6Fixed},
 		plan.Address{Link: "up0", Prefix: netip.MustParsePrefix("192.0.2.1/24")},
 		plan.Address{Netns: lan.Path(), Link: "eth0", Prefix: netip.MustParsePrefix("192.0.2.9/24")},
 		plan.Route{Netns: lan.Path(), To: everywhere, Via: netip.MustParseAddr("192.0.2.1"), Link: "eth0"},

@@ -25,13 +25,22 @@ func (h *Host) ReadSysctl(s plan.Sysctl) (string, error) {
 
 // WriteSysctl writes s.Value, unless the setting has it already.
 func (h *Host) WriteSysctl(s plan.Sysctl) error {
-	return h.inSysctlNetns(s, func(path string) error {
-		now, err := os.ReadFile(path)
-		if err != nil || strings.TrimSpace(string(now)) == s.Value {
-			return err
-		}
-		return os.WriteFile(path, []byte(s.Value), 0)
-	})
+	return h.inSysctlNetns(s, func(path string) error { return writeSysctl(path, s.Value) })
+}
+
+// writeSysctl writes the setting of the caller's namespace, unless it has the
+// value already.
+func writeSysctl(path, value string) error {
+	now, err := os.ReadFile(path)
+	if err != nil || strings.TrimSpace(string(now)) == value {
+		return err
+	}
+	return os.WriteFile(path, []byte(value), 0)
+}
+
+// sysctlPath returns the file of a setting.
+func sysctlPath(name string) string {
+	return filepath.Join("/proc/sys", strings.ReplaceAll(name, ".", "/"))
 }
 
 // inSysctlNetns calls do with the setting's file on a thread that is inside
@@ -43,7 +52,7 @@ func (h *Host) inSysctlNetns(s plan.Sysctl, do func(path string) error) error {
 	}
 	defer ns.Close()
 	err = ns.Do(func() error {
-		return do(filepath.Join("/proc/sys", strings.ReplaceAll(s.Name, ".", "/")))
+		return do(sysctlPath(s.Name))
 	})
 	if errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("%s: %w", s.Name, ErrNoSetting)

@@ -92,6 +92,9 @@ func (h *Host) adjustTunnel(handle *netlink.Handle, have netlink.Link, want plan
 	if err := handle.LinkSetIP6AddrGenMode(have, addrGenNone); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
 		return fmt.Errorf("leave it without addresses: %w", err)
 	}
+	if err := h.setLinkSettings(want); err != nil {
+		return err
+	}
 	if err := adjustMaster(handle, have, plan.Link{Master: want.Master}); err != nil {
 		return err
 	}
@@ -114,7 +117,9 @@ func (h *Host) readTunnel(want plan.Tunnel) (plan.Object, error) {
 	if port, err := handle.LinkGetProtinfo(link); err != nil || !port.NeighSuppress {
 		return nil, nil
 	}
-	return h.tunnelOf(handle, link, want), nil
+	found := h.tunnelOf(handle, link, want)
+	found.IPv6, err = h.readIPv6(want, want.IPv6)
+	return found, err
 }
 
 // tunnelOf says what the link is; the zero value if it is no VXLAN. The kernel

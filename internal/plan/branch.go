@@ -32,8 +32,9 @@ type Branch struct {
 	// Handed says that somebody else takes the interface from the host into a
 	// sandbox: into that of the path, if it is there. How it is then is not ours.
 	Handed string
-	// Quiet is for branches that the host itself holds: it takes no router's
-	// advertisement there, answers ARP only to those whom its routes reach by the
+	// IPv6 is the link's mode.
+	IPv6 IPv6
+	// Quiet is for branches that the host itself holds: it answers ARP only to those whom its routes reach by the
 	// branch, and asks only in the name of the branch's own address. Otherwise it
 	// would speak on the parent's wire by two links, and who hears its question
 	// would look for all of the host there, also when the branch has gone.
@@ -75,17 +76,18 @@ func (b Branch) Add() []string {
 		add += " mode " + b.Mode
 	}
 	set := fmt.Sprintf("%s link set %s alias %s", in(b.Netns, "ip"), b.Name, quote(b.Alias()))
-	if b.Quiet {
-		return []string{add, b.quiet(), set + " up"}
-	}
 	if b.Handed != "" {
 		return []string{add, set}
 	}
-	return []string{add, set + " up"}
+	cmds := append([]string{add}, writeSettings(b.settings())...)
+	if b.Quiet {
+		cmds = append(cmds, b.quiet())
+	}
+	return append(cmds, set+" up")
 }
 
 func (b Branch) quiet() string {
-	return fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.arp_filter=1 net.ipv4.conf.%[1]s.arp_announce=2 net.ipv6.conf.%[1]s.accept_ra=0", b.Name)
+	return fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.arp_filter=1 net.ipv4.conf.%[1]s.arp_announce=2", b.Name)
 }
 
 // change returns the commands that bring the link from another state.
@@ -107,6 +109,9 @@ func (b Branch) change(old Object) []string {
 	}
 	if o.Owner != b.Owner {
 		cmds = append(cmds, ip+" alias "+quote(b.Alias()))
+	}
+	if o.IPv6 != b.IPv6 {
+		cmds = append(cmds, writeSettings(b.settings())...)
 	}
 	if b.Quiet && !o.Quiet {
 		cmds = append(cmds, b.quiet())

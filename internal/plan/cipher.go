@@ -19,6 +19,8 @@ type Cipher struct {
 	MTU  int
 	// Owner completes the alias: the network's name.
 	Owner string
+	// IPv6 is the link's mode.
+	IPv6 IPv6
 }
 
 // Ends implements linker.
@@ -40,9 +42,9 @@ func (c Cipher) Add() []string {
 
 // set returns the commands that a new link and an adjusted one have in common.
 func (c Cipher) set() []string {
-	return []string{
+	return append(writeSettings(c.settings()),
 		fmt.Sprintf("wg set %s listen-port %d private-key <(private key of %s by %s)", c.Name, c.Port, c.Local, quote(c.KeyFile)),
-		fmt.Sprintf("ip link set %s alias %s mtu %d up", c.Name, quote(c.Alias()), c.MTU)}
+		fmt.Sprintf("ip link set %s alias %s mtu %d up", c.Name, quote(c.Alias()), c.MTU))
 }
 
 // change returns the commands that bring the link from another state.

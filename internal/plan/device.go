@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -23,6 +24,8 @@ type Device struct {
 	// MAC is the hardware address in the sandbox; empty is the one that it has
 	// on the host.
 	MAC string
+	// IPv6 is the device's mode in the sandbox.
+	IPv6 IPv6
 	// Down says that it was found down, which no plan wants.
 	Down bool
 }
@@ -58,7 +61,8 @@ func (d Device) Add() []string {
 	if d.MAC != "" {
 		set += " address " + d.MAC
 	}
-	return []string{fmt.Sprintf("ip link set %s netns %s name %s", name, quote(netnsName(d.Netns)), d.Name), set + " up"}
+	move := fmt.Sprintf("ip link set %s netns %s name %s", name, quote(netnsName(d.Netns)), d.Name)
+	return slices.Concat([]string{move}, writeSettings(d.settings()), []string{set + " up"})
 }
 
 // Del implements Object. Only the kernel package knows what the device was.
@@ -97,6 +101,8 @@ type IPoIB struct {
 	MTU int
 	// Owner completes the alias: the endpoint's name.
 	Owner string
+	// IPv6 is the link's mode.
+	IPv6 IPv6
 }
 
 // Alias returns the link's mark.
@@ -115,23 +121,24 @@ func (l IPoIB) Key() string { return Link{Netns: l.Netns, Name: l.Name}.Key() }
 
 // Add implements Object.
 func (l IPoIB) Add() []string {
-	return []string{fmt.Sprintf("ip link add link %s name %s netns %s type ipoib pkey %#04x", l.Parent, l.Name, quote(netnsName(l.Netns)), l.PKey),
-		l.set()}
+	add := fmt.Sprintf("ip link add link %s name %s netns %s type ipoib pkey %#04x", l.Parent, l.Name, quote(netnsName(l.Netns)), l.PKey)
+	return append([]string{add}, l.set()...)
 }
 
-func (l IPoIB) set() string {
+// set returns the commands that a new link and an adjusted one have in common.
+func (l IPoIB) set() []string {
 	set := fmt.Sprintf("%s link set %s alias %s", in(l.Netns, "ip"), l.Name, quote(l.Alias()))
 	if l.MTU != 0 {
 		set += fmt.Sprintf(" mtu %d", l.MTU)
 	}
-	return set + " up"
+	return append(writeSettings(l.settings()), set+" up")
 }
 
 func (l IPoIB) change(old Object) []string {
 	if !l.adjusts(old) {
 		return append(old.Del(), l.Add()...)
 	}
-	return []string{l.set()}
+	return l.set()
 }
 
 // Del implements Object.

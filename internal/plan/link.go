@@ -42,6 +42,8 @@ type Link struct {
 	// Handed says that the other end is made on the host for somebody else to
 	// take into a sandbox: where it is after that, and how, is not ours.
 	Handed bool
+	// IPv6 and PeerIPv6 are the modes of the link and of the other end of a veth.
+	IPv6, PeerIPv6 IPv6
 }
 
 // Ends names the link's ends: a veth has two, maybe in different namespaces.
@@ -88,7 +90,7 @@ func (l Link) Add() []string {
 	if l.Kind == Veth && !l.Handed {
 		make += " netns " + quote(netnsName(l.PeerNetns))
 	}
-	cmds := []string{make}
+	cmds := append([]string{make}, writeSettings(l.settings())...)
 	set := fmt.Sprintf("%s link set %s alias %s", ip, l.Name, quote(l.Alias()))
 	if l.Master != "" {
 		set += " master " + l.Master
@@ -120,6 +122,9 @@ func (l Link) change(old Object) []string {
 	if o.Filter != l.Filter {
 		flag := map[bool]int{true: 1}[l.Filter]
 		cmds = append(cmds, fmt.Sprintf("%s type bridge nf_call_iptables %d nf_call_ip6tables %d", ip, flag, flag))
+	}
+	if o.IPv6 != l.IPv6 || o.PeerIPv6 != l.PeerIPv6 {
+		cmds = append(cmds, writeSettings(l.settings())...)
 	}
 	return append(append(cmds, l.changePort(o, ip)...), l.changePeer(o)...)
 }

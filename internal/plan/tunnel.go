@@ -32,6 +32,8 @@ type Tunnel struct {
 	// Owner completes the alias: the network's name.
 	Owner  string
 	Master string
+	// IPv6 is the link's mode.
+	IPv6 IPv6
 }
 
 // Ends implements linker.
@@ -46,7 +48,7 @@ func (t Tunnel) adjusts(old Object) bool {
 // Adjusts reports whether a living link can be brought from old to this state:
 // the kernel changes hardly anything of a VXLAN that is there.
 func (t Tunnel) Adjusts(old Tunnel) bool {
-	old.MTU, old.MAC, old.Owner, old.Master = t.MTU, t.MAC, t.Owner, t.Master
+	old.MTU, old.MAC, old.Owner, old.Master, old.IPv6 = t.MTU, t.MAC, t.Owner, t.Master, t.IPv6
 	return old == t
 }
 
@@ -80,9 +82,9 @@ func (t Tunnel) Add() []string {
 
 // set returns the commands that a new link and an adjusted one have in common.
 func (t Tunnel) set() []string {
-	return []string{
+	return append(writeSettings(t.settings()),
 		fmt.Sprintf("ip link set %s alias %s address %s mtu %d addrgenmode none master %s up", t.Name, quote(t.Alias()), t.MAC, t.MTU, t.Master),
-		fmt.Sprintf("ip link set %s type bridge_slave neigh_suppress on", t.Name)}
+		fmt.Sprintf("ip link set %s type bridge_slave neigh_suppress on", t.Name))
 }
 
 // change returns the commands that bring the link from another state.

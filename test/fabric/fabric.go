@@ -116,7 +116,7 @@ func (f *Fabric) join(t testing.TB, sw, mtu int) {
 	objects := plan.Plan{plan.Link{Name: "switch", Kind: plan.Bridge, MTU: mtu, Owner: "switch"}}
 	for _, h := range f.Hosts {
 		link := Underlay(sw)
-		objects = append(objects, plan.Link{Name: Port(h.number), Kind: plan.Veth, MTU: mtu, Owner: "port", Master: "switch", Peer: link, PeerNetns: h.path})
+		objects = append(objects, plan.Link{Name: Port(h.number), Kind: plan.Veth, MTU: mtu, Owner: "port", Master: "switch", Peer: link, PeerNetns: h.path, PeerIPv6: plan.IPv6Fixed})
 		for _, v4 := range []bool{true, false} {
 			bits := map[bool]int{true: 24, false: 64}[v4]
 			objects = append(objects, plan.Address{Netns: h.path, Link: link, Prefix: netip.PrefixFrom(h.Address(sw, v4), bits)})

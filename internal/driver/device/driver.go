@@ -111,11 +111,11 @@ func (Driver) Network(model.Network, plan.Facts) plan.Plan { return nil }
 
 // Endpoint implements driver.Driver.
 func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
-	p := plan.Plan{plan.Link{Netns: e.Sandbox, Name: "lo", Kind: plan.Loopback}}
+	p, ipv6 := driver.Sandbox(n, e), driver.EndpointIPv6(n, e)
 	if n.PKey != 0 {
-		p = append(p, plan.IPoIB{Netns: e.Sandbox, Name: e.InterfaceName(), Parent: n.Parent, PKey: n.PKey, MTU: n.MTU, Owner: e.Name})
+		p = append(p, plan.IPoIB{Netns: e.Sandbox, Name: e.InterfaceName(), Parent: n.Parent, PKey: n.PKey, MTU: n.MTU, Owner: e.Name, IPv6: ipv6})
 	} else {
-		p = append(p, plan.Device{Device: n.Parent, Netns: e.Sandbox, Name: e.InterfaceName(), MTU: n.MTU, MAC: e.MAC})
+		p = append(p, plan.Device{Device: n.Parent, Netns: e.Sandbox, Name: e.InterfaceName(), MTU: n.MTU, MAC: e.MAC, IPv6: ipv6})
 	}
 	return slices.Concat(p, driver.Addressing(n, e))
 }

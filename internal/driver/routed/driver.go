@@ -56,16 +56,14 @@ func (Driver) Network(n model.Network, _ plan.Facts) plan.Plan {
 // Endpoint implements driver.Driver.
 func (Driver) Endpoint(n model.Network, e model.Endpoint) plan.Plan {
 	link := driver.VethLink(e.Name)
-	p := plan.Plan{
-		plan.Link{Netns: e.Sandbox, Name: "lo", Kind: plan.Loopback},
-		plan.Link{Name: link, Kind: plan.Veth, MTU: n.LinkMTU(), Owner: e.Name,
-			Peer: e.InterfaceName(), PeerNetns: e.Sandbox, PeerMAC: driver.EndpointMAC(e)},
-		plan.Member{Set: plan.SetLinks, Link: link},
-	}
+	ipv6 := driver.EndpointIPv6(n, e)
+	p := append(driver.Sandbox(n, e),
+		plan.Link{Name: link, Kind: plan.Veth, MTU: n.LinkMTU(), Owner: e.Name, IPv6: ipv6,
+			Peer: e.InterfaceName(), PeerNetns: e.Sandbox, PeerMAC: driver.EndpointMAC(e), PeerIPv6: ipv6},
+		plan.Member{Set: plan.SetLinks, Link: link})
 	if n.Internal {
 		p = append(p, plan.Member{Set: plan.SetInternal, Link: link})
 	}
-	p = append(p, driver.EnableIPv6(e)...)
 	for _, s := range n.Subnets {
 		addr, ok := e.Address(s.Prefix.Addr().Is4())
 		if !ok {

@@ -130,8 +130,7 @@ func cipher(n model.Network, u underlay.Underlay) plan.Plan {
 	link, port := driver.CipherLink(n.Name), n.Overlay.WirePort()
 	p := plan.Plan{
 		plan.Untracked{Port: port, Both: true},
-		plan.Cipher{Name: link, KeyFile: n.Overlay.KeyFile, Local: u.Local, Port: port, MTU: n.LinkMTU() + underlay.TunnelOverhead(false), Owner: n.Name},
-		plan.Sysctl{Name: "net.ipv6.conf." + link + ".disable_ipv6", Value: "0"}, // whatever new links get
+		plan.Cipher{Name: link, KeyFile: n.Overlay.KeyFile, Local: u.Local, Port: port, MTU: n.LinkMTU() + underlay.TunnelOverhead(false), Owner: n.Name, IPv6: plan.IPv6Fixed},
 		plan.Address{Link: link, Prefix: netip.PrefixFrom(underlay.Inner(u.Local), 64)}}
 	for _, peer := range u.Peers {
 		p = append(p, plan.CipherPeer{Link: link, KeyFile: n.Overlay.KeyFile,

@@ -1,0 +1,212 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/plan"
+
+	"golang.org/x/sys/unix"
+)
+
+// advertise sends a router advertisement with preference high to all nodes of
+// the link, and waits until the sender's own link has sent it.
+func advertise(t *testing.T, from *Netns, link string) {
+	t.Helper()
+	ra := []byte{134, 0, 0, 0, 5, 0x08, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0}
+	prefix := append([]byte{3, 4, 64, 0xc0}, make([]byte, 28)...)
+	binary.BigEndian.PutUint32(prefix[4:], 86400)
+	binary.BigEndian.PutUint32(prefix[8:], 86400)
+	copy(prefix[16:], netip.MustParseAddr("2001:db8:bad::").AsSlice())
+	mtu := []byte{5, 1, 0, 0, 0, 0, 0x05, 0x00}
+	ra = append(append(ra, prefix...), mtu...)
+	err := from.Do(func() error {
+		fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMPV6)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, 255); err != nil {
+			return err
+		}
+		if err := unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_BINDTODEVICE, link); err != nil {
+			return err
+		}
+		all := &unix.SockaddrInet6{Addr: netip.MustParseAddr("ff02::1").As16()}
+		return unix.Sendto(fd, ra, 0, all)
+	})
+	if err != nil {
+		t.Fatalf("send a router advertisement: %v", err)
+	}
+}
+
+// sh runs a shell script in a namespace and returns what it prints.
+func sh(t *testing.T, in *Netns, script string) string {
+	t.Helper()
+	out, err := try(in, script)
+	if err != nil {
+		t.Fatalf("%s: %v: %s", script, err, out)
+	}
+	return out
+}
+
+func try(in *Netns, script string) (string, error) {
+	var out []byte
+	err := in.Do(func() (err error) {
+		out, err = exec.Command("sh", "-c", script).CombinedOutput()
+		return err
+	})
+	return string(out), err
+}
+
+// await waits until a script succeeds in a namespace.
+func await(t *testing.T, in *Netns, what, script string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		out, err := try(in, script)
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it never happens that %s: %s", what, out)
+		}
+	}
+}
+
+// advertised returns what a namespace has taken from a router advertisement.
+func advertised(t *testing.T, ns *Netns) string {
+	t.Helper()
+	var found []string
+	for _, line := range strings.Split(sh(t, ns, "ip -6 route show; ip -6 -o addr show"), "\n") {
+		if strings.Contains(line, "proto ra") || strings.Contains(line, "2001:db8:bad:") {
+			found = append(found, line)
+		}
+	}
+	return strings.Join(found, "\n")
+}
+
+// TestRouterAdvertisementsAreIgnored sends them from a sandbox to the host and
+// to a neighbour, over a bridge and over a link without one. With the kernel's
+// own settings each of them has an effect.
+func TestRouterAdvertisementsAreIgnored(t *testing.T) {
+	h := openTestHost(t)
+	boxes := map[string]*Netns{}
+	for _, name := range []string{"evil", "web", "alone"} {
+		boxes[name] = newTestNetns(t)
+	}
+	port := func(name string, master string, mode plan.IPv6) plan.Link {
+		return plan.Link{Name: "fv-" + name, Kind: plan.Veth, MTU: 1500, Owner: name, Master: master,
+			IPv6: mode, Peer: "eth0", PeerNetns: boxes[name].Path(), PeerIPv6: plan.IPv6Fixed}
+	}
+	links := plan.Plan{plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net", IPv6: plan.IPv6Fixed},
+		port("evil", "fl-net", plan.IPv6Off), port("web", "fl-net", plan.IPv6Off), port("alone", "", plan.IPv6Fixed)}
+	for _, o := range links {
+		if err := h.Set(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	victims := map[string]struct {
+		from, ns *Netns
+		link     string
+	}{
+		"the host at a bridge":                {boxes["evil"], h.ns, "fl-net"},
+		"a neighbour":                         {boxes["evil"], boxes["web"], "eth0"},
+		"the host at a link without a bridge": {boxes["alone"], h.ns, "fv-alone"},
+	}
+	for name, v := range victims {
+		sh(t, v.from, "ip addr replace fe80::bad/64 dev eth0 nodad")
+		await(t, v.from, "eth0 carries traffic", "ip -6 route get ff02::1 dev eth0")
+		for range 3 {
+			advertise(t, v.from, "eth0")
+		}
+		await(t, v.ns, name+" receives a router advertisement", "grep -E 'Icmp6InType134\\s+[1-9]' /proc/net/dev_snmp6/"+v.link)
+		if got := advertised(t, v.ns); got != "" {
+			t.Errorf("%s has taken a router advertisement:\n%s", name, got)
+		}
+	}
+	// Without the settings the same packet has an effect.
+	for name, v := range victims {
+		sh(t, v.ns, "sysctl -qw net.ipv6.conf."+v.link+".accept_ra=1 net.ipv6.conf."+v.link+".autoconf=1")
+		deadline := time.Now().Add(20 * time.Second)
+		for advertised(t, v.ns) == "" {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s does not take a router advertisement even with accept_ra=1", name)
+			}
+			advertise(t, v.from, "eth0")
+		}
+	}
+	// They are altered now, and are repaired.
+	for _, o := range links {
+		h.Release()
+		if got, err := h.read(o); err != nil || (got == o) != (o.Key() == links[1].Key()) {
+			t.Errorf("after a change of the settings, %+v is read as %+v, %v", o, got, err)
+		}
+		if err := h.Set(o); err != nil {
+			t.Error(err)
+		}
+		if got, err := h.read(o); err != nil || got != o {
+			t.Errorf("set %+v, read %+v, %v", o, got, err)
+		}
+	}
+}
+
+// TestALinkOfANetworkWithoutIPv6HasNone sets links of every kind for a network
+// of IPv4 only: none has an IPv6 address, not even a link-local one.
+func TestALinkOfANetworkWithoutIPv6HasNone(t *testing.T) {
+	h := openTestHost(t)
+	box := newTestNetns(t)
+	sh(t, h.ns, "ip link add eth0 type veth peer name far; ip link set eth0 up; ip link set far up")
+	for _, o := range (plan.Plan{
+		plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net"},
+		plan.Link{Name: "fv-web", Kind: plan.Veth, MTU: 1500, Owner: "web", Master: "fl-net", Peer: "eth0", PeerNetns: box.Path()},
+		plan.Branch{Name: "fm-net", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, Owner: "net"},
+		plan.Branch{Netns: box.Path(), Name: "eth1", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, Owner: "web"},
+		plan.Tunnel{Name: "fx-net", VNI: 7, Port: 4789, Local: netip.MustParseAddr("192.0.2.1"), MTU: 1450, MAC: "02:f1:00:00:00:01", Owner: "net", Master: "fl-net"},
+	}) {
+		if err := h.Set(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, at := range []struct {
+		ns   *Netns
+		link string
+	}{{h.ns, "fl-net"}, {h.ns, "fv-web"}, {h.ns, "fm-net"}, {h.ns, "fx-net"}, {box, "eth0"}, {box, "eth1"}} {
+		if got := sh(t, at.ns, "ip -6 -o addr show dev "+at.link); got != "" {
+			t.Errorf("%s has %s", at.link, got)
+		}
+	}
+}
+
+// TestCheckReportsAlteredSettings of a link, which the kernel reports to nobody.
+func TestCheckReportsAlteredSettings(t *testing.T) {
+	h := openTestHost(t)
+	link := plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net", IPv6: plan.IPv6Fixed}
+	if err := h.Set(link); err != nil {
+		t.Fatal(err)
+	}
+	w := &Watcher{host: h, settings: map[string]setting{}}
+	if err := w.Settings(plan.LinkSettings(link)); err != nil {
+		t.Fatal(err)
+	}
+	if w.Check() {
+		t.Error("settings that nobody has changed are reported")
+	}
+	for _, s := range plan.LinkSettings(link) {
+		sh(t, h.ns, "sysctl -qw "+s.Name+"="+map[string]string{"0": "1", "1": "0"}[s.Value])
+		w.listed = time.Time{}
+		if !w.Check() || !w.seen.settings[s.Name] {
+			t.Errorf("%s is changed and not reported", s.Name)
+		}
+		if m := (&matcher{Sightings: w.seen}); !m.concerns(link) {
+			t.Errorf("%s is not attributed to its link", s.Name)
+		}
+		if err := h.Set(link); err != nil {
+			t.Fatal(err)
+		}
+		w.seen = Sightings{}
+	}
+}

@@ -62,6 +62,7 @@ type Place struct {
 // Process is a started child.
 type Process struct {
 	Cmd  *exec.Cmd
+	ctx  context.Context
 	done chan struct{}
 	err  error
 }
@@ -86,7 +87,7 @@ func Start(ctx context.Context, cmd *exec.Cmd, at Place) (*Process, error) {
 	if at.Contained {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
 	}
-	p := &Process{Cmd: cmd, done: make(chan struct{})}
+	p := &Process{Cmd: cmd, ctx: ctx, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go p.run(at, started)
 	if err := <-started; err != nil {
@@ -126,6 +127,16 @@ func (p *Process) run(at Place, started chan<- error) {
 func (p *Process) Wait() error {
 	<-p.done
 	return p.err
+}
+
+// Ended waits as Wait does, but returns nil if the context that the child was
+// started with has ended: then the child was killed on purpose.
+func (p *Process) Ended() error {
+	err := p.Wait()
+	if p.ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // Done is closed when the child has ended.

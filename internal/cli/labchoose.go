@@ -23,6 +23,7 @@ type labChoice struct {
 	tools          []string
 	conditions     []string
 	docker         string
+	shared         bool
 }
 
 // minWindow is the shortest window that a run is worth making for.

@@ -45,10 +45,13 @@ func newLabRun(a *app) *cobra.Command {
 			if err != nil {
 				return usage(err)
 			}
+			if !c.Flags().Changed("shared") {
+				choice.shared = os.Getenv(labShared) != ""
+			}
 			if !c.Flags().Changed("seed") {
 				seed = rand.Uint64N(1e6)
 			}
-			opt := runner.Options{Suite: s, Seed: seed, Version: a.version, Tools: choice.tools, Docker: choice.docker}
+			opt := runner.Options{Suite: s, Seed: seed, Version: a.version, Tools: choice.tools, Docker: choice.docker, Shared: choice.shared}
 			return a.runLab(c, opt, files, conditions)
 		},
 	}
@@ -62,10 +65,15 @@ func newLabRun(a *app) *cobra.Command {
 	f.StringVar(&choice.baseline, "baseline", "", "the path to compare with (default: the suite's)")
 	f.StringSliceVar(&choice.tools, "with", nil, "also drive "+strings.Join(runner.Tools(), ", ")+" over the same paths")
 	f.StringVar(&choice.docker, "docker", "", "directory with the programs of the Docker engine to measure, dockerd and others (default: those in PATH)")
+	f.BoolVar(&choice.shared, "shared", false, "count runs although other processes or another laboratory use the CPUs; the report says so")
 	f.StringArrayVar(&choice.conditions, "fail-if", nil, "exit 1 if the condition holds, e.g. 'nat.bulk.ratio < 0.8' (repeatable)")
 	files.flags(f)
 	return c
 }
+
+// labShared is the environment variable that sets --shared for every session:
+// where sessions are tests and run beside each other.
+const labShared = "FAIRLEAD_LAB_SHARED"
 
 // runLab measures, writes the report wherever it was asked for, and judges
 // the conditions.
@@ -78,6 +86,15 @@ func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, co
 	}
 	if err := files.check(); err != nil {
 		return usage(err)
+	}
+	release, met, err := runner.Alone(opt.Shared)
+	if err != nil {
+		return usage(err)
+	}
+	defer release.Close()
+	opt.Laboratories = met
+	if err := a.noteBusy(opt); err != nil {
+		return err
 	}
 	a.noteAbsent(opt)
 	runs, _ := runner.Runs(opt)
@@ -101,6 +118,18 @@ func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, co
 		return err
 	}
 	return a.judge(rep, conditions)
+}
+
+// noteBusy says before the wait that the machine is too busy now, and by what.
+func (a *app) noteBusy(opt runner.Options) error {
+	if opt.Shared {
+		return nil
+	}
+	why, err := runner.Busy()
+	if why != "" {
+		fmt.Fprintf(a.err, "fairlead: %s: runs beside them do not count; end them, or count these runs with --shared\n", why)
+	}
+	return err
 }
 
 // noteAbsent says before the wait, and not only in the report after it, which

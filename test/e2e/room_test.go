@@ -135,7 +135,8 @@ func removeGroups(path string) {
 func (r *room) command(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(r.t.Context(), "nsenter", append(slices.Clone(r.enter), args...)...)
 	// A daemon keeps its files beside its socket.
-	cmd.Env = append(os.Environ(), r.mark, "TERM=xterm", "NO_COLOR=", "FAIRLEAD_SOCKET="+r.file("fairlead.sock"))
+	cmd.Env = append(os.Environ(), r.mark, "TERM=xterm", "NO_COLOR=", "FAIRLEAD_SOCKET="+r.file("fairlead.sock"),
+		"FAIRLEAD_LAB_SHARED=1") // packages are tested beside each other
 	return cmd
 }
 

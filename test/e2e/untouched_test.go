@@ -113,7 +113,11 @@ func TestInterrupted(t *testing.T) {
 			p := r.start(append(long, "--json", r.file("report.json"))...)
 			s.when(p)
 			p.signal(s.signal)
-			p.wait().expect(t, s.code, []string{"interrupted by " + s.says})
+			o := p.wait()
+			o.expect(t, s.code, []string{"interrupted by " + s.says})
+			if strings.Count(o.stderr, "\n") != 1 || strings.Contains(o.stderr, "killed") {
+				t.Errorf("it says more than one line:\n%s", o.stderr)
+			}
 			r.untouched(before)
 			if _, err := os.Stat(r.file("report.json")); err == nil {
 				t.Error("there is a report of a run that was interrupted")

@@ -162,6 +162,7 @@ func setup(fairlead string) func(*testscript.Env) error {
 		if err := os.CopyFS(env.WorkDir, os.DirFS(filepath.Join(root, "examples"))); err != nil {
 			return err
 		}
+		env.Setenv("FAIRLEAD_LAB_SHARED", "1") // packages are tested beside each other
 		env.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 		// `make lab` compiles, so it needs the caches that the test itself has.
 		for _, name := range []string{"GOPATH", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOFLAGS", "GOSUMDB"} {

@@ -36,5 +36,15 @@
 // with the number of times that a CPU wakes up. The rest is processes that
 // ended and were not waited for, and rounding.
 //
+// Processes that do not belong to the laboratory are Other, and the greatest of
+// them are named (Gates.Others). The laboratory itself and what it started belong to no party
+// either, but are no load from elsewhere: they are Laboratory. A process is
+// found to belong to it by its parents, or by its cgroup. Without interrupt
+// accounting, softirq work of the path that interrupted another process is in
+// Other, and that process's own softirq work may be in a party: a small error
+// while Other is small, which is one reason why the runner bounds it. In a PID
+// namespace of its own the laboratory does not see the host's processes, and
+// their time is in Unattributed.
+//
 // Linux only.
 package ledger

@@ -102,7 +102,50 @@ func TestBurntTimeIsPutToTheParty(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkBurnt(t, l, l.Other)
+		checkBurnt(t, l, l.Proxy) // without cgroups, what we start passes packets on
+	})
+	t.Run("in a cgroup below the party's", func(t *testing.T) {
+		g := newGroups(t)
+		if err := os.Mkdir(g.Server.Name()+"/below", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		below, err := os.Open(g.Server.Name() + "/below")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer below.Close()
+		w, err := Begin(g.Parties())
+		if err != nil {
+			t.Fatal(err)
+		}
+		process.Start(t, "burn", nil, child.Place{Cgroup: below})
+		l, _, err := w.End()
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkBurnt(t, l, l.Server)
+		if l.Laboratory > 0.2 {
+			t.Errorf("the server's time is counted again as the laboratory's: %+v", l)
+		}
+	})
+	t.Run("of a party that ended", func(t *testing.T) {
+		g := newGroups(t)
+		w, err := Begin(g.Parties())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := process.Start(t, "burn", nil, child.Place{Cgroup: g.Client})
+		if err := p.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		l, _, err := w.End()
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkBurnt(t, l, l.Client)
+		if l.Laboratory > 0.2 {
+			t.Errorf("the client's time is counted again as the laboratory's: %+v", l)
+		}
 	})
 }
 
@@ -122,7 +165,7 @@ func checkClosed(t *testing.T, l result.Ledger) {
 	for what, pair := range map[string][2]float64{
 		"columns":      {l.User + l.System + l.IRQ + l.Soft + l.Steal, l.Busy},
 		"wall":         {l.Busy + l.Idle, l.Wall * float64(l.CPUs)},
-		"attributions": {l.Client + l.Server + l.Proxy + l.KernelThread + l.Other + l.Unattributed, l.Busy},
+		"attributions": {l.Client + l.Server + l.Proxy + l.KernelThread + l.Laboratory + l.Other + l.Unattributed, l.Busy},
 	} {
 		if math.Abs(pair[0]-pair[1]) > 1e-6 {
 			t.Errorf("%s sum to %g, want %g: %+v", what, pair[0], pair[1], l)
@@ -227,11 +270,11 @@ func TestParseTask(t *testing.T) {
 	}{
 		"kernel thread": {
 			"16 (ksoftirqd/0) S 2 0 0 0 -1 69238848 0 0 0 0 1 1117 0 0 20 0 1 0 28 0 0 18446744073709551615 0 0\n",
-			task{start: 28, kernel: true, parent: 2},
+			task{name: "ksoftirqd/0", start: 28, kernel: true, parent: 2},
 		},
 		"name with brackets and spaces": {
 			"5504 (a) S 1 (b) R 1 5482 3916 0 -1 4194304 103 0 0 0 7 8 150 25 20 0 1 0 64401 3133440 390\n",
-			task{start: 64401, parent: 1, reaped: 1.75},
+			task{name: "a) S 1 (b", start: 64401, parent: 1, reaped: 1.75},
 		},
 	} {
 		if got, err := parseTask(tt.text); err != nil || got != tt.want {
@@ -277,9 +320,9 @@ func TestRest(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kernel, other, ended := rest(tt.before, tt.after, map[int]bool{9: true})
-			if kernel != tt.kernel || other != tt.other || ended != tt.ended {
-				t.Errorf("kernel %g, other %g, %d ended; want %g, %g, %d", kernel, other, ended, tt.kernel, tt.other, tt.ended)
+			got := rest(tt.before, tt.after, map[int]bool{9: true}, func(int) bool { return false })
+			if got.kernel != tt.kernel || got.other != tt.other || got.ended != tt.ended {
+				t.Errorf("%+v; want kernel %g, other %g, %d ended", got, tt.kernel, tt.other, tt.ended)
 			}
 		})
 	}

@@ -1,11 +1,16 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Party is whose CPU time is shown apart: all that runs in a cgroup or, where
@@ -42,7 +47,8 @@ func (p Party) usage() (float64, error) {
 	return sum, nil
 }
 
-// members adds the party's processes to a set.
+// members adds the party's processes to a set, with those in cgroups below: the
+// party's cpu.stat counts them as well.
 func (p Party) members(to map[int]bool) error {
 	if p.Cgroup == nil {
 		for _, pid := range p.PIDs {
@@ -50,18 +56,31 @@ func (p Party) members(to map[int]bool) error {
 		}
 		return nil
 	}
-	text, err := readIn(p.Cgroup, "cgroup.procs")
-	if err != nil {
-		return err
-	}
-	for _, field := range strings.Fields(text) {
-		pid, err := strconv.Atoi(field)
-		if err != nil {
-			return fmt.Errorf("parse cgroup.procs: %w", err)
+	return filepath.WalkDir(p.Cgroup.Name(), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return ignoreGone(err)
 		}
-		to[pid] = true
+		text, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		if err != nil {
+			return ignoreGone(err)
+		}
+		for _, field := range strings.Fields(string(text)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				return fmt.Errorf("parse cgroup.procs: %w", err)
+			}
+			to[pid] = true
+		}
+		return nil
+	})
+}
+
+// ignoreGone forgives a cgroup that was removed while it was read.
+func ignoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // readCPUStat reads a cgroup's cpu.stat by its keys.

@@ -1,12 +1,17 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"fairlead/internal/lab/result"
 )
 
 // pfKthread marks a kernel thread in the flags of /proc/PID/stat.
@@ -14,6 +19,8 @@ const pfKthread = 0x00200000
 
 // task is one process at one edge.
 type task struct {
+	// name is the command's, of which unprintable characters are replaced.
+	name string
 	// start, in ticks since boot, tells a process from a later one with the
 	// same id.
 	start  uint64
@@ -71,7 +78,8 @@ func readTask(pid int) (task, error) {
 func parseTask(text string) (task, error) {
 	// proc(5) counts from 1; the state, third, comes first here.
 	const parent, flags, childUser, childSystem, start = 4 - 3, 9 - 3, 16 - 3, 17 - 3, 22 - 3
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	end := strings.LastIndexByte(text, ')')
+	fields := strings.Fields(text[end+1:])
 	if len(fields) <= start {
 		return task{}, fmt.Errorf("parse process %.20q: %d fields", text, len(fields))
 	}
@@ -83,8 +91,9 @@ func parseTask(text string) (task, error) {
 		}
 		v[i] = n
 	}
+	_, name, _ := strings.Cut(text[:max(end, 0)], "(")
 	return task{
-		start: v[start], kernel: v[flags]&pfKthread != 0, parent: int(v[parent]),
+		name: printable(name), start: v[start], kernel: v[flags]&pfKthread != 0, parent: int(v[parent]),
 		reaped: float64(v[childUser]+v[childSystem]) * tick,
 	}, nil
 }
@@ -106,15 +115,42 @@ func (ts tasks) same(pid int, t task) bool {
 	return ok && now.start == t.start
 }
 
-// rest sums what all processes but the parties' spent between two edges, and
-// counts those that ended.
+// printable replaces what a terminal would not print: any process may choose its
+// name.
+func printable(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, name)
+}
+
+// spenders is what all processes but the parties' spent between two edges, in
+// seconds.
+type spenders struct {
+	// self is this process, children are those that it started and are no
+	// party, other is everyone else's.
+	kernel, self, children, other float64
+	// reaped is what self and its children inherited from processes that ended,
+	// which may have been a party's.
+	reaped float64
+	// ended counts the processes that ended.
+	ended int
+	// top are those who spent most of other.
+	top []result.Consumer
+}
+
+// rest sums what all processes but the parties' spent between two edges. ours
+// reports whether a process belongs to this laboratory.
 //
 // What a process spent passes to its parent when that waits for it. So a
 // process that came and went in between shows there, and so does one that
 // ended, with all that it spent before: that is owed by whoever inherited. A
 // process that nobody waits for takes its time with it.
-func rest(a, b tasks, party map[int]bool) (kernel, other float64, ended int) {
+func rest(a, b tasks, party map[int]bool, ours func(pid int) bool) spenders {
 	owed, ended := debts(a, b, party)
+	s := spenders{ended: ended}
 	for pid, now := range b {
 		if party[pid] {
 			continue
@@ -123,14 +159,45 @@ func rest(a, b tasks, party map[int]bool) (kernel, other float64, ended int) {
 		if b.same(pid, a[pid]) {
 			before = a[pid]
 		}
-		cpu := rise(before.cpu, now.cpu)
-		if now.kernel {
-			kernel += cpu
-		} else {
-			other += cpu + rise(before.reaped+owed[pid], now.reaped)
+		cpu, reaped := rise(before.cpu, now.cpu), rise(before.reaped+owed[pid], now.reaped)
+		switch {
+		case now.kernel:
+			s.kernel += cpu
+		case cpu+reaped == 0:
+		case pid == os.Getpid():
+			s.self, s.reaped = s.self+cpu, s.reaped+reaped
+		case ours(pid):
+			s.children, s.reaped = s.children+cpu, s.reaped+reaped
+		default:
+			s.other += cpu + reaped
+			s.top = append(s.top, result.Consumer{PID: pid, Command: now.name, Seconds: cpu + reaped})
 		}
 	}
-	return kernel, other, ended
+	slices.SortFunc(s.top, func(x, y result.Consumer) int {
+		return cmp.Or(cmp.Compare(y.Seconds, x.Seconds), cmp.Compare(x.PID, y.PID))
+	})
+	s.top = s.top[:min(len(s.top), topConsumers)]
+	return s
+}
+
+// topConsumers is how many other processes a ledger names.
+const topConsumers = 3
+
+// owner returns what reports whether a process belongs to this laboratory: it
+// descends from this process, or is in a cgroup of ours, as a process whose
+// parent has ended may be.
+func (ts tasks) owner() func(pid int) bool {
+	self := os.Getpid()
+	group := fmt.Sprintf("/%s%d-%d-", prefix, self, ts[self].start)
+	return func(pid int) bool {
+		for at, seen := pid, 0; at > 1 && seen < len(ts); at, seen = ts[at].parent, seen+1 {
+			if at == self {
+				return true
+			}
+		}
+		text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+		return err == nil && strings.Contains(string(text), group)
+	}
 }
 
 // debts is what those that ended had spent before the first edge, by the

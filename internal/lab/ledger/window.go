@@ -28,6 +28,11 @@ type Gates struct {
 	Throttled float64
 	// Thermal counts the times that a CPU was slowed down for its heat.
 	Thermal uint64
+	// OtherShare is the share of all CPU time that processes used which do not
+	// belong to the laboratory.
+	OtherShare float64
+	// Others are those that used most of it.
+	Others []result.Consumer
 	// Ended counts processes that ended in the window. What they spent is in
 	// Other if their parents waited for them, else in Unattributed.
 	Ended int
@@ -65,6 +70,7 @@ type snapshot struct {
 	client, server, proxy float64
 	tasks                 tasks
 	party                 map[int]bool
+	byGroups              bool
 	throttled             float64
 	thermal               uint64
 }
@@ -77,7 +83,7 @@ func take(p Parties) (s snapshot, err error) {
 	if s.mono, s.stat, err = readStat(); err != nil {
 		return s, err
 	}
-	s.party = map[int]bool{}
+	s.party, s.byGroups = map[int]bool{}, p.Client.Cgroup != nil
 	for _, v := range []struct {
 		party Party
 		to    *float64
@@ -122,22 +128,32 @@ func closeLedger(a, b snapshot) (result.Ledger, Gates, error) {
 			party[pid] = true
 		}
 	}
-	kernel, other, ended := rest(a.tasks, b.tasks, party)
+	s := rest(a.tasks, b.tasks, party, b.tasks.owner())
 	l := result.Ledger{
 		Wall: wall, CPUs: a.stat.CPUs,
 		User: all.user, System: all.system, IRQ: all.irq, Soft: all.soft, Steal: all.steal,
 		Idle: all.idle, Busy: all.busy,
 		Client: rise(a.client, b.client), Server: rise(a.server, b.server), Proxy: rise(a.proxy, b.proxy),
-		KernelThread: kernel, Other: other,
+		KernelThread: s.kernel, Laboratory: s.self, Other: s.other,
 	}
-	l.Unattributed = l.Busy - l.Client - l.Server - l.Proxy - l.KernelThread - l.Other
+	if b.byGroups {
+		// A cgroup has counted what its processes spent, those that ended too.
+		l.Laboratory += s.children
+	} else {
+		// Nothing but the path is started while a window is open, and what is no
+		// client and no server passes packets on.
+		l.Proxy += s.children + s.reaped
+	}
+	l.Unattributed = l.Busy - l.Client - l.Server - l.Proxy - l.KernelThread - l.Laboratory - l.Other
 	l.Error = share(math.Abs(l.Unattributed), l.Busy)
 	// Idle and I/O wait are each rounded down at both edges.
 	return l, Gates{
 		StealShare: share(l.Steal, wall*float64(l.CPUs)),
 		Throttled:  rise(a.throttled, b.throttled),
 		Thermal:    b.thermal - a.thermal,
-		Ended:      ended,
+		Others:     s.top,
+		OtherShare: share(l.Other, wall*float64(l.CPUs)),
+		Ended:      s.ended,
 		Resolution: share(2*tick, l.Busy),
 		Sampled:    all.sampled,
 	}, nil

@@ -69,6 +69,8 @@ type started struct{ *child.Process }
 
 func (s started) PID() int { return s.Cmd.Process.Pid }
 
+func (s started) Wait() error { return s.Ended() }
+
 // adopt holds a child behind its control channel.
 func adopt(side Side, c Child, control net.Conn) *process {
 	return &process{side: side, child: c, control: control, in: json.NewDecoder(control), out: json.NewEncoder(control)}

@@ -55,6 +55,7 @@ type page struct {
 	*result.Report
 	Kernel, Floor string
 	Answer        []string
+	Disturbances  []string
 	Sections      []section
 	Keys          []key // of the ledgers
 	Besides       []beside
@@ -82,7 +83,7 @@ type fact struct{ Name, Value string }
 
 func pageOf(r *result.Report, raw []byte) page {
 	p := page{
-		Report: r, Kernel: kernel(r.Host.Kernel), Answer: answer(r), Keys: ledgerKeys(),
+		Report: r, Kernel: kernel(r.Host.Kernel), Answer: answer(r), Disturbances: disturbances(r), Keys: ledgerKeys(),
 		Besides: besides(r), Thrown: thrownOut(r), Facts: facts(r), Baseline: baselineOf(r),
 		// The marshaller has written < > & as escapes, so that no string
 		// in the report can end the script element.

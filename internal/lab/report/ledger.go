@@ -19,7 +19,8 @@ func shares() []share {
 		{"server", "l-server", func(l *result.Ledger) float64 { return l.Server }},
 		{"proxy", "l-proxy", func(l *result.Ledger) float64 { return l.Proxy }},
 		{"kernel threads", "l-kthread", func(l *result.Ledger) float64 { return l.KernelThread }},
-		{"other", "l-other", func(l *result.Ledger) float64 { return l.Other }},
+		{"laboratory", "l-lab", func(l *result.Ledger) float64 { return l.Laboratory }},
+		{"other processes", "l-other", func(l *result.Ledger) float64 { return l.Other }},
 		{"unattributed", "l-unknown", func(l *result.Ledger) float64 { return l.Unattributed }},
 	}
 }

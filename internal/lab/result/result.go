@@ -109,10 +109,15 @@ type Report struct {
 	Duration float64 `json:"duration"`
 	// Paths lists the paths in the suite's order, the baseline first; rounds
 	// are shuffled, so that the runs cannot tell it.
-	Paths   []string  `json:"paths,omitempty"`
-	Host    Host      `json:"host"`
-	Runs    []Run     `json:"runs"`
-	Summary []Summary `json:"summary"`
+	Paths []string `json:"paths,omitempty"`
+	// Shared says that load of other processes invalidated no run, as the user
+	// asked, and Laboratories are the process ids of others that ran at the
+	// same time.
+	Shared       bool      `json:"shared,omitempty"`
+	Laboratories []int     `json:"laboratories,omitempty"`
+	Host         Host      `json:"host"`
+	Runs         []Run     `json:"runs"`
+	Summary      []Summary `json:"summary"`
 	// Steps are what each hop on the way adds, where the suite goes hop by hop.
 	Steps []Step `json:"steps,omitempty"`
 	// Unavailable lists the paths that this host cannot build, with reasons.
@@ -163,9 +168,14 @@ type Run struct {
 	Metrics map[Metric]float64 `json:"metrics"`
 	Latency *Latency           `json:"latency,omitempty"`
 	Ledger  *Ledger            `json:"ledger,omitempty"`
-	Proof   *Proof             `json:"proof,omitempty"`
+	// Others are the processes that spent most of the ledger's Other.
+	Others []Consumer `json:"others,omitempty"`
+	Proof  *Proof     `json:"proof,omitempty"`
 	// Invalid holds the reasons for which the run does not count.
 	Invalid []string `json:"invalid,omitempty"`
+	// Disturbed says that the machine was busy with something else, or slowed
+	// down, so that the run was made once more.
+	Disturbed bool `json:"disturbed,omitempty"`
 	// Notes holds remarks that do not invalidate, such as GeneratorBound.
 	Notes []string `json:"notes,omitempty"`
 	// Failed counts the failed requests by why, where a real server failed.
@@ -203,12 +213,23 @@ type Ledger struct {
 	Server       float64 `json:"server"`
 	Proxy        float64 `json:"proxy"`
 	KernelThread float64 `json:"kernel_threads"`
-	Other        float64 `json:"other"`
+	// Laboratory is this program itself, and what it started that is no party.
+	Laboratory float64 `json:"laboratory"`
+	// Other is what processes spent that do not belong to the laboratory.
+	Other float64 `json:"other"`
 	// Unattributed is Busy less everyone above (negative when the parts'
 	// finer clock counts more than /proc/stat's ticks).
 	Unattributed float64 `json:"unattributed"`
 	// Error is |Unattributed| / Busy.
 	Error float64 `json:"error"`
+}
+
+// Consumer is a process that used CPU time. What ended and was waited for is
+// in its parent's.
+type Consumer struct {
+	PID     int     `json:"pid"`
+	Command string  `json:"command"`
+	Seconds float64 `json:"seconds"`
 }
 
 // Proof says whether counters on the path match the workload's own bytes.

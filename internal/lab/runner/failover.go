@@ -77,7 +77,8 @@ func (w *failingWorld) measure(ctx context.Context, run *result.Run) (o failover
 		if err != nil {
 			return o, err
 		}
-		run.Ledger, run.Invalid = &l, disturbed(*run, gates)
+		run.Ledger = &l
+		disturbed(run, gates)
 	}
 	o = failover.Judge(all, e.Event)
 	if !o.Returned {

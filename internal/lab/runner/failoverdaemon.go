@@ -203,7 +203,7 @@ func (b *daemonBalancer) close() error {
 	case <-time.After(patience):
 		return errors.Join(fmt.Errorf("the daemon did not end for %s", patience), b.daemon.Kill())
 	}
-	if err := b.daemon.Wait(); err != nil {
+	if err := b.daemon.Ended(); err != nil {
 		return fmt.Errorf("the daemon ended: %w: %s", err, b.log())
 	}
 	return nil

@@ -58,7 +58,7 @@ func (r *rig) measure(ctx context.Context, c result.Client, w suite.Workload) re
 	}
 	run.Proof = r.prove(c, before, after, m.ClientTotals.ReceivedBytes+m.ServerTotals.ReceivedBytes, run.Ledger)
 	proveFlows(run.Proof, w.Spec.Flows, after)
-	run.Invalid = judge(run, m, gates)
+	judge(&run, m, gates)
 	if m.GeneratorBound() {
 		run.Notes = append(run.Notes, result.GeneratorBound)
 	}
@@ -70,8 +70,9 @@ func invalid(run result.Run, err error) result.Run {
 	return run
 }
 
-// disturbed lists what the machine did to the run that makes it not count.
-func disturbed(run result.Run, g ledger.Gates) []string {
+// disturbed notes who else used the machine, and what it did to the run that
+// makes it not count.
+func disturbed(run *result.Run, g ledger.Gates) {
 	var why []string
 	// /proc/stat counts steal in ticks, and one may have begun before us.
 	if oneTick := tick / (run.Seconds * float64(runtime.NumCPU())); g.StealShare > maxSteal+oneTick {
@@ -83,22 +84,21 @@ func disturbed(run result.Run, g ledger.Gates) []string {
 	if g.Thermal > 0 {
 		why = append(why, "a CPU was slowed down for its heat")
 	}
-	return why
+	run.Invalid, run.Disturbed, run.Others = append(run.Invalid, why...), len(why) > 0, g.Others
 }
 
-// judge lists what makes the run not count.
-func judge(run result.Run, m load.Measurement, g ledger.Gates) []string {
-	why := disturbed(run, g)
+// judge notes what makes the run not count.
+func judge(run *result.Run, m load.Measurement, g ledger.Gates) {
+	disturbed(run, g)
 	if m.Errors > 0 {
-		why = append(why, fmt.Sprintf("%d requests or connections failed", m.Errors))
+		run.Invalid = append(run.Invalid, fmt.Sprintf("%d requests or connections failed", m.Errors))
 	}
 	if m.Spec.Rate > 0 && m.Latency != nil && m.LatenessP99 > maxLateness*run.Metrics[result.LatencyP50] {
-		why = append(why, fmt.Sprintf("the generator itself was late: p99 %.0f µs", 1e6*m.LatenessP99))
+		run.Invalid = append(run.Invalid, fmt.Sprintf("the generator itself was late: p99 %.0f µs", 1e6*m.LatenessP99))
 	}
 	if run.Proof != nil && !run.Proof.OK {
-		why = append(why, "the traffic did not take the path: "+missed(run.Proof))
+		run.Invalid = append(run.Invalid, "the traffic did not take the path: "+missed(run.Proof))
 	}
-	return why
 }
 
 // missed names the counter that a proof failed by.

@@ -244,7 +244,7 @@ func (r *rig) close() error {
 	var errs []error
 	for _, a := range r.askers {
 		if a != nil && a.child != nil {
-			errs = append(errs, a.in.Close(), a.child.Wait())
+			errs = append(errs, a.in.Close(), a.child.Ended())
 		}
 	}
 	for _, c := range r.clients {

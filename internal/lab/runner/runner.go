@@ -38,6 +38,10 @@ type Options struct {
 	// Docker is a directory with the programs of a Docker engine that go before
 	// those in PATH.
 	Docker string
+	// Shared counts runs whatever load other processes put on the machine, and
+	// Laboratories are the others that it met; the report says both.
+	Shared       bool
+	Laboratories []int
 	// Progress is told before and after each run.
 	Progress func(Progress)
 }
@@ -78,6 +82,8 @@ type session struct {
 	rigs        map[string]*rig
 	unavailable []result.Unavailable
 	runs        []result.Run
+	// repeated counts the runs that were made once more.
+	repeated int
 }
 
 // ErrTakeDown means that something of the session may be left.
@@ -107,6 +113,7 @@ func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 		Started: started.UTC().Format(time.RFC3339), Seed: s.Seed, Rounds: s.Suite.Rounds,
 		Duration: s.Suite.Duration.Seconds(), Paths: s.built(), Host: hostFacts(opt), Runs: s.runs,
 		Unavailable: s.unavailable, Published: s.Suite.Published,
+		Shared: s.Shared, Laboratories: s.Laboratories,
 	}
 	rep.Host.Settings["cpu_dma_latency"] = wakefulness
 	rep.Summary = stats.Summarize(rep.Runs, s.Suite.Baseline, s.Seed)
@@ -217,19 +224,27 @@ func (s *session) rounds(ctx context.Context) error {
 	return nil
 }
 
-// turn makes one run. A failure of the path is the run's; only the session's
-// own end is an error.
+// turn makes one run, and makes it again where the machine disturbs it. A
+// failure of the path is the run's; only the session's own end is an error.
 func (s *session) turn(ctx context.Context, u unit, round int, t stats.Turn) error {
 	workload, tool := u.load.name()
 	progress := Progress{Round: round, Rounds: s.Suite.Rounds,
 		Case: result.Case{Path: t.Path, Client: u.client, Workload: workload, Tool: tool}}
 	s.tell(progress)
-	run := u.load.run(ctx, s.rigs[t.Path], u.client)
-	if err := ctx.Err(); err != nil {
-		return err
+	for try := 1; ; try++ {
+		run := u.load.run(ctx, s.rigs[t.Path], u.client)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		run.Round, run.Half, run.Order = round, t.Half, t.Order
+		if why := s.busy(run); why != "" {
+			run.Invalid, run.Disturbed = append(run.Invalid, why), true
+		}
+		s.runs = append(s.runs, run)
+		if !s.again(run, try) {
+			break
+		}
 	}
-	run.Round, run.Half, run.Order = round, t.Half, t.Order
-	s.runs = append(s.runs, run)
 	progress.Ended = true
 	s.tell(progress)
 	return nil

@@ -57,7 +57,7 @@ func (s starting) run(ctx context.Context, r *rig, c result.Client) result.Run {
 	}
 	stats.Derive(&run)
 	run.Proof = r.proveStart(memory)
-	run.Invalid = disturbed(run, gates)
+	disturbed(&run, gates)
 	if !run.Proof.OK {
 		run.Invalid = append(run.Invalid, "the traffic did not take the path: "+missed(run.Proof))
 	}

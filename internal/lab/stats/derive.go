@@ -5,7 +5,7 @@ import "fairlead/internal/lab/result"
 // Derive fills the figures that follow from a run's ledger and its main
 // metrics, where the run does not hold them already:
 //
-//	idle_share              = idle / (busy + idle), as mpstat shows it
+//	idle_share              = 1 - (busy - others) / (busy + idle)
 //	cpu_adjusted_throughput = throughput / busy share
 //	cpu_per_gb              = CPU-seconds worked / 10^9 bytes received
 //	cpu_per_op              = CPU-seconds worked / transactions, connections
@@ -13,8 +13,10 @@ import "fairlead/internal/lab/result"
 //
 // The second is how docker-networking-on-linux compares paths ("adjusting for
 // CPU load"): what the path would carry if it had the whole machine at the
-// same price. Stolen time keeps the machine busy, but it is not work that the
-// path asked for, and so it is no part of the cost of a byte or an operation.
+// same price. What other processes and the laboratory itself used is left out
+// everywhere: idle_share is what mpstat would show without them. Stolen time
+// keeps the machine busy, but it is not work that the path asked for, and so it
+// is no part of the cost of a byte or an operation.
 func Derive(run *result.Run) {
 	l := run.Ledger
 	if l == nil || l.Wall <= 0 || l.Busy <= 0 {
@@ -23,8 +25,12 @@ func Derive(run *result.Run) {
 	if run.Metrics == nil {
 		run.Metrics = map[result.Metric]float64{}
 	}
-	busy := l.Busy / (l.Busy + l.Idle)
-	work := (l.Busy - l.Steal) / l.Wall
+	ours := l.Busy - l.Other - l.Laboratory
+	if ours <= l.Steal {
+		return // the clocks do not close: nothing can be said
+	}
+	busy := ours / (l.Busy + l.Idle)
+	work := (ours - l.Steal) / l.Wall
 	setAbsent(run, result.IdleShare, 1-busy)
 	if rate := run.Metrics[result.Throughput]; rate > 0 {
 		setAbsent(run, result.Efficiency, rate/busy)

@@ -253,6 +253,16 @@ func TestDerive(t *testing.T) {
 			t.Errorf("%s = %g, want %g", m, r.Metrics[m], v)
 		}
 	}
+	// Somebody else's 4 s and the laboratory's 1 s change nothing but what is idle.
+	r = run("host", 1, 1, 8e9)
+	r.Ledger = &result.Ledger{Wall: 10, CPUs: 2, Busy: 16, Steal: 1, Idle: 4, Other: 4, Laboratory: 1}
+	r.Metrics[result.PacketRate] = 1e6
+	Derive(&r)
+	for m, v := range want {
+		if math.Abs(r.Metrics[m]/v-1) > 1e-9 {
+			t.Errorf("beside others: %s = %g, want %g", m, r.Metrics[m], v)
+		}
+	}
 	r.Metrics[result.CPUPerGB] = 42
 	if Derive(&r); r.Metrics[result.CPUPerGB] != 42 {
 		t.Error("a measured figure was overwritten")

@@ -1,0 +1,87 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/stats"
+)
+
+// notable is the share of the CPU time from which on other processes' load is
+// reported.
+const notable = 0.05
+
+// disturbances says what else used the machine during the session.
+func disturbances(r *result.Report) []string {
+	var all []string
+	for _, pid := range r.Laboratories {
+		all = append(all, fmt.Sprintf("another laboratory (PID %d) ran at the same time; the two measured each other", pid))
+	}
+	if share := otherShare(r); share >= notable || disturbed(r) > 0 && share > 0 {
+		s := fmt.Sprintf("other processes used %.0f %% of the CPU time in the median run%s", 100*share, busiest(r))
+		s += "; figures of CPU time leave that out, all others suffer from it"
+		if r.Shared {
+			s += ", and no run was left out for it (--shared)"
+		}
+		all = append(all, s)
+	}
+	if n := disturbed(r); n > 0 {
+		all = append(all, fmt.Sprintf("%s disturbed by the machine and left out; those that could be were made again", plural(n, "run")+was(n)))
+	}
+	return all
+}
+
+func was(n int) string {
+	if n == 1 {
+		return " was"
+	}
+	return " were"
+}
+
+// otherShare is the share of the machine's CPU time that other processes used in
+// the median run.
+func otherShare(r *result.Report) float64 {
+	var shares []float64
+	for _, run := range r.Runs {
+		if l := run.Ledger; l != nil && l.Wall > 0 && l.CPUs > 0 {
+			shares = append(shares, l.Other/(l.Wall*float64(l.CPUs)))
+		}
+	}
+	return stats.Median(shares)
+}
+
+// disturbed counts the runs that were disturbed.
+func disturbed(r *result.Report) int {
+	n := 0
+	for _, run := range r.Runs {
+		if run.Disturbed {
+			n++
+		}
+	}
+	return n
+}
+
+// busiest names the commands that used most, over all runs.
+func busiest(r *result.Report) string {
+	spent := map[string]float64{}
+	for _, run := range r.Runs {
+		for _, c := range run.Others {
+			spent[c.Command] += c.Seconds
+		}
+	}
+	var names []string
+	for name := range spent {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(spent[b], spent[a]), cmp.Compare(a, b)) })
+	names = names[:min(3, len(names))]
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s %.1f s", name, spent[name])
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return ", most by " + and(names)
+}

@@ -1,0 +1,68 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockFile has a lock for as long as a laboratory runs. The kernel releases it
+// with the process.
+const lockFile = "/run/fairlead-lab.lock"
+
+// ErrAnother means that another laboratory runs on this machine.
+var ErrAnother = errors.New("another laboratory runs on this machine")
+
+// Alone takes the machine for one laboratory, until what it returns is closed.
+// It returns ErrAnother, with the process id, where another one runs: two that
+// measure at the same time measure each other. If shared, it takes part of it,
+// and returns the process ids of those that it met.
+func Alone(shared bool) (release io.Closer, met []int, err error) {
+	if err := os.MkdirAll(filepath.Dir(lockFile), 0o755); err != nil {
+		return nil, nil, fmt.Errorf("lock the machine for one laboratory: %w", err)
+	}
+	f, err := os.OpenFile(lockFile, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, nil, fmt.Errorf("lock the machine for one laboratory: %w", err)
+	}
+	other, err := holder(f)
+	if err == nil && other != 0 {
+		met = append(met, other)
+	}
+	kind := int16(unix.F_WRLCK)
+	if shared {
+		kind = unix.F_RDLCK
+	}
+	if err == nil {
+		err = unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: kind})
+	}
+	switch {
+	case err == nil, shared && refused(err):
+		return f, met, nil
+	case refused(err):
+		err = fmt.Errorf("%w (PID %d): wait for its end, or measure nevertheless with --shared", ErrAnother, other)
+	default:
+		err = fmt.Errorf("lock the machine for one laboratory: %w", err)
+	}
+	return nil, nil, errors.Join(err, f.Close())
+}
+
+// refused reports whether a lock is somebody else's.
+func refused(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) }
+
+// holder returns the process id of another process that has the lock, whichever
+// it is; 0 for none, and also for one of another PID namespace.
+func holder(f *os.File) (int, error) {
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock); err != nil {
+		return 0, fmt.Errorf("ask who has the lock: %w", err)
+	}
+	if lock.Type == unix.F_UNLCK {
+		return 0, nil
+	}
+	return max(0, int(lock.Pid)), nil
+}

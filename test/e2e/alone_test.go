@@ -1,0 +1,109 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// shares is what a session says of the machine's other users.
+type shares struct {
+	Shared       bool  `json:"shared"`
+	Laboratories []int `json:"laboratories"`
+	Runs         []struct {
+		Disturbed bool
+		Invalid   []string
+		Round     int
+		Ledger    struct {
+			Wall, Other float64
+			CPUs        int
+		}
+		Others []struct {
+			PID     int
+			Command string
+			Seconds float64
+		}
+	}
+}
+
+func (r *room) shares(file string) shares {
+	r.t.Helper()
+	var s shares
+	if err := json.Unmarshal(r.read(file), &s); err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+// TestBusyMachine: runs beside other processes do not count, are made again up
+// to a limit, and the report names who was busy. With --shared they count, and
+// it says so.
+func TestBusyMachine(t *testing.T) {
+	r := newRoom(t)
+	r.sh("mount -t tmpfs none /run") // other sessions of these tests do not matter here
+	for range 4 {
+		hog := &process{room: r, cmd: r.command("sh", "-c", "while :; do :; done")}
+		hog.launch()
+	}
+	run := []string{"lab", "run", "host", "--workload", "tcp-rr", "--json", r.file("b.json"), "--rounds", "4", "--duration", "100ms"}
+	o := r.run(append(run, "--shared=false")...)
+	o.expect(t, 0, []string{"other processes used", "more than 10 %", "(PID ", "--shared"})
+	if !strings.Contains(o.stdout, "beware: other processes used") || !strings.Contains(o.stdout, "most by") {
+		t.Errorf("the table does not say who was busy:\n%s", o.stdout)
+	}
+	got := r.shares("b.json")
+	disturbed := 0
+	for _, x := range got.Runs {
+		busy := x.Ledger.Other > 0.1*x.Ledger.Wall*float64(x.Ledger.CPUs)
+		if named := strings.Contains(fmt.Sprint(x.Invalid), "other processes used more than 10 % of the CPU time"); named != busy || busy && !x.Disturbed {
+			t.Errorf("other processes used %.2f s of %.2f on %d CPUs: %q", x.Ledger.Other, x.Ledger.Wall, x.Ledger.CPUs, x.Invalid)
+		}
+		if busy {
+			disturbed++
+		}
+		if busy && (len(x.Others) == 0 || x.Others[0].PID == 0 || x.Others[0].Command == "" || x.Others[0].Seconds == 0) {
+			t.Errorf("nobody is named: %+v", x)
+		}
+	}
+	const planned = 2 * 4 // the baseline's two halves in each round
+	if disturbed < planned/2 || len(got.Runs) <= planned || len(got.Runs) > planned+planned/4 {
+		t.Errorf("%d of %d runs were disturbed; want most of %d and some made again", disturbed, len(got.Runs), planned)
+	}
+	o = r.run(append(run, "--shared")...)
+	o.expect(t, 0, nil)
+	if !strings.Contains(o.stdout, "no run was left out for it (--shared)") || strings.Contains(o.stderr, "other processes") {
+		t.Errorf("a shared session says:\n%s%s", o.stdout, o.stderr)
+	}
+	if got = r.shares("b.json"); !got.Shared || len(got.Runs) != planned {
+		t.Errorf("%d runs, shared %v", len(got.Runs), got.Shared)
+	}
+}
+
+// TestTwoLaboratories: the second is refused, and the refusal names the first.
+// With --shared it runs, and its report names the first.
+func TestTwoLaboratories(t *testing.T) {
+	r := newRoom(t)
+	r.sh("mount -t tmpfs none /run")
+	second := append([]string{"lab", "run", "host", "--workload", "tcp-rr", "--json", r.file("2.json")}, short...)
+	for _, how := range []string{"--shared=false", "--shared"} {
+		first := r.start(append(long, how)...)
+		first.building()
+		pid := fmt.Sprintf("(PID %d)", first.cmd.Process.Pid)
+		r.refuse(2, []string{"another laboratory runs", pid, "--shared"}, append(second, "--shared=false")...)
+		o := r.run(append(second, "--shared")...)
+		o.expect(t, 0, nil)
+		if got := r.shares("2.json").Laboratories; len(got) != 1 || got[0] != first.cmd.Process.Pid || !strings.Contains(o.stdout, "another laboratory "+pid) {
+			t.Errorf("beside %s with %s it met %v:\n%s", pid, how, got, o.stdout)
+		}
+		if err := first.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		first.wait()
+		r.until("nothing runs any more", func(all []descendant) bool { return len(all) == 0 })
+	}
+	o := r.run(append(second, "--shared=false")...)
+	if o.expect(t, 0, nil); r.shares("2.json").Laboratories != nil {
+		t.Error("the lock of a laboratory that was killed is still held")
+	}
+}

@@ -87,7 +87,7 @@ func TestTwoLaboratories(t *testing.T) {
 	r.sh("mount -t tmpfs none /run")
 	second := append([]string{"lab", "run", "host", "--workload", "tcp-rr", "--json", r.file("2.json")}, short...)
 	for _, how := range []string{"--shared=false", "--shared"} {
-		first := r.start(append(long, how)...)
+		first := r.start("lab", "run", "host", "nat", "--workload", "tcp-rr", "--rounds", "100", "--duration", "10s", how)
 		first.building()
 		pid := fmt.Sprintf("(PID %d)", first.cmd.Process.Pid)
 		r.refuse(2, []string{"another laboratory runs", pid, "--shared"}, append(second, "--shared=false")...)

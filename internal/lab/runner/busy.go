@@ -64,7 +64,7 @@ func Busy() (string, error) {
 
 // again reports whether a run that was disturbed is to be made once more.
 func (s *session) again(run result.Run, try int) bool {
-	if !run.Disturbed || try >= tries || s.repeated >= max(1, Runs(s.Options)/oneIn) {
+	if !run.Disturbed || try >= tries || s.repeated >= max(1, s.planned/oneIn) {
 		return false
 	}
 	s.repeated++

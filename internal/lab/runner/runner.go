@@ -82,8 +82,8 @@ type session struct {
 	rigs        map[string]*rig
 	unavailable []result.Unavailable
 	runs        []result.Run
-	// repeated counts the runs that were made once more.
-	repeated int
+	// planned and repeated count the runs, and those made once more.
+	planned, repeated int
 }
 
 // ErrTakeDown means that something of the session may be left.
@@ -94,6 +94,7 @@ var ErrTakeDown = errors.New("take the laboratory down")
 // that taking down failed.
 func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 	s := &session{Options: opt, rigs: map[string]*rig{}}
+	s.planned, _ = Runs(opt)
 	defer func() {
 		if e := s.close(); e != nil {
 			err = errors.Join(err, fmt.Errorf("%w: %w", ErrTakeDown, e))

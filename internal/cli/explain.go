@@ -202,6 +202,9 @@ func remarks(e flow.Explanation) []string {
 	if e.Uncertain && e.Probe == nil {
 		all = append(all, "Some rules hold more than is understood here: --probe tells for certain.")
 	}
+	for _, c := range e.Caveats {
+		all = append(all, "Not certain: "+sentence(c))
+	}
 	for _, n := range e.Notes {
 		all = append(all, "Not looked at: "+sentence(n))
 	}

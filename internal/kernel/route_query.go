@@ -16,6 +16,8 @@ type RouteQuery struct {
 	From netip.Addr
 	// In is the link by which it came; empty for the host's own.
 	In string
+	// Mark is the packet's mark.
+	Mark uint32
 }
 
 // RouteFound is the kernel's answer.
@@ -60,7 +62,7 @@ func (h *Host) RouteTo(q RouteQuery) (RouteFound, error) {
 	if err != nil {
 		return RouteFound{}, err
 	}
-	opt := &netlink.RouteGetOptions{Iif: q.In}
+	opt := &netlink.RouteGetOptions{Iif: q.In, Mark: q.Mark}
 	if q.From.IsValid() {
 		opt.SrcAddr = q.From.AsSlice()
 	}

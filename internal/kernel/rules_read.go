@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math/bits"
 	"os"
 	"os/exec"
 	"slices"
@@ -58,8 +59,9 @@ func legacyRules(family string) (string, error) {
 	return string(out), nil
 }
 
-// nftFamilies are those whose rules see packets for the host's addresses.
-var nftFamilies = map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet", nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6"}
+// nftFamilies are those whose rules see packets, and frames on their way.
+var nftFamilies = map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet", nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6",
+	nftables.TableFamilyARP: "arp", nftables.TableFamilyBridge: "bridge", nftables.TableFamilyNetdev: "netdev"}
 
 // nftRules reads them on a connection of its own: another may be in the midst
 // of a transaction. It begins again if the rules change meanwhile.
@@ -95,13 +97,22 @@ func (h *Host) readChains(c *nftables.Conn) (rules.Ruleset, error) {
 	if err != nil {
 		return nil, err
 	}
+	left, err := h.readLeftOut()
+	if err != nil {
+		return nil, err
+	}
+	dormant, err := dormantTables(c)
+	if err != nil {
+		return nil, err
+	}
 	var all rules.Ruleset
 	for _, ch := range list {
 		family, ok := nftFamilies[ch.Table.Family]
-		if !ok || family == "inet" && (ch.Table.Name == plan.ServicesTable || ch.Table.Name == plan.IPVSTableName) {
+		if !ok || dormant[nftChain{byte(ch.Table.Family), ch.Table.Name, ""}] || family == "inet" && (ch.Table.Name == plan.ServicesTable || ch.Table.Name == plan.IPVSTableName) {
 			continue
 		}
 		out := describeChain(family, ch)
+		out.Links = left.links[nftChain{byte(ch.Table.Family), ch.Table.Name, ch.Name}]
 		sets := func(set string) ([]nftables.SetElement, error) {
 			return c.GetSetElements(&nftables.Set{Table: ch.Table, Name: set})
 		}
@@ -111,9 +122,10 @@ func (h *Host) readChains(c *nftables.Conn) (rules.Ruleset, error) {
 		case errors.As(err, &errno):
 			return nil, err
 		case err != nil: // the library does not understand one of them: see ruleData
-			out.Rules = append(out.Rules, rules.Rule{Partial: true})
+			out.Rules = append(out.Rules, rules.Rule{Partial: true, Action: rules.Other})
 		}
 		for _, r := range found {
+			left.complete(byte(ch.Table.Family), r)
 			out.Rules = append(out.Rules, rules.Decode(ch.Table.Family, r, sets, name)...)
 		}
 		all = append(all, out)
@@ -121,15 +133,37 @@ func (h *Host) readChains(c *nftables.Conn) (rules.Ruleset, error) {
 	return all, nil
 }
 
-// hookNames are by number (linux/netfilter.h: enum nf_inet_hooks).
-var hookNames = []string{"prerouting", "input", "forward", "output", "postrouting", "ingress"}
+// dormantTables are those whose chains see no packets.
+func dormantTables(c *nftables.Conn) (map[nftChain]bool, error) {
+	tables, err := c.ListTables()
+	found := map[nftChain]bool{}
+	for _, t := range tables {
+		// The library reads the flags in the host's byte order, and the kernel writes
+		// them in the network's.
+		if (t.Flags|bits.ReverseBytes32(t.Flags))&tableDormant != 0 {
+			found[nftChain{byte(t.Family), t.Name, ""}] = true
+		}
+	}
+	return found, err
+}
+
+// hookNames are by number (linux/netfilter.h: enum nf_inet_hooks; the bridge's
+// are the same, see linux/netfilter_bridge.h), but for two families.
+var (
+	hookNames       = []string{"prerouting", "input", "forward", "output", "postrouting", "ingress"}
+	familyHookNames = map[string][]string{"arp": {"input", "output", "forward"}, "netdev": {"ingress", "egress"}}
+)
 
 func describeChain(family string, ch *nftables.Chain) rules.Chain {
 	out := rules.Chain{Table: family + " " + ch.Table.Name, Name: ch.Name, Type: string(ch.Type)}
-	if ch.Hooknum == nil || int(*ch.Hooknum) >= len(hookNames) {
+	names := hookNames
+	if own, ok := familyHookNames[family]; ok {
+		names = own
+	}
+	if ch.Hooknum == nil || int(*ch.Hooknum) >= len(names) {
 		return out
 	}
-	out.Hook, out.Policy = hookNames[*ch.Hooknum], rules.Accept
+	out.Hook, out.Policy = names[*ch.Hooknum], rules.Accept
 	if ch.Policy != nil && *ch.Policy == nftables.ChainPolicyDrop {
 		out.Policy = rules.Drop
 	}

@@ -39,6 +39,12 @@ type NetLink struct {
 	Private bool
 	// Owner is the network or endpoint that we have made the link for.
 	Owner string
+	// NoARP says that the link neither resolves addresses nor answers for its own.
+	NoARP bool
+	// Port are the settings of a bridge port.
+	Port PortFlags
+	// Filtering says of a bridge that it filters VLANs.
+	Filtering bool
 }
 
 // NetLinks returns the links of the host's namespace.
@@ -52,11 +58,19 @@ func (h *Host) NetLinks() ([]NetLink, error) {
 	if err != nil {
 		return nil, err
 	}
+	ports, err := aside.portFlags()
+	if err != nil {
+		return nil, err
+	}
 	links := make([]NetLink, len(list))
 	for i, l := range list {
 		a := l.Attrs()
 		links[i] = NetLink{Name: a.Name, Index: a.Index, Kind: l.kind(), Up: isUp(l), MTU: a.MTU, MAC: a.HardwareAddr.String(),
-			Addresses: l.addresses, Parent: a.ParentIndex, ParentNetns: a.NetNsID, Owner: owner(l)}
+			Addresses: l.addresses, Parent: a.ParentIndex, ParentNetns: a.NetNsID, Owner: owner(l),
+			NoARP: a.RawFlags&unix.IFF_NOARP != 0, Port: ports[a.Index]}
+		if b, ok := l.Link.(*netlink.Bridge); ok && b.VlanFiltering != nil {
+			links[i].Filtering = *b.VlanFiltering
+		}
 		if m, ok := l.Link.(*netlink.Macvlan); ok {
 			links[i].Private = m.Mode != netlink.MACVLAN_MODE_BRIDGE
 		}

@@ -17,7 +17,7 @@ func twoFirewalls(h Host) []Finding {
 		case len(c.Rules) == 0 && (c.Policy == "" || c.Policy == rules.Accept):
 		case old && !slices.Contains(legacy, table):
 			legacy = append(legacy, table)
-		case !old && !slices.Contains(modern, table):
+		case !old && slices.Contains([]string{"ip", "ip6", "inet"}, c.Family()) && !slices.Contains(modern, table):
 			modern = append(modern, table)
 		}
 	}

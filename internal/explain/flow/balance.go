@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -280,7 +281,7 @@ func (k *walker) servesIPVS(in string, p packet) bool {
 	}
 	p.dst, p.dnat, p.choice = c.at, true, &c
 	k.hop(p, h)
-	if r, ok := k.route("", "", packet{dst: p.dst}); ok && k.filter("", "output", "", r.Link, p, false) {
+	if r, ok := k.route("", "", packet{dst: p.dst}); ok && k.filter("", "output", rules.WholeHook, "", r.Link, &p, false) {
 		k.answered(r.Link, was, c)
 		k.routed("", in, "postrouting", r, p)
 		k.leave("", "", r, p)

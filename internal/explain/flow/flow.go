@@ -14,9 +14,13 @@
 //	└────────────────────────────┤                  │
 //	            link ─ postrouting ─ forward   ◀────┘
 //
-// Limits: rules of bridge, netdev and arp tables, policy routing by marks that
-// other programs set, XDP and foreign eBPF programs are not followed. What a rule
-// may do that is not understood makes a hop uncertain, and it says so.
+// The answer is walked back in the same way: a flow whose answer is lost is not
+// delivered. Address resolution (ARP, Neighbor Discovery) passes the same filters
+// as the packet.
+//
+// Limits: XDP programs, tc filters and tcx programs of others, policy routing by
+// ports or users, VLAN filtering, and statements of rules that are not understood
+// are not followed. Each of them makes the verdict uncertain, with a caveat.
 package flow
 
 import (
@@ -209,9 +213,12 @@ type Explanation struct {
 	Outcome     Outcome        `json:"outcome"`
 	// Verdict is the outcome in a sentence.
 	Verdict string `json:"verdict"`
-	// Uncertain says that some hop is.
+	// Uncertain says that the verdict is not certain: some hop is not, there are
+	// caveats, or something could not be read.
 	Uncertain bool     `json:"uncertain,omitempty"`
 	Process   *Process `json:"process,omitempty"`
+	// Caveats say why the verdict is not certain.
+	Caveats []string `json:"caveats,omitempty"`
 	// Notes are what could not be looked at.
 	Notes []string `json:"notes,omitempty"`
 	// Probe is what a probe has found, if one was sent.

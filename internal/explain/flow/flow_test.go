@@ -70,6 +70,7 @@ func newFake() *fake {
 			" 192.0.2.2":     {Type: unix.RTN_LOCAL, Link: "lo", Src: ip("192.0.2.2")},
 			" 127.0.0.1":     {Type: unix.RTN_LOCAL, Link: "lo", Src: ip("127.0.0.1")},
 			" 192.0.2.7":     {Type: unix.RTN_UNICAST, Link: "eth0", Src: ip("192.0.2.2"), To: netip.MustParsePrefix("192.0.2.0/24")},
+			" 10.9.0.1":      {Type: unix.RTN_LOCAL, Link: "lo", Src: ip("10.9.0.1")},
 			" 10.9.0.2":      {Type: unix.RTN_UNICAST, Link: "br0", Src: ip("10.9.0.1"), To: netip.MustParsePrefix("10.9.0.0/24")},
 			"/web 10.9.0.2":  {Type: unix.RTN_LOCAL, Link: "lo"},
 			"/web 10.9.0.1":  {Type: unix.RTN_UNICAST, Link: "eth0", Src: ip("10.9.0.2")},
@@ -117,6 +118,12 @@ func (f *fake) Route(netns string, q kernel.RouteQuery) (kernel.RouteFound, erro
 		return r, nil
 	}
 	return kernel.RouteFound{}, &kernel.ErrNoRoute{Why: "no route to the destination"}
+}
+
+func (f *fake) Selectors(string) (kernel.RouteSelectors, error) { return kernel.RouteSelectors{}, nil }
+func (f *fake) Foreign(string) ([]kernel.Foreign, error)        { return nil, nil }
+func (f *fake) Neighbours(string) (neighbours, forwarding []kernel.NeighbourEntry, err error) {
+	return nil, nil, nil
 }
 
 func (f *fake) Rules(netns string) (rules.Ruleset, []string, error) {
@@ -180,7 +187,7 @@ func TestExplain(t *testing.T) {
 		"no route": {"web to 198.51.100.1:80", nil,
 			"route web = no-route: web leads 198.51.100.1 nowhere: no route to the destination"},
 		"an answer without a way back": {"192.0.2.7 to 10.9.0.2:80", func(f *fake) { delete(f.routes, "/web 192.0.2.7") },
-			"begin host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer web = no-route: it reaches web, and the answer finds no route to 192.0.2.7"},
+			"begin host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer web = no-route: it reaches web, and the answer is lost: web leads 192.0.2.7 nowhere: no route to the destination"},
 		"out of the host": {"host to 192.0.2.7:443", nil,
 			"route host eth0, link host eth0 = leaves: it leaves this host by eth0, to 192.0.2.7"},
 		"led by eBPF": {"192.0.2.7 to :88", func(f *fake) {

@@ -24,7 +24,9 @@ func (k *walker) look(netns, in, out string, p packet) rules.Packet {
 	if !src.IsValid() {
 		src = netip.AddrPort{}
 	}
-	return rules.Packet{Proto: k.proto, From: src, To: p.dst, In: in, Out: out, Local: isOwn, Translated: p.dnat}
+	c := k.conn(netns)
+	return rules.Packet{Proto: k.proto, From: src, To: p.dst, In: in, Out: out, Local: isOwn, Translated: p.dnat || c.newDst.IsValid(),
+		Mark: p.mark, CtMark: c.mark, Untracked: c.untracked, Reply: k.reply}
 }
 
 // rules reads a namespace's rules and notes what could not be read.
@@ -33,15 +35,16 @@ func (k *walker) rules(netns string) (rules.Ruleset, bool) {
 	for _, u := range unread {
 		if note := k.Name(netns) + ": " + u; !slices.Contains(k.out.Notes, note) {
 			k.out.Notes = append(k.out.Notes, note)
+			k.out.Uncertain = true
 		}
 	}
 	return rs, !k.fail(err)
 }
 
-// filter walks a packet through the filters of a hook and reports whether it
-// goes on. Rules that let it pass are told where tell says so, or where they
-// are not ours.
-func (k *walker) filter(netns, hook, in, out string, p packet, tell bool) bool {
+// filter walks a packet through the filters of a hook, or of a part of it, and
+// reports whether it goes on. Rules that let it pass are told where tell says so,
+// or where they are not ours.
+func (k *walker) filter(netns, hook string, part rules.Part, in, out string, p *packet, tell bool) bool {
 	if k.ended {
 		return false
 	}
@@ -49,7 +52,12 @@ func (k *walker) filter(netns, hook, in, out string, p packet, tell bool) bool {
 	if !ok {
 		return false
 	}
-	v := rs.Filter(hook, k.look(netns, in, out, p))
+	v := rs.FilterPart(hook, part, k.look(netns, in, out, *p))
+	k.rerouted = k.rerouted || v.Rerouted
+	k.marked(netns, hook, firstOf(in, out), v, p)
+	if !v.Certain {
+		k.doubt("rules at %s of %s hold more than is understood: %s", hook, k.Name(netns), doubtful(v))
+	}
 	h := Hop{Kind: Filter, Where: k.Name(netns), Link: firstOf(in, out), By: ruleText(v.By), Uncertain: !v.Certain,
 		Clue: Clue{Netns: netns, Hook: hook, Link: firstOf(in, out)}}
 	switch {
@@ -61,7 +69,7 @@ func (k *walker) filter(netns, hook, in, out string, p packet, tell bool) bool {
 		if k.isIsolation(v.By) {
 			h.Why = "only published ports and answers may enter an isolated network, and nothing an internal one"
 		}
-		k.hop(p, h)
+		k.hop(*p, h)
 		if v.Certain {
 			k.end(Dropped, "%s by a rule at %s of %s: %s", done(v.Action), hook, k.Name(netns), h.By)
 			return false
@@ -70,12 +78,38 @@ func (k *walker) filter(netns, hook, in, out string, p packet, tell bool) bool {
 	case !v.Certain:
 		h.What = hook + ": passes, unless a rule matches that is not understood: " + doubtful(v)
 		h.By = ""
-		k.hop(p, h)
+		k.hop(*p, h)
 	case v.By.Rule.Action != "" && !v.Policy && (tell || v.By.Table != ourTable):
 		h.What = hook + ": accepted"
-		k.hop(p, h)
+		k.hop(*p, h)
 	}
 	return true
+}
+
+// marked takes over the marks that rules have set, and notes them.
+func (k *walker) marked(netns, hook, link string, v rules.Verdict, p *packet) {
+	c := k.conn(netns)
+	var set []string
+	if v.Packet.Mark != p.mark {
+		set = append(set, "the packet's mark to "+v.Packet.Mark.String())
+	}
+	if v.Packet.CtMark != c.mark {
+		set = append(set, "the connection's mark to "+v.Packet.CtMark.String())
+	}
+	if v.Packet.Untracked && !c.untracked {
+		set = append(set, "that connection tracking leaves it alone")
+	}
+	p.mark, c.mark, c.untracked = v.Packet.Mark, v.Packet.CtMark, v.Packet.Untracked
+	if set == nil {
+		return
+	}
+	h := Hop{Kind: Filter, Where: k.Name(netns), Link: link, What: hook + ": sets " + strings.Join(set, " and ")}
+	for _, s := range v.Met {
+		if len(s.Rule.Assigns) > 0 || s.Rule.Action == rules.NoTrack {
+			h.By = ruleText(s)
+		}
+	}
+	k.hop(*p, h)
 }
 
 func done(a rules.Action) string {
@@ -130,6 +164,9 @@ func policyText(s rules.Step) string {
 
 // translate walks a packet through the destination NAT of a hook.
 func (k *walker) translate(netns, hook, in, out string, p packet) packet {
+	if k.reply {
+		return k.untranslate(netns, hook, p)
+	}
 	if netns == "" {
 		if led, ok := k.servesNFT(hook, in, out, p); ok {
 			return led
@@ -140,6 +177,10 @@ func (k *walker) translate(netns, hook, in, out string, p packet) packet {
 		return p
 	}
 	v := rs.Translate(hook, k.look(netns, in, out, p))
+	k.marked(netns, hook, firstOf(in, out), v, &p)
+	if !v.Certain {
+		k.doubt("NAT rules at %s of %s hold more than is understood: %s", hook, k.Name(netns), doubtful(v))
+	}
 	if v.Action != rules.DNAT && v.Action != rules.Redirect {
 		return p
 	}
@@ -156,6 +197,8 @@ func (k *walker) translate(netns, hook, in, out string, p packet) packet {
 		port = r.ToPorts.First
 	}
 	p.dst, p.dnat = netip.AddrPortFrom(addr, port), true
+	c := k.conn(netns)
+	c.dst, c.newDst = was, p.dst
 	h := Hop{Kind: NAT, Where: k.Name(netns), Link: firstOf(in, out), What: fmt.Sprintf("%s: destination NAT from %s to %s", hook, was, p.dst),
 		By: ruleText(v.By), Uncertain: !v.Certain, Clue: Clue{Netns: netns, Hook: hook, Link: in}}
 	if v.By.Table == ourTable {
@@ -206,6 +249,9 @@ func element(s rules.Step, k *walker, dialled netip.AddrPort) string {
 
 // masquerade walks a packet through the source NAT where it leaves.
 func (k *walker) masquerade(netns, in string, r kernel.RouteFound, p packet) packet {
+	if k.reply {
+		return k.untranslate(netns, "postrouting", p)
+	}
 	if led, ok := k.hides(r, p); ok && netns == "" {
 		return led
 	}
@@ -214,6 +260,10 @@ func (k *walker) masquerade(netns, in string, r kernel.RouteFound, p packet) pac
 		return p
 	}
 	v := rs.Translate("postrouting", k.look(netns, in, r.Link, p))
+	k.marked(netns, "postrouting", r.Link, v, &p)
+	if !v.Certain {
+		k.doubt("NAT rules at postrouting of %s hold more than is understood: %s", k.Name(netns), doubtful(v))
+	}
 	if v.Action != rules.SNAT && v.Action != rules.Masquerade {
 		return p
 	}
@@ -222,6 +272,8 @@ func (k *walker) masquerade(netns, in string, r kernel.RouteFound, p packet) pac
 	if v.Action == rules.Masquerade {
 		to = k.speaksFrom(netns, r, p)
 	}
+	c := k.conn(netns)
+	c.src, c.newSrc = p.src, netip.AddrPortFrom(to, 0)
 	p.src = netip.AddrPortFrom(to, 0)
 	h := Hop{Kind: NAT, Where: k.Name(netns), Link: r.Link, What: fmt.Sprintf("postrouting: source NAT from %s to %s", was, to), By: ruleText(v.By),
 		Uncertain: !v.Certain, Clue: Clue{Netns: netns, Hook: "postrouting", Link: r.Link}}

@@ -15,7 +15,7 @@ func (k *walker) transmit(netns string, l kernel.NetLink, next netip.Addr, p pac
 	}
 	switch l.Kind {
 	case "bridge":
-		k.bridge(netns, l, "", next, p)
+		k.bridge(netns, l, "", k.begin(netns, l, next), p)
 	case "macvlan", "ipvlan":
 		k.branch(netns, l, next, p)
 	case "vxlan":
@@ -42,29 +42,65 @@ func (k *walker) across(netns string, l kernel.NetLink, next netip.Addr, p packe
 		k.away(netns, l, next, p)
 		return
 	}
-	if !peer.Up {
-		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: fmt.Sprintf("its other end, %s of %s, is down", peer.Name, k.Name(peer.Netns))})
-		k.end(NoRoute, "%s of %s is down", peer.Name, k.Name(peer.Netns))
+	if k.isDown(peer, p) {
 		return
 	}
+	c := k.begin(netns, l, next).with(stage{netns: peer.Netns, hook: "ingress", link: peer.Name})
 	if peer.Bridge != "" {
-		k.enterBridge(peer, next, p)
+		k.enterBridge(peer, c, p)
 		return
 	}
-	if k.nobodyAnswers(l, peer, next) {
+	if c.to.mac != nil && !k.isFor(peer, c.to) {
+		k.nobodyHas(c, p)
+		return
+	}
+	if c.to.mac == nil && k.nobodyAnswers(l, peer, next) {
 		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: fmt.Sprintf("nobody answers for %s at %s of %s", next, peer.Name, k.Name(peer.Netns)),
 			Clue: Clue{Netns: netns, Hook: "postrouting", Link: l.Name}})
 		k.end(NoRoute, "nobody has %s behind %s of %s", next, l.Name, k.Name(netns))
 		return
 	}
-	k.come(netns, l, peer, p)
+	k.enter(c, l, peer, p)
 }
 
-// nobodyAnswers reports whether ARP finds nobody at the other end of a link that
-// is not ours. Ours have what they need.
+// isDown reports whether a link is down, and ends the walk there.
+func (k *walker) isDown(e End, p packet) bool {
+	if e.Up {
+		return false
+	}
+	k.hop(p, Hop{Kind: Link, Where: k.Name(e.Netns), Link: e.Name, What: "is down", By: "ip link set " + e.Name + " up"})
+	k.end(NoRoute, "%s of %s is down", e.Name, k.Name(e.Netns))
+	return true
+}
+
+// nobodyHas ends the walk of a frame for a hardware address that nothing there
+// has.
+func (k *walker) nobodyHas(c crossing, p packet) {
+	entry := fmt.Sprintf("ip neighbour: %s dev %s lladdr %s permanent", c.to.addr, c.from.Name, c.to.mac)
+	k.hop(p, Hop{Kind: Link, Where: k.Name(c.netns), Link: c.from.Name, What: fmt.Sprintf("sends it to %s, a hardware address that nobody there has", c.to.mac), By: entry})
+	k.end(NoRoute, "%s has a wrong neighbour entry: nobody behind %s has %s", k.Name(c.netns), c.from.Name, c.to.mac)
+}
+
+// nobodyAnswers reports whether nobody at the other end of a link that is not
+// ours answers who asks for the address. Ours have what they need.
 func (k *walker) nobodyAnswers(l kernel.NetLink, peer End, next netip.Addr) bool {
-	return next.Is4() && l.Owner == "" && peer.Owner == "" && !k.answersFor(peer, next) &&
-		k.Setting(peer.Netns, "net.ipv4.conf."+peer.Name+".proxy_arp") == "0" && k.Setting(peer.Netns, "net.ipv4.conf.all.proxy_arp") == "0"
+	return l.Owner == "" && peer.Owner == "" && !k.answersFor(peer, next) && !k.isProxy(peer, next)
+}
+
+// isProxy reports whether a link answers for addresses of others.
+func (k *walker) isProxy(e End, a netip.Addr) bool {
+	family, name := "ipv6", "proxy_ndp"
+	if a.Is4() {
+		family, name = "ipv4", "proxy_arp"
+	}
+	return k.Setting(e.Netns, "net."+family+".conf."+e.Name+"."+name) == "1" || k.Setting(e.Netns, "net."+family+".conf.all."+name) == "1"
+}
+
+// enter walks a packet into a namespace at the end of a crossing.
+func (k *walker) enter(c crossing, l kernel.NetLink, into End, p packet) {
+	if k.land(c, into, &p) {
+		k.come(c.netns, l, into, p)
+	}
 }
 
 // come walks a packet into a namespace by the other end of a link.
@@ -76,96 +112,13 @@ func (k *walker) come(netns string, l kernel.NetLink, into End, p packet) {
 
 // enterBridge walks a packet into the bridge that a link is a port of. Our
 // programs are at the port, before the bridge.
-func (k *walker) enterBridge(port End, next netip.Addr, p packet) {
+func (k *walker) enterBridge(port End, c crossing, p packet) {
 	if port.Netns == "" && k.steered(port.Name, p) {
 		return
 	}
-	if l, ok := linkOf(k, port.Netns, port.Bridge); ok {
-		k.bridge(port.Netns, l, port.Name, next, p)
+	if l, ok := linkOf(k, port.Netns, port.Bridge); ok && !k.isDown(End{port.Netns, l}, p) {
+		k.bridge(port.Netns, l, port.Name, c, p)
 	}
-}
-
-// bridge walks a packet through a bridge, from a port or from the bridge's own
-// namespace, to whoever has the next hop's address.
-func (k *walker) bridge(netns string, b kernel.NetLink, from string, next netip.Addr, p packet) {
-	if from != "" && hasAddress(b, next) {
-		k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: from port %s up to the host, which is %s", from, next)})
-		k.arrive(netns, b.Name, p)
-		return
-	}
-	links, err := k.Links(netns)
-	if k.fail(err) {
-		return
-	}
-	var open []kernel.NetLink // ports behind which more may be
-	for _, port := range links {
-		if port.Bridge != b.Name || port.Name == from && !port.Hairpin {
-			continue
-		}
-		end, ok := k.Peer(netns, port)
-		if port.Kind != "veth" || !ok || end.Bridge != "" {
-			open = append(open, port)
-			continue
-		}
-		if end.Has(next) {
-			k.switched(netns, b, from, port, end, next, p)
-			return
-		}
-		if end.Owner == "" && port.Owner == "" {
-			open = append(open, port)
-		}
-	}
-	k.beyond(netns, b, open, next, p)
-}
-
-// switched walks a packet out of a bridge by a port.
-func (k *walker) switched(netns string, b kernel.NetLink, from string, port kernel.NetLink, end End, next netip.Addr, p packet) {
-	if from != "" && k.callsFilter(netns, p) && !k.filter(netns, "forward", b.Name, b.Name, p, true) {
-		return
-	}
-	h := Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: out by port %s, where %s is", port.Name, next)}
-	if from != "" {
-		h.What = fmt.Sprintf("bridge: from port %s out by port %s, where %s is", from, port.Name, next)
-	}
-	k.hop(p, h)
-	k.come(netns, port, end, p)
-}
-
-// callsFilter reports whether bridged packets pass the IP rules (br_netfilter).
-func (k *walker) callsFilter(netns string, p packet) bool {
-	name := "net.bridge.bridge-nf-call-ip6tables"
-	if p.dst.Addr().Is4() {
-		name = "net.bridge.bridge-nf-call-iptables"
-	}
-	return k.Setting(netns, name) == "1"
-}
-
-// beyond walks a packet whose next hop none of a bridge's known ports has.
-func (k *walker) beyond(netns string, b kernel.NetLink, open []kernel.NetLink, next netip.Addr, p packet) {
-	if i := slices.IndexFunc(open, func(l kernel.NetLink) bool { return l.Kind == "vxlan" }); i >= 0 {
-		k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: out by port %s, the tunnel to other hosts", open[i].Name)})
-		k.end(Leaves, "it leaves through the overlay for the host that has %s", next)
-		return
-	}
-	if len(open) == 0 {
-		k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: "bridge: no port leads to " + next.String()})
-		k.end(NoRoute, "nobody on %s has %s", b.Name, next)
-		return
-	}
-	for _, port := range open {
-		end, ok := k.Peer(netns, port)
-		if !ok {
-			continue
-		}
-		// A bridge in another namespace, as the LAN is where it is one of ours.
-		if inner, found := linkOf(k, end.Netns, end.Bridge); found && (hasAddress(inner, next) || k.behind(end.Netns, inner, next)) {
-			k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: "bridge: out by port " + port.Name})
-			k.bridge(end.Netns, inner, end.Name, next, p)
-			return
-		}
-	}
-	k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: out by port %s, behind which %s must be", open[0].Name, next)})
-	k.end(Leaves, "it leaves this host by %s, to %s", open[0].Name, next)
 }
 
 // behind reports whether a port of the bridge leads straight to the address.
@@ -198,11 +151,14 @@ func (k *walker) branch(netns string, l kernel.NetLink, next netip.Addr, p packe
 		k.away(netns, l, next, p)
 		return
 	}
+	c := k.begin(netns, l, next)
 	for _, sibling := range k.Branches(parent.Netns, parent.NetLink) {
-		if k.answersFor(sibling, next) && !sibling.Private && !l.Private {
+		if k.isFor(sibling, c.to) && !sibling.Private && !l.Private {
 			k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name,
 				What: fmt.Sprintf("%s: across its parent, %s of %s, to the sibling that has %s", l.Kind, parent.Name, k.Name(parent.Netns), next)})
-			k.come(netns, l, sibling, p)
+			if !k.isDown(sibling, p) {
+				k.enter(c.with(stage{netns: sibling.Netns, hook: "ingress", link: sibling.Name}), l, sibling, p)
+			}
 			return
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
 	"fairlead/internal/promise"
@@ -15,7 +16,17 @@ import (
 
 // receive walks a packet through input to the socket that takes it.
 func (k *walker) receive(netns, in string, p packet) {
-	if !k.filter(netns, "input", in, "", p, false) || netns == "" && k.servesIPVS(in, p) {
+	if !k.filter(netns, "input", rules.WholeHook, in, "", &p, false) {
+		return
+	}
+	if k.reply {
+		if netns != k.home || k.outside != "" {
+			k.end(NoRoute, "it ends in %s, which has not asked", k.Name(netns))
+		}
+		k.returned()
+		return
+	}
+	if netns == "" && k.servesIPVS(in, p) {
 		return
 	}
 	all, err := k.Listeners(netns)
@@ -31,7 +42,7 @@ func (k *walker) receive(netns, in string, p packet) {
 		k.end(Refused, "nobody listens on %s/%s in %s", p.dst, k.proto, k.Name(netns))
 		return
 	}
-	if netns == "" && k.proxied(l, p) {
+	if netns == "" && k.proxied(in, l, p) {
 		return
 	}
 	h := Hop{Kind: Delivery, Where: k.Name(netns), Link: in, What: "the socket of " + l.Process.String(), By: socketText(l),
@@ -97,17 +108,30 @@ func takes(all []kernel.Listener, proto model.Proto, at netip.AddrPort) (kernel.
 // wayBack asks for the route of the answer, and notes it where it is another
 // than the way in.
 func (k *walker) wayBack(netns, in string, p packet) bool {
-	if in == "lo" || !p.src.IsValid() {
+	if !p.src.IsValid() {
 		return true
 	}
-	r, err := k.Route(netns, kernel.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})
+	if !k.led {
+		return !k.answerLost(netns, p) && k.otherWay(netns, in, p)
+	}
+	if in == "lo" {
+		return true
+	}
+	_, err := k.Route(netns, kernel.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})
 	var none *kernel.ErrNoRoute
 	if errors.As(err, &none) {
 		k.hop(p, Hop{Kind: Answer, Where: k.Name(netns), What: "the answer finds no way back: " + none.Why, By: queryText(kernel.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})})
 		k.end(NoRoute, "it reaches %s, and the answer finds no route to %s", k.Name(netns), p.src.Addr())
 		return false
 	}
-	if err == nil && r.Link != in {
+	return k.otherWay(netns, in, p)
+}
+
+// otherWay notes where the answer leaves by another link than the one that the
+// packet came by.
+func (k *walker) otherWay(netns, in string, p packet) bool {
+	r, err := k.Route(netns, kernel.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})
+	if err == nil && r.Link != in && in != "lo" {
 		k.answer(netns, r.Link, fmt.Sprintf("the answer goes out by %s, and not by %s: %s", r.Link, in, routeText(r)))
 	}
 	return true
@@ -117,7 +141,7 @@ func (k *walker) wayBack(netns, in string, p packet) bool {
 const ourProxy = "fairlead-proxy"
 
 // proxied walks on from a proxy on the host: ours, or one of Docker's.
-func (k *walker) proxied(l kernel.Listener, p packet) bool {
+func (k *walker) proxied(in string, l kernel.Listener, p packet) bool {
 	to, docker := k.ProxyTarget(l)
 	published, ours := k.published(p.dst)
 	ours = ours && l.Process.Command == ourProxy && !docker
@@ -136,6 +160,10 @@ func (k *walker) proxied(l kernel.Listener, p packet) bool {
 		h.Why = "docker-proxy copies every byte, and the workload sees the host's address"
 	}
 	k.hop(p, h)
+	if !k.wayBack("", in, p) {
+		return true
+	}
+	k.conns, k.home, k.outside = map[string]*conn{}, "", ""
 	k.answer("", "", fmt.Sprintf("%s copies the answer to its client: two connections", l.Process.Command))
 	k.send("", packet{dst: to})
 	return true

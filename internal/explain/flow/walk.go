@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +22,7 @@ func Explain(w World, f Flow) (Explanation, error) {
 	if err != nil {
 		return Explanation{}, err
 	}
-	k := &walker{World: w, proto: f.Proto, dialled: e.dst, prefer: f.Server}
+	k := &walker{World: w, proto: f.Proto, dialled: e.dst, prefer: f.Server, conns: map[string]*conn{}, home: e.netns, outside: e.in}
 	k.out = Explanation{Flow: f.String(), Proto: f.Proto, Origin: e.netns, Outside: e.in != "" && !e.known, Asked: f}
 	p := packet{src: netip.AddrPortFrom(e.src, f.FromPort), dst: e.dst}
 	if e.in != "" {
@@ -53,6 +54,8 @@ const (
 type packet struct {
 	src, dst netip.AddrPort
 	dnat     bool
+	// mark is the packet's mark in its namespace.
+	mark rules.Bits
 	// choice is the real server that a virtual service of the host has given it.
 	choice *choice
 }
@@ -66,8 +69,19 @@ type walker struct {
 	client  client
 	prefer  netip.AddrPort
 	back    []Hop // what the answer meets
-	err     error
-	ended   bool
+	// conns are the flow's entries of connection tracking, by namespace.
+	conns map[string]*conn
+	// home is the namespace where the flow began, and outside the link by which it
+	// came from another machine, if it did.
+	home, outside string
+	// led says that our eBPF programs, or a virtual service, send the answer on.
+	led bool
+	// reply says that it is the answer that is walked.
+	reply bool
+	// rerouted says that the kernel asks for the route again.
+	rerouted bool
+	err      error
+	ended    bool
 }
 
 // hop notes a hop.
@@ -76,6 +90,7 @@ func (k *walker) hop(p packet, h Hop) {
 	h.Source, h.Destination = p.src, p.dst
 	k.out.Hops = append(k.out.Hops, h)
 	k.out.Uncertain = k.out.Uncertain || h.Uncertain
+	k.led = k.led || h.Kind == EBPF || h.Balance != nil
 	if h.Number >= maxHops {
 		k.end(Unknown, "the packet goes in circles")
 	}
@@ -117,7 +132,7 @@ func (k *walker) send(netns string, p packet) {
 	if k.ended {
 		return
 	}
-	if netns == "" {
+	if netns == "" && !k.reply {
 		if p = k.turn(p); k.ended {
 			return
 		}
@@ -129,27 +144,53 @@ func (k *walker) send(netns string, p packet) {
 	if !p.src.IsValid() {
 		p.src = netip.AddrPortFrom(r.Src, p.src.Port())
 	}
-	if !k.filter(netns, "output", "", r.Link, p, false) {
+	if p, r, ok = k.output(netns, r, p); !ok {
 		return
-	}
-	was := p.dst
-	if p = k.translate(netns, "output", "", r.Link, p); k.ended {
-		return
-	}
-	if p.dst != was {
-		if r, ok = k.route(netns, "", p); !ok {
-			return
-		}
 	}
 	k.routed(netns, "", "output", r, p)
-	if netns == "" && k.servesIPVS("", p) {
+	if netns == "" && !k.reply && k.servesIPVS("", p) {
 		return
 	}
 	if r.Type == unix.RTN_LOCAL {
-		k.receive(netns, "lo", p)
+		k.loop(netns, r, p)
 		return
 	}
 	k.leave(netns, "", r, p)
+}
+
+// output walks a packet through the hook output. Its route is asked for again
+// where NAT, or a mark of a chain of the type route, may have changed it.
+func (k *walker) output(netns string, r kernel.RouteFound, p packet) (packet, kernel.RouteFound, bool) {
+	for _, part := range []rules.Part{rules.BeforeNAT, rules.AfterNAT} {
+		if part == rules.AfterNAT {
+			was := p.dst
+			if p = k.translate(netns, "output", "", r.Link, p); k.ended {
+				return p, r, false
+			}
+			k.rerouted = k.rerouted || p.dst != was
+		}
+		if !k.filter(netns, "output", part, "", r.Link, &p, false) {
+			return p, r, false
+		}
+		if k.rerouted {
+			k.rerouted = false
+			var ok bool
+			if r, ok = k.route(netns, "", p); !ok {
+				return p, r, false
+			}
+		}
+	}
+	return p, r, true
+}
+
+// loop walks a packet over loopback to a socket of the same namespace.
+func (k *walker) loop(netns string, r kernel.RouteFound, p packet) {
+	if lo, ok := linkOf(k, netns, "lo"); ok && k.isDown(End{netns, lo}, p) {
+		return
+	}
+	if k.filter(netns, "postrouting", rules.WholeHook, "", "lo", &p, false) && k.filter(netns, "prerouting", rules.WholeHook, "lo", "", &p, false) {
+		k.receive(netns, "lo", p)
+	}
 }
 
 // arrive walks a packet that comes in by a link.
@@ -157,13 +198,17 @@ func (k *walker) arrive(netns, link string, p packet) {
 	if k.ended {
 		return
 	}
-	if netns == "" && k.steered(link, p) {
+	if netns == "" && k.reply && k.led {
+		k.returned()
 		return
 	}
-	if !k.filter(netns, "prerouting", link, "", p, false) {
+	if netns == "" && !k.reply && k.steered(link, p) {
 		return
 	}
-	if p = k.translate(netns, "prerouting", link, "", p); k.ended {
+	if !k.filter(netns, "prerouting", rules.BeforeNAT, link, "", &p, false) {
+		return
+	}
+	if p = k.translate(netns, "prerouting", link, "", p); k.ended || !k.filter(netns, "prerouting", rules.AfterNAT, link, "", &p, false) {
 		return
 	}
 	r, ok := k.route(netns, link, p)
@@ -179,7 +224,7 @@ func (k *walker) arrive(netns, link string, p packet) {
 		return
 	}
 	k.routed(netns, link, "forward", r, p)
-	if k.filter(netns, "forward", link, r.Link, p, true) {
+	if k.filter(netns, "forward", rules.WholeHook, link, r.Link, &p, true) {
 		k.leave(netns, link, r, p)
 	}
 }
@@ -191,38 +236,12 @@ func (k *walker) forwards(netns, link string, p packet) bool {
 	if p.dst.Addr().Is4() {
 		name = "net.ipv4.conf." + link + ".forwarding"
 	}
-	if k.Setting(netns, name) != "0" {
+	if k.Setting(netns, name) != "0" || p.dst.Addr().Is6() && k.Setting(netns, "net.ipv6.conf."+link+".force_forwarding") == "1" {
 		return true
 	}
 	k.hop(p, Hop{Kind: Route, Where: k.Name(netns), Link: link, What: "does not route packets of others", By: name + " = 0"})
 	k.end(NoRoute, "%s does not route packets of others (%s = 0)", k.Name(netns), name)
 	return false
-}
-
-// route asks for the route of the packet, and ends the walk where there is none.
-func (k *walker) route(netns, in string, p packet) (kernel.RouteFound, bool) {
-	q := kernel.RouteQuery{To: p.dst.Addr(), From: p.src.Addr(), In: in}
-	r, err := k.Route(netns, q)
-	var none *kernel.ErrNoRoute
-	if errors.As(err, &none) {
-		h := Hop{Kind: Route, Where: k.Name(netns), Link: in, What: "leads nowhere: " + none.Why, By: queryText(q)}
-		k.hop(p, h)
-		k.end(NoRoute, "%s leads %s nowhere: %s", k.Name(netns), p.dst.Addr(), none.Why)
-		return r, false
-	}
-	return r, !k.fail(err)
-}
-
-// queryText is the question as ip(8) asks it.
-func queryText(q kernel.RouteQuery) string {
-	text := "ip route get " + q.To.String()
-	if q.From.IsValid() {
-		text += " from " + q.From.String()
-	}
-	if q.In != "" {
-		text += " iif " + q.In
-	}
-	return text
 }
 
 // routed notes a routing decision; hook is what the packet meets next.
@@ -245,44 +264,14 @@ func (k *walker) routed(netns, in, hook string, r kernel.RouteFound, p packet) {
 	k.hop(p, Hop{Kind: Route, Where: k.Name(netns), Link: link, What: what, By: routeText(r), Clue: clue})
 }
 
-// routeText is the entry that decided, as ip(8) lists it.
-func routeText(r kernel.RouteFound) string {
-	to := "default"
-	switch {
-	case !r.To.IsValid():
-		to = "(cached)"
-	case r.To.IsSingleIP():
-		to = r.To.Addr().String()
-	case r.To.Bits() > 0:
-		to = r.To.String()
-	}
-	text := to
-	if r.Type == unix.RTN_LOCAL {
-		text = "local " + to
-	}
-	if r.Via.IsValid() {
-		text += " via " + r.Via.String()
-	}
-	if r.Link != "" {
-		text += " dev " + r.Link
-	}
-	if r.Src.IsValid() {
-		text += " src " + r.Src.String()
-	}
-	switch r.Table {
-	case unix.RT_TABLE_LOCAL, unix.RT_TABLE_MAIN, 0:
-	default:
-		text += fmt.Sprintf(" table %d", r.Table)
-	}
-	return text
-}
-
 // leave walks a packet out by the route.
 func (k *walker) leave(netns, in string, r kernel.RouteFound, p packet) {
-	if !k.filter(netns, "postrouting", in, r.Link, p, false) {
+	if !k.filter(netns, "postrouting", rules.BeforeNAT, in, r.Link, &p, false) {
 		return
 	}
-	p = k.masquerade(netns, in, r, p)
+	if p = k.masquerade(netns, in, r, p); !k.filter(netns, "postrouting", rules.AfterNAT, in, r.Link, &p, false) {
+		return
+	}
 	next := r.Via
 	if !next.IsValid() {
 		next = p.dst.Addr()
@@ -292,9 +281,11 @@ func (k *walker) leave(netns, in string, r kernel.RouteFound, p packet) {
 		k.end(Unknown, "link %s is gone", r.Link)
 		return
 	}
-	if !l.Up {
-		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: "is down"})
-		k.end(NoRoute, "%s of %s is down: ip link set %s up", l.Name, k.Name(netns), l.Name)
+	if k.isDown(End{netns, l}, p) {
+		return
+	}
+	if k.reply && netns == "" && l.Name == k.outside {
+		k.returned()
 		return
 	}
 	k.transmit(netns, l, next, p)

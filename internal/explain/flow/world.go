@@ -15,6 +15,13 @@ type World interface {
 	Name(netns string) string
 	Links(netns string) ([]kernel.NetLink, error)
 	Route(netns string, q kernel.RouteQuery) (kernel.RouteFound, error)
+	// Selectors are the fields that policy routing rules compare.
+	Selectors(netns string) (kernel.RouteSelectors, error)
+	// Neighbours are a namespace's neighbours and the forwarding tables of its
+	// bridges.
+	Neighbours(netns string) (neighbours, forwarding []kernel.NeighbourEntry, err error)
+	// Foreign are the programs and filters of others at links.
+	Foreign(netns string) ([]kernel.Foreign, error)
 	// Rules are a namespace's rules, and what could not be read of them.
 	Rules(netns string) (rules.Ruleset, []string, error)
 	Listeners(netns string) ([]kernel.Listener, error)

@@ -28,8 +28,18 @@ func (d *decoder) act(e expr.Any) {
 		d.rule.Action = NoTrack
 	case *expr.Target:
 		d.target(e)
-	case *expr.Counter, *expr.Log, *expr.Objref:
-	default: // limits, random numbers and the like
+	case *expr.Counter, *expr.Log, *expr.FlowOffload:
+	case *expr.Objref:
+		switch {
+		case e.Type == unix.NFT_OBJECT_QUOTA || e.Type == unix.NFT_OBJECT_LIMIT || e.Type == unix.NFT_OBJECT_CONNLIMIT:
+			d.rule.Partial = true
+		case e.Type == unix.NFT_OBJECT_SYNPROXY || e.Type == unix.NFT_OBJECT_TUNNEL:
+			d.other()
+		}
+	case *expr.Queue, *expr.SynProxy:
+		d.other()
+	default: // limits, random numbers and the like, whose results nobody knows
+		clear(d.registers)
 		d.rule.Partial = true
 	}
 }

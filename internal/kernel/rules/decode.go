@@ -35,6 +35,27 @@ func Decode(family nftables.TableFamily, rule *nftables.Rule, sets Sets, links L
 	return d.branched()
 }
 
+// opaque is an expression that the library does not know.
+type opaque struct {
+	expr.Any
+	name string
+}
+
+// Opaque stands for an expression that the library has left out of a rule.
+func Opaque(name string) expr.Any { return opaque{name: name} }
+
+// opaque reads an expression of which only the name is known.
+func (d *decoder) opaque(name string) {
+	switch name {
+	case "dup", "last": // which only copy or count
+	case "fwd", "tproxy":
+		d.other()
+	default:
+		clear(d.registers)
+		d.rule.Partial = true
+	}
+}
+
 // decoder runs a rule's expressions and remembers what the registers hold.
 type decoder struct {
 	family    nftables.TableFamily
@@ -61,7 +82,16 @@ type register struct {
 	width, size int
 	mask        []byte
 	value       []byte
+	// swapped says that the mark in it was put into network byte order.
+	swapped bool
+	// assign is the value as a function of marks, where it is one.
+	assign *Assign
+	// mapped says that a map was looked up into it.
+	mapped bool
 }
+
+// isMark reports whether the register holds a mark.
+func (r register) isMark() bool { return r.field == Mark || r.field == CtMark }
 
 // slot maps both ways to number registers to steps of 4 bytes.
 func slot(reg uint32) uint32 {
@@ -78,8 +108,7 @@ func (d *decoder) step(e expr.Any) {
 	case *expr.Payload:
 		d.payload(e)
 	case *expr.Ct:
-		field := map[expr.CtKey]Field{expr.CtKeySTATE: State, expr.CtKeySTATUS: Status}[e.Key]
-		d.load(e.Register, field, 4, 4)
+		d.ct(e)
 	case *expr.Fib:
 		field := map[bool]Field{true: DestinationType, false: SourceType}[e.FlagDADDR]
 		if !e.ResultADDRTYPE || e.FlagIIF || e.FlagOIF {
@@ -87,10 +116,11 @@ func (d *decoder) step(e expr.Any) {
 		}
 		d.load(e.Register, field, 4, 4)
 	case *expr.Bitwise:
+		d.bitwise(e)
+	case *expr.Byteorder:
 		r := d.registers[slot(e.SourceRegister)]
-		r.mask = e.Mask
-		if !zero(e.Xor) {
-			r.field = ""
+		if r.swapped = r.isMark() && r.mask == nil && e.Size == 4; !r.swapped {
+			r = register{}
 		}
 		d.registers[slot(e.DestRegister)] = r
 	case *expr.Cmp:
@@ -100,7 +130,13 @@ func (d *decoder) step(e expr.Any) {
 	case *expr.Lookup:
 		d.lookup(e)
 	case *expr.Immediate:
-		d.registers[slot(e.Register)] = register{value: e.Data}
+		r := register{value: e.Data}
+		if len(e.Data) == 4 {
+			r.assign = &Assign{Xor: native.Uint32(e.Data)}
+		}
+		d.registers[slot(e.Register)] = r
+	case opaque:
+		d.opaque(e.name)
 	case *expr.Match:
 		d.match(e)
 	default:
@@ -114,24 +150,98 @@ func (d *decoder) load(reg uint32, field Field, width, size int) {
 
 func (d *decoder) meta(e *expr.Meta) {
 	if e.SourceRegister {
-		return // it sets something of the packet
+		switch e.Key {
+		case expr.MetaKeyMARK:
+			d.assign(Mark, e.Register)
+		case expr.MetaKeyPRIORITY, expr.MetaKeyNFTRACE, expr.MetaKeySECMARK:
+		default:
+			d.other()
+		}
+		return
 	}
 	fields := map[expr.MetaKey]register{
 		expr.MetaKeyL4PROTO: {field: Protocol, width: 1}, expr.MetaKeyNFPROTO: {field: Family, width: 1},
 		expr.MetaKeyIIFNAME: {field: InLink, width: linkName}, expr.MetaKeyOIFNAME: {field: OutLink, width: linkName},
 		expr.MetaKeyIIF: {field: InLink, width: 4}, expr.MetaKeyOIF: {field: OutLink, width: 4},
-		expr.MetaKeyMARK: {field: Mark, width: 4},
+		expr.MetaKeyMARK:     {field: Mark, width: 4, assign: &Assign{Mark: allBits}},
+		expr.MetaKeyPROTOCOL: {field: EtherType, width: 2},
 	}
 	r := fields[e.Key]
 	r.size = r.width
 	d.registers[slot(e.Register)] = r
 }
 
+func (d *decoder) ct(e *expr.Ct) {
+	switch {
+	case e.SourceRegister && e.Key == expr.CtKeyMARK:
+		d.assign(CtMark, e.Register)
+	case e.SourceRegister && e.Key == expr.CtKeyLABELS, e.SourceRegister && e.Key == expr.CtKeyEVENTMASK:
+	case e.SourceRegister:
+		d.other()
+	case e.Key == expr.CtKeyMARK:
+		d.registers[slot(e.Register)] = register{field: CtMark, width: 4, size: 4, assign: &Assign{CtMark: allBits}}
+	default:
+		d.load(e.Register, map[expr.CtKey]Field{expr.CtKeySTATE: State, expr.CtKeySTATUS: Status}[e.Key], 4, 4)
+	}
+}
+
+// assign adds a statement that sets a mark to what a register holds.
+func (d *decoder) assign(to Field, reg uint32) {
+	r := d.registers[slot(reg)]
+	switch {
+	case r.mapped && d.branches != nil:
+		before := d.resolve
+		d.resolve = func(rule *Rule, value []byte) {
+			if before != nil {
+				before(rule, value)
+			}
+			a := Assign{To: to, Unknown: len(value) < 4}
+			if !a.Unknown {
+				a.Xor = native.Uint32(value)
+			}
+			rule.Assigns = append(slices.Clone(rule.Assigns), a)
+		}
+	case r.assign != nil:
+		a := *r.assign
+		a.To = to
+		d.rule.Assigns = append(d.rule.Assigns, a)
+	default:
+		d.rule.Assigns = append(d.rule.Assigns, Assign{To: to, Unknown: true})
+	}
+}
+
+// bitwise masks a register. What newer kernels do with two registers, and shifts,
+// have no mask, and their result is not known.
+func (d *decoder) bitwise(e *expr.Bitwise) {
+	r := d.registers[slot(e.SourceRegister)]
+	switch {
+	case len(e.Mask) == 0:
+		r = register{}
+	case !zero(e.Xor):
+		r.field = ""
+	}
+	if r.mask = e.Mask; len(e.Mask) == 4 && len(e.Xor) == 4 && r.assign != nil {
+		a := r.assign.and(native.Uint32(e.Mask), native.Uint32(e.Xor))
+		r.assign = &a
+	} else {
+		r.assign = nil
+	}
+	r.mapped = false
+	d.registers[slot(e.DestRegister)] = r
+}
+
+// other notes that the rule does something that is not understood.
+func (d *decoder) other() {
+	if d.rule.Action == None {
+		d.rule.Action = Other
+	}
+}
+
 // payload knows addresses, ports and protocols by where they are in headers
 // (RFC 791, RFC 8200, RFC 9293).
 func (d *decoder) payload(e *expr.Payload) {
 	if e.OperationType == expr.PayloadWrite {
-		d.rule.Partial = true
+		d.other()
 		return
 	}
 	type place struct {
@@ -153,14 +263,31 @@ func (d *decoder) payload(e *expr.Payload) {
 		{expr.PayloadBaseTransportHeader, 2}: {field: Port, width: 2},
 		// The rules that look there are for TCP alone: others would ask in vain.
 		{expr.PayloadBaseTransportHeader, 13}: {field: Flags, width: 1},
+		{expr.PayloadBaseLLHeader, 0}:         {field: EtherDestination, width: 6},
+		{expr.PayloadBaseLLHeader, 6}:         {field: EtherSource, width: 6},
+		{expr.PayloadBaseLLHeader, 12}:        {field: EtherType, width: 2},
+	}
+	arp := map[place]register{
+		{expr.PayloadBaseNetworkHeader, 6}:  {field: ARPOperation, width: 2},
+		{expr.PayloadBaseNetworkHeader, 14}: {field: Source, width: 4},
+		{expr.PayloadBaseNetworkHeader, 24}: {field: Destination, width: 4},
 	}
 	at := place{e.Base, e.Offset}
 	r, found := ports[at]
+	if found && at == (place{expr.PayloadBaseTransportHeader, 0}) && e.Len == 1 { // no port is one byte
+		r = register{field: ICMPType, width: 1}
+	}
+	if !found && d.family == nftables.TableFamilyARP {
+		r, found = arp[at]
+	}
 	if !found && d.family != nftables.TableFamilyIPv6 {
 		r, found = v4[at]
 	}
 	if !found && d.family != nftables.TableFamilyIPv4 {
-		r = v6[at]
+		// In a frame, 4 bytes there are an address of ARP.
+		if r = v6[at]; r.width == 16 && e.Len == 4 && d.family != nftables.TableFamilyIPv6 && d.family != nftables.TableFamilyINet {
+			r.field = ""
+		}
 	}
 	r.size = int(e.Len)
 	if r.size > r.width { // several fields at once
@@ -171,16 +298,18 @@ func (d *decoder) payload(e *expr.Payload) {
 
 func (d *decoder) compare(e *expr.Cmp) {
 	r := d.registers[slot(e.Register)]
+	equal := e.Op == expr.CmpOpEq || e.Op == expr.CmpOpNeq
 	switch {
-	case r.field == Flags && (e.Op == expr.CmpOpEq || e.Op == expr.CmpOpNeq):
-		d.rule.Conditions = append(d.rule.Conditions, Condition{Fields: []Field{Flags}, Mask: r.mask, Not: e.Op == expr.CmpOpNeq, In: [][]Range{{{e.Data, e.Data}}}})
-	case r.field == State || r.field == Status || r.mask != nil && zero(e.Data) && e.Op == expr.CmpOpNeq:
-		if r.field == "" || r.mask == nil || !zero(e.Data) {
+	case r.field != Flags && (r.field == State || r.field == Status || r.mask != nil && zero(e.Data) && e.Op == expr.CmpOpNeq):
+		if r.field == "" || r.mask == nil || !zero(e.Data) || !equal {
 			d.rule.Partial = true
 			return
 		}
-		d.rule.Conditions = append(d.rule.Conditions, Condition{Fields: []Field{r.field}, Any: r.mask, Not: e.Op == expr.CmpOpEq})
-	case e.Op == expr.CmpOpEq || e.Op == expr.CmpOpNeq:
+		d.add(Condition{Fields: []Field{r.field}, Any: d.canonical(r, r.mask), Not: e.Op == expr.CmpOpEq})
+	case equal && r.field != "" && r.mask != nil && (r.field == Flags || !prefix(r.mask) || r.isMark()):
+		data := d.canonical(r, e.Data)
+		d.add(Condition{Fields: []Field{r.field}, Mask: d.canonical(r, r.mask), Not: e.Op == expr.CmpOpNeq, In: [][]Range{{{data, data}}}})
+	case equal:
 		last := slices.Clone(e.Data)
 		for i := range last {
 			if i < len(r.mask) {
@@ -188,13 +317,50 @@ func (d *decoder) compare(e *expr.Cmp) {
 			}
 		}
 		d.condition(r, e.Op == expr.CmpOpNeq, Range{e.Data, last})
+	case r.mask != nil || r.isMark() && !r.swapped:
+		d.rule.Partial = true
 	case e.Op == expr.CmpOpGte:
 		d.condition(r, false, Range{e.Data, bytes.Repeat([]byte{0xff}, len(e.Data))})
+	case e.Op == expr.CmpOpGt:
+		d.condition(r, true, Range{make([]byte, len(e.Data)), e.Data})
 	case e.Op == expr.CmpOpLte:
 		d.atMost(r, e.Data)
+	case e.Op == expr.CmpOpLt:
+		d.condition(r, true, Range{e.Data, bytes.Repeat([]byte{0xff}, len(e.Data))})
 	default:
 		d.rule.Partial = true
 	}
+}
+
+// add adds a condition. One that comes after a statement does not hold for that,
+// so the statement may be executed where the condition is not met.
+func (d *decoder) add(c Condition) {
+	d.rule.Partial = d.rule.Partial || len(d.rule.Assigns) > 0
+	d.rule.Conditions = append(d.rule.Conditions, c)
+}
+
+// canonical puts the bytes of a mark into network byte order, as conditions have
+// it, unless the rule has done so itself.
+func (d *decoder) canonical(r register, value []byte) []byte {
+	if !r.isMark() || r.swapped || len(value) != 4 {
+		return value
+	}
+	return big.AppendUint32(nil, native.Uint32(value))
+}
+
+// prefix reports whether a mask has all its bits at the beginning.
+func prefix(mask []byte) bool {
+	ended := false
+	for _, b := range mask {
+		for bit := 7; bit >= 0; bit-- {
+			set := b>>bit&1 == 1
+			if set && ended {
+				return false
+			}
+			ended = ended || !set
+		}
+	}
+	return true
 }
 
 // atMost ends the range that the rule has begun just before, or begins one at 0.
@@ -213,7 +379,7 @@ func (d *decoder) condition(r register, not bool, in Range) {
 		d.rule.Partial = true
 		return
 	}
-	d.rule.Conditions = append(d.rule.Conditions, Condition{Fields: []Field{r.field}, Not: not, In: [][]Range{{d.whole(r, in)}}})
+	d.add(Condition{Fields: []Field{r.field}, Not: not, In: [][]Range{{d.whole(r, in)}}})
 }
 
 // whole completes a range of the first bytes of a field, and names links.
@@ -222,6 +388,9 @@ func (d *decoder) whole(r register, in Range) Range {
 		name := make([]byte, linkName)
 		copy(name, d.links(native.Uint32(in.First)))
 		return Range{name, name}
+	}
+	if r.isMark() {
+		in = Range{d.canonical(r, in.First), d.canonical(r, in.Last)}
 	}
 	out := Range{make([]byte, r.width), bytes.Repeat([]byte{0xff}, r.width)}
 	if (r.field == InLink || r.field == OutLink) && bytes.IndexByte(in.Last, 0) >= 0 {
@@ -235,8 +404,11 @@ func (d *decoder) whole(r register, in Range) Range {
 // lookup is a condition, or begins a rule an element.
 func (d *decoder) lookup(e *expr.Lookup) {
 	elements, err := d.sets(e.SetName)
-	if err != nil {
+	if err != nil || slices.ContainsFunc(elements, func(e nftables.SetElement) bool { return len(e.Key) == 0 }) { // the element for all others
 		d.rule.Partial = true
+		if e.IsDestRegSet && e.DestRegister == unix.NFT_REG_VERDICT {
+			d.other()
+		}
 		return
 	}
 	fields := d.concatenation(slot(e.SourceRegister), elements)
@@ -244,9 +416,11 @@ func (d *decoder) lookup(e *expr.Lookup) {
 		d.rule.Partial = true
 	}
 	if e.IsDestRegSet {
+		d.rule.Partial = d.rule.Partial || d.branches != nil || len(d.rule.Assigns) > 0
 		d.branches, d.fields = elements, fields
 		if d.verdicts = e.DestRegister == unix.NFT_REG_VERDICT; !d.verdicts {
 			d.at = slot(e.DestRegister)
+			d.registers[d.at] = register{mapped: true}
 		}
 		if elements == nil {
 			d.branches = []nftables.SetElement{}
@@ -263,7 +437,7 @@ func (d *decoder) lookup(e *expr.Lookup) {
 	if c.Fields == nil { // of an empty set
 		c.Fields = []Field{Protocol}
 	}
-	d.rule.Conditions = append(d.rule.Conditions, c)
+	d.add(c)
 }
 
 // concatenation returns the fields that the registers from at on hold, as many

@@ -1,7 +1,10 @@
 package rules
 
 import (
+	"fmt"
+	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,8 +47,11 @@ func Saved(family, text string) Ruleset {
 
 func savedChain(family, table, name, policy string) Chain {
 	c := Chain{Table: family + " " + table + LegacyMark, Name: name, Hook: hooks[name], Type: "filter"}
-	if table == "nat" {
+	switch {
+	case table == "nat":
 		c.Type = "nat"
+	case table == "mangle" && name == "OUTPUT":
+		c.Type = "route"
 	}
 	if c.Hook == "" {
 		c.Type = ""
@@ -116,6 +122,8 @@ type saved struct {
 	words  []string
 	not    bool
 	rule   Rule
+	// match and target are the module that the next words are of.
+	match, target string
 }
 
 func (s *saved) more() bool { return len(s.words) > 0 }
@@ -141,7 +149,7 @@ func (s *saved) add(f Field, in ...Range) {
 func (s *saved) condition(word string) bool {
 	switch word {
 	case "-m":
-		s.next() // names what the next words are of
+		s.match = s.next()
 	case "--comment":
 		s.rule.Comment = s.next()
 	case "-p":
@@ -164,10 +172,64 @@ func (s *saved) condition(word string) bool {
 		s.add(map[string]Field{"--dst-type": DestinationType, "--src-type": SourceType}[word], Range{local, local})
 	case "--ctstate", "--state":
 		s.states(s.next())
+	case "--mark":
+		return s.mark(s.next())
+	case "--tcp-flags":
+		mask, errMask := flagBits(s.next())
+		flags, errFlags := flagBits(s.next())
+		s.rule.Conditions = append(s.rule.Conditions, flagsCondition(mask, flags, s.not))
+		return errMask == nil && errFlags == nil
+	case "--mac-source":
+		mac, err := net.ParseMAC(s.next())
+		s.add(EtherSource, Range{mac, mac})
+		return err == nil
+	case "--icmpv6-type":
+		kind, err := strconv.ParseUint(s.next(), 10, 8)
+		s.add(ICMPType, Range{[]byte{byte(kind)}, []byte{byte(kind)}})
+		return err == nil
 	default:
 		return false
 	}
 	return true
+}
+
+// mark reads a value with or without a mask, as in 0x1/0xff.
+func (s *saved) mark(text string) bool {
+	f, ok := map[string]Field{"mark": Mark, "connmark": CtMark}[s.match]
+	value, mask, err := markWords(text)
+	if !ok || err != nil {
+		return false
+	}
+	s.rule.Conditions = append(s.rule.Conditions, markCondition(f, value, mask, s.not))
+	return true
+}
+
+func markWords(text string) (value, mask uint32, err error) {
+	first, second, masked := strings.Cut(text, "/")
+	v, err := strconv.ParseUint(first, 0, 32)
+	m := uint64(allBits)
+	if masked && err == nil {
+		m, err = strconv.ParseUint(second, 0, 32)
+	}
+	return uint32(v), uint32(m), err
+}
+
+// flagBits reads flags of TCP as in SYN,ACK.
+func flagBits(text string) (byte, error) {
+	names := []string{"FIN", "SYN", "RST", "PSH", "ACK", "URG"}
+	var bits byte
+	for _, name := range strings.Split(text, ",") {
+		i := slices.Index(names, name)
+		switch {
+		case i >= 0:
+			bits |= 1 << i
+		case name == "ALL":
+			bits |= 1<<len(names) - 1
+		case name != "NONE":
+			return 0, fmt.Errorf("TCP flag %q", name)
+		}
+	}
+	return bits, nil
 }
 
 func (s *saved) protocol(name string) bool {
@@ -240,15 +302,7 @@ func (s *saved) states(text string) {
 func (s *saved) action(word string) bool {
 	switch word {
 	case "-j":
-		target := s.next()
-		known := map[string]Action{"ACCEPT": Accept, "DROP": Drop, "REJECT": Reject, "RETURN": Return, "DNAT": DNAT, "SNAT": SNAT,
-			"MASQUERADE": Masquerade, "REDIRECT": Redirect, "NOTRACK": NoTrack, "LOG": None, "NFLOG": None, "MARK": None, "TCPMSS": None}
-		action, ok := known[target]
-		if !ok {
-			s.rule.Action, s.rule.Chain = Jump, target
-		} else if s.rule.Action = action; action == None || action == Reject {
-			s.words = nil // the rest says how
-		}
+		return s.jump(s.next())
 	case "-g":
 		s.rule.Action, s.rule.Chain = Goto, s.next()
 	case "--to-destination", "--to-source":
@@ -261,6 +315,68 @@ func (s *saved) action(word string) bool {
 		return false
 	}
 	return true
+}
+
+// jump reads a target. One that is no action is a chain, or not known here, which
+// is found out when the chain is looked for.
+func (s *saved) jump(target string) bool {
+	known := map[string]Action{"ACCEPT": Accept, "DROP": Drop, "REJECT": Reject, "RETURN": Return, "DNAT": DNAT, "SNAT": SNAT,
+		"MASQUERADE": Masquerade, "REDIRECT": Redirect, "NOTRACK": NoTrack}
+	action, ok := known[target]
+	s.target = target
+	switch {
+	case ok:
+		if s.rule.Action = action; action == Reject {
+			s.words = nil // the rest says how
+		}
+	case slices.Contains(harmless, target):
+		s.words = nil
+	case target == "MARK" || target == "CONNMARK" || target == "CT":
+		if left := s.marks(s.words); left != nil {
+			s.rule.Action = Other
+		}
+		s.words = nil
+	default:
+		s.rule.Action, s.rule.Chain = Jump, target
+	}
+	return true
+}
+
+// marks reads what MARK, CONNMARK and CT do, and returns the words that it does
+// not understand.
+func (s *saved) marks(words []string) []string {
+	value := map[string]string{}
+	for i := 0; i+1 < len(words); i++ {
+		value[words[i]] = words[i+1]
+	}
+	number := func(name string) uint32 {
+		if value[name] == "" {
+			return allBits
+		}
+		n, _, err := markWords(value[name])
+		s.rule.Partial = s.rule.Partial || err != nil
+		return n
+	}
+	switch {
+	case len(words) == 0:
+	case s.target == "CT" && words[0] == "--notrack":
+		s.rule.Action = NoTrack
+	case s.target == "MARK" && words[0] == "--set-xmark":
+		v, mask, err := markWords(value["--set-xmark"])
+		s.rule.Partial = s.rule.Partial || err != nil
+		s.rule.Assigns = []Assign{{To: Mark, Mark: ^mask, Xor: v}}
+	case s.target == "CONNMARK" && words[0] == "--set-xmark":
+		v, mask, err := markWords(value["--set-xmark"])
+		s.rule.Partial = s.rule.Partial || err != nil
+		s.rule.Assigns = []Assign{connmark(connmarkSet, v, mask, 0)}
+	case s.target == "CONNMARK" && words[0] == "--save-mark":
+		s.rule.Assigns = []Assign{connmark(connmarkSave, 0, number("--ctmask"), number("--nfmask"))}
+	case s.target == "CONNMARK" && words[0] == "--restore-mark":
+		s.rule.Assigns = []Assign{connmark(connmarkRestore, 0, number("--ctmask"), number("--nfmask"))}
+	default:
+		return words
+	}
+	return nil
 }
 
 // to reads an address, with a port or ports or without.

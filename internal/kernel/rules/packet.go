@@ -22,7 +22,34 @@ type Packet struct {
 	Local bool
 	// Translated says that its destination was rewritten.
 	Translated bool
+	// Mark is the packet's mark, and CtMark that of its connection.
+	Mark, CtMark Bits
+	// Untracked says that connection tracking leaves the packet alone.
+	Untracked bool
+	// Reply says that it is the first answer of the connection. The port in To may
+	// then be unknown, and is 0.
+	Reply bool
+	// Neighbour says that it is a message of address resolution between From and
+	// To, and not a packet of the flow.
+	Neighbour Neighbour
+	// HardFrom and HardTo are the Ethernet addresses of the frame; nil where they
+	// are not known.
+	HardFrom, HardTo []byte
 }
+
+// Neighbour is a message of address resolution: ARP for IPv4, Neighbor Discovery
+// (RFC 4861) for IPv6.
+type Neighbour byte
+
+// The messages of address resolution.
+const (
+	NoNeighbour Neighbour = iota
+	Solicitation
+	Advertisement
+)
+
+// isARP reports whether the packet is one of ARP, and not of IP.
+func (p Packet) isARP() bool { return p.Neighbour != NoNeighbour && p.To.Addr().Is4() }
 
 // Answer is what can be told of a condition.
 type Answer int
@@ -41,12 +68,24 @@ func (a Answer) Not() Answer { return Yes - a }
 // status that says that the destination was rewritten
 // (linux/netfilter/nf_conntrack_common.h).
 const (
-	stateNew  = 1 << 3
-	statusNAT = 1 << 5
+	stateEstablished = 1 << 1
+	stateNew         = 1 << 3
+	stateUntracked   = 1 << 6
+	statusSeenReply  = 1 << 1
+	statusNAT        = 1 << 5
 )
 
-// tcpSyn is the only flag of a connection's first packet (RFC 9293).
-const tcpSyn = 0x02
+// The flags of a connection's first packet and of its answer (RFC 9293).
+const (
+	tcpSyn    = 0x02
+	tcpSynAck = 0x12
+)
+
+// Types of ICMPv6 (RFC 4861).
+const (
+	neighbourSolicitation  = 135
+	neighbourAdvertisement = 136
+)
 
 var protocols = map[model.Proto]byte{model.TCP: unix.IPPROTO_TCP, model.UDP: unix.IPPROTO_UDP}
 
@@ -62,12 +101,15 @@ func (p Packet) field(f Field) (value []byte, known bool) {
 	case Source:
 		return p.From.Addr().AsSlice(), p.From.Addr().IsValid()
 	case Destination:
-		return p.To.Addr().AsSlice(), true
+		return p.To.Addr().AsSlice(), p.To.Addr().IsValid()
 	case SourcePort:
-		return port(p.From.Port()), p.From.Port() != 0
+		return port(p.From.Port()), p.From.Port() != 0 && p.Neighbour == NoNeighbour
 	case Port:
-		return port(p.To.Port()), true
+		return port(p.To.Port()), p.To.Port() != 0 && p.Neighbour == NoNeighbour
 	case Protocol:
+		if p.Neighbour != NoNeighbour {
+			return []byte{unix.IPPROTO_ICMPV6}, !p.isARP()
+		}
 		return []byte{protocols[p.Proto]}, true
 	case Family:
 		if p.To.Addr().Is4() {
@@ -80,30 +122,85 @@ func (p Packet) field(f Field) (value []byte, known bool) {
 		return link(p.Out), true
 	case DestinationType:
 		if p.Local {
-			return number(unix.RTN_LOCAL), true
+			return number(unix.RTN_LOCAL), p.Neighbour == NoNeighbour
 		}
-		return number(unix.RTN_UNICAST), true
+		return number(unix.RTN_UNICAST), p.Neighbour == NoNeighbour
 	case State:
-		return number(stateNew), true
+		return number(p.state()), true
 	case Status:
-		if p.Translated {
-			return number(statusNAT), true
-		}
-		return number(0), true
+		return number(p.status()), true
 	case Mark:
-		return number(0), true
+		return big.AppendUint32(nil, p.Mark.Value), p.Mark.Known()
+	case CtMark:
+		return big.AppendUint32(nil, p.CtMark.Value), p.CtMark.Known()
 	case Flags:
+		if p.Reply {
+			return []byte{tcpSynAck}, p.Proto == model.TCP
+		}
 		return []byte{tcpSyn}, p.Proto == model.TCP
 	}
+	return p.frame(f)
+}
+
+// frame returns the bytes of what is outside of a packet of TCP or UDP.
+func (p Packet) frame(f Field) (value []byte, known bool) {
+	switch f {
+	case EtherType:
+		kind := uint16(unix.ETH_P_IPV6)
+		switch {
+		case p.isARP():
+			kind = unix.ETH_P_ARP
+		case p.To.Addr().Is4():
+			kind = unix.ETH_P_IP
+		}
+		return big.AppendUint16(nil, kind), true
+	case EtherSource:
+		return p.HardFrom, p.HardFrom != nil
+	case EtherDestination:
+		return p.HardTo, p.HardTo != nil
+	case ARPOperation:
+		return big.AppendUint16(nil, uint16(p.Neighbour)), p.isARP()
+	case ICMPType:
+		return []byte{map[Neighbour]byte{Solicitation: neighbourSolicitation, Advertisement: neighbourAdvertisement}[p.Neighbour]},
+			p.Neighbour != NoNeighbour && !p.isARP()
+	}
 	return nil, false
+}
+
+// state is that of connection tracking. It leaves Neighbor Discovery alone.
+func (p Packet) state() uint32 {
+	switch {
+	case p.Untracked || p.Neighbour != NoNeighbour:
+		return stateUntracked
+	case p.Reply:
+		return stateEstablished
+	}
+	return stateNew
+}
+
+func (p Packet) status() uint32 {
+	n := uint32(0)
+	if p.Translated {
+		n |= statusNAT
+	}
+	if p.Reply {
+		n |= statusSeenReply
+	}
+	return n
 }
 
 // Holds says whether the condition holds for the packet.
 func (c Condition) Holds(p Packet) Answer {
 	values := make([][]byte, len(c.Fields))
 	for i, f := range c.Fields {
+		if p.lacks(f) {
+			return No
+		}
+		if answer, ok := c.aboutClientPort(f, p); ok {
+			return answer
+		}
 		value, known := p.field(f)
-		if !known {
+		if !known && !c.spares(f, p) {
 			return Maybe
 		}
 		values[i] = value
@@ -125,6 +222,50 @@ func (c Condition) Holds(p Packet) Answer {
 		return held.Not()
 	}
 	return held
+}
+
+// lacks reports whether the packet has no such field, which no condition on it
+// survives: ARP has no transport protocol.
+func (p Packet) lacks(f Field) bool {
+	return p.isARP() && (f == Protocol || f == SourcePort || f == Port || f == ICMPType || f == Flags)
+}
+
+// aboutClientPort answers a condition on the client's port where that is not
+// known: an ordinary client's is none of the privileged ports.
+func (c Condition) aboutClientPort(f Field, p Packet) (Answer, bool) {
+	unknown := f == Port && p.Reply && p.To.Port() == 0 || f == SourcePort && !p.Reply && p.From.Port() == 0
+	if !unknown || p.Neighbour != NoNeighbour || len(c.Fields) != 1 || c.In == nil || c.Mask != nil {
+		return Maybe, false
+	}
+	for _, tuple := range c.In {
+		if ports, ok := tuple[0].Ports(); !ok || ports.Last >= firstClientPort {
+			return Maybe, false
+		}
+	}
+	if c.Not {
+		return Yes, true
+	}
+	return No, true
+}
+
+// firstClientPort is the first port that is not privileged.
+const firstClientPort = 1024
+
+// spares reports whether the condition looks at none of the unknown bits of a
+// mark.
+func (c Condition) spares(f Field, p Packet) bool {
+	mask := c.Mask
+	if c.Any != nil {
+		mask = c.Any
+	}
+	if len(mask) != 4 || f != Mark && f != CtMark {
+		return false
+	}
+	unknown := p.Mark.Unknown
+	if f == CtMark {
+		unknown = p.CtMark.Unknown
+	}
+	return big.Uint32(mask)&unknown == 0
 }
 
 func masked(value, mask []byte) []byte {

@@ -10,8 +10,8 @@
 // element. What is not understood makes a rule Partial, and what follows from it
 // is then Maybe: nobody is told for certain what is only likely.
 //
-// Of expressions that its library does not know (socket, rt, xfrm, osf) nothing is
-// told here, so a rule with one of them looks as if it were for more packets.
+// The library leaves out expressions that it does not know (socket, rt, xfrm, osf):
+// package kernel marks their places with Opaque.
 //
 // The forms come from linux/netfilter/nf_tables.h and, for what iptables-nft
 // wraps, from linux/netfilter/xt_*.h.
@@ -34,8 +34,10 @@ type Chain struct {
 	Table string `json:"table"`
 	Name  string `json:"name"`
 	// Hook is where packets meet the chain: prerouting, input, forward, output,
-	// postrouting; empty for a chain that others jump to.
+	// postrouting, ingress, egress; empty for a chain that others jump to.
 	Hook string `json:"hook,omitempty"`
+	// Links are those whose packets meet a chain at ingress or egress.
+	Links []string `json:"links,omitempty"`
 	// Type is filter, nat or route.
 	Type     string `json:"type,omitempty"`
 	Priority int    `json:"priority,omitempty"`
@@ -73,6 +75,8 @@ type Rule struct {
 	// To and ToPorts are what NAT writes; the zero values leave what was.
 	To      netip.Addr      `json:"to,omitzero"`
 	ToPorts model.PortRange `json:"toPorts,omitzero"`
+	// Assigns are the marks that the rule sets before its action.
+	Assigns []Assign `json:"assigns,omitempty"`
 	// Partial says that the rule holds more than is understood here.
 	Partial bool `json:"partial,omitempty"`
 	// Handle is nftables' number for it, by which traces name it; 0 elsewhere.
@@ -100,7 +104,19 @@ const (
 	// State and Status are conntrack's, as masks.
 	State  Field = "ct state"
 	Status Field = "ct status"
+	// Mark is the packet's mark and CtMark its connection's. Conditions hold them
+	// most significant byte first, so that ranges compare as numbers.
 	Mark   Field = "meta mark"
+	CtMark Field = "ct mark"
+	// EtherType is the protocol of a frame, e.g. 0x0806 for ARP.
+	EtherType Field = "ether type"
+	// EtherSource and EtherDestination are addresses of Ethernet.
+	EtherSource      Field = "ether saddr"
+	EtherDestination Field = "ether daddr"
+	// ICMPType is the type of a message of ICMP or ICMPv6.
+	ICMPType Field = "icmp type"
+	// ARPOperation is 1 for a request and 2 for a reply.
+	ARPOperation Field = "arp operation"
 	// Flags are those of TCP; a packet is the first of its connection.
 	Flags Field = "tcp flags"
 )

@@ -22,6 +22,9 @@ func (r Rule) String() string {
 	if r.Partial {
 		parts = append(parts, "…")
 	}
+	for _, a := range r.Assigns {
+		parts = append(parts, a.String())
+	}
 	action := string(r.Action)
 	switch {
 	case r.Chain != "":
@@ -33,7 +36,10 @@ func (r Rule) String() string {
 	case r.ToPorts != model.PortRange{}:
 		action += " to :" + r.ToPorts.String()
 	}
-	return strings.Join(append(parts, strings.TrimSpace(action)), " ")
+	if action = strings.TrimSpace(action); action != "" {
+		parts = append(parts, action)
+	}
+	return strings.Join(parts, " ")
 }
 
 func endpoint(a netip.Addr, ports model.PortRange) string {

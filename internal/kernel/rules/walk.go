@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -25,6 +26,32 @@ type Verdict struct {
 	Policy bool
 	// Met are the rules on the way that do something, By included.
 	Met []Step
+	// Packet is the packet as it goes on, with the marks that rules have set.
+	Packet Packet
+	// Rerouted says that a chain of the type route has changed the mark, and the
+	// kernel asks for the route again.
+	Rerouted bool
+}
+
+// Part says which filters of a hook a packet meets: those before the hook's NAT
+// or those after it, by their priority.
+type Part int
+
+// The parts of a hook.
+const (
+	WholeHook Part = iota
+	BeforeNAT
+	AfterNAT
+)
+
+// natPriority is where NAT is done at a hook, whatever priority its chains have
+// (linux/netfilter_ipv4.h: NF_IP_PRI_NAT_DST, NF_IP_PRI_NAT_SRC).
+var natPriority = map[string]int{"prerouting": -100, "output": -100, "input": 100, "postrouting": 100}
+
+// has reports whether the chain belongs to the part.
+func (part Part) has(c Chain) bool {
+	at, ok := natPriority[c.Hook]
+	return part == WholeHook || !ok && part == BeforeNAT || ok && (c.Priority < at) == (part == BeforeNAT)
 }
 
 // maxDepth bounds jumps, as the kernel does (NFT_JUMP_STACK_SIZE).
@@ -32,11 +59,21 @@ const maxDepth = 16
 
 // Filter follows the packet through the filters of a hook: dropped by one, it
 // meets no other; accepted by one, it goes on to the next.
-func (rs Ruleset) Filter(hook string, p Packet) Verdict {
-	out := Verdict{Action: Accept, Certain: true}
-	for _, c := range rs.at(hook, p, "filter", "route") {
-		v := rs.through(c, p)
-		out.Met = append(out.Met, v.Met...)
+func (rs Ruleset) Filter(hook string, p Packet) Verdict { return rs.FilterPart(hook, WholeHook, p) }
+
+// FilterPart is Filter for a part of the hook.
+func (rs Ruleset) FilterPart(hook string, part Part, p Packet) Verdict {
+	chains := slices.DeleteFunc(rs.at(hook, p, "filter", "route"), func(c Chain) bool { return !part.has(c) })
+	return rs.filters(chains, p)
+}
+
+// filters follows the packet through filters, one after the other.
+func (rs Ruleset) filters(chains []Chain, p Packet) Verdict {
+	out := Verdict{Action: Accept, Certain: true, Packet: p}
+	for _, c := range chains {
+		v := rs.through(c, out.Packet)
+		out.Rerouted = out.Rerouted || c.Type == "route" && v.Packet.Mark != out.Packet.Mark
+		out.Met, out.Packet = append(out.Met, v.Met...), v.Packet
 		if v.Action == Drop || v.Action == Reject {
 			v.Met, v.Certain = out.Met, v.Certain && out.Certain
 			return v
@@ -52,10 +89,13 @@ func (rs Ruleset) Filter(hook string, p Packet) Verdict {
 // Translate follows the packet through the NAT chains of a hook until one of
 // them translates it: Action is then DNAT, Redirect, SNAT or Masquerade.
 func (rs Ruleset) Translate(hook string, p Packet) Verdict {
-	out := Verdict{Action: Accept, Certain: true}
+	out := Verdict{Action: Accept, Certain: true, Packet: p}
+	if p.Untracked {
+		return out
+	}
 	for _, c := range rs.at(hook, p, "nat") {
-		v := rs.through(c, p)
-		out.Met = append(out.Met, v.Met...)
+		v := rs.through(c, out.Packet)
+		out.Met, out.Packet = append(out.Met, v.Met...), v.Packet
 		out.Certain = out.Certain && v.Certain
 		if v.Action != Accept {
 			v.Met, v.Certain = out.Met, out.Certain
@@ -80,16 +120,45 @@ func (rs Ruleset) at(hook string, p Packet, types ...string) []Chain {
 
 // sees reports whether the chain's family is the packet's.
 func (c Chain) sees(p Packet) bool {
-	family, _, _ := strings.Cut(c.Table, " ")
-	switch family {
+	switch c.Family() {
 	case "inet":
-		return true
+		return !p.isARP()
 	case "ip":
-		return p.To.Addr().Is4()
+		return p.To.Addr().Is4() && !p.isARP()
 	case "ip6":
 		return p.To.Addr().Is6()
+	case "arp":
+		return p.isARP()
 	}
 	return false
+}
+
+// Family is that of the chain's table.
+func (c Chain) Family() string {
+	family, _, _ := strings.Cut(c.Table, " ")
+	return family
+}
+
+// Frame follows a frame through the filters of the family bridge at a hook.
+func (rs Ruleset) Frame(hook string, p Packet) Verdict {
+	var chains []Chain
+	for _, c := range rs {
+		if c.Family() == "bridge" && c.Hook == hook && c.Type != "nat" {
+			chains = append(chains, c)
+		}
+	}
+	return rs.filters(chains, p)
+}
+
+// Device follows a frame through the filters of a link, at ingress or egress.
+func (rs Ruleset) Device(hook, link string, p Packet) Verdict {
+	var chains []Chain
+	for _, c := range rs {
+		if c.Hook == hook && (c.Family() == "netdev" || c.Family() == "inet" && !p.isARP()) && (len(c.Links) == 0 || slices.Contains(c.Links, link)) {
+			chains = append(chains, c)
+		}
+	}
+	return rs.filters(chains, p)
 }
 
 // Find returns a chain of a table.
@@ -104,8 +173,8 @@ func (rs Ruleset) Find(table, name string) (Chain, bool) {
 
 // through follows the packet through a chain with a hook.
 func (rs Ruleset) through(c Chain, p Packet) Verdict {
-	v := Verdict{Certain: true}
-	rs.walk(c, p, &v, 0, true)
+	v := Verdict{Certain: true, Packet: p}
+	rs.walk(c, &v, 0, true)
 	if v.Action == None {
 		v.Action = Accept
 		if c.Policy != "" {
@@ -119,18 +188,22 @@ func (rs Ruleset) through(c Chain, p Packet) Verdict {
 // walk follows the packet through a chain and those that it jumps to, and
 // reports whether a rule has decided. One that decides only perhaps, or in a
 // chain that is entered only perhaps, leaves the verdict open and in doubt.
-func (rs Ruleset) walk(c Chain, p Packet, v *Verdict, depth int, sure bool) (decided bool) {
+func (rs Ruleset) walk(c Chain, v *Verdict, depth int, sure bool) (decided bool) {
 	for _, r := range c.Rules {
-		held := r.Holds(p)
-		if held == No || r.Action == None {
+		held := r.Holds(v.Packet)
+		if held == No || r.Action == None && len(r.Assigns) == 0 {
 			continue
 		}
-		step := Step{c.Table, c.Name, r, sure && held == Yes}
+		step := Step{c.Table, c.Name, r, sure && held == Yes && r.Action != Other}
 		v.Met = append(v.Met, step)
+		v.Packet.assign(r.Assigns, step.Certain)
 		switch r.Action {
 		case Jump, Goto:
 			to, ok := rs.Find(c.Table, r.Chain)
-			if ok && depth < maxDepth && rs.walk(to, p, v, depth+1, step.Certain) {
+			if !ok { // a target of legacy iptables that is not known here
+				v.Certain = false
+			}
+			if ok && depth < maxDepth && rs.walk(to, v, depth+1, step.Certain) {
 				return true
 			}
 			if r.Action == Goto && held == Yes {
@@ -141,7 +214,12 @@ func (rs Ruleset) walk(c Chain, p Packet, v *Verdict, depth int, sure bool) (dec
 				return false
 			}
 			v.Certain = false
-		case Other, NoTrack:
+		case None:
+		case NoTrack:
+			v.Packet.Untracked = true
+			v.Certain = v.Certain && step.Certain
+		case Other:
+			v.Certain = false
 		default:
 			if step.Certain {
 				v.Action, v.By = r.Action, step

@@ -26,7 +26,10 @@ func (d *decoder) match(e *expr.Match) {
 	case *xt.Tcp:
 		d.portRange(SourcePort, info.SrcPorts, info.InvFlags&xt.TcpInvSrcPorts != 0)
 		d.portRange(Port, info.DstPorts, info.InvFlags&xt.TcpInvDestPorts != 0)
-		d.rule.Partial = d.rule.Partial || info.FlagsMask != 0 || info.Option != 0
+		d.rule.Partial = d.rule.Partial || info.Option != 0
+		if info.FlagsMask != 0 {
+			d.add(flagsCondition(info.FlagsMask, info.FlagsCmp, info.InvFlags&xt.TcpInvFlags != 0))
+		}
 	case *xt.Udp:
 		d.portRange(SourcePort, info.SrcPorts, info.InvFlags&xt.UdpInvSrcPorts != 0)
 		d.portRange(Port, info.DstPorts, info.InvFlags&xt.UdpInvDestPorts != 0)
@@ -35,12 +38,48 @@ func (d *decoder) match(e *expr.Match) {
 	case *xt.ConntrackMtinfo2:
 		d.tracked(*info)
 	case *xt.Unknown:
-		if e.Name != "multiport" || !d.multiport(*info) {
+		if !d.unknownMatch(e.Name, *info) {
 			d.rule.Partial = true
 		}
 	default:
 		d.rule.Partial = true
 	}
+}
+
+// unknownMatch reads a match that the library does not know, and reports whether
+// it is understood.
+func (d *decoder) unknownMatch(name string, b []byte) bool {
+	switch {
+	case name == "multiport":
+		return d.multiport(b)
+	case (name == "mark" || name == "connmark") && len(b) > 8: // struct xt_mark_mtinfo1: mark, mask, invert
+		f := map[string]Field{"mark": Mark, "connmark": CtMark}[name]
+		d.add(markCondition(f, native.Uint32(b), native.Uint32(b[4:]), b[8] != 0))
+	case name == "icmp6" && len(b) > 3: // struct ip6t_icmp: type, codes, inverted
+		kind := Range{[]byte{b[0]}, []byte{b[0]}}
+		d.rule.Partial = d.rule.Partial || b[1] != 0 || b[2] != 0xff
+		d.add(Condition{Fields: []Field{ICMPType}, Not: b[3]&1 != 0, In: [][]Range{{kind}}})
+	case name == "mac" && len(b) > 8: // struct xt_mac_info: address, padding, invert as an int
+		d.add(Condition{Fields: []Field{EtherSource}, Not: native.Uint32(b[8:]) != 0, In: [][]Range{{{b[:6], b[:6]}}}})
+	default:
+		return false
+	}
+	return true
+}
+
+// flagsCondition holds if the masked flags of TCP are these.
+func flagsCondition(mask, flags byte, not bool) Condition {
+	return Condition{Fields: []Field{Flags}, Mask: []byte{mask}, Not: not, In: [][]Range{{{[]byte{flags}, []byte{flags}}}}}
+}
+
+// markCondition holds if the masked mark has the value.
+func markCondition(f Field, value, mask uint32, not bool) Condition {
+	data := big.AppendUint32(nil, value)
+	c := Condition{Fields: []Field{f}, Not: not, In: [][]Range{{{data, data}}}}
+	if mask != allBits {
+		c.Mask = big.AppendUint32(nil, mask)
+	}
+	return c
 }
 
 // Flags of linux/netfilter/xt_addrtype.h, revision 1.
@@ -125,7 +164,9 @@ func (d *decoder) target(e *expr.Target) {
 	switch {
 	case known:
 		d.rule.Action = action
-	case slices.Contains([]string{"LOG", "NFLOG", "MARK", "CONNMARK", "TCPMSS", "CT"}, e.Name):
+	case slices.Contains(harmless, e.Name):
+	case e.Name == "MARK" || e.Name == "CONNMARK" || e.Name == "CT":
+		d.marks(e)
 	default:
 		d.rule.Action = Other
 	}
@@ -139,6 +180,52 @@ func (d *decoder) target(e *expr.Target) {
 			d.natRange(r.Flags, r.MinIP, r.MinPort, r.MaxPort)
 		}
 	}
+}
+
+// harmless are the targets that neither decide nor change what rules look at.
+var harmless = []string{"LOG", "NFLOG", "TCPMSS", "AUDIT", "CHECKSUM", "CLASSIFY", "CONNSECMARK", "DSCP", "IDLETIMER", "LED", "RATEEST", "SECMARK", "SET", "TOS", "TRACE"}
+
+// marks reads a target that sets a mark (struct xt_mark_tginfo2 and
+// xt_connmark_tginfo1), or what connection tracking does (xt_ct_target_info).
+func (d *decoder) marks(e *expr.Target) {
+	info, ok := e.Info.(*xt.Unknown)
+	if !ok {
+		d.other()
+		return
+	}
+	b := []byte(*info)
+	word := func(n int) uint32 { return native.Uint32(b[4*n:]) }
+	switch {
+	case e.Name == "MARK" && e.Rev == 2 && len(b) >= 8:
+		d.rule.Assigns = append(d.rule.Assigns, Assign{To: Mark, Mark: ^word(1), Xor: word(0)})
+	case e.Name == "CONNMARK" && e.Rev == 1 && len(b) > 12 && b[12] <= connmarkRestore:
+		d.rule.Assigns = append(d.rule.Assigns, connmark(b[12], word(0), word(1), word(2)))
+	case e.Name == "CONNMARK" && e.Rev == 2 && len(b) > 14 && b[13] == 0 && b[14] <= connmarkRestore: // without a shift
+		d.rule.Assigns = append(d.rule.Assigns, connmark(b[14], word(0), word(1), word(2)))
+	case e.Name == "CT" && len(b) >= 4 && native.Uint16(b) == 1: // XT_CT_NOTRACK
+		d.rule.Action = NoTrack
+	case e.Name == "CT" && len(b) >= 4 && native.Uint16(b[2:]) == 0: // without a zone
+	default:
+		d.other()
+	}
+}
+
+// The modes of CONNMARK (linux/netfilter/xt_connmark.h).
+const (
+	connmarkSet = iota
+	connmarkSave
+	connmarkRestore
+)
+
+// connmark is what CONNMARK does (net/netfilter/xt_connmark.c).
+func connmark(mode byte, value, ctmask, nfmask uint32) Assign {
+	switch mode {
+	case connmarkSave:
+		return Assign{To: CtMark, CtMark: ^ctmask, Mark: nfmask}
+	case connmarkRestore:
+		return Assign{To: Mark, Mark: ^nfmask, CtMark: ctmask}
+	}
+	return Assign{To: CtMark, CtMark: ^ctmask, Xor: value}
 }
 
 func (d *decoder) natRange(flags uint, to []byte, first, last uint16) {

@@ -58,6 +58,7 @@ type space struct {
 	links     []kernel.NetLink
 	ids       map[int]string
 	rules     *ruleset
+	frames    *frames
 	listeners []kernel.Listener
 	listened  bool
 	steering  *kernel.Steering
@@ -208,6 +209,73 @@ func (w *World) Rules(netns string) (rules.Ruleset, []string, error) {
 		s.rules = &ruleset{rs, unread}
 	}
 	return s.rules.rules, s.rules.unread, nil
+}
+
+// frames is what decides about frames and routes in a namespace, beside links.
+type frames struct {
+	neighbours, forwarding []kernel.NeighbourEntry
+	foreign                []kernel.Foreign
+	selectors              kernel.RouteSelectors
+}
+
+// frames reads it once.
+func (w *World) frames(netns string) (*frames, error) {
+	s, err := w.at(netns)
+	if err != nil {
+		return nil, err
+	}
+	if s.frames != nil {
+		return s.frames, nil
+	}
+	var ours []uint32
+	if netns == "" {
+		steering, err := w.Steering()
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range steering.Programs {
+			ours = append(ours, p.ID)
+		}
+	}
+	var f frames
+	if f.neighbours, f.forwarding, err = s.host.NeighbourEntries(); err == nil {
+		f.foreign, err = s.host.Foreign(ours)
+	}
+	if err == nil {
+		f.selectors, err = s.host.RouteSelectors()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look into %s: %w", s.name, err)
+	}
+	s.frames = &f
+	return s.frames, nil
+}
+
+// Selectors implements flow.World.
+func (w *World) Selectors(netns string) (kernel.RouteSelectors, error) {
+	f, err := w.frames(netns)
+	if err != nil {
+		return kernel.RouteSelectors{}, err
+	}
+	return f.selectors, nil
+}
+
+// Neighbours implements flow.World.
+func (w *World) Neighbours(netns string) (neighbours, forwarding []kernel.NeighbourEntry, err error) {
+	f, err := w.frames(netns)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f.neighbours, f.forwarding, nil
+}
+
+// Foreign implements flow.World.
+func (w *World) Foreign(netns string) ([]kernel.Foreign, error) {
+	f, err := w.frames(netns)
+	if err != nil {
+		return nil, err
+	}
+	return f.foreign, nil
 }
 
 // Listeners implements flow.World.

@@ -1,0 +1,211 @@
+package flow
+
+import (
+	"fmt"
+	"slices"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rules"
+)
+
+// bridge walks a packet through a bridge, from a port or from the bridge's own
+// namespace, to whom the frame is for.
+func (k *walker) bridge(netns string, b kernel.NetLink, from string, c crossing, p packet) {
+	links, err := k.Links(netns)
+	if k.fail(err) {
+		return
+	}
+	in, _ := linkOf(k, netns, from)
+	if from != "" {
+		if !k.forwardsFrames(netns, in, p) {
+			return
+		}
+		c = c.with(stage{netns: netns, bridge: b.Name, hook: "prerouting", in: from})
+		if k.isBridges(netns, b, links, c.to) {
+			c = c.with(stage{netns: netns, bridge: b.Name, hook: "input", in: from}, stage{netns: netns, hook: "ingress", link: b.Name})
+			if k.isDown(End{netns, b}, p) || !k.land(c, End{netns, b}, &p) {
+				return
+			}
+			k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: from port %s up to the host, which is %s", from, c.to.addr)})
+			k.arrive(netns, b.Name, p)
+			return
+		}
+	}
+	if b.Filtering {
+		k.doubt("%s of %s filters VLANs, which is not followed", b.Name, k.Name(netns))
+	}
+	found, open, isolated := k.ports(netns, b, links, in, c.to)
+	switch {
+	case len(found) > 0:
+		if len(found) > 1 {
+			k.doubt("%s is at several ports of %s: %s and %s", c.to.addr, b.Name, found[0].Name, found[1].Name)
+		}
+		k.switched(netns, b, in, found[0], c, p)
+	case isolated != "":
+		k.isolated(netns, b, from, isolated, p)
+	case c.to.mac != nil && len(open) == 0:
+		k.nobodyHas(c, p)
+	default:
+		k.beyond(netns, b, open, c, p)
+	}
+}
+
+// isBridges reports whether a frame in a bridge is for the bridge's own namespace.
+func (k *walker) isBridges(netns string, b kernel.NetLink, links []kernel.NetLink, t target) bool {
+	if t.mac == nil {
+		return k.answersFor(End{netns, b}, t.addr)
+	}
+	return slices.ContainsFunc(links, func(l kernel.NetLink) bool {
+		return (l.Bridge == b.Name || l.Name == b.Name) && l.MAC == t.mac.String()
+	})
+}
+
+// ports are those of a bridge behind which the frame's target is, and those
+// behind which more may be. Isolated is the port of the target if only isolation
+// keeps it apart.
+func (k *walker) ports(netns string, b kernel.NetLink, links []kernel.NetLink, in kernel.NetLink, t target) (found, open []kernel.NetLink, isolated string) {
+	for _, port := range links {
+		if port.Bridge != b.Name || port.Name == in.Name && !port.Hairpin {
+			continue
+		}
+		apart := in.Port.Isolated && port.Port.Isolated
+		end, ok := k.Peer(netns, port)
+		switch {
+		case port.Kind == "veth" && ok && end.Bridge == "" && k.isFor(end, t):
+			if apart {
+				isolated = port.Name
+			} else {
+				found = append(found, port)
+			}
+		case apart:
+		case port.Kind != "veth" || !ok || end.Bridge != "" || end.Owner == "" && (k.isProxy(end, t.addr) || len(k.Branches(end.Netns, end.NetLink)) > 0):
+			open = append(open, port)
+		}
+	}
+	return found, open, isolated
+}
+
+// forwardsFrames reports whether a port forwards frames, and ends the walk where
+// it does not.
+func (k *walker) forwardsFrames(netns string, port kernel.NetLink, p packet) bool {
+	for _, s := range port.Port.Special {
+		k.doubt("port %s of %s has %s, which is not followed", port.Name, port.Bridge, s)
+	}
+	if state := port.Port.State; state != "" && state != "forwarding" {
+		k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: port.Name, What: "bridge: port " + port.Name + " is in the state " + state})
+		k.end(Dropped, "port %s of %s is in the state %s and forwards nothing", port.Name, port.Bridge, state)
+		return false
+	}
+	return true
+}
+
+// isolated ends the walk between two isolated ports.
+func (k *walker) isolated(netns string, b kernel.NetLink, from, to string, p packet) {
+	k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: ports %s and %s are isolated from each other", from, to),
+		By: "bridge link set dev " + to + " isolated off"})
+	k.end(Dropped, "ports %s and %s of %s are isolated from each other", from, to, b.Name)
+}
+
+// switched walks a packet out of a bridge by a port.
+func (k *walker) switched(netns string, b, in, port kernel.NetLink, c crossing, p packet) {
+	end, ok := k.Peer(netns, port)
+	if !ok || k.isDown(End{netns, port}, p) || k.isDown(end, p) || !k.forwardsFrames(netns, port, p) || k.misled(netns, b, port, end, p) {
+		return
+	}
+	first := stage{netns: netns, bridge: b.Name, hook: "output", out: port.Name}
+	h := Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: out by port %s, where %s is", port.Name, c.to.addr)}
+	if in.Name != "" {
+		first = stage{netns: netns, bridge: b.Name, hook: "forward", in: in.Name, out: port.Name}
+		h.What = fmt.Sprintf("bridge: from port %s out by port %s, where %s is", in.Name, port.Name, c.to.addr)
+		if k.callsFilter(netns, p) && !k.bridgeFilter(netns, b, &p) {
+			return
+		}
+	}
+	c = c.with(first, stage{netns: netns, bridge: b.Name, hook: "postrouting", in: in.Name, out: port.Name},
+		stage{netns: netns, hook: "egress", link: port.Name}, stage{netns: end.Netns, hook: "ingress", link: end.Name})
+	if !k.land(c, end, &p) {
+		return
+	}
+	k.hop(p, h)
+	k.come(netns, port, end, p)
+}
+
+// misled reports whether the bridge's forwarding table sends the end's frames to
+// another port, and ends the walk then.
+func (k *walker) misled(netns string, b, port kernel.NetLink, end End, p packet) bool {
+	_, table, err := k.Neighbours(netns)
+	if k.fail(err) {
+		return true
+	}
+	for _, e := range table {
+		other, ok := linkOf(k, netns, e.Link)
+		if e.Permanent && ok && other.Bridge == b.Name && e.Link != port.Name && e.MAC.String() == end.MAC {
+			k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: out by port %s, though %s is at port %s", e.Link, end.MAC, port.Name),
+				By: fmt.Sprintf("bridge fdb: %s dev %s static", e.MAC, e.Link)})
+			k.end(NoRoute, "the forwarding table of %s sends frames for %s to port %s, and it is at port %s", b.Name, end.MAC, e.Link, port.Name)
+			return true
+		}
+	}
+	return false
+}
+
+// bridgeFilter walks a bridged packet through the IP rules (br_netfilter).
+func (k *walker) bridgeFilter(netns string, b kernel.NetLink, p *packet) bool {
+	rs, ok := k.rules(netns)
+	if !ok {
+		return false
+	}
+	for _, hook := range []string{"prerouting", "postrouting"} {
+		if v := rs.Translate(hook, k.look(netns, b.Name, b.Name, *p)); !k.reply && (v.Action != rules.Accept || !v.Certain) {
+			k.doubt("NAT of bridged packets (%s) is not followed: %s", "bridge-nf-call-iptables", ruleText(v.By))
+		}
+	}
+	return k.filter(netns, "prerouting", rules.WholeHook, b.Name, "", p, false) &&
+		k.filter(netns, "forward", rules.WholeHook, b.Name, b.Name, p, true) &&
+		k.filter(netns, "postrouting", rules.WholeHook, b.Name, b.Name, p, false)
+}
+
+// callsFilter reports whether bridged packets pass the IP rules (br_netfilter).
+func (k *walker) callsFilter(netns string, p packet) bool {
+	name := "net.bridge.bridge-nf-call-ip6tables"
+	if p.dst.Addr().Is4() {
+		name = "net.bridge.bridge-nf-call-iptables"
+	}
+	return k.Setting(netns, name) == "1"
+}
+
+// beyond walks a packet whose next hop none of a bridge's known ports has.
+func (k *walker) beyond(netns string, b kernel.NetLink, open []kernel.NetLink, c crossing, p packet) {
+	next := c.to.addr
+	if i := slices.IndexFunc(open, func(l kernel.NetLink) bool { return l.Kind == "vxlan" }); i >= 0 {
+		k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: out by port %s, the tunnel to other hosts", open[i].Name)})
+		k.end(Leaves, "it leaves through the overlay for the host that has %s", next)
+		return
+	}
+	if len(open) == 0 {
+		k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: "bridge: nobody at its ports has " + next.String()})
+		k.end(NoRoute, "nobody on %s has %s", b.Name, next)
+		return
+	}
+	for _, port := range open {
+		end, ok := k.Peer(netns, port)
+		if !ok || !k.forwardsFrames(netns, port, p) {
+			continue
+		}
+		// A bridge in another namespace, as the LAN is where it is one of ours.
+		if inner, found := linkOf(k, end.Netns, end.Bridge); found && (hasAddress(inner, next) || k.behind(end.Netns, inner, next)) {
+			k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: "bridge: out by port " + port.Name})
+			k.bridge(end.Netns, inner, end.Name, c.with(stage{netns: netns, hook: "egress", link: port.Name}, stage{netns: end.Netns, hook: "ingress", link: end.Name}), p)
+			return
+		}
+		for _, branch := range k.Branches(end.Netns, end.NetLink) {
+			if k.isFor(branch, c.to) {
+				k.doubt("%s of %s branches from %s, behind port %s of %s, which is not followed in detail", branch.Name, k.Name(branch.Netns), end.Name, port.Name, b.Name)
+				k.enter(c, port, branch, p)
+				return
+			}
+		}
+	}
+	k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: out by port %s, behind which %s must be", open[0].Name, next)})
+	k.end(Leaves, "it leaves this host by %s, to %s", open[0].Name, next)
+}

@@ -1,0 +1,59 @@
+package kernel
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// NeighbourEntry is what the kernel has for the address of a neighbour.
+type NeighbourEntry struct {
+	// Link is the interface, for an entry of a bridge's forwarding table the port.
+	Link string
+	// Address is invalid in a forwarding table.
+	Address netip.Addr
+	MAC     net.HardwareAddr
+	// Permanent entries are used without asking; of a forwarding table, those that
+	// are not learned.
+	Permanent bool
+	// Valid entries are used at once: what was asked not long ago.
+	Valid bool
+}
+
+// NeighbourEntries lists the neighbours of the host's namespace, and the entries
+// of its bridges' forwarding tables.
+func (h *Host) NeighbourEntries() (neighbours, forwarding []NeighbourEntry, err error) {
+	handle, err := h.at("")
+	if err != nil {
+		return nil, nil, err
+	}
+	links, err := h.indices()
+	if err != nil {
+		return nil, nil, err
+	}
+	names := map[int]string{}
+	for name, index := range links {
+		names[int(index)] = name
+	}
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6, unix.AF_BRIDGE} {
+		list, err := retry(func() ([]netlink.Neigh, error) { return handle.NeighList(0, family) })
+		if err != nil {
+			return nil, nil, fmt.Errorf("list neighbours: %w", err)
+		}
+		for _, n := range list {
+			e := NeighbourEntry{Link: names[n.LinkIndex], MAC: n.HardwareAddr, Permanent: n.State&(unix.NUD_PERMANENT|unix.NUD_NOARP) != 0,
+				Valid: n.State&(unix.NUD_REACHABLE|unix.NUD_STALE|unix.NUD_DELAY|unix.NUD_PROBE|unix.NUD_PERMANENT|unix.NUD_NOARP) != 0}
+			if family == unix.AF_BRIDGE {
+				forwarding = append(forwarding, e)
+				continue
+			}
+			if e.Address, _ = address(n.IP); e.Address.IsValid() && len(e.MAC) > 0 {
+				neighbours = append(neighbours, e)
+			}
+		}
+	}
+	return neighbours, forwarding, nil
+}

@@ -1,0 +1,43 @@
+package kernel
+
+import (
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// RouteSelectors say which fields of a packet, beside its addresses and link, the
+// policy routing rules of a namespace look at.
+type RouteSelectors struct {
+	// Mark are the bits of the packet's mark that some rule compares.
+	Mark uint32
+	// Others name the rest, such as a port: RouteTo does not ask for these.
+	Others []string
+}
+
+// RouteSelectors reads the policy routing rules of the host's namespace.
+func (h *Host) RouteSelectors() (RouteSelectors, error) {
+	var found RouteSelectors
+	handle, err := h.at("")
+	if err != nil {
+		return found, err
+	}
+	list, err := retry(func() ([]netlink.Rule, error) { return handle.RuleList(unix.AF_UNSPEC) })
+	if err != nil {
+		return found, fmt.Errorf("list policy routing rules: %w", err)
+	}
+	for _, r := range list {
+		if r.Mark != 0 || r.Mask != nil {
+			mask := ^uint32(0)
+			if r.Mask != nil {
+				mask = *r.Mask
+			}
+			found.Mark |= mask
+		}
+		if r.Dport != nil || r.Sport != nil || r.IPProto != 0 || r.UIDRange != nil || r.Tos != 0 || r.OifName != "" {
+			found.Others = append(found.Others, fmt.Sprintf("rule %d", r.Priority))
+		}
+	}
+	return found, nil
+}

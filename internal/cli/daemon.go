@@ -19,6 +19,7 @@ func newDaemon(a *app) *cobra.Command {
 	var opt service.Options
 	var readyFD int
 	var xdp string
+	var dockerUser bool
 	c := &cobra.Command{
 		Use:   "daemon",
 		Short: "Run the daemon that holds attachments, in the foreground",
@@ -43,6 +44,7 @@ func newDaemon(a *app) *cobra.Command {
 			if opt.XDP, err = kernel.ParseXDP(xdp); err != nil {
 				return usage(fmt.Errorf("--%w", err))
 			}
+			opt.LeaveDocker = !dockerUser
 			opt.Version = a.version
 			opt.Log = service.Logger(a.err)
 			if opt.Sockets, err = service.Handed(); err != nil {
@@ -77,6 +79,7 @@ func newDaemon(a *app) *cobra.Command {
 	f.StringVar(&opt.Metrics, "metrics", "", "where to show metrics for Prometheus: unix:PATH, or a loopback\naddress such as 127.0.0.1:9464")
 	f.StringVar(&opt.MetricsGroup, "metrics-group", "", "group that may read a unix socket of --metrics beside root;\nit must be able to enter the directory, which is not so of /run/fairlead")
 	f.StringVar(&xdp, "xdp", string(kernel.XDPAuto), "links whose drivers send packets of direct and tunnel services on\nby themselves: auto (network cards), always, or never")
+	f.BoolVar(&dockerUser, "docker-user", true, "where Docker drops forwarded packets, accept those of Fairlead's networks\nin Docker's chain DOCKER-USER")
 	f.BoolVar(&opt.TearDown, "teardown", false, "remove everything from the host when stopped")
 	f.BoolVar(&opt.IdleExit, "idle-exit", false, "end when nothing is attached")
 	f.IntVar(&readyFD, "ready-fd", -1, "file descriptor to say readiness on")

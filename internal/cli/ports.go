@@ -149,7 +149,7 @@ func (r *remote) printPorts(list portList) error {
 			container = "service " + s.Name
 		}
 		rows = append(rows, []string{fmt.Sprintf("%s/%s", p.Ports, p.Proto), addressesText(p.Addresses), orDash(process), orDash(container),
-			orDash(p.Network), waysText(p.Ways), orDash(toText(p)), reachText(p.Reach), orDash(string(p.Reach.Firewall))})
+			orDash(p.Network), waysText(p.Ways), orDash(toText(p)), reachText(p.Reaches()), firewallText(p.Reaches())})
 	}
 	return r.tabled(rows)
 }
@@ -199,21 +199,47 @@ func toText(p ports.Port) string {
 	return p.To.String() + ":" + p.ToPorts.String()
 }
 
-// reachText names the places, with a ? where it is not certain.
-func reachText(reach ports.Reach) string {
+// reachText names the places, with a ? where it is not certain, and with the
+// address family where only one is reached.
+func reachText(all []ports.Reach) string {
 	var from []string
 	for _, place := range []struct {
 		name  string
-		reach rules.Answer
-	}{{"loopback", reach.Loopback}, {"host", reach.Host}, {"containers", reach.Containers}, {"LAN", reach.LAN}} {
-		switch place.reach {
-		case rules.Yes:
-			from = append(from, place.name)
-		case rules.Maybe:
-			from = append(from, place.name+"?")
+		reach func(ports.Reach) rules.Answer
+	}{
+		{"loopback", func(r ports.Reach) rules.Answer { return r.Loopback }}, {"host", func(r ports.Reach) rules.Answer { return r.Host }},
+		{"containers", func(r ports.Reach) rules.Answer { return r.Containers }}, {"LAN", func(r ports.Reach) rules.Answer { return r.LAN }},
+	} {
+		texts := make([]string, len(all))
+		for i, r := range all {
+			texts[i] = map[rules.Answer]string{rules.Yes: place.name, rules.Maybe: place.name + "?"}[place.reach(r)]
 		}
+		from = append(from, byFamily(texts)...)
 	}
 	return orDash(strings.Join(from, ", "))
+}
+
+func firewallText(all []ports.Reach) string {
+	texts := make([]string, len(all))
+	for i, r := range all {
+		texts[i] = string(r.Firewall)
+	}
+	return orDash(strings.Join(byFamily(texts), ", "))
+}
+
+// byFamily joins the texts of IPv4 and IPv6: one where they are the same, and
+// otherwise those that are not empty with their family.
+func byFamily(texts []string) []string {
+	if len(texts) < 2 || texts[0] == texts[1] {
+		return slices.DeleteFunc(texts[:1], func(s string) bool { return s == "" })
+	}
+	var all []string
+	for i, family := range []string{"IPv4", "IPv6"} {
+		if texts[i] != "" {
+			all = append(all, texts[i]+" ("+family+")")
+		}
+	}
+	return all
 }
 
 // fewReals is how many real servers of a service are named.

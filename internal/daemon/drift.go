@@ -104,7 +104,7 @@ func (d *Daemon) watchSettings() bool {
 			if o.Netns == "" {
 				settings = append(settings, o)
 			}
-		case plan.Uplinks, plan.Homeward, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds, plan.Lead, plan.Grant, plan.Steered:
+		case plan.Uplinks, plan.Homeward, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds, plan.Lead, plan.Grant, plan.Steered, plan.FilterChain:
 			steered = true
 		}
 	}
@@ -136,7 +136,7 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 	if seen.AddressesChanged() {
 		d.warn("follow the host's addresses", d.cfg.Host.RenewAddresses())
 	}
-	if seen.HostChanged() {
+	if seen.HostChanged() || seen.FirewallChanged() {
 		d.reunite()
 	}
 	account := d.engine.Account()

@@ -206,7 +206,7 @@ func (d *Daemon) tell(strayed []plan.Op, seen kernel.Sightings) {
 func kindOf(o plan.Object) string {
 	words := strings.Fields(o.Key())
 	switch o.(type) {
-	case plan.Mapping, plan.Member:
+	case plan.Mapping, plan.Member, plan.Proxied:
 		return "nft element"
 	}
 	if words[0] == "bpf" || words[0] == "nft" {

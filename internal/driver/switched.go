@@ -80,7 +80,7 @@ func hairpin(n model.Network) bool { return n.Hairpin || n.Filter != model.Filte
 // SwitchAttachment tells how a sandbox on the network's bridge is reached. A
 // neighbour there is answered directly, past the host.
 func SwitchAttachment(n model.Network, e model.Endpoint) plan.Attachment {
-	a := plan.Attachment{Addresses: e.Addresses, Link: BridgeLink(n.Name), Port: VethLink(e.Name), Shaped: e.Limit.In != 0}
+	a := plan.Attachment{Addresses: e.Addresses, Link: BridgeLink(n.Name), Port: VethLink(e.Name), Shaped: e.Limit.In != 0, Internal: n.Internal}
 	for _, s := range n.Subnets {
 		a.Bypass = append(a.Bypass, plan.Within(s.Prefix.Masked()))
 		a.Gateways = append(a.Gateways, s.HostAddress())

@@ -41,7 +41,7 @@ func sortSteps(ops []plan.Op) steps {
 	}
 	for _, op := range ops {
 		switch op.Object.(type) {
-		case plan.Table, plan.Mapping, plan.Member, plan.ServiceTable, plan.NFTService:
+		case plan.Table, plan.Mapping, plan.Member, plan.Proxied, plan.ServiceTable, plan.NFTService:
 			s.nft = append(s.nft, op)
 		case plan.Listener, plan.Reservation:
 			s.userspace = append(s.userspace, op)

@@ -30,7 +30,8 @@ func (e *Engine) complete(want model.State, held ipam.Leases, facts plan.Facts) 
 	ends := attach(full)
 	full.Publishes = slices.Clone(full.Publishes)
 	var errs []error
-	facts.Shaped = shaped(ends)
+	facts.Shaped = having(ends, func(a plan.Attachment) bool { return a.Shaped })
+	facts.Internal = having(ends, func(a plan.Attachment) bool { return a.Internal })
 	if full.Services, err = e.completeServices(full.Services, facts); err != nil {
 		errs = append(errs, err)
 	}
@@ -91,11 +92,11 @@ func attach(s model.State) map[string]end {
 	return ends
 }
 
-// shaped returns the endpoints whose attachment is.
-func shaped(ends map[string]end) map[string]bool {
+// having returns the endpoints whose attachment is so.
+func having(ends map[string]end, is func(plan.Attachment) bool) map[string]bool {
 	found := map[string]bool{}
 	for name, e := range ends {
-		if e.at.Shaped {
+		if is(e.at) {
 			found[name] = true
 		}
 	}

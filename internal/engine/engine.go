@@ -55,6 +55,8 @@ type Kernel interface {
 	// Balances says why the kernel cannot have the eBPF plane, where Facts do not.
 	Balances() error
 	LocalAddrs() ([]netip.Addr, error)
+	// Firewalls returns the filter tables in which Docker drops forwarded packets.
+	Firewalls() ([]plan.Firewall, error)
 	// Links answers what networks ask of the host's links (model.Network.Asks).
 	Links(asked []string) (map[string]plan.HostLink, error)
 	PortOwner(model.Proto, netip.AddrPort) (kernel.Owner, error)

@@ -99,7 +99,7 @@ func corrected(account, part, found plan.Plan) plan.Plan {
 // tables of one object.
 func tableOf(o plan.Object) string {
 	switch o.(type) {
-	case plan.Table, plan.Mapping, plan.Member:
+	case plan.Table, plan.Mapping, plan.Member, plan.Proxied:
 		return plan.Mark
 	case plan.ServiceTable, plan.NFTService:
 		return plan.ServicesTable

@@ -60,6 +60,12 @@ func (e *Engine) facts(s model.State) (plan.Facts, error) {
 		}
 		facts.Missing = e.missing(s.Services)
 	}
+	if len(s.Networks) > 0 {
+		var err error
+		if facts.Firewalls, err = e.cfg.Kernel.Firewalls(); err != nil {
+			return facts, fmt.Errorf("read the firewall: %w", err)
+		}
+	}
 	var asked []string
 	for _, n := range s.Networks {
 		asked = append(asked, n.Asks()...)
@@ -130,6 +136,7 @@ func (e *Engine) supported(s model.State, facts plan.Facts) error {
 type planned struct {
 	// links are the answers that networks had from the host's links.
 	links     map[string]plan.HostLink
+	firewalls []plan.Firewall
 	networks  map[string]model.Network
 	endpoints map[string]*plannedEndpoint
 	services  map[string]*plannedService
@@ -159,13 +166,14 @@ func (e *Engine) build(s model.State, facts plan.Facts, virtual plan.Plan) (plan
 		parts = append(parts, plan.NewPart(w.Publish(p, at)))
 	}
 	parts = append(append(parts, plan.NewPart(virtual)), e.buildServices(s, attachments, services)...)
+	parts = append(parts, plan.NewPart(plan.FilterChains(facts.Firewalls, parts)), plan.NewPart(plan.KeepProxied(parts)))
 	return plan.Merge(parts...)
 }
 
 // buildEndpoints returns what drivers plan, and how each endpoint is attached.
 func (e *Engine) buildEndpoints(s model.State, facts plan.Facts) ([]plan.Part, []plan.Attachment) {
 	before := e.planned
-	e.planned = planned{links: facts.Links, networks: map[string]model.Network{}, endpoints: make(map[string]*plannedEndpoint, len(s.Endpoints))}
+	e.planned = planned{links: facts.Links, firewalls: facts.Firewalls, networks: map[string]model.Network{}, endpoints: make(map[string]*plannedEndpoint, len(s.Endpoints))}
 	of := map[string][]int{}
 	for i, ep := range s.Endpoints {
 		of[ep.Network] = append(of[ep.Network], i)

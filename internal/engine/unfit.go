@@ -2,6 +2,7 @@ package engine
 
 import (
 	"reflect"
+	"slices"
 
 	"fairlead/internal/model"
 )
@@ -50,11 +51,11 @@ func UnfitNetworks(err error) map[string]error {
 	return found
 }
 
-// FactsChanged reports whether what the state's networks ask of the host's
-// links has another answer than when they were last planned.
+// FactsChanged reports whether the host's links or firewalls differ from those
+// for which the state's networks were last planned.
 func (e *Engine) FactsChanged(s model.State) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	facts, err := e.facts(s)
-	return !reflect.DeepEqual(facts.Links, e.planned.links), err
+	return !reflect.DeepEqual(facts.Links, e.planned.links) || !slices.Equal(facts.Firewalls, e.planned.firewalls), err
 }

@@ -106,7 +106,9 @@ func (w *Watcher) Check() bool {
 	bad = !w.checkLinks() || bad
 	balanced := w.checkIPVS()
 	w.seen.ipvs = w.seen.ipvs || !balanced
-	return bad || !attached || !intact || !balanced
+	filtered := w.checkLegacy()
+	w.seen.firewall = w.seen.firewall || !filtered
+	return bad || !attached || !intact || !balanced || !filtered
 }
 
 // balancedEvery is how often IPVS is looked at: it is listed service by service.
@@ -160,7 +162,7 @@ func (h *Host) ObservePart(part plan.Plan) (plan.Plan, error) {
 	leads, table, services := map[string]bool{}, false, false
 	for _, o := range part {
 		switch o.(type) {
-		case plan.Table, plan.Mapping, plan.Member:
+		case plan.Table, plan.Mapping, plan.Member, plan.Proxied:
 			table = true
 			continue
 		case plan.ServiceTable, plan.NFTService:

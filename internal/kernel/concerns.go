@@ -19,7 +19,7 @@ type matcher struct {
 // that says what the object says is of no concern: mostly it was we.
 func (m *matcher) concerns(o plan.Object) bool {
 	switch o := o.(type) {
-	case plan.Table, plan.Mapping, plan.Member:
+	case plan.Table, plan.Mapping, plan.Member, plan.Proxied:
 		return m.tables[plan.Mark]
 	case plan.ServiceTable, plan.NFTService:
 		return m.tables[plan.ServicesTable]
@@ -27,6 +27,8 @@ func (m *matcher) concerns(o plan.Object) bool {
 		return m.tables[plan.GuardTable]
 	case plan.VirtualAddress:
 		return len(m.addresses) > 0 && m.lost(plan.Address{Link: o.Link, Prefix: netip.PrefixFrom(o.Addr, o.Addr.BitLen())})
+	case plan.FilterChain:
+		return m.firewall
 	case plan.Untracked:
 		return m.tables[o.Table()]
 	case plan.IPVSTable, plan.IPVSMember:

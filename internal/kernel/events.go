@@ -45,6 +45,8 @@ type Watcher struct {
 	listed       time.Time
 	// balanced is when IPVS was looked at last.
 	balanced time.Time
+	// legacy are hashes of the filter tables of iptables-legacy.
+	legacy [2]uint64
 }
 
 // rtnlGroups are the route netlink groups that tell of what plans hold.

@@ -184,6 +184,11 @@ const (
 	nfGenProcess = 3
 )
 
+// isFilterTable reports whether the table is a filter table of iptables-nft.
+func isFilterTable(family byte, name string) bool {
+	return name == "filter" && (family == unix.NFPROTO_IPV4 || family == unix.NFPROTO_IPV6)
+}
+
 // noteRules notes what another than we has changed of a table of ours. The
 // kernel ends each transaction by a message that says whose it was.
 func (w *Watcher) noteRules(_ int, m message) {
@@ -205,6 +210,9 @@ func (w *Watcher) noteRules(_ int, m message) {
 		return
 	}
 	attributes(m.body[nfgen:], func(kind uint16, value []byte) {
+		if kind == nfTableName && isFilterTable(m.body[0], unix.ByteSliceToString(value)) {
+			w.seen.firewall = true
+		}
 		if kind != nfTableName || m.body[0] != unix.NFPROTO_INET || !bytes.HasPrefix(value, []byte(plan.Mark)) {
 			return
 		}

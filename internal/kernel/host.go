@@ -48,7 +48,9 @@ type Host struct {
 	opt  Options
 	// balancer is the kernel's IPVS.
 	balancer balancer
-	ended    ended
+	// legacy are the filter tables of iptables-legacy.
+	legacy [2]legacyTable
+	ended  ended
 }
 
 // Options say what a host's eBPF programs need beside its namespace.
@@ -64,6 +66,9 @@ type Options struct {
 	XDP XDP
 	// Refused is told once of each that cannot have it; nil is fine.
 	Refused func(link string, why error)
+	// LeaveDocker leaves Docker's firewall as it is, also where it drops the
+	// packets of Fairlead's networks.
+	LeaveDocker bool
 	// Cgroup is the cgroup v2 directory whose processes' sockets are led;
 	// empty means the root of the hierarchy.
 	Cgroup string
@@ -209,6 +214,8 @@ func (h *Host) Set(o plan.Object) error {
 		err = h.setIPVSMember(o)
 	case plan.LocalRoute:
 		err = h.setLocalRoute(o)
+	case plan.FilterChain:
+		err = h.setFilter(o)
 	case plan.Uplinks, plan.Homeward, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()
@@ -267,6 +274,8 @@ func (h *Host) Del(o plan.Object) error {
 		err = h.delIPVSMember(o)
 	case plan.LocalRoute:
 		err = h.delLocalRoute(o)
+	case plan.FilterChain:
+		err = h.delFilter(o)
 	case plan.Uplinks, plan.Homeward, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()

@@ -144,6 +144,10 @@ func encodeElement(o plan.Object) (set string, e nftables.SetElement, err error)
 		return o.Map(), encodeMapping(o), nil
 	case plan.Member:
 		return o.Name(), encodeMember(o), nil
+	case plan.Proxied:
+		e = encodeMapping(plan.Mapping{Host: o.Host, Proto: o.Proto, Ports: o.Ports})
+		e.Val = nil
+		return o.Name(), e, nil
 	}
 	return "", e, fmt.Errorf("%T is not an nft element", o)
 }

@@ -85,6 +85,10 @@ func decodeElement(set string, e nftables.SetElement) plan.Object {
 		return plan.Member{Set: name,
 			Src: decodePrefix(e.Key[:addrLen], e.KeyEnd[:addrLen]),
 			Dst: decodePrefix(e.Key[addrLen:], e.KeyEnd[addrLen:])}
+	case plan.SetProxied:
+		e.Val = make([]byte, addrLen)
+		m := decodeMapping(plan.MapRanges, addrLen, e)
+		return plan.Proxied{Host: m.Host, Proto: m.Proto, Ports: m.Ports}
 	default:
 		return plan.Member{Set: set, Link: unix.ByteSliceToString(e.Key)}
 	}

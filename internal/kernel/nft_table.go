@@ -67,6 +67,9 @@ func tableSets() []*nftables.Set {
 		sets = append(sets, &nftables.Set{Table: table(), Name: name, KeyType: nftables.TypeIFName, KeyByteOrder: binaryutil.NativeEndian})
 	}
 	add(plan.SetWithin, false, concat(nftables.TypeIFName, nftables.TypeIFName), nil)
+	for _, f := range families {
+		add(plan.SetProxied+f.suffix, true, concat(f.addrType, proto, port), nil)
+	}
 	return sets
 }
 
@@ -99,6 +102,7 @@ func tableChains() []chain {
 		{"guard", nftables.ChainHookInput, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
 			rule(v4.is(), loopbackNet(v4.dst), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), conntrack(expr.CtKeySTATE, stranger), drop),
 			rule(v4.is(), loopbackNet(v4.src), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), drop),
+			v4.keepProxied(stranger), v6.keepProxied(stranger),
 		}},
 		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, [][]expr.Any{
 			rule(v4.is(), loopbackNet(v4.dst), accept),
@@ -111,9 +115,9 @@ func tableChains() []chain {
 		{name: "publish", rules: publish},
 		{"forward", nftables.ChainHookForward, nftables.ChainPriorityFilter, nftables.ChainTypeFilter, [][]expr.Any{
 			rule(conntrack(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept),
-			rule(dnatted(), accept),
 			rule(meta(expr.MetaKeyIIFNAME, reg1), meta(expr.MetaKeyOIFNAME, reg2), lookup(plan.SetWithin), accept),
 			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), drop),
+			rule(dnatted(), accept),
 			rule(linkIn(expr.MetaKeyOIFNAME, plan.SetInternal), drop),
 			rule(linkIn(expr.MetaKeyOIFNAME, plan.SetIsolated), drop),
 		}},
@@ -205,6 +209,12 @@ func (f family) load(offset, reg uint32) []expr.Any {
 
 func (f family) pair(set string) []expr.Any {
 	return rule(f.is(), f.load(f.src, reg1), f.load(f.dst, f.afterAddr), lookup(set+f.suffix))
+}
+
+// keepProxied drops what internal networks send to ports of the proxy.
+func (f family) keepProxied(states uint32) []expr.Any {
+	return rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto), lookup(plan.SetProxied+f.suffix),
+		linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), conntrack(expr.CtKeySTATE, states), verdict(expr.VerdictDrop, ""))
 }
 
 // dnat looks the loaded key up and rewrites the destination to what it finds.

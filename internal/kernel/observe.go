@@ -67,7 +67,11 @@ func (h *Host) Observe(should, want plan.Plan) (plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	tables = append(tables, guard...)
+	filters, err := h.strayFilters(known)
+	if err != nil {
+		return nil, err
+	}
+	tables = append(append(tables, guard...), filters...)
 	balanced, err := h.strayBalanced(known)
 	if err != nil {
 		return nil, err
@@ -119,6 +123,8 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 		found, err = h.readOfIPVSTable(o)
 	case plan.LocalRoute:
 		found, err = h.readLocalRoute(o)
+	case plan.FilterChain:
+		found, err = h.readFilter(o)
 	case plan.Sysctl:
 		o.Value, err = h.ReadSysctl(o)
 		found = o

@@ -27,6 +27,8 @@ type Sightings struct {
 	bpf, leads bool
 	// ipvs says that a virtual service, or a local route, is not as we have left it.
 	ipvs bool
+	// firewall says that a filter table of iptables has changed.
+	firewall bool
 	// settings are the sysctls that have another value.
 	settings map[string]bool
 }
@@ -80,7 +82,7 @@ type qdiscState struct {
 
 func (s *Sightings) empty() bool {
 	return !s.all && len(s.links) == 0 && len(s.addresses) == 0 && len(s.routes) == 0 && len(s.qdiscs) == 0 &&
-		len(s.neighbors) == 0 && len(s.tables) == 0 && !s.bpf && !s.leads && !s.ipvs && len(s.settings) == 0
+		len(s.neighbors) == 0 && len(s.tables) == 0 && !s.bpf && !s.leads && !s.ipvs && !s.firewall && len(s.settings) == 0
 }
 
 // put sets a key of a map that may not be there yet.
@@ -145,6 +147,9 @@ func (s Sightings) HostChanged() bool {
 	}
 	return s.AddressesChanged()
 }
+
+// FirewallChanged reports whether a filter table of iptables may have changed.
+func (s Sightings) FirewallChanged() bool { return s.firewall || s.all }
 
 // AddressesChanged reports whether the host has got or lost an address.
 func (s Sightings) AddressesChanged() bool {

@@ -22,6 +22,9 @@ type Attachment struct {
 	// Shaped says that what the endpoint receives is bounded on its way in, so
 	// that no short-cut may be taken.
 	Shaped bool
+	// Internal says that the endpoint's network is: no eBPF program of ours is at
+	// its link, which would let it reach ports of other networks.
+	Internal bool
 	// Port is the host's end of the sandbox's own link, which may be a port of
 	// Link; empty where the sandbox has none.
 	Port string

@@ -84,11 +84,13 @@ func (LocalClients) Del() []string {
 // Steering is our eBPF programs where packets and local clients may come from,
 // given the attachments of all endpoints of the host. Every sandbox's link has
 // the program, as every sandbox may be a client; those without an end on the
-// host come by the link that leads there.
+// host come by the link that leads there. Those of internal networks have none:
+// no published port is for them.
 func Steering(all []Attachment) Plan {
 	p := Plan{Uplinks{}, LocalClients{}}
 	for _, a := range all {
 		switch {
+		case a.Internal:
 		case a.Port != "":
 			p = append(p, Ingress{Link: a.Port})
 		case a.Link != "":

@@ -72,9 +72,13 @@ type Facts struct {
 	Links map[string]HostLink
 	// Own are the host's own addresses; known where there are virtual services.
 	Own map[netip.Addr]bool
+	// Firewalls are those in which Docker drops forwarded packets.
+	Firewalls []Firewall
 	// Shaped are the endpoints whose Attachment is; known where they are real
 	// servers.
 	Shaped map[string]bool
+	// Internal are the endpoints of internal networks; known as Shaped is.
+	Internal map[string]bool
 }
 
 // HostLink is a link of the host that is not ours to change.

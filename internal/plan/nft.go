@@ -29,6 +29,9 @@ const (
 	// SetHairpin holds pairs of source and destination ranges whose answers
 	// would pass us by if the source were kept.
 	SetHairpin = "hairpin"
+	// SetProxied holds host addresses, protocols and ports of the proxy, which
+	// internal networks must not reach.
+	SetProxied = "proxied"
 )
 
 // The maps of our table that lead a host port to an endpoint; each exists
@@ -64,7 +67,10 @@ func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
 // of a published flow meet. No two elements cover the same packet, so the
 // order in `publish` only says what is looked for first.
 //
-// The guard closes what route_localnet opens: on our links, only the host
+// An internal network reaches no published port: what NAT has led elsewhere is
+// dropped in `forward`, and what is for the proxy in the guard.
+//
+// The guard also closes what route_localnet opens: on our links, only the host
 // itself may speak to or from 127.0.0.0/8, and be answered. What comes in for
 // 127.0.0.0/8 by any other link is never led on, for that would save it from
 // being dropped as a martian; the host's own packets are led on in `output`.
@@ -131,10 +137,20 @@ const TableText = `table inet fairlead {
 	set within {
 		type ifname . ifname
 	}
+	set proxied4 {
+		type ipv4_addr . inet_proto . inet_service
+		flags interval
+	}
+	set proxied6 {
+		type ipv6_addr . inet_proto . inet_service
+		flags interval
+	}
 	chain guard {
 		type filter hook input priority raw; policy accept;
 		ip daddr 127.0.0.0/8 iifname @links ct state invalid,new,untracked drop
 		ip saddr 127.0.0.0/8 iifname @links drop
+		ip daddr . meta l4proto . th dport @proxied4 iifname @internal ct state invalid,new,untracked drop
+		ip6 daddr . meta l4proto . th dport @proxied6 iifname @internal ct state invalid,new,untracked drop
 	}
 	chain prerouting {
 		type nat hook prerouting priority dstnat; policy accept;
@@ -157,9 +173,9 @@ const TableText = `table inet fairlead {
 	chain forward {
 		type filter hook forward priority filter; policy accept;
 		ct state established,related accept
-		ct status dnat accept
 		iifname . oifname @within accept
 		iifname @internal drop
+		ct status dnat accept
 		oifname @internal drop
 		oifname @isolated drop
 	}
@@ -292,6 +308,66 @@ func (m Member) element() string {
 	default:
 		return m.Src.String() + " . " + m.Dst.String()
 	}
+}
+
+// Proxied keeps a host address and ports of the proxy from internal networks: an
+// element of a set.
+type Proxied struct {
+	// Host is a local address, or unspecified for every one of its family.
+	Host  netip.Addr
+	Proto model.Proto
+	Ports model.PortRange
+}
+
+// Name returns the name of the set that holds the element.
+func (p Proxied) Name() string { return SetProxied + familySuffix(p.Host) }
+
+// Key implements Object.
+func (p Proxied) Key() string { return "nft " + p.Name() + " " + p.element() }
+
+// Add implements Object.
+func (p Proxied) Add() []string { return []string{p.command("add")} }
+
+// Del implements Object.
+func (p Proxied) Del() []string { return []string{p.command("delete")} }
+
+func (p Proxied) command(verb string) string {
+	return fmt.Sprintf("nft %s element inet %s %s '{ %s }'", verb, Mark, p.Name(), p.element())
+}
+
+func (p Proxied) element() string {
+	return fmt.Sprintf("%s . %s . %s", Mapping{Host: p.Host}.HostRange(), p.Proto, p.Ports)
+}
+
+// KeepProxied returns what keeps the ports of the parts' listeners from internal
+// networks, if the parts have any.
+func KeepProxied(parts []Part) Plan {
+	internal := false
+	var listeners []Listener
+	for _, part := range parts {
+		for _, o := range part.objects {
+			switch o := o.(type) {
+			case Member:
+				internal = internal || o.Set == SetInternal
+			case Listener:
+				listeners = append(listeners, o)
+			}
+		}
+	}
+	if !internal {
+		return nil
+	}
+	var all Plan
+	for _, l := range listeners {
+		hosts := []netip.Addr{l.Host}
+		if !l.Host.IsValid() {
+			hosts = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
+		}
+		for _, host := range hosts {
+			all = append(all, Proxied{host, l.Proto, l.Ports})
+		}
+	}
+	return all
 }
 
 func familySuffix(a netip.Addr) string {

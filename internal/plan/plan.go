@@ -193,7 +193,7 @@ func Text(ops []Op) string {
 
 func isElement(o Object) bool {
 	switch o.(type) {
-	case Mapping, Member, NFTService:
+	case Mapping, Member, Proxied, NFTService:
 		return true
 	}
 	return false

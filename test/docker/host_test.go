@@ -69,11 +69,18 @@ func programs(t testing.TB) (dir string) {
 // newHost makes a host with an engine, whose programs are in a directory.
 func newHost(t *testing.T, dir, engine string, flags ...string) *host {
 	t.Helper()
-	h := &host{TB: t, whole: t, daemon: new(*child.Process), said: new(logged), dir: dir, Engine: engines.Start(t, dockerd.Options{Enter: []string{"unshare", "--net"}, Programs: engine,
-		Flags: append(flags, "--iptables=false", "--ip6tables=false", "--bridge=none")})}
+	h := hostOf(t, dir, engines.Start(t, dockerd.Options{Enter: []string{"unshare", "--net"}, Programs: engine,
+		Flags: append(flags, "--iptables=false", "--ip6tables=false", "--bridge=none")}))
+	h.start()
+	return h
+}
+
+// hostOf makes a host of an engine's, without a daemon.
+func hostOf(t *testing.T, dir string, engine *dockerd.Engine) *host {
+	t.Helper()
+	h := &host{TB: t, whole: t, daemon: new(*child.Process), said: new(logged), dir: dir, Engine: engine}
 	h.sh(furnish)
 	engines.Image(t, h.Engine, "program", filepath.Join(dir, "program"))
-	h.start()
 	return h
 }
 
@@ -115,7 +122,13 @@ func (h *host) unchanged(before string) {
 // start starts the daemon where users do.
 func (h *host) start() {
 	h.Helper()
-	cmd := h.Command(context.Background(), filepath.Join(h.dir, "fairlead"), "daemon", "--state", "/run/fairlead-state")
+	h.startWith()
+}
+
+// startWith starts the daemon with further flags.
+func (h *host) startWith(flags ...string) {
+	h.Helper()
+	cmd := h.Command(context.Background(), filepath.Join(h.dir, "fairlead"), append([]string{"daemon", "--state", "/run/fairlead-state"}, flags...)...)
 	ready := h.said.next("msg=ready")
 	cmd.Stdout, cmd.Stderr = h.said, h.said
 	cmd.WaitDelay = time.Second // the proxy outlives the daemon, and holds its output open

@@ -87,6 +87,9 @@ func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
 		if f.Shaped[r.Endpoint] {
 			return fmt.Errorf("the short-cut passes by the bound on what %s receives: use the plane nft, or lift the bound", r.Endpoint)
 		}
+		if f.Internal[r.Endpoint] {
+			return fmt.Errorf("the network of %s is internal, and ebpf has no program there: use the plane nft", r.Endpoint)
+		}
 	}
 	return balance.Families(v)
 }

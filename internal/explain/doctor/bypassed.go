@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 
 	"fairlead/internal/explain/ports"
 )
@@ -10,7 +11,7 @@ import (
 func bypassed(h Host) []Finding {
 	var past []ports.Port
 	for _, p := range h.Ports {
-		if p.Reach.Firewall == ports.Bypassed {
+		if slices.ContainsFunc(p.Reaches(), func(r ports.Reach) bool { return r.Firewall == ports.Bypassed }) {
 			past = append(past, p)
 		}
 	}

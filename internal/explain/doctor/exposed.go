@@ -23,7 +23,7 @@ const docker = 2375
 func exposed(h Host) []Finding {
 	var all []Finding
 	for _, p := range h.Ports {
-		if p.Reach.LAN != rules.Yes || p.Reach.Firewall == ports.Lets {
+		if !slices.ContainsFunc(p.Reaches(), func(r ports.Reach) bool { return r.LAN == rules.Yes && r.Firewall != ports.Lets }) {
 			continue
 		}
 		for _, port := range slices.Sorted(maps.Keys(private)) {

@@ -60,7 +60,10 @@ type Port struct {
 	// workload has asked for.
 	To      netip.Addr      `json:"to,omitzero"`
 	ToPorts model.PortRange `json:"toPorts,omitzero"`
-	Reach   Reach           `json:"reach"`
+	// Reach is for the first of Addresses, and for all of them unless Reach6 says
+	// that IPv6 differs.
+	Reach  Reach  `json:"reach"`
+	Reach6 *Reach `json:"reach6,omitempty"`
 	// Rule is the NAT rule that leads there, of others.
 	Rule string `json:"rule,omitempty"`
 
@@ -91,6 +94,21 @@ type Reach struct {
 	Firewall   Firewall     `json:"firewall"`
 	// Decided is the rule that lets the LAN in or keeps it out.
 	Decided string `json:"decided,omitempty"`
+
+	// asked are the places that the host has in the address family.
+	asked places
+}
+
+// places says for each place of a Reach whether packets of an address family can
+// come from there at all: there may be no link with such an address.
+type places struct{ loopback, host, containers, lan bool }
+
+// Reaches returns the reach of each address family.
+func (p Port) Reaches() []Reach {
+	if p.Reach6 != nil {
+		return []Reach{p.Reach, *p.Reach6}
+	}
+	return []Reach{p.Reach}
 }
 
 // Firewall is what the rules for the host's own ports (hook input) do about the
@@ -213,18 +231,35 @@ func (p *Port) take(o Port) {
 	if p.Process == nil {
 		p.Process = o.Process
 	}
-	r := &p.Reach
-	r.Loopback, r.Host = max(r.Loopback, o.Reach.Loopback), max(r.Host, o.Reach.Host)
-	r.Containers = max(r.Containers, o.Reach.Containers)
-	if o.Reach.LAN > r.LAN {
-		r.LAN, r.Firewall, r.Decided = o.Reach.LAN, o.Reach.Firewall, o.Reach.Decided
+	p.Reach.complete(o.Reach)
+	if o.Reach.complete(p.Reach); !sameReach(p.Reach, o.Reach) {
+		p.Reach6 = &o.Reach
+	}
+}
+
+// complete takes from the other address family what the host does not have in
+// this one: that is no difference between the two.
+func (r *Reach) complete(o Reach) {
+	for _, place := range []struct {
+		asked    bool
+		is, from *rules.Answer
+	}{
+		{r.asked.loopback, &r.Loopback, &o.Loopback}, {r.asked.host, &r.Host, &o.Host},
+		{r.asked.containers, &r.Containers, &o.Containers}, {r.asked.lan, &r.LAN, &o.LAN},
+	} {
+		if !place.asked {
+			*place.is = *place.from
+		}
+	}
+	if !r.asked.lan {
+		r.Firewall, r.Decided = o.Firewall, o.Decided
 	}
 }
 
 // before reports whether o's ports follow p's and lead to where p's go on.
 func (p Port) before(o Port) bool {
 	same := p.Proto == o.Proto && int(p.Ports.Last)+1 == int(o.Ports.First) && slices.Equal(p.Addresses, o.Addresses) &&
-		p.Sandbox == o.Sandbox && p.Network == o.Network && slices.Equal(p.Ways, o.Ways) && p.To == o.To && p.Service.equal(o.Service) && sameReach(p.Reach, o.Reach)
+		p.Sandbox == o.Sandbox && p.Network == o.Network && slices.Equal(p.Ways, o.Ways) && p.To == o.To && p.Service.equal(o.Service) && sameReach(p.Reach, o.Reach) && p.Reach.asked == o.Reach.asked
 	if !same || (p.Container == nil) != (o.Container == nil) || p.Container != nil && *p.Container != *o.Container {
 		return false
 	}
@@ -240,5 +275,6 @@ func (p Port) before(o Port) bool {
 // sameReach compares all but the rule that decided.
 func sameReach(a, b Reach) bool {
 	a.Decided, b.Decided = "", ""
+	a.asked, b.asked = places{}, places{}
 	return a == b
 }

@@ -21,7 +21,7 @@ func (b *builder) reach(p Port) Reach {
 		loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
 	if any || at.IsLoopback() {
-		r.Loopback = b.fromHost(p, loopback)
+		r.Loopback, r.asked.loopback = b.fromHost(p, loopback), true
 	}
 	if at.IsLoopback() {
 		return r
@@ -31,7 +31,7 @@ func (b *builder) reach(p Port) Reach {
 		uplink, address = b.holder(at), at
 	}
 	if address.IsValid() {
-		r.Host = b.fromHost(p, address)
+		r.Host, r.asked.host = b.fromHost(p, address), true
 	}
 	for _, l := range b.Links {
 		if gateway, ok := addressOn(l, v4); ok && l.Kind == "bridge" && l.Name != uplink {
@@ -40,10 +40,11 @@ func (b *builder) reach(p Port) Reach {
 				to = at
 			}
 			came, _ := b.arrives(p, l.Name, gateway.Next(), to)
-			r.Containers = max(r.Containers, came)
+			r.Containers, r.asked.containers = max(r.Containers, came), true
 		}
 	}
 	if uplink != "" && address.IsValid() {
+		r.asked.lan = true
 		var by rules.Verdict
 		r.LAN, by = b.arrives(p, uplink, netip.Addr{}, address)
 		r.Firewall = b.firewall(p, uplink, address, r.LAN)

@@ -55,6 +55,8 @@ func (Way) Reaches(a plan.Attachment) error {
 	switch {
 	case a.Link != "" && a.Port == "":
 		return errors.New("the endpoint has no end of its link on the host, to lead packets to: publish it via nat")
+	case a.Internal:
+		return errors.New("an internal network has no eBPF programs, which would let it reach others' ports: publish it via nat")
 	case a.Shaped:
 		return errors.New("the short-cut passes by the bound on what the endpoint receives: publish it via nat, or lift the bound")
 	}

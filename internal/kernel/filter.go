@@ -1,0 +1,329 @@
+package kernel
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"fairlead/internal/kernel/rules"
+	"fairlead/internal/plan"
+
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The chains that matter in a filter table of iptables.
+const (
+	chainForward    = "FORWARD"
+	chainDockerUser = "DOCKER-USER"
+)
+
+// filterChains are the chains that filterTable reads.
+var filterChains = []string{chainForward, chainDockerUser, plan.FilterName, plan.FilterExits}
+
+// Firewalls returns the filter tables in which Docker drops forwarded packets,
+// whichever program of iptables has made them. It returns none if the host's
+// options leave Docker's firewall as it is.
+func (h *Host) Firewalls() ([]plan.Firewall, error) {
+	if h.opt.LeaveDocker {
+		return nil, nil
+	}
+	var found []plan.Firewall
+	err := h.eachFilter(func(f plan.Firewall, t rules.Ruleset) error {
+		forward, ok := t.Find(filterTableName(f), chainForward)
+		user, docker := t.Find(filterTableName(f), chainDockerUser)
+		if !ok || !docker || forward.Policy != rules.Drop {
+			return nil
+		}
+		if _, err := iptables(f, "restore"); err != nil {
+			return nil // the finding not-forwarded of `fairlead doctor` says what to do
+		}
+		f.Chain, f.Place = chainForward, place(forward)
+		if slices.ContainsFunc(forward.Rules, func(r rules.Rule) bool { return r.Action == rules.Jump && r.Chain == chainDockerUser }) {
+			f.Chain, f.Place = chainDockerUser, place(user)
+		}
+		found = append(found, f)
+		return nil
+	})
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	exits, err := h.exits()
+	for i := range found {
+		found[i].Exits = strings.Join(exits, " ")
+	}
+	return found, err
+}
+
+// place is the rule number that our jump is to have in the chain.
+func place(c rules.Chain) int {
+	others := slices.DeleteFunc(slices.Clone(c.Rules), isOurJump)
+	n := len(others)
+	if n > 0 && others[n-1].Action == rules.Return && len(others[n-1].Conditions) == 0 && !others[n-1].Partial {
+		n--
+	}
+	return n + 1
+}
+
+func isOurJump(r rules.Rule) bool { return r.Action == rules.Jump && r.Chain == plan.FilterName }
+
+// exits returns the host's links by which sandboxes may leave: those that
+// packets are routed by, without our own and without the bridges of other
+// container engines and of virtual machines, which keep their networks apart. A
+// bridge is the host's uplink if it has the default route or a port that is no
+// end of a virtual pair.
+func (h *Host) exits() ([]string, error) {
+	handle, err := h.at("")
+	if err != nil {
+		return nil, err
+	}
+	links, err := retry(handle.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	uplink, routing := map[int]bool{}, map[int]bool{0: true}
+	for _, l := range links {
+		a := l.Attrs()
+		routing[a.Index] = l.Type() == "vrf"
+		if l.Type() != string(plan.Veth) && l.Type() != "tuntap" && !ours(l) {
+			uplink[a.MasterIndex] = true
+		}
+	}
+	defaults, err := retry(func() ([]netlink.Route, error) {
+		return handle.RouteListFiltered(unix.AF_UNSPEC, &netlink.Route{}, netlink.RT_FILTER_DST)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list default routes: %w", err)
+	}
+	for _, r := range defaults {
+		uplink[r.LinkIndex] = true
+	}
+	var names []string
+	for _, l := range links {
+		a := l.Attrs()
+		if a.RawFlags&unix.IFF_LOOPBACK == 0 && !ours(l) && (a.MasterIndex == 0 || routing[a.MasterIndex]) && (l.Type() != string(plan.Bridge) || uplink[a.Index]) {
+			names = append(names, a.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// setFilter makes our chains and the jump, in one transaction.
+func (h *Host) setFilter(f plan.FilterChain) error {
+	t, err := h.filterTable(f.Firewall)
+	if err != nil {
+		return err
+	}
+	return h.restore(f.Firewall, f.Restore(ourJumps(f.Firewall, t)))
+}
+
+// delFilter removes our chains and the jumps to them.
+func (h *Host) delFilter(f plan.FilterChain) error {
+	t, err := h.filterTable(f.Firewall)
+	if err != nil || !hasOurs(f.Firewall, t) {
+		return err
+	}
+	return h.restore(f.Firewall, f.Unrestore(ourJumps(f.Firewall, t)))
+}
+
+// ourJumps are the commands that delete the jumps to our chain.
+func ourJumps(f plan.Firewall, t rules.Ruleset) []string {
+	var all []string
+	for _, name := range []string{chainForward, chainDockerUser} {
+		c, _ := t.Find(filterTableName(f), name)
+		for i, r := range slices.Backward(c.Rules) {
+			if isOurJump(r) {
+				all = append(all, fmt.Sprintf("-D %s %d", name, i+1))
+			}
+		}
+	}
+	return all
+}
+
+func hasOurs(f plan.Firewall, t rules.Ruleset) bool {
+	_, accepts := t.Find(filterTableName(f), plan.FilterName)
+	_, exits := t.Find(filterTableName(f), plan.FilterExits)
+	return accepts || exits
+}
+
+// readFilter returns the chain as wanted if the kernel has it so, and something
+// that differs from it if the kernel has parts of it.
+func (h *Host) readFilter(want plan.FilterChain) (plan.Object, error) {
+	t, err := h.filterTable(want.Firewall)
+	if err != nil || !hasOurs(want.Firewall, t) {
+		return nil, err
+	}
+	if hasFilter(want, t) {
+		return want, nil
+	}
+	return plan.FilterChain{Firewall: plan.Firewall{V4: want.V4, Legacy: want.Legacy}}, nil
+}
+
+// hasFilter reports whether the table holds the chains, and the jump at its place.
+func hasFilter(want plan.FilterChain, t rules.Ruleset) bool {
+	table := filterTableName(want.Firewall)
+	wanted := rules.Saved(filterFamily(want.V4), want.Restore(nil))
+	for _, name := range []string{plan.FilterName, plan.FilterExits} {
+		is, _ := t.Find(table, name)
+		should, _ := wanted.Find(filterFamily(want.V4)+" filter"+rules.LegacyMark, name)
+		if !slices.EqualFunc(is.Rules, should.Rules, sameRule) {
+			return false
+		}
+	}
+	for _, name := range []string{chainForward, chainDockerUser} {
+		c, _ := t.Find(table, name)
+		for i, r := range c.Rules {
+			if isOurJump(r) != (name == want.Chain && i+1 == want.Place) {
+				return false
+			}
+		}
+		if name == want.Chain && len(c.Rules) < want.Place {
+			return false
+		}
+	}
+	return true
+}
+
+func sameRule(a, b rules.Rule) bool {
+	a.Handle, b.Handle = 0, 0
+	return reflect.DeepEqual(a, b)
+}
+
+// strayFilters returns our chains that no plan knows.
+func (h *Host) strayFilters(known map[string]bool) (plan.Plan, error) {
+	var found plan.Plan
+	err := h.eachFilter(func(f plan.Firewall, t rules.Ruleset) error {
+		if o := (plan.FilterChain{Firewall: f}); hasOurs(f, t) && !known[o.Key()] {
+			found = append(found, o)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// eachFilter calls fn with each filter table of iptables that the host has.
+func (h *Host) eachFilter(fn func(plan.Firewall, rules.Ruleset) error) error {
+	for _, f := range []plan.Firewall{{V4: true}, {}, {V4: true, Legacy: true}, {Legacy: true}} {
+		t, err := h.filterTable(f)
+		if err == nil && len(t) > 0 {
+			err = fn(f, t)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func filterFamily(v4 bool) string {
+	if v4 {
+		return "ip"
+	}
+	return "ip6"
+}
+
+// filterTableName is the table's name in package rules.
+func filterTableName(f plan.Firewall) string {
+	name := filterFamily(f.V4) + " filter"
+	if f.Legacy {
+		name += rules.LegacyMark
+	}
+	return name
+}
+
+// filterTable reads the filterChains of one table; it returns none if the host
+// does not have the table.
+func (h *Host) filterTable(f plan.Firewall) (rules.Ruleset, error) {
+	if f.Legacy {
+		return h.legacyFilter(f.V4)
+	}
+	if h.nft == nil {
+		return nil, nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return retryRules(func() (rules.Ruleset, error) { return h.readFilterChains(f) })
+}
+
+// readFilterChains reads them from nftables.
+func (h *Host) readFilterChains(f plan.Firewall) (rules.Ruleset, error) {
+	family := nftables.TableFamilyIPv6
+	if f.V4 {
+		family = nftables.TableFamilyIPv4
+	}
+	list, err := h.nft.ListChainsOfTableFamily(family)
+	if err != nil {
+		return nil, fmt.Errorf("list nft chains: %w", err)
+	}
+	var all rules.Ruleset
+	for _, ch := range list {
+		if ch.Table.Name != "filter" || !slices.Contains(filterChains, ch.Name) {
+			continue
+		}
+		out := describeChain(filterFamily(f.V4), ch)
+		found, err := h.nft.GetRules(ch.Table, ch)
+		if err != nil {
+			return nil, fmt.Errorf("list the rules of chain %s: %w", ch.Name, err)
+		}
+		for _, r := range found {
+			all := rules.Decode(family, r, noSets, noLinks)
+			out.Rules = append(out.Rules, all[0]) // one rule per rule: iptables has no maps
+		}
+		all = append(all, out)
+	}
+	return all, nil
+}
+
+func noSets(string) ([]nftables.SetElement, error) { return nil, errors.New("iptables has no sets") }
+
+func noLinks(uint32) string { return "" }
+
+// retryRules repeats a dump that the kernel interrupted.
+func retryRules(read func() (rules.Ruleset, error)) (rules.Ruleset, error) {
+	for range 10 {
+		t, err := read()
+		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ENOENT) {
+			return t, err
+		}
+	}
+	return read()
+}
+
+// restore has iptables-restore change a filter table. It is the program that
+// Docker uses, so its rules stay readable to Docker and to the user.
+func (h *Host) restore(f plan.Firewall, text string) error {
+	program, err := iptables(f, "restore")
+	if err != nil {
+		return err
+	}
+	return h.ns.Do(func() error {
+		cmd := exec.Command(program, "--noflush", "--wait")
+		cmd.Stdin = strings.NewReader(text)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("run %s: %w: %s", filepath.Base(program), err, bytes.TrimSpace(out))
+		}
+		return nil
+	})
+}
+
+// iptables finds a program of iptables: "restore" or "save" for the family, of
+// the variant that has made the table.
+func iptables(f plan.Firewall, does string) (string, error) {
+	tool := map[bool]string{true: "iptables", false: "ip6tables"}[f.V4]
+	variant := map[bool]string{true: "-legacy", false: "-nft"}[f.Legacy]
+	for _, name := range []string{tool + variant + "-" + does, tool + "-" + does} {
+		for _, dir := range []string{"", "/usr/sbin/", "/sbin/"} {
+			if path, err := exec.LookPath(dir + name); err == nil {
+				return path, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("find %s%s-%s: install iptables", tool, variant, does)
+}

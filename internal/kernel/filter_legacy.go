@@ -1,0 +1,162 @@
+package kernel
+
+import (
+	"fmt"
+	"hash/fnv"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"fairlead/internal/kernel/rules"
+	"fairlead/internal/plan"
+
+	"golang.org/x/sys/unix"
+)
+
+// legacyTable is a filter table of iptables-legacy as it was last read. The
+// kernel reports no change of such a table, so its hash is compared.
+type legacyTable struct {
+	hash   uint64
+	chains rules.Ruleset
+}
+
+// legacyFilter reads the filterChains of a table of iptables-legacy.
+func (h *Host) legacyFilter(v4 bool) (chains rules.Ruleset, err error) {
+	hash, err := h.legacyHash(v4)
+	if err != nil || hash == 0 {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last := &h.legacy[family46(v4)]
+	if last.hash == hash {
+		return last.chains, nil
+	}
+	program, err := iptables(plan.Firewall{V4: v4, Legacy: true}, "save")
+	if err != nil {
+		return nil, nil // without the program nobody changes the table either
+	}
+	err = h.ns.Do(func() error {
+		out, err := exec.Command(program, "-t", "filter").Output()
+		if err != nil {
+			return fmt.Errorf("run %s: %w", program, err)
+		}
+		chains = rules.Saved(filterFamily(v4), string(out))
+		return nil
+	})
+	chains = slices.DeleteFunc(chains, func(c rules.Chain) bool { return !slices.Contains(filterChains, c.Name) })
+	if err == nil {
+		*last = legacyTable{hash, chains}
+	}
+	return chains, err
+}
+
+func family46(v4 bool) int {
+	if v4 {
+		return 0
+	}
+	return 1
+}
+
+// checkLegacy reports whether the filter tables of iptables-legacy are as they
+// were at the last call.
+func (w *Watcher) checkLegacy() bool {
+	same := true
+	for i, v4 := range []bool{true, false} {
+		hash, err := w.host.legacyHash(v4)
+		if err != nil {
+			continue // what cannot be read is looked at by healing, which says why
+		}
+		same = same && hash == w.legacy[i]
+		w.legacy[i] = hash
+	}
+	return same
+}
+
+// legacyHash returns a hash of the rules in the filter table of iptables-legacy,
+// without their counters; 0 if there is no such table.
+func (h *Host) legacyHash(v4 bool) (hash uint64, err error) {
+	err = h.ns.Do(func() error {
+		names, err := os.ReadFile("/proc/thread-self/net/" + filterFamily(v4) + "_tables_names")
+		// To ask for a table that is not there would make it.
+		if err != nil || !slices.Contains(strings.Fields(string(names)), "filter") {
+			return nil
+		}
+		entries, err := legacyEntries(v4)
+		if err != nil {
+			return fmt.Errorf("read the filter table of iptables-legacy: %w", err)
+		}
+		hash = hashEntries(v4, entries)
+		return nil
+	})
+	return hash, err
+}
+
+// The options of iptables' sockets, and the layout of what they return
+// (linux/netfilter_ipv4/ip_tables.h, linux/netfilter_ipv6/ip6_tables.h).
+const (
+	getInfo, getEntries     = 64, 65
+	infoSize, infoBytes     = 84, 80
+	entriesSize, entriesAll = 32, 40
+)
+
+// legacyEntries returns the rules of the filter table in the kernel's form.
+func legacyEntries(v4 bool) ([]byte, error) {
+	domain, level := unix.AF_INET6, unix.IPPROTO_IPV6
+	if v4 {
+		domain, level = unix.AF_INET, unix.IPPROTO_IP
+	}
+	fd, err := unix.Socket(domain, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	for range 10 {
+		info := make([]byte, infoSize)
+		copy(info, "filter")
+		if err := getsockopt(fd, level, getInfo, info); err != nil {
+			return nil, err
+		}
+		size := native.Uint32(info[infoBytes:])
+		all := make([]byte, entriesAll+size)
+		copy(all, "filter")
+		native.PutUint32(all[entriesSize:], size)
+		if err = getsockopt(fd, level, getEntries, all); err == nil {
+			return all[entriesAll:], nil
+		}
+	}
+	return nil, err // the table changed each time in between
+}
+
+func getsockopt(fd, level, option int, value []byte) error {
+	size := uint32(len(value))
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), uintptr(option),
+		uintptr(unsafe.Pointer(&value[0])), uintptr(unsafe.Pointer(&size)), 0)
+	if errno != 0 {
+		return os.NewSyscallError("getsockopt", errno)
+	}
+	return nil
+}
+
+// hashEntries hashes rules without their counters, which change with each packet.
+func hashEntries(v4 bool, entries []byte) uint64 {
+	// Where struct ipt_entry or ip6t_entry has next_offset and comefrom, which the
+	// counters follow.
+	next, counters, header := 142, 144, 168
+	if v4 {
+		next, counters, header = 90, 92, 112
+	}
+	hash := fnv.New64a()
+	for len(entries) >= header {
+		length := int(native.Uint16(entries[next:]))
+		if length < header || length > len(entries) {
+			break
+		}
+		hash.Write(entries[:counters])
+		hash.Write(entries[header:length])
+		entries = entries[length:]
+	}
+	return hash.Sum64() | 1
+}

@@ -1,0 +1,167 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// FilterName names our chain in the filter tables of iptables.
+const FilterName = "FAIRLEAD"
+
+// FilterExits names the chain that accepts what leaves by the host's uplinks.
+const FilterExits = FilterName + "-OUT"
+
+// Firewall is a filter table of iptables in which Docker drops forwarded
+// packets: chain FORWARD has the policy DROP, and there is a DOCKER-USER.
+type Firewall struct {
+	V4 bool
+	// Legacy says that the table is one of iptables-legacy and not of nftables.
+	Legacy bool
+	// Chain is where our jump belongs: DOCKER-USER if FORWARD jumps there, or
+	// FORWARD itself.
+	Chain string
+	// Place is the jump's rule number, from 1: after all rules of others, but
+	// before a RETURN that ends the chain.
+	Place int
+	// Exits are the host's links by which sandboxes may leave, sorted. Bridges of
+	// other container engines are none of them.
+	Exits string
+}
+
+// FilterChain accepts the forwarded packets of Fairlead's networks in a filter
+// table of iptables: our chain, and one jump to it.
+type FilterChain struct {
+	Firewall
+	// Rules are those of both chains as iptables-save prints them, one per line.
+	Rules string
+}
+
+// Key implements Object.
+func (f FilterChain) Key() string { return f.tool("") + " " + FilterName }
+
+// Add implements Object.
+func (f FilterChain) Add() []string {
+	return []string{f.tool("-restore") + " --noflush <<'EOF'\n" + f.Restore(nil) + "EOF"}
+}
+
+// Del implements Object.
+func (f FilterChain) Del() []string {
+	tool := f.tool("")
+	return []string{fmt.Sprintf("%s -D %s %s", tool, f.Chain, f.jump()),
+		fmt.Sprintf("%[1]s -F %[2]s && %[1]s -X %[2]s", tool, FilterName), fmt.Sprintf("%[1]s -F %[2]s && %[1]s -X %[2]s", tool, FilterExits)}
+}
+
+// change replaces the chains and leaves one jump.
+func (f FilterChain) change(old Object) []string {
+	o, ok := old.(FilterChain)
+	if !ok || o.Chain == "" {
+		return f.Add()
+	}
+	return []string{f.tool("-restore") + " --noflush <<'EOF'\n" + f.Restore([]string{"-D " + o.Chain + " " + o.jump()}) + "EOF"}
+}
+
+func (f FilterChain) jump() string {
+	return fmt.Sprintf(`-m comment --comment "%s: its networks" -j %s`, Mark, FilterName)
+}
+
+// Restore is what iptables-restore reads to make the chains and the jump, after
+// commands that delete the jumps that are there.
+func (f FilterChain) Restore(first []string) string {
+	lines := append([]string{"*filter", ":" + FilterName + " - [0:0]", ":" + FilterExits + " - [0:0]"}, first...)
+	lines = append(lines, strings.TrimSuffix(f.Rules, "\n"), fmt.Sprintf("-I %s %d %s", f.Chain, f.Place, f.jump()), "COMMIT", "")
+	return strings.Join(lines, "\n")
+}
+
+// Unrestore is what iptables-restore reads to remove the chains, after commands
+// that delete the jumps.
+func (f FilterChain) Unrestore(first []string) string {
+	lines := append([]string{"*filter", ":" + FilterName + " - [0:0]", ":" + FilterExits + " - [0:0]"}, first...)
+	return strings.Join(append(lines, "-X "+FilterName, "-X "+FilterExits, "COMMIT", ""), "\n")
+}
+
+// tool is the program of iptables whose tables it is, with a suffix of its name.
+func (f Firewall) tool(suffix string) string {
+	name := "ip6tables"
+	if f.V4 {
+		name = "iptables"
+	}
+	if f.Legacy {
+		name += "-legacy"
+	}
+	return name + suffix
+}
+
+// FilterChains returns the chains that the firewalls need for the links of
+// networks, which are members of the sets in the parts. What they accept is no
+// more than Docker accepts for its own bridges: packets within a network, those
+// of connections that exist or that NAT has led to a network, and new ones from
+// a network that is not internal to the host's uplinks.
+func FilterChains(firewalls []Firewall, parts []Part) Plan {
+	if len(firewalls) == 0 {
+		return nil
+	}
+	in := map[string]map[string]bool{}
+	var links []string
+	for _, p := range parts {
+		for _, o := range p.objects {
+			m, ok := o.(Member)
+			if !ok || m.Link == "" {
+				continue
+			}
+			link := filterLink(m.Link)
+			if in[m.Set] == nil {
+				in[m.Set] = map[string]bool{}
+			}
+			if m.Set == SetLinks && !in[m.Set][link] {
+				links = append(links, link)
+			}
+			in[m.Set][link] = true
+		}
+	}
+	if len(links) == 0 {
+		return nil
+	}
+	slices.Sort(links)
+	var all Plan
+	for _, f := range firewalls {
+		all = append(all, FilterChain{f, filterRules(f, links, in)})
+	}
+	return all
+}
+
+// filterLink is the link's name in the rules. A routed network has a link per
+// endpoint, and a rule for each would slow every packet: their names begin with
+// fv, and no other link by which packets are routed has such a name.
+func filterLink(link string) string {
+	if strings.HasPrefix(link, "fv-") || strings.HasPrefix(link, "fv_") {
+		return link[:3] + "+"
+	}
+	return link
+}
+
+// filterRules writes the rules for the links, which are in sets of our nft table.
+func filterRules(f Firewall, links []string, in map[string]map[string]bool) string {
+	var b strings.Builder
+	accept := func(chain, match string) {
+		fmt.Fprintf(&b, "-A %s %s -m comment --comment %s -j ACCEPT\n", chain, match, Mark)
+	}
+	for _, link := range links {
+		if in[SetWithin][link] {
+			accept(FilterName, fmt.Sprintf("-i %[1]s -o %[1]s", link))
+		}
+		if in[SetInternal][link] && !strings.HasSuffix(link, "+") {
+			continue
+		}
+		accept(FilterName, "-i "+link+" -m conntrack --ctstate RELATED,ESTABLISHED")
+		accept(FilterName, "-o "+link+" -m conntrack --ctstate RELATED,ESTABLISHED")
+		accept(FilterName, "-o "+link+" -m conntrack --ctstate DNAT")
+		if !in[SetLAN][link] {
+			fmt.Fprintf(&b, "-A %s -i %s -m comment --comment %s -j %s\n", FilterName, link, Mark, FilterExits)
+		}
+	}
+	for exit := range strings.FieldsSeq(f.Exits) {
+		accept(FilterExits, "-o "+exit)
+	}
+	return b.String()
+}

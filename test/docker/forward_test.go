@@ -1,0 +1,186 @@
+package docker_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"fairlead/internal/lab/dockerd"
+	"fairlead/test/engines"
+)
+
+// TestDefaultHost has Docker as users have it: it filters with its default flags,
+// and has turned forwarding on, so that it drops forwarded packets.
+func TestDefaultHost(t *testing.T) {
+	dir := programs(t)
+	for name, programs := range engines.All(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			newDefaultHost(t, dir, programs).forwards()
+		})
+	}
+	t.Run("legacy", func(t *testing.T) {
+		t.Parallel()
+		legacy := t.TempDir()
+		for _, tool := range []string{"iptables", "ip6tables", "iptables-save", "ip6tables-save"} {
+			program := strings.Replace(tool, "tables", "tables-legacy", 1)
+			if err := os.Symlink("/usr/sbin/"+program, filepath.Join(legacy, tool)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		newDefaultHost(t, dir, legacy).forwards()
+	})
+	t.Run("nftables", func(t *testing.T) {
+		t.Parallel()
+		h := hostOf(t, dir, engines.Start(t, dockerd.Options{Enter: forwarding("1"), Programs: engines.New(t), Flags: []string{"--firewall-backend=nftables"}}))
+		h.start()
+		h.carries()
+		h.docker("rm", "-f", "web", "peer", "other", "shut", "docker")
+		h.docker("network", "rm", "net", "net2", "net3")
+	})
+}
+
+// forwarding is put before an engine's namespaces, for a host that forwards, or
+// does not.
+func forwarding(value string) []string {
+	return []string{"unshare", "--net", "sh", "-ec", `
+for f in /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/all/forwarding /proc/sys/net/ipv6/conf/default/forwarding; do echo ` + value + ` > $f; done
+exec "$@"`, "sh"}
+}
+
+func newDefaultHost(t *testing.T, dir, programs string) *host {
+	t.Helper()
+	return hostOf(t, dir, engines.Start(t, dockerd.Options{Enter: forwarding("0"), Programs: programs}))
+}
+
+// forwards has containers reach the world, and be reached, on a host whose
+// forwarded packets Docker drops, whatever happens to its rules.
+func (h *host) forwards() {
+	if !strings.Contains(h.sh("iptables -S FORWARD"), "-P FORWARD DROP") {
+		h.Fatal("Docker does not drop forwarded packets: nothing is tested")
+	}
+	rules := h.sh("iptables -S; ip6tables -S")
+	h.start()
+	h.carries()
+
+	// What a user has said in DOCKER-USER goes first.
+	h.sh("iptables -I DOCKER-USER -s " + lanAddr + " -p tcp --dport 80 -j DROP")
+	h.refused(lan, "tcp", hostAddr+":8080")
+	h.sh("iptables -D DOCKER-USER -s " + lanAddr + " -p tcp --dport 80 -j DROP")
+	h.passes()
+
+	for _, disturb := range []string{"iptables -F DOCKER-USER", "iptables -F FAIRLEAD", "iptables -F FAIRLEAD-OUT", "iptables -F"} {
+		h.sh(disturb)
+		h.passes()
+	}
+	if err := h.Signal(syscall.SIGTERM); err != nil {
+		h.Fatal(err)
+	}
+	h.sh("iptables -F; iptables -X FAIRLEAD || true; iptables -P FORWARD ACCEPT")
+	if err := h.Restart(h.Context()); err != nil {
+		h.Fatal(err)
+	}
+	h.sh("iptables -P FORWARD DROP") // Docker does so once per boot
+	h.docker("start", "web", "peer", "other", "shut", "docker")
+	h.carriesOn()
+
+	// A daemon that died with the networks leaves no rules behind.
+	h.kill()
+	h.startWith("--docker-user=false")
+	h.ruleless()
+	h.refused(lan, "tcp", hostAddr+":8080")
+	h.truthful("8080")
+	h.kill()
+	h.start()
+	h.passes()
+	h.truthful("8080")
+	h.docker("rm", "-f", "web", "peer", "other", "shut", "docker")
+	h.docker("network", "rm", "net", "net2", "net3")
+	h.ruleless()
+	if now := h.sh("iptables -S; ip6tables -S"); !strings.HasPrefix(rules, "-P INPUT") || strings.Contains(now, "airlead") {
+		h.Errorf("the host's rules are now\n%s", now)
+	}
+}
+
+// carries makes networks, and proves what their packets may do.
+func (h *host) carries() {
+	h.Helper()
+	h.sh(lan + " " + h.dir + "/program serve tcp:80 udp:53 > /dev/null 2>&1 & echo $! > /run/lan")
+	h.sh(lan + " ip route add 172.30.0.0/16 via " + hostAddr)
+	h.docker("network", "create", "-d", "fairlead", "--subnet", "172.30.0.0/24", "--ipv6", "--subnet", "fd00:30::/64", "net")
+	h.docker("network", "create", "-d", "fairlead", "--subnet", "172.30.1.0/24", "net2")
+	h.docker("network", "create", "-d", "fairlead", "--internal", "--subnet", "172.30.2.0/24", "net3")
+	h.docker("run", "-d", "--name", "web", "--network", "name=net,driver-opt=via=nat,ip=172.30.0.9,ip6=fd00:30::9", "-p", "8080:80", "program", "serve", "tcp:80")
+	for name, network := range map[string]string{"peer": "net", "other": "net2", "shut": "net3", "docker": "bridge"} {
+		h.docker("run", "-d", "--name", name, "--network", network, "program", "serve", "tcp:80", "tcp:81")
+	}
+	h.carriesOn()
+}
+
+// carriesOn proves what packets of the networks may do, and what they may not.
+func (h *host) carriesOn() {
+	h.Helper()
+	h.passes()
+	docker := h.docker("inspect", "-f", "{{.NetworkSettings.IPAddress}}{{range .NetworkSettings.Networks}} {{.IPAddress}}{{end}}", "docker")
+	docker = strings.Fields(docker)[0]
+	for _, blocked := range []struct{ from, to string }{
+		{"other", "172.30.0.9:80"}, {"other", docker + ":80"}, {"peer", docker + ":81"}, {"docker", "172.30.0.9:80"},
+		{"shut", lanAddr + ":80"}, {"shut", "172.30.0.9:80"}, {"shut", docker + ":80"}, {"shut", hostAddr + ":8080"},
+	} {
+		h.refused("nsenter --net=/proc/"+h.docker("inspect", "-f", "{{.State.Pid}}", blocked.from)+"/ns/net", "tcp", blocked.to)
+	}
+	h.refused(lan, "tcp", "172.30.0.9:80")
+}
+
+// passes proves what packets of the networks may do.
+func (h *host) passes() {
+	h.Helper()
+	for _, asked := range []struct{ network, to string }{{"tcp", lanAddr + ":80"}, {"udp", lanAddr + ":53"}, {"tcp", "[" + lanAddr6 + "]:80"}, {"tcp", "web:80"}} {
+		if _, err := h.Run(h.Context(), "exec", "peer", "/program", "ask", asked.network, asked.to); err != nil {
+			h.Errorf("%v\n%s", err, h.sh("iptables-save -c -t filter; iptables-legacy-save; nft list ruleset || true"))
+		}
+	}
+	if from := h.asks(lan, "tcp", hostAddr+":8080"); from != lanAddr {
+		h.Errorf("the LAN is seen as %q", from)
+	}
+	h.asks(lan, "tcp", "["+hostAddr6+"]:8080")
+	h.docker("exec", "other", "/program", "ask", "tcp", hostAddr+":8080")
+}
+
+// truthful dials the port from the LAN and from the host, by each address family,
+// and fails the test unless `fairlead ports` says what comes of it.
+func (h *host) truthful(port string) {
+	h.Helper()
+	var told struct {
+		Ports []struct{ Reach, Reach6 map[string]string }
+	}
+	text := h.sh(h.dir + "/fairlead ports -o json " + port)
+	if err := json.Unmarshal([]byte(text), &told); err != nil || len(told.Ports) != 1 {
+		h.Fatalf("%v: %s", err, text)
+	}
+	byFamily := []map[string]string{told.Ports[0].Reach, told.Ports[0].Reach6}
+	if byFamily[1] == nil {
+		byFamily[1] = byFamily[0]
+	}
+	for i, addr := range []string{hostAddr, "[" + hostAddr6 + "]"} {
+		for place, in := range map[string]string{"lan": lan, "host": ""} {
+			patience := map[string]string{"yes": "30", "no": "1"}[byFamily[i][place]]
+			truth := "yes"
+			if h.Command(h.Context(), "sh", "-ec", in+" timeout "+patience+" "+h.dir+"/program ask tcp "+addr+":"+port).Run() != nil {
+				truth = "no"
+			}
+			if byFamily[i][place] != truth {
+				h.Errorf("%s from the %s: told %s, and in truth %s:\n%s", addr, place, byFamily[i][place], truth, h.sh(h.dir+"/fairlead ports "+port))
+			}
+		}
+	}
+}
+
+// ruleless fails the test unless the daemon removes its rules in Docker's firewall.
+func (h *host) ruleless() {
+	h.Helper()
+	h.sh("i=0; while { iptables -S; ip6tables -S; } | grep -qi fairlead; do i=$((i+1)); [ $i -lt 300 ] || exit 1; sleep 0.1; done")
+}

@@ -1,27 +1,63 @@
 package importer
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // block is a keyword of keepalived.conf(5) with its words, and what is in its
-// braces, if it has any.
+// braces, if it has any. It notes which of its words have been read, so that the
+// others can be reported (Imported.unread).
 type block struct {
 	line  int
 	words []string
-	body  []block
+	read  []bool
+	// braced says that braces follow, be they empty.
+	braced bool
+	body   []block
 }
 
-func (b block) keyword() string { return b.words[0] }
+func (b block) keyword() string {
+	b.read[0] = true
+	return b.words[0]
+}
 
 // word returns the i-th word after the keyword, empty for none.
 func (b block) word(i int) string {
 	if i+1 < len(b.words) {
+		b.read[i+1] = true
 		return b.words[i+1]
 	}
 	return ""
 }
 
 // rest returns the words after the keyword.
-func (b block) rest() string { return strings.Join(b.words[1:], " ") }
+func (b block) rest() string {
+	for i := range b.read {
+		b.read[i] = true
+	}
+	return strings.Join(b.words[1:], " ")
+}
+
+// skip reports a statement that is not imported.
+func (i *Imported) skip(b block) {
+	i.left(b.line, "%s: not imported", strings.TrimSpace(b.keyword()+" "+b.rest()))
+}
+
+// unread reports every word of the block, and of those within, that nothing has
+// read: what the importer does not know is never dropped in silence. A block that
+// has been reported as a whole is skipped.
+func (i *Imported) unread(b block) {
+	if slices.ContainsFunc(i.Left, func(l Left) bool { return l.Line == b.line }) {
+		return
+	}
+	if at := slices.Index(b.read, false); at >= 0 {
+		i.left(b.line, "%s: %q is not imported", b.words[0], strings.Join(b.words[at:], " "))
+	}
+	for _, within := range b.body {
+		i.unread(within)
+	}
+}
 
 // token is a word, a brace, or the end of a line.
 type token struct {
@@ -77,7 +113,9 @@ func blocks(all []token) (body []block, unmatched []Left) {
 			now = nil
 		case t.text == "{" && !t.quoted:
 			if len(into.body) > 0 && len(open) < maxDepth {
-				open = append(open, &into.body[len(into.body)-1])
+				last := &into.body[len(into.body)-1]
+				last.braced = true
+				open = append(open, last)
 			}
 			now = nil
 		case t.text == "}" && !t.quoted:
@@ -88,10 +126,10 @@ func blocks(all []token) (body []block, unmatched []Left) {
 			}
 			now = nil
 		case now == nil:
-			into.body = append(into.body, block{line: t.line, words: []string{t.text}})
+			into.body = append(into.body, block{line: t.line, words: []string{t.text}, read: []bool{false}})
 			now = &into.body[len(into.body)-1]
 		default:
-			now.words = append(now.words, t.text)
+			now.words, now.read = append(now.words, t.text), append(now.read, false)
 		}
 	}
 	for _, b := range open[1:] {

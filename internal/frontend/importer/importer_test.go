@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/file"
 	"fairlead/internal/frontend/importer"
+	"fairlead/internal/model"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -58,6 +60,88 @@ func TestBraces(t *testing.T) {
 		if got := fmt.Sprint(importer.Keepalived([]byte(in)).Left); got != want {
 			t.Errorf("%q: %s\nwant %s", in, got, want)
 		}
+	}
+}
+
+// TestQuorum: keepalived's quorum is a sum of weights, Fairlead's a number of servers.
+func TestQuorum(t *testing.T) {
+	for _, c := range []struct {
+		quorum  string
+		weights []string
+		want    int
+		says    string
+	}{
+		{"quorum 100", []string{"100", "100", "100"}, 1, ""},
+		{"quorum 200", []string{"100", "100", "100"}, 2, ""},
+		{"quorum 150", []string{"100", "100", "100"}, 2, ""},
+		{"quorum 1000", []string{"100", "100"}, 2, ""}, // keepalived lowers it to 200
+		{"quorum 3", []string{"3", "1", "1"}, 3, "quorum 3: keepalived adds up the weights"},
+		{"quorum 1", []string{"1", "1", "0"}, 2, "quorum 1: keepalived adds up the weights"},
+		{"quorum 2", []string{"1", "1"}, 2, ""},
+	} {
+		var conf strings.Builder
+		fmt.Fprintf(&conf, "virtual_server 192.0.2.1 80 {\n%s\n", c.quorum)
+		for i, w := range c.weights {
+			fmt.Fprintf(&conf, "real_server 10.0.0.%d 80 {\nweight %s\nTCP_CHECK {\n}\n}\n", i+1, w)
+		}
+		got := importer.Keepalived([]byte(conf.String() + "}\n"))
+		if len(got.Services) != 1 || got.Services[0].Quorum != c.want {
+			t.Errorf("%s of weights %v: %+v, want %d servers", c.quorum, c.weights, got.Services, c.want)
+		}
+		if said := fmt.Sprint(got.Left); (c.says == "") != (said == "[]") || !strings.Contains(said, c.says) {
+			t.Errorf("%s of weights %v: %s, want %q", c.quorum, c.weights, said, c.says)
+		}
+	}
+}
+
+// TestEmptyCheckBlock: a block without options is a check with keepalived's own.
+func TestEmptyCheckBlock(t *testing.T) {
+	got := importer.Keepalived([]byte("virtual_server 192.0.2.1 80 {\nreal_server 10.0.0.1 80 {\nTCP_CHECK { }\n}\nreal_server 10.0.0.2 80 {\nTCP_CHECK {\n}\n}\n}\n"))
+	if len(got.Services) != 1 || got.Services[0].Check.Type != model.CheckTCP || got.Services[0].Check.Fall != 2 || len(got.Left) > 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestNothingIsLeftOutInSilence holds the messages about what has no place in a
+// service.
+func TestNothingIsLeftOutInSilence(t *testing.T) {
+	for in, want := range map[string]string{
+		"-A -t 192.0.2.1:80 -s rr\n-a -t 192.0.2.1:80 -r 10.0.0.1:80 -m --frob 3 -q\n": "{2 --frob 3 -q: not imported}",
+		"-A -t 192.0.2.1:80 -s rr -o\n-a -t 192.0.2.1:80 -r 10.0.0.1:80 -m\n":          "{1 -o: there is no one-packet scheduling}",
+		"-A -t 192.0.2.1:80 -s rr --ops\n-a -t 192.0.2.1:80 -r 10.0.0.1:80 -m\n":       "{1 -o: there is no one-packet scheduling}",
+		"-A -t 192.0.2.1:80 -s rr -w 3\n-a -t 192.0.2.1:80 -r 10.0.0.1:80 -m -s wlc\n": "{1 -w 3: not imported} {2 -s wlc: not imported}",
+		"-A -t 192.0.2.1:80 -s rr -p x\n-a -t 192.0.2.1:80 -r 10.0.0.1:80 -m\n":        "{1 -p x: want seconds: 5m0s is taken}",
+		"-A -t 192.0.2.1:80 -s rr\n-a -t 192.0.2.1:80 -r host.example:80 -m\n":         "{1 tcp-192-0-2-1-80 is left out: none of its real servers could be imported} {2 real server host.example:80: want an address and a port: write it by `ipvsadm -S -n`}",
+	} {
+		if got := strings.Trim(fmt.Sprint(importer.IPVSAdm([]byte(in)).Left), "[]"); got != want {
+			t.Errorf("%q\ngives %s\nwant  %s", in, got, want)
+		}
+	}
+	for in, want := range map[string]string{
+		"real_server 10.0.0.1 80 {\nconnect_timeout 3\n}":                                    "{3 connect_timeout 3: not imported: there is no check that it would change}",
+		"delay_loop 3\nreal_server 10.0.0.1 80 {\n}":                                         "{2 delay_loop 3: not imported: there is no check that it would change}",
+		"lb_algo rr fast\nreal_server 10.0.0.1 80 {\n}":                                      `{2 lb_algo: "fast" is not imported}`,
+		"real_server 10.0.0.1 80 {\nHTTP_GET {\nurl {\npath /\nstatus_code 200 204\n}\n}\n}": "",
+		"mh-port\nreal_server 10.0.0.1 80 {\n}":                                              "{2 mh-port: not imported}",
+		"real_server nowhere 80 {\n}":                                                        "{1 tcp-192-0-2-1-80 is left out: none of its real servers could be imported} {2 real_server nowhere 80 is left out: want an address and a port}",
+		"real_server 10.0.0.1 80 {\nTCP_CHECK {\nconnect_timeout soon\n}\n}":                 "{4 connect_timeout soon: want seconds}",
+	} {
+		if got := strings.Trim(fmt.Sprint(importer.Keepalived([]byte("virtual_server 192.0.2.1 80 {\n"+in+"\n}\n")).Left), "[]"); got != want {
+			t.Errorf("%q\ngives %s\nwant  %s", in, got, want)
+		}
+	}
+}
+
+// TestCommandsAsTyped reads commands of ipvsadm as people type them: with the
+// command's name, without a port of the real server, without a scheduler.
+func TestCommandsAsTyped(t *testing.T) {
+	got := importer.IPVSAdm([]byte("ipvsadm -A -t 192.0.2.1:443\nsudo /sbin/ipvsadm -a -t 192.0.2.1:443 -g -r 10.0.0.1 -w3\nipvsadm -a -t 192.0.2.1:443 -g -r 10.0.0.2\n"))
+	if len(got.Services) != 1 || len(got.Left) > 0 {
+		t.Fatalf("%+v", got)
+	}
+	v := got.Services[0]
+	if v.Scheduler != model.WeightedLeastConnection || v.Forward != model.ForwardDirect || len(v.Reals) != 2 || v.Reals[0].Weight != 3 || v.Reals[1].At(443).Port() != 443 {
+		t.Errorf("%+v", v)
 	}
 }
 

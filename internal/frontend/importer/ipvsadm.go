@@ -1,7 +1,10 @@
 package importer
 
 import (
+	"maps"
 	"net/netip"
+	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,19 +23,32 @@ type rule struct {
 var long = map[string]string{
 	"--add-service": "-A", "--add-server": "-a", "--tcp-service": "-t", "--udp-service": "-u", "--fwmark-service": "-f",
 	"--scheduler": "-s", "--persistent": "-p", "--netmask": "-M", "--real-server": "-r", "--masquerading": "-m", "--gatewaying": "-g",
-	"--ipip": "-i", "--weight": "-w", "--u-threshold": "-x", "--l-threshold": "-y", "--ops": "-O", "--sched-flags": "-b", "--pe": "--pe",
+	"--ipip": "-i", "--weight": "-w", "--u-threshold": "-x", "--l-threshold": "-y", "--ops": "-o", "-O": "-o", "--sched-flags": "-b", "--ipv6": "-6",
 }
 
 // valued are the options that a value follows; that of -p may be left out.
-const valued = " -t -u -f -s -M -r -w -x -y -b --pe --sctp-service --tun-type --tun-port "
+var valued = []string{"-t", "-u", "-f", "-s", "-M", "-r", "-w", "-x", "-y", "-b", "--pe", "--sctp-service", "--tun-type", "--tun-port"}
 
-// IPVSAdm reads what `ipvsadm -S -n` writes, and ipvsadm-save(8).
+// plain are the options that stand alone.
+var plain = []string{"-A", "-a", "-p", "-m", "-g", "-i", "-o", "-6", "--tun-csum", "--tun-remcsum", "--tun-nocsum"}
+
+// ofService and ofServer are the options that -A and -a take besides the address of
+// the service.
+var (
+	ofService = []string{"-A", "-s", "-p", "-M", "-o", "-b", "--pe", "-6"}
+	ofServer  = []string{"-a", "-r", "-w", "-m", "-g", "-i", "-x", "-y", "--tun-type", "--tun-port", "--tun-csum", "--tun-remcsum", "--tun-nocsum"}
+	ofBoth    = []string{"-t", "-u", "-f", "--sctp-service"}
+)
+
+// IPVSAdm reads what `ipvsadm -S -n` writes (ipvsadm-save(8)), and the commands that
+// people type: lines may begin with ipvsadm or sudo ipvsadm.
 func IPVSAdm(text []byte) Imported {
 	var all Imported
 	at := map[string]int{}
 	lines := map[string]int{}
+	servers := map[string]int{} // lines of real servers, by service
 	for n, line := range linesOf(text) {
-		words := strings.Fields(line)
+		words := typed(strings.Fields(line))
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
@@ -56,37 +72,89 @@ func IPVSAdm(text []byte) Imported {
 		case !known:
 			all.left(r.line, "real server %s is left out: its service is not here", r.options["-r"])
 		default:
+			servers[v.Name]++
 			all.real(r, &all.Services[i])
 		}
 	}
+	all.Services = slices.DeleteFunc(all.Services, func(v model.VirtualService) bool {
+		empty := len(v.Reals) == 0 && servers[v.Name] > 0
+		if empty {
+			all.left(lines[v.Name], "%s is left out: none of its real servers could be imported", v.Name)
+		}
+		return empty
+	})
 	return all.done(lines)
 }
 
-// rule reads the words of a line.
+// typed takes the name of the command off the words of a line, as a person or a
+// script types it.
+func typed(words []string) []string {
+	if len(words) > 0 && words[0] == "sudo" {
+		words = words[1:]
+	}
+	if len(words) > 0 && path.Base(words[0]) == "ipvsadm" {
+		words = words[1:]
+	}
+	return words
+}
+
+// rule reads the words of a line, and reports those that it does not know.
 func (i *Imported) rule(line int, words []string) (rule, bool) {
 	r := rule{line, map[string]string{}}
+	var strange []string
 	for j := 0; j < len(words); j++ {
 		option, value, glued := strings.Cut(words[j], "=")
 		if short, known := long[option]; known {
 			option = short
+		} else if len(option) > 2 && option[1] != '-' && (slices.Contains(valued, option[:2]) || option[:2] == "-p") {
+			option, value, glued = words[j][:2], words[j][2:], true // -w3
 		}
 		switch {
-		case strings.Contains(valued, " "+option+" ") && !glued && j+1 < len(words):
-			j++
-			value = words[j]
-		case option == "-p" && !glued && j+1 < len(words) && !strings.HasPrefix(words[j+1], "-"):
-			j++
-			value = words[j]
+		case slices.Contains(valued, option):
+			if !glued && j+1 < len(words) {
+				j++
+				value = words[j]
+			}
+		case option == "-p":
+			if !glued && j+1 < len(words) && !strings.HasPrefix(words[j+1], "-") {
+				j++
+				value = words[j]
+			}
+		case !slices.Contains(plain, option) || glued:
+			strange = append(strange, words[j])
+			continue
+		}
+		if _, twice := r.options[option]; twice {
+			strange = append(strange, strings.TrimSpace(option+" "+value))
+			continue
 		}
 		r.options[option] = value
 	}
 	_, service := r.options["-A"]
 	_, server := r.options["-a"]
 	if service == server {
-		i.left(line, "it is not understood: want what `ipvsadm -S -n` writes, -A and -a")
+		i.left(line, "%s: not imported: want the lines that `ipvsadm -S -n` writes, -A and -a", strings.Join(words, " "))
 		return r, false
 	}
+	i.strangers(r, strange, service)
 	return r, true
+}
+
+// strangers reports the words of a line that ipvsadm(8) does not have, and those
+// that it has for the other kind of line.
+func (i *Imported) strangers(r rule, strange []string, service bool) {
+	takes := ofServer
+	if service {
+		takes = ofService
+	}
+	for _, option := range slices.Sorted(maps.Keys(r.options)) {
+		if !slices.Contains(takes, option) && !slices.Contains(ofBoth, option) {
+			strange = append(strange, strings.TrimSpace(option+" "+r.options[option]))
+		}
+	}
+	if len(strange) > 0 {
+		i.left(r.line, "%s: not imported", strings.Join(strange, " "))
+	}
 }
 
 // frontend returns the service that a rule is about, without its options.
@@ -117,6 +185,7 @@ func (i *Imported) frontend(r rule) (key string, v model.VirtualService, ok bool
 
 // options reads the options of a service.
 func (i *Imported) options(r rule, v *model.VirtualService) {
+	v.Scheduler = model.WeightedLeastConnection // ipvsadm's own
 	if name := r.options["-s"]; name != "" {
 		v.Scheduler = i.schedule(r.line, name)
 	}
@@ -124,9 +193,11 @@ func (i *Imported) options(r rule, v *model.VirtualService) {
 		v.Persistence = 300 * time.Second // ipvsadm's own
 		if t, ok := seconds(text); ok && t > 0 {
 			v.Persistence = t
+		} else if text != "" {
+			i.left(r.line, "-p %s: want seconds: %s is taken", text, v.Persistence)
 		}
 	}
-	for option, what := range map[string]string{"-M": "persistence by networks of clients", "-O": "one-packet scheduling", "-b": "flags of the scheduler", "--pe": "a persistence engine"} {
+	for option, what := range map[string]string{"-M": "persistence by networks of clients", "-o": "one-packet scheduling", "-b": "flags of the scheduler", "--pe": "a persistence engine"} {
 		if value, is := r.options[option]; is {
 			i.left(r.line, "%s: there is no %s", strings.TrimSpace(option+" "+value), what)
 		}
@@ -136,6 +207,9 @@ func (i *Imported) options(r rule, v *model.VirtualService) {
 // real reads a real server into its service.
 func (i *Imported) real(r rule, v *model.VirtualService) {
 	at, err := netip.ParseAddrPort(r.options["-r"])
+	if addr, bad := netip.ParseAddr(strings.Trim(r.options["-r"], "[]")); bad == nil {
+		at, err = netip.AddrPortFrom(addr, v.Ports[0].First), nil // the service's port, as ipvsadm has it
+	}
 	if err != nil {
 		i.left(r.line, "real server %s: want an address and a port: write it by `ipvsadm -S -n`", r.options["-r"])
 		return
@@ -149,7 +223,7 @@ func (i *Imported) real(r rule, v *model.VirtualService) {
 	}
 	for _, option := range []string{"-x", "-y"} {
 		if value, is := r.options[option]; is && value != "0" {
-			i.left(r.line, "%s %s of real server %s: there is no such thing", option, value, real)
+			i.left(r.line, "%s %s of real server %s: not imported: Fairlead has no limits of connections", option, value, real)
 		}
 	}
 	by, err := r.sending()

@@ -2,7 +2,10 @@ package importer
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"fairlead/internal/model"
 )
@@ -19,7 +22,9 @@ func Keepalived(text []byte) Imported {
 	for _, b := range body {
 		switch b.keyword() {
 		case "virtual_server":
-			if v, ok := all.virtualServer(b); ok {
+			v, ok := all.virtualServer(b)
+			if ok {
+				all.unread(b)
 				if _, twice := lines[v.Name]; twice {
 					all.left(b.line, "%s is there twice: the first is taken", v.Name)
 					continue
@@ -34,6 +39,7 @@ func Keepalived(text []byte) Imported {
 		case "static_ipaddress":
 			fixed = append(fixed, b.body...)
 		case "global_defs", "static_routes", "static_rules":
+			all.left(b.line, "%s: not imported: only virtual services are", b.keyword())
 		default:
 			all.left(b.line, "%s: it is no virtual_server block", b.keyword())
 		}
@@ -52,8 +58,12 @@ type server struct {
 	// them.
 	usual checking
 	first int
-	// unchecked are the lines of real servers without a check.
+	// weight is that of real servers that do not say it.
+	weight int
+	// unchecked are the lines of real servers without a check, and idle the
+	// statements that only a check would need and that no check has.
 	unchecked []int
+	idle      []block
 }
 
 // kinds are the names of ways to forward.
@@ -79,7 +89,8 @@ func (i *Imported) virtualServer(b block) (model.VirtualService, bool) {
 		i.left(b.line, "virtual_server %s: it is of neither TCP nor UDP", b.rest())
 		return model.VirtualService{}, false
 	}
-	s := server{Imported: i, v: virtual(proto, at), kind: sending{forward: model.ForwardNAT}, usual: usually()}
+	s := server{Imported: i, v: virtual(proto, at), kind: sending{forward: model.ForwardNAT}, usual: usually(), weight: 1}
+	s.v.Scheduler = model.WeightedLeastConnection // keepalived's own
 	for _, f := range b.body {
 		if f.keyword() != "real_server" {
 			s.option(f)
@@ -90,12 +101,58 @@ func (i *Imported) virtualServer(b block) (model.VirtualService, bool) {
 			s.real(f)
 		}
 	}
-	if s.v.Check.Checks() {
-		for _, line := range s.unchecked {
-			i.left(line, "it has no check, and the others of its service do: it is checked as they are")
-		}
+	s.settle(b)
+	if len(s.v.Reals) == 0 && slices.ContainsFunc(b.body, func(f block) bool { return f.keyword() == "real_server" }) {
+		i.left(b.line, "%s is left out: none of its real servers could be imported", s.v.Name)
+		return s.v, false
 	}
 	return s.v, true
+}
+
+// settle completes a service when all of it is read: it reports what needs a check
+// where there is none, and counts the quorum in servers.
+func (s *server) settle(b block) {
+	if s.v.Check.Checks() {
+		for _, line := range s.unchecked {
+			s.left(line, "it has no check, and the others of its service do: it is checked as they are")
+		}
+	} else {
+		s.idle = append(s.idle, s.usual.said...)
+	}
+	for _, f := range s.idle {
+		s.left(f.line, "%s: not imported: there is no check that it would change", strings.TrimSpace(f.keyword()+" "+f.rest()))
+	}
+	if s.v.Quorum > 0 {
+		s.quorum(b.line)
+	}
+}
+
+// quorum turns keepalived's quorum, which is the least sum of the weights of the
+// servers that are up, into a number of servers, and reports where no number means the
+// same: the smallest that reaches the sum whichever servers are up is taken. As in
+// keepalived, a quorum above the sum of all weights is that sum.
+func (s *server) quorum(line int) {
+	var weights []int
+	sum := 0
+	for _, r := range s.v.Reals {
+		weights = append(weights, r.Weight)
+		sum += r.Weight
+	}
+	if len(weights) == 0 {
+		return
+	}
+	slices.Sort(weights)
+	want, lightest, heaviest, n := min(s.v.Quorum, sum), 0, 0, 0
+	for ; n < len(weights) && (lightest < want || n == 0); n++ {
+		lightest += weights[n]
+	}
+	for i := range n - 1 {
+		heaviest += weights[len(weights)-1-i]
+	}
+	if n > 1 && heaviest >= want {
+		s.left(line, "quorum %d: keepalived adds up the weights of servers that are up, Fairlead counts the servers: quorum %d is the smallest number that always weighs %d", s.v.Quorum, n, want)
+	}
+	s.v.Quorum = n
 }
 
 // place reads an address and a port, which are two words.
@@ -116,10 +173,16 @@ func (s *server) option(f block) {
 	case "lb_kind", "lvs_method":
 		s.forward(f, &s.kind)
 	case "persistence_timeout":
-		s.v.Persistence, _ = seconds("360") // keepalived's own
-		if t, ok := seconds(f.word(0)); ok {
-			s.v.Persistence = t
+		s.v.Persistence = 360 * time.Second // keepalived's own
+		if f.word(0) == "" {
+			return
 		}
+		t, ok := seconds(f.word(0))
+		if !ok {
+			s.left(f.line, "persistence_timeout %s: want seconds: %s is taken", f.word(0), s.v.Persistence)
+			return
+		}
+		s.v.Persistence = t
 	case "sorry_server":
 		if at, ok := place(f); ok {
 			s.v.Sorry = at
@@ -128,10 +191,14 @@ func (s *server) option(f block) {
 		s.left(f.line, "sorry_server %s: want an address and a port", f.rest())
 	case "quorum":
 		s.number(f, &s.v.Quorum)
+	case "weight":
+		s.number(f, &s.weight)
 	case "alpha":
 		s.usual.Initial = model.InitialDown
+		s.usual.said = append(s.usual.said, f)
 	case "virtualhost":
 		s.usual.Host = f.word(0)
+		s.usual.said = append(s.usual.said, f)
 	case "protocol":
 	case "hysteresis":
 		if f.word(0) != "0" {
@@ -144,8 +211,8 @@ func (s *server) option(f block) {
 	case "quorum_up", "quorum_down":
 		s.left(f.line, "%s: nothing is run: `fairlead service watch` tells", f.keyword())
 	default:
-		if !s.usual.timing(f) {
-			s.left(f.line, "%s: there is no such thing", f.keyword())
+		if !s.timing(f, &s.usual) {
+			s.skip(f)
 		}
 	}
 }
@@ -175,7 +242,7 @@ func (s *server) forward(f block, into *sending) {
 		case "csum", "remcsum", "nocsum":
 			said["sum"] = word
 		default:
-			s.left(f.line, "%s of a tunnel: there is no such thing", word)
+			s.left(f.line, "%s of a tunnel: not imported", word)
 		}
 	}
 	by, err := wrapped(said["type"], said["port"], said["sum"])
@@ -202,8 +269,9 @@ func (s *server) real(b block) {
 		s.left(b.line, "real_server %s is left out: want an address and a port", b.rest())
 		return
 	}
-	r := model.RealServer{Address: at.Addr(), Port: at.Port(), Weight: 1}
+	r := model.RealServer{Address: at.Addr(), Port: at.Port(), Weight: s.weight}
 	kind, how := s.kind, s.usual
+	how.said = nil
 	var check *block
 	for j, f := range b.body {
 		switch f.keyword() {
@@ -215,13 +283,17 @@ func (s *server) real(b block) {
 			s.inhibit(f)
 		case "virtualhost":
 			how.Host = f.word(0)
+			how.said = append(how.said, f)
+		case "alpha":
+			how.Initial = model.InitialDown
+			how.said = append(how.said, f)
 		case "notify_up", "notify_down":
 			s.left(f.line, "%s: nothing is run: `fairlead service watch` tells", f.keyword())
 		default:
 			switch {
-			case how.timing(f):
-			case f.body == nil:
-				s.left(f.line, "%s: there is no such thing", f.keyword())
+			case s.timing(f, &how):
+			case !f.braced:
+				s.skip(f)
 			case check != nil:
 				s.left(f.line, "%s: a real server has one check: the first is taken", f.keyword())
 			default:
@@ -231,6 +303,7 @@ func (s *server) real(b block) {
 	}
 	if check == nil {
 		s.unchecked = append(s.unchecked, b.line)
+		s.idle = append(s.idle, how.said...)
 	} else {
 		s.check(*check, how, r)
 	}

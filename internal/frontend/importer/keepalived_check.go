@@ -14,42 +14,62 @@ type checking struct {
 	// retry is how often a check that failed is made again; -1 is the checker's
 	// own.
 	retry int
+	// said are the statements that only a check would need.
+	said []block
 }
 
 // usually is what keepalived does unless it is told otherwise.
 func usually() checking {
-	return checking{model.Check{Interval: time.Minute, Timeout: 5 * time.Second, Rise: 1, Initial: model.InitialUp}, -1}
+	return checking{Check: model.Check{Interval: time.Minute, Timeout: 5 * time.Second, Rise: 1, Initial: model.InitialUp}, retry: -1}
 }
 
 // timing reads an option that all checkers have, and reports whether it is one.
-func (c *checking) timing(f block) bool {
-	t, ok := seconds(f.word(0))
-	switch f.keyword() {
-	case "delay_loop":
-		if ok && t > 0 {
-			c.Interval = t
+func (s *server) timing(f block, c *checking) bool {
+	into := map[string]*time.Duration{
+		"delay_loop": &c.Interval, "delay_before_retry": &c.Fast, "connect_timeout": &c.Timeout, "misc_timeout": &c.Timeout,
+	}
+	switch key := f.keyword(); key {
+	case "delay_loop", "delay_before_retry", "connect_timeout", "misc_timeout":
+		t, ok := seconds(f.word(0))
+		if !ok || t <= 0 {
+			s.left(f.line, "%s %s: want seconds", key, f.word(0))
+			return true
 		}
-	case "delay_before_retry":
-		if ok && t > 0 {
-			c.Fast = t
-		}
-	case "connect_timeout", "misc_timeout":
-		if ok && t > 0 {
-			c.Timeout = t
-		}
+		*into[key] = t
 	case "retry", "nb_get_retry":
-		if n, err := strconv.Atoi(f.word(0)); err == nil && n >= 0 && n < 1000 {
-			c.retry = n
+		n, err := strconv.Atoi(f.word(0))
+		if err != nil || n < 0 || n >= 1000 {
+			s.left(f.line, "%s %s: want 0 to 999", key, f.word(0))
+			return true
 		}
+		c.retry = n
 	case "connect_port":
-		if n, err := strconv.ParseUint(f.word(0), 10, 16); err == nil {
-			c.Port = uint16(n)
+		n, err := strconv.ParseUint(f.word(0), 10, 16)
+		if err != nil {
+			s.left(f.line, "connect_port %s: want a port", f.word(0))
+			return true
 		}
+		c.Port = uint16(n)
 	case "warmup":
+		s.left(f.line, "warmup %s: not imported: first checks are spread over the interval anyway", f.word(0))
+		return true
 	default:
 		return false
 	}
+	c.said = append(c.said, f)
 	return true
+}
+
+// pause is keepalived's own delay_before_retry: 1 s, 3 s for HTTP_GET and SSL_GET,
+// and that between checks for DNS_CHECK.
+func pause(kind model.CheckType) time.Duration {
+	switch kind {
+	case model.CheckHTTP, model.CheckHTTPS:
+		return 3 * time.Second
+	case model.CheckDNS:
+		return 0
+	}
+	return time.Second
 }
 
 // check reads a checker's block into the service's check.
@@ -74,7 +94,7 @@ func (s *server) check(b block, how checking, r model.RealServer) {
 		how.Type, how.Expect = model.CheckTCP, "^220"
 		s.left(b.line, "SMTP_CHECK: the server is taken for well when it greets with 220")
 	default:
-		s.left(b.line, "%s: there is no such check", b.keyword())
+		s.left(b.line, "%s: not imported: Fairlead has no check like it", b.keyword())
 		return
 	}
 	urls := 0
@@ -88,7 +108,7 @@ func (s *server) check(b block, how checking, r model.RealServer) {
 			for _, u := range f.body {
 				s.url(u, &how)
 			}
-		case how.timing(f):
+		case s.timing(f, &how):
 		default:
 			s.checkOption(f, &how, r)
 		}
@@ -97,6 +117,12 @@ func (s *server) check(b block, how checking, r model.RealServer) {
 		how.retry = retries
 	}
 	how.Fall = how.retry + 1
+	if how.Fast == 0 && how.retry > 0 && pause(how.Type) < how.Interval {
+		how.Fast = pause(how.Type)
+	}
+	if how.Status == "" && (how.Type == model.CheckHTTP || how.Type == model.CheckHTTPS) {
+		how.Status = "200-299" // keepalived's own
+	}
 	switch {
 	case s.first == 0:
 		s.v.Check, s.first = how.Check, b.line
@@ -111,7 +137,7 @@ func (s *server) url(f block, c *checking) {
 	case "path":
 		c.Path = f.word(0)
 	case "status_code":
-		c.Status = strings.Join(f.words[1:], ",")
+		c.Status = strings.ReplaceAll(f.rest(), " ", ",")
 	case "virtualhost":
 		c.Host = f.word(0)
 	case "regex":
@@ -119,7 +145,7 @@ func (s *server) url(f block, c *checking) {
 	case "digest":
 		s.left(f.line, "digest: the body's MD5 is not looked at: say what it must hold by body, a regular expression")
 	default:
-		s.left(f.line, "%s: there is no such thing", f.keyword())
+		s.skip(f)
 	}
 }
 
@@ -134,11 +160,13 @@ func (s *server) checkOption(f block, c *checking, r model.RealServer) {
 		s.command(f, c, r)
 	case f.keyword() == "virtualhost":
 		c.Host = f.word(0)
-	case f.keyword() == "enable_sni" && c.Type == model.CheckHTTPS, f.keyword() == "http_protocol":
+	case f.keyword() == "enable_sni" && c.Type == model.CheckHTTPS: // always done
+	case f.keyword() == "alpha":
+		c.Initial = model.InitialDown
 	case f.keyword() == "misc_dynamic":
 		s.left(f.line, "misc_dynamic: what a command ends with is no weight: an agent says those (agent: PORT)")
 	default:
-		s.left(f.line, "%s: there is no such thing", f.keyword())
+		s.skip(f)
 	}
 }
 

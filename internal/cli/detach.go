@@ -16,7 +16,8 @@ func newDetach(a *app) *cobra.Command {
 		Short: "Take an attachment away, with everything that came with it",
 		Long: "Take an attachment away by its name, or all of a sandbox to a network: interface,\n" +
 			"addresses, leases, routes, bounds and publishes. A device goes back to the host.\n" +
-			"That there is no such attachment is fine.",
+			"Instead of the name, a sandbox with a single attachment can be named, as for\n" +
+			"`fairlead attach`, e.g. by its PID. It is no error if there is no such attachment.",
 		Example: "  fairlead detach shop\n  fairlead detach web container:shop",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(c *cobra.Command, args []string) error {

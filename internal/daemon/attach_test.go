@@ -48,6 +48,20 @@ func TestAttachAndDetach(t *testing.T) {
 	}
 }
 
+// TestDetachBySandbox: a sandbox with one attachment is enough to name it.
+func TestDetachBySandbox(t *testing.T) {
+	w := newWorld(t).start()
+	before := w.snapshot()
+	b := w.box()
+	w.network(lan)
+	w.attach(to(b))
+	r, err := w.Detach(context.Background(), daemon.DetachRequest{Name: b.pid})
+	if err != nil || !r.Changed || len(r.Attachments) != 1 || r.Attachments[0].Name != "pid-"+b.pid {
+		t.Errorf("%+v, %v", r, err)
+	}
+	w.unchanged(before)
+}
+
 // TestASecondNetwork leaves the sandbox the default route that it has.
 func TestASecondNetwork(t *testing.T) {
 	w := newWorld(t).start()

@@ -26,19 +26,26 @@ func (r DetachRequest) String() string {
 }
 
 // Detach takes attachments away, with their publishes. That there is none is
-// fine.
+// fine. A name that no attachment has may name a sandbox, such as a PID, that has
+// a single one.
 func (d *Daemon) Detach(ctx context.Context, req DetachRequest) (Result, error) {
-	refs := d.refs(ctx, req.Sandbox)
+	refs, named := d.refs(ctx, req.Sandbox), d.refs(ctx, req.Name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	gone := map[string]bool{}
-	for _, a := range d.wishes.Attachments {
-		if a.Name == req.Name || req.Name == "" && a.Network == req.Network && refs(a.Ref) {
-			if a.Origin.IsFile() {
-				return Result{}, others("attachment "+a.Name, a.Origin)
-			}
-			gone[a.Name] = true
+	found := d.attachments(func(a model.Attachment) bool {
+		return a.Name == req.Name || req.Name == "" && a.Network == req.Network && refs(a.Ref)
+	})
+	if len(found) == 0 && req.Name != "" {
+		if found = d.attachments(func(a model.Attachment) bool { return named(a.Ref) }); len(found) > 1 {
+			return Result{}, fault(Conflict, "%s has several attachments: name one of %s", req.Name, strings.Join(names(found), ", "))
 		}
+	}
+	gone := map[string]bool{}
+	for _, a := range found {
+		if a.Origin.IsFile() {
+			return Result{}, others("attachment "+a.Name, a.Origin)
+		}
+		gone[a.Name] = true
 	}
 	if len(gone) == 0 {
 		return Result{Notes: []string{fmt.Sprintf("there is no attachment %s: nothing to do", req)}}, nil
@@ -60,6 +67,20 @@ func (d *Daemon) Detach(ctx context.Context, req DetachRequest) (Result, error) 
 	}
 	d.cfg.Log.Info("detached", "attachment", req.String())
 	return r, nil
+}
+
+// attachments returns those that are chosen.
+func (d *Daemon) attachments(chosen func(model.Attachment) bool) []model.Attachment {
+	return slices.DeleteFunc(slices.Clone(d.wishes.Attachments), func(a model.Attachment) bool { return !chosen(a) })
+}
+
+// names are those of attachments.
+func names(all []model.Attachment) []string {
+	var list []string
+	for _, a := range all {
+		list = append(list, a.Name)
+	}
+	return list
 }
 
 // refs returns whether a reference is of the sandbox that a text names. One

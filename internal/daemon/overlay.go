@@ -74,27 +74,29 @@ func (d *Daemon) ways(name string) ([]overlay.Target, error) {
 // answer answers the checks of other hosts, at the host's own addresses in the
 // overlays that are up.
 func (d *Daemon) answer() {
-	own := map[netip.Addr]bool{}
+	own := map[netip.Addr]int{} // with the network's MTU
 	for _, n := range d.full.Networks {
 		for _, s := range n.Subnets {
 			if n.Driver == model.DriverVXLAN {
-				own[s.HostAddress()] = true
+				own[s.HostAddress()] = n.LinkMTU()
 			}
 		}
 	}
 	for a, r := range d.answers {
-		if !own[a] {
+		if own[a] == 0 {
 			d.warn("end answers to checks", r.Close())
 			delete(d.answers, a)
 		}
 	}
-	for a := range own {
-		if d.answers[a] != nil {
+	for a, mtu := range own {
+		if r := d.answers[a]; r != nil {
+			r.SetMTU(mtu)
 			continue
 		}
 		d.warn("answer checks", d.cfg.Host.Do(func() error {
 			r, err := overlay.Respond(a)
 			if err == nil {
+				r.SetMTU(mtu)
 				d.answers[a] = r
 			}
 			return err

@@ -70,6 +70,8 @@ type Report struct {
 	// There and Back are the largest packets that crossed, in bytes; the
 	// network's MTU where all is well.
 	There, Back int
+	// PeerMTU is the network's MTU on the other host, 0 if that host does not say.
+	PeerMTU int
 	// Spoilt counts datagrams that arrived other than they were sent.
 	Spoilt int
 	// Stream is why a stream of TCP did not cross, nil if it did; it is not
@@ -105,6 +107,10 @@ func (r *Report) datagrams(ctx context.Context) error {
 		r.Unsummed, err = p.bare(ctx, r.Target.Peer)
 		return err
 	}
+	if _, err = p.crosses(ctx, askMTU, small); err != nil {
+		return err
+	}
+	r.PeerMTU = p.peerMTU
 	if r.There, err = p.fits(ctx, askSmall, r.Target.MTU); err != nil {
 		return err
 	}

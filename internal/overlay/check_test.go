@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -159,6 +160,32 @@ func TestFaults(t *testing.T) {
 				t.Errorf("%+v says %v; want %s", r, found, c.want)
 			}
 		})
+	}
+}
+
+// TestDifferentMTUs: hosts answer packets that are larger than their own network's
+// MTU, but their sandboxes do not get them.
+func TestDifferentMTUs(t *testing.T) {
+	f := fabric.New(t, fabric.Options{Hosts: 2})
+	targets := build(t, f, true, false)
+	targets = slices.DeleteFunc(targets, func(g overlay.Target) bool { return g.Peer.Is6() })
+	if err := f.Hosts[1].Do(func() error {
+		r, err := overlay.Respond(targets[0].Peer)
+		if err == nil {
+			r.SetMTU(targets[0].MTU - 50)
+			t.Cleanup(func() { r.Close() })
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := targets[0].Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := r.Findings()
+	if want := "the network's mtu is 1450 on this host and 1400 on "; len(found) != 1 || !strings.HasPrefix(found[0].Problem, want) || !strings.Contains(found[0].Advice, "--mtu 1400") {
+		t.Errorf("%+v says %v; want %s", r, found, want)
 	}
 }
 

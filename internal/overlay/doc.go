@@ -54,6 +54,10 @@ const (
 	// not.
 	answer
 	damaged
+	// askMTU wants to know the MTU that the network has on the other host, and
+	// answerMTU is that, as 4 bytes after the kind. Older hosts do not answer it.
+	askMTU
+	answerMTU
 )
 
 // message makes a message of so many bytes.
@@ -67,6 +71,23 @@ func message(size int, number uint64, k kind) []byte {
 	}
 	seal(m)
 	return m
+}
+
+// withMTU makes an answer that holds an MTU.
+func withMTU(number uint64, mtu int) []byte {
+	m := message(minMessage+4, number, answerMTU)
+	binary.BigEndian.PutUint32(m[kindAt+1:], uint32(mtu))
+	seal(m)
+	return m
+}
+
+// mtuOf reads the MTU from such an answer.
+func mtuOf(m []byte) (int, bool) {
+	_, k, whole, ok := parse(m)
+	if !ok || !whole || k != answerMTU || len(m) != minMessage+4 {
+		return 0, false
+	}
+	return int(binary.BigEndian.Uint32(m[kindAt+1:])), true
 }
 
 func seal(m []byte) {

@@ -28,6 +28,10 @@ func (r Report) Findings() []Finding {
 			fmt.Sprintf("see that the network is up on %s, with the same vni, port%s, and that firewalls between let UDP port %d pass both ways; `ping %s` tells whether the underlay does", t.Remote, t.secret(), t.Overlay.WirePort(), t.Remote)}}
 	}
 	var all []Finding
+	if least := min(r.PeerMTU, t.MTU); r.PeerMTU != 0 && r.PeerMTU != t.MTU {
+		all = append(all, Finding{fmt.Sprintf("the network's mtu is %d on this host and %d on %s: larger packets than %d bytes get lost between their sandboxes", t.MTU, r.PeerMTU, t.Remote, least),
+			fmt.Sprintf("give the network the same mtu on all hosts: fairlead network create NAME --mtu %d, with the other options that it has", least)})
+	}
 	if r.There < t.MTU {
 		all = append(all, t.blackHole(r.There, fmt.Sprintf("to %s", t.Peer)))
 	}

@@ -24,6 +24,8 @@ type prober struct {
 	conn    *net.UDPConn
 	headers int
 	number  uint64
+	// peerMTU is the network's on the other host, as far as it was said.
+	peerMTU int
 	// spoilt counts the messages that arrived other than they were sent, either
 	// way.
 	spoilt int
@@ -115,6 +117,9 @@ func (p *prober) hear(ctx context.Context, open map[uint64]int, enough func(size
 		}
 		number, k, whole, ok := parse(buf[:n])
 		size, asked := open[number]
+		if mtu, ok := mtuOf(buf[:n]); ok && asked {
+			p.peerMTU = mtu
+		}
 		switch {
 		case !ok || !asked:
 		case !whole || k == damaged:

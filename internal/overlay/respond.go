@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,7 +22,12 @@ type Responder struct {
 	tcp net.Listener
 	udp *net.UDPConn
 	all sync.WaitGroup
+	mtu atomic.Int64
 }
+
+// SetMTU says which MTU the network has on this host. It may be called at any
+// time.
+func (r *Responder) SetMTU(mtu int) { r.mtu.Store(int64(mtu)) }
 
 // Respond answers at the host's address in the network, which must be there,
 // until it is closed. The sockets are opened in the caller's namespace.
@@ -58,6 +64,12 @@ func (r *Responder) datagrams() {
 		}
 		number, k, whole, ok := parse(buf[:n])
 		if err != nil || !ok {
+			continue
+		}
+		if whole && k == askMTU {
+			if mtu := r.mtu.Load(); mtu > 0 {
+				r.answer(withMTU(number, int(mtu)), from, false)
+			}
 			continue
 		}
 		size, as := minMessage, answer

@@ -130,3 +130,23 @@ func TestEveryCheckIsTried(t *testing.T) {
 		}
 	}
 }
+
+// TestMTUOfOurBridge: the daemon resets the MTU of its own bridge, so the fix is
+// the network's setting and not the link's.
+func TestMTUOfOurBridge(t *testing.T) {
+	h := doctor.Host{}
+	h.Links = []kernel.InsideLink{{Name: "eth0", Kind: "device", Up: true, MTU: 1400}, {Name: "fl-web", Kind: "bridge", Up: true, MTU: 1500, Owner: "web"},
+		{Name: "fl-odd", Kind: "bridge", Up: true, MTU: 1500, Owner: "$(reboot)"}, {Name: "docker0", Kind: "bridge", Up: true, MTU: 1500}}
+	h.Routes = []kernel.InsideRoute{{To: netip.MustParsePrefix("0.0.0.0/0"), Link: "eth0"}}
+	var got []string
+	for _, f := range doctor.Examine(h) {
+		if f.Check == "mtu" {
+			command, _, _ := strings.Cut(f.Mend, ",")
+			got = append(got, command)
+		}
+	}
+	want := []string{"fairlead network create web --mtu 1400", "fairlead network create NAME --mtu 1400", "ip link set dev docker0 mtu 1400"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the fixes are %q, want %q", got, want)
+	}
+}

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"fairlead/internal/kernel"
 )
@@ -26,12 +27,27 @@ func mtu(h Host) []Finding {
 			Seen: fmt.Sprintf("the MTU of %s %s is %d, and the uplink %s has %d", l.Kind, l.Name, l.MTU, up.Name, up.MTU),
 			Why:  "large packets of containers are fragmented, or lost where something drops the ICMP messages that say so: connections that begin well and then stand still",
 			Mend: fmt.Sprintf("ip link set dev %s mtu %d", l.Name, up.MTU-least)}
+		if l.Owner != "" {
+			f.Mend = fmt.Sprintf("fairlead network create %s --mtu %d, with the other options that the network has: the daemon resets an MTU that is set on the link itself", networkName(l.Owner), up.MTU-least)
+		}
 		if tunnel {
 			f.Seen += fmt.Sprintf(", of which the tunnel takes %d", least)
 		}
 		all = append(all, f)
 	}
 	return all
+}
+
+// networkName is a network's name as a command takes it. An odd one, which our
+// daemon does not give, is left to the reader.
+func networkName(name string) string {
+	odd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+	}
+	if name == "" || name[0] == '-' || strings.ContainsFunc(name, odd) {
+		return "NAME"
+	}
+	return name
 }
 
 // uplink is the link of the default route.

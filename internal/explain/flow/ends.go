@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"fairlead/internal/kernel"
 )
@@ -49,6 +50,9 @@ func (e *ends) begin(w World, from string) error {
 		return nil
 	}
 	addr, err := netip.ParseAddr(from)
+	if err != nil && looksLikeAddress(from) {
+		return fmt.Errorf("%q is not a valid IP address", from)
+	}
 	if err != nil {
 		e.netns, err = w.Find(from)
 		return err
@@ -68,6 +72,15 @@ func (e *ends) begin(w World, from string) error {
 		return nil
 	}
 	return e.arrives(w, addr)
+}
+
+// looksLikeAddress reports whether a text that is no address was meant as one: it
+// has only digits and dots, or several colons.
+func looksLikeAddress(text string) bool {
+	if strings.Count(text, ":") > 1 && !strings.Contains(text, "/") && strings.Trim(text, "0123456789abcdefABCDEFgGxXyYzZ:.%") == "" {
+		return true
+	}
+	return strings.Contains(text, ".") && strings.Trim(text, "0123456789./") == ""
 }
 
 // outside reports whether the address is behind a link of the host that is not
@@ -101,6 +114,8 @@ func (e *ends) end(w World, f Flow) error {
 	var found netip.Addr
 	var err error
 	switch {
+	case looksLikeAddress(f.To):
+		return fmt.Errorf("%q is not a valid IP address", f.To)
 	case f.To == "" || f.To == "host":
 		found, err = e.hostAddress(w)
 	case f.To == "localhost":

@@ -249,3 +249,16 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 }
+
+// TestBadAddresses: a mistyped address is called that, and not a sandbox.
+func TestBadAddresses(t *testing.T) {
+	for _, text := range []string{"192.0.2.300 to :80", "web to 10.9.0:80", "web to [2001:db8::1::2]:80", "2001:db8::zz to :80"} {
+		f, err := flow.Parse([]string{text})
+		if err == nil {
+			_, err = flow.Explain(newFake(), f)
+		}
+		if err == nil || !strings.Contains(err.Error(), "is not a valid IP address") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

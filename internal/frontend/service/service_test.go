@@ -56,3 +56,22 @@ func TestDirectoriesOfOthersAreRefused(t *testing.T) {
 		t.Error("a symbolic link is taken")
 	}
 }
+
+// TestLastLine: a crash is reported by its reason, and not by the last line of a
+// stack.
+func TestLastLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "it ended without a word",
+		"level=INFO msg=begins\nfairlead: listen: no such file\n":                                 "listen: no such file",
+		"level=INFO\nSIGQUIT: quit\nPC=0x1\n\ngoroutine 1:\ntime.Sleep(1)\n\ttime/sleep.go:215\n": "it crashed: SIGQUIT: quit",
+		"panic: index out of range\n\ngoroutine 7 [running]:\nmain.main()\n\tmain.go:9\n":         "it crashed: panic: index out of range",
+	} {
+		log := filepath.Join(t.TempDir(), "log")
+		if err := os.WriteFile(log, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := lastLine(log); got != want {
+			t.Errorf("of %q, %q was reported, want %q", text, got, want)
+		}
+	}
+}

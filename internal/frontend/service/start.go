@@ -80,12 +80,20 @@ func awaitReady(cmd *exec.Cmd, said *os.File, log string) error {
 	return fmt.Errorf("start the daemon: %s (the whole log: %s)", lastLine(log), log)
 }
 
-// lastLine returns the last line of a log, which says why a daemon ended.
+// lastLine is what a daemon said last in its log. A crash ends with the stacks of
+// its goroutines: then it is the line that says why.
 func lastLine(log string) string {
 	text, err := os.ReadFile(log)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if err != nil || lines[len(lines)-1] == "" {
 		return "it ended without a word"
+	}
+	for _, line := range lines {
+		for _, begin := range []string{"panic: ", "fatal error: ", "SIGQUIT: ", "SIGABRT: ", "SIGSEGV: "} {
+			if strings.HasPrefix(line, begin) {
+				return "it crashed: " + line
+			}
+		}
 	}
 	return strings.TrimPrefix(lines[len(lines)-1], "fairlead: ")
 }

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 )
 
@@ -155,11 +157,22 @@ func (r *run) agrees(reached bool, dropped string) bool {
 	case flow.Refused:
 		return r.result == kernel.Refused
 	case flow.Dropped:
-		return r.result != kernel.Answered && dropped != ""
+		return r.result != kernel.Answered && (dropped != "" || r.untraced())
 	case flow.NoRoute:
 		return r.result == kernel.Unreachable || r.result == kernel.Unanswered
 	case flow.Leaves:
 		return reached
 	}
 	return false
+}
+
+// untraced reports whether netfilter does not trace what drops the packet: legacy
+// iptables, a bridge, a link's own rules, or whatever drops the answer.
+func (r *run) untraced() bool {
+	n := len(r.e.Hops)
+	if n == 0 {
+		return false
+	}
+	last := r.e.Hops[n-1]
+	return last.Clue.Hook == "" || strings.Contains(last.By, rules.LegacyMark)
 }

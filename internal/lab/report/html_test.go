@@ -61,7 +61,8 @@ func TestPageSaysInWordsWhatItShows(t *testing.T) {
 	text := htmlOf(t, synthQuick.report())
 	for _, want := range []string{
 		"<h1>What does publishing a container&#39;s port cost?</h1>",
-		"bulk runs at 0.92\u00a0×\u00a0host through nat and 0.45\u00a0×\u00a0host through proxy; through routed bulk cannot be told from host.",
+		"For a client across the wire, nat against host: worse in bulk (0.92\u00a0×), ",
+		"For a client across the wire, routed against host: cannot be told from it in bulk, ",
 		"The greatest cost is CPU through proxy",
 		"A/A noise floor ±1.7 %", "the kernel lacks CONFIG_BPF_SYSCALL", "steal 7.1 % exceeds 2 %", "fq_codel",
 	} {

@@ -185,6 +185,9 @@ func (t table) legend() {
 				s.Path, workloadTitle(s.Workload), metricTitle(s.Metric), clientTitle(s.Client), s.RatioLow, s.RatioHigh))
 		}
 	}
+	for _, s := range crossChecks(t.r) {
+		t.line("  cross-check: ", s)
+	}
 	for _, o := range noted(t.r) {
 		t.line("  ", o.String())
 	}

@@ -1,6 +1,7 @@
 package result
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -64,4 +65,13 @@ func Cost(workload string) Metric {
 		return FailedRequests
 	}
 	return CPUPerGB
+}
+
+// fixedRate is how the name of a workload at a fixed rate ends: tcp-bulk-2g.
+var fixedRate = regexp.MustCompile(`-[0-9]+[kmg]$`)
+
+// FixedRate reports whether bulk data is sent at a rate that every path can
+// carry: its throughput is that rate, and only what it costs says something.
+func FixedRate(workload string) bool {
+	return strings.HasSuffix(Kind(workload), "-bulk") && fixedRate.MatchString(workload)
 }

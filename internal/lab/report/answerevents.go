@@ -1,0 +1,70 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"fairlead/internal/lab/result"
+)
+
+// stepSentences say what each hop adds, for every figure of the steps.
+func stepSentences(r *result.Report, client result.Client) []string {
+	var all []string
+	for _, c := range stepColumns(r, client) {
+		var adds, nothing, noise []string
+		for i, s := range r.Steps {
+			f := c.at(s)
+			if s.Over == "" || f.Rounds == 0 {
+				continue
+			}
+			name := s.Name + over(r, i)
+			switch {
+			case f.Distinguishable:
+				adds = append(adds, fmt.Sprintf("%s %s\u00a0%s (95\u00a0%% %s\u00a0to\u00a0%s)", name, c.signed(f.Added), unitOf(c.scale), c.signed(f.Low), c.signed(f.High)))
+			case f.Rounds < 2 || math.Max(f.Noise, (f.High-f.Low)/2) > tooNoisy*f.Value:
+				noise = append(noise, name)
+			default:
+				nothing = append(nothing, name)
+			}
+		}
+		var parts []string
+		if len(adds) > 0 {
+			parts = append(parts, "these hops change it: "+and(adds))
+		}
+		if len(nothing) > 0 {
+			parts = append(parts, "no difference can be told for "+and(nothing))
+		}
+		if len(noise) > 0 {
+			parts = append(parts, "too noisy to say for "+and(noise))
+		}
+		if len(parts) > 0 {
+			all = append(all, fmt.Sprintf("For a %s, %s, %s: %s.", clientTitle(client), c.title, metricTitle(c.metric), strings.Join(parts, "; ")))
+		}
+	}
+	return all
+}
+
+// failoverSentences say how many requests failed, workload by workload.
+func failoverSentences(r *result.Report, client result.Client) []string {
+	var all []string
+	for _, c := range headColumns(r, client) {
+		if c.metric != result.FailedRequests {
+			continue
+		}
+		var parts []string
+		for _, path := range pathsOf(r, client) {
+			switch s := c.at(r, path); {
+			case s == nil:
+			case s.Rounds == 0:
+				parts = append(parts, "no valid round through "+path)
+			default:
+				parts = append(parts, fmt.Sprintf("%s through %s (worst round %s)", c.scale.format(s.Value), path, c.scale.format(s.Worst)))
+			}
+		}
+		if len(parts) > 0 {
+			all = append(all, fmt.Sprintf("For a %s, requests that failed in the median round of %s: %s.", clientTitle(client), c.title, and(parts)))
+		}
+	}
+	return all
+}

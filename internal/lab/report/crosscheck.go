@@ -1,0 +1,111 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/stats"
+)
+
+// crossChecks says where another tool's ratio and that of our own generator
+// exclude each other, and why.
+func crossChecks(r *result.Report) []string {
+	var all []string
+	for i := range r.Summary {
+		theirs := &r.Summary[i]
+		if own(theirs.Tool) == theirs.Tool || !compared(theirs) || !slices.Contains(checked, theirs.Metric) {
+			continue
+		}
+		same := theirs.Case
+		same.Tool = result.OwnTool
+		ours := find(r, same, theirs.Metric)
+		if ours == nil || !compared(ours) || theirs.RatioLow <= ours.RatioHigh && ours.RatioLow <= theirs.RatioHigh {
+			continue
+		}
+		all = append(all, fmt.Sprintf("%s disagrees on %s, %s, %s: %s\u00a0%s by %s, %s\u00a0%s by fairlead's generator; %s",
+			theirs.Tool, theirs.Path, clientTitle(theirs.Client), workloadTitle(theirs.Workload),
+			formatRatio(theirs.Ratio), formatMargin(theirs), theirs.Tool, formatRatio(ours.Ratio), formatMargin(ours), whyDisagree(r, ours, theirs)))
+	}
+	return all
+}
+
+// checked are the metrics that two generators must agree on. CPU time is not one
+// of them: it includes the generator's own.
+var checked = []result.Metric{result.Throughput, result.LatencyP50, result.LatencyMean, result.ConnectionRate, result.TransactionRate, result.PacketRate}
+
+// compared reports whether a row has a ratio with an interval.
+func compared(s *result.Summary) bool {
+	return s.Baseline != "" && s.Path != s.Baseline && s.Rounds > 1 && s.Ratio > 0
+}
+
+// whyDisagree looks at the baseline. A generator that is slower there than the
+// other is what limits it: it spends the time itself, on every path, and hides
+// so much of what a path adds.
+func whyDisagree(r *result.Report, ours, theirs *result.Summary) string {
+	at := func(s *result.Summary) *result.Summary {
+		c := s.Case
+		c.Path = s.Baseline
+		return find(r, c, s.Metric)
+	}
+	our, their := at(ours), at(theirs)
+	if our == nil || their == nil || our.Rounds == 0 || their.Rounds == 0 {
+		return "the reason is not known"
+	}
+	sc := scaleFor(ours.Metric, []float64{our.Value, their.Value})
+	figures := func(slow, fast *result.Summary) string {
+		return fmt.Sprintf("%s limits %s itself (%s against %s %s%s), which hides part of what the path costs",
+			generatorName(slow.Tool), slow.Path, sc.format(slow.Value), sc.format(fast.Value), unitOf(sc), saturation(r, slow.Case))
+	}
+	switch {
+	case slower(their, our):
+		return figures(their, our)
+	case slower(our, their):
+		return figures(our, their)
+	}
+	return "both do the same on " + our.Path + ", so they load the path in different ways: compare streams and sizes of writes"
+}
+
+func generatorName(tool string) string {
+	if own(tool) == tool {
+		return "fairlead's generator"
+	}
+	return tool
+}
+
+// slower reports whether a's figure is worse than b's, beyond both intervals.
+func slower(a, b *result.Summary) bool {
+	if a.Better == result.Higher {
+		return a.High < b.Low
+	}
+	return a.Low > b.High
+}
+
+// saturated is the share of a CPU from which on a process is said to keep it
+// busy.
+const saturated = 0.9
+
+// saturation says which side of a case's generator kept at least a CPU busy.
+func saturation(r *result.Report, c result.Case) string {
+	var client, server []float64
+	for _, run := range r.Runs {
+		if l := run.Ledger; run.Case == c && len(run.Invalid) == 0 && l != nil && l.Wall > 0 {
+			client, server = append(client, l.Client/l.Wall), append(server, l.Server/l.Wall)
+		}
+	}
+	var busy []string
+	for _, side := range []struct {
+		name   string
+		shares []float64
+	}{{"client", client}, {"server", server}} {
+		if share := stats.Median(side.shares); share >= saturated {
+			busy = append(busy, fmt.Sprintf("its %s keeps %.0f\u00a0%% of a CPU busy", side.name, 100*math.Round(100*share)/100))
+		}
+	}
+	if len(busy) == 0 {
+		return ""
+	}
+	return "; " + strings.Join(busy, ", ")
+}

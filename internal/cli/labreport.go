@@ -161,14 +161,23 @@ func readReport(file string) (*result.Report, error) {
 }
 
 // imported makes a report of foreign runs. iperf3 does not know which path
-// it took: the file's name stands for it.
+// it took: the file's name stands for it, unless --iperf3 of ours has written
+// the file.
 func imported(file string, runs []result.Run) *result.Report {
 	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+	rep := &result.Report{Format: report.Format, Suite: "iperf3", Question: "What did iperf3 measure?", Runs: runs}
+	baseline := ""
 	for i := range runs {
-		runs[i].Path, runs[i].Client = name, result.Remote
+		if runs[i].Path == "" {
+			runs[i].Path, runs[i].Client = name, result.Remote
+		}
+		if runs[i].Half > 0 {
+			baseline = runs[i].Path
+		}
+		rep.Rounds = max(rep.Rounds, runs[i].Round)
 	}
-	return &result.Report{Format: report.Format, Suite: "iperf3", Question: "What did iperf3 measure?",
-		Rounds: len(runs), Runs: runs, Summary: stats.Summarize(runs, "", 0)}
+	rep.Summary = stats.Summarize(runs, baseline, 0)
+	return rep
 }
 
 func newLabReport(a *app) *cobra.Command {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,7 +53,7 @@ func newLabRun(a *app) *cobra.Command {
 				seed = rand.Uint64N(1e6)
 			}
 			opt := runner.Options{Suite: s, Seed: seed, Version: a.version, Tools: choice.tools, Docker: choice.docker, Shared: choice.shared}
-			return a.runLab(c, opt, files, conditions)
+			return a.runLab(c, opt, files, conditions, args)
 		},
 	}
 	f := c.Flags()
@@ -77,7 +78,7 @@ const labShared = "FAIRLEAD_LAB_SHARED"
 
 // runLab measures, writes the report wherever it was asked for, and judges
 // the conditions.
-func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, conditions []*expr.Expr) error {
+func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, conditions []*expr.Expr, named []string) error {
 	if err := runner.Engine(opt.Docker); err != nil {
 		return usage(err)
 	}
@@ -108,7 +109,7 @@ func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, co
 	}
 	rep, err := runner.Run(c.Context(), opt)
 	progress.Clear()
-	if errors.Is(err, runner.ErrBaseline) {
+	if errors.Is(err, runner.ErrBaseline) || errors.Is(err, runner.ErrNothing) {
 		return usage(err)
 	}
 	if err != nil {
@@ -117,7 +118,19 @@ func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, co
 	if err := a.show(rep, files); err != nil {
 		return err
 	}
-	return a.judge(rep, conditions)
+	return errors.Join(gaps(rep, named), a.judge(rep, conditions))
+}
+
+// gaps returns an error for the paths that were asked for by name and not
+// measured, and for those that this host should have been able to build.
+func gaps(rep *result.Report, named []string) error {
+	var errs []error
+	for _, u := range rep.Unavailable {
+		if !slices.Contains(rep.Paths, u.Path) && (u.Failed || slices.Contains(named, u.Path)) {
+			errs = append(errs, fmt.Errorf("path %s was not measured: %s", u.Path, u.Reason))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // noteBusy says before the wait that the machine is too busy now, and by what.

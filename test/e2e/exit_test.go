@@ -126,13 +126,14 @@ func TestFailIf(t *testing.T) {
 }
 
 // TestMissingPrograms: what is not installed is named with the reason, in
-// table and JSON, and the rest is measured.
+// table and JSON, the rest is measured, and the exit code says that a path that
+// was asked for is missing.
 func TestMissingPrograms(t *testing.T) {
 	r := newRoom(t)
 	r.replace("", "docker-proxy", "qperf")
 	run := append([]string{"lab", "run", "nat", "docker-proxy", "--workload", "tcp-rr"}, short...)
 	o := r.run(append(run, "--json", r.file("d.json"))...)
-	o.expect(t, 0, nil)
+	o.expect(t, 1, []string{"path docker-proxy was not measured: "})
 	got := decode(t, r.read("d.json"))
 	if len(got.Absent) != 1 || got.Absent[0].Path != "docker-proxy" || !strings.Contains(got.Absent[0].Reason, "docker.io") {
 		t.Errorf("unavailable: %+v", got.Absent)
@@ -149,6 +150,7 @@ func TestMissingPrograms(t *testing.T) {
 	if len(got.Runs) != 3 {
 		t.Errorf("%d runs, want the baseline's two and nat's", len(got.Runs))
 	}
+	r.refuse(2, []string{"no path but the baseline can be built here: docker-proxy: "}, append([]string{"lab", "run", "docker-proxy"}, short...)...)
 	r.refuse(2, []string{"qperf is not installed"}, append(run, "--with", "qperf")...)
 	r.refuse(2, []string{"baseline docker-proxy", "not installed"}, append(run, "--baseline", "docker-proxy")...)
 }
@@ -157,8 +159,9 @@ func TestMissingPrograms(t *testing.T) {
 func TestPathThatFailsToBuild(t *testing.T) {
 	r := newRoom(t)
 	r.replace("#!/bin/sh\necho out of order >&2\nexit 3\n", "nft")
-	out := r.succeed(append([]string{"lab", "run", "nat", "hand-dnat", "--workload", "tcp-rr", "-o", "json"}, short...)...)
-	got := decode(t, []byte(out))
+	o := r.run(append([]string{"lab", "run", "rules", "--baseline", "nat", "--workload", "tcp-rr", "-o", "json"}, short...)...)
+	o.expect(t, 1, []string{"path hand-dnat was not measured: ", "out of order"}) // although nobody named it
+	got := decode(t, []byte(o.stdout))
 	if len(got.Absent) != 1 || got.Absent[0].Path != "hand-dnat" || !strings.Contains(got.Absent[0].Reason, "out of order") {
 		t.Errorf("unavailable: %+v", got.Absent)
 	}
@@ -187,10 +190,11 @@ func TestKernelWithoutNftables(t *testing.T) {
 		p.launch()
 		return p.wait()
 	}
-	o := withoutNft(append([]string{"lab", "run", "host", "nat", "--workload", "tcp-rr", "-o", "json"}, short...)...)
-	o.expect(t, 0, nil)
+	withoutNft(append([]string{"lab", "run", "nat", "--workload", "tcp-rr"}, short...)...).expect(t, 2, []string{"no path but the baseline can be built here: nat: ", "nftables"})
+	o := withoutNft(append([]string{"lab", "run", "physical", "nat", "--workload", "tcp-rr", "-o", "json"}, short...)...)
+	o.expect(t, 1, []string{"path nat was not measured: "})
 	got := decode(t, []byte(o.stdout))
-	if len(got.Runs) != 2 || len(got.Absent) != 1 || got.Absent[0].Path != "nat" || !strings.Contains(got.Absent[0].Reason, "nftables") {
+	if len(got.Runs) != 3 || len(got.Absent) != 1 || got.Absent[0].Path != "nat" || !strings.Contains(got.Absent[0].Reason, "nftables") {
 		t.Errorf("%d runs, unavailable: %+v", len(got.Runs), got.Absent)
 	}
 	o = withoutNft("paths")

@@ -164,14 +164,20 @@ func catalogOf(source string, r *result.Report) catalog {
 	return c
 }
 
-// expected says which metrics a workload is going to show.
+// expected says which metrics a workload is going to show, by the tool that
+// drives it.
 func expected(k result.Case, m result.Metric) bool {
 	kind := result.Kind(k.Workload)
+	oneByOne := strings.HasSuffix(kind, "-rr") || kind == "tcp-crr"
 	switch m {
 	case result.Throughput, result.CPUPerGB, result.Efficiency:
 		return strings.HasSuffix(kind, "-bulk")
-	case result.LatencyP50, result.LatencyP99, result.TransactionRate:
-		return strings.HasSuffix(kind, "-rr")
+	case result.LatencyP50, result.LatencyP99:
+		return oneByOne && k.Tool != "qperf"
+	case result.LatencyMean:
+		return oneByOne && (ownTool(k.Tool) == k.Tool || k.Tool == "qperf")
+	case result.TransactionRate:
+		return strings.HasSuffix(kind, "-rr") && (ownTool(k.Tool) == k.Tool || k.Tool == "wrk")
 	case result.ConnectionRate:
 		return kind == "tcp-crr"
 	case result.PacketRate:
@@ -183,9 +189,9 @@ func expected(k result.Case, m result.Metric) bool {
 	case result.Requests, result.FailedRequests, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest:
 		return kind == result.Failover
 	case result.CPUPerOp:
-		return !strings.HasSuffix(kind, "-bulk")
+		return (oneByOne || kind == "udp-pps") && k.Tool != "qperf" && k.Tool != "sockperf"
 	}
-	return true
+	return kind != result.DockerRun && kind != result.Failover
 }
 
 func clients(cases []result.Case) []result.Client {

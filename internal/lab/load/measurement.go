@@ -180,6 +180,7 @@ func (m Measurement) Metrics() map[result.Metric]float64 {
 	if m.Latency != nil && m.Latency.Count > 0 {
 		out[result.LatencyP50] = quantile(m.Histogram, 0.5)
 		out[result.LatencyP99] = quantile(m.Histogram, 0.99)
+		out[result.LatencyMean] = m.Histogram.Mean() / 1e9
 	}
 	return out
 }

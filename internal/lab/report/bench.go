@@ -23,6 +23,7 @@ var benchUnits = []benchUnit{
 	{result.Throughput, "bit/s", 1},
 	{result.LatencyP50, "p50-us/op", 1e-6},
 	{result.LatencyP99, "p99-us/op", 1e-6},
+	{result.LatencyMean, "mean-us/op", 1e-6},
 	{result.ConnectionRate, "conn/s", 1},
 	{result.TransactionRate, "trans/s", 1},
 	{result.PacketRate, "packets/s", 1},

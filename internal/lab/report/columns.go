@@ -33,7 +33,7 @@ func headColumns(r *result.Report, client result.Client) []column {
 	bulk := slices.ContainsFunc(all, ofBulk)
 	for _, c := range all {
 		switch {
-		case c.metric == result.Main(c.workload):
+		case c.metric == result.Main(c.workload), c.metric == result.LatencyMean && !hasMain(all, c):
 			c.title = workloadTitle(c.workload) + byTool(c.tool)
 			main = append(main, c)
 		case ofBulk(c) || !bulk && c.metric == result.CPUPerOp:
@@ -53,6 +53,14 @@ func headColumns(r *result.Report, client result.Client) []column {
 		}
 	}
 	return slices.Concat(main, cpu, extra)
+}
+
+// hasMain reports whether the column's workload and tool have the figure that
+// the workload is run for. qperf's round trips have the mean alone.
+func hasMain(all []column, c column) bool {
+	return slices.ContainsFunc(all, func(o column) bool {
+		return o.workload == c.workload && o.tool == c.tool && o.metric == result.Main(c.workload)
+	})
 }
 
 // ofBulk says that a column is what bulk data of our own generator costs.
@@ -84,7 +92,7 @@ func allColumns(r *result.Report, client result.Client) []column {
 
 // metricOrder is the order in which the metrics of a workload are shown.
 var metricOrder = []result.Metric{
-	result.Throughput, result.LatencyP50, result.LatencyP99, result.ConnectionRate,
+	result.Throughput, result.LatencyP50, result.LatencyMean, result.LatencyP99, result.ConnectionRate,
 	result.TransactionRate, result.PacketRate, result.Loss, result.CPUPerGB,
 	result.StartTime, result.RunTime, result.Memory, result.PublishMemory,
 	result.FailedRequests, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest, result.Requests,

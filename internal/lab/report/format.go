@@ -31,6 +31,8 @@ func prefixes(m result.Metric) []prefix {
 		return []prefix{{1e9, "Gbit/s", 1e9}, {1e6, "Mbit/s", 1e6}, {0, "kbit/s", 1e3}}
 	case result.LatencyP50:
 		return labelled("p50 ", seconds())
+	case result.LatencyMean:
+		return labelled("mean ", seconds())
 	case result.LatencyP99:
 		return labelled("p99 ", seconds())
 	case result.StartTime, result.RunTime, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest:

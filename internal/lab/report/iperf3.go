@@ -14,6 +14,8 @@ import (
 // iperf3 is what we read and write of iperf3's JSON; iperf3 itself writes
 // more.
 type iperf3 struct {
+	// Title is what iperf3 --title sets, and tools show: ours names the case.
+	Title     string           `json:"title,omitempty"`
 	Start     iperf3Start      `json:"start"`
 	Intervals []iperf3Interval `json:"intervals"`
 	End       iperf3End        `json:"end"`
@@ -76,6 +78,9 @@ type iperf3CPU struct {
 
 type iperf3Ours struct {
 	result.Case
+	Round   int                       `json:"round"`
+	Half    int                       `json:"half,omitempty"`
+	Order   int                       `json:"order"`
 	Metrics map[result.Metric]float64 `json:"metrics"`
 	Ledger  *result.Ledger            `json:"ledger,omitempty"`
 	Proof   *result.Proof             `json:"proof,omitempty"`
@@ -85,7 +90,7 @@ type iperf3Ours struct {
 
 // FromIperf3 reads what iperf3 -J wrote, one run for each document; rounds
 // are counted in their order. Path and client are left to the caller, who
-// knows what was measured. Figures are the receiver's; latency is not taken,
+// knows what was measured, unless WriteIperf3 wrote the file and they are in it. Figures are the receiver's; latency is not taken,
 // because iperf3 reports TCP's smoothed round trip under load.
 func FromIperf3(r io.Reader) ([]result.Run, error) {
 	var runs []result.Run
@@ -105,7 +110,9 @@ func FromIperf3(r io.Reader) ([]result.Run, error) {
 		if err != nil {
 			return nil, fmt.Errorf("import iperf3: document %d: %w", len(runs)+1, err)
 		}
-		run.Round = len(runs) + 1
+		if run.Round == 0 {
+			run.Round = len(runs) + 1
+		}
 		runs = append(runs, run)
 	}
 }
@@ -121,6 +128,10 @@ func iperf3Run(raw json.RawMessage) (result.Run, error) {
 		return result.Run{}, fmt.Errorf("iperf3 itself failed: %s", doc.Error)
 	case received == nil || received.Seconds <= 0:
 		return result.Run{}, errors.New("no sum_received at its end; was it cut short, or is it another tool's?")
+	}
+	if o := doc.Fairlead; o != nil && o.Path != "" {
+		return result.Run{Case: o.Case, Round: o.Round, Half: o.Half, Order: o.Order, Seconds: received.Seconds, Metrics: o.Metrics,
+			Ledger: o.Ledger, Proof: o.Proof, Invalid: o.Invalid, Notes: o.Notes}, nil
 	}
 	run := result.Run{
 		Case:    result.Case{Workload: doc.workload(), Tool: "iperf3"},
@@ -181,7 +192,8 @@ func WriteIperf3(w io.Writer, run result.Run, host result.Host) error {
 		Start: iperf3Start{Version: "fairlead " + host.Fairlead, SystemInfo: kernel(host.Kernel), Test: iperf3Test{
 			Protocol: strings.ToUpper(kind[:3]), Streams: 1, Duration: run.Seconds,
 		}},
-		Fairlead: &iperf3Ours{Case: run.Case, Metrics: run.Metrics, Ledger: run.Ledger, Proof: run.Proof,
+		Title: fmt.Sprintf("%s, %s, %s, round %d", run.Path, run.Client, run.Workload, run.Round),
+		Fairlead: &iperf3Ours{Case: run.Case, Round: run.Round, Half: run.Half, Order: run.Order, Metrics: run.Metrics, Ledger: run.Ledger, Proof: run.Proof,
 			Invalid: run.Invalid, Notes: run.Notes},
 	}
 	up := !strings.HasSuffix(run.Workload, "-down")

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,7 +123,8 @@ func TestIperf3GoesOutAndComesBack(t *testing.T) {
 		if err := WriteIperf3(&out, run, r.Host); err != nil {
 			t.Fatal(err)
 		}
-		if text := out.String(); !strings.Contains(text, `"fairlead": {`) || !strings.Contains(text, `"softirq"`) {
+		text := out.String()
+		if !strings.Contains(text, `"fairlead": {`) || !strings.Contains(text, `"softirq"`) {
 			t.Fatalf("our own figures are missing:\n%s", text)
 		}
 		back, err := FromIperf3(&out)
@@ -131,6 +133,12 @@ func TestIperf3GoesOutAndComesBack(t *testing.T) {
 		}
 		if got, want := back[0].Metrics[result.Throughput], run.Metrics[result.Throughput]; math.Abs(got/want-1) > 1e-9 {
 			t.Errorf("%s: %g came back as %g", run.Workload, want, got)
+		}
+		if got := back[0]; got.Case != run.Case || got.Round != run.Round || got.Half != run.Half || !slices.Equal(got.Invalid, run.Invalid) {
+			t.Errorf("%+v, round %d, half %d came back as %+v, %d, %d", run.Case, run.Round, run.Half, got.Case, got.Round, got.Half)
+		}
+		if title := `"title": "` + run.Path + ", "; !strings.Contains(text, title) {
+			t.Errorf("other tools do not see %s in\n%.200s", title, text)
 		}
 	}
 	if err := WriteIperf3(&bytes.Buffer{}, result.Run{Case: result.Case{Workload: "tcp-crr"}}, r.Host); err == nil {

@@ -50,6 +50,8 @@ func metricTitle(m result.Metric) string {
 		return "throughput"
 	case result.LatencyP50:
 		return "median latency"
+	case result.LatencyMean:
+		return "mean latency"
 	case result.LatencyP99:
 		return "p99 latency"
 	case result.ConnectionRate:

@@ -11,6 +11,7 @@ const (
 	Throughput      Metric = "throughput"
 	LatencyP50      Metric = "latency_p50"
 	LatencyP99      Metric = "latency_p99"
+	LatencyMean     Metric = "latency_mean"
 	ConnectionRate  Metric = "connection_rate"
 	TransactionRate Metric = "transaction_rate"
 	PacketRate      Metric = "packet_rate"
@@ -63,6 +64,7 @@ var Units = map[Metric]Unit{
 	Throughput:      {"bit/s", Higher},
 	LatencyP50:      {"s", Lower},
 	LatencyP99:      {"s", Lower},
+	LatencyMean:     {"s", Lower},
 	ConnectionRate:  {"1/s", Higher},
 	TransactionRate: {"1/s", Higher},
 	PacketRate:      {"1/s", Higher},
@@ -282,6 +284,8 @@ type Summary struct {
 type Unavailable struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
+	// Failed says that the host has what the path needs, and building it failed.
+	Failed bool `json:"failed,omitempty"`
 }
 
 // Published is a figure from someone else's page.

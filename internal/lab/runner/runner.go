@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"fairlead/internal/lab/ledger"
@@ -135,8 +136,9 @@ var ErrBaseline = errors.New("baseline")
 func (s *session) build(ctx context.Context) error {
 	for _, name := range s.Suite.Paths {
 		p, _ := suite.FindPath(name)
-		why := Unavailable(p, s.Facts, s.Docker)
+		why, failed := Unavailable(p, s.Facts, s.Docker), false
 		if why == "" {
+			failed = true
 			r, err := s.rig(ctx, p)
 			if err == nil {
 				s.rigs[name] = r // even if ctx has ended: close takes it down
@@ -153,9 +155,25 @@ func (s *session) build(ctx context.Context) error {
 		if name == s.Suite.Baseline {
 			return fmt.Errorf("the %w %s cannot be built here: %s", ErrBaseline, name, why)
 		}
-		s.unavailable = append(s.unavailable, result.Unavailable{Path: name, Reason: why})
+		s.unavailable = append(s.unavailable, result.Unavailable{Path: name, Reason: why, Failed: failed})
 	}
-	return nil
+	return s.nothingToCompare()
+}
+
+// ErrNothing means that only the baseline is left.
+var ErrNothing = errors.New("no path but the baseline can be built here")
+
+// nothingToCompare refuses to measure the baseline alone, unless nothing else was
+// asked for.
+func (s *session) nothingToCompare() error {
+	if len(s.rigs) > 1 || len(s.Suite.Paths) < 2 {
+		return nil
+	}
+	var reasons []string
+	for _, u := range s.unavailable {
+		reasons = append(reasons, u.Path+": "+u.Reason)
+	}
+	return fmt.Errorf("%w: %s", ErrNothing, strings.Join(reasons, "; "))
 }
 
 // rig builds the path, or borrows the engine of one that differs only in its

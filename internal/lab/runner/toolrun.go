@@ -70,9 +70,9 @@ func leastBytes(m map[result.Metric]float64, seconds int) uint64 {
 	if bits := m[result.Throughput]; bits > 0 {
 		return uint64(bits * float64(seconds) / 8 / 2)
 	}
-	if p50 := m[result.LatencyP50]; p50 > 0 {
+	if trip := max(m[result.LatencyP50], m[result.LatencyMean]); trip > 0 {
 		const perRoundTrip = 2 // a byte there, a byte back
-		return uint64(perRoundTrip * float64(seconds) / p50 / 2)
+		return uint64(perRoundTrip * float64(seconds) / trip / 2)
 	}
 	return 1
 }

@@ -160,7 +160,7 @@ func readQperf(_ suite.Workload, out []byte) (map[result.Metric]float64, error) 
 	}
 	if m := qperfLatency.FindSubmatch(out); m != nil {
 		v, err := strconv.ParseFloat(string(m[1]), 64)
-		return map[result.Metric]float64{result.LatencyP50: 2 * v * 1e-9}, err
+		return map[result.Metric]float64{result.LatencyMean: 2 * v * 1e-9}, err
 	}
 	return nil, fmt.Errorf("no figure in %q", out)
 }

@@ -17,10 +17,16 @@ var networking = []string{
 	"sch_ingress", "cls_bpf", "tcp_diag", "udp_diag",
 }
 
-// debian returns the kernel that test/install-debian has unpacked.
-func debian(t *testing.T) Kernel {
+// debian returns Debian 12's kernel (Linux 6.1), which test/install-debian has
+// unpacked.
+func debian(t *testing.T) Kernel { return unpacked(t, "vm") }
+
+// backported returns the kernel of its backports, which is Debian 13's (Linux 6.12).
+func backported(t *testing.T) Kernel { return unpacked(t, "vm-backports") }
+
+func unpacked(t *testing.T, name string) Kernel {
 	t.Helper()
-	k, err := OpenKernel("../../bin/vm")
+	k, err := OpenKernel("../../bin/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,25 +43,27 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// TestAnotherKernel wants the guest to be what it is for: Debian's kernel and
-// not the host's, with links of the modules that were loaded.
-func TestAnotherKernel(t *testing.T) {
+// TestOtherKernels wants guests to be what they are for: Debian's kernels and not
+// the host's, with links of the modules that were loaded.
+func TestOtherKernels(t *testing.T) {
 	host, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := Machine{Kernel: debian(t), Modules: []string{"veth"}, Tools: []string{"sh", "ip"}}
-	said, err := m.Run(t.Context(), "sh", "-ec", "read release </proc/sys/kernel/osrelease; echo $release; ip link add type veth; ip -o link")
-	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
-	}
-	release, links, _ := strings.Cut(said, "\n")
-	if !strings.HasPrefix(release, "6.1.") || release == strings.TrimSpace(string(host)) {
-		t.Errorf("the guest runs the kernel %s, the host %s", release, host)
-	}
-	for _, want := range []string{"lo: <LOOPBACK,UP", "veth0@veth1"} {
-		if !strings.Contains(links, want) {
-			t.Errorf("the guest has no link %s:\n%s", want, links)
+	for want, kernel := range map[string]Kernel{"6.1.": debian(t), "6.12.": backported(t)} {
+		m := Machine{Kernel: kernel, Modules: []string{"veth"}, Tools: []string{"sh", "ip"}}
+		said, err := m.Run(t.Context(), "sh", "-ec", "read release </proc/sys/kernel/osrelease; echo $release; ip link add type veth; ip -o link")
+		if err != nil {
+			t.Fatalf("%v\n%s", err, said)
+		}
+		release, links, _ := strings.Cut(said, "\n")
+		if !strings.HasPrefix(release, want) || release == strings.TrimSpace(string(host)) {
+			t.Errorf("the guest runs the kernel %s and should run %s; the host runs %s", release, want, host)
+		}
+		for _, want := range []string{"lo: <LOOPBACK,UP", "veth0@veth1"} {
+			if !strings.Contains(links, want) {
+				t.Errorf("the guest of kernel %s has no link %s:\n%s", release, want, links)
+			}
 		}
 	}
 }

@@ -1,0 +1,29 @@
+package vm
+
+import (
+	"strings"
+	"testing"
+)
+
+// runs are tests of package steer that run the programs for packets of each sort
+// (BPF_PROG_TEST_RUN). All would take long in an emulator, whose verifier is slow;
+// these have the programs at links, with and without services, and the fast path.
+const runs = "^(TestLifeOfConnections|TestServed|TestSYNsOfOpenConnections|TestOneWayEndsPushNothingOut|TestFast)$"
+
+// TestProgramRuns runs the eBPF programs on the oldest kernel that is tested and on
+// the newest of Debian's: each has a verifier and helpers of its own.
+func TestProgramRuns(t *testing.T) {
+	for name, kernel := range map[string]Kernel{"6.1": debian(t), "6.12": backported(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := Machine{Kernel: kernel, Modules: networking, Tools: []string{"ip", "sh"}}
+			said, err := m.Test(t.Context(), "fairlead/internal/kernel/steer", "-test.run="+runs)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, said)
+			}
+			if n := strings.Count(said, "\n--- PASS: "); n != strings.Count(runs, "|")+1 {
+				t.Errorf("%d tests ran, and %s names others:\n%s", n, runs, said)
+			}
+		})
+	}
+}

@@ -97,10 +97,26 @@ func (f *serviceFlags) change(c *cobra.Command, v *model.VirtualService, fronten
 			v.Check.Command = strings.Fields(f.command[0])
 		}
 	}
+	if c.Flags().Changed("check") {
+		dropUnused(c, v)
+	}
 	if err := text.TypedCheck(v.Check); err != nil {
 		return fmt.Errorf("--check: %w", err)
 	}
 	return f.putReals(v)
+}
+
+// dropUnused drops what a check of another type had and this one does not use, but
+// for what is given now.
+func dropUnused(c *cobra.Command, v *model.VirtualService) {
+	for _, field := range text.Unused(v.Check) {
+		if !c.Flags().Changed(field.Flag) {
+			field.Clear(v)
+		}
+	}
+	if v.Check.Type != model.CheckExec && v.Check.Type != model.CheckNone && !c.Flags().Changed("check-command") {
+		v.Check.Command = nil
+	}
 }
 
 // putReals adds the real servers that are given, and changes those that are there.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -17,6 +18,7 @@ import (
 
 func newServiceList(a *app) *cobra.Command {
 	r := &remote{app: a}
+	notUp := false
 	c := &cobra.Command{
 		Use:   "ls [NAME…]",
 		Short: "List virtual services and how their real servers are",
@@ -24,13 +26,16 @@ func newServiceList(a *app) *cobra.Command {
 			"`ipvsadm -l -n` does: how each forwards, its weight and how many connections it has\n" +
 			"now; and how it is, since when and why. A dash is what the plane does not count,\n" +
 			"or has not counted yet.",
-		Example: "  fairlead service ls\n  fairlead service ls web -o json",
+		Example: "  fairlead service ls\n  fairlead service ls --not-up\n  fairlead service ls web -o json",
 		Args:    arguments(cobra.ArbitraryArgs),
 		RunE: func(c *cobra.Command, args []string) error {
 			return r.call(c.Context(), func(client *admin.Client) error {
 				all, err := named(c.Context(), client, args)
 				if err != nil {
 					return err
+				}
+				if notUp {
+					all = thoseNotUp(all)
 				}
 				if r.output == "json" {
 					return r.json(admin.Services{Services: all})
@@ -41,7 +46,21 @@ func newServiceList(a *app) *cobra.Command {
 		ValidArgsFunction: r.completeServices,
 	}
 	r.flags(c)
+	c.Flags().BoolVar(&notUp, "not-up", false, "list only real servers that are not up, and services that are not up or have one")
 	return c
+}
+
+// thoseNotUp returns the services that are not up or have real servers that are not
+// up, each with these alone.
+func thoseNotUp(all []daemon.ServiceView) []daemon.ServiceView {
+	some := []daemon.ServiceView{}
+	for _, v := range all {
+		v.Servers = slices.DeleteFunc(v.Servers, func(s daemon.RealView) bool { return s.State == daemon.RealUp })
+		if v.Status != daemon.ServiceUp || v.Problem != "" || len(v.Servers) > 0 {
+			some = append(some, v)
+		}
+	}
+	return some
 }
 
 // named returns the services of the names, all for none.

@@ -226,6 +226,33 @@ func TestPanicAndSorry(t *testing.T) {
 	}
 }
 
+// TestCauseNamesTheLastFailure: what is said of a server that is down is also why it
+// is down now, where that is not why it went down.
+func TestCauseNamesTheLastFailure(t *testing.T) {
+	w := newWorld(t).start()
+	v := checked(w)
+	v.Check.Type = model.CheckHTTP
+	w.serve(v)
+	w.stands("web", "10.0.0.2:8080 down, 10.0.0.3:8080 down")
+	w.serves("10.0.0.2:8080") // and ends each connection at once
+	for late := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		view, err := w.Service("web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed, same := view.Servers[0].Cause, view.Servers[1].Cause
+		if strings.Contains(same, "last check") {
+			t.Fatalf("%q names one failure twice", same)
+		}
+		if first, now, _ := strings.Cut(changed, "; last check: "); strings.HasSuffix(first, "connection refused") && now != "" && !strings.Contains(now, "refused") {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatalf("%q does not name the last failure", changed)
+		}
+	}
+}
+
 // TestEjected: clients' failures take a real server out, which says until when;
 // enabling it ends that at once.
 func TestEjected(t *testing.T) {

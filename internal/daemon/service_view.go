@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"fairlead/internal/health"
@@ -184,6 +185,9 @@ func (d *Daemon) viewMember(v model.VirtualService, m member, check health.Serve
 	}
 	if drain := d.services.drains[key]; drain != nil && r.State == RealDraining {
 		r.Deadline = drain.Deadline
+	}
+	if r.State == RealDown && check.State == model.RealDown && check.Checked.After(r.Since) && !check.Void && !strings.Contains(r.Cause, check.Detail) {
+		r.Cause += "; last check: " + check.Detail // what fails now need not be what failed first
 	}
 	if check.Void && v.Check.Checks() && r.State == RealUp && r.Cause == "" {
 		r.Cause = check.Detail // up, but not since anybody has seen it so

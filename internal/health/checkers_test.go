@@ -392,6 +392,27 @@ func TestUDP(t *testing.T) {
 	expect(t, check(t, udp("", ""), Means{}, closed), false, "read: connection refused")
 }
 
+// TestGarbageIsNoSilence: a server that answers, but not the question, is not taken
+// for one that is silent.
+func TestGarbageIsNoSilence(t *testing.T) {
+	garbage := Target{Real: datagrams(t, func([]byte) []byte { return []byte("garbage") })}
+	for _, c := range []model.Check{{Type: model.CheckDNS, Query: "example.com"}, {Type: model.CheckUDP, Send: "ping", Expect: "^pong"}} {
+		one, err := New(c, Means{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r Result
+		for patience := time.Second / 2; r.Failure != WrongAnswer && patience < time.Minute; patience *= 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			r = one.Check(ctx, garbage)
+			cancel()
+		}
+		if want := "a datagram came that is no answer to the question"; r.OK || r.Failure != WrongAnswer || r.Detail != want {
+			t.Errorf("%s: %+v, want %s", c.Type, r, want)
+		}
+	}
+}
+
 func TestDocker(t *testing.T) {
 	asked := ""
 	m := Means{Container: func(_ context.Context, endpoint string) (bool, string, error) {

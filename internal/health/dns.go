@@ -59,10 +59,10 @@ func (d dnsCheck) Check(ctx context.Context, at Target) Result {
 		return broken(ctx, "send", err)
 	}
 	datagram := make([]byte, 4096)
-	for range mostDatagrams {
+	for others := range mostDatagrams {
 		n, err := conn.Read(datagram)
 		if err != nil {
-			return broken(ctx, "read", err)
+			return unanswered(ctx, others, err)
 		}
 		if r, answers := d.judge(datagram[:n], id); answers {
 			return r

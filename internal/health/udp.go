@@ -49,7 +49,7 @@ func (u udpCheck) Check(ctx context.Context, at Target) Result {
 		_ = conn.SetReadDeadline(soon(ctx, closedWithin)) // without deadlines it ends with ctx
 	}
 	datagram := make([]byte, answerLimit)
-	for range mostDatagrams {
+	for others := range mostDatagrams {
 		n, err := conn.Read(datagram)
 		switch {
 		case err == nil && u.expect == nil:
@@ -60,8 +60,21 @@ func (u udpCheck) Check(ctx context.Context, at Target) Result {
 		case u.expect == nil && (errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil):
 			return passed("the port is not told to be closed")
 		default:
-			return broken(ctx, "read", err)
+			return unanswered(ctx, others, err)
 		}
 	}
 	return failed("%d datagrams came, and none fits", mostDatagrams)
+}
+
+// unanswered is the result where reading ends after so many datagrams that are no
+// answer: a server that sends those is not silent.
+func unanswered(ctx context.Context, others int, err error) Result {
+	r := broken(ctx, "read", err)
+	if others == 0 || r.Failure != Timeout {
+		return r
+	}
+	if others == 1 {
+		return failed("a datagram came that is no answer to the question")
+	}
+	return failed("%d datagrams came, and none is an answer to the question", others)
 }

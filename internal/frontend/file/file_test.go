@@ -85,7 +85,7 @@ services:
     quorum: 2
     panic: 30
     drain: 1h30m
-    check: {type: http, port: 81, interval: 1s, fast: 500ms, down: 5s, timeout: 1s, rise: 1, fall: 4, jitter: -1, initial: up, slow-start: 1m, method: HEAD,
+    check: {type: none, port: 81, interval: 1s, fast: 500ms, down: 5s, timeout: 1s, rise: 1, fall: 4, jitter: -1, initial: up, slow-start: 1m, method: HEAD,
       path: /healthz, host: "8080", status: "200,301-302", body: "^ok: .*", tls: true, tls-name: example.org, expiry: 240h, service: s, query: q, record: AAAA,
       send: "a\r\n", expect: "null", command: [/bin/true, "-v"], agent: 9999, passive: true}
     reals:
@@ -242,7 +242,7 @@ services: [a]
 f.yaml:2: services.a.address: address "192.0.2.300": want an address
 f.yaml:2: services.a.port: parse port "http": want a port
 f.yaml:6: services.b.scheduler: scheduler "fair": want one of mh, rr, wrr
-f.yaml:7: services.b.drain: drain "5": want a time with its unit, e.g. 500ms, 2s or 5m
+f.yaml:7: services.b.drain: drain "5": want a time with its unit, e.g. 500ms, 2s, 5m or 30d
 f.yaml:8: services.b.quorum: quorum "two": want a number
 f.yaml:9: services.b.check: type: want one of tcp, http
 f.yaml:10: services.b.reals[1]: real server "10.0.0.1:x": want an address, with a port or without

@@ -1,0 +1,88 @@
+package text_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/frontend/text"
+	"fairlead/internal/model"
+)
+
+// set sets a field of a service by its name.
+func set(t *testing.T, v *model.VirtualService, name, word string) error {
+	t.Helper()
+	for _, f := range append(text.ServiceFields(), text.CheckFields()...) {
+		if f.Name == name {
+			return f.Set(v, word)
+		}
+	}
+	t.Fatalf("there is no field %s", name)
+	return nil
+}
+
+// TestZeroIsNoDefault: where 0 would mean the default it is refused, and the word
+// default is taken.
+func TestZeroIsNoDefault(t *testing.T) {
+	for name, word := range map[string]string{"rise": "0", "fall": "0", "quorum": "0", "interval": "0s", "fast": "0s", "down": "0s", "timeout": "0s", "drain": "0s"} {
+		v := model.VirtualService{Quorum: 2, Drain: time.Second, Check: model.Check{Rise: 4, Fall: 4, Interval: time.Second, Fast: time.Second, Down: time.Second, Timeout: time.Second}}
+		before := v.Clone()
+		err := set(t, &v, name, word)
+		if err == nil || !strings.Contains(err.Error(), "want more than 0, or the word default") {
+			t.Errorf("%s %s: %v", name, word, err)
+		}
+		if err := set(t, &v, name, "default"); err != nil {
+			t.Errorf("%s default: %v", name, err)
+		}
+		if v.Equal(before) {
+			t.Errorf("%s default changes nothing", name)
+		}
+	}
+	var v model.VirtualService
+	if err := set(t, &v, "jitter", "0"); err != nil || v.Check.Jitter != -1 {
+		t.Errorf("jitter 0 is %d percent (%v), want none", v.Check.Jitter, err)
+	}
+	if err := set(t, &v, "persistence", "0s"); err != nil {
+		t.Errorf("no persistence: %v", err)
+	}
+}
+
+func TestParseTime(t *testing.T) {
+	for word, want := range map[string]time.Duration{"30d": 720 * time.Hour, "1d12h": 36 * time.Hour, "500ms": 500 * time.Millisecond, "1h30m": 90 * time.Minute, "0s": 0, "0d": 0} {
+		if got, err := text.ParseTime(word); err != nil || got != want {
+			t.Errorf("%s is %s (%v), want %s", word, got, err, want)
+		}
+	}
+	for _, word := range []string{"", "d", "5", "1.5d", "-1d", "1d-2h", "99999d", "2d3d", "1d2", "30 d"} {
+		if got, err := text.ParseTime(word); err == nil {
+			t.Errorf("%q is taken for %s", word, got)
+		}
+	}
+}
+
+// TestUnusedFields: what a check does not use is refused, by name.
+func TestUnusedFields(t *testing.T) {
+	for want, c := range map[string]model.Check{
+		"tls-name": {Type: model.CheckTCP, TLSName: "example.org"},
+		"expiry":   {Type: model.CheckGRPC, Expiry: time.Hour},
+		"path":     {Type: model.CheckTCP, Path: "/"},
+		"query":    {Type: model.CheckUDP, Query: "example.org"},
+		"send":     {Type: model.CheckHTTP, Send: "x"},
+		"tls:":     {Type: model.CheckHTTP, TLS: true},
+		"command":  {Type: model.CheckTCP, Command: []string{"/bin/true"}},
+		"host":     {Passive: true, Host: "example.org"},
+		"type":     {Rise: 1},
+	} {
+		if err := text.TypedCheck(c); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%+v: %v; want a refusal of %s", c, err, want)
+		}
+	}
+	for _, c := range []model.Check{
+		{}, {Passive: true}, {Type: model.CheckHTTPS, TLSName: "example.org", Expiry: time.Hour, TLS: true, Path: "/"},
+		{Type: model.CheckTCP, TLS: true, TLSName: "example.org", Send: "x", Expect: "y"}, {Type: model.CheckNone, Path: "/", TLSName: "example.org"},
+	} {
+		if err := text.TypedCheck(c); err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}

@@ -11,6 +11,6 @@ int fast(struct xdp_md *ctx)
 
 	if (!w || !is_served_any(SERVED_REMOTE) || read_fast(ctx, &p))
 		return XDP_PASS;
-	f = pick_fast(ctx->ingress_ifindex, &p, w);
+	f = pick_fast(ctx, &p, w);
 	return f ? lead_fast(ctx, &p, w, f) : XDP_PASS;
 }

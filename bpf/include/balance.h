@@ -26,6 +26,7 @@
 #include "away.h"
 #include "errors.h"
 #include "refuse.h"
+#include "source.h"
 #include "tunnel.h"
 
 /* Left to the kernel and to other programs of the same hook (TCX_NEXT). */
@@ -49,6 +50,7 @@ struct work {
 	__u32 slot;   /* of the real server */
 	__u32 direct;
 	__u32 nobody; /* there is a service, and no real server */
+	__u32 forged; /* there is a service, and the packet cannot be from its source */
 };
 
 struct {
@@ -73,18 +75,6 @@ inline_always struct conn *find_conn(const struct alias_key *name)
 		return bpf_map_lookup_elem(&conns_udp, name);
 	c = bpf_map_lookup_elem(&conns_tcp, name);
 	return c ? c : bpf_map_lookup_elem(&young_conns, name);
-}
-
-/* put_young puts a new flow where those are that are not open yet, and returns 0
- * if it could: another flow has the key otherwise.
- */
-inline_always long put_young(const struct work *w)
-{
-	if (w->key.plane & 1)
-		return bpf_map_update_elem(&flows_udp, &w->key, &w->fresh, BPF_NOEXIST);
-	if (bpf_map_lookup_elem(&flows_tcp, &w->key))
-		return -1;
-	return bpf_map_update_elem(&young_flows, &w->key, &w->fresh, BPF_NOEXIST);
 }
 
 /* grow_up puts a connection that has opened where the others are. */
@@ -151,14 +141,14 @@ static __noinline int put_fresh(const struct packet *p, struct work *w, const st
 		f = find_flow(&w->key);
 		if (f && is_stale(f, p->plane))
 			end_flow(f, &w->key);
-		if (!put_young(w))
+		if (!put_young(&w->key, &w->fresh))
 			return 0;
 	} else {
 		w->key.client = r->seen;
 	}
 	for (int i = 0; i < ALIAS_TRIES; i++) {
 		w->key.client_port = bpf_htons(ALIAS_FIRST + bpf_get_prandom_u32() % ALIAS_COUNT);
-		if (!put_young(w))
+		if (!put_young(&w->key, &w->fresh))
 			return 0;
 	}
 	return -1;
@@ -180,14 +170,16 @@ inline_always void fill_fresh(__u32 ifindex, const struct packet *p, struct work
 	w->fresh.ifindex = ifindex;
 	w->fresh.flags = flags | FLOW_RESET | (r->flags & REAL_HERE ? FLOW_HERE : 0) | (w->direct ? FLOW_ONE_WAY : 0);
 	w->fresh.lead = REAL_BIT | w->slot;
+	w->fresh.link = r->flags & REAL_HERE ? 0 : r->ifindex;
 	w->fresh.tick = bpf_jiffies64();
 	w->fresh.seen = bpf_ktime_get_coarse_ns();
 }
 
 /* begin_conn chooses a real server for the packet and makes the flow, which is
- * then found under the key in w; NULL if there is no service, or nobody there.
+ * then found under the key in w; NULL if there is no service, nobody there, or
+ * the packet is forged.
  */
-inline_always struct flow *begin_conn(__u32 ifindex, const struct packet *p, struct work *w, __u32 flags)
+inline_always struct flow *begin_conn(void *ctx, __u32 ifindex, const struct packet *p, struct work *w, __u32 flags)
 {
 	struct frontend *f = find_frontend(&p->dst, p->dport, p->plane);
 	struct real *r;
@@ -202,6 +194,9 @@ inline_always struct flow *begin_conn(__u32 ifindex, const struct packet *p, str
 	w->direct = f->direct;
 	w->nobody = 1;
 	if (!(p->plane & 1) && p->tcp_flags & (TCP_RST | TCP_FIN))
+		return 0;
+	w->forged = !is_authentic(ctx, ifindex, p, flags);
+	if (w->forged)
 		return 0;
 	w->slot = choose(f, &w->wish);
 	r = real_of(w->slot);
@@ -365,19 +360,19 @@ inline_always void name_client(struct work *w, const struct address *client, __b
 }
 
 /* error_to_real leads an ICMP error about what a real server has sent. */
-static __noinline int error_to_real(struct __sk_buff *skb, struct packet *p)
+static __noinline int error_to_real(struct __sk_buff *skb, struct packet *p, __u32 flags)
 {
 	struct work *w = work_of();
 	struct change c = {};
+	struct flow *f;
 	struct real *r;
 
 	if (!w || !same(&p->inner_src, &p->dst))
 		return UNTOUCHED;
 	name_client(w, &p->inner_dst, p->inner_dport, &p->inner_src, p->inner_sport, p->plane);
-	if (!find_standing(p, w))
-		return UNTOUCHED;
+	f = find_standing(p, w);
 	r = real_of(w->slot);
-	if (!r)
+	if (!f || !r || !is_report(skb, skb->ifindex, p, f, flags))
 		return UNTOUCHED;
 	c.src = w->key.endpoint;
 	c.sport = w->key.endpoint_port;
@@ -391,15 +386,21 @@ static __noinline int error_to_real(struct __sk_buff *skb, struct packet *p)
 }
 
 /* pick finds the flow of a packet, or begins it. */
-static __noinline struct flow *pick(__u32 ifindex, struct packet *p, struct work *w, __u32 flags)
+static __noinline struct flow *pick(struct __sk_buff *skb, struct packet *p, struct work *w, __u32 flags)
 {
+	__u32 ifindex = skb->ifindex;
 	struct flow *f;
 
 	name_client(w, &p->src, p->sport, &p->dst, p->dport, p->plane);
 	w->nobody = 0;
+	w->forged = 0;
 	f = find_standing(p, w);
 	if (!f)
-		return begin_conn(ifindex, p, w, flags);
+		return begin_conn(skb, ifindex, p, w, flags);
+	if (f->ifindex != ifindex && !follows(skb, ifindex, p, f, flags)) {
+		w->forged = 1;
+		return 0;
+	}
 	w->direct = same(&w->key.endpoint, &p->dst);
 	return note_call(w, f, p);
 }
@@ -457,8 +458,10 @@ inline_always int balance(struct __sk_buff *skb, struct packet *p, __u32 flags)
 
 	if (!w || is_loopback(&p->src))
 		return UNTOUCHED;
-	f = pick(skb->ifindex, p, w, flags);
+	f = pick(skb, p, w, flags);
 	if (f)
 		return lead_on(skb, p, w, f);
+	if (w->forged)
+		return TC_ACT_SHOT;
 	return w->nobody ? refuse_client(skb, p) : UNTOUCHED;
 }

@@ -9,7 +9,7 @@
  * which asks the routing table, and by which the kernel learns that the
  * neighbour is in use. So does whatever is not plain: fragments, options, VLANs,
  * errors, what is too large or may pass no more hosts, real servers in sandboxes,
- * clients to be refused, what would leave by a link that has no fast path. Passed
+ * clients to be refused, packets by another link than their flow's, what would leave by a link that has no fast path. Passed
  * on, it meets the tc program as if there were no other.
  *
  *	client ── driver ─[fast]── driver ── real server elsewhere
@@ -166,8 +166,9 @@ inline_always int is_answer(const struct packet *p, struct work *w)
 /* pick_fast finds the flow of a packet as tc's program does, or begins it, if it
  * is one that stays as it is.
  */
-static __noinline struct flow *pick_fast(__u32 ifindex, struct packet *p, struct work *w)
+static __noinline struct flow *pick_fast(struct xdp_md *ctx, struct packet *p, struct work *w)
 {
+	__u32 ifindex = ctx->ingress_ifindex;
 	struct frontend *to;
 	struct flow *f;
 	__u32 slot;
@@ -178,8 +179,10 @@ static __noinline struct flow *pick_fast(__u32 ifindex, struct packet *p, struct
 	f = find_standing(p, w);
 	if (!f) {
 		to = find_frontend(&p->dst, p->dport, p->plane);
-		return to && to->direct && !is_answer(p, w) ? begin_conn(ifindex, p, w, 0) : 0;
+		return to && to->direct && !is_answer(p, w) ? begin_conn(ctx, ifindex, p, w, 0) : 0;
 	}
+	if (f->ifindex != ifindex)
+		return 0;
 	w->direct = same(&w->key.endpoint, &p->dst);
 	return w->direct ? note_call(w, f, p) : 0;
 }

@@ -21,7 +21,7 @@ enum flow_flags {
 	FLOW_ACK_IN = 1 << 4,   /* the client has acknowledged the endpoint's FIN */
 	FLOW_ACK_OUT = 1 << 5,
 	FLOW_RESET = 1 << 6,    /* user space will reset it: acknowledgements are noted exactly */
-	FLOW_OPEN = 1 << 7,     /* to a real server, whose answer the client has acknowledged */
+	FLOW_OPEN = 1 << 7,     /* the client has acknowledged the endpoint's answer; UDP to an endpoint: always */
 	FLOW_HERE = 1 << 8,     /* to a real server that is the host itself (here.h) */
 	FLOW_ONE_WAY = 1 << 9,  /* only the client's packets were seen (direct, tunnel) */
 	FLOW_RST_IN = 1 << 10,  /* the client has sent a reset that the endpoint may refuse */
@@ -35,9 +35,11 @@ struct flow {
 	__be16 host_port;
 	__be16 client_port;
 	__u32 ifindex;         /* the link that the client came by */
-	__u64 tick;            /* bpf_jiffies64 of the last packet */
+	__u32 tick;            /* bpf_jiffies64 of the last packet, its lower half */
+	__u32 link;            /* the host's link by which the endpoint's answers come */
 	__u64 seen;            /* bpf_ktime_get_coarse_ns of the first in that tick */
-	__u32 fin[2];          /* the sequence number after each FIN: inward, outward */
+	__u32 fin[2];          /* the sequence number after each FIN: inward, outward; while the flow
+				* to an endpoint is not open, outward: after what the endpoint sent last */
 	__u32 ack[2];          /* the last acknowledgement each way, or one shortly before; where
 				* FLOW_ONE_WAY, ack[OUTWARD] is the client's next sequence number */
 	__u32 flags;
@@ -64,14 +66,15 @@ struct {
 } flows_udp SEC(".maps");
 
 /* A client whose address and port the endpoint cannot be shown, because it
- * would take two flows for one or see itself, has an alias.
+ * would take two flows for one, see itself, or could not answer a link-local
+ * address, has an alias.
  */
 struct alias_key {
 	struct address client;
 	struct address host;
 	__be16 client_port;
 	__be16 host_port;
-	__u32 plane;
+	__u32 plane; /* with the client's link, if its address is valid there only (scoped) */
 };
 
 struct alias {
@@ -119,8 +122,9 @@ struct {
 	__type(value, struct conn);
 } conns_udp SEC(".maps");
 
-/* Connections to real servers that are not open yet have maps of their own, so
- * that a flood of them pushes out nothing else.
+/* Connections that are not open yet have maps of their own, so that a flood of
+ * SYNs pushes out no open connection. Those to endpoints and to real servers
+ * share young_flows.
  */
 #define MAX_YOUNG 16384
 
@@ -144,6 +148,7 @@ struct fragment_key {
 	struct address dst;
 	__u32 id;
 	__u32 plane;
+	__u32 ifindex;
 };
 
 struct fragment_ports {

@@ -36,7 +36,7 @@ inline_always int answer_homeward(struct __sk_buff *skb, struct packet *p)
 	int last;
 
 	if (p->kind == PACKET_ERROR)
-		return error_outward(skb, p, 1);
+		return error_outward(skb, p, FROM_HOST);
 	name_answer(&key, p);
 	f = find_flow(&key);
 	if (!f || !(f->flags & FLOW_HERE))

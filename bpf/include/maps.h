@@ -143,6 +143,41 @@ struct {
 	__type(value, __u8);
 } addresses SEC(".maps");
 
+/* The addresses of the sandbox behind each link of the host that has the program
+ * sandbox; all zero where it has none of a family. User space keeps them.
+ */
+struct endpoint {
+	struct address v4, v6;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32); /* ifindex */
+	__type(value, struct endpoint);
+} fl_endpoints SEC(".maps");
+
+/* The links that have the program uplink, and how their sources are checked.
+ * User space keeps them.
+ */
+enum uplink_flags {
+	UPLINK_LOOSE = 1 << 0, /* a route back by any uplink will do */
+};
+
+struct uplink_check {
+	__u32 flags;
+	__u32 parent; /* of a macvlan or ipvlan link: the link on whose segment it is, too */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32); /* ifindex */
+	__type(value, struct uplink_check);
+} fl_uplinks SEC(".maps");
+
 /* The cookie of the host's network namespace: sockets of others are left
  * alone. Set when the programs are loaded.
  */
@@ -189,6 +224,12 @@ inline_always int is_group(const struct address *a)
 	if (is_mapped(a))
 		return bpf_ntohl(a->w[3]) >= 0xe0000000;
 	return (a->w[0] & bpf_htonl(0xff000000)) == bpf_htonl(0xff000000);
+}
+
+/* is_link_local reports whether an IPv6 address is valid on its link only. */
+inline_always int is_link_local(const struct address *a)
+{
+	return (a->w[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
 }
 
 /* is_nobody reports whether an address is none: ::, and 0.0.0.0/8. */

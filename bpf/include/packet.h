@@ -147,9 +147,9 @@ inline_always int read_ports(struct __sk_buff *skb, struct packet *p, __u8 proto
 }
 
 /* read_fragment completes a packet that is one of several. */
-inline_always int read_fragment(struct packet *p)
+inline_always int read_fragment(struct __sk_buff *skb, struct packet *p)
 {
-	struct fragment_key key = { .src = p->src, .dst = p->dst, .id = p->id, .plane = p->plane };
+	struct fragment_key key = { .src = p->src, .dst = p->dst, .id = p->id, .plane = p->plane, .ifindex = skb->ifindex };
 	struct fragment_ports ports = { .src = p->sport, .dst = p->dport };
 	struct fragment_ports *known;
 
@@ -247,7 +247,7 @@ inline_always int read_v4(struct __sk_buff *skb, struct packet *p)
 		p->kind = PACKET_FRAGMENT;
 	else if (read_ports(skb, p, proto, l4, end))
 		return -1;
-	return fragment ? read_fragment(p) : 0;
+	return fragment ? read_fragment(skb, p) : 0;
 }
 
 struct fragment_header {
@@ -293,7 +293,7 @@ inline_always int read_v6(struct __sk_buff *skb, struct packet *p)
 		p->kind = PACKET_FRAGMENT;
 	else if (read_ports(skb, p, proto, l4, end))
 		return -1;
-	return fragmented ? read_fragment(p) : 0;
+	return fragmented ? read_fragment(skb, p) : 0;
 }
 
 /* read_packet returns 0 for a packet that can be led, and leaves any other

@@ -7,7 +7,8 @@
  * been received there (bpf_redirect_peer), past bridge, netfilter and
  * conntrack. What the sandbox answers finds the same flow by the same key,
  * gets the address and port that the client had dialled, and goes out by the
- * link that the client came by (bpf_redirect_neigh).
+ * link that the client came by (bpf_redirect_neigh). Neither is believed because
+ * of its addresses alone (source.h).
  *
  *	client ── uplink ─[inward]── sandbox's link ── endpoint
  *	client ── uplink ──────────[outward]── sandbox's link ── endpoint
@@ -128,24 +129,26 @@ inline_always struct flow *find_alias(const struct alias_key *name, struct flow_
 	return 0;
 }
 
-/* find_aliased finds it for a packet of the client. */
-static __noinline struct flow *find_aliased(const struct packet *p, struct flow_key *key)
+/* find_aliased finds it for a packet of the client, which came by the link. */
+static __noinline struct flow *find_aliased(const struct packet *p, struct flow_key *key, __u32 ifindex)
 {
 	struct alias_key name = {
-		.client = p->src, .host = p->dst,
-		.client_port = p->sport, .host_port = p->dport, .plane = p->plane,
+		.client = p->src, .host = p->dst, .client_port = p->sport, .host_port = p->dport,
+		.plane = scoped(p->plane, &p->src, ifindex),
 	};
 	__u32 slot = 0, *ever = bpf_map_lookup_elem(&aliased, &slot);
 
 	return ever && *ever ? find_alias(&name, key) : 0;
 }
 
-/* quoted finds the flow of a packet to the client that an ICMP error quotes. */
-static __noinline struct flow *quoted(const struct packet *p, struct flow_key *key)
+/* quoted finds the flow of a packet to the client that an ICMP error quotes, which
+ * came by the link.
+ */
+static __noinline struct flow *quoted(const struct packet *p, struct flow_key *key, __u32 ifindex)
 {
 	struct alias_key name = {
-		.client = p->inner_dst, .host = p->inner_src,
-		.client_port = p->inner_dport, .host_port = p->inner_sport, .plane = p->plane,
+		.client = p->inner_dst, .host = p->inner_src, .client_port = p->inner_dport, .host_port = p->inner_sport,
+		.plane = scoped(p->plane, &p->inner_dst, ifindex),
 	};
 	struct flow *f;
 
@@ -156,20 +159,22 @@ static __noinline struct flow *quoted(const struct packet *p, struct flow_key *k
 }
 
 /* begin makes the flow of a packet that found none under the key, or another
- * client's. Where the endpoint would confuse the two, or see itself, the
- * client gets an alias, which is then in the key. It calls nothing that needs
- * much stack: a function and its callers have 512 bytes together.
+ * client's. Where the endpoint would confuse the two, see itself, or could not
+ * answer a link-local address, the client gets an alias, which is then in the
+ * key. It calls nothing that needs much stack: a function and its callers have
+ * 512 bytes together.
  */
 static __noinline struct flow *begin(struct __sk_buff *skb, struct packet *p, struct flow_key *key,
 				     const struct lead *l, __u32 flags)
 {
 	struct alias_key name = {
-		.client = p->src, .host = p->dst,
-		.client_port = p->sport, .host_port = p->dport, .plane = p->plane,
+		.client = p->src, .host = p->dst, .client_port = p->sport, .host_port = p->dport,
+		.plane = scoped(p->plane, &p->src, skb->ifindex),
 	};
 	struct flow fresh = {
 		.host = p->dst, .client = p->src, .host_port = p->dport, .client_port = p->sport,
-		.ifindex = skb->ifindex, .flags = flags | (l->flags & LEAD_RESET ? FLOW_RESET : 0),
+		.ifindex = skb->ifindex, .link = l->ifindex,
+		.flags = flags | (l->flags & LEAD_RESET ? FLOW_RESET : 0) | (p->plane & 1 ? FLOW_OPEN : 0),
 	};
 	struct alias alias = { .client = p->src };
 	__u32 ever = 1, slot = 0;
@@ -177,11 +182,11 @@ static __noinline struct flow *begin(struct __sk_buff *skb, struct packet *p, st
 
 	fresh.tick = bpf_jiffies64();
 	fresh.seen = bpf_ktime_get_coarse_ns();
-	if (!same(&p->src, &l->to)) {
+	if (!same(&p->src, &l->to) && !is_link_local(&p->src)) {
 		f = find_flow(key);
 		if (f && is_stale(f, p->plane))
 			drop_flow(key);
-		if (!put_flow(key, &fresh, BPF_NOEXIST))
+		if (!put_young(key, &fresh))
 			return find_flow(key);
 	} else {
 		alias.client = l->masquerade;
@@ -190,7 +195,7 @@ static __noinline struct flow *begin(struct __sk_buff *skb, struct packet *p, st
 		alias.client_port = bpf_htons(ALIAS_FIRST + bpf_get_prandom_u32() % ALIAS_COUNT);
 		key->client = alias.client;
 		key->client_port = alias.client_port;
-		if (put_flow(key, &fresh, BPF_NOEXIST))
+		if (put_young(key, &fresh))
 			continue;
 		bpf_map_update_elem(&aliases, &name, &alias, BPF_ANY);
 		bpf_map_update_elem(&aliased, &slot, &ever, BPF_ANY);
@@ -202,10 +207,11 @@ static __noinline struct flow *begin(struct __sk_buff *skb, struct packet *p, st
 /* error_inward leads an ICMP error about what an endpoint has sent. A router
  * on the way stays its sender; a client is called as the endpoint knows it.
  */
-apart int error_inward(struct __sk_buff *skb, struct packet *p)
+apart int error_inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 {
 	struct flow_key key = {};
 	struct change c = {};
+	struct flow *f;
 	struct lead *l;
 	__u32 slot;
 
@@ -217,7 +223,8 @@ apart int error_inward(struct __sk_buff *skb, struct packet *p)
 	key.endpoint = l->to;
 	key.endpoint_port = led_port(l, bpf_ntohs(p->inner_sport));
 	key.plane = p->plane;
-	if (!quoted(p, &key))
+	f = quoted(p, &key, skb->ifindex);
+	if (!f || !is_report(skb, skb->ifindex, p, f, flags))
 		return UNTOUCHED;
 	c.src = key.endpoint;
 	c.sport = key.endpoint_port;
@@ -228,6 +235,32 @@ apart int error_inward(struct __sk_buff *skb, struct packet *p)
 	if (write_error(skb, p, &c))
 		return TC_ACT_SHOT;
 	return into(skb, l->ifindex);
+}
+
+/* is_opened reports whether the packet opens the flow: the client acknowledges
+ * what the endpoint has sent.
+ */
+inline_always int is_opened(const struct flow *f, const struct packet *p)
+{
+	return p->kind == PACKET_L4 && (p->tcp_flags & (TCP_ACK | TCP_SYN | TCP_RST)) == TCP_ACK &&
+	       (f->flags & FLOW_ANSWERED) && f->fin[OUTWARD] - p->ack < RESET_WINDOW;
+}
+
+/* open_flow puts a flow where the open ones are. */
+static __noinline struct flow *open_flow(const struct flow_key *key, struct flow *f)
+{
+	f->flags |= FLOW_OPEN;
+	if (bpf_map_update_elem(&flows_tcp, key, f, BPF_ANY))
+		return f;
+	bpf_map_delete_elem(&young_flows, key);
+	return bpf_map_lookup_elem(&flows_tcp, key);
+}
+
+/* note_sent notes up to where the endpoint has sent, until the flow is open. */
+inline_always void note_sent(struct flow *f, const struct packet *p)
+{
+	if (!(f->flags & FLOW_OPEN) && p->kind == PACKET_L4)
+		f->fin[OUTWARD] = p->seq + p->payload + !!(p->tcp_flags & TCP_SYN);
 }
 
 /* inward leads a packet for a published port to its endpoint. flags become
@@ -243,8 +276,8 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	int last;
 
 	if (p->kind == PACKET_ERROR) {
-		last = error_inward(skb, p);
-		return last == UNTOUCHED && is_served_any(SERVED) ? error_to_real(skb, p) : last;
+		last = error_inward(skb, p, flags);
+		return last == UNTOUCHED && is_served_any(SERVED) ? error_to_real(skb, p, flags) : last;
 	}
 	l = find_lead(p->plane, &p->dst, bpf_ntohs(p->dport), &slot);
 	if (!l && is_served_any(SERVED))
@@ -258,16 +291,32 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	key.plane = p->plane;
 	f = find_flow(&key);
 	if (!f || !is_of(f, p))
-		f = find_aliased(p, &key);
+		f = find_aliased(p, &key, skb->ifindex);
+	if (f && is_stale(f, p->plane)) {
+		end_flow(f, &key);
+		key.client = p->src;
+		key.client_port = p->sport;
+		f = 0;
+	}
+	if (f && f->ifindex != skb->ifindex && !follows(skb, skb->ifindex, p, f, flags))
+		return drop(slot, INWARD);
 	if (!f && may_begin(skb, p)) {
+		if (!is_authentic(skb, skb->ifindex, p, flags))
+			return drop(slot, INWARD);
 		f = begin(skb, p, &key, l, flags);
 		if (f)
 			count_flow(slot);
 	}
 	if (!f)
 		return UNTOUCHED;
-	if (f->lead != slot) /* it is new, or its publish was made anew */
+	if (f->lead != slot) { /* it is new, or its publish was made anew */
 		f->lead = slot;
+		f->link = l->ifindex;
+	}
+	if (!(f->flags & FLOW_OPEN) && is_opened(f, p))
+		f = open_flow(&key, f);
+	if (!f)
+		return drop(slot, INWARD);
 	last = track(skb->len, f, p, INWARD);
 	to.src = &key.client;
 	to.sport = key.client_port;
@@ -280,10 +329,13 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	return into(skb, l->ifindex);
 }
 
-/* error_outward leads an ICMP error of an endpoint about what a client sent; here
- * says that the endpoint is the host itself, and the kernel sends it.
+/* Where an endpoint's ICMP error comes from: the host itself sends it by the
+ * kernel.
  */
-apart int error_outward(struct __sk_buff *skb, struct packet *p, __u32 here)
+enum from { FROM_SANDBOX, FROM_UPLINK, FROM_HOST };
+
+/* error_outward leads an ICMP error of an endpoint about what a client sent. */
+apart int error_outward(struct __sk_buff *skb, struct packet *p, __u32 from)
 {
 	struct change c = {};
 	struct flow_key key = {};
@@ -297,7 +349,10 @@ apart int error_outward(struct __sk_buff *skb, struct packet *p, __u32 here)
 	key.client_port = p->inner_sport;
 	key.plane = p->plane;
 	f = find_flow(&key);
-	if (!f || !same(&p->inner_src, &p->dst) || !here != !(f->flags & FLOW_HERE))
+	if (!f || !same(&p->inner_src, &p->dst) || (from == FROM_HOST) != !!(f->flags & FLOW_HERE))
+		return UNTOUCHED;
+	if (from != FROM_HOST && f->link != skb->ifindex &&
+	    (from == FROM_UPLINK ? !is_real(f->lead) || !is_authentic(skb, skb->ifindex, p, 0) : !is_own(skb->ifindex, &key.endpoint)))
 		return UNTOUCHED;
 	c.src = f->client;
 	c.sport = f->client_port;
@@ -307,7 +362,7 @@ apart int error_outward(struct __sk_buff *skb, struct packet *p, __u32 here)
 	c.outer_dst = f->client;
 	if (write_error(skb, p, &c))
 		return TC_ACT_SHOT;
-	return here ? UNTOUCHED : away(skb, f);
+	return from == FROM_HOST ? UNTOUCHED : away(skb, f);
 }
 
 #define NOT_AN_ANSWER 1000
@@ -324,11 +379,13 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int elsewhere
 	__u32 mtu;
 
 	if (p->kind == PACKET_ERROR)
-		return error_outward(skb, p, 0);
+		return error_outward(skb, p, elsewhere ? FROM_UPLINK : FROM_SANDBOX);
 	name_answer(&key, p);
 	f = find_flow(&key);
 	if (!f || (elsewhere && !is_real(f->lead)))
 		return NOT_AN_ANSWER;
+	if (f->link != skb->ifindex && !answers(skb, skb->ifindex, p, f, elsewhere))
+		return drop(f->lead, OUTWARD);
 	if (!is_real(f->lead) && has_alias(f, &key) && is_hosts_own(skb, p))
 		return NOT_AN_ANSWER;
 	if (is_stale(f, p->plane)) {
@@ -344,6 +401,8 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int elsewhere
 	}
 	if (is_real(f->lead))
 		note_answer(f, p);
+	else
+		note_sent(f, p);
 	last = track(skb->len, f, p, OUTWARD);
 	to_client(&to, f);
 	if (rewrite(skb, p, &to))

@@ -60,21 +60,26 @@ inline_always struct flow *find_flow(const struct flow_key *key)
 	if (key->plane & 1)
 		return bpf_map_lookup_elem(&flows_udp, key);
 	f = bpf_map_lookup_elem(&flows_tcp, key);
-	return f || !is_served_any(SERVED) ? f : bpf_map_lookup_elem(&young_flows, key);
+	return f ? f : bpf_map_lookup_elem(&young_flows, key);
 }
 
-inline_always long put_flow(const struct flow_key *key, const struct flow *flow, __u64 how)
+/* put_young puts a new flow where those are that are not open yet, and returns 0
+ * if it could: otherwise another flow has the key.
+ */
+inline_always long put_young(const struct flow_key *key, const struct flow *fresh)
 {
 	if (key->plane & 1)
-		return bpf_map_update_elem(&flows_udp, key, flow, how);
-	return bpf_map_update_elem(&flows_tcp, key, flow, how);
+		return bpf_map_update_elem(&flows_udp, key, fresh, BPF_NOEXIST);
+	if (bpf_map_lookup_elem(&flows_tcp, key))
+		return -1;
+	return bpf_map_update_elem(&young_flows, key, fresh, BPF_NOEXIST);
 }
 
 inline_always void drop_flow(const struct flow_key *key)
 {
 	if (key->plane & 1)
 		bpf_map_delete_elem(&flows_udp, key);
-	else if (bpf_map_delete_elem(&flows_tcp, key) && balancing)
+	else if (bpf_map_delete_elem(&flows_tcp, key))
 		bpf_map_delete_elem(&young_flows, key);
 }
 
@@ -84,6 +89,14 @@ inline_always int has_alias(const struct flow *f, const struct flow_key *key)
 	return key->client_port != f->client_port || !same(&key->client, &f->client);
 }
 
+/* scoped returns what an alias key has for the plane: an address that is valid on
+ * its link only is another client's on each link.
+ */
+inline_always __u32 scoped(__u32 plane, const struct address *client, __u32 ifindex)
+{
+	return is_link_local(client) ? plane | ifindex << 2 : plane;
+}
+
 /* drop_alias forgets the flow's alias: those left behind would push the
  * aliases of idle connections out of their map.
  */
@@ -91,7 +104,7 @@ static __noinline void drop_alias(const struct flow *f, __u32 plane)
 {
 	struct alias_key name = {
 		.client = f->client, .host = f->host,
-		.client_port = f->client_port, .host_port = f->host_port, .plane = plane,
+		.client_port = f->client_port, .host_port = f->host_port, .plane = scoped(plane, &f->client, f->ifindex),
 	};
 
 	bpf_map_delete_elem(&aliases, &name);
@@ -161,7 +174,7 @@ inline_always int is_stale(const struct flow *f, __u32 plane)
 {
 	__u64 idle;
 
-	if (f->tick == bpf_jiffies64())
+	if (f->tick == (__u32)bpf_jiffies64())
 		return 0;
 	idle = bpf_ktime_get_coarse_ns() - f->seen;
 	if (plane & 1)
@@ -317,7 +330,7 @@ static __noinline int drop(__u32 slot, __u32 d)
  */
 inline_always int track(__u32 length, struct flow *f, const struct packet *p, enum direction d)
 {
-	__u64 tick = bpf_jiffies64();
+	__u32 tick = bpf_jiffies64();
 	struct total *t = total_of(f->lead);
 
 	if (t) {

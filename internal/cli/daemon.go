@@ -18,7 +18,7 @@ import (
 func newDaemon(a *app) *cobra.Command {
 	var opt service.Options
 	var readyFD int
-	var xdp string
+	var xdp, sources string
 	var dockerUser bool
 	c := &cobra.Command{
 		Use:   "daemon",
@@ -45,6 +45,9 @@ func newDaemon(a *app) *cobra.Command {
 				return usage(fmt.Errorf("--%w", err))
 			}
 			opt.LeaveDocker = !dockerUser
+			if opt.LooseSources, err = parseSourceCheck(sources); err != nil {
+				return usage(err)
+			}
 			opt.Version = a.version
 			opt.Log = service.Logger(a.err)
 			if opt.Sockets, err = service.Handed(); err != nil {
@@ -80,9 +83,24 @@ func newDaemon(a *app) *cobra.Command {
 	f.StringVar(&opt.MetricsGroup, "metrics-group", "", "group that may read a unix socket of --metrics beside root;\nit must be able to enter the directory, which is not so of /run/fairlead")
 	f.StringVar(&xdp, "xdp", string(kernel.XDPAuto), "links whose drivers send packets of direct and tunnel services on\nby themselves: auto (network cards), always, or never")
 	f.BoolVar(&dockerUser, "docker-user", true, "where Docker drops forwarded packets, accept those of Fairlead's networks\nin Docker's chain DOCKER-USER")
+	f.StringVar(&sources, "source-check", sourcesStrict, "which clients reach ports published via ebpf: strict (those whose packets\ncome by the link that the host answers by), or loose (by any uplink,\nfor hosts with asymmetric or multipath routes)")
 	f.BoolVar(&opt.TearDown, "teardown", false, "remove everything from the host when stopped")
 	f.BoolVar(&opt.IdleExit, "idle-exit", false, "end when nothing is attached")
 	f.IntVar(&readyFD, "ready-fd", -1, "file descriptor to say readiness on")
 	_ = f.MarkHidden("ready-fd") // it is there
 	return c
+}
+
+// The values of --source-check.
+const (
+	sourcesStrict = "strict"
+	sourcesLoose  = "loose"
+)
+
+// parseSourceCheck reports whether sources are checked loosely.
+func parseSourceCheck(s string) (loose bool, err error) {
+	if s != sourcesStrict && s != sourcesLoose {
+		return false, fmt.Errorf("--source-check %q: want %s or %s", s, sourcesStrict, sourcesLoose)
+	}
+	return s == sourcesLoose, nil
 }

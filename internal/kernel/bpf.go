@@ -26,7 +26,7 @@ func (h *Host) plane() (*steer.Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	opt := steer.Options{Cookie: cookie}
+	opt := steer.Options{Cookie: cookie, LooseSources: h.opt.LooseSources}
 	if h.opt.Pins != "" {
 		opt.Pins = h.pins(cookie)
 		if err := steer.Sweep(h.opt.Pins); err != nil {
@@ -121,6 +121,11 @@ func (h *Host) setBPF(o plan.Object) error {
 		return h.setFastPath(p)
 	case plan.Ingress:
 		return h.onLink(o.Link, func(l netlink.Link) error {
+			if !o.Shared {
+				if err := p.SetEndpoint(l.Attrs().Index, o.Sources()); err != nil {
+					return err
+				}
+			}
 			return p.AttachLink(ingress(o), l.Attrs().Index, false)
 		})
 	case plan.LocalClients:
@@ -220,7 +225,11 @@ func (h *Host) readBPF(o plan.Object) (plan.Object, error) {
 			return nil, err
 		}
 		found, err := h.seenPrograms(p, ingress(o))
-		return orNil(o, found[l.Attrs().Index]), err
+		if err != nil || o.Shared {
+			return orNil(o, found[l.Attrs().Index]), err
+		}
+		sources, err := p.Endpoint(l.Attrs().Index)
+		return orNil(plan.SandboxIngress(o.Link, sources), found[l.Attrs().Index]), err
 	case plan.LocalClients:
 		whole, some := h.hasLocalClients(p)
 		o.Partly = !whole

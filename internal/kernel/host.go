@@ -64,6 +64,9 @@ type Options struct {
 	Rest bool
 	// XDP says which uplinks get the fast path.
 	XDP XDP
+	// LooseSources lets eBPF programs accept a client's packet by an uplink if any
+	// uplink leads back to the client. By default that uplink must.
+	LooseSources bool
 	// Refused is told once of each that cannot have it; nil is fine.
 	Refused func(link string, why error)
 	// LeaveDocker leaves Docker's firewall as it is, also where it drops the

@@ -82,6 +82,9 @@ func (w *localWorld) lead(t *testing.T, del bool, leads ...plan.Lead) {
 	}
 }
 
+// boxIngress is the program where packets come from the sandbox.
+var boxIngress = plan.SandboxIngress("box0", []netip.Addr{netip.MustParseAddr("10.9.0.2"), netip.MustParseAddr("fd09::2")})
+
 // toBox leads TCP and UDP from a host address and port, and the port after
 // it, to the sandbox's 8080 and 8081.
 func toBox(host string, port uint16, to string) []plan.Lead {

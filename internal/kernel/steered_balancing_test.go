@@ -44,7 +44,7 @@ func newWiredWorld(t *testing.T) wiredWorld {
 		plan.Address{Netns: lan.Path(), Link: "eth0", Prefix: netip.MustParsePrefix("192.0.2.9/24")},
 		plan.Route{Netns: lan.Path(), To: everywhere, Via: netip.MustParseAddr("192.0.2.1"), Link: "eth0"},
 		plan.Route{Netns: w.box.Path(), To: everywhere, Via: netip.MustParseAddr("10.9.0.1"), Link: "eth0"},
-		plan.Ingress{Link: "up0", Shared: true}, plan.Ingress{Link: "box0"},
+		plan.Ingress{Link: "up0", Shared: true}, boxIngress,
 	}) {
 		if err := w.Set(o); err != nil {
 			t.Fatal(err)
@@ -229,7 +229,7 @@ func TestBareLinkIsServed(t *testing.T) {
 	_, open := w.pinned(t)
 	h := open()
 	(&localWorld{h, w.box}).lead(t, false, toBox("0.0.0.0", 80, "10.9.0.2")...)
-	for _, o := range []plan.Object{plan.Uplinks{}, plan.Ingress{Link: "box0"}} {
+	for _, o := range []plan.Object{plan.Uplinks{}, boxIngress} {
 		if err := h.Set(o); err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +247,7 @@ func TestBareLinkIsServed(t *testing.T) {
 	h = open()
 	holds(t, h, dns, true)
 	through(t, tun, "192.0.2.1:80", "10.9.0.2:8080")
-	for _, o := range []plan.Object{plan.Uplinks{}, plan.Ingress{Link: "box0"}} {
+	for _, o := range []plan.Object{plan.Uplinks{}, boxIngress} {
 		if err := h.Del(o); err != nil {
 			t.Fatal(err)
 		}

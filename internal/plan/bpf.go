@@ -37,6 +37,9 @@ func (Uplinks) Del() []string { return []string{"fairlead-bpf detach uplink from
 type Ingress struct {
 	// Link is the host's end of the sandbox's link.
 	Link string
+	// V4 and V6 are the sandbox's addresses: packets with another source begin no
+	// flow. The zero address is none.
+	V4, V6 netip.Addr
 	// Shared says that the link has no other end: many sandboxes are behind it,
 	// to be reached by their hardware addresses, as the LAN is by an uplink.
 	Shared bool
@@ -47,12 +50,26 @@ func (i Ingress) Key() string { return "bpf ingress " + i.Link }
 
 // Add implements Object.
 func (i Ingress) Add() []string {
-	return []string{fmt.Sprintf("fairlead-bpf attach %s to %s", i.program(), i.Link)}
+	line := fmt.Sprintf("fairlead-bpf attach %s to %s", i.program(), i.Link)
+	for _, a := range i.Sources() {
+		line += " source " + a.String()
+	}
+	return []string{line}
 }
 
 // Del implements Object. It goes with its link, and may go before.
 func (i Ingress) Del() []string {
 	return []string{fmt.Sprintf("fairlead-bpf detach %s from %s", i.program(), i.Link)}
+}
+
+// Sources are the addresses that packets by the link may come from.
+func (i Ingress) Sources() (all []netip.Addr) {
+	for _, a := range []netip.Addr{i.V4, i.V6} {
+		if a.IsValid() {
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 func (i Ingress) program() string {
@@ -63,6 +80,15 @@ func (i Ingress) program() string {
 }
 
 func (i Ingress) base() string { return end("", i.Link) }
+
+// SandboxIngress is the program where packets come from a sandbox with those
+// addresses, at most one of each family.
+func SandboxIngress(link string, addrs []netip.Addr) Ingress {
+	i := Ingress{Link: link}
+	i.V4, _ = ofFamily(addrs, true)
+	i.V6, _ = ofFamily(addrs, false)
+	return i
+}
 
 // LocalClients is our eBPF hooks at the socket calls of the host's own
 // processes: connect, sendmsg, recvmsg, getpeername, bind and the last close.
@@ -92,7 +118,7 @@ func Steering(all []Attachment) Plan {
 		switch {
 		case a.Internal:
 		case a.Port != "":
-			p = append(p, Ingress{Link: a.Port})
+			p = append(p, SandboxIngress(a.Port, a.Addresses))
 		case a.Link != "":
 			p = append(p, Ingress{Link: a.Link, Shared: true})
 		}

@@ -51,6 +51,8 @@ type Options struct {
 	XDP kernel.XDP
 	// LeaveDocker is as in kernel.Options.
 	LeaveDocker bool
+	// LooseSources accepts clients by any uplink (kernel.Options).
+	LooseSources bool
 	// TearDown removes everything from the host when it ends.
 	TearDown bool
 	// Ready is called when requests are answered; nil is fine.
@@ -87,7 +89,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 	if err != nil {
 		return err
 	}
-	host, err := kernel.Open("", kernel.Options{Pins: pins, Rest: !opt.IdleExit, XDP: opt.XDP, LeaveDocker: opt.LeaveDocker, Refused: func(link string, why error) {
+	host, err := kernel.Open("", kernel.Options{Pins: pins, Rest: !opt.IdleExit, XDP: opt.XDP, LooseSources: opt.LooseSources, LeaveDocker: opt.LeaveDocker, Refused: func(link string, why error) {
 		opt.Log.Info("fast path left to tc", "link", link, "why", why)
 	}})
 	if err != nil {

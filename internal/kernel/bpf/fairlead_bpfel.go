@@ -74,6 +74,12 @@ type FairleadDialled struct {
 	}
 }
 
+type FairleadEndpoint struct {
+	_  structs.HostLayout
+	V4 FairleadAddress
+	V6 FairleadAddress
+}
+
 type FairleadFastLink struct {
 	_   structs.HostLayout
 	Mac [6]uint8
@@ -87,7 +93,8 @@ type FairleadFlow struct {
 	HostPort   uint16
 	ClientPort uint16
 	Ifindex    uint32
-	Tick       uint64
+	Tick       uint32
+	Link       uint32
 	Seen       uint64
 	Fin        [2]uint32
 	Ack        [2]uint32
@@ -105,11 +112,12 @@ type FairleadFlowKey struct {
 }
 
 type FairleadFragmentKey struct {
-	_     structs.HostLayout
-	Src   FairleadAddress
-	Dst   FairleadAddress
-	Id    uint32
-	Plane uint32
+	_       structs.HostLayout
+	Src     FairleadAddress
+	Dst     FairleadAddress
+	Id      uint32
+	Plane   uint32
+	Ifindex uint32
 }
 
 type FairleadFragmentPorts struct {
@@ -214,6 +222,12 @@ type FairleadTotal struct {
 	Flows   uint64
 }
 
+type FairleadUplinkCheck struct {
+	_      structs.HostLayout
+	Flags  uint32
+	Parent uint32
+}
+
 type FairleadWork struct {
 	_     structs.HostLayout
 	Name  FairleadAliasKey
@@ -230,6 +244,8 @@ type FairleadWork struct {
 	Slot   uint32
 	Direct uint32
 	Nobody uint32
+	Forged uint32
+	_      [4]byte
 }
 
 type FairleadWorkload struct {
@@ -253,6 +269,9 @@ const (
 	FairleadMapDialled          = "dialled"
 	FairleadMapFastLinks        = "fast_links"
 	FairleadMapFastPackets      = "fast_packets"
+	FairleadMapFlEndpoints      = "fl_endpoints"
+	FairleadMapFlRoutes         = "fl_routes"
+	FairleadMapFlUplinks        = "fl_uplinks"
 	FairleadMapFlowsTcp         = "flows_tcp"
 	FairleadMapFlowsUdp         = "flows_udp"
 	FairleadMapFragments        = "fragments"
@@ -398,6 +417,9 @@ type FairleadMapSpecs struct {
 	Dialled     *ebpf.MapSpec `ebpf:"dialled"`
 	FastLinks   *ebpf.MapSpec `ebpf:"fast_links"`
 	FastPackets *ebpf.MapSpec `ebpf:"fast_packets"`
+	FlEndpoints *ebpf.MapSpec `ebpf:"fl_endpoints"`
+	FlRoutes    *ebpf.MapSpec `ebpf:"fl_routes"`
+	FlUplinks   *ebpf.MapSpec `ebpf:"fl_uplinks"`
 	FlowsTcp    *ebpf.MapSpec `ebpf:"flows_tcp"`
 	FlowsUdp    *ebpf.MapSpec `ebpf:"flows_udp"`
 	Fragments   *ebpf.MapSpec `ebpf:"fragments"`
@@ -461,6 +483,9 @@ type FairleadMaps struct {
 	Dialled     *ebpf.Map `ebpf:"dialled"`
 	FastLinks   *ebpf.Map `ebpf:"fast_links"`
 	FastPackets *ebpf.Map `ebpf:"fast_packets"`
+	FlEndpoints *ebpf.Map `ebpf:"fl_endpoints"`
+	FlRoutes    *ebpf.Map `ebpf:"fl_routes"`
+	FlUplinks   *ebpf.Map `ebpf:"fl_uplinks"`
 	FlowsTcp    *ebpf.Map `ebpf:"flows_tcp"`
 	FlowsUdp    *ebpf.Map `ebpf:"flows_udp"`
 	Fragments   *ebpf.Map `ebpf:"fragments"`
@@ -495,6 +520,9 @@ func (m *FairleadMaps) Close() error {
 		m.Dialled,
 		m.FastLinks,
 		m.FastPackets,
+		m.FlEndpoints,
+		m.FlRoutes,
+		m.FlUplinks,
 		m.FlowsTcp,
 		m.FlowsUdp,
 		m.Fragments,

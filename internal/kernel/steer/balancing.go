@@ -22,7 +22,7 @@ import (
 
 // forServices are the maps that only services fill.
 var forServices = []string{
-	bpf.FairleadMapConnsTcp, bpf.FairleadMapConnsUdp, bpf.FairleadMapYoungFlows, bpf.FairleadMapYoungConns,
+	bpf.FairleadMapConnsTcp, bpf.FairleadMapConnsUdp, bpf.FairleadMapYoungConns,
 	bpf.FairleadMapFrontends, bpf.FairleadMapServices, bpf.FairleadMapReals, bpf.FairleadMapLoads,
 	bpf.FairleadMapRealTotals, bpf.FairleadMapAffinities,
 }

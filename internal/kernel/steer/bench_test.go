@@ -29,11 +29,11 @@ var (
 )
 
 // bench is a host for the programs to run on without traffic: a namespace
-// with an uplink and the host's ends of the sandboxes web and app.
+// with two uplinks and the host's ends of the sandboxes web and app.
 type bench struct {
 	*Plane
-	work         chan func()
-	up, web, app int // interfaces
+	work              chan func()
+	up, up2, web, app int // interfaces
 }
 
 // testFlows is how many flows the maps hold here: few, to be counted fast.
@@ -74,6 +74,11 @@ func newBenchWith(tb testing.TB, wanted func(*ebpf.ProgramSpec) bool) *bench {
 	if b.balancer, err = openBalancer(b.maps); err != nil {
 		tb.Fatal(err)
 	}
+	b.do(tb, func() error { return errors.Join(b.setUplink(b.up), b.setUplink(b.up2)) })
+	err = errors.Join(b.SetEndpoint(b.web, []netip.Addr{webV4, webV6}), b.SetEndpoint(b.app, []netip.Addr{appV4, appV6}))
+	if err != nil {
+		tb.Fatal(err)
+	}
 	return b
 }
 
@@ -109,6 +114,7 @@ func (b *bench) links() error {
 	}{
 		{"lo", new(int), nil},
 		{"up", &b.up, []string{"192.0.2.1/24", "192.0.2.2/24", "2001:db8:1::1/64", "2001:db8:1::2/64"}},
+		{"up2", &b.up2, []string{"198.18.0.1/24", "2001:db8:5::1/64"}},
 		{"web", &b.web, []string{"10.9.0.1/24", "fd00:9::1/64"}},
 		{"app", &b.app, nil},
 	} {
@@ -122,6 +128,22 @@ func (b *bench) links() error {
 		errs = append(errs, os.WriteFile("/proc/sys/net/"+name, []byte("1"), 0o644))
 	}
 	return errors.Join(errs...)
+}
+
+// routers gives the host default routes by its first uplink.
+func (b *bench) routers(tb testing.TB) {
+	tb.Helper()
+	for _, router := range []string{"192.0.2.254", "2001:db8:1::fe"} {
+		b.do(tb, func() error { return netlink.RouteAdd(&netlink.Route{LinkIndex: b.up, Gw: net.ParseIP(router)}) })
+	}
+}
+
+// behind returns the link of the sandbox that has the address.
+func (b *bench) behind(a netip.Addr) int {
+	if a == appV4 || a == appV6 {
+		return b.app
+	}
+	return b.web
 }
 
 // addLink makes a veth pair, unless the link is lo, and brings it up.
@@ -250,7 +272,12 @@ func (b *bench) alter(tb testing.TB, f Flow, change func(*bpf.FairleadFlow)) {
 		m = b.maps[bpf.FairleadMapFlowsUdp]
 	}
 	var v bpf.FairleadFlow
-	if err := m.Lookup(f.key, &v); err != nil {
+	err := m.Lookup(f.key, &v)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		m = b.maps[bpf.FairleadMapYoungFlows]
+		err = m.Lookup(f.key, &v)
+	}
+	if err != nil {
 		tb.Fatal(err)
 	}
 	change(&v)

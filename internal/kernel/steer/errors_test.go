@@ -31,6 +31,7 @@ func router(p packet) netip.Addr {
 // that the endpoint recognises its packet in it.
 func TestErrorAboutAnAnswer(t *testing.T) {
 	b := newBench(t)
+	b.routers(t)
 	b.publishUsual(t)
 	for _, p := range errorCases {
 		seen := b.begin(t, p)
@@ -80,6 +81,7 @@ func TestErrorOfASandbox(t *testing.T) {
 
 func TestErrorsLeftAlone(t *testing.T) {
 	b := newBench(t)
+	b.routers(t)
 	b.publishUsual(t)
 	for _, p := range errorCases {
 		seen := b.begin(t, p)

@@ -27,6 +27,8 @@ type Flow struct {
 	// Real is the slot of the real server that it goes to; 0 where it goes by a
 	// lead.
 	Real uint32
+	// Ifindex is the link that the client came by last.
+	Ifindex uint32
 	// Closing says that an end of a TCP connection has closed or reset it, and
 	// Stale that the programs forget the flow when they meet it next.
 	Closing, Stale bool
@@ -39,7 +41,7 @@ const batch = 4096
 // Flows calls fn for each flow that is remembered, also for stale ones.
 func (p *Plane) Flows(fn func(Flow)) error {
 	return p.eachFlow(func(udp, stale bool, k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
-		fn(Flow{UDP: udp, key: k, Acknowledged: v.Ack, Real: realOf(v.Lead),
+		fn(Flow{UDP: udp, key: k, Acknowledged: v.Ack, Real: realOf(v.Lead), Ifindex: v.Ifindex,
 			Closing: !udp && (isClosing(v) || v.Flags&flowRst != 0), Stale: stale,
 			Host: at(v.Host, v.HostPort), Client: at(v.Client, v.ClientPort),
 			Endpoint: at(k.Endpoint, k.EndpointPort), Seen: at(k.Client, k.ClientPort)})
@@ -128,6 +130,9 @@ func (p *Plane) forgetAlias(f Flow) error {
 	name := bpf.FairleadAliasKey{
 		Client: Address(f.Client.Addr()), ClientPort: bits.ReverseBytes16(f.Client.Port()),
 		Host: Address(f.Host.Addr()), HostPort: bits.ReverseBytes16(f.Host.Port()), Plane: f.key.Plane,
+	}
+	if f.Client.Addr().Is6() && f.Client.Addr().IsLinkLocalUnicast() { // as scoped in bpf/include/track.h
+		name.Plane |= f.Ifindex << 2
 	}
 	if err := p.maps[bpf.FairleadMapAliases].Delete(name); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("forget the alias of %s: %w", f.Client, err)

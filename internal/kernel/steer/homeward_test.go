@@ -37,6 +37,7 @@ func (b *bench) pass(t *testing.T, what, program string, frame []byte, ctx skb) 
 // rewritten, and so do answers of the host's own, and no others.
 func TestHomeward(t *testing.T) {
 	b := newBenchWith(t, func(prog *ebpf.ProgramSpec) bool { return forLinks(prog) || forEgress(prog) })
+	b.routers(t)
 	in, out, through := skb{Ifindex: uint32(b.up)}, skb{Ifindex: uint32(b.up)}, skb{Ifindex: uint32(b.up), Ingress: uint32(b.web)}
 	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
 		s := b.ownService(udp, v4, ForwardNAT)

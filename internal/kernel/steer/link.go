@@ -60,6 +60,11 @@ func (p *Plane) attachLink(program string, ifindex int, bare bool) error {
 	if err != nil {
 		return err
 	}
+	if program == Uplink {
+		if err := p.setUplink(ifindex); err != nil {
+			return err
+		}
+	}
 	if !hasTCX() {
 		return p.attachFilter(program, ifindex, prog)
 	}
@@ -88,10 +93,11 @@ func (p *Plane) DetachLink(program string, ifindex int) error {
 }
 
 func (p *Plane) detachLink(program string, ifindex int) error {
-	if !hasTCX() {
-		return p.detachFilter(program, ifindex)
+	detach := p.detachFilter
+	if hasTCX() {
+		detach = func(program string, ifindex int) error { return p.detach(pinName(program, ifindex)) }
 	}
-	return p.detach(pinName(program, ifindex))
+	return errors.Join(detach(program, ifindex), p.forgetSources(program, ifindex))
 }
 
 // LinksOf returns the interfaces that have the program, by index. The calling
@@ -113,7 +119,7 @@ func (p *Plane) LinksOf(program string) (map[int]bool, error) {
 		// The index becomes 0 when the interface goes.
 		if tcx := info.TCX(); tcx != nil && tcx.Ifindex != 0 {
 			found[ifindex] = true
-		} else if err := p.detach(name); err != nil {
+		} else if err := errors.Join(p.detach(name), p.forgetSources(program, ifindex)); err != nil {
 			return nil, err
 		}
 	}

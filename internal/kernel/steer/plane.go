@@ -32,6 +32,9 @@ type Options struct {
 	Cookie uint64
 	// Pins is the host's directory in a bpffs; empty pins nothing.
 	Pins string
+	// LooseSources accepts a packet by an uplink if any uplink leads back to its
+	// source. By default the one that it came by must.
+	LooseSources bool
 }
 
 // Plane is the data plane of one host. It is not safe for concurrent use.
@@ -80,6 +83,9 @@ func Load(opt Options) (*Plane, error) {
 	}
 	if err == nil {
 		err = p.adopt()
+	}
+	if err == nil {
+		err = p.adoptUplinks()
 	}
 	if err == nil {
 		err = p.adoptHomeward()

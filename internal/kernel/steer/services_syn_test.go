@@ -29,7 +29,7 @@ func (s *session) from(flags uint8, seq, ack uint32, payload int) {
 func (s *session) to(flags uint8, seq, ack uint32, payload int) {
 	s.t.Helper()
 	p := packet{src: s.real, dst: client4, flags: flags, seq: seq, ack: ack, payload: make([]byte, payload)}
-	s.mustLead(s.t, s.name, Sandbox, s.web, p.frame())
+	s.mustLead(s.t, s.name, Sandbox, s.behind(s.real.Addr()), p.frame())
 }
 
 // open opens the connection: the client's next sequence number is 1101, the real

@@ -98,7 +98,7 @@ func TestServed(t *testing.T) {
 				t.Errorf("a packet of a flow to %s goes to %s", dst, again)
 			}
 			answer := packet{src: dst, dst: from, udp: udp, flags: syn | ack, payload: call.payload}
-			src, dst = ends(b.mustLead(t, "an answer", Sandbox, b.web, answer.frame()))
+			src, dst = ends(b.mustLead(t, "an answer", Sandbox, b.behind(dst.Addr()), answer.frame()))
 			if src != s.Frontends[0] || dst != from {
 				t.Errorf("the answer comes from %s for %s", src, dst)
 			}
@@ -269,7 +269,7 @@ func TestFlood(t *testing.T) {
 	for i := range uint16(32) {
 		from := netip.AddrPortFrom(client4.Addr(), 40000+i)
 		_, dst := ends(b.mustLead(t, "a call", Uplink, b.up, first(false, from, s.Frontends[0]).frame()))
-		b.mustLead(t, "an answer", Sandbox, b.web, packet{src: dst, dst: from, flags: syn | ack, seq: 7, ack: 1001}.frame())
+		b.mustLead(t, "an answer", Sandbox, b.behind(dst.Addr()), packet{src: dst, dst: from, flags: syn | ack, seq: 7, ack: 1001}.frame())
 		b.mustLead(t, "an acknowledgement", Uplink, b.up, packet{src: from, dst: s.Frontends[0], flags: ack, seq: 1001, ack: 8}.frame())
 		open[from] = dst
 	}
@@ -282,7 +282,7 @@ func TestFlood(t *testing.T) {
 		if now != dst {
 			t.Errorf("the connection of %s went from %s to %s", from, dst, now)
 		}
-		src, _ := ends(b.mustLead(t, "an answer", Sandbox, b.web, packet{src: dst, dst: from, flags: ack, seq: 8, ack: 1002}.frame()))
+		src, _ := ends(b.mustLead(t, "an answer", Sandbox, b.behind(dst.Addr()), packet{src: dst, dst: from, flags: ack, seq: 8, ack: 1002}.frame()))
 		if src != s.Frontends[0] {
 			t.Errorf("an answer to %s comes from %s", from, src)
 		}

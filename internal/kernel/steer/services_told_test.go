@@ -92,6 +92,7 @@ func TestTold(t *testing.T) {
 // address that is no single host's.
 func TestNobodyIsTold(t *testing.T) {
 	b := newBench(t)
+	b.routers(t)
 	b.eachCall(t, func(_ netip.AddrPort, call packet, v4 bool) {
 		call.payload = make([]byte, 64)
 		b.mustSendOn(t, "a call", call.frame())

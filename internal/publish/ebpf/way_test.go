@@ -38,7 +38,7 @@ func TestARangeIsOneEntryOfEachFamily(t *testing.T) {
 func TestEverySandboxIsAClient(t *testing.T) {
 	p := ebpf.Way{}.Shared([]plan.Attachment{ways.Both, ways.Routed, {}, {Link: "fm-net"}})
 	want := map[plan.Object]bool{plan.Uplinks{}: true, plan.LocalClients{}: true,
-		plan.Ingress{Link: ways.Both.Port}: true, plan.Ingress{Link: ways.Routed.Port}: true, plan.Ingress{Link: "fm-net", Shared: true}: true}
+		plan.SandboxIngress(ways.Both.Port, ways.Both.Addresses): true, plan.SandboxIngress(ways.Routed.Port, ways.Routed.Addresses): true, plan.Ingress{Link: "fm-net", Shared: true}: true}
 	if len(p) != len(want) {
 		t.Errorf("it plans %v", p)
 	}

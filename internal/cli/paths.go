@@ -10,19 +10,24 @@ import (
 	"fairlead/internal/paths"
 	"fairlead/internal/plan"
 	"fairlead/internal/promise"
+	"fairlead/internal/threat"
 
 	"github.com/spf13/cobra"
 )
 
 func newPaths(a *app) *cobra.Command {
-	return &cobra.Command{
+	attacks := false
+	cmd := &cobra.Command{
 		Use:   "paths",
 		Short: "Show the ways to attach and publish a container, and what each promises",
 		Long: "Show every driver, alone and with every way to publish, with what it promises and,\n" +
 			"where this kernel cannot build it, the reason. -o markdown leaves the kernel out.",
-		Example: "  fairlead paths\n  fairlead paths -o json",
+		Example: "  fairlead paths\n  fairlead paths -o json\n  fairlead paths --attacks",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
+			if attacks {
+				return a.attacks()
+			}
 			if a.output == "markdown" {
 				return markdownPaths(a.out, paths.Table(plan.Facts{}))
 			}
@@ -37,6 +42,19 @@ func newPaths(a *app) *cobra.Command {
 			return printPaths(a.out, table)
 		},
 	}
+	cmd.Flags().BoolVar(&attacks, "attacks", false, "show what attackers can and cannot do on each path instead")
+	return cmd
+}
+
+// attacks writes the table of attacks.
+func (a *app) attacks() error {
+	switch a.output {
+	case "markdown":
+		return markdownAttacks(a.out, threat.Table())
+	case "json":
+		return a.json(threat.Table())
+	}
+	return printAttacks(a.out, threat.Table())
 }
 
 // printPaths writes what drivers promise and what publishing does, then what

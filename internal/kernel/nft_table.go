@@ -99,6 +99,10 @@ func tableChains() []chain {
 	}
 	v4, v6 := families[0], families[1]
 	return []chain{
+		{"sources", nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
+			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), localSource(), drop),
+			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), notBehindLink(), drop),
+		}},
 		{"guard", nftables.ChainHookInput, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
 			rule(v4.is(), loopbackNet(v4.dst), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), conntrack(expr.CtKeySTATE, stranger), drop),
 			rule(v4.is(), loopbackNet(v4.src), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), drop),
@@ -114,6 +118,7 @@ func tableChains() []chain {
 		}},
 		{name: "publish", rules: publish},
 		{"forward", nftables.ChainHookForward, nftables.ChainPriorityFilter, nftables.ChainTypeFilter, [][]expr.Any{
+			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), conntrack(expr.CtKeySTATE, expr.CtStateBitRELATED), drop),
 			rule(conntrack(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), accept),
 			rule(meta(expr.MetaKeyIIFNAME, reg1), meta(expr.MetaKeyOIFNAME, reg2), lookup(plan.SetWithin), accept),
 			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), drop),
@@ -174,6 +179,19 @@ func payload(base expr.PayloadBase, offset, length, reg uint32) []expr.Any {
 func localDestination() []expr.Any {
 	return rule([]expr.Any{&expr.Fib{Register: reg1, ResultADDRTYPE: true, FlagDADDR: true}},
 		equal(binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)))
+}
+
+// localSource matches packets from an address of the host.
+func localSource() []expr.Any {
+	return rule([]expr.Any{&expr.Fib{Register: reg1, ResultADDRTYPE: true, FlagSADDR: true}},
+		equal(binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)))
+}
+
+// notBehindLink matches packets from an address to which no route leads by the
+// link that they came in by. In prerouting, any kernel with fib takes it.
+func notBehindLink() []expr.Any {
+	return rule([]expr.Any{&expr.Fib{Register: reg1, ResultOIF: true, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true}},
+		equal(make([]byte, 4)))
 }
 
 func conntrack(key expr.CtKey, bits uint32) []expr.Any {

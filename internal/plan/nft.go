@@ -77,6 +77,12 @@ func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
 // A packet to ::1 is left alone: it could leave for the endpoint, but no
 // answer would ever be routed back to ::1.
 //
+// Conntrack matches a packet to a flow by addresses alone, wherever it comes
+// from. So `sources` drops what a sandbox sends from the host's own addresses
+// (Linux does that itself for IPv4), and what one of an internal network sends
+// from an address that is not behind its link. An internal network sends no
+// ICMP errors out either: one would be related to any flow that it quotes.
+//
 // Each element of a map counts what meets it, which is the first packet of each
 // flow (Linux 5.7; an older kernel ignores that it shall).
 const TableText = `table inet fairlead {
@@ -145,6 +151,11 @@ const TableText = `table inet fairlead {
 		type ipv6_addr . inet_proto . inet_service
 		flags interval
 	}
+	chain sources {
+		type filter hook prerouting priority raw; policy accept;
+		iifname @links fib saddr type local drop
+		iifname @internal fib saddr . iif oif missing drop
+	}
 	chain guard {
 		type filter hook input priority raw; policy accept;
 		ip daddr 127.0.0.0/8 iifname @links ct state invalid,new,untracked drop
@@ -172,6 +183,7 @@ const TableText = `table inet fairlead {
 	}
 	chain forward {
 		type filter hook forward priority filter; policy accept;
+		iifname @internal ct state related drop
 		ct state established,related accept
 		iifname . oifname @within accept
 		iifname @internal drop

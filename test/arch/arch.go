@@ -67,6 +67,10 @@ var Rules = []Rule{
 		Of:   []string{"internal/promise/..."}, Ours: []string{"internal/model/...", "internal/promise/..."}, Deny: pure, StdOnly: true,
 	},
 	{
+		Name: "threats are data about the model",
+		Of:   []string{"internal/threat/..."}, Ours: []string{"internal/model/...", "internal/threat/..."}, Deny: pure, StdOnly: true,
+	},
+	{
 		Name: "a driver is a pure function from model and facts to plan",
 		Of:   []string{"internal/driver/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/driver/..."}, Deny: pure, StdOnly: true,
 	},

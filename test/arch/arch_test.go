@@ -43,6 +43,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"plan may not use the engine", "internal/plan", "fairlead/internal/engine", false},
 		{"plan may not open files", "internal/plan", "os", false},
 		{"promises may not use plan", "internal/promise", "fairlead/internal/plan", false},
+		{"threats may not use plan", "internal/threat", "fairlead/internal/plan", false},
 		{"a driver may use promises", "internal/driver/bridge", "fairlead/internal/promise", true},
 		{"a driver may use its own tree", "internal/driver", "fairlead/internal/driver/bridge", true},
 		{"a driver may not touch the kernel", "internal/driver/bridge", "fairlead/internal/kernel", false},

@@ -1,0 +1,68 @@
+package threat
+
+import (
+	"slices"
+
+	"fairlead/internal/model"
+)
+
+// exposure is a set of cells in which the attack has its effect. Empty fields
+// stand for all.
+type exposure struct {
+	attack    Attack
+	attackers []Attacker
+	drivers   []model.Driver
+	vias      []model.Via
+	how       string
+	ipv6Only  bool
+}
+
+func (e exposure) covers(c Cell) bool {
+	return e.attack == c.Attack && among(e.attackers, c.Attacker) && among(e.drivers, c.Driver) && among(e.vias, c.Via)
+}
+
+func among[T comparable](list []T, one T) bool { return len(list) == 0 || slices.Contains(list, one) }
+
+var (
+	switched = []model.Driver{model.DriverBridge, model.DriverVXLAN}
+	routed   = []model.Driver{model.DriverRouted}
+	forwards = []model.Driver{model.DriverBridge, model.DriverVXLAN, model.DriverRouted}
+	onLAN    = []model.Driver{model.DriverMacvlan}
+
+	forwarded = []Attacker{SameNetwork, OtherNetwork}
+	elsewhere = []Attacker{OtherNetwork, LANHost, OtherUplink}
+	uplink    = []Attacker{OtherUplink}
+	proxied   = []model.Via{model.ViaProxy}
+	natted    = []model.Via{model.ViaNAT}
+)
+
+// The reasons, which the table repeats.
+const (
+	asDocker     = "as on Docker's bridge: the containers of a network share an Ethernet"
+	asLAN        = "as every host of the LAN can: its containers are hosts of the LAN"
+	noFence      = "the driver routes every port: a firewall of the host decides"
+	noReversal   = "as on Docker's bridge: the host checks no source addresses"
+	sameTuple    = "as on Docker's bridge: connection tracking knows a flow by its addresses alone"
+	noReverse6   = "Linux has no reverse path filter for IPv6; for IPv4, rp_filter=1 on the uplink drops it"
+	anyoneErrors = "as on Docker's bridge: an ICMP error does not show who may send it, and clients believe it"
+)
+
+// exposures are the attacks that succeed. All others do not.
+var exposures = []exposure{
+	{attack: TakeAddress, drivers: switched, how: asDocker},
+	{attack: TakeAddress, drivers: onLAN, how: asLAN},
+	{attack: SpoofContainer, drivers: switched, how: asDocker},
+	{attack: SpoofContainer, drivers: routed, how: noReversal},
+	{attack: SpoofContainer, drivers: onLAN, how: asLAN},
+	{attack: ServeDHCP, drivers: switched, how: asDocker},
+	{attack: ServeDHCP, drivers: onLAN, how: asLAN},
+	{attack: Fragment, attackers: elsewhere, drivers: routed, how: noFence},
+	{attack: Fragment, attackers: elsewhere, drivers: onLAN, how: asLAN},
+	{attack: Unpublished, attackers: elsewhere, drivers: routed, how: noFence},
+	{attack: Unpublished, attackers: elsewhere, drivers: onLAN, how: asLAN},
+	{attack: Inject, attackers: forwarded, drivers: forwards, vias: natted, how: sameTuple},
+	{attack: Inject, attackers: uplink, drivers: forwards, vias: natted, how: noReverse6, ipv6Only: true},
+	{attack: Inject, attackers: uplink, vias: proxied, how: noReverse6, ipv6Only: true},
+	{attack: Inject, attackers: []Attacker{SameNetwork}, drivers: onLAN, how: asLAN},
+	{attack: ForgeError, attackers: []Attacker{SameNetwork, OtherNetwork, OtherUplink}, how: anyoneErrors},
+}

@@ -1,0 +1,163 @@
+// Package attack_test proves the table of threats: every cell says whether an
+// attacker has an effect, and the fate of real packets on the real kernel
+// agrees. Attackers forge packets with raw sockets.
+package attack_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/model"
+	"fairlead/internal/proxy"
+	"fairlead/internal/threat"
+)
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main})
+	os.Exit(m.Run())
+}
+
+// flavor is what a packet can be. The protocol is empty where it does not
+// matter.
+type flavor struct {
+	v4    bool
+	proto model.Proto
+}
+
+func (f flavor) String() string {
+	return map[bool]string{true: "IPv4", false: "IPv6"}[f.v4] + " " + string(f.proto)
+}
+
+var (
+	each     = []flavor{{true, model.TCP}, {true, model.UDP}, {false, model.TCP}, {false, model.UDP}}
+	onlyTCP  = []flavor{{true, model.TCP}, {false, model.TCP}}
+	onlyUDP  = []flavor{{true, model.UDP}, {false, model.UDP}}
+	families = []flavor{{v4: true}, {}}
+	onlyIPv4 = []flavor{{v4: true}}
+	onlyIPv6 = []flavor{{}}
+)
+
+// fate is what became of an attack.
+type fate struct {
+	effect bool
+	// because is the evidence.
+	because string
+	// err says that the prober could not judge.
+	err error
+}
+
+// prober makes an attack.
+type prober struct {
+	flavors []flavor
+	attack  func(*world, threat.Cell, flavor) fate
+}
+
+var probers = map[threat.Attack]prober{
+	threat.AdvertiseHost:      {onlyIPv6, advertiseHost},
+	threat.AdvertiseContainer: {onlyIPv6, advertiseContainer},
+	threat.Redirect:           {families, redirect},
+	threat.TakeAddress:        {families, takeAddress},
+	threat.SpoofContainer:     {onlyUDP, spoofContainer},
+	threat.ServeDHCP:          {onlyIPv4, serveDHCP},
+	threat.TagVLAN:            {onlyUDP, tagVLAN},
+	threat.SourceRoute:        {onlyUDP, sourceRoute},
+	threat.Fragment:           {onlyUDP, fragment},
+	threat.Unpublished:        {each, unpublished},
+	threat.Hijack:             {each, hijack},
+	threat.Block:              {each, block},
+	threat.BlockNeighbor:      {each, blockNeighbor},
+	threat.BlockLoopback:      {each, blockLoopback},
+	threat.AnySource:          {each, anySource},
+	threat.Inject:             {onlyUDP, inject},
+	threat.HostSource:         {each, hostSource},
+	threat.ForgeError:         {onlyUDP, forgeError},
+	threat.Flood:              {onlyTCP, flood},
+}
+
+// TestAttacks makes every attack of the table.
+func TestAttacks(t *testing.T) {
+	table := threat.Table()
+	for _, c := range table {
+		if _, ok := probers[c.Attack]; !ok {
+			t.Fatalf("nothing proves %q", c.Attack)
+		}
+	}
+	w := newWorld(t)
+	var failed []string
+	var mu sync.Mutex
+	// Attacks of one kind disturb those of another: they go one after the other,
+	// and all cells of one at once.
+	for attack, cells := range byAttack(table) {
+		began := time.Now()
+		var wg sync.WaitGroup
+		for _, c := range cells {
+			for _, f := range probers[c.Attack].flavors {
+				wg.Go(func() {
+					if lie := judge(c, f, probers[c.Attack].attack(w, c, f)); lie != "" {
+						mu.Lock()
+						defer mu.Unlock()
+						failed = append(failed, lie)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		t.Logf("%s: %s", attack, time.Since(began).Round(time.Millisecond))
+	}
+	slices.Sort(failed)
+	for _, lie := range failed {
+		t.Error(lie)
+	}
+	t.Logf("%d cells proved", len(table))
+}
+
+// byAttack yields the cells of each attack, in the table's order.
+func byAttack(table []threat.Cell) func(func(threat.Attack, []threat.Cell) bool) {
+	return func(yield func(threat.Attack, []threat.Cell) bool) {
+		for len(table) > 0 {
+			attack := table[0].Attack
+			n := slices.IndexFunc(table, func(c threat.Cell) bool { return c.Attack != attack })
+			if n < 0 {
+				n = len(table)
+			}
+			if !yield(attack, table[:n]) {
+				return
+			}
+			table = table[n:]
+		}
+	}
+}
+
+// judge returns where the table and the packets' fate disagree; empty if they
+// agree.
+func judge(c threat.Cell, f flavor, got fate) string {
+	at := strings.TrimSpace(fmt.Sprintf("%s %s, %s: %s: %s", c.Driver, c.Via, f, c.Attacker, c.Attack))
+	can := c.Can && !(c.IPv6Only && f.v4)
+	switch {
+	case got.err != nil:
+		return fmt.Sprintf("%s: cannot be judged: %v", at, got.err)
+	case got.effect && !can:
+		return fmt.Sprintf("%s: it has an effect: %s", at, got.because)
+	case !got.effect && can:
+		return fmt.Sprintf("%s: it has no effect, and the table says that it has: %s", at, got.because)
+	}
+	return ""
+}
+
+// TestALieIsReported changes every cell of the table.
+func TestALieIsReported(t *testing.T) {
+	for _, c := range threat.Table() {
+		if lie := judge(c, flavor{}, fate{effect: c.Can}); lie != "" {
+			t.Errorf("the truth is reported as a lie: %s", lie)
+		}
+		if judge(c, flavor{}, fate{effect: !c.Can}) == "" {
+			t.Errorf("a lie is not reported: %+v", c)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package attack_test
+
+import (
+	"testing"
+
+	"fairlead/internal/model"
+	"fairlead/internal/threat"
+)
+
+// TestProversSeeEffects opens what Fairlead closes, and makes attacks that have
+// no effect otherwise.
+func TestProversSeeEffects(t *testing.T) {
+	w := newWorld(t)
+	// The host drops its own addresses from a bridge, too, where br_netfilter is on.
+	w.sh(w.host.Do, "nft flush chain inet fairlead sources")
+	victims := place(w.host.In(victim(model.DriverBridge)))
+	for _, c := range []struct {
+		attack threat.Attack
+		in     place
+		open   string
+		flavor flavor
+	}{
+		{threat.AdvertiseHost, w.plain.Do, "sysctl -qw $(sysctl -Na net.ipv6.conf | grep -E 'conf[.]fl.*accept_ra$' | sed s/$/=1/)", flavor{}},
+		{threat.AdvertiseContainer, victims, "sysctl -qw net.ipv6.conf.eth0.accept_ra=1", flavor{}},
+		{threat.Redirect, victims, "sysctl -qw net.ipv4.conf.all.accept_redirects=1", flavor{v4: true}},
+		{threat.SourceRoute, w.host.Do, "nft flush chain inet fairlead forward; sysctl -qw net.ipv4.conf.all.accept_source_route=1; for i in /proc/sys/net/ipv4/conf/*/accept_source_route; do echo 1 >$i; done", flavor{v4: true, proto: model.UDP}},
+		{threat.Unpublished, w.host.Do, "nft flush chain inet fairlead forward", flavor{v4: true, proto: model.TCP}},
+		{threat.Fragment, w.host.Do, "nft flush chain inet fairlead forward", flavor{v4: true, proto: model.UDP}},
+	} {
+		t.Run(string(c.attack), func(t *testing.T) {
+			w.sh(c.in, c.open)
+			cell := threat.Cell{Attack: c.attack, Attacker: threat.LANHost, Driver: model.DriverBridge}
+			if got := probers[c.attack].attack(w, cell, c.flavor); got.err != nil || !got.effect {
+				t.Errorf("it is open, and the attack has no effect: %s %v", got.because, got.err)
+			}
+		})
+	}
+}

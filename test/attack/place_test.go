@@ -1,0 +1,238 @@
+package attack_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"fairlead/internal/model"
+
+	"golang.org/x/sys/unix"
+)
+
+// patience is how long a client waits for an answer.
+const patience = 5 * time.Second
+
+// place runs a function on a thread inside a namespace.
+type place func(func() error) error
+
+// sh runs a shell script in the place and returns what it prints.
+func (p place) sh(script string) (string, error) {
+	var out []byte
+	err := p(func() (err error) {
+		out, err = exec.Command("sh", "-ec", script).CombinedOutput()
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", script, err, out)
+	}
+	return string(out), err
+}
+
+// send sends IP packets as they are, by the place's own routes.
+func (p place) send(packets ...[]byte) error {
+	return p(func() error {
+		v4 := packets[0][0]>>4 == 4
+		family := map[bool]int{true: unix.AF_INET, false: unix.AF_INET6}[v4]
+		fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		for _, b := range packets {
+			var to unix.Sockaddr = &unix.SockaddrInet4{Addr: [4]byte(b[16:20])}
+			if !v4 {
+				to = &unix.SockaddrInet6{Addr: [16]byte(b[24:40])}
+			}
+			// The attacker's own stack may refuse some of the sources.
+			if err := unix.Sendto(fd, b, 0, to); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENETUNREACH) {
+				return fmt.Errorf("send a packet: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// sendFrame sends an Ethernet frame by a link.
+func (p place) sendFrame(link string, dst net.HardwareAddr, kind uint16, body []byte) error {
+	return p(func() error {
+		l, err := net.InterfaceByName(link)
+		if err != nil {
+			return err
+		}
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		frame := append(append(append([]byte{}, dst...), l.HardwareAddr...), byte(kind>>8), byte(kind))
+		return unix.Sendto(fd, append(frame, body...), 0, &unix.SockaddrLinklayer{Ifindex: l.Index})
+	})
+}
+
+// tap collects what a place receives.
+type tap struct{ fd int }
+
+// tap begins to collect what comes in by any link of the place.
+func (p place) tap() (t tap, err error) {
+	err = p(func() error {
+		const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL<<8&0xff00
+		t.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, all)
+		if err != nil {
+			return err
+		}
+		return unix.SetsockoptInt(t.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 4<<20)
+	})
+	return t, err
+}
+
+func (t tap) close() { unix.Close(t.fd) }
+
+// received reports whether a frame that satisfies the condition has come in.
+func (t tap) received(is func(frame []byte) bool) bool {
+	buf := make([]byte, 65536)
+	found := false
+	for {
+		n, from, err := unix.Recvfrom(t.fd, buf, 0)
+		if err != nil {
+			return found
+		}
+		if l, ok := from.(*unix.SockaddrLinklayer); ok && (l.Pkttype == unix.PACKET_OUTGOING || l.Pkttype == unix.PACKET_OTHERHOST) {
+			continue // sent by the place itself, or flooded by a switch
+		}
+		found = found || is(buf[:n])
+	}
+}
+
+// holds is the condition that a frame contains a text.
+func holds(text string) func([]byte) bool {
+	return func(frame []byte) bool { return bytes.Contains(frame, []byte(text)) }
+}
+
+// server answers each line and datagram with its name and the same text.
+type server struct {
+	tcp net.Listener
+	udp net.PacketConn
+}
+
+func (p place) serve(name string, port uint16) (s server, err error) {
+	err = p(func() error {
+		at := fmt.Sprint(":", port)
+		if s.tcp, err = net.Listen("tcp", at); err == nil {
+			s.udp, err = net.ListenPacket("udp", at)
+		}
+		return err
+	})
+	if err != nil {
+		return s, err
+	}
+	go func() {
+		for {
+			c, err := s.tcp.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				buf := make([]byte, 256)
+				for {
+					n, err := c.Read(buf)
+					if err != nil {
+						return
+					}
+					_, _ = c.Write(append([]byte(name+" "), buf[:n]...))
+				}
+			}()
+		}
+	}()
+	go func() {
+		buf := make([]byte, 2048)
+		for {
+			n, from, err := s.udp.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = s.udp.WriteTo(append([]byte(name+" "), buf[:n]...), from)
+		}
+	}()
+	return s, nil
+}
+
+func (s server) close() { s.tcp.Close(); s.udp.Close() }
+
+// talk is an open conversation.
+type talk struct{ net.Conn }
+
+// dial opens a conversation from an address of the place; an address without a
+// port gets any.
+func (p place) dial(proto model.Proto, from, to netip.AddrPort) (t talk, err error) {
+	d := net.Dialer{Timeout: patience}
+	if proto == model.TCP {
+		d.LocalAddr = net.TCPAddrFromAddrPort(from)
+	} else {
+		d.LocalAddr = net.UDPAddrFromAddrPort(from)
+	}
+	err = p(func() (err error) {
+		t.Conn, err = d.Dial(string(proto), to.String())
+		return err
+	})
+	return t, err
+}
+
+// nonce is a text that has never been sent.
+func nonce() string { return fmt.Sprintf("nonce-%d-", nonces.Add(1)) }
+
+var nonces atomic.Int64
+
+// ask sends the text and waits until it comes back from the server of that
+// name. A datagram is sent again.
+func (t talk) ask(name, text string) error {
+	buf := make([]byte, 2048)
+	for deadline := time.Now().Add(patience); ; {
+		if _, err := t.Write([]byte(text)); err != nil {
+			return err
+		}
+		wait := deadline
+		if t.RemoteAddr().Network() == "udp" {
+			wait = time.Now().Add(patience / 10)
+		}
+		_ = t.SetReadDeadline(wait)
+		for {
+			n, err := t.Read(buf)
+			if err == nil && string(buf[:n]) == name+" "+text {
+				return nil
+			}
+			if err == nil && (strings.Contains(string(buf[:n]), "nonce-") || string(buf[:n]) == name+" forged") {
+				continue // an answer to an earlier datagram, or to a forged one
+			}
+			if err == nil {
+				return fmt.Errorf("%s answers %q", t.RemoteAddr(), buf[:n])
+			}
+			if !errors.Is(err, unix.EAGAIN) && !isTimeout(err) || time.Now().After(deadline) {
+				return err
+			}
+			break
+		}
+	}
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// converse opens a conversation, asks once, and closes it.
+func (p place) converse(proto model.Proto, from, to netip.AddrPort, name, text string) error {
+	t, err := p.dial(proto, from, to)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	return t.ask(name, text)
+}

@@ -1,0 +1,272 @@
+package attack_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"fairlead/internal/model"
+	"fairlead/internal/threat"
+
+	"golang.org/x/sys/unix"
+)
+
+// at is where the cell's path is published.
+func (w *world) at(c threat.Cell, f flavor) netip.AddrPort {
+	return netip.AddrPortFrom(w.own(f.v4), hostPort(c.Driver, c.Via))
+}
+
+// forged is a first packet from an address that may not be the sender's.
+func forged(f flavor, src, dst netip.AddrPort) []byte {
+	return segment{proto: f.proto, src: src, dst: dst, flags: syn, seq: 0x1234567, payload: payload(f, "forged")}.packet()
+}
+
+// payload is the text of a datagram; a SYN has none.
+func payload(f flavor, text string) string {
+	if f.proto == model.TCP {
+		return ""
+	}
+	return text
+}
+
+// answers is the condition that a frame is for the port, from a path's port.
+func answers(c threat.Cell, port uint16) func([]byte) bool {
+	return func(frame []byte) bool {
+		src, dst, ok := ports(frame)
+		return ok && dst == port && (src == hostPort(c.Driver, c.Via) || src == workPort)
+	}
+}
+
+// ports returns the ports of a frame that is IP without options.
+func ports(frame []byte) (src, dst uint16, ok bool) {
+	at := map[uint16]int{unix.ETH_P_IP: 14 + 20, unix.ETH_P_IPV6: 14 + 40}
+	if len(frame) < 14 {
+		return 0, 0, false
+	}
+	i, isIP := at[binary.BigEndian.Uint16(frame[12:])]
+	if !isIP || len(frame) < i+4 {
+		return 0, 0, false
+	}
+	return binary.BigEndian.Uint16(frame[i:]), binary.BigEndian.Uint16(frame[i+2:]), true
+}
+
+// impersonate has the attacker send first packets from a port of somebody else,
+// who then asks from there. It returns whether the attacker has seen an answer,
+// and why the other has none.
+func (w *world) impersonate(c threat.Cell, f flavor, who place, as, from netip.Addr, to netip.AddrPort) (seen bool, denied, err error) {
+	attacker := w.from(c.Attacker, c.Driver)
+	tap, err := attacker.tap()
+	if err != nil {
+		return false, nil, err
+	}
+	defer tap.close()
+	port := w.port()
+	first := forged(f, netip.AddrPortFrom(as, port), w.at(c, f))
+	if err := attacker.send(first, first, first); err != nil {
+		return false, nil, err
+	}
+	denied = who.converse(f.proto, netip.AddrPortFrom(from, port), to, victim(c.Driver), nonce())
+	return tap.received(answers(c, port)), denied, nil
+}
+
+// hijack asks as a client of the LAN whether the attacker hears the answers.
+func hijack(w *world, c threat.Cell, f flavor) fate {
+	client := w.client.Address(0, f.v4)
+	for range tries() {
+		seen, denied, err := w.impersonate(c, f, w.client.Do, client, client, w.at(c, f))
+		if err != nil || seen {
+			return fate{effect: seen, because: fmt.Sprintf("the attacker receives an answer; the client: %v", denied), err: err}
+		}
+	}
+	return fate{because: "the attacker receives no answer"}
+}
+
+// block sends more requests in the name of a client of the LAN, which then asks
+// from some of the same ports.
+func block(w *world, c threat.Cell, f flavor) fate {
+	const ports = 30
+	client := w.client.Address(0, f.v4)
+	attacker := w.from(c.Attacker, c.Driver)
+	for range tries() {
+		var burst [][]byte
+		var used []uint16
+		for range ports {
+			used = append(used, w.port())
+			burst = append(burst, forged(f, netip.AddrPortFrom(client, used[len(used)-1]), w.at(c, f)))
+		}
+		if err := attacker.send(burst...); err != nil {
+			return fate{err: err}
+		}
+		for _, port := range []uint16{used[0], used[ports-1]} {
+			if err := place(w.client.Do).converse(f.proto, netip.AddrPortFrom(client, port), w.at(c, f), victim(c.Driver), nonce()); err != nil {
+				return fate{effect: true, because: err.Error()}
+			}
+		}
+	}
+	return fate{because: "the client is answered"}
+}
+
+// blockNeighbor sends requests in the name of a container that connects to
+// another one of its network, at that one's own address.
+func blockNeighbor(w *world, c threat.Cell, f flavor) fate {
+	neighbor := w.address(evil(c.Driver), f.v4)
+	to := netip.AddrPortFrom(w.address(victim(c.Driver), f.v4), workPort)
+	for range tries() {
+		seen, denied, err := w.impersonate(c, f, w.host.In(evil(c.Driver)), neighbor, neighbor, to)
+		if err != nil || seen || denied != nil {
+			return fate{effect: err == nil, because: fmt.Sprintf("the attacker receives an answer: %v; the neighbour: %v", seen, denied), err: err}
+		}
+	}
+	return fate{because: "the neighbour is answered"}
+}
+
+// blockLoopback sends requests in the name of the host and of its loopback.
+func blockLoopback(w *world, c threat.Cell, f flavor) fate {
+	loopback := map[bool]netip.Addr{true: netip.AddrFrom4([4]byte{127, 0, 0, 1}), false: netip.IPv6Loopback()}[f.v4]
+	to := netip.AddrPortFrom(loopback, hostPort(c.Driver, c.Via))
+	for range tries() {
+		for _, as := range []netip.Addr{loopback, w.own(f.v4)} {
+			seen, denied, err := w.impersonate(c, f, w.host.Do, as, loopback, to)
+			if err != nil || seen || denied != nil {
+				return fate{effect: err == nil, because: fmt.Sprintf("the attacker receives an answer: %v; the process: %v", seen, denied), err: err}
+			}
+		}
+	}
+	return fate{because: "the process is answered"}
+}
+
+// anySource asks from an address of nobody, which the attacker's loopback has.
+func anySource(w *world, c threat.Cell, f flavor) fate {
+	from := netip.AddrPortFrom(nobody(f.v4), 0)
+	err := w.from(c.Attacker, c.Driver).converse(f.proto, from, w.at(c, f), victim(c.Driver), nonce())
+	return fate{effect: err == nil, because: fmt.Sprint(err)}
+}
+
+// live opens a conversation of a client of the LAN that has been answered.
+func (w *world) live(c threat.Cell, f flavor) (t talk, port uint16, err error) {
+	port = w.port()
+	t, err = place(w.client.Do).dial(f.proto, netip.AddrPortFrom(w.client.Address(0, f.v4), port), w.at(c, f))
+	if err != nil {
+		return t, port, err
+	}
+	if err := t.ask(victim(c.Driver), nonce()); err != nil {
+		t.Close()
+		return t, port, fmt.Errorf("it is not answered even without an attack: %w", err)
+	}
+	return t, port, nil
+}
+
+// inject sends datagrams to a client's socket in the name of the container and
+// of the published port.
+func inject(w *world, c threat.Cell, f flavor) fate {
+	for range tries() {
+		t, port, err := w.live(c, f)
+		if err != nil {
+			return fate{err: err}
+		}
+		defer t.Close()
+		client := netip.AddrPortFrom(w.client.Address(0, f.v4), port)
+		for _, src := range []netip.AddrPort{netip.AddrPortFrom(w.address(victim(c.Driver), f.v4), workPort), w.at(c, f)} {
+			if err := w.from(c.Attacker, c.Driver).send(segment{proto: f.proto, src: src, dst: client, payload: "injected"}.packet()); err != nil {
+				return fate{err: err}
+			}
+		}
+		for range 3 {
+			if err := t.ask(victim(c.Driver), nonce()); err != nil {
+				return fate{effect: strings.Contains(err.Error(), "injected"), because: err.Error(), err: unless(strings.Contains(err.Error(), "injected"), err)}
+			}
+		}
+	}
+	return fate{because: "the client receives only answers"}
+}
+
+// unless returns the error where the condition is false.
+func unless(ok bool, err error) error {
+	if ok {
+		return nil
+	}
+	return err
+}
+
+// hostSource asks with the host's own address as the source.
+func hostSource(w *world, c threat.Cell, f flavor) fate {
+	attacker := w.from(c.Attacker, c.Driver)
+	tap, err := attacker.tap()
+	if err != nil {
+		return fate{err: err}
+	}
+	defer tap.close()
+	port := w.port()
+	first := forged(f, netip.AddrPortFrom(w.own(f.v4), port), w.at(c, f))
+	if err := attacker.send(first, first, first); err != nil {
+		return fate{err: err}
+	}
+	// What follows is answered after what came before.
+	if err := attacker.converse(f.proto, netip.AddrPort{}, w.at(c, f), victim(c.Driver), nonce()); err != nil {
+		return fate{err: fmt.Errorf("the attacker's own address is not answered: %w", err)}
+	}
+	return fate{effect: tap.received(answers(c, port)), because: "answers to the host's own address"}
+}
+
+// forgeError sends ICMP errors that quote a client's conversation, as the
+// client, the host and the container know it.
+func forgeError(w *world, c threat.Cell, f flavor) fate {
+	t, port, err := w.live(c, f)
+	if err != nil {
+		return fate{err: err}
+	}
+	defer t.Close()
+	client := netip.AddrPortFrom(w.client.Address(0, f.v4), port)
+	box := netip.AddrPortFrom(w.address(victim(c.Driver), f.v4), workPort)
+	kind, code := byte(3), byte(3)
+	if !f.v4 {
+		kind, code = 1, 4
+	}
+	var errs [][]byte
+	for _, to := range []netip.AddrPort{box, w.at(c, f)} {
+		quote := append(make([]byte, 4), segment{proto: f.proto, src: client, dst: to}.packet()...)
+		for _, from := range []netip.Addr{w.source(c.Attacker, c.Driver, f.v4), nobody(f.v4), box.Addr(), w.own(f.v4)} {
+			errs = append(errs, icmp(from, client.Addr(), kind, code, quote))
+		}
+	}
+	if err := w.from(c.Attacker, c.Driver).send(errs...); err != nil {
+		return fate{err: err}
+	}
+	for range 3 {
+		if err := t.ask(victim(c.Driver), nonce()); err != nil {
+			refused := errors.Is(err, unix.ECONNREFUSED)
+			return fate{effect: refused, because: err.Error(), err: unless(refused, err)}
+		}
+	}
+	return fate{because: "the client is answered"}
+}
+
+// flood sends SYNs from many ports while clients of the LAN are idle.
+func flood(w *world, c threat.Cell, f flavor) fate {
+	var idle []talk
+	for range 3 {
+		t, _, err := w.live(c, f)
+		if err != nil {
+			return fate{err: err}
+		}
+		defer t.Close()
+		idle = append(idle, t)
+	}
+	attacker := w.from(c.Attacker, c.Driver)
+	own := w.source(c.Attacker, c.Driver, f.v4)
+	var burst [][]byte
+	for n := range 500 * tries() {
+		burst = append(burst, forged(f, netip.AddrPortFrom(own, uint16(1024+n)), w.at(c, f)))
+	}
+	if err := attacker.send(burst...); err != nil {
+		return fate{err: err}
+	}
+	for _, t := range idle {
+		if err := t.ask(victim(c.Driver), nonce()); err != nil {
+			return fate{effect: true, because: err.Error()}
+		}
+	}
+	return fate{because: "idle connections are answered"}
+}

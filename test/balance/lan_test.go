@@ -80,6 +80,7 @@ func (l *lan) of(t testing.TB) *lan {
 
 func newLAN(t testing.TB, facts plan.Facts, plane model.Plane, opt topology.Options) *lan {
 	t.Helper()
+	opt.LooseSources = true // the client sends by the wire from its address on the LAN, too
 	w, err := topology.New(facts, opt)
 	if err != nil {
 		t.Fatal(err)

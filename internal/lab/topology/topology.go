@@ -66,6 +66,8 @@ type Options struct {
 	Cgroup string
 	// XDP says which of the server host's uplinks get the fast path.
 	XDP kernel.XDP
+	// LooseSources lets clients come by any uplink of the server host.
+	LooseSources bool
 }
 
 // New makes a world without sandboxes.
@@ -76,7 +78,7 @@ func New(facts plan.Facts, opt Options) (*World, error) {
 	}
 	var err error
 	if w.client, err = w.host(kernel.Options{}); err == nil {
-		w.server, err = w.host(kernel.Options{Cgroup: opt.Cgroup, XDP: opt.XDP})
+		w.server, err = w.host(kernel.Options{Cgroup: opt.Cgroup, XDP: opt.XDP, LooseSources: opt.LooseSources})
 		w.steered = w.server
 	}
 	if err == nil {

@@ -42,6 +42,14 @@ func (n dockerNames) network(name string) string {
 	return name
 }
 
+// endpoint is an endpoint's name for people: that of its container.
+func (n dockerNames) endpoint(name string) string {
+	if theirs, ok := n.containers[name]; ok {
+		return theirs
+	}
+	return name
+}
+
 // sandbox is the reference of an attachment's sandbox for people.
 func (n dockerNames) sandbox(a model.Attachment) string {
 	if theirs, ok := n.containers[a.Name]; ok {

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"strings"
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/text"
+	"fairlead/internal/model"
 
 	"github.com/spf13/cobra"
 )
@@ -27,7 +30,7 @@ func newStats(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return r.printStats(s)
+				return r.printStats(c.Context(), s)
 			})
 		},
 	}
@@ -35,9 +38,19 @@ func newStats(a *app) *cobra.Command {
 	return c
 }
 
-func (r *remote) printStats(s daemon.Stats) error {
+func (r *remote) printStats(ctx context.Context, s daemon.Stats) error {
 	if r.output == "json" {
 		return r.json(s)
+	}
+	names := statsNames(ctx, s)
+	for i, e := range s.Endpoints {
+		s.Endpoints[i].Endpoint = names.endpoint(e.Endpoint)
+		if theirs, ok := names.networks[e.Network]; ok {
+			s.Endpoints[i].Network = theirs
+		}
+	}
+	for i, p := range s.Publishes {
+		s.Publishes[i].Endpoint = names.endpoint(p.Endpoint)
 	}
 	for _, problem := range s.Problems {
 		fmt.Fprintln(r.err, "fairlead:", problem)
@@ -49,6 +62,17 @@ func (r *remote) printStats(s daemon.Stats) error {
 		return err
 	}
 	return r.tabled(publishStatsRows(s))
+}
+
+// statsNames asks Docker for the names of its containers among the endpoints.
+func statsNames(ctx context.Context, s daemon.Stats) dockerNames {
+	var origins []model.Origin
+	for _, e := range s.Endpoints {
+		if strings.HasPrefix(e.Endpoint, string(model.FromDocker)+"-") {
+			origins = append(origins, model.FromDocker)
+		}
+	}
+	return askDocker(ctx, origins)
 }
 
 func endpointStatsRows(s daemon.Stats) [][]string {

@@ -41,7 +41,15 @@ func defaultLimits() limits {
 }
 
 // Main is the child's main function.
-func Main() int { return run(defaultLimits()) }
+func Main() int {
+	// The kernel names a process by its program, which is /proc/self/exe here; ss
+	// and top show that name. Without it the proxy works as well.
+	_ = os.WriteFile("/proc/self/comm", []byte(processName), 0)
+	return run(defaultLimits())
+}
+
+// processName is what ss and top call the proxy.
+const processName = "fairlead-proxy"
 
 func run(lim limits) int {
 	if err := serve(lim, os.NewFile(controlFD, "control")); err != nil {

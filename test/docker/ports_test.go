@@ -42,7 +42,20 @@ func (h *host) publishes() {
 	h.fails("port is already allocated: ", "run", "--rm", "--network", "net", "-p", "6000:80", "program", "serve", "tcp:80")
 	h.sh("kill $(cat /run/taken)")
 
-	h.docker("rm", "-f", "many", "second", "any")
+	h.fails("cannot assign requested address", "run", "--rm", "--network", "net", "-p", "203.0.113.9:6001:80", "program", "serve", "tcp:80")
+	h.sh("echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind")
+	h.serves("later", "-p", "203.0.113.9:6001:80")
+	h.sh("echo 0 > /proc/sys/net/ipv4/ip_nonlocal_bind")
+	for _, command := range []string{"ports", "stats"} {
+		if out := h.sh(h.dir + "/fairlead " + command); strings.Contains(out, "docker-") || !strings.Contains(out, "second") {
+			h.Errorf("fairlead %s does not name the container:\n%s", command, out)
+		}
+	}
+	h.docker("run", "-d", "--name", "plain", "--network", "name=net,driver-opt=via=proxy", "-p", "6002:80", "program", "serve", "tcp:80")
+	if out := h.sh("ss -Hltnp sport = :6002"); !strings.Contains(out, `"fairlead-proxy"`) {
+		h.Errorf("ss names the proxy otherwise: %s", out)
+	}
+	h.docker("rm", "-f", "many", "second", "any", "later", "plain")
 	h.docker("network", "rm", "net")
 	h.unchanged(before)
 }

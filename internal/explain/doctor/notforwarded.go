@@ -66,6 +66,15 @@ func (h Host) shut(l kernel.InsideLink, v rules.Verdict, v4 bool) Finding {
 		Seen: fmt.Sprintf("%s (%s) drops what sandboxes behind %s send out", by, v.By.Table, l.Name),
 		Why:  "they reach nobody but this host, and ports that are published via nat do not answer others; Fairlead obeys the host's firewall for what the host forwards, and so do its answers",
 		Mend: fmt.Sprintf("let through in %s (%s) what comes from %s, and what belongs to its connections", v.By.Chain, v.By.Table, l.Name)}
+	switch {
+	case h.hasUFW(table):
+		f.Mend = fmt.Sprintf("ufw route allow in on %[1]s && ufw route allow out on %[1]s", l.Name)
+		return f
+	case v.By.Table == "inet firewalld":
+		f.Mend = fmt.Sprintf("firewall-cmd --permanent --new-zone=fairlead; firewall-cmd --permanent --zone=fairlead --add-interface=%s; "+
+			"firewall-cmd --permanent --new-policy=fairlead-out; firewall-cmd --permanent --policy=fairlead-out --add-ingress-zone=fairlead --add-egress-zone=ANY --set-target=ACCEPT; firewall-cmd --reload", l.Name)
+		return f
+	}
 	chain := "DOCKER-USER"
 	if _, is := h.Rules.Find(table, chain); !is {
 		chain = "FORWARD"
@@ -74,4 +83,19 @@ func (h Host) shut(l kernel.InsideLink, v rules.Verdict, v4 bool) Finding {
 		f.Mend = fmt.Sprintf("%[1]s -I %[2]s -i %[3]s -j ACCEPT && %[1]s -I %[2]s -o %[3]s -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT", tool, chain, l.Name)
 	}
 	return f
+}
+
+// hasUFW reports whether ufw filters the host: its chain for the rules of
+// `ufw route` is in the table, or in that of legacy iptables.
+func (h Host) hasUFW(table string) bool {
+	chain := "ufw-user-forward"
+	if strings.HasPrefix(table, "ip6") {
+		chain = "ufw6-user-forward"
+	}
+	for _, t := range []string{table, table + rules.LegacyMark} {
+		if _, is := h.Rules.Find(t, chain); is {
+			return true
+		}
+	}
+	return false
 }

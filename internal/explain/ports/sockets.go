@@ -87,6 +87,19 @@ func (b *builder) granted(l facts.Listener, p *Port) {
 	}
 }
 
+// containerAt returns the container that has one of the addresses; nil if no
+// engine reports one.
+func (b *builder) containerAt(all []netip.Addr) *Container {
+	for _, c := range b.Containers {
+		for _, n := range c.Networks {
+			if slices.ContainsFunc(n.Addresses, func(a netip.Addr) bool { return slices.Contains(all, a) }) {
+				return &Container{c.ID, c.Name}
+			}
+		}
+	}
+	return nil
+}
+
 // own finds out whose the port is, by where it leads or by its process.
 func (b *builder) own(p *Port) {
 	for _, v := range b.known {
@@ -102,6 +115,8 @@ func (b *builder) own(p *Port) {
 			}
 			if name, ok := strings.CutPrefix(v.Ref, "container:"); ok {
 				p.Container = &Container{Name: name}
+			} else if v.Origin == model.FromDocker {
+				p.Container = b.containerAt(v.AllAddresses())
 			}
 		}
 	}

@@ -130,6 +130,9 @@ func (d *Driver) publish(name string, o options) error {
 	if err != nil {
 		return err
 	}
+	if err := d.bindable(ports); err != nil {
+		return err
+	}
 	d.choosing.Lock()
 	defer d.choosing.Unlock()
 	c := chooser{last: &d.last, all: all, me: me, wanted: spans(ports)}
@@ -155,6 +158,22 @@ func (d *Driver) publish(name string, o options) error {
 			return allocated(taken)
 		}
 	}
+}
+
+// bindable refuses ports at an address that the host does not have, as Docker does.
+func (d *Driver) bindable(ports []port) error {
+	checked := map[netip.Addr]bool{}
+	for _, p := range ports {
+		if !p.addr.IsValid() || p.addr.IsUnspecified() || checked[p.addr] {
+			continue
+		}
+		checked[p.addr] = true
+		if can, err := d.cfg.Host.CanBind(p.addr); err != nil || !can {
+			//lint:ignore ST1005 it is Docker's
+			return errors.Join(err, fmt.Errorf("Bind for %s failed: cannot assign requested address: the host does not have %s: publish at an address of the host, or set net.ipv4.ip_nonlocal_bind=1 if it gets the address later", netip.AddrPortFrom(p.addr, p.host.First), p.addr))
+		}
+	}
+	return nil
 }
 
 // allocated says it as Docker does: others look for its words.

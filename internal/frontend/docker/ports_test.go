@@ -82,6 +82,7 @@ func TestPortsThatAreRefused(t *testing.T) {
 		`{"Proto": 132, "Port": 7000, "HostPort": 7000}`:                            "sctp",
 		`{"Proto": 6, "Port": 0, "HostPort": 7000}`:                                 "port 0",
 		`{"Proto": 6, "Port": 80, "HostIP": "nowhere", "HostPort": 7000}`:           "want an address",
+		`{"Proto": 6, "Port": 80, "HostIP": "203.0.113.9", "HostPort": 8080}`:       "Bind for 203.0.113.9:8080 failed: cannot assign requested address",
 		`{"Proto": 6, "Port": 80, "HostPort": 80}`:                                  "Bind for 0.0.0.0:80 failed: port is already allocated: nginx (pid 7)",
 		`{"Proto": 6, "Port": 80, "HostIP": "::1", "HostPort": 80}`:                 "Bind for [::1]:80 failed: port is already allocated",
 		`{"Proto": 6, "Port": 80, "HostIP": "", "HostPort": 80, "HostPortEnd": 80}`: "already allocated",

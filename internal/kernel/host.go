@@ -85,6 +85,10 @@ func Open(path string, opt Options) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{ns: ns, handles: map[string]*netlink.Handle{}, devices: map[string]placed{}, opt: opt}
+	if ns.unprivileged {
+		h.noNft = errors.New("firewall rules: root is needed to read them")
+		return h, nil
+	}
 	h.nft, err = nftables.New(nftables.WithNetNSFd(int(ns.File().Fd())), nftables.AsLasting(),
 		nftables.WithSockOptions(largeBuffers), nftables.WithSockOptions(func(c *mdlayher.Conn) (err error) {
 			h.nftConn = c
@@ -155,6 +159,14 @@ func (h *Host) at(path string) (*netlink.Handle, error) {
 		return nil, err
 	}
 	defer ns.Close()
+	if path == "" && h.ns.unprivileged {
+		nl, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+		if err != nil {
+			return nil, fmt.Errorf("open netlink: %w", err)
+		}
+		h.handles[path] = nl
+		return nl, nil
+	}
 	nl, err := netlink.NewHandleAt(netns.NsHandle(ns.File().Fd()), unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink in %s: %w", path, err)
@@ -165,7 +177,7 @@ func (h *Host) at(path string) (*netlink.Handle, error) {
 
 // open opens the namespace at path, or the host's again when empty.
 func (h *Host) open(path string) (*Netns, error) {
-	if path == "" {
+	if path == "" && !h.ns.unprivileged {
 		path = h.ns.Path()
 	}
 	return OpenNetns(path)

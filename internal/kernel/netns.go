@@ -10,11 +10,17 @@ import (
 
 // Netns is an open network namespace. The namespace lives at least as long
 // as the file stays open.
-type Netns struct{ file *os.File }
+type Netns struct {
+	file *os.File
+	// unprivileged says that it is the process's own namespace, and that the
+	// process may not enter any: it stays where it is.
+	unprivileged bool
+}
 
 // OpenNetns opens the namespace at path, e.g. /run/netns/web or
 // /proc/4711/ns/net; the empty path is the caller's own.
 func OpenNetns(path string) (*Netns, error) {
+	unprivileged := path == "" && os.Geteuid() != 0
 	if path == "" {
 		path = "/proc/thread-self/ns/net"
 	}
@@ -29,7 +35,7 @@ func OpenNetns(path string) (*Netns, error) {
 		f.Close()
 		return nil, fmt.Errorf("open network namespace %s: it is none any more: %w", path, os.ErrNotExist)
 	}
-	return &Netns{f}, nil
+	return &Netns{f, unprivileged}, nil
 }
 
 // NewNetns makes a namespace that nothing but the returned file holds: when
@@ -57,6 +63,9 @@ func NewNetns() (*Netns, error) {
 // with fn, so nothing else can ever run in the wrong namespace; fn must not
 // start goroutines that rely on it.
 func (n *Netns) Do(fn func() error) error {
+	if n.unprivileged {
+		return fn()
+	}
 	return onThread(func() error {
 		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("enter network namespace: %w", err)

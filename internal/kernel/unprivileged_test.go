@@ -1,0 +1,47 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestUnprivileged: without root, the own namespace is read without entering it,
+// all but the firewall rules.
+func TestUnprivileged(t *testing.T) {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with its user
+		const nobody = 65534
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody); errno != 0 {
+			done <- errno
+			return
+		}
+		done <- errors.Join(unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0), readOwn())
+	}()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func readOwn() error {
+	h, err := Open("", Options{})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	inside, err := h.Inspect("")
+	if err != nil {
+		return err
+	}
+	if len(inside.Links) == 0 {
+		return errors.New("no link was read")
+	}
+	if _, unread, err := h.Ruleset(); err != nil || len(unread) == 0 {
+		return fmt.Errorf("the firewall rules: %v, %w; want a word that they are not read", unread, err)
+	}
+	return nil
+}

@@ -32,7 +32,7 @@ var (
 	forwarded = []Attacker{SameNetwork, OtherNetwork}
 	elsewhere = []Attacker{OtherNetwork, LANHost, OtherUplink}
 	uplink    = []Attacker{OtherUplink}
-	proxied   = []model.Via{model.ViaProxy}
+	others    = []model.Via{model.ViaProxy, model.ViaEBPF}
 	natted    = []model.Via{model.ViaNAT}
 )
 
@@ -62,7 +62,7 @@ var exposures = []exposure{
 	{attack: Unpublished, attackers: elsewhere, drivers: onLAN, how: asLAN},
 	{attack: Inject, attackers: forwarded, drivers: forwards, vias: natted, how: sameTuple},
 	{attack: Inject, attackers: uplink, drivers: forwards, vias: natted, how: noReverse6, ipv6Only: true},
-	{attack: Inject, attackers: uplink, vias: proxied, how: noReverse6, ipv6Only: true},
+	{attack: Inject, attackers: uplink, vias: others, how: noReverse6, ipv6Only: true},
 	{attack: Inject, attackers: []Attacker{SameNetwork}, drivers: onLAN, how: asLAN},
 	{attack: ForgeError, attackers: []Attacker{SameNetwork, OtherNetwork, OtherUplink}, how: anyoneErrors},
 }

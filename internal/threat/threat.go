@@ -112,7 +112,13 @@ func Drivers() []model.Driver {
 }
 
 // Vias lists the publish modes of the table for endpoints of a driver.
-func Vias(model.Driver) []model.Via { return []model.Via{model.ViaProxy, model.ViaNAT} }
+func Vias(d model.Driver) []model.Via {
+	vias := []model.Via{model.ViaProxy, model.ViaNAT}
+	if d != model.DriverMacvlan {
+		vias = append(vias, model.ViaEBPF)
+	}
+	return vias
+}
 
 // Table returns every cell: first of what drivers attach, then of what is
 // published, each in the order of attack, attacker and path.

@@ -128,13 +128,21 @@ func blockLoopback(w *world, c threat.Cell, f flavor) fate {
 	to := netip.AddrPortFrom(loopback, hostPort(c.Driver, c.Via))
 	for range tries() {
 		for _, as := range []netip.Addr{loopback, w.own(f.v4)} {
-			seen, denied, err := w.impersonate(c, f, w.host.Do, as, loopback, to)
+			// ebpf redirects no socket that is bound to the loopback address.
+			seen, denied, err := w.impersonate(c, f, w.host.Do, as, unspecified(f.v4), to)
 			if err != nil || seen || denied != nil {
 				return fate{effect: err == nil, because: fmt.Sprintf("the attacker receives an answer: %v; the process: %v", seen, denied), err: err}
 			}
 		}
 	}
 	return fate{because: "the process is answered"}
+}
+
+func unspecified(v4 bool) netip.Addr {
+	if v4 {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
 }
 
 // anySource asks from an address of nobody, which the attacker's loopback has.

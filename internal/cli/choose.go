@@ -3,10 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
@@ -73,20 +71,19 @@ func (a *app) choose(w wish, explain bool) error {
 	case a.output == "json":
 		err = a.json(choice)
 	case explain:
-		err = printChoice(a.out, choice)
+		err = a.printChoice(choice)
 	case unmet == nil:
-		_, err = fmt.Fprintln(a.out, choice.Via)
+		err = a.out.line("%s", choice.Via)
 	}
 	return errors.Join(unmet, err)
 }
 
-func printChoice(out io.Writer, choice paths.Choice) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "WAY\tVERDICT\tREASON")
+func (a *app) printChoice(choice paths.Choice) error {
+	rows := [][]string{{"WAY", "VERDICT", "REASON"}}
 	for _, c := range choice.Candidates {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", c.Via, c.Verdict, c.Reason)
+		rows = append(rows, []string{string(c.Via), string(c.Verdict), c.Reason})
 	}
-	return w.Flush()
+	return a.out.table(rows)
 }
 
 // completePromises completes the last name of a list, and leaves out those

@@ -49,7 +49,7 @@ func newDaemon(a *app) *cobra.Command {
 				return usage(err)
 			}
 			opt.Version = a.version
-			opt.Log = service.Logger(a.err)
+			opt.Log = service.Logger(a.log)
 			if opt.Sockets, err = service.Handed(); err != nil {
 				return err
 			}

@@ -134,16 +134,17 @@ func (r *remote) printPlan(result daemon.Result) error {
 	if r.output == "json" {
 		return r.json(result)
 	}
-	var text strings.Builder
 	for _, change := range result.Changes {
-		fmt.Fprintf(&text, "# %s\n", change)
+		if err := r.out.line("# %s", change); err != nil {
+			return err
+		}
 	}
 	if len(result.Changes) == 0 {
-		text.WriteString("# nothing to do\n")
+		if err := r.out.line("# nothing to do"); err != nil {
+			return err
+		}
 	}
-	text.WriteString(readable(result.Plan))
-	_, err := io.WriteString(r.out, text.String())
-	return err
+	return r.printCommands(result.Plan)
 }
 
 func newApply(a *app) *cobra.Command {
@@ -208,13 +209,12 @@ func (r *remote) printApplied(result daemon.Result) error {
 				line += ", waits for " + v.Ref
 			}
 		}
-		lines = append(lines, line+"\n")
+		lines = append(lines, line)
 	}
 	if len(lines) == 0 {
-		lines = []string{"nothing to do\n"}
+		lines = []string{"nothing to do"}
 	}
-	_, err := io.WriteString(r.out, strings.Join(lines, ""))
-	return err
+	return r.out.lines(lines...)
 }
 
 func newGet(a *app) *cobra.Command {
@@ -242,7 +242,7 @@ func (r *remote) printState(ctx context.Context, client *admin.Client) error {
 	}
 	r.notes(state.Notes)
 	if r.output == "json" {
-		return file.WriteJSON(r.out, state.Spec)
+		return file.WriteJSON(r.out.jsonDocument(), state.Spec)
 	}
-	return file.Write(r.out, state.Spec)
+	return file.Write(r.out.document(), state.Spec)
 }

@@ -91,16 +91,18 @@ func (r *remote) printDiagnosis(d diagnosis) error {
 		return r.json(d)
 	}
 	for _, f := range d.Findings {
-		text := fmt.Sprintf("%s  %s: %s\n  why   %s\n", f.Severity, f.Check, f.Seen, f.Why)
+		lines := []string{fmt.Sprintf("%s  %s: %s", f.Severity, f.Check, f.Seen), "  why   " + f.Why}
 		if f.Cost != nil {
-			text += fmt.Sprintf("  cost  %s (measured by: %s)\n", f.Cost.Text, f.Cost.Command)
+			lines = append(lines, fmt.Sprintf("  cost  %s (measured by: %s)", f.Cost.Text, f.Cost.Command))
 		}
-		if _, err := fmt.Fprintf(r.out, "%s  mend  %s\n\n", text, f.Mend); err != nil {
+		if err := r.out.lines(append(lines, "  mend  "+f.Mend, "")...); err != nil {
 			return err
 		}
 	}
 	if len(d.Findings) == 0 {
-		fmt.Fprintf(r.out, "Nothing wrong was found by %d checks.\n", len(doctor.Checks()))
+		if err := r.out.line("Nothing wrong was found by %d checks.", len(doctor.Checks())); err != nil {
+			return err
+		}
 	}
 	r.printUnseen(d.Unseen)
 	return nil

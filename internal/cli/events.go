@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -59,10 +57,9 @@ func (r *remote) printEvents(all []daemon.Event) error {
 func (r *remote) followEvents(ctx context.Context, client *admin.Client) error {
 	err := client.FollowEvents(ctx, func(e daemon.Event) error {
 		if r.output == "json" {
-			return json.NewEncoder(r.out).Encode(e)
+			return r.out.jsonLine(e)
 		}
-		_, err := fmt.Fprintf(r.out, "%s  %s  %s  %s\n", e.Time.Format(time.DateTime), e.Kind, e.Object, orDash(about(e)))
-		return err
+		return r.out.line("%s  %s  %s  %s", e.Time.Format(time.DateTime), e.Kind, e.Object, orDash(about(e)))
 	})
 	var sig interrupted
 	if errors.As(context.Cause(ctx), &sig) {

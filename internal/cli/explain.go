@@ -8,8 +8,10 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"fairlead/internal/daemon"
+	"fairlead/internal/escape"
 	"fairlead/internal/explain/flow"
 	"fairlead/internal/explain/flow/probe"
 	"fairlead/internal/explain/flow/sight"
@@ -155,34 +157,29 @@ func published(v daemon.View) []flow.Published {
 
 // print prints a hop a paragraph: where and what, and below by what and why.
 func (x *explainer) print(e flow.Explanation) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s/%s\n\n", endpoints(e.Source, e.Destination), e.Proto)
+	lines := []string{fmt.Sprintf("%s/%s", endpoints(e.Source, e.Destination), e.Proto), ""}
 	width := 0
 	for _, h := range e.Hops {
-		width = max(width, len(place(h)))
+		width = max(width, utf8.RuneCountInString(place(h)))
 	}
 	for _, h := range e.Hops {
 		what := h.What
 		if h.Seen != "" {
 			what += " [" + h.Seen + "]"
 		}
-		fmt.Fprintf(&b, "%2d  %-*s  %s\n", h.Number, width, place(h), what)
+		lines = append(lines, fmt.Sprintf("%2d  %-*s  %s", h.Number, width, place(h), what))
 		program := ""
 		if h.Program != "" {
 			program = "eBPF program " + h.Program
 		}
 		for _, more := range append(candidates(h.Balance), h.By, program, h.Why) {
 			if more != "" {
-				fmt.Fprintf(&b, "%*s%s\n", width+8, "", more)
+				lines = append(lines, fmt.Sprintf("%*s%s", width+8, "", more))
 			}
 		}
 	}
-	fmt.Fprintf(&b, "\n%s\n", sentence(e.Verdict))
-	for _, line := range remarks(e) {
-		fmt.Fprintln(&b, line)
-	}
-	_, err := fmt.Fprint(x.out, b.String())
-	return err
+	lines = append(lines, "", sentence(e.Verdict))
+	return x.out.lines(append(lines, remarks(e)...)...)
 }
 
 // disagreement is an error if a packet was sent and ended otherwise than was
@@ -194,7 +191,7 @@ func disagreement(e flow.Explanation) error {
 	return fmt.Errorf("the probe was %s, and the explanation says %s: something decides otherwise than is known here", e.Probe.Result, e.Outcome)
 }
 
-func place(h flow.Hop) string { return strings.TrimSpace(h.Where + " " + h.Link) }
+func place(h flow.Hop) string { return escape.Line(strings.TrimSpace(h.Where + " " + h.Link)) }
 
 // remarks are what is to be said below the verdict.
 func remarks(e flow.Explanation) []string {

@@ -88,14 +88,14 @@ func (r *remote) printInspection(i inspection) error {
 	if s.PID != 0 && s.Kind != sandbox.Process {
 		head += fmt.Sprintf("  pid %d", s.PID)
 	}
-	if _, err := fmt.Fprintf(r.out, "%s  %s\n", head, s.Path); err != nil {
+	if err := r.out.line("%s  %s", head, s.Path); err != nil {
 		return err
 	}
 	for _, table := range [][][]string{linkRows(i), routeRows(i), listenerRows(i), attachmentRows(i), publishRows(i)} {
 		if len(table) < 2 {
 			continue
 		}
-		if _, err := fmt.Fprintln(r.out); err != nil {
+		if err := r.out.line(""); err != nil {
 			return err
 		}
 		if err := r.tabled(table); err != nil {
@@ -103,8 +103,7 @@ func (r *remote) printInspection(i inspection) error {
 		}
 	}
 	if !i.Daemon {
-		_, err := fmt.Fprintln(r.out, "\nNo daemon runs, so nothing is known of networks and published ports.")
-		return err
+		return r.out.lines("", "No daemon runs, so nothing is known of networks and published ports.")
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func listing() labListing {
 }
 
 func (a *app) printListing(l labListing) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(a.out.document(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SUITE\tTAKES\tQUESTION")
 	for _, s := range l.Suites {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, roughly(s.Seconds), s.Question)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/lab/report"
 	"fairlead/internal/lab/result"
 	"fairlead/internal/lab/stats"
@@ -90,10 +91,11 @@ func (a *app) show(rep *result.Report, files reportFiles) error {
 		}
 	}
 	if a.output == "json" {
-		return report.WriteJSON(a.out, rep)
+		return report.WriteJSON(a.out.jsonDocument(), rep)
 	}
-	width, _ := terminal(a.out)
-	return report.Table(a.out, rep, report.Options{Color: colored(a.out), Width: width, Full: files.html})
+	escape.All(rep) // names of a file that is read, and of processes
+	width, _ := a.out.width()
+	return report.Table(a.out.styled(), rep, report.Options{Color: a.out.colored(), Width: width, Full: files.html})
 }
 
 func writeWhole(file string, write func(io.Writer) error) error {
@@ -221,8 +223,9 @@ func newLabCompare(a *app) *cobra.Command {
 			if a.output == "json" {
 				return a.json(changes)
 			}
-			width, _ := terminal(a.out)
-			return report.CompareTable(a.out, changes, report.Options{Color: colored(a.out), Width: width})
+			escape.All(&changes)
+			width, _ := a.out.width()
+			return report.CompareTable(a.out.styled(), changes, report.Options{Color: a.out.colored(), Width: width})
 		},
 	}
 }

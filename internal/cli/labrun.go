@@ -99,7 +99,7 @@ func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, co
 	}
 	a.noteAbsent(opt)
 	runs, _ := runner.Runs(opt)
-	progress := report.NewProgress(a.err, runs)
+	progress := report.NewProgress(a.log, runs)
 	opt.Progress = func(p runner.Progress) {
 		if p.Ended {
 			progress.Done()
@@ -151,7 +151,7 @@ func (a *app) noteAbsent(opt runner.Options) {
 	for _, name := range opt.Suite.Paths {
 		p, _ := suite.FindPath(name)
 		if why := runner.Unavailable(p, opt.Facts, opt.Docker); why != "" && name != opt.Suite.Baseline {
-			fmt.Fprintf(a.err, "fairlead: path %s is left out: %s\n", name, why)
+			a.err.note("fairlead: path %s is left out: %s", name, why)
 		}
 	}
 }
@@ -177,7 +177,7 @@ func (a *app) ready(opt *runner.Options) error {
 	}
 	swept, err := runner.Sweep()
 	for _, name := range swept {
-		fmt.Fprintf(a.err, "fairlead: removed %s, left by a laboratory that was killed\n", name)
+		a.err.note("fairlead: removed %s, left by a laboratory that was killed", name)
 	}
 	return err
 }
@@ -207,7 +207,7 @@ func (a *app) judge(rep *result.Report, conditions []*expr.Expr) error {
 		}
 		if failed {
 			hit = true
-			fmt.Fprintln(a.err, "fairlead: fail-if:", explanation)
+			a.err.note("fairlead: fail-if: %s", explanation)
 		}
 	}
 	if hit {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"strings"
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
@@ -51,11 +50,12 @@ func (r *remote) printWays(ways []daemon.WayView) error {
 		}
 	} else {
 		for _, w := range ways {
-			text := "well"
-			if len(w.Problems) > 0 {
-				text = strings.Join(w.Problems, "\n")
+			problems := w.Problems
+			if len(problems) == 0 {
+				problems = []string{"well"}
 			}
-			if _, err := fmt.Fprintf(r.out, "%s at %s: %s\n", w.Peer, w.Remote, text); err != nil {
+			first := fmt.Sprintf("%s at %s: %s", w.Peer, w.Remote, problems[0])
+			if err := r.out.lines(append([]string{first}, problems[1:]...)...); err != nil {
 				return err
 			}
 		}

@@ -29,7 +29,7 @@ func newPaths(a *app) *cobra.Command {
 				return a.attacks()
 			}
 			if a.output == "markdown" {
-				return markdownPaths(a.out, paths.Table(plan.Facts{}))
+				return markdownPaths(a.out.document(), paths.Table(plan.Facts{}))
 			}
 			facts, err := kernel.Probe()
 			if err != nil {
@@ -39,7 +39,7 @@ func newPaths(a *app) *cobra.Command {
 			if a.output == "json" {
 				return a.json(table)
 			}
-			return printPaths(a.out, table)
+			return printPaths(a.out.document(), table)
 		},
 	}
 	cmd.Flags().BoolVar(&attacks, "attacks", false, "show what attackers can and cannot do on each path instead")

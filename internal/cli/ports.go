@@ -157,7 +157,7 @@ func (r *remote) printPorts(list portList) error {
 // printUnseen says what could not be looked at, and why.
 func (a *app) printUnseen(all []string) {
 	for _, u := range all {
-		fmt.Fprintln(a.err, "fairlead: not seen:", u)
+		a.err.note("fairlead: not seen: %s", u)
 	}
 }
 

@@ -7,9 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"syscall"
-	"text/tabwriter"
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
@@ -59,7 +57,7 @@ func (r *remote) call(ctx context.Context, fn func(*admin.Client) error) error {
 			return failed
 		}
 		if started {
-			fmt.Fprintf(r.err, "fairlead: started a daemon in the background, which ends when nothing is attached (log: %s)\n", service.LogFile(opt))
+			r.err.note("fairlead: started a daemon in the background, which ends when nothing is attached (log: %s)", service.LogFile(opt))
 		}
 		err = fn(client)
 	}
@@ -82,31 +80,39 @@ func gone(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF)
 }
 
-// print tells what became of a request; line is for each attachment of it.
+// print tells what became of a request; line is for each attachment of it, nil
+// prints none.
 func (r *remote) print(result daemon.Result, line func(daemon.View) string) error {
 	r.notes(result.Notes)
 	switch {
 	case r.output == "json":
 		return r.json(result)
 	case r.dryRun && result.Plan == "":
-		_, err := fmt.Fprintln(r.out, "# nothing to do")
-		return err
+		return r.out.line("# nothing to do")
 	case r.dryRun:
-		_, err := fmt.Fprint(r.out, readable(result.Plan))
-		return err
+		return r.printCommands(result.Plan)
+	}
+	if line == nil {
+		return nil
 	}
 	for _, v := range result.Attachments {
-		if _, err := fmt.Fprintln(r.out, line(v)); err != nil {
+		if err := r.out.line("%s", line(v)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// printCommands prints the commands of a plan, which has quoted its words.
+func (r *remote) printCommands(plan string) error {
+	_, err := io.WriteString(r.out.document(), readable(plan))
+	return err
+}
+
 // notes tells the user what is worth knowing beside the answer.
 func (r *remote) notes(notes []string) {
 	for _, note := range notes {
-		fmt.Fprintln(r.err, "fairlead:", note)
+		r.err.note("fairlead: %s", note)
 	}
 }
 
@@ -142,9 +148,5 @@ func (r *remote) completeNetworks(c *cobra.Command, args []string, _ string) ([]
 
 // tabled writes rows in columns.
 func (a *app) tabled(rows [][]string) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		fmt.Fprintln(w, strings.Join(row, "\t"))
-	}
-	return w.Flush()
+	return a.out.table(rows)
 }

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,10 +13,10 @@ import (
 	"strings"
 	"syscall"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/lab/runner"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 )
 
 // The exit codes, for scripts.
@@ -52,9 +51,11 @@ var errThreshold = errors.New("a --fail-if condition holds")
 // app is what all commands share.
 type app struct {
 	version string
-	out     io.Writer
-	err     *os.File
-	output  string
+	out     printer
+	err     printer
+	// log is the standard error, for those who escape by themselves.
+	log    *os.File
+	output string
 }
 
 // Main runs the command line and returns the exit code. It catches SIGINT,
@@ -73,10 +74,10 @@ func Main(version string, args []string, stdout io.Writer, stderr *os.File) int 
 			cancel(interrupted(s))
 		}
 	}()
-	root := newRoot(&app{version: version, out: stdout, err: stderr})
+	root := newRoot(&app{version: version, out: printer{stdout}, err: printer{stderr}, log: stderr})
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(escape.Writer(stdout))
+	root.SetErr(escape.Writer(stderr))
 	err := root.ExecuteContext(ctx)
 	if exit := (commandExit{}); errors.As(err, &exit) && exit.why == nil {
 		return exit.code
@@ -107,7 +108,7 @@ func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintln(stderr, "fairlead:", err)
+	printer{stderr}.error(err)
 	var sig interrupted
 	var mistake usageError
 	var exit commandExit
@@ -163,31 +164,7 @@ func (a *app) checkOutput(c *cobra.Command) error {
 }
 
 // json prints a value for machines.
-func (a *app) json(v any) error {
-	enc := json.NewEncoder(a.out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
-// terminal reports whether w is a terminal, and its width in columns.
-func terminal(w io.Writer) (width int, ok bool) {
-	f, isFile := w.(*os.File)
-	if !isFile {
-		return 0, false
-	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil {
-		return 0, false
-	}
-	return int(size.Col), true
-}
-
-// colored reports whether w takes colours: a terminal, unless NO_COLOR is
-// set (no-color.org) or the terminal is dumb.
-func colored(w io.Writer) bool {
-	_, isTerminal := terminal(w)
-	return isTerminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
+func (a *app) json(v any) error { return a.out.json(v) }
 
 // arguments turns cobra's argument checks into usage errors that say what is
 // wanted.

@@ -39,7 +39,7 @@ func newServiceImport(a *app) *cobra.Command {
 				where = "standard input"
 			}
 			for _, l := range imported.Left {
-				fmt.Fprintf(r.err, "%s:%d: %s\n", where, l.Line, l.Text)
+				r.err.note("%s:%d: %s", where, l.Line, l.Text)
 			}
 			if len(imported.Services) == 0 { // applied, nothing would take away what the set has
 				return usage(fmt.Errorf("import services of %s: none of it is a virtual service that could be carried over", where))
@@ -55,9 +55,9 @@ func newServiceImport(a *app) *cobra.Command {
 					return r.printApplied(result)
 				})
 			case r.output == "json":
-				return file.WriteJSON(r.out, spec)
+				return file.WriteJSON(r.out.jsonDocument(), spec)
 			}
-			return file.Write(r.out, spec)
+			return file.Write(r.out.document(), spec)
 		},
 	}
 	r.flags(c)

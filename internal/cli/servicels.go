@@ -98,8 +98,7 @@ func (r *remote) printServices(all []daemon.ServiceView) error {
 		lines = append(lines, realLines[at:at+len(v.Servers)]...)
 		at += len(v.Servers)
 	}
-	_, err := fmt.Fprintln(r.out, strings.Join(lines, "\n"))
-	return err
+	return r.out.lines(lines...)
 }
 
 func serviceRow(v daemon.ServiceView) []string {
@@ -183,7 +182,9 @@ func age(since time.Time) string {
 // columns aligns rows of the same number of cells.
 func columns(rows [][]string) []string {
 	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
+	for j, row := range rows {
+		row = cells(row)
+		rows[j] = row
 		for i, cell := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
@@ -252,7 +253,7 @@ func (r *remote) printService(v daemon.ServiceView) error {
 	if v.Origin != model.FromCommand {
 		rows = append(rows, []string{"declared by", string(v.Origin)})
 	}
-	if _, err := fmt.Fprintln(r.out); err != nil {
+	if err := r.out.line(""); err != nil {
 		return err
 	}
 	if err := r.tabled(rows); err != nil {
@@ -272,7 +273,7 @@ func (r *remote) printFindings(v daemon.ServiceView) error {
 	if len(rows) == 1 {
 		return nil
 	}
-	if _, err := fmt.Fprintln(r.out); err != nil {
+	if err := r.out.line(""); err != nil {
 		return err
 	}
 	return r.tabled(rows)

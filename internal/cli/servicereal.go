@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"fairlead/internal/daemon"
@@ -140,7 +139,7 @@ func (r *remote) awaitDrains(ctx context.Context, client *admin.Client, name str
 			}
 		}
 		if under == 0 {
-			fmt.Fprintf(r.err, "fairlead: all of service %s is drained that was to be\n", name)
+			r.err.note("fairlead: all of service %s is drained that was to be", name)
 			return nil
 		}
 		select {

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -46,10 +44,9 @@ func (r *remote) watchServices(ctx context.Context, client *admin.Client, names 
 			return nil
 		}
 		if r.output == "json" {
-			return json.NewEncoder(r.out).Encode(e)
+			return r.out.jsonLine(e)
 		}
-		_, err := fmt.Fprintf(r.out, "%s  %s  %s  %s\n", e.Time.Format(time.DateTime), e.Kind, what, orDash(about(e)))
-		return err
+		return r.out.line("%s  %s  %s  %s", e.Time.Format(time.DateTime), e.Kind, what, orDash(about(e)))
 	})
 	var sig interrupted
 	if errors.As(context.Cause(ctx), &sig) {

@@ -53,12 +53,12 @@ func (r *remote) printStats(ctx context.Context, s daemon.Stats) error {
 		s.Publishes[i].Endpoint = names.endpoint(p.Endpoint)
 	}
 	for _, problem := range s.Problems {
-		fmt.Fprintln(r.err, "fairlead:", problem)
+		r.err.note("fairlead: %s", problem)
 	}
 	if err := r.tabled(endpointStatsRows(s)); err != nil || len(s.Publishes) == 0 {
 		return err
 	}
-	if _, err := fmt.Fprintln(r.out); err != nil {
+	if err := r.out.line(""); err != nil {
 		return err
 	}
 	return r.tabled(publishStatsRows(s))

@@ -18,7 +18,7 @@ func newVersion(a *app) *cobra.Command {
 			if a.output == "json" {
 				return a.json(map[string]string{"version": a.version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
 			}
-			_, err := io.WriteString(a.out, versionLine(a.version))
+			_, err := io.WriteString(a.out.document(), versionLine(a.version))
 			return err
 		},
 	}

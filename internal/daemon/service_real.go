@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/model"
 )
 
@@ -45,7 +46,7 @@ func (d *Daemon) ChangeReal(r RealRequest) (Result, error) {
 		return Result{}, noService(r.Service)
 	}
 	if r.Real == "" { // as a variable is that a script has not set
-		return Result{}, fault(Invalid, "%s a real server of service %s: want its name or address: `fairlead service show %s` lists them", r.Do, r.Service, r.Service)
+		return Result{}, fault(Invalid, "%s a real server of service %s: want its name or address: `fairlead service show %s` lists them", r.Do, r.Service, escape.Shell(r.Service))
 	}
 	if r.Deadline < 0 {
 		return Result{}, fault(Invalid, "drain %s of service %s: deadline %s: want a time from now", r.Real, r.Service, r.Deadline)
@@ -58,7 +59,7 @@ func (d *Daemon) ChangeReal(r RealRequest) (Result, error) {
 		return Result{}, err
 	}
 	if m.leaving {
-		return Result{}, fault(Conflict, "%s leaves service %s: put it in again with `fairlead service set %s --real %s`", m.text(), v.Name, v.Name, m.text())
+		return Result{}, fault(Conflict, "%s leaves service %s: put it in again with `fairlead service set %s --real %s`", m.text(), v.Name, escape.Shell(v.Name), m.text())
 	}
 	switch r.Do {
 	case DrainReal:
@@ -193,7 +194,7 @@ func (d *Daemon) findMember(service, text string) (member, error) {
 	}
 	switch len(fits) {
 	case 0:
-		return member{}, fault(NotFound, "service %s has no real server %s: `fairlead service show %s` lists them", service, text, service)
+		return member{}, fault(NotFound, "service %s has no real server %s: `fairlead service show %s` lists them", service, text, escape.Shell(service))
 	case 1:
 		return fits[0], nil
 	}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,14 +50,24 @@ type Mistakes []Mistake
 
 // Error writes a mistake a line.
 func (m Mistakes) Error() string {
-	lines := make([]string, len(m))
-	for i, one := range m {
-		lines[i] = one.Text
-		if one.At != "" {
-			lines[i] = one.At + ": " + one.Text
-		}
+	var lines []string
+	for _, one := range m.Unwrap() {
+		lines = append(lines, one.Error())
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns an error for each mistake.
+func (m Mistakes) Unwrap() []error {
+	all := make([]error, len(m))
+	for i, one := range m {
+		text := one.Text
+		if one.At != "" {
+			text = one.At + ": " + one.Text
+		}
+		all[i] = errors.New(text)
+	}
+	return all
 }
 
 // Action is what becomes of a wish.

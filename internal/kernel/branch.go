@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -47,7 +48,7 @@ func (h *Host) setBranch(want plan.Branch) error {
 	case errors.Is(err, unix.EADDRINUSE):
 		return fmt.Errorf("hardware address %s is in use on %s (%w): choose another", want.MAC, want.Parent, err)
 	case errors.Is(err, unix.ENETDOWN):
-		return fmt.Errorf("parent %s is down (%w): ip link set %s up", want.Parent, err, want.Parent)
+		return fmt.Errorf("parent %s is down (%w): ip link set %s up", want.Parent, err, escape.Shell(want.Parent))
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -72,7 +73,7 @@ func spare(host *netlink.Handle, link netlink.Link) error {
 		if m, err := host.LinkByIndex(a.MasterIndex); err == nil {
 			master = m.Attrs().Name
 		}
-		return fmt.Errorf("it is a port of %s: take it out with `ip link set %s nomaster`", master, a.Name)
+		return fmt.Errorf("it is a port of %s: take it out with `ip link set %s nomaster`", master, escape.Shell(a.Name))
 	}
 	if err := unburdened(host, link); err != nil {
 		return err

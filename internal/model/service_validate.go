@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"path"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -63,8 +62,8 @@ func (s State) published(v VirtualService) error {
 // looking at the host or at other services.
 func (v VirtualService) Validate() error {
 	errs := []error{ValidName(v.Name), v.validateFrontends(), v.validateChoices(), v.validateTunnel(), v.validateLocal(), v.validateReals(), v.Check.Validate(v.Proto)}
-	if v.Interface != "" && (strings.Contains(v.Interface, "/") || len(v.Interface) > 15) {
-		errs = append(errs, fmt.Errorf("interface %q: want the name of a link", v.Interface))
+	if v.Interface != "" && (len(v.Interface) > 15 || !validLink(v.Interface)) {
+		errs = append(errs, fmt.Errorf("interface %q: want the name of a link: at most 15 letters, digits and %s", v.Interface, linkMarks))
 	}
 	switch {
 	case v.Persistence < 0 || v.Persistence%time.Second != 0 || v.Persistence > 31*24*time.Hour:

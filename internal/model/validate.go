@@ -74,6 +74,24 @@ func validText(what, text string) error {
 	return nil
 }
 
+// linkMarks are the characters beside letters and digits that names of links may
+// have for us. The kernel takes nearly all, those of shells included; whoever has
+// such a link renames it (ip link set NAME name NEW). A colon is for PCI addresses
+// and IPv6.
+const linkMarks = "- _ . : @ + = %"
+
+// validLink reports whether a text may be the name of a link, or a PCI address.
+func validLink(name string) bool {
+	odd := func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c != ' ' && strings.ContainsRune(linkMarks, c))
+	}
+	return name != "" && name != "." && name != ".." && name[0] != '-' && len(name) <= maxLink && !strings.ContainsFunc(name, odd)
+}
+
+// maxLink is as long as an IPv6 address with a zone, which is longer than
+// the name of a link.
+const maxLink = 64
+
 // maxText is as long as the kernel takes a path.
 const maxText = 4095
 
@@ -82,8 +100,8 @@ func (n Network) validate() error {
 		return err
 	}
 	for _, link := range append([]string{n.Parent}, n.Overlay.Underlays...) {
-		if strings.Contains(link, "/") || link == "." || link == ".." || validText("link", link) != nil {
-			return fmt.Errorf("link %q: want the name of a link, not a path", link)
+		if link != "" && !validLink(link) {
+			return fmt.Errorf("link %q: want the name of a link: letters, digits and %s", link, linkMarks)
 		}
 	}
 	if n.MTU != 0 && (n.MTU < 68 || n.MTU > 65535) {
@@ -170,8 +188,8 @@ func (s index) validateEndpoint(e Endpoint) error {
 	if err := errors.Join(e.validateCgroup(n), e.validateLink(), s.validateDevice(n, e), s.validateBranch(n, e)); err != nil {
 		return err
 	}
-	if name := e.InterfaceName(); len(name) > 15 || name == "lo" || strings.ContainsAny(name, "/.: ") || strings.ContainsFunc(name, unicode.IsControl) {
-		return fmt.Errorf("interface %q: want at most 15 characters without dot, slash, colon or space, and not lo", e.Interface)
+	if name := e.InterfaceName(); len(name) > 15 || name == "lo" || strings.ContainsAny(name, ".:") || !validLink(name) {
+		return fmt.Errorf("interface %q: want at most 15 letters, digits and - _ @ + = %%, without dot or colon, and not lo", e.Interface)
 	}
 	if e.Handed != "" && (n.Driver == DriverHost || n.Driver == DriverNone || n.Driver == DriverDevice) {
 		return fmt.Errorf("handed %s: driver %s has no link to hand over to another", e.Handed, n.Driver)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/model"
 )
 
@@ -50,7 +51,7 @@ func (i Ingress) Key() string { return "bpf ingress " + i.Link }
 
 // Add implements Object.
 func (i Ingress) Add() []string {
-	line := fmt.Sprintf("fairlead-bpf attach %s to %s", i.program(), i.Link)
+	line := fmt.Sprintf("fairlead-bpf attach %s to %s", i.program(), escape.Shell(i.Link))
 	for _, a := range i.Sources() {
 		line += " source " + a.String()
 	}
@@ -59,7 +60,7 @@ func (i Ingress) Add() []string {
 
 // Del implements Object. It goes with its link, and may go before.
 func (i Ingress) Del() []string {
-	return []string{fmt.Sprintf("fairlead-bpf detach %s from %s", i.program(), i.Link)}
+	return []string{fmt.Sprintf("fairlead-bpf detach %s from %s", i.program(), escape.Shell(i.Link))}
 }
 
 // Sources are the addresses that packets by the link may come from.
@@ -164,7 +165,7 @@ func (l Lead) Add() []string {
 		flags += " reset"
 	}
 	return []string{fmt.Sprintf("fairlead-bpf lead %s %s to %s dev %s masquerade %s%s", l.Proto,
-		hostPorts(l.Host, l.Ports), hostPorts(l.To, l.ToPorts), l.Link, l.Masquerade, flags)}
+		hostPorts(l.Host, l.Ports), hostPorts(l.To, l.ToPorts), escape.Shell(l.Link), l.Masquerade, flags)}
 }
 
 // Del implements Object.
@@ -188,11 +189,11 @@ func (b Bounds) Key() string { return "bpf bounds " + b.Cgroup }
 
 // Add implements Object.
 func (b Bounds) Add() []string {
-	return []string{fmt.Sprintf("fairlead-bpf bound %s, unlisted ports %s", b.Cgroup, b.Unlisted)}
+	return []string{fmt.Sprintf("fairlead-bpf bound %s, unlisted ports %s", escape.Shell(b.Cgroup), b.Unlisted)}
 }
 
 // Del implements Object.
-func (b Bounds) Del() []string { return []string{"fairlead-bpf unbound " + b.Cgroup} }
+func (b Bounds) Del() []string { return []string{"fairlead-bpf unbound " + escape.Shell(b.Cgroup)} }
 
 // Grant gives a workload in the host's namespace a host port for each port
 // that it asks for: one entry of the eBPF table, whatever the number.
@@ -214,7 +215,7 @@ func (g Grant) Key() string {
 
 // Add implements Object.
 func (g Grant) Add() []string {
-	return []string{fmt.Sprintf("fairlead-bpf grant %s %s as %s to %s", g.Proto, hostPorts(g.Host, g.Ports), g.Own, g.Cgroup)}
+	return []string{fmt.Sprintf("fairlead-bpf grant %s %s as %s to %s", g.Proto, hostPorts(g.Host, g.Ports), g.Own, escape.Shell(g.Cgroup))}
 }
 
 // Del implements Object.

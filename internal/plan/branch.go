@@ -1,6 +1,10 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+
+	"fairlead/internal/escape"
+)
 
 // The kinds of link that branch from a parent.
 const (
@@ -62,9 +66,9 @@ func (b Branch) Key() string { return Link{Netns: b.Netns, Name: b.Name}.Key() }
 
 // Add implements Object.
 func (b Branch) Add() []string {
-	add := fmt.Sprintf("ip link add link %s name %s", b.Parent, b.Name)
+	add := fmt.Sprintf("ip link add link %s name %s", escape.Shell(b.Parent), escape.Shell(b.Name))
 	if b.Netns != "" {
-		add += " netns " + quote(netnsName(b.Netns))
+		add += " netns " + escape.Shell(netnsName(b.Netns))
 	}
 	if b.MAC != "" {
 		add += " address " + b.MAC
@@ -73,9 +77,9 @@ func (b Branch) Add() []string {
 	if b.Kind == VLAN {
 		add += fmt.Sprintf(" id %d", b.VLAN)
 	} else {
-		add += " mode " + b.Mode
+		add += " mode " + escape.Shell(b.Mode)
 	}
-	set := fmt.Sprintf("%s link set %s alias %s", in(b.Netns, "ip"), b.Name, quote(b.Alias()))
+	set := fmt.Sprintf("%s link set %s alias %s", in(b.Netns, "ip"), escape.Shell(b.Name), escape.Shell(b.Alias()))
 	if b.Handed != "" {
 		return []string{add, set}
 	}
@@ -87,7 +91,7 @@ func (b Branch) Add() []string {
 }
 
 func (b Branch) quiet() string {
-	return fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.arp_filter=1 net.ipv4.conf.%[1]s.arp_announce=2", b.Name)
+	return fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.arp_filter=1 net.ipv4.conf.%[1]s.arp_announce=2", escape.Shell(b.Name))
 }
 
 // change returns the commands that bring the link from another state.
@@ -99,7 +103,7 @@ func (b Branch) change(old Object) []string {
 	if b.Handed != "" {
 		return nil
 	}
-	ip := in(b.Netns, "ip") + " link set " + b.Name
+	ip := in(b.Netns, "ip") + " link set " + escape.Shell(b.Name)
 	var cmds []string
 	if o.MTU != b.MTU {
 		cmds = append(cmds, fmt.Sprintf("%s mtu %d", ip, b.MTU))
@@ -108,7 +112,7 @@ func (b Branch) change(old Object) []string {
 		cmds = append(cmds, ip+" address "+b.MAC)
 	}
 	if o.Owner != b.Owner {
-		cmds = append(cmds, ip+" alias "+quote(b.Alias()))
+		cmds = append(cmds, ip+" alias "+escape.Shell(b.Alias()))
 	}
 	if o.IPv6 != b.IPv6 {
 		cmds = append(cmds, writeSettings(b.settings())...)
@@ -120,4 +124,6 @@ func (b Branch) change(old Object) []string {
 }
 
 // Del implements Object.
-func (b Branch) Del() []string { return []string{in(b.Netns, "ip") + " link del " + b.Name} }
+func (b Branch) Del() []string {
+	return []string{in(b.Netns, "ip") + " link del " + escape.Shell(b.Name)}
+}

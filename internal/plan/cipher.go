@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"net/netip"
+
+	"fairlead/internal/escape"
 )
 
 // Cipher is a WireGuard link that carries an overlay. Each host's pair of keys
@@ -37,14 +39,14 @@ func (c Cipher) Key() string { return Link{Name: c.Name}.Key() }
 
 // Add implements Object.
 func (c Cipher) Add() []string {
-	return append([]string{fmt.Sprintf("ip link add %s mtu %d type wireguard", c.Name, c.MTU)}, c.set()...)
+	return append([]string{fmt.Sprintf("ip link add %s mtu %d type wireguard", escape.Shell(c.Name), c.MTU)}, c.set()...)
 }
 
 // set returns the commands that a new link and an adjusted one have in common.
 func (c Cipher) set() []string {
 	return append(writeSettings(c.settings()),
-		fmt.Sprintf("wg set %s listen-port %d private-key <(private key of %s by %s)", c.Name, c.Port, c.Local, quote(c.KeyFile)),
-		fmt.Sprintf("ip link set %s alias %s mtu %d up", c.Name, quote(c.Alias()), c.MTU))
+		fmt.Sprintf("wg set %s listen-port %d private-key <(private key of %s by %s)", escape.Shell(c.Name), c.Port, c.Local, escape.Shell(c.KeyFile)),
+		fmt.Sprintf("ip link set %s alias %s mtu %d up", escape.Shell(c.Name), escape.Shell(c.Alias()), c.MTU))
 }
 
 // change returns the commands that bring the link from another state.
@@ -56,7 +58,7 @@ func (c Cipher) change(old Object) []string {
 }
 
 // Del implements Object.
-func (c Cipher) Del() []string { return []string{"ip link del " + c.Name} }
+func (c Cipher) Del() []string { return []string{"ip link del " + escape.Shell(c.Name)} }
 
 // CipherPeer is another host that a WireGuard link speaks to.
 type CipherPeer struct {
@@ -80,7 +82,7 @@ func (p CipherPeer) Add() []string {
 func (p CipherPeer) Del() []string { return []string{"wg set " + p.peer() + " remove"} }
 
 func (p CipherPeer) peer() string {
-	return fmt.Sprintf("%s peer $(public key of %s by %s)", p.Link, p.Endpoint.Addr(), quote(p.KeyFile))
+	return fmt.Sprintf("%s peer $(public key of %s by %s)", escape.Shell(p.Link), p.Endpoint.Addr(), escape.Shell(p.KeyFile))
 }
 
 func (p CipherPeer) base() string { return end("", p.Link) }

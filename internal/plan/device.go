@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"fairlead/internal/escape"
 )
 
 // DeviceMark begins the alias of a device of the host's that a sandbox has.
@@ -50,28 +52,28 @@ func (d Device) Key() string { return "device " + d.Device }
 
 // Add implements Object.
 func (d Device) Add() []string {
-	name := d.Device
-	if PCIAddress(name) {
-		name = fmt.Sprintf("$(ls /sys/bus/pci/devices/%s/net)", name)
+	name := escape.Shell(d.Device)
+	if PCIAddress(d.Device) {
+		name = fmt.Sprintf("$(ls /sys/bus/pci/devices/%s/net)", d.Device)
 	}
-	set := in(d.Netns, "ip") + " link set " + d.Name
+	set := in(d.Netns, "ip") + " link set " + escape.Shell(d.Name)
 	if d.MTU != 0 {
 		set += fmt.Sprintf(" mtu %d", d.MTU)
 	}
 	if d.MAC != "" {
 		set += " address " + d.MAC
 	}
-	move := fmt.Sprintf("ip link set %s netns %s name %s", name, quote(netnsName(d.Netns)), d.Name)
+	move := fmt.Sprintf("ip link set %s netns %s name %s", name, escape.Shell(netnsName(d.Netns)), escape.Shell(d.Name))
 	return slices.Concat([]string{move}, writeSettings(d.settings()), []string{set + " up"})
 }
 
 // Del implements Object. Only the kernel package knows what the device was.
 func (d Device) Del() []string {
-	back := fmt.Sprintf("# %s gets back its name, state, MTU, hardware address, addresses and alias", d.Device)
+	back := fmt.Sprintf("# %s gets back its name, state, MTU, hardware address, addresses and alias", escape.Shell(d.Device))
 	if d.Netns == "" {
 		return []string{back}
 	}
-	return []string{in(d.Netns, "ip") + " link set " + d.Name + " netns 1", back}
+	return []string{in(d.Netns, "ip") + " link set " + escape.Shell(d.Name) + " netns 1", back}
 }
 
 // change returns the commands that bring the device from another place or
@@ -82,8 +84,8 @@ func (d Device) change(old Object) []string {
 		return append(old.Del(), d.Add()...)
 	}
 	var cmds []string
-	if ip := in(d.Netns, "ip") + " link set " + o.Name; !d.adjusts(o) {
-		cmds = []string{ip + " down", ip + " name " + d.Name}
+	if ip := in(d.Netns, "ip") + " link set " + escape.Shell(o.Name); !d.adjusts(o) {
+		cmds = []string{ip + " down", ip + " name " + escape.Shell(d.Name)}
 	}
 	return append(cmds, d.Add()[1:]...)
 }
@@ -121,13 +123,13 @@ func (l IPoIB) Key() string { return Link{Netns: l.Netns, Name: l.Name}.Key() }
 
 // Add implements Object.
 func (l IPoIB) Add() []string {
-	add := fmt.Sprintf("ip link add link %s name %s netns %s type ipoib pkey %#04x", l.Parent, l.Name, quote(netnsName(l.Netns)), l.PKey)
+	add := fmt.Sprintf("ip link add link %s name %s netns %s type ipoib pkey %#04x", escape.Shell(l.Parent), escape.Shell(l.Name), escape.Shell(netnsName(l.Netns)), l.PKey)
 	return append([]string{add}, l.set()...)
 }
 
 // set returns the commands that a new link and an adjusted one have in common.
 func (l IPoIB) set() []string {
-	set := fmt.Sprintf("%s link set %s alias %s", in(l.Netns, "ip"), l.Name, quote(l.Alias()))
+	set := fmt.Sprintf("%s link set %s alias %s", in(l.Netns, "ip"), escape.Shell(l.Name), escape.Shell(l.Alias()))
 	if l.MTU != 0 {
 		set += fmt.Sprintf(" mtu %d", l.MTU)
 	}
@@ -142,4 +144,6 @@ func (l IPoIB) change(old Object) []string {
 }
 
 // Del implements Object.
-func (l IPoIB) Del() []string { return []string{in(l.Netns, "ip") + " link del " + l.Name} }
+func (l IPoIB) Del() []string {
+	return []string{in(l.Netns, "ip") + " link del " + escape.Shell(l.Name)}
+}

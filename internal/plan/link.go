@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"fairlead/internal/escape"
 )
 
 // Kind is the type of a link, as in `ip link add … type KIND`.
@@ -76,7 +78,7 @@ func (l Link) Add() []string {
 	if l.Kind == Loopback {
 		return []string{ip + " link set lo up"}
 	}
-	make := fmt.Sprintf("%s link add %s", ip, l.Name)
+	make := fmt.Sprintf("%s link add %s", ip, escape.Shell(l.Name))
 	if l.MAC != "" {
 		make += " address " + l.MAC
 	}
@@ -85,22 +87,22 @@ func (l Link) Add() []string {
 		make += " nf_call_iptables 1 nf_call_ip6tables 1"
 	}
 	if l.Kind == Veth {
-		make += fmt.Sprintf(" peer name %s address %s mtu %d", l.Peer, l.PeerMAC, l.MTU)
+		make += fmt.Sprintf(" peer name %s address %s mtu %d", escape.Shell(l.Peer), l.PeerMAC, l.MTU)
 	}
 	if l.Kind == Veth && !l.Handed {
-		make += " netns " + quote(netnsName(l.PeerNetns))
+		make += " netns " + escape.Shell(netnsName(l.PeerNetns))
 	}
 	cmds := append([]string{make}, writeSettings(l.settings())...)
-	set := fmt.Sprintf("%s link set %s alias %s", ip, l.Name, quote(l.Alias()))
+	set := fmt.Sprintf("%s link set %s alias %s", ip, escape.Shell(l.Name), escape.Shell(l.Alias()))
 	if l.Master != "" {
-		set += " master " + l.Master
+		set += " master " + escape.Shell(l.Master)
 	}
 	cmds = append(cmds, set+" up")
 	if l.Master != "" {
-		cmds = append(cmds, fmt.Sprintf("%s link set %s type bridge_slave hairpin %s", ip, l.Name, onOff(l.Hairpin)))
+		cmds = append(cmds, fmt.Sprintf("%s link set %s type bridge_slave hairpin %s", ip, escape.Shell(l.Name), onOff(l.Hairpin)))
 	}
 	if l.Kind == Veth && !l.Handed {
-		cmds = append(cmds, in(l.PeerNetns, "ip")+" link set "+l.Peer+" up")
+		cmds = append(cmds, in(l.PeerNetns, "ip")+" link set "+escape.Shell(l.Peer)+" up")
 	}
 	return cmds
 }
@@ -111,7 +113,7 @@ func (l Link) change(old Object) []string {
 		return append(old.Del(), l.Add()...)
 	}
 	o := old.(Link)
-	ip := in(l.Netns, "ip") + " link set " + l.Name
+	ip := in(l.Netns, "ip") + " link set " + escape.Shell(l.Name)
 	var cmds []string
 	if o.MTU != l.MTU {
 		cmds = append(cmds, fmt.Sprintf("%s mtu %d", ip, l.MTU))
@@ -135,7 +137,7 @@ func (l Link) changePort(o Link, ip string) []string {
 		return []string{ip + " nomaster"}
 	}
 	if o.Master != l.Master {
-		cmds = append(cmds, ip+" master "+l.Master)
+		cmds = append(cmds, ip+" master "+escape.Shell(l.Master))
 	}
 	if l.Master != "" && (o.Master != l.Master || o.Hairpin != l.Hairpin) {
 		cmds = append(cmds, ip+" type bridge_slave hairpin "+onOff(l.Hairpin))
@@ -148,7 +150,7 @@ func (l Link) changePeer(o Link) []string {
 		return nil
 	}
 	var cmds []string
-	ip := in(l.PeerNetns, "ip") + " link set " + l.Peer
+	ip := in(l.PeerNetns, "ip") + " link set " + escape.Shell(l.Peer)
 	if o.MTU != l.MTU {
 		cmds = append(cmds, fmt.Sprintf("%s mtu %d", ip, l.MTU))
 	}
@@ -163,7 +165,7 @@ func (l Link) Del() []string {
 	if l.Kind == Loopback {
 		return nil
 	}
-	return []string{in(l.Netns, "ip") + " link del " + l.Name}
+	return []string{in(l.Netns, "ip") + " link del " + escape.Shell(l.Name)}
 }
 
 // Address is an IP address on a link.
@@ -199,7 +201,7 @@ func (a Address) change(old Object) []string {
 func (a Address) base() string { return end(a.Netns, a.Link) }
 
 func (a Address) command(verb string) string {
-	return fmt.Sprintf("%s addr %s %s dev %s", in(a.Netns, "ip"), verb, a.Prefix, a.Link)
+	return fmt.Sprintf("%s addr %s %s dev %s", in(a.Netns, "ip"), verb, a.Prefix, escape.Shell(a.Link))
 }
 
 // flags are what the kernel package adds besides the prefix.
@@ -250,7 +252,7 @@ func (r Route) command(verb string) string {
 	if r.Via.IsValid() {
 		parts = append(parts, "via", r.Via.String())
 	}
-	parts = append(parts, "dev", r.Link, "proto", fmt.Sprint(RouteProtocol))
+	parts = append(parts, "dev", escape.Shell(r.Link), "proto", fmt.Sprint(RouteProtocol))
 	if r.Src.IsValid() {
 		parts = append(parts, "src", r.Src.String())
 	}
@@ -301,12 +303,12 @@ func (s Sysctl) Inherited() (Sysctl, bool) {
 
 // Add implements Object.
 func (s Sysctl) Add() []string {
-	return []string{fmt.Sprintf("%s -w %s=%s", in(s.Netns, "sysctl"), s.Name, s.Value)}
+	return []string{fmt.Sprintf("%s -w %s=%s", in(s.Netns, "sysctl"), escape.Shell(s.Name), s.Value)}
 }
 
 // Del implements Object. Only the engine knows the old value.
 func (s Sysctl) Del() []string {
-	return []string{fmt.Sprintf("# %s %s goes back to what it was before", in(s.Netns, "sysctl"), s.Name)}
+	return []string{fmt.Sprintf("# %s %s goes back to what it was before", in(s.Netns, "sysctl"), escape.Shell(s.Name))}
 }
 
 func netnsName(path string) string {
@@ -317,17 +319,6 @@ func netnsName(path string) string {
 		return name
 	}
 	return path
-}
-
-// quote makes one word of s for a shell, where it is not one already.
-func quote(s string) string {
-	odd := func(c rune) bool {
-		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.:/@%+=", c))
-	}
-	if !strings.ContainsFunc(s, odd) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 func onOff(b bool) string {

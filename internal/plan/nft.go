@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/model"
 )
 
@@ -308,7 +309,7 @@ func (m Member) Add() []string { return []string{m.command("add")} }
 func (m Member) Del() []string { return []string{m.command("delete")} }
 
 func (m Member) command(verb string) string {
-	return fmt.Sprintf("nft %s element inet %s %s '{ %s }'", verb, Mark, m.Name(), m.element())
+	return fmt.Sprintf("nft %s element inet %s %s %s", verb, Mark, m.Name(), escape.Shell("{ "+m.element()+" }"))
 }
 
 func (m Member) element() string {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"fairlead/internal/escape"
 )
 
 // Mark names everything of ours in the kernel: the nft table, the prefix of
@@ -253,10 +255,10 @@ func in(netns, tool string) string {
 	case netns == "":
 		return tool
 	case named && tool == "ip":
-		return "ip -n " + quote(name)
+		return "ip -n " + escape.Shell(name)
 	case named:
-		return "ip netns exec " + quote(name) + " " + tool
+		return "ip netns exec " + escape.Shell(name) + " " + tool
 	default:
-		return "nsenter --net=" + quote(netns) + " " + tool
+		return "nsenter --net=" + escape.Shell(netns) + " " + tool
 	}
 }

@@ -1,6 +1,10 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+
+	"fairlead/internal/escape"
+)
 
 // Shaper bounds what leaves by a link: a token bucket (tc-tbf(8)) at its root.
 type Shaper struct {
@@ -28,7 +32,7 @@ func (s Shaper) Key() string { return "shaper " + s.Netns + " " + s.Link }
 // Add implements Object.
 func (s Shaper) Add() []string {
 	return []string{fmt.Sprintf("%s qdisc replace dev %s root handle %s: tbf rate %dbit burst %d latency %dms",
-		in(s.Netns, "tc"), s.Link, ShaperHandle, s.Rate, s.Burst(), ShaperLatency)}
+		in(s.Netns, "tc"), escape.Shell(s.Link), ShaperHandle, s.Rate, s.Burst(), ShaperLatency)}
 }
 
 // ShaperHandle marks a queueing discipline as ours, as RouteProtocol does a
@@ -37,7 +41,7 @@ const ShaperHandle = "fa1e"
 
 // Del implements Object.
 func (s Shaper) Del() []string {
-	return []string{fmt.Sprintf("%s qdisc del dev %s root", in(s.Netns, "tc"), s.Link)}
+	return []string{fmt.Sprintf("%s qdisc del dev %s root", in(s.Netns, "tc"), escape.Shell(s.Link))}
 }
 
-func (s Shaper) base() string { return end(s.Netns, s.Link) }
+func (s Shaper) base() string { return end(s.Netns, escape.Shell(s.Link)) }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/model"
 )
 
@@ -22,7 +23,7 @@ func (s Steered) Add() []string {
 }
 
 // Del implements Object.
-func (s Steered) Del() []string { return []string{"fairlead-bpf unserve " + quote(s.Service)} }
+func (s Steered) Del() []string { return []string{"fairlead-bpf unserve " + escape.Shell(s.Service)} }
 
 // change implements changer: what is as it was is left out.
 func (s Steered) change(old Object) []string {
@@ -38,7 +39,7 @@ func (s Steered) change(old Object) []string {
 	now := s.Backends.List()
 	for _, b := range had {
 		if !slices.ContainsFunc(now, func(n Backend) bool { return n.At == b.At }) {
-			lines = append(lines, fmt.Sprintf("fairlead-bpf unserve %s to %s", quote(s.Service), atPort(b.At)))
+			lines = append(lines, fmt.Sprintf("fairlead-bpf unserve %s to %s", escape.Shell(s.Service), atPort(b.At)))
 		}
 	}
 	return append(lines, s.reals(had)...)
@@ -50,7 +51,7 @@ func (s Steered) head() []string {
 	for _, f := range s.Frontends.List() {
 		at = append(at, f.String())
 	}
-	line := fmt.Sprintf("fairlead-bpf serve %s %s at %s scheduler %s forward %s", quote(s.Service), s.Proto, strings.Join(at, ","), s.Scheduler, s.Forward)
+	line := fmt.Sprintf("fairlead-bpf serve %s %s at %s scheduler %s forward %s", escape.Shell(s.Service), s.Proto, strings.Join(at, ","), s.Scheduler, s.Forward)
 	if s.Tunnel != (model.Tunnel{}) {
 		line += " " + s.Tunnel.String()
 	}
@@ -67,9 +68,9 @@ func (s Steered) reals(had []Backend) []string {
 		if slices.Contains(had, b) {
 			continue
 		}
-		line := fmt.Sprintf("fairlead-bpf serve %s to %s weight %d", quote(s.Service), atPort(b.At), b.Weight)
+		line := fmt.Sprintf("fairlead-bpf serve %s to %s weight %d", escape.Shell(s.Service), atPort(b.At), b.Weight)
 		if b.Link != "" {
-			line += " dev " + b.Link
+			line += " dev " + escape.Shell(b.Link)
 		}
 		if b.Here {
 			line += " here"

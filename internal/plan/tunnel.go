@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"net/netip"
+
+	"fairlead/internal/escape"
 )
 
 // Tunnel is a VXLAN link that is a port of a bridge (RFC 7348). The bridge
@@ -64,7 +66,7 @@ func (t Tunnel) Add() []string {
 	if t.Local.Is6() {
 		ip = "ip -6"
 	}
-	add := fmt.Sprintf("%s link add %s address %s mtu %d type vxlan id %d dstport %d", ip, t.Name, t.MAC, t.MTU, t.VNI, t.Port)
+	add := fmt.Sprintf("%s link add %s address %s mtu %d type vxlan id %d dstport %d", ip, escape.Shell(t.Name), t.MAC, t.MTU, t.VNI, t.Port)
 	if !t.Local.IsUnspecified() {
 		add += " local " + t.Local.String()
 	}
@@ -72,7 +74,7 @@ func (t Tunnel) Add() []string {
 		add += " group " + t.Group.String()
 	}
 	if t.Underlay != "" {
-		add += " dev " + t.Underlay
+		add += " dev " + escape.Shell(t.Underlay)
 	}
 	if !t.Learning {
 		add += " nolearning"
@@ -83,8 +85,8 @@ func (t Tunnel) Add() []string {
 // set returns the commands that a new link and an adjusted one have in common.
 func (t Tunnel) set() []string {
 	return append(writeSettings(t.settings()),
-		fmt.Sprintf("ip link set %s alias %s address %s mtu %d addrgenmode none master %s up", t.Name, quote(t.Alias()), t.MAC, t.MTU, t.Master),
-		fmt.Sprintf("ip link set %s type bridge_slave neigh_suppress on", t.Name))
+		fmt.Sprintf("ip link set %s alias %s address %s mtu %d addrgenmode none master %s up", escape.Shell(t.Name), escape.Shell(t.Alias()), t.MAC, t.MTU, escape.Shell(t.Master)),
+		fmt.Sprintf("ip link set %s type bridge_slave neigh_suppress on", escape.Shell(t.Name)))
 }
 
 // change returns the commands that bring the link from another state.
@@ -96,7 +98,7 @@ func (t Tunnel) change(old Object) []string {
 }
 
 // Del implements Object.
-func (t Tunnel) Del() []string { return []string{"ip link del " + t.Name} }
+func (t Tunnel) Del() []string { return []string{"ip link del " + escape.Shell(t.Name)} }
 
 // Forwarding says behind which host of a tunnel a hardware address is. That
 // of zeroes stands for all that are not known: each host listed so gets a copy.
@@ -137,15 +139,15 @@ func (f Forwarding) Add() []string {
 func (f Forwarding) Del() []string {
 	if f.Floods() {
 		return []string{"bridge fdb del " + f.entry() + " self",
-			fmt.Sprintf("bridge fdb flush dev %s self dst %s dynamic", f.Link, f.Remote)}
+			fmt.Sprintf("bridge fdb flush dev %s self dst %s dynamic", escape.Shell(f.Link), f.Remote)}
 	}
 	return []string{"bridge fdb del " + f.entry() + " self master"}
 }
 
 func (f Forwarding) entry() string {
-	e := fmt.Sprintf("%s dev %s dst %s", f.MAC, f.Link, f.Remote)
+	e := fmt.Sprintf("%s dev %s dst %s", f.MAC, escape.Shell(f.Link), f.Remote)
 	if f.Underlay != "" {
-		e += " via " + f.Underlay
+		e += " via " + escape.Shell(f.Underlay)
 	}
 	return e
 }
@@ -164,12 +166,12 @@ func (n Neighbor) Key() string { return "neighbor " + n.Link + " " + n.Addr.Stri
 
 // Add implements Object.
 func (n Neighbor) Add() []string {
-	return []string{fmt.Sprintf("ip neigh replace %s lladdr %s dev %s nud permanent", n.Addr, n.MAC, n.Link)}
+	return []string{fmt.Sprintf("ip neigh replace %s lladdr %s dev %s nud permanent", n.Addr, n.MAC, escape.Shell(n.Link))}
 }
 
 // Del implements Object.
 func (n Neighbor) Del() []string {
-	return []string{fmt.Sprintf("ip neigh del %s dev %s", n.Addr, n.Link)}
+	return []string{fmt.Sprintf("ip neigh del %s dev %s", n.Addr, escape.Shell(n.Link))}
 }
 
 func (n Neighbor) base() string { return end("", n.Link) }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/model"
 )
 
@@ -35,7 +36,7 @@ func (a VirtualAddress) Del() []string { return []string{a.command("del")} }
 func (a VirtualAddress) base() string { return end("", a.Link) }
 
 func (a VirtualAddress) command(verb string) string {
-	return fmt.Sprintf("ip addr %s %s dev %s", verb, netip.PrefixFrom(a.Addr, a.Addr.BitLen()), a.Link)
+	return fmt.Sprintf("ip addr %s %s dev %s", verb, netip.PrefixFrom(a.Addr, a.Addr.BitLen()), escape.Shell(a.Link))
 }
 
 // Guard keeps clients of virtual addresses from what else listens on the host:

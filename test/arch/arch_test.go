@@ -72,6 +72,7 @@ func TestRulesCanFail(t *testing.T) {
 		{"finding sandboxes may use the kernel", "internal/sandbox", "fairlead/internal/kernel", true},
 		{"finding sandboxes may not use the engine", "internal/sandbox", "fairlead/internal/engine", false},
 		{"a DHCP client may not use the engine", "internal/dhcp", "fairlead/internal/engine", false},
+		{"escaping text may not use anything of ours", "internal/escape", "fairlead/internal/model", false},
 		{"child may not use anything of ours", "internal/child", "fairlead/internal/model", false},
 		{"the proxy may use plan", "internal/proxy", "fairlead/internal/plan", true},
 		{"the proxy may not use the engine", "internal/proxy", "fairlead/internal/engine", false},

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/rules"
@@ -65,14 +66,14 @@ func (h Host) shut(l kernel.InsideLink, v rules.Verdict, v4 bool) Finding {
 	f := Finding{Severity: Problem,
 		Seen: fmt.Sprintf("%s (%s) drops what sandboxes behind %s send out", by, v.By.Table, l.Name),
 		Why:  "they reach nobody but this host, and ports that are published via nat do not answer others; Fairlead obeys the host's firewall for what the host forwards, and so do its answers",
-		Mend: fmt.Sprintf("let through in %s (%s) what comes from %s, and what belongs to its connections", v.By.Chain, v.By.Table, l.Name)}
+		Mend: fmt.Sprintf("let through in %s (%s) what comes from %s, and what belongs to its connections", escape.Shell(v.By.Chain), escape.Shell(v.By.Table), escape.Shell(l.Name))}
 	switch {
 	case h.hasUFW(table):
-		f.Mend = fmt.Sprintf("ufw route allow in on %[1]s && ufw route allow out on %[1]s", l.Name)
+		f.Mend = fmt.Sprintf("ufw route allow in on %[1]s && ufw route allow out on %[1]s", escape.Shell(l.Name))
 		return f
 	case v.By.Table == "inet firewalld":
 		f.Mend = fmt.Sprintf("firewall-cmd --permanent --new-zone=fairlead; firewall-cmd --permanent --zone=fairlead --add-interface=%s; "+
-			"firewall-cmd --permanent --new-policy=fairlead-out; firewall-cmd --permanent --policy=fairlead-out --add-ingress-zone=fairlead --add-egress-zone=ANY --set-target=ACCEPT; firewall-cmd --reload", l.Name)
+			"firewall-cmd --permanent --new-policy=fairlead-out; firewall-cmd --permanent --policy=fairlead-out --add-ingress-zone=fairlead --add-egress-zone=ANY --set-target=ACCEPT; firewall-cmd --reload", escape.Shell(l.Name))
 		return f
 	}
 	chain := "DOCKER-USER"
@@ -80,7 +81,7 @@ func (h Host) shut(l kernel.InsideLink, v rules.Verdict, v4 bool) Finding {
 		chain = "FORWARD"
 	}
 	if v.By.Table == table {
-		f.Mend = fmt.Sprintf("%[1]s -I %[2]s -i %[3]s -j ACCEPT && %[1]s -I %[2]s -o %[3]s -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT", tool, chain, l.Name)
+		f.Mend = fmt.Sprintf("%[1]s -I %[2]s -i %[3]s -j ACCEPT && %[1]s -I %[2]s -o %[3]s -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT", tool, chain, escape.Shell(l.Name))
 	}
 	return f
 }

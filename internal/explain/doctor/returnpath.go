@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/explain/facts"
 )
 
@@ -25,7 +26,7 @@ func returnPath(h Host) []Finding {
 		value := max(h.Settings[facts.StrictRoutes("all")], h.Settings[facts.StrictRoutes(link)])
 		if value == "1" {
 			strict = append(strict, link)
-			mend = append(mend, facts.StrictRoutes(link)+"=2")
+			mend = append(mend, escape.Shell(facts.StrictRoutes(link)+"=2"))
 		}
 	}
 	if len(strict) == 0 {

@@ -3,7 +3,9 @@ package doctor
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/rules"
@@ -24,11 +26,14 @@ func routeLocalnet(h Host) []Finding {
 		f := Finding{Severity: Problem,
 			Seen: fmt.Sprintf("%s is 1, and no rule keeps packets for 127.0.0.0/8 from coming in by %s", setting, l.Name),
 			Why:  "whoever is on that link reaches services that listen on 127.0.0.1 alone",
-			Mend: "sysctl -w " + setting + "=0"}
+			Mend: "sysctl -w " + escape.Shell(setting+"=0")}
 		if l.Kind == "bridge" {
 			f.Severity = Warning
 			f.Why = "containers on that bridge, and whoever is routed there, reach services that listen on 127.0.0.1 alone; without it 127.0.0.1 leads to no port that is published by NAT"
-			f.Mend = fmt.Sprintf("nft 'add table inet localnet; add chain inet localnet in { type filter hook input priority raw; }; add rule inet localnet in iifname %q ip daddr 127.0.0.0/8 ct state new drop'", l.Name)
+			f.Mend = "nft " + escape.Shell(fmt.Sprintf("add table inet localnet; add chain inet localnet in { type filter hook input priority raw; }; add rule inet localnet in iifname \"%s\" ip daddr 127.0.0.0/8 ct state new drop", l.Name))
+			if strings.ContainsAny(l.Name, "\"*\\") || escape.Line(l.Name) != l.Name {
+				f.Mend = "rename the link: nftables has no way to write its name"
+			}
 		}
 		all = append(all, f)
 	}

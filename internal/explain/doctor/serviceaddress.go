@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fairlead/internal/daemon"
+	"fairlead/internal/escape"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
@@ -37,9 +38,9 @@ func serviceAddress(h Host) []Finding {
 		f := Finding{Severity: Problem,
 			Seen: fmt.Sprintf("on %s, %s answers for %s of service %s, too", c.Link, claimant(c), c.Addr, s.Name),
 			Why:  "each neighbour sends to the one that it has heard of last, so clients go past this host: to one server, unbalanced and unchecked, or to nobody",
-			Mend: fmt.Sprintf("find that host (ip neigh show dev %s; on it: ip address show to %s) and take the address from it: ip address del %s/%d dev LINK", c.Link, c.Addr, c.Addr, c.Addr.BitLen())}
+			Mend: fmt.Sprintf("find that host (ip neigh show dev %s; on it: ip address show to %s) and take the address from it: ip address del %s/%d dev LINK", escape.Shell(c.Link), c.Addr, c.Addr, c.Addr.BitLen())}
 		if s.Forward == model.ForwardDirect || s.Forward == model.ForwardTunnel {
-			f.Mend += fmt.Sprintf("; if it is a real server of this one, have the address there on lo alone, by fairlead service add %s ADDRESS:PORT --forward local, which sets arp_ignore and arp_announce, too", s.Name)
+			f.Mend += fmt.Sprintf("; if it is a real server of this one, have the address there on lo alone, by fairlead service add %s ADDRESS:PORT --forward local, which sets arp_ignore and arp_announce, too", escape.Shell(s.Name))
 		}
 		all = append(all, f)
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/model"
 	"fairlead/internal/paths"
 )
@@ -47,5 +48,5 @@ func servicePlane(h Host) []Finding {
 		Seen: fmt.Sprintf("services %s name a plane that is not ebpf, and ebpf could hold them: %s", count(len(names), "service"), list(names)),
 		Why:  "ebpf leads packets past the host's bridge, netfilter and connection tracking, and costs less for each; it also goes past the host's firewall",
 		Cost: &nftServiceCost,
-		Mend: fmt.Sprintf("fairlead service set %s --plane auto, unless the firewall shall see them; open connections do not move with it", names[0])}}
+		Mend: fmt.Sprintf("fairlead service set %s --plane auto, unless the firewall shall see them; open connections do not move with it", escape.Shell(names[0]))}}
 }

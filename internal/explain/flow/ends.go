@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/kernel"
 )
 
@@ -192,7 +193,7 @@ func (e *ends) addressIn(w World, netns, name string) (netip.Addr, error) {
 		}
 	}
 	if !first.IsValid() {
-		return first, fmt.Errorf("%s has no address of the family to dial: see `fairlead inspect %s`", name, name)
+		return first, fmt.Errorf("%s has no address of the family to dial: see `fairlead inspect %s`", name, escape.Shell(name))
 	}
 	return first, nil
 }

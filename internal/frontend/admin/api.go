@@ -117,8 +117,9 @@ type State struct {
 
 // Error is the answer when a request fails.
 type Error struct {
-	Code    daemon.Code `json:"code"`
-	Message string      `json:"message"`
+	Code daemon.Code `json:"code"`
+	// Message has a line for each part of the error.
+	Message string `json:"message"`
 	// Mistakes are the parts of the message, if it is about a Spec.
 	Mistakes daemon.Mistakes `json:"mistakes,omitempty"`
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/model"
@@ -137,5 +138,9 @@ func refusal(response *http.Response, body *json.Decoder) error {
 	if len(refused.Mistakes) > 0 {
 		return &daemon.Fault{Code: refused.Code, Err: refused.Mistakes}
 	}
-	return &daemon.Fault{Code: refused.Code, Err: errors.New(refused.Message)}
+	var lines []error
+	for line := range strings.SplitSeq(refused.Message, "\n") {
+		lines = append(lines, errors.New(line))
+	}
+	return &daemon.Fault{Code: refused.Code, Err: errors.Join(lines...)}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fairlead/internal/daemon"
+	"fairlead/internal/escape"
 	"fairlead/internal/model"
 
 	"golang.org/x/sys/unix"
@@ -176,7 +177,7 @@ func refuse(w http.ResponseWriter, err error) {
 	code := daemon.CodeOf(err)
 	var mistakes daemon.Mistakes
 	_ = errors.As(err, &mistakes)
-	answer(w, statuses[code], Error{code, err.Error(), mistakes})
+	answer(w, statuses[code], Error{code, escape.Error(err), mistakes})
 }
 
 func answer(w http.ResponseWriter, status int, v any) {

@@ -44,19 +44,29 @@ type Mistakes []Mistake
 
 // Error writes a mistake a line, as compilers do.
 func (m Mistakes) Error() string {
-	lines := make([]string, len(m))
+	var lines []string
+	for _, one := range m.Unwrap() {
+		lines = append(lines, one.Error())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns an error for each mistake.
+func (m Mistakes) Unwrap() []error {
+	all := make([]error, len(m))
 	for i, one := range m {
-		lines[i] = one.File
+		text := one.File
 		if one.Line > 0 {
-			lines[i] += fmt.Sprintf(":%d", one.Line)
+			text += fmt.Sprintf(":%d", one.Line)
 		}
 		for _, part := range []string{one.Field, one.Text} {
 			if part != "" {
-				lines[i] += ": " + part
+				text += ": " + part
 			}
 		}
+		all[i] = errors.New(text)
 	}
-	return strings.Join(lines, "\n")
+	return all
 }
 
 // Set is a set of files, read.

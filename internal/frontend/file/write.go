@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"fairlead/internal/daemon"
+	"fairlead/internal/escape"
 	"fairlead/internal/frontend/text"
 	"fairlead/internal/model"
 
@@ -82,12 +83,28 @@ type (
 
 // Write writes a Spec as YAML that Read reads back as the same.
 func Write(w io.Writer, spec daemon.Spec) error {
-	encoder := yaml.NewEncoder(w)
+	var document yaml.Node
+	if err := document.Encode(written(spec)); err != nil {
+		return fmt.Errorf("write YAML: %w", err)
+	}
+	quoteHidden(&document)
+	encoder := yaml.NewEncoder(escape.Writer(w))
 	encoder.SetIndent(2)
-	if err := encoder.Encode(written(spec)); err != nil {
+	if err := encoder.Encode(&document); err != nil {
 		return fmt.Errorf("write YAML: %w", err)
 	}
 	return encoder.Close()
+}
+
+// quoteHidden puts texts with hidden characters in double quotes, where YAML
+// reads them from what package escape writes.
+func quoteHidden(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && escape.Line(n.Value) != n.Value {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	for _, part := range n.Content {
+		quoteHidden(part)
+	}
 }
 
 // WriteJSON writes a Spec as Write does, in JSON.

@@ -87,9 +87,18 @@ func (c cell) write(g group, color bool) string {
 	return value + ratio + padRight(c.note, rest)
 }
 
+// Styles are the terminal's styles (SGR) that the tables have.
+var Styles = []string{"0", styleSame, styleBetter, styleWorse}
+
+const (
+	styleSame   = "2"
+	styleBetter = "32"
+	styleWorse  = "31"
+)
+
 // paint colours by verdict.
 func paint(v verdict, text string) string {
-	code := map[verdict]string{same: "2", better: "32", worse: "31"}[v]
+	code := map[verdict]string{same: styleSame, better: styleBetter, worse: styleWorse}[v]
 	if code == "" {
 		return text
 	}

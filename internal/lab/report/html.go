@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/lab/result"
 )
 
@@ -29,7 +30,8 @@ func HTML(w io.Writer, r *result.Report) error {
 	if err != nil {
 		return fmt.Errorf("read page template: %w", err)
 	}
-	if err := page.ExecuteTemplate(w, "page.html", pageOf(r, raw)); err != nil {
+	// The page holds the report as JSON, and names that others chose.
+	if err := page.ExecuteTemplate(escape.JSON(w), "page.html", pageOf(r, raw)); err != nil {
 		return fmt.Errorf("write page: %w", err)
 	}
 	return nil

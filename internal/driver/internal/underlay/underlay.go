@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -99,7 +100,7 @@ func (u *Underlay) named(n model.Network, f plan.Facts, v4 bool) error {
 			return fmt.Errorf("underlay %s: the host has no such link or address: `ip -brief address` lists what it has", name)
 		}
 		if !l.Up {
-			return fmt.Errorf("underlay %s: the link is down: ip link set %s up", name, l.Name)
+			return fmt.Errorf("underlay %s: the link is down: ip link set %s up", name, escape.Shell(l.Name))
 		}
 		addr, err := address(name, l, v4)
 		if err != nil {

@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/child"
+	"fairlead/internal/escape"
+
+	"github.com/spf13/cobra"
+)
+
+// commandLines are the arguments to try each command with, beside a hostile one.
+// A command that is not here fails the test.
+func commandLines(files string) map[string][][]string {
+	in := func(name string) string { return filepath.Join(files, name) }
+	declared := [][]string{{"-f", in("keys.yaml")}, {"-f", in("values.yaml")}, {"-f", in("broken.yaml")}, {"-f", in("good.yaml")}}
+	return map[string][][]string{
+		"apply": declared, "plan": declared, "destroy": declared, "get": {{}},
+		"attach": {{"web", "netns:web"}, {"web", "netns:web", "--dry-run"}}, "detach": {{"web"}, {"web", "--dry-run"}},
+		"publish": {{"web", "8080:80"}, {"web", "8080:80", "--dry-run"}}, "unpublish": {{"web", "8080/tcp"}, {"web", "8080/tcp", "--dry-run"}},
+		"choose": {{}, {"--explain"}, {"--promise", evil}}, "completion bash": {{}}, "completion fish": {{}}, "completion powershell": {{}}, "completion zsh": {{}},
+		"daemon": {{"--metrics", evil}, {"--xdp", evil}}, "docs man": {{in("man")}}, "doctor": {{}}, "events": {{}, {"-f"}},
+		"exec": {{"netns:web", "--", "true"}, {"netns:web", "--", evil}}, "help": {{}},
+		"explain": {{"192.0.2.7", "to", ":8080"}, {"192.0.2.7", "to", "10.0.0.2:81"}, {"host", "to", "10.0.0.2:80"}, {"netns:web", "to", "192.0.2.10:9000"}},
+		"inspect": {{"netns:web"}}, "lab compare": {{in("report.json"), in("report.json")}, {in("garbage.json"), in("garbage.json")}}, "lab list": {{}},
+		"lab report": {{in("report.json")}, {in("garbage.json")}}, "lab run": {{"quick", "--fail-if", evil}, {"quick", "--baseline", evil}},
+		"ls": {{}}, "network check": {{"web"}}, "network create": {{"web"}, {"web", "--driver", evil}, {"web", "--driver", "bridge", "--dry-run"}},
+		"network ls": {{}}, "network rm": {{"web"}}, "paths": {{}}, "ports": {{}, {"9000"}}, "run": {{"-p", evil, "--", "true"}, {"-p", "8080:80", "--", evil}},
+		"service add":   {{"web", "192.0.2.1:80"}, {evil, "192.0.2.1:80", "--dry-run"}, {"web", "192.0.2.1:80", "--interface", evil}},
+		"service drain": {{"web", "10.0.0.2"}}, "service enable": {{"web", "10.0.0.2"}},
+		"service import": {{"keepalived", in("keepalived.conf")}, {"ipvsadm", in("keepalived.conf")}}, "service ls": {{}},
+		"service rm": {{"web"}, {"web", "--dry-run"}, {"web", "10.0.0.2"}}, "service set": {{"web", "--scheduler", "rr"}, {"web", "--scheduler", "rr", "--dry-run"}},
+		"service show": {{"web"}}, "service watch": {{}}, "stats": {{}}, "version": {{}},
+	}
+}
+
+// leaves calls each for every command of the tree that does something.
+func leaves(c *cobra.Command, path []string, each func(path []string, c *cobra.Command)) {
+	for _, sub := range c.Commands() {
+		at := append(slices.Clone(path), sub.Name())
+		if sub.HasSubCommands() {
+			leaves(sub, at, each)
+		} else {
+			each(at, sub)
+		}
+	}
+}
+
+// TestNamesAreHostile runs every command against hostile names of everything,
+// and wants none of them raw on its outputs.
+func TestNamesAreHostile(t *testing.T) {
+	enter := hostileHost(t)
+	sockets := []string{lying(t, liar{}), lying(t, liar{refuses: true})}
+	known := commandLines(hostileFiles(t))
+	root := newRoot(&app{})
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	leaves(root, nil, func(path []string, c *cobra.Command) {
+		lines, ok := known[strings.Join(path, " ")]
+		if !ok {
+			t.Errorf("fairlead %s: say in commandLines which arguments it is to be tried with", strings.Join(path, " "))
+			return
+		}
+		for _, args := range append(slices.Clone(lines), []string{evil}, []string{"--" + evil}) {
+			for i, socket := range sockets {
+				if i > 0 && c.Flags().Lookup("socket") == nil {
+					break
+				}
+				for _, format := range []string{"table", "json"} {
+					if format == "json" && len(args) > 0 && strings.Contains(args[len(args)-1], evil) {
+						break // it says the same
+					}
+					checkOutput(t, enter, socket, append(append(slices.Clone(path), "-o", format), args...))
+				}
+			}
+		}
+		if c.ValidArgsFunction != nil {
+			checkOutput(t, enter, sockets[0], append(append([]string{"__complete"}, path...), ""))
+		}
+	})
+}
+
+// checkOutput runs a command and looks at every character that it prints.
+func checkOutput(t *testing.T, enter []string, socket string, args []string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("nsenter", append(append(slices.Clone(enter), self), args...)...)
+	cmd.Dir = filepath.Dir(socket) // some write files
+	cmd.Env = append(os.Environ(), child.Role+"="+commandRole, socketVariable+"="+socket)
+	var out, said strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &said
+	_ = cmd.Run() // many fail, as they should
+	for _, text := range []string{out.String(), said.String()} {
+		if i := strings.IndexFunc(text, func(r rune) bool { return escape.Hidden(r) && r != '\n' && r != '\t' }); i >= 0 {
+			t.Errorf("fairlead %q: %q is raw in\n%q", args, text[i:i+1], text)
+		}
+		if strings.Contains("\n"+text, "\n"+forged) || strings.Contains(text, "panic: ") {
+			t.Errorf("fairlead %q: a name has a line of its own in\n%s", args, text)
+		}
+	}
+	if text := out.String(); json.Valid([]byte(text)) && strings.Contains(text, forged) && !strings.Contains(text, `\n`+forged) {
+		t.Errorf("fairlead %q: its JSON does not hold the name as it is:\n%s", args, text)
+	}
+}
+
+// TestFixesArePastedSafely pastes what `fairlead doctor` says into a shell, and
+// wants no name in it to be run.
+func TestFixesArePastedSafely(t *testing.T) {
+	enter := hostileHost(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("nsenter", append(slices.Clone(enter), self, "doctor", "-o", "json")...)
+	cmd.Env = append(os.Environ(), child.Role+"="+commandRole, socketVariable+"="+filepath.Join(t.TempDir(), "none"))
+	out, _ := cmd.Output() // there are problems
+	var d diagnosis
+	if err := json.Unmarshal(out, &d); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	hostile := 0
+	for _, f := range d.Findings {
+		if strings.Contains(f.Mend, "$(>canary)") {
+			hostile++
+		}
+		paste := exec.Command("/bin/sh", "-c", f.Mend)
+		paste.Dir, paste.Env = t.TempDir(), []string{"PATH=/nowhere"}
+		_ = paste.Run() // no command is found
+		if _, err := os.Stat(filepath.Join(paste.Dir, "canary")); err == nil {
+			t.Errorf("a name is run by the fix %s", f.Mend)
+		}
+	}
+	if hostile < 2 {
+		t.Errorf("only %d fixes are about the link with the hostile name: %s", hostile, out)
+	}
+}

@@ -1,0 +1,281 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/model"
+)
+
+// The roles of this binary: the command line, and a process with a hostile name
+// that listens.
+const (
+	commandRole = "command"
+	villainRole = "villain"
+)
+
+func TestMain(m *testing.M) {
+	child.Dispatch(child.Roles{
+		commandRole: func() int { return Main("test", os.Args[1:], os.Stdout, os.Stderr) },
+		villainRole: villain,
+	})
+	os.Exit(m.Run())
+}
+
+// forged is what a hostile name wants to stand at the beginning of a line.
+const forged = "FORGED"
+
+// evil is a hostile name: a colour, a line of its own, text that runs to the
+// left, nothing that is seen.
+const evil = "x\x1b[31m\n" + forged + " row\r\u202egnp\u200b\u0085\t\x7f"
+
+// villain takes a hostile name and listens until its input ends.
+func villain() int {
+	if err := os.WriteFile("/proc/self/comm", []byte("x\x1b[1m\n"+forged+"\xff"), 0); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	for _, at := range os.Args[1:] {
+		if _, err := net.Listen("tcp", at); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	fmt.Println("ready")
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	return 0
+}
+
+// world is a host with hostile names: links, a named namespace, comments of
+// rules, processes.
+const world = `
+mount --make-rprivate /
+mkdir -p /run/netns
+mount -t tmpfs none /run/netns
+evil=$(printf 'e\033[7m\342\200\256x')
+ip link set lo up
+ip link add "$evil" type veth peer name lan
+ip link add '$(>canary)' type bridge
+ip address add 192.0.2.10/24 dev "$evil"
+ip link set "$evil" up
+ip link set lan up
+ip link set '$(>canary)' mtu 9000 up
+ip route add default via 192.0.2.1
+ip netns add web
+ip netns add "$(printf 'web\nFORGED\033[31m')"
+ip link add box type veth peer name inside
+ip address add 10.0.0.1/24 dev box
+ip link set box up
+ip link set inside netns web name "$evil"
+ip -n web link set lo up
+ip -n web address add 10.0.0.2/24 dev "$evil"
+ip -n web link set "$evil" up
+ip -n web route add default via 10.0.0.1
+sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.route_localnet=0
+echo 1 > "/proc/sys/net/ipv4/conf/\$(>canary)/route_localnet"
+nft -f - <<END
+table ip others {
+	chain pre { type nat hook prerouting priority dstnat; tcp dport 8080 dnat to 10.0.0.2:80 comment "c$evil"; }
+	chain in { type filter hook forward priority 0; tcp dport 81 drop comment "c$evil"; }
+}
+END
+exec "$@"
+`
+
+// hostileHost makes the world and returns nsenter's arguments that lead in.
+func hostileHost(t *testing.T) []string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := hold(t, exec.Command("unshare", "--net", "--mount", "sh", "-euc", world, "sh", self, "0.0.0.0:9000", "127.0.0.1:2375"))
+	at := "/proc/" + strconv.Itoa(host.Process.Pid) + "/ns/"
+	enter := []string{"--net=" + at + "net", "--mount=" + at + "mnt", "--"}
+	hold(t, exec.Command("nsenter", append(enter, "ip", "netns", "exec", "web", self, "0.0.0.0:80")...))
+	return enter
+}
+
+// hold starts a villain, waits until it listens, and ends it with the test.
+func hold(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
+	t.Helper()
+	cmd.Env = append(os.Environ(), child.Role+"="+villainRole)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = cmd.Wait() })
+	word := make([]byte, len("ready\n"))
+	if _, err := out.Read(word); err != nil || string(word) != "ready\n" {
+		t.Fatalf("the listener says %q, %v", word, err)
+	}
+	return cmd
+}
+
+// filled is a value with a hostile name wherever a text can stand, and two
+// elements in each list.
+func filled[T any]() (v T) {
+	fill(reflect.ValueOf(&v).Elem(), 0)
+	return v
+}
+
+func fill(v reflect.Value, depth int) {
+	if _, marshals := v.Addr().Interface().(json.Unmarshaler); marshals && v.Kind() != reflect.String || depth > 8 {
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(evil)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), depth+1)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fill(v.Field(i), depth+1)
+			}
+			if v.Type().Field(i).Name == "Plan" { // commands, of which each has a line
+				v.Field(i).SetString(strings.ReplaceAll(evil, "\n", " "))
+			}
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range v.Len() {
+			fill(v.Index(i), depth+1)
+		}
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, depth+1)
+		fill(value, depth+1)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	}
+}
+
+// liar is a daemon that answers by hostile names, or refuses by them.
+type liar struct{ refuses bool }
+
+func said[T any](l liar) (v T, err error) {
+	if l.refuses {
+		return v, &daemon.Fault{Code: daemon.Failed, Err: fmt.Errorf("name %s: %w", evil, fmt.Errorf("again %s", evil))}
+	}
+	return filled[T](), nil
+}
+
+func (l liar) Attach(context.Context, daemon.AttachRequest) (daemon.Result, error) {
+	return said[daemon.Result](l)
+}
+func (l liar) Detach(context.Context, daemon.DetachRequest) (daemon.Result, error) {
+	return said[daemon.Result](l)
+}
+func (l liar) Publish(context.Context, daemon.PublishRequest) (daemon.Result, error) {
+	return said[daemon.Result](l)
+}
+func (l liar) Unpublish(context.Context, daemon.PublishRequest) (daemon.Result, error) {
+	return said[daemon.Result](l)
+}
+func (l liar) CreateNetwork(model.Network, bool) (daemon.Result, error) {
+	return said[daemon.Result](l)
+}
+func (l liar) RemoveNetwork(string) (daemon.Result, error) { return said[daemon.Result](l) }
+func (l liar) CheckNetwork(context.Context, string) ([]daemon.WayView, error) {
+	return said[[]daemon.WayView](l)
+}
+func (l liar) SetService(daemon.ServiceRequest) (daemon.Result, error) {
+	return said[daemon.Result](l)
+}
+func (l liar) RemoveService(string, bool) (daemon.Result, error)    { return said[daemon.Result](l) }
+func (l liar) ChangeReal(daemon.RealRequest) (daemon.Result, error) { return said[daemon.Result](l) }
+func (l liar) Services() []daemon.ServiceView                       { return filled[[]daemon.ServiceView]() }
+func (l liar) Service(string) (daemon.ServiceView, error)           { return said[daemon.ServiceView](l) }
+func (l liar) State() (daemon.Spec, []string)                       { return filled[daemon.Spec](), []string{evil} }
+func (l liar) Attachments() []daemon.View                           { return filled[[]daemon.View]() }
+func (l liar) Networks() []model.Network                            { return filled[[]model.Network]() }
+func (l liar) Events() []daemon.Event                               { return filled[[]daemon.Event]() }
+func (l liar) Stats(context.Context) daemon.Stats                   { return filled[daemon.Stats]() }
+func (l liar) FollowEvents(context.Context) <-chan daemon.Event {
+	events := make(chan daemon.Event, 1)
+	e := filled[daemon.Event]()
+	e.Time, e.Object = time.Now().Add(time.Hour), "service "+evil
+	events <- e
+	close(events)
+	return events
+}
+
+func (l liar) Apply(context.Context, daemon.Spec, bool) (daemon.Result, error) {
+	if l.refuses {
+		return daemon.Result{}, &daemon.Fault{Code: daemon.Invalid, Err: daemon.Mistakes{{At: evil, Text: evil}, {At: "networks[0]", Text: evil}}}
+	}
+	return said[daemon.Result](l)
+}
+
+// lying serves a daemon that lies.
+func lying(t *testing.T, l liar) (socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "s")
+	listener, err := admin.Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- admin.Serve(ctx, listener, admin.Handler(l)) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return socket
+}
+
+// hostileFiles writes the files that commands read.
+func hostileFiles(t *testing.T) string {
+	dir := t.TempDir()
+	yaml := strings.NewReplacer("EVIL", `"x\e[31m\n`+forged+`\u202e\u200b"`)
+	word := strings.ReplaceAll(evil, "\n", " ")
+	report, err := os.ReadFile("../lab/report/testdata/synthetic.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named, err := json.Marshal("nat" + evil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"keys.yaml": yaml.Replace("networks: {EVIL: {driver: bridge, EVIL: 1}}\nEVIL: 2\n"),
+		"values.yaml": yaml.Replace("networks: {a: {driver: EVIL, subnet: EVIL, parent: EVIL}}\n" +
+			"attachments: [{sandbox: EVIL, network: EVIL, publish: [EVIL]}]\nservices: {EVIL: {address: EVIL}}\n"),
+		"good.yaml":       "networks: {a: {driver: bridge, subnet: 172.30.0.0/24}}\n",
+		"broken.yaml":     "a: \x1b[31m\n" + forged + ": [\u202e",
+		"keepalived.conf": "virtual_server 192.0.2.1 80 {\n " + word + " 3\n real_server 10.0.0.2 80 {\n TCP_CHECK {\n connect_timeout " + word + "\n}\n}\n}\n",
+		"report.json":     strings.ReplaceAll(string(report), `"nat"`, string(named)),
+		"garbage.json":    evil,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}

@@ -1,0 +1,37 @@
+package escape
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// plain are the characters that a word of a shell may have without quotes. A
+// tilde expands, and a sign of equality does so in zsh if it comes first.
+const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/@%+"
+
+// Shell returns s as one word of a shell: plain, in single quotes, or, if it
+// has hidden characters, as $'…', which bash, zsh, ksh and POSIX of 2024 read.
+// Older shells read $'…' as another word, but run nothing of it: it has no
+// quotes inside.
+func Shell(s string) string {
+	switch {
+	case s != "" && strings.Trim(s, plain+"=") == "" && s[0] != '=':
+		return s
+	case Line(s) == s:
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	for rest := s; rest != ""; {
+		r, size := utf8.DecodeRuneInString(rest)
+		if r == utf8.RuneError && size == 1 || r == '\'' || r == '\\' || Hidden(r) {
+			for _, c := range []byte(rest[:size]) {
+				fmt.Fprintf(&b, `\%03o`, c)
+			}
+		} else {
+			b.WriteString(rest[:size])
+		}
+		rest = rest[size:]
+	}
+	return "$'" + b.String() + "'"
+}

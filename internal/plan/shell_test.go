@@ -1,0 +1,109 @@
+package plan_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/plan"
+)
+
+// objects has one of every kind of object. TestPlansArePastedSafely fails for a
+// kind that is not here.
+var objects = []plan.Object{
+	plan.Uplinks{}, plan.Ingress{}, plan.LocalClients{}, plan.Lead{}, plan.Bounds{}, plan.Grant{}, plan.Branch{}, plan.Cipher{}, plan.CipherPeer{},
+	plan.Device{}, plan.IPoIB{}, plan.FastPath{}, plan.Homeward{}, plan.IPVSService{}, plan.LocalRoute{}, plan.IPVSTable{}, plan.IPVSMember{},
+	plan.Link{}, plan.Address{}, plan.Route{}, plan.Sysctl{}, plan.Table{}, plan.Mapping{}, plan.Member{}, plan.ServiceTable{}, plan.NFTService{},
+	plan.Remnant{}, plan.Shaper{}, plan.Steered{}, plan.Tunnel{}, plan.Forwarding{}, plan.Neighbor{}, plan.Untracked{}, plan.Listener{},
+	plan.Reservation{}, plan.VirtualAddress{}, plan.Guard{},
+}
+
+// attacks are the name without and with a line of its own.
+var attacks = []string{attack, attack + "\n:>canary\n"}
+
+// checked are fields that nobody outside chooses: hardware addresses, which the
+// model has checked, and words of ours.
+var checked = []string{"MAC", "PeerMAC", "Set", "Value"}
+
+// attack is a name that wants to run a command, however it is quoted.
+const attack = "x$(:>canary);:>canary;`:>canary`'$(:>canary)';:>canary #\"\\"
+
+// TestPlansArePastedSafely pastes the commands of every object, with hostile
+// names in it, into shells, and wants none of the names to be run.
+func TestPlansArePastedSafely(t *testing.T) {
+	all := kinds(t)
+	for i, o := range slices.Concat(objects, objects) {
+		v := reflect.New(reflect.TypeOf(o)).Elem()
+		name := v.Type().Name()
+		all = slices.DeleteFunc(all, func(kind string) bool { return kind == name })
+		for j := range v.NumField() {
+			if f := v.Type().Field(j); f.Type == reflect.TypeFor[string]() && f.IsExported() && !slices.Contains(checked, f.Name) {
+				v.Field(j).SetString(attacks[i/len(objects)])
+			}
+		}
+		hostile := v.Interface().(plan.Object)
+		for _, lines := range [][]string{hostile.Add(), hostile.Del()} {
+			for _, shell := range []string{"sh", "bash"} {
+				paste(t, name, shell, strings.Join(lines, "\n"))
+			}
+		}
+	}
+	if len(all) > 0 {
+		t.Errorf("objects lacks %v: add them", all)
+	}
+}
+
+// paste runs a text in a shell that finds no commands but those of its own.
+func paste(t *testing.T, name, shell, text string) {
+	t.Helper()
+	program, err := exec.LookPath(shell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program)
+	cmd.Dir, cmd.Env, cmd.Stdin = t.TempDir(), []string{"PATH=/nowhere"}, strings.NewReader(text)
+	said, _ := cmd.CombinedOutput() // no command is found
+	if _, err := os.Stat(filepath.Join(cmd.Dir, "canary")); err == nil {
+		t.Errorf("%s: %s runs what stands in a name:\n%s\n%s", name, shell, text, said)
+	}
+	substitutes := strings.Contains(text, "<(") && shell == "sh" // which only bash has
+	broken := func(word string) bool { return strings.Contains(string(said), word) }
+	if !substitutes && slices.ContainsFunc([]string{"yntax error", "nterminated", "unexpected EOF"}, broken) {
+		t.Errorf("%s: %s does not read\n%s\n%s", name, shell, text, said)
+	}
+}
+
+// kinds are the types of this package that are objects.
+func kinds(t *testing.T) (names []string) {
+	t.Helper()
+	sources, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, source := range sources {
+		file, err := parser.ParseFile(token.NewFileSet(), source, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Recv == nil || f.Name.Name != "Add" || len(f.Type.Params.List) > 0 {
+				continue
+			}
+			if of, ok := f.Recv.List[0].Type.(*ast.Ident); ok {
+				names = append(names, of.Name)
+			}
+		}
+	}
+	if len(names) < 30 {
+		t.Fatalf("only %v are objects", names)
+	}
+	return names
+}

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 
 	"fairlead/internal/plan"
@@ -126,7 +125,7 @@ func (h *Host) readGuard(g plan.Guard) (plan.Object, error) {
 	for _, s := range guardSets(g) {
 		have, err := h.nft.GetSetElements(s.Set)
 		if err != nil {
-			return nil, fmt.Errorf("read nft set %s: %w", s.Name, err)
+			return plan.Guard{}, missing(err)
 		}
 		if !sameKeys(have, s.elements) {
 			return plan.Guard{}, nil

@@ -31,7 +31,7 @@ type Host struct {
 	// sandboxes have.
 	devices map[string]placed
 	// nft is nil on a kernel without nftables; noNft is then why.
-	nft   *nftables.Conn
+	nft   *carefulNft
 	noNft error
 	// nftPort is the netlink port of nft, by which the kernel says that a
 	// change was ours, and nftConn its connection.
@@ -89,7 +89,7 @@ func Open(path string, opt Options) (*Host, error) {
 		h.noNft = errors.New("firewall rules: root is needed to read them")
 		return h, nil
 	}
-	h.nft, err = nftables.New(nftables.WithNetNSFd(int(ns.File().Fd())), nftables.AsLasting(),
+	conn, err := nftables.New(nftables.WithNetNSFd(int(ns.File().Fd())), nftables.AsLasting(),
 		nftables.WithSockOptions(largeBuffers), nftables.WithSockOptions(func(c *mdlayher.Conn) (err error) {
 			h.nftConn = c
 			h.nftPort, err = portOf(c)
@@ -97,9 +97,11 @@ func Open(path string, opt Options) (*Host, error) {
 		}))
 	switch {
 	case errors.Is(err, unix.EPROTONOSUPPORT):
-		h.nft, h.noNft = nil, fmt.Errorf("the kernel has no nftables: %w", err)
+		h.noNft = fmt.Errorf("the kernel has no nftables: %w", err)
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("open nftables: %w", err), ns.Close())
+	default:
+		h.nft = &carefulNft{conn}
 	}
 	return h, nil
 }

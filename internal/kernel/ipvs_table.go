@@ -3,7 +3,6 @@ package kernel
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -210,7 +209,11 @@ func (h *Host) inIPVSTable() (map[plan.Object]bool, error) {
 		found[plan.IPVSTable{}] = true
 		elements, err := h.nft.GetSetElements(s)
 		if err != nil {
-			return nil, fmt.Errorf("read nft set %s: %w", s.Name, err)
+			found = map[plan.Object]bool{}
+			if err := missing(err); err != nil {
+				return nil, err
+			}
+			break
 		}
 		for _, e := range elements {
 			found[decodeIPVSMember(s.Name, e)] = true

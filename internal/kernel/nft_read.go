@@ -32,7 +32,7 @@ func (h *Host) readTable() (plan.Plan, error) {
 	for _, s := range tableSets() {
 		elements, err := h.nft.GetSetElements(s)
 		if err != nil {
-			return nil, fmt.Errorf("read nft set %s: %w", s.Name, err)
+			return nil, missing(err)
 		}
 		for _, e := range elements {
 			have = append(have, decodeElement(s.Name, e))
@@ -64,9 +64,10 @@ func (h *Host) tableWhole() (bool, error) {
 	return true, nil
 }
 
-// missing turns "not found" into no error.
+// missing turns "not found" and what cannot be read into no error: the table is
+// to be made anew.
 func missing(err error) error {
-	if errors.Is(err, unix.ENOENT) {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, errMalformed) {
 		return nil
 	}
 	return fmt.Errorf("read nft table: %w", err)

@@ -66,10 +66,11 @@ var nftFamilies = map[nftables.TableFamily]string{nftables.TableFamilyINet: "ine
 // nftRules reads them on a connection of its own: another may be in the midst
 // of a transaction. It begins again if the rules change meanwhile.
 func (h *Host) nftRules() (rules.Ruleset, error) {
-	c, err := nftables.New(nftables.WithNetNSFd(int(h.ns.File().Fd())), nftables.AsLasting(), nftables.WithSockOptions(largeBuffers))
+	conn, err := nftables.New(nftables.WithNetNSFd(int(h.ns.File().Fd())), nftables.AsLasting(), nftables.WithSockOptions(largeBuffers))
 	if err != nil {
 		return nil, err
 	}
+	c := carefulNft{conn}
 	defer func() { _ = c.CloseLasting() }()
 	var all rules.Ruleset
 	for range 10 {
@@ -80,7 +81,7 @@ func (h *Host) nftRules() (rules.Ruleset, error) {
 	return all, err
 }
 
-func (h *Host) readChains(c *nftables.Conn) (rules.Ruleset, error) {
+func (h *Host) readChains(c carefulNft) (rules.Ruleset, error) {
 	links, err := h.indices()
 	if err != nil {
 		return nil, err

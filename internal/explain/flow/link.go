@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"fairlead/internal/escape"
 	"fairlead/internal/kernel"
 )
 
@@ -68,7 +69,7 @@ func (k *walker) isDown(e End, p packet) bool {
 	if e.Up {
 		return false
 	}
-	k.hop(p, Hop{Kind: Link, Where: k.Name(e.Netns), Link: e.Name, What: "is down", By: "ip link set " + e.Name + " up"})
+	k.hop(p, Hop{Kind: Link, Where: k.Name(e.Netns), Link: e.Name, What: "is down", By: "ip link set " + escape.Shell(e.Name) + " up"})
 	k.end(NoRoute, "%s of %s is down", e.Name, k.Name(e.Netns))
 	return true
 }

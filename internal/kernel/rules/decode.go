@@ -25,7 +25,7 @@ type Links func(index uint32) string
 func Decode(family nftables.TableFamily, rule *nftables.Rule, sets Sets, links Links) []Rule {
 	d := &decoder{family: family, sets: sets, links: links, registers: map[uint32]register{}}
 	d.rule.Handle = rule.Handle
-	d.rule.Comment, _ = userdata.GetString(rule.UserData, userdata.TypeComment)
+	d.rule.Comment = comment(rule.UserData)
 	for _, e := range rule.Exprs {
 		d.step(e)
 	}
@@ -54,6 +54,19 @@ func (d *decoder) opaque(name string) {
 		clear(d.registers)
 		d.rule.Partial = true
 	}
+}
+
+// comment returns the comment in the data that a user has attached to a rule: a
+// list of a type, a length and so many bytes. The kernel does not check it, and
+// userdata.GetString panics if it ends early.
+func comment(data []byte) string {
+	for len(data) >= 2 && len(data) >= 2+int(data[1]) {
+		if userdata.Type(data[0]) == userdata.TypeComment {
+			return string(bytes.TrimSuffix(data[2:2+int(data[1])], []byte{0}))
+		}
+		data = data[2+int(data[1]):]
+	}
+	return ""
 }
 
 // decoder runs a rule's expressions and remembers what the registers hold.
@@ -449,7 +462,7 @@ func (d *decoder) concatenation(at uint32, elements []nftables.SetElement) []reg
 	var fields []register
 	for left := len(elements[0].Key); left > 0; {
 		r := d.registers[at]
-		if r.field == "" || r.mask != nil {
+		if r.field == "" || r.mask != nil || r.size <= 0 {
 			return nil
 		}
 		fields = append(fields, r)

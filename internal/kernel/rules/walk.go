@@ -57,6 +57,11 @@ func (part Part) has(c Chain) bool {
 // maxDepth bounds jumps, as the kernel does (NFT_JUMP_STACK_SIZE).
 const maxDepth = 16
 
+// maxMet bounds the rules that a packet meets: sixteen chains that jump to the
+// next twice each have 65,536 ways through them, and a sandbox's root may make as
+// many as it likes.
+const maxMet = 1 << 16
+
 // Filter follows the packet through the filters of a hook: dropped by one, it
 // meets no other; accepted by one, it goes on to the next.
 func (rs Ruleset) Filter(hook string, p Packet) Verdict { return rs.FilterPart(hook, WholeHook, p) }
@@ -193,6 +198,10 @@ func (rs Ruleset) walk(c Chain, v *Verdict, depth int, sure bool) (decided bool)
 		held := r.Holds(v.Packet)
 		if held == No || r.Action == None && len(r.Assigns) == 0 {
 			continue
+		}
+		if len(v.Met) >= maxMet {
+			v.Certain = false
+			return true
 		}
 		step := Step{c.Table, c.Name, r, sure && held == Yes && r.Action != Other}
 		v.Met = append(v.Met, step)

@@ -1,0 +1,97 @@
+package kernel
+
+import (
+	"testing"
+
+	"fairlead/internal/kernel/rules"
+	"fairlead/internal/plan"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+)
+
+// cutShort is user data that says that it is longer than it is.
+var cutShort = []byte{0, 200, 'x'}
+
+// TestMalformedUserData attaches user data that ends early to a rule and to an
+// element, as root of a sandbox may in its own table, and reads the ruleset.
+func TestMalformedUserData(t *testing.T) {
+	h := openTestHost(t)
+	h.run(t, "nft", "add table ip o; add chain ip o in { type filter hook input priority 0; policy drop; }; "+
+		"add set ip o s { type inet_service; }; add rule ip o in tcp dport @s accept; add rule ip o in tcp dport 22 accept")
+	o := &nftables.Table{Name: "o", Family: nftables.TableFamilyIPv4}
+	b := h.begin()
+	b.step(unix.NFT_MSG_NEWRULE, toAdd, o, "in", func() { b.attr(unix.NFTA_RULE_USERDATA, cutShort) })
+	b.step(unix.NFT_MSG_NEWSETELEM, toMake, o, "s", func() { b.malformedElement(unix.NFTA_SET_ELEM_LIST_ELEMENTS, []byte{0, 80}) })
+	if err := b.commit(); err != nil {
+		t.Fatal(err)
+	}
+	rs, unread, err := h.Ruleset()
+	if err != nil || len(unread) > 0 {
+		t.Fatal(unread, err)
+	}
+	c, found := rs.Find("ip o", "in")
+	if !found || c.Policy != rules.Drop || len(c.Rules) != 3 || !c.Rules[0].Partial || c.Rules[1].Partial || c.Rules[2].Comment != "" {
+		t.Errorf("the chain is read as %+v", c)
+	}
+}
+
+// malformedElement adds a list of one element with user data that ends early.
+func (b *batch) malformedElement(list uint16, key []byte) {
+	b.nest(list, func() {
+		b.nest(unix.NFTA_LIST_ELEM, func() {
+			b.nest(unix.NFTA_SET_ELEM_KEY, func() { b.attr(unix.NFTA_DATA_VALUE, key) })
+			b.attr(unix.NFTA_SET_ELEM_USERDATA, cutShort)
+		})
+	})
+}
+
+// TestATableThatCannotBeReadIsMadeAnew puts such an element, and a set whose keys
+// are of another kind, into our own table.
+func TestATableThatCannotBeReadIsMadeAnew(t *testing.T) {
+	member := plan.Member{Set: plan.SetLinks, Link: "web"}
+	for name, spoil := range map[string]func(*testing.T, *Host){
+		"an element with malformed user data": func(t *testing.T, h *Host) {
+			b := h.begin()
+			b.step(unix.NFT_MSG_NEWSETELEM, toMake, table(), plan.SetLinks, func() {
+				b.malformedElement(unix.NFTA_SET_ELEM_LIST_ELEMENTS, append([]byte("evil"), make([]byte, 12)...))
+			})
+			if err := b.commit(); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"another set of the name": func(t *testing.T, h *Host) {
+			name := plan.SetHairpin + "4"
+			h.run(t, "sh", "-ec", `nft list table inet `+plan.Mark+` | awk '/set `+name+` / { skip = 1; print "set `+name+` { type inet_service; elements = { 1 }; }" } !skip { print } skip && /}/ { skip = 0 }' > $0/rules
+				sed -i 's/^.*@`+name+`.*$/accept comment "`+plan.Mark+`"/' $0/rules; nft delete table inet `+plan.Mark+`; nft -f $0/rules`, t.TempDir())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := openTestHost(t)
+			want := plan.Plan{plan.Table{}, member}
+			for _, o := range want {
+				if err := h.Transact([]plan.Op{{Object: o}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			spoil(t, h)
+			h.Release()
+			have, err := h.Observe(want, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(have) == len(want) {
+				t.Fatalf("it is taken for whole: %v", have)
+			}
+			for _, o := range want {
+				if err := h.Transact([]plan.Op{{Object: o}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.Release()
+			if have, err = h.Observe(want, nil); err != nil || len(have) != len(want) {
+				t.Errorf("after that it is %v, %v", have, err)
+			}
+		})
+	}
+}

@@ -1,6 +1,10 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+
+	"fairlead/internal/escape"
+)
 
 // IPv6 says whether a link has IPv6, and whether the network behind it may
 // change the routes and addresses of the namespace that holds the link. The
@@ -98,7 +102,7 @@ func writeSettings(all []Sysctl) []string {
 		if i == 0 || s.Netns != all[i-1].Netns {
 			cmds = append(cmds, in(s.Netns, "sysctl")+" -w")
 		}
-		cmds[len(cmds)-1] += " " + s.Name + "=" + s.Value
+		cmds[len(cmds)-1] += " " + escape.Shell(s.Name+"="+s.Value)
 	}
 	return cmds
 }

@@ -140,7 +140,7 @@ func (a *app) noteBusy(opt runner.Options) error {
 	}
 	why, err := runner.Busy()
 	if why != "" {
-		fmt.Fprintf(a.err, "fairlead: %s: runs beside them do not count; end them, or count these runs with --shared\n", why)
+		a.err.note("fairlead: %s: runs beside them do not count; end them, or count these runs with --shared", why)
 	}
 	return err
 }

@@ -135,7 +135,7 @@ func (h *Host) readChains(c carefulNft) (rules.Ruleset, error) {
 }
 
 // dormantTables are those whose chains see no packets.
-func dormantTables(c *nftables.Conn) (map[nftChain]bool, error) {
+func dormantTables(c carefulNft) (map[nftChain]bool, error) {
 	tables, err := c.ListTables()
 	found := map[nftChain]bool{}
 	for _, t := range tables {

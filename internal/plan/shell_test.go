@@ -22,7 +22,7 @@ var objects = []plan.Object{
 	plan.Device{}, plan.IPoIB{}, plan.FastPath{}, plan.Homeward{}, plan.IPVSService{}, plan.LocalRoute{}, plan.IPVSTable{}, plan.IPVSMember{},
 	plan.Link{}, plan.Address{}, plan.Route{}, plan.Sysctl{}, plan.Table{}, plan.Mapping{}, plan.Member{}, plan.ServiceTable{}, plan.NFTService{},
 	plan.Remnant{}, plan.Shaper{}, plan.Steered{}, plan.Tunnel{}, plan.Forwarding{}, plan.Neighbor{}, plan.Untracked{}, plan.Listener{},
-	plan.Reservation{}, plan.VirtualAddress{}, plan.Guard{},
+	plan.Reservation{}, plan.VirtualAddress{}, plan.Guard{}, plan.FilterChain{}, plan.Proxied{},
 }
 
 // attacks are the name without and with a line of its own.

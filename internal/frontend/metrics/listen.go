@@ -123,6 +123,24 @@ func groupID(name string) (int, error) {
 	return strconv.Atoi(g.Gid)
 }
 
+// loopbackOnly refuses a request whose Host header names neither localhost nor a
+// loopback address. A web page whose name its owner makes resolve to 127.0.0.1
+// (DNS rebinding) is read by a browser of this host, which sends that name.
+func loopbackOnly(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		a, err := netip.ParseAddr(strings.Trim(host, "[]"))
+		if loopback := err == nil && a.Unmap().IsLoopback(); !loopback && !strings.EqualFold(host, "localhost") {
+			http.Error(w, "metrics are for requests to localhost or a loopback address only", http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
 // The bounds of a request.
 const (
 	maxHeader   = 16 << 10
@@ -130,8 +148,12 @@ const (
 	idleLimit   = 2 * time.Minute
 )
 
-// Serve answers until ctx ends.
+// Serve answers until ctx ends. On TCP it refuses requests for names of other
+// hosts.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	if _, tcp := l.Addr().(*net.TCPAddr); tcp {
+		h = loopbackOnly(h)
+	}
 	err := admin.ServeUntil(ctx, l, &http.Server{Handler: h, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerLimit, ReadTimeout: headerLimit,
 		WriteTimeout: scrapeLimit + headerLimit, IdleTimeout: idleLimit})
 	if err != nil {

@@ -50,11 +50,11 @@ func newPaths(a *app) *cobra.Command {
 func (a *app) attacks() error {
 	switch a.output {
 	case "markdown":
-		return markdownAttacks(a.out, threat.Table())
+		return markdownAttacks(a.out.document(), threat.Table())
 	case "json":
 		return a.json(threat.Table())
 	}
-	return printAttacks(a.out, threat.Table())
+	return printAttacks(a.out.document(), threat.Table())
 }
 
 // printPaths writes what drivers promise and what publishing does, then what

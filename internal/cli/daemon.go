@@ -53,7 +53,11 @@ func newDaemon(a *app) *cobra.Command {
 			if opt.Sockets, err = service.Handed(); err != nil {
 				return err
 			}
+			unix.Umask(0o077)
 			if readyFD >= 0 {
+				if err := service.CloseInherited(readyFD); err != nil {
+					return err
+				}
 				unix.CloseOnExec(readyFD) // the proxy must not hold it
 				opt.Ready = func() {
 					if err := service.SayReady(readyFD); err != nil {
@@ -61,6 +65,7 @@ func newDaemon(a *app) *cobra.Command {
 					}
 				}
 			}
+			opt.NoDocker = c.Flags().Changed("docker-socket") && opt.Docker == ""
 			if !c.Flags().Changed("docker-socket") && opt.Socket == admin.Socket && !opt.IdleExit {
 				opt.Docker = docker.Socket
 			}
@@ -78,7 +83,7 @@ func newDaemon(a *app) *cobra.Command {
 	f.StringVar(&opt.State, "state", service.StateDir, "directory for what outlives a reboot")
 	f.StringVar(&opt.Socket, "socket", admin.Socket, "unix socket to listen on")
 	f.StringVar(&opt.Docker, "docker-socket", "", "unix socket for a Docker engine's calls (default "+docker.Socket+
-		"\nfor the daemon at the default --socket, unless --idle-exit; else, or empty, none)")
+		"\nfor the daemon at the default --socket, unless --idle-exit; else the last one while there are\nnetworks of Docker's; empty: none)")
 	f.StringVar(&opt.Metrics, "metrics", "", "where to show metrics for Prometheus: unix:PATH, or a loopback\naddress such as 127.0.0.1:9464")
 	f.StringVar(&opt.MetricsGroup, "metrics-group", "", "group that may read a unix socket of --metrics beside root;\nit must be able to enter the directory, which is not so of /run/fairlead")
 	f.StringVar(&xdp, "xdp", string(kernel.XDPAuto), "links whose drivers send packets of direct and tunnel services on\nby themselves: auto (network cards), always, or never")

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/file"
+	"fairlead/internal/model"
 
 	"github.com/spf13/cobra"
 )
@@ -228,18 +228,23 @@ func newGet(a *app) *cobra.Command {
 		Example: "  fairlead get > fairlead.yaml\n  fairlead get -o json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return r.call(c.Context(), func(client *admin.Client) error { return r.printState(c.Context(), client) })
+			return r.read(c.Context(), func(client *admin.Client) error {
+				state, err := client.State(c.Context())
+				if err != nil {
+					return err
+				}
+				return r.printState(state)
+			}, func(w model.Wishes) error {
+				spec, notes := daemon.StoredState(w)
+				return r.printState(admin.State{Spec: spec, Notes: notes})
+			})
 		},
 	}
 	r.flags(c)
 	return c
 }
 
-func (r *remote) printState(ctx context.Context, client *admin.Client) error {
-	state, err := client.State(ctx)
-	if err != nil {
-		return err
-	}
+func (r *remote) printState(state admin.State) error {
 	r.notes(state.Notes)
 	if r.output == "json" {
 		return file.WriteJSON(r.out.jsonDocument(), state.Spec)

@@ -25,7 +25,7 @@ func newEvents(a *app) *cobra.Command {
 		Example: "  fairlead events\n  fairlead events -f            # and tell of those to come\n  fairlead events -f -o json    # one object a line",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return r.call(c.Context(), func(client *admin.Client) error {
+			return r.read(c.Context(), func(client *admin.Client) error {
 				if follow {
 					return r.followEvents(c.Context(), client)
 				}
@@ -34,7 +34,7 @@ func newEvents(a *app) *cobra.Command {
 					return err
 				}
 				return r.printEvents(all)
-			})
+			}, nil)
 		},
 	}
 	r.flags(c)

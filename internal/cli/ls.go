@@ -21,12 +21,14 @@ func newList(a *app) *cobra.Command {
 		Example: "  fairlead ls\n  fairlead ls -o json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return r.call(c.Context(), func(client *admin.Client) error {
+			return r.read(c.Context(), func(client *admin.Client) error {
 				all, err := client.Attachments(c.Context())
 				if err != nil {
 					return err
 				}
 				return r.printAttachments(c.Context(), all)
+			}, func(w model.Wishes) error {
+				return r.printAttachments(c.Context(), daemon.StoredViews(w))
 			})
 		},
 	}

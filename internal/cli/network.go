@@ -133,12 +133,14 @@ func newNetworkList(a *app) *cobra.Command {
 		Example: "  fairlead network ls\n  fairlead network ls -o json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return r.call(c.Context(), func(client *admin.Client) error {
+			return r.read(c.Context(), func(client *admin.Client) error {
 				networks, err := client.Networks(c.Context())
 				if err != nil {
 					return err
 				}
 				return r.printNetworks(c.Context(), networks)
+			}, func(w model.Wishes) error {
+				return r.printNetworks(c.Context(), w.Networks)
 			})
 		},
 	}

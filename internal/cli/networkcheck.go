@@ -21,13 +21,13 @@ func newNetworkCheck(a *app) *cobra.Command {
 		Example: "  fairlead network check net",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			return r.call(c.Context(), func(client *admin.Client) error {
+			return r.read(c.Context(), func(client *admin.Client) error {
 				ways, err := client.CheckNetwork(c.Context(), args[0])
 				if err != nil {
 					return err
 				}
 				return r.printWays(ways)
-			})
+			}, nil)
 		},
 		ValidArgsFunction: r.completeNetworks,
 	}

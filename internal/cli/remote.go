@@ -12,6 +12,8 @@ import (
 	"fairlead/internal/daemon"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/service"
+	"fairlead/internal/model"
+	"fairlead/internal/store"
 
 	"github.com/spf13/cobra"
 )
@@ -43,6 +45,33 @@ func (r *remote) changes(c *cobra.Command) {
 	c.Flags().BoolVar(&r.dryRun, "dry-run", false, "print what would be done, as commands, and do nothing")
 }
 
+// read calls the daemon. If none runs, it starts none: it answers from what the
+// last one has stored if offline can, and fails otherwise.
+func (r *remote) read(ctx context.Context, fn func(*admin.Client) error, offline func(model.Wishes) error) error {
+	if os.Geteuid() != 0 {
+		return usage(errors.New("root is needed to ask the daemon: run as root, e.g. with sudo"))
+	}
+	err := fn(admin.NewClient(r.socket))
+	if !gone(err) {
+		return r.failed(ctx, err)
+	}
+	opt := service.Beside(r.socket, admin.Socket)
+	w, failed := store.ReadWishes(store.Places{State: opt.State, Run: opt.Run})
+	if held := new(store.HeldError); errors.As(failed, &held) { // a daemon has started meanwhile
+		return r.failed(ctx, fn(admin.NewClient(r.socket)))
+	}
+	switch {
+	case errors.Is(failed, fs.ErrNotExist) && r.socket != admin.Socket:
+		return fmt.Errorf("no daemon runs at %s, and none has stored anything beside it: check --socket", r.socket)
+	case failed != nil && !errors.Is(failed, fs.ErrNotExist):
+		return failed
+	case offline == nil:
+		return fmt.Errorf("no daemon runs at %s: start it with `systemctl start fairlead` or `fairlead daemon`", r.socket)
+	}
+	r.notes([]string{fmt.Sprintf("no daemon runs at %s: this is what is stored", r.socket)})
+	return offline(w)
+}
+
 // call calls the daemon, and starts one if none runs.
 func (r *remote) call(ctx context.Context, fn func(*admin.Client) error) error {
 	if os.Geteuid() != 0 {
@@ -61,6 +90,11 @@ func (r *remote) call(ctx context.Context, fn func(*admin.Client) error) error {
 		}
 		err = fn(client)
 	}
+	return r.failed(ctx, err)
+}
+
+// failed says how a call of the daemon ended.
+func (r *remote) failed(ctx context.Context, err error) error {
 	if exit := (commandExit{}); errors.As(err, &exit) {
 		return err // nothing was under way but to look
 	}

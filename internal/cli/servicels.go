@@ -29,7 +29,7 @@ func newServiceList(a *app) *cobra.Command {
 		Example: "  fairlead service ls\n  fairlead service ls --not-up\n  fairlead service ls web -o json",
 		Args:    arguments(cobra.ArbitraryArgs),
 		RunE: func(c *cobra.Command, args []string) error {
-			return r.call(c.Context(), func(client *admin.Client) error {
+			return r.read(c.Context(), func(client *admin.Client) error {
 				all, err := named(c.Context(), client, args)
 				if err != nil {
 					return err
@@ -41,7 +41,7 @@ func newServiceList(a *app) *cobra.Command {
 					return r.json(admin.Services{Services: all})
 				}
 				return r.printServices(all)
-			})
+			}, r.noServices)
 		},
 		ValidArgsFunction: r.completeServices,
 	}
@@ -61,6 +61,16 @@ func thoseNotUp(all []daemon.ServiceView) []daemon.ServiceView {
 		}
 	}
 	return some
+// noServices lists the services without a daemon. What is stored says nothing
+// about their real servers.
+func (r *remote) noServices(w model.Wishes) error {
+	if len(w.Services) > 0 {
+		return fmt.Errorf("no daemon runs at %s, so the real servers of the %d stored services are not checked: start it with `systemctl start fairlead` or `fairlead daemon`", r.socket, len(w.Services))
+	}
+	if r.output == "json" {
+		return r.json(admin.Services{})
+	}
+	return r.printServices(nil)
 }
 
 // named returns the services of the names, all for none.
@@ -209,7 +219,7 @@ func newServiceShow(a *app) *cobra.Command {
 		Example: "  fairlead service show web\n  fairlead service show web -o json",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			return r.call(c.Context(), func(client *admin.Client) error {
+			return r.read(c.Context(), func(client *admin.Client) error {
 				v, err := client.Service(c.Context(), args[0])
 				if err != nil {
 					return err
@@ -218,7 +228,7 @@ func newServiceShow(a *app) *cobra.Command {
 					return r.json(v)
 				}
 				return r.printService(v)
-			})
+			}, nil)
 		},
 		ValidArgsFunction: r.completeServices,
 	}

@@ -24,7 +24,7 @@ func newServiceWatch(a *app) *cobra.Command {
 		Example: "  fairlead service watch\n  fairlead service watch web -o json    # one object a line",
 		Args:    arguments(cobra.ArbitraryArgs),
 		RunE: func(c *cobra.Command, args []string) error {
-			return r.call(c.Context(), func(client *admin.Client) error { return r.watchServices(c.Context(), client, args) })
+			return r.read(c.Context(), func(client *admin.Client) error { return r.watchServices(c.Context(), client, args) }, nil)
 		},
 		ValidArgsFunction: r.completeServices,
 	}

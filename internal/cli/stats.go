@@ -25,13 +25,13 @@ func newStats(a *app) *cobra.Command {
 		Example: "  fairlead stats\n  fairlead stats -o json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return r.call(c.Context(), func(client *admin.Client) error {
+			return r.read(c.Context(), func(client *admin.Client) error {
 				s, err := client.Stats(c.Context())
 				if err != nil {
 					return err
 				}
 				return r.printStats(c.Context(), s)
-			})
+			}, nil)
 		},
 	}
 	r.flags(c)

@@ -15,11 +15,15 @@ import (
 func (d *Daemon) State() (Spec, []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w := d.wishes.Clone()
+	return StoredState(d.wishes.Clone())
+}
+
+// StoredState is State for the wishes of a daemon that does not run.
+func StoredState(w model.Wishes) (Spec, []string) {
 	var spec Spec
 	var notes []string
 	for _, n := range w.Networks {
-		if n.Origin != model.FromDocker && !d.ownNetwork(n.Name) {
+		if n.Origin != model.FromDocker && !isOwnNetwork(w, n.Name) {
 			n.Origin = ""
 			spec.Networks = append(spec.Networks, n)
 		}

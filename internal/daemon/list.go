@@ -18,6 +18,8 @@ const (
 	Waiting Status = "waiting"
 	// Broken could not be applied.
 	Broken Status = "failed"
+	// NoDaemon was stored by a daemon that does not run: nobody knows its state.
+	NoDaemon Status = "no daemon"
 )
 
 // View is an attachment as it is.
@@ -34,6 +36,28 @@ type View struct {
 type PublishedView struct {
 	model.Publish
 	Problem string `json:"problem,omitempty"`
+}
+
+// StoredViews returns the attachments of a daemon that does not run, by name.
+func StoredViews(w model.Wishes) []View {
+	drivers := map[string]model.Driver{}
+	for _, n := range w.Networks {
+		drivers[n.Name] = n.Driver
+	}
+	var all []View
+	for _, a := range w.Attachments {
+		v := View{Attachment: a, Driver: drivers[a.Network], Status: NoDaemon}
+		v.Endpoint = a.Leased()
+		for _, p := range w.Publishes {
+			if p.Endpoint == a.Name {
+				v.Publishes = append(v.Publishes, PublishedView{Publish: p})
+			}
+		}
+		slices.SortFunc(v.Publishes, func(a, b PublishedView) int { return a.Compare(b.Publish) })
+		all = append(all, v)
+	}
+	slices.SortFunc(all, func(a, b View) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 // Attachments returns all attachments by name.

@@ -96,6 +96,8 @@ func (d *Daemon) Networks() []model.Network {
 }
 
 // ownNetwork reports whether the network was made for an attachment.
-func (d *Daemon) ownNetwork(name string) bool {
-	return slices.ContainsFunc(d.wishes.Attachments, func(a model.Attachment) bool { return a.Own && a.Network == name })
+func (d *Daemon) ownNetwork(name string) bool { return isOwnNetwork(d.wishes, name) }
+
+func isOwnNetwork(w model.Wishes, name string) bool {
+	return slices.ContainsFunc(w.Attachments, func(a model.Attachment) bool { return a.Own && a.Network == name })
 }

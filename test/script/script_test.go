@@ -53,12 +53,14 @@ func TestDocumentedCommands(t *testing.T) {
 // host: it belongs among those that are run in a room (onHost).
 func leavesTheHostAlone(t *testing.T) {
 	t.Helper()
-	if _, err := os.Stat(service.RunDir); err == nil {
+	// Daemons in other namespaces keep their locks beside it.
+	stored := filepath.Join(service.RunDir, "boot.db")
+	if _, err := os.Stat(stored); err == nil {
 		return // it has one of its own
 	}
 	t.Cleanup(func() {
-		if _, err := os.Stat(service.RunDir); err == nil {
-			t.Errorf("a documented command has left %s on this host", service.RunDir)
+		if _, err := os.Stat(stored); err == nil {
+			t.Errorf("a documented command has left %s on this host", stored)
 		}
 	})
 }

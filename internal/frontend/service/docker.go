@@ -2,11 +2,13 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"fairlead/internal/cgroup"
 	"fairlead/internal/daemon"
@@ -48,6 +50,36 @@ func listenDocker(path string) (*net.UnixListener, error) {
 		return nil, fmt.Errorf("make the directory of Docker's plugins: %w", err)
 	}
 	return admin.Listen(path)
+}
+
+// dockerSocketKey is the note that says where the daemon serves Docker.
+const dockerSocketKey = "docker socket"
+
+// dockerSocketOf returns where to listen to Docker, and notes it for the next
+// daemon: one that has networks of Docker's serves Docker, whoever starts it.
+func dockerSocketOf(opt Options, files *store.File) (string, error) {
+	path := opt.Docker
+	if l := opt.Sockets[dockerSocket]; l != nil {
+		path = l.Addr().String()
+	}
+	if path != "" {
+		return opt.Docker, files.Lasting().Put(map[string]any{dockerSocketKey: path})
+	}
+	wishes, err := files.Wishes()
+	if err != nil || !slices.ContainsFunc(wishes.Networks, func(n model.Network) bool { return n.Origin == model.FromDocker }) {
+		return "", err
+	}
+	if opt.NoDocker {
+		opt.Log.Warn("Docker's networks cannot change: --docker-socket is empty, and no socket was handed over")
+		return "", nil
+	}
+	path = docker.Socket
+	if raw, noted := files.Lasting().All()[dockerSocketKey]; noted {
+		if err := json.Unmarshal(raw, &path); err != nil {
+			return "", fmt.Errorf("read where Docker was served: %w", err)
+		}
+	}
+	return path, nil
 }
 
 // dockerLabels publishes containers on the host's network by their labels.

@@ -32,7 +32,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	child.Dispatch(child.Roles{proxy.Role: proxy.Main, daemonRole: process.Main(runDaemon), idleRole: process.Idle})
+	child.Dispatch(child.Roles{proxy.Role: proxy.Main, daemonRole: process.Main(runDaemon), idleRole: process.Idle, lockRole: process.Main(runLock)})
 	os.Exit(m.Run())
 }
 

@@ -37,8 +37,10 @@ type Options struct {
 	// Socket is where it listens, unless it is handed a socket.
 	Socket string
 	// Docker is where it listens to a Docker engine, unless it is handed a
-	// socket; empty means nowhere.
-	Docker string
+	// socket. If empty, it listens where it listened last while it has networks
+	// of Docker's, unless NoDocker is set; otherwise nowhere.
+	Docker   string
+	NoDocker bool
 	// Sockets are those that it is handed.
 	Sockets Sockets
 	// Metrics is where it shows them (metrics.Check), empty for nowhere, and
@@ -70,6 +72,11 @@ const IdleGrace = 5 * time.Second
 // say otherwise.
 func Run(ctx context.Context, opt Options) (err error) {
 	closing := func(close func() error) { err = errors.Join(err, close()) }
+	unlock, err := lockNamespace(opt)
+	if err != nil {
+		return err
+	}
+	defer closing(unlock)
 	files, err := store.OpenFile(store.Places{State: opt.State, Run: opt.Run})
 	if err != nil {
 		return err
@@ -98,6 +105,14 @@ func Run(ctx context.Context, opt Options) (err error) {
 	defer closing(host.Close)
 	idle := newIdle(opt.IdleExit)
 	proxies := newProxies(opt.Run, host.Netns(), opt.Log)
+	if opt.IdleExit {
+		if err := refuseForeign(host, files, opt); err != nil {
+			return err
+		}
+	}
+	if opt.Docker, err = dockerSocketOf(opt, files); err != nil {
+		return err
+	}
 	d, err := daemon.New(daemon.Config{
 		Host: host, Store: files, Sandboxes: sandbox.New(), DHCP: dhcp.Run, Facts: facts, Log: opt.Log, Changed: idle.touch, Meter: gauge,
 		StartProxy: proxies.start, FindProxy: proxies.find, ProxyEnded: proxies.ended, DialReal: dialReal(host), CountReals: countReals(host),
@@ -130,10 +145,7 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error
 			return err
 		}
 		defer done()
-		tasks = append(tasks, serving(l, idle.handler(opt.docker)))
-		if !opt.IdleExit {
-			tasks = append(tasks, dockerLabels(d, opt))
-		}
+		tasks = append(tasks, serving(l, idle.handler(opt.docker)), dockerLabels(d, opt))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -178,14 +190,25 @@ func MakeDirs(opt Options) error {
 			return fmt.Errorf("make the daemon's directory: %w", err)
 		}
 	}
-	for _, dir := range []string{opt.Run, opt.State} {
-		var st unix.Stat_t
-		if err := unix.Lstat(dir, &st); err != nil {
-			return fmt.Errorf("look at the daemon's directory %s: %w", dir, err)
-		}
-		if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
-			return fmt.Errorf("the daemon's directory %s could be changed by others: let it be root's alone, or name another by --run and --state", dir)
-		}
+	return errors.Join(checkDir(opt.Run), checkDir(opt.State))
+}
+
+// makeDir makes a directory that only its owner can use.
+func makeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make the daemon's directory: %w", err)
+	}
+	return checkDir(dir)
+}
+
+// checkDir refuses a directory that another user could change.
+func checkDir(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return fmt.Errorf("look at the daemon's directory %s: %w", dir, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
+		return fmt.Errorf("the daemon's directory %s could be changed by others: let it be root's alone, or name another by --run and --state", dir)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -25,7 +26,16 @@ const startLimit = time.Minute
 // Start starts a daemon in the background that ends by itself, unless one
 // runs there already, and waits until it answers. It reports whether it has
 // started one.
+//
+// The daemon inherits nothing from who starts it but the network namespace,
+// the mount namespace and limits: it has a session, an environment and a umask
+// of its own, / as its directory, and no other files open.
 func Start(ctx context.Context, opt Options) (started bool, err error) {
+	for _, path := range []*string{&opt.Run, &opt.State, &opt.Socket} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return false, fmt.Errorf("start the daemon: %w", err)
+		}
+	}
 	if err := MakeDirs(opt); err != nil {
 		return false, err
 	}
@@ -50,6 +60,7 @@ func Start(ctx context.Context, opt Options) (started bool, err error) {
 	cmd := exec.Command("/proc/self/exe", "daemon", "--idle-exit", "--ready-fd", "3",
 		"--run", opt.Run, "--state", opt.State, "--socket", opt.Socket)
 	cmd.Args[0] = "fairlead"
+	cmd.Env = environment()
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = "/", log, log, []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
@@ -58,6 +69,37 @@ func Start(ctx context.Context, opt Options) (started bool, err error) {
 		return false, fmt.Errorf("start the daemon: %w", err)
 	}
 	return true, awaitReady(cmd, said, LogFile(opt))
+}
+
+// environment is that of a daemon in the background: a search path for commands
+// of health checks, and the engine to ask if it is one of this host.
+func environment() []string {
+	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	if engine := os.Getenv("DOCKER_HOST"); strings.HasPrefix(engine, "unix://") {
+		env = append(env, "DOCKER_HOST="+engine)
+	}
+	return env
+}
+
+// CloseInherited closes the files that a daemon in the background has inherited
+// beside its standard ones and the pipe for its readiness. What the process has
+// opened itself is close-on-exec.
+func CloseInherited(ready int) error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("close inherited files: %w", err)
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= 2 || fd == ready {
+			continue
+		}
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd) // whatever it says, it is closed
+		}
+	}
+	return nil
 }
 
 // LogFile is where a daemon in the background writes.

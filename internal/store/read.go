@@ -1,0 +1,83 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"fairlead/internal/model"
+
+	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
+)
+
+// ReadWishes returns the wishes that a process stored which runs no more. The
+// error is a *HeldError if one has the databases open, and wraps os.ErrNotExist
+// if nothing was stored. It writes nothing.
+func ReadWishes(at Places) (model.Wishes, error) {
+	f := &File{pid: filepath.Join(at.Run, "pid")}
+	w, err := f.readWishes(at)
+	return w, errors.Join(err, f.closeAll())
+}
+
+func (f *File) readWishes(at Places) (w model.Wishes, err error) {
+	if f.lasting, err = readDatabase(filepath.Join(at.State, "fairlead.db"), f.pid); err != nil {
+		return w, err
+	}
+	f.boot, err = readDatabase(filepath.Join(at.Run, "boot.db"), f.pid)
+	absent := errors.Is(err, os.ErrNotExist)
+	if absent {
+		f.boot, err = &database{}, nil // there was a reboot
+	}
+	if err != nil {
+		return w, err
+	}
+	f.declare()
+	err = f.lasting.read()
+	if absent {
+		f.boot = nil
+	}
+	current := false
+	if err == nil && !absent {
+		current, err = f.boot.isCurrent()
+	}
+	if err == nil && current {
+		err = f.boot.read()
+	}
+	if err != nil {
+		return w, err
+	}
+	if !current {
+		f.awaitSandboxes()
+	}
+	return f.wishes(), nil
+}
+
+// readDatabase opens a database to read it.
+func readDatabase(path, pid string) (*database, error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockPatience, ReadOnly: true})
+	if errors.Is(err, bbolterrors.ErrTimeout) {
+		holder, _ := os.ReadFile(pid) // it may have ended just now
+		return nil, &HeldError{Path: path, PID: string(holder)}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read store %s: %w", path, err)
+	}
+	return &database{db: db}, nil
+}
+
+// isCurrent reports whether the database is of this boot.
+func (d *database) isCurrent() (is bool, err error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return false, fmt.Errorf("read store: %w", err)
+	}
+	err = d.db.View(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte("meta"))
+		is = b != nil && string(b.Get([]byte("boot"))) == strings.TrimSpace(string(boot))
+		return nil
+	})
+	return is, err
+}

@@ -113,6 +113,7 @@ func (d *Daemon) forget() {
 			delete(d.boxes, ref)
 		}
 	}
+	d.forgetExternal()
 }
 
 // dead returns the references of the attached sandboxes that are gone.
@@ -123,8 +124,9 @@ func (d *Daemon) dead(w model.Wishes) map[string]bool {
 func (d *Daemon) deadAmong(w model.Wishes, suspect func(*box) bool) map[string]bool {
 	dead := map[string]bool{}
 	looked := map[string]bool{}
+	var scan processScan
 	for _, a := range w.Attachments {
-		if groupGone(a) {
+		if groupGone(a) || isExternal(a) && d.externalState(a, &scan) == externalDead {
 			dead[a.Ref] = true
 		}
 		if a.Sandbox == "" || a.Handed != "" || looked[a.Ref] {
@@ -143,6 +145,7 @@ func (d *Daemon) deadAmong(w model.Wishes, suspect func(*box) bool) map[string]b
 func (d *Daemon) verify(suspect func(*box) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.recordExternal()
 	dead := d.deadAmong(d.wishes, suspect)
 	if len(dead) == 0 {
 		return

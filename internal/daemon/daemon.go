@@ -29,6 +29,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -113,6 +114,11 @@ type Daemon struct {
 	full model.State
 	// boxes are the living sandboxes that are attached, by their references.
 	boxes map[string]*box
+	// external is what is known of the sandboxes of external endpoints, by the
+	// names of their attachments.
+	external map[string]*external
+	// checkExternal holds a value when an external endpoint may be dead.
+	checkExternal chan struct{}
 	// problems says why an attachment or a publish of the wishes is not
 	// applied, by its name.
 	problems map[string]string
@@ -147,6 +153,7 @@ func New(cfg Config) (*Daemon, error) {
 		cfg:    cfg,
 		engine: engine.New(engine.Config{Kernel: cfg.Host, Store: cfg.Store, StartProxy: cfg.StartProxy, FindProxy: cfg.FindProxy, Facts: cfg.Facts}),
 		boxes:  map[string]*box{}, problems: map[string]string{}, clients: map[string]*client{},
+		external: map[string]*external{}, checkExternal: make(chan struct{}, 1),
 		answers: map[netip.Addr]*overlay.Responder{},
 		look:    make(chan string),
 		unfit:   map[string]bool{}, parted: map[string][]netip.Addr{},
@@ -212,6 +219,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 			d.verify(func(b *box) bool { return id == kernel.NoSandbox || b.id == id })
 		case ref := <-d.look:
 			d.verify(func(b *box) bool { return b.ref == ref })
+		case <-d.checkExternal:
+			d.verify(func(*box) bool { return false })
 		case <-changed:
 			d.verify((*box).moved)
 			d.revive(ctx)
@@ -235,11 +244,13 @@ func (d *Daemon) TearDown(ctx context.Context) error {
 }
 
 // Empty reports whether there is nothing to hold: no attachment, no publish, no
-// virtual service.
+// virtual service, and no network of Docker's, which may need the daemon at any
+// time.
 func (d *Daemon) Empty() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.wishes.Attachments) == 0 && len(d.wishes.Services) == 0
+	return len(d.wishes.Attachments) == 0 && len(d.wishes.Services) == 0 &&
+		!slices.ContainsFunc(d.wishes.Networks, func(n model.Network) bool { return n.Origin == model.FromDocker })
 }
 
 // Held returns how many attachments and publishes users have asked for.

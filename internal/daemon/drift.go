@@ -232,14 +232,18 @@ func (d *Daemon) namespaces() func(path string) int {
 // missing has gone with them.
 func (d *Daemon) deadIn(part plan.Plan) map[string]bool {
 	paths := map[string]bool{}
+	external := false
 	for _, o := range part {
+		if link, ok := o.(plan.Link); ok && link.Handed {
+			external = true
+		}
 		for _, end := range append(plan.Ends(o), plan.Base(o)) {
 			if i := strings.LastIndexByte(end, ' '); i > 0 {
 				paths[end[:i]] = true
 			}
 		}
 	}
-	if len(paths) == 0 {
+	if len(paths) == 0 && !external {
 		return nil
 	}
 	return d.deadAmong(d.wishes, func(b *box) bool { return paths[b.path] })

@@ -52,6 +52,7 @@ func (d *Daemon) Join(name, path string) (model.Endpoint, engine.Interior, error
 	if err != nil {
 		return model.Endpoint{}, in, fmt.Errorf("join %s to %s: %w", name, a.Network, err)
 	}
+	d.awaitExternal(name, true)
 	d.cfg.Log.Info("joined", "attachment", name, "network", a.Network, "sandbox", path)
 	e, _ := d.full.Endpoint(name)
 	return e, in, nil
@@ -71,7 +72,8 @@ func (d *Daemon) Leave(name string) error {
 	}
 	next := d.wishes
 	next.Publishes = slices.DeleteFunc(slices.Clone(next.Publishes), func(p model.Publish) bool { return p.Endpoint == name })
-	a.Sandbox = ""
+	a.Sandbox, a.Namespace = "", ""
+	d.awaitExternal(name, true)
 	if err := d.settle(with(next, a)); err != nil {
 		return fmt.Errorf("leave %s: %w", name, err)
 	}

@@ -131,8 +131,9 @@ func without(w model.Wishes, dead map[string]bool) model.Wishes {
 	gone := map[string]bool{}
 	for _, a := range w.Attachments {
 		if dead[a.Ref] {
+			waited := a.Sandbox == "" && a.Origin == model.FromDocker
 			a.Sandbox, a.Namespace, a.Lease = "", "", model.Lease{}
-			if !a.Keep {
+			if !a.Keep || waited { // Docker makes a new endpoint whenever it starts a container
 				gone[a.Name] = true
 				continue
 			}
@@ -169,8 +170,12 @@ func (d *Daemon) adopt(w model.Wishes) {
 		if a.Sandbox != "" && a.Handed == "" {
 			d.enter(a)
 		}
+		if isExternal(a) {
+			d.awaitExternal(a.Name, false)
+		}
 	}
-	err := d.bury(d.dead(w))
+	d.recordExternal()
+	err := d.bury(d.dead(d.wishes))
 	if err == nil {
 		d.startClients()
 		return

@@ -29,6 +29,9 @@ type Attachment struct {
 	Late bool `json:"late,omitempty"`
 	// Own says that the network was made for this attachment and goes with it.
 	Own bool `json:"own,omitempty"`
+	// Engine identifies the process of the container engine that asked for the
+	// attachment, as sandbox.ProcessID does; empty if it is unknown.
+	Engine string `json:"engine,omitempty"`
 	// Origin says who made the attachment; only they change it or take it away.
 	Origin Origin `json:"origin,omitempty"`
 }
@@ -77,7 +80,7 @@ func (a Attachment) Leased() Endpoint {
 // Equal reports whether nothing differs.
 func (a Attachment) Equal(o Attachment) bool {
 	return a.Endpoint.Equal(o.Endpoint) && a.Ref == o.Ref && a.Namespace == o.Namespace &&
-		a.Keep == o.Keep && a.DHCP == o.DHCP && a.Lease.Equal(o.Lease) && a.Own == o.Own && a.Late == o.Late && a.Origin == o.Origin
+		a.Keep == o.Keep && a.DHCP == o.DHCP && a.Lease.Equal(o.Lease) && a.Own == o.Own && a.Late == o.Late && a.Engine == o.Engine && a.Origin == o.Origin
 }
 
 // Wishes are what users have asked of a host one by one, for sandboxes that

@@ -64,7 +64,7 @@ func Serve(ctx context.Context, l *net.UnixListener, h http.Handler) error {
 	return nil
 }
 
-// peer is the key of the caller's user in a connection's context.
+// peer is the key of the caller's credentials in a connection's context.
 type peer struct{}
 
 // withPeer notes who is at the other end, as the kernel says (SO_PEERCRED).
@@ -83,13 +83,20 @@ func withPeer(ctx context.Context, conn net.Conn) context.Context {
 	}); failed != nil || err != nil {
 		return ctx
 	}
-	return context.WithValue(ctx, peer{}, cred.Uid)
+	return context.WithValue(ctx, peer{}, *cred)
+}
+
+// CallerPID returns the pid of the process that connected, 0 if it is unknown or
+// in a PID namespace that cannot be seen.
+func CallerPID(ctx context.Context) int {
+	cred, _ := ctx.Value(peer{}).(unix.Ucred)
+	return int(cred.Pid)
 }
 
 // allowed reports whether the caller is root, or the user of the daemon.
 func allowed(ctx context.Context) bool {
-	uid, known := ctx.Value(peer{}).(uint32)
-	return known && (uid == 0 || int(uid) == os.Geteuid())
+	cred, known := ctx.Value(peer{}).(unix.Ucred)
+	return known && (cred.Uid == 0 || int(cred.Uid) == os.Geteuid())
 }
 
 // Handler answers the requests of the API.

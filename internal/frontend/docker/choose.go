@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/model"
@@ -67,6 +68,17 @@ func (c *chooser) avoid(taken model.Publish) bool {
 		}
 	}
 	return false
+}
+
+// owners returns the other endpoints that publish a port of p.
+func (c *chooser) owners(p model.Publish) []string {
+	var names []string
+	for _, a := range c.all {
+		if a.Name != c.me.Name && slices.ContainsFunc(a.Publishes, func(o daemon.PublishedView) bool { return p.Collides(o.Publish) }) {
+			names = append(names, a.Name)
+		}
+	}
+	return names
 }
 
 // pick chooses host ports for a span: those that it has, or else free ones.

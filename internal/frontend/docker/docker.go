@@ -25,6 +25,12 @@
 // takes the old ones away and makes new ones. When Docker gives away an address
 // that a guest has, that guest is stale and goes: Docker was killed before it
 // had noted it.
+//
+// Docker cannot report the end of a container while either side is down. The
+// daemon then removes the endpoint itself (package daemon, external.go): when it
+// starts, when Docker starts, and when the container's last process ends. An
+// endpoint that needs a host port of another one displaces it, unless that one is
+// alive or starting.
 package docker
 
 import (
@@ -60,6 +66,8 @@ type Daemon interface {
 	Join(name, path string) (model.Endpoint, engine.Interior, error)
 	Expose(name string, publishes []model.Publish) error
 	Leave(name string) error
+	RemoveDead()
+	Displace(name string) (bool, error)
 	Detach(context.Context, daemon.DetachRequest) (daemon.Result, error)
 }
 
@@ -91,7 +99,9 @@ type Config struct {
 	// Lasting notes outlive a reboot, Passing ones do not.
 	Lasting, Passing Notes
 	Host             Host
-	Log              *slog.Logger
+	// Caller returns the pid of the engine that makes a call, 0 if it is unknown.
+	Caller func(context.Context) (pid int)
+	Log    *slog.Logger
 }
 
 // Driver answers Docker.

@@ -11,6 +11,7 @@ import (
 	"fairlead/internal/daemon"
 	"fairlead/internal/engine"
 	"fairlead/internal/model"
+	"fairlead/internal/sandbox"
 )
 
 // own is what an endpoint has of its own. It ends with the boot.
@@ -30,6 +31,7 @@ func (d *Driver) createEndpoint(ctx context.Context, r endpointRequest) (any, er
 	if err != nil {
 		return nil, err
 	}
+	a.Engine = sandbox.ProcessID(d.cfg.Caller(ctx))
 	if err := d.dropStale(ctx, a); err != nil {
 		return nil, err
 	}

@@ -27,6 +27,8 @@ type fake struct {
 	attachments []daemon.View
 	// taken are host ports that somebody else has.
 	taken []model.PortRange
+	// dead are endpoints whose containers have ended.
+	dead map[string]bool
 	// in is what every link has in its sandbox.
 	in    engine.Interior
 	asked int
@@ -87,6 +89,14 @@ func (f *fake) Expose(name string, publishes []model.Publish) error {
 			}
 		}
 	}
+	for _, o := range f.attachments {
+		for _, have := range o.Publishes {
+			i := slices.IndexFunc(publishes, have.Collides)
+			if o.Name != name && i >= 0 {
+				return fmt.Errorf("publish: %w", &model.PortTakenError{Publish: publishes[i], Owner: "endpoint " + o.Name})
+			}
+		}
+	}
 	v.Publishes = nil
 	for _, p := range publishes {
 		v.Publishes = append(v.Publishes, daemon.PublishedView{Publish: p})
@@ -99,6 +109,18 @@ func (f *fake) Leave(name string) error {
 		v.Sandbox, v.Publishes = "", nil
 	}
 	return nil
+}
+
+func (f *fake) RemoveDead() {
+	f.attachments = slices.DeleteFunc(f.attachments, func(v daemon.View) bool { return f.dead[v.Name] })
+}
+
+func (f *fake) Displace(name string) (bool, error) {
+	dead := f.dead[name]
+	if dead {
+		f.attachments = slices.DeleteFunc(f.attachments, func(v daemon.View) bool { return v.Name == name })
+	}
+	return dead, nil
 }
 
 func (f *fake) Detach(_ context.Context, r daemon.DetachRequest) (daemon.Result, error) {
@@ -161,7 +183,7 @@ func newPlugin(t testing.TB) *plugin {
 
 // start is the next daemon.
 func (p *plugin) start() {
-	p.handler = docker.New(docker.Config{Daemon: p.fake, Lasting: p.lasting, Passing: p.passing, Host: p.fake, Log: slog.New(slog.DiscardHandler)}).Handler()
+	p.handler = docker.New(docker.Config{Daemon: p.fake, Lasting: p.lasting, Passing: p.passing, Host: p.fake, Caller: func(context.Context) int { return 0 }, Log: slog.New(slog.DiscardHandler)}).Handler()
 }
 
 // post makes a call, and returns what is answered.

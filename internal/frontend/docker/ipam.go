@@ -57,10 +57,25 @@ func (d *Driver) ipamMethods() map[string]method {
 	}
 }
 
-// activate is Docker's first call after it has started.
+// activate is Docker's first call after it has started. It drops what earlier
+// engines have left of containers that have ended.
 func (d *Driver) activate(context.Context, []byte) (any, error) {
+	d.cfg.Daemon.RemoveDead()
+	exists, used := map[string]bool{}, map[netip.Addr]bool{}
+	for _, a := range d.cfg.Daemon.Attachments() {
+		exists[ownKey(a.Name)] = true
+		for _, addr := range a.Addresses {
+			used[addr] = true
+		}
+	}
 	err := d.leasing(func(l *leases) error {
+		for key := range d.cfg.Passing.All() {
+			if strings.HasPrefix(key, ownKey("")) && !exists[key] {
+				l.passing[key] = nil
+			}
+		}
 		l.unclaim()
+		l.dropUnused(used)
 		return nil
 	})
 	return activation{[]string{"NetworkDriver", "IpamDriver"}}, err

@@ -69,9 +69,13 @@ func TestDockerStartsAnew(t *testing.T) {
 		p.calls("IpamDriver.RequestAddress", web, `{"Address":"172.30.0.9/24"}`)
 	}
 	leased()
-	p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24"}`, `{"Address":"172.30.0.2/24"}`)
+	for _, addr := range []string{"2", "3"} {
+		p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24"}`, `{"Address":"172.30.0.`+addr+`/24"}`)
+		p.calls("NetworkDriver.CreateEndpoint", `{"NetworkID": "n", "EndpointID": "`+addr+`", "Interface": {"Address": "172.30.0.`+addr+`/24", "MacAddress": "02:00:00:00:00:0`+addr+`"}}`, `{"Interface":{}}`)
+	}
+	p.dead = map[string]bool{"docker-3": true}
 	p.calls("Plugin.Activate", "", `{"Implements":["NetworkDriver","IpamDriver"]}`)
-	p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24"}`, `{"Address":"172.30.0.3/24"}`) // 2 may run still
+	p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24"}`, `{"Address":"172.30.0.3/24"}`) // 2 may still run
 	p.refuses("IpamDriver.RequestPool", `{"Pool": "172.30.0.0/16"}`, "another network has")
 	leased()
 	p.refuses("IpamDriver.RequestAddress", web, "already in use")

@@ -113,6 +113,16 @@ func (l *leases) unclaim() {
 	}
 }
 
+// dropUnused drops the addresses that were chosen for containers and that no
+// endpoint has. Docker does not return them if it was killed.
+func (l *leases) dropUnused(used map[netip.Addr]bool) {
+	for addr, a := range l.leases {
+		if !a.Asked && !used[addr] {
+			l.dropLease(addr)
+		}
+	}
+}
+
 // claimPool leases a pool.
 func (l *leases) claimPool(p pool) error {
 	for id, o := range l.pools {

@@ -136,6 +136,7 @@ func (d *Driver) publish(name string, o options) error {
 	d.choosing.Lock()
 	defer d.choosing.Unlock()
 	c := chooser{last: &d.last, all: all, me: me, wanted: spans(ports)}
+	displaced := map[string]bool{}
 	if c.open() {
 		if c.local, err = d.cfg.Host.LocalPorts(); err != nil {
 			return err
@@ -154,8 +155,12 @@ func (d *Driver) publish(name string, o options) error {
 		if !errors.As(err, &taken) {
 			return err
 		}
-		if !c.avoid(taken.Publish) {
-			return allocated(taken)
+		if c.avoid(taken.Publish) {
+			continue
+		}
+		again, err := d.displace(c.owners(taken.Publish), displaced)
+		if err != nil || !again {
+			return errors.Join(allocated(taken), err)
 		}
 	}
 }
@@ -174,6 +179,27 @@ func (d *Driver) bindable(ports []port) error {
 		}
 	}
 	return nil
+}
+
+// displace removes those owners of a port that are dead, each once, and reports
+// whether there were any.
+func (d *Driver) displace(owners []string, displaced map[string]bool) (bool, error) {
+	removed := false
+	for _, name := range owners {
+		if displaced[name] {
+			continue
+		}
+		displaced[name] = true
+		gone, err := d.cfg.Daemon.Displace(name)
+		if err != nil {
+			return removed, err
+		}
+		if gone {
+			d.cfg.Log.Warn("removed a dead endpoint that held a port", "attachment", name)
+		}
+		removed = removed || gone
+	}
+	return removed, nil
 }
 
 // allocated says it as Docker does: others look for its words.

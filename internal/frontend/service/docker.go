@@ -102,7 +102,7 @@ func dockerLabels(d *daemon.Daemon, opt Options) func(context.Context) error {
 // dockerDriver answers a Docker engine.
 func dockerDriver(d *daemon.Daemon, files *store.File, host *kernel.Host, opt Options) http.Handler {
 	driver := docker.New(docker.Config{
-		Daemon: d, Lasting: files.Lasting(), Passing: files.Passing(), Host: dockerHost{host}, Log: opt.Log,
+		Daemon: d, Lasting: files.Lasting(), Passing: files.Passing(), Host: dockerHost{host}, Caller: admin.CallerPID, Log: opt.Log,
 	})
 	return admin.RootOnly(driver.Handler())
 }

@@ -1,0 +1,106 @@
+package daemon_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"fairlead/internal/model"
+	"fairlead/internal/sandbox"
+	"fairlead/test/process"
+)
+
+// container is a box whose namespace stays when its process has ended, as a
+// container engine's mount has it.
+type container struct {
+	box
+	path string
+}
+
+func (w *world) container() container {
+	w.Helper()
+	b := w.box()
+	f, err := os.Open("/proc/" + b.pid + "/ns/net")
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { f.Close() })
+	return container{b, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd())}
+}
+
+// engineHere identifies an engine that runs, engineGone one that has ended.
+var engineHere, engineGone = sandbox.ProcessID(os.Getpid()), fmt.Sprint(os.Getpid(), "@1")
+
+// external joins an external endpoint to a sandbox at path and publishes a port.
+func (w *world) external(name, engine, path string, number byte, port uint16) error {
+	w.Helper()
+	a := model.Attachment{Origin: model.FromDocker, Ref: "docker:" + name, Engine: engine, Endpoint: model.Endpoint{
+		Name: name, Network: "lan", Handed: "fd-" + name, Addresses: addrs(fmt.Sprintf("172.30.0.%d", number), fmt.Sprintf("fd00:30::%d", number))}}
+	if _, err := w.Reserve(a); err != nil {
+		w.Fatal(err)
+	}
+	if _, _, err := w.Join(name, path); err != nil {
+		w.Fatal(err)
+	}
+	return w.Expose(name, []model.Publish{{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(port), Ports: model.Port(80)}})
+}
+
+// left are the names of the attachments that there are.
+func (w *world) left() string {
+	var names []string
+	for _, v := range w.Attachments() {
+		names = append(names, v.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// TestDeadExternalEndpoints has containers end while the daemon, their engine or
+// both are down: what was theirs goes, and nothing of the others.
+func TestDeadExternalEndpoints(t *testing.T) {
+	w := newWorld(t).start()
+	n := lan
+	n.Origin = model.FromDocker
+	w.network(n)
+	dead, paused, ends := w.container(), w.container(), w.container()
+	defer process.Pause(t, paused.Cmd.Process.Pid)()
+	for i, e := range []struct{ name, engine, path string }{
+		{"dead", engineHere, dead.path}, {"paused", engineHere, paused.path}, {"ends", engineHere, ends.path},
+		{"unseen", engineHere, dead.path}, {"starting", engineHere, "/nowhere/starting"}, {"failed", engineGone, "/nowhere/failed"}, {"unknown", "", "/nowhere/unknown"},
+	} {
+		if e.name == "unseen" {
+			w.RemoveDead() // which records who runs
+			dead.kill()
+			e.path = w.container().path
+		}
+		if err := w.external(e.name, e.engine, e.path, byte(10+i), uint16(8010+i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.stop()
+	w.start()
+	if got := w.left(); got != "ends paused starting unknown unseen" {
+		t.Errorf("there are %q", got)
+	}
+	ends.kill()
+	w.until("the container's end is noticed", func() bool { return w.left() == "paused starting unknown unseen" })
+
+	// Who needs the port of one that lives is refused.
+	for _, c := range []struct {
+		owner string
+		gone  bool
+	}{{"paused", false}, {"unseen", false}, {"starting", true}, {"unknown", true}, {"nobody", true}} {
+		if gone, err := w.Displace(c.owner); err != nil || gone != c.gone {
+			t.Errorf("%s is displaced: %t, %v, want %t", c.owner, gone, err, c.gone)
+		}
+	}
+	if err := w.external("first", engineHere, "/nowhere/first", 30, 8030); err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := w.Displace("first"); gone || err != nil {
+		t.Errorf("one that is being started is displaced: %t, %v", gone, err)
+	}
+	if err := w.external("second", engineHere, "/nowhere/second", 31, 8030); err == nil {
+		t.Error("two have the same port")
+	}
+}

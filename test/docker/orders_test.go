@@ -1,0 +1,363 @@
+package docker_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fairlead/test/engines"
+)
+
+// TestOrders stops, kills and starts dockerd, the daemon and containers in
+// random orders, and compares each order with a model: in the end every
+// container that its restart policy starts runs and is reached at its ports, the
+// others can be started, and no endpoint of a dead container is left.
+//
+// FAIRLEAD_ORDERS is how many orders are taken, FAIRLEAD_SEED their seed.
+func TestOrders(t *testing.T) {
+	count, seed := variable(t, "FAIRLEAD_ORDERS", 2), variable(t, "FAIRLEAD_SEED", 12)
+	hosts := min(max(count/10, 1), 3)
+	dir := programs(t)
+	for name, programs := range engines.All(t) {
+		for n := range hosts {
+			t.Run(fmt.Sprintf("%s-%d", name, n), func(t *testing.T) {
+				t.Parallel()
+				o := newOrders(newHost(t, dir, programs))
+				for i := n; i < (count+1)/2; i += hosts {
+					o.take(i, rand.New(rand.NewPCG(uint64(seed), uint64(i))))
+				}
+			})
+		}
+	}
+}
+
+func variable(t *testing.T, name string, otherwise int) int {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s=%s: want a number", name, text)
+	}
+	return n
+}
+
+const (
+	// ordersPatience bounds what both daemons have to do by themselves; dockerd
+	// waits half a minute for a plugin that is down, several times.
+	ordersPatience = 5 * time.Minute
+	// pluginPatience is how long the daemon may be down while dockerd starts
+	// containers: dockerd retries a call for 15 seconds.
+	pluginPatience = 5 * time.Second
+)
+
+// ordered is a container and what the model says of it.
+type ordered struct {
+	name, network, policy, options string
+	port                           int
+	// stopped says that a user stopped it, missed that dockerd may not start it by
+	// itself: the daemon was down for too long, or dockerd was killed.
+	stopped, missed bool
+	pid             string
+}
+
+// orders is a host on which orders are taken.
+type orders struct {
+	*host
+	all []*ordered
+	// restarts gets the result of a dockerd that is being started; nil if none is.
+	restarts chan error
+	// dockerUp and daemonUp say which of the two run, or are being started.
+	dockerUp, daemonUp bool
+	// restore is live-restore, and killed says that dockerd ended without having
+	// ended its containers, which it has to do when it starts.
+	restore, killed bool
+	// alone is since when dockerd runs without the daemon.
+	alone time.Time
+	// taken is what was done.
+	taken []string
+}
+
+func newOrders(h *host) *orders {
+	h.docker("network", "create", "-d", "fairlead", "--ipam-driver", "fairlead", "-o", "via=nat", "one")
+	h.docker("network", "create", "-d", "fairlead", "-o", "via=ebpf", "two")
+	o := &orders{host: h, dockerUp: true, daemonUp: true}
+	for i, policy := range []string{"always", "unless-stopped", "always", "unless-stopped", "always", "unless-stopped"} {
+		c := &ordered{name: fmt.Sprintf("c%d", i), network: []string{"one", "two"}[i%2], policy: policy, port: 8000 + i}
+		if i > 3 {
+			c.options = ",driver-opt=via=proxy"
+		}
+		o.all = append(o.all, c)
+		o.run(c)
+	}
+	return o
+}
+
+func (o *orders) run(c *ordered) {
+	o.docker("run", "-d", "--name", c.name, "--restart", c.policy, "--network", "name="+c.network+c.options,
+		"-p", fmt.Sprintf("%d:80", c.port), "program", "serve", "name:"+c.name, "tcp:80")
+	c.stopped, c.missed = false, false
+}
+
+// step is something that may happen.
+type step struct {
+	name     string
+	possible bool
+	do       func()
+}
+
+// take takes one order, from a host where all runs to one where all runs.
+func (o *orders) take(number int, random *rand.Rand) {
+	o.taken, o.restore = nil, number%2 == 1
+	o.live(o.restore)
+	o.pids()
+	steps := 2 + random.IntN(5)
+	if number == 0 { // as it was found
+		for _, name := range []string{"daemon stop", "docker stop", "daemon start", "docker start"} {
+			o.step(name, o.steps(o.all[0]))
+		}
+		steps = 0
+	}
+	for range steps {
+		possible := slices.DeleteFunc(o.steps(o.all[random.IntN(len(o.all))]), func(s step) bool { return !s.possible })
+		o.step(possible[random.IntN(len(possible))].name, possible)
+	}
+	if !o.dockerUp && random.IntN(2) == 0 {
+		o.step("docker start", o.steps(o.all[0]))
+	}
+	if !o.daemonUp {
+		o.step("daemon start", o.steps(o.all[0]))
+	}
+	if !o.dockerUp {
+		o.step("docker start", o.steps(o.all[0]))
+	}
+	o.settled()
+	o.Logf("order %d, live-restore %t: %s", number, o.restore, strings.Join(o.taken, ", "))
+}
+
+func (o *orders) step(name string, of []step) {
+	i := slices.IndexFunc(of, func(s step) bool { return s.name == name })
+	o.taken = append(o.taken, name)
+	of[i].do()
+}
+
+// steps are all, those of containers about c.
+func (o *orders) steps(c *ordered) []step {
+	runs := o.dockerUp && o.daemonUp
+	return []step{
+		{"daemon stop", o.daemonUp, func() { o.endDaemon("TERM") }},
+		{"daemon kill", o.daemonUp, func() { o.endDaemon("KILL") }},
+		{"daemon start", !o.daemonUp, o.startDaemon},
+		{"docker stop", o.dockerUp, func() { o.endDocker(syscall.SIGTERM) }},
+		{"docker kill", o.dockerUp, func() { o.endDocker(syscall.SIGKILL) }},
+		{"docker start", !o.dockerUp, o.startDocker},
+		{"crash " + c.name, !c.stopped, func() { o.crash(c) }},
+		{"stop " + c.name, runs && !c.stopped, func() {
+			o.awaitDocker()
+			o.docker("stop", "-t", "1", c.name)
+			c.stopped = true
+		}},
+		{"start " + c.name, runs && c.stopped, func() {
+			o.awaitDocker()
+			o.docker("start", c.name)
+			c.stopped = false
+		}},
+		{"replace " + c.name, runs, func() {
+			o.awaitDocker()
+			o.docker("rm", "-f", c.name)
+			o.run(c)
+		}},
+	}
+}
+
+func (o *orders) endDaemon(signal string) {
+	o.sh("kill -" + signal + " $(cat /run/fairlead/pid)")
+	<-(*o.daemon).Done()
+	o.daemonUp, o.alone = false, time.Now()
+}
+
+func (o *orders) startDaemon() {
+	o.start()
+	o.daemonUp = true
+	o.miss()
+}
+
+// miss notes that containers may have had to start without the daemon.
+func (o *orders) miss() {
+	if o.dockerUp && !o.alone.IsZero() && time.Since(o.alone) > pluginPatience {
+		for _, c := range o.all {
+			c.missed = true
+		}
+	}
+	o.alone = time.Time{}
+}
+
+func (o *orders) endDocker(s syscall.Signal) {
+	o.awaitDocker()
+	if !o.daemonUp {
+		o.miss()
+	}
+	o.pids()
+	if err := o.Signal(s); err != nil {
+		o.Fatal(err)
+	}
+	o.dockerUp, o.killed = false, !o.restore && (s == syscall.SIGKILL || !o.daemonUp)
+}
+
+// startDocker starts dockerd, which may need the daemon to be started before it
+// answers.
+func (o *orders) startDocker() {
+	o.dockerUp, o.restarts = true, make(chan error, 1)
+	if !o.daemonUp {
+		o.alone = time.Now()
+	}
+	for _, c := range o.all {
+		switch {
+		case c.policy == "always":
+			c.stopped = false
+		case o.killed: // containers that dockerd ends itself count as stopped by a user
+			c.missed = true
+		}
+	}
+	go func() { o.restarts <- o.Restart(o.whole.Context()) }()
+}
+
+// awaitDocker waits for a dockerd that is being started.
+func (o *orders) awaitDocker() {
+	if o.restarts == nil {
+		return
+	}
+	if err := <-o.restarts; err != nil {
+		o.Fatalf("after %v: %v", o.taken, err)
+	}
+	o.restarts = nil
+}
+
+// pids notes the processes of the containers.
+func (o *orders) pids() {
+	for _, c := range o.all {
+		c.pid = o.docker("inspect", "-f", "{{.State.Pid}}", c.name)
+	}
+}
+
+// crash ends a container's process, whoever runs.
+func (o *orders) crash(c *ordered) {
+	if o.dockerUp {
+		o.awaitDocker()
+		c.pid = o.docker("inspect", "-f", "{{.State.Pid}}", c.name)
+		if !o.daemonUp {
+			c.missed = true
+		}
+	}
+	o.sh(fmt.Sprintf(`case "$(readlink /proc/%s/exe)" in (*/program) kill -9 %s ;; esac`, c.pid, c.pid))
+}
+
+// settled waits until the host is as the model says.
+func (o *orders) settled() {
+	o.awaitDocker()
+	for _, c := range o.all {
+		if c.stopped {
+			o.until("it is stopped", c, func() bool { return !o.running(c) })
+			o.free(c)
+		}
+		if why := o.docker("inspect", "-f", "{{.State.Error}}", c.name); strings.Contains(why, "allocated") {
+			o.Errorf("after %v: %s: %s", o.taken, c.name, why)
+		}
+		if c.stopped || c.missed && !o.running(c) {
+			o.startAgain(c)
+		}
+		c.stopped, c.missed = false, false
+	}
+	for _, c := range o.all {
+		o.until("it runs and answers", c, func() bool {
+			if !o.running(c) && o.lost(o.docker("inspect", "-f", "{{.State.Error}}", c.name)) {
+				o.replace(c)
+			}
+			return o.running(c) && o.answers(c)
+		})
+	}
+	o.until("every endpoint is of a container that runs", o.all[0], func() bool { return slices.Equal(o.endpoints(), o.containers()) })
+}
+
+// startAgain starts a container that its policy did not have to start.
+func (o *orders) startAgain(c *ordered) {
+	if _, err := o.Run(o.Context(), "start", c.name); err != nil {
+		if !o.lost(err.Error()) {
+			o.Fatalf("after %v: %v", o.taken, err)
+		}
+		o.replace(c)
+	}
+}
+
+// lost reports whether dockerd cannot start a container again because it was
+// killed while the container ended: containerd then keeps the old task. It
+// happens on any network.
+func (o *orders) lost(reason string) bool {
+	return strings.Contains(reason, "AlreadyExists: task")
+}
+
+func (o *orders) replace(c *ordered) {
+	o.Logf("after %v: dockerd has lost %s: replaced", o.taken, c.name)
+	o.docker("rm", "-f", c.name)
+	o.run(c)
+}
+
+func (o *orders) until(what string, c *ordered, is func() bool) {
+	o.Helper()
+	for end := time.Now().Add(ordersPatience); !is(); {
+		if time.Now().After(end) {
+			o.Fatalf("after %v: %s: not so that %s: %s\n%v, containers %v\n%s", o.taken, c.name, what,
+				o.docker("inspect", "-f", "{{json .State}}", c.name), o.endpoints(), o.containers(), o.sh(o.dir+"/fairlead ls"))
+		}
+	}
+}
+
+func (o *orders) running(c *ordered) bool {
+	return o.docker("inspect", "-f", "{{.State.Running}} {{.State.Restarting}}", c.name) == "true false"
+}
+
+// answers asks at the container's port.
+func (o *orders) answers(c *ordered) bool {
+	out, err := o.Command(o.Context(), "sh", "-ec", fmt.Sprintf("timeout 5 %s %s/program ask tcp %s:%d", lan, o.dir, hostAddr, c.port)).CombinedOutput()
+	return err == nil && strings.TrimSpace(string(out)) == c.name
+}
+
+// free fails the test if anything is said to have the port of a container that
+// does not run.
+func (o *orders) free(c *ordered) {
+	if out, err := o.Command(o.Context(), o.dir+"/fairlead", "ports", strconv.Itoa(c.port)).CombinedOutput(); err == nil {
+		o.Errorf("after %v: %s does not run, and its port is shown:\n%s", o.taken, c.name, out)
+	}
+}
+
+// endpoints are the names of the endpoints that the daemon has.
+func (o *orders) endpoints() []string {
+	var list struct{ Attachments []struct{ Name string } }
+	if err := json.Unmarshal([]byte(o.sh(o.dir+"/fairlead ls -o json")), &list); err != nil {
+		o.Fatal(err)
+	}
+	var names []string
+	for _, a := range list.Attachments {
+		names = append(names, a.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// containers are the names that the endpoints of the containers have.
+func (o *orders) containers() []string {
+	var names []string
+	for _, c := range o.all {
+		names = append(names, "docker-"+o.docker("inspect", "-f", "{{range .NetworkSettings.Networks}}{{slice .EndpointID 0 12}}{{end}}", c.name))
+	}
+	slices.Sort(names)
+	return names
+}

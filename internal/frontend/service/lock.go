@@ -31,7 +31,7 @@ import (
 //     only if its owner has CAP_NET_ADMIN: who has that needs no lock to break
 //     the daemon's networks.
 //
-// docs/adr/0036-one-daemon-per-network-namespace.md weighs the alternatives.
+// docs/adr/0038-one-daemon-per-network-namespace.md weighs the alternatives.
 
 // lockSocket is the abstract socket's name.
 const lockSocket = "@fairlead-daemon"

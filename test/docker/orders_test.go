@@ -121,7 +121,7 @@ func (o *orders) take(number int, random *rand.Rand) {
 	o.pids()
 	steps := 2 + random.IntN(5)
 	if number == 0 { // as it was found
-		for _, name := range []string{"daemon stop", "docker stop", "daemon start", "docker start"} {
+		for _, name := range []string{"daemon kill", "docker kill", "daemon start", "docker start"} {
 			o.step(name, o.steps(o.all[0]))
 		}
 		steps = 0
@@ -152,14 +152,16 @@ func (o *orders) step(name string, of []step) {
 // steps are all, those of containers about c.
 func (o *orders) steps(c *ordered) []step {
 	runs := o.dockerUp && o.daemonUp
+	// A dockerd that is being started without the daemon may take minutes.
+	idle := o.daemonUp || o.restarts == nil
 	return []step{
 		{"daemon stop", o.daemonUp, func() { o.endDaemon("TERM") }},
 		{"daemon kill", o.daemonUp, func() { o.endDaemon("KILL") }},
 		{"daemon start", !o.daemonUp, o.startDaemon},
-		{"docker stop", o.dockerUp, func() { o.endDocker(syscall.SIGTERM) }},
-		{"docker kill", o.dockerUp, func() { o.endDocker(syscall.SIGKILL) }},
+		{"docker stop", o.dockerUp && idle, func() { o.endDocker(syscall.SIGTERM) }},
+		{"docker kill", o.dockerUp && idle, func() { o.endDocker(syscall.SIGKILL) }},
 		{"docker start", !o.dockerUp, o.startDocker},
-		{"crash " + c.name, !c.stopped, func() { o.crash(c) }},
+		{"crash " + c.name, !c.stopped && idle, func() { o.crash(c) }},
 		{"stop " + c.name, runs && !c.stopped, func() {
 			o.awaitDocker()
 			o.docker("stop", "-t", "1", c.name)
@@ -301,7 +303,7 @@ func (o *orders) startAgain(c *ordered) {
 // killed while the container ended: containerd then keeps the old task. It
 // happens on any network.
 func (o *orders) lost(reason string) bool {
-	return strings.Contains(reason, "AlreadyExists: task")
+	return strings.Contains(reason, "task ") && strings.Contains(reason, "already exists") || strings.Contains(reason, "id already in use")
 }
 
 func (o *orders) replace(c *ordered) {
@@ -356,7 +358,8 @@ func (o *orders) endpoints() []string {
 func (o *orders) containers() []string {
 	var names []string
 	for _, c := range o.all {
-		names = append(names, "docker-"+o.docker("inspect", "-f", "{{range .NetworkSettings.Networks}}{{slice .EndpointID 0 12}}{{end}}", c.name))
+		id := o.docker("inspect", "-f", "{{range .NetworkSettings.Networks}}{{.EndpointID}}{{end}}", c.name)
+		names = append(names, "docker-"+id[:min(12, len(id))]) // it has none while it does not run
 	}
 	slices.Sort(names)
 	return names

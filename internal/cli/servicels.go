@@ -61,6 +61,8 @@ func thoseNotUp(all []daemon.ServiceView) []daemon.ServiceView {
 		}
 	}
 	return some
+}
+
 // noServices lists the services without a daemon. What is stored says nothing
 // about their real servers.
 func (r *remote) noServices(w model.Wishes) error {

@@ -91,15 +91,18 @@ func block(w *world, c threat.Cell, f flavor) fate {
 	attacker := w.from(c.Attacker, c.Driver)
 	for range tries() {
 		var burst [][]byte
-		var used []uint16
-		for range ports {
-			used = append(used, w.port())
-			burst = append(burst, forged(f, netip.AddrPortFrom(client, used[len(used)-1]), w.at(c, f)))
+		used := []uint16{w.port(), w.port()}
+		for n := range ports {
+			port := uint16(60000 + n) // nobody asks from these
+			if n < len(used) {
+				port = used[n]
+			}
+			burst = append(burst, forged(f, netip.AddrPortFrom(client, port), w.at(c, f)))
 		}
 		if err := attacker.send(burst...); err != nil {
 			return fate{err: err}
 		}
-		for _, port := range []uint16{used[0], used[ports-1]} {
+		for _, port := range used {
 			if err := place(w.client.Do).converse(f.proto, netip.AddrPortFrom(client, port), w.at(c, f), victim(c.Driver), nonce()); err != nil {
 				return fate{effect: true, because: err.Error()}
 			}

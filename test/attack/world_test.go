@@ -48,7 +48,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	f := fabric.New(t, fabric.Options{Hosts: 5, Switches: 2})
 	w := &world{t: t, fabric: f, host: f.Hosts[0], client: f.Hosts[1], lan: f.Hosts[2], other: f.Hosts[3], plain: f.Hosts[4]}
-	w.ports.Store(10000)
+	w.ports.Store(1500)
 	w.state = w.desired()
 	full, err := w.host.Engine.Set(context.Background(), w.state)
 	if err != nil {
@@ -271,8 +271,18 @@ func box(a threat.Attacker, d model.Driver) string {
 	return map[threat.Attacker]string{threat.SameNetwork: evil(d), threat.OtherNetwork: otherBox, threat.InternalNetwork: innerBox}[a]
 }
 
-// port returns a port that nobody has used.
-func (w *world) port() uint16 { return uint16(w.ports.Add(1)) }
+// port returns a port that nobody has used: neither one of the published ones,
+// nor one that Linux chooses.
+func (w *world) port() uint16 {
+	port := w.ports.Add(1)
+	if port >= hostServicePort {
+		port += 2000 // the published ones are behind it
+	}
+	if port >= 32768 {
+		panic("too many tries: the ports are used up")
+	}
+	return uint16(port)
+}
 
 // source is an attacker's own address.
 func (w *world) source(a threat.Attacker, d model.Driver, v4 bool) netip.Addr {

@@ -1,5 +1,5 @@
-// Package cgroup finds the host's cgroup v2 hierarchy, and freezes cgroups. It
-// makes none and mounts nothing.
+// Package cgroup finds the host's cgroup v2 hierarchy, freezes cgroups, and makes
+// cgroups whose processes end together. It mounts nothing.
 package cgroup
 
 import (

@@ -6,17 +6,21 @@ import (
 	"errors"
 	"os/exec"
 	"strconv"
-	"syscall"
 	"time"
 
+	"fairlead/internal/cgroup"
 	"fairlead/internal/child"
 )
 
 // execCheck runs a command with the server's address and port as its last
-// arguments, and passes where it exits with 0. The command has a process group of
-// its own, and what is left of that when it has ended is killed: a check that
-// leaves a process behind would fill the host with them.
-type execCheck struct{ command []string }
+// arguments, and passes where it exits with 0. Whatever the command has started
+// is killed when it ends: a check that leaves processes behind would fill the host
+// with them.
+type execCheck struct {
+	command []string
+	// group makes the cgroup of one run.
+	group func() (*cgroup.Group, error)
+}
 
 // drained is how long the output of a command is waited for that has ended, as
 // others may hold it open.
@@ -30,20 +34,18 @@ func (e execCheck) Check(ctx context.Context, at Target) Result {
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = said, said, drained
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "FAIRLEAD_SERVICE=" + at.Service, "FAIRLEAD_ENDPOINT=" + at.Endpoint}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	process, err := child.Start(context.WithoutCancel(ctx), cmd, child.Place{})
+	processes := e.descendants()
+	process, err := child.Start(context.WithoutCancel(ctx), cmd, processes.place(cmd))
 	if err != nil {
+		processes.end()
 		r := failed("this host cannot check: %v", err)
 		r.Void = true
 		return r
 	}
-	// The group has the child's number, for as long as one of it lives; the child
-	// may have gone to another.
-	end := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	stop := context.AfterFunc(ctx, func() { end(); _ = cmd.Process.Kill() })
+	stop := context.AfterFunc(ctx, func() { processes.kill(); _ = cmd.Process.Kill() })
 	err = process.Wait()
 	inTime := stop()
-	end() // numbers are not given again before all others have been
+	processes.end()
 	var exit *exec.ExitError
 	switch {
 	case !inTime:

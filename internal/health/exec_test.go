@@ -3,6 +3,7 @@ package health
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net/netip"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"fairlead/internal/cgroup"
 	"fairlead/internal/model"
 )
 
@@ -28,7 +30,8 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestExecGroup: whatever the command has started ends with it.
+// TestExecGroup: whatever the command has started ends with it, in a session of
+// its own too, and its cgroup is removed.
 func TestExecGroup(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
@@ -39,38 +42,61 @@ func TestExecGroup(t *testing.T) {
 		{"left behind", "sleep 1000 & echo goes >&3; echo done", false, true, "exit status 0: done"},
 		{"left behind, with its output elsewhere", "sleep 1000 >/dev/null 2>&1 & echo goes >&3; echo done", false, true, "exit status 0: done"},
 		{"left behind by a failure", "sleep 1000 & echo goes >&3; exit 3", false, false, "exit status 3: no output"},
+		{"too slow, in a session of its own", "setsid sh -c 'echo waits >&3; sleep 1000' & wait", true, false, "the command took too long"},
+		{"left behind in a session of its own", "setsid sleep 1000 & echo goes >&3; echo done", false, true, "exit status 0: done"},
+		{"left behind by a parent in a session of its own", "setsid sh -c 'setsid sleep 1000 & echo goes >&3'; echo done", false, true, "exit status 0: done"},
 		{"left behind by what was killed", "sleep 1000 & echo goes >&3; kill -9 $$", false, false, "signal: killed: no output"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			fifo := filepath.Join(t.TempDir(), "alive")
-			if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
-			alive := make(chan error, 1)
-			go func() {
-				f, err := os.Open(fifo)
-				if err != nil {
-					alive <- err
-					return
-				}
-				defer f.Close()
-				from := bufio.NewReader(f)
-				if _, err = from.ReadString('\n'); err == nil && c.cancel {
-					cancel()
-				}
-				_, err = io.Copy(io.Discard, from)
-				alive <- err // nobody has it open any more
-			}()
-			one, err := New(script("exec 3>"+fifo+"; "+c.text), Means{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			expect(t, one.Check(ctx, Target{Real: netip.MustParseAddrPort("192.0.2.1:80")}), c.ok, c.detail)
-			if err := <-alive; err != nil {
-				t.Error(err)
+			for name, group := range map[string]func() (*cgroup.Group, error){
+				"cgroup": newCheckGroup,
+				"mark":   func() (*cgroup.Group, error) { return nil, cgroup.ErrNone },
+			} {
+				t.Run(name, func(t *testing.T) {
+					execGroup(t, group, c.text, c.cancel, c.ok, c.detail)
+				})
 			}
 		})
+	}
+	root, err := cgroup.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(root, fmt.Sprint(checkGroups, os.Getpid(), "-*")))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// execGroup runs a command that has opened a FIFO as 3 and writes a line to it,
+// and waits until no process has the FIFO open. If cancel is set, the check's time
+// is over after that line.
+func execGroup(t *testing.T, group func() (*cgroup.Group, error), text string, cancelled, ok bool, detail string) {
+	t.Helper()
+	fifo := filepath.Join(t.TempDir(), "alive")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	alive := make(chan error, 1)
+	go func() {
+		f, err := os.Open(fifo)
+		if err != nil {
+			alive <- err
+			return
+		}
+		defer f.Close()
+		from := bufio.NewReader(f)
+		if _, err = from.ReadString('\n'); err == nil && cancelled {
+			cancel()
+		}
+		_, err = io.Copy(io.Discard, from)
+		alive <- err
+	}()
+	one := execCheck{script("exec 3>" + fifo + "; " + text).Command, group}
+	expect(t, one.Check(ctx, Target{Real: netip.MustParseAddrPort("192.0.2.1:80")}), ok, detail)
+	if err := <-alive; err != nil {
+		t.Error(err)
 	}
 }

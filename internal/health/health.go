@@ -90,7 +90,7 @@ func byType(c model.Check, m Means) (Checker, error) {
 	case model.CheckUDP:
 		return newUDP(c)
 	case model.CheckExec:
-		return execCheck{c.Command}, nil
+		return execCheck{c.Command, newCheckGroup}, nil
 	case model.CheckDocker:
 		if m.Container == nil {
 			return nil, fmt.Errorf("no container engine can be asked: use another check")

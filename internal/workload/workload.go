@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"fairlead/internal/cgroup"
 	"fairlead/internal/child"
 	"fairlead/internal/engine"
 	"fairlead/internal/kernel"
@@ -29,6 +30,9 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+// prefix marks the cgroups of workloads.
+const prefix = plan.Mark + "-run-"
 
 // Options say what to run.
 type Options struct {
@@ -54,18 +58,18 @@ func Run(opt Options) (code int, err error) {
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	defer signal.Stop(signals)
-	g, err := newGroup()
+	g, err := cgroup.New(prefix)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, g.close()) }()
+	defer func() { err = errors.Join(err, g.Close()) }()
 	h, err := kernel.Open("", kernel.Options{})
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
 	e := engine.New(engine.Config{Kernel: own{h}, Store: &store.Memory{}, StartProxy: noProxy})
-	state := desired(opt, g.path)
+	state := desired(opt, g.Path)
 	if err := free(h, state.Publishes); err != nil {
 		return 0, err
 	}
@@ -92,14 +96,14 @@ func noProxy(context.Context) (engine.Proxy, error) {
 }
 
 // desired is the state of a host with this one workload.
-func desired(opt Options, cgroup string) model.State {
+func desired(opt Options, path string) model.State {
 	name := opt.Name
 	if name == "" {
 		name = filepath.Base(opt.Command[0])
 	}
 	s := model.State{
 		Networks:  []model.Network{{Name: "host", Driver: model.DriverHost}},
-		Endpoints: []model.Endpoint{{Name: name, Network: "host", Cgroup: cgroup, Unlisted: opt.Unlisted}},
+		Endpoints: []model.Endpoint{{Name: name, Network: "host", Cgroup: path, Unlisted: opt.Unlisted}},
 	}
 	for _, p := range opt.Publishes {
 		p.Endpoint, p.Via = name, model.ViaSocket
@@ -129,10 +133,10 @@ func free(h *kernel.Host, publishes []model.Publish) error {
 }
 
 // start runs the command and passes signals on to it.
-func start(ctx context.Context, command []string, g *group, signals <-chan os.Signal) (int, error) {
+func start(ctx context.Context, command []string, g *cgroup.Group, signals <-chan os.Signal) (int, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	p, err := child.Start(ctx, cmd, child.Place{Cgroup: g.dir})
+	p, err := child.Start(ctx, cmd, child.Place{Cgroup: g.Dir})
 	if err != nil {
 		return 0, err
 	}

@@ -1,4 +1,4 @@
-package workload
+package cgroup
 
 import (
 	"errors"
@@ -7,28 +7,26 @@ import (
 	"path/filepath"
 	"strings"
 
-	"fairlead/internal/cgroup"
-	"fairlead/internal/plan"
-
 	"golang.org/x/sys/unix"
 )
 
-// prefix marks our cgroups, directly below the root so that no workload is in
-// another's.
-const prefix = plan.Mark + "-run-"
+// killFile is of Linux 5.14.
+const killFile = "cgroup.kill"
 
-// group is the cgroup of a workload. The lock on its directory says that its
-// owner lives.
-type group struct {
-	path string
-	dir  *os.File
+// Group is a cgroup that this process has made. The lock on its directory says
+// that the process runs: a group that is not locked is abandoned.
+type Group struct {
+	// Path is the directory, Dir the same directory opened.
+	Path string
+	Dir  *os.File
 }
 
-// newGroup makes a cgroup, and first removes those of owners that are gone.
-// The root is locked meanwhile, so that nobody takes one that is not yet
-// locked for abandoned.
-func newGroup() (*group, error) {
-	path, err := cgroup.Root()
+// New makes a cgroup directly below the root, so that none is in another's, and
+// first removes abandoned ones whose names have the same prefix. It returns
+// ErrNone if no cgroup v2 is mounted, and an error before Linux 5.14. The root is locked meanwhile, so that
+// another process does not take a group that is not yet locked for abandoned.
+func New(prefix string) (*Group, error) {
+	path, err := Root()
 	if err != nil {
 		return nil, err
 	}
@@ -40,16 +38,19 @@ func newGroup() (*group, error) {
 	if err := unix.Flock(int(root.Fd()), unix.LOCK_EX); err != nil {
 		return nil, fmt.Errorf("lock cgroup root: %w", err)
 	}
-	if err := sweep(root); err != nil {
+	if err := sweep(root, prefix); err != nil {
 		return nil, err
 	}
 	// In another PID namespace there may be one with our process id.
-	g := &group{}
-	if g.path, err = os.MkdirTemp(path, fmt.Sprint(prefix, os.Getpid(), "-")); err != nil {
+	g := &Group{}
+	if g.Path, err = os.MkdirTemp(path, fmt.Sprint(prefix, os.Getpid(), "-")); err != nil {
 		return nil, fmt.Errorf("make cgroup (root is needed): %w", err)
 	}
-	if g.dir, err = lock(g.path); err != nil {
-		return nil, errors.Join(err, os.Remove(g.path))
+	if _, err := os.Stat(filepath.Join(g.Path, killFile)); err != nil {
+		return nil, errors.Join(fmt.Errorf("kill cgroups: %w: Linux 5.14 or newer is needed", err), os.Remove(g.Path))
+	}
+	if g.Dir, err = lock(g.Path); err != nil {
+		return nil, errors.Join(err, os.Remove(g.Path))
 	}
 	return g, nil
 }
@@ -70,7 +71,7 @@ func lock(path string) (*os.File, error) {
 
 // sweep removes the cgroups of owners that were killed, with all that still
 // runs in them.
-func sweep(root *os.File) error {
+func sweep(root *os.File, prefix string) error {
 	entries, err := os.ReadDir(root.Name())
 	if err != nil {
 		return fmt.Errorf("list cgroups: %w", err)
@@ -97,8 +98,13 @@ func sweep(root *os.File) error {
 	return errors.Join(errs...)
 }
 
-// close removes the cgroup with all that still runs in it.
-func (g *group) close() error { return errors.Join(remove(g.path), g.dir.Close()) }
+// Kill kills all processes in the cgroup and below it. It does not wait for their
+// end.
+func (g *Group) Kill() error { return kill(g.Path) }
+
+// Close kills what still runs in the cgroup, waits for its end and removes the
+// cgroup.
+func (g *Group) Close() error { return errors.Join(remove(g.Path), g.Dir.Close()) }
 
 // remove ends what runs in a cgroup and below it, and removes it.
 func remove(path string) error {
@@ -121,15 +127,19 @@ func remove(path string) error {
 	return nil
 }
 
-// empty kills the processes (cgroup.kill is of Linux 5.14) and waits for their
-// end, which the kernel tells by cgroup.events.
+func kill(path string) error {
+	return os.WriteFile(filepath.Join(path, killFile), []byte("1"), 0)
+}
+
+// empty kills the processes and waits for their end, which the kernel reports
+// in cgroup.events.
 func empty(path string) error {
 	events, err := os.Open(filepath.Join(path, "cgroup.events"))
 	if err != nil {
 		return err
 	}
 	defer events.Close()
-	if err := os.WriteFile(filepath.Join(path, "cgroup.kill"), []byte("1"), 0); err != nil {
+	if err := kill(path); err != nil {
 		return err
 	}
 	for {

@@ -76,6 +76,7 @@ func (n *networkFlags) flags(c *cobra.Command) {
 	f.StringVar(&n.pkey, "pkey", "", "partition key of an InfiniBand child, e.g. 0x8001")
 	f.IntVar(&n.network.MTU, "mtu", 0, "MTU in bytes (default: what the driver finds right)")
 	f.BoolVar(&n.network.Internal, "internal", false, "cut the network off from everything but this host")
+	f.BoolVar(&n.network.AllowOverlap, "allow-overlap", false, "allow a subnet that overlaps one of the host's links or routes; by default it is refused")
 	f.BoolVar(&n.network.Hairpin, "hairpin", false, "let a bridge port send frames back where they came from")
 	f.StringVar(&n.filter, "filter", "", "whether frames on a bridge pass iptables: on, off (default: as the host does)")
 	f.Uint32Var(&n.network.Overlay.VNI, "vni", 0, "VXLAN network identifier")

@@ -47,6 +47,8 @@ type Host interface {
 	engine.Kernel
 	Counters
 	Look(path string) (kernel.Sandbox, error)
+	// Reached returns the subnets that the host reaches without Fairlead.
+	Reached() ([]kernel.Reached, error)
 	WatchSandboxes(context.Context) (<-chan int, error)
 	Watch(context.Context) (*kernel.Watcher, error)
 	RenewAddresses() error

@@ -116,6 +116,9 @@ func (t *draft) tryNetwork(n model.Network) error {
 	if err := (model.State{Networks: []model.Network{n}}).Validate(); err != nil {
 		return err
 	}
+	if err := t.overlap(n); err != nil {
+		return err
+	}
 	w := &t.Daemon.wishes
 	w.Networks = slices.Clone(w.Networks)
 	j := slices.IndexFunc(w.Networks, func(o model.Network) bool { return o.Name == n.Name })

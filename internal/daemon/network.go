@@ -16,6 +16,9 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (Result, error) {
 	if n.Driver == model.DriverHost || n.Driver == model.DriverNone {
 		return Result{}, fault(Invalid, "network %s: driver %s attaches nothing: choose another", n.Name, n.Driver)
 	}
+	if err := d.overlap(n); err != nil {
+		return Result{}, err
+	}
 	next := d.wishes
 	next.Networks = slices.Clone(next.Networks)
 	i := slices.IndexFunc(next.Networks, func(o model.Network) bool { return o.Name == n.Name })
@@ -54,6 +57,35 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (Result, error) {
 	}
 	d.cfg.Log.Info("network", "name", n.Name, "driver", n.Driver)
 	return Result{Changed: true}, nil
+}
+
+// overlap refuses subnets that the network does not have yet if the host reaches
+// them without Fairlead: the host would lose its neighbours there. Networks on a
+// parent's LAN have its subnet.
+func (d *Daemon) overlap(n model.Network) error {
+	switch n.Driver {
+	case model.DriverMacvlan, model.DriverIPvlan, model.DriverDevice:
+		return nil
+	}
+	have, _ := (model.State{Networks: d.wishes.Networks}).Network(n.Name)
+	added := slices.DeleteFunc(slices.Clone(n.Subnets), func(s model.Subnet) bool {
+		return slices.ContainsFunc(have.Subnets, func(o model.Subnet) bool { return o.Prefix.Masked() == s.Prefix.Masked() })
+	})
+	if n.AllowOverlap || len(added) == 0 {
+		return nil
+	}
+	reached, err := d.cfg.Host.Reached()
+	if err != nil {
+		return fmt.Errorf("network %s: %w", n.Name, err)
+	}
+	for _, s := range added {
+		for _, r := range reached {
+			if s.Prefix.Overlaps(r.Prefix) {
+				return fault(Conflict, "network %s: subnet %s overlaps %s of this host: choose another subnet, or allow it (--allow-overlap; in a file, allow-overlap: true; in Docker, -o allow-overlap=true)", n.Name, s.Prefix, r)
+			}
+		}
+	}
+	return nil
 }
 
 // RemoveNetwork forgets a network that nothing is attached to. That there is

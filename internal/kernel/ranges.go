@@ -6,34 +6,90 @@ import (
 	"net/netip"
 	"slices"
 
+	"fairlead/internal/plan"
+
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// Connected returns the subnets of the addresses on the host's links, without
-// Fairlead's own links and loopback.
-func (h *Host) Connected() ([]netip.Prefix, error) {
+// Reached is a subnet that the host reaches without Fairlead.
+type Reached struct {
+	Prefix netip.Prefix
+	// Link has the subnet or leads to it; empty if several do.
+	Link string
+	// Gateway is the zero value for a subnet on the link.
+	Gateway netip.Addr
+}
+
+// String returns the subnet as "192.0.2.0/24 on eth0" or "10.0.0.0/8 via 192.0.2.254".
+func (r Reached) String() string {
+	switch {
+	case r.Gateway.IsValid():
+		return r.Prefix.String() + " via " + r.Gateway.String()
+	case r.Link != "":
+		return r.Prefix.String() + " on " + r.Link
+	}
+	return r.Prefix.String() + " by a route of several hops"
+}
+
+// Reached returns the subnets of the host's links and of its routes, in the main
+// table. It leaves out Fairlead's own, loopback and default routes, also those
+// that VPNs split into two halves.
+func (h *Host) Reached() ([]Reached, error) {
 	aside, err := h.aside()
 	if err != nil {
 		return nil, err
 	}
 	defer aside.Release()
-	_, links, err := aside.dump("")
+	handle, links, err := aside.dump("")
 	if err != nil {
 		return nil, err
 	}
-	var all []netip.Prefix
+	var all []Reached
+	byIndex := map[int]dumped{}
 	for _, l := range links {
-		if ours(l) || l.Attrs().RawFlags&unix.IFF_LOOPBACK != 0 {
-			continue
-		}
+		byIndex[l.Attrs().Index] = l
 		for _, p := range l.addresses {
-			if !p.Addr().IsLinkLocalUnicast() {
-				all = append(all, p.Masked())
+			if isForeign(l) && !p.Addr().IsLinkLocalUnicast() {
+				all = append(all, Reached{Prefix: p.Masked(), Link: l.Attrs().Name})
 			}
 		}
 	}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := retry(func() ([]netlink.Route, error) { return handle.RouteList(nil, family) })
+		if err != nil {
+			return nil, fmt.Errorf("list routes: %w", err)
+		}
+		for _, r := range routes {
+			l, known := byIndex[r.LinkIndex]
+			to, ok := routeTo(r)
+			if !ok || to.Bits() <= 1 || to.Addr().IsLinkLocalUnicast() || r.Type != unix.RTN_UNICAST || r.Protocol == plan.RouteProtocol || known && !isForeign(l) {
+				continue
+			}
+			reached := Reached{Prefix: to}
+			if known {
+				reached.Link = l.Attrs().Name
+			}
+			if via, ok := netip.AddrFromSlice(r.Gw); ok {
+				reached.Gateway = via.Unmap()
+			}
+			all = append(all, reached)
+		}
+	}
 	return all, nil
+}
+
+// isForeign reports whether the link is neither Fairlead's nor loopback.
+func isForeign(l dumped) bool { return !ours(l) && l.Attrs().RawFlags&unix.IFF_LOOPBACK == 0 }
+
+// routeTo returns where a route leads; false for a default route.
+func routeTo(r netlink.Route) (netip.Prefix, bool) {
+	if r.Dst == nil {
+		return netip.Prefix{}, false
+	}
+	addr, ok := netip.AddrFromSlice(r.Dst.IP)
+	bits, _ := r.Dst.Mask.Size()
+	return netip.PrefixFrom(addr.Unmap(), bits), ok && bits > 0
 }
 
 // CanBind reports whether a program of the host can bind the address: it is one
@@ -75,13 +131,8 @@ func (h *Host) Ranges() ([]netip.Prefix, error) {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
 		for _, r := range routes {
-			if r.Dst == nil {
-				continue
-			}
-			addr, ok := netip.AddrFromSlice(r.Dst.IP)
-			bits, _ := r.Dst.Mask.Size()
-			if ok && bits > 0 && !addr.IsLinkLocalUnicast() {
-				all = append(all, netip.PrefixFrom(addr.Unmap(), bits))
+			if to, ok := routeTo(r); ok && !to.Addr().IsLinkLocalUnicast() {
+				all = append(all, to)
 			}
 		}
 	}

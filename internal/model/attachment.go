@@ -108,7 +108,7 @@ func (w Wishes) Clone() Wishes {
 func (n Network) Equal(o Network) bool {
 	return n.Name == o.Name && n.Driver == o.Driver && slices.Equal(n.Subnets, o.Subnets) && n.MTU == o.MTU &&
 		n.Parent == o.Parent && slices.Equal(n.ParentAddresses, o.ParentAddresses) && n.Mode == o.Mode && n.VLAN == o.VLAN && n.PKey == o.PKey && reflect.DeepEqual(n.Overlay, o.Overlay) &&
-		n.Hairpin == o.Hairpin && n.Filter == o.Filter && n.Internal == o.Internal && n.Origin == o.Origin
+		n.Hairpin == o.Hairpin && n.Filter == o.Filter && n.Internal == o.Internal && n.AllowOverlap == o.AllowOverlap && n.Origin == o.Origin
 }
 
 // Equal reports whether nothing differs.

@@ -192,6 +192,8 @@ type Network struct {
 	Filter Filter `json:"filter,omitempty"`
 	// Internal cuts the network off from everything but its own host.
 	Internal bool `json:"internal,omitempty"`
+	// AllowOverlap allows subnets that overlap those of the host's links and routes.
+	AllowOverlap bool `json:"allowOverlap,omitempty"`
 }
 
 // LinkMTU returns the MTU in bytes that the network's links get: 1500, unless

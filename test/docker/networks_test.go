@@ -11,7 +11,7 @@ func (h *host) connects() {
 	h.docker("network", "create", "-d", "fairlead", "--ipam-driver", "fairlead", "--subnet", "172.30.1.0/24", "--ip-range", "172.30.1.64/26", "-o", "driver=routed", "back")
 	h.docker("network", "create", "-d", "fairlead", "--internal", "--subnet", "172.30.2.0/24", "closed")
 	h.docker("network", "create", "--subnet", "172.31.0.0/24", "docker")
-	h.fails("overlaps 192.0.2.0/24", "network", "create", "-d", "fairlead", "--subnet", "192.0.2.128/25", "red")
+	h.fails("overlaps 192.0.2.0/24 on ", "network", "create", "-d", "fairlead", "--subnet", "192.0.2.128/25", "red")
 	h.docker("network", "create", "-d", "fairlead", "-o", "allow-overlap=true", "--subnet", "192.0.2.128/25", "red")
 	h.docker("network", "rm", "red")
 	h.fails("there is none of that name", "network", "create", "-d", "fairlead", "-o", "colour=red", "red")

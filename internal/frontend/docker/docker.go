@@ -84,8 +84,6 @@ type Host interface {
 	HasLink(name string) bool
 	// Ranges returns those that the host's routes and addresses have.
 	Ranges() ([]netip.Prefix, error)
-	// Connected returns the subnets of the host's links, without Fairlead's own.
-	Connected() ([]netip.Prefix, error)
 	// CanBind reports whether a program of the host can bind the address.
 	CanBind(netip.Addr) (bool, error)
 	// LocalPorts returns the ports that the kernel picks from for programs that

@@ -135,10 +135,6 @@ func (f *fake) Ranges() ([]netip.Prefix, error) {
 	return []netip.Prefix{netip.MustParsePrefix("10.201.0.0/23"), netip.MustParsePrefix("192.0.2.0/24")}, nil
 }
 
-func (f *fake) Connected() ([]netip.Prefix, error) {
-	return []netip.Prefix{netip.MustParsePrefix("198.18.0.0/24")}, nil
-}
-
 // CanBind of TEST-NET-3 is false (RFC 5737).
 func (f *fake) CanBind(a netip.Addr) (bool, error) {
 	return !netip.MustParsePrefix("203.0.113.0/24").Contains(a), nil

@@ -37,9 +37,6 @@ func (d *Driver) createNetwork(_ context.Context, r networkRequest) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.overlaps(n); err != nil {
-		return nil, err
-	}
 	if err := d.cfg.Lasting.Put(map[string]any{settingsKey(n.Name): n.settings}); err != nil {
 		return nil, err
 	}
@@ -47,30 +44,6 @@ func (d *Driver) createNetwork(_ context.Context, r networkRequest) (any, error)
 		return nil, errors.Join(err, d.cfg.Lasting.Put(map[string]any{settingsKey(n.Name): nil}))
 	}
 	return nothing{}, nil
-}
-
-// overlaps refuses a new network with a subnet of the host's links: the host would
-// no longer reach its neighbours there. Networks on a parent's LAN have its subnet.
-func (d *Driver) overlaps(n network) error {
-	switch n.Driver {
-	case model.DriverMacvlan, model.DriverIPvlan, model.DriverDevice:
-		return nil
-	}
-	if n.Overlap || d.network(n.Name).Name != "" {
-		return nil
-	}
-	connected, err := d.cfg.Host.Connected()
-	if err != nil {
-		return err
-	}
-	for _, s := range n.Subnets {
-		for _, c := range connected {
-			if s.Prefix.Overlaps(c) {
-				return fmt.Errorf("pool %s overlaps %s, which is on a link of this host: choose another --subnet, or say -o allow-overlap=true", s.Prefix, c)
-			}
-		}
-	}
-	return nil
 }
 
 // readNetwork makes a network of Docker's words.

@@ -29,8 +29,6 @@ type settings struct {
 	HostAddr netip.Addr `json:"hostAddr,omitzero"`
 	// Prefix begins the names of interfaces in the containers.
 	Prefix string `json:"prefix,omitempty"`
-	// Overlap allows subnets that the host's links have.
-	Overlap bool `json:"overlap,omitempty"`
 }
 
 // Option is one of `docker network create -o`.
@@ -52,7 +50,7 @@ func Options() []Option {
 		{"pkey", "KEY", "partition key of an InfiniBand child", func(n *network, v string) (err error) { n.PKey, err = text.PKey(v); return err }},
 		{"filter", "on|off", "whether frames on the bridge pass iptables", func(n *network, v string) error { n.Filter = model.Filter(v); return nil }},
 		{"hairpin", "true", "let a bridge port send frames back where they came from", setFlag(func(n *network) *bool { return &n.Hairpin })},
-		{"allow-overlap", "true", "allow a subnet that a link of the host has; by default it is refused", setFlag(func(n *network) *bool { return &n.Overlap })},
+		{"allow-overlap", "true", "allow a subnet that overlaps one of the host's links or routes; by default it is refused", setFlag(func(n *network) *bool { return &n.AllowOverlap })},
 		{"vni", "ID", "VXLAN network identifier", setVNI},
 		{"peers", "ADDRESS[=RANGE,...] ...", "hosts of the overlay, with their parts of the subnets, a space between two", setPeers},
 		{"group", "ADDRESS", "multicast group that finds the peers", func(n *network, v string) (err error) { n.Overlay.Group, err = text.Group(v); return err }},

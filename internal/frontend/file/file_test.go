@@ -29,7 +29,7 @@ const full = `
 name: shop
 x-limits: &limit 100mbit
 networks:
-  web: {subnet: [172.30.0.0/24, "fd00:30::/64"], gateway: 172.30.0.9, range: 172.30.0.128/25, address: fd00:30::5, filter: on, hairpin: true}
+  web: {subnet: [172.30.0.0/24, "fd00:30::/64"], gateway: 172.30.0.9, range: 172.30.0.128/25, address: fd00:30::5, filter: on, hairpin: true, allow-overlap: true}
   lan:
     driver: macvlan
     parent: eth0

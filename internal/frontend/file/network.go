@@ -81,6 +81,7 @@ func (r *reader) network(key, value *yaml.Node, path string) {
 		{"pkey", r.parsed(func(word string) (err error) { n.PKey, err = text.PKey(word); return err })},
 		{"mtu", number(r, 16, &n.MTU)},
 		{"internal", r.flag(&n.Internal)},
+		{"allow-overlap", r.flag(&n.AllowOverlap)},
 		{"hairpin", r.flag(&n.Hairpin)},
 		{"filter", r.parsed(func(word string) error { n.Filter = filter(word); return nil })},
 		{"vni", number(r, 32, &n.Overlay.VNI)},

@@ -33,6 +33,7 @@ type (
 		PKey     string       `yaml:"pkey,omitempty" json:"pkey,omitempty"`
 		MTU      int          `yaml:"mtu,omitempty" json:"mtu,omitempty"`
 		Internal bool         `yaml:"internal,omitempty" json:"internal,omitempty"`
+		Overlap  bool         `yaml:"allow-overlap,omitempty" json:"allow-overlap,omitempty"`
 		Hairpin  bool         `yaml:"hairpin,omitempty" json:"hairpin,omitempty"`
 		Filter   model.Filter `yaml:"filter,omitempty" json:"filter,omitempty"`
 		VNI      uint32       `yaml:"vni,omitempty" json:"vni,omitempty"`
@@ -136,7 +137,7 @@ func written(spec daemon.Spec) fileText {
 
 func writtenNetwork(n model.Network) networkText {
 	o := n.Overlay
-	t := networkText{Driver: n.Driver, Parent: n.Parent, Mode: n.Mode, VLAN: n.VLAN, PKey: pkey(n.PKey), MTU: n.MTU, Internal: n.Internal,
+	t := networkText{Driver: n.Driver, Parent: n.Parent, Mode: n.Mode, VLAN: n.VLAN, PKey: pkey(n.PKey), MTU: n.MTU, Internal: n.Internal, Overlap: n.AllowOverlap,
 		Hairpin: n.Hairpin, Filter: n.Filter, VNI: o.VNI, Port: o.Port, Underlay: o.Underlays, Encrypt: o.Encrypt, KeyFile: o.KeyFile}
 	for _, s := range n.Subnets {
 		t.Subnet = append(t.Subnet, s.Prefix.String())

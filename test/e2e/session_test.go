@@ -169,7 +169,7 @@ func checkLedger(t *testing.T, r run) {
 	if kinds := sum("user", "system", "irq", "softirq", "steal"); math.Abs(kinds-busy) > rounding {
 		t.Errorf("%s %s: the kinds of CPU time are %v, busy %v", r.Path, r.Workload, kinds, busy)
 	}
-	if who := sum("client", "server", "proxy", "kernel_threads", "other", "unattributed"); math.Abs(who-busy) > rounding {
+	if who := sum("client", "server", "proxy", "kernel_threads", "laboratory", "other", "unattributed"); math.Abs(who-busy) > rounding {
 		t.Errorf("%s %s: the parties' CPU time is %v, busy %v", r.Path, r.Workload, who, busy)
 	}
 	if busy > 0 && math.Abs(l["error"]-math.Abs(l["unattributed"])/busy) > rounding {

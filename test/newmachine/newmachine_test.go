@@ -16,7 +16,7 @@ import (
 // which once nothing installed.
 func TestFirstCommands(t *testing.T) {
 	machine := newMachine(t)
-	out := machine.run("make lab LAB_FLAGS='--rounds 3 --duration 100ms'")
+	out := machine.run("make lab LAB_FLAGS='--rounds 3 --duration 100ms --shared'")
 	if !strings.Contains(out, "full report: ./fairlead-quick.html") {
 		t.Errorf("make lab ends without its report:\n%s", out)
 	}

@@ -46,6 +46,10 @@ func addTool(ctx context.Context, files map[string][]byte, tool string) error {
 	if err != nil {
 		return fmt.Errorf("find a tool for the guest: %w: run test/install-debian", err)
 	}
+	// The PATH of the tests is a folder of links (test/path).
+	if target, err := os.Readlink(path); err == nil && filepath.IsAbs(target) {
+		path = target
+	}
 	libraries, err := exec.CommandContext(ctx, "ldd", path).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("find the libraries of %s: %w\n%s", path, err, libraries)

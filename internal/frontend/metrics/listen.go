@@ -125,7 +125,8 @@ func groupID(name string) (int, error) {
 
 // loopbackOnly refuses a request whose Host header names neither localhost nor a
 // loopback address. A web page whose name its owner makes resolve to 127.0.0.1
-// (DNS rebinding) is read by a browser of this host, which sends that name.
+// (DNS rebinding) is read by a browser of this host, which sends that name. A client
+// of HTTP/1.0 sends no Host, and no browser is one.
 func loopbackOnly(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -133,7 +134,7 @@ func loopbackOnly(h http.Handler) http.Handler {
 			host = name
 		}
 		a, err := netip.ParseAddr(strings.Trim(host, "[]"))
-		if loopback := err == nil && a.Unmap().IsLoopback(); !loopback && !strings.EqualFold(host, "localhost") {
+		if loopback := err == nil && a.Unmap().IsLoopback(); host != "" && !loopback && !strings.EqualFold(host, "localhost") {
 			http.Error(w, "metrics are for requests to localhost or a loopback address only", http.StatusMisdirectedRequest)
 			return
 		}

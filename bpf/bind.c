@@ -50,12 +50,18 @@ inline_always int is_refused(struct bpf_sock_addr *ctx, const struct address *ho
 	return first && *first && is_taken(*first, plane, port, host);
 }
 
+/* has_bind_key reports whether the socket is the proxy's. */
+inline_always int has_bind_key(struct bpf_sock_addr *ctx)
+{
+	return bind_key && ctx->sk->mark == (__u32)bind_key && ctx->sk->priority == (__u32)(bind_key >> 32);
+}
+
 SEC("cgroup/bind4")
 int bind4(struct bpf_sock_addr *ctx)
 {
 	struct address host;
 
-	if (!is_hosts(ctx) || ctx->sk->mark == bind_mark)
+	if (!is_hosts(ctx) || has_bind_key(ctx))
 		return PROCEED;
 	map_v4(&host, ctx->user_ip4);
 	return is_refused(ctx, &host, 0) ? refuse(EADDRINUSE) : PROCEED;
@@ -66,7 +72,7 @@ int bind6(struct bpf_sock_addr *ctx)
 {
 	struct address host;
 
-	if (!is_hosts(ctx) || ctx->sk->mark == bind_mark)
+	if (!is_hosts(ctx) || has_bind_key(ctx))
 		return PROCEED;
 	copy_words(&host, ctx->user_ip6);
 	if (!is_mapped(&host) && is_refused(ctx, &host, 1))

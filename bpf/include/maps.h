@@ -186,10 +186,12 @@ const volatile __u64 host_netns;
 /* Whether bpf_set_retval may be called from sock_addr programs (Linux 6.0). */
 const volatile __u8 have_retval;
 
-/* The mark (SO_MARK) of a socket that may be bound to a port that is led: the
- * proxy's, which takes the port over. It is plan.BindMark.
+/* The key of the proxy's sockets, which may be bound to a published port: the
+ * lower half is their mark (SO_MARK), the upper half their priority
+ * (SO_PRIORITY). It is drawn at random when the programs are loaded. A process
+ * with CAP_NET_RAW can set both options, but it cannot guess 64 bits.
  */
-const volatile __u32 bind_mark = 0xfa1e;
+const volatile __u64 bind_key;
 
 inline_always int same(const struct address *a, const struct address *b)
 {

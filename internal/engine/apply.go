@@ -287,6 +287,11 @@ func (e *Engine) setProxy(ctx context.Context, changes []plan.Op, want plan.Plan
 		}
 		e.proxy = p
 	}
+	key, err := e.cfg.Kernel.BindKey()
+	if err != nil {
+		return fmt.Errorf("open host ports: %w", err)
+	}
+	cfg.BindKey = key
 	if err := e.proxy.Set(ctx, cfg); err != nil {
 		return fmt.Errorf("open host ports: %w", err)
 	}

@@ -269,3 +269,27 @@ func TestSettingsArePutBackUnlessSomeoneElseChangedThem(t *testing.T) {
 		}
 	})
 }
+
+// TestSocketsOfTheProxyTakeOverPortsFromEBPF: the hooks at bind still refuse the
+// port to everybody else while the proxy binds it.
+func TestSocketsOfTheProxyTakeOverPortsFromEBPF(t *testing.T) {
+	w := world(t)
+	s := dual(t, w, model.DriverBridge, "web")
+	mustSet(t, w, s)
+	serve(t, in(w, "web"), "web", ":80")
+	for _, via := range []model.Via{model.ViaEBPF, model.ViaProxy, model.ViaEBPF, model.ViaNAT} {
+		next := s
+		for _, proto := range protos {
+			publish(&next, "web", via, proto, 8080, 80)
+		}
+		mustSet(t, w, next)
+		for _, proto := range protos {
+			for _, addr := range server(8080) {
+				if got, err := dial(t, w.DoClient, proto, addr).ask(); err != nil || got != "web" {
+					t.Errorf("%s: %s/%s answers %q, %v", via, addr, proto, got, err)
+				}
+			}
+		}
+		undrifted(t, w)
+	}
+}

@@ -59,6 +59,9 @@ type Kernel interface {
 	Firewalls() ([]plan.Firewall, error)
 	// Links answers what networks ask of the host's links (model.Network.Asks).
 	Links(asked []string) (map[string]plan.HostLink, error)
+	// BindKey returns what the eBPF hooks at bind know the proxy's sockets by, 0
+	// if there are no hooks.
+	BindKey() (uint64, error)
 	PortOwner(model.Proto, netip.AddrPort) (kernel.Owner, error)
 	Release()
 }

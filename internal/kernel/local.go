@@ -42,6 +42,19 @@ func (h *Host) setLocalClients(p *steer.Plane) error {
 	return nil
 }
 
+// BindKey returns the key that a socket of the proxy must have while it is bound
+// to a port that is published via ebpf: its mark is the lower half, its priority
+// the upper half. It is 0 if no eBPF programs are loaded.
+func (h *Host) BindKey() (uint64, error) {
+	h.bpf.Lock()
+	defer h.bpf.Unlock()
+	p, err := h.planeIfAny()
+	if err != nil || p == nil {
+		return 0, err
+	}
+	return p.BindKey(), nil
+}
+
 // delLocalClients detaches the hooks in the opposite order.
 func (h *Host) delLocalClients(p *steer.Plane) error {
 	var errs []error

@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"math"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -52,12 +53,103 @@ func TestLedPortsAreGuarded(t *testing.T) {
 func TestGuardLetsTheProxyAndOtherNamespacesPass(t *testing.T) {
 	w := newLocalWorld(t, guarded()...)
 	proxy := dialer(t, w.ns, unix.SOCK_STREAM, "0.0.0.0:80")
-	if err := unix.SetsockoptInt(proxy.fd, unix.SOL_SOCKET, unix.SO_MARK, plan.BindMark); err != nil {
+	if err := proxy.setKey(bindKey(t, w.Host)); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]client{"proxy": proxy, "sandbox": dialer(t, w.box, unix.SOCK_STREAM, "0.0.0.0:80")} {
 		if err := c.bind("0.0.0.0:80"); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// bindKey returns the host's key.
+func bindKey(t *testing.T, h *Host) uint64 {
+	t.Helper()
+	key, err := h.BindKey()
+	if err != nil || key == 0 {
+		t.Fatalf("the key of the bind hooks is %#x, %v", key, err)
+	}
+	return key
+}
+
+// setKey gives the socket a key, as the proxy does.
+func (c client) setKey(key uint64) error {
+	return errors.Join(
+		unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_MARK, int(int32(key))),
+		unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_PRIORITY, int(int32(key>>32))))
+}
+
+// withNetRaw runs f on a thread whose only capability is CAP_NET_RAW.
+func withNetRaw(f func() error) error {
+	failed := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with us
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		caps := [2]unix.CapUserData{{Effective: 1 << unix.CAP_NET_RAW, Permitted: 1 << unix.CAP_NET_RAW}}
+		err := unix.Capset(&header, &caps[0])
+		if err == nil {
+			err = f()
+		}
+		failed <- err
+	}()
+	return <-failed
+}
+
+func TestForgedMarksDoNotPassTheBindHook(t *testing.T) {
+	w := newLocalWorld(t, guarded()...)
+	key := bindKey(t, w.Host)
+	for name, forged := range map[string]uint64{
+		"no mark": 0, "the mark of earlier versions": 0xfa1e, "both halves 0xfa1e": 0xfa1e<<32 | 0xfa1e,
+		"only the right mark": key & math.MaxUint32, "only the right priority": key &^ math.MaxUint32,
+		"one bit wrong": key ^ 1<<40, "all ones": math.MaxUint64,
+	} {
+		for _, at := range []string{"0.0.0.0:80", "[fd09::1]:50", "[::]:80"} {
+			t.Run(name+" "+at, func(t *testing.T) {
+				c := dialer(t, w.ns, unix.SOCK_STREAM, at)
+				err := withNetRaw(func() error {
+					if err := c.setKey(forged); err != nil {
+						return err
+					}
+					return c.bind(at)
+				})
+				if !errors.Is(err, unix.EADDRINUSE) {
+					t.Errorf("bind: %v, want %v", err, unix.EADDRINUSE)
+				}
+			})
+		}
+	}
+}
+
+func TestAnAdoptingProcessDrawsAnotherBindKey(t *testing.T) {
+	w := newLocalWorld(t)
+	_, open := w.pinned(t)
+	before := open()
+	if err := before.Lead([]plan.Op{{Object: toBox("0.0.0.0", 90, "10.9.0.2")[0]}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := before.Set(plan.LocalClients{}); err != nil {
+		t.Fatal(err)
+	}
+	old := bindKey(t, before)
+	if err := before.Close(); err != nil {
+		t.Fatal(err)
+	}
+	after := open()
+	fresh := bindKey(t, after)
+	if fresh == old {
+		t.Errorf("both processes have the key %#x", old)
+	}
+	for _, s := range []struct {
+		key  uint64
+		want error
+	}{{old, unix.EADDRINUSE}, {fresh, nil}} {
+		c := dialer(t, w.ns, unix.SOCK_STREAM, "0.0.0.0:90")
+		if err := c.setKey(s.key); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.bind("0.0.0.0:90"); !errors.Is(err, s.want) {
+			t.Errorf("bind with the key %#x (before %#x, now %#x): %v, want %v", s.key, old, fresh, err, s.want)
 		}
 	}
 }

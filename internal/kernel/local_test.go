@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"fairlead/internal/cgroup"
-	"fairlead/internal/kernel/bpf"
 	"fairlead/internal/kernel/steer"
 	"fairlead/internal/plan"
 
@@ -220,16 +219,5 @@ func attached(t *testing.T, dir string, want int, hooks []string) {
 		if len(found.Programs) != want {
 			t.Errorf("%s: %d programs, want %d", hook, len(found.Programs), want)
 		}
-	}
-}
-
-func TestBindMarkIsOneNumber(t *testing.T) {
-	spec, err := steer.Spec(0, 0, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mark uint32
-	if err := spec.Variables[bpf.FairleadVarBindMark].Get(&mark); err != nil || mark != plan.BindMark {
-		t.Errorf("the programs let the mark %#x pass, %v; the proxy sets %#x", mark, err, plan.BindMark)
 	}
 }

@@ -16,11 +16,6 @@ import (
 // interface aliases and of cgroups.
 const Mark = "fairlead"
 
-// BindMark is the mark (SO_MARK) that a socket of the proxy carries while it
-// is bound: our eBPF hooks refuse the ports that they lead to any other. The
-// programs have the number as bind_mark in bpf/include/maps.h.
-const BindMark = 0xfa1e
-
 // RouteProtocol marks our routes (rtm_protocol; see rtnetlink(7)). 0xfa is
 // not assigned in iproute2's rt_protos.
 const RouteProtocol = 0xfa

@@ -122,16 +122,19 @@ func newSocket(k socketKey, at place) (*socket, error) {
 	return &socket{fd: fd, group: at.group, offset: at.offset, open: k.proto == model.UDP}, nil
 }
 
-// bindTo binds to the key's address. Meanwhile a mark tells our eBPF hooks,
-// which may lead the port still, that it is us who take it over. Whoever may
-// not set marks has none of those hooks either, and is let in without.
-func bindTo(fd int, k socketKey) error {
+// binder binds sockets. It is the key that the eBPF hooks at bind ask for where
+// a port is still published via ebpf (Config.BindKey); 0 if there are no hooks.
+type binder uint64
+
+// bindTo binds to an address. The socket has the key until then. A process that
+// may not set the options binds without the key.
+func (b binder) bindTo(fd int, k socketKey) error {
 	to, err := newSockaddr(k.addr.Addr(), k.addr.Port())
 	if err != nil {
 		return err
 	}
-	if setMark(fd, plan.BindMark) == 0 {
-		defer setMark(fd, 0)
+	if b != 0 && b.setKey(fd) == 0 {
+		defer binder(0).setKey(fd)
 	}
 	if e := bindFD(fd, &to); e != 0 {
 		return e
@@ -139,9 +142,12 @@ func bindTo(fd int, k socketKey) error {
 	return nil
 }
 
-// setMark sets SO_MARK.
-func setMark(fd int, mark int) unix.Errno {
-	return setOption(fd, unix.SOL_SOCKET, unix.SO_MARK, mark)
+// setKey writes the halves of the key into SO_MARK and SO_PRIORITY.
+func (b binder) setKey(fd int) unix.Errno {
+	if e := setOption(fd, unix.SOL_SOCKET, unix.SO_MARK, int(int32(b))); e != 0 {
+		return e
+	}
+	return setOption(fd, unix.SOL_SOCKET, unix.SO_PRIORITY, int(int32(b>>32)))
 }
 
 // setReuse sets SO_REUSEADDR.
@@ -155,13 +161,13 @@ func setReuse(fd int, on int) unix.Errno {
 // share the port. A TCP listener has it, so that connections of a previous
 // life in TIME_WAIT do not keep it from starting; a port on which anyone
 // listens is refused all the same.
-func bindAlone(fd int, k socketKey, listener bool) error {
+func (b binder) bindAlone(fd int, k socketKey, listener bool) error {
 	if k.proto == model.TCP && listener {
 		_ = setReuse(fd, 1)
 	}
-	err := bindTo(fd, k)
+	err := b.bindTo(fd, k)
 	if k.proto == model.TCP && !listener && errors.Is(err, unix.EADDRINUSE) {
-		return bindReused(fd, k)
+		return b.bindReused(fd, k)
 	}
 	return err
 }
@@ -171,9 +177,9 @@ func bindAlone(fd int, k socketKey, listener bool) error {
 // kernel remembers for the whole port that it can be shared. Listening for a
 // moment ends that, and is refused if anyone else listens; without
 // SO_REUSEADDR from then on, we hold the port against everyone.
-func bindReused(fd int, k socketKey) error {
+func (b binder) bindReused(fd int, k socketKey) error {
 	_ = setReuse(fd, 1)
-	if err := bindTo(fd, k); err != nil {
+	if err := b.bindTo(fd, k); err != nil {
 		return err
 	}
 	if err := unix.Listen(fd, 0); err != nil {
@@ -193,15 +199,15 @@ func unlisten(fd int) error {
 // bindOver binds a socket to an address that overlaps others of ours. The
 // kernel cannot tell ours from a stranger's, so the caller has to know that
 // no stranger is there.
-func bindOver(fd int, k socketKey, ours []*socket) error {
+func (b binder) bindOver(fd int, k socketKey, ours []*socket) error {
 	if k.proto == model.UDP {
-		return bindOverUDP(fd, k, ours)
+		return b.bindOverUDP(fd, k, ours)
 	}
 	// Repair mode skips the conflict check; leaving it clears SO_REUSEADDR.
 	if e := setOption(fd, unix.IPPROTO_TCP, unix.TCP_REPAIR, unix.TCP_REPAIR_ON); e != 0 {
 		return e
 	}
-	if err := bindTo(fd, k); err != nil {
+	if err := b.bindTo(fd, k); err != nil {
 		return err
 	}
 	if e := setOption(fd, unix.IPPROTO_TCP, unix.TCP_REPAIR, unix.TCP_REPAIR_OFF_NO_WP); e != 0 {
@@ -211,7 +217,7 @@ func bindOver(fd int, k socketKey, ours []*socket) error {
 }
 
 // bindOverUDP lets ours share the address just while it is bound.
-func bindOverUDP(fd int, k socketKey, ours []*socket) error {
+func (b binder) bindOverUDP(fd int, k socketKey, ours []*socket) error {
 	fds := []int{fd}
 	for _, s := range ours {
 		fds = append(fds, s.fd)
@@ -226,7 +232,7 @@ func bindOverUDP(fd int, k socketKey, ours []*socket) error {
 			return e
 		}
 	}
-	return bindTo(fd, k)
+	return b.bindTo(fd, k)
 }
 
 // queueBytes is the receive buffer of UDP sockets that are read: some

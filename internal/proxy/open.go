@@ -54,17 +54,17 @@ func (o *opening) openOne(key socketKey) (*socket, error) {
 	if ours := o.overlapping(key); len(ours) > 0 {
 		return o.openOver(key, ours)
 	}
-	return openAlone(key, o.want.places[key])
+	return openAlone(o.want.bind, key, o.want.places[key])
 }
 
 // openAlone binds a socket that overlaps none of ours; a listener listens.
 // It returns the socket even if binding failed.
-func openAlone(key socketKey, at place) (*socket, error) {
+func openAlone(bind binder, key socketKey, at place) (*socket, error) {
 	s, err := newSocket(key, at)
 	if err != nil {
 		return nil, err
 	}
-	if err := bindAlone(s.fd, key, at.group != nil); err != nil {
+	if err := bind.bindAlone(s.fd, key, at.group != nil); err != nil {
 		return s, err
 	}
 	if at.group != nil && key.proto == model.TCP {
@@ -89,7 +89,7 @@ func (o *opening) openOver(key socketKey, ours []*socket) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s, bindOver(s.fd, key, ours)
+	return s, o.want.bind.bindOver(s.fd, key, ours)
 }
 
 // overlapping returns our sockets that share addresses with key.

@@ -25,6 +25,9 @@ import (
 type Config struct {
 	Listeners    []plan.Listener    `json:"listeners,omitempty"`
 	Reservations []plan.Reservation `json:"reservations,omitempty"`
+	// BindKey is the key with which the eBPF hooks at bind accept the proxy's
+	// sockets on ports that are published via ebpf; 0 if there are no hooks.
+	BindKey uint64 `json:"bindKey,omitempty"`
 }
 
 // Stats counts what a proxy has forwarded since it started. In is from

@@ -33,6 +33,8 @@ type place struct {
 type wanted struct {
 	groups map[plan.Listener]*group
 	places map[socketKey]place
+	// bind binds those that are new.
+	bind binder
 	// wide are the wildcards, narrow the rest, in the configuration's order.
 	wide, narrow []socketKey
 }
@@ -55,7 +57,7 @@ func (r *registry) set(cfg Config) error {
 
 // spell resolves cfg. Listeners that were there before keep their group.
 func (r *registry) spell(cfg Config) (wanted, error) {
-	want := wanted{groups: map[plan.Listener]*group{}, places: make(map[socketKey]place, cfg.ports())}
+	want := wanted{groups: map[plan.Listener]*group{}, places: make(map[socketKey]place, cfg.ports()), bind: binder(cfg.BindKey)}
 	for _, l := range cfg.Listeners {
 		g, err := r.group(l)
 		if err != nil {

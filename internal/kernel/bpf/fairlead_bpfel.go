@@ -323,7 +323,7 @@ const (
 	FairleadProgSendmsg6        = "sendmsg6"
 	FairleadProgUplink          = "uplink"
 	FairleadVarBalancing        = "balancing"
-	FairleadVarBindMark         = "bind_mark"
+	FairleadVarBindKey          = "bind_key"
 	FairleadVarHaveRetval       = "have_retval"
 	FairleadVarHostNetns        = "host_netns"
 	FairleadVarLinkHeader       = "link_header"
@@ -447,7 +447,7 @@ type FairleadMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairleadVariableSpecs struct {
 	Balancing  *ebpf.VariableSpec `ebpf:"balancing"`
-	BindMark   *ebpf.VariableSpec `ebpf:"bind_mark"`
+	BindKey    *ebpf.VariableSpec `ebpf:"bind_key"`
 	HaveRetval *ebpf.VariableSpec `ebpf:"have_retval"`
 	HostNetns  *ebpf.VariableSpec `ebpf:"host_netns"`
 	LinkHeader *ebpf.VariableSpec `ebpf:"link_header"`
@@ -551,7 +551,7 @@ func (m *FairleadMaps) Close() error {
 // It can be passed to LoadFairleadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairleadVariables struct {
 	Balancing  *ebpf.Variable `ebpf:"balancing"`
-	BindMark   *ebpf.Variable `ebpf:"bind_mark"`
+	BindKey    *ebpf.Variable `ebpf:"bind_key"`
 	HaveRetval *ebpf.Variable `ebpf:"have_retval"`
 	HostNetns  *ebpf.Variable `ebpf:"host_netns"`
 	LinkHeader *ebpf.Variable `ebpf:"link_header"`

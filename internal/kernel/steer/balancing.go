@@ -77,7 +77,7 @@ func (p *Plane) Serve() error {
 // enlarge puts maps with room for services into the place of those without, and
 // loads the programs anew. What is attached is renewed after it.
 func (p *Plane) enlarge() error {
-	next := &Plane{opt: p.opt, balancing: true, maps: maps.Clone(p.maps)}
+	next := &Plane{opt: p.opt, bindKey: p.bindKey, balancing: true, maps: maps.Clone(p.maps)}
 	fresh, err := p.roomForServices()
 	if err != nil {
 		return err

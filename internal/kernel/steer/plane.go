@@ -13,6 +13,8 @@
 package steer
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -45,6 +47,8 @@ type Plane struct {
 	// bare those for links without. Each kind is loaded when one of it is
 	// needed.
 	programs, bare map[string]*ebpf.Program
+	// bindKey is what the programs know the proxy's sockets by.
+	bindKey uint64
 	// types are the hooks that the programs are made for.
 	types map[string]ebpf.AttachType
 	// attached holds the links by the name of their pin.
@@ -64,7 +68,7 @@ type Plane struct {
 // Load opens the plane around the maps that are pinned, or new ones. The calling
 // thread must be in the host's network namespace.
 func Load(opt Options) (*Plane, error) {
-	p := &Plane{opt: opt, programs: map[string]*ebpf.Program{}, attached: map[string]link.Link{}}
+	p := &Plane{opt: opt, bindKey: randomKey(), programs: map[string]*ebpf.Program{}, attached: map[string]link.Link{}}
 	if opt.Pins != "" {
 		if err := os.MkdirAll(filepath.Join(opt.Pins, "maps"), 0o700); err != nil {
 			return nil, fmt.Errorf("make the directory of pins: %w", err)
@@ -95,6 +99,18 @@ func Load(opt Options) (*Plane, error) {
 	}
 	return p, nil
 }
+
+// randomKey draws a key. The programs of an earlier process are replaced when
+// they are adopted, and their key with them.
+func randomKey() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.NativeEndian.Uint64(b[:])
+}
+
+// BindKey returns what the programs know the proxy's sockets by: the lower half
+// is their mark, the upper half their priority.
+func (p *Plane) BindKey() uint64 { return p.bindKey }
 
 // ethernet is the length in bytes of an Ethernet header.
 const ethernet = 14

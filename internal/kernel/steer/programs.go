@@ -1,7 +1,10 @@
 package steer
 
 import (
+	"fmt"
 	"maps"
+
+	"fairlead/internal/kernel/bpf"
 
 	"github.com/cilium/ebpf"
 )
@@ -70,6 +73,9 @@ func (p *Plane) loadPrograms(header uint32, wanted func(*ebpf.ProgramSpec) bool)
 	spec, err := Spec(p.opt.Cookie, header, p.balancing)
 	if err != nil {
 		return nil, err
+	}
+	if err := spec.Variables[bpf.FairleadVarBindKey].Set(p.bindKey); err != nil {
+		return nil, fmt.Errorf("set %s: %w", bpf.FairleadVarBindKey, err)
 	}
 	keep(spec, wanted)
 	shares := map[string]*ebpf.Map{}

@@ -55,7 +55,7 @@ func TestAGuest(t *testing.T) {
 			w.sh("ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up; ip addr add 172.30.0.9/16 dev up0 noprefixroute")
 			w.start()
 			before := w.snapshot()
-			n.Name, n.Origin = "lan", model.FromDocker
+			n.Name, n.Origin, n.AllowOverlap = "lan", model.FromDocker, true // up0 has its subnet
 			w.network(n)
 			a, b := w.box(), w.box()
 			first := w.guest(a, n, 2)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -178,7 +179,7 @@ func (x *explainer) print(e flow.Explanation) error {
 			}
 		}
 	}
-	lines = append(lines, "", sentence(e.Verdict))
+	lines = append(lines, "", sentence(e, e.Verdict))
 	return x.out.lines(append(lines, remarks(e)...)...)
 }
 
@@ -200,10 +201,10 @@ func remarks(e flow.Explanation) []string {
 		all = append(all, "Some rules hold more than is understood here: --probe tells for certain.")
 	}
 	for _, c := range e.Caveats {
-		all = append(all, "Not certain: "+sentence(c))
+		all = append(all, "Not certain: "+sentence(e, c))
 	}
 	for _, n := range e.Notes {
-		all = append(all, "Not looked at: "+sentence(n))
+		all = append(all, "Not looked at: "+sentence(e, n))
 	}
 	if p := e.Probe; p != nil {
 		all = append(all, fmt.Sprintf("Probe: %s: %s.", p.Sent, p.Result))
@@ -227,10 +228,16 @@ func endpoints(from netip.Addr, to netip.AddrPort) string {
 	return fmt.Sprintf("%s -> %s", from, to)
 }
 
-// sentence begins with a capital and ends with a full stop.
-func sentence(s string) string {
+// sentence begins with a capital, unless it begins with the name of a hop, and
+// ends with a full stop.
+func sentence(e flow.Explanation, s string) string {
 	if s == "" {
 		return s
 	}
-	return strings.ToUpper(s[:1]) + strings.TrimSuffix(s[1:], ".") + "."
+	first, _, _ := strings.Cut(s, " ")
+	s = strings.TrimSuffix(s, ".") + "."
+	if slices.ContainsFunc(e.Hops, func(h flow.Hop) bool { return first == h.Link || first == h.Where && h.Where != "host" }) {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"fairlead/internal/daemon"
@@ -52,9 +53,20 @@ func (r *remote) printAttachments(ctx context.Context, all []daemon.View) error 
 			state += ": " + v.Problem
 		}
 		rows = append(rows, []string{v.Name, names.network(v.Network), names.sandbox(v.Attachment), v.InterfaceName(), orDash(strings.Join(addresses(v), " ")),
-			orDash(strings.Join(publishes(v), " ")), state})
+			orDash(strings.Join(few(publishes(v)), " ")), state})
 	}
 	return r.tabled(rows)
+}
+
+// fewPublishes is how many publishes a row of a table names.
+const fewPublishes = 4
+
+// few leaves out what would push the next column out of sight.
+func few(all []string) []string {
+	if len(all) <= fewPublishes {
+		return all
+	}
+	return append(slices.Clip(all[:fewPublishes]), fmt.Sprintf("and %d more", len(all)-fewPublishes))
 }
 
 // publishes are the published ports, each as 8080:80/tcp, and its way.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/daemon"
 	"fairlead/internal/explain/doctor"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
@@ -24,6 +25,8 @@ import (
 // portList is what `fairlead ports` tells.
 type portList struct {
 	Ports []ports.Port `json:"ports"`
+	// Failed says which attachments' ports are not published, and why.
+	Failed []string `json:"failed,omitempty"`
 	// Unseen says what could not be seen, and why.
 	Unseen []string `json:"unseen,omitempty"`
 }
@@ -58,6 +61,9 @@ func newPorts(a *app) *cobra.Command {
 			list.Ports = slices.DeleteFunc(list.Ports, func(p ports.Port) bool { return !keep(p) })
 			none := len(args) > 0 && len(list.Ports) == 0
 			if r.output != "json" {
+				for _, f := range list.Failed {
+					r.err.note("fairlead: not published: %s", f)
+				}
 				r.printUnseen(list.Unseen)
 			}
 			if r.output == "json" || !none { // a table of nothing is only its header
@@ -97,7 +103,24 @@ func portFilter(args []string, proto string) (func(ports.Port) bool, error) {
 
 func (r *remote) ports(ctx context.Context) (portList, error) {
 	h, err := r.look(ctx)
-	return portList{h.Ports, h.Unseen}, err
+	return portList{h.Ports, unpublished(h.Attachments), h.Unseen}, err
+}
+
+// unpublished says why attachments or some of their ports are not published. A
+// label that cannot be read leaves an attachment without ports.
+func unpublished(all []daemon.View) []string {
+	var failed []string
+	for _, v := range all {
+		if v.Status == daemon.Broken && (len(v.Publishes) > 0 || v.Network == daemon.HostNetwork) {
+			failed = append(failed, fmt.Sprintf("%s: %s", owner(v), v.Problem))
+		}
+		for _, p := range v.Publishes {
+			if p.Problem != "" {
+				failed = append(failed, fmt.Sprintf("%s: %s", p.Publish, p.Problem))
+			}
+		}
+	}
+	return failed
 }
 
 // look gathers what explanations need; without a daemon there are no
@@ -124,6 +147,14 @@ func (r *remote) look(ctx context.Context) (h doctor.Host, err error) {
 	}
 	h.Ports = ports.List(h.Facts, h.Attachments, h.Balanced)
 	return h, nil
+}
+
+// owner is the container of an attachment, or the attachment's name.
+func owner(v daemon.View) string {
+	if strings.HasPrefix(v.Ref, string(sandbox.Container)+":") {
+		return v.Ref
+	}
+	return v.Name
 }
 
 func (r *remote) printPorts(list portList) error {

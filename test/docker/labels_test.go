@@ -43,6 +43,9 @@ func (h *host) labelled() {
 	h.well("one", "two")
 	run("wrong", "80")
 	h.says("wrong", "fairlead.publish")
+	if out := h.sh(h.dir + "/fairlead ports 2>&1"); !strings.Contains(out, "not published: container:wrong: ") {
+		h.Errorf("ports does not show the label's failure:\n%s", out)
+	}
 	h.docker("rm", "-f", "wrong", "one")
 	run("again", "8080:80,8080:53/udp")
 	both("8080", "8081")

@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"slices"
+	"testing"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/explain/flow"
+	"fairlead/internal/model"
+)
+
+func TestSentence(t *testing.T) {
+	e := flow.Explanation{Hops: []flow.Hop{{Where: "host", Link: "eth0"}, {Where: "shop", Link: "fl-web"}}}
+	for said, want := range map[string]string{
+		"":                      "",
+		"host drops it":         "Host drops it.",
+		"delivered to shop.":    "Delivered to shop.",
+		"shop has no route":     "shop has no route.",
+		"fl-web is down":        "fl-web is down.",
+		"eth0 is down":          "eth0 is down.",
+		"shopping is delivered": "Shopping is delivered.",
+	} {
+		if got := sentence(e, said); got != want {
+			t.Errorf("%q: got %q, want %q", said, got, want)
+		}
+	}
+}
+
+func TestFew(t *testing.T) {
+	if got := few([]string{"1", "2", "3", "4"}); len(got) != 4 {
+		t.Errorf("four: %q", got)
+	}
+	if got, want := few([]string{"1", "2", "3", "4", "5", "6"}), []string{"1", "2", "3", "4", "and 2 more"}; !slices.Equal(got, want) {
+		t.Errorf("six: got %q, want %q", got, want)
+	}
+}
+
+func TestUnpublished(t *testing.T) {
+	label := daemon.View{Attachment: model.Attachment{Ref: "container:wrong", Endpoint: model.Endpoint{Name: "docker-1", Network: daemon.HostNetwork}},
+		Status: daemon.Broken, Problem: "label fairlead.publish: want HOST:CONTAINER"}
+	taken := daemon.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "shop", Network: "web"}}, Status: daemon.Up, Publishes: []daemon.PublishedView{
+		{Publish: model.Publish{Endpoint: "shop", Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)}, Problem: "port taken"}}}
+	well := daemon.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "well", Network: "web"}}, Status: daemon.Up}
+	want := []string{"container:wrong: label fairlead.publish: want HOST:CONTAINER", "8080/tcp -> shop:80 via nat: port taken"}
+	if got := unpublished([]daemon.View{label, taken, well}); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -261,7 +261,7 @@ func TestADeviceThatTheKernelBroughtBack(t *testing.T) {
 			unchanged(t, w, before)
 		}
 	}
-	// Nobody remembers: the mark alone says what it was.
+	// Without a record only the name is taken from the alias.
 	mustSet(t, w, s)
 	sh(t, in(w, "web"), back)
 	e, stop := daemon(t, w, &store.Memory{})
@@ -270,7 +270,43 @@ func TestADeviceThatTheKernelBroughtBack(t *testing.T) {
 	if err != nil || !strings.Contains(plan.Text(ops), "nic gets back its name") {
 		t.Errorf("heal: %v\n%s", err, plan.Text(ops))
 	}
-	unchanged(t, w, before)
+	if got := onServer(t, w, "ip -o link show nic; ip -o addr show nic"); strings.Contains(got, "192.0.2.9") || strings.Contains(got, "alias") {
+		t.Errorf("more than the name is taken from the alias:\n%s", got)
+	}
+}
+
+// TestADeviceWhoseAliasTheSandboxChanges restarts the engine before it gives the
+// device back.
+func TestADeviceWhoseAliasTheSandboxChanges(t *testing.T) {
+	const forged = `ip link set eth0 alias 'fairlead-device:{"device":"nic","name":"evil","mtu":1280,"mac":"02:00:00:00:00:66","addresses":["198.51.100.66/24"],"alias":"x"}'`
+	for _, c := range []struct{ name, script string }{
+		{"another past", forged},
+		{"another device", `ip link set eth0 alias 'fairlead-device:{"device":"other","name":"evil","mtu":1280}'`},
+		{"no alias", `ip link set eth0 alias ''`},
+		{"another link that claims to be the device", `ip link set eth0 alias ''; ip link add fake type bridge; ip link set fake alias 'fairlead-device:{"device":"nic","name":"nic","mtu":1500}'`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := world(t)
+			device(t, w)
+			before := snapshot(t, w)
+			var kept store.Memory
+			e, stop := daemon(t, w, &kept)
+			if _, err := e.Set(t.Context(), handed(mustSandbox(t, w, "web"))); err != nil {
+				t.Fatal(err)
+			}
+			sh(t, in(w, "web"), c.script)
+			stop()
+			e, stop = daemon(t, w, &kept)
+			defer stop()
+			if _, err := e.Heal(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := e.Set(t.Context(), model.State{}); err != nil {
+				t.Fatal(err)
+			}
+			unchanged(t, w, before)
+		})
+	}
 }
 
 // TestADeviceWhoseNameIsTaken comes back under another, and gets its own as

@@ -46,6 +46,12 @@ type Kernel interface {
 	ObservePart(plan.Plan) (plan.Plan, error)
 	ReadSysctl(plan.Sysctl) (string, error)
 	WriteSysctl(plan.Sysctl) error
+	// DescribeDevice returns a description of a device that is on the host, empty
+	// if it is handed over or not there.
+	DescribeDevice(plan.Device) (string, error)
+	// RecallDevices replaces the descriptions, by plan.Device.Device, by which
+	// devices are given back.
+	RecallDevices(map[string]string)
 	// FlushFlows has conntrack forget flows, and returns them.
 	FlushFlows(match func(kernel.Flow) bool) ([]kernel.Flow, error)
 	// IPVSFlows returns those flows of IPVS.
@@ -120,9 +126,9 @@ func (e *Engine) Plan(want model.State) ([]plan.Op, error) {
 	if err := e.adoptProxy(context.Background()); err != nil {
 		return nil, err
 	}
-	record, err := e.cfg.Store.Load()
+	record, err := e.load()
 	if err != nil {
-		return nil, fmt.Errorf("read record: %w", err)
+		return nil, err
 	}
 	t, err := e.target(want, record)
 	if err != nil {
@@ -145,9 +151,9 @@ func (e *Engine) set(ctx context.Context, want model.State) (model.State, error)
 	if err := e.adoptProxy(ctx); err != nil {
 		return want, err
 	}
-	before, err := e.cfg.Store.Load()
+	before, err := e.load()
 	if err != nil {
-		return want, fmt.Errorf("read record: %w", err)
+		return want, err
 	}
 	t, err := e.target(want, before)
 	if err != nil {
@@ -178,16 +184,16 @@ func (e *Engine) reach(ctx context.Context, before store.Record, t target, want 
 		return false, err
 	}
 	record := store.Record{Desired: want, Leases: t.leases, Settings: slices.Clone(before.Settings), Inside: slices.Clone(before.Inside),
-		Virtual: slices.Clone(before.Virtual)}
+		Virtual: slices.Clone(before.Virtual), Devices: slices.Clone(before.Devices)}
 	return e.apply(ctx, &record, have, t.plan)
 }
 
 // State returns the desired state as Set does: with the leased addresses and
 // chosen ways filled in.
 func (e *Engine) State() (model.State, error) {
-	record, err := e.cfg.Store.Load()
+	record, err := e.load()
 	if err != nil {
-		return model.State{}, fmt.Errorf("read record: %w", err)
+		return model.State{}, err
 	}
 	facts, err := e.facts(record.Desired)
 	if err != nil {
@@ -251,9 +257,9 @@ func (e *Engine) TearDown(ctx context.Context) error {
 
 // observe forgets our own account and asks the kernel and the proxy.
 func (e *Engine) observe(ctx context.Context) (store.Record, plan.Plan, target, error) {
-	record, err := e.cfg.Store.Load()
+	record, err := e.load()
 	if err != nil {
-		return record, nil, target{}, fmt.Errorf("read record: %w", err)
+		return record, nil, target{}, err
 	}
 	t, err := e.target(record.Desired, record)
 	if err != nil {

@@ -34,9 +34,9 @@ func (e *Engine) HealPart(ctx context.Context, part plan.Plan) ([]plan.Op, error
 	if len(plan.Diff(have, want)) == 0 {
 		return nil, nil
 	}
-	record, err := e.cfg.Store.Load()
+	record, err := e.load()
 	if err != nil {
-		return nil, fmt.Errorf("read record: %w", err)
+		return nil, err
 	}
 	strayed := diff(record, have, want)
 	made, err := e.apply(ctx, &record, have, want)
@@ -51,9 +51,9 @@ func (e *Engine) HealPart(ctx context.Context, part plan.Plan) ([]plan.Op, error
 func (e *Engine) Assume() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	record, err := e.cfg.Store.Load()
+	record, err := e.load()
 	if err != nil {
-		return fmt.Errorf("read record: %w", err)
+		return err
 	}
 	t, err := e.target(record.Desired, record)
 	if err == nil {

@@ -34,7 +34,27 @@ func (e *Engine) remember(record *store.Record, set []plan.Op) error {
 			record.Virtual = append(record.Virtual, store.Virtual(v))
 		}
 	}
+	for _, op := range set {
+		if d, ok := op.Object.(plan.Device); ok {
+			if err := e.describe(record, d); err != nil {
+				return err
+			}
+		}
+	}
 	return e.save(*record)
+}
+
+// describe records what a device is before it is handed over.
+func (e *Engine) describe(record *store.Record, d plan.Device) error {
+	was, err := e.cfg.Kernel.DescribeDevice(d)
+	if err != nil {
+		return fmt.Errorf("describe device %s: %w", d.Device, err)
+	}
+	if was != "" {
+		others := slices.DeleteFunc(record.Devices, func(known store.Device) bool { return known.Device == d.Device })
+		record.Devices = append(others, store.Device{Device: d.Device, Was: was})
+	}
+	return nil
 }
 
 // inside returns the record of a link that leaves no trace on the host.
@@ -118,16 +138,16 @@ func (e *Engine) changed(record store.Record) plan.Plan {
 
 // forget drops the settings that the plan no longer wants: they have been put
 // back, or are someone else's by now. It drops what was in sandboxes too, and
-// virtual addresses, once they have been taken away.
+// virtual addresses and devices, once they have been taken away.
 func (e *Engine) forget(record *store.Record, want plan.Plan, removed bool) error {
 	type name struct{ netns, name string }
 	wanted := map[name]bool{}
-	places, virtual := map[store.Inside]bool{}, map[store.Virtual]bool{}
+	places, virtual, devices := map[store.Inside]bool{}, map[store.Virtual]bool{}, map[string]bool{}
 	for _, o := range want {
 		if s, ok := o.(plan.Sysctl); ok {
 			wanted[name{s.Netns, s.Name}] = true
 		} else if at, ok := inside(o); ok {
-			places[at] = true
+			places[at], devices[at.Device] = true, true
 		} else if v, ok := o.(plan.VirtualAddress); ok {
 			virtual[store.Virtual(v)] = true
 		}
@@ -137,10 +157,11 @@ func (e *Engine) forget(record *store.Record, want plan.Plan, removed bool) erro
 	})
 	left := slices.DeleteFunc(slices.Clone(record.Inside), func(at store.Inside) bool { return removed && !places[at] })
 	put := slices.DeleteFunc(slices.Clone(record.Virtual), func(v store.Virtual) bool { return removed && !virtual[v] })
-	if len(kept) == len(record.Settings) && len(left) == len(record.Inside) && len(put) == len(record.Virtual) {
+	away := slices.DeleteFunc(slices.Clone(record.Devices), func(d store.Device) bool { return removed && !devices[d.Device] })
+	if len(kept) == len(record.Settings) && len(left) == len(record.Inside) && len(put) == len(record.Virtual) && len(away) == len(record.Devices) {
 		return nil
 	}
-	record.Settings, record.Inside, record.Virtual = kept, left, put
+	record.Settings, record.Inside, record.Virtual, record.Devices = kept, left, put, away
 	return e.save(*record)
 }
 
@@ -148,5 +169,24 @@ func (e *Engine) save(r store.Record) error {
 	if err := e.cfg.Store.Save(r); err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
+	e.recall(r)
 	return nil
+}
+
+func (e *Engine) load() (store.Record, error) {
+	r, err := e.cfg.Store.Load()
+	if err != nil {
+		return r, fmt.Errorf("read record: %w", err)
+	}
+	e.recall(r)
+	return r, nil
+}
+
+// recall passes what is recorded of devices to the kernel package.
+func (e *Engine) recall(r store.Record) {
+	devices := map[string]string{}
+	for _, d := range r.Devices {
+		devices[d.Device] = d.Was
+	}
+	e.cfg.Kernel.RecallDevices(devices)
 }

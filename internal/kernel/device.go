@@ -29,7 +29,8 @@ import (
 type placed struct {
 	ns *Netns
 	// was is what the device was before: a workload that may change its links
-	// may change the alias too, which is not to decide what the host gets.
+	// may change the alias too, which is not to decide what the host gets
+	// (docs/adr/0018).
 	was wasDevice
 }
 
@@ -53,39 +54,34 @@ func (h *Host) findDevice(d plan.Device) (*whereabouts, error) {
 		paths = append(paths, before.ns.Path())
 	}
 	for _, path := range append(paths, "") {
-		handle, err := h.at(path)
-		if absent(err) {
-			continue
+		at, err := h.lookIn(path, d, (*Host).findMarked)
+		if at != nil || err != nil {
+			return at, err
 		}
-		if err != nil {
-			return nil, err
-		}
-		link, w, err := findMarked(handle, d.Device)
-		if err != nil {
-			return nil, err
-		}
-		if known {
-			w = before.was
-		}
-		if link != nil {
-			return &whereabouts{path, handle, link, w}, nil
+	}
+	for _, path := range paths {
+		at, err := h.lookIn(path, d, (*Host).findUnmarked)
+		if at != nil || err != nil {
+			return at, err
 		}
 	}
 	return nil, nil
 }
 
-// findMarked looks for the device in one namespace, whatever its name there.
-func findMarked(handle *netlink.Handle, device string) (netlink.Link, wasDevice, error) {
-	links, err := retry(handle.LinkList)
+// lookIn looks for the device in one namespace. Nil means that it is not there.
+func (h *Host) lookIn(path string, d plan.Device, find func(*Host, *netlink.Handle, string) (netlink.Link, wasDevice, error)) (*whereabouts, error) {
+	handle, err := h.at(path)
+	if absent(err) {
+		return nil, nil
+	}
 	if err != nil {
-		return nil, wasDevice{}, fmt.Errorf("list links: %w", err)
+		return nil, err
 	}
-	for _, l := range links {
-		if w, ok := was(l); ok && w.Device == device {
-			return l, w, nil
-		}
+	link, alias, err := find(h, handle, d.Device)
+	if link == nil || err != nil {
+		return nil, err
 	}
-	return nil, wasDevice{}, nil
+	return &whereabouts{path, handle, link, h.remembered(d, alias)}, nil
 }
 
 // setDevice brings the device into its sandbox from wherever it is.
@@ -118,7 +114,7 @@ func (h *Host) setDevice(d plan.Device) error {
 	if err != nil {
 		return err
 	}
-	if mtu := cmp.Or(d.MTU, at.was.MTU); have.Attrs().MTU != mtu {
+	if mtu := cmp.Or(d.MTU, at.was.MTU); mtu != 0 && have.Attrs().MTU != mtu {
 		if err := inside.LinkSetMTU(have, mtu); err != nil {
 			return fmt.Errorf("set mtu %d: %w: ask for one that the device can have (`ip -d link` says which)", mtu, err)
 		}
@@ -201,25 +197,24 @@ func (h *Host) delDevice(d plan.Device) error {
 
 // giveBack brings the device to the host and makes it what it was. When the
 // host has another link of its name by now, the device keeps its mark and the
-// name that the kernel chose, and it is an error until that name is free.
+// name devN, and it is an error until that name is free.
 func (h *Host) giveBack(at *whereabouts) error {
 	host, err := h.at("")
 	if err != nil {
 		return err
 	}
-	w := at.was
+	w, link := at.was, at.link
 	if at.netns != "" {
-		name := w.Name
-		if _, err := host.LinkByName(name); err == nil {
-			name = "dev%d" // as the kernel does
-		}
-		if err := h.move(at.netns, "", at.link, name); err != nil {
+		name := freeName(host, w.Name)
+		if err := h.move(at.netns, "", link, name); err != nil {
 			return fmt.Errorf("bring it back: %w", err)
 		}
-	}
-	link, _, err := findMarked(host, w.Device)
-	if err != nil || link == nil {
-		return errors.Join(err, fmt.Errorf("%s did not come back", w.Name))
+		if link, err = host.LinkByName(name); err != nil {
+			return fmt.Errorf("%s did not come back: %w", w.Name, err)
+		}
+		if err := w.remark(host, link); err != nil {
+			return err
+		}
 	}
 	renamed := rename(host, link, w.Name)
 	if errors.Is(renamed, unix.EEXIST) {

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wasDevice is what a device was before we handed it over. It travels with the
-// device as its alias, so that whoever finds the device can put it back,
-// whatever became of us and of the sandbox.
+// wasDevice is what a device was before it was handed over. It is in the record,
+// from which the device is restored, and in the device's alias, by which the
+// device is found.
 type wasDevice struct {
 	// Device is what it was asked for by (plan.Device).
 	Device string `json:"device"`
@@ -47,6 +47,15 @@ func (w wasDevice) mark() (string, error) {
 			len(w.Addresses), w.Alias, len(alias), maxAlias)
 	}
 	return alias, nil
+}
+
+// remark writes the alias anew: the workload may have changed it.
+func (w wasDevice) remark(handle *netlink.Handle, link netlink.Link) error {
+	mark, err := w.mark()
+	if err == nil {
+		err = handle.LinkSetAlias(link, mark)
+	}
+	return wrapped("mark it", err)
 }
 
 // was reads what a device was from its alias; false when it is not handed
@@ -80,7 +89,7 @@ func describeDevice(handle *netlink.Handle, asked string, link netlink.Link) (wa
 // name; it goes on over errors.
 func (w wasDevice) restore(handle *netlink.Handle, link netlink.Link) error {
 	var errs []error
-	if link.Attrs().MTU != w.MTU {
+	if w.MTU != 0 && link.Attrs().MTU != w.MTU {
 		errs = append(errs, wrapped("set mtu", handle.LinkSetMTU(link, w.MTU)))
 	}
 	if w.MAC != "" && link.Attrs().HardwareAddr.String() != w.MAC {

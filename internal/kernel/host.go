@@ -30,6 +30,8 @@ type Host struct {
 	// devices holds, by the plan's key, where the host's devices are that
 	// sandboxes have.
 	devices map[string]placed
+	// recorded holds what the record says of them, by plan.Device.Device.
+	recorded map[string]recordedDevice
 	// nft is nil on a kernel without nftables; noNft is then why.
 	nft   *carefulNft
 	noNft error

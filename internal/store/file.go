@@ -71,6 +71,7 @@ type recordTables struct {
 	settings  *table[Setting]
 	inside    *table[Inside]
 	virtual   *table[Virtual]
+	devices   *table[Device]
 }
 
 // lease is an entry of ipam.Leases.
@@ -155,6 +156,7 @@ func (f *File) declare() {
 			func(a, b Inside) bool { return a == b }),
 		virtual: newTable(f.boot, "virtual addresses", func(v Virtual) string { return v.Link + " " + v.Addr.String() },
 			func(a, b Virtual) bool { return a == b }),
+		devices: newTable(f.boot, "devices", func(d Device) string { return d.Device }, func(a, b Device) bool { return a == b }),
 	}
 }
 
@@ -172,6 +174,7 @@ func (f *File) record() Record {
 		Settings: f.desired.settings.all(),
 		Inside:   f.desired.inside.all(),
 		Virtual:  f.desired.virtual.all(),
+		Devices:  f.desired.devices.all(),
 	}
 	for _, l := range f.desired.leases.all() {
 		if r.Leases == nil {
@@ -214,7 +217,7 @@ func (f *File) Save(r Record) error {
 	}
 	err := f.boot.write(f.desired.networks.set(r.Desired.Networks), f.desired.endpoints.set(r.Desired.Endpoints),
 		f.desired.publishes.set(r.Desired.Publishes), f.desired.services.set(r.Desired.Services), f.desired.leases.set(leases), f.desired.settings.set(r.Settings), f.desired.inside.set(r.Inside),
-		f.desired.virtual.set(r.Virtual))
+		f.desired.virtual.set(r.Virtual), f.desired.devices.set(r.Devices))
 	if err == nil {
 		f.memory.take(r)
 	}

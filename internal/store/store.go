@@ -25,6 +25,17 @@ type Record struct {
 	// Virtual holds every address of a service that we have put on a link of the
 	// host, until it is taken away: what else is there was there before us.
 	Virtual []Virtual
+	// Devices holds what every device of the host that was handed over was before,
+	// until it is given back.
+	Devices []Device
+}
+
+// Device is a network device of the host that a sandbox has.
+type Device struct {
+	// Device is its name on the host, or its PCI address.
+	Device string
+	// Was is the kernel package's description of the device.
+	Was string
 }
 
 // Virtual is an address of a service on a link of the host.
@@ -72,6 +83,7 @@ func (r Record) Clone() Record {
 	c.Settings = slices.Clone(r.Settings)
 	c.Inside = slices.Clone(r.Inside)
 	c.Virtual = slices.Clone(r.Virtual)
+	c.Devices = slices.Clone(r.Devices)
 	return c
 }
 

@@ -17,6 +17,7 @@ func record() store.Record {
 			Services: []model.VirtualService{{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.10")}, Reals: []model.RealServer{{Endpoint: "web", Weight: 1}}}}},
 		Leases:   ipam.Leases{"web": {netip.MustParseAddr("10.0.0.2")}},
 		Settings: []store.Setting{{Name: "net.ipv4.ip_forward", Value: "1", Before: "0"}},
+		Devices:  []store.Device{{Device: "eth2", Was: "{}"}},
 		Inside:   []store.Inside{{Netns: "/run/netns/web", Link: "eth0", Device: "eth2"}},
 		Virtual:  []store.Virtual{{Link: "eth0", Addr: netip.MustParseAddr("192.0.2.10")}},
 	}

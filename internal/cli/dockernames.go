@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 
+	"fairlead/internal/explain/flow"
 	"fairlead/internal/frontend/docker"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
@@ -60,3 +62,53 @@ func (n dockerNames) sandbox(a model.Attachment) string {
 	}
 	return a.Ref
 }
+
+// dockerName is the form of the names that Docker's endpoints and networks have.
+var dockerName = regexp.MustCompile(`\bdocker-[0-9a-f]{8,}\b`)
+
+// text replaces the names of endpoints and networks by those that Docker's users
+// gave their containers and networks.
+func (n dockerNames) text(s string) string {
+	return dockerName.ReplaceAllStringFunc(s, func(name string) string {
+		if theirs, ok := n.networks[name]; ok {
+			return theirs
+		}
+		return n.endpoint(name)
+	})
+}
+
+// explanation replaces them in what people read of an explanation.
+func (n dockerNames) explanation(e *flow.Explanation) {
+	for i := range e.Hops {
+		h := &e.Hops[i]
+		h.Where, h.What, h.Why, h.Seen = n.text(h.Where), n.text(h.What), n.text(h.Why), n.text(h.Seen)
+	}
+	e.Verdict = n.text(e.Verdict)
+	for _, texts := range [][]string{e.Caveats, e.Notes} {
+		for i := range texts {
+			texts[i] = n.text(texts[i])
+		}
+	}
+}
+
+// namedError is an error with the names of containers.
+type namedError struct {
+	error
+	text string
+}
+
+func (e namedError) Error() string { return e.text }
+
+// Unwrap returns the error as the daemon returned it.
+func (e namedError) Unwrap() error { return e.error }
+
+// nameContainers has an error name containers. It asks Docker only if the error
+// names an endpoint or a network of Docker.
+func nameContainers(ctx context.Context, err error) error {
+	if err == nil || !dockerName.MatchString(err.Error()) {
+		return err
+	}
+	return askDocker(ctx, []model.Origin{model.FromDocker}).error(err)
+}
+
+func (n dockerNames) error(err error) error { return namedError{err, n.text(err.Error())} }

@@ -19,6 +19,7 @@ import (
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/service"
 	"fairlead/internal/kernel"
+	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
 
 	"github.com/spf13/cobra"
@@ -59,6 +60,9 @@ func newExplain(a *app) *cobra.Command {
 			}
 			if x.output == "json" {
 				return errors.Join(x.json(e), disagreement(e))
+			}
+			if slices.ContainsFunc(e.Hops, func(h flow.Hop) bool { return dockerName.MatchString(h.Where + " " + h.What) }) {
+				askDocker(c.Context(), []model.Origin{model.FromDocker}).explanation(&e)
 			}
 			if err := x.print(e); err != nil {
 				return err

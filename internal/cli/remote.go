@@ -90,7 +90,7 @@ func (r *remote) call(ctx context.Context, fn func(*admin.Client) error) error {
 		}
 		err = fn(client)
 	}
-	return r.failed(ctx, err)
+	return r.failed(ctx, nameContainers(ctx, err))
 }
 
 // failed says how a call of the daemon ended.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -44,5 +45,21 @@ func TestUnpublished(t *testing.T) {
 	want := []string{"container:wrong: label fairlead.publish: want HOST:CONTAINER", "8080/tcp -> shop:80 via nat: port taken"}
 	if got := unpublished([]daemon.View{label, taken, well}); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestContainersAreNamed wants Docker's names in errors and explanations, and the
+// errors as they were for callers.
+func TestContainersAreNamed(t *testing.T) {
+	n := dockerNames{networks: map[string]string{"docker-0123456789ab": "front"}, containers: map[string]string{"docker-ba9876543210": "nginx"}}
+	cause := errors.New("publish 8080/tcp: endpoint docker-ba9876543210 has it on docker-0123456789ab, and docker-ffffffffffff is unknown")
+	err := n.error(cause)
+	if want := "publish 8080/tcp: endpoint nginx has it on front, and docker-ffffffffffff is unknown"; err.Error() != want || !errors.Is(err, cause) {
+		t.Errorf("got %q, want %q", err, want)
+	}
+	e := flow.Explanation{Verdict: "delivered to docker-ba9876543210", Hops: []flow.Hop{{Where: "docker-ba9876543210", What: "enters docker-ba9876543210"}}}
+	n.explanation(&e)
+	if h := e.Hops[0]; h.Where != "nginx" || h.What != "enters nginx" || e.Verdict != "delivered to nginx" {
+		t.Errorf("%+v", e)
 	}
 }

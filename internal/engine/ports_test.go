@@ -141,3 +141,30 @@ func TestReservedPortsCannotBeTaken(t *testing.T) {
 		}
 	}
 }
+
+// TestLinkLocalAddressesOfTheHost: clients of the LAN and the host itself reach a
+// published port at fe80::, whatever mode publishes it. Via nat the kernel would
+// not forward packets from such a client, so the proxy answers.
+func TestLinkLocalAddressesOfTheHost(t *testing.T) {
+	for _, via := range []model.Via{model.ViaNAT, model.ViaProxy} {
+		t.Run(string(via), func(t *testing.T) {
+			w := world(t)
+			s := dual(t, w, model.DriverBridge, "web")
+			for _, proto := range protos {
+				publish(&s, "web", via, proto, 8080, 80)
+			}
+			mustSet(t, w, s)
+			serve(t, in(w, "web"), "web", ":80")
+			onServer(t, w, "ip addr add fe80::a/64 dev "+topology.Wire+" nodad")
+			sh(t, w.DoClient, "ip addr add fe80::b/64 dev "+topology.Wire+" nodad")
+			to := "[fe80::a%" + topology.Wire + "]:8080"
+			for name, from := range map[string]place{"a client of the LAN": w.DoClient, "the host": w.DoServer} {
+				for _, proto := range protos {
+					if got, err := dial(t, from, proto, to).ask(); err != nil || got != "web" {
+						t.Errorf("%s: %s/%s answers %q, %v", name, to, proto, got, err)
+					}
+				}
+			}
+		})
+	}
+}

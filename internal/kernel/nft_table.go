@@ -98,6 +98,7 @@ func tableChains() []chain {
 		)
 	}
 	v4, v6 := families[0], families[1]
+	linkLocal := rule(v6.is(), v6.linkLocalNet(v6.dst), accept)
 	return []chain{
 		{"sources", nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
 			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), localSource(), drop),
@@ -110,10 +111,12 @@ func tableChains() []chain {
 		}},
 		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, [][]expr.Any{
 			rule(v4.is(), loopbackNet(v4.dst), accept),
+			linkLocal,
 			toPublish,
 		}},
 		{"output", nftables.ChainHookOutput, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, [][]expr.Any{
 			rule(v6.is(), v6.load(v6.dst, reg1), equal(netip.IPv6Loopback().AsSlice()), accept),
+			linkLocal,
 			toPublish,
 		}},
 		{name: "publish", rules: publish},
@@ -210,6 +213,17 @@ func dnatted() []expr.Any { return conntrack(expr.CtKeySTATUS, 1<<5) }
 // loopbackNet matches 127.0.0.0/8 in the IPv4 address at the offset.
 func loopbackNet(offset uint32) []expr.Any {
 	return rule(payload(expr.PayloadBaseNetworkHeader, offset, 1, reg1), equal([]byte{127}))
+}
+
+// linkLocalNet matches fe80::/10 in the IPv6 address at the offset. The kernel
+// forwards no packet with such a source, so the proxy answers there.
+func (f family) linkLocalNet(offset uint32) []expr.Any {
+	mask, network := make([]byte, f.addrLen), make([]byte, f.addrLen)
+	copy(mask, []byte{0xff, 0xc0})
+	copy(network, []byte{0xfe, 0x80})
+	return rule(f.load(offset, reg1),
+		[]expr.Any{&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: f.addrLen, Mask: mask, Xor: make([]byte, f.addrLen)}},
+		equal(network))
 }
 
 // loadProtoPort loads the transport protocol and destination port.

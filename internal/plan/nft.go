@@ -167,11 +167,13 @@ const TableText = `table inet fairlead {
 	chain prerouting {
 		type nat hook prerouting priority dstnat; policy accept;
 		ip daddr 127.0.0.0/8 accept
+		ip6 daddr fe80::/10 accept
 		fib daddr type local jump publish
 	}
 	chain output {
 		type nat hook output priority -100; policy accept;
 		ip6 daddr ::1 accept
+		ip6 daddr fe80::/10 accept
 		fib daddr type local jump publish
 	}
 	chain publish {

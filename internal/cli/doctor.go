@@ -27,8 +27,9 @@ func newDoctor(a *app) *cobra.Command {
 		Short: "Show what is wrong or slow on this host, and what mends it",
 		Long: "Look at this host's network for what breaks, endangers or slows containers, whoever\n" +
 			"made them: what was seen, why it matters, what it costs where the laboratory has\n" +
-			"measured that, and what mends it. Nothing is changed. Hosts on the links that virtual\n" +
-			"services name are asked whether they answer for the services' addresses, too.\n\n" +
+			"measured that, and what mends it. Nothing is changed. The hosts on its links are asked\n" +
+			"whether they also answer for addresses of this host, of virtual services and of the\n" +
+			"default gateway.\n\n" +
 			"A problem breaks or endangers something, a warning may, a note costs something. The\n" +
 			"exit code is 1 if there is a problem, and 0 with warnings or notes alone.",
 		Example: "  fairlead doctor\n  fairlead doctor -o json",
@@ -70,9 +71,10 @@ func newDoctor(a *app) *cobra.Command {
 // theirs.
 const neighboursTake = 600 * time.Millisecond
 
-// askNeighbours asks whether other hosts answer for the addresses of services.
+// askNeighbours asks the neighbours who answers for addresses of this host, of
+// its virtual services and of the default gateways.
 func askNeighbours(ctx context.Context, h *doctor.Host) {
-	of := h.Claimable()
+	of := h.Asked()
 	if len(of) == 0 {
 		return
 	}
@@ -82,7 +84,7 @@ func askNeighbours(ctx context.Context, h *doctor.Host) {
 		err = errors.Join(err, host.Close())
 	}
 	if err != nil {
-		h.Unseen = append(h.Unseen, "whether other hosts answer for addresses of services: "+err.Error())
+		h.Unseen = append(h.Unseen, "whether other hosts answer for the same addresses: "+err.Error())
 	}
 }
 

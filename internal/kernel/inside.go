@@ -31,6 +31,9 @@ type InsideLink struct {
 	MAC  string `json:"mac,omitempty"`
 	// Addresses are without the link-local ones that come by themselves.
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	// LinkLocal says that the link has an IPv6 link-local address, from which its
+	// neighbours can be asked.
+	LinkLocal bool `json:"-"`
 	// Peer is the host's end of a veth, and Bridge what that is a port of.
 	Peer   string `json:"peer,omitempty"`
 	Bridge string `json:"bridge,omitempty"`
@@ -101,6 +104,7 @@ func (h *Host) insideLinks(path string) ([]InsideLink, error) {
 			s := a.Statistics
 			links[i].RxBytes, links[i].RxPackets, links[i].TxBytes, links[i].TxPackets = s.RxBytes, s.RxPackets, s.TxBytes, s.TxPackets
 		}
+		links[i].LinkLocal = slices.ContainsFunc(l.addresses, func(p netip.Prefix) bool { return p.Addr().Is6() && p.Addr().IsLinkLocalUnicast() })
 		links[i].Addresses = slices.DeleteFunc(l.addresses, func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() })
 		h.otherEnd(path, l, &links[i])
 	}

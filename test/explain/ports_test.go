@@ -29,6 +29,7 @@ ip -6 addr add 2001:db8:9::10/64 dev uplink nodad
 ip link set uplink up
 ip link set lan up
 ip route add default via 192.0.2.1
+ip route add default via 2001:db8:9::1
 `
 
 // neighbours are places to dial from: the LAN, and the bridge of the containers.

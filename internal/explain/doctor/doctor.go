@@ -54,7 +54,7 @@ type Host struct {
 	// Kernel is what the kernel can do, where that was asked: for a service whose
 	// plane is named, and is not the first.
 	Kernel *plan.Facts
-	// Claims are of other hosts, for addresses that are ours (Host.Claimable).
+	// Claims are the answers of other hosts for addresses (Host.Asked).
 	Claims []kernel.Claim
 	// Events are the daemon's last.
 	Events []daemon.Event
@@ -72,6 +72,10 @@ func Checks() []Check {
 		{"attachments", attachments},
 		{"services", services},
 		{"service-address", serviceAddress},
+		{"address-conflict", addressConflict},
+		{"gateway-conflict", gatewayConflict},
+		{"no-default-route", noDefaultRoute},
+		{"icmp-blocked", icmpBlocked},
 		{"service-no-route", serviceRoutes},
 		{"service-dropped", serviceDropped},
 		{"service-plane", servicePlane},

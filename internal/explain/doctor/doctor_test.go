@@ -113,7 +113,7 @@ func TestWorstFirst(t *testing.T) {
 
 // TestEveryCheckIsTried: a check that no test makes fire could be dead.
 func TestEveryCheckIsTried(t *testing.T) {
-	tried := map[string]bool{"attachments": true, "services": true, "drift": true, "docker-proxy-memory": true, "service-address": true}
+	tried := map[string]bool{"attachments": true, "services": true, "drift": true, "docker-proxy-memory": true, "service-address": true, "address-conflict": true}
 	for _, a := range amiss {
 		tried[a.check] = true
 	}

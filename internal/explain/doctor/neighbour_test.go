@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"fairlead/internal/explain/doctor"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
+	"fairlead/internal/plan"
 	"fairlead/test/shell"
 )
 
@@ -54,6 +56,54 @@ func TestNeighbours(t *testing.T) {
 				t.Fatalf("found %+v", found)
 			}
 			if c.answers && (found[0].Severity != doctor.Problem || !strings.Contains(found[0].Seen, c.address) || !strings.Contains(found[0].Mend, "--forward local")) {
+				t.Errorf("found %+v", found[0])
+			}
+		})
+	}
+}
+
+// TestConflicts: a host on the LAN that answers for an address of this host, and
+// two that answer for the default gateway's, are problems.
+func TestConflicts(t *testing.T) {
+	const second = "ip link add second link uplink type macvlan mode bridge; ip link set second up; ip address add %s dev second nodad\n"
+	for _, c := range []struct {
+		name, address, set, check string
+		answers                   bool
+	}{
+		{name: "an address of this host", address: "192.0.2.10/24", check: "address-conflict", answers: true},
+		{name: "an IPv6 address of this host", address: "2001:db8:9::10/64", check: "address-conflict", answers: true},
+		{name: "another address", address: "192.0.2.11/24", check: "address-conflict"},
+		{name: "one router", address: "192.0.2.1/24", check: "gateway-conflict"},
+		{name: "two routers", address: "192.0.2.1/24", set: second, check: "gateway-conflict", answers: true},
+		{name: "two routers of IPv6", address: "2001:db8:9::1/64", set: second, check: "gateway-conflict", answers: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, other := newRoom(t), newRoom(t)
+			for _, in := range []*room{r, other} {
+				shell.Run(t, in.Do, "ip link del uplink")
+			}
+			if err := kernel.Wire(r.Host, other.Host, "uplink", 1500); err != nil {
+				t.Fatal(err)
+			}
+			shell.Run(t, r.Do, "ip address add 192.0.2.10/24 dev uplink; ip address add 2001:db8:9::10/64 dev uplink nodad\n"+
+				"ip route add default via 192.0.2.1; ip route add default via 2001:db8:9::1")
+			shell.Run(t, other.Do, "ip address add "+c.address+" dev uplink nodad\n"+strings.ReplaceAll(c.set, "%s", c.address))
+			r.tell = func(h *doctor.Host) {
+				of := slices.DeleteFunc(h.Asked(), func(a plan.VirtualAddress) bool { return a.Addr.String() != strings.Split(c.address, "/")[0] })
+				patience := 200 * time.Millisecond
+				if c.answers {
+					patience = time.Minute // an answer ends it
+				}
+				var err error
+				if h.Claims, err = r.Claims(t.Context(), of, patience); err != nil || len(of) == 0 && c.answers {
+					t.Fatal(of, err)
+				}
+			}
+			found := r.look(c.check)
+			if (len(found) == 1) != c.answers {
+				t.Fatalf("found %+v", found)
+			}
+			if c.answers && (found[0].Severity != doctor.Problem || !strings.Contains(found[0].Seen, strings.Split(c.address, "/")[0])) {
 				t.Errorf("found %+v", found[0])
 			}
 		})

@@ -39,6 +39,7 @@ ip -6 address add 2001:db8:9::10/64 dev uplink nodad
 ip link set uplink up
 ip link set lan up
 ip route add default via 192.0.2.1
+ip -6 route add default via 2001:db8:9::1
 ip link add box type veth peer name inside
 ip address add 10.0.0.1/24 dev box
 ip -6 address add fd00::1/64 dev box nodad
@@ -145,6 +146,18 @@ var amiss = []struct {
 		set: "ip link add fl-web type bridge; ip link set fl-web alias fairlead:web up; ip address add 172.30.0.1/24 dev fl-web\n" +
 			"nft 'table inet firewalld { chain policies { }; chain filter_FORWARD { type filter hook forward priority 10; ct state established,related accept; jump policies; reject; }; }'",
 		mend: stands("firewall-cmd --permanent --zone=fairlead --add-interface=fl-web", "nft add rule inet firewalld policies iifname fl-web accept")},
+	{name: "no default route", check: "no-default-route", set: "ip route del default", severity: doctor.Warning, mend: run("ip route add default via 192.0.2.1")},
+	{name: "no default route of IPv6", check: "no-default-route", set: "ip -6 route del default", severity: doctor.Warning, mend: run("ip -6 route add default via 2001:db8:9::1")},
+	{name: "a bridge that has the router's address", check: "gateway-conflict", severity: doctor.Problem,
+		set: "ip link add br9 type bridge; ip link set br9 up; ip address add 192.0.2.1/28 dev br9"},
+	{name: "a firewall that drops all ICMP", check: "icmp-blocked", severity: doctor.Warning,
+		set: "nft 'add table inet fw; add chain inet fw in { type filter hook input priority 0; }; add rule inet fw in ct state established accept; add rule inet fw in ip protocol icmp drop'"},
+	{name: "a firewall that drops all ICMPv6", check: "icmp-blocked", set: "ip6tables -A INPUT -p ipv6-icmp -j DROP", severity: doctor.Warning},
+	{name: "a firewall that forwards no ICMP", check: "icmp-blocked", severity: doctor.Warning,
+		set: "ip link add fl-web type bridge; ip link set fl-web alias fairlead:web up; ip address add 172.30.0.1/24 dev fl-web\n" +
+			"iptables-legacy -A FORWARD -p icmp -j DROP"},
+	{name: "a firewall that accepts no related packets", check: "icmp-blocked", severity: doctor.Warning,
+		set: "nft 'add table ip fw; add chain ip fw in { type filter hook input priority 0; policy drop; }; add rule ip fw in ct state established accept; add rule ip fw in tcp dport 22 accept'"},
 	{name: "a full table of connections", check: "conntrack", severity: doctor.Problem,
 		set: "sysctl -qw net.netfilter.nf_conntrack_udp_timeout=600; nft 'add table ip o; add chain ip o out { type filter hook output priority 0; }; add rule ip o out ct state new accept'\n" +
 			"bash -c 'for p in 1 2 3 4; do echo x > /dev/udp/127.0.0.1/$p; done'",

@@ -34,8 +34,10 @@ type Facts struct {
 	Services []kernel.HeldService
 	// NoRoute are those of their real servers that the host has no route to.
 	NoRoute []netip.Addr
-	Links   []kernel.InsideLink
-	Routes  []kernel.InsideRoute
+	// NoRoute4 and NoRoute6 say that the host has no route to distant addresses.
+	NoRoute4, NoRoute6 bool
+	Links              []kernel.InsideLink
+	Routes             []kernel.InsideRoute
 	// Containers are those that run, of all engines that answer.
 	Containers []sandbox.Listed
 	// Engine says that one has answered; otherwise nobody knows what runs.
@@ -79,6 +81,7 @@ func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, er
 		f.Listeners = append(f.Listeners, process(l))
 	}
 	f.Settings = settings(h, f.Links)
+	f.NoRoute4, f.NoRoute6 = !routed(h, distant4), !routed(h, distant6)
 	f.LocalhostV6 = localhostV6()
 	if os.Geteuid() == 0 {
 		var unread []string
@@ -93,6 +96,17 @@ func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, er
 	}
 	f.containers(ctx, find)
 	return f, nil
+}
+
+// distant4 and distant6 are addresses for examples (RFC 5737, RFC 3849), to which
+// only a default route leads.
+var distant4, distant6 = netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8:ffff::1")
+
+// routed reports whether the host has a route to an address, in whichever table.
+func routed(h *kernel.Host, to netip.Addr) bool {
+	_, err := h.RouteTo(kernel.RouteQuery{To: to})
+	var none *kernel.ErrNoRoute
+	return !errors.As(err, &none)
 }
 
 // services reads the virtual services, and asks for the ways to their real
@@ -110,9 +124,7 @@ func (f *Facts) services(h *kernel.Host) {
 				continue
 			}
 			asked[a] = true
-			_, err := h.RouteTo(kernel.RouteQuery{To: a})
-			var none *kernel.ErrNoRoute
-			if errors.As(err, &none) {
+			if !routed(h, a) {
 				f.NoRoute = append(f.NoRoute, a)
 			}
 		}

@@ -32,6 +32,9 @@ type Packet struct {
 	// Neighbour says that it is a message of address resolution between From and
 	// To, and not a packet of the flow.
 	Neighbour Neighbour
+	// TooBig says that it is not the first of the flow, but the ICMP error to its
+	// sender that a packet was too big (RFC 1191, RFC 8201).
+	TooBig bool
 	// HardFrom and HardTo are the Ethernet addresses of the frame; nil where they
 	// are not known.
 	HardFrom, HardTo []byte
@@ -69,6 +72,7 @@ func (a Answer) Not() Answer { return Yes - a }
 // (linux/netfilter/nf_conntrack_common.h).
 const (
 	stateEstablished = 1 << 1
+	stateRelated     = 1 << 2
 	stateNew         = 1 << 3
 	stateUntracked   = 1 << 6
 	statusSeenReply  = 1 << 1
@@ -81,8 +85,10 @@ const (
 	tcpSynAck = 0x12
 )
 
-// Types of ICMPv6 (RFC 4861).
+// Types of ICMP (RFC 792) and ICMPv6 (RFC 4443, RFC 4861).
 const (
+	unreachable            = 3
+	packetTooBig           = 2
 	neighbourSolicitation  = 135
 	neighbourAdvertisement = 136
 )
@@ -110,6 +116,9 @@ func (p Packet) field(f Field) (value []byte, known bool) {
 		if p.Neighbour != NoNeighbour {
 			return []byte{unix.IPPROTO_ICMPV6}, !p.isARP()
 		}
+		if p.TooBig {
+			return []byte{p.icmp(unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6)}, true
+		}
 		return []byte{protocols[p.Proto]}, true
 	case Family:
 		if p.To.Addr().Is4() {
@@ -128,7 +137,7 @@ func (p Packet) field(f Field) (value []byte, known bool) {
 	case State:
 		return number(p.state()), true
 	case Status:
-		return number(p.status()), true
+		return number(p.status()), !p.TooBig // those of the connection that it is about
 	case Mark:
 		return big.AppendUint32(nil, p.Mark.Value), p.Mark.Known()
 	case CtMark:
@@ -161,10 +170,21 @@ func (p Packet) frame(f Field) (value []byte, known bool) {
 	case ARPOperation:
 		return big.AppendUint16(nil, uint16(p.Neighbour)), p.isARP()
 	case ICMPType:
+		if p.TooBig {
+			return []byte{p.icmp(unreachable, packetTooBig)}, true
+		}
 		return []byte{map[Neighbour]byte{Solicitation: neighbourSolicitation, Advertisement: neighbourAdvertisement}[p.Neighbour]},
 			p.Neighbour != NoNeighbour && !p.isARP()
 	}
 	return nil, false
+}
+
+// icmp returns the number for the packet's family.
+func (p Packet) icmp(v4, v6 byte) byte {
+	if p.To.Addr().Is4() {
+		return v4
+	}
+	return v6
 }
 
 // state is that of connection tracking. It leaves Neighbor Discovery alone.
@@ -172,6 +192,8 @@ func (p Packet) state() uint32 {
 	switch {
 	case p.Untracked || p.Neighbour != NoNeighbour:
 		return stateUntracked
+	case p.TooBig:
+		return stateRelated
 	case p.Reply:
 		return stateEstablished
 	}
@@ -225,8 +247,11 @@ func (c Condition) Holds(p Packet) Answer {
 }
 
 // lacks reports whether the packet has no such field, which no condition on it
-// survives: ARP has no transport protocol.
+// survives: ARP has no transport protocol, and ICMP has neither ports nor flags.
 func (p Packet) lacks(f Field) bool {
+	if p.TooBig && (f == SourcePort || f == Port || f == Flags) {
+		return true
+	}
 	return p.isARP() && (f == Protocol || f == SourcePort || f == Port || f == ICMPType || f == Flags)
 }
 

@@ -36,6 +36,7 @@ import (
 	"fairlead/internal/engine"
 	"fairlead/internal/health"
 	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 	"fairlead/internal/overlay"
 	"fairlead/internal/plan"
@@ -55,6 +56,9 @@ type Host interface {
 	BoundBy(cgroup string) ([]kernel.Bound, error)
 	// FastPath tells which links' drivers send packets on by themselves.
 	FastPath() ([]kernel.FastLink, uint64, error)
+	// Ruleset reads the firewall and NAT rules of the host, and what was not read.
+	Ruleset() (rules.Ruleset, []string, error)
+	RouteTo(kernel.RouteQuery) (kernel.RouteFound, error)
 	// TakeEnded tells which clients' connections were reset since it was asked last.
 	TakeEnded() []kernel.Ended
 	// Do runs a function on a thread in the host's namespace.

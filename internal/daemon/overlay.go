@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 	"fairlead/internal/overlay"
 	"fairlead/internal/plan"
@@ -35,6 +37,9 @@ func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]WayView, erro
 		all.Go(func() {
 			t.Enter = d.cfg.Host.Do
 			report, err := t.Check(ctx)
+			if err == nil && !report.Answers {
+				report.Blocked, err = d.blocked(t)
+			}
 			views[i], errs[i] = WayView{Peer: t.Peer, Remote: t.Remote}, err
 			for _, f := range report.Findings() {
 				views[i].Problems = append(views[i].Problems, f.String())
@@ -43,6 +48,40 @@ func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]WayView, erro
 	}
 	all.Wait()
 	return views, errors.Join(errs...)
+}
+
+// blocked names what in the host's own firewall drops the datagrams of an overlay
+// from or to another host; empty if nothing does for certain. Connection tracking
+// may leave them alone, which rules at prerouting and output decide.
+func (d *Daemon) blocked(t overlay.Target) (string, error) {
+	all, _, err := d.cfg.Host.Ruleset()
+	if err != nil {
+		return "", err
+	}
+	route, err := d.cfg.Host.RouteTo(kernel.RouteQuery{To: t.Remote})
+	if err != nil {
+		return "", err
+	}
+	port := t.Overlay.WirePort()
+	in := rules.Packet{Proto: model.UDP, From: netip.AddrPortFrom(t.Remote, 0), To: netip.AddrPortFrom(route.Src, port), In: route.Link, Local: true}
+	out := rules.Packet{Proto: model.UDP, From: netip.AddrPortFrom(route.Src, 0), To: netip.AddrPortFrom(t.Remote, port), Out: route.Link}
+	for _, way := range []struct {
+		hooks  []string
+		packet rules.Packet
+	}{{[]string{"output", "postrouting"}, out}, {[]string{"prerouting", "input"}, in}} {
+		p := way.packet
+		for _, hook := range way.hooks {
+			v := all.Filter(hook, p)
+			if !v.Certain {
+				break
+			}
+			if v.Action == rules.Drop || v.Action == rules.Reject {
+				return v.Cause(), nil
+			}
+			p = v.Packet
+		}
+	}
+	return "", nil
 }
 
 // ways returns the ways to the other hosts of a network that is up.

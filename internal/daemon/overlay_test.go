@@ -38,6 +38,14 @@ func TestCheckNetwork(t *testing.T) {
 	if ways, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(ways) != 1 || !strings.Contains(fmt.Sprint(ways[0].Problems), "the largest that passes has 1250") {
 		t.Errorf("the ways are %+v, %v", ways, err)
 	}
+	for _, hook := range []string{"input", "output"} {
+		w.sh(fmt.Sprintf("nft 'flush table inet probe; add chain inet probe %[1]s { type filter hook %[1]s priority 0; }; add rule inet probe %[1]s udp dport 4789 drop'", hook))
+		ways, err = w.CheckNetwork(t.Context(), "net")
+		if err != nil || len(ways) != 1 || !strings.Contains(fmt.Sprint(ways[0].Problems), "of chain "+hook+" (inet probe) drops its UDP port 4789") {
+			t.Errorf("a rule at %s drops the overlay, and the ways are %+v, %v", hook, ways, err)
+		}
+	}
+	w.sh("nft delete table inet probe")
 	worlds[1].stop()
 	if ways, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(ways) != 1 || !strings.Contains(fmt.Sprint(ways[0].Problems), "does not answer") {
 		t.Errorf("the ways are %+v, %v", ways, err)

@@ -67,6 +67,9 @@ type Report struct {
 	// Answers says whether the other host answered at all, Unsummed that it did
 	// so to datagrams without a checksum only.
 	Answers, Unsummed bool
+	// Blocked names what in this host's own firewall drops the overlay's datagrams,
+	// if the caller of Check finds that out; it explains why nothing answers.
+	Blocked string
 	// There and Back are the largest packets that crossed, in bytes; the
 	// network's MTU where all is well.
 	There, Back int

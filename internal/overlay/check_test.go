@@ -199,3 +199,20 @@ func TestNobodyAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestHopWithVLANAllowance: a bridge lets frames pass that are four bytes larger
+// than its MTU, and the advice leaves these out.
+func TestHopWithVLANAllowance(t *testing.T) {
+	t.Parallel()
+	f := fabric.New(t, fabric.Options{Hosts: 2})
+	targets := build(t, f, true, true)
+	sh(t, f.Switches[0], "ip link set "+fabric.Port(2)+" mtu 1400")
+	r, err := targets[0].Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := r.Findings()
+	if r.Back != 1354 || len(found) != 1 || !strings.Contains(found[0].Advice, "set the network's to 1350 on all hosts") {
+		t.Errorf("%+v says %v; want an advice of 1350", r, found)
+	}
+}

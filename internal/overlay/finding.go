@@ -23,6 +23,9 @@ func (r Report) Findings() []Finding {
 		return []Finding{{fmt.Sprintf("only datagrams without a checksum get to %s and back: checksums are spoilt on the way", t.Peer), t.offloads("tx-checksum-ip-generic off tx-udp_tnl-csum-segmentation off")}}
 	case !r.Answers && r.Spoilt > 0:
 		return []Finding{r.spoilt()}
+	case !r.Answers && r.Blocked != "":
+		return []Finding{{fmt.Sprintf("%s does not answer through the overlay: on this host, %s drops its UDP port %d", t.Peer, r.Blocked, t.Overlay.WirePort()),
+			fmt.Sprintf("accept UDP port %d from and to %s in this host's firewall, e.g. before that rule", t.Overlay.WirePort(), t.Remote)}}
 	case !r.Answers:
 		return []Finding{{fmt.Sprintf("%s does not answer through the overlay", t.Peer),
 			fmt.Sprintf("see that the network is up on %s, with the same vni, port%s, and that firewalls between let UDP port %d pass both ways; `ping %s` tells whether the underlay does", t.Remote, t.secret(), t.Overlay.WirePort(), t.Remote)}}
@@ -49,9 +52,37 @@ func (r Report) Findings() []Finding {
 
 // blackHole is a hop that drops what is too large for it and does not say so.
 func (t Target) blackHole(fits int, way string) Finding {
-	return Finding{fmt.Sprintf("packets of the network's mtu, %d bytes, get lost on the way %s; the largest that passes has %d", t.MTU, way, fits),
-		fmt.Sprintf("a hop between the hosts carries %d bytes less than their links do: raise its mtu, or set the network's to %d on all hosts", t.MTU-fits, fits)}
+	f := Finding{Problem: fmt.Sprintf("packets of the network's mtu, %d bytes, get lost on the way %s; the largest that passes has %d", t.MTU, way, fits)}
+	if t.allowsTag(fits) {
+		fits -= vlanTag
+		f.Problem += fmt.Sprintf(" (a bridge or veth of Linux lets pass %d bytes more than its mtu, for a VLAN tag)", vlanTag)
+	}
+	f.Advice = fmt.Sprintf("a hop between the hosts carries %d bytes less than their links do: raise its mtu, or set the network's to %d on all hosts", t.MTU-fits, fits)
+	return f
 }
+
+const (
+	// vlanTag is what the kernel lets a frame exceed a link's MTU by, in bytes, where
+	// a bridge or a veth passes it on (__is_skb_forwardable in net/core/dev.c).
+	vlanTag = 4
+	// outer4 and outer6 are what VXLAN adds to a packet over IPv4 and IPv6, in bytes.
+	outer4, outer6 = 50, 70
+)
+
+// allowsTag reports whether the hop that a size just passes is probably a bridge or
+// a veth: its MTU is a usual one only without the allowance. WireGuard pads
+// packets, so under it the hop's MTU cannot be told.
+func (t Target) allowsTag(fits int) bool {
+	outer := fits + outer6
+	if t.Remote.Is4() {
+		outer = fits + outer4
+	}
+	return !t.Overlay.Encrypt && isUsual(outer-vlanTag) && !isUsual(outer)
+}
+
+// isUsual reports whether links have such an MTU: a round one, that of PPPoE or
+// AWS's.
+func isUsual(mtu int) bool { return mtu%10 == 0 || mtu == 1492 || mtu == 9001 }
 
 func (r Report) spoilt() Finding {
 	return Finding{fmt.Sprintf("other bytes arrive than are sent on the way to %s and back", r.Target.Peer),

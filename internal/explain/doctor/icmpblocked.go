@@ -61,10 +61,6 @@ func (h Host) tooBig(up kernel.InsideLink, router netip.Addr) (rules.Verdict, bo
 // blocked says which rule drops the messages, and how to let them through: for
 // IPv6 those of Neighbor Discovery too, without which nothing is reached.
 func blocked(v rules.Verdict, v4 bool) Finding {
-	by := "a rule of chain " + v.By.Chain
-	if v.Policy {
-		by = "the policy of chain " + v.By.Chain
-	}
 	message, kinds, tool, option := "ICMP \"fragmentation needed\"", []string{"destination-unreachable"}, "iptables", "-p icmp --icmp-type"
 	match := "icmp type"
 	if !v4 {
@@ -77,7 +73,7 @@ func blocked(v rules.Verdict, v4 bool) Finding {
 	}
 	family, name, _ := strings.Cut(table, " ")
 	f := Finding{Severity: Warning,
-		Seen: fmt.Sprintf("%s (%s) drops %s", by, v.By.Table, message),
+		Seen: fmt.Sprintf("%s drops %s", v.Cause(), message),
 		Why:  "path MTU discovery fails: connections over a path with a smaller MTU begin well and then hang",
 		Mend: fmt.Sprintf("nft insert rule %s %s %s %s '{ %s }' accept", family, escape.Shell(name), escape.Shell(v.By.Chain), match, strings.Join(kinds, ", "))}
 	if legacy || name == "filter" && family != "inet" {

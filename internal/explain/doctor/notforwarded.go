@@ -55,16 +55,12 @@ func (h Host) leaving(l, up kernel.InsideLink, to netip.AddrPort) (rules.Verdict
 
 // shut says that a firewall does not let out what comes by a link.
 func (h Host) shut(l kernel.InsideLink, v rules.Verdict, v4 bool) Finding {
-	by := "a rule of chain " + v.By.Chain
-	if v.Policy {
-		by = "the policy of chain " + v.By.Chain
-	}
 	tool, table := "iptables", "ip filter"
 	if !v4 {
 		tool, table = "ip6tables", "ip6 filter"
 	}
 	f := Finding{Severity: Problem,
-		Seen: fmt.Sprintf("%s (%s) drops what sandboxes behind %s send out", by, v.By.Table, l.Name),
+		Seen: fmt.Sprintf("%s drops what sandboxes behind %s send out", v.Cause(), l.Name),
 		Why:  "they reach nobody but this host, and ports that are published via nat do not answer others; Fairlead obeys the host's firewall for what the host forwards, and so do its answers",
 		Mend: fmt.Sprintf("let through in %s (%s) what comes from %s, and what belongs to its connections", escape.Shell(v.By.Chain), escape.Shell(v.By.Table), escape.Shell(l.Name))}
 	switch {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -31,6 +32,19 @@ type Verdict struct {
 	// Rerouted says that a chain of the type route has changed the mark, and the
 	// kernel asks for the route again.
 	Rerouted bool
+}
+
+// Cause names what decided: a rule, by its number where it has one, or the policy
+// of a chain.
+func (v Verdict) Cause() string {
+	what := "a rule"
+	switch {
+	case v.Policy:
+		what = "the policy"
+	case v.By.Rule.Handle != 0:
+		what = fmt.Sprintf("the rule with handle %d", v.By.Rule.Handle)
+	}
+	return fmt.Sprintf("%s of chain %s (%s)", what, v.By.Chain, v.By.Table)
 }
 
 // Part says which filters of a hook a packet meets: those before the hook's NAT

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sort"
 	"strings"
 
 	"fairlead/internal/daemon"
@@ -122,7 +123,7 @@ func (s *Set) read(in Input) {
 			return
 		}
 		if err != nil {
-			s.mistakes = append(s.mistakes, syntax(in.Name, err))
+			s.mistakes = append(s.mistakes, syntax(in, err))
 			return
 		}
 		r := &reader{Set: s, file: in.Name}
@@ -130,13 +131,31 @@ func (s *Set) read(in Input) {
 	}
 }
 
-// syntax takes the line out of an error of the YAML library.
-func syntax(file string, err error) Mistake {
-	m := Mistake{File: file, Text: strings.TrimPrefix(err.Error(), "yaml: ")}
+// syntax takes the line out of an error of the YAML library. The library names no
+// line for an unknown anchor; it is the last of the fewest lines that give the
+// same error.
+func syntax(in Input, err error) Mistake {
+	m := Mistake{File: in.Name, Text: strings.TrimPrefix(err.Error(), "yaml: ")}
 	if n, _ := fmt.Sscanf(m.Text, "line %d:", &m.Line); n == 1 {
 		_, m.Text, _ = strings.Cut(m.Text, ": ")
+		return m
 	}
+	lines := bytes.SplitAfter(in.Text, []byte("\n"))
+	m.Line = min(len(lines), 1+sort.Search(len(lines), func(i int) bool {
+		return decodeAll(bytes.Join(lines[:i+1], nil)).Error() == err.Error()
+	}))
 	return m
+}
+
+// decodeAll returns the first error of a file's documents, io.EOF if there is none.
+func decodeAll(text []byte) error {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var doc yaml.Node
+		if err := decoder.Decode(&doc); err != nil {
+			return err
+		}
+	}
 }
 
 // Locate returns an error of the daemon's with the lines and fields of the

@@ -262,7 +262,8 @@ f.yaml:17: services: want services by their names`},
 		"an odd top":     {"network: {}\n", "f.yaml:1: network: there is no such field: want one of name, networks, attachments, services"},
 		"two names":      {"name: a\n---\nname: b\n", `f.yaml:3: name: "b": another file or document names the set "a"`},
 		"a network more": {"networks: {a: }\n---\nnetworks: {a: }\n", "f.yaml:3: networks.a: network a is declared in f.yaml:1 already: leave one out"},
-		"a bad alias":    {"name: *x\n", "unknown anchor"},
+		"a bad alias":    {"name: *x\n", "f.yaml:1: unknown anchor 'x' referenced"},
+		"a late alias":   {"# *x\nx-a: |\n  *x\n---\nnetworks: {web: {\n  driver: *x,\n  subnet: '*x'}}\nservices: *x\n", "f.yaml:6: unknown anchor 'x' referenced"},
 		"merged":         {"x-a: &a {driver: bridge}\nnetworks: {a: {<<: *a}}\n", "f.yaml:2: networks.a.<<: there is no such field"},
 	} {
 		_, err := file.Read([]file.Input{{Name: "f.yaml", Text: []byte(c.text)}})

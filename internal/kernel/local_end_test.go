@@ -121,3 +121,20 @@ func (c client) hasEnded(t *testing.T, what string) {
 		t.Errorf("%s sends though it is ended", what)
 	}
 }
+
+// TestAConnectedUDPSocketConnectsAgain: when its endpoint is replaced it reads
+// ECONNABORTED once, then it has no destination until it connects again.
+func TestAConnectedUDPSocketConnectsAgain(t *testing.T) {
+	w := newLocalWorld(t, published...)
+	c := converse(t, w.ns, unix.SOCK_DGRAM, "127.0.0.1:80")
+	w.lead(t, true, published...)
+	c.hasEnded(t, "the socket")
+	if _, err := unix.Write(c.fd, []byte("?")); !errors.Is(err, unix.EDESTADDRREQ) {
+		t.Errorf("write: %v, want %v", err, unix.EDESTADDRREQ)
+	}
+	w.lead(t, false, published...)
+	if err := c.connect("127.0.0.1:80"); err != nil {
+		t.Fatal(err)
+	}
+	c.goesOn(t)
+}

@@ -31,6 +31,15 @@ func eventsOf(d Daemon) http.HandlerFunc {
 			answer(w, http.StatusOK, Events{d.Events()})
 			return
 		}
+		if conn, ok := r.Context().Value(follower{}).(*slotted); ok {
+			done, ok := conn.follow()
+			if !ok {
+				refuse(w, &daemon.Fault{Code: daemon.Conflict, Err: errors.New("follow events: too many followers: end some first")})
+				return
+			}
+			defer done()
+			w.Header().Set("Connection", "close") // its slot is another's now
+		}
 		// This answer takes as long as the caller likes.
 		control := http.NewResponseController(w)
 		if err := errors.Join(control.SetWriteDeadline(time.Time{}), control.SetReadDeadline(time.Time{})); err != nil {

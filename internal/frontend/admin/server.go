@@ -52,9 +52,15 @@ func Listen(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// Serve answers requests until ctx ends, as ServeUntil does.
+// Serve answers requests until ctx ends, as ServeUntil does. One caller has at most
+// ConnsPerPeer connections.
 func Serve(ctx context.Context, l *net.UnixListener, h http.Handler) error {
-	err := ServeUntil(ctx, bound(l, maxConns), &http.Server{
+	return ServePeers(ctx, l, h, ConnsPerPeer)
+}
+
+// ServePeers is Serve with another limit for each caller.
+func ServePeers(ctx context.Context, l *net.UnixListener, h http.Handler, perPeer int) error {
+	err := ServeUntil(ctx, bound(l, MaxConns, perPeer), &http.Server{
 		Handler: h, ConnContext: withPeer, MaxHeaderBytes: maxHeader,
 		ReadHeaderTimeout: headerLimit, ReadTimeout: readLimit, WriteTimeout: writeLimit, IdleTimeout: idleLimit,
 	})
@@ -67,23 +73,38 @@ func Serve(ctx context.Context, l *net.UnixListener, h http.Handler) error {
 // peer is the key of the caller's credentials in a connection's context.
 type peer struct{}
 
-// withPeer notes who is at the other end, as the kernel says (SO_PEERCRED).
+// withPeer notes who is at the other end.
 func withPeer(ctx context.Context, conn net.Conn) context.Context {
+	if bounded, ok := conn.(*slotted); ok {
+		ctx = context.WithValue(ctx, follower{}, bounded)
+	}
 	unixConn, ok := conn.(syscall.Conn)
 	if !ok {
 		return ctx
 	}
-	raw, err := unixConn.SyscallConn()
-	if err != nil {
+	cred, known := credentials(unixConn)
+	if !known {
 		return ctx
+	}
+	return context.WithValue(ctx, peer{}, cred)
+}
+
+// follower is the key of the connection in its context.
+type follower struct{}
+
+// credentials returns who is at the other end, as the kernel says (SO_PEERCRED).
+func credentials(conn syscall.Conn) (unix.Ucred, bool) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return unix.Ucred{}, false
 	}
 	var cred *unix.Ucred
 	if failed := raw.Control(func(fd uintptr) {
 		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	}); failed != nil || err != nil {
-		return ctx
+		return unix.Ucred{}, false
 	}
-	return context.WithValue(ctx, peer{}, *cred)
+	return *cred, true
 }
 
 // CallerPID returns the pid of the process that connected, 0 if it is unknown or
@@ -96,8 +117,10 @@ func CallerPID(ctx context.Context) int {
 // allowed reports whether the caller is root, or the user of the daemon.
 func allowed(ctx context.Context) bool {
 	cred, known := ctx.Value(peer{}).(unix.Ucred)
-	return known && (cred.Uid == 0 || int(cred.Uid) == os.Geteuid())
+	return known && privileged(cred)
 }
+
+func privileged(cred unix.Ucred) bool { return cred.Uid == 0 || int(cred.Uid) == os.Geteuid() }
 
 // Handler answers the requests of the API.
 func Handler(d Daemon) http.Handler {

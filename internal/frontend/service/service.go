@@ -138,14 +138,14 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error
 		return err
 	}
 	defer done()
-	tasks := []func(context.Context) error{d.Run, serving(l, idle.handler(admin.Handler(d)))}
+	tasks := []func(context.Context) error{d.Run, serving(l, idle.handler(admin.Handler(d)), admin.ConnsPerPeer)}
 	if opt.Docker != "" || opt.Sockets[dockerSocket] != nil {
 		l, done, err := opt.Sockets.take(dockerSocket, opt.Docker, listenDocker)
 		if err != nil {
 			return err
 		}
 		defer done()
-		tasks = append(tasks, serving(l, idle.handler(opt.docker)), dockerLabels(d, opt))
+		tasks = append(tasks, serving(l, idle.handler(opt.docker), admin.MaxConns), dockerLabels(d, opt))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -177,9 +177,10 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error
 	return err
 }
 
-// serving answers requests that come to a socket.
-func serving(l *net.UnixListener, h http.Handler) func(context.Context) error {
-	return func(ctx context.Context) error { return admin.Serve(ctx, l, h) }
+// serving answers requests that come to a socket, of which one caller has at most
+// perPeer at a time. dockerd is the only caller of its socket.
+func serving(l *net.UnixListener, h http.Handler, perPeer int) func(context.Context) error {
+	return func(ctx context.Context) error { return admin.ServePeers(ctx, l, h, perPeer) }
 }
 
 // MakeDirs makes the daemon's directories, for files that are there before it.

@@ -1,0 +1,95 @@
+package admin_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+)
+
+// begin connects and writes what may be a part of a request.
+func begin(t *testing.T, socket, text string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	_, _ = io.WriteString(conn, text) // the server may have closed it
+	return conn
+}
+
+// status returns the first line of the answer.
+func status(t *testing.T, conn net.Conn) string {
+	t.Helper()
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		t.Error(err)
+	}
+	return line
+}
+
+// otherProcessIsAnswered asks as another process of root's.
+func otherProcessIsAnswered(t *testing.T, socket string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe")
+	cmd.Env = append(os.Environ(), "FAIRLEAD_TEST_ASK="+socket)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "200 OK") {
+		t.Errorf("another process is answered %q, %v", out, err)
+	}
+}
+
+// TestFollowersDoNotTakeAllConnections: one process follows events as often as it
+// can, and another one is answered.
+func TestFollowersDoNotTakeAllConnections(t *testing.T) {
+	events := make(chan daemon.Event)
+	socket := serve(t, &followed{&fake{}, events})
+	defer close(events)
+	following, refused := 0, 0
+	for range admin.MaxConns {
+		switch line := status(t, begin(t, socket, "GET /v1/events?follow HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")); {
+		case strings.Contains(line, "200 OK"):
+			following++
+		case strings.Contains(line, "409 Conflict"), strings.Contains(line, "503 Service Unavailable"):
+			refused++
+		default:
+			t.Errorf("answered %q", line)
+		}
+	}
+	if following == 0 || refused == 0 {
+		t.Errorf("%d follow, %d are refused", following, refused)
+	}
+	otherProcessIsAnswered(t, socket)
+}
+
+// followed is a fake with events.
+type followed struct {
+	*fake
+	events chan daemon.Event
+}
+
+func (f *followed) FollowEvents(context.Context) <-chan daemon.Event { return f.events }
+
+// TestHalfRequestsOfOneProcess: those over its limit are refused at once, and
+// another process is answered.
+func TestHalfRequestsOfOneProcess(t *testing.T) {
+	socket := serve(t, &fake{})
+	var last net.Conn
+	for range admin.ConnsPerPeer + 1 {
+		last = begin(t, socket, "POST /v1/attach HTTP/1.1\r\nHost: x\r\n")
+	}
+	if line := status(t, last); !strings.Contains(line, "503 Service Unavailable") {
+		t.Errorf("one over the limit is answered %q", line)
+	}
+	otherProcessIsAnswered(t, socket)
+}

@@ -70,7 +70,7 @@ func TestInspect(t *testing.T) {
 	want := Inside{
 		Links: []InsideLink{
 			{Name: "lo", Kind: "loopback", Up: true, MTU: 65536, Addresses: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8"), netip.MustParsePrefix("::1/128")}},
-			{Name: "eth0", Kind: "veth", Up: true, MTU: 1400, MAC: "02:f1:00:00:00:02", Peer: "fl-web", Bridge: "fl-br", Owner: "web",
+			{Name: "eth0", Kind: "veth", Up: true, MTU: 1400, MAC: "02:f1:00:00:00:02", Peer: "fl-web", Bridge: "fl-br", Owner: "web", LinkLocal: true,
 				Addresses: []netip.Prefix{netip.MustParsePrefix("172.30.0.2/24"), netip.MustParsePrefix("fd00:30::2/64")}},
 			{Name: "far", Kind: "veth", MTU: 1500},
 		},

@@ -40,6 +40,7 @@ func TestHostIsUntouched(t *testing.T) {
 		{
 			name: "when a path cannot be built", args: []string{"nat", "hand-dnat", "--workload", "tcp-bulk"},
 			prep: func(r *room) { r.replace("#!/bin/sh\necho broken >&2; exit 3\n", "nft") },
+			code: 1, says: []string{"path hand-dnat was not measured", "broken"},
 		},
 		{
 			name: "when the baseline cannot be built", args: []string{"nat", "--baseline", "hand-dnat", "--workload", "tcp-bulk"},

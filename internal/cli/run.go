@@ -29,6 +29,9 @@ func (e commandExit) Error() string {
 	return fmt.Sprintf("the command exited with %d", e.code)
 }
 
+// Unwrap returns the reason, so that each of its lines is printed as one.
+func (e commandExit) Unwrap() error { return e.why }
+
 // The exit codes of a command that was not run, as shells have them.
 const (
 	exitNotExecutable = 126

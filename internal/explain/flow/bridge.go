@@ -142,6 +142,7 @@ func (k *walker) misled(netns string, b, port kernel.NetLink, end End, p packet)
 		if e.Permanent && ok && other.Bridge == b.Name && e.Link != port.Name && e.MAC.String() == end.MAC {
 			k.hop(p, Hop{Kind: Bridge, Where: k.Name(netns), Link: b.Name, What: fmt.Sprintf("bridge: out by port %s, though %s is at port %s", e.Link, end.MAC, port.Name),
 				By: fmt.Sprintf("bridge fdb: %s dev %s static", e.MAC, e.Link)})
+			k.doubt("the next frame from %s by port %s may move the forwarding entry there, unless the entry is sticky", end.MAC, port.Name)
 			k.end(NoRoute, "the forwarding table of %s sends frames for %s to port %s, and it is at port %s", b.Name, end.MAC, e.Link, port.Name)
 			return true
 		}

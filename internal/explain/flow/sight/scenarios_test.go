@@ -144,7 +144,7 @@ E`, flows: both("a to b:80", "b to a:80", "a to host:80", "b to host:80")},
 table bridge t { chain forw { type filter hook forward priority 0; ether type arp drop; } }
 E`, flows: []string{"a to b:80", "a to host:80", "a6 to b6:80"}},
 	{name: "ebtables", script: `ebtables-nft -A FORWARD -p IPv4 --ip-src 10.77.0.2 -j DROP`, flows: []string{"a to b:80", "b to a:80", "a to c:80"}},
-	{name: "a wrong entry of the forwarding table", script: `bridge fdb replace "$(mac a ip -o link show eth0)" dev pb master static sticky`, flows: []string{"b to a:80", "host to a:80", "host to b:80"}},
+	{name: "a wrong entry of the forwarding table", script: `bridge fdb replace "$(mac a ip -o link show eth0)" dev pb master static`, flows: []string{"b to a:80", "host to a:80", "host to b:80"}},
 	{name: "rules of a link", script: `nft -f - <<E
 table netdev t { chain i { type filter hook ingress device "pa" priority 0; tcp dport 80 drop; } chain o { type filter hook egress device "vc" priority 0; ip saddr 10.77.0.3 drop; } }
 E`, flows: []string{"a to b:80", "a to b:80/udp", "a to c:80/udp", "b to c:80", "host to a:80", "host to c:80"}},

@@ -80,10 +80,10 @@ func backend(v model.VirtualService, r model.RealServer, find Sandboxes) plan.Ba
 		b.Gateway, _ = at.Gateway(r.Address.Is4())
 	}
 	b.Tunnel = !ours && Forward(v) == model.ForwardTunnel
-	switch v.Answers {
-	case model.AnswersMasqueraded:
+	switch v.SourceNAT {
+	case model.SourceNATMasqueraded:
 		b.Masquerade = true
-	case model.AnswersRouted:
+	case model.SourceNATRouted:
 	default:
 		b.Masquerade = !ours
 	}

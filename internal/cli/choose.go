@@ -14,15 +14,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// wish is what the flags of `choose` ask for.
-type wish struct {
+// spec is what the flags of `choose` ask for.
+type spec struct {
 	driver   string
 	promises []string
 	protocol string
 }
 
 func newChoose(a *app) *cobra.Command {
-	var w wish
+	var w spec
 	var explain bool
 	c := &cobra.Command{
 		Use:   "choose",
@@ -51,7 +51,7 @@ func newChoose(a *app) *cobra.Command {
 
 // choose prints the choice, also where no way fits: the reasons are what the
 // caller then needs.
-func (a *app) choose(w wish, explain bool) error {
+func (a *app) choose(w spec, explain bool) error {
 	d, ok := paths.Driver(model.Driver(w.driver))
 	if !ok {
 		return usage(fmt.Errorf("there is no driver %q: want one of %s", w.driver, driverNames()))

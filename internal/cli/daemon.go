@@ -50,7 +50,7 @@ func newDaemon(a *app) *cobra.Command {
 			}
 			opt.Version = a.version
 			opt.Log = service.Logger(a.log)
-			if opt.Sockets, err = service.Handed(); err != nil {
+			if opt.Sockets, err = service.Inherited(); err != nil {
 				return err
 			}
 			unix.Umask(0o077)
@@ -79,8 +79,8 @@ func newDaemon(a *app) *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&opt.Run, "run", service.RunDir, "directory for what a reboot ends")
-	f.StringVar(&opt.State, "state", service.StateDir, "directory for what outlives a reboot")
+	f.StringVar(&opt.Run, "run-dir", service.RunDir, "directory for what a reboot ends")
+	f.StringVar(&opt.State, "state-dir", service.StateDir, "directory for what outlives a reboot")
 	f.StringVar(&opt.Socket, "socket", admin.Socket, "unix socket to listen on")
 	f.StringVar(&opt.Docker, "docker-socket", "", "unix socket for a Docker engine's calls (default "+docker.Socket+
 		"\nfor the daemon at the default --socket, unless --idle-exit; else the last one while there are\nnetworks of Docker's; empty: none)")

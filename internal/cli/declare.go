@@ -234,7 +234,7 @@ func newGet(a *app) *cobra.Command {
 					return err
 				}
 				return r.printState(state)
-			}, func(w model.Wishes) error {
+			}, func(w model.Desired) error {
 				spec, notes := daemon.StoredState(w)
 				return r.printState(admin.State{Spec: spec, Notes: notes})
 			})

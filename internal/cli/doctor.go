@@ -35,12 +35,12 @@ func newDoctor(a *app) *cobra.Command {
 		Example: "  fairlead doctor\n  fairlead doctor -o json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			h, err := r.look(c.Context())
+			h, err := r.gather(c.Context())
 			if err != nil {
 				return err
 			}
-			if len(h.Dearer()) > 0 {
-				facts, err := kernel.Probe(plan.FeatureSteering, plan.FeatureCgroupHooks)
+			if len(h.Costlier()) > 0 {
+				facts, err := kernel.Probe(plan.FeatureEBPF, plan.FeatureCgroupHooks)
 				if err != nil {
 					return err
 				}
@@ -97,7 +97,7 @@ func (r *remote) printDiagnosis(d diagnosis) error {
 		if f.Cost != nil {
 			lines = append(lines, fmt.Sprintf("  cost  %s (measured by: %s)", f.Cost.Text, f.Cost.Command))
 		}
-		if err := r.out.lines(append(lines, "  mend  "+f.Mend, "")...); err != nil {
+		if err := r.out.lines(append(lines, "  mend  "+f.Fix, "")...); err != nil {
 			return err
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"fairlead/internal/daemon"
 	"fairlead/internal/escape"
 	"fairlead/internal/explain/flow"
+	"fairlead/internal/explain/flow/hostview"
 	"fairlead/internal/explain/flow/probe"
-	"fairlead/internal/explain/flow/sight"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/service"
 	"fairlead/internal/kernel"
@@ -72,18 +72,18 @@ func newExplain(a *app) *cobra.Command {
 	}
 	x.flags(c)
 	c.Flags().StringVar(&x.probe, "probe", "", "send a packet, and say at which hops it was seen; to an address that is not this host's only if it is given here")
-	c.Flags().Lookup("probe").NoOptDefVal = probeHere
-	c.Flags().DurationVar(&x.patience, "patience", probePatience, "how long --probe waits for an answer")
+	c.Flags().Lookup("probe").NoOptDefVal = probeThisHost
+	c.Flags().DurationVar(&x.patience, "timeout", probePatience, "how long --probe waits for an answer")
 	return c
 }
 
-// probeHere is a --probe without an address.
-const probeHere = "here"
+// probeThisHost is a --probe without an address.
+const probeThisHost = "here"
 
 // shortID is how many characters of a container's id tell it.
 const shortID = 12
 
-// The bounds of --patience.
+// The bounds of --timeout.
 const (
 	probePatience = 2 * time.Second
 	maxPatience   = time.Minute
@@ -102,7 +102,7 @@ func (x *explainer) probing() (opt probe.Options, wanted bool, err error) {
 	if x.patience <= 0 || x.patience > maxPatience {
 		return opt, false, fmt.Errorf("patience %s: want a time up to %s", x.patience, maxPatience)
 	}
-	if x.probe == "" || x.probe == probeHere {
+	if x.probe == "" || x.probe == probeThisHost {
 		return opt, x.probe != "", nil
 	}
 	if opt.Abroad, err = netip.ParseAddr(x.probe); err != nil {
@@ -122,7 +122,7 @@ func (x *explainer) explain(ctx context.Context, f flow.Flow) (e flow.Explanatio
 		return e, err
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
-	opt := sight.Options{Sandboxes: map[string]string{}, Containers: map[string]string{}, Finder: sandbox.New()}
+	opt := hostview.Options{Sandboxes: map[string]string{}, Containers: map[string]string{}, Finder: sandbox.New()}
 	// An engine that does not answer only leaves its containers nameless.
 	containers, _ := opt.Finder.Containers(ctx)
 	for _, c := range containers {
@@ -139,7 +139,7 @@ func (x *explainer) explain(ctx context.Context, f flow.Flow) (e flow.Explanatio
 	if opt.Services, err = x.services(ctx); err != nil {
 		return e, err
 	}
-	world, err := sight.New(host, opt)
+	world, err := hostview.New(host, opt)
 	if err != nil {
 		return e, err
 	}

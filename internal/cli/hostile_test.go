@@ -129,14 +129,14 @@ func TestFixesArePastedSafely(t *testing.T) {
 	}
 	hostile := 0
 	for _, f := range d.Findings {
-		if strings.Contains(f.Mend, "$(>canary)") {
+		if strings.Contains(f.Fix, "$(>canary)") {
 			hostile++
 		}
-		paste := exec.Command("/bin/sh", "-c", f.Mend)
+		paste := exec.Command("/bin/sh", "-c", f.Fix)
 		paste.Dir, paste.Env = t.TempDir(), []string{"PATH=/nowhere"}
 		_ = paste.Run() // no command is found
 		if _, err := os.Stat(filepath.Join(paste.Dir, "canary")); err == nil {
-			t.Errorf("a name is run by the fix %s", f.Mend)
+			t.Errorf("a name is run by the fix %s", f.Fix)
 		}
 	}
 	if hostile < 2 {

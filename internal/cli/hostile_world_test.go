@@ -199,8 +199,8 @@ func (l liar) CreateNetwork(model.Network, bool) (daemon.Result, error) {
 	return said[daemon.Result](l)
 }
 func (l liar) RemoveNetwork(string) (daemon.Result, error) { return said[daemon.Result](l) }
-func (l liar) CheckNetwork(context.Context, string) ([]daemon.WayView, error) {
-	return said[[]daemon.WayView](l)
+func (l liar) CheckNetwork(context.Context, string) ([]daemon.PeerPathView, error) {
+	return said[[]daemon.PeerPathView](l)
 }
 func (l liar) SetService(daemon.ServiceRequest) (daemon.Result, error) {
 	return said[daemon.Result](l)

@@ -28,7 +28,7 @@ func newList(a *app) *cobra.Command {
 					return err
 				}
 				return r.printAttachments(c.Context(), all)
-			}, func(w model.Wishes) error {
+			}, func(w model.Desired) error {
 				return r.printAttachments(c.Context(), daemon.StoredViews(w))
 			})
 		},

@@ -140,7 +140,7 @@ func newNetworkList(a *app) *cobra.Command {
 					return err
 				}
 				return r.printNetworks(c.Context(), networks)
-			}, func(w model.Wishes) error {
+			}, func(w model.Desired) error {
 				return r.printNetworks(c.Context(), w.Networks)
 			})
 		},

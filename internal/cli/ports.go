@@ -47,7 +47,7 @@ func newPorts(a *app) *cobra.Command {
 			"in, drops, depends (on who comes), or bypassed, where it would drop and packets do not\n" +
 			"meet it. A ? marks what the rules leave open. Routers beyond this host are not seen.\n\n" +
 			"Neither a daemon nor Docker is needed. With a PORT that nothing has, it exits 1.",
-		Example: "  fairlead ports\n  fairlead ports 8080\n  fairlead ports --proto udp -o json",
+		Example: "  fairlead ports\n  fairlead ports 8080\n  fairlead ports --protocol udp -o json",
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			keep, err := portFilter(args, proto)
@@ -78,16 +78,16 @@ func newPorts(a *app) *cobra.Command {
 		},
 	}
 	r.flags(c)
-	c.Flags().StringVar(&proto, "proto", "", "only this protocol: tcp or udp")
+	c.Flags().StringVar(&proto, "protocol", "", "only this protocol: tcp or udp")
 	// It fails only for a flag that is not there or completes already.
-	_ = c.RegisterFlagCompletionFunc("proto", cobra.FixedCompletions([]string{"tcp", "udp"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("protocol", cobra.FixedCompletions([]string{"tcp", "udp"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
-// portFilter reads the PORT and --proto.
+// portFilter reads the PORT and --protocol.
 func portFilter(args []string, proto string) (func(ports.Port) bool, error) {
 	if proto != "" && proto != string(model.TCP) && proto != string(model.UDP) {
-		return nil, fmt.Errorf("--proto %q: want tcp or udp", proto)
+		return nil, fmt.Errorf("--protocol %q: want tcp or udp", proto)
 	}
 	wanted := model.PortRange{First: 1, Last: 65535}
 	if len(args) > 0 {
@@ -102,7 +102,7 @@ func portFilter(args []string, proto string) (func(ports.Port) bool, error) {
 }
 
 func (r *remote) ports(ctx context.Context) (portList, error) {
-	h, err := r.look(ctx)
+	h, err := r.gather(ctx)
 	return portList{h.Ports, unpublished(h.Attachments), h.Unseen}, err
 }
 
@@ -123,9 +123,9 @@ func unpublished(all []daemon.View) []string {
 	return failed
 }
 
-// look gathers what explanations need; without a daemon there are no
+// gather gathers what explanations need; without a daemon there are no
 // attachments.
-func (r *remote) look(ctx context.Context) (h doctor.Host, err error) {
+func (r *remote) gather(ctx context.Context) (h doctor.Host, err error) {
 	host, err := kernel.Open("", kernel.Options{Pins: service.Pins(service.Beside(r.socket, admin.Socket))})
 	if err != nil {
 		return h, err
@@ -180,7 +180,7 @@ func (r *remote) printPorts(list portList) error {
 			container = "service " + s.Name
 		}
 		rows = append(rows, []string{fmt.Sprintf("%s/%s", p.Ports, p.Proto), addressesText(p.Addresses), orDash(process), orDash(container),
-			orDash(p.Network), waysText(p.Ways), orDash(toText(p)), reachText(p.Reaches()), firewallText(p.Reaches())})
+			orDash(p.Network), peerPathsText(p.Modes), orDash(toText(p)), reachText(p.Reaches()), firewallText(p.Reaches())})
 	}
 	return r.tabled(rows)
 }
@@ -208,9 +208,9 @@ func addressesText(all []netip.Addr) string {
 	return strings.Join(texts, ",")
 }
 
-func waysText(ways []ports.Way) string {
+func peerPathsText(paths []ports.Mode) string {
 	var texts []string
-	for _, w := range ways {
+	for _, w := range paths {
 		texts = append(texts, string(w))
 	}
 	return strings.Join(texts, " + ")

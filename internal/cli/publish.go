@@ -18,7 +18,7 @@ func newPublish(a *app) *cobra.Command {
 	var via string
 	var promises []string
 	c := &cobra.Command{
-		Use:   "publish SANDBOX|NAME [ADDRESS:]HOST:OWN[/udp]…",
+		Use:   "publish SANDBOX|NAME [ADDRESS:]HOST:CONTAINER[/udp]…",
 		Short: "Publish ports of an attached sandbox while it runs",
 		Long: "Publish ports of an attached sandbox, by the sandbox or the attachment's name. Ports\n" +
 			"that are published already stay as they are; another port of the sandbox's for the\n" +
@@ -61,7 +61,7 @@ func newPublish(a *app) *cobra.Command {
 func newUnpublish(a *app) *cobra.Command {
 	r := &remote{app: a}
 	c := &cobra.Command{
-		Use:   "unpublish SANDBOX|NAME [ADDRESS:]HOST[:OWN][/udp]…",
+		Use:   "unpublish SANDBOX|NAME [ADDRESS:]HOST[:CONTAINER][/udp]…",
 		Short: "Publish ports of an attached sandbox no more",
 		Long:  "Take publishes back, as they were typed or by the host's side alone. What is not\npublished is fine.",
 		Example: "  fairlead unpublish shop 8080\n" +

@@ -47,7 +47,7 @@ func (r *remote) changes(c *cobra.Command) {
 
 // read calls the daemon. If none runs, it starts none: it answers from what the
 // last one has stored if offline can, and fails otherwise.
-func (r *remote) read(ctx context.Context, fn func(*admin.Client) error, offline func(model.Wishes) error) error {
+func (r *remote) read(ctx context.Context, fn func(*admin.Client) error, offline func(model.Desired) error) error {
 	if os.Geteuid() != 0 {
 		return usage(errors.New("root is needed to ask the daemon: run as root, e.g. with sudo"))
 	}
@@ -56,8 +56,8 @@ func (r *remote) read(ctx context.Context, fn func(*admin.Client) error, offline
 		return r.failed(ctx, err)
 	}
 	opt := service.Beside(r.socket, admin.Socket)
-	w, failed := store.ReadWishes(store.Places{State: opt.State, Run: opt.Run})
-	if held := new(store.HeldError); errors.As(failed, &held) { // a daemon has started meanwhile
+	w, failed := store.ReadDesired(store.Places{State: opt.State, Run: opt.Run})
+	if inUse := new(store.InUseError); errors.As(failed, &inUse) { // a daemon has started meanwhile
 		return r.failed(ctx, fn(admin.NewClient(r.socket)))
 	}
 	switch {

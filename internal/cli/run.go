@@ -38,12 +38,12 @@ const (
 	exitNotFound      = 127
 )
 
-// policies are what --unlisted takes.
-var policies = []string{string(model.UnlistedLoopback), string(model.UnlistedDeny), string(model.UnlistedAllow)}
+// policies are what --unpublished takes.
+var policies = []string{string(model.UnpublishedLoopback), string(model.UnpublishedDeny), string(model.UnpublishedAllow)}
 
 func newRun() *cobra.Command {
 	var ports []string
-	var name, unlisted string
+	var name, unpublished string
 	c := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG…]",
 		Short: "Run a command on the host's network with published ports",
@@ -55,9 +55,9 @@ func newRun() *cobra.Command {
 			"everything that it has left running.",
 		Example: "  fairlead run -p 8080:80 -- nginx -g 'daemon off;'\n" +
 			"  fairlead run -p 127.0.0.1:5353:53/udp -p 127.0.0.1:5353:53 -- dnsmasq --keep-in-foreground\n" +
-			"  fairlead run -p '[::]:9000-9010:8000-8010' --unlisted deny -- ./server",
+			"  fairlead run -p '[::]:9000-9010:8000-8010' --unpublished deny -- ./server",
 		RunE: func(_ *cobra.Command, args []string) error {
-			opt, err := runOptions(ports, name, unlisted, args)
+			opt, err := runOptions(ports, name, unpublished, args)
 			if err != nil {
 				return usage(err)
 			}
@@ -73,16 +73,16 @@ func newRun() *cobra.Command {
 	}
 	f := c.Flags()
 	f.SetInterspersed(false) // what follows the command is its own
-	f.StringArrayVarP(&ports, "publish", "p", nil, "publish a port or a range: [ADDRESS:]HOST:OWN[/tcp|/udp] (repeatable)")
-	f.StringVar(&unlisted, "unlisted", string(model.UnlistedLoopback), "what to do with binds to other ports: "+strings.Join(policies, ", "))
+	f.StringArrayVarP(&ports, "publish", "p", nil, "publish a port or a range: [ADDRESS:]HOST:CONTAINER[/tcp|/udp] (repeatable)")
+	f.StringVar(&unpublished, "unpublished", string(model.UnpublishedLoopback), "what to do with binds to other ports: "+strings.Join(policies, ", "))
 	f.StringVar(&name, "name", "", "name of the workload in messages (default: the command's)")
 	// It fails only for a flag that is not there or completes already.
-	_ = c.RegisterFlagCompletionFunc("unlisted", cobra.FixedCompletions(policies, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("unpublished", cobra.FixedCompletions(policies, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
-func runOptions(ports []string, name, unlisted string, command []string) (workload.Options, error) {
-	opt := workload.Options{Name: name, Unlisted: model.Unlisted(unlisted), Command: command}
+func runOptions(ports []string, name, unpublished string, command []string) (workload.Options, error) {
+	opt := workload.Options{Name: name, Unlisted: model.Unpublished(unpublished), Command: command}
 	if len(command) == 0 {
 		return opt, errors.New("name the command to run after --")
 	}

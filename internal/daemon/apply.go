@@ -69,7 +69,7 @@ func (d *Daemon) expect(text string) (sandbox.Sandbox, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, a := range d.wishes.Attachments {
+	for _, a := range d.desired.Attachments {
 		known, e := sandbox.Expect(a.Ref)
 		if e == nil && a.Keep && known.Name == text {
 			return known, nil
@@ -83,9 +83,9 @@ func (d *Daemon) expect(text string) (sandbox.Sandbox, error) {
 func (d *Daemon) applySpec(spec Spec, found []located, dry bool) (r Result, leasing []string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	before, problems := d.wishes, maps.Clone(d.problems)
-	t := &draft{Daemon: d, by: model.FileSet(spec.Set), spec: spec, found: found, held: map[*box]sandbox.Sandbox{}, names: make([]string, len(found))}
-	next, err := t.wishes()
+	before, problems := d.desired, maps.Clone(d.problems)
+	t := &draft{Daemon: d, by: model.FileSet(spec.Set), spec: spec, found: found, taken: map[*watchedSandbox]sandbox.Sandbox{}, names: make([]string, len(found))}
+	next, err := t.desired()
 	r = Result{Notes: t.notes, Changes: changes(before, next)}
 	r.Changed = len(r.Changes) > 0
 	if err == nil && dry {
@@ -106,7 +106,7 @@ func (d *Daemon) applySpec(spec Spec, found []located, dry bool) (r Result, leas
 		d.cfg.Log.Info("applied", "set", spec.Set, "changes", len(r.Changes))
 	}
 	d.startClients()
-	for _, a := range d.wishes.Attachments {
+	for _, a := range d.desired.Attachments {
 		if a.DHCP && a.Sandbox != "" && a.Lease.IsZero() && slices.Contains(t.names, a.Name) {
 			leasing = append(leasing, a.Name)
 		}
@@ -116,11 +116,11 @@ func (d *Daemon) applySpec(spec Spec, found []located, dry bool) (r Result, leas
 }
 
 // takeStep makes the draft's wishes ours and the host's.
-func (d *Daemon) takeStep(t *draft, next model.Wishes) error {
-	for b, at := range t.held {
+func (d *Daemon) takeStep(t *draft, next model.Desired) error {
+	for b, at := range t.taken {
 		d.hold(b, at)
 	}
-	for _, a := range d.wishes.Attachments {
+	for _, a := range d.desired.Attachments {
 		i := slices.IndexFunc(next.Attachments, func(o model.Attachment) bool { return o.Name == a.Name })
 		if i < 0 || !next.Attachments[i].DHCP || next.Attachments[i].Ref != a.Ref {
 			d.stopClient(a.Name)

@@ -104,7 +104,7 @@ func TestApplyIsOneStep(t *testing.T) {
 	w := newWorld(t).start()
 	w.named("shop")
 	w.apply(shop())
-	wished := w.Attachments()
+	wanted := w.Attachments()
 	w.serves(":9090")
 	before := w.snapshot()
 	next := shop()
@@ -119,8 +119,8 @@ func TestApplyIsOneStep(t *testing.T) {
 		t.Errorf("%s: %v", daemon.CodeOf(err), err)
 	}
 	w.unchanged(before)
-	if now := w.Attachments(); len(now) != 1 || !now[0].Attachment.Equal(wished[0].Attachment) {
-		t.Errorf("wished for:\n%+v\nbefore:\n%+v", now, wished)
+	if now := w.Attachments(); len(now) != 1 || !now[0].Attachment.Equal(wanted[0].Attachment) {
+		t.Errorf("wished for:\n%+v\nbefore:\n%+v", now, wanted)
 	}
 }
 

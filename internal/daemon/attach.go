@@ -51,11 +51,11 @@ type Result struct {
 // Attach attaches a running sandbox to a network, or changes how it is. The
 // same again is harmless.
 func (d *Daemon) Attach(ctx context.Context, req AttachRequest) (Result, error) {
-	if req.Cgroup != "" || req.Unlisted != "" {
+	if req.Cgroup != "" || req.Unpublished != "" {
 		return Result{}, fault(Invalid, "attach %s: cgroups are for workloads of the host's own network: use `fairlead run`", req.Sandbox)
 	}
-	if req.Handed != "" {
-		return Result{}, fault(Invalid, "attach %s: handed %s: it is for container engines, which take links into their sandboxes themselves: leave it out", req.Sandbox, req.Handed)
+	if req.HostInterface != "" {
+		return Result{}, fault(Invalid, "attach %s: handed %s: it is for container engines, which take links into their sandboxes themselves: leave it out", req.Sandbox, req.HostInterface)
 	}
 	at, err := d.cfg.Sandboxes.Resolve(ctx, req.Sandbox)
 	if err != nil {
@@ -80,8 +80,8 @@ func (d *Daemon) attach(req AttachRequest, at sandbox.Sandbox) (Result, model.At
 	if err != nil {
 		return Result{}, model.Attachment{}, err
 	}
-	if old := d.boxes[at.Ref]; old != nil && old != b {
-		if err := d.bury(map[string]bool{at.Ref: true}); err != nil {
+	if old := d.watched[at.Ref]; old != nil && old != b {
+		if err := d.cleanUp(map[string]bool{at.Ref: true}); err != nil {
 			return Result{}, model.Attachment{}, err
 		}
 	}
@@ -94,18 +94,18 @@ func (d *Daemon) attach(req AttachRequest, at sandbox.Sandbox) (Result, model.At
 		if a.Origin, a.Keep = have.Origin, have.Keep; !have.Equal(a) {
 			return r, a, others("attachment "+a.Name, have.Origin)
 		}
-		next.Wishes = with(next.Wishes, a)
+		next.Desired = with(next.Desired, a)
 	}
 	if req.DryRun {
 		return d.dryRun(r, next, a)
 	}
-	if have, ok := d.attachment(a.Name); ok && have.Equal(a) && d.problems[a.Name] == "" && next.sameNetworks(d.wishes) {
+	if have, ok := d.attachment(a.Name); ok && have.Equal(a) && d.problems[a.Name] == "" && next.sameNetworks(d.desired) {
 		r.Attachments = d.view(a.Name)
 		return r, a, nil
 	}
 	delete(d.problems, a.Name)
 	d.hold(b, at)
-	if err := d.settle(next.Wishes); err != nil {
+	if err := d.settle(next.Desired); err != nil {
 		return r, a, fmt.Errorf("attach %s to %s: %w", at.Ref, a.Network, err)
 	}
 	if have, ok := d.attachment(a.Name); !ok || have.Sandbox == "" {
@@ -121,20 +121,20 @@ func (d *Daemon) attach(req AttachRequest, at sandbox.Sandbox) (Result, model.At
 }
 
 // proposal is wishes that are not yet ours.
-type proposal struct{ model.Wishes }
+type proposal struct{ model.Desired }
 
-func (p proposal) sameNetworks(w model.Wishes) bool {
+func (p proposal) sameNetworks(w model.Desired) bool {
 	return slices.EqualFunc(p.Networks, w.Networks, model.Network.Equal)
 }
 
 // dryRun says what the proposal would do.
 func (d *Daemon) dryRun(r Result, next proposal, a model.Attachment) (Result, model.Attachment, error) {
-	text, changed, err := d.plan(next.Wishes)
+	text, changed, err := d.plan(next.Desired)
 	r.Plan, r.Changed = text, changed
 	return r, a, err
 }
 
-func (d *Daemon) plan(next model.Wishes) (string, bool, error) {
+func (d *Daemon) plan(next model.Desired) (string, bool, error) {
 	s := d.state(next)
 	ops, err := d.engine.Plan(s)
 	if err != nil {
@@ -147,7 +147,7 @@ func (d *Daemon) plan(next model.Wishes) (string, bool, error) {
 }
 
 // with returns the wishes with the attachment, in place of the one of its name.
-func with(w model.Wishes, a model.Attachment) model.Wishes {
+func with(w model.Desired, a model.Attachment) model.Desired {
 	next := w
 	next.Attachments = slices.Clone(w.Attachments)
 	if i := slices.IndexFunc(next.Attachments, func(o model.Attachment) bool { return o.Name == a.Name }); i >= 0 {
@@ -159,9 +159,9 @@ func with(w model.Wishes, a model.Attachment) model.Wishes {
 }
 
 func (d *Daemon) attachment(name string) (model.Attachment, bool) {
-	i := slices.IndexFunc(d.wishes.Attachments, func(a model.Attachment) bool { return a.Name == name })
+	i := slices.IndexFunc(d.desired.Attachments, func(a model.Attachment) bool { return a.Name == name })
 	if i < 0 {
 		return model.Attachment{}, false
 	}
-	return d.wishes.Attachments[i], true
+	return d.desired.Attachments[i], true
 }

@@ -12,7 +12,7 @@ import (
 func TestAttachAndDetach(t *testing.T) {
 	w := newWorld(t).start()
 	before := w.snapshot()
-	b := w.box()
+	b := w.watchedSandbox()
 	w.network(lan)
 	w.unchanged(before) // until somebody is in it
 	r := w.attach(to(b))
@@ -52,7 +52,7 @@ func TestAttachAndDetach(t *testing.T) {
 func TestDetachBySandbox(t *testing.T) {
 	w := newWorld(t).start()
 	before := w.snapshot()
-	b := w.box()
+	b := w.watchedSandbox()
 	w.network(lan)
 	w.attach(to(b))
 	r, err := w.Detach(context.Background(), daemon.DetachRequest{Name: b.pid})
@@ -65,7 +65,7 @@ func TestDetachBySandbox(t *testing.T) {
 // TestASecondNetwork leaves the sandbox the default route that it has.
 func TestASecondNetwork(t *testing.T) {
 	w := newWorld(t).start()
-	b := w.box()
+	b := w.watchedSandbox()
 	w.network(lan)
 	dmz := model.Network{Name: "dmz", Driver: model.DriverRouted, Subnets: []model.Subnet{{Prefix: lan.Subnets[0].Prefix}}}
 	dmz.Subnets[0].Prefix = prefix("172.31.0.0/24")
@@ -92,7 +92,7 @@ func TestASecondNetwork(t *testing.T) {
 
 func TestAttachUpdates(t *testing.T) {
 	w := newWorld(t).start()
-	b, other := w.box(), w.box()
+	b, other := w.watchedSandbox(), w.watchedSandbox()
 	w.network(lan)
 	req := to(b)
 	req.Name, req.Interface = "web", "net7"
@@ -123,7 +123,7 @@ func TestAttachUpdates(t *testing.T) {
 
 func TestDryRun(t *testing.T) {
 	w := newWorld(t).start()
-	b := w.box()
+	b := w.watchedSandbox()
 	w.network(lan)
 	before := w.snapshot()
 	req := to(b)
@@ -140,7 +140,7 @@ func TestDryRun(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	w := newWorld(t).start()
-	b := w.box()
+	b := w.watchedSandbox()
 	w.network(lan)
 	for name, c := range map[string]struct {
 		req  func(*daemon.AttachRequest)
@@ -166,7 +166,7 @@ func TestMistakes(t *testing.T) {
 
 func TestNetworks(t *testing.T) {
 	w := newWorld(t).start()
-	b := w.box()
+	b := w.watchedSandbox()
 	w.network(lan)
 	if r, err := w.CreateNetwork(lan, false); err != nil || r.Changed {
 		t.Errorf("the same again: %+v, %v", r, err)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// box is a living sandbox that is attached.
-type box struct {
+// watchedSandbox is a living sandbox that is attached.
+type watchedSandbox struct {
 	ref, path string
 	// namespace is what kernel.Identify said when it was attached.
 	namespace string
@@ -28,28 +28,28 @@ type box struct {
 // moved reports whether something else is at the path of the sandbox now. It
 // is quick, and blind to another namespace that has got the inode number: of
 // that the kernel tells.
-func (b *box) moved() bool {
+func (b *watchedSandbox) moved() bool {
 	var st unix.Stat_t
 	return unix.Stat(b.path, &st) != nil || st.Dev != b.dev || st.Ino != b.ino
 }
 
 // gone reports whether the sandbox that was attached is at its path no more.
-func (b *box) gone() bool {
+func (b *watchedSandbox) gone() bool {
 	now, err := kernel.Identify(b.path)
 	return err != nil || now != b.namespace
 }
 
 // know returns the box of a sandbox, and looks into it; at is where it was
 // found.
-func (d *Daemon) know(at sandbox.Sandbox) (*box, kernel.Sandbox, error) {
-	seen, err := d.cfg.Host.Look(at.Path)
+func (d *Daemon) know(at sandbox.Sandbox) (*watchedSandbox, kernel.Sandbox, error) {
+	seen, err := d.cfg.Host.DescribeSandbox(at.Path)
 	if err != nil {
 		return nil, seen, err
 	}
-	if b := d.boxes[at.Ref]; b != nil && b.namespace == seen.Namespace && b.path == at.Path {
+	if b := d.watched[at.Ref]; b != nil && b.namespace == seen.Namespace && b.path == at.Path {
 		return b, seen, nil
 	}
-	b := &box{ref: at.Ref, path: at.Path, namespace: seen.Namespace, id: seen.ID}
+	b := &watchedSandbox{ref: at.Ref, path: at.Path, namespace: seen.Namespace, id: seen.ID}
 	var st unix.Stat_t
 	if err := unix.Stat(at.Path, &st); err != nil {
 		return nil, seen, &os.PathError{Op: "stat", Path: at.Path, Err: err}
@@ -59,22 +59,22 @@ func (d *Daemon) know(at sandbox.Sandbox) (*box, kernel.Sandbox, error) {
 }
 
 // hold watches the sandbox from now on.
-func (d *Daemon) hold(b *box, at sandbox.Sandbox) {
-	if d.boxes[b.ref] == b {
+func (d *Daemon) hold(b *watchedSandbox, at sandbox.Sandbox) {
+	if d.watched[b.ref] == b {
 		return
 	}
-	if old := d.boxes[b.ref]; old != nil {
+	if old := d.watched[b.ref]; old != nil {
 		old.forget()
 	}
 	ctx, cancel := context.WithCancel(d.life)
 	b.forget = cancel
-	d.boxes[b.ref] = b
+	d.watched[b.ref] = b
 	if at.PID == 0 {
 		return
 	}
 	err := whenEnded(ctx, at.PID, func() {
 		select {
-		case d.look <- b.ref:
+		case d.inspect <- b.ref:
 		case <-ctx.Done():
 		}
 	})
@@ -86,7 +86,7 @@ func (d *Daemon) hold(b *box, at sandbox.Sandbox) {
 // enter holds the sandbox of an attachment that an earlier process has made,
 // if it is there still.
 func (d *Daemon) enter(a model.Attachment) {
-	if d.boxes[a.Ref] != nil {
+	if d.watched[a.Ref] != nil {
 		return
 	}
 	at := sandbox.Sandbox{Ref: a.Ref, Path: a.Sandbox}
@@ -102,38 +102,38 @@ func (d *Daemon) enter(a model.Attachment) {
 // forget lets go of sandboxes that nothing is attached to.
 func (d *Daemon) forget() {
 	attached := map[string]bool{}
-	for _, a := range d.wishes.Attachments {
+	for _, a := range d.desired.Attachments {
 		if a.Sandbox != "" {
 			attached[a.Ref] = true
 		}
 	}
-	for ref, b := range d.boxes {
+	for ref, b := range d.watched {
 		if !attached[ref] {
 			b.forget()
-			delete(d.boxes, ref)
+			delete(d.watched, ref)
 		}
 	}
 	d.forgetExternal()
 }
 
 // dead returns the references of the attached sandboxes that are gone.
-func (d *Daemon) dead(w model.Wishes) map[string]bool {
-	return d.deadAmong(w, func(*box) bool { return true })
+func (d *Daemon) dead(w model.Desired) map[string]bool {
+	return d.deadAmong(w, func(*watchedSandbox) bool { return true })
 }
 
-func (d *Daemon) deadAmong(w model.Wishes, suspect func(*box) bool) map[string]bool {
+func (d *Daemon) deadAmong(w model.Desired, suspect func(*watchedSandbox) bool) map[string]bool {
 	dead := map[string]bool{}
-	looked := map[string]bool{}
+	inspected := map[string]bool{}
 	var scan processScan
 	for _, a := range w.Attachments {
 		if groupGone(a) || isExternal(a) && d.externalState(a, &scan) == externalDead {
 			dead[a.Ref] = true
 		}
-		if a.Sandbox == "" || a.Handed != "" || looked[a.Ref] {
+		if a.Sandbox == "" || a.HostInterface != "" || inspected[a.Ref] {
 			continue
 		}
-		looked[a.Ref] = true
-		b := d.boxes[a.Ref]
+		inspected[a.Ref] = true
+		b := d.watched[a.Ref]
 		if b == nil || b.namespace != a.Namespace || suspect(b) && b.gone() {
 			dead[a.Ref] = true
 		}
@@ -142,21 +142,21 @@ func (d *Daemon) deadAmong(w model.Wishes, suspect func(*box) bool) map[string]b
 }
 
 // verify looks whether suspects are gone, and takes away what was theirs.
-func (d *Daemon) verify(suspect func(*box) bool) {
+func (d *Daemon) verify(suspect func(*watchedSandbox) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.recordExternal()
-	dead := d.deadAmong(d.wishes, suspect)
+	dead := d.deadAmong(d.desired, suspect)
 	if len(dead) == 0 {
 		return
 	}
-	if err := d.bury(dead); err != nil {
+	if err := d.cleanUp(dead); err != nil {
 		d.cfg.Log.Error("take away what was a sandbox's", "error", err)
 	}
 }
 
-// revive applies kept attachments whose sandboxes have come back.
-func (d *Daemon) revive(ctx context.Context) {
+// restore applies kept attachments whose sandboxes have come back.
+func (d *Daemon) restore(ctx context.Context) {
 	for _, ref := range d.awaited() {
 		at, err := d.cfg.Sandboxes.Resolve(ctx, ref)
 		if err == nil {
@@ -171,8 +171,8 @@ func (d *Daemon) awaited() []string {
 	defer d.mu.Unlock()
 	var refs []string
 	seen := map[string]bool{}
-	for _, a := range d.wishes.Attachments {
-		if a.Sandbox == "" && a.Handed == "" && a.Network != HostNetwork && !seen[a.Ref] {
+	for _, a := range d.desired.Attachments {
+		if a.Sandbox == "" && a.HostInterface == "" && a.Network != HostNetwork && !seen[a.Ref] {
 			seen[a.Ref] = true
 			refs = append(refs, a.Ref)
 		}
@@ -189,14 +189,14 @@ func (d *Daemon) comeBack(at sandbox.Sandbox) {
 		return // it is gone again; then we are told
 	}
 	d.hold(b, at)
-	for _, a := range d.wishes.Attachments {
+	for _, a := range d.desired.Attachments {
 		if a.Ref != at.Ref || a.Sandbox != "" {
 			continue
 		}
 		delete(d.problems, a.Name)
 		d.arrive(&a, at)
 		a.Sandbox, a.Namespace = b.path, b.namespace
-		if err := d.settle(with(d.wishes, a)); err != nil {
+		if err := d.settle(with(d.desired, a)); err != nil {
 			d.problem(a.Name, err)
 			continue
 		}

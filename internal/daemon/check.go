@@ -10,7 +10,7 @@ import (
 
 // check finds the mistakes that only all wishes together show: what two claim,
 // and what drivers and ways refuse. Other errors are returned.
-func (t *draft) check(before, next model.Wishes) error {
+func (t *draft) check(before, next model.Desired) error {
 	known := map[string]bool{}
 	for _, err := range flat(whole(before).Validate()) {
 		known[err.Error()] = true // no fault of the Spec's
@@ -39,7 +39,7 @@ func (t *draft) check(before, next model.Wishes) error {
 }
 
 // whole is the state that wishes would be if all sandboxes were there.
-func whole(w model.Wishes) model.State {
+func whole(w model.Desired) model.State {
 	s := model.State{Networks: w.Networks, Publishes: w.Publishes, Services: w.Services}
 	for _, a := range w.Attachments {
 		s.Endpoints = append(s.Endpoints, placed(a))

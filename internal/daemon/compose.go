@@ -14,8 +14,8 @@ import (
 // compose turns the request into wishes, and fills in what it leaves open. Of
 // a sandbox that is away, at has no path, and what depends on what is in it
 // stays open until it comes.
-func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *box, seen kernel.Sandbox) (proposal, model.Attachment, []string, error) {
-	next := proposal{d.wishes}
+func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *watchedSandbox, seen kernel.Sandbox) (proposal, model.Attachment, []string, error) {
+	next := proposal{d.desired}
 	n, own, err := d.networkOf(req)
 	if err != nil {
 		return next, model.Attachment{}, nil, err
@@ -24,7 +24,7 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *box, seen ker
 		next.Networks = append(slices.Clip(next.Networks), n)
 	}
 	a := model.Attachment{Endpoint: req.Endpoint, Ref: at.Ref, Namespace: b.namespace,
-		Keep: req.Keep || n.Driver == model.DriverDevice && at.Kind != sandbox.Process, DHCP: req.DHCP, Own: own, Origin: req.Origin}
+		Keep: req.Keep || n.Driver == model.DriverDevice && at.Kind != sandbox.Process, DHCP: req.DHCP, Private: own, Origin: req.Origin}
 	if req.Keep && at.Kind == sandbox.Process {
 		return next, a, nil, fault(Invalid, "keep: a process does not come back, and another may get its pid: name the sandbox by its container, its name or its path")
 	}
@@ -57,7 +57,7 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *box, seen ker
 	if err := alone.Validate(); err != nil {
 		return next, a, nil, &Fault{Invalid, fmt.Errorf("attach %s: %w", at.Ref, err)}
 	}
-	next.Wishes = with(next.Wishes, a)
+	next.Desired = with(next.Desired, a)
 	return next, a, notes, nil
 }
 
@@ -82,16 +82,16 @@ func inherit(a *model.Attachment, have model.Attachment, away bool) {
 // device is handed over by.
 func (d *Daemon) networkOf(req AttachRequest) (n model.Network, own bool, err error) {
 	if req.Device == "" {
-		n, ok := model.State{Networks: d.wishes.Networks}.Network(req.Network)
+		n, ok := model.State{Networks: d.desired.Networks}.Network(req.Network)
 		if !ok {
 			return n, false, fault(NotFound, "there is no network %q: make it with `fairlead network create`, or list them with `fairlead network ls`", req.Network)
 		}
-		own := slices.ContainsFunc(d.wishes.Attachments, func(a model.Attachment) bool { return a.Own && a.Network == n.Name })
+		own := slices.ContainsFunc(d.desired.Attachments, func(a model.Attachment) bool { return a.Private && a.Network == n.Name })
 		return n, own, nil
 	}
 	name := deviceNetwork(req.Device, req.PKey)
 	n = model.Network{Name: name, Driver: model.DriverDevice, Parent: req.Device, PKey: req.PKey}
-	if have, ok := (model.State{Networks: d.wishes.Networks}).Network(name); ok && !have.Equal(n) {
+	if have, ok := (model.State{Networks: d.desired.Networks}).Network(name); ok && !have.Equal(n) {
 		return n, false, fault(Conflict, "network %s is another than that of device %s: remove it first", name, req.Device)
 	}
 	return n, true, nil
@@ -118,8 +118,8 @@ func placed(a model.Attachment) model.Endpoint {
 // arrive fills in what an attachment that was made while its sandbox was away
 // leaves open.
 func (d *Daemon) arrive(a *model.Attachment, at sandbox.Sandbox) {
-	n, ok := model.State{Networks: d.wishes.Networks}.Network(a.Network)
-	seen, err := d.cfg.Host.Look(at.Path)
+	n, ok := model.State{Networks: d.desired.Networks}.Network(a.Network)
+	seen, err := d.cfg.Host.DescribeSandbox(at.Path)
 	if !ok || err != nil || a.Interface != "" {
 		return // settle will tell
 	}
@@ -136,7 +136,7 @@ func (d *Daemon) arrive(a *model.Attachment, at sandbox.Sandbox) {
 // same returns the attachment that the request is about, if there is one: the
 // one of its name, or else of its sandbox, network and interface.
 func (d *Daemon) same(a model.Attachment) (model.Attachment, bool, error) {
-	for _, have := range d.wishes.Attachments {
+	for _, have := range d.desired.Attachments {
 		here := have.Ref == a.Ref && have.Network == a.Network
 		switch {
 		case a.Name == "" && here && (a.Interface == "" || a.Interface == have.Interface):
@@ -172,7 +172,7 @@ func (d *Daemon) freeName(at sandbox.Sandbox, n model.Network) string {
 func (d *Daemon) freeInterface(ref string, seen kernel.Sandbox) string {
 	for i := 0; ; i++ {
 		name := fmt.Sprintf("eth%d", i)
-		if slices.Contains(seen.Links, name) || slices.ContainsFunc(d.wishes.Attachments, func(a model.Attachment) bool {
+		if slices.Contains(seen.Links, name) || slices.ContainsFunc(d.desired.Attachments, func(a model.Attachment) bool {
 			return a.Ref == ref && a.Interface == name
 		}) {
 			continue

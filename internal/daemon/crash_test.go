@@ -75,7 +75,7 @@ func TestTheDaemonIsKilledAtAnyMoment(t *testing.T) {
 	before := w.snapshot()
 	socket := filepath.Join(t.TempDir(), "s")
 	random := rand.New(rand.NewPCG(3, 4))
-	boxes := []box{w.box(), w.box(), w.box()}
+	boxes := []watchedSandbox{w.watchedSandbox(), w.watchedSandbox(), w.watchedSandbox()}
 	client, end := w.kill9(socket)
 	if _, err := client.CreateNetwork(context.Background(), lan, false); err != nil {
 		t.Fatal(err)

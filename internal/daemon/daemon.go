@@ -47,7 +47,7 @@ import (
 type Host interface {
 	engine.Kernel
 	Counters
-	Look(path string) (kernel.Sandbox, error)
+	DescribeSandbox(path string) (kernel.Sandbox, error)
 	// Reached returns the subnets that the host reaches without Fairlead.
 	Reached() ([]kernel.Reached, error)
 	WatchSandboxes(context.Context) (<-chan int, error)
@@ -74,8 +74,8 @@ type Sandboxes interface {
 // Store keeps the record and the wishes; *store.File has it.
 type Store interface {
 	engine.Store
-	Wishes() (model.Wishes, error)
-	SaveWishes(model.Wishes) error
+	Desired() (model.Desired, error)
+	SaveDesired(model.Desired) error
 }
 
 // Config is what a daemon is made of.
@@ -114,12 +114,12 @@ type Daemon struct {
 	cfg    Config
 	engine *engine.Engine
 
-	mu     sync.Mutex
-	wishes model.Wishes
+	mu      sync.Mutex
+	desired model.Desired
 	// full is what the engine has reached: with leased addresses and ways.
 	full model.State
-	// boxes are the living sandboxes that are attached, by their references.
-	boxes map[string]*box
+	// watched are the living sandboxes that are attached, by their references.
+	watched map[string]*watchedSandbox
 	// external is what is known of the sandboxes of external endpoints, by the
 	// names of their attachments.
 	external map[string]*external
@@ -130,18 +130,18 @@ type Daemon struct {
 	problems map[string]string
 	// unfit are the networks that are parted, and parted the addresses that
 	// their attachments had, by their names.
-	unfit   map[string]bool
-	parted  map[string][]netip.Addr
-	healer  healer
-	journal journal
-	clients map[string]*client
+	unfit       map[string]bool
+	unavailable map[string][]netip.Addr
+	healer      healer
+	journal     journal
+	clients     map[string]*client
 	// answers are what answers the checks of overlays, by the host's address.
 	answers map[netip.Addr]*overlay.Responder
 	// health checks real servers.
 	health   *health.Monitor
 	services services
-	// look gets the references of sandboxes to look at again.
-	look chan string
+	// inspect gets the references of sandboxes to look at again.
+	inspect chan string
 	// counting is held while counters are read, for sums.
 	counting sync.Mutex
 	sums     sums
@@ -156,19 +156,19 @@ func New(cfg Config) (*Daemon, error) {
 		cfg.Meter = unmetered{}
 	}
 	d := &Daemon{
-		cfg:    cfg,
-		engine: engine.New(engine.Config{Kernel: cfg.Host, Store: cfg.Store, StartProxy: cfg.StartProxy, FindProxy: cfg.FindProxy, Facts: cfg.Facts}),
-		boxes:  map[string]*box{}, problems: map[string]string{}, clients: map[string]*client{},
+		cfg:     cfg,
+		engine:  engine.New(engine.Config{Kernel: cfg.Host, Store: cfg.Store, StartProxy: cfg.StartProxy, FindProxy: cfg.FindProxy, Facts: cfg.Facts}),
+		watched: map[string]*watchedSandbox{}, problems: map[string]string{}, clients: map[string]*client{},
 		external: map[string]*external{}, checkExternal: make(chan struct{}, 1),
 		answers: map[netip.Addr]*overlay.Responder{},
-		look:    make(chan string),
-		unfit:   map[string]bool{}, parted: map[string][]netip.Addr{},
-		healer: healer{held: make(chan struct{}, 1), contests: contests{}},
+		inspect: make(chan string),
+		unfit:   map[string]bool{}, unavailable: map[string][]netip.Addr{},
+		healer: healer{wakeup: make(chan struct{}, 1), conflicts: conflicts{}},
 	}
 	d.services = newServices()
 	d.health = health.NewMonitor(health.Options{Means: health.Means{Container: d.containerHealth}, Dial: cfg.DialReal, Changed: d.healthChanged})
 	d.life, d.end = context.WithCancel(context.Background())
-	wishes, err := cfg.Store.Wishes()
+	desired, err := cfg.Store.Desired()
 	if err != nil {
 		return nil, fmt.Errorf("read wishes: %w", err)
 	}
@@ -179,12 +179,12 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.recall(wishes)
-	if err := d.resume(wishes); err != nil {
+	d.recall(desired)
+	if err := d.resume(desired); err != nil {
 		d.end()
 		return nil, err
 	}
-	d.adopt(wishes)
+	d.adopt(desired)
 	return d, nil
 }
 
@@ -212,8 +212,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	kept.Go(func() { d.followContainers(ctx) })
 	defer func() { stop(); kept.Wait() }()
 	// What happened before we watched.
-	d.verify(func(*box) bool { return true })
-	d.revive(ctx)
+	d.verify(func(*watchedSandbox) bool { return true })
+	d.restore(ctx)
 	for {
 		select {
 		case <-ctx.Done():
@@ -222,14 +222,14 @@ func (d *Daemon) Run(ctx context.Context) error {
 			if !ok && ctx.Err() == nil {
 				return errors.New("watch network namespaces: the kernel's messages ended")
 			}
-			d.verify(func(b *box) bool { return id == kernel.NoSandbox || b.id == id })
-		case ref := <-d.look:
-			d.verify(func(b *box) bool { return b.ref == ref })
+			d.verify(func(b *watchedSandbox) bool { return id == kernel.NoSandbox || b.id == id })
+		case ref := <-d.inspect:
+			d.verify(func(b *watchedSandbox) bool { return b.ref == ref })
 		case <-d.checkExternal:
-			d.verify(func(*box) bool { return false })
+			d.verify(func(*watchedSandbox) bool { return false })
 		case <-changed:
-			d.verify((*box).moved)
-			d.revive(ctx)
+			d.verify((*watchedSandbox).moved)
+			d.restore(ctx)
 		}
 	}
 }
@@ -240,9 +240,9 @@ func (d *Daemon) TearDown(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stopClients()
-	next := model.Wishes{}
-	for _, n := range d.wishes.Networks {
-		if !d.ownNetwork(n.Name) {
+	next := model.Desired{}
+	for _, n := range d.desired.Networks {
+		if !d.privateNetwork(n.Name) {
 			next.Networks = append(next.Networks, n)
 		}
 	}
@@ -255,15 +255,15 @@ func (d *Daemon) TearDown(ctx context.Context) error {
 func (d *Daemon) Empty() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.wishes.Attachments) == 0 && len(d.wishes.Services) == 0 &&
-		!slices.ContainsFunc(d.wishes.Networks, func(n model.Network) bool { return n.Origin == model.FromDocker })
+	return len(d.desired.Attachments) == 0 && len(d.desired.Services) == 0 &&
+		!slices.ContainsFunc(d.desired.Networks, func(n model.Network) bool { return n.Origin == model.FromDocker })
 }
 
-// Held returns how many attachments and publishes users have asked for.
-func (d *Daemon) Held() (attachments, publishes int) {
+// Counts returns how many attachments and publishes users have asked for.
+func (d *Daemon) Counts() (attachments, publishes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.wishes.Attachments), len(d.wishes.Publishes)
+	return len(d.desired.Attachments), len(d.desired.Publishes)
 }
 
 func (d *Daemon) changed() {

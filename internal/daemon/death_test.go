@@ -26,7 +26,7 @@ func published(via model.Via, ports ...uint16) []model.Publish {
 	return all
 }
 
-func (w *world) publish(b box, publishes []model.Publish) daemon.Result {
+func (w *world) publish(b watchedSandbox, publishes []model.Publish) daemon.Result {
 	w.Helper()
 	r, err := w.Publish(context.Background(), daemon.PublishRequest{Target: b.pid, Publishes: publishes})
 	if err != nil {
@@ -41,7 +41,7 @@ func TestASandboxDies(t *testing.T) {
 		t.Run(string(driver), func(t *testing.T) {
 			w := newWorld(t).start()
 			empty := w.snapshot()
-			stays, dies := w.box(), w.box()
+			stays, dies := w.watchedSandbox(), w.watchedSandbox()
 			n := lan
 			n.Driver = driver
 			w.network(n)
@@ -160,7 +160,7 @@ func TestRestart(t *testing.T) {
 	w := newWorld(t).start()
 	w.network(lan)
 	empty := w.snapshot()
-	stays, dies := w.box(), w.box()
+	stays, dies := w.watchedSandbox(), w.watchedSandbox()
 	w.attach(to(stays))
 	w.publish(stays, published(model.ViaNAT, 8080))
 	before := w.snapshot()
@@ -199,14 +199,14 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	w.sh("ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up")
 	w.network(model.Network{Name: "macvlan", Driver: model.DriverMacvlan, Parent: "up0", Subnets: []model.Subnet{{Prefix: prefix("172.32.0.0/16")}}})
 	before := w.snapshot()
-	stays := w.box()
+	stays := w.watchedSandbox()
 	w.attach(to(stays))
 	with := w.snapshot()
 	random := rand.New(rand.NewPCG(1, 2)) // the same moments each time, as far as the machine allows
 	usual := 10 * time.Millisecond        // what an attach takes, as measured
 	attached := 0
 	for i := range kills {
-		b := w.box()
+		b := w.watchedSandbox()
 		req := to(b)
 		req.Network = []string{"lan", "routed", "macvlan"}[i%3]
 		// From at once to well after an attach is through.

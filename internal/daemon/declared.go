@@ -15,15 +15,15 @@ import (
 func (d *Daemon) State() (Spec, []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return StoredState(d.wishes.Clone())
+	return StoredState(d.desired.Clone())
 }
 
 // StoredState is State for the wishes of a daemon that does not run.
-func StoredState(w model.Wishes) (Spec, []string) {
+func StoredState(w model.Desired) (Spec, []string) {
 	var spec Spec
 	var notes []string
 	for _, n := range w.Networks {
-		if n.Origin != model.FromDocker && !isOwnNetwork(w, n.Name) {
+		if n.Origin != model.FromDocker && !isPrivateNetwork(w, n.Name) {
 			n.Origin = ""
 			spec.Networks = append(spec.Networks, n)
 		}
@@ -49,13 +49,13 @@ func StoredState(w model.Wishes) (Spec, []string) {
 }
 
 // declare returns the attachment as it is declared.
-func declare(a model.Attachment, w model.Wishes) Declared {
+func declare(a model.Attachment, w model.Desired) Declared {
 	c := Declared{Endpoint: a.Endpoint, DHCP: a.DHCP}
 	c.Sandbox = a.Ref
 	if a.DHCP {
 		c.MAC = "" // it was chosen, and is kept
 	}
-	if n, _ := (model.State{Networks: w.Networks}).Network(a.Network); a.Own {
+	if n, _ := (model.State{Networks: w.Networks}).Network(a.Network); a.Private {
 		c.Network, c.Device, c.PKey = "", n.Parent, n.PKey
 	}
 	for _, p := range w.Publishes {

@@ -71,7 +71,7 @@ func (d *Daemon) Detach(ctx context.Context, req DetachRequest) (Result, error) 
 
 // attachments returns those that are chosen.
 func (d *Daemon) attachments(chosen func(model.Attachment) bool) []model.Attachment {
-	return slices.DeleteFunc(slices.Clone(d.wishes.Attachments), func(a model.Attachment) bool { return !chosen(a) })
+	return slices.DeleteFunc(slices.Clone(d.desired.Attachments), func(a model.Attachment) bool { return !chosen(a) })
 }
 
 // names are those of attachments.
@@ -100,11 +100,11 @@ func (d *Daemon) refs(ctx context.Context, text string) func(ref string) bool {
 
 // less returns the wishes without the attachments of those names, and what is
 // theirs.
-func (d *Daemon) less(gone map[string]bool) model.Wishes {
-	next := d.wishes
+func (d *Daemon) less(gone map[string]bool) model.Desired {
+	next := d.desired
 	next.Attachments = slices.DeleteFunc(slices.Clone(next.Attachments), func(a model.Attachment) bool { return gone[a.Name] })
 	next.Publishes = slices.DeleteFunc(slices.Clone(next.Publishes), func(p model.Publish) bool { return gone[p.Endpoint] })
-	next.Networks = networksLeft(d.wishes, next)
+	next.Networks = networksLeft(d.desired, next)
 	return next
 }
 

@@ -32,7 +32,7 @@ func TestADeviceComesBackFromAProcess(t *testing.T) {
 	w := newWorld(t).start()
 	devices := w.card()
 	before := devices()
-	b := w.box()
+	b := w.watchedSandbox()
 	if r := w.attach(handOver(b.pid)); !r.Changed {
 		t.Errorf("%+v", r)
 	}
@@ -45,7 +45,7 @@ func TestADeviceComesBackFromAProcess(t *testing.T) {
 	b.kill()
 	w.until("the device is back", func() bool { return devices() == before })
 	w.until("nothing waits for a process that does not come back", w.Empty)
-	req := handOver(w.box().pid)
+	req := handOver(w.watchedSandbox().pid)
 	req.Keep = true
 	if _, err := w.Attach(context.Background(), req); err == nil || !strings.Contains(err.Error(), "a process does not come back") {
 		t.Errorf("kept for a process: %v", err)
@@ -56,7 +56,7 @@ func TestADeviceComesBackFromAProcess(t *testing.T) {
 func TestADeviceTakesAFreeName(t *testing.T) {
 	w := newWorld(t).start()
 	w.card()
-	b := w.box()
+	b := w.watchedSandbox()
 	b.sh(t, "ip link add eth0 type bridge")
 	req := handOver(b.pid)
 	req.Interface = ""

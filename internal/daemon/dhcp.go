@@ -12,7 +12,7 @@ import (
 )
 
 // DHCP holds a lease as dhcp.Run does.
-type DHCP func(ctx context.Context, c dhcp.Config, tell func(dhcp.Lease)) error
+type DHCP func(ctx context.Context, c dhcp.Config, notify func(dhcp.Lease)) error
 
 // leasePatience is how long servers may take to answer.
 const leasePatience = time.Minute
@@ -29,7 +29,7 @@ type client struct {
 
 // startClients starts those that lack.
 func (d *Daemon) startClients() {
-	for _, a := range d.wishes.Attachments {
+	for _, a := range d.desired.Attachments {
 		if a.DHCP && a.Sandbox != "" && d.clients[a.Name] == nil && d.problems[a.Name] == "" {
 			d.startClient(a)
 		}
@@ -40,7 +40,7 @@ func (d *Daemon) startClients() {
 // back, as nothing else.
 func (d *Daemon) startClient(a model.Attachment) {
 	config := dhcp.Config{Netns: a.Sandbox, Link: a.InterfaceName(), Hostname: a.Name}
-	if n, _ := (model.State{Networks: d.wishes.Networks}).Network(a.Network); n.Driver == model.DriverIPvlan {
+	if n, _ := (model.State{Networks: d.desired.Networks}).Network(a.Network); n.Driver == model.DriverIPvlan {
 		config.ClientID = a.Name // its links share a MAC address
 	}
 	if len(a.Lease.Prefixes) > 0 {
@@ -49,13 +49,13 @@ func (d *Daemon) startClient(a model.Attachment) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &client{cancel: cancel, leased: make(chan struct{}), done: make(chan struct{})}
 	d.clients[a.Name] = c
-	news := make(chan dhcp.Lease)
+	events := make(chan dhcp.Lease)
 	go func() {
 		defer close(c.done)
 		c.ended = d.cfg.DHCP(ctx, config, func(l dhcp.Lease) {
 			// Whoever stops the client may hold our lock and wait for it.
 			select {
-			case news <- l:
+			case events <- l:
 			case <-ctx.Done():
 			}
 		})
@@ -63,7 +63,7 @@ func (d *Daemon) startClient(a model.Attachment) {
 	go func() {
 		for {
 			select {
-			case l := <-news:
+			case l := <-events:
 				d.renew(a.Name, c, model.Lease{Prefixes: l.Prefixes, Gateways: l.Gateways, Routes: l.Routes})
 			case <-c.done:
 				d.lost(a.Name, c)
@@ -83,7 +83,7 @@ func (d *Daemon) renew(name string, c *client, l model.Lease) {
 	}
 	if !a.Lease.Equal(l) {
 		a.Lease = l
-		if c.unapplied = d.settle(with(d.wishes, a)); c.unapplied != nil {
+		if c.unapplied = d.settle(with(d.desired, a)); c.unapplied != nil {
 			d.cfg.Log.Error("apply lease", "attachment", name, "error", c.unapplied)
 		} else {
 			d.cfg.Log.Info("lease", "attachment", name, "addresses", l.Prefixes)
@@ -156,7 +156,7 @@ func (d *Daemon) stopClients() {
 // stopDead ends the clients of sandboxes that are gone: nothing can be given
 // back from there.
 func (d *Daemon) stopDead(dead map[string]bool) {
-	for _, a := range d.wishes.Attachments {
+	for _, a := range d.desired.Attachments {
 		if c := d.clients[a.Name]; c != nil && dead[a.Ref] {
 			delete(d.clients, a.Name)
 			c.cancel()

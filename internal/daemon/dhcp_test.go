@@ -25,7 +25,7 @@ type server struct {
 }
 
 // run is what dhcp.Run is.
-func (s *server) run(ctx context.Context, c dhcp.Config, tell func(dhcp.Lease)) error {
+func (s *server) run(ctx context.Context, c dhcp.Config, notify func(dhcp.Lease)) error {
 	if s.silent {
 		return dhcp.ErrNoServer
 	}
@@ -34,11 +34,11 @@ func (s *server) run(ctx context.Context, c dhcp.Config, tell func(dhcp.Lease)) 
 	s.clients[c.Hostname] = leases
 	s.mu.Unlock()
 	s.asked <- c
-	tell(leaseOf("192.0.2.7/24"))
+	notify(leaseOf("192.0.2.7/24"))
 	for {
 		select {
 		case l := <-leases:
-			tell(l)
+			notify(l)
 		case <-ctx.Done():
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -67,14 +67,14 @@ func (s *server) gotBack() []string {
 }
 
 // leasing is a world with a LAN that has such a server, and a sandbox.
-func leasing(t *testing.T, s *server) (*world, box, daemon.AttachRequest) {
+func leasing(t *testing.T, s *server) (*world, watchedSandbox, daemon.AttachRequest) {
 	s.clients, s.asked = map[string]chan dhcp.Lease{}, make(chan dhcp.Config, 9)
 	w := newWorld(t)
 	w.dhcp = s.run
 	w.start()
 	w.sh("ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up")
 	w.network(model.Network{Name: "lan", Driver: model.DriverMacvlan, Parent: "up0"})
-	b := w.box()
+	b := w.watchedSandbox()
 	req := to(b)
 	req.Name, req.DHCP = "web", true
 	return w, b, req

@@ -20,8 +20,8 @@ type draft struct {
 	found []located
 	// names are those of the declared attachments, empty where one is wrong.
 	names []string
-	// held are the living sandboxes of the attachments.
-	held     map[*box]sandbox.Sandbox
+	// taken are the living sandboxes of the attachments.
+	taken    map[*watchedSandbox]sandbox.Sandbox
 	notes    []string
 	mistakes Mistakes
 	// wrong are networks with mistakes, of which attachments say no more.
@@ -32,15 +32,15 @@ func (t *draft) mistake(at string, err error) {
 	t.mistakes = append(t.mistakes, Mistake{at, err.Error()})
 }
 
-// wishes returns what shall be wished when the Spec is applied.
-func (t *draft) wishes() (model.Wishes, error) {
-	before := t.Daemon.wishes
-	defer func() { t.Daemon.wishes = before }()
+// desired returns what shall be wished when the Spec is applied.
+func (t *draft) desired() (model.Desired, error) {
+	before := t.Daemon.desired
+	defer func() { t.Daemon.desired = before }()
 	t.wrong = map[string]bool{}
 	if err := model.ValidName(t.spec.Set); t.spec.Set != "" && err != nil {
 		t.mistake("", fmt.Errorf("set: %w", err))
 	}
-	t.Daemon.wishes = t.pruned()
+	t.Daemon.desired = t.pruned()
 	for i := range t.spec.Networks {
 		t.network(i)
 	}
@@ -52,7 +52,7 @@ func (t *draft) wishes() (model.Wishes, error) {
 	for i := range t.spec.Attachments {
 		t.attachment(i)
 	}
-	next := t.Daemon.wishes
+	next := t.Daemon.desired
 	if len(t.mistakes) == 0 {
 		if err := t.check(before, next); err != nil {
 			return before, err
@@ -66,14 +66,14 @@ func (t *draft) wishes() (model.Wishes, error) {
 
 // pruned returns the wishes without the attachments that the set declares no
 // more.
-func (t *draft) pruned() model.Wishes {
+func (t *draft) pruned() model.Desired {
 	gone, matched := map[string]bool{}, map[string]bool{}
 	for i, a := range t.spec.Attachments {
 		if have, ok := t.matches(a, t.found[i].Ref, matched); ok {
 			matched[have] = true
 		}
 	}
-	for _, a := range t.Daemon.wishes.Attachments {
+	for _, a := range t.Daemon.desired.Attachments {
 		gone[a.Name] = a.Origin == t.by && !matched[a.Name]
 	}
 	return t.less(gone)
@@ -86,7 +86,7 @@ func (t *draft) matches(a Declared, ref string, taken map[string]bool) (string, 
 	if a.Device != "" {
 		network = deviceNetwork(a.Device, a.PKey)
 	}
-	for _, have := range t.Daemon.wishes.Attachments {
+	for _, have := range t.Daemon.desired.Attachments {
 		named := a.Name == have.Name || a.Name == "" && (a.Interface == "" || a.Interface == have.Interface)
 		if named && have.Ref == ref && have.Network == network && !taken[have.Name] {
 			return have.Name, true
@@ -119,7 +119,7 @@ func (t *draft) tryNetwork(n model.Network) error {
 	if err := t.overlap(n); err != nil {
 		return err
 	}
-	w := &t.Daemon.wishes
+	w := &t.Daemon.desired
 	w.Networks = slices.Clone(w.Networks)
 	j := slices.IndexFunc(w.Networks, func(o model.Network) bool { return o.Name == n.Name })
 	if j < 0 {
@@ -148,7 +148,7 @@ func (t *draft) left(kind, name string, by model.Origin) {
 
 // deserted takes away the networks that the set declares no more.
 func (t *draft) deserted() {
-	w := &t.Daemon.wishes
+	w := &t.Daemon.desired
 	left := func(n model.Network) bool {
 		return n.Origin == t.by && !slices.ContainsFunc(t.spec.Networks, func(o model.Network) bool { return o.Name == n.Name })
 	}
@@ -187,32 +187,32 @@ func (t *draft) attachment(i int) {
 		t.mistake(at, err)
 		return
 	}
-	t.names[i], t.Daemon.wishes = made.Name, next
+	t.names[i], t.Daemon.desired = made.Name, next
 	delete(t.problems, made.Name)
 	t.publishes(i, at)
 }
 
 // compose fills in what a declared attachment leaves open, as for one that is
 // asked for by a command.
-func (t *draft) compose(a Declared, at sandbox.Sandbox) (model.Wishes, model.Attachment, error) {
-	if a.Cgroup != "" || a.Unlisted != "" || a.Handed != "" {
-		return model.Wishes{}, model.Attachment{}, fmt.Errorf("attach %s: cgroups are for workloads of the host's own network: use `fairlead run`", a.Sandbox)
+func (t *draft) compose(a Declared, at sandbox.Sandbox) (model.Desired, model.Attachment, error) {
+	if a.Cgroup != "" || a.Unpublished != "" || a.HostInterface != "" {
+		return model.Desired{}, model.Attachment{}, fmt.Errorf("attach %s: cgroups are for workloads of the host's own network: use `fairlead run`", a.Sandbox)
 	}
-	b, seen := &box{ref: at.Ref}, kernel.Sandbox{}
+	b, seen := &watchedSandbox{ref: at.Ref}, kernel.Sandbox{}
 	if at.Path != "" {
-		alive, looked, err := t.know(at)
+		alive, inspected, err := t.know(at)
 		if err == nil {
-			b, seen, t.held[alive] = alive, looked, at
+			b, seen, t.taken[alive] = alive, inspected, at
 		}
 	}
 	next, made, notes, err := t.Daemon.compose(a.request(t.by), at, b, seen)
 	t.notes = append(t.notes, notes...)
-	return next.Wishes, made, err
+	return next.Desired, made, err
 }
 
 // mine returns the wishes as they are where the attachment is somebody else's
 // and as declared.
-func (t *draft) mine(next model.Wishes, a model.Attachment) (model.Wishes, error) {
+func (t *draft) mine(next model.Desired, a model.Attachment) (model.Desired, error) {
 	have, known := t.Daemon.attachment(a.Name)
 	if !known || have.Origin == t.by {
 		return next, nil
@@ -223,12 +223,12 @@ func (t *draft) mine(next model.Wishes, a model.Attachment) (model.Wishes, error
 		return next, theirs("attachment "+a.Name, have.Origin, "`fairlead detach "+a.Name+"`")
 	}
 	t.left("attachment", a.Name, have.Origin)
-	return t.Daemon.wishes, nil
+	return t.Daemon.desired, nil
 }
 
 // publishes brings the publishes of an attachment into the wishes.
 func (t *draft) publishes(i int, at string) {
-	w, name := &t.Daemon.wishes, t.names[i]
+	w, name := &t.Daemon.desired, t.names[i]
 	w.Publishes = slices.DeleteFunc(slices.Clone(w.Publishes), func(p model.Publish) bool { return p.Endpoint == name && p.Origin == t.by })
 	for j, p := range t.spec.Attachments[i].Publishes {
 		p.Endpoint, p.Origin = name, t.by

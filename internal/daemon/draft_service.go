@@ -10,7 +10,7 @@ import (
 
 // prunedServices takes away the services that the set declares no more.
 func (t *draft) prunedServices() {
-	w := &t.Daemon.wishes
+	w := &t.Daemon.desired
 	w.Services = slices.DeleteFunc(slices.Clone(w.Services), func(v model.VirtualService) bool {
 		return v.Origin == t.by && !slices.ContainsFunc(t.spec.Services, func(o model.VirtualService) bool { return o.Name == v.Name })
 	})
@@ -40,7 +40,7 @@ func (t *draft) service(i int) {
 		t.left("service", v.Name, have.Origin)
 		return
 	}
-	t.Daemon.wishes.Services = putService(t.Daemon.wishes.Services, v) // prunedServices has copied them
+	t.Daemon.desired.Services = putService(t.Daemon.desired.Services, v) // prunedServices has copied them
 }
 
 // blameService returns the part of the Spec that an error about a service tells

@@ -34,9 +34,9 @@ const (
 // healer is what the daemon must know to heal.
 type healer struct {
 	watcher *kernel.Watcher
-	// held has an element when what is held may be another.
-	held     chan struct{}
-	contests contests
+	// wakeup has an element when what is held may be another.
+	wakeup    chan struct{}
+	conflicts conflicts
 	// failed is the wait before everything is tried again, 0 when all is well.
 	failed time.Duration
 	// retry is when that wait ends.
@@ -52,7 +52,7 @@ func (d *Daemon) follow(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.healer.held:
+		case <-d.healer.wakeup:
 			if d.watchSettings() {
 				check.Reset(checkEvery)
 			} else {
@@ -81,7 +81,7 @@ func (d *Daemon) follow(ctx context.Context) {
 // holdsOther has follow see what is held now.
 func (d *Daemon) holdsOther() {
 	select {
-	case d.healer.held <- struct{}{}:
+	case d.healer.wakeup <- struct{}{}:
 	default:
 	}
 }
@@ -92,7 +92,7 @@ func (d *Daemon) watchSettings() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var settings []plan.Sysctl
-	steered := false
+	services := false
 	for _, o := range d.engine.Account() {
 		for _, s := range plan.LinkSettings(o) {
 			if s.Netns == "" {
@@ -104,12 +104,12 @@ func (d *Daemon) watchSettings() bool {
 			if o.Netns == "" {
 				settings = append(settings, o)
 			}
-		case plan.Uplinks, plan.Homeward, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds, plan.Lead, plan.Grant, plan.Steered, plan.FilterChain:
-			steered = true
+		case plan.Uplinks, plan.LocalRealEgress, plan.FastPath, plan.Ingress, plan.LocalClients, plan.BindHooks, plan.EBPFMapping, plan.Grant, plan.EBPFService, plan.FilterChain:
+			services = true
 		}
 	}
 	d.warn("watch settings", d.healer.watcher.Settings(settings))
-	return steered || len(settings) > 0
+	return services || len(settings) > 0
 }
 
 // check reports whether something has strayed that the kernel does not tell of;
@@ -131,7 +131,7 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, applyLimit)
 	defer cancel()
-	defer func() { d.tellEnded(d.services.pools) }()
+	defer func() { d.reportEnded(d.services.pools) }()
 	seen := d.healer.watcher.Take()
 	if seen.AddressesChanged() {
 		d.warn("follow the host's addresses", d.cfg.Host.RenewAddresses())
@@ -141,18 +141,18 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 	}
 	account := d.engine.Account()
 	waits := time.Until(d.healer.retry) > 0
-	if seen.All() || d.healer.failed > 0 && !waits || account == nil && !waits || seen.Stray(account) {
+	if seen.All() || d.healer.failed > 0 && !waits || account == nil && !waits || seen.LeftOver(account) {
 		return d.healAll(ctx)
 	}
-	part := d.healer.contests.due(account, seen.Concerned(account, d.namespaces()))
+	part := d.healer.conflicts.due(account, seen.Concerned(account, d.namespaces()))
 	if dead := d.deadIn(part); len(dead) > 0 {
-		d.warn("take away what was a sandbox's", d.bury(dead))
+		d.warn("take away what was a sandbox's", d.cleanUp(dead))
 		account = d.engine.Account()
-		part = d.healer.contests.due(account, seen.Concerned(account, d.namespaces()))
+		part = d.healer.conflicts.due(account, seen.Concerned(account, d.namespaces()))
 	}
-	if d.adoptGuests(part) {
+	if d.adoptExternals(part) {
 		account = d.engine.Account()
-		part = d.healer.contests.due(account, seen.Concerned(account, d.namespaces()))
+		part = d.healer.conflicts.due(account, seen.Concerned(account, d.namespaces()))
 	}
 	if len(part) == 0 {
 		return d.healer.next()
@@ -166,16 +166,16 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 
 // healPart puts right the objects. What cannot be made, because something of
 // somebody else is in its place, is left and tried again later.
-func (d *Daemon) healPart(ctx context.Context, part plan.Plan, seen kernel.Sightings) error {
+func (d *Daemon) healPart(ctx context.Context, part plan.Plan, seen kernel.PendingEvents) error {
 	for {
-		strayed, err := d.engine.HealPart(ctx, part)
+		differing, err := d.engine.HealPart(ctx, part)
 		var step *engine.StepError
 		if !errors.As(err, &step) {
-			d.tell(strayed, seen)
+			d.report(differing, seen)
 			return err
 		}
-		d.obstructed(step)
-		if part = d.healer.contests.free(part); len(part) == 0 {
+		d.blockedBy(step)
+		if part = d.healer.conflicts.free(part); len(part) == 0 {
 			return nil
 		}
 	}
@@ -184,7 +184,7 @@ func (d *Daemon) healPart(ctx context.Context, part plan.Plan, seen kernel.Sight
 // next returns how long it is until something is to be looked at again, 0 when
 // nothing is.
 func (h *healer) next() time.Duration {
-	wait := h.contests.next()
+	wait := h.conflicts.next()
 	if h.failed > 0 && (wait == 0 || time.Until(h.retry) < wait) {
 		wait = max(time.Until(h.retry), time.Millisecond)
 	}
@@ -193,17 +193,17 @@ func (h *healer) next() time.Duration {
 
 // healAll looks at everything.
 func (d *Daemon) healAll(ctx context.Context) time.Duration {
-	strayed, err := d.engine.Heal(ctx)
+	differing, err := d.engine.Heal(ctx)
 	if err == nil {
-		d.tell(strayed, kernel.Sightings{})
-	} else if err = d.settle(d.wishes); err != nil { // which leaves out who is gone
+		d.report(differing, kernel.PendingEvents{})
+	} else if err = d.settle(d.desired); err != nil { // which leaves out who is gone
 		if assumed := d.engine.Assume(); assumed == nil {
-			err = d.healPart(ctx, d.engine.Account(), kernel.Sightings{})
+			err = d.healPart(ctx, d.engine.Account(), kernel.PendingEvents{})
 		}
 	}
 	if err == nil {
 		d.healer.failed = 0
-		d.forgetParted()
+		d.forgetUnavailable()
 		return d.healer.next()
 	}
 	if d.healer.failed == 0 {
@@ -217,7 +217,7 @@ func (d *Daemon) healAll(ctx context.Context) time.Duration {
 // namespaces returns what the host calls the namespaces at paths.
 func (d *Daemon) namespaces() func(path string) int {
 	ids := map[string]int{"": kernel.NoSandbox}
-	for _, b := range d.boxes {
+	for _, b := range d.watched {
 		ids[b.path] = b.id
 	}
 	return func(path string) int {
@@ -234,7 +234,7 @@ func (d *Daemon) deadIn(part plan.Plan) map[string]bool {
 	paths := map[string]bool{}
 	external := false
 	for _, o := range part {
-		if link, ok := o.(plan.Link); ok && link.Handed {
+		if link, ok := o.(plan.Link); ok && link.Inside {
 			external = true
 		}
 		for _, end := range append(plan.Ends(o), plan.Base(o)) {
@@ -246,5 +246,5 @@ func (d *Daemon) deadIn(part plan.Plan) map[string]bool {
 	if len(paths) == 0 && !external {
 		return nil
 	}
-	return d.deadAmong(d.wishes, func(b *box) bool { return paths[b.path] })
+	return d.deadAmong(d.desired, func(b *watchedSandbox) bool { return paths[b.path] })
 }

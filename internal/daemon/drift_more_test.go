@@ -22,7 +22,7 @@ func TestHealsARoutedHost(t *testing.T) {
 	before := w.snapshot()
 	n := lan
 	n.Driver = model.DriverRouted
-	b := w.web(n, model.Limit{}, bothWays())
+	b := w.web(n, model.Limit{}, bothDirections())
 	w.suffers(b, []damage{
 		{"route deleted", false, "ip route del 172.30.0.2", "route  172.30.0.2/32"},
 		{"routes flushed", false, "ip route flush proto 250; ip -6 route flush proto 250", "route  fd00:30::2/128"},
@@ -44,11 +44,11 @@ func TestHealsOnTheLAN(t *testing.T) {
 	w.network(lan)
 	w.network(model.Network{Name: "wired", Driver: model.DriverMacvlan, Parent: wire, Subnets: []model.Subnet{
 		{Prefix: prefix("198.51.100.0/24"), Range: prefix("198.51.100.64/26")}, {Prefix: prefix("2001:db8::/64"), Range: prefix("2001:db8::1:0/112")}}})
-	inner, first, second := w.box(), w.box(), w.box()
+	inner, first, second := w.watchedSandbox(), w.watchedSandbox(), w.watchedSandbox()
 	w.attach(to(inner))
 	inner.serves(t, ":80")
 	w.publish(inner, published(model.ViaEBPF, 8080))
-	attach := func(b box) model.Endpoint {
+	attach := func(b watchedSandbox) model.Endpoint {
 		return w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Network: "wired", Sandbox: b.pid}}).Attachments[0].Endpoint
 	}
 	attach(first)
@@ -71,7 +71,7 @@ func TestHealsOnTheLAN(t *testing.T) {
 	defer cancel()
 	events := w.FollowEvents(ctx)
 	w.sh("ip link del " + wire)
-	w.heard(events, daemon.Parted, "network wired")
+	w.heard(events, daemon.NetworkUnavailable, "network wired")
 	for _, v := range w.Attachments() {
 		if (v.Status == daemon.Up) != (v.Network == "lan") || (v.Problem == "") != (v.Network == "lan") {
 			t.Errorf("%s is %s: %s", v.Name, v.Status, v.Problem)
@@ -80,13 +80,13 @@ func TestHealsOnTheLAN(t *testing.T) {
 	// The rest is healed meanwhile, and others can come and go.
 	w.suffers(inner, []damage{{"bridge deleted", false, "ip link del fl-lan", "ip link add fl-lan"}})
 	w.answers(w.host.Do, "127.0.0.1:8080")
-	another := w.box()
+	another := w.watchedSandbox()
 	w.attach(to(another))
 	if _, err := w.Attach(context.Background(), daemon.AttachRequest{Endpoint: model.Endpoint{Network: "wired", Sandbox: another.pid}}); err == nil {
 		t.Error("a sandbox is attached to a network without its parent")
 	}
 	w.cable()
-	w.heard(events, daemon.Reunited, "network wired")
+	w.heard(events, daemon.NetworkAvailable, "network wired")
 	w.answers(w.client.Do, at)
 	w.reached(8080) // by a new uplink
 }
@@ -100,7 +100,7 @@ func TestHealsAnOverlay(t *testing.T) {
 		Overlay: model.Overlay{VNI: 42, Peers: []model.Peer{
 			{Address: addrs(hosts4)[0], Ranges: prefixes("10.9.1.0/24")},
 			{Address: addrs("198.51.100.1")[0], Ranges: prefixes("10.9.2.0/24")}}}})
-	b := w.box()
+	b := w.watchedSandbox()
 	req := to(b)
 	req.Name, req.Network = "web", "over"
 	w.attach(req)
@@ -161,7 +161,7 @@ func TestLooksAtNothingAtRest(t *testing.T) {
 	c := &askedHost{Host: w.host}
 	w.wrap = c
 	w.start()
-	w.web(lan, model.Limit{}, bothWays())
+	w.web(lan, model.Limit{}, bothDirections())
 	routed := lan
 	routed.Name, routed.Driver = "routed", model.DriverRouted
 	routed.Subnets = []model.Subnet{{Prefix: prefix("172.31.0.0/16")}, {Prefix: prefix("fd00:31::/64")}}
@@ -171,7 +171,7 @@ func TestLooksAtNothingAtRest(t *testing.T) {
 		" nft add table ip theirs; nft add chain ip theirs c; sysctl -qw net.ipv4.conf.theirs.rp_filter=2"
 	for i := range 3 {
 		w.reached(8080, 8081)
-		other := w.box()
+		other := w.watchedSandbox()
 		req := to(other)
 		req.Name = fmt.Sprint("other", i)
 		req.Limit.Out = 1 << 30
@@ -219,7 +219,7 @@ func TestSomebodyKeepsChanging(t *testing.T) {
 	for range 1000 {
 		w.sh("nft flush ruleset")
 		e := <-events
-		if e.Kind == daemon.Contested {
+		if e.Kind == daemon.Conflicting {
 			if !strings.Contains(e.Detail, "nft (process ") || !strings.Contains(e.Detail, "keeps changing nft table") {
 				t.Errorf("who keeps changing it: %s", e.Detail)
 			}

@@ -80,18 +80,18 @@ func (w *lanWorld) cable() {
 
 // web makes a network with the sandbox web on it, which serves port 80 and
 // publishes that.
-func (w *lanWorld) web(n model.Network, limit model.Limit, publishes []model.Publish) box {
+func (w *lanWorld) web(n model.Network, limit model.Limit, publishes []model.Publish) watchedSandbox {
 	w.Helper()
 	w.network(n)
-	b := w.box()
+	b := w.watchedSandbox()
 	w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Name: "web", Network: n.Name, Sandbox: b.pid, Limit: limit}})
 	b.serves(w, ":80")
 	w.publish(b, publishes)
 	return b
 }
 
-// bothWays publishes past user space: by nat, and by eBPF.
-func bothWays() []model.Publish {
+// bothDirections publishes past user space: by nat, and by eBPF.
+func bothDirections() []model.Publish {
 	return append(published(model.ViaNAT, 8080), published(model.ViaEBPF, 8081)...)
 }
 
@@ -109,7 +109,7 @@ func (w *lanWorld) reached(ports ...int) {
 func (w *lanWorld) answers(from func(func() error) error, addr string) {
 	w.Helper()
 	err := errors.New("nobody has asked")
-	for late := time.Now().Add(patience); err != nil && time.Now().Before(late); {
+	for needsRestart := time.Now().Add(patience); err != nil && time.Now().Before(needsRestart); {
 		err = from(func() error {
 			conn, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
 			if err == nil {
@@ -126,14 +126,14 @@ func (w *lanWorld) answers(from func(func() error) error, addr string) {
 // heard waits for an event about an object that contains the text.
 func (w *lanWorld) heard(events <-chan daemon.Event, kind daemon.EventKind, text string) daemon.Event {
 	w.Helper()
-	late := time.After(patience)
+	needsRestart := time.After(patience)
 	for {
 		select {
 		case e := <-events:
 			if e.Kind == kind && strings.Contains(e.Object+" "+strings.Join(e.Commands, "; "), text) {
 				return e
 			}
-		case <-late:
+		case <-needsRestart:
 			w.Errorf("nothing is %s about %q", kind, text)
 			return daemon.Event{}
 		}
@@ -161,7 +161,7 @@ type damage struct {
 }
 
 // suffers does the damage again and again, and wants the traffic back.
-func (w *lanWorld) suffers(b box, all []damage, ports ...int) {
+func (w *lanWorld) suffers(b watchedSandbox, all []damage, ports ...int) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -191,7 +191,7 @@ func TestHealsABridge(t *testing.T) {
 	before := w.snapshot()
 	n := lan
 	n.Filter = model.FilterOn
-	b := w.web(n, model.Limit{Out: 1 << 30}, bothWays())
+	b := w.web(n, model.Limit{Out: 1 << 30}, bothDirections())
 	const table = "inet fairlead"
 	pinned := "$(ls -d " + w.pins + "/*/links/"
 	w.suffers(b, []damage{
@@ -223,7 +223,7 @@ func TestHealsABridge(t *testing.T) {
 		{"hook detached from the cgroup", false, "bpftool link detach pinned " + pinned + "connect4-root)", "bpf local clients"},
 		{"pin removed", false, "rm " + pinned + "sandbox-*)", "bpf ingress"},
 		{"all pins removed", false, "rm -r " + w.pins + "/*", "bpf uplinks"},
-		{"lead overwritten", false, leadGone(w), "fairlead-bpf lead tcp 0.0.0.0:8081"},
+		{"lead overwritten", false, mappingGone(w), "# ebpf: map tcp 0.0.0.0:8081"},
 		{"sandbox's address", true, "ip addr flush dev eth0 scope global", "address"},
 		{"sandbox's route", true, "ip route del default; ip -6 route del default", "default via"},
 		{"sandbox's link down", true, "ip link set eth0 down", "link  fv-web"},
@@ -276,8 +276,8 @@ func renamed(link, as string) string {
 	return fmt.Sprintf("ip link set %[1]s down; ip link set %[1]s name %[2]s; until ip link show %[1]s >/dev/null 2>&1; do :; done", link, as)
 }
 
-// leadGone is the command that clears the head of the first lead.
-func leadGone(w *lanWorld) string {
+// mappingGone is the command that clears the head of the first lead.
+func mappingGone(w *lanWorld) string {
 	// 8081 as the index of IPv4 and TCP, in the machine's order.
 	return "bpftool map update pinned $(ls -d " + w.pins + "/*/maps/ports) key hex 91 1f 00 00 value hex 00 00 00 00"
 }

@@ -21,9 +21,9 @@ const (
 	Healed EventKind = "healed"
 	// Unhealed could not be put right, and is tried again.
 	Unhealed EventKind = "failed"
-	// Contested is something that somebody else keeps changing: we wait longer
+	// Conflicting is something that somebody else keeps changing: we wait longer
 	// and longer before we put it right again.
-	Contested EventKind = "contested"
+	Conflicting EventKind = "conflict"
 	// RealIsUp and RealIsDown are what the checks of a real server say.
 	RealIsUp   EventKind = "up"
 	RealIsDown EventKind = "down"
@@ -48,10 +48,10 @@ const (
 	SorryUsed      EventKind = "sorry"
 	PanicBegun     EventKind = "panic"
 	ChecksBelieved EventKind = "recovered"
-	// Parted is a network that cannot be on this host for now, Reunited one that
+	// NetworkUnavailable is a network that cannot be on this host for now, Reunited one that
 	// can be again.
-	Parted   EventKind = "parted"
-	Reunited EventKind = "reunited"
+	NetworkUnavailable EventKind = "unavailable"
+	NetworkAvailable   EventKind = "available"
 )
 
 // Event is something that happened to the host, or to a virtual service.
@@ -154,26 +154,26 @@ func (d *Daemon) note(e Event) {
 	d.journal.add(e)
 }
 
-// tell tells of what was put right. That a new link of the host's has got our
+// report tells of what was put right. That a new link of the host's has got our
 // program is no news.
-func (d *Daemon) tell(strayed []plan.Op, seen kernel.Sightings) {
-	table := slices.ContainsFunc(strayed, func(op plan.Op) bool { _, is := op.Object.(plan.Table); return is })
-	kinds, contested := map[string]int{}, map[string]bool{}
+func (d *Daemon) report(differing []plan.Op, seen kernel.PendingEvents) {
+	table := slices.ContainsFunc(differing, func(op plan.Op) bool { _, is := op.Object.(plan.Table); return is })
+	kinds, conflicting := map[string]int{}, map[string]bool{}
 	elements := 0
 	remade := map[string]bool{}
-	for _, op := range strayed {
+	for _, op := range differing {
 		for _, end := range plan.Ends(op.Object) {
 			remade[end] = true
 		}
 	}
-	for _, op := range strayed {
+	for _, op := range differing {
 		_, uplinks := op.Object.(plan.Uplinks)
 		if op.Old == op.Object && !op.Del || uplinks && !seen.Detached() {
 			continue // it is set again because what it stands on was
 		}
 		kinds[kindOf(op.Object)]++
 		if !remade[plan.Base(op.Object)] { // else it went with its link
-			contested[contestOf(op.Object)] = true
+			conflicting[conflictOf(op.Object)] = true
 		}
 		if table && kindOf(op.Object) == "nft element" {
 			elements++ // they come with the table
@@ -188,8 +188,8 @@ func (d *Daemon) tell(strayed []plan.Op, seen kernel.Sightings) {
 		}
 		d.note(e)
 	}
-	for key := range contested {
-		d.contest(key, seen.Author())
+	for key := range conflicting {
+		d.conflict(key, seen.Author())
 	}
 	if elements > 0 {
 		d.cfg.Log.Warn(string(Healed), "object", "nft elements", "count", elements)
@@ -206,7 +206,7 @@ func (d *Daemon) tell(strayed []plan.Op, seen kernel.Sightings) {
 func kindOf(o plan.Object) string {
 	words := strings.Fields(o.Key())
 	switch o.(type) {
-	case plan.Mapping, plan.Member, plan.Proxied:
+	case plan.NFTMapping, plan.Member, plan.Proxied:
 		return "nft element"
 	}
 	if words[0] == "bpf" || words[0] == "nft" {

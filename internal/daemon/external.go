@@ -117,7 +117,7 @@ func (d *Daemon) externalChanged() {
 // forgetExternal drops what is known of endpoints that exist no more.
 func (d *Daemon) forgetExternal() {
 	exists := map[string]bool{}
-	for _, a := range d.wishes.Attachments {
+	for _, a := range d.desired.Attachments {
 		exists[a.Name] = isExternal(a)
 	}
 	for name, x := range d.external {
@@ -204,7 +204,7 @@ func (d *Daemon) watchProcess(pid int, in sandbox.Inode) *watched {
 // recordExternal stores which sandboxes of external endpoints were seen with a
 // process in them.
 func (d *Daemon) recordExternal() {
-	next, changed := d.wishes.Clone(), false
+	next, changed := d.desired.Clone(), false
 	var scan processScan
 	for i, a := range next.Attachments {
 		if !isExternal(a) || a.Sandbox == "" || a.Namespace != "" || d.externalState(a, &scan) != externalAlive || d.external[a.Name].process == nil {
@@ -220,7 +220,7 @@ func (d *Daemon) recordExternal() {
 }
 
 // RemoveDead removes the external endpoints whose sandboxes have ended.
-func (d *Daemon) RemoveDead() { d.verify(func(*box) bool { return false }) }
+func (d *Daemon) RemoveDead() { d.verify(func(*watchedSandbox) bool { return false }) }
 
 // Displace removes an external endpoint for another that needs what it holds,
 // unless the endpoint is alive or was joined in this daemon's lifetime and is
@@ -240,5 +240,5 @@ func (d *Daemon) Displace(name string) (bool, error) {
 	case state == externalAlive, state == externalStarting && d.external[name].joined:
 		return false, nil
 	}
-	return true, d.bury(map[string]bool{a.Ref: true})
+	return true, d.cleanUp(map[string]bool{a.Ref: true})
 }

@@ -14,13 +14,13 @@ import (
 // container is a box whose namespace stays when its process has ended, as a
 // container engine's mount has it.
 type container struct {
-	box
+	watchedSandbox
 	path string
 }
 
 func (w *world) container() container {
 	w.Helper()
-	b := w.box()
+	b := w.watchedSandbox()
 	f, err := os.Open("/proc/" + b.pid + "/ns/net")
 	if err != nil {
 		w.Fatal(err)
@@ -36,7 +36,7 @@ var engineHere, engineGone = sandbox.ProcessID(os.Getpid()), fmt.Sprint(os.Getpi
 func (w *world) external(name, engine, path string, number byte, port uint16) error {
 	w.Helper()
 	a := model.Attachment{Origin: model.FromDocker, Ref: "docker:" + name, Engine: engine, Endpoint: model.Endpoint{
-		Name: name, Network: "lan", Handed: "fd-" + name, Addresses: addrs(fmt.Sprintf("172.30.0.%d", number), fmt.Sprintf("fd00:30::%d", number))}}
+		Name: name, Network: "lan", HostInterface: "fd-" + name, Addresses: addrs(fmt.Sprintf("172.30.0.%d", number), fmt.Sprintf("fd00:30::%d", number))}}
 	if _, err := w.Reserve(a); err != nil {
 		w.Fatal(err)
 	}

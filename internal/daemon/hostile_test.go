@@ -45,7 +45,7 @@ func (onlyOne) Watch(context.Context) (<-chan struct{}, error) { return nil, nil
 func newAPI(t testing.TB) *api {
 	t.Helper()
 	w := newWorld(t)
-	b := w.box()
+	b := w.watchedSandbox()
 	w.sandboxes = onlyOne{sandbox.Sandbox{Ref: "netns:shop", Kind: sandbox.Netns, Name: "shop", Path: "/proc/" + b.pid + "/ns/net"}}
 	w.start()
 	a := &api{world: w, socket: filepath.Join(t.TempDir(), "s")}

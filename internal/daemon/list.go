@@ -39,7 +39,7 @@ type PublishedView struct {
 }
 
 // StoredViews returns the attachments of a daemon that does not run, by name.
-func StoredViews(w model.Wishes) []View {
+func StoredViews(w model.Desired) []View {
 	drivers := map[string]model.Driver{}
 	for _, n := range w.Networks {
 		drivers[n.Name] = n.Driver
@@ -80,11 +80,11 @@ func (d *Daemon) view(names ...string) []View {
 		reached[e.Name] = e
 	}
 	drivers := map[string]model.Driver{}
-	for _, n := range d.wishes.Networks {
+	for _, n := range d.desired.Networks {
 		drivers[n.Name] = n.Driver
 	}
 	var all []View
-	for _, a := range d.wishes.Attachments {
+	for _, a := range d.desired.Attachments {
 		if len(names) > 0 && !slices.Contains(names, a.Name) {
 			continue
 		}
@@ -102,7 +102,7 @@ func (d *Daemon) view(names ...string) []View {
 // published returns the publishes of an attachment, with the ways chosen.
 func (d *Daemon) published(name string) []PublishedView {
 	var all []PublishedView
-	for _, p := range d.wishes.Publishes {
+	for _, p := range d.desired.Publishes {
 		if p.Endpoint != name {
 			continue
 		}

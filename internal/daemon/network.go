@@ -19,7 +19,7 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (Result, error) {
 	if err := d.overlap(n); err != nil {
 		return Result{}, err
 	}
-	next := d.wishes
+	next := d.desired
 	next.Networks = slices.Clone(next.Networks)
 	i := slices.IndexFunc(next.Networks, func(o model.Network) bool { return o.Name == n.Name })
 	switch {
@@ -67,7 +67,7 @@ func (d *Daemon) overlap(n model.Network) error {
 	case model.DriverMacvlan, model.DriverIPvlan, model.DriverDevice:
 		return nil
 	}
-	have, _ := (model.State{Networks: d.wishes.Networks}).Network(n.Name)
+	have, _ := (model.State{Networks: d.desired.Networks}).Network(n.Name)
 	added := slices.DeleteFunc(slices.Clone(n.Subnets), func(s model.Subnet) bool {
 		return slices.ContainsFunc(have.Subnets, func(o model.Subnet) bool { return o.Prefix.Masked() == s.Prefix.Masked() })
 	})
@@ -93,11 +93,11 @@ func (d *Daemon) overlap(n model.Network) error {
 func (d *Daemon) RemoveNetwork(name string) (Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if n, _ := (model.State{Networks: d.wishes.Networks}).Network(name); n.Origin.IsFile() {
+	if n, _ := (model.State{Networks: d.desired.Networks}).Network(name); n.Origin.IsFile() {
 		return Result{}, others("network "+name, n.Origin)
 	}
 	var users []string
-	for _, a := range d.wishes.Attachments {
+	for _, a := range d.desired.Attachments {
 		if a.Network == name {
 			users = append(users, a.Name)
 		}
@@ -105,9 +105,9 @@ func (d *Daemon) RemoveNetwork(name string) (Result, error) {
 	if len(users) > 0 {
 		return Result{}, fault(Conflict, "network %s has attachments (%s): detach them first", name, strings.Join(users, ", "))
 	}
-	next := d.wishes
+	next := d.desired
 	next.Networks = slices.DeleteFunc(slices.Clone(next.Networks), func(n model.Network) bool { return n.Name == name })
-	if len(next.Networks) == len(d.wishes.Networks) {
+	if len(next.Networks) == len(d.desired.Networks) {
 		return Result{Notes: []string{fmt.Sprintf("there is no network %s: nothing to do", name)}}, nil
 	}
 	delete(d.problems, networkProblem(name))
@@ -122,14 +122,14 @@ func (d *Daemon) RemoveNetwork(name string) (Result, error) {
 func (d *Daemon) Networks() []model.Network {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all := d.wishes.Clone().Networks
+	all := d.desired.Clone().Networks
 	slices.SortFunc(all, func(a, b model.Network) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-// ownNetwork reports whether the network was made for an attachment.
-func (d *Daemon) ownNetwork(name string) bool { return isOwnNetwork(d.wishes, name) }
+// privateNetwork reports whether the network was made for an attachment.
+func (d *Daemon) privateNetwork(name string) bool { return isPrivateNetwork(d.desired, name) }
 
-func isOwnNetwork(w model.Wishes, name string) bool {
-	return slices.ContainsFunc(w.Attachments, func(a model.Attachment) bool { return a.Own && a.Network == name })
+func isPrivateNetwork(w model.Desired, name string) bool {
+	return slices.ContainsFunc(w.Attachments, func(a model.Attachment) bool { return a.Private && a.Network == name })
 }

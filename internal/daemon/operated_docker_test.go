@@ -89,7 +89,7 @@ func (o *operated) removeDockerNetworks() {
 func (o *operated) runContainer() {
 	o.Helper()
 	i := containers[o.random.IntN(len(containers))]
-	if _, running := o.m.guests[i]; running {
+	if _, running := o.m.externals[i]; running {
 		o.stopContainer(i)
 		return
 	}
@@ -126,7 +126,7 @@ func (o *operated) run(i int, g guest) {
 		o.Fatalf("create endpoint of container %d: %s", i, answer.Err)
 	}
 	joined := maps.Clone(at)
-	joined["SandboxKey"] = "/proc/" + o.boxes[i].pid + "/ns/net"
+	joined["SandboxKey"] = "/proc/" + o.watched[i].pid + "/ns/net"
 	answer := o.plugin("Join", joined)
 	if answer.Err != "" {
 		o.Fatalf("join container %d: %s", i, answer.Err)
@@ -139,14 +139,14 @@ func (o *operated) run(i int, g guest) {
 		o.endpointEnds(i, g)
 		return
 	}
-	o.w.sh(fmt.Sprintf("ip link set %s netns %s", answer.InterfaceName.SrcName, o.boxes[i].pid))
-	o.boxes[i].sh(o, fmt.Sprintf("ip link set %s name eth0; ip addr add %s/24 dev eth0; ip link set eth0 up", answer.InterfaceName.SrcName, address))
+	o.w.sh(fmt.Sprintf("ip link set %s netns %s", answer.InterfaceName.SrcName, o.watched[i].pid))
+	o.watched[i].sh(o, fmt.Sprintf("ip link set %s name eth0; ip addr add %s/24 dev eth0; ip link set eth0 up", answer.InterfaceName.SrcName, address))
 	if answer.Gateway != "" {
-		o.boxes[i].sh(o, "ip route add default via "+answer.Gateway)
+		o.watched[i].sh(o, "ip route add default via "+answer.Gateway)
 	}
-	o.m.guests[i] = g
+	o.m.externals[i] = g
 	for _, port := range g.ports {
-		o.m.published[port] = leads{place{i, dockerNetwork(g.network)}, dockerNetworks[g.network].via}
+		o.m.published[port] = mappings{place{i, dockerNetwork(g.network)}, dockerNetworks[g.network].via}
 	}
 }
 
@@ -157,11 +157,11 @@ func dockerNetwork(i int) string { return fmt.Sprintf("docker-%012x", 0xd0c0+i) 
 // when it was killed in between.
 func (o *operated) stopContainer(i int) {
 	o.Helper()
-	g := o.m.guests[i]
+	g := o.m.externals[i]
 	o.endpointEnds(i, g)
 	o.endpointEnds(i, g)
-	delete(o.m.guests, i)
-	maps.DeleteFunc(o.m.published, func(_ uint16, l leads) bool { return l.at.box == i })
+	delete(o.m.externals, i)
+	maps.DeleteFunc(o.m.published, func(_ uint16, l mappings) bool { return l.at.watchedSandbox == i })
 }
 
 // endpointEnds takes a container's endpoint away; an engine may leave any of

@@ -41,10 +41,10 @@ var operatedNetworks = []model.Network{
 type expected struct {
 	networks  map[string]bool
 	attached  map[place]bool
-	published map[uint16]leads
-	// guests are the containers that run, and runs how often each has been.
-	guests map[int]guest
-	runs   map[int]int
+	published map[uint16]mappings
+	// externals are the containers that run, and runs how often each has been.
+	externals map[int]guest
+	runs      map[int]int
 }
 
 // guest is a container on one of Docker's networks.
@@ -53,34 +53,34 @@ type guest struct {
 	ports        []uint16
 }
 
-// leads is where a host port leads, and how.
-type leads struct {
+// mappings is where a host port leads, and how.
+type mappings struct {
 	at  place
 	via model.Via
 }
 
 func nothingExpected() expected {
-	return expected{map[string]bool{}, map[place]bool{}, map[uint16]leads{}, map[int]guest{}, map[int]int{}}
+	return expected{map[string]bool{}, map[place]bool{}, map[uint16]mappings{}, map[int]guest{}, map[int]int{}}
 }
 
 func (m expected) clone() expected {
-	return expected{maps.Clone(m.networks), maps.Clone(m.attached), maps.Clone(m.published), maps.Clone(m.guests), maps.Clone(m.runs)}
+	return expected{maps.Clone(m.networks), maps.Clone(m.attached), maps.Clone(m.published), maps.Clone(m.externals), maps.Clone(m.runs)}
 }
 
 func (m expected) detach(at place) {
 	delete(m.attached, at)
-	maps.DeleteFunc(m.published, func(_ uint16, l leads) bool { return l.at == at })
+	maps.DeleteFunc(m.published, func(_ uint16, l mappings) bool { return l.at == at })
 }
 
 // operated is a host with a daemon, sandboxes, and what they are to be.
 type operated struct {
 	testing.TB
 	*daemons.Daemon
-	w      *world
-	random *rand.Rand
-	boxes  []box
-	m      expected
-	done   map[string]int
+	w       *world
+	random  *rand.Rand
+	watched []watchedSandbox
+	m       expected
+	done    map[string]int
 }
 
 func newOperated(t testing.TB, w *world, random *rand.Rand) *operated {
@@ -90,16 +90,16 @@ func newOperated(t testing.TB, w *world, random *rand.Rand) *operated {
 	do.Docker = filepath.Join(dir, "docker")
 	o := &operated{TB: t, w: w, random: random, m: nothingExpected(), done: map[string]int{}}
 	for i := range ownBoxes + len(containers) {
-		o.boxes = append(o.boxes, o.newBox(i))
+		o.watched = append(o.watched, o.newBox(i))
 	}
 	o.Daemon = daemons.New(t, do, child.Place{Netns: w.host.Netns()})
 	return o
 }
 
 // newBox returns a sandbox that says its number on port 80.
-func (o *operated) newBox(i int) box {
+func (o *operated) newBox(i int) watchedSandbox {
 	o.Helper()
-	b := o.w.box()
+	b := o.w.watchedSandbox()
 	b.do(o, func() error {
 		l, err := net.Listen("tcp", ":80")
 		if err != nil {
@@ -135,12 +135,12 @@ func (o *operated) expect(err error, code daemon.Code, what string, args ...any)
 
 func (o *operated) attachAt(at place) error {
 	i := slices.IndexFunc(operatedNetworks, func(n model.Network) bool { return n.Name == at.network })
-	addrs := []netip.Addr{netip.AddrFrom4([4]byte{172, 30 + byte(i), 0, 10 + byte(at.box)})}
+	addrs := []netip.Addr{netip.AddrFrom4([4]byte{172, 30 + byte(i), 0, 10 + byte(at.watchedSandbox)})}
 	if i == 0 {
-		addrs = append(addrs, netip.MustParseAddr(fmt.Sprintf("fd00:30::%d", 10+at.box)))
+		addrs = append(addrs, netip.MustParseAddr(fmt.Sprintf("fd00:30::%d", 10+at.watchedSandbox)))
 	}
 	_, err := o.Client.Attach(context.Background(), daemon.AttachRequest{Endpoint: model.Endpoint{
-		Name: at.name(), Network: at.network, Sandbox: o.boxes[at.box].pid, Interface: "net" + fmt.Sprint(i), Addresses: addrs}})
+		Name: at.name(), Network: at.network, Sandbox: o.watched[at.watchedSandbox].pid, Interface: "net" + fmt.Sprint(i), Addresses: addrs}})
 	return err
 }
 
@@ -162,11 +162,11 @@ func (o *operated) make(m expected) {
 		o.expect(o.attachAt(at), "", "attach %s", at)
 	}
 	o.createDockerNetworks()
-	for i, g := range m.guests {
+	for i, g := range m.externals {
 		o.run(i, g)
 	}
 	for port, l := range m.published {
-		if l.at.box >= ownBoxes {
+		if l.at.watchedSandbox >= ownBoxes {
 			continue
 		}
 		o.expect(o.publishAt(l.at, model.Publish{Proto: model.TCP, Ports: model.Port(80), HostPorts: model.Port(port), Via: l.via}), "", "publish %d", port)
@@ -180,7 +180,7 @@ func (o *operated) removeAll() {
 		_, err := o.Client.Detach(context.Background(), daemon.DetachRequest{Name: at.name()})
 		o.expect(err, "", "detach %s", at)
 	}
-	for i := range o.m.guests {
+	for i := range o.m.externals {
 		o.stopContainer(i)
 	}
 	o.removeDockerNetworks()
@@ -213,7 +213,7 @@ func (o *operated) wanted() []string {
 	for at := range o.m.attached {
 		names = append(names, at.name())
 	}
-	for i := range o.m.guests {
+	for i := range o.m.externals {
 		names = append(names, "docker-"+o.guestID(i)[:12])
 	}
 	slices.Sort(names)
@@ -257,15 +257,15 @@ func (o *operated) check() {
 	o.untilAttached()
 	for at := range o.m.attached {
 		i := slices.IndexFunc(operatedNetworks, func(n model.Network) bool { return n.Name == at.network })
-		o.answers(fmt.Sprintf("172.%d.0.%d:80", 30+i, 10+at.box), fmt.Sprint("box", at.box))
+		o.answers(fmt.Sprintf("172.%d.0.%d:80", 30+i, 10+at.watchedSandbox), fmt.Sprint("box", at.watchedSandbox))
 	}
-	for i, g := range o.m.guests {
+	for i, g := range o.m.externals {
 		o.answers(fmt.Sprintf("172.%d.0.%d:80", 40+g.network, 10+i), fmt.Sprint("box", i))
 	}
 	for port := uint16(8000); port < 8000+operatedPorts; port++ {
 		who := ""
 		if l, ok := o.m.published[port]; ok {
-			who = fmt.Sprint("box", l.at.box)
+			who = fmt.Sprint("box", l.at.watchedSandbox)
 		}
 		o.answers(fmt.Sprintf("127.0.0.1:%d", port), who)
 		o.answers(fmt.Sprintf("[::1]:%d", port), who)

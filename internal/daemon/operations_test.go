@@ -86,7 +86,7 @@ var operations = []struct {
 	{"end a sandbox", 4, (*operated).endBox},
 	{"restart", 2, (*operated).restart},
 	{"kill", 2, (*operated).killDaemon},
-	{"kill under way", 2, (*operated).killUnderWay},
+	{"kill under way", 2, (*operated).killMidway},
 }
 
 func (o *operated) step() {
@@ -164,7 +164,7 @@ func (o *operated) publishAny() {
 	}
 	o.expect(o.publishAt(at, p), want, "publish %s to %s", p, at)
 	if want == "" {
-		o.m.published[p.HostPorts.First] = leads{at, p.Via}
+		o.m.published[p.HostPorts.First] = mappings{at, p.Via}
 	}
 }
 
@@ -186,14 +186,14 @@ func (o *operated) unpublishAny() {
 func (o *operated) endBox() {
 	o.Helper()
 	i := o.random.IntN(ownBoxes)
-	o.boxes[i].kill()
+	o.watched[i].kill()
 	for at := range o.m.attached {
-		if at.box == i {
+		if at.watchedSandbox == i {
 			o.m.detach(at)
 		}
 	}
 	o.untilAttached()
-	o.boxes[i] = o.newBox(i)
+	o.watched[i] = o.newBox(i)
 }
 
 func (o *operated) restart() {
@@ -208,9 +208,9 @@ func (o *operated) killDaemon() {
 	o.Start()
 }
 
-// killUnderWay kills the daemon while it does something, which the next one
+// killMidway kills the daemon while it does something, which the next one
 // has done or not: the same again makes sure.
-func (o *operated) killUnderWay() {
+func (o *operated) killMidway() {
 	o.Helper()
 	at := o.anyPlace()
 	if !o.m.networks[at.network] {
@@ -231,12 +231,12 @@ func (o *operated) killUnderWay() {
 
 // place is a sandbox on a network.
 type place struct {
-	box     int
-	network string
+	watchedSandbox int
+	network        string
 }
 
-func (p place) name() string   { return fmt.Sprintf("box%d-%s", p.box, p.network) }
-func (p place) String() string { return fmt.Sprintf("box %d to %s", p.box, p.network) }
+func (p place) name() string   { return fmt.Sprintf("box%d-%s", p.watchedSandbox, p.network) }
+func (p place) String() string { return fmt.Sprintf("box %d to %s", p.watchedSandbox, p.network) }
 
 func (o *operated) anyPlace() place {
 	return place{o.random.IntN(ownBoxes), operatedNetworks[o.random.IntN(len(operatedNetworks))].Name}

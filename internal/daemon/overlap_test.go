@@ -50,7 +50,7 @@ func TestOverlap(t *testing.T) {
 	w.network(model.Network{Name: "hole", Driver: model.DriverBridge, Subnets: shop("203.0.113.0/24").Subnets})
 
 	w.network(lan)
-	w.attach(to(w.box())) // its bridge has the subnet
+	w.attach(to(w.watchedSandbox())) // its bridge has the subnet
 	w.network(lan)
 	changed := lan
 	changed.MTU = 1400

@@ -14,8 +14,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// WayView is what a check of an overlay found out about the way to a host.
-type WayView struct {
+// PeerPathView is what a check of an overlay found out about the way to a host.
+type PeerPathView struct {
 	// Peer is the other host's own address in the network, Remote that on the
 	// underlay.
 	Peer   netip.Addr `json:"peer"`
@@ -26,21 +26,21 @@ type WayView struct {
 
 // CheckNetwork speaks to the other hosts of an overlay, and finds out whether
 // it carries what it should.
-func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]WayView, error) {
-	targets, err := d.ways(name)
+func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]PeerPathView, error) {
+	targets, err := d.peerPaths(name)
 	if err != nil {
 		return nil, err
 	}
-	views, errs := make([]WayView, len(targets)), make([]error, len(targets))
+	views, errs := make([]PeerPathView, len(targets)), make([]error, len(targets))
 	var all sync.WaitGroup
 	for i, t := range targets {
 		all.Go(func() {
 			t.Enter = d.cfg.Host.Do
 			report, err := t.Check(ctx)
-			if err == nil && !report.Answers {
+			if err == nil && !report.Replies {
 				report.Blocked, err = d.blocked(t)
 			}
-			views[i], errs[i] = WayView{Peer: t.Peer, Remote: t.Remote}, err
+			views[i], errs[i] = PeerPathView{Peer: t.Peer, Remote: t.Remote}, err
 			for _, f := range report.Findings() {
 				views[i].Problems = append(views[i].Problems, f.String())
 			}
@@ -65,12 +65,12 @@ func (d *Daemon) blocked(t overlay.Target) (string, error) {
 	port := t.Overlay.WirePort()
 	in := rules.Packet{Proto: model.UDP, From: netip.AddrPortFrom(t.Remote, 0), To: netip.AddrPortFrom(route.Src, port), In: route.Link, Local: true}
 	out := rules.Packet{Proto: model.UDP, From: netip.AddrPortFrom(route.Src, 0), To: netip.AddrPortFrom(t.Remote, port), Out: route.Link}
-	for _, way := range []struct {
+	for _, direction := range []struct {
 		hooks  []string
 		packet rules.Packet
 	}{{[]string{"output", "postrouting"}, out}, {[]string{"prerouting", "input"}, in}} {
-		p := way.packet
-		for _, hook := range way.hooks {
+		p := direction.packet
+		for _, hook := range direction.hooks {
 			v := all.Filter(hook, p)
 			if !v.Certain {
 				break
@@ -84,15 +84,15 @@ func (d *Daemon) blocked(t overlay.Target) (string, error) {
 	return "", nil
 }
 
-// ways returns the ways to the other hosts of a network that is up.
-func (d *Daemon) ways(name string) ([]overlay.Target, error) {
+// peerPaths returns the ways to the other hosts of a network that is up.
+func (d *Daemon) peerPaths(name string) ([]overlay.Target, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	i := slices.IndexFunc(d.wishes.Networks, func(n model.Network) bool { return n.Name == name })
+	i := slices.IndexFunc(d.desired.Networks, func(n model.Network) bool { return n.Name == name })
 	if i < 0 {
 		return nil, fault(NotFound, "there is no network %s: `fairlead network ls` lists them", name)
 	}
-	if by := d.wishes.Networks[i].Driver; by != model.DriverVXLAN {
+	if by := d.desired.Networks[i].Driver; by != model.DriverVXLAN {
 		return nil, fault(Invalid, "network %s: it is of driver %s, and only vxlan goes from host to host", name, by)
 	}
 	n, up := d.full.Network(name)

@@ -26,29 +26,29 @@ func TestCheckNetwork(t *testing.T) {
 		if _, err := w.CheckNetwork(t.Context(), "net"); daemon.CodeOf(err) != daemon.Conflict {
 			t.Errorf("a network that nothing is attached to is checked: %v", err)
 		}
-		w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Network: "net", Sandbox: w.box().pid}})
+		w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Network: "net", Sandbox: w.watchedSandbox().pid}})
 		worlds = append(worlds, w)
 	}
 	w := worlds[0]
-	ways, err := w.CheckNetwork(t.Context(), "net")
-	if want := (daemon.WayView{Peer: netip.MustParseAddr("10.9.0.128"), Remote: f.Hosts[1].Address(0, true)}); err != nil || len(ways) != 1 || fmt.Sprint(ways[0]) != fmt.Sprint(want) {
-		t.Errorf("the ways are %+v, %v; want %+v", ways, err, want)
+	modes, err := w.CheckNetwork(t.Context(), "net")
+	if want := (daemon.PeerPathView{Peer: netip.MustParseAddr("10.9.0.128"), Remote: f.Hosts[1].Address(0, true)}); err != nil || len(modes) != 1 || fmt.Sprint(modes[0]) != fmt.Sprint(want) {
+		t.Errorf("the ways are %+v, %v; want %+v", modes, err, want)
 	}
 	w.sh("nft 'add table inet probe; add chain inet probe out { type filter hook output priority 0; }; add rule inet probe out udp dport 4789 meta length > 1300 drop'")
-	if ways, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(ways) != 1 || !strings.Contains(fmt.Sprint(ways[0].Problems), "the largest that passes has 1250") {
-		t.Errorf("the ways are %+v, %v", ways, err)
+	if modes, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(modes) != 1 || !strings.Contains(fmt.Sprint(modes[0].Problems), "the largest that passes has 1250") {
+		t.Errorf("the ways are %+v, %v", modes, err)
 	}
 	for _, hook := range []string{"input", "output"} {
 		w.sh(fmt.Sprintf("nft 'flush table inet probe; add chain inet probe %[1]s { type filter hook %[1]s priority 0; }; add rule inet probe %[1]s udp dport 4789 drop'", hook))
-		ways, err = w.CheckNetwork(t.Context(), "net")
-		if err != nil || len(ways) != 1 || !strings.Contains(fmt.Sprint(ways[0].Problems), "of chain "+hook+" (inet probe) drops its UDP port 4789") {
-			t.Errorf("a rule at %s drops the overlay, and the ways are %+v, %v", hook, ways, err)
+		modes, err = w.CheckNetwork(t.Context(), "net")
+		if err != nil || len(modes) != 1 || !strings.Contains(fmt.Sprint(modes[0].Problems), "of chain "+hook+" (inet probe) drops its UDP port 4789") {
+			t.Errorf("a rule at %s drops the overlay, and the ways are %+v, %v", hook, modes, err)
 		}
 	}
 	w.sh("nft delete table inet probe")
 	worlds[1].stop()
-	if ways, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(ways) != 1 || !strings.Contains(fmt.Sprint(ways[0].Problems), "does not answer") {
-		t.Errorf("the ways are %+v, %v", ways, err)
+	if modes, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(modes) != 1 || !strings.Contains(fmt.Sprint(modes[0].Problems), "does not answer") {
+		t.Errorf("the ways are %+v, %v", modes, err)
 	}
 	if _, err := w.CheckNetwork(t.Context(), "nit"); daemon.CodeOf(err) != daemon.NotFound {
 		t.Errorf("a network that is not there is checked: %v", err)

@@ -23,7 +23,7 @@ type PublishRequest struct {
 // already is led as it is asked for now.
 func (d *Daemon) Publish(ctx context.Context, req PublishRequest) (Result, error) {
 	return d.change(ctx, req, func(name string) []model.Publish {
-		all := slices.Clone(d.wishes.Publishes)
+		all := slices.Clone(d.desired.Publishes)
 		for _, p := range req.Publishes {
 			p.Endpoint = name
 			i := slices.IndexFunc(all, func(o model.Publish) bool { return o.Endpoint == name && o.Same(p) })
@@ -49,11 +49,11 @@ func (d *Daemon) Unpublish(ctx context.Context, req PublishRequest) (Result, err
 	r, err := d.change(ctx, req, func(name string) []model.Publish {
 		of := func(p model.Publish) bool { return p.Endpoint == name }
 		for _, p := range req.Publishes {
-			if !slices.ContainsFunc(d.wishes.Publishes, func(o model.Publish) bool { return of(o) && o.Same(p) }) {
+			if !slices.ContainsFunc(d.desired.Publishes, func(o model.Publish) bool { return of(o) && o.Same(p) }) {
 				notes = append(notes, fmt.Sprintf("%s has nothing published at %s/%s", name, p.HostPorts, p.Proto))
 			}
 		}
-		return slices.DeleteFunc(slices.Clone(d.wishes.Publishes), func(p model.Publish) bool {
+		return slices.DeleteFunc(slices.Clone(d.desired.Publishes), func(p model.Publish) bool {
 			return of(p) && slices.ContainsFunc(req.Publishes, p.Same)
 		})
 	})
@@ -70,9 +70,9 @@ func (d *Daemon) change(ctx context.Context, req PublishRequest, to func(name st
 	if err != nil {
 		return Result{}, err
 	}
-	next := d.wishes
+	next := d.desired
 	next.Publishes = to(a.Name)
-	for _, p := range d.wishes.Publishes {
+	for _, p := range d.desired.Publishes {
 		if p.Origin.IsFile() && !slices.ContainsFunc(next.Publishes, p.Equal) {
 			return Result{}, others("publish "+p.String(), p.Origin)
 		}
@@ -81,7 +81,7 @@ func (d *Daemon) change(ctx context.Context, req PublishRequest, to func(name st
 		text, changed, err := d.plan(next)
 		return Result{Plan: text, Changed: changed}, err
 	}
-	if slices.EqualFunc(next.Publishes, d.wishes.Publishes, model.Publish.Equal) {
+	if slices.EqualFunc(next.Publishes, d.desired.Publishes, model.Publish.Equal) {
 		return Result{Attachments: d.view(a.Name)}, nil
 	}
 	for _, p := range req.Publishes {
@@ -99,7 +99,7 @@ func (d *Daemon) change(ctx context.Context, req PublishRequest, to func(name st
 func (d *Daemon) target(text string, refs func(string) bool) (model.Attachment, error) {
 	var names []string
 	var found model.Attachment
-	for _, a := range d.wishes.Attachments {
+	for _, a := range d.desired.Attachments {
 		if a.Name == text {
 			return a, nil
 		}

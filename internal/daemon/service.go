@@ -47,7 +47,7 @@ func (d *Daemon) SetService(r ServiceRequest) (Result, error) {
 
 // changeService takes the step to a service that was validated.
 func (d *Daemon) changeService(v model.VirtualService, dry bool) (Result, error) {
-	next := withService(d.wishes, v)
+	next := withService(d.desired, v)
 	problem := d.problems[serviceProblem(v.Name)]
 	delete(d.problems, serviceProblem(v.Name))
 	if dry {
@@ -84,7 +84,7 @@ func (d *Daemon) RemoveService(name string, dry bool) (Result, error) {
 	if have.Origin != model.FromCommand {
 		return Result{}, others("service "+name, have.Origin)
 	}
-	next := d.wishes
+	next := d.desired
 	next.Services = slices.DeleteFunc(slices.Clone(next.Services), func(v model.VirtualService) bool { return v.Name == name })
 	if dry {
 		text, changed, err := d.plan(next)
@@ -100,16 +100,16 @@ func (d *Daemon) RemoveService(name string, dry bool) (Result, error) {
 
 // service returns the wish of that name.
 func (d *Daemon) service(name string) (model.VirtualService, bool) {
-	i := slices.IndexFunc(d.wishes.Services, func(v model.VirtualService) bool { return v.Name == name })
+	i := slices.IndexFunc(d.desired.Services, func(v model.VirtualService) bool { return v.Name == name })
 	if i < 0 {
 		return model.VirtualService{}, false
 	}
-	return d.wishes.Services[i].Clone(), true
+	return d.desired.Services[i].Clone(), true
 }
 
 // withService returns the wishes with the service, in place of the one of its
 // name.
-func withService(w model.Wishes, v model.VirtualService) model.Wishes {
+func withService(w model.Desired, v model.VirtualService) model.Desired {
 	w.Services = putService(slices.Clone(w.Services), v)
 	return w
 }
@@ -140,7 +140,7 @@ func (d *Daemon) Service(name string) (ServiceView, error) {
 	}
 	d.countFlows()
 	v := d.viewServices(name)[0]
-	if v.On == model.PlaneEBPF && v.Forward != "" && v.Forward != model.ForwardNAT {
+	if v.PlaneInUse == model.PlaneEBPF && v.Forward != "" && v.Forward != model.ForwardNAT {
 		var err error
 		v.FastPath, _, err = d.cfg.Host.FastPath()
 		d.warn("read the fast path", err)

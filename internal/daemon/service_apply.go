@@ -12,21 +12,21 @@ import (
 	"fairlead/internal/model"
 )
 
-// desired is what the host shall be brought to, and the pools in it.
-type desired struct {
+// target is what the host shall be brought to, and the pools in it.
+type target struct {
 	model.State
 	pools map[string]*pool
 }
 
 // state is what the wishes want of the host now.
-func (d *Daemon) state(w model.Wishes) model.State {
+func (d *Daemon) state(w model.Desired) model.State {
 	s := d.hostState(w)
 	s.Services = d.completed(w, d.poolsOf(w, s.Endpoints, nil), nil)
 	return s
 }
 
-// desire is as state, and begins to check what is new.
-func (d *Daemon) desire(w model.Wishes, only map[string]bool) desired {
+// targetOf is as state, and begins to check what is new.
+func (d *Daemon) targetOf(w model.Desired, only map[string]bool) target {
 	s := d.hostState(w)
 	pools := d.poolsOf(w, s.Endpoints, only)
 	resolved := make([]model.VirtualService, 0, len(pools))
@@ -37,12 +37,12 @@ func (d *Daemon) desire(w model.Wishes, only map[string]bool) desired {
 	}
 	d.warn("check the real servers", d.health.Set(resolved))
 	s.Services = d.completed(w, pools, only)
-	return desired{s, pools}
+	return target{s, pools}
 }
 
 // completed has the checks say what the planes shall do, of the services of
 // only or of all for nil, and returns all.
-func (d *Daemon) completed(w model.Wishes, pools map[string]*pool, only map[string]bool) []model.VirtualService {
+func (d *Daemon) completed(w model.Desired, pools map[string]*pool, only map[string]bool) []model.VirtualService {
 	now := time.Now()
 	var all []model.VirtualService
 	for _, v := range w.Services {
@@ -86,16 +86,16 @@ func (p *pool) complete(checks *health.Monitor, before *pool, now time.Time) {
 // reach brings the host to what the wishes want. What services select may have
 // got its addresses by that: then one more step follows. Real servers that come
 // are checked when what leads to them is there.
-func (d *Daemon) reach(w model.Wishes) error {
+func (d *Daemon) reach(w model.Desired) error {
 	defer d.health.Hold()()
-	want := d.desire(w, nil)
+	want := d.targetOf(w, nil)
 	if err := d.set(want); err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(w.Services, selects) {
 		return nil
 	}
-	if next := d.desire(w, nil); !slices.EqualFunc(next.Services, want.Services, model.VirtualService.Equal) {
+	if next := d.targetOf(w, nil); !slices.EqualFunc(next.Services, want.Services, model.VirtualService.Equal) {
 		if err := d.set(next); err != nil {
 			d.note(Event{Kind: Unhealed, Object: "services", Detail: err.Error()})
 		}
@@ -108,7 +108,7 @@ func selects(v model.VirtualService) bool {
 }
 
 // set has the engine do it, and notes what it has come to.
-func (d *Daemon) set(want desired) error {
+func (d *Daemon) set(want target) error {
 	ctx, cancel := context.WithTimeout(d.life, applyLimit)
 	defer cancel()
 	began := time.Now()
@@ -120,7 +120,7 @@ func (d *Daemon) set(want desired) error {
 	d.full = full
 	before := d.services.pools
 	d.install(want.pools)
-	d.tellEnded(before, want.pools)
+	d.reportEnded(before, want.pools)
 	return nil
 }
 
@@ -131,7 +131,7 @@ func (d *Daemon) reapply(names ...string) error {
 	for _, name := range names {
 		only[name] = true
 	}
-	if err := d.set(d.desire(d.wishes, only)); err != nil {
+	if err := d.set(d.targetOf(d.desired, only)); err != nil {
 		return err
 	}
 	for _, name := range names {
@@ -161,7 +161,7 @@ func (d *Daemon) install(pools map[string]*pool) {
 				touched = append(touched, key)
 			}
 		}
-		d.tellPool(was, p)
+		d.reportPool(was, p)
 	}
 	for key := range s.drains {
 		p := pools[key.service]
@@ -181,7 +181,7 @@ func (d *Daemon) install(pools map[string]*pool) {
 		}
 	}
 	d.keepDrains(touched...)
-	s.poke() // there may be drains to watch
+	s.wake() // there may be drains to watch
 	s.countedAt = time.Time{}
 	s.observeAgain()
 }
@@ -192,7 +192,7 @@ func (d *Daemon) beginDrain(key realKey, p *pool, m member, now time.Time) bool 
 	if m.standing != RealDraining || d.services.drains[key] != nil {
 		return false
 	}
-	d.services.drains[key] = &Drain{Cause: m.cause, Since: now, Deadline: deadline(now, 0, p.wish.Drain), Endpoint: m.Endpoint, Leaving: m.leaving, Real: m.RealServer}
+	d.services.drains[key] = &Drain{Cause: m.cause, Since: now, Deadline: deadline(now, 0, p.spec.Drain), Endpoint: m.Endpoint, Leaving: m.leaving, Real: m.RealServer}
 	return true
 }
 
@@ -200,19 +200,19 @@ func (d *Daemon) beginDrain(key realKey, p *pool, m member, now time.Time) bool 
 func (d *Daemon) healthChanged(b health.Batch) {
 	d.services.telling.Lock()
 	defer d.services.telling.Unlock()
-	d.services.told = append(d.services.told, b)
-	d.services.poke()
+	d.services.batches = append(d.services.batches, b)
+	d.services.wake()
 }
 
-// heed takes what the checks have told. Nothing is said of it here: what the
+// drain takes what the checks have told. Nothing is said of it here: what the
 // planes have come to by it is told when they have.
-func (d *Daemon) heed() {
+func (d *Daemon) drain() {
 	s := &d.services
 	s.telling.Lock()
-	told := s.told
-	s.told = nil
+	notified := s.batches
+	s.batches = nil
 	s.telling.Unlock()
-	for _, b := range told {
+	for _, b := range notified {
 		for _, name := range b.Services {
 			s.dirty[name] = true
 		}
@@ -225,7 +225,7 @@ func (d *Daemon) heed() {
 func (d *Daemon) rebalance() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.heed()
+	d.drain()
 	names := slices.Collect(maps.Keys(d.services.dirty)) // in no order, so that each has its turn
 	if len(names) == 0 {
 		return nil

@@ -49,7 +49,7 @@ func (c Container) leaves() string {
 type Containers interface {
 	// FollowContainers calls tell with what happens to containers, beginning
 	// with those that run, until ctx ends.
-	FollowContainers(ctx context.Context, tell func(sandbox.ContainerNews))
+	FollowContainers(ctx context.Context, notify func(sandbox.ContainerEvent))
 }
 
 // followContainers learns of containers from the first service on that may have
@@ -66,7 +66,7 @@ func (d *Daemon) followContainers(ctx context.Context) {
 }
 
 // heard is told of a container.
-func (d *Daemon) heard(n sandbox.ContainerNews) {
+func (d *Daemon) heard(n sandbox.ContainerEvent) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	changed := map[string]any{}
@@ -100,7 +100,7 @@ func (d *Daemon) heard(n sandbox.ContainerNews) {
 // noteContainers has those of references served as they are now, and notes what
 // has changed of them.
 func (d *Daemon) noteContainers(refs []string, changed map[string]any) {
-	d.services.soil(d.servedBy(refs)...)
+	d.services.markDirty(d.servedBy(refs)...)
 	if d.cfg.Passing != nil {
 		d.warn("note a container", d.cfg.Passing.Put(changed))
 	}
@@ -110,12 +110,12 @@ func (d *Daemon) noteContainers(refs []string, changed map[string]any) {
 // real server of, or is.
 func (d *Daemon) servedBy(refs []string) (names []string) {
 	endpoints := map[string]bool{}
-	for _, a := range d.wishes.Attachments {
+	for _, a := range d.desired.Attachments {
 		if slices.Contains(refs, a.Ref) {
 			endpoints[a.Name] = true
 		}
 	}
-	for _, v := range d.wishes.Services {
+	for _, v := range d.desired.Services {
 		p := d.services.pools[v.Name]
 		if selects(v) || p != nil && slices.ContainsFunc(p.members, func(m member) bool { return endpoints[m.Endpoint] }) {
 			names = append(names, v.Name)
@@ -143,7 +143,7 @@ func (d *Daemon) containerHealth(_ context.Context, endpoint string) (healthy bo
 
 // wantContainers has the containers followed from now on, if a service may have
 // one as its real server.
-func (d *Daemon) wantContainers(w model.Wishes) {
+func (d *Daemon) wantContainers(w model.Desired) {
 	if len(w.Services) == 0 {
 		return
 	}

@@ -100,7 +100,7 @@ func (d *Daemon) observeOnce(before RealCounts) RealCounts {
 	d.mu.Lock()
 	var passive []string
 	for name, p := range d.services.pools {
-		if p.wish.Check.Passive {
+		if p.spec.Check.Passive {
 			passive = append(passive, name)
 		}
 	}

@@ -85,7 +85,7 @@ func (d *Daemon) balance(ctx context.Context) {
 			d.cfg.Log.Error("balance", "error", err)
 			select {
 			case <-time.After(reapplyAfter):
-				d.services.poke()
+				d.services.wake()
 			case <-ctx.Done():
 			}
 		}
@@ -139,7 +139,7 @@ func (d *Daemon) endDrains() {
 			continue
 		}
 		drain.Ended = now
-		s.soil(key.service)
+		s.markDirty(key.service)
 		d.keepDrains(key)
 	}
 }
@@ -194,7 +194,7 @@ func (d *Daemon) saveHealth() {
 
 // recall reads what the process before has noted. Of containers, what is not
 // attached now is told again when it runs.
-func (d *Daemon) recall(w model.Wishes) {
+func (d *Daemon) recall(w model.Desired) {
 	if d.cfg.Passing == nil {
 		return
 	}
@@ -251,7 +251,7 @@ func (d *Daemon) recallLeaver(service string, at netip.AddrPort, drain Drain) {
 		p = &pool{restored: true}
 		d.services.pools[service] = p
 	}
-	p.members = append(p.members, member{RealServer: drain.Real, at: at, wish: drain.Real, standing: RealDraining, cause: drain.Cause, since: drain.Since, leaving: true})
+	p.members = append(p.members, member{RealServer: drain.Real, at: at, spec: drain.Real, standing: RealDraining, cause: drain.Cause, since: drain.Since, leaving: true})
 	p.full.Reals = append(p.full.Reals, drain.Real)
 	p.index()
 }

@@ -11,10 +11,10 @@ import (
 	"fairlead/internal/model"
 )
 
-// tellEnded tells how many clients' connections were reset by the last step, given
+// reportEnded tells how many clients' connections were reset by the last step, given
 // the pools before and after it: of each real server, or of a service where that is
 // not known any more.
-func (d *Daemon) tellEnded(pools ...map[string]*pool) {
+func (d *Daemon) reportEnded(pools ...map[string]*pool) {
 	all := map[string]kernel.Ended{}
 	for _, e := range d.cfg.Host.TakeEnded() {
 		object := endedOf(e, pools)
@@ -33,10 +33,10 @@ func endedOf(e kernel.Ended, pools []map[string]*pool) string {
 	name := ""
 	for _, all := range pools {
 		for _, p := range all {
-			if !dialled(p.wish, e.Frontend) {
+			if !dialled(p.spec, e.Frontend) {
 				continue
 			}
-			name = "service " + p.wish.Name
+			name = "service " + p.spec.Name
 			if m := cmp.Or(p.member(e.Real), p.member(netip.AddrPortFrom(e.Real.Addr(), 0))); m != nil {
 				return name + " real " + m.text()
 			}

@@ -24,7 +24,7 @@ import (
 // pool out changes nothing, so that a dry run can; what has changed against the
 // pool before is told, and noted, when the planes have it.
 type pool struct {
-	wish    model.VirtualService
+	spec    model.VirtualService
 	members []member
 	// by finds a member by where it is.
 	by map[netip.AddrPort]int
@@ -61,8 +61,8 @@ type member struct {
 	model.RealServer
 	// at is where it is; port 0 is the one that the client has dialled.
 	at netip.AddrPort
-	// wish is what has led to it.
-	wish     model.RealServer
+	// spec is what has led to it.
+	spec     model.RealServer
 	standing Standing
 	cause    string
 	since    time.Time
@@ -72,7 +72,7 @@ type member struct {
 	runsOn string
 	// shown is what the planes make of it, by what the checks said when the pool
 	// was worked out.
-	shown stance
+	shown stateOf
 }
 
 // found is a sandbox that a selector has found, or that an address is of.
@@ -85,8 +85,8 @@ type found struct {
 	runsOn string
 }
 
-// around is what a pool is worked out from, besides the wish.
-type around struct {
+// inputsOf is what a pool is worked out from, besides the wish.
+type inputsOf struct {
 	now time.Time
 	// selects returns what a selector finds, of the family of the service.
 	selects func(model.Select, bool) []found
@@ -98,23 +98,23 @@ type around struct {
 }
 
 // work works the pool of a service out, given the one before, nil for none.
-func work(v model.VirtualService, before *pool, a around) *pool {
-	p := &pool{wish: v}
+func work(v model.VirtualService, before *pool, a inputsOf) *pool {
+	p := &pool{spec: v}
 	seen := map[netip.AddrPort]bool{}
 	for _, r := range v.Reals {
 		for _, f := range a.find(v, r) {
-			m := member{RealServer: r, wish: r, at: netip.AddrPortFrom(f.at, r.Port)}
+			m := member{RealServer: r, spec: r, at: netip.AddrPortFrom(f.at, r.Port)}
 			m.Address, m.Select, m.Endpoint = f.at, model.Select{}, f.endpoint
 			if seen[m.at] {
 				continue
 			}
 			seen[m.at] = true
-			m.stand(before, f, a)
+			m.setState(before, f, a)
 			p.members = append(p.members, m)
 		}
 	}
 	if before != nil {
-		p.leavers(before, seen, a)
+		p.leaving(before, seen, a)
 	}
 	p.index()
 	p.resolved = v
@@ -130,7 +130,7 @@ func (p *pool) index() {
 }
 
 // find returns the servers that a real server of a wish leads to.
-func (a around) find(v model.VirtualService, r model.RealServer) []found {
+func (a inputsOf) find(v model.VirtualService, r model.RealServer) []found {
 	if r.Select.IsZero() {
 		f, _ := a.owns(r.Address)
 		f.at = r.Address
@@ -139,12 +139,12 @@ func (a around) find(v model.VirtualService, r model.RealServer) []found {
 	return a.selects(r.Select, v.Addresses[0].Is4())
 }
 
-// stand says what is wanted of a member.
-func (m *member) stand(before *pool, f found, a around) {
+// setState says what is wanted of a member.
+func (m *member) setState(before *pool, f found, a inputsOf) {
 	m.State, m.runsOn = model.RealUp, f.runsOn
 	d, why := a.drain(m.at), m.leaves(f)
 	switch {
-	case m.wish.State == model.RealDown:
+	case m.spec.State == model.RealDown:
 		m.is(RealDisabled, "its administrator says so", a.now)
 		if was := before.member(m.at); was != nil && was.standing == m.standing {
 			m.since = was.since
@@ -170,19 +170,19 @@ func (m *member) is(s Standing, cause string, since time.Time) {
 
 // leaves says why a member that is there shall drain, empty if it shall not.
 func (m *member) leaves(f found) string {
-	if m.wish.State == model.RealDraining {
+	if m.spec.State == model.RealDraining {
 		return "its administrator says so"
 	}
 	return f.leaves
 }
 
-// leavers adds those that were members, are none any more, and may have flows.
-func (p *pool) leavers(before *pool, stays map[netip.AddrPort]bool, a around) {
+// leaving adds those that were members, are none any more, and may have flows.
+func (p *pool) leaving(before *pool, stays map[netip.AddrPort]bool, a inputsOf) {
 	for _, m := range before.members {
 		d := a.drain(m.at)
 		switch {
 		case stays[m.at], before.ended(m.at), m.Endpoint != "" && !a.alive(m.Endpoint), d != nil && !d.Ended.IsZero(),
-			m.Address.Is4() != p.wish.Addresses[0].Is4():
+			m.Address.Is4() != p.spec.Addresses[0].Is4():
 			continue
 		case !m.leaving:
 			m.leaving = true
@@ -195,7 +195,7 @@ func (p *pool) leavers(before *pool, stays map[netip.AddrPort]bool, a around) {
 	if !slices.ContainsFunc(p.members, isLeaving) {
 		return
 	}
-	trial := p.wish
+	trial := p.spec
 	if trial.Reals = p.reals(); trial.Validate() != nil { // e.g. its port is none of the service's now
 		p.members = slices.DeleteFunc(p.members, isLeaving)
 	}
@@ -235,10 +235,10 @@ func (m member) text() string {
 
 // quorum reports whether enough real servers are up, as far as they are ours.
 func (p *pool) quorum() bool {
-	return p.wish.Forward == model.ForwardLocal || p.health.Up >= max(1, p.wish.Quorum)
+	return p.spec.Forward == model.ForwardLocal || p.health.Up >= max(1, p.spec.Quorum)
 }
 
 // quorumText says how many of a pool are up and must be.
 func (p *pool) quorumText() string {
-	return fmt.Sprintf("%d of %d real servers are up, and %d must be", p.health.Up, p.health.Of, max(1, p.wish.Quorum))
+	return fmt.Sprintf("%d of %d real servers are up, and %d must be", p.health.Up, p.health.Of, max(1, p.spec.Quorum))
 }

@@ -113,21 +113,21 @@ func (d *Daemon) enableReal(v model.VirtualService, m member) (Result, error) {
 	key := realKey{v.Name, m.at}
 	drain := d.services.drains[key]
 	readmitted := d.health.Readmit(v.Name, m.at)
-	if m.wish.State != model.RealUp {
+	if m.spec.State != model.RealUp {
 		if v.Origin != model.FromCommand {
 			return Result{}, others("service "+v.Name, v.Origin)
 		}
-		i := slices.IndexFunc(v.Reals, m.wish.Is)
+		i := slices.IndexFunc(v.Reals, m.spec.Is)
 		v.Reals[i].State = model.RealUp
 	} else if (drain == nil || !drain.Asked) && !readmitted {
 		return Result{Services: d.viewServices(v.Name)}, nil
 	}
 	delete(d.services.drains, key)
 	var err error
-	if m.wish.State == model.RealUp {
+	if m.spec.State == model.RealUp {
 		err = d.reapply(v.Name)
 	} else {
-		err = d.settle(withService(d.wishes, v))
+		err = d.settle(withService(d.desired, v))
 	}
 	if err != nil {
 		if drain != nil {
@@ -148,10 +148,10 @@ func (d *Daemon) removeReal(v model.VirtualService, r RealRequest) (Result, erro
 	switch {
 	case i < 0 && err != nil:
 		return Result{Notes: []string{fmt.Sprintf("service %s has no real server %s: nothing to do", v.Name, r.Real)}}, nil
-	case i < 0 && !m.wish.Select.IsZero():
-		return Result{}, fault(Invalid, "%s is of service %s because of %s: remove that, or drain the one", r.Real, v.Name, m.wish)
+	case i < 0 && !m.spec.Select.IsZero():
+		return Result{}, fault(Invalid, "%s is of service %s because of %s: remove that, or drain the one", r.Real, v.Name, m.spec)
 	case i < 0:
-		if i = slices.IndexFunc(v.Reals, m.wish.Is); i < 0 && !r.Now {
+		if i = slices.IndexFunc(v.Reals, m.spec.Is); i < 0 && !r.Now {
 			return Result{Services: d.viewServices(v.Name)}, nil // it leaves already
 		}
 	}
@@ -161,7 +161,7 @@ func (d *Daemon) removeReal(v model.VirtualService, r RealRequest) (Result, erro
 	if i >= 0 {
 		v.Reals = slices.Delete(v.Reals, i, i+1)
 	}
-	if err := d.settle(withService(d.wishes, v)); err != nil {
+	if err := d.settle(withService(d.desired, v)); err != nil {
 		return Result{}, fmt.Errorf("remove %s of service %s: %w", r.Real, v.Name, err)
 	}
 	return Result{Services: d.viewServices(v.Name), Changed: true}, nil

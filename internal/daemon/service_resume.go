@@ -14,7 +14,7 @@ import (
 // what the engine does is written down before it is done. A real server that was out
 // stays out until it has passed its checks, and no other is touched until it has
 // failed them.
-func (d *Daemon) resume(w model.Wishes) error {
+func (d *Daemon) resume(w model.Desired) error {
 	record, err := d.cfg.Store.Load()
 	if err != nil {
 		return fmt.Errorf("read record: %w", err)
@@ -28,27 +28,27 @@ func (d *Daemon) resume(w model.Wishes) error {
 		d.full.Endpoints = full.Endpoints
 	}
 	out := d.takenOut(w)
-	wished := map[string]bool{}
+	wanted := map[string]bool{}
 	for _, v := range w.Services {
-		wished[v.Name] = true
+		wanted[v.Name] = true
 	}
-	held := make([]model.VirtualService, 0, len(record.Desired.Services))
+	inUse := make([]model.VirtualService, 0, len(record.Desired.Services))
 	for _, v := range record.Desired.Services {
-		if !wished[v.Name] {
+		if !wanted[v.Name] {
 			continue
 		}
 		v.Reals = slices.DeleteFunc(slices.Clone(v.Reals), func(r model.RealServer) bool { return out[realKey{v.Name, r.At(0)}] })
-		held = append(held, v)
+		inUse = append(inUse, v)
 	}
-	noted := slices.DeleteFunc(d.services.noted, func(one health.Remembered) bool { return !wished[one.Service] })
-	d.health.Import(noted, held)
+	noted := slices.DeleteFunc(d.services.noted, func(one health.Remembered) bool { return !wanted[one.Service] })
+	d.health.Import(noted, inUse)
 	d.services.noted = nil
 	return nil
 }
 
 // takenOut returns the real servers that are out, or may be, for another reason
 // than their checks: their planes tell nothing of those.
-func (d *Daemon) takenOut(w model.Wishes) map[realKey]bool {
+func (d *Daemon) takenOut(w model.Desired) map[realKey]bool {
 	out := map[realKey]bool{}
 	for key := range d.services.drains {
 		out[key] = true

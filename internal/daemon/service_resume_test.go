@@ -137,8 +137,8 @@ func TestAddedAnew(t *testing.T) {
 	}
 	w.serve(v)
 	w.stands("web", one)
-	news := w.happened()[len(before):]
-	if !slices.Contains(news, "service web real 10.0.0.3:8080: down") {
-		t.Errorf("it has begun as it was: %q", news)
+	events := w.happened()[len(before):]
+	if !slices.Contains(events, "service web real 10.0.0.3:8080: down") {
+		t.Errorf("it has begun as it was: %q", events)
 	}
 }

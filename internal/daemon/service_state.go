@@ -45,7 +45,7 @@ type services struct {
 	// told is what the checks have told, and telling is held for it: they must
 	// not wait while something is applied.
 	telling sync.Mutex
-	told    []health.Batch
+	batches []health.Batch
 }
 
 // realKey is a real server of a service.
@@ -60,16 +60,16 @@ func newServices() services {
 		dirty: map[string]bool{}, stuck: map[string]string{}, woken: make(chan struct{}, 1), observed: make(chan struct{}, 1)}
 }
 
-// soil notes that a service's pool is to be worked out again, soon.
-func (s *services) soil(names ...string) {
+// markDirty notes that a service's pool is to be worked out again, soon.
+func (s *services) markDirty(names ...string) {
 	for _, name := range names {
 		s.dirty[name] = true
 	}
-	s.poke()
+	s.wake()
 }
 
-// poke wakes who balances.
-func (s *services) poke() {
+// wake wakes who balances.
+func (s *services) wake() {
 	select {
 	case s.woken <- struct{}{}:
 	default:
@@ -86,9 +86,9 @@ func (s *services) observeAgain() {
 
 // poolsOf works out the pools of wishes, where the endpoints are those of a
 // state; those of only, or all for nil.
-func (d *Daemon) poolsOf(w model.Wishes, endpoints []model.Endpoint, only map[string]bool) map[string]*pool {
+func (d *Daemon) poolsOf(w model.Desired, endpoints []model.Endpoint, only map[string]bool) map[string]*pool {
 	all := make(map[string]*pool, len(w.Services))
-	var around func(string) around
+	var around func(string) inputsOf
 	for _, v := range w.Services {
 		if d.problems[serviceProblem(v.Name)] != "" {
 			continue
@@ -99,7 +99,7 @@ func (d *Daemon) poolsOf(w model.Wishes, endpoints []model.Endpoint, only map[st
 			continue
 		}
 		if around == nil {
-			around = d.surroundings(w, endpoints)
+			around = d.inputs(w, endpoints)
 		}
 		all[v.Name] = work(v, before, around(v.Name))
 	}
@@ -109,12 +109,12 @@ func (d *Daemon) poolsOf(w model.Wishes, endpoints []model.Endpoint, only map[st
 // serviceProblem is the name of a service's problem.
 func serviceProblem(name string) string { return "service " + name }
 
-// surroundings is what pools are worked out from.
-func (d *Daemon) surroundings(w model.Wishes, endpoints []model.Endpoint) func(service string) around {
+// inputs is what pools are worked out from.
+func (d *Daemon) inputs(w model.Desired, endpoints []model.Endpoint) func(service string) inputsOf {
 	s := d.sandboxes(w, endpoints)
 	now := time.Now()
-	return func(service string) around {
-		return around{now: now, selects: s.selects, owns: s.owns, alive: s.alive,
+	return func(service string) inputsOf {
+		return inputsOf{now: now, selects: s.selects, owns: s.owns, alive: s.alive,
 			drain: func(at netip.AddrPort) *Drain { return d.services.drains[realKey{service, at}] },
 		}
 	}
@@ -135,7 +135,7 @@ type boxed struct {
 }
 
 // sandboxes returns the attachments that are there, by name.
-func (d *Daemon) sandboxes(w model.Wishes, endpoints []model.Endpoint) sandboxes {
+func (d *Daemon) sandboxes(w model.Desired, endpoints []model.Endpoint) sandboxes {
 	s := sandboxes{byAddr: map[netip.Addr]int{}, byName: map[string]bool{}}
 	leased := make(map[string][]netip.Addr, len(endpoints))
 	for _, e := range d.full.Endpoints {

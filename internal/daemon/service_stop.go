@@ -12,7 +12,7 @@ const stopCause = "its container is being stopped"
 
 // stopped returns what is known of a container that is told to be stopped, or to
 // have ended. A signal that it has outlived before stops it no more.
-func (c Container) stopped(n sandbox.ContainerNews, now time.Time) Container {
+func (c Container) stopped(n sandbox.ContainerEvent, now time.Time) Container {
 	at := n.StoppedAt
 	if at.IsZero() {
 		at = now

@@ -14,20 +14,20 @@ import (
 // again, and what it has outlived drains it no more when it is told again.
 func TestStopThatDoesNotEnd(t *testing.T) {
 	w := newWorld(t)
-	news := make(chan sandbox.ContainerNews)
-	w.containers = engineOf(news)
+	events := make(chan sandbox.ContainerEvent)
+	w.containers = engineOf(events)
 	w.start()
 	w.network(lan)
 	v := site("web", model.RealServer{Select: model.Select{Label: "app=web"}, Port: 8080, Weight: 1})
 	w.serve(v)
-	refs := []string{w.attach(to(w.box())).Attachments[0].Ref}
-	shop := sandbox.ContainerNews{Refs: refs, Name: "shop", Labels: map[string]string{"app": "web"}, Started: "1", Patience: time.Hour}
-	news <- shop
+	refs := []string{w.attach(to(w.watchedSandbox())).Attachments[0].Ref}
+	shop := sandbox.ContainerEvent{Refs: refs, Name: "shop", Labels: map[string]string{"app": "web"}, Started: "1", Patience: time.Hour}
+	events <- shop
 	w.stands("web", "172.30.0.2:8080 up")
-	news <- sandbox.ContainerNews{Refs: refs, Stopping: "SIGTERM"}
+	events <- sandbox.ContainerEvent{Refs: refs, Stopping: "SIGTERM"}
 	w.stands("web", "172.30.0.2:8080 draining")
 	shop.Patience = time.Nanosecond // has passed
-	news <- shop
+	events <- shop
 	w.stands("web", "172.30.0.2:8080 up")
 	const enabled = "its container runs on, 1ns after it was stopped"
 	if !slices.ContainsFunc(w.Events(), func(e daemon.Event) bool { return e.Kind == daemon.RealEnabled && e.Detail == enabled }) {
@@ -41,11 +41,11 @@ func TestStopThatDoesNotEnd(t *testing.T) {
 		}
 		return n
 	}
-	news <- sandbox.ContainerNews{Refs: refs, Stopping: "SIGTERM", StoppedAt: time.Now().Add(-time.Hour)}
-	news <- shop
-	news <- sandbox.ContainerNews{Refs: refs, Stopping: "it has ended", Ended: true}
+	events <- sandbox.ContainerEvent{Refs: refs, Stopping: "SIGTERM", StoppedAt: time.Now().Add(-time.Hour)}
+	events <- shop
+	events <- sandbox.ContainerEvent{Refs: refs, Stopping: "it has ended", Ended: true}
 	w.stands("web", "172.30.0.2:8080 draining")
-	news <- shop
+	events <- shop
 	w.stands("web", "172.30.0.2:8080 draining")
 	if n := begun(); n != 2 {
 		t.Errorf("it has drained %d times, want 2", n)

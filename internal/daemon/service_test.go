@@ -212,8 +212,8 @@ func TestUncheckable(t *testing.T) {
 		return view.Servers[0].Cause
 	}
 	const want = "this host cannot check: start /no/such/command"
-	for late := time.Now().Add(patience); !strings.HasPrefix(cause(), want); time.Sleep(time.Millisecond) {
-		if time.Now().After(late) {
+	for needsRestart := time.Now().Add(patience); !strings.HasPrefix(cause(), want); time.Sleep(time.Millisecond) {
+		if time.Now().After(needsRestart) {
 			t.Fatalf("%q, want %q", cause(), want)
 		}
 	}
@@ -229,11 +229,11 @@ func TestUncheckable(t *testing.T) {
 // and one that ends goes.
 func TestSelected(t *testing.T) {
 	w := newWorld(t)
-	news := make(chan sandbox.ContainerNews)
-	w.containers = engineOf(news)
+	events := make(chan sandbox.ContainerEvent)
+	w.containers = engineOf(events)
 	w.start()
 	w.network(lan)
-	a, b := w.box(), w.box()
+	a, b := w.watchedSandbox(), w.watchedSandbox()
 	v := site("web", model.RealServer{Select: model.Select{Label: "app=web"}, Port: 8080, Weight: 1}, model.RealServer{Select: model.Select{Name: "other*"}, Weight: 2})
 	w.serve(v)
 	if got := w.standing("web"); got != "" {
@@ -244,25 +244,25 @@ func TestSelected(t *testing.T) {
 	two.Name = "other"
 	w.attach(two)
 	w.stands("web", "172.30.0.3 up")
-	tell := func(n sandbox.ContainerNews) {
+	notify := func(n sandbox.ContainerEvent) {
 		n.Refs = []string{one.Ref}
-		news <- n
+		events <- n
 	}
-	tell(sandbox.ContainerNews{Name: "shop", Labels: map[string]string{"app": "web"}, Started: "1"})
+	notify(sandbox.ContainerEvent{Name: "shop", Labels: map[string]string{"app": "web"}, Started: "1"})
 	w.stands("web", "172.30.0.2:8080 up, 172.30.0.3 up")
-	shop := sandbox.ContainerNews{Name: "shop", Labels: map[string]string{"app": "web"}, Started: "1"}
+	shop := sandbox.ContainerEvent{Name: "shop", Labels: map[string]string{"app": "web"}, Started: "1"}
 	shop.Paused = true
-	tell(shop)
+	notify(shop)
 	w.stands("web", "172.30.0.2:8080 draining, 172.30.0.3 up")
 	shop.Paused = false
-	tell(shop)
+	notify(shop)
 	w.stands("web", "172.30.0.2:8080 up, 172.30.0.3 up")
-	tell(sandbox.ContainerNews{Stopping: "SIGTERM"})
+	notify(sandbox.ContainerEvent{Stopping: "SIGTERM"})
 	w.stands("web", "172.30.0.2:8080 draining, 172.30.0.3 up")
-	tell(shop) // as it still is
+	notify(shop) // as it still is
 	w.stands("web", "172.30.0.2:8080 draining, 172.30.0.3 up")
 	shop.Started = "2"
-	tell(shop)
+	notify(shop)
 	w.stands("web", "172.30.0.2:8080 up, 172.30.0.3 up")
 	a.kill()
 	w.stands("web", "172.30.0.3 up")
@@ -272,15 +272,15 @@ func TestSelected(t *testing.T) {
 }
 
 // engineOf tells what is sent on a channel.
-type engineOf chan sandbox.ContainerNews
+type engineOf chan sandbox.ContainerEvent
 
-func (e engineOf) FollowContainers(ctx context.Context, tell func(sandbox.ContainerNews)) {
+func (e engineOf) FollowContainers(ctx context.Context, notify func(sandbox.ContainerEvent)) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case n := <-e:
-			tell(n)
+			notify(n)
 		}
 	}
 }

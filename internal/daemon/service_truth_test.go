@@ -81,7 +81,7 @@ func (g *gate) Set(o plan.Object) error {
 	return g.Host.Set(o)
 }
 
-func (g *gate) Lead(ops []plan.Op) error { return g.through(ops, g.Host.Lead) }
+func (g *gate) Lead(ops []plan.Op) error { return g.through(ops, g.Host.ApplyEBPF) }
 
 func (g *gate) Transact(ops []plan.Op) error { return g.through(ops, g.Host.Transact) }
 
@@ -173,7 +173,7 @@ func TestAPlaneCannotBeTold(t *testing.T) {
 	}
 	host.fail(errors.New("the kernel is made of wax"), "web")
 	stop()
-	w.told("service web: failed")
+	w.notified("service web: failed")
 	w.stands("other", after)
 	problem := func() string {
 		v, err := w.Service("web")
@@ -192,8 +192,8 @@ func TestAPlaneCannotBeTold(t *testing.T) {
 	}
 }
 
-// told waits for an event.
-func (w *world) told(event string) {
+// notified waits for an event.
+func (w *world) notified(event string) {
 	w.Helper()
 	for e := range w.FollowEvents(w.Context()) {
 		if e.Object+": "+string(e.Kind) == event {
@@ -212,7 +212,7 @@ func TestPanicAndSorry(t *testing.T) {
 	w.serves("10.0.0.2:8080")
 	w.serve(v)
 	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 up")
-	w.told("service web: panic")
+	w.notified("service web: panic")
 	view, err := w.Service("web")
 	if err != nil || view.Status != daemon.ServicePanics || !strings.HasPrefix(view.Servers[1].Cause, "used in a panic, though down: first check: connect: connection refused") {
 		t.Errorf("%+v, %v", view, err)
@@ -235,7 +235,7 @@ func TestCauseNamesTheLastFailure(t *testing.T) {
 	w.serve(v)
 	w.stands("web", "10.0.0.2:8080 down, 10.0.0.3:8080 down")
 	w.serves("10.0.0.2:8080") // and ends each connection at once
-	for late := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for needsRestart := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		view, err := w.Service("web")
 		if err != nil {
 			t.Fatal(err)
@@ -247,7 +247,7 @@ func TestCauseNamesTheLastFailure(t *testing.T) {
 		if first, now, _ := strings.Cut(changed, "; last check: "); strings.HasSuffix(first, "connection refused") && now != "" && !strings.Contains(now, "refused") {
 			return
 		}
-		if time.Now().After(late) {
+		if time.Now().After(needsRestart) {
 			t.Fatalf("%q does not name the last failure", changed)
 		}
 	}

@@ -33,14 +33,14 @@ const (
 type ServiceView struct {
 	// VirtualService is as it was asked for.
 	model.VirtualService
-	// On is the plane that was chosen.
-	On     model.Plane   `json:"on,omitempty"`
-	Status ServiceStatus `json:"status"`
+	// PlaneInUse is the plane that was chosen.
+	PlaneInUse model.Plane   `json:"planeInUse,omitempty"`
+	Status     ServiceStatus `json:"status"`
 	// Problem says why it is not applied, or what of it is not.
 	Problem string `json:"problem,omitempty"`
 	// FastPath are the links whose drivers send packets on by themselves, or may
 	// not; only for one service that is asked for.
-	FastPath []kernel.FastLink `json:"fast_path,omitempty"`
+	FastPath []kernel.FastLink `json:"fastPath,omitempty"`
 	// Servers are the real servers that there are.
 	Servers []RealView `json:"servers"`
 }
@@ -85,7 +85,7 @@ func (d *Daemon) viewServices(names ...string) []ServiceView {
 		on[v.Name] = v.Plane
 	}
 	all := []ServiceView{}
-	for _, v := range d.wishes.Services {
+	for _, v := range d.desired.Services {
 		if len(names) == 0 || slices.Contains(names, v.Name) {
 			all = append(all, d.viewService(v, on[v.Name]))
 		}
@@ -95,7 +95,7 @@ func (d *Daemon) viewServices(names ...string) []ServiceView {
 }
 
 func (d *Daemon) viewService(v model.VirtualService, on model.Plane) ServiceView {
-	s := ServiceView{VirtualService: v.Clone(), On: on, Problem: d.problems[serviceProblem(v.Name)], Servers: []RealView{}}
+	s := ServiceView{VirtualService: v.Clone(), PlaneInUse: on, Problem: d.problems[serviceProblem(v.Name)], Servers: []RealView{}}
 	p := d.services.pools[v.Name]
 	if s.Problem != "" || p == nil {
 		s.Status = ServiceFailed
@@ -134,8 +134,8 @@ func (p *pool) status() ServiceStatus {
 // added is the cause of package health that is none.
 const added = "added"
 
-// stance is how a member stands with the planes.
-type stance struct {
+// stateOf is how a member stands with the planes.
+type stateOf struct {
 	State Standing
 	Cause string
 	Since time.Time
@@ -149,8 +149,8 @@ type stance struct {
 
 // show says how a member stands: what its administrator and its container want,
 // what a check has found, and what is planned of it by both.
-func (p *pool) show(m member, check health.ServerStatus, planned model.RealState) stance {
-	s := stance{State: m.standing, Cause: m.cause, Since: m.since, Share: check.Share}
+func (p *pool) show(m member, check health.ServerStatus, planned model.RealState) stateOf {
+	s := stateOf{State: m.standing, Cause: m.cause, Since: m.since, Share: check.Share}
 	later := check.Since
 	if p.since.After(later) {
 		later = p.since
@@ -180,8 +180,8 @@ func (d *Daemon) viewMember(v model.VirtualService, m member, check health.Serve
 	key := realKey{v.Name, m.at}
 	r := RealView{Address: m.at.Addr(), Port: m.at.Port(), Weight: m.Weight, Share: m.shown.Share, Endpoint: m.Endpoint, State: m.shown.State, Cause: m.shown.Cause, Since: m.shown.Since, Until: m.shown.Until,
 		Leaving: m.leaving, Checked: check.Checked, Found: check.Detail, Latency: check.Latency, Flows: d.flowsOf(key)}
-	if !m.wish.Select.IsZero() {
-		r.Selected = m.wish.String()
+	if !m.spec.Select.IsZero() {
+		r.Selected = m.spec.String()
 	}
 	if drain := d.services.drains[key]; drain != nil && r.State == RealDraining {
 		r.Deadline = drain.Deadline

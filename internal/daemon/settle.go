@@ -10,7 +10,7 @@ import (
 
 // hostState is what the wishes want of the host now, virtual services apart: of
 // sandboxes that live, with the networks that they are in.
-func (d *Daemon) hostState(w model.Wishes) model.State {
+func (d *Daemon) hostState(w model.Desired) model.State {
 	s := model.State{Endpoints: make([]model.Endpoint, 0, len(w.Attachments))}
 	used, alive := map[string]bool{}, map[string]bool{}
 	for _, a := range w.Attachments {
@@ -18,7 +18,7 @@ func (d *Daemon) hostState(w model.Wishes) model.State {
 			continue
 		}
 		used[a.Network], alive[a.Name] = true, true
-		s.Endpoints = append(s.Endpoints, d.reunited(a.Leased()))
+		s.Endpoints = append(s.Endpoints, d.available(a.Leased()))
 	}
 	for _, n := range w.Networks {
 		if used[n.Name] || standing(n) && d.problems[networkProblem(n.Name)] == "" {
@@ -46,8 +46,8 @@ func networkProblem(network string) string { return "network " + network }
 // settle makes the wishes ours and brings the host to them. Sandboxes that
 // died meanwhile are left out. On any other failure wishes and host are as
 // they were before.
-func (d *Daemon) settle(next model.Wishes) error {
-	before := d.wishes
+func (d *Daemon) settle(next model.Desired) error {
+	before := d.desired
 	for {
 		err := d.attempt(next)
 		if err == nil {
@@ -68,7 +68,7 @@ func (d *Daemon) settle(next model.Wishes) error {
 
 // forgetServices has services that are wished no more begin anew if they are
 // made again.
-func (d *Daemon) forgetServices(before, now model.Wishes) {
+func (d *Daemon) forgetServices(before, now model.Desired) {
 	for _, v := range before.Services {
 		if !slices.ContainsFunc(now.Services, func(o model.VirtualService) bool { return o.Name == v.Name }) {
 			d.health.Forget(v.Name)
@@ -76,19 +76,19 @@ func (d *Daemon) forgetServices(before, now model.Wishes) {
 	}
 }
 
-// bury takes away what was of sandboxes that are gone. Whatever fails, their
+// cleanUp takes away what was of sandboxes that are gone. Whatever fails, their
 // wishes do not come back.
-func (d *Daemon) bury(dead map[string]bool) error {
+func (d *Daemon) cleanUp(dead map[string]bool) error {
 	for ref := range dead {
 		d.cfg.Log.Info("sandbox is gone", "sandbox", ref)
 	}
 	d.stopDead(dead)
-	d.wishes = without(d.wishes, dead)
-	return d.settle(d.wishes)
+	d.desired = without(d.desired, dead)
+	return d.settle(d.desired)
 }
 
 // attempt writes the wishes and applies them.
-func (d *Daemon) attempt(next model.Wishes) error {
+func (d *Daemon) attempt(next model.Desired) error {
 	if err := d.save(next); err != nil {
 		return err
 	}
@@ -103,16 +103,16 @@ func (d *Daemon) attempt(next model.Wishes) error {
 	return nil
 }
 
-func (d *Daemon) save(next model.Wishes) error {
-	if err := d.cfg.Store.SaveWishes(next); err != nil {
+func (d *Daemon) save(next model.Desired) error {
+	if err := d.cfg.Store.SaveDesired(next); err != nil {
 		return fmt.Errorf("write wishes: %w", err)
 	}
-	d.wishes = next
+	d.desired = next
 	return nil
 }
 
 // rollBack goes back to the wishes before, and says whose mistake it was.
-func (d *Daemon) rollBack(before, next model.Wishes, err error) error {
+func (d *Daemon) rollBack(before, next model.Desired, err error) error {
 	if invalid := d.state(next).Validate(); invalid != nil {
 		err = &Fault{Conflict, invalid}
 	}
@@ -125,7 +125,7 @@ func (d *Daemon) rollBack(before, next model.Wishes, err error) error {
 
 // without returns the wishes without those of sandboxes that are gone. What is
 // kept waits.
-func without(w model.Wishes, dead map[string]bool) model.Wishes {
+func without(w model.Desired, dead map[string]bool) model.Desired {
 	next := w
 	next.Attachments, next.Publishes = nil, nil
 	gone := map[string]bool{}
@@ -151,10 +151,10 @@ func without(w model.Wishes, dead map[string]bool) model.Wishes {
 
 // networksLeft returns the networks of some wishes without those that were made
 // for attachments of which the next wishes have none.
-func networksLeft(w, next model.Wishes) []model.Network {
+func networksLeft(w, next model.Desired) []model.Network {
 	unused := map[string]bool{}
 	for _, a := range w.Attachments {
-		unused[a.Network] = unused[a.Network] || a.Own
+		unused[a.Network] = unused[a.Network] || a.Private
 	}
 	for _, a := range next.Attachments {
 		unused[a.Network] = false
@@ -164,10 +164,10 @@ func networksLeft(w, next model.Wishes) []model.Network {
 
 // adopt takes over wishes of an earlier process. What cannot be applied now
 // is no reason not to run: the rest is, one by one.
-func (d *Daemon) adopt(w model.Wishes) {
-	d.wishes = w
+func (d *Daemon) adopt(w model.Desired) {
+	d.desired = w
 	for _, a := range w.Attachments {
-		if a.Sandbox != "" && a.Handed == "" {
+		if a.Sandbox != "" && a.HostInterface == "" {
 			d.enter(a)
 		}
 		if isExternal(a) {
@@ -175,14 +175,14 @@ func (d *Daemon) adopt(w model.Wishes) {
 		}
 	}
 	d.recordExternal()
-	err := d.bury(d.dead(d.wishes))
+	err := d.cleanUp(d.dead(d.desired))
 	if err == nil {
 		d.startClients()
 		return
 	}
 	d.cfg.Log.Error("take over the attachments", "error", err)
-	w = d.wishes
-	one := model.Wishes{Networks: w.Networks}
+	w = d.desired
+	one := model.Desired{Networks: w.Networks}
 	d.adoptNetworks(one)
 	one.Services = d.adoptServices(one, w.Services)
 	for _, a := range w.Attachments {
@@ -201,7 +201,7 @@ func (d *Daemon) adopt(w model.Wishes) {
 }
 
 // adoptServices applies virtual services, all at once or else one by one.
-func (d *Daemon) adoptServices(one model.Wishes, all []model.VirtualService) []model.VirtualService {
+func (d *Daemon) adoptServices(one model.Desired, all []model.VirtualService) []model.VirtualService {
 	if one.Services = all; d.attempt(one) == nil {
 		return all
 	}
@@ -216,7 +216,7 @@ func (d *Daemon) adoptServices(one model.Wishes, all []model.VirtualService) []m
 }
 
 // adoptNetworks applies the networks that stand by themselves, one by one.
-func (d *Daemon) adoptNetworks(only model.Wishes) {
+func (d *Daemon) adoptNetworks(only model.Desired) {
 	all := slices.DeleteFunc(slices.Clone(only.Networks), func(n model.Network) bool { return !standing(n) })
 	for _, n := range all {
 		d.problems[networkProblem(n.Name)] = "it has not been tried"

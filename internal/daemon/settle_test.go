@@ -9,9 +9,9 @@ import (
 // TestANetworkOfAnAttachmentsOwn goes with the last that is attached to it.
 func TestANetworkOfAnAttachmentsOwn(t *testing.T) {
 	child := func(name string) model.Attachment {
-		return model.Attachment{Endpoint: model.Endpoint{Name: name, Network: "device-ib0-8001"}, Ref: name, Own: true}
+		return model.Attachment{Endpoint: model.Endpoint{Name: name, Network: "device-ib0-8001"}, Ref: name, Private: true}
 	}
-	w := model.Wishes{Networks: []model.Network{{Name: "lan"}, {Name: "device-ib0-8001"}}, Attachments: []model.Attachment{child("web"), child("app")}}
+	w := model.Desired{Networks: []model.Network{{Name: "lan"}, {Name: "device-ib0-8001"}}, Attachments: []model.Attachment{child("web"), child("app")}}
 	one := without(w, map[string]bool{"web": true})
 	if len(one.Networks) != 2 || len(one.Attachments) != 1 {
 		t.Errorf("with one left: %+v", one)

@@ -93,7 +93,7 @@ func (c Change) String() string { return fmt.Sprintf("%s %s: %s", c.Kind, c.Name
 
 // changes lists what differs between wishes: networks, attachments, publishes,
 // services.
-func changes(before, next model.Wishes) []Change {
+func changes(before, next model.Desired) []Change {
 	return slices.Concat(
 		diff("network", before.Networks, next.Networks, func(n model.Network) string { return n.Name }, model.Network.Equal),
 		diff("attachment", before.Attachments, next.Attachments, func(a model.Attachment) string { return a.Name }, model.Attachment.Equal),

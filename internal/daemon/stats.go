@@ -15,8 +15,8 @@ import (
 // *kernel.Host has it.
 type Counters interface {
 	LinkTraffic([]kernel.EndpointLink) (map[string]kernel.Traffic, error)
-	LeadTraffic() ([]kernel.PublishCount, kernel.TableFill, bool, error)
-	MappingTraffic() ([]kernel.PublishCount, error)
+	EBPFMappingTraffic() ([]kernel.PublishCount, kernel.TableFill, bool, error)
+	NFTMappingTraffic() ([]kernel.PublishCount, error)
 	TrackedFlows(func(kernel.TrackedFlow)) error
 	ConntrackFill() (kernel.TableFill, bool)
 }
@@ -103,7 +103,7 @@ func (d *Daemon) counted() (Stats, map[string]model.Endpoint) {
 	defer d.mu.Unlock()
 	s := Stats{Attachments: map[Status]int{Up: 0, Waiting: 0, Broken: 0}}
 	drivers, endpoints := map[string]model.Driver{}, map[string]model.Endpoint{}
-	for _, n := range d.wishes.Networks {
+	for _, n := range d.desired.Networks {
 		drivers[n.Name] = n.Driver
 		s.Networks = append(s.Networks, NetworkStats{Network: n.Name, Driver: n.Driver})
 	}
@@ -114,7 +114,7 @@ func (d *Daemon) counted() (Stats, map[string]model.Endpoint) {
 	for _, p := range d.full.Publishes {
 		s.Publishes = append(s.Publishes, PublishStats{Network: endpoints[p.Endpoint].Network, Publish: p})
 	}
-	for _, a := range d.wishes.Attachments {
+	for _, a := range d.desired.Attachments {
 		_, up := endpoints[a.Name]
 		s.Attachments[statusOf(up, d.problems[a.Name])]++
 	}
@@ -143,7 +143,7 @@ func linksOf(all []EndpointStats, endpoints map[string]model.Endpoint) []kernel.
 		}
 		e := endpoints[s.Endpoint]
 		l := kernel.EndpointLink{Endpoint: e.Name, Sandbox: e.Sandbox}
-		if e.Handed == "" {
+		if e.HostInterface == "" {
 			l.Name = e.InterfaceName()
 		}
 		links = append(links, l)

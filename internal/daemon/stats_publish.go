@@ -14,7 +14,7 @@ import (
 // clients that cannot be led; both are the publish's.
 func (d *Daemon) countPublishes(ctx context.Context, s *Stats, endpoints map[string]model.Endpoint) error {
 	x := indexPublishes(s.Publishes)
-	return errors.Join(d.countProxied(ctx, s, x), d.countLed(s, x), d.countMapped(x), d.countTracked(x, endpoints))
+	return errors.Join(d.countProxied(ctx, s, x), d.countMappings(s, x), d.countMapped(x), d.countTracked(x, endpoints))
 }
 
 // countProxied counts what went by the proxy's listeners: payload.
@@ -42,9 +42,9 @@ func (d *Daemon) countProxied(ctx context.Context, s *Stats, x publishIndex) err
 	return nil
 }
 
-// countLed counts what eBPF programs have led: whole frames.
-func (d *Daemon) countLed(s *Stats, x publishIndex) error {
-	each, fill, there, err := d.cfg.Host.LeadTraffic()
+// countMappings counts what eBPF programs have led: whole frames.
+func (d *Daemon) countMappings(s *Stats, x publishIndex) error {
+	each, fill, there, err := d.cfg.Host.EBPFMappingTraffic()
 	if !there {
 		return err
 	}
@@ -66,7 +66,7 @@ func (d *Daemon) countMapped(x publishIndex) error {
 	if !x.has(model.ViaNAT) {
 		return nil
 	}
-	each, err := d.cfg.Host.MappingTraffic()
+	each, err := d.cfg.Host.NFTMappingTraffic()
 	for _, c := range each {
 		if p := x.find(c.Proto, c.Host, c.Ports.First); p != nil {
 			p.begun(c.Flows)
@@ -184,5 +184,5 @@ func answersAt(p model.Publish, host netip.Addr) bool {
 	if !host.IsValid() {
 		return p.AnyAddr()
 	}
-	return p.AnswersAt(host)
+	return p.Accepts(host)
 }

@@ -42,7 +42,7 @@ func (d *Daemon) serviceStats() []ServiceStats {
 	all := []ServiceStats{}
 	for _, v := range d.viewServices() {
 		checks := d.health.CountsOf(v.Name)
-		s := ServiceStats{Service: v.Name, Plane: v.On, Status: v.Status, Reals: []RealStats{}}
+		s := ServiceStats{Service: v.Name, Plane: v.PlaneInUse, Status: v.Status, Reals: []RealStats{}}
 		for _, r := range v.Servers {
 			at := netip.AddrPortFrom(r.Address, r.Port)
 			one := RealStats{Real: at, State: r.State, Weight: r.Weight, Transitions: d.services.transitions[realKey{v.Name, at}], Live: r.Flows}

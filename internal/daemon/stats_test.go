@@ -32,7 +32,7 @@ func TestStats(t *testing.T) {
 			w := newWorld(t).start()
 			w.network(lan)
 			w.network(other)
-			web, client := w.box(), w.box()
+			web, client := w.watchedSandbox(), w.watchedSandbox()
 			req := to(web)
 			req.Name = "web"
 			w.attach(req)
@@ -139,7 +139,7 @@ func checkEndpoints(t *testing.T, s daemon.Stats) {
 }
 
 // echoes sends back what it gets, until the test ends.
-func (b box) echoes(t *testing.T, network, addr string) {
+func (b watchedSandbox) echoes(t *testing.T, network, addr string) {
 	t.Helper()
 	if network == "udp" {
 		var conn net.PacketConn
@@ -173,7 +173,7 @@ func (b box) echoes(t *testing.T, network, addr string) {
 
 // talks exchanges the payload several times with a server, once with another of
 // a range of ports and in one datagram, and leaves a connection open.
-func (b box) talks(t *testing.T, server string) (live net.Conn) {
+func (b watchedSandbox) talks(t *testing.T, server string) (live net.Conn) {
 	t.Helper()
 	at := netip.MustParseAddrPort(server)
 	b.do(t, func() error {
@@ -217,29 +217,29 @@ func TestStatsOfEveryLink(t *testing.T) {
 	w := newWorld(t).start()
 	w.card()
 	w.sh("set -e; ip link add up0 type veth peer name far0; ip link set up0 up; ip link set far0 up")
-	talk := func(b box, link, to string) {
+	talk := func(b watchedSandbox, link, to string) {
 		b.sh(t, fmt.Sprintf("set -e; ip neigh add %s lladdr 02:00:00:00:00:99 dev %s; bash -c 'for i in $(seq %d); do echo hello > /dev/udp/%s/9; done'",
 			to, link, datagrams, to))
 	}
-	b := w.box()
+	b := w.watchedSandbox()
 	w.attach(handOver(b.pid))
 	talk(b, "lan0", "203.0.113.99")
 	w.network(model.Network{Name: "macvlan", Driver: model.DriverMacvlan, Parent: "up0", Subnets: []model.Subnet{{Prefix: prefix("172.32.0.0/16")}}})
-	b = w.box()
+	b = w.watchedSandbox()
 	w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Name: "branch", Network: "macvlan", Sandbox: b.pid}})
 	talk(b, "eth0", "172.32.0.99")
 	number := 2
-	for name, n := range guests() {
+	for name, n := range externals() {
 		n.Name = "guests-" + name
 		n.Subnets = []model.Subnet{{Prefix: prefix(fmt.Sprintf("172.4%d.0.0/16", number))}}
 		w.network(n)
-		b = w.box()
+		b = w.watchedSandbox()
 		e := w.guest(b, n, number)
 		talk(b, b.linkWith(t, e.Addresses[0]), fmt.Sprintf("172.4%d.0.99", number))
 		number++
 	}
 	s := w.Stats(context.Background())
-	if len(s.Endpoints) != 2+len(guests()) || len(s.Problems) > 0 {
+	if len(s.Endpoints) != 2+len(externals()) || len(s.Problems) > 0 {
 		t.Errorf("%d endpoints, problems: %v", len(s.Endpoints), s.Problems)
 	}
 	for _, e := range s.Endpoints {
@@ -250,7 +250,7 @@ func TestStatsOfEveryLink(t *testing.T) {
 }
 
 // linkWith returns the link in the sandbox that has the address.
-func (b box) linkWith(t *testing.T, addr netip.Addr) string {
+func (b watchedSandbox) linkWith(t *testing.T, addr netip.Addr) string {
 	t.Helper()
 	return strings.TrimSpace(b.sh(t, "ip -o addr show to "+addr.String()+" | awk '{print $2}'"))
 }
@@ -260,7 +260,7 @@ func (b box) linkWith(t *testing.T, addr netip.Addr) string {
 func TestStatsOfTheHostsOwnClients(t *testing.T) {
 	w := newWorld(t).start()
 	w.network(lan)
-	web := w.box()
+	web := w.watchedSandbox()
 	req := to(web)
 	req.Name = "web"
 	w.attach(req)
@@ -294,7 +294,7 @@ func TestStatsOfTheHostsOwnClients(t *testing.T) {
 func TestANetworkKeepsWhatItsEndpointsCarried(t *testing.T) {
 	w := newWorld(t).start()
 	w.network(lan)
-	web := w.box()
+	web := w.watchedSandbox()
 	req := to(web)
 	req.Name = "web"
 	w.attach(req)

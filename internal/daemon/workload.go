@@ -26,7 +26,7 @@ type Workload struct {
 	Name, Ref string
 	// Cgroup is its cgroup v2 directory.
 	Cgroup   string
-	Unlisted model.Unlisted
+	Unlisted model.Unpublished
 	// Publishes are its ports. Endpoint, Via and Origin are filled in.
 	Publishes []model.Publish
 	// Wrong says why nothing can be published; nil when it can.
@@ -38,22 +38,22 @@ type Workload struct {
 func (d *Daemon) Admit(w Workload) (changed bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a, publishes, err := w.wishes()
+	a, publishes, err := w.desired()
 	have, known := d.attachment(w.Name)
 	if known && have.Network != HostNetwork {
 		return false, fault(Conflict, "publish ports of %s: there is another attachment %s", w.Ref, w.Name)
 	}
-	a.Late = have.Late
+	a.NeedsRestart = have.NeedsRestart
 	if err == nil && known && have.Equal(a) && slices.EqualFunc(d.publishesOf(w.Name), publishes, model.Publish.Equal) {
 		return false, nil
 	}
-	a.Late = false
+	a.NeedsRestart = false
 	next := d.less(map[string]bool{w.Name: true})
 	if known { // at the same path, another cgroup would be taken for it
 		err = errors.Join(err, d.settle(next))
 	}
 	if err == nil {
-		err = d.unheld(publishes)
+		err = d.checkPorts(publishes)
 	}
 	if err == nil {
 		delete(d.problems, w.Name)
@@ -64,7 +64,7 @@ func (d *Daemon) Admit(w Workload) (changed bool, err error) {
 		return true, nil
 	}
 	err = fmt.Errorf("publish ports of %s: %w", w.Ref, err)
-	a.Cgroup, a.Namespace, a.Unlisted = "", "", ""
+	a.Cgroup, a.Namespace, a.Unpublished = "", "", ""
 	d.problems[w.Name] = err.Error()
 	return true, errors.Join(err, d.settle(admitted(next, a, nil)))
 }
@@ -85,9 +85,9 @@ func (d *Daemon) Dismiss(name string) error {
 	return nil
 }
 
-// wishes returns what a workload asks for, or why that cannot be.
-func (w Workload) wishes() (a model.Attachment, publishes []model.Publish, err error) {
-	a = model.Attachment{Ref: w.Ref, Own: true, Origin: model.FromDocker, Endpoint: model.Endpoint{Name: w.Name, Network: HostNetwork, Cgroup: w.Cgroup, Unlisted: w.Unlisted}}
+// desired returns what a workload asks for, or why that cannot be.
+func (w Workload) desired() (a model.Attachment, publishes []model.Publish, err error) {
+	a = model.Attachment{Ref: w.Ref, Private: true, Origin: model.FromDocker, Endpoint: model.Endpoint{Name: w.Name, Network: HostNetwork, Cgroup: w.Cgroup, Unpublished: w.Unlisted}}
 	if w.Wrong != nil {
 		return a, nil, w.Wrong
 	}
@@ -120,7 +120,7 @@ func groupGone(a model.Attachment) bool {
 	return err != nil || is != a.Namespace
 }
 
-func admitted(w model.Wishes, a model.Attachment, publishes []model.Publish) model.Wishes {
+func admitted(w model.Desired, a model.Attachment, publishes []model.Publish) model.Desired {
 	w = with(w, a)
 	w.Networks = hostNetworks(w.Networks)
 	w.Publishes = slices.Concat(w.Publishes, publishes)
@@ -136,7 +136,7 @@ func hostNetworks(all []model.Network) []model.Network {
 }
 
 func (d *Daemon) publishesOf(name string) (all []model.Publish) {
-	for _, p := range d.wishes.Publishes {
+	for _, p := range d.desired.Publishes {
 		if p.Endpoint == name {
 			all = append(all, p)
 		}
@@ -144,19 +144,19 @@ func (d *Daemon) publishesOf(name string) (all []model.Publish) {
 	return all
 }
 
-// unheld says who holds a host port that is to be published. A workload that
+// checkPorts says who holds a host port that is to be published. A workload that
 // has not run yet holds none.
-func (d *Daemon) unheld(publishes []model.Publish) error {
+func (d *Daemon) checkPorts(publishes []model.Publish) error {
 	for _, p := range publishes {
 		hosts := []netip.Addr{p.HostAddr}
 		if !p.HostAddr.IsValid() {
 			hosts = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 		}
 		for _, host := range hosts {
-			err := d.cfg.Host.Held([]plan.Lead{{Proto: p.Proto, Host: host, Ports: p.HostPorts}})
-			var held *kernel.HeldError
-			if errors.As(err, &held) {
-				return &model.PortTakenError{Publish: p, Owner: held.Owner.String()}
+			err := d.cfg.Host.CheckPorts([]plan.EBPFMapping{{Proto: p.Proto, Host: host, Ports: p.HostPorts}})
+			var inUse *kernel.PortInUseError
+			if errors.As(err, &inUse) {
+				return &model.PortTakenError{Publish: p, Owner: inUse.Owner.String()}
 			}
 			if err != nil {
 				return err

@@ -73,10 +73,10 @@ func TestAWorkloadThatRan(t *testing.T) {
 			t.Fatal(err)
 		}
 		check := func() {
-			late, err := w.CameLate("shop")
+			needsRestart, err := w.NeedsRestart("shop")
 			problem := w.Attachments()[0].Problem
-			if err != nil || late != bound || strings.Contains(problem, "restart it") != bound {
-				t.Errorf("bound before: %t, late: %t, %q, %v", bound, late, problem, err)
+			if err != nil || needsRestart != bound || strings.Contains(problem, "restart it") != bound {
+				t.Errorf("bound before: %t, late: %t, %q, %v", bound, needsRestart, problem, err)
 			}
 		}
 		check()

@@ -174,13 +174,13 @@ func (l testLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// box is a process in a namespace that only it holds.
-type box struct {
+// watchedSandbox is a process in a namespace that only it holds.
+type watchedSandbox struct {
 	*process.Process
 	pid string
 }
 
-func (w *world) box() box {
+func (w *world) watchedSandbox() watchedSandbox {
 	w.Helper()
 	ns, err := kernel.NewNetns()
 	if err != nil {
@@ -188,19 +188,19 @@ func (w *world) box() box {
 	}
 	defer ns.Close()
 	p := process.Run(w, "idle", child.Place{Netns: ns.File()})
-	return box{p, fmt.Sprint(p.Cmd.Process.Pid)}
+	return watchedSandbox{p, fmt.Sprint(p.Cmd.Process.Pid)}
 }
 
-func (b box) kill() { _ = b.Kill() }
+func (b watchedSandbox) kill() { _ = b.Kill() }
 
 // sh runs a command line in the sandbox.
-func (b box) sh(t testing.TB, line string) string {
+func (b watchedSandbox) sh(t testing.TB, line string) string {
 	t.Helper()
 	return shell.Run(t, func(fn func() error) error { b.do(t, fn); return nil }, line)
 }
 
 // do runs fn inside the sandbox.
-func (b box) do(t testing.TB, fn func() error) {
+func (b watchedSandbox) do(t testing.TB, fn func() error) {
 	t.Helper()
 	ns, err := kernel.OpenNetns("/proc/" + b.pid + "/ns/net")
 	if err == nil {
@@ -213,7 +213,7 @@ func (b box) do(t testing.TB, fn func() error) {
 }
 
 // reaches fails the test unless somebody accepts connections at the address.
-func (b box) reaches(t testing.TB, addr string) {
+func (b watchedSandbox) reaches(t testing.TB, addr string) {
 	t.Helper()
 	b.do(t, func() error { return dial(addr) })
 }
@@ -230,7 +230,7 @@ func dial(addr string) error {
 func (w *world) serves(addr string) (stop func()) { w.Helper(); return serve(w, w.host.Do, addr) }
 
 // serves accepts connections in the sandbox until the test ends.
-func (b box) serves(t testing.TB, addr string) {
+func (b watchedSandbox) serves(t testing.TB, addr string) {
 	t.Helper()
 	serve(t, func(fn func() error) error { b.do(t, fn); return nil }, addr)
 }
@@ -260,11 +260,11 @@ func (w *world) sh(line string) string { w.Helper(); return shell.Run(w, w.host.
 // something.
 func (w *world) until(what string, holds func() bool) {
 	w.Helper()
-	late := time.After(patience)
+	needsRestart := time.After(patience)
 	for !holds() {
 		select {
 		case <-w.changed:
-		case <-late:
+		case <-needsRestart:
 			w.Fatalf("it never comes to be that %s", what)
 		}
 	}
@@ -320,7 +320,7 @@ func (w *world) attach(req daemon.AttachRequest) daemon.Result {
 }
 
 // to asks for a sandbox to be attached to the network lan.
-func to(b box) daemon.AttachRequest {
+func to(b watchedSandbox) daemon.AttachRequest {
 	return daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: b.pid}}
 }
 

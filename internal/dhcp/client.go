@@ -76,11 +76,11 @@ func (x *client) acquire(ctx context.Context) (grant, error) {
 // first.
 func (x *client) request(ctx context.Context, c *nclient4.Client) (*nclient4.Lease, error) {
 	options := slices.Concat(x.options, []dhcpv4.Modifier{dhcpv4.WithBroadcast(true), dhcpv4.WithOption(asked)})
-	wishes := options
+	desired := options
 	if x.Last.Is4() {
-		wishes = append(slices.Clone(options), dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(x.Last.AsSlice())))
+		desired = append(slices.Clone(options), dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(x.Last.AsSlice())))
 	}
-	offer, err := c.DiscoverOffer(ctx, wishes...)
+	offer, err := c.DiscoverOffer(ctx, desired...)
 	if err != nil {
 		return nil, err
 	}

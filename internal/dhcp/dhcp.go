@@ -82,10 +82,10 @@ var (
 // first lease, of each that is prolonged or replaced, and of its loss, from
 // one goroutine. It fails, after a bounded time, when there is no first lease,
 // and when the sandbox ends; later, it asks on.
-func Run(ctx context.Context, c Config, tell func(Lease)) error {
+func Run(ctx context.Context, c Config, notify func(Lease)) error {
 	x, err := newClient(c)
 	if err == nil {
-		err = hold(ctx, x, tell)
+		err = hold(ctx, x, notify)
 	}
 	if err != nil {
 		return fmt.Errorf("hold a DHCP lease on %s of %s: %w", c.Link, c.Netns, err)

@@ -134,18 +134,18 @@ func (l *lan) stop(d *dnsmasq) string {
 
 // holding is a lease that is held meanwhile.
 type holding struct {
-	t      *testing.T
-	told   chan Lease
-	ended  chan error
-	cancel context.CancelFunc
+	t        *testing.T
+	notified chan Lease
+	ended    chan error
+	cancel   context.CancelFunc
 }
 
 // start holds a lease on eth0 of a sandbox, whose address it sets.
 func start(t *testing.T, ns *kernel.Netns, c Config) *holding {
 	t.Helper()
-	return startBy(t, ns, func(ctx context.Context, tell func(Lease)) error {
+	return startBy(t, ns, func(ctx context.Context, notify func(Lease)) error {
 		c.Netns, c.Link = path(ns), "eth0"
-		return Run(ctx, c, tell)
+		return Run(ctx, c, notify)
 	})
 }
 
@@ -160,7 +160,7 @@ func startBy(t *testing.T, ns *kernel.Netns, run func(context.Context, func(Leas
 					t.Error(err)
 				}
 			}
-			h.told <- l
+			h.notified <- l
 		})
 	}()
 	t.Cleanup(cancel)
@@ -177,7 +177,7 @@ func setAddress(ns *kernel.Netns, p netip.Prefix) error {
 func (h *holding) next() Lease {
 	h.t.Helper()
 	select {
-	case l := <-h.told:
+	case l := <-h.notified:
 		return l
 	case err := <-h.ended:
 		h.t.Fatalf("it ends: %v", err)
@@ -272,7 +272,7 @@ func TestRenewal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := startBy(t, ns, func(ctx context.Context, tell func(Lease)) error { return hold(ctx, hastened{x}, tell) })
+	h := startBy(t, ns, func(ctx context.Context, notify func(Lease)) error { return hold(ctx, hastened{x}, notify) })
 	first := h.next()
 	second := h.next()
 	if second.Prefixes[0] != first.Prefixes[0] || !second.Expires.After(first.Expires) {

@@ -18,15 +18,15 @@ const (
 )
 
 // hold is Run without the network.
-func hold(ctx context.Context, x exchanger, tell func(Lease)) error {
+func hold(ctx context.Context, x exchanger, notify func(Lease)) error {
 	g, err := first(ctx, x)
 	for err == nil {
-		tell(g.Lease)
-		if g, err = keep(ctx, x, g, tell); err == nil && !g.IsZero() {
+		notify(g.Lease)
+		if g, err = keep(ctx, x, g, notify); err == nil && !g.IsZero() {
 			continue // another lease
 		}
 		if err == nil {
-			tell(Lease{})
+			notify(Lease{})
 			g, err = again(ctx, x)
 		}
 	}
@@ -72,7 +72,7 @@ func again(ctx context.Context, x exchanger) (grant, error) {
 
 // keep prolongs a lease in time. It returns another lease if the server gives
 // another, the zero one when it is lost, and the lease itself with ctx's error.
-func keep(ctx context.Context, x exchanger, g grant, tell func(Lease)) (grant, error) {
+func keep(ctx context.Context, x exchanger, g grant, notify func(Lease)) (grant, error) {
 	var tried time.Time
 	for {
 		at, how := g.next(tried)
@@ -95,7 +95,7 @@ func keep(ctx context.Context, x exchanger, g grant, tell func(Lease)) (grant, e
 			return more, nil
 		case err == nil:
 			g, tried = more, time.Time{}
-			tell(g.Lease)
+			notify(g.Lease)
 		}
 	}
 }

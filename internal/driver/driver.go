@@ -56,8 +56,8 @@ func VethLink(endpoint string) string { return linkName("fv-", endpoint) }
 // TunnelLink returns the name of a network's VXLAN link on the host.
 func TunnelLink(network string) string { return linkName("fx-", network) }
 
-// CipherLink returns the name of a network's WireGuard link on the host.
-func CipherLink(network string) string { return linkName("fw-", network) }
+// WireGuardLink returns the name of a network's WireGuard link on the host.
+func WireGuardLink(network string) string { return linkName("fw-", network) }
 
 // linkName keeps a short plain name readable and hashes any other. A dot or
 // slash would make the link's sysctls ambiguous.

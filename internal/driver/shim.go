@@ -13,12 +13,12 @@ import (
 // shim plans the host's own branch, which all endpoints of the network share,
 // and the routes between it and this one. A branch and its parent never hear
 // each other: only by another branch can the host speak to the sandbox.
-func (b Branching) shim(n model.Network, e model.Endpoint, parent string) plan.Plan {
+func (b SubLinks) shim(n model.Network, e model.Endpoint, parent string) plan.Plan {
 	reached := b.neighbors(n, e)
 	if !b.Shim || len(reached) == 0 {
 		return nil
 	}
-	link := plan.Branch{Name: ShimLink(n.Name), Kind: b.Kind, Mode: string(b.Mode), Parent: parent, MTU: n.LinkMTU(), Owner: n.Name, Quiet: true, IPv6: shimIPv6(n)}
+	link := plan.SubLink{Name: ShimLink(n.Name), Kind: b.Kind, Mode: string(b.Mode), Parent: parent, MTU: n.LinkMTU(), Owner: n.Name, Quiet: true, IPv6: shimIPv6(n)}
 	if b.OwnMAC {
 		link.MAC = MAC(append(hostAddresses(n), shimLinkLocal(n))...)
 	}
@@ -53,7 +53,7 @@ type neighbor struct {
 	source netip.Addr
 }
 
-func (b Branching) neighbors(n model.Network, e model.Endpoint) []neighbor {
+func (b SubLinks) neighbors(n model.Network, e model.Endpoint) []neighbor {
 	var all []neighbor
 	for _, s := range n.Subnets {
 		if addr, ok := e.Address(s.Prefix.Addr().Is4()); ok {
@@ -72,7 +72,7 @@ func (b Branching) neighbors(n model.Network, e model.Endpoint) []neighbor {
 // parent's, by which the LAN knows it, else its own on the shim. A branch that
 // shares the parent's hardware address cannot speak from the parent's, as the
 // answer would go to the parent.
-func (b Branching) source(n model.Network, onLink netip.Prefix, own netip.Addr) netip.Addr {
+func (b SubLinks) source(n model.Network, onLink netip.Prefix, own netip.Addr) netip.Addr {
 	i := slices.IndexFunc(n.ParentAddresses, onLink.Contains)
 	if i < 0 || !b.OwnMAC || n.VLAN != 0 {
 		return own
@@ -117,7 +117,7 @@ func hostAddresses(n model.Network) []netip.Addr {
 
 // Attachment tells how the endpoint is reached. It answers everybody directly
 // on the LAN, past the host, but for the host's own address.
-func (b Branching) Attachment(n model.Network, e model.Endpoint) plan.Attachment {
+func (b SubLinks) Attachment(n model.Network, e model.Endpoint) plan.Attachment {
 	switch {
 	case !b.Shim:
 		return plan.Attachment{Closed: fmt.Sprintf("the host reaches nobody in a %s network of mode %s: use mode bridge to publish", n.Driver, b.Mode)}

@@ -24,8 +24,8 @@ type steps struct {
 	// ends while their addresses are there.
 	unserved       []plan.Op
 	nft, userspace []plan.Op
-	// leads are the entries of the eBPF table.
-	leads []plan.Op
+	// ebpf are the entries of the eBPF table.
+	ebpf []plan.Op
 }
 
 func sortSteps(ops []plan.Op) steps {
@@ -41,12 +41,12 @@ func sortSteps(ops []plan.Op) steps {
 	}
 	for _, op := range ops {
 		switch op.Object.(type) {
-		case plan.Table, plan.Mapping, plan.Member, plan.Proxied, plan.ServiceTable, plan.NFTService:
+		case plan.Table, plan.NFTMapping, plan.Member, plan.Proxied, plan.ServiceTable, plan.NFTService:
 			s.nft = append(s.nft, op)
 		case plan.Listener, plan.Reservation:
 			s.userspace = append(s.userspace, op)
-		case plan.Lead, plan.Grant, plan.Steered:
-			s.leads = append(s.leads, op)
+		case plan.EBPFMapping, plan.Grant, plan.EBPFService:
+			s.ebpf = append(s.ebpf, op)
 		default:
 			switch {
 			case !op.Del:
@@ -112,13 +112,13 @@ func (e *Engine) make(ctx context.Context, record *store.Record, have, want plan
 
 // attempt takes the steps; before each it says how to take it back.
 func (e *Engine) attempt(ctx context.Context, record *store.Record, want plan.Plan, s steps, undo func(func() error)) error {
-	if err := e.cfg.Kernel.Held(e.unheld(s.leads)); err != nil {
+	if err := e.cfg.Kernel.CheckPorts(e.unreserved(s.ebpf)); err != nil {
 		return err
 	}
 	if err := e.setProxy(ctx, s.userspace, bridging(want, s.userspace)); err != nil {
 		return err
 	}
-	if err := e.cfg.Kernel.Prepare(s.leads); err != nil {
+	if err := e.cfg.Kernel.Prepare(s.ebpf); err != nil {
 		return err
 	}
 	for _, op := range s.first {
@@ -133,9 +133,9 @@ func (e *Engine) attempt(ctx context.Context, record *store.Record, want plan.Pl
 			return &StepError{op.Object, err}
 		}
 	}
-	if len(s.leads) > 0 {
-		undo(func() error { return e.cfg.Kernel.Lead(inverse(s.leads)) })
-		if err := e.cfg.Kernel.Lead(s.leads); err != nil {
+	if len(s.ebpf) > 0 {
+		undo(func() error { return e.cfg.Kernel.ApplyEBPF(inverse(s.ebpf)) })
+		if err := e.cfg.Kernel.ApplyEBPF(s.ebpf); err != nil {
 			return err
 		}
 	}
@@ -145,20 +145,20 @@ func (e *Engine) attempt(ctx context.Context, record *store.Record, want plan.Pl
 	return e.cfg.Kernel.Transact(s.nft)
 }
 
-// unheld returns the new leads whose ports no socket of our proxy holds, so
+// unreserved returns the new leads whose ports no socket of our proxy holds, so
 // that somebody else's may.
-func (e *Engine) unheld(ops []plan.Op) []plan.Lead {
-	var leads []plan.Lead
+func (e *Engine) unreserved(ops []plan.Op) []plan.EBPFMapping {
+	var mappings []plan.EBPFMapping
 	for _, op := range ops {
-		l, ok := op.Object.(plan.Lead)
-		if !ok || op.Del || op.Old != nil || l.Held {
+		l, ok := op.Object.(plan.EBPFMapping)
+		if !ok || op.Del || op.Old != nil || l.Reserved {
 			continue
 		}
 		if !slices.ContainsFunc(e.userspace, func(o plan.Object) bool { return holds(o, l.Proto, l.Ports) }) {
-			leads = append(leads, l)
+			mappings = append(mappings, l)
 		}
 	}
-	return leads
+	return mappings
 }
 
 // holds reports whether an object is a socket of the proxy with one of the
@@ -266,18 +266,18 @@ func (e *Engine) setProxy(ctx context.Context, changes []plan.Op, want plan.Plan
 		return nil
 	}
 	var cfg proxy.Config
-	var held plan.Plan
+	var inUse plan.Plan
 	for _, o := range want {
 		switch o := o.(type) {
 		case plan.Listener:
 			cfg.Listeners = append(cfg.Listeners, o)
-			held = append(held, o)
+			inUse = append(inUse, o)
 		case plan.Reservation:
 			cfg.Reservations = append(cfg.Reservations, o)
-			held = append(held, o)
+			inUse = append(inUse, o)
 		}
 	}
-	if slices.Equal(held, e.userspace) {
+	if slices.Equal(inUse, e.userspace) {
 		return nil
 	}
 	if e.proxy == nil {
@@ -295,7 +295,7 @@ func (e *Engine) setProxy(ctx context.Context, changes []plan.Op, want plan.Plan
 	if err := e.proxy.Set(ctx, cfg); err != nil {
 		return fmt.Errorf("open host ports: %w", err)
 	}
-	e.userspace = held
+	e.userspace = inUse
 	return nil
 }
 
@@ -303,10 +303,10 @@ func (e *Engine) setProxy(ctx context.Context, changes []plan.Op, want plan.Plan
 // the publish and who holds the port.
 func (e *Engine) nameOwner(s model.State, err error) error {
 	var bind *proxy.BindError
-	var held *kernel.HeldError
+	var inUse *kernel.PortInUseError
 	switch {
-	case errors.As(err, &held):
-		return taken(s, held.Proto, held.Addr, held.Owner, err)
+	case errors.As(err, &inUse):
+		return taken(s, inUse.Proto, inUse.Addr, inUse.Owner, err)
 	case errors.As(err, &bind) && errors.Is(bind, syscall.EADDRINUSE):
 		owner, lookup := e.cfg.Kernel.PortOwner(bind.Proto, bind.Addr)
 		return errors.Join(taken(s, bind.Proto, bind.Addr, owner, err), lookup)
@@ -317,7 +317,7 @@ func (e *Engine) nameOwner(s model.State, err error) error {
 // taken names the publish that wants the port, if there is one.
 func taken(s model.State, proto model.Proto, at netip.AddrPort, owner kernel.Owner, err error) error {
 	for _, p := range s.Publishes {
-		if p.Proto == proto && p.HostPorts.Overlaps(model.Port(at.Port())) && p.AnswersAt(at.Addr()) {
+		if p.Proto == proto && p.HostPorts.Overlaps(model.Port(at.Port())) && p.Accepts(at.Addr()) {
 			return &model.PortTakenError{Publish: p, Owner: owner.String()}
 		}
 	}

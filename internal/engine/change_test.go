@@ -19,7 +19,7 @@ import (
 func TestChangesKeepOtherConnections(t *testing.T) {
 	w := world(t)
 	s := dual(t, w, model.DriverBridge, "web", "app")
-	for i, via := range ways {
+	for i, via := range modes {
 		publish(&s, "web", via, model.TCP, 8000+uint16(i), 80)
 		publish(&s, "web", via, model.UDP, 8000+uint16(i), 80)
 	}
@@ -27,7 +27,7 @@ func TestChangesKeepOtherConnections(t *testing.T) {
 	serve(t, in(w, "web"), "web", ":80")
 	serve(t, in(w, "app"), "app", ":80")
 	var talks []talk
-	for i := range ways {
+	for i := range modes {
 		for _, proto := range protos {
 			for _, addr := range server(8000 + i) {
 				talks = append(talks, dial(t, w.DoClient, proto, addr))
@@ -184,7 +184,7 @@ func TestMoves(t *testing.T) {
 				w := world(t)
 				before := snapshot(t, w)
 				s := dual(t, w, d, "web", "spare")
-				for i, via := range ways {
+				for i, via := range modes {
 					for _, proto := range protos {
 						publish(&s, "web", via, proto, 8000+uint16(i), 80)
 					}
@@ -199,7 +199,7 @@ func TestMoves(t *testing.T) {
 					want = "spare"
 					serve(t, in(w, "spare"), "spare", ":80")
 				}
-				for i := range ways {
+				for i := range modes {
 					for _, proto := range protos {
 						for _, addr := range server(8000 + i) {
 							hears(t, w.DoClient, proto, addr, want)

@@ -16,14 +16,14 @@ import (
 // find out of the host's links, addresses, and the ways of publishes via auto and planes of services. A way is chosen anew each time, so the
 // record keeps the wish; the choice is the same until the kernel, the
 // endpoint or the wish changes.
-func (e *Engine) complete(want model.State, held ipam.Leases, facts plan.Facts) (model.State, ipam.Leases, error) {
+func (e *Engine) complete(want model.State, inUse ipam.Leases, facts plan.Facts) (model.State, ipam.Leases, error) {
 	want.Networks = slices.Clone(want.Networks)
 	for i, n := range want.Networks {
 		if d, ok := paths.Driver(n.Driver); ok {
 			want.Networks[i] = d.Complete(n, facts)
 		}
 	}
-	full, leases, err := ipam.Assign(want, held)
+	full, leases, err := ipam.Assign(want, inUse)
 	if err != nil {
 		return full, nil, err
 	}
@@ -40,16 +40,16 @@ func (e *Engine) complete(want model.State, held ipam.Leases, facts plan.Facts) 
 		if !ok {
 			continue // in a record that this version can make nothing of
 		}
-		if full.Publishes[i].Via, err = way(p, to, facts); err != nil {
+		if full.Publishes[i].Via, err = chooseMode(p, to, facts); err != nil {
 			errs = append(errs, fmt.Errorf("publish %s: %w", p, err))
 		}
 	}
 	return full, leases, errors.Join(errs...)
 }
 
-// way returns the way that the publish names, if it promises what is asked
+// chooseMode returns the way that the publish names, if it promises what is asked
 // for, and for auto the cheapest that does.
-func way(p model.Publish, to end, facts plan.Facts) (model.Via, error) {
+func chooseMode(p model.Publish, to end, facts plan.Facts) (model.Via, error) {
 	if p.Via != model.ViaAuto {
 		return p.Via, paths.Keeps(to.driver.Name(), p)
 	}

@@ -30,8 +30,8 @@ func device(t testing.TB, w *topology.World) {
 		" ip addr add 192.0.2.9/24 brd + dev nic; ip addr add 2001:db8:9::9/64 dev nic")
 }
 
-// handed is a state that hands the card to the sandbox at the path.
-func handed(sandbox string) model.State {
+// external is a state that hands the card to the sandbox at the path.
+func external(sandbox string) model.State {
 	return model.State{
 		Networks: []model.Network{{Name: "lan", Driver: model.DriverDevice, Parent: "nic"}},
 		Endpoints: []model.Endpoint{{Name: "web", Network: "lan", Sandbox: sandbox, Interface: "eth0", Prefixes: []netip.Prefix{
@@ -54,7 +54,7 @@ func TestADeviceIsHandedOverAndGivenBack(t *testing.T) {
 	w := world(t)
 	device(t, w)
 	before := snapshot(t, w)
-	s := handed(mustSandbox(t, w, "web"))
+	s := external(mustSandbox(t, w, "web"))
 	for range 2 {
 		mustSet(t, w, s)
 		undrifted(t, w)
@@ -77,7 +77,7 @@ func TestADeviceHasSettingsOfItsOwnInTheSandbox(t *testing.T) {
 	w := world(t)
 	device(t, w)
 	before := snapshot(t, w)
-	s := handed(mustSandbox(t, w, "web"))
+	s := external(mustSandbox(t, w, "web"))
 	has := func(want ...string) {
 		t.Helper()
 		undrifted(t, w)
@@ -117,7 +117,7 @@ func TestADeviceGoesToAnotherSandbox(t *testing.T) {
 	var kept store.Memory
 	for _, name := range []string{"web", "app", "db"} {
 		e, stop := daemon(t, w, &kept)
-		if _, err := e.Set(t.Context(), handed(mustSandbox(t, w, name))); err != nil {
+		if _, err := e.Set(t.Context(), external(mustSandbox(t, w, name))); err != nil {
 			t.Fatal(err)
 		}
 		serve(t, in(w, name), "web", ":80")
@@ -186,7 +186,7 @@ func TestADeviceOutlivesItsSandbox(t *testing.T) {
 			sandbox, inside, kill := container(t)
 			var kept store.Memory
 			e, stop := daemon(t, w, &kept)
-			if _, err := e.Set(t.Context(), handed(sandbox)); err != nil {
+			if _, err := e.Set(t.Context(), external(sandbox)); err != nil {
 				t.Fatal(err)
 			}
 			if c.rename {
@@ -221,7 +221,7 @@ func TestADeviceFollowsASandboxThatComesBack(t *testing.T) {
 		if err := os.Symlink(sandbox, path); err != nil {
 			t.Fatal(err)
 		}
-		mustSet(t, w, handed(path))
+		mustSet(t, w, external(path))
 		if _, err := w.Engine.Heal(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +244,7 @@ func TestADeviceThatTheKernelBroughtBack(t *testing.T) {
 	w := world(t)
 	device(t, w)
 	before := snapshot(t, w)
-	s := handed(mustSandbox(t, w, "web"))
+	s := external(mustSandbox(t, w, "web"))
 	back := fmt.Sprintf("ip link set eth0 netns /proc/%d/fd/%d", os.Getpid(), w.Server().Netns.Fd())
 	serve(t, in(w, "web"), "web", ":80")
 	for _, want := range []model.State{s, {}} {
@@ -291,7 +291,7 @@ func TestADeviceWhoseAliasTheSandboxChanges(t *testing.T) {
 			before := snapshot(t, w)
 			var kept store.Memory
 			e, stop := daemon(t, w, &kept)
-			if _, err := e.Set(t.Context(), handed(mustSandbox(t, w, "web"))); err != nil {
+			if _, err := e.Set(t.Context(), external(mustSandbox(t, w, "web"))); err != nil {
 				t.Fatal(err)
 			}
 			sh(t, in(w, "web"), c.script)
@@ -315,7 +315,7 @@ func TestADeviceWhoseNameIsTaken(t *testing.T) {
 	w := world(t)
 	device(t, w)
 	before := snapshot(t, w)
-	mustSet(t, w, handed(mustSandbox(t, w, "web")))
+	mustSet(t, w, external(mustSandbox(t, w, "web")))
 	onServer(t, w, "ip link add nic type bridge")
 	_, err := w.Engine.Set(t.Context(), model.State{})
 	if err == nil || !strings.Contains(err.Error(), "it is back as dev0, because another link is called nic now: rename that one") {
@@ -349,7 +349,7 @@ func TestEveryStepWithADeviceCanFail(t *testing.T) {
 			defer host.Close()
 			k := &brittle{Host: host, n: never, left: never, after: after}
 			e := engine.New(engine.Config{Kernel: k, Store: &store.Memory{}, StartProxy: startProxy(t, w)})
-			one, other := handed(mustSandbox(t, w, "web")), handed(mustSandbox(t, w, "app"))
+			one, other := external(mustSandbox(t, w, "web")), external(mustSandbox(t, w, "app"))
 			other.Networks[0].MTU, other.Endpoints[0].Interface = 1300, "lan"
 			for _, s := range []model.State{one, other} {
 				s.Endpoints[0].Routes = []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8"), Via: netip.MustParseAddr("203.0.113.1")}}

@@ -34,10 +34,10 @@ type Kernel interface {
 	// Prepare comes before anything is attached that the steps on the eBPF table
 	// need.
 	Prepare([]plan.Op) error
-	// Lead carries out the steps on the eBPF table, all of them or none.
-	Lead([]plan.Op) error
-	// Held returns a *kernel.HeldError if a socket holds a port of the leads.
-	Held([]plan.Lead) error
+	// ApplyEBPF carries out the steps on the eBPF table, all of them or none.
+	ApplyEBPF([]plan.Op) error
+	// CheckPorts returns a *kernel.InUseError if a socket holds a port of the leads.
+	CheckPorts([]plan.EBPFMapping) error
 	// Observe tells what is there of the plan that should be, of the one that
 	// is wanted, and of anything else of ours.
 	Observe(should, want plan.Plan) (plan.Plan, error)
@@ -165,8 +165,8 @@ func (e *Engine) set(ctx context.Context, want model.State) (model.State, error)
 	byAccount := e.applied != nil
 	made, err := e.reach(ctx, before, t, want)
 	var bind *proxy.BindError
-	var held *kernel.HeldError
-	if err != nil && !made && byAccount && !errors.As(err, &bind) && !errors.As(err, &held) {
+	var inUse *kernel.PortInUseError
+	if err != nil && !made && byAccount && !errors.As(err, &bind) && !errors.As(err, &inUse) {
 		// Our own account may have been wrong: ask the kernel and the proxy.
 		e.dropDeadProxy(ctx)
 		made, err = e.reach(ctx, before, t, want)
@@ -236,9 +236,9 @@ func (e *Engine) Heal(ctx context.Context) ([]plan.Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	strayed := diff(record, have, t.plan)
+	differing := diff(record, have, t.plan)
 	_, err = e.apply(ctx, &record, have, t.plan)
-	return strayed, err
+	return differing, err
 }
 
 // TearDown removes everything of ours from the host, also what strayed, and
@@ -294,7 +294,7 @@ func (e *Engine) have(record store.Record, want plan.Plan) (plan.Plan, error) {
 	// A record that this version or kernel can make nothing of still leaves
 	// our marks to go by.
 	should, _ := e.target(record.Desired, record)
-	have, err := e.cfg.Kernel.Observe(append(should.plan, remnants(record)...), want)
+	have, err := e.cfg.Kernel.Observe(append(should.plan, staleLinks(record)...), want)
 	if err != nil {
 		return nil, fmt.Errorf("observe host: %w", err)
 	}

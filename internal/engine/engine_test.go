@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 
 func TestPublishReachesTheSandboxAndTearDownLeavesNothing(t *testing.T) {
 	for _, d := range []model.Driver{model.DriverBridge, model.DriverRouted} {
-		for _, via := range ways {
+		for _, via := range modes {
 			t.Run(string(d)+"/"+string(via), func(t *testing.T) {
 				w := world(t)
 				before := snapshot(t, w)

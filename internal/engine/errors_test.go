@@ -71,7 +71,7 @@ func behindARouter(t *testing.T, w *topology.World) place {
 // TestTransfersCrossANarrowPath needs the router's ICMP errors to reach the
 // endpoint, with the addresses that it knows.
 func TestTransfersCrossANarrowPath(t *testing.T) {
-	for _, via := range ways {
+	for _, via := range modes {
 		t.Run(string(via), func(t *testing.T) {
 			w := world(t)
 			from := behindARouter(t, w)
@@ -137,9 +137,9 @@ func TestErrorsOnTheWayReachTheEndpoint(t *testing.T) {
 					t.Fatal(err)
 				}
 				hops(t, endpoint, 1)
-				isTold(t, endpoint, seen, 16, unix.EHOSTUNREACH)
+				isReported(t, endpoint, seen, 16, unix.EHOSTUNREACH)
 				hops(t, endpoint, 64)
-				isTold(t, endpoint, seen, 1400, unix.EMSGSIZE)
+				isReported(t, endpoint, seen, 1400, unix.EMSGSIZE)
 				if _, err := endpoint.WriteToUDPAddrPort(make([]byte, 1400), seen); !errors.Is(err, unix.EMSGSIZE) {
 					t.Errorf("%s: the endpoint's kernel has learned nothing: %v", to, err)
 				}
@@ -149,8 +149,8 @@ func TestErrorsOnTheWayReachTheEndpoint(t *testing.T) {
 	}
 }
 
-// isTold sends one datagram and waits for the error that it meets.
-func isTold(t *testing.T, c *net.UDPConn, to netip.AddrPort, size int, want error) {
+// isReported sends one datagram and waits for the error that it meets.
+func isReported(t *testing.T, c *net.UDPConn, to netip.AddrPort, size int, want error) {
 	t.Helper()
 	if _, err := c.WriteToUDPAddrPort(make([]byte, size), to); err != nil {
 		t.Fatal(err)

@@ -68,9 +68,9 @@ type protoPort struct {
 }
 
 // mappingIndex finds the mappings of a host port.
-type mappingIndex map[protoPort][]plan.Mapping
+type mappingIndex map[protoPort][]plan.NFTMapping
 
-func (x mappingIndex) add(m plan.Mapping) {
+func (x mappingIndex) add(m plan.NFTMapping) {
 	for p := int(m.Ports.First); p <= int(m.Ports.Last); p++ {
 		at := protoPort{m.Proto, uint16(p)}
 		x[at] = append(x[at], m)
@@ -87,7 +87,7 @@ type staleFlows struct {
 
 // note sorts a step's mappings into those gone and those new.
 func (s *staleFlows) note(op plan.Op) {
-	m, ok := op.Object.(plan.Mapping)
+	m, ok := op.Object.(plan.NFTMapping)
 	if !ok {
 		return
 	}
@@ -95,7 +95,7 @@ func (s *staleFlows) note(op plan.Op) {
 		s.gone.add(m)
 		return
 	}
-	if old, ok := op.Old.(plan.Mapping); ok {
+	if old, ok := op.Old.(plan.NFTMapping); ok {
 		s.gone.add(old)
 	}
 	if m.Proto == model.UDP {
@@ -122,7 +122,7 @@ func (s *staleFlows) match(f kernel.Flow) bool {
 }
 
 // hosts reports whether the flow went to a host address of the mapping.
-func (s *staleFlows) hosts(m plan.Mapping, f kernel.Flow) bool {
+func (s *staleFlows) hosts(m plan.NFTMapping, f kernel.Flow) bool {
 	host := f.Host.Addr()
 	if !m.Host.IsUnspecified() {
 		return host == m.Host

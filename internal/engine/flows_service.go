@@ -50,13 +50,13 @@ func (s staleAnswers) note(op plan.Op) {
 	}
 	answers, before := map[answer]bool{}, map[frontend]bool{}
 	for _, e := range is.Entries() {
-		if a := (answer{frontend{is.Proto, e.At}, e.Real}); e.Map == plan.MapAnswers {
+		if a := (answer{frontend{is.Proto, e.At}, e.Real}); e.Map == plan.MapSourceNAT {
 			answers[a] = true
 		}
 	}
 	for _, e := range old.Entries() {
 		a := answer{frontend{old.Proto, e.At}, e.Real}
-		if before[a.frontend] = true; e.Map == plan.MapAnswers && !answers[a] {
+		if before[a.frontend] = true; e.Map == plan.MapSourceNAT && !answers[a] {
 			s.gone[a] = true
 		}
 	}

@@ -216,7 +216,7 @@ func TestAPublishThatMovesTakesNoConnectionAlong(t *testing.T) {
 // remembers fails the test unless the eBPF programs remember n flows.
 func remembers(t *testing.T, w *topology.World, n int) {
 	t.Helper()
-	if got, err := w.LedFlows(); err != nil || got != n {
+	if got, err := w.EBPFFlows(); err != nil || got != n {
 		t.Errorf("%d flows are remembered, %v; want %d", got, err, n)
 	}
 }

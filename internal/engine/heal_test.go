@@ -52,7 +52,7 @@ func TestHeals(t *testing.T) {
 			w := world(t)
 			s := dual(t, w, model.DriverBridge, "web")
 			s.Networks[0].Filter = model.FilterOn
-			for i, via := range ways {
+			for i, via := range modes {
 				for _, proto := range protos {
 					publish(&s, "web", via, proto, 8000+uint16(i), 80)
 				}
@@ -72,7 +72,7 @@ func TestHeals(t *testing.T) {
 			}
 			undrifted(t, w)
 			serve(t, in(w, "web"), "web", ":80")
-			for i := range ways {
+			for i := range modes {
 				for _, proto := range protos {
 					for _, addr := range server(8000 + i) {
 						hears(t, w.DoClient, proto, addr, "web")

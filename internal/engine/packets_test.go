@@ -63,7 +63,7 @@ func (t talk) returns(sent []byte) {
 // container port from one port of its own: the endpoint must not take them
 // for one conversation.
 func TestOneSourcePortToManyHostPorts(t *testing.T) {
-	for _, via := range ways {
+	for _, via := range modes {
 		t.Run(string(via), func(t *testing.T) {
 			w := world(t)
 			s := dual(t, w, model.DriverBridge, "web")
@@ -105,7 +105,7 @@ func TestOneSourcePortToManyHostPorts(t *testing.T) {
 
 // TestRangesEndAtTheirEdges dials the ports of ranges, and those next to them.
 func TestRangesEndAtTheirEdges(t *testing.T) {
-	for _, via := range ways {
+	for _, via := range modes {
 		t.Run(string(via), func(t *testing.T) {
 			w := world(t)
 			s := dual(t, w, model.DriverBridge, "web")
@@ -119,11 +119,11 @@ func TestRangesEndAtTheirEdges(t *testing.T) {
 			mustSet(t, w, s)
 			// Beyond the edges somebody listens too, where a range that is
 			// too wide would lead.
-			leads := map[int]int{9000: 0, 9001: 9001, 9010: 9010, 9011: 0, 9020: 0, 9021: 9041, 9025: 9045, 9030: 9050, 9031: 0}
+			mappings := map[int]int{9000: 0, 9001: 9001, 9010: 9010, 9011: 0, 9020: 0, 9021: 9041, 9025: 9045, 9030: 9050, 9031: 0}
 			for _, port := range []int{9000, 9001, 9010, 9011, 9020, 9031, 9040, 9041, 9045, 9050, 9051} {
 				serve(t, in(w, "web"), fmt.Sprint(port), fmt.Sprintf(":%d", port))
 			}
-			for host, port := range leads {
+			for host, port := range mappings {
 				for _, proto := range protos {
 					for _, addr := range server(host) {
 						if port != 0 {
@@ -155,7 +155,7 @@ func isClosed(t testing.TB, from place, proto model.Proto, to string) {
 // TestDatagramsLargerThanTheMTU sends what must be cut into fragments, there
 // and back.
 func TestDatagramsLargerThanTheMTU(t *testing.T) {
-	for _, via := range ways {
+	for _, via := range modes {
 		t.Run(string(via), func(t *testing.T) {
 			w := world(t)
 			s := dual(t, w, model.DriverBridge, "web")

@@ -38,13 +38,13 @@ func (e *Engine) HealPart(ctx context.Context, part plan.Plan) ([]plan.Op, error
 	if err != nil {
 		return nil, err
 	}
-	strayed := diff(record, have, want)
+	differing := diff(record, have, want)
 	made, err := e.apply(ctx, &record, have, want)
 	if err != nil && !made {
 		e.applied = want // what has strayed has, and the rest is as it was
 		return nil, err
 	}
-	return strayed, err
+	return differing, err
 }
 
 // Assume takes for the account what should be: HealPart finds out what is not.
@@ -65,10 +65,10 @@ func (e *Engine) Assume() error {
 // corrected returns the account with what was found in the place of the part
 // that was looked at. Of an nft table, anything may be found.
 func corrected(account, part, found plan.Plan) plan.Plan {
-	looked, now := map[string]bool{}, map[string]plan.Object{}
+	inspected, now := map[string]bool{}, map[string]plan.Object{}
 	tables := map[string]bool{}
 	for _, o := range part {
-		looked[o.Key()] = true
+		inspected[o.Key()] = true
 		if t := tableOf(o); t != "" {
 			tables[t] = true
 		}
@@ -78,7 +78,7 @@ func corrected(account, part, found plan.Plan) plan.Plan {
 	}
 	have := make(plan.Plan, 0, len(account))
 	for _, o := range account {
-		if !tables[tableOf(o)] && !looked[o.Key()] {
+		if !tables[tableOf(o)] && !inspected[o.Key()] {
 			have = append(have, o)
 			continue
 		}
@@ -99,7 +99,7 @@ func corrected(account, part, found plan.Plan) plan.Plan {
 // tables of one object.
 func tableOf(o plan.Object) string {
 	switch o.(type) {
-	case plan.Table, plan.Mapping, plan.Member, plan.Proxied:
+	case plan.Table, plan.NFTMapping, plan.Member, plan.Proxied:
 		return plan.Mark
 	case plan.ServiceTable, plan.NFTService:
 		return plan.ServicesTable

@@ -55,7 +55,7 @@ func TestTakenPortNamesItsOwnerAndChangesNothing(t *testing.T) {
 		{"[::1]:8080", model.UDP, false, "::1", false},
 		{"127.0.0.1:8080", model.UDP, false, "::", true},
 	} {
-		for _, via := range ways {
+		for _, via := range modes {
 			t.Run(fmt.Sprintf("%s %s listening=%v %s to %s", via, c.proto, c.listening, c.holder, c.hostAddr), func(t *testing.T) {
 				hold(t, w, c.proto, netip.MustParseAddrPort(c.holder), c.listening)
 				withHolder := snapshot(t, w)

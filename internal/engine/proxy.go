@@ -15,8 +15,8 @@ import (
 // proxy.Keep started it.
 type Keeper interface {
 	Proxy
-	// Held returns what the proxy holds.
-	Held(context.Context) (proxy.Config, error)
+	// CurrentConfig returns what the proxy holds.
+	CurrentConfig(context.Context) (proxy.Config, error)
 }
 
 // adoptProxy takes over the proxy that an engine before us has left, so that
@@ -30,23 +30,23 @@ func (e *Engine) adoptProxy(ctx context.Context) error {
 		return fmt.Errorf("adopt the proxy: %w", err)
 	}
 	if p != nil {
-		held, err := p.Held(ctx)
+		inUse, err := p.CurrentConfig(ctx)
 		if err != nil {
 			return fmt.Errorf("adopt the proxy: %w", err)
 		}
-		e.proxy, e.userspace = p, planOf(held)
+		e.proxy, e.userspace = p, planOf(inUse)
 	}
 	e.adopted = true
 	return nil
 }
 
 // planOf returns the objects that a proxy holds.
-func planOf(held proxy.Config) plan.Plan {
+func planOf(inUse proxy.Config) plan.Plan {
 	var p plan.Plan
-	for _, l := range held.Listeners {
+	for _, l := range inUse.Listeners {
 		p = append(p, l)
 	}
-	for _, r := range held.Reservations {
+	for _, r := range inUse.Reservations {
 		p = append(p, r)
 	}
 	return p

@@ -66,7 +66,7 @@ func TestADeviceSurvivesAHundredKills(t *testing.T) {
 	w := world(t)
 	device(t, w)
 	before := snapshot(t, w)
-	one, other := handed(process.Seen(mustSandbox(t, w, "web"))), handed(process.Seen(mustSandbox(t, w, "app")))
+	one, other := external(process.Seen(mustSandbox(t, w, "web"))), external(process.Seen(mustSandbox(t, w, "app")))
 	other.Networks[0].MTU, other.Endpoints[0].Interface = 1300, "lan"
 	do := restless{Server: process.Seen(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd())),
 		Store: store.Places{State: t.TempDir(), Run: t.TempDir()}, States: []model.State{one, {}, other, one}}
@@ -125,7 +125,7 @@ func TestTheNextEngineTakesAwayWhatTheRecordForgot(t *testing.T) {
 				w := world(t)
 				device(t, w)
 				before := snapshot(t, w)
-				s := handed(mustSandbox(t, w, "web"))
+				s := external(mustSandbox(t, w, "web"))
 				s.Networks[0].Driver = d
 				var kept store.Memory
 				e, stop := daemon(t, w, &kept)

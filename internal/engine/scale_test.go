@@ -114,7 +114,7 @@ func TestPlanTextIsValid(t *testing.T) {
 	// would make it anew with all its elements; nothing else is to do.
 	for _, op := range left {
 		switch op.Object.(type) {
-		case plan.Table, plan.Mapping, plan.Member:
+		case plan.Table, plan.NFTMapping, plan.Member:
 			if op.Del {
 				t.Errorf("too much: %s", op.Object.Key())
 			}

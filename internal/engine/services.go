@@ -37,7 +37,7 @@ func (e *Engine) completeServices(all []model.VirtualService, facts plan.Facts) 
 func whereabouts(v model.VirtualService, facts plan.Facts) []model.RealServer {
 	all := slices.Clone(v.Reals)
 	for i, r := range all {
-		all[i].Here = facts.Own[r.Address] || slices.Contains(v.Addresses, r.Address)
+		all[i].Local = facts.Own[r.Address] || slices.Contains(v.Addresses, r.Address)
 	}
 	return all
 }

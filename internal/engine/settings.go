@@ -64,15 +64,15 @@ func inside(o plan.Object) (store.Inside, bool) {
 	return store.Inside{Netns: netns, Link: name, Device: d.Device}, ok
 }
 
-// remnants returns what may be in sandboxes of which the desired state knows
+// staleLinks returns what may be in sandboxes of which the desired state knows
 // nothing any more: we may have been killed before we took it away.
-func remnants(record store.Record) plan.Plan {
+func staleLinks(record store.Record) plan.Plan {
 	var p plan.Plan
 	for _, at := range record.Inside {
 		if at.Device != "" {
 			p = append(p, plan.Device{Device: at.Device, Netns: at.Netns, Name: at.Link})
 		} else {
-			p = append(p, plan.Remnant{Netns: at.Netns, Name: at.Link})
+			p = append(p, plan.StaleLink{Netns: at.Netns, Name: at.Link})
 		}
 	}
 	for _, v := range record.Virtual {

@@ -87,7 +87,7 @@ func (e *Engine) missing(services []model.VirtualService) map[plan.Feature]strin
 		p, named := paths.Plane(v.Plane)
 		return v.Forward != model.ForwardLocal && (!named || slices.Contains(p.Needs(v), plan.FeatureServices))
 	}
-	if paths.Missing(e.cfg.Facts, []plan.Feature{plan.FeatureSteering, plan.FeatureCgroupHooks}) != "" || !slices.ContainsFunc(services, mayNeed) {
+	if paths.Missing(e.cfg.Facts, []plan.Feature{plan.FeatureEBPF, plan.FeatureCgroupHooks}) != "" || !slices.ContainsFunc(services, mayNeed) {
 		return missing
 	}
 	if err := e.cfg.Kernel.Balances(); err != nil {
@@ -107,18 +107,18 @@ func (e *Engine) supported(s model.State, facts plan.Facts) error {
 	for _, n := range s.Networks {
 		d, ok := paths.Driver(n.Driver)
 		if !ok {
-			errs = append(errs, &UnfitError{n.Name, fmt.Errorf("there is no driver %q: `fairlead paths` lists them", n.Driver)})
+			errs = append(errs, &UnsuitableError{n.Name, fmt.Errorf("there is no driver %q: `fairlead paths` lists them", n.Driver)})
 		} else if missing := paths.Missing(facts, d.Needs()); missing != "" {
-			errs = append(errs, &UnfitError{n.Name, fmt.Errorf("driver %s cannot work here: %s", n.Driver, missing)})
+			errs = append(errs, &UnsuitableError{n.Name, fmt.Errorf("driver %s cannot work here: %s", n.Driver, missing)})
 		} else if err := d.Validate(n, facts); err != nil {
-			errs = append(errs, &UnfitError{n.Name, err})
+			errs = append(errs, &UnsuitableError{n.Name, err})
 		}
 	}
 	for _, p := range s.Publishes {
 		if p.Via == model.ViaAuto {
 			continue // chosen when the addresses are known
 		}
-		w, ok := paths.Way(p.Via)
+		w, ok := paths.Mode(p.Via)
 		if !ok {
 			errs = append(errs, fmt.Errorf("publish %s: there is no way %q: `fairlead paths` lists them", p, p.Via))
 		} else if missing := paths.Missing(facts, w.Needs()); missing != "" {
@@ -152,13 +152,13 @@ type plannedEndpoint struct {
 func (e *Engine) build(s model.State, facts plan.Facts, virtual plan.Plan) (plan.Plan, error) {
 	services := e.planned.services
 	parts, attachments := e.buildEndpoints(s, facts)
-	for _, w := range paths.Ways() {
+	for _, w := range paths.Modes() {
 		if slices.ContainsFunc(s.Publishes, func(p model.Publish) bool { return p.Via == w.Name() }) {
 			parts = append(parts, plan.NewPart(w.Shared(attachments)))
 		}
 	}
 	for _, p := range s.Publishes {
-		w, _ := paths.Way(p.Via)
+		w, _ := paths.Mode(p.Via)
 		at := e.planned.endpoints[p.Endpoint].at
 		if err := w.Reaches(at); err != nil {
 			return nil, fmt.Errorf("publish %s: %w", p, err)

@@ -7,17 +7,17 @@ import (
 	"fairlead/internal/model"
 )
 
-// UnfitError says why a network cannot be on this host, as it is now.
-type UnfitError struct {
+// UnsuitableError says why a network cannot be on this host, as it is now.
+type UnsuitableError struct {
 	Network string
 	Err     error
 }
 
 // Error implements error.
-func (e *UnfitError) Error() string { return "network " + e.Network + ": " + e.Err.Error() }
+func (e *UnsuitableError) Error() string { return "network " + e.Network + ": " + e.Err.Error() }
 
 // Unwrap returns the cause.
-func (e *UnfitError) Unwrap() error { return e.Err }
+func (e *UnsuitableError) Unwrap() error { return e.Err }
 
 // Unfit returns why networks of the state cannot be on this host now, by their
 // names.
@@ -37,7 +37,7 @@ func UnfitNetworks(err error) map[string]error {
 	var walk func(error)
 	walk = func(err error) {
 		switch e := err.(type) {
-		case *UnfitError:
+		case *UnsuitableError:
 			found[e.Network] = e
 		case interface{ Unwrap() []error }:
 			for _, err := range e.Unwrap() {

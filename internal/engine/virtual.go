@@ -161,28 +161,28 @@ func (e *Engine) shadowed(before, full model.State) error {
 		}
 	}
 	owners := map[model.Frontend]string{}
-	var leads []plan.Lead
+	var mappings []plan.EBPFMapping
 	for _, v := range full.Services {
 		for _, f := range v.Frontends() {
-			toFind := v.Forward == model.ForwardLocal || slices.ContainsFunc(v.Reals, func(r model.RealServer) bool { return r.Here && r.At(f.At.Port()).Port() == f.At.Port() })
+			toFind := v.Forward == model.ForwardLocal || slices.ContainsFunc(v.Reals, func(r model.RealServer) bool { return r.Local && r.At(f.At.Port()).Port() == f.At.Port() })
 			if !toFind && !known[f] {
 				owners[f] = v.Name
-				leads = append(leads, plan.Lead{Proto: f.Proto, Host: f.At.Addr(), Ports: model.Port(f.At.Port())})
+				mappings = append(mappings, plan.EBPFMapping{Proto: f.Proto, Host: f.At.Addr(), Ports: model.Port(f.At.Port())})
 			}
 		}
 	}
-	if len(leads) == 0 {
+	if len(mappings) == 0 {
 		return nil
 	}
-	err := e.cfg.Kernel.Held(leads)
-	var held *kernel.HeldError
-	if !errors.As(err, &held) {
+	err := e.cfg.Kernel.CheckPorts(mappings)
+	var inUse *kernel.PortInUseError
+	if !errors.As(err, &inUse) {
 		return err
 	}
 	for f, name := range owners {
-		if f.Proto == held.Proto && f.At.Port() == held.Addr.Port() {
+		if f.Proto == inUse.Proto && f.At.Port() == inUse.Addr.Port() {
 			return fmt.Errorf("service %s: port %s/%s is held by %s, whose clients it would get: stop that, have it listen at other addresses than %s, or choose another port",
-				name, held.Addr, held.Proto, held.Owner, f.At.Addr())
+				name, inUse.Addr, inUse.Proto, inUse.Owner, f.At.Addr())
 		}
 	}
 	return err

@@ -320,7 +320,7 @@ func everywhere(port int) []string { return slices.Concat(server(port), local(po
 
 var (
 	protos = []model.Proto{model.TCP, model.UDP}
-	ways   = []model.Via{model.ViaNAT, model.ViaProxy, model.ViaEBPF}
+	modes  = []model.Via{model.ViaNAT, model.ViaProxy, model.ViaEBPF}
 	// direct are the ways whose flows the kernel leads from end to end.
 	direct = []model.Via{model.ViaNAT, model.ViaEBPF}
 )

@@ -63,7 +63,7 @@ func (m *Monitor) check(ctx context.Context, c *attempt) {
 	for c != nil {
 		m.mu.Lock()
 		checker, target, timeout := c.of.of.checker, c.of.target, c.of.of.settings.timeout
-		c.began, c.late = time.Now(), m.late
+		c.began, c.delayed = time.Now(), m.delayed
 		limited, cancel := context.WithDeadline(ctx, c.began.Add(timeout))
 		c.cancel, c.of.began = cancel, c.began
 		m.mu.Unlock()
@@ -90,7 +90,7 @@ func (m *Monitor) finish(ctx context.Context, c *attempt, res Result, timeout ti
 	if c.moot {
 		return m.waiting.take()
 	}
-	if starved := max(m.late-c.late, res.Latency-timeout); res.Failure == Timeout && starved >= timeout/4 {
+	if starved := max(m.delayed-c.delayed, res.Latency-timeout); res.Failure == Timeout && starved >= timeout/4 {
 		res.Void, res.Detail = true, oneLine("this host was too busy to check: "+res.Detail)
 	}
 	s.checks = slices.DeleteFunc(s.checks, func(o *attempt) bool { return o == c })
@@ -134,5 +134,5 @@ func (m *Monitor) overslept(by time.Duration) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.late += by
+	m.delayed += by
 }

@@ -211,11 +211,11 @@ func TestBeside(t *testing.T) {
 // TestStarved: what ended only long after its time says nothing of the server,
 // nor does what ended while the host had no time for the monitor.
 func TestStarved(t *testing.T) {
-	late := func(ctx context.Context, n int) error {
+	timedOut := func(ctx context.Context, n int) error {
 		defer time.Sleep(300 * time.Millisecond)
 		return silent(ctx, n)
 	}
-	atPort(t, model.Check{Interval: time.Second, Fall: 2}, late, func(t *testing.T, p *port) {
+	atPort(t, model.Check{Interval: time.Second, Fall: 2}, timedOut, func(t *testing.T, p *port) {
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		if c := p.Counters(); c.Void != c.Checks || c.Checks < 10 || len(p.down) > 0 {

@@ -75,22 +75,22 @@ func (b *bounded) Read(p []byte) (int, error) {
 // there reads what has come already, though the time is up: the server is not to
 // blame if this process had no CPU to read it. The error is returned where
 // nothing has.
-func (b *bounded) there(p []byte, late error) (int, error) {
+func (b *bounded) there(p []byte, timedOut error) (int, error) {
 	conn, ok := b.Conn.(syscall.Conn)
 	if !ok || len(p) == 0 {
-		return 0, late
+		return 0, timedOut
 	}
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return 0, late
+		return 0, timedOut
 	}
 	n := 0
 	if gone := raw.Control(func(fd uintptr) { n, err = unix.Read(int(fd), p) }); gone != nil {
-		return 0, late
+		return 0, timedOut
 	}
 	switch {
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
-		return 0, late
+		return 0, timedOut
 	case err != nil:
 		return 0, os.NewSyscallError("read", err)
 	case n == 0 && !b.datagrams():

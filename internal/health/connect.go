@@ -118,8 +118,8 @@ func (s socket) wait(ctx context.Context, file *os.File) error {
 	})
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		// The answer may have come while this process had no CPU to see it.
-		if done, late := s.connected(); done || late != nil {
-			return late
+		if done, timedOut := s.connected(); done || timedOut != nil {
+			return timedOut
 		}
 	}
 	return errors.Join(cause, err)

@@ -70,16 +70,16 @@ type Monitor struct {
 	services map[string]*service
 	due      schedule
 	waiting  queue
-	// held are servers whose first checks wait until there are no holds.
-	held  []*server
-	holds int
-	batch Batch
+	// pending are servers whose first checks wait until there are no holds.
+	pending []*server
+	holds   int
+	batch   Batch
 	// touched are the services of the batch.
 	touched map[string]bool
 	// wake is when the loop means to look next, and late by how much it was later
 	// than it meant, all in all.
 	wake     time.Time
-	late     time.Duration
+	delayed  time.Duration
 	stopped  bool
 	counters Counters
 	past     past
@@ -163,8 +163,8 @@ func (m *Monitor) turn(ctx context.Context, now time.Time) (time.Duration, Batch
 func (m *Monitor) plan(s *server, now time.Time) {
 	s.turns = s.rec.turns(s.of.settings, now)
 	m.due.set(s)
-	if c := s.rec.condition(s.of.settings, now); c != s.told {
-		s.told = c
+	if c := s.rec.condition(s.of.settings, now); c != s.notified {
+		s.notified = c
 		m.touch(s.of)
 	}
 	if !s.when.IsZero() && s.when.Before(m.wake) {

@@ -26,9 +26,9 @@ type farm struct {
 	asked map[string][]time.Duration
 	// busy are the questions under way, and most the most at once.
 	busy, most int
-	// told is what has changed, and when.
-	told    []string
-	monitor *Monitor
+	// notified is what has changed, and when.
+	notified []string
+	monitor  *Monitor
 }
 
 // inFarm runs a test with a monitor that asks a farm, in a time of its own.
@@ -70,15 +70,15 @@ func (f *farm) changed(b Batch) {
 	defer f.mu.Unlock()
 	at := time.Since(f.began).Round(10 * time.Millisecond)
 	for _, c := range b.Changes {
-		f.told = append(f.told, fmt.Sprintf("%s %s %s %q→%q %s", at, c.Service, c.Endpoint, c.From, c.To, c.Cause))
+		f.notified = append(f.notified, fmt.Sprintf("%s %s %s %q→%q %s", at, c.Service, c.Endpoint, c.From, c.To, c.Cause))
 	}
 	for _, p := range b.Pools {
-		f.told = append(f.told, fmt.Sprintf("%s %s pool %q→%q %d/%d", at, p.Service, p.From, p.To.Mode, p.To.Up, p.To.Of))
+		f.notified = append(f.notified, fmt.Sprintf("%s %s pool %q→%q %d/%d", at, p.Service, p.From, p.To.Mode, p.To.Up, p.To.Of))
 	}
 	if len(b.Changes)+len(b.Pools) == 0 {
 		for _, s := range b.Services {
 			v := model.VirtualService{Name: s, Check: model.Check{SlowStart: 1}, Reals: farmReals(2)}
-			f.told = append(f.told, fmt.Sprintf("%s %s weight %d", at, s, held(f.monitor, v).Reals[0].Weight))
+			f.notified = append(f.notified, fmt.Sprintf("%s %s weight %d", at, s, inUse(f.monitor, v).Reals[0].Weight))
 		}
 	}
 }
@@ -89,12 +89,12 @@ func (f *farm) set(what map[string]bool, endpoint string, yes bool) {
 	what[endpoint] = yes
 }
 
-// tell returns what has changed since it was last called.
-func (f *farm) tell() string {
+// notify returns what has changed since it was last called.
+func (f *farm) notify() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	text := strings.Join(f.told, "\n")
-	f.told = nil
+	text := strings.Join(f.notified, "\n")
+	f.notified = nil
 	return text
 }
 
@@ -124,9 +124,9 @@ func (f *farm) mustSet(t *testing.T, services ...model.VirtualService) {
 	}
 }
 
-func (f *farm) wantTold(t *testing.T, want ...string) {
+func (f *farm) wantNotified(t *testing.T, want ...string) {
 	t.Helper()
-	if got := f.tell(); got != strings.Join(want, "\n") {
+	if got := f.notify(); got != strings.Join(want, "\n") {
 		t.Errorf("told:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
 	}
 }
@@ -137,19 +137,19 @@ func TestMonitor(t *testing.T) {
 		v.Check.SlowStart = 3 * time.Second
 		f.mustSet(t, v)
 		time.Sleep(4*time.Second + 500*time.Millisecond)
-		f.wantTold(t)
+		f.wantNotified(t)
 		f.set(f.ill, "e1", true)
 		time.Sleep(4 * time.Second)
-		f.wantTold(t, `7s web e1 ""→"down" 3 checks failed: as told`)
-		if got := held(f.monitor, v).Reals[0].State; got != model.RealDown {
+		f.wantNotified(t, `7s web e1 ""→"down" 3 checks failed: as told`)
+		if got := inUse(f.monitor, v).Reals[0].State; got != model.RealDown {
 			t.Errorf("it is %q", got)
 		}
 		f.set(f.ill, "e2", true)
 		time.Sleep(3 * time.Second)
-		f.wantTold(t, `11.01s web e2 ""→"down" 3 checks failed: as told`, `11.01s web pool ""→"empty" 0/2`)
+		f.wantNotified(t, `11.01s web e2 ""→"down" 3 checks failed: as told`, `11.01s web pool ""→"empty" 0/2`)
 		f.set(f.ill, "e1", false)
 		time.Sleep(5 * time.Second)
-		f.wantTold(t, `13s web e1 "down"→"" 2 checks passed: as told`, `13s web pool "empty"→"" 1/2`, `14s web weight 50`, `15s web weight 75`, `16s web weight 100`)
+		f.wantNotified(t, `13s web e1 "down"→"" 2 checks passed: as told`, `13s web pool "empty"→"" 1/2`, `14s web weight 50`, `15s web weight 75`, `16s web weight 100`)
 		s := f.monitor.StatusOf(v)
 		one := s.Servers[1]
 		if s.Up != 1 || s.Of != 2 || one.State != model.RealDown || one.Detail != "as told" || one.OK || one.Checked.IsZero() || one.Endpoint != "e2" {
@@ -172,7 +172,7 @@ func TestMonitorKeeps(t *testing.T) {
 		f.set(f.ill, "e1", true)
 		f.mustSet(t, web)
 		time.Sleep(1500 * time.Millisecond)
-		f.wantTold(t, `0s web e1 ""→"down" first check: as told`, `0s web pool ""→"empty" 0/1`)
+		f.wantNotified(t, `0s web e1 ""→"down" first check: as told`, `0s web pool ""→"empty" 0/1`)
 		f.mustSet(t, mail, web)
 		web.Reals[0].Weight, web.Quorum = 7, 2
 		f.mustSet(t, web, mail)
@@ -186,7 +186,7 @@ func TestMonitorKeeps(t *testing.T) {
 		if got := f.times("e1"); !slices.Equal(got[3:], []time.Duration{2500 * time.Millisecond}) {
 			t.Errorf("a changed check was made at %v", got)
 		}
-		f.wantTold(t)
+		f.wantNotified(t)
 		f.mustSet(t, mail)
 		time.Sleep(20*time.Second + 200*time.Millisecond)
 		if got := f.times("e1"); len(got) != 4 {
@@ -207,27 +207,27 @@ func TestMonitorComers(t *testing.T) {
 		time.Sleep(time.Second)
 		v = farmService("web", 2)
 		f.mustSet(t, v)
-		if got := held(f.monitor, v).Reals[1].State; got != model.RealDown {
+		if got := inUse(f.monitor, v).Reals[1].State; got != model.RealDown {
 			t.Errorf("a comer is %q", got)
 		}
 		time.Sleep(50 * time.Millisecond)
-		f.wantTold(t, `1s web e2 "down"→"" first check: as told`)
+		f.wantNotified(t, `1s web e2 "down"→"" first check: as told`)
 		v.Reals[0].Endpoint = "" // it is not known for a while
 		f.mustSet(t, v)
-		if got := held(f.monitor, v).Reals[0].State; got != model.RealUp {
+		if got := inUse(f.monitor, v).Reals[0].State; got != model.RealUp {
 			t.Errorf("without its endpoint it is %q", got)
 		}
 		v.Reals[0].Endpoint = "e7"
 		f.set(f.ill, "e7", true)
 		f.mustSet(t, v)
 		time.Sleep(50 * time.Millisecond)
-		f.wantTold(t)
-		if got := held(f.monitor, v).Reals[0].State; got != model.RealDown {
+		f.wantNotified(t)
+		if got := inUse(f.monitor, v).Reals[0].State; got != model.RealDown {
 			t.Errorf("another container is %q", got)
 		}
 		v.Reals = append(v.Reals, model.RealServer{Select: model.Select{Name: "web-*"}})
 		f.mustSet(t, v)
-		if got := held(f.monitor, v).Reals[2]; got != v.Reals[2] {
+		if got := inUse(f.monitor, v).Reals[2]; got != v.Reals[2] {
 			t.Errorf("a selector became %+v", got)
 		}
 	})
@@ -286,20 +286,20 @@ func TestMonitorRestart(t *testing.T) {
 		f.monitor.Import(was, nil)
 		more := farmService("web", 3)
 		f.mustSet(t, more)
-		reals := held(f.monitor, more).Reals
+		reals := inUse(f.monitor, more).Reals
 		if reals[0].State != model.RealDown || reals[1].State != model.RealUp || reals[2].State != model.RealDown {
 			t.Errorf("it begins with %+v", reals)
 		}
 		time.Sleep(1500 * time.Millisecond)
-		f.wantTold(t, `10ms web e3 "down"→"" first check: as told`)
+		f.wantNotified(t, `10ms web e3 "down"→"" first check: as told`)
 		time.Sleep(time.Second)
-		f.wantTold(t, `2.01s web e2 ""→"down" 3 checks failed: as told`)
+		f.wantNotified(t, `2.01s web e2 ""→"down" 3 checks failed: as told`)
 	})
 	inFarm(t, 0, func(t *testing.T, f *farm) {
 		f.monitor.Import(was, nil)
 		time.Sleep(3 * time.Minute)
 		f.mustSet(t, v)
-		if got := held(f.monitor, v).Reals[0].State; got != model.RealUp {
+		if got := inUse(f.monitor, v).Reals[0].State; got != model.RealUp {
 			t.Errorf("after minutes it begins as %q", got)
 		}
 	})
@@ -315,9 +315,9 @@ func TestMonitorSignals(t *testing.T) {
 		f.monitor.Signal("web", netip.MustParseAddrPort("192.0.2.9:1"), Signal{Failed: 9})
 		f.monitor.Signal("mail", at, Signal{Failed: 9})
 		synctest.Wait()
-		f.wantTold(t, `0s web e1 ""→"down" clients: 9 of 9 connections failed; it is tried again after 2s`, `0s web pool ""→"panic" 1/2`)
+		f.wantNotified(t, `0s web e1 ""→"down" clients: 9 of 9 connections failed; it is tried again after 2s`, `0s web pool ""→"panic" 1/2`)
 		time.Sleep(3 * time.Second)
-		f.wantTold(t, `2s web e1 "down"→"" tried again, as nothing checks it`, `2s web pool "panic"→"" 2/2`)
+		f.wantNotified(t, `2s web e1 "down"→"" tried again, as nothing checks it`, `2s web pool "panic"→"" 2/2`)
 		f.monitor.Signal("web", at, Signal{Failed: 5})
 		if s := f.monitor.StatusOf(v).Servers[0]; time.Until(s.Until) != 4*time.Second {
 			t.Errorf("it is tried again at %s", s.Until)
@@ -369,20 +369,20 @@ func TestMonitorUnchecked(t *testing.T) {
 	if err := m.Set([]model.VirtualService{v}); err == nil || !strings.Contains(err.Error(), "service web: check docker: no container engine") {
 		t.Errorf("the error is %v", err)
 	}
-	if got := held(m, v).Reals[0].State; got != model.RealUp {
+	if got := inUse(m, v).Reals[0].State; got != model.RealUp {
 		t.Errorf("it is %q", got)
 	}
 	inFarm(t, 0, func(t *testing.T, f *farm) {
 		f.set(f.ill, "e1", true)
 		f.mustSet(t, v)
 		time.Sleep(1500 * time.Millisecond)
-		f.tell()
+		f.notify()
 		f.set(f.hangs, "e1", true)
 		time.Sleep(time.Second)
 		v.Check = model.Check{}
 		f.mustSet(t, v)
 		time.Sleep(time.Minute)
-		f.wantTold(t, `2.5s web e1 "down"→"" tried again, as nothing checks it`, `2.5s web pool "empty"→"" 1/1`)
+		f.wantNotified(t, `2.5s web e1 "down"→"" tried again, as nothing checks it`, `2.5s web pool "empty"→"" 1/1`)
 		if n := len(f.times("e1")); n != 3 {
 			t.Errorf("it was checked %d times", n)
 		}
@@ -414,7 +414,7 @@ func TestMonitorDials(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		m.Run(ctx)
-		if !slices.Equal(dialled, []string{"web e1 tcp 192.0.0.1:9000"}) || held(m, v).Reals[0].State != model.RealUp {
+		if !slices.Equal(dialled, []string{"web e1 tcp 192.0.0.1:9000"}) || inUse(m, v).Reals[0].State != model.RealUp {
 			t.Errorf("it dialled %q", dialled)
 		}
 	})
@@ -489,14 +489,14 @@ func TestMonitorVoid(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		m.Run(ctx)
-		if c := m.Counters(); c.Void != c.Checks || c.Checks < 59 || held(m, v).Reals[0].State != model.RealUp {
+		if c := m.Counters(); c.Void != c.Checks || c.Checks < 59 || inUse(m, v).Reals[0].State != model.RealUp {
 			t.Errorf("it has counted %+v", c)
 		}
 	})
 }
 
-// held is what the planes shall hold of the service.
-func held(m *Monitor, v model.VirtualService) model.VirtualService {
+// inUse is what the planes shall hold of the service.
+func inUse(m *Monitor, v model.VirtualService) model.VirtualService {
 	v, _ = m.Effective(v)
 	return v
 }

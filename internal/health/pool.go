@@ -44,7 +44,7 @@ func Judge(v model.VirtualService, view View) Pool {
 			continue
 		}
 		p.Of++
-		c := look(view, r)
+		c := conditionOf(view, r)
 		if c.State != model.RealDown {
 			well++
 		}
@@ -78,7 +78,7 @@ func Effective(v model.VirtualService, view View) model.VirtualService {
 		if !r.Address.IsValid() {
 			continue
 		}
-		v.Reals[i] = effective(r, look(view, r), mode, scale)
+		v.Reals[i] = effective(r, conditionOf(view, r), mode, scale)
 	}
 	if mode == ModeSorry {
 		v.Reals = slices.DeleteFunc(v.Reals, func(r model.RealServer) bool {
@@ -122,7 +122,7 @@ func scaleOf(v model.VirtualService) float64 {
 	return min(1, model.MaxWeight/float64(max(1, most)*100))
 }
 
-func look(view View, r model.RealServer) Condition {
+func conditionOf(view View, r model.RealServer) Condition {
 	if c, ok := view(r); ok {
 		return c
 	}

@@ -60,10 +60,10 @@ func reals(t *testing.T, v *model.VirtualService, text string) View {
 		if one == "" {
 			continue
 		}
-		wish, check, checked := strings.Cut(one, ": ")
+		spec, check, checked := strings.Cut(one, ": ")
 		r := model.RealServer{}
 		var last byte
-		if n, err := fmt.Sscan(wish, &last, &r.Weight, &r.State); n < 2 {
+		if n, err := fmt.Sscan(spec, &last, &r.Weight, &r.State); n < 2 {
 			t.Fatal(err)
 		}
 		r.Address = netip.AddrFrom4([4]byte{192, 0, 2, last})

@@ -33,10 +33,10 @@ type Record struct {
 	Window   time.Time `json:"window,omitzero"`
 	// Ejected is when clients' failures took the server down, if that is why it is.
 	Ejected time.Time `json:"ejected,omitzero"`
-	// Held counts how often they did of late where nothing checks the server, and
+	// Ejections counts how often they did of late where nothing checks the server, and
 	// until when the last of them keeps it there.
-	Held  int       `json:"held,omitempty"`
-	Until time.Time `json:"until,omitzero"`
+	Ejections int       `json:"held,omitempty"`
+	Until     time.Time `json:"until,omitzero"`
 }
 
 // Signal tells how many connections of clients to a real server have failed
@@ -176,11 +176,11 @@ func (r *Record) keepDown(s settings, now time.Time) string {
 		return fmt.Sprintf("it is back when %s passed since", have(s.rise))
 	}
 	if now.Sub(r.Until) > longestHold {
-		r.Held = 0
+		r.Ejections = 0
 	}
-	d := hold(r.Held)
+	d := hold(r.Ejections)
 	r.Until = now.Add(d)
-	r.Held++
+	r.Ejections++
 	return fmt.Sprintf("it is tried again after %s", d)
 }
 
@@ -199,7 +199,7 @@ func (r *Record) readmitted(s settings, now time.Time) bool {
 	}
 	before := r.State()
 	r.up()
-	r.Held, r.Until = 0, time.Time{}
+	r.Ejections, r.Until = 0, time.Time{}
 	return r.moved(s, before, true, "its administrator has said so", now)
 }
 
@@ -230,7 +230,7 @@ func (r *Record) adapt(c model.Check, s settings, now time.Time) bool {
 		r.Said = Advice{}
 	}
 	if !c.Passive || s.checked {
-		r.Held, r.Until = 0, time.Time{}
+		r.Ejections, r.Until = 0, time.Time{}
 	}
 	return r.moved(s, before, false, "its agent is asked no more", now)
 }

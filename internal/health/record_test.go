@@ -164,15 +164,15 @@ func TestStories(t *testing.T) {
 			now := time.Unix(1000, 0)
 			set := settle(s.check)
 			rec := first(s.check, s.isNew, now)
-			var told strings.Builder
+			var notified strings.Builder
 			for line := range strings.SplitSeq(strings.TrimSpace(s.story), "\n") {
 				event, _, _ := strings.Cut(strings.TrimSpace(line), " => ")
 				changed := happens(t, &rec, set, event, &now)
-				fmt.Fprintf(&told, "\n\t\t%s => %s", event, says(rec, set, now, changed))
+				fmt.Fprintf(&notified, "\n\t\t%s => %s", event, says(rec, set, now, changed))
 				rec = restarted(t, rec)
 			}
-			if told.String() != s.story {
-				t.Errorf("the story is another:%s\nwant:%s", told.String(), s.story)
+			if notified.String() != s.story {
+				t.Errorf("the story is another:%s\nwant:%s", notified.String(), s.story)
 			}
 		})
 	}

@@ -88,8 +88,8 @@ type attempt struct {
 	moot bool
 	// cancel ends it, once it has begun.
 	cancel func()
-	// late is by how much the Monitor had been late in all when it began.
-	late time.Duration
+	// delayed is by how much the Monitor had been late in all when it began.
+	delayed time.Duration
 }
 
 // queue holds the checks that are due until they may be made.

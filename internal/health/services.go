@@ -31,11 +31,11 @@ type server struct {
 	// endpoint is the one that it was last known to be.
 	endpoint string
 	rec      Record
-	// told is what was last told of it.
-	told   Condition
-	last   Result
-	lastAt time.Time
-	counts Counts
+	// notified is what was last told of it.
+	notified Condition
+	last     Result
+	lastAt   time.Time
+	counts   Counts
 
 	next, turns, when time.Time
 	place             int
@@ -71,7 +71,7 @@ func (m *Monitor) Set(services []model.VirtualService) error {
 		}
 	}
 	if m.holds > 0 {
-		m.held = append(m.held, fresh...)
+		m.pending = append(m.pending, fresh...)
 	} else {
 		m.start(fresh, now)
 	}
@@ -92,8 +92,8 @@ func (m *Monitor) Hold() (release func()) {
 		if m.holds--; m.holds > 0 {
 			return
 		}
-		m.start(slices.DeleteFunc(m.held, func(s *server) bool { return s.gone }), time.Now())
-		m.held = nil
+		m.start(slices.DeleteFunc(m.pending, func(s *server) bool { return s.gone }), time.Now())
+		m.pending = nil
 	}
 }
 
@@ -149,7 +149,7 @@ func (m *Monitor) serve(of *service, r model.RealServer, newService bool, now ti
 			m.leave(s)
 		}
 		s = &server{of: of, at: at, place: -1, rec: m.begin(of, r, newService, now)}
-		s.told = s.rec.condition(of.settings, now)
+		s.notified = s.rec.condition(of.settings, now)
 		of.servers[at] = s
 	}
 	s.endpoint = cmp.Or(r.Endpoint, s.endpoint)

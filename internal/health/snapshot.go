@@ -52,7 +52,7 @@ func (m *Monitor) Export() Snapshot {
 // were, rather than anew. It comes before the first Set. Held are the services as
 // their planes have them now, as far as the checks have a say in it: who died
 // before it could be asked for a Snapshot has left an old one, or none.
-func (m *Monitor) Import(all Snapshot, held []model.VirtualService) {
+func (m *Monitor) Import(all Snapshot, services []model.VirtualService) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
@@ -61,7 +61,7 @@ func (m *Monitor) Import(all Snapshot, held []model.VirtualService) {
 		m.past.records[origin{one.Service, one.Real}] = one
 		m.past.services[one.Service] = true
 	}
-	for _, v := range held {
+	for _, v := range services {
 		m.past.correct(v, now)
 		m.past.services[v.Name] = true
 	}
@@ -86,31 +86,31 @@ type past struct {
 
 // correct has the records of a service say what its planes have, so that these
 // go on as they are. In a panic they have all, whatever the records say.
-func (p *past) correct(held model.VirtualService, now time.Time) {
-	asked := held.Clone()
-	asked.Reals = slices.DeleteFunc(asked.Reals, func(r model.RealServer) bool { return r.At(0) == held.Sorry })
+func (p *past) correct(services model.VirtualService, now time.Time) {
+	asked := services.Clone()
+	asked.Reals = slices.DeleteFunc(asked.Reals, func(r model.RealServer) bool { return r.At(0) == services.Sorry })
 	for i := range asked.Reals {
 		asked.Reals[i].State = model.RealUp
 	}
-	panics := Judge(asked, p.view(held.Name)).Mode == ModePanic
-	for _, r := range held.Reals {
-		whose := origin{held.Name, r.At(0)}
+	panics := Judge(asked, p.view(services.Name)).Mode == ModePanic
+	for _, r := range services.Reals {
+		whose := origin{services.Name, r.At(0)}
 		one, known := p.records[whose]
 		up := r.State != model.RealDown
-		if r.At(0) == held.Sorry || known && up == (one.Record.State() != model.RealDown) || known && up && panics {
+		if r.At(0) == services.Sorry || known && up == (one.Record.State() != model.RealDown) || known && up && panics {
 			continue
 		}
-		p.records[whose] = Remembered{held.Name, whose.real, cmp.Or(r.Endpoint, one.Endpoint), taken(one.Record, up, settle(held.Check), now)}
+		p.records[whose] = Remembered{services.Name, whose.real, cmp.Or(r.Endpoint, one.Endpoint), taken(one.Record, up, settle(services.Check), now)}
 	}
 }
 
 // taken returns the record of a server that is up or down with its plane, where
 // the one before says otherwise.
 func taken(r Record, up bool, s settings, now time.Time) Record {
-	r = Record{Up: up, Known: true, Since: now, Held: r.Held, Cause: "so it was when the daemon before ended"}
+	r = Record{Up: up, Known: true, Since: now, Ejections: r.Ejections, Cause: "so it was when the daemon before ended"}
 	if !up && !s.checked { // by clients' failures
-		r.Ejected, r.Until = now, now.Add(hold(r.Held))
-		r.Held++
+		r.Ejected, r.Until = now, now.Add(hold(r.Ejections))
+		r.Ejections++
 	}
 	return r
 }

@@ -17,7 +17,7 @@ func TestImport(t *testing.T) {
 		service model.VirtualService
 		// noted are the states of the notes, and held those of the planes; then
 		// what they have after that.
-		noted, held string
+		noted, inUse string
 	}{
 		{"the notes are right", model.VirtualService{}, "up down up", "up down up"},
 		{"one has died since", model.VirtualService{}, "up up up", "up down up"},
@@ -32,33 +32,33 @@ func TestImport(t *testing.T) {
 		{"nothing checks them", model.VirtualService{Check: model.Check{Passive: true}}, "up up up", "up down up"},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
-			held := farmService("web", 3)
-			held.Panic, held.Sorry, held.Quorum = c.service.Panic, c.service.Sorry, c.service.Quorum
+			services := farmService("web", 3)
+			services.Panic, services.Sorry, services.Quorum = c.service.Panic, c.service.Sorry, c.service.Quorum
 			if c.service.Check.Passive {
-				held.Check = c.service.Check
+				services.Check = c.service.Check
 			}
-			asked := held.Clone()
+			asked := services.Clone()
 			var notes Snapshot
 			for i, word := range strings.Fields(c.noted) {
 				if word != "-" {
-					notes = append(notes, Remembered{"web", held.Reals[i].At(0), held.Reals[i].Endpoint, Record{Up: word == "up", Known: true}})
+					notes = append(notes, Remembered{"web", services.Reals[i].At(0), services.Reals[i].Endpoint, Record{Up: word == "up", Known: true}})
 				}
 			}
-			for i, word := range strings.Fields(c.held) {
+			for i, word := range strings.Fields(c.inUse) {
 				if word == "sorry" {
-					held.Reals = append(held.Reals, model.RealServer{Address: held.Sorry.Addr(), Port: held.Sorry.Port(), Weight: 1})
+					services.Reals = append(services.Reals, model.RealServer{Address: services.Sorry.Addr(), Port: services.Sorry.Port(), Weight: 1})
 				} else if word != "up" {
-					held.Reals[i].State = model.RealState(word)
+					services.Reals[i].State = model.RealState(word)
 				}
 			}
 			m := NewMonitor(Options{Means: Means{Container: (&farm{}).ask}})
-			m.Import(notes, []model.VirtualService{held})
+			m.Import(notes, []model.VirtualService{services})
 			for range 2 { // a service may be left out for a moment, when something else fails
 				if err := m.Set([]model.VirtualService{asked}); err != nil {
 					t.Fatal(err)
 				}
-				if got, _ := m.Effective(asked); !got.Equal(held) {
-					t.Errorf("the planes had\n\t%+v, and shall have\n\t%+v", held.Reals, got.Reals)
+				if got, _ := m.Effective(asked); !got.Equal(services) {
+					t.Errorf("the planes had\n\t%+v, and shall have\n\t%+v", services.Reals, got.Reals)
 				}
 				if err := m.Set(nil); err != nil {
 					t.Fatal(err)
@@ -72,11 +72,11 @@ func TestImport(t *testing.T) {
 func TestImportThenChecked(t *testing.T) {
 	inFarm(t, 0, func(t *testing.T, f *farm) {
 		asked := farmService("web", 2)
-		held := asked.Clone()
-		held.Reals[0].State = model.RealDown
-		f.monitor.Import(nil, []model.VirtualService{held})
+		services := asked.Clone()
+		services.Reals[0].State = model.RealDown
+		f.monitor.Import(nil, []model.VirtualService{services})
 		f.mustSet(t, asked)
 		time.Sleep(1500 * time.Millisecond)
-		f.wantTold(t, `1s web e1 "down"→"" 2 checks passed: as told`)
+		f.wantNotified(t, `1s web e1 "down"→"" 2 checks passed: as told`)
 	})
 }

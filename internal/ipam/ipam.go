@@ -18,7 +18,7 @@ type Leases map[string][]netip.Addr
 // with subnets has an address of each family, and the leases that follow. An
 // address that the state asks for is kept; then an earlier lease, while it
 // still fits; then the lowest free address.
-func Assign(s model.State, held Leases) (model.State, Leases, error) {
+func Assign(s model.State, current Leases) (model.State, Leases, error) {
 	kept := kept(s)
 	taken := maps.Clone(kept)
 	for _, e := range s.Endpoints {
@@ -34,10 +34,10 @@ func Assign(s model.State, held Leases) (model.State, Leases, error) {
 	for _, renew := range []bool{true, false} {
 		for i, e := range s.Endpoints {
 			n, _ := s.Network(e.Network)
-			if (len(held[e.Name]) > 0) != renew {
+			if (len(current[e.Name]) > 0) != renew {
 				continue
 			}
-			addrs, err := lease(n, e, held[e.Name], taken)
+			addrs, err := lease(n, e, current[e.Name], taken)
 			if i := slices.IndexFunc(addrs, func(a netip.Addr) bool { return kept[a] }); i >= 0 {
 				err = fmt.Errorf("address %s is the host's or the gateway's: ask for another", addrs[i])
 			}
@@ -68,13 +68,13 @@ func kept(s model.State) map[netip.Addr]bool {
 	return kept
 }
 
-func lease(n model.Network, e model.Endpoint, held []netip.Addr, taken map[netip.Addr]bool) ([]netip.Addr, error) {
+func lease(n model.Network, e model.Endpoint, current []netip.Addr, taken map[netip.Addr]bool) ([]netip.Addr, error) {
 	if len(e.Addresses) > 0 {
 		return e.Addresses, nil
 	}
 	var addrs []netip.Addr
 	for _, sub := range n.Subnets {
-		a, ok := renewed(sub, held, taken)
+		a, ok := renewed(sub, current, taken)
 		if !ok {
 			a, ok = lowest(sub, taken)
 		}
@@ -87,8 +87,8 @@ func lease(n model.Network, e model.Endpoint, held []netip.Addr, taken map[netip
 	return addrs, nil
 }
 
-func renewed(sub model.Subnet, held []netip.Addr, taken map[netip.Addr]bool) (netip.Addr, bool) {
-	for _, a := range held {
+func renewed(sub model.Subnet, current []netip.Addr, taken map[netip.Addr]bool) (netip.Addr, bool) {
+	for _, a := range current {
 		if sub.Pool().Contains(a) && !taken[a] && sub.Usable(a) {
 			return a, true
 		}

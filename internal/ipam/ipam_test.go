@@ -49,7 +49,7 @@ func TestAssign(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		state model.State
-		held  ipam.Leases
+		inUse ipam.Leases
 		want  []string // in the order of the endpoints
 	}{
 		{"lowest first", state([]string{v4}, "a", "b"), nil, []string{"10.0.0.2", "10.0.0.3"}},
@@ -70,7 +70,7 @@ func TestAssign(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := slices.Clone(c.state.Endpoints)
-			full, got, err := ipam.Assign(c.state, c.held)
+			full, got, err := ipam.Assign(c.state, c.inUse)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"fairlead/internal/kernel/steer"
+	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/plan"
 
 	"github.com/vishvananda/netlink"
@@ -16,20 +16,20 @@ import (
 // mounts.
 const BPFDir = "/sys/fs/bpf/" + plan.Mark
 
-// plane returns the eBPF data plane, loading it or adopting the one that an
+// datapath returns the eBPF data plane, loading it or adopting the one that an
 // earlier process has left.
-func (h *Host) plane() (*steer.Plane, error) {
-	if h.steering != nil {
-		return h.steering, nil
+func (h *Host) datapath() (*ebpf.Datapath, error) {
+	if h.ebpfState != nil {
+		return h.ebpfState, nil
 	}
 	cookie, err := h.cookie()
 	if err != nil {
 		return nil, err
 	}
-	opt := steer.Options{Cookie: cookie, LooseSources: h.opt.LooseSources}
+	opt := ebpf.Options{Cookie: cookie, LooseSources: h.opt.LooseSources}
 	if h.opt.Pins != "" {
 		opt.Pins = h.pins(cookie)
-		if err := steer.Sweep(h.opt.Pins); err != nil {
+		if err := ebpf.Sweep(h.opt.Pins); err != nil {
 			return nil, err
 		}
 	}
@@ -38,14 +38,14 @@ func (h *Host) plane() (*steer.Plane, error) {
 		return nil, err
 	}
 	defer unlock()
-	if h.steering, err = h.wake(opt); err != nil || h.steering != nil {
-		return h.steering, err
+	if h.ebpfState, err = h.wake(opt); err != nil || h.ebpfState != nil {
+		return h.ebpfState, err
 	}
 	err = h.ns.Do(func() (err error) {
-		h.steering, err = steer.Load(opt)
+		h.ebpfState, err = ebpf.Load(opt)
 		return err
 	})
-	return h.steering, err
+	return h.ebpfState, err
 }
 
 // lock keeps other processes of ours from loading a plane of the same host,
@@ -68,10 +68,10 @@ func (h *Host) pins(cookie uint64) string {
 	return filepath.Join(h.opt.Pins, fmt.Sprintf("%x", cookie))
 }
 
-// planeIfAny returns the plane if one is loaded or pinned, else nil.
-func (h *Host) planeIfAny() (*steer.Plane, error) {
-	if h.steering != nil || h.opt.Pins == "" {
-		return h.steering, nil
+// datapathIfAny returns the plane if one is loaded or pinned, else nil.
+func (h *Host) datapathIfAny() (*ebpf.Datapath, error) {
+	if h.ebpfState != nil || h.opt.Pins == "" {
+		return h.ebpfState, nil
 	}
 	cookie, err := h.cookie()
 	if err != nil {
@@ -80,7 +80,7 @@ func (h *Host) planeIfAny() (*steer.Plane, error) {
 	if err := unix.Access(h.pins(cookie), unix.F_OK); err != nil {
 		return nil, nil
 	}
-	return h.plane()
+	return h.datapath()
 }
 
 // cookie identifies the host's namespace to the programs.
@@ -105,7 +105,7 @@ func (h *Host) setBPF(o plan.Object) error {
 	if f, ok := o.(interface{ IsPartly() bool }); ok && f.IsPartly() {
 		return nil
 	}
-	p, err := h.plane()
+	p, err := h.datapath()
 	if err == nil {
 		err = p.Repin()
 	}
@@ -115,8 +115,8 @@ func (h *Host) setBPF(o plan.Object) error {
 	switch o := o.(type) {
 	case plan.Uplinks:
 		return h.setUplinks(p)
-	case plan.Homeward:
-		return h.setHomeward(p)
+	case plan.LocalRealEgress:
+		return h.setLocalRealEgress(p)
 	case plan.FastPath:
 		return h.setFastPath(p)
 	case plan.Ingress:
@@ -130,8 +130,8 @@ func (h *Host) setBPF(o plan.Object) error {
 		})
 	case plan.LocalClients:
 		return h.setLocalClients(p)
-	case plan.Bounds:
-		return h.setBounds(p, o)
+	case plan.BindHooks:
+		return h.setBindHooks(p, o)
 	}
 	return fmt.Errorf("%T is no eBPF attachment", o)
 }
@@ -139,22 +139,22 @@ func (h *Host) setBPF(o plan.Object) error {
 // ingress names the program that the object is.
 func ingress(i plan.Ingress) string {
 	if i.Shared {
-		return steer.Uplink
+		return ebpf.Uplink
 	}
-	return steer.Sandbox
+	return ebpf.Sandbox
 }
 
 // delBPF takes away what the object has attached.
 func (h *Host) delBPF(o plan.Object) error {
-	p, err := h.planeIfAny()
+	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return err
 	}
 	switch o := o.(type) {
 	case plan.Uplinks:
 		err = h.delUplinks(p)
-	case plan.Homeward:
-		err = h.ns.Do(p.DetachHomeward)
+	case plan.LocalRealEgress:
+		err = h.ns.Do(p.DetachLocalRealEgress)
 	case plan.FastPath:
 		err = h.delFastPath(p)
 	case plan.Ingress:
@@ -166,19 +166,19 @@ func (h *Host) delBPF(o plan.Object) error {
 		}
 	case plan.LocalClients:
 		err = h.delLocalClients(p)
-	case plan.Bounds:
-		err = h.delBounds(p, o)
+	case plan.BindHooks:
+		err = h.delBindHooks(p, o)
 	}
 	return errors.Join(err, h.unloadIdle())
 }
 
 // unloadIdle unloads the plane when nothing is left in it, or lets it rest.
 func (h *Host) unloadIdle() error {
-	if h.steering == nil || !h.steering.Idle() {
+	if h.ebpfState == nil || !h.ebpfState.Idle() {
 		return nil
 	}
-	p := h.steering
-	h.steering = nil
+	p := h.ebpfState
+	h.ebpfState = nil
 	if !h.opt.Rest {
 		return p.Remove()
 	}
@@ -188,7 +188,7 @@ func (h *Host) unloadIdle() error {
 
 // wake returns the plane that rests, pinned again, or nil: another process of
 // ours may have loaded one of the host's meanwhile.
-func (h *Host) wake(opt steer.Options) (*steer.Plane, error) {
+func (h *Host) wake(opt ebpf.Options) (*ebpf.Datapath, error) {
 	p := h.resting
 	h.resting = nil
 	if p == nil {
@@ -202,7 +202,7 @@ func (h *Host) wake(opt steer.Options) (*steer.Plane, error) {
 
 // readBPF returns the object if it is attached.
 func (h *Host) readBPF(o plan.Object) (plan.Object, error) {
-	p, err := h.planeIfAny()
+	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return nil, err
 	}
@@ -211,8 +211,8 @@ func (h *Host) readBPF(o plan.Object) (plan.Object, error) {
 		whole, some, err := h.hasUplinks(p)
 		o.Partly = !whole
 		return orNil(o, whole || some), err
-	case plan.Homeward:
-		whole, some, err := h.hasHomeward(p)
+	case plan.LocalRealEgress:
+		whole, some, err := h.hasLocalRealEgress(p)
 		o.Partly = !whole
 		return orNil(o, whole || some), err
 	case plan.FastPath:
@@ -234,8 +234,8 @@ func (h *Host) readBPF(o plan.Object) (plan.Object, error) {
 		whole, some := h.hasLocalClients(p)
 		o.Partly = !whole
 		return orNil(o, some), nil
-	case plan.Bounds:
-		return h.readBounds(p, o)
+	case plan.BindHooks:
+		return h.readBindHooks(p, o)
 	}
 	return nil, nil
 }
@@ -250,7 +250,7 @@ func (h *Host) onLink(name string, fn func(netlink.Link) error) error {
 }
 
 // linksOf returns the interfaces that have a program.
-func (h *Host) linksOf(p *steer.Plane, program string) (found map[int]bool, err error) {
+func (h *Host) linksOf(p *ebpf.Datapath, program string) (found map[int]bool, err error) {
 	err = h.ns.Do(func() error {
 		found, err = p.LinksOf(program)
 		return err
@@ -259,10 +259,10 @@ func (h *Host) linksOf(p *steer.Plane, program string) (found map[int]bool, err 
 }
 
 // Flows calls fn for each flow that the eBPF programs remember.
-func (h *Host) Flows(fn func(steer.Flow)) error {
+func (h *Host) Flows(fn func(ebpf.Flow)) error {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
-	p, err := h.planeIfAny()
+	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return err
 	}
@@ -273,25 +273,25 @@ func (h *Host) Flows(fn func(steer.Flow)) error {
 func (h *Host) ForgetFlows() error {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
-	p, err := h.planeIfAny()
+	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return err
 	}
-	var all []steer.Flow
-	if err := p.Flows(func(f steer.Flow) { all = append(all, f) }); err != nil {
+	var all []ebpf.Flow
+	if err := p.Flows(func(f ebpf.Flow) { all = append(all, f) }); err != nil {
 		return err
 	}
 	return p.Forget(all)
 }
 
-// Led returns how many packets and bytes the eBPF programs have led to
+// TranslatedTraffic returns how many packets and bytes the eBPF programs have led to
 // endpoints and back; none while there are no programs.
-func (h *Host) Led() (packets, bytes uint64, err error) {
+func (h *Host) TranslatedTraffic() (packets, bytes uint64, err error) {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
-	p, err := h.planeIfAny()
+	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return 0, 0, err
 	}
-	return p.Led()
+	return p.Translated()
 }

@@ -23,7 +23,7 @@ func (w *Watcher) Settings(wanted []plan.Sysctl) error {
 	var errs []error
 	for _, s := range wanted {
 		if link, at, ok := linkSetting(s); ok {
-			w.linkSettings = append(w.linkSettings, linkWish{s.Name, s.Value, link, at})
+			w.linkSettings = append(w.linkSettings, linkSpec{s.Name, s.Value, link, at})
 			continue
 		}
 		if known, ok := left[s.Name]; ok && known.want == s.Value {
@@ -55,8 +55,8 @@ type setting struct {
 	want string
 }
 
-// linkWish is a setting of a link that the link's message shows.
-type linkWish struct {
+// linkSpec is a setting of a link that the link's message shows.
+type linkSpec struct {
 	name, value, link string
 	at                confAt
 }
@@ -102,7 +102,7 @@ func (w *Watcher) Check() bool {
 		}
 	}
 	attached, intact := w.host.checkBPF()
-	w.seen.bpf, w.seen.leads = w.seen.bpf || !attached, w.seen.leads || !intact
+	w.seen.bpf, w.seen.mappings = w.seen.bpf || !attached, w.seen.mappings || !intact
 	bad = !w.checkLinks() || bad
 	balanced := w.checkIPVS()
 	w.seen.ipvs = w.seen.ipvs || !balanced
@@ -121,8 +121,8 @@ func (w *Watcher) checkIPVS() bool {
 		return true
 	}
 	w.balanced = time.Now()
-	strayed, err := w.host.strayedIPVS()
-	return !strayed && err == nil // what cannot be read is looked at by healing, which says why
+	differing, err := w.host.ipvsDiffers()
+	return !differing && err == nil // what cannot be read is looked at by healing, which says why
 }
 
 // checkBPF reports whether the programs are attached and pinned, and whether
@@ -130,7 +130,7 @@ func (w *Watcher) checkIPVS() bool {
 func (h *Host) checkBPF() (attached, intact bool) {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
-	p := h.steering
+	p := h.ebpfState
 	if p == nil {
 		return true, true
 	}
@@ -141,14 +141,14 @@ func (h *Host) checkBPF() (attached, intact bool) {
 func (h *Host) RenewAddresses() error {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
-	if h.steering == nil {
+	if h.ebpfState == nil {
 		return nil
 	}
 	local, err := h.LocalAddrs()
 	if err != nil {
 		return err
 	}
-	return h.steering.SetAddresses(local)
+	return h.ebpfState.SetAddresses(local)
 }
 
 // ObservePart returns what the kernel holds of some objects of a plan. With any
@@ -159,17 +159,17 @@ func (h *Host) ObservePart(part plan.Plan) (plan.Plan, error) {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
 	var have plan.Plan
-	leads, table, services := map[string]bool{}, false, false
+	mappings, table, services := map[string]bool{}, false, false
 	for _, o := range part {
 		switch o.(type) {
-		case plan.Table, plan.Mapping, plan.Member, plan.Proxied:
+		case plan.Table, plan.NFTMapping, plan.Member, plan.Proxied:
 			table = true
 			continue
 		case plan.ServiceTable, plan.NFTService:
 			services = true
 			continue
-		case plan.Lead, plan.Grant, plan.Steered:
-			leads[o.Key()] = true
+		case plan.EBPFMapping, plan.Grant, plan.EBPFService:
+			mappings[o.Key()] = true
 			continue
 		}
 		found, err := h.read(o)
@@ -180,8 +180,8 @@ func (h *Host) ObservePart(part plan.Plan) (plan.Plan, error) {
 			have = append(have, found)
 		}
 	}
-	if len(leads) > 0 {
-		found, err := h.readLeads(leads)
+	if len(mappings) > 0 {
+		found, err := h.readMappings(mappings)
 		if err != nil {
 			return nil, fmt.Errorf("read the eBPF table: %w", err)
 		}

@@ -10,7 +10,7 @@ import (
 
 // matcher tells which objects sightings are about.
 type matcher struct {
-	Sightings
+	PendingEvents
 	id     func(netns string) int
 	byName map[qdiscAt]*linkState
 }
@@ -19,7 +19,7 @@ type matcher struct {
 // that says what the object says is of no concern: mostly it was we.
 func (m *matcher) concerns(o plan.Object) bool {
 	switch o := o.(type) {
-	case plan.Table, plan.Mapping, plan.Member, plan.Proxied:
+	case plan.Table, plan.NFTMapping, plan.Member, plan.Proxied:
 		return m.tables[plan.Mark]
 	case plan.ServiceTable, plan.NFTService:
 		return m.tables[plan.ServicesTable]
@@ -29,17 +29,17 @@ func (m *matcher) concerns(o plan.Object) bool {
 		return len(m.addresses) > 0 && m.lost(plan.Address{Link: o.Link, Prefix: netip.PrefixFrom(o.Addr, o.Addr.BitLen())})
 	case plan.FilterChain:
 		return m.firewall
-	case plan.Untracked:
+	case plan.NoTrack:
 		return m.tables[o.Table()]
 	case plan.IPVSTable, plan.IPVSMember:
 		return m.tables[plan.IPVSTableName]
 	case plan.IPVSService, plan.LocalRoute:
 		return m.ipvs
-	case plan.Lead, plan.Grant:
-		return m.leads
-	case plan.Steered: // a real server may be reached another way
-		return m.leads || len(m.routes)+len(m.addresses)+len(m.links) > 0
-	case plan.Ingress, plan.Homeward, plan.LocalClients, plan.Bounds:
+	case plan.EBPFMapping, plan.Grant:
+		return m.mappings
+	case plan.EBPFService: // a real server may be reached another way
+		return m.mappings || len(m.routes)+len(m.addresses)+len(m.links) > 0
+	case plan.Ingress, plan.LocalRealEgress, plan.LocalClients, plan.BindHooks:
 		return m.bpf
 	case plan.Uplinks, plan.FastPath:
 		return m.bpf || m.newUplink()
@@ -57,7 +57,7 @@ func (m *matcher) concerns(o plan.Object) bool {
 		seen, ok := m.neighbors[neighborAt{link: o.Link, addr: o.Addr}]
 		return ok && (seen.gone || seen.mac != o.MAC)
 	}
-	return len(m.links) > 0 && m.strayed(o) || len(m.settings) > 0 && m.altered(o)
+	return len(m.links) > 0 && m.linkDiffers(o) || len(m.settings) > 0 && m.altered(o)
 }
 
 // altered reports whether a setting of the links that the object is differs.
@@ -108,11 +108,11 @@ func (m *matcher) unshaped(s plan.Shaper) bool {
 	return ok && (seen.gone || seen.handle != shaperHandle || seen.rate != s.Rate/8)
 }
 
-// strayed compares links.
-func (m *matcher) strayed(o plan.Object) bool {
+// linkDiffers compares links.
+func (m *matcher) linkDiffers(o plan.Object) bool {
 	switch o := o.(type) {
 	case plan.Link:
-		if o.Kind == plan.Veth && !o.Handed && m.differs(o.PeerNetns, o.Peer, want{kind: string(o.Kind), mtu: o.MTU, mac: o.PeerMAC}) {
+		if o.Kind == plan.Veth && !o.Inside && m.differs(o.PeerNetns, o.Peer, want{kind: string(o.Kind), mtu: o.MTU, mac: o.PeerMAC}) {
 			return true
 		}
 		if o.Kind == plan.Loopback {
@@ -120,15 +120,15 @@ func (m *matcher) strayed(o plan.Object) bool {
 		}
 		return m.differs(o.Netns, o.Name, want{kind: string(o.Kind), mtu: o.MTU, mac: o.MAC, alias: o.Alias(),
 			port: o.Kind == plan.Veth, master: o.Master, hairpin: o.Hairpin, filter: o.Filter})
-	case plan.Branch:
+	case plan.SubLink:
 		w := want{kind: string(o.Kind), mtu: o.MTU, mac: o.MAC, alias: o.Alias()}
-		if o.Handed != "" {
-			w = want{handed: true}
+		if o.Inside != "" {
+			w = want{external: true}
 		}
 		return m.differs(o.Netns, o.Name, w)
 	case plan.Tunnel:
 		return m.differs("", o.Name, want{kind: "vxlan", mtu: o.MTU, mac: o.MAC, alias: o.Alias(), port: true, master: o.Master})
-	case plan.Cipher:
+	case plan.WireGuard:
 		return m.differs("", o.Name, want{mtu: o.MTU, alias: o.Alias()})
 	case plan.Device:
 		return m.differs(o.Netns, o.Name, want{mtu: o.MTU, mac: o.MAC})
@@ -146,8 +146,8 @@ type want struct {
 	port            bool
 	master          string
 	hairpin, filter bool
-	// handed says that it may go, and only that matters.
-	handed bool
+	// external says that it may go, and only that matters.
+	external bool
 }
 
 // differs reports whether the last that was seen of a link is not as wanted.
@@ -156,7 +156,7 @@ func (m *matcher) differs(netns, name string, w want) bool {
 	switch {
 	case seen == nil:
 		return false
-	case seen.gone || w.handed:
+	case seen.gone || w.external:
 		return seen.gone
 	}
 	return seen.shaken || !seen.up || w.kind != "" && seen.kind != w.kind || w.mtu != 0 && int(seen.mtu) != w.mtu ||

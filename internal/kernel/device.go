@@ -54,13 +54,13 @@ func (h *Host) findDevice(d plan.Device) (*whereabouts, error) {
 		paths = append(paths, before.ns.Path())
 	}
 	for _, path := range append(paths, "") {
-		at, err := h.lookIn(path, d, (*Host).findMarked)
+		at, err := h.describeIn(path, d, (*Host).findMarked)
 		if at != nil || err != nil {
 			return at, err
 		}
 	}
 	for _, path := range paths {
-		at, err := h.lookIn(path, d, (*Host).findUnmarked)
+		at, err := h.describeIn(path, d, (*Host).findUnmarked)
 		if at != nil || err != nil {
 			return at, err
 		}
@@ -68,8 +68,8 @@ func (h *Host) findDevice(d plan.Device) (*whereabouts, error) {
 	return nil, nil
 }
 
-// lookIn looks for the device in one namespace. Nil means that it is not there.
-func (h *Host) lookIn(path string, d plan.Device, find func(*Host, *netlink.Handle, string) (netlink.Link, wasDevice, error)) (*whereabouts, error) {
+// describeIn looks for the device in one namespace. Nil means that it is not there.
+func (h *Host) describeIn(path string, d plan.Device, find func(*Host, *netlink.Handle, string) (netlink.Link, wasDevice, error)) (*whereabouts, error) {
 	handle, err := h.at(path)
 	if absent(err) {
 		return nil, nil
@@ -279,9 +279,9 @@ func (h *Host) readDevice(want plan.Device) (plan.Object, error) {
 	return found, h.hold(want, at.was)
 }
 
-// strayDevices returns those of the links, which are the host's, that are
+// leftoverDevices returns those of the links, which are the host's, that are
 // still marked as handed over.
-func strayDevices(links []netlink.Link) plan.Plan {
+func leftoverDevices(links []netlink.Link) plan.Plan {
 	var found plan.Plan
 	for _, l := range links {
 		if w, ok := was(l); ok {

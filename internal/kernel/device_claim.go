@@ -98,7 +98,7 @@ func unburdened(host *netlink.Handle, link netlink.Link) error {
 
 // Protocols of routes that the kernel makes anew by itself, from addresses and
 // router advertisements (rtnetlink(7)).
-var ownRoutes = []netlink.RouteProtocol{unix.RTPROT_UNSPEC, unix.RTPROT_REDIRECT, unix.RTPROT_KERNEL, unix.RTPROT_RA}
+var managedRoutes = []netlink.RouteProtocol{unix.RTPROT_UNSPEC, unix.RTPROT_REDIRECT, unix.RTPROT_KERNEL, unix.RTPROT_RA}
 
 // unrouted says which route of the host goes by the link and would be lost
 // with it.
@@ -119,7 +119,7 @@ func unrouted(host *netlink.Handle, link netlink.Link) error {
 			return errors.New("the host's default route goes by it, so the host would be cut off from all but its own networks: " +
 				"give the host another first, or hand over another device")
 		}
-		if !slices.Contains(ownRoutes, r.Protocol) {
+		if !slices.Contains(managedRoutes, r.Protocol) {
 			return fmt.Errorf("the host's route to %s goes by it and would be lost: remove it first, or have the network manager leave the device alone", destination(r))
 		}
 	}

@@ -37,11 +37,11 @@ type Watcher struct {
 	// links are those that are known, by the id of their namespace and their
 	// index there: messages about addresses and routes have nothing else.
 	links    map[linkID]*linkState
-	seen     Sightings
+	seen     PendingEvents
 	settings map[string]setting
 	// linkSettings are the settings of links that Check reads, and listed is when
 	// it read them last.
-	linkSettings []linkWish
+	linkSettings []linkSpec
 	listed       time.Time
 	// balanced is when IPVS was looked at last.
 	balanced time.Time
@@ -124,15 +124,15 @@ func (w *Watcher) follow(s *eventSocket) {
 			defer w.mu.Unlock()
 			any := w.drain(s)
 			if any && !w.seen.empty() {
-				w.tell()
+				w.notify()
 			}
 			return any
 		})
 	}
 }
 
-// tell wakes whoever waits for something to take.
-func (w *Watcher) tell() {
+// notify wakes whoever waits for something to take.
+func (w *Watcher) notify() {
 	select {
 	case w.noted <- struct{}{}:
 	default:
@@ -166,14 +166,14 @@ func (w *Watcher) drain(s *eventSocket) bool {
 
 // Take returns what was noted since the last time, up to this moment: also what
 // this process's own changes have caused so far.
-func (w *Watcher) Take() Sightings {
+func (w *Watcher) Take() PendingEvents {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.sockets {
 		w.drain(s)
 	}
 	seen := w.seen
-	w.seen = Sightings{}
+	w.seen = PendingEvents{}
 	return seen
 }
 

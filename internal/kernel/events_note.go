@@ -217,7 +217,7 @@ func (w *Watcher) noteRules(_ int, m message) {
 			return
 		}
 		table := unix.ByteSliceToString(value)
-		if _, udp := plan.UntrackedOf(table); udp || table == plan.Mark || table == plan.ServicesTable || table == plan.GuardTable || table == plan.IPVSTableName {
+		if _, udp := plan.NoTrackOf(table); udp || table == plan.Mark || table == plan.ServicesTable || table == plan.GuardTable || table == plan.IPVSTableName {
 			w.seen.noteTable(strings.Clone(table))
 		}
 	})

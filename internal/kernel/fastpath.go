@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"fairlead/internal/kernel/steer"
+	"fairlead/internal/kernel/ebpf"
 
 	"github.com/vishvananda/netlink"
 )
@@ -52,7 +52,7 @@ func (f FastLink) String() string {
 func (h *Host) FastPath() ([]FastLink, uint64, error) {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
-	p, err := h.planeIfAny()
+	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return nil, 0, err
 	}
@@ -60,7 +60,7 @@ func (h *Host) FastPath() ([]FastLink, uint64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	found, err := p.FastLinks()
+	found, err := p.XDPLinks()
 	if err != nil || len(found)+len(h.fast) == 0 {
 		return nil, 0, err
 	}
@@ -72,7 +72,7 @@ func (h *Host) FastPath() ([]FastLink, uint64, error) {
 		}
 		all = append(all, f)
 	}
-	packets, err := p.FastPackets()
+	packets, err := p.XDPPackets()
 	return all, packets, err
 }
 
@@ -94,7 +94,7 @@ func (h *Host) fastLinks() ([]netlink.Link, error) {
 // setFastPath has the drivers run the program, and takes it from those that are
 // not to. A link whose driver refuses it, or on which somebody else's is, is left
 // to tc.
-func (h *Host) setFastPath(p *steer.Plane) error {
+func (h *Host) setFastPath(p *ebpf.Datapath) error {
 	links, err := h.fastLinks()
 	if err != nil {
 		return err
@@ -109,12 +109,12 @@ func (h *Host) setFastPath(p *steer.Plane) error {
 		for _, l := range links {
 			a := l.Attrs()
 			wanted[a.Index] = true
-			err := p.AttachFast(a.Index, a.HardwareAddr)
-			if errors.Is(err, steer.ErrNoXDP) || errors.Is(err, steer.ErrOccupied) {
+			err := p.AttachXDP(a.Index, a.HardwareAddr)
+			if errors.Is(err, ebpf.ErrNoXDP) || errors.Is(err, ebpf.ErrOccupied) {
 				h.fast[a.Name] = err
 				continue
 			}
-			if err != nil && !steer.Here(a.Index) {
+			if err != nil && !ebpf.HasLink(a.Index) {
 				continue
 			}
 			if h.fast[a.Name] = nil; err != nil {
@@ -123,12 +123,12 @@ func (h *Host) setFastPath(p *steer.Plane) error {
 		}
 		return errors.Join(append(errs, h.pruneFast(p, wanted))...)
 	})
-	h.tellRefused(before)
+	h.reportRefused(before)
 	return err
 }
 
-// tellRefused tells once of each link that is left to tc.
-func (h *Host) tellRefused(before map[string]error) {
+// reportRefused tells once of each link that is left to tc.
+func (h *Host) reportRefused(before map[string]error) {
 	if h.opt.Refused == nil {
 		return
 	}
@@ -139,30 +139,30 @@ func (h *Host) tellRefused(before map[string]error) {
 	}
 }
 
-func (h *Host) pruneFast(p *steer.Plane, wanted map[int]bool) error {
-	found, err := p.FastLinks()
+func (h *Host) pruneFast(p *ebpf.Datapath, wanted map[int]bool) error {
+	found, err := p.XDPLinks()
 	errs := []error{err}
 	for ifindex := range found {
 		if !wanted[ifindex] {
-			errs = append(errs, p.DetachFast(ifindex))
+			errs = append(errs, p.DetachXDP(ifindex))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (h *Host) delFastPath(p *steer.Plane) error {
+func (h *Host) delFastPath(p *ebpf.Datapath) error {
 	h.fast = nil
 	return h.ns.Do(func() error { return h.pruneFast(p, nil) })
 }
 
 // hasFastPath reports whether all drivers that take the program run it, for their
 // links' addresses, and no others; or else whether some run it.
-func (h *Host) hasFastPath(p *steer.Plane) (whole, some bool, err error) {
+func (h *Host) hasFastPath(p *ebpf.Datapath) (whole, some bool, err error) {
 	links, err := h.fastLinks()
 	if err != nil {
 		return false, false, err
 	}
-	found, err := p.FastLinks()
+	found, err := p.XDPLinks()
 	if err != nil {
 		return false, false, err
 	}

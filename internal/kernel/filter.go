@@ -196,8 +196,8 @@ func sameRule(a, b rules.Rule) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// strayFilters returns our chains that no plan knows.
-func (h *Host) strayFilters(known map[string]bool) (plan.Plan, error) {
+// leftoverFilters returns our chains that no plan knows.
+func (h *Host) leftoverFilters(known map[string]bool) (plan.Plan, error) {
 	var found plan.Plan
 	err := h.eachFilter(func(f plan.Firewall, t rules.Ruleset) error {
 		if o := (plan.FilterChain{Firewall: f}); hasOurs(f, t) && !known[o.Key()] {

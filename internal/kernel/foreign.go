@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"fairlead/internal/kernel/steer"
+	"fairlead/internal/kernel/ebpf"
 
 	"github.com/vishvananda/netlink"
 )
@@ -50,7 +50,7 @@ func (h *Host) Foreign(ours []uint32) ([]Foreign, error) {
 	err = h.ns.Do(func() error {
 		for _, l := range links {
 			for _, egress := range []bool{false, true} {
-				for _, id := range steer.Attached(l.Attrs().Index, egress) {
+				for _, id := range ebpf.Attached(l.Attrs().Index, egress) {
 					if !slices.Contains(ours, id) {
 						all = append(all, Foreign{l.Attrs().Name, egress, fmt.Sprintf("tcx program %d", id)})
 					}
@@ -73,7 +73,7 @@ func foreignFilters(handle *netlink.Handle, l netlink.Link, egress bool) ([]Fore
 	}
 	var all []Foreign
 	for _, f := range list {
-		if b, ok := f.(*netlink.BpfFilter); ok && strings.HasPrefix(b.Name, steer.FilterName) {
+		if b, ok := f.(*netlink.BpfFilter); ok && strings.HasPrefix(b.Name, ebpf.FilterName) {
 			continue
 		}
 		what := fmt.Sprintf("tc filter %s, preference %d", f.Type(), f.Attrs().Priority)

@@ -217,9 +217,9 @@ func (h *Host) readNeighbor(want plan.Neighbor) (plan.Object, error) {
 	return want, nil
 }
 
-// strayEntries returns what an overlay's tables hold besides: entries that
+// leftoverEntries returns what an overlay's tables hold besides: entries that
 // were set, and what was learnt of a host that is no peer any more.
-func (h *Host) strayEntries(tunnel *netlink.Vxlan, known map[string]bool) (plan.Plan, error) {
+func (h *Host) leftoverEntries(tunnel *netlink.Vxlan, known map[string]bool) (plan.Plan, error) {
 	var found plan.Plan
 	list, err := h.forwardings(tunnel.Name)
 	if err != nil {

@@ -61,9 +61,9 @@ func guardRules() []chain {
 		rule(isProto(unix.IPPROTO_TCP), resetTCP()),
 		{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}},
 	})
-	late := nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource + 1)
+	needsRestart := nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource + 1)
 	return []chain{
-		{"input", nftables.ChainHookInput, late, nftables.ChainTypeFilter, input},
+		{"input", nftables.ChainHookInput, needsRestart, nftables.ChainTypeFilter, input},
 		{name: "closed", rules: closed},
 	}
 }
@@ -141,8 +141,8 @@ func sameKeys(a, b []nftables.SetElement) bool {
 	return slices.EqualFunc(a, b, func(x, y nftables.SetElement) bool { return bytes.Equal(x.Key, y.Key) })
 }
 
-// strayGuard returns the table if it is in no plan.
-func (h *Host) strayGuard(known map[string]bool) (plan.Plan, error) {
+// leftoverGuard returns the table if it is in no plan.
+func (h *Host) leftoverGuard(known map[string]bool) (plan.Plan, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil || known[plan.Guard{}.Key()] {

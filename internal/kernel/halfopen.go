@@ -132,7 +132,7 @@ func nudge(to netip.Addr) error {
 
 // halfOpen is one question.
 type halfOpen struct {
-	held  int
+	inUse int
 	conn  *packet.Conn
 	local netip.AddrPort
 	to    netip.AddrPort
@@ -140,7 +140,7 @@ type halfOpen struct {
 }
 
 func openHalf(route RouteFound, to netip.AddrPort) (*halfOpen, error) {
-	q := &halfOpen{held: -1, to: to, seq: rand.Uint32()}
+	q := &halfOpen{inUse: -1, to: to, seq: rand.Uint32()}
 	link, err := net.InterfaceByName(route.Link)
 	if err != nil {
 		return nil, err
@@ -149,13 +149,13 @@ func openHalf(route RouteFound, to netip.AddrPort) (*halfOpen, error) {
 	if to.Addr().Is4() {
 		family, protocol = unix.AF_INET, unix.ETH_P_IP
 	}
-	if q.held, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+	if q.inUse, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 		return nil, err
 	}
-	if err := unix.Bind(q.held, sockaddr(netip.AddrPortFrom(route.Src, 0))); err != nil {
+	if err := unix.Bind(q.inUse, sockaddr(netip.AddrPortFrom(route.Src, 0))); err != nil {
 		return nil, errors.Join(err, q.close())
 	}
-	name, err := unix.Getsockname(q.held)
+	name, err := unix.Getsockname(q.inUse)
 	if err != nil {
 		return nil, errors.Join(err, q.close())
 	}
@@ -188,7 +188,7 @@ func (q *halfOpen) filter() []bpf.Instruction {
 }
 
 func (q *halfOpen) close() error {
-	err := unix.Close(q.held)
+	err := unix.Close(q.inUse)
 	if q.conn != nil {
 		err = errors.Join(err, q.conn.Close())
 	}

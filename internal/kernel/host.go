@@ -10,7 +10,7 @@ import (
 	"os"
 	"sync"
 
-	"fairlead/internal/kernel/steer"
+	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/plan"
 
 	"github.com/google/nftables"
@@ -26,7 +26,7 @@ type Host struct {
 	mu      sync.Mutex
 	ns      *Netns
 	handles map[string]*netlink.Handle
-	seen    glimpse
+	seen    dumpCache
 	// devices holds, by the plan's key, where the host's devices are that
 	// sandboxes have.
 	devices map[string]placed
@@ -40,10 +40,10 @@ type Host struct {
 	nftPort uint32
 	nftConn *mdlayher.Conn
 	// bpf guards the eBPF data plane, which is nil until something needs it.
-	bpf      sync.Mutex
-	steering *steer.Plane
+	bpf       sync.Mutex
+	ebpfState *ebpf.Datapath
 	// resting is a plane that nothing needs at the moment.
-	resting *steer.Plane
+	resting *ebpf.Datapath
 	// fast holds why uplinks that the fast path is for do not have it, nil for
 	// those that do; nil until it was set.
 	fast map[string]error
@@ -118,7 +118,7 @@ func (h *Host) Close() error {
 	for _, p := range h.devices {
 		errs = append(errs, p.ns.Close())
 	}
-	for _, p := range []*steer.Plane{h.steering, h.resting} {
+	for _, p := range []*ebpf.Datapath{h.ebpfState, h.resting} {
 		if p != nil {
 			errs = append(errs, p.Close())
 		}
@@ -147,7 +147,7 @@ func (h *Host) Release() {
 			delete(h.handles, path)
 		}
 	}
-	h.seen = glimpse{}
+	h.seen = dumpCache{}
 }
 
 // at returns a route netlink handle into the namespace at path (empty: the
@@ -194,8 +194,8 @@ func (h *Host) Set(o plan.Object) error {
 	switch o := o.(type) {
 	case plan.Link:
 		err = h.setLink(o)
-	case plan.Branch:
-		err = h.setBranch(o)
+	case plan.SubLink:
+		err = h.setSubLink(o)
 	case plan.Address:
 		err = h.setAddress(o)
 	case plan.Route:
@@ -208,19 +208,19 @@ func (h *Host) Set(o plan.Object) error {
 		err = h.setDevice(o)
 	case plan.IPoIB:
 		err = h.setIPoIB(o)
-	case plan.Remnant: // nobody knows how to make it
+	case plan.StaleLink: // nobody knows how to make it
 	case plan.Tunnel:
 		err = h.setTunnel(o)
 	case plan.Forwarding:
 		err = h.setForwarding(o)
 	case plan.Neighbor:
 		err = h.setNeighbor(o)
-	case plan.Cipher:
-		err = h.setCipher(o)
-	case plan.CipherPeer:
-		err = h.setCipherPeer(o)
-	case plan.Untracked:
-		err = h.setUntracked(o)
+	case plan.WireGuard:
+		err = h.setWireGuard(o)
+	case plan.WireGuardPeer:
+		err = h.setWireGuardPeer(o)
+	case plan.NoTrack:
+		err = h.setNoTrack(o)
 	case plan.VirtualAddress:
 		err = h.setVirtual(o)
 	case plan.Guard:
@@ -235,7 +235,7 @@ func (h *Host) Set(o plan.Object) error {
 		err = h.setLocalRoute(o)
 	case plan.FilterChain:
 		err = h.setFilter(o)
-	case plan.Uplinks, plan.Homeward, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds:
+	case plan.Uplinks, plan.LocalRealEgress, plan.FastPath, plan.Ingress, plan.LocalClients, plan.BindHooks:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()
 		err = h.setBPF(o)
@@ -255,8 +255,8 @@ func (h *Host) Del(o plan.Object) error {
 	switch o := o.(type) {
 	case plan.Link:
 		err = h.delLink(o)
-	case plan.Branch:
-		err = h.delBranch(o)
+	case plan.SubLink:
+		err = h.delSubLink(o)
 	case plan.Address:
 		err = h.delAddress(o)
 	case plan.Route:
@@ -267,7 +267,7 @@ func (h *Host) Del(o plan.Object) error {
 		err = h.delDevice(o)
 	case plan.IPoIB:
 		err = h.delIPoIB(o)
-	case plan.Remnant:
+	case plan.StaleLink:
 		err = h.delLink(plan.Link{Netns: o.Netns, Name: o.Name})
 	case plan.Tunnel:
 		err = h.delLink(plan.Link{Name: o.Name})
@@ -275,12 +275,12 @@ func (h *Host) Del(o plan.Object) error {
 		err = h.delForwarding(o)
 	case plan.Neighbor:
 		err = h.delNeighbor(o)
-	case plan.Cipher:
+	case plan.WireGuard:
 		err = h.delLink(plan.Link{Name: o.Name})
-	case plan.CipherPeer:
-		err = h.delCipherPeer(o)
-	case plan.Untracked:
-		err = h.delUntracked(o)
+	case plan.WireGuardPeer:
+		err = h.delWireGuardPeer(o)
+	case plan.NoTrack:
+		err = h.delNoTrack(o)
 	case plan.VirtualAddress:
 		err = h.delVirtual(o)
 	case plan.Guard:
@@ -295,7 +295,7 @@ func (h *Host) Del(o plan.Object) error {
 		err = h.delLocalRoute(o)
 	case plan.FilterChain:
 		err = h.delFilter(o)
-	case plan.Uplinks, plan.Homeward, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds:
+	case plan.Uplinks, plan.LocalRealEgress, plan.FastPath, plan.Ingress, plan.LocalClients, plan.BindHooks:
 		h.bpf.Lock()
 		defer h.bpf.Unlock()
 		err = h.delBPF(o)

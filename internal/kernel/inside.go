@@ -71,16 +71,16 @@ func (l Listener) Answers(at netip.Addr) bool {
 // end of its links.
 func (h *Host) Inspect(path string) (Inside, error) {
 	var in Inside
-	aside, err := h.aside()
+	reader, err := h.readOnly()
 	if err != nil {
 		return in, err
 	}
-	defer aside.Release()
-	if in.Links, err = aside.insideLinks(path); err == nil {
-		in.Routes, err = aside.insideRoutes(path)
+	defer reader.Release()
+	if in.Links, err = reader.insideLinks(path); err == nil {
+		in.Routes, err = reader.insideRoutes(path)
 	}
 	if err == nil {
-		in.Listeners, err = aside.listeners(path)
+		in.Listeners, err = reader.listeners(path)
 	}
 	if err != nil {
 		return in, fmt.Errorf("look into sandbox %s: %w", path, err)

@@ -18,7 +18,7 @@ func (h *Host) setIPoIB(want plan.IPoIB) error {
 	if err != nil {
 		return err
 	}
-	have, err := ownLink(inside, want.Netns, want.Name,
+	have, err := managedLink(inside, want.Netns, want.Name,
 		func(have netlink.Link) bool { return h.sameChild(have, want) },
 		func() (netlink.Link, error) { return h.addIPoIB(inside, want) })
 	if err != nil {

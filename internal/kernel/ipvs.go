@@ -21,9 +21,9 @@ import (
 type balancer struct {
 	mu   sync.Mutex
 	conn *ipvs.Conn
-	// held are the virtual services of ours as we know them. One that somebody
+	// inUse are the virtual services of ours as we know them. One that somebody
 	// else has removed and made again is ours still.
-	held map[ipvs.ID]plan.IPVSService
+	inUse map[ipvs.ID]plan.IPVSService
 	// locals are the addresses of our local routes, as we know them.
 	locals map[netip.Addr]bool
 	// listed are all virtual services, kept for as long as one observation takes.
@@ -66,7 +66,7 @@ var forwards = map[model.Forward]uint32{model.ForwardNAT: ipvs.NAT, model.Forwar
 func (b *balancer) open(ns *Netns) (err error) {
 	if b.conn == nil {
 		b.conn, err = ipvs.Open(int(ns.File().Fd()))
-		b.held = map[ipvs.ID]plan.IPVSService{}
+		b.inUse = map[ipvs.ID]plan.IPVSService{}
 	}
 	return err
 }
@@ -127,10 +127,10 @@ func fromIPVS(s ipvs.Service, all []ipvs.Destination) plan.IPVSService {
 	var reals []plan.Backend
 	for i, d := range all {
 		reals = append(reals, plan.Backend{At: d.At, Weight: d.Weight})
-		way, tunnel := forwardOf(d)
+		hop, tunnel := forwardOf(d)
 		if i == 0 {
-			found.Forward, found.Tunnel = way, tunnel
-		} else if found.Forward != way || found.Tunnel != tunnel {
+			found.Forward, found.Tunnel = hop, tunnel
+		} else if found.Forward != hop || found.Tunnel != tunnel {
 			found.Forward, found.Tunnel = "", model.Tunnel{}
 		}
 	}
@@ -153,16 +153,16 @@ func toDestination(s plan.IPVSService, r plan.Backend) ipvs.Destination {
 
 // forwardOf returns how a destination is forwarded to, empty where it is so as
 // no plan has it.
-func forwardOf(d ipvs.Destination) (way model.Forward, by model.Tunnel) {
+func forwardOf(d ipvs.Destination) (hop model.Forward, by model.Tunnel) {
 	if d.Upper != 0 || d.Lower != 0 {
 		return "", by
 	}
 	if d.TunnelType != ipvs.IPIP {
 		return wrapOf(d)
 	}
-	for way, number := range forwards {
+	for hop, number := range forwards {
 		if number == d.Forward {
-			return way, by
+			return hop, by
 		}
 	}
 	return "", by
@@ -189,7 +189,7 @@ func (h *Host) setIPVS(s plan.IPVSService) error {
 	}
 	err := b.conn.AddService(toIPVS(s))
 	if err == nil {
-		b.held[idOf(s)] = s
+		b.inUse[idOf(s)] = s
 		return b.setReals(s, nil)
 	}
 	if !errors.Is(err, unix.EEXIST) {
@@ -202,14 +202,14 @@ func (h *Host) setIPVS(s plan.IPVSService) error {
 	if err := b.takeOver(s, have); err != nil {
 		return err
 	}
-	b.held[idOf(s)] = s
+	b.inUse[idOf(s)] = s
 	return b.setReals(s, have)
 }
 
 // takeOver brings a service that is there, with real servers, to the wanted
 // state.
 func (b *balancer) takeOver(s plan.IPVSService, reals []ipvs.Destination) error {
-	if _, ours := b.held[idOf(s)]; !ours {
+	if _, ours := b.inUse[idOf(s)]; !ours {
 		there, err := b.find(idOf(s))
 		if err != nil {
 			return err
@@ -286,7 +286,7 @@ func (h *Host) delIPVS(s plan.IPVSService) error {
 	if there, err := b.reach(h.ns); err != nil || !there {
 		return err
 	}
-	if _, ours := b.held[idOf(s)]; !ours {
+	if _, ours := b.inUse[idOf(s)]; !ours {
 		now, err := b.find(idOf(s))
 		if err != nil {
 			return err
@@ -295,6 +295,6 @@ func (h *Host) delIPVS(s plan.IPVSService) error {
 			return err
 		}
 	}
-	delete(b.held, idOf(s))
+	delete(b.inUse, idOf(s))
 	return b.conn.DelService(idOf(s))
 }

@@ -55,7 +55,7 @@ func (b *balancer) forget() {
 
 // readOurs returns a service if it is ours, with its real servers.
 func (b *balancer) readOurs(s ipvs.Service) (plan.Object, error) {
-	held, known := b.held[s.ID]
+	inUse, known := b.inUse[s.ID]
 	reals, err := b.conn.Destinations(s.ID)
 	if errors.Is(err, unix.ESRCH) { // gone since it was listed
 		return nil, nil
@@ -65,9 +65,9 @@ func (b *balancer) readOurs(s ipvs.Service) (plan.Object, error) {
 	}
 	now := fromIPVS(s, reals)
 	if !known {
-		b.held[s.ID] = now
+		b.inUse[s.ID] = now
 	} else if len(reals) == 0 {
-		now.Forward, now.Tunnel = held.Forward, held.Tunnel
+		now.Forward, now.Tunnel = inUse.Forward, inUse.Tunnel
 	}
 	if s.Flags&ipvsMarked != ipvsMark {
 		now.Scheduler = "" // it is to be marked again
@@ -75,23 +75,23 @@ func (b *balancer) readOurs(s ipvs.Service) (plan.Object, error) {
 	return now, nil
 }
 
-// strayBalanced returns what of ours is in no plan: virtual services, local
+// leftoverServices returns what of ours is in no plan: virtual services, local
 // routes, and elements of the nft table for them.
-func (h *Host) strayBalanced(known map[string]bool) (plan.Plan, error) {
-	services, err := h.strayIPVS(known)
+func (h *Host) leftoverServices(known map[string]bool) (plan.Plan, error) {
+	services, err := h.leftoverIPVS(known)
 	if err != nil {
 		return nil, fmt.Errorf("list virtual services: %w", err)
 	}
-	rules, err := h.strayOfIPVSTable(known)
+	rules, err := h.leftoverOfIPVSTable(known)
 	if err != nil {
 		return nil, err
 	}
-	routes, err := h.strayLocalRoutes(known)
+	routes, err := h.leftoverLocalRoutes(known)
 	return slices.Concat(rules, routes, services), err
 }
 
-// strayIPVS returns the virtual services of ours that are in no plan.
-func (h *Host) strayIPVS(known map[string]bool) (plan.Plan, error) {
+// leftoverIPVS returns the virtual services of ours that are in no plan.
+func (h *Host) leftoverIPVS(known map[string]bool) (plan.Plan, error) {
 	b := &h.balancer
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,25 +114,25 @@ func (h *Host) strayIPVS(known map[string]bool) (plan.Plan, error) {
 	return found, nil
 }
 
-// strayedIPVS reports whether a virtual service of ours, or a local route, is
+// ipvsDiffers reports whether a virtual service of ours, or a local route, is
 // otherwise than we have left it. IPVS tells nobody of changes.
-func (h *Host) strayedIPVS() (bool, error) {
-	if strayed, err := h.strayedLocalRoutes(); err != nil || strayed {
-		return strayed, err
+func (h *Host) ipvsDiffers() (bool, error) {
+	if differing, err := h.localRoutesDiffer(); err != nil || differing {
+		return differing, err
 	}
 	b := &h.balancer
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.held) == 0 {
+	if len(b.inUse) == 0 {
 		return false, nil
 	}
 	all, err := b.conn.Services()
 	if err != nil {
 		return false, err
 	}
-	left := len(b.held)
+	left := len(b.inUse)
 	for _, s := range all {
-		want, ours := b.held[s.ID]
+		want, ours := b.inUse[s.ID]
 		if !ours {
 			continue
 		}
@@ -168,11 +168,11 @@ func (h *Host) IPVSStats() ([]RealStats, error) {
 	b := &h.balancer
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.held) == 0 {
+	if len(b.inUse) == 0 {
 		return nil, nil
 	}
 	var all []RealStats
-	for _, s := range b.held {
+	for _, s := range b.inUse {
 		reals, err := b.conn.Destinations(idOf(s))
 		if err != nil && !errors.Is(err, unix.ESRCH) {
 			return nil, err

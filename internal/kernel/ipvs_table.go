@@ -228,8 +228,8 @@ func (h *Host) readOfIPVSTable(o plan.Object) (plan.Object, error) {
 	return orNil(o, all[o]), err
 }
 
-// strayOfIPVSTable returns what of the table is in no plan, the table first.
-func (h *Host) strayOfIPVSTable(known map[string]bool) (plan.Plan, error) {
+// leftoverOfIPVSTable returns what of the table is in no plan, the table first.
+func (h *Host) leftoverOfIPVSTable(known map[string]bool) (plan.Plan, error) {
 	all, err := h.inIPVSTable()
 	var found plan.Plan
 	for o := range all {

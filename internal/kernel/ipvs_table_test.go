@@ -141,11 +141,11 @@ func TestLocalRoutes(t *testing.T) {
 			}
 		}
 	}
-	if strayed, err := h.strayedIPVS(); err != nil || strayed {
+	if differing, err := h.ipvsDiffers(); err != nil || differing {
 		t.Errorf("routes that are there have strayed: %v", err)
 	}
 	h.run(t, "sh", "-c", want[0].Del()[0])
-	if strayed, err := h.strayedIPVS(); err != nil || !strayed {
+	if differing, err := h.ipvsDiffers(); err != nil || !differing {
 		t.Errorf("a route that has gone has not strayed: %v", err)
 	}
 	h.run(t, "sh", "-c", want[0].Add()[0])

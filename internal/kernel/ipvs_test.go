@@ -18,8 +18,8 @@ import (
 func everyService() []plan.IPVSService {
 	var all []plan.IPVSService
 	for i, s := range []model.Scheduler{"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq"} {
-		for _, way := range waysToForward(i) {
-			v := plan.IPVSService{Proto: model.TCP, At: netip.MustParseAddrPort("192.0.2.80:80"), Scheduler: s, Forward: way.forward, Tunnel: way.tunnel,
+		for _, hop := range nextHopsToForward(i) {
+			v := plan.IPVSService{Proto: model.TCP, At: netip.MustParseAddrPort("192.0.2.80:80"), Scheduler: s, Forward: hop.forward, Tunnel: hop.tunnel,
 				Persistence: time.Duration(i) * time.Minute, Reals: plan.PackBackends([]plan.Backend{
 					{At: netip.MustParseAddrPort("10.0.0.1:80"), Weight: 1}, {At: netip.MustParseAddrPort("10.0.0.2:81")}})}
 			if i%2 == 0 {
@@ -31,17 +31,17 @@ func everyService() []plan.IPVSService {
 	return all
 }
 
-// wayToForward is how a virtual service forwards, and through what tunnel.
-type wayToForward struct {
+// nextHopToForward is how a virtual service forwards, and through what tunnel.
+type nextHopToForward struct {
 	forward model.Forward
 	tunnel  model.Tunnel
 }
 
-// waysToForward are all that there are, tunnels by turns; the first is nat.
-func waysToForward(i int) []wayToForward {
+// nextHopsToForward are all that there are, tunnels by turns; the first is nat.
+func nextHopsToForward(i int) []nextHopToForward {
 	tunnels := []model.Tunnel{{}, {Type: model.TunnelGUE, Port: 6080}, {Type: model.TunnelGUE, Port: 6081, Checksum: model.TunnelSummed},
 		{Type: model.TunnelGUE, Port: ipvsRealMark, Checksum: model.TunnelRemoteSummed}}
-	return []wayToForward{{forward: model.ForwardNAT}, {forward: model.ForwardDirect}, {model.ForwardTunnel, tunnels[i%len(tunnels)]}}
+	return []nextHopToForward{{forward: model.ForwardNAT}, {forward: model.ForwardDirect}, {model.ForwardTunnel, tunnels[i%len(tunnels)]}}
 }
 
 func destinations(s plan.IPVSService) []ipvs.Destination {

@@ -22,13 +22,13 @@ func (h *Host) setLink(want plan.Link) error {
 	if want.Kind == plan.Loopback {
 		return linkUp(handle, "lo")
 	}
-	if want.Kind == plan.Veth && !want.Handed {
+	if want.Kind == plan.Veth && !want.Inside {
 		// Before anything goes: is there a sandbox at all?
 		if _, err := h.at(want.PeerNetns); err != nil {
 			return err
 		}
 	}
-	have, err := ownLink(handle, want.Netns, want.Name,
+	have, err := managedLink(handle, want.Netns, want.Name,
 		func(have netlink.Link) bool { return h.samePeer(have, want) },
 		func() (netlink.Link, error) { return h.addLink(handle, want) })
 	if err != nil {
@@ -37,10 +37,10 @@ func (h *Host) setLink(want plan.Link) error {
 	return h.adjustLink(handle, have, want)
 }
 
-// ownLink returns the link of that name: the one that is there if it fits, else
+// managedLink returns the link of that name: the one that is there if it fits, else
 // one that add makes, in the place of ours if there is one. A foreign link of
 // that name is an error, never a victim.
-func ownLink(handle *netlink.Handle, netns, name string, fits func(netlink.Link) bool, add func() (netlink.Link, error)) (netlink.Link, error) {
+func managedLink(handle *netlink.Handle, netns, name string, fits func(netlink.Link) bool, add func() (netlink.Link, error)) (netlink.Link, error) {
 	have, err := handle.LinkByName(name)
 	switch {
 	case absent(err):
@@ -103,7 +103,7 @@ func (h *Host) samePeer(have netlink.Link, want plan.Link) bool {
 	if have.Type() != string(want.Kind) {
 		return false
 	}
-	if want.Kind != plan.Veth || want.Handed {
+	if want.Kind != plan.Veth || want.Inside {
 		return true
 	}
 	peer, err := h.peer(want)
@@ -179,7 +179,7 @@ func (h *Host) adjustLink(handle *netlink.Handle, have netlink.Link, want plan.L
 	if err := h.setLinkSettings(want); err != nil {
 		return err
 	}
-	if want.Kind == plan.Veth && !want.Handed {
+	if want.Kind == plan.Veth && !want.Inside {
 		if err := h.adjustPeer(want); err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ func (h *Host) writeSettings(all []plan.Sysctl) error {
 		if err != nil {
 			return err
 		}
-		err = ns.Do(func() error { return writeHere(all[:n]) })
+		err = ns.Do(func() error { return writeSettings(all[:n]) })
 		ns.Close()
 		if err != nil {
 			return err
@@ -46,8 +46,8 @@ func (h *Host) writeSettings(all []plan.Sysctl) error {
 	return nil
 }
 
-// writeHere writes settings of the caller's namespace.
-func writeHere(all []plan.Sysctl) error {
+// writeSettings writes settings of the caller's namespace.
+func writeSettings(all []plan.Sysctl) error {
 	for _, s := range all {
 		err := writeSysctl(sysctlPath(s.Name), s.Value)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {

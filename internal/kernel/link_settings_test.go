@@ -163,8 +163,8 @@ func TestALinkOfANetworkWithoutIPv6HasNone(t *testing.T) {
 	for _, o := range (plan.Plan{
 		plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net"},
 		plan.Link{Name: "fv-web", Kind: plan.Veth, MTU: 1500, Owner: "web", Master: "fl-net", Peer: "eth0", PeerNetns: box.Path()},
-		plan.Branch{Name: "fm-net", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, Owner: "net"},
-		plan.Branch{Netns: box.Path(), Name: "eth1", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, Owner: "web"},
+		plan.SubLink{Name: "fm-net", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, Owner: "net"},
+		plan.SubLink{Netns: box.Path(), Name: "eth1", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, Owner: "web"},
 		plan.Tunnel{Name: "fx-net", VNI: 7, Port: 4789, Local: netip.MustParseAddr("192.0.2.1"), MTU: 1450, MAC: "02:f1:00:00:00:01", Owner: "net", Master: "fl-net"},
 	}) {
 		if err := h.Set(o); err != nil {
@@ -201,12 +201,12 @@ func TestCheckReportsAlteredSettings(t *testing.T) {
 		if !w.Check() || !w.seen.settings[s.Name] {
 			t.Errorf("%s is changed and not reported", s.Name)
 		}
-		if m := (&matcher{Sightings: w.seen}); !m.concerns(link) {
+		if m := (&matcher{PendingEvents: w.seen}); !m.concerns(link) {
 			t.Errorf("%s is not attributed to its link", s.Name)
 		}
 		if err := h.Set(link); err != nil {
 			t.Fatal(err)
 		}
-		w.seen = Sightings{}
+		w.seen = PendingEvents{}
 	}
 }

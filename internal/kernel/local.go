@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"fairlead/internal/cgroup"
-	"fairlead/internal/kernel/steer"
+	"fairlead/internal/kernel/ebpf"
 )
 
 // localHooks are the programs at the socket calls of the host's own
@@ -29,7 +29,7 @@ func (h *Host) localCgroup() (string, error) {
 	return cgroup.Root()
 }
 
-func (h *Host) setLocalClients(p *steer.Plane) error {
+func (h *Host) setLocalClients(p *ebpf.Datapath) error {
 	dir, err := h.localCgroup()
 	if err != nil {
 		return fmt.Errorf("find the cgroup of local clients: %w", err)
@@ -48,7 +48,7 @@ func (h *Host) setLocalClients(p *steer.Plane) error {
 func (h *Host) BindKey() (uint64, error) {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
-	p, err := h.planeIfAny()
+	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return 0, err
 	}
@@ -56,7 +56,7 @@ func (h *Host) BindKey() (uint64, error) {
 }
 
 // delLocalClients detaches the hooks in the opposite order.
-func (h *Host) delLocalClients(p *steer.Plane) error {
+func (h *Host) delLocalClients(p *ebpf.Datapath) error {
 	var errs []error
 	for _, hook := range slices.Backward(localHooks) {
 		errs = append(errs, p.DetachCgroup(hook, localName))
@@ -65,7 +65,7 @@ func (h *Host) delLocalClients(p *steer.Plane) error {
 }
 
 // hasLocalClients reports whether all of the hooks are there, or some are.
-func (h *Host) hasLocalClients(p *steer.Plane) (whole, some bool) {
+func (h *Host) hasLocalClients(p *ebpf.Datapath) (whole, some bool) {
 	whole = true
 	for _, hook := range localHooks {
 		has := p.HasCgroup(hook, localName)

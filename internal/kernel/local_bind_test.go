@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"fairlead/internal/kernel/steer"
+	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/plan"
 
 	"golang.org/x/sys/unix"
@@ -15,12 +15,12 @@ import (
 
 // guarded leads 80 on every address, 70 on one, 60 on every one while a
 // socket holds it, and 50 on one of IPv6.
-func guarded() []plan.Lead {
-	held := toBox("0.0.0.0", 60, "10.9.0.2")
-	for i := range held {
-		held[i].Held = true
+func guarded() []plan.EBPFMapping {
+	inUse := toBox("0.0.0.0", 60, "10.9.0.2")
+	for i := range inUse {
+		inUse[i].Reserved = true
 	}
-	return slices.Concat(held,
+	return slices.Concat(inUse,
 		toBox("0.0.0.0", 80, "10.9.0.2"), toBox("::", 80, "fd09::2"),
 		toBox("10.9.0.1", 70, "10.9.0.2"), toBox("fd09::1", 50, "fd09::2"))
 }
@@ -125,7 +125,7 @@ func TestAnAdoptingProcessDrawsAnotherBindKey(t *testing.T) {
 	w := newLocalWorld(t)
 	_, open := w.pinned(t)
 	before := open()
-	if err := before.Lead([]plan.Op{{Object: toBox("0.0.0.0", 90, "10.9.0.2")[0]}}); err != nil {
+	if err := before.ApplyEBPF([]plan.Op{{Object: toBox("0.0.0.0", 90, "10.9.0.2")[0]}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := before.Set(plan.LocalClients{}); err != nil {
@@ -156,13 +156,13 @@ func TestAnAdoptingProcessDrawsAnotherBindKey(t *testing.T) {
 
 func TestGrantedPortsAreNobodyElses(t *testing.T) {
 	w := newLocalWorld(t)
-	p, err := w.plane()
+	p, err := w.datapath()
 	if err != nil {
 		t.Fatal(err)
 	}
 	// No cgroup has the greatest number.
-	grant := &steer.Lead{Flags: steer.LeadGrant | steer.LeadAny, First: 80, Last: 81, Cgroup: math.MaxUint64}
-	if err := p.Table().Apply([]steer.Change{{New: grant}}); err != nil {
+	grant := &ebpf.Mapping{Flags: ebpf.MappingGrant | ebpf.MappingAny, First: 80, Last: 81, Cgroup: math.MaxUint64}
+	if err := p.Table().Apply([]ebpf.Change{{New: grant}}); err != nil {
 		t.Fatal(err)
 	}
 	for at, want := range map[string]error{"127.0.0.1:80": unix.EADDRINUSE, "0.0.0.0:81": unix.EADDRINUSE, "127.0.0.1:82": nil} {

@@ -19,15 +19,15 @@ func TestLocalSocketsEndWithTheirLead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newLocalWorld(t, slices.Concat(published, staying)...)
 			var going, others []client
-			for _, call := range ledCalls {
+			for _, call := range mappedCalls {
 				going = append(going, converse(t, w.ns, kind, call.dial))
 			}
 			for _, at := range []string{"127.0.0.1:94", "10.9.0.1:95", "[::1]:94", "[::ffff:127.0.0.1]:94", "10.9.0.2:8080", "[fd09::2]:8080"} {
 				others = append(others, converse(t, w.ns, kind, at))
 			}
-			w.lead(t, true, published...)
+			w.mapping(t, true, published...)
 			for i, c := range going {
-				c.hasEnded(t, ledCalls[i].dial)
+				c.hasEnded(t, mappedCalls[i].dial)
 			}
 			for _, c := range others {
 				c.goesOn(t)
@@ -45,7 +45,7 @@ func TestUnconnectedSocketsDoNotEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.answer(t)
-		w.lead(t, true, published...)
+		w.mapping(t, true, published...)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestSocketsOfOneNameAllEnd(t *testing.T) {
 		}
 		all = append(all, c)
 	}
-	w.lead(t, true, published...)
+	w.mapping(t, true, published...)
 	for i, c := range all {
 		c.hasEnded(t, fmt.Sprint("socket ", i))
 	}
@@ -79,7 +79,7 @@ func TestManySocketsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.lead(t, true, published...)
+	w.mapping(t, true, published...)
 	for i, c := range all {
 		c.hasEnded(t, fmt.Sprint("socket ", i))
 	}
@@ -127,12 +127,12 @@ func (c client) hasEnded(t *testing.T, what string) {
 func TestAConnectedUDPSocketConnectsAgain(t *testing.T) {
 	w := newLocalWorld(t, published...)
 	c := converse(t, w.ns, unix.SOCK_DGRAM, "127.0.0.1:80")
-	w.lead(t, true, published...)
+	w.mapping(t, true, published...)
 	c.hasEnded(t, "the socket")
 	if _, err := unix.Write(c.fd, []byte("?")); !errors.Is(err, unix.EDESTADDRREQ) {
 		t.Errorf("write: %v, want %v", err, unix.EDESTADDRREQ)
 	}
-	w.lead(t, false, published...)
+	w.mapping(t, false, published...)
 	if err := c.connect("127.0.0.1:80"); err != nil {
 		t.Fatal(err)
 	}

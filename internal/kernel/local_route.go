@@ -104,20 +104,20 @@ func (b *balancer) holdRoute(a netip.Addr, there bool) {
 	}
 }
 
-// strayedLocalRoutes reports whether one of those is missing that we have left.
-func (h *Host) strayedLocalRoutes() (bool, error) {
+// localRoutesDiffer reports whether one of those is missing that we have left.
+func (h *Host) localRoutesDiffer() (bool, error) {
 	h.balancer.mu.Lock()
-	held := slices.Collect(maps.Keys(h.balancer.locals))
+	inUse := slices.Collect(maps.Keys(h.balancer.locals))
 	h.balancer.mu.Unlock()
-	if len(held) == 0 {
+	if len(inUse) == 0 {
 		return false, nil
 	}
 	all, err := h.listLocalRoutes()
-	return slices.ContainsFunc(held, func(a netip.Addr) bool { return !all[a] }), err
+	return slices.ContainsFunc(inUse, func(a netip.Addr) bool { return !all[a] }), err
 }
 
-// strayLocalRoutes returns those that are in no plan.
-func (h *Host) strayLocalRoutes(known map[string]bool) (plan.Plan, error) {
+// leftoverLocalRoutes returns those that are in no plan.
+func (h *Host) leftoverLocalRoutes(known map[string]bool) (plan.Plan, error) {
 	all, err := h.localRoutes()
 	var found plan.Plan
 	for a := range all {

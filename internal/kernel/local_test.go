@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"fairlead/internal/cgroup"
-	"fairlead/internal/kernel/steer"
+	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/plan"
 
 	"github.com/cilium/ebpf/link"
@@ -21,41 +21,41 @@ var published = slices.Concat(
 	toBox("::", 90, "10.9.0.2"), toBox("0.0.0.0", 92, "fd09::2"),
 )
 
-// ledCalls are calls that are turned.
-var ledCalls = []struct {
+// mappedCalls are calls that are turned.
+var mappedCalls = []struct {
 	dial string
 	// told is what the process is told that it has reached.
-	told    string
-	reached string
+	notified string
+	reached  string
 	// connected says that only a connected socket can be turned.
 	connected bool
 }{
-	{dial: "127.0.0.1:80", told: "127.0.0.1:80", reached: "10.9.0.2:8080"},
-	{dial: "127.0.0.1:81", told: "127.0.0.1:81", reached: "10.9.0.2:8081"},
-	{dial: "127.1.2.3:80", told: "127.1.2.3:80", reached: "10.9.0.2:8080"},
-	{dial: "0.0.0.0:80", told: "127.0.0.1:80", reached: "10.9.0.2:8080"},
-	{dial: "10.9.0.1:80", told: "10.9.0.1:80", reached: "10.9.0.2:8080"},
-	{dial: "[::1]:80", told: "[::1]:80", reached: "[fd09::2]:8080"},
-	{dial: "[::]:81", told: "[::1]:81", reached: "[fd09::2]:8081"},
-	{dial: "[fd09::1]:80", told: "[fd09::1]:80", reached: "[fd09::2]:8080"},
-	{dial: "[::ffff:127.0.0.1]:80", told: "[::ffff:127.0.0.1]:80", reached: "10.9.0.2:8080"},
-	{dial: "[::ffff:10.9.0.1]:81", told: "[::ffff:10.9.0.1]:81", reached: "10.9.0.2:8081"},
-	{dial: "[::1]:90", told: "[::1]:90", reached: "10.9.0.2:8080", connected: true},
-	{dial: "[fd09::1]:91", told: "[fd09::1]:91", reached: "10.9.0.2:8081", connected: true},
-	{dial: "[::ffff:127.0.0.1]:92", told: "[::ffff:127.0.0.1]:92", reached: "[fd09::2]:8080", connected: true},
+	{dial: "127.0.0.1:80", notified: "127.0.0.1:80", reached: "10.9.0.2:8080"},
+	{dial: "127.0.0.1:81", notified: "127.0.0.1:81", reached: "10.9.0.2:8081"},
+	{dial: "127.1.2.3:80", notified: "127.1.2.3:80", reached: "10.9.0.2:8080"},
+	{dial: "0.0.0.0:80", notified: "127.0.0.1:80", reached: "10.9.0.2:8080"},
+	{dial: "10.9.0.1:80", notified: "10.9.0.1:80", reached: "10.9.0.2:8080"},
+	{dial: "[::1]:80", notified: "[::1]:80", reached: "[fd09::2]:8080"},
+	{dial: "[::]:81", notified: "[::1]:81", reached: "[fd09::2]:8081"},
+	{dial: "[fd09::1]:80", notified: "[fd09::1]:80", reached: "[fd09::2]:8080"},
+	{dial: "[::ffff:127.0.0.1]:80", notified: "[::ffff:127.0.0.1]:80", reached: "10.9.0.2:8080"},
+	{dial: "[::ffff:10.9.0.1]:81", notified: "[::ffff:10.9.0.1]:81", reached: "10.9.0.2:8081"},
+	{dial: "[::1]:90", notified: "[::1]:90", reached: "10.9.0.2:8080", connected: true},
+	{dial: "[fd09::1]:91", notified: "[fd09::1]:91", reached: "10.9.0.2:8081", connected: true},
+	{dial: "[::ffff:127.0.0.1]:92", notified: "[::ffff:127.0.0.1]:92", reached: "[fd09::2]:8080", connected: true},
 }
 
 func TestLocalConnectionsAreLed(t *testing.T) {
 	w := newLocalWorld(t, published...)
-	for _, call := range ledCalls {
+	for _, call := range mappedCalls {
 		t.Run("tcp "+call.dial, func(t *testing.T) {
 			c := dialer(t, w.ns, unix.SOCK_STREAM, call.dial)
 			if err := c.connect(call.dial); err != nil {
 				t.Fatal(err)
 			}
-			told := c.peer(t)
-			if said, _ := c.answer(t); said != call.reached || told != call.told {
-				t.Errorf("reached %s and was told %s, want %s and %s", said, told, call.reached, call.told)
+			notified := c.peer(t)
+			if said, _ := c.answer(t); said != call.reached || notified != call.notified {
+				t.Errorf("reached %s and was told %s, want %s and %s", said, notified, call.reached, call.notified)
 			}
 		})
 		t.Run("udp "+call.dial, func(t *testing.T) {
@@ -67,8 +67,8 @@ func TestLocalConnectionsAreLed(t *testing.T) {
 				t.Fatal(err)
 			}
 			said, from := c.answer(t)
-			if told := c.peer(t); said != call.reached || told != call.told || from != call.told {
-				t.Errorf("reached %s and was told %s, answered by %s; want %s and %s", said, told, from, call.reached, call.told)
+			if notified := c.peer(t); said != call.reached || notified != call.notified || from != call.notified {
+				t.Errorf("reached %s and was told %s, answered by %s; want %s and %s", said, notified, from, call.reached, call.notified)
 			}
 		})
 	}
@@ -76,7 +76,7 @@ func TestLocalConnectionsAreLed(t *testing.T) {
 
 func TestLocalDatagramsAreLed(t *testing.T) {
 	w := newLocalWorld(t, published...)
-	for _, call := range ledCalls {
+	for _, call := range mappedCalls {
 		if call.connected {
 			continue
 		}
@@ -85,8 +85,8 @@ func TestLocalDatagramsAreLed(t *testing.T) {
 			if err := c.sendTo(call.dial); err != nil {
 				t.Fatal(err)
 			}
-			if said, from := c.answer(t); said != call.reached || from != call.told {
-				t.Errorf("reached %s, answered by %s, want %s and %s", said, from, call.reached, call.told)
+			if said, from := c.answer(t); said != call.reached || from != call.notified {
+				t.Errorf("reached %s, answered by %s, want %s and %s", said, from, call.reached, call.notified)
 			}
 		})
 	}
@@ -153,7 +153,7 @@ func TestOtherCallsAreLeftAlone(t *testing.T) {
 
 func TestLocalClientsGoWithoutTrace(t *testing.T) {
 	w := newLocalWorld(t, published...)
-	w.lead(t, true, published...)
+	w.mapping(t, true, published...)
 	if err := w.Del(plan.LocalClients{}); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestLocalClientsGoWithoutTrace(t *testing.T) {
 	if err := c.connect("127.0.0.1:80"); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("connect: %v, want %v", err, unix.ECONNREFUSED)
 	}
-	if w.steering != nil {
+	if w.ebpfState != nil {
 		t.Error("the programs are still loaded")
 	}
 	if err := w.Del(plan.LocalClients{}); err != nil {
@@ -202,7 +202,7 @@ func TestEveryHookComesAndGoes(t *testing.T) {
 // attached holds each hook to its number of programs at a cgroup.
 func attached(t *testing.T, dir string, want int, hooks []string) {
 	t.Helper()
-	spec, err := steer.Spec(0, 0, false)
+	spec, err := ebpf.Spec(0, 0, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ type localWorld struct {
 	box *Netns
 }
 
-func newLocalWorld(t *testing.T, leads ...plan.Lead) *localWorld {
+func newLocalWorld(t *testing.T, mappings ...plan.EBPFMapping) *localWorld {
 	t.Helper()
 	box, err := NewNetns()
 	if err != nil {
@@ -47,7 +47,7 @@ func newLocalWorld(t *testing.T, leads ...plan.Lead) *localWorld {
 	for _, at := range []string{"10.9.0.2:8080", "10.9.0.2:8081", "[fd09::2]:8080", "[fd09::2]:8081"} {
 		serve(t, box, at)
 	}
-	w.lead(t, false, leads...)
+	w.mapping(t, false, mappings...)
 	if err := w.Set(plan.LocalClients{}); err != nil {
 		t.Fatal(err)
 	}
@@ -70,14 +70,14 @@ func (w *localWorld) pinned(t *testing.T) (pins string, open func() *Host) {
 	}
 }
 
-// lead sets leads, or takes them away.
-func (w *localWorld) lead(t *testing.T, del bool, leads ...plan.Lead) {
+// mapping sets leads, or takes them away.
+func (w *localWorld) mapping(t *testing.T, del bool, mappings ...plan.EBPFMapping) {
 	t.Helper()
 	var ops []plan.Op
-	for _, l := range leads {
+	for _, l := range mappings {
 		ops = append(ops, plan.Op{Object: l, Del: del})
 	}
-	if err := w.Lead(ops); err != nil {
+	if err := w.ApplyEBPF(ops); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -87,14 +87,14 @@ var boxIngress = plan.SandboxIngress("box0", []netip.Addr{netip.MustParseAddr("1
 
 // toBox leads TCP and UDP from a host address and port, and the port after
 // it, to the sandbox's 8080 and 8081.
-func toBox(host string, port uint16, to string) []plan.Lead {
-	var leads []plan.Lead
+func toBox(host string, port uint16, to string) []plan.EBPFMapping {
+	var mappings []plan.EBPFMapping
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
-		leads = append(leads, plan.Lead{Proto: proto, Link: "box0",
+		mappings = append(mappings, plan.EBPFMapping{Proto: proto, Link: "box0",
 			Host: netip.MustParseAddr(host), Ports: model.PortRange{First: port, Last: port + 1},
 			To: netip.MustParseAddr(to), ToPorts: model.PortRange{First: 8080, Last: 8081}})
 	}
-	return leads
+	return mappings
 }
 
 // serve answers TCP and UDP at an address of a namespace with that address:

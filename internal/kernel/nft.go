@@ -140,24 +140,24 @@ var protoNumbers = map[model.Proto]byte{model.TCP: unix.IPPROTO_TCP, model.UDP: 
 // field of a concatenation is padded to 4 bytes.
 func encodeElement(o plan.Object) (set string, e nftables.SetElement, err error) {
 	switch o := o.(type) {
-	case plan.Mapping:
+	case plan.NFTMapping:
 		return o.Map(), encodeMapping(o), nil
 	case plan.Member:
 		return o.Name(), encodeMember(o), nil
 	case plan.Proxied:
-		e = encodeMapping(plan.Mapping{Host: o.Host, Proto: o.Proto, Ports: o.Ports})
+		e = encodeMapping(plan.NFTMapping{Host: o.Host, Proto: o.Proto, Ports: o.Ports})
 		e.Val = nil
 		return o.Name(), e, nil
 	}
 	return "", e, fmt.Errorf("%T is not an nft element", o)
 }
 
-func encodeMapping(m plan.Mapping) nftables.SetElement {
+func encodeMapping(m plan.NFTMapping) nftables.SetElement {
 	proto := []byte{protoNumbers[m.Proto], 0, 0, 0}
 	first, last := port(m.Ports.First), port(m.Ports.Last)
 	to := m.To.AsSlice()
 	if m.ToPort == 0 {
-		lo, hi := bounds(m.HostRange())
+		lo, hi := hooks(m.HostRange())
 		return nftables.SetElement{Key: slices.Concat(lo, proto, first), KeyEnd: slices.Concat(hi, proto, last), Val: to}
 	}
 	to = append(to, port(m.ToPort)...)
@@ -174,8 +174,8 @@ func encodeMember(m plan.Member) nftables.SetElement {
 	if m.Link != "" {
 		return nftables.SetElement{Key: ifname(m.Link)}
 	}
-	srcLo, srcHi := bounds(m.Src)
-	dstLo, dstHi := bounds(m.Dst)
+	srcLo, srcHi := hooks(m.Src)
+	dstLo, dstHi := hooks(m.Dst)
 	return nftables.SetElement{Key: slices.Concat(srcLo, dstLo), KeyEnd: slices.Concat(srcHi, dstHi)}
 }
 
@@ -187,8 +187,8 @@ func ifname(name string) []byte {
 	return b
 }
 
-// bounds returns the first and last address of a prefix.
-func bounds(p netip.Prefix) (first, last []byte) {
+// hooks returns the first and last address of a prefix.
+func hooks(p netip.Prefix) (first, last []byte) {
 	first = p.Masked().Addr().AsSlice()
 	last = slices.Clone(first)
 	for bit := p.Bits(); bit < len(last)*8; bit++ {

@@ -95,7 +95,7 @@ func decodeElement(set string, e nftables.SetElement) plan.Object {
 	}
 }
 
-func decodeMapping(name string, addrLen int, e nftables.SetElement) plan.Mapping {
+func decodeMapping(name string, addrLen int, e nftables.SetElement) plan.NFTMapping {
 	key := e.Key
 	host := netip.IPv4Unspecified()
 	if addrLen == 16 {
@@ -106,7 +106,7 @@ func decodeMapping(name string, addrLen int, e nftables.SetElement) plan.Mapping
 		key = key[addrLen:]
 	}
 	first := binary.BigEndian.Uint16(key[4:])
-	m := plan.Mapping{Host: host, Proto: model.TCP, Ports: model.Port(first)}
+	m := plan.NFTMapping{Host: host, Proto: model.TCP, Ports: model.Port(first)}
 	if key[0] == protoNumbers[model.UDP] {
 		m.Proto = model.UDP
 	}

@@ -136,7 +136,7 @@ func (b *batch) queueSteps(steps []serviceStep) {
 	b.queueEntries(steps, false)
 }
 
-func ownChain(name string) *nftables.Chain {
+func managedChain(name string) *nftables.Chain {
 	return &nftables.Chain{Name: name, Table: serviceTable()}
 }
 
@@ -230,7 +230,7 @@ func encodeEntry(s plan.NFTService, e plan.ServiceEntry) (set string, element nf
 		element.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: s.Chain()}
 	case plan.MapPersistent:
 		element.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: s.Keep()}
-	case plan.MapAnswers:
+	case plan.MapSourceNAT:
 		element.VerdictData = &expr.Verdict{Kind: expr.VerdictAccept}
 		if e.Astray {
 			element.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: "astray"}

@@ -59,7 +59,7 @@ func (h *Host) nftBegun() ([]NFTCount, error) {
 	}
 	var all []NFTCount
 	for _, s := range sharedSets() {
-		if !strings.HasPrefix(s.Name, plan.MapAnswers) {
+		if !strings.HasPrefix(s.Name, plan.MapSourceNAT) {
 			continue
 		}
 		elements, err := h.nft.GetSetElements(s)

@@ -32,7 +32,7 @@ func sharedSets() []*nftables.Set {
 	for _, f := range families {
 		for name, key := range map[string]nftables.SetDatatype{
 			plan.MapServices:   concat(f.addrType, proto, port),
-			plan.MapAnswers:    concat(f.addrType, proto, f.addrType, port, port),
+			plan.MapSourceNAT:  concat(f.addrType, proto, f.addrType, port, port),
 			plan.MapPersistent: concat(f.addrType, proto, f.addrType, port, port),
 			plan.SetFrontends:  concat(f.addrType, proto, port),
 		} {
@@ -49,22 +49,22 @@ func sharedSets() []*nftables.Set {
 // serviceChains returns the skeleton's chains; each rule is the netlink form of
 // the line at the same place of plan.ServiceTableText.
 func serviceChains() []chain {
-	var lead [][]expr.Any
-	led := [][]expr.Any{rule(conntrack(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), verdict(expr.VerdictAccept, ""))}
+	var mapping [][]expr.Any
+	translated := [][]expr.Any{rule(conntrack(expr.CtKeySTATE, expr.CtStateBitESTABLISHED|expr.CtStateBitRELATED), verdict(expr.VerdictAccept, ""))}
 	opened := rule(conntrack(expr.CtKeySTATE, expr.CtStateBitNEW), dnatted(), verdict(expr.VerdictJump, "opened"))
 	for _, f := range families {
 		frontend := rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto))
-		lead = append(lead, rule(frontend, verdictIn(plan.MapServices+f.suffix)))
-		led = append(led, rule(conntrack(expr.CtKeySTATE, expr.CtStateBitINVALID), isProto(unix.IPPROTO_TCP),
+		mapping = append(mapping, rule(frontend, verdictIn(plan.MapServices+f.suffix)))
+		translated = append(translated, rule(conntrack(expr.CtKeySTATE, expr.CtStateBitINVALID), isProto(unix.IPPROTO_TCP),
 			frontend, lookup(plan.SetFrontends+f.suffix), resetTCP()))
 	}
-	afterLead := nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest + 1)
+	afterMapping := nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest + 1)
 	return []chain{
-		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, lead},
-		{"output", nftables.ChainHookOutput, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, lead},
-		{"led", nftables.ChainHookPrerouting, afterLead, nftables.ChainTypeFilter, append(led, opened)},
-		{"led-here", nftables.ChainHookOutput, afterLead, nftables.ChainTypeFilter, [][]expr.Any{opened}},
-		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, openedTo(dnatted(), plan.MapAnswers)},
+		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, mapping},
+		{"output", nftables.ChainHookOutput, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, mapping},
+		{"led", nftables.ChainHookPrerouting, afterMapping, nftables.ChainTypeFilter, append(translated, opened)},
+		{"led-here", nftables.ChainHookOutput, afterMapping, nftables.ChainTypeFilter, [][]expr.Any{opened}},
+		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, openedTo(dnatted(), plan.MapSourceNAT)},
 		{name: "opened", rules: openedTo(nil, plan.MapPersistent)},
 		{name: "astray", rules: [][]expr.Any{{&expr.Masq{}}}},
 	}

@@ -182,14 +182,14 @@ func TestHeldServicesAreRead(t *testing.T) {
 	h := openTestHost(t)
 	all := someServices()
 	h.reach(t, nil, services(all...))
-	held, err := h.HeldServices()
-	if err != nil || len(held) != len(all) {
-		t.Fatalf("%d services of %d: %v", len(held), len(all), err)
+	inUse, err := h.InstalledServices()
+	if err != nil || len(inUse) != len(all) {
+		t.Fatalf("%d services of %d: %v", len(inUse), len(all), err)
 	}
 	for _, s := range all {
-		i := slices.IndexFunc(held, func(o HeldService) bool { return o.Service == s.Service })
-		if want := s.Persistence; s.Remembers() && (held[i].Persistence != want || held[i].Scheduler != s.Scheduler) {
-			t.Errorf("%s is read as %s %s", s.Service, held[i].Scheduler, held[i].Persistence)
+		i := slices.IndexFunc(inUse, func(o InstalledService) bool { return o.Service == s.Service })
+		if want := s.Persistence; s.Remembers() && (inUse[i].Persistence != want || inUse[i].Scheduler != s.Scheduler) {
+			t.Errorf("%s is read as %s %s", s.Service, inUse[i].Scheduler, inUse[i].Persistence)
 		}
 	}
 }

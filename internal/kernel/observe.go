@@ -32,11 +32,11 @@ func (h *Host) Observe(should, want plan.Plan) (plan.Plan, error) {
 	have = append(have, services...)
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
-	leads, err := h.readLeads(nil)
+	mappings, err := h.readMappings(nil)
 	if err != nil {
 		return nil, fmt.Errorf("read the eBPF table: %w", err)
 	}
-	have = append(have, leads...)
+	have = append(have, mappings...)
 	known := map[string]bool{}
 	for _, o := range slices.Concat(should, want) {
 		if known[o.Key()] {
@@ -55,29 +55,29 @@ func (h *Host) Observe(should, want plan.Plan) (plan.Plan, error) {
 	for _, o := range want {
 		known[o.Key()] = true
 	}
-	bounds, err := h.strayBounds(known)
+	hooks, err := h.leftoverBindHooks(known)
 	if err != nil {
 		return nil, fmt.Errorf("look for workloads: %w", err)
 	}
-	tables, err := h.strayUntracked(known)
+	tables, err := h.leftoverNoTrack(known)
 	if err != nil {
 		return nil, err
 	}
-	guard, err := h.strayGuard(known)
+	guard, err := h.leftoverGuard(known)
 	if err != nil {
 		return nil, err
 	}
-	filters, err := h.strayFilters(known)
+	filters, err := h.leftoverFilters(known)
 	if err != nil {
 		return nil, err
 	}
 	tables = append(append(tables, guard...), filters...)
-	balanced, err := h.strayBalanced(known)
+	balanced, err := h.leftoverServices(known)
 	if err != nil {
 		return nil, err
 	}
-	strays, err := h.strays(known)
-	return slices.Concat(have, bounds, tables, balanced, strays), err
+	leftovers, err := h.leftovers(known)
+	return slices.Concat(have, hooks, tables, balanced, leftovers), err
 }
 
 // read returns the object as the kernel has it, nil when it is missing.
@@ -87,8 +87,8 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 	switch o := o.(type) {
 	case plan.Link:
 		found, err = h.readLink(o)
-	case plan.Branch:
-		found, err = h.readBranch(o)
+	case plan.SubLink:
+		found, err = h.readSubLink(o)
 	case plan.Address:
 		found, err = h.readAddress(o)
 	case plan.Route:
@@ -99,20 +99,20 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 		found, err = h.readDevice(o)
 	case plan.IPoIB:
 		found, err = h.readIPoIB(o)
-	case plan.Remnant:
-		found, err = h.readRemnant(o)
+	case plan.StaleLink:
+		found, err = h.readStaleLink(o)
 	case plan.Tunnel:
 		found, err = h.readTunnel(o)
 	case plan.Forwarding:
 		found, err = h.readForwarding(o)
 	case plan.Neighbor:
 		found, err = h.readNeighbor(o)
-	case plan.Cipher:
-		found, err = h.readCipher(o)
-	case plan.CipherPeer:
-		found, err = h.readCipherPeer(o)
-	case plan.Untracked:
-		found, err = h.readUntracked(o)
+	case plan.WireGuard:
+		found, err = h.readWireGuard(o)
+	case plan.WireGuardPeer:
+		found, err = h.readWireGuardPeer(o)
+	case plan.NoTrack:
+		found, err = h.readNoTrack(o)
 	case plan.VirtualAddress:
 		found, err = h.readVirtual(o)
 	case plan.Guard:
@@ -128,7 +128,7 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 	case plan.Sysctl:
 		o.Value, err = h.ReadSysctl(o)
 		found = o
-	case plan.Uplinks, plan.Homeward, plan.FastPath, plan.Ingress, plan.LocalClients, plan.Bounds:
+	case plan.Uplinks, plan.LocalRealEgress, plan.FastPath, plan.Ingress, plan.LocalClients, plan.BindHooks:
 		found, err = h.readBPF(o)
 	}
 	if err != nil && (absent(err) || errors.Is(err, ErrNoSetting)) {
@@ -165,7 +165,7 @@ func (h *Host) readLink(want plan.Link) (plan.Object, error) {
 	case plan.Bridge:
 		found.Filter, err = h.bridgeFilter(link)
 	case plan.Veth:
-		if !want.Handed {
+		if !want.Inside {
 			return h.readPeer(found, want)
 		}
 	}
@@ -187,8 +187,8 @@ func (h *Host) readPeer(found, want plan.Link) (plan.Object, error) {
 	return found, nil
 }
 
-// readRemnant returns the link if one of ours is there still.
-func (h *Host) readRemnant(r plan.Remnant) (plan.Object, error) {
+// readStaleLink returns the link if one of ours is there still.
+func (h *Host) readStaleLink(r plan.StaleLink) (plan.Object, error) {
 	_, link, err := h.link(r.Netns, r.Name)
 	if err != nil {
 		return nil, err
@@ -266,8 +266,8 @@ func (h *Host) routes(netns string) ([]plan.Route, error) {
 	return routes, nil
 }
 
-// strays returns the other links and routes of ours in the host's namespace.
-func (h *Host) strays(known map[string]bool) (plan.Plan, error) {
+// leftovers returns the other links and routes of ours in the host's namespace.
+func (h *Host) leftovers(known map[string]bool) (plan.Plan, error) {
 	handle, err := h.at("")
 	if err != nil {
 		return nil, err
@@ -283,14 +283,14 @@ func (h *Host) strays(known map[string]bool) (plan.Plan, error) {
 		if ours(l) && !known[o.Key()] {
 			found = append(found, o)
 		} else if ours(l) {
-			inside, err := h.strayParts(l, known)
+			inside, err := h.leftoverParts(l, known)
 			if err != nil {
 				return nil, err
 			}
 			found = append(found, inside...)
 		}
 	}
-	for _, d := range strayDevices(links) {
+	for _, d := range leftoverDevices(links) {
 		if !known[d.Key()] {
 			found = append(found, d)
 		}

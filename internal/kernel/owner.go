@@ -54,24 +54,24 @@ func (h *Host) PortOwner(proto model.Proto, at netip.AddrPort) (Owner, error) {
 	return Owner{}, err
 }
 
-// HeldError says that a socket holds a port that is to be led elsewhere.
-type HeldError struct {
+// PortInUseError says that a socket holds a port that is to be led elsewhere.
+type PortInUseError struct {
 	Proto model.Proto
 	Addr  netip.AddrPort
 	Owner Owner
 }
 
 // Error implements error.
-func (e *HeldError) Error() string {
+func (e *PortInUseError) Error() string {
 	return fmt.Sprintf("port %s/%s is held by %s", e.Addr, e.Proto, e.Owner)
 }
 
-// Held returns a *HeldError if a socket of the host holds a port of one of
+// CheckPorts returns a *InUseError if a socket of the host holds a port of one of
 // the leads. A UDP socket that is connected is a client's, and holds nothing.
-func (h *Host) Held(leads []plan.Lead) error {
+func (h *Host) CheckPorts(mappings []plan.EBPFMapping) error {
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
-		leads := slices.DeleteFunc(slices.Clone(leads), func(l plan.Lead) bool { return l.Proto != proto })
-		if len(leads) == 0 {
+		mappings := slices.DeleteFunc(slices.Clone(mappings), func(l plan.EBPFMapping) bool { return l.Proto != proto })
+		if len(mappings) == 0 {
 			continue
 		}
 		sockets, err := h.boundTo(proto, 0)
@@ -79,9 +79,9 @@ func (h *Host) Held(leads []plan.Lead) error {
 			return err
 		}
 		for _, s := range sockets {
-			for _, l := range leads {
+			for _, l := range mappings {
 				if !s.connected && l.Ports.Overlaps(model.Port(s.port)) && s.covers(l.Host) {
-					return &HeldError{Proto: proto, Addr: netip.AddrPortFrom(s.addr, s.port), Owner: processOfSocket(s.inode)}
+					return &PortInUseError{Proto: proto, Addr: netip.AddrPortFrom(s.addr, s.port), Owner: processOfSocket(s.inode)}
 				}
 			}
 		}

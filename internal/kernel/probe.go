@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"fairlead/internal/cgroup"
-	"fairlead/internal/kernel/steer"
+	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 
@@ -51,7 +51,7 @@ var probes = map[plan.Feature]func(*Host) error{
 	plan.FeatureNAT:          probeNAT,
 	plan.FeatureNFTServices:  probeNFTServices,
 	plan.FeatureIPv6:         probeIPv6,
-	plan.FeatureSteering:     probeSteering,
+	plan.FeatureEBPF:         probeEBPF,
 	plan.FeatureVXLAN:        probeVXLAN,
 	plan.FeatureWireGuard:    probeWireGuard,
 	plan.FeatureCgroupHooks:  probeCgroupHooks,
@@ -175,10 +175,10 @@ func probeIPv6(h *Host) error {
 	return nil
 }
 
-// probeSteering attaches a program for links to the probe's own loopback.
-func probeSteering(h *Host) error {
-	if err := h.ns.Do(steer.TryLinks); err != nil {
-		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF", err, needed(plan.FeatureSteering))
+// probeEBPF attaches a program for links to the probe's own loopback.
+func probeEBPF(h *Host) error {
+	if err := h.ns.Do(ebpf.TryLinks); err != nil {
+		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF", err, needed(plan.FeatureEBPF))
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func probeCgroupHooks(*Host) error {
 	if _, err := cgroup.Root(); err != nil {
 		return err
 	}
-	if err := steer.TryCgroups(); err != nil {
+	if err := ebpf.TryCgroups(); err != nil {
 		return fmt.Errorf("%w: run %s, built with CONFIG_CGROUP_BPF and CONFIG_BPF_EVENTS", err, needed(plan.FeatureCgroupHooks))
 	}
 	return nil

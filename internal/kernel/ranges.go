@@ -36,12 +36,12 @@ func (r Reached) String() string {
 // table. It leaves out Fairlead's own, loopback and default routes, also those
 // that VPNs split into two halves.
 func (h *Host) Reached() ([]Reached, error) {
-	aside, err := h.aside()
+	reader, err := h.readOnly()
 	if err != nil {
 		return nil, err
 	}
-	defer aside.Release()
-	handle, links, err := aside.dump("")
+	defer reader.Release()
+	handle, links, err := reader.dump("")
 	if err != nil {
 		return nil, err
 	}

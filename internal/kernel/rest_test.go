@@ -18,7 +18,7 @@ func TestProgramsRest(t *testing.T) {
 	if err := w.Del(plan.LocalClients{}); err != nil {
 		t.Fatal(err)
 	}
-	leads := toBox("0.0.0.0", 80, "10.9.0.2")
+	mappings := toBox("0.0.0.0", 80, "10.9.0.2")
 	pins := bpffs(t)
 	var hosts []*Host
 	for range 2 {
@@ -29,9 +29,9 @@ func TestProgramsRest(t *testing.T) {
 		t.Cleanup(func() { h.Close() })
 		hosts = append(hosts, h)
 	}
-	lead := func(h *Host) {
+	mapping := func(h *Host) {
 		t.Helper()
-		(&localWorld{h, w.box}).lead(t, false, leads...)
+		(&localWorld{h, w.box}).mapping(t, false, mappings...)
 		if err := h.Set(plan.LocalClients{}); err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func TestProgramsRest(t *testing.T) {
 	}
 	rest := func(h *Host) {
 		t.Helper()
-		(&localWorld{h, w.box}).lead(t, true, leads...)
+		(&localWorld{h, w.box}).mapping(t, true, mappings...)
 		if err := h.Del(plan.LocalClients{}); err != nil {
 			t.Fatal(err)
 		}
@@ -57,11 +57,11 @@ func TestProgramsRest(t *testing.T) {
 		}
 	}
 	for range 2 {
-		lead(hosts[0])
+		mapping(hosts[0])
 		rest(hosts[0])
 	}
-	lead(hosts[1])
-	if have, err := hosts[0].Observe(nil, nil); err != nil || !slices.ContainsFunc(have, func(o plan.Object) bool { _, is := o.(plan.Lead); return is }) {
+	mapping(hosts[1])
+	if have, err := hosts[0].Observe(nil, nil); err != nil || !slices.ContainsFunc(have, func(o plan.Object) bool { _, is := o.(plan.EBPFMapping); return is }) {
 		t.Errorf("one process does not find what another leads: %v, %v", have, err)
 	}
 }

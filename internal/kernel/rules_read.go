@@ -20,7 +20,7 @@ import (
 // Ruleset reads the firewall and NAT rules of the host's namespace, whoever
 // made them: nftables' own, those of iptables-nft, and those of legacy iptables
 // where its programs are there to tell. Unread says what could not be read. Our
-// rules for virtual services are left out: HeldServices tells what they do.
+// rules for virtual services are left out: InstalledServices tells what they do.
 func (h *Host) Ruleset() (all rules.Ruleset, unread []string, err error) {
 	if h.nft == nil {
 		unread = append(unread, h.noNft.Error())

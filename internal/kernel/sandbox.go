@@ -28,22 +28,22 @@ type Sandbox struct {
 	Default4, Default6 bool
 }
 
-// Look looks at the sandbox at path, and gives its namespace an id if the host
+// DescribeSandbox looks at the sandbox at path, and gives its namespace an id if the host
 // has none for it yet.
-func (h *Host) Look(path string) (Sandbox, error) {
-	aside, err := h.aside()
+func (h *Host) DescribeSandbox(path string) (Sandbox, error) {
+	reader, err := h.readOnly()
 	if err != nil {
 		return Sandbox{}, err
 	}
-	defer aside.Release()
-	s, err := aside.look(path)
+	defer reader.Release()
+	s, err := reader.describeSandbox(path)
 	if err != nil {
 		return s, fmt.Errorf("look into sandbox %s: %w", path, err)
 	}
 	return s, nil
 }
 
-func (h *Host) look(path string) (Sandbox, error) {
+func (h *Host) describeSandbox(path string) (Sandbox, error) {
 	ns, err := OpenNetns(path)
 	if err != nil {
 		return Sandbox{}, err

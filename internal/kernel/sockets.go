@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"fairlead/internal/kernel/steer"
+	"fairlead/internal/kernel/ebpf"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -23,17 +23,17 @@ const endRounds = 10
 // endLocal ends the sockets of the host's own processes that were led where
 // nothing leads any more, and resets the peers of those over TCP: they speak to
 // the endpoint directly, so nothing else would ever end them.
-func (h *Host) endLocal(p *steer.Plane) error {
+func (h *Host) endLocal(p *ebpf.Datapath) error {
 	return h.ns.Do(func() error {
 		for range endRounds {
-			astray, err := p.Astray()
+			incomplete, err := p.Incomplete()
 			if err != nil {
 				return fmt.Errorf("list sockets that were led: %w", err)
 			}
-			if len(astray) == 0 {
+			if len(incomplete) == 0 {
 				break
 			}
-			if err := destroy(astray); err != nil {
+			if err := destroy(incomplete); err != nil {
 				return fmt.Errorf("end a socket that was led to an endpoint: %w", err)
 			}
 		}
@@ -64,7 +64,7 @@ func destroy(requests []byte) error {
 // send: with the sequence number that it has acknowledged last. Should more
 // have been under way, the end asks back (RFC 5961), and the host, which has
 // no such socket, resets it.
-func resetFlow(f steer.Flow) error {
+func resetFlow(f ebpf.Flow) error {
 	return errors.Join(
 		sendReset(f.Host, f.Client, f.Acknowledged[0]),
 		sendReset(f.Seen, f.Endpoint, f.Acknowledged[1]))

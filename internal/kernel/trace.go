@@ -36,8 +36,8 @@ type TraceMatch struct {
 	Src, Dst netip.AddrPort
 }
 
-// Sighting is a traced packet at a rule or at a chain's end.
-type Sighting struct {
+// TraceEvent is a traced packet at a rule or at a chain's end.
+type TraceEvent struct {
 	// Hook is set where the packet passes one; the table is the tracer's then.
 	Hook string
 	// Family, Table, Chain and Handle are those of a rule of others that decides;

@@ -12,7 +12,7 @@ import (
 )
 
 // Next waits until the deadline for the next sightings; none when nothing came.
-func (t *Tracer) Next(deadline time.Time) ([]Sighting, error) {
+func (t *Tracer) Next(deadline time.Time) ([]TraceEvent, error) {
 	if ready, err := t.ready(deadline); err != nil || !ready {
 		return nil, err
 	}
@@ -23,12 +23,12 @@ func (t *Tracer) Next(deadline time.Time) ([]Sighting, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read traces: %w", err)
 	}
-	var all []Sighting
+	var all []TraceEvent
 	for _, m := range messages {
 		if m.Header.Type != unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_TRACE || len(m.Data) < 4 {
 			continue
 		}
-		s, err := t.sighting(m.Data)
+		s, err := t.event(m.Data)
 		if err != nil {
 			return nil, err
 		}
@@ -62,9 +62,9 @@ func (t *Tracer) ready(deadline time.Time) (bool, error) {
 	return n > 0, nil
 }
 
-// sighting reads a trace (enum nft_trace_attributes).
-func (t *Tracer) sighting(data []byte) (Sighting, error) {
-	s := Sighting{Family: nftFamilyNames[data[0]]}
+// event reads a trace (enum nft_trace_attributes).
+func (t *Tracer) event(data []byte) (TraceEvent, error) {
+	s := TraceEvent{Family: nftFamilyNames[data[0]]}
 	attrs, err := netlink.UnmarshalAttributes(data[4:])
 	if err != nil {
 		return s, fmt.Errorf("read traces: %w", err)

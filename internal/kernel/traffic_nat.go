@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MappingTraffic returns how many flows each element of our nft maps has begun;
+// NFTMappingTraffic returns how many flows each element of our nft maps has begun;
 // the packets after a flow's first meet no element. It is empty where the
 // kernel does not count (before Linux 5.7).
-func (h *Host) MappingTraffic() ([]PublishCount, error) {
+func (h *Host) NFTMappingTraffic() ([]PublishCount, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
@@ -38,7 +38,7 @@ func (h *Host) MappingTraffic() ([]PublishCount, error) {
 			return nil, fmt.Errorf("read nft map %s: %w", s.Name, err)
 		}
 		for _, e := range elements {
-			m, ok := decodeElement(s.Name, e).(plan.Mapping)
+			m, ok := decodeElement(s.Name, e).(plan.NFTMapping)
 			if ok && e.Counter != nil {
 				all = append(all, PublishCount{PublishedPorts: PublishedPorts{m.Proto, m.Host, m.Ports, m.To}, Flows: e.Counter.Packets})
 			}

@@ -3,7 +3,7 @@ package kernel
 import (
 	"net/netip"
 
-	"fairlead/internal/kernel/steer"
+	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/model"
 )
 
@@ -34,14 +34,14 @@ type TableFill struct {
 	Max     uint64 `json:"max"`
 }
 
-// LeadTraffic returns what has gone by each lead of the eBPF table, and how
+// EBPFMappingTraffic returns what has gone by each lead of the eBPF table, and how
 // full that is; false while there is no table. Flows are also those that the
 // host's own processes have begun, whose packets meet no program: neither
 // their bytes nor their end is seen.
-func (h *Host) LeadTraffic() ([]PublishCount, TableFill, bool, error) {
+func (h *Host) EBPFMappingTraffic() ([]PublishCount, TableFill, bool, error) {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
-	p, err := h.planeIfAny()
+	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return nil, TableFill{}, false, err
 	}
@@ -51,17 +51,17 @@ func (h *Host) LeadTraffic() ([]PublishCount, TableFill, bool, error) {
 	}
 	all := make([]PublishCount, 0, len(counted))
 	for _, c := range counted {
-		if c.Lead.Flags&steer.LeadGrant == 0 {
-			all = append(all, leadCount(c))
+		if c.Mapping.Flags&ebpf.MappingGrant == 0 {
+			all = append(all, mappingCount(c))
 		}
 	}
 	entries, most := p.Fill()
 	return all, TableFill{uint64(entries), uint64(most)}, true, nil
 }
 
-func leadCount(c steer.Counted) PublishCount {
+func mappingCount(c ebpf.Counted) PublishCount {
 	n := PublishCount{
-		PublishedPorts: PublishedPorts{Proto: model.TCP, Host: steer.Netip(c.Host), To: steer.Netip(c.To),
+		PublishedPorts: PublishedPorts{Proto: model.TCP, Host: ebpf.Netip(c.Host), To: ebpf.Netip(c.To),
 			Ports: model.PortRange{First: c.First, Last: c.Last}},
 		Traffic: Traffic{Bytes: inOut(c.Bytes), Packets: inOut(c.Packets), Drops: inOut(c.Drops)},
 		Flows:   c.Flows, Live: c.Live,
@@ -72,4 +72,4 @@ func leadCount(c steer.Counted) PublishCount {
 	return n
 }
 
-func inOut(n [2]uint64) InOut { return InOut{n[steer.Inward], n[steer.Outward]} }
+func inOut(n [2]uint64) InOut { return InOut{n[ebpf.Inward], n[ebpf.Outward]} }

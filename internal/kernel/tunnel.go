@@ -23,7 +23,7 @@ func (h *Host) setTunnel(want plan.Tunnel) error {
 	if err != nil {
 		return err
 	}
-	have, err := ownLink(handle, "", want.Name,
+	have, err := managedLink(handle, "", want.Name,
 		func(have netlink.Link) bool { return want.Adjusts(h.tunnelOf(handle, have, want)) },
 		func() (netlink.Link, error) { return h.addTunnel(handle, want) })
 	if err != nil {
@@ -147,13 +147,13 @@ func (h *Host) tunnelOf(handle *netlink.Handle, link netlink.Link, want plan.Tun
 	return t
 }
 
-// strayParts returns what a link of ours holds that is in no plan.
-func (h *Host) strayParts(link netlink.Link, known map[string]bool) (plan.Plan, error) {
+// leftoverParts returns what a link of ours holds that is in no plan.
+func (h *Host) leftoverParts(link netlink.Link, known map[string]bool) (plan.Plan, error) {
 	switch l := link.(type) {
 	case *netlink.Vxlan:
-		return h.strayEntries(l, known)
+		return h.leftoverEntries(l, known)
 	case *netlink.Wireguard:
-		return h.strayCipherPeers(l.Name, known)
+		return h.leftoverWireGuardPeers(l.Name, known)
 	}
 	return nil, nil
 }

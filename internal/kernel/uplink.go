@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"fairlead/internal/kernel/steer"
+	"fairlead/internal/kernel/ebpf"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -41,7 +41,7 @@ func (h *Host) uplinks() ([]netlink.Link, error) {
 // isBare reports whether packets on the link have no link header: tunnels.
 func isBare(l netlink.Link) bool { return l.Attrs().EncapType == "none" }
 
-func (h *Host) setUplinks(p *steer.Plane) error {
+func (h *Host) setUplinks(p *ebpf.Datapath) error {
 	links, err := h.uplinks()
 	if err != nil {
 		return err
@@ -51,12 +51,12 @@ func (h *Host) setUplinks(p *steer.Plane) error {
 
 // attachUplinks puts the program on links. One that has gone meanwhile, as those
 // do that container engines make for their sandboxes, is no uplink any more.
-func (h *Host) attachUplinks(p *steer.Plane, links []netlink.Link) error {
+func (h *Host) attachUplinks(p *ebpf.Datapath, links []netlink.Link) error {
 	return h.ns.Do(func() error {
 		var errs []error
 		for _, l := range links {
-			err := p.AttachLink(steer.Uplink, l.Attrs().Index, isBare(l))
-			if err != nil && !steer.Here(l.Attrs().Index) {
+			err := p.AttachLink(ebpf.Uplink, l.Attrs().Index, isBare(l))
+			if err != nil && !ebpf.HasLink(l.Attrs().Index) {
 				continue
 			}
 			errs = append(errs, err)
@@ -65,24 +65,24 @@ func (h *Host) attachUplinks(p *steer.Plane, links []netlink.Link) error {
 	})
 }
 
-// setHomeward has answers of the host itself leave from virtual addresses.
-func (h *Host) setHomeward(p *steer.Plane) error {
+// setLocalRealEgress has answers of the host itself leave from virtual addresses.
+func (h *Host) setLocalRealEgress(p *ebpf.Datapath) error {
 	return h.ns.Do(func() error {
 		if err := p.Serve(); err != nil {
 			return err
 		}
-		return p.AttachHomeward()
+		return p.AttachLocalRealEgress()
 	})
 }
 
-// hasHomeward reports whether every link that has a program at its ingress has
+// hasLocalRealEgress reports whether every link that has a program at its ingress has
 // that at its egress, or some have.
-func (h *Host) hasHomeward(p *steer.Plane) (whole, some bool, err error) {
-	found, err := h.seenPrograms(p, steer.Homeward)
+func (h *Host) hasLocalRealEgress(p *ebpf.Datapath) (whole, some bool, err error) {
+	found, err := h.seenPrograms(p, ebpf.LocalRealEgress)
 	if err != nil || len(found) == 0 {
 		return false, false, err
 	}
-	for _, program := range []string{steer.Uplink, steer.Sandbox} {
+	for _, program := range []string{ebpf.Uplink, ebpf.Sandbox} {
 		links, err := h.seenPrograms(p, program)
 		if err != nil {
 			return false, true, err
@@ -97,20 +97,20 @@ func (h *Host) hasHomeward(p *steer.Plane) (whole, some bool, err error) {
 }
 
 // delUplinks takes the program from wherever it is.
-func (h *Host) delUplinks(p *steer.Plane) error {
+func (h *Host) delUplinks(p *ebpf.Datapath) error {
 	return h.ns.Do(func() error {
-		found, err := p.LinksOf(steer.Uplink)
+		found, err := p.LinksOf(ebpf.Uplink)
 		errs := []error{err}
 		for ifindex := range found {
-			errs = append(errs, p.DetachLink(steer.Uplink, ifindex))
+			errs = append(errs, p.DetachLink(ebpf.Uplink, ifindex))
 		}
 		return errors.Join(errs...)
 	})
 }
 
 // hasUplinks reports whether every uplink has the program, or some have.
-func (h *Host) hasUplinks(p *steer.Plane) (whole, some bool, err error) {
-	found, err := h.seenPrograms(p, steer.Uplink)
+func (h *Host) hasUplinks(p *ebpf.Datapath) (whole, some bool, err error) {
+	found, err := h.seenPrograms(p, ebpf.Uplink)
 	if err != nil {
 		return false, false, err
 	}

@@ -38,7 +38,7 @@ func TestLinksThatGoAreNoUplinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.run(t, "ip", "link", "del", "up1")
-	p, err := h.plane()
+	p, err := h.datapath()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,10 +25,10 @@ type Attachment struct {
 	// it last gave.
 	DHCP  bool  `json:"dhcp,omitempty"`
 	Lease Lease `json:"lease,omitzero"`
-	// Late says that a workload ran before its cgroup was led.
-	Late bool `json:"late,omitempty"`
-	// Own says that the network was made for this attachment and goes with it.
-	Own bool `json:"own,omitempty"`
+	// NeedsRestart says that a workload ran before its cgroup was led.
+	NeedsRestart bool `json:"needsRestart,omitempty"`
+	// Private says that the network was made for this attachment and goes with it.
+	Private bool `json:"private,omitempty"`
 	// Engine identifies the process of the container engine that asked for the
 	// attachment, as sandbox.ProcessID does; empty if it is unknown.
 	Engine string `json:"engine,omitempty"`
@@ -80,12 +80,12 @@ func (a Attachment) Leased() Endpoint {
 // Equal reports whether nothing differs.
 func (a Attachment) Equal(o Attachment) bool {
 	return a.Endpoint.Equal(o.Endpoint) && a.Ref == o.Ref && a.Namespace == o.Namespace &&
-		a.Keep == o.Keep && a.DHCP == o.DHCP && a.Lease.Equal(o.Lease) && a.Own == o.Own && a.Late == o.Late && a.Engine == o.Engine && a.Origin == o.Origin
+		a.Keep == o.Keep && a.DHCP == o.DHCP && a.Lease.Equal(o.Lease) && a.Private == o.Private && a.NeedsRestart == o.NeedsRestart && a.Engine == o.Engine && a.Origin == o.Origin
 }
 
-// Wishes are what users have asked of a host one by one, for sandboxes that
+// Desired are what users have asked of a host one by one, for sandboxes that
 // come and go.
-type Wishes struct {
+type Desired struct {
 	Networks    []Network    `json:"networks,omitempty"`
 	Attachments []Attachment `json:"attachments,omitempty"`
 	// Publishes are of attachments.
@@ -95,9 +95,9 @@ type Wishes struct {
 }
 
 // Clone returns a copy that shares nothing with w.
-func (w Wishes) Clone() Wishes {
+func (w Desired) Clone() Desired {
 	s := State{Networks: w.Networks, Publishes: w.Publishes, Services: w.Services}.Clone()
-	c := Wishes{Networks: s.Networks, Attachments: slices.Clone(w.Attachments), Publishes: s.Publishes, Services: s.Services}
+	c := Desired{Networks: s.Networks, Attachments: slices.Clone(w.Attachments), Publishes: s.Publishes, Services: s.Services}
 	for i := range c.Attachments {
 		c.Attachments[i].Endpoint, c.Attachments[i].Lease = c.Attachments[i].Endpoint.clone(), c.Attachments[i].Lease.clone()
 	}
@@ -116,7 +116,7 @@ func (e Endpoint) Equal(o Endpoint) bool {
 	return e.Name == o.Name && e.Network == o.Network && e.Sandbox == o.Sandbox && e.Interface == o.Interface &&
 		slices.Equal(e.Addresses, o.Addresses) && e.MAC == o.MAC && slices.Equal(e.Prefixes, o.Prefixes) &&
 		slices.Equal(e.Gateways, o.Gateways) && e.NoDefault == o.NoDefault && slices.Equal(e.Routes, o.Routes) &&
-		e.Limit == o.Limit && e.Cgroup == o.Cgroup && e.Unlisted == o.Unlisted && e.Handed == o.Handed
+		e.Limit == o.Limit && e.Cgroup == o.Cgroup && e.Unpublished == o.Unpublished && e.HostInterface == o.HostInterface
 }
 
 // Equal reports whether nothing differs.

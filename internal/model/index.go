@@ -43,8 +43,8 @@ func (s State) index() index {
 // inside names an endpoint's interface in its sandbox; one that is handed over
 // gets its name there from others.
 func inside(e Endpoint) string {
-	if e.Handed != "" {
-		return e.Sandbox + " handed " + e.Handed
+	if e.HostInterface != "" {
+		return e.Sandbox + " handed " + e.HostInterface
 	}
 	return e.Sandbox + " " + e.InterfaceName()
 }

@@ -86,18 +86,18 @@ const (
 	ViaAuto   Via = "auto"
 )
 
-// Unlisted says what becomes of a bind to a port that the workload's
+// Unpublished says what becomes of a bind to a port that the workload's
 // publishes do not list, where sockets are the host's own (via socket).
-type Unlisted string
+type Unpublished string
 
-// The policies for unlisted binds. The empty one is UnlistedLoopback.
+// The policies for unlisted binds. The empty one is UnpublishedLoopback.
 const (
-	// UnlistedLoopback moves the bind to the loopback address.
-	UnlistedLoopback Unlisted = "loopback"
-	// UnlistedDeny refuses it with EACCES.
-	UnlistedDeny Unlisted = "deny"
-	// UnlistedAllow leaves it as it is.
-	UnlistedAllow Unlisted = "allow"
+	// UnpublishedLoopback moves the bind to the loopback address.
+	UnpublishedLoopback Unpublished = "loopback"
+	// UnpublishedDeny refuses it with EACCES.
+	UnpublishedDeny Unpublished = "deny"
+	// UnpublishedAllow leaves it as it is.
+	UnpublishedAllow Unpublished = "allow"
 )
 
 // Filter says whether packets that cross a bridge pass the host's iptables
@@ -215,10 +215,10 @@ type Endpoint struct {
 	Sandbox string `json:"sandbox,omitempty"`
 	// Interface is the link's name in the sandbox; empty means eth0.
 	Interface string `json:"interface,omitempty"`
-	// Handed is the name under which the sandbox's end of the link waits on the
+	// HostInterface is the name under which the sandbox's end of the link waits on the
 	// host for somebody else, a container engine, who takes it into the sandbox
 	// and gives it its name there, addresses and routes. Empty means that we do.
-	Handed string `json:"handed,omitempty"`
+	HostInterface string `json:"hostInterface,omitempty"`
 	// Addresses holds at most one address of each family, each in a subnet
 	// of the network.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
@@ -239,9 +239,9 @@ type Endpoint struct {
 	// /sys/fs/cgroup/system.slice/nginx.service. Only workloads in the host's
 	// namespace have one, and need it to be published via socket.
 	Cgroup string `json:"cgroup,omitempty"`
-	// Unlisted is the policy for binds to ports that are not published, for
+	// Unpublished is the policy for binds to ports that are not published, for
 	// endpoints with a cgroup; empty means loopback.
-	Unlisted Unlisted `json:"unlisted,omitempty"`
+	Unpublished Unpublished `json:"unpublished,omitempty"`
 }
 
 // InterfaceName returns the link's name in the sandbox.
@@ -306,17 +306,17 @@ type Publish struct {
 	Origin Origin `json:"origin,omitempty"`
 }
 
-// Answers reports whether the publish answers on addresses of the family
+// AcceptsFamily reports whether the publish answers on addresses of the family
 // (IPv4 when v4).
-func (p Publish) Answers(v4 bool) bool { return !p.HostAddr.IsValid() || p.HostAddr.Is4() == v4 }
+func (p Publish) AcceptsFamily(v4 bool) bool { return !p.HostAddr.IsValid() || p.HostAddr.Is4() == v4 }
 
 // AnyAddr reports whether the publish answers on every address of a family.
 func (p Publish) AnyAddr() bool { return !p.HostAddr.IsValid() || p.HostAddr.IsUnspecified() }
 
-// AnswersAt reports whether the publish answers on the host address, or on
+// Accepts reports whether the publish answers on the host address, or on
 // part of it where a is unspecified.
-func (p Publish) AnswersAt(a netip.Addr) bool {
-	return p.Answers(a.Is4()) && (p.AnyAddr() || a.IsUnspecified() || p.HostAddr == a)
+func (p Publish) Accepts(a netip.Addr) bool {
+	return p.AcceptsFamily(a.Is4()) && (p.AnyAddr() || a.IsUnspecified() || p.HostAddr == a)
 }
 
 // String writes the publish as "8080/tcp -> web:80 via nat".
@@ -337,7 +337,7 @@ func (p Publish) Collides(o Publish) bool {
 		return false
 	}
 	for _, v4 := range []bool{true, false} {
-		if p.Answers(v4) && o.Answers(v4) && (p.AnyAddr() || o.AnyAddr() || p.HostAddr == o.HostAddr) {
+		if p.AcceptsFamily(v4) && o.AcceptsFamily(v4) && (p.AnyAddr() || o.AnyAddr() || p.HostAddr == o.HostAddr) {
 			return true
 		}
 	}

@@ -86,8 +86,10 @@ func TestValidate(t *testing.T) {
 		{"tiny limit", func(s *model.State) { s.Endpoints[0].Limit.In = 1000 }, "limit in 1000 bit/s"},
 		{"cgroup of a sandbox", func(s *model.State) { s.Endpoints[0].Cgroup = "/sys/fs/cgroup/web" }, "only endpoints of driver host"},
 		{"relative cgroup", func(s *model.State) { s.Endpoints[2].Cgroup = "system.slice/web" }, "absolute path"},
-		{"strange policy", func(s *model.State) { s.Endpoints[2].Cgroup, s.Endpoints[2].Unlisted = "/sys/fs/cgroup/web", "maybe" }, "want loopback, deny or allow"},
-		{"policy without a cgroup", func(s *model.State) { s.Endpoints[2].Unlisted = model.UnlistedDeny }, "for endpoints with a cgroup"},
+		{"strange policy", func(s *model.State) {
+			s.Endpoints[2].Cgroup, s.Endpoints[2].Unpublished = "/sys/fs/cgroup/web", "maybe"
+		}, "want loopback, deny or allow"},
+		{"policy without a cgroup", func(s *model.State) { s.Endpoints[2].Unpublished = model.UnpublishedDeny }, "for endpoints with a cgroup"},
 		{"cgroup in a cgroup", func(s *model.State) {
 			s.Endpoints[2].Cgroup = "/sys/fs/cgroup/web"
 			s.Endpoints = append(s.Endpoints, model.Endpoint{Name: "inner", Network: "host", Cgroup: "/sys/fs/cgroup/web/inner"})

@@ -33,7 +33,7 @@ func (s State) collisions() []error {
 		for _, v4 := range []bool{true, false} {
 			var of []int
 			for i, p := range s.Publishes {
-				if p.Proto == proto && p.Answers(v4) {
+				if p.Proto == proto && p.AcceptsFamily(v4) {
 					of = append(of, i)
 				}
 			}
@@ -99,19 +99,19 @@ func (s State) ownPorts() []error {
 	of := map[port][]Publish{}
 	for _, p := range s.Publishes {
 		for _, v4 := range []bool{true, false} {
-			if p.Via == ViaSocket && p.Answers(v4) {
+			if p.Via == ViaSocket && p.AcceptsFamily(v4) {
 				of[port{p.Endpoint, p.Proto, v4}] = append(of[port{p.Endpoint, p.Proto, v4}], p)
 			}
 		}
 	}
 	var errs []error
-	told := map[string]bool{}
+	notified := map[string]bool{}
 	for _, all := range of {
 		slices.SortStableFunc(all, func(p, o Publish) int { return cmp.Compare(p.Ports.First, o.Ports.First) })
 		for i := 1; i < len(all); i++ {
 			p, o := all[i], all[i-1]
-			if p.Ports.Overlaps(o.Ports) && !told[p.String()] {
-				told[p.String()] = true
+			if p.Ports.Overlaps(o.Ports) && !notified[p.String()] {
+				notified[p.String()] = true
 				errs = append(errs, fmt.Errorf("publish %s: port %s is published already (%s), and a workload binds it once: leave one out, or publish via another way", p, p.Ports, o))
 			}
 			if o.Ports.Last > p.Ports.Last {

@@ -59,20 +59,20 @@ const (
 	PlaneAuto Plane = "auto"
 )
 
-// Answers says whose address a real server sees, where ForwardNAT is used.
-type Answers string
+// SourceNAT says whose address a real server sees, where ForwardNAT is used.
+type SourceNAT string
 
-// The choices. The empty one is AnswersAuto.
+// The choices. The empty one is SourceNATAuto.
 const (
-	// AnswersAuto keeps the client's address where the answer of the real server
+	// SourceNATAuto keeps the client's address where the answer of the real server
 	// comes back through the host by itself: from sandboxes of ours. All others
 	// see the host.
-	AnswersAuto Answers = "auto"
-	// AnswersRouted says that real servers elsewhere have the host as their
+	SourceNATAuto SourceNAT = "auto"
+	// SourceNATRouted says that real servers elsewhere have the host as their
 	// router: they see the client.
-	AnswersRouted Answers = "routed"
-	// AnswersMasqueraded shows the host to every real server.
-	AnswersMasqueraded Answers = "masqueraded"
+	SourceNATRouted SourceNAT = "routed"
+	// SourceNATMasqueraded shows the host to every real server.
+	SourceNATMasqueraded SourceNAT = "masqueraded"
 )
 
 // RealState says what a real server may get.
@@ -104,8 +104,8 @@ type RealServer struct {
 	Select Select `json:"select,omitzero"`
 	// Endpoint is the attachment that Select has found; the engine is told of it.
 	Endpoint string `json:"endpoint,omitempty"`
-	// Here says that the address is this host's own; the engine finds out.
-	Here bool `json:"-"`
+	// Local says that the address is this host's own; the engine finds out.
+	Local bool `json:"-"`
 }
 
 // Select chooses attachments. All that is given must fit.
@@ -173,9 +173,9 @@ type VirtualService struct {
 	Scheduler Scheduler   `json:"scheduler,omitempty"`
 	Forward   Forward     `json:"forward,omitempty"`
 	// Tunnel is how packets are wrapped for ForwardTunnel.
-	Tunnel  Tunnel  `json:"tunnel,omitzero"`
-	Plane   Plane   `json:"plane,omitempty"`
-	Answers Answers `json:"answers,omitempty"`
+	Tunnel    Tunnel    `json:"tunnel,omitzero"`
+	Plane     Plane     `json:"plane,omitempty"`
+	SourceNAT SourceNAT `json:"sourceNAT,omitempty"`
 	// Persistence keeps a client's address with the real server that it had, for
 	// that long after its last new flow; 0 for none. It has whole seconds.
 	Persistence time.Duration `json:"persistence,omitempty"`
@@ -239,18 +239,18 @@ func (v VirtualService) String() string {
 // makes local.
 func (v VirtualService) Link() string {
 	unnamed := v.Interface == "" && (v.Forward == ForwardDirect || v.Forward == ForwardTunnel)
-	if v.Forward == ForwardLocal || unnamed && slices.ContainsFunc(v.Reals, RealServer.isHere) {
+	if v.Forward == ForwardLocal || unnamed && slices.ContainsFunc(v.Reals, RealServer.isLocal) {
 		return Loopback
 	}
 	return v.Interface
 }
 
-func (r RealServer) isHere() bool { return r.Here }
+func (r RealServer) isLocal() bool { return r.Local }
 
 // Equal reports whether nothing differs.
 func (v VirtualService) Equal(o VirtualService) bool {
 	return v.Name == o.Name && slices.Equal(v.Addresses, o.Addresses) && v.Interface == o.Interface && slices.Equal(v.Ports, o.Ports) &&
-		v.Proto == o.Proto && v.Scheduler == o.Scheduler && v.Forward == o.Forward && v.Tunnel == o.Tunnel && v.Plane == o.Plane && v.Answers == o.Answers &&
+		v.Proto == o.Proto && v.Scheduler == o.Scheduler && v.Forward == o.Forward && v.Tunnel == o.Tunnel && v.Plane == o.Plane && v.SourceNAT == o.SourceNAT &&
 		v.Persistence == o.Persistence && slices.Equal(v.Reals, o.Reals) && v.Sorry == o.Sorry && v.Quorum == o.Quorum &&
 		v.Panic == o.Panic && v.Drain == o.Drain && v.Check.Equal(o.Check) && v.Origin == o.Origin
 }

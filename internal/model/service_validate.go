@@ -50,7 +50,7 @@ func (s State) validateServices() []error {
 // another host's service, that is what it is for.
 func (s State) published(v VirtualService) error {
 	for _, p := range s.Publishes {
-		if v.Forward == ForwardLocal || p.Proto != v.Proto || !slices.ContainsFunc(v.Addresses, p.AnswersAt) || !slices.ContainsFunc(v.Ports, p.HostPorts.Overlaps) {
+		if v.Forward == ForwardLocal || p.Proto != v.Proto || !slices.ContainsFunc(v.Addresses, p.Accepts) || !slices.ContainsFunc(v.Ports, p.HostPorts.Overlaps) {
 			continue
 		}
 		return fmt.Errorf("service %s: publish %s answers there already: choose another address or port, or publish at an address of its own", v.Name, p)
@@ -149,10 +149,10 @@ func (v VirtualService) validateChoices() error {
 	default:
 		return fmt.Errorf("plane %q: want ipvs, nft, ebpf or auto", v.Plane)
 	}
-	switch v.Answers {
-	case "", AnswersAuto, AnswersRouted, AnswersMasqueraded:
+	switch v.SourceNAT {
+	case "", SourceNATAuto, SourceNATRouted, SourceNATMasqueraded:
 	default:
-		return fmt.Errorf("answers %q: want auto, routed or masqueraded", v.Answers)
+		return fmt.Errorf("answers %q: want auto, routed or masqueraded", v.SourceNAT)
 	}
 	return nil
 }

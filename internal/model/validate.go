@@ -185,14 +185,14 @@ func (s index) validateEndpoint(e Endpoint) error {
 	if e.Sandbox != "" && !strings.HasPrefix(e.Sandbox, "/") {
 		return fmt.Errorf("sandbox %q: want an absolute path, e.g. /run/netns/web", e.Sandbox)
 	}
-	if err := errors.Join(e.validateCgroup(n), e.validateLink(), s.validateDevice(n, e), s.validateBranch(n, e)); err != nil {
+	if err := errors.Join(e.validateCgroup(n), e.validateLink(), s.validateDevice(n, e), s.validateSubLink(n, e)); err != nil {
 		return err
 	}
 	if name := e.InterfaceName(); len(name) > 15 || name == "lo" || strings.ContainsAny(name, ".:") || !validLink(name) {
 		return fmt.Errorf("interface %q: want at most 15 letters, digits and - _ @ + = %%, without dot or colon, and not lo", e.Interface)
 	}
-	if e.Handed != "" && (n.Driver == DriverHost || n.Driver == DriverNone || n.Driver == DriverDevice) {
-		return fmt.Errorf("handed %s: driver %s has no link to hand over to another", e.Handed, n.Driver)
+	if e.HostInterface != "" && (n.Driver == DriverHost || n.Driver == DriverNone || n.Driver == DriverDevice) {
+		return fmt.Errorf("handed %s: driver %s has no link to hand over to another", e.HostInterface, n.Driver)
 	}
 	if len(e.Prefixes) > 0 && len(n.Subnets) > 0 {
 		return fmt.Errorf("address %s: network %s has subnets: want an address in one, without a prefix length", e.Prefixes[0], n.Name)
@@ -242,9 +242,9 @@ func (e Endpoint) validateLink() error {
 			return fmt.Errorf("route to %s via %s: want both of one address family", r.To, r.Via)
 		}
 	}
-	for way, rate := range map[string]uint64{"out": e.Limit.Out, "in": e.Limit.In} {
+	for direction, rate := range map[string]uint64{"out": e.Limit.Out, "in": e.Limit.In} {
 		if rate != 0 && rate < minLimit {
-			return fmt.Errorf("limit %s %d bit/s: want at least %d", way, rate, minLimit)
+			return fmt.Errorf("limit %s %d bit/s: want at least %d", direction, rate, minLimit)
 		}
 	}
 	return nil
@@ -267,14 +267,14 @@ func unicast(mac string) bool {
 const minLimit = 64_000
 
 func (e Endpoint) validateCgroup(n Network) error {
-	switch e.Unlisted {
-	case "", UnlistedLoopback, UnlistedDeny, UnlistedAllow:
+	switch e.Unpublished {
+	case "", UnpublishedLoopback, UnpublishedDeny, UnpublishedAllow:
 	default:
-		return fmt.Errorf("unlisted %q: want loopback, deny or allow", e.Unlisted)
+		return fmt.Errorf("unlisted %q: want loopback, deny or allow", e.Unpublished)
 	}
 	switch {
-	case e.Cgroup == "" && e.Unlisted != "":
-		return fmt.Errorf("unlisted %s: it is for endpoints with a cgroup: give it one, or leave it out", e.Unlisted)
+	case e.Cgroup == "" && e.Unpublished != "":
+		return fmt.Errorf("unlisted %s: it is for endpoints with a cgroup: give it one, or leave it out", e.Unpublished)
 	case e.Cgroup == "":
 		return nil
 	case n.Driver != DriverHost:

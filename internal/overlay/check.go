@@ -64,9 +64,9 @@ var errSpoilt = errors.New("other bytes arrived than were sent")
 // Report is what a check found out.
 type Report struct {
 	Target Target
-	// Answers says whether the other host answered at all, Unsummed that it did
+	// Replies says whether the other host answered at all, Unsummed that it did
 	// so to datagrams without a checksum only.
-	Answers, Unsummed bool
+	Replies, Unsummed bool
 	// Blocked names what in this host's own firewall drops the overlay's datagrams,
 	// if the caller of Check finds that out; it explains why nothing answers.
 	Blocked string
@@ -88,7 +88,7 @@ func (t Target) Check(ctx context.Context) (Report, error) {
 	if err := r.datagrams(ctx); err != nil {
 		return r, fmt.Errorf("check the way to %s: %w", t.Peer, err)
 	}
-	if r.Answers && r.There == t.MTU && r.Back == t.MTU {
+	if r.Replies && r.There == t.MTU && r.Back == t.MTU {
 		r.Stream = t.stream(ctx, streamBytes, streamPatience)
 	}
 	return r, ctx.Err()
@@ -106,7 +106,7 @@ func (r *Report) datagrams(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.Answers = len(heard) > 0; !r.Answers {
+	if r.Replies = len(heard) > 0; !r.Replies {
 		r.Unsummed, err = p.bare(ctx, r.Target.Peer)
 		return err
 	}

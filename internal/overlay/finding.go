@@ -19,14 +19,14 @@ func (f Finding) String() string { return f.Problem + "\n  " + f.Advice }
 func (r Report) Findings() []Finding {
 	t := r.Target
 	switch {
-	case !r.Answers && r.Unsummed:
+	case !r.Replies && r.Unsummed:
 		return []Finding{{fmt.Sprintf("only datagrams without a checksum get to %s and back: checksums are spoilt on the way", t.Peer), t.offloads("tx-checksum-ip-generic off tx-udp_tnl-csum-segmentation off")}}
-	case !r.Answers && r.Spoilt > 0:
+	case !r.Replies && r.Spoilt > 0:
 		return []Finding{r.spoilt()}
-	case !r.Answers && r.Blocked != "":
+	case !r.Replies && r.Blocked != "":
 		return []Finding{{fmt.Sprintf("%s does not answer through the overlay: on this host, %s drops its UDP port %d", t.Peer, r.Blocked, t.Overlay.WirePort()),
 			fmt.Sprintf("accept UDP port %d from and to %s in this host's firewall, e.g. before that rule", t.Overlay.WirePort(), t.Remote)}}
-	case !r.Answers:
+	case !r.Replies:
 		return []Finding{{fmt.Sprintf("%s does not answer through the overlay", t.Peer),
 			fmt.Sprintf("see that the network is up on %s, with the same vni, port%s, and that firewalls between let UDP port %d pass both ways; `ping %s` tells whether the underlay does", t.Remote, t.secret(), t.Overlay.WirePort(), t.Remote)}}
 	}
@@ -51,8 +51,8 @@ func (r Report) Findings() []Finding {
 }
 
 // blackHole is a hop that drops what is too large for it and does not say so.
-func (t Target) blackHole(fits int, way string) Finding {
-	f := Finding{Problem: fmt.Sprintf("packets of the network's mtu, %d bytes, get lost on the way %s; the largest that passes has %d", t.MTU, way, fits)}
+func (t Target) blackHole(fits int, direction string) Finding {
+	f := Finding{Problem: fmt.Sprintf("packets of the network's mtu, %d bytes, get lost on the way %s; the largest that passes has %d", t.MTU, direction, fits)}
 	if t.allowsTag(fits) {
 		fits -= vlanTag
 		f.Problem += fmt.Sprintf(" (a bridge or veth of Linux lets pass %d bytes more than its mtu, for a VLAN tag)", vlanTag)

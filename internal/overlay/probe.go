@@ -132,8 +132,8 @@ func (p *prober) hear(ctx context.Context, open map[uint64]int, enough func(size
 }
 
 func isTimeout(err error) bool {
-	var late net.Error
-	return errors.As(err, &late) && late.Timeout()
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // largest returns the largest packet between two sizes that crosses, of which

@@ -19,9 +19,9 @@ type Verdict string
 // The verdicts.
 const (
 	Chosen Verdict = "chosen"
-	// Dearer: it would do, but a cheaper way does too.
-	Dearer  Verdict = "dearer"
-	Refused Verdict = "refused"
+	// Costlier: it would do, but a cheaper way does too.
+	Costlier Verdict = "costlier"
+	Refused  Verdict = "refused"
 )
 
 // Candidate is a way that publishes what the driver attaches, and the verdict.
@@ -45,14 +45,14 @@ type Choice struct {
 // ByCost returns the ways to publish, the cheapest first. The order is what
 // the laboratory measured, and is fixed: a choice must not depend on how busy
 // a host was when it was made.
-func ByCost() []publish.Way {
-	var ways []publish.Way
+func ByCost() []publish.Mode {
+	var modes []publish.Mode
 	for _, via := range []model.Via{model.ViaSocket, model.ViaEBPF, model.ViaNAT, model.ViaProxy} {
-		if w, ok := Way(via); ok {
-			ways = append(ways, w)
+		if w, ok := Mode(via); ok {
+			modes = append(modes, w)
 		}
 	}
-	return ways
+	return modes
 }
 
 // Choose finds the cheapest way that can lead the publish to an endpoint of
@@ -73,7 +73,7 @@ func Choose(f plan.Facts, d driver.Driver, p model.Publish, at *plan.Attachment)
 		return choice, errors.New(at.Closed)
 	}
 	if choice.Via == "" {
-		return choice, noWay(d.Name(), choice.Candidates)
+		return choice, noMode(d.Name(), choice.Candidates)
 	}
 	return choice, nil
 }
@@ -88,7 +88,7 @@ func (c *Choice) weigh(next Candidate, promises promise.Set, asked []promise.Que
 	case broken:
 		next.Verdict, next.Unkept, next.Reason = Refused, unkept, denial(promises, unkept)
 	case c.Via != "":
-		next.Verdict, next.Reason = Dearer, "it would do as well"
+		next.Verdict, next.Reason = Costlier, "it would do as well"
 	default:
 		next.Verdict, next.Reason = Chosen, praise(promises, asked)
 		c.Via = next.Via
@@ -98,7 +98,7 @@ func (c *Choice) weigh(next Candidate, promises promise.Set, asked []promise.Que
 
 // obstacle says why the way cannot lead the publish, whatever it promises;
 // empty when it can.
-func obstacle(f plan.Facts, d driver.Driver, w publish.Way, p model.Publish, at *plan.Attachment) string {
+func obstacle(f plan.Facts, d driver.Driver, w publish.Mode, p model.Publish, at *plan.Attachment) string {
 	if missing := Missing(f, slices.Concat(d.Needs(), w.Needs())); missing != "" {
 		return "it cannot work here: " + missing
 	}
@@ -120,7 +120,7 @@ func Keeps(d model.Driver, p model.Publish) error {
 	if err != nil || len(asked) == 0 {
 		return err
 	}
-	w, ok := Way(p.Via)
+	w, ok := Mode(p.Via)
 	if !ok {
 		return nil
 	}
@@ -155,7 +155,7 @@ func praise(promises promise.Set, asked []promise.Question) string {
 	return "the cheapest that promises " + strings.Join(kept, ", ")
 }
 
-func noWay(d model.Driver, candidates []Candidate) error {
+func noMode(d model.Driver, candidates []Candidate) error {
 	if len(candidates) == 0 {
 		return fmt.Errorf("no way publishes what driver %s attaches: attach the endpoint by another driver", d)
 	}

@@ -14,7 +14,7 @@ import (
 
 // plain are the facts of a kernel that can do no more than netfilter.
 var plain = plan.Facts{Missing: map[plan.Feature]string{
-	plan.FeatureSteering: "too old", plan.FeatureCgroupHooks: "too old"}}
+	plan.FeatureEBPF: "too old", plan.FeatureCgroupHooks: "too old"}}
 
 // at is how a bridge attaches an endpoint.
 var at = &plan.Attachment{Link: "fl-net"}
@@ -96,7 +96,7 @@ func TestChooseTakesTheCheapest(t *testing.T) {
 }
 
 func TestEveryWayHasItsCost(t *testing.T) {
-	if got, want := len(paths.ByCost()), len(paths.Ways()); got != want {
+	if got, want := len(paths.ByCost()), len(paths.Modes()); got != want {
 		t.Errorf("%d ways stand in the order of their cost, of %d", got, want)
 	}
 }
@@ -107,7 +107,7 @@ func TestDearerAndRefusedWaysSayWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := choice.Candidates[len(choice.Candidates)-1]
-	if last != (paths.Candidate{Via: model.ViaProxy, Verdict: paths.Dearer, Reason: "it would do as well"}) {
+	if last != (paths.Candidate{Via: model.ViaProxy, Verdict: paths.Costlier, Reason: "it would do as well"}) {
 		t.Errorf("the proxy costs more than nat: %+v", last)
 	}
 	choice, err = paths.Choose(plain, mustDriver(t, model.DriverBridge), auto(model.TCP, promise.InputFirewall, promise.LANSource), at)

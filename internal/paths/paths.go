@@ -31,8 +31,10 @@ func Drivers() []driver.Driver {
 	return []driver.Driver{none.Driver{}, host.Driver{}, bridge.Driver{}, routed.Driver{}, macvlan.Driver{}, ipvlan.Driver{}, vxlan.Driver{}, device.Driver{}}
 }
 
-// Ways returns every way to publish.
-func Ways() []publish.Way { return []publish.Way{proxy.Way{}, nat.Way{}, ebpf.Way{}, socket.Way{}} }
+// Modes returns every way to publish.
+func Modes() []publish.Mode {
+	return []publish.Mode{proxy.Mode{}, nat.Mode{}, ebpf.Mode{}, socket.Mode{}}
+}
 
 // Driver returns the driver of that name.
 func Driver(name model.Driver) (driver.Driver, bool) {
@@ -44,9 +46,9 @@ func Driver(name model.Driver) (driver.Driver, bool) {
 	return nil, false
 }
 
-// Way returns the way to publish of that name.
-func Way(name model.Via) (publish.Way, bool) {
-	for _, w := range Ways() {
+// Mode returns the way to publish of that name.
+func Mode(name model.Via) (publish.Mode, bool) {
+	for _, w := range Modes() {
 		if w.Name() == name {
 			return w, true
 		}
@@ -95,7 +97,7 @@ func Table(f plan.Facts) []Path {
 	for _, d := range Drivers() {
 		table = append(table, path(d.Name(), "", f, d.Needs(), d.Promises()))
 	}
-	for _, w := range Ways() {
+	for _, w := range Modes() {
 		for _, d := range Drivers() {
 			if promises := w.Promises(d.Name()); promises != nil {
 				needs := slices.Compact(append(d.Needs(), w.Needs()...))

@@ -61,15 +61,15 @@ func TestNames(t *testing.T) {
 			t.Errorf("driver %s is not found", d.Name())
 		}
 	}
-	for _, w := range paths.Ways() {
-		if found, ok := paths.Way(w.Name()); !ok || found != w {
+	for _, w := range paths.Modes() {
+		if found, ok := paths.Mode(w.Name()); !ok || found != w {
 			t.Errorf("way %s is not found", w.Name())
 		}
 	}
 	if _, ok := paths.Driver("token-ring"); ok {
 		t.Error("an unknown driver is found")
 	}
-	if _, ok := paths.Way("smoke-signals"); ok {
+	if _, ok := paths.Mode("smoke-signals"); ok {
 		t.Error("an unknown way is found")
 	}
 }

@@ -34,7 +34,7 @@ type Attachment struct {
 	// Cgroup is the cgroup v2 directory of a workload that runs in the host's
 	// namespace, and Unlisted its policy for binds that no publish lists.
 	Cgroup   string
-	Unlisted model.Unlisted
+	Unlisted model.Unpublished
 }
 
 // Gateway returns the host's own address in the network (IPv4 when v4).

@@ -63,8 +63,8 @@ type Backend struct {
 	// Tunnel says that it is elsewhere, and its packets are wrapped in others for
 	// its own address.
 	Tunnel bool
-	// Here says that it is the host itself.
-	Here bool
+	// Local says that it is the host itself.
+	Local bool
 	// Link is the host's end of the endpoint's own link, for one of our
 	// sandboxes; empty for a server elsewhere, or here.
 	Link string
@@ -83,7 +83,7 @@ const (
 	packedMasquerade
 	packedGateway
 	packedTunnel
-	packedHere
+	packedLocal
 )
 
 // PackBackends packs a list.
@@ -102,8 +102,8 @@ func PackBackends(all []Backend) Backends {
 		if b.Tunnel {
 			flags |= packedTunnel
 		}
-		if b.Here {
-			flags |= packedHere
+		if b.Local {
+			flags |= packedLocal
 		}
 		gateway := netip.IPv6Unspecified()
 		if b.Gateway.IsValid() {
@@ -127,8 +127,8 @@ func (p Backends) List() []Backend {
 		b := Backend{
 			At: addrPort(string(p[:18])), Weight: binary.BigEndian.Uint32([]byte(p[18:22])),
 			Draining: flags&packedDraining != 0, Masquerade: flags&packedMasquerade != 0, Tunnel: flags&packedTunnel != 0,
-			Here: flags&packedHere != 0,
-			Link: string(p[40 : 40+name]),
+			Local: flags&packedLocal != 0,
+			Link:  string(p[40 : 40+name]),
 		}
 		if flags&packedGateway != 0 {
 			b.Gateway = netip.AddrFrom16([16]byte([]byte(p[23:39]))).Unmap()

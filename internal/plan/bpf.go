@@ -29,10 +29,10 @@ func (f Found) IsPartly() bool { return f.Partly }
 func (Uplinks) Key() string { return "bpf uplinks" }
 
 // Add implements Object.
-func (Uplinks) Add() []string { return []string{"fairlead-bpf attach uplink to every uplink"} }
+func (Uplinks) Add() []string { return []string{"# ebpf: attach uplink to every uplink"} }
 
 // Del implements Object.
-func (Uplinks) Del() []string { return []string{"fairlead-bpf detach uplink from every uplink"} }
+func (Uplinks) Del() []string { return []string{"# ebpf: detach uplink from every uplink"} }
 
 // Ingress is our eBPF program where packets come from a sandbox.
 type Ingress struct {
@@ -51,7 +51,7 @@ func (i Ingress) Key() string { return "bpf ingress " + i.Link }
 
 // Add implements Object.
 func (i Ingress) Add() []string {
-	line := fmt.Sprintf("fairlead-bpf attach %s to %s", i.program(), escape.Shell(i.Link))
+	line := fmt.Sprintf("# ebpf: attach %s to %s", i.program(), escape.Shell(i.Link))
 	for _, a := range i.Sources() {
 		line += " source " + a.String()
 	}
@@ -60,7 +60,7 @@ func (i Ingress) Add() []string {
 
 // Del implements Object. It goes with its link, and may go before.
 func (i Ingress) Del() []string {
-	return []string{fmt.Sprintf("fairlead-bpf detach %s from %s", i.program(), escape.Shell(i.Link))}
+	return []string{fmt.Sprintf("# ebpf: detach %s from %s", i.program(), escape.Shell(i.Link))}
 }
 
 // Sources are the addresses that packets by the link may come from.
@@ -101,19 +101,19 @@ type LocalClients struct {
 func (LocalClients) Key() string { return "bpf local clients" }
 
 // Add implements Object.
-func (LocalClients) Add() []string { return []string{"fairlead-bpf attach local to the cgroup root"} }
+func (LocalClients) Add() []string { return []string{"# ebpf: attach local to the cgroup root"} }
 
 // Del implements Object.
 func (LocalClients) Del() []string {
-	return []string{"fairlead-bpf detach local from the cgroup root"}
+	return []string{"# ebpf: detach local from the cgroup root"}
 }
 
-// Steering is our eBPF programs where packets and local clients may come from,
+// AttachPrograms is our eBPF programs where packets and local clients may come from,
 // given the attachments of all endpoints of the host. Every sandbox's link has
 // the program, as every sandbox may be a client; those without an end on the
 // host come by the link that leads there. Those of internal networks have none:
 // no published port is for them.
-func Steering(all []Attachment) Plan {
+func AttachPrograms(all []Attachment) Plan {
 	p := Plan{Uplinks{}, LocalClients{}}
 	for _, a := range all {
 		switch {
@@ -127,9 +127,9 @@ func Steering(all []Attachment) Plan {
 	return p
 }
 
-// Lead leads packets and local clients for a host address and ports to an
+// EBPFMapping leads packets and local clients for a host address and ports to an
 // endpoint: one entry of the eBPF table, whatever the number of ports.
-type Lead struct {
+type EBPFMapping struct {
 	Proto model.Proto
 	// Host is a local address, or unspecified for every one of its family.
 	Host  netip.Addr
@@ -143,57 +143,57 @@ type Lead struct {
 	// Masquerade is the host's address in the endpoint's network, of To's
 	// family: the endpoint sees it when it reaches itself.
 	Masquerade netip.Addr
-	// Held says that a socket of the proxy holds the ports; otherwise the eBPF
+	// Reserved says that a socket of the proxy holds the ports; otherwise the eBPF
 	// hooks refuse them to others.
-	Held bool
+	Reserved bool
 	// Reset ends the TCP connections with a reset when the lead goes.
 	Reset bool
 }
 
 // Key implements Object.
-func (l Lead) Key() string {
+func (l EBPFMapping) Key() string {
 	return "bpf lead " + string(l.Proto) + " " + hostPorts(l.Host, l.Ports)
 }
 
 // Add implements Object.
-func (l Lead) Add() []string {
+func (l EBPFMapping) Add() []string {
 	flags := ""
-	if l.Held {
+	if l.Reserved {
 		flags += " held"
 	}
 	if l.Reset {
 		flags += " reset"
 	}
-	return []string{fmt.Sprintf("fairlead-bpf lead %s %s to %s dev %s masquerade %s%s", l.Proto,
+	return []string{fmt.Sprintf("# ebpf: map %s %s to %s dev %s masquerade %s%s", l.Proto,
 		hostPorts(l.Host, l.Ports), hostPorts(l.To, l.ToPorts), escape.Shell(l.Link), l.Masquerade, flags)}
 }
 
 // Del implements Object.
-func (l Lead) Del() []string {
-	return []string{fmt.Sprintf("fairlead-bpf drop %s %s", l.Proto, hostPorts(l.Host, l.Ports))}
+func (l EBPFMapping) Del() []string {
+	return []string{fmt.Sprintf("# ebpf: unmap %s %s", l.Proto, hostPorts(l.Host, l.Ports))}
 }
 
-func (l Lead) base() string { return end("", l.Link) }
+func (l EBPFMapping) base() string { return end("", l.Link) }
 
-// Bounds is our eBPF hooks at the socket calls of one workload in the host's
+// BindHooks is our eBPF hooks at the socket calls of one workload in the host's
 // namespace: what it binds, and what it is told that it has bound.
-type Bounds struct {
+type BindHooks struct {
 	// Cgroup is the workload's cgroup v2 directory.
 	Cgroup   string
-	Unlisted model.Unlisted
+	Unlisted model.Unpublished
 	Found
 }
 
 // Key implements Object.
-func (b Bounds) Key() string { return "bpf bounds " + b.Cgroup }
+func (b BindHooks) Key() string { return "bpf bounds " + b.Cgroup }
 
 // Add implements Object.
-func (b Bounds) Add() []string {
-	return []string{fmt.Sprintf("fairlead-bpf bound %s, unlisted ports %s", escape.Shell(b.Cgroup), b.Unlisted)}
+func (b BindHooks) Add() []string {
+	return []string{fmt.Sprintf("# ebpf: bound %s, unlisted ports %s", escape.Shell(b.Cgroup), b.Unlisted)}
 }
 
 // Del implements Object.
-func (b Bounds) Del() []string { return []string{"fairlead-bpf unbound " + escape.Shell(b.Cgroup)} }
+func (b BindHooks) Del() []string { return []string{"# ebpf: unbound " + escape.Shell(b.Cgroup)} }
 
 // Grant gives a workload in the host's namespace a host port for each port
 // that it asks for: one entry of the eBPF table, whatever the number.
@@ -215,10 +215,10 @@ func (g Grant) Key() string {
 
 // Add implements Object.
 func (g Grant) Add() []string {
-	return []string{fmt.Sprintf("fairlead-bpf grant %s %s as %s to %s", g.Proto, hostPorts(g.Host, g.Ports), g.Own, escape.Shell(g.Cgroup))}
+	return []string{fmt.Sprintf("# ebpf: grant %s %s as %s to %s", g.Proto, hostPorts(g.Host, g.Ports), g.Own, escape.Shell(g.Cgroup))}
 }
 
 // Del implements Object.
 func (g Grant) Del() []string {
-	return []string{fmt.Sprintf("fairlead-bpf revoke %s %s", g.Proto, hostPorts(g.Host, g.Ports))}
+	return []string{fmt.Sprintf("# ebpf: revoke %s %s", g.Proto, hostPorts(g.Host, g.Ports))}
 }

@@ -13,7 +13,7 @@ const (
 	FeatureNAT          Feature = "nftables-nat"
 	FeatureNFTServices  Feature = "nftables-services"
 	FeatureIPv6         Feature = "ipv6"
-	FeatureSteering     Feature = "ebpf-steering"
+	FeatureEBPF         Feature = "ebpf-data-path"
 	FeatureCgroupHooks  Feature = "ebpf-cgroup-hooks"
 	FeatureServices     Feature = "ebpf-services"
 	FeatureMacvlan      Feature = "macvlan"
@@ -46,7 +46,7 @@ func (f Feature) Since() (major, minor int) {
 		return 5, 9
 	case FeatureNFTServices:
 		return 5, 9
-	case FeatureSteering, FeatureCgroupHooks, FeatureServices:
+	case FeatureEBPF, FeatureCgroupHooks, FeatureServices:
 		return 5, 14
 	default:
 		return 3, 0

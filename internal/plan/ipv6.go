@@ -73,14 +73,14 @@ func (l Link) settings() []Sysctl {
 		return nil
 	}
 	all := l.IPv6.Settings(l.Netns, l.Name)
-	if l.Kind == Veth && !l.Handed {
+	if l.Kind == Veth && !l.Inside {
 		all = append(all, l.PeerIPv6.Settings(l.PeerNetns, l.Peer)...)
 	}
 	return all
 }
 
-func (b Branch) settings() []Sysctl {
-	if b.Handed != "" {
+func (b SubLink) settings() []Sysctl {
+	if b.Inside != "" {
 		return nil
 	}
 	return b.IPv6.Settings(b.Netns, b.Name)
@@ -88,7 +88,7 @@ func (b Branch) settings() []Sysctl {
 
 func (t Tunnel) settings() []Sysctl { return t.IPv6.Settings("", t.Name) }
 
-func (c Cipher) settings() []Sysctl { return c.IPv6.Settings("", c.Name) }
+func (c WireGuard) settings() []Sysctl { return c.IPv6.Settings("", c.Name) }
 
 func (d Device) settings() []Sysctl { return d.IPv6.Settings(d.Netns, d.Name) }
 

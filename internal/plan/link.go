@@ -41,9 +41,9 @@ type Link struct {
 	Peer      string
 	PeerNetns string
 	PeerMAC   string
-	// Handed says that the other end is made on the host for somebody else to
+	// Inside says that the other end is made on the host for somebody else to
 	// take into a sandbox: where it is after that, and how, is not ours.
-	Handed bool
+	Inside bool
 	// IPv6 and PeerIPv6 are the modes of the link and of the other end of a veth.
 	IPv6, PeerIPv6 IPv6
 }
@@ -63,7 +63,7 @@ func end(netns, name string) string { return netns + " " + name }
 // has to be made anew. A loopback always is there.
 func (l Link) adjusts(old Object) bool {
 	o, ok := old.(Link)
-	return l.Kind == Loopback || ok && o.Kind == l.Kind && o.Peer == l.Peer && o.PeerNetns == l.PeerNetns && o.Handed == l.Handed
+	return l.Kind == Loopback || ok && o.Kind == l.Kind && o.Peer == l.Peer && o.PeerNetns == l.PeerNetns && o.Inside == l.Inside
 }
 
 // Alias returns the link's mark.
@@ -89,7 +89,7 @@ func (l Link) Add() []string {
 	if l.Kind == Veth {
 		make += fmt.Sprintf(" peer name %s address %s mtu %d", escape.Shell(l.Peer), l.PeerMAC, l.MTU)
 	}
-	if l.Kind == Veth && !l.Handed {
+	if l.Kind == Veth && !l.Inside {
 		make += " netns " + escape.Shell(netnsName(l.PeerNetns))
 	}
 	cmds := append([]string{make}, writeSettings(l.settings())...)
@@ -101,7 +101,7 @@ func (l Link) Add() []string {
 	if l.Master != "" {
 		cmds = append(cmds, fmt.Sprintf("%s link set %s type bridge_slave hairpin %s", ip, escape.Shell(l.Name), onOff(l.Hairpin)))
 	}
-	if l.Kind == Veth && !l.Handed {
+	if l.Kind == Veth && !l.Inside {
 		cmds = append(cmds, in(l.PeerNetns, "ip")+" link set "+escape.Shell(l.Peer)+" up")
 	}
 	return cmds
@@ -146,7 +146,7 @@ func (l Link) changePort(o Link, ip string) []string {
 }
 
 func (l Link) changePeer(o Link) []string {
-	if l.Kind != Veth || l.Handed {
+	if l.Kind != Veth || l.Inside {
 		return nil
 	}
 	var cmds []string

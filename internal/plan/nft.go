@@ -209,9 +209,9 @@ const TableText = `table inet fairlead {
 }
 `
 
-// Mapping leads packets for a host address and ports to an endpoint: one
+// NFTMapping leads packets for a host address and ports to an endpoint: one
 // element of one of the maps.
-type Mapping struct {
+type NFTMapping struct {
 	// Host is a local address, or unspecified for every one of its family.
 	Host  netip.Addr
 	Proto model.Proto
@@ -224,7 +224,7 @@ type Mapping struct {
 }
 
 // Map returns the name of the map that holds the element.
-func (m Mapping) Map() string {
+func (m NFTMapping) Map() string {
 	switch {
 	case m.ToPort == 0:
 		return MapRanges + m.suffix()
@@ -236,22 +236,22 @@ func (m Mapping) Map() string {
 }
 
 // HostRange returns the host addresses that the element covers.
-func (m Mapping) HostRange() netip.Prefix {
+func (m NFTMapping) HostRange() netip.Prefix {
 	if m.Host.IsUnspecified() {
 		return netip.PrefixFrom(m.Host, 0)
 	}
 	return netip.PrefixFrom(m.Host, m.Host.BitLen())
 }
 
-func (m Mapping) suffix() string { return familySuffix(m.Host) }
+func (m NFTMapping) suffix() string { return familySuffix(m.Host) }
 
 // Key implements Object.
-func (m Mapping) Key() string {
+func (m NFTMapping) Key() string {
 	return "nft " + m.Map() + " " + m.Host.String() + " " + string(m.Proto) + " " + m.Ports.String()
 }
 
 // Add implements Object.
-func (m Mapping) Add() []string {
+func (m NFTMapping) Add() []string {
 	to := m.To.String()
 	if m.ToPort != 0 {
 		to = fmt.Sprintf("%s . %d", m.To, m.ToPort)
@@ -260,18 +260,18 @@ func (m Mapping) Add() []string {
 }
 
 // Del implements Object.
-func (m Mapping) Del() []string {
+func (m NFTMapping) Del() []string {
 	return []string{fmt.Sprintf("nft delete element inet %s %s '{ %s }'", Mark, m.Map(), m.element())}
 }
 
 // change replaces the element in one transaction: nft adds none that is there
 // with another value.
-func (m Mapping) change(old Object) []string {
+func (m NFTMapping) change(old Object) []string {
 	join := strings.NewReplacer("nft ", "", "'", "")
 	return []string{"nft '" + join.Replace(old.Del()[0]) + "; " + join.Replace(m.Add()[0]) + "'"}
 }
 
-func (m Mapping) element() string {
+func (m NFTMapping) element() string {
 	ports := fmt.Sprintf("%s . %s", m.Proto, m.Ports)
 	switch {
 	case m.ToPort == 0:
@@ -351,7 +351,7 @@ func (p Proxied) command(verb string) string {
 }
 
 func (p Proxied) element() string {
-	return fmt.Sprintf("%s . %s . %s", Mapping{Host: p.Host}.HostRange(), p.Proto, p.Ports)
+	return fmt.Sprintf("%s . %s . %s", NFTMapping{Host: p.Host}.HostRange(), p.Proto, p.Ports)
 }
 
 // KeepProxied returns what keeps the ports of the parts' listeners from internal

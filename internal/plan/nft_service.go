@@ -19,11 +19,11 @@ const ServicesTable = Mark + "-services"
 const (
 	// MapServices: virtual address . protocol . port -> the service's chain.
 	MapServices = "services"
-	// MapAnswers: virtual address . protocol . address and port of the real server
+	// MapSourceNAT: virtual address . protocol . address and port of the real server
 	// . virtual port -> whether the real server sees the client (accept) or the
 	// host (goto astray).
-	MapAnswers = "answers"
-	// MapPersistent: the keys of MapAnswers, of real servers that get new flows
+	MapSourceNAT = "answers"
+	// MapPersistent: the keys of MapSourceNAT, of real servers that get new flows
 	// and that clients keep -> the service's chain that remembers them.
 	MapPersistent = "persistent"
 	// SetFrontends: the keys of MapServices.
@@ -79,14 +79,14 @@ func serviceTableText() string {
 	b.WriteString(opened)
 	base("led-here", "filter", "output", "-99")
 	b.WriteString(opened)
-	const led, port = "ct original IP daddr . meta l4proto . IP daddr . ", " dport . ct original proto-dst"
+	const translated, port = "ct original IP daddr . meta l4proto . IP daddr . ", " dport . ct original proto-dst"
 	base("postrouting", "nat", "postrouting", "srcnat")
 	for _, proto := range []string{"tcp", "udp"} {
-		each("\t\tct status dnat meta l4proto " + proto + " " + led + proto + port + " vmap @answersFAMILY\n")
+		each("\t\tct status dnat meta l4proto " + proto + " " + translated + proto + port + " vmap @answersFAMILY\n")
 	}
 	b.WriteString("\t}\n\tchain opened {\n")
 	for _, proto := range []string{"tcp", "udp"} {
-		each("\t\tmeta l4proto " + proto + " " + led + proto + port + " vmap @persistentFAMILY\n")
+		each("\t\tmeta l4proto " + proto + " " + translated + proto + port + " vmap @persistentFAMILY\n")
 	}
 	b.WriteString("\t}\n\tchain astray {\n\t\tmasquerade\n\t}\n}\n")
 	return b.String()

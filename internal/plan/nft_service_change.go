@@ -9,7 +9,7 @@ import (
 // ServiceEntry is an element of the table of services.
 type ServiceEntry struct {
 	// Map is the name of the map or set, without the family's suffix: one of
-	// MapServices, MapAnswers, MapPersistent, SetFrontends, or the map of the service's buckets.
+	// MapServices, MapSourceNAT, MapPersistent, SetFrontends, or the map of the service's buckets.
 	Map string
 	// Proto and At are the frontend, which is the key; not valid for a bucket.
 	Proto model.Proto
@@ -198,7 +198,7 @@ func (s NFTService) Entries() []ServiceEntry {
 			if real.Addr().Is4() != at.Addr().Is4() {
 				continue
 			}
-			all = append(all, ServiceEntry{Map: MapAnswers, Proto: s.Proto, At: at, Real: real, Astray: b.Masquerade})
+			all = append(all, ServiceEntry{Map: MapSourceNAT, Proto: s.Proto, At: at, Real: real, Astray: b.Masquerade})
 			if targets[b.At] {
 				all = append(all, ServiceEntry{Map: MapPersistent, Proto: s.Proto, At: at, Real: real})
 			}

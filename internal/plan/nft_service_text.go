@@ -194,7 +194,7 @@ func (s NFTService) element(e ServiceEntry, value bool) (name, text string) {
 		verdict = " : goto " + s.Chain()
 	case MapPersistent:
 		verdict = " : goto " + s.Keep()
-	case MapAnswers:
+	case MapSourceNAT:
 		verdict = " : accept"
 		if e.Astray {
 			verdict = " : goto astray"
@@ -219,15 +219,15 @@ func (s NFTService) Rules() []string {
 	if s.Proto == model.TCP && !s.Hashes() {
 		rules = append(rules, "tcp flags & (fin | syn | rst | ack) != syn reject with tcp reset")
 	}
-	lead := fmt.Sprintf("meta l4proto %s dnat %s to ", s.Proto, s.ip())
+	mapping := fmt.Sprintf("meta l4proto %s dnat %s to ", s.Proto, s.ip())
 	if s.Remembers() {
-		known := lead + s.ip() + " saddr map @" + s.Clients()
+		known := mapping + s.ip() + " saddr map @" + s.Clients()
 		if p := s.ClientsPort(); p != 0 {
 			known += fmt.Sprintf(" : %d", p)
 		}
 		rules = append(rules, known)
 	}
-	return append(rules, lead+s.bucket()+" map @"+s.Reals())
+	return append(rules, mapping+s.bucket()+" map @"+s.Reals())
 }
 
 // KeepRule is the rule of the chain that remembers a client. What is new keeps

@@ -135,7 +135,7 @@ func Base(o Object) string {
 
 // stoodOn reports whether a link that the object needs is among those.
 func stoodOn(o Object, links map[string]bool) bool {
-	if s, ok := o.(Steered); ok {
+	if s, ok := o.(EBPFService); ok {
 		return len(links) > 0 && slices.ContainsFunc(s.bases(), func(base string) bool { return links[base] })
 	}
 	return links[Base(o)]
@@ -190,7 +190,7 @@ func Text(ops []Op) string {
 
 func isElement(o Object) bool {
 	switch o.(type) {
-	case Mapping, Member, Proxied, NFTService:
+	case NFTMapping, Member, Proxied, NFTService:
 		return true
 	}
 	return false

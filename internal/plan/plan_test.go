@@ -23,19 +23,19 @@ var (
 	own       = plan.Address{Link: "fv-web", Prefix: prefix("10.0.0.1/32")}
 	local     = plan.Sysctl{Name: "net.ipv4.conf.fv-web.route_localnet", Value: "1"}
 	global    = plan.Sysctl{Name: "net.ipv4.ip_forward", Value: "1"}
-	mapping   = plan.Mapping{Host: addr("0.0.0.0"), Proto: model.TCP, Ports: model.Port(8080), To: addr("10.0.0.2"), ToPort: 80}
-	elsewhere = plan.Mapping{Host: addr("0.0.0.0"), Proto: model.TCP, Ports: model.Port(8080), To: addr("10.0.0.3"), ToPort: 80}
+	mapping   = plan.NFTMapping{Host: addr("0.0.0.0"), Proto: model.TCP, Ports: model.Port(8080), To: addr("10.0.0.2"), ToPort: 80}
+	elsewhere = plan.NFTMapping{Host: addr("0.0.0.0"), Proto: model.TCP, Ports: model.Port(8080), To: addr("10.0.0.3"), ToPort: 80}
 	slow      = plan.Shaper{Link: "fv-web", Rate: 1_000_000}
 	fast      = plan.Shaper{Netns: "/run/netns/web", Link: "eth0", Rate: 10_000_000_000}
 	host      = plan.Address{Link: "fl-net", Prefix: prefix("10.0.0.1/24")}
 )
 
 var (
-	shim    = plan.Branch{Name: "fm-net", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, Owner: "net"}
+	shim    = plan.SubLink{Name: "fm-net", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, Owner: "net"}
 	reached = plan.Route{To: prefix("10.0.0.2/32"), Link: "fm-net", Src: addr("10.0.0.1")}
 )
 
-func branch(change func(*plan.Branch)) plan.Branch { b := shim; change(&b); return b }
+func subLink(change func(*plan.SubLink)) plan.SubLink { b := shim; change(&b); return b }
 
 func with(l plan.Link, change func(*plan.Link)) plan.Link { change(&l); return l }
 
@@ -59,8 +59,8 @@ func TestDiff(t *testing.T) {
 			plan.Address{Netns: "/run/netns/app", Link: "eth0", Prefix: inside.Prefix}, own, local}},
 		{"a link that is missing brings what stands on it", plan.Plan{global, bridge, host, inside, own}, all},
 		{"a wider prefix replaces", plan.Plan{bridge, host}, plan.Plan{bridge, plan.Address{Link: "fl-net", Prefix: prefix("10.0.0.1/16")}}},
-		{"a branch changes in place", plan.Plan{shim, reached}, plan.Plan{branch(func(b *plan.Branch) { b.MTU, b.MAC, b.Owner, b.Quiet = 9000, "02:f1:0a:00:00:09", "lan", true }), reached}},
-		{"a branch of another parent", plan.Plan{shim, reached}, plan.Plan{branch(func(b *plan.Branch) { b.Parent = "eth1" }), reached}},
+		{"a branch changes in place", plan.Plan{shim, reached}, plan.Plan{subLink(func(b *plan.SubLink) { b.MTU, b.MAC, b.Owner, b.Quiet = 9000, "02:f1:0a:00:00:09", "lan", true }), reached}},
+		{"a branch of another parent", plan.Plan{shim, reached}, plan.Plan{subLink(func(b *plan.SubLink) { b.Parent = "eth1" }), reached}},
 		{"bounds go with a link made anew", plan.Plan{veth, slow, fast}, plan.Plan{with(veth, func(l *plan.Link) { l.PeerNetns = "/run/netns/app" }), slow}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -18,10 +18,10 @@ import (
 // objects has one of every kind of object. TestPlansArePastedSafely fails for a
 // kind that is not here.
 var objects = []plan.Object{
-	plan.Uplinks{}, plan.Ingress{}, plan.LocalClients{}, plan.Lead{}, plan.Bounds{}, plan.Grant{}, plan.Branch{}, plan.Cipher{}, plan.CipherPeer{},
-	plan.Device{}, plan.IPoIB{}, plan.FastPath{}, plan.Homeward{}, plan.IPVSService{}, plan.LocalRoute{}, plan.IPVSTable{}, plan.IPVSMember{},
-	plan.Link{}, plan.Address{}, plan.Route{}, plan.Sysctl{}, plan.Table{}, plan.Mapping{}, plan.Member{}, plan.ServiceTable{}, plan.NFTService{},
-	plan.Remnant{}, plan.Shaper{}, plan.Steered{}, plan.Tunnel{}, plan.Forwarding{}, plan.Neighbor{}, plan.Untracked{}, plan.Listener{},
+	plan.Uplinks{}, plan.Ingress{}, plan.LocalClients{}, plan.EBPFMapping{}, plan.BindHooks{}, plan.Grant{}, plan.SubLink{}, plan.WireGuard{}, plan.WireGuardPeer{},
+	plan.Device{}, plan.IPoIB{}, plan.FastPath{}, plan.LocalRealEgress{}, plan.IPVSService{}, plan.LocalRoute{}, plan.IPVSTable{}, plan.IPVSMember{},
+	plan.Link{}, plan.Address{}, plan.Route{}, plan.Sysctl{}, plan.Table{}, plan.NFTMapping{}, plan.Member{}, plan.ServiceTable{}, plan.NFTService{},
+	plan.StaleLink{}, plan.Shaper{}, plan.EBPFService{}, plan.Tunnel{}, plan.Forwarding{}, plan.Neighbor{}, plan.NoTrack{}, plan.Listener{},
 	plan.Reservation{}, plan.VirtualAddress{}, plan.Guard{}, plan.FilterChain{}, plan.Proxied{},
 }
 

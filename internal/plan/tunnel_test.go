@@ -16,8 +16,8 @@ func TestDiffOfOverlays(t *testing.T) {
 	moved := plan.Forwarding{Link: "fx-net", MAC: mac, Remote: addr("192.0.2.3")}
 	neighbor := plan.Neighbor{Link: "fl-net", Addr: addr("10.9.0.130"), MAC: mac}
 	renewed := plan.Neighbor{Link: "fl-net", Addr: addr("10.9.0.130"), MAC: "02:00:00:00:00:07"}
-	cipher := plan.Cipher{Name: "fw-net", KeyFile: "/etc/fairlead/net.key", Local: addr("192.0.2.1"), Port: 51820, MTU: 1440, Owner: "net"}
-	elsewhere := cipher
+	wireGuard := plan.WireGuard{Name: "fw-net", KeyFile: "/etc/fairlead/net.key", Local: addr("192.0.2.1"), Port: 51820, MTU: 1440, Owner: "net"}
+	elsewhere := wireGuard
 	elsewhere.Port = 51821
 	foreign := plan.Link{Name: "fw-net", Kind: plan.Bridge, Owner: "net"}
 	all := plan.Plan{tunnel, floods, known, neighbor}
@@ -29,8 +29,8 @@ func TestDiffOfOverlays(t *testing.T) {
 		{"overlay's VNI makes it anew", all, plan.Plan{tunnelWith(func(t *plan.Tunnel) { t.VNI = 43 }), floods, known, neighbor}},
 		{"overlay's host goes", all, plan.Plan{tunnel}},
 		{"sandbox moves to another host", all, plan.Plan{tunnel, floods, moved, renewed}},
-		{"overlay takes another port for WireGuard", plan.Plan{cipher}, plan.Plan{elsewhere}},
-		{"overlay's WireGuard link was another", plan.Plan{foreign}, plan.Plan{cipher}},
+		{"overlay takes another port for WireGuard", plan.Plan{wireGuard}, plan.Plan{elsewhere}},
+		{"overlay's WireGuard link was another", plan.Plan{foreign}, plan.Plan{wireGuard}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			golden.Text(t, "diff "+c.name, plan.Text(plan.Diff(c.have, c.want)))

@@ -40,8 +40,8 @@ func (w *worker) give(c *conn, to *worker) {
 	w.slots.remove(c.slot)
 	w.connected(c.group, -1)
 	to.connected(c.group, 1)
-	for d := range c.way {
-		if c.way[d].piped {
+	for d := range c.half {
+		if c.half[d].piped {
 			w.counts.bulk.Add(-1)
 			to.counts.bulk.Add(1)
 		}

@@ -28,7 +28,7 @@ func (r *registry) commit(cfg Config, want wanted, opened map[socketKey]*socket)
 		everywhere(r.workers, func(w *worker) { w.end(dead) })
 	}
 	r.onOwners(changes, (*worker).admit)
-	r.groups, r.held = want.groups, cfg
+	r.groups, r.config = want.groups, cfg
 	return err
 }
 

@@ -10,7 +10,7 @@ import (
 // client's descriptor, outward the target's; way[d] leads away from fd[d].
 type conn struct {
 	fd         [2]int
-	way        [2]way
+	half       [2]half
 	slot       slotID
 	group      *group
 	from       netip.AddrPort // the client; set only for a PROXY header
@@ -52,11 +52,11 @@ func (c *conn) attach(w *worker) bool {
 func (c *conn) ready(w *worker, events uint32, side direction) {
 	const gone = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
 	if events&(unix.EPOLLIN|gone) != 0 {
-		c.way[side].readable = true
-		c.way[side].ending = c.way[side].ending || events&gone != 0
+		c.half[side].readable = true
+		c.half[side].ending = c.half[side].ending || events&gone != 0
 	}
 	if events&(unix.EPOLLOUT|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
-		c.way[1-side].writable = true
+		c.half[1-side].writable = true
 	}
 	switch {
 	case c.queued:
@@ -71,7 +71,7 @@ func (c *conn) ready(w *worker, events uint32, side direction) {
 		return
 	case c.connecting:
 		c.connecting = false
-		c.way[outward].writable = true
+		c.half[outward].writable = true
 		if c.group.ProxyProtocol != 0 && !c.introduce(w) {
 			return
 		}
@@ -107,7 +107,7 @@ func (c *conn) pump(w *worker) {
 			again = true
 		}
 	}
-	if c.way[inward].done && c.way[outward].done {
+	if c.half[inward].done && c.half[outward].done {
 		c.close(w, closeFD)
 		return
 	}
@@ -130,8 +130,8 @@ func (c *conn) abort(w *worker) { c.close(w, reset) }
 func (c *conn) close(w *worker, end func(fd int)) {
 	end(c.fd[inward])
 	end(c.fd[outward])
-	for d := range c.way {
-		c.way[d].release(w)
+	for d := range c.half {
+		c.half[d].release(w)
 	}
 	c.live = false
 	w.retryAt = 0 // there are free descriptors again

@@ -31,13 +31,13 @@ type flowKey struct {
 // flowTable finds a worker's flows and knows which has been idle longest.
 type flowTable struct {
 	flows map[flowKey]*flow
-	// oneWay and answered are in the order of last use, the oldest first.
-	oneWay, answered *list.List
+	// oneDirection and answered are in the order of last use, the oldest first.
+	oneDirection, answered *list.List
 }
 
 func (t *flowTable) init() {
 	t.flows = map[flowKey]*flow{}
-	t.oneWay, t.answered = list.New(), list.New()
+	t.oneDirection, t.answered = list.New(), list.New()
 }
 
 // get returns the flow of a key, opening it if needed; nil if that fails,
@@ -63,7 +63,7 @@ func (t *flowTable) get(w *worker, key flowKey) *flow {
 		closeFD(fd)
 		return nil
 	}
-	f.place = t.oneWay.PushBack(f)
+	f.place = t.oneDirection.PushBack(f)
 	t.flows[key] = f
 	w.flowing(f.group, 1)
 	return f
@@ -91,18 +91,18 @@ func (t *flowTable) touch(f *flow, now time.Duration, answer bool) {
 	case f.answered:
 		t.answered.MoveToBack(f.place)
 	case answer:
-		t.oneWay.Remove(f.place)
+		t.oneDirection.Remove(f.place)
 		f.answered = true
 		f.place = t.answered.PushBack(f)
 	default:
-		t.oneWay.MoveToBack(f.place)
+		t.oneDirection.MoveToBack(f.place)
 	}
 }
 
 // evict drops the oldest flow, one without an answer if there is any: a
 // flood of forged clients must not push out those that talk.
 func (t *flowTable) evict(w *worker) {
-	oldest := t.oneWay.Front()
+	oldest := t.oneDirection.Front()
 	if oldest == nil {
 		oldest = t.answered.Front()
 	}
@@ -114,7 +114,7 @@ func (t *flowTable) drop(w *worker, f *flow) {
 	if f.answered {
 		t.answered.Remove(f.place)
 	} else {
-		t.oneWay.Remove(f.place)
+		t.oneDirection.Remove(f.place)
 	}
 	delete(t.flows, f.key)
 	w.slots.remove(f.slot)
@@ -128,7 +128,7 @@ func (t *flowTable) expire(w *worker) {
 		return
 	}
 	now := w.now()
-	for f := front(t.oneWay); f != nil && f.used+w.limits.oneWay <= now; f = front(t.oneWay) {
+	for f := front(t.oneDirection); f != nil && f.used+w.limits.oneDirection <= now; f = front(t.oneDirection) {
 		t.drop(w, f)
 	}
 	for f := front(t.answered); f != nil && f.used+w.limits.answered <= now; f = front(t.answered) {
@@ -144,8 +144,8 @@ func (t *flowTable) timeout(w *worker) int {
 	}
 	const never = time.Duration(1<<63 - 1)
 	next := never
-	if f := front(t.oneWay); f != nil {
-		next = f.used + w.limits.oneWay
+	if f := front(t.oneDirection); f != nil {
+		next = f.used + w.limits.oneDirection
 	}
 	if f := front(t.answered); f != nil {
 		next = min(next, f.used+w.limits.answered)

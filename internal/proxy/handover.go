@@ -33,15 +33,15 @@ const handOverLimit = 10 * time.Second
 // 253 (SCM_MAX_FD).
 const rightsBatch = 200
 
-// handed names sockets whose copies come with the message, in this order; the
+// external names sockets whose copies come with the message, in this order; the
 // last message is the response.
-type handed struct {
-	Sockets []handedSocket `json:"sockets,omitempty"`
+type external struct {
+	Sockets []inheritedSocket `json:"sockets,omitempty"`
 	response
 }
 
-// handedSocket is a socketKey. An AddrPort without an address has no text.
-type handedSocket struct {
+// inheritedSocket is a socketKey. An AddrPort without an address has no text.
+type inheritedSocket struct {
 	Proto model.Proto `json:"proto"`
 	Host  netip.Addr  `json:"host"`
 	Port  uint16      `json:"port"`
@@ -56,10 +56,10 @@ func (r *registry) handOver(to io.ReadWriter) error {
 	if err := conn.SetWriteDeadline(time.Now().Add(handOverLimit)); err != nil {
 		return fmt.Errorf("hand over sockets: %w", err)
 	}
-	var batch []handedSocket
+	var batch []inheritedSocket
 	var fds []int
 	flush := func() error {
-		text, err := json.Marshal(handed{Sockets: batch})
+		text, err := json.Marshal(external{Sockets: batch})
 		if err != nil {
 			return fmt.Errorf("hand over sockets: %w", err)
 		}
@@ -74,7 +74,7 @@ func (r *registry) handOver(to io.ReadWriter) error {
 		return nil
 	}
 	for key, s := range r.sockets {
-		batch = append(batch, handedSocket{key.proto, key.addr.Addr(), key.addr.Port()})
+		batch = append(batch, inheritedSocket{key.proto, key.addr.Addr(), key.addr.Port()})
 		fds = append(fds, s.fd)
 		if len(batch) == rightsBatch {
 			if err := flush(); err != nil {
@@ -115,7 +115,7 @@ func (r *registry) curtail(cfg Config) {
 	if dead := r.deadGroups(want); len(dead) > 0 {
 		everywhere(r.workers, func(w *worker) { w.end(dead) })
 	}
-	r.groups, r.held = want.groups, cfg
+	r.groups, r.config = want.groups, cfg
 }
 
 // takeOver makes the empty registry hold what the proxy at a control socket
@@ -197,16 +197,16 @@ func receiveSockets(from *net.UnixConn) (map[socketKey]int, Config, error) {
 	if err := json.NewEncoder(from).Encode(request{ID: 1, Ask: askSockets}); err != nil {
 		return sockets, Config{}, err
 	}
-	var keys []handedSocket
+	var keys []inheritedSocket
 	rights := &rightsReader{from: from}
 	for messages := json.NewDecoder(rights); ; {
-		var m handed
+		var m external
 		err := messages.Decode(&m)
 		if err == nil {
 			err = m.err()
 		}
 		keys = append(keys, m.Sockets...)
-		if err == nil && m.Held == nil {
+		if err == nil && m.Config == nil {
 			continue
 		}
 		if err == nil && len(keys) != len(rights.fds) {
@@ -221,7 +221,7 @@ func receiveSockets(from *net.UnixConn) (map[socketKey]int, Config, error) {
 		for i, k := range keys {
 			sockets[socketKey{k.Proto, netip.AddrPortFrom(k.Host, k.Port)}] = rights.fds[i]
 		}
-		return sockets, *m.Held, nil
+		return sockets, *m.Config, nil
 	}
 }
 

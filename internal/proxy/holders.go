@@ -84,7 +84,7 @@ func (h *holders) table(path string, proto model.Proto) (map[uint16][]uint64, er
 // parseHolders reads the format of /proc/net/tcp.
 func parseHolders(r io.Reader, proto model.Proto) (map[uint16][]uint64, error) {
 	const listening = "0A"
-	held := map[uint16][]uint64{}
+	sockets := map[uint16][]uint64{}
 	lines := bufio.NewScanner(r)
 	lines.Scan() // the heading
 	for lines.Scan() {
@@ -104,7 +104,7 @@ func parseHolders(r io.Reader, proto model.Proto) (map[uint16][]uint64, error) {
 		if err != nil {
 			return nil, fmt.Errorf("parse inode: %w", err)
 		}
-		held[uint16(port)] = append(held[uint16(port)], inode)
+		sockets[uint16(port)] = append(sockets[uint16(port)], inode)
 	}
-	return held, lines.Err()
+	return sockets, lines.Err()
 }

@@ -114,7 +114,7 @@ func (k Keeping) connect(ctx context.Context) (*Proxy, error) {
 		return nil, errors.Join(fmt.Errorf("find the proxy at %s: %w", k.Socket, err), conn.Close())
 	}
 	// It answers, so its pid is not another's by now.
-	if _, err := p.Held(ctx); errors.Is(err, errStopped) {
+	if _, err := p.CurrentConfig(ctx); errors.Is(err, errStopped) {
 		return nil, p.Part()
 	} else if err != nil {
 		return nil, errors.Join(fmt.Errorf("find the proxy at %s (pid %d): %w: end that process", k.Socket, p.pid, err), p.Part())
@@ -178,16 +178,16 @@ func (p *Proxy) runsOurProgram() (bool, error) {
 	return os.SameFile(theirs, ours), nil
 }
 
-// Held returns what the proxy holds.
-func (p *Proxy) Held(ctx context.Context) (Config, error) {
-	answer, err := p.call(ctx, request{Ask: askHeld})
-	if err == nil && answer.Held == nil {
+// CurrentConfig returns what the proxy holds.
+func (p *Proxy) CurrentConfig(ctx context.Context) (Config, error) {
+	answer, err := p.call(ctx, request{Ask: askConfig})
+	if err == nil && answer.Config == nil {
 		err = errors.New("it does not know")
 	}
 	if err != nil {
 		return Config{}, fmt.Errorf("ask the proxy what it holds: %w", err)
 	}
-	return *answer.Held, nil
+	return *answer.Config, nil
 }
 
 // Part lets a kept proxy go on without us.

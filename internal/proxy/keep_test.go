@@ -130,9 +130,9 @@ func found(t *testing.T, at Keeping) *Proxy {
 	return p
 }
 
-func held(t *testing.T, p *Proxy) Config {
+func buffered(t *testing.T, p *Proxy) Config {
 	t.Helper()
-	cfg, err := p.Held(t.Context())
+	cfg, err := p.CurrentConfig(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestKeptProxyOutlivesItsParent(t *testing.T) {
 	exchange(t, dial(t, "[::1]:8001"), "hello")
 	for range 2 {
 		p := found(t, at)
-		if got := held(t, p); p.PID() != pid || !reflect.DeepEqual(got, cfg) {
+		if got := buffered(t, p); p.PID() != pid || !reflect.DeepEqual(got, cfg) {
 			t.Errorf("found %d, which holds %+v; want %d, %+v", p.PID(), got, pid, cfg)
 		}
 		set(t, p, cfg)
@@ -293,8 +293,8 @@ func TestAnotherProgramTakesOver(t *testing.T) {
 	p := found(t, at)
 	stop.Store(true)
 	load.Wait()
-	if p.PID() == pid || !reflect.DeepEqual(held(t, p), cfg) {
-		t.Errorf("%d has taken over from %d, and holds %+v", p.PID(), pid, held(t, p))
+	if p.PID() == pid || !reflect.DeepEqual(buffered(t, p), cfg) {
+		t.Errorf("%d has taken over from %d, and holds %+v", p.PID(), pid, buffered(t, p))
 	}
 	exchange(t, first, "still with the old one")
 	ask(t, client, "new", "new")
@@ -328,7 +328,7 @@ func TestTakeOverThatFailsLeavesTheOldOne(t *testing.T) {
 	at.Errors = filepath.Join(t.TempDir(), "not", "there")
 	p := found(t, at)
 	exchange(t, dial(t, "127.0.0.1:8001"), "hello")
-	if p.PID() != pid || !reflect.DeepEqual(held(t, p), cfg) {
+	if p.PID() != pid || !reflect.DeepEqual(buffered(t, p), cfg) {
 		t.Errorf("found %d, want %d", p.PID(), pid)
 	}
 }

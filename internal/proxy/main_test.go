@@ -37,10 +37,10 @@ func TestMain(m *testing.M) {
 	child.Dispatch(child.Roles{
 		Role: Main,
 		briskRole: func() int {
-			return run(limits{answered: 300 * time.Millisecond, oneWay: time.Minute, flows: 4, empty: 100 * time.Millisecond})
+			return run(limits{answered: 300 * time.Millisecond, oneDirection: time.Minute, flows: 4, empty: 100 * time.Millisecond})
 		},
 		curtRole: func() int {
-			return run(limits{answered: time.Minute, oneWay: 150 * time.Millisecond, flows: 4, empty: time.Minute})
+			return run(limits{answered: time.Minute, oneDirection: 150 * time.Millisecond, flows: 4, empty: time.Minute})
 		},
 		parentRole: intermediateParent, keeperRole: keeper, strangerRole: stranger,
 	})
@@ -58,8 +58,8 @@ func TestMain(m *testing.M) {
 		}
 	}
 	// The kernel puts an IPv6 address's route there a little later.
-	for late := time.Now().Add(patience); exec.Command("ip", "route", "get", "fd00:77::1").Run() != nil; {
-		if time.Now().After(late) {
+	for needsRestart := time.Now().Add(patience); exec.Command("ip", "route", "get", "fd00:77::1").Run() != nil; {
+		if time.Now().After(needsRestart) {
 			fmt.Fprintln(os.Stderr, "there is no route to fd00:77::1")
 			os.Exit(1)
 		}

@@ -33,8 +33,8 @@ func (p *pipePool) get() (pipe, unix.Errno) {
 }
 
 // put takes a pipe back; one that still holds bytes is closed.
-func (p *pipePool) put(old pipe, held int) {
-	if held > 0 || len(p.idle) >= idlePipes {
+func (p *pipePool) put(old pipe, sockets int) {
+	if sockets > 0 || len(p.idle) >= idlePipes {
 		closeFD(old.read)
 		closeFD(old.write)
 		return

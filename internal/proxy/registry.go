@@ -15,7 +15,7 @@ type registry struct {
 	workers []*worker
 	groups  map[plan.Listener]*group
 	sockets map[socketKey]*socket
-	held    Config
+	config  Config
 	next    int // worker for the next listening socket
 }
 

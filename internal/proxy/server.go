@@ -25,9 +25,9 @@ type limits struct {
 	// than the 60 s retry of DNS, SIP and QUIC keepalives needs, shorter
 	// than conntrack's 120 s, so that a NAT before us forgets later than we.
 	answered time.Duration
-	// oneWay is the idle time of a flow without an answer, as conntrack's:
+	// oneDirection is the idle time of a flow without an answer, as conntrack's:
 	// a scan or a spoofed flood must not fill the table for long.
-	oneWay time.Duration
+	oneDirection time.Duration
 	// flows is the number of UDP flows of one worker; the oldest goes first.
 	// Each takes a descriptor and about 2 KB of kernel memory.
 	flows int
@@ -37,7 +37,7 @@ type limits struct {
 }
 
 func defaultLimits() limits {
-	return limits{answered: 90 * time.Second, oneWay: 30 * time.Second, flows: 8192, empty: 10 * time.Second}
+	return limits{answered: 90 * time.Second, oneDirection: 30 * time.Second, flows: 8192, empty: 10 * time.Second}
 }
 
 // Main is the child's main function.
@@ -151,11 +151,11 @@ func (s *server) answer(ask request, control io.ReadWriter) response {
 		answer.Stats = total(s.workers)
 	case ask.Ask == askEach:
 		answer.Each = s.ports.each()
-	case ask.Ask == askHeld:
-		answer.Held = &s.ports.held
+	case ask.Ask == askConfig:
+		answer.Config = &s.ports.config
 	case ask.Ask == askSockets:
 		answer.fail(s.ports.handOver(control))
-		answer.Held = &s.ports.held
+		answer.Config = &s.ports.config
 	case ask.Ask == askLeave:
 		answer.fail(s.leave())
 	default:
@@ -168,7 +168,7 @@ func (s *server) answer(ask request, control io.ReadWriter) response {
 func (s *server) set(cfg Config) error {
 	err := s.ports.set(cfg)
 	if s.stay != nil {
-		s.stay.curtailBefore(s.ports.held)
+		s.stay.curtailBefore(s.ports.config)
 		s.rest()
 	}
 	return err

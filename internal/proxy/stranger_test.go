@@ -92,7 +92,7 @@ func TestStrangersAreNoParents(t *testing.T) {
 	if got := beStranger(t, at.Socket); !strings.Contains(got, "EOF") && !strings.Contains(got, "reset") && !strings.Contains(got, "broken pipe") {
 		t.Errorf("another user at an open socket: %s", got)
 	}
-	if got := held(t, found(t, at)); !reflect.DeepEqual(got, cfg) {
+	if got := buffered(t, found(t, at)); !reflect.DeepEqual(got, cfg) {
 		t.Errorf("it holds %+v", got)
 	}
 	at.Socket += "2"

@@ -38,8 +38,8 @@ const (
 	askStats question = ""
 	// askEach is for the counters of each listener.
 	askEach question = "each"
-	// askHeld is for what the proxy holds.
-	askHeld question = "held"
+	// askConfig is for what the proxy holds.
+	askConfig question = "held"
 	// askSockets is for copies of all sockets; see handover.go.
 	askSockets question = "sockets"
 	// askLeave makes a proxy close its copies and go on with nothing but the
@@ -49,12 +49,12 @@ const (
 
 // response answers the request of the same ID.
 type response struct {
-	ID    uint64          `json:"id"`
-	Stats Stats           `json:"stats,omitzero"`
-	Each  []ListenerStats `json:"each,omitempty"`
-	Held  *Config         `json:"held,omitempty"`
-	Bind  *bindFault      `json:"bind,omitempty"`
-	Fault string          `json:"fault,omitempty"`
+	ID     uint64          `json:"id"`
+	Stats  Stats           `json:"stats,omitzero"`
+	Each   []ListenerStats `json:"each,omitempty"`
+	Config *Config         `json:"held,omitempty"`
+	Bind   *bindFault      `json:"bind,omitempty"`
+	Fault  string          `json:"fault,omitempty"`
 	// Left says that the proxy has a successor, and what was asked is for that.
 	Left bool `json:"left,omitempty"`
 }

@@ -12,8 +12,8 @@ import (
 	"fairlead/internal/promise"
 )
 
-// Way is a way to lead a host port to an endpoint. All methods are pure.
-type Way interface {
+// Mode is a way to lead a host port to an endpoint. All methods are pure.
+type Mode interface {
 	// Name is the way's name in the model.
 	Name() model.Via
 	// Needs lists the kernel features without which it cannot work.

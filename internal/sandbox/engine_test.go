@@ -26,7 +26,7 @@ type engine struct {
 	mu     sync.Mutex
 	// containers are by name; the first part of an id finds them, too.
 	containers map[string]container
-	news       map[chan string]bool
+	events     map[chan string]bool
 	// ending sends away who comes while the engine ends.
 	ending bool
 	// broken is what the engine says to everything, if not nothing.
@@ -41,7 +41,7 @@ type container struct {
 
 func newEngine(t *testing.T, socket string) *engine {
 	t.Helper()
-	e := &engine{t: t, socket: socket, containers: map[string]container{}, news: map[chan string]bool{}}
+	e := &engine{t: t, socket: socket, containers: map[string]container{}, events: map[chan string]bool{}}
 	e.start()
 	t.Cleanup(e.stop)
 	return e
@@ -74,10 +74,10 @@ func (e *engine) start() {
 func (e *engine) stop() {
 	e.mu.Lock()
 	e.ending = true
-	for c := range e.news {
+	for c := range e.events {
 		close(c)
 	}
-	clear(e.news)
+	clear(e.events)
 	e.mu.Unlock()
 	e.server.Close()
 	e.mu.Lock()
@@ -89,8 +89,8 @@ func (e *engine) set(name string, c container) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.containers[name] = c
-	for news := range e.news {
-		news <- c.status
+	for events := range e.events {
+		events <- c.status
 	}
 }
 
@@ -103,7 +103,7 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case broken != "":
 		http.Error(w, fmt.Sprintf(`{"message":%q}`, broken), http.StatusInternalServerError)
 	case r.URL.Path == "/events":
-		e.tell(w, r)
+		e.notify(w, r)
 	case inspect:
 		e.inspect(w, name)
 	default:
@@ -128,15 +128,15 @@ func (e *engine) inspect(w http.ResponseWriter, text string) {
 	http.Error(w, `{"message":"No such container: `+text+`"}`, http.StatusNotFound)
 }
 
-func (e *engine) tell(w http.ResponseWriter, r *http.Request) {
+func (e *engine) notify(w http.ResponseWriter, r *http.Request) {
 	if filters := r.URL.Query().Get("filters"); !json.Valid([]byte(filters)) {
 		e.t.Errorf("events are asked for with the filters %q", filters)
 	}
-	news := make(chan string, 16)
+	events := make(chan string, 16)
 	e.mu.Lock()
 	ending := e.ending
 	if !ending {
-		e.news[news] = true
+		e.events[events] = true
 	}
 	e.mu.Unlock()
 	if ending {
@@ -148,10 +148,10 @@ func (e *engine) tell(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 			e.mu.Lock()
-			delete(e.news, news)
+			delete(e.events, events)
 			e.mu.Unlock()
 			return
-		case status, ok := <-news:
+		case status, ok := <-events:
 			if !ok {
 				return
 			}

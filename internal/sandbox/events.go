@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newsOfContainers asks an engine for what changes where containers are found;
+// containerEvents asks an engine for what changes where containers are found;
 // "died" is podman's word.
-var newsOfContainers = "/events?filters=" + url.QueryEscape(`{"type":["container"],"event":["start","die","died","rename"]}`)
+var containerEvents = "/events?filters=" + url.QueryEscape(`{"type":["container"],"event":["start","die","died","rename"]}`)
 
 // The pauses between attempts to reach an engine. A socket is seen before it
 // is listened at, so one that answers nobody is tried for a moment; longer
@@ -58,7 +58,7 @@ func retryable(err error) bool {
 // follow ticks once when the engine answers and again with all it tells, until
 // it ends.
 func (w *watcher) follow(ctx context.Context, socket string) (connected bool, err error) {
-	answer, err := get(ctx, socket, newsOfContainers)
+	answer, err := get(ctx, socket, containerEvents)
 	if err != nil {
 		return false, err
 	}

@@ -51,9 +51,9 @@ func ownSys() error {
 	if err != nil {
 		return err
 	}
-	held := make([]int, len(below))
+	inUse := make([]int, len(below))
 	for i, path := range below {
-		if held[i], err = unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
+		if inUse[i], err = unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
 			return err
 		}
 	}
@@ -66,7 +66,7 @@ func ownSys() error {
 		return err
 	}
 	for i, path := range below {
-		err := unix.Mount(fmt.Sprintf("/proc/thread-self/fd/%d", held[i]), path, "", unix.MS_MOVE, "")
+		err := unix.Mount(fmt.Sprintf("/proc/thread-self/fd/%d", inUse[i]), path, "", unix.MS_MOVE, "")
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("%s: %w", path, err)
 		}

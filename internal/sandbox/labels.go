@@ -78,7 +78,7 @@ func (e Engine) Labelled(ctx context.Context, label, id string) ([]Labelled, err
 // FollowLabelled tells what happens to containers with a label, until the
 // engine ends, or ctx. Told is called once before, when nothing
 // is missed any more.
-func (e Engine) FollowLabelled(ctx context.Context, label string, told func(), tell func(Happened)) error {
+func (e Engine) FollowLabelled(ctx context.Context, label string, notified func(), notify func(Happened)) error {
 	filter := filters(map[string][]string{"type": {"container"}, "label": {label}, "event": {"create", "start", "die", "destroy"}})
 	answer, err := get(ctx, string(e), "/events?filters="+filter)
 	if err != nil {
@@ -88,13 +88,13 @@ func (e Engine) FollowLabelled(ctx context.Context, label string, told func(), t
 	if answer.StatusCode != http.StatusOK {
 		return refusal(answer)
 	}
-	told()
+	notified()
 	for read := json.NewDecoder(answer.Body); ; {
 		var h Happened
 		if err := read.Decode(&h); err != nil {
 			return err
 		}
-		tell(h)
+		notify(h)
 	}
 }
 

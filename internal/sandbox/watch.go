@@ -103,9 +103,9 @@ func (w *watcher) end() {
 }
 
 // tick tells that something may have changed.
-func (w *watcher) tick() { poke(w.ticks) }
+func (w *watcher) tick() { wake(w.ticks) }
 
-func poke(c chan struct{}) {
+func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -171,7 +171,7 @@ func (w *watcher) arm() error {
 		_ = unix.Stat(e.socket, &is) // absent is the zero value
 		if is.Dev != e.is.Dev || is.Ino != e.is.Ino || is.Ctim != e.is.Ctim {
 			e.is = is
-			poke(e.came)
+			wake(e.came)
 		}
 	}
 	return nil
@@ -180,13 +180,13 @@ func (w *watcher) arm() error {
 // watch watches a directory and the nearest above it that exists, and returns
 // the watch of the directory, -1 when it does not exist.
 func (w *watcher) watch(dir string) (int, error) {
-	const news = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_ONLYDIR
-	own, err := unix.InotifyAddWatch(w.inotify, dir, news)
+	const events = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_ONLYDIR
+	own, err := unix.InotifyAddWatch(w.inotify, dir, events)
 	if err == nil {
 		dir = filepath.Dir(dir)
 	}
 	for ; ; dir = filepath.Dir(dir) {
-		_, above := unix.InotifyAddWatch(w.inotify, dir, news)
+		_, above := unix.InotifyAddWatch(w.inotify, dir, events)
 		if above == nil {
 			return own, nil
 		}

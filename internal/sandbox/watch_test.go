@@ -87,7 +87,7 @@ func TestWatchEngine(t *testing.T) {
 func (e *engine) followed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.news) > 0
+	return len(e.events) > 0
 }
 
 // TestWatchEnds: with its context, Watch lets go of the engine.

@@ -28,7 +28,7 @@ func openDatabase(path, pid string, noSync bool) (*database, error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockPatience, NoSync: noSync, NoGrowSync: noSync, NoFreelistSync: true})
 	if errors.Is(err, bbolterrors.ErrTimeout) {
 		holder, _ := os.ReadFile(pid) // it may have ended just now
-		return nil, &HeldError{Path: path, PID: string(holder)}
+		return nil, &InUseError{Path: path, PID: string(holder)}
 	}
 	if errors.Is(err, bbolterrors.ErrInvalid) || errors.Is(err, bbolterrors.ErrChecksum) || errors.Is(err, bbolterrors.ErrVersionMismatch) {
 		return nil, fmt.Errorf("open store %s: %w: put a copy of it back, or move it away to begin anew", path, err)

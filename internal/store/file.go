@@ -25,20 +25,20 @@ type Places struct {
 	Run string
 }
 
-// HeldError says that another process has the databases open.
-type HeldError struct {
+// InUseError says that another process has the databases open.
+type InUseError struct {
 	Path string
 	// PID of the process, 0 where it is not known.
 	PID string
 }
 
 // Error names the holder.
-func (e *HeldError) Error() string {
+func (e *InUseError) Error() string {
 	holder := "another process"
 	if e.PID != "" {
 		holder = "process " + e.PID
 	}
-	return fmt.Sprintf("open %s: %s holds it: stop that daemon, or give this one a --state and --run of its own", e.Path, holder)
+	return fmt.Sprintf("open %s: %s holds it: stop that daemon, or give this one a --state-dir and --run-dir of its own", e.Path, holder)
 }
 
 // File keeps the record and the wishes in files, of which one process at a
@@ -55,8 +55,8 @@ type File struct {
 	services *table[model.VirtualService]
 	// Attachments and publishes are in one database or the other, as the
 	// attachment is kept or not.
-	attachments, guests     *table[model.Attachment]
-	publishes, guestPublish *table[model.Publish]
+	attachments, passingAttachments *table[model.Attachment]
+	publishes, externalPublish      *table[model.Publish]
 
 	lastingNotes, passingNotes *Notes
 }
@@ -80,7 +80,7 @@ type lease struct {
 	Lease    []netip.Addr
 }
 
-// OpenFile opens the databases, or makes them. The error is a *HeldError when
+// OpenFile opens the databases, or makes them. The error is a *InUseError when
 // another process has them open. What is of another boot is forgotten.
 func OpenFile(at Places) (*File, error) {
 	f := &File{pid: filepath.Join(at.Run, "pid")}
@@ -122,15 +122,15 @@ func (f *File) open(at Places) error {
 	if another {
 		f.awaitSandboxes()
 	}
-	return errors.Join(f.memory.Save(f.record()), f.memory.SaveWishes(f.wishes()))
+	return errors.Join(f.memory.Save(f.record()), f.memory.SaveDesired(f.stored()))
 }
 
 // awaitSandboxes notes that no sandbox outlives a reboot: what is at its path
 // is another.
 func (f *File) awaitSandboxes() {
-	for name, a := range f.attachments.held {
+	for name, a := range f.attachments.rows {
 		a.Sandbox, a.Namespace, a.Lease = "", "", model.Lease{}
-		f.attachments.held[name] = a
+		f.attachments.rows[name] = a
 	}
 }
 
@@ -140,8 +140,8 @@ func (f *File) declare() {
 	f.services = newTable(f.lasting, "services", func(v model.VirtualService) string { return v.Name }, model.VirtualService.Equal)
 	f.attachments = newTable(f.lasting, "attachments", attachmentName, model.Attachment.Equal)
 	f.publishes = newTable(f.lasting, "publishes", publishKey, model.Publish.Equal)
-	f.guests = newTable(f.boot, "attachments", attachmentName, model.Attachment.Equal)
-	f.guestPublish = newTable(f.boot, "publishes", publishKey, model.Publish.Equal)
+	f.passingAttachments = newTable(f.boot, "attachments", attachmentName, model.Attachment.Equal)
+	f.externalPublish = newTable(f.boot, "publishes", publishKey, model.Publish.Equal)
 	f.lastingNotes, f.passingNotes = newNotes(f, f.lasting), newNotes(f, f.boot)
 	f.desired = recordTables{
 		networks:  newTable(f.boot, "desired networks", networkName, model.Network.Equal),
@@ -185,17 +185,17 @@ func (f *File) record() Record {
 	return r
 }
 
-func (f *File) wishes() model.Wishes {
-	w := model.Wishes{Networks: f.networks.all(), Attachments: f.attachments.all(), Publishes: f.publishes.all(), Services: f.services.all()}
+func (f *File) stored() model.Desired {
+	w := model.Desired{Networks: f.networks.all(), Attachments: f.attachments.all(), Publishes: f.publishes.all(), Services: f.services.all()}
 	// An attachment that was being moved from one database to the other is in
 	// both.
-	for _, a := range f.guests.all() {
-		if _, kept := f.attachments.held[a.Name]; !kept {
+	for _, a := range f.passingAttachments.all() {
+		if _, kept := f.attachments.rows[a.Name]; !kept {
 			w.Attachments = append(w.Attachments, a)
 		}
 	}
-	for _, p := range f.guestPublish.all() {
-		if _, kept := f.publishes.held[publishKey(p)]; !kept {
+	for _, p := range f.externalPublish.all() {
+		if _, kept := f.publishes.rows[publishKey(p)]; !kept {
 			w.Publishes = append(w.Publishes, p)
 		}
 	}
@@ -224,40 +224,40 @@ func (f *File) Save(r Record) error {
 	return err
 }
 
-// Wishes returns the wishes last saved, ordered as Load does.
-func (f *File) Wishes() (model.Wishes, error) { return f.memory.Wishes() }
+// Desired returns the wishes last saved, ordered as Load does.
+func (f *File) Desired() (model.Desired, error) { return f.memory.Desired() }
 
-// SaveWishes replaces the wishes.
-func (f *File) SaveWishes(w model.Wishes) error {
+// SaveDesired replaces the wishes.
+func (f *File) SaveDesired(w model.Desired) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w = w.Clone()
 	var kept []model.Attachment
-	guests := make([]model.Attachment, 0, len(w.Attachments))
+	externals := make([]model.Attachment, 0, len(w.Attachments))
 	lasts := map[string]bool{}
 	for _, a := range w.Attachments {
 		if lasts[a.Name] = a.Keep; a.Keep {
 			kept = append(kept, a)
 		} else {
-			guests = append(guests, a)
+			externals = append(externals, a)
 		}
 	}
-	var publishes, guestPublish []model.Publish
+	var publishes, passingPublishes []model.Publish
 	for _, p := range w.Publishes {
 		if lasts[p.Endpoint] {
 			publishes = append(publishes, p)
 		} else {
-			guestPublish = append(guestPublish, p)
+			passingPublishes = append(passingPublishes, p)
 		}
 	}
 	err := f.lasting.write(f.networks.set(w.Networks), f.attachments.set(kept), f.publishes.set(publishes), f.services.set(w.Services))
 	if err == nil {
-		err = f.boot.write(f.guests.set(guests), f.guestPublish.set(guestPublish))
+		err = f.boot.write(f.passingAttachments.set(externals), f.externalPublish.set(passingPublishes))
 	}
 	if err != nil {
 		return err
 	}
-	return f.memory.SaveWishes(w)
+	return f.memory.SaveDesired(w)
 }
 
 // Close lets go of the files.

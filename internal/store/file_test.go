@@ -38,23 +38,23 @@ func again(t *testing.T, f *store.File, at store.Places) *store.File {
 func TestTheNextProcessFindsAll(t *testing.T) {
 	at := places(t)
 	f := open(t, at)
-	if err := errors.Join(f.Save(record()), f.SaveWishes(wishes())); err != nil {
+	if err := errors.Join(f.Save(record()), f.SaveDesired(desired())); err != nil {
 		t.Fatal(err)
 	}
 	f = again(t, f, at)
 	if r, err := f.Load(); err != nil || !reflect.DeepEqual(r, record()) {
 		t.Errorf("record: %+v, %v", r, err)
 	}
-	if w, err := f.Wishes(); err != nil || !reflect.DeepEqual(w, wishes()) {
+	if w, err := f.Desired(); err != nil || !reflect.DeepEqual(w, desired()) {
 		t.Errorf("wishes: %+v, %v", w, err)
 	}
 
 	// What changes or goes does so in the files, too.
-	changed, fewer := record(), wishes()
+	changed, fewer := record(), desired()
 	changed.Settings[0].Before, changed.Desired.Publishes, changed.Leases = "1", nil, nil
 	fewer.Attachments, fewer.Publishes = fewer.Attachments[:1], fewer.Publishes[:1]
 	fewer.Attachments[0].Keep = false
-	if err := errors.Join(f.Save(changed), f.SaveWishes(fewer)); err != nil {
+	if err := errors.Join(f.Save(changed), f.SaveDesired(fewer)); err != nil {
 		t.Fatal(err)
 	}
 	f = again(t, f, at)
@@ -62,7 +62,7 @@ func TestTheNextProcessFindsAll(t *testing.T) {
 	if r, err := f.Load(); err != nil || !reflect.DeepEqual(r, changed) {
 		t.Errorf("changed record: %+v, %v", r, err)
 	}
-	if w, err := f.Wishes(); err != nil || !reflect.DeepEqual(w, fewer) {
+	if w, err := f.Desired(); err != nil || !reflect.DeepEqual(w, fewer) {
 		t.Errorf("changed wishes: %+v, %v", w, err)
 	}
 }
@@ -71,7 +71,7 @@ func TestTheNextProcessFindsAll(t *testing.T) {
 func TestAnotherBoot(t *testing.T) {
 	at := places(t)
 	f := open(t, at)
-	if err := errors.Join(f.Save(record()), f.SaveWishes(wishes()), f.Close()); err != nil {
+	if err := errors.Join(f.Save(record()), f.SaveDesired(desired()), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	db, err := bbolt.Open(filepath.Join(at.Run, "boot.db"), 0o600, nil)
@@ -88,10 +88,10 @@ func TestAnotherBoot(t *testing.T) {
 	if r, err := f.Load(); err != nil || !reflect.DeepEqual(r, store.Record{}) {
 		t.Errorf("of the kernel's state before the reboot is left: %+v, %v", r, err)
 	}
-	want := wishes()
+	want := desired()
 	want.Attachments, want.Publishes = want.Attachments[:1], want.Publishes[:1]
 	want.Attachments[0].Namespace = ""
-	if w, err := f.Wishes(); err != nil || !reflect.DeepEqual(w, want) {
+	if w, err := f.Desired(); err != nil || !reflect.DeepEqual(w, want) {
 		t.Errorf("wishes: %+v, %v; want what is kept", w, err)
 	}
 }
@@ -101,8 +101,8 @@ func TestOneOwner(t *testing.T) {
 	f := open(t, at)
 	defer f.Close()
 	_, err := store.OpenFile(at)
-	var held *store.HeldError
-	if !errors.As(err, &held) || held.PID != fmt.Sprint(os.Getpid()) {
+	var inUse *store.InUseError
+	if !errors.As(err, &inUse) || inUse.PID != fmt.Sprint(os.Getpid()) {
 		t.Errorf("a second owner: %v", err)
 	}
 }
@@ -127,15 +127,15 @@ func TestManyChanges(t *testing.T) {
 	at := places(t)
 	f := open(t, at)
 	for _, n := range []int{300, 10, 200, 0, 5} {
-		var w model.Wishes
+		var w model.Desired
 		for i := range n {
 			w.Attachments = append(w.Attachments, model.Attachment{Endpoint: model.Endpoint{Name: fmt.Sprintf("box%03d", i)}, Keep: i%2 == 0, Ref: fmt.Sprint(n)})
 		}
-		if err := f.SaveWishes(w); err != nil {
+		if err := f.SaveDesired(w); err != nil {
 			t.Fatal(err)
 		}
 		f = again(t, f, at)
-		got, err := f.Wishes()
+		got, err := f.Desired()
 		if err != nil || len(got.Attachments) != n {
 			t.Fatalf("%d attachments, %v; want %d", len(got.Attachments), err, n)
 		}

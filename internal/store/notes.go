@@ -35,8 +35,8 @@ func (f *File) Passing() *Notes { return f.passingNotes }
 func (n *Notes) All() map[string]json.RawMessage {
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
-	all := make(map[string]json.RawMessage, len(n.table.held))
-	for key, v := range n.table.held {
+	all := make(map[string]json.RawMessage, len(n.table.rows))
+	for key, v := range n.table.rows {
 		all[key] = v.Text
 	}
 	return all
@@ -59,8 +59,8 @@ func (n *Notes) Put(notes map[string]any) error {
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
 	maps.DeleteFunc(put, func(key string, v any) bool {
-		_, held := n.table.held[key]
-		return v == nil && !held
+		_, inUse := n.table.rows[key]
+		return v == nil && !inUse
 	})
 	return n.database.write(n.table.change(put))
 }

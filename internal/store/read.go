@@ -13,16 +13,16 @@ import (
 	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
-// ReadWishes returns the wishes that a process stored which runs no more. The
-// error is a *HeldError if one has the databases open, and wraps os.ErrNotExist
+// ReadDesired returns the wishes that a process stored which runs no more. The
+// error is a *InUseError if one has the databases open, and wraps os.ErrNotExist
 // if nothing was stored. It writes nothing.
-func ReadWishes(at Places) (model.Wishes, error) {
+func ReadDesired(at Places) (model.Desired, error) {
 	f := &File{pid: filepath.Join(at.Run, "pid")}
-	w, err := f.readWishes(at)
+	w, err := f.readDesired(at)
 	return w, errors.Join(err, f.closeAll())
 }
 
-func (f *File) readWishes(at Places) (w model.Wishes, err error) {
+func (f *File) readDesired(at Places) (w model.Desired, err error) {
 	if f.lasting, err = readDatabase(filepath.Join(at.State, "fairlead.db"), f.pid); err != nil {
 		return w, err
 	}
@@ -52,7 +52,7 @@ func (f *File) readWishes(at Places) (w model.Wishes, err error) {
 	if !current {
 		f.awaitSandboxes()
 	}
-	return f.wishes(), nil
+	return f.stored(), nil
 }
 
 // readDatabase opens a database to read it.
@@ -60,7 +60,7 @@ func readDatabase(path, pid string) (*database, error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockPatience, ReadOnly: true})
 	if errors.Is(err, bbolterrors.ErrTimeout) {
 		holder, _ := os.ReadFile(pid) // it may have ended just now
-		return nil, &HeldError{Path: path, PID: string(holder)}
+		return nil, &InUseError{Path: path, PID: string(holder)}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read store %s: %w", path, err)

@@ -92,7 +92,7 @@ func (r Record) Clone() Record {
 type Memory struct {
 	mu     sync.Mutex
 	record Record
-	wishes model.Wishes
+	wanted model.Desired
 }
 
 // Load returns the record last saved, the zero Record at first.
@@ -115,17 +115,17 @@ func (m *Memory) take(r Record) {
 	m.record = r
 }
 
-// Wishes returns the wishes last saved, none at first.
-func (m *Memory) Wishes() (model.Wishes, error) {
+// Desired returns the wishes last saved, none at first.
+func (m *Memory) Desired() (model.Desired, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.wishes.Clone(), nil
+	return m.wanted.Clone(), nil
 }
 
-// SaveWishes replaces the wishes.
-func (m *Memory) SaveWishes(w model.Wishes) error {
+// SaveDesired replaces the wishes.
+func (m *Memory) SaveDesired(w model.Desired) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.wishes = w.Clone()
+	m.wanted = w.Clone()
 	return nil
 }

@@ -38,8 +38,8 @@ func spoil(r store.Record) {
 	r.Virtual[0].Link = "x"
 }
 
-func wishes() model.Wishes {
-	return model.Wishes{
+func desired() model.Desired {
+	return model.Desired{
 		Networks: []model.Network{{Name: "lan", Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.0.0.0/24")}}}},
 		Attachments: []model.Attachment{
 			{Endpoint: model.Endpoint{Name: "kept", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.3")}}, Ref: "web", Namespace: "cookie 2", Keep: true},
@@ -54,8 +54,8 @@ func wishes() model.Wishes {
 type keeper interface {
 	Load() (store.Record, error)
 	Save(store.Record) error
-	Wishes() (model.Wishes, error)
-	SaveWishes(model.Wishes) error
+	Desired() (model.Desired, error)
+	SaveDesired(model.Desired) error
 }
 
 func stores(t *testing.T) map[string]keeper {
@@ -98,16 +98,16 @@ func TestStoresKeepACopy(t *testing.T) {
 func TestStoresKeepWishes(t *testing.T) {
 	for name, m := range stores(t) {
 		t.Run(name, func(t *testing.T) {
-			if w, err := m.Wishes(); err != nil || !reflect.DeepEqual(w, model.Wishes{}) {
+			if w, err := m.Desired(); err != nil || !reflect.DeepEqual(w, model.Desired{}) {
 				t.Errorf("at first: %+v, %v", w, err)
 			}
-			given := wishes()
-			if err := m.SaveWishes(given); err != nil {
+			given := desired()
+			if err := m.SaveDesired(given); err != nil {
 				t.Fatal(err)
 			}
 			given.Attachments[0].Addresses[0] = netip.Addr{}
 			given.Networks[0].Subnets[0] = model.Subnet{}
-			if w, err := m.Wishes(); err != nil || !reflect.DeepEqual(w, wishes()) {
+			if w, err := m.Desired(); err != nil || !reflect.DeepEqual(w, desired()) {
 				t.Errorf("changed from outside: %+v, %v", w, err)
 			}
 		})

@@ -15,11 +15,11 @@ type table[T any] struct {
 	bucket []byte
 	key    func(T) string
 	equal  func(a, b T) bool
-	held   map[string]T
+	rows   map[string]T
 }
 
 func newTable[T any](d *database, bucket string, key func(T) string, equal func(a, b T) bool) *table[T] {
-	t := &table[T]{bucket: []byte(bucket), key: key, equal: equal, held: map[string]T{}}
+	t := &table[T]{bucket: []byte(bucket), key: key, equal: equal, rows: map[string]T{}}
 	d.tables = append(d.tables, t)
 	return t
 }
@@ -27,8 +27,8 @@ func newTable[T any](d *database, bucket string, key func(T) string, equal func(
 // all returns the values by their keys' order, nil if there is none.
 func (t *table[T]) all() []T {
 	var values []T
-	for _, key := range slices.Sorted(maps.Keys(t.held)) {
-		values = append(values, t.held[key])
+	for _, key := range slices.Sorted(maps.Keys(t.rows)) {
+		values = append(values, t.rows[key])
 	}
 	return values
 }
@@ -43,7 +43,7 @@ func (t *table[T]) read(tx *bbolt.Tx) error {
 		if err := json.Unmarshal(text, &v); err != nil {
 			return fmt.Errorf("%s %s: %w", t.bucket, key, err)
 		}
-		t.held[string(key)] = v
+		t.rows[string(key)] = v
 		return nil
 	})
 }
@@ -66,7 +66,7 @@ func (t *table[T]) set(values []T) change {
 	kept := 0
 	for _, v := range values {
 		key := t.key(v)
-		old, ok := t.held[key]
+		old, ok := t.rows[key]
 		if ok {
 			kept++
 		}
@@ -74,12 +74,12 @@ func (t *table[T]) set(values []T) change {
 			put[key] = v
 		}
 	}
-	if kept < len(t.held) {
+	if kept < len(t.rows) {
 		wanted := make(map[string]bool, len(values))
 		for _, v := range values {
 			wanted[t.key(v)] = true
 		}
-		for key := range t.held {
+		for key := range t.rows {
 			if !wanted[key] {
 				put[key] = nil
 			}
@@ -94,9 +94,9 @@ func (t *table[T]) change(put map[string]any) change {
 	return change{t.bucket, put, func() {
 		for key, v := range put {
 			if v == nil {
-				delete(t.held, key)
+				delete(t.rows, key)
 			} else {
-				t.held[key] = v.(T)
+				t.rows[key] = v.(T)
 			}
 		}
 	}}

@@ -40,7 +40,7 @@ type Options struct {
 	Name string
 	// Publishes are its ports. Endpoint and Via are filled in.
 	Publishes []model.Publish
-	Unlisted  model.Unlisted
+	Unlisted  model.Unpublished
 	// Command is the program and its arguments.
 	Command []string
 }
@@ -103,7 +103,7 @@ func desired(opt Options, path string) model.State {
 	}
 	s := model.State{
 		Networks:  []model.Network{{Name: "host", Driver: model.DriverHost}},
-		Endpoints: []model.Endpoint{{Name: name, Network: "host", Cgroup: path, Unlisted: opt.Unlisted}},
+		Endpoints: []model.Endpoint{{Name: name, Network: "host", Cgroup: path, Unpublished: opt.Unlisted}},
 	}
 	for _, p := range opt.Publishes {
 		p.Endpoint, p.Via = name, model.ViaSocket
@@ -116,14 +116,14 @@ func desired(opt Options, path string) model.State {
 // workload runs yet, so every socket there is another's.
 func free(h *kernel.Host, publishes []model.Publish) error {
 	for _, p := range publishes {
-		var leads []plan.Lead
+		var mappings []plan.EBPFMapping
 		for _, host := range publish.Hosts(p) {
-			leads = append(leads, plan.Lead{Proto: p.Proto, Host: host, Ports: p.HostPorts})
+			mappings = append(mappings, plan.EBPFMapping{Proto: p.Proto, Host: host, Ports: p.HostPorts})
 		}
-		err := h.Held(leads)
-		var held *kernel.HeldError
-		if errors.As(err, &held) {
-			return &model.PortTakenError{Publish: p, Owner: held.Owner.String()}
+		err := h.CheckPorts(mappings)
+		var inUse *kernel.PortInUseError
+		if errors.As(err, &inUse) {
+			return &model.PortTakenError{Publish: p, Owner: inUse.Owner.String()}
 		}
 		if err != nil {
 			return err

@@ -58,7 +58,7 @@ var trials = []struct {
 	{"tunnel in UDP", "gue", (*lan).tunnelsInUDP},
 	{"expected delay", "sed", (*lan).fair},
 	{"services of others", "ipvs", (*lan).strangers},
-	{"strays", "ipvs", (*lan).strays},
+	{"strays", "ipvs", (*lan).leftovers},
 	{"counts", "ipvs", (*lan).counts},
 	{"rules saved and loaded", "saved", (*lan).loads},
 	{"direct to sandboxes", "for-sandboxes", (*lan).directToSandboxes},

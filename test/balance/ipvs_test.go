@@ -75,9 +75,9 @@ func (l *lan) strangers(proto model.Proto, v4 bool) {
 	l.sh(l.DoServer, "ipvsadm -D "+other)
 }
 
-// strays: what others change of ours is put right, and what nobody knows any
+// leftovers: what others change of ours is put right, and what nobody knows any
 // more of is known by its mark.
-func (l *lan) strays(proto model.Proto, v4 bool) {
+func (l *lan) leftovers(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, "a", "b")
 	l.set(v)
 	want, here := l.saved(), named(proto, v4, 8080)

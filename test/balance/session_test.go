@@ -142,9 +142,9 @@ func TestSession(t *testing.T) {
 			s.says("service ls", "192.0.2.80:80", name, "10.0.0.2", "10.0.0.3")
 			s.explained(model.Plane(name))
 			if model.Plane(name) == model.PlaneIPVS {
-				s.mended()
+				s.repaired()
 			}
-			s.parted()
+			s.split()
 		})
 	}
 }
@@ -156,16 +156,16 @@ func (s *site) explained(plane model.Plane) {
 	s.says("explain 198.51.100.1 to 192.0.2.80:80", hop, "service web", "10.0.0.2:80", "10.0.0.3:80", "s0")
 }
 
-// mended: what somebody does to our service of IPVS is put right and told; what is
+// repaired: what somebody does to our service of IPVS is put right and told; what is
 // somebody's own stays.
-func (s *site) mended() {
+func (s *site) repaired() {
 	s.Helper()
 	run := func(line string) string { return shell.Run(s, s.host.Do, line) }
 	run("ipvsadm -A -t 192.0.2.81:80 -s wrr && ipvsadm -a -t 192.0.2.81:80 -r 10.0.0.9:80 -m -w 3")
 	want := run("ipvsadm -S -n | sort")
 	for i, harm := range []string{"-e -t 192.0.2.80:80 -r 10.0.0.2:80 -m -w 7", "-d -t 192.0.2.80:80 -r 10.0.0.3:80"} {
 		run("ipvsadm " + harm)
-		s.hasTold(i+1, "ipvs tcp 192.0.2.80:80", harm)
+		s.hasReported(i+1, "ipvs tcp 192.0.2.80:80", harm)
 		if diff := cmp.Diff(want, run("ipvsadm -S -n | sort")); diff != "" {
 			s.Errorf("after ipvsadm %s the table was (-) and is (+):\n%s", harm, diff)
 		}
@@ -173,8 +173,8 @@ func (s *site) mended() {
 	s.says("events", "healed", "ipvsadm -e -t 192.0.2.80:80 -r 10.0.0.2:80 -m -w 1", "ipvsadm -a -t 192.0.2.80:80 -r 10.0.0.3:80 -m -w 1")
 }
 
-// hasTold waits until the daemon has told of an object so many times.
-func (s *site) hasTold(times int, object, harm string) {
+// hasReported waits until the daemon has told of an object so many times.
+func (s *site) hasReported(times int, object, harm string) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), long)
 	defer cancel()
@@ -183,20 +183,20 @@ func (s *site) hasTold(times int, object, harm string) {
 			times--
 		}
 		if times == 0 {
-			return errTold
+			return errReported
 		}
 		return nil
 	})
-	if !errors.Is(err, errTold) {
+	if !errors.Is(err, errReported) {
 		s.Fatalf("nobody tells of %s: %v", harm, err)
 	}
 }
 
-var errTold = errors.New("it has told")
+var errReported = errors.New("it has told")
 
-// parted: the clients of a server that is taken out are reset, and counted; those of
+// split: the clients of a server that is taken out are reset, and counted; those of
 // the other go on.
-func (s *site) parted() {
+func (s *site) split() {
 	s.Helper()
 	all := s.visit(3)
 	s.daemon.Run("service", "drain", "web", "10.0.0.2", "--now")

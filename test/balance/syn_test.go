@@ -20,17 +20,17 @@ import (
 
 // synCount is how many SYNs are sent into the connections of each service;
 // FAIRLEAD_SYNS overrides it, and FAIRLEAD_HELD how many connections those are.
-func synCount(t testing.TB) (syns, held int) {
+func synCount(t testing.TB) (syns, holder int) {
 	t.Helper()
 	syns, err := strconv.Atoi(cmp.Or(os.Getenv("FAIRLEAD_SYNS"), "200"))
 	if err != nil {
 		t.Fatalf("read FAIRLEAD_SYNS: %v", err)
 	}
-	held, err = strconv.Atoi(cmp.Or(os.Getenv("FAIRLEAD_HELD"), "20"))
+	holder, err = strconv.Atoi(cmp.Or(os.Getenv("FAIRLEAD_HELD"), "20"))
 	if err != nil {
 		t.Fatalf("read FAIRLEAD_HELD: %v", err)
 	}
-	return syns, held
+	return syns, holder
 }
 
 // forwarded are services by how packets are forwarded, how real servers are chosen,
@@ -97,9 +97,9 @@ func (l *lan) forged(proto model.Proto, v4 bool) {
 	if proto == model.UDP {
 		return // which has no SYNs
 	}
-	syns, held := synCount(l)
+	syns, holder := synCount(l)
 	l.eachForward(proto, v4, func(name string, local netip.Addr) {
-		talks := l.hold(proto, v4, local, held)
+		talks := l.hold(proto, v4, local, holder)
 		l.synInto(talks, syns)
 		broken := 0
 		for _, t := range talks {
@@ -108,7 +108,7 @@ func (l *lan) forged(proto model.Proto, v4 bool) {
 			}
 		}
 		if broken > 0 {
-			l.Errorf("%s: %d SYNs break %d of %d connections", name, syns, broken, held)
+			l.Errorf("%s: %d SYNs break %d of %d connections", name, syns, broken, holder)
 		}
 	})
 }

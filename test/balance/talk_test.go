@@ -115,8 +115,8 @@ func (t talk) askUntil(end time.Time) (said, error) {
 			wait = time.Now().Add(often)
 		}
 		s, err := t.line(strconv.Itoa(*t.asked), wait)
-		var late net.Error
-		if !errors.As(err, &late) || !late.Timeout() || wait == end {
+		var needsRestart net.Error
+		if !errors.As(err, &needsRestart) || !needsRestart.Timeout() || wait == end {
 			return s, err
 		}
 	}

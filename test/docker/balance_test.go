@@ -40,7 +40,7 @@ func (h *host) balances() {
 	}
 	h.answer("web-a", "web-b", "web-c")
 	h.stopped()
-	h.held()
+	h.frozen()
 	h.moved()
 	h.unwell()
 	h.forgotten()
@@ -103,8 +103,8 @@ func (h *host) stopped() {
 	h.docker("rm", "hasty")
 }
 
-// held pauses a container.
-func (h *host) held() {
+// frozen pauses a container.
+func (h *host) frozen() {
 	h.docker("pause", "web-a")
 	h.stands("site", web["web-a"], daemon.RealDraining, "paused")
 	h.answer("web-b", "web-c")
@@ -159,19 +159,19 @@ func (h *host) forgotten() {
 	h.stands("site", web["web-a"], daemon.RealUp, "")
 
 	// One is told to end while nobody listens.
-	const late = "172.30.0.15"
-	h.runs("late", late, "until:/ends/late")
-	h.stands("site", late, daemon.RealUp, "")
+	const needsRestart = "172.30.0.15"
+	h.runs("late", needsRestart, "until:/ends/late")
+	h.stands("site", needsRestart, daemon.RealUp, "")
 	h.kill()
 	h.docker("kill", "--signal", "TERM", "late")
 	h.start()
-	h.stands("site", late, daemon.RealDraining, "SIGTERM")
+	h.stands("site", needsRestart, daemon.RealDraining, "SIGTERM")
 	for _, at := range web {
 		h.stands("site", at, daemon.RealUp, "")
 	}
 	over()
 	h.docker("kill", "late")
-	h.stands("site", late, "", "")
+	h.stands("site", needsRestart, "", "")
 	h.answer("web-a", "web-b", "web-c")
 	h.docker("rm", "late")
 	h.live(false)

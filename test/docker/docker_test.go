@@ -51,14 +51,14 @@ func TestEngines(t *testing.T) {
 func (h *host) attaches(driver model.Driver, options string) {
 	before := h.inventory()
 	h.docker(append([]string{"network", "create", "-d", "fairlead", "--ipv6", "net"}, strings.Fields(options)...)...)
-	ways := publishing(driver)
-	for i, via := range ways {
+	vias := publishing(driver)
+	for i, via := range vias {
 		h.docker("run", "-d", "--name", string(via), "--network", "name=net,driver-opt=via="+string(via),
 			"-p", fmt.Sprintf("%d:80", 8000+i), "-p", fmt.Sprintf("%d:53/udp", 8000+i), "program", "serve", "udp:53", "tcp:80") // who answers TCP, which is asked first, answers UDP
 	}
-	for i, via := range ways {
-		way, _ := paths.Way(via)
-		promises := way.Promises(driver)
+	for i, via := range vias {
+		direction, _ := paths.Mode(via)
+		promises := direction.Promises(driver)
 		for _, network := range []string{"tcp", "udp"} {
 			for _, family := range []struct{ host, lan string }{{hostAddr, lanAddr}, {"[" + hostAddr6 + "]", lanAddr6}} {
 				from := h.asks(lan, network, fmt.Sprintf("%s:%d", family.host, 8000+i))
@@ -71,7 +71,7 @@ func (h *host) attaches(driver model.Driver, options string) {
 		}
 	}
 	h.docker("run", "-d", "--name", "client", "--network", "net", "program", "serve", "tcp:80")
-	for i, via := range ways {
+	for i, via := range vias {
 		h.docker("exec", "client", "/program", "ask", "tcp", string(via)+":80")
 		h.docker("exec", "client", "/program", "ask", "udp", fmt.Sprintf("%s:%d", hostAddr, 8000+i))
 	}
@@ -81,7 +81,7 @@ func (h *host) attaches(driver model.Driver, options string) {
 		}
 	}
 	h.docker("rm", "-f", "client")
-	for _, via := range ways {
+	for _, via := range vias {
 		h.docker("rm", "-f", string(via))
 	}
 	h.docker("network", "rm", "net")
@@ -91,9 +91,9 @@ func (h *host) attaches(driver model.Driver, options string) {
 // publishing returns the ways that lead to containers of a driver's.
 func publishing(driver model.Driver) []model.Via {
 	var all []model.Via
-	for _, way := range paths.Ways() {
-		if way.Name() != model.ViaSocket && way.Promises(driver) != nil {
-			all = append(all, way.Name())
+	for _, direction := range paths.Modes() {
+		if direction.Name() != model.ViaSocket && direction.Promises(driver) != nil {
+			all = append(all, direction.Name())
 		}
 	}
 	return all

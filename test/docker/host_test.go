@@ -128,7 +128,7 @@ func (h *host) start() {
 // startWith starts the daemon with further flags.
 func (h *host) startWith(flags ...string) {
 	h.Helper()
-	cmd := h.Command(context.Background(), filepath.Join(h.dir, "fairlead"), append([]string{"daemon", "--state", "/run/fairlead-state"}, flags...)...)
+	cmd := h.Command(context.Background(), filepath.Join(h.dir, "fairlead"), append([]string{"daemon", "--state-dir", "/run/fairlead-state"}, flags...)...)
 	ready := h.said.next("msg=ready")
 	cmd.Stdout, cmd.Stderr = h.said, h.said
 	cmd.WaitDelay = time.Second // the proxy outlives the daemon, and holds its output open

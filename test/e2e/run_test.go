@@ -181,12 +181,12 @@ func TestRunUnlistedPorts(t *testing.T) {
 		p.end(0)
 	})
 	t.Run("allow", func(t *testing.T) {
-		p := r.publish("-p 8080:80 --unlisted allow", server)
+		p := r.publish("-p 8080:80 --unpublished allow", server)
 		r.hears("web at 81", get("TCP:192.0.2.10:81"))
 		p.end(0)
 	})
 	t.Run("deny", func(t *testing.T) {
-		p := r.publish("-p 8080:80 --unlisted deny", server)
+		p := r.publish("-p 8080:80 --unpublished deny", server)
 		p.wait().expect(t, 1, []string{"bind() to 0.0.0.0:81 failed (13: Permission denied)"})
 	})
 }

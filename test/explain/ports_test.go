@@ -149,21 +149,21 @@ func TestPortsOfDocker(t *testing.T) {
 // told.
 func truth(t *testing.T, e *dockerd.Engine, fairlead string) {
 	t.Helper()
-	var told struct {
+	var notified struct {
 		Ports []struct {
 			Proto string
 			Ports struct{ First int }
 			Reach map[string]string
 		}
 	}
-	if err := json.Unmarshal([]byte(in(t, e, fairlead+" ports -o json")), &told); err != nil {
+	if err := json.Unmarshal([]byte(in(t, e, fairlead+" ports -o json")), &notified); err != nil {
 		t.Fatal(err)
 	}
 	places := []struct{ name, from, at string }{
 		{"loopback", "", "127.0.0.1"}, {"host", "", "192.0.2.10"},
 		{"containers", "ip netns exec beside", "172.17.0.1"}, {"lan", "ip netns exec lan", "192.0.2.10"},
 	}
-	for _, p := range told.Ports {
+	for _, p := range notified.Ports {
 		for _, place := range places {
 			if p.Proto != "tcp" {
 				continue

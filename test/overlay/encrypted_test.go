@@ -87,8 +87,8 @@ func crosses(t *testing.T, v4 bool) {
 		transfer(t, f.Hosts[0].In("box1"), a, 256<<10) // an emulator has to bear it
 	}
 	for _, h := range f.Hosts {
-		untracked(t, h, model.PortWireGuard)
-		untracked(t, h, model.PortVXLAN)
+		noTrack(t, h, model.PortWireGuard)
+		noTrack(t, h, model.PortVXLAN)
 	}
 	want := map[bool]int{true: 1500 - 60 - 70, false: 1500 - 80 - 70}[v4]
 	if got := sh(t, f.Hosts[0].In("box1"), "ip -o link show eth0"); !strings.Contains(got, fmt.Sprintf(" mtu %d ", want)) {
@@ -115,14 +115,14 @@ func TestTheWatchmanSees(t *testing.T) {
 	}
 }
 
-// sightings counts packets that a switch forwards.
-type sightings struct{ plain, tunnel, wireguard atomic.Int64 }
+// events counts packets that a switch forwards.
+type events struct{ plain, tunnel, wireguard atomic.Int64 }
 
 // watch reads every packet at a switch until the test ends: which hold the
 // word, and which are of VXLAN or WireGuard.
-func watch(t testing.TB, sw *kernel.Host, word string) *sightings {
+func watch(t testing.TB, sw *kernel.Host, word string) *events {
 	t.Helper()
-	seen := &sightings{}
+	seen := &events{}
 	var fd int
 	if err := sw.Do(func() (err error) {
 		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8
@@ -157,7 +157,7 @@ func watch(t testing.TB, sw *kernel.Host, word string) *sightings {
 
 // count looks at a frame: an Ethernet header, then IPv4 or IPv6 without
 // options, then UDP.
-func (s *sightings) count(frame []byte, word string) {
+func (s *events) count(frame []byte, word string) {
 	if bytes.Contains(frame, []byte(word)) {
 		s.plain.Add(1)
 	}

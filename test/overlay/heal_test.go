@@ -58,7 +58,7 @@ func TestHeals(t *testing.T) {
 			undrifted(t, f)
 			sh(t, h.Do, "conntrack -F 2>&1")
 			reach(t, f, addrs)
-			untracked(t, h, model.PortVXLAN)
+			noTrack(t, h, model.PortVXLAN)
 		})
 	}
 }

@@ -21,13 +21,13 @@ func TestPublishedPortsAreReachedFromOtherHosts(t *testing.T) {
 	everywhere(t, f, n)
 	h, other := f.Hosts[0], f.Hosts[1]
 	s := state(h, n, "box1")
-	ways := []model.Via{model.ViaProxy, model.ViaNAT, model.ViaEBPF}
-	for i, via := range ways {
+	modes := []model.Via{model.ViaProxy, model.ViaNAT, model.ViaEBPF}
+	for i, via := range modes {
 		s.Publishes = append(s.Publishes, model.Publish{Endpoint: "box1", Via: via, Proto: model.TCP, HostPorts: model.Port(8080 + uint16(i)), Ports: model.Port(port)})
 	}
 	set(t, h, s)
 	serve(t, h.In("box1"), "box1")
-	for i, via := range ways {
+	for i, via := range modes {
 		at := func(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, 8080+uint16(i)) }
 		for _, v4 := range families {
 			hearsAt(t, other.In("box2"), at(h.Address(0, v4)), "box1")

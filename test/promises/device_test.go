@@ -14,9 +14,9 @@ import (
 // to the client host as the wire does.
 const card = "card0"
 
-// handedOver is the state of a lab in which web has that device. Its neighbour
+// movedIn is the state of a lab in which web has that device. Its neighbour
 // has nothing, as a device goes to one sandbox.
-func handedOver(t *testing.T, w *topology.World) model.State {
+func movedIn(t *testing.T, w *topology.World) model.State {
 	t.Helper()
 	server := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), w.Server().Netns.Fd())
 	// The client host speaks from the address that it is asked at.

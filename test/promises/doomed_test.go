@@ -74,10 +74,10 @@ type doomed struct {
 	err  error
 }
 
-func newDoomed(t *testing.T, facts plan.Facts, d model.Driver, ways []model.Via) *doomed {
+func newDoomed(t *testing.T, facts plan.Facts, d model.Driver, modes []model.Via) *doomed {
 	t.Helper()
 	w := newWorld(t, facts)
-	s := desired(t, w, d, ways)
+	s := desired(t, w, d, modes)
 	pins := mountPins(t)
 	for i := range s.Endpoints {
 		s.Endpoints[i].Sandbox = process.Seen(s.Endpoints[i].Sandbox)
@@ -87,7 +87,7 @@ func newDoomed(t *testing.T, facts plan.Facts, d model.Driver, ways []model.Via)
 	p := process.Start(t, engineRole, order{process.Seen(fmt.Sprintf("/proc/self/fd/%d", w.Server().Netns.Fd())), pins, filepath.Dir(at.Socket), s}, child.Place{})
 	workers := employ(t, w, s)
 	doom := &doomed{world: w, dead: make(chan struct{})}
-	doom.ready.Add(len(ways) * len(publishProbers[promise.Survives].flavors))
+	doom.ready.Add(len(modes) * len(publishProbers[promise.Survives].flavors))
 	go func() {
 		defer close(doom.dead)
 		doom.ready.Wait()

@@ -47,8 +47,8 @@ const (
 // uses are all of them.
 var uses = []use{open, loopback, filtered, fenced, oldOnly}
 
-// ownPort is the workload's port for a use.
-func ownPort(u use) uint16 { return workPort + uint16(u) }
+// targetPort is the workload's port for a use.
+func targetPort(u use) uint16 { return workPort + uint16(u) }
 
 // workloadOf is the workload that a use's publishes lead to.
 func workloadOf(u use) string {
@@ -64,7 +64,7 @@ func addresses(name, host string) []string {
 	var all []string
 	for _, u := range uses {
 		if workloadOf(u) == name {
-			all = append(all, net.JoinHostPort(host, fmt.Sprint(ownPort(u))))
+			all = append(all, net.JoinHostPort(host, fmt.Sprint(targetPort(u))))
 		}
 	}
 	return all
@@ -86,7 +86,7 @@ type lab struct {
 
 // hostPort is where the way publishes for the use.
 func hostPort(via model.Via, u use) uint16 {
-	for i, w := range paths.Ways() {
+	for i, w := range paths.Modes() {
 		if w.Name() == via {
 			return 8000 + 100*uint16(i) + uint16(u)
 		}
@@ -97,28 +97,28 @@ func hostPort(via model.Via, u use) uint16 {
 func newLab(t *testing.T, facts plan.Facts, table []paths.Path, d model.Driver) *lab {
 	t.Helper()
 	w := newWorld(t, facts)
-	ways := waysOf(table, d)
-	l := &lab{t: t, driver: d, world: w, state: desired(t, w, d, ways)}
+	modes := modesOf(table, d)
+	l := &lab{t: t, driver: d, world: w, state: desired(t, w, d, modes)}
 	full, err := w.Engine.Set(context.Background(), l.state)
 	if err != nil {
 		t.Fatalf("set up driver %s: %v", d, err)
 	}
 	l.state = full
 	serve(t, w.DoClient, "lan", fmt.Sprint(":", lanPort))
-	if len(ways) == 0 || !l.sandboxed() {
+	if len(modes) == 0 || !l.sandboxed() {
 		serve(t, l.workload, web, addresses(web, "")...)
 	}
-	if len(ways) > 0 {
+	if len(modes) > 0 {
 		l.workers = employ(t, w, l.state)
 	}
-	if l.sandboxed() || len(ways) > 0 {
+	if l.sandboxed() || len(modes) > 0 {
 		l.trespassers()
 	}
-	if len(ways) > 0 {
+	if len(modes) > 0 {
 		run(t, w.DoServer, "nft 'add table inet probe; add chain inet probe input { type filter hook input priority 0; };"+
 			" add chain inet probe forward { type filter hook forward priority 0; };"+
 			" add chain inet probe raw { type filter hook prerouting priority -400; }'")
-		l.doomed = newDoomed(t, facts, d, ways)
+		l.doomed = newDoomed(t, facts, d, modes)
 	}
 	return l
 }
@@ -137,22 +137,22 @@ func newWorld(t *testing.T, facts plan.Facts) *topology.World {
 	return w
 }
 
-func waysOf(table []paths.Path, d model.Driver) []model.Via {
-	var ways []model.Via
+func modesOf(table []paths.Path, d model.Driver) []model.Via {
+	var modes []model.Via
 	for _, p := range table {
 		if p.Driver == d && p.Via != "" {
-			ways = append(ways, p.Via)
+			modes = append(modes, p.Via)
 		}
 	}
-	return ways
+	return modes
 }
 
 // desired is the state of a lab: networks of one driver, their sandboxes,
 // and a publish for every way, use and protocol.
-func desired(t *testing.T, w *topology.World, d model.Driver, ways []model.Via) model.State {
+func desired(t *testing.T, w *topology.World, d model.Driver, modes []model.Via) model.State {
 	t.Helper()
 	if d == model.DriverDevice {
-		return handedOver(t, w)
+		return movedIn(t, w)
 	}
 	s := model.State{Networks: networks(t, w, d)}
 	for _, name := range []string{web, peer, mallory, far, old} {
@@ -170,11 +170,11 @@ func desired(t *testing.T, w *topology.World, d model.Driver, ways []model.Via) 
 		}
 		s.Endpoints = append(s.Endpoints, e)
 	}
-	for _, via := range ways {
+	for _, via := range modes {
 		for _, proto := range []model.Proto{model.TCP, model.UDP} {
 			for _, u := range uses {
 				p := model.Publish{Endpoint: workloadOf(u), Via: via, Proto: proto,
-					HostPorts: model.Port(hostPort(via, u)), Ports: model.Port(ownPort(u))}
+					HostPorts: model.Port(hostPort(via, u)), Ports: model.Port(targetPort(u))}
 				if u == loopback {
 					p.HostAddr = netip.MustParseAddr("127.0.0.1")
 				}
@@ -238,14 +238,14 @@ func (l *lab) trespassers() {
 	if len(l.state.Publishes) == 0 {
 		return
 	}
-	l.goAstray(l.world.DoClient, topology.Wire, topology.ServerAddr4)
+	l.goMissing(l.world.DoClient, topology.Wire, topology.ServerAddr4)
 	if !l.sandboxed() {
 		return // mallory is the host itself
 	}
-	l.goAstray(l.in(mallory), "eth0", l.state.Networks[0].Subnets[0].HostAddress())
+	l.goMissing(l.in(mallory), "eth0", l.state.Networks[0].Subnets[0].HostAddress())
 }
 
-func (l *lab) goAstray(in place, link string, via netip.Addr) {
+func (l *lab) goMissing(in place, link string, via netip.Addr) {
 	l.t.Helper()
 	run(l.t, in, fmt.Sprintf("sysctl -qw net.ipv4.conf.%[1]s.route_localnet=1 net.ipv4.conf.%[1]s.rp_filter=0 &&"+
 		" ip addr del 127.0.0.1/8 dev lo && ip route add 127.0.0.0/8 via %[2]s dev %[1]s", link, via))

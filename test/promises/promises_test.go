@@ -277,7 +277,7 @@ func TestIntrudersCanGetIn(t *testing.T) {
 	serve(t, l.world.DoServer, web, "127.0.0.1:80")
 	run(t, l.world.DoServer, "nft 'add table inet probe; add chain inet probe raw { type filter hook prerouting priority -400; }';"+
 		" sysctl -qw net.ipv4.conf.all.route_localnet=1")
-	l.goAstray(l.world.DoClient, topology.Wire, topology.ServerAddr4)
+	l.goMissing(l.world.DoClient, topology.Wire, topology.ServerAddr4)
 	for _, f := range flavors4 {
 		got := l.intrude(cell{flavor: f}, l.world.DoClient, topology.ClientAddr4, netip.AddrPortFrom(loopbackAddr(true), workPort))
 		if got.kept || got.err != nil {

@@ -140,7 +140,7 @@ func startWorker(t *testing.T, w *topology.World, cgroup string, do work) *worke
 // listen makes the process listen, anew if it does already, and waits until it
 // does. Conversations over connections go on.
 func (w *worker) listen() error {
-	line, err := w.tell(w.do)
+	line, err := w.notify(w.do)
 	if line != "ready" {
 		return fmt.Errorf("worker %s: %s %v", w.do.Name, line, err)
 	}
@@ -149,7 +149,7 @@ func (w *worker) listen() error {
 
 // ask makes the process ask, and returns who answers it.
 func (w *worker) ask(q question) (string, error) {
-	line, err := w.tell(work{Ask: &q})
+	line, err := w.notify(work{Ask: &q})
 	name, trouble, _ := strings.Cut(line, " ")
 	if err == nil && trouble != "<nil>" {
 		err = errors.New(trouble)
@@ -157,8 +157,8 @@ func (w *worker) ask(q question) (string, error) {
 	return name, err
 }
 
-// tell gives the process one thing to do and returns what it says to that.
-func (w *worker) tell(do work) (string, error) {
+// notify gives the process one thing to do and returns what it says to that.
+func (w *worker) notify(do work) (string, error) {
 	w.busy.Lock()
 	defer w.busy.Unlock()
 	if err := w.in.Encode(do); err != nil {

@@ -98,7 +98,7 @@ func TestRunnable(t *testing.T) {
 		"make test":              "make -n -C /src test",
 		"fairlead service watch": "timeout 3 room fairlead service watch || test $? -eq 124",
 		"ipvsadm -S -n | fairlead service import ipvsadm - > f": "cat rules | room fairlead service import ipvsadm - > f",
-		"fairlead explain 'db -> :80' --probe":                  "room fairlead explain 'db -> :80' --probe --patience 30s",
+		"fairlead explain 'db -> :80' --probe":                  "room fairlead explain 'db -> :80' --probe --timeout 30s",
 		"fairlead paths -o json":                                "fairlead paths -o json",
 		"fairlead run -p 8080:80 -- nginx":                      "timeout 3 room fairlead run -p 8080:80 -- nginx || test $? -eq 124",
 		"fairlead lab run":                                      "fairlead lab run " + script.Short,

@@ -68,7 +68,7 @@ func Runnable(command, root string) (string, error) {
 	case strings.HasPrefix(command, "fairlead plan "):
 		return "room " + command + " || test $? -eq 1", nil
 	case strings.HasSuffix(command, " --probe"):
-		return "room " + command + " --patience 30s", nil
+		return "room " + command + " --timeout 30s", nil
 	case onHost.MatchString(command):
 		return onHost.ReplaceAllString(command, "room $0"), nil
 	case command == "fairlead" || strings.HasPrefix(command, "fairlead "):

@@ -40,10 +40,10 @@ func TestTheDaemonIsKilledUnderLoad(t *testing.T) {
 	}
 	w := newWorld(t)
 	d := newMortal(t, w)
-	led := d.publishAll()
+	translated := d.publishAll()
 	ctx, stop := context.WithCancel(t.Context())
 	var loads sync.WaitGroup
-	for _, l := range led {
+	for _, l := range translated {
 		for _, talk := range l.talks {
 			loads.Go(func() { talk.run(ctx) })
 		}
@@ -55,13 +55,13 @@ func TestTheDaemonIsKilledUnderLoad(t *testing.T) {
 		d.Kill()
 		time.Sleep(absence)
 		d.Start()
-		for _, l := range led {
+		for _, l := range translated {
 			l.report(t)
 		}
 	}
 	stop()
 	loads.Wait()
-	for _, l := range led {
+	for _, l := range translated {
 		l.report(t)
 		t.Logf("%s: %d conversations, %d newcomers, %d kills, slowest connection %v", l.publish, len(l.talks), l.came.Load(), kills, time.Duration(l.slowest.Load()))
 	}
@@ -101,31 +101,31 @@ func (d *mortal) reap() {
 }
 
 // publishAll attaches the world's sandboxes and publishes one way by each.
-func (d *mortal) publishAll() []*led {
+func (d *mortal) publishAll() []*translated {
 	d.t.Helper()
 	for _, n := range d.w.base.Networks {
 		if _, err := d.Client.CreateNetwork(d.t.Context(), n, false); err != nil {
 			d.t.Fatal(err)
 		}
 	}
-	ways := []model.Via{model.ViaNAT, model.ViaEBPF, model.ViaEBPF, model.ViaProxy}
-	var all []*led
+	modes := []model.Via{model.ViaNAT, model.ViaEBPF, model.ViaEBPF, model.ViaProxy}
+	var all []*translated
 	for i, e := range d.w.base.Endpoints {
 		if _, err := d.Client.Attach(d.t.Context(), daemon.AttachRequest{Endpoint: e}); err != nil {
 			d.t.Fatal(err)
 		}
-		p := model.Publish{Via: ways[i], Proto: model.TCP, HostPorts: model.Port(7000 + uint16(i)), Ports: model.Port(kept)}
+		p := model.Publish{Via: modes[i], Proto: model.TCP, HostPorts: model.Port(7000 + uint16(i)), Ports: model.Port(kept)}
 		if _, err := d.Client.Publish(d.t.Context(), daemon.PublishRequest{Target: e.Name, Publishes: []model.Publish{p}}); err != nil {
 			d.t.Fatal(err)
 		}
 		p.Endpoint = e.Name
-		all = append(all, newLed(d.t, d.w, p))
+		all = append(all, newMapped(d.t, d.w, p))
 	}
 	return all
 }
 
-// led is a publish with its clients on the client host.
-type led struct {
+// translated is a publish with its clients on the client host.
+type translated struct {
 	w       *world
 	publish model.Publish
 	want    string
@@ -135,9 +135,9 @@ type led struct {
 	came, slowest atomic.Int64
 }
 
-func newLed(t *testing.T, w *world, p model.Publish) *led {
+func newMapped(t *testing.T, w *world, p model.Publish) *translated {
 	t.Helper()
-	l := &led{w: w, publish: p, want: fmt.Sprintf("%s:%d", p.Endpoint, kept)}
+	l := &translated{w: w, publish: p, want: fmt.Sprintf("%s:%d", p.Endpoint, kept)}
 	from := w.vantages()[0]
 	for _, host := range from.hosts {
 		l.talks = append(l.talks, open(t, from, p.Proto, netip.AddrPortFrom(host, p.HostPorts.First), l.want))
@@ -146,7 +146,7 @@ func newLed(t *testing.T, w *world, p model.Publish) *led {
 }
 
 // come sends newcomers, one as soon as the other has gone.
-func (l *led) come(ctx context.Context) {
+func (l *translated) come(ctx context.Context) {
 	for ctx.Err() == nil {
 		at := time.Now()
 		name, err := once(l.w.DoClient, l.publish.Proto, netip.AddrPortFrom(topology.ServerAddr4, l.publish.HostPorts.First), patience)
@@ -160,7 +160,7 @@ func (l *led) come(ctx context.Context) {
 	}
 }
 
-func (l *led) report(t *testing.T) {
+func (l *translated) report(t *testing.T) {
 	t.Helper()
 	l.wrongs.report(t)
 	for _, talk := range l.talks {

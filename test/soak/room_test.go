@@ -94,7 +94,7 @@ func (r *room) set(all []model.Publish) error {
 	want.Publishes = all
 	own := owners(all)
 	r.ledger.begin(own)
-	if err := r.tell(want); err != nil {
+	if err := r.notify(want); err != nil {
 		return err
 	}
 	r.ledger.end(own)
@@ -102,8 +102,8 @@ func (r *room) set(all []model.Publish) error {
 	return nil
 }
 
-// tell has the engine set a state.
-func (r *room) tell(want model.State) error {
+// notify has the engine set a state.
+func (r *room) notify(want model.State) error {
 	if r.engine.states.Encode(want) != nil {
 		return errKilled
 	}
@@ -158,7 +158,7 @@ func (r *room) restart() error {
 func (r *room) withdraw() {
 	t := r.world.t
 	t.Helper()
-	if err := errors.Join(r.set(nil), r.tell(model.State{}), r.engine.order.Close()); err != nil {
+	if err := errors.Join(r.set(nil), r.notify(model.State{}), r.engine.order.Close()); err != nil {
 		t.Fatalf("withdraw the publishes: %v", err)
 	}
 	if err := r.engine.Wait(); err != nil {

@@ -60,7 +60,7 @@ func TestSoak(t *testing.T) {
 	r := newRoom(t, w, cycle)
 	talks := converse(t, w)
 	newcomers := &newcomers{world: w, ledger: r.ledger}
-	seen := newSightings(t, w)
+	seen := newEvents(t, w)
 
 	ctx, stop := context.WithCancel(t.Context())
 	var loads sync.WaitGroup
@@ -84,7 +84,7 @@ func TestSoak(t *testing.T) {
 	fail(t, talks, newcomers, r)
 	seen.sample(talks, newcomers)
 	r.withdraw()
-	seen.nothingLed()
+	seen.nothingMapped()
 	w.nothingLeft()
 	seen.nothingLeft()
 }

@@ -112,9 +112,9 @@ type talk struct {
 	name string
 	conn net.Conn
 	want string
-	// led says that its packets are led, and not its socket.
-	led    bool
-	wrongs wrongs
+	// translated says that its packets are led, and not its socket.
+	translated bool
+	wrongs     wrongs
 
 	answers, slowest atomic.Int64
 }
@@ -137,7 +137,7 @@ func converse(t *testing.T, w *world) []*talk {
 
 func open(t *testing.T, from vantage, proto model.Proto, to netip.AddrPort, want string) *talk {
 	t.Helper()
-	talk := &talk{name: fmt.Sprintf("%s from %s to %s", proto, from.name, to), want: want, led: from.name != serverHost}
+	talk := &talk{name: fmt.Sprintf("%s from %s to %s", proto, from.name, to), want: want, translated: from.name != serverHost}
 	err := from.place(func() (err error) {
 		talk.conn, err = net.DialTimeout(string(proto), to.String(), patience)
 		return err

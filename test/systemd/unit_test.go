@@ -46,7 +46,7 @@ setpriv --reuid 65534 --clear-groups socat TCP-LISTEN:9000,fork EXEC:cat 3>&- 4>
 mount -o remount,bind,ro /run
 mount -o remount,bind,ro /
 export LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=admin:docker WATCHDOG_PID=$$ WATCHDOG_USEC=500000
-exec setpriv --bounding-set "$CAPS" --no-new-privs $COMMAND --state /run/state --teardown
+exec setpriv --bounding-set "$CAPS" --no-new-privs $COMMAND --state-dir /run/state --teardown
 `
 
 // service is the daemon as the unit runs it.
@@ -73,7 +73,7 @@ func start(t *testing.T) *service {
 		t.Fatalf("build fairlead: %v\n%s", err, out)
 	}
 	s.docker = filepath.Join(dir, "docker")
-	var handed []*os.File
+	var external []*os.File
 	for _, path := range []string{s.socket, s.docker} {
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 		if err != nil {
@@ -84,7 +84,7 @@ func start(t *testing.T) *service {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { f.Close(); l.Close() })
-		handed = append(handed, f)
+		external = append(external, f)
 	}
 	if s.notes, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"}); err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func start(t *testing.T) *service {
 	cmd := exec.Command("sh", "-c", started)
 	cmd.Env = []string{"PATH=" + s.path, "CAPS=" + unit.BoundingSet(), "COMMAND=" + strings.TrimPrefix(unit["ExecStart"], "/usr/bin/"), "NOTIFY_SOCKET=" + filepath.Join(dir, "notify"),
 		fmt.Sprintf("JOURNAL_STREAM=%d:%d", st.Dev, st.Ino)}
-	cmd.ExtraFiles, cmd.Stderr = handed, s.log
+	cmd.ExtraFiles, cmd.Stderr = external, s.log
 	ctx, cancel := context.WithCancel(context.Background())
 	if s.process, err = child.Start(ctx, cmd, child.Place{Netns: ns.File(), Contained: true}); err != nil {
 		t.Fatal(err)
@@ -115,8 +115,8 @@ func start(t *testing.T) *service {
 	return s
 }
 
-// told waits until the service manager is told each of these.
-func (s *service) told(want ...string) {
+// notified waits until the service manager is told each of these.
+func (s *service) notified(want ...string) {
 	s.Helper()
 	if err := s.notes.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		s.Fatal(err)
@@ -170,7 +170,7 @@ func TestTheUnitIsEnough(t *testing.T) {
 	s := start(t)
 	// The socket is there before the daemon is: who calls, waits.
 	s.says("fairlead network create web --subnet 172.30.0.0/24 --subnet fd00:30::/64", "")
-	s.told("READY=1", "STATUS=0 attachments, 0 publishes", "WATCHDOG=1")
+	s.notified("READY=1", "STATUS=0 attachments, 0 publishes", "WATCHDOG=1")
 	s.says("printf 'POST /Plugin.Activate HTTP/1.0\\r\\n\\r\\n' | "+asked+" UNIX-CONNECT:"+s.docker, "NetworkDriver")
 	s.says("chrt --all-tasks --pid $(cat /run/fairlead/pid)", "SCHED_RR")
 	s.says("fairlead attach web shop", "172.30.0.2")
@@ -181,14 +181,14 @@ func TestTheUnitIsEnough(t *testing.T) {
 		s.says(fmt.Sprintf("ip netns exec peer %s TCP:172.30.0.1:%d,connect-timeout=60 </dev/null", asked, port), "hello")
 		s.says(fmt.Sprintf("ip netns exec peer %s TCP:[fd00:30::1]:%d,connect-timeout=60 </dev/null", asked, port), "hello")
 	}
-	s.told("STATUS=3 attachments, 3 publishes")
+	s.notified("STATUS=3 attachments, 3 publishes")
 	if out, err := s.run("fairlead publish shop 9000:80 --via proxy"); err == nil || !strings.Contains(out, "socat") {
 		t.Errorf("a port that another user's process has: %v: %s; want its name", err, out)
 	}
 	if err := s.process.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	s.told("STOPPING=1")
+	s.notified("STOPPING=1")
 	if err := s.process.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, s.logged())
 	}

@@ -17,7 +17,7 @@ func TestProgramRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := Machine{Kernel: kernel, Modules: networking, Tools: []string{"ip", "sh"}}
-			said, err := m.Test(t.Context(), "fairlead/internal/kernel/steer", "-test.run="+runs)
+			said, err := m.Test(t.Context(), "fairlead/internal/kernel/ebpf", "-test.run="+runs)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, said)
 			}

@@ -67,7 +67,7 @@ func (Plane) Name() model.Plane { return model.PlaneEBPF }
 
 // Needs implements balance.Plane.
 func (Plane) Needs(model.VirtualService) []plan.Feature {
-	return []plan.Feature{plan.FeatureSteering, plan.FeatureCgroupHooks, plan.FeatureServices}
+	return []plan.Feature{plan.FeatureEBPF, plan.FeatureCgroupHooks, plan.FeatureServices}
 }
 
 // Validate implements balance.Plane.
@@ -95,7 +95,7 @@ func (Plane) Validate(v model.VirtualService, f plan.Facts) error {
 }
 
 // Shared implements balance.Plane.
-func (Plane) Shared(all []plan.Attachment) plan.Plan { return plan.Steering(all) }
+func (Plane) Shared(all []plan.Attachment) plan.Plan { return plan.AttachPrograms(all) }
 
 // Service implements balance.Plane.
 func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
@@ -108,15 +108,15 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 	backends := b.Backends.List()
 	here := map[netip.AddrPort]bool{}
 	for _, r := range v.Reals {
-		here[r.At(0)] = r.Here
+		here[r.At(0)] = r.Local
 	}
 	for i := range backends {
-		switch backends[i].Here = here[backends[i].At]; {
-		case backends[i].Here:
+		switch backends[i].Local = here[backends[i].At]; {
+		case backends[i].Local:
 			backends[i].Masquerade, backends[i].Tunnel = false, false
 		case b.Forward != model.ForwardNAT:
 			backends[i].Masquerade = false
-		case backends[i].Link == "" && v.Answers != model.AnswersRouted:
+		case backends[i].Link == "" && v.SourceNAT != model.SourceNATRouted:
 			// A sandbox without an end of its link on the host is on the LAN.
 			backends[i].Masquerade = true
 		}
@@ -129,14 +129,14 @@ func (Plane) Service(v model.VirtualService, find balance.Sandboxes) plan.Plan {
 	if b.Forward != model.ForwardNAT && slices.ContainsFunc(backends, isElsewhere) {
 		all = append(all, plan.FastPath{})
 	}
-	if b.Forward == model.ForwardNAT && slices.ContainsFunc(backends, func(b plan.Backend) bool { return b.Here }) {
-		all = append(all, plan.Homeward{})
+	if b.Forward == model.ForwardNAT && slices.ContainsFunc(backends, func(b plan.Backend) bool { return b.Local }) {
+		all = append(all, plan.LocalRealEgress{})
 	}
-	return append(all, plan.Steered{Balanced: b})
+	return append(all, plan.EBPFService{Balanced: b})
 }
 
 // isElsewhere reports whether a real server is neither here nor in a sandbox.
-func isElsewhere(b plan.Backend) bool { return b.Link == "" && !b.Here }
+func isElsewhere(b plan.Backend) bool { return b.Link == "" && !b.Local }
 
 // forwarding is what the kernel wants before it tells programs the way to a real
 // server elsewhere (bpf_fib_lookup: BPF_FIB_LKUP_RET_FWD_DISABLED).

@@ -26,18 +26,18 @@ func find(name string) (plan.Attachment, bool) {
 	return plan.Attachment{Port: map[string]string{"box": "fv-box"}[name], Gateways: []netip.Addr{netip.MustParseAddr("172.30.0.1")}}, name != ""
 }
 
-func steered(t *testing.T, v model.VirtualService) plan.Steered {
+func usesEBPF(t *testing.T, v model.VirtualService) plan.EBPFService {
 	t.Helper()
 	p := ebpf.Plane{}.Service(v, find)
-	return p[len(p)-1].(plan.Steered)
+	return p[len(p)-1].(plan.EBPFService)
 }
 
 func TestText(t *testing.T) {
-	got := strings.Join(steered(t, service()).Add(), "\n")
-	want := `fairlead-bpf serve web tcp at 192.0.2.80:80 scheduler mh forward nat
-fairlead-bpf serve web to 172.30.0.2:8000 weight 1 dev fv-box
-fairlead-bpf serve web to 203.0.113.11 weight 2 masquerade draining
-fairlead-bpf serve web to 203.0.113.12 weight 1 masquerade`
+	got := strings.Join(usesEBPF(t, service()).Add(), "\n")
+	want := `# ebpf: serve web tcp at 192.0.2.80:80 scheduler mh forward nat
+# ebpf: serve web to 172.30.0.2:8000 weight 1 dev fv-box
+# ebpf: serve web to 203.0.113.11 weight 2 masquerade draining
+# ebpf: serve web to 203.0.113.12 weight 1 masquerade`
 	if got != want {
 		t.Errorf("it is typed as\n%s\nwant\n%s", got, want)
 	}
@@ -46,8 +46,8 @@ fairlead-bpf serve web to 203.0.113.12 weight 1 masquerade`
 func TestChange(t *testing.T) {
 	v := service()
 	v.Reals[0].Weight, v.Reals[2].State = 5, model.RealDown
-	op := plan.Op{Object: steered(t, v), Old: steered(t, service())}
-	want := []string{"fairlead-bpf unserve web to 203.0.113.12", "fairlead-bpf serve web to 172.30.0.2:8000 weight 5 dev fv-box"}
+	op := plan.Op{Object: usesEBPF(t, v), Old: usesEBPF(t, service())}
+	want := []string{"# ebpf: unserve web to 203.0.113.12", "# ebpf: serve web to 172.30.0.2:8000 weight 5 dev fv-box"}
 	if got := op.Commands(); !slices.Equal(got, want) {
 		t.Errorf("a change is typed as %q, want %q", got, want)
 	}
@@ -57,10 +57,10 @@ func TestChange(t *testing.T) {
 func TestTunnelsText(t *testing.T) {
 	v := service()
 	v.Forward = model.ForwardTunnel
-	before := steered(t, v)
+	before := usesEBPF(t, v)
 	v.Tunnel = model.Tunnel{Type: model.TunnelGUE, Port: 6080}
-	want := []string{"fairlead-bpf serve web tcp at 192.0.2.80:80 scheduler mh forward tunnel gue:6080"}
-	if got := (plan.Op{Object: steered(t, v), Old: before}).Commands(); !slices.Equal(got, want) {
+	want := []string{"# ebpf: serve web tcp at 192.0.2.80:80 scheduler mh forward tunnel gue:6080"}
+	if got := (plan.Op{Object: usesEBPF(t, v), Old: before}).Commands(); !slices.Equal(got, want) {
 		t.Errorf("a change is typed as %q, want %q", got, want)
 	}
 }
@@ -68,15 +68,15 @@ func TestTunnelsText(t *testing.T) {
 func TestWhoIsMasqueraded(t *testing.T) {
 	v := service()
 	for _, c := range []struct {
-		answers model.Answers
+		answers model.SourceNAT
 		forward model.Forward
 		want    []bool
 	}{
-		{"", "", []bool{false, true, true}}, {model.AnswersRouted, "", []bool{false, false, false}},
-		{model.AnswersMasqueraded, "", []bool{true, true, true}}, {"", model.ForwardDirect, []bool{false, false, false}},
+		{"", "", []bool{false, true, true}}, {model.SourceNATRouted, "", []bool{false, false, false}},
+		{model.SourceNATMasqueraded, "", []bool{true, true, true}}, {"", model.ForwardDirect, []bool{false, false, false}},
 	} {
-		v.Answers, v.Forward = c.answers, c.forward
-		for i, b := range steered(t, v).Backends.List() {
+		v.SourceNAT, v.Forward = c.answers, c.forward
+		for i, b := range usesEBPF(t, v).Backends.List() {
 			if b.Masquerade != c.want[i] {
 				t.Errorf("answers %q, forward %q: %s masqueraded: %v", c.answers, c.forward, b.At, b.Masquerade)
 			}
@@ -113,11 +113,11 @@ func TestRefuses(t *testing.T) {
 // are rewritten, and no way elsewhere.
 func TestHere(t *testing.T) {
 	v := service()
-	v.Reals = []model.RealServer{{Address: netip.MustParseAddr("192.0.2.9"), Weight: 1, Here: true}}
-	for forward, homeward := range map[model.Forward]bool{model.ForwardNAT: true, model.ForwardDirect: false, model.ForwardTunnel: false} {
+	v.Reals = []model.RealServer{{Address: netip.MustParseAddr("192.0.2.9"), Weight: 1, Local: true}}
+	for forward, localRealEgress := range map[model.Forward]bool{model.ForwardNAT: true, model.ForwardDirect: false, model.ForwardTunnel: false} {
 		v.Forward = forward
 		p := ebpf.Plane{}.Service(v, find)
-		if slices.Contains(p, plan.Object(plan.Homeward{})) != homeward {
+		if slices.Contains(p, plan.Object(plan.LocalRealEgress{})) != localRealEgress {
 			t.Errorf("forward %s: %v", forward, p)
 		}
 		for _, none := range []plan.Object{plan.IPForwarding(true), plan.FastPath{}} {
@@ -125,7 +125,7 @@ func TestHere(t *testing.T) {
 				t.Errorf("forward %s wants %s", forward, none.Key())
 			}
 		}
-		if b := steered(t, v).Backends.List()[0]; !b.Here || b.Masquerade || b.Tunnel {
+		if b := usesEBPF(t, v).Backends.List()[0]; !b.Local || b.Masquerade || b.Tunnel {
 			t.Errorf("forward %s: %+v", forward, b)
 		}
 	}
@@ -137,7 +137,7 @@ func TestTablesHaveABound(t *testing.T) {
 	for i := range 1000 {
 		v.Reals = append(v.Reals, model.RealServer{Address: netip.AddrFrom4([4]byte{10, 0, byte(i / 256), byte(i)}), Weight: 1})
 	}
-	if n := steered(t, v).Ring.Len(); n != 262139 {
+	if n := usesEBPF(t, v).Ring.Len(); n != 262139 {
 		t.Errorf("a table of 1,000 has %d buckets", n)
 	}
 }

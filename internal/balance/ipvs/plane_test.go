@@ -42,8 +42,8 @@ var scenarios = map[string]func(*model.VirtualService){
 	"sandboxes":         func(*model.VirtualService) {},
 	"servers elsewhere": elsewhere,
 	"both kinds":        func(v *model.VirtualService) { v.Reals = append(v.Reals, far) },
-	"routed":            func(v *model.VirtualService) { elsewhere(v); v.Answers = model.AnswersRouted },
-	"masqueraded":       func(v *model.VirtualService) { v.Answers = model.AnswersMasqueraded },
+	"routed":            func(v *model.VirtualService) { elsewhere(v); v.SourceNAT = model.SourceNATRouted },
+	"masqueraded":       func(v *model.VirtualService) { v.SourceNAT = model.SourceNATMasqueraded },
 	"direct":            func(v *model.VirtualService) { elsewhere(v); v.Forward = model.ForwardDirect },
 	"tunnel over udp":   func(v *model.VirtualService) { elsewhere(v); v.Forward, v.Proto = model.ForwardTunnel, model.UDP },
 	"tunnel in UDP": func(v *model.VirtualService) {

@@ -41,8 +41,8 @@ var scenarios = map[string]func(*model.VirtualService){
 	"sandboxes":   func(*model.VirtualService) {},
 	"maglev":      func(v *model.VirtualService) { v.Scheduler = "" },
 	"both kinds":  func(v *model.VirtualService) { v.Reals = append(v.Reals, far) },
-	"routed":      func(v *model.VirtualService) { v.Reals = []model.RealServer{far}; v.Answers = model.AnswersRouted },
-	"masqueraded": func(v *model.VirtualService) { v.Answers = model.AnswersMasqueraded },
+	"routed":      func(v *model.VirtualService) { v.Reals = []model.RealServer{far}; v.SourceNAT = model.SourceNATRouted },
+	"masqueraded": func(v *model.VirtualService) { v.SourceNAT = model.SourceNATMasqueraded },
 	"persistent rr": func(v *model.VirtualService) {
 		v.Scheduler, v.Persistence = model.RoundRobin, 5*time.Minute
 	},

@@ -56,8 +56,8 @@ func (Driver) Needs() []plan.Feature { return []plan.Feature{plan.FeatureIPvlan}
 var modes = []model.Mode{model.ModeL2, model.ModeL3, model.ModeL3S}
 
 // branching is how the network's links branch.
-func branching(n model.Network) driver.Branching {
-	b := driver.Branching{Kind: plan.IPvlan, Mode: n.Mode, Shim: true}
+func branching(n model.Network) driver.SubLinks {
+	b := driver.SubLinks{Kind: plan.IPvlan, Mode: n.Mode, Shim: true}
 	if b.Mode == "" {
 		b.Mode = model.ModeL2
 	}

@@ -52,8 +52,8 @@ func (Driver) Needs() []plan.Feature { return []plan.Feature{plan.FeatureMacvlan
 var modes = []model.Mode{model.ModeBridge, model.ModePrivate, model.ModeVEPA, model.ModePassthru}
 
 // branching is how the network's links branch.
-func branching(n model.Network) driver.Branching {
-	b := driver.Branching{Kind: plan.Macvlan, Mode: n.Mode, Switched: true}
+func branching(n model.Network) driver.SubLinks {
+	b := driver.SubLinks{Kind: plan.Macvlan, Mode: n.Mode, Switched: true}
 	if b.Mode == "" {
 		b.Mode = model.ModeBridge
 	}

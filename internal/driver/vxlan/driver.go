@@ -106,11 +106,11 @@ func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 	remote := func(a netip.Addr) netip.Addr { return a }
 	via := ""
 	if n.Overlay.Encrypt {
-		p = append(p, cipher(n, u)...)
-		via, remote = driver.CipherLink(n.Name), underlay.Inner
+		p = append(p, wireGuard(n, u)...)
+		via, remote = driver.WireGuardLink(n.Name), underlay.Inner
 		t.Local, t.Underlay, t.Port = underlay.Inner(u.Local), via, model.PortVXLAN
 	}
-	p = append(p, plan.Untracked{Port: t.Port}, t)
+	p = append(p, plan.NoTrack{Port: t.Port}, t)
 	if !n.Overlay.Group.IsValid() {
 		for _, peer := range u.Peers {
 			p = append(p, plan.Forwarding{Link: t.Name, MAC: plan.Unknown, Remote: remote(peer.Address), Underlay: via})
@@ -125,15 +125,15 @@ func (Driver) Network(n model.Network, f plan.Facts) plan.Plan {
 	return p
 }
 
-// cipher plans the WireGuard link that carries an encrypted overlay.
-func cipher(n model.Network, u underlay.Underlay) plan.Plan {
-	link, port := driver.CipherLink(n.Name), n.Overlay.WirePort()
+// wireGuard plans the WireGuard link that carries an encrypted overlay.
+func wireGuard(n model.Network, u underlay.Underlay) plan.Plan {
+	link, port := driver.WireGuardLink(n.Name), n.Overlay.WirePort()
 	p := plan.Plan{
-		plan.Untracked{Port: port, Both: true},
-		plan.Cipher{Name: link, KeyFile: n.Overlay.KeyFile, Local: u.Local, Port: port, MTU: n.LinkMTU() + underlay.TunnelOverhead(false), Owner: n.Name, IPv6: plan.IPv6Fixed},
+		plan.NoTrack{Port: port, Both: true},
+		plan.WireGuard{Name: link, KeyFile: n.Overlay.KeyFile, Local: u.Local, Port: port, MTU: n.LinkMTU() + underlay.TunnelOverhead(false), Owner: n.Name, IPv6: plan.IPv6Fixed},
 		plan.Address{Link: link, Prefix: netip.PrefixFrom(underlay.Inner(u.Local), 64)}}
 	for _, peer := range u.Peers {
-		p = append(p, plan.CipherPeer{Link: link, KeyFile: n.Overlay.KeyFile,
+		p = append(p, plan.WireGuardPeer{Link: link, KeyFile: n.Overlay.KeyFile,
 			Endpoint: netip.AddrPortFrom(peer.Address, port), Inner: underlay.Inner(peer.Address)})
 	}
 	return p

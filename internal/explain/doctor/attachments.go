@@ -14,14 +14,14 @@ func attachments(h Host) []Finding {
 			all = append(all, Finding{Severity: Problem,
 				Seen: fmt.Sprintf("attachment %s of %s is %s: %s", v.Name, v.Ref, v.Status, v.Problem),
 				Why:  "the sandbox is not on its network",
-				Mend: "do what the message says; or give the attachment up: fairlead detach " + escape.Shell(v.Name)})
+				Fix:  "do what the message says; or give the attachment up: fairlead detach " + escape.Shell(v.Name)})
 		}
 		for _, p := range v.Publishes {
 			if p.Problem != "" {
 				all = append(all, Finding{Severity: Problem,
 					Seen: fmt.Sprintf("publish %s has failed: %s", p.Publish, p.Problem),
 					Why:  "nobody reaches the port",
-					Mend: fmt.Sprintf("do what the message says; or take the publish back: fairlead unpublish %s %s/%s", escape.Shell(v.Name), p.HostPorts, p.Proto)})
+					Fix:  fmt.Sprintf("do what the message says; or take the publish back: fairlead unpublish %s %s/%s", escape.Shell(v.Name), p.HostPorts, p.Proto)})
 			}
 		}
 	}

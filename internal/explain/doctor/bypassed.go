@@ -21,5 +21,5 @@ func bypassed(h Host) []Finding {
 	return []Finding{{Severity: Warning,
 		Seen: fmt.Sprintf("the firewall drops what it does not know, and the LAN reaches %s all the same: %s", count(len(past), "published port"), names(past)),
 		Why:  "NAT and eBPF lead packets on before the rules for the host's own ports (hook input: ufw, firewalld, own rules) see them",
-		Mend: "publish by a way that obeys them (fairlead publish … --via proxy), or on 127.0.0.1 only; with Docker, filter in the chain DOCKER-USER"}}
+		Fix:  "publish by a way that obeys them (fairlead publish … --via proxy), or on 127.0.0.1 only; with Docker, filter in the chain DOCKER-USER"}}
 }

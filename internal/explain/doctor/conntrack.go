@@ -24,7 +24,7 @@ func conntrack(h Host) []Finding {
 		Seen: fmt.Sprintf("%d of %d connections are tracked (%d %%)", count, most, count*100/most),
 		Why:  "when the table is full the kernel drops the first packet of every new connection that is tracked: time-outs for no visible reason",
 		Cost: &conntrackCost,
-		Mend: fmt.Sprintf("sysctl -w %s=%d", facts.ConntrackMax, max(2*most, 2*count)),
+		Fix:  fmt.Sprintf("sysctl -w %s=%d", facts.ConntrackMax, max(2*most, 2*count)),
 	}
 	if count*100 >= most*fullAlmost {
 		f.Severity = Problem

@@ -38,8 +38,8 @@ type Finding struct {
 	Why  string `json:"why"`
 	// Cost is what the laboratory has measured, if it has.
 	Cost *Figure `json:"cost,omitempty"`
-	// Mend is a command where one is enough, and otherwise what to do.
-	Mend string `json:"mend"`
+	// Fix is a command where one is enough, and otherwise what to do.
+	Fix string `json:"fix"`
 }
 
 // Host is what the checks look at.
@@ -63,7 +63,7 @@ type Host struct {
 // Check looks for one thing.
 type Check struct {
 	Name string
-	Look func(Host) []Finding
+	Run  func(Host) []Finding
 }
 
 // Checks are all checks.
@@ -103,7 +103,7 @@ func Checks() []Check {
 func Examine(h Host) []Finding {
 	var all []Finding
 	for _, c := range Checks() {
-		for _, f := range c.Look(h) {
+		for _, f := range c.Run(h) {
 			f.Check = c.Name
 			all = append(all, f)
 		}

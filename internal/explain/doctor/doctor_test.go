@@ -25,7 +25,7 @@ func TestFailedAttachments(t *testing.T) {
 		{Publish: model.Publish{Endpoint: "web", Proto: model.TCP, HostPorts: model.Port(81), Ports: model.Port(81)}},
 	}
 	found := doctor.Examine(doctor.Host{Attachments: []daemon.View{v}, Daemon: true})
-	if len(found) != 2 || found[0].Severity != doctor.Problem || !strings.Contains(found[0].Seen, "no such parent") || !strings.Contains(found[1].Mend, "fairlead unpublish web 80/tcp") {
+	if len(found) != 2 || found[0].Severity != doctor.Problem || !strings.Contains(found[0].Seen, "no such parent") || !strings.Contains(found[1].Fix, "fairlead unpublish web 80/tcp") {
 		t.Errorf("found %+v", found)
 	}
 }
@@ -63,7 +63,7 @@ func TestDrift(t *testing.T) {
 	}
 	events := []daemon.Event{
 		at(1, daemon.Unhealed, "nft table"), at(2, daemon.Healed, "nft table"),
-		at(3, daemon.Contested, "route"), at(4, daemon.Unhealed, "link"), at(5, daemon.Parted, "net"), at(6, daemon.Reunited, "net"),
+		at(3, daemon.Conflicting, "route"), at(4, daemon.Unhealed, "link"), at(5, daemon.NetworkUnavailable, "net"), at(6, daemon.NetworkAvailable, "net"),
 	}
 	var got []string
 	for _, f := range doctor.Examine(doctor.Host{Events: events, Daemon: true}) {
@@ -141,7 +141,7 @@ func TestMTUOfOurBridge(t *testing.T) {
 	var got []string
 	for _, f := range doctor.Examine(h) {
 		if f.Check == "mtu" {
-			command, _, _ := strings.Cut(f.Mend, ",")
+			command, _, _ := strings.Cut(f.Fix, ",")
 			got = append(got, command)
 		}
 	}

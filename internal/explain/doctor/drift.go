@@ -26,18 +26,18 @@ func drift(h Host) []Finding {
 		if e.By != "" {
 			by = e.By
 		}
-		f := Finding{Mend: "find out by `fairlead events` who changes it, and keep them from it"}
+		f := Finding{Fix: "find out by `fairlead events` who changes it, and keep them from it"}
 		switch e.Kind {
 		case daemon.Unhealed:
 			f.Severity, f.Seen = Problem, fmt.Sprintf("%s was changed by %s and could not be put right: %s", e.Object, by, e.Detail)
 			f.Why = "the host is not as it should be; it is tried again and again"
-		case daemon.Contested:
+		case daemon.Conflicting:
 			f.Severity, f.Seen = Warning, fmt.Sprintf("%s keeps changing %s", by, e.Object)
 			f.Why = "each time it is put right, and traffic may suffer meanwhile; the daemon waits longer and longer before it does"
-		case daemon.Parted:
+		case daemon.NetworkUnavailable:
 			f.Severity, f.Seen = Problem, fmt.Sprintf("%s cannot be on this host: %s", e.Object, e.Detail)
 			f.Why = "its sandboxes reach nobody through it until that is mended"
-			f.Mend = "do what the message says; it is tried again by itself"
+			f.Fix = "do what the message says; it is tried again by itself"
 		default:
 			continue
 		}
@@ -47,7 +47,7 @@ func drift(h Host) []Finding {
 		all = append(all, Finding{Severity: Note,
 			Seen: fmt.Sprintf("%s of ours strayed and %s put right: %s", count(len(healed), "thing"), map[bool]string{true: "was", false: "were"}[len(healed) == 1], list(healed)),
 			Why:  "some other program changes what is marked as ours, as a firewall that flushes all rules when it is reloaded",
-			Mend: "find out by `fairlead events` who changes it, and keep them from it"})
+			Fix:  "find out by `fairlead events` who changes it, and keep them from it"})
 	}
 	return all
 }

@@ -33,7 +33,7 @@ func exposed(h Host) []Finding {
 			f := Finding{Severity: Warning,
 				Seen: fmt.Sprintf("port %s (%s) is open to the LAN, and no firewall is in front", name(p), private[port]),
 				Why:  "such services are meant for the host and its containers; whoever reaches the port can try",
-				Mend: bind(p)}
+				Fix:  bind(p)}
 			if port == docker {
 				f.Severity, f.Why = Problem, "whoever reaches this port is root on this host"
 			}

@@ -22,7 +22,7 @@ func forwarding(h Host) []Finding {
 			all = append(all, Finding{Severity: Problem,
 				Seen: family.setting + " is 0, and " + need,
 				Why:  "the kernel drops every " + family.name + " packet that is for another than the host itself",
-				Mend: "sysctl -w " + family.setting + "=1"})
+				Fix:  "sysctl -w " + family.setting + "=1"})
 		}
 	}
 	return all
@@ -31,8 +31,8 @@ func forwarding(h Host) []Finding {
 // needsForwarding says what is behind the host; empty for nothing.
 func (h Host) needsForwarding(v4 bool) string {
 	for _, p := range h.Ports {
-		led := slices.Contains(p.Ways, ports.NAT) || slices.Contains(p.Ways, ports.DockerNAT) || slices.Contains(p.Ways, ports.OtherNAT)
-		if led && p.To.IsValid() && p.To.Is4() == v4 && !h.hasAddress(p.To) {
+		translated := slices.Contains(p.Modes, ports.NAT) || slices.Contains(p.Modes, ports.DockerNAT) || slices.Contains(p.Modes, ports.OtherNAT)
+		if translated && p.To.IsValid() && p.To.Is4() == v4 && !h.hasAddress(p.To) {
 			return "port " + name(p) + " is led to " + p.To.String() + " by NAT"
 		}
 	}

@@ -15,7 +15,7 @@ func keeper(h Host) []Finding {
 	if slices.ContainsFunc(h.Rules, func(c rules.Chain) bool { return c.Table == "inet "+plan.Mark }) {
 		left = append(left, "the nftables table "+plan.Mark)
 	}
-	if n := len(h.Leads); n > 0 {
+	if n := len(h.EBPFMappings); n > 0 {
 		left = append(left, count(n, "eBPF lead"))
 	}
 	ours := 0
@@ -36,5 +36,5 @@ func keeper(h Host) []Finding {
 	return []Finding{{Severity: Warning,
 		Seen: fmt.Sprintf("Fairlead has set up %s on this host, and its daemon does not run", list(left)),
 		Why:  "traffic goes on; but nobody heals what strays, checks real servers, or takes away what belonged to a sandbox that has ended",
-		Mend: "fairlead ls"}}
+		Fix:  "fairlead ls"}}
 }

@@ -17,7 +17,7 @@ func localhost(h Host) []Finding {
 	}
 	var deaf []ports.Port
 	for _, p := range h.Ports {
-		published := !slices.Contains(p.Ways, ports.Host)
+		published := !slices.Contains(p.Modes, ports.Host)
 		if published && p.Reach.Loopback == rules.Yes && !h.answersV6(p) {
 			deaf = append(deaf, p)
 		}
@@ -28,7 +28,7 @@ func localhost(h Host) []Finding {
 	return []Finding{{Severity: Note,
 		Seen: fmt.Sprintf("localhost is 127.0.0.1 and ::1 here, and nobody answers on ::1 for %s: %s", count(len(deaf), "published port"), names(deaf)),
 		Why:  "clients that try ::1 first are refused; those that do not try the other address fail. NAT cannot lead ::1 anywhere, so only a proxy or eBPF can answer there",
-		Mend: "publish by a way that answers there: fairlead publish … --via ebpf, or proxy; or name 127.0.0.1 instead of localhost"}}
+		Fix:  "publish by a way that answers there: fairlead publish … --via ebpf, or proxy; or name 127.0.0.1 instead of localhost"}}
 }
 
 // answersV6 reports whether some port of the same number answers on ::1.

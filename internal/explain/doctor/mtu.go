@@ -27,9 +27,9 @@ func mtu(h Host) []Finding {
 		f := Finding{Severity: Warning,
 			Seen: fmt.Sprintf("the MTU of %s %s is %d, and the uplink %s has %d", l.Kind, l.Name, l.MTU, up.Name, up.MTU),
 			Why:  "large packets of containers are fragmented, or lost where something drops the ICMP messages that say so: connections that begin well and then stand still",
-			Mend: fmt.Sprintf("ip link set dev %s mtu %d", escape.Shell(l.Name), up.MTU-least)}
+			Fix:  fmt.Sprintf("ip link set dev %s mtu %d", escape.Shell(l.Name), up.MTU-least)}
 		if l.Owner != "" {
-			f.Mend = fmt.Sprintf("fairlead network create %s --mtu %d, with the other options that the network has: the daemon resets an MTU that is set on the link itself", escape.Shell(networkName(l.Owner)), up.MTU-least)
+			f.Fix = fmt.Sprintf("fairlead network create %s --mtu %d, with the other options that the network has: the daemon resets an MTU that is set on the link itself", escape.Shell(networkName(l.Owner)), up.MTU-least)
 		}
 		if tunnel {
 			f.Seen += fmt.Sprintf(", of which the tunnel takes %d", least)

@@ -44,18 +44,18 @@ func TestNeighbours(t *testing.T) {
 			if c.answers {
 				patience = time.Minute // an answer ends it
 			}
-			r.tell = func(h *doctor.Host) {
+			r.notify = func(h *doctor.Host) {
 				h.Balanced = []daemon.ServiceView{{VirtualService: v}}
 				var err error
 				if h.Claims, err = r.Claims(t.Context(), h.Claimable(), patience); err != nil {
 					t.Fatal(err)
 				}
 			}
-			found := r.look("service-address")
+			found := r.run("service-address")
 			if (len(found) == 1) != c.answers {
 				t.Fatalf("found %+v", found)
 			}
-			if c.answers && (found[0].Severity != doctor.Problem || !strings.Contains(found[0].Seen, c.address) || !strings.Contains(found[0].Mend, "--forward local")) {
+			if c.answers && (found[0].Severity != doctor.Problem || !strings.Contains(found[0].Seen, c.address) || !strings.Contains(found[0].Fix, "--forward local")) {
 				t.Errorf("found %+v", found[0])
 			}
 		})
@@ -88,7 +88,7 @@ func TestConflicts(t *testing.T) {
 			shell.Run(t, r.Do, "ip address add 192.0.2.10/24 dev uplink; ip address add 2001:db8:9::10/64 dev uplink nodad\n"+
 				"ip route add default via 192.0.2.1; ip route add default via 2001:db8:9::1")
 			shell.Run(t, other.Do, "ip address add "+c.address+" dev uplink nodad\n"+strings.ReplaceAll(c.set, "%s", c.address))
-			r.tell = func(h *doctor.Host) {
+			r.notify = func(h *doctor.Host) {
 				of := slices.DeleteFunc(h.Asked(), func(a plan.VirtualAddress) bool { return a.Addr.String() != strings.Split(c.address, "/")[0] })
 				patience := 200 * time.Millisecond
 				if c.answers {
@@ -99,7 +99,7 @@ func TestConflicts(t *testing.T) {
 					t.Fatal(of, err)
 				}
 			}
-			found := r.look(c.check)
+			found := r.run(c.check)
 			if (len(found) == 1) != c.answers {
 				t.Fatalf("found %+v", found)
 			}

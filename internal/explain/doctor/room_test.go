@@ -27,8 +27,8 @@ import (
 type room struct {
 	*kernel.Host
 	t *testing.T
-	// tell adds what a room cannot have: an engine, a daemon.
-	tell func(*doctor.Host)
+	// notify adds what a room cannot have: an engine, a daemon.
+	notify func(*doctor.Host)
 }
 
 const furnish = `
@@ -61,18 +61,18 @@ func newRoom(t *testing.T) *room {
 	}
 	t.Cleanup(func() { h.Close() })
 	shell.Run(t, h.Do, furnish)
-	return &room{Host: h, t: t, tell: func(*doctor.Host) {}}
+	return &room{Host: h, t: t, notify: func(*doctor.Host) {}}
 }
 
-// look looks at the room and returns what the check finds.
-func (r *room) look(check string) []doctor.Finding {
+// run looks at the room and returns what the check finds.
+func (r *room) run(check string) []doctor.Finding {
 	r.t.Helper()
 	f, err := facts.Gather(context.Background(), r.Host, sandbox.Finder{})
 	if err != nil || len(f.Unseen) > 0 {
 		r.t.Fatal(f.Unseen, err)
 	}
 	h := doctor.Host{Facts: f, Ports: ports.List(f, nil, nil), Daemon: true}
-	r.tell(&h)
+	r.notify(&h)
 	return slices.DeleteFunc(doctor.Examine(h), func(f doctor.Finding) bool { return f.Check != check })
 }
 
@@ -109,8 +109,8 @@ func (r *room) dockerProxy() {
 	}
 }
 
-// led publishes a port as anybody might.
-const led = `nft -f - <<'EOF'
+// translated publishes a port as anybody might.
+const translated = `nft -f - <<'EOF'
 table ip others {
 	chain pre { type nat hook prerouting priority dstnat; fib daddr type local tcp dport 8080 dnat to 10.0.0.2:80; }
 	chain out { type nat hook output priority -100; fib daddr type local tcp dport 8080 dnat to 10.0.0.2:80; }
@@ -125,9 +125,9 @@ var amiss = []struct {
 	set         string
 	also        func(*room)
 	severity    doctor.Severity
-	mend        func(*room, doctor.Finding)
+	fix         func(*room, doctor.Finding)
 }{
-	{name: "a host that does not forward", check: "ip-forward", set: led + "sysctl -qw net.ipv4.ip_forward=0", severity: doctor.Problem},
+	{name: "a host that does not forward", check: "ip-forward", set: translated + "sysctl -qw net.ipv4.ip_forward=0", severity: doctor.Problem},
 	{name: "a host that does not forward IPv6", check: "ip-forward", severity: doctor.Problem,
 		set: "nft 'add table ip6 o; add chain ip6 o pre { type nat hook prerouting priority dstnat; }; add rule ip6 o pre tcp dport 80 dnat to fd00::2'; sysctl -qw net.ipv6.conf.all.forwarding=0"},
 	{name: "a network that Docker's firewall shuts in", check: "not-forwarded", severity: doctor.Problem,
@@ -140,14 +140,14 @@ var amiss = []struct {
 		set: "ip link add fl-web type bridge; ip link set fl-web alias fairlead:web up; ip address add 172.30.0.1/24 dev fl-web\n" +
 			"iptables -P FORWARD DROP; iptables -N ufw-user-forward; iptables -N ufw-before-forward; iptables -A FORWARD -j ufw-before-forward\n" +
 			"iptables -A ufw-before-forward -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT; iptables -A ufw-before-forward -j ufw-user-forward",
-		mend: stands("ufw route allow in on fl-web && ufw route allow out on fl-web", // what it does is
+		fix: stands("ufw route allow in on fl-web && ufw route allow out on fl-web", // what it does is
 			"iptables -A ufw-user-forward -i fl-web -j ACCEPT; iptables -A ufw-user-forward -o fl-web -j ACCEPT")},
 	{name: "a network that firewalld shuts in", check: "not-forwarded", severity: doctor.Problem,
 		set: "ip link add fl-web type bridge; ip link set fl-web alias fairlead:web up; ip address add 172.30.0.1/24 dev fl-web\n" +
 			"nft 'table inet firewalld { chain policies { }; chain filter_FORWARD { type filter hook forward priority 10; ct state established,related accept; jump policies; reject; }; }'",
-		mend: stands("firewall-cmd --permanent --zone=fairlead --add-interface=fl-web", "nft add rule inet firewalld policies iifname fl-web accept")},
-	{name: "no default route", check: "no-default-route", set: "ip route del default", severity: doctor.Warning, mend: run("ip route add default via 192.0.2.1")},
-	{name: "no default route of IPv6", check: "no-default-route", set: "ip -6 route del default", severity: doctor.Warning, mend: run("ip -6 route add default via 2001:db8:9::1")},
+		fix: stands("firewall-cmd --permanent --zone=fairlead --add-interface=fl-web", "nft add rule inet firewalld policies iifname fl-web accept")},
+	{name: "no default route", check: "no-default-route", set: "ip route del default", severity: doctor.Warning, fix: run("ip route add default via 192.0.2.1")},
+	{name: "no default route of IPv6", check: "no-default-route", set: "ip -6 route del default", severity: doctor.Warning, fix: run("ip -6 route add default via 2001:db8:9::1")},
 	{name: "a bridge that has the router's address", check: "gateway-conflict", severity: doctor.Problem,
 		set: "ip link add br9 type bridge; ip link set br9 up; ip address add 192.0.2.1/28 dev br9"},
 	{name: "a firewall that drops all ICMP", check: "icmp-blocked", severity: doctor.Warning,
@@ -162,66 +162,66 @@ var amiss = []struct {
 		set: "sysctl -qw net.netfilter.nf_conntrack_udp_timeout=600; nft 'add table ip o; add chain ip o out { type filter hook output priority 0; }; add rule ip o out ct state new accept'\n" +
 			"bash -c 'for p in 1 2 3 4; do echo x > /dev/udp/127.0.0.1/$p; done'",
 		also: func(r *room) { r.conntrackMax("4") },
-		mend: func(r *room, f doctor.Finding) {
-			_, most, _ := strings.Cut(f.Mend, "=")
+		fix: func(r *room, f doctor.Finding) {
+			_, most, _ := strings.Cut(f.Fix, "=")
 			r.conntrackMax(most)
 		}},
 	{name: "127.0.0.1 open to the LAN", check: "route-localnet", set: "sysctl -qw net.ipv4.conf.uplink.route_localnet=1", severity: doctor.Problem},
 	{name: "127.0.0.1 open to containers", check: "route-localnet", severity: doctor.Warning,
 		set: "ip link add docker0 type bridge; ip link set docker0 up; sysctl -qw net.ipv4.conf.docker0.route_localnet=1"},
-	{name: "a database on the LAN", check: "exposed", also: func(r *room) { r.listen("0.0.0.0:5432") }, severity: doctor.Warning, mend: untilThen},
-	{name: "Docker's API on the LAN", check: "exposed", also: func(r *room) { r.listen(":2375") }, severity: doctor.Problem, mend: untilThen},
+	{name: "a database on the LAN", check: "exposed", also: func(r *room) { r.listen("0.0.0.0:5432") }, severity: doctor.Warning, fix: untilThen},
+	{name: "Docker's API on the LAN", check: "exposed", also: func(r *room) { r.listen(":2375") }, severity: doctor.Problem, fix: untilThen},
 	{name: "a firewall that is bypassed", check: "firewall-bypassed", severity: doctor.Warning,
-		set:  led + "nft 'add table inet fw; add chain inet fw in { type filter hook input priority 0; policy drop; }'",
-		mend: run("nft 'add chain inet fw forward { type filter hook forward priority 0; policy drop; }'")},
+		set: translated + "nft 'add table inet fw; add chain inet fw in { type filter hook input priority 0; policy drop; }'",
+		fix: run("nft 'add chain inet fw forward { type filter hook forward priority 0; policy drop; }'")},
 	{name: "two kinds of iptables", check: "two-firewalls", severity: doctor.Warning,
-		set: led + "iptables-legacy -A INPUT -p tcp --dport 25 -j DROP; iptables-legacy -P INPUT DROP"},
+		set: translated + "iptables-legacy -A INPUT -p tcp --dport 25 -j DROP; iptables-legacy -P INPUT DROP"},
 	{name: "a bridge that is too wide", check: "mtu", set: "ip link set uplink mtu 1400; ip link add docker0 type bridge; ip link set docker0 up", severity: doctor.Warning},
 	{name: "a tunnel that is too wide", check: "mtu", set: "ip link add vx type vxlan id 7 dstport 4789 remote 192.0.2.1; ip link set vx up mtu 1500", severity: doctor.Warning},
 	{name: "strict return paths", check: "rp-filter", severity: doctor.Warning,
 		set: "ip route add default dev box metric 9; sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.uplink.rp_filter=1 net.ipv4.conf.box.rp_filter=1"},
-	{name: "nobody on ::1", check: "localhost-v6", severity: doctor.Note, set: led + "sysctl -qw net.ipv4.conf.box.route_localnet=1",
-		also: func(r *room) { r.tell = func(h *doctor.Host) { h.LocalhostV6 = true } },
-		mend: func(r *room, _ doctor.Finding) { r.listen("[::1]:8080") }},
+	{name: "nobody on ::1", check: "localhost-v6", severity: doctor.Note, set: translated + "sysctl -qw net.ipv4.conf.box.route_localnet=1",
+		also: func(r *room) { r.notify = func(h *doctor.Host) { h.LocalhostV6 = true } },
+		fix:  func(r *room, _ doctor.Finding) { r.listen("[::1]:8080") }},
 	{name: "a port that clients may get", check: "local-ports", severity: doctor.Warning,
 		set: "nft 'add table ip o; add chain ip o pre { type nat hook prerouting priority dstnat; }; add rule ip o pre tcp dport 40000-40010 dnat to 10.0.0.2'"},
 	{name: "a proxy without a container", check: "stale-docker-proxy", severity: doctor.Problem,
-		also: func(r *room) { r.dockerProxy(); r.tell = func(h *doctor.Host) { h.Engine = true } },
-		mend: killed},
+		also: func(r *room) { r.dockerProxy(); r.notify = func(h *doctor.Host) { h.Engine = true } },
+		fix:  killed},
 	{name: "docker-proxy", check: "docker-proxy", also: (*room).dockerProxy, severity: doctor.Note,
-		mend: func(r *room, _ doctor.Finding) { killed(r, r.stale()) }},
+		fix: func(r *room, _ doctor.Finding) { killed(r, r.stale()) }},
 	{name: "bridges that filter", check: "bridge-filter", severity: doctor.Note,
 		set: "ip link add docker0 type bridge; sysctl -qw net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=0"},
 	{name: "a service behind a host that does not forward", check: "ip-forward", severity: doctor.Problem, also: balancedTo("10.0.0.2:80"),
 		set: "sysctl -qw net.ipv4.ip_forward=0"},
 	{name: "a real server that nothing leads to", check: "service-no-route", severity: doctor.Problem, also: balancedTo("203.0.113.9:80"),
-		set: "ip route del default", mend: run("ip route add 203.0.113.0/24 dev box")},
+		set: "ip route del default", fix: run("ip route add 203.0.113.0/24 dev box")},
 	{name: "a service that a firewall drops", check: "service-dropped", severity: doctor.Problem, also: balancedTo("10.0.0.2:80"),
-		set:  "nft 'add table inet fw; add chain inet fw forward { type filter hook forward priority 0; policy drop; }'",
-		mend: run("nft add rule inet fw forward ct status dnat accept")},
+		set: "nft 'add table inet fw; add chain inet fw forward { type filter hook forward priority 0; policy drop; }'",
+		fix: run("nft add rule inet fw forward ct status dnat accept")},
 	{name: "a plane that costs more", check: "service-plane", severity: doctor.Note,
 		also: func(r *room) {
-			facts, err := kernel.Probe(plan.FeatureSteering, plan.FeatureCgroupHooks)
+			facts, err := kernel.Probe(plan.FeatureEBPF, plan.FeatureCgroupHooks)
 			if err != nil {
 				r.t.Fatal(err)
 			}
 			r.asked(facts, model.PlaneNFT)
 		},
-		mend: func(r *room, _ doctor.Finding) { r.asked(plan.Facts{}, model.PlaneAuto) }},
+		fix: func(r *room, _ doctor.Finding) { r.asked(plan.Facts{}, model.PlaneAuto) }},
 	{name: "services of no daemon", check: "daemon", severity: doctor.Warning,
 		also: func(r *room) {
 			balancedTo("10.0.0.2:80")(r)
-			r.tell = func(h *doctor.Host) { h.Daemon = false }
+			r.notify = func(h *doctor.Host) { h.Daemon = false }
 		},
-		mend: func(r *room, _ doctor.Finding) { r.tell = func(*doctor.Host) {} }},
+		fix: func(r *room, _ doctor.Finding) { r.notify = func(*doctor.Host) {} }},
 	{name: "no daemon", check: "daemon", severity: doctor.Warning,
 		also: func(r *room) {
 			if err := r.Transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
 				r.t.Fatal(err)
 			}
-			r.tell = func(h *doctor.Host) { h.Daemon = false }
+			r.notify = func(h *doctor.Host) { h.Daemon = false }
 		},
-		mend: func(r *room, _ doctor.Finding) { r.tell = func(*doctor.Host) {} }},
+		fix: func(r *room, _ doctor.Finding) { r.notify = func(*doctor.Host) {} }},
 }
 
 // site is a service at an address of nobody, by nftables.
@@ -251,14 +251,14 @@ func balancedTo(real string) func(*room) {
 func (r *room) asked(facts plan.Facts, plane model.Plane) {
 	v := site
 	v.Plane = plane
-	r.tell = func(h *doctor.Host) {
+	r.notify = func(h *doctor.Host) {
 		h.Kernel, h.Balanced = &facts, []daemon.ServiceView{{VirtualService: v}}
 	}
 }
 
 // conntrackMax stands for a setting that only the first namespace can change.
 func (r *room) conntrackMax(most string) {
-	r.tell = func(h *doctor.Host) { h.Settings[facts.ConntrackMax] = most }
+	r.notify = func(h *doctor.Host) { h.Settings[facts.ConntrackMax] = most }
 }
 
 // run is a mend that the finding describes in words.
@@ -270,8 +270,8 @@ func run(line string) func(*room, doctor.Finding) {
 // the mend must hold what is typed for that program.
 func stands(typed, line string) func(*room, doctor.Finding) {
 	return func(r *room, f doctor.Finding) {
-		if !strings.Contains(f.Mend, typed) {
-			r.t.Errorf("the mend is %q, and does not hold %q", f.Mend, typed)
+		if !strings.Contains(f.Fix, typed) {
+			r.t.Errorf("the mend is %q, and does not hold %q", f.Fix, typed)
 		}
 		shell.Run(r.t, r.Do, line)
 	}
@@ -279,22 +279,22 @@ func stands(typed, line string) func(*room, doctor.Finding) {
 
 // untilThen runs the second of two mends.
 func untilThen(r *room, f doctor.Finding) {
-	_, line, found := strings.Cut(f.Mend, "or until then: ")
+	_, line, found := strings.Cut(f.Fix, "or until then: ")
 	if !found {
-		r.t.Fatalf("no such command: %s", f.Mend)
+		r.t.Fatalf("no such command: %s", f.Fix)
 	}
 	shell.Run(r.t, r.Do, line)
 }
 
 // stale is what is said of the proxy, whose mend names its process.
 func (r *room) stale() doctor.Finding {
-	r.tell = func(h *doctor.Host) { h.Engine = true }
-	return r.look("stale-docker-proxy")[0]
+	r.notify = func(h *doctor.Host) { h.Engine = true }
+	return r.run("stale-docker-proxy")[0]
 }
 
 // killed runs the command and waits until the port is free.
 func killed(r *room, f doctor.Finding) {
-	shell.Run(r.t, r.Do, f.Mend+"; timeout 100 sh -c 'while ss -Hltn | grep -q :8080; do :; done'")
+	shell.Run(r.t, r.Do, f.Fix+"; timeout 100 sh -c 'while ss -Hltn | grep -q :8080; do :; done'")
 }
 
 // TestRooms: on a real kernel each check finds what is amiss, says nothing once
@@ -303,25 +303,25 @@ func TestRooms(t *testing.T) {
 	for _, a := range amiss {
 		t.Run(a.name, func(t *testing.T) {
 			r := newRoom(t)
-			if found := r.look(a.check); len(found) > 0 {
+			if found := r.run(a.check); len(found) > 0 {
 				t.Fatalf("a healthy host: %+v", found)
 			}
 			shell.Run(t, r.Do, "set -e\n"+a.set+"\n:")
 			if a.also != nil {
 				a.also(r)
 			}
-			found := r.look(a.check)
+			found := r.run(a.check)
 			if len(found) != 1 || found[0].Severity != a.severity {
 				t.Fatalf("found %+v, want one %s", found, a.severity)
 			}
-			if found[0].Seen == "" || found[0].Why == "" || found[0].Mend == "" {
+			if found[0].Seen == "" || found[0].Why == "" || found[0].Fix == "" {
 				t.Errorf("something is left unsaid: %+v", found[0])
 			}
-			if a.mend == nil {
-				a.mend = run(found[0].Mend)
+			if a.fix == nil {
+				a.fix = run(found[0].Fix)
 			}
-			a.mend(r, found[0])
-			if found := r.look(a.check); len(found) > 0 {
+			a.fix(r, found[0])
+			if found := r.run(a.check); len(found) > 0 {
 				t.Errorf("after the mend: %+v", found)
 			}
 		})

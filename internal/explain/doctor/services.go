@@ -13,20 +13,20 @@ import (
 func services(h Host) []Finding {
 	var all []Finding
 	for _, s := range h.Balanced {
-		f := Finding{Severity: Problem, Mend: "fairlead service show " + escape.Shell(s.Name) + " tells what the last check of each real server found: mend that, or name a sorry server"}
+		f := Finding{Severity: Problem, Fix: "fairlead service show " + escape.Shell(s.Name) + " tells what the last check of each real server found: mend that, or name a sorry server"}
 		switch {
 		case s.Problem != "":
 			f.Seen = fmt.Sprintf("service %s has failed: %s", s.Name, s.Problem)
 			f.Why = "nobody balances for its clients"
-			f.Mend = "do what the message says; or give the service up: fairlead service rm " + escape.Shell(s.Name)
+			f.Fix = "do what the message says; or give the service up: fairlead service rm " + escape.Shell(s.Name)
 		case s.Status == daemon.ServiceDown && len(s.Servers) > 0 && !slices.ContainsFunc(s.Servers, func(r daemon.RealView) bool { return r.State == daemon.RealDown }):
 			f.Severity, f.Seen = Warning, fmt.Sprintf("of service %s, every real server drains or weighs nothing", s.Name)
 			f.Why = "nothing has failed, and yet its new clients are refused"
-			f.Mend = fmt.Sprintf("fairlead service enable %s REAL, or service set with a weight", escape.Shell(s.Name))
+			f.Fix = fmt.Sprintf("fairlead service enable %s REAL, or service set with a weight", escape.Shell(s.Name))
 		case s.Status == daemon.ServiceDown && len(s.Servers) == 0:
 			f.Severity, f.Seen = Warning, fmt.Sprintf("service %s has no real server", s.Name)
 			f.Why = "its clients are refused"
-			f.Mend = fmt.Sprintf("fairlead service set %s --real ADDRESS:PORT, or start what its selectors name", escape.Shell(s.Name))
+			f.Fix = fmt.Sprintf("fairlead service set %s --real ADDRESS:PORT, or start what its selectors name", escape.Shell(s.Name))
 		case s.Status == daemon.ServiceDown:
 			f.Seen = fmt.Sprintf("of service %s, fewer real servers are up than its quorum of %d (%s)", s.Name, max(s.Quorum, 1), standing(s))
 			f.Why = "without a sorry server, its clients are refused once nobody is left"
@@ -53,7 +53,7 @@ func standing(s daemon.ServiceView) string {
 }
 
 // called is the name of a service in the kernel.
-func called(s kernel.HeldService) string {
+func called(s kernel.InstalledService) string {
 	if s.Service != "" {
 		return "service " + s.Service
 	}

@@ -27,11 +27,11 @@ type Facts struct {
 	Listeners []Listener
 	// Rules are all firewall and NAT rules.
 	Rules rules.Ruleset
-	// Leads and Grants are what our eBPF programs do.
-	Leads  []plan.Lead
-	Grants []plan.Grant
+	// EBPFMappings and Grants are what our eBPF programs do.
+	EBPFMappings []plan.EBPFMapping
+	Grants       []plan.Grant
 	// Services are the virtual services that are in the kernel.
-	Services []kernel.HeldService
+	Services []kernel.InstalledService
 	// NoRoute are those of their real servers that the host has no route to.
 	NoRoute []netip.Addr
 	// NoRoute4 and NoRoute6 say that the host has no route to distant addresses.
@@ -89,7 +89,7 @@ func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, er
 			unread = append(unread, err.Error())
 		}
 		f.Unseen = append(f.Unseen, unread...)
-		if f.Leads, f.Grants, err = h.Steered(); err != nil {
+		if f.EBPFMappings, f.Grants, err = h.EBPFMappings(); err != nil {
 			f.Unseen = append(f.Unseen, err.Error())
 		}
 		f.services(h)
@@ -113,7 +113,7 @@ func routed(h *kernel.Host, to netip.Addr) bool {
 // servers.
 func (f *Facts) services(h *kernel.Host) {
 	var err error
-	if f.Services, err = h.HeldServices(); err != nil {
+	if f.Services, err = h.InstalledServices(); err != nil {
 		f.Unseen = append(f.Unseen, err.Error())
 	}
 	asked := map[netip.Addr]bool{}

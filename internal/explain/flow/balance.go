@@ -61,7 +61,7 @@ func (k *walker) serves(link string, prog kernel.Program, p packet) bool {
 		return false
 	}
 	k.unseen(link)
-	h := Hop{Kind: EBPF, Where: k.Name(""), Link: link, By: plan.Steered{Balanced: s.Balanced}.Add()[0],
+	h := Hop{Kind: EBPF, Where: k.Name(""), Link: link, By: plan.EBPFService{Balanced: s.Balanced}.Add()[0],
 		Program: programText(prog, "tcx ingress of "+link), What: "eBPF: "}
 	c, somebody := s.choose(p.src, p.dst, k.prefer)
 	if !somebody {
@@ -69,7 +69,7 @@ func (k *walker) serves(link string, prog kernel.Program, p packet) bool {
 		k.nobody(h, c, p)
 		return true
 	}
-	h.Balance, h.Clue = c.balance, Clue{Led: true, Lead: kernel.ServiceLead(s.Service, c.At)}
+	h.Balance, h.Clue = c.balance, Clue{Translated: true, Lead: kernel.ServiceMapping(s.Service, c.At)}
 	was := p.dst
 	if c.Forward == model.ForwardNAT {
 		p.dst = c.at
@@ -192,7 +192,7 @@ func (k *walker) servesLocal(name string, prog kernel.Program, p packet) (packet
 		client = netip.AddrPortFrom(was.Addr(), 0)
 	}
 	c, somebody := s.choose(netip.AddrPortFrom(client.Addr(), 0), was, k.prefer)
-	h := Hop{Kind: Connect, Where: k.Name(""), By: plan.Steered{Balanced: s.Balanced}.Add()[0], Program: programText(prog, "the cgroup of the host's processes"), Balance: c.balance}
+	h := Hop{Kind: Connect, Where: k.Name(""), By: plan.EBPFService{Balanced: s.Balanced}.Add()[0], Program: programText(prog, "the cgroup of the host's processes"), Balance: c.balance}
 	if !somebody {
 		h.Why = "the call fails: connection refused"
 		k.nobody(h, c, p)
@@ -203,7 +203,7 @@ func (k *walker) servesLocal(name string, prog kernel.Program, p packet) (packet
 		p.src = netip.AddrPort{}
 	}
 	h.What = fmt.Sprintf("the hook %s turns the socket: %s leads it from %s to %s (%s)", name, s, was, c.at, c.among())
-	h.Clue = Clue{Turned: true, Lead: kernel.ServiceLead(s.Service, c.At)}
+	h.Clue = Clue{Turned: true, Lead: kernel.ServiceMapping(s.Service, c.At)}
 	k.hop(p, h)
 	k.answer("", "", fmt.Sprintf("the answer comes from %s; getpeername tells the process %s", p.dst, was))
 	return p, true

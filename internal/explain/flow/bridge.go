@@ -44,7 +44,7 @@ func (k *walker) bridge(netns string, b kernel.NetLink, from string, c crossing,
 	case isolated != "":
 		k.isolated(netns, b, from, isolated, p)
 	case c.to.mac != nil && len(open) == 0:
-		k.nobodyHas(c, p)
+		k.notAssigned(c, p)
 	default:
 		k.beyond(netns, b, open, c, p)
 	}
@@ -157,7 +157,7 @@ func (k *walker) bridgeFilter(netns string, b kernel.NetLink, p *packet) bool {
 		return false
 	}
 	for _, hook := range []string{"prerouting", "postrouting"} {
-		if v := rs.Translate(hook, k.look(netns, b.Name, b.Name, *p)); !k.reply && (v.Action != rules.Accept || !v.Certain) {
+		if v := rs.Translate(hook, k.packetAt(netns, b.Name, b.Name, *p)); !k.reply && (v.Action != rules.Accept || !v.Certain) {
 			k.doubt("NAT of bridged packets (%s) is not followed: %s", "bridge-nf-call-iptables", ruleText(v.By))
 		}
 	}
@@ -199,10 +199,10 @@ func (k *walker) beyond(netns string, b kernel.NetLink, open []kernel.NetLink, c
 			k.bridge(end.Netns, inner, end.Name, c.with(stage{netns: netns, hook: "egress", link: port.Name}, stage{netns: end.Netns, hook: "ingress", link: end.Name}), p)
 			return
 		}
-		for _, branch := range k.Branches(end.Netns, end.NetLink) {
-			if k.isFor(branch, c.to) {
-				k.doubt("%s of %s branches from %s, behind port %s of %s, which is not followed in detail", branch.Name, k.Name(branch.Netns), end.Name, port.Name, b.Name)
-				k.enter(c, port, branch, p)
+		for _, subLink := range k.Branches(end.Netns, end.NetLink) {
+			if k.isFor(subLink, c.to) {
+				k.doubt("%s of %s branches from %s, behind port %s of %s, which is not followed in detail", subLink.Name, k.Name(subLink.Netns), end.Name, port.Name, b.Name)
+				k.enter(c, port, subLink, p)
 				return
 			}
 		}

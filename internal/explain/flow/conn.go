@@ -11,8 +11,8 @@ import (
 // conn is the flow's entry in the connection tracking of one namespace.
 type conn struct {
 	// mark is the connection's mark; untracked says that there is no entry.
-	mark      rules.Bits
-	untracked bool
+	mark    rules.Bits
+	noTrack bool
 	// src and dst were the packet's before NAT, and newSrc and newDst are what NAT
 	// made of them; the zero values where it did nothing.
 	src, dst, newSrc, newDst netip.AddrPort
@@ -53,7 +53,7 @@ func (k *walker) doubt(why string, args ...any) {
 // it is lost. It ends the walk then. Answers that our eBPF programs, virtual
 // services or another machine send on are not followed further.
 func (k *walker) answerLost(netns string, p packet) bool {
-	back := &walker{World: k.World, proto: k.proto, client: k.client, reply: true, home: k.home, outside: k.outside, led: k.led, conns: k.conns}
+	back := &walker{World: k.World, proto: k.proto, client: k.client, reply: true, home: k.home, outside: k.outside, translated: k.translated, conns: k.conns}
 	back.send(netns, packet{src: p.dst, dst: p.src})
 	if back.err != nil {
 		return k.fail(back.err)

@@ -186,10 +186,10 @@ type Clue struct {
 	// Link is the interface that it comes in by there, or goes out by at
 	// postrouting; empty for any.
 	Link string
-	// Led says that an eBPF program remembers the flow, Turned that the socket's
+	// Translated says that an eBPF program remembers the flow, Turned that the socket's
 	// real peer is Destination; Lead is the key of the lead that has counted it.
-	Led, Turned bool
-	Lead        string
+	Translated, Turned bool
+	Lead               string
 	// Taken says that a socket there is connected.
 	Taken bool
 }

@@ -53,7 +53,7 @@ func TestParse(t *testing.T) {
 // sandbox web (10.9.0.2).
 type fake struct {
 	rules     rules.Ruleset
-	steering  kernel.Steering
+	ebpfState kernel.EBPFState
 	listeners map[string][]kernel.Listener
 	published []flow.Published
 	services  []flow.Service
@@ -135,7 +135,7 @@ func (f *fake) Rules(netns string) (rules.Ruleset, []string, error) {
 
 func (f *fake) Listeners(netns string) ([]kernel.Listener, error) { return f.listeners[netns], nil }
 func (f *fake) Setting(_, name string) string                     { return f.settings[name] }
-func (f *fake) Steering() (kernel.Steering, error)                { return f.steering, nil }
+func (f *fake) EBPFState() (kernel.EBPFState, error)              { return f.ebpfState, nil }
 func (f *fake) Branches(string, kernel.NetLink) []flow.End        { return nil }
 func (f *fake) Published() []flow.Published                       { return f.published }
 func (f *fake) Services() ([]flow.Service, error)                 { return f.services, nil }
@@ -191,11 +191,11 @@ func TestExplain(t *testing.T) {
 		"out of the host": {"host to 192.0.2.7:443", nil,
 			"route host eth0, link host eth0 = leaves: it leaves this host by eth0, to 192.0.2.7"},
 		"led by eBPF": {"192.0.2.7 to :88", func(f *fake) {
-			f.steering = kernel.Steering{Programs: []kernel.Program{{Name: "uplink", Link: "eth0"}}, Leads: []plan.Lead{{Proto: model.TCP,
+			f.ebpfState = kernel.EBPFState{Programs: []kernel.Program{{Name: "uplink", Link: "eth0"}}, Leads: []plan.EBPFMapping{{Proto: model.TCP,
 				Host: ip("0.0.0.0"), Ports: model.Port(88), To: ip("10.9.0.2"), ToPorts: model.Port(80), Link: "port"}}}
 		}, "begin host eth0, ebpf host eth0, link web eth0, route web eth0, socket web eth0, answer host port = delivered: delivered to nginx (pid 7) in web"},
 		"turned at connect": {"localhost to :88", func(f *fake) {
-			f.steering = kernel.Steering{Programs: []kernel.Program{{Name: "connect4"}}, Leads: []plan.Lead{{Proto: model.TCP,
+			f.ebpfState = kernel.EBPFState{Programs: []kernel.Program{{Name: "connect4"}}, Leads: []plan.EBPFMapping{{Proto: model.TCP,
 				Host: ip("0.0.0.0"), Ports: model.Port(88), To: ip("10.9.0.2"), ToPorts: model.Port(80), Link: "port"}}}
 		}, "connect host, route host br0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host = delivered: delivered to nginx (pid 7) in web"},
 		"docker-proxy": {"localhost to :88", func(f *fake) {

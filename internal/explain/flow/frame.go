@@ -28,16 +28,16 @@ type stage struct {
 
 // crossing is a frame on its way from a link.
 type crossing struct {
-	netns string
-	from  kernel.NetLink
-	to    target
-	way   []stage
+	netns  string
+	from   kernel.NetLink
+	to     target
+	stages []stage
 }
 
 // begin begins a crossing, and resolves whom the frame is for as far as the
 // sender's own tables say.
 func (k *walker) begin(netns string, l kernel.NetLink, next netip.Addr) crossing {
-	c := crossing{netns: netns, from: l, to: target{addr: next}, way: []stage{{netns: netns, hook: "egress", link: l.Name}}}
+	c := crossing{netns: netns, from: l, to: target{addr: next}, stages: []stage{{netns: netns, hook: "egress", link: l.Name}}}
 	if e, ok := k.entry(netns, l.Name, next); ok && e.Permanent {
 		c.to.mac = e.MAC
 	}
@@ -59,7 +59,7 @@ func (k *walker) entry(netns, link string, a netip.Addr) (kernel.NeighbourEntry,
 
 // with is the crossing with more stages.
 func (c crossing) with(more ...stage) crossing {
-	c.way = append(slices.Clone(c.way), more...)
+	c.stages = append(slices.Clone(c.stages), more...)
 	return c
 }
 
@@ -79,14 +79,14 @@ func (k *walker) land(c crossing, end End, p *packet) bool {
 		return false
 	}
 	netns := c.netns
-	for _, s := range append(slices.Clone(c.way), stage{netns: end.Netns}) {
+	for _, s := range append(slices.Clone(c.stages), stage{netns: end.Netns}) {
 		if s.netns != netns { // the kernel clears the mark
 			netns, p.mark = s.netns, rules.Bits{}
 		}
 		if s.hook == "" {
 			break
 		}
-		frame := k.look(s.netns, s.in, s.out, *p)
+		frame := k.packetAt(s.netns, s.in, s.out, *p)
 		frame.HardFrom, _ = net.ParseMAC(c.from.MAC)
 		frame.HardTo, _ = net.ParseMAC(end.MAC)
 		after, ok := k.stagePasses(s, frame, *p)
@@ -127,7 +127,7 @@ func (k *walker) resolved(c crossing, end End, p packet) bool {
 		ask.To = netip.AddrPortFrom(solicitedNode(c.to.addr), 0)
 	}
 	here, there := End{c.netns, c.from}, end
-	return k.asks(here, there, ask, c.way, p) && k.asks(there, here, answer, reversed(c.way), p)
+	return k.asks(here, there, ask, c.stages, p) && k.asks(there, here, answer, reversed(c.stages), p)
 }
 
 // solicitation is the message that asks for the end's hardware address.
@@ -162,13 +162,13 @@ func solicitedNode(a netip.Addr) netip.Addr {
 }
 
 // asks walks a message of address resolution from one end to the other.
-func (k *walker) asks(from, to End, ask rules.Packet, way []stage, p packet) bool {
+func (k *walker) asks(from, to End, ask rules.Packet, mode []stage, p packet) bool {
 	out, in := ask, ask
 	out.Out, in.In = from.Name, to.Name
 	if !k.allows(from.Netns, "output", out, p) || ask.To.Addr().Is6() && !k.allows(from.Netns, "postrouting", out, p) {
 		return false
 	}
-	for _, s := range way {
+	for _, s := range mode {
 		if _, ok := k.stagePasses(s, ask, p); !ok {
 			return false
 		}
@@ -250,10 +250,10 @@ func (k *walker) stagePasses(s stage, frame rules.Packet, p packet) (rules.Packe
 }
 
 // reversed is the way of an answer.
-func reversed(way []stage) []stage {
+func reversed(mode []stage) []stage {
 	var back []stage
 	swap := map[string]string{"ingress": "egress", "egress": "ingress", "input": "output", "output": "input", "prerouting": "postrouting", "postrouting": "prerouting", "forward": "forward"}
-	for _, s := range slices.Backward(way) {
+	for _, s := range slices.Backward(mode) {
 		s.hook, s.in, s.out = swap[s.hook], s.out, s.in
 		back = append(back, s)
 	}

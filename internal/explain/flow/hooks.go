@@ -16,8 +16,8 @@ import (
 // ourTable is our table as rules name it.
 const ourTable = "inet " + plan.Mark
 
-// look is the packet as rules see it.
-func (k *walker) look(netns, in, out string, p packet) rules.Packet {
+// packetAt is the packet as rules see it.
+func (k *walker) packetAt(netns, in, out string, p packet) rules.Packet {
 	own, _ := addresses(k, netns)
 	isOwn := p.dst.Addr().IsLoopback() || slices.ContainsFunc(own, func(o netip.Prefix) bool { return o.Addr() == p.dst.Addr() })
 	src := p.src
@@ -26,7 +26,7 @@ func (k *walker) look(netns, in, out string, p packet) rules.Packet {
 	}
 	c := k.conn(netns)
 	return rules.Packet{Proto: k.proto, From: src, To: p.dst, In: in, Out: out, Local: isOwn, Translated: p.dnat || c.newDst.IsValid(),
-		Mark: p.mark, CtMark: c.mark, Untracked: c.untracked, Reply: k.reply}
+		Mark: p.mark, CtMark: c.mark, NoTrack: c.noTrack, Reply: k.reply}
 }
 
 // rules reads a namespace's rules and notes what could not be read.
@@ -44,7 +44,7 @@ func (k *walker) rules(netns string) (rules.Ruleset, bool) {
 // filter walks a packet through the filters of a hook, or of a part of it, and
 // reports whether it goes on. Rules that let it pass are told where tell says so,
 // or where they are not ours.
-func (k *walker) filter(netns, hook string, part rules.Part, in, out string, p *packet, tell bool) bool {
+func (k *walker) filter(netns, hook string, part rules.Part, in, out string, p *packet, notify bool) bool {
 	if k.ended {
 		return false
 	}
@@ -52,7 +52,7 @@ func (k *walker) filter(netns, hook string, part rules.Part, in, out string, p *
 	if !ok {
 		return false
 	}
-	v := rs.FilterPart(hook, part, k.look(netns, in, out, *p))
+	v := rs.FilterPart(hook, part, k.packetAt(netns, in, out, *p))
 	k.rerouted = k.rerouted || v.Rerouted
 	k.marked(netns, hook, firstOf(in, out), v, p)
 	if !v.Certain {
@@ -79,7 +79,7 @@ func (k *walker) filter(netns, hook string, part rules.Part, in, out string, p *
 		h.What = hook + ": passes, unless a rule matches that is not understood: " + doubtful(v)
 		h.By = ""
 		k.hop(*p, h)
-	case v.By.Rule.Action != "" && !v.Policy && (tell || v.By.Table != ourTable):
+	case v.By.Rule.Action != "" && !v.Policy && (notify || v.By.Table != ourTable):
 		h.What = hook + ": accepted"
 		k.hop(*p, h)
 	}
@@ -96,10 +96,10 @@ func (k *walker) marked(netns, hook, link string, v rules.Verdict, p *packet) {
 	if v.Packet.CtMark != c.mark {
 		set = append(set, "the connection's mark to "+v.Packet.CtMark.String())
 	}
-	if v.Packet.Untracked && !c.untracked {
+	if v.Packet.NoTrack && !c.noTrack {
 		set = append(set, "that connection tracking leaves it alone")
 	}
-	p.mark, c.mark, c.untracked = v.Packet.Mark, v.Packet.CtMark, v.Packet.Untracked
+	p.mark, c.mark, c.noTrack = v.Packet.Mark, v.Packet.CtMark, v.Packet.NoTrack
 	if set == nil {
 		return
 	}
@@ -168,15 +168,15 @@ func (k *walker) translate(netns, hook, in, out string, p packet) packet {
 		return k.untranslate(netns, hook, p)
 	}
 	if netns == "" {
-		if led, ok := k.servesNFT(hook, in, out, p); ok {
-			return led
+		if translated, ok := k.servesNFT(hook, in, out, p); ok {
+			return translated
 		}
 	}
 	rs, ok := k.rules(netns)
 	if !ok || k.ended {
 		return p
 	}
-	v := rs.Translate(hook, k.look(netns, in, out, p))
+	v := rs.Translate(hook, k.packetAt(netns, in, out, p))
 	k.marked(netns, hook, firstOf(in, out), v, &p)
 	if !v.Certain {
 		k.doubt("NAT rules at %s of %s hold more than is understood: %s", hook, k.Name(netns), doubtful(v))
@@ -224,7 +224,7 @@ func (k *walker) redirected(netns, in string, to netip.Addr) netip.Addr {
 
 // element is the element of our maps that leads, as it is typed.
 func element(s rules.Step, k *walker, dialled netip.AddrPort) string {
-	m := plan.Mapping{Proto: k.proto, To: s.Rule.To, ToPort: s.Rule.ToPorts.First, Host: netip.IPv6Unspecified()}
+	m := plan.NFTMapping{Proto: k.proto, To: s.Rule.To, ToPort: s.Rule.ToPorts.First, Host: netip.IPv6Unspecified()}
 	if dialled.Addr().Is4() {
 		m.Host = netip.IPv4Unspecified()
 	}
@@ -252,14 +252,14 @@ func (k *walker) masquerade(netns, in string, r kernel.RouteFound, p packet) pac
 	if k.reply {
 		return k.untranslate(netns, "postrouting", p)
 	}
-	if led, ok := k.hides(r, p); ok && netns == "" {
-		return led
+	if translated, ok := k.hides(r, p); ok && netns == "" {
+		return translated
 	}
 	rs, ok := k.rules(netns)
 	if !ok || k.ended {
 		return p
 	}
-	v := rs.Translate("postrouting", k.look(netns, in, r.Link, p))
+	v := rs.Translate("postrouting", k.packetAt(netns, in, r.Link, p))
 	k.marked(netns, "postrouting", r.Link, v, &p)
 	if !v.Certain {
 		k.doubt("NAT rules at postrouting of %s hold more than is understood: %s", k.Name(netns), doubtful(v))

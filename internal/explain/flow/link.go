@@ -18,7 +18,7 @@ func (k *walker) transmit(netns string, l kernel.NetLink, next netip.Addr, p pac
 	case "bridge":
 		k.bridge(netns, l, "", k.begin(netns, l, next), p)
 	case "macvlan", "ipvlan":
-		k.branch(netns, l, next, p)
+		k.subLink(netns, l, next, p)
 	case "vxlan":
 		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: "goes through the tunnel to another host"})
 		k.end(Leaves, "it leaves through the overlay %s for the host that has %s", l.Name, next)
@@ -52,10 +52,10 @@ func (k *walker) across(netns string, l kernel.NetLink, next netip.Addr, p packe
 		return
 	}
 	if c.to.mac != nil && !k.isFor(peer, c.to) {
-		k.nobodyHas(c, p)
+		k.notAssigned(c, p)
 		return
 	}
-	if c.to.mac == nil && k.nobodyAnswers(l, peer, next) {
+	if c.to.mac == nil && k.notAnswered(l, peer, next) {
 		k.hop(p, Hop{Kind: Link, Where: k.Name(netns), Link: l.Name, What: fmt.Sprintf("nobody answers for %s at %s of %s", next, peer.Name, k.Name(peer.Netns)),
 			Clue: Clue{Netns: netns, Hook: "postrouting", Link: l.Name}})
 		k.end(NoRoute, "nobody has %s behind %s of %s", next, l.Name, k.Name(netns))
@@ -74,17 +74,17 @@ func (k *walker) isDown(e End, p packet) bool {
 	return true
 }
 
-// nobodyHas ends the walk of a frame for a hardware address that nothing there
+// notAssigned ends the walk of a frame for a hardware address that nothing there
 // has.
-func (k *walker) nobodyHas(c crossing, p packet) {
+func (k *walker) notAssigned(c crossing, p packet) {
 	entry := fmt.Sprintf("ip neighbour: %s dev %s lladdr %s permanent", c.to.addr, c.from.Name, c.to.mac)
 	k.hop(p, Hop{Kind: Link, Where: k.Name(c.netns), Link: c.from.Name, What: fmt.Sprintf("sends it to %s, a hardware address that nobody there has", c.to.mac), By: entry})
 	k.end(NoRoute, "%s has a wrong neighbour entry: nobody behind %s has %s", k.Name(c.netns), c.from.Name, c.to.mac)
 }
 
-// nobodyAnswers reports whether nobody at the other end of a link that is not
+// notAnswered reports whether nobody at the other end of a link that is not
 // ours answers who asks for the address. Ours have what they need.
-func (k *walker) nobodyAnswers(l kernel.NetLink, peer End, next netip.Addr) bool {
+func (k *walker) notAnswered(l kernel.NetLink, peer End, next netip.Addr) bool {
 	return l.Owner == "" && peer.Owner == "" && !k.answersFor(peer, next) && !k.isProxy(peer, next)
 }
 
@@ -114,7 +114,7 @@ func (k *walker) come(netns string, l kernel.NetLink, into End, p packet) {
 // enterBridge walks a packet into the bridge that a link is a port of. Our
 // programs are at the port, before the bridge.
 func (k *walker) enterBridge(port End, c crossing, p packet) {
-	if port.Netns == "" && k.steered(port.Name, p) {
+	if port.Netns == "" && k.usesEBPF(port.Name, p) {
 		return
 	}
 	if l, ok := linkOf(k, port.Netns, port.Bridge); ok && !k.isDown(End{port.Netns, l}, p) {
@@ -144,9 +144,9 @@ func (k *walker) answersFor(e End, a netip.Addr) bool {
 	return err == nil && slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Addr() == a })
 }
 
-// branch walks a packet out by a macvlan or ipvlan: to a sibling on the same
+// subLink walks a packet out by a macvlan or ipvlan: to a sibling on the same
 // parent, or out by the parent. The parent's own host is not reached.
-func (k *walker) branch(netns string, l kernel.NetLink, next netip.Addr, p packet) {
+func (k *walker) subLink(netns string, l kernel.NetLink, next netip.Addr, p packet) {
 	parent, ok := k.Peer(netns, l)
 	if !ok {
 		k.away(netns, l, next, p)

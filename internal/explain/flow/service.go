@@ -12,7 +12,7 @@ import (
 
 // Service is a virtual service as a plane holds it.
 type Service struct {
-	kernel.HeldService
+	kernel.InstalledService
 	// Known is what the daemon knows of it; nil where there is none, or where it
 	// is somebody else's.
 	Known *Known
@@ -58,10 +58,10 @@ type Balance struct {
 }
 
 // Merge joins what the planes hold with what the daemon knows of it.
-func Merge(held []kernel.HeldService, known []Known) []Service {
-	all := make([]Service, len(held))
-	for i, h := range held {
-		all[i].HeldService = h
+func Merge(inUse []kernel.InstalledService, known []Known) []Service {
+	all := make([]Service, len(inUse))
+	for i, h := range inUse {
+		all[i].InstalledService = h
 		n := slices.IndexFunc(known, func(k Known) bool {
 			return h.Service == k.Name || h.Service == "" && slices.ContainsFunc(k.Frontends, func(f model.Frontend) bool { return all[i].answers(f.Proto, f.At) })
 		})

@@ -15,8 +15,8 @@ import (
 )
 
 // site is a service at 198.51.100.10:80 on a plane.
-func site(plane model.Plane, forward model.Forward, reals ...plan.Backend) kernel.HeldService {
-	s := kernel.HeldService{Plane: plane, Balanced: plan.Balanced{Service: "site", Proto: model.TCP, Scheduler: model.RoundRobin, Forward: forward,
+func site(plane model.Plane, forward model.Forward, reals ...plan.Backend) kernel.InstalledService {
+	s := kernel.InstalledService{Plane: plane, Balanced: plan.Balanced{Service: "site", Proto: model.TCP, Scheduler: model.RoundRobin, Forward: forward,
 		Frontends: plan.PackFrontends([]model.Frontend{{Proto: model.TCP, At: at("198.51.100.10:80")}}), Backends: plan.PackBackends(reals)}}
 	if plane == model.PlaneIPVS {
 		s.Service = "" // IPVS has no names
@@ -35,36 +35,36 @@ func TestServices(t *testing.T) {
 	inUDP.Tunnel = model.Tunnel{Type: model.TunnelGUE, Port: 6080}
 	const local, uplink = "connect4", "uplink"
 	for name, c := range map[string]struct {
-		held  []kernel.HeldService
+		inUse []kernel.InstalledService
 		known []flow.Known
 		want  string
 		taken string
 	}{
-		"ipvs by nat": {[]kernel.HeldService{site(model.PlaneIPVS, model.ForwardNAT, box)}, []flow.Known{known},
+		"ipvs by nat": {[]kernel.InstalledService{site(model.PlaneIPVS, model.ForwardNAT, box)}, []flow.Known{known},
 			"begin host eth0, route host eth0, nat host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host br0 = delivered: delivered to nginx (pid 7) in web",
 			"site up, down"},
-		"ipvs to a machine elsewhere, which sees the host": {[]kernel.HeldService{site(model.PlaneIPVS, model.ForwardNAT, away)},
+		"ipvs to a machine elsewhere, which sees the host": {[]kernel.InstalledService{site(model.PlaneIPVS, model.ForwardNAT, away)},
 			[]flow.Known{{Name: "site", Frontends: known.Frontends, Reals: []flow.Candidate{{At: away.At}}}},
 			"begin host eth0, route host eth0, nat host eth0, route host eth0, nat host eth0, link host eth0 = leaves: it leaves this host by eth0, to 192.0.2.7", "site "},
-		"ipvs of somebody else": {[]kernel.HeldService{site(model.PlaneIPVS, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
+		"ipvs of somebody else": {[]kernel.InstalledService{site(model.PlaneIPVS, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
 			"begin host eth0, route host eth0, route host eth0, route host eth0, link host eth0 = leaves: it leaves this host by eth0, to 192.0.2.7", " "},
-		"ipvs by tunnel": {[]kernel.HeldService{site(model.PlaneIPVS, model.ForwardTunnel, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
+		"ipvs by tunnel": {[]kernel.InstalledService{site(model.PlaneIPVS, model.ForwardTunnel, plan.Backend{At: at("192.0.2.7:80"), Weight: 1})}, nil,
 			"begin host eth0, route host eth0, route host eth0, link host eth0 = leaves: it leaves by eth0 inside a packet to 192.0.2.7, which has the virtual address itself", " "},
-		"ebpf by tunnel in UDP": {[]kernel.HeldService{inUDP}, nil,
+		"ebpf by tunnel in UDP": {[]kernel.InstalledService{inUDP}, nil,
 			"begin host eth0, ebpf host eth0, link host eth0 = leaves: it leaves by eth0 inside a packet to 192.0.2.7, which has the virtual address itself", "site "},
-		"ebpf, directly": {[]kernel.HeldService{site(model.PlaneEBPF, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:0"), Weight: 1})}, nil,
+		"ebpf, directly": {[]kernel.InstalledService{site(model.PlaneEBPF, model.ForwardDirect, plan.Backend{At: at("192.0.2.7:0"), Weight: 1})}, nil,
 			"begin host eth0, ebpf host eth0, route host eth0, link host eth0 = leaves: it leaves this host by eth0, to 192.0.2.7", "site "},
-		"ebpf, nobody takes new flows": {[]kernel.HeldService{site(model.PlaneEBPF, model.ForwardNAT, plan.Backend{At: box.At, Weight: 1, Draining: true})}, []flow.Known{known},
+		"ebpf, nobody takes new flows": {[]kernel.InstalledService{site(model.PlaneEBPF, model.ForwardNAT, plan.Backend{At: box.At, Weight: 1, Draining: true})}, []flow.Known{known},
 			"begin host eth0, ebpf host eth0 = refused: service site has no real server that takes new flows: the client's connection is reset", "site up, down"},
-		"nft": {[]kernel.HeldService{site(model.PlaneNFT, model.ForwardNAT, box)}, []flow.Known{known},
+		"nft": {[]kernel.InstalledService{site(model.PlaneNFT, model.ForwardNAT, box)}, []flow.Known{known},
 			"begin host eth0, nat host eth0, route host eth0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host eth0 = delivered: delivered to nginx (pid 7) in web",
 			"site up, down"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFake()
 			w.routes[" 198.51.100.10"] = kernel.RouteFound{Type: unix.RTN_LOCAL, Link: "lo"}
-			w.steering = kernel.Steering{Programs: []kernel.Program{{Name: uplink, Link: "eth0"}, {Name: local}}}
-			w.services = flow.Merge(c.held, c.known)
+			w.ebpfState = kernel.EBPFState{Programs: []kernel.Program{{Name: uplink, Link: "eth0"}, {Name: local}}}
+			w.services = flow.Merge(c.inUse, c.known)
 			e := explained(t, w, "192.0.2.7 to 198.51.100.10:80")
 			if diff := cmp.Diff(c.want, summary(e)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
@@ -119,24 +119,24 @@ func TestUncertain(t *testing.T) {
 	two := []plan.Backend{{At: at("10.9.0.2:80"), Weight: 1, Link: "port"}, {At: at("10.9.0.3:80"), Weight: 1, Link: "port"}}
 	for name, c := range map[string]struct {
 		from    string
-		change  func(*kernel.HeldService)
+		change  func(*kernel.InstalledService)
 		certain bool
 	}{
-		"by Maglev, and the client's port is known": {"192.0.2.7:4000", func(s *kernel.HeldService) { s.Scheduler = model.MaglevHashing }, true},
-		"by Maglev, and it is not":                  {"192.0.2.7", func(s *kernel.HeldService) { s.Scheduler = model.MaglevHashing }, false},
-		"by the source":                             {"192.0.2.7", func(s *kernel.HeldService) { s.Scheduler = model.SourceHashing }, true},
-		"in turns":                                  {"192.0.2.7:4000", func(*kernel.HeldService) {}, false},
-		"by the source, and clients are kept": {"192.0.2.7", func(s *kernel.HeldService) {
+		"by Maglev, and the client's port is known": {"192.0.2.7:4000", func(s *kernel.InstalledService) { s.Scheduler = model.MaglevHashing }, true},
+		"by Maglev, and it is not":                  {"192.0.2.7", func(s *kernel.InstalledService) { s.Scheduler = model.MaglevHashing }, false},
+		"by the source":                             {"192.0.2.7", func(s *kernel.InstalledService) { s.Scheduler = model.SourceHashing }, true},
+		"in turns":                                  {"192.0.2.7:4000", func(*kernel.InstalledService) {}, false},
+		"by the source, and clients are kept": {"192.0.2.7", func(s *kernel.InstalledService) {
 			s.Scheduler, s.Persistence = model.SourceHashing, time.Minute
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFake()
 			w.routes[" 198.51.100.10"] = kernel.RouteFound{Type: unix.RTN_LOCAL, Link: "lo"}
-			held := site(model.PlaneNFT, model.ForwardNAT, two...)
-			held.Ring = plan.PackRing([]uint16{0, 1, 0, 1, 1, 0, 1})
-			c.change(&held)
-			w.services = flow.Merge([]kernel.HeldService{held}, nil)
+			inUse := site(model.PlaneNFT, model.ForwardNAT, two...)
+			inUse.Ring = plan.PackRing([]uint16{0, 1, 0, 1, 1, 0, 1})
+			c.change(&inUse)
+			w.services = flow.Merge([]kernel.InstalledService{inUse}, nil)
 			f, err := flow.Parse([]string{c.from, "198.51.100.10:80"})
 			if err != nil {
 				t.Fatal(err)

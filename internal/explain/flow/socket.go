@@ -36,7 +36,7 @@ func (k *walker) receive(netns, in string, p packet) {
 	l, ok := takes(all, k.proto, p.dst)
 	if !ok {
 		k.hop(p, Hop{Kind: Delivery, Where: k.Name(netns), Link: in, What: fmt.Sprintf("nobody listens on %s/%s", p.dst, k.proto), Clue: Clue{Netns: netns, Hook: "input", Link: in}})
-		if !k.wayBack(netns, in, p) {
+		if !k.returnPath(netns, in, p) {
 			return
 		}
 		k.end(Refused, "nobody listens on %s/%s in %s", p.dst, k.proto, k.Name(netns))
@@ -51,7 +51,7 @@ func (k *walker) receive(netns, in string, p packet) {
 		k.granted(&h, p.dst)
 	}
 	k.hop(p, h)
-	if !k.wayBack(netns, in, p) {
+	if !k.returnPath(netns, in, p) {
 		return
 	}
 	k.out.Process = &Process{PID: l.Process.PID, Command: l.Process.Command, Container: l.Process.Container, Where: k.Name(netns)}
@@ -60,7 +60,7 @@ func (k *walker) receive(netns, in string, p packet) {
 
 // granted tells the hook that has given a workload the port.
 func (k *walker) granted(h *Hop, at netip.AddrPort) {
-	s, err := k.Steering()
+	s, err := k.EBPFState()
 	if k.fail(err) {
 		return
 	}
@@ -105,14 +105,14 @@ func takes(all []kernel.Listener, proto model.Proto, at netip.AddrPort) (kernel.
 	return best, rank >= 0
 }
 
-// wayBack asks for the route of the answer, and notes it where it is another
+// returnPath asks for the route of the answer, and notes it where it is another
 // than the way in.
-func (k *walker) wayBack(netns, in string, p packet) bool {
+func (k *walker) returnPath(netns, in string, p packet) bool {
 	if !p.src.IsValid() {
 		return true
 	}
-	if !k.led {
-		return !k.answerLost(netns, p) && k.otherWay(netns, in, p)
+	if !k.translated {
+		return !k.answerLost(netns, p) && k.reverse(netns, in, p)
 	}
 	if in == "lo" {
 		return true
@@ -124,12 +124,12 @@ func (k *walker) wayBack(netns, in string, p packet) bool {
 		k.end(NoRoute, "it reaches %s, and the answer finds no route to %s", k.Name(netns), p.src.Addr())
 		return false
 	}
-	return k.otherWay(netns, in, p)
+	return k.reverse(netns, in, p)
 }
 
-// otherWay notes where the answer leaves by another link than the one that the
+// reverse notes where the answer leaves by another link than the one that the
 // packet came by.
-func (k *walker) otherWay(netns, in string, p packet) bool {
+func (k *walker) reverse(netns, in string, p packet) bool {
 	r, err := k.Route(netns, kernel.RouteQuery{To: p.src.Addr(), From: p.dst.Addr()})
 	if err == nil && r.Link != in && in != "lo" {
 		k.answer(netns, r.Link, fmt.Sprintf("the answer goes out by %s, and not by %s: %s", r.Link, in, routeText(r)))
@@ -160,7 +160,7 @@ func (k *walker) proxied(in string, l kernel.Listener, p packet) bool {
 		h.Why = "docker-proxy copies every byte, and the workload sees the host's address"
 	}
 	k.hop(p, h)
-	if !k.wayBack("", in, p) {
+	if !k.returnPath("", in, p) {
 		return true
 	}
 	k.conns, k.home, k.outside = map[string]*conn{}, "", ""
@@ -190,11 +190,11 @@ func (k *walker) promised(at netip.AddrPort) string {
 
 // quotes are what a way promises those like the client.
 func (k *walker) quotes(via model.Via, d model.Driver, at netip.AddrPort) string {
-	way, ok := paths.Way(via)
+	mode, ok := paths.Mode(via)
 	if !ok {
 		return ""
 	}
-	set := way.Promises(d)
+	set := mode.Promises(d)
 	if set == nil {
 		return ""
 	}

@@ -74,8 +74,8 @@ type walker struct {
 	// home is the namespace where the flow began, and outside the link by which it
 	// came from another machine, if it did.
 	home, outside string
-	// led says that our eBPF programs, or a virtual service, send the answer on.
-	led bool
+	// translated says that our eBPF programs, or a virtual service, send the answer on.
+	translated bool
 	// reply says that it is the answer that is walked.
 	reply bool
 	// rerouted says that the kernel asks for the route again.
@@ -90,7 +90,7 @@ func (k *walker) hop(p packet, h Hop) {
 	h.Source, h.Destination = p.src, p.dst
 	k.out.Hops = append(k.out.Hops, h)
 	k.out.Uncertain = k.out.Uncertain || h.Uncertain
-	k.led = k.led || h.Kind == EBPF || h.Balance != nil
+	k.translated = k.translated || h.Kind == EBPF || h.Balance != nil
 	if h.Number >= maxHops {
 		k.end(Unknown, "the packet goes in circles")
 	}
@@ -198,11 +198,11 @@ func (k *walker) arrive(netns, link string, p packet) {
 	if k.ended {
 		return
 	}
-	if netns == "" && k.reply && k.led {
+	if netns == "" && k.reply && k.translated {
 		k.returned()
 		return
 	}
-	if netns == "" && !k.reply && k.steered(link, p) {
+	if netns == "" && !k.reply && k.usesEBPF(link, p) {
 		return
 	}
 	if !k.filter(netns, "prerouting", rules.BeforeNAT, link, "", &p, false) {

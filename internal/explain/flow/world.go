@@ -27,8 +27,8 @@ type World interface {
 	Listeners(netns string) ([]kernel.Listener, error)
 	// Setting is a sysctl by its dotted name; empty where there is none.
 	Setting(netns, name string) string
-	// Steering is what our eBPF programs on the host lead.
-	Steering() (kernel.Steering, error)
+	// EBPFState is what our eBPF programs on the host lead.
+	EBPFState() (kernel.EBPFState, error)
 	// Peer finds the other end of a veth, or what a link branches from.
 	Peer(netns string, l kernel.NetLink) (End, bool)
 	// Branches are the links that branch from one of a namespace.
@@ -87,5 +87,5 @@ func (p Published) target(port uint16) (netip.AddrPort, bool) {
 
 // covers reports whether the publish is for the port of that address.
 func (p Published) covers(proto model.Proto, at netip.AddrPort) bool {
-	return p.Proto == proto && p.HostPorts.Overlaps(model.Port(at.Port())) && p.AnswersAt(at.Addr())
+	return p.Proto == proto && p.HostPorts.Overlaps(model.Port(at.Port())) && p.Accepts(at.Addr())
 }

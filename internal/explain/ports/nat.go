@@ -14,11 +14,11 @@ import (
 func (b *builder) translations() {
 	for _, t := range b.Rules.Translations() {
 		for _, host := range b.hosts(t) {
-			p := Port{Proto: t.Proto, Addresses: []netip.Addr{host}, Ports: t.Ports, To: t.Rule.To, ToPorts: t.Rule.ToPorts, Ways: []Way{wayOf(t)}}
+			p := Port{Proto: t.Proto, Addresses: []netip.Addr{host}, Ports: t.Ports, To: t.Rule.To, ToPorts: t.Rule.ToPorts, Modes: []Mode{modeOf(t)}}
 			if p.ToPorts == (model.PortRange{}) {
 				p.ToPorts = p.Ports
 			}
-			if p.Ways[0] != NAT {
+			if p.Modes[0] != NAT {
 				p.Rule = t.Table + " " + t.Chain + ": " + t.Rule.String()
 			}
 			b.ports = append(b.ports, p)
@@ -65,9 +65,9 @@ func (b *builder) local(a netip.Addr) bool {
 	return false
 }
 
-// wayOf tells rules by where they are: Docker's are in its own chain of
+// modeOf tells rules by where they are: Docker's are in its own chain of
 // iptables, or in its own tables of nftables.
-func wayOf(t rules.Translation) Way {
+func modeOf(t rules.Translation) Mode {
 	_, table, _ := strings.Cut(t.Table, " ")
 	switch {
 	case table == plan.Mark:
@@ -78,9 +78,9 @@ func wayOf(t rules.Translation) Way {
 	return OtherNAT
 }
 
-// leads makes ports of what our eBPF programs lead.
-func (b *builder) leads() {
-	for _, l := range b.Leads {
-		b.ports = append(b.ports, Port{Proto: l.Proto, Addresses: []netip.Addr{l.Host}, Ports: l.Ports, To: l.To, ToPorts: l.ToPorts, Ways: []Way{EBPF}})
+// mappings makes ports of what our eBPF programs lead.
+func (b *builder) mappings() {
+	for _, l := range b.EBPFMappings {
+		b.ports = append(b.ports, Port{Proto: l.Proto, Addresses: []netip.Addr{l.Host}, Ports: l.Ports, To: l.To, ToPorts: l.ToPorts, Modes: []Mode{EBPF}})
 	}
 }

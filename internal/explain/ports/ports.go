@@ -24,19 +24,19 @@ import (
 	"fairlead/internal/model"
 )
 
-// Way is how packets for a port get to whoever answers.
-type Way string
+// Mode is how packets for a port get to whoever answers.
+type Mode string
 
 // The ways: a socket of the host; ours by their names; and those of others.
 const (
-	Host        Way = "host"
-	Proxy       Way = Way(model.ViaProxy)
-	NAT         Way = Way(model.ViaNAT)
-	EBPF        Way = Way(model.ViaEBPF)
-	Socket      Way = Way(model.ViaSocket)
-	DockerProxy Way = "docker-proxy"
-	DockerNAT   Way = "docker nat"
-	OtherNAT    Way = "other nat"
+	Host        Mode = "host"
+	Proxy       Mode = Mode(model.ViaProxy)
+	NAT         Mode = Mode(model.ViaNAT)
+	EBPF        Mode = Mode(model.ViaEBPF)
+	Socket      Mode = Mode(model.ViaSocket)
+	DockerProxy Mode = "docker-proxy"
+	DockerNAT   Mode = "docker nat"
+	OtherNAT    Mode = "other nat"
 )
 
 // Port is a port, or a range of them that have everything in common.
@@ -54,8 +54,8 @@ type Port struct {
 	Network string `json:"network,omitempty"`
 	// Service is the virtual service that answers there.
 	Service *Service `json:"service,omitempty"`
-	// Ways has docker-proxy beside docker nat where both lead there.
-	Ways []Way `json:"ways"`
+	// Modes has docker-proxy beside docker nat where both lead there.
+	Modes []Mode `json:"modes"`
 	// To is where packets are led, and ToPorts the ports there, or those that a
 	// workload has asked for.
 	To      netip.Addr      `json:"to,omitzero"`
@@ -134,7 +134,7 @@ const (
 func List(f facts.Facts, known []daemon.View, services []daemon.ServiceView) []Port {
 	b := builder{Facts: f, known: known, index: rules.NewIndex(f.Rules)}
 	b.translations()
-	b.leads()
+	b.mappings()
 	names := map[model.Frontend]string{}
 	for _, s := range services {
 		for _, at := range s.Frontends() {
@@ -223,9 +223,9 @@ func corresponding(a, b []netip.Addr) bool {
 // take adds what is known of the other family.
 func (p *Port) take(o Port) {
 	p.Addresses = append(p.Addresses, o.Addresses...)
-	for _, w := range o.Ways {
-		if !slices.Contains(p.Ways, w) {
-			p.Ways = append(p.Ways, w)
+	for _, w := range o.Modes {
+		if !slices.Contains(p.Modes, w) {
+			p.Modes = append(p.Modes, w)
 		}
 	}
 	if p.Process == nil {
@@ -259,7 +259,7 @@ func (r *Reach) complete(o Reach) {
 // before reports whether o's ports follow p's and lead to where p's go on.
 func (p Port) before(o Port) bool {
 	same := p.Proto == o.Proto && int(p.Ports.Last)+1 == int(o.Ports.First) && slices.Equal(p.Addresses, o.Addresses) &&
-		p.Sandbox == o.Sandbox && p.Network == o.Network && slices.Equal(p.Ways, o.Ways) && p.To == o.To && p.Service.equal(o.Service) && sameReach(p.Reach, o.Reach) && p.Reach.asked == o.Reach.asked
+		p.Sandbox == o.Sandbox && p.Network == o.Network && slices.Equal(p.Modes, o.Modes) && p.To == o.To && p.Service.equal(o.Service) && sameReach(p.Reach, o.Reach) && p.Reach.asked == o.Reach.asked
 	if !same || (p.Container == nil) != (o.Container == nil) || p.Container != nil && *p.Container != *o.Container {
 		return false
 	}

@@ -42,12 +42,12 @@ func listener(at, command string, pid int, args ...string) facts.Listener {
 func lines(all []ports.Port) []string {
 	var out []string
 	for _, p := range all {
-		var addresses, ways []string
+		var addresses, modes []string
 		for _, a := range p.Addresses {
 			addresses = append(addresses, a.String())
 		}
-		for _, w := range p.Ways {
-			ways = append(ways, string(w))
+		for _, w := range p.Modes {
+			modes = append(modes, string(w))
 		}
 		owner := "-"
 		if p.Container != nil {
@@ -56,7 +56,7 @@ func lines(all []ports.Port) []string {
 			owner = p.Process.Command
 		}
 		out = append(out, fmt.Sprintf("%s %s/%s %s by %s: loopback %s, host %s, containers %s, LAN %s, firewall %s", strings.Join(addresses, ","), p.Ports, p.Proto,
-			owner, strings.Join(ways, " + "), p.Reach.Loopback, p.Reach.Host, p.Reach.Containers, p.Reach.LAN, p.Reach.Firewall))
+			owner, strings.Join(modes, " + "), p.Reach.Loopback, p.Reach.Host, p.Reach.Containers, p.Reach.LAN, p.Reach.Firewall))
 	}
 	return out
 }

@@ -57,7 +57,7 @@ func (b *builder) reach(p Port) Reach {
 
 // fromHost follows a packet of the host's own processes.
 func (b *builder) fromHost(p Port, to netip.Addr) rules.Answer {
-	if slices.Contains(p.Ways, EBPF) {
+	if slices.Contains(p.Modes, EBPF) {
 		return rules.Yes
 	}
 	packet := b.packet(p, to)
@@ -76,17 +76,17 @@ func (b *builder) fromHost(p Port, to netip.Addr) rules.Answer {
 
 // leaves reports whether a packet that was for to may leave for where it is led:
 // from 127.0.0.0/8 only if the setting of the link says so.
-func (b *builder) leaves(to, led netip.Addr) bool {
-	if !to.IsLoopback() || to.Is6() || b.local(led) {
+func (b *builder) leaves(to, translated netip.Addr) bool {
+	if !to.IsLoopback() || to.Is6() || b.local(translated) {
 		return true
 	}
-	return b.Settings[facts.RouteLocalnet("all")] == "1" || b.Settings[facts.RouteLocalnet(b.holder(led))] == "1"
+	return b.Settings[facts.RouteLocalnet("all")] == "1" || b.Settings[facts.RouteLocalnet(b.holder(translated))] == "1"
 }
 
 // arrives follows a packet that comes by a link, and returns what decided. From
 // is invalid where anybody is meant.
 func (b *builder) arrives(p Port, link string, from, to netip.Addr) (rules.Answer, rules.Verdict) {
-	if slices.Contains(p.Ways, EBPF) { // before all rules
+	if slices.Contains(p.Modes, EBPF) { // before all rules
 		return rules.Yes, rules.Verdict{}
 	}
 	packet := b.packet(p, to)
@@ -94,18 +94,18 @@ func (b *builder) arrives(p Port, link string, from, to netip.Addr) (rules.Answe
 	v := b.index.For(packet.To.Port()).Translate("prerouting", packet)
 	switch v.Action {
 	case rules.DNAT:
-		led := packet
-		led.Translated, led.Local = true, b.local(v.By.Rule.To)
+		translated := packet
+		translated.Translated, translated.Local = true, b.local(v.By.Rule.To)
 		port := packet.To.Port()
 		if first := v.By.Rule.ToPorts.First; first != 0 {
 			port = first
 		}
-		led.To = netip.AddrPortFrom(v.By.Rule.To, port)
+		translated.To = netip.AddrPortFrom(v.By.Rule.To, port)
 		hook := "input"
-		if !led.Local {
-			hook, led.Out = "forward", b.holder(led.To.Addr())
+		if !translated.Local {
+			hook, translated.Out = "forward", b.holder(translated.To.Addr())
 		}
-		f := b.filter(hook, led)
+		f := b.filter(hook, translated)
 		return min(through(f), certainty(v.Certain)), f
 	case rules.Redirect:
 		packet.To = netip.AddrPortFrom(to, v.By.Rule.ToPorts.First)

@@ -10,9 +10,9 @@ import (
 
 // The ways to a virtual service, by what balances it.
 const (
-	ServiceEBPF Way = Way(model.PlaneEBPF) + " service"
-	ServiceNFT  Way = Way(model.PlaneNFT) + " service"
-	ServiceIPVS Way = Way(model.PlaneIPVS) + " service"
+	ServiceEBPF Mode = Mode(model.PlaneEBPF) + " service"
+	ServiceNFT  Mode = Mode(model.PlaneNFT) + " service"
+	ServiceIPVS Mode = Mode(model.PlaneIPVS) + " service"
 )
 
 // Service is a virtual service that answers at a port.
@@ -45,7 +45,7 @@ func (b *builder) services(names map[model.Frontend]string) {
 			if of.Name == "" {
 				of.Name = names[model.Frontend{Proto: h.Proto, At: at}]
 			}
-			b.ports = append(b.ports, Port{Proto: h.Proto, Addresses: []netip.Addr{at.Addr()}, Ports: model.Port(at.Port()), Ways: []Way{Way(h.Plane) + " service"}, Service: &of})
+			b.ports = append(b.ports, Port{Proto: h.Proto, Addresses: []netip.Addr{at.Addr()}, Ports: model.Port(at.Port()), Modes: []Mode{Mode(h.Plane) + " service"}, Service: &of})
 		}
 	}
 }
@@ -93,14 +93,14 @@ func (b *builder) arrivesAt(p Port, link string, from netip.Addr) (best rules.An
 		return through(f), f
 	}
 	for _, to := range p.Service.Reals {
-		led := packet
-		led.To = model.RealServer{Address: to.Addr(), Port: to.Port()}.At(p.Ports.First)
-		led.Translated, led.Local, led.Out = true, b.local(to.Addr()), b.holder(to.Addr())
+		translated := packet
+		translated.To = model.RealServer{Address: to.Addr(), Port: to.Port()}.At(p.Ports.First)
+		translated.Translated, translated.Local, translated.Out = true, b.local(to.Addr()), b.holder(to.Addr())
 		hook := "forward"
-		if led.Local {
-			hook, led.Out = "input", ""
+		if translated.Local {
+			hook, translated.Out = "input", ""
 		}
-		f := b.filter(hook, led)
+		f := b.filter(hook, translated)
 		if came := through(f); came > best || by.Action == rules.None {
 			best, by = max(best, came), f
 		}

@@ -12,10 +12,10 @@ import (
 // listeners gives each socket to the port that it stands behind, or makes one of
 // it.
 func (b *builder) listeners() {
-	led := len(b.ports)
+	translated := len(b.ports)
 	for _, l := range b.Listeners {
 		for _, at := range addresses(l) {
-			b.listener(l, at, led)
+			b.listener(l, at, translated)
 		}
 	}
 }
@@ -29,26 +29,26 @@ func addresses(l facts.Listener) []netip.Addr {
 	return []netip.Addr{at}
 }
 
-func (b *builder) listener(l facts.Listener, at netip.Addr, led int) {
-	p := Port{Proto: l.Proto, Addresses: []netip.Addr{at}, Ports: model.Port(l.At.Port()), Ways: []Way{Host}, bound: true}
+func (b *builder) listener(l facts.Listener, at netip.Addr, translated int) {
+	p := Port{Proto: l.Proto, Addresses: []netip.Addr{at}, Ports: model.Port(l.At.Port()), Modes: []Mode{Host}, bound: true}
 	if l.Process.PID != 0 {
 		p.Process = &Process{l.Process.PID, l.Process.Command}
 	}
 	if l.Process.Container != "" {
 		p.Container = &Container{ID: l.Process.Container}
 	}
-	front := slices.IndexFunc(b.ports[:led], func(o Port) bool { return o.covers(p) })
+	front := slices.IndexFunc(b.ports[:translated], func(o Port) bool { return o.covers(p) })
 	proxy, docker := l.DockerProxy()
 	switch {
 	case docker:
-		p.Ways, p.To, p.ToPorts = []Way{DockerProxy}, proxy.To.Addr(), model.Port(proxy.To.Port())
+		p.Modes, p.To, p.ToPorts = []Mode{DockerProxy}, proxy.To.Addr(), model.Port(proxy.To.Port())
 	case l.OurProxy():
-		p.Ways = []Way{Proxy}
+		p.Modes = []Mode{Proxy}
 	default:
 		b.granted(l, &p)
 	}
 	if front < 0 || !(docker || l.OurProxy() || l.Dockerd()) {
-		if !slices.ContainsFunc(b.ports[led:], p.twin) {
+		if !slices.ContainsFunc(b.ports[translated:], p.twin) {
 			b.ports = append(b.ports, p)
 		}
 		return
@@ -58,8 +58,8 @@ func (b *builder) listener(l facts.Listener, at netip.Addr, led int) {
 	if f.Process == nil {
 		f.Process = p.Process
 	}
-	if docker && !slices.Contains(f.Ways, DockerProxy) {
-		f.Ways = append(f.Ways, DockerProxy)
+	if docker && !slices.Contains(f.Modes, DockerProxy) {
+		f.Modes = append(f.Modes, DockerProxy)
 	}
 }
 
@@ -80,7 +80,7 @@ func (p Port) covers(o Port) bool {
 func (b *builder) granted(l facts.Listener, p *Port) {
 	for _, g := range b.Grants {
 		if g.Proto == l.Proto && g.Ports.Overlaps(p.Ports) && l.Cgroup != "" && strings.HasSuffix(g.Cgroup, l.Cgroup) {
-			p.Ways = []Way{Socket}
+			p.Modes = []Mode{Socket}
 			p.ToPorts = model.Port(g.Own.First + (l.At.Port() - g.Ports.First))
 			return
 		}
@@ -104,9 +104,9 @@ func (b *builder) containerAt(all []netip.Addr) *Container {
 func (b *builder) own(p *Port) {
 	for _, v := range b.known {
 		for _, pub := range v.Publishes {
-			leads := p.To.IsValid() && slices.Contains(v.AllAddresses(), p.To) ||
-				slices.Contains(p.Ways, Proxy) && pub.Proto == p.Proto && pub.HostPorts.Overlaps(p.Ports) && pub.AnswersAt(p.Addresses[0])
-			if !leads {
+			mappings := p.To.IsValid() && slices.Contains(v.AllAddresses(), p.To) ||
+				slices.Contains(p.Modes, Proxy) && pub.Proto == p.Proto && pub.HostPorts.Overlaps(p.Ports) && pub.Accepts(p.Addresses[0])
+			if !mappings {
 				continue
 			}
 			p.Sandbox, p.Network = v.Name, v.Network

@@ -61,7 +61,7 @@ type Daemon interface {
 	Unpublish(context.Context, daemon.PublishRequest) (daemon.Result, error)
 	CreateNetwork(n model.Network, dry bool) (daemon.Result, error)
 	RemoveNetwork(name string) (daemon.Result, error)
-	CheckNetwork(ctx context.Context, name string) ([]daemon.WayView, error)
+	CheckNetwork(ctx context.Context, name string) ([]daemon.PeerPathView, error)
 	SetService(daemon.ServiceRequest) (daemon.Result, error)
 	RemoveService(name string, dry bool) (daemon.Result, error)
 	ChangeReal(daemon.RealRequest) (daemon.Result, error)
@@ -87,9 +87,9 @@ type NetworkName struct {
 	Name string `json:"name"`
 }
 
-// Ways are what a check of an overlay found out.
-type Ways struct {
-	Ways []daemon.WayView `json:"ways"`
+// PeerPaths are what a check of an overlay found out.
+type PeerPaths struct {
+	Paths []daemon.PeerPathView `json:"paths"`
 }
 
 // Attachments are all attachments, by name.

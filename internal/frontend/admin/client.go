@@ -59,10 +59,10 @@ func (c *Client) RemoveNetwork(ctx context.Context, name string) (daemon.Result,
 }
 
 // CheckNetwork checks the ways of an overlay to its other hosts.
-func (c *Client) CheckNetwork(ctx context.Context, name string) ([]daemon.WayView, error) {
-	var w Ways
+func (c *Client) CheckNetwork(ctx context.Context, name string) ([]daemon.PeerPathView, error) {
+	var w PeerPaths
 	err := c.call(ctx, http.MethodPost, pathCheckNetwork, NetworkName{name}, &w)
-	return w.Ways, err
+	return w.Paths, err
 }
 
 // Apply makes the host as the Spec declares it, or says in a dry run what that

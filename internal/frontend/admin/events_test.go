@@ -9,20 +9,20 @@ import (
 	"fairlead/internal/frontend/admin"
 )
 
-// told is a daemon with events.
-type told struct {
+// notified is a daemon with events.
+type notified struct {
 	admin.Daemon
 	events chan daemon.Event
 }
 
-func (f *told) Events() []daemon.Event {
+func (f *notified) Events() []daemon.Event {
 	return []daemon.Event{{Kind: daemon.Healed, Object: "nft table", By: "nft (process 7)"}}
 }
 
-func (f *told) FollowEvents(context.Context) <-chan daemon.Event { return f.events }
+func (f *notified) FollowEvents(context.Context) <-chan daemon.Event { return f.events }
 
 func TestEvents(t *testing.T) {
-	f := &told{events: make(chan daemon.Event, 2)}
+	f := &notified{events: make(chan daemon.Event, 2)}
 	client := admin.NewClient(serve(t, f))
 	all, err := client.Events(t.Context())
 	if err != nil || len(all) != 1 || all[0].By != "nft (process 7)" {
@@ -44,7 +44,7 @@ func TestEvents(t *testing.T) {
 
 // TestWhoFollowsMayStop ends the answer with the caller.
 func TestWhoFollowsMayStop(t *testing.T) {
-	f := &told{events: make(chan daemon.Event, 1)}
+	f := &notified{events: make(chan daemon.Event, 1)}
 	f.events <- daemon.Event{Object: "one"}
 	enough := errors.New("enough")
 	err := admin.NewClient(serve(t, f)).FollowEvents(t.Context(), func(daemon.Event) error { return enough })

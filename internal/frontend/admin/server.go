@@ -144,9 +144,9 @@ func Handler(d Daemon) http.Handler {
 	post(mux, pathRemoveNetwork, func(_ context.Context, r NetworkName) (daemon.Result, error) {
 		return d.RemoveNetwork(r.Name)
 	})
-	post(mux, pathCheckNetwork, func(ctx context.Context, r NetworkName) (Ways, error) {
-		ways, err := d.CheckNetwork(ctx, r.Name)
-		return Ways{ways}, err
+	post(mux, pathCheckNetwork, func(ctx context.Context, r NetworkName) (PeerPaths, error) {
+		modes, err := d.CheckNetwork(ctx, r.Name)
+		return PeerPaths{modes}, err
 	})
 	mux.HandleFunc("GET "+pathState, func(w http.ResponseWriter, _ *http.Request) {
 		spec, notes := d.State()

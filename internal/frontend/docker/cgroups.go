@@ -70,7 +70,7 @@ func (g *groups) end() {
 }
 
 // read waits for news; 0 bytes are their end.
-func (g *groups) read(news []byte) (int, error) {
+func (g *groups) read(events []byte) (int, error) {
 	for {
 		fds := []unix.PollFd{{Fd: int32(g.stop), Events: unix.POLLIN}, {Fd: int32(g.inotify), Events: unix.POLLIN}}
 		_, err := unix.Poll(fds, -1)
@@ -79,7 +79,7 @@ func (g *groups) read(news []byte) (int, error) {
 		}
 		n := 0
 		if err == nil {
-			n, err = unix.Read(g.inotify, news)
+			n, err = unix.Read(g.inotify, events)
 		}
 		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
 			return n, err
@@ -116,8 +116,8 @@ func (g *groups) find(id string) (found []group) {
 
 // parse reads what inotify told. That of a directory for containers' cgroups
 // has it watched, too.
-func (g *groups) parse(news []byte) (all []group, err error) {
-	for _, e := range inotify.Events(news) {
+func (g *groups) parse(events []byte) (all []group, err error) {
+	for _, e := range inotify.Events(events) {
 		dir, known := g.parent[e.Watch]
 		path := filepath.Join(dir, e.Name)
 		switch id := containerID.FindString(e.Name); {

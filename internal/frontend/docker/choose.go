@@ -21,8 +21,8 @@ type chooser struct {
 	all    []daemon.View
 	me     daemon.View
 	wanted []span
-	// held are publishes that turned out not to be possible.
-	held []model.Publish
+	// frozen are publishes that turned out not to be possible.
+	frozen []model.Publish
 	// chosen are the host ports of the last choice that may be others.
 	chosen []model.Publish
 }
@@ -63,7 +63,7 @@ func (c *chooser) choose() ([]model.Publish, error) {
 func (c *chooser) avoid(taken model.Publish) bool {
 	for _, p := range c.chosen {
 		if p.Collides(taken) {
-			c.held = append(c.held, p)
+			c.frozen = append(c.frozen, p)
 			return true
 		}
 	}
@@ -111,8 +111,8 @@ func (c *chooser) pick(s span, mine []model.Publish) (model.Publish, error) {
 
 // free reports whether nobody we know has the host ports.
 func (c *chooser) free(p model.Publish, mine []model.Publish) bool {
-	for _, held := range [][]model.Publish{mine, c.held} {
-		for _, o := range held {
+	for _, inUse := range [][]model.Publish{mine, c.frozen} {
+		for _, o := range inUse {
 			if p.Collides(o) {
 				return false
 			}

@@ -62,8 +62,8 @@ type Daemon interface {
 	RemoveNetwork(name string) (daemon.Result, error)
 	Networks() []model.Network
 	Attachments() []daemon.View
-	Reserve(model.Attachment) (engine.Interior, error)
-	Join(name, path string) (model.Endpoint, engine.Interior, error)
+	Reserve(model.Attachment) (engine.SandboxConfig, error)
+	Join(name, path string) (model.Endpoint, engine.SandboxConfig, error)
 	Expose(name string, publishes []model.Publish) error
 	Leave(name string) error
 	RemoveDead()

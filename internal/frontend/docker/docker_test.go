@@ -121,7 +121,7 @@ func TestAnEndpoint(t *testing.T) {
 				`"StaticRoutes":[{"Destination":"172.30.0.1/32","RouteType":1},{"Destination":"10.0.0.0/8","RouteType":0,"NextHop":"172.30.0.1"}],"DisableGatewayService":false}`)
 	}
 	a := p.attachments[0]
-	if len(p.attachments) != 1 || a.Network != "docker-0123456789ab" || a.Handed != "fd-fedcba987654" || a.Addresses[0].String() != "172.30.0.2" || a.Origin != model.FromDocker {
+	if len(p.attachments) != 1 || a.Network != "docker-0123456789ab" || a.HostInterface != "fd-fedcba987654" || a.Addresses[0].String() != "172.30.0.2" || a.Origin != model.FromDocker {
 		t.Errorf("%+v", p.attachments)
 	}
 	for _, method := range []string{"RevokeExternalConnectivity", "Leave", "DeleteEndpoint"} {
@@ -165,7 +165,7 @@ func TestNoGatewayOfDockers(t *testing.T) {
 
 func noGateway(t *testing.T, options string, want []string) {
 	p := newPlugin(t)
-	p.in = engine.Interior{}
+	p.in = engine.SandboxConfig{}
 	p.calls("NetworkDriver.CreateNetwork", strings.Replace(created, `{`, `{"Options": `+options+`, `, 1), `{}`)
 	p.calls("NetworkDriver.CreateEndpoint", `{`+endpoint+`}`, `{"Interface":{}}`)
 	p.calls("NetworkDriver.Join", `{`+endpoint+`, "SandboxKey": "/x", `+ports(`{"Proto": 6, "Port": 80, "HostPort": 8080, "HostPortEnd": 8080}`)+`}`,

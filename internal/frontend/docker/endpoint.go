@@ -38,7 +38,7 @@ func (d *Driver) createEndpoint(ctx context.Context, r endpointRequest) (any, er
 	// Docker may yet be killed before it notes the endpoint: nothing is made.
 	o := own{Via: model.Via(r.Options.text("via")), Interface: r.Options.text(keyInterface)}
 	if d.lends(a.Network) {
-		a.Handed, a.Interface = "", o.Interface
+		a.HostInterface, a.Interface = "", o.Interface
 	}
 	in, err := d.cfg.Daemon.Reserve(a)
 	if err != nil {
@@ -70,7 +70,7 @@ func readEndpoint(r endpointRequest) (a model.Attachment, err error) {
 	if a.Name, err = EndpointName(r.EndpointID); err != nil {
 		return a, err
 	}
-	if a.Handed, err = linkName(r.EndpointID); err != nil {
+	if a.HostInterface, err = linkName(r.EndpointID); err != nil {
 		return a, err
 	}
 	if a.Network, err = NetworkName(r.NetworkID); err != nil {
@@ -131,11 +131,11 @@ func (d *Driver) join(_ context.Context, r endpointRequest) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.Handed == "" {
+	if e.HostInterface == "" {
 		return joinResponse{DisableGatewayService: true}, nil
 	}
-	answer := interior(in)
-	answer.InterfaceName = interfaceName{SrcName: e.Handed, DstPrefix: "eth", DstName: d.own(name).Interface}
+	answer := config(in)
+	answer.InterfaceName = interfaceName{SrcName: e.HostInterface, DstPrefix: "eth", DstName: d.own(name).Interface}
 	if prefix := d.settings(e.Network).Prefix; prefix != "" {
 		answer.InterfaceName.DstPrefix = prefix
 	}
@@ -149,9 +149,9 @@ func (d *Driver) join(_ context.Context, r endpointRequest) (any, error) {
 	return answer, nil
 }
 
-// interior says what Docker is to give the link. Without a default route it
+// config says what Docker is to give the link. Without a default route it
 // would attach a bridge of its own, and publish the ports there.
-func interior(in engine.Interior) (r joinResponse) {
+func config(in engine.SandboxConfig) (r joinResponse) {
 	r.DisableGatewayService = true
 	for _, g := range in.Gateways {
 		r.DisableGatewayService = false

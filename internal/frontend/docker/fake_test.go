@@ -30,7 +30,7 @@ type fake struct {
 	// dead are endpoints whose containers have ended.
 	dead map[string]bool
 	// in is what every link has in its sandbox.
-	in    engine.Interior
+	in    engine.SandboxConfig
 	asked int
 }
 
@@ -60,14 +60,14 @@ func (f *fake) find(name string) *daemon.View {
 	return nil
 }
 
-func (f *fake) Reserve(a model.Attachment) (engine.Interior, error) {
+func (f *fake) Reserve(a model.Attachment) (engine.SandboxConfig, error) {
 	if f.find(a.Name) == nil {
 		f.attachments = append(f.attachments, daemon.View{Attachment: a})
 	}
 	return f.in, nil
 }
 
-func (f *fake) Join(name, path string) (model.Endpoint, engine.Interior, error) {
+func (f *fake) Join(name, path string) (model.Endpoint, engine.SandboxConfig, error) {
 	v := f.find(name)
 	if v == nil {
 		return model.Endpoint{}, f.in, fmt.Errorf("join %s: it was not reserved", name)
@@ -172,7 +172,7 @@ type plugin struct {
 
 func newPlugin(t testing.TB) *plugin {
 	p := &plugin{TB: t, fake: &fake{}, lasting: memory{}, passing: memory{}}
-	p.in = engine.Interior{MAC: "02:f1:ac:1e:00:02", Gateways: []netip.Addr{netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr("fd00:30::1")}}
+	p.in = engine.SandboxConfig{MAC: "02:f1:ac:1e:00:02", Gateways: []netip.Addr{netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr("fd00:30::1")}}
 	p.start()
 	return p
 }

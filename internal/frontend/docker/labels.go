@@ -20,22 +20,22 @@ import (
 // The labels of a container on the host's network: what is published of it, and
 // what becomes of binds to other ports, as in `fairlead run`.
 const (
-	LabelPublish  = "fairlead.publish"
-	LabelUnlisted = "fairlead.unlisted"
+	LabelPublish     = "fairlead.publish"
+	LabelUnpublished = "fairlead.unlisted"
 )
 
 // Workloads is the daemon behind labels; *daemon.Daemon has it.
 type Workloads interface {
 	Admit(daemon.Workload) (changed bool, err error)
 	Dismiss(name string) error
-	CameLate(name string) (bool, error)
+	NeedsRestart(name string) (bool, error)
 	Attachments() []daemon.View
 }
 
 // Engine is asked for containers; sandbox.Engine has it.
 type Engine interface {
 	Labelled(ctx context.Context, label, id string) ([]sandbox.Labelled, error)
-	FollowLabelled(ctx context.Context, label string, told func(), tell func(sandbox.Happened)) error
+	FollowLabelled(ctx context.Context, label string, notified func(), notify func(sandbox.Happened)) error
 	CgroupOf(ctx context.Context, id string) (string, error)
 	Watch(context.Context) (<-chan struct{}, error)
 }
@@ -78,8 +78,8 @@ type Labels struct {
 // job is something to do about a container.
 type job struct {
 	do func()
-	// held is let go, done or not.
-	held *frozen
+	// frozen is let go, done or not.
+	frozen *frozen
 }
 
 // backlog is how many jobs may wait: more than a host has such containers.
@@ -104,12 +104,12 @@ func (l *Labels) Run(ctx context.Context) (err error) {
 			l.where.end()
 			go func() { l.all.Wait(); close(l.work) }()
 			for j := range l.work {
-				j.held.end()
+				j.frozen.end()
 			}
 			return nil
 		case j := <-l.work:
 			j.do()
-			j.held.end()
+			j.frozen.end()
 		}
 	}
 }
@@ -224,18 +224,18 @@ func (l *Labels) heard(ctx context.Context, h sandbox.Happened) {
 // met is told of a container's cgroup.
 func (l *Labels) met(g group) {
 	c, known := l.known[g.id]
-	held, announced := l.announced[g.id]
-	if held == nil && !g.gone && (announced || known && c.HostNetwork) {
-		held = freeze(g.path)
+	inUse, announced := l.announced[g.id]
+	if inUse == nil && !g.gone && (announced || known && c.HostNetwork) {
+		inUse = freeze(g.path)
 	}
 	switch {
 	case g.gone:
 		l.later(func() { l.ended(g.id) })
 	case known && c.HostNetwork:
 		delete(l.announced, g.id)
-		l.work <- job{func() { l.admit(c, g.path, nil, held) }, held}
+		l.work <- job{func() { l.admit(c, g.path, nil, inUse) }, inUse}
 	case announced:
-		l.announced[g.id] = held
+		l.announced[g.id] = inUse
 	}
 }
 
@@ -286,11 +286,11 @@ func (l *Labels) wasMet(id string) bool {
 
 // admit publishes what the labels say. It was soon enough if nothing ran in the
 // cgroup until then, or what ran had bound nothing.
-func (l *Labels) admit(c sandbox.Labelled, path string, wrong error, held *frozen) {
+func (l *Labels) admit(c sandbox.Labelled, path string, wrong error, inUse *frozen) {
 	w, err := workload(c)
 	w.Cgroup, w.Wrong = path, errors.Join(wrong, err)
 	changed, err := l.Workloads.Admit(w)
-	inTime := held.end()
+	inTime := inUse.end()
 	if err != nil {
 		l.Log.Warn("publish by a label", "container", c.Name, "error", err)
 		return
@@ -298,9 +298,9 @@ func (l *Labels) admit(c sandbox.Labelled, path string, wrong error, held *froze
 	if !changed || inTime || !populated(path) {
 		return
 	}
-	late, err := l.Workloads.CameLate(w.Name)
+	needsRestart, err := l.Workloads.NeedsRestart(w.Name)
 	l.warn("publish by a label", err)
-	if late {
+	if needsRestart {
 		l.Log.Warn("publish by a label", "container", c.Name, "error", "it ran before its ports were led: what it has bound until then is where it asked for: restart it")
 	}
 }
@@ -328,7 +328,7 @@ func attachmentOf(id string) string { return "docker-" + id[:min(short, len(id))
 
 // workload reads a container's labels.
 func workload(c sandbox.Labelled) (daemon.Workload, error) {
-	w := daemon.Workload{Name: attachmentOf(c.ID), Ref: string(sandbox.Container) + ":" + c.Name, Unlisted: model.Unlisted(c.Labels[LabelUnlisted])}
+	w := daemon.Workload{Name: attachmentOf(c.ID), Ref: string(sandbox.Container) + ":" + c.Name, Unlisted: model.Unpublished(c.Labels[LabelUnpublished])}
 	var errs []error
 	for part := range strings.SplitSeq(c.Labels[LabelPublish], ",") {
 		p, err := text.Publish(strings.TrimSpace(part))

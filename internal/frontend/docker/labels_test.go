@@ -42,14 +42,14 @@ func (e shopEngine) Labelled(_ context.Context, _, id string) ([]sandbox.Labelle
 	return []sandbox.Labelled{e.shop}, nil
 }
 
-func (e shopEngine) FollowLabelled(ctx context.Context, _ string, told func(), tell func(sandbox.Happened)) error {
-	told()
+func (e shopEngine) FollowLabelled(ctx context.Context, _ string, notified func(), notify func(sandbox.Happened)) error {
+	notified()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case h := <-e.events:
-			tell(h)
+			notify(h)
 		}
 	}
 }
@@ -84,9 +84,9 @@ func frozenAs(path string) string {
 	return strings.TrimSpace(string(freeze))
 }
 
-func (workloads) Dismiss(string) error          { return nil }
-func (workloads) CameLate(string) (bool, error) { return false, nil }
-func (workloads) Attachments() []daemon.View    { return nil }
+func (workloads) Dismiss(string) error              { return nil }
+func (workloads) NeedsRestart(string) (bool, error) { return false, nil }
+func (workloads) Attachments() []daemon.View        { return nil }
 
 // labels makes a cgroup that stands for the hierarchy.
 func labels(t *testing.T) (root string, w workloads) {
@@ -124,7 +124,7 @@ func run(t *testing.T, e shopEngine, root string, w workloads) (end func()) {
 
 func shop() shopEngine {
 	return shopEngine{events: make(chan sandbox.Happened), group: "/docker/" + shopID, shop: sandbox.Labelled{ID: shopID, Name: "shop", HostNetwork: true,
-		Labels: map[string]string{docker.LabelPublish: "8080:80, 53:53/udp", docker.LabelUnlisted: "deny"}}}
+		Labels: map[string]string{docker.LabelPublish: "8080:80, 53:53/udp", docker.LabelUnpublished: "deny"}}}
 }
 
 func makeGroup(t *testing.T, root string) (path string) {

@@ -185,7 +185,7 @@ func (l *leases) claim(p pool, asked netip.Addr, gateway bool) (netip.Addr, erro
 	if !p.Prefix.Contains(asked) {
 		return asked, fmt.Errorf("address %s is not in %s", asked, p.Prefix)
 	}
-	if held, ok := l.leases[asked]; ok && held.Claimed {
+	if inUse, ok := l.leases[asked]; ok && inUse.Claimed {
 		return asked, fmt.Errorf("address %s is already in use: choose another, or remove the container that has it", asked)
 	}
 	l.dropLease(asked)
@@ -194,7 +194,7 @@ func (l *leases) claim(p pool, asked netip.Addr, gateway bool) (netip.Addr, erro
 }
 
 func (l *leases) release(addr netip.Addr) {
-	if _, held := l.leases[addr]; held {
+	if _, inUse := l.leases[addr]; inUse {
 		l.dropLease(addr)
 	}
 }
@@ -204,7 +204,7 @@ func (l *leases) release(addr netip.Addr) {
 func (l *leases) lowest(p pool) (netip.Addr, bool) {
 	s := model.Subnet{Prefix: p.Prefix}
 	for a := p.Range.Addr(); p.Range.Contains(a); a = a.Next() {
-		if _, held := l.leases[a]; held || !s.Usable(a) {
+		if _, inUse := l.leases[a]; inUse || !s.Usable(a) {
 			continue
 		}
 		if a.Is4() && p.Prefix.Bits() < 30 && !s.Usable(a.Next()) {

@@ -144,7 +144,7 @@ func setVia(n *network, value string) error {
 	if n.Via == model.ViaSocket {
 		return fmt.Errorf("it is for containers on the host's network")
 	}
-	if _, known := paths.Way(n.Via); !known && n.Via != model.ViaAuto {
+	if _, known := paths.Mode(n.Via); !known && n.Via != model.ViaAuto {
 		return fmt.Errorf("there is no such way: want auto, proxy, nat or ebpf")
 	}
 	return nil

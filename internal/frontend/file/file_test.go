@@ -79,7 +79,7 @@ services:
     scheduler: wrr
     forward: nat
     plane: auto
-    answers: routed
+    source-nat: routed
     persistence: 5m
     sorry: 10.0.0.9:80
     quorum: 2

@@ -30,11 +30,11 @@ func (c collector) Gather() ([]*dto.MetricFamily, error) {
 		f.add(attachments, float64(s.Attachments[state]), f.labels(attachments.Labels, string(state)))
 	}
 	for _, n := range s.Networks {
-		f.traffic(networkBytes, networkPackets, networkDrops, n.Traffic, f.bothWays(ofNetwork, n.Network))
+		f.traffic(networkBytes, networkPackets, networkDrops, n.Traffic, f.bothDirections(ofNetwork, n.Network))
 	}
 	for _, e := range s.Endpoints {
 		if e.Traffic != nil {
-			f.traffic(endpointBytes, endpointPackets, endpointDrops, *e.Traffic, f.bothWays(ofEndpoint, e.Network, e.Endpoint))
+			f.traffic(endpointBytes, endpointPackets, endpointDrops, *e.Traffic, f.bothDirections(ofEndpoint, e.Network, e.Endpoint))
 		}
 	}
 	for _, p := range s.Publishes {
@@ -47,7 +47,7 @@ func (c collector) Gather() ([]*dto.MetricFamily, error) {
 	return f.all(), nil
 }
 
-func (f *families) traffic(bytes, packets, drops Metric, t kernel.Traffic, of ways) {
+func (f *families) traffic(bytes, packets, drops Metric, t kernel.Traffic, of directions) {
 	f.both(bytes, t.Bytes, of)
 	f.both(packets, t.Packets, of)
 	f.both(drops, t.Drops, of)
@@ -59,7 +59,7 @@ func (f *families) publish(p daemon.PublishStats) {
 	if p.HostAddr.IsValid() {
 		host = p.HostAddr.String()
 	}
-	of := f.bothWays(ofPublish, p.Network, p.Endpoint, string(p.Proto), host, p.HostPorts.String(), string(p.Via))
+	of := f.bothDirections(ofPublish, p.Network, p.Endpoint, string(p.Proto), host, p.HostPorts.String(), string(p.Via))
 	for _, c := range []struct {
 		metric Metric
 		n      *kernel.InOut
@@ -80,7 +80,7 @@ func (f *families) proxy(s daemon.Stats) {
 	if s.Proxy == nil {
 		return
 	}
-	of := f.bothWays(nil)
+	of := f.bothDirections(nil)
 	f.both(proxyBytes, kernel.InOut{In: s.Proxy.BytesIn, Out: s.Proxy.BytesOut}, of)
 	f.both(proxyDatagrams, kernel.InOut{In: s.Proxy.DatagramsIn, Out: s.Proxy.DatagramsOut}, of)
 	f.add(proxyConnections, float64(s.Proxy.Accepted), nil)

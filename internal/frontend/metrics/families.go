@@ -79,21 +79,21 @@ func (f *families) labels(names []string, values ...string) []*dto.LabelPair {
 	return all
 }
 
-// ways are the labels of a count in each direction.
-type ways struct{ in, out []*dto.LabelPair }
+// directions are the labels of a count in each direction.
+type directions struct{ in, out []*dto.LabelPair }
 
 // plain are the labels without a direction.
-func (w ways) plain() []*dto.LabelPair { return w.in[:len(w.in)-1] }
+func (w directions) plain() []*dto.LabelPair { return w.in[:len(w.in)-1] }
 
-func (f *families) bothWays(names []string, values ...string) ways {
+func (f *families) bothDirections(names []string, values ...string) directions {
 	plain := f.labels(names, values...)
 	plain = plain[:len(plain):len(plain)]
 	direction := []string{labelDirection}
-	return ways{append(plain, f.labels(direction, "in")...), append(plain, f.labels(direction, "out")...)}
+	return directions{append(plain, f.labels(direction, "in")...), append(plain, f.labels(direction, "out")...)}
 }
 
 // both adds a count in each direction.
-func (f *families) both(m Metric, n kernel.InOut, of ways) {
+func (f *families) both(m Metric, n kernel.InOut, of directions) {
 	f.add(m, float64(n.In), of.in)
 	f.add(m, float64(n.Out), of.out)
 }

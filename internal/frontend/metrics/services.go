@@ -67,7 +67,7 @@ func (f *families) services(s daemon.Stats) {
 
 func (f *families) real(service string, r daemon.RealStats) {
 	name := model.RealServer{Address: r.Real.Addr(), Port: r.Real.Port()}.String()
-	of := f.bothWays(ofReal, service, name)
+	of := f.bothDirections(ofReal, service, name)
 	f.add(realUp, truth(r.State == daemon.RealUp || r.State == daemon.RealSorry), of.plain())
 	f.add(realWeight, float64(r.Weight), of.plain())
 	f.add(realTransitions, float64(r.Transitions), of.plain())

@@ -65,8 +65,8 @@ func dockerSocketOf(opt Options, files *store.File) (string, error) {
 	if path != "" {
 		return opt.Docker, files.Lasting().Put(map[string]any{dockerSocketKey: path})
 	}
-	wishes, err := files.Wishes()
-	if err != nil || !slices.ContainsFunc(wishes.Networks, func(n model.Network) bool { return n.Origin == model.FromDocker }) {
+	desired, err := files.Desired()
+	if err != nil || !slices.ContainsFunc(desired.Networks, func(n model.Network) bool { return n.Origin == model.FromDocker }) {
 		return "", err
 	}
 	if opt.NoDocker {

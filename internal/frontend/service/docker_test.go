@@ -29,7 +29,7 @@ func TestDockerSocketOf(t *testing.T) {
 	}
 	is("without networks of Docker's", Options{IdleExit: true}, "")
 	network := model.Network{Name: "docker-web", Driver: model.DriverBridge, Origin: model.FromDocker}
-	if err := files.SaveWishes(model.Wishes{Networks: []model.Network{network}}); err != nil {
+	if err := files.SaveDesired(model.Desired{Networks: []model.Network{network}}); err != nil {
 		t.Fatal(err)
 	}
 	is("of an older version", Options{IdleExit: true}, docker.Socket)

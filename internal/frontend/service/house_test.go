@@ -226,10 +226,10 @@ func answered(port string) error {
 // opens waits until the port answers.
 func (h *house) opens(port string) {
 	h.Helper()
-	late := time.Now().Add(patience)
+	needsRestart := time.Now().Add(patience)
 	if err := h.ns.Do(func() error {
 		for {
-			if err := answered(port); err == nil || time.Now().After(late) {
+			if err := answered(port); err == nil || time.Now().After(needsRestart) {
 				return err
 			}
 		}

@@ -11,8 +11,8 @@ type idle struct {
 	// over is closed then; never, if the daemon does not end by itself.
 	over  chan struct{}
 	empty func() bool
-	// news holds a value when the daemon may hold something else than before.
-	news chan struct{}
+	// events holds a value when the daemon may hold something else than before.
+	events chan struct{}
 
 	mu     sync.Mutex
 	timer  *time.Timer
@@ -20,7 +20,7 @@ type idle struct {
 }
 
 func newIdle(exits bool) *idle {
-	i := &idle{over: make(chan struct{}), news: make(chan struct{}, 1)}
+	i := &idle{over: make(chan struct{}), events: make(chan struct{}, 1)}
 	if exits {
 		i.timer = time.AfterFunc(time.Hour, i.expire) // touch sets the time
 	}
@@ -30,7 +30,7 @@ func newIdle(exits bool) *idle {
 // touch begins the wait anew.
 func (i *idle) touch() {
 	select {
-	case i.news <- struct{}{}:
+	case i.events <- struct{}{}:
 	default: // it holds one
 	}
 	i.mu.Lock()

@@ -18,16 +18,16 @@ const (
 	dockerSocket = "docker"
 )
 
-// handedFirst is the first descriptor that is handed over (sd_listen_fds(3)).
-const handedFirst = 3
+// inheritedFirst is the first descriptor that is handed over (sd_listen_fds(3)).
+const inheritedFirst = 3
 
 // Sockets are those that a service manager listens on for the daemon, by their
 // names, so that nobody's call is refused while there is none.
 type Sockets map[string]*net.UnixListener
 
-// Handed takes the sockets that the service manager hands over, none where it
+// Inherited takes the sockets that the service manager hands over, none where it
 // does not. What it says of them in the environment is not for our children.
-func Handed() (Sockets, error) {
+func Inherited() (Sockets, error) {
 	pid, count, names := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS"), os.Getenv("LISTEN_FDNAMES")
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
 		if err := os.Unsetenv(name); err != nil {
@@ -45,7 +45,7 @@ func Handed() (Sockets, error) {
 	sockets := Sockets{}
 	var errs []error
 	for i, name := range named {
-		l, err := handed(handedFirst+i, name)
+		l, err := inherited(inheritedFirst+i, name)
 		if err == nil && sockets[name] != nil {
 			err = errors.New("there are two of that name")
 		}
@@ -58,8 +58,8 @@ func Handed() (Sockets, error) {
 	return sockets, errors.Join(errs...)
 }
 
-// handed makes a listener of a descriptor.
-func handed(fd int, name string) (*net.UnixListener, error) {
+// inherited makes a listener of a descriptor.
+func inherited(fd int, name string) (*net.UnixListener, error) {
 	unix.CloseOnExec(fd) // the proxy must not hold it
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()

@@ -28,7 +28,7 @@ func TestHandedSocketsAreOurs(t *testing.T) {
 		t.Setenv("LISTEN_PID", c.pid)
 		t.Setenv("LISTEN_FDS", c.count)
 		t.Setenv("LISTEN_FDNAMES", c.names)
-		sockets, err := Handed()
+		sockets, err := Inherited()
 		if (err != nil) != c.wrong || len(sockets) != 0 {
 			t.Errorf("%s: %v, %v", name, sockets, err)
 		}

@@ -106,14 +106,14 @@ func lockFile(opt Options, end time.Time) (unlock func() error, err error) {
 		if err := makeDir(RunDir); err != nil {
 			return nil, err
 		}
-		f, held, err := tryLock(path)
+		f, inUse, err := tryLock(path)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // another daemon has just removed the directory
 		}
 		if err != nil {
 			return nil, fmt.Errorf("lock the network namespace: %w", err)
 		}
-		if held == nil {
+		if inUse == nil {
 			text, _ := json.Marshal(owner{os.Getpid(), opt.Socket}) // of such values it cannot fail
 			if err := errors.Join(f.Truncate(0), write(f, text)); err != nil {
 				return nil, errors.Join(fmt.Errorf("lock the network namespace: %w", err), f.Close())
@@ -125,7 +125,7 @@ func lockFile(opt Options, end time.Time) (unlock func() error, err error) {
 			}, nil
 		}
 		if time.Now().After(end) {
-			return nil, held
+			return nil, inUse
 		}
 		time.Sleep(lockRetry)
 	}
@@ -140,17 +140,17 @@ func write(f *os.File, text []byte) error {
 }
 
 // tryLock locks the file, or returns who has it.
-func tryLock(path string) (f *os.File, held *OwnedError, err error) {
+func tryLock(path string) (f *os.File, inUse *OwnedError, err error) {
 	f, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, nil, err
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		held := &OwnedError{}
+		inUse := &OwnedError{}
 		text, _ := os.ReadFile(path)
-		_ = json.Unmarshal(text, &held.owner) // it may be just being written
-		return nil, held, f.Close()
+		_ = json.Unmarshal(text, &inUse.owner) // it may be just being written
+		return nil, inUse, f.Close()
 	}
 	// An owner that has just ended may have removed the file.
 	if is, gone := os.Stat(path); err == nil && (gone != nil || !sameFile(f, is)) {
@@ -178,7 +178,7 @@ func removeStaleLocks(own string) {
 		if path == own {
 			continue
 		}
-		if f, held, err := tryLock(path); err == nil && held == nil {
+		if f, inUse, err := tryLock(path); err == nil && inUse == nil {
 			_ = os.Remove(path)
 			_ = f.Close()
 		}
@@ -273,12 +273,12 @@ func refuseForeign(host *kernel.Host, files *store.File, opt Options) error {
 	if err != nil {
 		return err
 	}
-	wishes, err := files.Wishes()
+	desired, err := files.Desired()
 	if err != nil {
 		return err
 	}
 	stored := len(record.Desired.Networks) + len(record.Desired.Endpoints) + len(record.Desired.Services) +
-		len(wishes.Networks) + len(wishes.Attachments) + len(wishes.Services)
+		len(desired.Networks) + len(desired.Attachments) + len(desired.Services)
 	if stored > 0 {
 		return nil
 	}
@@ -286,6 +286,6 @@ func refuseForeign(host *kernel.Host, files *store.File, opt Options) error {
 	if err != nil || len(have) == 0 {
 		return err
 	}
-	return fmt.Errorf("this network namespace has networks of a daemon that does not run, and nothing is stored below %s: name the --socket of that daemon and start it; or remove its networks: `fairlead daemon --run %s --state %s --socket %s`",
+	return fmt.Errorf("this network namespace has networks of a daemon that does not run, and nothing is stored below %s: name the --socket of that daemon and start it; or remove its networks: `fairlead daemon --run-dir %s --state-dir %s --socket %s`",
 		opt.State, opt.Run, opt.State, opt.Socket)
 }

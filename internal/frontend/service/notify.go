@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// tell tells the service manager that started us (sd_notify(3)) what the daemon
+// reportState tells the service manager that started us (sd_notify(3)) what the daemon
 // holds, whenever there are news and it is otherwise, and that it lives, until
 // ctx ends. Held waits for what the daemon is at, so that its answer is a sign
 // of life.
-func tell(ctx context.Context, log *slog.Logger, news <-chan struct{}, held func() (attachments, publishes int)) {
+func reportState(ctx context.Context, log *slog.Logger, events <-chan struct{}, inUse func() (attachments, publishes int)) {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return
 	}
@@ -30,11 +30,11 @@ func tell(ctx context.Context, log *slog.Logger, news <-chan struct{}, held func
 		select {
 		case <-ctx.Done():
 			return
-		case <-news:
+		case <-events:
 		case <-alive:
 			life = "WATCHDOG=1\n"
 		}
-		attachments, publishes := held()
+		attachments, publishes := inUse()
 		status := fmt.Sprintf("STATUS=%d attachments, %d publishes", attachments, publishes)
 		if life != "" || status != last {
 			warn(log, notify(life+status))

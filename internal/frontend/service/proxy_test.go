@@ -121,27 +121,27 @@ func TestASandboxDiesWhileNoDaemonRuns(t *testing.T) {
 	if err := errors.Join(d.Kill(), h.end()); err != nil {
 		t.Fatal(err)
 	}
-	if held := h.held(); len(held.Listeners) == 0 {
+	if inUse := h.inUse(); len(inUse.Listeners) == 0 {
 		t.Error("the proxy holds nothing, before a daemon has told it")
 	}
 	h.daemon()
-	if held := h.held(); len(held.Listeners)+len(held.Reservations) != 0 {
-		t.Errorf("the proxy holds %+v", held)
+	if inUse := h.inUse(); len(inUse.Listeners)+len(inUse.Reservations) != 0 {
+		t.Errorf("the proxy holds %+v", inUse)
 	}
 }
 
-// held returns what the proxy holds.
-func (h *house) held() proxy.Config {
+// inUse returns what the proxy holds.
+func (h *house) inUse() proxy.Config {
 	h.Helper()
 	p := h.proxy()
 	if p == nil {
 		return proxy.Config{}
 	}
-	held, err := p.Held(context.Background())
+	inUse, err := p.CurrentConfig(context.Background())
 	if err := errors.Join(err, p.Part()); err != nil {
 		h.Error(err)
 	}
-	return held
+	return inUse
 }
 
 // TestAPortStolenFromAKilledProxy: the others open without it, and it opens as

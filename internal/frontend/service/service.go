@@ -154,7 +154,7 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error
 		go func() { results <- task(ctx) }()
 	}
 	warn(opt.Log, notify("READY=1"))
-	go tell(ctx, opt.Log, idle.news, d.Held)
+	go reportState(ctx, opt.Log, idle.events, d.Counts)
 	opt.Log.Info("ready", "socket", opt.Socket)
 	if opt.Ready != nil {
 		opt.Ready()
@@ -209,7 +209,7 @@ func checkDir(dir string) error {
 		return fmt.Errorf("look at the daemon's directory %s: %w", dir, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
-		return fmt.Errorf("the daemon's directory %s could be changed by others: let it be root's alone, or name another by --run and --state", dir)
+		return fmt.Errorf("the daemon's directory %s could be changed by others: let it be root's alone, or name another by --run-dir and --state-dir", dir)
 	}
 	return nil
 }

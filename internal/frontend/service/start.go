@@ -58,7 +58,7 @@ func Start(ctx context.Context, opt Options) (started bool, err error) {
 	}
 	defer said.Close()
 	cmd := exec.Command("/proc/self/exe", "daemon", "--idle-exit", "--ready-fd", "3",
-		"--run", opt.Run, "--state", opt.State, "--socket", opt.Socket)
+		"--run-dir", opt.Run, "--state-dir", opt.State, "--socket", opt.Socket)
 	cmd.Args[0] = "fairlead"
 	cmd.Env = environment()
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = "/", log, log, []*os.File{theirs}

@@ -17,10 +17,10 @@ var Schedulers = []string{"mh", "rr", "wrr", "lc", "wlc", "sh", "sed", "nq"}
 // Forwards, Planes, Answers and Checks are the words for the choices of a
 // virtual service.
 var (
-	Forwards = []string{string(model.ForwardNAT), string(model.ForwardDirect), string(model.ForwardTunnel), string(model.ForwardLocal)}
-	Planes   = []string{string(model.PlaneAuto), string(model.PlaneEBPF), string(model.PlaneNFT), string(model.PlaneIPVS)}
-	Answers  = []string{string(model.AnswersAuto), string(model.AnswersRouted), string(model.AnswersMasqueraded)}
-	Checks   = []string{string(model.CheckTCP), string(model.CheckHTTP), string(model.CheckHTTPS), string(model.CheckGRPC), string(model.CheckDNS),
+	Forwards   = []string{string(model.ForwardNAT), string(model.ForwardDirect), string(model.ForwardTunnel), string(model.ForwardLocal)}
+	Planes     = []string{string(model.PlaneAuto), string(model.PlaneEBPF), string(model.PlaneNFT), string(model.PlaneIPVS)}
+	SourceNATs = []string{string(model.SourceNATAuto), string(model.SourceNATRouted), string(model.SourceNATMasqueraded)}
+	Checks     = []string{string(model.CheckTCP), string(model.CheckHTTP), string(model.CheckHTTPS), string(model.CheckGRPC), string(model.CheckDNS),
 		string(model.CheckUDP), string(model.CheckExec), string(model.CheckDocker), string(model.CheckNone)}
 )
 

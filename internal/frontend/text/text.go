@@ -136,7 +136,7 @@ func FormatHost(p model.Publish) string {
 	return p.HostAddr.String() + ":"
 }
 
-// Publish reads [ADDRESS:]HOST:OWN[/PROTOCOL], an IPv6 address in brackets, as
+// Publish reads [ADDRESS:]HOST:CONTAINER[/PROTOCOL], an IPv6 address in brackets, as
 // docker does.
 func Publish(text string) (p model.Publish, err error) {
 	text, proto, found := strings.Cut(text, "/")
@@ -144,14 +144,14 @@ func Publish(text string) (p model.Publish, err error) {
 	if found {
 		p.Proto = model.Proto(proto)
 	}
-	own := strings.LastIndexByte(text, ':')
-	if own < 0 {
+	colon := strings.LastIndexByte(text, ':')
+	if colon < 0 {
 		return p, errors.New("want a host port and the port that it leads to, e.g. 8080:80")
 	}
-	if p.Ports, err = model.ParsePortRange(text[own+1:]); err != nil {
+	if p.Ports, err = model.ParsePortRange(text[colon+1:]); err != nil {
 		return p, err
 	}
-	text = text[:own]
+	text = text[:colon]
 	host := strings.LastIndexByte(text, ':')
 	if p.HostPorts, err = model.ParsePortRange(text[host+1:]); err != nil {
 		return p, err
@@ -171,7 +171,7 @@ func FormatPublish(p model.Publish) string {
 	return short
 }
 
-// Unpublish reads [ADDRESS:]HOST[:OWN][/PROTOCOL].
+// Unpublish reads [ADDRESS:]HOST[:CONTAINER][/PROTOCOL].
 func Unpublish(text string) (model.Publish, error) {
 	p, err := Publish(text)
 	if err == nil {
@@ -186,7 +186,7 @@ func Unpublish(text string) (model.Publish, error) {
 	if short, err := Publish(host + ":" + last + proto); err == nil {
 		return short, nil
 	}
-	return p, errors.New("want [ADDRESS:]HOST[:OWN][/udp], e.g. 8080, 8080:80 or 127.0.0.1:5353/udp")
+	return p, errors.New("want [ADDRESS:]HOST[:CONTAINER][/udp], e.g. 8080, 8080:80 or 127.0.0.1:5353/udp")
 }
 
 // Vias are the ways to publish an attached sandbox.

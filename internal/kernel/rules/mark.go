@@ -65,7 +65,7 @@ func (p *Packet) assign(all []Assign, certain bool) {
 		mark := &p.Mark
 		if a.To == CtMark {
 			mark = &p.CtMark
-			if p.Untracked {
+			if p.NoTrack {
 				continue // there is no connection that could have a mark
 			}
 		}

@@ -24,8 +24,8 @@ type Packet struct {
 	Translated bool
 	// Mark is the packet's mark, and CtMark that of its connection.
 	Mark, CtMark Bits
-	// Untracked says that connection tracking leaves the packet alone.
-	Untracked bool
+	// NoTrack says that connection tracking leaves the packet alone.
+	NoTrack bool
 	// Reply says that it is the first answer of the connection. The port in To may
 	// then be unknown, and is 0.
 	Reply bool
@@ -74,7 +74,7 @@ const (
 	stateEstablished = 1 << 1
 	stateRelated     = 1 << 2
 	stateNew         = 1 << 3
-	stateUntracked   = 1 << 6
+	stateNoTrack     = 1 << 6
 	statusSeenReply  = 1 << 1
 	statusNAT        = 1 << 5
 )
@@ -190,8 +190,8 @@ func (p Packet) icmp(v4, v6 byte) byte {
 // state is that of connection tracking. It leaves Neighbor Discovery alone.
 func (p Packet) state() uint32 {
 	switch {
-	case p.Untracked || p.Neighbour != NoNeighbour:
-		return stateUntracked
+	case p.NoTrack || p.Neighbour != NoNeighbour:
+		return stateNoTrack
 	case p.TooBig:
 		return stateRelated
 	case p.Reply:
@@ -230,20 +230,20 @@ func (c Condition) Holds(p Packet) Answer {
 	if c.Mask != nil {
 		values[0] = masked(values[0], c.Mask)
 	}
-	held := No
+	inUse := No
 	if c.Any != nil {
 		for i, b := range values[0] {
 			if i < len(c.Any) && b&c.Any[i] != 0 {
-				held = Yes
+				inUse = Yes
 			}
 		}
 	} else if slices.ContainsFunc(c.In, func(tuple []Range) bool { return within(values, tuple) }) {
-		held = Yes
+		inUse = Yes
 	}
 	if c.Not {
-		return held.Not()
+		return inUse.Not()
 	}
-	return held
+	return inUse
 }
 
 // lacks reports whether the packet has no such field, which no condition on it

@@ -109,7 +109,7 @@ func (rs Ruleset) filters(chains []Chain, p Packet) Verdict {
 // them translates it: Action is then DNAT, Redirect, SNAT or Masquerade.
 func (rs Ruleset) Translate(hook string, p Packet) Verdict {
 	out := Verdict{Action: Accept, Certain: true, Packet: p}
-	if p.Untracked {
+	if p.NoTrack {
 		return out
 	}
 	for _, c := range rs.at(hook, p, "nat") {
@@ -209,15 +209,15 @@ func (rs Ruleset) through(c Chain, p Packet) Verdict {
 // chain that is entered only perhaps, leaves the verdict open and in doubt.
 func (rs Ruleset) walk(c Chain, v *Verdict, depth int, sure bool) (decided bool) {
 	for _, r := range c.Rules {
-		held := r.Holds(v.Packet)
-		if held == No || r.Action == None && len(r.Assigns) == 0 {
+		inUse := r.Holds(v.Packet)
+		if inUse == No || r.Action == None && len(r.Assigns) == 0 {
 			continue
 		}
 		if len(v.Met) >= maxMet {
 			v.Certain = false
 			return true
 		}
-		step := Step{c.Table, c.Name, r, sure && held == Yes && r.Action != Other}
+		step := Step{c.Table, c.Name, r, sure && inUse == Yes && r.Action != Other}
 		v.Met = append(v.Met, step)
 		v.Packet.assign(r.Assigns, step.Certain)
 		switch r.Action {
@@ -229,17 +229,17 @@ func (rs Ruleset) walk(c Chain, v *Verdict, depth int, sure bool) (decided bool)
 			if ok && depth < maxDepth && rs.walk(to, v, depth+1, step.Certain) {
 				return true
 			}
-			if r.Action == Goto && held == Yes {
+			if r.Action == Goto && inUse == Yes {
 				return false
 			}
 		case Return:
-			if held == Yes {
+			if inUse == Yes {
 				return false
 			}
 			v.Certain = false
 		case None:
 		case NoTrack:
-			v.Packet.Untracked = true
+			v.Packet.NoTrack = true
 			v.Certain = v.Certain && step.Certain
 		case Other:
 			v.Certain = false
@@ -249,7 +249,7 @@ func (rs Ruleset) walk(c Chain, v *Verdict, depth int, sure bool) (decided bool)
 				return true
 			}
 			v.Certain = false
-			if held == Yes {
+			if inUse == Yes {
 				return false
 			}
 		}

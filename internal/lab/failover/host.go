@@ -44,7 +44,7 @@ func becomeDaemon() error {
 	if err := os.Setenv(child.Role, CommandRole); err != nil {
 		return err
 	}
-	err := unix.Exec("/proc/self/exe", []string{"fairlead", "daemon", "--run", runDir, "--state", stateDir, "--socket", Socket,
+	err := unix.Exec("/proc/self/exe", []string{"fairlead", "daemon", "--run-dir", runDir, "--state-dir", stateDir, "--socket", Socket,
 		"--teardown", "--ready-fd", fmt.Sprint(readyFD)}, os.Environ())
 	return fmt.Errorf("become the daemon: %w", err)
 }

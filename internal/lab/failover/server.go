@@ -47,12 +47,12 @@ func (s *Server) Kill() { s.kill() }
 
 // Silence has the server's host no longer answer on its port, neither clients
 // nor checks, as one that is gone; Heard takes that back.
-func (s *Server) Silence() error { return s.tell(beSilent) }
+func (s *Server) Silence() error { return s.notify(beSilent) }
 
 // Heard has it answer again.
-func (s *Server) Heard() error { return s.tell(beHeard) }
+func (s *Server) Heard() error { return s.notify(beHeard) }
 
-func (s *Server) tell(line string) error {
+func (s *Server) notify(line string) error {
 	_, err := io.WriteString(s.in, line)
 	said := ""
 	if err == nil {

@@ -50,10 +50,10 @@ type Measurement struct {
 	// its window.
 	ClientCPU float64
 	ServerCPU float64
-	// ClientOwn and ServerOwn are the shares of their streams' time that the
+	// ClientGeneratorShare and ServerGeneratorShare are the shares of their streams' time that the
 	// two spent in the generator's own code rather than in the kernel.
-	ClientOwn float64
-	ServerOwn float64
+	ClientGeneratorShare float64
+	ServerGeneratorShare float64
 
 	// ClientTotals and ServerTotals cover the whole run, warm-up and drain
 	// included, for comparison with counters on the path.
@@ -68,23 +68,23 @@ func (r *run) measurement() (Measurement, error) {
 	client := r.end.client.Totals.minus(r.begin.client.Totals)
 	server := r.end.server.Totals.minus(r.begin.server.Totals)
 	m := Measurement{
-		Spec:             r.spec,
-		Seconds:          seconds(r.end.client.Mono - r.begin.client.Mono),
-		ServerSeconds:    seconds(r.end.server.Mono - r.begin.server.Mono),
-		BytesUp:          server.ReceivedBytes,
-		BytesDown:        client.ReceivedBytes,
-		SentBytes:        client.SentBytes,
-		Connections:      client.Connections,
-		Errors:           r.clientEnded.Failed,
-		PacketsSent:      r.clientEnded.MarkedSent + r.serverEnded.MarkedSent,
-		PacketsReceived:  r.clientEnded.MarkedReceived + r.serverEnded.MarkedReceived,
-		PacketsDelivered: client.PacketsReceived + server.PacketsReceived,
-		ClientCPU:        seconds(r.end.client.CPU - r.begin.client.CPU),
-		ServerCPU:        seconds(r.end.server.CPU - r.begin.server.CPU),
-		ClientOwn:        r.own(r.begin.client, r.end.client),
-		ServerOwn:        r.own(r.begin.server, r.end.server),
-		ClientTotals:     r.clientEnded.Totals,
-		ServerTotals:     r.serverEnded.Totals,
+		Spec:                 r.spec,
+		Seconds:              seconds(r.end.client.Mono - r.begin.client.Mono),
+		ServerSeconds:        seconds(r.end.server.Mono - r.begin.server.Mono),
+		BytesUp:              server.ReceivedBytes,
+		BytesDown:            client.ReceivedBytes,
+		SentBytes:            client.SentBytes,
+		Connections:          client.Connections,
+		Errors:               r.clientEnded.Failed,
+		PacketsSent:          r.clientEnded.MarkedSent + r.serverEnded.MarkedSent,
+		PacketsReceived:      r.clientEnded.MarkedReceived + r.serverEnded.MarkedReceived,
+		PacketsDelivered:     client.PacketsReceived + server.PacketsReceived,
+		ClientCPU:            seconds(r.end.client.CPU - r.begin.client.CPU),
+		ServerCPU:            seconds(r.end.server.CPU - r.begin.server.CPU),
+		ClientGeneratorShare: r.own(r.begin.client, r.end.client),
+		ServerGeneratorShare: r.own(r.begin.server, r.end.server),
+		ClientTotals:         r.clientEnded.Totals,
+		ServerTotals:         r.serverEnded.Totals,
 	}
 	if r.spec.Workload.bulk() {
 		m.SentBytes += server.SentBytes
@@ -105,16 +105,18 @@ func (r *run) own(begin, end edge) float64 {
 const maxOwn = 0.5
 
 // GeneratorBound reports whether the generator and not the path set the pace.
-func (m Measurement) GeneratorBound() bool { return max(m.ClientOwn, m.ServerOwn) > maxOwn }
+func (m Measurement) GeneratorBound() bool {
+	return max(m.ClientGeneratorShare, m.ServerGeneratorShare) > maxOwn
+}
 
 // setLatency decodes the histograms. A schedule may be kept on either side:
 // the sender's.
 func (m *Measurement) setLatency(client, server outcome) error {
-	late, err := decode(client.Lateness, server.Lateness)
+	needsRestart, err := decode(client.Lateness, server.Lateness)
 	if err != nil {
 		return err
 	}
-	m.LatenessP99 = quantile(late, 0.99)
+	m.LatenessP99 = quantile(needsRestart, 0.99)
 	if !m.Spec.Workload.transactional() {
 		return nil
 	}

@@ -8,9 +8,9 @@ func TestGeneratorBound(t *testing.T) {
 		m    Measurement
 		want bool
 	}{
-		{"both mostly in the kernel", Measurement{ClientOwn: 0.2, ServerOwn: 0.4}, false},
-		{"the client busy with itself", Measurement{ClientOwn: 0.7, ServerOwn: 0.1}, true},
-		{"the server busy with itself", Measurement{ClientOwn: 0.1, ServerOwn: 0.7}, true},
+		{"both mostly in the kernel", Measurement{ClientGeneratorShare: 0.2, ServerGeneratorShare: 0.4}, false},
+		{"the client busy with itself", Measurement{ClientGeneratorShare: 0.7, ServerGeneratorShare: 0.1}, true},
+		{"the server busy with itself", Measurement{ClientGeneratorShare: 0.1, ServerGeneratorShare: 0.7}, true},
 	} {
 		if got := c.m.GeneratorBound(); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)

@@ -26,18 +26,18 @@ func TestCompareFindsWhatChanged(t *testing.T) {
 	old := synthQuick.report()
 	recent := changed(synthQuick.report(), "proxy", result.Throughput, 1.25)
 	recent = changed(recent, "nat", result.LatencyP50, 1.3)
-	told := map[string]string{}
+	notified := map[string]string{}
 	for _, c := range Compare(old, recent, 1).Changes {
 		if c.Verdict == "faster" || c.Verdict == "slower" {
-			told[c.Path+" "+string(c.Metric)] = c.Verdict
+			notified[c.Path+" "+string(c.Metric)] = c.Verdict
 			if c.Low > c.Ratio || c.High < c.Ratio {
 				t.Errorf("%+v", c)
 			}
 		}
 	}
 	want := map[string]string{"proxy throughput": "faster", "nat latency_p50": "slower"}
-	if len(told) != len(want) || told["proxy throughput"] != "faster" || told["nat latency_p50"] != "slower" {
-		t.Errorf("told %v, want %v", told, want)
+	if len(notified) != len(want) || notified["proxy throughput"] != "faster" || notified["nat latency_p50"] != "slower" {
+		t.Errorf("told %v, want %v", notified, want)
 	}
 }
 

@@ -60,7 +60,7 @@ var synthWaterfall = synth{
 	},
 }
 
-// cost is how much dearer a path's packet is than the baseline's.
+// cost is how much costlier a path's packet is than the baseline's.
 var synthCost = map[string]float64{"host": 1, "routed": 1.003, "nat": 1.09, "proxy": 2.2, "docker-proxy": 2.9}
 
 // report draws a whole session.

@@ -180,7 +180,7 @@ func copyProgram(to string) error {
 // where dockerd looks for it.
 func (d *dock) startDaemon(ctx context.Context, r *rig) error {
 	plugin := dockerd.Plugins + "/fairlead.sock"
-	cmd := d.engine.Command(context.WithoutCancel(ctx), dockBinary, "daemon", "--run", "/run/fairlead", "--state", "/run/fairlead/state",
+	cmd := d.engine.Command(context.WithoutCancel(ctx), dockBinary, "daemon", "--run-dir", "/run/fairlead", "--state-dir", "/run/fairlead/state",
 		"--socket", "/run/fairlead.sock", "--docker-socket", plugin)
 	cmd.Stdout, cmd.Stderr = &d.said, &d.said
 	p, err := child.Start(ctx, cmd, child.Place{Cgroup: r.groups.Proxy})

@@ -94,8 +94,8 @@ func (w *failingWorld) measure(ctx context.Context, run *result.Run) (o failover
 	return o, nil
 }
 
-// told is an event, and when the balancer has said that it noticed.
-type told struct {
+// outcome is an event, and when the balancer has said that it noticed.
+type outcome struct {
 	failover.Event
 	noticed time.Time
 }
@@ -105,8 +105,8 @@ const victim = "a"
 
 // story is a client that asks, a while in which nothing happens, the event,
 // another while, the server's return, and a last one.
-func (w *failingWorld) story(ctx context.Context) ([]failover.Request, told, error) {
-	e := told{Event: failover.Event{Server: victim}}
+func (w *failingWorld) story(ctx context.Context) ([]failover.Request, outcome, error) {
+	e := outcome{Event: failover.Event{Server: victim}}
 	client, err := failover.StartClient(ctx, w.balancer.target(), w.rig.place(w.Client(), clientGroup))
 	if err != nil {
 		return nil, e, err
@@ -186,7 +186,7 @@ const patience = 30 * time.Second
 // down waits until the balancer says that a server is down after an event, and
 // returns when it did.
 func (w *failingWorld) down(ctx context.Context, server string, event time.Time) (time.Time, error) {
-	late := time.After(patience)
+	needsRestart := time.After(patience)
 	for {
 		select {
 		case said, ok := <-w.balancer.words():
@@ -196,7 +196,7 @@ func (w *failingWorld) down(ctx context.Context, server string, event time.Time)
 			if said.server == server && !said.up && said.at.After(event) {
 				return said.at, nil
 			}
-		case <-late:
+		case <-needsRestart:
 			return time.Time{}, fmt.Errorf("the balancer has not noticed for %s what became of %s: %s", patience, server, w.balancer.log())
 		case <-ctx.Done():
 			return time.Time{}, ctx.Err()
@@ -208,8 +208,8 @@ func (w *failingWorld) down(ctx context.Context, server string, event time.Time)
 func (w *failingWorld) answers(ctx context.Context, server string) error {
 	by := ""
 	var failed error
-	for late := time.Now().Add(patience); by != server; {
-		if time.Now().After(late) {
+	for needsRestart := time.Now().Add(patience); by != server; {
+		if time.Now().After(needsRestart) {
 			return fmt.Errorf("%s does not answer through the balancer, but %q: %w: %s", server, by, failed, w.balancer.log())
 		}
 		if err := w.DoClient(func() error { by, failed = failover.Ask(w.balancer.target()); return nil }); err != nil {

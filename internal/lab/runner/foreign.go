@@ -78,7 +78,7 @@ func Unavailable(p suite.Path, facts plan.Facts, docker string) string {
 	if p.Filter == model.FilterOn {
 		needs = append(needs, plan.FeatureBridgeFilter)
 	}
-	w, ok := paths.Way(p.Via)
+	w, ok := paths.Mode(p.Via)
 	switch {
 	case ok:
 		needs = append(needs, w.Needs()...)

@@ -25,7 +25,7 @@ var settings = []string{
 // features are what the paths that are measured need of a kernel.
 var features = []plan.Feature{
 	plan.FeatureVeth, plan.FeatureBridge, plan.FeatureBridgeFilter, plan.FeatureNAT, plan.FeatureIPv6,
-	plan.FeatureSteering, plan.FeatureCgroupHooks, plan.FeatureMacvlan, plan.FeatureIPvlan, plan.FeatureVXLAN,
+	plan.FeatureEBPF, plan.FeatureCgroupHooks, plan.FeatureMacvlan, plan.FeatureIPvlan, plan.FeatureVXLAN,
 }
 
 // hostFacts describes this machine as far as it matters for the figures.

@@ -10,8 +10,8 @@ import (
 	"fairlead/internal/lab/suite"
 )
 
-// people starts the children that the suite's workloads take.
-func (r *rig) people(ctx context.Context, s suite.Suite) (err error) {
+// startLoad starts the children that the suite's workloads take.
+func (r *rig) startLoad(ctx context.Context, s suite.Suite) (err error) {
 	reached := slices.DeleteFunc(slices.Clone(s.Clients), func(c result.Client) bool { return !r.path.Reaches(c) })
 	if r.takes(s, func(w suite.Workload) bool { return w.Start != "" }) {
 		for _, c := range reached {

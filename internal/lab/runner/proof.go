@@ -19,9 +19,9 @@ import (
 type counters struct {
 	// links are the bytes on each of the proof's links, wires those on each of
 	// two wires.
-	links      []uint64
-	wires      []uint64
-	proxy, led uint64
+	links             []uint64
+	wires             []uint64
+	proxy, translated uint64
 	// proxying is the CPU time in ns of a proxy in a Docker engine's world.
 	proxying uint64
 	// flows are those that the path remembers, as far as conntrack does or the
@@ -62,10 +62,10 @@ func (r *rig) counters(ctx context.Context, c result.Client) (counters, error) {
 		n.proxy = s.BytesIn + s.BytesOut
 	}
 	switch {
-	case r.path.Steered():
-		n.led, err = r.world.LedBytes()
+	case r.path.UsesEBPF():
+		n.translated, err = r.world.EBPFBytes()
 		if err == nil && r.crowd != nil {
-			n.flows, err = r.world.LedFlows()
+			n.flows, err = r.world.EBPFFlows()
 		}
 	case r.path.Via == model.ViaSocket:
 		n.granted, n.own, err = r.listeners()
@@ -79,14 +79,14 @@ func (r *rig) counters(ctx context.Context, c result.Client) (counters, error) {
 // via socket.
 func (r *rig) listeners() (granted, own uint64, err error) {
 	count := func(port uint16) uint64 {
-		held, e := r.world.Holds(model.TCP, port)
+		inUse, e := r.world.Holds(model.TCP, port)
 		err = errors.Join(err, e)
-		if held {
+		if inUse {
 			return 1
 		}
 		return 0
 	}
-	return count(LoadPort), count(ownPort), err
+	return count(LoadPort), count(targetPort), err
 }
 
 // proofLink is a link that all traffic must cross: of the server host, or in
@@ -162,12 +162,12 @@ func wireProof(before, after counters, received uint64) result.Proof {
 // too, or else nothing of them.
 func (r *rig) prove(c result.Client, before, after counters, received uint64, l *result.Ledger) *result.Proof {
 	proxied := after.proxy - before.proxy
-	if r.path.Steered() && c != result.Local {
+	if r.path.UsesEBPF() && c != result.Local {
 		// A link does not count what is redirected past it. A local client is
 		// turned when it connects: its packets go over the link like any.
-		led := after.led - before.led
-		return &result.Proof{Counter: "bytes led by eBPF", Want: received, Got: led,
-			Absent: "bytes through the proxy", AbsentGot: proxied, OK: led >= received && proxied == 0}
+		translated := after.translated - before.translated
+		return &result.Proof{Counter: "bytes led by eBPF", Want: received, Got: translated,
+			Absent: "bytes through the proxy", AbsentGot: proxied, OK: translated >= received && proxied == 0}
 	}
 	p := r.linkProof(c, before, after, received)
 	switch {
@@ -213,8 +213,8 @@ func (r *rig) forgetFlows() error {
 	switch {
 	case r.crowd == nil:
 		return nil
-	case r.path.Steered():
-		return r.world.ForgetLed()
+	case r.path.UsesEBPF():
+		return r.world.ForgetEBPFFlows()
 	}
 	return r.world.ForgetTracked()
 }

@@ -24,10 +24,10 @@ const (
 	LastPort = 8084
 )
 
-// ownPort is where the generator listens in a workload that is published via
+// targetPort is where the generator listens in a workload that is published via
 // socket: the mapping is exercised, and a client that bypassed it would find
 // nobody. The tools keep their ports.
-const ownPort = LoadPort + 1000
+const targetPort = LoadPort + 1000
 
 // rig is one path, built in a world of its own, with its generator's
 // children: nothing that one path installs can slow another down.
@@ -83,7 +83,7 @@ func build(ctx context.Context, p suite.Path, opt Options) (r *rig, err error) {
 			return r, err
 		}
 	}
-	return r, r.people(ctx, opt.Suite)
+	return r, r.startLoad(ctx, opt.Suite)
 }
 
 // options are the world's: its own cgroup bounds who is a local client.
@@ -98,7 +98,7 @@ func (r *rig) options() topology.Options {
 // listenPort is the port that the generator's server asks for.
 func (r *rig) listenPort() uint16 {
 	if r.path.Via == model.ViaSocket {
-		return ownPort
+		return targetPort
 	}
 	return LoadPort
 }
@@ -169,7 +169,7 @@ func (r *rig) serverPlace() child.Place {
 func (r *rig) clientPlace(c result.Client) child.Place {
 	switch {
 	case c == result.Remote && r.path.Driver == model.DriverVXLAN:
-		at := r.world.InSandbox(guest)
+		at := r.world.InSandbox(containerOf)
 		at.Contained = true
 		return r.place(at, clientGroup)
 	case c == result.Remote:
@@ -228,12 +228,12 @@ func (r *rig) parties(c result.Client) ledger.Parties {
 	return p
 }
 
-// lend returns a rig for a path that differs from this one's in nothing but
+// offer returns a rig for a path that differs from this one's in nothing but
 // how many ports a container publishes when it starts.
-func (r *rig) lend(p suite.Path) *rig {
-	lent := *r
-	lent.path, lent.borrowed = p, true
-	return &lent
+func (r *rig) offer(p suite.Path) *rig {
+	offered := *r
+	offered.path, offered.borrowed = p, true
+	return &offered
 }
 
 // close ends the children and the world; it goes on over errors.

@@ -181,7 +181,7 @@ func (s *session) nothingToCompare() error {
 func (s *session) rig(ctx context.Context, p suite.Path) (*rig, error) {
 	for _, r := range s.rigs {
 		if p.Ports > 1 && r.path.Plain == p.Plain && r.path.MTU == p.MTU {
-			return r.lend(p), nil
+			return r.offer(p), nil
 		}
 	}
 	return build(ctx, p, s.Options)
@@ -249,7 +249,7 @@ func (s *session) turn(ctx context.Context, u unit, round int, t stats.Turn) err
 	workload, tool := u.load.name()
 	progress := Progress{Round: round, Rounds: s.Suite.Rounds,
 		Case: result.Case{Path: t.Path, Client: u.client, Workload: workload, Tool: tool}}
-	s.tell(progress)
+	s.report(progress)
 	for try := 1; ; try++ {
 		run := u.load.run(ctx, s.rigs[t.Path], u.client)
 		if err := ctx.Err(); err != nil {
@@ -265,11 +265,11 @@ func (s *session) turn(ctx context.Context, u unit, round int, t stats.Turn) err
 		}
 	}
 	progress.Ended = true
-	s.tell(progress)
+	s.report(progress)
 	return nil
 }
 
-func (s *session) tell(p Progress) {
+func (s *session) report(p Progress) {
 	if s.Progress != nil {
 		s.Progress(p)
 	}

@@ -29,10 +29,10 @@ var (
 
 // The names of the network and of the sandboxes.
 const (
-	lab   = "lab"
-	web   = "web"
-	peer  = "peer"
-	guest = "guest" // on the client host
+	lab         = "lab"
+	web         = "web"
+	peer        = "peer"
+	containerOf = "guest" // on the client host
 )
 
 // vni is the overlay's; the post that the suite attach quotes had it.
@@ -68,12 +68,12 @@ func (r *rig) set(ctx context.Context) error {
 // setFar has the client host's engine join the overlay, and the client's
 // sandbox with it: sandboxes are what an overlay is there for.
 func (r *rig) setFar(ctx context.Context) error {
-	box, err := r.world.Sandbox(guest)
+	box, err := r.world.Sandbox(containerOf)
 	if err != nil {
 		return err
 	}
 	_, err = r.world.Far().Set(ctx, model.State{Networks: []model.Network{r.network()},
-		Endpoints: []model.Endpoint{{Name: guest, Network: lab, Sandbox: box, Addresses: []netip.Addr{visitor}}}})
+		Endpoints: []model.Endpoint{{Name: containerOf, Network: lab, Sandbox: box, Addresses: []netip.Addr{visitor}}}})
 	return err
 }
 

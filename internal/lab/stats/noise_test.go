@@ -56,20 +56,20 @@ func TestFewRoundsUnderAnyNoise(t *testing.T) {
 		for trend, place := range trends {
 			for _, paths := range [][]string{{"a"}, {"a", "b", "c", "d"}} {
 				for _, rounds := range []int{6, 7} {
-					wrong, held, n := 0, 0, 0
+					wrong, inUse, n := 0, 0, 0
 					for seed := range uint64(sessions) {
-						told := false
+						notified := false
 						for _, row := range Summarize(twins(rounds, paths, seed, scatter, place), "host", 1) {
 							if row.Path == "host" || row.Metric != result.Throughput {
 								continue
 							}
 							n++
-							told = told || row.Distinguishable
+							notified = notified || row.Distinguishable
 							if row.RatioLow <= 1 && row.RatioHigh >= 1 {
-								held++
+								inUse++
 							}
 						}
-						if told {
+						if notified {
 							wrong++
 						}
 					}
@@ -77,7 +77,7 @@ func TestFewRoundsUnderAnyNoise(t *testing.T) {
 					if share := float64(wrong) / sessions; share > 0.05 {
 						t.Errorf("%s: a false verdict in %.3f of the sessions", name, share)
 					}
-					if share := float64(held) / float64(n); share < 0.93 {
+					if share := float64(inUse) / float64(n); share < 0.93 {
 						t.Errorf("%s: the interval held the truth in %.3f of the cases", name, share)
 					}
 				}
@@ -100,11 +100,11 @@ func TestStepsThatAddNothing(t *testing.T) {
 		for _, rounds := range []int{6, 7} {
 			wrong := 0
 			for seed := range uint64(sessions) {
-				told := false
+				notified := false
 				for _, s := range Steps(twins(rounds, paths, seed, scatter, trends["first a bit"]), "host", ladder, 1) {
-					told = told || s.Figures[0].Distinguishable
+					notified = notified || s.Figures[0].Distinguishable
 				}
-				if told {
+				if notified {
 					wrong++
 				}
 			}

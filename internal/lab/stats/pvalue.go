@@ -57,15 +57,15 @@ func exactP(ranks []int, positive int) float64 {
 	for _, r := range ranks {
 		total += r
 	}
-	ways := make([]float64, total+1)
-	ways[0] = 1
+	counts := make([]float64, total+1)
+	counts[0] = 1
 	for _, r := range ranks {
 		for w := total; w >= r; w-- {
-			ways[w] += ways[w-r]
+			counts[w] += counts[w-r]
 		}
 	}
 	tail := 0.0
-	for _, n := range ways[:min(positive, total-positive)+1] {
+	for _, n := range counts[:min(positive, total-positive)+1] {
 		tail += n
 	}
 	return min(1, math.Ldexp(2*tail, -len(ranks)))

@@ -81,5 +81,5 @@ func isUDP(w load.Workload) bool {
 	return w == load.UDPBulk || w == load.UDPRR || w == load.UDPPPS
 }
 
-// Steered says that eBPF programs of ours lead the path's packets.
-func (p Path) Steered() bool { return p.Via == model.ViaEBPF || p.Plane == model.PlaneEBPF }
+// UsesEBPF says that eBPF programs of ours lead the path's packets.
+func (p Path) UsesEBPF() bool { return p.Via == model.ViaEBPF || p.Plane == model.PlaneEBPF }

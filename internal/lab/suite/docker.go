@@ -59,9 +59,9 @@ func dockerStart() Suite {
 		Workloads: []Workload{runTCP, runUDP},
 		Rounds:    5, Duration: time.Second,
 	}
-	for _, way := range []string{"docker:publish", "docker:publish-network", "docker:publish-noproxy", "docker:fairlead-ebpf", "docker:fairlead-nat", "docker:fairlead-proxy"} {
+	for _, name := range []string{"docker:publish", "docker:publish-network", "docker:publish-noproxy", "docker:fairlead-ebpf", "docker:fairlead-nat", "docker:fairlead-proxy"} {
 		for _, ports := range []int{1, 50, 200, 1000} {
-			s.Paths = append(s.Paths, withPorts(way, ports))
+			s.Paths = append(s.Paths, withPorts(name, ports))
 		}
 	}
 	return s

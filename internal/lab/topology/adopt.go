@@ -19,9 +19,9 @@ func (w *World) Adopt(name, path string) error {
 	return nil
 }
 
-// Follow has LedBytes and LedFlows count for the eBPF programs of a daemon that
+// Follow has EBPFBytes and EBPFFlows count for the eBPF programs of a daemon that
 // runs on the server host and sees the files below root.
 func (w *World) Follow(root string) (err error) {
-	w.steered, err = kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.server.Netns().Fd()), kernel.Options{Pins: filepath.Join(root, kernel.BPFDir)})
+	w.usesEBPF, err = kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.server.Netns().Fd()), kernel.Options{Pins: filepath.Join(root, kernel.BPFDir)})
 	return err
 }

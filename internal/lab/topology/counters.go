@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"fairlead/internal/kernel"
-	"fairlead/internal/kernel/steer"
+	"fairlead/internal/kernel/ebpf"
 	"fairlead/internal/model"
 	"fairlead/internal/plan"
 )
@@ -50,28 +50,28 @@ func (w *World) Holds(proto model.Proto, port uint16) (bool, error) {
 	return owner.PID != 0, err
 }
 
-// LedBytes returns the bytes that the server host's eBPF programs have led
+// EBPFBytes returns the bytes that the server host's eBPF programs have led
 // past its links, whose counters do not see them.
-func (w *World) LedBytes() (uint64, error) {
-	_, bytes, err := w.steered.Led()
+func (w *World) EBPFBytes() (uint64, error) {
+	_, bytes, err := w.usesEBPF.TranslatedTraffic()
 	if err != nil {
 		return 0, err
 	}
-	services, err := w.steered.BalancerCounts()
+	services, err := w.usesEBPF.BalancerCounts()
 	for _, reals := range services {
 		for _, n := range reals {
-			bytes += n.Bytes[steer.Inward] + n.Bytes[steer.Outward]
+			bytes += n.Bytes[ebpf.Inward] + n.Bytes[ebpf.Outward]
 		}
 	}
 	return bytes, err
 }
 
-// LedFlows returns how many flows the server host's eBPF programs remember.
-func (w *World) LedFlows() (int, error) {
+// EBPFFlows returns how many flows the server host's eBPF programs remember.
+func (w *World) EBPFFlows() (int, error) {
 	n := 0
-	err := w.steered.Flows(func(steer.Flow) { n++ })
+	err := w.usesEBPF.Flows(func(ebpf.Flow) { n++ })
 	return n, err
 }
 
-// ForgetLed has them forget every flow.
-func (w *World) ForgetLed() error { return w.steered.ForgetFlows() }
+// ForgetEBPFFlows has them forget every flow.
+func (w *World) ForgetEBPFFlows() error { return w.usesEBPF.ForgetFlows() }

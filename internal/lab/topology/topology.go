@@ -45,8 +45,8 @@ type World struct {
 	Proxy *proxy.Proxy
 
 	client, server *kernel.Host
-	// steered is whose eBPF programs are counted: server, or what Follow opens.
-	steered    *kernel.Host
+	// usesEBPF is whose eBPF programs are counted: server, or what Follow opens.
+	usesEBPF   *kernel.Host
 	sandboxes  map[string]*kernel.Netns
 	namespaces []*kernel.Netns
 	place      child.Place
@@ -79,7 +79,7 @@ func New(facts plan.Facts, opt Options) (*World, error) {
 	var err error
 	if w.client, err = w.host(kernel.Options{}); err == nil {
 		w.server, err = w.host(kernel.Options{Cgroup: opt.Cgroup, XDP: opt.XDP, LooseSources: opt.LooseSources})
-		w.steered = w.server
+		w.usesEBPF = w.server
 	}
 	if err == nil {
 		err = w.wire(Wire, wire)
@@ -192,8 +192,8 @@ func (w *World) Close() error {
 			errs = append(errs, e.TearDown(context.Background()))
 		}
 	}
-	if w.steered != w.server {
-		errs = append(errs, w.steered.Close())
+	if w.usesEBPF != w.server {
+		errs = append(errs, w.usesEBPF.Close())
 	}
 	for _, h := range []*kernel.Host{w.client, w.server} {
 		if h != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // Promises implements publish.Way.
-func (Way) Promises(d model.Driver) promise.Set {
+func (Mode) Promises(d model.Driver) promise.Set {
 	if d == model.DriverMacvlan || d == model.DriverIPvlan {
 		return nil // the sandbox's link has no end on the host
 	}

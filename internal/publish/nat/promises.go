@@ -7,7 +7,7 @@ import (
 )
 
 // Promises implements publish.Way.
-func (Way) Promises(d model.Driver) promise.Set {
+func (Mode) Promises(d model.Driver) promise.Set {
 	peerSource := promise.No("neighbours on the bridge are masqueraded, or their answers would pass the host by")
 	lanSource := promise.Yes("")
 	switch d {

@@ -7,7 +7,7 @@ import (
 )
 
 // Promises implements publish.Way.
-func (Way) Promises(d model.Driver) promise.Set {
+func (Mode) Promises(d model.Driver) promise.Set {
 	hidden := promise.No("the workload sees the host's address; a PROXY header can tell it the client's")
 	return publish.OfSandboxes(d, promise.Set{
 		promise.LAN:             promise.Yes(""),

@@ -6,7 +6,7 @@ import (
 )
 
 // Promises implements publish.Way.
-func (Way) Promises(d model.Driver) promise.Set {
+func (Mode) Promises(d model.Driver) promise.Set {
 	if d != model.DriverHost {
 		return nil
 	}

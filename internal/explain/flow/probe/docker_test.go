@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"fairlead/internal/explain/flow"
+	"fairlead/internal/explain/flow/hostview"
 	"fairlead/internal/explain/flow/probe"
-	"fairlead/internal/explain/flow/sight"
 	"fairlead/internal/kernel"
 	"fairlead/internal/lab/dockerd"
 	"fairlead/test/engines"
@@ -30,7 +30,7 @@ func TestDocker(t *testing.T) {
 	if err != nil {
 		t.Fatal(id, err)
 	}
-	opt := sight.Options{Containers: map[string]string{strings.TrimSpace(id)[:12]: "web"}}
+	opt := hostview.Options{Containers: map[string]string{strings.TrimSpace(id)[:12]: "web"}}
 	for text, want := range map[string][]string{
 		machine + " to :8088": {"nat ip nat DOCKER", "bridge ", "socket "},
 		"localhost to :8088":  {"proxy listening on", "bridge ", "socket "},
@@ -41,9 +41,9 @@ func TestDocker(t *testing.T) {
 }
 
 // look explains a flow as the host is now.
-func look(t *testing.T, host *kernel.Host, opt sight.Options, text string) (*sight.World, flow.Explanation) {
+func look(t *testing.T, host *kernel.Host, opt hostview.Options, text string) (*hostview.World, flow.Explanation) {
 	t.Helper()
-	w, err := sight.New(host, opt)
+	w, err := hostview.New(host, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func look(t *testing.T, host *kernel.Host, opt sight.Options, text string) (*sig
 }
 
 // explained explains a flow to the container and probes it.
-func explained(t *testing.T, host *kernel.Host, opt sight.Options, text string, want []string) {
+func explained(t *testing.T, host *kernel.Host, opt hostview.Options, text string, want []string) {
 	t.Helper()
 	w, e := look(t, host, opt, text)
 	for begun := time.Now(); e.Outcome == flow.Refused && time.Since(begun) < patience; { // it has just been started
@@ -69,13 +69,13 @@ func explained(t *testing.T, host *kernel.Host, opt sight.Options, text string, 
 	if err := probe.Send(t.Context(), w, &e, probe.Options{Patience: patience}); err != nil {
 		t.Fatal(err)
 	}
-	var told strings.Builder
+	var notified strings.Builder
 	for _, h := range e.Hops {
-		fmt.Fprintf(&told, "%s %s [%s %s, %s] %s\n", h.Kind, h.By, h.Where, h.Link, h.Seen, h.What)
+		fmt.Fprintf(&notified, "%s %s [%s %s, %s] %s\n", h.Kind, h.By, h.Where, h.Link, h.Seen, h.What)
 	}
-	fmt.Fprintf(&told, "%s %+v %+v", e.Verdict, e.Process, e.Probe)
+	fmt.Fprintf(&notified, "%s %+v %+v", e.Verdict, e.Process, e.Probe)
 	for _, part := range want {
-		if !strings.Contains(told.String(), part) {
+		if !strings.Contains(notified.String(), part) {
 			t.Errorf("no %q", part)
 		}
 	}
@@ -84,7 +84,7 @@ func explained(t *testing.T, host *kernel.Host, opt sight.Options, text string, 
 		t.Error("it does not end in the container")
 	}
 	if t.Failed() {
-		t.Log(told.String())
+		t.Log(notified.String())
 	}
 }
 

@@ -49,8 +49,8 @@ func (r *run) sent() string {
 // been.
 func (r *run) sees(h flow.Hop) (seen, known bool, err error) {
 	switch {
-	case h.Clue.Led:
-		seen, err = r.led(h.Destination)
+	case h.Clue.Translated:
+		seen, err = r.translated(h.Destination)
 	case h.Clue.Turned && r.knock != nil:
 		seen, err = r.turned(h.Destination)
 	case h.Clue.Hook == "":
@@ -68,17 +68,17 @@ func (r *run) sees(h flow.Hop) (seen, known bool, err error) {
 }
 
 // counted reports whether a lead has led something since the probe began.
-func (r *run) counted(lead string) (bool, error) {
-	now, err := r.leadCounts()
-	return now[lead] > r.counts[lead], err
+func (r *run) counted(mapping string) (bool, error) {
+	now, err := r.mappingCounts()
+	return now[mapping] > r.counts[mapping], err
 }
 
-func (r *run) leadCounts() (map[string]uint64, error) {
+func (r *run) mappingCounts() (map[string]uint64, error) {
 	h, err := r.world.Host("")
 	if err != nil {
 		return nil, err
 	}
-	return h.LeadCounts()
+	return h.EBPFMappingCounts()
 }
 
 // pairs lists the sockets of a namespace that are connected, by a port.
@@ -90,13 +90,13 @@ func (r *run) pairs(netns string, port uint16) ([]kernel.Pair, error) {
 	return h.Pairs(r.e.Proto, port)
 }
 
-// led reports whether our eBPF programs remember the flow, to an endpoint.
-func (r *run) led(to netip.AddrPort) (bool, error) {
+// translated reports whether our eBPF programs remember the flow, to an endpoint.
+func (r *run) translated(to netip.AddrPort) (bool, error) {
 	h, err := r.world.Host("")
 	if err != nil {
 		return false, err
 	}
-	flows, err := h.LedFlows()
+	flows, err := h.EBPFFlows()
 	for _, f := range flows {
 		if f.Host == r.e.Destination && f.Endpoint == to && f.UDP == (r.e.Proto == model.UDP) && f.Client.Addr() == r.e.Source &&
 			(r.knock == nil || f.Client.Port() == r.knock.Local.Port()) {
@@ -131,7 +131,7 @@ func (r *run) dropped() string {
 }
 
 // rule is the text of the rule that a trace names.
-func (r *run) rule(netns string, s kernel.Sighting) string {
+func (r *run) rule(netns string, s kernel.TraceEvent) string {
 	if s.Handle == 0 {
 		return "policy drop"
 	}

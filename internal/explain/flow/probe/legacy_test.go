@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"fairlead/internal/explain/flow"
+	"fairlead/internal/explain/flow/hostview"
 	"fairlead/internal/explain/flow/probe"
-	"fairlead/internal/explain/flow/sight"
 	"fairlead/internal/kernel"
 )
 
@@ -25,7 +25,7 @@ func TestLegacyDrop(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w, e := look(t, host, sight.Options{}, "localhost to :81")
+	w, e := look(t, host, hostview.Options{}, "localhost to :81")
 	if err := probe.Send(t.Context(), w, &e, probe.Options{Patience: time.Second}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"fairlead/internal/explain/flow"
-	"fairlead/internal/explain/flow/sight"
+	"fairlead/internal/explain/flow/hostview"
 	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 )
@@ -42,11 +42,11 @@ const step = 100 * time.Millisecond
 
 // run is one probe.
 type run struct {
-	world   *sight.World
+	world   *hostview.World
 	e       *flow.Explanation
 	opt     Options
 	tracers map[string]*kernel.Tracer
-	seen    map[string][]kernel.Sighting
+	seen    map[string][]kernel.TraceEvent
 	counts  map[string]uint64 // of the leads, before
 	knock   *kernel.Knock
 	result  string
@@ -56,8 +56,8 @@ type run struct {
 }
 
 // Send probes the flow and notes in the explanation what was seen of each hop.
-func Send(ctx context.Context, w *sight.World, e *flow.Explanation, opt Options) (err error) {
-	r := &run{world: w, e: e, opt: opt, tracers: map[string]*kernel.Tracer{}, seen: map[string][]kernel.Sighting{}}
+func Send(ctx context.Context, w *hostview.World, e *flow.Explanation, opt Options) (err error) {
+	r := &run{world: w, e: e, opt: opt, tracers: map[string]*kernel.Tracer{}, seen: map[string][]kernel.TraceEvent{}}
 	if to := e.Destination.Addr(); to != opt.Abroad && !here(w, *e) {
 		return fmt.Errorf("probe %s: %w: say --probe=%s to send a packet there all the same", e.Destination, ErrAbroad, to)
 	}
@@ -67,13 +67,13 @@ func Send(ctx context.Context, w *sight.World, e *flow.Explanation, opt Options)
 			return err
 		}
 	}
-	if err := r.branch(); err != nil {
+	if err := r.subLink(); err != nil {
 		return err
 	}
 	if err := r.watch(); err != nil {
 		return err
 	}
-	if r.counts, err = r.leadCounts(); err != nil {
+	if r.counts, err = r.mappingCounts(); err != nil {
 		return fmt.Errorf("read what eBPF programs count: %w", err)
 	}
 	if err := r.send(ctx); err != nil {
@@ -198,7 +198,7 @@ func (r *run) arrived() bool {
 
 // passed reports whether the packet was seen at a hook.
 func (r *run) passed(c flow.Clue) bool {
-	return slices.ContainsFunc(r.seen[c.Netns], func(s kernel.Sighting) bool {
+	return slices.ContainsFunc(r.seen[c.Netns], func(s kernel.TraceEvent) bool {
 		return s.Hook == c.Hook && (c.Link == "" || s.In == c.Link || s.Out == c.Link)
 	})
 }

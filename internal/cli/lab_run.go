@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/lab/expr"
+	"fairlead/internal/lab/report"
+	"fairlead/internal/lab/result"
+	"fairlead/internal/lab/runner"
+	"fairlead/internal/lab/suite"
+
+	"github.com/spf13/cobra"
+)
+
+func newLabRun(a *app) *cobra.Command {
+	var choice labChoice
+	var files reportFiles
+	var seed uint64
+	c := &cobra.Command{
+		Use:   "run [SUITE] [PATH…]",
+		Short: "Build paths, drive traffic through them and say what each costs",
+		Long: "Run a suite (quick by default), or measure the paths that are named as the suite would.\n" +
+			"Everything happens in network namespaces that exist only while the run lasts.",
+		Example: "  fairlead lab run\n" +
+			"  fairlead lab run publish --html publish.html --json publish.json\n" +
+			"  fairlead lab run proxy --baseline docker-proxy --client local\n" +
+			"  fairlead lab run nat --fail-if 'nat.bulk.ratio < 0.8'",
+		RunE: func(c *cobra.Command, args []string) error {
+			for _, name := range []string{"rounds", "duration"} {
+				if f := c.Flags().Lookup(name); f.Changed && strings.Trim(f.Value.String(), "0smhµn.") == "" {
+					return usage(fmt.Errorf("%s %s: want more than nothing", name, f.Value))
+				}
+			}
+			s, err := choice.suite(args)
+			if err != nil {
+				return usage(err)
+			}
+			conditions, err := choice.conditionsFor(s)
+			if err != nil {
+				return usage(err)
+			}
+			if !c.Flags().Changed("shared") {
+				choice.shared = os.Getenv(labShared) != ""
+			}
+			if !c.Flags().Changed("seed") {
+				seed = rand.Uint64N(1e6)
+			}
+			opt := runner.Options{Suite: s, Seed: seed, Version: a.version, Tools: choice.tools, Docker: choice.docker, Shared: choice.shared}
+			return a.runLab(c, opt, files, conditions, args)
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&choice.rounds, "rounds", 0, "rounds to make (default: the suite's)")
+	f.DurationVar(&choice.duration, "duration", 0, "length of one measured window, e.g. 2s (default: the suite's)")
+	f.Uint64Var(&seed, "seed", 0, "seed of the order and the resampling (default: drawn anew and printed)")
+	f.StringSliceVar(&choice.clients, "client", nil, "measure only these clients: remote, local, peer")
+	f.StringSliceVar(&choice.loads, "workload", nil, "measure only these workloads, e.g. tcp-bulk,tcp-rr-spin")
+	f.IntSliceVar(&choice.mtus, "mtu", nil, "MTUs of the wire to measure every path at, e.g. 1500,9000 (default 1500)")
+	f.StringVar(&choice.baseline, "baseline", "", "the path to compare with (default: the suite's)")
+	f.StringSliceVar(&choice.tools, "with", nil, "also drive "+strings.Join(runner.Tools(), ", ")+" over the same paths")
+	f.StringVar(&choice.docker, "docker-dir", "", "directory with the programs of the Docker engine to measure, dockerd and others (default: those in PATH)")
+	f.BoolVar(&choice.shared, "shared", false, "count runs although other processes or another laboratory use the CPUs; the report says so")
+	f.StringArrayVar(&choice.conditions, "fail-if", nil, "exit 1 if the condition holds, e.g. 'nat.bulk.ratio < 0.8' (repeatable)")
+	files.flags(f)
+	return c
+}
+
+// labShared is the environment variable that sets --shared for every session:
+// where sessions are tests and run beside each other.
+const labShared = "FAIRLEAD_LAB_SHARED"
+
+// runLab measures, writes the report wherever it was asked for, and judges
+// the conditions.
+func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, conditions []*expr.Expr, named []string) error {
+	if err := runner.Engine(opt.Docker); err != nil {
+		return usage(err)
+	}
+	if err := a.ready(&opt); err != nil {
+		return usage(err)
+	}
+	if err := files.check(); err != nil {
+		return usage(err)
+	}
+	release, met, err := runner.Alone(opt.Shared)
+	if err != nil {
+		return usage(err)
+	}
+	defer release.Close()
+	opt.Laboratories = met
+	if err := a.noteBusy(opt); err != nil {
+		return err
+	}
+	a.noteAbsent(opt)
+	runs, _ := runner.Runs(opt)
+	progress := report.NewProgress(a.log, runs)
+	opt.Progress = func(p runner.Progress) {
+		if p.Ended {
+			progress.Done()
+		} else {
+			progress.Start(p.Round, p.Rounds, p.Case)
+		}
+	}
+	rep, err := runner.Run(c.Context(), opt)
+	progress.Clear()
+	if errors.Is(err, runner.ErrBaseline) || errors.Is(err, runner.ErrNothing) {
+		return usage(err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.show(rep, files); err != nil {
+		return err
+	}
+	return errors.Join(gaps(rep, named), a.judge(rep, conditions))
+}
+
+// gaps returns an error for the paths that were asked for by name and not
+// measured, and for those that this host should have been able to build.
+func gaps(rep *result.Report, named []string) error {
+	var errs []error
+	for _, u := range rep.Unavailable {
+		if !slices.Contains(rep.Paths, u.Path) && (u.Failed || slices.Contains(named, u.Path)) {
+			errs = append(errs, fmt.Errorf("path %s was not measured: %s", u.Path, u.Reason))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// noteBusy says before the wait that the machine is too busy now, and by what.
+func (a *app) noteBusy(opt runner.Options) error {
+	if opt.Shared {
+		return nil
+	}
+	why, err := runner.Busy()
+	if why != "" {
+		a.err.note("fairlead: %s: runs beside them do not count; end them, or count these runs with --shared", why)
+	}
+	return err
+}
+
+// noteAbsent says before the wait, and not only in the report after it, which
+// paths will be missing there. The runner refuses a baseline that is.
+func (a *app) noteAbsent(opt runner.Options) {
+	for _, name := range opt.Suite.Paths {
+		p, _ := suite.FindPath(name)
+		if why := runner.Unavailable(p, opt.Facts, opt.Docker); why != "" && name != opt.Suite.Baseline {
+			a.err.note("fairlead: path %s is left out: %s", name, why)
+		}
+	}
+}
+
+// minMemory is what a session needs in bytes: its children, their buffers
+// and the packets in flight; and engineMemory each Docker engine besides.
+const (
+	minMemory    = 200 << 20
+	engineMemory = 200 << 20
+)
+
+// ready finds out whether a session can begin at all, and sweeps up after
+// one that was killed.
+func (a *app) ready(opt *runner.Options) error {
+	facts, err := kernel.Probe()
+	if err != nil {
+		return err
+	}
+	opt.Facts = facts
+	need := minMemory + engineMemory*uint64(runner.Engines(opt.Suite))
+	if free, err := availableMemory(); err == nil && free < need {
+		return fmt.Errorf("%d MB of memory are available and the laboratory needs %d: end something first, or measure fewer paths", free>>20, need>>20)
+	}
+	swept, err := runner.Sweep()
+	for _, name := range swept {
+		a.err.note("fairlead: removed %s, left by a laboratory that was killed", name)
+	}
+	return err
+}
+
+// availableMemory reads MemAvailable of /proc/meminfo, in bytes.
+func availableMemory() (uint64, error) {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "MemAvailable:" {
+			kib, err := strconv.ParseUint(f[1], 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, errors.New("no MemAvailable in /proc/meminfo")
+}
+
+// judge prints every condition that holds and returns an error if one does.
+func (a *app) judge(rep *result.Report, conditions []*expr.Expr) error {
+	hit := false
+	for _, e := range conditions {
+		failed, explanation, err := e.Eval(rep)
+		if err != nil {
+			return fmt.Errorf("fail-if %s: %w", e, err)
+		}
+		if failed {
+			hit = true
+			a.err.note("fairlead: fail-if: %s", explanation)
+		}
+	}
+	if hit {
+		return errThreshold
+	}
+	return nil
+}

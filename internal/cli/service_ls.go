@@ -1,0 +1,292 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/frontend/admin"
+	"fairlead/internal/frontend/text"
+	"fairlead/internal/model"
+
+	"github.com/spf13/cobra"
+)
+
+func newServiceList(a *app) *cobra.Command {
+	r := &remote{app: a}
+	notUp := false
+	c := &cobra.Command{
+		Use:   "ls [NAME…]",
+		Short: "List virtual services and how their real servers are",
+		Long: "List virtual services, or those that are named, and their real servers, as\n" +
+			"`ipvsadm -l -n` does: how each forwards, its weight and how many connections it has\n" +
+			"now; and how it is, since when and why. A dash is what the plane does not count,\n" +
+			"or has not counted yet.",
+		Example: "  fairlead service ls\n  fairlead service ls --not-up\n  fairlead service ls web -o json",
+		Args:    arguments(cobra.ArbitraryArgs),
+		RunE: func(c *cobra.Command, args []string) error {
+			return r.read(c.Context(), func(client *admin.Client) error {
+				all, err := named(c.Context(), client, args)
+				if err != nil {
+					return err
+				}
+				if notUp {
+					all = thoseNotUp(all)
+				}
+				if r.output == "json" {
+					return r.json(admin.Services{Services: all})
+				}
+				return r.printServices(all)
+			}, r.noServices)
+		},
+		ValidArgsFunction: r.completeServices,
+	}
+	r.flags(c)
+	c.Flags().BoolVar(&notUp, "not-up", false, "list only real servers that are not up, and services that are not up or have one")
+	return c
+}
+
+// thoseNotUp returns the services that are not up or have real servers that are not
+// up, each with these alone.
+func thoseNotUp(all []daemon.ServiceView) []daemon.ServiceView {
+	some := []daemon.ServiceView{}
+	for _, v := range all {
+		v.Servers = slices.DeleteFunc(v.Servers, func(s daemon.RealView) bool { return s.State == daemon.RealUp })
+		if v.Status != daemon.ServiceUp || v.Problem != "" || len(v.Servers) > 0 {
+			some = append(some, v)
+		}
+	}
+	return some
+}
+
+// noServices lists the services without a daemon. What is stored says nothing
+// about their real servers.
+func (r *remote) noServices(w model.Desired) error {
+	if len(w.Services) > 0 {
+		return fmt.Errorf("no daemon runs at %s, so the real servers of the %d stored services are not checked: start it with `systemctl start fairlead` or `fairlead daemon`", r.socket, len(w.Services))
+	}
+	if r.output == "json" {
+		return r.json(admin.Services{})
+	}
+	return r.printServices(nil)
+}
+
+// named returns the services of the names, all for none.
+func named(ctx context.Context, client *admin.Client, names []string) ([]daemon.ServiceView, error) {
+	if len(names) == 0 {
+		return client.Services(ctx)
+	}
+	var all []daemon.ServiceView
+	for _, name := range names {
+		v, err := client.Service(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+// printServices writes services and under each its real servers. Both have
+// columns of their own.
+func (r *remote) printServices(all []daemon.ServiceView) error {
+	heads := [][]string{{"NAME", "PROT", "LOCAL ADDRESS:PORT", "SCHEDULER", "PLANE", "STATE"}}
+	reals := [][]string{{"  -> REMOTE ADDRESS:PORT", "FORWARD", "WEIGHT", "ACTIVE", "STATE", "SINCE", "CAUSE"}}
+	for _, v := range all {
+		heads = append(heads, serviceRow(v))
+		for _, s := range v.Servers {
+			reals = append(reals, realRow(v, s))
+		}
+	}
+	headLines, realLines := columns(heads), columns(reals)
+	lines := []string{headLines[0], realLines[0]}
+	at := 1
+	for i, v := range all {
+		lines = append(lines, headLines[i+1])
+		lines = append(lines, realLines[at:at+len(v.Servers)]...)
+		at += len(v.Servers)
+	}
+	return r.out.lines(lines...)
+}
+
+func serviceRow(v daemon.ServiceView) []string {
+	scheduler, plane := string(v.Scheduler), string(v.PlaneInUse)
+	if scheduler == "" {
+		scheduler = string(model.MaglevHashing)
+	}
+	if v.Forward == model.ForwardLocal {
+		scheduler, plane = "-", string(v.Forward)
+	}
+	state := string(v.Status)
+	if v.Problem != "" {
+		state += ": " + v.Problem
+	}
+	return []string{v.Name, strings.ToUpper(string(v.Proto)), localText(v.VirtualService), scheduler, orDash(plane), state}
+}
+
+// localText writes where a service answers: 192.0.2.10:80,443.
+func localText(v model.VirtualService) string {
+	var ports, all []string
+	for _, p := range v.Ports {
+		ports = append(ports, p.String())
+	}
+	for _, a := range v.Addresses {
+		host := a.String()
+		if a.Is6() {
+			host = "[" + host + "]"
+		}
+		all = append(all, host+":"+strings.Join(ports, ","))
+	}
+	return strings.Join(all, " ")
+}
+
+// realText writes where a real server is.
+func realText(s daemon.RealView) string {
+	return model.RealServer{Address: s.Address, Port: s.Port}.String()
+}
+
+func realRow(v daemon.ServiceView, s daemon.RealView) []string {
+	forward := string(v.Forward)
+	if forward == "" {
+		forward = string(model.ForwardNAT)
+	}
+	if v.Tunnel != (model.Tunnel{}) {
+		forward += " " + v.Tunnel.String()
+	}
+	weight := fmt.Sprint(s.Weight)
+	if s.Share < 100 && s.Weight > 0 {
+		weight += fmt.Sprintf(" (%d%%)", s.Share)
+	}
+	cause := s.Cause
+	if s.State == daemon.RealDraining && !s.Deadline.IsZero() {
+		cause += fmt.Sprintf(", until %s", s.Deadline.Local().Format(time.TimeOnly))
+	}
+	if !s.Until.IsZero() {
+		cause += fmt.Sprintf(", at %s", s.Until.Local().Format(time.TimeOnly))
+	}
+	name := "  -> " + realText(s)
+	if s.Endpoint != "" {
+		name += " (" + s.Endpoint + ")"
+	}
+	return []string{name, forward, weight, number(s.Flows), string(s.State), age(s.Since), orDash(cause)}
+}
+
+// age writes how long ago something was, in its largest unit.
+func age(since time.Time) string {
+	d := time.Since(since)
+	switch {
+	case since.IsZero():
+		return "-"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// columns aligns rows of the same number of cells.
+func columns(rows [][]string) []string {
+	widths := make([]int, len(rows[0]))
+	for j, row := range rows {
+		row = cells(row)
+		rows[j] = row
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	lines := make([]string, len(rows))
+	for j, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
+		}
+		lines[j] = strings.TrimRight(line.String(), " ")
+	}
+	return lines
+}
+
+func newServiceShow(a *app) *cobra.Command {
+	r := &remote{app: a}
+	c := &cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show all of a virtual service",
+		Long:    "Show what was asked of a virtual service, what its real servers are, and what was found\nwhen each was last checked.",
+		Example: "  fairlead service show web\n  fairlead service show web -o json",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return r.read(c.Context(), func(client *admin.Client) error {
+				v, err := client.Service(c.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				if r.output == "json" {
+					return r.json(v)
+				}
+				return r.printService(v)
+			}, nil)
+		},
+		ValidArgsFunction: r.completeServices,
+	}
+	r.flags(c)
+	return c
+}
+
+func (r *remote) printService(v daemon.ServiceView) error {
+	if err := r.printServices([]daemon.ServiceView{v}); err != nil {
+		return err
+	}
+	rows := [][]string{}
+	for _, set := range []struct {
+		prefix string
+		fields []text.ServiceField
+	}{{"", text.ServiceFields()}, {"check ", text.CheckFields()}} {
+		for _, f := range set.fields {
+			if value := f.Get(v.VirtualService); value != "" {
+				rows = append(rows, []string{set.prefix + f.Name, value})
+			}
+		}
+	}
+	if len(v.Check.Command) > 0 {
+		rows = append(rows, []string{"check command", strings.Join(v.Check.Command, " ")})
+	}
+	for _, real := range v.Reals {
+		rows = append(rows, []string{"real", text.FormatReal(real)})
+	}
+	for _, f := range v.FastPath {
+		rows = append(rows, []string{"fast path", f.String()})
+	}
+	if v.Origin != model.FromCommand {
+		rows = append(rows, []string{"declared by", string(v.Origin)})
+	}
+	if err := r.out.line(""); err != nil {
+		return err
+	}
+	if err := r.tabled(rows); err != nil {
+		return err
+	}
+	return r.printFindings(v)
+}
+
+// printFindings prints what the last check of each real server has found.
+func (r *remote) printFindings(v daemon.ServiceView) error {
+	rows := [][]string{{"CHECKED", "AGO", "TOOK", "FOUND"}}
+	for _, s := range v.Servers {
+		if !s.Checked.IsZero() {
+			rows = append(rows, []string{realText(s), age(s.Checked), s.Latency.Round(10 * time.Microsecond).String(), orDash(s.Found)})
+		}
+	}
+	if len(rows) == 1 {
+		return nil
+	}
+	if err := r.out.line(""); err != nil {
+		return err
+	}
+	return r.tabled(rows)
+}

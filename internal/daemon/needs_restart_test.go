@@ -1,0 +1,55 @@
+package daemon
+
+import (
+	"net/netip"
+	"testing"
+
+	"fairlead/internal/kernel"
+	"fairlead/internal/model"
+)
+
+// TestLed tells where a workload's sockets may be from where they may not.
+func TestLed(t *testing.T) {
+	publish := func(host string, first, own uint16) model.Publish {
+		p := model.Publish{Proto: model.TCP, HostPorts: model.Port(first), Ports: model.Port(own)}
+		if host != "" {
+			p.HostAddr = netip.MustParseAddr(host)
+		}
+		return p
+	}
+	const loopback, deny, allow = model.UnpublishedLoopback, model.UnpublishedDeny, model.UnpublishedAllow
+	for _, c := range []struct {
+		at          string
+		publish     model.Publish
+		unpublished model.Unpublished
+		translated  bool
+	}{
+		{"[::]:8080", publish("", 8080, 80), "", true},
+		{"0.0.0.0:8080", publish("", 8080, 80), deny, true},
+		{"[::]:80", publish("", 8080, 80), "", false},
+		{"127.0.0.1:80", publish("", 8080, 80), "", false},
+		{"[::]:80", publish("", 8080, 80), allow, false},
+		// The same port inside and outside cannot be told apart, but for its address.
+		{"[::]:80", publish("", 80, 80), "", true},
+		{"192.0.2.1:80", publish("192.0.2.1", 80, 80), deny, true},
+		{"0.0.0.0:80", publish("192.0.2.1", 80, 80), allow, false},
+		{"[::]:80", publish("0.0.0.0", 80, 80), "", false},
+		// Loopback may have a port that is published on another address.
+		{"127.0.0.1:80", publish("192.0.2.1", 8080, 80), "", true},
+		// What is not published goes by the policy.
+		{"127.0.0.1:90", publish("", 8080, 80), loopback, true},
+		{"[::1]:90", publish("", 8080, 80), "", true},
+		{"0.0.0.0:90", publish("", 8080, 80), "", false},
+		{"127.0.0.1:90", publish("", 8080, 80), deny, false},
+		{"0.0.0.0:90", publish("", 8080, 80), allow, true},
+	} {
+		s := kernel.Bound{Proto: model.TCP, At: netip.MustParseAddrPort(c.at)}
+		if got := translated(s, c.unpublished, []model.Publish{c.publish}); got != c.translated {
+			t.Errorf("%s of %s, unlisted %q: led is %t", c.at, c.publish, c.unpublished, got)
+		}
+		s.Proto = model.UDP
+		if got := translated(s, allow, []model.Publish{c.publish}); !got {
+			t.Errorf("%s/udp of %s: it is late", c.at, c.publish)
+		}
+	}
+}

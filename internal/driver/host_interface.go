@@ -1,0 +1,123 @@
+package driver
+
+import (
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// EndpointPlan returns what the driver plans for the endpoint. Of one whose
+// link somebody else takes into the sandbox, it is what remains on the host,
+// where that end of the link waits.
+func EndpointPlan(d Driver, n model.Network, e model.Endpoint) plan.Plan {
+	p := d.Endpoint(n, e)
+	if e.HostInterface == "" {
+		return p
+	}
+	p = slices.DeleteFunc(p, func(o plan.Object) bool { return within(o, e.Sandbox) && !isSubLink(o) })
+	for i, o := range p {
+		switch o := o.(type) {
+		case plan.Link:
+			if o.Kind == plan.Veth {
+				o.Peer, o.PeerNetns, o.Inside = e.HostInterface, "", true
+			}
+			p[i] = o
+		case plan.SubLink:
+			if o.Netns == e.Sandbox {
+				o.Name, o.Netns, o.Inside = e.HostInterface, "", e.Sandbox
+			}
+			p[i] = o
+		}
+	}
+	return p
+}
+
+// SandboxConfig is what an endpoint's link has in its sandbox, for whoever takes it
+// there.
+type SandboxConfig struct {
+	// MAC is the hardware address, empty where it is the kernel's choice.
+	MAC string
+	// Gateways are the next hops of the default routes, one of a family at most.
+	Gateways []netip.Addr
+	// Routes are the others, in the order in which they have to be made.
+	Routes []model.Route
+}
+
+// Inside returns what belongs into the endpoint's sandbox, if its addresses
+// there have their subnets' prefix lengths, as container engines give them.
+// Where the driver wants an address alone, routes to the two halves of the
+// subnet lead by the gateway all the same: they are more to the point than the
+// subnet's own.
+func Inside(d Driver, n model.Network, e model.Endpoint) SandboxConfig {
+	var in SandboxConfig
+	var halves []model.Route
+	for _, o := range d.Endpoint(n, e) {
+		switch o := o.(type) {
+		case plan.Link:
+			if o.Kind == plan.Veth {
+				in.MAC = o.PeerMAC
+			}
+		case plan.SubLink:
+			if o.Netns == e.Sandbox {
+				in.MAC = o.MAC
+			}
+		case plan.Route:
+			switch {
+			case o.Netns != e.Sandbox:
+			case o.To.Bits() == 0 && o.Via.IsValid():
+				in.Gateways = append(in.Gateways, o.Via)
+			default:
+				in.Routes = append(in.Routes, model.Route{To: o.To, Via: o.Via})
+			}
+		case plan.Address:
+			if o.Netns == e.Sandbox {
+				halves = append(halves, detour(n, o.Prefix)...)
+			}
+		}
+	}
+	in.Routes = append(in.Routes, halves...)
+	return in
+}
+
+// detour leads to an address's subnet by its gateway, where the address is not
+// to have the subnet on its link.
+func detour(n model.Network, p netip.Prefix) []model.Route {
+	for _, s := range n.Subnets {
+		if !s.Prefix.Contains(p.Addr()) || p.Bits() <= s.Prefix.Bits() || s.Prefix.Bits() >= p.Addr().BitLen()-1 {
+			continue
+		}
+		bits := s.Prefix.Bits() + 1
+		low := netip.PrefixFrom(s.Prefix.Masked().Addr(), bits)
+		bytes := low.Addr().AsSlice()
+		bytes[(bits-1)/8] |= 0x80 >> ((bits - 1) % 8)
+		upper, _ := netip.AddrFromSlice(bytes)
+		return []model.Route{{To: low, Via: s.GatewayAddress()}, {To: netip.PrefixFrom(upper, bits), Via: s.GatewayAddress()}}
+	}
+	return nil
+}
+
+// within reports whether the object is in the sandbox.
+func within(o plan.Object, sandbox string) bool {
+	switch o := o.(type) {
+	case plan.Link:
+		return o.Netns == sandbox
+	case plan.SubLink:
+		return o.Netns == sandbox
+	case plan.Address:
+		return o.Netns == sandbox
+	case plan.Route:
+		return o.Netns == sandbox
+	case plan.Sysctl:
+		return o.Netns == sandbox
+	case plan.Shaper:
+		return o.Netns == sandbox
+	}
+	return false
+}
+
+func isSubLink(o plan.Object) bool {
+	_, ok := o.(plan.SubLink)
+	return ok
+}

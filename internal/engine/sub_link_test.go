@@ -1,0 +1,291 @@
+package engine_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/lab/topology"
+	"fairlead/internal/model"
+	"fairlead/internal/paths"
+)
+
+// whole is set in the machine of test/vm, where every kernel feature must be.
+var whole = flag.Bool("whole", false, "fail for a kernel feature that is missing")
+
+// branching lists the drivers that branch from a parent and that this kernel
+// has.
+func branching(t *testing.T) []model.Driver {
+	t.Helper()
+	facts := probe(t)
+	var drivers []model.Driver
+	for _, d := range []model.Driver{model.DriverMacvlan, model.DriverIPvlan} {
+		driver, _ := paths.Driver(d)
+		missing := paths.Missing(facts, driver.Needs())
+		switch {
+		case missing == "":
+			drivers = append(drivers, d)
+		case *whole || d == model.DriverMacvlan:
+			t.Fatal(missing)
+		default:
+			t.Logf("only test/vm proves %s: %s", d, missing)
+		}
+	}
+	return drivers
+}
+
+// onLAN is a network on the wire, of both families, and a sandbox for each
+// name. The client host is the LAN's other host and its router.
+func onLAN(t testing.TB, w *topology.World, d model.Driver, names ...string) model.State {
+	t.Helper()
+	prefix := netip.MustParsePrefix
+	s := model.State{Networks: []model.Network{{Name: "net", Driver: d, Parent: topology.Wire, Subnets: []model.Subnet{
+		{Prefix: prefix("198.51.100.0/24"), Range: prefix("198.51.100.128/25")},
+		{Prefix: prefix("2001:db8:1::/64"), Range: prefix("2001:db8:1::1:0/112")}}}}}
+	for _, name := range names {
+		s.Endpoints = append(s.Endpoints, model.Endpoint{Name: name, Network: "net", Sandbox: mustSandbox(t, w, name)})
+	}
+	return s
+}
+
+// addressesOf are where the endpoint listens, on the port.
+func addressesOf(t testing.TB, s model.State, name string, port int) []string {
+	t.Helper()
+	e, _ := s.Endpoint(name)
+	var all []string
+	for _, a := range e.AllAddresses() {
+		all = append(all, netip.AddrPortFrom(a, uint16(port)).String())
+	}
+	if len(all) == 0 {
+		t.Fatalf("endpoint %s has no address", name)
+	}
+	return all
+}
+
+// hostIn are the host's own addresses in the network, with the port.
+func hostIn(t testing.TB, s model.State, network string, port int) []string {
+	t.Helper()
+	n, _ := s.Network(network)
+	var all []string
+	for _, sub := range n.Subnets {
+		all = append(all, netip.AddrPortFrom(sub.HostAddress(), uint16(port)).String())
+	}
+	return all
+}
+
+// hearsAll asks over every protocol at every address.
+func hearsAll(t testing.TB, from place, to []string, want string) {
+	t.Helper()
+	for _, proto := range protos {
+		for _, addr := range to {
+			hears(t, from, proto, addr, want)
+		}
+	}
+}
+
+// deaf fails the test if somebody answers. To be sure takes time.
+func deaf(t testing.TB, from place, to []string) {
+	t.Helper()
+	for _, addr := range to {
+		if err := from(func() error {
+			c, err := net.DialTimeout("tcp", addr, silence)
+			if err == nil {
+				c.Close()
+			}
+			return err
+		}); err == nil {
+			t.Errorf("%s answers", addr)
+		}
+	}
+}
+
+func TestTheShimComesAndGoesWithTheEndpoints(t *testing.T) {
+	for _, d := range branching(t) {
+		t.Run(string(d), func(t *testing.T) {
+			w := world(t)
+			before := snapshot(t, w)
+			s := onLAN(t, w, d, "web", "app")
+			for i, names := range [][]string{{"web"}, {"web", "app"}, {"app"}, nil} {
+				some := s
+				some.Endpoints = slices.DeleteFunc(slices.Clone(s.Endpoints), func(e model.Endpoint) bool { return !slices.Contains(names, e.Name) })
+				full := mustSet(t, w, some)
+				undrifted(t, w)
+				if shim := strings.Contains(onServer(t, w, "ip -br link"), "fm-net@"); shim != (len(names) > 0) {
+					t.Errorf("with endpoints %v there is a shim: %v", names, shim)
+				}
+				for _, name := range names {
+					port := 80 + i
+					serve(t, in(w, name), name, fmt.Sprint(":", port))
+					hearsAll(t, w.DoServer, addressesOf(t, full, name, port), name)
+					hearsAll(t, w.DoClient, addressesOf(t, full, name, port), name)
+				}
+			}
+			mustSet(t, w, model.State{})
+			unchanged(t, w, before)
+		})
+	}
+}
+
+func TestPublishingToTheLANAndTearDownLeavesNothing(t *testing.T) {
+	for _, d := range branching(t) {
+		for _, via := range []model.Via{model.ViaNAT, model.ViaProxy, model.ViaAuto} {
+			t.Run(string(d)+"/"+string(via), func(t *testing.T) {
+				w := world(t)
+				before := snapshot(t, w)
+				s := onLAN(t, w, d, "web", "app")
+				for _, proto := range protos {
+					publish(&s, "web", via, proto, 8080, 80)
+				}
+				full := mustSet(t, w, s)
+				undrifted(t, w)
+				if via == model.ViaAuto && full.Publishes[0].Via != model.ViaNAT {
+					t.Errorf("auto chooses %s", full.Publishes[0].Via)
+				}
+				serve(t, in(w, "web"), "web", ":80")
+				for _, from := range []place{w.DoClient, in(w, "app"), in(w, "web")} {
+					hearsAll(t, from, server(8080), "web")
+				}
+				hearsAll(t, w.DoServer, everywhere(8080), "web")
+				if err := w.Engine.TearDown(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+				unchanged(t, w, before)
+			})
+		}
+	}
+}
+
+// TestAnAddressThatTheLANGave is in no subnet of ours, as from a DHCP server or
+// the LAN's administrator. The host speaks to it by its own on the parent.
+func TestAnAddressThatTheLANGave(t *testing.T) {
+	w := world(t)
+	serve(t, w.DoServer, "host", ":81")
+	before := snapshot(t, w)
+	s := onLAN(t, w, model.DriverMacvlan, "web", "app")
+	s.Networks[0].Subnets = nil
+	for i, host := range []string{"80", "81"} {
+		s.Endpoints[i].Prefixes = []netip.Prefix{netip.MustParsePrefix("198.51.100." + host + "/24"), netip.MustParsePrefix("2001:db8:1::" + host + "/64")}
+	}
+	full := mustSet(t, w, s)
+	undrifted(t, w)
+	serve(t, in(w, "web"), "web", ":80")
+	for _, from := range []place{w.DoClient, w.DoServer, in(w, "app")} {
+		hearsAll(t, from, addressesOf(t, full, "web", 80), "web")
+	}
+	hearsAll(t, in(w, "web"), server(81), "host")
+	publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
+	if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "the network has no subnet") {
+		t.Errorf("publishing gives %v", err)
+	}
+	mustSet(t, w, model.State{})
+	unchanged(t, w, before)
+}
+
+// TestTheLANKnowsTheHostByOneAddress wants the shim to be silent to the LAN:
+// what is for the host shall not come by it.
+func TestTheLANKnowsTheHostByOneAddress(t *testing.T) {
+	w := world(t)
+	s := onLAN(t, w, model.DriverMacvlan, "web")
+	mustSet(t, w, s)
+	serve(t, w.DoServer, "host", ":81")
+	wire := strings.Fields(onServer(t, w, "ip -br link show "+topology.Wire))[2]
+	for range 10 {
+		sh(t, w.DoClient, "ip neigh flush dev "+topology.Wire)
+		hearsAll(t, w.DoClient, server(81), "host")
+		for _, host := range []netip.Addr{topology.ServerAddr4, topology.ServerAddr6} {
+			if seen := sh(t, w.DoClient, "ip neigh show "+host.String()); !strings.Contains(seen, wire) {
+				t.Errorf("the LAN finds %s at %s, want %s", host, seen, wire)
+			}
+		}
+	}
+	hearsAll(t, in(w, "web"), server(81), "host") // and the sandbox finds it by the shim
+	if routes := onServer(t, w, "ip -6 route show default; sysctl -n net.ipv6.conf.fm-net.accept_ra"); strings.TrimSpace(routes) != "0" {
+		t.Errorf("the shim listens to routers: %s", routes)
+	}
+}
+
+// TestStrictReversePathsOnTheLAN wants sandboxes to reach the host by its addresses on
+// the parent although it checks who may come by which link. What an ipvlan
+// sends there comes by the parent, and a strict check drops it.
+func TestStrictReversePathsOnTheLAN(t *testing.T) {
+	for _, d := range branching(t) {
+		t.Run(string(d), func(t *testing.T) {
+			w := world(t)
+			s := onLAN(t, w, d, "web", "app")
+			publish(&s, "web", model.ViaNAT, model.TCP, 8080, 80)
+			mustSet(t, w, s)
+			serve(t, in(w, "web"), "web", ":80")
+			for _, check := range []int{1, 2} {
+				for _, link := range []string{topology.Wire, "fm-net"} {
+					onServer(t, w, fmt.Sprintf("sysctl -qw net.ipv4.conf.%s.rp_filter=%d", link, check))
+				}
+				if d == model.DriverIPvlan && check == 1 {
+					deaf(t, in(w, "app"), server(8080)[:1])
+				} else {
+					hears(t, in(w, "app"), model.TCP, server(8080)[0], "web")
+				}
+				hears(t, w.DoClient, model.TCP, server(8080)[0], "web")
+			}
+		})
+	}
+}
+
+// TestNetworksOfOneParentAreApart has two networks on the wire.
+func TestNetworksOfOneParentAreApart(t *testing.T) {
+	for _, d := range branching(t) {
+		t.Run(string(d), func(t *testing.T) {
+			w := world(t)
+			sh(t, w.DoClient, "sysctl -qw net.ipv4.ip_forward=1; ip addr add 203.0.113.1/24 dev "+topology.Wire)
+			s := onLAN(t, w, d, "web", "app")
+			s.Networks = append(s.Networks, model.Network{Name: "second", Driver: d, Parent: topology.Wire,
+				Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("203.0.113.0/24")}}})
+			s.Endpoints[1].Network = "second"
+			full := mustSet(t, w, s)
+			undrifted(t, w)
+			serve(t, in(w, "web"), "web", ":80")
+			serve(t, in(w, "app"), "app", ":80")
+			for _, from := range []place{w.DoServer, w.DoClient} {
+				hearsAll(t, from, addressesOf(t, full, "web", 80), "web")
+				hearsAll(t, from, addressesOf(t, full, "app", 80), "app")
+			}
+			hearsAll(t, in(w, "web"), addressesOf(t, full, "app", 80), "app") // through the LAN's router
+		})
+	}
+}
+
+// TestBridgedSandboxesSpeakToTheLANsOwn wants what comes from behind the host
+// to be masqueraded, as for any host of the LAN; and published ports of theirs
+// to be reached from there.
+func TestBridgedSandboxesSpeakToTheLANsOwn(t *testing.T) {
+	for _, d := range branching(t) {
+		for _, via := range modes {
+			t.Run(string(d)+"/"+string(via), func(t *testing.T) {
+				w := world(t)
+				s := dual(t, w, model.DriverBridge, "inner")
+				lan := onLAN(t, w, d, "web")
+				lan.Networks[0].Name, lan.Endpoints[0].Network = "lan", "lan"
+				s.Networks, s.Endpoints = append(s.Networks, lan.Networks...), append(s.Endpoints, lan.Endpoints...)
+				for _, proto := range protos {
+					publish(&s, "inner", via, proto, 8080, 80)
+				}
+				full := mustSet(t, w, s)
+				undrifted(t, w)
+				serve(t, in(w, "web"), "web", ":80")
+				serve(t, in(w, "inner"), "inner", ":80")
+				hearsAll(t, in(w, "inner"), addressesOf(t, full, "web", 80), "web")
+				hearsAll(t, w.DoClient, server(8080), "inner")
+				host := server(8080)
+				if via == model.ViaEBPF && d == model.DriverIPvlan {
+					// It answers by the link that a packet came by: the parent.
+					host = hostIn(t, full, "lan", 8080)
+				}
+				hearsAll(t, in(w, "web"), host, "inner")
+			})
+		}
+	}
+}

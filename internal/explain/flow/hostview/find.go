@@ -1,0 +1,73 @@
+package hostview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"fairlead/internal/explain/facts"
+	"fairlead/internal/explain/flow"
+	"fairlead/internal/kernel"
+	"fairlead/internal/sandbox"
+)
+
+// ProxyTarget implements flow.World.
+func (w *World) ProxyTarget(l kernel.Listener) (netip.AddrPort, bool) {
+	p, ok := facts.Of(l).DockerProxy()
+	return p.To, ok
+}
+
+// Holder implements flow.World.
+func (w *World) Holder(a netip.Addr) (string, bool) {
+	for _, path := range w.paths[1:] {
+		links, err := w.Links(path)
+		for _, l := range links {
+			if err == nil && (flow.End{Netns: path, NetLink: l}).Has(a) {
+				return path, true
+			}
+		}
+	}
+	return "", false
+}
+
+// Find implements flow.World.
+func (w *World) Find(name string) (string, error) {
+	if path, ok := w.opt.Sandboxes[name]; ok {
+		return w.known(path)
+	}
+	s, err := w.opt.Finder.Resolve(context.Background(), name)
+	if errors.Is(err, sandbox.ErrHost) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return w.known(s.Path)
+}
+
+// known is the path by which the namespace at a path was found.
+func (w *World) known(path string) (string, error) {
+	ns, err := kernel.OpenNetns(path)
+	if err != nil {
+		return "", err
+	}
+	defer ns.Close()
+	want, err := inode(ns.File())
+	if err != nil {
+		return "", err
+	}
+	for _, p := range w.paths {
+		if w.spaces[p].id == want {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("the namespace at %s is gone", path)
+}
+
+// Own reports whether an address is the host's own.
+func (w *World) Own(a netip.Addr) bool {
+	links, err := w.Links("")
+	return a.IsLoopback() || err == nil && slices.ContainsFunc(links, func(l kernel.NetLink) bool { return flow.End{NetLink: l}.Has(a) })
+}

@@ -1,0 +1,406 @@
+// Package hostview is the world that package flow asks: this host, as the kernel
+// tells it, and every namespace that a process or a name holds. It looks at
+// each thing once and changes nothing.
+package hostview
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fairlead/internal/explain/facts"
+	"fairlead/internal/explain/flow"
+	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/rules"
+	"fairlead/internal/plan"
+	"fairlead/internal/sandbox"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options say what is known beside what the kernel tells.
+type Options struct {
+	// Sandboxes are paths of namespaces by the names that people call them by:
+	// attachments'.
+	Sandboxes map[string]string
+	// Containers are names by short ids.
+	Containers map[string]string
+	Published  []flow.Published
+	// Services are the daemon's virtual services.
+	Services []flow.Known
+	// Finder resolves other names.
+	Finder sandbox.Finder
+}
+
+// World implements flow.World. It is not safe for concurrent use.
+type World struct {
+	opt Options
+	// spaces are the namespaces by path; the host's path is empty.
+	spaces map[string]*space
+	paths  []string // in the order in which they are looked through
+	// services are the host's virtual services, once they were read.
+	services []flow.Service
+	balanced bool
+}
+
+// space is a namespace and what has been seen of it. It is held open, so that
+// nothing else can come to its path meanwhile.
+type space struct {
+	ns   *kernel.Netns // nil for the host
+	id   uint64
+	name string
+	// host is the door to it, opened when something is asked.
+	host      *kernel.Host
+	links     []kernel.NetLink
+	ids       map[int]string
+	rules     *ruleset
+	frames    *frames
+	listeners []kernel.Listener
+	listened  bool
+	ebpfState *kernel.EBPFState
+}
+
+type ruleset struct {
+	rules  rules.Ruleset
+	unread []string
+}
+
+// New returns the world of a host. Close lets go of it, but not of the host.
+func New(host *kernel.Host, opt Options) (*World, error) {
+	own, err := inode(host.Netns())
+	if err != nil {
+		return nil, err
+	}
+	w := &World{opt: opt, spaces: map[string]*space{"": {host: host, id: own, name: "host"}}, paths: []string{""}}
+	seen := map[uint64]bool{own: true}
+	for _, name := range slices.Sorted(maps.Keys(opt.Sandboxes)) {
+		w.add(seen, opt.Sandboxes[name], name)
+	}
+	for _, path := range host.Namespaces() {
+		w.add(seen, path, opt.called(path))
+	}
+	return w, nil
+}
+
+// add opens a namespace that has not been seen. One that has gone is no part of
+// the world.
+func (w *World) add(seen map[uint64]bool, path, name string) {
+	ns, err := kernel.OpenNetns(path)
+	if err != nil {
+		return
+	}
+	id, err := inode(ns.File())
+	if err != nil || seen[id] {
+		ns.Close()
+		return
+	}
+	seen[id] = true
+	w.spaces[path], w.paths = &space{ns: ns, id: id, name: name}, append(w.paths, path)
+}
+
+// inode tells a namespace from every other that lives.
+func inode(ns *os.File) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(ns.Fd()), &st); err != nil {
+		return 0, fmt.Errorf("tell a network namespace: %w", err)
+	}
+	return st.Ino, nil
+}
+
+// called is how people call a namespace that has no attachment: the name of
+// `ip netns`, or the container or process that holds it.
+func (o Options) called(path string) string {
+	if name, ok := strings.CutPrefix(path, "/run/netns/"); ok {
+		return name
+	}
+	pid, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(path, "/proc/"), "/ns/net"))
+	p := kernel.ProcessOf(pid)
+	if name, ok := o.Containers[p.Container]; ok && p.Container != "" {
+		return name
+	}
+	return fmt.Sprintf("pid:%d (%s)", p.PID, p.Command)
+}
+
+// Close lets go of the namespaces.
+func (w *World) Close() error {
+	var errs []error
+	for _, s := range w.spaces {
+		if s.ns == nil {
+			continue
+		}
+		if s.host != nil {
+			errs = append(errs, s.host.Close())
+		}
+		errs = append(errs, s.ns.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Host returns the door to a namespace; it stays the world's.
+func (w *World) Host(netns string) (*kernel.Host, error) {
+	s, err := w.at(netns)
+	if err != nil {
+		return nil, err
+	}
+	return s.host, nil
+}
+
+// at returns a namespace with its door open.
+func (w *World) at(netns string) (*space, error) {
+	s := w.spaces[netns]
+	if s == nil {
+		return nil, fmt.Errorf("look into %s: nobody knows that namespace", netns)
+	}
+	if s.host == nil {
+		var err error
+		if s.host, err = kernel.Open(s.ns.Path(), kernel.Options{}); err != nil {
+			return nil, fmt.Errorf("look into %s: %w", s.name, err)
+		}
+	}
+	return s, nil
+}
+
+// Name implements flow.World.
+func (w *World) Name(netns string) string {
+	if s, ok := w.spaces[netns]; ok {
+		return s.name
+	}
+	return netns
+}
+
+// Links implements flow.World.
+func (w *World) Links(netns string) ([]kernel.NetLink, error) {
+	s, err := w.at(netns)
+	if err != nil {
+		return nil, err
+	}
+	if s.links == nil {
+		if s.links, err = s.host.NetLinks(); err != nil {
+			return nil, fmt.Errorf("look into %s: %w", s.name, err)
+		}
+	}
+	return s.links, nil
+}
+
+// Route implements flow.World.
+func (w *World) Route(netns string, q kernel.RouteQuery) (kernel.RouteFound, error) {
+	h, err := w.Host(netns)
+	if err != nil {
+		return kernel.RouteFound{}, err
+	}
+	return h.RouteTo(q)
+}
+
+// Rules implements flow.World.
+func (w *World) Rules(netns string) (rules.Ruleset, []string, error) {
+	s, err := w.at(netns)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.rules == nil {
+		rs, unread, err := s.host.Ruleset()
+		if err != nil {
+			return nil, nil, fmt.Errorf("look into %s: %w", s.name, err)
+		}
+		s.rules = &ruleset{rs, unread}
+	}
+	return s.rules.rules, s.rules.unread, nil
+}
+
+// frames is what decides about frames and routes in a namespace, beside links.
+type frames struct {
+	neighbours, forwarding []kernel.NeighbourEntry
+	foreign                []kernel.Foreign
+	selectors              kernel.RouteSelectors
+}
+
+// frames reads it once.
+func (w *World) frames(netns string) (*frames, error) {
+	s, err := w.at(netns)
+	if err != nil {
+		return nil, err
+	}
+	if s.frames != nil {
+		return s.frames, nil
+	}
+	var ours []uint32
+	if netns == "" {
+		state, err := w.EBPFState()
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range state.Programs {
+			ours = append(ours, p.ID)
+		}
+	}
+	var f frames
+	if f.neighbours, f.forwarding, err = s.host.NeighbourEntries(); err == nil {
+		f.foreign, err = s.host.Foreign(ours)
+	}
+	if err == nil {
+		f.selectors, err = s.host.RouteSelectors()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look into %s: %w", s.name, err)
+	}
+	s.frames = &f
+	return s.frames, nil
+}
+
+// Selectors implements flow.World.
+func (w *World) Selectors(netns string) (kernel.RouteSelectors, error) {
+	f, err := w.frames(netns)
+	if err != nil {
+		return kernel.RouteSelectors{}, err
+	}
+	return f.selectors, nil
+}
+
+// Neighbours implements flow.World.
+func (w *World) Neighbours(netns string) (neighbours, forwarding []kernel.NeighbourEntry, err error) {
+	f, err := w.frames(netns)
+	if err != nil {
+		return nil, nil, err
+	}
+	return f.neighbours, f.forwarding, nil
+}
+
+// Foreign implements flow.World.
+func (w *World) Foreign(netns string) ([]kernel.Foreign, error) {
+	f, err := w.frames(netns)
+	if err != nil {
+		return nil, err
+	}
+	return f.foreign, nil
+}
+
+// Listeners implements flow.World.
+func (w *World) Listeners(netns string) ([]kernel.Listener, error) {
+	s, err := w.at(netns)
+	if err != nil {
+		return nil, err
+	}
+	if !s.listened {
+		if s.listeners, err = s.host.Listeners(); err != nil {
+			return nil, fmt.Errorf("look into %s: %w", s.name, err)
+		}
+		for i, l := range s.listeners {
+			s.listeners[i] = facts.Of(l).Listener
+		}
+		s.listened = true
+	}
+	return s.listeners, nil
+}
+
+// Setting implements flow.World.
+func (w *World) Setting(netns, name string) string {
+	h, err := w.Host(netns)
+	if err != nil {
+		return ""
+	}
+	value, err := h.ReadSysctl(plan.Sysctl{Name: name})
+	if err != nil {
+		return ""
+	}
+	return value
+}
+
+// EBPFState implements flow.World.
+func (w *World) EBPFState() (kernel.EBPFState, error) {
+	s := w.spaces[""]
+	if s.ebpfState == nil {
+		found, err := s.host.EBPFState()
+		if err != nil {
+			return found, fmt.Errorf("look at the eBPF data plane: %w", err)
+		}
+		s.ebpfState = &found
+	}
+	return *s.ebpfState, nil
+}
+
+// Services implements flow.World.
+func (w *World) Services() ([]flow.Service, error) {
+	if w.balanced {
+		return w.services, nil
+	}
+	inUse, err := w.spaces[""].host.InstalledServices()
+	if err != nil {
+		return nil, err
+	}
+	w.services, w.balanced = flow.Merge(inUse, w.opt.Services), true
+	return w.services, nil
+}
+
+// Failed implements flow.World.
+func (w *World) Failed() []flow.Known {
+	return slices.DeleteFunc(slices.Clone(w.opt.Services), func(k flow.Known) bool { return k.Problem == "" })
+}
+
+// Peer implements flow.World.
+func (w *World) Peer(netns string, l kernel.NetLink) (flow.End, bool) {
+	if l.Parent == 0 {
+		return flow.End{}, false
+	}
+	path := netns
+	if l.ParentNetns != kernel.NoSandbox {
+		var ok bool
+		if path, ok = w.ids(netns)[l.ParentNetns]; !ok {
+			return flow.End{}, false
+		}
+	}
+	links, err := w.Links(path)
+	i := slices.IndexFunc(links, func(o kernel.NetLink) bool { return o.Index == l.Parent })
+	if err != nil || i < 0 {
+		return flow.End{}, false
+	}
+	return flow.End{Netns: path, NetLink: links[i]}, true
+}
+
+// ids are the numbers by which a namespace calls the others.
+func (w *World) ids(netns string) map[int]string {
+	s, err := w.at(netns)
+	if err != nil {
+		return nil
+	}
+	if s.ids != nil {
+		return s.ids
+	}
+	s.ids = map[int]string{}
+	for _, other := range w.paths {
+		path := w.spaces[""].host.Path()
+		if other != "" {
+			path = w.spaces[other].ns.Path()
+		}
+		if id, ok := s.host.NamespaceID(path); ok && other != netns {
+			s.ids[id] = other
+		}
+	}
+	return s.ids
+}
+
+// Branches implements flow.World.
+func (w *World) Branches(netns string, parent kernel.NetLink) []flow.End {
+	var all []flow.End
+	for _, path := range w.paths {
+		links, err := w.Links(path)
+		if err != nil {
+			continue
+		}
+		for _, l := range links {
+			if l.Kind != "macvlan" && l.Kind != "ipvlan" || l.Parent != parent.Index {
+				continue
+			}
+			if p, ok := w.Peer(path, l); ok && p.Netns == netns && p.Index == parent.Index {
+				all = append(all, flow.End{Netns: path, NetLink: l})
+			}
+		}
+	}
+	return all
+}
+
+// Published implements flow.World.
+func (w *World) Published() []flow.Published { return w.opt.Published }

@@ -1,0 +1,74 @@
+package service
+
+import (
+	"net/netip"
+
+	"fairlead/internal/daemon"
+	"fairlead/internal/kernel"
+	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/model"
+)
+
+// countReals returns what counts the flows of real servers: each plane counts
+// its own.
+func countReals(host *kernel.Host) daemon.CountReals {
+	return func(services []model.VirtualService) (daemon.RealCounts, error) {
+		all := daemon.RealCounts{}
+		byService, err := host.BalancerCounts()
+		if err != nil {
+			return nil, err
+		}
+		for name, of := range byService {
+			for at, c := range of {
+				all.Add(name, at, daemon.RealCount{Live: c.Active, Begun: c.Flows, Failed: c.Retries + c.Refusals,
+					Packets: kernel.InOut{In: c.Packets[ebpf.Inward], Out: c.Packets[ebpf.Outward]},
+					Bytes:   kernel.InOut{In: c.Bytes[ebpf.Inward], Out: c.Bytes[ebpf.Outward]}})
+			}
+		}
+		stats, err := host.IPVSStats()
+		if err != nil {
+			return nil, err
+		}
+		known := asNamed(services)
+		for _, s := range stats {
+			v := known[s.Frontend]
+			all.Add(v.service, v.at[s.At], daemon.RealCount{Live: uint64(s.Active) + uint64(s.Inactive), Begun: s.Flows,
+				Packets: kernel.InOut{In: s.InPackets, Out: s.OutPackets}, Bytes: kernel.InOut{In: s.InBytes, Out: s.OutBytes}})
+		}
+		counts, err := host.NFTCounts()
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range counts {
+			v := known[c.Frontend]
+			all.Add(v.service, v.at[c.Real], daemon.RealCount{Live: c.Active, Begun: c.Begun})
+		}
+		return all, nil
+	}
+}
+
+// names are what a service calls its real servers, by where they are for one of
+// its ports.
+type names struct {
+	service string
+	at      map[netip.AddrPort]netip.AddrPort
+}
+
+// asNamed returns the names by where services answer, on planes that name real
+// servers by their ports.
+func asNamed(services []model.VirtualService) map[model.Frontend]names {
+	all := map[model.Frontend]names{}
+	for _, v := range services {
+		if v.Plane == model.PlaneEBPF {
+			continue
+		}
+		for _, f := range v.Frontends() {
+			n := names{v.Name, make(map[netip.AddrPort]netip.AddrPort, len(v.Reals))}
+			for _, r := range v.Reals {
+				n.at[r.At(f.At.Port())] = r.At(0)
+			}
+			all[f] = n
+		}
+	}
+	return all
+}

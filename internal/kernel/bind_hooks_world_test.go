@@ -1,0 +1,243 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fairlead/internal/cgroup"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"golang.org/x/sys/unix"
+)
+
+// workload is a cgroup whose socket calls are bound. The test itself is its
+// process whenever it acts for it.
+type workload struct {
+	t    *testing.T
+	w    *localWorld
+	path string
+}
+
+// newWorkload binds a new cgroup by the policy, and grants it ports.
+func newWorkload(t *testing.T, w *localWorld, unpublished model.Unpublished, grants ...plan.Grant) workload {
+	t.Helper()
+	g := workload{t, w, newTestCgroup(t, cgroupRoot(t))}
+	w.grant(t, g.path, grants...)
+	if err := w.Set(plan.BindHooks{Cgroup: g.path, Unlisted: unpublished}); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func cgroupRoot(t *testing.T) string {
+	t.Helper()
+	root, err := cgroup.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// newTestCgroup makes a cgroup that ends with the test.
+func newTestCgroup(t *testing.T, parent string) string {
+	t.Helper()
+	path, err := os.MkdirTemp(parent, plan.Mark+"-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+	})
+	return path
+}
+
+// grant gives a cgroup the ports.
+func (w *localWorld) grant(t *testing.T, path string, grants ...plan.Grant) {
+	t.Helper()
+	var ops []plan.Op
+	for _, o := range grants {
+		o.Cgroup = path
+		ops = append(ops, plan.Op{Object: o})
+	}
+	if err := w.ApplyEBPF(ops); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// own grants the host port, and the port after it, for the own port and the
+// one after that, over TCP and UDP. Without a host it is on every address.
+func own(host string, port, own uint16) (grants []plan.Grant) {
+	hosts := []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
+	if host != "" {
+		hosts = []netip.Addr{netip.MustParseAddr(host)}
+	}
+	for _, host := range hosts {
+		for _, proto := range []model.Proto{model.TCP, model.UDP} {
+			grants = append(grants, plan.Grant{Proto: proto, Host: host,
+				Ports: model.PortRange{First: port, Last: port + 1}, Own: model.PortRange{First: own, Last: own + 1}})
+		}
+	}
+	return grants
+}
+
+// do runs fn as a process of the workload. The whole test moves there.
+func (g workload) do(fn func()) {
+	g.t.Helper()
+	lines, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	_, home, _ := strings.Cut("\n"+string(lines), "\n0::")
+	home, _, _ = strings.Cut(home, "\n")
+	g.enter(g.path)
+	defer g.enter(filepath.Join(cgroupRoot(g.t), home))
+	fn()
+}
+
+func (g workload) enter(path string) {
+	g.t.Helper()
+	if err := os.WriteFile(filepath.Join(path, "cgroup.procs"), []byte("0"), 0); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// option is one of a socket's that is on or off.
+type option struct{ level, name int }
+
+var (
+	reusePort = option{unix.SOL_SOCKET, unix.SO_REUSEPORT}
+	v6only    = option{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY}
+)
+
+// bind opens a socket of the workload's and binds it. One of connections
+// listens, as servers do: past the remains of earlier ones.
+func (g workload) bind(t *testing.T, kind int, at string, options ...option) (c client, err error) {
+	t.Helper()
+	g.do(func() {
+		c = dialer(t, g.w.ns, kind, at)
+		if kind == unix.SOCK_STREAM {
+			options = append(options, option{unix.SOL_SOCKET, unix.SO_REUSEADDR})
+		}
+		for _, o := range options {
+			if err = unix.SetsockoptInt(c.fd, o.level, o.name, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err = c.bind(at); err == nil && kind == unix.SOCK_STREAM {
+			err = unix.Listen(c.fd, 8)
+		}
+	})
+	return c, err
+}
+
+// mustBind is bind for what must succeed.
+func (g workload) mustBind(t *testing.T, kind int, at string, options ...option) client {
+	t.Helper()
+	c, err := g.bind(t, kind, at, options...)
+	if err != nil {
+		t.Fatalf("bind %s: %v", at, err)
+	}
+	return c
+}
+
+// connect opens a socket of the workload's and connects it.
+func (g workload) connect(t *testing.T, kind int, to string) (c client, err error) {
+	t.Helper()
+	g.do(func() {
+		c = dialer(t, g.w.ns, kind, to)
+		err = c.connect(to)
+	})
+	return c, err
+}
+
+// name is what the socket says that it is bound to.
+func (c client) name(t *testing.T) string {
+	t.Helper()
+	a, err := unix.Getsockname(c.fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text(a)
+}
+
+// named is what a process of the workload is told that the socket is bound to.
+func (g workload) named(t *testing.T, c client) (name string) {
+	t.Helper()
+	g.do(func() { name = c.name(t) })
+	return name
+}
+
+// stranger dials from outside of every workload.
+func (w *localWorld) stranger(t *testing.T, kind int, to string) (client, error) {
+	t.Helper()
+	c := dialer(t, w.ns, kind, to)
+	return c, c.connect(to)
+}
+
+// meets fails the test unless what the connected socket says comes to the
+// other, and the answer back. It returns the other's end, which a connection
+// has accepted.
+func (c client) meets(t *testing.T, kind int, server client) client {
+	t.Helper()
+	if _, err := unix.Write(c.fd, []byte("?")); err != nil {
+		t.Fatal(err)
+	}
+	end := server
+	if kind == unix.SOCK_STREAM {
+		fd, _, err := unix.Accept(server.fd)
+		if err != nil {
+			t.Fatalf("nobody came to %s: %v", server.name(t), err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+		end = client{fd: fd, family: server.family}
+	}
+	buf := make([]byte, 8)
+	_, from, err := unix.Recvfrom(end.fd, buf, 0)
+	if err != nil {
+		t.Fatalf("nothing came to %s: %v", server.name(t), err)
+	}
+	if kind == unix.SOCK_STREAM {
+		_, err = unix.Write(end.fd, []byte("!"))
+	} else {
+		err = unix.Sendto(end.fd, []byte("!"), 0, from)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said, _ := c.answer(t); said != "!" {
+		t.Errorf("the answer is %q", said)
+	}
+	return end
+}
+
+// unheard fails the test if somebody listens at the address.
+func (w *localWorld) unheard(t *testing.T, kind int, to string) {
+	t.Helper()
+	c, err := w.stranger(t, kind, to)
+	if kind == unix.SOCK_DGRAM && err == nil {
+		if _, err = unix.Write(c.fd, []byte("?")); err == nil {
+			_, err = unix.Read(c.fd, make([]byte, 8))
+		}
+	}
+	if !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("%s: %v, want %v", to, err, unix.ECONNREFUSED)
+	}
+}
+
+// kinds are the kinds of sockets that ports belong to.
+var kinds = map[string]int{"tcp": unix.SOCK_STREAM, "udp": unix.SOCK_DGRAM}
+
+// eachKind runs fn for both.
+func eachKind(t *testing.T, name string, fn func(t *testing.T, kind int)) {
+	for proto, kind := range kinds {
+		t.Run(fmt.Sprint(proto, " ", name), func(t *testing.T) { fn(t, kind) })
+	}
+}

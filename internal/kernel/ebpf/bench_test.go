@@ -1,0 +1,290 @@
+package ebpf
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+
+	"fairlead/internal/kernel/bpf"
+	"fairlead/test/cpu"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The host's addresses, which its uplink has, and those of its two sandboxes.
+var (
+	hostV4, hostV6   = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8:1::1")
+	otherV4, otherV6 = netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8:1::2")
+	gateV4, gateV6   = netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("fd00:9::1")
+	webV4, webV6     = netip.MustParseAddr("10.9.0.2"), netip.MustParseAddr("fd00:9::2")
+	appV4, appV6     = netip.MustParseAddr("10.9.0.3"), netip.MustParseAddr("fd00:9::3")
+	hostMAC          = net.HardwareAddr{2, 0, 0, 0, 0, 1}
+)
+
+// bench is a host for the programs to run on without traffic: a namespace
+// with two uplinks and the host's ends of the sandboxes web and app.
+type bench struct {
+	*Datapath
+	work              chan func()
+	up, up2, web, app int // interfaces
+}
+
+// testFlows is how many flows the maps hold here: few, to be counted fast.
+const testFlows = 1024
+
+// newBench makes a bench with an empty table.
+func newBench(tb testing.TB) *bench {
+	tb.Helper()
+	return newBenchWith(tb, forLinks)
+}
+
+// newBenchWith loads the programs of some types.
+func newBenchWith(tb testing.TB, wanted func(*ebpf.ProgramSpec) bool) *bench {
+	tb.Helper()
+	b := &bench{work: make(chan func())}
+	go b.serve()
+	tb.Cleanup(func() { close(b.work) })
+	b.do(tb, func() error { return unix.Unshare(unix.CLONE_NEWNET) })
+	b.do(tb, cpu.Stay)
+	b.do(tb, b.links)
+	spec, err := Spec(0, ethernet, true)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, name := range []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapFlowsUdp, bpf.FairleadMapConnsTcp, bpf.FairleadMapConnsUdp, bpf.FairleadMapYoungFlows, bpf.FairleadMapYoungConns} {
+		spec.Maps[name].MaxEntries = testFlows
+	}
+	keep(spec, wanted)
+	c, err := ebpf.NewCollection(spec)
+	if err != nil {
+		tb.Fatal(explain(err))
+	}
+	b.Datapath = &Datapath{programs: c.Programs, maps: c.Maps, balancing: true}
+	tb.Cleanup(func() { b.Datapath.Close() })
+	if b.table, err = openTable(b.maps); err != nil {
+		tb.Fatal(err)
+	}
+	if b.balancer, err = openBalancer(b.maps); err != nil {
+		tb.Fatal(err)
+	}
+	b.do(tb, func() error { return errors.Join(b.setUplink(b.up), b.setUplink(b.up2)) })
+	err = errors.Join(b.SetEndpoint(b.web, []netip.Addr{webV4, webV6}), b.SetEndpoint(b.app, []netip.Addr{appV4, appV6}))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+// serve runs what it is given on a thread that ends with it, so that nobody
+// else ever runs in its namespace.
+func (b *bench) serve() {
+	runtime.LockOSThread()
+	for fn := range b.work {
+		fn()
+	}
+}
+
+// do runs fn on the bench's thread.
+func (b *bench) do(tb testing.TB, fn func() error) {
+	tb.Helper()
+	var wg sync.WaitGroup
+	var err error
+	wg.Add(1)
+	b.work <- func() { defer wg.Done(); err = fn() }
+	if wg.Wait(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// links makes the interfaces. Forwarding is on, as on every host with
+// sandboxes: without it the routing table is not asked.
+func (b *bench) links() error {
+	var errs []error
+	for _, l := range []struct {
+		name  string
+		index *int
+		addrs []string
+	}{
+		{"lo", new(int), nil},
+		{"up", &b.up, []string{"192.0.2.1/24", "192.0.2.2/24", "2001:db8:1::1/64", "2001:db8:1::2/64"}},
+		{"up2", &b.up2, []string{"198.18.0.1/24", "2001:db8:5::1/64"}},
+		{"web", &b.web, []string{"10.9.0.1/24", "fd00:9::1/64"}},
+		{"app", &b.app, nil},
+	} {
+		err := addLink(l.name, l.addrs)
+		dev, found := netlink.LinkByName(l.name)
+		if errs = append(errs, err, found); found == nil {
+			*l.index = dev.Attrs().Index
+		}
+	}
+	for _, name := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+		errs = append(errs, os.WriteFile("/proc/sys/net/"+name, []byte("1"), 0o644))
+	}
+	return errors.Join(errs...)
+}
+
+// routers gives the host default routes by its first uplink.
+func (b *bench) routers(tb testing.TB) {
+	tb.Helper()
+	for _, router := range []string{"192.0.2.254", "2001:db8:1::fe"} {
+		b.do(tb, func() error { return netlink.RouteAdd(&netlink.Route{LinkIndex: b.up, Gw: net.ParseIP(router)}) })
+	}
+}
+
+// behind returns the link of the sandbox that has the address.
+func (b *bench) behind(a netip.Addr) int {
+	if a == appV4 || a == appV6 {
+		return b.app
+	}
+	return b.web
+}
+
+// addLink makes a veth pair, unless the link is lo, and brings it up.
+func addLink(name string, addrs []string) error {
+	dev := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: name, HardwareAddr: hostMAC}, PeerName: name + "-peer"}
+	if name != "lo" {
+		if err := netlink.LinkAdd(dev); err != nil {
+			return err
+		}
+	}
+	for _, s := range addrs {
+		a, err := netlink.ParseAddr(s)
+		if err != nil {
+			return err
+		}
+		a.Flags = unix.IFA_F_NODAD
+		if err := netlink.AddrAdd(dev, a); err != nil {
+			return err
+		}
+	}
+	return netlink.LinkSetUp(dev)
+}
+
+// skb is the kernel's struct __sk_buff, of which a test may set a few fields.
+type skb struct {
+	_                [9]uint32
+	Ingress, Ifindex uint32
+	_                [25]uint32
+	_                [2]uint64
+	WireLen, GSOSegs uint32
+	_                uint64
+	GSOSize          uint32
+	_                uint32
+	_                uint64
+}
+
+// checksumComplete makes the kernel sum up the packet as a network card does,
+// and compare at the end (BPF_F_TEST_SKB_CHECKSUM_COMPLETE).
+const checksumComplete = 1 << 2
+
+// What the programs return.
+const (
+	untouched = -1
+	redirect  = 7
+)
+
+// try gives the program a frame that came by the interface, and returns what
+// it said and what it made of the frame.
+func (b *bench) try(tb testing.TB, program string, frame []byte, ctx skb, flags uint32) (int, []byte, error) {
+	tb.Helper()
+	o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: ctx, Flags: flags}
+	var act uint32
+	var failed error
+	b.do(tb, func() error {
+		act, failed = b.programs[program].Run(&o)
+		return nil
+	})
+	return int(int32(act)), o.DataOut, failed
+}
+
+// run does the same where the kernel must be able to.
+func (b *bench) run(tb testing.TB, program string, frame []byte, ctx skb, flags uint32) (int, []byte) {
+	tb.Helper()
+	act, out, err := b.try(tb, program, frame, ctx, flags)
+	if err != nil {
+		tb.Fatalf("run %s for\n%x: %v", program, frame, err)
+	}
+	return act, out
+}
+
+// uplink runs the program uplink for a frame.
+func (b *bench) uplink(tb testing.TB, frame []byte) (int, []byte) {
+	tb.Helper()
+	return b.run(tb, Uplink, frame, skb{Ifindex: uint32(b.up)}, 0)
+}
+
+// publish puts leads into the table.
+func (b *bench) publish(tb testing.TB, mappings ...Mapping) {
+	tb.Helper()
+	var changes []Change
+	for _, l := range mappings {
+		changes = append(changes, Change{New: &l})
+	}
+	if err := b.table.Apply(changes); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// mapping leads host ports from first to last to those of the sandbox web from
+// to on.
+func (b *bench) mapping(udp bool, host netip.Addr, first, last, to uint16, flags uint8) Mapping {
+	l := Mapping{Host: Address(host), To: Address(webV4), Masquerade: Address(gateV4), Ifindex: uint32(b.web),
+		First: first, Last: last, ToFirst: to, Flags: flags, Plane: ClassOf(host.Is4(), udp)}
+	if host.Is6() {
+		l.To, l.Masquerade = Address(webV6), Address(gateV6)
+	}
+	if host.IsUnspecified() {
+		l.Flags |= MappingAny
+	}
+	return l
+}
+
+// flows returns the flows that are led.
+func (b *bench) flows(tb testing.TB) []Flow {
+	tb.Helper()
+	var all []Flow
+	if err := b.Flows(func(f Flow) { all = append(all, f) }); err != nil {
+		tb.Fatal(err)
+	}
+	return all
+}
+
+// forget makes the programs forget all flows.
+func (b *bench) forget(tb testing.TB) {
+	tb.Helper()
+	if err := b.Forget(b.flows(tb)); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// alter changes what is known of a flow.
+func (b *bench) alter(tb testing.TB, f Flow, change func(*bpf.FairleadFlow)) {
+	tb.Helper()
+	m := b.maps[bpf.FairleadMapFlowsTcp]
+	if f.UDP {
+		m = b.maps[bpf.FairleadMapFlowsUdp]
+	}
+	var v bpf.FairleadFlow
+	err := m.Lookup(f.key, &v)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		m = b.maps[bpf.FairleadMapYoungFlows]
+		err = m.Lookup(f.key, &v)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	change(&v)
+	if err := m.Put(f.key, v); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// be reads a number in network byte order.
+func be(b []byte) uint16 { return binary.BigEndian.Uint16(b) }

@@ -1,0 +1,46 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// AttachCgroup puts a program at the socket calls of a cgroup v2 directory,
+// or into the place of an earlier version there. Several of one hook run one
+// after the other, those of the cgroup closest to the process first. name
+// tells the attachments of one program apart.
+func (p *Datapath) AttachCgroup(program, dir, name string) error {
+	prog, err := p.program(program)
+	if err != nil {
+		return err
+	}
+	return p.attach(program+"-"+name, prog, func() (link.Link, error) {
+		l, err := link.AttachCgroup(link.CgroupOptions{Path: dir, Attach: p.types[program], Program: prog})
+		if errors.Is(err, unix.E2BIG) {
+			err = fmt.Errorf("%s has 64 programs at this hook, and Linux takes no more: end a `fairlead run`, each has one", dir)
+		}
+		return l, err
+	})
+}
+
+// DetachCgroup takes it away again.
+func (p *Datapath) DetachCgroup(program, name string) error { return p.detach(program + "-" + name) }
+
+// HasCgroup reports whether the program is attached under that name, and
+// pinned where there are pins.
+func (p *Datapath) HasCgroup(program, name string) bool { return p.sound(program + "-" + name) }
+
+// CgroupsOf returns the names under which the program is attached.
+func (p *Datapath) CgroupsOf(program string) []string {
+	var names []string
+	for attached := range p.attached {
+		if name, ok := strings.CutPrefix(attached, program+"-"); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,245 @@
+package ebpf
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// Attached reports whether every program that was attached is so still.
+// Somebody else can detach one (BPF_LINK_DETACH), and the kernel tells nobody.
+// It is one system call for each.
+func (p *Datapath) Attached() bool {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	r := new(infoRequest)
+	pinner.Pin(r)
+	for _, l := range p.attached {
+		if !r.living(l) {
+			return false
+		}
+	}
+	return true
+}
+
+// infoRequest asks for the beginning of a struct bpf_link_info, as far as it is
+// the same for programs on links and on cgroups.
+type infoRequest struct {
+	attr struct {
+		fd, length uint32
+		info       uint64
+	}
+	info struct {
+		kind, id, program, _ uint32
+		// target begins with a __u32 ifindex or is a __u64 cgroup_id; 0 when
+		// the program is detached, or has lost what it was attached to.
+		target uint64
+	}
+}
+
+// living reports whether a link holds its program where it was attached.
+func living(l link.Link) bool {
+	var pinner runtime.Pinner
+	defer pinner.Unpin()
+	r := new(infoRequest)
+	pinner.Pin(r)
+	return r.living(l)
+}
+
+// living is for a request that does not move in memory.
+func (r *infoRequest) living(l link.Link) bool {
+	raw, ok := l.(interface{ FD() int })
+	if !ok {
+		return false
+	}
+	r.info.target = 0
+	r.attr.fd, r.attr.length = uint32(raw.FD()), uint32(unsafe.Sizeof(r.info))
+	r.attr.info = uint64(uintptr(unsafe.Pointer(&r.info)))
+	_, _, errno := unix.RawSyscall(unix.SYS_BPF, unix.BPF_OBJ_GET_INFO_BY_FD, uintptr(unsafe.Pointer(&r.attr)), unsafe.Sizeof(r.attr))
+	runtime.KeepAlive(l)
+	switch {
+	case errno != 0:
+		return false
+	case r.info.kind == unix.BPF_LINK_TYPE_TCX || r.info.kind == unix.BPF_LINK_TYPE_XDP:
+		return uint32(r.info.target) != 0
+	}
+	return r.info.target != 0
+}
+
+// Sound returns the interfaces that have the program for as long as the host
+// wants it: attached, and pinned where there are pins. The calling thread must
+// be in the host's network namespace.
+func (p *Datapath) Sound(program string) (map[int]bool, error) {
+	if !p.mapsPinned() {
+		return nil, nil
+	}
+	found, err := p.LinksOf(program)
+	for ifindex := range found {
+		if !p.linkPinned(pinName(program, ifindex)) {
+			delete(found, ifindex)
+		}
+	}
+	return found, err
+}
+
+// sound is Sound for the attachment of that name.
+func (p *Datapath) sound(name string) bool {
+	l, ok := p.attached[name]
+	return ok && living(l) && p.linkPinned(name) && p.mapsPinned()
+}
+
+func (p *Datapath) linkPinned(name string) bool {
+	_, attached := p.attached[name] // a filter of an older kernel needs no pin
+	return p.opt.Pins == "" || !attached || unix.Access(p.linkPath(name), unix.F_OK) == nil
+}
+
+func (p *Datapath) mapsPinned() bool {
+	if p.opt.Pins == "" {
+		return true
+	}
+	for name := range p.maps {
+		if shared(name) && unix.Access(p.mapPath(name), unix.F_OK) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Datapath) mapPath(name string) string { return filepath.Join(p.opt.Pins, "maps", name) }
+
+// Dirs are the directories that hold the plane's pins.
+func (p *Datapath) Dirs() []string {
+	if p.opt.Pins == "" {
+		return nil
+	}
+	return []string{p.opt.Pins, filepath.Join(p.opt.Pins, "maps"), filepath.Join(p.opt.Pins, "links")}
+}
+
+// Repin pins the maps again whose pins somebody has removed.
+func (p *Datapath) Repin() error {
+	if p.mapsPinned() {
+		return nil
+	}
+	for _, dir := range p.Dirs() {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("make the directory of pins: %w", err)
+		}
+	}
+	for name, m := range p.maps {
+		if !shared(name) || unix.Access(p.mapPath(name), unix.F_OK) == nil {
+			continue
+		}
+		if err := errors.Join(m.Unpin(), m.Pin(p.mapPath(name))); err != nil {
+			return fmt.Errorf("pin map %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// repin pins a link again whose pin somebody has removed.
+func (p *Datapath) repin(name string, l link.Link) error {
+	if p.linkPinned(name) {
+		return nil
+	}
+	if err := errors.Join(l.Unpin(), l.Pin(p.linkPath(name))); err != nil {
+		return fmt.Errorf("pin eBPF link %s: %w", name, err)
+	}
+	return nil
+}
+
+// Restore writes again what somebody has overwritten.
+func (t *Table) Restore() { t.hurt(true) }
+
+// Has reports whether the entry is in the table.
+func (t *Table) Has(l Mapping) bool {
+	slot, ok := t.find(&l)
+	if !ok {
+		return false
+	}
+	have := t.slots[slot]
+	have.Next, l.Next = 0, 0
+	return have == l
+}
+
+// Hurt returns the entries that not every port of theirs leads to any more, or
+// that are not as they were written. The memory is shared with the programs, so
+// it costs no system call.
+func (t *Table) Hurt() []Mapping { return t.hurt(false) }
+
+func (t *Table) hurt(restore bool) []Mapping {
+	var hurt map[uint32]bool
+	note := func(slot uint32) {
+		if hurt == nil {
+			hurt = map[uint32]bool{}
+		}
+		hurt[slot] = true
+	}
+	for slot, l := range t.slots {
+		b := unsafe.Slice((*byte)(unsafe.Pointer(&l)), mappingSize)
+		if off := int64(slot) * int64(mappingSize); !stored(t.mappings, off, b) {
+			if restore {
+				store(t.mappings, off, b)
+			}
+			note(slot)
+		}
+	}
+	for at, slot := range t.heads {
+		if off := int64(at) * portSize; !stored(t.ports, off, native(slot)) {
+			if restore {
+				store(t.ports, off, native(slot))
+			}
+			note(slot)
+		}
+	}
+	var mappings []Mapping
+	for slot := range hurt {
+		l := t.slots[slot]
+		l.Next = 0
+		mappings = append(mappings, l)
+	}
+	return mappings
+}
+
+func stored(m *ebpf.Memory, off int64, want []byte) bool {
+	var buf [256]byte
+	have := buf[:len(want)]
+	_, err := m.ReadAt(have, off)
+	return err == nil && bytes.Equal(have, want)
+}
+
+// pinTimes are when the directories of pins last changed.
+type pinTimes [3]unix.Timespec
+
+// Pinned reports whether all pins are there. It looks at each only when a
+// directory has changed since the last look.
+func (p *Datapath) Pinned() bool {
+	var now pinTimes
+	for i, dir := range p.Dirs() {
+		var st unix.Stat_t
+		if unix.Stat(dir, &st) != nil {
+			return false
+		}
+		now[i] = st.Mtim
+	}
+	if now == p.pinsSeen {
+		return true
+	}
+	for name := range p.attached {
+		if !p.linkPinned(name) {
+			return false
+		}
+	}
+	if !p.mapsPinned() {
+		return false
+	}
+	p.pinsSeen = now
+	return true
+}

@@ -1,0 +1,135 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// filterName marks our filters, with the program's name.
+const filterName = "fairlead:"
+
+// filterPriority and filterHandle give our filter a place of its own.
+const (
+	filterPriority = 0xfa
+	filterHandle   = 0xfa1e
+)
+
+// hasTCX reports whether programs attach to a link by TCX (Linux 6.6); before
+// that a cls_bpf filter of the clsact qdisc holds them, which stays without
+// any pin. It is tried on the loopback device, which every namespace has as
+// its first, with a program that leaves everything alone (TCX_NEXT).
+var hasTCX = sync.OnceValue(func() bool {
+	next, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}})
+	if err != nil {
+		return false
+	}
+	defer next.Close()
+	l, err := link.AttachTCX(link.TCXOptions{Interface: 1, Program: next, Attach: ebpf.AttachTCXIngress})
+	return err == nil && l.Close() == nil
+})
+
+func qdisc(ifindex int) *netlink.Clsact {
+	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: ifindex, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
+}
+
+// parentOf is where a filter for a program is attached.
+func parentOf(program string) uint32 {
+	if program == LocalRealEgress {
+		return netlink.HANDLE_MIN_EGRESS
+	}
+	return netlink.HANDLE_MIN_INGRESS
+}
+
+func filter(program string, ifindex int) *netlink.BpfFilter {
+	return &netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{LinkIndex: ifindex, Parent: parentOf(program),
+			Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: filterPriority},
+		Name: filterName + program, DirectAction: true}
+}
+
+// attachFilter puts the program into our filter, in one step if it is there.
+func (p *Datapath) attachFilter(program string, ifindex int, prog *ebpf.Program) error {
+	if err := netlink.QdiscAdd(qdisc(ifindex)); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("add clsact to interface %d: %w", ifindex, err)
+	}
+	f := filter(program, ifindex)
+	f.Fd = prog.FD()
+	if err := netlink.FilterReplace(f); err != nil {
+		return fmt.Errorf("attach eBPF program %s to interface %d: %w", program, ifindex, err)
+	}
+	return nil
+}
+
+// renewFilters gives our filters this plane's programs.
+func (p *Datapath) renewFilters() error {
+	if hasTCX() {
+		return nil
+	}
+	for _, program := range append([]string{LocalRealEgress}, ingress...) {
+		found, err := p.filtersOf(program)
+		if err != nil {
+			return err
+		}
+		for ifindex := range found {
+			prog, err := p.linkProgram(program, isBare(ifindex))
+			if err == nil {
+				err = p.attachFilter(program, ifindex, prog)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// detachFilter removes our filter, and the qdisc if nobody else uses it.
+func (p *Datapath) detachFilter(program string, ifindex int) error {
+	if err := netlink.FilterDel(filter(program, ifindex)); err != nil && !absent(err) {
+		return fmt.Errorf("detach eBPF program %s from interface %d: %w", program, ifindex, err)
+	}
+	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
+		others, err := netlink.FilterList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: ifindex}}, parent)
+		if err != nil || len(others) > 0 {
+			return nil
+		}
+	}
+	if err := netlink.QdiscDel(qdisc(ifindex)); err != nil && !absent(err) {
+		return fmt.Errorf("remove clsact from interface %d: %w", ifindex, err)
+	}
+	return nil
+}
+
+func absent(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL)
+}
+
+// filtersOf returns the interfaces whose filter holds the program.
+func (p *Datapath) filtersOf(program string) (map[int]bool, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	found := map[int]bool{}
+	for _, l := range links {
+		filters, err := netlink.FilterList(l, parentOf(program))
+		if err != nil {
+			continue // no clsact
+		}
+		for _, f := range filters {
+			if b, ok := f.(*netlink.BpfFilter); ok && b.Name == filterName+program {
+				found[l.Attrs().Index] = true
+			}
+		}
+	}
+	return found, nil
+}

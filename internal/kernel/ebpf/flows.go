@@ -1,0 +1,170 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/netip"
+
+	"fairlead/internal/kernel/bpf"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Flow is one flow that is led: what the client dialled, and what the
+// endpoint sees.
+type Flow struct {
+	UDP bool
+	// Host is what the client dialled, Client who it is.
+	Host, Client netip.AddrPort
+	// Endpoint is where it was led, and Seen whom it takes for the client.
+	Endpoint, Seen netip.AddrPort
+	// Acknowledged is the sequence number that each end has acknowledged
+	// last: the client, the endpoint. It is exact where the lead asks for a
+	// reset, and else up to 256 KiB behind.
+	Acknowledged [2]uint32
+	// Real is the slot of the real server that it goes to; 0 where it goes by a
+	// lead.
+	Real uint32
+	// Ifindex is the link that the client came by last.
+	Ifindex uint32
+	// Closing says that an end of a TCP connection has closed or reset it, and
+	// Stale that the programs forget the flow when they meet it next.
+	Closing, Stale bool
+	key            bpf.FairleadFlowKey
+}
+
+// batch is how many flows one system call reads.
+const batch = 4096
+
+// Flows calls fn for each flow that is remembered, also for stale ones.
+func (p *Datapath) Flows(fn func(Flow)) error {
+	return p.eachFlow(func(udp, stale bool, k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
+		fn(Flow{UDP: udp, key: k, Acknowledged: v.Ack, Real: realOf(v.Lead), Ifindex: v.Ifindex,
+			Closing: !udp && (isClosing(v) || v.Flags&flowRst != 0), Stale: stale,
+			Host: at(v.Host, v.HostPort), Client: at(v.Client, v.ClientPort),
+			Endpoint: at(k.Endpoint, k.EndpointPort), Seen: at(k.Client, k.ClientPort)})
+	})
+}
+
+// eachFlow calls fn for each entry of the maps of flows.
+func (p *Datapath) eachFlow(fn func(udp, stale bool, key bpf.FairleadFlowKey, f bpf.FairleadFlow)) error {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return fmt.Errorf("read the clock: %w", err)
+	}
+	for name, udp := range map[string]bool{bpf.FairleadMapFlowsTcp: false, bpf.FairleadMapYoungFlows: false, bpf.FairleadMapFlowsUdp: true} {
+		if p.maps[name] == nil {
+			continue // it is only looked at, and these are of no account
+		}
+		err := each(p.maps[name], func(k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
+			fn(udp, now.Nano()-int64(v.Seen) > int64(idleLimit(udp, v)), k, v)
+		})
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// realOf returns the slot of a real server, 0 for one of a lead.
+func realOf(slot uint32) uint32 {
+	if slot&realBit == 0 {
+		return 0
+	}
+	return slot &^ realBit
+}
+
+// each reads a map of flows in batches.
+func each(m *ebpf.Map, fn func(bpf.FairleadFlowKey, bpf.FairleadFlow)) error {
+	keys, values := make([]bpf.FairleadFlowKey, batch), make([]bpf.FairleadFlow, batch)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		for i := range n {
+			fn(keys[i], values[i])
+		}
+		switch {
+		case errors.Is(err, ebpf.ErrKeyNotExist):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+func at(a bpf.FairleadAddress, port uint16) netip.AddrPort {
+	return netip.AddrPortFrom(Netip(a), bits.ReverseBytes16(port))
+}
+
+// Forget makes the programs forget flows, and the aliases of their clients.
+// One that has ended meanwhile is forgotten already.
+func (p *Datapath) Forget(flows []Flow) error {
+	for _, f := range flows {
+		names := []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapYoungFlows}
+		if f.UDP {
+			names = []string{bpf.FairleadMapFlowsUdp}
+		}
+		for _, name := range names {
+			if err := p.maps[name].Delete(f.key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return fmt.Errorf("forget flow %s to %s: %w", f.Client, f.Host, err)
+			}
+		}
+		forget := p.forgetAlias
+		if f.Real != 0 {
+			forget = p.forgetConn
+		}
+		if err := forget(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetAlias forgets whom the endpoint took the client for.
+func (p *Datapath) forgetAlias(f Flow) error {
+	if f.Seen == f.Client {
+		return nil
+	}
+	name := bpf.FairleadAliasKey{
+		Client: Address(f.Client.Addr()), ClientPort: bits.ReverseBytes16(f.Client.Port()),
+		Host: Address(f.Host.Addr()), HostPort: bits.ReverseBytes16(f.Host.Port()), Plane: f.key.Plane,
+	}
+	if f.Client.Addr().Is6() && f.Client.Addr().IsLinkLocalUnicast() { // as scoped in bpf/include/track.h
+		name.Plane |= f.Ifindex << 2
+	}
+	if err := p.maps[bpf.FairleadMapAliases].Delete(name); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("forget the alias of %s: %w", f.Client, err)
+	}
+	return nil
+}
+
+// SetAddresses tells the programs the host's own addresses.
+func (p *Datapath) SetAddresses(local []netip.Addr) error {
+	m := p.maps[bpf.FairleadMapAddresses]
+	stale := map[bpf.FairleadAddress]bool{}
+	var key bpf.FairleadAddress
+	var one uint8
+	for it := m.Iterate(); it.Next(&key, &one); {
+		stale[key] = true
+	}
+	for _, a := range local {
+		if a.IsLoopback() {
+			continue
+		}
+		key := Address(a)
+		if !stale[key] {
+			if err := m.Put(key, uint8(1)); err != nil {
+				return fmt.Errorf("note host address %s: %w", a, err)
+			}
+		}
+		delete(stale, key)
+	}
+	for key := range stale {
+		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forget host address %s: %w", Netip(key), err)
+		}
+	}
+	return nil
+}

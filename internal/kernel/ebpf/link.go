@@ -1,0 +1,192 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The programs for the ingress of links.
+const (
+	Uplink  = "uplink"
+	Sandbox = "sandbox"
+)
+
+// ingress are their names.
+var ingress = []string{Uplink, Sandbox}
+
+// onLinks reports whether the program is one for links.
+func onLinks(program string) bool {
+	return program == LocalRealEgress || slices.Contains(ingress, program)
+}
+
+// isBare reports whether frames on an interface have no link header, as in a
+// tunnel. The calling thread must be in its network namespace.
+func isBare(ifindex int) bool {
+	l, err := netlink.LinkByIndex(ifindex)
+	return err == nil && l.Attrs().EncapType == "none"
+}
+
+// HasLink reports whether the calling thread's network namespace has an interface, or
+// nobody can tell. One that has gone while it got a program is no failure.
+func HasLink(ifindex int) bool {
+	_, err := netlink.LinkByIndex(ifindex)
+	var missing netlink.LinkNotFoundError
+	return !errors.As(err, &missing) && !errors.Is(err, unix.ENODEV)
+}
+
+// pinName names the link of a program on an interface.
+func pinName(program string, ifindex int) string { return fmt.Sprintf("%s-%d", program, ifindex) }
+
+// AttachLink puts a program at the ingress of an interface, or into the place
+// of an earlier version there, and Homeward at its egress where links have that.
+// bare says that frames have no link header. The calling thread must be in the
+// interface's network namespace.
+func (p *Datapath) AttachLink(program string, ifindex int, bare bool) error {
+	err := p.attachLink(program, ifindex, bare)
+	if err == nil && p.localRealEgress {
+		err = p.attachLink(LocalRealEgress, ifindex, bare)
+	}
+	return err
+}
+
+func (p *Datapath) attachLink(program string, ifindex int, bare bool) error {
+	prog, err := p.linkProgram(program, bare)
+	if err != nil {
+		return err
+	}
+	if program == Uplink {
+		if err := p.setUplink(ifindex); err != nil {
+			return err
+		}
+	}
+	if !hasTCX() {
+		return p.attachFilter(program, ifindex, prog)
+	}
+	return p.attach(pinName(program, ifindex), prog, func() (link.Link, error) {
+		return link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: hookOf(program)})
+	})
+}
+
+// hookOf is where a program is attached.
+func hookOf(program string) ebpf.AttachType {
+	if program == LocalRealEgress {
+		return ebpf.AttachTCXEgress
+	}
+	return ebpf.AttachTCXIngress
+}
+
+// DetachLink takes a program from an interface, and Homeward with it; from one
+// that is gone both have gone already. The calling thread must be in its network
+// namespace.
+func (p *Datapath) DetachLink(program string, ifindex int) error {
+	err := p.detachLink(program, ifindex)
+	if p.localRealEgress {
+		err = errors.Join(err, p.detachLink(LocalRealEgress, ifindex))
+	}
+	return err
+}
+
+func (p *Datapath) detachLink(program string, ifindex int) error {
+	detach := p.detachFilter
+	if hasTCX() {
+		detach = func(program string, ifindex int) error { return p.detach(pinName(program, ifindex)) }
+	}
+	return errors.Join(detach(program, ifindex), p.forgetSources(program, ifindex))
+}
+
+// LinksOf returns the interfaces that have the program, by index. The calling
+// thread must be in the host's network namespace.
+func (p *Datapath) LinksOf(program string) (map[int]bool, error) {
+	if !hasTCX() {
+		return p.filtersOf(program)
+	}
+	found := map[int]bool{}
+	for name, l := range p.attached {
+		var ifindex int
+		if _, err := fmt.Sscanf(name, program+"-%d", &ifindex); err != nil {
+			continue
+		}
+		info, err := l.Info()
+		if err != nil {
+			return nil, fmt.Errorf("read eBPF link %s: %w", name, err)
+		}
+		// The index becomes 0 when the interface goes.
+		if tcx := info.TCX(); tcx != nil && tcx.Ifindex != 0 {
+			found[ifindex] = true
+		} else if err := errors.Join(p.detach(name), p.forgetSources(program, ifindex)); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// attach makes a link under a name, or gives the one that is there the
+// program.
+func (p *Datapath) attach(name string, prog *ebpf.Program, make func() (link.Link, error)) error {
+	if l, ok := p.attached[name]; ok {
+		if living(l) && l.Update(prog) == nil {
+			return p.repin(name, l)
+		}
+		// What it was attached to has gone, or somebody has detached it.
+		if err := p.detach(name); err != nil {
+			return err
+		}
+	}
+	l, err := make()
+	if err != nil {
+		return fmt.Errorf("attach eBPF program %s: %w", name, err)
+	}
+	p.attached[name] = l
+	if p.opt.Pins == "" {
+		return nil
+	}
+	if err := l.Pin(p.linkPath(name)); err != nil {
+		return errors.Join(fmt.Errorf("pin eBPF link %s: %w", name, err), p.detach(name))
+	}
+	return nil
+}
+
+// detach ends the link of that name; one that is not there has ended.
+func (p *Datapath) detach(name string) error {
+	l, ok := p.attached[name]
+	if !ok {
+		return nil
+	}
+	delete(p.attached, name)
+	var err error
+	if p.opt.Pins != "" {
+		if err = os.Remove(p.linkPath(name)); errors.Is(err, os.ErrNotExist) {
+			err = nil
+		}
+	}
+	return errors.Join(err, l.Close())
+}
+
+func (p *Datapath) linkPath(name string) string { return filepath.Join(p.opt.Pins, "links", name) }
+
+// adopt opens the links that an earlier process has pinned.
+func (p *Datapath) adopt() error {
+	if p.opt.Pins == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(filepath.Join(p.opt.Pins, "links"))
+	if err != nil {
+		return fmt.Errorf("read pins: %w", err)
+	}
+	for _, e := range entries {
+		l, err := link.LoadPinnedLink(p.linkPath(e.Name()), nil)
+		if err != nil {
+			return fmt.Errorf("open pinned eBPF link %s: %w", e.Name(), err)
+		}
+		p.attached[e.Name()] = l
+	}
+	return p.renew()
+}

@@ -1,0 +1,105 @@
+package ebpf
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// ownService is a service with the host itself as its one real server.
+func (b *bench) ownService(udp, v4 bool, forward uint8) Service {
+	s := b.served(udp, v4)
+	at := netip.AddrPortFrom(hostV6, 8000)
+	if v4 {
+		at = netip.AddrPortFrom(hostV4, 8000)
+	}
+	if s.Forward = forward; forward != ForwardNAT {
+		at = netip.AddrPortFrom(at.Addr(), 0)
+	}
+	s.Ring, s.Reals = []uint16{0}, []Real{{At: at, Weight: 1, Flags: RealLocal}}
+	return s
+}
+
+// pass runs a program that leaves the frame to the kernel, and returns what it has
+// made of it.
+func (b *bench) pass(t *testing.T, what, program string, frame []byte, ctx skb) []byte {
+	t.Helper()
+	act, out := b.run(t, program, frame, ctx, 0)
+	if act != untouched {
+		t.Fatalf("%s: %d, want it left to the kernel", what, act)
+	}
+	return out
+}
+
+// TestHomeward: the kernel gets what is for a real server that is the host itself,
+// rewritten, and so do answers of the host's own, and no others.
+func TestHomeward(t *testing.T) {
+	b := newBenchWith(t, func(prog *ebpf.ProgramSpec) bool { return forLinks(prog) || forEgress(prog) })
+	b.routers(t)
+	in, out, through := skb{Ifindex: uint32(b.up)}, skb{Ifindex: uint32(b.up)}, skb{Ifindex: uint32(b.up), Ingress: uint32(b.web)}
+	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
+		s := b.ownService(udp, v4, ForwardNAT)
+		b.hold(t, s)
+		own := s.Reals[0].At
+		call := first(udp, client, s.Frontends[0])
+		called := b.pass(t, "a call", Uplink, call.frame(), in)
+		if src, dst := ends(called); src != client || dst != own {
+			t.Errorf("%s is called by %s", dst, src)
+		}
+		answer := packet{src: own, dst: client, udp: udp, flags: syn | ack, payload: make([]byte, 40)}
+		if src, dst := ends(b.pass(t, "an answer", LocalRealEgress, answer.frame(), out)); src != s.Frontends[0] || dst != client {
+			t.Errorf("the answer comes from %s for %s", src, dst)
+		}
+		if forwarded := b.pass(t, "what is forwarded", LocalRealEgress, answer.frame(), through); !bytes.Equal(forwarded, answer.frame()) {
+			t.Errorf("what is no answer of the host's own becomes\n%x", forwarded)
+		}
+		other := packet{src: own, dst: netip.AddrPortFrom(client.Addr(), client.Port()+1), udp: udp, payload: make([]byte, 40)}
+		if left := b.pass(t, "another's", LocalRealEgress, other.frame(), out); !bytes.Equal(left, other.frame()) {
+			t.Errorf("what answers nobody becomes\n%x", left)
+		}
+		b.errorsToClient(t, call, packet{src: client, dst: own, udp: udp, payload: call.payload}, in)
+		if c := b.counted(t, "web")[own]; c.Flows != 1 || c.Packets != [2]uint64{1, 1} || c.Drops != [2]uint64{} {
+			t.Errorf("of the host it counts %+v", c)
+		}
+		b.unserve(t, "web")
+		b.asTheyAre(t, udp, v4, client)
+	})
+}
+
+// errorsToClient: the errors that the host and a router send about a flow are
+// understood by whom they are for. A call is as its sender and as the host saw it.
+func (b *bench) errorsToClient(t *testing.T, call, seen packet, on skb) {
+	t.Helper()
+	notified := b.pass(t, "the host's error", LocalRealEgress, icmpError(seen.dst.Addr(), seen.frame(), 68), on)
+	v := packetView(notified)
+	if from, _ := v.addresses(notified); from != call.dst.Addr() {
+		t.Errorf("the error comes from %s, want from %s", from, call.dst.Addr())
+	}
+	if src, dst := v.quote.ends(notified); src != call.src || dst != call.dst {
+		t.Errorf("it quotes %s to %s, want %s to %s", src, dst, call.src, call.dst)
+	}
+	notified = b.pass(t, "a router's error", Uplink, icmpError(router(call), call.answer().frame(), 68), on)
+	v = packetView(notified)
+	if _, to := v.addresses(notified); to != seen.dst.Addr() {
+		t.Errorf("the router's error goes to %s, want to %s", to, seen.dst.Addr())
+	}
+	if src, dst := v.quote.ends(notified); src != seen.dst || dst != seen.src {
+		t.Errorf("it quotes %s to %s, want %s to %s", src, dst, seen.dst, seen.src)
+	}
+}
+
+// asTheyAre: packets that stay as they are do so for the host itself, too.
+func (b *bench) asTheyAre(t *testing.T, udp, v4 bool, client netip.AddrPort) {
+	t.Helper()
+	for _, forward := range []uint8{ForwardDirect, ForwardTunnel} {
+		s := b.ownService(udp, v4, forward)
+		b.hold(t, s)
+		frame := first(udp, client, s.Frontends[0]).frame()
+		if got := b.pass(t, "a call", Uplink, frame, skb{Ifindex: uint32(b.up)}); !bytes.Equal(got, frame) {
+			t.Errorf("a call becomes\n%x, and was\n%x", got, frame)
+		}
+		b.unserve(t, "web")
+	}
+}

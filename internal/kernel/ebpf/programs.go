@@ -1,0 +1,107 @@
+package ebpf
+
+import (
+	"fmt"
+	"maps"
+
+	"fairlead/internal/kernel/bpf"
+
+	"github.com/cilium/ebpf"
+)
+
+// forLinks tells the programs for the ingress of links from those for socket
+// calls. The kernel takes much of a second to verify the former, so that whoever
+// attaches none does not load them.
+func forLinks(prog *ebpf.ProgramSpec) bool {
+	return prog.Type == ebpf.SchedCLS && !forEgress(prog)
+}
+
+// forEgress is that for the egress of links, which few hosts need.
+func forEgress(prog *ebpf.ProgramSpec) bool { return prog.Name == LocalRealEgress }
+
+// forDrivers are those that drivers run.
+func forDrivers(prog *ebpf.ProgramSpec) bool { return prog.Type == ebpf.XDP }
+
+// forSockets are the others.
+func forSockets(prog *ebpf.ProgramSpec) bool {
+	return !forLinks(prog) && !forEgress(prog) && !forDrivers(prog)
+}
+
+// program returns a program for socket calls or drivers, or one for links with
+// Ethernet headers. The first of a kind loads all of that kind.
+func (p *Datapath) program(name string) (*ebpf.Program, error) {
+	if prog, ok := p.programs[name]; ok {
+		return prog, nil
+	}
+	loaded, err := p.loadPrograms(ethernet, kindOf(name))
+	maps.Copy(p.programs, loaded)
+	return p.programs[name], err
+}
+
+// kindOf tells which programs are loaded together with that of a name.
+func kindOf(name string) func(*ebpf.ProgramSpec) bool {
+	switch {
+	case name == LocalRealEgress:
+		return forEgress
+	case name == Fast:
+		return forDrivers
+	case onLinks(name):
+		return forLinks
+	}
+	return forSockets
+}
+
+// linkProgram returns the program for links with or without headers.
+func (p *Datapath) linkProgram(name string, bare bool) (*ebpf.Program, error) {
+	if !bare {
+		return p.program(name)
+	}
+	if prog, ok := p.bare[name]; ok {
+		return prog, nil
+	}
+	loaded, err := p.loadPrograms(0, kindOf(name))
+	if p.bare == nil {
+		p.bare = map[string]*ebpf.Program{}
+	}
+	maps.Copy(p.bare, loaded)
+	return p.bare[name], err
+}
+
+// loadPrograms loads the programs of a kind around the plane's maps, for links
+// with headers of that length.
+func (p *Datapath) loadPrograms(header uint32, wanted func(*ebpf.ProgramSpec) bool) (map[string]*ebpf.Program, error) {
+	spec, err := Spec(p.opt.Cookie, header, p.balancing)
+	if err != nil {
+		return nil, err
+	}
+	if err := spec.Variables[bpf.FairleadVarBindKey].Set(p.bindKey); err != nil {
+		return nil, fmt.Errorf("set %s: %w", bpf.FairleadVarBindKey, err)
+	}
+	keep(spec, wanted)
+	shares := map[string]*ebpf.Map{}
+	for name, m := range p.maps {
+		if shared(name) {
+			shares[name] = m
+		}
+	}
+	c, err := collection(spec, shares)
+	if err != nil {
+		return nil, err
+	}
+	closeAll(c.Maps)
+	return c.Programs, nil
+}
+
+// keep takes the other programs out of the specification.
+func keep(spec *ebpf.CollectionSpec, wanted func(*ebpf.ProgramSpec) bool) {
+	maps.DeleteFunc(spec.Programs, func(_ string, prog *ebpf.ProgramSpec) bool { return !wanted(prog) })
+}
+
+// collection loads what is specified around the maps that are there.
+func collection(spec *ebpf.CollectionSpec, there map[string]*ebpf.Map) (*ebpf.Collection, error) {
+	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: there})
+	if err != nil {
+		return nil, explain(err)
+	}
+	return c, nil
+}

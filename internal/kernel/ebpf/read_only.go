@@ -1,0 +1,189 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fairlead/internal/kernel/bpf"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// ReadOnly is a plane that is only looked at: where its programs are, and which
+// flows they remember.
+type ReadOnly struct {
+	maps  map[string]*ebpf.Map
+	pins  string
+	links map[string]link.Link
+	// own says that Close closes.
+	own bool
+}
+
+// OpenReadOnly opens the plane that a process has pinned there; nil when there is none,
+// or one of another version.
+func OpenReadOnly(pins string) (*ReadOnly, error) {
+	spec, err := bpf.LoadFairlead()
+	if err != nil {
+		return nil, err
+	}
+	s := &ReadOnly{maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}, pins: pins, own: true}
+	for _, name := range []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapYoungFlows, bpf.FairleadMapFlowsUdp, bpf.FairleadMapPorts, bpf.FairleadMapLeads, bpf.FairleadMapTotals,
+		bpf.FairleadMapRings, bpf.FairleadMapFrontends, bpf.FairleadMapServices, bpf.FairleadMapReals, bpf.FairleadMapLoads, bpf.FairleadMapRealTotals} {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(pins, "maps", name), nil)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, s.Close()
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open pinned map %s: %w", name, err), s.Close())
+		}
+		s.maps[name] = m
+		switch fits := spec.Maps[name].Compatible(m) == nil; {
+		case !fits && slices.Contains(forServices, name): // there are none
+			delete(s.maps, name)
+			if err := m.Close(); err != nil {
+				return nil, errors.Join(err, s.Close())
+			}
+		case !fits:
+			return nil, s.Close()
+		}
+	}
+	if err := s.openLinks(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *ReadOnly) openLinks() error {
+	entries, err := os.ReadDir(filepath.Join(s.pins, "links"))
+	if err != nil {
+		return fmt.Errorf("read pins: %w", err)
+	}
+	for _, e := range entries {
+		l, err := link.LoadPinnedLink(filepath.Join(s.pins, "links", e.Name()), nil)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // it has just gone
+		}
+		if err != nil {
+			return fmt.Errorf("open pinned eBPF link %s: %w", e.Name(), err)
+		}
+		s.links[e.Name()] = l
+	}
+	return nil
+}
+
+// ReadOnly looks at a plane of this process's own, for as long as it is open.
+func (p *Datapath) ReadOnly() *ReadOnly {
+	return &ReadOnly{maps: p.maps, pins: p.opt.Pins, links: p.attached}
+}
+
+// Close lets go of what Look has opened.
+func (s *ReadOnly) Close() error {
+	if !s.own {
+		return nil
+	}
+	var errs []error
+	for _, l := range s.links {
+		errs = append(errs, l.Close())
+	}
+	for _, m := range s.maps {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Attachment is a program where it is attached.
+type Attachment struct {
+	// Program is its name, and ID the kernel's number for it, as bpftool has it.
+	Program string
+	ID      uint32
+	// Ifindex is the interface's, 0 for a hook of a cgroup.
+	Ifindex int
+	// Pin is the path of the link that holds it there; empty where none does.
+	Pin string
+}
+
+// Attachments returns the programs at interfaces and at the cgroup of the
+// host's own clients. Those that hold to no interface any more are left out.
+// Filters of tc, which kernels before 6.6 have, are not links and not told.
+func (s *ReadOnly) Attachments() ([]Attachment, error) {
+	var all []Attachment
+	for name, l := range s.links {
+		info, err := l.Info()
+		if err != nil {
+			return nil, fmt.Errorf("read eBPF link %s: %w", name, err)
+		}
+		program, _, _ := strings.Cut(name, "-")
+		a := Attachment{Program: program, ID: uint32(info.Program)}
+		if s.pins != "" {
+			a.Pin = filepath.Join(s.pins, "links", name)
+		}
+		if tcx := info.TCX(); tcx != nil {
+			if tcx.Ifindex == 0 {
+				continue
+			}
+			a.Ifindex = int(tcx.Ifindex)
+		}
+		if xdp := info.XDP(); xdp != nil {
+			if xdp.Ifindex == 0 {
+				continue
+			}
+			a.Ifindex = int(xdp.Ifindex)
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// Counts returns the leads that are counted, with what each has led.
+func (s *ReadOnly) Counts() ([]Counted, error) {
+	t, err := openTable(s.maps)
+	if err != nil {
+		return nil, err
+	}
+	return (&Datapath{maps: s.maps, table: t}).Counts()
+}
+
+// balancer reads the table of services; nil where the plane has none.
+func (s *ReadOnly) balancer() (*Balancer, error) {
+	if s.maps[bpf.FairleadMapFrontends] == nil {
+		return nil, nil
+	}
+	return openBalancer(s.maps)
+}
+
+// Services returns the virtual services that the programs balance.
+func (s *ReadOnly) Services() ([]Service, error) {
+	b, err := s.balancer()
+	if err != nil || b == nil {
+		return nil, err
+	}
+	return b.Services(), b.Close()
+}
+
+// Begun calls fn for each real server of a service, with how many flows it was
+// given.
+func (s *ReadOnly) Begun(fn func(service string, real netip.AddrPort, flows uint64)) error {
+	b, err := s.balancer()
+	if err != nil || b == nil {
+		return err
+	}
+	for name, h := range b.inUse {
+		for i, slot := range h.slots {
+			c, err := b.totals(slot)
+			if err != nil {
+				return errors.Join(err, b.Close())
+			}
+			fn(name, h.Reals[i].At, c.Flows)
+		}
+	}
+	return b.Close()
+}
+
+// Flows calls fn for each flow that is led.
+func (s *ReadOnly) Flows(fn func(Flow)) error { return (&Datapath{maps: s.maps}).Flows(fn) }

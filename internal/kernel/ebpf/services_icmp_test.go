@@ -1,0 +1,165 @@
+package ebpf
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+
+	"fairlead/internal/kernel/bpf"
+
+	"github.com/cilium/ebpf"
+)
+
+// The types and codes by which senders are told, of ICMP and of ICMPv6.
+var (
+	nobodyThere = map[bool][2]byte{true: {3, 3}, false: {1, 4}}
+	tooBig      = map[bool][2]byte{true: {3, 4}, false: {2, 0}}
+	noHopLeft   = map[bool][2]byte{true: {11, 0}, false: {3, 0}}
+)
+
+// mustReport fails the test unless the program at an uplink sends a packet back to
+// its sender as an ICMP error of a kind, from where the packet was for. The error
+// quotes the packet as it came, and is right itself.
+func (b *bench) mustReport(tb testing.TB, name string, in []byte, kinds map[bool][2]byte, rest uint16) {
+	tb.Helper()
+	act, out := b.uplink(tb, in)
+	if act != redirect {
+		tb.Fatalf("%s: the program returns %d, want %d", name, act, redirect)
+	}
+	was, v := packetView(in), packetView(out)
+	src, dst := was.addresses(in)
+	if from, to := v.addresses(out); from != dst || to != src || !bytes.Equal(out[:6], in[6:12]) || !bytes.Equal(out[6:12], in[:6]) {
+		tb.Errorf("%s: %s is told by %s, want %s by %s\n%x", name, to, from, src, dst, out)
+	}
+	if header, message := v.sums(out); !header || !message {
+		tb.Errorf("%s: the checksums of the headers are right: %v, %v\n%x", name, header, message, out)
+	}
+	if kind := [2]byte(out[v.l4:]); kind != kinds[src.Is4()] || be(out[v.l4+4:]) != 0 || be(out[v.l4+6:]) != rest {
+		tb.Errorf("%s: the message is %x, want %x with %d", name, out[v.l4:v.l4+8], kinds[src.Is4()], rest)
+	}
+	if quote := out[v.l4+8:]; len(quote) < was.l4-ethernet+8 || !bytes.Equal(quote, in[ethernet:ethernet+len(quote)]) {
+		tb.Errorf("%s: it quotes\n%x of\n%x", name, quote, in[ethernet:])
+	}
+	if end := ethernet + lengthOf(out, src.Is4()); end != len(out) {
+		tb.Errorf("%s: %d bytes say that they are %d", name, len(out), end)
+	}
+}
+
+// atItsEnd is the frame of a packet that may pass no further host.
+func atItsEnd(frame []byte) []byte {
+	for frame[ethernet+map[bool]int{true: 7, false: 8}[frame[ethernet]>>4 == 6]] > 1 {
+		frame = aged(frame)
+	}
+	return frame
+}
+
+// eachCall has the function try the first packet of a client, of each sort, to a
+// real server elsewhere.
+func (b *bench) eachCall(t *testing.T, try func(real netip.AddrPort, call packet, v4 bool)) {
+	t.Helper()
+	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
+		s := b.remote(udp, v4, ForwardNAT)
+		s.Reals[0].At = netip.AddrPortFrom(s.Reals[0].At.Addr(), 8000)
+		b.hold(t, s)
+		try(s.Reals[0].At, first(udp, client, s.Frontends[0]), v4)
+		b.unserve(t, "web")
+	})
+}
+
+// TestTold: whoever has sent what may pass no further host is told, of each
+// shape of packets; what can be led is led as before.
+func TestTold(t *testing.T) {
+	b := newBench(t)
+	b.eachCall(t, func(real netip.AddrPort, call packet, v4 bool) {
+		long, empty, options := call, call, call
+		long.payload, empty.payload, options.options = make([]byte, 1400), nil, v4
+		large := call
+		large.payload = make([]byte, 1600)
+		for name, frame := range map[string][]byte{
+			"a call": call.frame(), "one with much in it": long.frame(), "with nothing in it": empty.frame(),
+			"with options": options.frame(), "too large, too": large.frame(), "a first fragment": long.fragments(800)[0],
+		} {
+			b.mustReport(t, name, atItsEnd(frame), noHopLeft, 0)
+		}
+		b.mustSendOn(t, "a call that may go on", call.frame())
+		if c := b.counted(t, "web")[real]; c.Drops[0] != 6 || c.Packets[0] != 1 {
+			t.Errorf("counted as %+v", c)
+		}
+	})
+}
+
+// TestNobodyIsTold about an error or a fragment other than the first, or at an
+// address that is no single host's.
+func TestNobodyIsTold(t *testing.T) {
+	b := newBench(t)
+	b.routers(t)
+	b.eachCall(t, func(_ netip.AddrPort, call packet, v4 bool) {
+		call.payload = make([]byte, 64)
+		b.mustSendOn(t, "a call", call.frame())
+		b.mustSendOn(t, "a first fragment", call.fragments(32)[0])
+		frames := map[string][]byte{
+			"an error":         icmpError(router(call), call.answer().frame(), 100),
+			"a later fragment": call.fragments(32)[1],
+		}
+		for _, a := range map[bool][]string{true: {"224.0.0.1", "255.255.255.255", "0.0.0.0"}, false: {"ff02::1", "::"}}[v4] {
+			call.src = netip.AddrPortFrom(netip.MustParseAddr(a), call.src.Port())
+			frames["one from "+a] = call.frame()
+		}
+		for name, frame := range frames {
+			if act, _ := b.uplink(t, atItsEnd(frame)); act != dropped {
+				t.Errorf("%s gets %d, want %d", name, act, dropped)
+			}
+		}
+	})
+}
+
+// TestTellingIsPaidFor: errors cost, and where nothing is saved up none is sent
+// but that a packet is too large.
+func TestTellingIsPaidFor(t *testing.T) {
+	b := newBench(t)
+	b.eachCall(t, func(_ netip.AddrPort, call packet, _ bool) {
+		end := atItsEnd(call.frame())
+		b.pay(t, 0)
+		b.mustReport(t, "a call", end, noHopLeft, 0)
+		once := b.paid(t)
+		b.mustReport(t, "another", end, noHopLeft, 0)
+		if twice := b.paid(t); once == 0 || twice <= once {
+			t.Errorf("errors are paid for up to %d, and after another one to %d", once, twice)
+		}
+		b.pay(t, 1<<62)
+		if act, _ := b.uplink(t, end); act != dropped {
+			t.Errorf("a call that nobody pays for gets %d, want %d", act, dropped)
+		}
+		call.payload = make([]byte, 1600)
+		b.mustReport(t, "too large", call.frame(), tooBig, 1500)
+		if b.paid(t) != 1<<62 {
+			t.Error("it is paid for")
+		}
+		b.pay(t, 0)
+	})
+}
+
+// pay says up to when errors are paid for, on every CPU.
+func (b *bench) pay(tb testing.TB, until uint64) {
+	tb.Helper()
+	all := make([]uint64, ebpf.MustPossibleCPU())
+	for i := range all {
+		all[i] = until
+	}
+	if err := b.maps[bpf.FairleadMapNewsPaid].Put(uint32(0), all); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// paid tells up to when they are on the bench's.
+func (b *bench) paid(tb testing.TB) (until uint64) {
+	tb.Helper()
+	var all []uint64
+	if err := b.maps[bpf.FairleadMapNewsPaid].Lookup(uint32(0), &all); err != nil {
+		tb.Fatal(err)
+	}
+	for _, one := range all {
+		until = max(until, one)
+	}
+	return until
+}

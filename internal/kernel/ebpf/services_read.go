@@ -1,0 +1,300 @@
+package ebpf
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"slices"
+	"unsafe"
+
+	"fairlead/internal/kernel/bpf"
+
+	"github.com/cilium/ebpf"
+)
+
+// read takes over the table that an earlier process has left.
+func (b *Balancer) read() error {
+	found, err := b.readFrontends()
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	if err := b.rings.open(); err != nil {
+		return err
+	}
+	slots := b.readSlots()
+	for id, all := range found {
+		slices.SortFunc(all, func(a, b readFrontend) int { return cmp.Compare(a.Nth, b.Nth) })
+		h := b.readService(id, all, slots[id])
+		b.inUse[h.Name], b.names[id] = h, h.Name
+	}
+	return nil
+}
+
+// readFrontend is a frontend as it was found.
+type readFrontend struct {
+	bpf.FairleadFrontend
+	frontendOf
+}
+
+// readFrontends returns the frontends of each service.
+func (b *Balancer) readFrontends() (map[uint32][]readFrontend, error) {
+	found := map[uint32][]readFrontend{}
+	var key bpf.FairleadFrontendKey
+	var value bpf.FairleadFrontend
+	it := b.maps[bpf.FairleadMapFrontends].Iterate()
+	for it.Next(&key, &value) {
+		found[value.Service] = append(found[value.Service], readFrontend{value, frontendOf{key.Plane&1 != 0, at(key.Host, key.Port)}})
+	}
+	if err := it.Err(); err != nil {
+		return nil, fmt.Errorf("read the frontends of services: %w", err)
+	}
+	return found, nil
+}
+
+// readSlots returns the slots of each service's real servers, and notes them.
+func (b *Balancer) readSlots() map[uint32][]uint32 {
+	slots := map[uint32][]uint32{}
+	for slot := range uint32(maxReals) {
+		r := b.readReal(slot)
+		if r.Once != 0 {
+			b.used = slot
+		}
+		if r.Made != 0 {
+			slots[r.Service] = append(slots[r.Service], slot)
+			b.slots[slot] = true
+		}
+	}
+	for slot := uint32(1); slot <= b.used; slot++ {
+		if !b.slots[slot] {
+			b.free = append(b.free, slot)
+		}
+	}
+	return slots
+}
+
+// readService puts a service together from what was found.
+func (b *Balancer) readService(id uint32, all []readFrontend, slots []uint32) *inUse {
+	s := b.noted(id)
+	name, _, _ := bytes.Cut(s.Name[:], []byte{0})
+	f := all[0]
+	h := &inUse{id: id, slots: slots, Service: Service{Name: string(name), UDP: f.udp, Scheduler: s.Scheduler, Scheduling: f.Scheduling,
+		Forward: f.Direct, GUE: swap(s.Gue), Persistence: f.Persistence}}
+	for _, f := range all {
+		h.Frontends = append(h.Frontends, f.at)
+	}
+	slices.SortFunc(h.slots, func(x, y uint32) int { return b.real(x).At.Compare(b.real(y).At) })
+	index := map[uint16]uint16{}
+	for i, slot := range h.slots {
+		h.Reals = append(h.Reals, b.real(slot))
+		index[uint16(slot)] = uint16(i)
+	}
+	h.ring = region{f.Chunk, f.First, (f.Buckets + slotsPerWord - 1) / slotsPerWord}
+	for _, slot := range b.rings.get(h.ring, int(f.Buckets)) {
+		h.Ring = append(h.Ring, index[slot])
+	}
+	b.rings.hold(h.ring)
+	return h
+}
+
+// noted reads what is noted of a service.
+func (b *Balancer) noted(id uint32) (s bpf.FairleadService) {
+	load(b.services, int64(id)*int64(serviceSize), unsafe.Slice((*byte)(unsafe.Pointer(&s)), serviceSize))
+	return s
+}
+
+// real reads the real server in a slot.
+func (b *Balancer) real(slot uint32) Real {
+	r := b.readReal(slot)
+	found := Real{At: at(r.To, r.Port), Ifindex: r.Ifindex, Weight: r.Weight, Flags: r.Flags}
+	if r.Seen != (bpf.FairleadAddress{}) {
+		found.Seen = Netip(r.Seen)
+	}
+	return found
+}
+
+// Intact reports whether a service, if there is one of that name, is in the maps
+// as it was written.
+func (b *Balancer) Intact(name string) bool {
+	h := b.inUse[name]
+	return h == nil || b.intact(h)
+}
+
+// AllIntact reports whether all are.
+func (b *Balancer) AllIntact() bool {
+	for _, h := range b.inUse {
+		if !b.intact(h) {
+			return false
+		}
+	}
+	return true
+}
+
+func (b *Balancer) intact(h *inUse) bool {
+	for i, slot := range h.slots {
+		if r := b.readReal(slot); r.Made == 0 || r.Service != h.id || b.real(slot) != h.Reals[i] {
+			return false
+		}
+	}
+	if b.noted(h.id).Gue != swap(h.GUE) {
+		return false
+	}
+	var have bpf.FairleadFrontend
+	for i, at := range h.Frontends {
+		key, want := h.frontend(i, at)
+		if b.maps[bpf.FairleadMapFrontends].Lookup(key, &have) != nil || have != want {
+			return false
+		}
+	}
+	return slices.Equal(b.rings.get(h.ring, len(h.Ring)), h.slotsOfRing()) || len(h.Ring) == 0
+}
+
+// Restore writes the real servers of a service that was hurt again; Set does the
+// rest.
+func (b *Balancer) Restore(name string) {
+	h := b.inUse[name]
+	if h == nil {
+		return
+	}
+	for i, slot := range h.slots {
+		entry := b.entry(slot, h.Reals[i], h.id)
+		if entry.Made == 0 {
+			entry.Once = max(entry.Once, 1)
+			entry.Made = entry.Once
+		}
+		b.writeReal(slot, entry)
+	}
+}
+
+// RealCounts are what has gone to a real server and back, and what its
+// connections tell of it.
+type RealCounts struct {
+	Counts
+	// Active is how many flows it has, with the sockets of the host's own.
+	Active uint64
+	// Retries counts SYNs that came again, as it had not answered; Refusals those
+	// that it has answered by a reset, and Resets the open connections that it
+	// has reset.
+	Retries, Refusals, Resets uint64
+}
+
+// RealCounts returns the counters of each service's real servers. It counts their
+// flows anew: those that were pushed out, or have been silent for too long, have
+// told nobody.
+func (p *Datapath) RealCounts() (map[string]map[netip.AddrPort]RealCounts, error) {
+	b := p.balancer
+	if b.empty() {
+		return nil, nil
+	}
+	live, err := p.live()
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]map[netip.AddrPort]RealCounts, len(b.inUse))
+	for name, h := range b.inUse {
+		all[name] = make(map[netip.AddrPort]RealCounts, len(h.slots))
+		for i, slot := range h.slots {
+			c, err := b.counts(slot, uint32(live[realBit|slot]))
+			if err != nil {
+				return nil, err
+			}
+			all[name][h.Reals[i].At] = c
+		}
+	}
+	return all, nil
+}
+
+// counts reads what is counted of the real server in a slot, and puts the number
+// of its flows by packets right.
+func (b *Balancer) counts(slot, active uint32) (RealCounts, error) {
+	var c RealCounts
+	var l bpf.FairleadLoad
+	off := int64(slot) * int64(loadSize)
+	load(b.loads, off, unsafe.Slice((*byte)(unsafe.Pointer(&l)), loadSize))
+	if l.Active != active {
+		store(b.loads, off, native(active))
+	}
+	c.Active = uint64(active) + uint64(l.Local)
+	c.Retries, c.Refusals, c.Resets = l.Retries, l.Refusals, l.Resets
+	var err error
+	c.Counts, err = b.totals(slot)
+	return c, err
+}
+
+// totals reads what has gone to the real server in a slot and back.
+func (b *Balancer) totals(slot uint32) (c Counts, err error) {
+	if slot >= maxRealsCounted {
+		return c, nil
+	}
+	var each []bpf.FairleadTotal
+	if err := b.maps[bpf.FairleadMapRealTotals].Lookup(slot, &each); err != nil {
+		return c, fmt.Errorf("read the counters of real server %d: %w", slot, err)
+	}
+	for _, t := range each {
+		c.Add(Counts{Packets: t.Packets, Bytes: t.Bytes, Drops: t.Drops, Flows: t.Flows})
+	}
+	return c, nil
+}
+
+// maxRealsCounted is how many slots of real servers have counters, as in
+// bpf/include/maps.h.
+const maxRealsCounted = 16384
+
+// beginCounts sets the counters of a slot to nothing.
+func (b *Balancer) beginCounts(slot uint32) error {
+	store(b.loads, int64(slot)*int64(loadSize), make([]byte, loadSize))
+	if slot >= maxRealsCounted || b.readReal(slot).Once == 0 {
+		return nil // it has none, or was never used
+	}
+	if err := b.maps[bpf.FairleadMapRealTotals].Put(slot, make([]bpf.FairleadTotal, ebpf.MustPossibleCPU())); err != nil {
+		return fmt.Errorf("set the counters of real server %d: %w", slot, err)
+	}
+	return nil
+}
+
+// Ended returns the flows of what has gone.
+func (p *Datapath) Ended(gone *Gone) ([]Flow, error) {
+	var ended []Flow
+	err := p.Flows(func(f Flow) {
+		if gone.has(f) {
+			ended = append(ended, f)
+		}
+	})
+	return ended, err
+}
+
+// forgetConn forgets whose real server the flow's is.
+func (p *Datapath) forgetConn(f Flow) error {
+	names := []string{bpf.FairleadMapConnsTcp, bpf.FairleadMapYoungConns}
+	if f.UDP {
+		names = []string{bpf.FairleadMapConnsUdp}
+	}
+	name := bpf.FairleadAliasKey{
+		Client: Address(f.Client.Addr()), ClientPort: swap(f.Client.Port()),
+		Host: Address(f.Host.Addr()), HostPort: swap(f.Host.Port()), Plane: f.key.Plane,
+	}
+	for _, m := range names {
+		if err := p.maps[m].Delete(name); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forget the connection of %s to %s: %w", f.Client, f.Host, err)
+		}
+	}
+	return nil
+}
+
+// swap turns a port between the host's byte order and the network's.
+func swap(port uint16) uint16 { return bits.ReverseBytes16(port) }
+
+// store and load cannot fail: every offset is within the map by construction.
+func store(m *ebpf.Memory, off int64, b []byte) {
+	if _, err := m.WriteAt(b, off); err != nil {
+		panic(fmt.Sprintf("store into an eBPF map at %d: %v", off, err))
+	}
+}
+
+func load(m *ebpf.Memory, off int64, b []byte) {
+	if _, err := m.ReadAt(b, off); err != nil {
+		panic(fmt.Sprintf("read an eBPF map at %d: %v", off, err))
+	}
+}

@@ -1,0 +1,130 @@
+package ebpf
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"fairlead/internal/kernel/bpf"
+
+	"github.com/cilium/ebpf"
+)
+
+// What becomes of a workload's bind to a port that it was not granted, as in
+// bpf/include/own.h.
+const (
+	UnpublishedLoopback = iota
+	UnpublishedDeny
+	UnpublishedAllow
+)
+
+// maxGrants is how many grants a workload can have, as in bpf/include/own.h.
+const maxGrants = len(bpf.FairleadWorkload{}.Grants)
+
+// sharedName is the name under which the kernel lists the map of workloads.
+// Every process of ours on the host goes by one map, so that workloads of
+// different processes find each other; it ends with the last of them.
+func sharedName(cookie uint64) string { return fmt.Sprintf("own_%x", cookie) }
+
+// findShared opens the map of workloads that another process has made; nil
+// when there is none.
+func findShared(cookie uint64) (*ebpf.Map, error) {
+	id := ebpf.MapID(0)
+	for {
+		var err error
+		id, err = ebpf.MapGetNextID(id)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list eBPF maps: %w", err)
+		}
+		m, err := ebpf.NewMapFromID(id)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // it has just gone
+		}
+		if err != nil {
+			return nil, fmt.Errorf("open eBPF map %d: %w", id, err)
+		}
+		if info, err := m.Info(); err == nil && info.Name == sharedName(cookie) {
+			return m, nil
+		}
+		m.Close()
+	}
+}
+
+// Workloads returns the cgroups of all workloads of the host, also of other
+// processes, with what each has.
+func (p *Datapath) Workloads() (map[uint64]bpf.FairleadWorkload, error) {
+	all := map[uint64]bpf.FairleadWorkload{}
+	var id uint64
+	var w bpf.FairleadWorkload
+	it := p.maps[bpf.FairleadMapWorkloads].Iterate()
+	for it.Next(&id, &w) {
+		all[id] = w
+	}
+	if err := it.Err(); err != nil {
+		return nil, fmt.Errorf("read workloads: %w", err)
+	}
+	return all, nil
+}
+
+// SetWorkload notes the workload's policy, and what the table grants it.
+func (p *Datapath) SetWorkload(cgroup uint64, unpublished uint32) error {
+	w := bpf.FairleadWorkload{Unlisted: unpublished}
+	for _, l := range p.table.Mappings() {
+		if l.Flags&MappingGrant == 0 || l.Cgroup != cgroup {
+			continue
+		}
+		if int(w.Count) == maxGrants {
+			return fmt.Errorf("a workload can have %d grants, one for each publish and family: publish ranges instead", maxGrants)
+		}
+		w.Grants[w.Count] = grant(l)
+		w.Count++
+	}
+	slices.SortFunc(w.Grants[:w.Count], func(a, b bpf.FairleadGrant) int {
+		return cmp.Or(cmp.Compare(a.Plane, b.Plane), cmp.Compare(a.OwnFirst, b.OwnFirst))
+	})
+	if err := p.maps[bpf.FairleadMapWorkloads].Put(cgroup, w); err != nil {
+		return fmt.Errorf("note workload: %w", err)
+	}
+	return nil
+}
+
+func grant(l Mapping) bpf.FairleadGrant {
+	g := bpf.FairleadGrant{Host: l.Host, First: l.First, OwnFirst: l.ToFirst,
+		OwnLast: l.ToFirst + (l.Last - l.First), Plane: l.Plane}
+	if l.Flags&MappingAny != 0 {
+		g.Any = 1
+	}
+	return g
+}
+
+// DropWorkload forgets a workload; one that is not known is forgotten.
+func (p *Datapath) DropWorkload(cgroup uint64) error {
+	err := p.maps[bpf.FairleadMapWorkloads].Delete(cgroup)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("forget workload: %w", err)
+	}
+	return nil
+}
+
+// Workload returns what is noted of a workload.
+func (p *Datapath) Workload(cgroup uint64) (w bpf.FairleadWorkload, known bool) {
+	err := p.maps[bpf.FairleadMapWorkloads].Lookup(cgroup, &w)
+	return w, err == nil
+}
+
+// Taken returns a host port of the grant that the workload has too.
+func Taken(w bpf.FairleadWorkload, l Mapping) (port uint16, taken bool) {
+	for _, g := range w.Grants[:w.Count] {
+		last := g.First + (g.OwnLast - g.OwnFirst)
+		if g.Plane == l.Plane && g.First <= l.Last && l.First <= last &&
+			(g.Any != 0 || l.Flags&MappingAny != 0 || g.Host == l.Host) {
+			return max(g.First, l.First), true
+		}
+	}
+	return 0, false
+}

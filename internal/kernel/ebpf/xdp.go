@@ -1,0 +1,101 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"fairlead/internal/kernel/bpf"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// Fast is the program that drivers run (bpf/include/fast.h).
+const Fast = "fast"
+
+// The errors of AttachXDP that are no failure: packets go by tc there.
+var (
+	// ErrOccupied says that somebody else's XDP program is on the link.
+	ErrOccupied = errors.New("another XDP program is there")
+	// ErrNoXDP says that the link's driver takes none.
+	ErrNoXDP = errors.New("the driver takes no XDP program")
+)
+
+// AttachXDP has an interface's driver run the fast path, for frames to that
+// hardware address. The calling thread must be in the interface's network
+// namespace.
+func (p *Datapath) AttachXDP(ifindex int, mac net.HardwareAddr) error {
+	prog, err := p.program(Fast)
+	if err != nil {
+		return err
+	}
+	var own bpf.FairleadFastLink
+	copy(own.Mac[:], mac)
+	if err := p.maps[bpf.FairleadMapFastLinks].Put(uint32(ifindex), own); err != nil {
+		return fmt.Errorf("tell the fast path the address of interface %d: %w", ifindex, err)
+	}
+	err = p.attach(pinName(Fast, ifindex), prog, func() (link.Link, error) {
+		return link.AttachXDP(link.XDPOptions{Program: prog, Interface: ifindex, Flags: link.XDPDriverMode})
+	})
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
+		err = ErrOccupied
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE), errors.Is(err, unix.ENOMEM), errors.Is(err, unix.ENOSPC):
+		err = fmt.Errorf("%w: %w", ErrNoXDP, err)
+	}
+	return errors.Join(err, p.forgetFast(ifindex))
+}
+
+// DetachXDP takes the fast path from an interface.
+func (p *Datapath) DetachXDP(ifindex int) error {
+	return errors.Join(p.forgetFast(ifindex), p.detach(pinName(Fast, ifindex)))
+}
+
+func (p *Datapath) forgetFast(ifindex int) error {
+	err := p.maps[bpf.FairleadMapFastLinks].Delete(uint32(ifindex))
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("take interface %d from the fast path: %w", ifindex, err)
+	}
+	return nil
+}
+
+// XDPLinks returns the interfaces that have the fast path, and the hardware
+// address for which each has it. One that has lost its interface is forgotten.
+func (p *Datapath) XDPLinks() (map[int]net.HardwareAddr, error) {
+	found := map[int]net.HardwareAddr{}
+	for name, l := range p.attached {
+		var ifindex int
+		if _, err := fmt.Sscanf(name, Fast+"-%d", &ifindex); err != nil {
+			continue
+		}
+		var own bpf.FairleadFastLink
+		err := p.maps[bpf.FairleadMapFastLinks].Lookup(uint32(ifindex), &own)
+		switch {
+		case !living(l):
+			if err := p.DetachXDP(ifindex); err != nil {
+				return nil, err
+			}
+		case err == nil && p.linkPinned(name):
+			found[ifindex] = net.HardwareAddr(own.Mac[:])
+		case err != nil && !errors.Is(err, ebpf.ErrKeyNotExist):
+			return nil, fmt.Errorf("read the fast path's address of interface %d: %w", ifindex, err)
+		}
+	}
+	return found, nil
+}
+
+// XDPPackets returns how many packets have gone by the fast path.
+func (p *Datapath) XDPPackets() (sum uint64, err error) {
+	var each []uint64
+	if err := p.maps[bpf.FairleadMapFastPackets].Lookup(uint32(0), &each); err != nil {
+		return 0, fmt.Errorf("read the counter of the fast path: %w", err)
+	}
+	for _, n := range each {
+		sum += n
+	}
+	return sum, nil
+}

@@ -1,0 +1,230 @@
+package ebpf
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"fairlead/internal/kernel/bpf"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+)
+
+// The verdicts of XDP.
+const (
+	xdpPass     = 2
+	xdpTX       = 3
+	xdpRedirect = 4
+)
+
+// farMAC is the hardware address of real servers elsewhere.
+var farMAC = net.HardwareAddr{2, 0, 0, 0, 0, 0x50}
+
+// fast runs the fast path for a frame that comes by the uplink.
+func (b *bench) fast(tb testing.TB, frame []byte) (act uint32, out []byte) {
+	tb.Helper()
+	opt := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: b.driver(frame)}
+	b.do(tb, func() (err error) {
+		act, err = b.programs[Fast].Run(&opt)
+		return err
+	})
+	return act, opt.DataOut
+}
+
+// xdpMD is what a driver tells of a frame: struct xdp_md of linux/bpf.h.
+type xdpMD struct{ Data, End, Meta, Ifindex, Queue, Egress uint32 }
+
+// driver is what the uplink's driver tells.
+func (b *bench) driver(frame []byte) xdpMD {
+	return xdpMD{End: uint32(len(frame)), Ifindex: uint32(b.up)}
+}
+
+// forDriversToo are the programs for links and for their drivers.
+func forDriversToo(prog *ebpf.ProgramSpec) bool { return forLinks(prog) || forDrivers(prog) }
+
+// fastBench is a bench whose uplink has the fast path, and on which real servers
+// elsewhere are known.
+func fastBench(t *testing.T) *bench {
+	t.Helper()
+	b := newBenchWith(t, forDriversToo)
+	b.fastOn(t, b.up)
+	b.do(t, func() error {
+		var errs []error
+		for _, a := range []netip.Addr{farV4, farV6} {
+			errs = append(errs, netlink.NeighSet(&netlink.Neigh{LinkIndex: b.up, State: netlink.NUD_PERMANENT, IP: a.AsSlice(), HardwareAddr: farMAC}))
+		}
+		return errors.Join(errs...)
+	})
+	return b
+}
+
+func (b *bench) fastOn(tb testing.TB, ifindex int) {
+	tb.Helper()
+	if err := b.maps[bpf.FairleadMapFastLinks].Put(uint32(ifindex), bpf.FairleadFastLink{Mac: [6]uint8(hostMAC)}); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// TestFast: as long as the way is not known, packets are passed on; then the
+// fast path does what tc does, and counts it as that does.
+func TestFast(t *testing.T) {
+	b := fastBench(t)
+	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
+		for _, c := range []struct {
+			forward uint8
+			gue     uint16
+		}{{ForwardDirect, 0}, {ForwardTunnel, 0}, {ForwardTunnel, gue}} {
+			s := b.remote(udp, v4, c.forward)
+			s.GUE = c.gue
+			b.hold(t, s)
+			call := first(udp, client, s.Frontends[0])
+			call.payload = make([]byte, 40)
+			frame := call.frame()
+			b.forgetPaths(t)
+			if act, out := b.fast(t, frame); act != xdpPass || !bytes.Equal(out, frame) {
+				t.Errorf("a packet to where no way is known: %d", act)
+			}
+			if act, _ := b.uplink(t, frame); act != redirect {
+				t.Errorf("what was passed on: %d", act)
+			}
+			b.keepPaths(t)
+			tc, out := b.uplink(t, frame)
+			act, fast := b.fast(t, frame)
+			if tc != redirect || act != xdpTX {
+				t.Errorf("tc gives %d, the fast path %d", tc, act)
+			}
+			if v4 && c.forward == ForwardTunnel { // the outer packet's number, and with it the checksum
+				if header, _ := packetView(fast).sums(fast); !header {
+					t.Errorf("the checksum of the header is wrong")
+				}
+				for _, at := range []int{4, 5, 10, 11} {
+					out[ethernet+at] = fast[ethernet+at]
+				}
+			}
+			if !bytes.Equal(out, fast) {
+				t.Errorf("tc makes\n%x, the fast path\n%x", out, fast)
+			}
+			if c := b.counted(t, "web")[s.Reals[0].At]; c.Packets[0] != 3 || c.Bytes[0] != 3*uint64(len(frame)) || c.Flows != 1 || c.Active != 1 {
+				t.Errorf("counted as %+v", c)
+			}
+			b.unserve(t, "web")
+		}
+	})
+	if n, err := b.XDPPackets(); err != nil || n != 12 {
+		t.Errorf("%d packets have gone by the fast path: %v", n, err)
+	}
+}
+
+// forgetPaths empties what is known of ways.
+func (b *bench) forgetPaths(tb testing.TB) {
+	tb.Helper()
+	b.eachDirection(tb, func(h *bpf.FairleadHop) { *h = bpf.FairleadHop{} })
+}
+
+// keepPaths has ways that are known be known for a while, and not for a second
+// alone, in which a test need not get any further.
+func (b *bench) keepPaths(tb testing.TB) {
+	tb.Helper()
+	b.eachDirection(tb, func(h *bpf.FairleadHop) { h.Found += uint64(time.Hour) })
+}
+
+// eachDirection changes the ways that are known.
+func (b *bench) eachDirection(tb testing.TB, change func(*bpf.FairleadHop)) {
+	tb.Helper()
+	m := b.maps[bpf.FairleadMapHops]
+	for slot := range m.MaxEntries() {
+		var hops []bpf.FairleadHop // one for each CPU
+		if err := m.Lookup(slot, &hops); err != nil {
+			tb.Fatal(err)
+		}
+		known := false
+		for i := range hops {
+			if hops[i].Found != 0 {
+				known = true
+				change(&hops[i])
+			}
+		}
+		if !known {
+			continue
+		}
+		if err := m.Put(slot, hops); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// TestFastPassesOn what is not plain, and begins nothing where tc would not.
+func TestFastPassesOn(t *testing.T) {
+	b := fastBench(t)
+	s := b.remote(true, true, ForwardDirect)
+	b.hold(t, s)
+	call := first(true, client4, s.Frontends[0])
+	b.uplink(t, call.frame())
+	b.keepPaths(t)
+	if act, _ := b.fast(t, call.frame()); act != xdpTX {
+		t.Fatalf("a plain packet: %d", act)
+	}
+	other, options, large, loop, else80 := call, call, call, call, call
+	other.mac, options.options, large.payload = net.HardwareAddr{2, 0, 0, 0, 0, 8}, true, make([]byte, 1500)
+	loop.src, else80.dst = ap("127.0.0.1:40000"), netip.AddrPortFrom(vipV4, 81)
+	unsummed := call.frame()
+	pseudo := ^sumOf(append(append(append([]byte{}, unsummed[ethernet+12:ethernet+20]...), 0, protoUDP), unsummed[ethernet+24], unsummed[ethernet+25]))
+	unsummed[ethernet+26], unsummed[ethernet+27] = byte(pseudo>>8), byte(pseudo)
+	for name, frame := range map[string][]byte{
+		"at the end of its way": atItsEnd(call.frame()), "for another host": other.frame(), "with options": options.frame(), "too large": large.frame(), "with a VLAN tag": tagged(call.frame()),
+		"from loopback": loop.frame(), "of no service": else80.frame(), "a first fragment": call.fragments(8)[0], "a later fragment": call.fragments(8)[1],
+		"cut off": call.frame()[:ethernet+24], "with a checksum to come": unsummed,
+	} {
+		if act, out := b.fast(t, frame); act != xdpPass || !bytes.Equal(out, frame) {
+			t.Errorf("%s: %d", name, act)
+		}
+	}
+	if n := len(b.flows(t)); n != 1 {
+		t.Errorf("there are %d flows", n)
+	}
+	b.publish(t, b.mapping(true, netip.IPv4Unspecified(), 80, 80, 53, 0))
+	if act, _ := b.fast(t, call.frame()); act != xdpPass {
+		t.Errorf("a published port: %d", act)
+	}
+	b.hold(t, b.served(false, true))
+	if act, _ := b.fast(t, first(false, client4, netip.AddrPortFrom(vipV4, 80)).frame()); act != xdpPass {
+		t.Errorf("a service by nat: %d", act)
+	}
+}
+
+// sumOf is the checksum of RFC 1071.
+func sumOf(b []byte) uint16 {
+	var sum uint32
+	for at := 0; at+1 < len(b); at += 2 {
+		sum += uint32(be(b[at:]))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return ^uint16(sum)
+}
+
+// TestFastGoesByAnother link than the packet came by if that has the fast path.
+func TestFastGoesByAnother(t *testing.T) {
+	b := fastBench(t)
+	s := b.remote(true, true, ForwardDirect)
+	s.Reals[0].At, s.Reals[0].Ifindex = netip.AddrPortFrom(netip.MustParseAddr("10.9.0.77"), 0), uint32(b.web)
+	b.do(t, func() error {
+		return netlink.NeighSet(&netlink.Neigh{LinkIndex: b.web, State: netlink.NUD_PERMANENT, IP: s.Reals[0].At.Addr().AsSlice(), HardwareAddr: farMAC})
+	})
+	b.hold(t, s)
+	frame := first(true, client4, s.Frontends[0]).frame()
+	b.uplink(t, frame)
+	b.keepPaths(t)
+	if act, _ := b.fast(t, frame); act != xdpPass {
+		t.Errorf("by a link without: %d", act)
+	}
+	b.fastOn(t, b.web)
+	if act, _ := b.fast(t, frame); act != xdpRedirect {
+		t.Errorf("by a link with: %d", act)
+	}
+}

@@ -1,0 +1,142 @@
+package kernel
+
+import (
+	"net/netip"
+	"testing"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"golang.org/x/sys/unix"
+)
+
+// leastLoaded is ebpfWeb by least connections, over two real servers alike.
+func leastLoaded(proto model.Proto) plan.EBPFService {
+	s := ebpfWeb(model.LeastConnection)
+	s.Proto, s.Persistence = proto, 0
+	s.Frontends = plan.PackFrontends([]model.Frontend{{Proto: proto, At: netip.MustParseAddrPort("203.0.113.80:80")}})
+	var both []plan.Backend
+	for _, at := range []string{"10.9.0.2:8080", "10.9.0.2:8081"} {
+		both = append(both, plan.Backend{At: netip.MustParseAddrPort(at), Weight: 1, Link: "box0", Gateway: netip.MustParseAddr("10.9.0.1")})
+	}
+	s.Backends = plan.PackBackends(both)
+	return s
+}
+
+// TestLeastConnectionsCountsOwnSockets: those of the host's processes, of whose
+// packets no program hears, count from connect or the first datagram to the last
+// close.
+func TestLeastConnectionsCountsOwnSockets(t *testing.T) {
+	w := newLocalWorld(t)
+	for proto, kind := range map[model.Proto]int{model.TCP: unix.SOCK_STREAM, model.UDP: unix.SOCK_DGRAM} {
+		s := leastLoaded(proto)
+		if err := w.ApplyEBPF([]plan.Op{{Object: s}}); err != nil {
+			t.Fatal(err)
+		}
+		open := map[string][]int{}
+		dial := func() string {
+			t.Helper()
+			c := client{family: unix.AF_INET, fd: w.socket(t, kind)}
+			said := c.call(t, kind, "203.0.113.80:80")
+			open[said] = append(open[said], c.fd)
+			return said
+		}
+		for range 4 {
+			if one, other := dial(), dial(); one == other {
+				t.Errorf("%s: %s has two of two", proto, one)
+			}
+		}
+		w.counts(t, proto, 4, 4)
+		for _, fd := range open["10.9.0.2:8080"] {
+			unix.Close(fd)
+		}
+		w.counts(t, proto, 0, 4)
+		for range 4 {
+			if who := dial(); who != "10.9.0.2:8080" {
+				t.Errorf("%s: %s has the next, though it has more", proto, who)
+			}
+		}
+		for _, fd := range append(open["10.9.0.2:8080"][4:], open["10.9.0.2:8081"]...) {
+			unix.Close(fd)
+		}
+		w.counts(t, proto, 0, 0)
+		if err := w.ApplyEBPF([]plan.Op{{Object: s, Del: true}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestOwnSocketsThatGoElsewhereCountThere: a socket whose service is led to
+// another real server counts for that.
+func TestOwnSocketsThatGoElsewhereCountThere(t *testing.T) {
+	w := newLocalWorld(t)
+	s := leastLoaded(model.UDP)
+	if err := w.ApplyEBPF([]plan.Op{{Object: s}}); err != nil {
+		t.Fatal(err)
+	}
+	c := client{family: unix.AF_INET, fd: w.socket(t, unix.SOCK_DGRAM)}
+	defer unix.Close(c.fd)
+	first := c.call(t, unix.SOCK_DGRAM, "203.0.113.80:80")
+	without := s
+	without.Backends = plan.PackBackends(s.Backends.List()[:1])
+	if first == "10.9.0.2:8080" {
+		without.Backends = plan.PackBackends(s.Backends.List()[1:])
+	}
+	for _, op := range []plan.Op{{Object: without, Old: s}, {Object: s, Old: without}} {
+		if err := w.ApplyEBPF([]plan.Op{op}); err != nil {
+			t.Fatal(err)
+		}
+		if now := c.call(t, unix.SOCK_DGRAM, "203.0.113.80:80"); now == first {
+			t.Errorf("%s answers, which has gone", now)
+		}
+	}
+	if first == "10.9.0.2:8080" {
+		w.counts(t, model.UDP, 0, 1)
+	} else {
+		w.counts(t, model.UDP, 1, 0)
+	}
+}
+
+// socket opens one of the host's own.
+func (w *localWorld) socket(t *testing.T, kind int) (fd int) {
+	t.Helper()
+	err := w.ns.Do(func() (err error) {
+		fd, err = unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
+	if err == nil {
+		err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: patience})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// call calls a service, by a connection or a datagram, and returns who answers.
+func (c client) call(t *testing.T, kind int, at string) string {
+	t.Helper()
+	call := c.connect
+	if kind == unix.SOCK_DGRAM {
+		call = c.sendTo
+	}
+	if err := call(at); err != nil {
+		t.Fatal(err)
+	}
+	said, _ := c.answer(t)
+	return said
+}
+
+// counts holds the real servers to so many flows at a time.
+func (w *localWorld) counts(t *testing.T, proto model.Proto, want ...uint64) {
+	t.Helper()
+	all, err := w.BalancerCounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, at := range []string{"10.9.0.2:8080", "10.9.0.2:8081"} {
+		if got := all["web"][netip.MustParseAddrPort(at)].Active; got != want[i] {
+			t.Errorf("%s: %s has %d flows, want %d", proto, at, got, want[i])
+		}
+	}
+}

@@ -1,0 +1,390 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+
+	"golang.org/x/sys/unix"
+)
+
+// ebpfSchedulers are the schedulers in the order of the numbers that the
+// eBPF table has them by, and what the programs make of each.
+var ebpfSchedulers = []struct {
+	name model.Scheduler
+	by   uint8
+}{
+	{model.MaglevHashing, ebpf.ByFlow}, {model.SourceHashing, ebpf.ByClient},
+	{model.RoundRobin, ebpf.ByTurn}, {model.WeightedRoundRobin, ebpf.ByTurn},
+	{model.LeastConnection, ebpf.ByCount}, {model.WeightedLeastConnection, ebpf.ByLoad},
+}
+
+// ebpfForwards are the ways to forward by the numbers that the table has.
+var ebpfForwards = map[model.Forward]uint8{
+	model.ForwardNAT: ebpf.ForwardNAT, model.ForwardDirect: ebpf.ForwardDirect, model.ForwardTunnel: ebpf.ForwardTunnel,
+}
+
+// tryServices asks the kernel once, as it answers each time alike.
+var tryServices = sync.OnceValue(ebpf.TryServices)
+
+// Balances says why the kernel does not take the eBPF programs with what virtual
+// services need. To find out takes it much of a second: so it is no part of Probe,
+// but asked when there is a service.
+func (*Host) Balances() error {
+	if err := tryServices(); err != nil {
+		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_CGROUP_BPF", err, needed(plan.FeatureServices))
+	}
+	return nil
+}
+
+// Prepare makes the programs take services if a step brings one: so those that are
+// attached from now on need not be replaced in the next moment.
+func (h *Host) Prepare(ops []plan.Op) error {
+	if !slices.ContainsFunc(ops, func(op plan.Op) bool { return !op.Del && isServed(op.Object) }) {
+		return nil
+	}
+	h.bpf.Lock()
+	defer h.bpf.Unlock()
+	p, err := h.datapath()
+	if err != nil {
+		return err
+	}
+	if err := h.ns.Do(p.Serve); err != nil {
+		return errors.Join(err, h.unloadIdle())
+	}
+	return nil
+}
+
+// serve carries out the steps on virtual services, and ends the flows of what
+// they take away.
+func (h *Host) serve(p *ebpf.Datapath, links indices, ops []plan.Op) error {
+	if len(ops) == 0 {
+		return nil
+	}
+	if slices.ContainsFunc(ops, func(op plan.Op) bool { return !op.Del }) {
+		if err := h.ns.Do(p.Serve); err != nil {
+			return err
+		}
+	}
+	var gone ebpf.Gone
+	b, hops := p.Balancer(), nextHops{}
+	for _, op := range ops {
+		s := op.Object.(plan.EBPFService)
+		if op.Del {
+			if err := b.Del(s.Service, &gone); err != nil {
+				return fmt.Errorf("remove %s: %w", s.Key(), err)
+			}
+			continue
+		}
+		if !b.Intact(s.Service) {
+			b.Restore(s.Service)
+		}
+		service, err := h.ebpfService(links, hops, s.Balanced)
+		if err == nil {
+			err = b.Set(service, &gone)
+		}
+		if err != nil {
+			return fmt.Errorf("set %s: %w", s.Key(), err)
+		}
+	}
+	return errors.Join(b.PublishState(), h.endServed(p, &gone))
+}
+
+// endServed ends the flows of what has gone: those over TCP by a reset to both
+// sides, and sockets of the host's own that were led there.
+func (h *Host) endServed(p *ebpf.Datapath, gone *ebpf.Gone) error {
+	if !gone.Any() {
+		return nil
+	}
+	ended, err := p.Ended(gone)
+	if err == nil {
+		err = errors.Join(p.Forget(ended), h.endLocal(p))
+	}
+	if err != nil {
+		return err
+	}
+	ended = slices.DeleteFunc(ended, func(f ebpf.Flow) bool { return f.UDP || f.Stale })
+	err = h.ns.Do(func() error {
+		var errs []error
+		for _, f := range ended {
+			errs = append(errs, unheard(resetFlow(f)))
+		}
+		return errors.Join(errs...)
+	})
+	var reset []Flow
+	for _, f := range ended {
+		if !f.Closing {
+			reset = append(reset, Flow{Proto: model.TCP, Client: f.Client, Host: f.Host, Target: f.Endpoint})
+		}
+	}
+	h.ended.add(reset, nil)
+	return err
+}
+
+// unheard leaves out that a reset cannot be sent to where no way leads, or where a
+// firewall lets none go: nobody misses it there.
+func unheard(err error) error {
+	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.EPERM) {
+		return nil
+	}
+	return err
+}
+
+// ebpfService turns a service into the table's form.
+func (h *Host) ebpfService(links indices, hops nextHops, b plan.Balanced) (ebpf.Service, error) {
+	s := ebpf.Service{Name: b.Service, UDP: b.Proto == model.UDP, Frontends: b.Frontends.List(),
+		Forward: ebpfForwards[b.Forward], Persistence: uint32(b.Persistence / time.Second)}
+	if b.Tunnel.Type == model.TunnelGUE {
+		s.GUE = b.Tunnel.Port
+	}
+	number := slices.IndexFunc(ebpfSchedulers, func(known struct {
+		name model.Scheduler
+		by   uint8
+	}) bool {
+		return known.name == b.Scheduler
+	})
+	if number < 0 {
+		return s, fmt.Errorf("there is no scheduler %s", b.Scheduler)
+	}
+	s.Scheduler, s.Scheduling = uint8(number), ebpfSchedulers[number].by
+	for _, backend := range b.Backends.List() {
+		s.Reals = append(s.Reals, h.ebpfReal(links, hops, backend))
+	}
+	s.Ring = ringOf(b)
+	return s, nil
+}
+
+// ebpfReal turns a real server into the table's form. One that no route leads
+// to has no link.
+func (h *Host) ebpfReal(links indices, hops nextHops, b plan.Backend) ebpf.Real {
+	r := ebpf.Real{At: b.At, Weight: b.Weight, Seen: b.Gateway, Ifindex: links[b.Link]}
+	if b.Masquerade {
+		r.Flags |= ebpf.RealMasquerade
+	}
+	if b.Draining {
+		r.Flags |= ebpf.RealDraining
+	}
+	if b.Tunnel {
+		r.Flags |= ebpf.RealTunnel
+	}
+	if b.Local {
+		r.Flags |= ebpf.RealLocal
+	} else if b.Link == "" {
+		r.Flags |= ebpf.RealRemote
+		hop := hops.to(h, b.At.Addr())
+		r.Seen, r.Ifindex = hop.from, hop.ifindex
+	}
+	return r
+}
+
+// nextHop is how the host reaches another: the address that it speaks from, and the
+// link. It is empty where no route leads there.
+type nextHop struct {
+	from    netip.Addr
+	ifindex uint32
+}
+
+// nextHops are those that were asked for, so that none is twice.
+type nextHops map[netip.Addr]nextHop
+
+func (w nextHops) to(h *Host, addr netip.Addr) nextHop {
+	found, known := w[addr]
+	if !known {
+		found = h.nextHopTo(addr)
+		w[addr] = found
+	}
+	return found
+}
+
+func (h *Host) nextHopTo(addr netip.Addr) (w nextHop) {
+	handle, err := h.at("")
+	if err != nil {
+		return w
+	}
+	list, err := handle.RouteGet(addr.AsSlice())
+	if err != nil || len(list) == 0 || list[0].Type != unix.RTN_UNICAST {
+		return w
+	}
+	w.from, _ = address(list[0].Src)
+	w.ifindex = uint32(list[0].LinkIndex)
+	return w
+}
+
+// ringOf returns the order in which real servers are chosen, as indexes: the
+// Maglev table, each as often as it weighs, or each once.
+func ringOf(b plan.Balanced) []uint16 {
+	backends := b.Backends.List()
+	switch b.Scheduler {
+	case model.MaglevHashing, model.SourceHashing:
+		ring := make([]uint16, b.Ring.Len())
+		for i := range ring {
+			ring[i] = uint16(b.Ring.At(i))
+		}
+		return ring
+	case model.WeightedRoundRobin:
+		return interleave(weightsOf(backends))
+	}
+	var ring []uint16
+	for i, w := range weightsOf(backends) {
+		if w > 0 {
+			ring = append(ring, uint16(i))
+		}
+	}
+	return ring
+}
+
+// weightsOf returns the weights for new flows.
+func weightsOf(backends []plan.Backend) []int {
+	weights := make([]int, len(backends))
+	for i, b := range backends {
+		if !b.Draining {
+			weights[i] = int(b.Weight)
+		}
+	}
+	return weights
+}
+
+// maxTurns bounds the turns of weighted round robin; beyond it weights are
+// rounded, each to one turn at least.
+const maxTurns = 16384
+
+// interleave returns the order of turns in which each has as many as it weighs,
+// and those of one are far apart (nginx's smooth weighted round robin).
+func interleave(weights []int) []uint16 {
+	divisor, sum := 0, 0
+	for _, w := range weights {
+		divisor, sum = gcd(w, divisor), sum+w
+	}
+	if sum == 0 {
+		return nil
+	}
+	shares := make([]int, len(weights))
+	total := 0
+	for i, w := range weights {
+		shares[i] = w / divisor
+		if sum/divisor > maxTurns && w > 0 {
+			shares[i] = max(1, w*maxTurns/sum)
+		}
+		total += shares[i]
+	}
+	ring, gathered := make([]uint16, total), make([]int, len(weights))
+	for turn := range ring {
+		best := -1
+		for i, share := range shares {
+			gathered[i] += share
+			if share > 0 && (best < 0 || gathered[i] > gathered[best]) {
+				best = i
+			}
+		}
+		gathered[best] -= total
+		ring[turn] = uint16(best)
+	}
+	return ring
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// readServed returns the services that the table holds: those of the keys, or
+// all. One that was hurt, or whose ways have changed, is not as it should be,
+// and left out.
+func (h *Host) readServed(keys map[string]bool) (plan.Plan, error) {
+	p, err := h.datapathIfAny()
+	if err != nil || p == nil {
+		return nil, err
+	}
+	hops := nextHops{}
+	var names map[uint32]string
+	var all plan.Plan
+	for _, s := range p.Balancer().Services() {
+		o := plan.EBPFService{Balanced: plan.Balanced{Service: s.Name}}
+		if keys != nil && !keys[o.Key()] || !p.Balancer().Intact(s.Name) {
+			continue
+		}
+		if names == nil {
+			if names, err = h.linkNames(); err != nil {
+				return nil, err
+			}
+		}
+		if o.Balanced = balancedOf(s, names, func(to netip.Addr) nextHop { return hops.to(h, to) }); o.Service != "" {
+			all = append(all, o)
+		}
+	}
+	return all, nil
+}
+
+// linkNames maps the indices of the host's links to their names.
+func (h *Host) linkNames() (map[uint32]string, error) {
+	links, err := h.indices()
+	names := make(map[uint32]string, len(links))
+	for name, index := range links {
+		names[index] = name
+	}
+	return names, err
+}
+
+// balancedOf turns what the table holds back into a service; an empty one if a
+// way has changed, where that is asked.
+func balancedOf(s ebpf.Service, names map[uint32]string, nextHopTo func(netip.Addr) nextHop) plan.Balanced {
+	b := plan.Balanced{Service: s.Name, Proto: model.TCP, Persistence: time.Duration(s.Persistence) * time.Second}
+	if s.UDP {
+		b.Proto = model.UDP
+	}
+	for forward, number := range ebpfForwards {
+		if number == s.Forward {
+			b.Forward = forward
+		}
+	}
+	if s.GUE != 0 {
+		b.Tunnel = model.Tunnel{Type: model.TunnelGUE, Port: s.GUE}
+	}
+	if int(s.Scheduler) < len(ebpfSchedulers) {
+		b.Scheduler = ebpfSchedulers[s.Scheduler].name
+	}
+	frontends := make([]model.Frontend, len(s.Frontends))
+	for i, at := range s.Frontends {
+		frontends[i] = model.Frontend{Proto: b.Proto, At: at}
+	}
+	b.Frontends = plan.PackFrontends(frontends)
+	var backends []plan.Backend
+	for _, r := range s.Reals {
+		backend := plan.Backend{At: r.At, Weight: r.Weight, Draining: r.Flags&ebpf.RealDraining != 0,
+			Masquerade: r.Flags&ebpf.RealMasquerade != 0, Tunnel: r.Flags&ebpf.RealTunnel != 0,
+			Local: r.Flags&ebpf.RealLocal != 0}
+		if r.Flags&(ebpf.RealRemote|ebpf.RealLocal) == 0 {
+			backend.Link, backend.Gateway = names[r.Ifindex], r.Seen
+		} else if nextHopTo != nil && !backend.Local && nextHopTo(r.At.Addr()) != (nextHop{r.Seen, r.Ifindex}) {
+			return plan.Balanced{}
+		}
+		backends = append(backends, backend)
+	}
+	b.Backends = plan.PackBackends(backends)
+	if s.Scheduling == ebpf.ByFlow || s.Scheduling == ebpf.ByClient {
+		b.Ring = plan.PackRing(s.Ring)
+	}
+	return b
+}
+
+// BalancerCounts returns what has gone to the real servers of each service that
+// the eBPF programs balance, by the service's name and where the real server is:
+// port 0 is the one that the client has dialled.
+func (h *Host) BalancerCounts() (map[string]map[netip.AddrPort]ebpf.RealCounts, error) {
+	h.bpf.Lock()
+	defer h.bpf.Unlock()
+	p, err := h.datapathIfAny()
+	if err != nil || p == nil {
+		return nil, err
+	}
+	return p.RealCounts()
+}

@@ -1,0 +1,60 @@
+package kernel
+
+import (
+	"fmt"
+
+	"fairlead/internal/kernel/bpf"
+	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// EBPFMappings returns what our eBPF programs do on the host, whichever process of
+// ours has attached them: leads, and the grants of workloads. It changes
+// nothing.
+func (h *Host) EBPFMappings() (mappings []plan.EBPFMapping, grants []plan.Grant, err error) {
+	err = h.world(func(s *ebpf.ReadOnly) error {
+		found, err := s.Mappings()
+		for _, l := range found {
+			if l.Flags&ebpf.MappingGrant == 0 {
+				mappings = append(mappings, h.mappingObject(l))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("read what eBPF programs lead: %w", err)
+	}
+	cookie, err := h.cookie()
+	if err != nil {
+		return nil, nil, err
+	}
+	workloads, err := ebpf.Workloads(cookie)
+	if err != nil {
+		return nil, nil, err
+	}
+	for id, w := range workloads {
+		path, err := cgroupPath(id)
+		if absent(err) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, g := range w.Grants[:w.Count] {
+			grants = append(grants, grantOf(path, g))
+		}
+	}
+	return mappings, grants, nil
+}
+
+// grantOf turns what the programs hold into a grant.
+func grantOf(cgroup string, g bpf.FairleadGrant) plan.Grant {
+	o := plan.Grant{Cgroup: cgroup, Proto: model.TCP, Host: ebpf.Netip(g.Host),
+		Ports: model.PortRange{First: g.First, Last: g.First + (g.OwnLast - g.OwnFirst)},
+		Own:   model.PortRange{First: g.OwnFirst, Last: g.OwnLast}}
+	if g.Plane&1 != 0 {
+		o.Proto = model.UDP
+	}
+	return o
+}

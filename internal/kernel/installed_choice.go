@@ -1,0 +1,78 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"net/netip"
+
+	"fairlead/internal/kernel/ebpf"
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// Chooses returns which of its real servers, as an index, the service gives a
+// client's new flow to, where that follows from the flow alone: by Maglev hashing
+// if the client's port is known, by source hashing always. IPVS has secrets of
+// its own, and where clients are kept (persistence) it depends on what they had.
+func (s InstalledService) Chooses(client, host netip.AddrPort) (real int, known bool) {
+	whole := s.Scheduler == model.MaglevHashing
+	buckets := s.Ring.Len()
+	if buckets == 0 || s.Persistence > 0 || !client.Addr().IsValid() || whole && client.Port() == 0 || !whole && s.Scheduler != model.SourceHashing {
+		return 0, false
+	}
+	switch s.Plane {
+	case model.PlaneEBPF:
+		return s.Ring.At(ebpf.Choose(client, host, whole, buckets)), true
+	case model.PlaneNFT:
+		key := client.Addr().AsSlice()
+		if whole {
+			key = binary.BigEndian.AppendUint16(key, client.Port())
+		}
+		return s.Ring.At(int(uint64(jhash(key, plan.HashSeed)) * uint64(buckets) >> 32)), true
+	}
+	return 0, false
+}
+
+// jhash is the kernel's (include/linux/jhash.h, by Bob Jenkins, public domain)
+// as nftables has it: the key's last field is padded to 4 bytes.
+func jhash(key []byte, seed uint32) uint32 {
+	words := make([]uint32, (len(key)+3)/4)
+	for i := range words {
+		var raw [4]byte
+		copy(raw[:], key[4*i:])
+		words[i] = binary.NativeEndian.Uint32(raw[:])
+	}
+	start := 0xdeadbeef + uint32(4*len(words)) + seed
+	h := [3]uint32{start, start, start}
+	for ; len(words) > 3; words = words[3:] {
+		for i := range h {
+			h[i] += words[i]
+		}
+		h = jmix(h)
+	}
+	for i, w := range words {
+		h[i] += w
+	}
+	return jfinal(h)
+}
+
+func jmix(h [3]uint32) [3]uint32 {
+	a, b, c := h[0], h[1], h[2]
+	for _, n := range [2][3]int{{4, 6, 8}, {16, 19, 4}} {
+		a, c = (a-c)^bits.RotateLeft32(c, n[0]), c+b
+		b, a = (b-a)^bits.RotateLeft32(a, n[1]), a+c
+		c, b = (c-b)^bits.RotateLeft32(b, n[2]), b+a
+	}
+	return [3]uint32{a, b, c}
+}
+
+func jfinal(h [3]uint32) uint32 {
+	a, b, c := h[0], h[1], h[2]
+	c = (c ^ b) - bits.RotateLeft32(b, 14)
+	a = (a ^ c) - bits.RotateLeft32(c, 11)
+	b = (b ^ a) - bits.RotateLeft32(a, 25)
+	c = (c ^ b) - bits.RotateLeft32(b, 16)
+	a = (a ^ c) - bits.RotateLeft32(c, 4)
+	b = (b ^ a) - bits.RotateLeft32(a, 14)
+	return (c ^ b) - bits.RotateLeft32(b, 24)
+}

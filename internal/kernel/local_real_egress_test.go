@@ -1,0 +1,93 @@
+package kernel
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"fairlead/internal/model"
+	"fairlead/internal/plan"
+)
+
+// TestHomewardOutlivesItsProcess: who asks the host itself by a virtual address
+// is answered from that, also when nobody is there who has set it up, and when
+// another has come. Links that come get what the others have.
+func TestHomewardOutlivesItsProcess(t *testing.T) {
+	w := newLocalWorld(t)
+	if err := w.Del(plan.LocalClients{}); err != nil {
+		t.Fatal(err)
+	}
+	tun := w.tunnel(t)
+	w.echo(t, "192.0.2.1:5300")
+	_, open := w.pinned(t)
+	dns := plan.EBPFService{Balanced: plan.Balanced{Service: "dns", Proto: model.UDP, Scheduler: model.RoundRobin, Forward: model.ForwardNAT,
+		Frontends: plan.PackFrontends([]model.Frontend{{Proto: model.UDP, At: netip.MustParseAddrPort("203.0.113.80:53")}}),
+		Backends:  plan.PackBackends([]plan.Backend{{At: netip.MustParseAddrPort("192.0.2.1:5300"), Weight: 1, Local: true}})}}
+	h := open()
+	if err := h.Set(plan.Uplinks{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.ApplyEBPF([]plan.Op{{Object: dns}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Set(plan.LocalRealEgress{}); err != nil {
+		t.Fatal(err)
+	}
+	through(t, tun, "203.0.113.80:53", "192.0.2.1:5300")
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	through(t, tun, "203.0.113.80:53", "192.0.2.1:5300")
+	h = open()
+	holds(t, h, dns, true)
+	localRealEgress(t, h, true)
+	w.run(t, "ip", "link", "add", "late0", "type", "veth", "peer", "name", "late1")
+	if err := h.Set(plan.Uplinks{}); err != nil {
+		t.Fatal(err)
+	}
+	localRealEgress(t, h, true)
+	through(t, tun, "203.0.113.80:53", "192.0.2.1:5300")
+	if err := h.Del(plan.LocalRealEgress{}); err != nil {
+		t.Fatal(err)
+	}
+	localRealEgress(t, h, false)
+	if err := h.Del(plan.Uplinks{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// localRealEgress fails the test unless answers of the host are seen to on every link,
+// or should not be.
+func localRealEgress(t *testing.T, h *Host, want bool) {
+	t.Helper()
+	found, err := h.ObservePart(plan.Plan{plan.LocalRealEgress{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is := slices.Contains(found, plan.Object(plan.LocalRealEgress{})); is != want {
+		t.Errorf("answers of the host are seen to: %v, want %v", is, want)
+	}
+}
+
+// echo answers datagrams on the host with the address that they are for.
+func (w *localWorld) echo(t *testing.T, at string) {
+	t.Helper()
+	var conn net.PacketConn
+	if err := w.ns.Do(func() (err error) {
+		conn, err = net.ListenPacket("udp", at)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	go func() {
+		for buf := make([]byte, 64); ; {
+			_, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = conn.WriteTo([]byte(at), from) // who asks waits, and says so
+		}
+	}()
+}

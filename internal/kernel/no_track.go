@@ -1,0 +1,109 @@
+package kernel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"fairlead/internal/plan"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+func noTrackTable(u plan.NoTrack) *nftables.Table {
+	return &nftables.Table{Name: u.Table(), Family: nftables.TableFamilyINet}
+}
+
+// noTrackChains returns the table's chains, as plan.Untracked.Add types them.
+func noTrackChains(u plan.NoTrack) []chain {
+	number := binary.BigEndian.AppendUint16(nil, u.Port)
+	ports := rule(meta(expr.MetaKeyL4PROTO, reg1), equal([]byte{unix.IPPROTO_UDP}))
+	if u.Both {
+		ports = rule(ports, payload(expr.PayloadBaseTransportHeader, 0, 2, reg1), equal(number))
+	}
+	ports = rule(ports, payload(expr.PayloadBaseTransportHeader, 2, 2, reg1), equal(number))
+	// The host's own addresses and the groups that it is in; what is forwarded
+	// has a unicast address.
+	here := []expr.Any{
+		&expr.Fib{Register: reg1, ResultADDRTYPE: true, FlagDADDR: true},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_UNICAST)}}
+	notrack := []expr.Any{&expr.Notrack{}}
+	return []chain{
+		{"in", nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{rule(ports, here, notrack)}},
+		{"out", nftables.ChainHookOutput, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{rule(ports, notrack)}},
+	}
+}
+
+// setNoTrack makes the table, in the place of a damaged one, in one
+// transaction.
+func (h *Host) setNoTrack(u plan.NoTrack) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return h.noNft
+	}
+	b := h.begin()
+	b.replaceTable(noTrackTable(u))
+	b.addChains(noTrackTable(u), plan.Mark, noTrackChains(u))
+	return b.commit()
+}
+
+func (h *Host) delNoTrack(u plan.NoTrack) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return nil
+	}
+	b := h.begin()
+	b.dropTable(noTrackTable(u))
+	return b.commit()
+}
+
+// readNoTrack returns u if its table is there and whole.
+func (h *Host) readNoTrack(u plan.NoTrack) (plan.Object, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return nil, nil
+	}
+	t := noTrackTable(u)
+	for _, ch := range noTrackChains(u) {
+		rules, err := h.nft.GetRules(t, &nftables.Chain{Name: ch.name, Table: t})
+		if err != nil {
+			return nil, missing(err)
+		}
+		if len(rules) != len(ch.rules) {
+			return nil, nil
+		}
+		for _, r := range rules {
+			if !bytes.Contains(r.UserData, []byte(plan.Mark)) {
+				return nil, nil
+			}
+		}
+	}
+	return u, nil
+}
+
+// leftoverNoTrack returns the tables of ours that are in no plan.
+func (h *Host) leftoverNoTrack(known map[string]bool) (plan.Plan, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nft == nil {
+		return nil, nil
+	}
+	tables, err := h.nft.ListTablesOfFamily(nftables.TableFamilyINet)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return nil, fmt.Errorf("list nft tables: %w", err)
+	}
+	var found plan.Plan
+	for _, t := range tables {
+		if u, ours := plan.NoTrackOf(t.Name); ours && !known[u.Key()] {
+			found = append(found, u)
+		}
+	}
+	return found, nil
+}

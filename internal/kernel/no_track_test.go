@@ -1,0 +1,86 @@
+package kernel
+
+import (
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"fairlead/internal/plan"
+)
+
+func TestUntrackedIsTheTypedText(t *testing.T) {
+	for name, u := range map[string]plan.NoTrack{"a port": {Port: 4789}, "both ports": {Port: 51820, Both: true}} {
+		t.Run(name, func(t *testing.T) {
+			h := openTestHost(t)
+			for range 2 { // setting it twice is harmless
+				if err := h.Set(u); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := h.run(t, "nft", "list", "ruleset")
+			if err := h.Del(u); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Del(u); err != nil {
+				t.Errorf("deleting what is absent: %v", err)
+			}
+			h.run(t, "sh", "-c", u.Add()[0])
+			if want := h.run(t, "nft", "list", "ruleset"); got != want {
+				t.Errorf("the kernel's table is:\n%s\nwant:\n%s", got, want)
+			}
+			if found, err := h.Observe(plan.Plan{u}, nil); err != nil || !slices.Contains(found, plan.Object(u)) {
+				t.Errorf("it is not seen: %v, %v", found, err)
+			}
+			h.run(t, "sh", "-c", u.Del()[0])
+		})
+	}
+}
+
+// TestUntrackedLeavesOthersAlone meets tables whose names are near ours.
+func TestUntrackedLeavesOthersAlone(t *testing.T) {
+	h := openTestHost(t)
+	h.run(t, "nft", "add table inet fairlead-udp-mine; add table inet other; add table ip fairlead-udp-4789; add table inet fairlead-udp-7")
+	found, err := h.Observe(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if leftover := plan.Object(plan.NoTrack{Port: 7}); !slices.Contains(found, leftover) {
+		t.Errorf("%+v is not found", leftover)
+	}
+	for _, o := range found {
+		if u, is := o.(plan.NoTrack); is && u.Port != 7 {
+			t.Errorf("%s is taken for ours", u.Table())
+		}
+	}
+}
+
+// TestUntrackedDoesNotStartTracking sends on a host that has no other rules.
+func TestUntrackedDoesNotStartTracking(t *testing.T) {
+	h := openTestHost(t)
+	h.run(t, "ip", "link", "set", "lo", "up")
+	if err := h.Set(plan.NoTrack{Port: 4789}); err != nil {
+		t.Fatal(err)
+	}
+	tracked := func() string {
+		if err := h.Do(func() error {
+			conn, err := net.Dial("udp", "127.0.0.1:4790")
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			_, err = conn.Write([]byte("anyone?"))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(h.run(t, "sysctl", "-n", "net.netfilter.nf_conntrack_count"))
+	}
+	if n := tracked(); n != "0" {
+		t.Errorf("%s flows are tracked", n)
+	}
+	h.run(t, "nft", "add table inet t; add chain inet t c { type filter hook output priority 0; }; add rule inet t c ct state new")
+	if n := tracked(); n == "0" {
+		t.Error("no flow is tracked where a rule asks for it, either")
+	}
+}

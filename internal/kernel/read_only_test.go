@@ -1,0 +1,83 @@
+package kernel
+
+import "testing"
+
+// TestLookersLeaveWhoAppliesAlone looks in every way while somebody is in the
+// middle of applying a plan within a sandbox.
+func TestLookersLeaveWhoAppliesAlone(t *testing.T) {
+	h := openTestHost(t)
+	sandbox := markedSandbox(t)
+	inside, err := h.at(sandbox.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.at(""); err != nil {
+		t.Fatal(err)
+	}
+	inspections := map[string]func() error{
+		"Inspect":     func() error { _, err := h.Inspect(sandbox.Path()); return err },
+		"Look":        func() error { _, err := h.DescribeSandbox(sandbox.Path()); return err },
+		"NetLinks":    func() error { _, err := h.NetLinks(); return err },
+		"NamespaceID": func() error { h.NamespaceID(sandbox.Path()); return nil },
+		"LinkTraffic": func() error { _, err := h.LinkTraffic(nil); return err },
+		"Steering":    func() error { _, err := h.EBPFState(); return err },
+		"Trace": func() error {
+			tracer, err := h.Trace(nil)
+			if err != nil {
+				return err
+			}
+			return tracer.Close()
+		},
+		"RenewAddresses": h.RenewAddresses,
+	}
+	before := openFiles(t)
+	for name, ticker := range inspections {
+		if err := ticker(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := inside.LinkByName("mark"); err != nil {
+			t.Fatalf("after %s, who applies cannot go on: %v", name, err)
+		}
+		if now, err := h.at(sandbox.Path()); err != nil || now != inside {
+			t.Fatalf("after %s, who applies has another handle: %v", name, err)
+		}
+	}
+	if now := openFiles(t); now > before {
+		t.Errorf("%d open files, %d before", now, before)
+	}
+}
+
+// markedSandbox is one with a link that no other namespace has: a handle that
+// is closed asks the caller's own.
+func markedSandbox(t *testing.T) *Netns {
+	sandbox := testSandbox(t)
+	(&Host{ns: sandbox}).run(t, "ip", "link", "add", "mark", "type", "bridge")
+	return sandbox
+}
+
+// TestLookersAreNotReleased releases, as who applies does at its end, while
+// somebody looks.
+func TestLookersAreNotReleased(t *testing.T) {
+	h := openTestHost(t)
+	sandbox := markedSandbox(t)
+	h.run(t, "ip", "link", "add", "ours", "type", "bridge")
+	before := openFiles(t)
+	reader, err := h.readOnly()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, name := range map[string]string{sandbox.Path(): "mark", "": "ours"} {
+		handle, err := reader.at(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Release()
+		if _, err := handle.LinkByName(name); err != nil {
+			t.Errorf("the looker cannot find %s: %v", name, err)
+		}
+	}
+	reader.Release()
+	if now := openFiles(t); now != before+1 { // the handle of the host's namespace stays
+		t.Errorf("%d open files, %d before", now, before)
+	}
+}

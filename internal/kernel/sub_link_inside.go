@@ -1,0 +1,73 @@
+package kernel
+
+import (
+	"strings"
+
+	"fairlead/internal/plan"
+
+	"github.com/vishvananda/netlink"
+)
+
+// setHostInterface makes the branch on the host, for somebody else to take, unless it
+// has been taken. It stays down: up, it would speak on the host's behalf.
+func (h *Host) setHostInterface(want plan.SubLink) error {
+	if _, have, err := h.findHostInterface(want); err == nil && have != nil {
+		return nil
+	} else if err != nil && !absent(err) {
+		return err
+	}
+	host, parent, err := h.link("", want.Parent)
+	if err != nil {
+		return err
+	}
+	have, err := managedLink(host, "", want.Name,
+		func(have netlink.Link) bool { return h.branches(host, have, parent, want) },
+		func() (netlink.Link, error) { return h.addSubLink(host, parent, want) })
+	if err != nil {
+		return err
+	}
+	return adjustEnd(host, have, want.MTU, want.MAC)
+}
+
+// findHostInterface returns the branch where it waits, or where it has been taken to
+// under whatever name; nil if it is in neither place.
+func (h *Host) findHostInterface(want plan.SubLink) (*netlink.Handle, netlink.Link, error) {
+	host, link, err := h.link("", want.Name)
+	if err == nil && link.Type() == string(want.Kind) && ours(link) {
+		return host, link, nil
+	}
+	inside, err := h.at(want.Inside)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := retry(inside.LinkList)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, l := range all {
+		if l.Type() == string(want.Kind) && l.Attrs().Alias == want.Alias() {
+			return inside, l, nil
+		}
+	}
+	return nil, nil, nil
+}
+
+func (h *Host) delHostInterface(b plan.SubLink) error {
+	handle, link, err := h.findHostInterface(b)
+	if err != nil || link == nil {
+		return err
+	}
+	return handle.LinkDel(link)
+}
+
+// readHostInterface returns the branch if it is there: what it is like where it was
+// taken to is somebody else's.
+func (h *Host) readHostInterface(want plan.SubLink) (plan.Object, error) {
+	_, link, err := h.findHostInterface(want)
+	if err != nil || link == nil {
+		return nil, err
+	}
+	found := want
+	found.Owner = strings.TrimPrefix(link.Attrs().Alias, plan.Mark+":")
+	return found, nil
+}

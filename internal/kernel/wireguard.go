@@ -1,0 +1,188 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"fairlead/internal/plan"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/wgctrl"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+)
+
+// setWireGuard makes the WireGuard link or brings ours to the wanted state. A
+// foreign link of that name is an error, never a victim.
+func (h *Host) setWireGuard(want plan.WireGuard) error {
+	key, err := hostKey(want.KeyFile, want.Local)
+	if err != nil {
+		return err
+	}
+	handle, err := h.at("")
+	if err != nil {
+		return err
+	}
+	have, err := managedLink(handle, "", want.Name,
+		func(have netlink.Link) bool { return have.Type() == "wireguard" },
+		func() (netlink.Link, error) {
+			attrs := netlink.NewLinkAttrs()
+			attrs.Name, attrs.MTU = want.Name, want.MTU
+			link := &netlink.Wireguard{LinkAttrs: attrs}
+			return link, addMarked(handle, link, want.Alias())
+		})
+	if err != nil {
+		return err
+	}
+	if err := handle.LinkSetAlias(have, want.Alias()); err != nil {
+		return err
+	}
+	if err := adjustEnd(handle, have, want.MTU, ""); err != nil {
+		return err
+	}
+	if err := h.setLinkSettings(want); err != nil {
+		return err
+	}
+	if err := h.setKey(want, key); err != nil {
+		return err
+	}
+	return portTaken(want.Port, handle.LinkSetUp(have))
+}
+
+// setKey gives the link its key and port. With another key the peers have
+// others, too: the old ones go.
+func (h *Host) setKey(want plan.WireGuard, key wgtypes.Key) error {
+	have, err := h.wireguard(want.Name)
+	if err != nil {
+		return err
+	}
+	port := int(want.Port)
+	cfg := wgtypes.Config{PrivateKey: &key, ListenPort: &port, ReplacePeers: have.PrivateKey != key}
+	return portTaken(want.Port, h.configure(want.Name, cfg))
+}
+
+// portTaken says what to do when another has the UDP port.
+func portTaken(port uint16, err error) error {
+	if errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("UDP port %d is another's: `ss -lunp sport = :%d` names it; end that, or give the overlay another port on all hosts", port, port)
+	}
+	return err
+}
+
+// readWireGuard returns the WireGuard link with the parts that the kernel has
+// otherwise than wanted, or nil when it is missing, foreign or down, or has not
+// the key that follows from the secret.
+func (h *Host) readWireGuard(want plan.WireGuard) (plan.Object, error) {
+	_, link, err := h.link("", want.Name)
+	if err != nil {
+		return nil, err
+	}
+	if link.Type() != "wireguard" || !ours(link) || !isUp(link) {
+		return nil, nil
+	}
+	device, err := h.wireguard(want.Name)
+	if err != nil {
+		return nil, err
+	}
+	key, err := hostKey(want.KeyFile, want.Local)
+	if err != nil || device.PrivateKey != key {
+		return nil, nil // setting it will say what is wrong with the file
+	}
+	want.Port, want.MTU = uint16(device.ListenPort), link.Attrs().MTU
+	want.Owner = strings.TrimPrefix(link.Attrs().Alias, plan.Mark+":")
+	want.IPv6, err = h.readIPv6(want, want.IPv6)
+	return want, err
+}
+
+func (h *Host) setWireGuardPeer(p plan.WireGuardPeer) error {
+	key, err := hostKey(p.KeyFile, p.Endpoint.Addr())
+	if err != nil {
+		return err
+	}
+	return h.configure(p.Link, wgtypes.Config{Peers: []wgtypes.PeerConfig{{
+		PublicKey: key.PublicKey(), Endpoint: net.UDPAddrFromAddrPort(p.Endpoint), ReplaceAllowedIPs: true,
+		AllowedIPs: []net.IPNet{*ipNet(netip.PrefixFrom(p.Inner, p.Inner.BitLen()))}}}})
+}
+
+// delWireGuardPeer removes whoever has the inner address.
+func (h *Host) delWireGuardPeer(p plan.WireGuardPeer) error {
+	device, err := h.wireguard(p.Link)
+	if err != nil {
+		return err
+	}
+	for _, peer := range device.Peers {
+		if innerOf(peer) == p.Inner {
+			return h.configure(p.Link, wgtypes.Config{Peers: []wgtypes.PeerConfig{{PublicKey: peer.PublicKey, Remove: true, UpdateOnly: true}}})
+		}
+	}
+	return nil
+}
+
+func (h *Host) readWireGuardPeer(want plan.WireGuardPeer) (plan.Object, error) {
+	device, err := h.wireguard(want.Link)
+	if err != nil {
+		return nil, err
+	}
+	key, err := hostKey(want.KeyFile, want.Endpoint.Addr())
+	if err != nil {
+		return nil, nil // setting it will say what is wrong with the file
+	}
+	i := slices.IndexFunc(device.Peers, func(p wgtypes.Peer) bool { return p.PublicKey == key.PublicKey() })
+	if i < 0 || innerOf(device.Peers[i]) != want.Inner {
+		return nil, nil
+	}
+	want.Endpoint = netip.AddrPort{}
+	if at := device.Peers[i].Endpoint; at != nil {
+		want.Endpoint = netip.AddrPortFrom(at.AddrPort().Addr().Unmap(), at.AddrPort().Port())
+	}
+	return want, nil
+}
+
+// leftoverWireGuardPeers returns the peers of our link that are in no plan.
+func (h *Host) leftoverWireGuardPeers(link string, known map[string]bool) (plan.Plan, error) {
+	device, err := h.wireguard(link)
+	if err != nil {
+		return nil, err
+	}
+	var found plan.Plan
+	for _, peer := range device.Peers {
+		if p := (plan.WireGuardPeer{Link: link, Inner: innerOf(peer)}); !known[p.Key()] {
+			found = append(found, p)
+		}
+	}
+	return found, nil
+}
+
+// innerOf returns the address that the peer may speak from; the zero value
+// where there is none.
+func innerOf(p wgtypes.Peer) netip.Addr {
+	if len(p.AllowedIPs) == 0 {
+		return netip.Addr{}
+	}
+	return toPrefix(p.AllowedIPs[0].IP, p.AllowedIPs[0].Mask).Addr()
+}
+
+// wireguard reads the state of a WireGuard link.
+func (h *Host) wireguard(name string) (device *wgtypes.Device, err error) {
+	err = h.withWireguard(func(c *wgctrl.Client) (err error) { device, err = c.Device(name); return err })
+	return device, err
+}
+
+func (h *Host) configure(name string, cfg wgtypes.Config) error {
+	return h.withWireguard(func(c *wgctrl.Client) error { return c.ConfigureDevice(name, cfg) })
+}
+
+func (h *Host) withWireguard(do func(*wgctrl.Client) error) error {
+	return h.ns.Do(func() error {
+		c, err := wgctrl.New()
+		if err != nil {
+			return fmt.Errorf("open WireGuard: %w", err)
+		}
+		defer c.Close()
+		return do(c)
+	})
+}

@@ -1,0 +1,210 @@
+package runner
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"fairlead/internal/child"
+	"fairlead/internal/daemon"
+	"fairlead/internal/lab/failover"
+
+	"golang.org/x/sys/unix"
+)
+
+// service is the name of the service under test.
+const service = "web"
+
+// daemonBalancer is a whole daemon of ours on the server host, which is told by
+// commands as its users tell it.
+type daemonBalancer struct {
+	world  *failingWorld
+	daemon *child.Process
+	events *child.Process
+	said   chan word
+	errs   waiter
+}
+
+// startDaemonBalancer starts the daemon, has it attach the sandboxes and balance
+// over them, and follows its events.
+func startDaemonBalancer(ctx context.Context, w *failingWorld, names []string) (*daemonBalancer, error) {
+	b := &daemonBalancer{world: w, said: make(chan word, manyWords)}
+	if err := b.start(ctx); err != nil {
+		return b, fmt.Errorf("start the daemon: %w: %s", err, b.log())
+	}
+	sandboxes, err := b.sandboxes(names)
+	if err != nil {
+		return b, err
+	}
+	// A first check decides at once: what leads to the servers is there before it.
+	for _, spec := range []map[string]any{sandboxes, b.balanced(sandboxes, names)} {
+		text, err := json.Marshal(spec)
+		if err == nil {
+			err = b.do(ctx, text, "apply", "-f", "-")
+		}
+		if err != nil {
+			return b, err
+		}
+	}
+	return b, b.follow(ctx)
+}
+
+// start starts the daemon and waits until it is ready.
+func (b *daemonBalancer) start(ctx context.Context) error {
+	ready, theirs, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer ready.Close()
+	cmd := child.Self(failover.HostRole)
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = &b.errs, &b.errs, []*os.File{theirs}
+	// With this flag, and not with Cloneflags, what it mounts is nobody else's.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	b.daemon, err = child.Start(ctx, cmd, b.world.rig.place(b.world.Server(), proxyGroup))
+	theirs.Close()
+	if err != nil {
+		return err
+	}
+	if said, err := io.ReadAll(ready); err != nil || len(said) == 0 {
+		return errors.Join(errors.New("it is not ready"), err)
+	}
+	return nil
+}
+
+// sandboxes are what is declared of them, by the paths that lead other processes
+// there.
+func (b *daemonBalancer) sandboxes(names []string) (map[string]any, error) {
+	var attachments []map[string]any
+	for _, name := range names {
+		box, err := b.world.Sandbox(name)
+		if err != nil {
+			return nil, err
+		}
+		box = strings.Replace(box, "/proc/self/", fmt.Sprintf("/proc/%d/", os.Getpid()), 1)
+		attachments = append(attachments, map[string]any{"name": name, "sandbox": box, "network": lab, "address": reals[name].String()})
+	}
+	p := b.world.rig.path
+	return map[string]any{
+		"networks":    map[string]any{lab: map[string]any{"driver": p.Driver, "subnet": subnet.String(), "mtu": p.MTU}},
+		"attachments": attachments,
+	}, nil
+}
+
+// balanced adds the service over them to what is declared.
+func (b *daemonBalancer) balanced(sandboxes map[string]any, names []string) map[string]any {
+	p := b.world.rig.path
+	var servers []string
+	for _, name := range names {
+		servers = append(servers, at(name))
+	}
+	check := map[string]any{"type": "tcp", "interval": b.world.interval.String(), "fall": fall, "rise": rise}
+	if p.Passive {
+		check["passive"] = true
+	}
+	spec := maps.Clone(sandboxes)
+	spec["services"] = map[string]any{service: map[string]any{
+		"address": virtual.String(), "port": LoadPort, "plane": p.Plane, "drain": "10s", "check": check, "reals": servers,
+	}}
+	return spec
+}
+
+// at is what a real server is called by.
+func at(name string) string { return netip.AddrPortFrom(reals[name], LoadPort).String() }
+
+// command is one of ours, which speaks to the daemon.
+func (b *daemonBalancer) command(args ...string) *exec.Cmd {
+	cmd := child.Self(failover.CommandRole)
+	cmd.Args = append([]string{"fairlead"}, args...)
+	cmd.Env = append(cmd.Env, fmt.Sprintf("FAIRLEAD_SOCKET=/proc/%d/root%s", b.daemon.Cmd.Process.Pid, failover.Socket))
+	return cmd
+}
+
+// do runs a command to its end.
+func (b *daemonBalancer) do(ctx context.Context, input []byte, args ...string) error {
+	var said bytes.Buffer
+	cmd := b.command(args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &said, &said
+	p, err := child.Start(ctx, cmd, b.world.rig.place(b.world.Server(), proxyGroup))
+	if err == nil {
+		err = p.Wait()
+	}
+	if err != nil {
+		return fmt.Errorf("fairlead %s: %w: %s%s", strings.Join(args, " "), err, said.Bytes(), b.log())
+	}
+	return nil
+}
+
+// follow reads the daemon's events.
+func (b *daemonBalancer) follow(ctx context.Context) error {
+	cmd := b.command("events", "--follow", "-o", "json")
+	cmd.Stderr = &b.errs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if b.events, err = child.Start(ctx, cmd, b.world.rig.place(b.world.Server(), proxyGroup)); err != nil {
+		return err
+	}
+	go func() {
+		defer close(b.said)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var e daemon.Event
+			if json.Unmarshal(lines.Bytes(), &e) != nil || e.Kind != daemon.RealIsUp && e.Kind != daemon.RealIsDown {
+				continue
+			}
+			for name := range reals {
+				if e.Object == fmt.Sprintf("service %s real %s", service, at(name)) {
+					say(b.said, word{e.Time, name, e.Kind == daemon.RealIsUp})
+				}
+			}
+		}
+	}()
+	return nil
+}
+
+func (b *daemonBalancer) target() netip.AddrPort { return netip.AddrPortFrom(virtual, LoadPort) }
+
+func (b *daemonBalancer) words() <-chan word { return b.said }
+
+func (b *daemonBalancer) log() string { return b.errs.text() }
+
+func (b *daemonBalancer) drain(ctx context.Context, server string) error {
+	return b.do(ctx, nil, "service", "drain", service, at(server), "--wait")
+}
+
+func (b *daemonBalancer) enable(ctx context.Context, server string) error {
+	return b.do(ctx, nil, "service", "enable", service, at(server))
+}
+
+// close ends the daemon as its user does, who wants everything gone.
+func (b *daemonBalancer) close() error {
+	if b.events != nil {
+		_ = b.events.Kill() // its exit status says only that we killed it
+	}
+	if b.daemon == nil {
+		return nil
+	}
+	if err := b.daemon.Cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-b.daemon.Done():
+	case <-time.After(patience):
+		return errors.Join(fmt.Errorf("the daemon did not end for %s", patience), b.daemon.Kill())
+	}
+	if err := b.daemon.Ended(); err != nil {
+		return fmt.Errorf("the daemon ended: %w: %s", err, b.log())
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+
+	"fairlead/internal/escape"
+)
+
+// WireGuard is a WireGuard link that carries an overlay. Each host's pair of keys
+// follows from the secret in KeyFile, which all hosts share, and from the
+// host's address: so each knows the others' public keys. No key is ever part of
+// a plan.
+type WireGuard struct {
+	Name    string
+	KeyFile string
+	// Local is the host's address as the other hosts know it.
+	Local netip.Addr
+	// Port is the UDP port that it listens on.
+	Port uint16
+	MTU  int
+	// Owner completes the alias: the network's name.
+	Owner string
+	// IPv6 is the link's mode.
+	IPv6 IPv6
+}
+
+// Ends implements linker.
+func (c WireGuard) Ends() []string { return []string{end("", c.Name)} }
+
+// adjusts implements linker: all of it can be changed on a living link.
+func (c WireGuard) adjusts(old Object) bool { _, ok := old.(WireGuard); return ok }
+
+// Alias returns the link's mark.
+func (c WireGuard) Alias() string { return Mark + ":" + c.Owner }
+
+// Key implements Object. It is that of any link of the name.
+func (c WireGuard) Key() string { return Link{Name: c.Name}.Key() }
+
+// Add implements Object.
+func (c WireGuard) Add() []string {
+	return append([]string{fmt.Sprintf("ip link add %s mtu %d type wireguard", escape.Shell(c.Name), c.MTU)}, c.set()...)
+}
+
+// set returns the commands that a new link and an adjusted one have in common.
+func (c WireGuard) set() []string {
+	return append(writeSettings(c.settings()),
+		fmt.Sprintf("wg set %s listen-port %d private-key <(private key of %s by %s)", escape.Shell(c.Name), c.Port, c.Local, escape.Shell(c.KeyFile)),
+		fmt.Sprintf("ip link set %s alias %s mtu %d up", escape.Shell(c.Name), escape.Shell(c.Alias()), c.MTU))
+}
+
+// change returns the commands that bring the link from another state.
+func (c WireGuard) change(old Object) []string {
+	if c.adjusts(old) {
+		return c.set()
+	}
+	return append(old.Del(), c.Add()...)
+}
+
+// Del implements Object.
+func (c WireGuard) Del() []string { return []string{"ip link del " + escape.Shell(c.Name)} }
+
+// WireGuardPeer is another host that a WireGuard link speaks to.
+type WireGuardPeer struct {
+	Link    string
+	KeyFile string
+	// Endpoint is the host's address and port on the underlay.
+	Endpoint netip.AddrPort
+	// Inner is the host's address within.
+	Inner netip.Addr
+}
+
+// Key implements Object.
+func (p WireGuardPeer) Key() string { return "wireguard peer " + p.Link + " " + p.Inner.String() }
+
+// Add implements Object.
+func (p WireGuardPeer) Add() []string {
+	return []string{fmt.Sprintf("wg set %s endpoint %s allowed-ips %s", p.peer(), p.Endpoint, netip.PrefixFrom(p.Inner, p.Inner.BitLen()))}
+}
+
+// Del implements Object.
+func (p WireGuardPeer) Del() []string { return []string{"wg set " + p.peer() + " remove"} }
+
+func (p WireGuardPeer) peer() string {
+	return fmt.Sprintf("%s peer $(public key of %s by %s)", escape.Shell(p.Link), p.Endpoint.Addr(), escape.Shell(p.KeyFile))
+}
+
+func (p WireGuardPeer) base() string { return end("", p.Link) }

@@ -1,0 +1,187 @@
+package proxy
+
+import "golang.org/x/sys/unix"
+
+// half is one direction of a connection.
+type half struct {
+	pipe     pipe
+	buffered int // bytes in the pipe
+	// readable and writable hold from an edge until EAGAIN.
+	readable, writable bool
+	// ending says that the source may have hung up already: no further edge
+	// will come, so it is read until it says so.
+	ending bool
+	// eof: the source sent FIN. done: we passed it on.
+	eof, done bool
+	piped     bool
+	full      uint8 // transfers in a row that filled the buffer
+	small     uint8 // transfers in a row that did not deserve a pipe
+}
+
+type moveResult int
+
+const (
+	moveIdle   moveResult = iota // nothing more to do until an edge
+	moveMore                     // its turn is over, its work is not
+	moveBroken                   // one of the peers is gone
+)
+
+const (
+	// turnBytes bounds what a way moves before others have their turn.
+	turnBytes = 1 << 20
+	// bulkAfter full buffers in a row earn a pipe.
+	bulkAfter = 2
+	// quietAfter spliced transfers below quietBytes in a row lose it.
+	quietAfter, quietBytes = 32, 4 << 10
+)
+
+// move forwards from c.fd[d] to the other side.
+func (c *conn) move(w *worker, d direction) moveResult {
+	p := &c.half[d]
+	for moved := 0; moved < turnBytes; {
+		if p.buffered > 0 {
+			if !p.writable {
+				return moveIdle
+			}
+			n, e := p.drain(c.fd[1-d])
+			w.moved(c.group, d, n)
+			moved += n
+			if e == unix.EAGAIN {
+				p.writable = false
+				return moveIdle
+			}
+			if e != 0 {
+				return moveBroken
+			}
+			continue
+		}
+		if p.eof {
+			c.finish(d)
+			return moveIdle
+		}
+		if !p.readable || !p.writable {
+			return moveIdle
+		}
+		n, e := c.take(w, d)
+		moved += n
+		if e == unix.EAGAIN {
+			p.readable = false
+			return moveIdle
+		}
+		if e != 0 {
+			return moveBroken
+		}
+	}
+	return moveMore
+}
+
+// finish passes the end of the stream on. When the other way has ended too,
+// closing the socket says it as well.
+func (c *conn) finish(d direction) {
+	if c.half[d].done {
+		return
+	}
+	c.half[d].done = true
+	if !c.half[1-d].done {
+		shutdownWrite(c.fd[1-d])
+	}
+}
+
+// take reads once from the source: into the pipe, or through the buffer to
+// the other side. It returns the bytes that reached the other side, and why
+// reading stopped.
+func (c *conn) take(w *worker, d direction) (int, unix.Errno) {
+	p := &c.half[d]
+	if p.piped && p.small >= quietAfter {
+		p.release(w)
+	}
+	if p.piped {
+		return 0, p.fill(c.fd[d])
+	}
+	return c.carry(w, d)
+}
+
+// fill splices from the source into the empty pipe.
+func (p *half) fill(from int) unix.Errno {
+	n, e := splice(from, p.pipe.write, pipeSize)
+	if e != 0 {
+		return e
+	}
+	p.buffered, p.eof = n, n == 0
+	if p.small++; n >= quietBytes {
+		p.small = 0
+	}
+	return 0
+}
+
+// drain splices from the pipe to the other side.
+func (p *half) drain(to int) (int, unix.Errno) {
+	n, e := splice(p.pipe.read, to, p.buffered)
+	if e != 0 {
+		return 0, e
+	}
+	p.buffered -= n
+	return n, 0
+}
+
+// carry moves one buffer. What the other side does not take waits in a pipe.
+func (c *conn) carry(w *worker, d direction) (int, unix.Errno) {
+	p := &c.half[d]
+	n, e := receive(c.fd[d], w.buffer)
+	if e != 0 {
+		return 0, e
+	}
+	if n == 0 {
+		p.eof = true
+		return 0, 0
+	}
+	if p.full++; n < len(w.buffer) {
+		p.full = 0
+		p.readable = p.ending
+	}
+	sent, e := send(c.fd[1-d], w.buffer[:n])
+	if e == unix.EAGAIN {
+		sent, e = 0, 0
+	}
+	if e != 0 {
+		return 0, e
+	}
+	w.moved(c.group, d, sent)
+	if sent < n {
+		return sent, p.keep(w, w.buffer[sent:n])
+	}
+	if p.full >= bulkAfter {
+		// Without a pipe (out of files) the buffer does as well.
+		c.bulky = p.keep(w, nil) == 0
+		p.full = 0
+	}
+	return sent, 0
+}
+
+// keep takes a pipe, and into it what could not be sent. A pipe holds at
+// least a buffer, so the write is never short.
+func (p *half) keep(w *worker, rest []byte) unix.Errno {
+	var e unix.Errno
+	if p.pipe, e = w.pipes.get(); e != 0 {
+		return e
+	}
+	p.piped, p.full, p.small = true, 0, 0
+	w.counts.bulk.Add(1)
+	if len(rest) == 0 {
+		return 0
+	}
+	if _, err := unix.Write(p.pipe.write, rest); err != nil {
+		return err.(unix.Errno)
+	}
+	p.buffered, p.writable = len(rest), false
+	return 0
+}
+
+// release gives the pipe back.
+func (p *half) release(w *worker) {
+	if p.piped {
+		w.pipes.put(p.pipe, p.buffered)
+		w.counts.bulk.Add(-1)
+		p.piped = false
+	}
+}

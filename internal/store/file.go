@@ -115,6 +115,9 @@ func (f *File) open(at Places) error {
 	if err != nil {
 		return err
 	}
+	if err := errors.Join(f.lasting.migrate(), f.boot.migrate()); err != nil {
+		return err
+	}
 	f.declare()
 	if err := errors.Join(f.lasting.read(), f.boot.read()); err != nil {
 		return err

@@ -38,9 +38,17 @@ func (t *table[T]) read(tx *bbolt.Tx) error {
 	if b == nil {
 		return nil
 	}
+	stored, err := readFormat(tx)
+	if err != nil {
+		return err
+	}
 	return b.ForEach(func(key, text []byte) error {
 		var v T
-		if err := json.Unmarshal(text, &v); err != nil {
+		text, err := upgrade(string(t.bucket), text, stored)
+		if err == nil {
+			err = json.Unmarshal(text, &v)
+		}
+		if err != nil {
 			return fmt.Errorf("%s %s: %w", t.bucket, key, err)
 		}
 		t.rows[string(key)] = v

@@ -1,0 +1,114 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"go.etcd.io/bbolt"
+)
+
+// format is the version of what the databases hold. A database without a
+// version has format 1.
+const format = 2
+
+// keysOfFormat1 maps JSON keys of format 1 to those of format 2, in the values
+// of every bucket but "notes".
+var keysOfFormat1 = map[string]string{
+	"answers": "sourceNAT", "handed": "hostInterface", "late": "needsRestart", "own": "private", "unlisted": "unpublished",
+}
+
+var metaBucket, formatKey = []byte("meta"), []byte("format")
+
+// readFormat returns the format of the database.
+func readFormat(tx *bbolt.Tx) (int, error) {
+	b := tx.Bucket(metaBucket)
+	if b == nil || b.Get(formatKey) == nil {
+		return 1, nil
+	}
+	stored, err := strconv.Atoi(string(b.Get(formatKey)))
+	if err != nil {
+		return 0, fmt.Errorf("read format: %w", err)
+	}
+	if stored > format {
+		return 0, fmt.Errorf("format %d is newer than this program's %d: run the fairlead that wrote it, or a newer one", stored, format)
+	}
+	return stored, nil
+}
+
+// migrate rewrites the database in today's format, in one transaction.
+func (d *database) migrate() error {
+	err := d.db.Update(func(tx *bbolt.Tx) error {
+		stored, err := readFormat(tx)
+		if err != nil {
+			return err
+		}
+		if stored < format {
+			err = tx.ForEach(func(name []byte, b *bbolt.Bucket) error { return migrateBucket(string(name), b, stored) })
+		}
+		if err != nil {
+			return err
+		}
+		meta, err := tx.CreateBucketIfNotExists(metaBucket)
+		if err != nil {
+			return err
+		}
+		return meta.Put(formatKey, []byte(strconv.Itoa(format)))
+	})
+	if err != nil {
+		return fmt.Errorf("open store %s: %w", d.db.Path(), err)
+	}
+	return nil
+}
+
+func migrateBucket(name string, b *bbolt.Bucket, stored int) error {
+	if name == string(metaBucket) {
+		return nil
+	}
+	values := map[string][]byte{}
+	err := b.ForEach(func(key, text []byte) (err error) {
+		values[string(key)], err = upgrade(name, text, stored)
+		return err
+	})
+	for key, text := range values {
+		if err == nil {
+			err = b.Put([]byte(key), text)
+		}
+	}
+	return err
+}
+
+// upgrade returns a value of the bucket, stored in that format, in today's.
+func upgrade(bucket string, text []byte, stored int) ([]byte, error) {
+	if stored >= format || bucket == "notes" {
+		return text, nil
+	}
+	var value any
+	d := json.NewDecoder(strings.NewReader(string(text)))
+	d.UseNumber()
+	if err := d.Decode(&value); err != nil {
+		return nil, fmt.Errorf("%s: %w", bucket, err)
+	}
+	return json.Marshal(renameKeys(value, keysOfFormat1))
+}
+
+// renameKeys renames the keys of objects at every depth.
+func renameKeys(value any, names map[string]string) any {
+	switch value := value.(type) {
+	case map[string]any:
+		renamed := make(map[string]any, len(value))
+		for key, v := range value {
+			if name, ok := names[key]; ok {
+				key = name
+			}
+			renamed[key] = renameKeys(v, names)
+		}
+		return renamed
+	case []any:
+		for i := range value {
+			value[i] = renameKeys(value[i], names)
+		}
+	}
+	return value
+}

@@ -1,0 +1,145 @@
+package store_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"fairlead/internal/model"
+	"fairlead/internal/store"
+
+	"go.etcd.io/bbolt"
+)
+
+// oldDatabases writes what the last program of format 1 had stored: testdata
+// lists bucket, key and value of each of its entries. Two entries more hold the
+// keys that only a container engine's attachments have.
+func oldDatabases(t *testing.T) store.Places {
+	t.Helper()
+	at := places(t)
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := "attachments\tdocker-1\t{\"name\":\"docker-1\",\"network\":\"web\",\"handed\":\"fv-1\"}\n" +
+		"attachments\tdocker-2\t{\"name\":\"docker-2\",\"network\":\"none\",\"cgroup\":\"/sys/fs/cgroup/web\",\"unlisted\":\"deny\",\"late\":true}\n"
+	for path, more := range map[string]string{filepath.Join(at.State, "fairlead.db"): "", filepath.Join(at.Run, "boot.db"): engine} {
+		name := "format1-" + strings.TrimSuffix(filepath.Base(path), ".db") + ".txt"
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries := string(text) + more
+		writeEntries(t, path, strings.ReplaceAll(entries, "88bee996-3715-4191-93ea-768e38f11faa", strings.TrimSpace(string(boot))))
+	}
+	return at
+}
+
+func writeEntries(t *testing.T, path, entries string) {
+	t.Helper()
+	inDatabase(t, path, func(tx *bbolt.Tx) error {
+		for entry := range strings.Lines(entries) {
+			field := strings.Split(strings.TrimSuffix(entry, "\n"), "\t")
+			b, err := tx.CreateBucketIfNotExists([]byte(field[0]))
+			if err != nil {
+				return err
+			}
+			if err := b.Put([]byte(field[1]), []byte(field[2])); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func inDatabase(t *testing.T, path string, do func(*bbolt.Tx) error) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Update(do); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func attachmentOf(t *testing.T, d model.Desired, name string) model.Attachment {
+	t.Helper()
+	for _, a := range d.Attachments {
+		if a.Name == name {
+			return a
+		}
+	}
+	t.Fatalf("no attachment %s in %+v", name, d.Attachments)
+	return model.Attachment{}
+}
+
+// TestFormat1IsMigrated opens databases of format 1: every value keeps its
+// meaning, also after the next start and for a reader that writes nothing.
+func TestFormat1IsMigrated(t *testing.T) {
+	at := oldDatabases(t)
+	read, err := store.ReadDesired(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := open(t, at)
+	for range 2 {
+		d, err := f.Desired()
+		if err != nil || !reflect.DeepEqual(d, read) {
+			t.Fatalf("desired state: %+v, %v, want as read without writing: %+v", d, err, read)
+		}
+		if len(d.Networks) != 3 || len(d.Attachments) != 5 || len(d.Publishes) != 4 || len(d.Services) != 1 {
+			t.Errorf("desired state: %+v", d)
+		}
+		if a := attachmentOf(t, d, "dev"); !a.Private || !a.Keep {
+			t.Errorf("attachment of a private network: %+v", a)
+		}
+		if a := attachmentOf(t, d, "docker-1"); a.HostInterface != "fv-1" {
+			t.Errorf("attachment whose link an engine moves: %+v", a)
+		}
+		if a := attachmentOf(t, d, "docker-2"); a.Unpublished != model.UnpublishedDeny || !a.NeedsRestart {
+			t.Errorf("workload: %+v", a)
+		}
+		r, err := f.Load()
+		if err != nil || len(r.Devices) != 1 || len(r.Settings) != 5 || len(r.Leases) != 3 {
+			t.Errorf("record: %+v, %v", r, err)
+		}
+		for _, services := range [][]model.VirtualService{d.Services, r.Desired.Services} {
+			if len(services) != 1 || services[0].SourceNAT != model.SourceNATMasqueraded {
+				t.Errorf("services: %+v", services)
+			}
+		}
+		f = again(t, f, at)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestANewerFormatIsRefused leaves what a newer program has stored as it is.
+func TestANewerFormatIsRefused(t *testing.T) {
+	at := places(t)
+	if err := open(t, at).Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(at.State, "fairlead.db")
+	writeEntries(t, path, "meta\tformat\t3\nnetworks\tweb\t{\"newer\":1}\n")
+	for name, try := range map[string]func() error{
+		"open": func() error { _, err := store.OpenFile(at); return err },
+		"read": func() error { _, err := store.ReadDesired(at); return err },
+	} {
+		if err := try(); err == nil || !strings.Contains(err.Error(), "format 3 is newer than this program's 2") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	inDatabase(t, path, func(tx *bbolt.Tx) error {
+		if text := string(tx.Bucket([]byte("networks")).Get([]byte("web"))); text != `{"newer":1}` {
+			return fmt.Errorf("the value is now %s", text)
+		}
+		return nil
+	})
+}

@@ -5,14 +5,15 @@ import (
 	"path/filepath"
 )
 
-// Freeze holds what is in a cgroup, and whatever comes into it.
+// Freeze stops all processes in the cgroup, and those that join it later, until
+// Thaw. It returns without waiting until they are frozen.
 func Freeze(path string) error { return freeze(path, "1") }
 
-// Thaw lets what is in a cgroup go on.
+// Thaw lets the processes of a frozen cgroup continue.
 func Thaw(path string) error { return freeze(path, "0") }
 
 func freeze(path, word string) error {
-	// Not os.WriteFile, which makes a file: the cgroup may have gone.
+	// os.WriteFile would create the file if the cgroup no longer exists.
 	f, err := os.OpenFile(filepath.Join(path, "cgroup.freeze"), os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -22,7 +23,8 @@ func freeze(path, word string) error {
 	return err
 }
 
-// Populated reports whether there are processes in a cgroup itself.
+// Populated reports whether the cgroup has processes. Processes of its child
+// cgroups do not count.
 func Populated(path string) (bool, error) {
 	pids, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
 	return len(pids) > 0, err

@@ -10,21 +10,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killFile is of Linux 5.14.
+// killFile exists since Linux 5.14.
 const killFile = "cgroup.kill"
 
-// Group is a cgroup that this process has made. The lock on its directory says
-// that the process runs: a group that is not locked is abandoned.
+// Group is a cgroup that this process has created. The process holds a lock on
+// the directory: a group without a lock was abandoned by a process that ended.
 type Group struct {
-	// Path is the directory, Dir the same directory opened.
+	// Path is the cgroup's directory.
 	Path string
-	Dir  *os.File
+	// Dir is the same directory, open and locked.
+	Dir *os.File
 }
 
-// New makes a cgroup directly below the root, so that none is in another's, and
-// first removes abandoned ones whose names have the same prefix. It returns
-// ErrNone if no cgroup v2 is mounted, and an error before Linux 5.14. The root is locked meanwhile, so that
-// another process does not take a group that is not yet locked for abandoned.
+// New creates a cgroup directly below the root, so that it is never inside
+// another process's group. Before that, it removes abandoned groups whose names
+// start with prefix, and kills their processes. New locks the root while it
+// runs, so that no other process treats a group that is not locked yet as
+// abandoned. It returns ErrNone if no cgroup v2 is mounted, and an error before
+// Linux 5.14.
 func New(prefix string) (*Group, error) {
 	path, err := Root()
 	if err != nil {
@@ -38,13 +41,13 @@ func New(prefix string) (*Group, error) {
 	if err := unix.Flock(int(root.Fd()), unix.LOCK_EX); err != nil {
 		return nil, fmt.Errorf("lock cgroup root: %w", err)
 	}
-	if err := sweep(root, prefix); err != nil {
+	if err := removeAbandoned(root, prefix); err != nil {
 		return nil, err
 	}
-	// In another PID namespace there may be one with our process id.
+	// A process in another PID namespace may have the same process id.
 	g := &Group{}
 	if g.Path, err = os.MkdirTemp(path, fmt.Sprint(prefix, os.Getpid(), "-")); err != nil {
-		return nil, fmt.Errorf("make cgroup (root is needed): %w", err)
+		return nil, fmt.Errorf("create cgroup (root is needed): %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(g.Path, killFile)); err != nil {
 		return nil, errors.Join(fmt.Errorf("kill cgroups: %w: Linux 5.14 or newer is needed", err), os.Remove(g.Path))
@@ -55,8 +58,8 @@ func New(prefix string) (*Group, error) {
 	return g, nil
 }
 
-// lock opens and locks a directory. The error is unix.EWOULDBLOCK when its
-// owner lives.
+// lock opens and locks a directory. It returns unix.EWOULDBLOCK if the process
+// that owns the group still runs.
 func lock(path string) (*os.File, error) {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -69,9 +72,9 @@ func lock(path string) (*os.File, error) {
 	return dir, nil
 }
 
-// sweep removes the cgroups of owners that were killed, with all that still
-// runs in them.
-func sweep(root *os.File, prefix string) error {
+// removeAbandoned kills the processes of the groups whose owners ended, and
+// removes the groups.
+func removeAbandoned(root *os.File, prefix string) error {
 	entries, err := os.ReadDir(root.Name())
 	if err != nil {
 		return fmt.Errorf("list cgroups: %w", err)
@@ -90,7 +93,7 @@ func sweep(root *os.File, prefix string) error {
 			errs = append(errs, err)
 			continue
 		}
-		if err := remove(path); !errors.Is(err, os.ErrNotExist) { // its owner was just removing it
+		if err := remove(path); !errors.Is(err, os.ErrNotExist) { // its owner may have removed it meanwhile
 			errs = append(errs, err)
 		}
 		errs = append(errs, dir.Close())
@@ -98,18 +101,19 @@ func sweep(root *os.File, prefix string) error {
 	return errors.Join(errs...)
 }
 
-// Kill kills all processes in the cgroup and below it. It does not wait for their
-// end.
+// Kill kills all processes in the cgroup and in its child cgroups. It does not
+// wait until they have ended.
 func (g *Group) Kill() error { return kill(g.Path) }
 
-// Close kills what still runs in the cgroup, waits for its end and removes the
-// cgroup.
+// Close kills all processes in the cgroup and in its child cgroups, waits until
+// they have ended, and removes the cgroups.
 func (g *Group) Close() error { return errors.Join(remove(g.Path), g.Dir.Close()) }
 
-// remove ends what runs in a cgroup and below it, and removes it.
+// remove kills the processes in a cgroup and its child cgroups, and removes
+// the cgroups.
 func remove(path string) error {
-	if err := empty(path); err != nil {
-		return fmt.Errorf("end the processes in %s: %w", path, err)
+	if err := killAndWait(path); err != nil {
+		return fmt.Errorf("kill the processes in %s: %w", path, err)
 	}
 	var below []string
 	err := filepath.WalkDir(path, func(path string, e os.DirEntry, err error) error {
@@ -131,9 +135,9 @@ func kill(path string) error {
 	return os.WriteFile(filepath.Join(path, killFile), []byte("1"), 0)
 }
 
-// empty kills the processes and waits for their end, which the kernel reports
-// in cgroup.events.
-func empty(path string) error {
+// killAndWait kills the processes and waits until they have ended, which the
+// kernel reports in cgroup.events.
+func killAndWait(path string) error {
 	events, err := os.Open(filepath.Join(path, "cgroup.events"))
 	if err != nil {
 		return err

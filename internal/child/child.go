@@ -1,6 +1,6 @@
-// Package child starts processes that cannot stray: each runs in a chosen
-// network namespace and cgroup, and is killed when we die unless it is meant
-// to outlive us. It does not know what they do.
+// Package child starts child processes in a given network namespace and
+// cgroup. The kernel kills a child when this process dies, unless the child is
+// meant to outlive it.
 package child
 
 import (
@@ -15,15 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Role is the environment variable that tells a re-executed binary what to be.
+// Role is the environment variable that selects the role of a re-executed
+// binary; see Dispatch.
 const Role = "FAIRLEAD_ROLE"
 
 // Roles maps a role's name to its main function, which returns an exit code.
 type Roles map[string]func() int
 
-// Dispatch runs the role that the environment names and exits with its code;
-// without one it returns. main and every TestMain that starts children call
-// it first.
+// Dispatch runs the role that the environment variable Role names, and exits
+// with its exit code, or with 2 if the role is unknown. It returns if the
+// variable is not set. main, and every TestMain whose tests start children,
+// must call it first.
 func Dispatch(roles Roles) {
 	name := os.Getenv(Role)
 	if name == "" {
@@ -37,7 +39,7 @@ func Dispatch(roles Roles) {
 	os.Exit(role())
 }
 
-// Self returns a command that re-executes this binary in a role.
+// Self returns a command that re-executes this binary in the role.
 func Self(role string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args[0] = "fairlead-" + role
@@ -45,17 +47,19 @@ func Self(role string) *exec.Cmd {
 	return cmd
 }
 
-// Place says where a child runs.
+// Place is where a child runs.
 type Place struct {
-	// Netns is an open network namespace; nil means ours.
+	// Netns is an open network namespace. If nil, the child stays in the
+	// namespace of this process.
 	Netns *os.File
-	// Cgroup is an open cgroup v2 directory; nil means ours.
+	// Cgroup is an open cgroup v2 directory. If nil, the child stays in the
+	// cgroup of this process.
 	Cgroup *os.File
-	// Contained gives the child PID, mount, UTS and IPC namespaces of its
-	// own, as a container engine does.
+	// Contained gives the child new PID, mount, UTS and IPC namespaces, as a
+	// container engine does.
 	Contained bool
-	// Outlives gives the child a session of its own and lets it live on when
-	// we die.
+	// Outlives gives the child a new session and lets it continue when this
+	// process dies.
 	Outlives bool
 }
 
@@ -67,10 +71,10 @@ type Process struct {
 	err  error
 }
 
-// Start runs cmd in its place. Unless it outlives us, the kernel kills the
-// child when this process dies, however it dies: the thread that forked it
-// stays parked until the child ends, because PR_SET_PDEATHSIG watches that
-// thread.
+// Start runs cmd in the place, and kills it when ctx ends. Unless at.Outlives
+// is set, the kernel also kills the child when this process dies for any
+// reason (PR_SET_PDEATHSIG). The kernel sends that signal when the thread that
+// forked the child ends, so that thread waits until the child has ended.
 func Start(ctx context.Context, cmd *exec.Cmd, at Place) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -97,9 +101,10 @@ func Start(ctx context.Context, cmd *exec.Cmd, at Place) (*Process, error) {
 	return p, nil
 }
 
-// run owns one OS thread for the child's whole life and never unlocks it, so
-// that the thread, which may be in a foreign namespace, ends with it. Our first
-// thread cannot end, so it is held until another is taken.
+// run locks one OS thread for the child's whole life and never unlocks it, so
+// that the thread, which may be in another namespace, ends with the goroutine.
+// The process's first thread cannot end: if run is on it, run keeps it locked
+// until another thread has started the child.
 func (p *Process) run(at Place, started chan<- error) {
 	runtime.LockOSThread()
 	if unix.Gettid() == unix.Getpid() {
@@ -129,8 +134,8 @@ func (p *Process) Wait() error {
 	return p.err
 }
 
-// Ended waits as Wait does, but returns nil if the context that the child was
-// started with has ended: then the child was killed on purpose.
+// Ended waits as Wait does, but returns nil if the context passed to Start has
+// ended: then Start killed the child on purpose.
 func (p *Process) Ended() error {
 	err := p.Wait()
 	if p.ctx.Err() != nil {
@@ -139,10 +144,11 @@ func (p *Process) Ended() error {
 	return err
 }
 
-// Done is closed when the child has ended.
+// Done returns a channel that is closed when the child has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Kill ends the child at once and waits for it.
+// Kill kills the child (SIGKILL) and waits until it has ended. It returns nil
+// if the child had already ended.
 func (p *Process) Kill() error {
 	err := p.Cmd.Process.Kill()
 	<-p.done

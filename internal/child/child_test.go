@@ -10,23 +10,24 @@ import (
 	"testing"
 )
 
-// firstThread is what became of the process's first thread in TestMain, whose
-// goroutine runs on it, and what it starts does, too.
-var firstThread error
+// errFirstThread is an error if a child's start changed the namespace of the
+// process's first thread. It is set in TestMain, whose goroutine runs on that
+// thread.
+var errFirstThread error
 
 func TestMain(m *testing.M) {
-	firstThread = startElsewhere()
+	errFirstThread = startInOtherNetns()
 	os.Exit(m.Run())
 }
 
-// startElsewhere starts a child in another network namespace, and reports an
-// error if our first thread has gone there.
-func startElsewhere() error {
+// startInOtherNetns starts children in another network namespace, and returns
+// an error if this process's first thread has entered it.
+func startInOtherNetns() error {
 	before, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
 		return err
 	}
-	holder := exec.Command("cat") // its namespace is the other one
+	holder := exec.Command("cat") // keeps the other namespace open
 	holder.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	in, err := holder.StdinPipe()
 	if err == nil {
@@ -51,15 +52,16 @@ func startElsewhere() error {
 	}
 	after, err := os.Readlink("/proc/self/ns/net")
 	if err == nil && after != before {
-		err = fmt.Errorf("the first thread has gone from %s to %s", before, after)
+		err = fmt.Errorf("the first thread moved from %s to %s", before, after)
 	}
 	return errors.Join(err, in.Close(), holder.Wait())
 }
 
-// TestFirstThreadStays: the thread that the process began with never ends, so
-// in a child's namespace it would keep that alive as long as we live.
-func TestFirstThreadStays(t *testing.T) {
-	if firstThread != nil {
-		t.Error(firstThread)
+// TestFirstThreadStaysInItsNetns: the first thread of a process never ends. If
+// it entered a child's namespace, it would keep that namespace alive until the
+// process ends.
+func TestFirstThreadStaysInItsNetns(t *testing.T) {
+	if errFirstThread != nil {
+		t.Error(errFirstThread)
 	}
 }

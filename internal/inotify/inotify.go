@@ -1,5 +1,5 @@
-// Package inotify reads what the kernel's inotify tells (inotify(7)). It
-// watches nothing itself.
+// Package inotify parses the events of the kernel's inotify (inotify(7)). It
+// adds no watches itself.
 package inotify
 
 import (
@@ -9,19 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Event is something that has happened in a watched directory.
+// Event is one event of a watched directory.
 type Event struct {
-	// Watch is the number that inotify_add_watch has returned, -1 where events
-	// were lost (IN_Q_OVERFLOW).
+	// Watch is the watch descriptor that inotify_add_watch returned, or -1 if
+	// the kernel dropped events (IN_Q_OVERFLOW).
 	Watch int
-	// Mask is of IN_CREATE and so on.
+	// Mask is a set of IN_* bits, e.g. IN_CREATE.
 	Mask uint32
-	// Name is that of the file; empty for the directory itself.
+	// Name is the name of the file. It is empty for the directory itself.
 	Name string
 }
 
-// Events are those of one read. What is not whole is left out: a read never
-// ends within an event.
+// Events returns the events of one read of an inotify file descriptor. It
+// ignores an incomplete event at the end: a read returns whole events only.
 func Events(read []byte) (all []Event) {
 	for len(read) >= unix.SizeofInotifyEvent {
 		end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(read[12:]))

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestEventsOfADirectory(t *testing.T) {
+func TestEventsOfDirectory(t *testing.T) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestEventsOfADirectory(t *testing.T) {
 	}
 	for cut := range n {
 		if got := Events(read[:cut]); len(got) >= len(want) {
-			t.Errorf("%d of %d bytes hold %d events", cut, n, len(got))
+			t.Errorf("%d of %d bytes give %d events", cut, n, len(got))
 		}
 	}
 }

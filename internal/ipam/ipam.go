@@ -1,5 +1,5 @@
-// Package ipam leases addresses of a network's subnets to endpoints. Leases
-// are values; whoever holds them keeps them.
+// Package ipam leases addresses of a network's subnets to endpoints. It keeps
+// no state: the caller stores the leases and passes them to the next call.
 package ipam
 
 import (
@@ -11,16 +11,18 @@ import (
 	"fairlead/internal/model"
 )
 
-// Leases maps an endpoint's name to its addresses.
+// Leases maps the name of each endpoint to its addresses.
 type Leases map[string][]netip.Addr
 
-// Assign returns a copy of the state in which every endpoint of a network
-// with subnets has an address of each family, and the leases that follow. An
-// address that the state asks for is kept; then an earlier lease, while it
-// still fits; then the lowest free address.
+// Assign returns a copy of the state in which every endpoint of a network with
+// subnets has one address per subnet, and the new leases. For each endpoint
+// Assign uses the first of these that is possible: the addresses that the state
+// requests, the current lease if it is still valid, the lowest free address.
+// Assign returns an error if a requested address is reserved for the host or a
+// gateway, or if a subnet has no free address. It does not change its arguments.
 func Assign(s model.State, current Leases) (model.State, Leases, error) {
-	kept := kept(s)
-	taken := maps.Clone(kept)
+	reserved := reserved(s)
+	taken := maps.Clone(reserved)
 	for _, e := range s.Endpoints {
 		for _, a := range e.Addresses {
 			taken[a] = true
@@ -29,8 +31,8 @@ func Assign(s model.State, current Leases) (model.State, Leases, error) {
 	out := s
 	out.Endpoints = make([]model.Endpoint, len(s.Endpoints))
 	leases := Leases{}
-	// Held leases go first, so that a new endpoint never takes the address
-	// of one that stands behind it in the state.
+	// Endpoints with a current lease come first, so that a new endpoint never
+	// gets the address of an endpoint that is later in the state.
 	for _, renew := range []bool{true, false} {
 		for i, e := range s.Endpoints {
 			n, _ := s.Network(e.Network)
@@ -38,8 +40,8 @@ func Assign(s model.State, current Leases) (model.State, Leases, error) {
 				continue
 			}
 			addrs, err := lease(n, e, current[e.Name], taken)
-			if i := slices.IndexFunc(addrs, func(a netip.Addr) bool { return kept[a] }); i >= 0 {
-				err = fmt.Errorf("address %s is the host's or the gateway's: ask for another", addrs[i])
+			if i := slices.IndexFunc(addrs, func(a netip.Addr) bool { return reserved[a] }); i >= 0 {
+				err = fmt.Errorf("address %s is reserved for the host or the gateway: request another address", addrs[i])
 			}
 			if err != nil {
 				return s, nil, fmt.Errorf("lease address for endpoint %s: %w", e.Name, err)
@@ -52,34 +54,35 @@ func Assign(s model.State, current Leases) (model.State, Leases, error) {
 	return out, leases, nil
 }
 
-// kept returns every address that no endpoint may have: the host's and the
-// gateways'.
-func kept(s model.State) map[netip.Addr]bool {
-	kept := map[netip.Addr]bool{}
+// reserved returns every address that no endpoint may have: the addresses of
+// the host and of the gateways.
+func reserved(s model.State) map[netip.Addr]bool {
+	addrs := map[netip.Addr]bool{}
 	for _, n := range s.Networks {
 		for _, sub := range n.Subnets {
-			kept[sub.HostAddress()] = true
-			kept[sub.GatewayAddress()] = true
+			addrs[sub.HostAddress()] = true
+			addrs[sub.GatewayAddress()] = true
 		}
 		for _, a := range n.ParentAddresses {
-			kept[a] = true
+			addrs[a] = true
 		}
 	}
-	return kept
+	return addrs
 }
 
+// lease returns the addresses of one endpoint and adds new ones to taken.
 func lease(n model.Network, e model.Endpoint, current []netip.Addr, taken map[netip.Addr]bool) ([]netip.Addr, error) {
 	if len(e.Addresses) > 0 {
 		return e.Addresses, nil
 	}
 	var addrs []netip.Addr
 	for _, sub := range n.Subnets {
-		a, ok := renewed(sub, current, taken)
+		a, ok := renew(sub, current, taken)
 		if !ok {
-			a, ok = lowest(sub, taken)
+			a, ok = lowestFree(sub, taken)
 		}
 		if !ok {
-			return nil, fmt.Errorf("subnet %s of network %s is full: free an endpoint or widen the range", sub.Pool(), n.Name)
+			return nil, fmt.Errorf("subnet %s of network %s is full: remove an endpoint or widen the range", sub.Pool(), n.Name)
 		}
 		taken[a] = true
 		addrs = append(addrs, a)
@@ -87,7 +90,9 @@ func lease(n model.Network, e model.Endpoint, current []netip.Addr, taken map[ne
 	return addrs, nil
 }
 
-func renewed(sub model.Subnet, current []netip.Addr, taken map[netip.Addr]bool) (netip.Addr, bool) {
+// renew returns the address of the current lease that is usable and free in
+// the subnet, if there is one.
+func renew(sub model.Subnet, current []netip.Addr, taken map[netip.Addr]bool) (netip.Addr, bool) {
 	for _, a := range current {
 		if sub.Pool().Contains(a) && !taken[a] && sub.Usable(a) {
 			return a, true
@@ -96,8 +101,8 @@ func renewed(sub model.Subnet, current []netip.Addr, taken map[netip.Addr]bool) 
 	return netip.Addr{}, false
 }
 
-// lowest returns the first free address.
-func lowest(sub model.Subnet, taken map[netip.Addr]bool) (netip.Addr, bool) {
+// lowestFree returns the lowest free address of the subnet's pool.
+func lowestFree(sub model.Subnet, taken map[netip.Addr]bool) (netip.Addr, bool) {
 	for a := sub.Pool().Addr(); sub.Pool().Contains(a); a = a.Next() {
 		if !taken[a] && sub.Usable(a) {
 			return a, true

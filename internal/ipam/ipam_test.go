@@ -10,26 +10,27 @@ import (
 	"fairlead/internal/model"
 )
 
-// state has one network of the ranges, and endpoints; "name=address" asks.
+// state returns a state with one network with the given subnets, and endpoints.
+// An endpoint written as "name=address" requests that address.
 func state(prefixes []string, endpoints ...string) model.State {
 	s := model.State{Networks: []model.Network{{Name: "net", Driver: model.DriverBridge}}}
 	for _, p := range prefixes {
 		s.Networks[0].Subnets = append(s.Networks[0].Subnets, model.Subnet{Prefix: netip.MustParsePrefix(p)})
 	}
 	for _, e := range endpoints {
-		name, asks, _ := strings.Cut(e, "=")
+		name, requested, _ := strings.Cut(e, "=")
 		ep := model.Endpoint{Name: name, Network: "net", Sandbox: "/run/netns/" + name}
-		if asks != "" {
-			ep.Addresses = []netip.Addr{netip.MustParseAddr(asks)}
+		if requested != "" {
+			ep.Addresses = []netip.Addr{netip.MustParseAddr(requested)}
 		}
 		s.Endpoints = append(s.Endpoints, ep)
 	}
 	return s
 }
 
-// within leases from a part of the subnet only; the host's own address is
-// elsewhere.
-func within(s model.State, pool string) model.State {
+// withRange restricts leases to a range of the first subnet. The host's address
+// is outside the range.
+func withRange(s model.State, pool string) model.State {
 	s.Networks[0].Subnets[0].Range = netip.MustParsePrefix(pool)
 	s.Networks[0].Subnets[0].Address = netip.MustParseAddr("10.0.0.1")
 	return s
@@ -52,21 +53,21 @@ func TestAssign(t *testing.T) {
 		inUse ipam.Leases
 		want  []string // in the order of the endpoints
 	}{
-		{"lowest first", state([]string{v4}, "a", "b"), nil, []string{"10.0.0.2", "10.0.0.3"}},
+		{"the lowest address is first", state([]string{v4}, "a", "b"), nil, []string{"10.0.0.2", "10.0.0.3"}},
 		{"both families", state([]string{v4, v6}, "a", "b"), nil, []string{"10.0.0.2 fd00::2", "10.0.0.3 fd00::3"}},
-		{"what is asked for is kept from others", state([]string{v4}, "a", "b=10.0.0.2"), nil, []string{"10.0.0.3", "10.0.0.2"}},
-		{"a lease is kept", state([]string{v4}, "a"), leases("a=10.0.0.77"), []string{"10.0.0.77"}},
-		{"a lease is kept from who stands before", state([]string{v4}, "new", "a"), leases("a=10.0.0.2"), []string{"10.0.0.3", "10.0.0.2"}},
-		{"a lease that somebody asks for is lost", state([]string{v4}, "a", "b=10.0.0.77"), leases("a=10.0.0.77"), []string{"10.0.0.2", "10.0.0.77"}},
+		{"a requested address is not leased to another endpoint", state([]string{v4}, "a", "b=10.0.0.2"), nil, []string{"10.0.0.3", "10.0.0.2"}},
+		{"a lease is renewed", state([]string{v4}, "a"), leases("a=10.0.0.77"), []string{"10.0.0.77"}},
+		{"a lease is not given to an earlier endpoint", state([]string{v4}, "new", "a"), leases("a=10.0.0.2"), []string{"10.0.0.3", "10.0.0.2"}},
+		{"a lease that another endpoint requests is lost", state([]string{v4}, "a", "b=10.0.0.77"), leases("a=10.0.0.77"), []string{"10.0.0.2", "10.0.0.77"}},
 		{"a lease outside the subnet is lost", state([]string{v4}, "a"), leases("a=10.9.0.7"), []string{"10.0.0.2"}},
-		{"a lease that is the gateway's is lost", state([]string{v4}, "a"), leases("a=10.0.0.1"), []string{"10.0.0.2"}},
-		{"a family that is new is leased", state([]string{v4, v6}, "a"), leases("a=10.0.0.9"), []string{"10.0.0.9 fd00::2"}},
-		{"a lease of who is gone is free", state([]string{v4}, "b"), leases("a=10.0.0.2"), []string{"10.0.0.2"}},
+		{"a lease of the gateway's address is lost", state([]string{v4}, "a"), leases("a=10.0.0.1"), []string{"10.0.0.2"}},
+		{"a new family is leased", state([]string{v4, v6}, "a"), leases("a=10.0.0.9"), []string{"10.0.0.9 fd00::2"}},
+		{"the lease of a removed endpoint is free", state([]string{v4}, "b"), leases("a=10.0.0.2"), []string{"10.0.0.2"}},
 		{"no subnet, no address", state(nil, "a"), nil, []string{""}},
 		{"the last address", state([]string{"10.0.0.0/29"}, "a", "b", "c", "d", "e"), nil, []string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}},
-		{"a range within the subnet", within(state([]string{v4}, "a", "b"), "10.0.0.128/25"), nil, []string{"10.0.0.128", "10.0.0.129"}},
-		{"a lease outside the range is lost", within(state([]string{v4}, "a"), "10.0.0.128/25"), leases("a=10.0.0.2"), []string{"10.0.0.128"}},
-		{"a prefix written with a host's address", state([]string{"10.0.0.9/24"}, "a"), nil, []string{"10.0.0.2"}},
+		{"a range within the subnet", withRange(state([]string{v4}, "a", "b"), "10.0.0.128/25"), nil, []string{"10.0.0.128", "10.0.0.129"}},
+		{"a lease outside the range is lost", withRange(state([]string{v4}, "a"), "10.0.0.128/25"), leases("a=10.0.0.2"), []string{"10.0.0.128"}},
+		{"a prefix written with host bits", state([]string{"10.0.0.9/24"}, "a"), nil, []string{"10.0.0.2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := slices.Clone(c.state.Endpoints)
@@ -83,13 +84,13 @@ func TestAssign(t *testing.T) {
 					t.Errorf("endpoint %s has %v, its lease %v, want %s", e.Name, words, got[e.Name], c.want[i])
 				}
 				if !slices.Equal(c.state.Endpoints[i].Addresses, before[i].Addresses) {
-					t.Error("the state that was given is changed")
+					t.Error("Assign changed the state that it was given")
 				}
 			}
 			again, _, err := ipam.Assign(c.state, got)
 			for i := range again.Endpoints {
 				if err != nil || !slices.Equal(again.Endpoints[i].Addresses, full.Endpoints[i].Addresses) {
-					t.Errorf("the second time %s moves to %v, %v", again.Endpoints[i].Name, again.Endpoints[i].Addresses, err)
+					t.Errorf("a second call moves %s to %v, %v", again.Endpoints[i].Name, again.Endpoints[i].Addresses, err)
 				}
 			}
 		})
@@ -103,16 +104,17 @@ func TestFullSubnet(t *testing.T) {
 	}
 }
 
-// TestAnAddressOfTheHostIsNotLent asks for the host's address, for the
-// gateway's and for one that the host has on the network's parent.
-func TestAnAddressOfTheHostIsNotLent(t *testing.T) {
-	for _, asked := range []string{"10.0.0.6", "10.0.0.1", "10.0.0.2"} {
-		s := state([]string{"10.0.0.0/29"}, "a="+asked)
+// TestReservedAddressIsRefused requests the host's address, the gateway's
+// address and an address that the host has on the network's parent link.
+func TestReservedAddressIsRefused(t *testing.T) {
+	for _, requested := range []string{"10.0.0.6", "10.0.0.1", "10.0.0.2"} {
+		s := state([]string{"10.0.0.0/29"}, "a="+requested)
 		s.Networks[0].ParentAddresses = []netip.Addr{netip.MustParseAddr("10.0.0.2")}
 		s.Networks[0].Subnets[0].Address = netip.MustParseAddr("10.0.0.6")
 		s.Networks[0].Subnets[0].Gateway = netip.MustParseAddr("10.0.0.1")
-		if _, _, err := ipam.Assign(s, nil); err == nil || !strings.Contains(err.Error(), "endpoint a: address "+asked+" is the host's or the gateway's") {
-			t.Errorf("%s: got %v", asked, err)
+		_, _, err := ipam.Assign(s, nil)
+		if err == nil || !strings.Contains(err.Error(), "endpoint a: address "+requested+" is reserved for the host or the gateway") {
+			t.Errorf("%s: got %v", requested, err)
 		}
 		s.Endpoints[0].Addresses = nil
 		full, _, err := ipam.Assign(s, nil)

@@ -11,11 +11,11 @@ import (
 	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
-// lockPatience is how long another process may take to let go, e.g. while it
-// ends.
-const lockPatience = time.Second
+// lockTimeout is how long to wait for another process to close the database,
+// e.g. while it ends.
+const lockTimeout = time.Second
 
-// database is a bbolt file.
+// database is a bbolt file with its tables.
 type database struct {
 	db     *bbolt.DB
 	tables []reader
@@ -24,14 +24,17 @@ type database struct {
 // reader is a table of any type.
 type reader interface{ read(*bbolt.Tx) error }
 
+// openDatabase opens or creates a database. pid is the path of the file with
+// the process id of the owner. It returns a *InUseError if another process has
+// the database open.
 func openDatabase(path, pid string, noSync bool) (*database, error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockPatience, NoSync: noSync, NoGrowSync: noSync, NoFreelistSync: true})
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout, NoSync: noSync, NoGrowSync: noSync, NoFreelistSync: true})
 	if errors.Is(err, bbolterrors.ErrTimeout) {
 		holder, _ := os.ReadFile(pid) // it may have ended just now
 		return nil, &InUseError{Path: path, PID: string(holder)}
 	}
 	if errors.Is(err, bbolterrors.ErrInvalid) || errors.Is(err, bbolterrors.ErrChecksum) || errors.Is(err, bbolterrors.ErrVersionMismatch) {
-		return nil, fmt.Errorf("open store %s: %w: put a copy of it back, or move it away to begin anew", path, err)
+		return nil, fmt.Errorf("open store %s: %w: restore a backup of the file, or move it to start with an empty store", path, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", path, err)
@@ -39,9 +42,9 @@ func openDatabase(path, pid string, noSync bool) (*database, error) {
 	return &database{db: db}, nil
 }
 
-// of empties the database unless it is of that boot, and reports whether it is
-// another: what it says of the kernel went with the boot, and a setting put
-// back by it would be a wrong one.
+// of empties the database if it is not from that boot, and reports whether it
+// did. The reboot reset what the database records about the kernel, so a
+// setting restored from it would be wrong.
 func (d *database) of(boot string) (another bool, err error) {
 	meta, key := []byte("meta"), []byte("boot")
 	err = d.db.Update(func(tx *bbolt.Tx) error {
@@ -84,7 +87,7 @@ func (d *database) read() error {
 	})
 }
 
-// write carries out changes in one transaction, none if there are none.
+// write writes the changes in one transaction. It does nothing if all are empty.
 func (d *database) write(changes ...change) error {
 	if !slices.ContainsFunc(changes, change.any) {
 		return nil

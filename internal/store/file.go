@@ -16,52 +16,55 @@ import (
 
 // Places are the directories of a File's two databases.
 type Places struct {
-	// State holds what is there after a reboot too: networks, services, and the
-	// attachments that are kept. It is written through to the disk.
+	// State is the directory of what must survive a reboot: networks, services,
+	// and attachments with Keep set. Writes are synced to the disk.
 	State string
-	// Run holds what a reboot ends: the record of the host, and attachments to
-	// sandboxes that end with it. It outlives the process, not the machine, so
-	// nobody waits for the disk.
+	// Run is the directory of what is invalid after a reboot: the record of the
+	// host, and the other attachments. It must survive the process only, so
+	// writes are not synced to the disk.
 	Run string
 }
 
-// InUseError says that another process has the databases open.
+// InUseError is the error of OpenFile and ReadDesired when another process has
+// the databases open.
 type InUseError struct {
 	Path string
-	// PID of the process, 0 where it is not known.
+	// PID is the process id of the other process. It is empty if unknown.
 	PID string
 }
 
-// Error names the holder.
+// Error implements error.
 func (e *InUseError) Error() string {
 	holder := "another process"
 	if e.PID != "" {
 		holder = "process " + e.PID
 	}
-	return fmt.Sprintf("open %s: %s holds it: stop that daemon, or give this one a --state-dir and --run-dir of its own", e.Path, holder)
+	return fmt.Sprintf("open %s: %s uses it: stop that daemon, or start this one with another --state-dir and --run-dir", e.Path, holder)
 }
 
-// File keeps the record and the wishes in files, of which one process at a
-// time is the owner. It is safe for concurrent use.
+// File saves the record and the desired state in two bbolt databases. Only one
+// process at a time can open them. It is safe for concurrent use.
 type File struct {
-	// memory holds what the databases do; mu is for those who write both.
+	// memory is a copy of what is in the databases. Writers of a database hold
+	// mu until memory is updated too.
 	memory        Memory
 	mu            sync.Mutex
 	lasting, boot *database
-	pid           string
+	// pid is the path of the file with the process id of the owner.
+	pid string
 
 	desired  recordTables
 	networks *table[model.Network]
 	services *table[model.VirtualService]
-	// Attachments and publishes are in one database or the other, as the
-	// attachment is kept or not.
+	// An attachment with Keep set and its publishes are in the database lasting,
+	// the others in boot.
 	attachments, passingAttachments *table[model.Attachment]
-	publishes, externalPublish      *table[model.Publish]
+	publishes, passingPublishes     *table[model.Publish]
 
 	lastingNotes, passingNotes *Notes
 }
 
-// recordTables are the parts of a Record.
+// recordTables are the tables of the parts of a Record.
 type recordTables struct {
 	networks  *table[model.Network]
 	endpoints *table[model.Endpoint]
@@ -80,8 +83,9 @@ type lease struct {
 	Lease    []netip.Addr
 }
 
-// OpenFile opens the databases, or makes them. The error is a *InUseError when
-// another process has them open. What is of another boot is forgotten.
+// OpenFile opens the databases, and creates them if they do not exist. It
+// deletes the contents of the database in at.Run if they are from another boot.
+// It returns a *InUseError if another process has the databases open.
 func OpenFile(at Places) (*File, error) {
 	f := &File{pid: filepath.Join(at.Run, "pid")}
 	for _, dir := range []string{at.State, at.Run} {
@@ -128,8 +132,8 @@ func (f *File) open(at Places) error {
 	return errors.Join(f.memory.Save(f.record()), f.memory.SaveDesired(f.stored()))
 }
 
-// awaitSandboxes notes that no sandbox outlives a reboot: what is at its path
-// is another.
+// awaitSandboxes removes the sandbox from every attachment that survived a
+// reboot: no sandbox survives a reboot, and what is at its path is another one.
 func (f *File) awaitSandboxes() {
 	for name, a := range f.attachments.rows {
 		a.Sandbox, a.Namespace, a.Lease = "", "", model.Lease{}
@@ -137,14 +141,14 @@ func (f *File) awaitSandboxes() {
 	}
 }
 
-// declare says what is in which database.
+// declare creates the tables, each in its database.
 func (f *File) declare() {
 	f.networks = newTable(f.lasting, "networks", networkName, model.Network.Equal)
 	f.services = newTable(f.lasting, "services", func(v model.VirtualService) string { return v.Name }, model.VirtualService.Equal)
 	f.attachments = newTable(f.lasting, "attachments", attachmentName, model.Attachment.Equal)
 	f.publishes = newTable(f.lasting, "publishes", publishKey, model.Publish.Equal)
 	f.passingAttachments = newTable(f.boot, "attachments", attachmentName, model.Attachment.Equal)
-	f.externalPublish = newTable(f.boot, "publishes", publishKey, model.Publish.Equal)
+	f.passingPublishes = newTable(f.boot, "publishes", publishKey, model.Publish.Equal)
 	f.lastingNotes, f.passingNotes = newNotes(f, f.lasting), newNotes(f, f.boot)
 	f.desired = recordTables{
 		networks:  newTable(f.boot, "desired networks", networkName, model.Network.Equal),
@@ -169,7 +173,7 @@ func publishKey(p model.Publish) string {
 	return fmt.Sprintf("%s %s %s %s", p.Endpoint, p.Proto, p.HostAddr, p.HostPorts)
 }
 
-// record puts the tables together.
+// record returns the Record that is in the tables.
 func (f *File) record() Record {
 	r := Record{
 		Desired: model.State{Networks: f.desired.networks.all(), Endpoints: f.desired.endpoints.all(), Publishes: f.desired.publishes.all(),
@@ -188,28 +192,29 @@ func (f *File) record() Record {
 	return r
 }
 
+// stored returns the desired state that is in the tables.
 func (f *File) stored() model.Desired {
-	w := model.Desired{Networks: f.networks.all(), Attachments: f.attachments.all(), Publishes: f.publishes.all(), Services: f.services.all()}
-	// An attachment that was being moved from one database to the other is in
-	// both.
+	d := model.Desired{Networks: f.networks.all(), Attachments: f.attachments.all(), Publishes: f.publishes.all(), Services: f.services.all()}
+	// If the process died while it moved an attachment from one database to the
+	// other, the attachment is in both.
 	for _, a := range f.passingAttachments.all() {
 		if _, kept := f.attachments.rows[a.Name]; !kept {
-			w.Attachments = append(w.Attachments, a)
+			d.Attachments = append(d.Attachments, a)
 		}
 	}
-	for _, p := range f.externalPublish.all() {
+	for _, p := range f.passingPublishes.all() {
 		if _, kept := f.publishes.rows[publishKey(p)]; !kept {
-			w.Publishes = append(w.Publishes, p)
+			d.Publishes = append(d.Publishes, p)
 		}
 	}
-	return w
+	return d
 }
 
-// Load returns the record last saved. Of one that an earlier process saved,
+// Load returns a copy of the record last saved. If an earlier process saved it,
 // the parts are ordered by name.
 func (f *File) Load() (Record, error) { return f.memory.Load() }
 
-// Save replaces the record.
+// Save replaces the record, in the database and in memory.
 func (f *File) Save(r Record) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -219,51 +224,52 @@ func (f *File) Save(r Record) error {
 		leases = append(leases, lease{name, addrs})
 	}
 	err := f.boot.write(f.desired.networks.set(r.Desired.Networks), f.desired.endpoints.set(r.Desired.Endpoints),
-		f.desired.publishes.set(r.Desired.Publishes), f.desired.services.set(r.Desired.Services), f.desired.leases.set(leases), f.desired.settings.set(r.Settings), f.desired.inside.set(r.Inside),
-		f.desired.virtual.set(r.Virtual), f.desired.devices.set(r.Devices))
+		f.desired.publishes.set(r.Desired.Publishes), f.desired.services.set(r.Desired.Services), f.desired.leases.set(leases),
+		f.desired.settings.set(r.Settings), f.desired.inside.set(r.Inside), f.desired.virtual.set(r.Virtual), f.desired.devices.set(r.Devices))
 	if err == nil {
-		f.memory.take(r)
+		f.memory.setRecord(r)
 	}
 	return err
 }
 
-// Desired returns the wishes last saved, ordered as Load does.
+// Desired returns a copy of the desired state last saved. If an earlier process
+// saved it, the parts are ordered by name.
 func (f *File) Desired() (model.Desired, error) { return f.memory.Desired() }
 
-// SaveDesired replaces the wishes.
-func (f *File) SaveDesired(w model.Desired) error {
+// SaveDesired replaces the desired state, in the databases and in memory.
+func (f *File) SaveDesired(d model.Desired) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w = w.Clone()
+	d = d.Clone()
 	var kept []model.Attachment
-	externals := make([]model.Attachment, 0, len(w.Attachments))
-	lasts := map[string]bool{}
-	for _, a := range w.Attachments {
-		if lasts[a.Name] = a.Keep; a.Keep {
+	passing := make([]model.Attachment, 0, len(d.Attachments))
+	keeps := map[string]bool{}
+	for _, a := range d.Attachments {
+		if keeps[a.Name] = a.Keep; a.Keep {
 			kept = append(kept, a)
 		} else {
-			externals = append(externals, a)
+			passing = append(passing, a)
 		}
 	}
 	var publishes, passingPublishes []model.Publish
-	for _, p := range w.Publishes {
-		if lasts[p.Endpoint] {
+	for _, p := range d.Publishes {
+		if keeps[p.Endpoint] {
 			publishes = append(publishes, p)
 		} else {
 			passingPublishes = append(passingPublishes, p)
 		}
 	}
-	err := f.lasting.write(f.networks.set(w.Networks), f.attachments.set(kept), f.publishes.set(publishes), f.services.set(w.Services))
+	err := f.lasting.write(f.networks.set(d.Networks), f.attachments.set(kept), f.publishes.set(publishes), f.services.set(d.Services))
 	if err == nil {
-		err = f.boot.write(f.passingAttachments.set(externals), f.externalPublish.set(passingPublishes))
+		err = f.boot.write(f.passingAttachments.set(passing), f.passingPublishes.set(passingPublishes))
 	}
 	if err != nil {
 		return err
 	}
-	return f.memory.SaveDesired(w)
+	return f.memory.SaveDesired(d)
 }
 
-// Close lets go of the files.
+// Close closes the databases and removes the PID file.
 func (f *File) Close() error {
 	return errors.Join(os.Remove(f.pid), f.closeAll())
 }

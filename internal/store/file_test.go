@@ -26,8 +26,8 @@ func open(t *testing.T, at store.Places) *store.File {
 
 func places(t *testing.T) store.Places { return store.Places{State: t.TempDir(), Run: t.TempDir()} }
 
-// again closes the file and opens it as the next process does.
-func again(t *testing.T, f *store.File, at store.Places) *store.File {
+// reopen closes the file and opens it as the next process does.
+func reopen(t *testing.T, f *store.File, at store.Places) *store.File {
 	t.Helper()
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
@@ -35,21 +35,21 @@ func again(t *testing.T, f *store.File, at store.Places) *store.File {
 	return open(t, at)
 }
 
-func TestTheNextProcessFindsAll(t *testing.T) {
+func TestNextProcessFindsAll(t *testing.T) {
 	at := places(t)
 	f := open(t, at)
 	if err := errors.Join(f.Save(record()), f.SaveDesired(desired())); err != nil {
 		t.Fatal(err)
 	}
-	f = again(t, f, at)
+	f = reopen(t, f, at)
 	if r, err := f.Load(); err != nil || !reflect.DeepEqual(r, record()) {
 		t.Errorf("record: %+v, %v", r, err)
 	}
 	if w, err := f.Desired(); err != nil || !reflect.DeepEqual(w, desired()) {
-		t.Errorf("wishes: %+v, %v", w, err)
+		t.Errorf("desired state: %+v, %v", w, err)
 	}
 
-	// What changes or goes does so in the files, too.
+	// The files follow changes and deletions.
 	changed, fewer := record(), desired()
 	changed.Settings[0].Before, changed.Desired.Publishes, changed.Leases = "1", nil, nil
 	fewer.Attachments, fewer.Publishes = fewer.Attachments[:1], fewer.Publishes[:1]
@@ -57,17 +57,18 @@ func TestTheNextProcessFindsAll(t *testing.T) {
 	if err := errors.Join(f.Save(changed), f.SaveDesired(fewer)); err != nil {
 		t.Fatal(err)
 	}
-	f = again(t, f, at)
+	f = reopen(t, f, at)
 	defer f.Close()
 	if r, err := f.Load(); err != nil || !reflect.DeepEqual(r, changed) {
 		t.Errorf("changed record: %+v, %v", r, err)
 	}
 	if w, err := f.Desired(); err != nil || !reflect.DeepEqual(w, fewer) {
-		t.Errorf("changed wishes: %+v, %v", w, err)
+		t.Errorf("changed desired state: %+v, %v", w, err)
 	}
 }
 
-// TestAnotherBoot makes the files look as they do after a reboot.
+// TestAnotherBoot changes the stored boot ID, so that the files look as they do
+// after a reboot.
 func TestAnotherBoot(t *testing.T) {
 	at := places(t)
 	f := open(t, at)
@@ -86,13 +87,13 @@ func TestAnotherBoot(t *testing.T) {
 	f = open(t, at)
 	defer f.Close()
 	if r, err := f.Load(); err != nil || !reflect.DeepEqual(r, store.Record{}) {
-		t.Errorf("of the kernel's state before the reboot is left: %+v, %v", r, err)
+		t.Errorf("kernel state from before the reboot remains: %+v, %v", r, err)
 	}
 	want := desired()
 	want.Attachments, want.Publishes = want.Attachments[:1], want.Publishes[:1]
 	want.Attachments[0].Namespace = ""
 	if w, err := f.Desired(); err != nil || !reflect.DeepEqual(w, want) {
-		t.Errorf("wishes: %+v, %v; want what is kept", w, err)
+		t.Errorf("desired state: %+v, %v; want the attachments with Keep set", w, err)
 	}
 }
 
@@ -103,26 +104,27 @@ func TestOneOwner(t *testing.T) {
 	_, err := store.OpenFile(at)
 	var inUse *store.InUseError
 	if !errors.As(err, &inUse) || inUse.PID != fmt.Sprint(os.Getpid()) {
-		t.Errorf("a second owner: %v", err)
+		t.Errorf("open a second time: %v, want an InUseError with this process's id", err)
 	}
 }
 
-// TestNoStore leaves a file alone that is no store, and says what to do.
-func TestNoStore(t *testing.T) {
+// TestInvalidFile: a file that is not a database is not changed, and the error
+// says what to do.
+func TestInvalidFile(t *testing.T) {
 	at := places(t)
 	path, text := filepath.Join(at.State, "fairlead.db"), strings.Repeat("garbage ", 4<<10)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.OpenFile(at); err == nil || !strings.Contains(err.Error(), "fairlead.db: invalid database: put a copy of it back, or move it away") {
-		t.Errorf("it is no store: %v", err)
+	if _, err := store.OpenFile(at); err == nil || !strings.Contains(err.Error(), "fairlead.db: invalid database: restore a backup of the file, or move it") {
+		t.Errorf("open a file that is not a database: %v", err)
 	}
 	if now, err := os.ReadFile(path); err != nil || string(now) != text {
 		t.Errorf("the file was changed: %v", err)
 	}
 }
 
-// TestManyChanges goes through states of more than one page.
+// TestManyChanges saves states that need more than one database page.
 func TestManyChanges(t *testing.T) {
 	at := places(t)
 	f := open(t, at)
@@ -134,14 +136,14 @@ func TestManyChanges(t *testing.T) {
 		if err := f.SaveDesired(w); err != nil {
 			t.Fatal(err)
 		}
-		f = again(t, f, at)
+		f = reopen(t, f, at)
 		got, err := f.Desired()
 		if err != nil || len(got.Attachments) != n {
 			t.Fatalf("%d attachments, %v; want %d", len(got.Attachments), err, n)
 		}
 		for _, a := range got.Attachments {
 			if a.Ref != fmt.Sprint(n) {
-				t.Errorf("%+v is of another state than %d", a, n)
+				t.Errorf("%+v is not from the state with %d attachments", a, n)
 			}
 		}
 	}

@@ -7,8 +7,9 @@ import (
 	"maps"
 )
 
-// Notes are what a frontend keeps besides wishes, as JSON by keys of its own.
-// They are safe for concurrent use.
+// Notes are the values that a frontend saves in addition to the desired state.
+// Each is JSON under a key that the frontend chooses. Notes are safe for
+// concurrent use.
 type Notes struct {
 	file     *File
 	database *database
@@ -25,13 +26,13 @@ func newNotes(f *File, d *database) *Notes {
 	return &Notes{f, d, newTable(d, "notes", func(n note) string { return n.Key }, equal)}
 }
 
-// Lasting returns the notes that outlive a reboot.
+// Lasting returns the notes that survive a reboot.
 func (f *File) Lasting() *Notes { return f.lastingNotes }
 
-// Passing returns the notes that a reboot ends.
+// Passing returns the notes that a reboot deletes.
 func (f *File) Passing() *Notes { return f.passingNotes }
 
-// All returns every note.
+// All returns every note by its key.
 func (n *Notes) All() map[string]json.RawMessage {
 	n.file.mu.Lock()
 	defer n.file.mu.Unlock()
@@ -42,7 +43,7 @@ func (n *Notes) All() map[string]json.RawMessage {
 	return all
 }
 
-// Put writes the notes of those keys, in one transaction; nil deletes one.
+// Put writes the given notes in one transaction. A nil value deletes the note.
 func (n *Notes) Put(notes map[string]any) error {
 	put := make(map[string]any, len(notes))
 	for key, v := range notes {

@@ -13,26 +13,26 @@ import (
 	bbolterrors "go.etcd.io/bbolt/errors"
 )
 
-// ReadDesired returns the wishes that a process stored which runs no more. The
-// error is a *InUseError if one has the databases open, and wraps os.ErrNotExist
-// if nothing was stored. It writes nothing.
+// ReadDesired returns the desired state that an earlier process saved. It writes
+// nothing. It returns a *InUseError if a process has the databases open, and an
+// error that wraps os.ErrNotExist if nothing was saved.
 func ReadDesired(at Places) (model.Desired, error) {
 	f := &File{pid: filepath.Join(at.Run, "pid")}
-	w, err := f.readDesired(at)
-	return w, errors.Join(err, f.closeAll())
+	d, err := f.readDesired(at)
+	return d, errors.Join(err, f.closeAll())
 }
 
-func (f *File) readDesired(at Places) (w model.Desired, err error) {
+func (f *File) readDesired(at Places) (d model.Desired, err error) {
 	if f.lasting, err = readDatabase(filepath.Join(at.State, "fairlead.db"), f.pid); err != nil {
-		return w, err
+		return d, err
 	}
 	f.boot, err = readDatabase(filepath.Join(at.Run, "boot.db"), f.pid)
 	absent := errors.Is(err, os.ErrNotExist)
 	if absent {
-		f.boot, err = &database{}, nil // there was a reboot
+		f.boot, err = &database{}, nil // a reboot deleted it
 	}
 	if err != nil {
-		return w, err
+		return d, err
 	}
 	f.declare()
 	err = f.lasting.read()
@@ -47,7 +47,7 @@ func (f *File) readDesired(at Places) (w model.Desired, err error) {
 		err = f.boot.read()
 	}
 	if err != nil {
-		return w, err
+		return d, err
 	}
 	if !current {
 		f.awaitSandboxes()
@@ -55,9 +55,9 @@ func (f *File) readDesired(at Places) (w model.Desired, err error) {
 	return f.stored(), nil
 }
 
-// readDatabase opens a database to read it.
+// readDatabase opens an existing database read-only.
 func readDatabase(path, pid string) (*database, error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockPatience, ReadOnly: true})
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout, ReadOnly: true})
 	if errors.Is(err, bbolterrors.ErrTimeout) {
 		holder, _ := os.ReadFile(pid) // it may have ended just now
 		return nil, &InUseError{Path: path, PID: string(holder)}
@@ -68,16 +68,16 @@ func readDatabase(path, pid string) (*database, error) {
 	return &database{db: db}, nil
 }
 
-// isCurrent reports whether the database is of this boot.
-func (d *database) isCurrent() (is bool, err error) {
+// isCurrent reports whether the database was written since the last boot.
+func (d *database) isCurrent() (current bool, err error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return false, fmt.Errorf("read store: %w", err)
 	}
 	err = d.db.View(func(tx *bbolt.Tx) error {
 		b := tx.Bucket([]byte("meta"))
-		is = b != nil && string(b.Get([]byte("boot"))) == strings.TrimSpace(string(boot))
+		current = b != nil && string(b.Get([]byte("boot"))) == strings.TrimSpace(string(boot))
 		return nil
 	})
-	return is, err
+	return current, err
 }

@@ -1,6 +1,7 @@
-// Package store keeps the desired state at rest, together with what is
-// needed to put a host back as it was, and what users have asked for besides.
-// It does not interpret them.
+// Package store saves the daemon's state: what users declared (networks,
+// attachments, publishes, services), the desired state that follows from it,
+// and a record of what the daemon changed on the host, so that it can restore
+// the previous values. The package does not interpret what it saves.
 package store
 
 import (
@@ -13,28 +14,28 @@ import (
 	"fairlead/internal/model"
 )
 
-// Record is all that is kept of one host.
+// Record is what the daemon saves about one host.
 type Record struct {
 	Desired model.State
 	Leases  ipam.Leases
-	// Settings holds every sysctl that we changed and have not put back.
+	// Settings lists every sysctl that the daemon changed and has not restored.
 	Settings []Setting
-	// Inside holds every link that may be in a sandbox and leaves no trace on
-	// the host, until we have taken it away.
+	// Inside lists every link that may be in a sandbox and has no counterpart on
+	// the host, until the daemon has removed it.
 	Inside []Inside
-	// Virtual holds every address of a service that we have put on a link of the
-	// host, until it is taken away: what else is there was there before us.
+	// Virtual lists every service address that the daemon added to a link of the
+	// host, until it removes it. Other addresses on these links existed before.
 	Virtual []Virtual
-	// Devices holds what every device of the host that was handed over was before,
-	// until it is given back.
+	// Devices lists every host device that was moved into a sandbox, with its
+	// earlier configuration, until the device is back on the host.
 	Devices []Device
 }
 
-// Device is a network device of the host that a sandbox has.
+// Device is a network device of the host that was moved into a sandbox.
 type Device struct {
 	// Device is its name on the host, or its PCI address.
 	Device string
-	// Was is the kernel package's description of the device.
+	// Was describes the device before the move, in the format of package kernel.
 	Was string
 }
 
@@ -49,21 +50,21 @@ type Inside struct {
 	// Netns is the path of the sandbox's namespace, and Link the name there.
 	Netns, Link string
 	// Device is the name on the host, or the PCI address, of a device that was
-	// handed over; empty for a link that we have made.
+	// moved into the sandbox. It is empty for a link that the daemon created.
 	Device string
 }
 
-// Setting is a sysctl of ours, with the value that the host had before.
+// Setting is a sysctl that the daemon changed, with its earlier value.
 type Setting struct {
-	// Netns is the path of the namespace; empty is the host's.
+	// Netns is the path of the namespace. If empty, it is the host's.
 	Netns string
 	// Name is dotted, as sysctl(8) prints it.
 	Name string
-	// Value is what we set, Before what was there.
+	// Value is the value that the daemon set, Before the earlier value.
 	Value, Before string
 }
 
-// Setting returns the entry for the sysctl of that name in that namespace.
+// Setting returns the entry for the sysctl with that name in that namespace.
 func (r Record) Setting(netns, name string) (Setting, bool) {
 	i := slices.IndexFunc(r.Settings, func(s Setting) bool { return s.Netns == netns && s.Name == name })
 	if i < 0 {
@@ -87,45 +88,46 @@ func (r Record) Clone() Record {
 	return c
 }
 
-// Memory keeps the record for as long as the process lives. It is safe for
+// Memory keeps the record and the desired state in memory. It is safe for
 // concurrent use.
 type Memory struct {
-	mu     sync.Mutex
-	record Record
-	wanted model.Desired
+	mu      sync.Mutex
+	record  Record
+	desired model.Desired
 }
 
-// Load returns the record last saved, the zero Record at first.
+// Load returns a copy of the record last saved, or the zero Record.
 func (m *Memory) Load() (Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.record.Clone(), nil
 }
 
-// Save replaces the record.
+// Save replaces the record with a copy of r.
 func (m *Memory) Save(r Record) error {
-	m.take(r.Clone())
+	m.setRecord(r.Clone())
 	return nil
 }
 
-// take makes the record ours.
-func (m *Memory) take(r Record) {
+// setRecord replaces the record with r itself, which the caller must not use
+// any more.
+func (m *Memory) setRecord(r Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.record = r
 }
 
-// Desired returns the wishes last saved, none at first.
+// Desired returns a copy of the desired state last saved, or the zero value.
 func (m *Memory) Desired() (model.Desired, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.wanted.Clone(), nil
+	return m.desired.Clone(), nil
 }
 
-// SaveDesired replaces the wishes.
-func (m *Memory) SaveDesired(w model.Desired) error {
+// SaveDesired replaces the desired state with a copy of d.
+func (m *Memory) SaveDesired(d model.Desired) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.wanted = w.Clone()
+	m.desired = d.Clone()
 	return nil
 }

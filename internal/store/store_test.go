@@ -23,7 +23,7 @@ func record() store.Record {
 	}
 }
 
-// spoil changes everything that a record refers to.
+// spoil modifies everything that a record refers to.
 func spoil(r store.Record) {
 	r.Desired.Networks[0].Name = "x"
 	r.Desired.Networks[0].Subnets[0] = model.Subnet{}
@@ -50,15 +50,15 @@ func desired() model.Desired {
 	}
 }
 
-// keeper is what every store is.
-type keeper interface {
+// recordStore is the interface that Memory and File implement.
+type recordStore interface {
 	Load() (store.Record, error)
 	Save(store.Record) error
 	Desired() (model.Desired, error)
 	SaveDesired(model.Desired) error
 }
 
-func stores(t *testing.T) map[string]keeper {
+func stores(t *testing.T) map[string]recordStore {
 	t.Helper()
 	f, err := store.OpenFile(store.Places{State: t.TempDir(), Run: t.TempDir()})
 	if err != nil {
@@ -69,7 +69,7 @@ func stores(t *testing.T) map[string]keeper {
 			t.Error(err)
 		}
 	})
-	return map[string]keeper{"memory": &store.Memory{}, "file": f}
+	return map[string]recordStore{"memory": &store.Memory{}, "file": f}
 }
 
 func TestStoresKeepACopy(t *testing.T) {
@@ -78,37 +78,37 @@ func TestStoresKeepACopy(t *testing.T) {
 			if r, err := m.Load(); err != nil || !reflect.DeepEqual(r, store.Record{}) {
 				t.Errorf("at first: %+v, %v", r, err)
 			}
-			given := record()
-			if err := m.Save(given); err != nil {
+			saved := record()
+			if err := m.Save(saved); err != nil {
 				t.Fatal(err)
 			}
-			spoil(given)
+			spoil(saved)
 			loaded, err := m.Load()
 			if err != nil || !reflect.DeepEqual(loaded, record()) {
-				t.Fatalf("changed from outside: %+v, %v", loaded, err)
+				t.Fatalf("changed through the saved value: %+v, %v", loaded, err)
 			}
 			spoil(loaded)
 			if again, _ := m.Load(); !reflect.DeepEqual(again, record()) {
-				t.Errorf("changed by who loaded it: %+v", again)
+				t.Errorf("changed through a loaded copy: %+v", again)
 			}
 		})
 	}
 }
 
-func TestStoresKeepWishes(t *testing.T) {
+func TestStoresKeepDesired(t *testing.T) {
 	for name, m := range stores(t) {
 		t.Run(name, func(t *testing.T) {
 			if w, err := m.Desired(); err != nil || !reflect.DeepEqual(w, model.Desired{}) {
 				t.Errorf("at first: %+v, %v", w, err)
 			}
-			given := desired()
-			if err := m.SaveDesired(given); err != nil {
+			saved := desired()
+			if err := m.SaveDesired(saved); err != nil {
 				t.Fatal(err)
 			}
-			given.Attachments[0].Addresses[0] = netip.Addr{}
-			given.Networks[0].Subnets[0] = model.Subnet{}
+			saved.Attachments[0].Addresses[0] = netip.Addr{}
+			saved.Networks[0].Subnets[0] = model.Subnet{}
 			if w, err := m.Desired(); err != nil || !reflect.DeepEqual(w, desired()) {
-				t.Errorf("changed from outside: %+v, %v", w, err)
+				t.Errorf("changed through the saved value: %+v, %v", w, err)
 			}
 		})
 	}

@@ -9,8 +9,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// table is a bucket of values as JSON, each by its key. What it holds is known
-// without reading it, so that a save writes what has changed and no more.
+// table is a bucket of values, each stored as JSON under its key. rows is a copy
+// in memory, so that a save writes only what has changed.
 type table[T any] struct {
 	bucket []byte
 	key    func(T) string
@@ -24,7 +24,7 @@ func newTable[T any](d *database, bucket string, key func(T) string, equal func(
 	return t
 }
 
-// all returns the values by their keys' order, nil if there is none.
+// all returns the values in the order of their keys, or nil if there is none.
 func (t *table[T]) all() []T {
 	var values []T
 	for _, key := range slices.Sorted(maps.Keys(t.rows)) {
@@ -33,6 +33,7 @@ func (t *table[T]) all() []T {
 	return values
 }
 
+// read fills rows from the bucket.
 func (t *table[T]) read(tx *bbolt.Tx) error {
 	b := tx.Bucket(t.bucket)
 	if b == nil {
@@ -59,16 +60,16 @@ func (t *table[T]) read(tx *bbolt.Tx) error {
 // change is what a save changes in a table.
 type change struct {
 	bucket []byte
-	// put are values by their keys, nil those to delete.
+	// put maps keys to new values. A nil value deletes the entry.
 	put map[string]any
-	// done makes the change known once it is written.
+	// done updates the table's rows. It is called after the transaction.
 	done func()
 }
 
 func (c change) any() bool { return len(c.put) > 0 }
 
-// set returns the change that makes the table hold the values. They must not
-// be changed later.
+// set returns the change that replaces all values of the table. The caller must
+// not modify the values afterwards.
 func (t *table[T]) set(values []T) change {
 	put := map[string]any{}
 	kept := 0
@@ -83,12 +84,12 @@ func (t *table[T]) set(values []T) change {
 		}
 	}
 	if kept < len(t.rows) {
-		wanted := make(map[string]bool, len(values))
+		keep := make(map[string]bool, len(values))
 		for _, v := range values {
-			wanted[t.key(v)] = true
+			keep[t.key(v)] = true
 		}
 		for key := range t.rows {
-			if !wanted[key] {
+			if !keep[key] {
 				put[key] = nil
 			}
 		}
@@ -96,8 +97,8 @@ func (t *table[T]) set(values []T) change {
 	return t.change(put)
 }
 
-// change returns the change that puts the values by their keys, and deletes
-// those of nil.
+// change returns the change that puts the values under their keys, and deletes
+// the entries whose value is nil.
 func (t *table[T]) change(put map[string]any) change {
 	return change{t.bucket, put, func() {
 		for key, v := range put {

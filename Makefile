@@ -73,11 +73,17 @@ test: check-go ## install what the tests need (Debian, root), then run all of th
 	@test/run $(TEST_FLAGS) $(TEST)
 
 .PHONY: check
-check: check-go check-format check-lint check-generated check-binaries ## format, vet, linter, generated files, tracked binaries
+check: check-go check-format check-words check-lint check-generated check-binaries ## format, words, vet, linter, generated files, tracked binaries
 
 .PHONY: check-format
 check-format:
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "gofmt these files (gofmt -w):"; echo "$$files"; exit 1; }
+
+.PHONY: check-words
+check-words:
+	@test/check/words
+	@test/check/subjects
+	go mod tidy -diff
 
 .PHONY: check-lint
 check-lint:

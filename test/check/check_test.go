@@ -67,6 +67,55 @@ func TestFresh(t *testing.T) {
 	}
 }
 
+func TestWords(t *testing.T) {
+	repo := t.TempDir()
+	list := filepath.Join(t.TempDir(), "list")
+	write(t, list, "# comment\nsteer redirect\nled  mapped\nallow \\bLEDs?\\b\nspare old\n")
+	write(t, filepath.Join(repo, "plain.go"), "// A handled, misled steering is no steers.\nvar pledLed, LEDs int\n")
+	write(t, filepath.Join(repo, "old/page.md"), "They steer.\n")
+	git(t, repo, "init", "-q")
+	git(t, repo, "add", ".")
+	const one = "plain.go:2: \"Led\": write mapped\n"
+	if out, err := run(repo, "words", list); err == nil || out != one {
+		t.Errorf("a retired word in an identifier gives %v and\n%s", err, out)
+	}
+	write(t, filepath.Join(repo, "plain.go"), "// Fine.\n")
+	if out, err := run(repo, "words", list); err != nil {
+		t.Errorf("no retired word, and yet: %v\n%s", err, out)
+	}
+	write(t, filepath.Join(repo, "plain.c"), "int steer_it; /* is led */\n")
+	git(t, repo, "add", ".")
+	out, err := run(repo, "words", list)
+	if want := "plain.c:1: \"steer\": write redirect\nplain.c:1: \"led\": write mapped\n"; err == nil || out != want {
+		t.Errorf("two retired words give %v and\n%s", err, out)
+	}
+}
+
+func TestSubjects(t *testing.T) {
+	repo := t.TempDir()
+	git(t, repo, "init", "-q")
+	commit := func(subject string) {
+		t.Helper()
+		git(t, repo, "-c", "user.name=test", "-c", "user.email=test@example.org", "commit", "-q", "--allow-empty", "-m", subject)
+	}
+	commit("Before the check, any subject would do")
+	write(t, filepath.Join(repo, "test/check/subjects"), "the check\n")
+	git(t, repo, "add", ".")
+	commit("Nor is the commit that adds it held to it")
+	commit("internal/plan, docs: name the object")
+	if out, err := run(repo, "subjects"); err != nil {
+		t.Errorf("all subjects are as they should be, and yet: %v\n%s", err, out)
+	}
+	long := "plan: " + strings.Repeat("x", 67)
+	commit("What is no area")
+	commit(long)
+	out, err := run(repo, "subjects")
+	want := "commit subject of 73 columns, want at most 72: " + long + "\ncommit subject: want \"area: change\": What is no area\n"
+	if err == nil || out != want {
+		t.Errorf("two wrong subjects give %v and\n%s", err, out)
+	}
+}
+
 // TestPath runs test/path for a checkout that declares nft alone.
 func TestPath(t *testing.T) {
 	repo := t.TempDir()

@@ -18,7 +18,7 @@ func (h *host) labelled() {
 	}
 	// Both bind port 80 at once, and nobody has it.
 	run("one", "8080:80,8080:53/udp")
-	run("two", "8081:80, 8081:53/udp", "--label", "fairlead.unlisted=deny")
+	run("two", "8081:80, 8081:53/udp", "--label", "fairlead.unpublished=deny")
 	both("8080", "8081")
 	h.refused(lan, "tcp", hostAddr+":80")
 	h.well("one", "two")

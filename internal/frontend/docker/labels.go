@@ -21,7 +21,7 @@ import (
 // what becomes of binds to other ports, as in `fairlead run`.
 const (
 	LabelPublish     = "fairlead.publish"
-	LabelUnpublished = "fairlead.unlisted"
+	LabelUnpublished = "fairlead.unpublished"
 )
 
 // Workloads is the daemon behind labels; *daemon.Daemon has it.

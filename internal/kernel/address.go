@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setAddress adds the address, and drops the same one with another prefix
-// length: IPv6 first, because the kernel takes only one, IPv4 after, because
-// a link's routes go with its last address.
+// setAddress adds the address and removes the same address with other prefix
+// lengths. For IPv6 it removes first, because the kernel accepts an address only
+// once per link. For IPv4 it removes last, because the kernel drops a link's routes
+// with the link's last address.
 func (h *Host) setAddress(a plan.Address) error {
 	if a.Prefix.Addr().Is4() {
-		return errors.Join(h.onAddress(a, (*netlink.Handle).AddrReplace), h.dropWidths(a))
+		return errors.Join(h.onAddress(a, (*netlink.Handle).AddrReplace), h.removeOtherLengths(a))
 	}
-	if err := h.dropWidths(a); err != nil {
+	if err := h.removeOtherLengths(a); err != nil {
 		return err
 	}
 	if err := h.onAddress(a, (*netlink.Handle).AddrReplace); err != nil {
@@ -28,8 +29,8 @@ func (h *Host) setAddress(a plan.Address) error {
 	return h.awaitLocal(a)
 }
 
-// dropWidths removes the address with any other prefix length.
-func (h *Host) dropWidths(a plan.Address) error {
+// removeOtherLengths removes the address with any other prefix length.
+func (h *Host) removeOtherLengths(a plan.Address) error {
 	have, err := h.addresses(a.Netns, a.Link)
 	for _, p := range have {
 		if p.Addr() == a.Prefix.Addr() && p != a.Prefix {
@@ -39,8 +40,8 @@ func (h *Host) dropWidths(a plan.Address) error {
 	return err
 }
 
-// addresses returns those of a link, but for those of IPv6 that the kernel
-// makes and drops by itself to keep hosts from being recognised (RFC 8981).
+// addresses returns the addresses of a link, without temporary IPv6 addresses: the
+// kernel adds and removes those itself (RFC 8981).
 func (h *Host) addresses(netns, name string) ([]netip.Prefix, error) {
 	handle, link, err := h.link(netns, name)
 	if err != nil {
@@ -57,8 +58,9 @@ func (h *Host) addresses(netns, name string) ([]netip.Prefix, error) {
 	return prefixes, err
 }
 
-// delAddress removes an address and nothing else: with the first IPv4 address
-// of a subnet the kernel drops the others, unless it is told to promote one.
+// delAddress removes one address only. Without promote_secondaries the kernel would
+// remove the other addresses of an IPv4 subnet together with the subnet's first
+// one.
 func (h *Host) delAddress(a plan.Address) error {
 	have, err := h.addresses(a.Netns, a.Link)
 	if err != nil {
@@ -83,10 +85,10 @@ func (h *Host) delAddress(a plan.Address) error {
 	return err
 }
 
-// awaitLocal waits until the kernel answers on an IPv6 address of a link that
-// is up. It does so from a work queue, even without duplicate address
-// detection; a socket that connects before that gets a route out of the link
-// and keeps it.
+// awaitLocal waits until the kernel delivers packets for an IPv6 address locally,
+// if the link is up. The kernel adds the local route from a work queue, even
+// without duplicate address detection. A socket that connects earlier gets a route
+// out of the link and keeps it.
 func (h *Host) awaitLocal(a plan.Address) error {
 	const atOnce, often, patience = 20, time.Millisecond, 2 * time.Second
 	handle, link, err := h.link(a.Netns, a.Link)
@@ -99,15 +101,16 @@ func (h *Host) awaitLocal(a plan.Address) error {
 		if err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL {
 			return nil
 		}
-		if try >= atOnce { // the queue is usually through before a sleep is
+		if try >= atOnce { // the queue is usually done before a sleep ends
 			time.Sleep(often)
 		}
 	}
-	return nil // policy routing may hide the route; the address is set all the same
+	return nil // policy routing may hide the route although the address is set
 }
 
-// onAddress changes an address. Branches of a parent that share its hardware
-// address cannot have one IP address twice.
+// onAddress adds or removes an address. It retries while the address is in use,
+// because sub-links that share their parent's hardware address cannot have the same
+// IP address twice.
 func (h *Host) onAddress(a plan.Address, do func(*netlink.Handle, netlink.Link, *netlink.Addr) error) error {
 	handle, link, err := h.link(a.Netns, a.Link)
 	if err != nil {

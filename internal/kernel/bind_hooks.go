@@ -10,29 +10,30 @@ import (
 	"fairlead/internal/plan"
 )
 
-// boundHooks are the programs at the socket calls of a workload in the host's
-// namespace. Those that turn come last, so that no socket is turned before it
-// can be told what it has asked for.
-var boundHooks = []string{
+// bindHookPrograms are the programs at the socket calls of a workload. They are
+// attached in this order. The programs that change addresses come last, so that a
+// changed socket always gets its original address reported.
+var bindHookPrograms = []string{
 	"own_getsockname4", "own_getsockname6", "own_post_bind4", "own_post_bind6", "own_bind4", "own_bind6",
 	"own_getpeername4", "own_getpeername6", "own_recvmsg4", "own_recvmsg6",
 	"own_sendmsg4", "own_sendmsg6", "own_connect4", "own_connect6",
 }
 
-// unpublished numbers the policies as the programs do.
+// unpublished maps the policies to the numbers that the eBPF programs use.
 var unpublished = map[model.Unpublished]uint32{
 	model.UnpublishedLoopback: ebpf.UnpublishedLoopback,
 	model.UnpublishedDeny:     ebpf.UnpublishedDeny,
 	model.UnpublishedAllow:    ebpf.UnpublishedAllow,
 }
 
-// boundName names the attachments at a cgroup.
-func boundName(id uint64) string { return strconv.FormatUint(id, 16) }
+// hookName returns the name of the attachments at a cgroup.
+func hookName(id uint64) string { return strconv.FormatUint(id, 16) }
 
-// boundCgroups returns the cgroups that this plane's hooks are attached to.
-func boundCgroups(p *ebpf.Datapath) []uint64 {
+// hookedCgroups returns the ids of the cgroups that this data path's hooks are
+// attached to.
+func hookedCgroups(p *ebpf.Datapath) []uint64 {
 	var ids []uint64
-	for _, name := range p.CgroupsOf(boundHooks[0]) {
+	for _, name := range p.CgroupsOf(bindHookPrograms[0]) {
 		if id, err := strconv.ParseUint(name, 16, 64); err == nil {
 			ids = append(ids, id)
 		}
@@ -45,45 +46,45 @@ func (h *Host) setBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
 	if err != nil {
 		return err
 	}
-	if err := h.forgetDead(p); err != nil {
+	if err := h.forgetDeadWorkloads(p); err != nil {
 		return err
 	}
 	if err := p.SetWorkload(id, unpublished[o.Unlisted]); err != nil {
 		return err
 	}
-	for _, hook := range boundHooks {
-		if err := p.AttachCgroup(hook, o.Cgroup, boundName(id)); err != nil {
+	for _, hook := range bindHookPrograms {
+		if err := p.AttachCgroup(hook, o.Cgroup, hookName(id)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// delBindHooks also forgets every workload whose cgroup is gone: the one that is
-// meant may be among them.
+// delBindHooks also forgets every workload whose cgroup is gone: the given workload
+// may be one of them.
 func (h *Host) delBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
 	id, err := workloadCgroup(o.Cgroup)
 	if absent(err) {
-		return h.forgetDead(p)
+		return h.forgetDeadWorkloads(p)
 	}
 	if err != nil {
 		return err
 	}
-	return unbind(p, id)
+	return detachBindHooks(p, id)
 }
 
-// unbind detaches the hooks in the opposite order.
-func unbind(p *ebpf.Datapath, id uint64) error {
+// detachBindHooks detaches the hooks in reverse order and forgets the workload.
+func detachBindHooks(p *ebpf.Datapath, id uint64) error {
 	var errs []error
-	for i := range boundHooks {
-		errs = append(errs, p.DetachCgroup(boundHooks[len(boundHooks)-1-i], boundName(id)))
+	for i := range bindHookPrograms {
+		errs = append(errs, p.DetachCgroup(bindHookPrograms[len(bindHookPrograms)-1-i], hookName(id)))
 	}
 	return errors.Join(append(errs, p.DropWorkload(id))...)
 }
 
-// forgetDead forgets the workloads whose cgroups are gone, also those of
-// processes of ours that were killed.
-func (h *Host) forgetDead(p *ebpf.Datapath) error {
+// forgetDeadWorkloads forgets the workloads whose cgroups are gone, including those
+// of Fairlead processes that were killed.
+func (h *Host) forgetDeadWorkloads(p *ebpf.Datapath) error {
 	all, err := p.Workloads()
 	if err != nil {
 		return err
@@ -91,7 +92,7 @@ func (h *Host) forgetDead(p *ebpf.Datapath) error {
 	var errs []error
 	for id := range all {
 		if _, err := cgroupPath(id); absent(err) {
-			errs = append(errs, unbind(p, id))
+			errs = append(errs, detachBindHooks(p, id))
 		}
 	}
 	return errors.Join(errs...)
@@ -104,19 +105,19 @@ func (h *Host) readBindHooks(p *ebpf.Datapath, o plan.BindHooks) (plan.Object, e
 	}
 	w, known := p.Workload(id)
 	whole, some := known, known
-	for _, hook := range boundHooks {
-		has := p.HasCgroup(hook, boundName(id))
+	for _, hook := range bindHookPrograms {
+		has := p.HasCgroup(hook, hookName(id))
 		whole, some = whole && has, some || has
 	}
 	o.Partly = !whole
 	if w.Unlisted != unpublished[o.Unlisted] {
-		o.Unlisted = policy(w.Unlisted)
+		o.Unlisted = policyOf(w.Unlisted)
 	}
 	return orNil(o, some), nil
 }
 
-// policy is the policy of that number.
-func policy(n uint32) model.Unpublished {
+// policyOf returns the policy with that number, or "" if there is none.
+func policyOf(n uint32) model.Unpublished {
 	for _, u := range []model.Unpublished{model.UnpublishedLoopback, model.UnpublishedDeny, model.UnpublishedAllow} {
 		if unpublished[u] == n {
 			return u
@@ -125,32 +126,32 @@ func policy(n uint32) model.Unpublished {
 	return ""
 }
 
-// leftoverBindHooks returns the other workloads that our hooks are attached to, and
-// forgets those whose cgroups are gone.
+// leftoverBindHooks returns the workloads that are not known but have hooks
+// attached. It forgets those whose cgroups are gone.
 func (h *Host) leftoverBindHooks(known map[string]bool) (plan.Plan, error) {
 	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return nil, err
 	}
-	if err := h.forgetDead(p); err != nil {
+	if err := h.forgetDeadWorkloads(p); err != nil {
 		return nil, err
 	}
 	var leftovers plan.Plan
-	for _, id := range boundCgroups(p) {
+	for _, id := range hookedCgroups(p) {
 		path, err := cgroupPath(id)
 		if err != nil {
 			return nil, err
 		}
 		w, _ := p.Workload(id)
-		if o := (plan.BindHooks{Cgroup: path, Unlisted: policy(w.Unlisted)}); !known[o.Key()] {
+		if o := (plan.BindHooks{Cgroup: path, Unlisted: policyOf(w.Unlisted)}); !known[o.Key()] {
 			leftovers = append(leftovers, o)
 		}
 	}
 	return leftovers, nil
 }
 
-// grantEntry turns a grant into the table's form. That of a workload whose
-// cgroup is gone has no cgroup.
+// grantEntry converts a grant into a table entry. If the workload's cgroup is gone,
+// the entry has no cgroup.
 func (h *Host) grantEntry(o plan.Grant) (*ebpf.Mapping, error) {
 	l := &ebpf.Mapping{Host: ebpf.Address(o.Host), First: o.Ports.First, Last: o.Ports.Last, ToFirst: o.Own.First,
 		Plane: ebpf.ClassOf(o.Host.Is4(), o.Proto == model.UDP), Flags: ebpf.MappingGrant}
@@ -165,8 +166,8 @@ func (h *Host) grantEntry(o plan.Grant) (*ebpf.Mapping, error) {
 	return l, err
 }
 
-// grantObject turns an entry of the table back into a grant. That of a
-// workload whose cgroup is gone names none, so that it is nobody's.
+// grantObject converts a table entry into a grant. If the workload's cgroup is
+// gone, the grant names no cgroup and belongs to no workload.
 func (h *Host) grantObject(l ebpf.Mapping) (plan.Grant, error) {
 	o := plan.Grant{Proto: model.TCP, Host: ebpf.Netip(l.Host), Ports: model.PortRange{First: l.First, Last: l.Last},
 		Own: model.PortRange{First: l.ToFirst, Last: l.ToFirst + (l.Last - l.First)}}
@@ -181,9 +182,9 @@ func (h *Host) grantObject(l ebpf.Mapping) (plan.Grant, error) {
 	return o, err
 }
 
-// reportGrants tells the programs what the table now grants each workload.
+// reportGrants copies the grants in the table to the programs, per workload.
 func reportGrants(p *ebpf.Datapath) error {
-	for _, id := range boundCgroups(p) {
+	for _, id := range hookedCgroups(p) {
 		w, _ := p.Workload(id)
 		if err := p.SetWorkload(id, w.Unlisted); err != nil {
 			return err
@@ -192,14 +193,14 @@ func reportGrants(p *ebpf.Datapath) error {
 	return nil
 }
 
-// elsewhere returns an error if a process of ours other than this one has
-// granted a port of the new grants to another workload.
-func elsewhere(p *ebpf.Datapath, changes []ebpf.Change) error {
+// checkGrants returns an error if another Fairlead process has granted one of the
+// new grants' ports to another workload.
+func checkGrants(p *ebpf.Datapath, changes []ebpf.Change) error {
 	all, err := p.Workloads()
 	if err != nil {
 		return err
 	}
-	for _, id := range boundCgroups(p) {
+	for _, id := range hookedCgroups(p) {
 		delete(all, id)
 	}
 	for _, c := range changes {
@@ -209,7 +210,7 @@ func elsewhere(p *ebpf.Datapath, changes []ebpf.Change) error {
 		for id, w := range all {
 			if port, taken := ebpf.Taken(w, *c.New); taken {
 				path, _ := cgroupPath(id)
-				return fmt.Errorf("host port %d is granted to the workload in %s: choose another, or stop that one", port, path)
+				return fmt.Errorf("host port %d is granted to the workload in %s: choose another port, or stop that workload", port, path)
 			}
 		}
 	}

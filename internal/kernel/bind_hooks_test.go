@@ -18,17 +18,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// web has 80 and 81 on every address, and 70 and 60 on one of IPv4 and IPv6.
+// web grants ports 80 and 81 on every address, and ports 70 and 60 on one IPv4 and
+// one IPv6 address.
 var web = slices.Concat(own("", 8080, 80), own("10.9.0.1", 7070, 70), own("fd09::1", 6060, 60))
 
-func TestWorkloadBindsWhatItWasGranted(t *testing.T) {
+func TestWorkloadBindsGrantedPorts(t *testing.T) {
 	w := newLocalWorld(t)
 	g := newWorkload(t, w, model.UnpublishedLoopback, web...)
 	for _, s := range []struct {
 		bind string
-		// told is what the workload is told that it has bound.
+		// notified is the address that getsockname reports to the workload.
 		notified string
-		// heard and unheard are where it is reached from outside, and where not.
+		// heard are the addresses at which outside clients reach it, unheard those
+		// at which they do not.
 		heard, unheard []string
 	}{
 		{"0.0.0.0:80", "0.0.0.0:80", []string{"127.0.0.1:8080", "10.9.0.1:8080"}, []string{"127.0.0.1:80", "127.0.0.1:8081", "[::1]:8080"}},
@@ -46,7 +48,7 @@ func TestWorkloadBindsWhatItWasGranted(t *testing.T) {
 		eachKind(t, s.bind, func(t *testing.T, kind int) {
 			server := g.mustBind(t, kind, s.bind)
 			if notified := server.name(t); notified != s.notified {
-				t.Errorf("it is told that it has bound %s, want %s", notified, s.notified)
+				t.Errorf("getsockname reports %s, want %s", notified, s.notified)
 			}
 			_, port, _ := strings.Cut(s.bind[strings.LastIndexByte(s.bind, ':'):], ":")
 			for _, at := range s.heard {
@@ -55,7 +57,7 @@ func TestWorkloadBindsWhatItWasGranted(t *testing.T) {
 					t.Fatalf("%s: %v", at, err)
 				}
 				if notified := g.named(t, c.meets(t, kind, server)); !strings.HasSuffix(notified, ":"+port) {
-					t.Errorf("the end of its connection is told to be at %s, want port %s", notified, port)
+					t.Errorf("the accepted connection's local address is %s, want port %s", notified, port)
 				}
 			}
 			for _, at := range s.unheard {
@@ -65,22 +67,23 @@ func TestWorkloadBindsWhatItWasGranted(t *testing.T) {
 	}
 }
 
-// TestFamiliesBoundOneByOne, as many servers do, where one was granted: the
-// other goes to loopback, beside that of another workload.
-func TestFamiliesBoundOneByOne(t *testing.T) {
+// TestFamiliesBoundSeparately binds the port for IPv4 and IPv6 one after the other,
+// as many servers do, although only one family was granted. The other family is
+// bound to loopback. Another workload does the same at the same time.
+func TestFamiliesBoundSeparately(t *testing.T) {
 	w := newLocalWorld(t)
-	for _, s := range []struct{ one, two, first, second, heard, readOnly string }{
+	for _, s := range []struct{ one, two, first, second, granted, other string }{
 		{"127.0.0.1", "10.9.0.1", "0.0.0.0:80", "[::]:80", "127.0.0.1:8080", "[::1]:8080"},
 		{"fd09::1", "::1", "[::]:70", "0.0.0.0:70", "[fd09::1]:7070", "127.0.0.1:7070"},
 	} {
-		host := netip.MustParseAddrPort(s.heard).Port()
+		host := netip.MustParseAddrPort(s.granted).Port()
 		port := netip.MustParseAddrPort(s.first).Port()
 		one := newWorkload(t, w, model.UnpublishedLoopback, own(s.one, host, port)...)
 		two := newWorkload(t, w, model.UnpublishedLoopback, own(s.two, host+1000, port)...)
 		eachKind(t, s.first, func(t *testing.T, kind int) {
 			servers := map[string]client{
-				s.heard:    one.bindFamily(t, kind, s.first),
-				s.readOnly: one.bindFamily(t, kind, s.second),
+				s.granted: one.bindFamily(t, kind, s.first),
+				s.other:   one.bindFamily(t, kind, s.second),
 			}
 			two.bindFamily(t, kind, s.first)
 			two.bindFamily(t, kind, s.second)
@@ -90,14 +93,14 @@ func TestFamiliesBoundOneByOne(t *testing.T) {
 					t.Fatalf("%s: %v", at, err)
 				}
 				if notified := one.named(t, c.meets(t, kind, server)); netip.MustParseAddrPort(notified).Port() != port {
-					t.Errorf("the end of its connection is told to be at %s", notified)
+					t.Errorf("the accepted connection's local address is %s, want port %d", notified, port)
 				}
 			}
 		})
 	}
 }
 
-// bindFamily binds for one family only.
+// bindFamily binds a socket for the address's family only.
 func (g workload) bindFamily(t *testing.T, kind int, at string) client {
 	t.Helper()
 	if netip.MustParseAddrPort(at).Addr().Is6() {
@@ -106,7 +109,7 @@ func (g workload) bindFamily(t *testing.T, kind int, at string) client {
 	return g.mustBind(t, kind, at)
 }
 
-func TestWorkloadsBindOnePortSideBySide(t *testing.T) {
+func TestWorkloadsBindTheSamePort(t *testing.T) {
 	w := newLocalWorld(t)
 	one := newWorkload(t, w, model.UnpublishedLoopback, own("", 8080, 80)...)
 	two := newWorkload(t, w, model.UnpublishedLoopback, own("", 9080, 80)...)
@@ -124,8 +127,8 @@ func TestWorkloadsBindOnePortSideBySide(t *testing.T) {
 	})
 }
 
-// TestReusedPort: a workload's sockets share its port if they all say so, as
-// any sockets do.
+// TestReusedPort checks SO_REUSEPORT: a workload's sockets share its port only if
+// all of them set it.
 func TestReusedPort(t *testing.T) {
 	w := newLocalWorld(t)
 	g := newWorkload(t, w, model.UnpublishedLoopback, own("", 8080, 80)...)
@@ -134,20 +137,20 @@ func TestReusedPort(t *testing.T) {
 			g.mustBind(t, kind, at, reusePort)
 			last := g.mustBind(t, kind, at, reusePort)
 			if notified := last.name(t); notified != at {
-				t.Errorf("the second is told that it has bound %s", notified)
+				t.Errorf("getsockname of the second socket reports %s", notified)
 			}
 			if _, err := g.bind(t, kind, at); !errors.Is(err, unix.EADDRINUSE) {
-				t.Errorf("a third that does not share it: %v, want %v", err, unix.EADDRINUSE)
+				t.Errorf("bind a third socket without SO_REUSEPORT: %v, want %v", err, unix.EADDRINUSE)
 			}
 		})
 	}
 }
 
-func TestUnlistedPorts(t *testing.T) {
+func TestUnpublishedPorts(t *testing.T) {
 	w := newLocalWorld(t)
 	for _, s := range []struct {
 		policy         model.Unpublished
-		bind, notified string // told is empty where it is refused
+		bind, notified string // notified is empty if bind is refused
 	}{
 		{model.UnpublishedLoopback, "0.0.0.0:99", "127.0.0.1:99"},
 		{model.UnpublishedLoopback, "10.9.0.1:99", "127.0.0.1:99"},
@@ -182,8 +185,9 @@ func TestUnlistedPorts(t *testing.T) {
 	}
 }
 
-// TestAnyPortIsLeftAlone: clients bind port 0, whatever the policy.
-func TestAnyPortIsLeftAlone(t *testing.T) {
+// TestAnyPortIsUnchanged binds port 0, which clients do: it is allowed under every
+// policy.
+func TestAnyPortIsUnchanged(t *testing.T) {
 	w := newLocalWorld(t)
 	g := newWorkload(t, w, model.UnpublishedDeny, web...)
 	eachKind(t, "10.9.0.1:0", func(t *testing.T, kind int) {
@@ -193,14 +197,14 @@ func TestAnyPortIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestWorkloadDials reaches own ports: another's, the workload's own before
-// another's, and host ports as everyone does.
+// TestWorkloadDials dials container ports of another workload, the workload's own
+// port when another workload has the same, and host ports as any client does.
 func TestWorkloadDials(t *testing.T) {
 	w := newLocalWorld(t)
 	one := newWorkload(t, w, model.UnpublishedLoopback, own("", 8080, 80)...)
 	two := newWorkload(t, w, model.UnpublishedLoopback, append(own("", 9080, 80), own("10.9.0.1", 9090, 90)...)...)
 	for _, s := range []struct {
-		who        workload
+		from       workload
 		dial, bind string
 		owner      workload
 	}{
@@ -217,19 +221,19 @@ func TestWorkloadDials(t *testing.T) {
 		notified := strings.Replace(s.dial, "0.0.0.0", "127.0.0.1", 1)
 		eachKind(t, s.dial, func(t *testing.T, kind int) {
 			server := s.owner.mustBind(t, kind, s.bind)
-			c, err := s.who.connect(t, kind, s.dial)
+			c, err := s.from.connect(t, kind, s.dial)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if peer := c.peer(t); peer != notified {
-				t.Errorf("it is told that it has reached %s, want %s", peer, notified)
+				t.Errorf("getpeername reports %s, want %s", peer, notified)
 			}
 			c.meets(t, kind, server)
 		})
 	}
 }
 
-// TestWorkloadSends asks by datagrams from an unconnected socket.
+// TestWorkloadSends sends datagrams from an unconnected socket.
 func TestWorkloadSends(t *testing.T) {
 	w := newLocalWorld(t)
 	one := newWorkload(t, w, model.UnpublishedLoopback, own("", 8080, 80)...)
@@ -250,7 +254,7 @@ func TestWorkloadSends(t *testing.T) {
 				})
 				_, from, err := unix.Recvfrom(server.fd, make([]byte, 8), 0)
 				if err != nil {
-					t.Fatalf("nothing came: %v", err)
+					t.Fatalf("no datagram arrived: %v", err)
 				}
 				if err := unix.Sendto(server.fd, []byte("!"), 0, from); err != nil {
 					t.Fatal(err)
@@ -263,9 +267,10 @@ func TestWorkloadSends(t *testing.T) {
 	}
 }
 
-// TestOwnPortsAreNobodyElses: a port that two others have, and every own port
-// for who is no workload.
-func TestOwnPortsAreNobodyElses(t *testing.T) {
+// TestContainerPortsAreNotShared dials a container port that two other workloads
+// have, from a third workload and from outside any workload. Both dials are
+// refused.
+func TestContainerPortsAreNotShared(t *testing.T) {
 	w := newLocalWorld(t)
 	one := newWorkload(t, w, model.UnpublishedLoopback, own("", 8080, 80)...)
 	two := newWorkload(t, w, model.UnpublishedLoopback, own("", 9080, 80)...)
@@ -273,13 +278,13 @@ func TestOwnPortsAreNobodyElses(t *testing.T) {
 	one.mustBind(t, unix.SOCK_STREAM, "0.0.0.0:80")
 	two.mustBind(t, unix.SOCK_STREAM, "0.0.0.0:80")
 	if _, err := three.connect(t, unix.SOCK_STREAM, "127.0.0.1:80"); !errors.Is(err, unix.ECONNREFUSED) {
-		t.Errorf("one of two was chosen: %v", err)
+		t.Errorf("dial a port that two workloads have: %v, want ECONNREFUSED", err)
 	}
 	w.unheard(t, unix.SOCK_STREAM, "127.0.0.1:80")
 }
 
-// TestMovedBindIsRefused lets another's program, which runs after ours, move
-// the socket to a port that nobody granted.
+// TestMovedBindIsRefused attaches another program that runs after Fairlead's and
+// changes the port to one that was not granted.
 func TestMovedBindIsRefused(t *testing.T) {
 	w := newLocalWorld(t)
 	parent := newTestCgroup(t, cgroupRoot(t))
@@ -297,7 +302,7 @@ func TestMovedBindIsRefused(t *testing.T) {
 	}
 }
 
-// TestFullHookIsExplained: a cgroup takes so many programs and no more.
+// TestFullHookIsExplained fills a hook: a cgroup accepts 64 programs per hook.
 func TestFullHookIsExplained(t *testing.T) {
 	h := openTestHost(t)
 	h.opt.Cgroup = newTestCgroup(t, cgroupRoot(t))
@@ -306,11 +311,12 @@ func TestFullHookIsExplained(t *testing.T) {
 	}
 	err := h.Set(plan.LocalClients{})
 	if err == nil || !strings.Contains(err.Error(), h.opt.Cgroup+" has 64 programs at this hook") {
-		t.Errorf("one more program: %v", err)
+		t.Errorf("attach one more program: %v", err)
 	}
 }
 
-// attachMover makes every bind in the cgroup at that hook one to the port.
+// attachMover attaches a program that replaces the port of every bind in the
+// cgroup.
 func attachMover(t *testing.T, path string, hook ebpf.AttachType, port uint16) {
 	t.Helper()
 	const userPort = 24 // in struct bpf_sock_addr, in network byte order
@@ -332,7 +338,7 @@ func attachMover(t *testing.T, path string, hook ebpf.AttachType, port uint16) {
 	t.Cleanup(func() { l.Close() })
 }
 
-// dismiss takes a workload's grants and its hooks away.
+// dismiss removes a workload's grants and hooks.
 func (w *localWorld) dismiss(t *testing.T, path string, grants ...plan.Grant) {
 	t.Helper()
 	var ops []plan.Op
@@ -345,34 +351,34 @@ func (w *localWorld) dismiss(t *testing.T, path string, grants ...plan.Grant) {
 	}
 }
 
-func TestBoundsComeAndGo(t *testing.T) {
+func TestBindHooksAreSetAndDeleted(t *testing.T) {
 	w := newLocalWorld(t)
 	g := newWorkload(t, w, model.UnpublishedDeny, web...)
 	want := plan.BindHooks{Cgroup: g.path, Unlisted: model.UnpublishedDeny}
 	if err := w.Set(want); err != nil {
-		t.Fatalf("once more: %v", err)
+		t.Fatalf("set again: %v", err)
 	}
-	attached(t, g.path, 1, boundHooks)
+	attached(t, g.path, 1, bindHookPrograms)
 	have, err := w.Observe(plan.Plan{want}, plan.Plan{want})
 	if err != nil || !slices.Contains(have, plan.Object(want)) {
 		t.Errorf("observed %v, %v", have, err)
 	}
 	for range 2 {
 		w.dismiss(t, g.path, web...)
-		attached(t, g.path, 0, boundHooks)
+		attached(t, g.path, 0, bindHookPrograms)
 	}
 	if notified := g.mustBind(t, unix.SOCK_STREAM, "0.0.0.0:80").name(t); notified != "0.0.0.0:80" {
-		t.Errorf("what is bound no more binds %s", notified)
+		t.Errorf("without hooks, getsockname reports %s", notified)
 	}
 	w.unheard(t, unix.SOCK_STREAM, "127.0.0.1:8080")
 }
 
-// TestBoundsAreAdopted: what a process has pinned the next one knows, keeps and
-// takes away.
-func TestBoundsAreAdopted(t *testing.T) {
+// TestBindHooksAreAdopted checks that the next process finds the pinned hooks,
+// keeps them working and deletes them.
+func TestBindHooksAreAdopted(t *testing.T) {
 	w := newLocalWorld(t)
 	w.opt.Pins = filepath.Join(bpffs(t), plan.Mark)
-	if err := w.Del(plan.LocalClients{}); err != nil { // the plane that pins nothing
+	if err := w.Del(plan.LocalClients{}); err != nil { // the data path that pins nothing
 		t.Fatal(err)
 	}
 	g := newWorkload(t, w, model.UnpublishedDeny, web...)
@@ -393,14 +399,14 @@ func TestBoundsAreAdopted(t *testing.T) {
 	}
 	g.mustBind(t, unix.SOCK_STREAM, "0.0.0.0:80")
 	next.dismiss(t, g.path, web...)
-	attached(t, g.path, 0, boundHooks)
+	attached(t, g.path, 0, bindHookPrograms)
 	if left, err := os.ReadDir(h.opt.Pins); err != nil || len(left) != 0 {
 		t.Errorf("pins are left: %v, %v", left, err)
 	}
 }
 
-// TestDeadWorkloadIsForgotten removes a cgroup behind our back: its ports are
-// another's to take, and nothing of it is in the way of its dismissal.
+// TestDeadWorkloadIsForgotten removes a cgroup without notifying Fairlead. Its
+// ports can be granted again, and deleting its hooks succeeds.
 func TestDeadWorkloadIsForgotten(t *testing.T) {
 	w := newLocalWorld(t)
 	g := newWorkload(t, w, model.UnpublishedLoopback, web...)
@@ -410,15 +416,16 @@ func TestDeadWorkloadIsForgotten(t *testing.T) {
 	newWorkload(t, w, model.UnpublishedLoopback)
 	all, err := w.ebpfState.Workloads()
 	if err != nil || len(all) != 1 {
-		t.Errorf("%d workloads are known, %v; want one", len(all), err)
+		t.Errorf("%d workloads are known, want one (%v)", len(all), err)
 	}
 	if err := w.Del(plan.BindHooks{Cgroup: g.path}); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestGrantsOfOtherProcesses: what one process of ours has granted, another
-// neither grants again nor overlooks when its workload dials.
+// TestGrantsOfOtherProcesses checks that a process does not grant ports that
+// another process has granted, and that its workloads reach the other process's
+// workloads.
 func TestGrantsOfOtherProcesses(t *testing.T) {
 	w := newLocalWorld(t)
 	one := newWorkload(t, w, model.UnpublishedLoopback, own("", 8080, 80)...)
@@ -449,7 +456,7 @@ func TestGrantsOfOtherProcesses(t *testing.T) {
 	}
 }
 
-// TestTooManyGrants are told to be ranges.
+// TestTooManyGrants expects an error that recommends ranges.
 func TestTooManyGrants(t *testing.T) {
 	w := newLocalWorld(t)
 	path := newTestCgroup(t, cgroupRoot(t))
@@ -464,15 +471,15 @@ func TestTooManyGrants(t *testing.T) {
 	}
 }
 
-func TestCgroupOfAWorkload(t *testing.T) {
+func TestWorkloadCgroup(t *testing.T) {
 	h := openTestHost(t)
-	for path, says := range map[string]string{
+	for path, want := range map[string]string{
 		cgroupRoot(t): "root of the hierarchy",
-		t.TempDir():   "is no cgroup v2 directory",
+		t.TempDir():   "is not a cgroup v2 directory",
 	} {
 		err := h.Set(plan.BindHooks{Cgroup: path, Unlisted: model.UnpublishedLoopback})
-		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v, want %q", path, err, says)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}
 }

@@ -16,15 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// workload is a cgroup whose socket calls are bound. The test itself is its
-// process whenever it acts for it.
+// workload is a cgroup with bind hooks. The test process itself moves into the
+// cgroup whenever it acts for the workload.
 type workload struct {
 	t    *testing.T
 	w    *localWorld
 	path string
 }
 
-// newWorkload binds a new cgroup by the policy, and grants it ports.
+// newWorkload creates a cgroup with the policy, and grants it ports.
 func newWorkload(t *testing.T, w *localWorld, unpublished model.Unpublished, grants ...plan.Grant) workload {
 	t.Helper()
 	g := workload{t, w, newTestCgroup(t, cgroupRoot(t))}
@@ -44,7 +44,7 @@ func cgroupRoot(t *testing.T) string {
 	return root
 }
 
-// newTestCgroup makes a cgroup that ends with the test.
+// newTestCgroup creates a cgroup that is removed when the test ends.
 func newTestCgroup(t *testing.T, parent string) string {
 	t.Helper()
 	path, err := os.MkdirTemp(parent, plan.Mark+"-test-")
@@ -59,7 +59,7 @@ func newTestCgroup(t *testing.T, parent string) string {
 	return path
 }
 
-// grant gives a cgroup the ports.
+// grant grants ports to a cgroup.
 func (w *localWorld) grant(t *testing.T, path string, grants ...plan.Grant) {
 	t.Helper()
 	var ops []plan.Op
@@ -72,8 +72,8 @@ func (w *localWorld) grant(t *testing.T, path string, grants ...plan.Grant) {
 	}
 }
 
-// own grants the host port, and the port after it, for the own port and the
-// one after that, over TCP and UDP. Without a host it is on every address.
+// own returns grants of the host port and the next one for the container port and
+// the next one, over TCP and UDP. If host is empty, they are for every address.
 func own(host string, port, own uint16) (grants []plan.Grant) {
 	hosts := []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 	if host != "" {
@@ -88,7 +88,7 @@ func own(host string, port, own uint16) (grants []plan.Grant) {
 	return grants
 }
 
-// do runs fn as a process of the workload. The whole test moves there.
+// do runs fn as a process of the workload, by moving the whole test process.
 func (g workload) do(fn func()) {
 	g.t.Helper()
 	lines, err := os.ReadFile("/proc/self/cgroup")
@@ -109,7 +109,7 @@ func (g workload) enter(path string) {
 	}
 }
 
-// option is one of a socket's that is on or off.
+// option is a boolean socket option.
 type option struct{ level, name int }
 
 var (
@@ -117,8 +117,8 @@ var (
 	v6only    = option{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY}
 )
 
-// bind opens a socket of the workload's and binds it. One of connections
-// listens, as servers do: past the remains of earlier ones.
+// bind opens a socket in the workload and binds it. A TCP socket listens, with
+// SO_REUSEADDR as servers set it.
 func (g workload) bind(t *testing.T, kind int, at string, options ...option) (c client, err error) {
 	t.Helper()
 	g.do(func() {
@@ -138,7 +138,7 @@ func (g workload) bind(t *testing.T, kind int, at string, options ...option) (c 
 	return c, err
 }
 
-// mustBind is bind for what must succeed.
+// mustBind is bind that fails the test on an error.
 func (g workload) mustBind(t *testing.T, kind int, at string, options ...option) client {
 	t.Helper()
 	c, err := g.bind(t, kind, at, options...)
@@ -148,7 +148,7 @@ func (g workload) mustBind(t *testing.T, kind int, at string, options ...option)
 	return c
 }
 
-// connect opens a socket of the workload's and connects it.
+// connect opens a socket in the workload and connects it.
 func (g workload) connect(t *testing.T, kind int, to string) (c client, err error) {
 	t.Helper()
 	g.do(func() {
@@ -158,7 +158,7 @@ func (g workload) connect(t *testing.T, kind int, to string) (c client, err erro
 	return c, err
 }
 
-// name is what the socket says that it is bound to.
+// name returns what getsockname reports.
 func (c client) name(t *testing.T) string {
 	t.Helper()
 	a, err := unix.Getsockname(c.fd)
@@ -168,23 +168,23 @@ func (c client) name(t *testing.T) string {
 	return text(a)
 }
 
-// named is what a process of the workload is told that the socket is bound to.
+// named returns what getsockname reports to a process of the workload.
 func (g workload) named(t *testing.T, c client) (name string) {
 	t.Helper()
 	g.do(func() { name = c.name(t) })
 	return name
 }
 
-// stranger dials from outside of every workload.
+// stranger dials from outside any workload.
 func (w *localWorld) stranger(t *testing.T, kind int, to string) (client, error) {
 	t.Helper()
 	c := dialer(t, w.ns, kind, to)
 	return c, c.connect(to)
 }
 
-// meets fails the test unless what the connected socket says comes to the
-// other, and the answer back. It returns the other's end, which a connection
-// has accepted.
+// meets fails the test unless a message from the connected socket reaches the
+// server and the answer comes back. It returns the server's end: for TCP the
+// accepted socket.
 func (c client) meets(t *testing.T, kind int, server client) client {
 	t.Helper()
 	if _, err := unix.Write(c.fd, []byte("?")); err != nil {
@@ -194,7 +194,7 @@ func (c client) meets(t *testing.T, kind int, server client) client {
 	if kind == unix.SOCK_STREAM {
 		fd, _, err := unix.Accept(server.fd)
 		if err != nil {
-			t.Fatalf("nobody came to %s: %v", server.name(t), err)
+			t.Fatalf("no connection arrived at %s: %v", server.name(t), err)
 		}
 		t.Cleanup(func() { unix.Close(fd) })
 		end = client{fd: fd, family: server.family}
@@ -202,7 +202,7 @@ func (c client) meets(t *testing.T, kind int, server client) client {
 	buf := make([]byte, 8)
 	_, from, err := unix.Recvfrom(end.fd, buf, 0)
 	if err != nil {
-		t.Fatalf("nothing came to %s: %v", server.name(t), err)
+		t.Fatalf("no message arrived at %s: %v", server.name(t), err)
 	}
 	if kind == unix.SOCK_STREAM {
 		_, err = unix.Write(end.fd, []byte("!"))
@@ -218,7 +218,7 @@ func (c client) meets(t *testing.T, kind int, server client) client {
 	return end
 }
 
-// unheard fails the test if somebody listens at the address.
+// unheard fails the test if a socket listens at the address.
 func (w *localWorld) unheard(t *testing.T, kind int, to string) {
 	t.Helper()
 	c, err := w.stranger(t, kind, to)
@@ -232,10 +232,10 @@ func (w *localWorld) unheard(t *testing.T, kind int, to string) {
 	}
 }
 
-// kinds are the kinds of sockets that ports belong to.
+// kinds are the socket types with ports, by protocol.
 var kinds = map[string]int{"tcp": unix.SOCK_STREAM, "udp": unix.SOCK_DGRAM}
 
-// eachKind runs fn for both.
+// eachKind runs fn for each socket type.
 func eachKind(t *testing.T, name string, fn func(t *testing.T, kind int)) {
 	for proto, kind := range kinds {
 		t.Run(fmt.Sprint(proto, " ", name), func(t *testing.T) { fn(t, kind) })

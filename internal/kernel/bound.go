@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bound is a socket that holds a port.
+// Bound is a socket that is bound to a port.
 type Bound struct {
 	Proto model.Proto
 	At    netip.AddrPort
 }
 
-// BoundBy lists the sockets in the host's namespace that processes of a cgroup
-// v2 directory, or of one below it, have made and bound; those of clients are
-// not among them. The error is errors.ErrUnsupported on a kernel before 5.9,
-// which does not tell a socket's cgroup. A TCP socket that is bound but does
-// not listen yet is shown from Linux 6.8 on.
+// BoundBy returns the sockets in the host's namespace that processes of a cgroup v2
+// directory, or of a cgroup below it, have created and bound. Connected sockets of
+// clients are not included. TCP sockets that are bound but do not listen yet are
+// included from Linux 6.8 on. Returns errors.ErrUnsupported on a kernel before 5.9,
+// which does not report a socket's cgroup.
 func (h *Host) BoundBy(cgroup string) (all []Bound, err error) {
 	within, err := cgroupsBelow(cgroup)
 	if err != nil {
@@ -36,7 +36,8 @@ func (h *Host) BoundBy(cgroup string) (all []Bound, err error) {
 		}
 		for _, s := range sockets {
 			if s.cgroup == 0 {
-				return nil, fmt.Errorf("find sockets of cgroup %s: the kernel does not tell a socket's cgroup: use Linux 5.9 or newer: %w", cgroup, errors.ErrUnsupported)
+				return nil, fmt.Errorf("find sockets of cgroup %s: the kernel does not report a socket's cgroup: "+
+					"use Linux 5.9 or newer: %w", cgroup, errors.ErrUnsupported)
 			}
 			if within[s.cgroup] && !s.connected {
 				all = append(all, Bound{proto, netip.AddrPortFrom(s.addr, s.port)})
@@ -46,8 +47,8 @@ func (h *Host) BoundBy(cgroup string) (all []Bound, err error) {
 	return all, nil
 }
 
-// cgroupsBelow returns the ids of a cgroup and of those below it. What goes
-// meanwhile is none.
+// cgroupsBelow returns the ids of a cgroup and of all cgroups below it. It skips
+// cgroups that are removed while it runs.
 func cgroupsBelow(path string) (map[uint64]bool, error) {
 	ids := map[uint64]bool{}
 	err := filepath.WalkDir(path, func(at string, entry fs.DirEntry, err error) error {
@@ -63,7 +64,7 @@ func cgroupsBelow(path string) (map[uint64]bool, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look below cgroup %s: %w", path, err)
+		return nil, fmt.Errorf("list cgroups below %s: %w", path, err)
 	}
 	return ids, nil
 }

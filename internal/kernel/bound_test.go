@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestBoundBy finds what a cgroup, and one below it, has bound, and nothing of
-// others or of clients.
+// TestBoundBy expects the sockets that a cgroup and its child have bound, without
+// those of other cgroups and of clients.
 func TestBoundBy(t *testing.T) {
 	h := openTestHost(t)
 	path := newTestCgroup(t, cgroupRoot(t))
@@ -35,7 +35,7 @@ func TestBoundBy(t *testing.T) {
 		}
 	}
 	if all, err := h.BoundBy(path); err != nil || len(all) != 0 {
-		t.Errorf("nothing is bound: %v, %v", all, err)
+		t.Errorf("want no bound sockets, got %v, %v", all, err)
 	}
 	in(path, listens("127.0.0.1:80"))
 	in(newTestCgroup(t, path), func() error { return errors.Join(listens("[::]:81")(), bindOnly(t, 82)) })
@@ -61,11 +61,11 @@ func TestBoundBy(t *testing.T) {
 	all, err := h.BoundBy(path)
 	byPort := cmpopts.SortSlices(func(a, b Bound) bool { return a.At.Port() < b.At.Port() })
 	if diff := cmp.Diff(want, all, byPort, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" || err != nil {
-		t.Errorf("bound is (+): %s%v", diff, err)
+		t.Errorf("wrong bound sockets (-want +got): %s%v", diff, err)
 	}
 }
 
-// bindOnly binds a TCP port and does not listen.
+// bindOnly binds a TCP port without listening.
 func bindOnly(t *testing.T, port int) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BPFDir is where a host's eBPF programs are pinned: a bpffs, which systemd
-// mounts.
+// BPFDir is the directory below which the eBPF programs and maps of all hosts are
+// pinned. It is in a bpffs, which systemd mounts.
 const BPFDir = "/sys/fs/bpf/" + plan.Mark
 
-// datapath returns the eBPF data plane, loading it or adopting the one that an
-// earlier process has left.
+// datapath returns the eBPF data path. It loads the data path or adopts the one
+// that an earlier process has left.
 func (h *Host) datapath() (*ebpf.Datapath, error) {
 	if h.ebpfState != nil {
 		return h.ebpfState, nil
@@ -48,9 +48,8 @@ func (h *Host) datapath() (*ebpf.Datapath, error) {
 	return h.ebpfState, err
 }
 
-// lock keeps other processes of ours from loading a plane of the same host,
-// so that all of them find the map that the first has made. The namespace
-// itself is what they lock.
+// lock keeps other Fairlead processes from loading a data path for the same host,
+// so that all of them use the same maps. The lock is on the namespace's file.
 func (h *Host) lock() (unlock func() error, err error) {
 	ns, err := OpenNetns(h.ns.Path())
 	if err != nil {
@@ -62,13 +61,14 @@ func (h *Host) lock() (unlock func() error, err error) {
 	return ns.Close, nil
 }
 
-// pins is the directory of a host's pins: its namespace's cookie lives as
-// long as the pins may, until the next boot.
+// pins returns the directory of the host's pins. It is named by the namespace's
+// cookie, which like the pins stays valid until the next boot.
 func (h *Host) pins(cookie uint64) string {
 	return filepath.Join(h.opt.Pins, fmt.Sprintf("%x", cookie))
 }
 
-// datapathIfAny returns the plane if one is loaded or pinned, else nil.
+// datapathIfAny returns the data path if one is loaded or pinned, and nil if there
+// is none.
 func (h *Host) datapathIfAny() (*ebpf.Datapath, error) {
 	if h.ebpfState != nil || h.opt.Pins == "" {
 		return h.ebpfState, nil
@@ -83,7 +83,7 @@ func (h *Host) datapathIfAny() (*ebpf.Datapath, error) {
 	return h.datapath()
 }
 
-// cookie identifies the host's namespace to the programs.
+// cookie returns the number that identifies the host's namespace to the programs.
 func (h *Host) cookie() (cookie uint64, err error) {
 	err = h.ns.Do(func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -95,12 +95,13 @@ func (h *Host) cookie() (cookie uint64, err error) {
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("read the cookie of the network namespace (Linux 5.14 has it): %w", err)
+		return 0, fmt.Errorf("read the cookie of the network namespace (needs Linux 5.14): %w", err)
 	}
 	return cookie, nil
 }
 
-// setBPF attaches what the object asks for: nothing, if it is what was found.
+// setBPF attaches the object's programs. An object that is marked as partly
+// attached describes what was observed: setBPF leaves it unchanged.
 func (h *Host) setBPF(o plan.Object) error {
 	if f, ok := o.(interface{ IsPartly() bool }); ok && f.IsPartly() {
 		return nil
@@ -126,25 +127,25 @@ func (h *Host) setBPF(o plan.Object) error {
 					return err
 				}
 			}
-			return p.AttachLink(ingress(o), l.Attrs().Index, false)
+			return p.AttachLink(ingressProgram(o), l.Attrs().Index, false)
 		})
 	case plan.LocalClients:
 		return h.setLocalClients(p)
 	case plan.BindHooks:
 		return h.setBindHooks(p, o)
 	}
-	return fmt.Errorf("%T is no eBPF attachment", o)
+	return fmt.Errorf("%T is not an eBPF attachment", o)
 }
 
-// ingress names the program that the object is.
-func ingress(i plan.Ingress) string {
+// ingressProgram returns the name of the object's program.
+func ingressProgram(i plan.Ingress) string {
 	if i.Shared {
 		return ebpf.Uplink
 	}
 	return ebpf.Sandbox
 }
 
-// delBPF takes away what the object has attached.
+// delBPF detaches the object's programs.
 func (h *Host) delBPF(o plan.Object) error {
 	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
@@ -159,10 +160,10 @@ func (h *Host) delBPF(o plan.Object) error {
 		err = h.delFastPath(p)
 	case plan.Ingress:
 		err = h.onLink(o.Link, func(l netlink.Link) error {
-			return p.DetachLink(ingress(o), l.Attrs().Index)
+			return p.DetachLink(ingressProgram(o), l.Attrs().Index)
 		})
 		if absent(err) {
-			_, err = h.linksOf(p, ingress(o)) // forgets what is gone
+			_, err = h.linksOf(p, ingressProgram(o)) // forgets programs of deleted links
 		}
 	case plan.LocalClients:
 		err = h.delLocalClients(p)
@@ -172,7 +173,8 @@ func (h *Host) delBPF(o plan.Object) error {
 	return errors.Join(err, h.unloadIdle())
 }
 
-// unloadIdle unloads the plane when nothing is left in it, or lets it rest.
+// unloadIdle unloads the data path if nothing uses it. With Options.Rest it keeps
+// the programs loaded for later use.
 func (h *Host) unloadIdle() error {
 	if h.ebpfState == nil || !h.ebpfState.Idle() {
 		return nil
@@ -186,8 +188,9 @@ func (h *Host) unloadIdle() error {
 	return p.Rest()
 }
 
-// wake returns the plane that rests, pinned again, or nil: another process of
-// ours may have loaded one of the host's meanwhile.
+// wake returns the resting data path, pinned again. It returns nil if there is
+// none, or if another Fairlead process has loaded a data path for the host in the
+// meantime.
 func (h *Host) wake(opt ebpf.Options) (*ebpf.Datapath, error) {
 	p := h.resting
 	h.resting = nil
@@ -224,7 +227,7 @@ func (h *Host) readBPF(o plan.Object) (plan.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		found, err := h.seenPrograms(p, ingress(o))
+		found, err := h.seenPrograms(p, ingressProgram(o))
 		if err != nil || o.Shared {
 			return orNil(o, found[l.Attrs().Index]), err
 		}
@@ -240,7 +243,7 @@ func (h *Host) readBPF(o plan.Object) (plan.Object, error) {
 	return nil, nil
 }
 
-// onLink runs fn for a link of the host, on a thread in its namespace.
+// onLink calls fn with a link of the host, on a thread in the host's namespace.
 func (h *Host) onLink(name string, fn func(netlink.Link) error) error {
 	_, l, err := h.link("", name)
 	if err != nil {
@@ -249,7 +252,7 @@ func (h *Host) onLink(name string, fn func(netlink.Link) error) error {
 	return h.ns.Do(func() error { return fn(l) })
 }
 
-// linksOf returns the interfaces that have a program.
+// linksOf returns the indices of the links that the program is attached to.
 func (h *Host) linksOf(p *ebpf.Datapath, program string) (found map[int]bool, err error) {
 	err = h.ns.Do(func() error {
 		found, err = p.LinksOf(program)
@@ -258,7 +261,8 @@ func (h *Host) linksOf(p *ebpf.Datapath, program string) (found map[int]bool, er
 	return found, err
 }
 
-// Flows calls fn for each flow that the eBPF programs remember.
+// Flows calls fn for each flow in the eBPF flow table. Without a data path it calls
+// nothing. It is safe for concurrent use.
 func (h *Host) Flows(fn func(ebpf.Flow)) error {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
@@ -269,7 +273,8 @@ func (h *Host) Flows(fn func(ebpf.Flow)) error {
 	return p.Flows(fn)
 }
 
-// ForgetFlows makes the eBPF programs forget every flow.
+// ForgetFlows removes every flow from the eBPF flow table. It is safe for
+// concurrent use.
 func (h *Host) ForgetFlows() error {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
@@ -284,8 +289,9 @@ func (h *Host) ForgetFlows() error {
 	return p.Forget(all)
 }
 
-// TranslatedTraffic returns how many packets and bytes the eBPF programs have led to
-// endpoints and back; none while there are no programs.
+// TranslatedTraffic returns how many packets and bytes the eBPF programs have
+// translated, in both directions. Both are 0 if no programs are loaded. It is safe
+// for concurrent use.
 func (h *Host) TranslatedTraffic() (packets, bytes uint64, err error) {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()

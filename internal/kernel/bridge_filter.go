@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The attributes of a bridge that make its frames pass the IP rules whatever
-// the host's sysctls say (linux/if_link.h, since Linux 3.18); netlink's
-// library does not set them.
+// The attributes of a bridge that send its frames through the IP rules regardless
+// of the host's sysctls (linux/if_link.h, since Linux 3.18). The netlink library
+// does not set them.
 const (
 	bridgeCallIptables  = unix.IFLA_BR_NF_CALL_IPTABLES
 	bridgeCallIp6tables = unix.IFLA_BR_NF_CALL_IP6TABLES
 )
 
-// setBridgeFilter writes the bridge's own br_netfilter flags. A kernel
-// without br_netfilter knows no such attribute; off needs nothing there.
+// setBridgeFilter sets the bridge's br_netfilter flags. A kernel without
+// br_netfilter rejects the attributes; the error is ignored if on is false.
 func (h *Host) setBridgeFilter(bridge netlink.Link, on bool) error {
 	err := h.ns.Do(func() error {
 		req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
@@ -43,8 +43,8 @@ func (h *Host) setBridgeFilter(bridge netlink.Link, on bool) error {
 	return nil
 }
 
-// bridgeFilter reads the bridge's own br_netfilter flags: true when both are
-// set, false when none is there.
+// bridgeFilter reads the bridge's br_netfilter flags. It returns true if both are
+// set, and false if the kernel has no such flags.
 func (h *Host) bridgeFilter(bridge netlink.Link) (on bool, err error) {
 	err = h.ns.Do(func() error {
 		req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_ACK)
@@ -66,7 +66,7 @@ func (h *Host) bridgeFilter(bridge netlink.Link) (on bool, err error) {
 	return on, err
 }
 
-// attribute returns the value of a netlink attribute, nil when it is missing.
+// attribute returns the value of a netlink attribute, or nil if it is missing.
 func attribute(attrs []byte, kind uint16) []byte {
 	list, err := nl.ParseRouteAttr(attrs)
 	for _, a := range list {

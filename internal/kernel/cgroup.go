@@ -13,43 +13,43 @@ import (
 )
 
 // workloadCgroup returns the id of a cgroup v2 directory, which is its inode
-// number.
+// number. The root of the hierarchy is an error.
 func workloadCgroup(path string) (uint64, error) {
 	if err := onCgroup2(path); err != nil {
 		return 0, err
 	}
 	if onCgroup2(filepath.Dir(path)) != nil {
-		return 0, fmt.Errorf("cgroup %s is the root of the hierarchy, where every process is: name the workload's own", path)
+		return 0, fmt.Errorf("cgroup %s is the root of the hierarchy, which contains every process: name the workload's cgroup", path)
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
-		return 0, fmt.Errorf("look at cgroup %s: %w", path, err)
+		return 0, fmt.Errorf("inspect cgroup %s: %w", path, err)
 	}
 	return st.Ino, nil
 }
 
-// onCgroup2 says why the path is no cgroup v2 directory.
+// onCgroup2 returns an error if the path is not a cgroup v2 directory.
 func onCgroup2(path string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(path, &fs); err != nil {
-		return fmt.Errorf("look at cgroup %s: %w", path, err)
+		return fmt.Errorf("inspect cgroup %s: %w", path, err)
 	}
 	if fs.Type == unix.CGROUP2_SUPER_MAGIC {
 		return nil
 	}
 	root, err := cgroup.Root()
 	if err != nil {
-		return fmt.Errorf("%s is no cgroup v2 directory, and this host has none: %w", path, err)
+		return fmt.Errorf("%s is not a cgroup v2 directory, and this host has no cgroup v2 hierarchy: %w", path, err)
 	}
-	return fmt.Errorf("%s is no cgroup v2 directory: this host has that hierarchy at %s (hybrid layouts have it at /sys/fs/cgroup/unified)", path, root)
+	return fmt.Errorf("%s is not a cgroup v2 directory: use one below %s (in hybrid layouts /sys/fs/cgroup/unified)", path, root)
 }
 
-// kernfsHandle is the type of a file handle that is a cgroup's id
-// (FILEID_KERNFS of linux/exportfs.h, Linux 5.5).
+// kernfsHandle is the type of a file handle that contains a cgroup's id
+// (FILEID_KERNFS in linux/exportfs.h, Linux 5.5).
 const kernfsHandle = 0xfe
 
-// cgroupPath returns the directory of the cgroup with that id; the error is
-// os.ErrNotExist when it is gone.
+// cgroupPath returns the directory of the cgroup with that id. Returns
+// os.ErrNotExist if the cgroup is gone.
 func cgroupPath(id uint64) (string, error) {
 	path, err := cgroup.Root()
 	if err != nil {

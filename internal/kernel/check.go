@@ -10,12 +10,13 @@ import (
 	"fairlead/internal/plan"
 )
 
-// Settings says which sysctls of the host Check looks at.
+// Settings sets which sysctls of the host Check reads. It replaces the earlier
+// list.
 func (w *Watcher) Settings(wanted []plan.Sysctl) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.settings == nil {
-		return nil // it is closed
+		return nil // the watcher is closed
 	}
 	left := w.settings
 	w.settings = make(map[string]setting, len(wanted))
@@ -48,32 +49,35 @@ func (w *Watcher) Settings(wanted []plan.Sysctl) error {
 	return errors.Join(errs...)
 }
 
-// setting is a sysctl that is looked at: its file shows the namespace that it
-// was opened in.
+// setting is a sysctl that Check reads. Its file always shows the namespace in
+// which it was opened.
 type setting struct {
 	file *os.File
 	want string
 }
 
-// linkSpec is a setting of a link that the link's message shows.
+// linkSpec is the desired value of a link's setting that is part of the link's
+// netlink message.
 type linkSpec struct {
 	name, value, link string
 	at                confAt
 }
 
-// linksEvery is how often the settings of links are read: all links are listed.
-const linksEvery = 3 * time.Second
+// linkCheckInterval is the time between two checks of link settings, because each
+// one lists all links.
+const linkCheckInterval = 3 * time.Second
 
-// checkLinks reports whether the links have their settings, if it is time to
-// read them. A link that is gone is reported by the kernel.
+// checkLinks reports whether the links have the desired settings. It does nothing
+// if the last check is less than linkCheckInterval ago. A missing link is not an
+// error here: the kernel sends an event for it.
 func (w *Watcher) checkLinks() bool {
-	if len(w.linkSettings) == 0 || time.Since(w.listed) < linksEvery {
+	if len(w.linkSettings) == 0 || time.Since(w.linksChecked) < linkCheckInterval {
 		return true
 	}
-	w.listed = time.Now()
+	w.linksChecked = time.Now()
 	confs, err := w.host.readConfs("")
 	if err != nil {
-		return true // what cannot be read now is read next time
+		return true // the next check tries again
 	}
 	good := true
 	for _, s := range w.linkSettings {
@@ -85,17 +89,17 @@ func (w *Watcher) checkLinks() bool {
 	return good
 }
 
-// Check looks at what the kernel tells nobody of: sysctls of the host (see
-// Settings), eBPF programs and their pins, the table that they share, and IPVS. What
-// is not as it should be is among what Take returns next; Check reports whether
-// there is any. It must not be called while something is being applied.
+// Check inspects the state for which the kernel sends no events: the host's sysctls
+// (see Settings), the eBPF programs, their pins and maps, IPVS, and the tables of
+// iptables-legacy. The next Take returns what differs. Check reports whether
+// anything differs. Do not call it while a plan is being applied.
 func (w *Watcher) Check() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	bad := false
 	var buf [64]byte
 	for name, s := range w.settings {
-		// The file of a link that has gone is no concern of this.
+		// If the link is gone, the read fails; the link's event covers that.
 		if n, _ := s.file.ReadAt(buf[:], 0); n > 0 && string(bytes.TrimSpace(buf[:n])) != s.want {
 			put(&w.seen.settings, name, true)
 			bad = true
@@ -111,22 +115,23 @@ func (w *Watcher) Check() bool {
 	return bad || !attached || !intact || !balanced || !filtered
 }
 
-// balancedEvery is how often IPVS is looked at: it is listed service by service.
-const balancedEvery = 3 * time.Second
+// ipvsCheckInterval is the time between two checks of IPVS, because each one lists
+// every service.
+const ipvsCheckInterval = 3 * time.Second
 
-// checkIPVS reports whether IPVS holds what we have left in it, if it is time to
-// look.
+// checkIPVS reports whether IPVS has what Fairlead has set. It does nothing if the
+// last check is less than ipvsCheckInterval ago.
 func (w *Watcher) checkIPVS() bool {
-	if time.Since(w.balanced) < balancedEvery {
+	if time.Since(w.ipvsChecked) < ipvsCheckInterval {
 		return true
 	}
-	w.balanced = time.Now()
+	w.ipvsChecked = time.Now()
 	differing, err := w.host.ipvsDiffers()
-	return !differing && err == nil // what cannot be read is looked at by healing, which says why
+	return !differing && err == nil // on an error, the repair reads IPVS again and reports why that fails
 }
 
-// checkBPF reports whether the programs are attached and pinned, and whether
-// their table is as we have left it.
+// checkBPF reports whether the programs are attached and pinned, and whether their
+// maps contain what Fairlead has written.
 func (h *Host) checkBPF() (attached, intact bool) {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
@@ -137,7 +142,8 @@ func (h *Host) checkBPF() (attached, intact bool) {
 	return p.Attached() && p.Pinned(), len(p.Table().Hurt()) == 0 && p.Balancer().AllIntact()
 }
 
-// RenewAddresses tells the eBPF programs the host's own addresses.
+// RenewAddresses passes the host's current addresses to the eBPF programs. It is
+// safe for concurrent use.
 func (h *Host) RenewAddresses() error {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
@@ -151,10 +157,11 @@ func (h *Host) RenewAddresses() error {
 	return h.ebpfState.SetAddresses(local)
 }
 
-// ObservePart returns what the kernel holds of some objects of a plan. With any
-// of an nft table comes all that is in it.
+// ObservePart returns the observed state of some objects of a plan. If one of them
+// is in an nft table, the result contains everything in that table. Like Observe,
+// it may only be called by the goroutine that applies plans.
 func (h *Host) ObservePart(part plan.Plan) (plan.Plan, error) {
-	h.Release() // what was seen before may be another by now
+	h.Release() // the cached state may be outdated
 	defer h.Release()
 	h.bpf.Lock()
 	defer h.bpf.Unlock()

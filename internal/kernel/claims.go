@@ -18,26 +18,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Claim says that another host answers for a virtual address of ours, on the
-// link where that belongs.
+// Claim is another host that answers for one of this host's virtual addresses, on
+// the address's link.
 type Claim struct {
 	plan.VirtualAddress
-	// By is its hardware address.
+	// By is the other host's hardware address.
 	By string
-	// Also are the addresses by which this host knows it so far.
+	// Also are the other host's IP addresses according to this host's neighbour
+	// table.
 	Also []netip.Addr
 }
 
-// mostAsked bounds the addresses of one family that are asked for on one link,
-// so that nobody takes the questions for a scan.
-const mostAsked = 256
+// maxAsked limits how many addresses per family and link are queried, so that the
+// queries are not mistaken for a scan.
+const maxAsked = 256
 
-// Claims asks the neighbours on links who has virtual addresses that belong
-// there, and returns who does beside this host. It takes as long as its patience
-// if nobody answers, and changes nothing, here or there. A link that is not
-// there, is down or has no neighbours is passed over; what could not be asked is
-// an error beside the claims.
-func (h *Host) Claims(ctx context.Context, of []plan.VirtualAddress, patience time.Duration) ([]Claim, error) {
+// Claims sends neighbour requests for virtual addresses on their links and returns
+// the other hosts that answer. It waits for answers until the timeout and changes
+// no state, here or on the neighbours. Links that are missing, down or without
+// neighbours are skipped. If some addresses could not be queried, Claims returns an
+// error along with the other claims.
+func (h *Host) Claims(ctx context.Context, of []plan.VirtualAddress, timeout time.Duration) ([]Claim, error) {
 	asked := map[onLink][]netip.Addr{}
 	for _, v := range of {
 		on := onLink{v.Link, v.Addr.Is4()}
@@ -51,7 +52,7 @@ func (h *Host) Claims(ctx context.Context, of []plan.VirtualAddress, patience ti
 	var wg sync.WaitGroup
 	for on, addresses := range asked {
 		wg.Go(func() {
-			claims, err := h.claimsOn(ctx, on, addresses, patience)
+			claims, err := h.claimsOn(ctx, on, addresses, timeout)
 			mu.Lock()
 			defer mu.Unlock()
 			all, errs = append(all, claims...), append(errs, err)
@@ -71,17 +72,18 @@ func (h *Host) Claims(ctx context.Context, of []plan.VirtualAddress, patience ti
 	return all, errors.Join(errs...)
 }
 
-// onLink is a family of addresses on a link.
+// onLink is an address family on a link.
 type onLink struct {
 	link string
 	v4   bool
 }
 
-func (h *Host) claimsOn(ctx context.Context, on onLink, addresses []netip.Addr, patience time.Duration) ([]Claim, error) {
+func (h *Host) claimsOn(ctx context.Context, on onLink, addresses []netip.Addr, timeout time.Duration) ([]Claim, error) {
 	var errs []error
-	if n := len(addresses) - mostAsked; n > 0 {
-		errs = append(errs, fmt.Errorf("%d addresses on %s are not asked for: more than %d at once are too many", n, on.link, mostAsked))
-		addresses = addresses[:mostAsked]
+	if n := len(addresses) - maxAsked; n > 0 {
+		errs = append(errs, fmt.Errorf("query neighbours on %s: %d addresses are left out: at most %d are queried at once",
+			on.link, n, maxAsked))
+		addresses = addresses[:maxAsked]
 	}
 	var asker *neighbour.Asker
 	err := h.ns.Do(func() error {
@@ -96,7 +98,7 @@ func (h *Host) claimsOn(ctx context.Context, on onLink, addresses []netip.Addr, 
 		return nil, errors.Join(append(errs, err)...)
 	}
 	defer asker.Close()
-	heard, err := asker.Ask(ctx, addresses, patience)
+	heard, err := asker.Ask(ctx, addresses, timeout)
 	errs = append(errs, err)
 	var all []Claim
 	for _, c := range heard {
@@ -107,8 +109,8 @@ func (h *Host) claimsOn(ctx context.Context, on onLink, addresses []netip.Addr, 
 	return all, errors.Join(errs...)
 }
 
-// neighbour returns the addresses by which the host knows a hardware address on
-// a link.
+// neighbour returns the IP addresses that the host's neighbour table lists for a
+// hardware address on a link.
 func (h *Host) neighbour(link, hardware string) ([]netip.Addr, error) {
 	handle, err := h.at("")
 	if err != nil {
@@ -132,8 +134,8 @@ func (h *Host) neighbour(link, hardware string) ([]netip.Addr, error) {
 	return all, nil
 }
 
-// hardwareAddresses are those of the host's links: a host with two links to one
-// network answers on both for what either has.
+// hardwareAddresses returns the hardware addresses of the host's links. A host with
+// two links to one network answers on both of them for the addresses of either.
 func (h *Host) hardwareAddresses() ([]string, error) {
 	_, links, err := h.dump("")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// TestClaims: another host is named that answers for an address of ours, and
-// what a client knows of the address stays as it was.
+// TestClaims expects the other host that answers for a virtual address, and that a
+// client's neighbour entry for the address does not change.
 func TestClaims(t *testing.T) {
 	for name, virtual := range map[string]string{"ipv4": "192.0.2.80", "ipv6": "2001:db8:80::80"} {
 		t.Run(name, func(t *testing.T) {
@@ -33,31 +33,31 @@ func TestClaims(t *testing.T) {
 				t.Fatal(err)
 			}
 			client.run(t, "ip", "neigh", "replace", virtual, "lladdr", h.mac(t, "wire0"), "dev", "wire2", "nud", "stale")
-			claims := func(patience time.Duration) []Claim {
+			claims := func(timeout time.Duration) []Claim {
 				t.Helper()
-				all, err := h.Claims(t.Context(), []plan.VirtualAddress{at, {Link: "gone", Addr: at.Addr}, {Link: "lo", Addr: at.Addr}}, patience)
+				all, err := h.Claims(t.Context(), []plan.VirtualAddress{at, {Link: "gone", Addr: at.Addr}, {Link: "lo", Addr: at.Addr}}, timeout)
 				if err != nil {
 					t.Fatal(err)
 				}
 				return all
 			}
 			if all := claims(100 * time.Millisecond); len(all) > 0 {
-				t.Errorf("nobody else has it: %v", all)
+				t.Errorf("want no claims, got %v", all)
 			}
 			other.run(t, "ip", "addr", "add", virtual, "dev", "wire1", "nodad")
 			h.run(t, "ip", "neigh", "replace", "10.9.0.2", "lladdr", other.mac(t, "wire1"), "dev", "wire0", "nud", "stale")
 			all := claims(time.Minute)
 			if len(all) != 1 || all[0].VirtualAddress != at || all[0].By != other.mac(t, "wire1") || !slices.Contains(all[0].Also, netip.MustParseAddr("10.9.0.2")) {
-				t.Errorf("another has it: %v", all)
+				t.Errorf("want one claim by the other host, got %v", all)
 			}
 			if known := client.run(t, "ip", "neigh", "show", "to", virtual); !strings.Contains(known, h.mac(t, "wire0")) {
-				t.Errorf("the client now sends elsewhere: %s", known)
+				t.Errorf("the client's neighbour entry has changed: %s", known)
 			}
 		})
 	}
 }
 
-// mac is the hardware address of a link.
+// mac returns the hardware address of a link.
 func (h *Host) mac(t *testing.T, link string) string {
 	t.Helper()
 	_, l, err := h.link("", link)

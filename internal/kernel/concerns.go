@@ -8,15 +8,16 @@ import (
 	"fairlead/internal/plan"
 )
 
-// matcher tells which objects sightings are about.
+// matcher decides which objects the pending events are about.
 type matcher struct {
 	PendingEvents
 	id     func(netns string) int
 	byName map[qdiscAt]*linkState
 }
 
-// concerns reports whether what was seen differs from the object. A message
-// that says what the object says is of no concern: mostly it was we.
+// concerns reports whether the recorded events show that an object differs. An
+// event that agrees with the object does not concern it: mostly Fairlead has caused
+// it.
 func (m *matcher) concerns(o plan.Object) bool {
 	switch o := o.(type) {
 	case plan.Table, plan.NFTMapping, plan.Member, plan.Proxied:
@@ -37,7 +38,7 @@ func (m *matcher) concerns(o plan.Object) bool {
 		return m.ipvs
 	case plan.EBPFMapping, plan.Grant:
 		return m.mappings
-	case plan.EBPFService: // a real server may be reached another way
+	case plan.EBPFService: // the next hop to a real server may have changed
 		return m.mappings || len(m.routes)+len(m.addresses)+len(m.links) > 0
 	case plan.Ingress, plan.LocalRealEgress, plan.LocalClients, plan.BindHooks:
 		return m.bpf
@@ -60,13 +61,15 @@ func (m *matcher) concerns(o plan.Object) bool {
 	return len(m.links) > 0 && m.linkDiffers(o) || len(m.settings) > 0 && m.altered(o)
 }
 
-// altered reports whether a setting of the links that the object is differs.
+// altered reports whether one of the link settings that the object consists of has
+// changed.
 func (m *matcher) altered(o plan.Object) bool {
 	return slices.ContainsFunc(plan.LinkSettings(o), func(s plan.Sysctl) bool { return s.Netns == "" && m.settings[s.Name] })
 }
 
-// newUplink reports whether a link has come by which packets may come from
-// elsewhere, or one has ceased to be ours or a port.
+// newUplink reports whether the events contain a new link through which packets
+// from other hosts may arrive. This includes a link that is no longer Fairlead's,
+// or no longer a port.
 func (m *matcher) newUplink() bool {
 	for id, l := range m.links {
 		if id.namespace == NoSandbox && !l.gone && !l.loopback && !strings.HasPrefix(l.alias, plan.Mark+":") {
@@ -99,7 +102,7 @@ func (m *matcher) unforwarded(f plan.Forwarding) bool {
 		at.addr = f.Remote
 	}
 	seen, ok := m.neighbors[at]
-	// The bridge's entry of it has no address.
+	// The bridge's own entry for the MAC address has no IP address.
 	return ok && (seen.gone || seen.addr.IsValid() && seen.addr != f.Remote)
 }
 
@@ -108,7 +111,7 @@ func (m *matcher) unshaped(s plan.Shaper) bool {
 	return ok && (seen.gone || seen.handle != shaperHandle || seen.rate != s.Rate/8)
 }
 
-// linkDiffers compares links.
+// linkDiffers reports whether the events show a link that differs from the object.
 func (m *matcher) linkDiffers(o plan.Object) bool {
 	switch o := o.(type) {
 	case plan.Link:
@@ -138,19 +141,21 @@ func (m *matcher) linkDiffers(o plan.Object) bool {
 	return false
 }
 
-// want is what a link should be like; zero values say that it does not matter.
+// want is the desired state of a link. Fields with zero values are not compared.
 type want struct {
 	kind, mac, alias string
 	mtu              int
-	// port says that the bridge matters: which, and how.
+	// port compares the bridge and the port's settings.
 	port            bool
 	master          string
 	hairpin, filter bool
-	// external says that it may go, and only that matters.
+	// external means that another program may change the link: only its removal
+	// matters.
 	external bool
 }
 
-// differs reports whether the last that was seen of a link is not as wanted.
+// differs reports whether the latest event about a link differs from the desired
+// state.
 func (m *matcher) differs(netns, name string, w want) bool {
 	seen := m.byName[qdiscAt{m.id(netns), name}]
 	switch {
@@ -159,7 +164,7 @@ func (m *matcher) differs(netns, name string, w want) bool {
 	case seen.gone || w.external:
 		return seen.gone
 	}
-	return seen.shaken || !seen.up || w.kind != "" && seen.kind != w.kind || w.mtu != 0 && int(seen.mtu) != w.mtu ||
+	return seen.needsCheck || !seen.up || w.kind != "" && seen.kind != w.kind || w.mtu != 0 && int(seen.mtu) != w.mtu ||
 		w.mac != "" && seen.mac != w.mac || w.alias != "" && seen.alias != w.alias || seen.filter != w.filter ||
 		w.port && (seen.masterName != w.master || w.master != "" && seen.hairpin != w.hairpin)
 }

@@ -13,30 +13,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flow is a connection as conntrack sees it: where its first packet went,
-// and who answers.
+// Flow is a connection in the conntrack table: its original destination and the end
+// that answers.
 type Flow struct {
 	Proto  model.Proto
 	Client netip.AddrPort
 	// Host is the destination that the client chose.
 	Host netip.AddrPort
-	// Target is the source of the answers, the DNATed destination.
+	// Target is the source of the replies, i.e. the destination after DNAT.
 	Target netip.AddrPort
-	// Over says that it is a TCP connection that has ended, of which conntrack
-	// remembers for a while that it was; Open that it is one that both ends know.
+	// Over means that the TCP connection has ended and conntrack keeps the entry
+	// for a while. Open means that the TCP connection is established at both ends.
 	Over, Open bool
 }
 
-// Ends are a connection's client and what it has dialled.
+// Ends are a connection's client address and the address that it has dialled.
 type Ends struct{ Client, Host netip.AddrPort }
 
-// Ends returns the ends of the flow as its client knows them.
+// Ends returns the ends of the flow as the client sees them.
 func (f Flow) Ends() Ends { return Ends{f.Client, f.Host} }
 
-// FlushFlows forgets the flows that match, so that their next packet meets
-// the rules anew, and returns them. To list them takes the kernel milliseconds, however few
-// they are, because it walks its whole hash table; so it is done once for
-// both address families, and not at all while the host has no flow.
+// FlushFlows deletes the conntrack entries that match, so that the next packet
+// passes the rules again, and returns the deleted flows. The kernel needs
+// milliseconds to list even a few entries, because it walks the whole hash table.
+// Therefore FlushFlows lists both address families at once, and nothing if the
+// table is empty.
 func (h *Host) FlushFlows(match func(Flow) bool) ([]Flow, error) {
 	if n, err := h.ReadSysctl(plan.Sysctl{Name: "net.netfilter.nf_conntrack_count"}); err == nil && n == "0" {
 		return nil, nil
@@ -79,7 +80,7 @@ func (match flowFilter) MatchConntrackFlow(f *netlink.ConntrackFlow) bool {
 	return ok && match(flow)
 }
 
-// flowOf reads a flow, and reports whether it is TCP or UDP.
+// flowOf converts a conntrack entry and reports whether it is TCP or UDP.
 func flowOf(f *netlink.ConntrackFlow) (Flow, bool) {
 	proto, ok := map[uint8]model.Proto{unix.IPPROTO_TCP: model.TCP, unix.IPPROTO_UDP: model.UDP}[f.Forward.Protocol]
 	at := func(ip net.IP, port uint16) netip.AddrPort { return netip.AddrPortFrom(toAddr(ip), port) }

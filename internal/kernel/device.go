@@ -12,40 +12,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Theory of operation. A device that is handed over is marked first, by an
-// alias that says what it was, and then moved and renamed in one request; on
-// its way back it is moved and renamed in one request, put right, and loses
-// the mark last. So at every moment a marked device is ours to put right,
-// wherever it is, and any other is the host's.
+// Theory of operation. Before a device is moved into a sandbox, it is marked with
+// an alias that contains its state on the host. Then it is moved and renamed in one
+// request. On its return it is moved and renamed in one request, its state is
+// restored, and the mark is removed last. So at any time Fairlead is responsible
+// for every marked device, in whichever namespace it is, and the host for every
+// other device.
 //
-// When nothing keeps a sandbox's namespace any more, the kernel brings a
-// physical device back to the machine's first namespace, by its name of the
-// sandbox or, where that is taken, as devN, and its alias comes along; a virtual
-// one (veth, VLAN) it destroys. It does so some time later, and that namespace
-// need not be ours. So we keep the namespace ourselves until we have fetched
-// the device, and leave it to the kernel only when we are killed.
+// When the last reference to a sandbox's namespace is gone, the kernel moves a
+// physical device to the machine's first namespace. The device keeps its alias and
+// its name in the sandbox or, if that name is taken, becomes devN. The kernel
+// destroys a virtual device (veth, VLAN). This happens with a delay, and the first
+// namespace need not be the host's. Therefore Fairlead keeps a reference to the
+// namespace until it has moved the device back. The kernel moves the device only if
+// Fairlead is killed.
 
-// placed is where we have put a device.
-type placed struct {
+// movedDevice is a device that this process has moved into a sandbox.
+type movedDevice struct {
 	ns *Netns
-	// was is what the device was before: a workload that may change its links
-	// may change the alias too, which is not to decide what the host gets
+	// saved is the device's state on the host. It is not read from the alias,
+	// because a workload that may change its links may also change the alias
 	// (docs/adr/0018).
-	was wasDevice
+	saved savedDevice
 }
 
-// whereabouts is where a marked device is.
-type whereabouts struct {
+// deviceLocation is where a marked device is.
+type deviceLocation struct {
 	// netns is the path of the namespace, empty for the host's.
 	netns  string
 	handle *netlink.Handle
 	link   netlink.Link
-	was    wasDevice
+	saved  savedDevice
 }
 
-// findDevice looks for a device that is handed over: in its sandbox, where we
-// have put it before, and on the host. Nil means that it is in none.
-func (h *Host) findDevice(d plan.Device) (*whereabouts, error) {
+// findDevice searches for a moved device: in its sandbox, in the sandbox into which
+// this process has moved it, and on the host. It returns nil if the device is in
+// none of them.
+func (h *Host) findDevice(d plan.Device) (*deviceLocation, error) {
 	h.mu.Lock()
 	before, known := h.devices[d.Key()]
 	h.mu.Unlock()
@@ -54,13 +57,13 @@ func (h *Host) findDevice(d plan.Device) (*whereabouts, error) {
 		paths = append(paths, before.ns.Path())
 	}
 	for _, path := range append(paths, "") {
-		at, err := h.describeIn(path, d, (*Host).findMarked)
+		at, err := h.findIn(path, d, (*Host).findMarked)
 		if at != nil || err != nil {
 			return at, err
 		}
 	}
 	for _, path := range paths {
-		at, err := h.describeIn(path, d, (*Host).findUnmarked)
+		at, err := h.findIn(path, d, (*Host).findUnmarked)
 		if at != nil || err != nil {
 			return at, err
 		}
@@ -68,8 +71,9 @@ func (h *Host) findDevice(d plan.Device) (*whereabouts, error) {
 	return nil, nil
 }
 
-// describeIn looks for the device in one namespace. Nil means that it is not there.
-func (h *Host) describeIn(path string, d plan.Device, find func(*Host, *netlink.Handle, string) (netlink.Link, wasDevice, error)) (*whereabouts, error) {
+// findIn searches for the device in one namespace. It returns nil if the device is not there.
+func (h *Host) findIn(path string, d plan.Device,
+	find func(*Host, *netlink.Handle, string) (netlink.Link, savedDevice, error)) (*deviceLocation, error) {
 	handle, err := h.at(path)
 	if absent(err) {
 		return nil, nil
@@ -81,14 +85,14 @@ func (h *Host) describeIn(path string, d plan.Device, find func(*Host, *netlink.
 	if link == nil || err != nil {
 		return nil, err
 	}
-	return &whereabouts{path, handle, link, h.remembered(d, alias)}, nil
+	return &deviceLocation{path, handle, link, h.savedState(d, alias)}, nil
 }
 
-// setDevice brings the device into its sandbox from wherever it is.
+// setDevice moves the device into its sandbox from wherever it is.
 func (h *Host) setDevice(d plan.Device) error {
 	inside, err := h.at(d.Netns)
 	if err != nil {
-		return err // before anything goes: there is no sandbox
+		return err // there is no sandbox; nothing was changed
 	}
 	at, err := h.findDevice(d)
 	if err != nil {
@@ -107,19 +111,19 @@ func (h *Host) setDevice(d plan.Device) error {
 	if err := h.place(at, d); err != nil {
 		return err
 	}
-	if err := h.hold(d, at.was); err != nil {
+	if err := h.keepNetns(d, at.saved); err != nil {
 		return err
 	}
 	have, err := inside.LinkByName(d.Name)
 	if err != nil {
 		return err
 	}
-	if mtu := cmp.Or(d.MTU, at.was.MTU); mtu != 0 && have.Attrs().MTU != mtu {
+	if mtu := cmp.Or(d.MTU, at.saved.MTU); mtu != 0 && have.Attrs().MTU != mtu {
 		if err := inside.LinkSetMTU(have, mtu); err != nil {
-			return fmt.Errorf("set mtu %d: %w: ask for one that the device can have (`ip -d link` says which)", mtu, err)
+			return fmt.Errorf("set mtu %d: %w: use an MTU that the device supports (`ip -d link` shows the range)", mtu, err)
 		}
 	}
-	if mac := cmp.Or(d.MAC, at.was.MAC); mac != "" && have.Attrs().HardwareAddr.String() != mac {
+	if mac := cmp.Or(d.MAC, at.saved.MAC); mac != "" && have.Attrs().HardwareAddr.String() != mac {
 		if err := setMAC(inside, have, mac); err != nil {
 			return err
 		}
@@ -130,19 +134,21 @@ func (h *Host) setDevice(d plan.Device) error {
 	return inside.LinkSetUp(have)
 }
 
-// place moves the device to where it is wanted and gives it its name there.
-func (h *Host) place(at *whereabouts, d plan.Device) error {
+// place moves the device into its sandbox and gives it its name there.
+func (h *Host) place(at *deviceLocation, d plan.Device) error {
 	if at.netns == d.Netns {
 		return rename(at.handle, at.link, d.Name)
 	}
 	err := h.move(at.netns, d.Netns, at.link, d.Name)
 	if errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("%w: a device of this kind (%s) cannot leave its namespace; macvlan or ipvlan on it may serve instead", err, at.link.Type())
+		return fmt.Errorf("%w: a device of this kind (%s) cannot leave its namespace; try a macvlan or ipvlan link on it",
+			err, at.link.Type())
 	}
 	return err
 }
 
-// rename gives a link another name, which the kernel allows while it is down.
+// rename changes a link's name. It takes the link down first, as the kernel
+// requires.
 func rename(handle *netlink.Handle, link netlink.Link, name string) error {
 	if link.Attrs().Name == name {
 		return nil
@@ -153,8 +159,8 @@ func rename(handle *netlink.Handle, link netlink.Link, name string) error {
 	return handle.LinkSetName(link, name)
 }
 
-// move brings a link from one namespace to another, under a name of its own or
-// a pattern such as dev%d. The kernel takes it down.
+// move moves a link to another namespace and gives it a name, which may be a
+// pattern such as dev%d. The kernel takes the link down.
 func (h *Host) move(from, to string, link netlink.Link, name string) error {
 	source, err := h.open(from)
 	if err != nil {
@@ -172,7 +178,7 @@ func (h *Host) move(from, to string, link netlink.Link, name string) error {
 	})
 }
 
-// moveRequest is `ip link set … netns … name …`.
+// moveRequest returns the netlink request of `ip link set … netns … name …`.
 func moveRequest(index, netns int, name string) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
@@ -183,64 +189,66 @@ func moveRequest(index, netns int, name string) *nl.NetlinkRequest {
 	return req
 }
 
-// delDevice gives the device back to the host.
+// delDevice moves the device back to the host.
 func (h *Host) delDevice(d plan.Device) error {
 	at, err := h.findDevice(d)
 	if err == nil && at != nil {
-		err = h.giveBack(at)
+		err = h.returnToHost(at)
 	}
 	if err != nil {
 		return err
 	}
-	return h.letGo(d)
+	return h.releaseNetns(d)
 }
 
-// giveBack brings the device to the host and makes it what it was. When the
-// host has another link of its name by now, the device keeps its mark and the
-// name devN, and it is an error until that name is free.
-func (h *Host) giveBack(at *whereabouts) error {
+// returnToHost moves the device to the host and restores its state. If another link
+// of the host has its name, the device keeps its mark and the name devN, and
+// returnToHost returns an error until the name is free.
+func (h *Host) returnToHost(at *deviceLocation) error {
 	host, err := h.at("")
 	if err != nil {
 		return err
 	}
-	w, link := at.was, at.link
+	saved, link := at.saved, at.link
 	if at.netns != "" {
-		name := freeName(host, w.Name)
+		name := freeName(host, saved.Name)
 		if err := h.move(at.netns, "", link, name); err != nil {
-			return fmt.Errorf("bring it back: %w", err)
+			return fmt.Errorf("move the device back to the host: %w", err)
 		}
 		if link, err = host.LinkByName(name); err != nil {
-			return fmt.Errorf("%s did not come back: %w", w.Name, err)
+			return fmt.Errorf("find %s after moving it back to the host: %w", saved.Name, err)
 		}
-		if err := w.remark(host, link); err != nil {
+		if err := saved.writeMark(host, link); err != nil {
 			return err
 		}
 	}
-	renamed := rename(host, link, w.Name)
+	renamed := rename(host, link, saved.Name)
 	if errors.Is(renamed, unix.EEXIST) {
-		renamed = fmt.Errorf("it is back as %s, because another link is called %s now: rename that one", link.Attrs().Name, w.Name)
+		renamed = fmt.Errorf("it is back as %s, because another link is called %s now: rename that one", link.Attrs().Name, saved.Name)
 	}
-	if err := errors.Join(w.restore(host, link), renamed); err != nil {
+	if err := errors.Join(saved.restore(host, link), renamed); err != nil {
 		return err
 	}
-	return host.LinkSetAlias(link, w.Alias)
+	return host.LinkSetAlias(link, saved.Alias)
 }
 
-// hold remembers where the device is, and keeps that namespace.
-func (h *Host) hold(d plan.Device, was wasDevice) error {
+// keepNetns remembers in which sandbox the device is, and keeps a reference to that
+// namespace.
+func (h *Host) keepNetns(d plan.Device, saved savedDevice) error {
 	ns, err := OpenNetns(d.Netns)
 	if err != nil {
 		return err
 	}
-	err = h.letGo(d)
+	err = h.releaseNetns(d)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.devices[d.Key()] = placed{ns, was}
+	h.devices[d.Key()] = movedDevice{ns, saved}
 	return err
 }
 
-// letGo forgets where the device was.
-func (h *Host) letGo(d plan.Device) error {
+// releaseNetns forgets the device's sandbox and closes the reference to its
+// namespace.
+func (h *Host) releaseNetns(d plan.Device) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p, ok := h.devices[d.Key()]
@@ -255,7 +263,7 @@ func (h *Host) letGo(d plan.Device) error {
 	return p.ns.Close()
 }
 
-// readDevice returns the device as it is in a sandbox, nil when it is in none.
+// readDevice returns the device's state in its sandbox, or nil if it is in none.
 func (h *Host) readDevice(want plan.Device) (plan.Object, error) {
 	at, err := h.findDevice(want)
 	if err != nil || at == nil || at.netns == "" {
@@ -276,15 +284,15 @@ func (h *Host) readDevice(want plan.Device) (plan.Object, error) {
 	if found.IPv6, err = h.readIPv6(found, want.IPv6); err != nil {
 		return nil, err
 	}
-	return found, h.hold(want, at.was)
+	return found, h.keepNetns(want, at.saved)
 }
 
-// leftoverDevices returns those of the links, which are the host's, that are
-// still marked as handed over.
+// leftoverDevices returns the devices among the host's links that still carry the
+// mark of a moved device.
 func leftoverDevices(links []netlink.Link) plan.Plan {
 	var found plan.Plan
 	for _, l := range links {
-		if w, ok := was(l); ok {
+		if w, ok := parseMark(l); ok {
 			found = append(found, plan.Device{Device: w.Device, Name: l.Attrs().Name})
 		}
 	}

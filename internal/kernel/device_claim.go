@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// claim finds a device of the host's, makes sure that it can be spared, and
+// claim finds a device of the host, checks that the host can do without it, and
 // marks it.
-func (h *Host) claim(device string) (*whereabouts, error) {
+func (h *Host) claim(device string) (*deviceLocation, error) {
 	host, err := h.at("")
 	if err != nil {
 		return nil, err
@@ -26,7 +26,8 @@ func (h *Host) claim(device string) (*whereabouts, error) {
 	if plan.PCIAddress(device) {
 		name, err = pciLink(device)
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("no network device of this host has that PCI address: `ls -l /sys/class/net` shows which there are; a function that is bound to vfio-pci has none")
+			return nil, errors.New("no network device of this host has that PCI address: `ls -l /sys/class/net` lists the " +
+				"devices; a function that is bound to vfio-pci has no network device")
 		}
 		if err != nil {
 			return nil, err
@@ -34,13 +35,13 @@ func (h *Host) claim(device string) (*whereabouts, error) {
 	}
 	link, err := host.LinkByName(name)
 	if absent(err) {
-		return nil, fmt.Errorf("the host has no device %s: `ip link` lists those that it has; if a sandbox has it already, detach it there", name)
+		return nil, fmt.Errorf("the host has no device %s: `ip link` lists its devices; if a sandbox has the device, detach it there", name)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := spare(host, link); err != nil {
-		return nil, fmt.Errorf("%s cannot be handed over: %w", name, err)
+	if err := checkMovable(host, link); err != nil {
+		return nil, fmt.Errorf("%s cannot be moved into a sandbox: %w", name, err)
 	}
 	w, err := describeDevice(host, device, link)
 	if err != nil {
@@ -50,39 +51,41 @@ func (h *Host) claim(device string) (*whereabouts, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &whereabouts{"", host, link, w}, wrapped("mark it", host.LinkSetAlias(link, mark))
+	return &deviceLocation{"", host, link, w}, wrapped("mark the device", host.LinkSetAlias(link, mark))
 }
 
-// spare says why the host cannot do without the link.
-func spare(host *netlink.Handle, link netlink.Link) error {
+// checkMovable returns an error with the reason if the host cannot do without the
+// link.
+func checkMovable(host *netlink.Handle, link netlink.Link) error {
 	a := link.Attrs()
 	_, wireless := os.Lstat(filepath.Join("/sys/class/net", a.Name, "phy80211"))
-	w, marked := was(link)
+	w, marked := parseMark(link)
 	switch {
 	case a.Flags&net.FlagLoopback != 0:
-		return errors.New("it is the loopback interface, which every sandbox has of its own")
+		return errors.New("it is the loopback interface; every sandbox has one already")
 	case ours(link):
-		return errors.New("it is Fairlead's own link: name a device of the host's")
+		return errors.New("it is Fairlead's own link: name another device of the host")
 	case marked:
-		return fmt.Errorf("it is handed over as %s already", w.Device)
+		return fmt.Errorf("it is already attached as %s", w.Device)
 	case wireless == nil:
-		return errors.New("it is wireless, and moves with its radio only: `iw phy PHY set netns PID`")
+		return errors.New("it is wireless and can only be moved with its radio: `iw phy PHY set netns PID`")
 	}
 	if a.MasterIndex != 0 {
 		master := fmt.Sprintf("link %d", a.MasterIndex)
 		if m, err := host.LinkByIndex(a.MasterIndex); err == nil {
 			master = m.Attrs().Name
 		}
-		return fmt.Errorf("it is a port of %s: take it out with `ip link set %s nomaster`", master, escape.Shell(a.Name))
+		return fmt.Errorf("it is a port of %s: remove it with `ip link set %s nomaster`", master, escape.Shell(a.Name))
 	}
-	if err := unburdened(host, link); err != nil {
+	if err := checkNoUpperLink(host, link); err != nil {
 		return err
 	}
-	return unrouted(host, link)
+	return checkNoRoute(host, link)
 }
 
-// unburdened says which link of the host stands on this one.
-func unburdened(host *netlink.Handle, link netlink.Link) error {
+// checkNoUpperLink returns an error if another link of the host uses this link as
+// its parent.
+func checkNoUpperLink(host *netlink.Handle, link netlink.Link) error {
 	links, err := retry(host.LinkList)
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
@@ -90,20 +93,20 @@ func unburdened(host *netlink.Handle, link netlink.Link) error {
 	for _, l := range links {
 		a := l.Attrs()
 		if a.ParentIndex == link.Attrs().Index && a.NetNsID < 0 && l.Type() != "veth" {
-			return fmt.Errorf("%s (%s) stands on it: remove that first", a.Name, l.Type())
+			return fmt.Errorf("%s (%s) uses it as its parent: remove that link first", a.Name, l.Type())
 		}
 	}
 	return nil
 }
 
-// Protocols of routes that the kernel makes anew by itself, from addresses and
-// router advertisements (rtnetlink(7)).
+// Protocols of the routes that the kernel creates itself, from addresses and router
+// advertisements (rtnetlink(7)).
 var managedRoutes = []netlink.RouteProtocol{unix.RTPROT_UNSPEC, unix.RTPROT_REDIRECT, unix.RTPROT_KERNEL, unix.RTPROT_RA}
 
-// unrouted says which route of the host goes by the link and would be lost
-// with it.
-func unrouted(host *netlink.Handle, link netlink.Link) error {
-	// A table of 0 stands for all of them.
+// checkNoRoute returns an error if a route of the host uses the link and would be
+// lost with it.
+func checkNoRoute(host *netlink.Handle, link netlink.Link) error {
+	// Table 0 means all tables.
 	routes, err := retry(func() ([]netlink.Route, error) {
 		return host.RouteListFiltered(unix.AF_UNSPEC, &netlink.Route{}, netlink.RT_FILTER_TABLE)
 	})
@@ -111,28 +114,29 @@ func unrouted(host *netlink.Handle, link netlink.Link) error {
 		return fmt.Errorf("list routes: %w", err)
 	}
 	for _, r := range routes {
-		if !goesBy(r, link) || r.Table == unix.RT_TABLE_LOCAL {
+		if !usesLink(r, link) || r.Table == unix.RT_TABLE_LOCAL {
 			continue
 		}
-		isOther := func(o netlink.Route) bool { return isDefault(o) && o.Family == r.Family && !goesBy(o, link) }
+		isOther := func(o netlink.Route) bool { return isDefault(o) && o.Family == r.Family && !usesLink(o, link) }
 		if isDefault(r) && !slices.ContainsFunc(routes, isOther) {
-			return errors.New("the host's default route goes by it, so the host would be cut off from all but its own networks: " +
-				"give the host another first, or hand over another device")
+			return errors.New("the host's default route uses it, and without it the host reaches only its own networks: " +
+				"add another default route first, or choose another device")
 		}
 		if !slices.Contains(managedRoutes, r.Protocol) {
-			return fmt.Errorf("the host's route to %s goes by it and would be lost: remove it first, or have the network manager leave the device alone", destination(r))
+			return fmt.Errorf("the host's route to %s uses it and would be lost: "+
+				"remove the route first, or configure the network manager to ignore the device", destination(r))
 		}
 	}
 	return nil
 }
 
-func goesBy(r netlink.Route, link netlink.Link) bool {
-	by := func(index int) bool { return index == link.Attrs().Index }
-	return by(r.LinkIndex) || slices.ContainsFunc(r.MultiPath, func(n *netlink.NexthopInfo) bool { return by(n.LinkIndex) })
+func usesLink(r netlink.Route, link netlink.Link) bool {
+	uses := func(index int) bool { return index == link.Attrs().Index }
+	return uses(r.LinkIndex) || slices.ContainsFunc(r.MultiPath, func(n *netlink.NexthopInfo) bool { return uses(n.LinkIndex) })
 }
 
-// isDefault reports whether a route leads anywhere; an unreachable one, of
-// which IPv6 has one in every namespace, does not.
+// isDefault reports whether the route is a default route. An unreachable default
+// route, which IPv6 has in every namespace, does not count.
 func isDefault(r netlink.Route) bool {
 	return r.Type == unix.RTN_UNICAST && (r.Dst == nil || toPrefix(r.Dst.IP, r.Dst.Mask).Bits() == 0)
 }

@@ -10,18 +10,19 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// recordedDevice is what the record of the host keeps of a device that is handed
-// over. A workload can change the alias, but not the record.
+// recordedDevice is the state of a moved device in Fairlead's record of the host. A
+// workload can change the device's alias, but not this record.
 type recordedDevice struct {
-	wasDevice
-	// Type is the link's, and Index what it was on the host: the kernel keeps it
-	// in the sandbox, if no link there has it.
+	savedDevice
+	// Type is the link's type. Index is its index on the host; the kernel keeps the
+	// index in the sandbox unless another link there has it.
 	Type  string `json:"type"`
 	Index int    `json:"index"`
 }
 
-// DescribeDevice returns what a device of the host's is, for RecallDevices. It is
-// empty if the device is handed over already or the host has none.
+// DescribeDevice returns the state of a device on the host in the form that
+// RecallDevices reads. It returns "" if the device is already in a sandbox or the
+// host does not have it.
 func (h *Host) DescribeDevice(d plan.Device) (string, error) {
 	if at, err := h.findDevice(d); at != nil || err != nil {
 		return "", err
@@ -43,16 +44,17 @@ func (h *Host) DescribeDevice(d plan.Device) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	was, err := describeDevice(host, d.Device, link)
+	saved, err := describeDevice(host, d.Device, link)
 	if err != nil {
 		return "", err
 	}
-	text, err := json.Marshal(recordedDevice{was, link.Type(), link.Attrs().Index})
+	text, err := json.Marshal(recordedDevice{saved, link.Type(), link.Attrs().Index})
 	return string(text), err
 }
 
-// RecallDevices replaces what is known of devices that were handed over, by
-// plan.Device.Device. An entry that cannot be read counts as absent.
+// RecallDevices replaces the recorded states of moved devices. The map's keys are
+// plan.Device.Device; entries that cannot be parsed are ignored. It is safe for
+// concurrent use.
 func (h *Host) RecallDevices(devices map[string]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,42 +67,42 @@ func (h *Host) RecallDevices(devices map[string]string) {
 	}
 }
 
-// remembered returns what a device was before it was handed over: as this process
-// remembers or as recorded. If neither is there, only the name is taken from the
-// alias, which the workload may have written.
-func (h *Host) remembered(d plan.Device, alias wasDevice) wasDevice {
+// savedState returns a device's state from before it was moved: as this process has
+// saved it, or from the record. Without either it takes only the name from the
+// alias, because the workload may have written the alias.
+func (h *Host) savedState(d plan.Device, alias savedDevice) savedDevice {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if placed, ok := h.devices[d.Key()]; ok {
-		return placed.was
+	if moved, ok := h.devices[d.Key()]; ok {
+		return moved.saved
 	}
 	if r, ok := h.recorded[d.Device]; ok {
-		return r.wasDevice
+		return r.savedDevice
 	}
 	if !plainName.MatchString(alias.Name) {
 		alias.Name = "dev0"
 	}
-	return wasDevice{Device: d.Device, Name: alias.Name}
+	return savedDevice{Device: d.Device, Name: alias.Name}
 }
 
-// plainName matches the names that are taken from an alias.
+// plainName matches the names that are accepted from an alias.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}$`)
 
-// findMarked returns the device in one namespace, nil if it is not there. If a
-// record exists, only a link of the recorded type counts, and of several marked
-// links the one that has the recorded index.
-func (h *Host) findMarked(handle *netlink.Handle, device string) (netlink.Link, wasDevice, error) {
+// findMarked returns the marked device in a namespace, or nil if it is not there.
+// If the device is recorded, only links of the recorded type count, and among
+// several marked links the one with the recorded index.
+func (h *Host) findMarked(handle *netlink.Handle, device string) (netlink.Link, savedDevice, error) {
 	h.mu.Lock()
 	recorded, known := h.recorded[device]
 	h.mu.Unlock()
 	links, err := retry(handle.LinkList)
 	if err != nil {
-		return nil, wasDevice{}, fmt.Errorf("list links: %w", err)
+		return nil, savedDevice{}, fmt.Errorf("list links: %w", err)
 	}
 	var found netlink.Link
-	var alias wasDevice
+	var alias savedDevice
 	for _, l := range links {
-		w, ok := was(l)
+		w, ok := parseMark(l)
 		if !ok || w.Device != device || known && l.Type() != recorded.Type {
 			continue
 		}
@@ -111,33 +113,33 @@ func (h *Host) findMarked(handle *netlink.Handle, device string) (netlink.Link, 
 	return found, alias, nil
 }
 
-// findUnmarked returns the link of a sandbox that has the recorded type and index
-// of a device whose alias the workload has changed. It is nil if the host has the
-// device.
-func (h *Host) findUnmarked(inside *netlink.Handle, device string) (netlink.Link, wasDevice, error) {
+// findUnmarked returns the link in a sandbox that has the recorded type and index
+// of a device, for the case that the workload has changed the alias. It returns nil
+// if the host has the device.
+func (h *Host) findUnmarked(inside *netlink.Handle, device string) (netlink.Link, savedDevice, error) {
 	h.mu.Lock()
 	recorded, known := h.recorded[device]
 	h.mu.Unlock()
 	if !known {
-		return nil, wasDevice{}, nil
+		return nil, savedDevice{}, nil
 	}
 	is := func(l netlink.Link, err error) bool { return err == nil && l.Type() == recorded.Type }
 	host, err := h.at("")
 	if err != nil {
-		return nil, wasDevice{}, err
+		return nil, savedDevice{}, err
 	}
-	if home, err := host.LinkByIndex(recorded.Index); is(home, err) {
-		return nil, wasDevice{}, nil
+	if onHost, err := host.LinkByIndex(recorded.Index); is(onHost, err) {
+		return nil, savedDevice{}, nil
 	}
 	l, err := inside.LinkByIndex(recorded.Index)
 	if !is(l, err) || ours(l) {
-		return nil, wasDevice{}, nil
+		return nil, savedDevice{}, nil
 	}
-	return l, wasDevice{}, nil
+	return l, savedDevice{}, nil
 }
 
-// freeName returns the name if no link has it, otherwise the first devN that is
-// free, as the kernel does.
+// freeName returns the name if no link has it, and else the first free name devN,
+// which the kernel would also choose.
 func freeName(handle *netlink.Handle, name string) string {
 	for n := 0; ; n++ {
 		if _, err := handle.LinkByName(name); err != nil {

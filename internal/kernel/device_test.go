@@ -16,34 +16,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestADeviceRemembersWhatItWas writes a mark and reads it.
-func TestADeviceRemembersWhatItWas(t *testing.T) {
-	full := wasDevice{Device: "0000:3b:02.1", Name: "enp59s0f1v1", MTU: 9000, MAC: "52:54:00:12:34:56", Up: true,
+// TestDeviceMark writes a device's mark and parses it.
+func TestDeviceMark(t *testing.T) {
+	full := savedDevice{Device: "0000:3b:02.1", Name: "enp59s0f1v1", MTU: 9000, MAC: "52:54:00:12:34:56", Up: true,
 		Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24"), netip.MustParsePrefix("2001:db8::7/64")}, Alias: `uplink "7", rack <3>`}
-	for _, w := range []wasDevice{{Device: "eth2", Name: "eth2", MTU: 1500}, full} {
+	for _, w := range []savedDevice{{Device: "eth2", Name: "eth2", MTU: 1500}, full} {
 		mark, err := w.mark()
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, ok := was(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Alias: mark}})
+		got, ok := parseMark(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Alias: mark}})
 		if !ok || !reflect.DeepEqual(got, w) {
-			t.Errorf("%s is read as %+v, want %+v", mark, got, w)
+			t.Errorf("%s is parsed as %+v, want %+v", mark, got, w)
 		}
 	}
 	for _, alias := range []string{"", "uplink", plan.Mark + ":web", plan.DeviceMark, plan.DeviceMark + "{}", plan.DeviceMark + `{"device":"eth2"}`} {
-		if w, ok := was(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Alias: alias}}); ok {
-			t.Errorf("%q is taken for the mark of %+v", alias, w)
+		if w, ok := parseMark(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Alias: alias}}); ok {
+			t.Errorf("%q is parsed as a mark of %+v", alias, w)
 		}
 	}
 	full.Alias = strings.Repeat("x", 200)
-	if _, err := full.mark(); err == nil || !strings.Contains(err.Error(), "cannot be remembered") {
-		t.Errorf("what does not fit gives %v", err)
+	if _, err := full.mark(); err == nil || !strings.Contains(err.Error(), "cannot be saved") {
+		t.Errorf("a mark that is too long: %v", err)
 	}
 }
 
-// TestWhatTheHostCannotSpare asks for devices that are in use, and wants them
-// left as they are.
-func TestWhatTheHostCannotSpare(t *testing.T) {
+// TestDevicesThatCannotBeMoved expects errors for devices that the host needs, and
+// that nothing on the host changes.
+func TestDevicesThatCannotBeMoved(t *testing.T) {
 	for _, c := range []struct {
 		name, prepare, device string
 		want                  string
@@ -51,17 +51,17 @@ func TestWhatTheHostCannotSpare(t *testing.T) {
 		{"none of that name", "true", "eth9", "the host has no device eth9: `ip link` lists"},
 		{"none of that PCI address", "true", "ffff:ff:1f.7", "no network device of this host has that PCI address"},
 		{"loopback", "true", "lo", "it is the loopback interface"},
-		{"our own link", "ip link set nic alias fairlead:web", "nic", "it is Fairlead's own link"},
-		{"handed over by another name", `ip link set nic alias 'fairlead-device:{"device":"0000:3b:02.1","name":"nic","mtu":1500}'`, "nic", "handed over as 0000:3b:02.1 already"},
-		{"a bridge's port", "ip link add br0 type bridge; ip link set nic master br0", "nic", "it is a port of br0: take it out with `ip link set nic nomaster`"},
-		{"a link stands on it", "ip link add mac0 link nic type macvlan", "nic", "mac0 (macvlan) stands on it"},
-		{"the only default route", "ip addr add 192.0.2.2/24 dev nic; ip link set nic up; ip route add default via 192.0.2.1", "nic", "the host's default route goes by it"},
-		{"the only default route, IPv6", "ip link set nic up; ip -6 route add default dev nic", "nic", "the host's default route goes by it"},
-		{"a default route beside another", "ip link set nic up; ip link set peer up; ip route add default dev nic; ip route add default dev peer metric 9", "nic", "the host's route to anywhere goes by it"},
-		{"a route", "ip link set nic up; ip route add 203.0.113.0/24 dev nic", "nic", "the host's route to 203.0.113.0/24 goes by it"},
-		{"a route of another table", "ip link set nic up; ip route add 203.0.113.0/24 dev nic table 7", "nic", "the host's route to 203.0.113.0/24 goes by it"},
-		{"a route of several hops", "ip link set nic up; ip link set peer up; ip route add 203.0.113.0/24 nexthop dev nic nexthop dev peer", "nic", "the host's route to 203.0.113.0/24 goes by it"},
-		{"many addresses", "for i in 1 2 3 4 5 6; do ip addr add 2001:db8:1111:2222:3333:4444:5555:$i/64 dev nic nodad; done", "nic", "cannot be remembered"},
+		{"Fairlead's own link", "ip link set nic alias fairlead:web", "nic", "it is Fairlead's own link"},
+		{"attached by another name", `ip link set nic alias 'fairlead-device:{"device":"0000:3b:02.1","name":"nic","mtu":1500}'`, "nic", "already attached as 0000:3b:02.1"},
+		{"a bridge's port", "ip link add br0 type bridge; ip link set nic master br0", "nic", "it is a port of br0: remove it with `ip link set nic nomaster`"},
+		{"the parent of a link", "ip link add mac0 link nic type macvlan", "nic", "mac0 (macvlan) uses it as its parent"},
+		{"the only default route", "ip addr add 192.0.2.2/24 dev nic; ip link set nic up; ip route add default via 192.0.2.1", "nic", "the host's default route uses it"},
+		{"the only default route, IPv6", "ip link set nic up; ip -6 route add default dev nic", "nic", "the host's default route uses it"},
+		{"a default route beside another", "ip link set nic up; ip link set peer up; ip route add default dev nic; ip route add default dev peer metric 9", "nic", "the host's route to anywhere uses it"},
+		{"a route", "ip link set nic up; ip route add 203.0.113.0/24 dev nic", "nic", "the host's route to 203.0.113.0/24 uses it"},
+		{"a route of another table", "ip link set nic up; ip route add 203.0.113.0/24 dev nic table 7", "nic", "the host's route to 203.0.113.0/24 uses it"},
+		{"a multipath route", "ip link set nic up; ip link set peer up; ip route add 203.0.113.0/24 nexthop dev nic nexthop dev peer", "nic", "the host's route to 203.0.113.0/24 uses it"},
+		{"many addresses", "for i in 1 2 3 4 5 6; do ip addr add 2001:db8:1111:2222:3333:4444:5555:$i/64 dev nic nodad; done", "nic", "cannot be saved"},
 		{"a kind that cannot leave", "ip link add fixed type bridge", "fixed", "a device of this kind (bridge) cannot leave its namespace"},
 		{"the name is taken in the sandbox", "true", "nic", "the sandbox has an interface eth0 already"},
 	} {
@@ -81,7 +81,7 @@ func TestWhatTheHostCannotSpare(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("want %q, got %v", c.want, err)
 			}
-			if c.device == "fixed" { // marked, and refused by the kernel only then
+			if c.device == "fixed" { // the kernel refuses it only after it was marked
 				if err := h.Del(d); err != nil {
 					t.Error(err)
 				}
@@ -103,9 +103,9 @@ func testSandbox(t *testing.T) *Netns {
 	return ns
 }
 
-// TestIPoIBRequest compares the request for a child with what iproute2 6.1
+// TestIPoIBRequest compares the request for a child with the one that iproute2 6.1
 // sends for `ip link add link lo name eth0 netns … mtu 2044 type ipoib pkey
-// 0x8001`, but for the header's sequence number.
+// 0x8001`, without the header's sequence number.
 func TestIPoIBRequest(t *testing.T) {
 	want := "60000000" + "1000" + "0506" + // length, RTM_NEWLINK, flags
 		"00000000000000000000000000000000" + // struct ifinfomsg
@@ -121,8 +121,8 @@ func TestIPoIBRequest(t *testing.T) {
 	}
 }
 
-// TestIPoIBErrors translates the answers that ipoib_netlink.c and ipoib_vlan.c
-// can give.
+// TestIPoIBErrors checks the texts for the errors that ipoib_netlink.c and
+// ipoib_vlan.c return.
 func TestIPoIBErrors(t *testing.T) {
 	for _, c := range []struct {
 		err   error
@@ -146,9 +146,9 @@ func TestIPoIBErrors(t *testing.T) {
 	}
 }
 
-// TestAChildNeedsInfiniBand asks a kernel without it: whatever it lacks, the
-// answer says so, and nothing is left.
-func TestAChildNeedsInfiniBand(t *testing.T) {
+// TestIPoIBNeedsInfiniBand creates a child on a kernel without InfiniBand. The
+// error names the cause, and nothing is left behind.
+func TestIPoIBNeedsInfiniBand(t *testing.T) {
 	h := openTestHost(t)
 	sandbox := testSandbox(t)
 	h.run(t, "ip", "link", "add", "nic", "type", "veth", "peer", "name", "peer")
@@ -162,15 +162,16 @@ func TestAChildNeedsInfiniBand(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if err := h.Del(child); err != nil {
-		t.Errorf("what is absent cannot be removed: %v", err)
+		t.Errorf("delete a missing child: %v", err)
 	}
 	if have, err := h.Observe(plan.Plan{child}, nil); err != nil || len(have) != 0 {
-		t.Errorf("%v, %v", have, err)
+		t.Errorf("observed %v, %v", have, err)
 	}
 }
 
-// TestHeldNamespacesAreLetGo counts our open files over many hand-overs.
-func TestHeldNamespacesAreLetGo(t *testing.T) {
+// TestNamespaceReferencesAreClosed counts the process's open files while devices
+// are moved again and again.
+func TestNamespaceReferencesAreClosed(t *testing.T) {
 	h := openTestHost(t)
 	h.run(t, "ip", "link", "add", "nic", "type", "veth", "peer", "name", "peer")
 	var before int
@@ -186,7 +187,7 @@ func TestHeldNamespacesAreLetGo(t *testing.T) {
 			}
 		}
 		if len(h.devices) != 1 {
-			t.Errorf("%d devices are held", len(h.devices))
+			t.Errorf("%d devices are remembered, want 1", len(h.devices))
 		}
 		if err := h.Del(d); err != nil {
 			t.Fatal(err)
@@ -200,7 +201,7 @@ func TestHeldNamespacesAreLetGo(t *testing.T) {
 		}
 	}
 	if len(h.devices) != 0 {
-		t.Errorf("%d devices are held", len(h.devices))
+		t.Errorf("%d devices are remembered, want none", len(h.devices))
 	}
 }
 
@@ -213,7 +214,7 @@ func openFiles(t *testing.T) int {
 	return len(files)
 }
 
-// TestPCIParent reads addresses from paths as sysfs has them.
+// TestPCIParent parses addresses from sysfs paths.
 func TestPCIParent(t *testing.T) {
 	for path, want := range map[string]string{
 		"/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:02.1/net/enp59s0f1v1": "0000:3b:02.1",

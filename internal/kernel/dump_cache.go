@@ -11,38 +11,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dumpCache is what the kernel tells only of everything at once, kept for as long
-// as one observation takes: a thousand ports of a bridge are listed once, not
-// a thousand times.
+// dumpCache caches netlink dumps while one observation runs. The kernel returns
+// this state only for all objects at once, so the cache prevents listing a thousand
+// bridge ports a thousand times.
 type dumpCache struct {
-	// hairpins holds the mode of every port of the host's bridges, by its index.
+	// hairpins is the mode of each port of the host's bridges, by the link's index.
 	hairpins map[int]bool
-	// routes are ours, by the namespace's path.
+	// routes are Fairlead's routes, by the namespace's path.
 	routes map[string][]plan.Route
-	// locals are the addresses of our local routes.
+	// locals are the addresses of Fairlead's local routes.
 	locals map[netip.Addr]bool
-	// ipvsTable is all that is in the nft table for IPVS.
+	// ipvsTable is the content of the nft table for IPVS.
 	ipvsTable map[plan.Object]bool
-	// confs holds the settings of links, by the namespace's path and their names.
+	// confs are the settings of links, by the namespace's path and the link's name.
 	confs map[string]map[string]linkConf
-	// programs holds the interfaces that have a program, by its name.
+	// programs are the indices of the links that a program is attached to, by the
+	// program's name.
 	programs map[string]map[int]bool
 }
 
-// hairpin reports whether the port of a bridge sends frames back.
+// hairpin reports whether the bridge port sends frames back out of the same port.
 func (h *Host) hairpin(index int) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.seen.hairpins == nil {
 		var err error
 		if h.seen.hairpins, err = h.readHairpins(); err != nil {
-			return false, fmt.Errorf("list the ports of bridges: %w", err)
+			return false, fmt.Errorf("list bridge ports: %w", err)
 		}
 	}
 	return h.seen.hairpins[index], nil
 }
 
-// readHairpins lists the ports of all bridges of the host.
+// readHairpins reads the hairpin mode of the host's bridge ports.
 func (h *Host) readHairpins() (modes map[int]bool, err error) {
 	var messages [][]byte
 	err = h.ns.Do(func() error {
@@ -70,7 +71,7 @@ func (h *Host) readHairpins() (modes map[int]bool, err error) {
 	return modes, err
 }
 
-// seenRoutes returns the routes of ours in a namespace.
+// seenRoutes returns Fairlead's routes in a namespace.
 func (h *Host) seenRoutes(netns string) ([]plan.Route, error) {
 	h.mu.Lock()
 	routes, ok := h.seen.routes[netns]
@@ -91,8 +92,8 @@ func (h *Host) seenRoutes(netns string) ([]plan.Route, error) {
 	return routes, nil
 }
 
-// seenPrograms returns the interfaces that have a program, and have it for as
-// long as they should.
+// seenPrograms returns the indices of the links that a program is attached to in
+// working order.
 func (h *Host) seenPrograms(p *ebpf.Datapath, program string) (found map[int]bool, err error) {
 	h.mu.Lock()
 	found, ok := h.seen.programs[program]

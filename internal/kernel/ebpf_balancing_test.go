@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wiredWorld is a localWorld with a client behind a link, and programs at both
+// wiredWorld is a localWorld with a client behind a link, and with programs at both
 // links.
 type wiredWorld struct {
 	*localWorld
@@ -56,7 +56,8 @@ func newWiredWorld(t *testing.T) wiredWorld {
 	return w
 }
 
-// reach connects from a namespace and hears who is there.
+// reach connects from a namespace and checks which server answers. It returns the
+// open connection.
 func reach(t *testing.T, ns *Netns, at, want string) client {
 	t.Helper()
 	c := dialer(t, ns, unix.SOCK_STREAM, at)
@@ -68,27 +69,28 @@ func reach(t *testing.T, ns *Netns, at, want string) client {
 		t.Fatalf("connect to %s: %v", at, err)
 	}
 	if said, _ := c.answer(t); said != want {
-		t.Errorf("%s is %q, want %s", at, said, want)
+		t.Errorf("%s answers as %q, want %s", at, said, want)
 	}
 	return c
 }
 
-// ask has an open connection say once more who is there.
+// ask asks again over an open connection which server answers.
 func (c client) ask(t *testing.T, want string) {
 	t.Helper()
 	if _, err := unix.Write(c.fd, []byte("?")); err != nil {
 		t.Fatalf("ask again: %v", err)
 	}
 	if said, _ := c.answer(t); said != want {
-		t.Errorf("it is %q now, want %s", said, want)
+		t.Errorf("the connection is answered by %q, want %s", said, want)
 	}
 }
 
-// TestFirstServiceLeavesPublishesAlone keeps connections through a publish open
-// while the first service comes, for which every program is replaced: a client's
-// behind the uplink, one of the host's own, and one of the endpoint to itself,
-// which only what is remembered of it can lead. Then all clients reach both.
-func TestFirstServiceLeavesPublishesAlone(t *testing.T) {
+// TestFirstServiceKeepsPublishes keeps connections to a published port open while
+// the first service is added, which replaces every program. The clients are one
+// behind the uplink, one on the host, and the endpoint itself, whose connection
+// only its flow entry can translate. Afterwards all clients reach the publish and
+// the service.
+func TestFirstServiceKeepsPublishes(t *testing.T) {
 	w := newWiredWorld(t)
 	froms := map[string]*Netns{"a client": w.lan, "the host": w.ns, "the endpoint": w.box}
 	open := map[string]client{}
@@ -111,12 +113,12 @@ func TestFirstServiceLeavesPublishesAlone(t *testing.T) {
 	}
 	for f := range before {
 		if !seenFlows(t, w.Host)[f] {
-			t.Errorf("the flow of %v is not remembered any more", f)
+			t.Errorf("the flow of %v is no longer in the table", f)
 		}
 	}
 }
 
-// seenFlows returns the clients of flows, as the endpoint knows them.
+// seenFlows returns the client addresses of all flows, as the endpoint sees them.
 func seenFlows(t *testing.T, h *Host) map[netip.AddrPort]bool {
 	t.Helper()
 	seen := map[netip.AddrPort]bool{}
@@ -124,15 +126,15 @@ func seenFlows(t *testing.T, h *Host) map[netip.AddrPort]bool {
 		t.Fatal(err)
 	}
 	if len(seen) == 0 {
-		t.Fatal("no flow is remembered")
+		t.Fatal("the flow table is empty")
 	}
 	return seen
 }
 
-// TestServicesTakeMemoryWhenTheyCome: until then, and again for the process that
-// finds none, their maps are small. Those of a process that has left services
-// are kept.
-func TestServicesTakeMemoryWhenTheyCome(t *testing.T) {
+// TestServiceMapsGrowOnDemand checks that the maps are small until the first
+// service is added, and again in the next process if no service is left. If
+// services are left, the next process keeps the maps.
+func TestServiceMapsGrowOnDemand(t *testing.T) {
 	w := newLocalWorld(t)
 	if err := w.Del(plan.LocalClients{}); err != nil {
 		t.Fatal(err)
@@ -176,12 +178,12 @@ func TestServicesTakeMemoryWhenTheyCome(t *testing.T) {
 	}
 }
 
-// memory is what the kernel says that the pinned maps take, in bytes.
+// memory returns the memory of the pinned maps in bytes, as the kernel reports it.
 func memory(t *testing.T, pins string) (sum uint64) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(pins, "*", "maps", "*"))
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("the pins are %v, %v", paths, err)
+		t.Fatalf("found pins %v, %v", paths, err)
 	}
 	for _, path := range paths {
 		m, err := cilium.LoadPinnedMap(path, nil)
@@ -199,7 +201,7 @@ func memory(t *testing.T, pins string) (sum uint64) {
 	return sum
 }
 
-// tunnel is a link whose packets have no link header, with the address 192.0.2.1.
+// tunnel adds a link whose packets have no link header, with the address 192.0.2.1.
 func (w *localWorld) tunnel(t *testing.T) *netlink.Tuntap {
 	t.Helper()
 	tun := &netlink.Tuntap{LinkAttrs: netlink.LinkAttrs{Name: "tun0"}, Mode: netlink.TUNTAP_MODE_TUN,
@@ -213,10 +215,10 @@ func (w *localWorld) tunnel(t *testing.T) *netlink.Tuntap {
 	return tun
 }
 
-// TestBareLinkIsServed sends datagrams in by a tunnel, whose packets have no link
-// header: through a publish, when the first service has come, and when another
-// process has taken over.
-func TestBareLinkIsServed(t *testing.T) {
+// TestLinkWithoutHeaders sends datagrams through a tun link, whose packets have no
+// link header: to a published port, after the first service was added, and after
+// another process has taken over.
+func TestLinkWithoutHeaders(t *testing.T) {
 	w := newLocalWorld(t)
 	if err := w.Del(plan.LocalClients{}); err != nil {
 		t.Fatal(err)
@@ -245,7 +247,7 @@ func TestBareLinkIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	h = open()
-	holds(t, h, dns, true)
+	hasService(t, h, dns, true)
 	through(t, tun, "192.0.2.1:80", "10.9.0.2:8080")
 	for _, o := range []plan.Object{plan.Uplinks{}, boxIngress} {
 		if err := h.Del(o); err != nil {
@@ -254,7 +256,7 @@ func TestBareLinkIsServed(t *testing.T) {
 	}
 }
 
-// through sends a datagram into a tunnel and waits for the answer.
+// through sends a datagram into a tunnel and checks the answer.
 func through(t *testing.T, tun *netlink.Tuntap, to, want string) {
 	t.Helper()
 	at := netip.MustParseAddrPort(to)
@@ -272,7 +274,7 @@ func through(t *testing.T, tun *netlink.Tuntap, to, want string) {
 	var b [256]byte
 	for {
 		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, patience*1000); err != nil && err != unix.EINTR || n == 0 {
-			t.Fatalf("no answer by %s: %v", to, err)
+			t.Fatalf("no answer from %s: %v", to, err)
 		}
 		n, err := unix.Read(fd, b[:])
 		if err != nil {
@@ -281,25 +283,25 @@ func through(t *testing.T, tun *netlink.Tuntap, to, want string) {
 		said := gopacket.NewPacket(b[:n], layers.LayerTypeIPv4, gopacket.Default)
 		answer, ok := said.Layer(layers.LayerTypeUDP).(*layers.UDP)
 		if !ok || answer.DstPort != 4000 {
-			continue // what the host says of itself, in IPv6
+			continue // IPv6 messages of the host itself
 		}
 		if got := string(answer.Payload); got != want || uint16(answer.SrcPort) != at.Port() {
-			t.Errorf("port %d answers %q", answer.SrcPort, got)
+			t.Errorf("port %d answers %q, want %q", answer.SrcPort, got, want)
 		}
 		return
 	}
 }
 
-// TestAServiceAnnouncedReplacesNoProgram: what is attached after it was said that
-// a service comes is not replaced when it does.
-func TestAServiceAnnouncedReplacesNoProgram(t *testing.T) {
+// TestPreparedServiceReplacesNoProgram calls Prepare before the programs are
+// attached: adding the service then replaces none of them.
+func TestPreparedServiceReplacesNoProgram(t *testing.T) {
 	w := newLocalWorld(t)
 	if err := w.Del(plan.LocalClients{}); err != nil {
 		t.Fatal(err)
 	}
 	steps := []plan.Op{{Object: ebpfWeb(model.RoundRobin)}}
-	for _, announced := range []bool{true, false} {
-		if announced {
+	for _, prepared := range []bool{true, false} {
+		if prepared {
 			if err := w.Prepare(steps); err != nil {
 				t.Fatal(err)
 			}
@@ -311,8 +313,8 @@ func TestAServiceAnnouncedReplacesNoProgram(t *testing.T) {
 		if err := w.ApplyEBPF(steps); err != nil {
 			t.Fatal(err)
 		}
-		if stayed := maps.Equal(before, attachedPrograms(t, w.Host)); stayed != announced {
-			t.Errorf("announced %v: the programs are the same: %v", announced, stayed)
+		if kept := maps.Equal(before, attachedPrograms(t, w.Host)); kept != prepared {
+			t.Errorf("prepared %v: the programs are the same: %v", prepared, kept)
 		}
 		reach(t, w.ns, "203.0.113.80:80", "10.9.0.2:8080")
 		if err := w.ApplyEBPF([]plan.Op{{Object: steps[0].Object, Del: true}}); err != nil {
@@ -324,7 +326,7 @@ func TestAServiceAnnouncedReplacesNoProgram(t *testing.T) {
 	}
 }
 
-// attachedPrograms returns the kernel's numbers of the programs, by their names.
+// attachedPrograms returns the ids of the attached programs, by name.
 func attachedPrograms(t *testing.T, h *Host) map[string]uint32 {
 	t.Helper()
 	found := map[string]uint32{}
@@ -336,7 +338,7 @@ func attachedPrograms(t *testing.T, h *Host) map[string]uint32 {
 		return err
 	})
 	if err != nil || len(found) == 0 {
-		t.Fatalf("attached are %v, %v", found, err)
+		t.Fatalf("attached programs: %v, %v", found, err)
 	}
 	return found
 }

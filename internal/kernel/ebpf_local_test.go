@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leastLoaded is ebpfWeb by least connections, over two real servers alike.
+// leastLoaded is ebpfWeb with the least-connection scheduler and two equal real
+// servers.
 func leastLoaded(proto model.Proto) plan.EBPFService {
 	s := ebpfWeb(model.LeastConnection)
 	s.Proto, s.Persistence = proto, 0
@@ -23,10 +24,10 @@ func leastLoaded(proto model.Proto) plan.EBPFService {
 	return s
 }
 
-// TestLeastConnectionsCountsOwnSockets: those of the host's processes, of whose
-// packets no program hears, count from connect or the first datagram to the last
-// close.
-func TestLeastConnectionsCountsOwnSockets(t *testing.T) {
+// TestLeastConnectionsCountsLocalSockets checks that sockets of the host's
+// processes count from connect or the first datagram until the last close. No
+// program sees their packets.
+func TestLeastConnectionsCountsLocalSockets(t *testing.T) {
 	w := newLocalWorld(t)
 	for proto, kind := range map[model.Proto]int{model.TCP: unix.SOCK_STREAM, model.UDP: unix.SOCK_DGRAM} {
 		s := leastLoaded(proto)
@@ -43,7 +44,7 @@ func TestLeastConnectionsCountsOwnSockets(t *testing.T) {
 		}
 		for range 4 {
 			if one, other := dial(), dial(); one == other {
-				t.Errorf("%s: %s has two of two", proto, one)
+				t.Errorf("%s: %s got both of two flows", proto, one)
 			}
 		}
 		w.counts(t, proto, 4, 4)
@@ -53,7 +54,7 @@ func TestLeastConnectionsCountsOwnSockets(t *testing.T) {
 		w.counts(t, proto, 0, 4)
 		for range 4 {
 			if who := dial(); who != "10.9.0.2:8080" {
-				t.Errorf("%s: %s has the next, though it has more", proto, who)
+				t.Errorf("%s: %s got the next flow, although it has more", proto, who)
 			}
 		}
 		for _, fd := range append(open["10.9.0.2:8080"][4:], open["10.9.0.2:8081"]...) {
@@ -66,9 +67,9 @@ func TestLeastConnectionsCountsOwnSockets(t *testing.T) {
 	}
 }
 
-// TestOwnSocketsThatGoElsewhereCountThere: a socket whose service is led to
-// another real server counts for that.
-func TestOwnSocketsThatGoElsewhereCountThere(t *testing.T) {
+// TestMovedLocalSocketsCountAtNewServer checks that a socket whose service moves it
+// to another real server counts there.
+func TestMovedLocalSocketsCountAtNewServer(t *testing.T) {
 	w := newLocalWorld(t)
 	s := leastLoaded(model.UDP)
 	if err := w.ApplyEBPF([]plan.Op{{Object: s}}); err != nil {
@@ -87,7 +88,7 @@ func TestOwnSocketsThatGoElsewhereCountThere(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now := c.call(t, unix.SOCK_DGRAM, "203.0.113.80:80"); now == first {
-			t.Errorf("%s answers, which has gone", now)
+			t.Errorf("%s answers although it was removed", now)
 		}
 	}
 	if first == "10.9.0.2:8080" {
@@ -97,7 +98,7 @@ func TestOwnSocketsThatGoElsewhereCountThere(t *testing.T) {
 	}
 }
 
-// socket opens one of the host's own.
+// socket opens a socket in the host's namespace.
 func (w *localWorld) socket(t *testing.T, kind int) (fd int) {
 	t.Helper()
 	err := w.ns.Do(func() (err error) {
@@ -113,7 +114,8 @@ func (w *localWorld) socket(t *testing.T, kind int) (fd int) {
 	return fd
 }
 
-// call calls a service, by a connection or a datagram, and returns who answers.
+// call sends a request to a service, over a connection or as a datagram, and
+// returns which server answers.
 func (c client) call(t *testing.T, kind int, at string) string {
 	t.Helper()
 	call := c.connect
@@ -127,7 +129,7 @@ func (c client) call(t *testing.T, kind int, at string) string {
 	return said
 }
 
-// counts holds the real servers to so many flows at a time.
+// counts fails the test unless the real servers have these numbers of active flows.
 func (w *localWorld) counts(t *testing.T, proto model.Proto, want ...uint64) {
 	t.Helper()
 	all, err := w.BalancerCounts()

@@ -10,8 +10,9 @@ import (
 	"fairlead/internal/plan"
 )
 
-// ApplyEBPF carries out the steps on the eBPF table, and ends the flows that they
-// leave stale: those to a lead that went or leads elsewhere now.
+// ApplyEBPF applies the steps to the eBPF maps: port mappings, grants and virtual
+// services. It ends the flows that become stale because their port mapping was
+// removed or changed its target.
 func (h *Host) ApplyEBPF(ops []plan.Op) error {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
@@ -23,8 +24,8 @@ func (h *Host) ApplyEBPF(ops []plan.Op) error {
 	if err != nil {
 		return err
 	}
-	served := slices.DeleteFunc(slices.Clone(ops), func(op plan.Op) bool { return !isServed(op.Object) })
-	ops = slices.DeleteFunc(slices.Clone(ops), func(op plan.Op) bool { return isServed(op.Object) })
+	services := slices.DeleteFunc(slices.Clone(ops), func(op plan.Op) bool { return !isService(op.Object) })
+	ops = slices.DeleteFunc(slices.Clone(ops), func(op plan.Op) bool { return isService(op.Object) })
 	p.Table().Restore()
 	var changes []ebpf.Change
 	gone := removedMappings{}
@@ -33,7 +34,7 @@ func (h *Host) ApplyEBPF(ops []plan.Op) error {
 		if err != nil {
 			return fmt.Errorf("set %s: %w", op.Object.Key(), err)
 		}
-		if c.Old != nil || !p.Table().Has(*c.New) { // else it is restored
+		if c.Old != nil || !p.Table().Has(*c.New) { // a missing entry was restored above
 			changes = append(changes, c)
 		}
 		gone.note(op)
@@ -45,13 +46,13 @@ func (h *Host) ApplyEBPF(ops []plan.Op) error {
 	if err := p.SetAddresses(local); err != nil {
 		return err
 	}
-	// Nobody else grants the same ports meanwhile.
+	// The lock keeps other processes from granting the same ports.
 	unlock, err := h.lock()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := elsewhere(p, changes); err != nil {
+	if err := checkGrants(p, changes); err != nil {
 		return err
 	}
 	if err := p.Table().Apply(changes); err != nil {
@@ -63,7 +64,7 @@ func (h *Host) ApplyEBPF(ops []plan.Op) error {
 	if err := h.endFlows(p, gone); err != nil {
 		return err
 	}
-	if err := h.serve(p, links, served); err != nil {
+	if err := h.applyServices(p, links, services); err != nil {
 		return err
 	}
 	return h.unloadIdle()
@@ -88,7 +89,7 @@ func (h *Host) indices() (indices, error) {
 	return links, nil
 }
 
-// change turns a step into a change of the table.
+// change converts a step into a change of the table.
 func (links indices) change(h *Host, op plan.Op) (c ebpf.Change, err error) {
 	if op.Del {
 		c.Old, err = links.entry(h, op.Object)
@@ -103,8 +104,8 @@ func (links indices) change(h *Host, op plan.Op) (c ebpf.Change, err error) {
 	return c, err
 }
 
-// entry turns a lead or grant into the table's form. That of a lead whose
-// link is gone has no link.
+// entry converts a port mapping or grant into a table entry. If a port mapping's
+// link is gone, its entry has no link.
 func (links indices) entry(h *Host, o plan.Object) (*ebpf.Mapping, error) {
 	switch o := o.(type) {
 	case plan.EBPFMapping:
@@ -112,7 +113,7 @@ func (links indices) entry(h *Host, o plan.Object) (*ebpf.Mapping, error) {
 	case plan.Grant:
 		return h.grantEntry(o)
 	}
-	return nil, fmt.Errorf("%T is no entry of the eBPF table", o)
+	return nil, fmt.Errorf("%T does not belong in the eBPF table", o)
 }
 
 func (links indices) mapping(o plan.EBPFMapping) *ebpf.Mapping {
@@ -133,7 +134,7 @@ func (links indices) mapping(o plan.EBPFMapping) *ebpf.Mapping {
 	return l
 }
 
-// mappingObject turns an entry of the table back into a lead.
+// mappingObject converts a table entry into a port mapping.
 func (h *Host) mappingObject(l ebpf.Mapping) plan.EBPFMapping {
 	o := mappingWithoutLink(l)
 	o.Link = h.linkName(l.Ifindex)
@@ -153,8 +154,8 @@ func mappingWithoutLink(l ebpf.Mapping) plan.EBPFMapping {
 	return o
 }
 
-// linkName returns the name of the host's link with the index, empty where
-// there is none.
+// linkName returns the name of the host's link with the index, or "" if there is
+// none.
 func (h *Host) linkName(index uint32) string {
 	handle, err := h.at("")
 	if err != nil {
@@ -168,18 +169,19 @@ func (h *Host) linkName(index uint32) string {
 }
 
 // isServed reports whether the object is a virtual service of the eBPF table.
-func isServed(o plan.Object) bool {
-	_, served := o.(plan.EBPFService)
-	return served
+func isService(o plan.Object) bool {
+	_, ok := o.(plan.EBPFService)
+	return ok
 }
 
-// readMappings returns what the table holds: the entries of those keys, or all.
+// readMappings returns the content of the table: the objects with the given keys,
+// or all if keys is nil.
 func (h *Host) readMappings(keys map[string]bool) (plan.Plan, error) {
 	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return nil, err
 	}
-	all, err := h.readServed(keys)
+	all, err := h.readEBPFServices(keys)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +191,7 @@ func (h *Host) readMappings(keys map[string]bool) (plan.Plan, error) {
 	}
 	for _, l := range p.Table().Mappings() {
 		if hurt[l] {
-			continue // Lead writes it again
+			continue // reported as missing, so that ApplyEBPF writes it again
 		}
 		if l.Flags&ebpf.MappingGrant == 0 {
 			if keys == nil || keys[mappingWithoutLink(l).Key()] {
@@ -208,7 +210,7 @@ func (h *Host) readMappings(keys map[string]bool) (plan.Plan, error) {
 	return all, nil
 }
 
-// removedMappings are the leads whose flows must end, by protocol and port.
+// removedMappings are the port mappings whose flows must end, by protocol and port.
 type removedMappings map[protoPort][]plan.EBPFMapping
 
 type protoPort struct {
@@ -216,7 +218,7 @@ type protoPort struct {
 	port  uint16
 }
 
-// note remembers what a step takes away.
+// note records the port mapping that a step removes or replaces.
 func (g removedMappings) note(op plan.Op) {
 	old, ok := op.Old.(plan.EBPFMapping)
 	if op.Del {
@@ -231,8 +233,9 @@ func (g removedMappings) note(op plan.Op) {
 	}
 }
 
-// of returns the lead that the flow went by, if it is gone and no other leads
-// to the same: part of a range may stay where it was.
+// of returns the removed port mapping that the flow used. It returns false if
+// another port mapping still translates the flow to the same endpoint: part of a
+// range may have stayed.
 func (g removedMappings) of(t *ebpf.Table, f ebpf.Flow) (plan.EBPFMapping, bool) {
 	if f.Real != 0 {
 		return plan.EBPFMapping{}, false
@@ -242,15 +245,17 @@ func (g removedMappings) of(t *ebpf.Table, f ebpf.Flow) (plan.EBPFMapping, bool)
 		proto = model.UDP
 	}
 	for _, l := range g[protoPort{proto, f.Host.Port()}] {
-		if l.To == f.Endpoint.Addr() && l.ToPorts.First+(f.Host.Port()-l.Ports.First) == f.Endpoint.Port() && (l.Host == f.Host.Addr() || l.Host.IsUnspecified() && l.Host.Is4() == f.Host.Addr().Is4()) {
+		to := l.ToPorts.First + (f.Host.Port() - l.Ports.First)
+		hostMatches := l.Host == f.Host.Addr() || l.Host.IsUnspecified() && l.Host.Is4() == f.Host.Addr().Is4()
+		if l.To == f.Endpoint.Addr() && to == f.Endpoint.Port() && hostMatches {
 			return l, !t.TranslatesTo(f.UDP, f.Host, f.Endpoint)
 		}
 	}
 	return plan.EBPFMapping{}, false
 }
 
-// endFlows forgets the flows of the leads that are gone, and resets the
-// connections that were to be.
+// endFlows removes the flows of the removed port mappings, and resets the TCP
+// connections of those with Reset set.
 func (h *Host) endFlows(p *ebpf.Datapath, gone removedMappings) error {
 	if len(gone) == 0 {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ebpfSchedulers are the schedulers in the order of the numbers that the
-// eBPF table has them by, and what the programs make of each.
+// ebpfSchedulers are the schedulers, at the index that is their number in the eBPF
+// maps, with the method that the programs use for each.
 var ebpfSchedulers = []struct {
 	name model.Scheduler
 	by   uint8
@@ -26,17 +26,18 @@ var ebpfSchedulers = []struct {
 	{model.LeastConnection, ebpf.ByCount}, {model.WeightedLeastConnection, ebpf.ByLoad},
 }
 
-// ebpfForwards are the ways to forward by the numbers that the table has.
+// ebpfForwards maps the forwarding methods to their numbers in the eBPF maps.
 var ebpfForwards = map[model.Forward]uint8{
 	model.ForwardNAT: ebpf.ForwardNAT, model.ForwardDirect: ebpf.ForwardDirect, model.ForwardTunnel: ebpf.ForwardTunnel,
 }
 
-// tryServices asks the kernel once, as it answers each time alike.
+// tryServices asks the kernel once, because the answer does not change.
 var tryServices = sync.OnceValue(ebpf.TryServices)
 
-// Balances says why the kernel does not take the eBPF programs with what virtual
-// services need. To find out takes it much of a second: so it is no part of Probe,
-// but asked when there is a service.
+// Balances returns an error with the reason if the kernel does not accept the eBPF
+// programs with support for virtual services. The check takes up to a second.
+// Therefore it is not part of Probe, and should only be run if there is a service.
+// It is safe for concurrent use.
 func (*Host) Balances() error {
 	if err := tryServices(); err != nil {
 		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_CGROUP_BPF", err, needed(plan.FeatureServices))
@@ -44,10 +45,11 @@ func (*Host) Balances() error {
 	return nil
 }
 
-// Prepare makes the programs take services if a step brings one: so those that are
-// attached from now on need not be replaced in the next moment.
+// Prepare loads the programs with support for services if a step adds one. The
+// programs that are attached next then need not be replaced when the service is
+// added.
 func (h *Host) Prepare(ops []plan.Op) error {
-	if !slices.ContainsFunc(ops, func(op plan.Op) bool { return !op.Del && isServed(op.Object) }) {
+	if !slices.ContainsFunc(ops, func(op plan.Op) bool { return !op.Del && isService(op.Object) }) {
 		return nil
 	}
 	h.bpf.Lock()
@@ -62,9 +64,9 @@ func (h *Host) Prepare(ops []plan.Op) error {
 	return nil
 }
 
-// serve carries out the steps on virtual services, and ends the flows of what
-// they take away.
-func (h *Host) serve(p *ebpf.Datapath, links indices, ops []plan.Op) error {
+// applyServices applies the steps to the virtual services and ends the flows that
+// use what the steps remove.
+func (h *Host) applyServices(p *ebpf.Datapath, links indices, ops []plan.Op) error {
 	if len(ops) == 0 {
 		return nil
 	}
@@ -94,12 +96,13 @@ func (h *Host) serve(p *ebpf.Datapath, links indices, ops []plan.Op) error {
 			return fmt.Errorf("set %s: %w", s.Key(), err)
 		}
 	}
-	return errors.Join(b.PublishState(), h.endServed(p, &gone))
+	return errors.Join(b.PublishState(), h.endServiceFlows(p, &gone))
 }
 
-// endServed ends the flows of what has gone: those over TCP by a reset to both
-// sides, and sockets of the host's own that were led there.
-func (h *Host) endServed(p *ebpf.Datapath, gone *ebpf.Gone) error {
+// endServiceFlows ends the flows to removed real servers and frontends. TCP
+// connections are reset at both ends, and the host's sockets that were connected to
+// them are closed.
+func (h *Host) endServiceFlows(p *ebpf.Datapath, gone *ebpf.Gone) error {
 	if !gone.Any() {
 		return nil
 	}
@@ -114,7 +117,7 @@ func (h *Host) endServed(p *ebpf.Datapath, gone *ebpf.Gone) error {
 	err = h.ns.Do(func() error {
 		var errs []error
 		for _, f := range ended {
-			errs = append(errs, unheard(resetFlow(f)))
+			errs = append(errs, ignoreUnreachable(resetFlow(f)))
 		}
 		return errors.Join(errs...)
 	})
@@ -128,16 +131,17 @@ func (h *Host) endServed(p *ebpf.Datapath, gone *ebpf.Gone) error {
 	return err
 }
 
-// unheard leaves out that a reset cannot be sent to where no way leads, or where a
-// firewall lets none go: nobody misses it there.
-func unheard(err error) error {
-	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.EPERM) {
+// ignoreUnreachable ignores the errors that occur if a reset has no route or is
+// dropped by a firewall: there the reset would have no effect.
+func ignoreUnreachable(err error) error {
+	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETDOWN) ||
+		errors.Is(err, unix.EPERM) {
 		return nil
 	}
 	return err
 }
 
-// ebpfService turns a service into the table's form.
+// ebpfService converts a service into the form of the eBPF maps.
 func (h *Host) ebpfService(links indices, hops nextHops, b plan.Balanced) (ebpf.Service, error) {
 	s := ebpf.Service{Name: b.Service, UDP: b.Proto == model.UDP, Frontends: b.Frontends.List(),
 		Forward: ebpfForwards[b.Forward], Persistence: uint32(b.Persistence / time.Second)}
@@ -151,7 +155,7 @@ func (h *Host) ebpfService(links indices, hops nextHops, b plan.Balanced) (ebpf.
 		return known.name == b.Scheduler
 	})
 	if number < 0 {
-		return s, fmt.Errorf("there is no scheduler %s", b.Scheduler)
+		return s, fmt.Errorf("unknown scheduler %s", b.Scheduler)
 	}
 	s.Scheduler, s.Scheduling = uint8(number), ebpfSchedulers[number].by
 	for _, backend := range b.Backends.List() {
@@ -161,8 +165,8 @@ func (h *Host) ebpfService(links indices, hops nextHops, b plan.Balanced) (ebpf.
 	return s, nil
 }
 
-// ebpfReal turns a real server into the table's form. One that no route leads
-// to has no link.
+// ebpfReal converts a real server into the form of the eBPF maps. If there is no
+// route to it, it has no link.
 func (h *Host) ebpfReal(links indices, hops nextHops, b plan.Backend) ebpf.Real {
 	r := ebpf.Real{At: b.At, Weight: b.Weight, Seen: b.Gateway, Ifindex: links[b.Link]}
 	if b.Masquerade {
@@ -184,14 +188,14 @@ func (h *Host) ebpfReal(links indices, hops nextHops, b plan.Backend) ebpf.Real 
 	return r
 }
 
-// nextHop is how the host reaches another: the address that it speaks from, and the
-// link. It is empty where no route leads there.
+// nextHop is how the host reaches an address: the source address and the link's
+// index. It is empty if there is no route.
 type nextHop struct {
 	from    netip.Addr
 	ifindex uint32
 }
 
-// nextHops are those that were asked for, so that none is twice.
+// nextHops caches route lookups by destination.
 type nextHops map[netip.Addr]nextHop
 
 func (w nextHops) to(h *Host, addr netip.Addr) nextHop {
@@ -217,8 +221,8 @@ func (h *Host) nextHopTo(addr netip.Addr) (w nextHop) {
 	return w
 }
 
-// ringOf returns the order in which real servers are chosen, as indexes: the
-// Maglev table, each as often as it weighs, or each once.
+// ringOf returns the order in which real servers are chosen, as indices: the Maglev
+// table, every server as often as its weight, or every server once.
 func ringOf(b plan.Balanced) []uint16 {
 	backends := b.Backends.List()
 	switch b.Scheduler {
@@ -240,7 +244,7 @@ func ringOf(b plan.Balanced) []uint16 {
 	return ring
 }
 
-// weightsOf returns the weights for new flows.
+// weightsOf returns the weights for new flows. Draining real servers have weight 0.
 func weightsOf(backends []plan.Backend) []int {
 	weights := make([]int, len(backends))
 	for i, b := range backends {
@@ -251,12 +255,12 @@ func weightsOf(backends []plan.Backend) []int {
 	return weights
 }
 
-// maxTurns bounds the turns of weighted round robin; beyond it weights are
-// rounded, each to one turn at least.
+// maxTurns limits the turns of weighted round robin. Larger sums of weights are
+// scaled down, and every real server keeps at least one turn.
 const maxTurns = 16384
 
-// interleave returns the order of turns in which each has as many as it weighs,
-// and those of one are far apart (nginx's smooth weighted round robin).
+// interleave returns the order of turns. Every server has as many turns as its
+// weight, spread evenly (nginx's smooth weighted round robin).
 func interleave(weights []int) []uint16 {
 	divisor, sum := 0, 0
 	for _, w := range weights {
@@ -296,10 +300,10 @@ func gcd(a, b int) int {
 	return a
 }
 
-// readServed returns the services that the table holds: those of the keys, or
-// all. One that was hurt, or whose ways have changed, is not as it should be,
-// and left out.
-func (h *Host) readServed(keys map[string]bool) (plan.Plan, error) {
+// readEBPFServices returns the services in the eBPF maps: those with the given
+// keys, or all if keys is nil. It leaves out services that are damaged and services
+// with a real server whose next hop has changed.
+func (h *Host) readEBPFServices(keys map[string]bool) (plan.Plan, error) {
 	p, err := h.datapathIfAny()
 	if err != nil || p == nil {
 		return nil, err
@@ -334,8 +338,8 @@ func (h *Host) linkNames() (map[uint32]string, error) {
 	return names, err
 }
 
-// balancedOf turns what the table holds back into a service; an empty one if a
-// way has changed, where that is asked.
+// balancedOf converts the content of the eBPF maps into a service. It returns an
+// empty one if nextHopTo is not nil and the next hop to a real server has changed.
 func balancedOf(s ebpf.Service, names map[uint32]string, nextHopTo func(netip.Addr) nextHop) plan.Balanced {
 	b := plan.Balanced{Service: s.Name, Proto: model.TCP, Persistence: time.Duration(s.Persistence) * time.Second}
 	if s.UDP {
@@ -376,9 +380,9 @@ func balancedOf(s ebpf.Service, names map[uint32]string, nextHopTo func(netip.Ad
 	return b
 }
 
-// BalancerCounts returns what has gone to the real servers of each service that
-// the eBPF programs balance, by the service's name and where the real server is:
-// port 0 is the one that the client has dialled.
+// BalancerCounts returns the traffic counters of the real servers that the eBPF
+// programs balance, by the service's name and the real server's address. Port 0
+// means the port that the client has dialled. It is safe for concurrent use.
 func (h *Host) BalancerCounts() (map[string]map[netip.AddrPort]ebpf.RealCounts, error) {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()

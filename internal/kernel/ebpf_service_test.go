@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ebpfWeb is a service on a port of an address that no link has, whose real
-// server is the sandbox, twice.
+// ebpfWeb is a service on an address that no link has. Both of its local real
+// servers are the sandbox.
 func ebpfWeb(s model.Scheduler) plan.EBPFService {
 	b := plan.Balanced{Service: "web", Proto: model.TCP, Scheduler: s, Forward: model.ForwardNAT, Persistence: 60e9,
 		Frontends: plan.PackFrontends([]model.Frontend{{Proto: model.TCP, At: netip.MustParseAddrPort("203.0.113.80:80")}, {Proto: model.TCP, At: netip.MustParseAddrPort("203.0.113.80:81")}}),
@@ -29,8 +29,8 @@ func ebpfWeb(s model.Scheduler) plan.EBPFService {
 	return plan.EBPFService{Balanced: b}
 }
 
-// TestServicesOutliveTheirProcess reads what another process has set, for each
-// scheduler, and mends what somebody has spoiled.
+// TestServicesOutliveTheirProcess reads the services that another process has set,
+// for each scheduler, and repairs a damaged one.
 func TestServicesOutliveTheirProcess(t *testing.T) {
 	w := newLocalWorld(t)
 	if err := w.Del(plan.LocalClients{}); err != nil {
@@ -50,7 +50,7 @@ func TestServicesOutliveTheirProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		h = open()
-		holds(t, h, want, true)
+		hasService(t, h, want, true)
 		c := dialer(t, w.ns, unix.SOCK_STREAM, "10.9.0.1:80")
 		if err := c.connect("203.0.113.80:80"); err != nil {
 			t.Fatal(err)
@@ -59,16 +59,16 @@ func TestServicesOutliveTheirProcess(t *testing.T) {
 			t.Errorf("%s: reached %q", s, said)
 		}
 	}
-	spoil(t, pins)
+	damage(t, pins)
 	want := ebpfWeb(model.WeightedLeastConnection)
-	holds(t, h, want, false)
+	hasService(t, h, want, false)
 	if _, intact := h.checkBPF(); intact {
-		t.Error("a look does not find what is spoiled")
+		t.Error("checkBPF does not report the damaged service")
 	}
 	if err := h.ApplyEBPF([]plan.Op{{Object: want}}); err != nil {
 		t.Fatal(err)
 	}
-	holds(t, h, want, true)
+	hasService(t, h, want, true)
 	if err := h.ApplyEBPF([]plan.Op{{Object: want, Del: true}}); err != nil {
 		t.Fatal(err)
 	}
@@ -80,28 +80,29 @@ func TestServicesOutliveTheirProcess(t *testing.T) {
 	}
 }
 
-// holds fails the test unless the host has the service, or has it not.
-func holds(t *testing.T, h *Host, want plan.EBPFService, is bool) {
+// hasService fails the test unless the host has the service, or does not have it if
+// want is false.
+func hasService(t *testing.T, h *Host, service plan.EBPFService, want bool) {
 	t.Helper()
 	whole, err := h.Observe(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	part, err := h.ObservePart(plan.Plan{want})
+	part, err := h.ObservePart(plan.Plan{service})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slices.Contains(whole, plan.Object(want)) != is || slices.Contains(part, plan.Object(want)) != is {
-		t.Errorf("it should hold the service: %v; it holds %v and %v", is, whole, part)
+	if slices.Contains(whole, plan.Object(service)) != want || slices.Contains(part, plan.Object(service)) != want {
+		t.Errorf("has the service: want %v; Observe returns %v, ObservePart %v", want, whole, part)
 	}
 }
 
-// spoil takes a frontend away behind our back.
-func spoil(t *testing.T, pins string) {
+// damage removes a frontend from the pinned map.
+func damage(t *testing.T, pins string) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(pins, "*", "maps", "frontends"))
 	if err != nil || len(found) != 1 {
-		t.Fatalf("the pins are %v, %v", found, err)
+		t.Fatalf("found pins %v, %v", found, err)
 	}
 	m, err := ebpf.LoadPinnedMap(found[0], nil)
 	if err != nil {

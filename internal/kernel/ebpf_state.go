@@ -9,9 +9,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// EBPFMappings returns what our eBPF programs do on the host, whichever process of
-// ours has attached them: leads, and the grants of workloads. It changes
-// nothing.
+// EBPFMappings returns the port mappings in the host's eBPF maps and the grants of
+// its workloads, of all Fairlead processes. It is read-only.
 func (h *Host) EBPFMappings() (mappings []plan.EBPFMapping, grants []plan.Grant, err error) {
 	err = h.world(func(s *ebpf.ReadOnly) error {
 		found, err := s.Mappings()
@@ -23,7 +22,7 @@ func (h *Host) EBPFMappings() (mappings []plan.EBPFMapping, grants []plan.Grant,
 		return err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("read what eBPF programs lead: %w", err)
+		return nil, nil, fmt.Errorf("read eBPF port mappings: %w", err)
 	}
 	cookie, err := h.cookie()
 	if err != nil {
@@ -48,7 +47,7 @@ func (h *Host) EBPFMappings() (mappings []plan.EBPFMapping, grants []plan.Grant,
 	return mappings, grants, nil
 }
 
-// grantOf turns what the programs hold into a grant.
+// grantOf converts an entry of the eBPF maps into a grant.
 func grantOf(cgroup string, g bpf.FairleadGrant) plan.Grant {
 	o := plan.Grant{Cgroup: cgroup, Proto: model.TCP, Host: ebpf.Netip(g.Host),
 		Ports: model.PortRange{First: g.First, Last: g.First + (g.OwnLast - g.OwnFirst)},

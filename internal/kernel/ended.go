@@ -5,23 +5,24 @@ import (
 	"sync"
 )
 
-// Ended are the TCP connections of clients to one real server that we have reset.
+// Ended counts the TCP connections from clients to one real server that Fairlead
+// has reset.
 type Ended struct {
-	// Frontend is what the clients have dialled.
+	// Frontend is the address that the clients have dialled.
 	Frontend, Real netip.AddrPort
 	Connections    int
-	// Silent are those of them whose clients have not answered, and may not know
-	// yet: they are reset when they send next.
+	// Silent counts those whose clients have not answered and may not know yet.
+	// They are reset when they next send a packet.
 	Silent int
 }
 
-// ended counts what was reset and nobody was told of yet.
+// ended counts the reset connections that were not reported yet.
 type ended struct {
 	mu  sync.Mutex
 	all map[[2]netip.AddrPort]Ended
 }
 
-// add counts connections, and those of them that are silent.
+// add counts reset connections, and how many of them are silent.
 func (e *ended) add(flows []Flow, silent map[Ends]bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -39,7 +40,8 @@ func (e *ended) add(flows []Flow, silent map[Ends]bool) {
 	}
 }
 
-// TakeEnded returns what was reset since it was asked last, in no order.
+// TakeEnded returns the counts since its last call, in no particular order. It is
+// safe for concurrent use.
 func (h *Host) TakeEnded() []Ended {
 	h.ended.mu.Lock()
 	defer h.ended.mu.Unlock()

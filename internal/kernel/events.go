@@ -12,52 +12,53 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watcher notes what the kernel tells of changes: in the host's namespace, and
-// in every one that has an id there (RTM_GETNSID).
+// Watcher records changes in the host's namespace and in every namespace that has
+// an id there (RTM_GETNSID).
 //
-// Theory of operation. An event says where to look, not what to do. A message
-// is about one thing (a link, an address, a route, a queueing discipline), and
-// says how that is now; only the last about each is kept. Whoever takes them,
-// while nothing is being applied, compares each with what should be, so that
-// our own changes, which end as they should, lead nowhere. Only what a state
-// cannot tell is kept besides: a link that was down for a moment has lost its
-// routes though it is up again.
+// Theory of operation. An event only says which object to check, not what to do.
+// Every netlink message is about one object (a link, an address, a route, a
+// queueing discipline) and contains its new state. The Watcher keeps the latest
+// state per object. The caller takes the events while no plan is being applied and
+// compares each one with the desired state. Therefore events about Fairlead's own
+// changes have no effect. One thing is kept in addition because the latest state
+// does not show it: a link that was down for a moment has lost its routes although
+// it is up again.
 //
-// No message tells of a sysctl or of an eBPF program that is detached. Check
-// looks at those, by system calls on what is open anyway.
+// The kernel sends no events for sysctls and for detached eBPF programs. Check
+// polls those with system calls on files that are already open.
 //
 // Kernel: 4.2 (NETLINK_LISTEN_ALL_NSID).
 type Watcher struct {
 	host    *Host
 	sockets []*eventSocket
-	// noted has an element while there is something to take.
+	// noted contains an element while there are events to take.
 	noted chan struct{}
 
 	mu sync.Mutex
-	// links are those that are known, by the id of their namespace and their
-	// index there: messages about addresses and routes have nothing else.
+	// links are the known links, by the id of their namespace and their index
+	// there. Messages about addresses and routes identify a link only by these.
 	links    map[linkID]*linkState
 	seen     PendingEvents
 	settings map[string]setting
-	// linkSettings are the settings of links that Check reads, and listed is when
-	// it read them last.
+	// linkSettings are the settings of links that Check reads, and linksChecked is
+	// when it read them last.
 	linkSettings []linkSpec
-	listed       time.Time
-	// balanced is when IPVS was looked at last.
-	balanced time.Time
+	linksChecked time.Time
+	// ipvsChecked is when Check last read IPVS.
+	ipvsChecked time.Time
 	// legacy are hashes of the filter tables of iptables-legacy.
 	legacy [2]uint64
 }
 
-// rtnlGroups are the route netlink groups that tell of what plans hold.
+// rtnlGroups are the rtnetlink groups that report changes of objects in plans.
 var rtnlGroups = []int{unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 	unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_TC, unix.RTNLGRP_NSID}
 
-// eventBuffer is what the kernel keeps for us at most, in bytes: thousands of
-// messages, as from a host that takes over a thousand endpoints.
+// eventBuffer is the size of the socket's receive buffer in bytes. It has room for
+// thousands of messages, as on a host that takes over a thousand endpoints.
 const eventBuffer = 16 << 20
 
-// Watch begins to note changes, until ctx ends.
+// Watch records changes until ctx ends.
 func (h *Host) Watch(ctx context.Context) (*Watcher, error) {
 	w := &Watcher{host: h, noted: make(chan struct{}, 1), links: map[linkID]*linkState{}, settings: map[string]setting{}}
 	err := w.open()
@@ -112,10 +113,10 @@ func (w *Watcher) close() error {
 	return errors.Join(errs...)
 }
 
-// Noted has an element when there is something to take.
+// Noted returns a channel that has an element while there are events to take.
 func (w *Watcher) Noted() <-chan struct{} { return w.noted }
 
-// follow notes what comes by a socket, until it is closed.
+// follow records the messages from a socket until the socket is closed.
 func (w *Watcher) follow(s *eventSocket) {
 	raw, err := s.file.SyscallConn()
 	for err == nil {
@@ -131,7 +132,7 @@ func (w *Watcher) follow(s *eventSocket) {
 	}
 }
 
-// notify wakes whoever waits for something to take.
+// notify wakes the receiver of Noted.
 func (w *Watcher) notify() {
 	select {
 	case w.noted <- struct{}{}:
@@ -139,7 +140,8 @@ func (w *Watcher) notify() {
 	}
 }
 
-// drain notes all that is in the socket, and reports whether anything was.
+// drain records all messages that are in the socket, and reports whether there were
+// any.
 func (w *Watcher) drain(s *eventSocket) bool {
 	any := false
 	for {
@@ -164,8 +166,9 @@ func (w *Watcher) drain(s *eventSocket) bool {
 	}
 }
 
-// Take returns what was noted since the last time, up to this moment: also what
-// this process's own changes have caused so far.
+// Take returns the events since its last call, up to this moment, and resets them.
+// They include the events that this process's own changes have caused so far. It is
+// safe for concurrent use.
 func (w *Watcher) Take() PendingEvents {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -177,8 +180,8 @@ func (w *Watcher) Take() PendingEvents {
 	return seen
 }
 
-// learnLinks notes the links that the host has, so that messages about their
-// addresses can be told apart.
+// learnLinks records the host's links, so that messages about addresses can be
+// matched to them.
 func (w *Watcher) learnLinks() error {
 	handle, err := w.host.at("")
 	if err != nil {
@@ -202,7 +205,7 @@ func stateOf(l netlink.Link) *linkState {
 		master: a.MasterIndex, kind: l.Type(), loopback: a.RawFlags&unix.IFF_LOOPBACK != 0}
 }
 
-// eventSocket is a netlink socket that listens.
+// eventSocket is a netlink socket that receives events.
 type eventSocket struct {
 	file  *os.File
 	parse func(namespace int, m message)
@@ -235,8 +238,8 @@ func (s *eventSocket) open(family int, everywhere bool, groups ...int) error {
 	return nil
 }
 
-// receive returns what one datagram holds, and the id of the namespace that it
-// is about; without waiting.
+// receive returns the messages of one datagram and the id of the namespace that
+// they are about. It does not block.
 func (s *eventSocket) receive() (messages []byte, namespace int, err error) {
 	raw, err := s.file.SyscallConn()
 	if err != nil {
@@ -253,8 +256,8 @@ func (s *eventSocket) receive() (messages []byte, namespace int, err error) {
 	return messages, namespace, errors.Join(failed, err)
 }
 
-// namespaceOf returns the id that comes with a message; one of the socket's own
-// namespace has none.
+// namespaceOf returns the namespace id in a message's control data. Messages about
+// the socket's own namespace have none; for these it returns NoSandbox.
 func namespaceOf(oob []byte) int {
 	controls, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {

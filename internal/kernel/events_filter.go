@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onlyFixedNeighbors joins the messages about neighbour and forwarding entries,
-// and has the kernel drop those about entries that are learnt, of which a busy
-// host has no end: what passes is that one goes, and that one is set.
+// onlyFixedNeighbors subscribes to messages about neighbour and forwarding entries.
+// A socket filter drops those about learnt entries, of which a busy host has very
+// many: only deletions and permanent entries pass.
 func (s *eventSocket) onlyFixedNeighbors() error {
-	// struct nlmsghdr is 16 bytes, and then struct ndmsg. A filter loads in
-	// network byte order.
+	// struct nlmsghdr has 16 bytes and is followed by struct ndmsg. The filter
+	// loads values in network byte order.
 	const kindAt, stateAt = 4, 16 + 8
 	kind := uint32(binary.BigEndian.Uint16(native.AppendUint16(nil, unix.RTM_DELNEIGH)))
-	low := stateAt + uint32(native.AppendUint16(nil, 1)[1]) // where the state's low byte is
+	low := stateAt + uint32(native.AppendUint16(nil, 1)[1]) // offset of the state's low byte
 	filter, err := bpf.Assemble([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: kindAt, Size: 2},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: kind, SkipTrue: 2},

@@ -10,28 +10,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linkID is the index of a link, and the id of its namespace.
+// linkID identifies a link by the id of its namespace and its index.
 type linkID struct{ namespace, index int }
 
-// linkState is what a message says of a link.
+// linkState is the state of a link according to its latest message.
 type linkState struct {
 	name  string
 	up    bool
 	mtu   uint32
 	mac   string
 	alias string
-	// master is the index of the bridge that it is a port of.
+	// master is the index of the bridge that the link is a port of.
 	master     int
 	masterName string
 	kind       string
 	loopback   bool
-	// filter is a bridge's own br_netfilter flags, hairpin a port's mode.
+	// filter is true if a bridge has its br_netfilter flags set. hairpin is a
+	// bridge port's mode.
 	filter, hairpin bool
-	// data sums up what else is set of a link of its kind.
+	// data is a hash of the settings that are specific to the kind of link.
 	data uint64
-	// gone says that it is there no more, and shaken that a moment's state, or
-	// one that we have never seen, may have cost it something.
-	gone, shaken bool
+	// gone means that the link was removed. needsCheck means that the link may have
+	// lost addresses or routes, because its state has changed for a moment or was
+	// not known before.
+	gone, needsCheck bool
 }
 
 func (w *Watcher) noteLink(ns int, m message) {
@@ -47,7 +49,7 @@ func (w *Watcher) noteLink(ns int, m message) {
 	}
 	now := &linkState{}
 	attributes(m.body[unix.SizeofIfInfomsg:], now.take)
-	if now.mtu == 0 && before != nil { // only a part is told, as of a station
+	if now.mtu == 0 && before != nil { // the message has only some attributes, as for a wireless station
 		*now = *before
 	}
 	now.up, now.loopback, now.masterName = flags&unix.IFF_UP != 0, flags&unix.IFF_LOOPBACK != 0, ""
@@ -55,7 +57,7 @@ func (w *Watcher) noteLink(ns int, m message) {
 		now.masterName = w.nameOf(linkID{ns, now.master})
 	}
 	const created = ^uint32(0)
-	now.shaken = before == nil && change != created && ns != NoSandbox ||
+	now.needsCheck = before == nil && change != created && ns != NoSandbox ||
 		change != created && change&unix.IFF_UP != 0 && !now.up ||
 		before != nil && before.data != 0 && before.data != now.data
 	if m.kind == unix.RTM_DELLINK {
@@ -72,14 +74,14 @@ func (w *Watcher) noteLink(ns int, m message) {
 	w.seen.noteLink(id, now)
 }
 
-// notePort notes what a bridge says of a port. That it is one no more, the
-// link's own message tells.
+// notePort records a bridge's message about a port. That a link is no longer a port
+// is in the link's own message.
 func (w *Watcher) notePort(id linkID, m message, before *linkState) {
 	if before == nil || m.kind != unix.RTM_NEWLINK {
 		return
 	}
 	now := *before
-	now.shaken = false
+	now.needsCheck = false
 	attributes(m.body[unix.SizeofIfInfomsg:], func(kind uint16, value []byte) {
 		if kind == unix.IFLA_PROTINFO {
 			now.takePort(value)
@@ -89,7 +91,7 @@ func (w *Watcher) notePort(id linkID, m message, before *linkState) {
 	w.seen.noteLink(id, &now)
 }
 
-// takePort takes over what a bridge says of its port.
+// takePort reads the attributes of a bridge port.
 func (s *linkState) takePort(value []byte) {
 	attributes(value, func(kind uint16, value []byte) {
 		if kind == nl.IFLA_BRPORT_MODE && len(value) > 0 {
@@ -98,7 +100,7 @@ func (s *linkState) takePort(value []byte) {
 	})
 }
 
-// take takes over what an attribute of a link says.
+// take reads one attribute of a link.
 func (s *linkState) take(kind uint16, value []byte) {
 	switch kind {
 	case unix.IFLA_IFNAME:
@@ -125,8 +127,8 @@ func (s *linkState) take(kind uint16, value []byte) {
 	}
 }
 
-// takeData sums up what is set of a link of its kind. A bridge counts its
-// timers there, so only its flags are taken.
+// takeData hashes the kind-specific attributes. The attributes of a bridge contain
+// timers that change all the time, so only its br_netfilter flags are read.
 func (s *linkState) takeData(value []byte) {
 	if s.kind != string(plan.Bridge) {
 		sum := fnv.New64a()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"fairlead/internal/plan"
@@ -17,15 +18,17 @@ import (
 
 var native = binary.NativeEndian
 
-// message is one netlink message, without its header.
+// message is a netlink message without its header.
 type message struct {
 	kind, flags uint16
-	// port is the socket that asked for the change, where the kernel tells.
+	// port is the port id of the socket that requested the change, or 0 if the
+	// kernel does not report it.
 	port uint32
 	body []byte
 }
 
-// nextMessage cuts the first message off; its body is nil where there is none.
+// nextMessage splits off the first message. If there is none, the message's body is
+// nil.
 func nextMessage(b []byte) (m message, rest []byte) {
 	length := int(native.Uint32(b))
 	if length < unix.NLMSG_HDRLEN || length > len(b) {
@@ -35,7 +38,7 @@ func nextMessage(b []byte) (m message, rest []byte) {
 	return m, b[min((length+3)&^3, len(b)):]
 }
 
-// attributes calls fn for each attribute of a message's rest.
+// attributes calls fn for each attribute in b.
 func attributes(b []byte, fn func(kind uint16, value []byte)) {
 	for len(b) >= unix.SizeofNlAttr {
 		length := int(native.Uint16(b))
@@ -47,7 +50,7 @@ func attributes(b []byte, fn func(kind uint16, value []byte)) {
 	}
 }
 
-// noteRoute notes a message of route netlink.
+// noteRoute records an rtnetlink message.
 func (w *Watcher) noteRoute(ns int, m message) {
 	switch m.kind {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
@@ -59,7 +62,7 @@ func (w *Watcher) noteRoute(ns int, m message) {
 	case unix.RTM_NEWQDISC, unix.RTM_DELQDISC:
 		w.noteQdisc(ns, m)
 	case unix.RTM_DELTFILTER:
-		w.seen.bpf = true // before Linux 6.6, our programs are filters
+		w.seen.bpf = true // before Linux 6.6, Fairlead's programs are tc filters
 	case unix.RTM_DELNSID:
 		attributes(m.body[min(rtgen, len(m.body)):], func(kind uint16, value []byte) {
 			if kind == netlink.NETNSA_NSID && len(value) >= 4 {
@@ -69,7 +72,7 @@ func (w *Watcher) noteRoute(ns int, m message) {
 	}
 }
 
-// forgetNamespace forgets the links of a namespace that has ended.
+// forgetNamespace removes the links of a namespace that no longer exists.
 func (w *Watcher) forgetNamespace(ns int) {
 	for id := range w.links {
 		if id.namespace == ns {
@@ -93,14 +96,14 @@ func (w *Watcher) noteAddress(ns int, m message) {
 		}
 	})
 	if local.IsValid() {
-		addr = local // that of a point-to-point link's other end is the other
+		addr = local // IFA_ADDRESS is then the peer of a point-to-point link
 	}
 	id := linkID{ns, int(native.Uint32(m.body[4:]))}
 	at := addressAt{ns, w.nameOf(id), netip.PrefixFrom(addr, int(m.body[1]))}
 	w.seen.noteAddress(at, m.kind == unix.RTM_DELADDR)
 }
 
-// nameOf returns the name of a link, empty where it is not known.
+// nameOf returns the name of a link, or "" if the link is not known.
 func (w *Watcher) nameOf(id linkID) string {
 	if l := w.links[id]; l != nil {
 		return l.name
@@ -149,8 +152,8 @@ func (w *Watcher) noteQdisc(ns int, m message) {
 	w.seen.noteQdisc(qdiscAt{ns, w.nameOf(linkID{ns, int(native.Uint32(m.body[4:]))})}, q)
 }
 
-// noteNeighbor notes an entry that was set, and not learnt; or one that has
-// gone, of which the kernel does not say what it was.
+// noteNeighbor records a permanent entry, or a deleted one: for those the kernel
+// does not report whether they were permanent.
 func (w *Watcher) noteNeighbor(ns int, m message) {
 	if len(m.body) < unix.SizeofNdMsg {
 		return
@@ -174,8 +177,8 @@ func (w *Watcher) noteNeighbor(ns int, m message) {
 	w.seen.noteNeighbor(at, now)
 }
 
-// The messages of nf_tables begin with a struct nfgenmsg, and the first
-// attribute of all that are about something in a table is the table's name.
+// The messages of nf_tables begin with a struct nfgenmsg. If a message is about an
+// object in a table, its first attribute is the table's name.
 const (
 	nfgen        = 4
 	nfTableName  = 1
@@ -189,8 +192,8 @@ func isFilterTable(family byte, name string) bool {
 	return name == "filter" && (family == unix.NFPROTO_IPV4 || family == unix.NFPROTO_IPV6)
 }
 
-// noteRules notes what another than we has changed of a table of ours. The
-// kernel ends each transaction by a message that says whose it was.
+// noteRules records changes that other programs make to Fairlead's tables. The
+// kernel ends each transaction with a message that names the process.
 func (w *Watcher) noteRules(_ int, m message) {
 	if m.kind>>8 != unix.NFNL_SUBSYS_NFTABLES || len(m.body) < nfgen || m.port == w.host.nftPort {
 		return
@@ -217,7 +220,8 @@ func (w *Watcher) noteRules(_ int, m message) {
 			return
 		}
 		table := unix.ByteSliceToString(value)
-		if _, udp := plan.NoTrackOf(table); udp || table == plan.Mark || table == plan.ServicesTable || table == plan.GuardTable || table == plan.IPVSTableName {
+		_, isNoTrack := plan.NoTrackOf(table)
+		if isNoTrack || slices.Contains([]string{plan.Mark, plan.ServicesTable, plan.GuardTable, plan.IPVSTableName}, table) {
 			w.seen.noteTable(strings.Clone(table))
 		}
 	})

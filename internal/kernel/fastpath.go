@@ -11,20 +11,20 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// XDP says which uplinks get the fast path, which drivers run.
+// XDP selects the uplinks whose drivers run the fast path.
 type XDP string
 
-// The choices; the empty one is XDPNever.
+// The choices; "" means XDPNever.
 const (
-	// XDPAuto is those of network cards (PCI). Links that are software, on this
-	// host or on the one that it is a guest of, would lose segmentation offload.
+	// XDPAuto selects the links of network cards (PCI). Virtual links, of this host
+	// or of a virtual machine, would lose segmentation offload.
 	XDPAuto XDP = "auto"
-	// XDPAlways is every uplink whose driver takes it.
+	// XDPAlways selects every uplink whose driver supports it.
 	XDPAlways XDP = "always"
 	XDPNever  XDP = "never"
 )
 
-// ParseXDP reads a choice.
+// ParseXDP parses a choice. An unknown one is an error.
 func ParseXDP(s string) (XDP, error) {
 	if all := []XDP{XDPAuto, XDPAlways, XDPNever}; !slices.Contains(all, XDP(s)) {
 		return "", fmt.Errorf("xdp %q: want auto, always or never", s)
@@ -32,14 +32,15 @@ func ParseXDP(s string) (XDP, error) {
 	return XDP(s), nil
 }
 
-// FastLink is an uplink that is one for the fast path.
+// FastLink is an uplink that the fast path was selected for.
 type FastLink struct {
 	Link string `json:"link"`
-	// Refused says why the fast path is not there: packets go by tc.
+	// Refused is the reason why the driver does not run the fast path and packets
+	// pass tc instead. It is empty if the fast path is attached.
 	Refused string `json:"refused,omitempty"`
 }
 
-// String names the link, and why it is left to tc.
+// String returns the link's name, and the reason if the fast path is not attached.
 func (f FastLink) String() string {
 	if f.Refused == "" {
 		return f.Link
@@ -47,8 +48,9 @@ func (f FastLink) String() string {
 	return "not on " + f.Link + ": " + f.Refused
 }
 
-// FastPath returns the uplinks that the fast path is for, and how many packets
-// have gone by it; none where no service needs it.
+// FastPath returns the uplinks that the fast path was selected for, and the number
+// of packets that it has forwarded. It returns none if no service needs the fast
+// path. It is safe for concurrent use.
 func (h *Host) FastPath() ([]FastLink, uint64, error) {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
@@ -76,7 +78,7 @@ func (h *Host) FastPath() ([]FastLink, uint64, error) {
 	return all, packets, err
 }
 
-// fastLinks returns the uplinks that the fast path is for.
+// fastLinks returns the uplinks that the fast path is selected for.
 func (h *Host) fastLinks() ([]netlink.Link, error) {
 	if h.opt.XDP != XDPAuto && h.opt.XDP != XDPAlways {
 		return nil, nil
@@ -91,9 +93,9 @@ func (h *Host) fastLinks() ([]netlink.Link, error) {
 	}), nil
 }
 
-// setFastPath has the drivers run the program, and takes it from those that are
-// not to. A link whose driver refuses it, or on which somebody else's is, is left
-// to tc.
+// setFastPath attaches the program to the selected uplinks' drivers, and detaches
+// it from all others. Links are left to tc if the driver refuses the program or
+// runs another XDP program.
 func (h *Host) setFastPath(p *ebpf.Datapath) error {
 	links, err := h.fastLinks()
 	if err != nil {
@@ -121,13 +123,13 @@ func (h *Host) setFastPath(p *ebpf.Datapath) error {
 				errs = append(errs, fmt.Errorf("%s: %w", a.Name, err))
 			}
 		}
-		return errors.Join(append(errs, h.pruneFast(p, wanted))...)
+		return errors.Join(append(errs, h.pruneFastPath(p, wanted))...)
 	})
 	h.reportRefused(before)
 	return err
 }
 
-// reportRefused tells once of each link that is left to tc.
+// reportRefused calls Options.Refused for each link that was not refused before.
 func (h *Host) reportRefused(before map[string]error) {
 	if h.opt.Refused == nil {
 		return
@@ -139,7 +141,7 @@ func (h *Host) reportRefused(before map[string]error) {
 	}
 }
 
-func (h *Host) pruneFast(p *ebpf.Datapath, wanted map[int]bool) error {
+func (h *Host) pruneFastPath(p *ebpf.Datapath, wanted map[int]bool) error {
 	found, err := p.XDPLinks()
 	errs := []error{err}
 	for ifindex := range found {
@@ -152,11 +154,11 @@ func (h *Host) pruneFast(p *ebpf.Datapath, wanted map[int]bool) error {
 
 func (h *Host) delFastPath(p *ebpf.Datapath) error {
 	h.fast = nil
-	return h.ns.Do(func() error { return h.pruneFast(p, nil) })
+	return h.ns.Do(func() error { return h.pruneFastPath(p, nil) })
 }
 
-// hasFastPath reports whether all drivers that take the program run it, for their
-// links' addresses, and no others; or else whether some run it.
+// hasFastPath reports whether exactly the selected drivers run the program, for
+// their links' addresses. If not, some reports whether any driver runs it.
 func (h *Host) hasFastPath(p *ebpf.Datapath) (whole, some bool, err error) {
 	links, err := h.fastLinks()
 	if err != nil {

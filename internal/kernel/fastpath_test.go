@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// driverRuns reports whether the driver of a link runs an XDP program.
+// driverRuns reports whether the link's driver runs an XDP program.
 func (h *Host) driverRuns(t *testing.T, name string) bool {
 	t.Helper()
 	_, l, err := h.link("", name)
@@ -25,8 +25,8 @@ func (h *Host) driverRuns(t *testing.T, name string) bool {
 // xdpDriver is XDP_ATTACHED_DRV of linux/if_link.h.
 const xdpDriver = 1
 
-// TestFastPathHeals has others take the fast path away, give its link another
-// address, bring another link, and the process be killed.
+// TestFastPathHeals detaches the fast path, changes its link's address, adds a
+// link, and kills the process. Each is noticed and repaired.
 func TestFastPathHeals(t *testing.T) {
 	ns, err := NewNetns()
 	if err != nil {
@@ -36,7 +36,7 @@ func TestFastPathHeals(t *testing.T) {
 	pins := filepath.Join(bpffs(t), "fairlead")
 	var h *Host
 	t.Cleanup(func() { h.Close() })
-	open := func(choice XDP) *Host { // the one before is killed
+	open := func(choice XDP) *Host { // replaces the previous process
 		if h != nil {
 			h.Close()
 		}
@@ -63,45 +63,45 @@ func TestFastPathHeals(t *testing.T) {
 		h.Release()
 		found, err := h.ObservePart(plan.Plan{plan.FastPath{}})
 		if err != nil || slices.Contains(found, plan.Object(plan.FastPath{})) != want {
-			t.Errorf("%s it is there: %v, want %v; %v", when, !want, want, err)
+			t.Errorf("%s: the fast path is observed: %v, want %v; %v", when, !want, want, err)
 		}
 	}
 	is(h, false, "before it is set")
 	set(h)
-	is(h, true, "when it is set")
+	is(h, true, "after it is set")
 	detachPinned(t, pins, "fast-*")
-	is(h, false, "detached by others")
+	is(h, false, "after another program detached it")
 	set(h)
-	is(h, true, "set again")
+	is(h, true, "after it is set again")
 	h.run(t, "ip", "link", "set", "up0", "address", "02:00:00:00:00:77")
 	is(h, false, "with another address")
 	set(h)
 	next := open(XDPAlways)
-	is(next, true, "for who follows")
+	is(next, true, "in the next process")
 	next.run(t, "ip", "link", "add", "up1", "type", "veth", "peer", "name", "far1")
 	is(next, false, "with a new link")
 	never := open(XDPNever)
-	is(never, false, "when it is to be nowhere")
+	is(never, false, "when XDP is off, before it is set")
 	if err := never.Set(plan.FastPath{}); err != nil || never.driverRuns(t, "up0") {
 		t.Errorf("never: %v", err)
 	}
-	is(never, true, "nowhere")
+	is(never, true, "when XDP is off, after it is set")
 	set(open(XDPAlways))
 	last := open(XDPAlways)
 	if err := last.Del(plan.FastPath{}); err != nil || last.driverRuns(t, "up0") || last.driverRuns(t, "far1") {
-		t.Errorf("taken away: %v", err)
+		t.Errorf("delete: %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(pins, "*", "links", "*")); len(left) != 0 {
-		t.Errorf("left: %v", left)
+		t.Errorf("pins are left: %v", left)
 	}
 }
 
-// detachPinned detaches the programs whose links are pinned by such a name.
+// detachPinned detaches the programs whose link pins match the pattern.
 func detachPinned(t *testing.T, pins, name string) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(pins, "*", "links", name))
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("the pins are %v, %v", paths, err)
+		t.Fatalf("found pins %v, %v", paths, err)
 	}
 	for _, path := range paths {
 		l, err := link.LoadPinnedLink(path, nil)
@@ -115,7 +115,8 @@ func detachPinned(t *testing.T, pins, name string) {
 	}
 }
 
-// TestFastPathIsForCards: not for links that are software alone.
+// TestFastPathIsForCards expects that XDPAuto does not select virtual links, and
+// that a refused link is reported once.
 func TestFastPathIsForCards(t *testing.T) {
 	h := openTestHost(t)
 	h.opt.XDP = XDPAuto
@@ -126,7 +127,7 @@ func TestFastPathIsForCards(t *testing.T) {
 		t.Errorf("set: %v", err)
 	}
 	h.opt.XDP = XDPAlways
-	h.run(t, "ip", "link", "add", "name", "br0", "type", "bridge") // which has no XDP of its own
+	h.run(t, "ip", "link", "add", "name", "br0", "type", "bridge") // a bridge has no native XDP
 	for range 2 {
 		if err := h.Set(plan.FastPath{}); err != nil || !h.driverRuns(t, "up0") || h.driverRuns(t, "br0") {
 			t.Errorf("set: %v", err)
@@ -134,10 +135,10 @@ func TestFastPathIsForCards(t *testing.T) {
 	}
 	links, _, err := h.FastPath()
 	if at := slices.IndexFunc(links, func(f FastLink) bool { return f.Link == "br0" }); err != nil || len(links) != 3 || at < 0 || !strings.HasPrefix(links[at].String(), "not on br0: the driver takes no XDP program") {
-		t.Errorf("it is on %v: %v", links, err)
+		t.Errorf("fast path links: %v, %v", links, err)
 	}
 	if !slices.Equal(refused, []string{"br0"}) {
-		t.Errorf("told of %v", refused)
+		t.Errorf("reported %v, want br0 once", refused)
 	}
 	if err := h.Del(plan.FastPath{}); err != nil {
 		t.Error(err)

@@ -29,7 +29,7 @@ type Host struct {
 	seen    dumpCache
 	// devices holds, by the plan's key, where the host's devices are that
 	// sandboxes have.
-	devices map[string]placed
+	devices map[string]movedDevice
 	// recorded holds what the record says of them, by plan.Device.Device.
 	recorded map[string]recordedDevice
 	// nft is nil on a kernel without nftables; noNft is then why.
@@ -86,7 +86,7 @@ func Open(path string, opt Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{ns: ns, handles: map[string]*netlink.Handle{}, devices: map[string]placed{}, opt: opt}
+	h := &Host{ns: ns, handles: map[string]*netlink.Handle{}, devices: map[string]movedDevice{}, opt: opt}
 	if ns.unprivileged {
 		h.noNft = errors.New("firewall rules: root is needed to read them")
 		return h, nil

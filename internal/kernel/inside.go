@@ -113,7 +113,7 @@ func (h *Host) insideLinks(path string) ([]InsideLink, error) {
 
 // owner is the endpoint or device that a link of ours says it is of.
 func owner(l netlink.Link) string {
-	if w, ok := was(l); ok {
+	if w, ok := parseMark(l); ok {
 		return w.Device
 	}
 	if !ours(l) {

@@ -197,7 +197,7 @@ func TestCheckReportsAlteredSettings(t *testing.T) {
 	}
 	for _, s := range plan.LinkSettings(link) {
 		sh(t, h.ns, "sysctl -qw "+s.Name+"="+map[string]string{"0": "1", "1": "0"}[s.Value])
-		w.listed = time.Time{}
+		w.linksChecked = time.Time{}
 		if !w.Check() || !w.seen.settings[s.Name] {
 			t.Errorf("%s is changed and not reported", s.Name)
 		}

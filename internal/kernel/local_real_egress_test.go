@@ -40,7 +40,7 @@ func TestHomewardOutlivesItsProcess(t *testing.T) {
 	}
 	through(t, tun, "203.0.113.80:53", "192.0.2.1:5300")
 	h = open()
-	holds(t, h, dns, true)
+	hasService(t, h, dns, true)
 	localRealEgress(t, h, true)
 	w.run(t, "ip", "link", "add", "late0", "type", "veth", "peer", "name", "late1")
 	if err := h.Set(plan.Uplinks{}); err != nil {

@@ -94,8 +94,8 @@ func put[K comparable, V any](m *map[K]V, key K, value V) {
 }
 
 func (s *PendingEvents) noteLink(id linkID, now *linkState) {
-	if before := s.links[id]; before != nil && before.shaken {
-		now.shaken = true
+	if before := s.links[id]; before != nil && before.needsCheck {
+		now.needsCheck = true
 	}
 	put(&s.links, id, now)
 }

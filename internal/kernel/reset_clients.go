@@ -110,7 +110,7 @@ func (r *resets) ask() error {
 	var errs []error
 	asked := 0
 	for e := range r.left {
-		if err := unheard(sendSegment(e.Host, e.Client, tcpAck, rand.Uint32(), 0)); err != nil {
+		if err := ignoreUnreachable(sendSegment(e.Host, e.Client, tcpAck, rand.Uint32(), 0)); err != nil {
 			errs = append(errs, err)
 		}
 		if asked++; asked%resetBurst == 0 {

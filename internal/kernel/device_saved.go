@@ -14,53 +14,53 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wasDevice is what a device was before it was handed over. It is in the record,
-// from which the device is restored, and in the device's alias, by which the
-// device is found.
-type wasDevice struct {
-	// Device is what it was asked for by (plan.Device).
+// savedDevice is the state of a device before it was moved into a sandbox. It is
+// stored in Fairlead's record, from which the device is restored, and in the
+// device's alias, by which the device is found.
+type savedDevice struct {
+	// Device is the name by which the device was requested (plan.Device).
 	Device string `json:"device"`
 	Name   string `json:"name"`
 	MTU    int    `json:"mtu"`
-	// MAC is empty for what is no Ethernet: an address that cannot be changed.
+	// MAC is empty if the link is not Ethernet: such an address cannot be changed.
 	MAC string `json:"mac,omitempty"`
 	Up  bool   `json:"up,omitempty"`
-	// Addresses are the host's on the device, other than those that come by
-	// themselves: link-local ones, and those with a lifetime.
+	// Addresses are the host's addresses on the device, without link-local
+	// addresses and those with a lifetime.
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
 	Alias     string         `json:"alias,omitempty"`
 }
 
-// maxAlias is IFALIASZ less the final NUL.
+// maxAlias is IFALIASZ without the final NUL, in bytes.
 const maxAlias = 255
 
-// mark writes the alias. What does not fit is an error: it could not be put
-// back.
-func (w wasDevice) mark() (string, error) {
+// mark returns the alias that marks the device. It is an error if the state does
+// not fit, because it could not be restored.
+func (w savedDevice) mark() (string, error) {
 	text, err := json.Marshal(w)
 	if err != nil {
 		return "", err
 	}
 	alias := plan.DeviceMark + string(text)
 	if len(alias) > maxAlias {
-		return "", fmt.Errorf("what the host has on it (%d addresses, alias %q) cannot be remembered, as it takes %d bytes of %d: remove what shall not come back",
-			len(w.Addresses), w.Alias, len(alias), maxAlias)
+		return "", fmt.Errorf("the device's state (%d addresses, alias %q) cannot be saved: it takes %d bytes of at most %d: "+
+			"remove addresses or the alias first", len(w.Addresses), w.Alias, len(alias), maxAlias)
 	}
 	return alias, nil
 }
 
-// remark writes the alias anew: the workload may have changed it.
-func (w wasDevice) remark(handle *netlink.Handle, link netlink.Link) error {
+// writeMark sets the alias again, because the workload may have changed it.
+func (w savedDevice) writeMark(handle *netlink.Handle, link netlink.Link) error {
 	mark, err := w.mark()
 	if err == nil {
 		err = handle.LinkSetAlias(link, mark)
 	}
-	return wrapped("mark it", err)
+	return wrapped("mark the device", err)
 }
 
-// was reads what a device was from its alias; false when it is not handed
-// over.
-func was(link netlink.Link) (w wasDevice, ok bool) {
+// parseMark returns the state in a link's alias, and false if the link is not
+// marked.
+func parseMark(link netlink.Link) (w savedDevice, ok bool) {
 	text, marked := strings.CutPrefix(link.Attrs().Alias, plan.DeviceMark)
 	if !marked || json.Unmarshal([]byte(text), &w) != nil {
 		return w, false
@@ -68,10 +68,10 @@ func was(link netlink.Link) (w wasDevice, ok bool) {
 	return w, w.Device != "" && w.Name != ""
 }
 
-// describeDevice tells what a device of the host's is now.
-func describeDevice(handle *netlink.Handle, asked string, link netlink.Link) (wasDevice, error) {
+// describeDevice returns the current state of a device on the host.
+func describeDevice(handle *netlink.Handle, asked string, link netlink.Link) (savedDevice, error) {
 	a := link.Attrs()
-	w := wasDevice{Device: asked, Name: a.Name, MTU: a.MTU, Up: isUp(link), Alias: a.Alias}
+	w := savedDevice{Device: asked, Name: a.Name, MTU: a.MTU, Up: isUp(link), Alias: a.Alias}
 	if a.EncapType == "ether" {
 		w.MAC = a.HardwareAddr.String()
 	}
@@ -85,9 +85,9 @@ func describeDevice(handle *netlink.Handle, asked string, link netlink.Link) (wa
 	return w, err
 }
 
-// restore makes the device, which is on the host, what it was, all but its
-// name; it goes on over errors.
-func (w wasDevice) restore(handle *netlink.Handle, link netlink.Link) error {
+// restore restores the state of a device that is back on the host, except its name.
+// It continues after errors and returns all of them.
+func (w savedDevice) restore(handle *netlink.Handle, link netlink.Link) error {
 	var errs []error
 	if w.MTU != 0 && link.Attrs().MTU != w.MTU {
 		errs = append(errs, wrapped("set mtu", handle.LinkSetMTU(link, w.MTU)))
@@ -96,9 +96,9 @@ func (w wasDevice) restore(handle *netlink.Handle, link netlink.Link) error {
 		errs = append(errs, setMAC(handle, link, w.MAC))
 	}
 	if w.Up {
-		errs = append(errs, wrapped("bring it up", handle.LinkSetUp(link)))
+		errs = append(errs, wrapped("set the link up", handle.LinkSetUp(link)))
 	} else {
-		errs = append(errs, wrapped("take it down", handle.LinkSetDown(link)))
+		errs = append(errs, wrapped("set the link down", handle.LinkSetDown(link)))
 	}
 	for _, p := range w.Addresses {
 		errs = append(errs, wrapped("add "+p.String(), handle.AddrReplace(link, &netlink.Addr{IPNet: ipNet(p)})))
@@ -106,8 +106,8 @@ func (w wasDevice) restore(handle *netlink.Handle, link netlink.Link) error {
 	return errors.Join(errs...)
 }
 
-// setMAC gives a device another hardware address. Most cards take none while
-// they are up.
+// setMAC changes a device's hardware address. If the driver refuses that while the
+// link is up, it takes the link down first.
 func setMAC(handle *netlink.Handle, link netlink.Link, mac string) error {
 	addr, err := net.ParseMAC(mac)
 	if err == nil {

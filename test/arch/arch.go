@@ -75,11 +75,11 @@ var Rules = []Rule{
 		Of:   []string{"internal/driver/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/driver/...", "internal/escape"}, Deny: pure, StdOnly: true,
 	},
 	{
-		Name: "a way to publish is a pure function from model and facts to plan",
+		Name: "a publish mode is a pure function from model and facts to plan",
 		Of:   []string{"internal/publish/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/publish/..."}, Deny: pure, StdOnly: true,
 	},
 	{
-		Name: "a balancer's plane is a pure function from model and facts to plan",
+		Name: "a data plane is a pure function from model and facts to plan",
 		Of:   []string{"internal/balance/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/balance/..."}, Deny: pure, StdOnly: true,
 	},
 	{
@@ -87,7 +87,7 @@ var Rules = []Rule{
 		Of:   []string{"..."}, Except: map[string]string{"internal/kernel/...": "it is the door", "test/unwrap": "it is the far end of a tunnel, for tests"}, Deny: kernelLibraries,
 	},
 	{
-		Name: "kernel applies plans and knows nobody above it",
+		Name: "kernel applies plans and knows nothing above it",
 		Of:   []string{"internal/kernel/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/cgroup/...", "internal/kernel/...", "internal/escape"},
 	},
 	{
@@ -99,7 +99,7 @@ var Rules = []Rule{
 		Of:   []string{"internal/store/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/ipam/...", "internal/store/..."},
 	},
 	{
-		Name: "the table of paths is data: what drivers and ways declare",
+		Name: "the table of paths is data: what drivers and publish modes declare",
 		Of:   []string{"internal/paths/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/promise/...", "internal/driver/...", "internal/publish/...", "internal/balance/...", "internal/paths/..."}, Deny: pure,
 	},
 	{
@@ -131,15 +131,15 @@ var Rules = []Rule{
 		Of:   []string{"internal/proxy/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/child/...", "internal/proxy/..."},
 	},
 	{
-		Name: "who checks an overlay speaks through it like any program, and knows the model and the host's links",
+		Name: "the overlay check speaks through it like any program, and knows the model and the host's links",
 		Of:   []string{"internal/overlay/..."}, Ours: []string{"internal/model/...", "internal/plan/...", "internal/overlay/..."},
 	},
 	{
-		Name: "the engine knows nobody above it",
+		Name: "the engine knows nothing above it",
 		Of:   []string{"internal/engine/..."}, Deny: []string{"internal/cli/...", "internal/explain/...", "internal/frontend/...", "internal/gateway/...", "internal/lab/..."},
 	},
 	{
-		Name: "the daemon knows nobody above it",
+		Name: "the daemon knows nothing above it",
 		Of:   []string{"internal/daemon/..."}, Deny: []string{"internal/driver/...", "internal/publish/...", "internal/lab/...", "internal/gateway/..."},
 	},
 	{

@@ -9,15 +9,15 @@ import (
 	"fairlead/internal/plan"
 )
 
-// Asked are the addresses for which the neighbours of the host are asked.
+// Asked returns the addresses whose owners the host's neighbours are asked for.
 func (h Host) Asked() []plan.VirtualAddress {
-	return slices.Concat(h.Claimable(), h.ownAddresses(), h.gateways())
+	return slices.Concat(h.Claimable(), h.linkAddresses(), h.gateways())
 }
 
-// ownAddresses are the addresses of the host's links, without those of virtual
-// services. The host's ends of sandboxes' own links are left out: nobody else
-// is behind them.
-func (h Host) ownAddresses() []plan.VirtualAddress {
+// linkAddresses returns the addresses of the host's links, without those of
+// virtual services. It skips the host's end of a sandbox's veth pair, because
+// no other host is behind it.
+func (h Host) linkAddresses() []plan.VirtualAddress {
 	var all []plan.VirtualAddress
 	for _, l := range h.Links {
 		if !l.Up || l.Name == model.Loopback || l.Owner != "" && l.Kind == "veth" {
@@ -33,18 +33,19 @@ func (h Host) ownAddresses() []plan.VirtualAddress {
 	return all
 }
 
-// addressConflict reports other hosts that answer for the host's own addresses.
+// addressConflict reports other hosts that answer for an address of this host.
 func addressConflict(h Host) []Finding {
-	own := h.ownAddresses()
+	addresses := h.linkAddresses()
 	var all []Finding
 	for _, c := range h.Claims {
-		if !slices.Contains(own, c.VirtualAddress) {
+		if !slices.Contains(addresses, c.VirtualAddress) {
 			continue
 		}
 		all = append(all, Finding{Severity: Problem,
 			Seen: fmt.Sprintf("on %s, %s answers for %s, which is an address of this host", c.Link, claimant(c), c.Addr),
-			Why:  "each neighbour sends to the host that it heard of last, so connections to this host hang or break at random",
-			Fix:  fmt.Sprintf("give one of the two hosts another address; on this host: ip address del %s dev %s", c.Addr, escape.Shell(c.Link))})
+			Why:  "each neighbour sends to the host that answered it last, so connections to this host hang or break at random",
+			Fix: fmt.Sprintf("give one of the two hosts another address; to remove it from this host: ip address del %s dev %s",
+				c.Addr, escape.Shell(c.Link))})
 	}
 	return all
 }

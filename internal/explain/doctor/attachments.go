@@ -6,7 +6,7 @@ import (
 	"fairlead/internal/escape"
 )
 
-// attachments reports what our daemon could not apply.
+// attachments reports attachments and publishes that the daemon could not apply.
 func attachments(h Host) []Finding {
 	var all []Finding
 	for _, v := range h.Attachments {
@@ -14,14 +14,15 @@ func attachments(h Host) []Finding {
 			all = append(all, Finding{Severity: Problem,
 				Seen: fmt.Sprintf("attachment %s of %s is %s: %s", v.Name, v.Ref, v.Status, v.Problem),
 				Why:  "the sandbox is not on its network",
-				Fix:  "do what the message says; or give the attachment up: fairlead detach " + escape.Shell(v.Name)})
+				Fix:  "do what the message says; or remove the attachment: fairlead detach " + escape.Shell(v.Name)})
 		}
 		for _, p := range v.Publishes {
 			if p.Problem != "" {
 				all = append(all, Finding{Severity: Problem,
-					Seen: fmt.Sprintf("publish %s has failed: %s", p.Publish, p.Problem),
-					Why:  "nobody reaches the port",
-					Fix:  fmt.Sprintf("do what the message says; or take the publish back: fairlead unpublish %s %s/%s", escape.Shell(v.Name), p.HostPorts, p.Proto)})
+					Seen: fmt.Sprintf("publish %s failed: %s", p.Publish, p.Problem),
+					Why:  "clients cannot reach the port",
+					Fix: fmt.Sprintf("do what the message says; or remove the publish: fairlead unpublish %s %s/%s",
+						escape.Shell(v.Name), p.HostPorts, p.Proto)})
 			}
 		}
 	}

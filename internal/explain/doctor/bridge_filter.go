@@ -7,7 +7,7 @@ import (
 	"fairlead/internal/explain/facts"
 )
 
-// bridgeFilter reports bridges whose frames meet the rules for IP packets.
+// bridgeFilter reports bridges whose frames pass the rules for IP packets.
 func bridgeFilter(h Host) []Finding {
 	var on, off []string
 	for _, name := range []string{facts.BridgeFilter4, facts.BridgeFilter6} {
@@ -26,7 +26,8 @@ func bridgeFilter(h Host) []Finding {
 	}
 	return []Finding{{Severity: Note,
 		Seen: fmt.Sprintf("br_netfilter is on (%s) for the bridges %s", strings.Join(on, ", "), list(bridges)),
-		Why:  "every frame between two containers of a bridge meets the host's rules and connection tracking as if it were routed. Docker without inter-container communication (--icc=false) and Kubernetes' kube-proxy need that, most others do not",
+		Why: "every frame between two containers of a bridge passes the host's rules and connection tracking as if it were routed. " +
+			"Docker without inter-container communication (--icc=false) and Kubernetes' kube-proxy need that; most other programs do not",
 		Cost: &bridgeFilterCost,
 		Fix:  "sysctl -w " + strings.Join(off, " ")}}
 }

@@ -7,7 +7,7 @@ import (
 	"fairlead/internal/explain/ports"
 )
 
-// bypassed reports a firewall that published ports go past.
+// bypassed reports a firewall that packets to published ports bypass.
 func bypassed(h Host) []Finding {
 	var past []ports.Port
 	for _, p := range h.Ports {
@@ -19,7 +19,9 @@ func bypassed(h Host) []Finding {
 		return nil
 	}
 	return []Finding{{Severity: Warning,
-		Seen: fmt.Sprintf("the firewall drops what it does not know, and the LAN reaches %s all the same: %s", count(len(past), "published port"), names(past)),
-		Why:  "NAT and eBPF lead packets on before the rules for the host's own ports (hook input: ufw, firewalld, own rules) see them",
-		Fix:  "publish by a way that obeys them (fairlead publish … --via proxy), or on 127.0.0.1 only; with Docker, filter in the chain DOCKER-USER"}}
+		Seen: fmt.Sprintf("the firewall drops packets that no rule accepts, but the LAN reaches %s: %s",
+			count(len(past), "published port"), names(past)),
+		Why: "NAT and eBPF redirect the packets before they reach the rules for the host's own ports (hook input: ufw, firewalld, your own rules)",
+		Fix: "publish with a mode that obeys these rules (fairlead publish … --via proxy), or on 127.0.0.1 only; " +
+			"for ports that Docker publishes, filter in the chain DOCKER-USER"}}
 }

@@ -7,13 +7,13 @@ import (
 	"fairlead/internal/explain/facts"
 )
 
-// Shares of the table of connections that are too much, in percent.
+// Fill levels of the connection tracking table that are reported, in percent.
 const (
 	fullSoon   = 75
 	fullAlmost = 90
 )
 
-// conntrack reports a table of connections that has little room left.
+// conntrack reports a connection tracking table that is almost full.
 func conntrack(h Host) []Finding {
 	count, err := strconv.Atoi(h.Settings[facts.ConntrackCount])
 	most, errMax := strconv.Atoi(h.Settings[facts.ConntrackMax])
@@ -21,8 +21,8 @@ func conntrack(h Host) []Finding {
 		return nil
 	}
 	f := Finding{Severity: Warning,
-		Seen: fmt.Sprintf("%d of %d connections are tracked (%d %%)", count, most, count*100/most),
-		Why:  "when the table is full the kernel drops the first packet of every new connection that is tracked: time-outs for no visible reason",
+		Seen: fmt.Sprintf("the connection tracking table has %d of at most %d entries (%d %%)", count, most, count*100/most),
+		Why:  "when the table is full, the kernel drops the first packet of every new connection that it should track: connections time out for no visible reason",
 		Cost: &conntrackCost,
 		Fix:  fmt.Sprintf("sysctl -w %s=%d", facts.ConntrackMax, max(2*most, 2*count)),
 	}

@@ -20,7 +20,9 @@ func dockerProxy(h Host) []Finding {
 	}
 	return []Finding{{Severity: Note,
 		Seen: fmt.Sprintf("docker-proxy serves %s: %s", count(len(served), "port"), names(served)),
-		Why:  "whoever dials 127.0.0.1, ::1 or an IPv6 address of the host without IPv6 in the container goes through it, one process a port, and the container sees the gateway's address instead of the client's",
+		Why: "docker-proxy serves clients of 127.0.0.1, of ::1 and, if the container has no IPv6, of the host's IPv6 addresses. " +
+			"There is one process per port, and the container sees the gateway's address instead of the client's",
 		Cost: &dockerProxyCost,
-		Fix:  `set "userland-proxy": false in /etc/docker/daemon.json and restart dockerd (::1 then leads nowhere), or publish by fairlead: fairlead publish … --via ebpf`}}
+		Fix: `set "userland-proxy": false in /etc/docker/daemon.json and restart dockerd (the ports then do not answer on ::1); ` +
+			`or publish with Fairlead: fairlead publish … --via ebpf`}}
 }

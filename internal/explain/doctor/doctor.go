@@ -1,7 +1,7 @@
-// Package doctor says what is wrong or slow on a host: why it matters, what it
-// costs where the laboratory has measured that, and what mends it. It is pure:
-// each check is a function from facts to findings, in a file of its own, and
-// nothing is changed or asked.
+// Package doctor finds what is wrong or slow on a host. Each finding says what
+// was seen, why it matters, what fixes it and, if the laboratory has measured
+// it, what it costs. The package is pure: each check is a function from facts
+// to findings, in its own file. No check changes or asks the host.
 package doctor
 
 import (
@@ -15,11 +15,11 @@ import (
 	"fairlead/internal/plan"
 )
 
-// Severity says how bad a finding is.
+// Severity is how bad a finding is.
 type Severity string
 
-// The severities: a problem breaks or endangers something, a warning will or may,
-// a note costs something.
+// The severities: a problem breaks or endangers something, a warning may do so,
+// and a note costs something.
 const (
 	Problem Severity = "problem"
 	Warning Severity = "warning"
@@ -28,45 +28,45 @@ const (
 
 var order = []Severity{Problem, Warning, Note}
 
-// Finding is something that is wrong.
+// Finding is one thing that is wrong or slow.
 type Finding struct {
-	// Check is the name of the check that has found it.
+	// Check is the name of the check that found it.
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
-	// Seen is what is so on this host, and Why what follows from it.
+	// Seen is the state of this host, and Why is the consequence.
 	Seen string `json:"seen"`
 	Why  string `json:"why"`
-	// Cost is what the laboratory has measured, if it has.
+	// Cost is what the laboratory has measured; nil if it has not measured it.
 	Cost *Figure `json:"cost,omitempty"`
-	// Fix is a command where one is enough, and otherwise what to do.
+	// Fix is a command, or a sentence if no command is enough.
 	Fix string `json:"fix"`
 }
 
-// Host is what the checks look at.
+// Host is the input of the checks.
 type Host struct {
 	facts.Facts
 	Ports []ports.Port
-	// Attachments are the daemon's; Daemon says that one was asked.
+	// Attachments are the daemon's. Daemon is true if a daemon was asked.
 	Attachments []daemon.View
 	Daemon      bool
 	// Balanced are the daemon's virtual services.
 	Balanced []daemon.ServiceView
-	// Kernel is what the kernel can do, where that was asked: for a service whose
-	// plane is named, and is not the first.
+	// Kernel is what the kernel supports. It is nil unless Host.Costlier returns
+	// services, which are the only ones that need it.
 	Kernel *plan.Facts
-	// Claims are the answers of other hosts for addresses (Host.Asked).
+	// Claims are the answers of other hosts for the addresses of Host.Asked.
 	Claims []kernel.Claim
-	// Events are the daemon's last.
+	// Events are the daemon's latest events.
 	Events []daemon.Event
 }
 
-// Check looks for one thing.
+// Check finds one kind of problem.
 type Check struct {
 	Name string
 	Run  func(Host) []Finding
 }
 
-// Checks are all checks.
+// Checks returns all checks.
 func Checks() []Check {
 	return []Check{
 		{"attachments", attachments},
@@ -79,7 +79,7 @@ func Checks() []Check {
 		{"service-no-route", serviceRoutes},
 		{"service-dropped", serviceDropped},
 		{"service-plane", servicePlane},
-		{"daemon", keeper},
+		{"daemon", noDaemon},
 		{"drift", drift},
 		{"ip-forward", forwarding},
 		{"not-forwarded", notForwarded},
@@ -99,7 +99,7 @@ func Checks() []Check {
 	}
 }
 
-// Examine makes all checks; the worst findings come first.
+// Examine runs all checks. The worst findings come first.
 func Examine(h Host) []Finding {
 	var all []Finding
 	for _, c := range Checks() {

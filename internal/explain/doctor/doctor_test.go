@@ -16,7 +16,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestFailedAttachments: what the daemon could not apply is a problem.
+// TestFailedAttachments: an attachment or publish that the daemon could not apply
+// is a problem.
 func TestFailedAttachments(t *testing.T) {
 	v := daemon.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "web", Network: "lan"}, Ref: "container:web"},
 		Status: daemon.Broken, Problem: "no such parent"}
@@ -30,8 +31,8 @@ func TestFailedAttachments(t *testing.T) {
 	}
 }
 
-// TestServices: a service that does not do what was asked is a problem, or a
-// warning.
+// TestServices: a service that failed or has too few real servers up is a problem
+// or a warning.
 func TestServices(t *testing.T) {
 	view := func(name string, status daemon.ServiceStatus, states ...daemon.Standing) daemon.ServiceView {
 		v := daemon.ServiceView{VirtualService: model.VirtualService{Name: name}, Status: status}
@@ -48,15 +49,18 @@ func TestServices(t *testing.T) {
 	for _, f := range doctor.Examine(doctor.Host{Balanced: all, Daemon: true}) {
 		got = append(got, string(f.Severity)+": "+f.Seen)
 	}
-	want := []string{"problem: service failed has failed: no such link", "problem: of service down, fewer real servers are up than its quorum of 1 (0 of 1)",
-		"warning: service empty has no real server", "warning: of service drained, every real server drains or weighs nothing", "warning: of service panics, so few real servers are up (1 of 2) that the checks are not believed"}
+	want := []string{"problem: service failed failed: no such link",
+		"problem: service down has 0 of 1 real servers up, fewer than its quorum of 1",
+		"warning: service empty has no real server",
+		"warning: every real server of service drained drains or has weight 0",
+		"warning: service panics ignores its checks, because only 1 of 2 real servers are up"}
 	if !slices.Equal(got, want) {
 		t.Errorf("found %q, want %q", got, want)
 	}
 }
 
-// TestDrift: what could not be put right is a problem until it is, what is fought
-// over a warning, and what was put right worth a note.
+// TestDrift: a failed repair is a problem until a later repair succeeds, a
+// conflict is a warning, and a repaired object is a note.
 func TestDrift(t *testing.T) {
 	at := func(second int64, kind daemon.EventKind, object string) daemon.Event {
 		return daemon.Event{Time: time.Unix(second, 0), Kind: kind, Object: object}
@@ -69,13 +73,13 @@ func TestDrift(t *testing.T) {
 	for _, f := range doctor.Examine(doctor.Host{Events: events, Daemon: true}) {
 		got = append(got, string(f.Severity)+" "+strings.Fields(f.Seen)[0])
 	}
-	if want := []string{"problem link", "warning somebody", "note 1"}; !slices.Equal(got, want) {
+	if want := []string{"problem link", "warning another", "note the"}; !slices.Equal(got, want) {
 		t.Errorf("found %v, want %v", got, want)
 	}
 }
 
-// TestProxyMemory: many proxies together are worth a word, one of them listens
-// twice, and a few are not.
+// TestProxyMemory: many proxies are reported, a few are not, and a process with
+// two listeners is counted once.
 func TestProxyMemory(t *testing.T) {
 	proxies := func(n int) (all []facts.Listener) {
 		for i := range n {
@@ -96,7 +100,7 @@ func TestProxyMemory(t *testing.T) {
 	}
 }
 
-// TestWorstFirst: problems come before warnings, and those before notes.
+// TestWorstFirst: problems come before warnings, and warnings before notes.
 func TestWorstFirst(t *testing.T) {
 	h := doctor.Host{Facts: facts.Facts{
 		Links:    []kernel.InsideLink{{Name: "eth0", Up: true, MTU: 1400}, {Name: "docker0", Kind: "bridge", Up: true, MTU: 1500}},
@@ -111,29 +115,30 @@ func TestWorstFirst(t *testing.T) {
 	}
 }
 
-// TestEveryCheckIsTried: a check that no test makes fire could be dead.
-func TestEveryCheckIsTried(t *testing.T) {
-	tried := map[string]bool{"attachments": true, "services": true, "drift": true, "docker-proxy-memory": true, "service-address": true, "address-conflict": true}
-	for _, a := range amiss {
-		tried[a.check] = true
+// TestEveryCheckIsTested: a test makes each check report something, and the guide
+// lists each check.
+func TestEveryCheckIsTested(t *testing.T) {
+	tested := map[string]bool{"attachments": true, "services": true, "drift": true, "docker-proxy-memory": true, "service-address": true, "address-conflict": true}
+	for _, c := range faults {
+		tested[c.check] = true
 	}
 	page, err := os.ReadFile("../../../docs/guide/troubleshooting.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range doctor.Checks() {
-		if !tried[c.Name] {
-			t.Errorf("no test makes %s fire", c.Name)
+		if !tested[c.Name] {
+			t.Errorf("no test makes check %s report something", c.Name)
 		}
 		if !strings.Contains(string(page), "`"+c.Name+"`") {
-			t.Errorf("the guide does not tell of %s", c.Name)
+			t.Errorf("the guide does not list check %s", c.Name)
 		}
 	}
 }
 
-// TestMTUOfOurBridge: the daemon resets the MTU of its own bridge, so the fix is
-// the network's setting and not the link's.
-func TestMTUOfOurBridge(t *testing.T) {
+// TestMTUOfNetworkBridge: the daemon resets the MTU of a network's bridge, so the
+// fix changes the network and not the link.
+func TestMTUOfNetworkBridge(t *testing.T) {
 	h := doctor.Host{}
 	h.Links = []kernel.InsideLink{{Name: "eth0", Kind: "device", Up: true, MTU: 1400}, {Name: "fl-web", Kind: "bridge", Up: true, MTU: 1500, Owner: "web"},
 		{Name: "fl-odd", Kind: "bridge", Up: true, MTU: 1500, Owner: "$(reboot)"}, {Name: "docker0", Kind: "bridge", Up: true, MTU: 1500}}

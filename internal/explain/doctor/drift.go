@@ -7,7 +7,8 @@ import (
 	"fairlead/internal/daemon"
 )
 
-// drift reports what of ours somebody else has changed, as the daemon tells it.
+// drift reports Fairlead's objects that other programs change, and unavailable
+// networks, from the daemon's events.
 func drift(h Host) []Finding {
 	var all []Finding
 	last := map[string]daemon.Event{}
@@ -22,22 +23,22 @@ func drift(h Host) []Finding {
 		if last[e.Object].Time != e.Time || last[e.Object].Kind != e.Kind {
 			continue
 		}
-		by := "somebody"
+		by := "another program"
 		if e.By != "" {
 			by = e.By
 		}
-		f := Finding{Fix: "find out by `fairlead events` who changes it, and keep them from it"}
+		f := Finding{Fix: findProgram}
 		switch e.Kind {
 		case daemon.Unhealed:
-			f.Severity, f.Seen = Problem, fmt.Sprintf("%s was changed by %s and could not be put right: %s", e.Object, by, e.Detail)
-			f.Why = "the host is not as it should be; it is tried again and again"
+			f.Severity, f.Seen = Problem, fmt.Sprintf("%s was changed by %s and could not be repaired: %s", e.Object, by, e.Detail)
+			f.Why = "the host is not in the desired state; the daemon keeps trying"
 		case daemon.Conflicting:
 			f.Severity, f.Seen = Warning, fmt.Sprintf("%s keeps changing %s", by, e.Object)
-			f.Why = "each time it is put right, and traffic may suffer meanwhile; the daemon waits longer and longer before it does"
+			f.Why = "the daemon repairs it after each change, but waits longer each time; until the repair, traffic may be lost"
 		case daemon.NetworkUnavailable:
-			f.Severity, f.Seen = Problem, fmt.Sprintf("%s cannot be on this host: %s", e.Object, e.Detail)
-			f.Why = "its sandboxes reach nobody through it until that is mended"
-			f.Fix = "do what the message says; it is tried again by itself"
+			f.Severity, f.Seen = Problem, fmt.Sprintf("%s is unavailable on this host: %s", e.Object, e.Detail)
+			f.Why = "its sandboxes cannot communicate through it until the cause is removed"
+			f.Fix = "do what the message says; the daemon tries again automatically"
 		default:
 			continue
 		}
@@ -45,9 +46,12 @@ func drift(h Host) []Finding {
 	}
 	if len(healed) > 0 {
 		all = append(all, Finding{Severity: Note,
-			Seen: fmt.Sprintf("%s of ours strayed and %s put right: %s", count(len(healed), "thing"), map[bool]string{true: "was", false: "were"}[len(healed) == 1], list(healed)),
-			Why:  "some other program changes what is marked as ours, as a firewall that flushes all rules when it is reloaded",
-			Fix:  "find out by `fairlead events` who changes it, and keep them from it"})
+			Seen: fmt.Sprintf("the daemon repaired %s that differed from the desired state: %s", count(len(healed), "object"), list(healed)),
+			Why:  "another program changes Fairlead's objects, e.g. a firewall that flushes all rules when it reloads",
+			Fix:  findProgram})
 	}
 	return all
 }
+
+// findProgram is the fix if another program changes Fairlead's objects.
+const findProgram = "find the program with `fairlead events`, and configure it to leave these objects alone"

@@ -10,7 +10,7 @@ import (
 	"fairlead/internal/plan"
 )
 
-// gateways are the default gateways, each with the link that leads there.
+// gateways returns the default gateways, each with its link.
 func (h Host) gateways() []plan.VirtualAddress {
 	var all []plan.VirtualAddress
 	for _, r := range h.Routes {
@@ -23,8 +23,8 @@ func (h Host) gateways() []plan.VirtualAddress {
 	return all
 }
 
-// gatewayConflict reports default gateways whose address several hosts answer
-// for, or this host has itself.
+// gatewayConflict reports default gateways for whose address several hosts
+// answer, or whose address this host has itself.
 func gatewayConflict(h Host) []Finding {
 	var all []Finding
 	for _, g := range h.gateways() {
@@ -37,27 +37,29 @@ func gatewayConflict(h Host) []Finding {
 		if len(by) > 1 {
 			all = append(all, Finding{Severity: Problem,
 				Seen: fmt.Sprintf("on %s, %d hosts answer for the default gateway %s: %s", g.Link, len(by), g.Addr, list(by)),
-				Why:  "this host and its containers send to the one that they heard of last; if that is not the router, their packets are lost or read by somebody else",
-				Fix:  fmt.Sprintf("find out which is the router, and remove the address from the other; until then: ip neigh replace %s lladdr MAC-OF-THE-ROUTER dev %s nud permanent", g.Addr, escape.Shell(g.Link))})
+				Why:  "this host and its containers send to the one that answered last; if that is not the router, it drops or reads their packets",
+				Fix: fmt.Sprintf("find out which one is the router, and remove the address from the others; until then: ip neigh replace %s lladdr MAC-OF-THE-ROUTER dev %s nud permanent",
+					g.Addr, escape.Shell(g.Link))})
 		}
 		for _, l := range h.Links {
 			has := slices.IndexFunc(l.Addresses, func(p netip.Prefix) bool { return p.Addr() == g.Addr })
 			if has >= 0 {
-				all = append(all, h.gatewayIsOwn(g, l, l.Addresses[has]))
+				all = append(all, h.gatewayIsLocal(g, l, l.Addresses[has]))
 			}
 		}
 	}
 	return all
 }
 
-// gatewayIsOwn says that a link of this host has the gateway's address.
-func (h Host) gatewayIsOwn(g plan.VirtualAddress, l kernel.InsideLink, p netip.Prefix) Finding {
+// gatewayIsLocal reports that a link of this host has the gateway's address.
+func (h Host) gatewayIsLocal(g plan.VirtualAddress, l kernel.InsideLink, p netip.Prefix) Finding {
 	f := Finding{Severity: Problem,
 		Seen: fmt.Sprintf("%s has the address %s, which is also the default gateway via %s", l.Name, g.Addr, g.Link),
-		Why:  "this host answers for its own router: what is sent to the router's address (DNS, often) ends here, and neighbours may send their traffic to this host",
+		Why:  "this host answers for its own router: packets to the router's address (DNS, often) do not reach the router, and neighbours may send their traffic to this host",
 		Fix:  fmt.Sprintf("ip address del %s dev %s", p, escape.Shell(l.Name))}
 	if l.Owner != "" {
-		f.Fix = fmt.Sprintf("give network %s a subnet that does not contain %s: fairlead network create %[1]s --subnet SUBNET, with the other options that the network has", escape.Shell(networkName(l.Owner)), g.Addr)
+		f.Fix = fmt.Sprintf("give network %s a subnet that does not contain %s: fairlead network create %[1]s --subnet SUBNET, with the other options that the network has",
+			escape.Shell(networkName(l.Owner)), g.Addr)
 	}
 	return f
 }

@@ -11,15 +11,15 @@ import (
 	"fairlead/internal/model"
 )
 
-// icmpBlocked reports firewalls that drop the ICMP messages by which path MTU
-// discovery works.
+// icmpBlocked reports firewalls that drop the ICMP messages that path MTU
+// discovery needs.
 func icmpBlocked(h Host) []Finding {
 	up, ok := h.uplink()
 	if !ok {
 		return nil
 	}
 	var all []Finding
-	for _, from := range somewhere {
+	for _, from := range distant {
 		if v, found := h.tooBig(up, from.Addr()); found {
 			all = append(all, blocked(v, from.Addr().Is4()))
 		}
@@ -27,9 +27,9 @@ func icmpBlocked(h Host) []Finding {
 	return all
 }
 
-// tooBig follows an ICMP message that says that a packet was too big, to the host
-// and to sandboxes, and returns the first verdict by which it is lost. Sandboxes
-// whose packets are not forwarded at all are not counted here.
+// tooBig follows an ICMP message "packet too big" to the host and to sandboxes,
+// and returns the first verdict that drops it. Sandboxes whose packets the host
+// does not forward at all are skipped.
 func (h Host) tooBig(up kernel.InsideLink, router netip.Addr) (rules.Verdict, bool) {
 	lost := func(hook string, p rules.Packet) (rules.Verdict, bool) {
 		v := h.Rules.Filter(hook, p)
@@ -40,7 +40,8 @@ func (h Host) tooBig(up kernel.InsideLink, router netip.Addr) (rules.Verdict, bo
 			if a.Addr().Is4() != router.Is4() || !l.Up || l.Name == model.Loopback {
 				continue
 			}
-			p := rules.Packet{Proto: model.TCP, From: netip.AddrPortFrom(router, 0), To: netip.AddrPortFrom(a.Addr(), 0), In: up.Name, Local: true, TooBig: true}
+			p := rules.Packet{Proto: model.TCP, From: netip.AddrPortFrom(router, 0), To: netip.AddrPortFrom(a.Addr(), 0),
+				In: up.Name, Local: true, TooBig: true}
 			for _, hook := range []string{"prerouting", "input"} {
 				if v, is := lost(hook, p); l.Name == up.Name && is {
 					return v, true
@@ -58,8 +59,9 @@ func (h Host) tooBig(up kernel.InsideLink, router netip.Addr) (rules.Verdict, bo
 	return rules.Verdict{}, false
 }
 
-// blocked says which rule drops the messages, and how to let them through: for
-// IPv6 those of Neighbor Discovery too, without which nothing is reached.
+// blocked reports the rule that drops the messages, and how to accept them. For
+// IPv6, the fix also accepts Neighbor Discovery, without which no host is
+// reachable.
 func blocked(v rules.Verdict, v4 bool) Finding {
 	message, kinds, tool, option := "ICMP \"fragmentation needed\"", []string{"destination-unreachable"}, "iptables", "-p icmp --icmp-type"
 	match := "icmp type"
@@ -74,8 +76,9 @@ func blocked(v rules.Verdict, v4 bool) Finding {
 	family, name, _ := strings.Cut(table, " ")
 	f := Finding{Severity: Warning,
 		Seen: fmt.Sprintf("%s drops %s", v.Cause(), message),
-		Why:  "path MTU discovery fails: connections over a path with a smaller MTU begin well and then hang",
-		Fix:  fmt.Sprintf("nft insert rule %s %s %s %s '{ %s }' accept", family, escape.Shell(name), escape.Shell(v.By.Chain), match, strings.Join(kinds, ", "))}
+		Why:  "path MTU discovery fails: connections over a path with a smaller MTU open, and then hang",
+		Fix: fmt.Sprintf("nft insert rule %s %s %s %s '{ %s }' accept", family, escape.Shell(name), escape.Shell(v.By.Chain),
+			match, strings.Join(kinds, ", "))}
 	if legacy || name == "filter" && family != "inet" {
 		var lines []string
 		for _, k := range kinds {

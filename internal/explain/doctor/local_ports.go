@@ -10,7 +10,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// localPorts reports published ports that the kernel may give to any client.
+// localPorts reports published ports that the kernel may assign to any client as
+// its source port.
 func localPorts(h Host) []Finding {
 	var local model.PortRange
 	if _, err := fmt.Sscan(h.Settings[facts.LocalPorts], &local.First, &local.Last); err != nil {
@@ -35,9 +36,11 @@ func localPorts(h Host) []Finding {
 		add = append([]string{old}, add...)
 	}
 	return []Finding{{Severity: Warning,
-		Seen: fmt.Sprintf("the kernel gives clients the ports %s (%s), and published are %s", local, facts.LocalPorts, names(clash)),
-		Why:  "a client of this host may hold such a port when it is to be published (\"address already in use\"), and packets of its connection may be taken for the publish",
-		Fix:  "sysctl -w " + facts.ReservedPorts + "=" + strings.Join(add, ",")}}
+		Seen: fmt.Sprintf("published ports are in the range %s, from which the kernel chooses clients' source ports (%s): %s",
+			local, facts.LocalPorts, names(clash)),
+		Why: "a client of this host may use such a port just when it should be published (\"address already in use\"), " +
+			"and packets of its connection may be redirected as if they were for the published port",
+		Fix: "sysctl -w " + facts.ReservedPorts + "=" + strings.Join(add, ",")}}
 }
 
 func reservedPorts(text string) []model.PortRange {

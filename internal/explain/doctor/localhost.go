@@ -9,8 +9,8 @@ import (
 	"fairlead/internal/kernel/rules"
 )
 
-// localhost reports published ports that answer on 127.0.0.1 and not on ::1,
-// where `localhost` means both.
+// localhost reports published ports that answer on 127.0.0.1 but not on ::1, on
+// a host where `localhost` means both.
 func localhost(h Host) []Finding {
 	if !h.LocalhostV6 {
 		return nil
@@ -26,9 +26,11 @@ func localhost(h Host) []Finding {
 		return nil
 	}
 	return []Finding{{Severity: Note,
-		Seen: fmt.Sprintf("localhost is 127.0.0.1 and ::1 here, and nobody answers on ::1 for %s: %s", count(len(deaf), "published port"), names(deaf)),
-		Why:  "clients that try ::1 first are refused; those that do not try the other address fail. NAT cannot lead ::1 anywhere, so only a proxy or eBPF can answer there",
-		Fix:  "publish by a way that answers there: fairlead publish … --via ebpf, or proxy; or name 127.0.0.1 instead of localhost"}}
+		Seen: fmt.Sprintf("on this host localhost is 127.0.0.1 and ::1, but nothing answers on ::1 for %s: %s",
+			count(len(deaf), "published port"), names(deaf)),
+		Why: "clients that try ::1 first are refused, and fail unless they try the other address. " +
+			"NAT cannot redirect ::1; only a proxy or eBPF can answer there",
+		Fix: "publish with a mode that answers on ::1: fairlead publish … --via ebpf, or --via proxy; or let clients use 127.0.0.1 instead of localhost"}}
 }
 
 // answersV6 reports whether some port of the same number answers on ::1.

@@ -16,7 +16,7 @@ import (
 )
 
 // TestNeighbours: a host on the LAN that answers for a service's address is a
-// problem, and one that only has it is none.
+// problem; a host that has the address but does not answer for it is not.
 func TestNeighbours(t *testing.T) {
 	const v4, v6, quiet = "198.51.100.10", "2001:db8:9::80", "sysctl -qw net.ipv4.conf.all.arp_ignore=1"
 	for _, c := range []struct {
@@ -24,10 +24,10 @@ func TestNeighbours(t *testing.T) {
 		answers                  bool
 	}{
 		{name: "two balancers", address: v4, link: "uplink", answers: true},
-		{name: "two balancers of IPv6", address: v6, link: "uplink", answers: true},
-		{name: "a real server whose host tells of it", address: v4, link: "lo", answers: true},
-		{name: "a real server whose host is quiet", address: v4, link: "lo", set: quiet},
-		{name: "a real server of IPv6", address: v6, link: "lo"},
+		{name: "two balancers, IPv6", address: v6, link: "uplink", answers: true},
+		{name: "a real server whose host answers ARP", address: v4, link: "lo", answers: true},
+		{name: "a real server whose host does not answer ARP", address: v4, link: "lo", set: quiet},
+		{name: "a real server, IPv6", address: v6, link: "lo"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, other := newRoom(t), newRoom(t)
@@ -40,14 +40,14 @@ func TestNeighbours(t *testing.T) {
 			shell.Run(t, other.Do, "ip address add "+c.address+" dev "+c.link+" nodad\n"+c.set)
 			v := site
 			v.Addresses, v.Interface, v.Forward = []netip.Addr{netip.MustParseAddr(c.address)}, "uplink", model.ForwardDirect
-			patience := 200 * time.Millisecond
+			timeout := 200 * time.Millisecond
 			if c.answers {
-				patience = time.Minute // an answer ends it
+				timeout = time.Minute // the first answer ends the wait
 			}
-			r.notify = func(h *doctor.Host) {
+			r.adjust = func(h *doctor.Host) {
 				h.Balanced = []daemon.ServiceView{{VirtualService: v}}
 				var err error
-				if h.Claims, err = r.Claims(t.Context(), h.Claimable(), patience); err != nil {
+				if h.Claims, err = r.Claims(t.Context(), h.Claimable(), timeout); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -55,15 +55,16 @@ func TestNeighbours(t *testing.T) {
 			if (len(found) == 1) != c.answers {
 				t.Fatalf("found %+v", found)
 			}
-			if c.answers && (found[0].Severity != doctor.Problem || !strings.Contains(found[0].Seen, c.address) || !strings.Contains(found[0].Fix, "--forward local")) {
+			if c.answers && (found[0].Severity != doctor.Problem || !strings.Contains(found[0].Seen, c.address) ||
+				!strings.Contains(found[0].Fix, "--forward local")) {
 				t.Errorf("found %+v", found[0])
 			}
 		})
 	}
 }
 
-// TestConflicts: a host on the LAN that answers for an address of this host, and
-// two that answer for the default gateway's, are problems.
+// TestConflicts: a host on the LAN that answers for an address of this host is a
+// problem, and so are two hosts that answer for the default gateway's address.
 func TestConflicts(t *testing.T) {
 	const second = "ip link add second link uplink type macvlan mode bridge; ip link set second up; ip address add %s dev second nodad\n"
 	for _, c := range []struct {
@@ -75,7 +76,7 @@ func TestConflicts(t *testing.T) {
 		{name: "another address", address: "192.0.2.11/24", check: "address-conflict"},
 		{name: "one router", address: "192.0.2.1/24", check: "gateway-conflict"},
 		{name: "two routers", address: "192.0.2.1/24", set: second, check: "gateway-conflict", answers: true},
-		{name: "two routers of IPv6", address: "2001:db8:9::1/64", set: second, check: "gateway-conflict", answers: true},
+		{name: "two routers, IPv6", address: "2001:db8:9::1/64", set: second, check: "gateway-conflict", answers: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, other := newRoom(t), newRoom(t)
@@ -88,14 +89,14 @@ func TestConflicts(t *testing.T) {
 			shell.Run(t, r.Do, "ip address add 192.0.2.10/24 dev uplink; ip address add 2001:db8:9::10/64 dev uplink nodad\n"+
 				"ip route add default via 192.0.2.1; ip route add default via 2001:db8:9::1")
 			shell.Run(t, other.Do, "ip address add "+c.address+" dev uplink nodad\n"+strings.ReplaceAll(c.set, "%s", c.address))
-			r.notify = func(h *doctor.Host) {
+			r.adjust = func(h *doctor.Host) {
 				of := slices.DeleteFunc(h.Asked(), func(a plan.VirtualAddress) bool { return a.Addr.String() != strings.Split(c.address, "/")[0] })
-				patience := 200 * time.Millisecond
+				timeout := 200 * time.Millisecond
 				if c.answers {
-					patience = time.Minute // an answer ends it
+					timeout = time.Minute // the first answer ends the wait
 				}
 				var err error
-				if h.Claims, err = r.Claims(t.Context(), of, patience); err != nil || len(of) == 0 && c.answers {
+				if h.Claims, err = r.Claims(t.Context(), of, timeout); err != nil || len(of) == 0 && c.answers {
 					t.Fatal(of, err)
 				}
 			}

@@ -4,18 +4,18 @@ import (
 	"fmt"
 )
 
-// muchMemory is what docker-proxies may hold together before it is worth a
-// word, in bytes.
+// muchMemory is the memory that all docker-proxies together may use before it is
+// reported, in bytes.
 const muchMemory = 64 << 20
 
-// proxyMemory reports what docker-proxies hold in memory.
+// proxyMemory reports docker-proxies that together use much memory.
 func proxyMemory(h Host) []Finding {
-	inUse := map[int]int64{}
+	counted := map[int]bool{}
 	total := int64(0)
 	for _, l := range h.Listeners {
 		if _, ok := l.DockerProxy(); ok {
-			if _, again := inUse[l.Process.PID]; !again {
-				inUse[l.Process.PID] = l.Memory
+			if !counted[l.Process.PID] {
+				counted[l.Process.PID] = true
 				total += l.Memory
 			}
 		}
@@ -24,7 +24,9 @@ func proxyMemory(h Host) []Finding {
 		return nil
 	}
 	return []Finding{{Severity: Warning,
-		Seen: fmt.Sprintf("%s hold %d MiB of memory (resident, shared pages counted in each)", fmt.Sprint(len(inUse), " processes docker-proxy"), total>>20),
-		Why:  "there is one process for each published port, address family and protocol",
-		Fix:  `set "userland-proxy": false in /etc/docker/daemon.json and restart dockerd; or publish a range by fairlead, which is one element of a map`}}
+		Seen: fmt.Sprintf("%d docker-proxy processes use %d MiB of memory (resident; shared pages are counted for each process)",
+			len(counted), total>>20),
+		Why: "there is one process for each published port, address family and protocol",
+		Fix: `set "userland-proxy": false in /etc/docker/daemon.json and restart dockerd; ` +
+			`or publish a range with Fairlead, which needs one map element for it`}}
 }

@@ -9,8 +9,8 @@ import (
 	"fairlead/internal/explain/facts"
 )
 
-// returnPath reports strict checks of the return path on a host with several
-// ways out.
+// returnPath reports strict reverse path filtering on a host with several
+// default routes.
 func returnPath(h Host) []Finding {
 	var out []string
 	for _, r := range h.Routes {
@@ -33,7 +33,8 @@ func returnPath(h Host) []Finding {
 		return nil
 	}
 	return []Finding{{Severity: Warning,
-		Seen: fmt.Sprintf("the host has default routes by %s, and rp_filter is strict (1) on %s", list(out), list(strict)),
-		Why:  "a packet that comes by one of them from an address which the host would answer by another is dropped, and no counter of the firewall shows it (nstat TcpExtIPReversePathFilter does)",
-		Fix:  "sysctl -w " + strings.Join(fix, " ")}}
+		Seen: fmt.Sprintf("the host has default routes via %s, and rp_filter is strict (1) on %s", list(out), list(strict)),
+		Why: "the kernel drops a packet that arrives on one of these links if the route back to its source uses another link. " +
+			"No firewall counter shows it; nstat TcpExtIPReversePathFilter does",
+		Fix: "sysctl -w " + strings.Join(fix, " ")}}
 }

@@ -23,12 +23,13 @@ import (
 	"fairlead/test/shell"
 )
 
-// room is a host of its own, with an uplink and a sandbox behind it.
+// room is a network namespace that stands for a host, with an uplink and a
+// sandbox behind it.
 type room struct {
 	*kernel.Host
 	t *testing.T
-	// notify adds what a room cannot have: an engine, a daemon.
-	notify func(*doctor.Host)
+	// adjust adds facts that a room cannot have, e.g. an engine or a daemon.
+	adjust func(*doctor.Host)
 }
 
 const furnish = `
@@ -61,10 +62,10 @@ func newRoom(t *testing.T) *room {
 	}
 	t.Cleanup(func() { h.Close() })
 	shell.Run(t, h.Do, furnish)
-	return &room{Host: h, t: t, notify: func(*doctor.Host) {}}
+	return &room{Host: h, t: t, adjust: func(*doctor.Host) {}}
 }
 
-// run looks at the room and returns what the check finds.
+// run gathers the room's facts and returns the findings of one check.
 func (r *room) run(check string) []doctor.Finding {
 	r.t.Helper()
 	f, err := facts.Gather(context.Background(), r.Host, sandbox.Finder{})
@@ -72,11 +73,11 @@ func (r *room) run(check string) []doctor.Finding {
 		r.t.Fatal(f.Unseen, err)
 	}
 	h := doctor.Host{Facts: f, Ports: ports.List(f, nil, nil), Daemon: true}
-	r.notify(&h)
+	r.adjust(&h)
 	return slices.DeleteFunc(doctor.Examine(h), func(f doctor.Finding) bool { return f.Check != check })
 }
 
-// listen holds a port until the test ends or it is called.
+// listen listens on a port until the test ends or end is called.
 func (r *room) listen(at string) (end func()) {
 	r.t.Helper()
 	var l net.Listener
@@ -87,29 +88,30 @@ func (r *room) listen(at string) (end func()) {
 	return func() { l.Close() }
 }
 
-// dockerProxy runs Docker's own program, until the test ends, for a container
-// that is not there. It says on descriptor 3 that it listens.
+// dockerProxy runs Docker's program docker-proxy until the test ends, for a
+// container that does not exist. The program reports on descriptor 3 that it
+// listens.
 func (r *room) dockerProxy() {
 	r.t.Helper()
-	ready, says, err := os.Pipe()
+	ready, report, err := os.Pipe()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	defer ready.Close()
 	cmd := exec.Command("docker-proxy", "-proto", "tcp", "-host-ip", "127.0.0.1", "-host-port", "8080", "-container-ip", "172.17.0.9", "-container-port", "80")
-	cmd.ExtraFiles = []*os.File{says}
+	cmd.ExtraFiles = []*os.File{report}
 	err = r.Do(cmd.Start)
-	says.Close()
+	report.Close()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	if word, err := io.ReadAll(ready); err != nil || string(word) != "0\n" {
-		r.t.Fatalf("docker-proxy says %q, %v", word, err)
+		r.t.Fatalf("docker-proxy reported %q, %v", word, err)
 	}
 }
 
-// translated publishes a port as anybody might.
+// translated publishes a port by rules of another program.
 const translated = `nft -f - <<'EOF'
 table ip others {
 	chain pre { type nat hook prerouting priority dstnat; fib daddr type local tcp dport 8080 dnat to 10.0.0.2:80; }
@@ -118,9 +120,9 @@ table ip others {
 EOF
 `
 
-// amiss are rooms in which something is, and what mends it where the finding's
-// own command is not to be run as it stands.
-var amiss = []struct {
+// faults are rooms in which a check finds something, and how to fix it if the
+// finding's fix is not a command that can be run unchanged.
+var faults = []struct {
 	name, check string
 	set         string
 	also        func(*room)
@@ -130,22 +132,22 @@ var amiss = []struct {
 	{name: "a host that does not forward", check: "ip-forward", set: translated + "sysctl -qw net.ipv4.ip_forward=0", severity: doctor.Problem},
 	{name: "a host that does not forward IPv6", check: "ip-forward", severity: doctor.Problem,
 		set: "nft 'add table ip6 o; add chain ip6 o pre { type nat hook prerouting priority dstnat; }; add rule ip6 o pre tcp dport 80 dnat to fd00::2'; sysctl -qw net.ipv6.conf.all.forwarding=0"},
-	{name: "a network that Docker's firewall shuts in", check: "not-forwarded", severity: doctor.Problem,
+	{name: "Docker's firewall drops a network's packets", check: "not-forwarded", severity: doctor.Problem,
 		set: "ip link add fl-web type bridge; ip link set fl-web alias fairlead:web up; ip address add 172.30.0.1/24 dev fl-web\n" +
 			"iptables -P FORWARD DROP; iptables -N DOCKER-USER; iptables -A FORWARD -j DOCKER-USER"},
-	{name: "a network that a firewall shuts in", check: "not-forwarded", severity: doctor.Problem,
+	{name: "a firewall drops a network's packets", check: "not-forwarded", severity: doctor.Problem,
 		set: "ip link add fl-web type bridge; ip link set fl-web alias fairlead:web up; ip address add fd01::1/64 dev fl-web nodad\n" +
 			"ip6tables -A FORWARD -i fl-web -j DROP"},
-	{name: "a network that ufw shuts in", check: "not-forwarded", severity: doctor.Problem,
+	{name: "ufw drops a network's packets", check: "not-forwarded", severity: doctor.Problem,
 		set: "ip link add fl-web type bridge; ip link set fl-web alias fairlead:web up; ip address add 172.30.0.1/24 dev fl-web\n" +
 			"iptables -P FORWARD DROP; iptables -N ufw-user-forward; iptables -N ufw-before-forward; iptables -A FORWARD -j ufw-before-forward\n" +
 			"iptables -A ufw-before-forward -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT; iptables -A ufw-before-forward -j ufw-user-forward",
-		fix: stands("ufw route allow in on fl-web && ufw route allow out on fl-web", // what it does is
+		fix: substitute("ufw route allow in on fl-web && ufw route allow out on fl-web", // ufw then adds these rules:
 			"iptables -A ufw-user-forward -i fl-web -j ACCEPT; iptables -A ufw-user-forward -o fl-web -j ACCEPT")},
-	{name: "a network that firewalld shuts in", check: "not-forwarded", severity: doctor.Problem,
+	{name: "firewalld drops a network's packets", check: "not-forwarded", severity: doctor.Problem,
 		set: "ip link add fl-web type bridge; ip link set fl-web alias fairlead:web up; ip address add 172.30.0.1/24 dev fl-web\n" +
 			"nft 'table inet firewalld { chain policies { }; chain filter_FORWARD { type filter hook forward priority 10; ct state established,related accept; jump policies; reject; }; }'",
-		fix: stands("firewall-cmd --permanent --zone=fairlead --add-interface=fl-web", "nft add rule inet firewalld policies iifname fl-web accept")},
+		fix: substitute("firewall-cmd --permanent --zone=fairlead --add-interface=fl-web", "nft add rule inet firewalld policies iifname fl-web accept")},
 	{name: "no default route", check: "no-default-route", set: "ip route del default", severity: doctor.Warning, fix: run("ip route add default via 192.0.2.1")},
 	{name: "no default route of IPv6", check: "no-default-route", set: "ip -6 route del default", severity: doctor.Warning, fix: run("ip -6 route add default via 2001:db8:9::1")},
 	{name: "a bridge that has the router's address", check: "gateway-conflict", severity: doctor.Problem,
@@ -158,7 +160,7 @@ var amiss = []struct {
 			"iptables-legacy -A FORWARD -p icmp -j DROP"},
 	{name: "a firewall that accepts no related packets", check: "icmp-blocked", severity: doctor.Warning,
 		set: "nft 'add table ip fw; add chain ip fw in { type filter hook input priority 0; policy drop; }; add rule ip fw in ct state established accept; add rule ip fw in tcp dport 22 accept'"},
-	{name: "a full table of connections", check: "conntrack", severity: doctor.Problem,
+	{name: "a full connection tracking table", check: "conntrack", severity: doctor.Problem,
 		set: "sysctl -qw net.netfilter.nf_conntrack_udp_timeout=600; nft 'add table ip o; add chain ip o out { type filter hook output priority 0; }; add rule ip o out ct state new accept'\n" +
 			"bash -c 'for p in 1 2 3 4; do echo x > /dev/udp/127.0.0.1/$p; done'",
 		also: func(r *room) { r.conntrackMax("4") },
@@ -169,24 +171,24 @@ var amiss = []struct {
 	{name: "127.0.0.1 open to the LAN", check: "route-localnet", set: "sysctl -qw net.ipv4.conf.uplink.route_localnet=1", severity: doctor.Problem},
 	{name: "127.0.0.1 open to containers", check: "route-localnet", severity: doctor.Warning,
 		set: "ip link add docker0 type bridge; ip link set docker0 up; sysctl -qw net.ipv4.conf.docker0.route_localnet=1"},
-	{name: "a database on the LAN", check: "exposed", also: func(r *room) { r.listen("0.0.0.0:5432") }, severity: doctor.Warning, fix: untilThen},
-	{name: "Docker's API on the LAN", check: "exposed", also: func(r *room) { r.listen(":2375") }, severity: doctor.Problem, fix: untilThen},
+	{name: "a database on the LAN", check: "exposed", also: func(r *room) { r.listen("0.0.0.0:5432") }, severity: doctor.Warning, fix: runInterimFix},
+	{name: "Docker's API on the LAN", check: "exposed", also: func(r *room) { r.listen(":2375") }, severity: doctor.Problem, fix: runInterimFix},
 	{name: "a firewall that is bypassed", check: "firewall-bypassed", severity: doctor.Warning,
 		set: translated + "nft 'add table inet fw; add chain inet fw in { type filter hook input priority 0; policy drop; }'",
 		fix: run("nft 'add chain inet fw forward { type filter hook forward priority 0; policy drop; }'")},
 	{name: "two kinds of iptables", check: "two-firewalls", severity: doctor.Warning,
 		set: translated + "iptables-legacy -A INPUT -p tcp --dport 25 -j DROP; iptables-legacy -P INPUT DROP"},
-	{name: "a bridge that is too wide", check: "mtu", set: "ip link set uplink mtu 1400; ip link add docker0 type bridge; ip link set docker0 up", severity: doctor.Warning},
-	{name: "a tunnel that is too wide", check: "mtu", set: "ip link add vx type vxlan id 7 dstport 4789 remote 192.0.2.1; ip link set vx up mtu 1500", severity: doctor.Warning},
+	{name: "a bridge whose MTU is too large", check: "mtu", set: "ip link set uplink mtu 1400; ip link add docker0 type bridge; ip link set docker0 up", severity: doctor.Warning},
+	{name: "a tunnel whose MTU is too large", check: "mtu", set: "ip link add vx type vxlan id 7 dstport 4789 remote 192.0.2.1; ip link set vx up mtu 1500", severity: doctor.Warning},
 	{name: "strict return paths", check: "rp-filter", severity: doctor.Warning,
 		set: "ip route add default dev box metric 9; sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.uplink.rp_filter=1 net.ipv4.conf.box.rp_filter=1"},
-	{name: "nobody on ::1", check: "localhost-v6", severity: doctor.Note, set: translated + "sysctl -qw net.ipv4.conf.box.route_localnet=1",
-		also: func(r *room) { r.notify = func(h *doctor.Host) { h.LocalhostV6 = true } },
+	{name: "no answer on ::1", check: "localhost-v6", severity: doctor.Note, set: translated + "sysctl -qw net.ipv4.conf.box.route_localnet=1",
+		also: func(r *room) { r.adjust = func(h *doctor.Host) { h.LocalhostV6 = true } },
 		fix:  func(r *room, _ doctor.Finding) { r.listen("[::1]:8080") }},
-	{name: "a port that clients may get", check: "local-ports", severity: doctor.Warning,
+	{name: "a port that clients may use as source port", check: "local-ports", severity: doctor.Warning,
 		set: "nft 'add table ip o; add chain ip o pre { type nat hook prerouting priority dstnat; }; add rule ip o pre tcp dport 40000-40010 dnat to 10.0.0.2'"},
 	{name: "a proxy without a container", check: "stale-docker-proxy", severity: doctor.Problem,
-		also: func(r *room) { r.dockerProxy(); r.notify = func(h *doctor.Host) { h.Engine = true } },
+		also: func(r *room) { r.dockerProxy(); r.adjust = func(h *doctor.Host) { h.Engine = true } },
 		fix:  killed},
 	{name: "docker-proxy", check: "docker-proxy", also: (*room).dockerProxy, severity: doctor.Note,
 		fix: func(r *room, _ doctor.Finding) { killed(r, r.stale()) }},
@@ -194,38 +196,39 @@ var amiss = []struct {
 		set: "ip link add docker0 type bridge; sysctl -qw net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=0"},
 	{name: "a service behind a host that does not forward", check: "ip-forward", severity: doctor.Problem, also: balancedTo("10.0.0.2:80"),
 		set: "sysctl -qw net.ipv4.ip_forward=0"},
-	{name: "a real server that nothing leads to", check: "service-no-route", severity: doctor.Problem, also: balancedTo("203.0.113.9:80"),
+	{name: "a real server without a route", check: "service-no-route", severity: doctor.Problem, also: balancedTo("203.0.113.9:80"),
 		set: "ip route del default", fix: run("ip route add 203.0.113.0/24 dev box")},
 	{name: "a service that a firewall drops", check: "service-dropped", severity: doctor.Problem, also: balancedTo("10.0.0.2:80"),
 		set: "nft 'add table inet fw; add chain inet fw forward { type filter hook forward priority 0; policy drop; }'",
 		fix: run("nft add rule inet fw forward ct status dnat accept")},
-	{name: "a plane that costs more", check: "service-plane", severity: doctor.Note,
+	{name: "a data plane that costs more", check: "service-plane", severity: doctor.Note,
 		also: func(r *room) {
 			facts, err := kernel.Probe(plan.FeatureEBPF, plan.FeatureCgroupHooks)
 			if err != nil {
 				r.t.Fatal(err)
 			}
-			r.asked(facts, model.PlaneNFT)
+			r.addService(facts, model.PlaneNFT)
 		},
-		fix: func(r *room, _ doctor.Finding) { r.asked(plan.Facts{}, model.PlaneAuto) }},
-	{name: "services of no daemon", check: "daemon", severity: doctor.Warning,
+		fix: func(r *room, _ doctor.Finding) { r.addService(plan.Facts{}, model.PlaneAuto) }},
+	{name: "services without a daemon", check: "daemon", severity: doctor.Warning,
 		also: func(r *room) {
 			balancedTo("10.0.0.2:80")(r)
-			r.notify = func(h *doctor.Host) { h.Daemon = false }
+			r.adjust = func(h *doctor.Host) { h.Daemon = false }
 		},
-		fix: func(r *room, _ doctor.Finding) { r.notify = func(*doctor.Host) {} }},
+		fix: func(r *room, _ doctor.Finding) { r.adjust = func(*doctor.Host) {} }},
 	{name: "no daemon", check: "daemon", severity: doctor.Warning,
 		also: func(r *room) {
 			if err := r.Transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
 				r.t.Fatal(err)
 			}
-			r.notify = func(h *doctor.Host) { h.Daemon = false }
+			r.adjust = func(h *doctor.Host) { h.Daemon = false }
 		},
-		fix: func(r *room, _ doctor.Finding) { r.notify = func(*doctor.Host) {} }},
+		fix: func(r *room, _ doctor.Finding) { r.adjust = func(*doctor.Host) {} }},
 }
 
-// site is a service at an address of nobody, by nftables.
-var site = model.VirtualService{Name: "site", Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.10")}, Ports: []model.PortRange{model.Port(80)}, Proto: model.TCP, Plane: model.PlaneNFT}
+// site is a service in the data plane nft, at an address that no host has.
+var site = model.VirtualService{Name: "site", Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.10")},
+	Ports: []model.PortRange{model.Port(80)}, Proto: model.TCP, Plane: model.PlaneNFT}
 
 // balancedTo puts a service with one real server into the kernel.
 func balancedTo(real string) func(*room) {
@@ -247,48 +250,48 @@ func balancedTo(real string) func(*room) {
 	}
 }
 
-// asked says that a daemon was asked for a service on a plane.
-func (r *room) asked(facts plan.Facts, plane model.Plane) {
+// addService adds a daemon's service in a data plane to the facts.
+func (r *room) addService(facts plan.Facts, plane model.Plane) {
 	v := site
 	v.Plane = plane
-	r.notify = func(h *doctor.Host) {
+	r.adjust = func(h *doctor.Host) {
 		h.Kernel, h.Balanced = &facts, []daemon.ServiceView{{VirtualService: v}}
 	}
 }
 
-// conntrackMax stands for a setting that only the first namespace can change.
+// conntrackMax replaces a setting that only the initial namespace can change.
 func (r *room) conntrackMax(most string) {
-	r.notify = func(h *doctor.Host) { h.Settings[facts.ConntrackMax] = most }
+	r.adjust = func(h *doctor.Host) { h.Settings[facts.ConntrackMax] = most }
 }
 
-// run is a mend that the finding describes in words.
+// run fixes a finding that describes its fix in words.
 func run(line string) func(*room, doctor.Finding) {
 	return func(r *room, _ doctor.Finding) { shell.Run(r.t, r.Do, line) }
 }
 
-// stands runs a line instead of a mend, for a program that cannot run in a room;
-// the mend must hold what is typed for that program.
-func stands(typed, line string) func(*room, doctor.Finding) {
+// substitute runs a line in place of a program that cannot run in a room. The fix
+// must contain the program's command.
+func substitute(command, line string) func(*room, doctor.Finding) {
 	return func(r *room, f doctor.Finding) {
-		if !strings.Contains(f.Fix, typed) {
-			r.t.Errorf("the mend is %q, and does not hold %q", f.Fix, typed)
+		if !strings.Contains(f.Fix, command) {
+			r.t.Errorf("the fix is %q, want it to contain %q", f.Fix, command)
 		}
 		shell.Run(r.t, r.Do, line)
 	}
 }
 
-// untilThen runs the second of two mends.
-func untilThen(r *room, f doctor.Finding) {
+// runInterimFix runs the command that the finding offers until the real fix.
+func runInterimFix(r *room, f doctor.Finding) {
 	_, line, found := strings.Cut(f.Fix, "or until then: ")
 	if !found {
-		r.t.Fatalf("no such command: %s", f.Fix)
+		r.t.Fatalf("the fix has no interim command: %s", f.Fix)
 	}
 	shell.Run(r.t, r.Do, line)
 }
 
-// stale is what is said of the proxy, whose mend names its process.
+// stale returns the finding about the proxy; its fix names the process.
 func (r *room) stale() doctor.Finding {
-	r.notify = func(h *doctor.Host) { h.Engine = true }
+	r.adjust = func(h *doctor.Host) { h.Engine = true }
 	return r.run("stale-docker-proxy")[0]
 }
 
@@ -297,32 +300,32 @@ func killed(r *room, f doctor.Finding) {
 	shell.Run(r.t, r.Do, f.Fix+"; timeout 100 sh -c 'while ss -Hltn | grep -q :8080; do :; done'")
 }
 
-// TestRooms: on a real kernel each check finds what is amiss, says nothing once
-// its mend was run, and said nothing before.
+// TestRooms: on a real kernel each check finds its fault, and finds nothing
+// before the fault and after its fix.
 func TestRooms(t *testing.T) {
-	for _, a := range amiss {
-		t.Run(a.name, func(t *testing.T) {
+	for _, c := range faults {
+		t.Run(c.name, func(t *testing.T) {
 			r := newRoom(t)
-			if found := r.run(a.check); len(found) > 0 {
-				t.Fatalf("a healthy host: %+v", found)
+			if found := r.run(c.check); len(found) > 0 {
+				t.Fatalf("found on a healthy host: %+v", found)
 			}
-			shell.Run(t, r.Do, "set -e\n"+a.set+"\n:")
-			if a.also != nil {
-				a.also(r)
+			shell.Run(t, r.Do, "set -e\n"+c.set+"\n:")
+			if c.also != nil {
+				c.also(r)
 			}
-			found := r.run(a.check)
-			if len(found) != 1 || found[0].Severity != a.severity {
-				t.Fatalf("found %+v, want one %s", found, a.severity)
+			found := r.run(c.check)
+			if len(found) != 1 || found[0].Severity != c.severity {
+				t.Fatalf("found %+v, want one %s", found, c.severity)
 			}
 			if found[0].Seen == "" || found[0].Why == "" || found[0].Fix == "" {
-				t.Errorf("something is left unsaid: %+v", found[0])
+				t.Errorf("the finding has an empty part: %+v", found[0])
 			}
-			if a.fix == nil {
-				a.fix = run(found[0].Fix)
+			if c.fix == nil {
+				c.fix = run(found[0].Fix)
 			}
-			a.fix(r, found[0])
-			if found := r.run(a.check); len(found) > 0 {
-				t.Errorf("after the mend: %+v", found)
+			c.fix(r, found[0])
+			if found := r.run(c.check); len(found) > 0 {
+				t.Errorf("found after the fix: %+v", found)
 			}
 		})
 	}

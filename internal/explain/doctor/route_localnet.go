@@ -12,7 +12,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// routeLocalnet reports links by which others reach 127.0.0.0/8.
+// routeLocalnet reports links through which other hosts or containers reach
+// 127.0.0.0/8.
 func routeLocalnet(h Host) []Finding {
 	var all []Finding
 	for _, l := range h.Links {
@@ -24,15 +25,17 @@ func routeLocalnet(h Host) []Finding {
 			continue
 		}
 		f := Finding{Severity: Problem,
-			Seen: fmt.Sprintf("%s is 1, and no rule keeps packets for 127.0.0.0/8 from coming in by %s", setting, l.Name),
-			Why:  "whoever is on that link reaches services that listen on 127.0.0.1 alone",
+			Seen: fmt.Sprintf("%s is 1, and no rule drops packets for 127.0.0.0/8 that arrive on %s", setting, l.Name),
+			Why:  "machines on that link reach services that listen on 127.0.0.1 only",
 			Fix:  "sysctl -w " + escape.Shell(setting+"=0")}
 		if l.Kind == "bridge" {
 			f.Severity = Warning
-			f.Why = "containers on that bridge, and whoever is routed there, reach services that listen on 127.0.0.1 alone; without it 127.0.0.1 leads to no port that is published by NAT"
-			f.Fix = "nft " + escape.Shell(fmt.Sprintf("add table inet localnet; add chain inet localnet in { type filter hook input priority raw; }; add rule inet localnet in iifname \"%s\" ip daddr 127.0.0.0/8 ct state new drop", l.Name))
+			f.Why = "containers on that bridge, and machines with a route to it, reach services that listen on 127.0.0.1 only; " +
+				"without the setting, ports that are published by NAT do not answer on 127.0.0.1"
+			f.Fix = "nft " + escape.Shell(fmt.Sprintf("add table inet localnet; add chain inet localnet in { type filter hook input priority raw; }; "+
+				"add rule inet localnet in iifname \"%s\" ip daddr 127.0.0.0/8 ct state new drop", l.Name))
 			if strings.ContainsAny(l.Name, "\"*\\") || escape.Line(l.Name) != l.Name {
-				f.Fix = "rename the link: nftables has no way to write its name"
+				f.Fix = "rename the link: nftables cannot express its name"
 			}
 		}
 		all = append(all, f)
@@ -40,7 +43,7 @@ func routeLocalnet(h Host) []Finding {
 	return all
 }
 
-// guarded reports whether some rule drops a packet for 127.0.0.1 from the link.
+// guarded reports whether a rule drops a packet for 127.0.0.1 from the link.
 func (h Host) guarded(l kernel.InsideLink) bool {
 	packet := rules.Packet{Proto: model.TCP, To: netip.MustParseAddrPort("127.0.0.1:1"), In: l.Name, Local: true}
 	for _, hook := range []string{"prerouting", "input"} {

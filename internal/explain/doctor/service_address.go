@@ -12,8 +12,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// Claimable are the addresses that virtual services have put on links of the
-// host, or are to, and that no neighbour may answer for.
+// Claimable returns the addresses of virtual services that are, or should be, on
+// links of the host. No neighbour may answer for them.
 func (h Host) Claimable() []plan.VirtualAddress {
 	var all []plan.VirtualAddress
 	for _, s := range h.Balanced {
@@ -26,28 +26,34 @@ func (h Host) Claimable() []plan.VirtualAddress {
 	return all
 }
 
-// serviceAddress reports other hosts that answer for them.
+// serviceAddress reports other hosts that answer for an address of a virtual
+// service.
 func serviceAddress(h Host) []Finding {
 	var all []Finding
 	for _, c := range h.Claims {
-		i := slices.IndexFunc(h.Balanced, func(s daemon.ServiceView) bool { return s.Link() == c.Link && slices.Contains(s.Addresses, c.Addr) })
+		i := slices.IndexFunc(h.Balanced, func(s daemon.ServiceView) bool {
+			return s.Link() == c.Link && slices.Contains(s.Addresses, c.Addr)
+		})
 		if i < 0 {
 			continue
 		}
 		s := h.Balanced[i]
 		f := Finding{Severity: Problem,
-			Seen: fmt.Sprintf("on %s, %s answers for %s of service %s, too", c.Link, claimant(c), c.Addr, s.Name),
-			Why:  "each neighbour sends to the one that it has heard of last, so clients go past this host: to one server, unbalanced and unchecked, or to nobody",
-			Fix:  fmt.Sprintf("find that host (ip neigh show dev %s; on it: ip address show to %s) and take the address from it: ip address del %s/%d dev LINK", escape.Shell(c.Link), c.Addr, c.Addr, c.Addr.BitLen())}
+			Seen: fmt.Sprintf("on %s, %s also answers for %s of service %s", c.Link, claimant(c), c.Addr, s.Name),
+			Why: "each neighbour sends to the host that answered it last, so clients may bypass this host: " +
+				"they reach one server without balancing and checks, or no server",
+			Fix: fmt.Sprintf("find that host (ip neigh show dev %s; on it: ip address show to %s) and remove the address from it: ip address del %s/%d dev LINK",
+				escape.Shell(c.Link), c.Addr, c.Addr, c.Addr.BitLen())}
 		if s.Forward == model.ForwardDirect || s.Forward == model.ForwardTunnel {
-			f.Fix += fmt.Sprintf("; if it is a real server of this one, have the address there on lo alone, by fairlead service add %s ADDRESS:PORT --forward local, which sets arp_ignore and arp_announce, too", escape.Shell(s.Name))
+			f.Fix += fmt.Sprintf("; if it is the host of a real server of this service, run there: fairlead service add %s ADDRESS:PORT --forward local, "+
+				"which puts the address on lo only and sets arp_ignore and arp_announce", escape.Shell(s.Name))
 		}
 		all = append(all, f)
 	}
 	return all
 }
 
-// claimant names another host by all that is known of it.
+// claimant names another host by all of its known addresses.
 func claimant(c kernel.Claim) string {
 	var also []string
 	for _, a := range c.Also {

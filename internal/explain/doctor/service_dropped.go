@@ -8,7 +8,7 @@ import (
 )
 
 // serviceDropped reports virtual services whose packets from the LAN a firewall
-// drops on their way to every real server.
+// drops, for every real server.
 func serviceDropped(h Host) []Finding {
 	var all []Finding
 	for _, p := range h.Ports {
@@ -20,9 +20,10 @@ func serviceDropped(h Host) []Finding {
 			hook = "INPUT"
 		}
 		all = append(all, Finding{Severity: Problem,
-			Seen: fmt.Sprintf("a firewall drops what the LAN sends to port %s at %s: %s", name(p), p.Addresses[0], p.Reach.Decided),
-			Why:  fmt.Sprintf("the plane %s sends packets on through the rules of %s; its clients wait until they give up", p.Service.Plane, hook),
-			Fix:  "accept there what belongs to connections that were led (nft: ct status dnat accept; iptables: -m conntrack --ctstate DNAT -j ACCEPT), or use the plane ebpf, which goes past"})
+			Seen: fmt.Sprintf("a firewall drops packets from the LAN to port %s at %s: %s", name(p), p.Addresses[0], p.Reach.Decided),
+			Why:  fmt.Sprintf("with the data plane %s, packets pass the rules of %s; clients wait until they time out", p.Service.Plane, hook),
+			Fix: "accept translated connections there (nft: ct status dnat accept; iptables: -m conntrack --ctstate DNAT -j ACCEPT), " +
+				"or use the data plane ebpf, which bypasses these rules"})
 	}
 	return all
 }

@@ -10,7 +10,8 @@ import (
 	"fairlead/internal/paths"
 )
 
-// Costlier are the virtual services whose plane is named and is not ebpf.
+// Costlier returns the virtual services for which the user chose a data plane
+// other than ebpf.
 func (h Host) Costlier() []model.VirtualService {
 	var all []model.VirtualService
 	for _, s := range h.Balanced {
@@ -21,7 +22,7 @@ func (h Host) Costlier() []model.VirtualService {
 	return all
 }
 
-// servicePlane reports those that ebpf could hold as well.
+// servicePlane reports costlier services that the data plane ebpf could run.
 func servicePlane(h Host) []Finding {
 	if h.Kernel == nil {
 		return nil
@@ -45,8 +46,10 @@ func servicePlane(h Host) []Finding {
 		return nil
 	}
 	return []Finding{{Severity: Note,
-		Seen: fmt.Sprintf("services %s name a plane that is not ebpf, and ebpf could hold them: %s", count(len(names), "service"), list(names)),
-		Why:  "ebpf leads packets past the host's bridge, netfilter and connection tracking, and costs less for each; it also goes past the host's firewall",
+		Seen: fmt.Sprintf("the data plane ebpf could run %s for which another one was chosen: %s", count(len(names), "service"), list(names)),
+		Why: "with ebpf, packets bypass the host's bridge, netfilter and connection tracking, so each packet costs less; " +
+			"they also bypass the host's firewall",
 		Cost: &nftServiceCost,
-		Fix:  fmt.Sprintf("fairlead service set %s --plane auto, unless the firewall shall see them; open connections do not move with it", escape.Shell(names[0]))}}
+		Fix: fmt.Sprintf("fairlead service set %s --plane auto, unless the firewall must filter its packets; open connections stay in the old data plane",
+			escape.Shell(names[0]))}}
 }

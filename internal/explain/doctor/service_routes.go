@@ -18,8 +18,8 @@ func serviceRoutes(h Host) []Finding {
 		if len(lost) > 0 {
 			all = append(all, Finding{Severity: Problem,
 				Seen: fmt.Sprintf("the host has no route to %s of %s", list(lost), called(s)),
-				Why:  "clients that are led there wait until they give up; a check through this host would take such a real server out",
-				Fix:  fmt.Sprintf("ip route add %s via GATEWAY, or take it out of the service", lost[0])})
+				Why:  "clients that are sent there wait until they time out; a health check would take such a real server out of use",
+				Fix:  fmt.Sprintf("ip route add %s via GATEWAY, or remove the real server from the service", lost[0])})
 		}
 	}
 	return all

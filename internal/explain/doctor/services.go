@@ -9,30 +9,32 @@ import (
 	"fairlead/internal/kernel"
 )
 
-// services reports virtual services that do not do what was asked.
+// services reports virtual services that failed, or have too few real servers up.
 func services(h Host) []Finding {
 	var all []Finding
 	for _, s := range h.Balanced {
-		f := Finding{Severity: Problem, Fix: "fairlead service show " + escape.Shell(s.Name) + " tells what the last check of each real server found: mend that, or name a sorry server"}
+		f := Finding{Severity: Problem, Fix: "fairlead service show " + escape.Shell(s.Name) +
+			" shows the result of each real server's last check: repair the servers, or add a sorry server"}
+		isDown := func(r daemon.RealView) bool { return r.State == daemon.RealDown }
 		switch {
 		case s.Problem != "":
-			f.Seen = fmt.Sprintf("service %s has failed: %s", s.Name, s.Problem)
-			f.Why = "nobody balances for its clients"
-			f.Fix = "do what the message says; or give the service up: fairlead service rm " + escape.Shell(s.Name)
-		case s.Status == daemon.ServiceDown && len(s.Servers) > 0 && !slices.ContainsFunc(s.Servers, func(r daemon.RealView) bool { return r.State == daemon.RealDown }):
-			f.Severity, f.Seen = Warning, fmt.Sprintf("of service %s, every real server drains or weighs nothing", s.Name)
-			f.Why = "nothing has failed, and yet its new clients are refused"
-			f.Fix = fmt.Sprintf("fairlead service enable %s REAL, or service set with a weight", escape.Shell(s.Name))
+			f.Seen = fmt.Sprintf("service %s failed: %s", s.Name, s.Problem)
+			f.Why = "its clients are not served"
+			f.Fix = "do what the message says; or remove the service: fairlead service rm " + escape.Shell(s.Name)
+		case s.Status == daemon.ServiceDown && len(s.Servers) > 0 && !slices.ContainsFunc(s.Servers, isDown):
+			f.Severity, f.Seen = Warning, fmt.Sprintf("every real server of service %s drains or has weight 0", s.Name)
+			f.Why = "no real server is down, but new clients are refused"
+			f.Fix = fmt.Sprintf("fairlead service enable %s REAL, or fairlead service set with a weight", escape.Shell(s.Name))
 		case s.Status == daemon.ServiceDown && len(s.Servers) == 0:
 			f.Severity, f.Seen = Warning, fmt.Sprintf("service %s has no real server", s.Name)
 			f.Why = "its clients are refused"
-			f.Fix = fmt.Sprintf("fairlead service set %s --real ADDRESS:PORT, or start what its selectors name", escape.Shell(s.Name))
+			f.Fix = fmt.Sprintf("fairlead service set %s --real ADDRESS:PORT, or start containers that its selectors match", escape.Shell(s.Name))
 		case s.Status == daemon.ServiceDown:
-			f.Seen = fmt.Sprintf("of service %s, fewer real servers are up than its quorum of %d (%s)", s.Name, max(s.Quorum, 1), standing(s))
-			f.Why = "without a sorry server, its clients are refused once nobody is left"
+			f.Seen = fmt.Sprintf("service %s has %s real servers up, fewer than its quorum of %d", s.Name, upCount(s), max(s.Quorum, 1))
+			f.Why = "without a sorry server, its clients are refused when no real server is left"
 		case s.Status == daemon.ServicePanics:
-			f.Severity, f.Seen = Warning, fmt.Sprintf("of service %s, so few real servers are up (%s) that the checks are not believed", s.Name, standing(s))
-			f.Why = "all real servers get clients, also those that fail; if the checks are right, part of the clients fail"
+			f.Severity, f.Seen = Warning, fmt.Sprintf("service %s ignores its checks, because only %s real servers are up", s.Name, upCount(s))
+			f.Why = "all real servers get clients, also those that fail their checks; if the checks are right, part of the clients fail"
 		default:
 			continue
 		}
@@ -41,8 +43,8 @@ func services(h Host) []Finding {
 	return all
 }
 
-// standing counts a service's real servers that are up.
-func standing(s daemon.ServiceView) string {
+// upCount counts a service's real servers that are up, e.g. "1 of 3".
+func upCount(s daemon.ServiceView) string {
 	up := 0
 	for _, r := range s.Servers {
 		if r.State == daemon.RealUp {
@@ -52,7 +54,7 @@ func standing(s daemon.ServiceView) string {
 	return fmt.Sprintf("%d of %d", up, len(s.Servers))
 }
 
-// called is the name of a service in the kernel.
+// called names a service in the kernel.
 func called(s kernel.InstalledService) string {
 	if s.Service != "" {
 		return "service " + s.Service

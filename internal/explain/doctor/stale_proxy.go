@@ -8,8 +8,9 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// staleProxy reports docker-proxies that lead to no container. Without an engine
-// nobody knows which there are: it may just be restarting.
+// staleProxy reports docker-proxies without a container. It reports nothing if
+// no engine answers, because the containers are then unknown: the engine may
+// just be restarting.
 func staleProxy(h Host) []Finding {
 	if !h.Engine {
 		return nil
@@ -21,9 +22,10 @@ func staleProxy(h Host) []Finding {
 			continue
 		}
 		all = append(all, Finding{Severity: Problem,
-			Seen: fmt.Sprintf("docker-proxy (pid %d) holds port %d/%s for %s, which no running container has", l.Process.PID, p.Host.Port(), p.Proto, p.To.Addr()),
-			Why:  "the port cannot be published again (\"port is already allocated\"), and whoever dials it waits",
-			Fix:  fmt.Sprintf("kill %d", l.Process.PID)})
+			Seen: fmt.Sprintf("docker-proxy (pid %d) uses port %d/%s for %s, which is not an address of any running container",
+				l.Process.PID, p.Host.Port(), p.Proto, p.To.Addr()),
+			Why: "the port cannot be published again (\"port is already allocated\"), and its clients wait until they time out",
+			Fix: fmt.Sprintf("kill %d", l.Process.PID)})
 	}
 	return all
 }

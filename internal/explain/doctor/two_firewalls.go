@@ -26,12 +26,12 @@ func twoFirewalls(h Host) []Finding {
 	}
 	return []Finding{{Severity: Warning,
 		Seen: fmt.Sprintf("there are rules of legacy iptables (%s) and of nftables (%s)", list(legacy), list(modern)),
-		Why:  "a packet meets both and what one accepts the other may drop; each program shows its own rules only",
+		Why:  "a packet passes both, and one may drop what the other accepts; each program shows its own rules only",
 		Fix:  strings.Join(moves(legacy), "; ")}}
 }
 
-// moves are the commands that move the rules of the old tables over and leave
-// the old ones empty, for each family that has some.
+// moves returns the commands that copy the rules of the legacy tables to
+// nftables and empty the legacy tables, one command for each family that has some.
 func moves(legacy []string) []string {
 	var all []string
 	for family, program := range map[string]string{"ip": "iptables", "ip6": "ip6tables"} {

@@ -7,10 +7,10 @@ import (
 	"fairlead/internal/explain/ports"
 )
 
-// few is how many things a finding names one by one.
+// few is the number of names that a finding lists at most.
 const few = 5
 
-// name is a port as people write it, with whose it is.
+// name returns a port with its owner, e.g. "80/tcp of web".
 func name(p ports.Port) string {
 	text := fmt.Sprintf("%s/%s", p.Ports, p.Proto)
 	switch {
@@ -26,7 +26,7 @@ func name(p ports.Port) string {
 	return text
 }
 
-// names are those of several ports.
+// names lists several ports.
 func names(all []ports.Port) string {
 	var texts []string
 	for _, p := range all {
@@ -35,7 +35,7 @@ func names(all []ports.Port) string {
 	return list(texts)
 }
 
-// list names the first few.
+// list joins the first few texts and counts the rest.
 func list(texts []string) string {
 	if len(texts) > few {
 		return fmt.Sprintf("%s and %d more", strings.Join(texts[:few], ", "), len(texts)-few)
@@ -43,7 +43,7 @@ func list(texts []string) string {
 	return strings.Join(texts, ", ")
 }
 
-// count is a number and what it counts.
+// count returns a number with the noun that it counts.
 func count(n int, what string) string {
 	if n != 1 {
 		what += "s"

@@ -1,8 +1,8 @@
-// Package facts gathers what a host holds that explanations need: sockets and
-// their processes, everybody's firewall and NAT rules, what our eBPF programs
-// lead, links, containers, settings. It changes nothing, judges nothing, and
-// needs neither our daemon nor a container engine; what could not be seen is
-// among the facts.
+// Package facts gathers the state of a host that explanations need: sockets and
+// their processes, the firewall and NAT rules of all programs, the port mappings
+// of Fairlead's eBPF data path, links, containers and settings. It changes
+// nothing and judges nothing. It needs neither Fairlead's daemon nor a container
+// engine; Facts.Unseen lists what it could not read.
 package facts
 
 import (
@@ -21,37 +21,39 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// Facts are what a host holds at one moment, as far as we can see.
+// Facts are the state of a host at one moment, as far as it could be read.
 type Facts struct {
-	// Listeners are the host's sockets that take connections or datagrams.
+	// Listeners are the host's sockets that accept connections or datagrams.
 	Listeners []Listener
 	// Rules are all firewall and NAT rules.
 	Rules rules.Ruleset
-	// EBPFMappings and Grants are what our eBPF programs do.
+	// EBPFMappings and Grants are the entries of Fairlead's eBPF maps.
 	EBPFMappings []plan.EBPFMapping
 	Grants       []plan.Grant
 	// Services are the virtual services that are in the kernel.
 	Services []kernel.InstalledService
-	// NoRoute are those of their real servers that the host has no route to.
+	// NoRoute are the addresses of their real servers to which the host has no
+	// route.
 	NoRoute []netip.Addr
-	// NoRoute4 and NoRoute6 say that the host has no route to distant addresses.
+	// NoRoute4 and NoRoute6 are true if the host has no route to distant addresses
+	// of the family.
 	NoRoute4, NoRoute6 bool
 	Links              []kernel.InsideLink
 	Routes             []kernel.InsideRoute
-	// Containers are those that run, of all engines that answer.
+	// Containers are the running containers of all engines that answered.
 	Containers []sandbox.Listed
-	// Engine says that one has answered; otherwise nobody knows what runs.
+	// Engine is true if an engine answered. If false, the containers are unknown.
 	Engine bool
-	// Settings are sysctls by their names; those that the kernel lacks are
+	// Settings are sysctl values by name. Sysctls that the kernel lacks are
 	// missing.
 	Settings map[string]string
-	// LocalhostV6 says that localhost is ::1 too.
+	// LocalhostV6 is true if localhost is also ::1.
 	LocalhostV6 bool
-	// Unseen says what could not be seen, and why.
+	// Unseen lists what could not be read, and why.
 	Unseen []string
 }
 
-// Listener is a socket of the host, with more of its process.
+// Listener is a socket of the host, with details of its process.
 type Listener struct {
 	kernel.Listener
 	// Args is the process's command line.
@@ -62,11 +64,12 @@ type Listener struct {
 	Memory int64
 }
 
-// patience bounds what is asked of a container engine: an explanation without
+// engineTimeout limits the requests to container engines: an explanation without
 // containers is better than none.
-const patience = 3 * time.Second
+const engineTimeout = 3 * time.Second
 
-// Gather looks at the host.
+// Gather reads the state of the host h. An error means that links and sockets
+// could not be read; what else could not be read is in Facts.Unseen.
 func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, error) {
 	var f Facts
 	if os.Geteuid() != 0 {
@@ -74,7 +77,7 @@ func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, er
 	}
 	inside, err := h.Inspect("")
 	if err != nil {
-		return f, fmt.Errorf("look at the host: %w", err)
+		return f, fmt.Errorf("inspect the host: %w", err)
 	}
 	f.Links, f.Routes = inside.Links, inside.Routes
 	for _, l := range inside.Listeners {
@@ -98,18 +101,18 @@ func Gather(ctx context.Context, h *kernel.Host, find sandbox.Finder) (Facts, er
 	return f, nil
 }
 
-// distant4 and distant6 are addresses for examples (RFC 5737, RFC 3849), to which
-// only a default route leads.
+// distant4 and distant6 are addresses for documentation (RFC 5737, RFC 3849):
+// only a default route matches them.
 var distant4, distant6 = netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8:ffff::1")
 
-// routed reports whether the host has a route to an address, in whichever table.
+// routed reports whether the host has a route to an address, in any table.
 func routed(h *kernel.Host, to netip.Addr) bool {
 	_, err := h.RouteTo(kernel.RouteQuery{To: to})
 	var none *kernel.ErrNoRoute
 	return !errors.As(err, &none)
 }
 
-// services reads the virtual services, and asks for the ways to their real
+// services reads the virtual services, and looks up the routes to their real
 // servers.
 func (f *Facts) services(h *kernel.Host) {
 	var err error
@@ -131,9 +134,9 @@ func (f *Facts) services(h *kernel.Host) {
 	}
 }
 
-// containers asks the engines; none at all is no matter.
+// containers lists the engines' containers. A host without an engine is normal.
 func (f *Facts) containers(ctx context.Context, find sandbox.Finder) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, engineTimeout)
 	defer cancel()
 	var err error
 	f.Containers, err = find.Containers(ctx)
@@ -143,9 +146,9 @@ func (f *Facts) containers(ctx context.Context, find sandbox.Finder) {
 	}
 }
 
-// localhostV6 reads it from hosts(5).
+// localhostV6 reports whether hosts(5) lists ::1 as localhost.
 func localhostV6() bool {
-	text, _ := os.ReadFile("/etc/hosts") // without it nothing is said of localhost
+	text, _ := os.ReadFile("/etc/hosts") // without the file, the answer is no
 	for line := range strings.Lines(string(text)) {
 		line, _, _ = strings.Cut(line, "#")
 		if names := strings.Fields(line); len(names) > 1 && names[0] == "::1" && slices.Contains(names[1:], "localhost") {

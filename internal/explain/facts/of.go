@@ -2,5 +2,6 @@ package facts
 
 import "fairlead/internal/kernel"
 
-// Of completes a socket by more of its process, whichever namespace it is in.
+// Of adds the details of a socket's process. The socket may be of any network
+// namespace.
 func Of(l kernel.Listener) Listener { return process(l) }

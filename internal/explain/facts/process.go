@@ -11,7 +11,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// process adds what /proc tells of a listener's process.
+// process adds the details of a listener's process from /proc.
 func process(l kernel.Listener) Listener {
 	out := Listener{Listener: l}
 	if l.Process.PID == 0 {
@@ -34,20 +34,21 @@ func process(l kernel.Listener) Listener {
 			out.Memory = pages * int64(os.Getpagesize())
 		}
 	}
-	if out.Process.Command == "exe" && len(out.Args) > 0 { // our own children run /proc/self/exe
+	if out.Process.Command == "exe" && len(out.Args) > 0 { // Fairlead's children run /proc/self/exe
 		out.Process.Command = out.Args[0]
 	}
 	return out
 }
 
-// DockerProxy is what one of Docker's user-space proxies leads where.
+// DockerProxy is the port mapping of one of Docker's user-space proxies.
 type DockerProxy struct {
 	Proto model.Proto
 	Host  netip.AddrPort
 	To    netip.AddrPort
 }
 
-// DockerProxy reads the process's arguments if it is such a proxy.
+// DockerProxy parses the process's arguments. It returns false if the process is
+// not such a proxy.
 func (l Listener) DockerProxy() (DockerProxy, bool) {
 	if l.Process.Command != "docker-proxy" && (len(l.Args) == 0 || !strings.HasSuffix(l.Args[0], "/docker-proxy")) {
 		return DockerProxy{}, false
@@ -73,10 +74,10 @@ func addrPort(addr, port string) netip.AddrPort {
 	return netip.AddrPortFrom(a, uint16(n))
 }
 
-// OurProxy reports whether the process is our user-space proxy, which also
-// holds the ports that other ways of ours lead.
+// OurProxy reports whether the process is Fairlead's user-space proxy. It also
+// reserves the ports of the other publish modes.
 func (l Listener) OurProxy() bool { return len(l.Args) > 0 && l.Args[0] == "fairlead-proxy" }
 
-// Dockerd reports whether the process is Docker's daemon, which without a
-// user-space proxy holds the ports that its rules lead.
+// Dockerd reports whether the process is Docker's daemon. Without a user-space
+// proxy, it reserves the ports that its NAT rules translate.
 func (l Listener) Dockerd() bool { return l.Process.Command == "dockerd" }

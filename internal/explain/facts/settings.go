@@ -5,8 +5,7 @@ import (
 	"fairlead/internal/plan"
 )
 
-// The sysctls that checks look at. Those of links have the link's name in the
-// place of the %s.
+// The sysctls that checks read.
 const (
 	BridgeFilter4  = plan.SysctlBridgeFilter4
 	BridgeFilter6  = plan.SysctlBridgeFilter6
@@ -18,14 +17,16 @@ const (
 	ConntrackMax   = "net.netfilter.nf_conntrack_max"
 )
 
-// RouteLocalnet and StrictRoutes are settings of one link; "all" is for every.
+// RouteLocalnet returns the sysctl that lets packets for 127.0.0.0/8 in through a
+// link; "all" is for all links.
 func RouteLocalnet(link string) string { return "net.ipv4.conf." + link + ".route_localnet" }
 
-// StrictRoutes is the check that answers would leave by the link.
+// StrictRoutes returns the sysctl for reverse path filtering on a link; "all" is
+// for all links.
 func StrictRoutes(link string) string { return "net.ipv4.conf." + link + ".rp_filter" }
 
-// settings reads the sysctls. One that the kernel lacks, or that has gone with
-// its link, is left out.
+// settings reads the sysctls. It skips those that the kernel lacks, or whose link
+// no longer exists.
 func settings(h *kernel.Host, links []kernel.InsideLink) map[string]string {
 	names := []string{BridgeFilter4, BridgeFilter6, Forward4, Forward6, LocalPorts, ReservedPorts, ConntrackCount, ConntrackMax,
 		RouteLocalnet("all"), StrictRoutes("all")}

@@ -131,13 +131,13 @@ func TestIPoIBErrors(t *testing.T) {
 		want  string
 	}{
 		{unix.EOPNOTSUPP, "infiniband", 0, "modprobe ib_ipoib"},
-		{unix.ENODEV, "ether", 0, "ib0 is no InfiniBand link (ether)"},
-		{unix.EINVAL, "ether", 0, "ib0 is no InfiniBand link (ether)"},
-		{unix.ENOTUNIQ, "infiniband", 0, "ib0 has a child with pkey 0x8001 already"},
+		{unix.ENODEV, "ether", 0, "ib0 is not an InfiniBand link (ether)"},
+		{unix.EINVAL, "ether", 0, "ib0 is not an InfiniBand link (ether)"},
+		{unix.ENOTUNIQ, "infiniband", 0, "ib0 already has a child with pkey 0x8001"},
 		{unix.EEXIST, "infiniband", 0, "the sandbox has an interface eth0 already"},
 		{unix.EINVAL, "infiniband", 65520, "no more than its parent's MTU"},
-		{unix.EINVAL, "infiniband", 0, "ib0 must be no child itself"},
-		{unix.ENOMEM, "infiniband", 0, "make a child of ib0"},
+		{unix.EINVAL, "infiniband", 0, "ib0 must not be a child itself"},
+		{unix.ENOMEM, "infiniband", 0, "create a child of ib0"},
 	} {
 		err := ipoibError(c.err, c.encap, plan.IPoIB{Netns: "/run/netns/web", Name: "eth0", Parent: "ib0", PKey: 0x8001, MTU: c.mtu})
 		if !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.want) {
@@ -154,7 +154,7 @@ func TestIPoIBNeedsInfiniBand(t *testing.T) {
 	h.run(t, "ip", "link", "add", "nic", "type", "veth", "peer", "name", "peer")
 	child := plan.IPoIB{Netns: sandbox.Path(), Name: "eth0", Parent: "nic", PKey: 0x8001, Owner: "web"}
 	err := h.Set(child)
-	if err == nil || !strings.Contains(err.Error(), "modprobe ib_ipoib") && !strings.Contains(err.Error(), "nic is no InfiniBand link") {
+	if err == nil || !strings.Contains(err.Error(), "modprobe ib_ipoib") && !strings.Contains(err.Error(), "nic is not an InfiniBand link") {
 		t.Errorf("got %v", err)
 	}
 	child.Parent = "ib0"

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The chains that matter in a filter table of iptables.
+// The chains of an iptables filter table that Fairlead uses.
 const (
 	chainForward    = "FORWARD"
 	chainDockerUser = "DOCKER-USER"
@@ -27,9 +27,9 @@ const (
 // filterChains are the chains that filterTable reads.
 var filterChains = []string{chainForward, chainDockerUser, plan.FilterName, plan.FilterExits}
 
-// Firewalls returns the filter tables in which Docker drops forwarded packets,
-// whichever program of iptables has made them. It returns none if the host's
-// options leave Docker's firewall as it is.
+// Firewalls returns the filter tables in which Docker drops forwarded packets, of
+// iptables-nft and of iptables-legacy. It returns none if Options.LeaveDocker is
+// set.
 func (h *Host) Firewalls() ([]plan.Firewall, error) {
 	if h.opt.LeaveDocker {
 		return nil, nil
@@ -42,7 +42,7 @@ func (h *Host) Firewalls() ([]plan.Firewall, error) {
 			return nil
 		}
 		if _, err := iptables(f, "restore"); err != nil {
-			return nil // the finding not-forwarded of `fairlead doctor` says what to do
+			return nil // `fairlead doctor` explains it in its finding not-forwarded
 		}
 		f.Chain, f.Place = chainForward, place(forward)
 		if slices.ContainsFunc(forward.Rules, func(r rules.Rule) bool { return r.Action == rules.Jump && r.Chain == chainDockerUser }) {
@@ -61,7 +61,8 @@ func (h *Host) Firewalls() ([]plan.Firewall, error) {
 	return found, err
 }
 
-// place is the rule number that our jump is to have in the chain.
+// place returns the rule number that Fairlead's jump should have in the chain: the
+// end, or before a final unconditional RETURN.
 func place(c rules.Chain) int {
 	others := slices.DeleteFunc(slices.Clone(c.Rules), isOurJump)
 	n := len(others)
@@ -73,11 +74,11 @@ func place(c rules.Chain) int {
 
 func isOurJump(r rules.Rule) bool { return r.Action == rules.Jump && r.Chain == plan.FilterName }
 
-// exits returns the host's links by which sandboxes may leave: those that
-// packets are routed by, without our own and without the bridges of other
-// container engines and of virtual machines, which keep their networks apart. A
-// bridge is the host's uplink if it has the default route or a port that is no
-// end of a virtual pair.
+// exits returns the host's links through which sandboxes may reach other networks.
+// These are the links that the host routes packets through, without Fairlead's own,
+// and without the bridges of other container engines and of virtual machines, which
+// isolate their networks. A bridge counts as an uplink if it has the default route
+// or a port that is neither a veth nor a tap link.
 func (h *Host) exits() ([]string, error) {
 	handle, err := h.at("")
 	if err != nil {
@@ -107,7 +108,9 @@ func (h *Host) exits() ([]string, error) {
 	var names []string
 	for _, l := range links {
 		a := l.Attrs()
-		if a.RawFlags&unix.IFF_LOOPBACK == 0 && !ours(l) && (a.MasterIndex == 0 || routing[a.MasterIndex]) && (l.Type() != string(plan.Bridge) || uplink[a.Index]) {
+		isPort := a.MasterIndex != 0 && !routing[a.MasterIndex]
+		isForeignBridge := l.Type() == string(plan.Bridge) && !uplink[a.Index]
+		if a.RawFlags&unix.IFF_LOOPBACK == 0 && !ours(l) && !isPort && !isForeignBridge {
 			names = append(names, a.Name)
 		}
 	}
@@ -115,7 +118,7 @@ func (h *Host) exits() ([]string, error) {
 	return names, nil
 }
 
-// setFilter makes our chains and the jump, in one transaction.
+// setFilter creates Fairlead's chains and the jump in one transaction.
 func (h *Host) setFilter(f plan.FilterChain) error {
 	t, err := h.filterTable(f.Firewall)
 	if err != nil {
@@ -124,7 +127,7 @@ func (h *Host) setFilter(f plan.FilterChain) error {
 	return h.restore(f.Firewall, f.Restore(ourJumps(f.Firewall, t)))
 }
 
-// delFilter removes our chains and the jumps to them.
+// delFilter removes Fairlead's chains and the jumps to them.
 func (h *Host) delFilter(f plan.FilterChain) error {
 	t, err := h.filterTable(f.Firewall)
 	if err != nil || !hasOurs(f.Firewall, t) {
@@ -133,7 +136,8 @@ func (h *Host) delFilter(f plan.FilterChain) error {
 	return h.restore(f.Firewall, f.Unrestore(ourJumps(f.Firewall, t)))
 }
 
-// ourJumps are the commands that delete the jumps to our chain.
+// ourJumps returns the iptables-restore commands that delete the jumps to
+// Fairlead's chain.
 func ourJumps(f plan.Firewall, t rules.Ruleset) []string {
 	var all []string
 	for _, name := range []string{chainForward, chainDockerUser} {
@@ -153,8 +157,8 @@ func hasOurs(f plan.Firewall, t rules.Ruleset) bool {
 	return accepts || exits
 }
 
-// readFilter returns the chain as wanted if the kernel has it so, and something
-// that differs from it if the kernel has parts of it.
+// readFilter returns the wanted object if the kernel has exactly its chains. If the
+// kernel has only parts of them, it returns an object that differs.
 func (h *Host) readFilter(want plan.FilterChain) (plan.Object, error) {
 	t, err := h.filterTable(want.Firewall)
 	if err != nil || !hasOurs(want.Firewall, t) {
@@ -166,14 +170,15 @@ func (h *Host) readFilter(want plan.FilterChain) (plan.Object, error) {
 	return plan.FilterChain{Firewall: plan.Firewall{V4: want.V4, Legacy: want.Legacy}}, nil
 }
 
-// hasFilter reports whether the table holds the chains, and the jump at its place.
+// hasFilter reports whether the table contains the chains, and the jump at its
+// place.
 func hasFilter(want plan.FilterChain, t rules.Ruleset) bool {
 	table := filterTableName(want.Firewall)
 	wanted := rules.Saved(filterFamily(want.V4), want.Restore(nil))
 	for _, name := range []string{plan.FilterName, plan.FilterExits} {
-		is, _ := t.Find(table, name)
+		have, _ := t.Find(table, name)
 		should, _ := wanted.Find(filterFamily(want.V4)+" filter"+rules.LegacyMark, name)
-		if !slices.EqualFunc(is.Rules, should.Rules, sameRule) {
+		if !slices.EqualFunc(have.Rules, should.Rules, sameRule) {
 			return false
 		}
 	}
@@ -196,7 +201,7 @@ func sameRule(a, b rules.Rule) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// leftoverFilters returns our chains that no plan knows.
+// leftoverFilters returns Fairlead's chains that are in no plan.
 func (h *Host) leftoverFilters(known map[string]bool) (plan.Plan, error) {
 	var found plan.Plan
 	err := h.eachFilter(func(f plan.Firewall, t rules.Ruleset) error {
@@ -208,7 +213,7 @@ func (h *Host) leftoverFilters(known map[string]bool) (plan.Plan, error) {
 	return found, err
 }
 
-// eachFilter calls fn with each filter table of iptables that the host has.
+// eachFilter calls fn with each iptables filter table of the host.
 func (h *Host) eachFilter(fn func(plan.Firewall, rules.Ruleset) error) error {
 	for _, f := range []plan.Firewall{{V4: true}, {}, {V4: true, Legacy: true}, {Legacy: true}} {
 		t, err := h.filterTable(f)
@@ -229,7 +234,7 @@ func filterFamily(v4 bool) string {
 	return "ip6"
 }
 
-// filterTableName is the table's name in package rules.
+// filterTableName returns the table's name in package rules.
 func filterTableName(f plan.Firewall) string {
 	name := filterFamily(f.V4) + " filter"
 	if f.Legacy {
@@ -238,8 +243,8 @@ func filterTableName(f plan.Firewall) string {
 	return name
 }
 
-// filterTable reads the filterChains of one table; it returns none if the host
-// does not have the table.
+// filterTable reads the filterChains of a table. It returns none if the host does
+// not have the table.
 func (h *Host) filterTable(f plan.Firewall) (rules.Ruleset, error) {
 	if f.Legacy {
 		return h.legacyFilter(f.V4)
@@ -252,7 +257,7 @@ func (h *Host) filterTable(f plan.Firewall) (rules.Ruleset, error) {
 	return retryRules(func() (rules.Ruleset, error) { return h.readFilterChains(f) })
 }
 
-// readFilterChains reads them from nftables.
+// readFilterChains reads the filterChains from nftables.
 func (h *Host) readFilterChains(f plan.Firewall) (rules.Ruleset, error) {
 	family := nftables.TableFamilyIPv6
 	if f.V4 {
@@ -270,11 +275,11 @@ func (h *Host) readFilterChains(f plan.Firewall) (rules.Ruleset, error) {
 		out := describeChain(filterFamily(f.V4), ch)
 		found, err := h.nft.GetRules(ch.Table, ch)
 		if err != nil {
-			return nil, fmt.Errorf("list the rules of chain %s: %w", ch.Name, err)
+			return nil, fmt.Errorf("list rules of chain %s: %w", ch.Name, err)
 		}
 		for _, r := range found {
 			all := rules.Decode(family, r, noSets, noLinks)
-			out.Rules = append(out.Rules, all[0]) // one rule per rule: iptables has no maps
+			out.Rules = append(out.Rules, all[0]) // Decode returns one rule: iptables has no maps
 		}
 		all = append(all, out)
 	}
@@ -285,7 +290,7 @@ func noSets(string) ([]nftables.SetElement, error) { return nil, errors.New("ipt
 
 func noLinks(uint32) string { return "" }
 
-// retryRules repeats a dump that the kernel interrupted.
+// retryRules repeats a dump that was interrupted by a change.
 func retryRules(read func() (rules.Ruleset, error)) (rules.Ruleset, error) {
 	for range 10 {
 		t, err := read()
@@ -296,8 +301,8 @@ func retryRules(read func() (rules.Ruleset, error)) (rules.Ruleset, error) {
 	return read()
 }
 
-// restore has iptables-restore change a filter table. It is the program that
-// Docker uses, so its rules stay readable to Docker and to the user.
+// restore changes a filter table with iptables-restore. Docker uses the same
+// program, so the rules stay readable for Docker and for the user.
 func (h *Host) restore(f plan.Firewall, text string) error {
 	program, err := iptables(f, "restore")
 	if err != nil {
@@ -313,17 +318,17 @@ func (h *Host) restore(f plan.Firewall, text string) error {
 	})
 }
 
-// iptables finds a program of iptables: "restore" or "save" for the family, of
-// the variant that has made the table.
-func iptables(f plan.Firewall, does string) (string, error) {
+// iptables returns the path of iptables-save or iptables-restore, for the table's
+// family and variant (nft or legacy). Action is "restore" or "save".
+func iptables(f plan.Firewall, action string) (string, error) {
 	tool := map[bool]string{true: "iptables", false: "ip6tables"}[f.V4]
 	variant := map[bool]string{true: "-legacy", false: "-nft"}[f.Legacy]
-	for _, name := range []string{tool + variant + "-" + does, tool + "-" + does} {
+	for _, name := range []string{tool + variant + "-" + action, tool + "-" + action} {
 		for _, dir := range []string{"", "/usr/sbin/", "/sbin/"} {
 			if path, err := exec.LookPath(dir + name); err == nil {
 				return path, nil
 			}
 		}
 	}
-	return "", fmt.Errorf("find %s%s-%s: install iptables", tool, variant, does)
+	return "", fmt.Errorf("find %s%s-%s: not found: install iptables", tool, variant, action)
 }

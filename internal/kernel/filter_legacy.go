@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// legacyTable is a filter table of iptables-legacy as it was last read. The
-// kernel reports no change of such a table, so its hash is compared.
+// legacyTable caches a filter table of iptables-legacy. The kernel sends no events
+// for such tables, so changes are detected by the hash.
 type legacyTable struct {
 	hash   uint64
 	chains rules.Ruleset
@@ -36,7 +36,7 @@ func (h *Host) legacyFilter(v4 bool) (chains rules.Ruleset, err error) {
 	}
 	program, err := iptables(plan.Firewall{V4: v4, Legacy: true}, "save")
 	if err != nil {
-		return nil, nil // without the program nobody changes the table either
+		return nil, nil // without the program nothing can change the table
 	}
 	err = h.ns.Do(func() error {
 		out, err := exec.Command(program, "-t", "filter").Output()
@@ -60,14 +60,14 @@ func family46(v4 bool) int {
 	return 1
 }
 
-// checkLegacy reports whether the filter tables of iptables-legacy are as they
-// were at the last call.
+// checkLegacy reports whether the filter tables of iptables-legacy are unchanged
+// since the last call.
 func (w *Watcher) checkLegacy() bool {
 	same := true
 	for i, v4 := range []bool{true, false} {
 		hash, err := w.host.legacyHash(v4)
 		if err != nil {
-			continue // what cannot be read is looked at by healing, which says why
+			continue // the repair reads the table again and reports why that fails
 		}
 		same = same && hash == w.legacy[i]
 		w.legacy[i] = hash
@@ -76,11 +76,11 @@ func (w *Watcher) checkLegacy() bool {
 }
 
 // legacyHash returns a hash of the rules in the filter table of iptables-legacy,
-// without their counters; 0 if there is no such table.
+// without their counters. It returns 0 if there is no such table.
 func (h *Host) legacyHash(v4 bool) (hash uint64, err error) {
 	err = h.ns.Do(func() error {
 		names, err := os.ReadFile("/proc/thread-self/net/" + filterFamily(v4) + "_tables_names")
-		// To ask for a table that is not there would make it.
+		// Reading a table that does not exist would create it.
 		if err != nil || !slices.Contains(strings.Fields(string(names)), "filter") {
 			return nil
 		}
@@ -94,7 +94,7 @@ func (h *Host) legacyHash(v4 bool) (hash uint64, err error) {
 	return hash, err
 }
 
-// The options of iptables' sockets, and the layout of what they return
+// The socket options of iptables, and the layout of the returned structs
 // (linux/netfilter_ipv4/ip_tables.h, linux/netfilter_ipv6/ip6_tables.h).
 const (
 	getInfo, getEntries     = 64, 65
@@ -102,7 +102,7 @@ const (
 	entriesSize, entriesAll = 32, 40
 )
 
-// legacyEntries returns the rules of the filter table in the kernel's form.
+// legacyEntries returns the rules of the filter table in the kernel's binary form.
 func legacyEntries(v4 bool) ([]byte, error) {
 	domain, level := unix.AF_INET6, unix.IPPROTO_IPV6
 	if v4 {
@@ -127,7 +127,7 @@ func legacyEntries(v4 bool) ([]byte, error) {
 			return all[entriesAll:], nil
 		}
 	}
-	return nil, err // the table changed each time in between
+	return nil, err // the table changed during each attempt
 }
 
 func getsockopt(fd, level, option int, value []byte) error {
@@ -140,10 +140,10 @@ func getsockopt(fd, level, option int, value []byte) error {
 	return nil
 }
 
-// hashEntries hashes rules without their counters, which change with each packet.
+// hashEntries hashes rules without their counters, which change with every packet.
 func hashEntries(v4 bool, entries []byte) uint64 {
-	// Where struct ipt_entry or ip6t_entry has next_offset and comefrom, which the
-	// counters follow.
+	// Offsets in struct ipt_entry or ip6t_entry: next_offset, the counters, and the
+	// end of the header.
 	next, counters, header := 142, 144, 168
 	if v4 {
 		next, counters, header = 90, 92, 112

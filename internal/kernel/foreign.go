@@ -11,18 +11,19 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Foreign is something that other programs have attached to a link and that may
-// drop, change or redirect packets.
+// Foreign is a program or queueing discipline that other software has attached to a
+// link, and that may drop, change or redirect packets.
 type Foreign struct {
-	// Link is the interface; Egress says that it acts on what goes out there.
+	// Link is the interface. Egress means that it applies to outgoing packets.
 	Link   string
 	Egress bool
-	// What names it as an administrator finds it again.
+	// What identifies it for an administrator, e.g. "XDP program 7".
 	What string
 }
 
-// Foreign lists the XDP programs, tc filters, tcx programs and lossy queueing
-// disciplines of the host's namespace that are not ours.
+// Foreign returns the XDP programs, tc filters, tcx programs and lossy queueing
+// disciplines in the host's namespace that are not Fairlead's. The argument lists
+// the ids of Fairlead's tcx programs.
 func (h *Host) Foreign(ours []uint32) ([]Foreign, error) {
 	handle, err := h.at("")
 	if err != nil {
@@ -84,11 +85,11 @@ func foreignFilters(handle *netlink.Handle, l netlink.Link, egress bool) ([]Fore
 	return all, err
 }
 
-// foreignQdiscs are those that lose packets on purpose.
+// foreignQdiscs returns the queueing disciplines that drop packets on purpose.
 func foreignQdiscs(handle *netlink.Handle, l netlink.Link) []Foreign {
 	list, err := retry(func() ([]netlink.Qdisc, error) { return handle.QdiscList(l) })
 	if err != nil {
-		return nil // the link has just gone
+		return nil // the link was just removed
 	}
 	var all []Foreign
 	for _, q := range list {

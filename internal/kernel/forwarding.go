@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setForwarding puts an entry into the tunnel's table and, unless it is for
-// all that are unknown, into that of the bridge above it.
+// setForwarding adds an entry to the tunnel's forwarding table. Unless the entry
+// floods frames to unknown addresses, it is also added to the bridge's table.
 func (h *Host) setForwarding(f plan.Forwarding) error {
 	if f.Floods() {
 		return h.fdb(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_APPEND, f, netlink.NTF_SELF, netlink.NUD_PERMANENT)
@@ -22,14 +22,15 @@ func (h *Host) setForwarding(f plan.Forwarding) error {
 	return h.fdb(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, f, netlink.NTF_SELF|netlink.NTF_MASTER, static)
 }
 
-// static is the state of an entry that does not age, as bridge(8) has it.
+// static is the state of an entry that does not age, as in bridge(8).
 const static = netlink.NUD_NOARP | netlink.NUD_REACHABLE
 
-// delForwarding removes an entry and, with the one of a host, what the tunnel
-// has learnt of it: that would lead astray until it is too old.
+// delForwarding removes an entry. With a flooding entry it also removes what the
+// tunnel has learnt from that remote host, because learnt entries would misdirect
+// frames until they expire.
 func (h *Host) delForwarding(f plan.Forwarding) error {
 	if !f.Floods() {
-		// One after the other, because the kernel stops at the first that is absent.
+		// Two requests, because the kernel stops at the first missing entry.
 		master := h.fdb(unix.RTM_DELNEIGH, 0, f, netlink.NTF_MASTER, static)
 		if err := h.fdb(unix.RTM_DELNEIGH, 0, f, netlink.NTF_SELF, static); err != nil && !absent(err) {
 			return err
@@ -46,8 +47,8 @@ func (h *Host) delForwarding(f plan.Forwarding) error {
 	return errors.Join(slices.DeleteFunc(errs, func(err error) bool { return err == nil || absent(err) })...)
 }
 
-// fdb sends one request about an entry. The library has no attribute for the
-// underlay link.
+// fdb sends a request for one forwarding entry. The netlink library does not
+// support the attribute for the underlay link.
 func (h *Host) fdb(kind, flags int, f plan.Forwarding, tables, state int) error {
 	handle, link, err := h.link("", f.Link)
 	if err != nil {
@@ -76,17 +77,17 @@ func (h *Host) fdb(kind, flags int, f plan.Forwarding, tables, state int) error 
 	})
 }
 
-// entry is one of a forwarding table.
+// entry is an entry of a forwarding table.
 type entry struct {
 	plan.Forwarding
-	// self says that it is the tunnel's own and not the bridge's.
+	// self means that the entry is in the tunnel's table, not in the bridge's.
 	self bool
-	// fixed says that it was set and not learnt.
+	// fixed means that the entry was configured and not learnt.
 	fixed bool
 }
 
-// forwardings returns the entries of the tunnel, and those of the bridge for
-// its port.
+// forwardings returns the entries of the tunnel, and those of the bridge for the
+// tunnel's port.
 func (h *Host) forwardings(name string) ([]entry, error) {
 	handle, link, err := h.link("", name)
 	if err != nil {
@@ -100,15 +101,16 @@ func (h *Host) forwardings(name string) ([]entry, error) {
 		if remote, ok := netip.AddrFromSlice(n.IP); ok {
 			e.Remote = remote.Unmap()
 		}
-		if e.self || n.State&netlink.NUD_PERMANENT == 0 { // permanent in a bridge: the port's own address
+		if e.self || n.State&netlink.NUD_PERMANENT == 0 { // a permanent bridge entry is the port's own address
 			found = append(found, e)
 		}
 	}
 	return found, err
 }
 
-// readForwarding asks for one entry, since there may be thousands. Only of those
-// that are for all unknown there are several of one hardware address.
+// readForwarding requests a single entry, because there may be thousands. Only
+// flooding entries can exist several times for one hardware address, so for those
+// it lists the table.
 func (h *Host) readForwarding(want plan.Forwarding) (plan.Object, error) {
 	if want.Floods() {
 		list, err := h.forwardings(want.Link)
@@ -117,7 +119,7 @@ func (h *Host) readForwarding(want plan.Forwarding) (plan.Object, error) {
 		})), err
 	}
 	_, link, err := h.link("", want.Link)
-	if err != nil || link.Attrs().MasterIndex == 0 { // no port: nobody could ask the bridge
+	if err != nil || link.Attrs().MasterIndex == 0 { // the tunnel is not a bridge port
 		return nil, err
 	}
 	mac, err := net.ParseMAC(want.MAC)
@@ -140,7 +142,7 @@ func (h *Host) readForwarding(want plan.Forwarding) (plan.Object, error) {
 	return want, nil
 }
 
-// neighbor asks for one entry of a neighbour or forwarding table.
+// neighbor requests one entry of a neighbour or forwarding table.
 func (h *Host) neighbor(of netlink.Ndmsg, attribute int, value []byte) (found *netlink.Neigh, err error) {
 	err = h.ns.Do(func() error {
 		req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0)
@@ -217,8 +219,8 @@ func (h *Host) readNeighbor(want plan.Neighbor) (plan.Object, error) {
 	return want, nil
 }
 
-// leftoverEntries returns what an overlay's tables hold besides: entries that
-// were set, and what was learnt of a host that is no peer any more.
+// leftoverEntries returns the entries in an overlay's tables that are in no plan:
+// configured entries, and learnt entries of a host that is no longer a peer.
 func (h *Host) leftoverEntries(tunnel *netlink.Vxlan, known map[string]bool) (plan.Plan, error) {
 	var found plan.Plan
 	list, err := h.forwardings(tunnel.Name)
@@ -239,7 +241,7 @@ func (h *Host) leftoverEntries(tunnel *netlink.Vxlan, known map[string]bool) (pl
 	}
 	bridge, err := handle.LinkByIndex(tunnel.MasterIndex)
 	if err != nil {
-		return found, nil // no port of one
+		return found, nil // the tunnel is not a bridge port
 	}
 	neighbors, err := h.neighbors(bridge.Attrs().Name)
 	for _, n := range neighbors {

@@ -43,7 +43,8 @@ func guardSets(g plan.Guard) []guardSet {
 	return sets
 }
 
-// guardRules returns the table's chains, as plan.Guard.Add types them.
+// guardRules returns the table's chains. They correspond to the text of
+// plan.Guard.Add.
 func guardRules() []chain {
 	accept := verdict(expr.VerdictAccept, "")
 	var input, to, from [][]expr.Any
@@ -61,21 +62,21 @@ func guardRules() []chain {
 		rule(isProto(unix.IPPROTO_TCP), resetTCP()),
 		{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH}},
 	})
-	needsRestart := nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource + 1)
+	afterNAT := nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource + 1)
 	return []chain{
-		{"input", nftables.ChainHookInput, needsRestart, nftables.ChainTypeFilter, input},
+		{"input", nftables.ChainHookInput, afterNAT, nftables.ChainTypeFilter, input},
 		{name: "closed", rules: closed},
 	}
 }
 
-// tcpFlags matches segments whose flags of the mask are not just these.
+// tcpFlags matches segments whose flags under the mask differ from the given ones.
 func tcpFlags(mask, flags byte) []expr.Any {
 	return rule(payload(expr.PayloadBaseTransportHeader, 13, 1, reg1), []expr.Any{
 		&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 1, Mask: []byte{mask}, Xor: []byte{0}},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: []byte{flags}}})
 }
 
-// setGuard makes the table in the place of another, in one transaction.
+// setGuard creates or replaces the table in one transaction.
 func (h *Host) setGuard(g plan.Guard) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,7 +104,8 @@ func (h *Host) delGuard() error {
 	return b.commit()
 }
 
-// readGuard returns g if its table is there and whole.
+// readGuard returns g if its table exists and is complete. It returns an empty
+// Guard if the table exists but differs.
 func (h *Host) readGuard(g plan.Guard) (plan.Object, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,7 +143,7 @@ func sameKeys(a, b []nftables.SetElement) bool {
 	return slices.EqualFunc(a, b, func(x, y nftables.SetElement) bool { return bytes.Equal(x.Key, y.Key) })
 }
 
-// leftoverGuard returns the table if it is in no plan.
+// leftoverGuard returns the table if no plan contains it.
 func (h *Host) leftoverGuard(known map[string]bool) (plan.Plan, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,14 +11,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// someGuard has addresses of both families, and open ports of both protocols.
+// someGuard returns a guard with addresses of both families and open ports of both
+// protocols.
 func someGuard() plan.Guard {
 	at := func(s string) []model.Frontend { return []model.Frontend{{At: netip.MustParseAddrPort(s)}} }
 	return plan.Guard{Addresses: plan.PackFrontends(append(at("192.0.2.1:0"), at("[2001:db8::1]:0")...)),
 		TCP: plan.PackFrontends(at("192.0.2.1:80")), UDP: plan.PackFrontends(at("[2001:db8::1]:53"))}
 }
 
-// TestGuardIsItsText makes the table of the guard by its text and by netlink.
+// TestGuardIsItsText creates the guard's table from its text and with netlink, and
+// compares both.
 func TestGuardIsItsText(t *testing.T) {
 	h := openTestHost(t)
 	g := someGuard()
@@ -32,15 +34,15 @@ func TestGuardIsItsText(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(byText, list()); diff != "" {
-		t.Errorf("the text (-) is not what is made (+):\n%s", diff)
+		t.Errorf("the table differs (-from text +from netlink):\n%s", diff)
 	}
 	if is, err := h.readGuard(g); err != nil || is != g {
-		t.Errorf("it is read as %v, %v", is, err)
+		t.Errorf("readGuard returns %v, %v", is, err)
 	}
 	if err := h.Del(g); err != nil {
 		t.Fatal(err)
 	}
 	if left := h.run(t, "nft", "list", "ruleset"); left != "" {
-		t.Errorf("left: %s", left)
+		t.Errorf("the ruleset is not empty: %s", left)
 	}
 }

@@ -19,54 +19,59 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Theory of operation. A real server to which packets are forwarded `direct`
-// gets them as they are, for the virtual address, in frames for its own
-// hardware address. It may be well at its own address and still drop those, for
-// want of the virtual address or of a listener on it. So it is asked just so:
-// one TCP SYN for the virtual address, from a port that a socket of ours holds,
-// in a frame that we address. Its SYN-ACK is seen on the link, and answered by a
-// reset, so that nothing is left half open: the host's own TCP would send none
-// for an address that is its own, or that it knows no way to. One that gets them
-// by `tunnel` is asked in the same way, in a packet for its own address. The host
-// itself, which takes no such packet from itself, has to have a listener there.
+// Theory of operation. In direct routing a real server receives packets unchanged,
+// addressed to the virtual address, in frames for its own hardware address. It may
+// work at its own address and still drop such packets because it lacks the virtual
+// address or a listener there. Therefore the check sends the same kind of packet:
+// one TCP SYN for the virtual address, in a frame for the server's hardware
+// address. Its source port is reserved by a bound socket. The SYN-ACK is received
+// with a packet socket and answered with a reset, so that no half-open connection
+// stays behind. The host's own TCP would send no reset for an address that is local
+// or that it has no route to. A real server in tunnel mode is checked in the same
+// way, with the SYN in a packet for the server's own address. If the host itself is
+// the real server, it would not accept such a packet from itself. In that case the
+// check searches for a listening socket.
 
-// ErrNotVirtual says that a real server does not answer on the virtual address.
+// ErrNotVirtual means that a real server does not answer on the virtual address.
 var ErrNotVirtual = errors.New("it does not answer on the virtual address")
 
-// HalfOpen asks a real server for a connection to a virtual address and port.
-// It returns nil if the server would take it, ErrNotVirtual if it refuses or
-// says nothing until the context ends, and else why it could not be asked.
+// HalfOpen checks whether a real server accepts connections to a virtual address
+// and port. The server must be on a link of the host. Returns ErrNotVirtual if the
+// server refuses or does not answer until the context ends. Any other error means
+// that the check was not possible.
 func (h *Host) HalfOpen(ctx context.Context, virtual netip.AddrPort, server netip.Addr) error {
 	route, err := h.RouteTo(RouteQuery{To: server})
 	if err != nil {
-		return fmt.Errorf("find the way to %s: %w", server, err)
+		return fmt.Errorf("find the route to %s: %w", server, err)
 	}
 	if route.Type == unix.RTN_LOCAL {
-		return h.takes(virtual)
+		return h.checkListener(virtual)
 	}
 	if route.Via.IsValid() {
-		return fmt.Errorf("%s is behind the router %s: packets can be forwarded direct only on the server's own link", server, route.Via)
+		return fmt.Errorf("check %s: it is behind the router %s: direct forwarding needs the server on a link of this host; use tunnel or nat",
+			server, route.Via)
 	}
-	var ask *halfOpen
+	var check *halfOpenCheck
 	if err := h.ns.Do(func() (err error) {
-		ask, err = openHalf(route, virtual)
+		check, err = openHalfOpen(route, virtual)
 		return err
 	}); err != nil {
-		return fmt.Errorf("ask %s for a connection to %s: %w", server, virtual, err)
+		return fmt.Errorf("open a connection to %s at %s: %w", virtual, server, err)
 	}
-	defer ask.close()
+	defer check.close()
 	mac, err := h.hardware(ctx, route.Link, server)
 	if err != nil {
 		return fmt.Errorf("%w: %s", ErrNotVirtual, err)
 	}
-	return ask.try(ctx, func(segment []byte) error {
-		_, err := ask.conn.WriteTo(segment, &packet.Addr{HardwareAddr: mac})
+	return check.try(ctx, func(segment []byte) error {
+		_, err := check.conn.WriteTo(segment, &packet.Addr{HardwareAddr: mac})
 		return err
 	})
 }
 
-// takes says that nobody on the host itself listens on the virtual address.
-func (h *Host) takes(virtual netip.AddrPort) error {
+// checkListener returns ErrNotVirtual unless a socket on this host listens on the
+// virtual address.
+func (h *Host) checkListener(virtual netip.AddrPort) error {
 	sockets, err := h.boundTo(model.TCP, virtual.Port())
 	if err != nil {
 		return err
@@ -76,11 +81,11 @@ func (h *Host) takes(virtual netip.AddrPort) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w %s: nobody on this host listens there", ErrNotVirtual, virtual)
+	return fmt.Errorf("%w %s: no socket on this host listens there", ErrNotVirtual, virtual)
 }
 
-// hardware returns a neighbour's hardware address, and has the kernel ask for
-// it if it is not known.
+// hardware returns a neighbour's hardware address. If it is not known, the kernel
+// resolves it.
 func (h *Host) hardware(ctx context.Context, link string, of netip.Addr) (net.HardwareAddr, error) {
 	const often = 5 * time.Millisecond
 	handle, err := h.at("")
@@ -112,14 +117,14 @@ func (h *Host) hardware(ctx context.Context, link string, of netip.Addr) (net.Ha
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("nobody on %s has the address %s", link, of)
+			return nil, fmt.Errorf("no neighbour on %s has the address %s", link, of)
 		case <-time.After(often):
 		}
 	}
 }
 
-// nudge sends an empty datagram to the port that discards (RFC 863), so that
-// the kernel looks for the neighbour.
+// nudge sends an empty datagram to the discard port (RFC 863), so that the kernel
+// resolves the neighbour.
 func nudge(to netip.Addr) error {
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9)))
 	if err != nil {
@@ -130,17 +135,18 @@ func nudge(to netip.Addr) error {
 	return err
 }
 
-// halfOpen is one question.
-type halfOpen struct {
-	inUse int
-	conn  *packet.Conn
-	local netip.AddrPort
-	to    netip.AddrPort
-	seq   uint32
+// halfOpenCheck is the state of one check.
+type halfOpenCheck struct {
+	// reserved is the socket that reserves the local port.
+	reserved int
+	conn     *packet.Conn
+	local    netip.AddrPort
+	to       netip.AddrPort
+	seq      uint32
 }
 
-func openHalf(route RouteFound, to netip.AddrPort) (*halfOpen, error) {
-	q := &halfOpen{inUse: -1, to: to, seq: rand.Uint32()}
+func openHalfOpen(route RouteFound, to netip.AddrPort) (*halfOpenCheck, error) {
+	q := &halfOpenCheck{reserved: -1, to: to, seq: rand.Uint32()}
 	link, err := net.InterfaceByName(route.Link)
 	if err != nil {
 		return nil, err
@@ -149,13 +155,13 @@ func openHalf(route RouteFound, to netip.AddrPort) (*halfOpen, error) {
 	if to.Addr().Is4() {
 		family, protocol = unix.AF_INET, unix.ETH_P_IP
 	}
-	if q.inUse, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+	if q.reserved, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 		return nil, err
 	}
-	if err := unix.Bind(q.inUse, sockaddr(netip.AddrPortFrom(route.Src, 0))); err != nil {
+	if err := unix.Bind(q.reserved, sockaddr(netip.AddrPortFrom(route.Src, 0))); err != nil {
 		return nil, errors.Join(err, q.close())
 	}
-	name, err := unix.Getsockname(q.inUse)
+	name, err := unix.Getsockname(q.reserved)
 	if err != nil {
 		return nil, errors.Join(err, q.close())
 	}
@@ -176,35 +182,40 @@ func openHalf(route RouteFound, to netip.AddrPort) (*halfOpen, error) {
 	return q, nil
 }
 
-// filter lets TCP from the virtual port to ours through. IPv6 has no extension
-// headers in answers to a plain SYN.
-func (q *halfOpen) filter() []bpf.Instruction {
+// filter accepts TCP segments from the virtual port to the local port. For IPv6 it
+// expects no extension headers, which replies to a plain SYN do not have.
+func (q *halfOpenCheck) filter() []bpf.Instruction {
 	proto, ports := uint32(6), []bpf.Instruction{bpf.LoadAbsolute{Off: 40, Size: 4}}
 	if q.to.Addr().Is4() {
 		proto, ports = 9, []bpf.Instruction{bpf.LoadMemShift{Off: 0}, bpf.LoadIndirect{Off: 0, Size: 4}}
 	}
-	all := append([]bpf.Instruction{bpf.LoadAbsolute{Off: proto, Size: 1}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipTrue: 1}, bpf.RetConstant{}}, ports...)
-	return append(all, bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(q.to.Port())<<16 | uint32(q.local.Port()), SkipTrue: 1}, bpf.RetConstant{}, bpf.RetConstant{Val: 1 << 16})
+	all := append([]bpf.Instruction{
+		bpf.LoadAbsolute{Off: proto, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipTrue: 1}, bpf.RetConstant{},
+	}, ports...)
+	return append(all,
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(q.to.Port())<<16 | uint32(q.local.Port()), SkipTrue: 1},
+		bpf.RetConstant{}, bpf.RetConstant{Val: 1 << 16})
 }
 
-func (q *halfOpen) close() error {
-	err := unix.Close(q.inUse)
+func (q *halfOpenCheck) close() error {
+	err := unix.Close(q.reserved)
 	if q.conn != nil {
 		err = errors.Join(err, q.conn.Close())
 	}
 	return err
 }
 
-// again is how long an answer is waited for before the SYN is sent again.
-const again = 300 * time.Millisecond
+// synInterval is the time after which an unanswered SYN is sent again.
+const synInterval = 300 * time.Millisecond
 
 // try sends SYNs until one is answered or the context ends.
-func (q *halfOpen) try(ctx context.Context, send func(segment []byte) error) error {
+func (q *halfOpenCheck) try(ctx context.Context, send func(segment []byte) error) error {
 	for ctx.Err() == nil {
 		if err := send(q.segment(tcpSYN, q.seq)); err != nil {
 			return fmt.Errorf("send a SYN for %s: %w", q.to, err)
 		}
-		until := time.Now().Add(again)
+		until := time.Now().Add(synInterval)
 		if end, bounded := ctx.Deadline(); bounded && end.Before(until) {
 			until = end
 		}
@@ -219,8 +230,8 @@ func (q *halfOpen) try(ctx context.Context, send func(segment []byte) error) err
 	return fmt.Errorf("%w %s: no answer", ErrNotVirtual, q.to)
 }
 
-// answer waits for what becomes of a SYN.
-func (q *halfOpen) answer(until time.Time) (answered bool, err error) {
+// answer waits for the server's reply to a SYN until the deadline.
+func (q *halfOpenCheck) answer(until time.Time) (answered bool, err error) {
 	if err := q.conn.SetReadDeadline(until); err != nil {
 		return false, err
 	}
@@ -250,8 +261,9 @@ const (
 	tcpACK = 1 << 4
 )
 
-// parse reads an IP packet with a TCP header; from is not valid for any other.
-func (q *halfOpen) parse(b []byte) (flags byte, from netip.Addr, ack uint32) {
+// parse reads an IP packet with a TCP header. If the packet is too short, from is
+// not valid.
+func (q *halfOpenCheck) parse(b []byte) (flags byte, from netip.Addr, ack uint32) {
 	head := 40
 	if q.to.Addr().Is4() && len(b) > 0 {
 		head = int(b[0]&0x0f) * 4
@@ -265,15 +277,15 @@ func (q *halfOpen) parse(b []byte) (flags byte, from netip.Addr, ack uint32) {
 	return b[head+13], from, binary.BigEndian.Uint32(b[head+8:])
 }
 
-// segment is a packet without data, from the IP header on.
-func (q *halfOpen) segment(flags byte, seq uint32) []byte {
+// segment returns an IP packet with a TCP header and no data.
+func (q *halfOpenCheck) segment(flags byte, seq uint32) []byte {
 	tcp := make([]byte, 24)
 	binary.BigEndian.PutUint16(tcp, q.local.Port())
 	binary.BigEndian.PutUint16(tcp[2:], q.to.Port())
 	binary.BigEndian.PutUint32(tcp[4:], seq)
 	tcp[12], tcp[13] = 6<<4, flags // a header of six words
 	binary.BigEndian.PutUint16(tcp[14:], 64240)
-	copy(tcp[20:], []byte{2, 4, 5, 0xb4}) // segments of 1,460 bytes at most
+	copy(tcp[20:], []byte{2, 4, 5, 0xb4}) // the option MSS: 1460 bytes
 	src, dst := q.local.Addr().AsSlice(), q.to.Addr().AsSlice()
 	pseudo := append(append(append([]byte{}, src...), dst...), 0, unix.IPPROTO_TCP, 0, byte(len(tcp)))
 	binary.BigEndian.PutUint16(tcp[16:], checksum(append(pseudo, tcp...)))
@@ -287,7 +299,7 @@ func (q *halfOpen) segment(flags byte, seq uint32) []byte {
 	return append(ip, tcp...)
 }
 
-// checksum is that of RFC 1071, over an even number of bytes.
+// checksum returns the checksum of RFC 1071. The number of bytes must be even.
 func checksum(b []byte) uint16 {
 	var sum uint32
 	for ; len(b) > 1; b = b[2:] {

@@ -11,11 +11,11 @@ import (
 	"fairlead/test/unwrap"
 )
 
-// TestHalfOpen asks a server for a connection to a virtual address, before and
-// after it has that, and before and after it listens.
+// TestHalfOpen checks a server before and after it has the virtual address, and
+// before and after it listens there.
 func TestHalfOpen(t *testing.T) { testHalfOpen(t, (*Host).HalfOpen, nil) }
 
-// TestHalfOpenByTunnel asks one that unwraps.
+// TestHalfOpenByTunnel checks servers that decapsulate packets.
 func TestHalfOpenByTunnel(t *testing.T) {
 	for _, by := range []model.Tunnel{{}, {Type: model.TunnelGUE, Port: unwrap.GUE}} {
 		t.Run(by.String(), func(t *testing.T) {
@@ -46,36 +46,37 @@ func testHalfOpen(t *testing.T, halfOpen func(*Host, context.Context, netip.Addr
 			h.run(t, "ip", "addr", "add", c.host+c.bits, "dev", "wire", "nodad")
 			server.run(t, "ip", "addr", "add", c.server+c.bits, "dev", "wire", "nodad")
 			server.run(t, "ip", "link", "set", "lo", "up")
-			ask := func(patience time.Duration) error {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+			check := func(timeout time.Duration) error {
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
 				defer cancel()
 				return halfOpen(h, ctx, netip.AddrPortFrom(netip.MustParseAddr(c.virtual), 80), netip.MustParseAddr(c.server))
 			}
 			serve(t, server.ns, netip.AddrPortFrom(netip.MustParseAddr(c.server), 80).String())
-			if err := ask(200 * time.Millisecond); !errors.Is(err, ErrNotVirtual) {
+			if err := check(200 * time.Millisecond); !errors.Is(err, ErrNotVirtual) {
 				t.Errorf("a server without the address: %v", err)
 			}
 			server.run(t, "ip", "addr", "add", c.virtual, "dev", "lo", "nodad")
 			if prepare != nil {
-				if err := ask(200 * time.Millisecond); !errors.Is(err, ErrNotVirtual) {
-					t.Errorf("a server that is not prepared: %v", err)
+				if err := check(200 * time.Millisecond); !errors.Is(err, ErrNotVirtual) {
+					t.Errorf("a server that does not decapsulate: %v", err)
 				}
 				prepare(t, server)
 			}
-			if err := ask(10 * time.Second); !errors.Is(err, ErrNotVirtual) {
-				t.Errorf("a server that listens at its own address alone: %v", err)
+			if err := check(10 * time.Second); !errors.Is(err, ErrNotVirtual) {
+				t.Errorf("a server that listens only on its own address: %v", err)
 			}
 			serve(t, server.ns, netip.AddrPortFrom(netip.MustParseAddr(c.virtual), 80).String())
-			if err := ask(10 * time.Second); err != nil {
+			if err := check(10 * time.Second); err != nil {
 				t.Errorf("a server that listens: %v", err)
 			}
-			// Without a reset it would be asked about for a minute (tcp_synack_retries).
+			// Without a reset, half-open connections would stay for a minute
+			// (tcp_synack_retries).
 			left := "?"
 			for end := time.Now().Add(30 * time.Second); left != "" && time.Now().Before(end); {
 				left = server.run(t, "ss", "-Htn", "state", "syn-recv")
 			}
 			if left != "" {
-				t.Errorf("what is left of the questions:\n%s", left)
+				t.Errorf("half-open connections are left:\n%s", left)
 			}
 		})
 	}

@@ -11,40 +11,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HalfOpenByTunnel is HalfOpen for a real server that gets packets wrapped, by
-// whatever way leads to it. Its answer must come by the link that leads there.
+// HalfOpenByTunnel is HalfOpen for a real server that receives packets in a tunnel.
+// The server may be behind routers. Its reply must arrive on the link of the route
+// to the server.
 func (h *Host) HalfOpenByTunnel(ctx context.Context, virtual netip.AddrPort, server netip.Addr, by model.Tunnel) error {
 	route, err := h.RouteTo(RouteQuery{To: server})
 	if err != nil {
-		return fmt.Errorf("find the way to %s: %w", server, err)
+		return fmt.Errorf("find the route to %s: %w", server, err)
 	}
 	if route.Type == unix.RTN_LOCAL {
-		return h.takes(virtual)
+		return h.checkListener(virtual)
 	}
-	var ask *halfOpen
-	var wraps int
+	var check *halfOpenCheck
+	var tunnel int
 	if err := h.ns.Do(func() (err error) {
-		if ask, err = openHalf(route, virtual); err == nil {
-			wraps, err = openWrapping(route.Src, by)
+		if check, err = openHalfOpen(route, virtual); err == nil {
+			tunnel, err = openTunnelSocket(route.Src, by)
 		}
 		return err
 	}); err != nil {
-		if ask != nil {
-			err = errors.Join(err, ask.close())
+		if check != nil {
+			err = errors.Join(err, check.close())
 		}
-		return fmt.Errorf("ask %s for a connection to %s: %w", server, virtual, err)
+		return fmt.Errorf("open a connection to %s at %s: %w", virtual, server, err)
 	}
-	defer ask.close()
-	defer unix.Close(wraps)
-	before := headerOf(by, server.Is4())
-	return ask.try(ctx, func(segment []byte) error {
-		return unix.Sendto(wraps, append(before[:len(before):len(before)], segment...), 0, sockaddr(netip.AddrPortFrom(server, by.Port)))
+	defer check.close()
+	defer unix.Close(tunnel)
+	header := tunnelHeader(by, server.Is4())
+	return check.try(ctx, func(segment []byte) error {
+		return unix.Sendto(tunnel, append(header[:len(header):len(header)], segment...), 0,
+			sockaddr(netip.AddrPortFrom(server, by.Port)))
 	})
 }
 
-// headerOf is what is put before a packet of a family besides the outer IP and
-// UDP headers: what GUE says of it.
-func headerOf(by model.Tunnel, v4 bool) []byte {
+// tunnelHeader returns the bytes between the headers that the kernel adds (IP, for
+// GUE also UDP) and the inner packet: the GUE header, or nothing.
+func tunnelHeader(by model.Tunnel, v4 bool) []byte {
 	switch {
 	case by.Type != model.TunnelGUE:
 		return nil
@@ -54,9 +56,9 @@ func headerOf(by model.Tunnel, v4 bool) []byte {
 	return []byte{0, unix.IPPROTO_IPV6, 0, 0}
 }
 
-// openWrapping opens a socket that puts an IP header, from that address, before
-// what it is given, and one of UDP for GUE.
-func openWrapping(from netip.Addr, by model.Tunnel) (int, error) {
+// openTunnelSocket opens a socket that puts an outer IP header with that source
+// address before each packet, and for GUE also a UDP header.
+func openTunnelSocket(from netip.Addr, by model.Tunnel) (int, error) {
 	family, protocol, kind := unix.AF_INET6, unix.IPPROTO_IPV6, unix.SOCK_RAW
 	if from.Is4() {
 		family, protocol = unix.AF_INET, unix.IPPROTO_IPIP
@@ -66,25 +68,26 @@ func openWrapping(from netip.Addr, by model.Tunnel) (int, error) {
 	}
 	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
-		return -1, fmt.Errorf("open a socket for what is wrapped: %w (root is needed)", err)
+		return -1, fmt.Errorf("open a socket for tunnelled packets: %w (root is needed)", err)
 	}
 	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(from, 0))); err != nil {
 		return -1, errors.Join(fmt.Errorf("bind a socket to %s: %w", from, err), unix.Close(fd))
 	}
 	if by.Type == model.TunnelGUE && by.Checksum == "" {
-		if err := sumNothing(fd, from.Is4()); err != nil {
+		if err := disableChecksum(fd, from.Is4()); err != nil {
 			return -1, errors.Join(fmt.Errorf("send without a checksum: %w", err), unix.Close(fd))
 		}
 	}
 	return fd, nil
 }
 
-// noCheck6 has datagrams over IPv6 go without a checksum (UDP_NO_CHECK6_TX of
-// linux/udp.h).
+// noCheck6 is UDP_NO_CHECK6_TX of linux/udp.h: send UDP over IPv6 without a
+// checksum.
 const noCheck6 = 101
 
-// sumNothing has datagrams of a socket go without a checksum, as the planes'.
-func sumNothing(fd int, v4 bool) error {
+// disableChecksum makes the socket send UDP without checksums, as the data planes
+// do.
+func disableChecksum(fd int, v4 bool) error {
 	if v4 {
 		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_NO_CHECK, 1)
 	}

@@ -1,7 +1,7 @@
-// Package kernel is the only door to the kernel's network state: it sets,
-// removes and reads the objects of a plan in a network namespace, and says
-// what the kernel can do. It decides nothing; drivers and ways to publish
-// do, and the engine orders the steps.
+// Package kernel is the only package that accesses the kernel's network state. It
+// sets, removes and reads the objects of a plan in a network namespace, and probes
+// which features the kernel has. It makes no decisions: drivers and publish modes
+// decide which objects exist, and the engine decides the order of the steps.
 package kernel
 
 import (
@@ -20,67 +20,71 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host is a network namespace that the engine runs. It is safe for
-// concurrent use.
+// Host is a network namespace that the engine manages. Its methods are safe for
+// concurrent use unless their comments say that only the goroutine that applies
+// plans may call them.
 type Host struct {
 	mu      sync.Mutex
 	ns      *Netns
 	handles map[string]*netlink.Handle
 	seen    dumpCache
-	// devices holds, by the plan's key, where the host's devices are that
-	// sandboxes have.
+	// devices are the host's devices that this process has moved into sandboxes, by
+	// the plan object's key.
 	devices map[string]movedDevice
-	// recorded holds what the record says of them, by plan.Device.Device.
+	// recorded are the recorded states of moved devices, by plan.Device.Device.
 	recorded map[string]recordedDevice
-	// nft is nil on a kernel without nftables; noNft is then why.
+	// nft is nil on a kernel without nftables; noNft is then the reason.
 	nft   *carefulNft
 	noNft error
-	// nftPort is the netlink port of nft, by which the kernel says that a
-	// change was ours, and nftConn its connection.
+	// nftPort is the netlink port of nft. With it the kernel marks the changes that
+	// this process has made. nftConn is nft's connection.
 	nftPort uint32
 	nftConn *mdlayher.Conn
-	// bpf guards the eBPF data plane, which is nil until something needs it.
+	// bpf guards the eBPF data path, which is nil until it is needed.
 	bpf       sync.Mutex
 	ebpfState *ebpf.Datapath
-	// resting is a plane that nothing needs at the moment.
+	// resting is a loaded data path that is currently not needed.
 	resting *ebpf.Datapath
-	// fast holds why uplinks that the fast path is for do not have it, nil for
-	// those that do; nil until it was set.
+	// fast has an entry for each uplink that the fast path was selected for: the
+	// reason why it is not attached, or nil if it is. It is nil until the fast path
+	// was set.
 	fast map[string]error
 	opt  Options
-	// balancer is the kernel's IPVS.
+	// balancer is the state of IPVS.
 	balancer balancer
 	// legacy are the filter tables of iptables-legacy.
 	legacy [2]legacyTable
 	ended  ended
 }
 
-// Options say what a host's eBPF programs need beside its namespace.
+// Options configure a Host.
 type Options struct {
-	// Pins is the directory in a bpffs below which the host's eBPF programs
-	// are pinned, so that they outlive us; empty means that they go with us.
+	// Pins is the directory in a bpffs below which the eBPF programs and maps are
+	// pinned, so that they outlive the process. If empty, they end with the
+	// process.
 	Pins string
-	// Rest keeps the programs loaded, unpinned and attached to nothing, when
-	// nothing needs them any more: to load them takes longer than all else that
-	// a publish does.
+	// Rest keeps unused programs loaded, unpinned and detached. Loading them takes
+	// longer than the rest of a publish.
 	Rest bool
-	// XDP says which uplinks get the fast path.
+	// XDP selects the uplinks that get the fast path.
 	XDP XDP
-	// LooseSources lets eBPF programs accept a client's packet by an uplink if any
-	// uplink leads back to the client. By default that uplink must.
+	// LooseSources makes the eBPF programs accept a packet from a client on an
+	// uplink if the route back to the client uses any uplink. By default it must
+	// use the same uplink.
 	LooseSources bool
-	// Refused is told once of each that cannot have it; nil is fine.
+	// Refused is called once for each link that cannot have the fast path. It may
+	// be nil.
 	Refused func(link string, why error)
-	// LeaveDocker leaves Docker's firewall as it is, also where it drops the
-	// packets of Fairlead's networks.
+	// LeaveDocker leaves Docker's firewall unchanged, even if it drops packets of
+	// Fairlead's networks.
 	LeaveDocker bool
-	// Cgroup is the cgroup v2 directory whose processes' sockets are led;
-	// empty means the root of the hierarchy.
+	// Cgroup is the cgroup v2 directory whose sockets the port mappings apply to.
+	// If empty, it is the root of the hierarchy.
 	Cgroup string
 }
 
-// Open opens the host's network namespace at path; empty means our own. A
-// kernel without nftables is no reason to fail: not every path needs it.
+// Open opens the host's network namespace at path; "" means the process's own. A
+// kernel without nftables is not an error, because not every path needs it.
 func Open(path string, opt Options) (*Host, error) {
 	ns, err := OpenNetns(path)
 	if err != nil {
@@ -108,7 +112,7 @@ func Open(path string, opt Options) (*Host, error) {
 	return h, nil
 }
 
-// Close lets go of every handle and leaves the kernel's state as it is.
+// Close closes every handle and leaves the kernel's state unchanged.
 func (h *Host) Close() error {
 	h.Release()
 	if nl := h.handles[""]; nl != nil {
@@ -130,19 +134,18 @@ func (h *Host) Close() error {
 	return errors.Join(append(errs, h.ns.Close())...)
 }
 
-// Netns returns the host's namespace; it stays owned by h.
+// Netns returns the host's namespace. The file belongs to h: do not close it.
 func (h *Host) Netns() *os.File { return h.ns.File() }
 
-// Release closes the handles into sandboxes, so that we never keep a dead
-// sandbox's namespace alive, and forgets what was seen.
-// It is for who applies plans, one at a time; who looks meanwhile has a host
-// aside.
+// Release closes the handles into sandboxes, which would keep a dead sandbox's
+// namespace alive, and clears the cached state. Only the goroutine that applies
+// plans may call it. Concurrent readers use a read-only Host.
 func (h *Host) Release() {
 	h.balancer.forget()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for path, nl := range h.handles {
-		if path != "" { // others may be using the host's, which keeps nothing alive
+		if path != "" { // the host's handle may be in use and keeps no sandbox alive
 			nl.Close()
 			delete(h.handles, path)
 		}
@@ -150,8 +153,7 @@ func (h *Host) Release() {
 	h.seen = dumpCache{}
 }
 
-// at returns a route netlink handle into the namespace at path (empty: the
-// host's).
+// at returns an rtnetlink handle for the namespace at path; "" means the host's.
 func (h *Host) at(path string) (*netlink.Handle, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -179,7 +181,7 @@ func (h *Host) at(path string) (*netlink.Handle, error) {
 	return nl, nil
 }
 
-// open opens the namespace at path, or the host's again when empty.
+// open opens the namespace at path; "" means the host's.
 func (h *Host) open(path string) (*Netns, error) {
 	if path == "" && !h.ns.unprivileged {
 		path = h.ns.Path()
@@ -187,8 +189,8 @@ func (h *Host) open(path string) (*Netns, error) {
 	return OpenNetns(path)
 }
 
-// Set brings a link, address, route, sysctl or eBPF attachment to the wanted state; setting
-// it twice is harmless.
+// Set creates or changes one object so that it matches o. Setting an object twice
+// is harmless. Only the goroutine that applies plans may call it.
 func (h *Host) Set(o plan.Object) error {
 	var err error
 	switch o := o.(type) {
@@ -208,7 +210,7 @@ func (h *Host) Set(o plan.Object) error {
 		err = h.setDevice(o)
 	case plan.IPoIB:
 		err = h.setIPoIB(o)
-	case plan.StaleLink: // nobody knows how to make it
+	case plan.StaleLink: // stale links are only ever removed
 	case plan.Tunnel:
 		err = h.setTunnel(o)
 	case plan.Forwarding:
@@ -240,7 +242,7 @@ func (h *Host) Set(o plan.Object) error {
 		defer h.bpf.Unlock()
 		err = h.setBPF(o)
 	default:
-		err = fmt.Errorf("%T is not set one by one", o)
+		err = fmt.Errorf("%T cannot be set by itself", o)
 	}
 	if err != nil {
 		return fmt.Errorf("set %s: %w", o.Key(), err)
@@ -248,8 +250,9 @@ func (h *Host) Set(o plan.Object) error {
 	return nil
 }
 
-// Del removes a link, address, route or eBPF attachment; removing what is absent succeeds. A
-// sysctl is never removed but written back by whoever knows its old value.
+// Del removes one object. Removing a missing object succeeds. Sysctls cannot be
+// removed: the caller writes their old value back. Only the goroutine that applies
+// plans may call it.
 func (h *Host) Del(o plan.Object) error {
 	var err error
 	switch o := o.(type) {
@@ -300,7 +303,7 @@ func (h *Host) Del(o plan.Object) error {
 		defer h.bpf.Unlock()
 		err = h.delBPF(o)
 	default:
-		err = fmt.Errorf("%T is not removed one by one", o)
+		err = fmt.Errorf("%T cannot be removed by itself", o)
 	}
 	if err != nil && !absent(err) {
 		return fmt.Errorf("remove %s: %w", o.Key(), err)
@@ -308,19 +311,19 @@ func (h *Host) Del(o plan.Object) error {
 	return nil
 }
 
-// absent reports whether the error says that the thing, or the namespace or
-// link that held it, is gone already.
+// absent reports whether the error means that the object, or the namespace or link
+// that contains it, does not exist.
 func absent(err error) bool {
 	var missing netlink.LinkNotFoundError
 	return errors.As(err, &missing) || errors.Is(err, os.ErrNotExist) ||
 		errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENODEV)
 }
 
-// Do runs fn on a thread of its own inside the host's namespace.
+// Do runs fn on a separate thread in the host's namespace.
 func (h *Host) Do(fn func() error) error { return h.ns.Do(fn) }
 
-// LinkBytes returns the bytes that a link has received and sent, in the
-// namespace at path (empty: the host's).
+// LinkBytes returns the sum of the bytes that a link has received and sent, in the
+// namespace at path; "" means the host's.
 func (h *Host) LinkBytes(path, name string) (uint64, error) {
 	_, link, err := h.link(path, name)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Inside is what a sandbox's network namespace holds, ours or not.
+// Inside is the state of a sandbox's network namespace, including what Fairlead has
+// not configured.
 type Inside struct {
 	Links     []InsideLink  `json:"links"`
 	Routes    []InsideRoute `json:"routes"`
@@ -24,20 +25,22 @@ type Inside struct {
 // InsideLink is an interface in a sandbox.
 type InsideLink struct {
 	Name string `json:"name"`
-	// Kind is as in `ip -d link`, or loopback, or device for a real one.
+	// Kind is the kind in `ip -d link`, "loopback", or "device" for physical links.
 	Kind string `json:"kind"`
 	Up   bool   `json:"up"`
 	MTU  int    `json:"mtu"`
 	MAC  string `json:"mac,omitempty"`
-	// Addresses are without the link-local ones that come by themselves.
+	// Addresses does not contain link-local addresses, which the kernel adds
+	// itself.
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
-	// LinkLocal says that the link has an IPv6 link-local address, from which its
-	// neighbours can be asked.
+	// LinkLocal means that the link has an IPv6 link-local address, which neighbour
+	// queries need as their source.
 	LinkLocal bool `json:"-"`
-	// Peer is the host's end of a veth, and Bridge what that is a port of.
+	// Peer is the host's end of a veth. Bridge is the bridge that Peer is a port
+	// of.
 	Peer   string `json:"peer,omitempty"`
 	Bridge string `json:"bridge,omitempty"`
-	// Owner is the endpoint that we have made the link for.
+	// Owner is the endpoint that Fairlead has created the link for.
 	Owner     string `json:"owner,omitempty"`
 	RxBytes   uint64 `json:"rxBytes"`
 	RxPackets uint64 `json:"rxPackets"`
@@ -45,7 +48,7 @@ type InsideLink struct {
 	TxPackets uint64 `json:"txPackets"`
 }
 
-// InsideRoute is a route of a sandbox's main table.
+// InsideRoute is a route in the main table of a sandbox.
 type InsideRoute struct {
 	To   netip.Prefix `json:"to"`
 	Via  netip.Addr   `json:"via,omitzero"`
@@ -53,22 +56,22 @@ type InsideRoute struct {
 	Src  netip.Addr   `json:"src,omitzero"`
 }
 
-// Listener is a socket that takes connections or datagrams from anybody.
+// Listener is a socket that accepts connections or datagrams from any peer.
 type Listener struct {
 	Proto model.Proto `json:"proto"`
-	// At is the address; :: stands for IPv4 too, unless V6Only.
+	// At is the local address. The address :: includes IPv4 unless V6Only is set.
 	At      netip.AddrPort `json:"at"`
 	V6Only  bool           `json:"v6only,omitempty"`
 	Process Owner          `json:"process,omitzero"`
 }
 
-// Answers reports whether the socket answers at an address of the sandbox.
+// Answers reports whether the socket accepts packets for an address of the sandbox.
 func (l Listener) Answers(at netip.Addr) bool {
 	return boundSocket{addr: l.At.Addr(), v6only: l.V6Only}.covers(at)
 }
 
-// Inspect looks into the sandbox at path. The host tells what is at the other
-// end of its links.
+// Inspect reads the state of the sandbox at path. It finds the other ends of the
+// sandbox's links on the host. It is safe for concurrent use.
 func (h *Host) Inspect(path string) (Inside, error) {
 	var in Inside
 	reader, err := h.readOnly()
@@ -83,7 +86,7 @@ func (h *Host) Inspect(path string) (Inside, error) {
 		in.Listeners, err = reader.listeners(path)
 	}
 	if err != nil {
-		return in, fmt.Errorf("look into sandbox %s: %w", path, err)
+		return in, fmt.Errorf("inspect sandbox %s: %w", path, err)
 	}
 	return in, nil
 }
@@ -98,7 +101,7 @@ func (h *Host) insideLinks(path string) ([]InsideLink, error) {
 		a := l.Attrs()
 		links[i] = InsideLink{Name: a.Name, Kind: l.kind(), Up: isUp(l), MTU: a.MTU, MAC: a.HardwareAddr.String(), Owner: owner(l)}
 		if links[i].Kind == string(plan.Loopback) {
-			links[i].MAC = "" // zeros
+			links[i].MAC = "" // it is all zeros
 		}
 		if a.Statistics != nil {
 			s := a.Statistics
@@ -111,7 +114,7 @@ func (h *Host) insideLinks(path string) ([]InsideLink, error) {
 	return links, nil
 }
 
-// owner is the endpoint or device that a link of ours says it is of.
+// owner returns the endpoint or device in the alias of a Fairlead link, or "".
 func owner(l netlink.Link) string {
 	if w, ok := parseMark(l); ok {
 		return w.Device
@@ -122,7 +125,8 @@ func owner(l netlink.Link) string {
 	return strings.TrimPrefix(l.Attrs().Alias, plan.Mark+":")
 }
 
-// otherEnd completes a veth by its end in the host's namespace, if it is there.
+// otherEnd sets Peer, Bridge and Owner of a veth whose other end is in the host's
+// namespace.
 func (h *Host) otherEnd(path string, l netlink.Link, in *InsideLink) {
 	handle, err := h.at("")
 	if err != nil || l.Type() != "veth" {
@@ -156,7 +160,7 @@ func (h *Host) insideRoutes(path string) ([]InsideRoute, error) {
 		}
 		route := InsideRoute{To: toPrefix(r.Dst.IP, r.Dst.Mask)}
 		if route.To.Addr().IsLinkLocalUnicast() && r.Gw == nil {
-			continue // comes by itself with every link
+			continue // the kernel adds it to every link
 		}
 		if link, err := handle.LinkByIndex(r.LinkIndex); err == nil {
 			route.Link = link.Attrs().Name
@@ -172,7 +176,7 @@ func (h *Host) insideRoutes(path string) ([]InsideRoute, error) {
 	return routes, nil
 }
 
-// listeners lists TCP sockets that listen and UDP sockets without a peer.
+// listeners returns the listening TCP sockets and the UDP sockets without a peer.
 func (h *Host) listeners(path string) ([]Listener, error) {
 	ns, err := h.open(path)
 	if err != nil {

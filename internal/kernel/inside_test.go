@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestInspect looks into a sandbox that we have attached to a bridge, and that
-// has a link from elsewhere, too.
+// TestInspect inspects a sandbox with a bridge attachment and with a link that
+// Fairlead has not created.
 func TestInspect(t *testing.T) {
 	h := openTestHost(t)
 	box, far := newTestNetns(t), newTestNetns(t)
@@ -89,10 +89,10 @@ func TestInspect(t *testing.T) {
 		cmpopts.IgnoreFields(InsideRoute{}, "Src"),
 		cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Links.MAC" }, cmp.Comparer(func(a, b string) bool { return a == b || a == "" || b == "" }))}
 	if diff := cmp.Diff(want, got, options); diff != "" {
-		t.Errorf("want (-), got (+):\n%s", diff)
+		t.Errorf("Inspect differs (-want +got):\n%s", diff)
 	}
 	if eth0 := got.Links[1]; eth0.TxPackets == 0 || eth0.TxBytes == 0 {
-		t.Errorf("eth0 has not even asked for its neighbour: %+v", eth0)
+		t.Errorf("eth0 has sent no neighbour request: %+v", eth0)
 	}
 }
 

@@ -19,16 +19,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InstalledService is a virtual service as a data plane holds it in the kernel,
-// whoever has put it there.
+// InstalledService is a virtual service that a data plane has in the kernel,
+// created by Fairlead or by another program.
 type InstalledService struct {
 	plan.Balanced
 	Plane model.Plane
 }
 
-// InstalledServices returns the virtual services of every plane, and changes nothing.
-// nftables has no weights: there each real server has as many buckets as it
-// weighs. IPVS has no names, and those of others are told as well.
+// InstalledServices returns the virtual services of every data plane. It is
+// read-only. nftables has no weights: there the weight is a real server's number of
+// buckets. IPVS has no names, and its list includes the services of other programs.
 func (h *Host) InstalledServices() ([]InstalledService, error) {
 	var all []InstalledService
 	for _, read := range []func() ([]InstalledService, error){h.installedEBPF, h.installedNFT, h.installedIPVS} {
@@ -56,7 +56,7 @@ func (h *Host) installedEBPF() (all []InstalledService, err error) {
 	})
 }
 
-// installedNFT reads the table of services.
+// installedNFT reads the services in the nft table.
 func (h *Host) installedNFT() ([]InstalledService, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,7 +84,7 @@ func (h *Host) installedNFT() ([]InstalledService, error) {
 	return all, nil
 }
 
-// installedChain puts a service together from its elements and its chain.
+// installedChain composes a service from its set elements and its chain.
 func (h *Host) installedChain(name string, f *foundService) (plan.Balanced, error) {
 	s := plan.NFTService{Balanced: plan.Balanced{Service: name, Forward: model.ForwardNAT, Scheduler: model.RoundRobin}}
 	rules, err := h.nft.GetRules(serviceTable(), managedChain(s.Chain()))
@@ -116,18 +116,18 @@ func (h *Host) installedChain(name string, f *foundService) (plan.Balanced, erro
 	if err != nil {
 		return s.Balanced, missing(err)
 	}
-	readBuckets(&s.Balanced, buckets, f.incomplete())
+	readBuckets(&s.Balanced, buckets, f.masqueraded())
 	return s.Balanced, nil
 }
 
-// readRules adds what the rules of a service tell.
+// readRules reads the scheduler and the persistence from the rules of a service.
 func readRules(s *plan.Balanced, rules []*nftables.Rule) {
 	for _, r := range rules {
 		for _, e := range r.Exprs {
 			switch e := e.(type) {
 			case *expr.Hash:
 				s.Scheduler = model.SourceHashing
-				if e.Length%16 != 0 && e.Length != 4 { // the port, too
+				if e.Length%16 != 0 && e.Length != 4 { // the hash includes the port
 					s.Scheduler = model.MaglevHashing
 				}
 			case *expr.Dynset:
@@ -137,8 +137,8 @@ func readRules(s *plan.Balanced, rules []*nftables.Rule) {
 	}
 }
 
-// frontendOf reads the key of an element: an address, a protocol and a port,
-// each padded to 4 bytes.
+// frontendOf parses the key of an element: an address, a protocol and a port, each
+// padded to 4 bytes.
 func frontendOf(key []byte, addrLen uint32) (netip.AddrPort, model.Proto) {
 	if len(key) < int(addrLen)+6 {
 		return netip.AddrPort{}, ""
@@ -151,8 +151,8 @@ func frontendOf(key []byte, addrLen uint32) (netip.AddrPort, model.Proto) {
 	return netip.AddrPortFrom(a, binary.BigEndian.Uint16(key[addrLen+4:])), proto
 }
 
-// incomplete returns the real servers that see the host.
-func (f *foundService) incomplete() map[netip.Addr]bool {
+// masqueraded returns the real servers that see the host's address as the client.
+func (f *foundService) masqueraded() map[netip.Addr]bool {
 	all := map[netip.Addr]bool{}
 	for _, family := range families {
 		for _, e := range f.entries[plan.MapSourceNAT+family.suffix] {
@@ -166,8 +166,9 @@ func (f *foundService) incomplete() map[netip.Addr]bool {
 	return all
 }
 
-// readBuckets adds the real servers that have buckets, and the ring of those.
-func readBuckets(s *plan.Balanced, buckets []nftables.SetElement, incomplete map[netip.Addr]bool) {
+// readBuckets reads the real servers that have buckets, and the ring of their
+// indices.
+func readBuckets(s *plan.Balanced, buckets []nftables.SetElement, masqueraded map[netip.Addr]bool) {
 	slices.SortFunc(buckets, func(a, b nftables.SetElement) int { return bytes.Compare(bucketKey(a), bucketKey(b)) })
 	count, ring := map[netip.AddrPort]uint32{}, make([]netip.AddrPort, len(buckets))
 	for i, e := range buckets {
@@ -187,7 +188,7 @@ func readBuckets(s *plan.Balanced, buckets []nftables.SetElement, incomplete map
 	}
 	var backends []plan.Backend
 	for at, n := range count {
-		backends = append(backends, plan.Backend{At: at, Weight: n, Masquerade: incomplete[at.Addr()]})
+		backends = append(backends, plan.Backend{At: at, Weight: n, Masquerade: masqueraded[at.Addr()]})
 		if n > 1 && s.Scheduler == model.RoundRobin {
 			s.Scheduler = model.WeightedRoundRobin
 		}
@@ -201,7 +202,8 @@ func readBuckets(s *plan.Balanced, buckets []nftables.SetElement, incomplete map
 	s.Backends, s.Ring = plan.PackBackends(backends), plan.PackRing(indexes)
 }
 
-// bucketKey is the number of a bucket, so that keys sort by it.
+// bucketKey returns the number of a bucket in big endian, so that buckets can be
+// sorted by it.
 func bucketKey(e nftables.SetElement) []byte {
 	if len(e.Key) != 4 {
 		return nil
@@ -209,7 +211,8 @@ func bucketKey(e nftables.SetElement) []byte {
 	return binary.BigEndian.AppendUint32(nil, binary.NativeEndian.Uint32(e.Key))
 }
 
-// installedIPVS lists the virtual services of IPVS that have an address.
+// installedIPVS returns the virtual services of IPVS that have an address, without
+// those for firewall marks.
 func (h *Host) installedIPVS() ([]InstalledService, error) {
 	b := &h.balancer
 	b.mu.Lock()
@@ -230,14 +233,14 @@ func (h *Host) installedIPVS() ([]InstalledService, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, InstalledService{balancedByIPVS(s, reals), model.PlaneIPVS})
+		all = append(all, InstalledService{balancedOfIPVS(s, reals), model.PlaneIPVS})
 	}
 	slices.SortFunc(all, func(a, b InstalledService) int { return cmp.Compare(a.Frontends, b.Frontends) })
 	return all, nil
 }
 
-func balancedByIPVS(s ipvs.Service, reals []ipvs.Destination) plan.Balanced {
-	is := fromIPVS(s, reals)
-	return plan.Balanced{Proto: is.Proto, Frontends: plan.PackFrontends([]model.Frontend{{Proto: is.Proto, At: s.At}}),
-		Scheduler: model.Scheduler(s.Scheduler), Forward: is.Forward, Tunnel: is.Tunnel, Persistence: is.Persistence, Backends: is.Reals}
+func balancedOfIPVS(s ipvs.Service, reals []ipvs.Destination) plan.Balanced {
+	v := fromIPVS(s, reals)
+	return plan.Balanced{Proto: v.Proto, Frontends: plan.PackFrontends([]model.Frontend{{Proto: v.Proto, At: s.At}}),
+		Scheduler: model.Scheduler(s.Scheduler), Forward: v.Forward, Tunnel: v.Tunnel, Persistence: v.Persistence, Backends: v.Reals}
 }

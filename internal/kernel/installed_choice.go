@@ -10,10 +10,11 @@ import (
 	"fairlead/internal/plan"
 )
 
-// Chooses returns which of its real servers, as an index, the service gives a
-// client's new flow to, where that follows from the flow alone: by Maglev hashing
-// if the client's port is known, by source hashing always. IPVS has secrets of
-// its own, and where clients are kept (persistence) it depends on what they had.
+// Chooses returns the index of the real server that the service chooses for a
+// client's new flow, and true if this depends on the flow alone. That is the case
+// for source hashing, and for Maglev hashing if the client's port is known. It is
+// not the case for IPVS, which uses secret hash keys, and with persistence, which
+// depends on earlier flows.
 func (s InstalledService) Chooses(client, host netip.AddrPort) (real int, known bool) {
 	whole := s.Scheduler == model.MaglevHashing
 	buckets := s.Ring.Len()
@@ -33,8 +34,9 @@ func (s InstalledService) Chooses(client, host netip.AddrPort) (real int, known 
 	return 0, false
 }
 
-// jhash is the kernel's (include/linux/jhash.h, by Bob Jenkins, public domain)
-// as nftables has it: the key's last field is padded to 4 bytes.
+// jhash is the kernel's hash function (include/linux/jhash.h, by Bob Jenkins,
+// public domain) as nftables uses it: the last field of the key is padded to 4
+// bytes.
 func jhash(key []byte, seed uint32) uint32 {
 	words := make([]uint32, (len(key)+3)/4)
 	for i := range words {

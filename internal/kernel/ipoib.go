@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setIPoIB makes the child in its sandbox, or brings ours to the wanted state.
+// setIPoIB creates the child in its sandbox, or changes an existing child of
+// Fairlead's to match.
 func (h *Host) setIPoIB(want plan.IPoIB) error {
 	inside, err := h.at(want.Netns)
 	if err != nil {
@@ -35,14 +36,14 @@ func (h *Host) setIPoIB(want plan.IPoIB) error {
 	return inside.LinkSetUp(have)
 }
 
-// sameChild reports whether an existing link is the wanted one.
+// sameChild reports whether an existing link is the wanted child.
 func (h *Host) sameChild(have netlink.Link, want plan.IPoIB) bool {
 	child, ok := have.(*netlink.IPoIB)
 	_, parent, err := h.link("", want.Parent)
 	return ok && err == nil && child.Pkey == want.PKey && have.Attrs().ParentIndex == parent.Attrs().Index
 }
 
-// addIPoIB makes the child and marks it at once.
+// addIPoIB creates the child and marks it as Fairlead's.
 func (h *Host) addIPoIB(inside *netlink.Handle, want plan.IPoIB) (netlink.Link, error) {
 	_, parent, err := h.link("", want.Parent)
 	if err != nil {
@@ -70,9 +71,9 @@ func (h *Host) addIPoIB(inside *netlink.Handle, want plan.IPoIB) (netlink.Link, 
 // iflaIPoIBPKey is IFLA_IPOIB_PKEY of linux/if_link.h.
 const iflaIPoIBPKey = 1
 
-// ipoibRequest is `ip link add link PARENT name NAME netns … type ipoib pkey
-// PKEY`. It says nothing of mode and multicast, so that the child has what the
-// kernel gives it.
+// ipoibRequest returns the request of `ip link add link PARENT name NAME netns …
+// type ipoib pkey PKEY`. It sets neither mode nor multicast, so the kernel's
+// defaults apply.
 func ipoibRequest(parent, netns int, want plan.IPoIB) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
 	req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
@@ -89,25 +90,27 @@ func ipoibRequest(parent, netns int, want plan.IPoIB) *nl.NetlinkRequest {
 	return req
 }
 
-// ipoibError says what the kernel's answer means (drivers/infiniband/ulp/ipoib).
+// ipoibError adds the meaning of the kernel's error (drivers/infiniband/ulp/ipoib).
 func ipoibError(err error, encap string, want plan.IPoIB) error {
 	why := ""
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP):
 		why = "the kernel has no IPoIB: modprobe ib_ipoib"
 	case errors.Is(err, unix.ENODEV) || encap != "infiniband":
-		why = fmt.Sprintf("%s is no InfiniBand link (%s): leave the pkey out to hand over the device itself", want.Parent, encap)
+		why = fmt.Sprintf("%s is not an InfiniBand link (%s): omit the pkey to attach the device itself", want.Parent, encap)
 	case errors.Is(err, unix.ENOTUNIQ):
-		why = fmt.Sprintf("%s has a child with pkey %#04x already: remove that one, or hand it over by its name, without a pkey", want.Parent, want.PKey)
+		why = fmt.Sprintf("%s already has a child with pkey %#04x: remove it, or attach it by its name and without a pkey",
+			want.Parent, want.PKey)
 	case errors.Is(err, unix.EEXIST):
 		why = occupied(want.Netns, want.Name).Error()
 	case errors.Is(err, unix.EINVAL) && want.MTU != 0:
-		why = fmt.Sprintf("the kernel refuses pkey %#04x or mtu %d: a child takes no more than its parent's MTU, and %s must be no child itself", want.PKey, want.MTU, want.Parent)
+		why = fmt.Sprintf("the kernel refuses pkey %#04x or mtu %d: the MTU must be no more than its parent's MTU, and %s must not be a child itself",
+			want.PKey, want.MTU, want.Parent)
 	case errors.Is(err, unix.EINVAL):
-		why = fmt.Sprintf("the kernel refuses pkey %#04x: %s must be no child itself", want.PKey, want.Parent)
+		why = fmt.Sprintf("the kernel refuses pkey %#04x: %s must not be a child itself", want.PKey, want.Parent)
 	}
 	if why == "" {
-		return fmt.Errorf("make a child of %s: %w", want.Parent, err)
+		return fmt.Errorf("create a child of %s: %w", want.Parent, err)
 	}
 	return fmt.Errorf("%s: %w", why, err)
 }
@@ -116,7 +119,7 @@ func (h *Host) delIPoIB(l plan.IPoIB) error {
 	return h.delLink(plan.Link{Netns: l.Netns, Name: l.Name, Kind: "ipoib"})
 }
 
-// readIPoIB returns the child as it is, nil when it is missing, foreign or
+// readIPoIB returns the child's state, or nil if it is missing, not Fairlead's or
 // down.
 func (h *Host) readIPoIB(want plan.IPoIB) (plan.Object, error) {
 	_, link, err := h.link(want.Netns, want.Name)

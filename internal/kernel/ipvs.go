@@ -17,16 +17,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// balancer is what a host knows of its IPVS.
+// balancer is a host's connection to IPVS and its cached state.
 type balancer struct {
 	mu   sync.Mutex
 	conn *ipvs.Conn
-	// inUse are the virtual services of ours as we know them. One that somebody
-	// else has removed and made again is ours still.
-	inUse map[ipvs.ID]plan.IPVSService
-	// locals are the addresses of our local routes, as we know them.
+	// ours are Fairlead's virtual services as this process knows them. A service
+	// that another program has removed and created again still belongs to Fairlead.
+	ours map[ipvs.ID]plan.IPVSService
+	// locals are the addresses of Fairlead's local routes as this process knows
+	// them.
 	locals map[netip.Addr]bool
-	// listed are all virtual services, kept for as long as one observation takes.
+	// listed are all virtual services, cached while one observation runs.
 	listed map[ipvs.ID]ipvs.Service
 }
 
@@ -39,17 +40,16 @@ func (b *balancer) close() error {
 	return b.conn.Close()
 }
 
-// ipvsMark is in the flags of a virtual service that is ours: bits that the
-// kernel keeps and knows nothing of.
+// ipvsMark marks Fairlead's virtual services: bits of the flags that the kernel
+// stores without using them. ipvsMarked is the mask.
 const ipvsMark, ipvsMarked = 0xfa1e0000, 0xffff0000
 
-// ipvsRealMark is the port of a tunnel that its real servers have, of a kind that
-// has no ports: the kernel keeps it, too, and knows it for GUE alone (Linux 5.3).
-// `ipvsadm -E` takes the mark from the service, and leaves those. Real servers by
-// GUE have none.
+// ipvsRealMark is the tunnel port of Fairlead's real servers. The kernel stores it
+// too and uses it only for GUE (Linux 5.3). `ipvsadm -E` removes the mark of the
+// service but not those of its real servers. Real servers with GUE have no mark.
 const ipvsRealMark = 0xfa1e
 
-// isMarked reports whether a service with these real servers is ours.
+// isMarked reports whether a service with these real servers has Fairlead's mark.
 func isMarked(s ipvs.Service, reals []ipvs.Destination) bool {
 	return s.Flags&ipvsMarked == ipvsMark || slices.ContainsFunc(reals, realMarked)
 }
@@ -58,21 +58,21 @@ func realMarked(d ipvs.Destination) bool {
 	return d.TunnelType == ipvs.IPIP && d.TunnelPort == ipvsRealMark
 }
 
-// forwards are the numbers of the ways to forward.
+// forwards maps the forwarding methods to their numbers in IPVS.
 var forwards = map[model.Forward]uint32{model.ForwardNAT: ipvs.NAT, model.ForwardDirect: ipvs.Direct, model.ForwardTunnel: ipvs.Tunnel}
 
-// open connects to the IPVS of the host's namespace, which loads it where the
-// kernel can do that.
+// open connects to the IPVS of the host's namespace. If necessary, and if the
+// kernel can do that, this loads the module.
 func (b *balancer) open(ns *Netns) (err error) {
 	if b.conn == nil {
 		b.conn, err = ipvs.Open(int(ns.File().Fd()))
-		b.inUse = map[ipvs.ID]plan.IPVSService{}
+		b.ours = map[ipvs.ID]plan.IPVSService{}
 	}
 	return err
 }
 
-// reach connects if IPVS is loaded in the host's namespace. To ask for its
-// family of generic netlink instead would start modprobe each time.
+// reach connects if IPVS is loaded in the host's namespace. It does not request the
+// generic netlink family first, because that would start modprobe each time.
 func (b *balancer) reach(ns *Netns) (there bool, err error) {
 	if b.conn != nil {
 		return true, nil
@@ -95,7 +95,7 @@ func idOf(s plan.IPVSService) ipvs.ID {
 	return ipvs.ID{Protocol: uint16(protoNumbers[s.Proto]), At: s.At}
 }
 
-// toIPVS returns the service as IPVS has it.
+// toIPVS converts a service to the form of IPVS.
 func toIPVS(s plan.IPVSService) ipvs.Service {
 	flags := uint32(ipvsMark)
 	switch s.Scheduler {
@@ -111,7 +111,8 @@ func toIPVS(s plan.IPVSService) ipvs.Service {
 		Timeout: uint32(s.Persistence / time.Second), Bits: s.At.Addr().BitLen()}
 }
 
-// fromIPVS returns a service of IPVS as a plan has it.
+// fromIPVS converts a service of IPVS. It leaves the scheduler empty if the service
+// has settings that a plan cannot express.
 func fromIPVS(s ipvs.Service, all []ipvs.Destination) plan.IPVSService {
 	found := plan.IPVSService{Proto: model.TCP, At: s.At, Scheduler: model.Scheduler(s.Scheduler), Forward: model.ForwardNAT}
 	if s.Protocol == unix.IPPROTO_UDP {
@@ -127,10 +128,10 @@ func fromIPVS(s ipvs.Service, all []ipvs.Destination) plan.IPVSService {
 	var reals []plan.Backend
 	for i, d := range all {
 		reals = append(reals, plan.Backend{At: d.At, Weight: d.Weight})
-		hop, tunnel := forwardOf(d)
+		forward, tunnel := forwardOf(d)
 		if i == 0 {
-			found.Forward, found.Tunnel = hop, tunnel
-		} else if found.Forward != hop || found.Tunnel != tunnel {
+			found.Forward, found.Tunnel = forward, tunnel
+		} else if found.Forward != forward || found.Tunnel != tunnel {
 			found.Forward, found.Tunnel = "", model.Tunnel{}
 		}
 	}
@@ -139,10 +140,10 @@ func fromIPVS(s ipvs.Service, all []ipvs.Destination) plan.IPVSService {
 	return found
 }
 
-// tunnelSums are the flags of tunnels by what they mean.
+// tunnelSums maps the checksum settings of tunnels to their flags in IPVS.
 var tunnelSums = map[model.TunnelChecksum]uint16{"": 0, model.TunnelSummed: ipvs.TunnelSummed, model.TunnelRemoteSummed: ipvs.TunnelRemoteSummed}
 
-// toDestination returns a real server as IPVS has it.
+// toDestination converts a real server to the form of IPVS.
 func toDestination(s plan.IPVSService, r plan.Backend) ipvs.Destination {
 	d := ipvs.Destination{At: r.At, Forward: forwards[s.Forward], Weight: r.Weight, TunnelPort: ipvsRealMark}
 	if s.Tunnel.Type == model.TunnelGUE {
@@ -151,25 +152,25 @@ func toDestination(s plan.IPVSService, r plan.Backend) ipvs.Destination {
 	return d
 }
 
-// forwardOf returns how a destination is forwarded to, empty where it is so as
-// no plan has it.
-func forwardOf(d ipvs.Destination) (hop model.Forward, by model.Tunnel) {
+// forwardOf returns a destination's forwarding method, or "" if a plan cannot
+// express it.
+func forwardOf(d ipvs.Destination) (forward model.Forward, by model.Tunnel) {
 	if d.Upper != 0 || d.Lower != 0 {
 		return "", by
 	}
 	if d.TunnelType != ipvs.IPIP {
-		return wrapOf(d)
+		return gueForwardOf(d)
 	}
-	for hop, number := range forwards {
+	for forward, number := range forwards {
 		if number == d.Forward {
-			return hop, by
+			return forward, by
 		}
 	}
 	return "", by
 }
 
-// wrapOf is forwardOf one to which packets are wrapped in something else than IP.
-func wrapOf(d ipvs.Destination) (model.Forward, model.Tunnel) {
+// gueForwardOf is forwardOf for a destination with a tunnel other than IPIP.
+func gueForwardOf(d ipvs.Destination) (model.Forward, model.Tunnel) {
 	for sum, flags := range tunnelSums {
 		if d.Forward == ipvs.Tunnel && d.TunnelType == ipvs.GUE && d.TunnelFlags == flags {
 			return model.ForwardTunnel, model.Tunnel{Type: model.TunnelGUE, Port: d.TunnelPort, Checksum: sum}
@@ -178,8 +179,8 @@ func wrapOf(d ipvs.Destination) (model.Forward, model.Tunnel) {
 	return "", model.Tunnel{}
 }
 
-// setIPVS makes a virtual service, or brings one of ours to the wanted state.
-// One of somebody else is taken over if it is as ours shall be.
+// setIPVS creates a virtual service or changes one of Fairlead's. It adopts another
+// program's service if that has the same settings.
 func (h *Host) setIPVS(s plan.IPVSService) error {
 	b := &h.balancer
 	b.mu.Lock()
@@ -189,7 +190,7 @@ func (h *Host) setIPVS(s plan.IPVSService) error {
 	}
 	err := b.conn.AddService(toIPVS(s))
 	if err == nil {
-		b.inUse[idOf(s)] = s
+		b.ours[idOf(s)] = s
 		return b.setReals(s, nil)
 	}
 	if !errors.Is(err, unix.EEXIST) {
@@ -202,28 +203,27 @@ func (h *Host) setIPVS(s plan.IPVSService) error {
 	if err := b.takeOver(s, have); err != nil {
 		return err
 	}
-	b.inUse[idOf(s)] = s
+	b.ours[idOf(s)] = s
 	return b.setReals(s, have)
 }
 
-// takeOver brings a service that is there, with real servers, to the wanted
-// state.
+// takeOver changes an existing service, with these real servers, to match s.
 func (b *balancer) takeOver(s plan.IPVSService, reals []ipvs.Destination) error {
-	if _, ours := b.inUse[idOf(s)]; !ours {
+	if _, known := b.ours[idOf(s)]; !known {
 		there, err := b.find(idOf(s))
 		if err != nil {
 			return err
 		}
 		if now := fromIPVS(there, reals); !isMarked(there, reals) && !alike(now, s) {
-			return fmt.Errorf("a virtual service at %s/%s is there and is not Fairlead's: remove it (%s), or make one that is the same, which is taken over",
+			return fmt.Errorf("a virtual service at %s/%s exists and is not Fairlead's: remove it (%s), or create one with the same settings to adopt it",
 				s.At, s.Proto, s.Del()[0])
 		}
 	}
 	return b.conn.SetService(toIPVS(s))
 }
 
-// alike reports whether both do the same; one without real servers says nothing
-// of how they are forwarded to.
+// alike reports whether both services have the same settings. The forwarding method
+// is not compared if the existing service has no real servers.
 func alike(now, want plan.IPVSService) bool {
 	if now.Reals == "" {
 		now.Forward, now.Tunnel = want.Forward, want.Tunnel
@@ -241,14 +241,14 @@ func (b *balancer) find(id ipvs.ID) (ipvs.Service, error) {
 	return ipvs.Service{ID: id}, cmp.Or(err, error(unix.ESRCH))
 }
 
-// differs reports whether a real server is otherwise than wanted.
+// differs reports whether the settings of a real server differ.
 func differs(now, want ipvs.Destination) bool {
 	return now.Forward != want.Forward || now.Weight != want.Weight || now.Upper != want.Upper || now.Lower != want.Lower ||
 		now.TunnelType != want.TunnelType || now.TunnelPort != want.TunnelPort || now.TunnelFlags != want.TunnelFlags
 }
 
-// setReals gives the service its real servers in the place of those that it
-// has: first those that come.
+// setReals replaces the real servers of a service: it adds and changes servers
+// first, then removes the others.
 func (b *balancer) setReals(s plan.IPVSService, have []ipvs.Destination) error {
 	id := idOf(s)
 	gone := map[netip.AddrPort]ipvs.Destination{}
@@ -267,7 +267,7 @@ func (b *balancer) setReals(s plan.IPVSService, have []ipvs.Destination) error {
 			err = b.conn.SetDestination(id, want)
 		}
 		if err != nil {
-			return fmt.Errorf("real server %s: %w", r.At, err)
+			return fmt.Errorf("set real server %s: %w", r.At, err)
 		}
 	}
 	for at, d := range gone {
@@ -278,7 +278,7 @@ func (b *balancer) setReals(s plan.IPVSService, have []ipvs.Destination) error {
 	return nil
 }
 
-// delIPVS removes a virtual service if it is ours.
+// delIPVS removes a virtual service if it is Fairlead's.
 func (h *Host) delIPVS(s plan.IPVSService) error {
 	b := &h.balancer
 	b.mu.Lock()
@@ -286,7 +286,7 @@ func (h *Host) delIPVS(s plan.IPVSService) error {
 	if there, err := b.reach(h.ns); err != nil || !there {
 		return err
 	}
-	if _, ours := b.inUse[idOf(s)]; !ours {
+	if _, known := b.ours[idOf(s)]; !known {
 		now, err := b.find(idOf(s))
 		if err != nil {
 			return err
@@ -295,6 +295,6 @@ func (h *Host) delIPVS(s plan.IPVSService) error {
 			return err
 		}
 	}
-	delete(b.inUse, idOf(s))
+	delete(b.ours, idOf(s))
 	return b.conn.DelService(idOf(s))
 }

@@ -14,8 +14,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// IPVSFlows returns the flows of IPVS that match; none where it is not loaded. IPVS
-// tells them by a file alone, one a line (ip_vs_conn_seq_show in
+// IPVSFlows returns the flows of IPVS that match; none if IPVS is not loaded. IPVS
+// shows them only in a file with one line per flow (ip_vs_conn_seq_show in
 // net/netfilter/ipvs/ip_vs_conn.c):
 //
 //	Pro FromIP   FPrt ToIP     TPrt DestIP   DPrt State       Expires PEName PEData
@@ -27,7 +27,7 @@ func (h *Host) IPVSFlows(match func(Flow) bool) (found []Flow, err error) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("list the connections of IPVS: %w", err)
+			return fmt.Errorf("list IPVS connections: %w", err)
 		}
 		defer table.Close()
 		found, err = readIPVSFlows(table, match)
@@ -44,16 +44,16 @@ func readIPVSFlows(table io.Reader, match func(Flow) bool) (found []Flow, err er
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read the connections of IPVS: %w", err)
+		return nil, fmt.Errorf("read IPVS connections: %w", err)
 	}
 	return found, nil
 }
 
-// ipvsStates are the states of TCP connections that are open at an end at least.
+// ipvsStates are the states of TCP connections that are open at one end at least.
 var ipvsStates = map[string]bool{"ESTABLISHED": true, "FIN_WAIT": true, "CLOSE_WAIT": true, "LAST_ACK": true}
 
-// ipvsFlow reads a line, and reports whether it is a flow of TCP or UDP. A client
-// without a port is what persistence remembers of it.
+// ipvsFlow parses a line, and reports whether it is a TCP or UDP flow. An entry
+// without a client port is a persistence template, not a flow.
 func ipvsFlow(line string) (f Flow, ok bool) {
 	words := strings.Fields(line)
 	if len(words) < 8 {
@@ -70,11 +70,12 @@ func ipvsFlow(line string) (f Flow, ok bool) {
 	return f, ok && f.Client.Port() != 0
 }
 
-// ipvsAddr reads an address: IPv4 as eight digits, IPv6 as usual.
+// ipvsAddr parses an address: IPv4 as eight hexadecimal digits, IPv6 in the usual
+// form.
 func ipvsAddr(text string) netip.Addr {
 	if b, err := hex.DecodeString(text); err == nil && len(b) == 4 {
 		return netip.AddrFrom4([4]byte(b))
 	}
-	addr, _ := netip.ParseAddr(text) // not valid where it is none
+	addr, _ := netip.ParseAddr(text) // not valid if the text is not an address
 	return addr
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func TestFlowsOfIPVSAreRead(t *testing.T) {
+func TestReadIPVSFlows(t *testing.T) {
 	const table = `Pro FromIP   FPrt ToIP     TPrt DestIP   DPrt State       Expires PEName PEData
 TCP C6336401 C5A8 C0000250 1F90 AC1E000B 0050 ESTABLISHED     897
 TCP C6336401 C5A9 C0000250 1F90 AC1E000B 0050 SYN_RECV         58
@@ -29,6 +29,6 @@ TCP C6336401 C5AA C0000250 1F90 fd00:0030:0000:0000:0000:0000:0000:0011 0050 FIN
 	}
 	got, err := readIPVSFlows(strings.NewReader(table), func(Flow) bool { return true })
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.AddrPort{})); err != nil || diff != "" {
-		t.Errorf("%v; want (-), read (+):\n%s", err, diff)
+		t.Errorf("%v; flows differ (-want +got):\n%s", err, diff)
 	}
 }

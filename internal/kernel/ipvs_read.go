@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readIPVS returns the virtual service of ours as the kernel has it. What is
-// not ours is not there, for as long as it does not do the same.
+// readIPVS returns Fairlead's virtual service as the kernel has it. A service of
+// another program is reported as missing.
 func (h *Host) readIPVS(want plan.IPVSService) (plan.Object, error) {
 	b := &h.balancer
 	b.mu.Lock()
@@ -29,7 +29,7 @@ func (h *Host) readIPVS(want plan.IPVSService) (plan.Object, error) {
 	return b.readOurs(there)
 }
 
-// listIPVS lists all virtual services, none where IPVS is not loaded.
+// listIPVS lists all virtual services into b.listed, none if IPVS is not loaded.
 func (h *Host) listIPVS() error {
 	b := &h.balancer
 	if b.listed != nil {
@@ -46,18 +46,19 @@ func (h *Host) listIPVS() error {
 	return err
 }
 
-// forget lets go of what was listed.
+// forget clears the cached list.
 func (b *balancer) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.listed = nil
 }
 
-// readOurs returns a service if it is ours, with its real servers.
+// readOurs returns a service with its real servers if it is Fairlead's, and nil if
+// not.
 func (b *balancer) readOurs(s ipvs.Service) (plan.Object, error) {
-	inUse, known := b.inUse[s.ID]
+	ours, known := b.ours[s.ID]
 	reals, err := b.conn.Destinations(s.ID)
-	if errors.Is(err, unix.ESRCH) { // gone since it was listed
+	if errors.Is(err, unix.ESRCH) { // it was removed after it was listed
 		return nil, nil
 	}
 	if err != nil || !known && !isMarked(s, reals) {
@@ -65,18 +66,18 @@ func (b *balancer) readOurs(s ipvs.Service) (plan.Object, error) {
 	}
 	now := fromIPVS(s, reals)
 	if !known {
-		b.inUse[s.ID] = now
+		b.ours[s.ID] = now
 	} else if len(reals) == 0 {
-		now.Forward, now.Tunnel = inUse.Forward, inUse.Tunnel
+		now.Forward, now.Tunnel = ours.Forward, ours.Tunnel
 	}
 	if s.Flags&ipvsMarked != ipvsMark {
-		now.Scheduler = "" // it is to be marked again
+		now.Scheduler = "" // differs from the plan, so that the mark is set again
 	}
 	return now, nil
 }
 
-// leftoverServices returns what of ours is in no plan: virtual services, local
-// routes, and elements of the nft table for them.
+// leftoverServices returns Fairlead's objects for IPVS that are in no plan: virtual
+// services, local routes, and elements of the nft table for IPVS.
 func (h *Host) leftoverServices(known map[string]bool) (plan.Plan, error) {
 	services, err := h.leftoverIPVS(known)
 	if err != nil {
@@ -90,7 +91,7 @@ func (h *Host) leftoverServices(known map[string]bool) (plan.Plan, error) {
 	return slices.Concat(rules, routes, services), err
 }
 
-// leftoverIPVS returns the virtual services of ours that are in no plan.
+// leftoverIPVS returns Fairlead's virtual services that are in no plan.
 func (h *Host) leftoverIPVS(known map[string]bool) (plan.Plan, error) {
 	b := &h.balancer
 	b.mu.Lock()
@@ -114,8 +115,8 @@ func (h *Host) leftoverIPVS(known map[string]bool) (plan.Plan, error) {
 	return found, nil
 }
 
-// ipvsDiffers reports whether a virtual service of ours, or a local route, is
-// otherwise than we have left it. IPVS tells nobody of changes.
+// ipvsDiffers reports whether one of Fairlead's virtual services or local routes
+// differs from what this process has set. IPVS sends no events for changes.
 func (h *Host) ipvsDiffers() (bool, error) {
 	if differing, err := h.localRoutesDiffer(); err != nil || differing {
 		return differing, err
@@ -123,20 +124,20 @@ func (h *Host) ipvsDiffers() (bool, error) {
 	b := &h.balancer
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.inUse) == 0 {
+	if len(b.ours) == 0 {
 		return false, nil
 	}
 	all, err := b.conn.Services()
 	if err != nil {
 		return false, err
 	}
-	left := len(b.inUse)
+	remaining := len(b.ours)
 	for _, s := range all {
-		want, ours := b.inUse[s.ID]
-		if !ours {
+		want, known := b.ours[s.ID]
+		if !known {
 			continue
 		}
-		left--
+		remaining--
 		reals, err := b.conn.Destinations(s.ID)
 		if err != nil {
 			return false, err
@@ -145,34 +146,35 @@ func (h *Host) ipvsDiffers() (bool, error) {
 			return true, nil
 		}
 	}
-	return left > 0, nil
+	return remaining > 0, nil
 }
 
-// RealStats is what IPVS has counted of one real server of a virtual service.
+// RealStats are the IPVS counters of one real server of a virtual service.
 type RealStats struct {
 	Frontend model.Frontend
 	At       netip.AddrPort
-	// Active flows are established TCP connections, Inactive all others: UDP,
-	// and TCP that begins or ends.
+	// Active is the number of established TCP connections. Inactive counts all
+	// other flows: UDP, and TCP connections that are opening or closing.
 	Active, Inactive uint32
-	// Flows is how many it has been given. In is what clients have sent, Out
-	// what it has answered through the host: nothing by direct and tunnel.
+	// Flows is the number of flows that were assigned to it. In counts traffic from
+	// clients. Out counts replies through the host, of which there are none with
+	// direct and tunnel forwarding.
 	Flows                                    uint64
 	InPackets, OutPackets, InBytes, OutBytes uint64
 }
 
-// IPVSStats returns what the kernel has counted of every real server of the
-// virtual services of ours; nothing where there is none. It adds up flows,
-// packets and bytes every two seconds.
+// IPVSStats returns the counters of every real server of Fairlead's virtual
+// services. The kernel updates the counters every two seconds. It is safe for
+// concurrent use.
 func (h *Host) IPVSStats() ([]RealStats, error) {
 	b := &h.balancer
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.inUse) == 0 {
+	if len(b.ours) == 0 {
 		return nil, nil
 	}
 	var all []RealStats
-	for _, s := range b.inUse {
+	for _, s := range b.ours {
 		reals, err := b.conn.Destinations(idOf(s))
 		if err != nil && !errors.Is(err, unix.ESRCH) {
 			return nil, err

@@ -17,7 +17,7 @@ func ipvsTable() *nftables.Table {
 	return &nftables.Table{Name: plan.IPVSTableName, Family: nftables.TableFamilyINet}
 }
 
-// ipvsSets returns the table's sets, in the order of plan.IPVSTableText.
+// ipvsSets returns the table's sets in the order of plan.IPVSTableText.
 func ipvsSets() []*nftables.Set {
 	var sets []*nftables.Set
 	for _, f := range families {
@@ -32,8 +32,8 @@ func ipvsSets() []*nftables.Set {
 	return sets
 }
 
-// ipvsChains returns the table's chains; each rule is the netlink form of the
-// line at the same place of plan.IPVSTableText.
+// ipvsChains returns the table's chains. Each rule is the netlink form of the
+// corresponding line of plan.IPVSTableText.
 func ipvsChains() []chain {
 	isNew := rule(conntrack(expr.CtKeySTATE, expr.CtStateBitNEW), verdict(expr.VerdictJump, "opened"))
 	masquerade := []expr.Any{&expr.Masq{}}
@@ -64,7 +64,7 @@ func ipvsChains() []chain {
 	}
 }
 
-// label is one bit of a flow's 128.
+// label returns a conntrack label: one of 128 bits.
 func label(bit int) []byte {
 	b := make([]byte, 16)
 	b[bit/8] = 1 << (bit % 8)
@@ -84,8 +84,8 @@ func labelled(bit int) []expr.Any {
 	}
 }
 
-// setIPVSTable makes the table, in the place of a damaged one, in one
-// transaction. What is in a whole one stays.
+// setIPVSTable creates the table, or replaces a damaged one, in one transaction. It
+// does not change an intact table.
 func (h *Host) setIPVSTable() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,7 +115,7 @@ func (h *Host) delIPVSTable() error {
 	return b.commit()
 }
 
-// setIPVSMember adds an element; one that is there already is no error.
+// setIPVSMember adds an element. Adding an existing element is not an error.
 func (h *Host) setIPVSMember(m plan.IPVSMember) error {
 	return h.onIPVSSet(m, (*batch).addElements)
 }
@@ -167,8 +167,8 @@ func decodeIPVSMember(set string, e nftables.SetElement) plan.IPVSMember {
 	return m
 }
 
-// ipvsTableWhole reports whether every chain of the table holds as many rules
-// as it should, all with our mark.
+// ipvsTableWhole reports whether every chain of the table has the expected number
+// of rules, all with Fairlead's mark.
 func (h *Host) ipvsTableWhole() (bool, error) {
 	t := ipvsTable()
 	if _, err := h.nft.ListTableOfFamily(t.Name, t.Family); err != nil {
@@ -189,8 +189,8 @@ func (h *Host) ipvsTableWhole() (bool, error) {
 	return true, nil
 }
 
-// inIPVSTable returns the table and all that is in it, nothing when it is
-// missing or damaged.
+// inIPVSTable returns the table and its content, or nothing if the table is missing
+// or damaged.
 func (h *Host) inIPVSTable() (map[plan.Object]bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -228,7 +228,8 @@ func (h *Host) readOfIPVSTable(o plan.Object) (plan.Object, error) {
 	return orNil(o, all[o]), err
 }
 
-// leftoverOfIPVSTable returns what of the table is in no plan, the table first.
+// leftoverOfIPVSTable returns the objects in the table that are in no plan. The
+// table itself comes first.
 func (h *Host) leftoverOfIPVSTable(known map[string]bool) (plan.Plan, error) {
 	all, err := h.inIPVSTable()
 	var found plan.Plan

@@ -10,9 +10,9 @@ import (
 	"fairlead/internal/plan"
 )
 
-func TestIPVSTableIsTheTypedText(t *testing.T) {
+func TestIPVSTableIsItsText(t *testing.T) {
 	h := openTestHost(t)
-	for range 2 { // setting it twice is harmless
+	for range 2 { // setting it twice has no effect
 		if err := h.Set(plan.IPVSTable{}); err != nil {
 			t.Fatal(err)
 		}
@@ -25,18 +25,18 @@ func TestIPVSTableIsTheTypedText(t *testing.T) {
 	}
 	h.run(t, "sh", "-c", plan.IPVSTable{}.Add()[0])
 	want := h.run(t, "nft", "list", "table", "inet", plan.IPVSTableName)
-	if got, want := ofIPVS(got), ofIPVS(want); got != want {
+	if got, want := normalizeIPVS(got), normalizeIPVS(want); got != want {
 		t.Errorf("the kernel's table is\n%s\nwant:\n%s", got, want)
 	}
 	h.run(t, "sh", "-c", plan.IPVSTable{}.Del()[0])
 }
 
-func ofIPVS(listing string) string {
+func normalizeIPVS(listing string) string {
 	return normalizeNft(strings.ReplaceAll(listing, "table inet "+plan.IPVSTableName, "table inet fairlead"))
 }
 
-// inIPVSTable is the table with members of every kind.
-func inIPVSTable() plan.Plan {
+// ipvsTableContent returns the table with members of every kind.
+func ipvsTableContent() plan.Plan {
 	return plan.Plan{
 		plan.IPVSTable{},
 		plan.IPVSMember{Set: plan.SetIPVSKept, Proto: model.TCP, At: netip.MustParseAddrPort("192.0.2.80:80")},
@@ -49,9 +49,9 @@ func inIPVSTable() plan.Plan {
 	}
 }
 
-func TestIPVSMembersSurviveTheKernel(t *testing.T) {
+func TestIPVSMembersAreReadBack(t *testing.T) {
 	h := openTestHost(t)
-	want := inIPVSTable()
+	want := ipvsTableContent()
 	for range 2 {
 		for _, o := range want {
 			if err := h.Set(o); err != nil {
@@ -61,7 +61,7 @@ func TestIPVSMembersSurviveTheKernel(t *testing.T) {
 	}
 	for _, observe := range []func() (plan.Plan, error){
 		func() (plan.Plan, error) { return h.Observe(want, want) },
-		func() (plan.Plan, error) { return h.Observe(nil, nil) }, // all that carries our mark
+		func() (plan.Plan, error) { return h.Observe(nil, nil) }, // everything with Fairlead's mark
 	} {
 		got, err := observe()
 		if err != nil {
@@ -69,17 +69,17 @@ func TestIPVSMembersSurviveTheKernel(t *testing.T) {
 		}
 		for _, o := range want {
 			if !slices.Contains(got, o) {
-				t.Errorf("%s is not seen", o.Key())
+				t.Errorf("%s is not observed", o.Key())
 			}
 		}
 	}
-	// The same, typed, adds nothing to what is there.
+	// The typed commands do not change what netlink has added.
 	before := h.run(t, "nft", "list", "ruleset")
 	for _, o := range want[1:] {
 		h.run(t, "sh", "-c", o.Add()[0])
 	}
 	if after := h.run(t, "nft", "list", "ruleset"); after != before {
-		t.Errorf("typed, it is\n%s\nand was\n%s", after, before)
+		t.Errorf("after the typed commands the ruleset is\n%s\nbefore it was\n%s", after, before)
 	}
 	for _, o := range slices.Backward(want) {
 		for range 2 {
@@ -89,12 +89,12 @@ func TestIPVSMembersSurviveTheKernel(t *testing.T) {
 		}
 	}
 	if left := h.run(t, "nft", "list", "ruleset"); left != "" {
-		t.Errorf("left behind:\n%s", left)
+		t.Errorf("the ruleset is not empty:\n%s", left)
 	}
 }
 
-// TestADamagedIPVSTableIsMadeAnew takes a rule from it.
-func TestADamagedIPVSTableIsMadeAnew(t *testing.T) {
+// TestDamagedIPVSTableIsReplaced deletes a rule from the table.
+func TestDamagedIPVSTableIsReplaced(t *testing.T) {
 	h := openTestHost(t)
 	if err := h.Set(plan.IPVSTable{}); err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestADamagedIPVSTableIsMadeAnew(t *testing.T) {
 	whole := h.run(t, "nft", "list", "ruleset")
 	h.run(t, "nft", "flush", "chain", "inet", plan.IPVSTableName, "past")
 	if found, err := h.ObservePart(plan.Plan{plan.IPVSTable{}}); err != nil || len(found) != 0 {
-		t.Errorf("the damaged table is taken for whole: %v, %v", found, err)
+		t.Errorf("the damaged table is observed as intact: %v, %v", found, err)
 	}
 	if err := h.Set(plan.IPVSTable{}); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestLocalRoutes(t *testing.T) {
 	routes := func() string {
 		return h.run(t, "sh", "-c", "ip route show table local; ip -6 route show table local")
 	}
-	// An address that is on a link has a local route already.
+	// An address on a link already has a local route.
 	h.run(t, "ip", "addr", "add", "192.0.2.81/32", "dev", "lo")
 	before := routes()
 	want := plan.Plan{plan.LocalRoute{Addr: netip.MustParseAddr("192.0.2.80")}, plan.LocalRoute{Addr: netip.MustParseAddr("192.0.2.81")},
@@ -137,20 +137,20 @@ func TestLocalRoutes(t *testing.T) {
 		}
 		for _, o := range want {
 			if !slices.Contains(got, o) {
-				t.Errorf("%s is not seen", o.Key())
+				t.Errorf("%s is not observed", o.Key())
 			}
 		}
 	}
 	if differing, err := h.ipvsDiffers(); err != nil || differing {
-		t.Errorf("routes that are there have strayed: %v", err)
+		t.Errorf("ipvsDiffers reports existing routes: %v", err)
 	}
 	h.run(t, "sh", "-c", want[0].Del()[0])
 	if differing, err := h.ipvsDiffers(); err != nil || !differing {
-		t.Errorf("a route that has gone has not strayed: %v", err)
+		t.Errorf("ipvsDiffers does not report the deleted route: %v", err)
 	}
 	h.run(t, "sh", "-c", want[0].Add()[0])
 	if now := routes(); now != made {
-		t.Errorf("typed, the routes are\n%s\nwant\n%s", now, made)
+		t.Errorf("after the typed command the routes are\n%s\nwant\n%s", now, made)
 	}
 	for range 2 {
 		for _, o := range want {
@@ -160,6 +160,6 @@ func TestLocalRoutes(t *testing.T) {
 		}
 	}
 	if after := routes(); after != before {
-		t.Errorf("the routes are\n%s\nand were\n%s", after, before)
+		t.Errorf("the routes are\n%s\nbefore they were\n%s", after, before)
 	}
 }

@@ -14,12 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// everyService are services of each kind that a plan has.
+// everyService returns services with each scheduler and forwarding method that a
+// plan can have.
 func everyService() []plan.IPVSService {
 	var all []plan.IPVSService
 	for i, s := range []model.Scheduler{"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq"} {
-		for _, hop := range nextHopsToForward(i) {
-			v := plan.IPVSService{Proto: model.TCP, At: netip.MustParseAddrPort("192.0.2.80:80"), Scheduler: s, Forward: hop.forward, Tunnel: hop.tunnel,
+		for _, f := range forwardings(i) {
+			v := plan.IPVSService{Proto: model.TCP, At: netip.MustParseAddrPort("192.0.2.80:80"), Scheduler: s, Forward: f.forward, Tunnel: f.tunnel,
 				Persistence: time.Duration(i) * time.Minute, Reals: plan.PackBackends([]plan.Backend{
 					{At: netip.MustParseAddrPort("10.0.0.1:80"), Weight: 1}, {At: netip.MustParseAddrPort("10.0.0.2:81")}})}
 			if i%2 == 0 {
@@ -31,29 +32,30 @@ func everyService() []plan.IPVSService {
 	return all
 }
 
-// nextHopToForward is how a virtual service forwards, and through what tunnel.
-type nextHopToForward struct {
+// forwarding is a forwarding method with its tunnel.
+type forwarding struct {
 	forward model.Forward
 	tunnel  model.Tunnel
 }
 
-// nextHopsToForward are all that there are, tunnels by turns; the first is nat.
-func nextHopsToForward(i int) []nextHopToForward {
+// forwardings returns all forwarding methods, NAT first. The index selects the kind
+// of tunnel.
+func forwardings(i int) []forwarding {
 	tunnels := []model.Tunnel{{}, {Type: model.TunnelGUE, Port: 6080}, {Type: model.TunnelGUE, Port: 6081, Checksum: model.TunnelSummed},
 		{Type: model.TunnelGUE, Port: ipvsRealMark, Checksum: model.TunnelRemoteSummed}}
-	return []nextHopToForward{{forward: model.ForwardNAT}, {forward: model.ForwardDirect}, {model.ForwardTunnel, tunnels[i%len(tunnels)]}}
+	return []forwarding{{forward: model.ForwardNAT}, {forward: model.ForwardDirect}, {model.ForwardTunnel, tunnels[i%len(tunnels)]}}
 }
 
 func destinations(s plan.IPVSService) []ipvs.Destination {
 	var all []ipvs.Destination
 	for _, r := range s.Reals.List() {
-		// The kernel lists the last first.
+		// The kernel lists real servers in reverse order.
 		all = append([]ipvs.Destination{toDestination(s, r)}, all...)
 	}
 	return all
 }
 
-func TestVirtualServicesAreReadAsTheyWereWritten(t *testing.T) {
+func TestVirtualServicesAreReadBack(t *testing.T) {
 	for _, s := range everyService() {
 		if got := fromIPVS(toIPVS(s), destinations(s)); got != s {
 			t.Errorf("%+v is read as %+v", s, got)
@@ -61,9 +63,9 @@ func TestVirtualServicesAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// TestWhatNoPlanHasDiffers: whatever others do to a virtual service, it is not
-// taken for what it should be.
-func TestWhatNoPlanHasDiffers(t *testing.T) {
+// TestForeignChangesDiffer makes changes that no plan makes: each one must differ
+// from the plan.
+func TestForeignChangesDiffer(t *testing.T) {
 	s := everyService()[0]
 	for name, harm := range map[string]func(*ipvs.Service, []ipvs.Destination){
 		"scheduler":       func(v *ipvs.Service, _ []ipvs.Destination) { v.Scheduler = "dh" },
@@ -84,34 +86,35 @@ func TestWhatNoPlanHasDiffers(t *testing.T) {
 		v, d := toIPVS(s), destinations(s)
 		harm(&v, d)
 		if alike(fromIPVS(v, d), s) {
-			t.Errorf("%s: another is taken for what it should be", name)
+			t.Errorf("%s: the changed service does not differ", name)
 		}
 	}
 }
 
-// TestAKernelWithoutIPVSSaysWhatToDo asks for it in a namespace of its own.
-func TestAKernelWithoutIPVSSaysWhatToDo(t *testing.T) {
+// TestErrorWithoutIPVS expects advice in the error if the kernel has no IPVS.
+func TestErrorWithoutIPVS(t *testing.T) {
 	h := openTestHost(t)
 	err := h.Set(everyService()[0])
 	var none *ipvs.NotSupportedError
 	switch {
 	case errors.As(err, &none):
 		if !strings.Contains(err.Error(), "modprobe ip_vs") {
-			t.Errorf("the error is %v", err)
+			t.Errorf("error without advice: %v", err)
 		}
-	case err != nil && !errors.Is(err, unix.ENOENT): // no module of the scheduler
+	case err != nil && !errors.Is(err, unix.ENOENT): // the scheduler's module is missing
 		t.Error(err)
 	}
 	if err := h.Del(everyService()[0]); err != nil {
-		t.Errorf("removing what cannot be there: %v", err)
+		t.Errorf("remove a missing service: %v", err)
 	}
 	if found, err := h.Observe(plan.Plan{everyService()[0]}, nil); err != nil || len(found) != 0 {
 		t.Errorf("found %v, %v", found, err)
 	}
 }
 
-// TestMarksAreKnown: a service is ours by its flags or by a real server's.
-func TestMarksAreKnown(t *testing.T) {
+// TestMarks checks that a service is recognised by its flags or by the mark of a
+// real server.
+func TestMarks(t *testing.T) {
 	ours := toIPVS(everyService()[0])
 	edited := ours
 	edited.Flags &^= ipvsMarked
@@ -122,18 +125,18 @@ func TestMarksAreKnown(t *testing.T) {
 		want    bool
 	}{
 		{ours, nil, true}, {edited, made, true}, {edited, nil, false}, {edited, made[:1], false},
-		{edited, []ipvs.Destination{{TunnelType: ipvs.GUE, TunnelPort: ipvsRealMark}}, false}, // GUE to that very port
+		{edited, []ipvs.Destination{{TunnelType: ipvs.GUE, TunnelPort: ipvsRealMark}}, false}, // GUE with the same port
 	} {
 		if got := isMarked(c.service, c.reals); got != c.want {
-			t.Errorf("%+v with %+v is ours: %t", c.service, c.reals, got)
+			t.Errorf("isMarked(%+v, %+v) returns %t", c.service, c.reals, got)
 		}
 	}
 }
 
-func TestReleasesAreTold(t *testing.T) {
+func TestIPVSReleases(t *testing.T) {
 	for release, want := range map[string]bool{"5.8.0-63-generic": false, "4.18.0": false, "5.9.0": true, "5.10.0-28-amd64": true, "6.1.0-56-cloud-amd64": true, "odd": true} {
 		if got := since(release, plan.FeatureIPVS); got != want {
-			t.Errorf("%s has IPVS as we need it: %t", release, got)
+			t.Errorf("release %s supports the feature: %t", release, got)
 		}
 	}
 }

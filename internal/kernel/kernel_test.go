@@ -25,7 +25,7 @@ func openTestHost(t *testing.T) *Host {
 	return h
 }
 
-// run runs a command inside the host's namespace.
+// run runs a command in the host's namespace and returns its output.
 func (h *Host) run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	var out []byte
@@ -39,7 +39,7 @@ func (h *Host) run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-func TestTableIsTheDocumentedText(t *testing.T) {
+func TestTableIsItsText(t *testing.T) {
 	h := openTestHost(t)
 	if err := h.Transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
 		t.Fatal(err)
@@ -55,8 +55,8 @@ func TestTableIsTheDocumentedText(t *testing.T) {
 	}
 }
 
-// normalizeNft drops blank lines and our comments, and sorts the sets, whose
-// order in a listing means nothing.
+// normalizeNft removes blank lines and Fairlead's comments, and sorts the sets,
+// whose order in a listing has no meaning.
 func normalizeNft(s string) string {
 	var blocks []string
 	for _, b := range strings.Split(strings.ReplaceAll(s, ` comment "fairlead"`, ""), "\n\t}\n") {
@@ -66,7 +66,7 @@ func normalizeNft(s string) string {
 	return strings.Join(blocks, "\n")
 }
 
-// someElements are of every kind.
+// someElements returns elements of every kind.
 func someElements() plan.Plan {
 	addr, prefix := netip.MustParseAddr, netip.MustParsePrefix
 	return plan.Plan{
@@ -84,7 +84,7 @@ func someElements() plan.Plan {
 	}
 }
 
-func TestElementsSurviveTheKernel(t *testing.T) {
+func TestElementsAreReadBack(t *testing.T) {
 	h := openTestHost(t)
 	want := someElements()
 	all := append(plan.Plan{plan.Table{}}, want...)
@@ -96,9 +96,9 @@ func TestElementsSurviveTheKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ops := plan.Diff(have, all); len(ops) != 0 {
-		t.Errorf("after setting, still to do:\n%s", plan.Text(ops))
+		t.Errorf("steps that remain after setting:\n%s", plan.Text(ops))
 	}
-	// The text that we show is what nft takes, and means the same.
+	// nft accepts the displayed commands, and they have the same effect.
 	h.run(t, "nft", "flush", "ruleset")
 	for _, op := range plan.Diff(nil, all) {
 		for _, c := range op.Commands() {
@@ -110,13 +110,13 @@ func TestElementsSurviveTheKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(whole) != 0 {
-		t.Errorf("a table without our mark was taken for ours")
+		t.Errorf("a table without Fairlead's mark is read as Fairlead's")
 	}
 	if err := h.Transact(plan.Diff(all, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if out := h.run(t, "nft", "list", "ruleset"); out != "" {
-		t.Errorf("left behind:\n%s", out)
+		t.Errorf("the ruleset is not empty:\n%s", out)
 	}
 }
 

@@ -13,18 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Knock is one real packet of a flow, from a socket of its own: a TCP SYN, or
-// an empty UDP datagram.
+// Knock is a probe packet of a flow, sent from a separate socket: a TCP SYN or an
+// empty UDP datagram.
 type Knock struct {
 	fd    int
 	proto model.Proto
 	to    netip.AddrPort
-	// Local is the address and port that it is sent from; an address that is
-	// unspecified is the kernel's to choose.
+	// Local is the source address and port. If the address is unspecified, the
+	// kernel chooses it.
 	Local netip.AddrPort
 }
 
-// The results of a knock.
+// The results of a Knock.
 const (
 	Answered    = "answered"
 	Refused     = "refused"
@@ -32,8 +32,8 @@ const (
 	Unreachable = "unreachable"
 )
 
-// Knock opens a socket in the host's namespace; from may be the zero value.
-// Nothing is sent yet.
+// Knock opens a socket in the host's namespace without sending anything. If from is
+// the zero value, the kernel chooses the source address.
 func (h *Host) Knock(proto model.Proto, from netip.Addr, to netip.AddrPort) (*Knock, error) {
 	k := &Knock{fd: -1, proto: proto, to: to}
 	err := h.ns.Do(func() error { return k.open(from) })
@@ -98,8 +98,8 @@ func (k *Knock) Send() error {
 	return err
 }
 
-// Result waits until the deadline for what becomes of it; empty when nothing has
-// yet. It is told once.
+// Result waits until the deadline for the result of the probe: one of the constants
+// above, or "" if there is none yet. Each result is returned only once.
 func (k *Knock) Result(deadline time.Time) (string, error) {
 	events := int16(unix.POLLOUT)
 	if k.proto == model.UDP {
@@ -122,13 +122,13 @@ func (k *Knock) Result(deadline time.Time) (string, error) {
 		}
 		number, err := unix.GetsockoptInt(k.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 		if err != nil {
-			return "", fmt.Errorf("read what became of a probe: %w", err)
+			return "", fmt.Errorf("read the result of a probe: %w", err)
 		}
 		return Meaning(unix.Errno(number)), nil
 	}
 }
 
-// Meaning is what an error of sending says of the flow.
+// Meaning returns the result that an error of Send or of the socket stands for.
 func Meaning(err error) string {
 	switch {
 	case err == nil || errors.Is(err, unix.Errno(0)):
@@ -141,7 +141,7 @@ func Meaning(err error) string {
 	return Unreachable
 }
 
-// Close ends the connection with a reset, as nothing was to be said.
+// Close closes the socket. It ends a TCP connection with a reset.
 func (k *Knock) Close() error {
 	if k.fd < 0 {
 		return nil
@@ -149,10 +149,10 @@ func (k *Knock) Close() error {
 	return unix.Close(k.fd)
 }
 
-// Pair is a socket with a peer.
+// Pair is the address pair of a connected socket.
 type Pair struct{ Local, Remote netip.AddrPort }
 
-// Pairs lists the host's sockets that are connected, by either of their ports.
+// Pairs returns the host's connected sockets that use the port at either end.
 func (h *Host) Pairs(proto model.Proto, port uint16) (found []Pair, err error) {
 	err = h.ns.Do(func() error {
 		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
@@ -171,8 +171,8 @@ func (h *Host) Pairs(proto model.Proto, port uint16) (found []Pair, err error) {
 	return found, err
 }
 
-// dumpPairs lists the sockets of the calling thread's namespace that have a
-// peer; see struct inet_diag_msg.
+// dumpPairs returns the connected sockets in the calling thread's namespace (see
+// struct inet_diag_msg).
 func dumpPairs(proto model.Proto, family uint8) ([]Pair, error) {
 	ask := make(diagRequest, diagRequestLen)
 	ask[0], ask[1] = family, protoNumbers[proto]

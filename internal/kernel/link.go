@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setLink makes the link or brings ours to the wanted state. A foreign link
-// of that name is an error, never a victim.
+// setLink creates the link, or changes Fairlead's existing link to match. If
+// another program's link has the name, it returns an error and does not touch that
+// link.
 func (h *Host) setLink(want plan.Link) error {
 	handle, err := h.at(want.Netns)
 	if err != nil {
@@ -23,7 +24,7 @@ func (h *Host) setLink(want plan.Link) error {
 		return linkUp(handle, "lo")
 	}
 	if want.Kind == plan.Veth && !want.Inside {
-		// Before anything goes: is there a sandbox at all?
+		// Check that the sandbox exists before anything changes.
 		if _, err := h.at(want.PeerNetns); err != nil {
 			return err
 		}
@@ -37,10 +38,11 @@ func (h *Host) setLink(want plan.Link) error {
 	return h.adjustLink(handle, have, want)
 }
 
-// managedLink returns the link of that name: the one that is there if it fits, else
-// one that add makes, in the place of ours if there is one. A foreign link of
-// that name is an error, never a victim.
-func managedLink(handle *netlink.Handle, netns, name string, fits func(netlink.Link) bool, add func() (netlink.Link, error)) (netlink.Link, error) {
+// managedLink returns the link with that name. It keeps Fairlead's existing link if
+// that fits, and else replaces or creates the link with add. If another program's
+// link has the name, it returns an error and does not touch that link.
+func managedLink(handle *netlink.Handle, netns, name string, fits func(netlink.Link) bool,
+	add func() (netlink.Link, error)) (netlink.Link, error) {
 	have, err := handle.LinkByName(name)
 	switch {
 	case absent(err):
@@ -49,7 +51,7 @@ func managedLink(handle *netlink.Handle, netns, name string, fits func(netlink.L
 		return nil, err
 	case !ours(have):
 		return nil, occupied(netns, name)
-	case have.Attrs().Group != newborn && fits(have):
+	case have.Attrs().Group != newLinkGroup && fits(have):
 		return have, nil
 	}
 	if err := handle.LinkDel(have); err != nil {
@@ -58,8 +60,8 @@ func managedLink(handle *netlink.Handle, netns, name string, fits func(netlink.L
 	return add()
 }
 
-// occupied says that another link of the namespace, the host's or a sandbox's,
-// has the name.
+// occupied returns the error that another link in the namespace, the host's or a
+// sandbox's, has the name.
 func occupied(netns, name string) error {
 	if netns == "" {
 		return errors.New("a link of that name exists and is not Fairlead's: rename it or choose another name")
@@ -67,14 +69,15 @@ func occupied(netns, name string) error {
 	return fmt.Errorf("the sandbox has an interface %s already: name another in the endpoint", name)
 }
 
-// newborn is the group (`ip link … group`) of a link of ours that has no alias
-// yet: Linux takes a group in the request that makes a link, and an alias only
-// afterwards. So we know one that we were killed over.
-const newborn = 0x66616972
+// newLinkGroup is the group (`ip link … group`) of a new link of Fairlead's that
+// has no alias yet. Linux accepts a group in the request that creates a link, but
+// an alias only in a later one. If Fairlead is killed in between, the next process
+// recognises the link by its group.
+const newLinkGroup = 0x66616972
 
-// addMarked makes the link and marks it at once.
+// addMarked creates the link and marks it as Fairlead's.
 func addMarked(handle *netlink.Handle, link netlink.Link, alias string) error {
-	link.Attrs().Group = newborn
+	link.Attrs().Group = newLinkGroup
 	if err := handle.LinkAdd(link); err != nil {
 		return err
 	}
@@ -84,7 +87,7 @@ func addMarked(handle *netlink.Handle, link netlink.Link, alias string) error {
 	return nil
 }
 
-// mark gives a newborn link its alias.
+// mark sets a new link's alias and resets its group.
 func mark(handle *netlink.Handle, link netlink.Link, alias string) error {
 	if err := handle.LinkSetAlias(link, alias); err != nil {
 		return err
@@ -92,13 +95,14 @@ func mark(handle *netlink.Handle, link netlink.Link, alias string) error {
 	return handle.LinkSetGroup(link, 0)
 }
 
+// ours reports whether Fairlead has created the link.
 func ours(l netlink.Link) bool {
 	a := l.Attrs()
-	return strings.HasPrefix(a.Alias, plan.Mark+":") || a.Group == newborn
+	return strings.HasPrefix(a.Alias, plan.Mark+":") || a.Group == newLinkGroup
 }
 
-// samePeer reports whether an existing link is the wanted one: of the same
-// kind, and a veth's other end where it belongs.
+// samePeer reports whether an existing link has the wanted kind and, if it is a
+// veth, the wanted peer in the right namespace.
 func (h *Host) samePeer(have netlink.Link, want plan.Link) bool {
 	if have.Type() != string(want.Kind) {
 		return false
@@ -111,14 +115,15 @@ func (h *Host) samePeer(have netlink.Link, want plan.Link) bool {
 		have.Attrs().ParentIndex == peer.Attrs().Index && h.knownAs(want.PeerNetns, have.Attrs().NetNsID)
 }
 
-// peer returns the far end of a veth.
+// peer returns the other end of a veth.
 func (h *Host) peer(l plan.Link) (netlink.Link, error) {
 	_, peer, err := h.link(l.PeerNetns, l.Peer)
 	return peer, err
 }
 
-// knownAs reports whether the host knows the namespace by that id; interface
-// indices alone are alike in many namespaces. -1 is the host's own.
+// knownAs reports whether the namespace at path has that id in the host's
+// namespace. Interface indices alone are ambiguous, because they repeat in other
+// namespaces. The id -1 stands for the host's own namespace.
 func (h *Host) knownAs(path string, id int) bool {
 	ns, err := h.open(path)
 	if err != nil {
@@ -133,7 +138,7 @@ func (h *Host) knownAs(path string, id int) bool {
 	return err == nil && known == id
 }
 
-// addLink makes the link.
+// addLink creates the link.
 func (h *Host) addLink(handle *netlink.Handle, want plan.Link) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = want.Name, want.MTU
@@ -163,7 +168,8 @@ func (h *Host) addLink(handle *netlink.Handle, want plan.Link) (netlink.Link, er
 	return link, err
 }
 
-// adjustLink sets what can change on a living link, and brings it up.
+// adjustLink sets the properties that can change on an existing link, and sets the
+// link up.
 func (h *Host) adjustLink(handle *netlink.Handle, have netlink.Link, want plan.Link) error {
 	if err := adjustEnd(handle, have, want.MTU, want.MAC); err != nil {
 		return err
@@ -187,7 +193,8 @@ func (h *Host) adjustLink(handle *netlink.Handle, have netlink.Link, want plan.L
 	return handle.LinkSetUp(have)
 }
 
-// adjustEnd sets what both ends of a link have.
+// adjustEnd sets the MTU and, unless mac is empty, the hardware address of one end
+// of a link.
 func adjustEnd(handle *netlink.Handle, have netlink.Link, mtu int, mac string) error {
 	if have.Attrs().MTU != mtu {
 		if err := handle.LinkSetMTU(have, mtu); err != nil {

@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setLinkSettings writes the settings of the link or links that the object is.
-// Whoever makes a link calls it before the link is up: until then the link
-// receives nothing, so nothing can use a kernel default.
+// setLinkSettings writes the settings of the links that the object consists of. A
+// new link gets its settings before it is set up: until then it receives nothing,
+// so the kernel's defaults have no effect.
 func (h *Host) setLinkSettings(o plan.Object) error {
 	return h.writeSettings(plan.LinkSettings(o))
 }
 
-// writeSettings writes settings that differ. It enters each namespace once.
-// Settings that the kernel lacks are skipped: one without IPv6 has none for
-// IPv6, and so has a link whose MTU is too small for it.
+// writeSettings writes the settings, which may be of several namespaces; it enters
+// each namespace once. It skips settings that do not exist: those for IPv6 on a
+// kernel without IPv6, or on a link whose MTU is too small for IPv6.
 func (h *Host) writeSettings(all []plan.Sysctl) error {
 	h.mu.Lock()
 	h.seen.confs = nil
@@ -46,7 +46,7 @@ func (h *Host) writeSettings(all []plan.Sysctl) error {
 	return nil
 }
 
-// writeSettings writes settings of the caller's namespace.
+// writeSettings writes settings of the calling thread's namespace.
 func writeSettings(all []plan.Sysctl) error {
 	for _, s := range all {
 		err := writeSysctl(sysctlPath(s.Name), s.Value)
@@ -57,9 +57,9 @@ func writeSettings(all []plan.Sysctl) error {
 	return nil
 }
 
-// confIndex is where a link's settings are in the arrays of a link message
-// (IFLA_INET_CONF and IFLA_INET6_CONF; linux/ip.h, linux/ipv6.h), by the part
-// of the sysctl's name that is not the link's.
+// confIndex is the index of a setting in the arrays of a link message
+// (IFLA_INET_CONF and IFLA_INET6_CONF; linux/ip.h, linux/ipv6.h), by the sysctl's
+// name without the link's name.
 var confIndex = map[string]confAt{
 	"net.ipv4.conf..accept_redirects":    {unix.AF_INET, 4 - 1}, // IPV4_DEVCONF_* count from 1
 	"net.ipv4.conf..accept_source_route": {unix.AF_INET, 9 - 1},
@@ -74,11 +74,12 @@ type confAt struct {
 	index  int
 }
 
-// linkConf holds the settings of a link, by address family.
+// linkConf are the settings of a link, by address family.
 type linkConf map[uint16][]byte
 
-// linkSetting returns the link's name in a setting's name, and where the link's
-// message has the setting.
+// linkSetting splits a setting's name into the link's name and the setting's
+// position in the link message. It returns false if link messages do not contain
+// the setting.
 func linkSetting(s plan.Sysctl) (link string, at confAt, ok bool) {
 	parts := strings.Split(s.Name, ".")
 	if len(parts) != 5 || parts[3] == "all" || parts[3] == "default" {
@@ -89,8 +90,8 @@ func linkSetting(s plan.Sysctl) (link string, at confAt, ok bool) {
 	return link, at, ok
 }
 
-// has reports whether the link has the setting's value. A family that the
-// link lacks has nothing to set.
+// has reports whether the link has the setting's value. If the link does not have
+// the address family, there is nothing to set and it returns true.
 func (c linkConf) has(at confAt, value string) bool {
 	array, known := c[at.family]
 	if !known || len(array) < 4*(at.index+1) {
@@ -99,8 +100,8 @@ func (c linkConf) has(at confAt, value string) bool {
 	return strconv.FormatInt(int64(int32(native.Uint32(array[4*at.index:]))), 10) == value
 }
 
-// hasLinkSettings reports whether the link or links that the object is have
-// its settings.
+// hasLinkSettings reports whether the links that the object consists of have its
+// settings.
 func (h *Host) hasLinkSettings(o plan.Object) (bool, error) {
 	for _, s := range plan.LinkSettings(o) {
 		confs, err := h.seenConfs(s.Netns)
@@ -118,8 +119,8 @@ func (h *Host) hasLinkSettings(o plan.Object) (bool, error) {
 	return true, nil
 }
 
-// readIPv6 returns the mode, or IPv6Altered if the object's links have other
-// settings than those of its modes.
+// readIPv6 returns mode, or IPv6Altered if the settings of the object's links
+// differ from it.
 func (h *Host) readIPv6(o plan.Object, mode plan.IPv6) (plan.IPv6, error) {
 	ok, err := h.hasLinkSettings(o)
 	if err == nil && !ok {
@@ -128,7 +129,8 @@ func (h *Host) readIPv6(o plan.Object, mode plan.IPv6) (plan.IPv6, error) {
 	return mode, err
 }
 
-// seenConfs returns the settings of all links of a namespace, by their names.
+// seenConfs returns the settings of all links in a namespace, by the link's name.
+// It caches them.
 func (h *Host) seenConfs(netns string) (map[string]linkConf, error) {
 	h.mu.Lock()
 	confs, ok := h.seen.confs[netns]
@@ -138,7 +140,7 @@ func (h *Host) seenConfs(netns string) (map[string]linkConf, error) {
 	}
 	confs, err := h.readConfs(netns)
 	if err != nil {
-		return nil, fmt.Errorf("list the settings of links: %w", err)
+		return nil, fmt.Errorf("list link settings: %w", err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,7 +151,7 @@ func (h *Host) seenConfs(netns string) (map[string]linkConf, error) {
 	return confs, nil
 }
 
-// readConfs lists the settings of all links of a namespace.
+// readConfs reads the settings of all links in a namespace.
 func (h *Host) readConfs(netns string) (map[string]linkConf, error) {
 	ns, err := h.open(netns)
 	if err != nil {
@@ -182,7 +184,7 @@ func (h *Host) readConfs(netns string) (map[string]linkConf, error) {
 	return confs, err
 }
 
-// take keeps what a link's message says of an address family.
+// take stores the settings of one address family.
 func (c linkConf) take(family uint16, value []byte) {
 	const inetConf, inet6Conf = 1, 2 // IFLA_INET_CONF, IFLA_INET6_CONF
 	attributes(value, func(kind uint16, array []byte) {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// advertise sends a router advertisement with preference high to all nodes of
-// the link, and waits until the sender's own link has sent it.
+// advertise sends a router advertisement with high preference to all nodes on the
+// link.
 func advertise(t *testing.T, from *Netns, link string) {
 	t.Helper()
 	ra := []byte{134, 0, 0, 0, 5, 0x08, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0}
@@ -44,7 +44,7 @@ func advertise(t *testing.T, from *Netns, link string) {
 	}
 }
 
-// sh runs a shell script in a namespace and returns what it prints.
+// sh runs a shell script in a namespace and returns its output.
 func sh(t *testing.T, in *Netns, script string) string {
 	t.Helper()
 	out, err := try(in, script)
@@ -72,12 +72,13 @@ func await(t *testing.T, in *Netns, what, script string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("it never happens that %s: %s", what, out)
+			t.Fatalf("timeout: %s: %s", what, out)
 		}
 	}
 }
 
-// advertised returns what a namespace has taken from a router advertisement.
+// advertised returns the routes and addresses that a namespace has from router
+// advertisements.
 func advertised(t *testing.T, ns *Netns) string {
 	t.Helper()
 	var found []string
@@ -89,9 +90,9 @@ func advertised(t *testing.T, ns *Netns) string {
 	return strings.Join(found, "\n")
 }
 
-// TestRouterAdvertisementsAreIgnored sends them from a sandbox to the host and
-// to a neighbour, over a bridge and over a link without one. With the kernel's
-// own settings each of them has an effect.
+// TestRouterAdvertisementsAreIgnored sends router advertisements from a sandbox to
+// the host and to a neighbour, over a bridge and over a link without a bridge. With
+// the kernel's default settings each of them has an effect.
 func TestRouterAdvertisementsAreIgnored(t *testing.T) {
 	h := openTestHost(t)
 	boxes := map[string]*Netns{}
@@ -125,25 +126,25 @@ func TestRouterAdvertisementsAreIgnored(t *testing.T) {
 		}
 		await(t, v.ns, name+" receives a router advertisement", "grep -E 'Icmp6InType134\\s+[1-9]' /proc/net/dev_snmp6/"+v.link)
 		if got := advertised(t, v.ns); got != "" {
-			t.Errorf("%s has taken a router advertisement:\n%s", name, got)
+			t.Errorf("%s has accepted a router advertisement:\n%s", name, got)
 		}
 	}
-	// Without the settings the same packet has an effect.
+	// Check that the same packet has an effect without the settings.
 	for name, v := range victims {
 		sh(t, v.ns, "sysctl -qw net.ipv6.conf."+v.link+".accept_ra=1 net.ipv6.conf."+v.link+".autoconf=1")
 		deadline := time.Now().Add(20 * time.Second)
 		for advertised(t, v.ns) == "" {
 			if time.Now().After(deadline) {
-				t.Fatalf("%s does not take a router advertisement even with accept_ra=1", name)
+				t.Fatalf("%s does not accept a router advertisement even with accept_ra=1", name)
 			}
 			advertise(t, v.from, "eth0")
 		}
 	}
-	// They are altered now, and are repaired.
+	// The settings are altered now and must be repaired.
 	for _, o := range links {
 		h.Release()
 		if got, err := h.read(o); err != nil || (got == o) != (o.Key() == links[1].Key()) {
-			t.Errorf("after a change of the settings, %+v is read as %+v, %v", o, got, err)
+			t.Errorf("after the settings were changed, %+v is read as %+v, %v", o, got, err)
 		}
 		if err := h.Set(o); err != nil {
 			t.Error(err)
@@ -154,9 +155,9 @@ func TestRouterAdvertisementsAreIgnored(t *testing.T) {
 	}
 }
 
-// TestALinkOfANetworkWithoutIPv6HasNone sets links of every kind for a network
-// of IPv4 only: none has an IPv6 address, not even a link-local one.
-func TestALinkOfANetworkWithoutIPv6HasNone(t *testing.T) {
+// TestLinksWithoutIPv6HaveNoIPv6Address sets links of every kind for an IPv4-only
+// network. None of them has an IPv6 address, not even a link-local one.
+func TestLinksWithoutIPv6HaveNoIPv6Address(t *testing.T) {
 	h := openTestHost(t)
 	box := newTestNetns(t)
 	sh(t, h.ns, "ip link add eth0 type veth peer name far; ip link set eth0 up; ip link set far up")
@@ -181,7 +182,8 @@ func TestALinkOfANetworkWithoutIPv6HasNone(t *testing.T) {
 	}
 }
 
-// TestCheckReportsAlteredSettings of a link, which the kernel reports to nobody.
+// TestCheckReportsAlteredSettings changes settings of a link, for which the kernel
+// sends no events.
 func TestCheckReportsAlteredSettings(t *testing.T) {
 	h := openTestHost(t)
 	link := plan.Link{Name: "fl-net", Kind: plan.Bridge, MTU: 1500, Owner: "net", IPv6: plan.IPv6Fixed}
@@ -193,13 +195,13 @@ func TestCheckReportsAlteredSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	if w.Check() {
-		t.Error("settings that nobody has changed are reported")
+		t.Error("unchanged settings are reported")
 	}
 	for _, s := range plan.LinkSettings(link) {
 		sh(t, h.ns, "sysctl -qw "+s.Name+"="+map[string]string{"0": "1", "1": "0"}[s.Value])
 		w.linksChecked = time.Time{}
 		if !w.Check() || !w.seen.settings[s.Name] {
-			t.Errorf("%s is changed and not reported", s.Name)
+			t.Errorf("the change of %s is not reported", s.Name)
 		}
 		if m := (&matcher{PendingEvents: w.seen}); !m.concerns(link) {
 			t.Errorf("%s is not attributed to its link", s.Name)

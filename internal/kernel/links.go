@@ -14,37 +14,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Links returns the links that the questions are about (model.Network.Asks), by
-// the question. What the host has not is left out.
-func (h *Host) Links(asked []string) (map[string]plan.HostLink, error) {
+// Links returns the host's links that the queries refer to (model.Network.Asks), by
+// query. Queries without a matching link are left out.
+func (h *Host) Links(queries []string) (map[string]plan.HostLink, error) {
 	handle, err := h.at("")
 	if err != nil {
 		return nil, err
 	}
 	found := map[string]plan.HostLink{}
-	for _, question := range asked {
-		l, err := h.answer(handle, question)
+	for _, query := range queries {
+		l, err := h.findLink(handle, query)
 		if absent(err) || errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("look for %s: %w", question, err)
+			return nil, fmt.Errorf("find link %s: %w", query, err)
 		}
-		found[question] = l
+		found[query] = l
 	}
 	return found, nil
 }
 
-// answer looks for a link by its name, its PCI address, the host's address on
-// it, or the address of another host.
-func (h *Host) answer(handle *netlink.Handle, question string) (plan.HostLink, error) {
-	if addr, err := netip.ParseAddr(question); err == nil {
+// findLink finds a link by its name, its PCI address, the host's address on it, or
+// the address of another host.
+func (h *Host) findLink(handle *netlink.Handle, query string) (plan.HostLink, error) {
+	if addr, err := netip.ParseAddr(query); err == nil {
 		return h.linkTo(handle, addr)
 	}
-	name := question
-	if plan.PCIAddress(question) {
+	name := query
+	if plan.PCIAddress(query) {
 		var err error
-		if name, err = pciLink(question); err != nil {
+		if name, err = pciLink(query); err != nil {
 			return plan.HostLink{}, err
 		}
 	}
@@ -55,7 +55,7 @@ func (h *Host) answer(handle *netlink.Handle, question string) (plan.HostLink, e
 	return h.describe(link)
 }
 
-// linkTo returns the link that holds the address, or leads there.
+// linkTo returns the link that has the address, or the link of the route to it.
 func (h *Host) linkTo(handle *netlink.Handle, addr netip.Addr) (plan.HostLink, error) {
 	routes, err := handle.RouteGet(addr.AsSlice())
 	if err != nil {
@@ -65,7 +65,7 @@ func (h *Host) linkTo(handle *netlink.Handle, addr netip.Addr) (plan.HostLink, e
 		return plan.HostLink{}, unix.ENETUNREACH
 	}
 	if routes[0].Type == unix.RTN_LOCAL {
-		return h.holder(handle, addr)
+		return h.linkWith(handle, addr)
 	}
 	link, err := handle.LinkByIndex(routes[0].LinkIndex)
 	if err != nil {
@@ -81,8 +81,8 @@ func (h *Host) linkTo(handle *netlink.Handle, addr netip.Addr) (plan.HostLink, e
 	return l, err
 }
 
-// holder returns the link that has the address.
-func (h *Host) holder(handle *netlink.Handle, addr netip.Addr) (plan.HostLink, error) {
+// linkWith returns the link that has the address.
+func (h *Host) linkWith(handle *netlink.Handle, addr netip.Addr) (plan.HostLink, error) {
 	list, err := retry(func() ([]netlink.Addr, error) { return handle.AddrList(nil, unix.AF_UNSPEC) })
 	if err != nil {
 		return plan.HostLink{}, err
@@ -100,7 +100,7 @@ func (h *Host) holder(handle *netlink.Handle, addr netip.Addr) (plan.HostLink, e
 	return plan.HostLink{}, os.ErrNotExist
 }
 
-// describe reads what plans need of a link.
+// describe returns the properties of a link that plans need.
 func (h *Host) describe(link netlink.Link) (plan.HostLink, error) {
 	a := link.Attrs()
 	l := plan.HostLink{Name: a.Name, Kind: link.Type(), Encap: a.EncapType, Up: isUp(link), MTU: a.MTU, MAC: a.HardwareAddr.String()}
@@ -122,8 +122,9 @@ func (h *Host) describe(link netlink.Link) (plan.HostLink, error) {
 	return l, nil
 }
 
-// pciLink returns the name of the network device with the PCI address. It may
-// lie below that in the tree of devices, as those of virtio do.
+// pciLink returns the name of the network device with the PCI address. The network
+// device may be a descendant of the PCI device, as for virtio. Returns
+// os.ErrNotExist if there is none.
 func pciLink(address string) (string, error) {
 	const class = "/sys/class/net"
 	entries, err := os.ReadDir(class)
@@ -132,7 +133,7 @@ func pciLink(address string) (string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		// One that goes meanwhile is none.
+		// A device that was removed in the meantime does not count.
 		path, err := filepath.EvalSymlinks(filepath.Join(class, e.Name()))
 		if err == nil && strings.EqualFold(pciParent(path), address) {
 			names = append(names, e.Name())
@@ -147,8 +148,7 @@ func pciLink(address string) (string, error) {
 	return "", fmt.Errorf("PCI address %s has the network devices %s: name one of them", address, strings.Join(names, ", "))
 }
 
-// pciParent returns the PCI address that a path in the tree of devices lies
-// below.
+// pciParent returns the last PCI address in a sysfs path, or "" if there is none.
 func pciParent(path string) string {
 	parts := strings.Split(path, "/")
 	i := len(parts) - 1

@@ -9,19 +9,21 @@ import (
 	"fairlead/internal/kernel/ebpf"
 )
 
-// localHooks are the programs at the socket calls of the host's own
-// processes. Those that turn come last, so that no socket is turned before it
-// can be told what it has dialled, and its end be seen.
+// localHooks are the programs at the socket calls of the host's processes. They are
+// attached in this order. The programs that change addresses come last, so that a
+// changed socket always gets its original destination reported, and its close is
+// always counted.
 var localHooks = []string{
 	"release", "bind4", "bind6", "getpeername4", "getpeername6", "recvmsg4", "recvmsg6",
 	"sendmsg4", "sendmsg6", "connect4", "connect6",
 }
 
-// localName tells their attachments from those at a workload's cgroup.
+// localName names the attachments at the cgroup of the host's processes. At a
+// workload's cgroup the name is the cgroup's id.
 const localName = "root"
 
-// localCgroup returns the directory of the cgroup whose processes' sockets
-// are led.
+// localCgroup returns the directory of the cgroup whose sockets the port mappings
+// apply to.
 func (h *Host) localCgroup() (string, error) {
 	if h.opt.Cgroup != "" {
 		return h.opt.Cgroup, nil
@@ -42,9 +44,10 @@ func (h *Host) setLocalClients(p *ebpf.Datapath) error {
 	return nil
 }
 
-// BindKey returns the key that a socket of the proxy must have while it is bound
-// to a port that is published via ebpf: its mark is the lower half, its priority
-// the upper half. It is 0 if no eBPF programs are loaded.
+// BindKey returns the key that a socket of the proxy must have while it binds to a
+// port that is published via ebpf. The lower half is the socket's mark, the upper
+// half its priority. The key is 0 if no eBPF programs are loaded. BindKey is safe
+// for concurrent use.
 func (h *Host) BindKey() (uint64, error) {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
@@ -55,7 +58,7 @@ func (h *Host) BindKey() (uint64, error) {
 	return p.BindKey(), nil
 }
 
-// delLocalClients detaches the hooks in the opposite order.
+// delLocalClients detaches the hooks in reverse order.
 func (h *Host) delLocalClients(p *ebpf.Datapath) error {
 	var errs []error
 	for _, hook := range slices.Backward(localHooks) {
@@ -64,7 +67,7 @@ func (h *Host) delLocalClients(p *ebpf.Datapath) error {
 	return errors.Join(errs...)
 }
 
-// hasLocalClients reports whether all of the hooks are there, or some are.
+// hasLocalClients reports whether all hooks are attached, and whether some are.
 func (h *Host) hasLocalClients(p *ebpf.Datapath) (whole, some bool) {
 	whole = true
 	for _, hook := range localHooks {

@@ -13,19 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guarded leads 80 on every address, 70 on one, 60 on every one while a
-// socket holds it, and 50 on one of IPv6.
+// guarded returns port mappings for port 80 on every address, port 70 on one IPv4
+// address, and port 50 on one IPv6 address. Port 60 is mapped as well, but marked
+// as bound by the proxy, so that the hooks do not guard it.
 func guarded() []plan.EBPFMapping {
-	inUse := toBox("0.0.0.0", 60, "10.9.0.2")
-	for i := range inUse {
-		inUse[i].Reserved = true
+	reserved := toBox("0.0.0.0", 60, "10.9.0.2")
+	for i := range reserved {
+		reserved[i].Reserved = true
 	}
-	return slices.Concat(inUse,
+	return slices.Concat(reserved,
 		toBox("0.0.0.0", 80, "10.9.0.2"), toBox("::", 80, "fd09::2"),
 		toBox("10.9.0.1", 70, "10.9.0.2"), toBox("fd09::1", 50, "fd09::2"))
 }
 
-func TestLedPortsAreGuarded(t *testing.T) {
+func TestMappedPortsCannotBeBound(t *testing.T) {
 	w := newLocalWorld(t, guarded()...)
 	for _, s := range []struct {
 		at      string
@@ -50,7 +51,7 @@ func TestLedPortsAreGuarded(t *testing.T) {
 	}
 }
 
-func TestGuardLetsTheProxyAndOtherNamespacesPass(t *testing.T) {
+func TestProxyAndOtherNamespacesMayBind(t *testing.T) {
 	w := newLocalWorld(t, guarded()...)
 	proxy := dialer(t, w.ns, unix.SOCK_STREAM, "0.0.0.0:80")
 	if err := proxy.setKey(bindKey(t, w.Host)); err != nil {
@@ -63,17 +64,17 @@ func TestGuardLetsTheProxyAndOtherNamespacesPass(t *testing.T) {
 	}
 }
 
-// bindKey returns the host's key.
+// bindKey returns the host's bind key.
 func bindKey(t *testing.T, h *Host) uint64 {
 	t.Helper()
 	key, err := h.BindKey()
 	if err != nil || key == 0 {
-		t.Fatalf("the key of the bind hooks is %#x, %v", key, err)
+		t.Fatalf("BindKey returns %#x, %v", key, err)
 	}
 	return key
 }
 
-// setKey gives the socket a key, as the proxy does.
+// setKey sets a socket's key, as the proxy does.
 func (c client) setKey(key uint64) error {
 	return errors.Join(
 		unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_MARK, int(int32(key))),
@@ -84,7 +85,7 @@ func (c client) setKey(key uint64) error {
 func withNetRaw(f func() error) error {
 	failed := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with us
+		runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		caps := [2]unix.CapUserData{{Effective: 1 << unix.CAP_NET_RAW, Permitted: 1 << unix.CAP_NET_RAW}}
 		err := unix.Capset(&header, &caps[0])
@@ -96,7 +97,7 @@ func withNetRaw(f func() error) error {
 	return <-failed
 }
 
-func TestForgedMarksDoNotPassTheBindHook(t *testing.T) {
+func TestForgedKeysDoNotPassTheBindHook(t *testing.T) {
 	w := newLocalWorld(t, guarded()...)
 	key := bindKey(t, w.Host)
 	for name, forged := range map[string]uint64{
@@ -121,7 +122,7 @@ func TestForgedMarksDoNotPassTheBindHook(t *testing.T) {
 	}
 }
 
-func TestAnAdoptingProcessDrawsAnotherBindKey(t *testing.T) {
+func TestEachProcessHasANewBindKey(t *testing.T) {
 	w := newLocalWorld(t)
 	_, open := w.pinned(t)
 	before := open()
@@ -154,13 +155,13 @@ func TestAnAdoptingProcessDrawsAnotherBindKey(t *testing.T) {
 	}
 }
 
-func TestGrantedPortsAreNobodyElses(t *testing.T) {
+func TestGrantedPortsCannotBeBoundByOthers(t *testing.T) {
 	w := newLocalWorld(t)
 	p, err := w.datapath()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// No cgroup has the greatest number.
+	// No cgroup has the highest id.
 	grant := &ebpf.Mapping{Flags: ebpf.MappingGrant | ebpf.MappingAny, First: 80, Last: 81, Cgroup: math.MaxUint64}
 	if err := p.Table().Apply([]ebpf.Change{{New: grant}}); err != nil {
 		t.Fatal(err)

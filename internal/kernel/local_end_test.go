@@ -9,12 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// staying leads where published does, and stays when that goes.
+// staying are port mappings to the same endpoints as published. They stay when
+// published is removed.
 var staying = slices.Concat(toBox("0.0.0.0", 94, "10.9.0.2"), toBox("::", 94, "fd09::2"))
 
-// TestLocalSocketsEndWithTheirLead has both ends of what is compared: sockets
-// that were led by what goes, and all others that speak to the same endpoints.
-func TestLocalSocketsEndWithTheirLead(t *testing.T) {
+// TestLocalSocketsEndWithTheirMapping removes port mappings. The sockets that used
+// them are closed; all others with the same endpoints continue.
+func TestLocalSocketsEndWithTheirMapping(t *testing.T) {
 	for name, kind := range map[string]int{"tcp": unix.SOCK_STREAM, "udp": unix.SOCK_DGRAM} {
 		t.Run(name, func(t *testing.T) {
 			w := newLocalWorld(t, slices.Concat(published, staying)...)
@@ -30,13 +31,13 @@ func TestLocalSocketsEndWithTheirLead(t *testing.T) {
 				c.hasEnded(t, mappedCalls[i].dial)
 			}
 			for _, c := range others {
-				c.goesOn(t)
+				c.works(t)
 			}
 		})
 	}
 }
 
-// TestUnconnectedSocketsDoNotEnd: each of their datagrams is led anew.
+// TestUnconnectedSocketsDoNotEnd: each of their datagrams is translated separately.
 func TestUnconnectedSocketsDoNotEnd(t *testing.T) {
 	w := newLocalWorld(t, slices.Concat(published, staying)...)
 	c := dialer(t, w.ns, unix.SOCK_DGRAM, "127.0.0.1:80")
@@ -49,9 +50,9 @@ func TestUnconnectedSocketsDoNotEnd(t *testing.T) {
 	}
 }
 
-// TestSocketsOfOneNameAllEnd has sockets that no request can tell apart but by
-// their cookies.
-func TestSocketsOfOneNameAllEnd(t *testing.T) {
+// TestSocketsWithEqualAddressesAllEnd has sockets that differ only in their
+// cookies.
+func TestSocketsWithEqualAddressesAllEnd(t *testing.T) {
 	w := newLocalWorld(t, published...)
 	var all []client
 	for range 3 {
@@ -69,7 +70,7 @@ func TestSocketsOfOneNameAllEnd(t *testing.T) {
 	}
 }
 
-// TestManySocketsEnd has more than the kernel lists at once.
+// TestManySocketsEnd has more sockets than fit into one netlink message.
 func TestManySocketsEnd(t *testing.T) {
 	w := newLocalWorld(t, published...)
 	all := make([]client, 800)
@@ -85,7 +86,7 @@ func TestManySocketsEnd(t *testing.T) {
 	}
 }
 
-// converse dials and takes the first answer.
+// converse connects and reads the first answer.
 func converse(t *testing.T, ns *Netns, kind int, at string) client {
 	t.Helper()
 	c := dialer(t, ns, kind, at)
@@ -95,13 +96,13 @@ func converse(t *testing.T, ns *Netns, kind int, at string) client {
 	if kind == unix.SOCK_STREAM {
 		c.answer(t)
 	} else {
-		c.goesOn(t)
+		c.works(t)
 	}
 	return c
 }
 
-// goesOn fails the test unless the socket speaks and is answered.
-func (c client) goesOn(t *testing.T) {
+// works fails the test unless the socket can send and receives an answer.
+func (c client) works(t *testing.T) {
 	t.Helper()
 	if _, err := unix.Write(c.fd, []byte("?")); err != nil {
 		t.Fatal(err)
@@ -109,22 +110,23 @@ func (c client) goesOn(t *testing.T) {
 	c.answer(t)
 }
 
-// hasEnded fails the test unless the process is told that its socket is ended,
-// for which it waits as for an answer.
+// hasEnded fails the test unless the process gets ECONNABORTED from the socket, for
+// which it waits as long as for an answer.
 func (c client) hasEnded(t *testing.T, what string) {
 	t.Helper()
 	var b [64]byte
 	if n, err := unix.Read(c.fd, b[:]); !errors.Is(err, unix.ECONNABORTED) {
-		t.Errorf("%s: %d bytes are read, %v; want %v", what, n, err, unix.ECONNABORTED)
+		t.Errorf("%s: read %d bytes, %v; want %v", what, n, err, unix.ECONNABORTED)
 	}
 	if _, err := unix.Write(c.fd, []byte("?")); err == nil {
-		t.Errorf("%s sends though it is ended", what)
+		t.Errorf("%s can still send", what)
 	}
 }
 
-// TestAConnectedUDPSocketConnectsAgain: when its endpoint is replaced it reads
-// ECONNABORTED once, then it has no destination until it connects again.
-func TestAConnectedUDPSocketConnectsAgain(t *testing.T) {
+// TestEndedUDPSocketConnectsAgain removes the endpoint of a connected UDP socket.
+// The socket reads ECONNABORTED once and then has no destination until it connects
+// again.
+func TestEndedUDPSocketConnectsAgain(t *testing.T) {
 	w := newLocalWorld(t, published...)
 	c := converse(t, w.ns, unix.SOCK_DGRAM, "127.0.0.1:80")
 	w.mapping(t, true, published...)
@@ -136,5 +138,5 @@ func TestAConnectedUDPSocketConnectsAgain(t *testing.T) {
 	if err := c.connect("127.0.0.1:80"); err != nil {
 		t.Fatal(err)
 	}
-	c.goesOn(t)
+	c.works(t)
 }

@@ -10,10 +10,11 @@ import (
 	"fairlead/internal/plan"
 )
 
-// TestHomewardOutlivesItsProcess: who asks the host itself by a virtual address
-// is answered from that, also when nobody is there who has set it up, and when
-// another has come. Links that come get what the others have.
-func TestHomewardOutlivesItsProcess(t *testing.T) {
+// TestLocalRealEgressOutlivesItsProcess checks that clients of a virtual address
+// get replies from that address if the real server is the host itself. This still
+// works after the process has ended and after the next one has started. New links
+// get the same programs.
+func TestLocalRealEgressOutlivesItsProcess(t *testing.T) {
 	w := newLocalWorld(t)
 	if err := w.Del(plan.LocalClients{}); err != nil {
 		t.Fatal(err)
@@ -42,7 +43,7 @@ func TestHomewardOutlivesItsProcess(t *testing.T) {
 	h = open()
 	hasService(t, h, dns, true)
 	localRealEgress(t, h, true)
-	w.run(t, "ip", "link", "add", "late0", "type", "veth", "peer", "name", "late1")
+	w.run(t, "ip", "link", "add", "new0", "type", "veth", "peer", "name", "new1")
 	if err := h.Set(plan.Uplinks{}); err != nil {
 		t.Fatal(err)
 	}
@@ -57,20 +58,20 @@ func TestHomewardOutlivesItsProcess(t *testing.T) {
 	}
 }
 
-// localRealEgress fails the test unless answers of the host are seen to on every link,
-// or should not be.
+// localRealEgress fails the test unless the program is attached on every link, or
+// is not if want is false.
 func localRealEgress(t *testing.T, h *Host, want bool) {
 	t.Helper()
 	found, err := h.ObservePart(plan.Plan{plan.LocalRealEgress{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if is := slices.Contains(found, plan.Object(plan.LocalRealEgress{})); is != want {
-		t.Errorf("answers of the host are seen to: %v, want %v", is, want)
+	if got := slices.Contains(found, plan.Object(plan.LocalRealEgress{})); got != want {
+		t.Errorf("local real egress is observed: %v, want %v", got, want)
 	}
 }
 
-// echo answers datagrams on the host with the address that they are for.
+// echo answers datagrams on the host with the address that they were sent to.
 func (w *localWorld) echo(t *testing.T, at string) {
 	t.Helper()
 	var conn net.PacketConn
@@ -87,7 +88,7 @@ func (w *localWorld) echo(t *testing.T, at string) {
 			if err != nil {
 				return
 			}
-			_, _ = conn.WriteTo([]byte(at), from) // who asks waits, and says so
+			_, _ = conn.WriteTo([]byte(at), from) // on an error the client's timeout fails the test
 		}
 	}()
 }

@@ -14,22 +14,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setLocalRoute adds the route beside those that others have to the address:
-// theirs go with their link's address, and ours stays.
+// setLocalRoute adds the route beside routes that other programs or the kernel have
+// for the address. Those disappear with the address of their link, and Fairlead's
+// stays.
 func (h *Host) setLocalRoute(r plan.LocalRoute) error {
 	add := (*netlink.Handle).RouteAppend
-	if r.Addr.Is6() { // where appending is for routes of several hops
+	if r.Addr.Is6() { // for IPv6, appending would make a multipath route
 		add = (*netlink.Handle).RouteAdd
 	}
 	if err := h.onLocalRoute(r, add); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	h.balancer.holdRoute(r.Addr, true)
+	h.balancer.noteRoute(r.Addr, true)
 	return nil
 }
 
 func (h *Host) delLocalRoute(r plan.LocalRoute) error {
-	h.balancer.holdRoute(r.Addr, false)
+	h.balancer.noteRoute(r.Addr, false)
 	return h.onLocalRoute(r, (*netlink.Handle).RouteDel)
 }
 
@@ -46,7 +47,8 @@ func (h *Host) onLocalRoute(r plan.LocalRoute, do func(*netlink.Handle, *netlink
 	return do(handle, route)
 }
 
-// localRoutes returns the local routes of the host that are ours.
+// localRoutes returns the addresses of Fairlead's local routes on the host. It
+// caches them.
 func (h *Host) localRoutes() (map[netip.Addr]bool, error) {
 	h.mu.Lock()
 	all := h.seen.locals
@@ -88,13 +90,13 @@ func toAddr(ip net.IP) netip.Addr {
 func (h *Host) readLocalRoute(r plan.LocalRoute) (plan.Object, error) {
 	all, err := h.localRoutes()
 	if all[r.Addr] {
-		h.balancer.holdRoute(r.Addr, true)
+		h.balancer.noteRoute(r.Addr, true)
 	}
 	return orNil(r, all[r.Addr]), err
 }
 
-// holdRoute notes that the route to an address is there, or is not.
-func (b *balancer) holdRoute(a netip.Addr, there bool) {
+// noteRoute records whether the route to an address exists.
+func (b *balancer) noteRoute(a netip.Addr, there bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if there {
@@ -104,19 +106,20 @@ func (b *balancer) holdRoute(a netip.Addr, there bool) {
 	}
 }
 
-// localRoutesDiffer reports whether one of those is missing that we have left.
+// localRoutesDiffer reports whether a local route that this process has set is
+// missing.
 func (h *Host) localRoutesDiffer() (bool, error) {
 	h.balancer.mu.Lock()
-	inUse := slices.Collect(maps.Keys(h.balancer.locals))
+	wanted := slices.Collect(maps.Keys(h.balancer.locals))
 	h.balancer.mu.Unlock()
-	if len(inUse) == 0 {
+	if len(wanted) == 0 {
 		return false, nil
 	}
 	all, err := h.listLocalRoutes()
-	return slices.ContainsFunc(inUse, func(a netip.Addr) bool { return !all[a] }), err
+	return slices.ContainsFunc(wanted, func(a netip.Addr) bool { return !all[a] }), err
 }
 
-// leftoverLocalRoutes returns those that are in no plan.
+// leftoverLocalRoutes returns Fairlead's local routes that are in no plan.
 func (h *Host) leftoverLocalRoutes(known map[string]bool) (plan.Plan, error) {
 	all, err := h.localRoutes()
 	var found plan.Plan

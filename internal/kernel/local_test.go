@@ -14,20 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// published leads each family to its own, 90 from IPv6 to IPv4, and 92 the
-// other way.
+// published are port mappings from port 80 to the endpoint of the same family, from
+// port 90 on IPv6 to IPv4, and from port 92 on IPv4 to IPv6.
 var published = slices.Concat(
 	toBox("0.0.0.0", 80, "10.9.0.2"), toBox("::", 80, "fd09::2"),
 	toBox("::", 90, "10.9.0.2"), toBox("0.0.0.0", 92, "fd09::2"),
 )
 
-// mappedCalls are calls that are turned.
+// mappedCalls are calls that the programs translate.
 var mappedCalls = []struct {
 	dial string
-	// told is what the process is told that it has reached.
+	// notified is the peer address that the process gets from the kernel.
 	notified string
 	reached  string
-	// connected says that only a connected socket can be turned.
+	// connected means that only a connected socket can be translated.
 	connected bool
 }{
 	{dial: "127.0.0.1:80", notified: "127.0.0.1:80", reached: "10.9.0.2:8080"},
@@ -45,7 +45,7 @@ var mappedCalls = []struct {
 	{dial: "[::ffff:127.0.0.1]:92", notified: "[::ffff:127.0.0.1]:92", reached: "[fd09::2]:8080", connected: true},
 }
 
-func TestLocalConnectionsAreLed(t *testing.T) {
+func TestLocalConnectionsAreTranslated(t *testing.T) {
 	w := newLocalWorld(t, published...)
 	for _, call := range mappedCalls {
 		t.Run("tcp "+call.dial, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestLocalConnectionsAreLed(t *testing.T) {
 			}
 			notified := c.peer(t)
 			if said, _ := c.answer(t); said != call.reached || notified != call.notified {
-				t.Errorf("reached %s and was told %s, want %s and %s", said, notified, call.reached, call.notified)
+				t.Errorf("reached %s with the peer address %s, want %s and %s", said, notified, call.reached, call.notified)
 			}
 		})
 		t.Run("udp "+call.dial, func(t *testing.T) {
@@ -68,13 +68,13 @@ func TestLocalConnectionsAreLed(t *testing.T) {
 			}
 			said, from := c.answer(t)
 			if notified := c.peer(t); said != call.reached || notified != call.notified || from != call.notified {
-				t.Errorf("reached %s and was told %s, answered by %s; want %s and %s", said, notified, from, call.reached, call.notified)
+				t.Errorf("reached %s with the peer address %s, answered by %s; want %s and %s", said, notified, from, call.reached, call.notified)
 			}
 		})
 	}
 }
 
-func TestLocalDatagramsAreLed(t *testing.T) {
+func TestLocalDatagramsAreTranslated(t *testing.T) {
 	w := newLocalWorld(t, published...)
 	for _, call := range mappedCalls {
 		if call.connected {
@@ -92,8 +92,8 @@ func TestLocalDatagramsAreLed(t *testing.T) {
 	}
 }
 
-// TestOneSocketHasManyDestinations: published ports, an endpoint by its own
-// address, and the host's own services.
+// TestOneSocketHasManyDestinations sends to published ports, to an endpoint's own
+// address and to a service of the host from one socket.
 func TestOneSocketHasManyDestinations(t *testing.T) {
 	w := newLocalWorld(t, published...)
 	serve(t, w.ns, "127.0.0.1:5300")
@@ -115,7 +115,7 @@ func TestOneSocketHasManyDestinations(t *testing.T) {
 	}
 }
 
-func TestOtherCallsAreLeftAlone(t *testing.T) {
+func TestOtherCallsAreNotTranslated(t *testing.T) {
 	w := newLocalWorld(t, published...)
 	for _, s := range []struct {
 		name, dial string
@@ -151,7 +151,7 @@ func TestOtherCallsAreLeftAlone(t *testing.T) {
 	})
 }
 
-func TestLocalClientsGoWithoutTrace(t *testing.T) {
+func TestLocalClientsAreDeletedCompletely(t *testing.T) {
 	w := newLocalWorld(t, published...)
 	w.mapping(t, true, published...)
 	if err := w.Del(plan.LocalClients{}); err != nil {
@@ -165,12 +165,12 @@ func TestLocalClientsGoWithoutTrace(t *testing.T) {
 		t.Error("the programs are still loaded")
 	}
 	if err := w.Del(plan.LocalClients{}); err != nil {
-		t.Errorf("once more: %v", err)
+		t.Errorf("delete again: %v", err)
 	}
 }
 
-// TestEveryHookComesAndGoes looks at a cgroup that nobody else uses.
-func TestEveryHookComesAndGoes(t *testing.T) {
+// TestEveryHookIsSetAndDeleted uses a cgroup without other programs.
+func TestEveryHookIsSetAndDeleted(t *testing.T) {
 	root, err := cgroup.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +199,8 @@ func TestEveryHookComesAndGoes(t *testing.T) {
 	attached(t, dir, 0, localHooks)
 }
 
-// attached holds each hook to its number of programs at a cgroup.
+// attached fails the test unless each hook of the cgroup has this number of
+// programs.
 func attached(t *testing.T, dir string, want int, hooks []string) {
 	t.Helper()
 	spec, err := ebpf.Spec(0, 0, false)

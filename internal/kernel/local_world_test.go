@@ -12,12 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds in seconds how long an answer is waited for that should
-// come.
+// patience is how many seconds a test waits for an expected answer.
 const patience = 10
 
-// localWorld is a host and a sandbox that are joined by a veth. Endpoints in
-// the sandbox answer whoever reaches them with their own address.
+// localWorld is a host and a sandbox that are connected by a veth. Servers in the
+// sandbox answer every client with the server's address.
 //
 //	host 10.9.0.1, fd09::1 ══ 10.9.0.2, fd09::2 sandbox
 type localWorld struct {
@@ -54,8 +53,8 @@ func newLocalWorld(t *testing.T, mappings ...plan.EBPFMapping) *localWorld {
 	return w
 }
 
-// pinned returns what opens the host as one process after the other does, with the
-// pins that the one before has left.
+// pinned returns a function that opens the host like a new process, with the pins
+// that the previous one has left.
 func (w *localWorld) pinned(t *testing.T) (pins string, open func() *Host) {
 	t.Helper()
 	pins = filepath.Join(bpffs(t), "fairlead")
@@ -70,7 +69,7 @@ func (w *localWorld) pinned(t *testing.T) (pins string, open func() *Host) {
 	}
 }
 
-// mapping sets leads, or takes them away.
+// mapping adds or removes port mappings.
 func (w *localWorld) mapping(t *testing.T, del bool, mappings ...plan.EBPFMapping) {
 	t.Helper()
 	var ops []plan.Op
@@ -82,11 +81,11 @@ func (w *localWorld) mapping(t *testing.T, del bool, mappings ...plan.EBPFMappin
 	}
 }
 
-// boxIngress is the program where packets come from the sandbox.
+// boxIngress is the program for packets from the sandbox.
 var boxIngress = plan.SandboxIngress("box0", []netip.Addr{netip.MustParseAddr("10.9.0.2"), netip.MustParseAddr("fd09::2")})
 
-// toBox leads TCP and UDP from a host address and port, and the port after
-// it, to the sandbox's 8080 and 8081.
+// toBox returns TCP and UDP port mappings from a host address and port to port 8080
+// of the sandbox, and from the next port to 8081.
 func toBox(host string, port uint16, to string) []plan.EBPFMapping {
 	var mappings []plan.EBPFMapping
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
@@ -97,8 +96,8 @@ func toBox(host string, port uint16, to string) []plan.EBPFMapping {
 	return mappings
 }
 
-// serve answers TCP and UDP at an address of a namespace with that address:
-// every connection, and every byte and datagram that comes.
+// serve answers TCP and UDP at an address of a namespace with that address: it
+// answers every connection, byte and datagram.
 func serve(t *testing.T, ns *Netns, at string) {
 	t.Helper()
 	var stream net.Listener
@@ -143,13 +142,13 @@ func serve(t *testing.T, ns *Netns, at string) {
 	}()
 }
 
-// client is a socket that does no more than its system calls.
+// client is a socket whose methods are single system calls.
 type client struct {
 	fd     int
 	family int
 }
 
-// dialer opens a socket of the family in which at is written, in a namespace.
+// dialer opens a socket of at's address family in a namespace.
 func dialer(t *testing.T, ns *Netns, kind int, at string) client {
 	t.Helper()
 	c := client{family: unix.AF_INET}
@@ -182,7 +181,7 @@ func (c client) sockaddr(at string) unix.Sockaddr {
 	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
 }
 
-// peer is what the socket says that it is connected to.
+// peer returns the socket's peer address.
 func (c client) peer(t *testing.T) string {
 	t.Helper()
 	from, err := unix.Getpeername(c.fd)
@@ -192,7 +191,7 @@ func (c client) peer(t *testing.T) string {
 	return text(from)
 }
 
-// answer returns what an endpoint says, and from where it came as a datagram.
+// answer returns the answer of a server and, for datagrams, its source address.
 func (c client) answer(t *testing.T) (said, from string) {
 	t.Helper()
 	var b [64]byte

@@ -17,7 +17,7 @@ import (
 func TestTablesAreTakenBack(t *testing.T) {
 	h := openTestHost(t)
 	first := append(plan.Plan{plan.Table{}}, someElements()...)
-	others := append(inIPVSTable(), someGuard(), plan.NoTrack{Port: 4789}, plan.NoTrack{Port: 51820, Both: true})
+	others := append(ipvsTableContent(), someGuard(), plan.NoTrack{Port: 4789}, plan.NoTrack{Port: 51820, Both: true})
 	balanced := services(someServices()...)
 	want := slices.Concat(first, balanced, others)
 	if err := h.Transact(plan.Diff(nil, slices.Concat(first, balanced))); err != nil {

@@ -97,7 +97,7 @@ func (h *Host) branches(handle *netlink.Handle, have, parent netlink.Link, want 
 // addSubLink makes the link where it belongs and marks it at once.
 func (h *Host) addSubLink(handle *netlink.Handle, parent netlink.Link, want plan.SubLink) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.ParentIndex, attrs.Group = want.Name, want.MTU, parent.Attrs().Index, newborn
+	attrs.Name, attrs.MTU, attrs.ParentIndex, attrs.Group = want.Name, want.MTU, parent.Attrs().Index, newLinkGroup
 	var err error
 	if attrs.HardwareAddr, err = parseMAC(want.MAC); err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// act reads what a rule does.
+// act decodes an expression that is an action.
 func (d *decoder) act(e expr.Any) {
 	switch e := e.(type) {
 	case *expr.Verdict:
@@ -38,7 +38,7 @@ func (d *decoder) act(e expr.Any) {
 		}
 	case *expr.Queue, *expr.SynProxy:
 		d.other()
-	default: // limits, random numbers and the like, whose results nobody knows
+	default: // limits, random numbers etc., whose results cannot be predicted
 		clear(d.registers)
 		d.rule.Partial = true
 	}
@@ -62,8 +62,8 @@ func (r *Rule) verdict(v *expr.Verdict) {
 	}
 }
 
-// nat reads what addresses and ports become: values in registers, or what a
-// map's element has put there.
+// nat decodes the new addresses and ports: values in registers, or values from an
+// element of a map.
 func (d *decoder) nat(e *expr.NAT) {
 	d.rule.Action = DNAT
 	if e.Type == expr.NATTypeSourceNAT {
@@ -82,7 +82,8 @@ func (d *decoder) nat(e *expr.NAT) {
 	}
 }
 
-// ports reads a range of ports; without the second register it is one.
+// ports reads a range of ports from two registers. If last is 0, the range has one
+// port.
 func (d *decoder) ports(first, last uint32) model.PortRange {
 	ports := portOf(d.registers[slot(first)].value)
 	if last != 0 && last != first {
@@ -91,14 +92,14 @@ func (d *decoder) ports(first, last uint32) model.PortRange {
 	return ports
 }
 
-// mapped puts where NAT leads into each element of the map: the address is at
-// the register of the lookup, and the port behind it.
+// mapped reads the NAT target from each element of the map. The address is in the
+// register of the lookup, and the port after it.
 func (d *decoder) mapped(e *expr.NAT) {
 	d.resolve = func(r *Rule, value []byte) {
 		from := func(reg uint32) []byte {
 			at := int(slot(reg)-d.at) * 4
 			if reg == 0 || at < 0 || at > len(value) {
-				return d.registers[slot(reg)].value // which the map does not tell
+				return d.registers[slot(reg)].value // the map does not contain this value
 			}
 			return value[at:]
 		}
@@ -111,8 +112,8 @@ func (d *decoder) mapped(e *expr.NAT) {
 	}
 }
 
-// elementVerdict reads the verdict in an element of a map, which the library
-// leaves as the attributes that it is (NFTA_VERDICT_CODE, NFTA_VERDICT_CHAIN).
+// elementVerdict parses the verdict in an element of a map. The library returns it
+// as raw attributes (NFTA_VERDICT_CODE, NFTA_VERDICT_CHAIN).
 func elementVerdict(e nftables.SetElement) *expr.Verdict {
 	if e.VerdictData != nil {
 		return e.VerdictData

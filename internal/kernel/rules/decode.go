@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sets returns the elements of a set of the rule's table, by its name.
+// Sets returns the elements of a set in the rule's table, by the set's name.
 type Sets func(name string) ([]nftables.SetElement, error)
 
-// Links returns a link's name by its index.
+// Links returns the name of a link, by its index.
 type Links func(index uint32) string
 
-// Decode reads a rule of a table of the family: one rule, or one an element of
-// the map in which it looks its action up.
+// Decode converts a rule in a table of the family. It returns one rule, or one per
+// element if the rule looks up its action in a map.
 func Decode(family nftables.TableFamily, rule *nftables.Rule, sets Sets, links Links) []Rule {
 	d := &decoder{family: family, sets: sets, links: links, registers: map[uint32]register{}}
 	d.rule.Handle = rule.Handle
@@ -35,19 +35,20 @@ func Decode(family nftables.TableFamily, rule *nftables.Rule, sets Sets, links L
 	return d.branched()
 }
 
-// opaque is an expression that the library does not know.
+// opaque is an expression that the library does not support.
 type opaque struct {
 	expr.Any
 	name string
 }
 
-// Opaque stands for an expression that the library has left out of a rule.
+// Opaque returns a placeholder for an expression that the library has omitted from
+// a rule.
 func Opaque(name string) expr.Any { return opaque{name: name} }
 
-// opaque reads an expression of which only the name is known.
+// opaque handles an expression of which only the name is known.
 func (d *decoder) opaque(name string) {
 	switch name {
-	case "dup", "last": // which only copy or count
+	case "dup", "last": // these only copy or count packets
 	case "fwd", "tproxy":
 		d.other()
 	default:
@@ -56,9 +57,9 @@ func (d *decoder) opaque(name string) {
 	}
 }
 
-// comment returns the comment in the data that a user has attached to a rule: a
-// list of a type, a length and so many bytes. The kernel does not check it, and
-// userdata.GetString panics if it ends early.
+// comment returns the comment in a rule's user data, which is a list of entries
+// with a type, a length and a value. The kernel does not validate it, and
+// userdata.GetString panics if it is truncated.
 func comment(data []byte) string {
 	for len(data) >= 2 && len(data) >= 2+int(data[1]) {
 		if userdata.Type(data[0]) == userdata.TypeComment {
@@ -69,44 +70,46 @@ func comment(data []byte) string {
 	return ""
 }
 
-// decoder runs a rule's expressions and remembers what the registers hold.
+// decoder evaluates a rule's expressions and tracks the content of the registers.
 type decoder struct {
 	family    nftables.TableFamily
 	sets      Sets
 	links     Links
 	rule      Rule
 	registers map[uint32]register
-	// branches are the elements of the map that was looked up, for the fields;
-	// what they hold was put into the registers from at on.
+	// branches are the elements of the map that was looked up by the fields. The
+	// looked-up values are in the registers from at on.
 	branches []nftables.SetElement
 	fields   []register
 	at       uint32
-	// verdicts says that the map holds those, and resolve reads what else it holds.
+	// verdicts means that the map contains verdicts. resolve reads the map's other
+	// values into a rule.
 	verdicts bool
 	resolve  func(r *Rule, value []byte)
 }
 
 var native, big = binary.NativeEndian, binary.BigEndian
 
-// register is a field of the packet, or a value.
+// register is the content of a register: a field of the packet, or a constant.
 type register struct {
 	field Field
-	// width is the field's length in bytes, and size what of it was loaded.
+	// width is the field's length in bytes, size the number of bytes that were
+	// loaded.
 	width, size int
 	mask        []byte
 	value       []byte
-	// swapped says that the mark in it was put into network byte order.
+	// swapped means that the rule has converted the mark to network byte order.
 	swapped bool
-	// assign is the value as a function of marks, where it is one.
+	// assign is the value as a function of marks, or nil if it is not one.
 	assign *Assign
-	// mapped says that a map was looked up into it.
+	// mapped means that the value comes from a map lookup.
 	mapped bool
 }
 
-// isMark reports whether the register holds a mark.
+// isMark reports whether the register contains a mark.
 func (r register) isMark() bool { return r.field == Mark || r.field == CtMark }
 
-// slot maps both ways to number registers to steps of 4 bytes.
+// slot converts both kinds of register numbers to offsets in steps of 4 bytes.
 func slot(reg uint32) uint32 {
 	if reg < unix.NFT_REG32_00 {
 		return (reg - unix.NFT_REG_1) * 4
@@ -198,7 +201,7 @@ func (d *decoder) ct(e *expr.Ct) {
 	}
 }
 
-// assign adds a statement that sets a mark to what a register holds.
+// assign adds a statement that sets a mark to the content of a register.
 func (d *decoder) assign(to Field, reg uint32) {
 	r := d.registers[slot(reg)]
 	switch {
@@ -223,8 +226,8 @@ func (d *decoder) assign(to Field, reg uint32) {
 	}
 }
 
-// bitwise masks a register. What newer kernels do with two registers, and shifts,
-// have no mask, and their result is not known.
+// bitwise applies a mask to a register. Shifts, and operations on two registers
+// that newer kernels have, come without a mask; their result is unknown.
 func (d *decoder) bitwise(e *expr.Bitwise) {
 	r := d.registers[slot(e.SourceRegister)]
 	switch {
@@ -243,14 +246,14 @@ func (d *decoder) bitwise(e *expr.Bitwise) {
 	d.registers[slot(e.DestRegister)] = r
 }
 
-// other notes that the rule does something that is not understood.
+// other records that the rule has an action that is not supported.
 func (d *decoder) other() {
 	if d.rule.Action == None {
 		d.rule.Action = Other
 	}
 }
 
-// payload knows addresses, ports and protocols by where they are in headers
+// payload recognises addresses, ports and protocols by their offsets in the headers
 // (RFC 791, RFC 8200, RFC 9293).
 func (d *decoder) payload(e *expr.Payload) {
 	if e.OperationType == expr.PayloadWrite {
@@ -274,7 +277,7 @@ func (d *decoder) payload(e *expr.Payload) {
 	ports := map[place]register{
 		{expr.PayloadBaseTransportHeader, 0}: {field: SourcePort, width: 2},
 		{expr.PayloadBaseTransportHeader, 2}: {field: Port, width: 2},
-		// The rules that look there are for TCP alone: others would ask in vain.
+		// Only rules for TCP use this offset.
 		{expr.PayloadBaseTransportHeader, 13}: {field: Flags, width: 1},
 		{expr.PayloadBaseLLHeader, 0}:         {field: EtherDestination, width: 6},
 		{expr.PayloadBaseLLHeader, 6}:         {field: EtherSource, width: 6},
@@ -287,7 +290,7 @@ func (d *decoder) payload(e *expr.Payload) {
 	}
 	at := place{e.Base, e.Offset}
 	r, found := ports[at]
-	if found && at == (place{expr.PayloadBaseTransportHeader, 0}) && e.Len == 1 { // no port is one byte
+	if found && at == (place{expr.PayloadBaseTransportHeader, 0}) && e.Len == 1 { // a port has two bytes
 		r = register{field: ICMPType, width: 1}
 	}
 	if !found && d.family == nftables.TableFamilyARP {
@@ -297,7 +300,8 @@ func (d *decoder) payload(e *expr.Payload) {
 		r, found = v4[at]
 	}
 	if !found && d.family != nftables.TableFamilyIPv4 {
-		// In a frame, 4 bytes there are an address of ARP.
+		// In the bridge family, 4 bytes at this offset are an address in an ARP
+		// message.
 		if r = v6[at]; r.width == 16 && e.Len == 4 && d.family != nftables.TableFamilyIPv6 && d.family != nftables.TableFamilyINet {
 			r.field = ""
 		}
@@ -345,15 +349,16 @@ func (d *decoder) compare(e *expr.Cmp) {
 	}
 }
 
-// add adds a condition. One that comes after a statement does not hold for that,
-// so the statement may be executed where the condition is not met.
+// add adds a condition. A condition after a statement does not apply to that
+// statement, so the statement may be executed although the condition does not
+// match.
 func (d *decoder) add(c Condition) {
 	d.rule.Partial = d.rule.Partial || len(d.rule.Assigns) > 0
 	d.rule.Conditions = append(d.rule.Conditions, c)
 }
 
-// canonical puts the bytes of a mark into network byte order, as conditions have
-// it, unless the rule has done so itself.
+// canonical converts a mark to network byte order, as conditions store it, unless
+// the rule has already done so.
 func (d *decoder) canonical(r register, value []byte) []byte {
 	if !r.isMark() || r.swapped || len(value) != 4 {
 		return value
@@ -361,7 +366,7 @@ func (d *decoder) canonical(r register, value []byte) []byte {
 	return big.AppendUint32(nil, native.Uint32(value))
 }
 
-// prefix reports whether a mask has all its bits at the beginning.
+// prefix reports whether all set bits of a mask are at its beginning.
 func prefix(mask []byte) bool {
 	ended := false
 	for _, b := range mask {
@@ -376,7 +381,8 @@ func prefix(mask []byte) bool {
 	return true
 }
 
-// atMost ends the range that the rule has begun just before, or begins one at 0.
+// atMost sets the end of the range that the previous condition has begun, or adds a
+// range that begins at 0.
 func (d *decoder) atMost(r register, last []byte) {
 	if n := len(d.rule.Conditions); n > 0 && r.field != "" && slices.Equal(d.rule.Conditions[n-1].Fields, []Field{r.field}) &&
 		!d.rule.Conditions[n-1].Not && len(d.rule.Conditions[n-1].In) == 1 && !slices.ContainsFunc(d.rule.Conditions[n-1].In[0][0].Last, func(b byte) bool { return b != 0xff }) {
@@ -386,7 +392,7 @@ func (d *decoder) atMost(r register, last []byte) {
 	d.condition(r, false, Range{make([]byte, len(last)), last})
 }
 
-// condition adds one of a single field.
+// condition adds a condition on a single field.
 func (d *decoder) condition(r register, not bool, in Range) {
 	if r.field == "" {
 		d.rule.Partial = true
@@ -395,7 +401,8 @@ func (d *decoder) condition(r register, not bool, in Range) {
 	d.add(Condition{Fields: []Field{r.field}, Not: not, In: [][]Range{{d.whole(r, in)}}})
 }
 
-// whole completes a range of the first bytes of a field, and names links.
+// whole extends a range of a field's first bytes to the whole field, and converts
+// link indices to names.
 func (d *decoder) whole(r register, in Range) Range {
 	if (r.field == InLink || r.field == OutLink) && r.width == 4 && len(in.First) >= 4 {
 		name := make([]byte, linkName)
@@ -407,17 +414,17 @@ func (d *decoder) whole(r register, in Range) Range {
 	}
 	out := Range{make([]byte, r.width), bytes.Repeat([]byte{0xff}, r.width)}
 	if (r.field == InLink || r.field == OutLink) && bytes.IndexByte(in.Last, 0) >= 0 {
-		clear(out.Last) // the name ends there, as iptables writes it
+		clear(out.Last) // iptables includes the final NUL, so the name ends here
 	}
 	copy(out.First, in.First)
 	copy(out.Last, in.Last)
 	return out
 }
 
-// lookup is a condition, or begins a rule an element.
+// lookup adds a condition, or prepares one rule per element of a map.
 func (d *decoder) lookup(e *expr.Lookup) {
 	elements, err := d.sets(e.SetName)
-	if err != nil || slices.ContainsFunc(elements, func(e nftables.SetElement) bool { return len(e.Key) == 0 }) { // the element for all others
+	if err != nil || slices.ContainsFunc(elements, func(e nftables.SetElement) bool { return len(e.Key) == 0 }) { // a catch-all element
 		d.rule.Partial = true
 		if e.IsDestRegSet && e.DestRegister == unix.NFT_REG_VERDICT {
 			d.other()
@@ -447,14 +454,14 @@ func (d *decoder) lookup(e *expr.Lookup) {
 	for _, r := range ranges(elements) {
 		c.In = append(c.In, d.tuple(fields, r))
 	}
-	if c.Fields == nil { // of an empty set
+	if c.Fields == nil { // the set is empty
 		c.Fields = []Field{Protocol}
 	}
 	d.add(c)
 }
 
-// concatenation returns the fields that the registers from at on hold, as many
-// as the keys of the elements have; nil if one is not understood.
+// concatenation returns the fields in the registers from at on, as many as the
+// elements' keys have. It returns nil if one of them is not supported.
 func (d *decoder) concatenation(at uint32, elements []nftables.SetElement) []register {
 	if len(elements) == 0 {
 		return nil
@@ -473,15 +480,16 @@ func (d *decoder) concatenation(at uint32, elements []nftables.SetElement) []reg
 	return fields
 }
 
-// element is one of a set, with its end where the set has intervals.
+// element is an element of a set. If the set has intervals, last is the end of its
+// interval.
 type element struct {
 	nftables.SetElement
 	last []byte
 }
 
-// ranges joins the two ends of intervals, which the kernel tells as elements of
-// their own unless the key is a concatenation: the second is the first key that
-// is out again. They come in descending order.
+// ranges joins the two ends of intervals. The kernel returns them as separate
+// elements, in descending order, unless the key is a concatenation. The second
+// element is the first key after the interval.
 func ranges(elements []nftables.SetElement) []element {
 	var found []element
 	ends := slices.ContainsFunc(elements, func(e nftables.SetElement) bool { return e.IntervalEnd })
@@ -506,7 +514,7 @@ func ranges(elements []nftables.SetElement) []element {
 	return found
 }
 
-// before returns the number before.
+// before returns the key minus one.
 func before(key []byte) []byte {
 	out := slices.Clone(key)
 	for i := len(out) - 1; i >= 0; i-- {
@@ -533,7 +541,7 @@ func (d *decoder) tuple(fields []register, e element) []Range {
 	return parts
 }
 
-// branched makes a rule of each element of the map.
+// branched returns one rule per element of the map.
 func (d *decoder) branched() []Rule {
 	var all []Rule
 	for _, e := range ranges(d.branches) {

@@ -16,7 +16,7 @@ import (
 	"github.com/google/nftables/xt"
 )
 
-// input hands out the bytes of a fuzzer, and zeros after them.
+// input returns the bytes of a fuzzer, followed by zeros.
 type input []byte
 
 func (in *input) byte() (b byte) {
@@ -35,7 +35,8 @@ func (in *input) bytes(most int) []byte {
 
 func (in *input) word() uint32 { return uint32(in.byte()) }
 
-// expression is one as the library reads it from the kernel, of any values.
+// expression returns an expression as the library reads it from the kernel, with
+// any values.
 func (in *input) expression() expr.Any {
 	unknown := xt.Unknown(in.bytes(64))
 	switch in.byte() % 14 {
@@ -69,8 +70,8 @@ func (in *input) expression() expr.Any {
 	return &expr.Redir{RegisterProtoMin: in.word(), RegisterProtoMax: in.word()}
 }
 
-// FuzzDecode reads rules of any expressions, sets and user data, writes them as
-// text, and follows a packet through them.
+// FuzzDecode decodes rules with any expressions, sets and user data, formats them,
+// and follows a packet through them.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte{3, 'a', 'b', 'c'}, []byte{0, 200, 'x'})
 	f.Add([]byte{}, []byte{0, 2, 'x', 0})
@@ -100,7 +101,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzSaved reads what a program of legacy iptables might print.
+// FuzzSaved parses possible output of iptables-legacy-save.
 func FuzzSaved(f *testing.F) {
 	f.Add("*filter\n:INPUT DROP [0:0]\n-A INPUT -p tcp -m tcp --dport 22 -m comment --comment \"a \\\" b\" -j ACCEPT\nCOMMIT\n")
 	f.Add("*nat\n:x\n:PREROUTING ACCEPT\n-A PREROUTING ! -i lo+ -p udp --dports 1,2:3 -j DNAT --to-destination [fd00::2]:80-90\n-A\n:\n*\n-A x -s\n")
@@ -116,8 +117,8 @@ func FuzzSaved(f *testing.F) {
 	})
 }
 
-// TestJumpsEnd follows a packet through chains that jump so often that all ways
-// through them cannot be followed.
+// TestJumpsEnd follows a packet through chains with so many jumps that not every
+// path through them can be followed.
 func TestJumpsEnd(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("*filter\n:INPUT ACCEPT [0:0]\n")

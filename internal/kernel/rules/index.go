@@ -2,17 +2,17 @@ package rules
 
 import "slices"
 
-// Index finds the rules that a packet for a port may meet, where there are
-// thousands that are for one port each.
+// Index finds the rules that a packet for a port may match. It is for rulesets with
+// thousands of rules for one port each.
 type Index struct {
 	all Ruleset
-	// general are the rules of each chain that are not for one port alone, and
-	// single the others, by the port; in order.
+	// general are the indices of each chain's rules that are not for a single port.
+	// single are the indices of the others, by port. Both are in order.
 	general []([]int)
 	single  []map[uint16][]int
 }
 
-// NewIndex makes the index of a ruleset.
+// NewIndex creates the index of a ruleset.
 func NewIndex(rs Ruleset) Index {
 	x := Index{all: rs}
 	for _, c := range rs {
@@ -30,7 +30,7 @@ func NewIndex(rs Ruleset) Index {
 	return x
 }
 
-// For returns the ruleset without the rules that are for another port alone.
+// For returns the ruleset without the rules that are only for another port.
 func (x Index) For(port uint16) Ruleset {
 	out := slices.Clone(x.all)
 	for i, c := range x.all {
@@ -47,7 +47,7 @@ func (x Index) For(port uint16) Ruleset {
 	return out
 }
 
-// onePort returns the only port that the rule is for.
+// onePort returns the port if the rule is for a single port.
 func (r Rule) onePort() (uint16, bool) {
 	for _, c := range r.Conditions {
 		if c.Not || len(c.In) != 1 {

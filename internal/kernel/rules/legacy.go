@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LegacyMark ends the name of a table of legacy iptables.
+// LegacyMark is the suffix of table names of legacy iptables.
 const LegacyMark = " (legacy)"
 
-// hooks are the names of iptables' chains in nftables' words.
+// hooks maps the names of iptables' chains to those of nftables' hooks.
 var hooks = map[string]string{"PREROUTING": "prerouting", "INPUT": "input", "FORWARD": "forward", "OUTPUT": "output", "POSTROUTING": "postrouting"}
 
-// Saved reads what `iptables-legacy-save` or, for the family ip6,
-// `ip6tables-legacy-save` prints.
+// Saved parses the output of `iptables-legacy-save` or, for the family ip6, of
+// `ip6tables-legacy-save`. Rules that it does not support become Partial.
 func Saved(family, text string) Ruleset {
 	var rs Ruleset
 	table := ""
@@ -68,7 +68,7 @@ func savedChain(family, table, name, policy string) Chain {
 	return c
 }
 
-// splitQuoted splits at blanks, but for those in quotes.
+// splitQuoted splits at spaces that are not in quotes.
 func splitQuoted(line string) []string {
 	var fields []string
 	var field strings.Builder
@@ -94,7 +94,7 @@ func splitQuoted(line string) []string {
 	return fields
 }
 
-// savedRule reads a rule's words. One that is not known makes it Partial.
+// savedRule parses a rule's words. An unknown word makes the rule Partial.
 func savedRule(family string, words []string) Rule {
 	s := saved{family: family, words: words}
 	for s.more() {
@@ -116,13 +116,13 @@ func savedRule(family string, words []string) Rule {
 	return s.rule
 }
 
-// saved is the words of a rule that are still to be read.
+// saved is the state while a rule is parsed; words are the remaining ones.
 type saved struct {
 	family string
 	words  []string
 	not    bool
 	rule   Rule
-	// match and target are the module that the next words are of.
+	// match and target are the module that the next words belong to.
 	match, target string
 }
 
@@ -145,7 +145,8 @@ func (s *saved) add(f Field, in ...Range) {
 	s.rule.Conditions = append(s.rule.Conditions, c)
 }
 
-// condition reads one that begins with the word.
+// condition parses a condition that begins with the word, and returns false if it
+// does not support it.
 func (s *saved) condition(word string) bool {
 	switch word {
 	case "-m":
@@ -193,7 +194,7 @@ func (s *saved) condition(word string) bool {
 	return true
 }
 
-// mark reads a value with or without a mask, as in 0x1/0xff.
+// mark parses a value with or without a mask, such as 0x1/0xff.
 func (s *saved) mark(text string) bool {
 	f, ok := map[string]Field{"mark": Mark, "connmark": CtMark}[s.match]
 	value, mask, err := markWords(text)
@@ -214,7 +215,7 @@ func markWords(text string) (value, mask uint32, err error) {
 	return uint32(v), uint32(m), err
 }
 
-// flagBits reads flags of TCP as in SYN,ACK.
+// flagBits parses TCP flags such as SYN,ACK.
 func flagBits(text string) (byte, error) {
 	names := []string{"FIN", "SYN", "RST", "PSH", "ACK", "URG"}
 	var bits byte
@@ -243,7 +244,8 @@ func (s *saved) protocol(name string) bool {
 	return ok
 }
 
-// linkRange is a link's name, or with a + at its end the beginning of one.
+// linkRange returns the range for a link's name. A + at the end stands for any
+// suffix.
 func linkRange(name string) Range {
 	begin, prefix := strings.CutSuffix(name, "+")
 	r := Range{make([]byte, linkName), make([]byte, linkName)}
@@ -255,7 +257,7 @@ func linkRange(name string) Range {
 	return r
 }
 
-// ports reads ports and ranges as in 80,443,8000:8080.
+// ports parses ports and ranges such as 80,443,8000:8080.
 func (s *saved) ports(f Field, text string) bool {
 	var all []Range
 	for _, part := range strings.Split(text, ",") {
@@ -298,7 +300,8 @@ func (s *saved) states(text string) {
 	s.rule.Conditions = append(s.rule.Conditions, Condition{Fields: []Field{f}, Not: s.not, Any: native.AppendUint32(nil, mask)})
 }
 
-// action reads what follows -j or -g, and where NAT leads.
+// action parses -j, -g and the targets of NAT, and returns false if it does not
+// support the word.
 func (s *saved) action(word string) bool {
 	switch word {
 	case "-j":
@@ -317,8 +320,8 @@ func (s *saved) action(word string) bool {
 	return true
 }
 
-// jump reads a target. One that is no action is a chain, or not known here, which
-// is found out when the chain is looked for.
+// jump parses a target. If the target is not a known action, it is taken as a
+// chain; whether that exists is checked when the chain is followed.
 func (s *saved) jump(target string) bool {
 	known := map[string]Action{"ACCEPT": Accept, "DROP": Drop, "REJECT": Reject, "RETURN": Return, "DNAT": DNAT, "SNAT": SNAT,
 		"MASQUERADE": Masquerade, "REDIRECT": Redirect, "NOTRACK": NoTrack}
@@ -327,7 +330,7 @@ func (s *saved) jump(target string) bool {
 	switch {
 	case ok:
 		if s.rule.Action = action; action == Reject {
-			s.words = nil // the rest says how
+			s.words = nil // the remaining words only select the kind of rejection
 		}
 	case slices.Contains(harmless, target):
 		s.words = nil
@@ -342,8 +345,8 @@ func (s *saved) jump(target string) bool {
 	return true
 }
 
-// marks reads what MARK, CONNMARK and CT do, and returns the words that it does
-// not understand.
+// marks parses MARK, CONNMARK and CT, and returns the words if it does not support
+// them.
 func (s *saved) marks(words []string) []string {
 	value := map[string]string{}
 	for i := 0; i+1 < len(words); i++ {
@@ -379,7 +382,7 @@ func (s *saved) marks(words []string) []string {
 	return nil
 }
 
-// to reads an address, with a port or ports or without.
+// to parses an address with or without a port or port range.
 func (s *saved) to(text string) bool {
 	if a, err := netip.ParseAddr(text); err == nil {
 		s.rule.To = a

@@ -2,8 +2,8 @@ package rules
 
 import "fmt"
 
-// Bits is a 32-bit mark of which some bits may be unknown. The zero value is a
-// mark of 0, which is known.
+// Bits is a 32-bit mark, some bits of which may be unknown. The zero value is the
+// known mark 0.
 type Bits struct {
 	Value   uint32 `json:"value"`
 	Unknown uint32 `json:"unknown,omitempty"`
@@ -12,13 +12,13 @@ type Bits struct {
 // Known reports whether all bits are known.
 func (b Bits) Known() bool { return b.Unknown == 0 }
 
-// either is a mark that is one of two: bits that differ become unknown.
+// either returns a mark that is one of two: bits that differ become unknown.
 func (b Bits) either(o Bits) Bits {
 	unknown := b.Unknown | o.Unknown | b.Value ^ o.Value
 	return Bits{b.Value &^ unknown, unknown}
 }
 
-// String writes the mark in hexadecimal.
+// String returns the mark in hexadecimal.
 func (b Bits) String() string {
 	if b.Unknown != 0 {
 		return fmt.Sprintf("0x%x (unknown bits 0x%x)", b.Value, b.Unknown)
@@ -26,10 +26,9 @@ func (b Bits) String() string {
 	return fmt.Sprintf("0x%x", b.Value)
 }
 
-// Assign is a statement that sets a mark. The new value is
-// (packet's mark & Mark) ^ (connection's mark & CtMark) ^ Xor. Every statement of
-// nftables, MARK and CONNMARK that sets, saves or restores a mark with constant
-// masks has this form.
+// Assign is a statement that sets a mark. The new value is (packet's mark & Mark) ^
+// (connection's mark & CtMark) ^ Xor. Every statement of nftables, MARK and
+// CONNMARK that sets, saves or restores a mark with constant masks has this form.
 type Assign struct {
 	// To is Mark or CtMark.
 	To Field `json:"to"`
@@ -37,19 +36,20 @@ type Assign struct {
 	Mark   uint32 `json:"mark,omitempty"`
 	CtMark uint32 `json:"ctMark,omitempty"`
 	Xor    uint32 `json:"xor,omitempty"`
-	// Unknown says that the value cannot be computed from the rule.
+	// Unknown means that the value cannot be computed from the rule.
 	Unknown bool `json:"unknown,omitempty"`
 }
 
 const allBits = ^uint32(0)
 
-// and applies a constant mask and a constant exclusive or.
+// and returns the statement with a constant mask and exclusive or applied to its
+// value.
 func (a Assign) and(mask, xor uint32) Assign {
 	a.Mark, a.CtMark, a.Xor = a.Mark&mask, a.CtMark&mask, a.Xor&mask^xor
 	return a
 }
 
-// value is what the statement sets for a packet.
+// value returns the mark that the statement sets for a packet.
 func (a Assign) value(p Packet) Bits {
 	if a.Unknown {
 		return Bits{Unknown: allBits}
@@ -58,15 +58,15 @@ func (a Assign) value(p Packet) Bits {
 	return Bits{(p.Mark.Value&a.Mark ^ p.CtMark.Value&a.CtMark ^ a.Xor) &^ unknown, unknown}
 }
 
-// assign sets the marks of the packet; if it is not certain that the rule
-// matches, the bits that would change become unknown.
+// assign sets the packet's marks. If it is not certain that the rule matches, the
+// bits that would change become unknown.
 func (p *Packet) assign(all []Assign, certain bool) {
 	for _, a := range all {
 		mark := &p.Mark
 		if a.To == CtMark {
 			mark = &p.CtMark
 			if p.NoTrack {
-				continue // there is no connection that could have a mark
+				continue // there is no connection and so no connection mark
 			}
 		}
 		value := a.value(*p)
@@ -77,7 +77,7 @@ func (p *Packet) assign(all []Assign, certain bool) {
 	}
 }
 
-// String writes the statement as nft does.
+// String formats the statement as nft does.
 func (a Assign) String() string {
 	text := string(a.To) + " set "
 	switch {

@@ -11,32 +11,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Packet is the first of a flow, as far as rules look at it.
+// Packet is the first packet of a flow, with the properties that rules check.
 type Packet struct {
 	Proto model.Proto
 	From  netip.AddrPort
 	To    netip.AddrPort
-	// In and Out are the names of the links; empty where there is none yet.
+	// In and Out are the names of the links; "" if there is none yet.
 	In, Out string
-	// Local says that To is an address of the host itself.
+	// Local means that To is an address of the host.
 	Local bool
-	// Translated says that its destination was rewritten.
+	// Translated means that the destination was rewritten.
 	Translated bool
-	// Mark is the packet's mark, and CtMark that of its connection.
+	// Mark is the packet's mark, CtMark its connection's.
 	Mark, CtMark Bits
-	// NoTrack says that connection tracking leaves the packet alone.
+	// NoTrack means that connection tracking ignores the packet.
 	NoTrack bool
-	// Reply says that it is the first answer of the connection. The port in To may
-	// then be unknown, and is 0.
+	// Reply means that it is the first reply of the connection. The port in To is 0
+	// if it is unknown.
 	Reply bool
-	// Neighbour says that it is a message of address resolution between From and
-	// To, and not a packet of the flow.
+	// Neighbour means that it is not a packet of the flow but a message of address
+	// resolution between From and To.
 	Neighbour Neighbour
-	// TooBig says that it is not the first of the flow, but the ICMP error to its
-	// sender that a packet was too big (RFC 1191, RFC 8201).
+	// TooBig means that it is not the first packet of the flow but the ICMP error
+	// to its sender that a packet was too big (RFC 1191, RFC 8201).
 	TooBig bool
-	// HardFrom and HardTo are the Ethernet addresses of the frame; nil where they
-	// are not known.
+	// HardFrom and HardTo are the Ethernet addresses of the frame; nil if unknown.
 	HardFrom, HardTo []byte
 }
 
@@ -51,25 +50,24 @@ const (
 	Advertisement
 )
 
-// isARP reports whether the packet is one of ARP, and not of IP.
+// isARP reports whether the packet is an ARP message.
 func (p Packet) isARP() bool { return p.Neighbour != NoNeighbour && p.To.Addr().Is4() }
 
-// Answer is what can be told of a condition.
+// Answer is whether a condition matches.
 type Answer int
 
-// The answers; Maybe where something is not understood or not known.
+// The answers. Maybe means that something is not supported or unknown.
 const (
 	No Answer = iota
 	Maybe
 	Yes
 )
 
-// Not is the opposite.
+// Not returns the opposite.
 func (a Answer) Not() Answer { return Yes - a }
 
-// Numbers of protocols, of conntrack's states (as masks) and the bit of its
-// status that says that the destination was rewritten
-// (linux/netfilter/nf_conntrack_common.h).
+// Conntrack's states (as masks), and the bits of its status for a seen reply and
+// for a rewritten destination (linux/netfilter/nf_conntrack_common.h).
 const (
 	stateEstablished = 1 << 1
 	stateRelated     = 1 << 2
@@ -79,7 +77,7 @@ const (
 	statusNAT        = 1 << 5
 )
 
-// The flags of a connection's first packet and of its answer (RFC 9293).
+// The TCP flags of a connection's first packet and of its reply (RFC 9293).
 const (
 	tcpSyn    = 0x02
 	tcpSynAck = 0x12
@@ -95,10 +93,10 @@ const (
 
 var protocols = map[model.Proto]byte{model.TCP: unix.IPPROTO_TCP, model.UDP: unix.IPPROTO_UDP}
 
-// linkName is the length of a link's name as nftables compares it.
+// linkName is the length of a link's name in nftables' comparisons, in bytes.
 const linkName = unix.IFNAMSIZ
 
-// field returns the bytes that a rule sees.
+// field returns a field's bytes, and whether they are known.
 func (p Packet) field(f Field) (value []byte, known bool) {
 	port := func(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
 	number := func(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
@@ -137,7 +135,7 @@ func (p Packet) field(f Field) (value []byte, known bool) {
 	case State:
 		return number(p.state()), true
 	case Status:
-		return number(p.status()), !p.TooBig // those of the connection that it is about
+		return number(p.status()), !p.TooBig // the status is that of the connection in the error
 	case Mark:
 		return big.AppendUint32(nil, p.Mark.Value), p.Mark.Known()
 	case CtMark:
@@ -151,7 +149,7 @@ func (p Packet) field(f Field) (value []byte, known bool) {
 	return p.frame(f)
 }
 
-// frame returns the bytes of what is outside of a packet of TCP or UDP.
+// frame returns fields that are not part of IP, TCP or UDP.
 func (p Packet) frame(f Field) (value []byte, known bool) {
 	switch f {
 	case EtherType:
@@ -179,7 +177,7 @@ func (p Packet) frame(f Field) (value []byte, known bool) {
 	return nil, false
 }
 
-// icmp returns the number for the packet's family.
+// icmp returns the number for the packet's address family.
 func (p Packet) icmp(v4, v6 byte) byte {
 	if p.To.Addr().Is4() {
 		return v4
@@ -187,7 +185,7 @@ func (p Packet) icmp(v4, v6 byte) byte {
 	return v6
 }
 
-// state is that of connection tracking. It leaves Neighbor Discovery alone.
+// state returns the state in connection tracking, which ignores Neighbor Discovery.
 func (p Packet) state() uint32 {
 	switch {
 	case p.NoTrack || p.Neighbour != NoNeighbour:
@@ -211,18 +209,18 @@ func (p Packet) status() uint32 {
 	return n
 }
 
-// Holds says whether the condition holds for the packet.
-func (c Condition) Holds(p Packet) Answer {
+// Matches returns whether the condition matches the packet.
+func (c Condition) Matches(p Packet) Answer {
 	values := make([][]byte, len(c.Fields))
 	for i, f := range c.Fields {
 		if p.lacks(f) {
 			return No
 		}
-		if answer, ok := c.aboutClientPort(f, p); ok {
+		if answer, ok := c.clientPortAnswer(f, p); ok {
 			return answer
 		}
 		value, known := p.field(f)
-		if !known && !c.spares(f, p) {
+		if !known && !c.ignoresUnknownBits(f, p) {
 			return Maybe
 		}
 		values[i] = value
@@ -230,24 +228,24 @@ func (c Condition) Holds(p Packet) Answer {
 	if c.Mask != nil {
 		values[0] = masked(values[0], c.Mask)
 	}
-	inUse := No
+	matches := No
 	if c.Any != nil {
 		for i, b := range values[0] {
 			if i < len(c.Any) && b&c.Any[i] != 0 {
-				inUse = Yes
+				matches = Yes
 			}
 		}
 	} else if slices.ContainsFunc(c.In, func(tuple []Range) bool { return within(values, tuple) }) {
-		inUse = Yes
+		matches = Yes
 	}
 	if c.Not {
-		return inUse.Not()
+		return matches.Not()
 	}
-	return inUse
+	return matches
 }
 
-// lacks reports whether the packet has no such field, which no condition on it
-// survives: ARP has no transport protocol, and ICMP has neither ports nor flags.
+// lacks reports whether the packet does not have the field; then no condition on it
+// can match. ARP has no transport protocol, and ICMP has neither ports nor flags.
 func (p Packet) lacks(f Field) bool {
 	if p.TooBig && (f == SourcePort || f == Port || f == Flags) {
 		return true
@@ -255,9 +253,9 @@ func (p Packet) lacks(f Field) bool {
 	return p.isARP() && (f == Protocol || f == SourcePort || f == Port || f == ICMPType || f == Flags)
 }
 
-// aboutClientPort answers a condition on the client's port where that is not
-// known: an ordinary client's is none of the privileged ports.
-func (c Condition) aboutClientPort(f Field, p Packet) (Answer, bool) {
+// clientPortAnswer returns the answer for a condition on the client's port if that
+// port is unknown. It assumes that clients do not use privileged ports.
+func (c Condition) clientPortAnswer(f Field, p Packet) (Answer, bool) {
 	unknown := f == Port && p.Reply && p.To.Port() == 0 || f == SourcePort && !p.Reply && p.From.Port() == 0
 	if !unknown || p.Neighbour != NoNeighbour || len(c.Fields) != 1 || c.In == nil || c.Mask != nil {
 		return Maybe, false
@@ -276,9 +274,9 @@ func (c Condition) aboutClientPort(f Field, p Packet) (Answer, bool) {
 // firstClientPort is the first port that is not privileged.
 const firstClientPort = 1024
 
-// spares reports whether the condition looks at none of the unknown bits of a
-// mark.
-func (c Condition) spares(f Field, p Packet) bool {
+// ignoresUnknownBits reports whether the condition does not check any of a mark's
+// unknown bits.
+func (c Condition) ignoresUnknownBits(f Field, p Packet) bool {
 	mask := c.Mask
 	if c.Any != nil {
 		mask = c.Any
@@ -301,8 +299,8 @@ func masked(value, mask []byte) []byte {
 	return out
 }
 
-// within reports whether each value is in its range. An address of the other
-// family is in none.
+// within reports whether each value is in its range. An address of another family
+// is never in a range.
 func within(values [][]byte, tuple []Range) bool {
 	for i, r := range tuple {
 		if len(values[i]) != len(r.First) || bytes.Compare(values[i], r.First) < 0 || bytes.Compare(values[i], r.Last) > 0 {
@@ -312,19 +310,19 @@ func within(values [][]byte, tuple []Range) bool {
 	return true
 }
 
-// Holds says whether all conditions hold for the packet.
-func (r Rule) Holds(p Packet) Answer {
+// Matches returns whether all conditions match the packet.
+func (r Rule) Matches(p Packet) Answer {
 	answer := Yes
 	if r.Partial {
 		answer = Maybe
 	}
 	for _, c := range r.Conditions {
-		answer = min(answer, c.Holds(p))
+		answer = min(answer, c.Matches(p))
 	}
 	return answer
 }
 
-// String is the answer in a word.
+// String returns the answer as a word.
 func (a Answer) String() string { return [...]string{"no", "maybe", "yes"}[a] }
 
 // MarshalText implements encoding.TextMarshaler.

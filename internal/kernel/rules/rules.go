@@ -1,20 +1,20 @@
-// Package rules says in one form what the rules of nftables, of iptables-nft and
-// of legacy iptables hold, whoever made them, and follows a packet through them.
-// It sets nothing, and reads nothing itself: package kernel hands it what the
-// kernel says.
+// Package rules represents the rules of nftables, iptables-nft and legacy iptables
+// in one form, whichever program created them, and follows packets through them. It
+// only evaluates rules: package kernel reads them and passes them in.
 //
-// Theory of operation. A rule is conditions and one action. A condition holds
-// fields of a packet against ranges of bytes, as they are on the wire: so a port,
-// a prefix, a range, a set, an element of a concatenation and a link's name are
-// all the same thing. A rule that looks an action up in a map is one rule an
-// element. What is not understood makes a rule Partial, and what follows from it
-// is then Maybe: nobody is told for certain what is only likely.
+// Theory of operation. A rule consists of conditions and one action. A condition
+// compares fields of a packet with ranges of bytes, in the byte order of the
+// packet. Thus ports, prefixes, ranges, sets, elements of concatenations and link
+// names are all the same. A rule that looks up its action in a map becomes one rule
+// per element. A rule with parts that are not supported is Partial. The results
+// that depend on it are then Maybe, so that nothing uncertain is reported as
+// certain.
 //
-// The library leaves out expressions that it does not know (socket, rt, xfrm, osf):
-// package kernel marks their places with Opaque.
+// The library omits expressions that it does not support (socket, rt, xfrm, osf):
+// package kernel inserts Opaque in their place.
 //
-// The forms come from linux/netfilter/nf_tables.h and, for what iptables-nft
-// wraps, from linux/netfilter/xt_*.h.
+// The formats are defined in linux/netfilter/nf_tables.h and, for what iptables-nft
+// wraps, in linux/netfilter/xt_*.h.
 package rules
 
 import (
@@ -23,33 +23,34 @@ import (
 	"fairlead/internal/model"
 )
 
-// Ruleset is all chains of a network namespace, those with a hook in the order
-// in which packets meet them.
+// Ruleset contains all chains of a network namespace. The chains of a hook are in
+// the order in which packets traverse them.
 type Ruleset []Chain
 
-// Chain is rules one after the other.
+// Chain is a list of rules, which are evaluated in order.
 type Chain struct {
-	// Table is the family and the name, e.g. "ip nat" or "inet fairlead", and
-	// "ip nat (legacy)" for those of legacy iptables.
+	// Table is the family and the name, e.g. "ip nat" or "inet fairlead", or "ip
+	// nat (legacy)" for legacy iptables.
 	Table string `json:"table"`
 	Name  string `json:"name"`
-	// Hook is where packets meet the chain: prerouting, input, forward, output,
-	// postrouting, ingress, egress; empty for a chain that others jump to.
+	// Hook is where packets enter the chain: prerouting, input, forward, output,
+	// postrouting, ingress or egress. It is empty for a chain that is only jumped
+	// to.
 	Hook string `json:"hook,omitempty"`
-	// Links are those whose packets meet a chain at ingress or egress.
+	// Links are the links whose packets enter a chain at ingress or egress.
 	Links []string `json:"links,omitempty"`
 	// Type is filter, nat or route.
 	Type     string `json:"type,omitempty"`
 	Priority int    `json:"priority,omitempty"`
-	// Policy is what becomes of a packet at the end of a chain with a hook.
+	// Policy applies to packets at the end of a chain with a hook.
 	Policy Action `json:"policy,omitempty"`
 	Rules  []Rule `json:"rules"`
 }
 
-// Action is what a rule does with a packet for which its conditions hold.
+// Action is what a rule does with a packet that matches its conditions.
 type Action string
 
-// The actions. A rule that only counts or logs has none.
+// The actions. A rule that only counts or logs has the action None.
 const (
 	None       Action = ""
 	Accept     Action = "accept"
@@ -66,29 +67,32 @@ const (
 	Other      Action = "other"
 )
 
-// Rule is conditions, which all must hold, and what is done then.
+// Rule is a list of conditions, all of which must match, and an action.
 type Rule struct {
 	Conditions []Condition `json:"conditions,omitempty"`
 	Action     Action      `json:"action,omitempty"`
-	// Chain is where Jump and Goto lead.
+	// Chain is the target of Jump and Goto.
 	Chain string `json:"chain,omitempty"`
-	// To and ToPorts are what NAT writes; the zero values leave what was.
+	// To and ToPorts are the new address and ports of NAT; zero values mean no
+	// change.
 	To      netip.Addr      `json:"to,omitzero"`
 	ToPorts model.PortRange `json:"toPorts,omitzero"`
 	// Assigns are the marks that the rule sets before its action.
 	Assigns []Assign `json:"assigns,omitempty"`
-	// Partial says that the rule holds more than is understood here.
+	// Partial means that the rule has parts that are not supported.
 	Partial bool `json:"partial,omitempty"`
-	// Handle is nftables' number for it, by which traces name it; 0 elsewhere.
+	// Handle is nftables' number of the rule, which traces contain; 0 for legacy
+	// iptables.
 	Handle uint64 `json:"handle,omitempty"`
-	// Comment is the rule's, or that of the program that made it.
+	// Comment is the comment of the rule, set by a user or by the program that
+	// created it.
 	Comment string `json:"comment,omitempty"`
 }
 
-// Field is something of a packet.
+// Field is a property of a packet.
 type Field string
 
-// The fields. An address is 4 or 16 bytes, which tells its family.
+// The fields. An address has 4 or 16 bytes, depending on its family.
 const (
 	Source      Field = "saddr"
 	Destination Field = "daddr"
@@ -98,43 +102,46 @@ const (
 	Family      Field = "nfproto"
 	InLink      Field = "iifname"
 	OutLink     Field = "oifname"
-	// DestinationType and SourceType are a route's type, such as RTN_LOCAL.
+	// DestinationType and SourceType are route types, such as RTN_LOCAL.
 	DestinationType Field = "fib daddr type"
 	SourceType      Field = "fib saddr type"
-	// State and Status are conntrack's, as masks.
+	// State and Status are conntrack's, as bit masks.
 	State  Field = "ct state"
 	Status Field = "ct status"
-	// Mark is the packet's mark and CtMark its connection's. Conditions hold them
-	// most significant byte first, so that ranges compare as numbers.
+	// Mark is the packet's mark and CtMark its connection's. Conditions contain
+	// them in network byte order, so that ranges compare as numbers.
 	Mark   Field = "meta mark"
 	CtMark Field = "ct mark"
 	// EtherType is the protocol of a frame, e.g. 0x0806 for ARP.
 	EtherType Field = "ether type"
-	// EtherSource and EtherDestination are addresses of Ethernet.
+	// EtherSource and EtherDestination are Ethernet addresses.
 	EtherSource      Field = "ether saddr"
 	EtherDestination Field = "ether daddr"
-	// ICMPType is the type of a message of ICMP or ICMPv6.
+	// ICMPType is the type of an ICMP or ICMPv6 message.
 	ICMPType Field = "icmp type"
 	// ARPOperation is 1 for a request and 2 for a reply.
 	ARPOperation Field = "arp operation"
-	// Flags are those of TCP; a packet is the first of its connection.
+	// Flags are the TCP flags; a packet is assumed to be the first of its
+	// connection.
 	Flags Field = "tcp flags"
 )
 
-// Range is values from First to Last, as they are on the wire.
+// Range contains the values from First to Last, in the byte order of the packet.
 type Range struct {
 	First []byte `json:"first"`
 	Last  []byte `json:"last"`
 }
 
-// Condition holds if the fields are in one of the tuples of ranges, or in none
-// of them if Not.
+// Condition matches if the fields are in one of the tuples of ranges. With Not it
+// matches if they are in none of them.
 type Condition struct {
 	Fields []Field   `json:"fields"`
 	Not    bool      `json:"not,omitempty"`
 	In     [][]Range `json:"in,omitempty"`
-	// Any, instead of In, are the bits of one field of which some must be set.
+	// Any is used instead of In: at least one of these bits of the single field
+	// must be set.
 	Any []byte `json:"any,omitempty"`
-	// Mask are the bits of one field that are compared with In; nil for all.
+	// Mask are the bits of the single field that are compared with In; nil means
+	// all.
 	Mask []byte `json:"mask,omitempty"`
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// String writes the rule as nft would.
+// String formats the rule as nft does.
 func (r Rule) String() string {
 	var parts []string
 	for _, c := range r.Conditions {
@@ -49,7 +49,7 @@ func endpoint(a netip.Addr, ports model.PortRange) string {
 	return a.String() + ":" + ports.String()
 }
 
-// String writes the condition as nft would.
+// String formats the condition as nft does.
 func (c Condition) String() string {
 	var names []string
 	for i, f := range c.Fields {
@@ -85,7 +85,7 @@ func (c Condition) String() string {
 	return strings.Join(names, " . ") + " " + text
 }
 
-// text writes a range of a field's values.
+// text formats a range of a field's values.
 func (r Range) text(f Field) string {
 	same := bytes.Equal(r.First, r.Last)
 	switch f {
@@ -128,7 +128,7 @@ func addressRange(r Range) string {
 	return first.String() + "-" + last.String()
 }
 
-// Prefix returns the range of addresses as a prefix, if it is one.
+// Prefix returns the range of addresses as a prefix, and false if it is not one.
 func (r Range) Prefix() (netip.Prefix, bool) {
 	first, ok := netip.AddrFromSlice(r.First)
 	if !ok || len(r.First) != len(r.Last) {
@@ -145,7 +145,7 @@ func (r Range) Prefix() (netip.Prefix, bool) {
 	return p, p.Masked().Addr() == first && bytes.Equal(lastOf(p), r.Last)
 }
 
-// lastOf is the last address of a prefix.
+// lastOf returns the last address of a prefix.
 func lastOf(p netip.Prefix) []byte {
 	last := p.Masked().Addr().AsSlice()
 	for i := p.Bits(); i < len(last)*8; i++ {
@@ -154,7 +154,7 @@ func lastOf(p netip.Prefix) []byte {
 	return last
 }
 
-// Ports returns the range of ports.
+// Ports returns the range as ports, and false if the values are not ports.
 func (r Range) Ports() (model.PortRange, bool) {
 	if len(r.First) != 2 || len(r.Last) != 2 {
 		return model.PortRange{}, false
@@ -162,7 +162,7 @@ func (r Range) Ports() (model.PortRange, bool) {
 	return model.PortRange{First: binary.BigEndian.Uint16(r.First), Last: binary.BigEndian.Uint16(r.Last)}, true
 }
 
-// names of the bits of conntrack's state and status.
+// bitNames are the names of the bits of conntrack's state and status.
 var bitNames = map[Field][]string{
 	State:  {"invalid", "established", "related", "new", "", "", "untracked"},
 	Status: {"expected", "seen-reply", "assured", "confirmed", "snat", "dnat"},

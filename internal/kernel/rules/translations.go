@@ -8,23 +8,23 @@ import (
 	"fairlead/internal/model"
 )
 
-// Translation is a rule that leads packets for the host elsewhere, with the
-// conditions of the rules that jump to it: what others call a port mapping.
+// Translation is a rule that changes the destination of packets for the host (a
+// port mapping), with the conditions of the rules that jump to it.
 type Translation struct {
 	Table string `json:"table"`
 	Chain string `json:"chain"`
-	// Hooks say whose packets meet it: prerouting for those from elsewhere,
-	// output for the host's own.
+	// Hooks are where packets match it: prerouting for packets from other hosts,
+	// output for those of the host's processes.
 	Hooks []string `json:"hooks"`
 	Proto model.Proto
-	// Addr is the address that packets are for; invalid for any.
+	// Addr is the destination of the packets; the zero value means any.
 	Addr  netip.Prefix
 	Ports model.PortRange
 	Rule  Rule
 }
 
-// Translations lists all rules that translate destinations, one for each
-// protocol and range of ports. A rule without a port is for all of them.
+// Translations returns all rules that translate destinations, one entry per
+// protocol and port range. A rule without a port applies to all ports.
 func (rs Ruleset) Translations() []Translation {
 	t := translations{Ruleset: rs, at: map[string]int{}}
 	for _, hook := range []string{"prerouting", "output"} {
@@ -37,7 +37,8 @@ func (rs Ruleset) Translations() []Translation {
 	return t.found
 }
 
-// translations gathers them; at finds the same one met by another hook.
+// translations collects the entries. The map at finds an entry again at another
+// hook.
 type translations struct {
 	Ruleset
 	found []Translation
@@ -53,7 +54,7 @@ func (ts *translations) walk(c Chain, before []Condition, hook string, depth int
 				ts.walk(to, conditions, hook, depth+1)
 			}
 		case DNAT, Redirect:
-			for _, t := range spread(conditions) {
+			for _, t := range splitByPorts(conditions) {
 				t.Table, t.Chain, t.Rule = c.Table, c.Name, r
 				ts.add(t, hook)
 			}
@@ -61,7 +62,7 @@ func (ts *translations) walk(c Chain, before []Condition, hook string, depth int
 	}
 }
 
-// add joins what packets of both hooks meet.
+// add adds an entry, or adds the hook to an existing equal entry.
 func (ts *translations) add(t Translation, hook string) {
 	key := fmt.Sprint(t.Table, t.Chain, t.Proto, t.Addr, t.Ports, t.Rule)
 	if i, again := ts.at[key]; again {
@@ -75,10 +76,10 @@ func (ts *translations) add(t Translation, hook string) {
 	ts.found = append(ts.found, t)
 }
 
-// spread makes one translation of each protocol, address and range of ports
-// that the conditions allow. Those that exclude something are left out: they say
-// less than a reader expects, and packets are followed by Translate.
-func spread(conditions []Condition) []Translation {
+// splitByPorts returns one translation per protocol, address and port range that
+// the conditions allow. It ignores conditions with Not, so the result may be too
+// general; Translate is exact.
+func splitByPorts(conditions []Condition) []Translation {
 	all := []Translation{{Ports: model.PortRange{First: 1, Last: 65535}}}
 	for _, c := range conditions {
 		if c.Not || c.In == nil || !slices.ContainsFunc(c.Fields, func(f Field) bool { return f == Protocol || f == Port || f == Destination }) {
@@ -92,7 +93,7 @@ func spread(conditions []Condition) []Translation {
 		}
 		all = next
 	}
-	// What names no protocol is for both that have ports.
+	// Without a protocol, the rule applies to both that have ports.
 	for i := range all {
 		if all[i].Proto == "" {
 			all[i].Proto = model.TCP

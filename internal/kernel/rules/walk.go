@@ -6,36 +6,36 @@ import (
 	"strings"
 )
 
-// Step is a rule that a packet meets and that does something with it.
+// Step is a rule that a packet matches and that has an effect on it.
 type Step struct {
 	Table string `json:"table"`
 	Chain string `json:"chain"`
 	Rule  Rule   `json:"rule"`
-	// Certain says that its conditions hold for certain.
+	// Certain means that its conditions match for certain.
 	Certain bool `json:"certain"`
 }
 
-// Verdict is what becomes of a packet at a hook.
+// Verdict is the result for a packet at a hook.
 type Verdict struct {
-	// Action is Accept, Drop or Reject, or the NAT that is done first.
+	// Action is Accept, Drop or Reject, or the first NAT action.
 	Action Action
-	// Certain says that no other rule could have decided otherwise.
+	// Certain means that no other rule could have changed the decision.
 	Certain bool
-	// By is the rule that decided; Policy says that it was a chain's policy, and
-	// By then names the chain.
+	// By is the rule that decided. Policy means that a chain's policy decided; By
+	// then names the chain.
 	By     Step
 	Policy bool
-	// Met are the rules on the way that do something, By included.
+	// Met are the matching rules with an effect, in order, including By.
 	Met []Step
-	// Packet is the packet as it goes on, with the marks that rules have set.
+	// Packet is the packet afterwards, with the marks that rules have set.
 	Packet Packet
-	// Rerouted says that a chain of the type route has changed the mark, and the
-	// kernel asks for the route again.
+	// Rerouted means that a chain of type route has changed the mark, so that the
+	// kernel repeats the route lookup.
 	Rerouted bool
 }
 
-// Cause names what decided: a rule, by its number where it has one, or the policy
-// of a chain.
+// Cause describes what decided: a rule, with its handle if it has one, or the
+// policy of a chain.
 func (v Verdict) Cause() string {
 	what := "a rule"
 	switch {
@@ -47,8 +47,8 @@ func (v Verdict) Cause() string {
 	return fmt.Sprintf("%s of chain %s (%s)", what, v.By.Chain, v.By.Table)
 }
 
-// Part says which filters of a hook a packet meets: those before the hook's NAT
-// or those after it, by their priority.
+// Part selects the filter chains of a hook that run before or after the hook's NAT,
+// depending on their priority.
 type Part int
 
 // The parts of a hook.
@@ -58,8 +58,9 @@ const (
 	AfterNAT
 )
 
-// natPriority is where NAT is done at a hook, whatever priority its chains have
-// (linux/netfilter_ipv4.h: NF_IP_PRI_NAT_DST, NF_IP_PRI_NAT_SRC).
+// natPriority is the priority of NAT at a hook, which does not depend on the
+// priority of its chains (linux/netfilter_ipv4.h: NF_IP_PRI_NAT_DST,
+// NF_IP_PRI_NAT_SRC).
 var natPriority = map[string]int{"prerouting": -100, "output": -100, "input": 100, "postrouting": 100}
 
 // has reports whether the chain belongs to the part.
@@ -68,16 +69,16 @@ func (part Part) has(c Chain) bool {
 	return part == WholeHook || !ok && part == BeforeNAT || ok && (c.Priority < at) == (part == BeforeNAT)
 }
 
-// maxDepth bounds jumps, as the kernel does (NFT_JUMP_STACK_SIZE).
+// maxDepth limits nested jumps, as the kernel does (NFT_JUMP_STACK_SIZE).
 const maxDepth = 16
 
-// maxMet bounds the rules that a packet meets: sixteen chains that jump to the
-// next twice each have 65,536 ways through them, and a sandbox's root may make as
-// many as it likes.
+// maxMet limits the rules that are evaluated for a packet. Sixteen chains that each
+// jump twice to the next have 65,536 paths through them, and root in a sandbox may
+// create as many as it likes.
 const maxMet = 1 << 16
 
-// Filter follows the packet through the filters of a hook: dropped by one, it
-// meets no other; accepted by one, it goes on to the next.
+// Filter follows the packet through the filter chains of a hook. A packet that one
+// chain accepts continues with the next; a dropped one does not.
 func (rs Ruleset) Filter(hook string, p Packet) Verdict { return rs.FilterPart(hook, WholeHook, p) }
 
 // FilterPart is Filter for a part of the hook.
@@ -86,11 +87,11 @@ func (rs Ruleset) FilterPart(hook string, part Part, p Packet) Verdict {
 	return rs.filters(chains, p)
 }
 
-// filters follows the packet through filters, one after the other.
+// filters follows the packet through filter chains, one after the other.
 func (rs Ruleset) filters(chains []Chain, p Packet) Verdict {
 	out := Verdict{Action: Accept, Certain: true, Packet: p}
 	for _, c := range chains {
-		v := rs.through(c, out.Packet)
+		v := rs.followChain(c, out.Packet)
 		out.Rerouted = out.Rerouted || c.Type == "route" && v.Packet.Mark != out.Packet.Mark
 		out.Met, out.Packet = append(out.Met, v.Met...), v.Packet
 		if v.Action == Drop || v.Action == Reject {
@@ -105,15 +106,15 @@ func (rs Ruleset) filters(chains []Chain, p Packet) Verdict {
 	return out
 }
 
-// Translate follows the packet through the NAT chains of a hook until one of
-// them translates it: Action is then DNAT, Redirect, SNAT or Masquerade.
+// Translate follows the packet through the NAT chains of a hook until one of them
+// translates it. Action is then DNAT, Redirect, SNAT or Masquerade.
 func (rs Ruleset) Translate(hook string, p Packet) Verdict {
 	out := Verdict{Action: Accept, Certain: true, Packet: p}
 	if p.NoTrack {
 		return out
 	}
 	for _, c := range rs.at(hook, p, "nat") {
-		v := rs.through(c, out.Packet)
+		v := rs.followChain(c, out.Packet)
 		out.Met, out.Packet = append(out.Met, v.Met...), v.Packet
 		out.Certain = out.Certain && v.Certain
 		if v.Action != Accept {
@@ -124,12 +125,12 @@ func (rs Ruleset) Translate(hook string, p Packet) Verdict {
 	return out
 }
 
-// at returns the chains of a hook that see the packet, in order.
+// at returns the chains of a hook that process the packet, in order.
 func (rs Ruleset) at(hook string, p Packet, types ...string) []Chain {
 	var found []Chain
 	for _, c := range rs {
 		for _, t := range types {
-			if c.Hook == hook && c.Type == t && c.sees(p) {
+			if c.Hook == hook && c.Type == t && c.appliesTo(p) {
 				found = append(found, c)
 			}
 		}
@@ -137,8 +138,8 @@ func (rs Ruleset) at(hook string, p Packet, types ...string) []Chain {
 	return found
 }
 
-// sees reports whether the chain's family is the packet's.
-func (c Chain) sees(p Packet) bool {
+// appliesTo reports whether the chain's family includes the packet.
+func (c Chain) appliesTo(p Packet) bool {
 	switch c.Family() {
 	case "inet":
 		return !p.isARP()
@@ -152,13 +153,13 @@ func (c Chain) sees(p Packet) bool {
 	return false
 }
 
-// Family is that of the chain's table.
+// Family returns the family of the chain's table.
 func (c Chain) Family() string {
 	family, _, _ := strings.Cut(c.Table, " ")
 	return family
 }
 
-// Frame follows a frame through the filters of the family bridge at a hook.
+// Frame follows a frame through the filter chains of the bridge family at a hook.
 func (rs Ruleset) Frame(hook string, p Packet) Verdict {
 	var chains []Chain
 	for _, c := range rs {
@@ -169,7 +170,7 @@ func (rs Ruleset) Frame(hook string, p Packet) Verdict {
 	return rs.filters(chains, p)
 }
 
-// Device follows a frame through the filters of a link, at ingress or egress.
+// Device follows a frame through the filter chains of a link, at ingress or egress.
 func (rs Ruleset) Device(hook, link string, p Packet) Verdict {
 	var chains []Chain
 	for _, c := range rs {
@@ -180,7 +181,7 @@ func (rs Ruleset) Device(hook, link string, p Packet) Verdict {
 	return rs.filters(chains, p)
 }
 
-// Find returns a chain of a table.
+// Find returns a chain of a table, and false if there is none.
 func (rs Ruleset) Find(table, name string) (Chain, bool) {
 	for _, c := range rs {
 		if c.Table == table && c.Name == name {
@@ -190,8 +191,8 @@ func (rs Ruleset) Find(table, name string) (Chain, bool) {
 	return Chain{}, false
 }
 
-// through follows the packet through a chain with a hook.
-func (rs Ruleset) through(c Chain, p Packet) Verdict {
+// followChain follows the packet through a chain with a hook.
+func (rs Ruleset) followChain(c Chain, p Packet) Verdict {
 	v := Verdict{Certain: true, Packet: p}
 	rs.walk(c, &v, 0, true)
 	if v.Action == None {
@@ -204,36 +205,36 @@ func (rs Ruleset) through(c Chain, p Packet) Verdict {
 	return v
 }
 
-// walk follows the packet through a chain and those that it jumps to, and
-// reports whether a rule has decided. One that decides only perhaps, or in a
-// chain that is entered only perhaps, leaves the verdict open and in doubt.
+// walk follows the packet through a chain and the chains that it jumps to, and
+// reports whether a rule has decided. If a deciding rule may not match, or is in a
+// chain that may not be entered, the verdict stays open and becomes uncertain.
 func (rs Ruleset) walk(c Chain, v *Verdict, depth int, sure bool) (decided bool) {
 	for _, r := range c.Rules {
-		inUse := r.Holds(v.Packet)
-		if inUse == No || r.Action == None && len(r.Assigns) == 0 {
+		matches := r.Matches(v.Packet)
+		if matches == No || r.Action == None && len(r.Assigns) == 0 {
 			continue
 		}
 		if len(v.Met) >= maxMet {
 			v.Certain = false
 			return true
 		}
-		step := Step{c.Table, c.Name, r, sure && inUse == Yes && r.Action != Other}
+		step := Step{c.Table, c.Name, r, sure && matches == Yes && r.Action != Other}
 		v.Met = append(v.Met, step)
 		v.Packet.assign(r.Assigns, step.Certain)
 		switch r.Action {
 		case Jump, Goto:
 			to, ok := rs.Find(c.Table, r.Chain)
-			if !ok { // a target of legacy iptables that is not known here
+			if !ok { // an unsupported target of legacy iptables
 				v.Certain = false
 			}
 			if ok && depth < maxDepth && rs.walk(to, v, depth+1, step.Certain) {
 				return true
 			}
-			if r.Action == Goto && inUse == Yes {
+			if r.Action == Goto && matches == Yes {
 				return false
 			}
 		case Return:
-			if inUse == Yes {
+			if matches == Yes {
 				return false
 			}
 			v.Certain = false
@@ -249,7 +250,7 @@ func (rs Ruleset) walk(c Chain, v *Verdict, depth int, sure bool) (decided bool)
 				return true
 			}
 			v.Certain = false
-			if inUse == Yes {
+			if matches == Yes {
 				return false
 			}
 		}

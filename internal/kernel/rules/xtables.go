@@ -10,8 +10,8 @@ import (
 	"github.com/google/nftables/xt"
 )
 
-// match reads a condition of iptables that iptables-nft has no words of nftables
-// for, or had none in older releases.
+// match decodes a condition of iptables that iptables-nft does not translate to
+// nftables expressions, at least not in older releases.
 func (d *decoder) match(e *expr.Match) {
 	switch info := e.Info.(type) {
 	case *xt.Comment:
@@ -46,8 +46,8 @@ func (d *decoder) match(e *expr.Match) {
 	}
 }
 
-// unknownMatch reads a match that the library does not know, and reports whether
-// it is understood.
+// unknownMatch decodes a match that the library does not support. It returns false
+// if the match is not supported here either.
 func (d *decoder) unknownMatch(name string, b []byte) bool {
 	switch {
 	case name == "multiport":
@@ -67,12 +67,12 @@ func (d *decoder) unknownMatch(name string, b []byte) bool {
 	return true
 }
 
-// flagsCondition holds if the masked flags of TCP are these.
+// flagsCondition matches if the masked TCP flags have these values.
 func flagsCondition(mask, flags byte, not bool) Condition {
 	return Condition{Fields: []Field{Flags}, Mask: []byte{mask}, Not: not, In: [][]Range{{{[]byte{flags}, []byte{flags}}}}}
 }
 
-// markCondition holds if the masked mark has the value.
+// markCondition matches if the masked mark has the value.
 func markCondition(f Field, value, mask uint32, not bool) Condition {
 	data := big.AppendUint32(nil, value)
 	c := Condition{Fields: []Field{f}, Not: not, In: [][]Range{{{data, data}}}}
@@ -89,7 +89,8 @@ const (
 	limitLinks        = 4 | 8
 )
 
-// addressType holds a mask of route types, by their numbers.
+// addressType adds a condition for a mask of route types; the bits are the types'
+// numbers.
 func (d *decoder) addressType(f Field, mask uint16, not bool) {
 	if mask == 0 {
 		return
@@ -114,8 +115,9 @@ func portsOf(first, last uint16) Range {
 	return Range{big.AppendUint16(nil, first), big.AppendUint16(nil, last)}
 }
 
-// tracked reads states, whose numbers are nftables' in another place
-// (linux/netfilter/xt_conntrack.h: XT_CONNTRACK_STATE_*).
+// tracked decodes conntrack states (linux/netfilter/xt_conntrack.h:
+// XT_CONNTRACK_STATE_*). Invalid, established, related and new have the same bits
+// as in nftables. DNAT is a state here.
 func (d *decoder) tracked(info xt.ConntrackMtinfo2) {
 	if info.MatchFlags&^uint16(xt.ConntrackState|xt.ConntrackStatus|xt.ConntrackStateAlias) != 0 {
 		d.rule.Partial = true
@@ -136,11 +138,12 @@ func (d *decoder) tracked(info xt.ConntrackMtinfo2) {
 	}
 }
 
-// multiport reads struct xt_multiport_v1: a byte that says which ports, their
-// number, 15 ports, 15 bytes that say that a range begins, and one that inverts.
+// multiport decodes struct xt_multiport_v1: a byte that selects source, destination
+// or both; the number of ports; 15 ports; 15 bytes that mark the beginnings of
+// ranges; and a byte that inverts the condition.
 func (d *decoder) multiport(b []byte) bool {
 	const ports, begins, invert = 2, 32, 47
-	if len(b) <= invert || b[0] > 1 || b[1] > 15 { // either way, ports of both ends
+	if len(b) <= invert || b[0] > 1 || b[1] > 15 { // 2: ports of either end
 		return false
 	}
 	c := Condition{Fields: []Field{[]Field{SourcePort, Port}[b[0]]}, Not: b[invert] != 0}
@@ -157,7 +160,7 @@ func (d *decoder) multiport(b []byte) bool {
 	return true
 }
 
-// target reads an action of iptables.
+// target decodes an action of iptables.
 func (d *decoder) target(e *expr.Target) {
 	actions := map[string]Action{"DNAT": DNAT, "SNAT": SNAT, "REDIRECT": Redirect, "MASQUERADE": Masquerade, "REJECT": Reject, "NOTRACK": NoTrack}
 	action, known := actions[e.Name]
@@ -182,11 +185,12 @@ func (d *decoder) target(e *expr.Target) {
 	}
 }
 
-// harmless are the targets that neither decide nor change what rules look at.
+// harmless are the targets that neither decide nor change a property that rules
+// check.
 var harmless = []string{"LOG", "NFLOG", "TCPMSS", "AUDIT", "CHECKSUM", "CLASSIFY", "CONNSECMARK", "DSCP", "IDLETIMER", "LED", "RATEEST", "SECMARK", "SET", "TOS", "TRACE"}
 
-// marks reads a target that sets a mark (struct xt_mark_tginfo2 and
-// xt_connmark_tginfo1), or what connection tracking does (xt_ct_target_info).
+// marks decodes a target that sets a mark (struct xt_mark_tginfo2 and
+// xt_connmark_tginfo1) or controls connection tracking (xt_ct_target_info).
 func (d *decoder) marks(e *expr.Target) {
 	info, ok := e.Info.(*xt.Unknown)
 	if !ok {
@@ -217,7 +221,7 @@ const (
 	connmarkRestore
 )
 
-// connmark is what CONNMARK does (net/netfilter/xt_connmark.c).
+// connmark returns the effect of CONNMARK (net/netfilter/xt_connmark.c).
 func connmark(mode byte, value, ctmask, nfmask uint32) Assign {
 	switch mode {
 	case connmarkSave:

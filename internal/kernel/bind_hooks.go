@@ -210,7 +210,8 @@ func checkGrants(p *ebpf.Datapath, changes []ebpf.Change) error {
 		for id, w := range all {
 			if port, taken := ebpf.Taken(w, *c.New); taken {
 				path, _ := cgroupPath(id)
-				return fmt.Errorf("host port %d is granted to the workload in %s: choose another port, or stop that workload", port, path)
+				return fmt.Errorf("host port %d is granted to the workload in %s: "+
+					"choose another port, or stop that workload", port, path)
 			}
 		}
 	}

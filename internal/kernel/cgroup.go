@@ -19,7 +19,8 @@ func workloadCgroup(path string) (uint64, error) {
 		return 0, err
 	}
 	if onCgroup2(filepath.Dir(path)) != nil {
-		return 0, fmt.Errorf("cgroup %s is the root of the hierarchy, which contains every process: name the workload's cgroup", path)
+		return 0, fmt.Errorf("cgroup %s is the root of the hierarchy, which contains every process: "+
+			"name the workload's cgroup", path)
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -41,7 +42,8 @@ func onCgroup2(path string) error {
 	if err != nil {
 		return fmt.Errorf("%s is not a cgroup v2 directory, and this host has no cgroup v2 hierarchy: %w", path, err)
 	}
-	return fmt.Errorf("%s is not a cgroup v2 directory: use one below %s (in hybrid layouts /sys/fs/cgroup/unified)", path, root)
+	return fmt.Errorf("%s is not a cgroup v2 directory: use one below %s (in hybrid layouts /sys/fs/cgroup/unified)",
+		path, root)
 }
 
 // kernfsHandle is the type of a file handle that contains a cgroup's id

@@ -78,11 +78,12 @@ type onLink struct {
 	v4   bool
 }
 
-func (h *Host) claimsOn(ctx context.Context, on onLink, addresses []netip.Addr, timeout time.Duration) ([]Claim, error) {
+func (h *Host) claimsOn(ctx context.Context, on onLink, addresses []netip.Addr,
+	timeout time.Duration) ([]Claim, error) {
 	var errs []error
 	if n := len(addresses) - maxAsked; n > 0 {
-		errs = append(errs, fmt.Errorf("query neighbours on %s: %d addresses are left out: at most %d are queried at once",
-			on.link, n, maxAsked))
+		errs = append(errs, fmt.Errorf("query neighbours on %s: %d addresses are left out: "+
+			"at most %d are queried at once", on.link, n, maxAsked))
 		addresses = addresses[:maxAsked]
 	}
 	var asker *neighbour.Asker

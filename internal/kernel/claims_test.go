@@ -35,7 +35,8 @@ func TestClaims(t *testing.T) {
 			client.run(t, "ip", "neigh", "replace", virtual, "lladdr", h.mac(t, "wire0"), "dev", "wire2", "nud", "stale")
 			claims := func(timeout time.Duration) []Claim {
 				t.Helper()
-				all, err := h.Claims(t.Context(), []plan.VirtualAddress{at, {Link: "gone", Addr: at.Addr}, {Link: "lo", Addr: at.Addr}}, timeout)
+				all, err := h.Claims(t.Context(),
+					[]plan.VirtualAddress{at, {Link: "gone", Addr: at.Addr}, {Link: "lo", Addr: at.Addr}}, timeout)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -120,7 +120,8 @@ func (h *Host) setDevice(d plan.Device) error {
 	}
 	if mtu := cmp.Or(d.MTU, at.saved.MTU); mtu != 0 && have.Attrs().MTU != mtu {
 		if err := inside.LinkSetMTU(have, mtu); err != nil {
-			return fmt.Errorf("set mtu %d: %w: use an MTU that the device supports (`ip -d link` shows the range)", mtu, err)
+			return fmt.Errorf("set mtu %d: %w: use an MTU that the device supports (`ip -d link` shows the range)",
+				mtu, err)
 		}
 	}
 	if mac := cmp.Or(d.MAC, at.saved.MAC); mac != "" && have.Attrs().HardwareAddr.String() != mac {
@@ -141,8 +142,8 @@ func (h *Host) place(at *deviceLocation, d plan.Device) error {
 	}
 	err := h.move(at.netns, d.Netns, at.link, d.Name)
 	if errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("%w: a device of this kind (%s) cannot leave its namespace; try a macvlan or ipvlan link on it",
-			err, at.link.Type())
+		return fmt.Errorf("%w: a device of this kind (%s) cannot leave its namespace: "+
+			"use a macvlan or ipvlan link on it", err, at.link.Type())
 	}
 	return err
 }
@@ -224,7 +225,8 @@ func (h *Host) returnToHost(at *deviceLocation) error {
 	}
 	renamed := rename(host, link, saved.Name)
 	if errors.Is(renamed, unix.EEXIST) {
-		renamed = fmt.Errorf("it is back as %s, because another link is called %s now: rename that one", link.Attrs().Name, saved.Name)
+		renamed = fmt.Errorf("it is back as %s, because another link is called %s now: rename that one",
+			link.Attrs().Name, saved.Name)
 	}
 	if err := errors.Join(saved.restore(host, link), renamed); err != nil {
 		return err

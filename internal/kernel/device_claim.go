@@ -26,8 +26,8 @@ func (h *Host) claim(device string) (*deviceLocation, error) {
 	if plan.PCIAddress(device) {
 		name, err = pciLink(device)
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, errors.New("no network device of this host has that PCI address: `ls -l /sys/class/net` lists the " +
-				"devices; a function that is bound to vfio-pci has no network device")
+			return nil, errors.New("no network device of this host has that PCI address: " +
+				"`ls -l /sys/class/net` lists the devices; a function that is bound to vfio-pci has none")
 		}
 		if err != nil {
 			return nil, err
@@ -35,7 +35,8 @@ func (h *Host) claim(device string) (*deviceLocation, error) {
 	}
 	link, err := host.LinkByName(name)
 	if absent(err) {
-		return nil, fmt.Errorf("the host has no device %s: `ip link` lists its devices; if a sandbox has the device, detach it there", name)
+		return nil, fmt.Errorf("the host has no device %s: `ip link` lists its devices; "+
+			"if a sandbox has the device, detach it there", name)
 	}
 	if err != nil {
 		return nil, err
@@ -119,8 +120,8 @@ func checkNoRoute(host *netlink.Handle, link netlink.Link) error {
 		}
 		isOther := func(o netlink.Route) bool { return isDefault(o) && o.Family == r.Family && !usesLink(o, link) }
 		if isDefault(r) && !slices.ContainsFunc(routes, isOther) {
-			return errors.New("the host's default route uses it, and without it the host reaches only its own networks: " +
-				"add another default route first, or choose another device")
+			return errors.New("the host's default route uses it, and without that the host reaches only " +
+				"its own networks: add another default route first, or choose another device")
 		}
 		if !slices.Contains(managedRoutes, r.Protocol) {
 			return fmt.Errorf("the host's route to %s uses it and would be lost: "+
@@ -132,7 +133,8 @@ func checkNoRoute(host *netlink.Handle, link netlink.Link) error {
 
 func usesLink(r netlink.Route, link netlink.Link) bool {
 	uses := func(index int) bool { return index == link.Attrs().Index }
-	return uses(r.LinkIndex) || slices.ContainsFunc(r.MultiPath, func(n *netlink.NexthopInfo) bool { return uses(n.LinkIndex) })
+	return uses(r.LinkIndex) ||
+		slices.ContainsFunc(r.MultiPath, func(n *netlink.NexthopInfo) bool { return uses(n.LinkIndex) })
 }
 
 // isDefault reports whether the route is a default route. An unreachable default

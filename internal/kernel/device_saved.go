@@ -43,8 +43,9 @@ func (w savedDevice) mark() (string, error) {
 	}
 	alias := plan.DeviceMark + string(text)
 	if len(alias) > maxAlias {
-		return "", fmt.Errorf("the device's state (%d addresses, alias %q) cannot be saved: it takes %d bytes of at most %d: "+
-			"remove addresses or the alias first", len(w.Addresses), w.Alias, len(alias), maxAlias)
+		return "", fmt.Errorf("the device's state (%d addresses, alias %q) cannot be saved: "+
+			"it takes %d bytes of at most %d: remove addresses or the alias first",
+			len(w.Addresses), w.Alias, len(alias), maxAlias)
 	}
 	return alias, nil
 }

@@ -154,7 +154,8 @@ func TestIPoIBNeedsInfiniBand(t *testing.T) {
 	h.run(t, "ip", "link", "add", "nic", "type", "veth", "peer", "name", "peer")
 	child := plan.IPoIB{Netns: sandbox.Path(), Name: "eth0", Parent: "nic", PKey: 0x8001, Owner: "web"}
 	err := h.Set(child)
-	if err == nil || !strings.Contains(err.Error(), "modprobe ib_ipoib") && !strings.Contains(err.Error(), "nic is not an InfiniBand link") {
+	if err == nil || !strings.Contains(err.Error(), "modprobe ib_ipoib") &&
+		!strings.Contains(err.Error(), "nic is not an InfiniBand link") {
 		t.Errorf("got %v", err)
 	}
 	child.Parent = "ib0"

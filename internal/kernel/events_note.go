@@ -220,8 +220,8 @@ func (w *Watcher) noteRules(_ int, m message) {
 			return
 		}
 		table := unix.ByteSliceToString(value)
-		_, isNoTrack := plan.NoTrackOf(table)
-		if isNoTrack || slices.Contains([]string{plan.Mark, plan.ServicesTable, plan.GuardTable, plan.IPVSTableName}, table) {
+		known := []string{plan.Mark, plan.ServicesTable, plan.GuardTable, plan.IPVSTableName}
+		if _, isNoTrack := plan.NoTrackOf(table); isNoTrack || slices.Contains(known, table) {
 			w.seen.noteTable(strings.Clone(table))
 		}
 	})

@@ -48,8 +48,8 @@ func (h *Host) HalfOpen(ctx context.Context, virtual netip.AddrPort, server neti
 		return h.checkListener(virtual)
 	}
 	if route.Via.IsValid() {
-		return fmt.Errorf("check %s: it is behind the router %s: direct forwarding needs the server on a link of this host; use tunnel or nat",
-			server, route.Via)
+		return fmt.Errorf("check %s: it is behind the router %s: direct forwarding needs the server "+
+			"on a link of this host: use tunnel or nat", server, route.Via)
 	}
 	var check *halfOpenCheck
 	if err := h.ns.Do(func() (err error) {

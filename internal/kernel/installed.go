@@ -242,5 +242,6 @@ func (h *Host) installedIPVS() ([]InstalledService, error) {
 func balancedOfIPVS(s ipvs.Service, reals []ipvs.Destination) plan.Balanced {
 	v := fromIPVS(s, reals)
 	return plan.Balanced{Proto: v.Proto, Frontends: plan.PackFrontends([]model.Frontend{{Proto: v.Proto, At: s.At}}),
-		Scheduler: model.Scheduler(s.Scheduler), Forward: v.Forward, Tunnel: v.Tunnel, Persistence: v.Persistence, Backends: v.Reals}
+		Scheduler: model.Scheduler(s.Scheduler), Forward: v.Forward, Tunnel: v.Tunnel, Persistence: v.Persistence,
+		Backends: v.Reals}
 }

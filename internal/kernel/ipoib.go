@@ -97,15 +97,16 @@ func ipoibError(err error, encap string, want plan.IPoIB) error {
 	case errors.Is(err, unix.EOPNOTSUPP):
 		why = "the kernel has no IPoIB: modprobe ib_ipoib"
 	case errors.Is(err, unix.ENODEV) || encap != "infiniband":
-		why = fmt.Sprintf("%s is not an InfiniBand link (%s): omit the pkey to attach the device itself", want.Parent, encap)
+		why = fmt.Sprintf("%s is not an InfiniBand link (%s): omit the pkey to attach the device itself",
+			want.Parent, encap)
 	case errors.Is(err, unix.ENOTUNIQ):
-		why = fmt.Sprintf("%s already has a child with pkey %#04x: remove it, or attach it by its name and without a pkey",
-			want.Parent, want.PKey)
+		why = fmt.Sprintf("%s already has a child with pkey %#04x: "+
+			"remove it, or attach it by its name and without a pkey", want.Parent, want.PKey)
 	case errors.Is(err, unix.EEXIST):
 		why = occupied(want.Netns, want.Name).Error()
 	case errors.Is(err, unix.EINVAL) && want.MTU != 0:
-		why = fmt.Sprintf("the kernel refuses pkey %#04x or mtu %d: the MTU must be no more than its parent's MTU, and %s must not be a child itself",
-			want.PKey, want.MTU, want.Parent)
+		why = fmt.Sprintf("the kernel refuses pkey %#04x or mtu %d: the MTU must be no more than its parent's MTU, "+
+			"and %s must not be a child itself", want.PKey, want.MTU, want.Parent)
 	case errors.Is(err, unix.EINVAL):
 		why = fmt.Sprintf("the kernel refuses pkey %#04x: %s must not be a child itself", want.PKey, want.Parent)
 	}

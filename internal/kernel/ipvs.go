@@ -215,8 +215,8 @@ func (b *balancer) takeOver(s plan.IPVSService, reals []ipvs.Destination) error 
 			return err
 		}
 		if now := fromIPVS(there, reals); !isMarked(there, reals) && !alike(now, s) {
-			return fmt.Errorf("a virtual service at %s/%s exists and is not Fairlead's: remove it (%s), or create one with the same settings to adopt it",
-				s.At, s.Proto, s.Del()[0])
+			return fmt.Errorf("a virtual service at %s/%s exists and is not Fairlead's: remove it (%s), "+
+				"or create one with the same settings to adopt it", s.At, s.Proto, s.Del()[0])
 		}
 	}
 	return b.conn.SetService(toIPVS(s))

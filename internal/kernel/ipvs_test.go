@@ -20,7 +20,8 @@ func everyService() []plan.IPVSService {
 	var all []plan.IPVSService
 	for i, s := range []model.Scheduler{"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq"} {
 		for _, f := range forwardings(i) {
-			v := plan.IPVSService{Proto: model.TCP, At: netip.MustParseAddrPort("192.0.2.80:80"), Scheduler: s, Forward: f.forward, Tunnel: f.tunnel,
+			v := plan.IPVSService{Proto: model.TCP, At: netip.MustParseAddrPort("192.0.2.80:80"), Scheduler: s,
+				Forward: f.forward, Tunnel: f.tunnel,
 				Persistence: time.Duration(i) * time.Minute, Reals: plan.PackBackends([]plan.Backend{
 					{At: netip.MustParseAddrPort("10.0.0.1:80"), Weight: 1}, {At: netip.MustParseAddrPort("10.0.0.2:81")}})}
 			if i%2 == 0 {
@@ -43,7 +44,8 @@ type forwarding struct {
 func forwardings(i int) []forwarding {
 	tunnels := []model.Tunnel{{}, {Type: model.TunnelGUE, Port: 6080}, {Type: model.TunnelGUE, Port: 6081, Checksum: model.TunnelSummed},
 		{Type: model.TunnelGUE, Port: ipvsRealMark, Checksum: model.TunnelRemoteSummed}}
-	return []forwarding{{forward: model.ForwardNAT}, {forward: model.ForwardDirect}, {model.ForwardTunnel, tunnels[i%len(tunnels)]}}
+	return []forwarding{{forward: model.ForwardNAT}, {forward: model.ForwardDirect},
+		{model.ForwardTunnel, tunnels[i%len(tunnels)]}}
 }
 
 func destinations(s plan.IPVSService) []ipvs.Destination {

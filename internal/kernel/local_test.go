@@ -55,7 +55,8 @@ func TestLocalConnectionsAreTranslated(t *testing.T) {
 			}
 			notified := c.peer(t)
 			if said, _ := c.answer(t); said != call.reached || notified != call.notified {
-				t.Errorf("reached %s with the peer address %s, want %s and %s", said, notified, call.reached, call.notified)
+				t.Errorf("reached %s with the peer address %s, want %s and %s",
+					said, notified, call.reached, call.notified)
 			}
 		})
 		t.Run("udp "+call.dial, func(t *testing.T) {
@@ -68,7 +69,8 @@ func TestLocalConnectionsAreTranslated(t *testing.T) {
 			}
 			said, from := c.answer(t)
 			if notified := c.peer(t); said != call.reached || notified != call.notified || from != call.notified {
-				t.Errorf("reached %s with the peer address %s, answered by %s; want %s and %s", said, notified, from, call.reached, call.notified)
+				t.Errorf("reached %s with the peer address %s, answered by %s; want %s and %s",
+					said, notified, from, call.reached, call.notified)
 			}
 		})
 	}

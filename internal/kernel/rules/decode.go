@@ -424,7 +424,8 @@ func (d *decoder) whole(r register, in Range) Range {
 // lookup adds a condition, or prepares one rule per element of a map.
 func (d *decoder) lookup(e *expr.Lookup) {
 	elements, err := d.sets(e.SetName)
-	if err != nil || slices.ContainsFunc(elements, func(e nftables.SetElement) bool { return len(e.Key) == 0 }) { // a catch-all element
+	isCatchAll := func(e nftables.SetElement) bool { return len(e.Key) == 0 }
+	if err != nil || slices.ContainsFunc(elements, isCatchAll) {
 		d.rule.Partial = true
 		if e.IsDestRegSet && e.DestRegister == unix.NFT_REG_VERDICT {
 			d.other()

@@ -168,7 +168,7 @@ func (h *Host) linkName(index uint32) string {
 	return link.Attrs().Name
 }
 
-// isServed reports whether the object is a virtual service of the eBPF table.
+// isService reports whether the object is a virtual service in the eBPF maps.
 func isService(o plan.Object) bool {
 	_, ok := o.(plan.EBPFService)
 	return ok

@@ -30,9 +30,9 @@ type linkState struct {
 	filter, hairpin bool
 	// data is a hash of the settings that are specific to the kind of link.
 	data uint64
-	// gone means that the link was removed. needsCheck means that the link may have
-	// lost addresses or routes, because its state has changed for a moment or was
-	// not known before.
+	// gone means that the link was removed. needsCheck means that its objects must
+	// be compared although its latest state agrees: the link was down for a moment,
+	// its earlier state is unknown, or its kind-specific settings have changed.
 	gone, needsCheck bool
 }
 

@@ -16,8 +16,8 @@ type XDP string
 
 // The choices; "" means XDPNever.
 const (
-	// XDPAuto selects the links of network cards (PCI). Virtual links, of this host
-	// or of a virtual machine, would lose segmentation offload.
+	// XDPAuto selects the links of network cards (PCI). Links that are software, on
+	// this host or on the hypervisor below it, would lose segmentation offload.
 	XDPAuto XDP = "auto"
 	// XDPAlways selects every uplink whose driver supports it.
 	XDPAlways XDP = "always"
@@ -49,7 +49,7 @@ func (f FastLink) String() string {
 }
 
 // FastPath returns the uplinks that the fast path was selected for, and the number
-// of packets that it has forwarded. It returns none if no service needs the fast
+// of packets that it has handled. It returns none if no service needs the fast
 // path. It is safe for concurrent use.
 func (h *Host) FastPath() ([]FastLink, uint64, error) {
 	h.bpf.Lock()

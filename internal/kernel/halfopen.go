@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Theory of operation. In direct routing a real server receives packets unchanged,
+// Theory of operation. With direct forwarding a real server receives packets unchanged,
 // addressed to the virtual address, in frames for its own hardware address. It may
 // work at its own address and still drop such packets because it lacks the virtual
 // address or a listener there. Therefore the check sends the same kind of packet:
@@ -36,7 +36,7 @@ import (
 var ErrNotVirtual = errors.New("it does not answer on the virtual address")
 
 // HalfOpen checks whether a real server accepts connections to a virtual address
-// and port. The server must be on a link of the host. Returns ErrNotVirtual if the
+// and port. The server must be the host itself or on one of its links. Returns ErrNotVirtual if the
 // server refuses or does not answer until the context ends. Any other error means
 // that the check was not possible.
 func (h *Host) HalfOpen(ctx context.Context, virtual netip.AddrPort, server netip.Addr) error {

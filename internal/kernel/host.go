@@ -190,7 +190,7 @@ func (h *Host) open(path string) (*Netns, error) {
 }
 
 // Set creates or changes one object so that it matches o. Setting an object twice
-// is harmless. Only the goroutine that applies plans may call it.
+// is harmless.
 func (h *Host) Set(o plan.Object) error {
 	var err error
 	switch o := o.(type) {
@@ -251,8 +251,7 @@ func (h *Host) Set(o plan.Object) error {
 }
 
 // Del removes one object. Removing a missing object succeeds. Sysctls cannot be
-// removed: the caller writes their old value back. Only the goroutine that applies
-// plans may call it.
+// removed: the caller writes their old value back.
 func (h *Host) Del(o plan.Object) error {
 	var err error
 	switch o := o.(type) {

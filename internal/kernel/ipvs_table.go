@@ -25,7 +25,7 @@ func ipvsSets() []*nftables.Set {
 		for _, name := range []string{plan.SetIPVSKept, plan.SetIPVSMixed, plan.SetIPVSHidden} {
 			sets = append(sets, &nftables.Set{Table: ipvsTable(), Name: name + f.suffix, KeyType: frontend, Concatenation: true})
 		}
-		sets = append(sets, &nftables.Set{Table: ipvsTable(), Name: plan.SetIPVSAstray + f.suffix, KeyType: f.addrType},
+		sets = append(sets, &nftables.Set{Table: ipvsTable(), Name: plan.SetIPVSMasqueraded + f.suffix, KeyType: f.addrType},
 			&nftables.Set{Table: ipvsTable(), Name: plan.SetIPVSHairpin + f.suffix, Interval: true, Concatenation: true,
 				KeyType: nftables.MustConcatSetType(f.addrType, f.addrType)})
 	}
@@ -52,7 +52,7 @@ func ipvsChains() []chain {
 		}{{plan.SetIPVSKept, plan.LabelIPVSKept}, {plan.SetIPVSMixed, plan.LabelIPVSMixed}, {plan.SetIPVSHidden, plan.LabelIPVSHidden}} {
 			opened = append(opened, rule(frontend, lookup(s.set+f.suffix), setLabel(s.label)))
 		}
-		returns = append(returns, rule(labelled(plan.LabelIPVSMixed), f.is(), f.load(f.dst, reg1), lookup(plan.SetIPVSAstray+f.suffix), masquerade))
+		returns = append(returns, rule(labelled(plan.LabelIPVSMixed), f.is(), f.load(f.dst, reg1), lookup(plan.SetIPVSMasqueraded+f.suffix), masquerade))
 		hairpins = append(hairpins, rule(f.pair(plan.SetIPVSHairpin), masquerade))
 	}
 	return []chain{
@@ -141,7 +141,7 @@ func encodeIPVSMember(m plan.IPVSMember) nftables.SetElement {
 	switch m.Set {
 	case plan.SetIPVSHairpin:
 		return encodeMember(plan.Member{Set: m.Set, Src: m.Src, Dst: m.Dst})
-	case plan.SetIPVSAstray:
+	case plan.SetIPVSMasqueraded:
 		return nftables.SetElement{Key: m.At.Addr().AsSlice()}
 	}
 	return nftables.SetElement{Key: slices.Concat(m.At.Addr().AsSlice(), []byte{protoNumbers[m.Proto], 0, 0, 0}, port(m.At.Port()))}

@@ -42,8 +42,8 @@ func ipvsTableContent() plan.Plan {
 		plan.IPVSMember{Set: plan.SetIPVSKept, Proto: model.TCP, At: netip.MustParseAddrPort("192.0.2.80:80")},
 		plan.IPVSMember{Set: plan.SetIPVSMixed, Proto: model.UDP, At: netip.MustParseAddrPort("192.0.2.80:53")},
 		plan.IPVSMember{Set: plan.SetIPVSHidden, Proto: model.TCP, At: netip.MustParseAddrPort("[2001:db8::80]:80")},
-		plan.IPVSMember{Set: plan.SetIPVSAstray, At: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.7"), 0)},
-		plan.IPVSMember{Set: plan.SetIPVSAstray, At: netip.AddrPortFrom(netip.MustParseAddr("fd00::7"), 0)},
+		plan.IPVSMember{Set: plan.SetIPVSMasqueraded, At: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.7"), 0)},
+		plan.IPVSMember{Set: plan.SetIPVSMasqueraded, At: netip.AddrPortFrom(netip.MustParseAddr("fd00::7"), 0)},
 		plan.IPVSMember{Set: plan.SetIPVSHairpin, Src: netip.MustParsePrefix("172.30.0.0/24"), Dst: netip.MustParsePrefix("172.30.0.0/24")},
 		plan.IPVSMember{Set: plan.SetIPVSHairpin, Src: netip.MustParsePrefix("fd00:30::/64"), Dst: netip.MustParsePrefix("fd00:30::7/128")},
 	}

@@ -232,8 +232,8 @@ func encodeEntry(s plan.NFTService, e plan.ServiceEntry) (set string, element nf
 		element.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: s.Keep()}
 	case plan.MapSourceNAT:
 		element.VerdictData = &expr.Verdict{Kind: expr.VerdictAccept}
-		if e.Astray {
-			element.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: "astray"}
+		if e.Masquerade {
+			element.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: "masqueraded"}
 		}
 	}
 	element.Key = key

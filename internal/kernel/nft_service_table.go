@@ -62,11 +62,11 @@ func serviceChains() []chain {
 	return []chain{
 		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, mapping},
 		{"output", nftables.ChainHookOutput, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, mapping},
-		{"led", nftables.ChainHookPrerouting, afterMapping, nftables.ChainTypeFilter, append(translated, opened)},
-		{"led-here", nftables.ChainHookOutput, afterMapping, nftables.ChainTypeFilter, [][]expr.Any{opened}},
+		{"translated", nftables.ChainHookPrerouting, afterMapping, nftables.ChainTypeFilter, append(translated, opened)},
+		{"translated-local", nftables.ChainHookOutput, afterMapping, nftables.ChainTypeFilter, [][]expr.Any{opened}},
 		{"postrouting", nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, nftables.ChainTypeNAT, openedTo(dnatted(), plan.MapSourceNAT)},
 		{name: "opened", rules: openedTo(nil, plan.MapPersistent)},
-		{name: "astray", rules: [][]expr.Any{{&expr.Masq{}}}},
+		{name: "masqueraded", rules: [][]expr.Any{{&expr.Masq{}}}},
 	}
 }
 

@@ -131,7 +131,7 @@ func TestServicesAreHealed(t *testing.T) {
 		"add chain inet fairlead-services keep-mh",
 		"flush map inet fairlead-services persistent4",
 		"flush chain inet fairlead-services opened",
-		"flush chain inet fairlead-services astray",
+		"flush chain inet fairlead-services masqueraded",
 		"add rule inet fairlead-services prerouting drop",
 		"delete table inet fairlead-services",
 	} {

@@ -25,12 +25,12 @@ const (
 	// SetIPVSKept holds the frontends (address . protocol . port) whose real
 	// servers see the client.
 	SetIPVSKept = "kept"
-	// SetIPVSMixed holds those where some do, and those of SetIPVSAstray do not.
+	// SetIPVSMixed holds those where some do, and those of SetIPVSMasqueraded do not.
 	SetIPVSMixed = "mixed"
 	// SetIPVSHidden holds those whose real servers see the host.
 	SetIPVSHidden = "hidden"
-	// SetIPVSAstray holds real servers.
-	SetIPVSAstray = "astray"
+	// SetIPVSMasqueraded holds real servers.
+	SetIPVSMasqueraded = "masqueraded"
 	// SetIPVSHairpin holds pairs of clients and real servers that see the host,
 	// because they would answer past it.
 	SetIPVSHairpin = "hairpin"
@@ -55,7 +55,7 @@ const IPVSTableText = `table inet fairlead-ipvs {
 	set hidden4 {
 		type ipv4_addr . inet_proto . inet_service
 	}
-	set astray4 {
+	set masqueraded4 {
 		type ipv4_addr
 	}
 	set hairpin4 {
@@ -71,7 +71,7 @@ const IPVSTableText = `table inet fairlead-ipvs {
 	set hidden6 {
 		type ipv6_addr . inet_proto . inet_service
 	}
-	set astray6 {
+	set masqueraded6 {
 		type ipv6_addr
 	}
 	set hairpin6 {
@@ -99,8 +99,8 @@ const IPVSTableText = `table inet fairlead-ipvs {
 		ct label 119 masquerade
 		ct label 117 jump past
 		ct label 118 jump past
-		ct label 118 ip daddr @astray4 masquerade
-		ct label 118 ip6 daddr @astray6 masquerade
+		ct label 118 ip daddr @masqueraded4 masquerade
+		ct label 118 ip6 daddr @masqueraded6 masquerade
 	}
 	chain past {
 		ip saddr . ip daddr @hairpin4 masquerade
@@ -122,7 +122,7 @@ func (IPVSTable) Del() []string { return []string{"nft delete table inet " + IPV
 type IPVSMember struct {
 	// Set is one of the SetIPVS constants.
 	Set string
-	// Proto and At are a frontend; of SetIPVSAstray, At is an address without a
+	// Proto and At are a frontend; of SetIPVSMasqueraded, At is an address without a
 	// port.
 	Proto model.Proto
 	At    netip.AddrPort
@@ -155,7 +155,7 @@ func (m IPVSMember) element() string {
 	switch m.Set {
 	case SetIPVSHairpin:
 		return m.Src.String() + " . " + m.Dst.String()
-	case SetIPVSAstray:
+	case SetIPVSMasqueraded:
 		return m.At.Addr().String()
 	}
 	return fmt.Sprintf("%s . %s . %d", m.At.Addr(), m.Proto, m.At.Port())

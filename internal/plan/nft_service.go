@@ -21,7 +21,7 @@ const (
 	MapServices = "services"
 	// MapSourceNAT: virtual address . protocol . address and port of the real server
 	// . virtual port -> whether the real server sees the client (accept) or the
-	// host (goto astray).
+	// host (goto masqueraded).
 	MapSourceNAT = "answers"
 	// MapPersistent: the keys of MapSourceNAT, of real servers that get new flows
 	// and that clients keep -> the service's chain that remembers them.
@@ -73,11 +73,11 @@ func serviceTableText() string {
 		b.WriteString("\t}\n")
 	}
 	const opened = "\t\tct state new ct status dnat jump opened\n\t}\n"
-	base("led", "filter", "prerouting", "-99")
+	base("translated", "filter", "prerouting", "-99")
 	b.WriteString("\t\tct state established,related accept\n")
 	each("\t\tct state invalid meta l4proto tcp IP daddr . meta l4proto . th dport @frontendsFAMILY reject with tcp reset\n")
 	b.WriteString(opened)
-	base("led-here", "filter", "output", "-99")
+	base("translated-local", "filter", "output", "-99")
 	b.WriteString(opened)
 	const translated, port = "ct original IP daddr . meta l4proto . IP daddr . ", " dport . ct original proto-dst"
 	base("postrouting", "nat", "postrouting", "srcnat")
@@ -88,7 +88,7 @@ func serviceTableText() string {
 	for _, proto := range []string{"tcp", "udp"} {
 		each("\t\tmeta l4proto " + proto + " " + translated + proto + port + " vmap @persistentFAMILY\n")
 	}
-	b.WriteString("\t}\n\tchain astray {\n\t\tmasquerade\n\t}\n}\n")
+	b.WriteString("\t}\n\tchain masqueraded {\n\t\tmasquerade\n\t}\n}\n")
 	return b.String()
 }
 

@@ -19,8 +19,8 @@ type ServiceEntry struct {
 	// Real is the real server that a bucket leads to, or, with At, the rest of an
 	// answer's key.
 	Real netip.AddrPort
-	// Astray says that the real server sees the host.
-	Astray bool
+	// Masquerade says that the real server sees the host as the client.
+	Masquerade bool
 }
 
 // ServiceChange leads from one state of a service to another.
@@ -198,7 +198,7 @@ func (s NFTService) Entries() []ServiceEntry {
 			if real.Addr().Is4() != at.Addr().Is4() {
 				continue
 			}
-			all = append(all, ServiceEntry{Map: MapSourceNAT, Proto: s.Proto, At: at, Real: real, Astray: b.Masquerade})
+			all = append(all, ServiceEntry{Map: MapSourceNAT, Proto: s.Proto, At: at, Real: real, Masquerade: b.Masquerade})
 			if targets[b.At] {
 				all = append(all, ServiceEntry{Map: MapPersistent, Proto: s.Proto, At: at, Real: real})
 			}

@@ -196,8 +196,8 @@ func (s NFTService) element(e ServiceEntry, value bool) (name, text string) {
 		verdict = " : goto " + s.Keep()
 	case MapSourceNAT:
 		verdict = " : accept"
-		if e.Astray {
-			verdict = " : goto astray"
+		if e.Masquerade {
+			verdict = " : goto masqueraded"
 		}
 	}
 	if value {

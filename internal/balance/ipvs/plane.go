@@ -133,7 +133,7 @@ func returns(v model.VirtualService, find balance.Sandboxes, backends []plan.Bac
 	if set == plan.SetIPVSMixed {
 		for _, b := range backends {
 			if b.Masquerade {
-				all = append(all, plan.IPVSMember{Set: plan.SetIPVSAstray, At: netip.AddrPortFrom(b.At.Addr(), 0)})
+				all = append(all, plan.IPVSMember{Set: plan.SetIPVSMasqueraded, At: netip.AddrPortFrom(b.At.Addr(), 0)})
 			}
 		}
 	}

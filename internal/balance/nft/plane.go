@@ -36,7 +36,7 @@
 // answered yet:
 //
 //	prerouting, output ── services ── service-web ── clients-web, or else a bucket ── DNAT
-//	led, led-here ── opened: VIP . tcp . 80 . real server ── keep-web ── into clients-web
+//	translated, translated-local ── opened: VIP . tcp . 80 . real server ── keep-web ── into clients-web
 //
 // A real server that gets no new flows is in no element of the map that leads to
 // keep-web, and its clients are forgotten. A client keeps its real server for all

@@ -1,5 +1,5 @@
-// Command fairlead is the laboratory, the engine and, as they come, the
-// daemon, the Docker driver and the balancer, in one binary.
+// Command fairlead contains the command line, the daemon, the Docker driver,
+// the load balancer, the userspace proxy and the laboratory in one binary.
 package main
 
 import (

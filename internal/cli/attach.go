@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// attachFlags are an attachment as it is typed.
+// attachFlags are the flags of `fairlead attach`.
 type attachFlags struct {
 	addresses, gateways, routes []string
 	rateIn, rateOut, pkey       string
@@ -25,13 +25,13 @@ func newAttach(a *app) *cobra.Command {
 	var f attachFlags
 	c := &cobra.Command{
 		Use:   "attach NETWORK SANDBOX | --device DEVICE SANDBOX",
-		Short: "Attach a running sandbox to a network, or hand it a device",
-		Long: "Attach a running sandbox to a network, or hand it a whole device of the host's.\n\n" +
+		Short: "Attach a running sandbox to a network, or give it a device",
+		Long: "Attach a running sandbox to a network, or move a whole device of the host into it.\n\n" +
 			sandboxHelp + "\n\n" +
-			"The same again changes nothing; other flags change the attachment. A sandbox that has\n" +
-			"a default route keeps it. Everything is undone by `fairlead detach`, and when the\n" +
-			"sandbox is gone. With --keep, and for a device always, the attachment is applied\n" +
-			"again when the sandbox comes back, unless it is named by a process.",
+			"Repeating the command changes nothing; other flags change the attachment. A sandbox that has\n" +
+			"a default route keeps it. `fairlead detach` undoes everything; so does the end of the\n" +
+			"sandbox. With --keep, and always for a device, the attachment is applied again when the\n" +
+			"sandbox starts again, unless SANDBOX is a PID.",
 		Example: "  fairlead attach web container:shop\n" +
 			"  fairlead attach web /run/netns/blue --interface eth1 --address 172.30.0.7 --name blue\n" +
 			"  fairlead attach lan 4711 --dhcp\n" +
@@ -60,7 +60,7 @@ func newAttach(a *app) *cobra.Command {
 	return c
 }
 
-// attached tells where a sandbox is reached.
+// attached returns the line for an attachment: name, interface and addresses.
 func attached(v daemon.View) string {
 	return fmt.Sprintf("%s  %s  %s", v.Name, v.InterfaceName(), orDash(strings.Join(addresses(v), " ")))
 }
@@ -78,18 +78,18 @@ func addresses(v daemon.View) []string {
 
 func (f *attachFlags) flags(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.request.Device, "device", "", "device to hand over: its name, or its PCI address")
-	flags.StringVar(&f.pkey, "pkey", "", "hand over a child of the InfiniBand device with this partition key, e.g. 0x8001")
-	flags.StringVar(&f.request.Name, "name", "", "name of the attachment (default: the sandbox's)")
+	flags.StringVar(&f.request.Device, "device", "", "device to move into the sandbox: its name, or its PCI address")
+	flags.StringVar(&f.pkey, "pkey", "", "move a child of the InfiniBand device with this partition key, e.g. 0x8001, instead of the device")
+	flags.StringVar(&f.request.Name, "name", "", "name of the attachment (default: the sandbox's name)")
 	flags.StringVar(&f.request.Interface, "interface", "", "name of the interface in the sandbox (default: the first of eth0, eth1 … that is free)")
-	flags.StringArrayVar(&f.addresses, "address", nil, "address, with a prefix length where the network has no subnet (repeatable; default: the next free one)")
+	flags.StringArrayVar(&f.addresses, "address", nil, "address of the sandbox, with a prefix length if the network has no subnet (repeatable; default: the next free one)")
 	flags.StringArrayVar(&f.gateways, "gateway", nil, "default gateway, or none (repeatable; default: the network's, unless the sandbox has one)")
-	flags.StringArrayVar(&f.routes, "route", nil, "further route: RANGE[,via=ADDRESS] (repeatable)")
-	flags.StringVar(&f.request.MAC, "mac", "", "hardware address")
-	flags.StringVar(&f.rateOut, "rate-out", "", "bound on what the sandbox sends, e.g. 100mbit")
-	flags.StringVar(&f.rateIn, "rate-in", "", "bound on what the sandbox receives")
-	flags.BoolVar(&f.request.DHCP, "dhcp", false, "take the address from a DHCP server of the network, and renew it")
-	flags.BoolVar(&f.request.Keep, "keep", false, "attach the sandbox again whenever it comes back")
+	flags.StringArrayVar(&f.routes, "route", nil, "additional route: RANGE[,via=ADDRESS] (repeatable)")
+	flags.StringVar(&f.request.MAC, "mac", "", "MAC address of the interface in the sandbox")
+	flags.StringVar(&f.rateOut, "rate-out", "", "maximum rate at which the sandbox sends, e.g. 100mbit (default: unlimited)")
+	flags.StringVar(&f.rateIn, "rate-in", "", "maximum rate at which the sandbox receives, e.g. 100mbit (default: unlimited)")
+	flags.BoolVar(&f.request.DHCP, "dhcp", false, "get the address from a DHCP server of the network, and renew its lease")
+	flags.BoolVar(&f.request.Keep, "keep", false, "attach the sandbox again whenever it starts again")
 }
 
 func (f *attachFlags) parse(args []string) (daemon.AttachRequest, error) {
@@ -98,14 +98,14 @@ func (f *attachFlags) parse(args []string) (daemon.AttachRequest, error) {
 	case request.Device != "" && len(args) == 1:
 		request.Sandbox = args[0]
 	case request.Device != "":
-		return request, errors.New("name a network or a --device, not both")
+		return request, errors.New("network and --device given: name only one of them")
 	case len(args) == 2:
 		request.Network, request.Sandbox = args[0], args[1]
 	default:
-		return request, errors.New("name the network and the sandbox")
+		return request, errors.New("sandbox or network missing: name the network and the sandbox, or --device and the sandbox")
 	}
 	if request.DHCP && len(f.addresses) > 0 {
-		return request, errors.New("--dhcp and --address: want one of the two")
+		return request, errors.New("--dhcp and --address given: want only one of them")
 	}
 	var err error
 	if request.Limit.Out, err = text.Rate(f.rateOut); err != nil {
@@ -119,13 +119,13 @@ func (f *attachFlags) parse(args []string) (daemon.AttachRequest, error) {
 			return request, err
 		}
 		if request.Device == "" {
-			return request, fmt.Errorf("pkey %s: it is for children of a --device", f.pkey)
+			return request, fmt.Errorf("pkey %s: it needs --device: name the InfiniBand device", f.pkey)
 		}
 	}
 	return request, f.parseWords(&request.Endpoint)
 }
 
-// parseWords reads what may be said several times.
+// parseWords parses the flags that can be repeated.
 func (f *attachFlags) parseWords(e *model.Endpoint) error {
 	for _, word := range f.addresses {
 		if err := text.Address(e, word); err != nil {

@@ -24,14 +24,14 @@ func (p attackPath) String() string {
 	return string(p.driver) + "+" + string(p.via)
 }
 
-// attackTable is one part of the table: rows are an attack by an attacker.
+// attackTable is one part of the table. Each row is one attack by one attacker.
 type attackTable struct {
 	columns []attackPath
 	rows    [][]threat.Cell
 }
 
-// attackTables returns the cells as two tables: of what drivers attach, and of
-// what is published.
+// attackTables returns the cells as two tables: one for attached sandboxes by
+// driver, one for published ports by driver and publish mode.
 func attackTables(cells []threat.Cell) [2]attackTable {
 	var tables [2]attackTable
 	for _, c := range cells {
@@ -55,7 +55,7 @@ func attackTables(cells []threat.Cell) [2]attackTable {
 // reasons numbers the reasons of cells in the order in which they appear.
 type reasons []string
 
-// text returns a cell as the table shows it.
+// text returns a cell's text with the number of its reason, which it adds to r.
 func (r *reasons) text(c threat.Cell) string {
 	if !c.Can {
 		return "no"
@@ -110,7 +110,7 @@ func join(paths []attackPath) string {
 	return strings.Join(names, "\t")
 }
 
-// markdownAttacks writes the same for the documentation.
+// markdownAttacks writes the tables as Markdown for the documentation.
 func markdownAttacks(out io.Writer, cells []threat.Cell) error {
 	var why reasons
 	for _, t := range attackTables(cells) {

@@ -9,12 +9,12 @@ import (
 	"fairlead/internal/plan"
 )
 
-// mostBuckets is how many buckets of a service are read one by one.
+// mostBuckets is how many buckets of a service are printed one by one.
 const mostBuckets = 16
 
-// readable shortens the commands of a plan for who reads them. The buckets of a
-// virtual service in nftables are hundreds, each on its own by a hash: in their
-// place is a comment that tells how many lead to each real server.
+// readable shortens the commands of a plan for readers. A virtual service has
+// hundreds of hash buckets in nftables. A comment replaces them: it shows how many
+// buckets each real server has.
 func readable(commands string) string {
 	lines := strings.SplitAfter(commands, "\n")
 	for i, line := range lines {
@@ -23,7 +23,7 @@ func readable(commands string) string {
 	return strings.Join(lines, "")
 }
 
-// buckets returns the line, shortened if it is about many buckets.
+// buckets returns the line, or a comment if the line changes many buckets.
 func buckets(line string) string {
 	command, list, ok := strings.Cut(line, " { ")
 	list, _, closed := strings.Cut(list, " }")

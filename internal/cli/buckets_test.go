@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestManyBucketsAreCounted, and few are listed.
-func TestManyBucketsAreCounted(t *testing.T) {
+func TestReadableCountsManyBuckets(t *testing.T) {
 	line := func(verb string, n int, value func(int) string) string {
 		all := make([]string, n)
 		for i := range all {
@@ -25,7 +24,7 @@ func TestManyBucketsAreCounted(t *testing.T) {
 		"":                            "",
 	} {
 		if got := readable(commands); got != want {
-			t.Errorf("it is shown as\n%swant\n%s", got, want)
+			t.Errorf("got\n%swant\n%s", got, want)
 		}
 	}
 }

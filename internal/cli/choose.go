@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// spec is what the flags of `choose` ask for.
+// spec is what the flags of `fairlead choose` request.
 type spec struct {
 	driver   string
 	promises []string
@@ -26,10 +26,10 @@ func newChoose(a *app) *cobra.Command {
 	var explain bool
 	c := &cobra.Command{
 		Use:   "choose",
-		Short: "Name the cheapest way to publish that keeps what you ask for",
-		Long: "Name the way that a publish via auto takes on this kernel: the cheapest that keeps\n" +
-			"every promise asked for. `fairlead paths` shows which way promises what.\n" +
-			"Exit code 1 says that no way keeps them all.",
+		Short: "Show the cheapest publish mode that keeps the given promises",
+		Long: "Show the publish mode that `--via auto` uses on this kernel: the cheapest mode that keeps\n" +
+			"all given promises. `fairlead paths` shows what each mode promises.\n" +
+			"The exit code is 1 if no mode keeps them all.",
 		Example: "  fairlead choose\n" +
 			"  fairlead choose --promise lan-source,peer-source --driver routed\n" +
 			"  fairlead choose --promise input-firewall --explain",
@@ -38,10 +38,10 @@ func newChoose(a *app) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&w.driver, "driver", string(model.DriverBridge), "driver that attaches the workload: "+driverNames())
-	f.StringSliceVar(&w.promises, "promise", nil, "what the way must promise: "+promise.Join(promise.Publish()))
+	f.StringSliceVar(&w.promises, "promise", nil, "promises that the mode must keep: "+promise.Join(promise.Publish()))
 	f.StringVar(&w.protocol, "protocol", string(model.TCP), "protocol to publish: "+strings.Join(protocols, ", "))
-	f.BoolVar(&explain, "explain", false, "show every way that could be, and why it is chosen or not")
-	// They fail only for a flag that is not there or completes already.
+	f.BoolVar(&explain, "explain", false, "show all modes, and why each is chosen or not")
+	// They fail only for an unknown flag or one that has a completion already.
 	_ = errors.Join(
 		c.RegisterFlagCompletionFunc("driver", cobra.FixedCompletions(strings.Split(driverNames(), ", "), cobra.ShellCompDirectiveNoFileComp)),
 		c.RegisterFlagCompletionFunc("protocol", cobra.FixedCompletions(protocols, cobra.ShellCompDirectiveNoFileComp)),
@@ -49,8 +49,8 @@ func newChoose(a *app) *cobra.Command {
 	return c
 }
 
-// choose prints the choice, also where no way fits: the reasons are what the
-// caller then needs.
+// choose prints the choice. It prints the candidates and their reasons also if no
+// mode fits, because the caller needs the reasons then.
 func (a *app) choose(w spec, explain bool) error {
 	d, ok := paths.Driver(model.Driver(w.driver))
 	if !ok {
@@ -79,15 +79,15 @@ func (a *app) choose(w spec, explain bool) error {
 }
 
 func (a *app) printChoice(choice paths.Choice) error {
-	rows := [][]string{{"WAY", "VERDICT", "REASON"}}
+	rows := [][]string{{"MODE", "VERDICT", "REASON"}}
 	for _, c := range choice.Candidates {
 		rows = append(rows, []string{string(c.Via), string(c.Verdict), c.Reason})
 	}
 	return a.out.table(rows)
 }
 
-// completePromises completes the last name of a list, and leaves out those
-// that the list has already.
+// completePromises completes the last name of a list, without the names that the
+// list has already.
 func completePromises(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	done := typed[:strings.LastIndex(typed, ",")+1]
 	var names []cobra.Completion

@@ -22,16 +22,17 @@ func newDaemon(a *app) *cobra.Command {
 	var dockerUser bool
 	c := &cobra.Command{
 		Use:   "daemon",
-		Short: "Run the daemon that holds attachments, in the foreground",
-		Long: "Run the daemon behind attach, publish and network, in the foreground: it takes away\n" +
-			"what belonged to sandboxes that are gone, renews leases, and applies kept attachments\n" +
-			"again. Those commands start one in the background when none runs.\n\n" +
-			"SIGTERM ends it and leaves the traffic as it is, and so does its death; the next one\n" +
-			"takes over. The proxy for ports that are published via proxy is a process of its own,\n" +
-			"which goes on meanwhile. Networks and kept attachments outlive a reboot, in --state.",
+		Short: "Run the daemon in the foreground",
+		Long: "Run the daemon in the foreground. The daemon executes attach, publish, network and service\n" +
+			"commands, cleans up after sandboxes that ended, renews DHCP leases, repairs what other\n" +
+			"programs change, and applies kept attachments again. If no daemon runs, commands that\n" +
+			"change something start one in the background.\n\n" +
+			"If the daemon ends, by SIGTERM or by a crash, traffic continues, and the next daemon takes\n" +
+			"over. A separate process serves the ports that are published via proxy, and continues too.\n" +
+			"Networks, services and kept attachments survive a reboot in the directory --state-dir.",
 		Example: "  fairlead daemon\n" +
 			"  fairlead daemon --metrics unix:/run/fairlead/metrics.sock\n" +
-			"  fairlead daemon --teardown    # leave nothing behind when it is stopped",
+			"  fairlead daemon --teardown    # remove everything from the host when stopped",
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {
@@ -58,10 +59,10 @@ func newDaemon(a *app) *cobra.Command {
 				if err := service.CloseInherited(readyFD); err != nil {
 					return err
 				}
-				unix.CloseOnExec(readyFD) // the proxy must not hold it
+				unix.CloseOnExec(readyFD) // the proxy must not inherit it
 				opt.Ready = func() {
 					if err := service.SayReady(readyFD); err != nil {
-						opt.Log.Warn("say that the daemon is ready", "error", err)
+						opt.Log.Warn("report that the daemon is ready", "error", err)
 					}
 				}
 			}
@@ -75,24 +76,24 @@ func newDaemon(a *app) *cobra.Command {
 			if err := service.Run(c.Context(), opt); err != nil {
 				return fmt.Errorf("run the daemon: %w", err)
 			}
-			return commandExit{code: exitOK} // that a signal ended it is well
+			return commandExit{code: exitOK} // a signal is the normal end
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&opt.Run, "run-dir", service.RunDir, "directory for what a reboot ends")
-	f.StringVar(&opt.State, "state-dir", service.StateDir, "directory for what outlives a reboot")
+	f.StringVar(&opt.Run, "run-dir", service.RunDir, "directory for the state that is valid until the next reboot")
+	f.StringVar(&opt.State, "state-dir", service.StateDir, "directory for the state that survives a reboot")
 	f.StringVar(&opt.Socket, "socket", admin.Socket, "unix socket to listen on")
-	f.StringVar(&opt.Docker, "docker-socket", "", "unix socket for a Docker engine's calls (default "+docker.Socket+
-		"\nfor the daemon at the default --socket, unless --idle-exit; else the last one while there are\nnetworks of Docker's; empty: none)")
-	f.StringVar(&opt.Metrics, "metrics", "", "where to show metrics for Prometheus: unix:PATH, or a loopback\naddress such as 127.0.0.1:9464")
-	f.StringVar(&opt.MetricsGroup, "metrics-group", "", "group that may read a unix socket of --metrics beside root;\nit must be able to enter the directory, which is not so of /run/fairlead")
-	f.StringVar(&xdp, "xdp", string(kernel.XDPAuto), "links whose drivers send packets of direct and tunnel services on\nby themselves: auto (network cards), always, or never")
-	f.BoolVar(&dockerUser, "docker-user", true, "where Docker drops forwarded packets, accept those of Fairlead's networks\nin Docker's chain DOCKER-USER")
-	f.StringVar(&sources, "source-check", sourcesStrict, "which clients reach ports published via ebpf: strict (those whose packets\ncome by the link that the host answers by), or loose (by any uplink,\nfor hosts with asymmetric or multipath routes)")
+	f.StringVar(&opt.Docker, "docker-socket", "", "unix socket for the calls of a Docker engine; empty: none (default "+docker.Socket+
+		"\nif --socket is the default and --idle-exit is not given; in other cases the last socket,\nas long as there are networks of Docker)")
+	f.StringVar(&opt.Metrics, "metrics", "", "where to serve metrics for Prometheus: unix:PATH, or a loopback\naddress such as 127.0.0.1:9464 (default: nowhere)")
+	f.StringVar(&opt.MetricsGroup, "metrics-group", "", "group that may read the unix socket of --metrics, in addition to root;\nthe group needs access to the socket's directory (/run/fairlead is for root only)")
+	f.StringVar(&xdp, "xdp", string(kernel.XDPAuto), "uplinks that forward packets of direct and tunnel services in XDP:\nauto (physical network cards), always (all whose driver supports it), or never")
+	f.BoolVar(&dockerUser, "docker-user", true, "if Docker drops forwarded packets, accept those of Fairlead's networks\nin Docker's chain DOCKER-USER")
+	f.StringVar(&sources, "source-check", sourcesStrict, "which clients reach ports published via ebpf: strict (packets must arrive on\nthe link that the host uses to reply), or loose (packets may arrive on any uplink;\nfor hosts with asymmetric or multipath routes)")
 	f.BoolVar(&opt.TearDown, "teardown", false, "remove everything from the host when stopped")
 	f.BoolVar(&opt.IdleExit, "idle-exit", false, "end when nothing is attached")
-	f.IntVar(&readyFD, "ready-fd", -1, "file descriptor to say readiness on")
-	_ = f.MarkHidden("ready-fd") // it is there
+	f.IntVar(&readyFD, "ready-fd", -1, "file descriptor on which to report that the daemon is ready")
+	_ = f.MarkHidden("ready-fd") // fails only for an unknown flag
 	return c
 }
 
@@ -102,7 +103,7 @@ const (
 	sourcesLoose  = "loose"
 )
 
-// parseSourceCheck reports whether sources are checked loosely.
+// parseSourceCheck parses --source-check and reports whether it is loose.
 func parseSourceCheck(s string) (loose bool, err error) {
 	if s != sourcesStrict && s != sourcesLoose {
 		return false, fmt.Errorf("--source-check %q: want %s or %s", s, sourcesStrict, sourcesLoose)

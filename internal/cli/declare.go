@@ -16,25 +16,26 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// exitDiffers is what plan ends with when there is something to do, as diff(1)
-// and `kubectl diff` end; every failure is exitUsage then.
+// exitDiffers is the exit code of plan if there is something to do, as with
+// diff(1) and `kubectl diff`. For plan every failure is exitUsage.
 const exitDiffers = 1
 
-// declaredFiles are the files that a command is about.
+// declaredFiles are the files that a command reads.
 type declaredFiles struct{ names []string }
 
 func (f *declaredFiles) flags(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&f.names, "file", "f", nil, "file that declares networks, attachments, publishes and services; - is the standard input (repeatable)")
-	_ = c.MarkFlagFilename("file", "yaml", "yml", "json") // it is there
+	c.Flags().StringArrayVarP(&f.names, "file", "f", nil, "file that declares networks, attachments, publishes and services; - for the standard input (repeatable)")
+	_ = c.MarkFlagFilename("file", "yaml", "yml", "json") // fails only for an unknown flag
 }
 
-// maxFile bounds a file, in bytes: the daemon takes no larger request.
+// maxFile is the maximum size of a file in bytes: the daemon accepts no larger
+// request.
 const maxFile = 1 << 20
 
 // read reads the files.
 func (f *declaredFiles) read(stdin io.Reader) (*file.Set, error) {
 	if len(f.names) == 0 {
-		return nil, errors.New("name a file by -f, e.g. -f fairlead.yaml, or -f - for the standard input")
+		return nil, errors.New("no file given: name one with -f, e.g. -f fairlead.yaml, or -f - for the standard input")
 	}
 	var inputs []file.Input
 	for _, name := range f.names {
@@ -46,18 +47,18 @@ func (f *declaredFiles) read(stdin io.Reader) (*file.Set, error) {
 		} else {
 			var opened *os.File
 			if opened, err = os.Open(name); err != nil {
-				return nil, fmt.Errorf("read what is declared: %w", err)
+				return nil, fmt.Errorf("read declarations: %w", err)
 			}
 			defer opened.Close()
 			from = opened
 		}
 		if in.Text, err = io.ReadAll(io.LimitReader(from, maxFile+1)); err != nil {
-			return nil, fmt.Errorf("read what is declared: %w", err)
+			return nil, fmt.Errorf("read declarations: %w", err)
 		}
 		if len(in.Text) > maxFile {
-			return nil, fmt.Errorf("read %s: it is larger than %d bytes: split what it declares into sets of files", in.Name, maxFile)
+			return nil, fmt.Errorf("read %s: it is larger than %d bytes: split it into several sets of files", in.Name, maxFile)
 		}
-		if len(bytes.TrimSpace(in.Text)) == 0 { // e.g. a command failed whose output it was to be
+		if len(bytes.TrimSpace(in.Text)) == 0 { // e.g. the command that should have written it failed
 			return nil, fmt.Errorf("read %s: it is empty: write {} to declare nothing", in.Name)
 		}
 		inputs = append(inputs, in)
@@ -65,7 +66,8 @@ func (f *declaredFiles) read(stdin io.Reader) (*file.Set, error) {
 	return file.Read(inputs)
 }
 
-// declaring calls the daemon about files, and tells mistakes by their lines.
+// declaring sends the files' declarations to the daemon. Errors name the line of
+// each mistake.
 func (r *remote) declaring(c *cobra.Command, f *declaredFiles, dry bool, spec func(daemon.Spec) daemon.Spec) (result daemon.Result, err error) {
 	set, err := f.read(c.InOrStdin())
 	if err != nil {
@@ -81,12 +83,13 @@ func (r *remote) declaring(c *cobra.Command, f *declaredFiles, dry bool, spec fu
 
 func all(s daemon.Spec) daemon.Spec { return s }
 
-// none declares nothing of the set.
+// none returns the set without its declarations.
 func none(s daemon.Spec) daemon.Spec { return daemon.Spec{Set: s.Set} }
 
-const fileHelp = "A file declares networks, attachments, publishes and virtual services by the words of the\n" +
-	"commands, in YAML or JSON. All -f of a command are one set; `name:` in one of them names it, so that\n" +
-	"a host can have several. What commands or Docker have made is never touched."
+const fileHelp = "A file declares networks, attachments, publishes and virtual services in YAML or JSON. Its\n" +
+	"keys are the flags of the commands. All files given with -f are one set. The key `name` in\n" +
+	"one of them names the set, so that a host can have several sets. Objects that commands or\n" +
+	"Docker created are never changed."
 
 func newPlan(a *app) *cobra.Command {
 	r := &remote{app: a, dryRun: true}
@@ -95,10 +98,10 @@ func newPlan(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan -f FILE…",
 		Short: "Print what apply would do, as commands",
-		Long: "Print what `fairlead apply` would do: what becomes of each network, attachment,\n" +
-			"publish and service, and the commands by which it would be done. Nothing is done.\n\n" + fileHelp + "\n\n" +
-			"Exit code 0 says that there is nothing to do, 1 that there is, 2 that something is\n" +
-			"wrong (as diff(1) and `kubectl diff` do).",
+		Long: "Print what `fairlead apply` would do: the change to each network, attachment, publish and\n" +
+			"service, and the commands that would make it. Nothing is changed.\n\n" + fileHelp + "\n\n" +
+			"The exit code is 0 if there is nothing to do, 1 if there is something to do, and 2 after an\n" +
+			"error, as with diff(1) and `kubectl diff`.",
 		Example: "  fairlead plan -f fairlead.yaml\n  fairlead plan --destroy -f fairlead.yaml",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -152,11 +155,11 @@ func newApply(a *app) *cobra.Command {
 	var f declaredFiles
 	c := &cobra.Command{
 		Use:   "apply -f FILE…",
-		Short: "Make the host as files declare it",
-		Long: "Make the host as files declare it, in one step: what is new is made, what is otherwise\n" +
-			"is changed, and what an earlier apply of the set declared and this one does not is\n" +
-			"taken away. Where any of it fails, nothing is done. The same again changes nothing.\n" +
-			"Attachments wait for sandboxes that are away, and are applied whenever they come.\n\n" + fileHelp,
+		Short: "Apply the declarations of files to the host",
+		Long: "Apply the declarations of files to the host, in one step: create what is new, change what\n" +
+			"differs, and remove what an earlier apply of the set declared and this one does not. If any\n" +
+			"part fails, nothing is changed. Applying the same files again changes nothing. Attachments\n" +
+			"whose sandbox does not run are applied when it starts.\n\n" + fileHelp,
 		Example: "  fairlead apply -f fairlead.yaml\n" +
 			"  fairlead apply -f networks.yaml -f shop.yaml\n" +
 			"  fairlead get | fairlead apply -f -",
@@ -173,8 +176,8 @@ func newDestroy(a *app) *cobra.Command {
 	var f declaredFiles
 	c := &cobra.Command{
 		Use:     "destroy -f FILE…",
-		Short:   "Take away everything that a set of files declares",
-		Long:    "Take away everything that `fairlead apply` has made of a set of files. Of the files, only\nthe set's name counts.\n\n" + fileHelp,
+		Short:   "Remove everything that a set of files declares",
+		Long:    "Remove everything that `fairlead apply` created for a set of files. Only the set's name is\nread from the files.\n\n" + fileHelp,
 		Example: "  fairlead plan --destroy -f fairlead.yaml\n  fairlead destroy -f fairlead.yaml",
 		Args:    arguments(cobra.NoArgs),
 		RunE:    func(c *cobra.Command, _ []string) error { return r.applyFiles(c, &f, none) },
@@ -184,7 +187,7 @@ func newDestroy(a *app) *cobra.Command {
 	return c
 }
 
-// applyFiles applies, and prints what has changed.
+// applyFiles applies the files and prints the changes.
 func (r *remote) applyFiles(c *cobra.Command, f *declaredFiles, spec func(daemon.Spec) daemon.Spec) error {
 	result, err := r.declaring(c, f, false, spec)
 	if err != nil {
@@ -193,7 +196,7 @@ func (r *remote) applyFiles(c *cobra.Command, f *declaredFiles, spec func(daemon
 	return r.printApplied(result)
 }
 
-// printApplied prints a line for each change.
+// printApplied prints one line per change.
 func (r *remote) printApplied(result daemon.Result) error {
 	r.notes(result.Notes)
 	if r.output == "json" {
@@ -221,10 +224,10 @@ func newGet(a *app) *cobra.Command {
 	r := &remote{app: a}
 	c := &cobra.Command{
 		Use:   "get",
-		Short: "Print what there is as a file that declares it",
-		Long: "Print the networks, attachments, publishes and services that commands and files have\n" +
-			"made, as YAML for `fairlead apply`; with -o json, as JSON. To apply it at once changes nothing.\n" +
-			"What Docker has made is left out: its compose files declare that.",
+		Short: "Print the desired state as a file for apply",
+		Long: "Print the networks, attachments, publishes and services that commands and files created,\n" +
+			"as YAML for `fairlead apply`, or as JSON with -o json. Applying the output changes nothing.\n" +
+			"Objects that Docker created are not printed: compose files declare them.",
 		Example: "  fairlead get > fairlead.yaml\n  fairlead get -o json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -13,11 +13,12 @@ func newDetach(a *app) *cobra.Command {
 	r := &remote{app: a}
 	c := &cobra.Command{
 		Use:   "detach NAME | NETWORK SANDBOX",
-		Short: "Take an attachment away, with everything that came with it",
-		Long: "Take an attachment away by its name, or all of a sandbox to a network: interface,\n" +
-			"addresses, leases, routes, bounds and publishes. A device goes back to the host.\n" +
-			"Instead of the name, a sandbox with a single attachment can be named, as for\n" +
-			"`fairlead attach`, e.g. by its PID. It is no error if there is no such attachment.",
+		Short: "Detach a sandbox from a network",
+		Long: "Remove one attachment by its name, or all attachments of a sandbox to a network. This\n" +
+			"removes the interface, addresses, leases, routes, rate limits and publishes. A device\n" +
+			"returns to the host. If a sandbox has a single attachment, you can name the sandbox instead\n" +
+			"of the attachment, as for `fairlead attach`, e.g. by its PID. If the attachment does not\n" +
+			"exist, the command succeeds.",
 		Example: "  fairlead detach shop\n  fairlead detach web container:shop",
 		Args:    arguments(cobra.RangeArgs(1, 2)),
 		RunE: func(c *cobra.Command, args []string) error {

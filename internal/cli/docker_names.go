@@ -12,11 +12,11 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// dockerNames says how Docker's users call what Docker has asked for, by the
-// names that we have for it. Where no engine answers, it knows none.
+// dockerNames maps Fairlead's names for Docker's networks and endpoints to the
+// names that Docker's users see. It is empty if no engine answers.
 type dockerNames struct{ networks, containers map[string]string }
 
-// askDocker asks Docker, if anything is of its origin.
+// askDocker asks the Docker engine for names, if one of the origins is Docker.
 func askDocker(ctx context.Context, origins []model.Origin) dockerNames {
 	n := dockerNames{map[string]string{}, map[string]string{}}
 	if !slices.Contains(origins, model.FromDocker) {
@@ -36,7 +36,7 @@ func askDocker(ctx context.Context, origins []model.Origin) dockerNames {
 	return n
 }
 
-// network is a network's name for people.
+// network returns a network's name for display.
 func (n dockerNames) network(name string) string {
 	if theirs, ok := n.networks[name]; ok {
 		return name + " (" + theirs + ")"
@@ -44,7 +44,7 @@ func (n dockerNames) network(name string) string {
 	return name
 }
 
-// endpoint is an endpoint's name for people: that of its container.
+// endpoint returns an endpoint's name for display: that of its container.
 func (n dockerNames) endpoint(name string) string {
 	if theirs, ok := n.containers[name]; ok {
 		return theirs
@@ -52,7 +52,7 @@ func (n dockerNames) endpoint(name string) string {
 	return name
 }
 
-// sandbox is the reference of an attachment's sandbox for people.
+// sandbox returns the reference of an attachment's sandbox for display.
 func (n dockerNames) sandbox(a model.Attachment) string {
 	if theirs, ok := n.containers[a.Name]; ok {
 		return string(sandbox.Container) + ":" + theirs
@@ -63,10 +63,10 @@ func (n dockerNames) sandbox(a model.Attachment) string {
 	return a.Ref
 }
 
-// dockerName is the form of the names that Docker's endpoints and networks have.
+// dockerName matches Fairlead's names for Docker's endpoints and networks.
 var dockerName = regexp.MustCompile(`\bdocker-[0-9a-f]{8,}\b`)
 
-// text replaces the names of endpoints and networks by those that Docker's users
+// text replaces the names of endpoints and networks with those that Docker's users
 // gave their containers and networks.
 func (n dockerNames) text(s string) string {
 	return dockerName.ReplaceAllStringFunc(s, func(name string) string {
@@ -77,7 +77,7 @@ func (n dockerNames) text(s string) string {
 	})
 }
 
-// explanation replaces them in what people read of an explanation.
+// explanation replaces the names in the texts of an explanation.
 func (n dockerNames) explanation(e *flow.Explanation) {
 	for i := range e.Hops {
 		h := &e.Hops[i]
@@ -91,7 +91,7 @@ func (n dockerNames) explanation(e *flow.Explanation) {
 	}
 }
 
-// namedError is an error with the names of containers.
+// namedError is an error whose text has the names of containers.
 type namedError struct {
 	error
 	text string
@@ -102,8 +102,8 @@ func (e namedError) Error() string { return e.text }
 // Unwrap returns the error as the daemon returned it.
 func (e namedError) Unwrap() error { return e.error }
 
-// nameContainers has an error name containers. It asks Docker only if the error
-// names an endpoint or a network of Docker.
+// nameContainers returns the error with the names of containers. It asks Docker
+// only if the error names an endpoint or a network of Docker.
 func nameContainers(ctx context.Context, err error) error {
 	if err == nil || !dockerName.MatchString(err.Error()) {
 		return err

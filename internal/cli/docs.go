@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// newDocs writes the man pages; `make generate` calls it.
+// newDocs returns the hidden command that writes the man pages for `make
+// generate`.
 func newDocs(root *cobra.Command) *cobra.Command {
-	docs := &cobra.Command{Use: "docs", Short: "Write documentation from the commands themselves", Hidden: true}
+	docs := &cobra.Command{Use: "docs", Short: "Generate documentation from the commands", Hidden: true}
 	docs.AddCommand(&cobra.Command{
 		Use:   "man DIR",
-		Short: "Write the man pages into a folder",
+		Short: "Write the man pages into a directory",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// diagnosis is what `fairlead doctor` tells.
+// diagnosis is the output of `fairlead doctor`.
 type diagnosis struct {
 	Findings []doctor.Finding `json:"findings"`
-	// Unseen says what could not be seen, and why.
+	// Unseen lists what could not be read, and why.
 	Unseen []string `json:"unseen,omitempty"`
 }
 
@@ -24,14 +24,14 @@ func newDoctor(a *app) *cobra.Command {
 	r := &remote{app: a}
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Show what is wrong or slow on this host, and what mends it",
-		Long: "Look at this host's network for what breaks, endangers or slows containers, whoever\n" +
-			"made them: what was seen, why it matters, what it costs where the laboratory has\n" +
-			"measured that, and what mends it. Nothing is changed. The hosts on its links are asked\n" +
-			"whether they also answer for addresses of this host, of virtual services and of the\n" +
-			"default gateway.\n\n" +
-			"A problem breaks or endangers something, a warning may, a note costs something. The\n" +
-			"exit code is 1 if there is a problem, and 0 with warnings or notes alone.",
+		Short: "Show problems and slow paths of this host, and how to fix them",
+		Long: "Check this host's network for what breaks, endangers or slows containers, whichever program\n" +
+			"created them. Each finding shows what was found, why it matters, its cost if the laboratory\n" +
+			"has measured it, and the fix. Nothing is changed. The check sends ARP and neighbour requests\n" +
+			"on the host's links, to find other hosts that use the addresses of this host, of its virtual\n" +
+			"services or of the default gateway.\n\n" +
+			"A problem breaks or endangers something, a warning can do so, and a note costs something.\n" +
+			"The exit code is 1 if there is a problem, and 0 if there are only warnings or notes.",
 		Example: "  fairlead doctor\n  fairlead doctor -o json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -67,12 +67,11 @@ func newDoctor(a *app) *cobra.Command {
 	return c
 }
 
-// neighboursTake is how long the hosts of a LAN may take to say that an address is
-// theirs.
+// neighboursTake is how long to wait for the replies of a LAN's hosts.
 const neighboursTake = 600 * time.Millisecond
 
-// askNeighbours asks the neighbours who answers for addresses of this host, of
-// its virtual services and of the default gateways.
+// askNeighbours asks the hosts on this host's links which of them answer for
+// addresses of this host, of its virtual services and of the default gateways.
 func askNeighbours(ctx context.Context, h *doctor.Host) {
 	of := h.Asked()
 	if len(of) == 0 {
@@ -97,12 +96,12 @@ func (r *remote) printDiagnosis(d diagnosis) error {
 		if f.Cost != nil {
 			lines = append(lines, fmt.Sprintf("  cost  %s (measured by: %s)", f.Cost.Text, f.Cost.Command))
 		}
-		if err := r.out.lines(append(lines, "  mend  "+f.Fix, "")...); err != nil {
+		if err := r.out.lines(append(lines, "  fix   "+f.Fix, "")...); err != nil {
 			return err
 		}
 	}
 	if len(d.Findings) == 0 {
-		if err := r.out.line("Nothing wrong was found by %d checks.", len(doctor.Checks())); err != nil {
+		if err := r.out.line("%d checks found no problem.", len(doctor.Checks())); err != nil {
 			return err
 		}
 	}

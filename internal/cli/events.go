@@ -17,12 +17,12 @@ func newEvents(a *app) *cobra.Command {
 	follow := false
 	c := &cobra.Command{
 		Use:   "events",
-		Short: "Show what somebody else has changed and was put right, and how real servers fare",
-		Long: "Show what happened to the host's networks without anybody asking the daemon: what\n" +
-			"of ours somebody else has changed and the daemon has put right, what it cannot put\n" +
-			"right, networks that the host cannot have for now, and what became of the real servers\n" +
-			"of virtual services and why. The last 500 are kept for as long as the daemon runs.",
-		Example: "  fairlead events\n  fairlead events -f            # and tell of those to come\n  fairlead events -f -o json    # one object a line",
+		Short: "Show repairs, failures, and changes of real servers",
+		Long: "Show what happened on the host without a request to the daemon: objects that another program\n" +
+			"changed and the daemon repaired, repairs that failed, networks that became unavailable or\n" +
+			"available, and state changes of virtual services and their real servers, with the cause.\n" +
+			"The daemon keeps the last 500 events until it ends.",
+		Example: "  fairlead events\n  fairlead events -f            # also print new events as they occur\n  fairlead events -f -o json    # one JSON object per line",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return r.read(c.Context(), func(client *admin.Client) error {
@@ -38,7 +38,7 @@ func newEvents(a *app) *cobra.Command {
 		},
 	}
 	r.flags(c)
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens from now on")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "also print new events as they occur, until interrupted")
 	return c
 }
 
@@ -46,14 +46,14 @@ func (r *remote) printEvents(all []daemon.Event) error {
 	if r.output == "json" {
 		return r.json(admin.Events{Events: all})
 	}
-	rows := [][]string{{"TIME", "EVENT", "OBJECT", "WHAT"}}
+	rows := [][]string{{"TIME", "EVENT", "OBJECT", "DETAIL"}}
 	for _, e := range all {
 		rows = append(rows, []string{e.Time.Format(time.DateTime), string(e.Kind), e.Object, orDash(about(e))})
 	}
 	return r.tabled(rows)
 }
 
-// followEvents writes a line for each event.
+// followEvents prints one line per event until it is interrupted.
 func (r *remote) followEvents(ctx context.Context, client *admin.Client) error {
 	err := client.FollowEvents(ctx, func(e daemon.Event) error {
 		if r.output == "json" {
@@ -68,7 +68,7 @@ func (r *remote) followEvents(ctx context.Context, client *admin.Client) error {
 	return err
 }
 
-// about says in one line what an event is about.
+// about returns the details of an event in one line.
 func about(e daemon.Event) string {
 	parts := []string{e.Detail}
 	if e.Detail == "" {

@@ -10,19 +10,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// sandboxHelp says how a sandbox is named.
-const sandboxHelp = "SANDBOX is a container's name or id, a name that `ip netns` lists, a pid, or the path\n" +
-	"of a network namespace. Where two have one name, say which: container:web, netns:web."
+// sandboxHelp describes the argument SANDBOX.
+const sandboxHelp = "SANDBOX is a container's name or ID, a name that `ip netns` lists, a PID, or the path of a\n" +
+	"network namespace. If a name is ambiguous, add a prefix: container:web, netns:web."
 
 func newExec() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "exec SANDBOX -- COMMAND [ARG…]",
-		Short: "Run a command of the host's in a sandbox's network namespace",
-		Long: "Run a command in a sandbox's network namespace. The command and its files are the\n" +
-			"host's, so a container needs no tools of its own to be looked into. Only /sys shows\n" +
-			"the sandbox's devices.\n\n" + sandboxHelp + "\n\n" +
-			"The command takes our place: signals and the exit code are its own. No daemon is\n" +
-			"needed.",
+		Short: "Run a command of the host in a sandbox's network namespace",
+		Long: "Run a command in a sandbox's network namespace. The command and its files are those of the\n" +
+			"host, so a container needs no tools for its inspection. Only /sys shows the sandbox's\n" +
+			"devices.\n\n" + sandboxHelp + "\n\n" +
+			"The command replaces the process of fairlead: it gets the signals, and its exit code is\n" +
+			"returned. No daemon is needed.",
 		Example: "  fairlead exec web -- ip address\n" +
 			"  fairlead exec container:web -- tcpdump -ni eth0\n" +
 			"  fairlead exec 4711 -- ss -ltnp\n" +
@@ -32,7 +32,7 @@ func newExec() *cobra.Command {
 				args = append(args[:1:1], args[2:]...)
 			}
 			if len(args) < 2 {
-				return usage(errors.New("name the sandbox and, after --, the command to run in it"))
+				return usage(errors.New("sandbox or command missing: name the sandbox and, after --, the command to run in it"))
 			}
 			if os.Geteuid() != 0 {
 				return usage(errors.New("root is needed to enter a network namespace: run as root, e.g. with sudo"))
@@ -40,11 +40,11 @@ func newExec() *cobra.Command {
 			return execIn(c, args[0], args[1:])
 		},
 	}
-	c.Flags().SetInterspersed(false) // what follows the sandbox is the command's
+	c.Flags().SetInterspersed(false) // flags after the sandbox belong to the command
 	return c
 }
 
-// execIn replaces us by the command; it returns only when that fails.
+// execIn replaces this process with the command. It returns only after a failure.
 func execIn(c *cobra.Command, text string, command []string) error {
 	path, err := find(command[0])
 	if err != nil {
@@ -52,7 +52,7 @@ func execIn(c *cobra.Command, text string, command []string) error {
 	}
 	s, err := sandbox.Resolve(c.Context(), text)
 	if errors.Is(err, sandbox.ErrHost) {
-		return usage(fmt.Errorf("run a command in %s: %w: run it without us", text, sandbox.ErrHost))
+		return usage(fmt.Errorf("run a command in %s: %w: run it without fairlead exec", text, sandbox.ErrHost))
 	}
 	if err != nil {
 		return err

@@ -29,17 +29,17 @@ func newExplain(a *app) *cobra.Command {
 	x := &explainer{remote: remote{app: a}}
 	c := &cobra.Command{
 		Use:   "explain FROM to [TO]:PORT[/tcp|/udp]",
-		Short: "Show which way a flow takes, hop by hop, and what sends it there",
-		Long: "Show each hop that the first packet of a flow takes: the route, the rule or map\n" +
-			"element, the bridge port, the eBPF program, the proxy, and the socket at the end, with\n" +
-			"its process and container; or what drops it. It reads everybody's rules, Docker's and\n" +
-			"the firewall's too, and works without a daemon.\n\n" +
+		Short: "Show a flow's path hop by hop, with the cause of each hop",
+		Long: "Show each hop of the first packet of a flow: the route, the rule or map element, the bridge\n" +
+			"port, the eBPF program, the proxy, and the socket at the end with its process and container;\n" +
+			"or what drops the packet. The rules of all programs are read, also those of Docker and of\n" +
+			"the firewall. No daemon is needed.\n\n" +
 			"FROM is an address of the LAN, host, localhost, an attachment, or a sandbox as for\n" +
-			"`fairlead inspect`. TO is an address, such a name, or nothing for the host itself.\n" +
-			"With an arrow the flow is one quoted word: 'web -> db:5432'.\n\n" +
-			"For a virtual service it tells which data plane takes the packet and which real\n" +
-			"servers it may go to. With the client's port (10.0.0.7:40000 to …) it says of a hashed\n" +
-			"service which one it is.",
+			"`fairlead inspect`. TO is an address or such a name, or empty for the host itself.\n" +
+			"With an arrow, quote the flow as one word: 'web -> db:5432'.\n\n" +
+			"For a virtual service, the hop shows the data plane that takes the packet and the real\n" +
+			"servers that can get it. If the service uses hashing and you give the client's port\n" +
+			"(10.0.0.7:40000 to …), it shows which real server gets it.",
 		Example: "  fairlead explain 10.0.0.7 to :8080\n" +
 			"  fairlead explain 'web -> db:5432'\n" +
 			"  fairlead explain localhost to :5353/udp\n" +
@@ -52,7 +52,7 @@ func newExplain(a *app) *cobra.Command {
 				return usage(err)
 			}
 			if os.Geteuid() != 0 {
-				return usage(errors.New("root is needed to look into network namespaces: run as root, e.g. with sudo"))
+				return usage(errors.New("root is needed to read network namespaces: run as root, e.g. with sudo"))
 			}
 			e, err := x.explain(c.Context(), f)
 			if err != nil {
@@ -71,47 +71,48 @@ func newExplain(a *app) *cobra.Command {
 		},
 	}
 	x.flags(c)
-	c.Flags().StringVar(&x.probe, "probe", "", "send a packet, and say at which hops it was seen; to an address that is not this host's only if it is given here")
+	c.Flags().StringVar(&x.probe, "probe", "", "send one packet, and show at which hops it was seen; `ADDRESS` allows\nsending to that address although it is not of this host")
 	c.Flags().Lookup("probe").NoOptDefVal = probeThisHost
-	c.Flags().DurationVar(&x.patience, "timeout", probePatience, "how long --probe waits for an answer")
+	c.Flags().DurationVar(&x.timeout, "timeout", probeTimeout, "how long --probe waits for a reply")
 	return c
 }
 
-// probeThisHost is a --probe without an address.
+// probeThisHost is the value of --probe without an address.
 const probeThisHost = "here"
 
-// shortID is how many characters of a container's id tell it.
+// shortID is the number of characters that identify a container.
 const shortID = 12
 
-// The bounds of --timeout.
+// The default and the maximum of --timeout.
 const (
-	probePatience = 2 * time.Second
-	maxPatience   = time.Minute
+	probeTimeout    = 2 * time.Second
+	maxProbeTimeout = time.Minute
 )
 
 // explainer explains a flow.
 type explainer struct {
 	remote
-	probe    string
-	patience time.Duration
+	probe   string
+	timeout time.Duration
 }
 
-// probing returns what --probe asks for.
+// probing returns the options of a probe, and whether to send one.
 func (x *explainer) probing() (opt probe.Options, wanted bool, err error) {
-	opt.Patience = x.patience
-	if x.patience <= 0 || x.patience > maxPatience {
-		return opt, false, fmt.Errorf("patience %s: want a time up to %s", x.patience, maxPatience)
+	opt.Patience = x.timeout
+	if x.timeout <= 0 || x.timeout > maxProbeTimeout {
+		return opt, false, fmt.Errorf("timeout %s: want a duration above 0, up to %s", x.timeout, maxProbeTimeout)
 	}
 	if x.probe == "" || x.probe == probeThisHost {
 		return opt, x.probe != "", nil
 	}
 	if opt.Abroad, err = netip.ParseAddr(x.probe); err != nil {
-		return opt, false, fmt.Errorf("probe %q: want the address that may be sent a packet", x.probe)
+		return opt, false, fmt.Errorf("probe %q: want the IP address to send a packet to", x.probe)
 	}
 	return opt, true, nil
 }
 
-// explain looks at this host, and asks the daemon what it has published.
+// explain reads this host's state, asks the daemon for its publishes and
+// services, and explains the flow.
 func (x *explainer) explain(ctx context.Context, f flow.Flow) (e flow.Explanation, err error) {
 	send, wanted, err := x.probing()
 	if err != nil {
@@ -123,7 +124,7 @@ func (x *explainer) explain(ctx context.Context, f flow.Flow) (e flow.Explanatio
 	}
 	defer func() { err = errors.Join(err, host.Close()) }()
 	opt := hostview.Options{Sandboxes: map[string]string{}, Containers: map[string]string{}, Finder: sandbox.New()}
-	// An engine that does not answer only leaves its containers nameless.
+	// Without an answer from the engine, containers have no names.
 	containers, _ := opt.Finder.Containers(ctx)
 	for _, c := range containers {
 		opt.Containers[c.ID[:min(len(c.ID), shortID)]] = c.Name
@@ -151,7 +152,7 @@ func (x *explainer) explain(ctx context.Context, f flow.Flow) (e flow.Explanatio
 	return e, probe.Send(ctx, world, &e, send)
 }
 
-// published are the ports of an attachment, as explanations know them.
+// published returns the publishes of an attachment in the form of package flow.
 func published(v daemon.View) []flow.Published {
 	var all []flow.Published
 	for _, p := range v.Publishes {
@@ -160,7 +161,8 @@ func published(v daemon.View) []flow.Published {
 	return all
 }
 
-// print prints a hop a paragraph: where and what, and below by what and why.
+// print prints one paragraph per hop: its place and what happens there, then the
+// rule or program that causes it.
 func (x *explainer) print(e flow.Explanation) error {
 	lines := []string{fmt.Sprintf("%s/%s", endpoints(e.Source, e.Destination), e.Proto), ""}
 	width := 0
@@ -187,33 +189,33 @@ func (x *explainer) print(e flow.Explanation) error {
 	return x.out.lines(append(lines, remarks(e)...)...)
 }
 
-// disagreement is an error if a packet was sent and ended otherwise than was
-// explained.
+// disagreement returns an error if the probe's result differs from the
+// explanation.
 func disagreement(e flow.Explanation) error {
 	if e.Probe == nil || e.Probe.Agrees || e.Probe.Result == probe.NotSent {
 		return nil
 	}
-	return fmt.Errorf("the probe was %s, and the explanation says %s: something decides otherwise than is known here", e.Probe.Result, e.Outcome)
+	return fmt.Errorf("the probe was %s, but the explanation says %s: something on the packet's path is unknown to explain", e.Probe.Result, e.Outcome)
 }
 
 func place(h flow.Hop) string { return escape.Line(strings.TrimSpace(h.Where + " " + h.Link)) }
 
-// remarks are what is to be said below the verdict.
+// remarks returns the lines below the verdict.
 func remarks(e flow.Explanation) []string {
 	var all []string
 	if e.Uncertain && e.Probe == nil {
-		all = append(all, "Some rules hold more than is understood here: --probe tells for certain.")
+		all = append(all, "Some rules contain parts that explain does not understand: use --probe to be certain.")
 	}
 	for _, c := range e.Caveats {
 		all = append(all, "Not certain: "+sentence(e, c))
 	}
 	for _, n := range e.Notes {
-		all = append(all, "Not looked at: "+sentence(e, n))
+		all = append(all, "Not examined: "+sentence(e, n))
 	}
 	if p := e.Probe; p != nil {
 		all = append(all, fmt.Sprintf("Probe: %s: %s.", p.Sent, p.Result))
 		if p.Result == probe.NotSent && !p.Agrees {
-			all = append(all, "None was seen to go this way.")
+			all = append(all, "No packet of this flow was seen.")
 		}
 		if p.Dropped != "" {
 			all = append(all, "It was dropped in "+p.Dropped+".")
@@ -232,8 +234,8 @@ func endpoints(from netip.Addr, to netip.AddrPort) string {
 	return fmt.Sprintf("%s -> %s", from, to)
 }
 
-// sentence begins with a capital, unless it begins with the name of a hop, and
-// ends with a full stop.
+// sentence returns s with a capital at its beginning, unless s begins with the
+// name of a hop, and with a full stop at its end.
 func sentence(e flow.Explanation, s string) string {
 	if s == "" {
 		return s

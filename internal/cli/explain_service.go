@@ -12,7 +12,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// services are the daemon's virtual services; none without a daemon.
+// services returns the daemon's virtual services, or none if no daemon runs.
 func (r *remote) services(ctx context.Context) ([]flow.Known, error) {
 	views, err := admin.NewClient(r.socket).Services(ctx)
 	if err != nil && !gone(err) {
@@ -25,7 +25,7 @@ func (r *remote) services(ctx context.Context) ([]flow.Known, error) {
 	return all, nil
 }
 
-// known is a virtual service as explanations know it.
+// known converts a virtual service for package flow.
 func known(v daemon.ServiceView) flow.Known {
 	k := flow.Known{Name: v.Name, Frontends: v.Frontends(), Status: string(v.Status), Problem: v.Problem, Routed: v.SourceNAT == model.SourceNATRouted}
 	for _, s := range v.Servers {
@@ -34,7 +34,7 @@ func known(v daemon.ServiceView) flow.Known {
 	return k
 }
 
-// candidates are lines that tell to whom a service may give a flow.
+// candidates returns one line per real server that can get a flow.
 func candidates(b *flow.Balance) []string {
 	if b == nil {
 		return nil

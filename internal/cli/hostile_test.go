@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commandLines are the arguments to try each command with, beside a hostile one.
-// A command that is not here fails the test.
+// commandLines returns the arguments with which each command is tested, in
+// addition to a hostile one. A command without an entry fails the test.
 func commandLines(files string) map[string][][]string {
 	in := func(name string) string { return filepath.Join(files, name) }
 	declared := [][]string{{"-f", in("keys.yaml")}, {"-f", in("values.yaml")}, {"-f", in("broken.yaml")}, {"-f", in("good.yaml")}}
@@ -40,7 +40,7 @@ func commandLines(files string) map[string][][]string {
 	}
 }
 
-// leaves calls each for every command of the tree that does something.
+// leaves calls each for every command of the tree that has no subcommands.
 func leaves(c *cobra.Command, path []string, each func(path []string, c *cobra.Command)) {
 	for _, sub := range c.Commands() {
 		at := append(slices.Clone(path), sub.Name())
@@ -52,9 +52,9 @@ func leaves(c *cobra.Command, path []string, each func(path []string, c *cobra.C
 	}
 }
 
-// TestNamesAreHostile runs every command against hostile names of everything,
-// and wants none of them raw on its outputs.
-func TestNamesAreHostile(t *testing.T) {
+// TestHostileNamesAreEscaped runs every command on a host where all names are
+// hostile. No output may contain a raw name.
+func TestHostileNamesAreEscaped(t *testing.T) {
 	enter := hostileHost(t)
 	sockets := []string{lying(t, liar{}), lying(t, liar{refuses: true})}
 	known := commandLines(hostileFiles(t))
@@ -64,7 +64,7 @@ func TestNamesAreHostile(t *testing.T) {
 	leaves(root, nil, func(path []string, c *cobra.Command) {
 		lines, ok := known[strings.Join(path, " ")]
 		if !ok {
-			t.Errorf("fairlead %s: say in commandLines which arguments it is to be tried with", strings.Join(path, " "))
+			t.Errorf("fairlead %s: add arguments for it to commandLines", strings.Join(path, " "))
 			return
 		}
 		for _, args := range append(slices.Clone(lines), []string{evil}, []string{"--" + evil}) {
@@ -74,7 +74,7 @@ func TestNamesAreHostile(t *testing.T) {
 				}
 				for _, format := range []string{"table", "json"} {
 					if format == "json" && len(args) > 0 && strings.Contains(args[len(args)-1], evil) {
-						break // it says the same
+						break // the output is the same
 					}
 					checkOutput(t, enter, socket, append(append(slices.Clone(path), "-o", format), args...))
 				}
@@ -86,7 +86,7 @@ func TestNamesAreHostile(t *testing.T) {
 	})
 }
 
-// checkOutput runs a command and looks at every character that it prints.
+// checkOutput runs a command and checks every character that it prints.
 func checkOutput(t *testing.T, enter []string, socket string, args []string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -94,7 +94,7 @@ func checkOutput(t *testing.T, enter []string, socket string, args []string) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("nsenter", append(append(slices.Clone(enter), self), args...)...)
-	cmd.Dir = filepath.Dir(socket) // some write files
+	cmd.Dir = filepath.Dir(socket) // some commands write files
 	cmd.Env = append(os.Environ(), child.Role+"="+commandRole, socketVariable+"="+socket)
 	var out, said strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &said
@@ -104,17 +104,17 @@ func checkOutput(t *testing.T, enter []string, socket string, args []string) {
 			t.Errorf("fairlead %q: %q is raw in\n%q", args, text[i:i+1], text)
 		}
 		if strings.Contains("\n"+text, "\n"+forged) || strings.Contains(text, "panic: ") {
-			t.Errorf("fairlead %q: a name has a line of its own in\n%s", args, text)
+			t.Errorf("fairlead %q: a name begins a line in\n%s", args, text)
 		}
 	}
 	if text := out.String(); json.Valid([]byte(text)) && strings.Contains(text, forged) && !strings.Contains(text, `\n`+forged) {
-		t.Errorf("fairlead %q: its JSON does not hold the name as it is:\n%s", args, text)
+		t.Errorf("fairlead %q: the JSON does not contain the original name:\n%s", args, text)
 	}
 }
 
-// TestFixesArePastedSafely pastes what `fairlead doctor` says into a shell, and
-// wants no name in it to be run.
-func TestFixesArePastedSafely(t *testing.T) {
+// TestDoctorFixesAreSafeInAShell runs the fixes that `fairlead doctor` prints in a
+// shell. The shell must not run any name in them as a command.
+func TestDoctorFixesAreSafeInAShell(t *testing.T) {
 	enter := hostileHost(t)
 	self, err := os.Executable()
 	if err != nil {
@@ -136,10 +136,10 @@ func TestFixesArePastedSafely(t *testing.T) {
 		paste.Dir, paste.Env = t.TempDir(), []string{"PATH=/nowhere"}
 		_ = paste.Run() // no command is found
 		if _, err := os.Stat(filepath.Join(paste.Dir, "canary")); err == nil {
-			t.Errorf("a name is run by the fix %s", f.Fix)
+			t.Errorf("the fix runs a name as a command: %s", f.Fix)
 		}
 	}
 	if hostile < 2 {
-		t.Errorf("only %d fixes are about the link with the hostile name: %s", hostile, out)
+		t.Errorf("%d fixes name the link with the hostile name, want at least 2: %s", hostile, out)
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// The roles of this binary: the command line, and a process with a hostile name
-// that listens.
+// The roles of this test binary: the command line, and a listening process with a
+// hostile name.
 const (
 	commandRole = "command"
 	villainRole = "villain"
@@ -35,14 +35,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// forged is what a hostile name wants to stand at the beginning of a line.
+// forged is the text that a hostile name tries to put at the beginning of a line.
 const forged = "FORGED"
 
-// evil is a hostile name: a colour, a line of its own, text that runs to the
-// left, nothing that is seen.
+// evil is a hostile name. It contains a colour sequence, line breaks,
+// right-to-left text and invisible characters.
 const evil = "x\x1b[31m\n" + forged + " row\r\u202egnp\u200b\u0085\t\x7f"
 
-// villain takes a hostile name and listens until its input ends.
+// villain gives its process a hostile name and listens until its input ends.
 func villain() int {
 	if err := os.WriteFile("/proc/self/comm", []byte("x\x1b[1m\n"+forged+"\xff"), 0); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -59,8 +59,8 @@ func villain() int {
 	return 0
 }
 
-// world is a host with hostile names: links, a named namespace, comments of
-// rules, processes.
+// world is a script that sets up a host with hostile names of links, a named
+// namespace, comments of rules, and processes.
 const world = `
 mount --make-rprivate /
 mkdir -p /run/netns
@@ -95,22 +95,23 @@ END
 exec "$@"
 `
 
-// hostileHost makes the world and returns nsenter's arguments that lead in.
+// hostileHost sets up the host and returns nsenter's arguments that enter it.
 func hostileHost(t *testing.T) []string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	host := hold(t, exec.Command("unshare", "--net", "--mount", "sh", "-euc", world, "sh", self, "0.0.0.0:9000", "127.0.0.1:2375"))
+	host := startVillain(t, exec.Command("unshare", "--net", "--mount", "sh", "-euc", world, "sh", self, "0.0.0.0:9000", "127.0.0.1:2375"))
 	at := "/proc/" + strconv.Itoa(host.Process.Pid) + "/ns/"
 	enter := []string{"--net=" + at + "net", "--mount=" + at + "mnt", "--"}
-	hold(t, exec.Command("nsenter", append(enter, "ip", "netns", "exec", "web", self, "0.0.0.0:80")...))
+	startVillain(t, exec.Command("nsenter", append(enter, "ip", "netns", "exec", "web", self, "0.0.0.0:80")...))
 	return enter
 }
 
-// hold starts a villain, waits until it listens, and ends it with the test.
-func hold(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
+// startVillain starts a villain, waits until it listens, and ends it with the
+// test.
+func startVillain(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	cmd.Env = append(os.Environ(), child.Role+"="+villainRole)
 	cmd.Stderr = os.Stderr
@@ -133,8 +134,8 @@ func hold(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// filled is a value with a hostile name wherever a text can stand, and two
-// elements in each list.
+// filled returns a value with a hostile name in each text, and with two elements
+// in each list.
 func filled[T any]() (v T) {
 	fill(reflect.ValueOf(&v).Elem(), 0)
 	return v
@@ -155,7 +156,7 @@ func fill(v reflect.Value, depth int) {
 			if v.Type().Field(i).IsExported() {
 				fill(v.Field(i), depth+1)
 			}
-			if v.Type().Field(i).Name == "Plan" { // commands, of which each has a line
+			if v.Type().Field(i).Name == "Plan" { // commands, one per line
 				v.Field(i).SetString(strings.ReplaceAll(evil, "\n", " "))
 			}
 		}
@@ -173,7 +174,8 @@ func fill(v reflect.Value, depth int) {
 	}
 }
 
-// liar is a daemon that answers by hostile names, or refuses by them.
+// liar is a daemon that answers with hostile names, or with errors that contain
+// them.
 type liar struct{ refuses bool }
 
 func said[T any](l liar) (v T, err error) {
@@ -230,7 +232,7 @@ func (l liar) Apply(context.Context, daemon.Spec, bool) (daemon.Result, error) {
 	return said[daemon.Result](l)
 }
 
-// lying serves a daemon that lies.
+// lying serves a liar and returns its socket.
 func lying(t *testing.T, l liar) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")

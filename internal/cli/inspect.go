@@ -19,11 +19,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// inspection is what `fairlead inspect` tells.
+// inspection is the output of `fairlead inspect`.
 type inspection struct {
 	Sandbox sandbox.Sandbox `json:"sandbox"`
 	kernel.Inside
-	// Daemon says whether a daemon was asked for the attachments.
+	// Daemon reports whether a daemon returned the attachments.
 	Daemon      bool          `json:"daemon"`
 	Attachments []daemon.View `json:"attachments"`
 }
@@ -33,9 +33,9 @@ func newInspect(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect SANDBOX",
 		Short: "Show a sandbox's links, routes, listeners and published ports",
-		Long: "Show what a sandbox's network namespace holds, whoever made it: links with their\n" +
-			"addresses and the host's end of each, routes, and who listens; and, from the daemon\n" +
-			"if one runs, what the sandbox is attached to and which ports are published how.\n\n" + sandboxHelp,
+		Long: "Show the contents of a sandbox's network namespace, whichever program created it: links with\n" +
+			"their addresses and host interfaces, routes, and listening sockets. If a daemon runs, also\n" +
+			"show the sandbox's attachments, and its published ports with their modes.\n\n" + sandboxHelp,
 		Example: "  fairlead inspect web\n  fairlead inspect container:web -o json",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -73,7 +73,7 @@ func (r *remote) inspect(ctx context.Context, text string) (i inspection, err er
 		return i, err
 	}
 	all, err := admin.NewClient(r.socket).Attachments(ctx)
-	if gone(err) { // there is much to tell without a daemon
+	if gone(err) { // most of the output needs no daemon
 		return i, nil
 	}
 	i.Daemon = true
@@ -81,7 +81,7 @@ func (r *remote) inspect(ctx context.Context, text string) (i inspection, err er
 	return i, err
 }
 
-// printInspection prints a table for each kind of thing that there is.
+// printInspection prints one table per kind of object, and leaves out empty ones.
 func (r *remote) printInspection(i inspection) error {
 	s := i.Sandbox
 	head := s.Ref
@@ -103,7 +103,7 @@ func (r *remote) printInspection(i inspection) error {
 		}
 	}
 	if !i.Daemon {
-		return r.out.lines("", "No daemon runs, so nothing is known of networks and published ports.")
+		return r.out.lines("", "No daemon runs: networks and published ports are unknown.")
 	}
 	return nil
 }
@@ -129,10 +129,10 @@ func linkRows(i inspection) [][]string {
 	return rows
 }
 
-// traffic writes bytes and packets.
+// traffic writes bytes, and packets in parentheses.
 func traffic(bytes, packets uint64) string { return fmt.Sprintf("%s (%d)", bytesText(bytes), packets) }
 
-// bytesText writes bytes with the units of 1024 that `ls -h` has.
+// bytesText writes a number of bytes with binary units: 12 B, 1.5 KiB.
 func bytesText(bytes uint64) string {
 	unit, value := "", float64(bytes)
 	for _, u := range []string{"K", "M", "G", "T", "P"} {
@@ -182,8 +182,8 @@ func attachmentRows(i inspection) [][]string {
 	return rows
 }
 
-// publishRows names each publish's path as `fairlead paths` does, and says if
-// nobody would answer.
+// publishRows returns one row per publish: its path as `fairlead paths` names it,
+// and the process that listens at its target.
 func publishRows(i inspection) [][]string {
 	rows := [][]string{{"PUBLISH", "TO", "PATH", "ANSWERED BY"}}
 	for _, v := range i.Attachments {
@@ -199,7 +199,7 @@ func publishRows(i inspection) [][]string {
 	return rows
 }
 
-// answers names the process that listens where a publish leads.
+// answers returns the process that listens at the target of a publish.
 func (i inspection) answers(v daemon.View, p model.Publish) string {
 	for _, l := range i.Listeners {
 		if l.Proto == p.Proto && p.Ports.Overlaps(model.Port(l.At.Port())) &&
@@ -207,5 +207,5 @@ func (i inspection) answers(v daemon.View, p model.Publish) string {
 			return l.Process.String()
 		}
 	}
-	return "nobody listens"
+	return "no process listens"
 }

@@ -48,7 +48,7 @@ type listedSuite struct {
 	Name     string   `json:"name"`
 	Question string   `json:"question"`
 	Paths    []string `json:"paths"`
-	// IfInstalled are paths that are measured too where their programs are
+	// IfInstalled are paths that are also measured if their programs are
 	// installed.
 	IfInstalled []string `json:"if_installed,omitempty"`
 	Workloads   []string `json:"workloads"`
@@ -59,7 +59,7 @@ type listedSuite struct {
 type listedPath struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
-	// Unavailable says why the path cannot be built here.
+	// Unavailable is the reason why this host cannot build the path.
 	Unavailable string `json:"unavailable,omitempty"`
 }
 
@@ -75,7 +75,7 @@ func listing() labListing {
 		}
 		l.Suites = append(l.Suites, listed)
 	}
-	// Without root nothing can be probed, and only what is not installed shows.
+	// Without root the kernel cannot be probed, and only missing programs are shown.
 	facts, _ := kernel.Probe()
 	for _, p := range suite.Paths() {
 		l.Paths = append(l.Paths, listedPath{Name: p.Name, About: p.About, Unavailable: runner.Unavailable(p, facts, "")})
@@ -89,11 +89,11 @@ func (a *app) printListing(l labListing) error {
 	for _, s := range l.Suites {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, roughly(s.Seconds), s.Question)
 	}
-	fmt.Fprintln(w, "\nPATH\tWHAT IT IS")
+	fmt.Fprintln(w, "\nPATH\tDESCRIPTION")
 	for _, p := range l.Paths {
 		about := p.About
 		if p.Unavailable != "" {
-			about += " (not here: " + p.Unavailable + ")"
+			about += " (not available: " + p.Unavailable + ")"
 		}
 		fmt.Fprintf(w, "%s\t%s\n", p.Name, about)
 	}

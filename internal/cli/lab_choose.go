@@ -12,8 +12,8 @@ import (
 	"fairlead/internal/lab/suite"
 )
 
-// labChoice is what the flags of `lab run` say of what to measure; a zero
-// field leaves the suite's own.
+// labChoice holds the flags of `lab run` that choose what to measure. A zero field
+// means the suite's value.
 type labChoice struct {
 	rounds         int
 	duration       time.Duration
@@ -26,11 +26,11 @@ type labChoice struct {
 	shared         bool
 }
 
-// minWindow is the shortest window that a run is worth making for.
+// minWindow is the shortest window in which a measurement makes sense.
 const minWindow = 10 * time.Millisecond
 
-// suite works out the suite that the arguments and flags describe: a suite's
-// name, names of paths, or a suite's and then paths'.
+// suite returns the suite that the arguments and flags describe. The arguments
+// are a suite, or paths, or a suite and then paths.
 func (c labChoice) suite(args []string) (suite.Suite, error) {
 	s, _ := suite.Find("quick")
 	if len(args) > 0 {
@@ -81,8 +81,8 @@ func (c labChoice) suite(args []string) (suite.Suite, error) {
 	return s, nil
 }
 
-// installed returns the paths whose foreign programs are installed, in the
-// directory docker or elsewhere.
+// installed returns the paths whose external programs are installed, in the
+// directory docker or in PATH.
 func installed(paths []string, docker string) []string {
 	return slices.DeleteFunc(slices.Clone(paths), func(name string) bool {
 		p, _ := suite.FindPath(name)
@@ -90,8 +90,9 @@ func installed(paths []string, docker string) []string {
 	})
 }
 
-// reached refuses a path that leads nowhere for all of the clients, and a
-// baseline that does for any: there would be nothing to compare with.
+// reached returns an error for a path that none of the clients can use, and for a
+// baseline that one of the clients cannot use: its results would have no
+// comparison.
 func reached(s suite.Suite) error {
 	for _, name := range s.Paths {
 		p, _ := suite.FindPath(name)
@@ -104,27 +105,27 @@ func reached(s suite.Suite) error {
 			}
 		}
 		if len(by) == 0 || len(notBy) > 0 && name == s.Baseline {
-			return fmt.Errorf("path %s leads nowhere for the client %s: choose --client of %s, or another path or --baseline",
+			return fmt.Errorf("path %s cannot be used from the client %s: choose --client of %s, or another path or --baseline",
 				name, strings.Join(notBy, ", "), strings.Join(clientsOf(p), ", "))
 		}
 	}
 	return nil
 }
 
-// pointless says that a path of the suite leads nowhere for the clients that
-// are left.
+// pointless reports whether none of the suite's clients can use the path.
 func pointless(s suite.Suite, name string) bool {
 	p, _ := suite.FindPath(name)
 	return !slices.ContainsFunc(s.Clients, p.Reaches)
 }
 
-// taken refuses a workload that the baseline does not take: there would be
-// nothing to compare with; and a path that takes none.
+// taken returns an error for a workload that the baseline does not support,
+// because its results would have no comparison; and for a path that supports none
+// of the workloads.
 func taken(s suite.Suite) error {
 	for _, name := range s.Paths {
 		p, _ := suite.FindPath(name)
 		var not []string
-		bare := false // what is compared has nothing to be compared with
+		bare := false // a workload would have no comparison
 		for _, w := range s.Workloads {
 			if !p.Takes(w) {
 				not = append(not, w.Name)
@@ -132,13 +133,13 @@ func taken(s suite.Suite) error {
 			}
 		}
 		if len(not) == len(s.Workloads) || bare {
-			return fmt.Errorf("path %s does not take the workload %s: choose another --workload, path or --baseline", name, strings.Join(not, ", "))
+			return fmt.Errorf("path %s does not support the workload %s: choose another --workload, path or --baseline", name, strings.Join(not, ", "))
 		}
 	}
 	return nil
 }
 
-// clientsOf lists the clients for whom the path leads to the workload.
+// clientsOf lists the clients that can use the path.
 func clientsOf(p suite.Path) []string {
 	var names []string
 	for _, c := range []result.Client{result.Remote, result.Local, result.Peer} {
@@ -181,7 +182,7 @@ func namesOf[T any](all []T, name func(T) string) []string {
 	return names
 }
 
-// narrow keeps only the clients, workloads and tools that were asked for.
+// narrow keeps only the clients, workloads and tools that the flags name.
 func (c labChoice) narrow(s *suite.Suite) error {
 	if len(c.clients) > 0 {
 		s.Clients = nil
@@ -204,8 +205,8 @@ func (c labChoice) narrow(s *suite.Suite) error {
 	return c.narrowLoads(s)
 }
 
-// narrowLoads keeps only the workloads that were asked for, and those that the
-// clients have.
+// narrowLoads keeps only the workloads that the flags name and that the clients
+// support.
 func (c labChoice) narrowLoads(s *suite.Suite) error {
 	own := s.Workloads
 	if len(c.loads) > 0 {
@@ -225,14 +226,14 @@ func (c labChoice) narrowLoads(s *suite.Suite) error {
 	}
 	fails := func(w suite.Workload) bool { return w.Event != "" }
 	if i := slices.IndexFunc(s.Workloads, fails); i >= 0 && len(c.loads) > 0 {
-		return fmt.Errorf("workload %s is measured for the client remote alone: choose another --workload, or --client remote", s.Workloads[i].Name)
+		return fmt.Errorf("workload %s is measured from the client remote only: choose another --workload, or --client remote", s.Workloads[i].Name)
 	}
 	s.Workloads = slices.DeleteFunc(slices.Clone(s.Workloads), fails)
 	return nil
 }
 
-// conditionsFor parses the --fail-if conditions and holds their names
-// against what is going to be measured, so that a mistake costs no time.
+// conditionsFor parses the --fail-if conditions and checks their names against the
+// planned measurements, so that a mistake is found before they begin.
 func (c labChoice) conditionsFor(s suite.Suite) ([]*expr.Expr, error) {
 	var all []*expr.Expr
 	for _, source := range c.conditions {

@@ -19,17 +19,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reportFiles are the files that a report is written to, besides the table.
+// reportFiles are the files to which a report is written, in addition to the table.
 type reportFiles struct{ json, html, bench, iperf3 string }
 
 func (r *reportFiles) flags(f *pflag.FlagSet) {
-	f.StringVar(&r.json, "json", "", "write everything, every run raw, to this file")
-	f.StringVar(&r.html, "html", "", "write the report as one self-contained page to this file")
-	f.StringVar(&r.bench, "bench", "", "write Go benchmark lines, for benchstat, to this file")
-	f.StringVar(&r.iperf3, "iperf3", "", "write the bulk runs as iperf3 JSON, one document after the other, to this file")
+	f.StringVar(&r.json, "json", "", "`file` for the whole report with each run's raw data, as JSON")
+	f.StringVar(&r.html, "html", "", "`file` for the report as one self-contained HTML page")
+	f.StringVar(&r.bench, "bench", "", "`file` for the results as Go benchmark lines, for benchstat")
+	f.StringVar(&r.iperf3, "iperf3", "", "`file` for the bulk runs as iperf3 JSON documents, one per run")
 }
 
-// writers pairs each file that was asked for with what writes it.
+// writers returns the function that writes each given file.
 func (r reportFiles) writers() map[string]func(io.Writer, *result.Report) error {
 	all := map[string]func(io.Writer, *result.Report) error{
 		r.json: report.WriteJSON, r.html: report.HTML, r.bench: report.Bench, r.iperf3: writeIperf3,
@@ -38,7 +38,8 @@ func (r reportFiles) writers() map[string]func(io.Writer, *result.Report) error 
 	return all
 }
 
-// check finds out before measuring whether the files can be written.
+// check returns an error if a file cannot be written. It is called before
+// measuring.
 func (r reportFiles) check() error {
 	seen := map[string]bool{}
 	for _, file := range []string{r.json, r.html, r.bench, r.iperf3} {
@@ -46,7 +47,7 @@ func (r reportFiles) check() error {
 			continue
 		}
 		if seen[file] {
-			return fmt.Errorf("write %s: two reports cannot go to one file", file)
+			return fmt.Errorf("write %s: the file is given for two reports: name different files", file)
 		}
 		seen[file] = true
 		if err := writable(file); err != nil {
@@ -59,7 +60,7 @@ func (r reportFiles) check() error {
 func writable(file string) error {
 	if inPlace(file) {
 		if info, err := os.Stat(file); err == nil && info.IsDir() {
-			return errors.New("it is a folder")
+			return errors.New("it is a directory")
 		}
 		return unix.Access(file, unix.W_OK)
 	}
@@ -70,20 +71,20 @@ func writable(file string) error {
 	return errors.Join(tmp.Close(), os.Remove(tmp.Name()))
 }
 
-// inPlace says that a file must be written where it is: a device, a pipe or
-// a link such as /dev/stdout may not be replaced by a file of ours.
+// inPlace reports whether a file must be written in place. A device, a pipe or a
+// symbolic link such as /dev/stdout must not be replaced by a new file.
 func inPlace(file string) bool {
 	info, err := os.Lstat(file)
 	return err == nil && !info.Mode().IsRegular()
 }
 
-// beside makes a file that can be moved to the place of the other.
+// beside creates a temporary file that can be renamed to file.
 func beside(file string) (*os.File, error) {
 	return os.CreateTemp(filepath.Dir(file), ".fairlead-*")
 }
 
-// show prints the report and writes it to the files. A regular file is
-// complete or not there: it is written beside its place and then moved.
+// show prints the report and writes it to the files. A regular file is replaced
+// atomically: the report is written to a temporary file, which is then renamed.
 func (a *app) show(rep *result.Report, files reportFiles) error {
 	for file, write := range files.writers() {
 		if err := writeWhole(file, func(w io.Writer) error { return write(w, rep) }); err != nil {
@@ -93,7 +94,7 @@ func (a *app) show(rep *result.Report, files reportFiles) error {
 	if a.output == "json" {
 		return report.WriteJSON(a.out.jsonDocument(), rep)
 	}
-	escape.All(rep) // names of a file that is read, and of processes
+	escape.All(rep) // it contains names from files and of processes
 	width, _ := a.out.width()
 	return report.Table(a.out.styled(), rep, report.Options{Color: a.out.colored(), Width: width, Full: files.html})
 }
@@ -140,12 +141,12 @@ func writeIperf3(w io.Writer, rep *result.Report) error {
 		written++
 	}
 	if written == 0 {
-		return usage(errors.New("the report holds no bulk run, and iperf3 knows nothing else: leave --iperf3 out"))
+		return usage(errors.New("the report contains no bulk run, and iperf3 files contain nothing else: leave --iperf3 out"))
 	}
 	return nil
 }
 
-// readReport reads one of our reports, or what iperf3 --json printed.
+// readReport reads a report of `fairlead lab run --json`, or of iperf3 --json.
 func readReport(file string) (*result.Report, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -157,14 +158,13 @@ func readReport(file string) (*result.Report, error) {
 	}
 	runs, notIperf3 := report.FromIperf3(bytes.NewReader(text))
 	if notIperf3 != nil {
-		return nil, usage(fmt.Errorf("%s is neither a report of `fairlead lab run --json` nor of iperf3 --json: %w", file, err))
+		return nil, usage(fmt.Errorf("read %s: it is neither a report of `fairlead lab run --json` nor of iperf3 --json: %w", file, err))
 	}
 	return imported(file, runs), nil
 }
 
-// imported makes a report of foreign runs. iperf3 does not know which path
-// it took: the file's name stands for it, unless --iperf3 of ours has written
-// the file.
+// imported makes a report of iperf3's runs. The file's name is used as the path,
+// because iperf3 does not record one. Files that `--iperf3` wrote contain the path.
 func imported(file string, runs []result.Run) *result.Report {
 	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 	rep := &result.Report{Format: report.Format, Suite: "iperf3", Question: "What did iperf3 measure?", Runs: runs}
@@ -186,7 +186,7 @@ func newLabReport(a *app) *cobra.Command {
 	var files reportFiles
 	c := &cobra.Command{
 		Use:     "report FILE",
-		Short:   "Show a report that was kept, or what iperf3 --json printed",
+		Short:   "Show a saved report, or the output of iperf3 --json",
 		Example: "  fairlead lab report publish.json\n  fairlead lab report publish.json --html publish.html",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -207,7 +207,7 @@ func newLabReport(a *app) *cobra.Command {
 func newLabCompare(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "compare BEFORE AFTER",
-		Short:   "Say what changed between two reports",
+		Short:   "Show what changed between two reports",
 		Example: "  fairlead lab compare before.json after.json",
 		Args:    arguments(cobra.ExactArgs(2)),
 		RunE: func(_ *cobra.Command, args []string) error {

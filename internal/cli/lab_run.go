@@ -25,9 +25,9 @@ func newLabRun(a *app) *cobra.Command {
 	var seed uint64
 	c := &cobra.Command{
 		Use:   "run [SUITE] [PATH…]",
-		Short: "Build paths, drive traffic through them and say what each costs",
-		Long: "Run a suite (quick by default), or measure the paths that are named as the suite would.\n" +
-			"Everything happens in network namespaces that exist only while the run lasts.",
+		Short: "Build paths, send traffic through them and show what each costs",
+		Long: "Run a suite (default: quick), or measure the named paths with the suite's settings.\n" +
+			"Everything happens in network namespaces, which are removed at the end.",
 		Example: "  fairlead lab run\n" +
 			"  fairlead lab run publish --html publish.html --json publish.json\n" +
 			"  fairlead lab run proxy --baseline docker-proxy --client local\n" +
@@ -35,7 +35,7 @@ func newLabRun(a *app) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			for _, name := range []string{"rounds", "duration"} {
 				if f := c.Flags().Lookup(name); f.Changed && strings.Trim(f.Value.String(), "0smhµn.") == "" {
-					return usage(fmt.Errorf("%s %s: want more than nothing", name, f.Value))
+					return usage(fmt.Errorf("%s %s: want more than 0", name, f.Value))
 				}
 			}
 			s, err := choice.suite(args)
@@ -57,27 +57,26 @@ func newLabRun(a *app) *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&choice.rounds, "rounds", 0, "rounds to make (default: the suite's)")
+	f.IntVar(&choice.rounds, "rounds", 0, "number of rounds (default: the suite's)")
 	f.DurationVar(&choice.duration, "duration", 0, "length of one measured window, e.g. 2s (default: the suite's)")
-	f.Uint64Var(&seed, "seed", 0, "seed of the order and the resampling (default: drawn anew and printed)")
+	f.Uint64Var(&seed, "seed", 0, "seed for the order of runs and for resampling (default: random, and printed)")
 	f.StringSliceVar(&choice.clients, "client", nil, "measure only these clients: remote, local, peer")
 	f.StringSliceVar(&choice.loads, "workload", nil, "measure only these workloads, e.g. tcp-bulk,tcp-rr-spin")
-	f.IntSliceVar(&choice.mtus, "mtu", nil, "MTUs of the wire to measure every path at, e.g. 1500,9000 (default 1500)")
-	f.StringVar(&choice.baseline, "baseline", "", "the path to compare with (default: the suite's)")
-	f.StringSliceVar(&choice.tools, "with", nil, "also drive "+strings.Join(runner.Tools(), ", ")+" over the same paths")
-	f.StringVar(&choice.docker, "docker-dir", "", "directory with the programs of the Docker engine to measure, dockerd and others (default: those in PATH)")
-	f.BoolVar(&choice.shared, "shared", false, "count runs although other processes or another laboratory use the CPUs; the report says so")
-	f.StringArrayVar(&choice.conditions, "fail-if", nil, "exit 1 if the condition holds, e.g. 'nat.bulk.ratio < 0.8' (repeatable)")
+	f.IntSliceVar(&choice.mtus, "mtu", nil, "MTUs of the wire, in bytes, at which to measure each path, e.g. 1500,9000 (default 1500)")
+	f.StringVar(&choice.baseline, "baseline", "", "path to compare with (default: the suite's)")
+	f.StringSliceVar(&choice.tools, "with", nil, "also measure with "+strings.Join(runner.Tools(), ", ")+" on the same paths")
+	f.StringVar(&choice.docker, "docker-dir", "", "directory with dockerd and the other programs of the Docker engine to measure (default: those in PATH)")
+	f.BoolVar(&choice.shared, "shared", false, "count runs even if other processes or another laboratory use the CPUs; the report notes it")
+	f.StringArrayVar(&choice.conditions, "fail-if", nil, "exit with code 1 if the condition holds, e.g. 'nat.bulk.ratio < 0.8' (repeatable)")
 	files.flags(f)
 	return c
 }
 
-// labShared is the environment variable that sets --shared for every session:
-// where sessions are tests and run beside each other.
+// labShared is the environment variable that sets --shared, for tests that run
+// several sessions at the same time.
 const labShared = "FAIRLEAD_LAB_SHARED"
 
-// runLab measures, writes the report wherever it was asked for, and judges
-// the conditions.
+// runLab measures, writes the reports, and evaluates the conditions.
 func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, conditions []*expr.Expr, named []string) error {
 	if err := runner.Engine(opt.Docker); err != nil {
 		return usage(err)
@@ -121,8 +120,8 @@ func (a *app) runLab(c *cobra.Command, opt runner.Options, files reportFiles, co
 	return errors.Join(gaps(rep, named), a.judge(rep, conditions))
 }
 
-// gaps returns an error for the paths that were asked for by name and not
-// measured, and for those that this host should have been able to build.
+// gaps returns an error for each path that was not measured although its name was
+// given or building it failed.
 func gaps(rep *result.Report, named []string) error {
 	var errs []error
 	for _, u := range rep.Unavailable {
@@ -133,38 +132,40 @@ func gaps(rep *result.Report, named []string) error {
 	return errors.Join(errs...)
 }
 
-// noteBusy says before the wait that the machine is too busy now, and by what.
+// noteBusy reports before the measurement that other processes keep the machine
+// busy.
 func (a *app) noteBusy(opt runner.Options) error {
 	if opt.Shared {
 		return nil
 	}
 	why, err := runner.Busy()
 	if why != "" {
-		a.err.note("fairlead: %s: runs beside them do not count; end them, or count these runs with --shared", why)
+		a.err.note("fairlead: %s: runs at the same time do not count; end them, or count these runs with --shared", why)
 	}
 	return err
 }
 
-// noteAbsent says before the wait, and not only in the report after it, which
-// paths will be missing there. The runner refuses a baseline that is.
+// noteAbsent reports before the measurement which paths will be missing in the
+// report. The runner returns an error if the baseline is one of them.
 func (a *app) noteAbsent(opt runner.Options) {
 	for _, name := range opt.Suite.Paths {
 		p, _ := suite.FindPath(name)
 		if why := runner.Unavailable(p, opt.Facts, opt.Docker); why != "" && name != opt.Suite.Baseline {
-			a.err.note("fairlead: path %s is left out: %s", name, why)
+			a.err.note("fairlead: path %s is not measured: %s", name, why)
 		}
 	}
 }
 
-// minMemory is what a session needs in bytes: its children, their buffers
-// and the packets in flight; and engineMemory each Docker engine besides.
+// minMemory is the memory in bytes that a session needs for its processes, their
+// buffers and the packets in flight. engineMemory is what each Docker engine needs
+// in addition.
 const (
 	minMemory    = 200 << 20
 	engineMemory = 200 << 20
 )
 
-// ready finds out whether a session can begin at all, and sweeps up after
-// one that was killed.
+// ready checks whether a session can begin, and removes what a killed session
+// left behind.
 func (a *app) ready(opt *runner.Options) error {
 	facts, err := kernel.Probe()
 	if err != nil {
@@ -173,11 +174,11 @@ func (a *app) ready(opt *runner.Options) error {
 	opt.Facts = facts
 	need := minMemory + engineMemory*uint64(runner.Engines(opt.Suite))
 	if free, err := availableMemory(); err == nil && free < need {
-		return fmt.Errorf("%d MB of memory are available and the laboratory needs %d: end something first, or measure fewer paths", free>>20, need>>20)
+		return fmt.Errorf("%d MB of memory are available, but the laboratory needs %d MB: end other processes, or measure fewer paths", free>>20, need>>20)
 	}
 	swept, err := runner.Sweep()
 	for _, name := range swept {
-		a.err.note("fairlead: removed %s, left by a laboratory that was killed", name)
+		a.err.note("fairlead: removed %s, which a killed laboratory left behind", name)
 	}
 	return err
 }
@@ -197,7 +198,7 @@ func availableMemory() (uint64, error) {
 	return 0, errors.New("no MemAvailable in /proc/meminfo")
 }
 
-// judge prints every condition that holds and returns an error if one does.
+// judge prints every condition that holds, and returns errThreshold if one does.
 func (a *app) judge(rep *result.Report, conditions []*expr.Expr) error {
 	hit := false
 	for _, e := range conditions {

@@ -61,7 +61,7 @@ func (r *remote) printAttachments(ctx context.Context, all []daemon.View) error 
 // fewPublishes is how many publishes a row of a table names.
 const fewPublishes = 4
 
-// few leaves out what would push the next column out of sight.
+// few shortens a list, so that the next column stays visible.
 func few(all []string) []string {
 	if len(all) <= fewPublishes {
 		return all
@@ -69,7 +69,8 @@ func few(all []string) []string {
 	return append(slices.Clip(all[:fewPublishes]), fmt.Sprintf("and %d more", len(all)-fewPublishes))
 }
 
-// publishes are the published ports, each as 8080:80/tcp, and its way.
+// publishes returns the published ports, each with its mode: 8080:80/tcp(ebpf). A !
+// marks a port that is not published because of a problem.
 func publishes(v daemon.View) []string {
 	var all []string
 	for _, p := range v.Publishes {
@@ -82,7 +83,7 @@ func publishes(v daemon.View) []string {
 	return all
 }
 
-// change asks for publishes of an attachment to be changed, and tells them.
+// change requests a change of an attachment's publishes, and prints the new ones.
 func (r *remote) change(c *cobra.Command, request daemon.PublishRequest, ask func(*admin.Client, context.Context, daemon.PublishRequest) (daemon.Result, error)) error {
 	return r.call(c.Context(), func(client *admin.Client) error {
 		result, err := ask(client, c.Context(), request)

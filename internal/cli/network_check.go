@@ -13,11 +13,11 @@ func newNetworkCheck(a *app) *cobra.Command {
 	r := &remote{app: a}
 	c := &cobra.Command{
 		Use:   "check NAME",
-		Short: "Check the ways of an overlay to its other hosts",
-		Long: "Speak to the other hosts of an overlay, through it: datagrams of all sizes up to the\n" +
-			"network's MTU, and streams of TCP. Say what gets lost or spoilt on the way there or\n" +
-			"back, and what to change. The network must be up on both hosts, with a daemon, and\n" +
-			"list the ranges of its peers.",
+		Short: "Check an overlay's paths to its other hosts",
+		Long: "Send datagrams of all sizes up to the network's MTU, and TCP streams, through an overlay to\n" +
+			"each of its other hosts. Report what is lost or corrupted in each direction, and what to\n" +
+			"change. On both hosts a daemon must run and the network must be up and list the ranges of\n" +
+			"its peers.",
 		Example: "  fairlead network check net",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -35,8 +35,8 @@ func newNetworkCheck(a *app) *cobra.Command {
 	return c
 }
 
-// printPeerPaths prints a line for each way that is well, and what is wrong with the
-// others, which is an error.
+// printPeerPaths prints one line per peer path that works, and the problems of
+// the others. It returns an error if a path has problems.
 func (r *remote) printPeerPaths(paths []daemon.PeerPathView) error {
 	bad := 0
 	for _, w := range paths {
@@ -52,7 +52,7 @@ func (r *remote) printPeerPaths(paths []daemon.PeerPathView) error {
 		for _, w := range paths {
 			problems := w.Problems
 			if len(problems) == 0 {
-				problems = []string{"well"}
+				problems = []string{"ok"}
 			}
 			first := fmt.Sprintf("%s at %s: %s", w.Peer, w.Remote, problems[0])
 			if err := r.out.lines(append([]string{first}, problems[1:]...)...); err != nil {
@@ -61,7 +61,7 @@ func (r *remote) printPeerPaths(paths []daemon.PeerPathView) error {
 		}
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d of %d ways are not well", bad, len(paths))
+		return fmt.Errorf("%d of %d paths have problems", bad, len(paths))
 	}
 	return nil
 }

@@ -19,9 +19,10 @@ func newPaths(a *app) *cobra.Command {
 	attacks := false
 	cmd := &cobra.Command{
 		Use:   "paths",
-		Short: "Show the ways to attach and publish a container, and what each promises",
-		Long: "Show every driver, alone and with every way to publish, with what it promises and,\n" +
-			"where this kernel cannot build it, the reason. -o markdown leaves the kernel out.",
+		Short: "Show the paths to a container, and what each promises",
+		Long: "Show each path: a driver, alone and with each publish mode. For each path, show what it\n" +
+			"promises, what it needs, and the reason if this kernel cannot build it. With -o markdown\n" +
+			"the kernel is not considered.",
 		Example: "  fairlead paths\n  fairlead paths -o json\n  fairlead paths --attacks",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
@@ -42,7 +43,7 @@ func newPaths(a *app) *cobra.Command {
 			return printPaths(a.out.document(), table)
 		},
 	}
-	cmd.Flags().BoolVar(&attacks, "attacks", false, "show what attackers can and cannot do on each path instead")
+	cmd.Flags().BoolVar(&attacks, "attacks", false, "show what attackers can and cannot do on each path, instead of the promises")
 	return cmd
 }
 
@@ -57,8 +58,9 @@ func (a *app) attacks() error {
 	return printAttacks(a.out.document(), threat.Table())
 }
 
-// printPaths writes what drivers promise and what publishing does, then what
-// each path needs of the kernel and what cannot be built here.
+// printPaths writes the promises of the drivers and of the publish modes, then
+// what each path needs from the kernel, and the paths that this kernel cannot
+// build.
 func printPaths(out io.Writer, table []paths.Path) error {
 	alone, published := split(table)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -92,14 +94,15 @@ func printPaths(out io.Writer, table []paths.Path) error {
 	}
 	for _, p := range table {
 		if p.Unavailable != "" {
-			fmt.Fprintf(out, "%s cannot be built here: %s\n", name(p), p.Unavailable)
+			fmt.Fprintf(out, "%s cannot be built on this host: %s\n", name(p), p.Unavailable)
 		}
 	}
 	_, err := fmt.Fprintln(out, "Reasons and limits: fairlead paths -o json, or the page of each path.")
 	return err
 }
 
-// markdownPaths writes the same for the documentation, with the reasons.
+// markdownPaths writes the promises and their reasons as Markdown for the
+// documentation.
 func markdownPaths(out io.Writer, table []paths.Path) error {
 	alone, published := split(table)
 	for i, part := range []struct {

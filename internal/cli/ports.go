@@ -22,12 +22,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// portList is what `fairlead ports` tells.
+// portList is the output of `fairlead ports`.
 type portList struct {
 	Ports []ports.Port `json:"ports"`
-	// Failed says which attachments' ports are not published, and why.
+	// Failed lists ports that are not published, and why.
 	Failed []string `json:"failed,omitempty"`
-	// Unseen says what could not be seen, and why.
+	// Unseen lists what could not be read, and why.
 	Unseen []string `json:"unseen,omitempty"`
 }
 
@@ -36,17 +36,18 @@ func newPorts(a *app) *cobra.Command {
 	var proto string
 	c := &cobra.Command{
 		Use:   "ports [PORT]",
-		Short: "Show who owns each port of this host, and who can reach it",
-		Long: "Show every listening or published port: the process and the container behind it, the\n" +
-			"way that packets take there, and from where it is reached. A container's port is one\n" +
-			"line, whether docker-proxy, a NAT rule, an eBPF program or all of them lead to it.\n\n" +
-			"Ways: host (a socket of this host), proxy, nat, ebpf and socket (ours), docker nat and\n" +
-			"docker-proxy, other nat (anybody's DNAT), and for virtual services ebpf service, nft\n" +
-			"service and ipvs service, with the real servers that take new connections.\n\n" +
-			"The firewall is what the rules for this host's own ports do about the LAN: none, lets\n" +
-			"in, drops, depends (on who comes), or bypassed, where it would drop and packets do not\n" +
-			"meet it. A ? marks what the rules leave open. Routers beyond this host are not seen.\n\n" +
-			"Neither a daemon nor Docker is needed. With a PORT that nothing has, it exits 1.",
+		Short: "Show the owner of each port of this host, and who can reach it",
+		Long: "Show every listening or published port: its process and container, the mode in which it is\n" +
+			"published, and from where it can be reached. A container's port is one line, also if\n" +
+			"docker-proxy, a NAT rule and an eBPF program all forward to it.\n\n" +
+			"Modes: host (a socket of this host); proxy, nat, ebpf and socket (Fairlead's publish modes);\n" +
+			"docker nat and docker-proxy; other nat (another program's DNAT); and for virtual services\n" +
+			"ebpf service, nft service and ipvs service, with the real servers that get new connections.\n\n" +
+			"FIREWALL shows what the rules for this host's own ports do with packets from the LAN: none,\n" +
+			"lets in, drops, depends (on the client), or bypassed if the rules would drop the packets but\n" +
+			"packets to this port do not pass them. A ? marks what the rules do not decide. Routers and\n" +
+			"firewalls beyond this host are not considered.\n\n" +
+			"Neither a daemon nor Docker is needed. If nothing uses the given PORT, the exit code is 1.",
 		Example: "  fairlead ports\n  fairlead ports 8080\n  fairlead ports --protocol udp -o json",
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -66,25 +67,25 @@ func newPorts(a *app) *cobra.Command {
 				}
 				r.printUnseen(list.Unseen)
 			}
-			if r.output == "json" || !none { // a table of nothing is only its header
+			if r.output == "json" || !none { // an empty table would be only its header
 				if err := r.printPorts(list); err != nil {
 					return err
 				}
 			}
 			if none {
-				return fmt.Errorf("nothing has port %s: nobody listens there, and no rule or program leads it anywhere", args[0])
+				return fmt.Errorf("port %s is not in use: no socket listens there, and no rule or program forwards it", args[0])
 			}
 			return nil
 		},
 	}
 	r.flags(c)
-	c.Flags().StringVar(&proto, "protocol", "", "only this protocol: tcp or udp")
-	// It fails only for a flag that is not there or completes already.
+	c.Flags().StringVar(&proto, "protocol", "", "show only this protocol: tcp or udp (default: both)")
+	// It fails only for an unknown flag or one that has a completion already.
 	_ = c.RegisterFlagCompletionFunc("protocol", cobra.FixedCompletions([]string{"tcp", "udp"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
-// portFilter reads the PORT and --protocol.
+// portFilter parses PORT and --protocol and returns a filter for ports.
 func portFilter(args []string, proto string) (func(ports.Port) bool, error) {
 	if proto != "" && proto != string(model.TCP) && proto != string(model.UDP) {
 		return nil, fmt.Errorf("--protocol %q: want tcp or udp", proto)
@@ -106,8 +107,8 @@ func (r *remote) ports(ctx context.Context) (portList, error) {
 	return portList{h.Ports, unpublished(h.Attachments), h.Unseen}, err
 }
 
-// unpublished says why attachments or some of their ports are not published. A
-// label that cannot be read leaves an attachment without ports.
+// unpublished returns one text per attachment or port that is not published, with
+// the reason. An attachment with an invalid label has no ports.
 func unpublished(all []daemon.View) []string {
 	var failed []string
 	for _, v := range all {
@@ -123,7 +124,7 @@ func unpublished(all []daemon.View) []string {
 	return failed
 }
 
-// gather gathers what explanations need; without a daemon there are no
+// gather reads what ports and doctor need. Without a daemon there are no
 // attachments.
 func (r *remote) gather(ctx context.Context) (h doctor.Host, err error) {
 	host, err := kernel.Open("", kernel.Options{Pins: service.Pins(service.Beside(r.socket, admin.Socket))})
@@ -143,13 +144,13 @@ func (r *remote) gather(ctx context.Context) (h doctor.Host, err error) {
 		h.Balanced, asked = client.Services(ctx)
 	}
 	if h.Daemon = !gone(asked); h.Daemon && asked != nil {
-		h.Unseen = append(h.Unseen, "what the daemon knows: "+asked.Error())
+		h.Unseen = append(h.Unseen, "the daemon's state: "+asked.Error())
 	}
 	h.Ports = ports.List(h.Facts, h.Attachments, h.Balanced)
 	return h, nil
 }
 
-// owner is the container of an attachment, or the attachment's name.
+// owner returns the container of an attachment, or the attachment's name.
 func owner(v daemon.View) string {
 	if strings.HasPrefix(v.Ref, string(sandbox.Container)+":") {
 		return v.Ref
@@ -164,7 +165,7 @@ func (r *remote) printPorts(list portList) error {
 		}
 		return r.json(list)
 	}
-	rows := [][]string{{"PORT", "ADDRESS", "PROCESS", "CONTAINER", "NETWORK", "WAY", "TO", "REACHED FROM", "FIREWALL"}}
+	rows := [][]string{{"PORT", "ADDRESS", "PROCESS", "CONTAINER", "NETWORK", "MODE", "TO", "REACHED FROM", "FIREWALL"}}
 	for _, p := range list.Ports {
 		process, container := "", p.Sandbox
 		if p.Process != nil {
@@ -180,19 +181,19 @@ func (r *remote) printPorts(list portList) error {
 			container = "service " + s.Name
 		}
 		rows = append(rows, []string{fmt.Sprintf("%s/%s", p.Ports, p.Proto), addressesText(p.Addresses), orDash(process), orDash(container),
-			orDash(p.Network), peerPathsText(p.Modes), orDash(toText(p)), reachText(p.Reaches()), firewallText(p.Reaches())})
+			orDash(p.Network), modesText(p.Modes), orDash(toText(p)), reachText(p.Reaches()), firewallText(p.Reaches())})
 	}
 	return r.tabled(rows)
 }
 
-// printUnseen says what could not be looked at, and why.
+// printUnseen prints what could not be read, and why.
 func (a *app) printUnseen(all []string) {
 	for _, u := range all {
-		a.err.note("fairlead: not seen: %s", u)
+		a.err.note("fairlead: not examined: %s", u)
 	}
 }
 
-// addressesText is * where all addresses of both families are meant.
+// addressesText writes addresses, or * for all addresses of both families.
 func addressesText(all []netip.Addr) string {
 	if len(all) == 2 && all[0].IsUnspecified() && all[1].IsUnspecified() {
 		return "*"
@@ -208,10 +209,10 @@ func addressesText(all []netip.Addr) string {
 	return strings.Join(texts, ",")
 }
 
-func peerPathsText(paths []ports.Mode) string {
+func modesText(modes []ports.Mode) string {
 	var texts []string
-	for _, w := range paths {
-		texts = append(texts, string(w))
+	for _, m := range modes {
+		texts = append(texts, string(m))
 	}
 	return strings.Join(texts, " + ")
 }
@@ -230,8 +231,8 @@ func toText(p ports.Port) string {
 	return p.To.String() + ":" + p.ToPorts.String()
 }
 
-// reachText names the places, with a ? where it is not certain, and with the
-// address family where only one is reached.
+// reachText names the places that reach a port, with a ? if that is not certain,
+// and with the address family if only one family is reached.
 func reachText(all []ports.Reach) string {
 	var from []string
 	for _, place := range []struct {
@@ -258,8 +259,8 @@ func firewallText(all []ports.Reach) string {
 	return orDash(strings.Join(byFamily(texts), ", "))
 }
 
-// byFamily joins the texts of IPv4 and IPv6: one where they are the same, and
-// otherwise those that are not empty with their family.
+// byFamily returns the texts of IPv4 and IPv6: one text if both are the same, else
+// each text that is not empty, with its family.
 func byFamily(texts []string) []string {
 	if len(texts) < 2 || texts[0] == texts[1] {
 		return slices.DeleteFunc(texts[:1], func(s string) bool { return s == "" })
@@ -273,13 +274,13 @@ func byFamily(texts []string) []string {
 	return all
 }
 
-// fewReals is how many real servers of a service are named.
+// fewReals is how many real servers of a service a row names.
 const fewReals = 3
 
 // realsText names the real servers that take new flows.
 func realsText(all []netip.AddrPort) string {
 	if len(all) == 0 {
-		return "nobody"
+		return "no real server"
 	}
 	var texts []string
 	for _, r := range all[:min(len(all), fewReals)] {

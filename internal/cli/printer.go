@@ -14,22 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// printer is the standard output or the standard error. Names that others chose
-// are hostile, so it is no io.Writer: all that is printed goes through a method
-// that escapes what would control a terminal or begin a line of its own.
+// printer prints to the standard output or the standard error. Names that other
+// programs chose can be hostile. Therefore printer is not an io.Writer: each of
+// its methods escapes control characters, and line breaks inside names.
 type printer struct{ to io.Writer }
 
-// line prints one line, whatever its arguments hold.
+// line prints exactly one line: it escapes line breaks in its arguments.
 func (p printer) line(format string, args ...any) error {
 	_, err := fmt.Fprintln(p.to, escape.Line(fmt.Sprintf(format, args...)))
 	return err
 }
 
-// note is line for what is said beside the result: if it cannot be printed, the
-// command goes on.
+// note prints one line beside the command's result. It ignores write errors.
 func (p printer) note(format string, args ...any) { _ = p.line(format, args...) }
 
-// lines prints each text on a line of its own.
+// lines prints one line per text.
 func (p printer) lines(all ...string) error {
 	for _, text := range all {
 		if err := p.line("%s", text); err != nil {
@@ -48,7 +47,7 @@ func (p printer) table(rows [][]string) error {
 	return w.Flush()
 }
 
-// cells escapes the cells of a row.
+// cells returns the row with each cell escaped.
 func cells(row []string) []string {
 	all := make([]string, len(row))
 	for i, cell := range row {
@@ -57,33 +56,34 @@ func cells(row []string) []string {
 	return all
 }
 
-// json prints a value for machines, which read exactly what it holds.
+// json prints a value as indented JSON. The JSON encodes control characters, so
+// a parser reads the original text.
 func (p printer) json(v any) error {
 	enc := json.NewEncoder(escape.JSON(p.to))
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }
 
-// jsonLine prints a value for machines on one line.
+// jsonLine prints a value as JSON on one line.
 func (p printer) jsonLine(v any) error { return json.NewEncoder(escape.JSON(p.to)).Encode(v) }
 
-// document returns what writes text of several lines. Whoever writes there
-// makes sure that no name in it holds a line break.
+// document returns a writer for text of several lines. The caller must make sure
+// that no name in the text contains a line break.
 func (p printer) document() io.Writer { return escape.Writer(p.to) }
 
-// jsonDocument returns what writes JSON.
+// jsonDocument returns a writer for JSON.
 func (p printer) jsonDocument() io.Writer { return escape.JSON(p.to) }
 
-// styled is document for the laboratory's tables, which have colours.
+// styled returns a writer like document that lets the laboratory's colours pass.
 func (p printer) styled() io.Writer { return escape.Styled(p.to, report.Styles...) }
 
-// error prints an error. What it holds beyond one line is indented.
+// error prints an error. It indents all lines after the first.
 func (p printer) error(err error) {
 	text := escape.Text(strings.ReplaceAll(escape.Error(err), "\n", "\n  "))
 	fmt.Fprintln(p.to, "fairlead:", text)
 }
 
-// width reports whether this is a terminal, and its width in columns.
+// width returns the terminal's width in columns, and whether p is a terminal.
 func (p printer) width() (columns int, terminal bool) {
 	f, isFile := p.to.(*os.File)
 	if !isFile {
@@ -96,8 +96,8 @@ func (p printer) width() (columns int, terminal bool) {
 	return int(size.Col), true
 }
 
-// colored reports whether this takes colours: a terminal, unless NO_COLOR is
-// set (no-color.org) or the terminal is dumb.
+// colored reports whether to print colours: p is a terminal, NO_COLOR is not set
+// (no-color.org), and TERM is not dumb.
 func (p printer) colored() bool {
 	_, terminal := p.width()
 	return terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"

@@ -20,9 +20,9 @@ func newPublish(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "publish SANDBOX|NAME [ADDRESS:]HOST:CONTAINER[/udp]…",
 		Short: "Publish ports of an attached sandbox while it runs",
-		Long: "Publish ports of an attached sandbox, by the sandbox or the attachment's name. Ports\n" +
-			"that are published already stay as they are; another port of the sandbox's for the\n" +
-			"same host port takes its place.",
+		Long: "Publish ports of an attached sandbox, which is named by itself or by its attachment. Other\n" +
+			"published ports stay unchanged. If the sandbox has already published the host port with\n" +
+			"another container port, the new one replaces it.",
 		Example: "  fairlead publish shop 8080:80\n" +
 			"  fairlead publish shop 127.0.0.1:5353:53/udp '[::1]:5353:53/udp'\n" +
 			"  fairlead publish shop 9000-9010:8000-8010 --via nat\n" +
@@ -50,9 +50,9 @@ func newPublish(a *app) *cobra.Command {
 		ValidArgsFunction: r.completeAttachments,
 	}
 	r.changes(c)
-	c.Flags().StringVar(&via, "via", string(model.ViaAuto), "the way: "+strings.Join(text.Vias, ", "))
-	c.Flags().StringSliceVar(&promises, "promise", nil, "what the way must promise, as `fairlead paths` names it (repeatable)")
-	// They fail only for a flag that is not there or completes already.
+	c.Flags().StringVar(&via, "via", string(model.ViaAuto), "publish mode: "+strings.Join(text.Vias, ", "))
+	c.Flags().StringSliceVar(&promises, "promise", nil, "`promises` that the mode must keep, as fairlead paths names them (repeatable)")
+	// They fail only for an unknown flag or one that has a completion already.
 	_ = c.RegisterFlagCompletionFunc("via", cobra.FixedCompletions(text.Vias, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("promise", completePromises)
 	return c
@@ -62,8 +62,9 @@ func newUnpublish(a *app) *cobra.Command {
 	r := &remote{app: a}
 	c := &cobra.Command{
 		Use:   "unpublish SANDBOX|NAME [ADDRESS:]HOST[:CONTAINER][/udp]…",
-		Short: "Publish ports of an attached sandbox no more",
-		Long:  "Take publishes back, as they were typed or by the host's side alone. What is not\npublished is fine.",
+		Short: "Stop publishing ports of an attached sandbox",
+		Long: "Remove publishes of an attached sandbox. Name each as for `fairlead publish`, or by its host\n" +
+			"address and port alone. If a port is not published, the command succeeds.",
 		Example: "  fairlead unpublish shop 8080\n" +
 			"  fairlead unpublish shop 8080:80 127.0.0.1:5353/udp",
 		Args: arguments(cobra.MinimumNArgs(2)),

@@ -18,35 +18,37 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// socketVariable names the daemon's socket where no flag does.
+// socketVariable is the environment variable with the path of the daemon's
+// socket. The flag --socket has precedence.
 const socketVariable = "FAIRLEAD_SOCKET"
 
-// remote calls the daemon.
+// remote is what the commands that call the daemon share.
 type remote struct {
 	*app
 	socket string
 	dryRun bool
 }
 
-// flags adds what every command has that calls the daemon.
+// flags adds the flags of every command that calls the daemon.
 func (r *remote) flags(c *cobra.Command) {
 	socket := os.Getenv(socketVariable)
 	if socket == "" {
 		socket = admin.Socket
 	}
-	c.Flags().StringVar(&r.socket, "socket", socket, "the daemon's socket (default also: $"+socketVariable+"); a daemon that is started for another keeps its files beside it")
-	// The page that is generated must not depend on who generates it.
+	c.Flags().StringVar(&r.socket, "socket", socket, "path of the daemon's unix socket; if not given, $"+socketVariable+" if that is set;\na daemon that is started for another socket keeps its files in that socket's directory")
+	// The generated man page must not depend on the environment.
 	c.Flags().Lookup("socket").DefValue = admin.Socket
 }
 
-// changes adds what every command has that changes something.
+// changes adds the flags of every command that changes something.
 func (r *remote) changes(c *cobra.Command) {
 	r.flags(c)
-	c.Flags().BoolVar(&r.dryRun, "dry-run", false, "print what would be done, as commands, and do nothing")
+	c.Flags().BoolVar(&r.dryRun, "dry-run", false, "print the commands that would be run, and change nothing")
 }
 
-// read calls the daemon. If none runs, it starts none: it answers from what the
-// last one has stored if offline can, and fails otherwise.
+// read calls the daemon to read its state. If no daemon runs, it does not start
+// one: it calls offline with the stored desired state, and returns an error if
+// offline is nil.
 func (r *remote) read(ctx context.Context, fn func(*admin.Client) error, offline func(model.Desired) error) error {
 	if os.Geteuid() != 0 {
 		return usage(errors.New("root is needed to ask the daemon: run as root, e.g. with sudo"))
@@ -57,22 +59,22 @@ func (r *remote) read(ctx context.Context, fn func(*admin.Client) error, offline
 	}
 	opt := service.Beside(r.socket, admin.Socket)
 	w, failed := store.ReadDesired(store.Places{State: opt.State, Run: opt.Run})
-	if inUse := new(store.InUseError); errors.As(failed, &inUse) { // a daemon has started meanwhile
+	if inUse := new(store.InUseError); errors.As(failed, &inUse) { // a daemon was started meanwhile
 		return r.failed(ctx, fn(admin.NewClient(r.socket)))
 	}
 	switch {
 	case errors.Is(failed, fs.ErrNotExist) && r.socket != admin.Socket:
-		return fmt.Errorf("no daemon runs at %s, and none has stored anything beside it: check --socket", r.socket)
+		return fmt.Errorf("no daemon runs at %s, and there is no stored state in its directory: check --socket", r.socket)
 	case failed != nil && !errors.Is(failed, fs.ErrNotExist):
 		return failed
 	case offline == nil:
 		return fmt.Errorf("no daemon runs at %s: start it with `systemctl start fairlead` or `fairlead daemon`", r.socket)
 	}
-	r.notes([]string{fmt.Sprintf("no daemon runs at %s: this is what is stored", r.socket)})
+	r.notes([]string{fmt.Sprintf("no daemon runs at %s: showing the stored state", r.socket)})
 	return offline(w)
 }
 
-// call calls the daemon, and starts one if none runs.
+// call calls the daemon. If no daemon runs, it starts one in the background.
 func (r *remote) call(ctx context.Context, fn func(*admin.Client) error) error {
 	if os.Geteuid() != 0 {
 		return usage(errors.New("root is needed to change the host's network: run as root, e.g. with sudo"))
@@ -86,20 +88,21 @@ func (r *remote) call(ctx context.Context, fn func(*admin.Client) error) error {
 			return failed
 		}
 		if started {
-			r.err.note("fairlead: started a daemon in the background, which ends when nothing is attached (log: %s)", service.LogFile(opt))
+			r.err.note("fairlead: started a daemon in the background; it ends when nothing is attached (log: %s)", service.LogFile(opt))
 		}
 		err = fn(client)
 	}
 	return r.failed(ctx, nameContainers(ctx, err))
 }
 
-// failed says how a call of the daemon ended.
+// failed turns the error of a call into the command's error: it handles signals,
+// and marks invalid requests as usage errors.
 func (r *remote) failed(ctx context.Context, err error) error {
 	if exit := (commandExit{}); errors.As(err, &exit) {
-		return err // nothing was under way but to look
+		return err // the request only reads
 	}
 	if sig, ok := context.Cause(ctx).(interrupted); ok && err != nil {
-		return commandExit{exitSignal + int(sig), fmt.Errorf("%w: what was under way is the daemon's to finish: see `fairlead ls`", sig)}
+		return commandExit{exitSignal + int(sig), fmt.Errorf("%w: the daemon completes the request that was running: see `fairlead ls`", sig)}
 	}
 	if daemon.CodeOf(err) == daemon.Invalid {
 		return usage(err)
@@ -107,15 +110,15 @@ func (r *remote) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// gone reports whether no daemon listens, or ended as we called: every request
-// can be made again.
+// gone reports whether no daemon listens, or whether it ended during the call.
+// Every request can be repeated then.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF)
 }
 
-// print tells what became of a request; line is for each attachment of it, nil
-// prints none.
+// print prints the result of a request. It prints line for each attachment of the
+// result, and nothing if line is nil.
 func (r *remote) print(result daemon.Result, line func(daemon.View) string) error {
 	r.notes(result.Notes)
 	switch {
@@ -137,20 +140,20 @@ func (r *remote) print(result daemon.Result, line func(daemon.View) string) erro
 	return nil
 }
 
-// printCommands prints the commands of a plan, which has quoted its words.
+// printCommands prints the commands of a plan. The plan has quoted their words.
 func (r *remote) printCommands(plan string) error {
 	_, err := io.WriteString(r.out.document(), readable(plan))
 	return err
 }
 
-// notes tells the user what is worth knowing beside the answer.
+// notes prints the notes of a result to the standard error.
 func (r *remote) notes(notes []string) {
 	for _, note := range notes {
 		r.err.note("fairlead: %s", note)
 	}
 }
 
-// completeAttachments completes the first argument by what is attached.
+// completeAttachments completes the first argument with the attachments' names.
 func (r *remote) completeAttachments(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var names []cobra.Completion
 	if len(args) == 0 {
@@ -165,7 +168,7 @@ func (r *remote) completeAttachments(c *cobra.Command, args []string, _ string) 
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeNetworks completes the first argument by the networks there are.
+// completeNetworks completes the first argument with the networks' names.
 func (r *remote) completeNetworks(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var names []cobra.Completion
 	if len(args) == 0 {
@@ -180,7 +183,7 @@ func (r *remote) completeNetworks(c *cobra.Command, args []string, _ string) ([]
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// tabled writes rows in columns.
+// tabled prints rows as a table.
 func (a *app) tabled(rows [][]string) error {
 	return a.out.table(rows)
 }

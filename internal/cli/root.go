@@ -1,5 +1,5 @@
-// Package cli is the command line: a file a command. A command parses,
-// calls, prints; what it does is elsewhere.
+// Package cli is the command line, with one file per command. A command parses
+// its arguments, calls another package and prints the result.
 package cli
 
 import (
@@ -19,24 +19,26 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The exit codes, for scripts.
+// Exit codes.
 const (
 	exitOK = 0
-	// exitFailed: what was asked for did not succeed, or a threshold of
-	// --fail-if was hit.
+	// exitFailed means that the command failed, or that a --fail-if condition
+	// holds.
 	exitFailed = 1
-	// exitUsage: a mistake in the command, or something this host lacks.
+	// exitUsage means that the command line is wrong, or that the host lacks
+	// something that the command needs.
 	exitUsage = 2
-	// exitSignal, plus the signal's number: interrupted, and tidied up.
+	// exitSignal plus the signal's number means that a signal ended the command.
 	exitSignal = 128
 )
 
-// usageError is a mistake of the caller's or a lack of the host's.
+// usageError is an error that the caller can correct: a mistake in the command
+// line, or something that the host lacks.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// usage marks an error as the caller's to mend; nil stays nil.
+// usage marks an error as one that the caller can correct; nil stays nil.
 func usage(err error) error {
 	if err == nil {
 		return nil
@@ -44,33 +46,34 @@ func usage(err error) error {
 	return usageError{err}
 }
 
-// errThreshold says that a --fail-if condition holds; what it was has been
-// printed.
+// errThreshold reports that a --fail-if condition holds. The condition has been
+// printed before.
 var errThreshold = errors.New("a --fail-if condition holds")
 
-// app is what all commands share.
+// app holds what all commands share.
 type app struct {
 	version string
 	out     printer
 	err     printer
-	// log is the standard error, for those who escape by themselves.
+	// log is the standard error for writers that escape their output themselves.
 	log    *os.File
 	output string
 }
 
 // Main runs the command line and returns the exit code. It catches SIGINT,
-// SIGTERM and SIGHUP, so that whatever runs can take down what it built.
+// SIGTERM and SIGHUP and cancels the command's context, so that the command can
+// remove what it created. A second signal ends the process at once.
 func Main(version string, args []string, stdout io.Writer, stderr *os.File) int {
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup makes it
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		signal.Notify(caught, syscall.SIGHUP)
 	}
 	defer signal.Stop(caught)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	go func() {
 		if s, ok := (<-caught).(syscall.Signal); ok {
-			signal.Stop(caught) // a second one ends us at once
+			signal.Stop(caught) // a second signal ends the process at once
 			cancel(interrupted(s))
 		}
 	}()
@@ -88,22 +91,24 @@ func Main(version string, args []string, stdout io.Writer, stderr *os.File) int 
 	return exitCode(err, stderr)
 }
 
-// interrupted is the cause of a context that a signal ended.
+// interrupted is the cause of a context that a signal cancelled.
 type interrupted syscall.Signal
 
 func (i interrupted) Error() string { return "interrupted by " + syscall.Signal(i).String() }
 
-// ended says how a command that was interrupted left the host.
+// ended returns the error of an interrupted command. It says whether the command
+// removed what it had created on the host.
 func ended(cause, err error) error {
 	if exit := (commandExit{}); errors.As(err, &exit) {
-		return err // it says so itself
+		return err // it has its own text
 	}
 	if errors.Is(err, runner.ErrTakeDown) {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
-	return fmt.Errorf("%w: everything is taken down again", cause)
+	return fmt.Errorf("%w: everything that the command created was removed", cause)
 }
 
+// exitCode prints the error, if there is one, and returns its exit code.
 func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
@@ -124,50 +129,77 @@ func exitCode(err error, stderr io.Writer) int {
 	}
 }
 
+// The groups of commands in the help of the root command.
+const (
+	groupMeasure = "measure"
+	groupConnect = "connect"
+	groupBalance = "balance"
+	groupExplain = "explain"
+	groupDeclare = "declare"
+	groupDaemon  = "daemon"
+)
+
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "fairlead",
-		Short: "Container networking with the price shown",
-		Long: "Fairlead leads a container's traffic the cheapest way that keeps what you asked for,\n" +
-			"and shows what that way costs.",
-		Example: "  fairlead lab run          # what does publishing a port cost on this machine?\n" +
-			"  fairlead paths            # which ways there are, and what each promises\n" +
-			"  fairlead choose           # which of them is the cheapest that keeps what you ask for\n" +
-			"  fairlead run -p 8080:80 -- nginx -g 'daemon off;'   # publish a command's port, at no cost\n" +
-			"  fairlead attach web shop  # attach a running container to a network",
+		Short: "Container networking with measured costs",
+		Long: "Fairlead connects containers to networks, publishes their ports and balances services\n" +
+			"on Linux hosts. It publishes a port in the cheapest mode that keeps the promises you ask\n" +
+			"for, and measures what each mode costs.",
+		Example: "  fairlead lab run          # measure what publishing a port costs on this machine\n" +
+			"  fairlead paths            # show all paths and what each promises\n" +
+			"  fairlead choose           # show the cheapest publish mode that keeps your promises\n" +
+			"  fairlead run -p 8080:80 -- nginx -g 'daemon off;'   # publish a command's port at no cost\n" +
+			"  fairlead attach web shop  # attach the running container shop to the network web",
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return a.checkOutput(c) },
 		Version:           a.version,
 	}
-	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "output: table, json, or markdown where it says so")
+	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "output format: table or json; also markdown for fairlead paths")
 	root.SetVersionTemplate(versionLine(a.version))
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newLab(a), newPaths(a), newChoose(a), newRun(), newAttach(a), newDetach(a), newPublish(a), newUnpublish(a),
-		newList(a), newNetwork(a), newDaemon(a), newEvents(a), newExec(), newInspect(a), newStats(a), newExplain(a), newPorts(a), newDoctor(a), newVersion(a), newDocs(root))
-	root.AddCommand(newPlan(a), newApply(a), newDestroy(a), newGet(a), newService(a))
+	addGroup(root, groupMeasure, "Measure paths and choose among them:", newLab(a), newPaths(a), newChoose(a))
+	addGroup(root, groupConnect, "Connect and publish:", newNetwork(a), newAttach(a), newDetach(a), newPublish(a), newUnpublish(a),
+		newRun(), newExec(), newList(a), newInspect(a))
+	addGroup(root, groupBalance, "Balance:", newService(a))
+	addGroup(root, groupExplain, "Explain and diagnose:", newPorts(a), newExplain(a), newDoctor(a), newStats(a), newEvents(a))
+	addGroup(root, groupDeclare, "Declare in files:", newPlan(a), newApply(a), newGet(a), newDestroy(a))
+	addGroup(root, groupDaemon, "Run the daemon:", newDaemon(a))
+	root.AddCommand(newVersion(a), newDocs(root))
 	root.InitDefaultCompletionCmd()
+	initHelpCommand(root)
 	requireSubcommands(root)
 	return root
 }
 
-// checkOutput refuses a format that the command does not have.
+// addGroup adds commands to the root command. Its help lists them under title.
+func addGroup(root *cobra.Command, id, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: id, Title: title})
+	for _, c := range commands {
+		c.GroupID = id
+		root.AddCommand(c)
+	}
+}
+
+// checkOutput returns a usage error if the command does not support the format
+// of --output.
 func (a *app) checkOutput(c *cobra.Command) error {
 	formats := []string{"table", "json"}
 	if c.Name() == "paths" {
 		formats = append(formats, "markdown")
 	}
 	if !slices.Contains(formats, a.output) {
-		return usage(fmt.Errorf("output %q: %s knows %s", a.output, c.CommandPath(), strings.Join(formats, ", ")))
+		return usage(fmt.Errorf("output %q: %s supports %s", a.output, c.CommandPath(), strings.Join(formats, ", ")))
 	}
 	return nil
 }
 
-// json prints a value for machines.
+// json prints a value as JSON.
 func (a *app) json(v any) error { return a.out.json(v) }
 
-// arguments turns cobra's argument checks into usage errors that say what is
-// wanted.
+// arguments turns an argument check of cobra into a usage error that shows the
+// expected arguments.
 func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if check(c, args) == nil {

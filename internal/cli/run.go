@@ -15,10 +15,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commandExit is the exit code of a command: it becomes ours.
+// commandExit is an error that sets the exit code of fairlead, e.g. to that of
+// the command that `fairlead run` ran.
 type commandExit struct {
 	code int
-	// why says why the command was not run; nil when it was.
+	// why is the error to print; nil prints nothing.
 	why error
 }
 
@@ -29,16 +30,16 @@ func (e commandExit) Error() string {
 	return fmt.Sprintf("the command exited with %d", e.code)
 }
 
-// Unwrap returns the reason, so that each of its lines is printed as one.
+// Unwrap returns the error to print, so that each of its lines is printed.
 func (e commandExit) Unwrap() error { return e.why }
 
-// The exit codes of a command that was not run, as shells have them.
+// Exit codes of a command that could not be run, as in shells.
 const (
 	exitNotExecutable = 126
 	exitNotFound      = 127
 )
 
-// policies are what --unpublished takes.
+// policies are the values of --unpublished.
 var policies = []string{string(model.UnpublishedLoopback), string(model.UnpublishedDeny), string(model.UnpublishedAllow)}
 
 func newRun() *cobra.Command {
@@ -47,12 +48,12 @@ func newRun() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG…]",
 		Short: "Run a command on the host's network with published ports",
-		Long: "Run a command in the host's own network namespace, with published ports. It binds\n" +
-			"the port that it wants and gets the host port that it was given, so several can\n" +
-			"bind port 80 side by side. No packet costs anything: they are the host's own sockets.\n" +
-			"What the command binds and --publish does not list is moved to the loopback address.\n\n" +
-			"Signals go to the command, and its exit code is ours. When it ends, so does\n" +
-			"everything that it has left running.",
+		Long: "Run a command in the host's network namespace, with published ports. When the command binds\n" +
+			"the container port, it gets the host port of --publish, so several commands can bind port 80\n" +
+			"at the same time. There is no cost per packet: the sockets are the host's own. By default,\n" +
+			"binds to ports that --publish does not list are moved to the loopback address.\n\n" +
+			"Signals are passed to the command, and its exit code is returned. When it ends, all\n" +
+			"processes that it started are ended.",
 		Example: "  fairlead run -p 8080:80 -- nginx -g 'daemon off;'\n" +
 			"  fairlead run -p 127.0.0.1:5353:53/udp -p 127.0.0.1:5353:53 -- dnsmasq --keep-in-foreground\n" +
 			"  fairlead run -p '[::]:9000-9010:8000-8010' --unpublished deny -- ./server",
@@ -72,11 +73,11 @@ func newRun() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.SetInterspersed(false) // what follows the command is its own
-	f.StringArrayVarP(&ports, "publish", "p", nil, "publish a port or a range: [ADDRESS:]HOST:CONTAINER[/tcp|/udp] (repeatable)")
-	f.StringVar(&unpublished, "unpublished", string(model.UnpublishedLoopback), "what to do with binds to other ports: "+strings.Join(policies, ", "))
-	f.StringVar(&name, "name", "", "name of the workload in messages (default: the command's)")
-	// It fails only for a flag that is not there or completes already.
+	f.SetInterspersed(false) // arguments after the command belong to it
+	f.StringArrayVarP(&ports, "publish", "p", nil, "port or range to publish: [ADDRESS:]HOST:CONTAINER[/tcp|/udp] (repeatable)")
+	f.StringVar(&unpublished, "unpublished", string(model.UnpublishedLoopback), "policy for binds to other ports: "+strings.Join(policies, ", "))
+	f.StringVar(&name, "name", "", "name of the workload in messages (default: the command's name)")
+	// It fails only for an unknown flag or one that has a completion already.
 	_ = c.RegisterFlagCompletionFunc("unpublished", cobra.FixedCompletions(policies, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -84,10 +85,10 @@ func newRun() *cobra.Command {
 func runOptions(ports []string, name, unpublished string, command []string) (workload.Options, error) {
 	opt := workload.Options{Name: name, Unlisted: model.Unpublished(unpublished), Command: command}
 	if len(command) == 0 {
-		return opt, errors.New("name the command to run after --")
+		return opt, errors.New("no command given: name the command to run after --")
 	}
 	if len(ports) == 0 {
-		return opt, errors.New("publish a port, e.g. -p 8080:80, or run the command without us")
+		return opt, errors.New("no port given: publish one, e.g. -p 8080:80, or run the command without fairlead")
 	}
 	for _, port := range ports {
 		p, err := text.Publish(port)
@@ -105,8 +106,8 @@ func runOptions(ports []string, name, unpublished string, command []string) (wor
 	return opt, nil
 }
 
-// find returns the command's path, or tells before anything is set up that
-// there is no such command.
+// find returns the command's path. It is called before anything is set up, and
+// returns a commandExit if there is no such command.
 func find(command string) (string, error) {
 	path, err := exec.LookPath(command)
 	switch {

@@ -23,20 +23,20 @@ func newService(a *app) *cobra.Command {
 	return c
 }
 
-// serviceFlags are a virtual service as it is typed.
+// serviceFlags are the flags of `fairlead service add` and `set`.
 type serviceFlags struct {
 	reals   []string
 	command []string
 }
 
-const realHelp = "A real server is ADDRESS[:PORT], or what selects attached sandboxes: label=KEY[=VALUE][:PORT],\n" +
-	"name=PATTERN[:PORT] or network=NETWORK[:PORT], several of these with commas; and then\n" +
-	",weight=N. Without a port it is the one that the client has dialled. Sandboxes that are\n" +
-	"selected are real servers for as long as they are attached."
+const realHelp = "A real server is ADDRESS[:PORT], or a selector of attached sandboxes: label=KEY[=VALUE][:PORT],\n" +
+	"name=PATTERN[:PORT] or network=NETWORK[:PORT], or several of these with commas. Add ,weight=N\n" +
+	"for a weight (default 1). The default port is the port to which the client connected. Selected\n" +
+	"sandboxes are real servers for as long as they are attached."
 
 func (f *serviceFlags) flags(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&f.reals, "real", "r", nil, "`REAL` server: ADDRESS[:PORT], or label=KEY[=VALUE][:PORT] and the like; with ,weight=N (repeatable)")
-	c.Flags().StringArrayVar(&f.command, "check-command", nil, "exec: the `COMMAND` that is run with the server's address and port as its last arguments (repeat it for arguments)")
+	c.Flags().StringArrayVarP(&f.reals, "real", "r", nil, "`REAL` server: ADDRESS[:PORT] or a selector such as label=KEY[=VALUE][:PORT]; with ,weight=N (repeatable)")
+	c.Flags().StringArrayVar(&f.command, "check-command", nil, "exec: `COMMAND` to run; the server's address and port are its last arguments (repeat the flag for each argument)")
 	for _, field := range slices.Concat(text.ServiceFields(), text.CheckFields()) {
 		if field.Value == "" {
 			c.Flags().Bool(field.Flag, false, field.Help)
@@ -48,19 +48,19 @@ func (f *serviceFlags) flags(c *cobra.Command) {
 		}
 		c.Flags().VarP(&word{kind: field.Value}, field.Flag, short, field.Help)
 		if field.Words != nil {
-			// It fails only for a flag that is not there or completes already.
+			// It fails only for an unknown flag or one that has a completion already.
 			_ = c.RegisterFlagCompletionFunc(field.Flag, cobra.FixedCompletions(field.Words, cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
 }
 
-// given reports whether any of the flags was.
+// given reports whether any of the flags is given.
 func (f *serviceFlags) given(c *cobra.Command) bool {
 	return len(f.reals) > 0 || c.Flags().Changed("check-command") || slices.ContainsFunc(slices.Concat(text.ServiceFields(), text.CheckFields()),
 		func(field text.ServiceField) bool { return c.Flags().Changed(field.Flag) })
 }
 
-// word is a flag whose kind of value has a name of its own.
+// word is a flag value that the help shows with the name kind.
 type word struct{ text, kind string }
 
 func (w *word) String() string { return w.text }
@@ -71,7 +71,7 @@ func (w *word) Type() string { return w.kind }
 // Set implements pflag.Value.
 func (w *word) Set(text string) error { w.text = text; return nil }
 
-// change changes a service as the flags and further arguments say.
+// change applies the flags and the addresses and ports to a service.
 func (f *serviceFlags) change(c *cobra.Command, v *model.VirtualService, frontends []string) error {
 	if len(frontends) > 0 {
 		v.Addresses, v.Ports = nil, nil
@@ -84,7 +84,7 @@ func (f *serviceFlags) change(c *cobra.Command, v *model.VirtualService, fronten
 	for _, field := range slices.Concat(text.ServiceFields(), text.CheckFields()) {
 		if flag := c.Flags().Lookup(field.Flag); flag.Changed {
 			if err := field.Set(v, flag.Value.String()); err != nil {
-				if field.Flag != field.Name { // which is what the error names
+				if field.Flag != field.Name { // the error has the field's name
 					err = fmt.Errorf("--%s: %w", field.Flag, err)
 				}
 				return err
@@ -106,8 +106,8 @@ func (f *serviceFlags) change(c *cobra.Command, v *model.VirtualService, fronten
 	return f.putReals(v)
 }
 
-// dropUnused drops what a check of another type had and this one does not use, but
-// for what is given now.
+// dropUnused clears the fields that belong to another type of check, except those
+// that are given now.
 func dropUnused(c *cobra.Command, v *model.VirtualService) {
 	for _, field := range text.Unused(v.Check) {
 		if !c.Flags().Changed(field.Flag) {
@@ -119,7 +119,7 @@ func dropUnused(c *cobra.Command, v *model.VirtualService) {
 	}
 }
 
-// putReals adds the real servers that are given, and changes those that are there.
+// putReals adds the real servers that are given, or changes them if they exist.
 func (f *serviceFlags) putReals(v *model.VirtualService) error {
 	var given []model.RealServer
 	for _, word := range f.reals {
@@ -128,7 +128,7 @@ func (f *serviceFlags) putReals(v *model.VirtualService) error {
 			return err
 		}
 		if slices.ContainsFunc(given, r.Is) {
-			return fmt.Errorf("real server %s: it is there twice", r)
+			return fmt.Errorf("real server %s: it is given twice", r)
 		}
 		given = append(given, r)
 		if i := slices.IndexFunc(v.Reals, r.Is); i >= 0 {
@@ -145,9 +145,9 @@ func newServiceAdd(a *app) *cobra.Command {
 	var f serviceFlags
 	c := &cobra.Command{
 		Use:   "add NAME ADDRESS:PORT[,PORT…][/PROTOCOL]…",
-		Short: "Make a virtual service",
-		Long: "Make a virtual service: addresses and ports that are balanced over real servers. The\n" +
-			"same again is fine; `fairlead service set` changes one.\n\n" + realHelp,
+		Short: "Create a virtual service",
+		Long: "Create a virtual service: addresses and ports whose connections are balanced over real\n" +
+			"servers. Repeating the command changes nothing. `fairlead service set` changes a service.\n\n" + realHelp,
 		Example: "  fairlead service add web 192.0.2.10:80 --real 10.0.0.2:8080 --real 10.0.0.3:8080,weight=2\n" +
 			"  fairlead service add web 192.0.2.10:80,443 --interface eth0 --real label=app=web --check http --check-path /healthz\n" +
 			"  fairlead service add dns 192.0.2.53:53/udp --scheduler rr --real 10.0.0.53 --check dns --check-query example.org\n" +
@@ -178,15 +178,15 @@ func newServiceSet(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set NAME [ADDRESS:PORT[,PORT…][/PROTOCOL]…]",
 		Short: "Change a virtual service, or add real servers to it",
-		Long: "Change a virtual service: what is given is otherwise from now on, and the rest stays. A\n" +
-			"--real is added, or has its weight changed; `fairlead service rm NAME REAL` takes one\n" +
-			"out. Connections of real servers that stay do not notice.\n\n" + realHelp,
+		Long: "Change the given settings of a virtual service, and keep the others. --real adds a real\n" +
+			"server, or changes its weight; `fairlead service rm NAME REAL` removes one. Connections to\n" +
+			"real servers that stay are not interrupted.\n\n" + realHelp,
 		Example: "  fairlead service set web --real 10.0.0.4:8080\n  fairlead service set web --real 10.0.0.2:8080,weight=0\n" +
 			"  fairlead service set web --scheduler wrr --check tcp --interval 1s",
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 && !f.given(c) {
-				return usage(fmt.Errorf("nothing is to change: name a flag or an address and port (see %s --help)", c.CommandPath()))
+				return usage(fmt.Errorf("nothing to change: give a flag, or an address and port (see %s --help)", c.CommandPath()))
 			}
 			return r.call(c.Context(), func(client *admin.Client) error { return r.changeService(c, client, &f, args) })
 		},
@@ -197,8 +197,8 @@ func newServiceSet(a *app) *cobra.Command {
 	return c
 }
 
-// changeService changes a service as it is now, and again if somebody else has
-// changed it meanwhile.
+// changeService reads a service and changes it. It repeats this up to three times
+// if another request changed the service meanwhile.
 func (r *remote) changeService(c *cobra.Command, client *admin.Client, f *serviceFlags, args []string) error {
 	for again := 3; ; again-- {
 		have, err := client.Service(c.Context(), args[0])
@@ -222,7 +222,7 @@ func (r *remote) changeService(c *cobra.Command, client *admin.Client, f *servic
 	}
 }
 
-// printChanged tells what became of a request about services.
+// printChanged prints the result of a request that changes services.
 func (r *remote) printChanged(result daemon.Result) error {
 	if r.output == "json" || r.dryRun {
 		return r.print(result, nil)
@@ -234,7 +234,7 @@ func (r *remote) printChanged(result daemon.Result) error {
 	return r.printServices(result.Services)
 }
 
-// completeServices completes the first argument by the services there are.
+// completeServices completes the first argument with the services' names.
 func (r *remote) completeServices(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var names []cobra.Completion
 	if len(args) == 0 {

@@ -19,11 +19,11 @@ func newServiceImport(a *app) *cobra.Command {
 	apply := false
 	c := &cobra.Command{
 		Use:   "import ipvsadm|keepalived FILE",
-		Short: "Turn what ipvsadm or keepalived was told into a file that declares it",
-		Long: "Print the file for `fairlead apply` that does what the rules of ipvsadm (what\n" +
-			"`ipvsadm -S -n` writes) or the virtual_server blocks of a keepalived.conf do. A FILE of\n" +
-			"- is the standard input. What is not carried over is told, with its line, on the standard\n" +
-			"error. With --apply, the services are made at once.",
+		Short: "Convert the services of ipvsadm or keepalived",
+		Long: "Convert the output of `ipvsadm -S -n`, or the virtual_server blocks of a keepalived.conf, to\n" +
+			"a file for `fairlead apply`, and print it. If FILE is -, read the standard input. Report each\n" +
+			"line that is not converted, and why, on the standard error. With --apply, create the services\n" +
+			"at once.",
 		Example: "  ipvsadm -S -n | fairlead service import ipvsadm - > fairlead.yaml\n" +
 			"  fairlead service import keepalived /etc/keepalived/keepalived.conf > fairlead.yaml\n" +
 			"  fairlead service import keepalived /etc/keepalived/keepalived.conf --apply --set edge",
@@ -41,8 +41,8 @@ func newServiceImport(a *app) *cobra.Command {
 			for _, l := range imported.Left {
 				r.err.note("%s:%d: %s", where, l.Line, l.Text)
 			}
-			if len(imported.Services) == 0 { // applied, nothing would take away what the set has
-				return usage(fmt.Errorf("import services of %s: none of it is a virtual service that could be carried over", where))
+			if len(imported.Services) == 0 { // applying an empty set would remove the set's services
+				return usage(fmt.Errorf("import services from %s: it contains no virtual service that can be converted", where))
 			}
 			spec := daemon.Spec{Set: set, Services: imported.Services}
 			switch {
@@ -61,12 +61,12 @@ func newServiceImport(a *app) *cobra.Command {
 		},
 	}
 	r.flags(c)
-	c.Flags().BoolVar(&apply, "apply", false, "make the services, as `fairlead apply` does")
-	c.Flags().StringVar(&set, "set", "", "name of the set of files that they are")
+	c.Flags().BoolVar(&apply, "apply", false, "create the services, as fairlead apply does, instead of printing the file")
+	c.Flags().StringVar(&set, "set", "", "name of the set to which the services belong")
 	return c
 }
 
-// importServices reads a file of another balancer's.
+// importServices reads a file of another balancer. from is ipvsadm or keepalived.
 func importServices(stdin io.Reader, from, name string) (importer.Imported, error) {
 	read := map[string]func([]byte) importer.Imported{"ipvsadm": importer.IPVSAdm, "keepalived": importer.Keepalived}[from]
 	if read == nil {
@@ -86,7 +86,7 @@ func importServices(stdin io.Reader, from, name string) (importer.Imported, erro
 		return importer.Imported{}, fmt.Errorf("import services: %w", err)
 	}
 	if len(text) > maxFile {
-		return importer.Imported{}, fmt.Errorf("import services of %s: it is larger than %d bytes", name, maxFile)
+		return importer.Imported{}, fmt.Errorf("import services from %s: it is larger than %d bytes: split it", name, maxFile)
 	}
 	return read(text), nil
 }

@@ -21,10 +21,10 @@ func newServiceList(a *app) *cobra.Command {
 	notUp := false
 	c := &cobra.Command{
 		Use:   "ls [NAME…]",
-		Short: "List virtual services and how their real servers are",
-		Long: "List virtual services, or those that are named, and their real servers, as\n" +
-			"`ipvsadm -l -n` does: how each forwards, its weight and how many connections it has\n" +
-			"now; and how it is, since when and why. A dash is what the plane does not count,\n" +
+		Short: "List virtual services and their real servers",
+		Long: "List virtual services and their real servers, in the columns of `ipvsadm -l -n`: how each\n" +
+			"service forwards, and each real server's weight and open connections. STATE, SINCE and CAUSE\n" +
+			"show the state of a real server. A dash marks a figure that the data plane does not count,\n" +
 			"or has not counted yet.",
 		Example: "  fairlead service ls\n  fairlead service ls --not-up\n  fairlead service ls web -o json",
 		Args:    arguments(cobra.ArbitraryArgs),
@@ -46,12 +46,12 @@ func newServiceList(a *app) *cobra.Command {
 		ValidArgsFunction: r.completeServices,
 	}
 	r.flags(c)
-	c.Flags().BoolVar(&notUp, "not-up", false, "list only real servers that are not up, and services that are not up or have one")
+	c.Flags().BoolVar(&notUp, "not-up", false, "list only real servers that are not up, and services that are not up or have such a server")
 	return c
 }
 
-// thoseNotUp returns the services that are not up or have real servers that are not
-// up, each with these alone.
+// thoseNotUp returns the services that are not up or have real servers that are
+// not up. Each service has only these real servers.
 func thoseNotUp(all []daemon.ServiceView) []daemon.ServiceView {
 	some := []daemon.ServiceView{}
 	for _, v := range all {
@@ -63,8 +63,8 @@ func thoseNotUp(all []daemon.ServiceView) []daemon.ServiceView {
 	return some
 }
 
-// noServices lists the services without a daemon. What is stored says nothing
-// about their real servers.
+// noServices lists the services while no daemon runs. It returns an error if
+// services are stored, because the state of their real servers is not.
 func (r *remote) noServices(w model.Desired) error {
 	if len(w.Services) > 0 {
 		return fmt.Errorf("no daemon runs at %s, so the real servers of the %d stored services are not checked: start it with `systemctl start fairlead` or `fairlead daemon`", r.socket, len(w.Services))
@@ -75,7 +75,7 @@ func (r *remote) noServices(w model.Desired) error {
 	return r.printServices(nil)
 }
 
-// named returns the services of the names, all for none.
+// named returns the services with the given names, or all if there are no names.
 func named(ctx context.Context, client *admin.Client, names []string) ([]daemon.ServiceView, error) {
 	if len(names) == 0 {
 		return client.Services(ctx)
@@ -91,8 +91,8 @@ func named(ctx context.Context, client *admin.Client, names []string) ([]daemon.
 	return all, nil
 }
 
-// printServices writes services and under each its real servers. Both have
-// columns of their own.
+// printServices prints services, and below each its real servers. Services and
+// real servers have different columns.
 func (r *remote) printServices(all []daemon.ServiceView) error {
 	heads := [][]string{{"NAME", "PROT", "LOCAL ADDRESS:PORT", "SCHEDULER", "PLANE", "STATE"}}
 	reals := [][]string{{"  -> REMOTE ADDRESS:PORT", "FORWARD", "WEIGHT", "ACTIVE", "STATE", "SINCE", "CAUSE"}}
@@ -128,7 +128,7 @@ func serviceRow(v daemon.ServiceView) []string {
 	return []string{v.Name, strings.ToUpper(string(v.Proto)), localText(v.VirtualService), scheduler, orDash(plane), state}
 }
 
-// localText writes where a service answers: 192.0.2.10:80,443.
+// localText writes the addresses and ports of a service: 192.0.2.10:80,443.
 func localText(v model.VirtualService) string {
 	var ports, all []string
 	for _, p := range v.Ports {
@@ -144,7 +144,7 @@ func localText(v model.VirtualService) string {
 	return strings.Join(all, " ")
 }
 
-// realText writes where a real server is.
+// realText writes the address and port of a real server.
 func realText(s daemon.RealView) string {
 	return model.RealServer{Address: s.Address, Port: s.Port}.String()
 }
@@ -175,7 +175,7 @@ func realRow(v daemon.ServiceView, s daemon.RealView) []string {
 	return []string{name, forward, weight, number(s.Flows), string(s.State), age(s.Since), orDash(cause)}
 }
 
-// age writes how long ago something was, in its largest unit.
+// age writes the time since then in its largest unit: 5s, 3m, 2h or 4d.
 func age(since time.Time) string {
 	d := time.Since(since)
 	switch {
@@ -216,8 +216,8 @@ func newServiceShow(a *app) *cobra.Command {
 	r := &remote{app: a}
 	c := &cobra.Command{
 		Use:     "show NAME",
-		Short:   "Show all of a virtual service",
-		Long:    "Show what was asked of a virtual service, what its real servers are, and what was found\nwhen each was last checked.",
+		Short:   "Show a virtual service in full",
+		Long:    "Show all settings of a virtual service, its real servers, and the result of each real\nserver's last health check.",
 		Example: "  fairlead service show web\n  fairlead service show web -o json",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -274,7 +274,7 @@ func (r *remote) printService(v daemon.ServiceView) error {
 	return r.printFindings(v)
 }
 
-// printFindings prints what the last check of each real server has found.
+// printFindings prints the result of each real server's last check.
 func (r *remote) printFindings(v daemon.ServiceView) error {
 	rows := [][]string{{"CHECKED", "AGO", "TOOK", "FOUND"}}
 	for _, s := range v.Servers {

@@ -16,10 +16,10 @@ func newServiceRemove(a *app) *cobra.Command {
 	now := false
 	c := &cobra.Command{
 		Use:   "rm NAME [REAL…]",
-		Short: "Take virtual services away, or real servers out of one",
-		Long: "Take a virtual service away, at once and with its connections; or take real servers out\n" +
-			"of it. These get no new connections and go when those that they have have ended, or when\n" +
-			"the service's drain time is over; with --now, at once.",
+		Short: "Remove a virtual service, or real servers from it",
+		Long: "Remove a virtual service at once and end its connections; or remove real servers from it. A\n" +
+			"removed real server gets no new connections. It leaves when its connections have ended, or\n" +
+			"when the service's drain time is over. With --now it leaves at once.",
 		Example: "  fairlead service rm web\n  fairlead service rm web 10.0.0.2:8080\n  fairlead service rm web 10.0.0.2:8080 --now",
 		Args:    arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -32,7 +32,7 @@ func newServiceRemove(a *app) *cobra.Command {
 					return r.printChanged(result)
 				}
 				if r.dryRun {
-					return usage(errors.New("--dry-run is for whole services: a real server drains before it goes"))
+					return usage(errors.New("--dry-run works for whole services only: leave it out to remove a real server"))
 				}
 				return r.changeReals(c.Context(), client, args, daemon.RealRequest{Do: daemon.RemoveReal, Now: now})
 			})
@@ -40,7 +40,7 @@ func newServiceRemove(a *app) *cobra.Command {
 		ValidArgsFunction: r.completeReals,
 	}
 	r.changes(c)
-	c.Flags().BoolVar(&now, "now", false, "end the connections of the real server")
+	c.Flags().BoolVar(&now, "now", false, "remove the real server at once, and end its connections")
 	return c
 }
 
@@ -50,17 +50,17 @@ func newServiceDrain(a *app) *cobra.Command {
 	wait := false
 	c := &cobra.Command{
 		Use:   "drain NAME REAL…",
-		Short: "Give real servers no new connections",
-		Long: "Give real servers no new connections, until `fairlead service enable`. They keep those\n" +
-			"that they have until these end, or until a deadline: the service's drain time, or\n" +
-			"--deadline. Then they are drained, and can be shut down without anybody noticing. A real\n" +
-			"server is named by its address, or by the attachment or container that it is.\n" +
-			"A container that is being stopped drains by itself.",
+		Short: "Drain real servers: give them no new connections",
+		Long: "Give real servers no new connections, until `fairlead service enable`. Open connections\n" +
+			"continue until they end, or until a deadline: the service's drain time, or --deadline. Then\n" +
+			"the real servers are drained, and you can shut them down without harm to clients. A real\n" +
+			"server is named by its address, its attachment or its container.\n" +
+			"A container that is being stopped is drained automatically.",
 		Example: "  fairlead service drain web 10.0.0.2:8080\n  fairlead service drain web web-2 --deadline 5m --wait",
 		Args:    arguments(cobra.MinimumNArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if request.Now && c.Flags().Changed("deadline") {
-				return usage(errors.New("--now is a deadline already: leave the one or the other out"))
+				return usage(errors.New("--now and --deadline given: want only one of them"))
 			}
 			return r.call(c.Context(), func(client *admin.Client) error {
 				request.Do = daemon.DrainReal
@@ -73,9 +73,9 @@ func newServiceDrain(a *app) *cobra.Command {
 		ValidArgsFunction: r.completeReals,
 	}
 	r.flags(c)
-	c.Flags().DurationVar(&request.Deadline, "deadline", 0, "end the connections that are left after so long")
+	c.Flags().DurationVar(&request.Deadline, "deadline", 0, "end the remaining connections after this time, e.g. 5m (default: the service's drain time)")
 	c.Flags().BoolVar(&request.Now, "now", false, "end the connections at once")
-	c.Flags().BoolVar(&wait, "wait", false, "wait until no drain of the service is under way")
+	c.Flags().BoolVar(&wait, "wait", false, "wait until no real server of the service is draining")
 	return c
 }
 
@@ -84,8 +84,9 @@ func newServiceEnable(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "enable NAME REAL…",
 		Short: "Give real servers new connections again",
-		Long: "Give real servers new connections again that were drained, or that were taken out because\n" +
-			"clients' connections to them had failed (--passive). What checks find down stays down.",
+		Long: "Give new connections again to real servers that were drained, or that were taken out because\n" +
+			"clients' connections to them failed (--passive). A real server that its checks find\n" +
+			"down stays down.",
 		Example: "  fairlead service enable web 10.0.0.2:8080",
 		Args:    arguments(cobra.MinimumNArgs(2)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -99,8 +100,8 @@ func newServiceEnable(a *app) *cobra.Command {
 	return c
 }
 
-// changeReals asks for the same of each real server, and shows the service as
-// it is then.
+// changeReals makes the same request for each real server, and prints the service
+// after that.
 func (r *remote) changeReals(ctx context.Context, client *admin.Client, args []string, request daemon.RealRequest) error {
 	var errs []error
 	var last daemon.Result
@@ -120,10 +121,10 @@ func (r *remote) changeReals(ctx context.Context, client *admin.Client, args []s
 	return errors.Join(errs...)
 }
 
-// pollEvery is how often is looked whether drains have ended.
+// pollEvery is the time between two requests for the state of drains.
 const pollEvery = 250 * time.Millisecond
 
-// awaitDrains waits until no drain of a service is under way.
+// awaitDrains waits until no real server of a service is draining.
 func (r *remote) awaitDrains(ctx context.Context, client *admin.Client, name string) error {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
@@ -132,14 +133,14 @@ func (r *remote) awaitDrains(ctx context.Context, client *admin.Client, name str
 		if err != nil {
 			return err
 		}
-		under := 0
+		draining := 0
 		for _, s := range v.Servers {
 			if s.State == daemon.RealDraining {
-				under++
+				draining++
 			}
 		}
-		if under == 0 {
-			r.err.note("fairlead: all of service %s is drained that was to be", name)
+		if draining == 0 {
+			r.err.note("fairlead: no real server of service %s is draining any more", name)
 			return nil
 		}
 		select {
@@ -150,8 +151,8 @@ func (r *remote) awaitDrains(ctx context.Context, client *admin.Client, name str
 	}
 }
 
-// completeReals completes the first argument by the services there are, and the
-// others by the real servers of that one.
+// completeReals completes the first argument with the services' names, and the
+// others with the real servers of that service.
 func (r *remote) completeReals(c *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return r.completeServices(c, args, typed)

@@ -17,11 +17,11 @@ func newServiceWatch(a *app) *cobra.Command {
 	r := &remote{app: a}
 	c := &cobra.Command{
 		Use:   "watch [NAME…]",
-		Short: "Tell what happens to virtual services, as it happens",
-		Long: "Tell what happens to virtual services, or to those that are named, until it is\n" +
-			"interrupted: real servers that go down and come up and why, drains, quorums, the sorry\n" +
-			"server. `fairlead events` keeps the last.",
-		Example: "  fairlead service watch\n  fairlead service watch web -o json    # one object a line",
+		Short: "Print the events of virtual services as they occur",
+		Long: "Print the events of all or the named virtual services until interrupted: real servers that\n" +
+			"go down or come up, and why; drains; lost and regained quorums; use of the sorry server.\n" +
+			"`fairlead events` shows past events.",
+		Example: "  fairlead service watch\n  fairlead service watch web -o json    # one JSON object per line",
 		Args:    arguments(cobra.ArbitraryArgs),
 		RunE: func(c *cobra.Command, args []string) error {
 			return r.read(c.Context(), func(client *admin.Client) error { return r.watchServices(c.Context(), client, args) }, nil)

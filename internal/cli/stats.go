@@ -18,10 +18,10 @@ func newStats(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stats",
 		Short: "Show the traffic of endpoints and published ports",
-		Long: "Show what has gone by each endpoint's link and each published port: bytes and packets\n" +
-			"in (towards the workload) and out, packets dropped, flows begun and flows that there\n" +
-			"are. A dash is what a way does not count. The same figures are for Prometheus by\n" +
-			"`fairlead daemon --metrics`.",
+		Long: "Show the traffic of each endpoint's link and each published port: bytes and packets in\n" +
+			"(towards the workload) and out, dropped packets, flows since the start, and flows that are\n" +
+			"open now. A dash marks a figure that the publish mode does not count. `fairlead daemon\n" +
+			"--metrics` serves the same figures for Prometheus.",
 		Example: "  fairlead stats\n  fairlead stats -o json",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -64,7 +64,7 @@ func (r *remote) printStats(ctx context.Context, s daemon.Stats) error {
 	return r.tabled(publishStatsRows(s))
 }
 
-// statsNames asks Docker for the names of its containers among the endpoints.
+// statsNames asks Docker for the containers' names if an endpoint is Docker's.
 func statsNames(ctx context.Context, s daemon.Stats) dockerNames {
 	var origins []model.Origin
 	for _, e := range s.Endpoints {
@@ -104,7 +104,7 @@ func publishStatsRows(s daemon.Stats) [][]string {
 	return rows
 }
 
-// number writes a count, or a dash where nobody counts.
+// number writes a count, or a dash if there is none.
 func number(n *uint64) string {
 	if n == nil {
 		return "-"

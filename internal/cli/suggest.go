@@ -10,8 +10,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// requireSubcommands gives every command that only holds others the same answer
-// to a missing or unknown name: what there is, and what may have been meant.
+// requireSubcommands makes every command that only groups subcommands return the
+// same error for a missing or unknown name. The error lists the subcommands, or
+// the similar ones.
 func requireSubcommands(c *cobra.Command) {
 	if c.HasAvailableSubCommands() {
 		c.RunE = subcommandMissing
@@ -37,8 +38,31 @@ func subcommandMissing(c *cobra.Command, args []string) error {
 	return usage(fmt.Errorf("%s has no command %q: %s", c.CommandPath(), args[0], suggest(args[0], names)))
 }
 
-// suggest names those of the candidates that differ little from the name, or
-// all of them if none does.
+// initHelpCommand adds cobra's help command, and makes it return a usage error
+// for an unknown command instead of exit code 0.
+func initHelpCommand(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	i := slices.IndexFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == "help" })
+	help := root.Commands()[i]
+	show := help.Run
+	help.Run = nil
+	help.RunE = func(c *cobra.Command, args []string) error {
+		found, rest, err := root.Find(args)
+		switch {
+		case err != nil:
+			return usage(err)
+		case len(rest) > 0 && found.HasAvailableSubCommands():
+			return subcommandMissing(found, rest)
+		case len(rest) > 0:
+			return usage(fmt.Errorf("%s has no command %q", found.CommandPath(), rest[0]))
+		}
+		show(c, args)
+		return nil
+	}
+}
+
+// suggest returns the candidates that are similar to the name, or all candidates
+// if none is similar.
 func suggest(name string, candidates []string) string {
 	if near := nearest(name, candidates); len(near) > 0 {
 		return "did you mean " + strings.Join(near, " or ") + "?"
@@ -47,7 +71,8 @@ func suggest(name string, candidates []string) string {
 }
 
 // nearest returns the candidates that cobra would suggest for a misspelled
-// command: those with an edit distance of at most two, or that begin with the name.
+// command: those with an edit distance of at most two, and those that begin with
+// the name.
 func nearest(name string, candidates []string) []string {
 	c := &cobra.Command{SuggestionsMinimumDistance: 2}
 	for _, candidate := range candidates {
@@ -58,8 +83,8 @@ func nearest(name string, candidates []string) []string {
 	return slices.Compact(near)
 }
 
-// flagError turns an error of the flag parser into a usage error that says which
-// flag may have been meant.
+// flagError turns an error of the flag parser into a usage error. For an unknown
+// flag it suggests similar flags.
 func flagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {

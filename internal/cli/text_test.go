@@ -48,9 +48,9 @@ func TestUnpublished(t *testing.T) {
 	}
 }
 
-// TestContainersAreNamed wants Docker's names in errors and explanations, and the
-// errors as they were for callers.
-func TestContainersAreNamed(t *testing.T) {
+// TestDockerNamesInErrorsAndExplanations checks that errors and explanations
+// contain Docker's names, and that the original error can be unwrapped.
+func TestDockerNamesInErrorsAndExplanations(t *testing.T) {
 	n := dockerNames{networks: map[string]string{"docker-0123456789ab": "front"}, containers: map[string]string{"docker-ba9876543210": "nginx"}}
 	cause := errors.New("publish 8080/tcp: endpoint docker-ba9876543210 has it on docker-0123456789ab, and docker-ffffffffffff is unknown")
 	err := n.error(cause)

@@ -24,7 +24,7 @@ func newVersion(a *app) *cobra.Command {
 	}
 }
 
-// versionLine is what `fairlead version` and `fairlead --version` print.
+// versionLine returns what `fairlead version` and `fairlead --version` print.
 func versionLine(version string) string {
 	return fmt.Sprintf("fairlead %s (%s %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

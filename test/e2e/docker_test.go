@@ -103,7 +103,7 @@ func TestInspect(t *testing.T) {
 		`\[::\]:8080 tcp server \(pid \d+, container [0-9a-f]{12}\)`,
 		`web lan bridge eth0 up`,
 		`8080/tcp web:8080 bridge\+nat server \(pid \d+, container [0-9a-f]{12}\)`,
-		`9090/udp web:9090 bridge\+nat nobody listens`,
+		`9090/udp web:9090 bridge\+nat no process listens`,
 	} {
 		if !regexp.MustCompile(`(?m)^` + line + ` ?$`).MatchString(got) {
 			t.Errorf("no line is like %s:\n%s", line, got)

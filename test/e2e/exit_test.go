@@ -199,7 +199,7 @@ func TestKernelWithoutNftables(t *testing.T) {
 	}
 	o = withoutNft("paths")
 	o.expect(t, 0, nil)
-	if !strings.Contains(o.stdout, "bridge+nat cannot be built here: ") {
+	if !strings.Contains(o.stdout, "bridge+nat cannot be built on this host: ") {
 		t.Errorf("the table of paths does not say it:\n%s", o.stdout)
 	}
 	withoutNft("lab", "run", "host", "--baseline", "nat").expect(t, 2, []string{"baseline nat", "nftables"})

@@ -82,13 +82,13 @@ func engineCases(t *testing.T) map[string]dockerd.Options {
 // withProxy and withoutProxy are the lines, without process ids. Docker's NAT is of
 // IPv4 here; over IPv6, docker-proxy listens behind the host's firewall.
 const (
-	withProxy = `PORT  ADDRESS  PROCESS  CONTAINER  NETWORK  WAY  TO  REACHED FROM  FIREWALL
+	withProxy = `PORT  ADDRESS  PROCESS  CONTAINER  NETWORK  MODE  TO  REACHED FROM  FIREWALL
 7000-7002/udp  *  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:7000-7002  loopback, host, LAN (IPv4)  bypassed (IPv4), drops (IPv6)
 8080/tcp  *  server  hosted  host  host  -  loopback, host  drops
 8088/tcp  *  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:8080  loopback, host, LAN (IPv4)  bypassed (IPv4), drops (IPv6)
 9000/tcp  127.0.0.1  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:8080  loopback  -
 `
-	withoutProxy = `PORT  ADDRESS  PROCESS  CONTAINER  NETWORK  WAY  TO  REACHED FROM  FIREWALL
+	withoutProxy = `PORT  ADDRESS  PROCESS  CONTAINER  NETWORK  MODE  TO  REACHED FROM  FIREWALL
 7000-7002/udp  0.0.0.0  dockerd  web  bridge  docker nat  172.17.0.2:7000-7002  loopback, host, containers, LAN  bypassed
 8080/tcp  *  server  hosted  host  host  -  loopback, host  drops
 8088/tcp  0.0.0.0  dockerd  web  bridge  docker nat  172.17.0.2:8080  loopback, host, containers, LAN  bypassed

@@ -13,25 +13,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usualParents are where engines make their containers' cgroups: the driver
-// cgroupfs and the driver systemd.
+// usualParents are the parents of containers' cgroups with the engine's cgroup
+// drivers cgroupfs and systemd.
 var usualParents = []string{"docker", "system.slice"}
 
-// containerID finds a container's id in its cgroup's name: the id alone, or
+// containerID finds a container's ID in its cgroup's name, which is the ID or
 // docker-ID.scope.
 var containerID = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// groups tells which cgroups of containers come and go, by inotify: below some
-// directories, which may yet have to come.
+// groups watches with inotify which cgroups of containers are created and removed
+// below some directories. These directories may be created later.
 type groups struct {
 	root    string
 	inotify int
-	// stop is an eventfd that ends the waiting.
+	// stop is an eventfd that ends read.
 	stop   int
 	parent map[int]string
 }
 
-// group is a cgroup of a container's that has come, or gone.
+// group is a container's cgroup that was created or removed.
 type group struct {
 	path, id string
 	gone     bool
@@ -56,7 +56,7 @@ func watchGroups(root string) (*groups, error) {
 	return g, nil
 }
 
-// close lets go of what nobody waits for any more.
+// close closes the file descriptors. read must have returned.
 func (g *groups) close() {
 	unix.Close(g.inotify)
 	if g.stop >= 0 {
@@ -64,12 +64,12 @@ func (g *groups) close() {
 	}
 }
 
-// end ends read.
+// end makes read return 0.
 func (g *groups) end() {
 	_, _ = unix.Write(g.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // an eventfd takes eight bytes
 }
 
-// read waits for news; 0 bytes are their end.
+// read waits for inotify events and reads them. It returns 0 after end.
 func (g *groups) read(events []byte) (int, error) {
 	for {
 		fds := []unix.PollFd{{Fd: int32(g.stop), Events: unix.POLLIN}, {Fd: int32(g.inotify), Events: unix.POLLIN}}
@@ -87,7 +87,8 @@ func (g *groups) read(events []byte) (int, error) {
 	}
 }
 
-// watch watches a directory; one that is not there is none's yet.
+// watch watches a directory. A directory that does not exist is no error: it has no
+// containers yet.
 func (g *groups) watch(dir string) error {
 	wd, err := unix.InotifyAddWatch(g.inotify, dir, unix.IN_CREATE|unix.IN_DELETE|unix.IN_ONLYDIR)
 	if errors.Is(err, unix.ENOENT) {
@@ -100,11 +101,11 @@ func (g *groups) watch(dir string) error {
 	return nil
 }
 
-// find returns the cgroups of a container that are there; of all for an empty
-// id.
+// find returns the existing cgroups of a container, or of all containers if id is
+// empty.
 func (g *groups) find(id string) (found []group) {
 	for _, dir := range g.parent {
-		entries, _ := os.ReadDir(dir) // it may have gone
+		entries, _ := os.ReadDir(dir) // it may have been removed
 		for _, e := range entries {
 			if is := containerID.FindString(e.Name()); is != "" && (id == "" || id == is) {
 				found = append(found, group{path: filepath.Join(dir, e.Name()), id: is})
@@ -114,8 +115,8 @@ func (g *groups) find(id string) (found []group) {
 	return found
 }
 
-// parse reads what inotify told. That of a directory for containers' cgroups
-// has it watched, too.
+// parse parses inotify events. If one of usualParents was created, parse watches it
+// too.
 func (g *groups) parse(events []byte) (all []group, err error) {
 	for _, e := range inotify.Events(events) {
 		dir, known := g.parent[e.Watch]

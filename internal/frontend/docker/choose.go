@@ -10,27 +10,27 @@ import (
 	"fairlead/internal/model"
 )
 
-// chooser picks host ports for one endpoint where Docker leaves them open, and
-// leaves out what other endpoints of the same container publish already.
+// chooser chooses host ports for one endpoint's ports to which Docker gave none.
+// It omits ports that other endpoints of the same container publish already.
 type chooser struct {
-	// last is the port that was picked last, by whomever: a port that has just
-	// become free is not the next to be given away.
+	// last is the port that was chosen last for any endpoint. The next choice
+	// begins after it, so that a port that became free is not reused at once.
 	last *uint16
-	// local is what the kernel picks from, and so are we.
+	// local is the range of ephemeral ports, from which ports are chosen.
 	local  model.PortRange
 	all    []daemon.View
 	me     daemon.View
 	wanted []span
-	// frozen are publishes that turned out not to be possible.
-	frozen []model.Publish
-	// chosen are the host ports of the last choice that may be others.
+	// refused are publishes that the daemon refused.
+	refused []model.Publish
+	// chosen are the publishes of the last choice that can have other host ports.
 	chosen []model.Publish
 }
 
-// errNoPort says that everything is taken.
+// errNoPort means that all ports of a range are in use.
 var errNoPort = errors.New("no host port is free")
 
-// open reports whether there is anything to choose.
+// open reports whether any host port is still to be chosen.
 func (c *chooser) open() bool {
 	for _, s := range c.wanted {
 		if !s.fixed() {
@@ -40,7 +40,8 @@ func (c *chooser) open() bool {
 	return false
 }
 
-// choose returns the publishes.
+// choose returns the publishes with their host ports. Returns errNoPort if a range
+// has no free port.
 func (c *chooser) choose() ([]model.Publish, error) {
 	c.chosen = nil
 	var all []model.Publish
@@ -58,12 +59,12 @@ func (c *chooser) choose() ([]model.Publish, error) {
 	return all, nil
 }
 
-// avoid notes that a publish is not possible, and reports whether another may
-// be.
+// avoid excludes the chosen publish that collides with taken, and reports whether
+// another choice is possible.
 func (c *chooser) avoid(taken model.Publish) bool {
 	for _, p := range c.chosen {
 		if p.Collides(taken) {
-			c.frozen = append(c.frozen, p)
+			c.refused = append(c.refused, p)
 			return true
 		}
 	}
@@ -81,7 +82,7 @@ func (c *chooser) owners(p model.Publish) []string {
 	return names
 }
 
-// pick chooses host ports for a span: those that it has, or else free ones.
+// pick chooses host ports for a span: the ports that it has already, or free ones.
 func (c *chooser) pick(s span, mine []model.Publish) (model.Publish, error) {
 	for _, p := range c.me.Publishes {
 		if s.same(p.Publish) && c.free(p.Publish, mine) {
@@ -109,9 +110,9 @@ func (c *chooser) pick(s span, mine []model.Publish) (model.Publish, error) {
 	return model.Publish{}, fmt.Errorf("publish ports %s of %s/%s: %w in %s", s.publish(1).Ports, c.me.Name, s.proto, errNoPort, from)
 }
 
-// free reports whether nobody we know has the host ports.
+// free reports whether no known publish has the host ports.
 func (c *chooser) free(p model.Publish, mine []model.Publish) bool {
-	for _, inUse := range [][]model.Publish{mine, c.frozen} {
+	for _, inUse := range [][]model.Publish{mine, c.refused} {
 		for _, o := range inUse {
 			if p.Collides(o) {
 				return false
@@ -128,9 +129,9 @@ func (c *chooser) free(p model.Publish, mine []model.Publish) bool {
 	return true
 }
 
-// unpublished returns the part of a publish, by address families, that no other
-// endpoint of the container has: Docker may make one its gateway for IPv4, and
-// another for IPv6.
+// unpublished returns the part of a publish, per address family, that no other
+// endpoint of the container has. Docker can make one endpoint the container's
+// gateway for IPv4 and another one for IPv6.
 func (c *chooser) unpublished(p model.Publish) []model.Publish {
 	parts := []model.Publish{p}
 	if !p.HostAddr.IsValid() && c.elsewhere(p) {
@@ -146,7 +147,7 @@ func (c *chooser) unpublished(p model.Publish) []model.Publish {
 	return left
 }
 
-// elsewhere reports whether another endpoint of the container has it.
+// elsewhere reports whether another endpoint of the container has the publish.
 func (c *chooser) elsewhere(p model.Publish) bool {
 	for _, a := range c.all {
 		if a.Name == c.me.Name || a.Origin != model.FromDocker || a.Sandbox != c.me.Sandbox {

@@ -1,30 +1,32 @@
-// Package docker is a network and an IPAM driver of a Docker engine (the v1
-// plugin protocol: HTTP with JSON over a unix socket). It turns the engine's
-// calls into calls of the daemon, and decides nothing about paths.
+// Package docker implements a network driver and an IPAM driver for a Docker
+// engine (plugin protocol v1: HTTP with JSON over a unix socket). It turns the
+// engine's calls into calls of the daemon. It does not choose paths.
 //
 // # Theory of operation
 //
 // Docker finds the socket in /run/docker/plugins by the driver's name. A
-// container's attachment is one of the daemon's guests: CreateEndpoint reserves
-// it with the addresses that Docker has leased, Join makes its link on the host,
-// Docker takes the link's end into the sandbox and gives it its addresses and
-// routes, and Leave and DeleteEndpoint undo the two. Ports are published when
-// Docker says that the endpoint is its sandbox's gateway, all in one step.
+// container's attachment is an external endpoint of the daemon. CreateEndpoint
+// reserves it with the addresses that Docker has leased. Join creates its link on
+// the host. Docker moves one end of the link into the sandbox and sets its
+// addresses and routes. Leave and DeleteEndpoint undo Join and CreateEndpoint. When
+// Docker reports that the endpoint is its sandbox's gateway, all ports are
+// published in one step.
 //
 //	network create  RequestPool, RequestAddress, CreateNetwork
 //	run             RequestAddress, CreateEndpoint, Join, ProgramExternalConnectivity
 //	stop            RevokeExternalConnectivity, Leave, DeleteEndpoint, ReleaseAddress
 //
-// Docker's client has no time limit, and holds its own locks meanwhile: nothing
-// here asks Docker anything. Every call may come twice, or for what is not
-// there, after a failure or a restart of either side; both are well.
+// Docker's client has no timeout, and Docker keeps its own locks during a call.
+// Therefore this package never calls Docker. After a failure or a restart of
+// either side, a call can come twice, or for an object that does not exist. Both
+// succeed.
 //
-// What is remembered where: networks, with what they add to their publishes,
-// and pools outlive a reboot, as Docker never tells of them again. Endpoints and
-// their addresses end with the boot, as their containers do: after one, Docker
-// takes the old ones away and makes new ones. When Docker gives away an address
-// that a guest has, that guest is stale and goes: Docker was killed before it
-// had noted it.
+// Networks, their settings for publishes, and pools survive a reboot, because
+// Docker reports them only once. Endpoints and their addresses end with the boot,
+// as their containers do: after a reboot Docker deletes the old endpoints and
+// creates new ones. If Docker leases an address that an external endpoint has,
+// that endpoint is stale, because Docker was killed before it saved the endpoint.
+// The stale endpoint is removed.
 //
 // Docker cannot report the end of a container while either side is down. The
 // daemon then removes the endpoint itself (package daemon, external.go): when it
@@ -45,18 +47,19 @@ import (
 	"fairlead/internal/model"
 )
 
-// Name is what the driver is called in `docker network create -d`, if the
-// socket is in the usual place.
+// Name is the driver's name in `docker network create -d`, if the socket is at its
+// default path.
 const Name = "fairlead"
 
-// Socket is where Docker looks for the driver of that name.
+// Socket is the path at which Docker looks for a driver with that name.
 const Socket = "/run/docker/plugins/" + Name + ".sock"
 
-// maxBody bounds a request, in bytes. One that publishes every port there is,
-// twice, one binding a port, fits in.
+// maxBody is the maximum size of a request in bytes. A request that publishes all
+// ports for both families, with one binding per port, fits.
 const maxBody = 32 << 20
 
-// Daemon is what is behind the driver; *daemon.Daemon has it.
+// Daemon is the part of the daemon that the driver calls. *daemon.Daemon
+// implements it.
 type Daemon interface {
 	CreateNetwork(n model.Network, dry bool) (daemon.Result, error)
 	RemoveNetwork(name string) (daemon.Result, error)
@@ -71,43 +74,43 @@ type Daemon interface {
 	Detach(context.Context, daemon.DetachRequest) (daemon.Result, error)
 }
 
-// Notes keep JSON by keys; *store.Notes does.
+// Notes stores JSON values by key. *store.Notes implements it.
 type Notes interface {
 	All() map[string]json.RawMessage
-	// Put writes the notes of those keys; nil deletes one.
+	// Put writes the values; nil deletes a key.
 	Put(map[string]any) error
 }
 
-// Host is what the driver asks of the host that it is on.
+// Host is what the driver needs from its host.
 type Host interface {
-	// HasLink reports whether there is a link of that name.
+	// HasLink reports whether the host has a link with that name.
 	HasLink(name string) bool
-	// Ranges returns those that the host's routes and addresses have.
+	// Ranges returns the address ranges of the host's routes and addresses.
 	Ranges() ([]netip.Prefix, error)
 	// CanBind reports whether a program of the host can bind the address.
 	CanBind(netip.Addr) (bool, error)
-	// LocalPorts returns the ports that the kernel picks from for programs that
-	// name none.
+	// LocalPorts returns the range of ephemeral ports
+	// (net.ipv4.ip_local_port_range).
 	LocalPorts() (model.PortRange, error)
 }
 
-// Config is what a driver is made of.
+// Config holds what a driver needs.
 type Config struct {
 	Daemon Daemon
-	// Lasting notes outlive a reboot, Passing ones do not.
+	// Lasting survives a reboot, Passing does not.
 	Lasting, Passing Notes
 	Host             Host
-	// Caller returns the pid of the engine that makes a call, 0 if it is unknown.
+	// Caller returns the PID of the engine that makes a call, or 0 if it is unknown.
 	Caller func(context.Context) (pid int)
 	Log    *slog.Logger
 }
 
-// Driver answers Docker.
+// Driver answers Docker's calls. Its methods can be called concurrently.
 type Driver struct {
 	cfg Config
-	// choosing is held while host ports or addresses are chosen.
+	// choosing serializes the choice of host ports and addresses.
 	choosing sync.Mutex
-	// last is the port that was chosen last.
+	// last is the port that was chosen last; choosing protects it.
 	last uint16
 }
 

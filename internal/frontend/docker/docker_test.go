@@ -44,11 +44,11 @@ func TestNetworks(t *testing.T) {
 		options map[string]string
 		want    model.Network
 	}{
-		{"a bridge, unless something else is asked for", nil, model.Network{Driver: model.DriverBridge}},
-		{"Docker's word for the MTU", map[string]string{"com.docker.network.driver.mtu": "1400"}, model.Network{Driver: model.DriverBridge, MTU: 1400}},
-		{"Docker's words for macvlan", map[string]string{"parent": "eth0", "macvlan_mode": "private"}, model.Network{Driver: model.DriverMacvlan, Parent: "eth0", Mode: model.ModePrivate}},
+		{"bridge is the default", nil, model.Network{Driver: model.DriverBridge}},
+		{"Docker's option for the MTU", map[string]string{"com.docker.network.driver.mtu": "1400"}, model.Network{Driver: model.DriverBridge, MTU: 1400}},
+		{"Docker's options for macvlan", map[string]string{"parent": "eth0", "macvlan_mode": "private"}, model.Network{Driver: model.DriverMacvlan, Parent: "eth0", Mode: model.ModePrivate}},
 		{"a VLAN as Docker writes it", map[string]string{"parent": "eth0.100"}, model.Network{Driver: model.DriverMacvlan, Parent: "eth0", VLAN: 100}},
-		{"a link that is called like one", map[string]string{"parent": "eth0.7", "driver": "ipvlan"}, model.Network{Driver: model.DriverIPvlan, Parent: "eth0.7"}},
+		{"a link whose name looks like a VLAN", map[string]string{"parent": "eth0.7", "driver": "ipvlan"}, model.Network{Driver: model.DriverIPvlan, Parent: "eth0.7"}},
 		{"a device", map[string]string{"driver": "device", "parent": "0000:3b:02.1"}, model.Network{Driver: model.DriverDevice, Parent: "0000:3b:02.1"}},
 		{"an overlay", map[string]string{"vni": "7", "peers": "192.0.2.2=192.0.2.0/25 192.0.2.3", "underlay": "eth0,eth1", "encrypt": "true", "key-file": "/key"},
 			model.Network{Driver: model.DriverVXLAN, Overlay: model.Overlay{VNI: 7, Encrypt: true, KeyFile: "/key", Underlays: []string{"eth0", "eth1"},
@@ -69,7 +69,7 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-func TestTheHostIsTheGateway(t *testing.T) {
+func TestHostIsTheGateway(t *testing.T) {
 	p := newPlugin(t)
 	p.calls("NetworkDriver.CreateNetwork", `{`+network+`, "Options": {"com.docker.network.internal": true},
 		"IPv4Data": [{"Pool": "172.30.0.0/24", "Gateway": "172.30.0.254/24"}], "IPv6Data": [{"Pool": "fd00:30::/64", "Gateway": "fd00:30::1/64"}]}`, `{}`)
@@ -79,18 +79,18 @@ func TestTheHostIsTheGateway(t *testing.T) {
 	}
 }
 
-func TestNetworksThatAreRefused(t *testing.T) {
+func TestInvalidNetworksAreRefused(t *testing.T) {
 	p := newPlugin(t)
 	for option, why := range map[string]string{
 		"colour=red": "want one of driver, via,", "driver=host": "--network host", "driver=none": "--network none", "driver=macvtap": "want one of",
-		"via=socket": "containers on the host's network", "via=pigeon": "no such way", "mtu=many": "want a number", "hairpin=maybe": "true or false",
+		"via=socket": "containers on the host's network", "via=pigeon": "publish mode does not exist", "mtu=many": "want a number", "hairpin=maybe": "true or false",
 		"peers=everybody": "want an address", "vni=x": "want a number", "promises=fidelity": "no promise",
 		"com.docker.network.bridge.enable_icc=false": "separate networks", "com.docker.network.bridge.gateway_mode_ipv4=routed": "driver=routed",
 	} {
 		name, value, _ := strings.Cut(option, "=")
 		p.refuses("NetworkDriver.CreateNetwork", generic(map[string]string{name: value}), why)
 	}
-	p.refuses("NetworkDriver.CreateNetwork", generic(map[string]string{"driver": "bridge", "macvlan_mode": "vepa"}), "of driver bridge")
+	p.refuses("NetworkDriver.CreateNetwork", generic(map[string]string{"driver": "bridge", "macvlan_mode": "vepa"}), "has the driver bridge")
 	p.refuses("NetworkDriver.CreateNetwork", `{"NetworkID": "../../etc"}`, "want letters")
 	p.refuses("NetworkDriver.CreateNetwork", `{}`, "want letters")
 	p.refuses("NetworkDriver.CreateNetwork", `{`+network+`, "IPv4Data": [{"Pool": "everything"}]}`, "want an address range")
@@ -106,8 +106,9 @@ func TestGateways(t *testing.T) {
 	p.calls("NetworkDriver.GwAllocCheck", generic(map[string]string{"ipvlan_mode": "l3"}), `{"SkipIPv4":true,"SkipIPv6":true}`)
 }
 
-// TestAnEndpoint makes every call twice, as after a failure.
-func TestAnEndpoint(t *testing.T) {
+// TestEndpointCallsCanBeRepeated makes every call twice, as Docker does after a
+// failure.
+func TestEndpointCallsCanBeRepeated(t *testing.T) {
 	p := newPlugin(t)
 	p.in.Routes = []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8"), Via: netip.MustParseAddr("172.30.0.1")}, {To: netip.MustParsePrefix("172.30.0.1/32")}}
 	p.calls("NetworkDriver.CreateNetwork", created, `{}`)
@@ -135,17 +136,17 @@ func TestAnEndpoint(t *testing.T) {
 	p.refuses("NetworkDriver.Join", `{`+endpoint+`}`, "not reserved")
 }
 
-func TestWhatDockerHasSetIsNotAnswered(t *testing.T) {
+func TestResponseOmitsWhatDockerHasSet(t *testing.T) {
 	p := newPlugin(t)
 	p.calls("NetworkDriver.CreateEndpoint", `{`+endpoint+`, "Interface": {"Address": "172.30.0.2/24", "MacAddress": "02:00:00:00:00:01"}}`, `{"Interface":{}}`)
 	if mac := p.attachments[0].MAC; mac != "02:00:00:00:00:01" {
-		t.Errorf("the hardware address is %s", mac)
+		t.Errorf("got the MAC address %s", mac)
 	}
 }
 
-// TestAnAddressThatIsGivenAgain is what follows when Docker is killed before it
-// has noted an endpoint.
-func TestAnAddressThatIsGivenAgain(t *testing.T) {
+// TestStaleEndpointIsRemoved checks that an endpoint is removed if Docker leases its
+// address again. This happens if Docker was killed before it saved the endpoint.
+func TestStaleEndpointIsRemoved(t *testing.T) {
 	p := newPlugin(t)
 	for _, id := range []string{"1111", "2222"} {
 		p.calls("NetworkDriver.CreateEndpoint", `{`+network+`, "EndpointID": "`+id+`", "Interface": {"Address": "172.30.0.2/24", "MacAddress": "02:00:00:00:00:01"}}`, `{"Interface":{}}`)
@@ -155,9 +156,9 @@ func TestAnAddressThatIsGivenAgain(t *testing.T) {
 	}
 }
 
-// TestNoGatewayOfDockers has Docker add no bridge of its own where there is no
-// default route, and on an internal network nothing is published.
-func TestNoGatewayOfDockers(t *testing.T) {
+// TestNoDefaultGateway checks that Docker does not connect its own bridge to a
+// container without a default route, and that an internal network publishes nothing.
+func TestNoDefaultGateway(t *testing.T) {
 	for options, want := range map[string][]string{`{}`: {"8080/tcp -> :80 via auto"}, `{"com.docker.network.internal": true}`: nil} {
 		t.Run(options, func(t *testing.T) { noGateway(t, options, want) })
 	}
@@ -171,11 +172,11 @@ func noGateway(t *testing.T, options string, want []string) {
 	p.calls("NetworkDriver.Join", `{`+endpoint+`, "SandboxKey": "/x", `+ports(`{"Proto": 6, "Port": 80, "HostPort": 8080, "HostPortEnd": 8080}`)+`}`,
 		`{"InterfaceName":{"SrcName":"fd-fedcba987654","DstPrefix":"eth"},"DisableGatewayService":true}`)
 	if got := p.published(); !slices.Equal(got, want) {
-		t.Errorf("%q is published, want %q", got, want)
+		t.Errorf("published: got %q, want %q", got, want)
 	}
 }
 
-func TestRequestsThatAreNone(t *testing.T) {
+func TestInvalidRequestsAreRefused(t *testing.T) {
 	p := newPlugin(t)
 	for _, c := range []struct {
 		method, path, body string
@@ -198,7 +199,7 @@ func TestRequestsThatAreNone(t *testing.T) {
 	}
 }
 
-// FuzzCalls has every method refuse what makes no sense, without harm.
+// FuzzCalls checks that no request makes a method crash or return invalid JSON.
 func FuzzCalls(f *testing.F) {
 	methods := []string{"Plugin.Activate", "NetworkDriver.GwAllocCheck", "NetworkDriver.CreateNetwork", "NetworkDriver.DeleteNetwork",
 		"NetworkDriver.CreateEndpoint", "NetworkDriver.EndpointOperInfo", "NetworkDriver.DeleteEndpoint", "NetworkDriver.Join", "NetworkDriver.Leave",
@@ -219,14 +220,14 @@ func FuzzCalls(f *testing.F) {
 		}
 		for _, n := range p.networks {
 			if strings.ContainsAny(n.Name, "/\x00\n ") {
-				t.Errorf("a network is called %q", n.Name)
+				t.Errorf("a network has the name %q", n.Name)
 			}
 		}
 	})
 }
 
-// TestDocumented holds the guide's table against the options that there are.
-func TestDocumented(t *testing.T) {
+// TestOptionsAreDocumented compares the guide's table with the options.
+func TestOptionsAreDocumented(t *testing.T) {
 	var rows []string
 	for _, o := range docker.Options() {
 		rows = append(rows, fmt.Sprintf("| `%s=%s` | %s |", o.Name, strings.ReplaceAll(o.Value, "|", `\|`), o.What))
@@ -238,6 +239,6 @@ func TestDocumented(t *testing.T) {
 		}
 	}
 	if listed := strings.Count(guide, "\n| `") - len(rows); listed != 0 {
-		t.Errorf("docs/guide/docker.md has %d options too many", listed)
+		t.Errorf("docs/guide/docker.md lists %d options that do not exist", listed)
 	}
 }

@@ -14,18 +14,19 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// own is what an endpoint has of its own. It ends with the boot.
-type own struct {
-	// Via replaces the network's.
+// endpointSettings apply to one endpoint. They end with the boot.
+type endpointSettings struct {
+	// Via replaces the network's publish mode.
 	Via model.Via `json:"via,omitempty"`
-	// Interface is the name in the container.
+	// Interface is the interface's name in the container.
 	Interface string `json:"interface,omitempty"`
 }
 
-func ownKey(endpoint string) string { return "docker endpoint " + endpoint }
+func endpointSettingsKey(endpoint string) string { return "docker endpoint " + endpoint }
 
-// createEndpoint reserves an endpoint with the addresses that Docker has
-// leased. What Docker leaves open, and no more, is answered.
+// createEndpoint reserves an endpoint with the addresses that Docker has leased.
+// The response contains a MAC address only if Docker gave none: Docker refuses
+// other values.
 func (d *Driver) createEndpoint(ctx context.Context, r endpointRequest) (any, error) {
 	a, err := readEndpoint(r)
 	if err != nil {
@@ -35,17 +36,18 @@ func (d *Driver) createEndpoint(ctx context.Context, r endpointRequest) (any, er
 	if err := d.dropStale(ctx, a); err != nil {
 		return nil, err
 	}
-	// Docker may yet be killed before it notes the endpoint: nothing is made.
-	o := own{Via: model.Via(r.Options.text("via")), Interface: r.Options.text(keyInterface)}
-	if d.lends(a.Network) {
+	// Docker can be killed before it saves the endpoint. Therefore no link is
+	// created yet.
+	o := endpointSettings{Via: model.Via(r.Options.text("via")), Interface: r.Options.text(keyInterface)}
+	if d.movesDevices(a.Network) {
 		a.HostInterface, a.Interface = "", o.Interface
 	}
 	in, err := d.cfg.Daemon.Reserve(a)
 	if err != nil {
 		return nil, err
 	}
-	if o != (own{}) {
-		if err := d.cfg.Passing.Put(map[string]any{ownKey(a.Name): o}); err != nil {
+	if o != (endpointSettings{}) {
+		if err := d.cfg.Passing.Put(map[string]any{endpointSettingsKey(a.Name): o}); err != nil {
 			return nil, err
 		}
 	}
@@ -56,9 +58,11 @@ func (d *Driver) createEndpoint(ctx context.Context, r endpointRequest) (any, er
 	return answer, nil
 }
 
-// lends reports whether a network hands over whole devices: there is no link for
-// Docker to take then, and the daemon puts the device into the sandbox.
-func (d *Driver) lends(network string) bool { return d.network(network).Driver == model.DriverDevice }
+// movesDevices reports whether the network's driver moves whole devices into
+// sandboxes. The daemon does that itself, and Docker gets no link to move.
+func (d *Driver) movesDevices(network string) bool {
+	return d.network(network).Driver == model.DriverDevice
+}
 
 func (d *Driver) network(name string) model.Network {
 	n, _ := model.State{Networks: d.cfg.Daemon.Networks()}.Network(name)
@@ -89,15 +93,15 @@ func readEndpoint(r endpointRequest) (a model.Attachment, err error) {
 	return a, nil
 }
 
-// dropStale takes endpoints away whose addresses Docker gives away again: it
-// has no such endpoints any more.
+// dropStale removes endpoints whose addresses Docker has leased again: Docker has
+// forgotten these endpoints.
 func (d *Driver) dropStale(ctx context.Context, a model.Attachment) error {
 	for _, old := range d.cfg.Daemon.Attachments() {
 		if old.Origin != model.FromDocker || old.Network != a.Network || old.Name == a.Name ||
 			!slices.ContainsFunc(a.Addresses, func(addr netip.Addr) bool { return slices.Contains(old.Addresses, addr) }) {
 			continue
 		}
-		d.cfg.Log.Warn("take away an endpoint that Docker has forgotten", "attachment", old.Name)
+		d.cfg.Log.Warn("remove an endpoint that Docker has forgotten", "attachment", old.Name)
 		if err := d.remove(ctx, old.Name); err != nil {
 			return err
 		}
@@ -105,12 +109,12 @@ func (d *Driver) dropStale(ctx context.Context, a model.Attachment) error {
 	return nil
 }
 
-// remove takes an endpoint away, with all that is noted of it.
+// remove removes an endpoint and its settings.
 func (d *Driver) remove(ctx context.Context, name string) error {
 	if _, err := d.cfg.Daemon.Detach(ctx, daemon.DetachRequest{Name: name}); err != nil {
 		return err
 	}
-	return d.cfg.Passing.Put(map[string]any{ownKey(name): nil})
+	return d.cfg.Passing.Put(map[string]any{endpointSettingsKey(name): nil})
 }
 
 func (d *Driver) deleteEndpoint(ctx context.Context, r endpointRequest) (any, error) {
@@ -121,7 +125,7 @@ func (d *Driver) deleteEndpoint(ctx context.Context, r endpointRequest) (any, er
 	return nothing{}, d.remove(ctx, name)
 }
 
-// join makes the endpoint's link, for Docker to take.
+// join creates the endpoint's link. Docker moves it into the sandbox.
 func (d *Driver) join(_ context.Context, r endpointRequest) (any, error) {
 	name, err := EndpointName(r.EndpointID)
 	if err != nil {
@@ -135,22 +139,24 @@ func (d *Driver) join(_ context.Context, r endpointRequest) (any, error) {
 		return joinResponse{DisableGatewayService: true}, nil
 	}
 	answer := config(in)
-	answer.InterfaceName = interfaceName{SrcName: e.HostInterface, DstPrefix: "eth", DstName: d.own(name).Interface}
+	answer.InterfaceName = interfaceName{SrcName: e.HostInterface, DstPrefix: "eth", DstName: d.endpointSettings(name).Interface}
 	if prefix := d.settings(e.Network).Prefix; prefix != "" {
 		answer.InterfaceName.DstPrefix = prefix
 	}
 	if n := d.network(e.Network); n.Internal || answer.Gateway != "" {
-		return answer, nil // Docker will say whether ports are to be published
+		return answer, nil // Docker calls ProgramExternalConnectivity to publish ports
 	}
-	// Up to 27, Docker speaks of ports only to who has an IPv4 gateway.
+	// Up to version 27, Docker makes that call only for endpoints with an IPv4
+	// gateway.
 	if err := d.publish(name, r.Options); err != nil {
 		return nil, errors.Join(err, d.cfg.Daemon.Leave(name))
 	}
 	return answer, nil
 }
 
-// config says what Docker is to give the link. Without a default route it
-// would attach a bridge of its own, and publish the ports there.
+// config returns the link's gateways and routes for Docker. DisableGatewayService
+// is set if there is no default route: without it Docker would also connect the
+// container to its own bridge, and publish the ports there.
 func config(in engine.SandboxConfig) (r joinResponse) {
 	r.DisableGatewayService = true
 	for _, g := range in.Gateways {
@@ -168,23 +174,24 @@ func config(in engine.SandboxConfig) (r joinResponse) {
 		}
 		r.StaticRoutes = append(r.StaticRoutes, s)
 	}
-	// A route by a next hop is refused until that can be reached.
+	// The kernel refuses a route whose next hop has no route yet: connected routes
+	// come first.
 	slices.SortStableFunc(r.StaticRoutes, func(a, b staticRoute) int { return b.RouteType - a.RouteType })
 	return r
 }
 
-// own returns what is noted of an endpoint.
-func (d *Driver) own(name string) (o own) {
-	if raw, ok := d.cfg.Passing.All()[ownKey(name)]; ok {
+// endpointSettings returns the stored settings of an endpoint.
+func (d *Driver) endpointSettings(name string) (o endpointSettings) {
+	if raw, ok := d.cfg.Passing.All()[endpointSettingsKey(name)]; ok {
 		if err := json.Unmarshal(raw, &o); err != nil {
-			d.cfg.Log.Error("read what an endpoint has of its own", "endpoint", name, "error", err)
+			d.cfg.Log.Error("read an endpoint's settings", "endpoint", name, "error", err)
 		}
 	}
 	return o
 }
 
-// leave takes the link away, and the ports, of which newer engines may not have
-// spoken.
+// leave removes the link and the publishes. Newer engines do not always revoke the
+// publishes before.
 func (d *Driver) leave(_ context.Context, r endpointRequest) (any, error) {
 	name, err := EndpointName(r.EndpointID)
 	if err != nil {
@@ -193,7 +200,8 @@ func (d *Driver) leave(_ context.Context, r endpointRequest) (any, error) {
 	return nothing{}, d.cfg.Daemon.Leave(name)
 }
 
-// program publishes the endpoint's ports: it is its container's gateway now.
+// program publishes the endpoint's ports, because Docker made it its container's
+// gateway.
 func (d *Driver) program(_ context.Context, r endpointRequest) (any, error) {
 	name, err := EndpointName(r.EndpointID)
 	if err != nil {

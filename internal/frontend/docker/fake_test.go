@@ -21,16 +21,17 @@ import (
 	"fairlead/internal/model"
 )
 
-// fake is a daemon that has no host, and remembers what it is told.
+// fake is a daemon without a host. It stores what it gets.
 type fake struct {
 	networks    []model.Network
 	attachments []daemon.View
-	// taken are host ports that somebody else has.
+	// taken are host ports that another program uses.
 	taken []model.PortRange
 	// dead are endpoints whose containers have ended.
 	dead map[string]bool
-	// in is what every link has in its sandbox.
-	in    engine.SandboxConfig
+	// in is the configuration of every link in its sandbox.
+	in engine.SandboxConfig
+	// asked counts the calls of Expose.
 	asked int
 }
 
@@ -128,14 +129,14 @@ func (f *fake) Detach(_ context.Context, r daemon.DetachRequest) (daemon.Result,
 	return daemon.Result{}, nil
 }
 
-// HasLink, Ranges and LocalPorts make it a host, too.
+// HasLink, Ranges, CanBind and LocalPorts implement docker.Host.
 func (f *fake) HasLink(name string) bool { return name == "eth0" || name == "eth0.7" }
 
 func (f *fake) Ranges() ([]netip.Prefix, error) {
 	return []netip.Prefix{netip.MustParsePrefix("10.201.0.0/23"), netip.MustParsePrefix("192.0.2.0/24")}, nil
 }
 
-// CanBind of TEST-NET-3 is false (RFC 5737).
+// CanBind returns false for addresses of TEST-NET-3 (RFC 5737).
 func (f *fake) CanBind(a netip.Addr) (bool, error) {
 	return !netip.MustParsePrefix("203.0.113.0/24").Contains(a), nil
 }
@@ -144,7 +145,7 @@ func (f *fake) LocalPorts() (model.PortRange, error) {
 	return model.PortRange{First: 32768, Last: 60999}, nil
 }
 
-// memory keeps notes.
+// memory implements docker.Notes in memory.
 type memory map[string]json.RawMessage
 
 func (m memory) All() map[string]json.RawMessage { return maps.Clone(m) }
@@ -162,7 +163,7 @@ func (m memory) Put(notes map[string]any) error {
 	return errors.Join(errs...)
 }
 
-// plugin is a driver with nothing behind it.
+// plugin is a driver with a fake daemon.
 type plugin struct {
 	testing.TB
 	*fake
@@ -177,19 +178,20 @@ func newPlugin(t testing.TB) *plugin {
 	return p
 }
 
-// start is the next daemon.
+// start starts the driver, as the next daemon does.
 func (p *plugin) start() {
 	p.handler = docker.New(docker.Config{Daemon: p.fake, Lasting: p.lasting, Passing: p.passing, Host: p.fake, Caller: func(context.Context) int { return 0 }, Log: slog.New(slog.DiscardHandler)}).Handler()
 }
 
-// post makes a call, and returns what is answered.
+// post makes a call, and returns the response.
 func (p *plugin) post(method, path string, body io.Reader) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	p.handler.ServeHTTP(w, httptest.NewRequest(method, "/"+path, body))
 	return w
 }
 
-// calls fails the test unless the call is answered as wanted, white space aside.
+// calls fails the test unless the call returns the wanted body, without surrounding
+// white space.
 func (p *plugin) calls(method, request, want string) {
 	p.Helper()
 	w := p.post(http.MethodPost, method, strings.NewReader(request))
@@ -198,7 +200,7 @@ func (p *plugin) calls(method, request, want string) {
 	}
 }
 
-// refuses fails the test unless the call is refused, and says so.
+// refuses fails the test unless the call returns an error that contains why.
 func (p *plugin) refuses(method, request, why string) {
 	p.Helper()
 	w := p.post(http.MethodPost, method, strings.NewReader(request))

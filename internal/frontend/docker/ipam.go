@@ -9,19 +9,18 @@ import (
 
 // The IPAM driver leases ranges and addresses.
 //
-// Theory of operation. A pool's id is its range, so that it says everything
-// even when nothing else is known of it. Docker asks for the pools, gateways
-// and auxiliary addresses of its networks again whenever it starts
-// (RequiresRequestReplay): its first call then, Plugin.Activate, makes what is
-// leased unclaimed, and whoever asks for it first gets it. What is claimed is
-// refused to anybody else. So nothing is given away twice, and nothing is lost
-// when either side is killed at the wrong moment.
+// Theory of operation. A pool's ID is its range, so a pool is known even if
+// nothing is stored about it. Docker requests the pools, gateways and auxiliary
+// addresses of its networks again whenever it starts (RequiresRequestReplay). Its
+// first call is Plugin.Activate, which marks all leases as unclaimed. The first
+// request for an unclaimed lease gets it; a request for a claimed lease is refused.
+// Thus nothing is leased twice, and nothing is lost if either side is killed.
 //
-// Addresses that were asked for, gateways among them, outlive a reboot, because
-// Docker may start before us, and then asks for nothing again. Those that we
-// chose end with the boot, as containers do.
+// Requested addresses, including gateways, survive a reboot, because Docker can
+// start before the daemon and does not repeat its requests then. Addresses that
+// this driver chose end with the boot, as containers do.
 
-// space is the one address space that there is.
+// space is the only local address space.
 const space = "fairlead"
 
 type ipamCapabilities struct{ RequiresMACAddress, RequiresRequestReplay bool }
@@ -29,10 +28,10 @@ type ipamCapabilities struct{ RequiresMACAddress, RequiresRequestReplay bool }
 type addressSpaces struct{ LocalDefaultAddressSpace, GlobalDefaultAddressSpace string }
 
 type poolRequest struct {
-	// Pool and SubPool are ranges, empty where Docker leaves them to us.
+	// Pool and SubPool are ranges. If Pool is empty, the driver chooses it.
 	Pool, SubPool string
 	V6            bool
-	// PoolID is of calls to release it.
+	// PoolID is set in calls of ReleasePool.
 	PoolID string
 }
 
@@ -57,20 +56,20 @@ func (d *Driver) ipamMethods() map[string]method {
 	}
 }
 
-// activate is Docker's first call after it has started. It drops what earlier
-// engines have left of containers that have ended.
+// activate is Docker's first call after its start. It removes what earlier engines
+// left behind from containers that have ended.
 func (d *Driver) activate(context.Context, []byte) (any, error) {
 	d.cfg.Daemon.RemoveDead()
 	exists, used := map[string]bool{}, map[netip.Addr]bool{}
 	for _, a := range d.cfg.Daemon.Attachments() {
-		exists[ownKey(a.Name)] = true
+		exists[endpointSettingsKey(a.Name)] = true
 		for _, addr := range a.Addresses {
 			used[addr] = true
 		}
 	}
 	err := d.leasing(func(l *leases) error {
 		for key := range d.cfg.Passing.All() {
-			if strings.HasPrefix(key, ownKey("")) && !exists[key] {
+			if strings.HasPrefix(key, endpointSettingsKey("")) && !exists[key] {
 				l.passing[key] = nil
 			}
 		}
@@ -97,7 +96,7 @@ func (d *Driver) requestPool(_ context.Context, r poolRequest) (any, error) {
 	return answer, err
 }
 
-// freePool chooses a range that neither the host nor a network has.
+// freePool chooses a range that neither the host nor a network uses.
 func (d *Driver) freePool(l *leases, v6 bool) (pool, error) {
 	busy, err := d.cfg.Host.Ranges()
 	if err != nil {
@@ -127,7 +126,7 @@ func (d *Driver) requestAddress(_ context.Context, r addressRequest) (any, error
 		}
 		asked, err := address(r.Address)
 		if err != nil {
-			return fmt.Errorf("address %.64q: want an address", r.Address)
+			return fmt.Errorf("address %.64q: want an IP address", r.Address)
 		}
 		gateway := r.Options["RequestAddressType"] == keyGateway
 		given, err := l.claim(p, asked, gateway)
@@ -146,7 +145,7 @@ func (d *Driver) releaseAddress(_ context.Context, r addressRequest) (any, error
 	})
 }
 
-// leasing changes the leases, one caller at a time.
+// leasing reads the leases, changes them and stores them, for one caller at a time.
 func (d *Driver) leasing(change func(*leases) error) error {
 	d.choosing.Lock()
 	defer d.choosing.Unlock()
@@ -163,11 +162,12 @@ func (d *Driver) leasing(change func(*leases) error) error {
 	return d.cfg.Passing.Put(l.passing)
 }
 
-// readPool reads a range, and the part of it to lease from; nothing is none.
+// readPool parses a range, and the part of it to lease from. The zero pool means
+// that no range was given.
 func readPool(whole, part string) (p pool, err error) {
 	if whole == "" {
 		if part != "" {
-			return p, fmt.Errorf("range %.64q: want the subnet that it is a part of, too", part)
+			return p, fmt.Errorf("range %.64q: its subnet is missing: give a --subnet that contains it", part)
 		}
 		return p, nil
 	}
@@ -188,11 +188,11 @@ func readPool(whole, part string) (p pool, err error) {
 	return p, nil
 }
 
-// readPoolID reads what id has written.
+// readPoolID parses the ID of a pool.
 func readPoolID(id string) (pool, error) {
 	whole, part, _ := strings.Cut(id, " ")
 	if whole == "" {
-		return pool{}, fmt.Errorf("pool %.64q: there is none of that id", id)
+		return pool{}, fmt.Errorf("pool %.64q: it does not exist", id)
 	}
 	return readPool(whole, part)
 }

@@ -16,7 +16,7 @@ func TestPools(t *testing.T) {
 	p.calls("IpamDriver.RequestPool", `{"Pool": "172.30.0.0/24", "SubPool": "172.30.0.128/25"}`, `{"PoolID":"172.30.0.0/24 172.30.0.128/25","Pool":"172.30.0.0/24"}`)
 	p.refuses("IpamDriver.RequestPool", `{"Pool": "172.30.0.0/25"}`, "overlaps with 172.30.0.0/24")
 	p.refuses("IpamDriver.RequestPool", `{"Pool": "172.30.0.0/24", "SubPool": "172.31.0.0/25"}`, "want a part of")
-	p.refuses("IpamDriver.RequestPool", `{"SubPool": "172.31.0.0/25"}`, "want the subnet")
+	p.refuses("IpamDriver.RequestPool", `{"SubPool": "172.31.0.0/25"}`, "its subnet is missing")
 	p.refuses("IpamDriver.RequestPool", `{"Pool": "all"}`, "want an address range")
 	// The host has the first two, a network the third.
 	p.calls("NetworkDriver.CreateNetwork", strings.Replace(created, "172.30.0", "10.201.2", 2), `{}`)
@@ -32,14 +32,14 @@ func TestPools(t *testing.T) {
 		if err := json.Unmarshal(w.Body.Bytes(), pool); err != nil {
 			t.Fatal(err)
 		}
-		p.start() // the host's own range outlives the daemon
+		p.start() // the next daemon uses the same range
 	}
 	of := func(pool string) netip.Prefix {
 		p, _ := netip.ParsePrefix(pool)
 		return netip.PrefixFrom(p.Addr(), 48).Masked()
 	}
 	if first.Pool[:2] != "fd" || of(first.Pool) != of(second.Pool) || first == second || !strings.HasSuffix(first.Pool, "/64") {
-		t.Errorf("IPv6 pools are %s and %s", first.Pool, second.Pool)
+		t.Errorf("got the IPv6 pools %s and %s", first.Pool, second.Pool)
 	}
 }
 
@@ -60,12 +60,12 @@ func TestAddresses(t *testing.T) {
 	p.start()
 	p.calls("IpamDriver.RequestAddress", request(``), `{"Address":"172.30.0.2/29"}`)
 	p.refuses("IpamDriver.RequestAddress", `{"PoolID": "web"}`, "want an address range")
-	p.refuses("IpamDriver.RequestAddress", `{}`, "none of that id")
+	p.refuses("IpamDriver.RequestAddress", `{}`, "it does not exist")
 }
 
-// TestDockerStartsAnew has what Docker asks for again be its own, and nobody
-// else's.
-func TestDockerStartsAnew(t *testing.T) {
+// TestDockerRestarts checks that Docker gets the leases that it requests again after
+// its restart, and that other requests do not get them.
+func TestDockerRestarts(t *testing.T) {
 	p := newPlugin(t)
 	const pool, web = `{"Pool": "172.30.0.0/24"}`, `{"PoolID": "172.30.0.0/24", "Address": "172.30.0.9"}`
 	leased := func() {
@@ -80,12 +80,13 @@ func TestDockerStartsAnew(t *testing.T) {
 	}
 	p.dead = map[string]bool{"docker-3": true}
 	p.calls("Plugin.Activate", "", `{"Implements":["NetworkDriver","IpamDriver"]}`)
-	p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24"}`, `{"Address":"172.30.0.3/24"}`) // 2 may still run
-	p.refuses("IpamDriver.RequestPool", `{"Pool": "172.30.0.0/16"}`, "another network has")
+	p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24"}`, `{"Address":"172.30.0.3/24"}`) // the container with address 2 may still run
+	p.refuses("IpamDriver.RequestPool", `{"Pool": "172.30.0.0/16"}`, "of another network")
 	leased()
 	p.refuses("IpamDriver.RequestAddress", web, "already in use")
 
-	// After a reboot that Docker was quicker with, it asks for nothing again.
+	// If Docker starts before the daemon after a reboot, it does not repeat its
+	// requests.
 	clear(p.passing)
 	p.calls("IpamDriver.RequestAddress", `{"PoolID": "172.30.0.0/24"}`, `{"Address":"172.30.0.2/24"}`)
 	clear(p.lasting)

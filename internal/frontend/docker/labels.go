@@ -17,14 +17,15 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// The labels of a container on the host's network: what is published of it, and
-// what becomes of binds to other ports, as in `fairlead run`.
+// The labels of a container on the host's network: the ports to publish, and the
+// policy for binds to other ports, as in `fairlead run`.
 const (
 	LabelPublish     = "fairlead.publish"
 	LabelUnpublished = "fairlead.unpublished"
 )
 
-// Workloads is the daemon behind labels; *daemon.Daemon has it.
+// Workloads is the part of the daemon that Labels calls. *daemon.Daemon implements
+// it.
 type Workloads interface {
 	Admit(daemon.Workload) (changed bool, err error)
 	Dismiss(name string) error
@@ -32,7 +33,7 @@ type Workloads interface {
 	Attachments() []daemon.View
 }
 
-// Engine is asked for containers; sandbox.Engine has it.
+// Engine is a container engine. sandbox.Engine implements it.
 type Engine interface {
 	Labelled(ctx context.Context, label, id string) ([]sandbox.Labelled, error)
 	FollowLabelled(ctx context.Context, label string, notified func(), notify func(sandbox.Happened)) error
@@ -40,22 +41,23 @@ type Engine interface {
 	Watch(context.Context) (<-chan struct{}, error)
 }
 
-// Labels publishes the ports of containers on the host's network by their
+// Labels publishes the ports of containers on the host's network according to their
 // labels.
 //
-// Theory of operation. A container asks for a port when its process runs, and
-// its engine tells of its start after that. So its cgroup is led when the
-// cgroup is made, which inotify tells; the labels are known by then, or asked
-// for, as the engine has told of the container's creation. The runtime makes the
-// cgroup before it puts anything into it, and so an empty one is frozen until it
-// is led: the runtime waits meanwhile. On a host that is busy the runtime may be
-// quicker: then it still has to start the container's process, which most often
-// is led before it binds anything. Of a container that was missed, and of those
-// that run when we come, the engine says the cgroup. Whether what ran there had
-// bound something until it was led, its sockets say.
+// Theory of operation. A container's process binds its ports before the engine
+// reports the container's start. Therefore eBPF programs are attached to the
+// container's cgroup when the cgroup is created, which inotify reports. The labels
+// are known by then, or being requested, because the engine has reported the
+// container's creation. The runtime creates the cgroup before it moves a process
+// into it. An empty cgroup is frozen until the programs are attached, and the
+// runtime waits meanwhile. On a busy host the runtime can be faster. It still has to
+// start the container's process then, and in most cases the programs are attached
+// before that process binds a port. For containers that were missed, and for those
+// that run when the daemon starts, the engine returns the cgroup. Their sockets show
+// whether they bound ports before the programs were attached.
 //
-// Who listens to the engine and to inotify must not wait: what takes time is
-// done by one worker, in order.
+// The goroutines that read from the engine and from inotify must not block.
+// Therefore one worker does what takes time, in order.
 type Labels struct {
 	Workloads Workloads
 	Engine    Engine
@@ -64,25 +66,25 @@ type Labels struct {
 	Log  *slog.Logger
 
 	work chan job
-	// all are those who give the worker work.
+	// all counts the goroutines that send jobs to the worker.
 	all sync.WaitGroup
 
 	mu    sync.Mutex
 	known map[string]sandbox.Labelled
-	// announced are those whose labels are being asked for, with what of them is
-	// held meanwhile.
+	// announced has the containers whose labels are being requested, with their
+	// frozen cgroups.
 	announced map[string]*frozen
 	where     *groups
 }
 
-// job is something to do about a container.
+// job is work for a container.
 type job struct {
 	do func()
-	// frozen is let go, done or not.
+	// frozen is thawed after the job, or if the job is dropped.
 	frozen *frozen
 }
 
-// backlog is how many jobs may wait: more than a host has such containers.
+// backlog is how many jobs can wait: more than a host has such containers.
 const backlog = 4096
 
 // Run follows the engine and the cgroups until ctx ends.
@@ -114,11 +116,11 @@ func (l *Labels) Run(ctx context.Context) (err error) {
 	}
 }
 
-// readGroups follows inotify until it is ended. It must be quicker than a
-// runtime, and has little to do: so it runs before others.
+// readGroups reads inotify events until end is called. It must be faster than a
+// container runtime and has little work, so its thread gets a high priority.
 func (l *Labels) readGroups() {
-	runtime.LockOSThread() // which ends with us
-	urgent()
+	runtime.LockOSThread() // the thread ends with this goroutine
+	raisePriority()
 	for buf := make([]byte, 64<<10); ; {
 		n, err := l.where.read(buf)
 		if err != nil {
@@ -130,14 +132,15 @@ func (l *Labels) readGroups() {
 		l.mu.Lock()
 		all, err := l.where.parse(buf[:n])
 		for _, g := range all {
-			l.met(g)
+			l.groupChanged(g)
 		}
 		l.mu.Unlock()
 		l.warn("watch for containers' cgroups", err)
 	}
 }
 
-// follow follows the engine, again whenever it may have come back.
+// follow follows the engine's events. It tries again whenever the engine may have
+// started.
 func (l *Labels) follow(ctx context.Context, changed <-chan struct{}) {
 	for {
 		select {
@@ -145,62 +148,63 @@ func (l *Labels) follow(ctx context.Context, changed <-chan struct{}) {
 			return
 		case <-changed:
 		}
-		_ = l.Engine.FollowLabelled(ctx, LabelPublish, func() { l.takeStock(ctx) }, func(h sandbox.Happened) { l.heard(ctx, h) })
+		_ = l.Engine.FollowLabelled(ctx, LabelPublish, func() { l.sync(ctx) }, func(h sandbox.Happened) { l.handleEvent(ctx, h) })
 	}
 }
 
-// takeStock looks at all containers: what happened before is not told.
-func (l *Labels) takeStock(ctx context.Context) {
+// sync reads all containers, because the engine does not report past events.
+func (l *Labels) sync(ctx context.Context) {
 	running := map[string]bool{}
-	for _, c := range l.meet(ctx, "") {
+	for _, c := range l.learn(ctx, "") {
 		running[attachmentOf(c.ID)] = c.Running
 		if c.Running {
 			l.later(func() { l.started(ctx, c) })
 		}
 	}
 	for _, a := range l.Workloads.Attachments() {
-		// One whose cgroup is there runs, or is about to.
+		// A container whose cgroup exists runs, or is about to run.
 		if a.Network == daemon.HostNetwork && a.Cgroup == "" && !running[a.Name] {
-			l.warn("take away what was a container's", l.Workloads.Dismiss(a.Name))
+			l.warn("remove an ended container's ports", l.Workloads.Dismiss(a.Name))
 		}
 	}
 }
 
-// later has the worker do something.
+// later gives the worker a job.
 func (l *Labels) later(do func()) { l.work <- job{do: do} }
 
-// announce has a container's cgroup held until its labels are known.
+// announce keeps a container's cgroup frozen until the container's labels are known.
 func (l *Labels) announce(ctx context.Context, id string) {
 	l.mu.Lock()
 	l.announced[id] = nil
 	l.mu.Unlock()
-	l.meet(ctx, id)
+	l.learn(ctx, id)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.announced[id].end() // it is not for us
+	l.announced[id].end() // the container has no such label
 	delete(l.announced, id)
 }
 
-// meet learns the labels of a container, or of all, whose cgroups may be there.
-func (l *Labels) meet(ctx context.Context, id string) []sandbox.Labelled {
+// learn requests the labels of a container, or of all containers if id is empty, and
+// handles their cgroups that exist already.
+func (l *Labels) learn(ctx context.Context, id string) []sandbox.Labelled {
 	all, err := l.Engine.Labelled(ctx, LabelPublish, id)
-	l.warn("look for containers by their labels", err)
+	l.warn("list containers by their labels", err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range all {
 		l.known[c.ID] = c
 		for _, g := range l.where.find(c.ID) {
-			if c.Starting { // it may have been frozen by a daemon that was killed
-				defer func() { l.work <- job{func() {}, limited(g.path)} }()
+			if c.Starting { // a daemon that was killed may have frozen it
+				defer func() { l.work <- job{func() {}, thawLater(g.path)} }()
 			}
-			l.met(g)
+			l.groupChanged(g)
 		}
 	}
 	return all
 }
 
-// heard is told by the engine.
-func (l *Labels) heard(ctx context.Context, h sandbox.Happened) {
+// handleEvent handles an event of the engine.
+func (l *Labels) handleEvent(ctx context.Context, h sandbox.Happened) {
 	switch h.Action {
 	case "create":
 		l.announce(ctx, h.Actor.ID)
@@ -221,33 +225,34 @@ func (l *Labels) heard(ctx context.Context, h sandbox.Happened) {
 	}
 }
 
-// met is told of a container's cgroup.
-func (l *Labels) met(g group) {
+// groupChanged handles a container's cgroup that was created, found or removed. The
+// caller must have locked l.mu.
+func (l *Labels) groupChanged(g group) {
 	c, known := l.known[g.id]
-	inUse, announced := l.announced[g.id]
-	if inUse == nil && !g.gone && (announced || known && c.HostNetwork) {
-		inUse = freeze(g.path)
+	f, announced := l.announced[g.id]
+	if f == nil && !g.gone && (announced || known && c.HostNetwork) {
+		f = freeze(g.path)
 	}
 	switch {
 	case g.gone:
 		l.later(func() { l.ended(g.id) })
 	case known && c.HostNetwork:
 		delete(l.announced, g.id)
-		l.work <- job{func() { l.admit(c, g.path, nil, inUse) }, inUse}
+		l.work <- job{func() { l.admit(c, g.path, nil, f) }, f}
 	case announced:
-		l.announced[g.id] = inUse
+		l.announced[g.id] = f
 	}
 }
 
-// started finds the cgroup of a container that runs, unless it was met. The
-// worker does not wait for the engine: it may not answer before a container has
-// started that waits for the worker.
+// started finds the cgroup of a running container, unless it is known. The worker
+// must not wait for the engine: the engine may not answer before a container has
+// started whose cgroup is frozen until the worker handles it.
 func (l *Labels) started(ctx context.Context, c sandbox.Labelled) {
 	if !c.HostNetwork {
-		l.Log.Warn("publish by a label", "container", c.Name, "error", "it is not on the host's network: publish its ports by `docker run -p`")
+		l.Log.Warn("publish by a label", "container", c.Name, "error", "it is not on the host's network: publish its ports with `docker run -p`")
 		return
 	}
-	if l.wasMet(c.ID) {
+	if l.hasGroup(c.ID) {
 		return
 	}
 	l.all.Go(func() {
@@ -256,17 +261,17 @@ func (l *Labels) started(ctx context.Context, c sandbox.Labelled) {
 	})
 }
 
-// found is told by the engine where a container runs, which may have been met
-// meanwhile.
+// found handles the engine's answer with the cgroup of a container. The cgroup may
+// have become known meanwhile.
 func (l *Labels) found(c sandbox.Labelled, path string, err error) {
-	if l.wasMet(c.ID) {
+	if l.hasGroup(c.ID) {
 		return
 	}
 	switch {
 	case errors.Is(err, sandbox.ErrAbsent), errors.Is(err, os.ErrNotExist):
 		return // it has ended
 	case err == nil && !strings.Contains(path, c.ID):
-		err = fmt.Errorf("the container is in no cgroup v2 of its own, but in %s: boot with systemd.unified_cgroup_hierarchy=1", path)
+		err = fmt.Errorf("the container has no cgroup v2 of its own, it is in %s: boot with systemd.unified_cgroup_hierarchy=1", path)
 	case err == nil:
 		path = filepath.Join(l.Root, path)
 		l.mu.Lock()
@@ -276,21 +281,20 @@ func (l *Labels) found(c sandbox.Labelled, path string, err error) {
 	l.admit(c, path, err, nil)
 }
 
-// wasMet reports whether the container's cgroup was found where it is watched
-// for.
-func (l *Labels) wasMet(id string) bool {
+// hasGroup reports whether the container's cgroup exists in a watched directory.
+func (l *Labels) hasGroup(id string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.where.find(id)) > 0
 }
 
-// admit publishes what the labels say. It was soon enough if nothing ran in the
-// cgroup until then, or what ran had bound nothing.
-func (l *Labels) admit(c sandbox.Labelled, path string, wrong error, inUse *frozen) {
+// admit publishes the ports that the labels request. It logs a warning if a process
+// in the cgroup bound ports before that.
+func (l *Labels) admit(c sandbox.Labelled, path string, wrong error, f *frozen) {
 	w, err := workload(c)
 	w.Cgroup, w.Wrong = path, errors.Join(wrong, err)
 	changed, err := l.Workloads.Admit(w)
-	inTime := inUse.end()
+	inTime := f.end()
 	if err != nil {
 		l.Log.Warn("publish by a label", "container", c.Name, "error", err)
 		return
@@ -301,11 +305,11 @@ func (l *Labels) admit(c sandbox.Labelled, path string, wrong error, inUse *froz
 	needsRestart, err := l.Workloads.NeedsRestart(w.Name)
 	l.warn("publish by a label", err)
 	if needsRestart {
-		l.Log.Warn("publish by a label", "container", c.Name, "error", "it ran before its ports were led: what it has bound until then is where it asked for: restart it")
+		l.Log.Warn("publish by a label", "container", c.Name, "error", "it bound ports before they were published: these ports are not mapped: restart the container")
 	}
 }
 
-// ended takes away what was a container's, unless it runs again.
+// ended removes an ended container's ports, unless the container runs again.
 func (l *Labels) ended(id string) {
 	name := attachmentOf(id)
 	for _, a := range l.Workloads.Attachments() {
@@ -313,7 +317,7 @@ func (l *Labels) ended(id string) {
 			continue
 		}
 		if _, err := os.Stat(a.Cgroup); a.Cgroup == "" || err != nil {
-			l.warn("take away what was a container's", l.Workloads.Dismiss(name))
+			l.warn("remove an ended container's ports", l.Workloads.Dismiss(name))
 		}
 	}
 }
@@ -326,7 +330,8 @@ func (l *Labels) warn(what string, err error) {
 
 func attachmentOf(id string) string { return "docker-" + id[:min(short, len(id))] }
 
-// workload reads a container's labels.
+// workload converts a container's labels. It returns the ports without mistakes
+// also if others have mistakes.
 func workload(c sandbox.Labelled) (daemon.Workload, error) {
 	w := daemon.Workload{Name: attachmentOf(c.ID), Ref: string(sandbox.Container) + ":" + c.Name, Unlisted: model.Unpublished(c.Labels[LabelUnpublished])}
 	var errs []error

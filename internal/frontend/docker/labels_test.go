@@ -21,8 +21,8 @@ type shopEngine struct {
 	shop   sandbox.Labelled
 	group  string
 	events chan sandbox.Happened
-	// asked has an element when somebody asks for the container, who is answered
-	// when answers has one; nil answers at once.
+	// asked gets an element for each request about the container. The request is
+	// answered when answers gets an element; nil answers at once.
 	asked, answers chan struct{}
 }
 
@@ -37,7 +37,7 @@ func (e shopEngine) Labelled(_ context.Context, _, id string) ([]sandbox.Labelle
 	if id != "" {
 		e.wait()
 	} else if !e.shop.Running && !e.shop.Starting {
-		return nil, nil // it has yet to be made
+		return nil, nil // the container is not created yet
 	}
 	return []sandbox.Labelled{e.shop}, nil
 }
@@ -65,7 +65,8 @@ func (e shopEngine) Watch(context.Context) (<-chan struct{}, error) {
 	return ticks, nil
 }
 
-// admission is a workload, and what was in its cgroup.freeze then.
+// admission is an admitted workload, and the content of its cgroup.freeze at that
+// time.
 type admission struct {
 	daemon.Workload
 	freeze string
@@ -78,7 +79,7 @@ func (w workloads) Admit(is daemon.Workload) (bool, error) {
 	return true, is.Wrong
 }
 
-// frozenAs is what is in the cgroup.freeze of a cgroup.
+// frozenAs returns the content of a cgroup's cgroup.freeze.
 func frozenAs(path string) string {
 	freeze, _ := os.ReadFile(filepath.Join(path, "cgroup.freeze"))
 	return strings.TrimSpace(string(freeze))
@@ -88,7 +89,7 @@ func (workloads) Dismiss(string) error              { return nil }
 func (workloads) NeedsRestart(string) (bool, error) { return false, nil }
 func (workloads) Attachments() []daemon.View        { return nil }
 
-// labels makes a cgroup that stands for the hierarchy.
+// labels creates a cgroup that is used as the root of the hierarchy.
 func labels(t *testing.T) (root string, w workloads) {
 	t.Helper()
 	at, err := cgroup.Root()
@@ -139,32 +140,34 @@ func makeGroup(t *testing.T, root string) (path string) {
 func thawed(t *testing.T, path string) {
 	t.Helper()
 	if frozen := frozenAs(path); frozen != "0" {
-		t.Errorf("the cgroup is frozen: %q", frozen)
+		t.Errorf("cgroup.freeze is %q, want 0", frozen)
 	}
 }
 
-// TestACgroupIsHeldUntilItIsLed: what the runtime puts there waits.
-func TestACgroupIsHeldUntilItIsLed(t *testing.T) {
+// TestCgroupIsFrozenUntilAdmitted checks that a new cgroup is frozen until its ports
+// are published.
+func TestCgroupIsFrozenUntilAdmitted(t *testing.T) {
 	e := shop()
 	root, w := labels(t)
 	end := run(t, e, root, w)
 	e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}}
-	e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}} // the first is through
+	e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}} // when this is read, the first event has been handled
 	path := makeGroup(t, root)
 	a := <-w.admitted
 	if a.Cgroup != path || a.freeze != "1" || a.Ref != "container:shop" || len(a.Publishes) != 2 || a.Unlisted != "deny" || a.Wrong != nil {
-		t.Errorf("admitted is %+v", a)
+		t.Errorf("got the admission %+v", a)
 	}
 	end()
 	thawed(t, path)
 }
 
-// TestACgroupIsHeldUntilItsLabelsAreKnown: the engine may be slower to tell them
-// than to start the container. One that is on another network is let go then.
-func TestACgroupIsHeldUntilItsLabelsAreKnown(t *testing.T) {
-	for _, ours := range []bool{true, false} {
+// TestCgroupIsFrozenUntilLabelsAreKnown checks that a cgroup stays frozen if the
+// engine returns the labels only after it has started the container. If the container
+// is on another network, the cgroup is thawed then.
+func TestCgroupIsFrozenUntilLabelsAreKnown(t *testing.T) {
+	for _, hostNetwork := range []bool{true, false} {
 		e := shop()
-		e.shop.HostNetwork, e.asked, e.answers = ours, make(chan struct{}), make(chan struct{})
+		e.shop.HostNetwork, e.asked, e.answers = hostNetwork, make(chan struct{}), make(chan struct{})
 		root, w := labels(t)
 		end := run(t, e, root, w)
 		e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}}
@@ -173,9 +176,9 @@ func TestACgroupIsHeldUntilItsLabelsAreKnown(t *testing.T) {
 		for frozen := ""; frozen != "1"; frozen = frozenAs(path) {
 		}
 		e.answers <- struct{}{}
-		if ours {
+		if hostNetwork {
 			if a := <-w.admitted; a.freeze != "1" {
-				t.Errorf("admitted is %+v", a)
+				t.Errorf("got the admission %+v", a)
 			}
 		}
 		end()
@@ -183,8 +186,8 @@ func TestACgroupIsHeldUntilItsLabelsAreKnown(t *testing.T) {
 	}
 }
 
-// TestACgroupThatAKilledDaemonHeld is let go by the next.
-func TestACgroupThatAKilledDaemonHeld(t *testing.T) {
+// TestCgroupFrozenByAKilledDaemon checks that the next daemon thaws it.
+func TestCgroupFrozenByAKilledDaemon(t *testing.T) {
 	e := shop()
 	e.shop.Starting = true
 	root, w := labels(t)
@@ -198,9 +201,9 @@ func TestACgroupThatAKilledDaemonHeld(t *testing.T) {
 	thawed(t, path)
 }
 
-// TestAnEngineAnswersWhenTheContainerHasStarted, which may wait for us: it was
-// running when we came, and is started again.
-func TestAnEngineAnswersWhenTheContainerHasStarted(t *testing.T) {
+// TestWorkerDoesNotWaitForTheEngine checks that a container that ran before the
+// daemon is admitted by its cgroup, although the engine has not answered yet.
+func TestWorkerDoesNotWaitForTheEngine(t *testing.T) {
 	e := shop()
 	e.shop.Running, e.asked, e.answers = true, make(chan struct{}), make(chan struct{})
 	root, w := labels(t)
@@ -208,27 +211,27 @@ func TestAnEngineAnswersWhenTheContainerHasStarted(t *testing.T) {
 	<-e.asked
 	path := makeGroup(t, root)
 	if a := <-w.admitted; a.Cgroup != path || a.Wrong != nil {
-		t.Errorf("admitted is %+v", a)
+		t.Errorf("got the admission %+v", a)
 	}
 	e.answers <- struct{}{}
 	end()
 	thawed(t, path)
 }
 
-// TestAContainerWithoutACgroup says that it can have no ports.
-func TestAContainerWithoutACgroup(t *testing.T) {
+// TestContainerWithoutOwnCgroup checks the error for a container without a cgroup v2.
+func TestContainerWithoutOwnCgroup(t *testing.T) {
 	e := shop()
 	e.shop.Running, e.group = true, "/"
 	root, w := labels(t)
 	end := run(t, e, root, w)
 	if a := <-w.admitted; a.Wrong == nil || !strings.Contains(a.Wrong.Error(), "no cgroup v2 of its own") {
-		t.Errorf("admitted is %+v", a)
+		t.Errorf("got the admission %+v", a)
 	}
 	end()
 }
 
-// TestLabelsWithMistakes say which.
-func TestLabelsWithMistakes(t *testing.T) {
+// TestInvalidLabels checks that the error names the label.
+func TestInvalidLabels(t *testing.T) {
 	for _, text := range []string{"", "80", "8080:80,", "8080:80;8081:81"} {
 		e := shop()
 		e.shop.Labels = map[string]string{docker.LabelPublish: text}
@@ -236,7 +239,7 @@ func TestLabelsWithMistakes(t *testing.T) {
 		root, w := labels(t)
 		end := run(t, e, root, w)
 		if a := <-w.admitted; a.Wrong == nil || !strings.Contains(a.Wrong.Error(), docker.LabelPublish) {
-			t.Errorf("%q: admitted is %+v", text, a)
+			t.Errorf("%q: got the admission %+v", text, a)
 		}
 		end()
 	}

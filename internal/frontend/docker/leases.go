@@ -12,12 +12,12 @@ import (
 	"fairlead/internal/model"
 )
 
-// pool is a range that is leased to a network.
+// pool is an address range that is leased to a network.
 type pool struct {
 	Prefix netip.Prefix `json:"prefix"`
-	// Range is the part that addresses are chosen from.
+	// Range is the part from which addresses are chosen.
 	Range netip.Prefix `json:"range"`
-	// Claimed says that Docker has asked for it since it started.
+	// Claimed means that Docker has requested the pool since its start.
 	Claimed bool `json:"claimed,omitempty"`
 }
 
@@ -28,10 +28,10 @@ func (p pool) id() string {
 	return p.Prefix.String() + " " + p.Range.String()
 }
 
-// lease is an address of a pool.
+// lease is a leased address of a pool.
 type lease struct {
 	Addr netip.Addr `json:"addr"`
-	// Asked is of addresses that Docker named, and of gateways.
+	// Asked means that Docker requested this address, or that it is a gateway.
 	Asked   bool `json:"asked,omitempty"`
 	Claimed bool `json:"claimed,omitempty"`
 }
@@ -43,13 +43,13 @@ const (
 	ulaKey   = "docker ula"
 )
 
-// leases is what is leased, and what has changed of it.
+// leases holds all leases, and the changes to be stored.
 type leases struct {
 	pools  map[string]pool
 	leases map[netip.Addr]lease
 	// ula is the host's range of unique local addresses (RFC 4193).
 	ula netip.Prefix
-	// lasting and passing are notes to write.
+	// lasting and passing are the notes to be written.
 	lasting, passing map[string]any
 }
 
@@ -101,7 +101,7 @@ func (l *leases) dropLease(addr netip.Addr) {
 	l.lasting[leaseKey+addr.String()], l.passing[leaseKey+addr.String()] = nil, nil
 }
 
-// unclaim is for a Docker that has started anew.
+// unclaim marks all leases as unclaimed, for a Docker engine that has started.
 func (l *leases) unclaim() {
 	for _, p := range l.pools {
 		p.Claimed = false
@@ -113,8 +113,8 @@ func (l *leases) unclaim() {
 	}
 }
 
-// dropUnused drops the addresses that were chosen for containers and that no
-// endpoint has. Docker does not return them if it was killed.
+// dropUnused drops the addresses that this driver chose for containers and that no
+// endpoint has. Docker does not release them if it was killed.
 func (l *leases) dropUnused(used map[netip.Addr]bool) {
 	for addr, a := range l.leases {
 		if !a.Asked && !used[addr] {
@@ -123,14 +123,15 @@ func (l *leases) dropUnused(used map[netip.Addr]bool) {
 	}
 }
 
-// claimPool leases a pool.
+// claimPool leases a pool. It returns an error if the pool overlaps with a claimed
+// one.
 func (l *leases) claimPool(p pool) error {
 	for id, o := range l.pools {
 		if !o.Prefix.Overlaps(p.Prefix) || id == p.id() && !o.Claimed {
 			continue
 		}
 		if o.Claimed || len(l.within(o)) > 0 {
-			return fmt.Errorf("pool %s overlaps with %s, which another network has: choose another subnet", p.Prefix, o.Prefix)
+			return fmt.Errorf("pool %s overlaps with %s of another network: choose another subnet", p.Prefix, o.Prefix)
 		}
 		l.releasePool(id) // Docker has forgotten it
 	}
@@ -139,8 +140,8 @@ func (l *leases) claimPool(p pool) error {
 	return nil
 }
 
-// pool returns the one of that id. One that nobody knows was leased before
-// what is known was lost.
+// pool returns the pool with that ID. An unknown pool was leased before the store
+// was lost; it is added again.
 func (l *leases) pool(id string) (pool, error) {
 	if p, ok := l.pools[id]; ok {
 		return p, nil
@@ -152,8 +153,8 @@ func (l *leases) pool(id string) (pool, error) {
 	return p, err
 }
 
-// releasePool takes a pool back. While addresses of it are leased it is only
-// unclaimed: somebody else has them.
+// releasePool releases a pool. While addresses of it are leased, the pool is only
+// marked as unclaimed.
 func (l *leases) releasePool(id string) {
 	p, ok := l.pools[id]
 	if !ok {
@@ -172,18 +173,19 @@ func (l *leases) within(p pool) []netip.Addr {
 	return slices.DeleteFunc(slices.Collect(maps.Keys(l.leases)), func(a netip.Addr) bool { return !p.Prefix.Contains(a) })
 }
 
-// claim leases the address that is asked for, or else one of the pool's range.
+// claim leases the requested address, or a free one of the pool's range if none is
+// requested.
 func (l *leases) claim(p pool, asked netip.Addr, gateway bool) (netip.Addr, error) {
 	if !asked.IsValid() {
 		free, ok := l.lowest(p)
 		if !ok {
-			return free, fmt.Errorf("no address is free in %s: remove a container, or make a network with a larger --ip-range", p.Range)
+			return free, fmt.Errorf("no address is free in %s: remove a container, or create a network with a larger --ip-range", p.Range)
 		}
 		l.setLease(lease{free, gateway, true})
 		return free, nil
 	}
 	if !p.Prefix.Contains(asked) {
-		return asked, fmt.Errorf("address %s is not in %s", asked, p.Prefix)
+		return asked, fmt.Errorf("address %s is not in %s: choose another address", asked, p.Prefix)
 	}
 	if inUse, ok := l.leases[asked]; ok && inUse.Claimed {
 		return asked, fmt.Errorf("address %s is already in use: choose another, or remove the container that has it", asked)
@@ -199,8 +201,8 @@ func (l *leases) release(addr netip.Addr) {
 	}
 }
 
-// lowest returns the first free address of the range. The last of an IPv4
-// subnet is left to the host itself, which takes it on a parent's LAN.
+// lowest returns the first free address of the range. The last address of an IPv4
+// subnet is reserved for the host, which uses it on a parent's LAN.
 func (l *leases) lowest(p pool) (netip.Addr, bool) {
 	s := model.Subnet{Prefix: p.Prefix}
 	for a := p.Range.Addr(); p.Range.Contains(a); a = a.Next() {
@@ -215,11 +217,11 @@ func (l *leases) lowest(p pool) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// pools4 is what pools are chosen from that nobody names; those of IPv6 are of
-// the host's own /48.
+// pools4 is the range from which IPv4 pools are chosen if Docker requests no
+// particular pool. IPv6 pools are chosen from the host's own /48.
 var pools4 = netip.MustParsePrefix("10.201.0.0/16")
 
-// free chooses a pool.
+// free chooses a pool that overlaps neither with busy nor with a leased pool.
 func (l *leases) free(v6 bool, busy []netip.Prefix) (pool, error) {
 	for _, p := range l.pools {
 		busy = append(busy, p.Prefix)
@@ -241,13 +243,12 @@ func (l *leases) free(v6 bool, busy []netip.Prefix) (pool, error) {
 			return pool{Prefix: p, Range: p}, nil
 		}
 	}
-	return pool{}, fmt.Errorf("every /%d of %s is taken: choose a --subnet", bits, from)
+	return pool{}, fmt.Errorf("all /%d subnets of %s are in use: choose a --subnet", bits, from)
 }
 
-// newULA makes a range of unique local addresses that no other host is likely
-// to have.
+// newULA returns a random /48 of unique local addresses (RFC 4193).
 func newULA() netip.Prefix {
 	bytes := [16]byte{0: 0xfd}
-	_, _ = rand.Read(bytes[1:6]) // it never fails
+	_, _ = rand.Read(bytes[1:6]) // never fails
 	return netip.PrefixFrom(netip.AddrFrom16(bytes), 48)
 }

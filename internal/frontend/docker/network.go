@@ -12,8 +12,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// gwAllocCheck says for which families a network needs no gateway's address:
-// in ipvlan's routed modes, nobody has it.
+// gwAllocCheck reports for which families a network needs no gateway address. In
+// ipvlan's routed modes no link has it.
 func (d *Driver) gwAllocCheck(_ context.Context, r gwAllocRequest) (any, error) {
 	given, err := generic(r.Options)
 	if err != nil {
@@ -27,7 +27,8 @@ func (d *Driver) gwAllocCheck(_ context.Context, r gwAllocRequest) (any, error) 
 	return gwAllocResponse{skip, skip}, nil
 }
 
-// gatewayless reports whether containers reach all by their link alone.
+// gatewayless reports whether containers need no gateway, because their default
+// route is the link.
 func gatewayless(n model.Network) bool {
 	return n.Driver == model.DriverIPvlan && (n.Mode == model.ModeL3 || n.Mode == model.ModeL3S)
 }
@@ -46,7 +47,7 @@ func (d *Driver) createNetwork(_ context.Context, r networkRequest) (any, error)
 	return nothing{}, nil
 }
 
-// readNetwork makes a network of Docker's words.
+// readNetwork converts Docker's request to a network.
 func (d *Driver) readNetwork(r networkRequest) (network, error) {
 	var n network
 	name, err := NetworkName(r.NetworkID)
@@ -67,18 +68,18 @@ func (d *Driver) readNetwork(r networkRequest) (network, error) {
 		if err != nil {
 			return n, err
 		}
-		if s.Prefix.Bits() > 0 { // that of Docker's null IPAM is all
+		if s.Prefix.Bits() > 0 { // Docker's null IPAM gives 0.0.0.0/0
 			n.Subnets = append(n.Subnets, s)
 		}
 	}
 	return n, nil
 }
 
-// vlanLink is how Docker's drivers name a VLAN of a parent.
+// vlanLink matches the name that Docker's drivers use for a VLAN of a parent.
 var vlanLink = regexp.MustCompile(`^(.+)\.([0-9]{1,4})$`)
 
-// splitVLAN reads eth0.100 as VLAN 100 on eth0, unless the host has a link of
-// that name.
+// splitVLAN changes the parent eth0.100 to VLAN 100 on eth0, unless the host has a
+// link with that name.
 func (d *Driver) splitVLAN(n *model.Network) {
 	parts := vlanLink.FindStringSubmatch(n.Parent)
 	if parts == nil || n.VLAN != 0 || n.Driver == model.DriverDevice || d.cfg.Host.HasLink(n.Parent) {
@@ -89,8 +90,8 @@ func (d *Driver) splitVLAN(n *model.Network) {
 	}
 }
 
-// subnet reads a range. Its gateway is the host, but on a parent's LAN, where
-// the host's own address may be named as an auxiliary one.
+// subnet converts a range. The range's gateway is the host's own address, except on
+// a parent's LAN: there an auxiliary address named host or fairlead is the host's.
 func subnet(n model.Network, data ipamData) (s model.Subnet, err error) {
 	if s.Prefix, err = netip.ParsePrefix(data.Pool); err != nil {
 		return s, fmt.Errorf("pool %.64q: want an address range", data.Pool)
@@ -98,7 +99,7 @@ func subnet(n model.Network, data ipamData) (s model.Subnet, err error) {
 	s.Prefix = s.Prefix.Masked()
 	gateway, err := address(data.Gateway)
 	if err != nil {
-		return s, fmt.Errorf("gateway %.64q: want an address", data.Gateway)
+		return s, fmt.Errorf("gateway %.64q: want an IP address", data.Gateway)
 	}
 	switch n.Driver {
 	case model.DriverMacvlan, model.DriverIPvlan, model.DriverDevice:
@@ -111,7 +112,7 @@ func subnet(n model.Network, data ipamData) (s model.Subnet, err error) {
 	for _, name := range []string{"host", Name} {
 		own, err := address(data.AuxAddresses[name])
 		if err != nil {
-			return s, fmt.Errorf("auxiliary address %s: want an address", name)
+			return s, fmt.Errorf("auxiliary address %s: want an IP address", name)
 		}
 		if own.IsValid() && s.Address.IsValid() {
 			s.Gateway = s.Address
@@ -123,7 +124,8 @@ func subnet(n model.Network, data ipamData) (s model.Subnet, err error) {
 	return s, nil
 }
 
-// address reads an address with or without a prefix length; nothing is none.
+// address parses an address with or without a prefix length. It returns the zero
+// value for "".
 func address(text string) (netip.Addr, error) {
 	if text == "" {
 		return netip.Addr{}, nil
@@ -134,7 +136,7 @@ func address(text string) (netip.Addr, error) {
 	return netip.ParseAddr(text)
 }
 
-// deleteNetwork forgets a network. What is attached there still, Docker has
+// deleteNetwork removes a network and its remaining endpoints, which Docker has
 // forgotten.
 func (d *Driver) deleteNetwork(ctx context.Context, r networkRequest) (any, error) {
 	name, err := NetworkName(r.NetworkID)
@@ -157,12 +159,12 @@ func (d *Driver) deleteNetwork(ctx context.Context, r networkRequest) (any, erro
 
 func settingsKey(network string) string { return "docker network " + network }
 
-// settings returns what a network adds to its endpoints.
+// settings returns the stored settings of a network.
 func (d *Driver) settings(network string) settings {
 	s := settings{Via: model.ViaAuto}
 	if raw, ok := d.cfg.Lasting.All()[settingsKey(network)]; ok {
 		if err := json.Unmarshal(raw, &s); err != nil {
-			d.cfg.Log.Error("read what a network adds to its endpoints", "network", network, "error", err)
+			d.cfg.Log.Error("read a network's settings", "network", network, "error", err)
 		}
 	}
 	return s

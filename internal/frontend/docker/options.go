@@ -14,71 +14,73 @@ import (
 	"fairlead/internal/paths"
 )
 
-// network is one that Docker asks for: what the daemon knows, and the rest.
+// network is a network that Docker requests: the model's network, and settings
+// that only this package knows.
 type network struct {
 	model.Network
 	settings
 }
 
-// settings are what a network adds to its endpoints. They outlive a reboot.
+// settings apply to all endpoints of a network. They survive a reboot.
 type settings struct {
 	// Via and Promises are for published ports.
 	Via      model.Via `json:"via,omitempty"`
 	Promises []string  `json:"promises,omitempty"`
-	// HostAddr is where ports are published for which no address is named.
+	// HostAddr is the host address of ports that are published without one.
 	HostAddr netip.Addr `json:"hostAddr,omitzero"`
-	// Prefix begins the names of interfaces in the containers.
+	// Prefix is the prefix of interface names in the containers.
 	Prefix string `json:"prefix,omitempty"`
 }
 
-// Option is one of `docker network create -o`.
+// Option is an option of `docker network create -o`.
 type Option struct {
 	Name, Value, What string
 	set               func(*network, string) error
 }
 
-// Options returns those that networks have.
+// Options returns all options of networks.
 func Options() []Option {
 	own := []Option{
-		{"driver", "DRIVER", "how containers are attached: " + strings.Join(text.Drivers(), ", ") + "; without it, what the other options ask for, and else bridge", setDriver},
-		{"via", "WAY", "how their ports are published: auto, proxy, nat, ebpf (auto, unless it is set)", setVia},
-		{"promises", "NAME,...", "what the way must promise; `auto` chooses by them", func(n *network, v string) error { n.Promises = list(v); return nil }},
+		{"driver", "DRIVER", "driver that connects the containers: " + strings.Join(text.Drivers(), ", ") + " (default: the driver that the other options imply, or bridge)", setDriver},
+		{"via", "MODE", "publish mode of the containers' ports: auto, proxy, nat, ebpf (default auto)", setVia},
+		{"promises", "NAME,...", "promises that the publish mode must keep; `auto` chooses a mode that keeps them", func(n *network, v string) error { n.Promises = list(v); return nil }},
 		{"mtu", "BYTES", "MTU of the network's links", setMTU},
-		{"parent", "LINK", "the host's link that macvlan and ipvlan branch from, or the device to hand over; eth0.100 is VLAN 100 on eth0", setText(func(n *network) *string { return &n.Parent })},
-		{"mode", "MODE", "macvlan: bridge, private, vepa, passthru; ipvlan: l2, l3, l3s", func(n *network, v string) error { n.Mode = model.Mode(v); return nil }},
-		{"vlan", "ID", "VLAN on the parent", func(n *network, v string) (err error) { n.VLAN, err = number(v); return err }},
+		{"parent", "LINK", "parent link of macvlan and ipvlan links on the host, or the device to move into the container; eth0.100 is VLAN 100 on eth0", setText(func(n *network) *string { return &n.Parent })},
+		{"mode", "MODE", "mode for macvlan: bridge, private, vepa, passthru; for ipvlan: l2, l3, l3s", func(n *network, v string) error { n.Mode = model.Mode(v); return nil }},
+		{"vlan", "ID", "VLAN ID on the parent", func(n *network, v string) (err error) { n.VLAN, err = number(v); return err }},
 		{"pkey", "KEY", "partition key of an InfiniBand child", func(n *network, v string) (err error) { n.PKey, err = text.PKey(v); return err }},
-		{"filter", "on|off", "whether frames on the bridge pass iptables", func(n *network, v string) error { n.Filter = model.Filter(v); return nil }},
-		{"hairpin", "true", "let a bridge port send frames back where they came from", setFlag(func(n *network) *bool { return &n.Hairpin })},
-		{"allow-overlap", "true", "allow a subnet that overlaps one of the host's links or routes; by default it is refused", setFlag(func(n *network) *bool { return &n.AllowOverlap })},
+		{"filter", "on|off", "whether frames on the bridge pass iptables (default: the host's setting)", func(n *network, v string) error { n.Filter = model.Filter(v); return nil }},
+		{"hairpin", "true", "allow a bridge port to send frames back to the port that they came from", setFlag(func(n *network) *bool { return &n.Hairpin })},
+		{"allow-overlap", "true", "allow a subnet that overlaps a subnet of the host's links or routes; by default it is refused", setFlag(func(n *network) *bool { return &n.AllowOverlap })},
 		{"vni", "ID", "VXLAN network identifier", setVNI},
-		{"peers", "ADDRESS[=RANGE,...] ...", "hosts of the overlay, with their parts of the subnets, a space between two", setPeers},
-		{"group", "ADDRESS", "multicast group that finds the peers", func(n *network, v string) (err error) { n.Overlay.Group, err = text.Group(v); return err }},
-		{"underlay", "LINK,...", "links or addresses of the host that carry the overlay", func(n *network, v string) error { n.Overlay.Underlays = list(v); return nil }},
-		{"port", "PORT", "UDP port of the overlay on the wire", func(n *network, v string) (err error) { n.Overlay.Port, err = number(v); return err }},
-		{"encrypt", "true", "carry the overlay in WireGuard", setFlag(func(n *network) *bool { return &n.Overlay.Encrypt })},
-		{"key-file", "PATH", "file with the secret that all hosts of the overlay share", setText(func(n *network) *string { return &n.Overlay.KeyFile })},
+		{"peers", "ADDRESS[=RANGE,...] ...", "other hosts of the overlay with their ranges of the subnets, separated by spaces", setPeers},
+		{"group", "ADDRESS", "multicast group through which the hosts of the overlay find each other; not with encrypt", func(n *network, v string) (err error) { n.Overlay.Group, err = text.Group(v); return err }},
+		{"underlay", "LINK,...", "links or addresses of the host that carry the overlay's packets", func(n *network, v string) error { n.Overlay.Underlays = list(v); return nil }},
+		{"port", "PORT", "UDP port of the overlay's outer packets (default 4789, with encrypt 51820)", func(n *network, v string) (err error) { n.Overlay.Port, err = number(v); return err }},
+		{"encrypt", "true", "encrypt the overlay with WireGuard (default: not encrypted)", setFlag(func(n *network) *bool { return &n.Overlay.Encrypt })},
+		{"key-file", "PATH", "absolute path of the file with the 32-byte secret that all hosts of the overlay share, for encrypt", setText(func(n *network) *string { return &n.Overlay.KeyFile })},
 	}
 	return append(own, dockersOptions()...)
 }
 
-// dockersOptions are those of Docker's own drivers that mean something here.
+// dockersOptions returns the options of Docker's own drivers that this driver
+// accepts.
 func dockersOptions() []Option {
 	const bridge = keyPrefix + "bridge."
 	return []Option{
-		{keyPrefix + "driver.mtu", "BYTES", "as mtu", setMTU},
-		{"macvlan_mode", "MODE", "as driver=macvlan and mode", mode(model.DriverMacvlan)},
-		{"ipvlan_mode", "MODE", "as driver=ipvlan and mode", mode(model.DriverIPvlan)},
-		{keyPrefix + "container_iface_prefix", "PREFIX", "begins the names of interfaces in the containers (eth)", setText(func(n *network) *string { return &n.Prefix })},
+		{keyPrefix + "driver.mtu", "BYTES", "same as mtu", setMTU},
+		{"macvlan_mode", "MODE", "same as driver=macvlan and mode", mode(model.DriverMacvlan)},
+		{"ipvlan_mode", "MODE", "same as driver=ipvlan and mode", mode(model.DriverIPvlan)},
+		{keyPrefix + "container_iface_prefix", "PREFIX", "prefix of interface names in the containers (default eth)", setText(func(n *network) *string { return &n.Prefix })},
 		{bridge + "host_binding_ipv4", "ADDRESS", "host address of ports that are published without one", setHostAddr},
-		{bridge + "enable_icc", "true", "containers reach each other: always so", only("true", "", "separate networks keep containers apart")},
-		{bridge + "enable_ip_masquerade", "true", "what leaves is masqueraded: always so", only("true", "", "driver=routed keeps the containers' addresses")},
-		{bridge + "gateway_mode_ipv4", "nat", "always so, but with driver=routed", only("nat", "", "driver=routed keeps the containers' addresses")},
-		{bridge + "gateway_mode_ipv6", "nat", "always so, but with driver=routed", only("nat", "", "driver=routed keeps the containers' addresses")},
+		{bridge + "enable_icc", "true", "containers of a network reach each other; false is refused", only("true", "", "use separate networks to isolate containers")},
+		{bridge + "enable_ip_masquerade", "true", "packets that leave the host are masqueraded; false is refused", only("true", "", "driver=routed keeps the containers' addresses")},
+		{bridge + "gateway_mode_ipv4", "nat", "always nat, except with driver=routed; other values are refused", only("nat", "", "driver=routed keeps the containers' addresses")},
+		{bridge + "gateway_mode_ipv6", "nat", "always nat, except with driver=routed; other values are refused", only("nat", "", "driver=routed keeps the containers' addresses")},
 	}
 }
 
-// readOptions applies what the user gave to the network.
+// readOptions applies the given options to the network.
 func readOptions(n *network, given map[string]string) error {
 	known := Options()
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -88,7 +90,7 @@ func readOptions(n *network, given map[string]string) error {
 			for _, o := range known {
 				names = append(names, o.Name)
 			}
-			return fmt.Errorf("option %.64q: there is none of that name: want one of %s", name, strings.Join(names, ", "))
+			return fmt.Errorf("option %.64q: it does not exist: want one of %s", name, strings.Join(names, ", "))
 		}
 		if err := known[i].set(n, given[name]); err != nil {
 			return fmt.Errorf("option %s=%.256s: %w", name, given[name], err)
@@ -108,14 +110,14 @@ func generic(o options) (map[string]string, error) {
 	given := map[string]string{}
 	if raw, ok := o[keyGeneric]; ok {
 		if err := json.Unmarshal(raw, &given); err != nil {
-			return nil, fmt.Errorf("options: want words: %w", err)
+			return nil, fmt.Errorf("read options: want strings: %w", err)
 		}
 	}
 	return given, nil
 }
 
-// implied returns the driver that the options of a network are of, where none
-// is named.
+// implied returns the driver that the other options of a network imply, if none is
+// given.
 func implied(n model.Network) model.Driver {
 	switch {
 	case !n.Overlay.IsZero():
@@ -133,7 +135,7 @@ func implied(n model.Network) model.Driver {
 func setDriver(n *network, value string) (err error) {
 	switch model.Driver(value) {
 	case model.DriverHost, model.DriverNone:
-		return fmt.Errorf("it attaches nothing: Docker's own --network %s is that", value)
+		return fmt.Errorf("it does not connect containers to a network: use Docker's own --network %s", value)
 	}
 	n.Driver, err = text.Driver(value)
 	return err
@@ -142,10 +144,10 @@ func setDriver(n *network, value string) (err error) {
 func setVia(n *network, value string) error {
 	n.Via = model.Via(value)
 	if n.Via == model.ViaSocket {
-		return fmt.Errorf("it is for containers on the host's network")
+		return fmt.Errorf("this mode is for containers on the host's network only: want auto, proxy, nat or ebpf")
 	}
 	if _, known := paths.Mode(n.Via); !known && n.Via != model.ViaAuto {
-		return fmt.Errorf("there is no such way: want auto, proxy, nat or ebpf")
+		return fmt.Errorf("this publish mode does not exist: want auto, proxy, nat or ebpf")
 	}
 	return nil
 }
@@ -184,7 +186,7 @@ func setHostAddr(n *network, value string) (err error) {
 func mode(driver model.Driver) func(*network, string) error {
 	return func(n *network, value string) error {
 		if n.Driver != "" && n.Driver != driver {
-			return fmt.Errorf("the network is of driver %s", n.Driver)
+			return fmt.Errorf("the network has the driver %s: leave out one of the two", n.Driver)
 		}
 		n.Driver, n.Mode = driver, model.Mode(value)
 		return nil
@@ -204,11 +206,11 @@ func setFlag(field func(*network) *bool) func(*network, string) (err error) {
 	}
 }
 
-// only takes the values that say what is done anyway.
+// only accepts the values that request the driver's fixed behaviour.
 func only(value, other, instead string) func(*network, string) error {
 	return func(_ *network, given string) error {
 		if given != value && given != other {
-			return fmt.Errorf("it is not to be had: %s", instead)
+			return fmt.Errorf("this value is not supported: %s", instead)
 		}
 		return nil
 	}
@@ -222,7 +224,7 @@ func number(value string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// list reads words with commas between them.
+// list splits words that are separated by commas or spaces.
 func list(value string) []string {
 	return strings.FieldsFunc(value, func(c rune) bool { return c == ',' || c == ' ' })
 }

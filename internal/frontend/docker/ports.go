@@ -14,33 +14,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is what Docker asks to be published of one of a container's ports.
+// port is a container port that Docker requests to publish.
 type port struct {
 	proto model.Proto
-	// addr is the host's; the zero value is every one.
-	addr netip.Addr
-	own  uint16
-	// host is the port, if it has one number; any of that range; or, if it is
-	// zero, any.
+	// addr is the host address; the zero value means all.
+	addr      netip.Addr
+	container uint16
+	// host is one host port, or a range of which any port is allowed, or zero if
+	// any port is allowed.
 	host model.PortRange
 }
 
 func (p port) fixed() bool { return p.host.First != 0 && p.host.First == p.host.Last }
 
-// readPorts reads Docker's port map.
+// readPorts parses Docker's port map.
 func readPorts(o options, s settings) ([]port, error) {
 	var bindings []binding
 	if raw, ok := o[keyPortMap]; ok {
 		if err := json.Unmarshal(raw, &bindings); err != nil {
-			return nil, fmt.Errorf("ports: %w", err)
+			return nil, fmt.Errorf("read port map: %w", err)
 		}
 	}
 	protos := map[uint8]model.Proto{unix.IPPROTO_TCP: model.TCP, unix.IPPROTO_UDP: model.UDP}
 	ports := make([]port, 0, len(bindings))
 	for _, b := range bindings {
-		p := port{proto: protos[b.Proto], own: b.Port, addr: s.HostAddr, host: model.PortRange{First: b.HostPort, Last: max(b.HostPort, b.HostPortEnd)}}
+		p := port{proto: protos[b.Proto], container: b.Port, addr: s.HostAddr, host: model.PortRange{First: b.HostPort, Last: max(b.HostPort, b.HostPortEnd)}}
 		if p.proto == "" {
-			return nil, fmt.Errorf("publish port %d of IP protocol %d (132 is sctp): want tcp or udp: others can be reached at the container's own address", b.Port, b.Proto)
+			return nil, fmt.Errorf("publish port %d of IP protocol %d (132 is sctp): want tcp or udp: for other protocols use the container's own address", b.Port, b.Proto)
 		}
 		if b.HostIP != "" {
 			addr, err := netip.ParseAddr(b.HostIP)
@@ -50,9 +50,9 @@ func readPorts(o options, s settings) ([]port, error) {
 			p.addr = addr.Unmap()
 		}
 		if o.flag(keyNoProxy6To4) && !p.addr.IsValid() {
-			p.addr = netip.IPv4Unspecified() // another endpoint has IPv6
+			p.addr = netip.IPv4Unspecified() // another endpoint is the gateway for IPv6
 		}
-		if p.own == 0 {
+		if p.container == 0 {
 			return nil, errors.New("publish port 0: want 1 to 65535")
 		}
 		if p.host.First == 0 {
@@ -62,19 +62,19 @@ func readPorts(o options, s settings) ([]port, error) {
 	}
 	slices.SortFunc(ports, func(a, b port) int {
 		return cmp.Or(cmp.Compare(a.proto, b.proto), a.addr.Compare(b.addr), cmp.Compare(a.host.First, b.host.First),
-			cmp.Compare(a.host.Last, b.host.Last), cmp.Compare(a.own, b.own))
+			cmp.Compare(a.host.Last, b.host.Last), cmp.Compare(a.container, b.container))
 	})
 	return slices.Compact(ports), nil
 }
 
-// span is ports in a row that are published as one range.
+// span is a range of consecutive ports that are published together.
 type span struct {
 	port
 	length int
 }
 
-// spans joins what is in a row: a thousand ports in one range are one object in
-// the kernel, and one in our record.
+// spans joins consecutive ports to ranges. A range of a thousand ports is one
+// object in the kernel and in the store.
 func spans(ports []port) []span {
 	var all []span
 	for _, p := range ports {
@@ -89,7 +89,7 @@ func spans(ports []port) []span {
 
 // before reports whether the port is the next of the span.
 func (s span) before(p port) bool {
-	if s.proto != p.proto || s.addr != p.addr || int(s.own)+s.length != int(p.own) {
+	if s.proto != p.proto || s.addr != p.addr || int(s.container)+s.length != int(p.container) {
 		return false
 	}
 	if s.fixed() {
@@ -98,14 +98,14 @@ func (s span) before(p port) bool {
 	return s.host.First == 0 && p.host.First == 0
 }
 
-// publish returns the span published at the host's ports from first on.
+// publish returns the span as a publish whose host ports begin at first.
 func (s span) publish(first uint16) model.Publish {
 	last := uint16(s.length - 1)
 	return model.Publish{Proto: s.proto, HostAddr: s.addr, HostPorts: model.PortRange{First: first, Last: first + last},
-		Ports: model.PortRange{First: s.own, Last: s.own + last}}
+		Ports: model.PortRange{First: s.container, Last: s.container + last}}
 }
 
-// same reports whether a publish is of the span.
+// same reports whether a publish belongs to the span.
 func (s span) same(p model.Publish) bool {
 	if s.proto != p.Proto || s.addr != p.HostAddr || p.Ports != s.publish(0).Ports {
 		return false
@@ -113,8 +113,8 @@ func (s span) same(p model.Publish) bool {
 	return s.host.First == 0 || s.host.First <= p.HostPorts.First && p.HostPorts.First <= s.host.Last
 }
 
-// publish publishes what Docker asks for of an endpoint, and nothing else of
-// it. All is done in one step.
+// publish publishes exactly the ports of an endpoint that Docker requests, in one
+// step.
 func (d *Driver) publish(name string, o options) error {
 	all := d.cfg.Daemon.Attachments()
 	i := slices.IndexFunc(all, func(v daemon.View) bool { return v.Name == name })
@@ -123,7 +123,7 @@ func (d *Driver) publish(name string, o options) error {
 	}
 	me := all[i]
 	s := d.settings(me.Network)
-	if via := d.own(name).Via; via != "" {
+	if via := d.endpointSettings(name).Via; via != "" {
 		s.Via = via
 	}
 	ports, err := readPorts(o, s)
@@ -181,8 +181,8 @@ func (d *Driver) bindable(ports []port) error {
 	return nil
 }
 
-// displace removes those owners of a port that are dead, each once, and reports
-// whether there were any.
+// displace removes those owners of a port that are dead, each only once, and
+// reports whether it removed any.
 func (d *Driver) displace(owners []string, displaced map[string]bool) (bool, error) {
 	removed := false
 	for _, name := range owners {
@@ -195,14 +195,15 @@ func (d *Driver) displace(owners []string, displaced map[string]bool) (bool, err
 			return removed, err
 		}
 		if gone {
-			d.cfg.Log.Warn("removed a dead endpoint that held a port", "attachment", name)
+			d.cfg.Log.Warn("removed a dead endpoint that had published the port", "attachment", name)
 		}
 		removed = removed || gone
 	}
 	return removed, nil
 }
 
-// allocated says it as Docker does: others look for its words.
+// allocated returns the error with Docker's text, because other programs search
+// for it.
 func allocated(t *model.PortTakenError) error {
 	at := netip.AddrPortFrom(t.Publish.HostAddr, t.Publish.HostPorts.First)
 	if !t.Publish.HostAddr.IsValid() {

@@ -15,7 +15,7 @@ func ports(bindings ...string) string {
 	return `"Options": {"com.docker.network.portmap": [` + strings.Join(bindings, ",") + `]}`
 }
 
-// published is what the endpoint has, without its name.
+// published returns the publishes of the first endpoint.
 func (p *plugin) published() []string {
 	var all []string
 	for _, v := range p.attachments[0].Publishes {
@@ -24,7 +24,7 @@ func (p *plugin) published() []string {
 	return all
 }
 
-// joined is a plugin with an endpoint in a sandbox.
+// joined returns a plugin with an endpoint in a sandbox.
 func joined(t *testing.T) *plugin {
 	p := newPlugin(t)
 	p.calls("NetworkDriver.CreateNetwork", created, `{}`)
@@ -50,14 +50,14 @@ func TestPorts(t *testing.T) {
 		want     []string
 	}{
 		{"nothing", nil, nil},
-		{"a thousand in a row are one", thousand, []string{"20000-20999/udp -> :5000-5999 via auto"}},
-		{"a gap parts them", slices.Concat(thousand[:499], thousand[500:]), []string{"20000-20499/udp -> :5000-5499 via auto", "20501-20999/udp -> :5501-5999 via auto"}},
-		{"addresses part them", []string{`{"Proto": 6, "Port": 80, "HostIP": "127.0.0.1", "HostPort": 80, "HostPortEnd": 80}`,
+		{"a thousand consecutive ports are one range", thousand, []string{"20000-20999/udp -> :5000-5999 via auto"}},
+		{"a gap makes two ranges", slices.Concat(thousand[:499], thousand[500:]), []string{"20000-20499/udp -> :5000-5499 via auto", "20501-20999/udp -> :5501-5999 via auto"}},
+		{"different addresses make different publishes", []string{`{"Proto": 6, "Port": 80, "HostIP": "127.0.0.1", "HostPort": 80, "HostPortEnd": 80}`,
 			`{"Proto": 6, "Port": 81, "HostIP": "::", "HostPort": 81, "HostPortEnd": 81}`, `{"Proto": 6, "Port": 82, "HostIP": "::ffff:10.0.0.1", "HostPort": 82}`},
 			[]string{"10.0.0.1:82/tcp -> :82 via auto", "127.0.0.1:80/tcp -> :80 via auto", "[::]:81/tcp -> :81 via auto"}},
-		{"the same port twice", []string{`{"Proto": 6, "Port": 80, "HostPort": 80}`, `{"Proto": 6, "Port": 80, "HostPort": 81}`}, []string{"80/tcp -> :80 via auto", "81/tcp -> :80 via auto"}},
-		{"one of several", []string{`{"Proto": 6, "Port": 80, "HostPort": 8000, "HostPortEnd": 8009}`}, []string{"8002/tcp -> :80 via auto"}},
-		{"any, in a row", []string{`{"Proto": 6, "Port": 80}`, `{"Proto": 6, "Port": 81}`, `{"Proto": 17, "Port": 82}`}, []string{"32771-32772/tcp -> :80-81 via auto", "32773/udp -> :82 via auto"}},
+		{"the same container port twice", []string{`{"Proto": 6, "Port": 80, "HostPort": 80}`, `{"Proto": 6, "Port": 80, "HostPort": 81}`}, []string{"80/tcp -> :80 via auto", "81/tcp -> :80 via auto"}},
+		{"any port of a range", []string{`{"Proto": 6, "Port": 80, "HostPort": 8000, "HostPortEnd": 8009}`}, []string{"8002/tcp -> :80 via auto"}},
+		{"any port, for consecutive container ports", []string{`{"Proto": 6, "Port": 80}`, `{"Proto": 6, "Port": 81}`, `{"Proto": 17, "Port": 82}`}, []string{"32771-32772/tcp -> :80-81 via auto", "32773/udp -> :82 via auto"}},
 	} {
 		p := joined(t)
 		p.taken = []model.PortRange{{First: 8000, Last: 8001}, model.Port(32769)}
@@ -75,7 +75,7 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-func TestPortsThatAreRefused(t *testing.T) {
+func TestInvalidPortsAreRefused(t *testing.T) {
 	p := joined(t)
 	p.taken = []model.PortRange{model.Port(80), {First: 32768, Last: 60999}}
 	for binding, why := range map[string]string{
@@ -94,17 +94,17 @@ func TestPortsThatAreRefused(t *testing.T) {
 	p.refuses("NetworkDriver.ProgramExternalConnectivity", `{`+endpoint+`, `+ports(`{"Proto": 6, "Port": 80, "HostPort": 9000, "HostPortEnd": 9009}`)+`}`, "no host port is free in 9000-9009")
 }
 
-// TestOneStep publishes all ports of a call at once.
-func TestOneStep(t *testing.T) {
+// TestPortsOfACallArePublishedInOneStep checks that the daemon gets one request.
+func TestPortsOfACallArePublishedInOneStep(t *testing.T) {
 	p := joined(t)
 	p.programs(`{"Proto": 6, "Port": 80, "HostPort": 80}`, `{"Proto": 6, "Port": 443, "HostPort": 443}`, `{"Proto": 17, "Port": 53, "HostPort": 53}`)
 	if p.asked != 1 {
-		t.Errorf("%d steps", p.asked)
+		t.Errorf("got %d requests, want 1", p.asked)
 	}
 }
 
-// TestTwoGateways has one endpoint of a container publish for IPv4, and another
-// for IPv6.
+// TestTwoGateways checks that one endpoint of a container publishes for IPv4, and
+// another one for IPv6.
 func TestTwoGateways(t *testing.T) {
 	p := joined(t)
 	binding := ports(`{"Proto": 6, "Port": 80, "HostPort": 80}`)
@@ -120,9 +120,10 @@ func TestTwoGateways(t *testing.T) {
 	}
 }
 
-// TestNetworksSayHow has a network's way, promises and address be those of its
-// endpoints, also after a restart, and an endpoint's own way go before.
-func TestNetworksSayHow(t *testing.T) {
+// TestNetworkSettingsApplyToEndpoints checks that endpoints use their network's
+// publish mode, promises and host address, also after a restart. An endpoint's own
+// publish mode has precedence.
+func TestNetworkSettingsApplyToEndpoints(t *testing.T) {
 	for own, via := range map[string]model.Via{`{}`: model.ViaNAT, `{"via": "proxy"}`: model.ViaProxy} {
 		p := newPlugin(t)
 		p.calls("NetworkDriver.CreateNetwork", strings.Replace(created, `{`, `{"Options": {"com.docker.network.generic":

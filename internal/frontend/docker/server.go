@@ -11,17 +11,19 @@ import (
 	"regexp"
 )
 
-// contentType is that of answers.
+// contentType is the content type of responses.
 const contentType = "application/vnd.docker.plugins.v1.2+json"
 
-// method answers a call: the body's JSON in, a value to be written as JSON out.
+// method handles a call. It gets the request's JSON, and returns the value to write
+// as JSON.
 type method func(context.Context, []byte) (any, error)
 
-// call makes a method of a function that takes its request as a value.
+// call returns a method that decodes its request for fn. Returns *malformed if the
+// request is not valid JSON.
 func call[Request any](fn func(context.Context, Request) (any, error)) method {
 	return func(ctx context.Context, body []byte) (any, error) {
 		var r Request
-		if len(body) > 0 { // a call without a payload has none
+		if len(body) > 0 { // a call without parameters has no body
 			if err := json.Unmarshal(body, &r); err != nil {
 				return nil, &malformed{err}
 			}
@@ -30,18 +32,18 @@ func call[Request any](fn func(context.Context, Request) (any, error)) method {
 	}
 }
 
-// malformed says that a request is none.
+// malformed is the error of a request that cannot be decoded.
 type malformed struct{ cause error }
 
 func (m *malformed) Error() string { return "read request: " + m.cause.Error() }
 func (m *malformed) Unwrap() error { return m.cause }
 
-// same answers every call alike.
+// same returns a method that gives every call the same answer.
 func same(answer any) method {
 	return func(context.Context, []byte) (any, error) { return answer, nil }
 }
 
-// methods are the calls that are answered, by their paths.
+// methods returns the methods by the paths of their calls.
 func (d *Driver) methods() map[string]method {
 	all := map[string]method{
 		"Plugin.Activate":                           d.activate,
@@ -49,7 +51,7 @@ func (d *Driver) methods() map[string]method {
 		"NetworkDriver.GwAllocCheck":                call(d.gwAllocCheck),
 		"NetworkDriver.CreateNetwork":               call(d.createNetwork),
 		"NetworkDriver.DeleteNetwork":               call(d.deleteNetwork),
-		"NetworkDriver.AllocateNetwork":             same(nothing{}), // of a global scope, as are the next three
+		"NetworkDriver.AllocateNetwork":             same(nothing{}), // used for global scope only, as are the next three
 		"NetworkDriver.FreeNetwork":                 same(nothing{}),
 		"NetworkDriver.DiscoverNew":                 same(nothing{}),
 		"NetworkDriver.DiscoverDelete":              same(nothing{}),
@@ -65,17 +67,17 @@ func (d *Driver) methods() map[string]method {
 	return all
 }
 
-// Handler answers Docker's calls, whoever makes them.
+// Handler returns the handler of Docker's calls. It does not check who makes them.
 func (d *Driver) Handler() http.Handler {
 	methods := d.methods()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, known := methods[r.URL.Path[min(1, len(r.URL.Path)):]]
 		switch {
 		case !known:
-			refuse(w, http.StatusNotFound, fmt.Errorf("%.64q: this driver has no such method", r.URL.Path))
+			refuse(w, http.StatusNotFound, fmt.Errorf("call %.64q: this driver has no such method", r.URL.Path))
 			return
 		case r.Method != http.MethodPost:
-			refuse(w, http.StatusMethodNotAllowed, fmt.Errorf("%.16q: want POST", r.Method))
+			refuse(w, http.StatusMethodNotAllowed, fmt.Errorf("HTTP method %.16q: want POST", r.Method))
 			return
 		}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -91,14 +93,15 @@ func (d *Driver) Handler() http.Handler {
 	})
 }
 
-// answer calls the method. A failure of what was asked for is an answer, too.
+// answer calls the method and writes its result. The error of a method is written
+// with status 200, as Docker expects.
 func (d *Driver) answer(w http.ResponseWriter, r *http.Request, m method, body []byte) {
 	result, err := m(r.Context(), body)
 	switch {
 	case errors.As(err, new(*malformed)):
 		refuse(w, http.StatusBadRequest, err)
 	case err != nil:
-		d.cfg.Log.Warn("refused Docker", "call", r.URL.Path[1:], "error", err)
+		d.cfg.Log.Warn("Docker's call failed", "call", r.URL.Path[1:], "error", err)
 		write(w, http.StatusOK, failure{err.Error(), err.Error()})
 	default:
 		write(w, http.StatusOK, result)
@@ -112,28 +115,30 @@ func refuse(w http.ResponseWriter, status int, err error) {
 func write(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the caller may be gone
+	_ = json.NewEncoder(w).Encode(v) // the client may have closed the connection
 }
 
-// identity is what Docker's ids look like, for what becomes part of names.
+// identity matches Docker's IDs that can be used in names.
 var identity = regexp.MustCompile(`^[0-9a-zA-Z_.-]{1,128}$`)
 
-// short is how much of an id names are made of, as in what Docker prints.
+// short is the number of characters of an ID in names, as in Docker's output.
 const short = 12
 
-// named makes a name of an id.
+// named makes a name from an ID.
 func named(prefix, id string) (string, error) {
 	if !identity.MatchString(id) {
-		return "", fmt.Errorf("id %.150q: want letters, digits, underscores, dots and dashes", id)
+		return "", fmt.Errorf("ID %.150q: want letters, digits, underscores, dots and dashes", id)
 	}
 	return prefix + id[:min(short, len(id))], nil
 }
 
-// NetworkName returns what a network of Docker's is called in the model.
+// NetworkName returns the model's name for the Docker network with that ID. It
+// returns an error if the ID has characters that names must not have.
 func NetworkName(id string) (string, error) { return named("docker-", id) }
 
-// EndpointName returns what an endpoint of Docker's is called in the model.
+// EndpointName returns the model's name for the Docker endpoint with that ID. It
+// returns an error if the ID has characters that names must not have.
 func EndpointName(id string) (string, error) { return named("docker-", id) }
 
-// linkName is that of the end of a link which Docker takes.
+// linkName returns the name of the link's end that Docker moves into the sandbox.
 func linkName(id string) (string, error) { return named("fd-", id) }

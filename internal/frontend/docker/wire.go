@@ -2,8 +2,8 @@ package docker
 
 import "encoding/json"
 
-// What goes over the socket, as Docker names it. Fields that nobody here needs
-// are left out; engines of ten years differ in what else they send.
+// The messages on the socket, with Docker's names. Fields that this package does
+// not need are left out; the supported engines differ in them.
 
 // The keys of options.
 const (
@@ -18,8 +18,8 @@ const (
 
 type nothing struct{}
 
-// failure is the answer of a method that fails: network drivers say Err, and
-// IPAM drivers Error.
+// failure is the response of a method that fails. Docker reads Err from network
+// drivers and Error from IPAM drivers.
 type failure struct{ Err, Error string }
 
 type activation struct{ Implements []string }
@@ -29,16 +29,16 @@ type networkCapabilities struct {
 	GwAllocChecker           bool
 }
 
-// options are decoded one by one, as they are of any type.
+// options are decoded one by one, because their types differ.
 type options map[string]json.RawMessage
 
-// flag reads an option that is on or off.
+// flag returns a Boolean option; false if it is missing or has another type.
 func (o options) flag(key string) bool {
 	var on bool
 	return json.Unmarshal(o[key], &on) == nil && on
 }
 
-// text reads an option that is a word, empty if it is none.
+// text returns a string option; "" if it is missing or has another type.
 func (o options) text(key string) string {
 	var word string
 	if json.Unmarshal(o[key], &word) != nil {
@@ -51,8 +51,8 @@ type gwAllocRequest struct{ Options options }
 
 type gwAllocResponse struct{ SkipIPv4, SkipIPv6 bool }
 
-// ipamData is a range of a network with the addresses in it that are spoken
-// for, all with their prefix lengths.
+// ipamData is a range of a network with its reserved addresses. All have prefix
+// lengths.
 type ipamData struct {
 	Pool, Gateway string
 	AuxAddresses  map[string]string
@@ -73,7 +73,7 @@ type endpointInterface struct {
 
 type endpointRequest struct {
 	NetworkID, EndpointID string
-	// SandboxKey is the path of a namespace, in a call of Join.
+	// SandboxKey is the path of the network namespace in a call of Join.
 	SandboxKey string
 	Interface  endpointInterface
 	Options    options
@@ -85,7 +85,8 @@ type operInfo struct{ Value map[string]any }
 
 type interfaceName struct {
 	SrcName, DstPrefix string
-	// DstName is for engines that take it; others make a name of DstPrefix.
+	// DstName is the interface's name for engines that support it. Other engines
+	// make a name from DstPrefix.
 	DstName string `json:",omitempty"`
 }
 
@@ -109,8 +110,8 @@ type joinResponse struct {
 	DisableGatewayService bool
 }
 
-// binding is a published port: the container's, and the host's: one, one of a
-// range, or any where HostPort is 0.
+// binding is a published port: the container port, and the host port. The host
+// port is one port, any port of a range, or any port if HostPort is 0.
 type binding struct {
 	Proto                 uint8
 	Port                  uint16

@@ -10,7 +10,7 @@ import (
 	"fairlead/internal/paths"
 )
 
-// Drivers are the drivers that attach a sandbox to something.
+// Drivers returns the names of the drivers that connect a sandbox to a network.
 func Drivers() []string {
 	var names []string
 	for _, d := range paths.Drivers() {
@@ -21,7 +21,7 @@ func Drivers() []string {
 	return names
 }
 
-// Driver reads the name of a driver that attaches.
+// Driver parses the name of a driver that Drivers returns.
 func Driver(text string) (model.Driver, error) {
 	if !slices.Contains(Drivers(), text) {
 		return "", fmt.Errorf("driver %q: want one of %s", text, strings.Join(Drivers(), ", "))
@@ -29,7 +29,7 @@ func Driver(text string) (model.Driver, error) {
 	return model.Driver(text), nil
 }
 
-// Subnet reads the address range of a network.
+// Subnet parses an address range and adds it to the network.
 func Subnet(n *model.Network, text string) error {
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
@@ -39,22 +39,22 @@ func Subnet(n *model.Network, text string) error {
 	return nil
 }
 
-// SubnetGateway reads the default gateway of the sandboxes in one of the
+// SubnetGateway parses the default gateway of the sandboxes in one of the
 // network's subnets.
 func SubnetGateway(n *model.Network, text string) error {
 	return within(n, "gateway", text, func(s *model.Subnet, a netip.Addr) { s.Gateway = a })
 }
 
-// SubnetAddress reads the host's own address in one of the network's subnets.
+// SubnetAddress parses the host's own address in one of the network's subnets.
 func SubnetAddress(n *model.Network, text string) error {
 	return within(n, "address", text, func(s *model.Subnet, a netip.Addr) { s.Address = a })
 }
 
-// within gives an address to the subnet that it is in.
+// within parses an address and sets it in the subnet that contains it.
 func within(n *model.Network, what, text string, set func(*model.Subnet, netip.Addr)) error {
 	a, err := netip.ParseAddr(text)
 	if err != nil {
-		return fmt.Errorf("%s %q: want an address", what, text)
+		return fmt.Errorf("%s %q: want an IP address", what, text)
 	}
 	i := slices.IndexFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Contains(a) })
 	if i < 0 {
@@ -64,8 +64,8 @@ func within(n *model.Network, what, text string, set func(*model.Subnet, netip.A
 	return nil
 }
 
-// SubnetRange reads the part of one of the network's subnets that addresses
-// are leased from.
+// SubnetRange parses the part of one of the network's subnets from which addresses
+// are assigned.
 func SubnetRange(n *model.Network, text string) error {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
@@ -79,22 +79,22 @@ func SubnetRange(n *model.Network, text string) error {
 	return nil
 }
 
-// Group reads the multicast group of an overlay; nothing is none.
+// Group parses the multicast group of an overlay. "" means none.
 func Group(text string) (netip.Addr, error) {
 	if text == "" {
 		return netip.Addr{}, nil
 	}
 	a, err := netip.ParseAddr(text)
 	if err != nil {
-		return a, fmt.Errorf("group %q: want a multicast address", text)
+		return a, fmt.Errorf("group %q: want a multicast address, e.g. 239.0.0.99 or ff05::99", text)
 	}
 	return a, nil
 }
 
-// Peer reads a host of an overlay, with its parts of the subnets or without:
+// Peer parses a host of an overlay, with or without its ranges of the subnets:
 // 192.0.2.2=10.9.0.128/25,fd00:9::200/120.
 func Peer(text string) (model.Peer, error) {
-	bad := fmt.Errorf("peer %q: want an address, or an address and the ranges that the host leases from, e.g. 192.0.2.2=10.9.0.128/25", text)
+	bad := fmt.Errorf("peer %q: want an address, or an address and the ranges from which that host assigns addresses, e.g. 192.0.2.2=10.9.0.128/25", text)
 	address, ranges, ranged := strings.Cut(text, "=")
 	a, err := netip.ParseAddr(address)
 	if err != nil {

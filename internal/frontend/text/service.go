@@ -14,7 +14,7 @@ import (
 // Schedulers are the names of the schedulers, those of ipvsadm(8).
 var Schedulers = []string{"mh", "rr", "wrr", "lc", "wlc", "sh", "sed", "nq"}
 
-// Forwards, Planes, Answers and Checks are the words for the choices of a
+// Forwards, Planes, SourceNATs and Checks are the allowed values of settings of a
 // virtual service.
 var (
 	Forwards   = []string{string(model.ForwardNAT), string(model.ForwardDirect), string(model.ForwardTunnel), string(model.ForwardLocal)}
@@ -24,7 +24,7 @@ var (
 		string(model.CheckUDP), string(model.CheckExec), string(model.CheckDocker), string(model.CheckNone)}
 )
 
-// oneOf returns what reads one of some words; nothing is the zero value.
+// oneOf returns a parser for one of some words. It accepts "" as the zero value.
 func oneOf[T ~string](what string, words []string) func(string) (T, error) {
 	return func(text string) (T, error) {
 		if text != "" && !slices.Contains(words, text) {
@@ -36,7 +36,7 @@ func oneOf[T ~string](what string, words []string) func(string) (T, error) {
 
 var realState = oneOf[model.RealState]("state", []string{string(model.RealDraining), string(model.RealDown)})
 
-// Ports reads ports and ranges of them, with commas: 80,443,8000-8010.
+// Ports parses ports and port ranges, separated by commas: 80,443,8000-8010.
 func Ports(text string) (all []model.PortRange, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		r, err := model.ParsePortRange(part)
@@ -48,9 +48,9 @@ func Ports(text string) (all []model.PortRange, err error) {
 	return all, nil
 }
 
-// Frontend reads ADDRESS:PORTS[/PROTOCOL], an IPv6 address in brackets, and
-// adds the address to the service. All of a service have the same ports and
-// protocol.
+// Frontend parses ADDRESS:PORTS[/PROTOCOL], with an IPv6 address in brackets, and
+// adds the address to the service. All addresses of a service must have the same
+// ports and protocol.
 func Frontend(v *model.VirtualService, text string) error {
 	at, proto, named := strings.Cut(text, "/")
 	if !named {
@@ -58,7 +58,7 @@ func Frontend(v *model.VirtualService, text string) error {
 	}
 	colon := strings.LastIndexByte(at, ':')
 	if colon < 0 {
-		return fmt.Errorf("%q: want an address and a port to answer on, e.g. 192.0.2.10:80 or [2001:db8::10]:53/udp", text)
+		return fmt.Errorf("%q: want an address and a port of the service, e.g. 192.0.2.10:80 or [2001:db8::10]:53/udp", text)
 	}
 	a, err := Host(at[:colon])
 	if err != nil {
@@ -69,15 +69,16 @@ func Frontend(v *model.VirtualService, text string) error {
 		return err
 	}
 	if len(v.Addresses) > 0 && (!slices.Equal(ports, v.Ports) || model.Proto(proto) != v.Proto) {
-		return fmt.Errorf("%s: all addresses of a service have the same ports and protocol: make another service for it", text)
+		return fmt.Errorf("%s: its ports or protocol differ from those of the service's other addresses: create another service for it", text)
 	}
 	v.Addresses, v.Ports, v.Proto = append(slices.Clip(v.Addresses), a), ports, model.Proto(proto)
 	return nil
 }
 
-// Real reads a real server: ADDRESS[:PORT], or what selects sandboxes
-// (name=PATTERN, label=KEY[=VALUE], network=NETWORK, with commas) and :PORT;
-// and then ,weight=N and ,state=draining or down. The weight is 1 by default.
+// Real parses a real server: ADDRESS[:PORT], or a selector of sandboxes
+// (name=PATTERN, label=KEY[=VALUE] and network=NETWORK, separated by commas) and
+// :PORT. ,weight=N and ,state=draining or ,state=down can follow. The default
+// weight is 1.
 func Real(text string) (model.RealServer, error) {
 	r, err := parseReal(text)
 	if err != nil {
@@ -94,7 +95,7 @@ func parseReal(text string) (r model.RealServer, err error) {
 		key, value, named := strings.Cut(part, "=")
 		if !named && i == 0 {
 			if r.Address, r.Port, err = addressPort(part); err != nil {
-				return r, fmt.Errorf("%w, or what selects it: name=, label= or network=", err)
+				return r, fmt.Errorf("%w, or a selector: name=, label= or network=", err)
 			}
 			continue
 		}
@@ -124,7 +125,7 @@ func parseReal(text string) (r model.RealServer, err error) {
 		}
 	}
 	if !r.Address.IsValid() && r.Select.IsZero() {
-		return r, errors.New("want an address, or what selects it: name=, label= or network=")
+		return r, errors.New("want an address, or a selector: name=, label= or network=")
 	}
 	return r, nil
 }
@@ -148,7 +149,7 @@ func FormatReal(r model.RealServer) string {
 	return text
 }
 
-// cutPort takes a port off the end of a selector.
+// cutPort cuts :PORT off the end of a selector. Without one it returns before.
 func cutPort(value string, before uint16) (string, uint16) {
 	i := strings.LastIndexByte(value, ':')
 	if i < 0 {
@@ -169,8 +170,8 @@ func port(text string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// addressPort reads ADDRESS or ADDRESS:PORT, an IPv6 address with a port in
-// brackets.
+// addressPort parses ADDRESS or ADDRESS:PORT. An IPv6 address with a port must be
+// in brackets.
 func addressPort(text string) (netip.Addr, uint16, error) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		return a, 0, nil
@@ -181,10 +182,10 @@ func addressPort(text string) (netip.Addr, uint16, error) {
 	if a, err := Host(text); err == nil {
 		return a, 0, nil
 	}
-	return netip.Addr{}, 0, errors.New("want an address, with a port or without: 10.0.0.2:8080 or [fd00::2]:8080")
+	return netip.Addr{}, 0, errors.New("want an address, with or without a port, e.g. 10.0.0.2:8080 or [fd00::2]:8080")
 }
 
-// Sorry reads the sorry server of a service; nothing is none.
+// Sorry parses the sorry server of a service. "" means none.
 func Sorry(text string) (netip.AddrPort, error) {
 	if text == "" {
 		return netip.AddrPort{}, nil

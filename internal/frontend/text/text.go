@@ -1,6 +1,6 @@
-// Package text reads and writes the words by which users name addresses,
-// ports, rates and networks, in commands and in files alike. It knows one
-// value at a time; what belongs together, package model checks.
+// Package text parses and formats the values that users write in commands and in
+// files: addresses, ports, rates, networks. It handles one value at a time;
+// package model checks whether values fit together.
 package text
 
 import (
@@ -14,8 +14,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// Address reads an address of an attachment: with a prefix length where the
-// network has no subnet, without where it has. It is added to the endpoint.
+// Address parses an address of an attachment and adds it to the endpoint. If the
+// network has no subnet, the address has a prefix length.
 func Address(e *model.Endpoint, text string) error {
 	if p, err := netip.ParsePrefix(text); err == nil {
 		e.Prefixes = append(e.Prefixes, p)
@@ -27,10 +27,11 @@ func Address(e *model.Endpoint, text string) error {
 	return nil
 }
 
-// NoGateway is what stands for no default gateway, instead of an address.
+// NoGateway is the value for no default gateway.
 const NoGateway = "none"
 
-// Gateway reads a default gateway of an attachment, or NoGateway.
+// Gateway parses a default gateway of an attachment, or NoGateway, and adds it to
+// the endpoint.
 func Gateway(e *model.Endpoint, text string) error {
 	if text == NoGateway && len(e.Gateways) == 0 {
 		e.NoDefault = true
@@ -38,13 +39,13 @@ func Gateway(e *model.Endpoint, text string) error {
 	}
 	a, err := netip.ParseAddr(text)
 	if err != nil || e.NoDefault {
-		return fmt.Errorf("gateway %q: want an address, or none and no other", text)
+		return fmt.Errorf("gateway %q: want an address, or none as the only gateway", text)
 	}
 	e.Gateways = append(e.Gateways, a)
 	return nil
 }
 
-// Route reads RANGE or RANGE,via=ADDRESS.
+// Route parses RANGE or RANGE,via=ADDRESS.
 func Route(text string) (r model.Route, err error) {
 	to, via, hasVia := strings.Cut(text, ",via=")
 	if r.To, err = netip.ParsePrefix(to); err == nil && hasVia {
@@ -64,7 +65,7 @@ func FormatRoute(r model.Route) string {
 	return r.To.String()
 }
 
-// PKey reads an InfiniBand partition key.
+// PKey parses an InfiniBand partition key.
 func PKey(text string) (uint16, error) {
 	key, err := strconv.ParseUint(text, 0, 16)
 	if err != nil || key == 0 {
@@ -76,14 +77,14 @@ func PKey(text string) (uint16, error) {
 // FormatPKey writes a partition key as PKey reads it.
 func FormatPKey(key uint16) string { return fmt.Sprintf("0x%04x", key) }
 
-// rateUnits are tc's, in bits a second.
+// rateUnits are the units of tc(8), in bits per second.
 var rateUnits = []struct {
 	suffix string
 	bits   uint64
 }{{"tbit", 1e12}, {"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}}
 
-// Rate reads a rate as tc does, e.g. 100mbit or 2.5gbit, in bits a second.
-// Nothing is no bound.
+// Rate parses a rate as tc(8) does, e.g. 100mbit or 2.5gbit, and returns bits per
+// second. "" means unlimited and returns 0.
 func Rate(text string) (uint64, error) {
 	if text == "" {
 		return 0, nil
@@ -100,8 +101,8 @@ func Rate(text string) (uint64, error) {
 	return 0, fmt.Errorf("%q: want a number and one of kbit, mbit, gbit, e.g. 100mbit", text)
 }
 
-// FormatRate writes a rate as Rate reads it, in the largest unit of which it
-// is a multiple.
+// FormatRate writes a rate as Rate reads it, in the largest unit of which it is a
+// multiple. It returns "" for 0.
 func FormatRate(rate uint64) string {
 	for _, unit := range rateUnits {
 		if rate != 0 && rate%unit.bits == 0 {
@@ -111,7 +112,7 @@ func FormatRate(rate uint64) string {
 	return ""
 }
 
-// Host reads a host address, an IPv6 one in brackets.
+// Host parses a host address. An IPv6 address must be in brackets.
 func Host(text string) (netip.Addr, error) {
 	inside, bracketed := strings.CutPrefix(text, "[")
 	if bracketed {
@@ -124,8 +125,8 @@ func Host(text string) (netip.Addr, error) {
 	return a, nil
 }
 
-// FormatHost writes the host's address of a publish as it is typed ahead of
-// the port; nothing where it answers on every address.
+// FormatHost writes the host address of a publish as it is typed before the port.
+// It returns "" if the port is published on all addresses.
 func FormatHost(p model.Publish) string {
 	switch {
 	case !p.HostAddr.IsValid():
@@ -136,8 +137,8 @@ func FormatHost(p model.Publish) string {
 	return p.HostAddr.String() + ":"
 }
 
-// Publish reads [ADDRESS:]HOST:CONTAINER[/PROTOCOL], an IPv6 address in brackets, as
-// docker does.
+// Publish parses [ADDRESS:]HOST:CONTAINER[/PROTOCOL] as Docker does. An IPv6
+// address must be in brackets.
 func Publish(text string) (p model.Publish, err error) {
 	text, proto, found := strings.Cut(text, "/")
 	p.Proto = model.TCP
@@ -146,7 +147,7 @@ func Publish(text string) (p model.Publish, err error) {
 	}
 	colon := strings.LastIndexByte(text, ':')
 	if colon < 0 {
-		return p, errors.New("want a host port and the port that it leads to, e.g. 8080:80")
+		return p, errors.New("want a host port and a container port, e.g. 8080:80")
 	}
 	if p.Ports, err = model.ParsePortRange(text[colon+1:]); err != nil {
 		return p, err
@@ -162,7 +163,7 @@ func Publish(text string) (p model.Publish, err error) {
 	return p, err
 }
 
-// FormatPublish writes a publish as Publish reads it: TCP is not named.
+// FormatPublish writes a publish as Publish reads it. It omits /tcp.
 func FormatPublish(p model.Publish) string {
 	short := fmt.Sprintf("%s%s:%s", FormatHost(p), p.HostPorts, p.Ports)
 	if p.Proto != model.TCP {
@@ -171,13 +172,13 @@ func FormatPublish(p model.Publish) string {
 	return short
 }
 
-// Unpublish reads [ADDRESS:]HOST[:CONTAINER][/PROTOCOL].
+// Unpublish parses [ADDRESS:]HOST[:CONTAINER][/PROTOCOL].
 func Unpublish(text string) (model.Publish, error) {
 	p, err := Publish(text)
 	if err == nil {
 		return p, nil
 	}
-	// Without the sandbox's own port, the last one is the host's.
+	// Without a container port, the last port is the host port.
 	host, proto, _ := strings.Cut(text, "/")
 	last := host[strings.LastIndexByte(host, ':')+1:]
 	if proto != "" {
@@ -189,10 +190,10 @@ func Unpublish(text string) (model.Publish, error) {
 	return p, errors.New("want [ADDRESS:]HOST[:CONTAINER][/udp], e.g. 8080, 8080:80 or 127.0.0.1:5353/udp")
 }
 
-// Vias are the ways to publish an attached sandbox.
+// Vias are the publish modes for attached sandboxes.
 var Vias = []string{string(model.ViaAuto), string(model.ViaEBPF), string(model.ViaNAT), string(model.ViaProxy)}
 
-// Via reads a way to publish an attached sandbox.
+// Via parses a publish mode for an attached sandbox.
 func Via(text string) (model.Via, error) {
 	if !slices.Contains(Vias, text) {
 		return "", fmt.Errorf("via %q: want one of %s", text, strings.Join(Vias, ", "))

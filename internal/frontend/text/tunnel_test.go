@@ -8,7 +8,6 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestTunnel reads what a tunnel is called, and writes it so.
 func TestTunnel(t *testing.T) {
 	for word, want := range map[string]model.Tunnel{
 		"ipip": {}, "gue:6080": {Type: model.TunnelGUE, Port: 6080},

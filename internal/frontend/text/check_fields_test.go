@@ -21,9 +21,9 @@ func set(t *testing.T, v *model.VirtualService, name, word string) error {
 	return nil
 }
 
-// TestZeroIsNoDefault: where 0 would mean the default it is refused, and the word
-// default is taken.
-func TestZeroIsNoDefault(t *testing.T) {
+// TestFieldsRefuseZero checks that fields for which 0 would mean the default refuse
+// it, and that they accept the word default.
+func TestFieldsRefuseZero(t *testing.T) {
 	for name, word := range map[string]string{"rise": "0", "fall": "0", "quorum": "0", "interval": "0s", "fast": "0s", "down": "0s", "timeout": "0s", "drain": "0s"} {
 		v := model.VirtualService{Quorum: 2, Drain: time.Second, Check: model.Check{Rise: 4, Fall: 4, Interval: time.Second, Fast: time.Second, Down: time.Second, Timeout: time.Second}}
 		before := v.Clone()
@@ -40,7 +40,7 @@ func TestZeroIsNoDefault(t *testing.T) {
 	}
 	var v model.VirtualService
 	if err := set(t, &v, "jitter", "0"); err != nil || v.Check.Jitter != -1 {
-		t.Errorf("jitter 0 is %d percent (%v), want none", v.Check.Jitter, err)
+		t.Errorf("jitter 0: got %d percent (%v), want -1 (none)", v.Check.Jitter, err)
 	}
 	if err := set(t, &v, "persistence", "0s"); err != nil {
 		t.Errorf("no persistence: %v", err)
@@ -50,18 +50,19 @@ func TestZeroIsNoDefault(t *testing.T) {
 func TestParseTime(t *testing.T) {
 	for word, want := range map[string]time.Duration{"30d": 720 * time.Hour, "1d12h": 36 * time.Hour, "500ms": 500 * time.Millisecond, "1h30m": 90 * time.Minute, "0s": 0, "0d": 0} {
 		if got, err := text.ParseTime(word); err != nil || got != want {
-			t.Errorf("%s is %s (%v), want %s", word, got, err, want)
+			t.Errorf("%s: got %s (%v), want %s", word, got, err, want)
 		}
 	}
 	for _, word := range []string{"", "d", "5", "1.5d", "-1d", "1d-2h", "99999d", "2d3d", "1d2", "30 d"} {
 		if got, err := text.ParseTime(word); err == nil {
-			t.Errorf("%q is taken for %s", word, got)
+			t.Errorf("%q: got %s, want an error", word, got)
 		}
 	}
 }
 
-// TestUnusedFields: what a check does not use is refused, by name.
-func TestUnusedFields(t *testing.T) {
+// TestUnusedFieldsAreRefused checks that the error names a field that the check
+// does not use.
+func TestUnusedFieldsAreRefused(t *testing.T) {
 	for want, c := range map[string]model.Check{
 		"tls-name": {Type: model.CheckTCP, TLSName: "example.org"},
 		"expiry":   {Type: model.CheckGRPC, Expiry: time.Hour},
@@ -74,7 +75,7 @@ func TestUnusedFields(t *testing.T) {
 		"type":     {Rise: 1},
 	} {
 		if err := text.TypedCheck(c); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%+v: %v; want a refusal of %s", c, err, want)
+			t.Errorf("%+v: got %v, want an error about %s", c, err, want)
 		}
 	}
 	for _, c := range []model.Check{

@@ -14,9 +14,9 @@ func (h *host) connects() {
 	h.fails("overlaps 192.0.2.0/24 on ", "network", "create", "-d", "fairlead", "--subnet", "192.0.2.128/25", "red")
 	h.docker("network", "create", "-d", "fairlead", "-o", "allow-overlap=true", "--subnet", "192.0.2.128/25", "red")
 	h.docker("network", "rm", "red")
-	h.fails("there is none of that name", "network", "create", "-d", "fairlead", "-o", "colour=red", "red")
+	h.fails("it does not exist: want one of", "network", "create", "-d", "fairlead", "-o", "colour=red", "red")
 	h.fails("--network host", "network", "create", "-d", "fairlead", "-o", "driver=host", "red")
-	h.fails("another network has", "network", "create", "-d", "fairlead", "--ipam-driver", "fairlead", "--subnet", "172.30.1.128/25", "red")
+	h.fails("of another network", "network", "create", "-d", "fairlead", "--ipam-driver", "fairlead", "--subnet", "172.30.1.128/25", "red")
 
 	h.serves("web", "--ip", "172.30.0.77", "--ip6", "fd00:30::77", "-p", "8080:80")
 	h.docker("network", "connect", "--ip", "172.30.1.9", "back", "web")

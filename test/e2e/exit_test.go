@@ -172,7 +172,7 @@ func TestTooLittleMemory(t *testing.T) {
 	r := newRoom(t)
 	r.write("meminfo", []byte("MemTotal: 4000000 kB\nMemAvailable: 100000 kB\n"))
 	r.sh("mount --bind " + r.file("meminfo") + " /proc/meminfo")
-	r.refuse(2, []string{"97 MB of memory", "end something"}, "lab", "run")
+	r.refuse(2, []string{"97 MB of memory", "end other processes"}, "lab", "run")
 }
 
 // TestKernelWithoutNftables: what needs it is listed with the reason, what

@@ -24,7 +24,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// fake remembers what it was asked.
+// fake is a daemon that records its requests.
 type fake struct {
 	admin.Daemon
 	attach daemon.AttachRequest
@@ -44,7 +44,7 @@ func (f *fake) Attachments() []daemon.View {
 	return []daemon.View{{Attachment: model.Attachment{Ref: "pid:7"}}}
 }
 
-// serve answers on a socket until the test ends.
+// serve serves the daemon's API on a socket until the test ends.
 func serve(t *testing.T, d admin.Daemon) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
@@ -71,10 +71,10 @@ func TestClientAndServer(t *testing.T) {
 		Routes: []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8")}}, Limit: model.Limit{Out: 1e6}}, Keep: true, DryRun: true}
 	got, err := client.Attach(context.Background(), request)
 	if err != nil || !reflect.DeepEqual(f.attach, request) {
-		t.Errorf("asked for %+v, %v; want %+v", f.attach, err, request)
+		t.Errorf("the daemon got %+v, %v; want %+v", f.attach, err, request)
 	}
 	if want, _ := f.Attach(context.Background(), request); !reflect.DeepEqual(got, want) {
-		t.Errorf("answered %+v; want %+v", got, want)
+		t.Errorf("the client got %+v; want %+v", got, want)
 	}
 	if all, err := client.Attachments(context.Background()); err != nil || len(all) != 1 || all[0].Ref != "pid:7" {
 		t.Errorf("%+v, %v", all, err)
@@ -98,7 +98,7 @@ func TestErrorsAreTyped(t *testing.T) {
 	}
 }
 
-// ask sends bytes as they are, and returns the status and what is said.
+// ask sends a request with this body, and returns the status and the error.
 func ask(t *testing.T, socket, method, path, body string) (int, admin.Error) {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
@@ -115,7 +115,7 @@ func ask(t *testing.T, socket, method, path, body string) (int, admin.Error) {
 	defer response.Body.Close()
 	var said admin.Error
 	if err := json.NewDecoder(response.Body).Decode(&said); err != nil {
-		t.Errorf("%s %s: the answer is no JSON: %v", method, path, err)
+		t.Errorf("%s %s: the response is not JSON: %v", method, path, err)
 	}
 	return response.StatusCode, said
 }
@@ -128,14 +128,14 @@ func TestHostileRequests(t *testing.T) {
 		status             int
 	}{
 		"no JSON":         {"POST", "/v1/attach", "\x00\xff", 400},
-		"half":            {"POST", "/v1/attach", `{"network":`, 400},
-		"nothing":         {"POST", "/v1/attach", "", 400},
+		"truncated":       {"POST", "/v1/attach", `{"network":`, 400},
+		"empty":           {"POST", "/v1/attach", "", 400},
 		"a list":          {"POST", "/v1/attach", `[]`, 400},
-		"an odd field":    {"POST", "/v1/attach", `{"netwrok":"lan"}`, 400},
+		"unknown field":   {"POST", "/v1/attach", `{"netwrok":"lan"}`, 400},
 		"two objects":     {"POST", "/v1/attach", `{}{}`, 400},
-		"an odd address":  {"POST", "/v1/attach", `{"addresses":["1.2.3"]}`, 400},
-		"a huge body":     {"POST", "/v1/attach", `{"name":"` + strings.Repeat("x", 2<<20) + `"}`, 400},
-		"deep":            {"POST", "/v1/attach", strings.Repeat(`{"limit":`, 20000), 400},
+		"invalid address": {"POST", "/v1/attach", `{"addresses":["1.2.3"]}`, 400},
+		"too large":       {"POST", "/v1/attach", `{"name":"` + strings.Repeat("x", 2<<20) + `"}`, 400},
+		"too deep":        {"POST", "/v1/attach", strings.Repeat(`{"limit":`, 20000), 400},
 		"another path":    {"POST", "/v1/../attach", `{}`, 404},
 		"another version": {"POST", "/v2/attach", `{}`, 404},
 		"another method":  {"GET", "/v1/attach", ``, 404},
@@ -146,12 +146,13 @@ func TestHostileRequests(t *testing.T) {
 		}
 	}
 	if f.asked != 0 {
-		t.Errorf("the daemon was asked %d times", f.asked)
+		t.Errorf("the daemon got %d requests, want none", f.asked)
 	}
 }
 
-// TestHalfARequest does not keep the next one from being answered.
-func TestHalfARequest(t *testing.T) {
+// TestUnfinishedRequestDoesNotBlockOthers leaves a request unfinished and makes
+// another one.
+func TestUnfinishedRequestDoesNotBlockOthers(t *testing.T) {
 	socket := serve(t, &fake{})
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
@@ -166,8 +167,9 @@ func TestHalfARequest(t *testing.T) {
 	}
 }
 
-// TestOnlyRoot asks as another user, who is let in to the socket by mistake.
-func TestOnlyRoot(t *testing.T) {
+// TestOnlyRootIsAllowed makes a request as another user, to whom the socket's mode
+// gives access by mistake.
+func TestOnlyRootIsAllowed(t *testing.T) {
 	f := &fake{}
 	socket := serve(t, f)
 	info, err := os.Stat(socket)
@@ -182,10 +184,10 @@ func TestOnlyRoot(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "403 Forbidden") {
-		t.Errorf("another user is answered %q, %v", out, err)
+		t.Errorf("another user got %q, %v", out, err)
 	}
 	if f.asked != 0 {
-		t.Error("the daemon was asked")
+		t.Error("the daemon got the request")
 	}
 }
 
@@ -196,7 +198,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// askAsOther prints how a request is answered.
+// askAsOther prints the first line of the response to a request.
 func askAsOther(socket string) int {
 	conn, err := net.DialTimeout("unix", socket, time.Minute)
 	if err == nil {

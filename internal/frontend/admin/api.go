@@ -1,11 +1,10 @@
-// Package admin is the daemon's API for its host's administrator: HTTP/1.1 with
-// JSON over a unix socket that only root can use. It turns requests into calls
-// of the daemon and decides nothing.
+// Package admin is the daemon's API for the administrator of its host: HTTP/1.1 with
+// JSON over a unix socket that only root can use. It turns requests into calls of
+// the daemon and contains no policy.
 //
-// Every path begins with the API's version. A request is one JSON object with
-// no other fields than are known; an answer is one JSON object, and that of a
-// failure is an Error, whose code is for programs and whose message for
-// people.
+// Every path begins with the API's version. A request is one JSON object; unknown
+// fields are refused. A response is one JSON object. The response to a failed
+// request is an Error, with a code for programs and a message for people.
 //
 //	POST /v1/attach           daemon.AttachRequest  → daemon.Result
 //	POST /v1/detach           daemon.DetachRequest  → daemon.Result
@@ -13,7 +12,7 @@
 //	POST /v1/unpublish        daemon.PublishRequest → daemon.Result
 //	POST /v1/networks/create  NetworkRequest        → daemon.Result
 //	POST /v1/networks/remove  NetworkName           → daemon.Result
-//	POST /v1/networks/check   NetworkName           → Ways
+//	POST /v1/networks/check   NetworkName           → PeerPaths
 //	POST /v1/services/set     daemon.ServiceRequest → daemon.Result
 //	POST /v1/services/remove  ServiceName           → daemon.Result
 //	POST /v1/services/real    daemon.RealRequest    → daemon.Result
@@ -23,7 +22,7 @@
 //	GET  /v1/networks         → Networks
 //	GET  /v1/services         → Services
 //	GET  /v1/services/{name}  → daemon.ServiceView
-//	GET  /v1/events           → Events; with ?follow, a daemon.Event a line
+//	GET  /v1/events           → Events; with ?follow, one daemon.Event per line
 //	GET  /v1/stats            → daemon.Stats
 package admin
 
@@ -34,7 +33,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// Socket is where a host's daemon listens unless it is told otherwise.
+// Socket is the default path of the daemon's socket.
 const Socket = "/run/fairlead/fairlead.sock"
 
 // The paths.
@@ -53,7 +52,7 @@ const (
 	pathStats         = "/v1/stats"
 )
 
-// Daemon is what is behind the API; *daemon.Daemon has it.
+// Daemon is the part of the daemon that the API calls. *daemon.Daemon implements it.
 type Daemon interface {
 	Attach(context.Context, daemon.AttachRequest) (daemon.Result, error)
 	Detach(context.Context, daemon.DetachRequest) (daemon.Result, error)
@@ -76,7 +75,7 @@ type Daemon interface {
 	Stats(context.Context) daemon.Stats
 }
 
-// NetworkRequest defines a network.
+// NetworkRequest creates or changes a network.
 type NetworkRequest struct {
 	model.Network
 	DryRun bool `json:"dryRun,omitempty"`
@@ -87,42 +86,42 @@ type NetworkName struct {
 	Name string `json:"name"`
 }
 
-// PeerPaths are what a check of an overlay found out.
+// PeerPaths are the results of an overlay's check, one per path to a peer.
 type PeerPaths struct {
 	Paths []daemon.PeerPathView `json:"paths"`
 }
 
-// Attachments are all attachments, by name.
+// Attachments are all attachments, sorted by name.
 type Attachments struct {
 	Attachments []daemon.View `json:"attachments"`
 }
 
-// Networks are all networks, by name.
+// Networks are all networks, sorted by name.
 type Networks struct {
 	Networks []model.Network `json:"networks"`
 }
 
-// SpecRequest declares what there shall be of a set of files.
+// SpecRequest applies the declarations of a set of files.
 type SpecRequest struct {
 	daemon.Spec
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// State is what there is, as a Spec declares it.
+// State is the desired state as a Spec.
 type State struct {
 	daemon.Spec
-	// Notes say what a Spec cannot hold.
+	// Notes describe what a Spec cannot express.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Error is the answer when a request fails.
+// Error is the response to a request that failed.
 type Error struct {
 	Code daemon.Code `json:"code"`
-	// Message has a line for each part of the error.
+	// Message has one line per part of the error.
 	Message string `json:"message"`
 	// Mistakes are the parts of the message, if it is about a Spec.
 	Mistakes daemon.Mistakes `json:"mistakes,omitempty"`
 }
 
-// Forbidden is the code for callers who are not root.
+// Forbidden is the code for callers that are not root.
 const Forbidden daemon.Code = "forbidden"

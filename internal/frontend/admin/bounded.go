@@ -8,23 +8,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The numbers of connections that are served at once. With maxBody and maxHeader
-// they bound the memory that callers can take.
+// Limits of simultaneous connections. Together with maxBody and maxHeader they
+// limit the memory that callers can use.
 const (
-	// MaxConns is for all callers. Others wait in the socket's queue.
+	// MaxConns is the limit for all callers. More connections wait in the socket's
+	// queue.
 	MaxConns = 128
-	// ConnsPerPeer is for one process, or one user without privileges: a caller
-	// that leaves requests unfinished does not keep others out.
+	// ConnsPerPeer is the limit for one process of root, or for one user without
+	// privileges. It keeps a caller with unfinished requests from blocking others.
 	ConnsPerPeer = 64
-	// maxFollowers and followersPerPeer are for those who follow events. They
-	// do not count as connections.
+	// maxFollowers and followersPerPeer are the limits for connections that follow
+	// events. These do not count towards the other limits.
 	maxFollowers, followersPerPeer = 128, 64
 )
 
 const tooMany = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: application/json\r\n\r\n" +
 	`{"code":"failed","message":"too many connections of this process: close some first"}` + "\n"
 
-// caller is who a limit per peer counts: a process of root's or of the daemon's
+// caller is the unit of the limits per peer: one process of root or of the daemon's
 // user, or all processes of another user.
 type caller struct{ uid, pid int }
 
@@ -35,7 +36,8 @@ func callerOf(cred unix.Ucred, privileged bool) caller {
 	return caller{uid: int(cred.Uid)}
 }
 
-// quota counts what callers have. It is safe for concurrent use.
+// quota limits the connections of all callers and of each caller. It is safe for
+// concurrent use.
 type quota struct {
 	mu             sync.Mutex
 	total, perPeer int
@@ -47,8 +49,8 @@ func newQuota(total, perPeer int) *quota {
 	return &quota{total: total, perPeer: perPeer, have: map[caller]int{}}
 }
 
-// take reports whether the caller may have one more. give, which may be called
-// more than once, gives it back.
+// take reports whether the caller may have one more connection. give returns it to
+// the quota; it may be called more than once.
 func (q *quota) take(by caller) (give func(), ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -67,13 +69,13 @@ func (q *quota) take(by caller) (give func(), ok bool) {
 	}), true
 }
 
-// bounded is a listener that has so many connections open at once.
+// bounded is a listener with a limit of open connections.
 type bounded struct {
 	*net.UnixListener
 	slots     chan struct{}
 	conns     *quota
 	followers *quota
-	// ended ends who waits for a slot.
+	// ended is closed by Close and ends Accept.
 	ended chan struct{}
 	once  sync.Once
 }
@@ -84,8 +86,8 @@ func bound(l *net.UnixListener, n, perPeer int) *bounded {
 		conns: newQuota(n, perPeer), followers: newQuota(maxFollowers, followersPerPeer)}
 }
 
-// Accept waits until there is a slot, then for the next connection of a caller
-// that has not too many.
+// Accept waits for a free slot, and then for a connection of a caller that is below
+// its limit. It answers other connections with status 503 and closes them.
 func (b *bounded) Accept() (net.Conn, error) {
 	select {
 	case b.slots <- struct{}{}:
@@ -105,12 +107,12 @@ func (b *bounded) Accept() (net.Conn, error) {
 			free := sync.OnceFunc(func() { give(); <-b.slots })
 			return &slotted{UnixConn: conn, by: by, free: free, followers: b.followers}, nil
 		}
-		_, _ = io.WriteString(conn, tooMany) // it fits the socket's buffer
+		_, _ = io.WriteString(conn, tooMany) // the text fits into the socket's buffer
 		conn.Close()
 	}
 }
 
-// Close ends Accept.
+// Close closes the listener and ends Accept.
 func (b *bounded) Close() error {
 	b.once.Do(func() { close(b.ended) })
 	return b.UnixListener.Close()
@@ -124,8 +126,8 @@ type slotted struct {
 	followers *quota
 }
 
-// follow gives the slot back and counts the connection as a follower's until done
-// is called.
+// follow frees the slot and counts the connection as a follower until done is
+// called. ok is false if there are too many followers.
 func (c *slotted) follow() (done func(), ok bool) {
 	done, ok = c.followers.take(c.by)
 	if ok {

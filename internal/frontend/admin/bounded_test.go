@@ -15,7 +15,7 @@ import (
 	"fairlead/internal/frontend/admin"
 )
 
-// begin connects and writes what may be a part of a request.
+// begin connects and writes a request, or a part of one.
 func begin(t *testing.T, socket, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("unix", socket)
@@ -27,7 +27,7 @@ func begin(t *testing.T, socket, text string) net.Conn {
 	return conn
 }
 
-// status returns the first line of the answer.
+// status returns the first line of the response.
 func status(t *testing.T, conn net.Conn) string {
 	t.Helper()
 	line, err := bufio.NewReader(conn).ReadString('\n')
@@ -37,7 +37,7 @@ func status(t *testing.T, conn net.Conn) string {
 	return line
 }
 
-// otherProcessIsAnswered asks as another process of root's.
+// otherProcessIsAnswered makes a request as another process of root.
 func otherProcessIsAnswered(t *testing.T, socket string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -45,12 +45,12 @@ func otherProcessIsAnswered(t *testing.T, socket string) {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Env = append(os.Environ(), "FAIRLEAD_TEST_ASK="+socket)
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "200 OK") {
-		t.Errorf("another process is answered %q, %v", out, err)
+		t.Errorf("another process got %q, %v", out, err)
 	}
 }
 
-// TestFollowersDoNotTakeAllConnections: one process follows events as often as it
-// can, and another one is answered.
+// TestFollowersDoNotTakeAllConnections checks that another process gets a response
+// while one process follows events as often as it can.
 func TestFollowersDoNotTakeAllConnections(t *testing.T) {
 	events := make(chan daemon.Event)
 	socket := serve(t, &followed{&fake{}, events})
@@ -63,7 +63,7 @@ func TestFollowersDoNotTakeAllConnections(t *testing.T) {
 		case strings.Contains(line, "409 Conflict"), strings.Contains(line, "503 Service Unavailable"):
 			refused++
 		default:
-			t.Errorf("answered %q", line)
+			t.Errorf("got %q", line)
 		}
 	}
 	if following == 0 || refused == 0 {
@@ -72,7 +72,7 @@ func TestFollowersDoNotTakeAllConnections(t *testing.T) {
 	otherProcessIsAnswered(t, socket)
 }
 
-// followed is a fake with events.
+// followed is a fake that returns the given channel of events.
 type followed struct {
 	*fake
 	events chan daemon.Event
@@ -80,16 +80,16 @@ type followed struct {
 
 func (f *followed) FollowEvents(context.Context) <-chan daemon.Event { return f.events }
 
-// TestHalfRequestsOfOneProcess: those over its limit are refused at once, and
-// another process is answered.
-func TestHalfRequestsOfOneProcess(t *testing.T) {
+// TestUnfinishedRequestsAreLimited checks that a process's connections above its
+// limit are refused at once, and that another process gets a response.
+func TestUnfinishedRequestsAreLimited(t *testing.T) {
 	socket := serve(t, &fake{})
 	var last net.Conn
 	for range admin.ConnsPerPeer + 1 {
 		last = begin(t, socket, "POST /v1/attach HTTP/1.1\r\nHost: x\r\n")
 	}
 	if line := status(t, last); !strings.Contains(line, "503 Service Unavailable") {
-		t.Errorf("one over the limit is answered %q", line)
+		t.Errorf("one over the limit got %q", line)
 	}
 	otherProcessIsAnswered(t, socket)
 }

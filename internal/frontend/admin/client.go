@@ -14,13 +14,14 @@ import (
 	"fairlead/internal/model"
 )
 
-// Client calls a daemon. Its errors are *daemon.Fault where the daemon
-// refused, and those of connecting where there is none.
+// Client calls a daemon. Its methods return *daemon.Fault if the daemon refused the
+// request, and a wrapped network error (fs.ErrNotExist, ECONNREFUSED …) if no daemon
+// listens. It is safe for concurrent use.
 type Client struct {
 	http http.Client
 }
 
-// NewClient returns a client of the daemon that listens there.
+// NewClient returns a client of the daemon that listens at the unix socket.
 func NewClient(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -33,7 +34,7 @@ func (c *Client) Attach(ctx context.Context, r daemon.AttachRequest) (daemon.Res
 	return c.post(ctx, pathAttach, r)
 }
 
-// Detach takes attachments away.
+// Detach removes attachments.
 func (c *Client) Detach(ctx context.Context, r daemon.DetachRequest) (daemon.Result, error) {
 	return c.post(ctx, pathDetach, r)
 }
@@ -43,35 +44,35 @@ func (c *Client) Publish(ctx context.Context, r daemon.PublishRequest) (daemon.R
 	return c.post(ctx, pathPublish, r)
 }
 
-// Unpublish takes publishes back.
+// Unpublish removes publishes of an attachment.
 func (c *Client) Unpublish(ctx context.Context, r daemon.PublishRequest) (daemon.Result, error) {
 	return c.post(ctx, pathUnpublish, r)
 }
 
-// CreateNetwork defines a network.
+// CreateNetwork creates or changes a network.
 func (c *Client) CreateNetwork(ctx context.Context, n model.Network, dry bool) (daemon.Result, error) {
 	return c.post(ctx, pathCreateNetwork, NetworkRequest{n, dry})
 }
 
-// RemoveNetwork forgets a network.
+// RemoveNetwork removes a network.
 func (c *Client) RemoveNetwork(ctx context.Context, name string) (daemon.Result, error) {
 	return c.post(ctx, pathRemoveNetwork, NetworkName{name})
 }
 
-// CheckNetwork checks the ways of an overlay to its other hosts.
+// CheckNetwork checks an overlay's paths to its other hosts.
 func (c *Client) CheckNetwork(ctx context.Context, name string) ([]daemon.PeerPathView, error) {
 	var w PeerPaths
 	err := c.call(ctx, http.MethodPost, pathCheckNetwork, NetworkName{name}, &w)
 	return w.Paths, err
 }
 
-// Apply makes the host as the Spec declares it, or says in a dry run what that
-// would do.
+// Apply applies the Spec to the host. In a dry run it only returns what would be
+// done.
 func (c *Client) Apply(ctx context.Context, spec daemon.Spec, dry bool) (daemon.Result, error) {
 	return c.post(ctx, pathApply, SpecRequest{spec, dry})
 }
 
-// State returns what there is, as a Spec declares it.
+// State returns the desired state as a Spec.
 func (c *Client) State(ctx context.Context) (State, error) {
 	var s State
 	err := c.call(ctx, http.MethodGet, pathState, nil, &s)
@@ -92,7 +93,7 @@ func (c *Client) Networks(ctx context.Context) ([]model.Network, error) {
 	return n.Networks, err
 }
 
-// Stats returns what has gone through the daemon's networks.
+// Stats returns the traffic counters of the daemon's networks.
 func (c *Client) Stats(ctx context.Context) (s daemon.Stats, err error) {
 	err = c.call(ctx, http.MethodGet, pathStats, nil, &s)
 	return s, err
@@ -116,24 +117,24 @@ func (c *Client) call(ctx context.Context, method, path string, request, into an
 	}
 	response, err := c.http.Do(r)
 	if err != nil {
-		return fmt.Errorf("ask the daemon: %w", err)
+		return fmt.Errorf("call the daemon: %w", err)
 	}
 	defer response.Body.Close()
 	decoder := json.NewDecoder(response.Body)
 	if response.StatusCode == http.StatusOK {
 		if err := decoder.Decode(into); err != nil {
-			return fmt.Errorf("read the daemon's answer: %w", err)
+			return fmt.Errorf("read the daemon's response: %w", err)
 		}
 		return nil
 	}
 	return refusal(response, decoder)
 }
 
-// refusal is the error that the daemon answers with.
+// refusal decodes the error of a response.
 func refusal(response *http.Response, body *json.Decoder) error {
 	var refused Error
 	if err := body.Decode(&refused); err != nil || refused.Message == "" {
-		return fmt.Errorf("the daemon answers %s", response.Status)
+		return fmt.Errorf("the daemon returned %s", response.Status)
 	}
 	if len(refused.Mistakes) > 0 {
 		return &daemon.Fault{Code: refused.Code, Err: refused.Mistakes}

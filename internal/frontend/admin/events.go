@@ -12,8 +12,8 @@ import (
 	"fairlead/internal/daemon"
 )
 
-// pathEvents lists what happened to the host; with the parameter follow, what
-// happens is told until the caller goes, one JSON object a line.
+// pathEvents returns the past events. With the parameter follow it also returns new
+// events until the client closes the connection, one JSON object per line.
 const (
 	pathEvents  = "/v1/events"
 	paramFollow = "follow"
@@ -24,7 +24,7 @@ type Events struct {
 	Events []daemon.Event `json:"events"`
 }
 
-// eventsOf answers requests for events.
+// eventsOf returns the handler of requests for events.
 func eventsOf(d Daemon) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !r.URL.Query().Has(paramFollow) {
@@ -34,13 +34,13 @@ func eventsOf(d Daemon) http.HandlerFunc {
 		if conn, ok := r.Context().Value(follower{}).(*slotted); ok {
 			done, ok := conn.follow()
 			if !ok {
-				refuse(w, &daemon.Fault{Code: daemon.Conflict, Err: errors.New("follow events: too many followers: end some first")})
+				refuse(w, &daemon.Fault{Code: daemon.Conflict, Err: errors.New("follow events: this caller follows them too often: end some of the commands first")})
 				return
 			}
 			defer done()
-			w.Header().Set("Connection", "close") // its slot is another's now
+			w.Header().Set("Connection", "close") // its slot is free for another connection
 		}
-		// This answer takes as long as the caller likes.
+		// This response has no time limit.
 		control := http.NewResponseController(w)
 		if err := errors.Join(control.SetWriteDeadline(time.Time{}), control.SetReadDeadline(time.Time{})); err != nil {
 			refuse(w, fmt.Errorf("follow events: %w", err))
@@ -52,7 +52,7 @@ func eventsOf(d Daemon) http.HandlerFunc {
 		err := control.Flush()
 		for e := range d.FollowEvents(r.Context()) {
 			if err != nil {
-				return // the caller is gone
+				return // the client closed the connection
 			}
 			if err = lines.Encode(e); err == nil {
 				err = control.Flush()
@@ -68,8 +68,8 @@ func (c *Client) Events(ctx context.Context) ([]daemon.Event, error) {
 	return e.Events, err
 }
 
-// FollowEvents calls fn for the last events and for those to come, until ctx or
-// the daemon ends, or fn fails.
+// FollowEvents calls fn for the past events and for each new one, until ctx or the
+// daemon ends, or fn returns an error.
 func (c *Client) FollowEvents(ctx context.Context, fn func(daemon.Event) error) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://fairlead"+pathEvents+"?"+paramFollow, nil)
 	if err != nil {
@@ -77,7 +77,7 @@ func (c *Client) FollowEvents(ctx context.Context, fn func(daemon.Event) error) 
 	}
 	response, err := c.http.Do(r)
 	if err != nil {
-		return fmt.Errorf("ask the daemon: %w", err)
+		return fmt.Errorf("call the daemon: %w", err)
 	}
 	defer response.Body.Close()
 	lines := json.NewDecoder(response.Body)
@@ -89,7 +89,7 @@ func (c *Client) FollowEvents(ctx context.Context, fn func(daemon.Event) error) 
 		if err := lines.Decode(&e); errors.Is(err, io.EOF) || ctx.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {
-			return fmt.Errorf("read the daemon's answer: %w", err)
+			return fmt.Errorf("read the daemon's response: %w", err)
 		}
 		if err := fn(e); err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 	"fairlead/internal/frontend/admin"
 )
 
-// notified is a daemon with events.
+// notified is a daemon with a past event and the given channel of new events.
 type notified struct {
 	admin.Daemon
 	events chan daemon.Event
@@ -29,21 +29,22 @@ func TestEvents(t *testing.T) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	f.events <- daemon.Event{Object: "one"}
-	var heard []string
+	var got []string
 	err = client.FollowEvents(t.Context(), func(e daemon.Event) error {
-		if heard = append(heard, e.Object); len(heard) == 1 {
-			f.events <- daemon.Event{Object: "two"} // while somebody follows
+		if got = append(got, e.Object); len(got) == 1 {
+			f.events <- daemon.Event{Object: "two"} // while the client follows
 			close(f.events)
 		}
 		return nil
 	})
-	if err != nil || len(heard) != 2 || heard[1] != "two" {
-		t.Errorf("followed %v, %v", heard, err)
+	if err != nil || len(got) != 2 || got[1] != "two" {
+		t.Errorf("got the events %v, %v", got, err)
 	}
 }
 
-// TestWhoFollowsMayStop ends the answer with the caller.
-func TestWhoFollowsMayStop(t *testing.T) {
+// TestFollowEventsReturnsTheCallbacksError checks that FollowEvents ends if its
+// callback returns an error.
+func TestFollowEventsReturnsTheCallbacksError(t *testing.T) {
 	f := &notified{events: make(chan daemon.Event, 1)}
 	f.events <- daemon.Event{Object: "one"}
 	enough := errors.New("enough")

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The bounds of a request. An attachment that leases its addresses takes as
-// long as the servers do.
+// Limits of a request. The write limit is long because an attachment with DHCP waits
+// for the DHCP servers.
 const (
 	maxBody     = 1 << 20
 	maxHeader   = 16 << 10
@@ -29,14 +29,14 @@ const (
 	idleLimit   = time.Minute
 )
 
-// Listen makes the socket, which only its owner can use. One that an earlier
-// daemon has left goes; whoever calls has made sure that none runs.
+// Listen creates the socket, which only its owner can use. It replaces the socket of
+// an earlier daemon; the caller must make sure that no other daemon runs.
 func Listen(path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	// Bound under another name first, nobody finds it before it is closed to
-	// others.
+	// The socket is bound under another name and renamed after its mode is set.
+	// Thus no other user can connect meanwhile.
 	fresh := path + ".new"
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
@@ -52,7 +52,7 @@ func Listen(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// Serve answers requests until ctx ends, as ServeUntil does. One caller has at most
+// Serve answers requests until ctx ends, as ServeUntil does. Each caller has at most
 // ConnsPerPeer connections.
 func Serve(ctx context.Context, l *net.UnixListener, h http.Handler) error {
 	return ServePeers(ctx, l, h, ConnsPerPeer)
@@ -73,7 +73,7 @@ func ServePeers(ctx context.Context, l *net.UnixListener, h http.Handler, perPee
 // peer is the key of the caller's credentials in a connection's context.
 type peer struct{}
 
-// withPeer notes who is at the other end.
+// withPeer adds the caller's credentials and the connection to its context.
 func withPeer(ctx context.Context, conn net.Conn) context.Context {
 	if bounded, ok := conn.(*slotted); ok {
 		ctx = context.WithValue(ctx, follower{}, bounded)
@@ -92,7 +92,7 @@ func withPeer(ctx context.Context, conn net.Conn) context.Context {
 // follower is the key of the connection in its context.
 type follower struct{}
 
-// credentials returns who is at the other end, as the kernel says (SO_PEERCRED).
+// credentials returns the credentials of the connection's peer (SO_PEERCRED).
 func credentials(conn syscall.Conn) (unix.Ucred, bool) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -107,8 +107,8 @@ func credentials(conn syscall.Conn) (unix.Ucred, bool) {
 	return *cred, true
 }
 
-// CallerPID returns the pid of the process that connected, 0 if it is unknown or
-// in a PID namespace that cannot be seen.
+// CallerPID returns the PID of the process that connected, or 0 if it is unknown or
+// in a PID namespace that is not visible.
 func CallerPID(ctx context.Context) int {
 	cred, _ := ctx.Value(peer{}).(unix.Ucred)
 	return int(cred.Pid)
@@ -145,8 +145,8 @@ func Handler(d Daemon) http.Handler {
 		return d.RemoveNetwork(r.Name)
 	})
 	post(mux, pathCheckNetwork, func(ctx context.Context, r NetworkName) (PeerPaths, error) {
-		modes, err := d.CheckNetwork(ctx, r.Name)
-		return PeerPaths{modes}, err
+		paths, err := d.CheckNetwork(ctx, r.Name)
+		return PeerPaths{paths}, err
 	})
 	mux.HandleFunc("GET "+pathState, func(w http.ResponseWriter, _ *http.Request) {
 		spec, notes := d.State()
@@ -164,24 +164,24 @@ func Handler(d Daemon) http.Handler {
 		answer(w, http.StatusOK, d.Stats(r.Context()))
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, &daemon.Fault{Code: daemon.NotFound, Err: fmt.Errorf("%s %s: this daemon does not know the request", r.Method, r.URL.Path)})
+		refuse(w, &daemon.Fault{Code: daemon.NotFound, Err: fmt.Errorf("%s %s: this daemon does not support the request", r.Method, r.URL.Path)})
 	})
 	return RootOnly(mux)
 }
 
-// RootOnly refuses callers who are neither root nor the daemon's user. Serve
-// has to have noted who calls.
+// RootOnly refuses callers that are neither root nor the daemon's user. It works
+// only under Serve, which records the caller.
 func RootOnly(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !allowed(r.Context()) {
-			refuse(w, &daemon.Fault{Code: Forbidden, Err: errors.New("only root may use this socket")})
+			refuse(w, &daemon.Fault{Code: Forbidden, Err: errors.New("only root may use this socket: run the command as root, e.g. with sudo")})
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-// post answers a path by fn.
+// post registers fn as the handler of a path.
 func post[Request, Result any](mux *http.ServeMux, path string, fn func(context.Context, Request) (Result, error)) {
 	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		var request Request
@@ -213,5 +213,5 @@ func refuse(w http.ResponseWriter, err error) {
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the caller may be gone
+	_ = json.NewEncoder(w).Encode(v) // the client may have closed the connection
 }

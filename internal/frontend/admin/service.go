@@ -17,18 +17,18 @@ const (
 	pathServices      = "/v1/services"
 )
 
-// ServiceName names a virtual service that shall go.
+// ServiceName names a virtual service to be removed.
 type ServiceName struct {
 	Name   string `json:"name"`
 	DryRun bool   `json:"dryRun,omitempty"`
 }
 
-// Services are all virtual services, by name.
+// Services are all virtual services, sorted by name.
 type Services struct {
 	Services []daemon.ServiceView `json:"services"`
 }
 
-// serviceHandlers answer what is asked about virtual services.
+// serviceHandlers registers the handlers of virtual services.
 func serviceHandlers(mux *http.ServeMux, d Daemon) {
 	post(mux, pathSetService, func(_ context.Context, r daemon.ServiceRequest) (daemon.Result, error) {
 		r.Origin = model.FromCommand
@@ -53,12 +53,12 @@ func serviceHandlers(mux *http.ServeMux, d Daemon) {
 	})
 }
 
-// SetService makes or changes a virtual service.
+// SetService creates or changes a virtual service.
 func (c *Client) SetService(ctx context.Context, r daemon.ServiceRequest) (daemon.Result, error) {
 	return c.post(ctx, pathSetService, r)
 }
 
-// RemoveService takes a virtual service away.
+// RemoveService removes a virtual service.
 func (c *Client) RemoveService(ctx context.Context, name string, dry bool) (daemon.Result, error) {
 	return c.post(ctx, pathRemoveService, ServiceName{name, dry})
 }
@@ -75,7 +75,8 @@ func (c *Client) Services(ctx context.Context) ([]daemon.ServiceView, error) {
 	return s.Services, err
 }
 
-// Service returns one virtual service.
+// Service returns one virtual service. Returns a *daemon.Fault with the code
+// daemon.NotFound if it does not exist.
 func (c *Client) Service(ctx context.Context, name string) (v daemon.ServiceView, err error) {
 	err = c.call(ctx, http.MethodGet, pathServices+"/"+url.PathEscape(name), nil, &v)
 	return v, err

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// maxDepth bounds how deep a request nests; none that is known nests half as
-// deep.
+// maxDepth is the maximum nesting of a request. Valid requests need less than half
+// of it.
 const maxDepth = 16
 
-// decode reads exactly one object of known fields, each at most once: of two,
-// a reader on the way might take the other. Package json folds cases, so that
-// Name and name are one field.
+// decode decodes exactly one object. It refuses unknown fields and fields that
+// appear twice, because another reader of the request could use the other value.
+// Package encoding/json ignores case: Name and name are the same field.
 func decode(body io.Reader, into any) error {
 	text, err := io.ReadAll(body)
 	if err != nil {
@@ -30,17 +30,18 @@ func decode(body io.Reader, into any) error {
 		return err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("more than one object")
+		return errors.New("the request has more than one object: send one per request")
 	}
 	return nil
 }
 
-// once reads a value, and refuses a field that is there twice and nesting
-// without bounds.
+// once reads a value. It returns an error for a field that appears twice, and for
+// nesting deeper than maxDepth.
 func once(decoder *json.Decoder) error {
-	// An object that is open holds the fields so far, a list that is, nil.
+	// open has an element per open object, with its fields so far, and nil per open
+	// list.
 	var open []map[string]bool
-	name := false // whether a field's name comes next
+	name := false // whether the next token is a field's name
 	for {
 		token, err := decoder.Token()
 		if err != nil {
@@ -57,7 +58,7 @@ func once(decoder *json.Decoder) error {
 			if field, ok := token.(string); ok && name {
 				folded := strings.ToLower(field)
 				if open[len(open)-1][folded] {
-					return fmt.Errorf("field %q is there twice", field)
+					return fmt.Errorf("field %q appears twice", field)
 				}
 				open[len(open)-1][folded], name = true, false
 				continue
@@ -67,7 +68,7 @@ func once(decoder *json.Decoder) error {
 			return nil
 		}
 		if len(open) > maxDepth {
-			return fmt.Errorf("it nests deeper than %d", maxDepth)
+			return fmt.Errorf("the request nests deeper than %d levels", maxDepth)
 		}
 		name = open[len(open)-1] != nil
 	}

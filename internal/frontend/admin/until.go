@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// shutdownLimit is how long requests that are under way may take at the end.
+// shutdownLimit is how long ServeUntil waits for running requests.
 const shutdownLimit = 5 * time.Second
 
-// ServeUntil serves until ctx ends, and lets requests that are under way finish.
-// Who has connected and asked nothing is not waited for.
+// ServeUntil serves until ctx ends, and then waits up to 5 s for running requests.
+// It does not wait for connections without a request.
 func ServeUntil(ctx context.Context, l net.Listener, s *http.Server) error {
 	quiet := silent{conns: map[net.Conn]bool{}}
 	s.ConnState = quiet.note
@@ -33,15 +33,15 @@ func ServeUntil(ctx context.Context, l net.Listener, s *http.Server) error {
 	return nil
 }
 
-// silent are the connections on which nothing was asked yet. Shutdown would wait
-// for them for as long as it waits for requests.
+// silent are the connections without a request so far. http.Server.Shutdown would
+// wait for them as long as for requests.
 type silent struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool
 	ended bool
 }
 
-// note is told how a connection is (http.Server.ConnState).
+// note records a connection's state. It is a callback for http.Server.ConnState.
 func (s *silent) note(conn net.Conn, is http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *silent) note(conn net.Conn, is http.ConnState) {
 	}
 }
 
-// end closes them, and those that come.
+// end closes the silent connections and all new ones.
 func (s *silent) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 	"fairlead/internal/frontend/admin"
 )
 
-// TestASilentClient is connected when the server ends, which is no failure.
-func TestASilentClient(t *testing.T) {
+// TestServerEndsDespiteASilentClient checks that a connection without a request does
+// not delay the end of the server.
+func TestServerEndsDespiteASilentClient(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := admin.Listen(socket)
 	if err != nil {
@@ -24,7 +25,7 @@ func TestASilentClient(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- admin.Serve(ctx, l, admin.Handler(&fake{})) }()
-	if _, err := admin.NewClient(socket).Attachments(ctx); err != nil { // accepted after the silent one
+	if _, err := admin.NewClient(socket).Attachments(ctx); err != nil { // accepted after the silent connection
 		t.Fatal(err)
 	}
 	cancel()

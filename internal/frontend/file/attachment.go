@@ -36,15 +36,15 @@ func (r *reader) attachment(n *yaml.Node, path string) {
 		{"publish", r.publishes(&a, spec)},
 	})
 	switch {
-	case len(r.mistakes) > before: // the rest may follow from them
+	case len(r.mistakes) > before: // further mistakes may be consequences
 	case a.Sandbox == "":
 		r.mistake(n, path, "sandbox: name the sandbox, e.g. sandbox: container:shop")
 	case (a.Network == "") == (a.Device == ""):
-		r.mistake(n, path, "name a network or a device to hand over, one of the two")
+		r.mistake(n, path, "want a network or a device, and not both: name one of them")
 	case a.PKey != 0 && a.Device == "":
-		r.mistake(n, path, "pkey: it is for children of a device: name that, or leave it out")
+		r.mistake(n, path, "pkey: it needs a device: name the InfiniBand device, or leave pkey out")
 	case a.DHCP && len(a.Addresses)+len(a.Prefixes) > 0:
-		r.mistake(n, path, "dhcp and address: want one of the two")
+		r.mistake(n, path, "dhcp and address: want only one of them")
 	}
 	r.spots[spec] = spot{r.file, n, path}
 	r.Spec.Attachments = append(r.Spec.Attachments, a)
@@ -54,7 +54,7 @@ func (r *reader) rate(into *uint64) func(*yaml.Node, string) {
 	return r.parsed(func(word string) (err error) { *into, err = text.Rate(word); return err })
 }
 
-// routes reads routes: each a word as by --route, or an object.
+// routes parses routes. Each is a word as for --route, or an object.
 func (r *reader) routes(e *model.Endpoint) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
 		r.each(n, path, func(n *yaml.Node, path string) {
@@ -63,7 +63,7 @@ func (r *reader) routes(e *model.Endpoint) func(*yaml.Node, string) {
 				r.object(n, path, []field{
 					{"to", r.parsed(func(word string) (err error) {
 						route.To, err = netip.ParsePrefix(word)
-						return said(err, "to %q: want an address and a prefix length, e.g. 10.0.0.0/8", word)
+						return reworded(err, "to %q: want an address and a prefix length, e.g. 10.0.0.0/8", word)
 					})},
 					{"via", r.parsed(address(&route.Via))},
 				})
@@ -75,8 +75,8 @@ func (r *reader) routes(e *model.Endpoint) func(*yaml.Node, string) {
 	}
 }
 
-// publishes reads publishes: each a word as by `fairlead publish`, or an
-// object with the words of compose files.
+// publishes parses publishes. Each is a word as for `fairlead publish`, or an object
+// with the fields of compose files.
 func (r *reader) publishes(a *daemon.Declared, spec string) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
 		r.each(n, path, func(n *yaml.Node, path string) {
@@ -113,12 +113,12 @@ func (r *reader) publish(n *yaml.Node, path string, p *model.Publish) {
 	})
 	var missing []string
 	if p.HostPorts.First == 0 {
-		missing = append(missing, "published, the host's port")
+		missing = append(missing, "published, the host port")
 	}
 	if p.Ports.First == 0 {
-		missing = append(missing, "target, the sandbox's own")
+		missing = append(missing, "target, the container port")
 	}
 	if len(missing) > 0 && len(r.mistakes) == before {
-		r.mistake(n, path, "it lacks %s: e.g. {published: 8080, target: 80}", strings.Join(missing, " and "))
+		r.mistake(n, path, "missing %s: write e.g. {published: 8080, target: 80}", strings.Join(missing, " and "))
 	}
 }

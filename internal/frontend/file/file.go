@@ -1,10 +1,10 @@
-// Package file reads and writes what users declare in YAML: networks,
-// attachments and their publishes, virtual services. It turns text into values and back, and
-// tells the line and the field of every mistake, those that the daemon finds
-// included. It applies nothing.
+// Package file reads and writes the YAML files that declare networks, attachments
+// with their publishes, and virtual services. It converts text to values and back,
+// and reports the line and the field of each mistake, also of those that the daemon
+// finds. It does not apply anything.
 //
-// A file reads like the flags of the commands, and like a compose file where
-// that has a word for the same. JSON is YAML, too.
+// The fields have the names of the commands' flags, or the names that compose files
+// have for the same thing. JSON is valid YAML, and is accepted too.
 package file
 
 import (
@@ -21,29 +21,28 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Input is a file as it was read.
+// Input is the text of a file.
 type Input struct {
-	// Name is what mistakes call it.
+	// Name is the file's name in mistakes.
 	Name string
 	Text []byte
 }
 
-// Mistake is something wrong in a file.
+// Mistake is a mistake in a file.
 type Mistake struct {
 	File string `json:"file"`
-	// Line counts from 1; 0 is the whole file.
+	// Line counts from 1; 0 means the whole file.
 	Line int `json:"line,omitempty"`
-	// Field is e.g. attachments[1].publish[0]; empty for the file.
+	// Field is e.g. attachments[1].publish[0]; empty for the whole file.
 	Field string `json:"field,omitempty"`
-	// Text says what is wrong and what to do.
+	// Text describes the mistake and what to do.
 	Text string `json:"text"`
 }
 
-// Mistakes is the error of files that declare what cannot be. It holds all of
-// them.
+// Mistakes is the error of files with mistakes. It contains all of them.
 type Mistakes []Mistake
 
-// Error writes a mistake a line, as compilers do.
+// Error writes one mistake per line, as FILE:LINE: FIELD: TEXT.
 func (m Mistakes) Error() string {
 	var lines []string
 	for _, one := range m.Unwrap() {
@@ -52,7 +51,7 @@ func (m Mistakes) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap returns an error for each mistake.
+// Unwrap returns one error per mistake.
 func (m Mistakes) Unwrap() []error {
 	all := make([]error, len(m))
 	for i, one := range m {
@@ -70,23 +69,24 @@ func (m Mistakes) Unwrap() []error {
 	return all
 }
 
-// Set is a set of files, read.
+// Set is the content of a set of files.
 type Set struct {
 	Spec daemon.Spec
-	// spots are where parts of the Spec are declared, by their names there.
+	// spots are the places where parts of the Spec are declared, by the parts' names
+	// in the Spec, e.g. attachments[1].publishes[0].
 	spots    map[string]spot
 	mistakes Mistakes
 	first    string
 }
 
-// spot is where something is declared.
+// spot is a place in a file.
 type spot struct {
 	file  string
 	node  *yaml.Node
 	field string
 }
 
-// Read reads a set of files. The error is of type Mistakes.
+// Read parses a set of files. It returns Mistakes with all mistakes of all files.
 func Read(inputs []Input) (*Set, error) {
 	s := &Set{spots: map[string]spot{}}
 	for _, in := range inputs {
@@ -102,7 +102,7 @@ func Read(inputs []Input) (*Set, error) {
 	return s, nil
 }
 
-// order sorts mistakes by where they are.
+// order sorts mistakes by file and line.
 func (s *Set) order(inputs []Input) {
 	at := func(m Mistake) int { return slices.IndexFunc(inputs, func(in Input) bool { return in.Name == m.File }) }
 	slices.SortStableFunc(s.mistakes, func(a, b Mistake) int {
@@ -113,7 +113,7 @@ func (s *Set) order(inputs []Input) {
 	})
 }
 
-// read reads every document of a file.
+// read parses all documents of a file.
 func (s *Set) read(in Input) {
 	decoder := yaml.NewDecoder(bytes.NewReader(in.Text))
 	for {
@@ -131,9 +131,9 @@ func (s *Set) read(in Input) {
 	}
 }
 
-// syntax takes the line out of an error of the YAML library. The library names no
-// line for an unknown anchor; it is the last of the fewest lines that give the
-// same error.
+// syntax converts an error of the YAML library, with its line. The library returns
+// no line for an unknown anchor. Then syntax searches for the shortest part of the
+// file that gives the same error, and takes its last line.
 func syntax(in Input, err error) Mistake {
 	m := Mistake{File: in.Name, Text: strings.TrimPrefix(err.Error(), "yaml: ")}
 	if n, _ := fmt.Sscanf(m.Text, "line %d:", &m.Line); n == 1 {
@@ -147,7 +147,7 @@ func syntax(in Input, err error) Mistake {
 	return m
 }
 
-// decodeAll returns the first error of a file's documents, io.EOF if there is none.
+// decodeAll returns the first error of a file's documents, or io.EOF.
 func decodeAll(text []byte) error {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	for {
@@ -158,8 +158,8 @@ func decodeAll(text []byte) error {
 	}
 }
 
-// Locate returns an error of the daemon's with the lines and fields of the
-// mistakes in it.
+// Locate adds the lines and fields of the files to the daemon.Mistakes in an error of
+// the daemon. It returns other errors unchanged.
 func (s *Set) Locate(err error) error {
 	var found daemon.Mistakes
 	if !errors.As(err, &found) {
@@ -178,8 +178,8 @@ func (s *Set) Locate(err error) error {
 	return &daemon.Fault{Code: daemon.CodeOf(err), Err: all}
 }
 
-// narrow returns the field of an object that a text speaks of first: it says
-// the field's name and then its value.
+// narrow returns the place of the field that a text mentions first, with its name
+// and value. It returns the object's place if the text mentions no field.
 func (at spot) narrow(text string) spot {
 	best, where := at, len(text)
 	fields(at.node, func(key, value *yaml.Node) {
@@ -193,8 +193,8 @@ func (at spot) narrow(text string) spot {
 				field += fmt.Sprintf("[%d]", i)
 			}
 			word := strings.ReplaceAll(key.Value, "-", " ")
-			for _, said := range []string{word + " " + item.Value, fmt.Sprintf("%s %q", word, item.Value)} {
-				if j := strings.Index(text, said); item.Value != "" && j >= 0 && j < where {
+			for _, mention := range []string{word + " " + item.Value, fmt.Sprintf("%s %q", word, item.Value)} {
+				if j := strings.Index(text, mention); item.Value != "" && j >= 0 && j < where {
 					best, where = spot{at.file, item, field}, j
 				}
 			}
@@ -203,7 +203,7 @@ func (at spot) narrow(text string) spot {
 	return best
 }
 
-// fields calls fn for each field of a mapping, aliases followed.
+// fields calls fn for each field of a mapping. It resolves aliases.
 func fields(n *yaml.Node, fn func(key, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
 		return
@@ -213,7 +213,7 @@ func fields(n *yaml.Node, fn func(key, value *yaml.Node)) {
 	}
 }
 
-// followed returns what an alias stands for.
+// followed returns the node to which an alias refers, or n if it is no alias.
 func followed(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias

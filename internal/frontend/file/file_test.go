@@ -24,7 +24,7 @@ func read(t *testing.T, text string) *file.Set {
 	return s
 }
 
-// full holds every field in every form.
+// full contains every field in every form.
 const full = `
 name: shop
 x-limits: &limit 100mbit
@@ -100,8 +100,8 @@ services:
   dns: {address: "2001:db8::53", port: 53, protocol: udp, check: docker, reals: ["[fd00::53]:5353", "fd00::54"]}
 `
 
-// TestWhatIsWrittenReadsTheSame goes there and back, in YAML and in JSON.
-func TestWhatIsWrittenReadsTheSame(t *testing.T) {
+// TestWriteAndReadRoundTrip writes and reads Specs in YAML and in JSON.
+func TestWriteAndReadRoundTrip(t *testing.T) {
 	example, err := os.ReadFile("../../../examples/fairlead.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestWhatIsWrittenReadsTheSame(t *testing.T) {
 	}
 }
 
-// sameNetworks compares networks without their order, which means nothing.
+// sameNetworks compares networks. Their order does not matter.
 func sameNetworks(a, b daemon.Spec) bool {
 	if len(a.Networks) != len(b.Networks) {
 		return false
@@ -141,7 +141,7 @@ func sameNetworks(a, b daemon.Spec) bool {
 	return true
 }
 
-// sameServices compares services without their order, which means nothing.
+// sameServices compares services. Their order does not matter.
 func sameServices(a, b daemon.Spec) bool {
 	for _, v := range a.Services {
 		if !slices.ContainsFunc(b.Services, v.Equal) {
@@ -151,8 +151,8 @@ func sameServices(a, b daemon.Spec) bool {
 	return len(a.Services) == len(b.Services)
 }
 
-// TestServicesAreRead says what words in a file come to.
-func TestServicesAreRead(t *testing.T) {
+// TestReadServices checks the values of a service's fields.
+func TestReadServices(t *testing.T) {
 	spec := read(t, full).Spec
 	i := slices.IndexFunc(spec.Services, func(v model.VirtualService) bool { return v.Name == "web" })
 	v := spec.Services[i]
@@ -170,7 +170,7 @@ func TestServicesAreRead(t *testing.T) {
 	}
 }
 
-// TestMistakesHaveLinesAndFields finds all of them at once.
+// TestMistakesHaveLinesAndFields checks that all mistakes are reported at once.
 func TestMistakesHaveLinesAndFields(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"all at once": {`networks:
@@ -207,20 +207,20 @@ f.yaml:7: networks.web.internal: "yes": want true or false
 f.yaml:8: networks.web.mtu: "-1": want a number up to 65535
 f.yaml:9: networks.web.pkey: pkey "0": want a partition key of 16 bits, e.g. 0x8001
 f.yaml:10: networks.web.colour: there is no such field: want one of driver
-f.yaml:11: networks.web.driver: it is there twice, first in line 3: leave one out
-f.yaml:12: networks.web: it is there twice, first in line 2: leave one out
+f.yaml:11: networks.web.driver: it is declared twice, first in line 3: leave one out
+f.yaml:12: networks.web: it is declared twice, first in line 2: leave one out
 f.yaml:15: attachments[0].sandbox: want a single value
-f.yaml:17: attachments[0].publish[0]: want a host port and the port that it leads to, e.g. 8080:80
-f.yaml:18: attachments[0].publish[1]: it lacks target, the sandbox's own: e.g. {published: 8080, target: 80}
+f.yaml:17: attachments[0].publish[0]: want a host port and a container port, e.g. 8080:80
+f.yaml:18: attachments[0].publish[1]: missing target, the container port: write e.g. {published: 8080, target: 80}
 f.yaml:19: attachments[0].publish[2].via: via "magic": want one of auto, ebpf, nat, proxy
 f.yaml:19: attachments[0].publish[2].promise[0]: there is no promise "speed"
 f.yaml:20: attachments[0].route.to: to "x": want an address and a prefix length, e.g. 10.0.0.0/8
 f.yaml:21: attachments[0].rate-out: "fast": want a number and one of kbit, mbit, gbit, e.g. 100mbit
 f.yaml:22: attachments[1]: want fields, each as NAME: VALUE
 f.yaml:23: attachments[2]: sandbox: name the sandbox
-f.yaml:24: attachments[3]: name a network or a device to hand over, one of the two
-f.yaml:25: attachments[4]: name a network or a device to hand over, one of the two
-f.yaml:26: attachments[5]: dhcp and address: want one of the two`},
+f.yaml:24: attachments[3]: want a network or a device, and not both: name one of them
+f.yaml:25: attachments[4]: want a network or a device, and not both: name one of them
+f.yaml:26: attachments[5]: dhcp and address: want only one of them`},
 		"services": {`services:
   a: {address: 192.0.2.300, port: http, colour: red}
   b:
@@ -245,30 +245,30 @@ f.yaml:6: services.b.scheduler: scheduler "fair": want one of mh, rr, wrr
 f.yaml:7: services.b.drain: drain "5": want a time with its unit, e.g. 500ms, 2s, 5m or 30d
 f.yaml:8: services.b.quorum: quorum "two": want a number
 f.yaml:9: services.b.check: type: want one of tcp, http
-f.yaml:10: services.b.reals[1]: real server "10.0.0.1:x": want an address, with a port or without
-f.yaml:10: services.b.reals[2]: want an address, or what selects sandboxes (label, name, network), one of the two
+f.yaml:10: services.b.reals[1]: real server "10.0.0.1:x": want an address, with or without a port
+f.yaml:10: services.b.reals[2]: want an address or a selector (label, name, network), and not both
 f.yaml:10: services.b.reals[3].weight: weight "many": want 0 to 65535
-f.yaml:10: services.b.reals[4]: real server "weight=3": want an address, or what selects it
+f.yaml:10: services.b.reals[4]: real server "weight=3": want an address, or a selector
 f.yaml:10: services.b.reals[5].state: want draining or down
-f.yaml:11: services.c: it lacks an address and a port to answer on
+f.yaml:11: services.c: missing an address and a port
 f.yaml:12: services.d.check.typo: there is no such field
 f.yaml:12: services.d.check.type: type "icmp": want one of tcp, http
-f.yaml:13: services.d: it is there twice, first in line 12
+f.yaml:13: services.d: it is declared twice, first in line 12
 f.yaml:15: services.b: service b is declared in f.yaml:4 already
 f.yaml:17: services: want services by their names`},
-		"no YAML":        {"a: [b\nc: d\n", "f.yaml:"},
-		"tabs":           {"networks:\n\tweb: {}\n", "f.yaml:2: found character that cannot start any token"},
-		"a list":         {"- a\n", "f.yaml:1: want fields"},
-		"an odd top":     {"network: {}\n", "f.yaml:1: network: there is no such field: want one of name, networks, attachments, services"},
-		"two names":      {"name: a\n---\nname: b\n", `f.yaml:3: name: "b": another file or document names the set "a"`},
-		"a network more": {"networks: {a: }\n---\nnetworks: {a: }\n", "f.yaml:3: networks.a: network a is declared in f.yaml:1 already: leave one out"},
-		"a bad alias":    {"name: *x\n", "f.yaml:1: unknown anchor 'x' referenced"},
-		"a late alias":   {"# *x\nx-a: |\n  *x\n---\nnetworks: {web: {\n  driver: *x,\n  subnet: '*x'}}\nservices: *x\n", "f.yaml:6: unknown anchor 'x' referenced"},
-		"merged":         {"x-a: &a {driver: bridge}\nnetworks: {a: {<<: *a}}\n", "f.yaml:2: networks.a.<<: there is no such field"},
+		"no YAML":                   {"a: [b\nc: d\n", "f.yaml:"},
+		"tabs":                      {"networks:\n\tweb: {}\n", "f.yaml:2: found character that cannot start any token"},
+		"a list":                    {"- a\n", "f.yaml:1: want fields"},
+		"unknown top":               {"network: {}\n", "f.yaml:1: network: there is no such field: want one of name, networks, attachments, services"},
+		"two names":                 {"name: a\n---\nname: b\n", `f.yaml:3: name: "b": another file or document names the set "a"`},
+		"a network more":            {"networks: {a: }\n---\nnetworks: {a: }\n", "f.yaml:3: networks.a: network a is declared in f.yaml:1 already: leave one out"},
+		"a bad alias":               {"name: *x\n", "f.yaml:1: unknown anchor 'x' referenced"},
+		"alias in a later document": {"# *x\nx-a: |\n  *x\n---\nnetworks: {web: {\n  driver: *x,\n  subnet: '*x'}}\nservices: *x\n", "f.yaml:6: unknown anchor 'x' referenced"},
+		"merge key":                 {"x-a: &a {driver: bridge}\nnetworks: {a: {<<: *a}}\n", "f.yaml:2: networks.a.<<: there is no such field"},
 	} {
 		_, err := file.Read([]file.Input{{Name: "f.yaml", Text: []byte(c.text)}})
 		if err == nil {
-			t.Errorf("%s: read", name)
+			t.Errorf("%s: no error", name)
 			continue
 		}
 		got, want := strings.Split(err.Error(), "\n"), strings.Split(c.want, "\n")
@@ -281,7 +281,8 @@ f.yaml:17: services: want services by their names`},
 	}
 }
 
-// TestSeveralFilesAreOneSet tells of each where it is.
+// TestSeveralFilesAreOneSet checks that the daemon's mistakes get the file and line of
+// their declaration.
 func TestSeveralFilesAreOneSet(t *testing.T) {
 	s, err := file.Read([]file.Input{
 		{Name: "a.yaml", Text: []byte("name: shop\nnetworks:\n  web: {subnet: 10.0.0.0/24}\nattachments: {sandbox: netns:a, network: web}\n")},
@@ -308,7 +309,7 @@ a.yaml: there is more`
 	}
 }
 
-// FuzzRead reads anything without harm, and what it takes it writes back.
+// FuzzRead checks that Read never crashes, and that Write can write what it returns.
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{full, "services: {a: {address: 192.0.2.1, port: [80, 1-2], check: {command: [a]}, reals: [{label: 'a: b'}, 'name=x:1,weight=-1', '[::1]:', ',']}}", "services: {a: , a: []}", "a: &a [*a]", "networks: {a: &a {subnet: *a}}", "? {}\n: x", "networks:\n  ? [a]\n  : b", "--- !!binary x", "attachments: [[[]]]", "name: \"\\0\""} {
 		f.Add([]byte(text))

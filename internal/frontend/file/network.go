@@ -12,10 +12,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// extension begins the names of fields that hold anchors, as in compose files.
+// extension is the prefix of fields that are ignored, as in compose files. They can
+// contain anchors.
 const extension = "x-"
 
-// document reads the top of a file.
+// document parses the top level of a document.
 func (r *reader) document(n *yaml.Node) {
 	attachments := 0
 	known := []field{
@@ -37,7 +38,8 @@ func (r *reader) document(n *yaml.Node) {
 	r.object(n, "", known)
 }
 
-// name reads the name of the set, which its files have to agree on.
+// name parses the name of the set. All files of a set must have the same name, or
+// none.
 func (r *reader) name(word string) error {
 	if r.Spec.Set != "" && r.Spec.Set != word {
 		return fmt.Errorf("%q: another file or document names the set %q: apply sets one by one", word, r.Spec.Set)
@@ -46,7 +48,7 @@ func (r *reader) name(word string) error {
 	return model.ValidName(word)
 }
 
-// named reads things of a kind by their names.
+// named parses the objects of a kind, which are declared by their names.
 func (r *reader) named(n *yaml.Node, path, kind string, read func(key, value *yaml.Node, path string)) {
 	if n = followed(n); n.Tag != "!!null" && n.Kind != yaml.MappingNode {
 		r.mistake(n, path, "want %s by their names, each as NAME: and its fields", kind)
@@ -56,7 +58,7 @@ func (r *reader) named(n *yaml.Node, path, kind string, read func(key, value *ya
 	fields(n, func(key, value *yaml.Node) {
 		at := join(path, key.Value)
 		if first := seen[key.Value]; first != 0 {
-			r.mistake(key, at, "it is there twice, first in line %d: leave one out", first)
+			r.mistake(key, at, "it is declared twice, first in line %d: leave one out", first)
 			return
 		}
 		seen[key.Value] = key.Line
@@ -106,7 +108,8 @@ func (r *reader) network(key, value *yaml.Node, path string) {
 	r.Spec.Networks = append(r.Spec.Networks, n)
 }
 
-// filter reads on and off, also as the booleans that YAML once made of them.
+// filter parses on and off. It also accepts true and false, which YAML 1.1 made of
+// them.
 func filter(word string) model.Filter {
 	switch word {
 	case "true":
@@ -117,7 +120,7 @@ func filter(word string) model.Filter {
 	return model.Filter(word)
 }
 
-// peers reads the hosts of an overlay: each a word as by --peer, or an object.
+// peers parses the hosts of an overlay. Each is a word as for --peer, or an object.
 func (r *reader) peers(o *model.Overlay) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
 		r.each(n, path, func(n *yaml.Node, path string) {
@@ -128,7 +131,7 @@ func (r *reader) peers(o *model.Overlay) func(*yaml.Node, string) {
 					{"range", r.words(func(word string) error {
 						prefix, err := netip.ParsePrefix(word)
 						p.Ranges = append(p.Ranges, prefix.Masked())
-						return said(err, "range %q: want an address and a prefix length", word)
+						return reworded(err, "range %q: want an address and a prefix length", word)
 					})},
 					{"further", r.words(addresses(&p.Further))},
 					{"endpoint", func(n *yaml.Node, path string) {
@@ -147,15 +150,15 @@ func (r *reader) peers(o *model.Overlay) func(*yaml.Node, string) {
 	}
 }
 
-// address returns what reads an address.
+// address returns a parser for an address.
 func address(into *netip.Addr) func(string) error {
 	return func(word string) (err error) {
 		*into, err = netip.ParseAddr(word)
-		return said(err, "address %q: want an address, e.g. 192.0.2.7", word)
+		return reworded(err, "address %q: want an address, e.g. 192.0.2.7", word)
 	}
 }
 
-// addresses returns what reads one more address.
+// addresses returns a parser that appends an address.
 func addresses(into *[]netip.Addr) func(string) error {
 	return func(word string) error {
 		var a netip.Addr
@@ -165,8 +168,8 @@ func addresses(into *[]netip.Addr) func(string) error {
 	}
 }
 
-// said words an error, if there is one.
-func said(err error, format string, args ...any) error {
+// reworded returns an error with the given text if err is not nil.
+func reworded(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}

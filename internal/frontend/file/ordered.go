@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ordered is an object whose fields are written in their order here.
+// ordered is an object whose fields are written in this order.
 type ordered []member
 
 // member is a field with its value.
@@ -21,7 +21,7 @@ type member struct {
 	value any
 }
 
-// bare is a value that is a number, or true or false.
+// bare is a value that is written without quotes: a number, true or false.
 type bare string
 
 // MarshalYAML implements yaml.Marshaler.
@@ -54,7 +54,7 @@ func (o ordered) MarshalJSON() ([]byte, error) {
 		if word, is := value.(bare); is {
 			value = json.RawMessage(word)
 		}
-		key, _ := json.Marshal(f.name) // of a string, it cannot fail
+		key, _ := json.Marshal(f.name) // cannot fail for a string
 		body, err := json.Marshal(value)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.name, err)
@@ -74,7 +74,7 @@ func (o *ordered) add(name, value string) {
 	}
 }
 
-// fields adds what a service has otherwise than by default.
+// fields adds the fields of a service that differ from their defaults.
 func (o *ordered) fields(all []text.ServiceField, v model.VirtualService) {
 	for _, f := range all {
 		value := f.Get(v)
@@ -110,7 +110,8 @@ func writtenService(v model.VirtualService) ordered {
 	return o
 }
 
-// writtenReal writes a real server as a word where one says it plainly.
+// writtenReal writes a real server as one word if it has only an address and a port,
+// else as an object.
 func writtenReal(r model.RealServer) any {
 	if r.Address.IsValid() && r.Weight == 1 && r.State == "" {
 		return r.String()
@@ -132,7 +133,7 @@ func writtenReal(r model.RealServer) any {
 	return o
 }
 
-// oneOrAll writes a list of one as that.
+// oneOrAll returns the element of a list with one element, else the list.
 func oneOrAll(all []string) any {
 	if len(all) == 1 {
 		return all[0]

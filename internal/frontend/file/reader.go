@@ -8,13 +8,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// reader reads one document.
+// reader parses one document into a Set.
 type reader struct {
 	*Set
 	file string
 }
 
-// field is a field that an object may have, and what reads it.
+// field is a field of an object, with its parser.
 type field struct {
 	name string
 	read func(n *yaml.Node, path string)
@@ -24,8 +24,8 @@ func (r *reader) mistake(n *yaml.Node, path, format string, args ...any) {
 	r.mistakes = append(r.mistakes, Mistake{r.file, n.Line, path, fmt.Sprintf(format, args...)})
 }
 
-// object reads a mapping: the fields in their order here, whatever theirs in
-// the file. No value is an object without fields.
+// object parses a mapping. It parses the fields in the order of known, not in that of
+// the file. A null value is an object without fields.
 func (r *reader) object(n *yaml.Node, path string, known []field) {
 	if n = followed(n); n.Tag == "!!null" {
 		return
@@ -39,7 +39,7 @@ func (r *reader) object(n *yaml.Node, path string, known []field) {
 		at := join(path, key.Value)
 		switch {
 		case values[key.Value] != nil:
-			r.mistake(key, at, "it is there twice, first in line %d: leave one out", values[key.Value].Line)
+			r.mistake(key, at, "it is declared twice, first in line %d: leave one out", values[key.Value].Line)
 		case !isKnown(known, key.Value):
 			r.mistake(key, at, "there is no such field: want one of %s", names(known))
 		default:
@@ -77,7 +77,7 @@ func names(known []field) string {
 	return strings.Join(all, ", ")
 }
 
-// each reads a list, or a single value in place of one. No value is an empty
+// each parses the elements of a list, or a single value. A null value is an empty
 // list.
 func (r *reader) each(n *yaml.Node, path string, read func(n *yaml.Node, path string)) {
 	switch n = followed(n); {
@@ -91,7 +91,7 @@ func (r *reader) each(n *yaml.Node, path string, read func(n *yaml.Node, path st
 	}
 }
 
-// word reads a value as it is written, by parse if there is one.
+// word parses a scalar value.
 func (r *reader) word(n *yaml.Node, path string, parse func(string) error) {
 	if n = followed(n); n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
 		r.mistake(n, path, "want a single value")
@@ -102,26 +102,26 @@ func (r *reader) word(n *yaml.Node, path string, parse func(string) error) {
 	}
 }
 
-// text returns what reads a word as it is.
+// text returns a parser for a text.
 func (r *reader) text(into *string) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
 		r.word(n, path, func(word string) error { *into = word; return nil })
 	}
 }
 
-// parsed returns what reads a word by a parser.
+// parsed returns a parser for a scalar value.
 func (r *reader) parsed(parse func(string) error) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) { r.word(n, path, parse) }
 }
 
-// words returns what reads a list of words by a parser.
+// words returns a parser for a list of scalar values.
 func (r *reader) words(parse func(string) error) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
 		r.each(n, path, func(n *yaml.Node, path string) { r.word(n, path, parse) })
 	}
 }
 
-// flag returns what reads true or false.
+// flag returns a parser for true or false.
 func (r *reader) flag(into *bool) func(*yaml.Node, string) {
 	return r.parsed(func(word string) error {
 		if word != "true" && word != "false" {
@@ -132,7 +132,7 @@ func (r *reader) flag(into *bool) func(*yaml.Node, string) {
 	})
 }
 
-// number returns what reads a number of so many bits.
+// number returns a parser for a number with that many bits.
 func number[T int | uint16 | uint32](r *reader, bits int, into *T) func(*yaml.Node, string) {
 	return r.parsed(func(word string) error {
 		n, err := strconv.ParseUint(word, 10, bits)

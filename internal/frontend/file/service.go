@@ -35,7 +35,7 @@ func (r *reader) service(key, n *yaml.Node, path string) {
 	known = append(known, field{"check", r.check(&v)}, field{"reals", r.reals(&v, spec)})
 	r.object(n, path, known)
 	if len(r.mistakes) == before && (len(v.Addresses) == 0 || len(v.Ports) == 0) {
-		r.mistake(key, path, "it lacks an address and a port to answer on: e.g. address: 192.0.2.10 and port: 80")
+		r.mistake(key, path, "missing an address and a port: write e.g. address: 192.0.2.10 and port: 80")
 	}
 	r.spots[spec] = spot{r.file, followed(n), path}
 	if followed(n).Line == 0 || followed(n).Kind != yaml.MappingNode {
@@ -44,7 +44,7 @@ func (r *reader) service(key, n *yaml.Node, path string) {
 	r.Spec.Services = append(r.Spec.Services, v)
 }
 
-// serviceFields are what reads the fields that are words.
+// serviceFields returns the parsers of the fields that are words.
 func (r *reader) serviceFields(all []text.ServiceField, v *model.VirtualService) []field {
 	var known []field
 	for _, f := range all {
@@ -53,7 +53,7 @@ func (r *reader) serviceFields(all []text.ServiceField, v *model.VirtualService)
 	return known
 }
 
-// check reads a check: an object, or the type alone.
+// check parses a check: an object, or only its type.
 func (r *reader) check(v *model.VirtualService) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
 		all := text.CheckFields()
@@ -70,7 +70,7 @@ func (r *reader) check(v *model.VirtualService) func(*yaml.Node, string) {
 	}
 }
 
-// reals reads real servers: each a word as by --real, or an object.
+// reals parses real servers. Each is a word as for --real, or an object.
 func (r *reader) reals(v *model.VirtualService, spec string) func(*yaml.Node, string) {
 	return func(n *yaml.Node, path string) {
 		r.each(n, path, func(n *yaml.Node, path string) {
@@ -109,6 +109,6 @@ func (r *reader) real(n *yaml.Node, path string, real *model.RealServer) {
 		})},
 	})
 	if len(r.mistakes) == before && real.Address.IsValid() == !real.Select.IsZero() {
-		r.mistake(n, path, "want an address, or what selects sandboxes (label, name, network), one of the two")
+		r.mistake(n, path, "want an address or a selector (label, name, network), and not both")
 	}
 }

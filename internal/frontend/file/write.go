@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The fields of a file, in the order in which they are written.
+// The objects of a file, with their fields in the order in which they are written.
 type (
 	fileText struct {
 		Name        string                 `yaml:"name,omitempty" json:"name,omitempty"`
@@ -82,7 +82,7 @@ type (
 	}
 )
 
-// Write writes a Spec as YAML that Read reads back as the same.
+// Write writes a Spec as YAML. Read returns the same Spec for it.
 func Write(w io.Writer, spec daemon.Spec) error {
 	var document yaml.Node
 	if err := document.Encode(written(spec)); err != nil {
@@ -97,8 +97,8 @@ func Write(w io.Writer, spec daemon.Spec) error {
 	return encoder.Close()
 }
 
-// quoteHidden puts texts with hidden characters in double quotes, where YAML
-// reads them from what package escape writes.
+// quoteHidden puts texts with hidden characters in double quotes. YAML decodes the
+// escape sequences of package escape only there.
 func quoteHidden(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && escape.Line(n.Value) != n.Value {
 		n.Style = yaml.DoubleQuotedStyle
@@ -108,7 +108,7 @@ func quoteHidden(n *yaml.Node) {
 	}
 }
 
-// WriteJSON writes a Spec as Write does, in JSON.
+// WriteJSON writes a Spec as JSON. Read returns the same Spec for it.
 func WriteJSON(w io.Writer, spec daemon.Spec) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
@@ -167,7 +167,7 @@ func pkey(key uint16) string {
 	return text.FormatPKey(key)
 }
 
-// writtenPeer writes a peer as a word where one says it.
+// writtenPeer writes a peer as one word if that is possible, else as an object.
 func writtenPeer(p model.Peer) any {
 	if len(p.Further) == 0 && len(p.Endpoints) == 0 {
 		return text.FormatPeer(p)
@@ -195,7 +195,8 @@ func writtenAttachment(a daemon.Declared) attachmentText {
 	return t
 }
 
-// writtenPublish writes a publish as a word where one says it.
+// writtenPublish writes a publish as one word if that is possible, else as an
+// object.
 func writtenPublish(p model.Publish) any {
 	if p.Via == model.ViaAuto && len(p.Promises) == 0 && p.ProxyProtocol == 0 && !p.Reset {
 		return text.FormatPublish(p)

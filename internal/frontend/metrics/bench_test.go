@@ -10,7 +10,7 @@ import (
 )
 
 // BenchmarkScrape writes the metrics of a host with many endpoints, each with a
-// publish. What the daemon reads for them is BenchmarkStats of its package.
+// publish. BenchmarkStats of package daemon measures reading the counters.
 func BenchmarkScrape(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		b.Run(fmt.Sprintf("endpoints=%d", n), func(b *testing.B) {

@@ -53,7 +53,7 @@ func (f *families) traffic(bytes, packets, drops Metric, t kernel.Traffic, of di
 	f.both(drops, t.Drops, of)
 }
 
-// publish adds what the publish's way counts.
+// publish adds the counters that the publish's mode has.
 func (f *families) publish(p daemon.PublishStats) {
 	host := ""
 	if p.HostAddr.IsValid() {

@@ -6,13 +6,13 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// families builds the metrics of one scrape. They are the library's own
-// messages without its Registry, which takes five times as long to check what
-// is right by construction: every series of ours has a name of its own.
+// families builds the metrics of one scrape. It uses the library's messages without
+// its Registry. The Registry takes five times as long, because it checks for
+// duplicate series, and there are none by construction.
 type families struct {
 	byName map[string]*dto.MetricFamily
 	order  []*dto.MetricFamily
-	// series and pairs are made many at a time.
+	// series and pairs are allocated in slabs.
 	series []series
 	pairs  []dto.LabelPair
 }
@@ -25,14 +25,14 @@ type series struct {
 	value   float64
 }
 
-// slab is how many are made at a time.
+// slab is the number of elements that are allocated at a time.
 const slab = 256
 
 func newFamilies() *families { return &families{byName: map[string]*dto.MetricFamily{}} }
 
 func (f *families) all() []*dto.MetricFamily { return f.order }
 
-// family returns that of a metric.
+// family returns the family of a metric, and adds it if it is new.
 func (f *families) family(m Metric) *dto.MetricFamily {
 	if known := f.byName[m.Name]; known != nil {
 		return known
@@ -64,7 +64,7 @@ func (f *families) add(m Metric, value float64, labels []*dto.LabelPair) {
 	to.Metric = append(to.Metric, &s.metric)
 }
 
-// labels pairs names with values.
+// labels returns pairs of names and values.
 func (f *families) labels(names []string, values ...string) []*dto.LabelPair {
 	all := make([]*dto.LabelPair, 0, len(names)+1)
 	for i := range values {
@@ -79,10 +79,10 @@ func (f *families) labels(names []string, values ...string) []*dto.LabelPair {
 	return all
 }
 
-// directions are the labels of a count in each direction.
+// directions are the labels of a counter for each direction.
 type directions struct{ in, out []*dto.LabelPair }
 
-// plain are the labels without a direction.
+// plain returns the labels without the direction.
 func (w directions) plain() []*dto.LabelPair { return w.in[:len(w.in)-1] }
 
 func (f *families) bothDirections(names []string, values ...string) directions {
@@ -92,7 +92,7 @@ func (f *families) bothDirections(names []string, values ...string) directions {
 	return directions{append(plain, f.labels(direction, "in")...), append(plain, f.labels(direction, "out")...)}
 }
 
-// both adds a count in each direction.
+// both adds the series of a counter for both directions.
 func (f *families) both(m Metric, n kernel.InOut, of directions) {
 	f.add(m, float64(n.In), of.in)
 	f.add(m, float64(n.Out), of.out)

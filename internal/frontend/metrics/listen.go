@@ -19,16 +19,16 @@ import (
 // unixPrefix marks an address as the path of a unix socket.
 const unixPrefix = "unix:"
 
-// Check refuses an address where metrics must not be, or that is none: they are
-// for unix:PATH, which only root and, if named, a group may use, or for a
-// loopback address and port. Empty is fine.
+// Check returns an error unless the address is unix:PATH, a loopback address and
+// port, or empty. Only root and the given group can use a unix socket. A group is
+// allowed only with unix:PATH.
 func Check(address, group string) error {
 	path, isUnix := strings.CutPrefix(address, unixPrefix)
 	switch {
 	case isUnix && path == "":
-		return errors.New("metrics on unix: the path is missing: name one, e.g. unix:/run/fairlead/metrics.sock")
+		return errors.New("serve metrics on unix: the path is missing: name one, e.g. unix:/run/fairlead/metrics.sock")
 	case group != "" && !isUnix:
-		return errors.New("a group for metrics may only be named with a unix socket: use unix:PATH")
+		return errors.New("serve metrics to a group: this needs a unix socket: use unix:PATH")
 	case address == "" || isUnix:
 		return nil
 	}
@@ -36,7 +36,7 @@ func Check(address, group string) error {
 	return err
 }
 
-// Listen listens at an address that Check approves.
+// Listen listens at the address. It returns the errors of Check.
 func Listen(address, group string) (net.Listener, error) {
 	if err := Check(address, group); err != nil {
 		return nil, err
@@ -50,19 +50,19 @@ func Listen(address, group string) (net.Listener, error) {
 	}
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
 	if err != nil {
-		return nil, fmt.Errorf("metrics on %s: %w", address, err)
+		return nil, fmt.Errorf("serve metrics on %s: %w", address, err)
 	}
 	return l, nil
 }
 
-// parseLoopback reads a loopback address and port.
+// parseLoopback parses a loopback address and port.
 func parseLoopback(address string) (netip.AddrPort, error) {
 	at, err := netip.ParseAddrPort(strings.Replace(address, "localhost:", "127.0.0.1:", 1))
 	if err != nil {
 		if strings.HasPrefix(address, ":") {
 			return at, openToOthers(address)
 		}
-		return at, fmt.Errorf("metrics on %q: this is neither unix:PATH nor a loopback address and port such as 127.0.0.1:9464", address)
+		return at, fmt.Errorf("serve metrics on %q: it is neither unix:PATH nor a loopback address and port such as 127.0.0.1:9464", address)
 	}
 	if !at.Addr().IsLoopback() {
 		return at, openToOthers(address)
@@ -71,31 +71,31 @@ func parseLoopback(address string) (netip.AddrPort, error) {
 }
 
 func openToOthers(address string) error {
-	return fmt.Errorf("metrics on %s: other hosts could read them, without TLS or a credential: use unix:PATH or a loopback address such as 127.0.0.1:9464, and let a server with TLS stand before it", address)
+	return fmt.Errorf("serve metrics on %s: other hosts could read them without TLS or a credential: use unix:PATH or a loopback address such as 127.0.0.1:9464, with a TLS proxy in front of it", address)
 }
 
-// listenUnix makes the socket.
+// listenUnix creates the unix socket.
 func listenUnix(path, group string) (net.Listener, error) {
 	gid := -1
 	if group != "" {
 		var err error
 		if gid, err = groupID(group); err != nil {
-			return nil, fmt.Errorf("metrics on unix:%s: %w", path, err)
+			return nil, fmt.Errorf("serve metrics on unix:%s: %w", path, err)
 		}
 	}
 	l, err := admin.Listen(path)
 	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
+		return nil, fmt.Errorf("serve metrics: %w", err)
 	}
 	if gid >= 0 {
 		if err := errors.Join(os.Chown(path, -1, gid), os.Chmod(path, 0o660)); err != nil {
-			return nil, errors.Join(fmt.Errorf("metrics on unix:%s: let group %s in: %w", path, group, err), l.Close())
+			return nil, errors.Join(fmt.Errorf("serve metrics on unix:%s: give access to group %s: %w", path, group, err), l.Close())
 		}
 	}
 	return socket{l, path}, nil
 }
 
-// socket is a unix socket that goes when it is closed.
+// socket is a unix socket whose file is removed when it is closed.
 type socket struct {
 	net.Listener
 	path string
@@ -123,10 +123,10 @@ func groupID(name string) (int, error) {
 	return strconv.Atoi(g.Gid)
 }
 
-// loopbackOnly refuses a request whose Host header names neither localhost nor a
-// loopback address. A web page whose name its owner makes resolve to 127.0.0.1
-// (DNS rebinding) is read by a browser of this host, which sends that name. A client
-// of HTTP/1.0 sends no Host, and no browser is one.
+// loopbackOnly refuses requests whose Host header names neither localhost nor a
+// loopback address. This prevents DNS rebinding: an attacker's web site resolves its
+// name to 127.0.0.1, and a browser on this host sends requests with that name. Requests
+// without a Host header (HTTP/1.0) are accepted, because browsers always send one.
 func loopbackOnly(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -135,22 +135,22 @@ func loopbackOnly(h http.Handler) http.Handler {
 		}
 		a, err := netip.ParseAddr(strings.Trim(host, "[]"))
 		if loopback := err == nil && a.Unmap().IsLoopback(); host != "" && !loopback && !strings.EqualFold(host, "localhost") {
-			http.Error(w, "metrics are for requests to localhost or a loopback address only", http.StatusMisdirectedRequest)
+			http.Error(w, "metrics are served only to requests for localhost or a loopback address", http.StatusMisdirectedRequest)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-// The bounds of a request.
+// Limits of a request.
 const (
 	maxHeader   = 16 << 10
 	headerLimit = 5 * time.Second
 	idleLimit   = 2 * time.Minute
 )
 
-// Serve answers until ctx ends. On TCP it refuses requests for names of other
-// hosts.
+// Serve serves until ctx ends. On TCP it refuses requests whose Host header names
+// neither localhost nor a loopback address.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	if _, tcp := l.Addr().(*net.TCPAddr); tcp {
 		h = loopbackOnly(h)

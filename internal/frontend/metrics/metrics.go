@@ -1,8 +1,8 @@
-// Package metrics shows what the daemon counts to Prometheus, on a unix socket
-// or a loopback address. It counts what the daemon tells it of its own work, and
-// reads the rest when somebody asks: nobody's asking costs nothing.
+// Package metrics serves the daemon's counters to Prometheus, on a unix socket or a
+// loopback address. It counts the daemon's own actions when they happen, and reads
+// all other counters at each scrape. Without scrapes it costs nothing.
 //
-// A direction is the workload's: in is towards it. A range of published ports
+// Directions are those of the workload: in is towards it. A range of published ports
 // is one series, whatever its size.
 package metrics
 
@@ -22,12 +22,12 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Source is what is asked; *daemon.Daemon is one.
+// Source returns the counters. *daemon.Daemon implements it.
 type Source interface {
 	Stats(context.Context) daemon.Stats
 }
 
-// Metrics are those of one daemon. They are its daemon.Meter.
+// Metrics are the metrics of one daemon. *Metrics implements daemon.Meter.
 type Metrics struct {
 	registry *prometheus.Registry
 	apply    prometheus.Histogram
@@ -35,10 +35,10 @@ type Metrics struct {
 	healed   *prometheus.CounterVec
 }
 
-// applyBuckets are seconds: from one publish to a thousand endpoints at once.
+// applyBuckets are in seconds: from one publish to a thousand endpoints at once.
 var applyBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
 
-// New returns the metrics of a daemon of that version.
+// New returns the metrics of a daemon with that version.
 func New(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
@@ -64,24 +64,25 @@ func (m *Metrics) Applied(took time.Duration, err error) {
 // Healed implements daemon.Meter.
 func (m *Metrics) Healed(kind string, n int) { m.healed.WithLabelValues(kind).Add(float64(n)) }
 
-// The bounds of a scrape: how many at a time, and how long one may take.
+// Limits: the number of simultaneous scrapes, and the duration of a scrape.
 const (
 	maxScrapes  = 2
 	scrapeLimit = 30 * time.Second
 )
 
-// Handler answers GET /metrics by what the source says.
+// Handler returns the handler of GET /metrics, which reads its counters from the
+// source.
 func (m *Metrics) Handler(from Source, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(joined{m.registry, collector{from, log}}, promhttp.HandlerOpts{
-		// Who asks is on this host: to pack the answer takes longer than to copy it.
+		// The client is on this host: compressing takes longer than copying.
 		DisableCompression:  true,
 		MaxRequestsInFlight: maxScrapes, Timeout: scrapeLimit,
 	}))
 	return mux
 }
 
-// joined gathers from several that have no metric in common.
+// joined gathers from several gatherers that have no metric in common.
 type joined []prometheus.Gatherer
 
 // Gather implements prometheus.Gatherer.

@@ -26,14 +26,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// fixed is a source that always says the same.
+// fixed is a source that always returns the same counters.
 type fixed daemon.Stats
 
 func (f fixed) Stats(context.Context) daemon.Stats { return daemon.Stats(f) }
 
 func some(n uint64) *uint64 { return &n }
 
-// everything has each metric at least once.
+// everything returns counters that give each metric at least once.
 func everything() fixed {
 	t := kernel.Traffic{Bytes: kernel.InOut{In: 1000, Out: 2000}, Packets: kernel.InOut{In: 10, Out: 20}, Drops: kernel.InOut{In: 1, Out: 2}}
 	return fixed{
@@ -58,7 +58,7 @@ func everything() fixed {
 	}
 }
 
-// handler shows what the source says.
+// handler returns a handler for the source, and its metrics.
 func handler(t testing.TB, from Source) (http.Handler, *Metrics) {
 	t.Helper()
 	m := New("1.2.3")
@@ -111,10 +111,10 @@ func TestMetricsText(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, `via="socket"`) || strings.Contains(text, `endpoint="metal"`) {
-		t.Error("there are series of what nobody counts")
+		t.Error("there are series for counters that do not exist")
 	}
 	if strings.Contains(text, `cause="tls"`) || strings.Contains(text, `real="[fd00::3]",result=`) {
-		t.Error("there are series of what has not happened")
+		t.Error("there are series for causes that have not occurred")
 	}
 	for _, metric := range List() {
 		if !strings.Contains(text, "# TYPE "+metric.Name+" "+metric.Type+"\n") {
@@ -128,8 +128,8 @@ func TestMetricsText(t *testing.T) {
 	}
 }
 
-// TestMetricsPassTheLinter has Prometheus's own linter read them, and its
-// library look for series that are there twice.
+// TestMetricsPassTheLinter runs Prometheus's linter, and lets its library search for
+// duplicate series.
 func TestMetricsPassTheLinter(t *testing.T) {
 	_, m := handler(t, everything())
 	m.Healed("link", 1)
@@ -142,18 +142,18 @@ func TestMetricsPassTheLinter(t *testing.T) {
 	}
 }
 
-// TestTheGuideListsEveryMetric keeps the guide's table and List the same.
-func TestTheGuideListsEveryMetric(t *testing.T) {
+// TestGuideListsAllMetrics compares the guide's table with Table.
+func TestGuideListsAllMetrics(t *testing.T) {
 	guide, err := os.ReadFile("../../../docs/guide/monitoring.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(guide), Table()) {
-		t.Errorf("docs/guide/monitoring.md does not hold this table:\n%s", Table())
+		t.Errorf("docs/guide/monitoring.md does not contain this table:\n%s", Table())
 	}
 }
 
-func TestWhereMetricsMayBe(t *testing.T) {
+func TestCheckAddress(t *testing.T) {
 	for address, says := range map[string]string{
 		"":                         "",
 		"unix:/run/fairlead/m":     "",
@@ -174,7 +174,7 @@ func TestWhereMetricsMayBe(t *testing.T) {
 		}
 	}
 	if err := Check("127.0.0.1:9464", "adm"); err == nil {
-		t.Error("a group for an address is taken")
+		t.Error("a group with a TCP address: no error")
 	}
 }
 
@@ -193,22 +193,22 @@ func TestMetricsOnAUnixSocket(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- Serve(ctx, l, h) }()
 		if text := get(t, path, "/metrics"); !strings.Contains(text, "fairlead_build_info") {
-			t.Errorf("it says %.200s", text)
+			t.Errorf("/metrics: got %.200s", text)
 		}
 		if text := get(t, path, "/"); !strings.Contains(text, "not found") {
-			t.Errorf("elsewhere it says %.200s", text)
+			t.Errorf("/: got %.200s", text)
 		}
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the socket is left: %v", err)
+			t.Errorf("the socket was not removed: %v", err)
 		}
 	}
 }
 
-// get asks a unix socket.
+// get makes a request on a unix socket.
 func get(t *testing.T, socket, path string) string {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {

@@ -3,29 +3,29 @@
 #include "include/local.h"
 
 SEC("cgroup/connect4")
-int connect4(struct bpf_sock_addr *ctx)
+int fl_connect4(struct bpf_sock_addr *ctx)
 {
 	struct call c = { .reach = REACH_V4 };
 
-	if (!is_hosts(ctx))
+	if (!is_host_socket(ctx))
 		return PROCEED;
 	map_v4(&c.ends.host, ctx->user_ip4);
 	read_source(&c.source, ctx->sk);
-	if (lead_call(ctx, &c))
-		tell_v4(ctx, &c.ends.to, c.ends.to_port);
-	return verdict(&c);
+	if (translate_call(ctx, &c))
+		set_user_v4(ctx, &c.ends.to, c.ends.to_port);
+	return hook_result(&c);
 }
 
 SEC("cgroup/connect6")
-int connect6(struct bpf_sock_addr *ctx)
+int fl_connect6(struct bpf_sock_addr *ctx)
 {
 	struct call c = { .reach = REACH_V4 | REACH_V6 };
 
-	if (!is_hosts(ctx))
+	if (!is_host_socket(ctx))
 		return PROCEED;
 	copy_words(&c.ends.host, ctx->user_ip6);
 	read_source(&c.source, ctx->sk);
-	if (lead_call(ctx, &c))
-		tell_v6(ctx, &c.ends.to, c.ends.to_port);
-	return verdict(&c);
+	if (translate_call(ctx, &c))
+		set_user_v6(ctx, &c.ends.to, c.ends.to_port);
+	return hook_result(&c);
 }

@@ -5,15 +5,15 @@
 #include "include/local.h"
 
 SEC("cgroup/getpeername4")
-int getpeername4(struct bpf_sock_addr *ctx)
+int fl_getpeer4(struct bpf_sock_addr *ctx)
 {
-	turn_back_v4(ctx, &dialled);
+	restore_dialled_v4(ctx, &fl_dialled);
 	return PROCEED;
 }
 
 SEC("cgroup/getpeername6")
-int getpeername6(struct bpf_sock_addr *ctx)
+int fl_getpeer6(struct bpf_sock_addr *ctx)
 {
-	turn_back_v6(ctx, &dialled);
+	restore_dialled_v6(ctx, &fl_dialled);
 	return PROCEED;
 }

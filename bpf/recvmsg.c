@@ -3,15 +3,15 @@
 #include "include/local.h"
 
 SEC("cgroup/recvmsg4")
-int recvmsg4(struct bpf_sock_addr *ctx)
+int fl_recvmsg4(struct bpf_sock_addr *ctx)
 {
-	turn_back_v4(ctx, &dialled);
+	restore_dialled_v4(ctx, &fl_dialled);
 	return PROCEED;
 }
 
 SEC("cgroup/recvmsg6")
-int recvmsg6(struct bpf_sock_addr *ctx)
+int fl_recvmsg6(struct bpf_sock_addr *ctx)
 {
-	turn_back_v6(ctx, &dialled);
+	restore_dialled_v6(ctx, &fl_dialled);
 	return PROCEED;
 }

@@ -6,13 +6,13 @@
 #include "include/local.h"
 
 SEC("cgroup/sock_release")
-int release(struct bpf_sock *sk)
+int fl_release(struct bpf_sock *sk)
 {
 	struct dialled *d;
 
 	if (!balancing)
 		return PROCEED;
-	d = bpf_sk_storage_get(&dialled, sk, 0, 0);
+	d = bpf_sk_storage_get(&fl_dialled, sk, 0, 0);
 	if (!d)
 		return PROCEED;
 	for (int i = 0; i < DIALLED_SLOTS; i++)

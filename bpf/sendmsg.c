@@ -6,30 +6,30 @@
 #include "include/local.h"
 
 SEC("cgroup/sendmsg4")
-int sendmsg4(struct bpf_sock_addr *ctx)
+int fl_sendmsg4(struct bpf_sock_addr *ctx)
 {
 	struct call c = { .reach = REACH_V4 };
 
-	if (!is_hosts(ctx))
+	if (!is_host_socket(ctx))
 		return PROCEED;
 	map_v4(&c.ends.host, ctx->user_ip4);
 	if (ctx->msg_src_ip4)
 		map_v4(&c.source, ctx->msg_src_ip4);
-	if (lead_call(ctx, &c))
-		tell_v4(ctx, &c.ends.to, c.ends.to_port);
-	return verdict(&c);
+	if (translate_call(ctx, &c))
+		set_user_v4(ctx, &c.ends.to, c.ends.to_port);
+	return hook_result(&c);
 }
 
 SEC("cgroup/sendmsg6")
-int sendmsg6(struct bpf_sock_addr *ctx)
+int fl_sendmsg6(struct bpf_sock_addr *ctx)
 {
 	struct call c = { .reach = REACH_V6 };
 
-	if (!is_hosts(ctx))
+	if (!is_host_socket(ctx))
 		return PROCEED;
 	copy_words(&c.ends.host, ctx->user_ip6);
 	copy_words(&c.source, ctx->msg_src_ip6);
-	if (lead_call(ctx, &c))
-		tell_v6(ctx, &c.ends.to, c.ends.to_port);
-	return verdict(&c);
+	if (translate_call(ctx, &c))
+		set_user_v6(ctx, &c.ends.to, c.ends.to_port);
+	return hook_result(&c);
 }

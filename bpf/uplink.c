@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* uplink runs where packets come to the host from elsewhere. */
-#include "include/steer.h"
+#include "include/datapath.h"
 
 SEC("tc")
-int uplink(struct __sk_buff *skb)
+int fl_uplink(struct __sk_buff *skb)
 {
 	struct packet p = {};
 	int act;
 
 	if (skb->pkt_type != 0 || read_packet(skb, &p))
 		return UNTOUCHED;
-	if (is_served_any(SERVED_REMOTE)) {
+	if (has_services(SERVED_REMOTE)) {
 		act = outward(skb, &p, 1);
-		if (act != NOT_AN_ANSWER && (act != UNTOUCHED || p.kind != PACKET_ERROR))
+		if (act != NOT_A_REPLY && (act != UNTOUCHED || p.kind != PACKET_ERROR))
 			return act;
 	}
 	return inward(skb, &p, 0);

@@ -23,7 +23,7 @@
  */
 #pragma once
 
-#include "away.h"
+#include "redirect.h"
 #include "errors.h"
 #include "refuse.h"
 #include "source.h"
@@ -46,11 +46,11 @@ struct work {
 	struct flow_key key;
 	struct flow fresh;
 	struct conn conn;
-	struct wish wish;
+	struct tuple tuple;
 	__u32 slot;   /* of the real server */
 	__u32 direct;
-	__u32 nobody; /* there is a service, and no real server */
-	__u32 forged; /* there is a service, and the packet cannot be from its source */
+	__u32 no_real; /* there is a service, and no real server */
+	__u32 spoofed; /* there is a service, and the packet cannot be from its source */
 };
 
 struct {
@@ -58,35 +58,35 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct work);
-} work SEC(".maps");
+} fl_work SEC(".maps");
 
 inline_always struct work *work_of(void)
 {
 	__u32 slot = 0;
 
-	return bpf_map_lookup_elem(&work, &slot);
+	return bpf_map_lookup_elem(&fl_work, &slot);
 }
 
 inline_always struct conn *find_conn(const struct alias_key *name)
 {
 	struct conn *c;
 
-	if (name->plane & 1)
-		return bpf_map_lookup_elem(&conns_udp, name);
-	c = bpf_map_lookup_elem(&conns_tcp, name);
-	return c ? c : bpf_map_lookup_elem(&young_conns, name);
+	if (name->class & 1)
+		return bpf_map_lookup_elem(&fl_conns_udp, name);
+	c = bpf_map_lookup_elem(&fl_conns_tcp, name);
+	return c ? c : bpf_map_lookup_elem(&fl_young_conns, name);
 }
 
-/* grow_up puts a connection that has opened where the others are. */
-inline_always struct flow *grow_up(struct work *w, struct flow *f)
+/* promote puts a connection that has opened where the others are. */
+inline_always struct flow *promote(struct work *w, struct flow *f)
 {
 	w->fresh = *f;
-	if (bpf_map_update_elem(&flows_tcp, &w->key, &w->fresh, BPF_ANY) ||
-	    bpf_map_update_elem(&conns_tcp, &w->name, &w->conn, BPF_ANY))
+	if (bpf_map_update_elem(&fl_flows_tcp, &w->key, &w->fresh, BPF_ANY) ||
+	    bpf_map_update_elem(&fl_conns_tcp, &w->name, &w->conn, BPF_ANY))
 		return f;
-	bpf_map_delete_elem(&young_flows, &w->key);
-	bpf_map_delete_elem(&young_conns, &w->name);
-	f = bpf_map_lookup_elem(&flows_tcp, &w->key);
+	bpf_map_delete_elem(&fl_young_flows, &w->key);
+	bpf_map_delete_elem(&fl_young_conns, &w->name);
+	f = bpf_map_lookup_elem(&fl_flows_tcp, &w->key);
 	return f;
 }
 
@@ -99,16 +99,16 @@ inline_always struct flow *grow_up(struct work *w, struct flow *f)
  */
 inline_always int is_new(const struct flow *f, const struct packet *p, const struct real *r)
 {
-	if (p->plane & 1 || p->kind != PACKET_L4 || !is_bare_syn(p))
+	if (p->class & 1 || p->kind != PACKET_L4 || !is_bare_syn(p))
 		return 0;
 	return f->flags & FLOW_RST_OUT || has_all(f, FLOW_FIN_IN | FLOW_FIN_OUT | FLOW_ACK_OUT) ||
-	       (has_all(f, FLOW_ONE_WAY | FLOW_FIN_IN) && !takes_new(r));
+	       (has_all(f, FLOW_ONE_WAY | FLOW_FIN_IN) && !accepts_flows(r));
 }
 
-/* find_standing finds the flow of the connection named in w, if it stands, and
+/* find_live_flow finds the flow of the connection named in w, if it stands, and
  * forgets it if it does not.
  */
-static __noinline struct flow *find_standing(const struct packet *p, struct work *w)
+static __noinline struct flow *find_live_flow(const struct packet *p, struct work *w)
 {
 	struct conn *c = find_conn(&w->name);
 	struct flow *f;
@@ -121,98 +121,98 @@ static __noinline struct flow *find_standing(const struct packet *p, struct work
 	w->slot = c->real;
 	r = real_of(w->slot);
 	f = find_flow(&w->key);
-	if (!f || !is_named(f, &w->name))
+	if (!f || !is_flow_of(f, &w->name))
 		return 0;
-	if (r && r->made == w->conn.made && !is_new(f, p, r) && !is_stale(f, p->plane))
+	if (r && r->generation == w->conn.generation && !is_new(f, p, r) && !is_stale(f, p->class))
 		return f;
 	end_flow(f, &w->key);
 	return 0;
 }
 
-/* put_fresh puts the new flow under a key that no other has, which is then in
+/* insert_fresh puts the new flow under a key that no other has, which is then in
  * w, and returns 0 if it could. A client that the real server cannot be shown
  * has an alias there.
  */
-static __noinline int put_fresh(const struct packet *p, struct work *w, const struct real *r)
+static __noinline int insert_fresh(const struct packet *p, struct work *w, const struct real *r)
 {
 	struct flow *f;
 
 	if (!(r->flags & REAL_MASQUERADE) && !same(&p->src, &r->to)) {
 		f = find_flow(&w->key);
-		if (f && is_stale(f, p->plane))
+		if (f && is_stale(f, p->class))
 			end_flow(f, &w->key);
-		if (!put_young(&w->key, &w->fresh))
+		if (!insert_young(&w->key, &w->fresh))
 			return 0;
 	} else {
 		w->key.client = r->seen;
 	}
 	for (int i = 0; i < ALIAS_TRIES; i++) {
 		w->key.client_port = bpf_htons(ALIAS_FIRST + bpf_get_prandom_u32() % ALIAS_COUNT);
-		if (!put_young(&w->key, &w->fresh))
+		if (!insert_young(&w->key, &w->fresh))
 			return 0;
 	}
 	return -1;
 }
 
-/* fill_fresh makes the flow and its key. */
-inline_always void fill_fresh(__u32 ifindex, const struct packet *p, struct work *w, const struct real *r, __u32 flags)
+/* init_fresh makes the flow and its key. */
+inline_always void init_fresh(__u32 ifindex, const struct packet *p, struct work *w, const struct real *r, __u32 flags)
 {
 	w->key.endpoint = w->direct ? p->dst : r->to;
 	w->key.endpoint_port = w->direct || !r->port ? p->dport : r->port;
 	w->key.client = p->src;
 	w->key.client_port = p->sport;
-	w->key.plane = p->plane;
+	w->key.class = p->class;
 	__builtin_memset(&w->fresh, 0, sizeof(w->fresh));
 	w->fresh.host = p->dst;
 	w->fresh.client = p->src;
 	w->fresh.host_port = p->dport;
 	w->fresh.client_port = p->sport;
 	w->fresh.ifindex = ifindex;
-	w->fresh.flags = flags | FLOW_RESET | (r->flags & REAL_HERE ? FLOW_HERE : 0) | (w->direct ? FLOW_ONE_WAY : 0);
-	w->fresh.lead = REAL_BIT | w->slot;
-	w->fresh.link = r->flags & REAL_HERE ? 0 : r->ifindex;
+	w->fresh.flags = flags | FLOW_RESET | (r->flags & REAL_LOCAL ? FLOW_LOCAL_REAL : 0) | (w->direct ? FLOW_ONE_WAY : 0);
+	w->fresh.slot = REAL_BIT | w->slot;
+	w->fresh.link = r->flags & REAL_LOCAL ? 0 : r->ifindex;
 	w->fresh.tick = bpf_jiffies64();
 	w->fresh.seen = bpf_ktime_get_coarse_ns();
 }
 
-/* begin_conn chooses a real server for the packet and makes the flow, which is
+/* create_conn chooses a real server for the packet and makes the flow, which is
  * then found under the key in w; NULL if there is no service, nobody there, or
  * the packet is forged.
  */
-inline_always struct flow *begin_conn(void *ctx, __u32 ifindex, const struct packet *p, struct work *w, __u32 flags)
+inline_always struct flow *create_conn(void *ctx, __u32 ifindex, const struct packet *p, struct work *w, __u32 flags)
 {
-	struct frontend *f = find_frontend(&p->dst, p->dport, p->plane);
+	struct frontend *f = find_frontend(&p->dst, p->dport, p->class);
 	struct real *r;
 	struct load *l;
 
 	if (!f || p->kind != PACKET_L4)
 		return 0;
-	w->wish.client = p->src;
-	w->wish.host = p->dst;
-	w->wish.client_port = p->sport;
-	w->wish.host_port = p->dport;
+	w->tuple.client = p->src;
+	w->tuple.host = p->dst;
+	w->tuple.client_port = p->sport;
+	w->tuple.host_port = p->dport;
 	w->direct = f->direct;
-	w->nobody = 1;
-	if (!(p->plane & 1) && p->tcp_flags & (TCP_RST | TCP_FIN))
+	w->no_real = 1;
+	if (!(p->class & 1) && p->tcp_flags & (TCP_RST | TCP_FIN))
 		return 0;
-	w->forged = !is_authentic(ctx, ifindex, p, flags);
-	if (w->forged)
+	w->spoofed = !has_valid_source(ctx, ifindex, p, flags);
+	if (w->spoofed)
 		return 0;
-	w->slot = choose(f, &w->wish);
+	w->slot = choose_real(f, &w->tuple);
 	r = real_of(w->slot);
 	l = load_of(w->slot);
-	if (!w->slot || !r || !l || !r->made)
+	if (!w->slot || !r || !l || !r->generation)
 		return 0;
-	fill_fresh(ifindex, p, w, r, flags);
-	if (put_fresh(p, w, r))
+	init_fresh(ifindex, p, w, r, flags);
+	if (insert_fresh(p, w, r))
 		return 0;
 	w->conn.to = w->key;
 	w->conn.real = w->slot;
-	w->conn.made = r->made;
-	if (p->plane & 1)
-		bpf_map_update_elem(&conns_udp, &w->name, &w->conn, BPF_ANY);
+	w->conn.generation = r->generation;
+	if (p->class & 1)
+		bpf_map_update_elem(&fl_conns_udp, &w->name, &w->conn, BPF_ANY);
 	else
-		bpf_map_update_elem(&young_conns, &w->name, &w->conn, BPF_ANY);
+		bpf_map_update_elem(&fl_young_conns, &w->name, &w->conn, BPF_ANY);
 	__sync_fetch_and_add(&l->active, 1);
 	count_flow(REAL_BIT | w->slot);
 	return find_flow(&w->key);
@@ -221,84 +221,84 @@ inline_always struct flow *begin_conn(void *ctx, __u32 ifindex, const struct pac
 /* opens reports whether a client's packet shows that the connection is open: it
  * acknowledges an answer that was seen, or goes on from its SYN.
  */
-inline_always int opens(const struct flow *f, const struct packet *p)
+inline_always int opens_connection(const struct flow *f, const struct packet *p)
 {
 	if (f->flags & FLOW_ONE_WAY)
 		return !(p->tcp_flags & TCP_RST) && p->seq - f->ack[OUTWARD] < RESET_WINDOW;
 	return f->flags & FLOW_ANSWERED;
 }
 
-/* note_call notes of a packet to a real server how far its connection is, and
+/* note_request notes of a packet to a real server how far its connection is, and
  * whether it was called before in vain.
  */
-inline_always struct flow *note_call(struct work *w, struct flow *f, const struct packet *p)
+inline_always struct flow *note_request(struct work *w, struct flow *f, const struct packet *p)
 {
 	struct load *l;
 
-	if (p->plane & 1 || p->kind != PACKET_L4 || f->flags & (FLOW_OPEN | FLOW_ASIDE))
+	if (p->class & 1 || p->kind != PACKET_L4 || f->flags & (FLOW_OPEN | FLOW_CLIENT_CLOSED))
 		return f;
 	if (p->tcp_flags & TCP_SYN) {
 		l = f->flags & FLOW_ANSWERED || w->direct ? 0 : load_of(w->slot);
 		if (l)
 			__sync_fetch_and_add(&l->retries, 1);
-	} else if (opens(f, p)) {
+	} else if (opens_connection(f, p)) {
 		f->flags |= FLOW_OPEN | FLOW_ANSWERED;
-		return grow_up(w, f);
+		return promote(w, f);
 	}
 	return f;
 }
 
-/* set_aside puts a flow that its client has closed where those are that are not
+/* demote puts a flow that its client has closed where those are that are not
  * open: whether the real server closes it too is not seen, and it must not push out
  * an open one. It counts no more as a load.
  */
-static __noinline struct flow *set_aside(struct work *w, struct flow *f)
+static __noinline struct flow *demote(struct work *w, struct flow *f)
 {
 	struct load *l = load_of(w->slot);
 
 	w->fresh = *f;
-	w->fresh.flags = (f->flags & ~FLOW_OPEN) | FLOW_ASIDE;
-	if (bpf_map_update_elem(&young_flows, &w->key, &w->fresh, BPF_ANY) ||
-	    bpf_map_update_elem(&young_conns, &w->name, &w->conn, BPF_ANY))
+	w->fresh.flags = (f->flags & ~FLOW_OPEN) | FLOW_CLIENT_CLOSED;
+	if (bpf_map_update_elem(&fl_young_flows, &w->key, &w->fresh, BPF_ANY) ||
+	    bpf_map_update_elem(&fl_young_conns, &w->name, &w->conn, BPF_ANY))
 		return f;
-	bpf_map_delete_elem(&flows_tcp, &w->key);
-	bpf_map_delete_elem(&conns_tcp, &w->name);
+	bpf_map_delete_elem(&fl_flows_tcp, &w->key);
+	bpf_map_delete_elem(&fl_conns_tcp, &w->name);
 	if (l && l->active)
 		__sync_fetch_and_add(&l->active, -1);
-	return bpf_map_lookup_elem(&young_flows, &w->key);
+	return bpf_map_lookup_elem(&fl_young_flows, &w->key);
 }
 
-/* bring_back undoes it for a connection that is open after all. */
-static __noinline struct flow *bring_back(struct work *w, struct flow *f)
+/* restore_open undoes it for a connection that is open after all. */
+static __noinline struct flow *restore_open(struct work *w, struct flow *f)
 {
 	struct load *l = load_of(w->slot);
 
-	f->flags = (f->flags & ~FLOW_ASIDE) | FLOW_OPEN;
+	f->flags = (f->flags & ~FLOW_CLIENT_CLOSED) | FLOW_OPEN;
 	if (l)
 		__sync_fetch_and_add(&l->active, 1);
-	return grow_up(w, f);
+	return promote(w, f);
 }
 
 /* settle puts a flow of which only the client's packets are seen where it belongs
  * after a packet.
  */
-inline_always struct flow *settle(struct work *w, struct flow *f)
+inline_always struct flow *place_one_way(struct work *w, struct flow *f)
 {
 	if (!(f->flags & FLOW_ONE_WAY))
 		return f;
 	if (has_all(f, FLOW_OPEN | FLOW_FIN_IN))
-		return set_aside(w, f);
-	return (f->flags & (FLOW_ASIDE | FLOW_FIN_IN)) == FLOW_ASIDE ? bring_back(w, f) : f;
+		return demote(w, f);
+	return (f->flags & (FLOW_CLIENT_CLOSED | FLOW_FIN_IN)) == FLOW_CLIENT_CLOSED ? restore_open(w, f) : f;
 }
 
-/* note_answer notes a reset by a real server. */
-inline_always void note_answer(const struct flow *f, const struct packet *p)
+/* count_reset notes a reset by a real server. */
+inline_always void count_reset(const struct flow *f, const struct packet *p)
 {
 	struct load *l;
 
-	if (p->plane & 1 || p->kind != PACKET_L4 || !(p->tcp_flags & TCP_RST))
+	if (p->class & 1 || p->kind != PACKET_L4 || !(p->tcp_flags & TCP_RST))
 		return;
-	l = load_of(f->lead);
+	l = load_of(f->slot);
 	if (!l)
 		return;
 	if (!(f->flags & FLOW_ANSWERED))
@@ -308,55 +308,55 @@ inline_always void note_answer(const struct flow *f, const struct packet *p)
 }
 
 /* aim has w->fresh lead to a real server elsewhere. */
-inline_always void aim(const struct real *r, struct work *w)
+inline_always void set_real_route(const struct real *r, struct work *w)
 {
 	w->fresh.client = r->to;
 	w->fresh.host = r->seen;
 	w->fresh.ifindex = r->ifindex;
-	w->fresh.lead = REAL_BIT;
+	w->fresh.slot = REAL_BIT;
 	w->fresh.flags = 0;
 	w->fresh.seen = bpf_ktime_get_coarse_ns();
 }
 
-/* room_on returns how large a packet to a real server elsewhere may be if this
+/* exceeded_mtu_to_real returns how large a packet to a real server elsewhere may be if this
  * one is larger, else 0.
  */
-inline_always __u32 room_on(struct __sk_buff *skb, const struct packet *p, const struct real *r, struct work *w)
+inline_always __u32 exceeded_mtu_to_real(struct __sk_buff *skb, const struct packet *p, const struct real *r, struct work *w)
 {
 	__u32 wrapped, mtu;
 
-	if (skb->len <= SURELY_SMALL)
+	if (skb->len <= ALWAYS_FITS)
 		return 0;
 	wrapped = outer_length(p, r);
-	aim(r, w);
-	mtu = limit_to(skb, &w->fresh);
+	set_real_route(r, w);
+	mtu = path_mtu(skb, &w->fresh);
 	return mtu > wrapped && length_of(skb, p) + wrapped > mtu ? mtu - wrapped : 0;
 }
 
-/* on_to sends a packet, a hop older if it leaves the host, on to its real server,
+/* send_to_real sends a packet, a hop older if it leaves the host, on to its real server,
  * or leaves it to the kernel for one that is the host itself.
  */
-static __noinline int on_to(struct __sk_buff *skb, const struct packet *p, const struct real *r, struct work *w)
+static __noinline int send_to_real(struct __sk_buff *skb, const struct packet *p, const struct real *r, struct work *w)
 {
-	if (r->flags & REAL_HERE)
+	if (r->flags & REAL_LOCAL)
 		return UNTOUCHED;
 	if (!(r->flags & REAL_REMOTE))
-		return into(skb, r->ifindex);
-	if (r->flags & REAL_TUNNEL && wrap(skb, p, r))
+		return redirect_to_sandbox(skb, r->ifindex);
+	if (r->flags & REAL_TUNNEL && encapsulate(skb, p, r))
 		return TC_ACT_SHOT;
-	aim(r, w);
-	return away(skb, &w->fresh);
+	set_real_route(r, w);
+	return redirect_to_client(skb, &w->fresh);
 }
 
-/* name_client names the connection of a client with what it has dialled. */
-inline_always void name_client(struct work *w, const struct address *client, __be16 client_port,
-			       const struct address *host, __be16 host_port, __u32 plane)
+/* set_conn_key names the connection of a client with what it has dialled. */
+inline_always void set_conn_key(struct work *w, const struct address *client, __be16 client_port,
+			       const struct address *host, __be16 host_port, __u32 class)
 {
 	w->name.client = *client;
 	w->name.host = *host;
 	w->name.client_port = client_port;
 	w->name.host_port = host_port;
-	w->name.plane = plane;
+	w->name.class = class;
 }
 
 /* error_to_real leads an ICMP error about what a real server has sent. */
@@ -369,10 +369,10 @@ static __noinline int error_to_real(struct __sk_buff *skb, struct packet *p, __u
 
 	if (!w || !same(&p->inner_src, &p->dst))
 		return UNTOUCHED;
-	name_client(w, &p->inner_dst, p->inner_dport, &p->inner_src, p->inner_sport, p->plane);
-	f = find_standing(p, w);
+	set_conn_key(w, &p->inner_dst, p->inner_dport, &p->inner_src, p->inner_sport, p->class);
+	f = find_live_flow(p, w);
 	r = real_of(w->slot);
-	if (!f || !r || !is_report(skb, skb->ifindex, p, f, flags))
+	if (!f || !r || !is_valid_error(skb, skb->ifindex, p, f, flags))
 		return UNTOUCHED;
 	c.src = w->key.endpoint;
 	c.sport = w->key.endpoint_port;
@@ -380,44 +380,44 @@ static __noinline int error_to_real(struct __sk_buff *skb, struct packet *p, __u
 	c.dport = w->key.client_port;
 	c.outer_src = same(&p->src, &p->inner_dst) ? w->key.client : p->src;
 	c.outer_dst = w->key.endpoint;
-	if ((r->flags & REAL_REMOTE && age(skb, p)) || write_error(skb, p, &c))
+	if ((r->flags & REAL_REMOTE && decrement_ttl(skb, p)) || write_error(skb, p, &c))
 		return TC_ACT_SHOT;
-	return on_to(skb, p, r, w);
+	return send_to_real(skb, p, r, w);
 }
 
 /* pick finds the flow of a packet, or begins it. */
-static __noinline struct flow *pick(struct __sk_buff *skb, struct packet *p, struct work *w, __u32 flags)
+static __noinline struct flow *find_or_create_flow(struct __sk_buff *skb, struct packet *p, struct work *w, __u32 flags)
 {
 	__u32 ifindex = skb->ifindex;
 	struct flow *f;
 
-	name_client(w, &p->src, p->sport, &p->dst, p->dport, p->plane);
-	w->nobody = 0;
-	w->forged = 0;
-	f = find_standing(p, w);
+	set_conn_key(w, &p->src, p->sport, &p->dst, p->dport, p->class);
+	w->no_real = 0;
+	w->spoofed = 0;
+	f = find_live_flow(p, w);
 	if (!f)
-		return begin_conn(skb, ifindex, p, w, flags);
-	if (f->ifindex != ifindex && !follows(skb, ifindex, p, f, flags)) {
-		w->forged = 1;
+		return create_conn(skb, ifindex, p, w, flags);
+	if (f->ifindex != ifindex && !follow_client(skb, ifindex, p, f, flags)) {
+		w->spoofed = 1;
 		return 0;
 	}
 	w->direct = same(&w->key.endpoint, &p->dst);
-	return note_call(w, f, p);
+	return note_request(w, f, p);
 }
 
-/* turn_back tells the sender of a packet that it cannot go on to its real server:
+/* refuse_forward tells the sender of a packet that it cannot go on to its real server:
  * it may pass no further host, or is larger than what there is room for.
  */
-inline_always int turn_back(struct __sk_buff *skb, const struct packet *p, const struct flow *f, __u32 room)
+inline_always int refuse_forward(struct __sk_buff *skb, const struct packet *p, const struct flow *f, __u32 room)
 {
-	drop(f->lead, INWARD);
-	if (has_no_hop_left(skb, p))
-		return tell(skb, p, NO_HOP_LEFT, 0);
-	return room ? tell(skb, p, TOO_BIG, room) : TC_ACT_SHOT;
+	count_drop(f->slot, INWARD);
+	if (ttl_expired(skb, p))
+		return send_icmp_error(skb, p, TTL_EXCEEDED, 0);
+	return room ? send_icmp_error(skb, p, PACKET_TOO_BIG, room) : TC_ACT_SHOT;
 }
 
-/* lead_on leads the packet of a flow to its real server. */
-static __noinline int lead_on(struct __sk_buff *skb, struct packet *p, struct work *w, struct flow *f)
+/* forward_to_real leads the packet of a flow to its real server. */
+static __noinline int forward_to_real(struct __sk_buff *skb, struct packet *p, struct work *w, struct flow *f)
 {
 	struct real *r = real_of(w->slot);
 	struct ends to;
@@ -427,12 +427,12 @@ static __noinline int lead_on(struct __sk_buff *skb, struct packet *p, struct wo
 	if (!r || !f)
 		return TC_ACT_SHOT;
 	if (r->flags & REAL_REMOTE) {
-		room = room_on(skb, p, r, w);
-		if (room || age(skb, p))
-			return turn_back(skb, p, f, room);
+		room = exceeded_mtu_to_real(skb, p, r, w);
+		if (room || decrement_ttl(skb, p))
+			return refuse_forward(skb, p, f, room);
 	}
 	last = track(skb->len, f, p, INWARD);
-	f = settle(w, f);
+	f = place_one_way(w, f);
 	if (!f)
 		return TC_ACT_SHOT;
 	to.src = &w->key.client;
@@ -440,11 +440,11 @@ static __noinline int lead_on(struct __sk_buff *skb, struct packet *p, struct wo
 	to.dst = &w->key.endpoint;
 	to.dport = w->key.endpoint_port;
 	if (!w->direct && rewrite(skb, p, &to))
-		return drop(f->lead, INWARD);
+		return count_drop(f->slot, INWARD);
 	if (last)
 		end_flow(f, &w->key);
-	last = on_to(skb, p, r, w);
-	return last == TC_ACT_SHOT ? drop(REAL_BIT | w->slot, INWARD) : last;
+	last = send_to_real(skb, p, r, w);
+	return last == TC_ACT_SHOT ? count_drop(REAL_BIT | w->slot, INWARD) : last;
 }
 
 /* balance leads a packet for a virtual service to a real server. flags become
@@ -458,10 +458,10 @@ inline_always int balance(struct __sk_buff *skb, struct packet *p, __u32 flags)
 
 	if (!w || is_loopback(&p->src))
 		return UNTOUCHED;
-	f = pick(skb, p, w, flags);
+	f = find_or_create_flow(skb, p, w, flags);
 	if (f)
-		return lead_on(skb, p, w, f);
-	if (w->forged)
+		return forward_to_real(skb, p, w, f);
+	if (w->spoofed)
 		return TC_ACT_SHOT;
-	return w->nobody ? refuse_client(skb, p) : UNTOUCHED;
+	return w->no_real ? refuse_client(skb, p) : UNTOUCHED;
 }

@@ -14,7 +14,7 @@ struct dialled_slot {
 	__be16 to_port;
 	__be16 host_port;
 	__u32 real;            /* the slot of the real server there, 0 for an endpoint's lead */
-	__u32 made;            /* and which of those that it has held */
+	__u32 generation;            /* and which of those that it has held */
 };
 
 struct dialled {
@@ -27,4 +27,4 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
 	__type(value, struct dialled);
-} dialled SEC(".maps");
+} fl_dialled SEC(".maps");

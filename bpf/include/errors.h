@@ -70,7 +70,7 @@ inline_always int write_at(struct __sk_buff *skb, struct packet *p, __u32 l3, in
 }
 
 /* write_error makes the change. */
-apart int write_error(struct __sk_buff *skb, struct packet *p, const struct change *c)
+global_func int write_error(struct __sk_buff *skb, struct packet *p, const struct change *c)
 {
 	if (!p || !c)
 		return -1;

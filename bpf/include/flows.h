@@ -10,7 +10,7 @@ struct flow_key {
 	struct address client;
 	__be16 endpoint_port;
 	__be16 client_port;
-	__u32 plane;
+	__u32 class;
 };
 
 enum flow_flags {
@@ -22,11 +22,11 @@ enum flow_flags {
 	FLOW_ACK_OUT = 1 << 5,
 	FLOW_RESET = 1 << 6,    /* user space will reset it: acknowledgements are noted exactly */
 	FLOW_OPEN = 1 << 7,     /* the client has acknowledged the endpoint's answer; UDP to an endpoint: always */
-	FLOW_HERE = 1 << 8,     /* to a real server that is the host itself (here.h) */
+	FLOW_LOCAL_REAL = 1 << 8,     /* to a real server that is the host itself (here.h) */
 	FLOW_ONE_WAY = 1 << 9,  /* only the client's packets were seen (direct, tunnel) */
 	FLOW_RST_IN = 1 << 10,  /* the client has sent a reset that the endpoint may refuse */
 	FLOW_RST_OUT = 1 << 11, /* the endpoint has sent a reset: it does not know the connection */
-	FLOW_ASIDE = 1 << 12,   /* one way, closed by the client: kept with half-open flows, not counted */
+	FLOW_CLIENT_CLOSED = 1 << 12,   /* one way, closed by the client: kept with half-open flows, not counted */
 };
 
 struct flow {
@@ -43,7 +43,7 @@ struct flow {
 	__u32 ack[2];          /* the last acknowledgement each way, or one shortly before; where
 				* FLOW_ONE_WAY, ack[OUTWARD] is the client's next sequence number */
 	__u32 flags;
-	__u32 lead;            /* the slot of the lead, or with REAL_BIT of the real server, that it goes by */
+	__u32 slot;            /* the slot of the lead, or with REAL_BIT of the real server, that it goes by */
 };
 
 /* Flows of each protocol have a map of their own, so that a storm of
@@ -56,14 +56,14 @@ struct {
 	__uint(max_entries, MAX_FLOWS);
 	__type(key, struct flow_key);
 	__type(value, struct flow);
-} flows_tcp SEC(".maps");
+} fl_flows_tcp SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_FLOWS);
 	__type(key, struct flow_key);
 	__type(value, struct flow);
-} flows_udp SEC(".maps");
+} fl_flows_udp SEC(".maps");
 
 /* A client whose address and port the endpoint cannot be shown, because it
  * would take two flows for one, see itself, or could not answer a link-local
@@ -74,7 +74,7 @@ struct alias_key {
 	struct address host;
 	__be16 client_port;
 	__be16 host_port;
-	__u32 plane; /* with the client's link, if its address is valid there only (scoped) */
+	__u32 class; /* with the client's link, if its address is valid there only (scoped) */
 };
 
 struct alias {
@@ -88,7 +88,7 @@ struct {
 	__uint(max_entries, 16384);
 	__type(key, struct alias_key);
 	__type(value, struct alias);
-} aliases SEC(".maps");
+} fl_aliases SEC(".maps");
 
 /* Whether any client ever had one: as long as none had, none is looked for. */
 struct {
@@ -96,7 +96,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} aliased SEC(".maps");
+} fl_aliased SEC(".maps");
 
 /* The connections of clients to virtual services, by what the client has
  * dialled: which real server each has, whatever has become of the table since.
@@ -105,7 +105,7 @@ struct {
 struct conn {
 	struct flow_key to;
 	__u32 real; /* the slot of the real server */
-	__u32 made; /* and which of those that it has held */
+	__u32 generation; /* and which of those that it has held */
 };
 
 struct {
@@ -113,18 +113,18 @@ struct {
 	__uint(max_entries, MAX_FLOWS);
 	__type(key, struct alias_key);
 	__type(value, struct conn);
-} conns_tcp SEC(".maps");
+} fl_conns_tcp SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_FLOWS);
 	__type(key, struct alias_key);
 	__type(value, struct conn);
-} conns_udp SEC(".maps");
+} fl_conns_udp SEC(".maps");
 
 /* Connections that are not open yet have maps of their own, so that a flood of
  * SYNs pushes out no open connection. Those to endpoints and to real servers
- * share young_flows.
+ * share fl_young_flows.
  */
 #define MAX_YOUNG 16384
 
@@ -133,21 +133,21 @@ struct {
 	__uint(max_entries, MAX_YOUNG);
 	__type(key, struct flow_key);
 	__type(value, struct flow);
-} young_flows SEC(".maps");
+} fl_young_flows SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_YOUNG);
 	__type(key, struct alias_key);
 	__type(value, struct conn);
-} young_conns SEC(".maps");
+} fl_young_conns SEC(".maps");
 
 /* The ports of a fragmented datagram, for the fragments that carry none. */
 struct fragment_key {
 	struct address src;
 	struct address dst;
 	__u32 id;
-	__u32 plane;
+	__u32 class;
 	__u32 ifindex;
 };
 
@@ -161,4 +161,4 @@ struct {
 	__uint(max_entries, 4096);
 	__type(key, struct fragment_key);
 	__type(value, struct fragment_ports);
-} fragments SEC(".maps");
+} fl_fragments SEC(".maps");

@@ -45,14 +45,14 @@ struct call {
 	struct address source; /* that it wants to be seen as; all zero: any */
 	__u32 udp;
 	__u32 reach;
-	__u32 lead; /* the slot of the lead that it is turned by */
+	__u32 slot; /* the slot of the lead that it is turned by */
 	__u32 refused; /* it is for a service that has no real server */
 };
 
-/* is_hosts reports whether the call is one that may be turned: at a socket of
+/* is_host_socket reports whether the call is one that may be turned: at a socket of
  * the host's namespace that may use any of its devices.
  */
-inline_always int is_hosts(struct bpf_sock_addr *ctx)
+inline_always int is_host_socket(struct bpf_sock_addr *ctx)
 {
 	return (ctx->protocol == IPPROTO_TCP || ctx->protocol == IPPROTO_UDP) &&
 	       bpf_get_netns_cookie(ctx) == host_netns;
@@ -66,100 +66,100 @@ inline_always int is_unset(const struct address *a)
 /* is_wildcard reports whether an address stands for all of its family. */
 inline_always int is_wildcard(const struct address *a)
 {
-	return !a->w[3] && (is_unset(a) || is_mapped(a));
+	return !a->w[3] && (is_unset(a) || is_v4(a));
 }
 
 /* refuse makes a bind fail with the error; with EPERM where the kernel cannot
  * be told another.
  */
-inline_always int refuse(int error)
+inline_always int reject(int error)
 {
 	if (have_retval)
 		bpf_set_retval(-error);
 	return REFUSE;
 }
 
-/* set_loopback names what the kernel takes the unspecified address for. */
-inline_always void set_loopback(struct address *a)
+/* resolve_unspecified names what the kernel takes the unspecified address for. */
+inline_always void resolve_unspecified(struct address *a)
 {
 	if (is_unset(a))
 		a->w[3] = bpf_htonl(1);
-	else if (is_mapped(a) && !a->w[3])
+	else if (is_v4(a) && !a->w[3])
 		a->w[3] = bpf_htonl(INADDR_LOOPBACK);
 }
 
 /* reaches reports whether the call can go to the endpoint, and its answers
  * come back.
  */
-inline_always int reaches(const struct call *c, const struct address *to)
+inline_always int can_reach(const struct call *c, const struct address *to)
 {
-	int v4 = is_mapped(to);
+	int v4 = is_v4(to);
 
 	if (!(c->reach & (v4 ? REACH_V4 : REACH_V6)))
 		return 0;
-	return is_unset(&c->source) || (!is_loopback(&c->source) && is_mapped(&c->source) == v4);
+	return is_unset(&c->source) || (!is_loopback(&c->source) && is_v4(&c->source) == v4);
 }
 
 /* turn finds where the call is to be led, and reports whether anywhere. */
-apart int turn(struct call *c)
+global_func int translate_by_mapping(struct call *c)
 {
 	struct address host;
-	struct lead *l;
+	struct mapping *l;
 	__u16 port;
 
 	if (!c)
 		return 0;
-	set_loopback(&c->ends.host);
+	resolve_unspecified(&c->ends.host);
 	host = c->ends.host; /* before 6.2 no key of a map may lie with the caller */
-	if (!is_loopback(&host) && !bpf_map_lookup_elem(&addresses, &host))
+	if (!is_loopback(&host) && !bpf_map_lookup_elem(&fl_addresses, &host))
 		return 0;
 	port = bpf_ntohs(c->ends.host_port);
-	l = find_lead(PLANE(!is_mapped(&host), c->udp), &host, port, &c->lead);
-	if (!l || (l->flags & LEAD_GRANT) || !reaches(c, &l->to))
+	l = find_mapping(CLASS(!is_v4(&host), c->udp), &host, port, &c->slot);
+	if (!l || (l->flags & MAPPING_GRANT) || !can_reach(c, &l->to))
 		return 0;
 	c->ends.to = l->to;
-	c->ends.to_port = led_port(l, port);
+	c->ends.to_port = endpoint_port_of(l, port);
 	return 1;
 }
 
 /* stands reports whether the real server is the one that it was. */
-inline_always int stands(__u32 slot, __u32 made)
+inline_always int is_current_real(__u32 slot, __u32 generation)
 {
 	struct real *r = real_of(slot);
 
-	return r && r->made == made;
+	return r && r->generation == generation;
 }
 
-/* slot_for returns the slot of what the socket has dialled before and whose real
+/* live_slot_of returns the slot of what the socket has dialled before and whose real
  * server stands, DIALLED_SLOTS if there is none.
  */
-apart __u32 slot_for(const struct dialled *d, const struct dialled_slot *s)
+global_func __u32 live_slot_of(const struct dialled *d, const struct dialled_slot *s)
 {
 	if (!d || !s)
 		return DIALLED_SLOTS;
 	for (int i = 0; i < DIALLED_SLOTS; i++) {
 		if (d->slots[i].real && d->slots[i].host_port == s->host_port && same(&d->slots[i].host, &s->host) &&
-		    stands(d->slots[i].real, d->slots[i].made))
+		    is_current_real(d->slots[i].real, d->slots[i].generation))
 			return i;
 	}
 	return DIALLED_SLOTS;
 }
 
-/* turn_again completes the call by what the socket was led to before, and
+/* reuse_real completes the call by what the socket was led to before, and
  * reports whether it could.
  */
-inline_always int turn_again(struct bpf_sock_addr *ctx, struct call *c)
+inline_always int reuse_real(struct bpf_sock_addr *ctx, struct call *c)
 {
-	struct dialled *d = bpf_sk_storage_get(&dialled, ctx->sk, 0, 0);
+	struct dialled *d = bpf_sk_storage_get(&fl_dialled, ctx->sk, 0, 0);
 	__u32 slot;
 
 	if (!d || !c->udp)
 		return 0;
-	slot = slot_for(d, &c->ends);
+	slot = live_slot_of(d, &c->ends);
 	if (slot >= DIALLED_SLOTS)
 		return 0;
 	c->ends = d->slots[slot];
-	c->lead = REAL_BIT | c->ends.real;
+	c->slot = REAL_BIT | c->ends.real;
 	return 1;
 }
 
@@ -167,10 +167,10 @@ inline_always int turn_again(struct bpf_sock_addr *ctx, struct call *c)
  * whether the call is to be turned. A port of the client's own is not known
  * yet: where flows are hashed, any will do.
  */
-static __noinline int serve(struct call *c)
+static __noinline int translate_by_service(struct call *c)
 {
-	struct frontend *f = find_frontend(&c->ends.host, c->ends.host_port, PLANE(!is_mapped(&c->ends.host), c->udp));
-	struct wish w = {};
+	struct frontend *f = find_frontend(&c->ends.host, c->ends.host_port, CLASS(!is_v4(&c->ends.host), c->udp));
+	struct tuple w = {};
 	struct real *r;
 
 	if (!f)
@@ -179,25 +179,25 @@ static __noinline int serve(struct call *c)
 	w.host = c->ends.host;
 	w.client_port = bpf_get_prandom_u32();
 	w.host_port = c->ends.host_port;
-	c->ends.real = choose(f, &w);
+	c->ends.real = choose_real(f, &w);
 	r = real_of(c->ends.real);
-	if (!c->ends.real || !r || !r->made) {
+	if (!c->ends.real || !r || !r->generation) {
 		c->refused = 1;
 		return 0;
 	}
-	if (!reaches(c, &r->to))
+	if (!can_reach(c, &r->to))
 		return 0;
-	c->ends.made = r->made;
+	c->ends.generation = r->generation;
 	c->ends.to = r->to;
 	c->ends.to_port = r->port ? r->port : c->ends.host_port;
-	c->lead = REAL_BIT | c->ends.real;
+	c->slot = REAL_BIT | c->ends.real;
 	return 1;
 }
 
 /* slot_of returns the slot that leads to where s does, DIALLED_SLOTS if none
  * does.
  */
-apart __u32 slot_of(const struct dialled *d, const struct dialled_slot *s)
+global_func __u32 dialled_slot_of(const struct dialled *d, const struct dialled_slot *s)
 {
 	if (!d || !s)
 		return DIALLED_SLOTS;
@@ -215,7 +215,7 @@ inline_always void count_socket(const struct dialled_slot *s, __s32 one)
 {
 	struct load *l;
 
-	if (!s->real || !stands(s->real, s->made))
+	if (!s->real || !is_current_real(s->real, s->generation))
 		return;
 	l = load_of(s->real);
 	if (l && (one > 0 || l->local))
@@ -227,7 +227,7 @@ inline_always void count_socket(const struct dialled_slot *s, __s32 one)
  */
 static __noinline void put_slot(struct dialled_slot *slot, const struct dialled_slot *s)
 {
-	if (balancing && (slot->real != s->real || slot->made != s->made)) {
+	if (balancing && (slot->real != s->real || slot->generation != s->generation)) {
 		count_socket(slot, -1);
 		count_socket(s, 1);
 	}
@@ -237,30 +237,30 @@ static __noinline void put_slot(struct dialled_slot *slot, const struct dialled_
 /* What became of remember: the socket was led there before, is now, or cannot
  * be for want of memory.
  */
-enum remembered { KNOWN, FRESH, FORGOTTEN };
+enum store_result { ALREADY_STORED, NEWLY_STORED, NOT_STORED };
 
 /* remember keeps with the socket what it has dialled. */
-inline_always enum remembered remember(struct bpf_sock_addr *ctx, void *map, const struct dialled_slot *s)
+inline_always enum store_result store_dialled(struct bpf_sock_addr *ctx, void *map, const struct dialled_slot *s)
 {
 	struct dialled *d = bpf_sk_storage_get(map, ctx->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	__u32 slot;
 
 	if (!d)
-		return FORGOTTEN;
-	slot = slot_of(d, s);
+		return NOT_STORED;
+	slot = dialled_slot_of(d, s);
 	if (slot < DIALLED_SLOTS) {
 		put_slot(&d->slots[slot], s);
-		return KNOWN;
+		return ALREADY_STORED;
 	}
 	put_slot(&d->slots[d->next++ % DIALLED_SLOTS], s);
-	return FRESH;
+	return NEWLY_STORED;
 }
 
 /* forget makes answers from an endpoint that the socket dials by its own
  * address come from there. That is not what a connected IPv6 socket does whose
  * every datagram the kernel addresses anew to its mapped peer.
  */
-inline_always void forget(struct bpf_sock_addr *ctx, void *map, const struct call *c)
+inline_always void forget_dialled(struct bpf_sock_addr *ctx, void *map, const struct call *c)
 {
 	struct dialled *d = bpf_sk_storage_get(map, ctx->sk, 0, 0);
 	struct dialled_slot direct = { .to = c->ends.host, .to_port = c->ends.host_port }, none = {};
@@ -268,35 +268,35 @@ inline_always void forget(struct bpf_sock_addr *ctx, void *map, const struct cal
 
 	if (!d || ctx->sk->state == BPF_TCP_ESTABLISHED)
 		return;
-	slot = slot_of(d, &direct);
+	slot = dialled_slot_of(d, &direct);
 	if (slot < DIALLED_SLOTS)
 		put_slot(&d->slots[slot], &none);
 }
 
-/* lead_call completes the call and reports whether the hook shall put its new
+/* translate_call completes the call and reports whether the hook shall put its new
  * destination into the process's.
  */
-inline_always int lead_call(struct bpf_sock_addr *ctx, struct call *c)
+inline_always int translate_call(struct bpf_sock_addr *ctx, struct call *c)
 {
-	enum remembered how;
+	enum store_result how;
 
 	c->ends.host_port = ctx->user_port;
 	c->udp = ctx->protocol == IPPROTO_UDP;
 	/* A socket bound to a device would look for the endpoint there. */
-	if (!ctx->sk->bound_dev_if && (turn(c) || (is_served_any(SERVED) && (turn_again(ctx, c) || serve(c))))) {
-		how = remember(ctx, &dialled, &c->ends);
-		if (how == FRESH)
-			count_flow(c->lead);
-		return how != FORGOTTEN;
+	if (!ctx->sk->bound_dev_if && (translate_by_mapping(c) || (has_services(SERVED) && (reuse_real(ctx, c) || translate_by_service(c))))) {
+		how = store_dialled(ctx, &fl_dialled, &c->ends);
+		if (how == NEWLY_STORED)
+			count_flow(c->slot);
+		return how != NOT_STORED;
 	}
-	forget(ctx, &dialled, c);
+	forget_dialled(ctx, &fl_dialled, c);
 	return 0;
 }
 
 /* verdict is what a hook answers to the call. */
-inline_always int verdict(const struct call *c)
+inline_always int hook_result(const struct call *c)
 {
-	return c->refused ? refuse(ECONNREFUSED) : PROCEED;
+	return c->refused ? reject(ECONNREFUSED) : PROCEED;
 }
 
 inline_always void copy_words(struct address *a, const __u32 *ip)
@@ -316,7 +316,7 @@ inline_always void read_source(struct address *a, struct bpf_sock *sk)
 		map_v4(a, sk->src_ip4);
 }
 
-inline_always void tell_v6(struct bpf_sock_addr *ctx, const struct address *a, __be16 port)
+inline_always void set_user_v6(struct bpf_sock_addr *ctx, const struct address *a, __be16 port)
 {
 	ctx->user_ip6[0] = a->w[0];
 	ctx->user_ip6[1] = a->w[1];
@@ -325,7 +325,7 @@ inline_always void tell_v6(struct bpf_sock_addr *ctx, const struct address *a, _
 	ctx->user_port = port;
 }
 
-inline_always void tell_v4(struct bpf_sock_addr *ctx, const struct address *a, __be16 port)
+inline_always void set_user_v4(struct bpf_sock_addr *ctx, const struct address *a, __be16 port)
 {
 	ctx->user_ip4 = a->w[3];
 	ctx->user_port = port;
@@ -334,7 +334,7 @@ inline_always void tell_v4(struct bpf_sock_addr *ctx, const struct address *a, _
 /* recall returns what the socket had dialled when it was led to s->to, NULL
  * when it was not.
  */
-inline_always const struct dialled_slot *recall(struct bpf_sock_addr *ctx, void *map, struct dialled_slot *s)
+inline_always const struct dialled_slot *find_dialled(struct bpf_sock_addr *ctx, void *map, struct dialled_slot *s)
 {
 	struct dialled *d = bpf_sk_storage_get(map, ctx->sk, 0, 0);
 	__u32 slot;
@@ -342,31 +342,31 @@ inline_always const struct dialled_slot *recall(struct bpf_sock_addr *ctx, void 
 	if (!d)
 		return 0;
 	s->to_port = ctx->user_port;
-	slot = slot_of(d, s);
+	slot = dialled_slot_of(d, s);
 	return slot < DIALLED_SLOTS ? &d->slots[slot] : 0;
 }
 
-/* turn_back_v4 puts what was dialled in the place of an endpoint's address
+/* restore_dialled_v4 puts what was dialled in the place of an endpoint's address
  * that the process is about to be told.
  */
-inline_always void turn_back_v4(struct bpf_sock_addr *ctx, void *map)
+inline_always void restore_dialled_v4(struct bpf_sock_addr *ctx, void *map)
 {
 	const struct dialled_slot *known;
 	struct dialled_slot s = {};
 
 	map_v4(&s.to, ctx->user_ip4);
-	known = recall(ctx, map, &s);
+	known = find_dialled(ctx, map, &s);
 	if (known)
-		tell_v4(ctx, &known->host, known->host_port);
+		set_user_v4(ctx, &known->host, known->host_port);
 }
 
-inline_always void turn_back_v6(struct bpf_sock_addr *ctx, void *map)
+inline_always void restore_dialled_v6(struct bpf_sock_addr *ctx, void *map)
 {
 	const struct dialled_slot *known;
 	struct dialled_slot s = {};
 
 	copy_words(&s.to, ctx->user_ip6);
-	known = recall(ctx, map, &s);
+	known = find_dialled(ctx, map, &s);
 	if (known)
-		tell_v6(ctx, &known->host, known->host_port);
+		set_user_v6(ctx, &known->host, known->host_port);
 }

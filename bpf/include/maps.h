@@ -27,49 +27,49 @@ struct address {
  * host addresses) are chained by next. A chain may lead past entries that do
  * not hold the port, so each is compared.
  */
-#define PORTS_PER_PLANE 65536
-#define MAX_LEADS 65536
+#define PORTS_PER_CLASS 65536
+#define MAX_MAPPINGS 65536
 #define MAX_CHAIN 64
 
 /* Index into ports: plane, then port in host byte order. */
-#define PLANE(v6, udp) (((v6) ? 2 : 0) + ((udp) ? 1 : 0))
+#define CLASS(v6, udp) (((v6) ? 2 : 0) + ((udp) ? 1 : 0))
 
-enum lead_flags {
-	LEAD_ANY = 1 << 0,   /* every host address of the family */
-	LEAD_HELD = 1 << 1,  /* a socket holds the ports: the bind hook need not */
-	LEAD_LOCAL = 1 << 2, /* for local clients only: the target's family is another */
-	LEAD_GRANT = 1 << 3, /* the workload listens on the host itself: no NAT */
-	LEAD_RESET = 1 << 4, /* user space resets the connections when it goes */
+enum mapping_flags {
+	MAPPING_ANY = 1 << 0,   /* every host address of the family */
+	MAPPING_RESERVED = 1 << 1,  /* a socket holds the ports: the bind hook need not */
+	MAPPING_LOCAL = 1 << 2, /* for local clients only: the target's family is another */
+	MAPPING_GRANT = 1 << 3, /* the workload listens on the host itself: no NAT */
+	MAPPING_RESET = 1 << 4, /* user space resets the connections when it goes */
 };
 
-struct lead {
-	struct address host; /* the host address, unless LEAD_ANY */
+struct mapping {
+	struct address host; /* the host address, unless MAPPING_ANY */
 	struct address to;   /* the endpoint */
 	struct address masquerade; /* whom the endpoint sees when it reaches itself */
-	__u64 cgroup;        /* LEAD_GRANT: the id of the workload's cgroup */
+	__u64 cgroup;        /* MAPPING_GRANT: the id of the workload's cgroup */
 	__u32 ifindex;       /* the host's end of the endpoint's link */
 	__u32 next;          /* the next lead of the chain, 0 at its end */
 	__u16 first, last;   /* host ports, in host byte order */
 	__u16 to_first;      /* the endpoint's first port */
 	__u8 flags;
-	__u8 plane;
+	__u8 class;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 4 * PORTS_PER_PLANE);
+	__uint(max_entries, 4 * PORTS_PER_CLASS);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, __u32);
-} ports SEC(".maps");
+} fl_ports SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, MAX_LEADS);
+	__uint(max_entries, MAX_MAPPINGS);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, struct lead);
-} leads SEC(".maps");
+	__type(value, struct mapping);
+} fl_mappings SEC(".maps");
 
 /* What has gone by each lead, by its slot: each CPU counts for itself. Whatever
  * has no slot here, being beyond them, is counted together in slot 0, which is
@@ -103,14 +103,14 @@ struct {
 	__uint(max_entries, MAX_COUNTED);
 	__type(key, __u32);
 	__type(value, struct total);
-} totals SEC(".maps");
+} fl_totals SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, MAX_REALS_COUNTED);
 	__type(key, __u32);
 	__type(value, struct total);
-} real_totals SEC(".maps");
+} fl_real_totals SEC(".maps");
 
 inline_always struct total *total_of(__u32 slot)
 {
@@ -118,11 +118,11 @@ inline_always struct total *total_of(__u32 slot)
 		slot &= ~REAL_BIT;
 		if (slot >= MAX_REALS_COUNTED)
 			slot = 0;
-		return bpf_map_lookup_elem(&real_totals, &slot);
+		return bpf_map_lookup_elem(&fl_real_totals, &slot);
 	}
 	if (slot >= MAX_COUNTED)
 		slot = 0;
-	return bpf_map_lookup_elem(&totals, &slot);
+	return bpf_map_lookup_elem(&fl_totals, &slot);
 }
 
 /* count_flow counts a flow that begins. */
@@ -141,7 +141,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct address);
 	__type(value, __u8);
-} addresses SEC(".maps");
+} fl_addresses SEC(".maps");
 
 /* The addresses of the sandbox behind each link of the host that has the program
  * sandbox; all zero where it has none of a family. User space keeps them.
@@ -206,14 +206,14 @@ inline_always void map_v4(struct address *a, __be32 v4)
 	a->w[3] = v4;
 }
 
-inline_always int is_mapped(const struct address *a)
+inline_always int is_v4(const struct address *a)
 {
 	return a->w[0] == 0 && a->w[1] == 0 && a->w[2] == bpf_htonl(0xffff);
 }
 
 inline_always int is_loopback(const struct address *a)
 {
-	if (is_mapped(a))
+	if (is_v4(a))
 		return (a->w[3] & bpf_htonl(0xff000000)) == bpf_htonl(0x7f000000);
 	return a->w[0] == 0 && a->w[1] == 0 && a->w[2] == 0 && a->w[3] == bpf_htonl(1);
 }
@@ -223,7 +223,7 @@ inline_always int is_loopback(const struct address *a)
  */
 inline_always int is_group(const struct address *a)
 {
-	if (is_mapped(a))
+	if (is_v4(a))
 		return bpf_ntohl(a->w[3]) >= 0xe0000000;
 	return (a->w[0] & bpf_htonl(0xff000000)) == bpf_htonl(0xff000000);
 }
@@ -234,10 +234,10 @@ inline_always int is_link_local(const struct address *a)
 	return (a->w[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
 }
 
-/* is_nobody reports whether an address is none: ::, and 0.0.0.0/8. */
-inline_always int is_nobody(const struct address *a)
+/* is_unspecified reports whether an address is none: ::, and 0.0.0.0/8. */
+inline_always int is_unspecified(const struct address *a)
 {
-	if (is_mapped(a))
+	if (is_v4(a))
 		return !(a->w[3] & bpf_htonl(0xff000000));
 	return !(a->w[0] | a->w[1] | a->w[2] | a->w[3]);
 }
@@ -245,60 +245,60 @@ inline_always int is_nobody(const struct address *a)
 /* apart marks the functions that the verifier looks at once, on their own,
  * instead of wherever they are called.
  */
-#define apart __attribute__((noinline, weak))
+#define global_func __attribute__((noinline, weak))
 
 /* holds reports whether the lead is that of a host address and port. */
-inline_always int holds(const struct lead *l, __u32 plane, const struct address *host, __u32 port)
+inline_always int matches(const struct mapping *l, __u32 class, const struct address *host, __u32 port)
 {
-	return port >= l->first && port <= l->last && l->plane == plane &&
-	       ((l->flags & LEAD_ANY) || same(&l->host, host));
+	return port >= l->first && port <= l->last && l->class == class &&
+	       ((l->flags & MAPPING_ANY) || same(&l->host, host));
 }
 
-/* led_port returns the endpoint's port, in network byte order, for a host port
+/* endpoint_port_of returns the endpoint's port, in network byte order, for a host port
  * of the lead's.
  */
-inline_always __be16 led_port(const struct lead *l, __u16 port)
+inline_always __be16 endpoint_port_of(const struct mapping *l, __u16 port)
 {
 	return bpf_htons(l->to_first + (port - l->first));
 }
 
-/* lead_index returns the index of the lead or grant that holds the port from
+/* mapping_index returns the index of the lead or grant that holds the port from
  * slot on in its chain, 0 when there is none.
  */
-apart __u32 lead_index(__u32 slot, __u32 plane, __u32 port, const struct address *host)
+global_func __u32 mapping_index(__u32 slot, __u32 class, __u32 port, const struct address *host)
 {
 	if (!host)
 		return 0;
 	for (int i = 0; i < MAX_CHAIN && slot; i++) {
-		struct lead *l = bpf_map_lookup_elem(&leads, &slot);
+		struct mapping *l = bpf_map_lookup_elem(&fl_mappings, &slot);
 
 		if (!l)
 			return 0;
-		if (holds(l, plane, host, port))
+		if (matches(l, class, host, port))
 			return slot;
 		slot = l->next;
 	}
 	return 0;
 }
 
-/* find_lead returns the lead or grant of a host address and port (host byte
+/* find_mapping returns the lead or grant of a host address and port (host byte
  * order) and its slot, NULL when nobody published it there. It does not ask
  * whether the address is the host's.
  */
-inline_always struct lead *find_lead(__u32 plane, const struct address *host, __u16 port, __u32 *slot)
+inline_always struct mapping *find_mapping(__u32 class, const struct address *host, __u16 port, __u32 *slot)
 {
-	__u32 at = plane * PORTS_PER_PLANE + port;
-	__u32 *index = bpf_map_lookup_elem(&ports, &at);
-	struct lead *l;
+	__u32 at = class * PORTS_PER_CLASS + port;
+	__u32 *index = bpf_map_lookup_elem(&fl_ports, &at);
+	struct mapping *l;
 
 	if (!index || !*index)
 		return 0;
 	/* Linux 6.1 takes a key from the stack, and not from where slot may be. */
 	at = *index;
-	l = bpf_map_lookup_elem(&leads, &at);
-	if (!l || !holds(l, plane, host, port)) {
-		at = l ? lead_index(l->next, plane, port, host) : 0;
-		l = at ? bpf_map_lookup_elem(&leads, &at) : 0;
+	l = bpf_map_lookup_elem(&fl_mappings, &at);
+	if (!l || !matches(l, class, host, port)) {
+		at = l ? mapping_index(l->next, class, port, host) : 0;
+		l = at ? bpf_map_lookup_elem(&fl_mappings, &at) : 0;
 	}
 	*slot = at;
 	return l;

@@ -24,7 +24,7 @@ const volatile __u32 link_header = ETH_HLEN;
 #define ICMPV6_PROTO 58
 
 /* How many hosts a packet of the host's own may pass. */
-#define OWN_TTL 64
+#define DEFAULT_TTL 64
 
 /* Newer than the headers of Debian 12: Linux 6.16. */
 #define L4_CSUM_IPV6 (1ULL << 7)
@@ -42,7 +42,7 @@ struct packet {
 	struct address src, dst;
 	__be16 sport, dport;
 	__u32 l4;        /* where the transport header starts */
-	__u32 plane;
+	__u32 class;
 	__u8 kind;
 	__u8 v6;
 	__u8 tcp_flags;
@@ -91,7 +91,7 @@ inline_always int read_at(struct __sk_buff *skb, __u32 off, void *to, __u32 len)
 /* header returns len bytes at off: where they lie in the packet, or, should
  * they not lie in one piece, a copy in buf; NULL past the packet's end.
  */
-inline_always void *header(struct __sk_buff *skb, __u32 off, void *buf, __u32 len)
+inline_always void *load_header(struct __sk_buff *skb, __u32 off, void *buf, __u32 len)
 {
 	void *start = (void *)(long)skb->data + off;
 
@@ -117,7 +117,7 @@ inline_always int read_tcp(struct __sk_buff *skb, struct packet *p, __u32 l4, __
 
 	if (l4 > MAX_L4)
 		return -1;
-	tcp = header(skb, l4, &buf, sizeof(buf));
+	tcp = load_header(skb, l4, &buf, sizeof(buf));
 	if (!tcp)
 		return -1;
 	p->sport = tcp->source;
@@ -138,7 +138,7 @@ inline_always int read_ports(struct __sk_buff *skb, struct packet *p, __u8 proto
 		return read_tcp(skb, p, l4, end);
 	if (l4 > MAX_L4)
 		return -1;
-	udp = header(skb, l4, &buf, sizeof(buf));
+	udp = load_header(skb, l4, &buf, sizeof(buf));
 	if (!udp)
 		return -1;
 	p->sport = udp->source;
@@ -149,15 +149,15 @@ inline_always int read_ports(struct __sk_buff *skb, struct packet *p, __u8 proto
 /* read_fragment completes a packet that is one of several. */
 inline_always int read_fragment(struct __sk_buff *skb, struct packet *p)
 {
-	struct fragment_key key = { .src = p->src, .dst = p->dst, .id = p->id, .plane = p->plane, .ifindex = skb->ifindex };
+	struct fragment_key key = { .src = p->src, .dst = p->dst, .id = p->id, .class = p->class, .ifindex = skb->ifindex };
 	struct fragment_ports ports = { .src = p->sport, .dst = p->dport };
 	struct fragment_ports *known;
 
 	if (p->kind != PACKET_FRAGMENT) {
-		bpf_map_update_elem(&fragments, &key, &ports, BPF_ANY);
+		bpf_map_update_elem(&fl_fragments, &key, &ports, BPF_ANY);
 		return 0;
 	}
-	known = bpf_map_lookup_elem(&fragments, &key);
+	known = bpf_map_lookup_elem(&fl_fragments, &key);
 	if (!known)
 		return -1;
 	p->sport = known->src;
@@ -191,7 +191,7 @@ inline_always int read_error_v4(struct __sk_buff *skb, struct packet *p)
 	map_v4(&p->inner_dst, ip.daddr);
 	p->inner_sport = ports.src;
 	p->inner_dport = ports.dst;
-	p->plane = PLANE(0, ip.protocol == IPPROTO_UDP);
+	p->class = CLASS(0, ip.protocol == IPPROTO_UDP);
 	p->kind = PACKET_ERROR;
 	return 0;
 }
@@ -216,14 +216,14 @@ inline_always int read_error_v6(struct __sk_buff *skb, struct packet *p)
 	copy_v6(&p->inner_dst, &ip.daddr);
 	p->inner_sport = ports.src;
 	p->inner_dport = ports.dst;
-	p->plane = PLANE(1, ip.nexthdr == IPPROTO_UDP);
+	p->class = CLASS(1, ip.nexthdr == IPPROTO_UDP);
 	p->kind = PACKET_ERROR;
 	return 0;
 }
 
 inline_always int read_v4(struct __sk_buff *skb, struct packet *p)
 {
-	struct iphdr buf, *ip = header(skb, link_header, &buf, sizeof(buf));
+	struct iphdr buf, *ip = load_header(skb, link_header, &buf, sizeof(buf));
 	__u32 fragment, end, l4;
 	__u8 proto;
 
@@ -242,7 +242,7 @@ inline_always int read_v4(struct __sk_buff *skb, struct packet *p)
 		return fragment ? -1 : read_error_v4(skb, p);
 	if (proto != IPPROTO_TCP && proto != IPPROTO_UDP)
 		return -1;
-	p->plane = PLANE(0, proto == IPPROTO_UDP);
+	p->class = CLASS(0, proto == IPPROTO_UDP);
 	if (fragment & IP_OFFSET)
 		p->kind = PACKET_FRAGMENT;
 	else if (read_ports(skb, p, proto, l4, end))
@@ -259,7 +259,7 @@ struct fragment_header {
 
 inline_always int read_v6(struct __sk_buff *skb, struct packet *p)
 {
-	struct ipv6hdr buf, *ip = header(skb, link_header, &buf, sizeof(buf));
+	struct ipv6hdr buf, *ip = load_header(skb, link_header, &buf, sizeof(buf));
 	__u32 end, l4 = link_header + sizeof(*ip);
 	struct fragment_header frag = {};
 	int fragmented;
@@ -273,7 +273,7 @@ inline_always int read_v6(struct __sk_buff *skb, struct packet *p)
 	p->l4 = l4;
 	end = ip->payload_len ? l4 + bpf_ntohs(ip->payload_len) : skb->len;
 	proto = ip->nexthdr;
-	if (is_mapped(&p->src) || is_mapped(&p->dst))
+	if (is_v4(&p->src) || is_v4(&p->dst))
 		return -1;
 	if (proto == ICMPV6_PROTO)
 		return read_error_v6(skb, p);
@@ -288,7 +288,7 @@ inline_always int read_v6(struct __sk_buff *skb, struct packet *p)
 	}
 	if (proto != IPPROTO_TCP && proto != IPPROTO_UDP)
 		return -1;
-	p->plane = PLANE(1, proto == IPPROTO_UDP);
+	p->class = CLASS(1, proto == IPPROTO_UDP);
 	if (frag.offset & bpf_htons(0xfff8))
 		p->kind = PACKET_FRAGMENT;
 	else if (read_ports(skb, p, proto, l4, end))
@@ -313,7 +313,7 @@ inline_always int read_packet(struct __sk_buff *skb, struct packet *p)
 
 inline_always __u32 checksum_offset(const struct packet *p)
 {
-	return p->l4 + ((p->plane & 1) ? offsetof(struct udphdr, check) : offsetof(struct tcphdr, check));
+	return p->l4 + ((p->class & 1) ? offsetof(struct udphdr, check) : offsetof(struct tcphdr, check));
 }
 
 /* What programs are told of the kernel's own packet, found by its type
@@ -335,12 +335,12 @@ enum {
  */
 inline_always int checksum_kind(struct __sk_buff *skb)
 {
-	const struct sk_buff *kernels;
+	const struct sk_buff *kernel_skb;
 
 	if (!bpf_cast_to_kern_ctx)
 		return -1;
-	kernels = bpf_cast_to_kern_ctx(skb);
-	return BPF_CORE_READ_BITFIELD(kernels, ip_summed);
+	kernel_skb = bpf_cast_to_kern_ctx(skb);
+	return BPF_CORE_READ_BITFIELD(kernel_skb, ip_summed);
 }
 
 /* The ends of a packet as they shall be. */
@@ -378,7 +378,7 @@ inline_always __u32 fold(__u32 sum)
 }
 
 /* differ adds what other addresses make of the sum over them. */
-inline_always __u32 differ(__u32 sum, const struct packet *p, const struct ends *to)
+inline_always __u32 add_address_difference(__u32 sum, const struct packet *p, const struct ends *to)
 {
 	if (p->v6) {
 		for (int i = 0; i < 3; i++) {
@@ -397,7 +397,7 @@ inline_always __u32 differ(__u32 sum, const struct packet *p, const struct ends 
 inline_always int sum_address(struct __sk_buff *skb, const struct packet *p,
 			      const struct address *old, const struct address *new)
 {
-	__u64 flags = BPF_F_PSEUDO_HDR | ((p->plane & 1) ? BPF_F_MARK_MANGLED_0 : 0);
+	__u64 flags = BPF_F_PSEUDO_HDR | ((p->class & 1) ? BPF_F_MARK_MANGLED_0 : 0);
 	__u32 off = checksum_offset(p);
 	__s64 diff;
 
@@ -416,7 +416,7 @@ inline_always int sum_port(struct __sk_buff *skb, const struct packet *p, __be16
 	if (old == new)
 		return 0;
 	return bpf_l4_csum_replace(skb, checksum_offset(p), old, new,
-				   sizeof(new) | ((p->plane & 1) ? BPF_F_MARK_MANGLED_0 : 0));
+				   sizeof(new) | ((p->class & 1) ? BPF_F_MARK_MANGLED_0 : 0));
 }
 
 inline_always int store_v4(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
@@ -425,7 +425,7 @@ inline_always int store_v4(struct __sk_buff *skb, const struct packet *p, const 
 
 	if (!ip)
 		return -1;
-	ip->check = ~fold(differ((__u16)~ip->check, p, to));
+	ip->check = ~fold(add_address_difference((__u16)~ip->check, p, to));
 	ip->saddr = to->src->w[3];
 	ip->daddr = to->dst->w[3];
 	return 0;
@@ -442,26 +442,26 @@ inline_always int store_v6(struct __sk_buff *skb, const struct ends *to)
 	return 0;
 }
 
-/* sum_by_helpers has the kernel bring the transport checksum up to date, and
+/* update_checksum_by_helpers has the kernel bring the transport checksum up to date, and
  * with it what a card has summed up.
  */
-inline_always int sum_by_helpers(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
+inline_always int update_checksum_by_helpers(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
 {
 	return sum_address(skb, p, &p->src, to->src) || sum_address(skb, p, &p->dst, to->dst) ||
 	       sum_port(skb, p, p->sport, to->sport) || sum_port(skb, p, p->dport, to->dport);
 }
 
-/* sum_up brings the transport checksum up to date. In UDP, 0 means that there
+/* update_checksum brings the transport checksum up to date. In UDP, 0 means that there
  * is none.
  */
-inline_always int sum_up(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
+inline_always int update_checksum(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
 {
 	int kind = checksum_kind(skb);
 	__u32 off = checksum_offset(p);
 	__u16 *check;
 
 	if (kind < 0 || kind == CHECKSUM_COMPLETE)
-		return sum_by_helpers(skb, p, to);
+		return update_checksum_by_helpers(skb, p, to);
 	barrier_var(off);
 	if (off > MAX_L4 + sizeof(struct tcphdr))
 		return -1;
@@ -469,13 +469,13 @@ inline_always int sum_up(struct __sk_buff *skb, const struct packet *p, const st
 	if (!check)
 		return -1;
 	if (kind == CHECKSUM_PARTIAL) {
-		*check = fold(differ(*check, p, to));
+		*check = fold(add_address_difference(*check, p, to));
 		return 0;
 	}
-	if ((p->plane & 1) && !*check)
+	if ((p->class & 1) && !*check)
 		return 0;
-	*check = ~fold(differ((__u16)~*check + (__u16)~p->sport + to->sport + (__u16)~p->dport + to->dport, p, to));
-	if ((p->plane & 1) && !*check)
+	*check = ~fold(add_address_difference((__u16)~*check + (__u16)~p->sport + to->sport + (__u16)~p->dport + to->dport, p, to));
+	if ((p->class & 1) && !*check)
 		*check = 0xffff;
 	return 0;
 }
@@ -505,7 +505,7 @@ inline_always int store_ports(struct __sk_buff *skb, const struct packet *p, con
 /* rewrite gives the packet other ends. */
 inline_always int rewrite(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
 {
-	if (p->kind == PACKET_L4 && (sum_up(skb, p, to) || store_ports(skb, p, to)))
+	if (p->kind == PACKET_L4 && (update_checksum(skb, p, to) || store_ports(skb, p, to)))
 		return -1;
 	/* No checksum in a later fragment makes up for IPv6 addresses in what a
 	 * network card has summed up. Without a card's sum this fails, and may.

@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "tell.h"
+#include "icmp_reply.h"
 
 /* put_word changes four bytes of a TCP header, and its checksum. */
 inline_always int put_word(struct __sk_buff *skb, __u32 l4, __u32 off, __be32 new)
@@ -16,8 +16,8 @@ inline_always int put_word(struct __sk_buff *skb, __u32 l4, __u32 off, __be32 ne
 	       bpf_skb_store_bytes(skb, l4 + off, &new, sizeof(new), 0);
 }
 
-/* turn_ends swaps the packet's addresses and ports, which no checksum notices. */
-inline_always int turn_ends(struct __sk_buff *skb, const struct packet *p)
+/* swap_ends swaps the packet's addresses and ports, which no checksum notices. */
+inline_always int swap_ends(struct __sk_buff *skb, const struct packet *p)
 {
 	struct address ends[2] = { p->dst, p->src };
 	struct ports_header ports = { p->dport, p->sport };
@@ -30,10 +30,10 @@ inline_always int turn_ends(struct __sk_buff *skb, const struct packet *p)
 	return bpf_skb_store_bytes(skb, link_header + offsetof(struct iphdr, saddr), v4, sizeof(v4), 0);
 }
 
-/* reset_back answers a segment by a reset (RFC 9293, 3.10.7.1). Its options and
+/* reply_reset answers a segment by a reset (RFC 9293, 3.10.7.1). Its options and
  * data stay where they are, and mean nothing.
  */
-static __noinline int reset_back(struct __sk_buff *skb, const struct packet *p)
+static __noinline int reply_reset(struct __sk_buff *skb, const struct packet *p)
 {
 	__u32 l4 = p->l4, length = p->payload + !!(p->tcp_flags & TCP_SYN) + !!(p->tcp_flags & TCP_FIN);
 	int known = p->tcp_flags & TCP_ACK;
@@ -43,15 +43,15 @@ static __noinline int reset_back(struct __sk_buff *skb, const struct packet *p)
 		return TC_ACT_SHOT;
 	rest = (rest & bpf_htonl(0xf000ffff)) | bpf_htonl((known ? TCP_RST : TCP_RST | TCP_ACK) << 16);
 	if (put_word(skb, l4, 4, known ? bpf_htonl(p->ack) : 0) ||
-	    put_word(skb, l4, 8, known ? 0 : bpf_htonl(p->seq + length)) || put_word(skb, l4, 12, rest) || turn_ends(skb, p))
+	    put_word(skb, l4, 8, known ? 0 : bpf_htonl(p->seq + length)) || put_word(skb, l4, 12, rest) || swap_ends(skb, p))
 		return TC_ACT_SHOT;
-	return back(skb);
+	return redirect_back(skb);
 }
 
 /* refuse_client tells the sender of a packet that nobody is there. */
 inline_always int refuse_client(struct __sk_buff *skb, const struct packet *p)
 {
-	if (p->plane & 1)
-		return tell(skb, p, NOBODY_THERE, 0);
-	return reset_back(skb, p);
+	if (p->class & 1)
+		return send_icmp_error(skb, p, PORT_UNREACHABLE, 0);
+	return reply_reset(skb, p);
 }

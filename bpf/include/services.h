@@ -30,12 +30,12 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} served SEC(".maps");
+} fl_served SEC(".maps");
 
 struct frontend_key {
 	struct address host;
 	__be16 port;
-	__u16 plane;
+	__u16 class;
 };
 
 /* How a real server is chosen. */
@@ -72,7 +72,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct frontend_key);
 	__type(value, struct frontend);
-} frontends SEC(".maps");
+} fl_frontends SEC(".maps");
 
 struct chunk {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -87,7 +87,7 @@ struct {
 	__uint(max_entries, MAX_CHUNKS);
 	__type(key, __u32);
 	__array(values, struct chunk);
-} rings SEC(".maps");
+} fl_rings SEC(".maps");
 
 /* What is noted of a service: whose turn it is, how packets are wrapped, and for
  * user space what it is.
@@ -105,14 +105,14 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct service);
-} services SEC(".maps");
+} fl_services SEC(".maps");
 
 enum real_flags {
 	REAL_REMOTE = 1 << 0,     /* not behind a link of ours: its way is looked up */
 	REAL_MASQUERADE = 1 << 1, /* it sees the host, by the address seen */
 	REAL_DRAINING = 1 << 2,   /* it keeps its flows; user space leaves it out of the ring */
 	REAL_TUNNEL = 1 << 3,     /* packets are wrapped, from the address seen */
-	REAL_HERE = 1 << 4,       /* it is the host itself: the kernel takes what is for it */
+	REAL_LOCAL = 1 << 4,       /* it is the host itself: the kernel takes what is for it */
 };
 
 /* A real server of a service. Slot 0 is nobody's. */
@@ -120,12 +120,12 @@ struct real {
 	struct address to;
 	struct address seen; /* whom it sees where it cannot be shown the client */
 	__u32 ifindex;       /* the host's end of its link, or the link on the way to it */
-	__u32 made;          /* counts those that have held the slot; 0: nobody does now */
+	__u32 generation;          /* counts those that have held the slot; 0: nobody does now */
 	__u32 weight;
 	__u32 service;
 	__be16 port;         /* 0: the one that the client has dialled */
 	__u16 flags;
-	__u32 once;          /* made, of who has held the slot last */
+	__u32 last_generation;          /* made, of who has held the slot last */
 };
 
 struct {
@@ -134,7 +134,7 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct real);
-} reals SEC(".maps");
+} fl_reals SEC(".maps");
 
 /* What the flows of a real server tell of it. */
 struct load {
@@ -151,7 +151,7 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, struct load);
-} loads SEC(".maps");
+} fl_loads SEC(".maps");
 
 /* The real server that a client's address keeps. */
 struct affinity_key {
@@ -161,7 +161,7 @@ struct affinity_key {
 
 struct affinity {
 	__u32 real;
-	__u32 made;
+	__u32 generation;
 	__u64 last; /* bpf_ktime_get_coarse_ns of its last new flow */
 };
 
@@ -170,41 +170,41 @@ struct {
 	__uint(max_entries, 65536);
 	__type(key, struct affinity_key);
 	__type(value, struct affinity);
-} affinities SEC(".maps");
+} fl_affinities SEC(".maps");
 
 /* is_served reports whether there are services of that kind. */
-inline_always int is_served_any(__u32 kind)
+inline_always int has_services(__u32 kind)
 {
 	__u32 slot = 0, *flags;
 
 	if (!balancing)
 		return 0;
-	flags = bpf_map_lookup_elem(&served, &slot);
+	flags = bpf_map_lookup_elem(&fl_served, &slot);
 	return flags && (*flags & kind);
 }
 
 inline_always struct real *real_of(__u32 slot)
 {
-	return bpf_map_lookup_elem(&reals, &slot);
+	return bpf_map_lookup_elem(&fl_reals, &slot);
 }
 
 inline_always struct load *load_of(__u32 slot)
 {
 	slot &= ~REAL_BIT;
-	return bpf_map_lookup_elem(&loads, &slot);
+	return bpf_map_lookup_elem(&fl_loads, &slot);
 }
 
-/* takes_new reports whether new flows may go to the real server. */
-inline_always int takes_new(const struct real *r)
+/* accepts_flows reports whether new flows may go to the real server. */
+inline_always int accepts_flows(const struct real *r)
 {
-	return r->made && r->weight && !(r->flags & REAL_DRAINING);
+	return r->generation && r->weight && !(r->flags & REAL_DRAINING);
 }
 
 /* ring_at returns the slot in a place of the ring. */
 inline_always __u32 ring_at(const struct frontend *f, __u32 i)
 {
 	__u32 chunk = f->chunk, word = f->first + i / 4;
-	void *ring = bpf_map_lookup_elem(&rings, &chunk);
+	void *ring = bpf_map_lookup_elem(&fl_rings, &chunk);
 	__u64 *slots;
 
 	if (!ring)
@@ -214,7 +214,7 @@ inline_always __u32 ring_at(const struct frontend *f, __u32 i)
 }
 
 /* stir mixes a word into a hash (MurmurHash3 by Austin Appleby, public domain). */
-inline_always __u32 stir(__u32 h, __u32 w)
+inline_always __u32 hash_word(__u32 h, __u32 w)
 {
 	w *= 0xcc9e2d51;
 	w = w << 15 | w >> 17;
@@ -222,15 +222,15 @@ inline_always __u32 stir(__u32 h, __u32 w)
 	return (h << 13 | h >> 19) * 5 + 0xe6546b64;
 }
 
-inline_always __u32 stir_address(__u32 h, const struct address *a)
+inline_always __u32 hash_address(__u32 h, const struct address *a)
 {
-	h = stir(h, a->w[0]);
-	h = stir(h, a->w[1]);
-	h = stir(h, a->w[2]);
-	return stir(h, a->w[3]);
+	h = hash_word(h, a->w[0]);
+	h = hash_word(h, a->w[1]);
+	h = hash_word(h, a->w[2]);
+	return hash_word(h, a->w[3]);
 }
 
-inline_always __u32 finish(__u32 h)
+inline_always __u32 hash_finish(__u32 h)
 {
 	h ^= h >> 16;
 	h *= 0x85ebca6b;
@@ -240,7 +240,7 @@ inline_always __u32 finish(__u32 h)
 }
 
 /* What a real server is chosen for: a flow of a client. */
-struct wish {
+struct tuple {
 	struct address client, host;
 	__be16 client_port, host_port;
 };
@@ -248,22 +248,22 @@ struct wish {
 /* hash_of is the same on every host for a flow, so that each that has the same
  * table chooses alike.
  */
-inline_always __u32 hash_of(const struct wish *w, int whole)
+inline_always __u32 hash_of(const struct tuple *w, int whole)
 {
-	__u32 h = stir_address(0, &w->client);
+	__u32 h = hash_address(0, &w->client);
 
 	if (!whole)
-		return finish(h);
-	return finish(stir(stir_address(h, &w->host), (__u32)bpf_ntohs(w->client_port) << 16 | bpf_ntohs(w->host_port)));
+		return hash_finish(h);
+	return hash_finish(hash_word(hash_address(h, &w->host), (__u32)bpf_ntohs(w->client_port) << 16 | bpf_ntohs(w->host_port)));
 }
 
-/* burden_of returns how loaded the real server in a place of the ring is, with
+/* score_of returns how loaded the real server in a place of the ring is, with
  * its slot in the lowest bits: the flows that it would have, for its weight, and
  * chance among equals. What takes no new flows has the greatest.
  */
-apart __u64 burden_of(const struct frontend *f, __u32 i)
+global_func __u64 score_of(const struct frontend *f, __u32 i)
 {
-	__u64 burden;
+	__u64 score;
 	struct real *r;
 	struct load *l;
 	__u32 slot;
@@ -273,31 +273,31 @@ apart __u64 burden_of(const struct frontend *f, __u32 i)
 	slot = ring_at(f, i);
 	r = real_of(slot);
 	l = load_of(slot);
-	if (!slot || !r || !l || !takes_new(r))
+	if (!slot || !r || !l || !accepts_flows(r))
 		return ~0ULL;
-	burden = ((__u64)l->active + l->local + 1) << 20;
+	score = ((__u64)l->active + l->local + 1) << 20;
 	if (f->scheduling == BY_LOAD)
-		burden /= r->weight;
-	if (burden > 0xfffffffe)
-		burden = 0xfffffffe;
-	return burden << 32 | (bpf_get_prandom_u32() & 0xffff0000) | slot;
+		score /= r->weight;
+	if (score > 0xfffffffe)
+		score = 0xfffffffe;
+	return score << 32 | (bpf_get_prandom_u32() & 0xffff0000) | slot;
 }
 
 /* least_loaded returns the real server of the ring with the smallest burden. */
 static __noinline __u32 least_loaded(const struct frontend *f)
 {
-	__u64 least = ~0ULL, burden;
+	__u64 least = ~0ULL, score;
 
 	for (__u32 i = 0; i < MAX_LOADED && i < f->buckets; i++) {
-		burden = burden_of(f, i);
-		if (burden < least)
-			least = burden;
+		score = score_of(f, i);
+		if (score < least)
+			least = score;
 	}
 	return least == ~0ULL ? 0 : least & 0xffff;
 }
 
 /* scheduled returns the slot of a real server by the service's scheduler. */
-inline_always __u32 scheduled(const struct frontend *f, const struct wish *w)
+inline_always __u32 schedule(const struct frontend *f, const struct tuple *w)
 {
 	__u32 id = f->service, n = f->buckets;
 	struct service *s;
@@ -307,16 +307,16 @@ inline_always __u32 scheduled(const struct frontend *f, const struct wish *w)
 	if (f->scheduling == BY_LOAD || f->scheduling == BY_COUNT)
 		return least_loaded(f);
 	if (f->scheduling == BY_TURN) {
-		s = bpf_map_lookup_elem(&services, &id);
+		s = bpf_map_lookup_elem(&fl_services, &id);
 		return s ? ring_at(f, __sync_fetch_and_add(&s->turn, 1) % n) : 0;
 	}
 	return ring_at(f, (__u64)hash_of(w, f->scheduling == BY_FLOW) * n >> 32);
 }
 
 /* kept returns the real server that the client's address keeps, 0 for none. */
-inline_always __u32 kept(const struct frontend *f, const struct affinity_key *key, __u64 now)
+inline_always __u32 affine_real(const struct frontend *f, const struct affinity_key *key, __u64 now)
 {
-	struct affinity *a = bpf_map_lookup_elem(&affinities, key);
+	struct affinity *a = bpf_map_lookup_elem(&fl_affinities, key);
 	struct real *r;
 	__u32 slot;
 
@@ -324,14 +324,14 @@ inline_always __u32 kept(const struct frontend *f, const struct affinity_key *ke
 		return 0;
 	slot = a->real;
 	r = real_of(slot);
-	if (!r || r->made != a->made || !takes_new(r))
+	if (!r || r->generation != a->generation || !accepts_flows(r))
 		return 0;
 	a->last = now;
 	return slot;
 }
 
 /* choose returns the slot of the real server for a new flow, 0 for none. */
-static __noinline __u32 choose(const struct frontend *f, const struct wish *w)
+static __noinline __u32 choose_real(const struct frontend *f, const struct tuple *w)
 {
 	struct affinity_key key = { .client = w->client, .service = f->service };
 	struct affinity fresh = {};
@@ -340,23 +340,23 @@ static __noinline __u32 choose(const struct frontend *f, const struct wish *w)
 
 	if (f->persistence) {
 		fresh.last = bpf_ktime_get_coarse_ns();
-		slot = kept(f, &key, fresh.last);
+		slot = affine_real(f, &key, fresh.last);
 		if (slot)
 			return slot;
 	}
-	slot = scheduled(f, w);
+	slot = schedule(f, w);
 	r = real_of(slot);
 	if (!f->persistence || !slot || !r)
 		return slot;
 	fresh.real = slot;
-	fresh.made = r->made;
-	bpf_map_update_elem(&affinities, &key, &fresh, BPF_ANY);
+	fresh.generation = r->generation;
+	bpf_map_update_elem(&fl_affinities, &key, &fresh, BPF_ANY);
 	return slot;
 }
 
-inline_always struct frontend *find_frontend(const struct address *host, __be16 port, __u32 plane)
+inline_always struct frontend *find_frontend(const struct address *host, __be16 port, __u32 class)
 {
-	struct frontend_key key = { .host = *host, .port = port, .plane = plane };
+	struct frontend_key key = { .host = *host, .port = port, .class = class };
 
-	return bpf_map_lookup_elem(&frontends, &key);
+	return bpf_map_lookup_elem(&fl_frontends, &key);
 }

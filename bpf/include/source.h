@@ -21,8 +21,8 @@
 
 #include "track.h"
 
-/* is_own reports whether the address is one of the sandbox's behind the link. */
-inline_always int is_own(__u32 ifindex, const struct address *a)
+/* is_endpoint_address reports whether the address is one of the sandbox's behind the link. */
+inline_always int is_endpoint_address(__u32 ifindex, const struct address *a)
 {
 	struct endpoint *e = bpf_map_lookup_elem(&fl_endpoints, &ifindex);
 
@@ -36,11 +36,11 @@ inline_always int is_loose(__u32 ifindex)
 	return u && (u->flags & UPLINK_LOOSE);
 }
 
-/* leads_back reports whether a route by the link out is one back to where packets
+/* is_return_link reports whether a route by the link out is one back to where packets
  * by the other link come from. A macvlan or ipvlan link of the host is on its
  * parent's segment: what a neighbour sends may come by either.
  */
-inline_always int leads_back(__u32 out, __u32 ifindex)
+inline_always int is_return_link(__u32 out, __u32 ifindex)
 {
 	struct uplink_check *u;
 
@@ -63,14 +63,14 @@ struct {
 	__type(value, __u64[sizeof(struct bpf_fib_lookup) / 8]);
 } fl_routes SEC(".maps");
 
-/* route_back returns the link by which the routing table leads to the packet's
+/* return_link returns the link by which the routing table leads to the packet's
  * source from its destination, 0 where it leads nowhere or to the host itself.
  * Among equal IPv6 routes the link that is asked about is preferred. The kernel
  * does not answer for a link on which it forwards nothing: then the table is asked
  * for lo. On a host that forwards nothing at all there is no answer, and sources
  * other than the host's own are left to rp_filter.
  */
-static __noinline __u32 route_back(void *ctx, __u32 ifindex, const struct packet *p)
+static __noinline __u32 return_link(void *ctx, __u32 ifindex, const struct packet *p)
 {
 	struct bpf_fib_lookup *route;
 	struct address source;
@@ -98,68 +98,68 @@ static __noinline __u32 route_back(void *ctx, __u32 ifindex, const struct packet
 	}
 	if (found == BPF_FIB_LKUP_RET_FWD_DISABLED) {
 		source = p->src; /* older kernels (6.1) want a key on the stack */
-		return bpf_map_lookup_elem(&addresses, &source) ? 0 : ifindex;
+		return bpf_map_lookup_elem(&fl_addresses, &source) ? 0 : ifindex;
 	}
 	if (found == BPF_FIB_LKUP_RET_UNSUPP_LWT) /* there is a route, and its link is not named */
 		return ifindex;
 	return found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH ? route->ifindex : 0;
 }
 
-/* is_authentic reports whether a packet that came by the link can be from its
+/* has_valid_source reports whether a packet that came by the link can be from its
  * source. flags are those of the flow that it would begin.
  */
-inline_always int is_authentic(void *ctx, __u32 ifindex, const struct packet *p, __u32 flags)
+inline_always int has_valid_source(void *ctx, __u32 ifindex, const struct packet *p, __u32 flags)
 {
 	if (flags & FLOW_PEER)
-		return is_own(ifindex, &p->src) || (is_link_local(&p->src) && is_link_local(&p->dst));
-	if (is_loopback(&p->src) || is_group(&p->src) || is_nobody(&p->src))
+		return is_endpoint_address(ifindex, &p->src) || (is_link_local(&p->src) && is_link_local(&p->dst));
+	if (is_loopback(&p->src) || is_group(&p->src) || is_unspecified(&p->src))
 		return 0;
 	if (is_link_local(&p->src))
 		return 1;
-	return leads_back(route_back(ctx, ifindex, p), ifindex);
+	return is_return_link(return_link(ctx, ifindex, p), ifindex);
 }
 
 /* follows reports whether a packet by another link than the flow's is from the
  * flow's client, and has the flow follow it where that is certain.
  */
-static __noinline int follows(void *ctx, __u32 ifindex, const struct packet *p, struct flow *f, __u32 flags)
+static __noinline int follow_client(void *ctx, __u32 ifindex, const struct packet *p, struct flow *f, __u32 flags)
 {
 	int moved;
 
 	if (!f || is_link_local(&p->src))
 		return 0;
 	if (flags & FLOW_PEER)
-		moved = is_own(ifindex, &p->src);
+		moved = is_endpoint_address(ifindex, &p->src);
 	else
-		moved = route_back(ctx, f->ifindex, p) == ifindex;
+		moved = return_link(ctx, f->ifindex, p) == ifindex;
 	if (!moved)
-		return is_authentic(ctx, ifindex, p, flags);
+		return has_valid_source(ctx, ifindex, p, flags);
 	f->ifindex = ifindex;
 	f->flags = (f->flags & ~FLOW_PEER) | flags;
 	return 1;
 }
 
-/* is_report reports whether an ICMP error by the link can be about the flow, from
+/* is_valid_error reports whether an ICMP error by the link can be about the flow, from
  * the side of its client.
  */
-inline_always int is_report(void *ctx, __u32 ifindex, const struct packet *p, const struct flow *f, __u32 flags)
+inline_always int is_valid_error(void *ctx, __u32 ifindex, const struct packet *p, const struct flow *f, __u32 flags)
 {
 	if (f->ifindex != ifindex && (flags & FLOW_PEER || f->flags & FLOW_PEER || !is_loose(ifindex)))
 		return 0;
-	return is_authentic(ctx, ifindex, p, flags);
+	return has_valid_source(ctx, ifindex, p, flags);
 }
 
 /* answers reports whether a packet by another link than that of the flow's
  * endpoint is from the endpoint: the address has moved there. elsewhere says that
  * the link is an uplink.
  */
-static __noinline int answers(void *ctx, __u32 ifindex, const struct packet *p, struct flow *f, int elsewhere)
+static __noinline int follow_endpoint(void *ctx, __u32 ifindex, const struct packet *p, struct flow *f, int from_uplink)
 {
 	if (!f)
 		return 0;
-	if (elsewhere ? route_back(ctx, ifindex, p) == ifindex : is_own(ifindex, &p->src)) {
+	if (from_uplink ? return_link(ctx, ifindex, p) == ifindex : is_endpoint_address(ifindex, &p->src)) {
 		f->link = ifindex;
 		return 1;
 	}
-	return elsewhere && is_authentic(ctx, ifindex, p, 0);
+	return from_uplink && has_valid_source(ctx, ifindex, p, 0);
 }

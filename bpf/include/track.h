@@ -34,18 +34,18 @@
 
 enum direction { INWARD, OUTWARD };
 
-/* name_answer makes the key of the flow that the packet is an answer in. */
-inline_always void name_answer(struct flow_key *key, const struct packet *p)
+/* reply_key makes the key of the flow that the packet is an answer in. */
+inline_always void reply_key(struct flow_key *key, const struct packet *p)
 {
 	key->endpoint = p->src;
 	key->client = p->dst;
 	key->endpoint_port = p->sport;
 	key->client_port = p->dport;
-	key->plane = p->plane;
+	key->class = p->class;
 }
 
-/* to_client makes the ends that an answer has for the client of the flow. */
-inline_always void to_client(struct ends *to, const struct flow *f)
+/* reply_ends makes the ends that an answer has for the client of the flow. */
+inline_always void reply_ends(struct ends *to, const struct flow *f)
 {
 	to->src = &f->host;
 	to->dst = &f->client;
@@ -57,30 +57,30 @@ inline_always struct flow *find_flow(const struct flow_key *key)
 {
 	struct flow *f;
 
-	if (key->plane & 1)
-		return bpf_map_lookup_elem(&flows_udp, key);
-	f = bpf_map_lookup_elem(&flows_tcp, key);
-	return f ? f : bpf_map_lookup_elem(&young_flows, key);
+	if (key->class & 1)
+		return bpf_map_lookup_elem(&fl_flows_udp, key);
+	f = bpf_map_lookup_elem(&fl_flows_tcp, key);
+	return f ? f : bpf_map_lookup_elem(&fl_young_flows, key);
 }
 
-/* put_young puts a new flow where those are that are not open yet, and returns 0
+/* insert_young puts a new flow where those are that are not open yet, and returns 0
  * if it could: otherwise another flow has the key.
  */
-inline_always long put_young(const struct flow_key *key, const struct flow *fresh)
+inline_always long insert_young(const struct flow_key *key, const struct flow *fresh)
 {
-	if (key->plane & 1)
-		return bpf_map_update_elem(&flows_udp, key, fresh, BPF_NOEXIST);
-	if (bpf_map_lookup_elem(&flows_tcp, key))
+	if (key->class & 1)
+		return bpf_map_update_elem(&fl_flows_udp, key, fresh, BPF_NOEXIST);
+	if (bpf_map_lookup_elem(&fl_flows_tcp, key))
 		return -1;
-	return bpf_map_update_elem(&young_flows, key, fresh, BPF_NOEXIST);
+	return bpf_map_update_elem(&fl_young_flows, key, fresh, BPF_NOEXIST);
 }
 
-inline_always void drop_flow(const struct flow_key *key)
+inline_always void delete_flow(const struct flow_key *key)
 {
-	if (key->plane & 1)
-		bpf_map_delete_elem(&flows_udp, key);
-	else if (bpf_map_delete_elem(&flows_tcp, key))
-		bpf_map_delete_elem(&young_flows, key);
+	if (key->class & 1)
+		bpf_map_delete_elem(&fl_flows_udp, key);
+	else if (bpf_map_delete_elem(&fl_flows_tcp, key))
+		bpf_map_delete_elem(&fl_young_flows, key);
 }
 
 /* has_alias reports whether the endpoint knows the client by another name. */
@@ -92,51 +92,51 @@ inline_always int has_alias(const struct flow *f, const struct flow_key *key)
 /* scoped returns what an alias key has for the plane: an address that is valid on
  * its link only is another client's on each link.
  */
-inline_always __u32 scoped(__u32 plane, const struct address *client, __u32 ifindex)
+inline_always __u32 scoped_class(__u32 class, const struct address *client, __u32 ifindex)
 {
-	return is_link_local(client) ? plane | ifindex << 2 : plane;
+	return is_link_local(client) ? class | ifindex << 2 : class;
 }
 
-/* drop_alias forgets the flow's alias: those left behind would push the
+/* delete_alias forgets the flow's alias: those left behind would push the
  * aliases of idle connections out of their map.
  */
-static __noinline void drop_alias(const struct flow *f, __u32 plane)
+static __noinline void delete_alias(const struct flow *f, __u32 class)
 {
 	struct alias_key name = {
 		.client = f->client, .host = f->host,
-		.client_port = f->client_port, .host_port = f->host_port, .plane = scoped(plane, &f->client, f->ifindex),
+		.client_port = f->client_port, .host_port = f->host_port, .class = scoped_class(class, &f->client, f->ifindex),
 	};
 
-	bpf_map_delete_elem(&aliases, &name);
+	bpf_map_delete_elem(&fl_aliases, &name);
 }
 
-/* drop_conn forgets the connection of a flow to a real server, which then has
+/* delete_conn forgets the connection of a flow to a real server, which then has
  * one less.
  */
-static __noinline void drop_conn(const struct flow *f, __u32 plane)
+static __noinline void delete_conn(const struct flow *f, __u32 class)
 {
 	struct alias_key name = {
 		.client = f->client, .host = f->host,
-		.client_port = f->client_port, .host_port = f->host_port, .plane = plane,
+		.client_port = f->client_port, .host_port = f->host_port, .class = class,
 	};
-	struct load *l = load_of(f->lead);
+	struct load *l = load_of(f->slot);
 
-	if (plane & 1)
-		bpf_map_delete_elem(&conns_udp, &name);
-	else if (bpf_map_delete_elem(&conns_tcp, &name))
-		bpf_map_delete_elem(&young_conns, &name);
-	if (l && l->active && !(f->flags & FLOW_ASIDE))
+	if (class & 1)
+		bpf_map_delete_elem(&fl_conns_udp, &name);
+	else if (bpf_map_delete_elem(&fl_conns_tcp, &name))
+		bpf_map_delete_elem(&fl_young_conns, &name);
+	if (l && l->active && !(f->flags & FLOW_CLIENT_CLOSED))
 		__sync_fetch_and_add(&l->active, -1);
 }
 
 /* end_flow forgets a flow. */
 inline_always void end_flow(const struct flow *f, const struct flow_key *key)
 {
-	if (is_real(f->lead))
-		drop_conn(f, key->plane);
+	if (is_real(f->slot))
+		delete_conn(f, key->class);
 	else if (has_alias(f, key))
-		drop_alias(f, key->plane);
-	drop_flow(key);
+		delete_alias(f, key->class);
+	delete_flow(key);
 }
 
 #define FLOW_CLOSING (FLOW_FIN_IN | FLOW_FIN_OUT | FLOW_ACK_IN | FLOW_ACK_OUT)
@@ -170,14 +170,14 @@ inline_always __u64 idle_limit(const struct flow *f)
 /* is_stale reports whether the flow has been silent for too long. The clock,
  * which costs a call, is read once in a tick of the kernel's own.
  */
-inline_always int is_stale(const struct flow *f, __u32 plane)
+inline_always int is_stale(const struct flow *f, __u32 class)
 {
 	__u64 idle;
 
 	if (f->tick == (__u32)bpf_jiffies64())
 		return 0;
 	idle = bpf_ktime_get_coarse_ns() - f->seen;
-	if (plane & 1)
+	if (class & 1)
 		return idle > ((f->flags & FLOW_ANSWERED) ? UDP_ANSWERED : UDP_UNANSWERED);
 	return idle > idle_limit(f);
 }
@@ -188,10 +188,10 @@ inline_always int is_bare_syn(const struct packet *p)
 	return (p->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST)) == TCP_SYN;
 }
 
-/* begin_again forgets how far the flow's earlier connection was closed: the
+/* forget_close forgets how far the flow's earlier connection was closed: the
  * client uses its port again.
  */
-inline_always void begin_again(struct flow *f)
+inline_always void forget_close(struct flow *f)
 {
 	f->flags &= ~(FLOW_CLOSING | FLOW_RST);
 	f->ack[INWARD] = 0;
@@ -204,7 +204,7 @@ inline_always void begin_again(struct flow *f)
  * shows that the connection lives: the endpoint challenges what it refuses. One of
  * the endpoint's with the sequence number 0 answers a SYN.
  */
-inline_always int resets(struct flow *f, const struct packet *p, enum direction d)
+inline_always int note_reset(struct flow *f, const struct packet *p, enum direction d)
 {
 	__u32 ahead = p->seq - f->ack[!d];
 
@@ -247,16 +247,16 @@ inline_always void note_fin(struct flow *f, const struct packet *p, enum directi
  * one. A client's SYN changes nothing: an endpoint that knows the connection
  * challenges it, and one that does not answers by a SYN of its own, or a reset.
  */
-inline_always int closes(struct flow *f, const struct packet *p, enum direction d)
+inline_always int update_close_state(struct flow *f, const struct packet *p, enum direction d)
 {
 	__u32 other = !d;
 
 	if (p->tcp_flags & TCP_RST)
-		return resets(f, p, d);
+		return note_reset(f, p, d);
 	if (p->tcp_flags & TCP_SYN) {
 		if (d == INWARD || !(p->tcp_flags & TCP_ACK))
 			return 0;
-		begin_again(f);
+		forget_close(f);
 	} else {
 		note_fin(f, p, d);
 	}
@@ -284,29 +284,29 @@ inline_always void note_next(struct flow *f, const struct packet *p, __u32 end)
 		f->ack[INWARD] = p->ack;
 }
 
-/* closes_one_way does what closes does where only the client's packets are seen,
+/* update_close_one_way does what closes does where only the client's packets are seen,
  * and only those count that go on from what it has sent before. A client that uses
  * its port again after its FIN has a new connection once it has acknowledged the
  * answer to its SYN; fin[OUTWARD] keeps that sequence number.
  */
-inline_always int closes_one_way(struct flow *f, const struct packet *p)
+inline_always int update_close_one_way(struct flow *f, const struct packet *p)
 {
 	__u32 end = p->seq + p->payload;
 
 	if (p->tcp_flags & TCP_SYN) {
 		f->fin[OUTWARD] = f->flags & FLOW_FIN_IN ? end + 1 : 0;
-		if (!(f->flags & (FLOW_OPEN | FLOW_ASIDE)))
+		if (!(f->flags & (FLOW_OPEN | FLOW_CLIENT_CLOSED)))
 			f->ack[OUTWARD] = end + 1;
 		return 0;
 	}
 	if (f->flags & FLOW_FIN_IN && f->fin[OUTWARD] && p->seq == f->fin[OUTWARD]) {
-		begin_again(f);
+		forget_close(f);
 		f->fin[OUTWARD] = 0;
 	}
 	if (!f->ack[OUTWARD])
 		f->ack[OUTWARD] = p->seq;
 	if (p->tcp_flags & TCP_RST)
-		return resets(f, p, INWARD);
+		return note_reset(f, p, INWARD);
 	if (end - f->ack[OUTWARD] >= RESET_WINDOW)
 		return 0;
 	f->flags &= ~FLOW_RST;
@@ -316,7 +316,7 @@ inline_always int closes_one_way(struct flow *f, const struct packet *p)
 }
 
 /* drop counts a packet that cannot be led though it should be. */
-static __noinline int drop(__u32 slot, __u32 d)
+static __noinline int count_drop(__u32 slot, __u32 d)
 {
 	struct total *t = total_of(slot);
 
@@ -331,7 +331,7 @@ static __noinline int drop(__u32 slot, __u32 d)
 inline_always int track(__u32 length, struct flow *f, const struct packet *p, enum direction d)
 {
 	__u32 tick = bpf_jiffies64();
-	struct total *t = total_of(f->lead);
+	struct total *t = total_of(f->slot);
 
 	if (t) {
 		t->packets[d]++;
@@ -343,21 +343,21 @@ inline_always int track(__u32 length, struct flow *f, const struct packet *p, en
 	}
 	if (d == OUTWARD && !(f->flags & FLOW_ANSWERED))
 		f->flags |= FLOW_ANSWERED;
-	if ((p->plane & 1) || p->kind != PACKET_L4)
+	if ((p->class & 1) || p->kind != PACKET_L4)
 		return 0;
 	if (!balancing || !(f->flags & FLOW_ONE_WAY))
-		return closes(f, p, d);
+		return update_close_state(f, p, d);
 	if (d == INWARD)
-		return closes_one_way(f, p);
-	if (!(f->flags & FLOW_ASIDE)) { /* answers pass here after all */
+		return update_close_one_way(f, p);
+	if (!(f->flags & FLOW_CLIENT_CLOSED)) { /* answers pass here after all */
 		f->flags &= ~FLOW_ONE_WAY;
-		begin_again(f);
+		forget_close(f);
 	}
-	return closes(f, p, d);
+	return update_close_state(f, p, d);
 }
 
-/* is_named reports whether the flow is of that client and what it has dialled. */
-inline_always int is_named(const struct flow *f, const struct alias_key *name)
+/* is_flow_of reports whether the flow is of that client and what it has dialled. */
+inline_always int is_flow_of(const struct flow *f, const struct alias_key *name)
 {
 	return f->host_port == name->host_port && f->client_port == name->client_port &&
 	       same(&f->host, &name->host) && same(&f->client, &name->client);

@@ -24,13 +24,13 @@
  */
 #pragma once
 
-#include "away.h"
+#include "redirect.h"
 #include "services.h"
 
 #define IP_DF 0x4000
 
 /* Every link takes packets of this length, and a header before them. */
-#define SURELY_SMALL 512
+#define ALWAYS_FITS 512
 
 inline_always __u32 ip_length(const struct packet *p)
 {
@@ -55,7 +55,7 @@ struct gue {
 inline_always __be16 gue_port(const struct real *r)
 {
 	__u32 id = r->service;
-	struct service *s = bpf_map_lookup_elem(&services, &id);
+	struct service *s = bpf_map_lookup_elem(&fl_services, &id);
 
 	return s ? s->gue : 0;
 }
@@ -81,7 +81,7 @@ inline_always __be16 length_field(__be16 inner, __u32 more)
  */
 inline_always void fill_gue(struct gue *g, const struct packet *p, __be16 port, __be16 length, __u32 more)
 {
-	__u32 flow = finish(stir(stir_address(0, &p->src), (__u32)p->sport << 16 | p->dport));
+	__u32 flow = hash_finish(hash_word(hash_address(0, &p->src), (__u32)p->sport << 16 | p->dport));
 
 	g->udp.source = bpf_htons(GUE_FIRST + flow % GUE_COUNT);
 	g->udp.dest = port;
@@ -95,71 +95,71 @@ inline_always void fill_gue(struct gue *g, const struct packet *p, __be16 port, 
 /* outer_v4 makes of a copy of the inner header the outer one, with so many bytes
  * between the two.
  */
-inline_always void outer_v4(struct iphdr *ip, const struct real *r, __u32 between)
+inline_always void outer_v4(struct iphdr *ip, const struct real *r, __u32 gue_length)
 {
 	ip->ihl = sizeof(*ip) / 4;
-	ip->tot_len = length_field(ip->tot_len, sizeof(*ip) + between);
+	ip->tot_len = length_field(ip->tot_len, sizeof(*ip) + gue_length);
 	ip->id = bpf_get_prandom_u32();
 	ip->frag_off &= bpf_htons(IP_DF);
-	ip->ttl = OWN_TTL;
-	ip->protocol = between ? IPPROTO_UDP : IPPROTO_IPIP;
+	ip->ttl = DEFAULT_TTL;
+	ip->protocol = gue_length ? IPPROTO_UDP : IPPROTO_IPIP;
 	ip->saddr = r->seen.w[3];
 	ip->daddr = r->to.w[3];
 	ip->check = 0;
 	ip->check = ~fold(fold(bpf_csum_diff(0, 0, (__be32 *)ip, sizeof(*ip), 0)));
 }
 
-inline_always void outer_v6(struct ipv6hdr *ip, const struct real *r, __u32 between)
+inline_always void outer_v6(struct ipv6hdr *ip, const struct real *r, __u32 gue_length)
 {
-	ip->payload_len = length_field(ip->payload_len, sizeof(*ip) + between);
-	ip->nexthdr = between ? IPPROTO_UDP : IPPROTO_IPV6;
-	ip->hop_limit = OWN_TTL;
+	ip->payload_len = length_field(ip->payload_len, sizeof(*ip) + gue_length);
+	ip->nexthdr = gue_length ? IPPROTO_UDP : IPPROTO_IPV6;
+	ip->hop_limit = DEFAULT_TTL;
 	__builtin_memcpy(&ip->saddr, &r->seen, 16);
 	__builtin_memcpy(&ip->daddr, &r->to, 16);
 }
 
 /* How the kernel is told what was put before a packet. */
-#define WRAPS(l3, between) (BPF_F_ADJ_ROOM_FIXED_GSO | (l3) | ((between) ? BPF_F_ADJ_ROOM_ENCAP_L4_UDP : 0))
+#define ENCAP_FLAGS(l3, gue_length) (BPF_F_ADJ_ROOM_FIXED_GSO | (l3) | ((gue_length) ? BPF_F_ADJ_ROOM_ENCAP_L4_UDP : 0))
 
-/* wrap_v4 puts the headers before a packet; between is a constant for each
+/* encap_v4 puts the headers before a packet; between is a constant for each
  * caller, and the port one of GUE if there is anything between.
  */
-inline_always int wrap_v4(struct __sk_buff *skb, const struct packet *p, const struct real *r, __u32 between, __be16 port)
+inline_always int encap_v4(struct __sk_buff *skb, const struct packet *p, const struct real *r, __u32 gue_length, __be16 port)
 {
 	struct {
 		struct iphdr ip;
 		struct gue gue;
 	} outer;
-	__u32 length = sizeof(outer.ip) + between;
+	__u32 length = sizeof(outer.ip) + gue_length;
 
 	if (bpf_skb_load_bytes(skb, link_header, &outer.ip, sizeof(outer.ip)) ||
-	    bpf_skb_adjust_room(skb, length, BPF_ADJ_ROOM_MAC, WRAPS(BPF_F_ADJ_ROOM_ENCAP_L3_IPV4, between)))
+	    bpf_skb_adjust_room(skb, length, BPF_ADJ_ROOM_MAC, ENCAP_FLAGS(BPF_F_ADJ_ROOM_ENCAP_L3_IPV4, gue_length)))
 		return -1;
-	if (between)
+	if (gue_length)
 		fill_gue(&outer.gue, p, port, outer.ip.tot_len, 0);
-	outer_v4(&outer.ip, r, between);
+	outer_v4(&outer.ip, r, gue_length);
 	return bpf_skb_store_bytes(skb, link_header, &outer, length, BPF_F_RECOMPUTE_CSUM);
 }
 
-inline_always int wrap_v6(struct __sk_buff *skb, const struct packet *p, const struct real *r, __u32 between, __be16 port)
+inline_always int encap_v6(struct __sk_buff *skb, const struct packet *p, const struct real *r, __u32 gue_length, __be16 port)
 {
 	struct {
 		struct ipv6hdr ip;
 		struct gue gue;
 	} outer;
-	__u32 length = sizeof(outer.ip) + between;
+	__u32 length = sizeof(outer.ip) + gue_length;
 
 	if (bpf_skb_load_bytes(skb, link_header, &outer.ip, sizeof(outer.ip)) ||
-	    bpf_skb_adjust_room(skb, length, BPF_ADJ_ROOM_MAC, WRAPS(BPF_F_ADJ_ROOM_ENCAP_L3_IPV6, between)))
+	    bpf_skb_adjust_room(skb, length, BPF_ADJ_ROOM_MAC, ENCAP_FLAGS(BPF_F_ADJ_ROOM_ENCAP_L3_IPV6, gue_length)))
 		return -1;
-	if (between)
+	if (gue_length)
 		fill_gue(&outer.gue, p, port, outer.ip.payload_len, sizeof(outer.ip));
-	outer_v6(&outer.ip, r, between);
+	outer_v6(&outer.ip, r, gue_length);
 	return bpf_skb_store_bytes(skb, link_header, &outer, length, BPF_F_RECOMPUTE_CSUM);
 }
 
 /* wrap puts the packet into one for the real server, and returns 0 if it could. */
-apart int wrap(struct __sk_buff *skb, const struct packet *p, const struct real *r)
+global_func int encapsulate(struct __sk_buff *skb, const struct packet *p, const struct real *r)
 {
 	__be16 port;
 
@@ -167,8 +167,8 @@ apart int wrap(struct __sk_buff *skb, const struct packet *p, const struct real 
 		return -1;
 	port = gue_port(r);
 	if (p->v6)
-		return port ? wrap_v6(skb, p, r, sizeof(struct gue), port) : wrap_v6(skb, p, r, 0, 0);
-	return port ? wrap_v4(skb, p, r, sizeof(struct gue), port) : wrap_v4(skb, p, r, 0, 0);
+		return port ? encap_v6(skb, p, r, sizeof(struct gue), port) : encap_v6(skb, p, r, 0, 0);
+	return port ? encap_v4(skb, p, r, sizeof(struct gue), port) : encap_v4(skb, p, r, 0, 0);
 }
 
 /* length_of returns the length of the packet on the wire, or of each of its
@@ -180,27 +180,27 @@ inline_always __u32 length_of(const struct __sk_buff *skb, const struct packet *
 
 	if (!skb->gso_size)
 		return length;
-	if (p->plane & 1)
+	if (p->class & 1)
 		return p->l4 - link_header + sizeof(struct udphdr) + skb->gso_size;
 	return length - p->payload + skb->gso_size;
 }
 
-/* limit_to returns how long a packet may be on the way of a flow, 0 if that is
+/* path_mtu returns how long a packet may be on the way of a flow, 0 if that is
  * not known. What the routing table says goes before what the link takes.
  */
-apart __u32 limit_to(struct __sk_buff *skb, const struct flow *f)
+global_func __u32 path_mtu(struct __sk_buff *skb, const struct flow *f)
 {
-	struct hop *h;
+	struct next_hop *h;
 	__u32 mtu = 0, slot;
 
 	if (!f)
 		return 0;
 	slot = hop_slot(f);
-	h = bpf_map_lookup_elem(&hops, &slot);
-	if (!h || (!is_known(h, f) && !find_hop(skb, f, h)))
+	h = bpf_map_lookup_elem(&fl_next_hops, &slot);
+	if (!h || (!is_cached(h, f) && !find_hop(skb, f, h)))
 		return 0;
 	if (h->mtu)
 		return h->mtu;
-	bpf_check_mtu(skb, link_of(h), &mtu, 0, 0);
+	bpf_check_mtu(skb, out_link(h), &mtu, 0, 0);
 	return mtu;
 }

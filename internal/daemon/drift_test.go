@@ -218,10 +218,10 @@ func TestHealsABridge(t *testing.T) {
 		{"forwarding", false, "sysctl -qw net.ipv4.ip_forward=0", "net.ipv4.ip_forward=1"},
 		{"router advertisements", false, "sysctl -qw net.ipv6.conf.fl-lan.accept_ra=2", "net.ipv6.conf.fl-lan.accept_ra=0"},
 		{"redirects at a port", false, "sysctl -qw net.ipv4.conf.fv-web.accept_redirects=1", "net.ipv4.conf.fv-web.accept_redirects=0"},
-		{"program detached from the uplink", false, "bpftool link detach pinned " + pinned + "uplink-*)", "bpf uplinks"},
-		{"program detached from the sandbox", false, "bpftool link detach pinned " + pinned + "sandbox-*)", "bpf ingress"},
-		{"hook detached from the cgroup", false, "bpftool link detach pinned " + pinned + "connect4-root)", "bpf local clients"},
-		{"pin removed", false, "rm " + pinned + "sandbox-*)", "bpf ingress"},
+		{"program detached from the uplink", false, "bpftool link detach pinned " + pinned + "fl_uplink-*)", "bpf uplinks"},
+		{"program detached from the sandbox", false, "bpftool link detach pinned " + pinned + "fl_sandbox-*)", "bpf ingress"},
+		{"hook detached from the cgroup", false, "bpftool link detach pinned " + pinned + "fl_connect4-root)", "bpf local clients"},
+		{"pin removed", false, "rm " + pinned + "fl_sandbox-*)", "bpf ingress"},
 		{"all pins removed", false, "rm -r " + w.pins + "/*", "bpf uplinks"},
 		{"lead overwritten", false, mappingGone(w), "# ebpf: map tcp 0.0.0.0:8081"},
 		{"sandbox's address", true, "ip addr flush dev eth0 scope global", "address"},
@@ -279,5 +279,5 @@ func renamed(link, as string) string {
 // mappingGone is the command that clears the head of the first lead.
 func mappingGone(w *lanWorld) string {
 	// 8081 as the index of IPv4 and TCP, in the machine's order.
-	return "bpftool map update pinned $(ls -d " + w.pins + "/*/maps/ports) key hex 91 1f 00 00 value hex 00 00 00 00"
+	return "bpftool map update pinned $(ls -d " + w.pins + "/*/maps/fl_ports) key hex 91 1f 00 00 value hex 00 00 00 00"
 }

@@ -40,7 +40,7 @@ func BenchmarkHeal(b *testing.B) {
 				healed        string
 			}{
 				{"flush", "nft flush ruleset", port, "nft table"},
-				{"detach", "until bpftool link detach pinned " + w.pins + "/*/links/uplink-* 2>/dev/null; do :; done", port + 1000, "bpf uplinks"},
+				{"detach", "until bpftool link detach pinned " + w.pins + "/*/links/fl_uplink-* 2>/dev/null; do :; done", port + 1000, "bpf uplinks"},
 				{"delete", "until ip link del fv-box" + fmt.Sprint(endpoints-1) + " 2>/dev/null; do :; done", port + 1000, "link  fv-box"},
 			} {
 				b.Run(damage.name, func(b *testing.B) {

@@ -14,9 +14,9 @@ import (
 // attached in this order. The programs that change addresses come last, so that a
 // changed socket always gets its original address reported.
 var bindHookPrograms = []string{
-	"own_getsockname4", "own_getsockname6", "own_post_bind4", "own_post_bind6", "own_bind4", "own_bind6",
-	"own_getpeername4", "own_getpeername6", "own_recvmsg4", "own_recvmsg6",
-	"own_sendmsg4", "own_sendmsg6", "own_connect4", "own_connect6",
+	"fl_wl_getsock4", "fl_wl_getsock6", "fl_wl_postbind4", "fl_wl_postbind6", "fl_wl_bind4", "fl_wl_bind6",
+	"fl_wl_getpeer4", "fl_wl_getpeer6", "fl_wl_recvmsg4", "fl_wl_recvmsg6",
+	"fl_wl_sendmsg4", "fl_wl_sendmsg6", "fl_wl_connect4", "fl_wl_connect6",
 }
 
 // unpublished maps the policies to the numbers that the eBPF programs use.
@@ -110,8 +110,8 @@ func (h *Host) readBindHooks(p *ebpf.Datapath, o plan.BindHooks) (plan.Object, e
 		whole, some = whole && has, some || has
 	}
 	o.Partly = !whole
-	if w.Unlisted != unpublished[o.Unlisted] {
-		o.Unlisted = policyOf(w.Unlisted)
+	if w.Unpublished != unpublished[o.Unlisted] {
+		o.Unlisted = policyOf(w.Unpublished)
 	}
 	return orNil(o, some), nil
 }
@@ -143,7 +143,7 @@ func (h *Host) leftoverBindHooks(known map[string]bool) (plan.Plan, error) {
 			return nil, err
 		}
 		w, _ := p.Workload(id)
-		if o := (plan.BindHooks{Cgroup: path, Unlisted: policyOf(w.Unlisted)}); !known[o.Key()] {
+		if o := (plan.BindHooks{Cgroup: path, Unlisted: policyOf(w.Unpublished)}); !known[o.Key()] {
 			leftovers = append(leftovers, o)
 		}
 	}
@@ -154,7 +154,7 @@ func (h *Host) leftoverBindHooks(known map[string]bool) (plan.Plan, error) {
 // the entry has no cgroup.
 func (h *Host) grantEntry(o plan.Grant) (*ebpf.Mapping, error) {
 	l := &ebpf.Mapping{Host: ebpf.Address(o.Host), First: o.Ports.First, Last: o.Ports.Last, ToFirst: o.Own.First,
-		Plane: ebpf.ClassOf(o.Host.Is4(), o.Proto == model.UDP), Flags: ebpf.MappingGrant}
+		Class: ebpf.ClassOf(o.Host.Is4(), o.Proto == model.UDP), Flags: ebpf.MappingGrant}
 	if o.Host.IsUnspecified() {
 		l.Flags |= ebpf.MappingAny
 	}
@@ -171,7 +171,7 @@ func (h *Host) grantEntry(o plan.Grant) (*ebpf.Mapping, error) {
 func (h *Host) grantObject(l ebpf.Mapping) (plan.Grant, error) {
 	o := plan.Grant{Proto: model.TCP, Host: ebpf.Netip(l.Host), Ports: model.PortRange{First: l.First, Last: l.Last},
 		Own: model.PortRange{First: l.ToFirst, Last: l.ToFirst + (l.Last - l.First)}}
-	if l.Plane&1 != 0 {
+	if l.Class&1 != 0 {
 		o.Proto = model.UDP
 	}
 	var err error
@@ -186,7 +186,7 @@ func (h *Host) grantObject(l ebpf.Mapping) (plan.Grant, error) {
 func reportGrants(p *ebpf.Datapath) error {
 	for _, id := range hookedCgroups(p) {
 		w, _ := p.Workload(id)
-		if err := p.SetWorkload(id, w.Unlisted); err != nil {
+		if err := p.SetWorkload(id, w.Unpublished); err != nil {
 			return err
 		}
 	}

@@ -121,7 +121,7 @@ func (links indices) mapping(o plan.EBPFMapping) *ebpf.Mapping {
 		Host: ebpf.Address(o.Host), To: ebpf.Address(o.To), Masquerade: ebpf.Address(o.Masquerade),
 		Ifindex: links[o.Link],
 		First:   o.Ports.First, Last: o.Ports.Last, ToFirst: o.ToPorts.First,
-		Plane: ebpf.ClassOf(o.Host.Is4(), o.Proto == model.UDP),
+		Class: ebpf.ClassOf(o.Host.Is4(), o.Proto == model.UDP),
 	}
 	for flag, on := range map[uint8]bool{
 		ebpf.MappingAny: o.Host.IsUnspecified(), ebpf.MappingReserved: o.Reserved, ebpf.MappingReset: o.Reset,
@@ -148,7 +148,7 @@ func mappingWithoutLink(l ebpf.Mapping) plan.EBPFMapping {
 		Reserved: l.Flags&ebpf.MappingReserved != 0, Reset: l.Flags&ebpf.MappingReset != 0,
 	}
 	o.ToPorts = model.PortRange{First: l.ToFirst, Last: l.ToFirst + (l.Last - l.First)}
-	if l.Plane&1 != 0 {
+	if l.Class&1 != 0 {
 		o.Proto = model.UDP
 	}
 	return o

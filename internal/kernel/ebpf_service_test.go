@@ -100,7 +100,7 @@ func hasService(t *testing.T, h *Host, service plan.EBPFService, want bool) {
 // damage removes a frontend from the pinned map.
 func damage(t *testing.T, pins string) {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(pins, "*", "maps", "frontends"))
+	found, err := filepath.Glob(filepath.Join(pins, "*", "maps", "fl_frontends"))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("found pins %v, %v", found, err)
 	}

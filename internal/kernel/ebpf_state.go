@@ -50,9 +50,9 @@ func (h *Host) EBPFMappings() (mappings []plan.EBPFMapping, grants []plan.Grant,
 // grantOf converts an entry of the eBPF maps into a grant.
 func grantOf(cgroup string, g bpf.FairleadGrant) plan.Grant {
 	o := plan.Grant{Cgroup: cgroup, Proto: model.TCP, Host: ebpf.Netip(g.Host),
-		Ports: model.PortRange{First: g.First, Last: g.First + (g.OwnLast - g.OwnFirst)},
-		Own:   model.PortRange{First: g.OwnFirst, Last: g.OwnLast}}
-	if g.Plane&1 != 0 {
+		Ports: model.PortRange{First: g.HostFirst, Last: g.HostFirst + (g.ContainerLast - g.ContainerFirst)},
+		Own:   model.PortRange{First: g.ContainerFirst, Last: g.ContainerLast}}
+	if g.Class&1 != 0 {
 		o.Proto = model.UDP
 	}
 	return o

@@ -69,7 +69,7 @@ func TestFastPathHeals(t *testing.T) {
 	is(h, false, "before it is set")
 	set(h)
 	is(h, true, "after it is set")
-	detachPinned(t, pins, "fast-*")
+	detachPinned(t, pins, "fl_xdp-*")
 	is(h, false, "after another program detached it")
 	set(h)
 	is(h, true, "after it is set again")

@@ -14,8 +14,8 @@ import (
 // changed socket always gets its original destination reported, and its close is
 // always counted.
 var localHooks = []string{
-	"release", "bind4", "bind6", "getpeername4", "getpeername6", "recvmsg4", "recvmsg6",
-	"sendmsg4", "sendmsg6", "connect4", "connect6",
+	"fl_release", "fl_bind4", "fl_bind6", "fl_getpeer4", "fl_getpeer6", "fl_recvmsg4", "fl_recvmsg6",
+	"fl_sendmsg4", "fl_sendmsg6", "fl_connect4", "fl_connect6",
 }
 
 // localName names the attachments at the cgroup of the host's processes. At a

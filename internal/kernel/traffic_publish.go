@@ -66,7 +66,7 @@ func mappingCount(c ebpf.Counted) PublishCount {
 		Traffic: Traffic{Bytes: inOut(c.Bytes), Packets: inOut(c.Packets), Drops: inOut(c.Drops)},
 		Flows:   c.Flows, Live: c.Live,
 	}
-	if c.Plane&1 != 0 {
+	if c.Class&1 != 0 {
 		n.Proto = model.UDP
 	}
 	return n

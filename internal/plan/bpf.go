@@ -29,10 +29,10 @@ func (f Found) IsPartly() bool { return f.Partly }
 func (Uplinks) Key() string { return "bpf uplinks" }
 
 // Add implements Object.
-func (Uplinks) Add() []string { return []string{"# ebpf: attach uplink to every uplink"} }
+func (Uplinks) Add() []string { return []string{"# ebpf: attach fl_uplink to every uplink"} }
 
 // Del implements Object.
-func (Uplinks) Del() []string { return []string{"# ebpf: detach uplink from every uplink"} }
+func (Uplinks) Del() []string { return []string{"# ebpf: detach fl_uplink from every uplink"} }
 
 // Ingress is our eBPF program where packets come from a sandbox.
 type Ingress struct {
@@ -75,9 +75,9 @@ func (i Ingress) Sources() (all []netip.Addr) {
 
 func (i Ingress) program() string {
 	if i.Shared {
-		return "uplink"
+		return "fl_uplink"
 	}
-	return "sandbox"
+	return "fl_sandbox"
 }
 
 func (i Ingress) base() string { return end("", i.Link) }

@@ -12,8 +12,8 @@ func (FastPath) Key() string { return "bpf fast path" }
 
 // Add implements Object.
 func (FastPath) Add() []string {
-	return []string{"# ebpf: attach fast to the driver of every uplink that it is for"}
+	return []string{"# ebpf: attach fl_xdp to the driver of every uplink that it is for"}
 }
 
 // Del implements Object.
-func (FastPath) Del() []string { return []string{"# ebpf: detach fast from every driver"} }
+func (FastPath) Del() []string { return []string{"# ebpf: detach fl_xdp from every driver"} }

@@ -8,12 +8,14 @@ type LocalRealEgress struct {
 }
 
 // Key implements Object.
-func (LocalRealEgress) Key() string { return "bpf homeward" }
+func (LocalRealEgress) Key() string { return "bpf local real egress" }
 
 // Add implements Object.
 func (LocalRealEgress) Add() []string {
-	return []string{"# ebpf: attach homeward to the egress of every link that has ingress"}
+	return []string{"# ebpf: attach fl_local_egress to the egress of every link that has ingress"}
 }
 
 // Del implements Object.
-func (LocalRealEgress) Del() []string { return []string{"# ebpf: detach homeward from every link"} }
+func (LocalRealEgress) Del() []string {
+	return []string{"# ebpf: detach fl_local_egress from every link"}
+}

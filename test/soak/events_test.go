@@ -33,10 +33,10 @@ func newEvents(t *testing.T, w *world) *events {
 	t.Helper()
 	s := &events{t: t, world: w, flows: map[string]*ebpf.Map{},
 		maps: map[ebpf.MapID]string{}, links: map[link.ID]string{}}
-	for _, name := range []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapFlowsUdp, bpf.FairleadMapAliases} {
+	for _, name := range []string{bpf.FairleadMapFlFlowsTcp, bpf.FairleadMapFlFlowsUdp, bpf.FairleadMapFlAliases} {
 		s.flows[name] = s.open(name)
 	}
-	s.ports = s.open(bpf.FairleadMapPorts)
+	s.ports = s.open(bpf.FairleadMapFlPorts)
 	return s
 }
 
@@ -103,9 +103,9 @@ func (s *events) sample(talks []*talk, n *newcomers) map[string]int {
 		}
 	}
 	for name, bound := range map[string]int{
-		bpf.FairleadMapFlowsTcp: translated/len(protos) + newcomersMax,
-		bpf.FairleadMapFlowsUdp: translated/len(protos) + newcomersMax + recent,
-		bpf.FairleadMapAliases:  translated + newcomersMax + recent,
+		bpf.FairleadMapFlFlowsTcp: translated/len(protos) + newcomersMax,
+		bpf.FairleadMapFlFlowsUdp: translated/len(protos) + newcomersMax + recent,
+		bpf.FairleadMapFlAliases:  translated + newcomersMax + recent,
 	} {
 		if counts[name] > bound {
 			s.t.Errorf("the map %s has %d entries; what is open explains %d", name, counts[name], bound)
@@ -116,7 +116,7 @@ func (s *events) sample(talks []*talk, n *newcomers) map[string]int {
 
 func (s *events) counts() map[string]int {
 	s.t.Helper()
-	counts := map[string]int{bpf.FairleadMapPorts: s.published()}
+	counts := map[string]int{bpf.FairleadMapFlPorts: s.published()}
 	for name, m := range s.flows {
 		key := make([]byte, m.KeySize())
 		value := make([]byte, m.ValueSize())

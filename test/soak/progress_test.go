@@ -19,8 +19,8 @@ func progress(r *room, talks []*talk, n *newcomers, counts map[string]int) strin
 	return fmt.Sprintf("%d conversations: %d answers, slowest %s; newcomers: %d answered, %d not; engine: %d changes, killed %d times; "+
 		"entries: %d ports, %d TCP and %d UDP flows, %d aliases; our CPU %s",
 		len(talks), answers, time.Duration(slowest).Round(time.Millisecond), n.answered.Load(), n.unanswered.Load(),
-		r.changes.Load(), r.kills.Load(), counts[bpf.FairleadMapPorts], counts[bpf.FairleadMapFlowsTcp],
-		counts[bpf.FairleadMapFlowsUdp], counts[bpf.FairleadMapAliases], spent())
+		r.changes.Load(), r.kills.Load(), counts[bpf.FairleadMapFlPorts], counts[bpf.FairleadMapFlFlowsTcp],
+		counts[bpf.FairleadMapFlFlowsUdp], counts[bpf.FairleadMapFlAliases], spent())
 }
 
 // spent is the CPU time of this process and of the engines that have ended.

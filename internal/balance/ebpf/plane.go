@@ -24,10 +24,10 @@
 //
 // A real server may be the host itself. By nat the packet is rewritten and left to
 // the kernel, and the answer is rewritten at the egress of the link by which it
-// leaves (bpf/include/here.h). By direct and tunnel the kernel gets it as it is.
+// leaves (bpf/include/local_real.h). By direct and tunnel the kernel gets it as it is.
 //
 // What stays as it is and goes elsewhere, drivers may send on without the kernel
-// (XDP, bpf/include/fast.h).
+// (XDP, bpf/include/xdp.h).
 //
 // A packet that is too large for the way to a real server elsewhere is not sent
 // on, and its sender is told how large it may be.

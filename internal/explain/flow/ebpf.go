@@ -56,9 +56,9 @@ func (k *walker) turn(p packet) packet {
 	if k.fail(err) {
 		return p
 	}
-	name := "connect"
+	name := "fl_connect"
 	if k.proto == "udp" {
-		name = "sendmsg"
+		name = "fl_sendmsg"
 	}
 	name += map[bool]string{true: "4", false: "6"}[p.dst.Addr().Is4()]
 	for _, prog := range s.Programs {

@@ -33,7 +33,7 @@ func TestServices(t *testing.T) {
 		Reals: []flow.Candidate{{At: at("10.9.0.2:80"), Endpoint: "web", Weight: 1, State: "up"}, {At: at("10.9.0.9:80"), Weight: 1, State: "down", Cause: "connection refused"}}}
 	inUDP := site(model.PlaneEBPF, model.ForwardTunnel, plan.Backend{At: at("192.0.2.7:0"), Weight: 1})
 	inUDP.Tunnel = model.Tunnel{Type: model.TunnelGUE, Port: 6080}
-	const local, uplink = "connect4", "uplink"
+	const local, uplink = "fl_connect4", "fl_uplink"
 	for name, c := range map[string]struct {
 		inUse []kernel.InstalledService
 		known []flow.Known

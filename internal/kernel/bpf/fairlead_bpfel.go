@@ -19,10 +19,10 @@ type FairleadAddress struct {
 }
 
 type FairleadAffinity struct {
-	_    structs.HostLayout
-	Real uint32
-	Made uint32
-	Last uint64
+	_          structs.HostLayout
+	Real       uint32
+	Generation uint32
+	Last       uint64
 }
 
 type FairleadAffinityKey struct {
@@ -44,33 +44,33 @@ type FairleadAliasKey struct {
 	Host       FairleadAddress
 	ClientPort uint16
 	HostPort   uint16
-	Plane      uint32
+	Class      uint32
 }
 
 type FairleadBound struct {
-	_    structs.HostLayout
-	Own  uint16
-	Held uint16
+	_         structs.HostLayout
+	Requested uint16
+	Assigned  uint16
 }
 
 type FairleadConn struct {
-	_    structs.HostLayout
-	To   FairleadFlowKey
-	Real uint32
-	Made uint32
+	_          structs.HostLayout
+	To         FairleadFlowKey
+	Real       uint32
+	Generation uint32
 }
 
 type FairleadDialled struct {
 	_     structs.HostLayout
 	Next  uint32
 	Slots [4]struct {
-		_        structs.HostLayout
-		To       FairleadAddress
-		Host     FairleadAddress
-		ToPort   uint16
-		HostPort uint16
-		Real     uint32
-		Made     uint32
+		_          structs.HostLayout
+		To         FairleadAddress
+		Host       FairleadAddress
+		ToPort     uint16
+		HostPort   uint16
+		Real       uint32
+		Generation uint32
 	}
 }
 
@@ -78,12 +78,6 @@ type FairleadEndpoint struct {
 	_  structs.HostLayout
 	V4 FairleadAddress
 	V6 FairleadAddress
-}
-
-type FairleadFastLink struct {
-	_   structs.HostLayout
-	Mac [6]uint8
-	Pad [2]uint8
 }
 
 type FairleadFlow struct {
@@ -99,7 +93,7 @@ type FairleadFlow struct {
 	Fin        [2]uint32
 	Ack        [2]uint32
 	Flags      uint32
-	Lead       uint32
+	Slot       uint32
 }
 
 type FairleadFlowKey struct {
@@ -108,7 +102,7 @@ type FairleadFlowKey struct {
 	Client       FairleadAddress
 	EndpointPort uint16
 	ClientPort   uint16
-	Plane        uint32
+	Class        uint32
 }
 
 type FairleadFragmentKey struct {
@@ -116,7 +110,7 @@ type FairleadFragmentKey struct {
 	Src     FairleadAddress
 	Dst     FairleadAddress
 	Id      uint32
-	Plane   uint32
+	Class   uint32
 	Ifindex uint32
 }
 
@@ -142,20 +136,44 @@ type FairleadFrontendKey struct {
 	_     structs.HostLayout
 	Host  FairleadAddress
 	Port  uint16
-	Plane uint16
+	Class uint16
 }
 
 type FairleadGrant struct {
-	_        structs.HostLayout
-	Host     FairleadAddress
-	OwnFirst uint16
-	OwnLast  uint16
-	First    uint16
-	Plane    uint8
-	Any      uint8
+	_              structs.HostLayout
+	Host           FairleadAddress
+	ContainerFirst uint16
+	ContainerLast  uint16
+	HostFirst      uint16
+	Class          uint8
+	Any            uint8
 }
 
-type FairleadHop struct {
+type FairleadLoad struct {
+	_        structs.HostLayout
+	Active   uint32
+	Local    uint32
+	Retries  uint64
+	Refusals uint64
+	Resets   uint64
+}
+
+type FairleadMapping struct {
+	_          structs.HostLayout
+	Host       FairleadAddress
+	To         FairleadAddress
+	Masquerade FairleadAddress
+	Cgroup     uint64
+	Ifindex    uint32
+	Next       uint32
+	First      uint16
+	Last       uint16
+	ToFirst    uint16
+	Flags      uint8
+	Class      uint8
+}
+
+type FairleadNextHop struct {
 	_       structs.HostLayout
 	Client  FairleadAddress
 	Host    FairleadAddress
@@ -169,41 +187,17 @@ type FairleadHop struct {
 	_       [4]byte
 }
 
-type FairleadLead struct {
-	_          structs.HostLayout
-	Host       FairleadAddress
-	To         FairleadAddress
-	Masquerade FairleadAddress
-	Cgroup     uint64
-	Ifindex    uint32
-	Next       uint32
-	First      uint16
-	Last       uint16
-	ToFirst    uint16
-	Flags      uint8
-	Plane      uint8
-}
-
-type FairleadLoad struct {
-	_        structs.HostLayout
-	Active   uint32
-	Local    uint32
-	Retries  uint64
-	Refusals uint64
-	Resets   uint64
-}
-
 type FairleadReal struct {
-	_       structs.HostLayout
-	To      FairleadAddress
-	Seen    FairleadAddress
-	Ifindex uint32
-	Made    uint32
-	Weight  uint32
-	Service uint32
-	Port    uint16
-	Flags   uint16
-	Once    uint32
+	_              structs.HostLayout
+	To             FairleadAddress
+	Seen           FairleadAddress
+	Ifindex        uint32
+	Generation     uint32
+	Weight         uint32
+	Service        uint32
+	Port           uint16
+	Flags          uint16
+	LastGeneration uint32
 }
 
 type FairleadService struct {
@@ -234,99 +228,105 @@ type FairleadWork struct {
 	Key   FairleadFlowKey
 	Fresh FairleadFlow
 	Conn  FairleadConn
-	Wish  struct {
+	Tuple struct {
 		_          structs.HostLayout
 		Client     FairleadAddress
 		Host       FairleadAddress
 		ClientPort uint16
 		HostPort   uint16
 	}
-	Slot   uint32
-	Direct uint32
-	Nobody uint32
-	Forged uint32
-	_      [4]byte
+	Slot    uint32
+	Direct  uint32
+	NoReal  uint32
+	Spoofed uint32
+	_       [4]byte
 }
 
 type FairleadWorkload struct {
-	_        structs.HostLayout
-	Unlisted uint32
-	Count    uint32
-	Grants   [128]FairleadGrant
+	_           structs.HostLayout
+	Unpublished uint32
+	Count       uint32
+	Grants      [128]FairleadGrant
+}
+
+type FairleadXdpLink struct {
+	_   structs.HostLayout
+	Mac [6]uint8
+	Pad [2]uint8
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	FairleadMapAddresses        = "addresses"
-	FairleadMapAffinities       = "affinities"
-	FairleadMapAliased          = "aliased"
-	FairleadMapAliases          = "aliases"
-	FairleadMapBound            = "bound"
-	FairleadMapConnsTcp         = "conns_tcp"
-	FairleadMapConnsUdp         = "conns_udp"
-	FairleadMapDialled          = "dialled"
-	FairleadMapFastLinks        = "fast_links"
-	FairleadMapFastPackets      = "fast_packets"
-	FairleadMapFlEndpoints      = "fl_endpoints"
-	FairleadMapFlRoutes         = "fl_routes"
-	FairleadMapFlUplinks        = "fl_uplinks"
-	FairleadMapFlowsTcp         = "flows_tcp"
-	FairleadMapFlowsUdp         = "flows_udp"
-	FairleadMapFragments        = "fragments"
-	FairleadMapFrontends        = "frontends"
-	FairleadMapHops             = "hops"
-	FairleadMapLeads            = "leads"
-	FairleadMapLoads            = "loads"
-	FairleadMapNewsPaid         = "news_paid"
-	FairleadMapOwnDialled       = "own_dialled"
-	FairleadMapPorts            = "ports"
-	FairleadMapRealTotals       = "real_totals"
-	FairleadMapReals            = "reals"
-	FairleadMapRings            = "rings"
-	FairleadMapServed           = "served"
-	FairleadMapServices         = "services"
-	FairleadMapTotals           = "totals"
-	FairleadMapWork             = "work"
-	FairleadMapWorkloads        = "workloads"
-	FairleadMapYoungConns       = "young_conns"
-	FairleadMapYoungFlows       = "young_flows"
-	FairleadProgAstray          = "astray"
-	FairleadProgBind4           = "bind4"
-	FairleadProgBind6           = "bind6"
-	FairleadProgConnect4        = "connect4"
-	FairleadProgConnect6        = "connect6"
-	FairleadProgFast            = "fast"
-	FairleadProgGetpeername4    = "getpeername4"
-	FairleadProgGetpeername6    = "getpeername6"
-	FairleadProgHomeward        = "homeward"
-	FairleadProgOwnBind4        = "own_bind4"
-	FairleadProgOwnBind6        = "own_bind6"
-	FairleadProgOwnConnect4     = "own_connect4"
-	FairleadProgOwnConnect6     = "own_connect6"
-	FairleadProgOwnGetpeername4 = "own_getpeername4"
-	FairleadProgOwnGetpeername6 = "own_getpeername6"
-	FairleadProgOwnGetsockname4 = "own_getsockname4"
-	FairleadProgOwnGetsockname6 = "own_getsockname6"
-	FairleadProgOwnPostBind4    = "own_post_bind4"
-	FairleadProgOwnPostBind6    = "own_post_bind6"
-	FairleadProgOwnRecvmsg4     = "own_recvmsg4"
-	FairleadProgOwnRecvmsg6     = "own_recvmsg6"
-	FairleadProgOwnSendmsg4     = "own_sendmsg4"
-	FairleadProgOwnSendmsg6     = "own_sendmsg6"
-	FairleadProgRecvmsg4        = "recvmsg4"
-	FairleadProgRecvmsg6        = "recvmsg6"
-	FairleadProgRelease         = "release"
-	FairleadProgSandbox         = "sandbox"
-	FairleadProgSendmsg4        = "sendmsg4"
-	FairleadProgSendmsg6        = "sendmsg6"
-	FairleadProgUplink          = "uplink"
-	FairleadVarBalancing        = "balancing"
-	FairleadVarBindKey          = "bind_key"
-	FairleadVarHaveRetval       = "have_retval"
-	FairleadVarHostNetns        = "host_netns"
-	FairleadVarLinkHeader       = "link_header"
+	FairleadMapFlAddresses    = "fl_addresses"
+	FairleadMapFlAffinities   = "fl_affinities"
+	FairleadMapFlAliased      = "fl_aliased"
+	FairleadMapFlAliases      = "fl_aliases"
+	FairleadMapFlBound        = "fl_bound"
+	FairleadMapFlConnsTcp     = "fl_conns_tcp"
+	FairleadMapFlConnsUdp     = "fl_conns_udp"
+	FairleadMapFlDialled      = "fl_dialled"
+	FairleadMapFlEndpoints    = "fl_endpoints"
+	FairleadMapFlFlowsTcp     = "fl_flows_tcp"
+	FairleadMapFlFlowsUdp     = "fl_flows_udp"
+	FairleadMapFlFragments    = "fl_fragments"
+	FairleadMapFlFrontends    = "fl_frontends"
+	FairleadMapFlIcmpRate     = "fl_icmp_rate"
+	FairleadMapFlLoads        = "fl_loads"
+	FairleadMapFlMappings     = "fl_mappings"
+	FairleadMapFlNextHops     = "fl_next_hops"
+	FairleadMapFlPorts        = "fl_ports"
+	FairleadMapFlRealTotals   = "fl_real_totals"
+	FairleadMapFlReals        = "fl_reals"
+	FairleadMapFlRings        = "fl_rings"
+	FairleadMapFlRoutes       = "fl_routes"
+	FairleadMapFlServed       = "fl_served"
+	FairleadMapFlServices     = "fl_services"
+	FairleadMapFlTotals       = "fl_totals"
+	FairleadMapFlUplinks      = "fl_uplinks"
+	FairleadMapFlWlDialled    = "fl_wl_dialled"
+	FairleadMapFlWork         = "fl_work"
+	FairleadMapFlWorkloads    = "fl_workloads"
+	FairleadMapFlXdpLinks     = "fl_xdp_links"
+	FairleadMapFlXdpPackets   = "fl_xdp_packets"
+	FairleadMapFlYoungConns   = "fl_young_conns"
+	FairleadMapFlYoungFlows   = "fl_young_flows"
+	FairleadProgFlBind4       = "fl_bind4"
+	FairleadProgFlBind6       = "fl_bind6"
+	FairleadProgFlConnect4    = "fl_connect4"
+	FairleadProgFlConnect6    = "fl_connect6"
+	FairleadProgFlGetpeer4    = "fl_getpeer4"
+	FairleadProgFlGetpeer6    = "fl_getpeer6"
+	FairleadProgFlLocalEgress = "fl_local_egress"
+	FairleadProgFlRecvmsg4    = "fl_recvmsg4"
+	FairleadProgFlRecvmsg6    = "fl_recvmsg6"
+	FairleadProgFlRelease     = "fl_release"
+	FairleadProgFlSandbox     = "fl_sandbox"
+	FairleadProgFlSendmsg4    = "fl_sendmsg4"
+	FairleadProgFlSendmsg6    = "fl_sendmsg6"
+	FairleadProgFlSockIter    = "fl_sock_iter"
+	FairleadProgFlUplink      = "fl_uplink"
+	FairleadProgFlWlBind4     = "fl_wl_bind4"
+	FairleadProgFlWlBind6     = "fl_wl_bind6"
+	FairleadProgFlWlConnect4  = "fl_wl_connect4"
+	FairleadProgFlWlConnect6  = "fl_wl_connect6"
+	FairleadProgFlWlGetpeer4  = "fl_wl_getpeer4"
+	FairleadProgFlWlGetpeer6  = "fl_wl_getpeer6"
+	FairleadProgFlWlGetsock4  = "fl_wl_getsock4"
+	FairleadProgFlWlGetsock6  = "fl_wl_getsock6"
+	FairleadProgFlWlPostbind4 = "fl_wl_postbind4"
+	FairleadProgFlWlPostbind6 = "fl_wl_postbind6"
+	FairleadProgFlWlRecvmsg4  = "fl_wl_recvmsg4"
+	FairleadProgFlWlRecvmsg6  = "fl_wl_recvmsg6"
+	FairleadProgFlWlSendmsg4  = "fl_wl_sendmsg4"
+	FairleadProgFlWlSendmsg6  = "fl_wl_sendmsg6"
+	FairleadProgFlXdp         = "fl_xdp"
+	FairleadVarBalancing      = "balancing"
+	FairleadVarBindKey        = "bind_key"
+	FairleadVarHaveRetval     = "have_retval"
+	FairleadVarHostNetns      = "host_netns"
+	FairleadVarLinkHeader     = "link_header"
 )
 
 // LoadFairlead returns the embedded CollectionSpec for Fairlead.
@@ -371,75 +371,75 @@ type FairleadSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairleadProgramSpecs struct {
-	Astray          *ebpf.ProgramSpec `ebpf:"astray"`
-	Bind4           *ebpf.ProgramSpec `ebpf:"bind4"`
-	Bind6           *ebpf.ProgramSpec `ebpf:"bind6"`
-	Connect4        *ebpf.ProgramSpec `ebpf:"connect4"`
-	Connect6        *ebpf.ProgramSpec `ebpf:"connect6"`
-	Fast            *ebpf.ProgramSpec `ebpf:"fast"`
-	Getpeername4    *ebpf.ProgramSpec `ebpf:"getpeername4"`
-	Getpeername6    *ebpf.ProgramSpec `ebpf:"getpeername6"`
-	Homeward        *ebpf.ProgramSpec `ebpf:"homeward"`
-	OwnBind4        *ebpf.ProgramSpec `ebpf:"own_bind4"`
-	OwnBind6        *ebpf.ProgramSpec `ebpf:"own_bind6"`
-	OwnConnect4     *ebpf.ProgramSpec `ebpf:"own_connect4"`
-	OwnConnect6     *ebpf.ProgramSpec `ebpf:"own_connect6"`
-	OwnGetpeername4 *ebpf.ProgramSpec `ebpf:"own_getpeername4"`
-	OwnGetpeername6 *ebpf.ProgramSpec `ebpf:"own_getpeername6"`
-	OwnGetsockname4 *ebpf.ProgramSpec `ebpf:"own_getsockname4"`
-	OwnGetsockname6 *ebpf.ProgramSpec `ebpf:"own_getsockname6"`
-	OwnPostBind4    *ebpf.ProgramSpec `ebpf:"own_post_bind4"`
-	OwnPostBind6    *ebpf.ProgramSpec `ebpf:"own_post_bind6"`
-	OwnRecvmsg4     *ebpf.ProgramSpec `ebpf:"own_recvmsg4"`
-	OwnRecvmsg6     *ebpf.ProgramSpec `ebpf:"own_recvmsg6"`
-	OwnSendmsg4     *ebpf.ProgramSpec `ebpf:"own_sendmsg4"`
-	OwnSendmsg6     *ebpf.ProgramSpec `ebpf:"own_sendmsg6"`
-	Recvmsg4        *ebpf.ProgramSpec `ebpf:"recvmsg4"`
-	Recvmsg6        *ebpf.ProgramSpec `ebpf:"recvmsg6"`
-	Release         *ebpf.ProgramSpec `ebpf:"release"`
-	Sandbox         *ebpf.ProgramSpec `ebpf:"sandbox"`
-	Sendmsg4        *ebpf.ProgramSpec `ebpf:"sendmsg4"`
-	Sendmsg6        *ebpf.ProgramSpec `ebpf:"sendmsg6"`
-	Uplink          *ebpf.ProgramSpec `ebpf:"uplink"`
+	FlBind4       *ebpf.ProgramSpec `ebpf:"fl_bind4"`
+	FlBind6       *ebpf.ProgramSpec `ebpf:"fl_bind6"`
+	FlConnect4    *ebpf.ProgramSpec `ebpf:"fl_connect4"`
+	FlConnect6    *ebpf.ProgramSpec `ebpf:"fl_connect6"`
+	FlGetpeer4    *ebpf.ProgramSpec `ebpf:"fl_getpeer4"`
+	FlGetpeer6    *ebpf.ProgramSpec `ebpf:"fl_getpeer6"`
+	FlLocalEgress *ebpf.ProgramSpec `ebpf:"fl_local_egress"`
+	FlRecvmsg4    *ebpf.ProgramSpec `ebpf:"fl_recvmsg4"`
+	FlRecvmsg6    *ebpf.ProgramSpec `ebpf:"fl_recvmsg6"`
+	FlRelease     *ebpf.ProgramSpec `ebpf:"fl_release"`
+	FlSandbox     *ebpf.ProgramSpec `ebpf:"fl_sandbox"`
+	FlSendmsg4    *ebpf.ProgramSpec `ebpf:"fl_sendmsg4"`
+	FlSendmsg6    *ebpf.ProgramSpec `ebpf:"fl_sendmsg6"`
+	FlSockIter    *ebpf.ProgramSpec `ebpf:"fl_sock_iter"`
+	FlUplink      *ebpf.ProgramSpec `ebpf:"fl_uplink"`
+	FlWlBind4     *ebpf.ProgramSpec `ebpf:"fl_wl_bind4"`
+	FlWlBind6     *ebpf.ProgramSpec `ebpf:"fl_wl_bind6"`
+	FlWlConnect4  *ebpf.ProgramSpec `ebpf:"fl_wl_connect4"`
+	FlWlConnect6  *ebpf.ProgramSpec `ebpf:"fl_wl_connect6"`
+	FlWlGetpeer4  *ebpf.ProgramSpec `ebpf:"fl_wl_getpeer4"`
+	FlWlGetpeer6  *ebpf.ProgramSpec `ebpf:"fl_wl_getpeer6"`
+	FlWlGetsock4  *ebpf.ProgramSpec `ebpf:"fl_wl_getsock4"`
+	FlWlGetsock6  *ebpf.ProgramSpec `ebpf:"fl_wl_getsock6"`
+	FlWlPostbind4 *ebpf.ProgramSpec `ebpf:"fl_wl_postbind4"`
+	FlWlPostbind6 *ebpf.ProgramSpec `ebpf:"fl_wl_postbind6"`
+	FlWlRecvmsg4  *ebpf.ProgramSpec `ebpf:"fl_wl_recvmsg4"`
+	FlWlRecvmsg6  *ebpf.ProgramSpec `ebpf:"fl_wl_recvmsg6"`
+	FlWlSendmsg4  *ebpf.ProgramSpec `ebpf:"fl_wl_sendmsg4"`
+	FlWlSendmsg6  *ebpf.ProgramSpec `ebpf:"fl_wl_sendmsg6"`
+	FlXdp         *ebpf.ProgramSpec `ebpf:"fl_xdp"`
 }
 
 // FairleadMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FairleadMapSpecs struct {
-	Addresses   *ebpf.MapSpec `ebpf:"addresses"`
-	Affinities  *ebpf.MapSpec `ebpf:"affinities"`
-	Aliased     *ebpf.MapSpec `ebpf:"aliased"`
-	Aliases     *ebpf.MapSpec `ebpf:"aliases"`
-	Bound       *ebpf.MapSpec `ebpf:"bound"`
-	ConnsTcp    *ebpf.MapSpec `ebpf:"conns_tcp"`
-	ConnsUdp    *ebpf.MapSpec `ebpf:"conns_udp"`
-	Dialled     *ebpf.MapSpec `ebpf:"dialled"`
-	FastLinks   *ebpf.MapSpec `ebpf:"fast_links"`
-	FastPackets *ebpf.MapSpec `ebpf:"fast_packets"`
-	FlEndpoints *ebpf.MapSpec `ebpf:"fl_endpoints"`
-	FlRoutes    *ebpf.MapSpec `ebpf:"fl_routes"`
-	FlUplinks   *ebpf.MapSpec `ebpf:"fl_uplinks"`
-	FlowsTcp    *ebpf.MapSpec `ebpf:"flows_tcp"`
-	FlowsUdp    *ebpf.MapSpec `ebpf:"flows_udp"`
-	Fragments   *ebpf.MapSpec `ebpf:"fragments"`
-	Frontends   *ebpf.MapSpec `ebpf:"frontends"`
-	Hops        *ebpf.MapSpec `ebpf:"hops"`
-	Leads       *ebpf.MapSpec `ebpf:"leads"`
-	Loads       *ebpf.MapSpec `ebpf:"loads"`
-	NewsPaid    *ebpf.MapSpec `ebpf:"news_paid"`
-	OwnDialled  *ebpf.MapSpec `ebpf:"own_dialled"`
-	Ports       *ebpf.MapSpec `ebpf:"ports"`
-	RealTotals  *ebpf.MapSpec `ebpf:"real_totals"`
-	Reals       *ebpf.MapSpec `ebpf:"reals"`
-	Rings       *ebpf.MapSpec `ebpf:"rings"`
-	Served      *ebpf.MapSpec `ebpf:"served"`
-	Services    *ebpf.MapSpec `ebpf:"services"`
-	Totals      *ebpf.MapSpec `ebpf:"totals"`
-	Work        *ebpf.MapSpec `ebpf:"work"`
-	Workloads   *ebpf.MapSpec `ebpf:"workloads"`
-	YoungConns  *ebpf.MapSpec `ebpf:"young_conns"`
-	YoungFlows  *ebpf.MapSpec `ebpf:"young_flows"`
+	FlAddresses  *ebpf.MapSpec `ebpf:"fl_addresses"`
+	FlAffinities *ebpf.MapSpec `ebpf:"fl_affinities"`
+	FlAliased    *ebpf.MapSpec `ebpf:"fl_aliased"`
+	FlAliases    *ebpf.MapSpec `ebpf:"fl_aliases"`
+	FlBound      *ebpf.MapSpec `ebpf:"fl_bound"`
+	FlConnsTcp   *ebpf.MapSpec `ebpf:"fl_conns_tcp"`
+	FlConnsUdp   *ebpf.MapSpec `ebpf:"fl_conns_udp"`
+	FlDialled    *ebpf.MapSpec `ebpf:"fl_dialled"`
+	FlEndpoints  *ebpf.MapSpec `ebpf:"fl_endpoints"`
+	FlFlowsTcp   *ebpf.MapSpec `ebpf:"fl_flows_tcp"`
+	FlFlowsUdp   *ebpf.MapSpec `ebpf:"fl_flows_udp"`
+	FlFragments  *ebpf.MapSpec `ebpf:"fl_fragments"`
+	FlFrontends  *ebpf.MapSpec `ebpf:"fl_frontends"`
+	FlIcmpRate   *ebpf.MapSpec `ebpf:"fl_icmp_rate"`
+	FlLoads      *ebpf.MapSpec `ebpf:"fl_loads"`
+	FlMappings   *ebpf.MapSpec `ebpf:"fl_mappings"`
+	FlNextHops   *ebpf.MapSpec `ebpf:"fl_next_hops"`
+	FlPorts      *ebpf.MapSpec `ebpf:"fl_ports"`
+	FlRealTotals *ebpf.MapSpec `ebpf:"fl_real_totals"`
+	FlReals      *ebpf.MapSpec `ebpf:"fl_reals"`
+	FlRings      *ebpf.MapSpec `ebpf:"fl_rings"`
+	FlRoutes     *ebpf.MapSpec `ebpf:"fl_routes"`
+	FlServed     *ebpf.MapSpec `ebpf:"fl_served"`
+	FlServices   *ebpf.MapSpec `ebpf:"fl_services"`
+	FlTotals     *ebpf.MapSpec `ebpf:"fl_totals"`
+	FlUplinks    *ebpf.MapSpec `ebpf:"fl_uplinks"`
+	FlWlDialled  *ebpf.MapSpec `ebpf:"fl_wl_dialled"`
+	FlWork       *ebpf.MapSpec `ebpf:"fl_work"`
+	FlWorkloads  *ebpf.MapSpec `ebpf:"fl_workloads"`
+	FlXdpLinks   *ebpf.MapSpec `ebpf:"fl_xdp_links"`
+	FlXdpPackets *ebpf.MapSpec `ebpf:"fl_xdp_packets"`
+	FlYoungConns *ebpf.MapSpec `ebpf:"fl_young_conns"`
+	FlYoungFlows *ebpf.MapSpec `ebpf:"fl_young_flows"`
 }
 
 // FairleadVariableSpecs contains global variables before they are loaded into the kernel.
@@ -473,76 +473,76 @@ func (o *FairleadObjects) Close() error {
 //
 // It can be passed to LoadFairleadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairleadMaps struct {
-	Addresses   *ebpf.Map `ebpf:"addresses"`
-	Affinities  *ebpf.Map `ebpf:"affinities"`
-	Aliased     *ebpf.Map `ebpf:"aliased"`
-	Aliases     *ebpf.Map `ebpf:"aliases"`
-	Bound       *ebpf.Map `ebpf:"bound"`
-	ConnsTcp    *ebpf.Map `ebpf:"conns_tcp"`
-	ConnsUdp    *ebpf.Map `ebpf:"conns_udp"`
-	Dialled     *ebpf.Map `ebpf:"dialled"`
-	FastLinks   *ebpf.Map `ebpf:"fast_links"`
-	FastPackets *ebpf.Map `ebpf:"fast_packets"`
-	FlEndpoints *ebpf.Map `ebpf:"fl_endpoints"`
-	FlRoutes    *ebpf.Map `ebpf:"fl_routes"`
-	FlUplinks   *ebpf.Map `ebpf:"fl_uplinks"`
-	FlowsTcp    *ebpf.Map `ebpf:"flows_tcp"`
-	FlowsUdp    *ebpf.Map `ebpf:"flows_udp"`
-	Fragments   *ebpf.Map `ebpf:"fragments"`
-	Frontends   *ebpf.Map `ebpf:"frontends"`
-	Hops        *ebpf.Map `ebpf:"hops"`
-	Leads       *ebpf.Map `ebpf:"leads"`
-	Loads       *ebpf.Map `ebpf:"loads"`
-	NewsPaid    *ebpf.Map `ebpf:"news_paid"`
-	OwnDialled  *ebpf.Map `ebpf:"own_dialled"`
-	Ports       *ebpf.Map `ebpf:"ports"`
-	RealTotals  *ebpf.Map `ebpf:"real_totals"`
-	Reals       *ebpf.Map `ebpf:"reals"`
-	Rings       *ebpf.Map `ebpf:"rings"`
-	Served      *ebpf.Map `ebpf:"served"`
-	Services    *ebpf.Map `ebpf:"services"`
-	Totals      *ebpf.Map `ebpf:"totals"`
-	Work        *ebpf.Map `ebpf:"work"`
-	Workloads   *ebpf.Map `ebpf:"workloads"`
-	YoungConns  *ebpf.Map `ebpf:"young_conns"`
-	YoungFlows  *ebpf.Map `ebpf:"young_flows"`
+	FlAddresses  *ebpf.Map `ebpf:"fl_addresses"`
+	FlAffinities *ebpf.Map `ebpf:"fl_affinities"`
+	FlAliased    *ebpf.Map `ebpf:"fl_aliased"`
+	FlAliases    *ebpf.Map `ebpf:"fl_aliases"`
+	FlBound      *ebpf.Map `ebpf:"fl_bound"`
+	FlConnsTcp   *ebpf.Map `ebpf:"fl_conns_tcp"`
+	FlConnsUdp   *ebpf.Map `ebpf:"fl_conns_udp"`
+	FlDialled    *ebpf.Map `ebpf:"fl_dialled"`
+	FlEndpoints  *ebpf.Map `ebpf:"fl_endpoints"`
+	FlFlowsTcp   *ebpf.Map `ebpf:"fl_flows_tcp"`
+	FlFlowsUdp   *ebpf.Map `ebpf:"fl_flows_udp"`
+	FlFragments  *ebpf.Map `ebpf:"fl_fragments"`
+	FlFrontends  *ebpf.Map `ebpf:"fl_frontends"`
+	FlIcmpRate   *ebpf.Map `ebpf:"fl_icmp_rate"`
+	FlLoads      *ebpf.Map `ebpf:"fl_loads"`
+	FlMappings   *ebpf.Map `ebpf:"fl_mappings"`
+	FlNextHops   *ebpf.Map `ebpf:"fl_next_hops"`
+	FlPorts      *ebpf.Map `ebpf:"fl_ports"`
+	FlRealTotals *ebpf.Map `ebpf:"fl_real_totals"`
+	FlReals      *ebpf.Map `ebpf:"fl_reals"`
+	FlRings      *ebpf.Map `ebpf:"fl_rings"`
+	FlRoutes     *ebpf.Map `ebpf:"fl_routes"`
+	FlServed     *ebpf.Map `ebpf:"fl_served"`
+	FlServices   *ebpf.Map `ebpf:"fl_services"`
+	FlTotals     *ebpf.Map `ebpf:"fl_totals"`
+	FlUplinks    *ebpf.Map `ebpf:"fl_uplinks"`
+	FlWlDialled  *ebpf.Map `ebpf:"fl_wl_dialled"`
+	FlWork       *ebpf.Map `ebpf:"fl_work"`
+	FlWorkloads  *ebpf.Map `ebpf:"fl_workloads"`
+	FlXdpLinks   *ebpf.Map `ebpf:"fl_xdp_links"`
+	FlXdpPackets *ebpf.Map `ebpf:"fl_xdp_packets"`
+	FlYoungConns *ebpf.Map `ebpf:"fl_young_conns"`
+	FlYoungFlows *ebpf.Map `ebpf:"fl_young_flows"`
 }
 
 func (m *FairleadMaps) Close() error {
 	return _FairleadClose(
-		m.Addresses,
-		m.Affinities,
-		m.Aliased,
-		m.Aliases,
-		m.Bound,
-		m.ConnsTcp,
-		m.ConnsUdp,
-		m.Dialled,
-		m.FastLinks,
-		m.FastPackets,
+		m.FlAddresses,
+		m.FlAffinities,
+		m.FlAliased,
+		m.FlAliases,
+		m.FlBound,
+		m.FlConnsTcp,
+		m.FlConnsUdp,
+		m.FlDialled,
 		m.FlEndpoints,
+		m.FlFlowsTcp,
+		m.FlFlowsUdp,
+		m.FlFragments,
+		m.FlFrontends,
+		m.FlIcmpRate,
+		m.FlLoads,
+		m.FlMappings,
+		m.FlNextHops,
+		m.FlPorts,
+		m.FlRealTotals,
+		m.FlReals,
+		m.FlRings,
 		m.FlRoutes,
+		m.FlServed,
+		m.FlServices,
+		m.FlTotals,
 		m.FlUplinks,
-		m.FlowsTcp,
-		m.FlowsUdp,
-		m.Fragments,
-		m.Frontends,
-		m.Hops,
-		m.Leads,
-		m.Loads,
-		m.NewsPaid,
-		m.OwnDialled,
-		m.Ports,
-		m.RealTotals,
-		m.Reals,
-		m.Rings,
-		m.Served,
-		m.Services,
-		m.Totals,
-		m.Work,
-		m.Workloads,
-		m.YoungConns,
-		m.YoungFlows,
+		m.FlWlDialled,
+		m.FlWork,
+		m.FlWorkloads,
+		m.FlXdpLinks,
+		m.FlXdpPackets,
+		m.FlYoungConns,
+		m.FlYoungFlows,
 	)
 }
 
@@ -561,70 +561,70 @@ type FairleadVariables struct {
 //
 // It can be passed to LoadFairleadObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FairleadPrograms struct {
-	Astray          *ebpf.Program `ebpf:"astray"`
-	Bind4           *ebpf.Program `ebpf:"bind4"`
-	Bind6           *ebpf.Program `ebpf:"bind6"`
-	Connect4        *ebpf.Program `ebpf:"connect4"`
-	Connect6        *ebpf.Program `ebpf:"connect6"`
-	Fast            *ebpf.Program `ebpf:"fast"`
-	Getpeername4    *ebpf.Program `ebpf:"getpeername4"`
-	Getpeername6    *ebpf.Program `ebpf:"getpeername6"`
-	Homeward        *ebpf.Program `ebpf:"homeward"`
-	OwnBind4        *ebpf.Program `ebpf:"own_bind4"`
-	OwnBind6        *ebpf.Program `ebpf:"own_bind6"`
-	OwnConnect4     *ebpf.Program `ebpf:"own_connect4"`
-	OwnConnect6     *ebpf.Program `ebpf:"own_connect6"`
-	OwnGetpeername4 *ebpf.Program `ebpf:"own_getpeername4"`
-	OwnGetpeername6 *ebpf.Program `ebpf:"own_getpeername6"`
-	OwnGetsockname4 *ebpf.Program `ebpf:"own_getsockname4"`
-	OwnGetsockname6 *ebpf.Program `ebpf:"own_getsockname6"`
-	OwnPostBind4    *ebpf.Program `ebpf:"own_post_bind4"`
-	OwnPostBind6    *ebpf.Program `ebpf:"own_post_bind6"`
-	OwnRecvmsg4     *ebpf.Program `ebpf:"own_recvmsg4"`
-	OwnRecvmsg6     *ebpf.Program `ebpf:"own_recvmsg6"`
-	OwnSendmsg4     *ebpf.Program `ebpf:"own_sendmsg4"`
-	OwnSendmsg6     *ebpf.Program `ebpf:"own_sendmsg6"`
-	Recvmsg4        *ebpf.Program `ebpf:"recvmsg4"`
-	Recvmsg6        *ebpf.Program `ebpf:"recvmsg6"`
-	Release         *ebpf.Program `ebpf:"release"`
-	Sandbox         *ebpf.Program `ebpf:"sandbox"`
-	Sendmsg4        *ebpf.Program `ebpf:"sendmsg4"`
-	Sendmsg6        *ebpf.Program `ebpf:"sendmsg6"`
-	Uplink          *ebpf.Program `ebpf:"uplink"`
+	FlBind4       *ebpf.Program `ebpf:"fl_bind4"`
+	FlBind6       *ebpf.Program `ebpf:"fl_bind6"`
+	FlConnect4    *ebpf.Program `ebpf:"fl_connect4"`
+	FlConnect6    *ebpf.Program `ebpf:"fl_connect6"`
+	FlGetpeer4    *ebpf.Program `ebpf:"fl_getpeer4"`
+	FlGetpeer6    *ebpf.Program `ebpf:"fl_getpeer6"`
+	FlLocalEgress *ebpf.Program `ebpf:"fl_local_egress"`
+	FlRecvmsg4    *ebpf.Program `ebpf:"fl_recvmsg4"`
+	FlRecvmsg6    *ebpf.Program `ebpf:"fl_recvmsg6"`
+	FlRelease     *ebpf.Program `ebpf:"fl_release"`
+	FlSandbox     *ebpf.Program `ebpf:"fl_sandbox"`
+	FlSendmsg4    *ebpf.Program `ebpf:"fl_sendmsg4"`
+	FlSendmsg6    *ebpf.Program `ebpf:"fl_sendmsg6"`
+	FlSockIter    *ebpf.Program `ebpf:"fl_sock_iter"`
+	FlUplink      *ebpf.Program `ebpf:"fl_uplink"`
+	FlWlBind4     *ebpf.Program `ebpf:"fl_wl_bind4"`
+	FlWlBind6     *ebpf.Program `ebpf:"fl_wl_bind6"`
+	FlWlConnect4  *ebpf.Program `ebpf:"fl_wl_connect4"`
+	FlWlConnect6  *ebpf.Program `ebpf:"fl_wl_connect6"`
+	FlWlGetpeer4  *ebpf.Program `ebpf:"fl_wl_getpeer4"`
+	FlWlGetpeer6  *ebpf.Program `ebpf:"fl_wl_getpeer6"`
+	FlWlGetsock4  *ebpf.Program `ebpf:"fl_wl_getsock4"`
+	FlWlGetsock6  *ebpf.Program `ebpf:"fl_wl_getsock6"`
+	FlWlPostbind4 *ebpf.Program `ebpf:"fl_wl_postbind4"`
+	FlWlPostbind6 *ebpf.Program `ebpf:"fl_wl_postbind6"`
+	FlWlRecvmsg4  *ebpf.Program `ebpf:"fl_wl_recvmsg4"`
+	FlWlRecvmsg6  *ebpf.Program `ebpf:"fl_wl_recvmsg6"`
+	FlWlSendmsg4  *ebpf.Program `ebpf:"fl_wl_sendmsg4"`
+	FlWlSendmsg6  *ebpf.Program `ebpf:"fl_wl_sendmsg6"`
+	FlXdp         *ebpf.Program `ebpf:"fl_xdp"`
 }
 
 func (p *FairleadPrograms) Close() error {
 	return _FairleadClose(
-		p.Astray,
-		p.Bind4,
-		p.Bind6,
-		p.Connect4,
-		p.Connect6,
-		p.Fast,
-		p.Getpeername4,
-		p.Getpeername6,
-		p.Homeward,
-		p.OwnBind4,
-		p.OwnBind6,
-		p.OwnConnect4,
-		p.OwnConnect6,
-		p.OwnGetpeername4,
-		p.OwnGetpeername6,
-		p.OwnGetsockname4,
-		p.OwnGetsockname6,
-		p.OwnPostBind4,
-		p.OwnPostBind6,
-		p.OwnRecvmsg4,
-		p.OwnRecvmsg6,
-		p.OwnSendmsg4,
-		p.OwnSendmsg6,
-		p.Recvmsg4,
-		p.Recvmsg6,
-		p.Release,
-		p.Sandbox,
-		p.Sendmsg4,
-		p.Sendmsg6,
-		p.Uplink,
+		p.FlBind4,
+		p.FlBind6,
+		p.FlConnect4,
+		p.FlConnect6,
+		p.FlGetpeer4,
+		p.FlGetpeer6,
+		p.FlLocalEgress,
+		p.FlRecvmsg4,
+		p.FlRecvmsg6,
+		p.FlRelease,
+		p.FlSandbox,
+		p.FlSendmsg4,
+		p.FlSendmsg6,
+		p.FlSockIter,
+		p.FlUplink,
+		p.FlWlBind4,
+		p.FlWlBind6,
+		p.FlWlConnect4,
+		p.FlWlConnect6,
+		p.FlWlGetpeer4,
+		p.FlWlGetpeer6,
+		p.FlWlGetsock4,
+		p.FlWlGetsock6,
+		p.FlWlPostbind4,
+		p.FlWlPostbind6,
+		p.FlWlRecvmsg4,
+		p.FlWlRecvmsg6,
+		p.FlWlSendmsg4,
+		p.FlWlSendmsg6,
+		p.FlXdp,
 	)
 }
 

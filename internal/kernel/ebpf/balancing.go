@@ -22,9 +22,9 @@ import (
 
 // forServices are the maps that only services fill.
 var forServices = []string{
-	bpf.FairleadMapConnsTcp, bpf.FairleadMapConnsUdp, bpf.FairleadMapYoungConns,
-	bpf.FairleadMapFrontends, bpf.FairleadMapServices, bpf.FairleadMapReals, bpf.FairleadMapLoads,
-	bpf.FairleadMapRealTotals, bpf.FairleadMapAffinities,
+	bpf.FairleadMapFlConnsTcp, bpf.FairleadMapFlConnsUdp, bpf.FairleadMapFlYoungConns,
+	bpf.FairleadMapFlFrontends, bpf.FairleadMapFlServices, bpf.FairleadMapFlReals, bpf.FairleadMapFlLoads,
+	bpf.FairleadMapFlRealTotals, bpf.FairleadMapFlAffinities,
 }
 
 // withoutServices leaves room for none.
@@ -39,7 +39,7 @@ func (p *Datapath) balanced() (bool, error) {
 	if p.opt.Pins == "" {
 		return false, nil
 	}
-	m, err := ebpf.LoadPinnedMap(p.mapPath(bpf.FairleadMapFrontends), nil)
+	m, err := ebpf.LoadPinnedMap(p.mapPath(bpf.FairleadMapFlFrontends), nil)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}

@@ -58,7 +58,7 @@ func newBenchWith(tb testing.TB, wanted func(*ebpf.ProgramSpec) bool) *bench {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for _, name := range []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapFlowsUdp, bpf.FairleadMapConnsTcp, bpf.FairleadMapConnsUdp, bpf.FairleadMapYoungFlows, bpf.FairleadMapYoungConns} {
+	for _, name := range []string{bpf.FairleadMapFlFlowsTcp, bpf.FairleadMapFlFlowsUdp, bpf.FairleadMapFlConnsTcp, bpf.FairleadMapFlConnsUdp, bpf.FairleadMapFlYoungFlows, bpf.FairleadMapFlYoungConns} {
 		spec.Maps[name].MaxEntries = testFlows
 	}
 	keep(spec, wanted)
@@ -236,7 +236,7 @@ func (b *bench) publish(tb testing.TB, mappings ...Mapping) {
 // to on.
 func (b *bench) mapping(udp bool, host netip.Addr, first, last, to uint16, flags uint8) Mapping {
 	l := Mapping{Host: Address(host), To: Address(webV4), Masquerade: Address(gateV4), Ifindex: uint32(b.web),
-		First: first, Last: last, ToFirst: to, Flags: flags, Plane: ClassOf(host.Is4(), udp)}
+		First: first, Last: last, ToFirst: to, Flags: flags, Class: ClassOf(host.Is4(), udp)}
 	if host.Is6() {
 		l.To, l.Masquerade = Address(webV6), Address(gateV6)
 	}
@@ -267,14 +267,14 @@ func (b *bench) forget(tb testing.TB) {
 // alter changes what is known of a flow.
 func (b *bench) alter(tb testing.TB, f Flow, change func(*bpf.FairleadFlow)) {
 	tb.Helper()
-	m := b.maps[bpf.FairleadMapFlowsTcp]
+	m := b.maps[bpf.FairleadMapFlFlowsTcp]
 	if f.UDP {
-		m = b.maps[bpf.FairleadMapFlowsUdp]
+		m = b.maps[bpf.FairleadMapFlFlowsUdp]
 	}
 	var v bpf.FairleadFlow
 	err := m.Lookup(f.key, &v)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		m = b.maps[bpf.FairleadMapYoungFlows]
+		m = b.maps[bpf.FairleadMapFlYoungFlows]
 		err = m.Lookup(f.key, &v)
 	}
 	if err != nil {

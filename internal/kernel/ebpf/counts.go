@@ -74,7 +74,7 @@ func (p *Datapath) live() (map[uint32]uint64, error) {
 	live := map[uint32]uint64{}
 	err := p.eachFlow(func(_, stale bool, _ bpf.FairleadFlowKey, f bpf.FairleadFlow) {
 		if !stale && f.Flags&flowReplaced == 0 {
-			live[f.Lead]++
+			live[f.Slot]++
 		}
 	})
 	return live, err

@@ -14,7 +14,7 @@ func (b *bench) countsOf(t *testing.T, udp bool, port uint16) Counted {
 		t.Fatal(err)
 	}
 	for _, c := range all {
-		if c.First == port && c.Plane == ClassOf(true, udp) {
+		if c.First == port && c.Class == ClassOf(true, udp) {
 			return c
 		}
 	}

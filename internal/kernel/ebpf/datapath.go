@@ -162,7 +162,7 @@ func Spec(cookie uint64, header uint32, balancing bool) (*ebpf.CollectionSpec, e
 	if !balancing {
 		withoutServices(spec)
 	}
-	spec.Maps[bpf.FairleadMapWorkloads].Name = sharedName(cookie)
+	spec.Maps[bpf.FairleadMapFlWorkloads].Name = sharedName(cookie)
 	for name, value := range map[string]any{
 		bpf.FairleadVarHostNetns:  cookie,
 		bpf.FairleadVarLinkHeader: header,
@@ -190,15 +190,15 @@ func shared(name string) bool { return !strings.HasPrefix(name, ".") }
 // process has pinned, and the one that all processes share.
 func (p *Datapath) foundMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error) {
 	found, err := p.pinnedMaps(spec)
-	if err != nil || found[bpf.FairleadMapWorkloads] != nil {
+	if err != nil || found[bpf.FairleadMapFlWorkloads] != nil {
 		return found, err
 	}
 	m, err := findShared(p.opt.Cookie)
-	if m != nil && spec.Maps[bpf.FairleadMapWorkloads].Compatible(m) != nil {
+	if m != nil && spec.Maps[bpf.FairleadMapFlWorkloads].Compatible(m) != nil {
 		return found, m.Close() // another version's: its workloads are not ours to see
 	}
 	if m != nil {
-		found[bpf.FairleadMapWorkloads] = m
+		found[bpf.FairleadMapFlWorkloads] = m
 	}
 	return found, err
 }

@@ -41,7 +41,7 @@ const batch = 4096
 // Flows calls fn for each flow that is remembered, also for stale ones.
 func (p *Datapath) Flows(fn func(Flow)) error {
 	return p.eachFlow(func(udp, stale bool, k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
-		fn(Flow{UDP: udp, key: k, Acknowledged: v.Ack, Real: realOf(v.Lead), Ifindex: v.Ifindex,
+		fn(Flow{UDP: udp, key: k, Acknowledged: v.Ack, Real: realOf(v.Slot), Ifindex: v.Ifindex,
 			Closing: !udp && (isClosing(v) || v.Flags&flowRst != 0), Stale: stale,
 			Host: at(v.Host, v.HostPort), Client: at(v.Client, v.ClientPort),
 			Endpoint: at(k.Endpoint, k.EndpointPort), Seen: at(k.Client, k.ClientPort)})
@@ -54,7 +54,7 @@ func (p *Datapath) eachFlow(fn func(udp, stale bool, key bpf.FairleadFlowKey, f 
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return fmt.Errorf("read the clock: %w", err)
 	}
-	for name, udp := range map[string]bool{bpf.FairleadMapFlowsTcp: false, bpf.FairleadMapYoungFlows: false, bpf.FairleadMapFlowsUdp: true} {
+	for name, udp := range map[string]bool{bpf.FairleadMapFlFlowsTcp: false, bpf.FairleadMapFlYoungFlows: false, bpf.FairleadMapFlFlowsUdp: true} {
 		if p.maps[name] == nil {
 			continue // it is only looked at, and these are of no account
 		}
@@ -102,9 +102,9 @@ func at(a bpf.FairleadAddress, port uint16) netip.AddrPort {
 // One that has ended meanwhile is forgotten already.
 func (p *Datapath) Forget(flows []Flow) error {
 	for _, f := range flows {
-		names := []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapYoungFlows}
+		names := []string{bpf.FairleadMapFlFlowsTcp, bpf.FairleadMapFlYoungFlows}
 		if f.UDP {
-			names = []string{bpf.FairleadMapFlowsUdp}
+			names = []string{bpf.FairleadMapFlFlowsUdp}
 		}
 		for _, name := range names {
 			if err := p.maps[name].Delete(f.key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -129,12 +129,12 @@ func (p *Datapath) forgetAlias(f Flow) error {
 	}
 	name := bpf.FairleadAliasKey{
 		Client: Address(f.Client.Addr()), ClientPort: bits.ReverseBytes16(f.Client.Port()),
-		Host: Address(f.Host.Addr()), HostPort: bits.ReverseBytes16(f.Host.Port()), Plane: f.key.Plane,
+		Host: Address(f.Host.Addr()), HostPort: bits.ReverseBytes16(f.Host.Port()), Class: f.key.Class,
 	}
 	if f.Client.Addr().Is6() && f.Client.Addr().IsLinkLocalUnicast() { // as scoped in bpf/include/track.h
-		name.Plane |= f.Ifindex << 2
+		name.Class |= f.Ifindex << 2
 	}
-	if err := p.maps[bpf.FairleadMapAliases].Delete(name); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := p.maps[bpf.FairleadMapFlAliases].Delete(name); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("forget the alias of %s: %w", f.Client, err)
 	}
 	return nil
@@ -142,7 +142,7 @@ func (p *Datapath) forgetAlias(f Flow) error {
 
 // SetAddresses tells the programs the host's own addresses.
 func (p *Datapath) SetAddresses(local []netip.Addr) error {
-	m := p.maps[bpf.FairleadMapAddresses]
+	m := p.maps[bpf.FairleadMapFlAddresses]
 	stale := map[bpf.FairleadAddress]bool{}
 	var key bpf.FairleadAddress
 	var one uint8

@@ -23,5 +23,5 @@ func Workloads(cookie uint64) (map[uint64]bpf.FairleadWorkload, error) {
 		return nil, err
 	}
 	defer m.Close()
-	return (&Datapath{maps: map[string]*ebpf.Map{bpf.FairleadMapWorkloads: m}}).Workloads()
+	return (&Datapath{maps: map[string]*ebpf.Map{bpf.FairleadMapFlWorkloads: m}}).Workloads()
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"fairlead/internal/kernel/bpf"
+
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
@@ -15,8 +17,8 @@ import (
 
 // The programs for the ingress of links.
 const (
-	Uplink  = "uplink"
-	Sandbox = "sandbox"
+	Uplink  = bpf.FairleadProgFlUplink
+	Sandbox = bpf.FairleadProgFlSandbox
 )
 
 // ingress are their names.

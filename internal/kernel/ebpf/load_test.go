@@ -15,7 +15,7 @@ func BenchmarkLoad(b *testing.B) {
 		services      bool
 	}{
 		{"links", Uplink, false}, {"links/services", Uplink, true},
-		{"sockets", bpf.FairleadProgConnect4, false}, {"sockets/services", bpf.FairleadProgConnect4, true},
+		{"sockets", bpf.FairleadProgFlConnect4, false}, {"sockets/services", bpf.FairleadProgFlConnect4, true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			var took time.Duration

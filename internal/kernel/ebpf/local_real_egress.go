@@ -3,11 +3,13 @@ package ebpf
 import (
 	"errors"
 	"maps"
+
+	"fairlead/internal/kernel/bpf"
 )
 
-// LocalRealEgress is the program for the egress of links (bpf/include/here.h): there are
+// LocalRealEgress is the program for the egress of links (bpf/include/local_real.h): there are
 // real servers that are the host itself.
-const LocalRealEgress = "homeward"
+const LocalRealEgress = bpf.FairleadProgFlLocalEgress
 
 // AttachLocalRealEgress puts the program at every interface that has one at its ingress,
 // and at those that get one from now on; one that has just gone is none. The

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"fairlead/internal/kernel/bpf"
+
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
@@ -302,7 +304,7 @@ func TestAddresses(t *testing.T) {
 		}
 	}
 	var key [16]byte
-	if n := count(b.maps["addresses"], &key); n != 1 {
+	if n := count(b.maps[bpf.FairleadMapFlAddresses], &key); n != 1 {
 		t.Errorf("the list has %d addresses, want 1", n)
 	}
 }

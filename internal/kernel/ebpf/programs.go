@@ -43,7 +43,7 @@ func kindOf(name string) func(*ebpf.ProgramSpec) bool {
 	switch {
 	case name == LocalRealEgress:
 		return forEgress
-	case name == Fast:
+	case name == XDP:
 		return forDrivers
 	case onLinks(name):
 		return forLinks

@@ -33,8 +33,8 @@ func OpenReadOnly(pins string) (*ReadOnly, error) {
 		return nil, err
 	}
 	s := &ReadOnly{maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}, pins: pins, own: true}
-	for _, name := range []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapYoungFlows, bpf.FairleadMapFlowsUdp, bpf.FairleadMapPorts, bpf.FairleadMapLeads, bpf.FairleadMapTotals,
-		bpf.FairleadMapRings, bpf.FairleadMapFrontends, bpf.FairleadMapServices, bpf.FairleadMapReals, bpf.FairleadMapLoads, bpf.FairleadMapRealTotals} {
+	for _, name := range []string{bpf.FairleadMapFlFlowsTcp, bpf.FairleadMapFlYoungFlows, bpf.FairleadMapFlFlowsUdp, bpf.FairleadMapFlPorts, bpf.FairleadMapFlMappings, bpf.FairleadMapFlTotals,
+		bpf.FairleadMapFlRings, bpf.FairleadMapFlFrontends, bpf.FairleadMapFlServices, bpf.FairleadMapFlReals, bpf.FairleadMapFlLoads, bpf.FairleadMapFlRealTotals} {
 		m, err := ebpf.LoadPinnedMap(filepath.Join(pins, "maps", name), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, s.Close()
@@ -151,7 +151,7 @@ func (s *ReadOnly) Counts() ([]Counted, error) {
 
 // balancer reads the table of services; nil where the plane has none.
 func (s *ReadOnly) balancer() (*Balancer, error) {
-	if s.maps[bpf.FairleadMapFrontends] == nil {
+	if s.maps[bpf.FairleadMapFlFrontends] == nil {
 		return nil, nil
 	}
 	return openBalancer(s.maps)

@@ -162,7 +162,7 @@ func (r *rings) grow() error {
 	if err != nil {
 		return err
 	}
-	m, err := ebpf.NewMap(spec.Maps[bpf.FairleadMapRings].InnerMap)
+	m, err := ebpf.NewMap(spec.Maps[bpf.FairleadMapFlRings].InnerMap)
 	if err != nil {
 		return fmt.Errorf("make room for the rings of services: %w", err)
 	}

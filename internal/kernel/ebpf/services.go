@@ -142,11 +142,11 @@ func (p *Datapath) Balancer() *Balancer { return p.balancer }
 // openBalancer reads the table that the maps hold.
 func openBalancer(maps map[string]*ebpf.Map) (*Balancer, error) {
 	b := &Balancer{maps: maps, inUse: map[string]*inUse{}, names: map[uint32]string{}, slots: map[uint32]bool{}}
-	b.rings = rings{outer: maps[bpf.FairleadMapRings]}
+	b.rings = rings{outer: maps[bpf.FairleadMapFlRings]}
 	for _, m := range []struct {
 		name string
 		to   **ebpf.Memory
-	}{{bpf.FairleadMapReals, &b.reals}, {bpf.FairleadMapServices, &b.services}, {bpf.FairleadMapLoads, &b.loads}} {
+	}{{bpf.FairleadMapFlReals, &b.reals}, {bpf.FairleadMapFlServices, &b.services}, {bpf.FairleadMapFlLoads, &b.loads}} {
 		var err error
 		if *m.to, err = maps[m.name].Memory(); err != nil {
 			return nil, fmt.Errorf("map the table of %s: %w", m.name, err)
@@ -258,8 +258,8 @@ func (b *Balancer) setReals(next, old *inUse) (fresh []uint32, err error) {
 		fresh = append(fresh, slot)
 		next.slots[i] = slot
 		entry := b.entry(slot, r, next.id)
-		entry.Once++
-		entry.Made = entry.Once
+		entry.LastGeneration++
+		entry.Generation = entry.LastGeneration
 		if err := b.beginCounts(slot); err != nil {
 			return fresh, err
 		}
@@ -300,7 +300,7 @@ func (b *Balancer) takeSlot() (uint32, error) {
 func (b *Balancer) release(slots []uint32) {
 	for _, slot := range slots {
 		entry := b.readReal(slot)
-		entry.Made = 0
+		entry.Generation = 0
 		b.writeReal(slot, entry)
 		delete(b.slots, slot)
 		b.free = append(b.free, slot)
@@ -326,7 +326,7 @@ func (b *Balancer) drop(old, next *inUse, gone *Gone) {
 // it does not have.
 func (b *Balancer) mapping(next, old *inUse, gone *Gone) error {
 	var errs []error
-	m := b.maps[bpf.FairleadMapFrontends]
+	m := b.maps[bpf.FairleadMapFlFrontends]
 	for i, at := range next.Frontends {
 		key, value := next.frontend(i, at)
 		if err := m.Put(key, value); err != nil {
@@ -351,7 +351,7 @@ func (b *Balancer) mapping(next, old *inUse, gone *Gone) error {
 
 // frontend returns the i-th frontend as the programs have it.
 func (h *inUse) frontend(i int, at netip.AddrPort) (bpf.FairleadFrontendKey, bpf.FairleadFrontend) {
-	return bpf.FairleadFrontendKey{Host: Address(at.Addr()), Port: swap(at.Port()), Plane: uint16(ClassOf(at.Addr().Is4(), h.UDP))},
+	return bpf.FairleadFrontendKey{Host: Address(at.Addr()), Port: swap(at.Port()), Class: uint16(ClassOf(at.Addr().Is4(), h.UDP))},
 		bpf.FairleadFrontend{Service: h.id, Chunk: h.ring.chunk, First: h.ring.first, Buckets: uint32(len(h.Ring)),
 			Persistence: h.Persistence, Nth: uint16(i), Scheduling: h.Scheduling, Direct: h.Forward}
 }
@@ -375,7 +375,7 @@ func (b *Balancer) PublishState() error {
 			break
 		}
 	}
-	if err := b.maps[bpf.FairleadMapServed].Put(uint32(0), flags); err != nil {
+	if err := b.maps[bpf.FairleadMapFlServed].Put(uint32(0), flags); err != nil {
 		return fmt.Errorf("tell whether there are services: %w", err)
 	}
 	return nil
@@ -390,11 +390,11 @@ func (b *Balancer) readReal(slot uint32) bpf.FairleadReal {
 // writeReal writes an entry, and last whether it holds.
 func (b *Balancer) writeReal(slot uint32, r bpf.FairleadReal) {
 	raw := unsafe.Slice((*byte)(unsafe.Pointer(&r)), realSize)
-	off, made := int64(slot)*int64(realSize), unsafe.Offsetof(r.Made)
-	if r.Made == 0 {
-		store(b.reals, off+int64(made), native(0))
+	off, generation := int64(slot)*int64(realSize), unsafe.Offsetof(r.Generation)
+	if r.Generation == 0 {
+		store(b.reals, off+int64(generation), native(0))
 	}
-	store(b.reals, off, raw[:made])
-	store(b.reals, off+int64(made)+4, raw[made+4:])
-	store(b.reals, off+int64(made), native(r.Made))
+	store(b.reals, off, raw[:generation])
+	store(b.reals, off+int64(generation)+4, raw[generation+4:])
+	store(b.reals, off+int64(generation), native(r.Generation))
 }

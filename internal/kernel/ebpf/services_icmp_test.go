@@ -146,7 +146,7 @@ func (b *bench) pay(tb testing.TB, until uint64) {
 	for i := range all {
 		all[i] = until
 	}
-	if err := b.maps[bpf.FairleadMapNewsPaid].Put(uint32(0), all); err != nil {
+	if err := b.maps[bpf.FairleadMapFlIcmpRate].Put(uint32(0), all); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -155,7 +155,7 @@ func (b *bench) pay(tb testing.TB, until uint64) {
 func (b *bench) paid(tb testing.TB) (until uint64) {
 	tb.Helper()
 	var all []uint64
-	if err := b.maps[bpf.FairleadMapNewsPaid].Lookup(uint32(0), &all); err != nil {
+	if err := b.maps[bpf.FairleadMapFlIcmpRate].Lookup(uint32(0), &all); err != nil {
 		tb.Fatal(err)
 	}
 	for _, one := range all {

@@ -76,7 +76,7 @@ func (o *oneDirection) active() (n uint64) {
 // silent makes all connections as old as if they had been silent for so long.
 func (o *oneDirection) silent(d time.Duration) {
 	o.t.Helper()
-	for _, name := range []string{bpf.FairleadMapFlowsTcp, bpf.FairleadMapYoungFlows} {
+	for _, name := range []string{bpf.FairleadMapFlFlowsTcp, bpf.FairleadMapFlYoungFlows} {
 		m := o.maps[name]
 		err := each(m, func(k bpf.FairleadFlowKey, f bpf.FairleadFlow) {
 			f.Seen, f.Tick = f.Seen-uint64(d), f.Tick-1

@@ -44,9 +44,9 @@ func (b *Balancer) readFrontends() (map[uint32][]readFrontend, error) {
 	found := map[uint32][]readFrontend{}
 	var key bpf.FairleadFrontendKey
 	var value bpf.FairleadFrontend
-	it := b.maps[bpf.FairleadMapFrontends].Iterate()
+	it := b.maps[bpf.FairleadMapFlFrontends].Iterate()
 	for it.Next(&key, &value) {
-		found[value.Service] = append(found[value.Service], readFrontend{value, frontendOf{key.Plane&1 != 0, at(key.Host, key.Port)}})
+		found[value.Service] = append(found[value.Service], readFrontend{value, frontendOf{key.Class&1 != 0, at(key.Host, key.Port)}})
 	}
 	if err := it.Err(); err != nil {
 		return nil, fmt.Errorf("read the frontends of services: %w", err)
@@ -59,10 +59,10 @@ func (b *Balancer) readSlots() map[uint32][]uint32 {
 	slots := map[uint32][]uint32{}
 	for slot := range uint32(maxReals) {
 		r := b.readReal(slot)
-		if r.Once != 0 {
+		if r.LastGeneration != 0 {
 			b.used = slot
 		}
-		if r.Made != 0 {
+		if r.Generation != 0 {
 			slots[r.Service] = append(slots[r.Service], slot)
 			b.slots[slot] = true
 		}
@@ -134,7 +134,7 @@ func (b *Balancer) AllIntact() bool {
 
 func (b *Balancer) intact(h *inUse) bool {
 	for i, slot := range h.slots {
-		if r := b.readReal(slot); r.Made == 0 || r.Service != h.id || b.real(slot) != h.Reals[i] {
+		if r := b.readReal(slot); r.Generation == 0 || r.Service != h.id || b.real(slot) != h.Reals[i] {
 			return false
 		}
 	}
@@ -144,7 +144,7 @@ func (b *Balancer) intact(h *inUse) bool {
 	var have bpf.FairleadFrontend
 	for i, at := range h.Frontends {
 		key, want := h.frontend(i, at)
-		if b.maps[bpf.FairleadMapFrontends].Lookup(key, &have) != nil || have != want {
+		if b.maps[bpf.FairleadMapFlFrontends].Lookup(key, &have) != nil || have != want {
 			return false
 		}
 	}
@@ -160,9 +160,9 @@ func (b *Balancer) Restore(name string) {
 	}
 	for i, slot := range h.slots {
 		entry := b.entry(slot, h.Reals[i], h.id)
-		if entry.Made == 0 {
-			entry.Once = max(entry.Once, 1)
-			entry.Made = entry.Once
+		if entry.Generation == 0 {
+			entry.LastGeneration = max(entry.LastGeneration, 1)
+			entry.Generation = entry.LastGeneration
 		}
 		b.writeReal(slot, entry)
 	}
@@ -229,7 +229,7 @@ func (b *Balancer) totals(slot uint32) (c Counts, err error) {
 		return c, nil
 	}
 	var each []bpf.FairleadTotal
-	if err := b.maps[bpf.FairleadMapRealTotals].Lookup(slot, &each); err != nil {
+	if err := b.maps[bpf.FairleadMapFlRealTotals].Lookup(slot, &each); err != nil {
 		return c, fmt.Errorf("read the counters of real server %d: %w", slot, err)
 	}
 	for _, t := range each {
@@ -245,10 +245,10 @@ const maxRealsCounted = 16384
 // beginCounts sets the counters of a slot to nothing.
 func (b *Balancer) beginCounts(slot uint32) error {
 	store(b.loads, int64(slot)*int64(loadSize), make([]byte, loadSize))
-	if slot >= maxRealsCounted || b.readReal(slot).Once == 0 {
+	if slot >= maxRealsCounted || b.readReal(slot).LastGeneration == 0 {
 		return nil // it has none, or was never used
 	}
-	if err := b.maps[bpf.FairleadMapRealTotals].Put(slot, make([]bpf.FairleadTotal, ebpf.MustPossibleCPU())); err != nil {
+	if err := b.maps[bpf.FairleadMapFlRealTotals].Put(slot, make([]bpf.FairleadTotal, ebpf.MustPossibleCPU())); err != nil {
 		return fmt.Errorf("set the counters of real server %d: %w", slot, err)
 	}
 	return nil
@@ -267,13 +267,13 @@ func (p *Datapath) Ended(gone *Gone) ([]Flow, error) {
 
 // forgetConn forgets whose real server the flow's is.
 func (p *Datapath) forgetConn(f Flow) error {
-	names := []string{bpf.FairleadMapConnsTcp, bpf.FairleadMapYoungConns}
+	names := []string{bpf.FairleadMapFlConnsTcp, bpf.FairleadMapFlYoungConns}
 	if f.UDP {
-		names = []string{bpf.FairleadMapConnsUdp}
+		names = []string{bpf.FairleadMapFlConnsUdp}
 	}
 	name := bpf.FairleadAliasKey{
 		Client: Address(f.Client.Addr()), ClientPort: swap(f.Client.Port()),
-		Host: Address(f.Host.Addr()), HostPort: swap(f.Host.Port()), Plane: f.key.Plane,
+		Host: Address(f.Host.Addr()), HostPort: swap(f.Host.Port()), Class: f.key.Class,
 	}
 	for _, m := range names {
 		if err := p.maps[m].Delete(name); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"fairlead/internal/kernel/bpf"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -316,7 +318,7 @@ func TestAdoptServices(t *testing.T) {
 	if len(b.flows(t)) != 1 {
 		t.Errorf("the flows are %v", b.flows(t))
 	}
-	if err := b.maps["frontends"].Delete(mustKey(next.inUse["web"], 1)); err != nil {
+	if err := b.maps[bpf.FairleadMapFlFrontends].Delete(mustKey(next.inUse["web"], 1)); err != nil {
 		t.Fatal(err)
 	}
 	if next.Intact("web") {

@@ -20,11 +20,11 @@ const listBuffer = 1 << 15
 // counting up to where it was, and so passes over a socket if one before it has
 // gone meanwhile.
 func (p *Datapath) Incomplete() ([]byte, error) {
-	prog, err := p.program(bpf.FairleadProgAstray)
+	prog, err := p.program(bpf.FairleadProgFlSockIter)
 	if err != nil {
 		return nil, err
 	}
-	it, err := link.AttachIter(link.IterOptions{Program: prog, Map: p.maps[bpf.FairleadMapDialled]})
+	it, err := link.AttachIter(link.IterOptions{Program: prog, Map: p.maps[bpf.FairleadMapFlDialled]})
 	if err != nil {
 		return nil, fmt.Errorf("attach eBPF iterator: %w", err)
 	}

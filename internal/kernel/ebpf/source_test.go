@@ -315,7 +315,7 @@ func TestOnlyAnAnsweredClientOpensAFlow(t *testing.T) {
 	answer := packet{src: seen.dst, dst: seen.src, flags: syn | ack, seq: 7 << 20, ack: 1001}
 	guess := packet{src: p.src, dst: p.dst, flags: ack, seq: 1001, ack: 9 << 20}
 	open := func() (n int) {
-		err := each(b.maps[bpf.FairleadMapFlowsTcp], func(bpf.FairleadFlowKey, bpf.FairleadFlow) { n++ })
+		err := each(b.maps[bpf.FairleadMapFlFlowsTcp], func(bpf.FairleadFlowKey, bpf.FairleadFlow) { n++ })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -382,7 +382,7 @@ func TestLinkLocalClients(t *testing.T) {
 	b.forget(t)
 	var name bpf.FairleadAliasKey
 	var alias bpf.FairleadAlias
-	if it := b.maps[bpf.FairleadMapAliases].Iterate(); it.Next(&name, &alias) {
+	if it := b.maps[bpf.FairleadMapFlAliases].Iterate(); it.Next(&name, &alias) {
 		t.Errorf("the alias of %s is left behind", Netip(name.Client))
 	}
 }

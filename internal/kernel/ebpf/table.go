@@ -23,14 +23,14 @@ const (
 
 // The limits of the table, as in bpf/include/maps.h.
 const (
-	portsPerPlane = 65536
+	portsPerClass = 65536
 	maxMappings   = 65536
 	maxChain      = 64
 )
 
 // Mapping is an entry of the table in the host's byte order; its Next is the
 // table's to set.
-type Mapping = bpf.FairleadLead
+type Mapping = bpf.FairleadMapping
 
 // mappingSize is the size of an entry in bytes, and portSize that of an index,
 // which the kernel rounds up.
@@ -39,7 +39,7 @@ const (
 	portSize    = 8
 )
 
-// Plane numbers the families and protocols, as in bpf/include/maps.h.
+// ClassOf numbers the families and protocols, as in bpf/include/maps.h.
 func ClassOf(v4, udp bool) uint8 {
 	var n uint8
 	if !v4 {
@@ -73,23 +73,23 @@ func (p *Datapath) Table() *Table { return p.table }
 
 // openTable reads the table that the maps hold.
 func openTable(maps map[string]*ebpf.Map) (*Table, error) {
-	t := &Table{totals: maps[bpf.FairleadMapTotals], slots: map[uint32]Mapping{}, heads: map[uint32]uint32{}, occupied: map[uint32]int{}}
+	t := &Table{totals: maps[bpf.FairleadMapFlTotals], slots: map[uint32]Mapping{}, heads: map[uint32]uint32{}, occupied: map[uint32]int{}}
 	var err error
-	if t.ports, err = maps[bpf.FairleadMapPorts].Memory(); err != nil {
+	if t.ports, err = maps[bpf.FairleadMapFlPorts].Memory(); err != nil {
 		return nil, fmt.Errorf("map the table of ports: %w", err)
 	}
-	if t.mappings, err = maps[bpf.FairleadMapLeads].Memory(); err != nil {
+	if t.mappings, err = maps[bpf.FairleadMapFlMappings].Memory(); err != nil {
 		return nil, fmt.Errorf("map the table of leads: %w", err)
 	}
 	return t, t.read()
 }
 
 func (t *Table) read() error {
-	heads := make([]byte, 4*portsPerPlane*portSize)
+	heads := make([]byte, 4*portsPerClass*portSize)
 	if _, err := t.ports.ReadAt(heads, 0); err != nil {
 		return fmt.Errorf("read the table of ports: %w", err)
 	}
-	for i := range uint32(4 * portsPerPlane) {
+	for i := range uint32(4 * portsPerClass) {
 		if head := binary.NativeEndian.Uint32(heads[i*portSize:]); head != 0 {
 			t.heads[i] = head
 			t.occupied[head]++
@@ -194,7 +194,7 @@ func (t *Table) fits(changes []Change) error {
 	return nil
 }
 
-func index(l *Mapping, port int) uint32 { return uint32(l.Plane)*portsPerPlane + uint32(port) }
+func index(l *Mapping, port int) uint32 { return uint32(l.Class)*portsPerClass + uint32(port) }
 
 func (t *Table) length(slot uint32) int {
 	n := 0
@@ -297,7 +297,7 @@ func (t *Table) redirect(slot, to uint32) {
 func (t *Table) find(l *Mapping) (uint32, bool) {
 	for slot := t.heads[index(l, int(l.First))]; slot != 0; slot = t.slots[slot].Next {
 		o := t.slots[slot]
-		if o.Plane == l.Plane && o.First == l.First && o.Last == l.Last && o.Host == l.Host && (o.Flags^l.Flags)&MappingAny == 0 {
+		if o.Class == l.Class && o.First == l.First && o.Last == l.Last && o.Host == l.Host && (o.Flags^l.Flags)&MappingAny == 0 {
 			return slot, true
 		}
 	}
@@ -307,8 +307,8 @@ func (t *Table) find(l *Mapping) (uint32, bool) {
 // TranslatesTo reports whether the table leads a port of a host address to that
 // endpoint and port.
 func (t *Table) TranslatesTo(udp bool, host, endpoint netip.AddrPort) bool {
-	h, plane, port := Address(host.Addr()), ClassOf(host.Addr().Is4(), udp), host.Port()
-	for slot := t.heads[uint32(plane)*portsPerPlane+uint32(port)]; slot != 0; slot = t.slots[slot].Next {
+	h, class, port := Address(host.Addr()), ClassOf(host.Addr().Is4(), udp), host.Port()
+	for slot := t.heads[uint32(class)*portsPerClass+uint32(port)]; slot != 0; slot = t.slots[slot].Next {
 		l := t.slots[slot]
 		if port < l.First || port > l.Last || l.Flags&MappingAny == 0 && l.Host != h {
 			continue

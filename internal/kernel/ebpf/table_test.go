@@ -24,7 +24,7 @@ func tableMaps(t *testing.T) map[string]*ebpf.Map {
 	}
 	maps := map[string]*ebpf.Map{}
 	t.Cleanup(func() { closeAll(maps) })
-	for _, name := range []string{bpf.FairleadMapPorts, bpf.FairleadMapLeads, bpf.FairleadMapTotals} {
+	for _, name := range []string{bpf.FairleadMapFlPorts, bpf.FairleadMapFlMappings, bpf.FairleadMapFlTotals} {
 		if maps[name], err = ebpf.NewMap(spec.Maps[name]); err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func newTable(t *testing.T) (*Table, map[string]*ebpf.Map) {
 func lookUp(t *testing.T, table *Table, plane uint8, host bpf.FairleadAddress, port uint16) (Mapping, bool) {
 	t.Helper()
 	head := make([]byte, 4)
-	if _, err := table.ports.ReadAt(head, (int64(plane)*portsPerPlane+int64(port))*portSize); err != nil {
+	if _, err := table.ports.ReadAt(head, (int64(plane)*portsPerClass+int64(port))*portSize); err != nil {
 		t.Fatal(err)
 	}
 	slot := binary.NativeEndian.Uint32(head)
@@ -68,7 +68,7 @@ func lookUp(t *testing.T, table *Table, plane uint8, host bpf.FairleadAddress, p
 }
 
 func holds(l Mapping, plane uint8, host bpf.FairleadAddress, port uint16) bool {
-	return l.Plane == plane && port >= l.First && port <= l.Last && (l.Flags&MappingAny != 0 || l.Host == host)
+	return l.Class == plane && port >= l.First && port <= l.Last && (l.Flags&MappingAny != 0 || l.Host == host)
 }
 
 // modelTable is what a table means: the entries in the order in which they
@@ -88,7 +88,7 @@ func (m modelTable) lookUp(plane uint8, host bpf.FairleadAddress, port uint16) (
 // if nowhere.
 func (m modelTable) place(l Mapping) int {
 	return slices.IndexFunc(m, func(o Mapping) bool {
-		return o.Plane == l.Plane && o.Host == l.Host && o.First == l.First && o.Last == l.Last
+		return o.Class == l.Class && o.Host == l.Host && o.First == l.First && o.Last == l.Last
 	})
 }
 
@@ -100,7 +100,7 @@ var modelHosts = []netip.Addr{hostV4, otherV4, gateV4, webV4, appV4, anyV4}
 // randomMapping returns an entry that the model may hold already.
 func randomMapping(r *rand.Rand) Mapping {
 	host := modelHosts[r.IntN(len(modelHosts))]
-	l := Mapping{Host: Address(host), To: Address(webV4), Ifindex: r.Uint32(), First: uint16(1 + r.IntN(modelPorts)), Plane: uint8(r.IntN(4))}
+	l := Mapping{Host: Address(host), To: Address(webV4), Ifindex: r.Uint32(), First: uint16(1 + r.IntN(modelPorts)), Class: uint8(r.IntN(4))}
 	l.Last = min(modelPorts, l.First+uint16(r.IntN(12)*r.IntN(2)))
 	if host.IsUnspecified() {
 		l.Flags = MappingAny
@@ -252,7 +252,7 @@ func TestFullTable(t *testing.T) {
 	if err := table.Apply(changes); err != nil {
 		t.Fatal(err)
 	}
-	if err := table.Apply([]Change{{New: &Mapping{Flags: MappingAny, Plane: 1, First: 1, Last: 1}}}); !errors.Is(err, ErrFull) {
+	if err := table.Apply([]Change{{New: &Mapping{Flags: MappingAny, Class: 1, First: 1, Last: 1}}}); !errors.Is(err, ErrFull) {
 		t.Errorf("one more: %v, want %v", err, ErrFull)
 	}
 	if _, ok := lookUp(t, table, 0, hostAddress(0), 65535); !ok {

@@ -13,20 +13,20 @@ import (
 )
 
 // What becomes of a workload's bind to a port that it was not granted, as in
-// bpf/include/own.h.
+// bpf/include/workload.h.
 const (
 	UnpublishedLoopback = iota
 	UnpublishedDeny
 	UnpublishedAllow
 )
 
-// maxGrants is how many grants a workload can have, as in bpf/include/own.h.
+// maxGrants is how many grants a workload can have, as in bpf/include/workload.h.
 const maxGrants = len(bpf.FairleadWorkload{}.Grants)
 
 // sharedName is the name under which the kernel lists the map of workloads.
 // Every process of ours on the host goes by one map, so that workloads of
 // different processes find each other; it ends with the last of them.
-func sharedName(cookie uint64) string { return fmt.Sprintf("own_%x", cookie) }
+func sharedName(cookie uint64) string { return fmt.Sprintf("fl_wl_%x", cookie) }
 
 // findShared opens the map of workloads that another process has made; nil
 // when there is none.
@@ -61,7 +61,7 @@ func (p *Datapath) Workloads() (map[uint64]bpf.FairleadWorkload, error) {
 	all := map[uint64]bpf.FairleadWorkload{}
 	var id uint64
 	var w bpf.FairleadWorkload
-	it := p.maps[bpf.FairleadMapWorkloads].Iterate()
+	it := p.maps[bpf.FairleadMapFlWorkloads].Iterate()
 	for it.Next(&id, &w) {
 		all[id] = w
 	}
@@ -73,7 +73,7 @@ func (p *Datapath) Workloads() (map[uint64]bpf.FairleadWorkload, error) {
 
 // SetWorkload notes the workload's policy, and what the table grants it.
 func (p *Datapath) SetWorkload(cgroup uint64, unpublished uint32) error {
-	w := bpf.FairleadWorkload{Unlisted: unpublished}
+	w := bpf.FairleadWorkload{Unpublished: unpublished}
 	for _, l := range p.table.Mappings() {
 		if l.Flags&MappingGrant == 0 || l.Cgroup != cgroup {
 			continue
@@ -85,17 +85,17 @@ func (p *Datapath) SetWorkload(cgroup uint64, unpublished uint32) error {
 		w.Count++
 	}
 	slices.SortFunc(w.Grants[:w.Count], func(a, b bpf.FairleadGrant) int {
-		return cmp.Or(cmp.Compare(a.Plane, b.Plane), cmp.Compare(a.OwnFirst, b.OwnFirst))
+		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.ContainerFirst, b.ContainerFirst))
 	})
-	if err := p.maps[bpf.FairleadMapWorkloads].Put(cgroup, w); err != nil {
+	if err := p.maps[bpf.FairleadMapFlWorkloads].Put(cgroup, w); err != nil {
 		return fmt.Errorf("note workload: %w", err)
 	}
 	return nil
 }
 
 func grant(l Mapping) bpf.FairleadGrant {
-	g := bpf.FairleadGrant{Host: l.Host, First: l.First, OwnFirst: l.ToFirst,
-		OwnLast: l.ToFirst + (l.Last - l.First), Plane: l.Plane}
+	g := bpf.FairleadGrant{Host: l.Host, HostFirst: l.First, ContainerFirst: l.ToFirst,
+		ContainerLast: l.ToFirst + (l.Last - l.First), Class: l.Class}
 	if l.Flags&MappingAny != 0 {
 		g.Any = 1
 	}
@@ -104,7 +104,7 @@ func grant(l Mapping) bpf.FairleadGrant {
 
 // DropWorkload forgets a workload; one that is not known is forgotten.
 func (p *Datapath) DropWorkload(cgroup uint64) error {
-	err := p.maps[bpf.FairleadMapWorkloads].Delete(cgroup)
+	err := p.maps[bpf.FairleadMapFlWorkloads].Delete(cgroup)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("forget workload: %w", err)
 	}
@@ -113,17 +113,17 @@ func (p *Datapath) DropWorkload(cgroup uint64) error {
 
 // Workload returns what is noted of a workload.
 func (p *Datapath) Workload(cgroup uint64) (w bpf.FairleadWorkload, known bool) {
-	err := p.maps[bpf.FairleadMapWorkloads].Lookup(cgroup, &w)
+	err := p.maps[bpf.FairleadMapFlWorkloads].Lookup(cgroup, &w)
 	return w, err == nil
 }
 
 // Taken returns a host port of the grant that the workload has too.
 func Taken(w bpf.FairleadWorkload, l Mapping) (port uint16, taken bool) {
 	for _, g := range w.Grants[:w.Count] {
-		last := g.First + (g.OwnLast - g.OwnFirst)
-		if g.Plane == l.Plane && g.First <= l.Last && l.First <= last &&
+		last := g.HostFirst + (g.ContainerLast - g.ContainerFirst)
+		if g.Class == l.Class && g.HostFirst <= l.Last && l.First <= last &&
 			(g.Any != 0 || l.Flags&MappingAny != 0 || g.Host == l.Host) {
-			return max(g.First, l.First), true
+			return max(g.HostFirst, l.First), true
 		}
 	}
 	return 0, false

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Fast is the program that drivers run (bpf/include/fast.h).
-const Fast = "fast"
+// XDP is the program that drivers run (bpf/include/xdp.h).
+const XDP = bpf.FairleadProgFlXdp
 
 // The errors of AttachXDP that are no failure: packets go by tc there.
 var (
@@ -27,16 +27,16 @@ var (
 // hardware address. The calling thread must be in the interface's network
 // namespace.
 func (p *Datapath) AttachXDP(ifindex int, mac net.HardwareAddr) error {
-	prog, err := p.program(Fast)
+	prog, err := p.program(XDP)
 	if err != nil {
 		return err
 	}
-	var own bpf.FairleadFastLink
+	var own bpf.FairleadXdpLink
 	copy(own.Mac[:], mac)
-	if err := p.maps[bpf.FairleadMapFastLinks].Put(uint32(ifindex), own); err != nil {
+	if err := p.maps[bpf.FairleadMapFlXdpLinks].Put(uint32(ifindex), own); err != nil {
 		return fmt.Errorf("tell the fast path the address of interface %d: %w", ifindex, err)
 	}
-	err = p.attach(pinName(Fast, ifindex), prog, func() (link.Link, error) {
+	err = p.attach(pinName(XDP, ifindex), prog, func() (link.Link, error) {
 		return link.AttachXDP(link.XDPOptions{Program: prog, Interface: ifindex, Flags: link.XDPDriverMode})
 	})
 	switch {
@@ -52,11 +52,11 @@ func (p *Datapath) AttachXDP(ifindex int, mac net.HardwareAddr) error {
 
 // DetachXDP takes the fast path from an interface.
 func (p *Datapath) DetachXDP(ifindex int) error {
-	return errors.Join(p.forgetFast(ifindex), p.detach(pinName(Fast, ifindex)))
+	return errors.Join(p.forgetFast(ifindex), p.detach(pinName(XDP, ifindex)))
 }
 
 func (p *Datapath) forgetFast(ifindex int) error {
-	err := p.maps[bpf.FairleadMapFastLinks].Delete(uint32(ifindex))
+	err := p.maps[bpf.FairleadMapFlXdpLinks].Delete(uint32(ifindex))
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("take interface %d from the fast path: %w", ifindex, err)
 	}
@@ -69,11 +69,11 @@ func (p *Datapath) XDPLinks() (map[int]net.HardwareAddr, error) {
 	found := map[int]net.HardwareAddr{}
 	for name, l := range p.attached {
 		var ifindex int
-		if _, err := fmt.Sscanf(name, Fast+"-%d", &ifindex); err != nil {
+		if _, err := fmt.Sscanf(name, XDP+"-%d", &ifindex); err != nil {
 			continue
 		}
-		var own bpf.FairleadFastLink
-		err := p.maps[bpf.FairleadMapFastLinks].Lookup(uint32(ifindex), &own)
+		var own bpf.FairleadXdpLink
+		err := p.maps[bpf.FairleadMapFlXdpLinks].Lookup(uint32(ifindex), &own)
 		switch {
 		case !living(l):
 			if err := p.DetachXDP(ifindex); err != nil {
@@ -91,7 +91,7 @@ func (p *Datapath) XDPLinks() (map[int]net.HardwareAddr, error) {
 // XDPPackets returns how many packets have gone by the fast path.
 func (p *Datapath) XDPPackets() (sum uint64, err error) {
 	var each []uint64
-	if err := p.maps[bpf.FairleadMapFastPackets].Lookup(uint32(0), &each); err != nil {
+	if err := p.maps[bpf.FairleadMapFlXdpPackets].Lookup(uint32(0), &each); err != nil {
 		return 0, fmt.Errorf("read the counter of the fast path: %w", err)
 	}
 	for _, n := range each {

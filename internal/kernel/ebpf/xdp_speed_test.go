@@ -16,7 +16,7 @@ import (
 func BenchmarkDirect(b *testing.B) {
 	for _, udp := range []bool{true, false} {
 		for _, v6 := range []bool{false, true} {
-			for _, program := range []string{Uplink, Fast} {
+			for _, program := range []string{Uplink, XDP} {
 				b.Run(program+"/"+flowName(udp, v6), func(b *testing.B) { measureDirect(b, program, udp, !v6) })
 			}
 		}
@@ -45,7 +45,7 @@ func measureDirect(b *testing.B, program string, udp, v4 bool) {
 	frame := young(call.frame())
 	o := ebpf.RunOptions{Data: frame, Context: skb{Ifindex: uint32(r.up)}}
 	want := uint32(redirect)
-	if program == Fast {
+	if program == XDP {
 		o.Context, want = r.driver(frame), xdpTX
 	}
 	run := func(times uint32) (spent time.Duration) {

@@ -29,7 +29,7 @@ func (b *bench) fast(tb testing.TB, frame []byte) (act uint32, out []byte) {
 	tb.Helper()
 	opt := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+256), Context: b.driver(frame)}
 	b.do(tb, func() (err error) {
-		act, err = b.programs[Fast].Run(&opt)
+		act, err = b.programs[XDP].Run(&opt)
 		return err
 	})
 	return act, opt.DataOut
@@ -64,7 +64,7 @@ func fastBench(t *testing.T) *bench {
 
 func (b *bench) fastOn(tb testing.TB, ifindex int) {
 	tb.Helper()
-	if err := b.maps[bpf.FairleadMapFastLinks].Put(uint32(ifindex), bpf.FairleadFastLink{Mac: [6]uint8(hostMAC)}); err != nil {
+	if err := b.maps[bpf.FairleadMapFlXdpLinks].Put(uint32(ifindex), bpf.FairleadXdpLink{Mac: [6]uint8(hostMAC)}); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -122,22 +122,22 @@ func TestFast(t *testing.T) {
 // forgetPaths empties what is known of ways.
 func (b *bench) forgetPaths(tb testing.TB) {
 	tb.Helper()
-	b.eachDirection(tb, func(h *bpf.FairleadHop) { *h = bpf.FairleadHop{} })
+	b.eachDirection(tb, func(h *bpf.FairleadNextHop) { *h = bpf.FairleadNextHop{} })
 }
 
 // keepPaths has ways that are known be known for a while, and not for a second
 // alone, in which a test need not get any further.
 func (b *bench) keepPaths(tb testing.TB) {
 	tb.Helper()
-	b.eachDirection(tb, func(h *bpf.FairleadHop) { h.Found += uint64(time.Hour) })
+	b.eachDirection(tb, func(h *bpf.FairleadNextHop) { h.Found += uint64(time.Hour) })
 }
 
 // eachDirection changes the ways that are known.
-func (b *bench) eachDirection(tb testing.TB, change func(*bpf.FairleadHop)) {
+func (b *bench) eachDirection(tb testing.TB, change func(*bpf.FairleadNextHop)) {
 	tb.Helper()
-	m := b.maps[bpf.FairleadMapHops]
+	m := b.maps[bpf.FairleadMapFlNextHops]
 	for slot := range m.MaxEntries() {
-		var hops []bpf.FairleadHop // one for each CPU
+		var hops []bpf.FairleadNextHop // one for each CPU
 		if err := m.Lookup(slot, &hops); err != nil {
 			tb.Fatal(err)
 		}

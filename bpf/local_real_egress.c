@@ -2,14 +2,14 @@
 /* homeward runs where packets leave the host, while there are real servers that
  * are the host itself.
  */
-#include "include/here.h"
+#include "include/local_real.h"
 
 SEC("tc")
-int homeward(struct __sk_buff *skb)
+int fl_local_egress(struct __sk_buff *skb)
 {
 	struct packet p = {};
 
 	if (!balancing || skb->ingress_ifindex || read_packet(skb, &p))
 		return UNTOUCHED;
-	return answer_homeward(skb, &p);
+	return rewrite_local_reply(skb, &p);
 }

@@ -27,7 +27,7 @@
  * has none in the main table either, where an address of the host's is part of
  * a connected network. IPv4 keeps both tables as one until there are rules.
  */
-apart int is_local(struct __sk_buff *skb, const struct packet *p)
+global_func int is_local(struct __sk_buff *skb, const struct packet *p)
 {
 	struct bpf_fib_lookup route = {};
 
@@ -35,12 +35,12 @@ apart int is_local(struct __sk_buff *skb, const struct packet *p)
 		return 0;
 	/* Older kernels (6.1) want a key on the stack. */
 	__builtin_memcpy(route.ipv6_dst, &p->dst, 16);
-	if (bpf_map_lookup_elem(&addresses, route.ipv6_dst))
+	if (bpf_map_lookup_elem(&fl_addresses, route.ipv6_dst))
 		return 1;
 	if (is_group(&p->dst))
 		return 0;
 	route.ifindex = skb->ifindex;
-	route.l4_protocol = (p->plane & 1) ? IPPROTO_UDP : IPPROTO_TCP;
+	route.l4_protocol = (p->class & 1) ? IPPROTO_UDP : IPPROTO_TCP;
 	if (p->v6) {
 		route.family = AF_INET6;
 		__builtin_memcpy(route.ipv6_src, &p->src, 16);
@@ -54,16 +54,16 @@ apart int is_local(struct __sk_buff *skb, const struct packet *p)
 	return !p->v6 || bpf_fib_lookup(skb, &route, sizeof(route), BPF_FIB_LOOKUP_DIRECT) != BPF_FIB_LKUP_RET_NOT_FWDED;
 }
 
-/* is_hosts_own reports whether a connection of the host's own is the packet's:
+/* is_local_connection reports whether a connection of the host's own is the packet's:
  * its port may be one that was published while the connection was up. The
  * first packet of a TCP connection cannot be.
  */
-apart int is_hosts_own(struct __sk_buff *skb, const struct packet *p)
+global_func int is_local_connection(struct __sk_buff *skb, const struct packet *p)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *sk;
 	__u32 size;
-	int own;
+	int found;
 
 	if (!p)
 		return 0;
@@ -79,31 +79,31 @@ apart int is_hosts_own(struct __sk_buff *skb, const struct packet *p)
 		tuple.ipv4.sport = p->sport;
 		tuple.ipv4.dport = p->dport;
 	}
-	if (p->plane & 1)
+	if (p->class & 1)
 		sk = bpf_sk_lookup_udp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
 	else
 		sk = bpf_sk_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
 	if (!sk)
 		return 0;
-	own = (p->plane & 1) ? sk->state == BPF_TCP_ESTABLISHED : sk->state != BPF_TCP_LISTEN;
+	found = (p->class & 1) ? sk->state == BPF_TCP_ESTABLISHED : sk->state != BPF_TCP_LISTEN;
 	bpf_sk_release(sk);
-	return own;
+	return found;
 }
 
-/* may_begin reports whether the packet may begin a flow. */
-inline_always int may_begin(struct __sk_buff *skb, const struct packet *p)
+/* may_create_flow reports whether the packet may begin a flow. */
+inline_always int may_create_flow(struct __sk_buff *skb, const struct packet *p)
 {
 	if (p->kind != PACKET_L4)
 		return 0;
-	if (!(p->plane & 1) && p->tcp_flags & (TCP_RST | TCP_FIN))
+	if (!(p->class & 1) && p->tcp_flags & (TCP_RST | TCP_FIN))
 		return 0;
 	if (!is_local(skb, p))
 		return 0;
-	return (!(p->plane & 1) && (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN) || !is_hosts_own(skb, p);
+	return (!(p->class & 1) && (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN) || !is_local_connection(skb, p);
 }
 
-/* is_of reports whether the flow is the one that the client has dialled. */
-inline_always int is_of(const struct flow *f, const struct packet *p)
+/* is_flow_of_packet reports whether the flow is the one that the client has dialled. */
+inline_always int is_flow_of_packet(const struct flow *f, const struct packet *p)
 {
 	return f->host_port == p->dport && f->client_port == p->sport &&
 	       same(&f->host, &p->dst) && same(&f->client, &p->src);
@@ -114,7 +114,7 @@ inline_always int is_of(const struct flow *f, const struct packet *p)
  */
 inline_always struct flow *find_alias(const struct alias_key *name, struct flow_key *key)
 {
-	struct alias *known = bpf_map_lookup_elem(&aliases, name);
+	struct alias *known = bpf_map_lookup_elem(&fl_aliases, name);
 	struct flow *f;
 
 	if (!known)
@@ -122,21 +122,21 @@ inline_always struct flow *find_alias(const struct alias_key *name, struct flow_
 	key->client = known->client;
 	key->client_port = known->client_port;
 	f = find_flow(key);
-	if (f && is_named(f, name))
+	if (f && is_flow_of(f, name))
 		return f;
 	key->client = name->client;
 	key->client_port = name->client_port;
 	return 0;
 }
 
-/* find_aliased finds it for a packet of the client, which came by the link. */
-static __noinline struct flow *find_aliased(const struct packet *p, struct flow_key *key, __u32 ifindex)
+/* find_aliased_flow finds it for a packet of the client, which came by the link. */
+static __noinline struct flow *find_aliased_flow(const struct packet *p, struct flow_key *key, __u32 ifindex)
 {
 	struct alias_key name = {
 		.client = p->src, .host = p->dst, .client_port = p->sport, .host_port = p->dport,
-		.plane = scoped(p->plane, &p->src, ifindex),
+		.class = scoped_class(p->class, &p->src, ifindex),
 	};
-	__u32 slot = 0, *ever = bpf_map_lookup_elem(&aliased, &slot);
+	__u32 slot = 0, *ever = bpf_map_lookup_elem(&fl_aliased, &slot);
 
 	return ever && *ever ? find_alias(&name, key) : 0;
 }
@@ -144,18 +144,18 @@ static __noinline struct flow *find_aliased(const struct packet *p, struct flow_
 /* quoted finds the flow of a packet to the client that an ICMP error quotes, which
  * came by the link.
  */
-static __noinline struct flow *quoted(const struct packet *p, struct flow_key *key, __u32 ifindex)
+static __noinline struct flow *find_quoted_flow(const struct packet *p, struct flow_key *key, __u32 ifindex)
 {
 	struct alias_key name = {
 		.client = p->inner_dst, .host = p->inner_src, .client_port = p->inner_dport, .host_port = p->inner_sport,
-		.plane = scoped(p->plane, &p->inner_dst, ifindex),
+		.class = scoped_class(p->class, &p->inner_dst, ifindex),
 	};
 	struct flow *f;
 
 	key->client = name.client;
 	key->client_port = name.client_port;
 	f = find_flow(key);
-	return f && is_named(f, &name) ? f : find_alias(&name, key);
+	return f && is_flow_of(f, &name) ? f : find_alias(&name, key);
 }
 
 /* begin makes the flow of a packet that found none under the key, or another
@@ -164,17 +164,17 @@ static __noinline struct flow *quoted(const struct packet *p, struct flow_key *k
  * key. It calls nothing that needs much stack: a function and its callers have
  * 512 bytes together.
  */
-static __noinline struct flow *begin(struct __sk_buff *skb, struct packet *p, struct flow_key *key,
-				     const struct lead *l, __u32 flags)
+static __noinline struct flow *create_flow(struct __sk_buff *skb, struct packet *p, struct flow_key *key,
+				     const struct mapping *l, __u32 flags)
 {
 	struct alias_key name = {
 		.client = p->src, .host = p->dst, .client_port = p->sport, .host_port = p->dport,
-		.plane = scoped(p->plane, &p->src, skb->ifindex),
+		.class = scoped_class(p->class, &p->src, skb->ifindex),
 	};
 	struct flow fresh = {
 		.host = p->dst, .client = p->src, .host_port = p->dport, .client_port = p->sport,
 		.ifindex = skb->ifindex, .link = l->ifindex,
-		.flags = flags | (l->flags & LEAD_RESET ? FLOW_RESET : 0) | (p->plane & 1 ? FLOW_OPEN : 0),
+		.flags = flags | (l->flags & MAPPING_RESET ? FLOW_RESET : 0) | (p->class & 1 ? FLOW_OPEN : 0),
 	};
 	struct alias alias = { .client = p->src };
 	__u32 ever = 1, slot = 0;
@@ -184,9 +184,9 @@ static __noinline struct flow *begin(struct __sk_buff *skb, struct packet *p, st
 	fresh.seen = bpf_ktime_get_coarse_ns();
 	if (!same(&p->src, &l->to) && !is_link_local(&p->src)) {
 		f = find_flow(key);
-		if (f && is_stale(f, p->plane))
-			drop_flow(key);
-		if (!put_young(key, &fresh))
+		if (f && is_stale(f, p->class))
+			delete_flow(key);
+		if (!insert_young(key, &fresh))
 			return find_flow(key);
 	} else {
 		alias.client = l->masquerade;
@@ -195,10 +195,10 @@ static __noinline struct flow *begin(struct __sk_buff *skb, struct packet *p, st
 		alias.client_port = bpf_htons(ALIAS_FIRST + bpf_get_prandom_u32() % ALIAS_COUNT);
 		key->client = alias.client;
 		key->client_port = alias.client_port;
-		if (put_young(key, &fresh))
+		if (insert_young(key, &fresh))
 			continue;
-		bpf_map_update_elem(&aliases, &name, &alias, BPF_ANY);
-		bpf_map_update_elem(&aliased, &slot, &ever, BPF_ANY);
+		bpf_map_update_elem(&fl_aliases, &name, &alias, BPF_ANY);
+		bpf_map_update_elem(&fl_aliased, &slot, &ever, BPF_ANY);
 		return find_flow(key);
 	}
 	return 0;
@@ -207,24 +207,24 @@ static __noinline struct flow *begin(struct __sk_buff *skb, struct packet *p, st
 /* error_inward leads an ICMP error about what an endpoint has sent. A router
  * on the way stays its sender; a client is called as the endpoint knows it.
  */
-apart int error_inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
+global_func int error_inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 {
 	struct flow_key key = {};
 	struct change c = {};
 	struct flow *f;
-	struct lead *l;
+	struct mapping *l;
 	__u32 slot;
 
 	if (!p)
 		return UNTOUCHED;
-	l = find_lead(p->plane, &p->inner_src, bpf_ntohs(p->inner_sport), &slot);
-	if (!l || l->flags & (LEAD_GRANT | LEAD_LOCAL) || !same(&p->inner_src, &p->dst))
+	l = find_mapping(p->class, &p->inner_src, bpf_ntohs(p->inner_sport), &slot);
+	if (!l || l->flags & (MAPPING_GRANT | MAPPING_LOCAL) || !same(&p->inner_src, &p->dst))
 		return UNTOUCHED;
 	key.endpoint = l->to;
-	key.endpoint_port = led_port(l, bpf_ntohs(p->inner_sport));
-	key.plane = p->plane;
-	f = quoted(p, &key, skb->ifindex);
-	if (!f || !is_report(skb, skb->ifindex, p, f, flags))
+	key.endpoint_port = endpoint_port_of(l, bpf_ntohs(p->inner_sport));
+	key.class = p->class;
+	f = find_quoted_flow(p, &key, skb->ifindex);
+	if (!f || !is_valid_error(skb, skb->ifindex, p, f, flags))
 		return UNTOUCHED;
 	c.src = key.endpoint;
 	c.sport = key.endpoint_port;
@@ -234,26 +234,26 @@ apart int error_inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	c.outer_dst = key.endpoint;
 	if (write_error(skb, p, &c))
 		return TC_ACT_SHOT;
-	return into(skb, l->ifindex);
+	return redirect_to_sandbox(skb, l->ifindex);
 }
 
-/* is_opened reports whether the packet opens the flow: the client acknowledges
+/* opens_flow reports whether the packet opens the flow: the client acknowledges
  * what the endpoint has sent.
  */
-inline_always int is_opened(const struct flow *f, const struct packet *p)
+inline_always int opens_flow(const struct flow *f, const struct packet *p)
 {
 	return p->kind == PACKET_L4 && (p->tcp_flags & (TCP_ACK | TCP_SYN | TCP_RST)) == TCP_ACK &&
 	       (f->flags & FLOW_ANSWERED) && f->fin[OUTWARD] - p->ack < RESET_WINDOW;
 }
 
-/* open_flow puts a flow where the open ones are. */
-static __noinline struct flow *open_flow(const struct flow_key *key, struct flow *f)
+/* promote_flow puts a flow where the open ones are. */
+static __noinline struct flow *promote_flow(const struct flow_key *key, struct flow *f)
 {
 	f->flags |= FLOW_OPEN;
-	if (bpf_map_update_elem(&flows_tcp, key, f, BPF_ANY))
+	if (bpf_map_update_elem(&fl_flows_tcp, key, f, BPF_ANY))
 		return f;
-	bpf_map_delete_elem(&young_flows, key);
-	return bpf_map_lookup_elem(&flows_tcp, key);
+	bpf_map_delete_elem(&fl_young_flows, key);
+	return bpf_map_lookup_elem(&fl_flows_tcp, key);
 }
 
 /* note_sent notes up to where the endpoint has sent, until the flow is open. */
@@ -270,63 +270,63 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 {
 	struct flow_key key = {};
 	struct ends to;
-	struct lead *l;
+	struct mapping *l;
 	struct flow *f;
 	__u32 slot;
 	int last;
 
 	if (p->kind == PACKET_ERROR) {
 		last = error_inward(skb, p, flags);
-		return last == UNTOUCHED && is_served_any(SERVED) ? error_to_real(skb, p, flags) : last;
+		return last == UNTOUCHED && has_services(SERVED) ? error_to_real(skb, p, flags) : last;
 	}
-	l = find_lead(p->plane, &p->dst, bpf_ntohs(p->dport), &slot);
-	if (!l && is_served_any(SERVED))
+	l = find_mapping(p->class, &p->dst, bpf_ntohs(p->dport), &slot);
+	if (!l && has_services(SERVED))
 		return balance(skb, p, flags);
-	if (!l || l->flags & (LEAD_GRANT | LEAD_LOCAL) || is_loopback(&p->dst) || is_loopback(&p->src))
+	if (!l || l->flags & (MAPPING_GRANT | MAPPING_LOCAL) || is_loopback(&p->dst) || is_loopback(&p->src))
 		return UNTOUCHED;
 	key.endpoint = l->to;
-	key.endpoint_port = led_port(l, bpf_ntohs(p->dport));
+	key.endpoint_port = endpoint_port_of(l, bpf_ntohs(p->dport));
 	key.client = p->src;
 	key.client_port = p->sport;
-	key.plane = p->plane;
+	key.class = p->class;
 	f = find_flow(&key);
-	if (!f || !is_of(f, p))
-		f = find_aliased(p, &key, skb->ifindex);
-	if (f && is_stale(f, p->plane)) {
+	if (!f || !is_flow_of_packet(f, p))
+		f = find_aliased_flow(p, &key, skb->ifindex);
+	if (f && is_stale(f, p->class)) {
 		end_flow(f, &key);
 		key.client = p->src;
 		key.client_port = p->sport;
 		f = 0;
 	}
-	if (f && f->ifindex != skb->ifindex && !follows(skb, skb->ifindex, p, f, flags))
-		return drop(slot, INWARD);
-	if (!f && may_begin(skb, p)) {
-		if (!is_authentic(skb, skb->ifindex, p, flags))
-			return drop(slot, INWARD);
-		f = begin(skb, p, &key, l, flags);
+	if (f && f->ifindex != skb->ifindex && !follow_client(skb, skb->ifindex, p, f, flags))
+		return count_drop(slot, INWARD);
+	if (!f && may_create_flow(skb, p)) {
+		if (!has_valid_source(skb, skb->ifindex, p, flags))
+			return count_drop(slot, INWARD);
+		f = create_flow(skb, p, &key, l, flags);
 		if (f)
 			count_flow(slot);
 	}
 	if (!f)
 		return UNTOUCHED;
-	if (f->lead != slot) { /* it is new, or its publish was made anew */
-		f->lead = slot;
+	if (f->slot != slot) { /* it is new, or its publish was made anew */
+		f->slot = slot;
 		f->link = l->ifindex;
 	}
-	if (!(f->flags & FLOW_OPEN) && is_opened(f, p))
-		f = open_flow(&key, f);
+	if (!(f->flags & FLOW_OPEN) && opens_flow(f, p))
+		f = promote_flow(&key, f);
 	if (!f)
-		return drop(slot, INWARD);
+		return count_drop(slot, INWARD);
 	last = track(skb->len, f, p, INWARD);
 	to.src = &key.client;
 	to.sport = key.client_port;
 	to.dst = &key.endpoint;
 	to.dport = key.endpoint_port;
 	if (rewrite(skb, p, &to))
-		return drop(slot, INWARD);
+		return count_drop(slot, INWARD);
 	if (last)
 		end_flow(f, &key);
-	return into(skb, l->ifindex);
+	return redirect_to_sandbox(skb, l->ifindex);
 }
 
 /* Where an endpoint's ICMP error comes from: the host itself sends it by the
@@ -335,7 +335,7 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 enum from { FROM_SANDBOX, FROM_UPLINK, FROM_HOST };
 
 /* error_outward leads an ICMP error of an endpoint about what a client sent. */
-apart int error_outward(struct __sk_buff *skb, struct packet *p, __u32 from)
+global_func int error_outward(struct __sk_buff *skb, struct packet *p, __u32 from)
 {
 	struct change c = {};
 	struct flow_key key = {};
@@ -347,12 +347,12 @@ apart int error_outward(struct __sk_buff *skb, struct packet *p, __u32 from)
 	key.endpoint_port = p->inner_dport;
 	key.client = p->inner_src;
 	key.client_port = p->inner_sport;
-	key.plane = p->plane;
+	key.class = p->class;
 	f = find_flow(&key);
-	if (!f || !same(&p->inner_src, &p->dst) || (from == FROM_HOST) != !!(f->flags & FLOW_HERE))
+	if (!f || !same(&p->inner_src, &p->dst) || (from == FROM_HOST) != !!(f->flags & FLOW_LOCAL_REAL))
 		return UNTOUCHED;
 	if (from != FROM_HOST && f->link != skb->ifindex &&
-	    (from == FROM_UPLINK ? !is_real(f->lead) || !is_authentic(skb, skb->ifindex, p, 0) : !is_own(skb->ifindex, &key.endpoint)))
+	    (from == FROM_UPLINK ? !is_real(f->slot) || !has_valid_source(skb, skb->ifindex, p, 0) : !is_endpoint_address(skb->ifindex, &key.endpoint)))
 		return UNTOUCHED;
 	c.src = f->client;
 	c.sport = f->client_port;
@@ -362,15 +362,15 @@ apart int error_outward(struct __sk_buff *skb, struct packet *p, __u32 from)
 	c.outer_dst = f->client;
 	if (write_error(skb, p, &c))
 		return TC_ACT_SHOT;
-	return from == FROM_HOST ? UNTOUCHED : away(skb, f);
+	return from == FROM_HOST ? UNTOUCHED : redirect_to_client(skb, f);
 }
 
-#define NOT_AN_ANSWER 1000
+#define NOT_A_REPLY 1000
 
 /* outward leads what an endpoint answers back to the client, as if from where
  * the client has dialled. By an uplink only real servers answer.
  */
-inline_always int outward(struct __sk_buff *skb, struct packet *p, int elsewhere)
+inline_always int outward(struct __sk_buff *skb, struct packet *p, int from_uplink)
 {
 	struct flow_key key = {};
 	struct ends to;
@@ -379,37 +379,37 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int elsewhere
 	__u32 mtu;
 
 	if (p->kind == PACKET_ERROR)
-		return error_outward(skb, p, elsewhere ? FROM_UPLINK : FROM_SANDBOX);
-	name_answer(&key, p);
+		return error_outward(skb, p, from_uplink ? FROM_UPLINK : FROM_SANDBOX);
+	reply_key(&key, p);
 	f = find_flow(&key);
-	if (!f || (elsewhere && !is_real(f->lead)))
-		return NOT_AN_ANSWER;
-	if (f->link != skb->ifindex && !answers(skb, skb->ifindex, p, f, elsewhere))
-		return drop(f->lead, OUTWARD);
-	if (!is_real(f->lead) && has_alias(f, &key) && is_hosts_own(skb, p))
-		return NOT_AN_ANSWER;
-	if (is_stale(f, p->plane)) {
+	if (!f || (from_uplink && !is_real(f->slot)))
+		return NOT_A_REPLY;
+	if (f->link != skb->ifindex && !follow_endpoint(skb, skb->ifindex, p, f, from_uplink))
+		return count_drop(f->slot, OUTWARD);
+	if (!is_real(f->slot) && has_alias(f, &key) && is_local_connection(skb, p))
+		return NOT_A_REPLY;
+	if (is_stale(f, p->class)) {
 		end_flow(f, &key);
-		return NOT_AN_ANSWER;
+		return NOT_A_REPLY;
 	}
-	mtu = too_big(skb, f);
-	if (mtu && !(balancing && elsewhere))
+	mtu = exceeded_mtu(skb, f);
+	if (mtu && !(balancing && from_uplink))
 		return UNTOUCHED; /* the kernel, which routes it, tells the sandbox */
 	if (mtu) {
-		drop(f->lead, OUTWARD);
-		return tell(skb, p, TOO_BIG, mtu);
+		count_drop(f->slot, OUTWARD);
+		return send_icmp_error(skb, p, PACKET_TOO_BIG, mtu);
 	}
-	if (is_real(f->lead))
-		note_answer(f, p);
+	if (is_real(f->slot))
+		count_reset(f, p);
 	else
 		note_sent(f, p);
 	last = track(skb->len, f, p, OUTWARD);
-	to_client(&to, f);
+	reply_ends(&to, f);
 	if (rewrite(skb, p, &to))
-		return drop(f->lead, OUTWARD);
-	act = away(skb, f);
+		return count_drop(f->slot, OUTWARD);
+	act = redirect_to_client(skb, f);
 	if (act == TC_ACT_SHOT)
-		drop(f->lead, OUTWARD);
+		count_drop(f->slot, OUTWARD);
 	if (last)
 		end_flow(f, &key);
 	return act;

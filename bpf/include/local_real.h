@@ -23,12 +23,12 @@
  */
 #pragma once
 
-#include "steer.h"
+#include "datapath.h"
 
-/* answer_homeward gives an answer of the host's own the address and port that the
+/* rewrite_local_reply gives an answer of the host's own the address and port that the
  * client has dialled. The kernel sends it.
  */
-inline_always int answer_homeward(struct __sk_buff *skb, struct packet *p)
+inline_always int rewrite_local_reply(struct __sk_buff *skb, struct packet *p)
 {
 	struct flow_key key = {};
 	struct ends to;
@@ -37,19 +37,19 @@ inline_always int answer_homeward(struct __sk_buff *skb, struct packet *p)
 
 	if (p->kind == PACKET_ERROR)
 		return error_outward(skb, p, FROM_HOST);
-	name_answer(&key, p);
+	reply_key(&key, p);
 	f = find_flow(&key);
-	if (!f || !(f->flags & FLOW_HERE))
+	if (!f || !(f->flags & FLOW_LOCAL_REAL))
 		return UNTOUCHED;
-	if (is_stale(f, p->plane)) {
+	if (is_stale(f, p->class)) {
 		end_flow(f, &key);
 		return UNTOUCHED;
 	}
-	note_answer(f, p);
+	count_reset(f, p);
 	last = track(skb->len, f, p, OUTWARD);
-	to_client(&to, f);
+	reply_ends(&to, f);
 	if (rewrite(skb, p, &to))
-		return drop(f->lead, OUTWARD);
+		return count_drop(f->slot, OUTWARD);
 	if (last)
 		end_flow(f, &key);
 	return UNTOUCHED;

@@ -18,23 +18,23 @@
 #define MAX_GRANTS 128
 #define MAX_LEVEL 32
 
-enum unlisted {
-	UNLISTED_LOOPBACK,
-	UNLISTED_DENY,
-	UNLISTED_ALLOW,
+enum unpublished {
+	UNPUBLISHED_LOOPBACK,
+	UNPUBLISHED_DENY,
+	UNPUBLISHED_ALLOW,
 };
 
 /* What a workload was granted: host ports from first on for its own ports. */
 struct grant {
 	struct address host; /* the host address, unless any */
-	__u16 own_first, own_last; /* in host byte order */
-	__u16 first;
-	__u8 plane;
+	__u16 container_first, container_last; /* in host byte order */
+	__u16 host_first;
+	__u8 class;
 	__u8 any; /* every host address of the family */
 };
 
 struct workload {
-	__u32 unlisted;
+	__u32 unpublished;
 	__u32 count;
 	struct grant grants[MAX_GRANTS];
 };
@@ -49,7 +49,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u64);
 	__type(value, struct workload);
-} workloads SEC(".maps");
+} fl_workloads SEC(".maps");
 
 /* What sockets of workloads have dialled. The hooks at the root, which run
  * after these, keep their own account and would forget it.
@@ -59,12 +59,12 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
 	__type(value, struct dialled);
-} own_dialled SEC(".maps");
+} fl_wl_dialled SEC(".maps");
 
 /* What a socket has asked to bind, and the port it was given. */
 struct bound {
-	__be16 own;
-	__be16 held;
+	__be16 requested;
+	__be16 assigned;
 };
 
 struct {
@@ -72,17 +72,17 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
 	__type(value, struct bound);
-} bound SEC(".maps");
+} fl_bound SEC(".maps");
 
-/* own_cgroup returns the id of the caller's workload, 0 when it is none. The
+/* workload_cgroup returns the id of the caller's workload, 0 when it is none. The
  * hooks run for sockets that were made in the workload's cgroup.
  */
-static __noinline __u64 own_cgroup(void)
+static __noinline __u64 workload_cgroup(void)
 {
 	for (int level = 1; level <= MAX_LEVEL; level++) {
 		__u64 id = bpf_get_current_ancestor_cgroup_id(level);
 
-		if (!id || bpf_map_lookup_elem(&workloads, &id))
+		if (!id || bpf_map_lookup_elem(&fl_workloads, &id))
 			return id;
 	}
 	return 0;
@@ -91,23 +91,23 @@ static __noinline __u64 own_cgroup(void)
 /* grant_index returns the index of the grant for a workload's own port (host
  * byte order), MAX_GRANTS when there is none.
  */
-apart __u32 grant_index(const struct workload *w, __u32 plane, __u32 own)
+global_func __u32 grant_index(const struct workload *w, __u32 class, __u32 port)
 {
 	if (!w)
 		return MAX_GRANTS;
 	for (__u32 i = 0; i < MAX_GRANTS && i < w->count; i++) {
 		const struct grant *g = &w->grants[i];
 
-		if (g->plane == plane && own >= g->own_first && own <= g->own_last)
+		if (g->class == class && port >= g->container_first && port <= g->container_last)
 			return i;
 	}
 	return MAX_GRANTS;
 }
 
 /* grant_of returns the grant for a workload's own port, NULL for none. */
-inline_always struct grant *grant_of(struct workload *w, __u32 plane, __u32 own)
+inline_always struct grant *grant_of(struct workload *w, __u32 class, __u32 port)
 {
-	__u32 i = grant_index(w, plane, own);
+	__u32 i = grant_index(w, class, port);
 
 	if (i >= MAX_GRANTS)
 		return 0;
@@ -116,22 +116,22 @@ inline_always struct grant *grant_of(struct workload *w, __u32 plane, __u32 own)
 }
 
 /* granted returns the host port, in network byte order, for an own port. */
-inline_always __be16 granted(const struct grant *g, __u32 own)
+inline_always __be16 granted_port(const struct grant *g, __u32 port)
 {
-	return bpf_htons(g->first + (own - g->own_first));
+	return bpf_htons(g->host_first + (port - g->container_first));
 }
 
-/* own_index returns the index of the grant that holds a host port (host byte
+/* host_port_grant_index returns the index of the grant that holds a host port (host byte
  * order), MAX_GRANTS when there is none.
  */
-apart __u32 own_index(const struct workload *w, __u32 plane, __u32 port)
+global_func __u32 host_port_grant_index(const struct workload *w, __u32 class, __u32 port)
 {
 	if (!w)
 		return MAX_GRANTS;
 	for (__u32 i = 0; i < MAX_GRANTS && i < w->count; i++) {
 		const struct grant *g = &w->grants[i];
 
-		if (g->plane == plane && port >= g->first && port - g->first <= g->own_last - g->own_first)
+		if (g->class == class && port >= g->host_first && port - g->host_first <= g->container_last - g->container_first)
 			return i;
 	}
 	return MAX_GRANTS;

@@ -12,7 +12,7 @@
 /* into puts the packet into the sandbox behind the host's link. A frame that
  * was sent to a bridge counts as another host's where its port receives it.
  */
-inline_always int into(struct __sk_buff *skb, __u32 ifindex)
+inline_always int redirect_to_sandbox(struct __sk_buff *skb, __u32 ifindex)
 {
 	if (skb->pkt_type != 0)
 		bpf_skb_change_type(skb, 0);
@@ -24,7 +24,7 @@ inline_always int into(struct __sk_buff *skb, __u32 ifindex)
  */
 #define HOPS 1024
 
-struct hop {
+struct next_hop {
 	struct address client, host; /* from whom, and to whom */
 	struct address next;         /* the next hop there */
 	__u64 found;                 /* bpf_ktime_get_coarse_ns */
@@ -39,8 +39,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, HOPS);
 	__type(key, __u32);
-	__type(value, struct hop);
-} hops SEC(".maps");
+	__type(value, struct next_hop);
+} fl_next_hops SEC(".maps");
 
 /* hop_slot spreads clients by the words of their addresses that differ, times
  * 2^32 divided by the golden ratio (Knuth, TAOCP 6.4).
@@ -50,30 +50,30 @@ inline_always __u32 hop_slot(const struct flow *f)
 	return ((f->client.w[3] ^ f->client.w[1] ^ f->host.w[3]) * 2654435769u) / (0xffffffffu / HOPS + 1);
 }
 
-/* is_known reports whether the slot holds the flow's way, and is not old. */
-inline_always int is_known(const struct hop *h, const struct flow *f)
+/* is_cached reports whether the slot holds the flow's way, and is not old. */
+inline_always int is_cached(const struct next_hop *h, const struct flow *f)
 {
 	return h->ifindex == f->ifindex && same(&h->client, &f->client) && same(&h->host, &f->host) &&
 	       (__s64)(f->seen - h->found) < (__s64)SECOND;
 }
 
-/* leads_on reports whether a route was found, with its neighbour or without. */
-inline_always int leads_on(long found)
+/* has_route reports whether a route was found, with its neighbour or without. */
+inline_always int has_route(long found)
 {
 	return found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH;
 }
 
-inline_always __u32 link_of(const struct hop *h) { return h->out ? h->out : h->ifindex; }
+inline_always __u32 out_link(const struct next_hop *h) { return h->out ? h->out : h->ifindex; }
 
-/* ask_route asks the routing table for the way to the flow's client. A length
+/* lookup_route asks the routing table for the way to the flow's client. A length
  * that fits everywhere has it tell the way's MTU in that place.
  */
-inline_always long ask_route(struct __sk_buff *skb, const struct flow *f, struct bpf_fib_lookup *route, __u32 flags)
+inline_always long lookup_route(struct __sk_buff *skb, const struct flow *f, struct bpf_fib_lookup *route, __u32 flags)
 {
 	__builtin_memset(route, 0, sizeof(*route));
 	route->ifindex = f->ifindex;
 	route->tot_len = 1;
-	if (is_mapped(&f->client)) {
+	if (is_v4(&f->client)) {
 		route->family = AF_INET;
 		route->ipv4_src = f->host.w[3];
 		route->ipv4_dst = f->client.w[3];
@@ -90,19 +90,19 @@ inline_always long ask_route(struct __sk_buff *skb, const struct flow *f, struct
  * client of a service may have come by another link than the one that leads
  * back to it.
  */
-apart int find_hop(struct __sk_buff *skb, const struct flow *f, struct hop *h)
+global_func int find_hop(struct __sk_buff *skb, const struct flow *f, struct next_hop *h)
 {
 	struct bpf_fib_lookup route;
 	long found;
 
 	if (!f || !h)
 		return 0;
-	found = ask_route(skb, f, &route, BPF_FIB_LOOKUP_OUTPUT);
-	if (!leads_on(found) || route.ifindex != f->ifindex) {
-		if (!is_real(f->lead))
+	found = lookup_route(skb, f, &route, BPF_FIB_LOOKUP_OUTPUT);
+	if (!has_route(found) || route.ifindex != f->ifindex) {
+		if (!is_real(f->slot))
 			return 0;
-		found = ask_route(skb, f, &route, 0);
-		if (!leads_on(found))
+		found = lookup_route(skb, f, &route, 0);
+		if (!has_route(found))
 			return 0;
 	}
 	h->client = f->client;
@@ -121,59 +121,59 @@ apart int find_hop(struct __sk_buff *skb, const struct flow *f, struct hop *h)
 	return 1;
 }
 
-/* to_neighbour sends a packet to the next hop by the kernel's table of
+/* redirect_to_neighbour sends a packet to the next hop by the kernel's table of
  * neighbours, which thereby learns that the neighbour is in use.
  */
-inline_always int to_neighbour(const struct hop *h)
+inline_always int redirect_to_neighbour(const struct next_hop *h)
 {
 	struct bpf_redir_neigh next = {};
 
-	if (is_mapped(&h->next)) {
+	if (is_v4(&h->next)) {
 		next.nh_family = AF_INET;
 		next.ipv4_nh = h->next.w[3];
 	} else {
 		next.nh_family = AF_INET6;
 		__builtin_memcpy(next.ipv6_nh, &h->next, 16);
 	}
-	return bpf_redirect_neigh(link_of(h), &next, sizeof(next), 0);
+	return bpf_redirect_neigh(out_link(h), &next, sizeof(next), 0);
 }
 
-/* without_hop sends a packet by the link that the client came by, where the
+/* redirect_without_hop sends a packet by the link that the client came by, where the
  * kernel looks for the way by the packet itself. One for a real server, which
  * need not have its address, would go astray.
  */
-inline_always int without_hop(const struct flow *f)
+inline_always int redirect_without_hop(const struct flow *f)
 {
-	return balancing && f->lead == REAL_BIT ? TC_ACT_SHOT : bpf_redirect_neigh(f->ifindex, 0, 0, 0);
+	return balancing && f->slot == REAL_BIT ? TC_ACT_SHOT : bpf_redirect_neigh(f->ifindex, 0, 0, 0);
 }
 
 /* away sends a packet back to the client of the flow, or on to the real server
  * that is in the client's place and has no slot there.
  */
-inline_always int away(struct __sk_buff *skb, const struct flow *f)
+inline_always int redirect_to_client(struct __sk_buff *skb, const struct flow *f)
 {
 	__u32 slot = hop_slot(f);
-	struct hop *h;
+	struct next_hop *h;
 	__u32 *macs;
 
 	if (f->flags & FLOW_PEER)
-		return into(skb, f->ifindex);
-	h = bpf_map_lookup_elem(&hops, &slot);
+		return redirect_to_sandbox(skb, f->ifindex);
+	h = bpf_map_lookup_elem(&fl_next_hops, &slot);
 	if (!h)
 		return TC_ACT_SHOT;
-	if (!is_known(h, f))
-		return find_hop(skb, f, h) ? to_neighbour(h) : without_hop(f);
+	if (!is_cached(h, f))
+		return find_hop(skb, f, h) ? redirect_to_neighbour(h) : redirect_without_hop(f);
 	if (!link_header || !h->framed)
-		return to_neighbour(h);
+		return redirect_to_neighbour(h);
 	macs = writable(skb, 0, sizeof(h->macs));
 	if (!macs)
 		return TC_ACT_SHOT;
 	__builtin_memcpy(macs, h->macs, sizeof(h->macs));
-	return bpf_redirect(link_of(h), 0);
+	return bpf_redirect(out_link(h), 0);
 }
 
-/* age_v4 takes one hop from an IPv4 packet (RFC 1141). */
-inline_always void age_v4(struct iphdr *ip)
+/* decrement_ttl_v4 takes one hop from an IPv4 packet (RFC 1141). */
+inline_always void decrement_ttl_v4(struct iphdr *ip)
 {
 	__u32 sum = ip->check + bpf_htons(0x0100);
 
@@ -185,7 +185,7 @@ inline_always void age_v4(struct iphdr *ip)
  * none is left, which leaves the packet as it is: two balancers that take each
  * other for a real server would send it to and fro without end.
  */
-apart int age(struct __sk_buff *skb, const struct packet *p)
+global_func int decrement_ttl(struct __sk_buff *skb, const struct packet *p)
 {
 	struct ipv6hdr *v6;
 	struct iphdr *v4;
@@ -206,12 +206,12 @@ apart int age(struct __sk_buff *skb, const struct packet *p)
 	v4 = writable(skb, link_header, sizeof(*v4));
 	if (!v4 || v4->ttl <= 1)
 		return -1;
-	age_v4(v4);
+	decrement_ttl_v4(v4);
 	return 0;
 }
 
-/* has_no_hop_left reports whether it would fail. */
-inline_always int has_no_hop_left(struct __sk_buff *skb, const struct packet *p)
+/* ttl_expired reports whether it would fail. */
+inline_always int ttl_expired(struct __sk_buff *skb, const struct packet *p)
 {
 	__u32 off = p->v6 ? offsetof(struct ipv6hdr, hop_limit) : offsetof(struct iphdr, ttl);
 	__u8 left;
@@ -219,10 +219,10 @@ inline_always int has_no_hop_left(struct __sk_buff *skb, const struct packet *p)
 	return !bpf_skb_load_bytes(skb, link_header + off, &left, sizeof(left)) && left <= 1;
 }
 
-/* too_big returns how large packets may be if this one is larger than the link
+/* exceeded_mtu returns how large packets may be if this one is larger than the link
  * takes, else 0. 576 bytes fit every link.
  */
-inline_always __u32 too_big(struct __sk_buff *skb, const struct flow *f)
+inline_always __u32 exceeded_mtu(struct __sk_buff *skb, const struct flow *f)
 {
 	__u32 mtu = 0;
 

@@ -29,18 +29,18 @@
 #define ICMPV6_PORT_UNREACH 4
 
 /* NEWS is a type and a code of ICMP, and those of ICMPv6. */
-#define NEWS(v4, v4_code, v6, v6_code) ((v4) << 24 | (v4_code) << 16 | (v6) << 8 | (v6_code))
+#define ICMP_ERROR_CODE(v4, v4_code, v6, v6_code) ((v4) << 24 | (v4_code) << 16 | (v6) << 8 | (v6_code))
 
 /* What a sender is told. */
-enum news {
-	NOBODY_THERE = NEWS(ICMP_DEST_UNREACH, ICMP_PORT_UNREACH, ICMPV6_DEST_UNREACH, ICMPV6_PORT_UNREACH),
-	TOO_BIG = NEWS(ICMP_DEST_UNREACH, ICMP_FRAG_NEEDED, ICMPV6_PKT_TOOBIG, 0),
-	NO_HOP_LEFT = NEWS(ICMP_TIME_EXCEEDED, 0, ICMPV6_TIME_EXCEED, 0),
+enum icmp_error {
+	PORT_UNREACHABLE = ICMP_ERROR_CODE(ICMP_DEST_UNREACH, ICMP_PORT_UNREACH, ICMPV6_DEST_UNREACH, ICMPV6_PORT_UNREACH),
+	PACKET_TOO_BIG = ICMP_ERROR_CODE(ICMP_DEST_UNREACH, ICMP_FRAG_NEEDED, ICMPV6_PKT_TOOBIG, 0),
+	TTL_EXCEEDED = ICMP_ERROR_CODE(ICMP_TIME_EXCEEDED, 0, ICMPV6_TIME_EXCEED, 0),
 };
 
 /* What an error costs, and how much may be saved up for, in nanoseconds. */
-#define NEWS_COST 1000000LL
-#define NEWS_SAVED (50 * NEWS_COST)
+#define ICMP_COST 1000000LL
+#define ICMP_BURST (50 * ICMP_COST)
 
 /* Up to when the errors that were sent are paid for (bpf_ktime_get_coarse_ns). */
 struct {
@@ -48,25 +48,25 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u64);
-} news_paid SEC(".maps");
+} fl_icmp_rate SEC(".maps");
 
 /* pays reports whether another error may be sent now. */
-inline_always int pays(void)
+inline_always int may_send_icmp(void)
 {
-	__u64 now = bpf_ktime_get_coarse_ns(), *paid;
+	__u64 now = bpf_ktime_get_coarse_ns(), *spent_until;
 	__u32 slot = 0;
 
-	paid = bpf_map_lookup_elem(&news_paid, &slot);
-	if (!paid || (__s64)(now - *paid) < NEWS_COST)
+	spent_until = bpf_map_lookup_elem(&fl_icmp_rate, &slot);
+	if (!spent_until || (__s64)(now - *spent_until) < ICMP_COST)
 		return 0;
-	if ((__s64)(now - *paid) > NEWS_SAVED)
-		*paid = now - NEWS_SAVED;
-	*paid += NEWS_COST;
+	if ((__s64)(now - *spent_until) > ICMP_BURST)
+		*spent_until = now - ICMP_BURST;
+	*spent_until += ICMP_COST;
 	return 1;
 }
 
 /* back sends the frame out by the link that it came by. */
-inline_always int back(struct __sk_buff *skb)
+inline_always int redirect_back(struct __sk_buff *skb)
 {
 	__u8 macs[2 * ETH_ALEN], turned[2 * ETH_ALEN];
 
@@ -86,7 +86,7 @@ inline_always int back(struct __sk_buff *skb)
  */
 inline_always __u32 quote_length(const struct packet *p)
 {
-	return p->plane & 1 ? sizeof(struct udphdr) : sizeof(struct tcphdr);
+	return p->class & 1 ? sizeof(struct udphdr) : sizeof(struct tcphdr);
 }
 
 /* sum_quoted returns the sum over what is quoted of the transport header. One
@@ -96,7 +96,7 @@ inline_always __u32 quote_length(const struct packet *p)
  */
 inline_always __u32 sum_quoted(struct __sk_buff *skb, const struct packet *p)
 {
-	__u32 length = skb->len - p->l4, proto = p->plane & 1 ? IPPROTO_UDP : IPPROTO_TCP;
+	__u32 length = skb->len - p->l4, proto = p->class & 1 ? IPPROTO_UDP : IPPROTO_TCP;
 	__u32 pseudo = fold(fold(bpf_csum_diff(0, 0, (__be32 *)&p->src, 32, 0)) + bpf_htons(proto) + bpf_htons(length & 0xffff) + bpf_htons(length >> 16));
 	__be32 head[sizeof(struct tcphdr) / 4] = {};
 	int kind = checksum_kind(skb);
@@ -104,26 +104,26 @@ inline_always __u32 sum_quoted(struct __sk_buff *skb, const struct packet *p)
 
 	if (bpf_skb_load_bytes(skb, p->l4, head, quote_length(p)))
 		return 0;
-	check = p->plane & 1 ? ((__u16 *)head)[3] : ((__u16 *)head)[8];
+	check = p->class & 1 ? ((__u16 *)head)[3] : ((__u16 *)head)[8];
 	if (kind < 0 ? check == pseudo : kind == CHECKSUM_PARTIAL)
 		return (__u16)~check;
 	return fold(bpf_csum_diff(0, 0, head, sizeof(head), 0));
 }
 
-/* put_before makes of a packet the quote behind a message. Cut off, it has no sum of
+/* prepend_message makes of a packet the quote behind a message. Cut off, it has no sum of
  * a card any more.
  */
-inline_always int put_before(struct __sk_buff *skb, const struct packet *p, const void *message, __u32 length)
+inline_always int prepend_message(struct __sk_buff *skb, const struct packet *p, const void *message, __u32 length)
 {
 	return bpf_skb_change_tail(skb, p->l4 + quote_length(p), 0) ||
 	       bpf_skb_adjust_room(skb, length, BPF_ADJ_ROOM_MAC, 0) ||
 	       bpf_skb_store_bytes(skb, link_header, message, length, 0);
 }
 
-/* quote_v4 makes an ICMP error of the packet; the sum over a whole IPv4 header
+/* make_icmp_v4 makes an ICMP error of the packet; the sum over a whole IPv4 header
  * is nothing.
  */
-inline_always int quote_v4(struct __sk_buff *skb, const struct packet *p, __u32 news, __u32 rest)
+inline_always int make_icmp_v4(struct __sk_buff *skb, const struct packet *p, __u32 error, __u32 rest)
 {
 	struct {
 		struct iphdr ip;
@@ -134,19 +134,19 @@ inline_always int quote_v4(struct __sk_buff *skb, const struct packet *p, __u32 
 	m.ip.version = 4;
 	m.ip.ihl = sizeof(m.ip) / 4;
 	m.ip.tot_len = bpf_htons(sizeof(m) + p->l4 - link_header + quote_length(p));
-	m.ip.ttl = OWN_TTL;
+	m.ip.ttl = DEFAULT_TTL;
 	m.ip.protocol = IPPROTO_ICMP;
 	m.ip.saddr = p->dst.w[3];
 	m.ip.daddr = p->src.w[3];
 	m.ip.check = ~fold(fold(bpf_csum_diff(0, 0, (__be32 *)&m.ip, sizeof(m.ip), 0)));
-	m.icmp.type = news >> 24;
-	m.icmp.code = news >> 16;
+	m.icmp.type = error >> 24;
+	m.icmp.code = error >> 16;
 	m.icmp.rest = bpf_htonl(rest);
 	m.icmp.checksum = ~fold(fold(bpf_csum_diff(0, 0, (__be32 *)&m.icmp, sizeof(m.icmp), 0)) + sum);
-	return put_before(skb, p, &m, sizeof(m));
+	return prepend_message(skb, p, &m, sizeof(m));
 }
 
-inline_always int quote_v6(struct __sk_buff *skb, const struct packet *p, __u32 news, __u32 rest)
+inline_always int make_icmp_v6(struct __sk_buff *skb, const struct packet *p, __u32 error, __u32 rest)
 {
 	struct {
 		struct ipv6hdr ip;
@@ -165,25 +165,25 @@ inline_always int quote_v6(struct __sk_buff *skb, const struct packet *p, __u32 
 	m.ip.version = 6;
 	m.ip.payload_len = bpf_htons(sizeof(m.icmp) + head + quote_length(p));
 	m.ip.nexthdr = ICMPV6_PROTO;
-	m.ip.hop_limit = OWN_TTL;
+	m.ip.hop_limit = DEFAULT_TTL;
 	__builtin_memcpy(&m.ip.saddr, &p->dst, 16);
 	__builtin_memcpy(&m.ip.daddr, &p->src, 16);
-	m.icmp.type = news >> 8;
-	m.icmp.code = news;
+	m.icmp.type = error >> 8;
+	m.icmp.code = error;
 	m.icmp.rest = bpf_htonl(rest);
 	sum += fold(bpf_csum_diff(0, 0, (__be32 *)&m.ip.saddr, 32, 0)) + bpf_htons(ICMPV6_PROTO) + m.ip.payload_len;
 	m.icmp.checksum = ~fold(fold(bpf_csum_diff(0, 0, (__be32 *)&m.icmp, sizeof(m.icmp), 0)) + sum);
-	return put_before(skb, p, &m, sizeof(m));
+	return prepend_message(skb, p, &m, sizeof(m));
 }
 
 /* tell tells the sender of a packet why it goes no further, with what else the
  * message holds, and returns what becomes of the packet.
  */
-apart int tell(struct __sk_buff *skb, const struct packet *p, __u32 news, __u32 rest)
+global_func int send_icmp_error(struct __sk_buff *skb, const struct packet *p, __u32 error, __u32 rest)
 {
-	if (!p || p->kind != PACKET_L4 || is_group(&p->src) || is_nobody(&p->src) || (news != TOO_BIG && !pays()))
+	if (!p || p->kind != PACKET_L4 || is_group(&p->src) || is_unspecified(&p->src) || (error != PACKET_TOO_BIG && !may_send_icmp()))
 		return TC_ACT_SHOT;
-	if (p->v6 ? quote_v6(skb, p, news, rest) : quote_v4(skb, p, news, rest))
+	if (p->v6 ? make_icmp_v6(skb, p, error, rest) : make_icmp_v4(skb, p, error, rest))
 		return TC_ACT_SHOT;
-	return back(skb);
+	return redirect_back(skb);
 }

@@ -2,21 +2,21 @@
 /* own_post_bind refuses a socket of a workload that did not end where
  * own_bind put it: another program has moved it since.
  */
-#include "include/own.h"
+#include "include/workload.h"
 
 inline_always int check_bound(struct bpf_sock *sk, const struct address *a)
 {
-	__u64 id = own_cgroup();
-	struct workload *w = bpf_map_lookup_elem(&workloads, &id);
-	struct bound *b = bpf_sk_storage_get(&bound, sk, 0, 0);
+	__u64 id = workload_cgroup();
+	struct workload *w = bpf_map_lookup_elem(&fl_workloads, &id);
+	struct bound *b = bpf_sk_storage_get(&fl_bound, sk, 0, 0);
 
-	if (!w || !b || w->unlisted == UNLISTED_ALLOW || is_loopback(a))
+	if (!w || !b || w->unpublished == UNPUBLISHED_ALLOW || is_loopback(a))
 		return PROCEED;
-	return sk->src_port == bpf_ntohs(b->held);
+	return sk->src_port == bpf_ntohs(b->assigned);
 }
 
 SEC("cgroup/post_bind4")
-int own_post_bind4(struct bpf_sock *sk)
+int fl_wl_postbind4(struct bpf_sock *sk)
 {
 	struct address a;
 
@@ -25,7 +25,7 @@ int own_post_bind4(struct bpf_sock *sk)
 }
 
 SEC("cgroup/post_bind6")
-int own_post_bind6(struct bpf_sock *sk)
+int fl_wl_postbind6(struct bpf_sock *sk)
 {
 	struct address a;
 

@@ -60,24 +60,24 @@ inline_always void read_socket(struct inet_diag_req_v2 *r, struct sock *sk)
 	}
 }
 
-/* is_astray reports whether the socket was led to its peer by what leads there
+/* is_stale_socket reports whether the socket was led to its peer by what leads there
  * no more. What an iterator is told can be indexed only apart.
  */
-apart int is_astray(const struct dialled *d, const struct dialled_slot *peer, __u32 udp)
+global_func int is_stale_socket(const struct dialled *d, const struct dialled_slot *peer, __u32 udp)
 {
-	__u32 slot = slot_of(d, peer);
+	__u32 slot = dialled_slot_of(d, peer);
 	const struct dialled_slot *s;
-	struct lead *l;
+	struct mapping *l;
 	__u16 port;
 
 	if (!d || slot >= DIALLED_SLOTS)
 		return 0;
 	s = &d->slots[slot];
 	if (s->real)
-		return !stands(s->real, s->made);
+		return !is_current_real(s->real, s->generation);
 	port = bpf_ntohs(s->host_port);
-	l = find_lead(PLANE(!is_mapped(&s->host), udp), &s->host, port, &slot);
-	return !l || (l->flags & LEAD_GRANT) || !same(&l->to, &s->to) || led_port(l, port) != s->to_port;
+	l = find_mapping(CLASS(!is_v4(&s->host), udp), &s->host, port, &slot);
+	return !l || (l->flags & MAPPING_GRANT) || !same(&l->to, &s->to) || endpoint_port_of(l, port) != s->to_port;
 }
 
 /* is_connected reports whether the socket has a peer and is not closed: a closed
@@ -91,7 +91,7 @@ inline_always int is_connected(struct sock *sk)
 }
 
 SEC("iter/bpf_sk_storage_map")
-int astray(struct bpf_iter__bpf_sk_storage_map *ctx)
+int fl_sock_iter(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
 	struct inet_diag_req_v2 end = {};
 	struct dialled_slot peer = {};
@@ -106,7 +106,7 @@ int astray(struct bpf_iter__bpf_sk_storage_map *ctx)
 		map_v4(&peer.to, end.id.idiag_dst[0]);
 	else
 		copy_words(&peer.to, end.id.idiag_dst);
-	if (is_astray(d, &peer, end.sdiag_protocol == IPPROTO_UDP))
+	if (is_stale_socket(d, &peer, end.sdiag_protocol == IPPROTO_UDP))
 		bpf_seq_write(ctx->meta->seq, &end, sizeof(end));
 	return 0;
 }

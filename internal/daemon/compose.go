@@ -26,7 +26,7 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *watchedSandbo
 	a := model.Attachment{Endpoint: req.Endpoint, Ref: at.Ref, Namespace: b.namespace,
 		Keep: req.Keep || n.Driver == model.DriverDevice && at.Kind != sandbox.Process, DHCP: req.DHCP, Private: own, Origin: req.Origin}
 	if req.Keep && at.Kind == sandbox.Process {
-		return next, a, nil, fault(Invalid, "keep: a process does not come back, and another may get its pid: name the sandbox by its container, its name or its path")
+		return next, a, nil, fault(Invalid, "keep: a process does not come back, and another process may get its PID: name the sandbox by its container, its network namespace or its path")
 	}
 	a.Network, a.Sandbox = n.Name, b.path
 	have, known, err := d.same(a)

@@ -18,11 +18,11 @@ type Container struct {
 	// Started is when it was, and tells one run from the next.
 	Started string `json:"started,omitempty"`
 	// Stopping says why this run is about to end, since StoppedAt, empty if it is
-	// not; Ended says that it has. Patience is how long it may take, 0 for ever.
-	Stopping  string        `json:"stopping,omitempty"`
-	StoppedAt time.Time     `json:"stoppedAt,omitzero"`
-	Ended     bool          `json:"ended,omitempty"`
-	Patience  time.Duration `json:"patience,omitempty"`
+	// not; Ended says that it has. StopTimeout is how long it may take, 0 for ever.
+	Stopping    string        `json:"stopping,omitempty"`
+	StoppedAt   time.Time     `json:"stoppedAt,omitzero"`
+	Ended       bool          `json:"ended,omitempty"`
+	StopTimeout time.Duration `json:"patience,omitempty"`
 	// RunsOn says that it did not end when it was stopped, empty if that was not
 	// so.
 	RunsOn string `json:"runsOn,omitempty"`
@@ -34,7 +34,7 @@ type Container struct {
 
 func (c Container) equal(o Container) bool {
 	return c.Name == o.Name && c.Started == o.Started && c.Stopping == o.Stopping && c.StoppedAt.Equal(o.StoppedAt) && c.Ended == o.Ended &&
-		c.Patience == o.Patience && c.RunsOn == o.RunsOn && c.Paused == o.Paused && c.Health == o.Health && maps.Equal(c.Labels, o.Labels)
+		c.StopTimeout == o.StopTimeout && c.RunsOn == o.RunsOn && c.Paused == o.Paused && c.Health == o.Health && maps.Equal(c.Labels, o.Labels)
 }
 
 // leaves says why it shall get no new flows, empty if it may.
@@ -77,7 +77,7 @@ func (d *Daemon) heard(n sandbox.ContainerEvent) {
 		case n.Stopping != "":
 			c = before.stopped(n, time.Now())
 		default:
-			c = Container{Name: n.Name, Labels: n.Labels, Health: n.Health, Paused: n.Paused, Started: n.Started, Patience: n.Patience}
+			c = Container{Name: n.Name, Labels: n.Labels, Health: n.Health, Paused: n.Paused, Started: n.Started, StopTimeout: n.StopTimeout}
 			if before.Started == n.Started {
 				c.Stopping, c.StoppedAt, c.Ended, c.RunsOn = before.Stopping, before.StoppedAt, before.Ended, before.RunsOn
 			}

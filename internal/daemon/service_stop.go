@@ -30,11 +30,11 @@ func (c Container) stopped(n sandbox.ContainerEvent, now time.Time) Container {
 // outlived reports whether a container that runs has had its time since a
 // signal.
 func (c Container) outlived(signal, now time.Time) bool {
-	return c.Patience > 0 && now.Sub(signal) > c.Patience
+	return c.StopTimeout > 0 && now.Sub(signal) > c.StopTimeout
 }
 
 // ending reports whether a container may yet outlive what stops it.
-func (c Container) ending() bool { return c.Stopping != "" && !c.Ended && c.Patience > 0 }
+func (c Container) ending() bool { return c.Stopping != "" && !c.Ended && c.StopTimeout > 0 }
 
 // endStops has containers serve again that run on though they were stopped: they
 // take no notice of the signal, or the engine has given it up.
@@ -47,7 +47,7 @@ func (d *Daemon) endStops() {
 		if !c.ending() || !c.outlived(c.StoppedAt, now) {
 			continue
 		}
-		c.RunsOn = fmt.Sprintf("its container runs on, %s after it was stopped", c.Patience)
+		c.RunsOn = fmt.Sprintf("its container runs on, %s after it was stopped", c.StopTimeout)
 		c.Stopping, c.StoppedAt = "", time.Time{}
 		d.services.containers[ref] = c
 		changed[containerNote+ref] = c

@@ -21,12 +21,12 @@ func TestStopThatDoesNotEnd(t *testing.T) {
 	v := site("web", model.RealServer{Select: model.Select{Label: "app=web"}, Port: 8080, Weight: 1})
 	w.serve(v)
 	refs := []string{w.attach(to(w.watchedSandbox())).Attachments[0].Ref}
-	shop := sandbox.ContainerEvent{Refs: refs, Name: "shop", Labels: map[string]string{"app": "web"}, Started: "1", Patience: time.Hour}
+	shop := sandbox.ContainerEvent{Refs: refs, Name: "shop", Labels: map[string]string{"app": "web"}, Started: "1", StopTimeout: time.Hour}
 	events <- shop
 	w.stands("web", "172.30.0.2:8080 up")
 	events <- sandbox.ContainerEvent{Refs: refs, Stopping: "SIGTERM"}
 	w.stands("web", "172.30.0.2:8080 draining")
-	shop.Patience = time.Nanosecond // has passed
+	shop.StopTimeout = time.Nanosecond // has passed
 	events <- shop
 	w.stands("web", "172.30.0.2:8080 up")
 	const enabled = "its container runs on, 1ns after it was stopped"

@@ -8,52 +8,55 @@ import (
 	"time"
 )
 
-// ContainerEvent is what an engine tells of a container.
+// ContainerEvent reports the state of a container, or a change of it.
 type ContainerEvent struct {
-	// Refs are the references of its attachments: container:NAME, and
-	// docker:ENDPOINT of each of its endpoints.
+	// Refs are the references of the container's attachments: container:NAME, and
+	// docker:ENDPOINT for each of its endpoints.
 	Refs []string
 	Name string
-	// Labels, Health, Paused and Started are known while it runs. Health is that
-	// of the engine's own check: starting, healthy, unhealthy, or empty without
-	// one. Started is when, as the engine writes it: it tells one run from the
-	// next.
-	Labels  map[string]string
-	Health  string
-	Paused  bool
+	// Labels, Health, Paused and Started are set only while the container runs.
+	Labels map[string]string
+	// Health is the result of the engine's health check: starting, healthy or
+	// unhealthy. It is empty if the container has no check.
+	Health string
+	Paused bool
+	// Started is the start time as the engine writes it. It differs for each run
+	// of the container.
 	Started string
-	// Patience is how long it may run on after a signal that stops it, until it is
-	// taken to take no notice; 0 is for ever. It is known while it runs.
-	Patience time.Duration
-	// Stopping says by what it is being stopped, or that it has ended, since
-	// StoppedAt; empty otherwise.
+	// StopTimeout is how long the container may continue after a stop signal. A
+	// container that runs longer is assumed to ignore the signal. 0 is no limit.
+	// It is set only while the container runs.
+	StopTimeout time.Duration
+	// Stopping names the signal that stops the container, or says that it has
+	// ended; StoppedAt is the time of that. It is empty if neither is so.
 	Stopping  string
 	StoppedAt time.Time
-	// Ended says that it has.
+	// Ended says that the container has ended.
 	Ended bool
-	// Gone says that it is no more, or that these are references of it no more.
+	// Gone says that the container was removed, or that it no longer has these
+	// references.
 	Gone bool
 }
 
-// engineEvents are the events that are told; "died" and "remove" are podman's
-// words, and connect and disconnect are of networks.
+// engineEvents is the filter of the events that the engine sends. "died" and
+// "remove" are podman's names; connect and disconnect are events of networks.
 var engineEvents = map[string][]string{"type": {"container", "network"}, "event": {"start", "kill", "die", "died", "destroy", "remove",
 	"health_status", "pause", "unpause", "rename", "connect", "disconnect"}}
 
-// FollowContainers calls tell with what happens to containers of all engines,
-// beginning with those that run, until ctx ends. While there is no engine it
-// waits for one.
+// FollowContainers calls notify for each running container of all engines, and
+// then for each change, until ctx ends. The calls do not overlap. If no engine
+// runs, it waits for one.
 func (f Finder) FollowContainers(ctx context.Context, notify func(ContainerEvent)) {
 	var all sync.WaitGroup
-	var one sync.Mutex
+	var notifying sync.Mutex
 	for _, socket := range f.Engines {
-		came, err := Finder{NetnsDir: f.NetnsDir, Engines: []string{socket}}.Watch(ctx)
+		ticks, err := Finder{NetnsDir: f.NetnsDir, Engines: []string{socket}}.Watch(ctx)
 		if err != nil {
-			continue // there is no inotify: nobody can be waited for
+			continue // without inotify, the engine's start cannot be detected
 		}
 		n := newEventReader(socket, func(c ContainerEvent) {
-			one.Lock()
-			defer one.Unlock()
+			notifying.Lock()
+			defer notifying.Unlock()
 			notify(c)
 		})
 		all.Go(func() {
@@ -61,8 +64,8 @@ func (f Finder) FollowContainers(ctx context.Context, notify func(ContainerEvent
 				select {
 				case <-ctx.Done():
 					return
-				case <-came:
-					_ = n.follow(ctx) // it comes again with the engine
+				case <-ticks:
+					_ = n.follow(ctx) // after an error, the next tick tries again
 				}
 			}
 		})
@@ -70,13 +73,14 @@ func (f Finder) FollowContainers(ctx context.Context, notify func(ContainerEvent
 	all.Wait()
 }
 
-// inspected is the part of an engine's answer about a container that is told.
+// inspected is the part of an engine's answer about a container that a
+// ContainerEvent needs.
 type inspected struct {
 	Name   string
 	Config struct {
 		Labels     map[string]string
 		StopSignal string
-		// StopTimeout is how many seconds it has for its end, -1 for ever.
+		// StopTimeout is in seconds; -1 is no limit.
 		StopTimeout *int
 	}
 	State struct {
@@ -89,45 +93,48 @@ type inspected struct {
 	}
 }
 
-func (c inspected) events() ContainerEvent {
-	events := ContainerEvent{Name: strings.TrimPrefix(c.Name, "/"), Labels: c.Config.Labels, Paused: c.State.Paused, Started: c.State.StartedAt, Patience: c.patience()}
+// event returns the event of a running container.
+func (c inspected) event() ContainerEvent {
+	e := ContainerEvent{Name: strings.TrimPrefix(c.Name, "/"), Labels: c.Config.Labels, Paused: c.State.Paused, Started: c.State.StartedAt,
+		StopTimeout: c.stopTimeout()}
 	if c.State.Health != nil && c.State.Health.Status != "none" {
-		events.Health = c.State.Health.Status
+		e.Health = c.State.Health.Status
 	}
-	events.Refs = []string{containerRef + events.Name}
+	e.Refs = []string{containerRef + e.Name}
 	for _, network := range c.NetworkSettings.Networks {
 		if network.EndpointID != "" {
-			events.Refs = append(events.Refs, "docker:"+network.EndpointID)
+			e.Refs = append(e.Refs, "docker:"+network.EndpointID)
 		}
 	}
-	return events
+	return e
 }
 
-// signal is how it is stopped.
-func (c inspected) signal() syscall.Signal { return signalOf(c.Config.StopSignal) }
+// stopSignal returns the signal that the engine sends to stop the container.
+func (c inspected) stopSignal() syscall.Signal { return signalOf(c.Config.StopSignal) }
 
 const (
-	// stopTimeout is that of engines where a container has none of its own.
-	stopTimeout = 10 * time.Second
-	// slack is for an engine that is busy, and for a stop with a longer time than
-	// the container's own: nobody tells of that.
-	slack = time.Minute
+	// defaultStopTimeout is the engines' timeout for containers without one.
+	defaultStopTimeout = 10 * time.Second
+	// stopSlack is added because the engine may be busy, and because a user may
+	// stop the container with a longer timeout, which no event reports.
+	stopSlack = time.Minute
 )
 
-// patience is that of ContainerEvent.
-func (c inspected) patience() time.Duration {
+// stopTimeout returns ContainerEvent.StopTimeout.
+func (c inspected) stopTimeout() time.Duration {
 	switch t := c.Config.StopTimeout; {
 	case t == nil:
-		return stopTimeout + slack
+		return defaultStopTimeout + stopSlack
 	case *t < 0:
 		return 0
 	default:
-		return time.Duration(*t)*time.Second + slack
+		return time.Duration(*t)*time.Second + stopSlack
 	}
 }
 
-// begun is when a run has; zero if nobody says.
-func (c ContainerEvent) begun() time.Time {
+// startedAt returns when this run of the container started, or the zero time if
+// that is unknown.
+func (c ContainerEvent) startedAt() time.Time {
 	t, _ := time.Parse(time.RFC3339Nano, c.Started)
 	return t
 }

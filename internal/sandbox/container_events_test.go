@@ -14,8 +14,8 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// TestFollowContainers is told of a container that runs, of the signal that
-// stops it and of its end, of pauses, of another name and another network.
+// TestFollowContainers expects events for a running container, the signal that
+// stops it, its end, pauses, a new name and a new network.
 func TestFollowContainers(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "engine.sock")
 	l, err := net.Listen("unix", socket)
@@ -35,7 +35,7 @@ func TestFollowContainers(t *testing.T) {
 	mux.HandleFunc("/events", func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
 		if !strings.Contains(r.URL.RawQuery, "kill") {
-			<-r.Context().Done() // it is the watch for comings and goings
+			<-r.Context().Done() // this is the request of Finder.Watch
 			return
 		}
 		for {
@@ -53,7 +53,7 @@ func TestFollowContainers(t *testing.T) {
 		fmt.Fprint(w, *is.Load())
 	})
 	server := &http.Server{Handler: mux}
-	go func() { _ = server.Serve(l) }() // it ends with the test
+	go func() { _ = server.Serve(l) }() // the cleanup ends it
 	t.Cleanup(func() { server.Close() })
 	ctx, cancel := context.WithCancel(context.Background())
 	notified, ended := make(chan sandbox.ContainerEvent, 10), make(chan struct{})
@@ -66,11 +66,11 @@ func TestFollowContainers(t *testing.T) {
 		t.Helper()
 		select {
 		case n := <-notified:
-			if got := fmt.Sprintf("%s %s %v %s paused=%v started=%s patience=%s stopping=%s gone=%v", n.Name, n.Refs, n.Labels, n.Health, n.Paused, n.Started, n.Patience, n.Stopping, n.Gone); got != want {
+			if got := fmt.Sprintf("%s %s %v %s paused=%v started=%s timeout=%s stopping=%s gone=%v", n.Name, n.Refs, n.Labels, n.Health, n.Paused, n.Started, n.StopTimeout, n.Stopping, n.Gone); got != want {
 				t.Errorf("%s\nwant %s", got, want)
 			}
 		case <-time.After(20 * time.Second):
-			t.Fatalf("nobody tells %s", want)
+			t.Fatalf("no event, want %s", want)
 		}
 	}
 	now := runs[0]
@@ -78,23 +78,23 @@ func TestFollowContainers(t *testing.T) {
 		now = now.Add(time.Second)
 		events <- fmt.Sprintf(`{"Action": %q, "TimeNano": %d, "Actor": {"ID": "4711", "Attributes": {"signal": %q}}}`, action, now.UnixNano(), signal)
 	}
-	const first = " map[app:web] healthy paused=false started=2001-09-09T01:46:40Z patience=1m20s stopping= gone=false"
-	const second = " map[app:web] healthy paused=false started=2033-05-18T03:33:20Z patience=1m20s stopping= gone=false"
-	const over = " map[]  paused=false started= patience=0s stopping="
+	const first = " map[app:web] healthy paused=false started=2001-09-09T01:46:40Z timeout=1m20s stopping= gone=false"
+	const second = " map[app:web] healthy paused=false started=2033-05-18T03:33:20Z timeout=1m20s stopping= gone=false"
+	const over = " map[]  paused=false started= timeout=0s stopping="
 	next("shop [container:shop docker:e1]" + first)
 	event("kill", "1") // a reload stops nothing
 	shop("shop", runs[0], true, "e1")
 	event("pause", "")
 	next("shop [container:shop docker:e1]" + strings.Replace(first, "paused=false", "paused=true", 1))
 
-	// It keeps the name that it has been attached by, for as long as it runs.
+	// It keeps the name by which it was attached until this run ends.
 	shop("store", runs[0], false, "e1")
 	event("rename", "")
 	next("store [container:store docker:e1 container:shop]" + first)
 	event("kill", "3")
 	next("store [container:store docker:e1 container:shop]" + over + "SIGQUIT gone=false")
 
-	// It has started again before it is told that it has ended.
+	// It has started again before the event of its end arrives.
 	shop("store", runs[1], false, "e2")
 	event("health_status: unhealthy", "")
 	next("store [docker:e1 container:shop]" + over + " gone=true")

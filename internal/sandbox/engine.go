@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds one question to a container engine.
-const patience = 10 * time.Second
+// requestTimeout bounds one request to a container engine.
+const requestTimeout = 10 * time.Second
 
-// New returns a finder that looks where this host has sandboxes: in
-// /run/netns, and at the engine that DOCKER_HOST names, or else at Docker's
-// and podman's own sockets.
+// New returns a Finder for this host. It searches /run/netns and the engine
+// that DOCKER_HOST names. If DOCKER_HOST is not set, it uses the default sockets
+// of Docker and podman.
 func New() Finder {
 	f := Finder{NetnsDir: "/run/netns"}
 	host := os.Getenv("DOCKER_HOST")
@@ -32,13 +32,13 @@ func New() Finder {
 	} else if path, ok := strings.CutPrefix(host, "unix://"); ok {
 		f.Engines = []string{path}
 	} else {
-		f.noEngines = fmt.Errorf("DOCKER_HOST is %s, and only an engine of this host has sandboxes here: set it to unix://PATH", host)
+		f.noEngines = fmt.Errorf("DOCKER_HOST is %s, which is not a unix socket of an engine on this host: set it to unix://PATH", host)
 	}
 	return f
 }
 
-// distinct leaves out sockets that are others by another name, as the one
-// that podman makes for Docker's clients.
+// distinct resolves symbolic links and removes duplicates, e.g. the link that
+// podman creates for Docker's clients.
 func distinct(sockets ...string) []string {
 	for i, s := range sockets {
 		if real, err := filepath.EvalSymlinks(s); err == nil {
@@ -49,15 +49,15 @@ func distinct(sockets ...string) []string {
 	return slices.Compact(sockets)
 }
 
-// containerName is what engines take for a name; an id is one, too.
+// containerName matches the names that engines accept. It also matches IDs.
 var containerName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
 
-// ErrNoEngine says that no engine is there. Whether a container runs, nobody
-// can say then.
+// ErrNoEngine is the error if no container engine runs. It is then unknown
+// whether a container exists.
 var ErrNoEngine = errors.New("no container engine answers")
 
-// findContainer asks all engines. One that does not answer may have the
-// container.
+// findContainer asks all engines. The result has an error for each engine that
+// fails to answer, because that engine may have the container.
 func (f Finder) findContainer(ctx context.Context, name string) []finding {
 	if !containerName.MatchString(name) {
 		return nil
@@ -80,19 +80,20 @@ func (f Finder) findContainer(ctx context.Context, name string) []finding {
 		}
 	}
 	if f.noEngines == nil && missing == len(f.Engines) {
-		return []finding{{err: fmt.Errorf("%w at %s: start it, or name the sandbox otherwise, e.g. pid:4711", ErrNoEngine, strings.Join(f.Engines, " or "))}}
+		return []finding{{err: fmt.Errorf("%w at %s: start it, or name the sandbox in another form, e.g. pid:4711", ErrNoEngine, strings.Join(f.Engines, " or "))}}
 	}
-	return byID(found)
+	return refsByID(found)
 }
 
-// byID writes containers of several engines that share a name by their ids.
-func byID(found []finding) []finding {
+// refsByID changes the references of containers of several engines that have
+// the same name: they use the ID instead of the name.
+func refsByID(found []finding) []finding {
 	seen := map[string]int{}
 	for _, f := range found {
-		seen[f.is.Ref]++
+		seen[f.sandbox.Ref]++
 	}
 	for i := range found {
-		if s := &found[i].is; s.Ref != "" && seen[s.Ref] > 1 {
+		if s := &found[i].sandbox; s.Ref != "" && seen[s.Ref] > 1 {
 			_, id, _ := strings.Cut(s.ID, containerMark)
 			s.Ref = "container:" + id
 		}
@@ -100,7 +101,7 @@ func byID(found []finding) []finding {
 	return found
 }
 
-// container is the part of an engine's answer that we need.
+// container is the part of an engine's answer that find needs.
 type container struct {
 	ID    string `json:"Id"`
 	Name  string
@@ -110,13 +111,13 @@ type container struct {
 	}
 }
 
-// shortID is how many characters of an id engines print.
+// shortID is how many characters of an ID engines print.
 const shortID = 12
 
-// containerMark stands in an id before that of the container.
+// containerMark precedes the container's ID in Sandbox.ID.
 const containerMark = startMark + "container:"
 
-// find looks for the container's sandbox; asked is what it was asked for by.
+// find finds the container's sandbox. asked is the text that the user gave.
 func (c container) find(asked string) finding {
 	name := strings.TrimPrefix(c.Name, "/")
 	var err error
@@ -132,13 +133,13 @@ func (c container) find(asked string) finding {
 	return finding{s, err, name != asked && len(asked) < shortID}
 }
 
-// inspect asks an engine for a container. The error is os.ErrNotExist when
-// there is no such container.
+// inspect asks an engine for a container. It returns os.ErrNotExist if the
+// engine has no such container, and ErrNoEngine if no engine runs.
 func inspect(ctx context.Context, socket, name string) (c container, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	answer, err := get(ctx, socket, "/containers/"+name+"/json")
-	if notThere(err) {
+	if notRunning(err) {
 		return c, ErrNoEngine
 	}
 	if err != nil {
@@ -158,12 +159,13 @@ func inspect(ctx context.Context, socket, name string) (c container, err error) 
 	return c, nil
 }
 
-// notThere reports whether nobody listens at a socket, or there is none.
-func notThere(err error) bool {
+// notRunning reports whether the error means that the socket does not exist or
+// that no process listens on it.
+func notRunning(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED)
 }
 
-// refusal is an engine's answer that is none.
+// refusal returns the error in an engine's answer.
 func refusal(answer *http.Response) error {
 	var body struct{ Message string }
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 4096))
@@ -173,8 +175,8 @@ func refusal(answer *http.Response) error {
 	return errors.New(body.Message)
 }
 
-// get asks the engine at a unix socket. The connection ends with the answer's
-// body.
+// get sends a request to the engine at a unix socket. Closing the answer's body
+// closes the connection.
 func get(ctx context.Context, socket, path string) (*http.Response, error) {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)

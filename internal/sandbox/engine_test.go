@@ -17,19 +17,19 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// engine is a container engine of the test's own: what we ask of Docker's API
-// at a unix socket.
+// engine is a fake container engine. It implements the part of Docker's API that
+// the package uses, at a unix socket.
 type engine struct {
 	t      *testing.T
 	socket string
 	server *httptest.Server
 	mu     sync.Mutex
-	// containers are by name; the first part of an id finds them, too.
+	// containers are by name. A request may also use the beginning of an ID.
 	containers map[string]container
 	events     map[chan string]bool
-	// ending sends away who comes while the engine ends.
+	// ending refuses new followers of events while the engine stops.
 	ending bool
-	// broken is what the engine says to everything, if not nothing.
+	// broken is the error in every answer, if it is not empty.
 	broken string
 }
 
@@ -70,7 +70,7 @@ func (e *engine) start() {
 	e.server.Start()
 }
 
-// stop ends the engine; its socket goes with it.
+// stop ends the engine and removes its socket.
 func (e *engine) stop() {
 	e.mu.Lock()
 	e.ending = true
@@ -130,7 +130,7 @@ func (e *engine) inspect(w http.ResponseWriter, text string) {
 
 func (e *engine) notify(w http.ResponseWriter, r *http.Request) {
 	if filters := r.URL.Query().Get("filters"); !json.Valid([]byte(filters)) {
-		e.t.Errorf("events are asked for with the filters %q", filters)
+		e.t.Errorf("the filters of the events are %q, want JSON", filters)
 	}
 	events := make(chan string, 16)
 	e.mu.Lock()
@@ -172,21 +172,21 @@ func TestContainer(t *testing.T) {
 	s := resolves(t, f, "web", w)
 	for _, text := range []string{"container:web", webID, webID[:12], "container:9876", "9876543210fe"} {
 		if by := resolves(t, f, text, w); by != s {
-			t.Errorf("%s leads to %+v, want %+v", text, by, s)
+			t.Errorf("%s resolves to %+v, want %+v", text, by, s)
 		}
 	}
-	// A number that an id happens to begin with is a pid.
+	// A number is a PID, even if an ID begins with it.
 	refuses(t, f, "98765432", sandbox.ErrAbsent, "neither a container nor")
 
-	// Started again, it is another sandbox of the same name.
+	// After a restart it is another sandbox with the same name.
 	pid = workload(t, newNetns(t)).Cmd.Process.Pid
 	e.set("web", container{webID, "running", pid})
 	if again := resolves(t, f, "web", want{"container:web", fmt.Sprintf("/proc/%d/ns/net", pid), pid}); again.ID == s.ID {
-		t.Errorf("started again, it has the same id, %s", s.ID)
+		t.Errorf("after a restart it has the same ID, %s", s.ID)
 	}
 }
 
-func TestContainerThatIsNone(t *testing.T) {
+func TestUnusableContainer(t *testing.T) {
 	e := newEngine(t, socketPath(t))
 	f := finder(t, e.socket)
 	e.set("done", container{webID, "exited", 0})
@@ -199,8 +199,8 @@ func TestContainerThatIsNone(t *testing.T) {
 	for _, text := range []string{"container:", "container:../images", "container:web/json?x=", "container:-web", "container:a b"} {
 		refuses(t, f, text, sandbox.ErrAbsent, "no such sandbox")
 	}
-	e.broken = "the engine has a bad day"
-	refuses(t, f, "web", nil, "ask the container engine at "+e.socket+": the engine has a bad day")
+	e.broken = "internal error"
+	refuses(t, f, "web", nil, "ask the container engine at "+e.socket+": internal error")
 }
 
 func TestAmbiguity(t *testing.T) {
@@ -214,13 +214,13 @@ func TestAmbiguity(t *testing.T) {
 	w := want{"container:web", fmt.Sprintf("/proc/%d/ns/net", process), process}
 	resolves(t, f, "container:web", w)
 
-	// One namespace by two names is no ambiguity.
+	// Two names of the same namespace are not ambiguous.
 	unname(t, f, "web")
 	bind(t, f, "web", w.path)
 	resolves(t, f, "web", want{"netns:web", filepath.Join(f.NetnsDir, "web"), 0})
 	unname(t, f, "web")
 
-	// Engines may use the same name.
+	// Two engines may have containers with the same name.
 	second.set("web", container{"fedcba9876543210", "created", 0})
 	refuses(t, f, "web", nil, "say which of container:"+webID[:12]+", container:fedcba987654")
 	resolves(t, f, "container:"+webID[:12], w)
@@ -229,12 +229,12 @@ func TestAmbiguity(t *testing.T) {
 	refuses(t, f, fmt.Sprint(process), nil, fmt.Sprintf("say which of pid:%d, container:%d", process, process))
 }
 
-// TestNoEngine: who has no container engine is not told of it unless he asks
-// for a container; and where none answers, nobody knows what runs.
+// TestNoEngine: without a container engine, only a search for a container fails
+// with ErrNoEngine, and that error is not ErrAbsent.
 func TestNoEngine(t *testing.T) {
 	f := finder(t, "/nowhere/docker.sock")
 	refuses(t, f, "web", sandbox.ErrAbsent, "neither a container nor")
-	refuses(t, f, "container:web", nil, "no container engine answers at /nowhere/docker.sock: start it, or name the sandbox otherwise, e.g. pid:4711")
+	refuses(t, f, "container:web", nil, "no container engine answers at /nowhere/docker.sock: start it, or name the sandbox in another form, e.g. pid:4711")
 
 	e := newEngine(t, socketPath(t))
 	e.server.Listener.(*net.UnixListener).SetUnlinkOnClose(false)
@@ -249,5 +249,5 @@ func TestDockerHost(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix://"+e.socket)
 	resolves(t, sandbox.New(), "web-of-the-test", want{"container:web-of-the-test", fmt.Sprintf("/proc/%d/ns/net", pid), pid})
 	t.Setenv("DOCKER_HOST", "tcp://192.0.2.1:2376")
-	refuses(t, sandbox.New(), "container:web", nil, "DOCKER_HOST is tcp://192.0.2.1:2376, and only an engine of this host has sandboxes here")
+	refuses(t, sandbox.New(), "container:web", nil, "DOCKER_HOST is tcp://192.0.2.1:2376, which is not a unix socket of an engine on this host")
 }

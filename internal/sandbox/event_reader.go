@@ -15,72 +15,75 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// eventReader follows one engine.
+// eventReader follows the events of one engine.
 //
-// Theory of operation. An engine tells what has happened by events, and how a
-// container is by an answer that may wait until it has started or ended. A
-// container that is stopped has to be told of at once, so nothing waits for
-// answers: they come in beside the events. An event can be of an earlier run of
-// the container than the answer, which their times show.
+// Theory of operation. The engine sends an event for each change of a container.
+// Its state comes from a second request, whose answer the engine may delay until
+// the container has started or ended. A stop must be reported at once, so the
+// reader does not wait for answers: it handles them when they arrive, between
+// the events. An event may be about an earlier run of the container than the
+// answer; the reader compares their times to detect this.
 type eventReader struct {
 	socket string
 	notify func(ContainerEvent)
 	known  map[string]*containerState
-	// asking are the containers that are asked for; true to ask again.
+	// asking has the IDs of containers with a request in progress. The value is
+	// true if another request must follow.
 	asking  map[string]bool
-	answers chan learned
-	// heardOf is when the last event was that was told.
-	heardOf time.Time
+	answers chan answer
+	// lastEvent is the time of the last event.
+	lastEvent time.Time
 }
 
-// containerState is what is known of a container. Without Refs, nothing is yet.
+// containerState is the known state of a container. Refs is empty until the
+// first answer.
 type containerState struct {
 	ContainerEvent
 	stop syscall.Signal
-	// end is how its run ends, or the run before.
+	// end is the end of this run, or of the previous one.
 	end end
 }
 
-// end is what ends a container's run, and when that was told.
+// end is the end of a container's run: its cause and its time.
 type end struct {
 	by string
 	at time.Time
 }
 
-// learned is an engine's answer about a container.
-type learned struct {
-	id  string
-	is  inspected
-	err error
+// answer is an engine's answer about a container.
+type answer struct {
+	id        string
+	container inspected
+	err       error
 }
 
-// asked bounds the questions that an engine gets at a time.
-const asked = 8
+// maxRequests bounds the concurrent requests to an engine.
+const maxRequests = 8
 
-// replayed is how far back events are asked for at first: a container may be
-// ending by a signal that was sent while nobody listened.
-const replayed = time.Minute
+// replayWindow is how old the first requested events may be. A container may be
+// ending because of a signal that was sent before this process followed events.
+const replayWindow = time.Minute
 
-// hasEnded is why a container stops that has.
+// hasEnded is ContainerEvent.Stopping of a container that has ended.
 const hasEnded = "it has ended"
 
 func newEventReader(socket string, notify func(ContainerEvent)) *eventReader {
-	return &eventReader{socket: socket, notify: notify, known: map[string]*containerState{}, heardOf: time.Now().Add(-replayed)}
+	return &eventReader{socket: socket, notify: notify, known: map[string]*containerState{}, lastEvent: time.Now().Add(-replayWindow)}
 }
 
-// follow tells what happens until the engine ends, or ctx.
+// follow reports events until the engine or ctx ends.
 func (n *eventReader) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel()
-	answer, err := get(ctx, n.socket, fmt.Sprintf("/events?since=%d&filters=%s", n.heardOf.Unix(), filters(engineEvents)))
+	stream, err := get(ctx, n.socket, fmt.Sprintf("/events?since=%d&filters=%s", n.lastEvent.Unix(), filters(engineEvents)))
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return refusal(answer)
+	defer stream.Body.Close()
+	if stream.StatusCode != http.StatusOK {
+		return refusal(stream)
 	}
 	asOf := time.Now()
 	var running []containerJSON
@@ -88,10 +91,10 @@ func (n *eventReader) follow(ctx context.Context) error {
 		return err
 	}
 	events, ended := make(chan engineEvent), make(chan error, 1)
-	work.Go(func() { ended <- readEvents(ctx, json.NewDecoder(answer.Body), events) })
-	n.asking, n.answers = map[string]bool{}, make(chan learned)
-	limit := make(chan struct{}, asked)
-	learn := func(id string) {
+	work.Go(func() { ended <- readEvents(ctx, json.NewDecoder(stream.Body), events) })
+	n.asking, n.answers = map[string]bool{}, make(chan answer)
+	limit := make(chan struct{}, maxRequests)
+	request := func(id string) {
 		if _, already := n.asking[id]; already {
 			n.asking[id] = true
 			return
@@ -99,25 +102,25 @@ func (n *eventReader) follow(ctx context.Context) error {
 		n.asking[id] = false
 		work.Go(func() { n.inspect(ctx, id, limit) })
 	}
-	n.reconcile(running, asOf, learn)
+	n.reconcile(running, asOf, request)
 	for {
 		select {
 		case err := <-ended:
 			return err
 		case e := <-events:
-			n.heard(e, learn)
+			n.handleEvent(e, request)
 		case a := <-n.answers:
 			again := n.asking[a.id]
 			delete(n.asking, a.id)
-			n.learned(a)
+			n.handleAnswer(a)
 			if again {
-				learn(a.id)
+				request(a.id)
 			}
 		}
 	}
 }
 
-// engineEvent is an event as engines tell it.
+// engineEvent is an event in the format of the engine's API.
 type engineEvent struct {
 	Type, Action string
 	TimeNano     int64
@@ -141,7 +144,7 @@ func readEvents(ctx context.Context, from *json.Decoder, events chan<- engineEve
 	}
 }
 
-// inspect asks for a container.
+// inspect asks the engine for a container and sends the answer to n.answers.
 func (n *eventReader) inspect(ctx context.Context, id string, limit chan struct{}) {
 	select {
 	case limit <- struct{}{}:
@@ -149,44 +152,47 @@ func (n *eventReader) inspect(ctx context.Context, id string, limit chan struct{
 	case <-ctx.Done():
 		return
 	}
-	a := learned{id: id}
-	a.err = ask(ctx, n.socket, "/containers/"+id+"/json", &a.is)
+	a := answer{id: id}
+	a.err = ask(ctx, n.socket, "/containers/"+id+"/json", &a.container)
 	select {
 	case n.answers <- a:
 	case <-ctx.Done():
 	}
 }
 
-// reconcile asks for the containers that run as of a time. Of those that have
-// ended while the engine was away, nobody tells any more.
-func (n *eventReader) reconcile(running []containerJSON, asOf time.Time, learn func(id string)) {
+// reconcile requests the state of the containers that run at the given time. It
+// reports the end of the other known containers: they ended while no engine
+// answered, and no event reports that.
+func (n *eventReader) reconcile(running []containerJSON, asOf time.Time, request func(id string)) {
 	still := map[string]bool{}
 	for _, c := range running {
 		still[c.ID] = true
-		n.expect(c.ID)
-		learn(c.ID)
+		n.state(c.ID)
+		request(c.ID)
 	}
 	for id, c := range n.known {
 		if !still[id] {
-			n.ends(c, hasEnded, asOf)
+			n.reportEnd(c, hasEnded, asOf)
 		}
 	}
 }
 
-// expect returns what is known of a container.
-func (n *eventReader) expect(id string) *containerState {
+// state returns the state of a container, which it creates if necessary.
+func (n *eventReader) state(id string) *containerState {
 	if n.known[id] == nil {
 		n.known[id] = &containerState{stop: unix.SIGTERM}
 	}
 	return n.known[id]
 }
 
-func (n *eventReader) heard(e engineEvent, learn func(id string)) {
+// handleEvent reports what the event says, and requests the container's state if
+// the event does not contain it.
+func (n *eventReader) handleEvent(e engineEvent, request func(id string)) {
 	id, at := e.Actor.ID, time.Now()
 	if e.TimeNano != 0 {
 		at = time.Unix(0, e.TimeNano)
 	}
-	n.heardOf = at
+	n.lastEvent = at
 	if e.Type == "network" {
 		id = e.Actor.Attributes["container"]
 	}
@@ -194,16 +200,16 @@ func (n *eventReader) heard(e engineEvent, learn func(id string)) {
 	if n.known[id] == nil && action != "start" && action != "connect" {
 		return
 	}
-	c := n.expect(id)
+	c := n.state(id)
 	switch action {
 	case "start", "health_status", "pause", "unpause", "rename", "connect", "disconnect":
-		learn(id)
+		request(id)
 	case "kill":
 		if s := signalOf(e.Actor.Attributes["signal"]); s == c.stop || s == unix.SIGTERM || s == unix.SIGKILL {
-			n.ends(c, signalName(s), at)
+			n.reportEnd(c, signalName(s), at)
 		}
 	case "die", "died":
-		n.ends(c, hasEnded, at)
+		n.reportEnd(c, hasEnded, at)
 	case "destroy", "remove":
 		delete(n.known, id)
 		if len(c.Refs) > 0 {
@@ -212,41 +218,41 @@ func (n *eventReader) heard(e engineEvent, learn func(id string)) {
 	}
 }
 
-// ends notes that a container is being stopped, or has ended, at a time, and
-// tells it, unless a later run is known.
-func (n *eventReader) ends(c *containerState, by string, at time.Time) {
+// reportEnd records and reports that a container is being stopped, or has ended.
+// It does not report the end of a run if a later run is known.
+func (n *eventReader) reportEnd(c *containerState, by string, at time.Time) {
 	c.end = end{by, at}
-	if len(c.Refs) > 0 && at.After(c.begun()) {
+	if len(c.Refs) > 0 && at.After(c.startedAt()) {
 		n.notify(ContainerEvent{Refs: c.Refs, Name: c.Name, Stopping: by, StoppedAt: at, Ended: by == hasEnded})
 	}
 }
 
-// learned tells of a container as it is.
-func (n *eventReader) learned(a learned) {
+// handleAnswer reports the state of a running container.
+func (n *eventReader) handleAnswer(a answer) {
 	before := n.known[a.id]
-	if before == nil || a.err != nil || !a.is.State.Running {
+	if before == nil || a.err != nil || !a.container.State.Running {
 		return // it has ended meanwhile
 	}
-	now := &containerState{ContainerEvent: a.is.events(), stop: a.is.signal(), end: before.end}
-	if gone := n.left(a.id, before, now); len(gone) > 0 {
+	now := &containerState{ContainerEvent: a.container.event(), stop: a.container.stopSignal(), end: before.end}
+	if gone := n.removedRefs(a.id, before, now); len(gone) > 0 {
 		n.notify(ContainerEvent{Refs: gone, Name: now.Name, Gone: true})
 	}
 	for other, o := range n.known {
-		if other != a.id { // it may have had the name
+		if other != a.id { // it may have had this name before
 			o.Refs = slices.DeleteFunc(o.Refs, func(ref string) bool { return ref == containerRef+now.Name })
 		}
 	}
 	n.known[a.id] = now
 	n.notify(now.ContainerEvent)
-	if now.end.at.After(now.begun()) {
-		n.ends(now, now.end.by, now.end.at) // before the answer came
+	if now.end.at.After(now.startedAt()) {
+		n.reportEnd(now, now.end.by, now.end.at) // its event came before the answer
 	}
 }
 
-// left returns the references that a container had and has no more. That of a
-// name that it had before stays with it until it ends, unless another has the
-// name: it may be attached by that.
-func (n *eventReader) left(id string, before, now *containerState) (gone []string) {
+// removedRefs returns the references that a container no longer has. It adds to
+// now the reference by an earlier name of this run, because the container may be
+// attached by that name, unless another container has the name now.
+func (n *eventReader) removedRefs(id string, before, now *containerState) (gone []string) {
 	for _, ref := range before.Refs {
 		switch {
 		case slices.Contains(now.Refs, ref):
@@ -259,7 +265,7 @@ func (n *eventReader) left(id string, before, now *containerState) (gone []strin
 	return gone
 }
 
-// named reports whether another container is called so now.
+// named reports whether a container other than id has the name in ref.
 func (n *eventReader) named(ref, id string) bool {
 	for other, c := range n.known {
 		if other != id && containerRef+c.Name == ref {
@@ -272,7 +278,8 @@ func (n *eventReader) named(ref, id string) bool {
 // containerRef begins the reference of a container by its name.
 const containerRef = string(Container) + ":"
 
-// signalName writes a signal, e.g. SIGTERM; those of real time have a number.
+// signalName returns the name of a signal, e.g. SIGTERM, or "signal NUMBER" for
+// a real-time signal.
 func signalName(s syscall.Signal) string {
 	if name := unix.SignalName(s); name != "" {
 		return name
@@ -280,8 +287,8 @@ func signalName(s syscall.Signal) string {
 	return fmt.Sprintf("signal %d", s)
 }
 
-// signalOf reads a signal as engines write it: 15, SIGTERM, TERM, SIGRTMIN+3.
-// Nothing is SIGTERM.
+// signalOf parses a signal as engines write it: 15, SIGTERM, TERM, SIGRTMIN+3.
+// An empty or unknown text is SIGTERM.
 func signalOf(text string) syscall.Signal {
 	if n, err := strconv.Atoi(text); err == nil {
 		return syscall.Signal(n)

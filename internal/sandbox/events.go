@@ -10,27 +10,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// containerEvents asks an engine for what changes where containers are found;
-// "died" is podman's word.
+// containerEvents requests the events after which a container may be found under
+// another name or process. "died" is podman's name for "die".
 var containerEvents = "/events?filters=" + url.QueryEscape(`{"type":["container"],"event":["start","die","died","rename"]}`)
 
-// The pauses between attempts to reach an engine. A socket is seen before it
-// is listened at, so one that answers nobody is tried for a moment; longer
-// only an engine that is there and refuses.
+// The pauses between attempts to reach an engine. inotify reports a socket before
+// the engine listens on it, so any error is retried for a short time. Later only
+// an engine that runs but refuses the request is retried.
 const (
 	firstPause  = 10 * time.Millisecond
 	settled     = 5 * time.Second
 	longestWait = time.Minute
 )
 
-// listen follows an engine until ctx ends, and waits while there is none.
+// listen follows an engine's events until ctx ends. If no engine runs, it waits.
 func (w *watcher) listen(ctx context.Context, e *engine) {
 	pause := firstPause
 	for ctx.Err() == nil {
 		begin := time.Now()
 		connected, err := w.follow(ctx, e.socket)
 		if connected {
-			w.tick() // an engine that ends may take its containers along
+			w.tick() // its containers may have ended with the engine
 		}
 		if time.Since(begin) > settled {
 			pause = firstPause
@@ -43,20 +43,20 @@ func (w *watcher) listen(ctx context.Context, e *engine) {
 		select {
 		case <-ctx.Done():
 		case <-after:
-		case <-e.came:
+		case <-e.appeared:
 			pause = firstPause
 		}
 	}
 }
 
-// retryable reports whether an engine may answer later without its socket
-// being made anew.
+// retryable reports whether an engine may answer later although its socket stays
+// the same.
 func retryable(err error) bool {
-	return err != nil && !notThere(err) && !errors.Is(err, unix.EACCES)
+	return err != nil && !notRunning(err) && !errors.Is(err, unix.EACCES)
 }
 
-// follow ticks once when the engine answers and again with all it tells, until
-// it ends.
+// follow sends a tick when the engine answers and for each event, until the
+// engine ends. connected reports whether the engine answered.
 func (w *watcher) follow(ctx context.Context, socket string) (connected bool, err error) {
 	answer, err := get(ctx, socket, containerEvents)
 	if err != nil {

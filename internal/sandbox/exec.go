@@ -12,10 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exec replaces this process by a command in the sandbox's network namespace;
-// it returns only when that fails. The command has the host's files, but sees
-// in /sys the devices of the namespace, as `ip netns exec` does; unlike there,
-// what is mounted below /sys (cgroups, bpffs) stays.
+// Exec replaces this process with a command in the sandbox's network namespace.
+// It returns only on failure, with an error that wraps ErrAbsent if the sandbox
+// has ended. The command has the host's files, but its /sys shows the devices of
+// the namespace, as with `ip netns exec`. Unlike there, filesystems mounted below
+// /sys (cgroups, bpffs) stay mounted.
 func (s Sandbox) Exec(path string, args, env []string) error {
 	ns, err := kernel.OpenNetns(s.Path)
 	if err == nil {
@@ -28,7 +29,7 @@ func (s Sandbox) Exec(path string, args, env []string) error {
 	}
 	if err == nil {
 		err = ns.Do(func() error {
-			if err := ownSys(); err != nil {
+			if err := remountSys(); err != nil {
 				return fmt.Errorf("mount the namespace's /sys: %w", err)
 			}
 			return &os.PathError{Op: "exec", Path: path, Err: syscall.Exec(path, args, env)}
@@ -37,13 +38,13 @@ func (s Sandbox) Exec(path string, args, env []string) error {
 	return fmt.Errorf("run a command in %s: %w", s.Ref, err)
 }
 
-// ownSys gives the calling thread a mount namespace in which /sys is that of
-// its network namespace.
-func ownSys() error {
+// remountSys gives the calling thread a new mount namespace in which /sys shows
+// the thread's network namespace.
+func remountSys() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return err
 	}
-	// What the host mounts from now on shows here, too, but not vice versa.
+	// Later mounts of the host propagate to this namespace, but not vice versa.
 	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
 		return err
 	}
@@ -51,9 +52,9 @@ func ownSys() error {
 	if err != nil {
 		return err
 	}
-	inUse := make([]int, len(below))
+	fds := make([]int, len(below))
 	for i, path := range below {
-		if inUse[i], err = unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
+		if fds[i], err = unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
 			return err
 		}
 	}
@@ -66,7 +67,7 @@ func ownSys() error {
 		return err
 	}
 	for i, path := range below {
-		err := unix.Mount(fmt.Sprintf("/proc/thread-self/fd/%d", inUse[i]), path, "", unix.MS_MOVE, "")
+		err := unix.Mount(fmt.Sprintf("/proc/thread-self/fd/%d", fds[i]), path, "", unix.MS_MOVE, "")
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("%s: %w", path, err)
 		}
@@ -74,8 +75,8 @@ func ownSys() error {
 	return nil
 }
 
-// mountsBelowSys lists the mount points below /sys, without those below
-// another of them.
+// mountsBelowSys returns the mount points below /sys. It omits mount points
+// inside another one of the list.
 func mountsBelowSys() ([]string, error) {
 	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startMark stands in an id before the start time of the process.
+// startMark precedes the start time of the process in Sandbox.ID.
 const startMark = "@"
 
-// find looks for a name of one kind. Nothing found means that for certain
-// there is none.
+// find finds the sandboxes with a name of one kind. An empty result means that
+// there is certainly none.
 func (f Finder) find(ctx context.Context, kind Kind, name string) []finding {
 	switch kind {
 	case Process:
@@ -32,7 +32,7 @@ func (f Finder) find(ctx context.Context, kind Kind, name string) []finding {
 	return f.findContainer(ctx, name)
 }
 
-// asPID reads a pid as /proc writes it.
+// asPID parses a PID in the form that /proc uses.
 func asPID(text string) (pid int, ok bool) {
 	pid, err := strconv.Atoi(text)
 	return pid, err == nil && pid > 0 && text == strconv.Itoa(pid)
@@ -41,20 +41,20 @@ func asPID(text string) (pid int, ok bool) {
 func findProcess(name string) []finding {
 	pid, ok := asPID(name)
 	if !ok {
-		return []finding{{err: fmt.Errorf("%q is no pid: want a number, e.g. 4711", name)}}
+		return []finding{{err: fmt.Errorf("%q is not a PID: want a number, e.g. 4711", name)}}
 	}
 	s, err := ofProcess(pid)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	s.Ref, s.Kind, s.Name = "pid:"+name, Process, name
-	return []finding{{is: s, err: err}}
+	return []finding{{sandbox: s, err: err}}
 }
 
-// findNetns looks for a name as `ip netns` does.
+// findNetns finds a namespace by its name, as `ip netns` does.
 func (f Finder) findNetns(name string) []finding {
 	if !isNetnsName(name) {
-		return []finding{{err: fmt.Errorf("%q is no name of a network namespace: a path is absolute, e.g. /run/netns/web", name)}}
+		return []finding{{err: fmt.Errorf("%q is not a valid name of a network namespace: a path must be absolute, e.g. /run/netns/web", name)}}
 	}
 	path := filepath.Join(f.NetnsDir, name)
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
@@ -68,7 +68,7 @@ var ofProc = regexp.MustCompile(`^/proc/([1-9][0-9]*)/ns/net$`)
 
 func findPath(name string) []finding {
 	if !filepath.IsAbs(name) || strings.Contains(name, "\x00") {
-		return []finding{{err: fmt.Errorf("%q is no absolute path", name)}}
+		return []finding{{err: fmt.Errorf("%q is not an absolute path", name)}}
 	}
 	path := filepath.Clean(name)
 	if m := ofProc.FindStringSubmatch(path); m != nil {
@@ -81,20 +81,20 @@ func findPath(name string) []finding {
 	return []finding{identified(s)}
 }
 
-// identified completes a sandbox by the identity of the namespace at its path.
+// identified adds the identity of the namespace at the sandbox's path.
 func identified(s Sandbox) finding {
 	var err error
 	if s.ID, err = identity(s.Path); errors.Is(err, os.ErrNotExist) {
 		err = fmt.Errorf("%w: %w", ErrAbsent, err)
 	}
-	return finding{is: s, err: err}
+	return finding{sandbox: s, err: err}
 }
 
-// ofProcess describes the namespace of a process. The error is
-// os.ErrNotExist when there is no such process, or a dead one.
+// ofProcess returns the sandbox of a process. It returns os.ErrNotExist if there
+// is no such process, or if it is a zombie.
 func ofProcess(pid int) (Sandbox, error) {
 	s := Sandbox{Path: fmt.Sprintf("/proc/%d/ns/net", pid), PID: pid}
-	// The open directory stays that of this process, whoever gets its pid.
+	// The open directory refers to this process even if another one gets its PID.
 	dir, err := os.Open(fmt.Sprintf("/proc/%d", pid))
 	if err != nil {
 		return s, err
@@ -113,8 +113,9 @@ func ofProcess(pid int) (Sandbox, error) {
 	return s, err
 }
 
-// startTime is when a process has started, in clock ticks since the boot:
-// field 22 of proc(5)'s stat. The second field may hold blanks and brackets.
+// startTime returns when a process started, in clock ticks since the boot: field
+// 22 of /proc/PID/stat, see proc(5). The second field may contain blanks and
+// parentheses.
 func startTime(dir string) (string, error) {
 	stat, err := os.ReadFile(dir + "/stat")
 	if errors.Is(err, unix.ESRCH) {
@@ -131,8 +132,8 @@ func startTime(dir string) (string, error) {
 	return fields[19], nil
 }
 
-// identity returns the id of the namespace at path, and ErrHost if it is our
-// own.
+// identity returns the ID of the namespace at path. It returns ErrHost if that is
+// the host's namespace.
 func identity(path string) (string, error) {
 	id, err := kernel.Identify(path)
 	if err != nil {

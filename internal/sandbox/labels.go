@@ -11,32 +11,32 @@ import (
 	"strings"
 )
 
-// Labelled is a container with a label that was asked for.
+// Labelled is a container with the requested label.
 type Labelled struct {
 	ID, Name string
 	Running  bool
-	// Starting says that it does not run, but may be about to.
+	// Starting says that the container does not run, but may be about to start.
 	Starting bool
-	// HostNetwork says that it is in the host's own namespace.
+	// HostNetwork says that it is in the host's network namespace.
 	HostNetwork bool
 	Labels      map[string]string
 }
 
-// Happened is what an engine tells of a container.
+// Happened is an event of a container.
 type Happened struct {
 	// Action is create, start, die or destroy.
 	Action string
 	Actor  Actor
 }
 
-// Actor is what an engine calls that to which something has happened.
+// Actor is the container that an event is about, as the engine's API names it.
 type Actor struct{ ID string }
 
-// Engine is the container engine at a unix socket.
+// Engine is the path of the unix socket of a container engine.
 type Engine string
 
-// Docker returns the engine that DOCKER_HOST names, if it is of this host, or
-// else Docker's own.
+// Docker returns the engine that DOCKER_HOST names if that is a unix socket, or
+// else the engine at Docker's default socket.
 func Docker() Engine {
 	if path, ok := strings.CutPrefix(os.Getenv("DOCKER_HOST"), "unix://"); ok {
 		return Engine(path)
@@ -44,14 +44,15 @@ func Docker() Engine {
 	return "/var/run/docker.sock"
 }
 
-// Watch returns a channel that gets a tick whenever the engine may have come,
-// as Finder.Watch does.
+// Watch returns a channel that receives a value whenever the engine may have
+// started. See Finder.Watch.
 func (e Engine) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return Finder{NetnsDir: "/run/netns", Engines: []string{string(e)}}.Watch(ctx)
 }
 
-// Labelled lists the containers with a label, running or not; all for an empty
-// id. The answer does not wait for a container that is being started.
+// Labelled returns the containers with a label, running or not. If id is not
+// empty, it returns only the container with that ID. It does not wait for a
+// container that is being started.
 func (e Engine) Labelled(ctx context.Context, label, id string) ([]Labelled, error) {
 	filter := map[string][]string{"label": {label}}
 	if id != "" {
@@ -75,10 +76,10 @@ func (e Engine) Labelled(ctx context.Context, label, id string) ([]Labelled, err
 	return all, nil
 }
 
-// FollowLabelled tells what happens to containers with a label, until the
-// engine ends, or ctx. Told is called once before, when nothing
-// is missed any more.
-func (e Engine) FollowLabelled(ctx context.Context, label string, notified func(), notify func(Happened)) error {
+// FollowLabelled calls notify for each event of containers with the label, until
+// the engine or ctx ends. It calls ready once, as soon as it receives events: from
+// then on it misses none.
+func (e Engine) FollowLabelled(ctx context.Context, label string, ready func(), notify func(Happened)) error {
 	filter := filters(map[string][]string{"type": {"container"}, "label": {label}, "event": {"create", "start", "die", "destroy"}})
 	answer, err := get(ctx, string(e), "/events?filters="+filter)
 	if err != nil {
@@ -88,7 +89,7 @@ func (e Engine) FollowLabelled(ctx context.Context, label string, notified func(
 	if answer.StatusCode != http.StatusOK {
 		return refusal(answer)
 	}
-	notified()
+	ready()
 	for read := json.NewDecoder(answer.Body); ; {
 		var h Happened
 		if err := read.Decode(&h); err != nil {
@@ -98,8 +99,9 @@ func (e Engine) FollowLabelled(ctx context.Context, label string, notified func(
 	}
 }
 
-// CgroupOf returns the cgroup v2 of a running container's first process, as the
-// hierarchy names it, e.g. /docker/4711.
+// CgroupOf returns the cgroup v2 of a running container's first process, as a
+// path below the root of the hierarchy, e.g. /docker/4711. It returns ErrAbsent
+// if the container does not run.
 func (e Engine) CgroupOf(ctx context.Context, id string) (string, error) {
 	c, err := inspect(ctx, string(e), id)
 	if err != nil {
@@ -120,7 +122,8 @@ func (e Engine) CgroupOf(ctx context.Context, id string) (string, error) {
 	return "", fmt.Errorf("process %d is in no cgroup v2", c.State.Pid)
 }
 
+// filters returns the value of the engine API's query parameter "filters".
 func filters(by map[string][]string) string {
-	text, _ := json.Marshal(by) // of strings, it cannot fail
+	text, _ := json.Marshal(by) // a map of strings cannot fail
 	return url.QueryEscape(string(text))
 }

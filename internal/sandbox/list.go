@@ -16,28 +16,30 @@ type Listed struct {
 	Name    string
 	Image   string
 	Running bool
-	// HostNetwork says that it is in the host's own namespace.
+	// HostNetwork says that it is in the host's network namespace.
 	HostNetwork bool
-	// Networks are by name.
+	// Networks are in no order.
 	Networks []OnNetwork
 	Ports    []ListedPort
 }
 
-// OnNetwork is a container's place on a network.
+// OnNetwork is a container's connection to a network of the engine.
 type OnNetwork struct {
 	Name      string
 	Addresses []netip.Addr
 }
 
-// ListedPort is a port that an engine says it has published.
+// ListedPort is a port that the engine has published.
 type ListedPort struct {
-	Addr    netip.Addr
-	Proto   string
-	Host    uint16
+	// Addr and Host are the address and the port on the host.
+	Addr  netip.Addr
+	Proto string
+	Host  uint16
+	// Private is the port in the container.
 	Private uint16
 }
 
-// containerJSON is the part of an engine's list that we need.
+// containerJSON is an entry of an engine's list of containers.
 type containerJSON struct {
 	ID         string `json:"Id"`
 	Names      []string
@@ -54,8 +56,8 @@ type containerJSON struct {
 	}
 }
 
-// Containers lists the running containers of all engines that answer. The error
-// is ErrNoEngine when none does.
+// Containers returns the running containers of all engines that answer. It
+// returns ErrNoEngine if no engine runs.
 func (f Finder) Containers(ctx context.Context) ([]Listed, error) {
 	var all []Listed
 	var errs []error
@@ -79,7 +81,7 @@ func (f Finder) Containers(ctx context.Context) ([]Listed, error) {
 
 func list(ctx context.Context, socket string) ([]Listed, error) {
 	answer, err := get(ctx, socket, "/containers/json")
-	if notThere(err) {
+	if notRunning(err) {
 		return nil, ErrNoEngine
 	}
 	if err != nil {

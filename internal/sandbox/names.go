@@ -8,14 +8,15 @@ import (
 	"net/url"
 )
 
-// Names are what container engines call the networks of one driver, and the
-// containers in them.
+// Names are the container engines' names of the networks of one driver, and of
+// the containers in them.
 type Names struct {
-	// Networks are by the networks' ids, and Containers by their endpoints'.
+	// Networks maps the IDs of networks to names, and Containers the IDs of
+	// endpoints to names.
 	Networks, Containers map[string]string
 }
 
-// Names asks the engines. One that does not answer has none.
+// Names asks all engines for the names. It ignores engines that do not answer.
 func (f Finder) Names(ctx context.Context, driver string) Names {
 	n := Names{map[string]string{}, map[string]string{}}
 	for _, socket := range f.Engines {
@@ -31,14 +32,14 @@ func (f Finder) Names(ctx context.Context, driver string) Names {
 	return n
 }
 
-// add asks an engine for the containers of a network.
+// add asks an engine for the containers of a network, and adds the names.
 func (n Names) add(ctx context.Context, socket, id string) {
 	var network struct {
 		Name       string
 		Containers map[string]struct{ Name, EndpointID string }
 	}
 	if ask(ctx, socket, "/networks/"+url.PathEscape(id), &network) != nil {
-		return // it has just gone
+		return // the network was removed meanwhile
 	}
 	n.Networks[id] = network.Name
 	for _, c := range network.Containers {
@@ -46,9 +47,9 @@ func (n Names) add(ctx context.Context, socket, id string) {
 	}
 }
 
-// ask reads an engine's answer.
+// ask sends a request to an engine and decodes the JSON answer.
 func ask(ctx context.Context, socket, path string, into any) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	answer, err := get(ctx, socket, path)
 	if err != nil {

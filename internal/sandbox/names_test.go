@@ -21,7 +21,7 @@ func TestNames(t *testing.T) {
 	}
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/networks" && !strings.Contains(r.FormValue("filters"), `"fairlead"`) {
-			t.Errorf("asked for networks of %s", r.FormValue("filters"))
+			t.Errorf("the filters are %s, want the driver fairlead", r.FormValue("filters"))
 		}
 		if answers[r.URL.Path] == "" {
 			w.WriteHeader(http.StatusNotFound)

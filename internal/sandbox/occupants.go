@@ -38,7 +38,7 @@ func NamespaceAt(path string) (Inode, error) {
 }
 
 // Occupants returns one process of each network namespace that has any, and an
-// error if the namespaces of some processes cannot be seen: then a namespace
+// error if it could not read the namespaces of some processes: then a namespace
 // that is missing may have processes. Zombies are not counted.
 func Occupants() (all map[Inode]int, unseen error) {
 	dir, err := os.Open("/proc")
@@ -68,8 +68,9 @@ func Occupants() (all map[Inode]int, unseen error) {
 	return all, unseen
 }
 
-// ProcessID identifies a process, as PID@START, so that another process that
-// gets its pid later is told apart. It is empty if there is no such process.
+// ProcessID returns an identifier of a process, PID@START, which differs from
+// that of a later process with the same PID. It is empty if there is no such
+// process.
 func ProcessID(pid int) string {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	start, err := startTime(dir)

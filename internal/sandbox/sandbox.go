@@ -1,10 +1,10 @@
-// Package sandbox finds running sandboxes, the network namespaces that hold
-// workloads, by what a user types, and tells when some may have come or gone.
-// It attaches nothing and keeps nothing.
+// Package sandbox finds running sandboxes (network namespaces with workloads) by
+// the text that a user types, and reports when a sandbox may have started or
+// ended. It does not attach sandboxes and stores nothing.
 //
-// A container is asked for at the API of its engine (Docker's, which podman
-// speaks too), over the engine's unix socket: GET /containers/NAME/json says
-// the process that holds the container's namespace.
+// To find a container, the package uses the API of its engine (Docker's API,
+// which podman also implements) over the engine's unix socket: the answer of GET
+// /containers/NAME/json contains a process in the container's namespace.
 package sandbox
 
 import (
@@ -15,10 +15,10 @@ import (
 	"strings"
 )
 
-// Kind says by what a sandbox is known.
+// Kind is the kind of a sandbox's reference.
 type Kind string
 
-// The kinds, as they are written before the colon of a reference.
+// The kinds, as written before the colon of a reference.
 const (
 	Container Kind = "container" // a container's name or id
 	Netns     Kind = "netns"     // a name that `ip netns` lists
@@ -29,48 +29,48 @@ const (
 // Kinds are all kinds.
 var Kinds = []Kind{Container, Netns, Process, Path}
 
-// Sandbox is a network namespace that holds a workload.
+// Sandbox is a network namespace with the processes in it.
 type Sandbox struct {
 	// Ref is the canonical reference, e.g. container:web or pid:4711.
 	Ref  string `json:"ref"`
 	Kind Kind   `json:"kind"`
 	// Name is what follows the kind in Ref.
 	Name string `json:"name"`
-	// Path leads to the namespace, e.g. /run/netns/web or /proc/4711/ns/net.
+	// Path is a file of the namespace, e.g. /run/netns/web or /proc/4711/ns/net.
 	Path string `json:"path"`
-	// PID is the process that holds the namespace, 0 when none is known.
+	// PID is a process in the namespace, or 0 if none is known.
 	PID int `json:"pid,omitempty"`
-	// ID differs from that of every other sandbox since the machine was
-	// booted: a name, a pid or an inode that is used again has another.
+	// ID is unique among all sandboxes since the machine was booted, even if a
+	// name, a PID or an inode is used again.
 	ID string `json:"id"`
 }
 
-// Errors that callers decide on.
+// Errors that callers may act on.
 var (
-	// ErrAbsent says for certain that nothing of the name runs now.
+	// ErrAbsent means that there is certainly no running sandbox with the name.
 	ErrAbsent = errors.New("no such sandbox is running")
-	// ErrHost says that the sandbox is the host's own namespace.
+	// ErrHost means that the sandbox is the host's network namespace.
 	ErrHost = errors.New("it is in the host's own network namespace")
 )
 
-// Finder looks for sandboxes. The zero value looks nowhere; New returns one
-// that looks where a host has them.
+// Finder finds sandboxes. New returns a Finder for this host. The methods may be
+// called concurrently.
 type Finder struct {
-	// NetnsDir holds the named namespaces.
+	// NetnsDir is the directory of the named namespaces.
 	NetnsDir string
 	// Engines are the unix sockets of container engines.
 	Engines []string
-	// noEngines says why containers cannot be asked for.
+	// noEngines is why containers cannot be found; nil if they can.
 	noEngines error
 }
 
-// Resolve finds a sandbox where a host has them; see Finder.Resolve.
+// Resolve finds a sandbox of this host; see Finder.Resolve.
 func Resolve(ctx context.Context, text string) (Sandbox, error) { return New().Resolve(ctx, text) }
 
-// Resolve finds the sandbox that a user means: a pid, an absolute path, a
-// name of `ip netns`, a container's name or id or the beginning of its id, or
-// any of these with its kind before it (pid:4711). Errors wrap ErrAbsent or
-// ErrHost where these are the reason.
+// Resolve finds the sandbox that the text names: a PID, an absolute path, a name
+// of `ip netns`, a container's name, its ID or the beginning of its ID, or any of
+// these after its kind (pid:4711). It returns an error that wraps ErrAbsent if
+// there is no such sandbox, and ErrHost if it is the host's network namespace.
 func (f Finder) Resolve(ctx context.Context, text string) (Sandbox, error) {
 	s, err := f.resolve(ctx, text)
 	if err != nil {
@@ -97,16 +97,16 @@ func (f Finder) resolve(ctx context.Context, text string) (Sandbox, error) {
 			found = append(found, f.find(ctx, kind, text)...)
 		}
 	}
-	// Who does not say that it is a container misses no engine, and a number is
-	// a pid before it is the beginning of an id.
+	// Without the kind "container", a missing engine is no error. A number is a
+	// PID rather than the beginning of a container's ID.
 	found = slices.DeleteFunc(found, func(f finding) bool {
-		return errors.Is(f.err, ErrNoEngine) || isPID && f.begun
+		return errors.Is(f.err, ErrNoEngine) || isPID && f.isPrefix
 	})
 	return only(found, text)
 }
 
-// cutKind splits kind:name.
-func cutKind(text string) (Kind, string, bool) {
+// cutKind splits "kind:name". explicit reports whether the text has a kind.
+func cutKind(text string) (kind Kind, name string, explicit bool) {
 	before, name, _ := strings.Cut(text, ":")
 	for _, k := range Kinds {
 		if string(k) == before && before != text {
@@ -116,20 +116,21 @@ func cutKind(text string) (Kind, string, bool) {
 	return "", text, false
 }
 
-// finding is what a place says of a name.
+// finding is the result of one search for a name.
 type finding struct {
-	// is is what the name leads to; it has a Ref whenever something of the
-	// name exists, running or not.
-	is Sandbox
-	// err is why it cannot be used, or why the place cannot be asked.
+	// sandbox is the result. Its Ref is set if the name exists, even if it does
+	// not run.
+	sandbox Sandbox
+	// err is why the sandbox cannot be used, or why the search failed.
 	err error
-	// begun says that the name is but the beginning of a container's id.
-	begun bool
+	// isPrefix says that the name is only the beginning of a container's ID.
+	isPrefix bool
 }
 
-func (f finding) exists() bool { return f.is.Ref != "" }
+func (f finding) exists() bool { return f.sandbox.Ref != "" }
 
-// only returns the one sandbox that was found.
+// only returns the one sandbox that was found, or an error if there is none or
+// more than one.
 func only(found []finding, text string) (Sandbox, error) {
 	var exist []finding
 	var refused []error
@@ -143,7 +144,7 @@ func only(found []finding, text string) (Sandbox, error) {
 	}
 	switch len(exist) {
 	case 1:
-		return exist[0].is, exist[0].err
+		return exist[0].sandbox, exist[0].err
 	case 0:
 		if len(refused) > 0 {
 			return Sandbox{}, errors.Join(refused...)
@@ -155,22 +156,22 @@ func only(found []finding, text string) (Sandbox, error) {
 	}
 	forms := make([]string, len(exist))
 	for i, f := range exist {
-		forms[i] = f.is.Ref
+		forms[i] = f.sandbox.Ref
 	}
 	return Sandbox{}, fmt.Errorf("the name is ambiguous: say which of %s", strings.Join(forms, ", "))
 }
 
-// known reports whether the finding is one of the others by another name.
+// known reports whether the finding is the same sandbox as one of the others.
 func known(others []finding, f finding) bool {
 	for _, o := range others {
-		if o.is.Ref == f.is.Ref || o.err == nil && f.err == nil && namespace(o.is) == namespace(f.is) {
+		if o.sandbox.Ref == f.sandbox.Ref || o.err == nil && f.err == nil && namespace(o.sandbox) == namespace(f.sandbox) {
 			return true
 		}
 	}
 	return false
 }
 
-// namespace is the part of the id that tells the namespace alone.
+// namespace returns the part of the ID that identifies the namespace.
 func namespace(s Sandbox) string {
 	ns, _, _ := strings.Cut(s.ID, startMark)
 	return ns

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// named makes a network namespace with a name in the finder's directory, as
+// named creates a network namespace with a name in the finder's directory, as
 // `ip netns add` does.
 func named(t *testing.T, f sandbox.Finder, name string) *kernel.Netns {
 	t.Helper()
@@ -41,7 +41,7 @@ func bind(t *testing.T, f sandbox.Finder, name, path string) {
 	t.Cleanup(func() { unname(t, f, name) })
 }
 
-// unname removes a name, as `ip netns del` does; an absent one is none.
+// unname removes a name, as `ip netns del` does. It ignores a missing name.
 func unname(t *testing.T, f sandbox.Finder, name string) {
 	t.Helper()
 	file := filepath.Join(f.NetnsDir, name)
@@ -53,7 +53,8 @@ func unname(t *testing.T, f sandbox.Finder, name string) {
 	}
 }
 
-// workload starts a process that waits, in a namespace or in ours.
+// workload starts a process that waits, in the namespace or, if ns is nil, in the
+// namespace of the test.
 func workload(t *testing.T, ns *kernel.Netns) *child.Process {
 	t.Helper()
 	at := child.Place{}
@@ -78,13 +79,13 @@ func newNetns(t *testing.T) *kernel.Netns {
 	return ns
 }
 
-// finder looks in places of the test's own.
+// finder returns a Finder with a temporary directory and the given engines.
 func finder(t *testing.T, engines ...string) sandbox.Finder {
 	t.Helper()
 	return sandbox.Finder{NetnsDir: t.TempDir(), Engines: engines}
 }
 
-// want is what a text must lead to.
+// want is the sandbox that a text must resolve to.
 type want struct {
 	ref  string
 	path string
@@ -99,7 +100,7 @@ func resolves(t *testing.T, f sandbox.Finder, text string, w want) sandbox.Sandb
 		return s
 	}
 	if got := (want{s.Ref, s.Path, s.PID}); got != w {
-		t.Errorf("%s leads to %+v, want %+v", text, got, w)
+		t.Errorf("%s resolves to %+v, want %+v", text, got, w)
 	}
 	if s.ID == "" || string(s.Kind)+":"+s.Name != s.Ref {
 		t.Errorf("%s: incomplete: %+v", text, s)
@@ -107,19 +108,19 @@ func resolves(t *testing.T, f sandbox.Finder, text string, w want) sandbox.Sandb
 	return s
 }
 
-// refuses holds that a text leads nowhere, for the reason.
+// refuses checks that a text does not resolve, and the error.
 func refuses(t *testing.T, f sandbox.Finder, text string, is error, words string) {
 	t.Helper()
 	s, err := f.Resolve(t.Context(), text)
 	switch {
 	case err == nil:
-		t.Errorf("%s leads to %+v, want an error", text, s)
+		t.Errorf("%s resolves to %+v, want an error", text, s)
 	case !strings.Contains(err.Error(), words):
 		t.Errorf("%s: %v: want %q", text, err, words)
 	case is != nil && !errors.Is(err, is):
 		t.Errorf("%s: %v: want it to be: %v", text, err, is)
 	case is == nil && errors.Is(err, sandbox.ErrAbsent):
-		t.Errorf("%s: %v: nobody can say that it is absent", text, err)
+		t.Errorf("%s: %v: the error must not be ErrAbsent", text, err)
 	}
 }
 
@@ -129,29 +130,28 @@ func TestProcess(t *testing.T) {
 	w := want{fmt.Sprintf("pid:%d", pid), fmt.Sprintf("/proc/%d/ns/net", pid), pid}
 	s := resolves(t, f, fmt.Sprint(pid), w)
 	if again := resolves(t, f, w.ref, w); again.ID != s.ID {
-		t.Errorf("asked twice, the id is %s and %s", s.ID, again.ID)
+		t.Errorf("two searches return the IDs %s and %s", s.ID, again.ID)
 	}
 	if by := resolves(t, f, w.path, w); by.ID != s.ID {
-		t.Errorf("by path the id is %s, want %s", by.ID, s.ID)
+		t.Errorf("by path the ID is %s, want %s", by.ID, s.ID)
 	}
 	other := workload(t, newNetns(t)).Cmd.Process.Pid
 	if o := resolves(t, f, fmt.Sprint(other), want{fmt.Sprintf("pid:%d", other), fmt.Sprintf("/proc/%d/ns/net", other), other}); o.ID == s.ID {
-		t.Errorf("two sandboxes have the id %s", s.ID)
+		t.Errorf("two sandboxes have the ID %s", s.ID)
 	}
 }
 
-func TestProcessThatIsNone(t *testing.T) {
+func TestUnusableProcess(t *testing.T) {
 	f := finder(t)
 	refuses(t, f, fmt.Sprint(workload(t, nil).Cmd.Process.Pid), sandbox.ErrHost, "publish its ports via socket, as `fairlead run` does")
 	refuses(t, f, "999999999", sandbox.ErrAbsent, "neither a container nor a network namespace of `ip netns` nor a process has that name")
 	refuses(t, f, "pid:999999999", sandbox.ErrAbsent, "no such sandbox")
 	for _, text := range []string{"pid:0", "pid:-1", "pid:self", "pid:", "pid:01", "pid:4711/../1"} {
-		refuses(t, f, text, nil, "is no pid: want a number")
+		refuses(t, f, text, nil, "is not a PID: want a number")
 	}
 }
 
-// TestZombie: a process that has ended has no namespace, though its pid is
-// still taken.
+// TestZombie: a zombie has no namespace, although its PID is still in use.
 func TestZombie(t *testing.T) {
 	p := exec.Command("cat")
 	in, err := p.StdinPipe()
@@ -177,27 +177,27 @@ func TestNetns(t *testing.T) {
 	s := resolves(t, f, "web", w)
 	resolves(t, f, "netns:web", w)
 	if p := resolves(t, f, path, want{"path:" + path, path, 0}); p.ID != s.ID {
-		t.Errorf("by path the id is %s, want %s", p.ID, s.ID)
+		t.Errorf("by path the ID is %s, want %s", p.ID, s.ID)
 	}
 	if err := os.Symlink(path, filepath.Join(f.NetnsDir, "alias")); err != nil {
 		t.Fatal(err)
 	}
 	resolves(t, f, "alias", want{"netns:alias", filepath.Join(f.NetnsDir, "alias"), 0})
 
-	// The name goes to another namespace, which may have the inode of the first.
+	// The name moves to another namespace, which may have the inode of the first.
 	unname(t, f, "web")
 	refuses(t, f, "netns:web", sandbox.ErrAbsent, "no such sandbox")
 	ns.Close()
 	named(t, f, "web")
 	if again := resolves(t, f, "web", w); again.ID == s.ID {
-		t.Errorf("another namespace of the name has the same id, %s", s.ID)
+		t.Errorf("another namespace with the name has the same ID, %s", s.ID)
 	}
 }
 
-func TestNetnsThatIsNone(t *testing.T) {
+func TestUnusableNetns(t *testing.T) {
 	f := finder(t)
 	for _, text := range []string{"../web", "netns:..", "netns:.", "netns:", "netns:a/b", "./web", "web/../../proc/1/ns/net", "netns:web\x00"} {
-		refuses(t, f, text, nil, "is no name of a network namespace: a path is absolute")
+		refuses(t, f, text, nil, "is not a valid name of a network namespace: a path must be absolute")
 	}
 	refuses(t, f, "web", sandbox.ErrAbsent, "neither a container nor")
 	if err := os.WriteFile(filepath.Join(f.NetnsDir, "stale"), nil, 0o444); err != nil {
@@ -211,10 +211,10 @@ func TestNetnsThatIsNone(t *testing.T) {
 	refuses(t, f, "", nil, "name a container, a pid")
 }
 
-func TestPathThatIsNone(t *testing.T) {
+func TestUnusablePath(t *testing.T) {
 	f := finder(t)
 	refuses(t, f, "/nowhere", sandbox.ErrAbsent, "no such sandbox")
 	refuses(t, f, "/proc/self/ns/net", sandbox.ErrHost, "")
 	refuses(t, f, "/etc/passwd", sandbox.ErrAbsent, "it is none any more")
-	refuses(t, f, "path:web", nil, "is no absolute path")
+	refuses(t, f, "path:web", nil, "is not an absolute path")
 }

@@ -12,18 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch returns a channel that gets a tick whenever some sandbox may have
-// come or gone, and the first at once; ticks that nobody takes become one. It
-// ends with ctx. Nothing is asked again and again:
+// Watch returns a channel that receives a value (a tick) whenever a sandbox may
+// have started or ended, and one at once. Ticks that are not received are merged.
+// The watch ends with ctx. It does not poll:
 //
-//   - a namespace gets its name by a mount, so the table of mounts tells of it
-//     (proc(5): poll of mountinfo), after the file that inotify shows;
-//   - inotify tells of names that are symbolic links, as to a /proc/PID/ns/net;
-//   - a container engine tells of its containers (GET /events), and inotify
-//     tells when an engine comes to its socket.
+//   - a namespace gets its name by a mount. inotify reports the file, and the
+//     kernel then reports the change of the mount table (proc(5): poll of
+//     mountinfo);
+//   - inotify reports names that are symbolic links, e.g. to a /proc/PID/ns/net;
+//   - a container engine reports changes of its containers (GET /events), and
+//     inotify reports that an engine has created its socket.
 //
-// The end of a namespace that has no name, as a process's, is not among them;
-// the kernel tells of it by the namespace's id (kernel.Host.WatchSandboxes).
+// Watch does not report the end of a namespace without a name, e.g. of a process;
+// the kernel reports that with the namespace's ID (kernel.Host.WatchSandboxes).
 func (f Finder) Watch(ctx context.Context) (<-chan struct{}, error) {
 	w, err := newWatcher(f)
 	if err != nil {
@@ -40,35 +41,35 @@ func (f Finder) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return w.ticks, nil
 }
 
-// watcher waits for the kernel to tell of changes.
+// watcher waits for changes that the kernel reports.
 type watcher struct {
 	dir     string
 	ticks   chan struct{}
 	engines []engine
-	// mounts is the table of mounts. It is no os.File, which Go's poller would
-	// poll as well: the kernel tells news only to the first who polls an open
-	// file.
+	// mounts is the open mount table. It is not an os.File, because Go's poller
+	// would poll that too, and the kernel reports a change only to the first
+	// poller of an open file.
 	mounts  int
 	inotify int
-	// stop is an eventfd that ends the waiting.
+	// stop is an eventfd that ends the wait.
 	stop int
-	// names is the inotify watch of dir, -1 while there is no such directory.
+	// names is the inotify watch of dir, or -1 if that directory does not exist.
 	names int
 }
 
 // engine is the socket of a container engine.
 type engine struct {
 	socket string
-	// is tells one socket at the path from the next.
-	is unix.Stat_t
-	// came gets a tick when an engine may have come to the socket.
-	came chan struct{}
+	// stat identifies the socket that was last seen at the path.
+	stat unix.Stat_t
+	// appeared receives a value when an engine may have created the socket.
+	appeared chan struct{}
 }
 
 func newWatcher(f Finder) (w *watcher, err error) {
 	w = &watcher{dir: f.NetnsDir, ticks: make(chan struct{}, 1), mounts: -1, inotify: -1, stop: -1, names: -1}
 	for _, s := range f.Engines {
-		w.engines = append(w.engines, engine{socket: s, came: make(chan struct{}, 1)})
+		w.engines = append(w.engines, engine{socket: s, appeared: make(chan struct{}, 1)})
 	}
 	defer func() {
 		if err != nil {
@@ -97,12 +98,12 @@ func (w *watcher) close() {
 	}
 }
 
-// end ends run.
+// end makes run return.
 func (w *watcher) end() {
 	_, _ = unix.Write(w.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // an eventfd takes eight bytes
 }
 
-// tick tells that something may have changed.
+// tick reports that something may have changed.
 func (w *watcher) tick() { wake(w.ticks) }
 
 func wake(c chan struct{}) {
@@ -112,8 +113,8 @@ func wake(c chan struct{}) {
 	}
 }
 
-// run waits for changes until it is ended. It costs a thread, and no time
-// while nothing changes.
+// run waits for changes until end is called. It blocks one thread, and uses no
+// CPU time while nothing changes.
 func (w *watcher) run() {
 	defer w.close()
 	for {
@@ -129,15 +130,16 @@ func (w *watcher) run() {
 		case err != nil, fds[0].Revents != 0:
 			return
 		}
-		if fds[1].Revents != 0 || fds[2].Revents != 0 && w.named() {
+		if fds[1].Revents != 0 || fds[2].Revents != 0 && w.readNameEvents() {
 			w.tick()
 		}
-		_ = w.arm() // what cannot be watched now is tried again with the next change
+		_ = w.arm() // after an error, the next change tries again
 	}
 }
 
-// named reads the news of inotify, and reports whether they are of names.
-func (w *watcher) named() bool {
+// readNameEvents reads the pending events of inotify. It reports whether one of
+// them is about a name, or whether events were lost.
+func (w *watcher) readNameEvents() bool {
 	var names bool
 	buf := make([]byte, 64<<10)
 	for {
@@ -151,8 +153,9 @@ func (w *watcher) named() bool {
 	}
 }
 
-// arm watches the directories of names and of sockets, or the nearest above
-// them that exists, and looks who is there. Watching one twice is harmless.
+// arm watches the directories of names and of sockets, and checks which sockets
+// exist. If a directory does not exist, it watches the nearest parent that does.
+// It may watch a directory twice.
 func (w *watcher) arm() error {
 	names, err := w.watch(w.dir)
 	if err != nil {
@@ -167,28 +170,28 @@ func (w *watcher) arm() error {
 		if _, err := w.watch(filepath.Dir(e.socket)); err != nil {
 			return err
 		}
-		var is unix.Stat_t
-		_ = unix.Stat(e.socket, &is) // absent is the zero value
-		if is.Dev != e.is.Dev || is.Ino != e.is.Ino || is.Ctim != e.is.Ctim {
-			e.is = is
-			wake(e.came)
+		var st unix.Stat_t
+		_ = unix.Stat(e.socket, &st) // the zero value if it does not exist
+		if st.Dev != e.stat.Dev || st.Ino != e.stat.Ino || st.Ctim != e.stat.Ctim {
+			e.stat = st
+			wake(e.appeared)
 		}
 	}
 	return nil
 }
 
-// watch watches a directory and the nearest above it that exists, and returns
-// the watch of the directory, -1 when it does not exist.
+// watch watches a directory and its nearest parent that exists. It returns the
+// inotify watch of the directory, or -1 if the directory does not exist.
 func (w *watcher) watch(dir string) (int, error) {
 	const events = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_ONLYDIR
-	own, err := unix.InotifyAddWatch(w.inotify, dir, events)
+	wd, err := unix.InotifyAddWatch(w.inotify, dir, events)
 	if err == nil {
 		dir = filepath.Dir(dir)
 	}
 	for ; ; dir = filepath.Dir(dir) {
 		_, above := unix.InotifyAddWatch(w.inotify, dir, events)
 		if above == nil {
-			return own, nil
+			return wd, nil
 		}
 		if dir == "/" || !errors.Is(above, unix.ENOENT) {
 			return -1, fmt.Errorf("watch %s: %w", dir, above)

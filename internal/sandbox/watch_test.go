@@ -10,8 +10,8 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// until takes ticks until what is waited for is there. A tick that does not
-// come leaves it to the test's time limit.
+// until receives ticks until reached returns true. If a tick is missing, the
+// test's time limit ends it.
 func until(ticks <-chan struct{}, reached func() bool) {
 	for !reached() {
 		<-ticks
@@ -31,26 +31,26 @@ func TestWatchNames(t *testing.T) {
 	f := finder(t)
 	f.NetnsDir = filepath.Join(f.NetnsDir, "not", "yet", "there")
 	ticks := watch(t, f)
-	there := func(name string) func() bool {
+	exists := func(name string) func() bool {
 		return func() bool {
 			_, err := f.Resolve(t.Context(), name)
 			return err == nil
 		}
 	}
-	gone := func(name string) func() bool { return func() bool { return !there(name)() } }
+	gone := func(name string) func() bool { return func() bool { return !exists(name)() } }
 	if err := os.MkdirAll(f.NetnsDir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	named(t, f, "web")
-	until(ticks, there("web"))
+	until(ticks, exists("web"))
 
-	// No mount tells of a link to a process's namespace.
+	// The mount table does not change for a link to a process's namespace.
 	pid := workload(t, newNetns(t)).Cmd.Process.Pid
 	link := filepath.Join(f.NetnsDir, "linked")
 	if err := os.Symlink(fmt.Sprintf("/proc/%d/ns/net", pid), link); err != nil {
 		t.Fatal(err)
 	}
-	until(ticks, there("linked"))
+	until(ticks, exists("linked"))
 	if err := os.Remove(link); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestWatchEngine(t *testing.T) {
 	pid := workload(t, newNetns(t)).Cmd.Process.Pid
 	running, exited := container{webID, "running", pid}, container{webID, "exited", 0}
 
-	// The engine comes after us, goes, and comes again.
+	// The engine starts after the watch, ends, and starts again.
 	e := newEngine(t, socket)
 	for range 3 {
 		until(ticks, e.followed)
@@ -83,14 +83,14 @@ func TestWatchEngine(t *testing.T) {
 	}
 }
 
-// followed reports whether somebody listens to the engine's news.
+// followed reports whether a client follows the engine's events.
 func (e *engine) followed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.events) > 0
 }
 
-// TestWatchEnds: with its context, Watch lets go of the engine.
+// TestWatchEnds: when its context ends, Watch closes the connection to the engine.
 func TestWatchEnds(t *testing.T) {
 	e := newEngine(t, socketPath(t))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -100,5 +100,5 @@ func TestWatchEnds(t *testing.T) {
 	}
 	until(ticks, e.followed)
 	cancel()
-	e.server.Close() // it waits for whom it serves
+	e.server.Close() // it waits until all connections are closed
 }

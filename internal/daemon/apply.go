@@ -12,16 +12,16 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// Apply makes the host as a set of files declares it, in one step of the
-// engine: what is new is made, what is otherwise is changed, and what the same
-// set declared before and does no longer is taken away. What others have made,
-// by a command or another engine, stays as it is; where it is otherwise than
-// declared, that is a mistake. Every mistake in the Spec is found before
-// anything is done; the error then wraps Mistakes.
+// Apply makes the host match what a set of files declares, in one step of the engine.
+// It creates new objects, changes those that differ, and removes those that the same
+// set declared before and no longer declares. It never changes objects of another
+// origin (a command, Docker or another set): if such an object differs from the
+// declaration, that is a mistake.
 //
-// Of a dry run, the Result holds the plan and the changes.
+// Apply looks for all mistakes in the Spec before it changes anything; its error then
+// wraps Mistakes. After a dry run, the Result contains the plan and the changes.
 func (d *Daemon) Apply(ctx context.Context, spec Spec, dry bool) (Result, error) {
-	found := d.lookUp(ctx, spec)
+	found := d.locate(ctx, spec)
 	r, leasing, err := d.applySpec(spec, found, dry)
 	if err != nil || dry {
 		return r, err
@@ -33,22 +33,23 @@ func (d *Daemon) Apply(ctx context.Context, spec Spec, dry bool) (Result, error)
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return r, fmt.Errorf("what was declared is applied, but: %w: apply it again when a server answers", err)
+		return r, fmt.Errorf("the declaration is applied, but a lease is missing: %w: apply it again when a DHCP server answers", err)
 	}
 	if len(leasing) > 0 {
-		r.Attachments = d.of(model.FileSet(spec.Set))
+		r.Attachments = d.viewsOf(model.FileSet(spec.Set))
 	}
 	return r, nil
 }
 
-// located is where the sandbox of a declared attachment was found.
+// located is the sandbox of a declared attachment, or why it cannot be used.
 type located struct {
 	sandbox.Sandbox
 	err error
 }
 
-// lookUp finds the sandboxes. One that is away has no path.
-func (d *Daemon) lookUp(ctx context.Context, spec Spec) []located {
+// locate finds the sandboxes of the declared attachments. A sandbox that does not run
+// has no path.
+func (d *Daemon) locate(ctx context.Context, spec Spec) []located {
 	found := make([]located, len(spec.Attachments))
 	for i, a := range spec.Attachments {
 		at, err := d.cfg.Sandboxes.Resolve(ctx, a.Sandbox)
@@ -60,8 +61,8 @@ func (d *Daemon) lookUp(ctx context.Context, spec Spec) []located {
 	return found
 }
 
-// expect returns what is known of a sandbox that is away: by its kind, or by
-// an attachment that has been made when it was there.
+// expect returns a sandbox that does not run. Either the text contains its kind, or it
+// is the name of the sandbox of an attachment with Keep set.
 func (d *Daemon) expect(text string) (sandbox.Sandbox, error) {
 	at, err := sandbox.Expect(text)
 	if err == nil {
@@ -78,13 +79,12 @@ func (d *Daemon) expect(text string) (sandbox.Sandbox, error) {
 	return at, err
 }
 
-// applySpec takes the step, and returns the attachments that have to wait for
-// a lease.
+// applySpec applies the Spec, and returns the attachments that still need a lease.
 func (d *Daemon) applySpec(spec Spec, found []located, dry bool) (r Result, leasing []string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before, problems := d.desired, maps.Clone(d.problems)
-	t := &draft{Daemon: d, by: model.FileSet(spec.Set), spec: spec, found: found, taken: map[*watchedSandbox]sandbox.Sandbox{}, names: make([]string, len(found))}
+	t := &draft{Daemon: d, origin: model.FileSet(spec.Set), spec: spec, found: found, taken: map[*watchedSandbox]sandbox.Sandbox{}, names: make([]string, len(found))}
 	next, err := t.desired()
 	r = Result{Notes: t.notes, Changes: changes(before, next)}
 	r.Changed = len(r.Changes) > 0
@@ -96,9 +96,9 @@ func (d *Daemon) applySpec(spec Spec, found []located, dry bool) (r Result, leas
 		return r, nil, err
 	}
 	if r.Changed {
-		if err := d.takeStep(t, next); err != nil {
+		if err := d.applyDraft(t, next); err != nil {
 			d.problems = problems
-			if m := t.blamed(err); len(m) > 0 {
+			if m := t.mistakesIn(err); len(m) > 0 {
 				err = &Fault{CodeOf(err), m}
 			}
 			return Result{}, nil, fmt.Errorf("apply: %w", err)
@@ -111,14 +111,14 @@ func (d *Daemon) applySpec(spec Spec, found []located, dry bool) (r Result, leas
 			leasing = append(leasing, a.Name)
 		}
 	}
-	r.Attachments = d.ofOrigin(t.by)
+	r.Attachments = d.originViews(t.origin)
 	return r, leasing, nil
 }
 
-// takeStep makes the draft's wishes ours and the host's.
-func (d *Daemon) takeStep(t *draft, next model.Desired) error {
+// applyDraft applies the draft's desired state.
+func (d *Daemon) applyDraft(t *draft, next model.Desired) error {
 	for b, at := range t.taken {
-		d.hold(b, at)
+		d.watch(b, at)
 	}
 	for _, a := range d.desired.Attachments {
 		i := slices.IndexFunc(next.Attachments, func(o model.Attachment) bool { return o.Name == a.Name })
@@ -129,19 +129,19 @@ func (d *Daemon) takeStep(t *draft, next model.Desired) error {
 	}
 	err := d.settle(next)
 	if err != nil {
-		d.forget()
+		d.forgetUnused()
 		d.startClients()
 	}
 	return err
 }
 
-// of returns the attachments of an origin.
-func (d *Daemon) of(by model.Origin) []View {
+// viewsOf returns the attachments of an origin.
+func (d *Daemon) viewsOf(by model.Origin) []View {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.ofOrigin(by)
+	return d.originViews(by)
 }
 
-func (d *Daemon) ofOrigin(by model.Origin) []View {
+func (d *Daemon) originViews(by model.Origin) []View {
 	return slices.DeleteFunc(d.view(), func(v View) bool { return v.Origin != by })
 }

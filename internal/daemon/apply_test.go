@@ -146,7 +146,7 @@ func TestMistakesOfASpec(t *testing.T) {
 	if !errors.As(err, &m) || daemon.CodeOf(err) != daemon.Invalid {
 		t.Fatal(err)
 	}
-	want := []string{"networks[1]: network lan is declared twice", "networks[2]: network theirs is there otherwise than declared, and a command made it",
+	want := []string{"networks[1]: network lan is declared twice", "networks[2]: network theirs differs from the file, and a command created it",
 		"networks[5]: network none: driver none", "networks[6]: network ../x: name \"../x\"", "attachments[0]: there is no network \"wan\"",
 		"attachments[1]: ", "attachments[2]: sandbox \"db\": no running sandbox has this name: add its kind", "attachments[3]: sandbox \"netns:../x\"",
 		"attachments[4]: ", "attachments[6]: attachment db is declared twice"}

@@ -10,52 +10,52 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// AttachRequest asks for a running sandbox to be attached. What its Endpoint
-// leaves open is chosen once, and stays when the same is asked for again.
+// AttachRequest is the request to attach a running sandbox. Values that its Endpoint
+// leaves empty are chosen once, and stay when the request is repeated.
 type AttachRequest struct {
-	// Endpoint's Sandbox is what names the sandbox: a container, a pid, a name
-	// of `ip netns`, the path of a namespace.
+	// Endpoint.Sandbox names the sandbox: a container, a PID, a name of `ip netns`, or
+	// the path of a namespace.
 	model.Endpoint
-	// Device, instead of a network, is a device of the host's to hand over: its
-	// name or its PCI address; PKey makes it an InfiniBand child.
+	// Device, instead of a network, is a device of the host to move into the sandbox:
+	// its name or its PCI address. PKey creates an InfiniBand child of it.
 	Device string `json:"device,omitempty"`
 	PKey   uint16 `json:"pkey,omitempty"`
-	// Keep applies the attachment again whenever the sandbox comes back; a
-	// device's always is. A sandbox that is named by a process does not come
-	// back.
+	// Keep applies the attachment again whenever the sandbox comes back. It is always
+	// set for a device. A sandbox that is named by a process cannot come back.
 	Keep bool `json:"keep,omitempty"`
-	// DHCP asks a server of the network for addresses.
+	// DHCP requests addresses from a DHCP server of the network.
 	DHCP bool `json:"dhcp,omitempty"`
-	// DryRun returns the plan and does nothing.
+	// DryRun returns the plan and changes nothing.
 	DryRun bool `json:"dryRun,omitempty"`
-	// Origin is who asks.
+	// Origin is who makes the request.
 	Origin model.Origin `json:"-"`
 }
 
-// Result is what became of a request.
+// Result is the result of a request.
 type Result struct {
-	// Attachments are those that the request was about, as they are now.
+	// Attachments are the attachments that the request was about, in their new state.
 	Attachments []View `json:"attachments,omitempty"`
-	// Changed says whether there was anything to do.
+	// Changed reports whether there was anything to change.
 	Changed bool `json:"changed"`
-	// Notes are what the user should know.
+	// Notes are messages for the user.
 	Notes []string `json:"notes,omitempty"`
-	// Plan is what a dry run would do, as typed in a shell.
+	// Plan is what a dry run would do, as shell commands.
 	Plan string `json:"plan,omitempty"`
 	// Services are the virtual services that the request was about.
 	Services []ServiceView `json:"services,omitempty"`
-	// Changes are what becomes of the wishes when a Spec is applied.
+	// Changes are the changes of the desired state, if a Spec was applied.
 	Changes []Change `json:"changes,omitempty"`
 }
 
-// Attach attaches a running sandbox to a network, or changes how it is. The
-// same again is harmless.
+// Attach attaches a running sandbox to a network, or changes its attachment. To repeat
+// a request changes nothing. It returns an error that wraps sandbox.ErrAbsent if the
+// sandbox does not run.
 func (d *Daemon) Attach(ctx context.Context, req AttachRequest) (Result, error) {
 	if req.Cgroup != "" || req.Unpublished != "" {
 		return Result{}, fault(Invalid, "attach %s: cgroups are for workloads of the host's own network: use `fairlead run`", req.Sandbox)
 	}
 	if req.HostInterface != "" {
-		return Result{}, fault(Invalid, "attach %s: handed %s: it is for container engines, which take links into their sandboxes themselves: leave it out", req.Sandbox, req.HostInterface)
+		return Result{}, fault(Invalid, "attach %s: hostInterface %s: only container engines set it, because they move links into their sandboxes themselves: leave it out", req.Sandbox, req.HostInterface)
 	}
 	at, err := d.cfg.Sandboxes.Resolve(ctx, req.Sandbox)
 	if err != nil {
@@ -76,7 +76,7 @@ func (d *Daemon) Attach(ctx context.Context, req AttachRequest) (Result, error) 
 func (d *Daemon) attach(req AttachRequest, at sandbox.Sandbox) (Result, model.Attachment, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	b, seen, err := d.know(at)
+	b, seen, err := d.inspectSandbox(at)
 	if err != nil {
 		return Result{}, model.Attachment{}, err
 	}
@@ -92,7 +92,7 @@ func (d *Daemon) attach(req AttachRequest, at sandbox.Sandbox) (Result, model.At
 	}
 	if have, ok := d.attachment(a.Name); ok && have.Origin != a.Origin {
 		if a.Origin, a.Keep = have.Origin, have.Keep; !have.Equal(a) {
-			return r, a, others("attachment "+a.Name, have.Origin)
+			return r, a, otherOrigin("attachment "+a.Name, have.Origin)
 		}
 		next.Desired = with(next.Desired, a)
 	}
@@ -104,7 +104,7 @@ func (d *Daemon) attach(req AttachRequest, at sandbox.Sandbox) (Result, model.At
 		return r, a, nil
 	}
 	delete(d.problems, a.Name)
-	d.hold(b, at)
+	d.watch(b, at)
 	if err := d.settle(next.Desired); err != nil {
 		return r, a, fmt.Errorf("attach %s to %s: %w", at.Ref, a.Network, err)
 	}
@@ -120,20 +120,21 @@ func (d *Daemon) attach(req AttachRequest, at sandbox.Sandbox) (Result, model.At
 	return r, a, nil
 }
 
-// proposal is wishes that are not yet ours.
+// proposal is a desired state that is not yet saved.
 type proposal struct{ model.Desired }
 
 func (p proposal) sameNetworks(w model.Desired) bool {
 	return slices.EqualFunc(p.Networks, w.Networks, model.Network.Equal)
 }
 
-// dryRun says what the proposal would do.
+// dryRun adds to the result what the proposal would do.
 func (d *Daemon) dryRun(r Result, next proposal, a model.Attachment) (Result, model.Attachment, error) {
 	text, changed, err := d.plan(next.Desired)
 	r.Plan, r.Changed = text, changed
 	return r, a, err
 }
 
+// plan returns the plan for a desired state, and whether it changes anything.
 func (d *Daemon) plan(next model.Desired) (string, bool, error) {
 	s := d.state(next)
 	ops, err := d.engine.Plan(s)
@@ -146,7 +147,8 @@ func (d *Daemon) plan(next model.Desired) (string, bool, error) {
 	return plan.Text(ops), len(ops) > 0, nil
 }
 
-// with returns the wishes with the attachment, in place of the one of its name.
+// with returns the desired state with the attachment, which replaces one with the same
+// name.
 func with(w model.Desired, a model.Attachment) model.Desired {
 	next := w
 	next.Attachments = slices.Clone(w.Attachments)

@@ -8,22 +8,22 @@ import (
 	"fairlead/internal/model"
 )
 
-// check finds the mistakes that only all wishes together show: what two claim,
-// and what drivers and ways refuse. Other errors are returned.
+// check finds the mistakes that only show in the complete desired state: conflicts
+// between objects, and what drivers and publish modes refuse. It returns other errors.
 func (t *draft) check(before, next model.Desired) error {
 	known := map[string]bool{}
-	for _, err := range flat(whole(before).Validate()) {
-		known[err.Error()] = true // no fault of the Spec's
+	for _, err := range flatten(completeState(before).Validate()) {
+		known[err.Error()] = true // not a mistake of the Spec
 	}
-	for _, err := range flat(whole(next).Validate()) {
+	for _, err := range flatten(completeState(next).Validate()) {
 		if !known[err.Error()] {
-			t.mistake(t.blame(err), err)
+			t.mistake(t.partOf(err), err)
 		}
 	}
 	if len(t.mistakes) > 0 {
 		return nil
 	}
-	// Networks that nothing is attached to yet are checked by their drivers, too.
+	// Drivers also check networks without attachments.
 	s := t.state(next)
 	for _, n := range t.spec.Networks {
 		if _, used := s.Network(n.Name); !used {
@@ -31,24 +31,24 @@ func (t *draft) check(before, next model.Desired) error {
 		}
 	}
 	_, err := t.engine.Plan(s)
-	t.mistakes = t.blamed(err)
+	t.mistakes = t.mistakesIn(err)
 	if len(t.mistakes) == 0 {
 		return err
 	}
 	return nil
 }
 
-// whole is the state that wishes would be if all sandboxes were there.
-func whole(w model.Desired) model.State {
+// completeState returns the state that would be applied if all sandboxes ran.
+func completeState(w model.Desired) model.State {
 	s := model.State{Networks: w.Networks, Publishes: w.Publishes, Services: w.Services}
 	for _, a := range w.Attachments {
-		s.Endpoints = append(s.Endpoints, placed(a))
+		s.Endpoints = append(s.Endpoints, withSandbox(a))
 	}
 	return s
 }
 
-// flat returns the errors that were joined to one.
-func flat(err error) []error {
+// flatten returns the errors that are joined in err.
+func flatten(err error) []error {
 	if err == nil {
 		return nil
 	}
@@ -58,21 +58,21 @@ func flat(err error) []error {
 	}
 	var all []error
 	for _, one := range joined.Unwrap() {
-		all = append(all, flat(one)...)
+		all = append(all, flatten(one)...)
 	}
 	return all
 }
 
-// blamed returns the mistakes of a Spec that an error tells, none if it is
-// about something else as well.
-func (t *draft) blamed(err error) Mistakes {
+// mistakesIn returns the mistakes of the Spec in an error, or nil if a part of the
+// error is about something else.
+func (t *draft) mistakesIn(err error) Mistakes {
 	var all Mistakes
-	for _, one := range flat(err) {
+	for _, one := range flatten(err) {
 		var taken *model.PortTakenError
 		if errors.As(one, &taken) {
 			one = taken
 		}
-		at := t.blame(one)
+		at := t.partOf(one)
 		if at == "" {
 			return nil
 		}
@@ -81,16 +81,16 @@ func (t *draft) blamed(err error) Mistakes {
 	return all
 }
 
-// blame returns the part of the Spec that an error is about, by the name that
-// it begins with; empty if there is none.
-func (t *draft) blame(err error) string {
+// partOf returns the part of the Spec that an error is about: the error text begins
+// with the part's name. It is empty if there is none.
+func (t *draft) partOf(err error) string {
 	begins := func(with string) bool { return strings.HasPrefix(err.Error(), with) }
 	for i, n := range t.spec.Networks {
 		if begins("network " + n.Name + ": ") {
 			return fmt.Sprintf("networks[%d]", i)
 		}
 	}
-	if at := t.blameService(err.Error()); at != "" {
+	if at := t.servicePart(err.Error()); at != "" {
 		return at
 	}
 	for i, name := range t.names {
@@ -99,7 +99,7 @@ func (t *draft) blame(err error) string {
 		}
 		for j, p := range t.spec.Attachments[i].Publishes {
 			p.Endpoint = name
-			// The way may have been chosen meanwhile.
+			// The publish mode may have been chosen meanwhile.
 			without, _, _ := strings.Cut(p.String(), " via ")
 			if begins("publish " + without + " via ") {
 				return fmt.Sprintf("attachments[%d].publishes[%d]", i, j)

@@ -11,25 +11,25 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// compose turns the request into wishes, and fills in what it leaves open. Of
-// a sandbox that is away, at has no path, and what depends on what is in it
-// stays open until it comes.
+// compose adds the requested attachment to the desired state, and fills in the values
+// that the request leaves empty. If at has no path, the sandbox does not run: values
+// that depend on its contents stay empty until it does.
 func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *watchedSandbox, seen kernel.Sandbox) (proposal, model.Attachment, []string, error) {
 	next := proposal{d.desired}
-	n, own, err := d.networkOf(req)
+	n, private, err := d.networkOf(req)
 	if err != nil {
 		return next, model.Attachment{}, nil, err
 	}
-	if own && !slices.ContainsFunc(next.Networks, func(o model.Network) bool { return o.Name == n.Name }) {
+	if private && !slices.ContainsFunc(next.Networks, func(o model.Network) bool { return o.Name == n.Name }) {
 		next.Networks = append(slices.Clip(next.Networks), n)
 	}
 	a := model.Attachment{Endpoint: req.Endpoint, Ref: at.Ref, Namespace: b.namespace,
-		Keep: req.Keep || n.Driver == model.DriverDevice && at.Kind != sandbox.Process, DHCP: req.DHCP, Private: own, Origin: req.Origin}
+		Keep: req.Keep || n.Driver == model.DriverDevice && at.Kind != sandbox.Process, DHCP: req.DHCP, Private: private, Origin: req.Origin}
 	if req.Keep && at.Kind == sandbox.Process {
 		return next, a, nil, fault(Invalid, "keep: a process does not come back, and another process may get its PID: name the sandbox by its container, its network namespace or its path")
 	}
 	a.Network, a.Sandbox = n.Name, b.path
-	have, known, err := d.same(a)
+	have, known, err := d.existing(a)
 	if err != nil {
 		return next, a, nil, err
 	}
@@ -53,7 +53,7 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *watchedSandbo
 	if err := d.defaultRoute(&a, n, have, known, seen, &notes); err != nil {
 		return next, a, nil, err
 	}
-	alone := model.State{Networks: []model.Network{n}, Endpoints: []model.Endpoint{placed(a)}}
+	alone := model.State{Networks: []model.Network{n}, Endpoints: []model.Endpoint{withSandbox(a)}}
 	if err := alone.Validate(); err != nil {
 		return next, a, nil, &Fault{Invalid, fmt.Errorf("attach %s: %w", at.Ref, err)}
 	}
@@ -61,9 +61,9 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *watchedSandbo
 	return next, a, notes, nil
 }
 
-// inherit keeps what was chosen for the attachment before, and is not asked
-// for otherwise now.
-func inherit(a *model.Attachment, have model.Attachment, away bool) {
+// inherit copies values that were chosen earlier for the attachment and that the
+// request does not set.
+func inherit(a *model.Attachment, have model.Attachment, absent bool) {
 	if a.Interface == "" {
 		a.Interface = have.Interface
 	}
@@ -73,31 +73,31 @@ func inherit(a *model.Attachment, have model.Attachment, away bool) {
 	if a.DHCP && have.DHCP && have.Namespace == a.Namespace {
 		a.Lease = have.Lease
 	}
-	if away && len(a.Gateways) == 0 {
+	if absent && len(a.Gateways) == 0 {
 		a.NoDefault = have.NoDefault
 	}
 }
 
-// networkOf returns the network that the request names, or the one that a
-// device is handed over by.
-func (d *Daemon) networkOf(req AttachRequest) (n model.Network, own bool, err error) {
+// networkOf returns the network that the request names, or the private network of a
+// device.
+func (d *Daemon) networkOf(req AttachRequest) (n model.Network, private bool, err error) {
 	if req.Device == "" {
 		n, ok := model.State{Networks: d.desired.Networks}.Network(req.Network)
 		if !ok {
-			return n, false, fault(NotFound, "there is no network %q: make it with `fairlead network create`, or list them with `fairlead network ls`", req.Network)
+			return n, false, fault(NotFound, "there is no network %q: create it with `fairlead network create`, or list them with `fairlead network ls`", req.Network)
 		}
-		own := slices.ContainsFunc(d.desired.Attachments, func(a model.Attachment) bool { return a.Private && a.Network == n.Name })
-		return n, own, nil
+		private := slices.ContainsFunc(d.desired.Attachments, func(a model.Attachment) bool { return a.Private && a.Network == n.Name })
+		return n, private, nil
 	}
 	name := deviceNetwork(req.Device, req.PKey)
 	n = model.Network{Name: name, Driver: model.DriverDevice, Parent: req.Device, PKey: req.PKey}
 	if have, ok := (model.State{Networks: d.desired.Networks}).Network(name); ok && !have.Equal(n) {
-		return n, false, fault(Conflict, "network %s is another than that of device %s: remove it first", name, req.Device)
+		return n, false, fault(Conflict, "network %s already exists and is not the network of device %s: remove it first", name, req.Device)
 	}
 	return n, true, nil
 }
 
-// deviceNetwork names the network by which a device is handed over.
+// deviceNetwork returns the name of the private network for a device.
 func deviceNetwork(device string, pkey uint16) string {
 	if pkey != 0 {
 		return fmt.Sprintf("device-%s-%04x", device, pkey)
@@ -105,9 +105,9 @@ func deviceNetwork(device string, pkey uint16) string {
 	return "device-" + device
 }
 
-// placed returns the endpoint of an attachment; where its sandbox is away, one
-// that stands for it.
-func placed(a model.Attachment) model.Endpoint {
+// withSandbox returns the endpoint of an attachment. If its sandbox does not run, the
+// endpoint has a placeholder path.
+func withSandbox(a model.Attachment) model.Endpoint {
 	e := a.Leased()
 	if e.Sandbox == "" {
 		e.Sandbox = "/" + a.Ref
@@ -115,13 +115,13 @@ func placed(a model.Attachment) model.Endpoint {
 	return e
 }
 
-// arrive fills in what an attachment that was made while its sandbox was away
-// leaves open.
-func (d *Daemon) arrive(a *model.Attachment, at sandbox.Sandbox) {
+// completeArrived fills in the values of an attachment that was created before its
+// sandbox ran.
+func (d *Daemon) completeArrived(a *model.Attachment, at sandbox.Sandbox) {
 	n, ok := model.State{Networks: d.desired.Networks}.Network(a.Network)
 	seen, err := d.cfg.Host.DescribeSandbox(at.Path)
 	if !ok || err != nil || a.Interface != "" {
-		return // settle will tell
+		return // settle reports the error
 	}
 	a.Interface = d.freeInterface(at.Ref, seen)
 	var notes []string
@@ -129,29 +129,30 @@ func (d *Daemon) arrive(a *model.Attachment, at sandbox.Sandbox) {
 		d.cfg.Log.Warn("choose the default route", "attachment", a.Name, "error", err)
 	}
 	for _, note := range notes {
-		d.cfg.Log.Info("sandbox is here for the first time", "attachment", a.Name, "note", note)
+		d.cfg.Log.Info("sandbox runs for the first time", "attachment", a.Name, "note", note)
 	}
 }
 
-// same returns the attachment that the request is about, if there is one: the
-// one of its name, or else of its sandbox, network and interface.
-func (d *Daemon) same(a model.Attachment) (model.Attachment, bool, error) {
+// existing returns the attachment that the request changes, if there is one: the one
+// with the requested name or, without a name, the one with the same sandbox, network
+// and interface.
+func (d *Daemon) existing(a model.Attachment) (model.Attachment, bool, error) {
 	for _, have := range d.desired.Attachments {
-		here := have.Ref == a.Ref && have.Network == a.Network
+		sameSandbox := have.Ref == a.Ref && have.Network == a.Network
 		switch {
-		case a.Name == "" && here && (a.Interface == "" || a.Interface == have.Interface):
+		case a.Name == "" && sameSandbox && (a.Interface == "" || a.Interface == have.Interface):
 			return have, true, nil
-		case a.Name == have.Name && here:
+		case a.Name == have.Name && sameSandbox:
 			return have, true, nil
 		case a.Name == have.Name:
-			return have, false, fault(Conflict, "attachment %s is of %s on network %s already: detach it first, or choose another --name", a.Name, have.Ref, have.Network)
+			return have, false, fault(Conflict, "attachment %s already exists for %s on network %s: detach it first, or choose another --name", a.Name, have.Ref, have.Network)
 		}
 	}
 	return model.Attachment{}, false, nil
 }
 
-// freeName makes a name of the sandbox's, and the network's where that is
-// taken.
+// freeName derives a name from the sandbox's name, and adds the network's name if that
+// is taken.
 func (d *Daemon) freeName(at sandbox.Sandbox, n model.Network) string {
 	base := at.Name[strings.LastIndexByte(at.Name, '/')+1:]
 	if at.Kind == sandbox.Process {
@@ -168,7 +169,7 @@ func (d *Daemon) freeName(at sandbox.Sandbox, n model.Network) string {
 	}
 }
 
-// freeInterface returns the first of eth0, eth1 … that the sandbox has not.
+// freeInterface returns the first of eth0, eth1 … that the sandbox does not have.
 func (d *Daemon) freeInterface(ref string, seen kernel.Sandbox) string {
 	for i := 0; ; i++ {
 		name := fmt.Sprintf("eth%d", i)
@@ -181,28 +182,28 @@ func (d *Daemon) freeInterface(ref string, seen kernel.Sandbox) string {
 	}
 }
 
-// sortAddresses tells addresses of the network's subnets from those that come
-// with a prefix length of their own.
+// sortAddresses moves prefixes that are in a subnet of the network to the addresses,
+// and returns the other prefixes separately.
 func sortAddresses(n model.Network, addrs []netip.Addr, prefixes []netip.Prefix) ([]netip.Addr, []netip.Prefix, error) {
-	var own []netip.Prefix
+	var foreign []netip.Prefix
 	for _, p := range prefixes {
 		if slices.ContainsFunc(n.Subnets, func(s model.Subnet) bool { return s.Prefix.Masked() == p.Masked() }) {
 			addrs = append(slices.Clip(addrs), p.Addr())
 		} else {
-			own = append(own, p)
+			foreign = append(foreign, p)
 		}
 	}
 	if len(addrs) > 0 && len(n.Subnets) == 0 {
 		return nil, nil, fault(Invalid, "address %s: network %s has no subnets: add the prefix length, e.g. %s/24", addrs[0], n.Name, addrs[0])
 	}
-	return addrs, own, nil
+	return addrs, foreign, nil
 }
 
-// defaultRoute leaves the sandbox the default route that it has, unless a
-// gateway is asked for.
+// defaultRoute keeps an existing default route of the sandbox, unless the request sets
+// a gateway, which is a conflict.
 func (d *Daemon) defaultRoute(a *model.Attachment, n model.Network, have model.Attachment, known bool, seen kernel.Sandbox, notes *[]string) error {
 	if a.NoDefault || n.Internal || known && !have.NoDefault {
-		return nil // it has none of ours to be, or the one there is ours
+		return nil // no default route is wanted, or the existing one is Fairlead's
 	}
 	has := false
 	for _, v4 := range []bool{true, false} {
@@ -212,13 +213,13 @@ func (d *Daemon) defaultRoute(a *model.Attachment, n model.Network, have model.A
 			there = seen.Default6
 		}
 		if asked && there {
-			return fault(Conflict, "gateway of %s: the sandbox has a default route already: remove that, or leave --gateway out and add what you need with --route", a.Ref)
+			return fault(Conflict, "gateway of %s: the sandbox already has a default route: remove it, or omit --gateway and add the routes that you need with --route", a.Ref)
 		}
 		has = has || there && mayHave(*a, n, v4)
 	}
 	if has {
 		a.NoDefault = true
-		*notes = append(*notes, fmt.Sprintf("%s keeps the default route that it has", a.Ref))
+		*notes = append(*notes, fmt.Sprintf("%s keeps its default route", a.Ref))
 	}
 	return nil
 }

@@ -10,37 +10,38 @@ import (
 	"fairlead/internal/plan"
 )
 
-// Somebody who keeps changing what we keep putting right would make us busy for
-// ever, and neither would win. So what was put right too often is left alone
-// for a while, and for longer each time.
+// If another program keeps changing an object that the daemon repairs, the two would
+// do so for ever. So after several repairs the daemon waits before the next one,
+// and longer each time.
 const (
-	// waits is how often a thing is put right at once, if never longer than
-	// calm passes between.
-	waits = 20
-	calm  = 10 * time.Second
-	// The waits after that.
+	// freeRepairs is the number of repairs without a wait, and calm the time
+	// without a repair after which the count starts again.
+	freeRepairs = 20
+	calm        = 10 * time.Second
+	// backoffFirst and backoffLast are the shortest and the longest wait.
 	backoffFirst, backoffLast = time.Second, time.Minute
 )
 
-// conflict is how often one object was put right.
+// conflict counts the repairs of one object.
 type conflict struct {
 	times int
 	since time.Time
 	last  time.Time
-	// until is the end of the wait, and wait how long it is.
+	// until is the end of the current wait, wait its length.
 	until time.Time
 	wait  time.Duration
-	// differences says that it has been seen to stray while we waited.
-	differences bool
-	// blockedBy says that it could not be made the last time, which was told.
-	blockedBy bool
+	// differs says that the object was found to differ during the wait.
+	differs bool
+	// reported says that the last attempt to create the object failed, and that this
+	// was reported.
+	reported bool
 }
 
-// conflicts are the contests by what they are about.
+// conflicts are the conflicts by the keys of their objects.
 type conflicts map[string]*conflict
 
-// conflictOf names what a contest about the object is about: its key. The nft
-// table and its elements are one thing, as they are read and changed at once.
+// conflictOf returns the key of the object's conflict. The nft table and its elements
+// have one key, because they are read and changed together.
 func conflictOf(o plan.Object) string {
 	switch o.(type) {
 	case plan.Table, plan.NFTMapping, plan.Member:
@@ -51,8 +52,8 @@ func conflictOf(o plan.Object) string {
 	return o.Key()
 }
 
-// due returns the objects to look at now: of those that are concerned the ones
-// that are not waited for, and those whose wait is over.
+// due returns the objects to repair now: the concerned ones without a wait, and those
+// of the account whose wait is over.
 func (c conflicts) due(account, concerned plan.Plan) plan.Plan {
 	if len(c) == 0 {
 		return concerned
@@ -61,8 +62,8 @@ func (c conflicts) due(account, concerned plan.Plan) plan.Plan {
 	now := time.Now()
 	over := map[string]bool{}
 	for key, at := range c {
-		if at.differences && !now.Before(at.until) {
-			at.differences, over[key] = false, true
+		if at.differs && !now.Before(at.until) {
+			at.differs, over[key] = false, true
 		}
 	}
 	if len(over) == 0 {
@@ -77,7 +78,7 @@ func (c conflicts) due(account, concerned plan.Plan) plan.Plan {
 			continue
 		}
 		for _, end := range plan.Ends(o) {
-			ends[end] = true // what stands on it was left out too
+			ends[end] = true // its dependent objects were skipped too
 		}
 		if !seen[o] {
 			part = append(part, o)
@@ -86,8 +87,8 @@ func (c conflicts) due(account, concerned plan.Plan) plan.Plan {
 	return part
 }
 
-// free returns the objects without those that are waited for, and without what
-// stands on links among those.
+// free returns the objects without those that have a wait, and without the objects
+// that depend on links among those.
 func (c conflicts) free(concerned plan.Plan) plan.Plan {
 	if len(c) == 0 {
 		return concerned
@@ -97,7 +98,7 @@ func (c conflicts) free(concerned plan.Plan) plan.Plan {
 	waits := map[string]bool{}
 	for _, o := range concerned {
 		if at := c[conflictOf(o)]; at != nil && now.Before(at.until) {
-			at.differences = true
+			at.differs = true
 			for _, end := range plan.Ends(o) {
 				waits[end] = true
 			}
@@ -108,43 +109,44 @@ func (c conflicts) free(concerned plan.Plan) plan.Plan {
 	return slices.DeleteFunc(part, func(o plan.Object) bool { return waits[plan.Base(o)] })
 }
 
-// next returns how long it is until a wait ends, 0 when none does.
+// next returns the time until the first wait ends, or 0 if there is none.
 func (c conflicts) next() time.Duration {
 	var first time.Duration
 	for _, at := range c {
-		if left := max(time.Until(at.until), time.Millisecond); at.differences && (first == 0 || left < first) {
+		if left := max(time.Until(at.until), time.Millisecond); at.differs && (first == 0 || left < first) {
 			first = left
 		}
 	}
 	return first
 }
 
-// count notes that the object was put right, and returns its contest if that
-// was too often.
+// count records a repair of the object. It returns the conflict if there were too
+// many.
 func (c conflicts) count(key string) *conflict {
 	now := time.Now()
-	maps.DeleteFunc(c, func(_ string, at *conflict) bool { return now.Sub(at.last) > calm+at.wait && !at.differences })
+	maps.DeleteFunc(c, func(_ string, at *conflict) bool { return now.Sub(at.last) > calm+at.wait && !at.differs })
 	at := c[key]
 	if at == nil {
 		at = &conflict{since: now}
 		c[key] = at
 	}
 	at.times++
-	at.last, at.blockedBy = now, false
-	if at.times < waits {
+	at.last, at.reported = now, false
+	if at.times < freeRepairs {
 		return nil
 	}
-	at.longer(now)
+	at.backOff(now)
 	return at
 }
 
-// longer waits longer than the last time.
-func (at *conflict) longer(now time.Time) {
+// backOff starts a wait that is longer than the last one.
+func (at *conflict) backOff(now time.Time) {
 	at.wait = min(max(2*at.wait, backoffFirst), backoffLast)
 	at.until = now.Add(at.wait)
 }
 
-// blockedBy waits before an object is tried again that could not be made.
+// blockedBy starts a wait for an object that could not be created, and reports it
+// once.
 func (d *Daemon) blockedBy(step *engine.StepError) {
 	now, key := time.Now(), conflictOf(step.Object)
 	at := d.healer.conflicts[key]
@@ -152,15 +154,14 @@ func (d *Daemon) blockedBy(step *engine.StepError) {
 		at = &conflict{since: now}
 		d.healer.conflicts[key] = at
 	}
-	if !at.blockedBy {
+	if !at.reported {
 		d.note(Event{Kind: Unhealed, Object: key, Detail: step.Error()})
 	}
-	at.last, at.differences, at.blockedBy = now, true, true
-	at.longer(now)
+	at.last, at.differs, at.reported = now, true, true
+	at.backOff(now)
 }
 
-// conflict counts that something was put right, and says so if somebody keeps
-// changing it.
+// conflict records a repair, and reports a conflict if there were too many.
 func (d *Daemon) conflict(key, by string) {
 	at := d.healer.conflicts.count(key)
 	if at == nil {
@@ -168,9 +169,9 @@ func (d *Daemon) conflict(key, by string) {
 	}
 	who := by
 	if who == "" {
-		who = "somebody"
+		who = "another program"
 	}
 	d.note(Event{Kind: Conflicting, Object: key, By: by, Detail: fmt.Sprintf(
-		"%s keeps changing %s: put right %d times in %s; it is left alone for %s", who, key, at.times,
+		"%s keeps changing %s: repaired %d times in %s; the next repair is in %s", who, key, at.times,
 		at.last.Sub(at.since).Round(time.Millisecond), at.wait)})
 }

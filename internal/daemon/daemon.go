@@ -1,26 +1,27 @@
-// Package daemon holds a host at what users have asked for one by one:
-// networks, attachments of running sandboxes, publishes. It knows when a
-// sandbox is gone and takes what was its own away. It decides nothing about
-// how sandboxes are attached or ports published; the engine does.
+// Package daemon keeps a host in its desired state: networks, attachments of running
+// sandboxes, publishes and virtual services. When a sandbox ends, the daemon removes
+// what belonged to it. The package does not decide how sandboxes are attached or ports
+// published; package engine does.
 //
-// Theory of operation. What users ask for are wishes, written to the store
-// before anything is done. The wishes of the sandboxes that live are a desired
-// state, to which the engine brings the host, all at once, each time. What
-// happens outside only says where to look again: the kernel tells that a
-// namespace is gone (RTM_DELNSID), a pidfd that a process is, and package
-// sandbox that a name or a container may have come or gone. A sandbox is known
-// by its namespace's cookie, so that another at the same path is another.
+// Theory of operation. The daemon writes each request to the store, as part of the
+// desired state of type model.Desired, before it acts. From that it derives a
+// model.State with the sandboxes that run now, and each time the engine applies the
+// whole of it. Messages from outside only trigger a check: the kernel reports the end
+// of a namespace (RTM_DELNSID), a pidfd the end of a process, and package sandbox that
+// a name or a container may have appeared or disappeared. The daemon identifies a
+// sandbox by the cookie of its namespace, so that another sandbox at the same path is
+// not mistaken for it.
 //
-//	API ──► wishes ──► store
-//	          │ of those alive
+//	API ──► model.Desired ──► store
+//	          │ of running sandboxes
 //	          ▼
-//	     desired state ──► engine ──► kernel
+//	     model.State ──► engine ──► kernel
 //	          ▲
 //	namespaces, processes, names, leases
 //
-// A sandbox that dies while it is attached makes the engine's step fail; then
-// its wishes go, and the step is taken again without it. An attachment that is
-// kept waits for its sandbox instead.
+// If an attached sandbox ends while the engine applies a step, the step fails. The
+// daemon then removes what was desired for that sandbox and repeats the step. An
+// attachment with Keep set waits for its sandbox instead.
 package daemon
 
 import (
@@ -43,7 +44,7 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// Host is what the daemon needs of a host; *kernel.Host has it.
+// Host is the part of a host that the daemon uses. *kernel.Host implements it.
 type Host interface {
 	engine.Kernel
 	Counters
@@ -54,31 +55,32 @@ type Host interface {
 	Watch(context.Context) (*kernel.Watcher, error)
 	RenewAddresses() error
 	BoundBy(cgroup string) ([]kernel.Bound, error)
-	// FastPath tells which links' drivers send packets on by themselves.
+	// FastPath returns the uplinks for the fast path (XDP), and how many packets it
+	// has forwarded.
 	FastPath() ([]kernel.FastLink, uint64, error)
-	// Ruleset reads the firewall and NAT rules of the host, and what was not read.
+	// Ruleset returns the host's firewall and NAT rules, and what could not be read.
 	Ruleset() (rules.Ruleset, []string, error)
 	RouteTo(kernel.RouteQuery) (kernel.RouteFound, error)
-	// TakeEnded tells which clients' connections were reset since it was asked last.
+	// TakeEnded returns the clients' connections that were reset since the last call.
 	TakeEnded() []kernel.Ended
-	// Do runs a function on a thread in the host's namespace.
+	// Do runs a function on a thread in the host's network namespace.
 	Do(func() error) error
 }
 
-// Sandboxes finds running sandboxes; sandbox.Finder has it.
+// Sandboxes finds running sandboxes. sandbox.Finder implements it.
 type Sandboxes interface {
 	Resolve(ctx context.Context, text string) (sandbox.Sandbox, error)
 	Watch(context.Context) (<-chan struct{}, error)
 }
 
-// Store keeps the record and the wishes; *store.File has it.
+// Store saves the record and the desired state. *store.File implements it.
 type Store interface {
 	engine.Store
 	Desired() (model.Desired, error)
 	SaveDesired(model.Desired) error
 }
 
-// Config is what a daemon is made of.
+// Config contains the dependencies of a daemon.
 type Config struct {
 	Host      Host
 	Store     Store
@@ -88,61 +90,62 @@ type Config struct {
 	StartProxy func(context.Context) (engine.Proxy, error)
 	// FindProxy is as in engine.Config.
 	FindProxy func(context.Context) (engine.Keeper, error)
-	// ProxyEnded tells that a proxy has; nil is fine.
+	// ProxyEnded receives a value when a proxy has ended; it may be nil.
 	ProxyEnded <-chan struct{}
-	// Containers tells of containers that may be real servers; nil is fine.
+	// Containers reports events of containers that may be real servers; it may be nil.
 	Containers Containers
-	// Lasting notes outlive a reboot, Passing ones do not; nil keeps none.
+	// Lasting notes survive a reboot, Passing notes do not. If nil, none are saved.
 	Lasting, Passing Notes
-	// CountReals may be nil.
+	// CountReals reads the counters of real servers; it may be nil.
 	CountReals CountReals
 	// DialReal is as in health.Options.
 	DialReal func(model.VirtualService, model.RealServer) health.DialFunc
 	Facts    plan.Facts
 	Log      *slog.Logger
-	// Meter counts what the daemon does; nil is fine.
+	// Meter records repairs and their duration; it may be nil.
 	Meter Meter
-	// Changed is called whenever what the daemon holds has changed; nil is fine.
+	// Changed is called whenever the daemon's state has changed; it may be nil.
 	Changed func()
 }
 
-// applyLimit bounds one step of the engine.
+// applyLimit is the timeout of one step of the engine.
 const applyLimit = 2 * time.Minute
 
-// Daemon holds a host. Its methods may be called concurrently.
+// Daemon keeps one host in its desired state. Its methods may be called concurrently.
 type Daemon struct {
 	cfg    Config
 	engine *engine.Engine
 
 	mu      sync.Mutex
 	desired model.Desired
-	// full is what the engine has reached: with leased addresses and ways.
+	// full is the state that the engine has applied, with leased addresses and the
+	// publish modes that it chose.
 	full model.State
-	// watched are the living sandboxes that are attached, by their references.
+	// watched has the running sandboxes that are attached, by their references.
 	watched map[string]*watchedSandbox
-	// external is what is known of the sandboxes of external endpoints, by the
-	// names of their attachments.
+	// external has the sandboxes of external endpoints, by the names of their
+	// attachments.
 	external map[string]*external
-	// checkExternal holds a value when an external endpoint may be dead.
+	// checkExternal receives a value when an external endpoint may be dead.
 	checkExternal chan struct{}
-	// problems says why an attachment or a publish of the wishes is not
+	// problems has the reason why an attachment, publish, network or service is not
 	// applied, by its name.
 	problems map[string]string
-	// unfit are the networks that are parted, and parted the addresses that
-	// their attachments had, by their names.
-	unfit       map[string]bool
-	unavailable map[string][]netip.Addr
-	healer      healer
-	journal     journal
-	clients     map[string]*client
-	// answers are what answers the checks of overlays, by the host's address.
-	answers map[netip.Addr]*overlay.Responder
+	// unavailable has the unavailable networks; keptAddresses has the earlier addresses of
+	// their attachments, by the attachments' names.
+	unavailable   map[string]bool
+	keptAddresses map[string][]netip.Addr
+	healer        healer
+	journal       journal
+	clients       map[string]*client
+	// responders answer the checks of other hosts in overlays, by the local address.
+	responders map[netip.Addr]*overlay.Responder
 	// health checks real servers.
 	health   *health.Monitor
 	services services
-	// inspect gets the references of sandboxes to look at again.
+	// inspect receives the references of sandboxes to check again.
 	inspect chan string
-	// counting is held while counters are read, for sums.
+	// counting is locked while counters are read. It protects sums.
 	counting sync.Mutex
 	sums     sums
 	// life ends with the daemon.
@@ -150,19 +153,21 @@ type Daemon struct {
 	end  context.CancelFunc
 }
 
-// New returns a daemon that has taken over what the store says.
+// New returns a daemon that has adopted the stored desired state. It applies what it
+// can: objects that fail have a problem and do not make New fail. New returns an error
+// if the store cannot be read or the kernel's messages cannot be watched.
 func New(cfg Config) (*Daemon, error) {
 	if cfg.Meter == nil {
-		cfg.Meter = unmetered{}
+		cfg.Meter = noMeter{}
 	}
 	d := &Daemon{
 		cfg:     cfg,
 		engine:  engine.New(engine.Config{Kernel: cfg.Host, Store: cfg.Store, StartProxy: cfg.StartProxy, FindProxy: cfg.FindProxy, Facts: cfg.Facts}),
 		watched: map[string]*watchedSandbox{}, problems: map[string]string{}, clients: map[string]*client{},
 		external: map[string]*external{}, checkExternal: make(chan struct{}, 1),
-		answers: map[netip.Addr]*overlay.Responder{},
-		inspect: make(chan string),
-		unfit:   map[string]bool{}, unavailable: map[string][]netip.Addr{},
+		responders:  map[netip.Addr]*overlay.Responder{},
+		inspect:     make(chan string),
+		unavailable: map[string]bool{}, keptAddresses: map[string][]netip.Addr{},
 		healer: healer{wakeup: make(chan struct{}, 1), conflicts: conflicts{}},
 	}
 	d.services = newServices()
@@ -170,16 +175,16 @@ func New(cfg Config) (*Daemon, error) {
 	d.life, d.end = context.WithCancel(context.Background())
 	desired, err := cfg.Store.Desired()
 	if err != nil {
-		return nil, fmt.Errorf("read wishes: %w", err)
+		return nil, fmt.Errorf("read desired state: %w", err)
 	}
-	// Before anything is applied, so that nothing that strays after it is missed.
+	// The watch begins before anything is applied, so that it misses no later change.
 	if d.healer.watcher, err = cfg.Host.Watch(d.life); err != nil {
 		d.end()
 		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.recall(desired)
+	d.restoreNotes(desired)
 	if err := d.resume(desired); err != nil {
 		d.end()
 		return nil, err
@@ -188,11 +193,12 @@ func New(cfg Config) (*Daemon, error) {
 	return d, nil
 }
 
-// Run follows what happens to sandboxes until ctx ends.
+// Run follows the events of sandboxes and containers, repairs the host and checks real
+// servers, until ctx ends. It returns an error if a watch cannot be started or breaks.
 func (d *Daemon) Run(ctx context.Context) error {
 	defer d.end()
-	defer d.silence()
-	// One context for all: whoever sees that a watch has ended sees why.
+	defer d.closeResponders()
+	// All watches use one context: when a watch ends, this context says why.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended, err := d.cfg.Host.WatchSandboxes(ctx)
@@ -211,7 +217,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	kept.Go(func() { d.observe(ctx) })
 	kept.Go(func() { d.followContainers(ctx) })
 	defer func() { stop(); kept.Wait() }()
-	// What happened before we watched.
+	// Check what happened before the watches began.
 	d.verify(func(*watchedSandbox) bool { return true })
 	d.restore(ctx)
 	for {
@@ -234,8 +240,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 }
 
-// TearDown removes everything of ours from the host and forgets all wishes but
-// the networks.
+// TearDown removes all of Fairlead's objects from the host, and removes everything but
+// the networks from the desired state.
 func (d *Daemon) TearDown(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -249,9 +255,9 @@ func (d *Daemon) TearDown(ctx context.Context) error {
 	return errors.Join(d.save(next), d.engine.TearDown(ctx))
 }
 
-// Empty reports whether there is nothing to hold: no attachment, no publish, no
-// virtual service, and no network of Docker's, which may need the daemon at any
-// time.
+// Empty reports whether the daemon has nothing to do: there is no attachment, no
+// publish, no virtual service, and no network of Docker, which may need the daemon at
+// any time.
 func (d *Daemon) Empty() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -259,7 +265,7 @@ func (d *Daemon) Empty() bool {
 		!slices.ContainsFunc(d.desired.Networks, func(n model.Network) bool { return n.Origin == model.FromDocker })
 }
 
-// Counts returns how many attachments and publishes users have asked for.
+// Counts returns the numbers of desired attachments and publishes.
 func (d *Daemon) Counts() (attachments, publishes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

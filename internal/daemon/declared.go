@@ -9,16 +9,17 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// State returns what commands and files have made, as one Spec that declares
-// it: to apply it changes nothing. What Docker has made is Docker's to
-// declare. The notes say what a Spec cannot hold.
+// State returns the objects that commands and files have created, as one Spec: to
+// apply it changes nothing. It omits objects of Docker. The notes name what a Spec
+// cannot express.
 func (d *Daemon) State() (Spec, []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return StoredState(d.desired.Clone())
 }
 
-// StoredState is State for the wishes of a daemon that does not run.
+// StoredState does the same as State for the stored desired state of a daemon that
+// does not run.
 func StoredState(w model.Desired) (Spec, []string) {
 	var spec Spec
 	var notes []string
@@ -48,12 +49,12 @@ func StoredState(w model.Desired) (Spec, []string) {
 	return spec, notes
 }
 
-// declare returns the attachment as it is declared.
+// declare returns the attachment as a file declares it.
 func declare(a model.Attachment, w model.Desired) Declared {
 	c := Declared{Endpoint: a.Endpoint, DHCP: a.DHCP}
 	c.Sandbox = a.Ref
 	if a.DHCP {
-		c.MAC = "" // it was chosen, and is kept
+		c.MAC = "" // the daemon chose it, and keeps it
 	}
 	if n, _ := (model.State{Networks: w.Networks}).Network(a.Network); a.Private {
 		c.Network, c.Device, c.PKey = "", n.Parent, n.PKey

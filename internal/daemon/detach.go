@@ -10,7 +10,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// DetachRequest names an attachment, or all of a sandbox in a network.
+// DetachRequest names an attachment, or all attachments of a sandbox to a network.
 type DetachRequest struct {
 	Name    string `json:"name,omitempty"`
 	Network string `json:"network,omitempty"`
@@ -25,9 +25,9 @@ func (r DetachRequest) String() string {
 	return r.Sandbox + " on " + r.Network
 }
 
-// Detach takes attachments away, with their publishes. That there is none is
-// fine. A name that no attachment has may name a sandbox, such as a PID, that has
-// a single one.
+// Detach removes attachments and their publishes. It is not an error if there are
+// none. If no attachment has the given name, the name may be a sandbox, such as a PID,
+// with exactly one attachment.
 func (d *Daemon) Detach(ctx context.Context, req DetachRequest) (Result, error) {
 	refs, named := d.refs(ctx, req.Sandbox), d.refs(ctx, req.Name)
 	d.mu.Lock()
@@ -43,14 +43,14 @@ func (d *Daemon) Detach(ctx context.Context, req DetachRequest) (Result, error) 
 	gone := map[string]bool{}
 	for _, a := range found {
 		if a.Origin.IsFile() {
-			return Result{}, others("attachment "+a.Name, a.Origin)
+			return Result{}, otherOrigin("attachment "+a.Name, a.Origin)
 		}
 		gone[a.Name] = true
 	}
 	if len(gone) == 0 {
 		return Result{Notes: []string{fmt.Sprintf("there is no attachment %s: nothing to do", req)}}, nil
 	}
-	next := d.less(gone)
+	next := d.withoutAttachments(gone)
 	if req.DryRun {
 		text, changed, err := d.plan(next)
 		return Result{Plan: text, Changed: changed}, err
@@ -69,12 +69,12 @@ func (d *Daemon) Detach(ctx context.Context, req DetachRequest) (Result, error) 
 	return r, nil
 }
 
-// attachments returns those that are chosen.
+// attachments returns the attachments for which chosen returns true.
 func (d *Daemon) attachments(chosen func(model.Attachment) bool) []model.Attachment {
 	return slices.DeleteFunc(slices.Clone(d.desired.Attachments), func(a model.Attachment) bool { return !chosen(a) })
 }
 
-// names are those of attachments.
+// names returns the names of the attachments.
 func names(all []model.Attachment) []string {
 	var list []string
 	for _, a := range all {
@@ -83,8 +83,8 @@ func names(all []model.Attachment) []string {
 	return list
 }
 
-// refs returns whether a reference is of the sandbox that a text names. One
-// that runs no more is known by its name.
+// refs returns a function that reports whether a reference is of the sandbox that the
+// text names. A sandbox that no longer runs is matched by its name.
 func (d *Daemon) refs(ctx context.Context, text string) func(ref string) bool {
 	canonical := text
 	if text != "" {
@@ -98,9 +98,9 @@ func (d *Daemon) refs(ctx context.Context, text string) func(ref string) bool {
 	}
 }
 
-// less returns the wishes without the attachments of those names, and what is
-// theirs.
-func (d *Daemon) less(gone map[string]bool) model.Desired {
+// withoutAttachments returns the desired state without the attachments with these
+// names, their publishes and their private networks.
+func (d *Daemon) withoutAttachments(gone map[string]bool) model.Desired {
 	next := d.desired
 	next.Attachments = slices.DeleteFunc(slices.Clone(next.Attachments), func(a model.Attachment) bool { return gone[a.Name] })
 	next.Publishes = slices.DeleteFunc(slices.Clone(next.Publishes), func(p model.Publish) bool { return gone[p.Endpoint] })
@@ -108,7 +108,7 @@ func (d *Daemon) less(gone map[string]bool) model.Desired {
 	return next
 }
 
-// joinUndo adds to a failure what could not be undone.
+// joinUndo joins an error and the error of undoing the failed change, if any.
 func joinUndo(err, undo error) error {
 	if undo == nil {
 		return err

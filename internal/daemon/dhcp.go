@@ -11,23 +11,23 @@ import (
 	"fairlead/internal/model"
 )
 
-// DHCP holds a lease as dhcp.Run does.
+// DHCP obtains and renews a lease, as dhcp.Run does.
 type DHCP func(ctx context.Context, c dhcp.Config, notify func(dhcp.Lease)) error
 
-// leasePatience is how long servers may take to answer.
-const leasePatience = time.Minute
+// leaseTimeout is how long DHCP servers may take to answer.
+const leaseTimeout = time.Minute
 
-// client holds the lease of an attachment.
+// client is the DHCP client of an attachment.
 type client struct {
 	cancel context.CancelFunc
-	// leased is closed when the first lease is applied, or was not, and done
-	// when the client has ended; the errors say why.
+	// leased is closed when the first lease was applied or failed to apply, and done
+	// when the client has ended. unapplied and ended are the errors.
 	leased, done chan struct{}
 	unapplied    error
 	ended        error
 }
 
-// startClients starts those that lack.
+// startClients starts the clients that do not run.
 func (d *Daemon) startClients() {
 	for _, a := range d.desired.Attachments {
 		if a.DHCP && a.Sandbox != "" && d.clients[a.Name] == nil && d.problems[a.Name] == "" {
@@ -36,15 +36,15 @@ func (d *Daemon) startClients() {
 	}
 }
 
-// startClient does not end it with the daemon: whoever stops gives no lease
-// back, as nothing else.
+// startClient starts the client of an attachment. The end of the daemon does not end
+// it, because that would release the lease.
 func (d *Daemon) startClient(a model.Attachment) {
 	config := dhcp.Config{Netns: a.Sandbox, Link: a.InterfaceName(), Hostname: a.Name}
 	if n, _ := (model.State{Networks: d.desired.Networks}).Network(a.Network); n.Driver == model.DriverIPvlan {
 		config.ClientID = a.Name // its links share a MAC address
 	}
 	if len(a.Lease.Prefixes) > 0 {
-		config.Last = a.Lease.Prefixes[0].Addr() // of the daemon before us
+		config.Last = a.Lease.Prefixes[0].Addr() // e.g. of the previous daemon process
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &client{cancel: cancel, leased: make(chan struct{}), done: make(chan struct{})}
@@ -53,7 +53,7 @@ func (d *Daemon) startClient(a model.Attachment) {
 	go func() {
 		defer close(c.done)
 		c.ended = d.cfg.DHCP(ctx, config, func(l dhcp.Lease) {
-			// Whoever stops the client may hold our lock and wait for it.
+			// stopClient may hold d.mu while it waits for this goroutine.
 			select {
 			case events <- l:
 			case <-ctx.Done():
@@ -64,17 +64,17 @@ func (d *Daemon) startClient(a model.Attachment) {
 		for {
 			select {
 			case l := <-events:
-				d.renew(a.Name, c, model.Lease{Prefixes: l.Prefixes, Gateways: l.Gateways, Routes: l.Routes})
+				d.applyLease(a.Name, c, model.Lease{Prefixes: l.Prefixes, Gateways: l.Gateways, Routes: l.Routes})
 			case <-c.done:
-				d.lost(a.Name, c)
+				d.clientEnded(a.Name, c)
 				return
 			}
 		}
 	}()
 }
 
-// renew applies what a client was told.
-func (d *Daemon) renew(name string, c *client, l model.Lease) {
+// applyLease applies a client's lease.
+func (d *Daemon) applyLease(name string, c *client, l model.Lease) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a, ok := d.attachment(name)
@@ -96,8 +96,8 @@ func (d *Daemon) renew(name string, c *client, l model.Lease) {
 	}
 }
 
-// lost notes that a client has ended by itself.
-func (d *Daemon) lost(name string, c *client) {
+// clientEnded handles a client that has ended by itself.
+func (d *Daemon) clientEnded(name string, c *client) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.clients[name] != c {
@@ -105,12 +105,12 @@ func (d *Daemon) lost(name string, c *client) {
 	}
 	delete(d.clients, name)
 	if c.ended != nil && !errors.Is(c.ended, dhcp.ErrGone) {
-		d.cfg.Log.Error("hold lease", "attachment", name, "error", c.ended)
+		d.cfg.Log.Error("renew lease", "attachment", name, "error", c.ended)
 	}
 }
 
-// awaitLease starts the client of an attachment, if it has none, and waits for
-// its first lease.
+// awaitLease starts the client of an attachment, if it does not run, and waits for its
+// first lease.
 func (d *Daemon) awaitLease(ctx context.Context, name string) error {
 	d.mu.Lock()
 	d.startClients()
@@ -119,7 +119,7 @@ func (d *Daemon) awaitLease(ctx context.Context, name string) error {
 	if c == nil {
 		return fault(Failed, "lease addresses for %s: its sandbox ended meanwhile", name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, leasePatience)
+	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	select {
 	case <-c.leased:
@@ -133,7 +133,7 @@ func (d *Daemon) awaitLease(ctx context.Context, name string) error {
 	}
 }
 
-// stopClient ends a client, which gives its lease back.
+// stopClient ends a client, which releases its lease.
 func (d *Daemon) stopClient(name string) {
 	c := d.clients[name]
 	if c == nil {
@@ -143,7 +143,7 @@ func (d *Daemon) stopClient(name string) {
 	c.cancel()
 	<-c.done
 	if c.ended != nil && !errors.Is(c.ended, context.Canceled) {
-		d.cfg.Log.Warn("give a lease back", "attachment", name, "error", c.ended)
+		d.cfg.Log.Warn("release lease", "attachment", name, "error", c.ended)
 	}
 }
 
@@ -153,8 +153,8 @@ func (d *Daemon) stopClients() {
 	}
 }
 
-// stopDead ends the clients of sandboxes that are gone: nothing can be given
-// back from there.
+// stopDead ends the clients of sandboxes that have ended. It does not wait for them:
+// they cannot release their leases any more.
 func (d *Daemon) stopDead(dead map[string]bool) {
 	for _, a := range d.desired.Attachments {
 		if c := d.clients[a.Name]; c != nil && dead[a.Ref] {
@@ -164,8 +164,8 @@ func (d *Daemon) stopDead(dead map[string]bool) {
 	}
 }
 
-// leaseMAC makes a hardware address by which servers know an attachment: the
-// one that follows from addresses would come with the lease.
+// leaseMAC generates a MAC address by which DHCP servers recognise an attachment. An
+// address that is derived from the IP address is not known before the lease.
 func leaseMAC() string {
 	b := make([]byte, 4)
 	_, _ = rand.Read(b) // it never fails

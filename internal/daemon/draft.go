@@ -10,21 +10,21 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// draft turns a Spec into wishes, and finds every mistake on the way. While it
-// is made, the wishes so far are the daemon's, so that names, interfaces and
-// addresses are chosen as if what is ahead were there already.
+// draft applies a Spec to a copy of the desired state, and finds all mistakes.
+// Meanwhile Daemon.desired is the draft, so that names, interfaces and addresses are
+// chosen as if the earlier parts of the Spec were already applied.
 type draft struct {
 	*Daemon
-	by    model.Origin
-	spec  Spec
-	found []located
-	// names are those of the declared attachments, empty where one is wrong.
+	origin model.Origin
+	spec   Spec
+	found  []located
+	// names are the names of the declared attachments; empty for one with a mistake.
 	names []string
-	// taken are the living sandboxes of the attachments.
+	// taken are the running sandboxes of the attachments.
 	taken    map[*watchedSandbox]sandbox.Sandbox
 	notes    []string
 	mistakes Mistakes
-	// wrong are networks with mistakes, of which attachments say no more.
+	// wrong are networks with mistakes. Their attachments are not checked.
 	wrong map[string]bool
 }
 
@@ -32,7 +32,7 @@ func (t *draft) mistake(at string, err error) {
 	t.mistakes = append(t.mistakes, Mistake{at, err.Error()})
 }
 
-// desired returns what shall be wished when the Spec is applied.
+// desired returns the desired state after the Spec is applied, or the mistakes.
 func (t *draft) desired() (model.Desired, error) {
 	before := t.Daemon.desired
 	defer func() { t.Daemon.desired = before }()
@@ -40,15 +40,15 @@ func (t *draft) desired() (model.Desired, error) {
 	if err := model.ValidName(t.spec.Set); t.spec.Set != "" && err != nil {
 		t.mistake("", fmt.Errorf("set: %w", err))
 	}
-	t.Daemon.desired = t.pruned()
+	t.Daemon.desired = t.prune()
 	for i := range t.spec.Networks {
 		t.network(i)
 	}
-	t.prunedServices()
+	t.pruneServices()
 	for i := range t.spec.Services {
 		t.service(i)
 	}
-	t.deserted()
+	t.pruneNetworks()
 	for i := range t.spec.Attachments {
 		t.attachment(i)
 	}
@@ -64,9 +64,9 @@ func (t *draft) desired() (model.Desired, error) {
 	return next, nil
 }
 
-// pruned returns the wishes without the attachments that the set declares no
-// more.
-func (t *draft) pruned() model.Desired {
+// prune returns the desired state without the attachments that the set no longer
+// declares.
+func (t *draft) prune() model.Desired {
 	gone, matched := map[string]bool{}, map[string]bool{}
 	for i, a := range t.spec.Attachments {
 		if have, ok := t.matches(a, t.found[i].Ref, matched); ok {
@@ -74,13 +74,13 @@ func (t *draft) pruned() model.Desired {
 		}
 	}
 	for _, a := range t.Daemon.desired.Attachments {
-		gone[a.Name] = a.Origin == t.by && !matched[a.Name]
+		gone[a.Name] = a.Origin == t.origin && !matched[a.Name]
 	}
-	return t.less(gone)
+	return t.withoutAttachments(gone)
 }
 
-// matches returns the attachment that a declared one is already: the one of
-// its name, or else of its sandbox, network and interface.
+// matches returns the existing attachment of a declared one: the one with the same
+// name or, without a name, interface; and with the same sandbox and network.
 func (t *draft) matches(a Declared, ref string, taken map[string]bool) (string, bool) {
 	network := a.Network
 	if a.Device != "" {
@@ -95,12 +95,12 @@ func (t *draft) matches(a Declared, ref string, taken map[string]bool) (string, 
 	return "", false
 }
 
-// network brings one network into the wishes.
+// network adds one network to the draft.
 func (t *draft) network(i int) {
 	n, at := t.spec.Networks[i], fmt.Sprintf("networks[%d]", i)
-	n.Origin = t.by
+	n.Origin = t.origin
 	if slices.ContainsFunc(t.spec.Networks[:i], func(o model.Network) bool { return o.Name == n.Name }) {
-		t.mistake(at, fmt.Errorf("network %s is declared twice: leave one out", n.Name))
+		t.mistake(at, fmt.Errorf("network %s is declared twice: remove one", n.Name))
 		return
 	}
 	if err := t.tryNetwork(n); err != nil {
@@ -111,12 +111,12 @@ func (t *draft) network(i int) {
 
 func (t *draft) tryNetwork(n model.Network) error {
 	if n.Driver == model.DriverHost || n.Driver == model.DriverNone {
-		return fmt.Errorf("network %s: driver %s attaches nothing: choose another", n.Name, n.Driver)
+		return fmt.Errorf("network %s: driver %s attaches no sandboxes: choose another", n.Name, n.Driver)
 	}
 	if err := (model.State{Networks: []model.Network{n}}).Validate(); err != nil {
 		return err
 	}
-	if err := t.overlap(n); err != nil {
+	if err := t.checkOverlap(n); err != nil {
 		return err
 	}
 	w := &t.Daemon.desired
@@ -128,45 +128,45 @@ func (t *draft) tryNetwork(n model.Network) error {
 	}
 	have := w.Networks[j]
 	switch {
-	case have.Origin != t.by:
+	case have.Origin != t.origin:
 		if n.Origin = have.Origin; have.Equal(n) {
-			t.left("network", n.Name, have.Origin)
+			t.noteUnchanged("network", n.Name, have.Origin)
 			return nil
 		}
-		return theirs("network "+n.Name, have.Origin, "`fairlead network rm "+n.Name+"`")
+		return differsFromFile("network "+n.Name, have.Origin, "`fairlead network rm "+n.Name+"`")
 	case have.Driver != n.Driver:
-		return fmt.Errorf("network %s is there with driver %s: apply without it first, or give the new one another name", n.Name, have.Driver)
+		return fmt.Errorf("network %s already exists with driver %s: apply the files without it first, or give the new network another name", n.Name, have.Driver)
 	}
 	w.Networks[j] = n
 	return nil
 }
 
-// left notes that something is as declared, and somebody else's.
-func (t *draft) left(kind, name string, by model.Origin) {
-	t.notes = append(t.notes, fmt.Sprintf("%s %s is as declared, and stays what it is: %s", kind, name, made(by)))
+// noteUnchanged notes that an object of another origin is as declared.
+func (t *draft) noteUnchanged(kind, name string, by model.Origin) {
+	t.notes = append(t.notes, fmt.Sprintf("%s %s is as declared, and the files do not take it over: %s", kind, name, createdBy(by)))
 }
 
-// deserted takes away the networks that the set declares no more.
-func (t *draft) deserted() {
+// pruneNetworks removes the networks that the set no longer declares.
+func (t *draft) pruneNetworks() {
 	w := &t.Daemon.desired
 	left := func(n model.Network) bool {
-		return n.Origin == t.by && !slices.ContainsFunc(t.spec.Networks, func(o model.Network) bool { return o.Name == n.Name })
+		return n.Origin == t.origin && !slices.ContainsFunc(t.spec.Networks, func(o model.Network) bool { return o.Name == n.Name })
 	}
 	for _, n := range w.Networks {
 		var users []string
 		for _, a := range w.Attachments {
-			if left(n) && a.Network == n.Name && a.Origin != t.by {
+			if left(n) && a.Network == n.Name && a.Origin != t.origin {
 				users = append(users, a.Name)
 			}
 		}
 		if len(users) > 0 {
-			t.mistake("", fmt.Errorf("network %s is declared no more, but has attachments of others (%s): detach them first, or declare it", n.Name, strings.Join(users, ", ")))
+			t.mistake("", fmt.Errorf("network %s is no longer declared, but has attachments of another origin (%s): detach them first, or declare it", n.Name, strings.Join(users, ", ")))
 		}
 	}
 	w.Networks = slices.DeleteFunc(slices.Clone(w.Networks), left)
 }
 
-// attachment brings one attachment and its publishes into the wishes.
+// attachment adds one attachment and its publishes to the draft.
 func (t *draft) attachment(i int) {
 	a, at := t.spec.Attachments[i], fmt.Sprintf("attachments[%d]", i)
 	if t.found[i].err != nil {
@@ -178,10 +178,10 @@ func (t *draft) attachment(i int) {
 	}
 	next, made, err := t.compose(a, t.found[i].Sandbox)
 	if err == nil && slices.Contains(t.names, made.Name) {
-		err = fmt.Errorf("attachment %s is declared twice: leave one out, or give each a name and an interface", made.Name)
+		err = fmt.Errorf("attachment %s is declared twice: remove one, or give each a name and an interface", made.Name)
 	}
 	if err == nil {
-		next, err = t.mine(next, made)
+		next, err = t.unlessOther(next, made)
 	}
 	if err != nil {
 		t.mistake(at, err)
@@ -192,46 +192,46 @@ func (t *draft) attachment(i int) {
 	t.publishes(i, at)
 }
 
-// compose fills in what a declared attachment leaves open, as for one that is
-// asked for by a command.
+// compose fills in the values that a declared attachment leaves empty, as for a
+// command's request.
 func (t *draft) compose(a Declared, at sandbox.Sandbox) (model.Desired, model.Attachment, error) {
 	if a.Cgroup != "" || a.Unpublished != "" || a.HostInterface != "" {
 		return model.Desired{}, model.Attachment{}, fmt.Errorf("attach %s: cgroups are for workloads of the host's own network: use `fairlead run`", a.Sandbox)
 	}
 	b, seen := &watchedSandbox{ref: at.Ref}, kernel.Sandbox{}
 	if at.Path != "" {
-		alive, inspected, err := t.know(at)
+		alive, inspected, err := t.inspectSandbox(at)
 		if err == nil {
 			b, seen, t.taken[alive] = alive, inspected, at
 		}
 	}
-	next, made, notes, err := t.Daemon.compose(a.request(t.by), at, b, seen)
+	next, made, notes, err := t.Daemon.compose(a.request(t.origin), at, b, seen)
 	t.notes = append(t.notes, notes...)
 	return next.Desired, made, err
 }
 
-// mine returns the wishes as they are where the attachment is somebody else's
-// and as declared.
-func (t *draft) mine(next model.Desired, a model.Attachment) (model.Desired, error) {
+// unlessOther returns next, or the unchanged draft if the attachment is of another
+// origin and as declared.
+func (t *draft) unlessOther(next model.Desired, a model.Attachment) (model.Desired, error) {
 	have, known := t.Daemon.attachment(a.Name)
-	if !known || have.Origin == t.by {
+	if !known || have.Origin == t.origin {
 		return next, nil
 	}
 	same := a
 	same.Origin, same.Keep = have.Origin, have.Keep
 	if !have.Equal(same) {
-		return next, theirs("attachment "+a.Name, have.Origin, "`fairlead detach "+a.Name+"`")
+		return next, differsFromFile("attachment "+a.Name, have.Origin, "`fairlead detach "+a.Name+"`")
 	}
-	t.left("attachment", a.Name, have.Origin)
+	t.noteUnchanged("attachment", a.Name, have.Origin)
 	return t.Daemon.desired, nil
 }
 
-// publishes brings the publishes of an attachment into the wishes.
+// publishes adds the publishes of an attachment to the draft.
 func (t *draft) publishes(i int, at string) {
 	w, name := &t.Daemon.desired, t.names[i]
-	w.Publishes = slices.DeleteFunc(slices.Clone(w.Publishes), func(p model.Publish) bool { return p.Endpoint == name && p.Origin == t.by })
+	w.Publishes = slices.DeleteFunc(slices.Clone(w.Publishes), func(p model.Publish) bool { return p.Endpoint == name && p.Origin == t.origin })
 	for j, p := range t.spec.Attachments[i].Publishes {
-		p.Endpoint, p.Origin = name, t.by
+		p.Endpoint, p.Origin = name, t.origin
 		k := slices.IndexFunc(w.Publishes, func(o model.Publish) bool { return o.Endpoint == name && o.Same(p) })
 		if k < 0 {
 			w.Publishes = append(w.Publishes, p)
@@ -240,12 +240,12 @@ func (t *draft) publishes(i int, at string) {
 		}
 		have := w.Publishes[k]
 		switch p.Origin = have.Origin; {
-		case have.Origin == t.by:
-			t.mistake(fmt.Sprintf("%s.publishes[%d]", at, j), fmt.Errorf("%s is published twice: leave one out", have))
+		case have.Origin == t.origin:
+			t.mistake(fmt.Sprintf("%s.publishes[%d]", at, j), fmt.Errorf("%s is published twice: remove one", have))
 		case have.Equal(p):
-			t.left("publish", p.String(), have.Origin)
+			t.noteUnchanged("publish", p.String(), have.Origin)
 		default:
-			t.mistake(fmt.Sprintf("%s.publishes[%d]", at, j), theirs("publish "+have.String(), have.Origin, "`fairlead unpublish "+name+" …`"))
+			t.mistake(fmt.Sprintf("%s.publishes[%d]", at, j), differsFromFile("publish "+have.String(), have.Origin, "`fairlead unpublish "+name+" …`"))
 		}
 	}
 }

@@ -12,38 +12,39 @@ import (
 	"fairlead/internal/plan"
 )
 
-// Healing. What somebody else changes of ours on the host is put right as soon
-// as the kernel tells of it, and nothing but that is looked at: the watcher
-// says which objects of the engine's account a change was about, and the engine
-// asks the kernel about those. Where the kernel has lost messages, everything
-// is looked at.
+// Repair. If another program changes one of Fairlead's objects, the daemon repairs
+// it as soon as the kernel reports the change. It reads only the changed objects:
+// the watcher finds which objects of the engine's account a message is about, and
+// the engine reads those from the kernel. If the kernel has dropped messages, all
+// objects are read.
 //
-//	messages ──► sightings ──(50 ms)──► those of the account that differ
-//	checks   ──►                             │
-//	                       engine.HealPart ◄─┘──► events, log, meter
+//	messages ──► pending events ──(50 ms)──► objects of the account that differ
+//	checks   ──►                                  │
+//	                            engine.HealPart ◄─┘──► events, log, meter
 
 const (
-	// together is how long is waited for what belongs to one change.
+	// together is how long to wait for further messages about the same change.
 	together = 50 * time.Millisecond
-	// checkEvery is how often is looked at what the kernel tells nobody of.
+	// checkEvery is the interval of the checks for changes that the kernel does not
+	// report.
 	checkEvery = 750 * time.Millisecond
-	// retryFirst and retryLast bound the waits after a failure.
+	// retryFirst and retryLast are the shortest and the longest wait after a failure.
 	retryFirst, retryLast = time.Second, 30 * time.Second
 )
 
-// healer is what the daemon must know to heal.
+// healer is the state of the repair.
 type healer struct {
 	watcher *kernel.Watcher
-	// wakeup has an element when what is held may be another.
+	// wakeup receives a value when the applied objects may have changed.
 	wakeup    chan struct{}
 	conflicts conflicts
-	// failed is the wait before everything is tried again, 0 when all is well.
+	// failed is the wait before everything is tried again. It is 0 after a success.
 	failed time.Duration
-	// retry is when that wait ends.
+	// retry is the end of that wait.
 	retry time.Time
 }
 
-// follow heals until ctx ends.
+// follow repairs the host until ctx ends.
 func (d *Daemon) follow(ctx context.Context) {
 	check := time.NewTicker(checkEvery)
 	defer check.Stop()
@@ -78,16 +79,16 @@ func (d *Daemon) follow(ctx context.Context) {
 	}
 }
 
-// holdsOther has follow see what is held now.
-func (d *Daemon) holdsOther() {
+// wakeHealer makes follow read which objects are applied now.
+func (d *Daemon) wakeHealer() {
 	select {
 	case d.healer.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// watchSettings has the sysctls of the host checked that are held now, and
-// reports whether there is anything to check.
+// watchSettings updates the host's sysctls that are checked, and reports whether
+// anything needs checks.
 func (d *Daemon) watchSettings() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,8 +113,8 @@ func (d *Daemon) watchSettings() bool {
 	return services || len(settings) > 0
 }
 
-// check reports whether something has strayed that the kernel does not tell of;
-// not while something is being applied.
+// check reports whether an object differs whose changes the kernel does not report. It
+// does nothing while a state is being applied.
 func (d *Daemon) check() bool {
 	if !d.mu.TryLock() {
 		return false
@@ -122,7 +123,8 @@ func (d *Daemon) check() bool {
 	return d.healer.watcher.Check()
 }
 
-// heal puts right what the sightings are about, and says when to come again.
+// heal repairs what the pending events are about. again is when to call it again; 0
+// means after the next event.
 func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -137,7 +139,7 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 		d.warn("follow the host's addresses", d.cfg.Host.RenewAddresses())
 	}
 	if seen.HostChanged() || seen.FirewallChanged() {
-		d.reunite()
+		d.recheckNetworks()
 	}
 	account := d.engine.Account()
 	waits := time.Until(d.healer.retry) > 0
@@ -146,7 +148,7 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 	}
 	part := d.healer.conflicts.due(account, seen.Concerned(account, d.namespaces()))
 	if dead := d.deadIn(part); len(dead) > 0 {
-		d.warn("take away what was a sandbox's", d.cleanUp(dead))
+		d.warn("remove what belonged to a sandbox", d.cleanUp(dead))
 		account = d.engine.Account()
 		part = d.healer.conflicts.due(account, seen.Concerned(account, d.namespaces()))
 	}
@@ -158,14 +160,14 @@ func (d *Daemon) heal(ctx context.Context) (again time.Duration) {
 		return d.healer.next()
 	}
 	if err := d.healPart(ctx, part, seen); err != nil {
-		d.cfg.Log.Warn("put right what has strayed", "error", err)
+		d.cfg.Log.Warn("repair what differs", "error", err)
 		return d.healAll(ctx)
 	}
 	return d.healer.next()
 }
 
-// healPart puts right the objects. What cannot be made, because something of
-// somebody else is in its place, is left and tried again later.
+// healPart repairs the objects. It skips an object that cannot be created, e.g.
+// because another program's object is in its place, and tries that one again later.
 func (d *Daemon) healPart(ctx context.Context, part plan.Plan, seen kernel.PendingEvents) error {
 	for {
 		differing, err := d.engine.HealPart(ctx, part)
@@ -181,8 +183,7 @@ func (d *Daemon) healPart(ctx context.Context, part plan.Plan, seen kernel.Pendi
 	}
 }
 
-// next returns how long it is until something is to be looked at again, 0 when
-// nothing is.
+// next returns how long to wait before the next attempt, or 0 if none is due.
 func (h *healer) next() time.Duration {
 	wait := h.conflicts.next()
 	if h.failed > 0 && (wait == 0 || time.Until(h.retry) < wait) {
@@ -191,19 +192,19 @@ func (h *healer) next() time.Duration {
 	return wait
 }
 
-// healAll looks at everything.
+// healAll reads and repairs all objects.
 func (d *Daemon) healAll(ctx context.Context) time.Duration {
 	differing, err := d.engine.Heal(ctx)
 	if err == nil {
 		d.report(differing, kernel.PendingEvents{})
-	} else if err = d.settle(d.desired); err != nil { // which leaves out who is gone
+	} else if err = d.settle(d.desired); err != nil { // settle omits sandboxes that have ended
 		if assumed := d.engine.Assume(); assumed == nil {
 			err = d.healPart(ctx, d.engine.Account(), kernel.PendingEvents{})
 		}
 	}
 	if err == nil {
 		d.healer.failed = 0
-		d.forgetUnavailable()
+		d.forgetKeptAddresses()
 		return d.healer.next()
 	}
 	if d.healer.failed == 0 {
@@ -214,7 +215,8 @@ func (d *Daemon) healAll(ctx context.Context) time.Duration {
 	return d.healer.next()
 }
 
-// namespaces returns what the host calls the namespaces at paths.
+// namespaces returns a function that returns the host's ID (nsid) of the namespace at
+// a path.
 func (d *Daemon) namespaces() func(path string) int {
 	ids := map[string]int{"": kernel.NoSandbox}
 	for _, b := range d.watched {
@@ -224,12 +226,12 @@ func (d *Daemon) namespaces() func(path string) int {
 		if id, known := ids[path]; known {
 			return id
 		}
-		return math.MinInt // that of no message
+		return math.MinInt // no message has this ID
 	}
 }
 
-// deadIn returns the sandboxes of the objects that are gone: then what is
-// missing has gone with them.
+// deadIn returns the sandboxes of the objects that have ended: the missing objects
+// were removed with them.
 func (d *Daemon) deadIn(part plan.Plan) map[string]bool {
 	paths := map[string]bool{}
 	external := false

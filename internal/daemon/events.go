@@ -12,68 +12,70 @@ import (
 	"fairlead/internal/plan"
 )
 
-// EventKind says what happened.
+// EventKind is the kind of an event.
 type EventKind string
 
 // The kinds of event.
 const (
-	// Healed is something of ours that strayed and was put right.
+	// Healed means that one of Fairlead's objects differed and was repaired.
 	Healed EventKind = "healed"
-	// Unhealed could not be put right, and is tried again.
+	// Unhealed means that a repair failed. The daemon tries again.
 	Unhealed EventKind = "failed"
-	// Conflicting is something that somebody else keeps changing: we wait longer
-	// and longer before we put it right again.
+	// Conflicting means that another program keeps changing an object: the daemon
+	// waits longer before each further repair.
 	Conflicting EventKind = "conflict"
-	// RealIsUp and RealIsDown are what the checks of a real server say.
+	// RealIsUp and RealIsDown are results of the checks of a real server.
 	RealIsUp   EventKind = "up"
 	RealIsDown EventKind = "down"
-	// RealJoined is a real server that a selector has found, RealLeft one that
-	// is gone.
+	// RealJoined means that a selector has found a real server, RealLeft that a real
+	// server was removed.
 	RealJoined EventKind = "joined"
 	RealLeft   EventKind = "left"
-	// DrainBegun and DrainEnded are of a real server that gets no new flows,
-	// RealEnabled one that gets them again.
+	// DrainBegun and DrainEnded are the start and the end of a real server's drain.
+	// RealEnabled means that it gets new flows again.
 	DrainBegun  EventKind = "draining"
 	DrainEnded  EventKind = "drained"
 	RealEnabled EventKind = "enabled"
-	// ClientsReset are connections that were ended because their real server is
-	// down, or was taken out, or the service was.
+	// ClientsReset means that clients' connections were reset because their real
+	// server is down or was removed, or their service was removed.
 	ClientsReset EventKind = "reset"
-	// QuorumLost and QuorumGained are of a service's real servers.
+	// QuorumLost and QuorumGained mean that a service has fewer real servers up than
+	// its quorum, or enough again.
 	QuorumLost   EventKind = "quorum lost"
 	QuorumGained EventKind = "quorum gained"
-	// SorryUsed is a service that sends clients to its sorry server, PanicBegun
-	// one that uses all real servers whatever the checks say, ChecksBelieved the
+	// SorryUsed means that a service sends clients to its sorry server. PanicBegun
+	// means that it uses all real servers although checks fail. ChecksBelieved is the
 	// end of both.
 	SorryUsed      EventKind = "sorry"
 	PanicBegun     EventKind = "panic"
 	ChecksBelieved EventKind = "recovered"
-	// NetworkUnavailable is a network that cannot be on this host for now, Reunited one that
-	// can be again.
+	// NetworkUnavailable means that a network cannot exist on this host for now,
+	// NetworkAvailable that it can again.
 	NetworkUnavailable EventKind = "unavailable"
 	NetworkAvailable   EventKind = "available"
 )
 
-// Event is something that happened to the host, or to a virtual service.
+// Event is a change of the host or of a virtual service.
 type Event struct {
 	Time time.Time `json:"time"`
 	Kind EventKind `json:"kind"`
-	// Object is what it happened to, as the plan has it.
+	// Object is the key of the changed object in the plan, or e.g. "service web".
 	Object string `json:"object"`
-	// Commands are the step that was taken, as typed in a shell.
+	// Commands are the commands of the repair, as typed in a shell.
 	Commands []string `json:"commands,omitempty"`
-	// By is who had changed it, where the kernel tells.
+	// By is the program that had changed the object, if the kernel reports it.
 	By     string `json:"by,omitempty"`
 	Detail string `json:"detail,omitempty"`
 }
 
-// How many events are kept, and how many a follower may be behind.
+// eventsKept is the number of events in the journal, eventsBehind how many events a
+// follower may be behind.
 const (
 	eventsKept   = 500
 	eventsBehind = 1000
 )
 
-// journal keeps the last events, and tells them to those who follow.
+// journal keeps the last events, and sends events to its followers.
 type journal struct {
 	mu        sync.Mutex
 	events    []Event
@@ -89,22 +91,23 @@ func (j *journal) add(e Event) {
 	for f := range j.followers {
 		select {
 		case f <- e:
-		default: // it does not listen
+		default: // it is too far behind
 			delete(j.followers, f)
 			close(f)
 		}
 	}
 }
 
-// Events returns the last events, the oldest first.
+// Events returns the last events, oldest first.
 func (d *Daemon) Events() []Event {
 	d.journal.mu.Lock()
 	defer d.journal.mu.Unlock()
 	return slices.Clone(d.journal.events)
 }
 
-// FollowEvents returns the last events and then those to come, until ctx or the
-// daemon ends, or the reader is far behind.
+// FollowEvents returns a channel with the last events and all later ones. The channel
+// is closed when ctx or the daemon ends, or when the reader is more than eventsBehind
+// events behind.
 func (d *Daemon) FollowEvents(ctx context.Context) <-chan Event {
 	j := &d.journal
 	j.mu.Lock()
@@ -130,15 +133,15 @@ func (d *Daemon) FollowEvents(ctx context.Context) <-chan Event {
 	return f
 }
 
-// good are the kinds of event that nobody needs to look after.
-var good = map[EventKind]bool{RealIsUp: true, RealJoined: true, RealLeft: true, DrainBegun: true, DrainEnded: true, RealEnabled: true, QuorumGained: true, ChecksBelieved: true}
+// informational are the kinds of events that need no action.
+var informational = map[EventKind]bool{RealIsUp: true, RealJoined: true, RealLeft: true, DrainBegun: true, DrainEnded: true, RealEnabled: true, QuorumGained: true, ChecksBelieved: true}
 
-// note logs an event and keeps it.
+// note logs an event and adds it to the journal.
 func (d *Daemon) note(e Event) {
 	e.Time = time.Now()
 	args := []any{"object", e.Object}
 	if len(e.Commands) > 0 {
-		args = append(args, "commands", shown(e.Commands))
+		args = append(args, "commands", joinCommands(e.Commands))
 	}
 	if e.By != "" {
 		args = append(args, "by", e.By)
@@ -147,15 +150,15 @@ func (d *Daemon) note(e Event) {
 		args = append(args, "detail", e.Detail)
 	}
 	level := slog.LevelWarn
-	if good[e.Kind] {
+	if informational[e.Kind] {
 		level = slog.LevelInfo
 	}
 	d.cfg.Log.Log(d.life, level, string(e.Kind), args...)
 	d.journal.add(e)
 }
 
-// report tells of what was put right. That a new link of the host's has got our
-// program is no news.
+// report notes an event for each repaired object. It does not report that programs
+// were attached to a new link of the host.
 func (d *Daemon) report(differing []plan.Op, seen kernel.PendingEvents) {
 	table := slices.ContainsFunc(differing, func(op plan.Op) bool { _, is := op.Object.(plan.Table); return is })
 	kinds, conflicting := map[string]int{}, map[string]bool{}
@@ -169,14 +172,14 @@ func (d *Daemon) report(differing []plan.Op, seen kernel.PendingEvents) {
 	for _, op := range differing {
 		_, uplinks := op.Object.(plan.Uplinks)
 		if op.Old == op.Object && !op.Del || uplinks && !seen.Detached() {
-			continue // it is set again because what it stands on was
+			continue // it was set again because its base was
 		}
 		kinds[kindOf(op.Object)]++
-		if !remade[plan.Base(op.Object)] { // else it went with its link
+		if !remade[plan.Base(op.Object)] { // if so, it was removed with its link
 			conflicting[conflictOf(op.Object)] = true
 		}
 		if table && kindOf(op.Object) == "nft element" {
-			elements++ // they come with the table
+			elements++ // they are part of the table's event
 			continue
 		}
 		e := Event{Kind: Healed, Object: op.Object.Key(), Commands: op.Commands()}
@@ -202,7 +205,7 @@ func (d *Daemon) report(differing []plan.Op, seen kernel.PendingEvents) {
 	}
 }
 
-// kindOf names the kind of an object, e.g. "link", "nft element".
+// kindOf returns the kind of an object, e.g. "link" or "nft element".
 func kindOf(o plan.Object) string {
 	words := strings.Fields(o.Key())
 	switch o.(type) {
@@ -215,5 +218,5 @@ func kindOf(o plan.Object) string {
 	return words[0]
 }
 
-// shown joins commands into one line of a log.
-func shown(commands []string) string { return strings.Join(commands, "; ") }
+// joinCommands joins commands into one line for the log.
+func joinCommands(commands []string) string { return strings.Join(commands, "; ") }

@@ -14,49 +14,49 @@ import (
 
 // Dead external endpoints.
 //
-// A container engine asks for an external endpoint when it starts a container,
-// and takes it back when the container ends. It cannot take back anything while
-// either daemon is down, so the daemon also finds out by itself:
+// A container engine requests an external endpoint when it starts a container, and
+// removes it when the container ends. It cannot do that while either daemon is
+// down, so the daemon also detects dead endpoints itself:
 //
 //	namespace at the endpoint's path?  process in it?    the endpoint is
 //	yes                                yes               alive
-//	yes                                no, but there was dead
-//	no, but there was                                    dead
+//	yes                                no, but earlier   dead
+//	no, but earlier                                      dead
 //	never seen                         engine has ended  dead
 //	never seen                         engine runs       starting, for startLimit
 //
 // The engine's mount keeps a namespace after its last process has ended, so a
-// namespace alone proves nothing; a paused or slow container has processes. Of
-// an engine in a PID namespace that the daemon cannot see, processes are not
-// seen either: then only the namespace counts.
+// namespace alone proves nothing; a paused or slow container has processes. If the
+// engine is in a PID namespace that the daemon cannot see, the daemon cannot see the
+// processes either: then only the namespace counts.
 //
-// What was seen is stored (Attachment.Namespace), because it must be known to
-// the next daemon.
+// The daemon stores which namespace it has seen (Attachment.Namespace), for the next
+// daemon process.
 
-// startLimit is how long an engine may take from joining an endpoint to the
-// container's first process. A conflicting endpoint replaces one that an earlier
-// daemon knew before that.
+// startLimit is how long an engine may take from joining an endpoint to the first
+// process of the container. Displace does not wait that long for an endpoint that was
+// joined before this daemon process started.
 const startLimit = 2 * time.Minute
 
-// externalState is what becomes of an external endpoint.
+// externalState is the state of an external endpoint.
 type externalState int
 
 const (
 	externalAlive externalState = iota
-	// externalStarting has no sandbox yet.
+	// externalStarting is an endpoint whose sandbox does not exist yet.
 	externalStarting
 	externalDead
 )
 
 // external is the sandbox of an external endpoint.
 type external struct {
-	// since is when this process first knew the endpoint, and joined says that
-	// the endpoint was joined in its lifetime.
+	// since is when this process first knew the endpoint. joined says that the
+	// endpoint was joined during this process's lifetime.
 	since  time.Time
 	joined bool
-	// inode is that of the namespace, zero while it was not seen.
+	// inode identifies the namespace. It is zero until the namespace was seen.
 	inode sandbox.Inode
-	// process is one in the namespace that is watched, nil if there is none.
+	// process is a watched process in the namespace, or nil.
 	process *watched
 	timer   *time.Timer
 }
@@ -67,15 +67,15 @@ type watched struct {
 	stop  context.CancelFunc
 }
 
-// processScan finds processes by namespaces, with at most one pass over /proc.
+// processScan finds processes by their namespaces. It reads /proc at most once.
 type processScan struct {
 	done bool
 	err  error
 	all  map[sandbox.Inode]int
 }
 
-// process returns one in the namespace, 0 if there is none, and whether that is
-// certain.
+// process returns a process in the namespace, or 0 if there is none, and whether the
+// result is certain.
 func (s *processScan) process(of sandbox.Inode) (pid int, certain bool) {
 	if !s.done {
 		s.all, s.err = sandbox.Occupants()
@@ -84,13 +84,13 @@ func (s *processScan) process(of sandbox.Inode) (pid int, certain bool) {
 	return s.all[of], s.err == nil
 }
 
-// isExternal reports whether an attachment is of an engine that makes a new one
-// each time that it starts a container.
+// isExternal reports whether an attachment is of an engine that creates a new one each
+// time it starts a container.
 func isExternal(a model.Attachment) bool {
 	return a.Origin == model.FromDocker && a.Network != HostNetwork && a.Cgroup == ""
 }
 
-// awaitExternal expects an endpoint's sandbox to come up within startLimit.
+// awaitExternal starts the time limit startLimit for an endpoint's sandbox.
 func (d *Daemon) awaitExternal(name string, joined bool) {
 	if x := d.external[name]; x != nil {
 		x.forget()
@@ -106,15 +106,15 @@ func (x *external) forget() {
 	}
 }
 
-// externalChanged has Run look for dead external endpoints.
+// externalChanged makes Run check for dead external endpoints.
 func (d *Daemon) externalChanged() {
 	select {
 	case d.checkExternal <- struct{}{}:
-	default: // it will
+	default: // a check is already pending
 	}
 }
 
-// forgetExternal drops what is known of endpoints that exist no more.
+// forgetExternal deletes the state of endpoints that no longer exist.
 func (d *Daemon) forgetExternal() {
 	exists := map[string]bool{}
 	for _, a := range d.desired.Attachments {
@@ -128,7 +128,7 @@ func (d *Daemon) forgetExternal() {
 	}
 }
 
-// externalState finds out whether an external endpoint lives.
+// externalState returns the state of an external endpoint.
 func (d *Daemon) externalState(a model.Attachment, scan *processScan) externalState {
 	x := d.external[a.Name]
 	if x == nil {
@@ -159,24 +159,25 @@ func (d *Daemon) externalState(a model.Attachment, scan *processScan) externalSt
 	case x.process != nil, a.Namespace != "" && !a.Keep: // a device comes before the processes
 		return externalDead
 	case !certain, a.Engine == "":
-		return externalAlive // its processes may be ones that cannot be seen
+		return externalAlive // it may have processes that the daemon cannot see
 	}
 	return x.unseen(a, false)
 }
 
-// unseen returns the state of an endpoint whose sandbox is not there now.
-func (x *external) unseen(a model.Attachment, was bool) externalState {
+// unseen returns the state of an endpoint whose sandbox does not exist now. seen says
+// whether it existed earlier.
+func (x *external) unseen(a model.Attachment, seen bool) externalState {
 	switch {
-	case was, a.Engine != "" && !sandbox.Runs(a.Engine):
+	case seen, a.Engine != "" && !sandbox.Runs(a.Engine):
 		return externalDead
 	case sandboxPath(a) == "", time.Since(x.since) < startLimit:
-		return externalStarting // what was only reserved has neither link nor ports
+		return externalStarting // an endpoint that was only reserved has no link and no ports
 	}
 	return externalDead
 }
 
-// sandboxPath is where the sandbox of an external endpoint is, or will be; empty
-// if the endpoint was only reserved.
+// sandboxPath is the path at which the sandbox of an external endpoint is or will be.
+// It is empty if the endpoint was only reserved.
 func sandboxPath(a model.Attachment) string {
 	if a.Sandbox != "" || !a.Keep {
 		return a.Sandbox
@@ -184,8 +185,8 @@ func sandboxPath(a model.Attachment) string {
 	return strings.TrimPrefix(a.Ref, "path:")
 }
 
-// watchProcess reports the end of a process of a namespace; it returns nil if
-// the process has ended already.
+// watchProcess watches a process of a namespace, and reports its end. The process may
+// have ended already.
 func (d *Daemon) watchProcess(pid int, in sandbox.Inode) *watched {
 	ctx, cancel := context.WithCancel(d.life)
 	w := &watched{stop: cancel}
@@ -193,7 +194,7 @@ func (d *Daemon) watchProcess(pid int, in sandbox.Inode) *watched {
 		w.ended.Store(true)
 		d.externalChanged()
 	})
-	// The pid may have become another process's before it was watched.
+	// Another process may have got the PID before the watch began.
 	if is, gone := sandbox.NamespaceAt(fmt.Sprintf("/proc/%d/ns/net", pid)); err != nil || gone != nil || is != in {
 		w.ended.Store(true)
 		d.externalChanged()
@@ -201,8 +202,8 @@ func (d *Daemon) watchProcess(pid int, in sandbox.Inode) *watched {
 	return w
 }
 
-// recordExternal stores which sandboxes of external endpoints were seen with a
-// process in them.
+// recordExternal stores the namespaces of external endpoints that were seen with a
+// process.
 func (d *Daemon) recordExternal() {
 	next, changed := d.desired.Clone(), false
 	var scan processScan
@@ -222,8 +223,8 @@ func (d *Daemon) recordExternal() {
 // RemoveDead removes the external endpoints whose sandboxes have ended.
 func (d *Daemon) RemoveDead() { d.verify(func(*watchedSandbox) bool { return false }) }
 
-// Displace removes an external endpoint for another that needs what it holds,
-// unless the endpoint is alive or was joined in this daemon's lifetime and is
+// Displace removes an external endpoint because another one needs its resources,
+// unless the endpoint is alive, or was joined during this process's lifetime and is
 // still starting. It reports whether the endpoint is gone.
 func (d *Daemon) Displace(name string) (bool, error) {
 	d.mu.Lock()

@@ -10,17 +10,17 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// An engine that has taken the end of a guest's link does not do it again when
-// somebody deletes the link. So the guest is adopted then: it becomes an
-// attachment like any other, whose link, addresses and routes in the sandbox we
-// make and hold, until its engine has it leave. What the interface was called
-// there nobody can tell any more: it gets the first name that is free.
+// An engine moves the link of an external endpoint into the sandbox once. If the
+// link is deleted later, the engine does not do that again, so the daemon adopts the
+// endpoint: the attachment becomes a normal one, and the daemon creates and repairs
+// its link, addresses and routes in the sandbox until the engine calls Leave. The
+// earlier name of the interface is unknown: it gets the first free name.
 
-// adoptExternals adopts the guests whose links are among the objects and gone,
-// and reports whether there are any. Of a sandbox's, the one that publishes
-// goes first: it has the default route.
+// adoptExternals adopts the external endpoints whose links are among the objects and
+// no longer exist, and reports whether there were any. It starts with the endpoint of
+// a sandbox that has the most publishes, because that one must get the default route.
 func (d *Daemon) adoptExternals(part plan.Plan) bool {
-	lost := d.withoutEngine(part)
+	lost := d.lostExternals(part)
 	publishes := map[string]int{}
 	for _, p := range d.desired.Publishes {
 		publishes[p.Endpoint]++
@@ -28,9 +28,9 @@ func (d *Daemon) adoptExternals(part plan.Plan) bool {
 	slices.SortStableFunc(lost, func(a, b model.Attachment) int { return publishes[b.Name] - publishes[a.Name] })
 	adopted := false
 	for _, a := range lost {
-		b, seen, err := d.know(sandbox.Sandbox{Ref: a.Ref, Path: a.Sandbox})
+		b, seen, err := d.inspectSandbox(sandbox.Sandbox{Ref: a.Ref, Path: a.Sandbox})
 		if err != nil {
-			continue // the link is not taken yet, or its sandbox has gone with it
+			continue // the engine has not moved the link yet, or the sandbox has ended
 		}
 		adopted = true
 		d.warn("adopt "+a.Name, d.adoptExternal(a, b, seen))
@@ -38,8 +38,9 @@ func (d *Daemon) adoptExternals(part plan.Plan) bool {
 	return adopted
 }
 
-// withoutEngine returns the guests whose links are among the objects and gone.
-func (d *Daemon) withoutEngine(part plan.Plan) (lost []model.Attachment) {
+// lostExternals returns the external endpoints whose links are among the objects and
+// no longer exist.
+func (d *Daemon) lostExternals(part plan.Plan) (lost []model.Attachment) {
 	for _, o := range part {
 		link, ok := o.(plan.Link)
 		if !ok || !link.Inside {
@@ -61,10 +62,10 @@ func (d *Daemon) adoptExternal(a model.Attachment, b *watchedSandbox, seen kerne
 	if err := d.defaultRoute(&a, n, a, false, seen, &notes); err != nil {
 		return err
 	}
-	d.hold(b, sandbox.Sandbox{Ref: a.Ref, Path: b.path})
+	d.watch(b, sandbox.Sandbox{Ref: a.Ref, Path: b.path})
 	if err := d.settle(with(d.desired, a)); err != nil {
 		return err
 	}
-	d.note(Event{Kind: Healed, Object: "attachment " + a.Name, Detail: fmt.Sprintf("its link was deleted: made anew in %s as %s", a.Sandbox, a.Interface)})
+	d.note(Event{Kind: Healed, Object: "attachment " + a.Name, Detail: fmt.Sprintf("its link was deleted: created again in %s as %s", a.Sandbox, a.Interface)})
 	return nil
 }

@@ -9,35 +9,35 @@ import (
 	"fairlead/internal/model"
 )
 
-// lends reports whether the guest's network hands over whole devices: there is
-// no link for its engine to take then, and we put the device into the sandbox
-// ourselves, with its addresses and routes, now or when the sandbox is there.
-func (d *Daemon) lends(a model.Attachment) bool {
+// usesDevice reports whether the external endpoint's network moves whole devices into
+// sandboxes. Then there is no link for the engine to move: the daemon moves the device
+// itself and sets its addresses and routes, at once or when the sandbox exists.
+func (d *Daemon) usesDevice(a model.Attachment) bool {
 	n, _ := model.State{Networks: d.desired.Networks}.Network(a.Network)
 	return n.Driver == model.DriverDevice
 }
 
-// offer joins a guest to such a network.
-func (d *Daemon) offer(name, path string) (model.Endpoint, engine.SandboxConfig, error) {
+// joinDevice joins an external endpoint to such a network.
+func (d *Daemon) joinDevice(name, path string) (model.Endpoint, engine.SandboxConfig, error) {
 	ref := "path:" + filepath.Clean(path)
-	if err := d.await(name, ref); err != nil {
+	if err := d.expectSandbox(name, ref); err != nil {
 		return model.Endpoint{}, engine.SandboxConfig{}, err
 	}
 	if at, err := d.cfg.Sandboxes.Resolve(d.life, ref); err == nil {
-		d.comeBack(at)
-	} // otherwise we are told when it is there
+		d.reattach(at)
+	} // else Run reattaches it when the sandbox exists
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a, _ := d.attachment(name)
 	if why := d.problems[name]; why != "" {
 		delete(d.problems, name)
-		return a.Endpoint, engine.SandboxConfig{}, errors.Join(fmt.Errorf("join %s to %s: %s", name, a.Network, why), d.save(with(d.desired, unlent(a))))
+		return a.Endpoint, engine.SandboxConfig{}, errors.Join(fmt.Errorf("join %s to %s: %s", name, a.Network, why), d.save(with(d.desired, reserved(a))))
 	}
 	return a.Endpoint, engine.SandboxConfig{}, nil
 }
 
-// await notes which sandbox a guest is for.
-func (d *Daemon) await(name, ref string) error {
+// expectSandbox saves which sandbox an external endpoint is for.
+func (d *Daemon) expectSandbox(name, ref string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a, known := d.attachment(name)
@@ -51,8 +51,8 @@ func (d *Daemon) await(name, ref string) error {
 	return d.save(with(d.desired, a))
 }
 
-// unlent is a guest that is for no sandbox.
-func unlent(a model.Attachment) model.Attachment {
+// reserved returns the external endpoint without its sandbox.
+func reserved(a model.Attachment) model.Attachment {
 	a.Ref, a.Keep, a.Sandbox, a.Namespace = "docker:"+a.Name, false, "", ""
 	return a
 }

@@ -8,22 +8,24 @@ import (
 	"fairlead/internal/model"
 )
 
-// A guest is an attachment of another engine's, e.g. Docker's, which says when
-// its sandboxes come and go, takes the end of the link into the sandbox itself,
-// and gives it its addresses and routes. It is reserved with its addresses
-// first, joined when there will be a sandbox, and detached at last.
+// An external endpoint is an attachment of a container engine, e.g. Docker. The
+// engine reports when the sandbox starts and ends, moves the link into it, and sets
+// its addresses and routes. The engine reserves the endpoint with its addresses
+// first (Reserve), joins it when a sandbox will exist (Join), and detaches it at the
+// end (Leave, Detach).
 
-// Reserve notes a guest without a sandbox, and returns what its link will have
-// there. The same again is harmless.
+// Reserve adds an external endpoint without a sandbox, and returns the configuration
+// that its link must get in the sandbox. To repeat it changes nothing. Returns a Fault
+// with code Conflict if an attachment of another origin has the name.
 func (d *Daemon) Reserve(a model.Attachment) (engine.SandboxConfig, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if have, known := d.attachment(a.Name); known && have.Origin != a.Origin {
-		return engine.SandboxConfig{}, fault(Conflict, "reserve %s: there is an attachment of that name, which is not %s's", a.Name, a.Origin)
+		return engine.SandboxConfig{}, fault(Conflict, "reserve %s: an attachment with this name exists, and %s did not create it", a.Name, a.Origin)
 	}
 	a.Sandbox, a.Namespace = "", ""
 	joined := a
-	joined.Sandbox = "/" + a.Name // any will do to see what it will be like
+	joined.Sandbox = "/" + a.Name // a placeholder, to compute the configuration
 	in, err := d.config(joined)
 	if err != nil {
 		return in, fmt.Errorf("reserve %s: %w", a.Name, err)
@@ -31,14 +33,15 @@ func (d *Daemon) Reserve(a model.Attachment) (engine.SandboxConfig, error) {
 	return in, d.save(with(d.desired, a))
 }
 
-// Join makes the link of a guest for the sandbox at the path, where there may
-// be none yet, and returns what the link has to get there.
+// Join creates the link of an external endpoint for the sandbox at path, which need
+// not exist yet. It returns the configuration that the link must get in the sandbox.
+// Returns a Fault with code NotFound if the endpoint was not reserved.
 func (d *Daemon) Join(name, path string) (model.Endpoint, engine.SandboxConfig, error) {
 	d.mu.Lock()
 	a, known := d.attachment(name)
-	if known && d.lends(a) {
+	if known && d.usesDevice(a) {
 		d.mu.Unlock()
-		return d.offer(name, path)
+		return d.joinDevice(name, path)
 	}
 	defer d.mu.Unlock()
 	if !known {
@@ -58,8 +61,8 @@ func (d *Daemon) Join(name, path string) (model.Endpoint, engine.SandboxConfig, 
 	return e, in, nil
 }
 
-// Leave takes a guest's link and publishes away, and keeps its addresses. That
-// there is none is fine.
+// Leave removes the link and the publishes of an external endpoint, and keeps its
+// addresses. It is not an error if there is none.
 func (d *Daemon) Leave(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,8 +70,8 @@ func (d *Daemon) Leave(name string) error {
 	if !known || a.Sandbox == "" && !a.Keep {
 		return nil
 	}
-	if d.lends(a) {
-		a = unlent(a)
+	if d.usesDevice(a) {
+		a = reserved(a)
 	}
 	next := d.desired
 	next.Publishes = slices.DeleteFunc(slices.Clone(next.Publishes), func(p model.Publish) bool { return p.Endpoint == name })
@@ -81,9 +84,9 @@ func (d *Daemon) Leave(name string) error {
 	return nil
 }
 
-// Expose makes these the publishes of a guest, in place of those that its engine
-// asked for before. The same again is harmless, and so is none of a guest that
-// is not there.
+// Expose sets the publishes of an external endpoint, and replaces those that the
+// engine set before. To repeat it changes nothing. It is an error if the endpoint has
+// not joined a sandbox, unless publishes is empty.
 func (d *Daemon) Expose(name string, publishes []model.Publish) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,7 +124,7 @@ func (d *Daemon) Expose(name string, publishes []model.Publish) error {
 	return nil
 }
 
-// config works out what a guest's link has in its sandbox.
+// config returns the configuration of an external endpoint's link in its sandbox.
 func (d *Daemon) config(a model.Attachment) (engine.SandboxConfig, error) {
 	n, ok := model.State{Networks: d.desired.Networks}.Network(a.Network)
 	if !ok {

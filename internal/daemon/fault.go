@@ -8,20 +8,21 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// Code says what kind of failure an error is, for programs that decide on it.
+// Code is the kind of a failure, for programs that act on it.
 type Code string
 
 // The codes.
 const (
-	// Invalid is a mistake in what was asked for.
+	// Invalid is a mistake in the request.
 	Invalid Code = "invalid"
-	// NotFound is a name that nothing has.
+	// NotFound is a name of an object or sandbox that does not exist.
 	NotFound Code = "not_found"
-	// Conflict is a wish that clashes with another.
+	// Conflict is a request that contradicts another object in the desired state or on
+	// the host.
 	Conflict Code = "conflict"
-	// PortTaken is a host port that somebody else has.
+	// PortTaken is a host port that another process or publish uses.
 	PortTaken Code = "port_taken"
-	// Failed is anything else: the kernel, the disk, a sandbox that went away.
+	// Failed is any other failure: of the kernel, the disk, or a sandbox that ended.
 	Failed Code = "failed"
 )
 

@@ -7,24 +7,24 @@ import (
 	"fairlead/internal/model"
 )
 
-// Status says how an attachment is.
+// Status is the state of an attachment.
 type Status string
 
 // The states of an attachment.
 const (
-	// Up is attached.
+	// Up is an attachment that is applied.
 	Up Status = "up"
-	// Waiting is for a sandbox that is away.
+	// Waiting is an attachment whose sandbox does not run.
 	Waiting Status = "waiting"
-	// Broken could not be applied.
+	// Broken is an attachment that could not be applied.
 	Broken Status = "failed"
-	// NoDaemon was stored by a daemon that does not run: nobody knows its state.
+	// NoDaemon is an attachment of a daemon that does not run: its state is unknown.
 	NoDaemon Status = "no daemon"
 )
 
-// View is an attachment as it is.
+// View is an attachment with its state.
 type View struct {
-	// Attachment holds what was leased and chosen for it.
+	// Attachment includes the leased and chosen values.
 	model.Attachment
 	Driver    model.Driver    `json:"driver"`
 	Status    Status          `json:"status"`
@@ -32,13 +32,14 @@ type View struct {
 	Publishes []PublishedView `json:"publishes,omitempty"`
 }
 
-// PublishedView is a publish as it is: its way is chosen.
+// PublishedView is a publish with the chosen publish mode.
 type PublishedView struct {
 	model.Publish
 	Problem string `json:"problem,omitempty"`
 }
 
-// StoredViews returns the attachments of a daemon that does not run, by name.
+// StoredViews returns the stored attachments of a daemon that does not run, sorted by
+// name.
 func StoredViews(w model.Desired) []View {
 	drivers := map[string]model.Driver{}
 	for _, n := range w.Networks {
@@ -60,14 +61,14 @@ func StoredViews(w model.Desired) []View {
 	return all
 }
 
-// Attachments returns all attachments by name.
+// Attachments returns all attachments, sorted by name.
 func (d *Daemon) Attachments() []View {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.view()
 }
 
-// views returns those of the names, all for none.
+// views returns the attachments with these names, or all if there are none.
 func (d *Daemon) views(names ...string) []View {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -99,7 +100,7 @@ func (d *Daemon) view(names ...string) []View {
 	return all
 }
 
-// published returns the publishes of an attachment, with the ways chosen.
+// published returns the publishes of an attachment, with the chosen modes.
 func (d *Daemon) published(name string) []PublishedView {
 	var all []PublishedView
 	for _, p := range d.desired.Publishes {

@@ -2,19 +2,18 @@ package daemon
 
 import "time"
 
-// Meter is told what the daemon does to the host, as it does it. Its methods
-// return at once and may be called concurrently.
+// Meter records what the daemon does to the host. Its methods must return at once, and
+// may be called concurrently.
 type Meter interface {
-	// Applied tells how long it took to bring the host to what is wished for,
-	// and how that ended.
+	// Applied records how long it took to apply the desired state, and its error.
 	Applied(took time.Duration, err error)
-	// Healed tells that n objects of one kind (e.g. "link", "nft element") had
-	// strayed and were put right.
+	// Healed records that n objects of one kind (e.g. "link", "nft element") differed
+	// and were repaired.
 	Healed(kind string, n int)
 }
 
-// unmetered is for a daemon that nobody measures.
-type unmetered struct{}
+// noMeter is used if Config.Meter is nil.
+type noMeter struct{}
 
-func (unmetered) Applied(time.Duration, error) {}
-func (unmetered) Healed(string, int)           {}
+func (noMeter) Applied(time.Duration, error) {}
+func (noMeter) Healed(string, int)           {}

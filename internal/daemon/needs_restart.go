@@ -9,10 +9,11 @@ import (
 	"fairlead/internal/model"
 )
 
-// NeedsRestart looks whether a workload, in whose cgroup something may have run
-// before its ports were published, had bound sockets by then, and notes it.
-// What it binds after that is led, whenever it has started. Where the kernel
-// cannot tell, it came late.
+// NeedsRestart reports whether a workload had bound sockets before its ports were
+// published, and saves that. Such a socket has another address or port than its
+// publishes and its policy for other ports allow. Sockets that the workload binds
+// later are mapped. If the kernel cannot list the sockets (before Linux 5.9), the
+// result is true.
 func (d *Daemon) NeedsRestart(name string) (bool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -22,14 +23,14 @@ func (d *Daemon) NeedsRestart(name string) (bool, error) {
 	}
 	sockets, err := d.cfg.Host.BoundBy(a.Cgroup)
 	if err != nil {
-		d.cfg.Log.Debug("look whether a workload has bound", "attachment", name, "error", err)
+		d.cfg.Log.Debug("read the sockets of a workload", "attachment", name, "error", err)
 	}
 	publishes := d.publishesOf(name)
 	if a.NeedsRestart = err != nil || slices.ContainsFunc(sockets, func(s kernel.Bound) bool { return !translated(s, a.Unpublished, publishes) }); !a.NeedsRestart {
 		return false, nil
 	}
 	if err := d.save(with(d.desired, a)); err != nil {
-		return true, fmt.Errorf("note that %s came late: %w", name, err)
+		return true, fmt.Errorf("save that %s needs a restart: %w", name, err)
 	}
 	return true, nil
 }
@@ -43,7 +44,7 @@ func translated(s kernel.Bound, unpublished model.Unpublished, publishes []model
 		if p.Proto != s.Proto {
 			continue
 		}
-		if p.HostPorts.Overlaps(port) && grants(p, at) {
+		if p.HostPorts.Overlaps(port) && mayBindAt(p, at) {
 			return true
 		}
 		listed = listed || p.Ports.Overlaps(port) && p.Accepts(at)
@@ -57,16 +58,16 @@ func translated(s kernel.Bound, unpublished model.Unpublished, publishes []model
 	return !listed && at.IsLoopback()
 }
 
-// grants reports whether a bind to one of the ports of the publish may end at
-// the address.
-func grants(p model.Publish, at netip.Addr) bool {
+// mayBindAt reports whether a bind to a published port may get the address.
+func mayBindAt(p model.Publish, at netip.Addr) bool {
 	return p.AcceptsFamily(at.Is4()) && (p.AnyAddr() || p.HostAddr == at)
 }
 
-// lateness is what is wrong with an attachment whose workload ran before.
-func lateness(a model.Attachment) string {
+// restartProblem is the problem of an attachment whose workload needs a restart, or
+// empty.
+func restartProblem(a model.Attachment) string {
 	if !a.NeedsRestart {
 		return ""
 	}
-	return "it ran before its ports were led: what it has bound until then is where it asked for: restart it"
+	return "it bound ports before they were published, and these are not mapped: restart it"
 }

@@ -8,15 +8,15 @@ import (
 	"fairlead/internal/model"
 )
 
-// CreateNetwork defines a network, or changes one. What it is made of comes to
-// the host with its first attachment.
+// CreateNetwork creates or changes a network. Its objects are created on the host with
+// its first attachment; those of a bridge of Docker's are created at once.
 func (d *Daemon) CreateNetwork(n model.Network, dry bool) (Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if n.Driver == model.DriverHost || n.Driver == model.DriverNone {
-		return Result{}, fault(Invalid, "network %s: driver %s attaches nothing: choose another", n.Name, n.Driver)
+		return Result{}, fault(Invalid, "network %s: driver %s attaches no sandboxes: choose another", n.Name, n.Driver)
 	}
-	if err := d.overlap(n); err != nil {
+	if err := d.checkOverlap(n); err != nil {
 		return Result{}, err
 	}
 	next := d.desired
@@ -31,16 +31,16 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (Result, error) {
 		if n.Origin = next.Networks[i].Origin; next.Networks[i].Equal(n) {
 			return Result{}, nil
 		}
-		return Result{}, others("network "+n.Name, n.Origin)
+		return Result{}, otherOrigin("network "+n.Name, n.Origin)
 	case next.Networks[i].Driver != n.Driver:
-		return Result{}, fault(Conflict, "network %s is there with driver %s: remove it first", n.Name, next.Networks[i].Driver)
+		return Result{}, fault(Conflict, "network %s already exists with driver %s: remove it first", n.Name, next.Networks[i].Driver)
 	default:
 		next.Networks[i] = n
 	}
 	if err := (model.State{Networks: next.Networks}).Validate(); err != nil {
 		return Result{}, &Fault{Invalid, err}
 	}
-	// Whether the driver takes it, only a plan with it says.
+	// Only a plan that contains the network shows whether its driver accepts it.
 	trial := d.state(next)
 	if _, used := trial.Network(n.Name); !used {
 		trial.Networks = append(slices.Clip(trial.Networks), n)
@@ -59,10 +59,10 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (Result, error) {
 	return Result{Changed: true}, nil
 }
 
-// overlap refuses subnets that the network does not have yet if the host reaches
-// them without Fairlead: the host would lose its neighbours there. Networks on a
-// parent's LAN have its subnet.
-func (d *Daemon) overlap(n model.Network) error {
+// checkOverlap returns an error if a new subnet of the network overlaps a subnet that
+// the host reaches without Fairlead: the host would lose its neighbours there. It does
+// not check networks on a parent's LAN, which have the LAN's subnet.
+func (d *Daemon) checkOverlap(n model.Network) error {
 	switch n.Driver {
 	case model.DriverMacvlan, model.DriverIPvlan, model.DriverDevice:
 		return nil
@@ -88,13 +88,13 @@ func (d *Daemon) overlap(n model.Network) error {
 	return nil
 }
 
-// RemoveNetwork forgets a network that nothing is attached to. That there is
-// none is fine.
+// RemoveNetwork removes a network without attachments. It is not an error if there is
+// none.
 func (d *Daemon) RemoveNetwork(name string) (Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if n, _ := (model.State{Networks: d.desired.Networks}).Network(name); n.Origin.IsFile() {
-		return Result{}, others("network "+name, n.Origin)
+		return Result{}, otherOrigin("network "+name, n.Origin)
 	}
 	var users []string
 	for _, a := range d.desired.Attachments {
@@ -118,7 +118,7 @@ func (d *Daemon) RemoveNetwork(name string) (Result, error) {
 	return Result{Changed: true}, nil
 }
 
-// Networks returns the networks by name.
+// Networks returns the networks, sorted by name.
 func (d *Daemon) Networks() []model.Network {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,7 +127,7 @@ func (d *Daemon) Networks() []model.Network {
 	return all
 }
 
-// privateNetwork reports whether the network was made for an attachment.
+// privateNetwork reports whether the network was created for an attachment.
 func (d *Daemon) privateNetwork(name string) bool { return isPrivateNetwork(d.desired, name) }
 
 func isPrivateNetwork(w model.Desired, name string) bool {

@@ -6,34 +6,34 @@ import (
 	"fairlead/internal/model"
 )
 
-// made says who has made something.
-func made(by model.Origin) string {
+// createdBy says who created an object.
+func createdBy(by model.Origin) string {
 	switch {
 	case by == model.FromCommand:
-		return "a command made it"
+		return "a command created it"
 	case by.Set() != "":
 		return fmt.Sprintf("the files of set %s declare it", by.Set())
 	case by.IsFile():
-		return "files without a name declare it"
+		return "files without a set name declare it"
 	}
-	return fmt.Sprintf("%s made it", by)
+	return fmt.Sprintf("%s created it", by)
 }
 
-// theirs is the mistake of declaring what somebody else has made otherwise;
-// undo is the command that takes away what a command made.
-func theirs(what string, by model.Origin, undo string) error {
-	todo := "take it away there"
+// differsFromFile is the mistake of declaring an object of another origin with
+// different settings. undo is the command that removes what a command created.
+func differsFromFile(what string, by model.Origin, undo string) error {
+	todo := "remove it there"
 	if by == model.FromCommand {
-		todo = "take it away with " + undo
+		todo = "remove it with " + undo
 	}
-	return fault(Conflict, "%s is there otherwise than declared, and %s: %s and apply again, or declare it as it is (`fairlead get`)", what, made(by), todo)
+	return fault(Conflict, "%s differs from the file, and %s: %s and apply again, or declare it as it is (`fairlead get`)", what, createdBy(by), todo)
 }
 
-// others refuses a request that would change what somebody else has made.
-func others(what string, by model.Origin) error {
+// otherOrigin refuses a command's request to change an object of another origin.
+func otherOrigin(what string, by model.Origin) error {
 	todo := "change it there, or choose another name"
 	if by.IsFile() {
-		todo = "change them and `fairlead apply`, or `fairlead destroy` all that they declare"
+		todo = "change the files and run `fairlead apply`, or remove all that they declare with `fairlead destroy`"
 	}
-	return fault(Conflict, "%s is not a command's to change: %s: %s", what, made(by), todo)
+	return fault(Conflict, "%s cannot be changed by a command: %s: %s", what, createdBy(by), todo)
 }

@@ -14,18 +14,18 @@ import (
 	"fairlead/internal/plan"
 )
 
-// PeerPathView is what a check of an overlay found out about the way to a host.
+// PeerPathView is the result of the check of an overlay's path to another host.
 type PeerPathView struct {
-	// Peer is the other host's own address in the network, Remote that on the
+	// Peer is the other host's address in the network, Remote its address on the
 	// underlay.
 	Peer   netip.Addr `json:"peer"`
 	Remote netip.Addr `json:"remote"`
-	// Problems are what is wrong, each with what to do; none if all is well.
+	// Problems are the problems found, each with what to do.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// CheckNetwork speaks to the other hosts of an overlay, and finds out whether
-// it carries what it should.
+// CheckNetwork sends test datagrams to the other hosts of an overlay, and reports
+// whether it carries all that it should.
 func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]PeerPathView, error) {
 	targets, err := d.peerPaths(name)
 	if err != nil {
@@ -50,9 +50,10 @@ func (d *Daemon) CheckNetwork(ctx context.Context, name string) ([]PeerPathView,
 	return views, errors.Join(errs...)
 }
 
-// blocked names what in the host's own firewall drops the datagrams of an overlay
-// from or to another host; empty if nothing does for certain. Connection tracking
-// may leave them alone, which rules at prerouting and output decide.
+// blocked returns the rule of the host's firewall that drops the overlay's datagrams
+// from or to another host. It is empty if no rule certainly does. If rules at
+// prerouting or output exempt the datagrams from connection tracking, blocked takes
+// that into account.
 func (d *Daemon) blocked(t overlay.Target) (string, error) {
 	all, _, err := d.cfg.Host.Ruleset()
 	if err != nil {
@@ -84,7 +85,8 @@ func (d *Daemon) blocked(t overlay.Target) (string, error) {
 	return "", nil
 }
 
-// peerPaths returns the ways to the other hosts of a network that is up.
+// peerPaths returns the paths to the other hosts of an overlay that exists on this
+// host.
 func (d *Daemon) peerPaths(name string) ([]overlay.Target, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,12 +94,12 @@ func (d *Daemon) peerPaths(name string) ([]overlay.Target, error) {
 	if i < 0 {
 		return nil, fault(NotFound, "there is no network %s: `fairlead network ls` lists them", name)
 	}
-	if by := d.desired.Networks[i].Driver; by != model.DriverVXLAN {
-		return nil, fault(Invalid, "network %s: it is of driver %s, and only vxlan goes from host to host", name, by)
+	if driver := d.desired.Networks[i].Driver; driver != model.DriverVXLAN {
+		return nil, fault(Invalid, "network %s: it has driver %s, and only vxlan networks connect hosts", name, driver)
 	}
 	n, up := d.full.Network(name)
 	if !up {
-		return nil, fault(Conflict, "network %s: it is not on this host while nothing is attached to it: attach a sandbox first", name)
+		return nil, fault(Conflict, "network %s: it does not exist on this host while it has no attachment: attach a sandbox first", name)
 	}
 	links, err := d.cfg.Host.Links(n.Asks())
 	if err != nil {
@@ -105,54 +107,55 @@ func (d *Daemon) peerPaths(name string) ([]overlay.Target, error) {
 	}
 	targets := overlay.Targets(n, plan.Facts{Links: links})
 	if len(targets) == 0 {
-		return nil, fault(Invalid, "network %s: the other hosts' own addresses are not known: list their ranges with the peers", name)
+		return nil, fault(Invalid, "network %s: the addresses of the other hosts in it are not known: add their ranges to the peers", name)
 	}
 	return targets, nil
 }
 
-// answer answers the checks of other hosts, at the host's own addresses in the
-// overlays that are up.
-func (d *Daemon) answer() {
-	own := map[netip.Addr]int{} // with the network's MTU
+// updateResponders answers the checks of other hosts, at the host's addresses in the
+// overlays that exist on this host.
+func (d *Daemon) updateResponders() {
+	mtus := map[netip.Addr]int{} // by the host's address
 	for _, n := range d.full.Networks {
 		for _, s := range n.Subnets {
 			if n.Driver == model.DriverVXLAN {
-				own[s.HostAddress()] = n.LinkMTU()
+				mtus[s.HostAddress()] = n.LinkMTU()
 			}
 		}
 	}
-	for a, r := range d.answers {
-		if own[a] == 0 {
-			d.warn("end answers to checks", r.Close())
-			delete(d.answers, a)
+	for a, r := range d.responders {
+		if mtus[a] == 0 {
+			d.warn("close the responder of an overlay", r.Close())
+			delete(d.responders, a)
 		}
 	}
-	for a, mtu := range own {
-		if r := d.answers[a]; r != nil {
+	for a, mtu := range mtus {
+		if r := d.responders[a]; r != nil {
 			r.SetMTU(mtu)
 			continue
 		}
-		d.warn("answer checks", d.cfg.Host.Do(func() error {
+		d.warn("open the responder of an overlay", d.cfg.Host.Do(func() error {
 			r, err := overlay.Respond(a)
 			if err == nil {
 				r.SetMTU(mtu)
-				d.answers[a] = r
+				d.responders[a] = r
 			}
 			return err
 		}))
 	}
 }
 
-// silence ends all answers.
-func (d *Daemon) silence() {
+// closeResponders ends all answers to checks.
+func (d *Daemon) closeResponders() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for a, r := range d.answers {
-		d.warn("end answers to checks", r.Close())
-		delete(d.answers, a)
+	for a, r := range d.responders {
+		d.warn("close the responder of an overlay", r.Close())
+		delete(d.responders, a)
 	}
 }
 
+// warn logs an error, if there is one.
 func (d *Daemon) warn(what string, err error) {
 	if err != nil {
 		d.cfg.Log.Warn(what, "error", err)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// whenEnded calls fn when the process has ended, unless ctx ends before. It
-// takes no thread: the runtime's poller waits for the pidfd.
+// whenEnded calls fn when the process has ended, unless ctx ends first. It needs no
+// thread: the Go runtime's poller waits for the pidfd.
 func whenEnded(ctx context.Context, pid int, fn func()) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -37,7 +37,7 @@ func whenEnded(ctx context.Context, pid int, fn func()) error {
 	return nil
 }
 
-// exited reports whether a process has ended: its pidfd is readable then.
+// exited reports whether a process has ended: then its pidfd is readable.
 func exited(pidfd int) bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
 	return err == nil && n == 1

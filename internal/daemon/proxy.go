@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// healAgain is when a port is tried again that somebody else has taken while
-// there was no proxy.
-const healAgain = 2 * time.Second
+// proxyRetry is the pause before the daemon tries again to open a port that another
+// process took while no proxy ran.
+const proxyRetry = 2 * time.Second
 
-// keepProxy starts a new proxy as soon as the one that there was has ended,
-// until ctx ends.
+// keepProxy starts a new proxy whenever the proxy has ended, until ctx ends.
 func (d *Daemon) keepProxy(ctx context.Context) {
 	var again <-chan time.Time
 	for {
@@ -25,8 +24,8 @@ func (d *Daemon) keepProxy(ctx context.Context) {
 			_, err = d.engine.Heal(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			d.cfg.Log.Error("open the proxy's ports again", "error", err)
-			again = time.After(healAgain)
+			d.cfg.Log.Error("reopen the proxy's ports", "error", err)
+			again = time.After(proxyRetry)
 		}
 	}
 }
@@ -36,7 +35,7 @@ func (d *Daemon) healProxy(ctx context.Context) error {
 	defer cancel()
 	healed, err := d.engine.HealProxy(ctx)
 	if healed {
-		d.cfg.Log.Warn("the proxy has died, and another is in its place: connections through it are lost")
+		d.cfg.Log.Warn("the proxy died and was replaced: connections through it are lost")
 	}
 	return err
 }

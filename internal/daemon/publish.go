@@ -9,20 +9,19 @@ import (
 	"fairlead/internal/model"
 )
 
-// PublishRequest asks for ports of an attached sandbox to be published, or to
-// be published no more.
+// PublishRequest is the request to publish or unpublish ports of an attached sandbox.
 type PublishRequest struct {
-	// Target is the name of an attachment, or a sandbox that has one.
+	// Target is the name of an attachment, or a sandbox with exactly one attachment.
 	Target string `json:"target"`
 	// Publishes need no Endpoint.
 	Publishes []model.Publish `json:"publishes"`
 	DryRun    bool            `json:"dryRun,omitempty"`
 }
 
-// Publish publishes ports of an attached sandbox. One that is published
-// already is led as it is asked for now.
+// Publish publishes ports of an attached sandbox. It changes a publish that already
+// exists.
 func (d *Daemon) Publish(ctx context.Context, req PublishRequest) (Result, error) {
-	return d.change(ctx, req, func(name string) []model.Publish {
+	return d.changePublishes(ctx, req, func(name string) []model.Publish {
 		all := slices.Clone(d.desired.Publishes)
 		for _, p := range req.Publishes {
 			p.Endpoint = name
@@ -33,7 +32,7 @@ func (d *Daemon) Publish(ctx context.Context, req PublishRequest) (Result, error
 			}
 			if same := p; p.Origin != all[i].Origin {
 				if same.Origin = all[i].Origin; same.Equal(all[i]) {
-					continue // it stays who's it is
+					continue // its origin stays
 				}
 			}
 			all[i] = p
@@ -42,15 +41,15 @@ func (d *Daemon) Publish(ctx context.Context, req PublishRequest) (Result, error
 	})
 }
 
-// Unpublish takes publishes back, by their host addresses, ports and
-// protocols. What is not published is fine, and noted.
+// Unpublish removes publishes, which it finds by their host addresses, ports and
+// protocols. For a publish that does not exist it returns a note.
 func (d *Daemon) Unpublish(ctx context.Context, req PublishRequest) (Result, error) {
 	var notes []string
-	r, err := d.change(ctx, req, func(name string) []model.Publish {
+	r, err := d.changePublishes(ctx, req, func(name string) []model.Publish {
 		of := func(p model.Publish) bool { return p.Endpoint == name }
 		for _, p := range req.Publishes {
 			if !slices.ContainsFunc(d.desired.Publishes, func(o model.Publish) bool { return of(o) && o.Same(p) }) {
-				notes = append(notes, fmt.Sprintf("%s has nothing published at %s/%s", name, p.HostPorts, p.Proto))
+				notes = append(notes, fmt.Sprintf("%s publishes nothing at %s/%s", name, p.HostPorts, p.Proto))
 			}
 		}
 		return slices.DeleteFunc(slices.Clone(d.desired.Publishes), func(p model.Publish) bool {
@@ -61,8 +60,9 @@ func (d *Daemon) Unpublish(ctx context.Context, req PublishRequest) (Result, err
 	return r, err
 }
 
-// change brings the publishes of one attachment to what to says.
-func (d *Daemon) change(ctx context.Context, req PublishRequest, to func(name string) []model.Publish) (Result, error) {
+// changePublishes sets the publishes to what the function to returns for the
+// attachment's name.
+func (d *Daemon) changePublishes(ctx context.Context, req PublishRequest, to func(name string) []model.Publish) (Result, error) {
 	refs := d.refs(ctx, req.Target)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -74,7 +74,7 @@ func (d *Daemon) change(ctx context.Context, req PublishRequest, to func(name st
 	next.Publishes = to(a.Name)
 	for _, p := range d.desired.Publishes {
 		if p.Origin.IsFile() && !slices.ContainsFunc(next.Publishes, p.Equal) {
-			return Result{}, others("publish "+p.String(), p.Origin)
+			return Result{}, otherOrigin("publish "+p.String(), p.Origin)
 		}
 	}
 	if req.DryRun {
@@ -95,7 +95,7 @@ func (d *Daemon) change(ctx context.Context, req PublishRequest, to func(name st
 	return Result{Attachments: d.view(a.Name), Changed: true}, nil
 }
 
-// target returns the attachment that a name or a sandbox means.
+// target returns the attachment with the name, or the only one of the sandbox.
 func (d *Daemon) target(text string, refs func(string) bool) (model.Attachment, error) {
 	var names []string
 	var found model.Attachment
@@ -109,7 +109,7 @@ func (d *Daemon) target(text string, refs func(string) bool) (model.Attachment, 
 	}
 	switch len(names) {
 	case 0:
-		return found, fault(NotFound, "there is no attachment of %s: attach it first (`fairlead attach`); `fairlead ls` lists what is attached", text)
+		return found, fault(NotFound, "there is no attachment of %s: attach it first (`fairlead attach`); `fairlead ls` lists the attachments", text)
 	case 1:
 		return found, nil
 	}

@@ -8,19 +8,19 @@ import (
 	"fairlead/internal/model"
 )
 
-// ServiceRequest asks for a virtual service, or for it to be otherwise.
+// ServiceRequest creates or changes a virtual service.
 type ServiceRequest struct {
 	model.VirtualService
-	// Was, if it is given, is what the caller believes the service to be: where
-	// it is otherwise by now, the request is refused as a Conflict.
+	// Was, if set, is the service as the caller knows it. If the service differs from
+	// it, the request fails with the code Conflict.
 	Was *model.VirtualService `json:"was,omitempty"`
-	// Create refuses a service that is there otherwise.
+	// Create refuses to change a service that already exists.
 	Create bool `json:"create,omitempty"`
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// SetService makes a virtual service, or changes one. The same again is
-// harmless.
+// SetService creates or changes a virtual service. To repeat a request changes
+// nothing.
 func (d *Daemon) SetService(r ServiceRequest) (Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -34,18 +34,18 @@ func (d *Daemon) SetService(r ServiceRequest) (Result, error) {
 		if v.Origin = have.Origin; have.Equal(v) {
 			return Result{Services: d.viewServices(v.Name)}, nil
 		}
-		return Result{}, others("service "+v.Name, have.Origin)
+		return Result{}, otherOrigin("service "+v.Name, have.Origin)
 	case known && have.Equal(v) && d.problems[serviceProblem(v.Name)] == "":
 		return Result{Services: d.viewServices(v.Name)}, nil
 	case known && r.Create:
-		return Result{}, fault(Conflict, "service %s is there, and otherwise: change it with `fairlead service set`, or choose another name", v.Name)
+		return Result{}, fault(Conflict, "service %s already exists with different settings: change it with `fairlead service set`, or choose another name", v.Name)
 	case r.Was != nil && (!known || !have.Equal(*r.Was)):
-		return Result{}, fault(Conflict, "service %s has been changed meanwhile: look at it and ask again", v.Name)
+		return Result{}, fault(Conflict, "service %s was changed meanwhile: read it again and repeat the request", v.Name)
 	}
 	return d.changeService(v, r.DryRun)
 }
 
-// changeService takes the step to a service that was validated.
+// changeService applies a validated service.
 func (d *Daemon) changeService(v model.VirtualService, dry bool) (Result, error) {
 	next := withService(d.desired, v)
 	problem := d.problems[serviceProblem(v.Name)]
@@ -57,7 +57,7 @@ func (d *Daemon) changeService(v model.VirtualService, dry bool) (Result, error)
 	}
 	if err := d.settle(next); err != nil {
 		d.restoreProblem(serviceProblem(v.Name), problem)
-		if !strings.HasPrefix(err.Error(), "service "+v.Name+": ") { // which says it all
+		if !strings.HasPrefix(err.Error(), "service "+v.Name+": ") { // such an error needs no prefix
 			err = fmt.Errorf("set service %s: %w", v.Name, err)
 		}
 		return Result{}, err
@@ -72,8 +72,8 @@ func (d *Daemon) restoreProblem(name, problem string) {
 	}
 }
 
-// RemoveService takes a virtual service away, and its flows. That there is none
-// is fine.
+// RemoveService removes a virtual service and ends its flows. It is not an error if
+// there is none.
 func (d *Daemon) RemoveService(name string, dry bool) (Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,7 +82,7 @@ func (d *Daemon) RemoveService(name string, dry bool) (Result, error) {
 		return Result{Notes: []string{fmt.Sprintf("there is no service %s: nothing to do", name)}}, nil
 	}
 	if have.Origin != model.FromCommand {
-		return Result{}, others("service "+name, have.Origin)
+		return Result{}, otherOrigin("service "+name, have.Origin)
 	}
 	next := d.desired
 	next.Services = slices.DeleteFunc(slices.Clone(next.Services), func(v model.VirtualService) bool { return v.Name == name })
@@ -98,7 +98,7 @@ func (d *Daemon) RemoveService(name string, dry bool) (Result, error) {
 	return Result{Changed: true}, nil
 }
 
-// service returns the wish of that name.
+// service returns the desired service with that name.
 func (d *Daemon) service(name string) (model.VirtualService, bool) {
 	i := slices.IndexFunc(d.desired.Services, func(v model.VirtualService) bool { return v.Name == name })
 	if i < 0 {
@@ -107,14 +107,14 @@ func (d *Daemon) service(name string) (model.VirtualService, bool) {
 	return d.desired.Services[i].Clone(), true
 }
 
-// withService returns the wishes with the service, in place of the one of its
-// name.
+// withService returns the desired state with the service, which replaces one with the
+// same name.
 func withService(w model.Desired, v model.VirtualService) model.Desired {
 	w.Services = putService(slices.Clone(w.Services), v)
 	return w
 }
 
-// putService is withService on a list that is nobody else's.
+// putService does the same in a list, which it modifies.
 func putService(all []model.VirtualService, v model.VirtualService) []model.VirtualService {
 	if i := slices.IndexFunc(all, func(o model.VirtualService) bool { return o.Name == v.Name }); i >= 0 {
 		all[i] = v
@@ -123,7 +123,7 @@ func putService(all []model.VirtualService, v model.VirtualService) []model.Virt
 	return append(all, v)
 }
 
-// Services returns the virtual services by name.
+// Services returns the virtual services, sorted by name.
 func (d *Daemon) Services() []ServiceView {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,7 +131,8 @@ func (d *Daemon) Services() []ServiceView {
 	return d.viewServices()
 }
 
-// Service returns the virtual service of that name.
+// Service returns the virtual service with that name. Returns a Fault with code
+// NotFound if there is none.
 func (d *Daemon) Service(name string) (ServiceView, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -149,7 +150,7 @@ func (d *Daemon) Service(name string) (ServiceView, error) {
 }
 
 func noService(name string) error {
-	return fault(NotFound, "there is no service %q: make it with `fairlead service add`, or list them with `fairlead service ls`", name)
+	return fault(NotFound, "there is no service %q: create it with `fairlead service add`, or list them with `fairlead service ls`", name)
 }
 
 func byServiceName(a, b ServiceView) int { return strings.Compare(a.Name, b.Name) }

@@ -12,20 +12,21 @@ import (
 	"fairlead/internal/model"
 )
 
-// target is what the host shall be brought to, and the pools in it.
+// target is the state to apply, and the pools of its services.
 type target struct {
 	model.State
 	pools map[string]*pool
 }
 
-// state is what the wishes want of the host now.
+// state returns the state that the host must have now, for a desired state.
 func (d *Daemon) state(w model.Desired) model.State {
 	s := d.hostState(w)
 	s.Services = d.completed(w, d.poolsOf(w, s.Endpoints, nil), nil)
 	return s
 }
 
-// targetOf is as state, and begins to check what is new.
+// targetOf does the same as state, and starts the checks of new real servers. If only
+// is not nil, it updates only these services.
 func (d *Daemon) targetOf(w model.Desired, only map[string]bool) target {
 	s := d.hostState(w)
 	pools := d.poolsOf(w, s.Endpoints, only)
@@ -40,8 +41,8 @@ func (d *Daemon) targetOf(w model.Desired, only map[string]bool) target {
 	return target{s, pools}
 }
 
-// completed has the checks say what the planes shall do, of the services of
-// only or of all for nil, and returns all.
+// completed adds the results of the checks to the pools of the services in only, or of
+// all if it is nil. It returns all services as the data planes must have them.
 func (d *Daemon) completed(w model.Desired, pools map[string]*pool, only map[string]bool) []model.VirtualService {
 	now := time.Now()
 	var all []model.VirtualService
@@ -58,7 +59,7 @@ func (d *Daemon) completed(w model.Desired, pools map[string]*pool, only map[str
 	return all
 }
 
-// complete adds to a pool what the checks say, in one look at them.
+// complete adds to a pool the results of the checks, from one snapshot of them.
 func (p *pool) complete(checks *health.Monitor, before *pool, now time.Time) {
 	full, status := checks.Effective(p.resolved)
 	p.full, p.health = full, status.Pool
@@ -71,7 +72,7 @@ func (p *pool) complete(checks *health.Monitor, before *pool, now time.Time) {
 	}
 	planned := make(map[netip.AddrPort]model.RealState, len(p.full.Reals))
 	for i, r := range p.full.Reals {
-		// Nobody answers the flows of one that drains and is down.
+		// A server that drains and is down does not answer its flows.
 		if r.State == model.RealDraining && found[r.At(0)].State == model.RealDown {
 			p.full.Reals[i].State = model.RealDown
 		}
@@ -83,20 +84,20 @@ func (p *pool) complete(checks *health.Monitor, before *pool, now time.Time) {
 	}
 }
 
-// reach brings the host to what the wishes want. What services select may have
-// got its addresses by that: then one more step follows. Real servers that come
-// are checked when what leads to them is there.
-func (d *Daemon) reach(w model.Desired) error {
+// applyDesired applies a desired state. Sandboxes that services select may get their
+// addresses only by that: then it applies a second step. New real servers are checked
+// once they can be reached.
+func (d *Daemon) applyDesired(w model.Desired) error {
 	defer d.health.Hold()()
 	want := d.targetOf(w, nil)
-	if err := d.set(want); err != nil {
+	if err := d.applyTarget(want); err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(w.Services, selects) {
 		return nil
 	}
 	if next := d.targetOf(w, nil); !slices.EqualFunc(next.Services, want.Services, model.VirtualService.Equal) {
-		if err := d.set(next); err != nil {
+		if err := d.applyTarget(next); err != nil {
 			d.note(Event{Kind: Unhealed, Object: "services", Detail: err.Error()})
 		}
 	}
@@ -107,8 +108,8 @@ func selects(v model.VirtualService) bool {
 	return slices.ContainsFunc(v.Reals, func(r model.RealServer) bool { return !r.Select.IsZero() })
 }
 
-// set has the engine do it, and notes what it has come to.
-func (d *Daemon) set(want target) error {
+// applyTarget applies the target with the engine, and records the result.
+func (d *Daemon) applyTarget(want target) error {
 	ctx, cancel := context.WithTimeout(d.life, applyLimit)
 	defer cancel()
 	began := time.Now()
@@ -119,32 +120,32 @@ func (d *Daemon) set(want target) error {
 	}
 	d.full = full
 	before := d.services.pools
-	d.install(want.pools)
+	d.setPools(want.pools)
 	d.reportEnded(before, want.pools)
 	return nil
 }
 
-// reapply brings the planes to how the real servers of some services are now.
-// The wishes are the same, and nothing is written but notes.
+// reapply applies the current state of some services' real servers to the data planes.
+// The desired state stays the same; only notes are written.
 func (d *Daemon) reapply(names ...string) error {
 	only := map[string]bool{}
 	for _, name := range names {
 		only[name] = true
 	}
-	if err := d.set(d.targetOf(d.desired, only)); err != nil {
+	if err := d.applyTarget(d.targetOf(d.desired, only)); err != nil {
 		return err
 	}
 	for _, name := range names {
 		delete(d.services.dirty, name)
 	}
-	d.holdsOther()
+	d.wakeHealer()
 	d.changed()
 	return nil
 }
 
-// install makes the pools ours, which the planes have, and tells what is
-// otherwise than before.
-func (d *Daemon) install(pools map[string]*pool) {
+// setPools records the pools that the data planes now have, and reports what has
+// changed.
+func (d *Daemon) setPools(pools map[string]*pool) {
 	s := &d.services
 	before := s.pools
 	s.pools = pools
@@ -165,7 +166,7 @@ func (d *Daemon) install(pools map[string]*pool) {
 	}
 	for key := range s.drains {
 		p := pools[key.service]
-		if m := p.member(key.at); m == nil || m.standing != RealDraining && m.standing != RealDrained {
+		if m := p.member(key.at); m == nil || m.status != RealDraining && m.status != RealDrained {
 			delete(s.drains, key)
 			touched = append(touched, key)
 		}
@@ -180,38 +181,37 @@ func (d *Daemon) install(pools map[string]*pool) {
 			delete(s.transitions, key)
 		}
 	}
-	d.keepDrains(touched...)
-	s.wake() // there may be drains to watch
+	d.saveDrains(touched...)
+	s.wake() // there may be new drains
 	s.countedAt = time.Time{}
 	s.observeAgain()
 }
 
-// beginDrain notes the drain of a member that has none, and reports whether it
-// had none.
+// beginDrain records the drain of a member that has none, and reports whether it did.
 func (d *Daemon) beginDrain(key realKey, p *pool, m member, now time.Time) bool {
-	if m.standing != RealDraining || d.services.drains[key] != nil {
+	if m.status != RealDraining || d.services.drains[key] != nil {
 		return false
 	}
 	d.services.drains[key] = &Drain{Cause: m.cause, Since: now, Deadline: deadline(now, 0, p.spec.Drain), Endpoint: m.Endpoint, Leaving: m.leaving, Real: m.RealServer}
 	return true
 }
 
-// healthChanged is told by the checks.
+// healthChanged receives the results of the checks.
 func (d *Daemon) healthChanged(b health.Batch) {
-	d.services.telling.Lock()
-	defer d.services.telling.Unlock()
+	d.services.batchMu.Lock()
+	defer d.services.batchMu.Unlock()
 	d.services.batches = append(d.services.batches, b)
 	d.services.wake()
 }
 
-// drain takes what the checks have told. Nothing is said of it here: what the
-// planes have come to by it is told when they have.
-func (d *Daemon) drain() {
+// takeHealthChanges marks the services dirty whose checks have changed. It reports no
+// events: setPools does that when the data planes have the change.
+func (d *Daemon) takeHealthChanges() {
 	s := &d.services
-	s.telling.Lock()
+	s.batchMu.Lock()
 	notified := s.batches
 	s.batches = nil
-	s.telling.Unlock()
+	s.batchMu.Unlock()
 	for _, b := range notified {
 		for _, name := range b.Services {
 			s.dirty[name] = true
@@ -220,13 +220,13 @@ func (d *Daemon) drain() {
 	}
 }
 
-// rebalance applies what has changed about real servers. What cannot be applied
-// of one service does not hold up the others.
+// rebalance applies what has changed about real servers. A service that fails does not
+// stop the others.
 func (d *Daemon) rebalance() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.drain()
-	names := slices.Collect(maps.Keys(d.services.dirty)) // in no order, so that each has its turn
+	d.takeHealthChanges()
+	names := slices.Collect(maps.Keys(d.services.dirty)) // in random order, so that each is tried at some time
 	if len(names) == 0 {
 		return nil
 	}
@@ -236,7 +236,7 @@ func (d *Daemon) rebalance() error {
 	}
 	var failed error
 	for i, name := range names {
-		if len(names) > 1 && i < mostAlone {
+		if len(names) > 1 && i < maxSingly {
 			err = d.reapply(name)
 		}
 		if err != nil {
@@ -250,14 +250,14 @@ func (d *Daemon) rebalance() error {
 	return fmt.Errorf("apply what has changed about real servers: %w", failed)
 }
 
-// mostAlone bounds how many services are applied one by one, while others wait
-// for the daemon.
-const mostAlone = 20
+// maxSingly is the number of services that are applied one by one after a failure,
+// while other requests wait.
+const maxSingly = 20
 
-// stuck notes that the planes still have a service as it was before, once for
-// each cause.
+// stuck records that the data planes still have an earlier state of a service. It
+// reports each cause once.
 func (d *Daemon) stuck(name string, err error) {
-	problem := "its real servers are as they were before a change that could not be applied: " + err.Error()
+	problem := "a change of its real servers could not be applied, and the earlier state is still in use: " + err.Error()
 	if d.services.stuck[name] != problem {
 		d.services.stuck[name] = problem
 		d.note(Event{Kind: Unhealed, Object: "service " + name, Detail: problem})

@@ -11,24 +11,25 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// Container is what is known of a container that is attached.
+// Container is the known state of an attached container. It is stored as a note.
 type Container struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`
-	// Started is when it was, and tells one run from the next.
+	// Started is the start time as the engine writes it. It differs for each run.
 	Started string `json:"started,omitempty"`
-	// Stopping says why this run is about to end, since StoppedAt, empty if it is
-	// not; Ended says that it has. StopTimeout is how long it may take, 0 for ever.
+	// Stopping is why this run is about to end, since StoppedAt; empty if it is not.
+	// Ended says that it has ended. StopTimeout is how long the end may take; 0 is no
+	// limit.
 	Stopping    string        `json:"stopping,omitempty"`
 	StoppedAt   time.Time     `json:"stoppedAt,omitzero"`
 	Ended       bool          `json:"ended,omitempty"`
 	StopTimeout time.Duration `json:"patience,omitempty"`
-	// RunsOn says that it did not end when it was stopped, empty if that was not
-	// so.
+	// RunsOn says that the container still ran StopTimeout after it was stopped. It is
+	// empty if that did not happen.
 	RunsOn string `json:"runsOn,omitempty"`
-	// Paused says that its processes are held for now.
+	// Paused says that the container's processes are paused.
 	Paused bool `json:"paused,omitempty"`
-	// Health is what its engine's own check says, empty if there is none.
+	// Health is the result of the engine's health check; empty if there is none.
 	Health string `json:"health,omitempty"`
 }
 
@@ -37,7 +38,7 @@ func (c Container) equal(o Container) bool {
 		c.StopTimeout == o.StopTimeout && c.RunsOn == o.RunsOn && c.Paused == o.Paused && c.Health == o.Health && maps.Equal(c.Labels, o.Labels)
 }
 
-// leaves says why it shall get no new flows, empty if it may.
+// leaves returns why the container must get no new flows, or empty if it may.
 func (c Container) leaves() string {
 	if c.Stopping == "" && c.Paused {
 		return "its container is paused"
@@ -45,28 +46,27 @@ func (c Container) leaves() string {
 	return c.Stopping
 }
 
-// Containers tells of containers; sandbox.Finder does.
+// Containers reports events of containers. sandbox.Finder implements it.
 type Containers interface {
-	// FollowContainers calls tell with what happens to containers, beginning
-	// with those that run, until ctx ends.
+	// FollowContainers calls notify for each running container, and then for each
+	// change, until ctx ends.
 	FollowContainers(ctx context.Context, notify func(sandbox.ContainerEvent))
 }
 
-// followContainers learns of containers from the first service on that may have
-// one as its real server.
+// followContainers follows containers, from the first service on.
 func (d *Daemon) followContainers(ctx context.Context) {
 	if d.cfg.Containers == nil {
 		return
 	}
 	select {
-	case <-d.services.wanted:
-		d.cfg.Containers.FollowContainers(ctx, d.heard)
+	case <-d.services.needed:
+		d.cfg.Containers.FollowContainers(ctx, d.handleContainer)
 	case <-ctx.Done():
 	}
 }
 
-// heard is told of a container.
-func (d *Daemon) heard(n sandbox.ContainerEvent) {
+// handleContainer records the event of a container.
+func (d *Daemon) handleContainer(n sandbox.ContainerEvent) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	changed := map[string]any{}
@@ -94,21 +94,20 @@ func (d *Daemon) heard(n sandbox.ContainerEvent) {
 	if len(changed) == 0 {
 		return
 	}
-	d.noteContainers(n.Refs, changed)
+	d.updateContainers(n.Refs, changed)
 }
 
-// noteContainers has those of references served as they are now, and notes what
-// has changed of them.
-func (d *Daemon) noteContainers(refs []string, changed map[string]any) {
-	d.services.markDirty(d.servedBy(refs)...)
+// updateContainers updates the services of containers, and saves the changed notes.
+func (d *Daemon) updateContainers(refs []string, changed map[string]any) {
+	d.services.markDirty(d.servicesOf(refs)...)
 	if d.cfg.Passing != nil {
-		d.warn("note a container", d.cfg.Passing.Put(changed))
+		d.warn("save the state of a container", d.cfg.Passing.Put(changed))
 	}
 }
 
-// servedBy returns the services that a container of these references may be a
-// real server of, or is.
-func (d *Daemon) servedBy(refs []string) (names []string) {
+// servicesOf returns the services of which a container with these references is or may
+// become a real server.
+func (d *Daemon) servicesOf(refs []string) (names []string) {
 	endpoints := map[string]bool{}
 	for _, a := range d.desired.Attachments {
 		if slices.Contains(refs, a.Ref) {
@@ -124,7 +123,7 @@ func (d *Daemon) servedBy(refs []string) (names []string) {
 	return names
 }
 
-// containerHealth answers the checks of type docker.
+// containerHealth implements the checks of type docker.
 func (d *Daemon) containerHealth(_ context.Context, endpoint string) (healthy bool, detail string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -132,20 +131,19 @@ func (d *Daemon) containerHealth(_ context.Context, endpoint string) (healthy bo
 	c, known := d.services.containers[a.Ref]
 	switch {
 	case !attached:
-		return false, "", fmt.Errorf("it is no sandbox that is attached here: use another check")
+		return false, "", fmt.Errorf("it is not a sandbox that is attached on this host: use another check")
 	case !known:
-		return false, "", fmt.Errorf("no container engine tells of %s", a.Ref)
+		return false, "", fmt.Errorf("no container engine has reported %s", a.Ref)
 	case c.Health == "":
 		return false, "", fmt.Errorf("container %s has no health check: add one, or use another check", c.Name)
 	}
 	return c.Health == "healthy", "the container is " + c.Health, nil
 }
 
-// wantContainers has the containers followed from now on, if a service may have
-// one as its real server.
-func (d *Daemon) wantContainers(w model.Desired) {
+// startContainers starts to follow containers, if there is a service.
+func (d *Daemon) startContainers(w model.Desired) {
 	if len(w.Services) == 0 {
 		return
 	}
-	d.services.want.Do(func() { close(d.services.wanted) })
+	d.services.needOnce.Do(func() { close(d.services.needed) })
 }

@@ -10,26 +10,26 @@ import (
 	"fairlead/internal/model"
 )
 
-// RealCount is what a plane counts of a real server.
+// RealCount are a data plane's counters of a real server.
 type RealCount struct {
-	// Live are the flows that it has, Begun those that it was given in all.
+	// Live is the number of open flows, Begun the number of all flows that it got.
 	Live, Begun uint64
-	// Failed are connections that it has not answered, or refused.
+	// Failed is the number of connections that it did not answer or refused.
 	Failed uint64
-	// Packets and Bytes are to it (in) and from it (out), as far as they come
-	// through this host.
+	// Packets and Bytes count what goes to it (in) and comes from it (out) through
+	// this host.
 	Packets, Bytes kernel.InOut
 }
 
-// RealCounts are those of real servers, by their services' names and where they
-// are, port 0 for the one that the client has dialled.
+// RealCounts are counters by service name and the real server's address. Port 0 is the
+// port that the client has connected to.
 type RealCounts map[string]map[netip.AddrPort]RealCount
 
-// CountReals counts the flows of real servers, where the planes do.
+// CountReals returns the counters of real servers, as far as data planes count them.
 type CountReals func([]model.VirtualService) (RealCounts, error)
 
-// Add adds what is counted of a real server, which may be counted for each of
-// its service's ports.
+// Add adds to the counters of a real server. A data plane may count each port of the
+// service separately.
 func (c RealCounts) Add(service string, at netip.AddrPort, n RealCount) {
 	if service == "" || !at.IsValid() {
 		return
@@ -43,10 +43,10 @@ func (c RealCounts) Add(service string, at netip.AddrPort, n RealCount) {
 		kernel.InOut{In: was.Bytes.In + n.Bytes.In, Out: was.Bytes.Out + n.Bytes.Out}}
 }
 
-// countAgain is how old a count may be that is shown.
+// countAgain is the maximum age of the counters that are returned.
 const countAgain = 100 * time.Millisecond
 
-// countFlows counts the flows of real servers, unless it has just been done.
+// countFlows reads the counters of real servers, unless they are recent.
 func (d *Daemon) countFlows() {
 	s := &d.services
 	if d.cfg.CountReals == nil || len(d.full.Services) == 0 || time.Since(s.countedAt) < countAgain {
@@ -59,8 +59,8 @@ func (d *Daemon) countFlows() {
 	}
 }
 
-// flowsOf returns how many flows a real server had when they were counted last,
-// nil where the plane does not count.
+// flowsOf returns the last known number of open flows of a real server, or nil if its
+// data plane does not count them.
 func (d *Daemon) flowsOf(key realKey) *uint64 {
 	c, counted := d.services.counts[key.service][key.at]
 	if !counted {
@@ -69,11 +69,12 @@ func (d *Daemon) flowsOf(key realKey) *uint64 {
 	return &c.Live
 }
 
-// observeEvery is how often is looked whether clients' connections fail.
+// observeEvery is the interval at which the daemon looks for failed connections of
+// clients.
 const observeEvery = 100 * time.Millisecond
 
-// observe tells the checks how clients' connections fare, of services that want
-// it, until ctx ends. It costs nothing while none does.
+// observe reports the success and failure of clients' connections to the checks, for
+// services with passive checks, until ctx ends. Without such services it does nothing.
 func (d *Daemon) observe(ctx context.Context) {
 	if d.cfg.CountReals == nil {
 		return
@@ -94,8 +95,8 @@ func (d *Daemon) observe(ctx context.Context) {
 	}
 }
 
-// observeOnce compares the counts with those before, and returns them; nil where
-// no service wants it.
+// observeOnce compares the counters with the earlier ones, and returns them. It
+// returns nil if no service has passive checks.
 func (d *Daemon) observeOnce(before RealCounts) RealCounts {
 	d.mu.Lock()
 	var passive []string
@@ -115,8 +116,8 @@ func (d *Daemon) observeOnce(before RealCounts) RealCounts {
 	for _, name := range passive {
 		for at, c := range now[name] {
 			was, known := before[name][at]
-			// What is answered counts as well: few failures among many are the
-			// clients' own.
+			// Answered connections count too: a few failures among many connections
+			// are caused by the clients.
 			failed, answered := c.Failed-was.Failed, c.Begun-was.Begun
 			if known && c.Failed >= was.Failed && c.Begun >= was.Begun && failed+answered > 0 {
 				d.health.Signal(name, at, health.Signal{Failed: int(failed), Answered: int(answered - min(answered, failed))})

@@ -12,53 +12,52 @@ import (
 	"fairlead/internal/model"
 )
 
-// Drain is how a real server is led out of service: it gets no new flows and
-// keeps those that it has, until they end or a deadline passes.
+// Drain is the drain of a real server: it gets no new flows and keeps the open ones,
+// until they end or a deadline passes.
 type Drain struct {
-	// Cause says why.
+	// Cause is the reason.
 	Cause string    `json:"cause"`
 	Since time.Time `json:"since"`
-	// Deadline ends the drain whatever flows there are; zero is none.
+	// Deadline ends the drain even if flows are open. Zero is no deadline.
 	Deadline time.Time `json:"deadline,omitzero"`
-	// Ended is when it has; until then it is under way.
+	// Ended is when the drain ended; zero while it is in progress.
 	Ended time.Time `json:"ended,omitzero"`
-	// Asked says that a command asked for it, so that only a command takes it
-	// back.
+	// Asked says that a command requested the drain: then only a command ends it.
 	Asked bool `json:"asked,omitempty"`
-	// Endpoint is the attachment that the real server is.
+	// Endpoint is the attachment of the real server; empty if it is not on this host.
 	Endpoint string `json:"endpoint,omitempty"`
-	// Leaving says that the server goes with it, and Real what it was.
+	// Leaving says that the server is no longer a member of the service. Real is the
+	// server.
 	Leaving bool             `json:"leaving,omitempty"`
 	Real    model.RealServer `json:"real,omitzero"`
 }
 
 const (
-	// countEvery is how often the flows of those that drain are counted.
+	// countEvery is the interval at which the flows of draining servers are counted.
 	countEvery = time.Second
-	// uncounted is how long a drain without a deadline takes where the plane does
-	// not count flows.
+	// uncounted is the length of a drain without a deadline if the data plane does not
+	// count flows.
 	uncounted = time.Minute
-	// saveRest is how many times as long as it has taken to note the health of
-	// all real servers it is left alone then: changes are noted at once where
-	// these are few.
+	// saveRest limits how often health is saved: the pause is saveRest times as long
+	// as the last save took.
 	saveRest = 20
-	// reapplyAfter is how long is waited after a failure.
+	// reapplyAfter is the wait after a failure.
 	reapplyAfter = time.Second
 )
 
-// deadline returns when a drain ends that begins at a time: as it was asked
-// for, or as the service has it.
-func deadline(since time.Time, asked, usual time.Duration) time.Time {
+// deadline returns when a drain that starts at since ends: after the requested time,
+// or else after the service's usual time; zero if neither is set.
+func deadline(since time.Time, requested, usual time.Duration) time.Time {
 	switch {
-	case asked > 0:
-		return since.Add(asked)
+	case requested > 0:
+		return since.Add(requested)
 	case usual > 0:
 		return since.Add(usual)
 	}
 	return time.Time{}
 }
 
-// balance follows what happens to real servers until ctx ends.
+// balance applies changes of real servers, and ends drains, until ctx ends.
 func (d *Daemon) balance(ctx context.Context) {
 	count := time.NewTicker(countEvery)
 	defer count.Stop()
@@ -89,8 +88,8 @@ func (d *Daemon) balance(ctx context.Context) {
 			case <-ctx.Done():
 			}
 		}
-		// A process after us would take one that has come up for new, and not use it
-		// until it is checked.
+		// Without the saved health, a later process would not use a server that is up
+		// until it has checked it.
 		if now := time.Now(); now.Before(rested) {
 			save.Reset(rested.Sub(now))
 		} else {
@@ -100,7 +99,7 @@ func (d *Daemon) balance(ctx context.Context) {
 	}
 }
 
-// idleServices reports whether no drain is under way, nor a stop of a container.
+// idleServices reports whether no drain and no stop of a container is in progress.
 func (d *Daemon) idleServices() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -117,7 +116,7 @@ func (d *Daemon) idleServices() bool {
 	return true
 }
 
-// endDrains ends the drains whose flows have ended, or whose deadline is over.
+// endDrains ends the drains whose flows have ended, or whose deadline has passed.
 func (d *Daemon) endDrains() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,17 +139,17 @@ func (d *Daemon) endDrains() {
 		}
 		drain.Ended = now
 		s.markDirty(key.service)
-		d.keepDrains(key)
+		d.saveDrains(key)
 	}
 }
 
-// Notes keep JSON by keys; *store.Notes does.
+// Notes saves JSON values under keys. *store.Notes implements it.
 type Notes interface {
 	All() map[string]json.RawMessage
 	Put(map[string]any) error
 }
 
-// The keys of notes.
+// The keys of notes, or their prefixes.
 const (
 	drainNote     = "drain "
 	healthNote    = "health of real servers"
@@ -159,9 +158,9 @@ const (
 
 func (k realKey) note() string { return drainNote + k.service + " " + k.at.String() }
 
-// keepDrains notes the drains of those keys, for the next process. One that was
-// asked for of a server elsewhere outlives a reboot.
-func (d *Daemon) keepDrains(keys ...realKey) {
+// saveDrains saves the drains with these keys for later processes. A drain that a
+// command requested of a server on another host survives a reboot.
+func (d *Daemon) saveDrains(keys ...realKey) {
 	if d.cfg.Passing == nil || len(keys) == 0 {
 		return
 	}
@@ -177,30 +176,30 @@ func (d *Daemon) keepDrains(keys ...realKey) {
 			passing[name] = drain
 		}
 	}
-	d.warn("note the drains", d.cfg.Passing.Put(passing))
-	d.warn("note the drains", d.cfg.Lasting.Put(lasting))
+	d.warn("save the drains", d.cfg.Passing.Put(passing))
+	d.warn("save the drains", d.cfg.Lasting.Put(lasting))
 }
 
-// saveHealth notes what the checks know, if it is otherwise than was noted.
+// saveHealth saves the state of the checks if it has changed.
 func (d *Daemon) saveHealth() {
 	d.mu.Lock()
 	unsaved := d.services.unsaved
 	d.services.unsaved = false
 	d.mu.Unlock()
 	if unsaved && d.cfg.Passing != nil {
-		d.warn("note the health of real servers", d.cfg.Passing.Put(map[string]any{healthNote: d.health.Export()}))
+		d.warn("save the health of real servers", d.cfg.Passing.Put(map[string]any{healthNote: d.health.Export()}))
 	}
 }
 
-// recall reads what the process before has noted. Of containers, what is not
-// attached now is told again when it runs.
-func (d *Daemon) recall(w model.Desired) {
+// restoreNotes reads the notes of an earlier process. It deletes notes of containers
+// without an attachment: their engine reports them again if they run.
+func (d *Daemon) restoreNotes(w model.Desired) {
 	if d.cfg.Passing == nil {
 		return
 	}
 	for _, notes := range []Notes{d.cfg.Lasting, d.cfg.Passing} {
 		for key, text := range notes.All() {
-			d.warn("read note "+key, d.recallNote(key, text))
+			d.warn("read note "+key, d.restoreNote(key, text))
 		}
 	}
 	gone := map[string]any{}
@@ -214,11 +213,11 @@ func (d *Daemon) recall(w model.Desired) {
 	d.warn("forget containers", d.cfg.Passing.Put(gone))
 }
 
-func (d *Daemon) recallNote(key string, text json.RawMessage) error {
+func (d *Daemon) restoreNote(key string, text json.RawMessage) error {
 	ref, isContainer := strings.CutPrefix(key, containerNote)
 	switch rest, isDrain := strings.CutPrefix(key, drainNote); {
 	case key == healthNote:
-		return json.Unmarshal(text, &d.services.noted)
+		return json.Unmarshal(text, &d.services.savedHealth)
 	case isContainer:
 		var c Container
 		err := json.Unmarshal(text, &c)
@@ -236,13 +235,14 @@ func (d *Daemon) recallNote(key string, text json.RawMessage) error {
 			return err
 		}
 		d.services.drains[realKey{service, real}] = &drain
-		d.recallLeaver(service, real, drain)
+		d.restoreLeaving(service, real, drain)
 	}
 	return nil
 }
 
-// recallLeaver makes as if a server that leaves had been a member before.
-func (d *Daemon) recallLeaver(service string, at netip.AddrPort, drain Drain) {
+// restoreLeaving makes a server whose removal is in progress a member of the earlier
+// pool.
+func (d *Daemon) restoreLeaving(service string, at netip.AddrPort, drain Drain) {
 	if !drain.Leaving {
 		return
 	}
@@ -251,7 +251,7 @@ func (d *Daemon) recallLeaver(service string, at netip.AddrPort, drain Drain) {
 		p = &pool{restored: true}
 		d.services.pools[service] = p
 	}
-	p.members = append(p.members, member{RealServer: drain.Real, at: at, spec: drain.Real, standing: RealDraining, cause: drain.Cause, since: drain.Since, leaving: true})
+	p.members = append(p.members, member{RealServer: drain.Real, at: at, spec: drain.Real, status: RealDraining, cause: drain.Cause, since: drain.Since, leaving: true})
 	p.full.Reals = append(p.full.Reals, drain.Real)
 	p.index()
 }

@@ -11,9 +11,9 @@ import (
 	"fairlead/internal/model"
 )
 
-// reportEnded tells how many clients' connections were reset by the last step, given
-// the pools before and after it: of each real server, or of a service where that is
-// not known any more.
+// reportEnded reports how many connections of clients the last step has reset, per
+// real server, or per service if the real server is no longer known. pools are the
+// pools before and after the step.
 func (d *Daemon) reportEnded(pools ...map[string]*pool) {
 	all := map[string]kernel.Ended{}
 	for _, e := range d.cfg.Host.TakeEnded() {
@@ -28,7 +28,7 @@ func (d *Daemon) reportEnded(pools ...map[string]*pool) {
 	}
 }
 
-// endedOf names the real server.
+// endedOf names the real server or the service.
 func endedOf(e kernel.Ended, pools []map[string]*pool) string {
 	name := ""
 	for _, all := range pools {
@@ -45,7 +45,7 @@ func endedOf(e kernel.Ended, pools []map[string]*pool) string {
 	return cmp.Or(name, "service at "+e.Frontend.String())
 }
 
-// dialled reports whether clients reach a service of TCP there.
+// dialled reports whether at is an address and port of the TCP service.
 func dialled(v model.VirtualService, at netip.AddrPort) bool {
 	return v.Proto == model.TCP && slices.Contains(v.Addresses, at.Addr()) && slices.ContainsFunc(v.Ports, model.Port(at.Port()).Overlaps)
 }
@@ -56,7 +56,7 @@ func endedText(e kernel.Ended) string {
 		text = "1 connection of a client was reset"
 	}
 	if e.Silent > 0 {
-		text += fmt.Sprintf("; %d of them have not answered, and are when they send next", e.Silent)
+		text += fmt.Sprintf("; %d of these clients did not answer, and are reset when they send again", e.Silent)
 	}
 	return text
 }

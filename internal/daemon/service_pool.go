@@ -10,95 +10,95 @@ import (
 	"fairlead/internal/model"
 )
 
-// A pool is what a virtual service comes to on this host now.
+// A pool is the state of a virtual service on this host.
 //
-// Theory of operation. A wish names real servers by their addresses or by what
-// selects them. A pool has a member for each server that this leads to, with
-// what its administrator and its container want of it; package health adds what
-// the checks say, and what follows from all: states, weights, the sorry server.
+// Theory of operation. A service names its real servers by address or by a selector. A
+// pool has one member for each server that results, with what its administrator and
+// its container require. Package health adds the results of the checks and what
+// follows from all of these: states, weights, the sorry server.
 //
-//	wish ──► members ──► resolved ──► health ──► full ──► State.Services
-//	         ▲ attachments, drains
+//	service ──► members ──► resolved ──► health ──► full ──► State.Services
+//	            ▲ attachments, drains
 //
-// A server that was a member and is none any more leaves: it drains. To work a
-// pool out changes nothing, so that a dry run can; what has changed against the
-// pool before is told, and noted, when the planes have it.
+// A server that is no longer selected leaves: it drains. To compute a pool has no side
+// effects, so that a dry run can do it. Changes against the earlier pool are reported
+// and saved when the data planes have them.
 type pool struct {
 	spec    model.VirtualService
 	members []member
-	// by finds a member by where it is.
+	// by has the index of the member at an address.
 	by map[netip.AddrPort]int
-	// resolved is the service with the members as its real servers, full as the
-	// planes shall have it.
+	// resolved is the service with the members as its real servers. full is the
+	// service as the data planes must have it.
 	resolved, full model.VirtualService
-	// health is what the checks said when full was worked out.
+	// health is the result of the checks when full was computed.
 	health health.Pool
-	// since is when its status came to be.
+	// since is when the status began.
 	since time.Time
-	// restored says that it is but what a process before has left.
+	// restored says that the pool contains only what an earlier process has saved.
 	restored bool
 }
 
-// Standing says how a real server is.
-type Standing string
+// RealStatus is the state of a real server.
+type RealStatus string
 
-// The standings. A member's is empty where the checks say it.
+// The states. A member's is empty if only its checks determine the state.
 const (
-	RealUp   Standing = "up"
-	RealDown Standing = "down"
-	// RealDraining keeps its flows, RealDrained has none left.
-	RealDraining Standing = "draining"
-	RealDrained  Standing = "drained"
-	// RealDisabled was taken out by its administrator, flows and all.
-	RealDisabled Standing = "disabled"
-	// RealSorry is the sorry server, while it is used.
-	RealSorry Standing = "sorry"
+	RealUp   RealStatus = "up"
+	RealDown RealStatus = "down"
+	// RealDraining keeps its open flows, RealDrained has none.
+	RealDraining RealStatus = "draining"
+	RealDrained  RealStatus = "drained"
+	// RealDisabled was disabled by its administrator, and its flows were ended.
+	RealDisabled RealStatus = "disabled"
+	// RealSorry is the sorry server while it is in use.
+	RealSorry RealStatus = "sorry"
 )
 
 // member is a real server of a pool.
 type member struct {
-	// RealServer is as the planes get it.
+	// RealServer is the server as the data planes get it.
 	model.RealServer
-	// at is where it is; port 0 is the one that the client has dialled.
+	// at is its address. Port 0 is the port that the client has connected to.
 	at netip.AddrPort
-	// spec is what has led to it.
-	spec     model.RealServer
-	standing Standing
-	cause    string
-	since    time.Time
-	// leaving says that nothing leads to it any more.
+	// spec is the entry of the service that the member results from.
+	spec   model.RealServer
+	status RealStatus
+	cause  string
+	since  time.Time
+	// leaving says that the service no longer has this server.
 	leaving bool
 	// runsOn says that its container did not end when it was stopped.
 	runsOn string
-	// shown is what the planes make of it, by what the checks said when the pool
-	// was worked out.
-	shown stateOf
+	// shown is its state in the data planes, with the checks' results at the time when
+	// the pool was computed.
+	shown memberState
 }
 
-// found is a sandbox that a selector has found, or that an address is of.
+// found is a sandbox that a selector has found, or that has an address.
 type found struct {
 	endpoint string
 	at       netip.Addr
-	// leaves says why its container shall get no new flows, empty if it may.
+	// leaves is why its container must get no new flows; empty if it may.
 	leaves string
-	// runsOn says that it did not end when it was stopped.
+	// runsOn says that its container did not end when it was stopped.
 	runsOn string
 }
 
-// inputsOf is what a pool is worked out from, besides the wish.
-type inputsOf struct {
+// poolInputs are the inputs of a pool's computation, besides the service.
+type poolInputs struct {
 	now time.Time
-	// selects returns what a selector finds, of the family of the service.
+	// selects returns the sandboxes that a selector finds, in one address family.
 	selects func(model.Select, bool) []found
 	// owns returns the sandbox that has the address.
 	owns func(netip.Addr) (found, bool)
-	// alive reports whether an endpoint is there.
+	// alive reports whether an endpoint exists.
 	alive func(endpoint string) bool
 	drain func(netip.AddrPort) *Drain
 }
 
-// work works the pool of a service out, given the one before, nil for none.
-func work(v model.VirtualService, before *pool, a inputsOf) *pool {
+// newPool computes the pool of a service. before is the earlier pool, or nil.
+func newPool(v model.VirtualService, before *pool, a poolInputs) *pool {
 	p := &pool{spec: v}
 	seen := map[netip.AddrPort]bool{}
 	for _, r := range v.Reals {
@@ -114,7 +114,7 @@ func work(v model.VirtualService, before *pool, a inputsOf) *pool {
 		}
 	}
 	if before != nil {
-		p.leaving(before, seen, a)
+		p.addLeaving(before, seen, a)
 	}
 	p.index()
 	p.resolved = v
@@ -129,8 +129,8 @@ func (p *pool) index() {
 	}
 }
 
-// find returns the servers that a real server of a wish leads to.
-func (a inputsOf) find(v model.VirtualService, r model.RealServer) []found {
+// find returns the servers that an entry of the service stands for.
+func (a poolInputs) find(v model.VirtualService, r model.RealServer) []found {
 	if r.Select.IsZero() {
 		f, _ := a.owns(r.Address)
 		f.at = r.Address
@@ -139,27 +139,27 @@ func (a inputsOf) find(v model.VirtualService, r model.RealServer) []found {
 	return a.selects(r.Select, v.Addresses[0].Is4())
 }
 
-// setState says what is wanted of a member.
-func (m *member) setState(before *pool, f found, a inputsOf) {
+// setState sets the state that the administrator, a drain or the container requires.
+func (m *member) setState(before *pool, f found, a poolInputs) {
 	m.State, m.runsOn = model.RealUp, f.runsOn
 	d, why := a.drain(m.at), m.leaves(f)
 	switch {
 	case m.spec.State == model.RealDown:
-		m.is(RealDisabled, "its administrator says so", a.now)
-		if was := before.member(m.at); was != nil && was.standing == m.standing {
+		m.set(RealDisabled, "its administrator says so", a.now)
+		if was := before.member(m.at); was != nil && was.status == m.status {
 			m.since = was.since
 		}
 	case d != nil && !d.Ended.IsZero() && (d.Asked || why != ""):
-		m.is(RealDrained, d.Cause, d.Ended)
+		m.set(RealDrained, d.Cause, d.Ended)
 	case d != nil && (d.Asked || why != ""):
-		m.is(RealDraining, d.Cause, d.Since)
+		m.set(RealDraining, d.Cause, d.Since)
 	case why != "":
-		m.is(RealDraining, why, a.now)
+		m.set(RealDraining, why, a.now)
 	}
 }
 
-func (m *member) is(s Standing, cause string, since time.Time) {
-	m.standing, m.cause, m.since = s, cause, since
+func (m *member) set(s RealStatus, cause string, since time.Time) {
+	m.status, m.cause, m.since = s, cause, since
 	switch s {
 	case RealDraining:
 		m.State = model.RealDraining
@@ -168,7 +168,7 @@ func (m *member) is(s Standing, cause string, since time.Time) {
 	}
 }
 
-// leaves says why a member that is there shall drain, empty if it shall not.
+// leaves returns why a member that still exists must drain, or empty.
 func (m *member) leaves(f found) string {
 	if m.spec.State == model.RealDraining {
 		return "its administrator says so"
@@ -176,8 +176,9 @@ func (m *member) leaves(f found) string {
 	return f.leaves
 }
 
-// leaving adds those that were members, are none any more, and may have flows.
-func (p *pool) leaving(before *pool, stays map[netip.AddrPort]bool, a inputsOf) {
+// addLeaving adds the members of the earlier pool that are no longer members and may
+// have open flows.
+func (p *pool) addLeaving(before *pool, stays map[netip.AddrPort]bool, a poolInputs) {
 	for _, m := range before.members {
 		d := a.drain(m.at)
 		switch {
@@ -186,8 +187,8 @@ func (p *pool) leaving(before *pool, stays map[netip.AddrPort]bool, a inputsOf) 
 			continue
 		case !m.leaving:
 			m.leaving = true
-			if m.standing != RealDraining {
-				m.is(RealDraining, "it was taken out of the service", a.now)
+			if m.status != RealDraining {
+				m.set(RealDraining, "it was taken out of the service", a.now)
 			}
 		}
 		p.members = append(p.members, m)
@@ -196,14 +197,14 @@ func (p *pool) leaving(before *pool, stays map[netip.AddrPort]bool, a inputsOf) 
 		return
 	}
 	trial := p.spec
-	if trial.Reals = p.reals(); trial.Validate() != nil { // e.g. its port is none of the service's now
+	if trial.Reals = p.reals(); trial.Validate() != nil { // e.g. the service no longer has its port
 		p.members = slices.DeleteFunc(p.members, isLeaving)
 	}
 }
 
 func isLeaving(m member) bool { return m.leaving }
 
-// ended reports whether the planes have nothing of a member's.
+// ended reports whether the data planes have no flows of a member.
 func (p *pool) ended(at netip.AddrPort) bool {
 	i := slices.IndexFunc(p.full.Reals, func(r model.RealServer) bool { return r.At(0) == at })
 	return i < 0 || p.full.Reals[i].State == model.RealDown
@@ -217,7 +218,7 @@ func (p *pool) reals() []model.RealServer {
 	return all
 }
 
-// member returns the member that is there, nil if none is.
+// member returns the member with that address, or nil.
 func (p *pool) member(at netip.AddrPort) *member {
 	if p == nil {
 		return nil
@@ -228,17 +229,18 @@ func (p *pool) member(at netip.AddrPort) *member {
 	return nil
 }
 
-// text names where a member is, as users type it.
+// text returns the member's address as users type it.
 func (m member) text() string {
 	return model.RealServer{Address: m.at.Addr(), Port: m.at.Port()}.String()
 }
 
-// quorum reports whether enough real servers are up, as far as they are ours.
+// quorum reports whether enough real servers are up. It is always true if another host
+// balances the service (ForwardLocal).
 func (p *pool) quorum() bool {
 	return p.spec.Forward == model.ForwardLocal || p.health.Up >= max(1, p.spec.Quorum)
 }
 
-// quorumText says how many of a pool are up and must be.
+// quorumText says how many real servers are up, and how many must be.
 func (p *pool) quorumText() string {
 	return fmt.Sprintf("%d of %d real servers are up, and %d must be", p.health.Up, p.health.Of, max(1, p.spec.Quorum))
 }

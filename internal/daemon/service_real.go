@@ -11,33 +11,35 @@ import (
 	"fairlead/internal/model"
 )
 
-// RealAction is what becomes of a real server.
+// RealAction is what to do with a real server.
 type RealAction string
 
 // The actions.
 const (
-	// DrainReal gives it no new flows, until EnableReal.
+	// DrainReal gives it no new flows until EnableReal.
 	DrainReal RealAction = "drain"
-	// EnableReal takes that back, and ends that clients' failures keep it down.
+	// EnableReal reverts DrainReal. It also brings back a server that passive checks
+	// have taken out.
 	EnableReal RealAction = "enable"
-	// RemoveReal takes it out of its service, after a drain.
+	// RemoveReal removes it from its service after a drain.
 	RemoveReal RealAction = "remove"
 )
 
-// RealRequest asks for something to become of a real server.
+// RealRequest is a request to change a real server.
 type RealRequest struct {
 	Service string `json:"service"`
-	// Real names it: by its address, with its port or without, or by the
-	// attachment or the sandbox that it is.
+	// Real is its address, with or without port, or the name of its attachment or its
+	// sandbox.
 	Real string     `json:"real"`
 	Do   RealAction `json:"do"`
-	// Deadline bounds the drain; 0 is as the service has it.
+	// Deadline bounds the drain. If 0, the service's setting applies.
 	Deadline time.Duration `json:"deadline,omitempty"`
-	// Now ends its flows at once, instead of draining it.
+	// Now ends its flows at once instead of draining it.
 	Now bool `json:"now,omitempty"`
 }
 
-// ChangeReal drains, enables or removes a real server.
+// ChangeReal drains, enables or removes a real server. Returns a Fault with code
+// NotFound if the service or the real server does not exist.
 func (d *Daemon) ChangeReal(r RealRequest) (Result, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -45,8 +47,8 @@ func (d *Daemon) ChangeReal(r RealRequest) (Result, error) {
 	if !known {
 		return Result{}, noService(r.Service)
 	}
-	if r.Real == "" { // as a variable is that a script has not set
-		return Result{}, fault(Invalid, "%s a real server of service %s: want its name or address: `fairlead service show %s` lists them", r.Do, r.Service, escape.Shell(r.Service))
+	if r.Real == "" { // e.g. an unset variable of a script
+		return Result{}, fault(Invalid, "%s a real server of service %s: its name or address is missing: `fairlead service show %s` lists them", r.Do, r.Service, escape.Shell(r.Service))
 	}
 	if r.Deadline < 0 {
 		return Result{}, fault(Invalid, "drain %s of service %s: deadline %s: want a time from now", r.Real, r.Service, r.Deadline)
@@ -59,7 +61,7 @@ func (d *Daemon) ChangeReal(r RealRequest) (Result, error) {
 		return Result{}, err
 	}
 	if m.leaving {
-		return Result{}, fault(Conflict, "%s leaves service %s: put it in again with `fairlead service set %s --real %s`", m.text(), v.Name, escape.Shell(v.Name), m.text())
+		return Result{}, fault(Conflict, "%s is leaving service %s: add it again with `fairlead service set %s --real %s`", m.text(), v.Name, escape.Shell(v.Name), m.text())
 	}
 	switch r.Do {
 	case DrainReal:
@@ -70,11 +72,11 @@ func (d *Daemon) ChangeReal(r RealRequest) (Result, error) {
 	return Result{}, fault(Invalid, "do %q: want drain, enable or remove", r.Do)
 }
 
-// drainReal notes the drain, and has the planes know.
+// drainReal records the drain and applies it to the data planes.
 func (d *Daemon) drainReal(v model.VirtualService, m member, r RealRequest) (Result, error) {
 	key := realKey{v.Name, m.at}
 	before := d.services.drains[key]
-	drain := &Drain{Cause: "a command asked for it", Since: time.Now(), Asked: true, Endpoint: m.Endpoint}
+	drain := &Drain{Cause: "a command requested it", Since: time.Now(), Asked: true, Endpoint: m.Endpoint}
 	if before != nil {
 		drain.Since = before.Since
 	}
@@ -85,19 +87,18 @@ func (d *Daemon) drainReal(v model.VirtualService, m member, r RealRequest) (Res
 	if before != nil && before.Asked && !before.Ended.IsZero() && r.Deadline == 0 {
 		return Result{Services: d.viewServices(v.Name)}, nil
 	}
-	notes := d.last(v, m)
+	notes := d.lastServerNotes(v, m)
 	d.services.drains[key] = drain
 	if err := d.reapply(v.Name); err != nil {
 		delete(d.services.drains, key)
 		return Result{}, fmt.Errorf("drain %s of service %s: %w", m.text(), v.Name, err)
 	}
-	d.keepDrains(key)
+	d.saveDrains(key)
 	return Result{Services: d.viewServices(v.Name), Changed: true, Notes: notes}, nil
 }
 
-// last says what it means that the last real server that is up gets no new
-// flows.
-func (d *Daemon) last(v model.VirtualService, m member) []string {
+// lastServerNotes returns a note if no other real server is up to get new flows.
+func (d *Daemon) lastServerNotes(v model.VirtualService, m member) []string {
 	for _, r := range d.services.pools[v.Name].full.Reals {
 		if r.At(0) != m.at && r.State == model.RealUp && r.Weight > 0 && r.At(0) != v.Sorry {
 			return nil
@@ -106,7 +107,7 @@ func (d *Daemon) last(v model.VirtualService, m member) []string {
 	if v.Sorry.Addr().IsValid() {
 		return []string{fmt.Sprintf("no other real server of %s is up: new clients are sent to the sorry server", v.Name)}
 	}
-	return []string{fmt.Sprintf("no other real server of %s is up: new clients are served by none", v.Name)}
+	return []string{fmt.Sprintf("no other real server of %s is up: new clients get no answer", v.Name)}
 }
 
 func (d *Daemon) enableReal(v model.VirtualService, m member) (Result, error) {
@@ -115,7 +116,7 @@ func (d *Daemon) enableReal(v model.VirtualService, m member) (Result, error) {
 	readmitted := d.health.Readmit(v.Name, m.at)
 	if m.spec.State != model.RealUp {
 		if v.Origin != model.FromCommand {
-			return Result{}, others("service "+v.Name, v.Origin)
+			return Result{}, otherOrigin("service "+v.Name, v.Origin)
 		}
 		i := slices.IndexFunc(v.Reals, m.spec.Is)
 		v.Reals[i].State = model.RealUp
@@ -135,13 +136,13 @@ func (d *Daemon) enableReal(v model.VirtualService, m member) (Result, error) {
 		}
 		return Result{}, fmt.Errorf("enable %s of service %s: %w", m.text(), v.Name, err)
 	}
-	d.keepDrains(key)
+	d.saveDrains(key)
 	return Result{Services: d.viewServices(v.Name), Changed: true}, nil
 }
 
 func (d *Daemon) removeReal(v model.VirtualService, r RealRequest) (Result, error) {
 	if v.Origin != model.FromCommand {
-		return Result{}, others("service "+v.Name, v.Origin)
+		return Result{}, otherOrigin("service "+v.Name, v.Origin)
 	}
 	i := slices.IndexFunc(v.Reals, func(o model.RealServer) bool { return o.String() == r.Real })
 	m, err := d.findMember(v.Name, r.Real)
@@ -149,10 +150,10 @@ func (d *Daemon) removeReal(v model.VirtualService, r RealRequest) (Result, erro
 	case i < 0 && err != nil:
 		return Result{Notes: []string{fmt.Sprintf("service %s has no real server %s: nothing to do", v.Name, r.Real)}}, nil
 	case i < 0 && !m.spec.Select.IsZero():
-		return Result{}, fault(Invalid, "%s is of service %s because of %s: remove that, or drain the one", r.Real, v.Name, m.spec)
+		return Result{}, fault(Invalid, "%s is in service %s because of %s: remove that, or drain this real server", r.Real, v.Name, m.spec)
 	case i < 0:
 		if i = slices.IndexFunc(v.Reals, m.spec.Is); i < 0 && !r.Now {
-			return Result{Services: d.viewServices(v.Name)}, nil // it leaves already
+			return Result{Services: d.viewServices(v.Name)}, nil // it is leaving already
 		}
 	}
 	if r.Now && err == nil {
@@ -167,8 +168,8 @@ func (d *Daemon) removeReal(v model.VirtualService, r RealRequest) (Result, erro
 	return Result{Services: d.viewServices(v.Name), Changed: true}, nil
 }
 
-// forgetMember makes as if there had not been a member, so that it does not
-// drain when it leaves.
+// forgetMember removes a member from the current pool, so that it does not drain when
+// it leaves.
 func (d *Daemon) forgetMember(service string, at netip.AddrPort) {
 	p := *d.services.pools[service]
 	p.members = slices.DeleteFunc(slices.Clone(p.members), func(m member) bool { return m.at == at })
@@ -176,7 +177,7 @@ func (d *Daemon) forgetMember(service string, at netip.AddrPort) {
 	d.services.pools[service] = &p
 }
 
-// findMember returns the real server that a text means.
+// findMember returns the real server that the text names.
 func (d *Daemon) findMember(service, text string) (member, error) {
 	p := d.services.pools[service]
 	if p == nil {
@@ -201,7 +202,7 @@ func (d *Daemon) findMember(service, text string) (member, error) {
 	return member{}, fault(Invalid, "service %s has several real servers at %s: name one of %s", service, text, strings.Join(names, ", "))
 }
 
-// sandboxNamed reports whether the attachment's sandbox is called so.
+// sandboxNamed reports whether the attachment's sandbox has that name.
 func (d *Daemon) sandboxNamed(endpoint, text string) bool {
 	a, known := d.attachment(endpoint)
 	_, name, _ := strings.Cut(a.Ref, ":")

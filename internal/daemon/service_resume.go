@@ -9,20 +9,19 @@ import (
 	"fairlead/internal/model"
 )
 
-// resume has the checks begin where the planes are. What they know is noted a
-// while after they have told, and a process that is killed notes nothing; but
-// what the engine does is written down before it is done. A real server that was out
-// stays out until it has passed its checks, and no other is touched until it has
-// failed them.
+// resume initializes the checks with the state of the data planes. The health of real
+// servers is saved with a delay, and not at all by a process that is killed; but the
+// engine stores each state before it applies it. A real server that was out stays out
+// until it passes its checks, and the others stay in until they fail them.
 func (d *Daemon) resume(w model.Desired) error {
 	record, err := d.cfg.Store.Load()
 	if err != nil {
 		return fmt.Errorf("read record: %w", err)
 	}
 	if slices.ContainsFunc(w.Services, selects) {
-		// Who is selected by name is found with the address that it has, or the
-		// service would have nobody until the first step has told of leases, and all
-		// its connections would be ended.
+		// A sandbox that a name selects must be found with its current address.
+		// Without it, the service would have no real servers until the first step has
+		// returned the leases, and all its connections would be ended.
 		full, err := d.engine.State()
 		d.warn("find the addresses of sandboxes", err)
 		d.full.Endpoints = full.Endpoints
@@ -40,14 +39,14 @@ func (d *Daemon) resume(w model.Desired) error {
 		v.Reals = slices.DeleteFunc(slices.Clone(v.Reals), func(r model.RealServer) bool { return out[realKey{v.Name, r.At(0)}] })
 		inUse = append(inUse, v)
 	}
-	noted := slices.DeleteFunc(d.services.noted, func(one health.Remembered) bool { return !wanted[one.Service] })
+	noted := slices.DeleteFunc(d.services.savedHealth, func(one health.Remembered) bool { return !wanted[one.Service] })
 	d.health.Import(noted, inUse)
-	d.services.noted = nil
+	d.services.savedHealth = nil
 	return nil
 }
 
-// takenOut returns the real servers that are out, or may be, for another reason
-// than their checks: their planes tell nothing of those.
+// takenOut returns the real servers that are out, or may be, for another reason than
+// their checks. The state of the data planes says nothing about the checks of those.
 func (d *Daemon) takenOut(w model.Desired) map[realKey]bool {
 	out := map[realKey]bool{}
 	for key := range d.services.drains {

@@ -63,7 +63,7 @@ func TestOldNotes(t *testing.T) {
 		t.Errorf("to start took %q", host.taken)
 	}
 	w.start()
-	if got := w.standing("web"); got != "10.0.0.2:8080 down, 10.0.0.3:8080 up" {
+	if got := w.servers("web"); got != "10.0.0.2:8080 down, 10.0.0.3:8080 up" {
 		t.Errorf("it begins with %s", got)
 	}
 	w.serves("10.0.0.2:8080")
@@ -128,7 +128,7 @@ func TestAddedAnew(t *testing.T) {
 	w.stands("web", one)
 	w.stop()
 	w.start()
-	if got := w.standing("web"); got != one {
+	if got := w.servers("web"); got != one {
 		t.Errorf("after a start it has %s", got)
 	}
 	before := w.happened()

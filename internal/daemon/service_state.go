@@ -12,55 +12,54 @@ import (
 	"fairlead/internal/model"
 )
 
-// services is what the daemon knows of virtual services besides the wishes.
+// services is the daemon's state of virtual services besides the desired state.
 type services struct {
-	// pools are what the planes have, by the services' names.
+	// pools are the pools that the data planes have, by the services' names.
 	pools map[string]*pool
-	// drains are those of members.
+	// drains are the drains of members.
 	drains map[realKey]*Drain
-	// containers are known by the references of attachments.
+	// containers has the attached containers by the references of their attachments.
 	containers map[string]Container
-	// dirty are the services of which something is otherwise than in their pools.
+	// dirty has the services whose pools must be computed again.
 	dirty map[string]bool
-	// woken has an element when any is.
+	// woken receives a value when balance has something to do.
 	woken chan struct{}
-	// counts are what the planes said when they were asked last, at countedAt.
+	// counts are the counters of the data planes, read at countedAt.
 	counts    RealCounts
 	countedAt time.Time
-	// observed has an element when clients' connections are to be looked at.
+	// observed receives a value when observe must check for passive checks again.
 	observed chan struct{}
-	// stuck says why the planes still have a service as it was before something
-	// changed about its real servers.
+	// stuck says why the data planes still have an earlier state of a service.
 	stuck map[string]string
-	// transitions counts how often the checks have taken a member out or brought
-	// it back.
+	// transitions counts how often the checks have taken a member out or brought it
+	// back.
 	transitions map[realKey]uint64
-	// unsaved says that the checks know more than was noted.
+	// unsaved says that the checks have results that are not saved.
 	unsaved bool
-	// noted is what a process before has noted of the checks.
-	noted health.Snapshot
-	// wanted is closed when there is a service, by want.
-	wanted chan struct{}
-	want   *sync.Once
-	// told is what the checks have told, and telling is held for it: they must
-	// not wait while something is applied.
-	telling sync.Mutex
+	// savedHealth are the results of the checks that an earlier process has saved.
+	savedHealth health.Snapshot
+	// needed is closed by needOnce when there is a service.
+	needed   chan struct{}
+	needOnce *sync.Once
+	// batches are results of the checks that are not applied yet. batchMu protects
+	// them, so that the checks never wait while something is applied.
+	batchMu sync.Mutex
 	batches []health.Batch
 }
 
-// realKey is a real server of a service.
+// realKey identifies a real server of a service.
 type realKey struct {
 	service string
 	at      netip.AddrPort
 }
 
 func newServices() services {
-	return services{transitions: map[realKey]uint64{}, wanted: make(chan struct{}), want: new(sync.Once),
+	return services{transitions: map[realKey]uint64{}, needed: make(chan struct{}), needOnce: new(sync.Once),
 		pools: map[string]*pool{}, drains: map[realKey]*Drain{}, containers: map[string]Container{},
 		dirty: map[string]bool{}, stuck: map[string]string{}, woken: make(chan struct{}, 1), observed: make(chan struct{}, 1)}
 }
 
-// markDirty notes that a service's pool is to be worked out again, soon.
+// markDirty makes balance compute the services' pools again.
 func (s *services) markDirty(names ...string) {
 	for _, name := range names {
 		s.dirty[name] = true
@@ -68,7 +67,7 @@ func (s *services) markDirty(names ...string) {
 	s.wake()
 }
 
-// wake wakes who balances.
+// wake wakes balance.
 func (s *services) wake() {
 	select {
 	case s.woken <- struct{}{}:
@@ -76,7 +75,7 @@ func (s *services) wake() {
 	}
 }
 
-// observeAgain has clients' connections looked at.
+// observeAgain wakes observe.
 func (s *services) observeAgain() {
 	select {
 	case s.observed <- struct{}{}:
@@ -84,11 +83,11 @@ func (s *services) observeAgain() {
 	}
 }
 
-// poolsOf works out the pools of wishes, where the endpoints are those of a
-// state; those of only, or all for nil.
+// poolsOf computes the pools of a desired state, with the endpoints of a state. If
+// only is not nil, it computes only these and takes the others from the current pools.
 func (d *Daemon) poolsOf(w model.Desired, endpoints []model.Endpoint, only map[string]bool) map[string]*pool {
 	all := make(map[string]*pool, len(w.Services))
-	var around func(string) inputsOf
+	var inputs func(string) poolInputs
 	for _, v := range w.Services {
 		if d.problems[serviceProblem(v.Name)] != "" {
 			continue
@@ -98,43 +97,43 @@ func (d *Daemon) poolsOf(w model.Desired, endpoints []model.Endpoint, only map[s
 			all[v.Name] = before
 			continue
 		}
-		if around == nil {
-			around = d.inputs(w, endpoints)
+		if inputs == nil {
+			inputs = d.inputs(w, endpoints)
 		}
-		all[v.Name] = work(v, before, around(v.Name))
+		all[v.Name] = newPool(v, before, inputs(v.Name))
 	}
 	return all
 }
 
-// serviceProblem is the name of a service's problem.
+// serviceProblem returns the key of a service's problem.
 func serviceProblem(name string) string { return "service " + name }
 
-// inputs is what pools are worked out from.
-func (d *Daemon) inputs(w model.Desired, endpoints []model.Endpoint) func(service string) inputsOf {
+// inputs returns the inputs of the computation of pools.
+func (d *Daemon) inputs(w model.Desired, endpoints []model.Endpoint) func(service string) poolInputs {
 	s := d.sandboxes(w, endpoints)
 	now := time.Now()
-	return func(service string) inputsOf {
-		return inputsOf{now: now, selects: s.selects, owns: s.owns, alive: s.alive,
+	return func(service string) poolInputs {
+		return poolInputs{now: now, selects: s.selects, owns: s.owns, alive: s.alive,
 			drain: func(at netip.AddrPort) *Drain { return d.services.drains[realKey{service, at}] },
 		}
 	}
 }
 
-// sandboxes are those that can be real servers.
+// sandboxes are the attached sandboxes, which can be real servers.
 type sandboxes struct {
-	all    []boxed
+	all    []attachedSandbox
 	byAddr map[netip.Addr]int
 	byName map[string]bool
 }
 
-// boxed is an attachment with its addresses.
-type boxed struct {
+// attachedSandbox is an attachment with its addresses and its container.
+type attachedSandbox struct {
 	model.Attachment
 	addrs     []netip.Addr
 	container Container
 }
 
-// sandboxes returns the attachments that are there, by name.
+// sandboxes returns the attachments that are applied, sorted by name.
 func (d *Daemon) sandboxes(w model.Desired, endpoints []model.Endpoint) sandboxes {
 	s := sandboxes{byAddr: map[netip.Addr]int{}, byName: map[string]bool{}}
 	leased := make(map[string][]netip.Addr, len(endpoints))
@@ -149,10 +148,10 @@ func (d *Daemon) sandboxes(w model.Desired, endpoints []model.Endpoint) sandboxe
 	}
 	for _, a := range w.Attachments {
 		if s.byName[a.Name] {
-			s.all = append(s.all, boxed{a, leased[a.Name], d.services.containers[a.Ref]})
+			s.all = append(s.all, attachedSandbox{a, leased[a.Name], d.services.containers[a.Ref]})
 		}
 	}
-	slices.SortFunc(s.all, func(a, b boxed) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.all, func(a, b attachedSandbox) int { return strings.Compare(a.Name, b.Name) })
 	for i, b := range s.all {
 		for _, addr := range b.addrs {
 			s.byAddr[addr] = i
@@ -171,11 +170,11 @@ func (s sandboxes) owns(addr netip.Addr) (found, bool) {
 	return s.all[i].found(addr), true
 }
 
-func (b boxed) found(addr netip.Addr) found {
+func (b attachedSandbox) found(addr netip.Addr) found {
 	return found{b.Name, addr, b.container.leaves(), b.container.RunsOn}
 }
 
-// selects returns what a selector finds, one of each sandbox.
+// selects returns what a selector finds, one attachment of each sandbox.
 func (s sandboxes) selects(by model.Select, v4 bool) []found {
 	var all []found
 	taken := map[string]bool{}
@@ -190,8 +189,8 @@ func (s sandboxes) selects(by model.Select, v4 bool) []found {
 	return all
 }
 
-// fits reports whether all that is asked for is so.
-func (b boxed) fits(by model.Select) bool {
+// fits reports whether the sandbox matches all parts of the selector.
+func (b attachedSandbox) fits(by model.Select) bool {
 	if by.Network != "" && by.Network != b.Network {
 		return false
 	}
@@ -210,6 +209,6 @@ func (b boxed) fits(by model.Select) bool {
 }
 
 func matches(pattern, name string) bool {
-	ok, _ := path.Match(pattern, name) // it was validated
+	ok, _ := path.Match(pattern, name) // the pattern is valid
 	return ok && name != ""
 }

@@ -7,11 +7,11 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// stopCause begins why a real server drains whose container is being stopped.
+// stopCause is the beginning of the cause of a drain whose container is being stopped.
 const stopCause = "its container is being stopped"
 
-// stopped returns what is known of a container that is told to be stopped, or to
-// have ended. A signal that it has outlived before stops it no more.
+// stopped returns the state of a container that is being stopped or has ended. It
+// ignores a stop signal if the container has already outlived an earlier one.
 func (c Container) stopped(n sandbox.ContainerEvent, now time.Time) Container {
 	at := n.StoppedAt
 	if at.IsZero() {
@@ -27,17 +27,16 @@ func (c Container) stopped(n sandbox.ContainerEvent, now time.Time) Container {
 	return c
 }
 
-// outlived reports whether a container that runs has had its time since a
-// signal.
+// outlived reports whether StopTimeout has passed since the signal.
 func (c Container) outlived(signal, now time.Time) bool {
 	return c.StopTimeout > 0 && now.Sub(signal) > c.StopTimeout
 }
 
-// ending reports whether a container may yet outlive what stops it.
+// ending reports whether a container is being stopped and may outlive that.
 func (c Container) ending() bool { return c.Stopping != "" && !c.Ended && c.StopTimeout > 0 }
 
-// endStops has containers serve again that run on though they were stopped: they
-// take no notice of the signal, or the engine has given it up.
+// endStops returns containers to service that still run after StopTimeout: they ignore
+// the signal, or the engine has given up.
 func (d *Daemon) endStops() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -47,13 +46,13 @@ func (d *Daemon) endStops() {
 		if !c.ending() || !c.outlived(c.StoppedAt, now) {
 			continue
 		}
-		c.RunsOn = fmt.Sprintf("its container runs on, %s after it was stopped", c.StopTimeout)
+		c.RunsOn = fmt.Sprintf("its container still runs, %s after it was stopped", c.StopTimeout)
 		c.Stopping, c.StoppedAt = "", time.Time{}
 		d.services.containers[ref] = c
 		changed[containerNote+ref] = c
 		refs = append(refs, ref)
 	}
 	if len(refs) > 0 {
-		d.noteContainers(refs, changed)
+		d.updateContainers(refs, changed)
 	}
 }

@@ -29,7 +29,7 @@ func TestStopThatDoesNotEnd(t *testing.T) {
 	shop.StopTimeout = time.Nanosecond // has passed
 	events <- shop
 	w.stands("web", "172.30.0.2:8080 up")
-	const enabled = "its container runs on, 1ns after it was stopped"
+	const enabled = "its container still runs, 1ns after it was stopped"
 	if !slices.ContainsFunc(w.Events(), func(e daemon.Event) bool { return e.Kind == daemon.RealEnabled && e.Detail == enabled }) {
 		t.Errorf("nobody is told that %s: %+v", enabled, w.Events())
 	}

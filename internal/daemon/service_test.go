@@ -31,7 +31,7 @@ func (w *world) serve(v model.VirtualService) {
 }
 
 // standing writes how the real servers of a service are: "10.0.0.2:80 up, …".
-func (w *world) standing(name string) string {
+func (w *world) servers(name string) string {
 	w.Helper()
 	v, err := w.Service(name)
 	if err != nil {
@@ -46,7 +46,7 @@ func (w *world) standing(name string) string {
 
 func (w *world) stands(name, want string) {
 	w.Helper()
-	w.until("service "+name+" has "+want, func() bool { return w.standing(name) == want })
+	w.until("service "+name+" has "+want, func() bool { return w.servers(name) == want })
 }
 
 func (w *world) do(action daemon.RealAction, service, real string) daemon.Result {
@@ -75,7 +75,7 @@ func TestServices(t *testing.T) {
 	before := w.snapshot()
 	web := site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080))
 	w.serve(web)
-	if got := w.standing("web"); got != "10.0.0.2:8080 up, 10.0.0.3:8080 up" {
+	if got := w.servers("web"); got != "10.0.0.2:8080 up, 10.0.0.3:8080 up" {
 		t.Error(got)
 	}
 	r, err := w.SetService(daemon.ServiceRequest{VirtualService: web, Create: true})
@@ -139,7 +139,7 @@ func TestDrain(t *testing.T) {
 	if r := w.do(daemon.DrainReal, "web", "10.0.0.2"); len(r.Notes) != 0 {
 		t.Errorf("notes: %q", r.Notes)
 	}
-	if got := w.standing("web"); got != "10.0.0.2:8080 draining, 10.0.0.3:8080 up" {
+	if got := w.servers("web"); got != "10.0.0.2:8080 draining, 10.0.0.3:8080 up" {
 		t.Error(got)
 	}
 	if r := w.do(daemon.RemoveReal, "web", "10.0.0.3:8080"); len(r.Services) != 1 || !r.Services[0].Servers[1].Leaving {
@@ -148,7 +148,7 @@ func TestDrain(t *testing.T) {
 
 	w.stop()
 	w.start()
-	if got := w.standing("web"); got != "10.0.0.2:8080 draining, 10.0.0.3:8080 draining" {
+	if got := w.servers("web"); got != "10.0.0.2:8080 draining, 10.0.0.3:8080 draining" {
 		t.Errorf("after a restart: %s", got)
 	}
 	w.stop()
@@ -162,7 +162,7 @@ func TestDrain(t *testing.T) {
 	if r, err := w.ChangeReal(daemon.RealRequest{Service: "web", Real: "10.0.0.2", Do: daemon.DrainReal, Now: true}); err != nil || len(r.Notes) != 1 {
 		t.Errorf("the last one: %+v, %v", r, err)
 	}
-	if got := w.standing("web"); got != "10.0.0.2:8080 drained" {
+	if got := w.servers("web"); got != "10.0.0.2:8080 drained" {
 		t.Error(got)
 	}
 	if _, err := w.ChangeReal(daemon.RealRequest{Service: "web", Real: "10.0.0.7", Do: daemon.DrainReal}); daemon.CodeOf(err) != daemon.NotFound {
@@ -186,7 +186,7 @@ func TestChecks(t *testing.T) {
 	w.stands("web", "10.0.0.2:8080 down, 10.0.0.3:8080 down, 10.0.0.9:80 sorry")
 	w.stop()
 	w.start()
-	if got := w.standing("web"); got != "10.0.0.2:8080 down, 10.0.0.3:8080 down, 10.0.0.9:80 sorry" {
+	if got := w.servers("web"); got != "10.0.0.2:8080 down, 10.0.0.3:8080 down, 10.0.0.9:80 sorry" {
 		t.Errorf("after a restart: %s", got)
 	}
 	w.serves("10.0.0.2:8080")
@@ -236,7 +236,7 @@ func TestSelected(t *testing.T) {
 	a, b := w.watchedSandbox(), w.watchedSandbox()
 	v := site("web", model.RealServer{Select: model.Select{Label: "app=web"}, Port: 8080, Weight: 1}, model.RealServer{Select: model.Select{Name: "other*"}, Weight: 2})
 	w.serve(v)
-	if got := w.standing("web"); got != "" {
+	if got := w.servers("web"); got != "" {
 		t.Errorf("nothing is attached, and yet: %s", got)
 	}
 	one := w.attach(to(a)).Attachments[0]

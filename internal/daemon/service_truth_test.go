@@ -182,8 +182,8 @@ func TestAPlaneCannotBeTold(t *testing.T) {
 		}
 		return v.Problem
 	}
-	if got := problem(); w.standing("web") != before || !strings.Contains(got, "made of wax") {
-		t.Errorf("the plane could not be told: %s, by %q", w.standing("web"), got)
+	if got := problem(); w.servers("web") != before || !strings.Contains(got, "made of wax") {
+		t.Errorf("the plane could not be told: %s, by %q", w.servers("web"), got)
 	}
 	host.fail(nil, "")
 	w.stands("web", after)
@@ -214,7 +214,7 @@ func TestPanicAndSorry(t *testing.T) {
 	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 up")
 	w.notified("service web: panic")
 	view, err := w.Service("web")
-	if err != nil || view.Status != daemon.ServicePanics || !strings.HasPrefix(view.Servers[1].Cause, "used in a panic, though down: first check: connect: connection refused") {
+	if err != nil || view.Status != daemon.ServicePanics || !strings.HasPrefix(view.Servers[1].Cause, "used in a panic although down: first check: connect: connection refused") {
 		t.Errorf("%+v, %v", view, err)
 	}
 	v.Panic, v.Quorum, v.Sorry = 0, 2, netip.MustParseAddrPort("10.0.0.9:80")

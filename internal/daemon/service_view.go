@@ -12,73 +12,76 @@ import (
 	"fairlead/internal/model"
 )
 
-// ServiceStatus says how a virtual service is.
+// ServiceStatus is the state of a virtual service.
 type ServiceStatus string
 
 // The states of a virtual service.
 const (
 	// ServiceUp has its quorum.
 	ServiceUp ServiceStatus = "up"
-	// ServiceDown has too few real servers that are up.
+	// ServiceDown has fewer real servers up than its quorum.
 	ServiceDown ServiceStatus = "down"
-	// ServiceSorry has too few, and sends clients to its sorry server.
+	// ServiceSorry has fewer than its quorum, and sends clients to its sorry server.
 	ServiceSorry ServiceStatus = "sorry"
-	// ServicePanics has so few that it uses them all.
+	// ServicePanics has so few servers up that it uses all of them.
 	ServicePanics ServiceStatus = "panic"
 	// ServiceFailed could not be applied.
 	ServiceFailed ServiceStatus = "failed"
 )
 
-// ServiceView is a virtual service as it is.
+// ServiceView is a virtual service with its state.
 type ServiceView struct {
-	// VirtualService is as it was asked for.
+	// VirtualService is the desired service.
 	model.VirtualService
-	// PlaneInUse is the plane that was chosen.
+	// PlaneInUse is the data plane that the daemon chose.
 	PlaneInUse model.Plane   `json:"planeInUse,omitempty"`
 	Status     ServiceStatus `json:"status"`
-	// Problem says why it is not applied, or what of it is not.
+	// Problem says why the service, or a part of it, is not applied.
 	Problem string `json:"problem,omitempty"`
-	// FastPath are the links whose drivers send packets on by themselves, or may
-	// not; only for one service that is asked for.
+	// FastPath are the links with the fast path, or where the driver refuses it. Only
+	// Service sets it.
 	FastPath []kernel.FastLink `json:"fastPath,omitempty"`
-	// Servers are the real servers that there are.
+	// Servers are the current real servers.
 	Servers []RealView `json:"servers"`
 }
 
-// RealView is a real server as it is.
+// RealView is a real server with its state.
 type RealView struct {
-	// Address and Port are where it is; port 0 is what the client has dialled.
+	// Address and Port are the server's. Port 0 is the port that the client has
+	// connected to.
 	Address netip.Addr `json:"address"`
 	Port    uint16     `json:"port,omitempty"`
-	// Weight is what was asked for, and Share how much of it the server has, in
-	// percent: less than all while it starts slowly, or its agent says so.
+	// Weight is the desired weight. Share is the percentage of it that the server has
+	// now: less than 100 during a slow start, or if its agent says so.
 	Weight int `json:"weight"`
 	Share  int `json:"share"`
-	// Endpoint is the attachment that it is, and Selected what has found that.
+	// Endpoint is the server's attachment, and Selected the selector that has found
+	// it.
 	Endpoint string `json:"endpoint,omitempty"`
 	Selected string `json:"selected,omitempty"`
-	// State is what its plane makes of it, and Cause why.
-	State Standing `json:"state"`
-	Cause string   `json:"cause,omitempty"`
-	// Since is when it came to be so.
+	// State is its state in the data plane, and Cause the reason.
+	State RealStatus `json:"state"`
+	Cause string     `json:"cause,omitempty"`
+	// Since is when this state began.
 	Since time.Time `json:"since"`
-	// Deadline ends its drain, if it has one.
+	// Deadline is the end of its drain, if it has one.
 	Deadline time.Time `json:"deadline,omitzero"`
-	// Until is when it is tried again, where clients' failures took it down and
-	// nothing checks it.
+	// Until is when a server is tried again that passive checks took out and that has
+	// no active check.
 	Until time.Time `json:"until,omitzero"`
-	// Leaving says that it goes when its drain ends.
+	// Leaving says that the server is removed when its drain ends.
 	Leaving bool `json:"leaving,omitempty"`
-	// Checked is when it was checked last, Found what that found in Latency: the
-	// State follows when its plane has been told.
+	// Checked is the time of the last check, Found its result, and Latency its
+	// duration. State follows when the data plane has the change.
 	Checked time.Time     `json:"checked,omitzero"`
 	Found   string        `json:"found,omitempty"`
 	Latency time.Duration `json:"latency,omitempty"`
-	// Flows are those that it has; nil where the plane does not count.
+	// Flows is the number of open flows; nil if the data plane does not count them.
 	Flows *uint64 `json:"flows,omitempty"`
 }
 
-// viewServices returns those of the names, all for none, by name.
+// viewServices returns the services with these names, or all if there are none, sorted
+// by name.
 func (d *Daemon) viewServices(names ...string) []ServiceView {
 	on := map[string]model.Plane{}
 	for _, v := range d.full.Services {
@@ -131,40 +134,40 @@ func (p *pool) status() ServiceStatus {
 	return ServiceDown
 }
 
-// added is the cause of package health that is none.
+// added is the cause in package health that stands for no cause.
 const added = "added"
 
-// stateOf is how a member stands with the planes.
-type stateOf struct {
-	State Standing
+// memberState is the state of a member in the data planes.
+type memberState struct {
+	State RealStatus
 	Cause string
 	Since time.Time
-	// Share of its weight that it has, in percent.
+	// Share is the percentage of its weight that it has.
 	Share int
 	// Until is as in RealView.
 	Until time.Time
-	// doubted says that it is used though its checks fail.
+	// doubted says that it is used although its checks fail.
 	doubted bool
 }
 
-// show says how a member stands: what its administrator and its container want,
-// what a check has found, and what is planned of it by both.
-func (p *pool) show(m member, check health.ServerStatus, planned model.RealState) stateOf {
-	s := stateOf{State: m.standing, Cause: m.cause, Since: m.since, Share: check.Share}
+// show returns the state of a member. It combines what its administrator and its
+// container require, the result of its checks, and the planned state.
+func (p *pool) show(m member, check health.ServerStatus, planned model.RealState) memberState {
+	s := memberState{State: m.status, Cause: m.cause, Since: m.since, Share: check.Share}
 	later := check.Since
 	if p.since.After(later) {
 		later = p.since
 	}
 	switch {
-	case planned == model.RealDown && check.State == model.RealDown && (m.standing == "" || m.standing == RealDraining):
+	case planned == model.RealDown && check.State == model.RealDown && (m.status == "" || m.status == RealDraining):
 		s.State, s.Cause, s.Since, s.Until = RealDown, check.Cause, check.Since, check.Until
-	case m.standing != "":
+	case m.status != "":
 	case planned == model.RealDraining && check.State == model.RealDraining:
 		s.State, s.Cause, s.Since = RealDraining, check.Cause, check.Since
 	case planned == model.RealDraining:
 		s.State, s.Cause, s.Since = RealDraining, "the sorry server is used: "+p.quorumText(), later
 	case check.State == model.RealDown:
-		s.State, s.Cause, s.Since, s.Share, s.doubted = RealUp, "used in a panic, though down: "+check.Cause, later, 100, true
+		s.State, s.Cause, s.Since, s.Share, s.doubted = RealUp, "used in a panic although down: "+check.Cause, later, 100, true
 	default:
 		s.State, s.Since = RealUp, check.Since
 		if check.Cause != added {
@@ -174,8 +177,8 @@ func (p *pool) show(m member, check health.ServerStatus, planned model.RealState
 	return s
 }
 
-// viewMember says how a member is: what the planes make of it, and what its last
-// check has found, of which they may not know yet.
+// viewMember returns the view of a member: its state in the data planes, and the
+// result of its last check, which they may not have yet.
 func (d *Daemon) viewMember(v model.VirtualService, m member, check health.ServerStatus) RealView {
 	key := realKey{v.Name, m.at}
 	r := RealView{Address: m.at.Addr(), Port: m.at.Port(), Weight: m.Weight, Share: m.shown.Share, Endpoint: m.Endpoint, State: m.shown.State, Cause: m.shown.Cause, Since: m.shown.Since, Until: m.shown.Until,
@@ -187,10 +190,10 @@ func (d *Daemon) viewMember(v model.VirtualService, m member, check health.Serve
 		r.Deadline = drain.Deadline
 	}
 	if r.State == RealDown && check.State == model.RealDown && check.Checked.After(r.Since) && !check.Void && !strings.Contains(r.Cause, check.Detail) {
-		r.Cause += "; last check: " + check.Detail // what fails now need not be what failed first
+		r.Cause += "; last check: " + check.Detail // the cause may be an earlier failure
 	}
 	if check.Void && v.Check.Checks() && r.State == RealUp && r.Cause == "" {
-		r.Cause = check.Detail // up, but not since anybody has seen it so
+		r.Cause = check.Detail // it counts as up, but no check has confirmed that
 	}
 	return r
 }

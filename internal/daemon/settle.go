@@ -8,8 +8,9 @@ import (
 	"fairlead/internal/model"
 )
 
-// hostState is what the wishes want of the host now, virtual services apart: of
-// sandboxes that live, with the networks that they are in.
+// hostState returns the state that the host must have now, without virtual services:
+// the attachments of running sandboxes, their publishes, and the networks that they
+// use.
 func (d *Daemon) hostState(w model.Desired) model.State {
 	s := model.State{Endpoints: make([]model.Endpoint, 0, len(w.Attachments))}
 	used, alive := map[string]bool{}, map[string]bool{}
@@ -18,10 +19,10 @@ func (d *Daemon) hostState(w model.Desired) model.State {
 			continue
 		}
 		used[a.Network], alive[a.Name] = true, true
-		s.Endpoints = append(s.Endpoints, d.available(a.Leased()))
+		s.Endpoints = append(s.Endpoints, d.withKeptAddresses(a.Leased()))
 	}
 	for _, n := range w.Networks {
-		if used[n.Name] || standing(n) && d.problems[networkProblem(n.Name)] == "" {
+		if used[n.Name] || permanent(n) && d.problems[networkProblem(n.Name)] == "" {
 			s.Networks = append(s.Networks, n)
 		}
 	}
@@ -33,19 +34,18 @@ func (d *Daemon) hostState(w model.Desired) model.State {
 	return s
 }
 
-// standing reports whether a network is on the host from the beginning, and not
-// from its first endpoint on: a bridge of Docker's is, as Docker's own are, and
-// because bridges are slow to go.
-func standing(n model.Network) bool {
+// permanent reports whether a network exists on the host even without endpoints.
+// Bridges of Docker's networks do: Docker's own bridges do too, and bridges are slow
+// to delete.
+func permanent(n model.Network) bool {
 	return n.Origin == model.FromDocker && n.Driver == model.DriverBridge
 }
 
-// networkProblem is the name of a network's problem.
+// networkProblem returns the key of a network's problem.
 func networkProblem(network string) string { return "network " + network }
 
-// settle makes the wishes ours and brings the host to them. Sandboxes that
-// died meanwhile are left out. On any other failure wishes and host are as
-// they were before.
+// settle saves and applies a desired state. It omits sandboxes that ended meanwhile.
+// On any other failure it restores the previous desired state, also on the host.
 func (d *Daemon) settle(next model.Desired) error {
 	before := d.desired
 	for {
@@ -55,19 +55,19 @@ func (d *Daemon) settle(next model.Desired) error {
 			return nil
 		}
 		dead := d.dead(next)
-		if len(dead) == 0 && d.part(before, next, err) {
+		if len(dead) == 0 && d.markUnavailable(before, next, err) {
 			continue
 		}
 		if len(dead) == 0 {
 			return d.rollBack(before, next, err)
 		}
 		d.stopDead(dead)
-		next, before = without(next, dead), without(before, dead)
+		next, before = withoutSandboxes(next, dead), withoutSandboxes(before, dead)
 	}
 }
 
-// forgetServices has services that are wished no more begin anew if they are
-// made again.
+// forgetServices deletes the health of services that are no longer desired, so that a
+// new service with the name starts anew.
 func (d *Daemon) forgetServices(before, now model.Desired) {
 	for _, v := range before.Services {
 		if !slices.ContainsFunc(now.Services, func(o model.VirtualService) bool { return o.Name == v.Name }) {
@@ -76,56 +76,57 @@ func (d *Daemon) forgetServices(before, now model.Desired) {
 	}
 }
 
-// cleanUp takes away what was of sandboxes that are gone. Whatever fails, their
-// wishes do not come back.
+// cleanUp removes what belonged to sandboxes that have ended. Even if applying fails,
+// they stay removed from the desired state.
 func (d *Daemon) cleanUp(dead map[string]bool) error {
 	for ref := range dead {
 		d.cfg.Log.Info("sandbox is gone", "sandbox", ref)
 	}
 	d.stopDead(dead)
-	d.desired = without(d.desired, dead)
+	d.desired = withoutSandboxes(d.desired, dead)
 	return d.settle(d.desired)
 }
 
-// attempt writes the wishes and applies them.
+// attempt saves and applies a desired state.
 func (d *Daemon) attempt(next model.Desired) error {
 	if err := d.save(next); err != nil {
 		return err
 	}
-	if err := d.reach(next); err != nil {
+	if err := d.applyDesired(next); err != nil {
 		return err
 	}
-	d.forget()
-	d.answer()
-	d.holdsOther()
-	d.wantContainers(next)
+	d.forgetUnused()
+	d.updateResponders()
+	d.wakeHealer()
+	d.startContainers(next)
 	d.changed()
 	return nil
 }
 
 func (d *Daemon) save(next model.Desired) error {
 	if err := d.cfg.Store.SaveDesired(next); err != nil {
-		return fmt.Errorf("write wishes: %w", err)
+		return fmt.Errorf("write desired state: %w", err)
 	}
 	d.desired = next
 	return nil
 }
 
-// rollBack goes back to the wishes before, and says whose mistake it was.
+// rollBack restores the previous desired state and returns the error of the failed
+// one. The code is Conflict if next is invalid.
 func (d *Daemon) rollBack(before, next model.Desired, err error) error {
 	if invalid := d.state(next).Validate(); invalid != nil {
 		err = &Fault{Conflict, invalid}
 	}
 	if back := d.attempt(before); back != nil {
-		d.cfg.Log.Error("go back to the state before", "error", back)
+		d.cfg.Log.Error("restore the previous state", "error", back)
 		return errors.Join(err, d.save(before))
 	}
 	return err
 }
 
-// without returns the wishes without those of sandboxes that are gone. What is
-// kept waits.
-func without(w model.Desired, dead map[string]bool) model.Desired {
+// withoutSandboxes returns the desired state without what belonged to the sandboxes
+// that have ended. An attachment with Keep set stays and waits.
+func withoutSandboxes(w model.Desired, dead map[string]bool) model.Desired {
 	next := w
 	next.Attachments, next.Publishes = nil, nil
 	gone := map[string]bool{}
@@ -133,7 +134,7 @@ func without(w model.Desired, dead map[string]bool) model.Desired {
 		if dead[a.Ref] {
 			waited := a.Sandbox == "" && a.Origin == model.FromDocker
 			a.Sandbox, a.Namespace, a.Lease = "", "", model.Lease{}
-			if !a.Keep || waited { // Docker makes a new endpoint whenever it starts a container
+			if !a.Keep || waited { // Docker creates a new endpoint whenever it starts a container
 				gone[a.Name] = true
 				continue
 			}
@@ -149,8 +150,8 @@ func without(w model.Desired, dead map[string]bool) model.Desired {
 	return next
 }
 
-// networksLeft returns the networks of some wishes without those that were made
-// for attachments of which the next wishes have none.
+// networksLeft returns the networks of w without the private networks that have no
+// attachment in next.
 func networksLeft(w, next model.Desired) []model.Network {
 	unused := map[string]bool{}
 	for _, a := range w.Attachments {
@@ -162,13 +163,14 @@ func networksLeft(w, next model.Desired) []model.Network {
 	return slices.DeleteFunc(slices.Clone(w.Networks), func(n model.Network) bool { return unused[n.Name] })
 }
 
-// adopt takes over wishes of an earlier process. What cannot be applied now
-// is no reason not to run: the rest is, one by one.
+// adopt takes over the desired state of an earlier process. If it cannot be applied as
+// a whole, adopt applies its objects one by one, and records a problem for each that
+// fails.
 func (d *Daemon) adopt(w model.Desired) {
 	d.desired = w
 	for _, a := range w.Attachments {
 		if a.Sandbox != "" && a.HostInterface == "" {
-			d.enter(a)
+			d.adoptSandbox(a)
 		}
 		if isExternal(a) {
 			d.awaitExternal(a.Name, false)
@@ -200,7 +202,8 @@ func (d *Daemon) adopt(w model.Desired) {
 	d.startClients()
 }
 
-// adoptServices applies virtual services, all at once or else one by one.
+// adoptServices applies the virtual services, all at once or, if that fails, one by
+// one.
 func (d *Daemon) adoptServices(one model.Desired, all []model.VirtualService) []model.VirtualService {
 	if one.Services = all; d.attempt(one) == nil {
 		return all
@@ -215,11 +218,11 @@ func (d *Daemon) adoptServices(one model.Desired, all []model.VirtualService) []
 	return all
 }
 
-// adoptNetworks applies the networks that stand by themselves, one by one.
+// adoptNetworks applies the permanent networks, one by one.
 func (d *Daemon) adoptNetworks(only model.Desired) {
-	all := slices.DeleteFunc(slices.Clone(only.Networks), func(n model.Network) bool { return !standing(n) })
+	all := slices.DeleteFunc(slices.Clone(only.Networks), func(n model.Network) bool { return !permanent(n) })
 	for _, n := range all {
-		d.problems[networkProblem(n.Name)] = "it has not been tried"
+		d.problems[networkProblem(n.Name)] = "it has not been applied yet"
 	}
 	for _, n := range all {
 		delete(d.problems, networkProblem(n.Name))
@@ -229,8 +232,8 @@ func (d *Daemon) adoptNetworks(only model.Desired) {
 	}
 }
 
-// problem notes why a wish is not applied.
+// problem records why an object is not applied.
 func (d *Daemon) problem(name string, err error) {
 	d.problems[name] = err.Error()
-	d.cfg.Log.Error("apply", "wish", name, "error", err)
+	d.cfg.Log.Error("apply", "object", name, "error", err)
 }

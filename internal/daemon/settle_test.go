@@ -12,17 +12,17 @@ func TestANetworkOfAnAttachmentsOwn(t *testing.T) {
 		return model.Attachment{Endpoint: model.Endpoint{Name: name, Network: "device-ib0-8001"}, Ref: name, Private: true}
 	}
 	w := model.Desired{Networks: []model.Network{{Name: "lan"}, {Name: "device-ib0-8001"}}, Attachments: []model.Attachment{child("web"), child("app")}}
-	one := without(w, map[string]bool{"web": true})
+	one := withoutSandboxes(w, map[string]bool{"web": true})
 	if len(one.Networks) != 2 || len(one.Attachments) != 1 {
 		t.Errorf("with one left: %+v", one)
 	}
-	if none := without(one, map[string]bool{"app": true}); len(none.Networks) != 1 || none.Networks[0].Name != "lan" {
+	if none := withoutSandboxes(one, map[string]bool{"app": true}); len(none.Networks) != 1 || none.Networks[0].Name != "lan" {
 		t.Errorf("with none left: %+v", none)
 	}
 	kept := w
 	kept.Attachments = []model.Attachment{child("web")}
 	kept.Attachments[0].Keep = true
-	if waits := without(kept, map[string]bool{"web": true}); len(waits.Networks) != 2 || waits.Attachments[0].Sandbox != "" {
+	if waits := withoutSandboxes(kept, map[string]bool{"web": true}); len(waits.Networks) != 2 || waits.Attachments[0].Sandbox != "" {
 		t.Errorf("while it is waited for: %+v", waits)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"fairlead/internal/model"
 )
 
-// Spec is all that a set of files declares for a host.
+// Spec is what a set of files declares for a host.
 type Spec struct {
-	// Set is the name of the set of files, empty for the one without.
+	// Set is the name of the set of files. It is empty for files without a set name.
 	Set         string          `json:"set,omitempty"`
 	Networks    []model.Network `json:"networks,omitempty"`
 	Attachments []Declared      `json:"attachments,omitempty"`
@@ -19,11 +19,11 @@ type Spec struct {
 	Services []model.VirtualService `json:"services,omitempty"`
 }
 
-// Declared is an attachment that waits for its sandbox whenever that is away.
+// Declared is an attachment that waits for its sandbox whenever that does not run.
 type Declared struct {
-	// Endpoint's Sandbox names the sandbox as its user does.
+	// Endpoint.Sandbox names the sandbox as the user writes it.
 	model.Endpoint
-	// Device, instead of a network, is a device of the host's to hand over.
+	// Device, instead of a network, is a device of the host to move into the sandbox.
 	Device string `json:"device,omitempty"`
 	PKey   uint16 `json:"pkey,omitempty"`
 	DHCP   bool   `json:"dhcp,omitempty"`
@@ -35,20 +35,19 @@ func (a Declared) request(by model.Origin) AttachRequest {
 	return AttachRequest{Endpoint: a.Endpoint, Device: a.Device, PKey: a.PKey, DHCP: a.DHCP, Keep: true, Origin: by}
 }
 
-// Mistake is something wrong in a Spec.
+// Mistake is an error in a Spec.
 type Mistake struct {
-	// At is the part that is wrong, e.g. networks[0] or
-	// attachments[1].publishes[0]; empty is all of it.
+	// At is the part with the mistake, e.g. networks[0] or
+	// attachments[1].publishes[0]. It is empty if the mistake is about the whole Spec.
 	At string `json:"at,omitempty"`
 	// Text says what is wrong and what to do.
 	Text string `json:"text"`
 }
 
-// Mistakes is the error of a Spec that cannot be. It holds all that is wrong
-// with it.
+// Mistakes is the error of an invalid Spec. It contains all mistakes.
 type Mistakes []Mistake
 
-// Error writes a mistake a line.
+// Error returns one line per mistake.
 func (m Mistakes) Error() string {
 	var lines []string
 	for _, one := range m.Unwrap() {
@@ -57,7 +56,7 @@ func (m Mistakes) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap returns an error for each mistake.
+// Unwrap returns one error per mistake.
 func (m Mistakes) Unwrap() []error {
 	all := make([]error, len(m))
 	for i, one := range m {
@@ -70,7 +69,7 @@ func (m Mistakes) Unwrap() []error {
 	return all
 }
 
-// Action is what becomes of a wish.
+// Action is what a change does to an object.
 type Action string
 
 // The actions.
@@ -80,7 +79,7 @@ const (
 	Removed Action = "removed"
 )
 
-// Change is what becomes of one network, attachment, publish or service.
+// Change is the change of one network, attachment, publish or service.
 type Change struct {
 	Action Action `json:"action"`
 	// Kind is network, attachment, publish or service.
@@ -88,21 +87,21 @@ type Change struct {
 	Name string `json:"name"`
 }
 
-// String writes the change as "network web: created".
+// String returns the change in the form "network web: created".
 func (c Change) String() string { return fmt.Sprintf("%s %s: %s", c.Kind, c.Name, c.Action) }
 
-// changes lists what differs between wishes: networks, attachments, publishes,
-// services.
+// changes lists the differences between two desired states: networks, attachments,
+// publishes, services.
 func changes(before, next model.Desired) []Change {
 	return slices.Concat(
 		diff("network", before.Networks, next.Networks, func(n model.Network) string { return n.Name }, model.Network.Equal),
 		diff("attachment", before.Attachments, next.Attachments, func(a model.Attachment) string { return a.Name }, model.Attachment.Equal),
-		diff("publish", before.Publishes, next.Publishes, place, model.Publish.Equal),
+		diff("publish", before.Publishes, next.Publishes, publishName, model.Publish.Equal),
 		diff("service", before.Services, next.Services, func(v model.VirtualService) string { return v.Name }, model.VirtualService.Equal))
 }
 
-// place names what a publish takes of the host, and for whom.
-func place(p model.Publish) string {
+// publishName returns the endpoint and the host side of a publish.
+func publishName(p model.Publish) string {
 	host, _, _ := strings.Cut(p.String(), " -> ")
 	return p.Endpoint + " " + host
 }

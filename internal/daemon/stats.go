@@ -11,8 +11,7 @@ import (
 	"fairlead/internal/proxy"
 )
 
-// Counters is what the daemon needs of a host to say what went through it;
-// *kernel.Host has it.
+// Counters is the part of a host that counts traffic. *kernel.Host implements it.
 type Counters interface {
 	LinkTraffic([]kernel.EndpointLink) (map[string]kernel.Traffic, error)
 	EBPFMappingTraffic() ([]kernel.PublishCount, kernel.TableFill, bool, error)
@@ -21,57 +20,57 @@ type Counters interface {
 	ConntrackFill() (kernel.TableFill, bool)
 }
 
-// Stats is what has gone through the daemon's networks. What is nil is not
-// counted.
+// Stats are the counters of the daemon's networks. A nil value is not counted.
 type Stats struct {
 	Networks  []NetworkStats  `json:"networks"`
 	Endpoints []EndpointStats `json:"endpoints"`
 	Publishes []PublishStats  `json:"publishes"`
 	Services  []ServiceStats  `json:"services"`
-	// Checks are those of all real servers, since the daemon began.
+	// Checks counts the checks of all real servers since the daemon started.
 	Checks health.Counters `json:"checks"`
-	// Attachments counts them by how they are.
+	// Attachments counts the attachments by status.
 	Attachments map[Status]int `json:"attachments"`
-	// Proxy is what the user-space proxy has forwarded, of payload.
+	// Proxy is the payload that the user-space proxy has forwarded.
 	Proxy *proxy.Stats `json:"proxy,omitempty"`
-	// EBPF and Conntrack are how full the tables of the kernel's are.
+	// EBPF and Conntrack are how full the kernel's tables are.
 	EBPF      *kernel.TableFill `json:"ebpf,omitempty"`
 	Conntrack *kernel.TableFill `json:"conntrack,omitempty"`
-	// Problems say what could not be read.
+	// Problems are the errors of counters that could not be read.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// NetworkStats is the traffic of a network's endpoints, also of those that have
-// gone, as far as it was looked at before.
+// NetworkStats is the traffic of a network's endpoints. It includes removed endpoints,
+// up to the last time that their counters were read.
 type NetworkStats struct {
 	Network string       `json:"network"`
 	Driver  model.Driver `json:"driver"`
 	kernel.Traffic
 }
 
-// EndpointStats is the traffic of an endpoint's own link.
+// EndpointStats is the traffic of an endpoint's link.
 type EndpointStats struct {
 	Endpoint string       `json:"endpoint"`
 	Network  string       `json:"network"`
 	Driver   model.Driver `json:"driver"`
-	// Traffic is nil without a link of its own, as of the host's network.
+	// Traffic is nil if the endpoint has no link, e.g. on the host's network.
 	Traffic *kernel.Traffic `json:"traffic,omitempty"`
 }
 
-// PublishStats is what has gone by a publish; docs/guide/monitoring.md says what
-// each way counts.
+// PublishStats is the traffic of a publish. docs/guide/monitoring.md describes what
+// each publish mode counts.
 type PublishStats struct {
 	Network string `json:"network"`
 	model.Publish
 	Bytes   *kernel.InOut `json:"bytes,omitempty"`
 	Packets *kernel.InOut `json:"packets,omitempty"`
 	Drops   *kernel.InOut `json:"drops,omitempty"`
-	// Flows counts those begun, and Live those that there are.
+	// Flows counts all flows since the start, Live the open ones.
 	Flows *uint64 `json:"flows,omitempty"`
 	Live  *uint64 `json:"live,omitempty"`
 }
 
-// Stats reads every counter. What cannot be read is left out and said.
+// Stats reads all counters. Counters that cannot be read are nil, and Problems says
+// why.
 func (d *Daemon) Stats(ctx context.Context) Stats {
 	d.counting.Lock()
 	defer d.counting.Unlock()
@@ -97,7 +96,7 @@ func (d *Daemon) Stats(ctx context.Context) Stats {
 	return s
 }
 
-// counted returns what there is to count, and the endpoints by their names.
+// counted returns what there is to count, and the endpoints by name.
 func (d *Daemon) counted() (Stats, map[string]model.Endpoint) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,7 +133,7 @@ func statusOf(up bool, problem string) Status {
 	return Waiting
 }
 
-// linksOf are the links of endpoints that have one of their own.
+// linksOf returns the links of the endpoints that have one.
 func linksOf(all []EndpointStats, endpoints map[string]model.Endpoint) []kernel.EndpointLink {
 	var links []kernel.EndpointLink
 	for _, s := range all {
@@ -151,14 +150,14 @@ func linksOf(all []EndpointStats, endpoints map[string]model.Endpoint) []kernel.
 	return links
 }
 
-// sums are the traffic of networks. An endpoint that has gone has counted all
-// the same, so its last counts are kept with its network.
+// sums adds up the traffic of networks. It keeps the last counters of removed
+// endpoints with their network.
 type sums struct {
 	last map[string]EndpointStats
 	gone map[string]kernel.Traffic
 }
 
-// addUp completes the networks by their endpoints.
+// addUp sets the traffic of the networks.
 func (s *sums) addUp(networks []NetworkStats, endpoints []EndpointStats) {
 	now, total := map[string]EndpointStats{}, map[string]kernel.Traffic{}
 	for _, e := range endpoints {
@@ -172,7 +171,7 @@ func (s *sums) addUp(networks []NetworkStats, endpoints []EndpointStats) {
 		gone[n.Network] = s.gone[n.Network]
 	}
 	for name, before := range s.last {
-		if was, there := gone[before.Network]; there && begunAnew(before, now[name]) {
+		if was, there := gone[before.Network]; there && linkReplaced(before, now[name]) {
 			gone[before.Network] = was.Add(*before.Traffic)
 		}
 	}
@@ -182,8 +181,8 @@ func (s *sums) addUp(networks []NetworkStats, endpoints []EndpointStats) {
 	s.last, s.gone = now, gone
 }
 
-// begunAnew reports whether an endpoint's link is another than before, or gone.
-func begunAnew(before, now EndpointStats) bool {
+// linkReplaced reports whether an endpoint's link was replaced or removed.
+func linkReplaced(before, now EndpointStats) bool {
 	return now.Traffic == nil || now.Network != before.Network ||
 		now.Traffic.Bytes.In < before.Traffic.Bytes.In || now.Traffic.Bytes.Out < before.Traffic.Bytes.Out
 }

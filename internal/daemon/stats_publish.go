@@ -9,15 +9,15 @@ import (
 	"fairlead/internal/model"
 )
 
-// countPublishes reads what went by each publish, each way's own counters. A
-// port that is led in the kernel may have a listener of the proxy's beside, for
-// clients that cannot be led; both are the publish's.
+// countPublishes reads the counters of all publish modes. A port that the kernel maps
+// may also have a listener of the proxy, for clients that the kernel cannot redirect;
+// both count for the publish.
 func (d *Daemon) countPublishes(ctx context.Context, s *Stats, endpoints map[string]model.Endpoint) error {
 	x := indexPublishes(s.Publishes)
 	return errors.Join(d.countProxied(ctx, s, x), d.countMappings(s, x), d.countMapped(x), d.countTracked(x, endpoints))
 }
 
-// countProxied counts what went by the proxy's listeners: payload.
+// countProxied counts the traffic of the proxy's listeners, as payload.
 func (d *Daemon) countProxied(ctx context.Context, s *Stats, x publishIndex) error {
 	total, each, running, err := d.engine.Proxied(ctx)
 	if !running {
@@ -29,10 +29,10 @@ func (d *Daemon) countProxied(ctx context.Context, s *Stats, x publishIndex) err
 		if p == nil {
 			continue
 		}
-		p.begun(l.Accepted + l.Opened)
-		p.alive(l.Connections + l.Flows)
+		p.addFlows(l.Accepted + l.Opened)
+		p.addLive(l.Connections + l.Flows)
 		if p.Via == model.ViaNAT {
-			continue // of the rest of its bytes nothing is known
+			continue // the bytes that nft translates are not counted
 		}
 		p.Bytes = sum(p.Bytes, kernel.InOut{In: l.BytesIn, Out: l.BytesOut})
 		if l.Proto == model.UDP {
@@ -42,7 +42,7 @@ func (d *Daemon) countProxied(ctx context.Context, s *Stats, x publishIndex) err
 	return nil
 }
 
-// countMappings counts what eBPF programs have led: whole frames.
+// countMappings counts the traffic of the eBPF data path, as whole frames.
 func (d *Daemon) countMappings(s *Stats, x publishIndex) error {
 	each, fill, there, err := d.cfg.Host.EBPFMappingTraffic()
 	if !there {
@@ -54,14 +54,14 @@ func (d *Daemon) countMappings(s *Stats, x publishIndex) error {
 		if p == nil {
 			continue
 		}
-		p.begun(c.Flows)
-		p.alive(c.Live)
+		p.addFlows(c.Flows)
+		p.addLive(c.Live)
 		p.Bytes, p.Packets, p.Drops = sum(p.Bytes, c.Bytes), sum(p.Packets, c.Packets), sum(p.Drops, c.Drops)
 	}
 	return nil
 }
 
-// countMapped counts the flows that elements of our nft maps have begun.
+// countMapped counts the flows that matched elements of the nft maps.
 func (d *Daemon) countMapped(x publishIndex) error {
 	if !x.has(model.ViaNAT) {
 		return nil
@@ -69,13 +69,13 @@ func (d *Daemon) countMapped(x publishIndex) error {
 	each, err := d.cfg.Host.NFTMappingTraffic()
 	for _, c := range each {
 		if p := x.find(c.Proto, c.Host, c.Ports.First); p != nil {
-			p.begun(c.Flows)
+			p.addFlows(c.Flows)
 		}
 	}
 	return err
 }
 
-// countTracked counts the flows that conntrack has of publishes via nat.
+// countTracked counts the open flows of publishes via nat, from conntrack.
 func (d *Daemon) countTracked(x publishIndex, endpoints map[string]model.Endpoint) error {
 	if !x.has(model.ViaNAT) {
 		return nil
@@ -88,22 +88,22 @@ func (d *Daemon) countTracked(x publishIndex, endpoints map[string]model.Endpoin
 	}
 	for _, p := range x.all() {
 		if p.Via == model.ViaNAT {
-			p.alive(0)
+			p.addLive(0)
 		}
 	}
 	return d.cfg.Host.TrackedFlows(func(f kernel.TrackedFlow) {
 		p := x.find(f.Proto, f.Host.Addr(), f.Host.Port())
 		if p != nil && p.Via == model.ViaNAT && owners[f.Target.Addr()] == p.Endpoint {
-			p.alive(1)
+			p.addLive(1)
 		}
 	})
 }
 
-// begun counts flows that have begun.
-func (p *PublishStats) begun(n uint64) { p.Flows = plus(p.Flows, n) }
+// addFlows adds to the number of all flows.
+func (p *PublishStats) addFlows(n uint64) { p.Flows = plus(p.Flows, n) }
 
-// alive counts flows that there are.
-func (p *PublishStats) alive(n uint64) { p.Live = plus(p.Live, n) }
+// addLive adds to the number of open flows.
+func (p *PublishStats) addLive(n uint64) { p.Live = plus(p.Live, n) }
 
 func plus(have *uint64, n uint64) *uint64 {
 	if have != nil {
@@ -119,8 +119,8 @@ func sum(have *kernel.InOut, n kernel.InOut) *kernel.InOut {
 	return &n
 }
 
-// publishIndex finds the publish of a host address and port: single ports by
-// themselves, ranges one after the other.
+// publishIndex finds the publish of a host address and port: single ports with a map,
+// ranges with a search.
 type publishIndex struct {
 	single map[protoPort][]*PublishStats
 	ranges []*PublishStats
@@ -145,7 +145,7 @@ func indexPublishes(all []PublishStats) publishIndex {
 	return x
 }
 
-// all returns the publishes, in no order.
+// all returns the publishes in no order.
 func (x publishIndex) all() []*PublishStats {
 	all := append([]*PublishStats(nil), x.ranges...)
 	for _, at := range x.single {
@@ -154,7 +154,7 @@ func (x publishIndex) all() []*PublishStats {
 	return all
 }
 
-// has reports whether anything is published that way.
+// has reports whether there is a publish with that mode.
 func (x publishIndex) has(via model.Via) bool {
 	for _, p := range x.all() {
 		if p.Via == via {
@@ -164,8 +164,8 @@ func (x publishIndex) has(via model.Via) bool {
 	return false
 }
 
-// find returns the publish that answers at the host address, nil if none does.
-// An address that is not valid is any, of either family.
+// find returns the publish that answers at the host address, or nil. An invalid
+// address stands for all addresses of both families.
 func (x publishIndex) find(proto model.Proto, host netip.Addr, port uint16) *PublishStats {
 	for _, p := range x.single[protoPort{proto, port}] {
 		if answersAt(p.Publish, host) {

@@ -8,7 +8,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// ServiceStats is what has gone by a virtual service.
+// ServiceStats are the counters of a virtual service.
 type ServiceStats struct {
 	Service string        `json:"service"`
 	Plane   model.Plane   `json:"plane,omitempty"`
@@ -16,25 +16,26 @@ type ServiceStats struct {
 	Reals   []RealStats   `json:"reals"`
 }
 
-// RealStats is what has gone by a real server.
+// RealStats are the counters of a real server.
 type RealStats struct {
-	// Real is where it is, port 0 for the one that the client has dialled.
+	// Real is its address. Port 0 is the port that the client has connected to.
 	Real   netip.AddrPort `json:"real"`
-	State  Standing       `json:"state"`
+	State  RealStatus     `json:"state"`
 	Weight int            `json:"weight"`
-	// Transitions is how often the checks have taken it out or brought it back.
+	// Transitions is how often the checks have taken it out of service or brought it
+	// back.
 	Transitions uint64 `json:"transitions"`
-	// Checks are those of it since it is checked; nil where none was made.
+	// Checks counts its checks; nil if there were none.
 	Checks *health.Counts `json:"checks,omitempty"`
-	// Live are the flows that it has, Flows those that it was given. What is nil
-	// its plane does not count.
+	// Live is the number of its open flows, Flows the number of all flows that it got.
+	// A value is nil if the data plane does not count it.
 	Live    *uint64       `json:"live,omitempty"`
 	Flows   *uint64       `json:"flows,omitempty"`
 	Packets *kernel.InOut `json:"packets,omitempty"`
 	Bytes   *kernel.InOut `json:"bytes,omitempty"`
 }
 
-// serviceStats reads what the planes count.
+// serviceStats reads the counters of the data planes.
 func (d *Daemon) serviceStats() []ServiceStats {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,41 +15,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HostNetwork is the network of workloads in the host's own namespace. It is
-// there for as long as there is one.
+// HostNetwork is the network of containers in the host's network namespace. It exists
+// as long as there is such a workload.
 const HostNetwork = "docker-host"
 
-// Workload is a container in the host's own namespace, with ports that are
-// published via socket.
+// Workload is a container in the host's network namespace whose ports are published
+// with the mode socket.
 type Workload struct {
-	// Name is that of its attachment, and Ref is how its user calls it.
+	// Name is the name of its attachment, Ref its reference.
 	Name, Ref string
 	// Cgroup is its cgroup v2 directory.
-	Cgroup   string
-	Unlisted model.Unpublished
-	// Publishes are its ports. Endpoint, Via and Origin are filled in.
+	Cgroup      string
+	Unpublished model.Unpublished
+	// Publishes are its ports. Admit sets Endpoint, Via and Origin.
 	Publishes []model.Publish
-	// Wrong says why nothing can be published; nil when it can.
+	// Wrong is why nothing can be published; nil if it can.
 	Wrong error
 }
 
-// Admit publishes the ports of a workload. The same again changes nothing. One
-// that cannot be published stays as an attachment that says why.
+// Admit publishes the ports of a workload. To repeat it changes nothing. If the ports
+// cannot be published, the attachment stays with that problem.
 func (d *Daemon) Admit(w Workload) (changed bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a, publishes, err := w.desired()
 	have, known := d.attachment(w.Name)
 	if known && have.Network != HostNetwork {
-		return false, fault(Conflict, "publish ports of %s: there is another attachment %s", w.Ref, w.Name)
+		return false, fault(Conflict, "publish ports of %s: another attachment has the name %s", w.Ref, w.Name)
 	}
 	a.NeedsRestart = have.NeedsRestart
 	if err == nil && known && have.Equal(a) && slices.EqualFunc(d.publishesOf(w.Name), publishes, model.Publish.Equal) {
 		return false, nil
 	}
 	a.NeedsRestart = false
-	next := d.less(map[string]bool{w.Name: true})
-	if known { // at the same path, another cgroup would be taken for it
+	next := d.withoutAttachments(map[string]bool{w.Name: true})
+	if known { // a new cgroup at the same path must not be mistaken for the earlier one
 		err = errors.Join(err, d.settle(next))
 	}
 	if err == nil {
@@ -57,7 +57,7 @@ func (d *Daemon) Admit(w Workload) (changed bool, err error) {
 	}
 	if err == nil {
 		delete(d.problems, w.Name)
-		err = d.settle(admitted(next, a, publishes))
+		err = d.settle(withWorkload(next, a, publishes))
 	}
 	if err == nil {
 		d.cfg.Log.Info("published", "attachment", w.Name, "sandbox", w.Ref, "publishes", len(publishes))
@@ -66,11 +66,11 @@ func (d *Daemon) Admit(w Workload) (changed bool, err error) {
 	err = fmt.Errorf("publish ports of %s: %w", w.Ref, err)
 	a.Cgroup, a.Namespace, a.Unpublished = "", "", ""
 	d.problems[w.Name] = err.Error()
-	return true, errors.Join(err, d.settle(admitted(next, a, nil)))
+	return true, errors.Join(err, d.settle(withWorkload(next, a, nil)))
 }
 
-// Dismiss takes away what was of a workload that is gone. That there is none is
-// fine.
+// Dismiss removes the attachment and the publishes of a workload that has ended. It is
+// not an error if there is none.
 func (d *Daemon) Dismiss(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,20 +78,21 @@ func (d *Daemon) Dismiss(name string) error {
 		return nil
 	}
 	delete(d.problems, name)
-	if err := d.settle(d.less(map[string]bool{name: true})); err != nil {
-		return fmt.Errorf("take away the ports of %s: %w", name, err)
+	if err := d.settle(d.withoutAttachments(map[string]bool{name: true})); err != nil {
+		return fmt.Errorf("unpublish the ports of %s: %w", name, err)
 	}
 	d.cfg.Log.Info("dismissed", "attachment", name)
 	return nil
 }
 
-// desired returns what a workload asks for, or why that cannot be.
+// desired returns the attachment and the publishes of a workload, or why they are not
+// possible.
 func (w Workload) desired() (a model.Attachment, publishes []model.Publish, err error) {
-	a = model.Attachment{Ref: w.Ref, Private: true, Origin: model.FromDocker, Endpoint: model.Endpoint{Name: w.Name, Network: HostNetwork, Cgroup: w.Cgroup, Unpublished: w.Unlisted}}
+	a = model.Attachment{Ref: w.Ref, Private: true, Origin: model.FromDocker, Endpoint: model.Endpoint{Name: w.Name, Network: HostNetwork, Cgroup: w.Cgroup, Unpublished: w.Unpublished}}
 	if w.Wrong != nil {
 		return a, nil, w.Wrong
 	}
-	if a.Namespace, err = group(w.Cgroup); err != nil {
+	if a.Namespace, err = cgroupID(w.Cgroup); err != nil {
 		return a, nil, err
 	}
 	for _, p := range w.Publishes {
@@ -102,32 +103,34 @@ func (w Workload) desired() (a model.Attachment, publishes []model.Publish, err 
 	return a, publishes, alone.Validate()
 }
 
-// group tells a cgroup from any other that comes to its path later.
-func group(path string) (string, error) {
+// cgroupID identifies a cgroup. A later cgroup at the same path has another ID.
+func cgroupID(path string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
-		return "", fmt.Errorf("look at cgroup %s: %w", path, err)
+		return "", fmt.Errorf("stat cgroup %s: %w", path, err)
 	}
 	return "cgroup:" + strconv.FormatUint(st.Ino, 10), nil
 }
 
-// groupGone reports whether the attachment is a workload whose cgroup is gone.
-func groupGone(a model.Attachment) bool {
+// cgroupGone reports whether the attachment is a workload whose cgroup no longer
+// exists.
+func cgroupGone(a model.Attachment) bool {
 	if a.Cgroup == "" {
 		return false
 	}
-	is, err := group(a.Cgroup)
+	is, err := cgroupID(a.Cgroup)
 	return err != nil || is != a.Namespace
 }
 
-func admitted(w model.Desired, a model.Attachment, publishes []model.Publish) model.Desired {
+// withWorkload returns the desired state with the workload's attachment and publishes.
+func withWorkload(w model.Desired, a model.Attachment, publishes []model.Publish) model.Desired {
 	w = with(w, a)
 	w.Networks = hostNetworks(w.Networks)
 	w.Publishes = slices.Concat(w.Publishes, publishes)
 	return w
 }
 
-// hostNetworks are the networks with that of workloads among them.
+// hostNetworks returns the networks including HostNetwork.
 func hostNetworks(all []model.Network) []model.Network {
 	if slices.ContainsFunc(all, func(n model.Network) bool { return n.Name == HostNetwork }) {
 		return all
@@ -144,8 +147,8 @@ func (d *Daemon) publishesOf(name string) (all []model.Publish) {
 	return all
 }
 
-// checkPorts says who holds a host port that is to be published. A workload that
-// has not run yet holds none.
+// checkPorts returns a *model.PortTakenError if another process uses one of the host
+// ports. A workload that does not run yet uses none.
 func (d *Daemon) checkPorts(publishes []model.Publish) error {
 	for _, p := range publishes {
 		hosts := []netip.Addr{p.HostAddr}
@@ -166,7 +169,7 @@ func (d *Daemon) checkPorts(publishes []model.Publish) error {
 	return nil
 }
 
-// problemOf says what is wrong with an attachment, empty for nothing.
+// problemOf returns the problem of an attachment, or empty.
 func (d *Daemon) problemOf(a model.Attachment) string {
-	return cmp.Or(d.problems[a.Name], lateness(a))
+	return cmp.Or(d.problems[a.Name], restartProblem(a))
 }

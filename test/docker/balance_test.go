@@ -240,7 +240,7 @@ func (h *host) client() *admin.Client {
 
 // stands waits until the real server of a service is so, with words in the
 // cause; until it is not there, for none.
-func (h *host) stands(service, at string, want daemon.Standing, words string) {
+func (h *host) stands(service, at string, want daemon.RealStatus, words string) {
 	h.Helper()
 	var view daemon.ServiceView
 	client := h.client()
@@ -249,7 +249,7 @@ func (h *host) stands(service, at string, want daemon.Standing, words string) {
 		if view, err = client.Service(h.Context(), service); err != nil {
 			h.Fatal(err)
 		}
-		is, cause := daemon.Standing(""), ""
+		is, cause := daemon.RealStatus(""), ""
 		for _, r := range view.Servers {
 			if r.Address.String() == at {
 				is, cause = r.State, r.Cause

@@ -158,7 +158,7 @@ func (l *lan) get(from, at string) (host, client string, err error) {
 
 // until waits for the state of a real server that the director has, and returns
 // it.
-func (l *lan) until(service, real string, want daemon.Standing) daemon.RealView {
+func (l *lan) until(service, real string, want daemon.RealStatus) daemon.RealView {
 	l.Helper()
 	var view daemon.ServiceView
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {

@@ -147,7 +147,7 @@ func (a asked) over() []failover.Request {
 
 // until waits for a server's state, which the daemon is asked for again and
 // again.
-func (w *world) until(name string, want daemon.Standing) {
+func (w *world) until(name string, want daemon.RealStatus) {
 	w.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		view, err := w.daemon.Client.Service(w.Context(), "web")

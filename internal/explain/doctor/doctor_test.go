@@ -34,7 +34,7 @@ func TestFailedAttachments(t *testing.T) {
 // TestServices: a service that failed or has too few real servers up is a problem
 // or a warning.
 func TestServices(t *testing.T) {
-	view := func(name string, status daemon.ServiceStatus, states ...daemon.Standing) daemon.ServiceView {
+	view := func(name string, status daemon.ServiceStatus, states ...daemon.RealStatus) daemon.ServiceView {
 		v := daemon.ServiceView{VirtualService: model.VirtualService{Name: name}, Status: status}
 		for _, s := range states {
 			v.Servers = append(v.Servers, daemon.RealView{State: s})

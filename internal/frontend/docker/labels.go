@@ -333,7 +333,7 @@ func attachmentOf(id string) string { return "docker-" + id[:min(short, len(id))
 // workload converts a container's labels. It returns the ports without mistakes
 // also if others have mistakes.
 func workload(c sandbox.Labelled) (daemon.Workload, error) {
-	w := daemon.Workload{Name: attachmentOf(c.ID), Ref: string(sandbox.Container) + ":" + c.Name, Unlisted: model.Unpublished(c.Labels[LabelUnpublished])}
+	w := daemon.Workload{Name: attachmentOf(c.ID), Ref: string(sandbox.Container) + ":" + c.Name, Unpublished: model.Unpublished(c.Labels[LabelUnpublished])}
 	var errs []error
 	for part := range strings.SplitSeq(c.Labels[LabelPublish], ",") {
 		p, err := text.Publish(strings.TrimSpace(part))

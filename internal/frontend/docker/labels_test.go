@@ -154,7 +154,7 @@ func TestCgroupIsFrozenUntilAdmitted(t *testing.T) {
 	e.events <- sandbox.Happened{Action: "create", Actor: sandbox.Actor{ID: shopID}} // when this is read, the first event has been handled
 	path := makeGroup(t, root)
 	a := <-w.admitted
-	if a.Cgroup != path || a.freeze != "1" || a.Ref != "container:shop" || len(a.Publishes) != 2 || a.Unlisted != "deny" || a.Wrong != nil {
+	if a.Cgroup != path || a.freeze != "1" || a.Ref != "container:shop" || len(a.Publishes) != 2 || a.Unpublished != "deny" || a.Wrong != nil {
 		t.Errorf("got the admission %+v", a)
 	}
 	end()

@@ -41,13 +41,13 @@ var (
 var ofServices = []Metric{serviceUp, serviceReals, realUp, realWeight, realTransitions, realEjections, realChecks, realFailures, realCheckOK, realCheckLast, realCheckBusy, realFlows, realLive, realBytes, realPackets, healthChecks}
 
 // standings are the values of the label state.
-var standings = []daemon.Standing{daemon.RealUp, daemon.RealDown, daemon.RealDraining, daemon.RealDrained, daemon.RealDisabled, daemon.RealSorry}
+var standings = []daemon.RealStatus{daemon.RealUp, daemon.RealDown, daemon.RealDraining, daemon.RealDrained, daemon.RealDisabled, daemon.RealSorry}
 
 // services adds the metrics of virtual services.
 func (f *families) services(s daemon.Stats) {
 	for _, v := range s.Services {
 		f.add(serviceUp, truth(v.Status == daemon.ServiceUp), f.labels(serviceUp.Labels, v.Service))
-		states := map[daemon.Standing]int{}
+		states := map[daemon.RealStatus]int{}
 		for _, r := range v.Reals {
 			states[r.State]++
 			f.real(v.Service, r)

@@ -12,36 +12,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchedSandbox is a living sandbox that is attached.
+// watchedSandbox is a running sandbox that is attached.
 type watchedSandbox struct {
 	ref, path string
-	// namespace is what kernel.Identify said when it was attached.
+	// namespace is the result of kernel.Identify when the sandbox was attached.
 	namespace string
-	// id is what the host calls it.
+	// id is the host's ID of the namespace (nsid).
 	id int
-	// file is the inode at path.
+	// dev and ino identify the file at path.
 	dev, ino uint64
-	// forget ends the watch of its process.
+	// forget ends the watch of the sandbox's process.
 	forget context.CancelFunc
 }
 
-// moved reports whether something else is at the path of the sandbox now. It
-// is quick, and blind to another namespace that has got the inode number: of
-// that the kernel tells.
+// moved reports whether another file is at the path of the sandbox now. It is fast,
+// but does not detect another namespace that got the same inode number; the kernel
+// reports the end of the first one.
 func (b *watchedSandbox) moved() bool {
 	var st unix.Stat_t
 	return unix.Stat(b.path, &st) != nil || st.Dev != b.dev || st.Ino != b.ino
 }
 
-// gone reports whether the sandbox that was attached is at its path no more.
+// gone reports whether the sandbox that was attached is no longer at its path.
 func (b *watchedSandbox) gone() bool {
 	now, err := kernel.Identify(b.path)
 	return err != nil || now != b.namespace
 }
 
-// know returns the box of a sandbox, and looks into it; at is where it was
-// found.
-func (d *Daemon) know(at sandbox.Sandbox) (*watchedSandbox, kernel.Sandbox, error) {
+// inspectSandbox returns the watchedSandbox of a sandbox, and its contents. at is
+// where the sandbox was found.
+func (d *Daemon) inspectSandbox(at sandbox.Sandbox) (*watchedSandbox, kernel.Sandbox, error) {
 	seen, err := d.cfg.Host.DescribeSandbox(at.Path)
 	if err != nil {
 		return nil, seen, err
@@ -58,8 +58,8 @@ func (d *Daemon) know(at sandbox.Sandbox) (*watchedSandbox, kernel.Sandbox, erro
 	return b, seen, nil
 }
 
-// hold watches the sandbox from now on.
-func (d *Daemon) hold(b *watchedSandbox, at sandbox.Sandbox) {
+// watch starts to watch the sandbox, unless it is already watched.
+func (d *Daemon) watch(b *watchedSandbox, at sandbox.Sandbox) {
 	if d.watched[b.ref] == b {
 		return
 	}
@@ -83,24 +83,24 @@ func (d *Daemon) hold(b *watchedSandbox, at sandbox.Sandbox) {
 	}
 }
 
-// enter holds the sandbox of an attachment that an earlier process has made,
-// if it is there still.
-func (d *Daemon) enter(a model.Attachment) {
+// adoptSandbox watches the sandbox of an attachment of an earlier process, if the
+// sandbox still exists.
+func (d *Daemon) adoptSandbox(a model.Attachment) {
 	if d.watched[a.Ref] != nil {
 		return
 	}
 	at := sandbox.Sandbox{Ref: a.Ref, Path: a.Sandbox}
 	if _, err := fmt.Sscanf(a.Sandbox, "/proc/%d/ns/net", &at.PID); err != nil {
-		at.PID = 0 // it is no process's
+		at.PID = 0 // not a path of a process
 	}
-	b, seen, err := d.know(at)
+	b, seen, err := d.inspectSandbox(at)
 	if err == nil && seen.Namespace == a.Namespace {
-		d.hold(b, at)
+		d.watch(b, at)
 	}
 }
 
-// forget lets go of sandboxes that nothing is attached to.
-func (d *Daemon) forget() {
+// forgetUnused ends the watch of sandboxes without attachments.
+func (d *Daemon) forgetUnused() {
 	attached := map[string]bool{}
 	for _, a := range d.desired.Attachments {
 		if a.Sandbox != "" {
@@ -116,17 +116,19 @@ func (d *Daemon) forget() {
 	d.forgetExternal()
 }
 
-// dead returns the references of the attached sandboxes that are gone.
+// dead returns the references of the attached sandboxes that have ended.
 func (d *Daemon) dead(w model.Desired) map[string]bool {
 	return d.deadAmong(w, func(*watchedSandbox) bool { return true })
 }
 
+// deadAmong does the same as dead, but checks only the sandboxes for which suspect
+// returns true. Workloads and external endpoints are always checked.
 func (d *Daemon) deadAmong(w model.Desired, suspect func(*watchedSandbox) bool) map[string]bool {
 	dead := map[string]bool{}
 	inspected := map[string]bool{}
 	var scan processScan
 	for _, a := range w.Attachments {
-		if groupGone(a) || isExternal(a) && d.externalState(a, &scan) == externalDead {
+		if cgroupGone(a) || isExternal(a) && d.externalState(a, &scan) == externalDead {
 			dead[a.Ref] = true
 		}
 		if a.Sandbox == "" || a.HostInterface != "" || inspected[a.Ref] {
@@ -141,7 +143,7 @@ func (d *Daemon) deadAmong(w model.Desired, suspect func(*watchedSandbox) bool) 
 	return dead
 }
 
-// verify looks whether suspects are gone, and takes away what was theirs.
+// verify checks whether suspects have ended, and removes what belonged to them.
 func (d *Daemon) verify(suspect func(*watchedSandbox) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -151,21 +153,21 @@ func (d *Daemon) verify(suspect func(*watchedSandbox) bool) {
 		return
 	}
 	if err := d.cleanUp(dead); err != nil {
-		d.cfg.Log.Error("take away what was a sandbox's", "error", err)
+		d.cfg.Log.Error("remove what belonged to a sandbox", "error", err)
 	}
 }
 
-// restore applies kept attachments whose sandboxes have come back.
+// restore applies waiting attachments whose sandboxes run again.
 func (d *Daemon) restore(ctx context.Context) {
 	for _, ref := range d.awaited() {
 		at, err := d.cfg.Sandboxes.Resolve(ctx, ref)
 		if err == nil {
-			d.comeBack(at)
+			d.reattach(at)
 		}
 	}
 }
 
-// awaited returns the references of sandboxes that are waited for.
+// awaited returns the references of the sandboxes that attachments wait for.
 func (d *Daemon) awaited() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -180,21 +182,21 @@ func (d *Daemon) awaited() []string {
 	return refs
 }
 
-// comeBack applies the kept attachments of a sandbox, each by itself.
-func (d *Daemon) comeBack(at sandbox.Sandbox) {
+// reattach applies the waiting attachments of a sandbox, one by one.
+func (d *Daemon) reattach(at sandbox.Sandbox) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	b, _, err := d.know(at)
+	b, _, err := d.inspectSandbox(at)
 	if err != nil {
-		return // it is gone again; then we are told
+		return // it has ended again; another event will follow
 	}
-	d.hold(b, at)
+	d.watch(b, at)
 	for _, a := range d.desired.Attachments {
 		if a.Ref != at.Ref || a.Sandbox != "" {
 			continue
 		}
 		delete(d.problems, a.Name)
-		d.arrive(&a, at)
+		d.completeArrived(&a, at)
 		a.Sandbox, a.Namespace = b.path, b.namespace
 		if err := d.settle(with(d.desired, a)); err != nil {
 			d.problem(a.Name, err)
@@ -202,6 +204,6 @@ func (d *Daemon) comeBack(at sandbox.Sandbox) {
 		}
 		d.cfg.Log.Info("sandbox is back", "sandbox", at.Ref, "attachment", a.Name)
 	}
-	d.forget()
+	d.forgetUnused()
 	d.startClients()
 }

@@ -2,7 +2,7 @@ package daemon
 
 import "strings"
 
-// reportPool tells what has changed of a service.
+// reportPool reports what has changed of a service.
 func (d *Daemon) reportPool(was, p *pool) {
 	if was == nil || was.restored {
 		return
@@ -24,42 +24,41 @@ func (d *Daemon) reportPool(was, p *pool) {
 		d.reportService(kind, name, nil, p.quorumText())
 	}
 	if a, b := was.status(), p.status(); a != b && (a == ServiceSorry || b == ServiceSorry || a == ServicePanics || b == ServicePanics) {
-		d.reportService(modes[b], name, nil, p.quorumText())
+		d.reportService(modeEvents[b], name, nil, p.quorumText())
 	}
 }
 
-// reportMember tells what has changed of a member, which was old before; nil for
-// none.
+// reportMember reports what has changed of a member. old is nil for a new member.
 func (d *Daemon) reportMember(service string, old, m *member) {
 	if old == nil {
 		if !m.spec.Select.IsZero() {
 			d.reportService(RealJoined, service, m, m.Endpoint)
 		}
-		if m.standing != RealDraining && m.standing != RealDrained {
+		if m.status != RealDraining && m.status != RealDrained {
 			return
 		}
 		old = &member{}
 	}
 	switch {
-	case old.standing == m.standing:
-	case m.standing == "":
+	case old.status == m.status:
+	case m.status == "":
 		detail := ""
 		if strings.HasPrefix(old.cause, stopCause) {
 			detail = m.runsOn
 		}
 		d.reportService(RealEnabled, service, m, detail)
-	case m.standing == RealDraining:
+	case m.status == RealDraining:
 		d.reportService(DrainBegun, service, m, m.cause)
-	case m.standing == RealDrained:
+	case m.status == RealDrained:
 		d.reportService(DrainEnded, service, m, m.cause)
 	}
 	d.reportChecked(service, old, m)
 }
 
-// reportChecked tells where the checks have made a member stand otherwise.
+// reportChecked reports that the checks have changed the state of a member.
 func (d *Daemon) reportChecked(service string, old, m *member) {
 	now := m.shown
-	if now.State == old.shown.State && (now.doubted == old.shown.doubted || !now.doubted) || m.standing != "" && now.State != RealDown {
+	if now.State == old.shown.State && (now.doubted == old.shown.doubted || !now.doubted) || m.status != "" && now.State != RealDown {
 		return
 	}
 	switch {
@@ -68,18 +67,18 @@ func (d *Daemon) reportChecked(service string, old, m *member) {
 		return
 	case now.State == RealDown:
 		d.reportService(RealIsDown, service, m, now.Cause)
-	case old.standing == "" || now.doubted:
+	case old.status == "" || now.doubted:
 		d.reportService(RealIsUp, service, m, now.Cause)
 	default:
-		return // that it is enabled says it
+		return // the event RealEnabled reports this
 	}
 	d.services.transitions[realKey{service, m.at}]++
 }
 
-// modes are the events of how a service's real servers are used.
-var modes = map[ServiceStatus]EventKind{ServiceSorry: SorryUsed, ServicePanics: PanicBegun, ServiceUp: ChecksBelieved, ServiceDown: ChecksBelieved}
+// modeEvents are the events for changes of a service's status.
+var modeEvents = map[ServiceStatus]EventKind{ServiceSorry: SorryUsed, ServicePanics: PanicBegun, ServiceUp: ChecksBelieved, ServiceDown: ChecksBelieved}
 
-// reportService tells of a service, or of a real server of it.
+// reportService notes an event of a service, or of one of its real servers.
 func (d *Daemon) reportService(kind EventKind, service string, m *member, detail string) {
 	object := "service " + service
 	if m != nil {

@@ -193,7 +193,7 @@ func TestSetsAreApart(t *testing.T) {
 	w.apply(one)
 	two := daemon.Spec{Set: "two", Attachments: []daemon.Declared{{Endpoint: model.Endpoint{Network: "lan", Sandbox: "netns:db"}}}}
 	w.apply(two)
-	if _, err := w.Apply(context.Background(), daemon.Spec{Set: "one"}, false); err == nil || !strings.Contains(err.Error(), "has attachments of others (db)") {
+	if _, err := w.Apply(context.Background(), daemon.Spec{Set: "one"}, false); err == nil || !strings.Contains(err.Error(), "has attachments of another origin (db)") {
 		t.Errorf("a network that another set is in: %v", err)
 	}
 	state, _ := w.State()

@@ -25,7 +25,7 @@ type steps struct {
 
 func (s *steps) Set(o plan.Object) error { s.taken = append(s.taken, o.Key()); return s.gate.Set(o) }
 
-func (s *steps) Lead(ops []plan.Op) error { s.note(ops); return s.gate.Lead(ops) }
+func (s *steps) ApplyEBPF(ops []plan.Op) error { s.note(ops); return s.gate.ApplyEBPF(ops) }
 
 func (s *steps) Transact(ops []plan.Op) error { s.note(ops); return s.gate.Transact(ops) }
 

@@ -81,7 +81,7 @@ func (g *gate) Set(o plan.Object) error {
 	return g.Host.Set(o)
 }
 
-func (g *gate) Lead(ops []plan.Op) error { return g.through(ops, g.Host.ApplyEBPF) }
+func (g *gate) ApplyEBPF(ops []plan.Op) error { return g.through(ops, g.Host.ApplyEBPF) }
 
 func (g *gate) Transact(ops []plan.Op) error { return g.through(ops, g.Host.Transact) }
 

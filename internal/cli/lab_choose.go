@@ -127,7 +127,7 @@ func taken(s suite.Suite) error {
 		var not []string
 		bare := false // a workload would have no comparison
 		for _, w := range s.Workloads {
-			if !p.Takes(w) {
+			if !p.Supports(w) {
 				not = append(not, w.Name)
 				bare = bare || w.Event == "" && name == s.Baseline
 			}

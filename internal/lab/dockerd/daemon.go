@@ -16,8 +16,8 @@ import (
 	"fairlead/internal/child"
 )
 
-// Socket is the engine's, and Plugins the directory where it looks for those
-// of plugins, both in the files of its host.
+// Paths in the files of the engine's host: Socket is the engine's API socket,
+// Plugins the directory where it looks for the sockets of plugins.
 const (
 	Socket  = "/run/docker.sock"
 	Plugins = "/run/docker/plugins"
@@ -25,14 +25,14 @@ const (
 
 const pidFile = "/run/docker.pid"
 
-// Restart starts dockerd again, which Signal has ended. It runs as long as ctx.
+// Restart starts dockerd again after Signal ended it. It runs as long as ctx.
 func (e *Engine) Restart(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	return e.startDaemon(ctx, limited)
 }
 
-// Signal sends dockerd a signal that ends it, and waits for that.
+// Signal sends dockerd a signal that ends it, and waits until it has ended.
 func (e *Engine) Signal(s syscall.Signal) error {
 	b, err := os.ReadFile(e.Root() + pidFile)
 	if err != nil {
@@ -46,7 +46,7 @@ func (e *Engine) Signal(s syscall.Signal) error {
 	return nil
 }
 
-// Log is what dockerd and containerd have said, the last of it.
+// Log returns the last output of dockerd and containerd.
 func (e *Engine) Log() string { return e.log.text() }
 
 // startDaemon starts dockerd and waits until it answers.
@@ -57,10 +57,10 @@ func (e *Engine) startDaemon(ctx, limited context.Context) error {
 		flags = append(flags, "--userland-proxy-path", proxy)
 	}
 	cmd := e.Command(context.Background(), "dockerd", append(flags, e.opt.Flags...)...)
-	// CLIs of ten years are spoken to.
+	// Allow old versions of the CLI, which use older versions of the API.
 	cmd.Env = append(cmd.Env, "DOCKER_MIN_API_VERSION=1.24")
 	cmd.Stdout, cmd.Stderr = &e.log, &e.log
-	// A pipe that a shim holds open is not to keep us waiting.
+	// Do not wait for a pipe that a shim still has open.
 	cmd.WaitDelay = time.Second
 	p, err := child.Start(ctx, cmd, child.Place{Cgroup: e.group})
 	if err != nil {
@@ -92,7 +92,8 @@ func (e *Engine) await(ctx context.Context) error {
 	}
 }
 
-// ended is how a process has ended: what is killed has not said why.
+// ended returns how a process ended. Its cause is in the log, not in the exit
+// status.
 func ended(p *child.Process) error {
 	if err := p.Wait(); err != nil {
 		return err
@@ -113,17 +114,17 @@ func answers(ctx context.Context, client *http.Client) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// logged keeps the last of what is written to it.
-type logged struct {
+// tailBuffer keeps the last logSize bytes that are written to it.
+type tailBuffer struct {
 	mu  sync.Mutex
 	buf []byte
 }
 
-// logSize is how much a logged keeps, in bytes.
+// logSize is how much a tailBuffer keeps, in bytes.
 const logSize = 8 << 10
 
 // Write implements io.Writer.
-func (l *logged) Write(p []byte) (int, error) {
+func (l *tailBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.buf = append(l.buf, p...)
@@ -133,7 +134,7 @@ func (l *logged) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (l *logged) text() string {
+func (l *tailBuffer) text() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return string(bytes.TrimSpace(l.buf[max(0, len(l.buf)-logSize):]))

@@ -1,26 +1,25 @@
 // Package dockerd runs a private Docker engine: Debian's, or any whose programs
-// are in a directory (test/install-engine builds one). It knows nothing of
-// paths or measuring, and never touches the host's own Docker.
+// are in one directory (test/install-engine builds one). It does not measure, and
+// never touches the host's own Docker.
 //
 // # Theory of operation
 //
-// A holder, the first process of a PID namespace, keeps a host for the engine:
-// mount, cgroup, IPC and UTS namespaces of its own, and the network namespace
-// that it is started in. Below /run there, in memory, is everything that the
-// engine writes: images, state, sockets, the directory for plugins; /etc and
-// /opt, which dockerd and containerd write to unasked, are overlays. So nothing
-// is left on any disk. When the holder ends, and it cannot outlive us, the
-// kernel kills all that runs in there and takes the mounts away. What is left
-// is the caller's to remove: the cgroup, and links and rules in the network
-// namespace.
+// A holder, the first process of a PID namespace, keeps a host for the engine: new
+// mount, cgroup, IPC and UTS namespaces, and the network namespace that it is
+// started in. Everything that the engine writes is in memory below /run there:
+// images, state, sockets, the directory for plugins. /etc and /opt, which dockerd
+// and containerd write to by default, are overlays. So no file is left on any
+// disk. The holder ends at the latest with this process. The kernel then kills all
+// processes in its PID namespace and unmounts its filesystems. The caller removes
+// what is left: the cgroup, and links and rules in the network namespace.
 //
 //	caller ── holder (sh, PID 1) ── dockerd ── containerd
 //	  │                               ├─ docker-proxy …
 //	  └─ docker (the CLI, outside)    └─ shim ── container
 //
-// The engine's host sees a pure cgroup v2 hierarchy, whose root is the cgroup
-// that the caller gives, whatever the real host has. Needs the overlay
-// filesystem, cgroup v2, unshare, nsenter and mount (util-linux).
+// The engine's host has a pure cgroup v2 hierarchy, whatever the real host has;
+// its root is the cgroup that the caller passes. It needs the overlay filesystem,
+// cgroup v2, and unshare, nsenter and mount (util-linux).
 package dockerd
 
 import (
@@ -44,24 +43,23 @@ const startLimit = 2 * time.Minute
 
 // Options say what to run and where.
 type Options struct {
-	// Netns is the network namespace that is to be the engine's host; nil
-	// means ours.
+	// Netns is the network namespace of the engine's host; nil means the caller's.
 	Netns *os.File
-	// Enter is put before the command that makes the namespaces, such as
-	// nsenter with its flags, for an engine in another mount namespace than
-	// ours.
+	// Enter is put before the command that creates the namespaces, such as nsenter
+	// with its flags, for an engine in another mount namespace.
 	Enter []string
-	// Cgroup is an open cgroup v2 directory without processes, for the engine
-	// to find at /sys/fs/cgroup. What runs there when the engine has ended, and
-	// the directory itself, are the caller's to remove.
+	// Cgroup is an open cgroup v2 directory without processes. It is the engine's
+	// /sys/fs/cgroup. The caller removes it, and what is left in it, after the
+	// engine has ended.
 	Cgroup *os.File
 	// Accounted is an open cgroup v2 directory within Cgroup where the engine's
-	// processes run; nil means one of the engine's own.
+	// processes run; if nil, Start creates one.
 	Accounted *os.File
-	// Programs is a directory that holds dockerd, docker-proxy and what else is
-	// not to be taken from PATH; empty means PATH alone.
+	// Programs is a directory with dockerd, docker-proxy and other programs that
+	// are preferred to those in PATH; empty means PATH alone.
 	Programs string
-	// Flags are for dockerd, beside those that say where it keeps its files.
+	// Flags are additional flags for dockerd. Those for the locations of its files
+	// are set already.
 	Flags []string
 }
 
@@ -69,12 +67,12 @@ type Options struct {
 type Engine struct {
 	opt    Options
 	holder *child.Process
-	// in closes the holder's input, at whose end it ends.
+	// in closes the holder's standard input, which ends the holder.
 	in    io.Closer
 	group *os.File
 	// daemon is dockerd, behind the nsenter that started it.
 	daemon *child.Process
-	log    logged
+	log    tailBuffer
 }
 
 // Start starts the engine and waits until it answers. It runs until Stop, or
@@ -89,23 +87,23 @@ func Start(ctx context.Context, opt Options) (e *Engine, err error) {
 	}()
 	limited, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	if err := e.hold(ctx, limited); err != nil {
+	if err := e.startHost(ctx, limited); err != nil {
 		return e, err
 	}
 	return e, e.startDaemon(ctx, limited)
 }
 
-// PID is the process id of the holder, as the caller sees it. Its namespaces
-// are the engine's host.
+// PID returns the process id of the holder in the caller's PID namespace. Its
+// namespaces are the engine's host.
 func (e *Engine) PID() int { return e.holder.Cmd.Process.Pid }
 
-// Root is where the caller finds the files of the engine's host.
+// Root returns the root directory of the engine's host, as a path for the caller.
 func (e *Engine) Root() string { return fmt.Sprintf("/proc/%d/root", e.PID()) }
 
-// Command returns a command of the engine's host: a process there is seen by
-// the engine, sees its files below /run, and ends with it. A relative path is
-// one of the engine's programs, or in PATH. It does not end with the thread that
-// starts it (PR_SET_PDEATHSIG), which may be any.
+// Command returns a command that runs on the engine's host: its process is in the
+// engine's namespaces and ends with them. A relative name is one of the engine's
+// programs, or is in PATH. PR_SET_PDEATHSIG is not set, so the command may be
+// started from any thread.
 func (e *Engine) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	enter := []string{"--target", fmt.Sprint(e.PID()), "--mount", "--net", "--pid", "--ipc", "--uts", "--cgroup", "--", name}
 	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
@@ -114,8 +112,8 @@ func (e *Engine) Command(ctx context.Context, name string, args ...string) *exec
 	return cmd
 }
 
-// Docker returns a command of the CLI that speaks to the engine, outside of its
-// host. It reads nobody's configuration.
+// Docker returns a command that runs the docker CLI against the engine, outside of
+// the engine's host. It reads no user's configuration.
 func (e *Engine) Docker(ctx context.Context, args ...string) *exec.Cmd {
 	with := append([]string{"--host", "unix://" + e.Root() + Socket}, args...)
 	cmd := exec.CommandContext(ctx, e.program("docker"), with...)
@@ -135,7 +133,7 @@ func (e *Engine) Run(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSuffix(string(out), "\n"), nil
 }
 
-// Stop ends the engine at once, with everything that runs on its host.
+// Stop ends the engine at once, with all processes on its host.
 func (e *Engine) Stop() error {
 	if e.holder == nil {
 		return nil
@@ -151,8 +149,8 @@ func (e *Engine) Stop() error {
 	return err
 }
 
-// environ is the caller's, with the engine's programs before those in PATH,
-// and without what would lead the CLI to another engine.
+// environ returns the caller's environment with the engine's programs first in
+// PATH, without variables that make the CLI connect to another engine.
 func (e *Engine) environ() []string {
 	var all []string
 	for _, v := range os.Environ() {
@@ -167,7 +165,8 @@ func (e *Engine) environ() []string {
 	return append(all, "PATH="+path)
 }
 
-// program finds one of the engine's, whose name alone says that PATH has it.
+// program returns the path of one of the engine's programs, or its bare name if it
+// is to be found in PATH.
 func (e *Engine) program(name string) string {
 	own := filepath.Join(e.opt.Programs, name)
 	if _, err := os.Stat(own); e.opt.Programs == "" || err != nil {
@@ -176,9 +175,9 @@ func (e *Engine) program(name string) string {
 	return own
 }
 
-// furnish makes the engine's host and waits until its input ends. The shell
-// stays the first process: it reaps what the engine's shims leave.
-const furnish = `
+// setUpHost prepares the engine's host and waits until its standard input ends.
+// The shell stays process 1, so it reaps the orphans of the engine's shims.
+const setUpHost = `
 mount --make-rprivate /
 mount -t proc none /proc
 umount --recursive --lazy /sys
@@ -200,10 +199,10 @@ cat
 exit
 `
 
-// hold makes the engine's host. It lives as long as ctx, and is made within
-// limited.
-func (e *Engine) hold(ctx, limited context.Context) error {
-	args := append(e.opt.Enter[:len(e.opt.Enter):len(e.opt.Enter)], "unshare", "--mount", "--cgroup", "sh", "-ec", furnish)
+// startHost starts the holder and waits until the host is ready. The host lives as
+// long as ctx; limited bounds the start.
+func (e *Engine) startHost(ctx, limited context.Context) error {
+	args := append(e.opt.Enter[:len(e.opt.Enter):len(e.opt.Enter)], "unshare", "--mount", "--cgroup", "sh", "-ec", setUpHost)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = e.environ()
 	cmd.Stderr = &e.log
@@ -221,8 +220,8 @@ func (e *Engine) hold(ctx, limited context.Context) error {
 	e.in = in
 	defer context.AfterFunc(limited, func() { _ = e.holder.Kill() })()
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		_ = e.holder.Kill() // what it said is complete when it has ended
-		return fmt.Errorf("make a host for it: %w: %s", errors.Join(err, limited.Err()), e.log.text())
+		_ = e.holder.Kill() // its output is complete only after it has ended
+		return fmt.Errorf("create the engine's host: %w: %s", errors.Join(err, limited.Err()), e.log.text())
 	}
 	if e.group = e.opt.Accounted; e.group == nil {
 		e.group, err = os.Open(filepath.Join(e.opt.Cgroup.Name(), "engine"))

@@ -12,11 +12,11 @@ import (
 	"fairlead/test/engines"
 )
 
-// host makes the engine a network namespace of its own.
+// host runs the engine in a new network namespace.
 var host = []string{"unshare", "--net"}
 
-// TestEngine has a container run on each engine, and again after dockerd has
-// been killed.
+// TestEngine runs a container on each engine, also after dockerd was killed and
+// restarted.
 func TestEngine(t *testing.T) {
 	greet := build(t)
 	for name, programs := range engines.All(t) {
@@ -27,7 +27,7 @@ func TestEngine(t *testing.T) {
 			for range 2 {
 				out, err := e.Run(t.Context(), "run", "--rm", "--publish", "8080:80", "greet", "web")
 				if err != nil || out != "hello web" {
-					t.Fatalf("the container says %q, %v", out, err)
+					t.Fatalf("the container printed %q, %v", out, err)
 				}
 				if err := e.Signal(syscall.SIGKILL); err != nil {
 					t.Fatal(err)
@@ -40,24 +40,24 @@ func TestEngine(t *testing.T) {
 	}
 }
 
-// TestCommandSharesTheHost: a command of the engine's host sees its files and
-// its links, and nobody else does.
+// TestCommandSharesTheHost: a command on the engine's host has the engine's files
+// and links. The files are not on the real host.
 func TestCommandSharesTheHost(t *testing.T) {
 	e := engines.Start(t, dockerd.Options{Enter: host})
 	out, err := e.Command(t.Context(), "sh", "-ec", "touch "+dockerd.Plugins+"/x.sock; cat /run/docker.pid; ls /sys/class/net /sys/fs/cgroup").Output()
 	if err != nil || !strings.Contains(string(out), "docker0") || !strings.Contains(string(out), "engine") {
-		t.Errorf("there are %q, %v", out, err)
+		t.Errorf("got %q, %v", out, err)
 	}
 	if _, err := os.Stat(e.Root() + dockerd.Plugins + "/x.sock"); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dockerd.Plugins + "/x.sock"); err == nil {
-		t.Error("the file is on our host as well")
+		t.Error("the file is on the real host as well")
 	}
 }
 
-// TestNothingIsLeft of an engine with a container that runs: no process, and
-// no file where dockerd and containerd write unasked.
+// TestNothingIsLeft: after Stop, no process of the engine is left, and no file
+// where dockerd and containerd write by default, although a container was running.
 func TestNothingIsLeft(t *testing.T) {
 	before := inventory(t)
 	e := engines.Start(t, dockerd.Options{Enter: host, Flags: []string{"--live-restore"}})
@@ -70,16 +70,16 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Error(err)
 	}
 	if got := inventory(t); got != before {
-		t.Errorf("there is\n%s\nand was before\n%s", got, before)
+		t.Errorf("after Stop:\n%s\nbefore Start:\n%s", got, before)
 	}
 	if err := syscall.Kill(holder, 0); err != syscall.ESRCH {
 		t.Errorf("the holder is still there: %v", err)
 	}
 }
 
-func TestWhatDockerdSaysIsTheError(t *testing.T) {
+func TestStartReturnsOutputOfDockerd(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "dockerd"), []byte("#!/bin/sh\necho nobody at home\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "dockerd"), []byte("#!/bin/sh\necho no such flag\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	group, err := os.MkdirTemp(cgroups(), "dockerd-")
@@ -94,12 +94,12 @@ func TestWhatDockerdSaysIsTheError(t *testing.T) {
 	}
 	defer opened.Close()
 	_, err = dockerd.Start(t.Context(), dockerd.Options{Enter: host, Cgroup: opened, Programs: dir})
-	if err == nil || !strings.Contains(err.Error(), "dockerd has ended (exit status 0): nobody at home") {
+	if err == nil || !strings.Contains(err.Error(), "dockerd has ended (exit status 0): no such flag") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// cgroups is where cgroup v2 is mounted: alone, or beside v1.
+// cgroups returns where cgroup v2 is mounted: alone, or beside v1.
 func cgroups() string {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.procs"); err == nil {
 		return "/sys/fs/cgroup"
@@ -107,8 +107,8 @@ func cgroups() string {
 	return "/sys/fs/cgroup/unified"
 }
 
-// inventory lists what an engine that kept to no directory of its own would
-// change.
+// inventory lists the files that an engine would change if it wrote outside its
+// own directories.
 func inventory(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "sh", "-c",
@@ -119,8 +119,8 @@ func inventory(t *testing.T) string {
 	return string(out)
 }
 
-// build builds a program that greets whom it is told to, and waits if it is
-// told that.
+// build builds a program that greets its argument; with the argument "and wait" it
+// runs until it gets a signal.
 func build(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -12,11 +12,12 @@ import (
 	"strings"
 )
 
-// ErrDynamic means that a program needs libraries, which an image of it alone
-// lacks: a container of it would fail with "no such file or directory".
+// ErrDynamic means that a program needs shared libraries. An image with the
+// program alone lacks them, and its containers would fail with "no such file or
+// directory".
 var ErrDynamic = errors.New("it is dynamically linked: build it with CGO_ENABLED=0")
 
-// Static refuses a program that needs more than itself to run.
+// Static returns ErrDynamic if the program needs an ELF interpreter.
 func Static(program string) error {
 	f, err := elf.Open(program)
 	if err != nil {
@@ -29,8 +30,8 @@ func Static(program string) error {
 	return nil
 }
 
-// Import makes an image of one static program, which its containers run under
-// the image's name with the arguments given to `docker run`.
+// Import creates an image with one static program as its entry point. The image
+// has the given name. It returns ErrDynamic if the program is dynamically linked.
 func (e *Engine) Import(ctx context.Context, name, program string) error {
 	if err := Static(program); err != nil {
 		return fmt.Errorf("import %s of %s: %w", name, program, err)
@@ -57,7 +58,7 @@ func (e *Engine) Import(ctx context.Context, name, program string) error {
 	return nil
 }
 
-// pack writes a root filesystem that holds the program alone.
+// pack writes a root filesystem with nothing but the program, as a tar archive.
 func pack(to io.Writer, name string, program *os.File) error {
 	info, err := program.Stat()
 	if err != nil {

@@ -17,22 +17,23 @@ import (
 	"fairlead/internal/child"
 )
 
-// Rate is how many requests a client sends a second.
+// Rate is how many requests a client sends per second.
 const Rate = 1000
 
-// Patience is how long a client waits for an answer: what takes longer has
-// failed. A SYN that nobody answers is sent again once meanwhile, after a second
-// (RFC 6298, 2.1).
-const Patience = 2 * time.Second
+// AnswerTimeout is how long a client waits for an answer; a request that takes
+// longer has failed. An unanswered SYN is sent again once within that time, after
+// one second (RFC 6298, 2.1).
+const AnswerTimeout = 2 * time.Second
 
-// question is what a request asks.
+// question is the content of a request.
 const question = "?"
 
-// Request is what became of one.
+// Request is the result of one request.
 type Request struct {
 	// Start is in ns since 1970, Took in ns.
 	Start, Took int64
-	// By is who has answered, empty if nobody has; Err says why.
+	// By is the name of the server that answered, empty if none did; Err is the
+	// reason.
 	By  string `json:",omitempty"`
 	Err string `json:",omitempty"`
 }
@@ -43,10 +44,11 @@ func (r Request) End() int64 { return r.Start + r.Took }
 // Client is a running client.
 type Client struct{ *part }
 
-// over is what ends its asking.
+// over is the message that ends a client's requests.
 const over = "\"over\"\n"
 
-// StartClient starts a client that asks the target. The end of ctx kills it.
+// StartClient starts a client that sends requests to the target. When ctx ends,
+// the client is killed.
 func StartClient(ctx context.Context, target netip.AddrPort, at child.Place) (*Client, error) {
 	p, err := start(ctx, ClientRole, target, at)
 	if err != nil {
@@ -55,7 +57,7 @@ func StartClient(ctx context.Context, target netip.AddrPort, at child.Place) (*C
 	return &Client{p}, nil
 }
 
-// End ends the client and returns its requests in the order of their starts.
+// End ends the client and returns its requests, sorted by start.
 func (c *Client) End() ([]Request, error) {
 	var all []Request
 	_, err := io.WriteString(c.in, over)
@@ -68,11 +70,12 @@ func (c *Client) End() ([]Request, error) {
 	return all, nil
 }
 
-// Kill ends a client whose requests nobody wants.
+// Kill ends the client and discards its requests.
 func (c *Client) Kill() { c.kill() }
 
-// ClientMain is the role of a client. It goes when its input ends and not
-// before: who reads the requests must not lose the rest by its end.
+// ClientMain runs the role of a client. After it has written its requests it waits
+// for the end of its input, so that the reader gets all of them before the process
+// exits.
 func ClientMain() int {
 	in := json.NewDecoder(os.Stdin)
 	var target netip.AddrPort
@@ -83,7 +86,7 @@ func ClientMain() int {
 	ended := make(chan struct{})
 	go func() {
 		var word string
-		_ = in.Decode(&word) // the end of the input is the end, too
+		_ = in.Decode(&word) // the end of the input also ends the requests
 		close(ended)
 	}()
 	fmt.Print(ready)
@@ -120,14 +123,14 @@ func ask(target netip.AddrPort) Request {
 	by, err := Ask(target)
 	r := Request{Start: start.UnixNano(), Took: time.Since(start).Nanoseconds(), By: by}
 	if err != nil {
-		r.By, r.Err = "", why(err)
+		r.By, r.Err = "", reason(err)
 	}
 	return r
 }
 
-// Ask asks once and returns who has answered.
+// Ask sends one request and returns the name of the server that answered.
 func Ask(target netip.AddrPort) (string, error) {
-	until := time.Now().Add(Patience)
+	until := time.Now().Add(AnswerTimeout)
 	conn, err := (&net.Dialer{Deadline: until}).Dial("tcp", target.String())
 	if err != nil {
 		return "", err
@@ -146,8 +149,8 @@ func Ask(target netip.AddrPort) (string, error) {
 	return string(name), err
 }
 
-// why is an error without the ports, which are others each time.
-func why(err error) string {
+// reason returns an error without port numbers, which differ between requests.
+func reason(err error) string {
 	var op *net.OpError
 	var errno syscall.Errno
 	doing := "read"

@@ -1,20 +1,20 @@
-// Package failover finds out what clients of a service notice when one of its
-// real servers is killed, falls silent, or is drained: real servers that say
-// their names, a client that asks at a fixed rate, and the judgement of what it
-// was answered. It builds no path and balances nothing.
+// Package failover measures what clients of a service notice when one of its real
+// servers is killed, becomes silent, or is drained. It has real servers that
+// answer with their names, a client that sends requests at a fixed rate, and the
+// evaluation of the answers. It builds no path and balances nothing.
 //
 // # Theory of operation
 //
 //	client ── path ── balancer ──┬── real server a: killed, silenced, drained
-//	 1,000 a second              ├── real server b
+//	 1,000 per second            ├── real server b
 //	                             └── real server c
 //
-// Every request is a connection of its own: a question, the server's name for
-// an answer, and the end. Requests go out by a schedule that was settled
-// beforehand, however long others take, so that what is not answered does not
-// slow the rest down. All three parts are processes with namespaces of their
-// own; a client keeps its requests until it is told to end, and nothing is
-// worked out while it asks.
+// Every request is a separate connection: a question, the server's name as the
+// answer, and the end. Requests are sent at scheduled times, however long others
+// take, so unanswered requests do not slow the rest down. Servers, client and
+// balancer are separate processes in separate namespaces. A client keeps its
+// requests in memory until it is asked to end, and evaluates nothing while it
+// sends.
 package failover
 
 import (
@@ -28,8 +28,8 @@ import (
 	"fairlead/internal/child"
 )
 
-// The roles of the processes. CommandRole is the command line itself, for those
-// who have it (main) to dispatch; the others are in this package.
+// The roles of the processes. CommandRole is the fairlead command line, which main
+// dispatches; the others are in this package.
 const (
 	ServerRole  = "failover-server"
 	ClientRole  = "failover-client"
@@ -37,17 +37,17 @@ const (
 	CommandRole = "command"
 )
 
-// ready is what a process says when it does what it was ordered to.
+// ready is what a process prints when it has carried out an order.
 const ready = "ready\n"
 
-// part is a process that was given an order, and is ready.
+// part is a child process that has received its order and is ready.
 type part struct {
 	process *child.Process
 	in      io.WriteCloser
 	out     *bufio.Reader
 }
 
-// start starts a role in its place, hands it its order and waits until it is
+// start starts a role at the given place, sends it its order and waits until it is
 // ready.
 func start(ctx context.Context, role string, order any, at child.Place) (*part, error) {
 	cmd := child.Self(role)
@@ -72,13 +72,13 @@ func start(ctx context.Context, role string, order any, at child.Place) (*part, 
 	}
 	if said != ready {
 		p.kill()
-		return nil, fmt.Errorf("start %s: it says %q: %w", role, said, err)
+		return nil, fmt.Errorf("start %s: it printed %q: %w", role, said, err)
 	}
 	return p, nil
 }
 
 // kill ends the process as kill -9 does.
 func (p *part) kill() {
-	_ = p.process.Kill() // its exit status says only that we killed it
+	_ = p.process.Kill() // its exit status only says that it was killed
 	p.in.Close()
 }

@@ -23,7 +23,7 @@ const port = 8080
 
 var target = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)
 
-// host is a network namespace to be alone in.
+// host returns a new network namespace with lo up.
 func host(t *testing.T) *kernel.Netns {
 	t.Helper()
 	ns, err := kernel.NewNetns()
@@ -45,20 +45,20 @@ func startServer(t *testing.T, name string, ns *kernel.Netns) *failover.Server {
 	return s
 }
 
-// until waits until a command of the namespace's succeeds.
+// until waits until a command in the namespace succeeds.
 func until(t *testing.T, ns *kernel.Netns, command string) {
 	t.Helper()
 	shell.Run(t, ns.Do, "for i in $(seq 3000); do "+command+" && exit; sleep 0.01; done; exit 1")
 }
 
-// untilAnswered waits until some clients were: the server closes first, so that
-// its ends of connections are in TIME-WAIT when clients have closed theirs.
+// untilAnswered waits until clients have been answered: the server closes first,
+// so its ends of connections are in TIME-WAIT after clients have closed theirs.
 func untilAnswered(t *testing.T, ns *kernel.Netns) {
 	t.Helper()
 	until(t, ns, "grep -q '^TCP: .* tw [1-9]' /proc/thread-self/net/sockstat")
 }
 
-// untilRefused waits until some more clients were.
+// untilRefused waits until more clients have been refused.
 func untilRefused(t *testing.T, ns *kernel.Netns) {
 	t.Helper()
 	const resets = `awk '/^Tcp:/ { if (at) print $at; else for (i = 1; i <= NF; i++) if ($i == "OutRsts") at = i }' /proc/thread-self/net/snmp`
@@ -66,9 +66,9 @@ func untilRefused(t *testing.T, ns *kernel.Netns) {
 	until(t, ns, "[ $("+resets+") -ge $(("+first+" + 5)) ]")
 }
 
-// TestNothingGoesUnnoticedWhereNobodyBalances: a client counts what a server that
-// was killed does not answer.
-func TestNothingGoesUnnoticedWhereNobodyBalances(t *testing.T) {
+// TestClientCountsFailuresWithoutBalancer: a client counts the requests that a
+// killed server does not answer.
+func TestClientCountsFailuresWithoutBalancer(t *testing.T) {
 	ns := host(t)
 	s := startServer(t, "a", ns)
 	c, err := failover.StartClient(t.Context(), target, child.Place{Netns: ns.File()})
@@ -93,8 +93,8 @@ func TestNothingGoesUnnoticedWhereNobodyBalances(t *testing.T) {
 	}
 }
 
-// TestASilentServerAnswersNobody, and refuses nobody either.
-func TestASilentServerAnswersNobody(t *testing.T) {
+// TestSilentServerNeitherAnswersNorRefuses, and Resume undoes that.
+func TestSilentServerNeitherAnswersNorRefuses(t *testing.T) {
 	ns := host(t)
 	s := startServer(t, "a", ns)
 	ask := func() (by string, err error) {
@@ -107,17 +107,17 @@ func TestASilentServerAnswersNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	if by, err := ask(); !os.IsTimeout(err) {
-		t.Errorf("it answers %q, %v", by, err)
+		t.Errorf("got %q, %v", by, err)
 	}
-	if err := s.Heard(); err != nil {
+	if err := s.Resume(); err != nil {
 		t.Fatal(err)
 	}
 	by, err := ask()
-	for end := time.Now().Add(30 * time.Second); os.IsTimeout(err) && time.Now().Before(end); { // a busy machine's
+	for end := time.Now().Add(30 * time.Second); os.IsTimeout(err) && time.Now().Before(end); { // on a busy machine
 		by, err = ask()
 	}
 	if by != "a" {
-		t.Errorf("it answers %q, %v", by, err)
+		t.Errorf("got %q, %v", by, err)
 	}
 }
 
@@ -130,11 +130,11 @@ func TestJudge(t *testing.T) {
 	got := failover.Judge([]failover.Request{
 		at(0, 1, "a", ""),
 		at(10, 1, "", "early"),
-		at(90, 30, "", "reset"), // it was under way
+		at(90, 30, "", "reset"), // it was in flight
 		at(200, 40, "b", ""),
 		at(300, 1, "", "refused"),
 		at(400, 1, "", "refused"),
-		at(450, 1, "a", ""), // it answered before it was told to come back
+		at(450, 1, "a", ""), // it answered before its return was requested
 		at(600, 1, "b", ""),
 		at(700, 5, "a", ""),
 		at(800, 1, "a", ""),
@@ -148,6 +148,6 @@ func TestJudge(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	if o := failover.Judge(nil, e); o.Returned || o.Asked > 0 {
-		t.Errorf("of no request: %+v", o)
+		t.Errorf("without requests: %+v", o)
 	}
 }

@@ -2,34 +2,36 @@ package failover
 
 import "time"
 
-// Event is what became of a real server.
+// Event is a failure or removal of a real server, with its return.
 type Event struct {
 	Server string
-	// At and Back are when it was taken away, and when it was there again.
+	// At and Back are when it failed or was removed, and when it was available
+	// again.
 	At, Back time.Time
 }
 
-// Outcome is what clients have noticed of one event.
+// Outcome is what clients noticed of one event.
 type Outcome struct {
 	// Asked and Failed count the requests that were not over before the event.
 	Asked, Failed int
-	// Early counts those before it that failed, which nothing explains.
+	// Early counts the requests before the event that failed; the event does not
+	// explain them.
 	Early int
-	// Recovery is the time from the event to the start of the last request that
-	// failed, 0 if none did: all that were sent later were answered.
+	// Recovery is the time from the event to the start of the last failed request,
+	// 0 if none failed. All later requests were answered.
 	Recovery time.Duration
-	// Slowest is the longest that a request took which was answered.
+	// Slowest is the longest duration of a request that was answered.
 	Slowest time.Duration
-	// Return is the time from when the server was there again until it has
-	// answered a client; Returned says whether it has.
+	// Return is the time from the server's return until it has answered a client;
+	// Returned is false if it never did.
 	Return   time.Duration
 	Returned bool
-	// By counts the answers by who gave them, from the client's first request
-	// on; Errors the failed requests by why.
+	// By counts the answers per server, from the client's first request on; Errors
+	// counts the failed requests per reason.
 	By, Errors map[string]int
 }
 
-// Judge judges a client's requests, which are in the order of their starts.
+// Judge evaluates a client's requests, which must be sorted by start.
 func Judge(all []Request, e Event) Outcome {
 	o := Outcome{By: map[string]int{}, Errors: map[string]int{}}
 	at, back := e.At.UnixNano(), e.Back.UnixNano()

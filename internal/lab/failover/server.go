@@ -19,21 +19,20 @@ import (
 // Server is a running real server.
 type Server struct{ *part }
 
-// serverOrder is what a server is told first: what it is called, and its TCP
-// port.
+// serverOrder is the first message to a server: its name and its TCP port.
 type serverOrder struct {
 	Name string
 	Port uint16
 }
 
-// The lines that it is told then.
+// The messages that follow.
 const (
 	beSilent = "silent\n"
-	beHeard  = "heard\n"
+	resume   = "resume\n"
 )
 
-// StartServer starts a server and waits until it listens. The end of ctx kills
-// it.
+// StartServer starts a server and waits until it listens. When ctx ends, the
+// server is killed.
 func StartServer(ctx context.Context, name string, port uint16, at child.Place) (*Server, error) {
 	p, err := start(ctx, ServerRole, serverOrder{name, port}, at)
 	if err != nil {
@@ -42,15 +41,15 @@ func StartServer(ctx context.Context, name string, port uint16, at child.Place) 
 	return &Server{p}, nil
 }
 
-// Kill ends the server; its host goes on and refuses connections.
+// Kill ends the server; its host keeps running and refuses connections.
 func (s *Server) Kill() { s.kill() }
 
-// Silence has the server's host no longer answer on its port, neither clients
-// nor checks, as one that is gone; Heard takes that back.
+// Silence makes the server's host drop all packets to its port, of clients and of
+// checks, like a host that is down. Resume ends that.
 func (s *Server) Silence() error { return s.notify(beSilent) }
 
-// Heard has it answer again.
-func (s *Server) Heard() error { return s.notify(beHeard) }
+// Resume makes the server answer again.
+func (s *Server) Resume() error { return s.notify(resume) }
 
 func (s *Server) notify(line string) error {
 	_, err := io.WriteString(s.in, line)
@@ -59,12 +58,12 @@ func (s *Server) notify(line string) error {
 		said, err = s.out.ReadString('\n')
 	}
 	if said != ready {
-		return fmt.Errorf("tell a real server %q: it says %q: %w", line, said, err)
+		return fmt.Errorf("send %q to a real server: it printed %q: %w", line, said, err)
 	}
 	return nil
 }
 
-// ServerMain is the role of a real server, until its input ends.
+// ServerMain runs the role of a real server until its input ends.
 func ServerMain() int {
 	if err := serve(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "fairlead failover:", err)
@@ -83,7 +82,8 @@ func serve(input io.Reader, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read the order: %w", err)
 	}
-	// The kernel has no filters for Multipath TCP, which Go listens for by default.
+	// The kernel has no socket filters for Multipath TCP, which Go listens for by
+	// default.
 	var plain net.ListenConfig
 	plain.SetMultipathTCP(false)
 	l, err := plain.Listen(context.Background(), "tcp", fmt.Sprintf(":%d", do.Port))
@@ -108,11 +108,11 @@ func serve(input io.Reader, out io.Writer) error {
 	}
 }
 
-// nothing is a classic BPF program that keeps no byte of any packet.
+// nothing is a classic BPF program that drops every packet.
 var nothing = []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
 
-// silence has the kernel drop whatever comes for the listener before TCP sees
-// it, and so without a word; or no longer.
+// silence makes the kernel drop all packets to the listener before TCP processes
+// them, so that there is no reply; or ends that.
 func silence(l *net.TCPListener, silent bool) error {
 	raw, err := l.SyscallConn()
 	if err != nil {
@@ -130,7 +130,7 @@ func silence(l *net.TCPListener, silent bool) error {
 	return errors.Join(err, failed)
 }
 
-// answer answers every question by the server's name.
+// answer answers every question with the server's name.
 func answer(l net.Listener, name string) {
 	for {
 		conn, err := l.Accept()
@@ -140,12 +140,12 @@ func answer(l net.Listener, name string) {
 		}
 		go func() {
 			defer conn.Close()
-			if conn.SetDeadline(time.Now().Add(Patience)) != nil {
+			if conn.SetDeadline(time.Now().Add(AnswerTimeout)) != nil {
 				return
 			}
-			// A check connects, and asks nothing.
+			// A health check connects, and sends nothing.
 			if n, err := conn.Read(make([]byte, len(question))); n > 0 && err == nil {
-				_, _ = io.WriteString(conn, name) // who asked tells if nothing came
+				_, _ = io.WriteString(conn, name) // the client reports a missing answer
 			}
 		}()
 	}

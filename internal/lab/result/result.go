@@ -1,6 +1,6 @@
-// Package result holds what the laboratory measured, as values with a stable
-// JSON form: the host, every run, and the summary drawn from them. It does
-// not measure, compute statistics or print.
+// Package result holds the results of the laboratory as values with a stable JSON
+// form: the host, every run, and the summary of the runs. It does not measure,
+// compute statistics or print.
 package result
 
 // Metric names a measured quantity. The unit of each is in Units.
@@ -20,30 +20,33 @@ const (
 	CPUPerOp        Metric = "cpu_per_op"
 	IdleShare       Metric = "idle_share"
 	Efficiency      Metric = "cpu_adjusted_throughput"
-	// StartTime is from the start of `docker run` to the first answer, RunTime
-	// until `docker run --rm` has ended, told to at that answer.
+	// StartTime is the time from the start of `docker run` to the first answer.
+	// RunTime ends when `docker run --rm` has ended, which is requested at that
+	// answer.
 	StartTime Metric = "start_time"
 	RunTime   Metric = "run_time"
-	// Memory is what the engine's processes hold between them, PublishMemory
-	// those of them that publish: docker-proxy, or Fairlead's. Pages that
-	// several hold are divided among them (PSS).
+	// Memory is the memory of all processes of the engine. PublishMemory is that
+	// of the processes that publish ports: docker-proxy, or Fairlead's. Shared
+	// pages are divided among the processes that map them (PSS).
 	Memory        Metric = "memory"
 	PublishMemory Metric = "publish_memory"
-	// Requests counts those that were not over before a real server failed or
-	// left, FailedRequests those of them that were not answered in time.
+	// Requests counts the requests that were not over before a real server failed
+	// or was removed. FailedRequests counts those of them that were not answered
+	// in time.
 	Requests       Metric = "requests"
 	FailedRequests Metric = "failed_requests"
-	// NoticeTime is from then until the balancer says that the server is down,
-	// RecoveryTime until the last request was sent that failed (0 if none did),
-	// ReturnTime from the server's return until it answers clients again.
+	// NoticeTime is the time from that event until the balancer reports the server
+	// as down. RecoveryTime ends at the start of the last request that failed (0
+	// if none did). ReturnTime is the time from the server's return until it
+	// answers clients again.
 	NoticeTime   Metric = "notice_time"
 	RecoveryTime Metric = "recovery_time"
 	ReturnTime   Metric = "return_time"
-	// SlowestRequest is the longest that an answer took.
+	// SlowestRequest is the longest time to an answer.
 	SlowestRequest Metric = "slowest_request"
 )
 
-// Better says which direction of a metric is good.
+// Better is the good direction of a metric.
 type Better string
 
 // The two directions.
@@ -52,7 +55,7 @@ const (
 	Lower  Better = "lower"
 )
 
-// Unit describes how to read a metric.
+// Unit is how to read a metric.
 type Unit struct {
 	Unit   string
 	Better Better
@@ -85,11 +88,11 @@ var Units = map[Metric]Unit{
 	SlowestRequest:  {"s", Lower},
 }
 
-// Client says where the traffic comes from.
+// Client is where the traffic comes from.
 type Client string
 
-// The clients: another host across the wire, a process of the server's own
-// host, or another sandbox on that host.
+// The clients: another host across the wire, a process on the server's host, or
+// another sandbox on that host.
 const (
 	Remote Client = "remote"
 	Local  Client = "local"
@@ -101,30 +104,30 @@ type Report struct {
 	// Format is the version of this layout.
 	Format int    `json:"format"`
 	Suite  string `json:"suite"`
-	// Question is what the suite answers, in one line.
+	// Question is the question that the suite answers, in one line.
 	Question string `json:"question"`
 	// Started is RFC 3339.
 	Started string `json:"started"`
 	Seed    uint64 `json:"seed"`
 	Rounds  int    `json:"rounds"`
-	// Duration is the length in seconds of one measured window.
+	// Duration is the length of one measured window, in seconds.
 	Duration float64 `json:"duration"`
-	// Paths lists the paths in the suite's order, the baseline first; rounds
-	// are shuffled, so that the runs cannot tell it.
+	// Paths lists the paths in the suite's order, the baseline first. Runs do not
+	// show that order, because rounds are shuffled.
 	Paths []string `json:"paths,omitempty"`
-	// Shared says that load of other processes invalidated no run, as the user
-	// asked, and Laboratories are the process ids of others that ran at the
-	// same time.
+	// Shared is true if load of other processes invalidated no run, as the user
+	// asked. Laboratories are the process ids of other laboratories that ran at
+	// the same time.
 	Shared       bool      `json:"shared,omitempty"`
 	Laboratories []int     `json:"laboratories,omitempty"`
 	Host         Host      `json:"host"`
 	Runs         []Run     `json:"runs"`
 	Summary      []Summary `json:"summary"`
-	// Steps are what each hop on the way adds, where the suite goes hop by hop.
+	// Steps are what each hop adds, in suites that measure hop by hop.
 	Steps []Step `json:"steps,omitempty"`
 	// Unavailable lists the paths that this host cannot build, with reasons.
 	Unavailable []Unavailable `json:"unavailable,omitempty"`
-	// Published holds the figures that others published for this question.
+	// Published holds figures that others published for this question.
 	Published []Published `json:"published,omitempty"`
 }
 
@@ -137,24 +140,24 @@ type Host struct {
 	Fairlead string            `json:"fairlead"`
 	Features map[string]bool   `json:"features"`
 	Settings map[string]string `json:"settings"`
-	// Tools holds the versions of the real tools that took part.
+	// Tools holds the versions of the external tools that were used.
 	Tools map[string]string `json:"tools,omitempty"`
 }
 
-// Case names what was measured: a workload through a path for a client.
+// Case names what was measured: a workload over a path for a client.
 type Case struct {
 	Path     string `json:"path"`
 	Client   Client `json:"client"`
 	Workload string `json:"workload"`
-	// Tool names the generator: "fairlead", or iperf3, qperf, sockperf.
+	// Tool is the load generator: "fairlead", or iperf3, qperf, sockperf.
 	Tool string `json:"tool,omitempty"`
 }
 
-// OwnTool is what a case's Tool says of our own generator.
+// OwnTool is the Tool of cases that use Fairlead's own generator.
 const OwnTool = "fairlead"
 
-// GeneratorBound is the note on a run whose pace the generator set, and not
-// the path.
+// GeneratorBound is the note on a run whose rate was limited by the load generator
+// and not by the path.
 const GeneratorBound = "generator-bound"
 
 // Run is one measured window of one case in one round.
@@ -170,19 +173,19 @@ type Run struct {
 	Metrics map[Metric]float64 `json:"metrics"`
 	Latency *Latency           `json:"latency,omitempty"`
 	Ledger  *Ledger            `json:"ledger,omitempty"`
-	// Others are the processes that spent most of the ledger's Other.
+	// Others are the processes that used most of the ledger's Other.
 	Others []Consumer `json:"others,omitempty"`
 	Proof  *Proof     `json:"proof,omitempty"`
-	// Invalid holds the reasons for which the run does not count.
+	// Invalid holds the reasons why the run does not count.
 	Invalid []string `json:"invalid,omitempty"`
-	// Disturbed says that the machine was busy with something else, or slowed
-	// down, so that the run was made once more.
+	// Disturbed is true if the run was repeated because the machine was busy with
+	// something else, or slowed down.
 	Disturbed bool `json:"disturbed,omitempty"`
 	// Notes holds remarks that do not invalidate, such as GeneratorBound.
 	Notes []string `json:"notes,omitempty"`
-	// Failed counts the failed requests by why, where a real server failed.
+	// Failed counts the failed requests per reason, in failover workloads.
 	Failed map[string]int `json:"failed,omitempty"`
-	// Raw is the foreign tool's own output, where one was driven.
+	// Raw is the output of the external tool, if one was used.
 	Raw string `json:"raw,omitempty"`
 }
 
@@ -192,14 +195,14 @@ type Latency struct {
 	Count     uint64    `json:"count"`
 	Levels    []float64 `json:"levels"`
 	Quantiles []float64 `json:"quantiles"`
-	// Service is set for fixed-arrival runs: the uncorrected service times
-	// (Quantiles are then measured from the intended start).
+	// Service is set for runs with fixed arrivals: the uncorrected service times.
+	// Quantiles are then measured from the intended start.
 	Service []float64 `json:"service,omitempty"`
-	// LatenessP99 is the generator's own lateness at fixed arrival, seconds.
+	// LatenessP99 is how late the generator sent at fixed arrival, in seconds.
 	LatenessP99 float64 `json:"lateness_p99,omitempty"`
 }
 
-// Ledger accounts for every CPU-second of the window, in seconds.
+// Ledger accounts for all CPU time of the window, in seconds.
 type Ledger struct {
 	Wall   float64 `json:"wall"`
 	CPUs   int     `json:"cpus"`
@@ -209,40 +212,40 @@ type Ledger struct {
 	Soft   float64 `json:"softirq"`
 	Steal  float64 `json:"steal"`
 	Idle   float64 `json:"idle"`
-	// Busy is the sum of all but Idle; who spent it stands below.
+	// Busy is the sum of all but Idle. The fields below divide it by consumer.
 	Busy         float64 `json:"busy"`
 	Client       float64 `json:"client"`
 	Server       float64 `json:"server"`
 	Proxy        float64 `json:"proxy"`
 	KernelThread float64 `json:"kernel_threads"`
-	// Laboratory is this program itself, and what it started that is no party.
+	// Laboratory is this program, and children of it that are not part of a run.
 	Laboratory float64 `json:"laboratory"`
-	// Other is what processes spent that do not belong to the laboratory.
+	// Other is what processes outside the laboratory used.
 	Other float64 `json:"other"`
-	// Unattributed is Busy less everyone above (negative when the parts'
-	// finer clock counts more than /proc/stat's ticks).
+	// Unattributed is Busy less all consumers above. It is negative when their
+	// finer clock counts more than the ticks of /proc/stat.
 	Unattributed float64 `json:"unattributed"`
 	// Error is |Unattributed| / Busy.
 	Error float64 `json:"error"`
 }
 
-// Consumer is a process that used CPU time. What ended and was waited for is
-// in its parent's.
+// Consumer is a process that used CPU time. The time of a child that ended and was
+// reaped is in its parent's.
 type Consumer struct {
 	PID     int     `json:"pid"`
 	Command string  `json:"command"`
 	Seconds float64 `json:"seconds"`
 }
 
-// Proof says whether counters on the path match the workload's own bytes.
+// Proof says whether counters on the path match the bytes that the workload moved.
 type Proof struct {
-	// Counter names what was read, e.g. "link fl-web rx_bytes".
+	// Counter names the counter that was read, e.g. "link fl-web rx_bytes".
 	Counter string `json:"counter"`
-	// Want is the least that the workload must have moved there; Got what
-	// the counter moved.
+	// Want is the least number of bytes that the workload must have moved there;
+	// Got is what the counter moved.
 	Want uint64 `json:"want"`
 	Got  uint64 `json:"got"`
-	// Absent names a counter that had to stay still, and its movement.
+	// Absent names a counter that must not move; AbsentGot is its movement.
 	Absent    string `json:"absent,omitempty"`
 	AbsentGot uint64 `json:"absent_got,omitempty"`
 	OK        bool   `json:"ok"`
@@ -258,23 +261,24 @@ type Summary struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`
-	// Worst is that of the round that did worst.
+	// Worst is the value of the worst round.
 	Worst float64 `json:"worst"`
-	// Baseline is the path that Ratio compares with, empty where nothing is
-	// compared: the geometric mean
-	// over rounds of value/baseline, with a bootstrap 95 % interval.
+	// Baseline is the path that Ratio compares with, empty if nothing is compared.
+	// Ratio is the geometric mean over rounds of value/baseline, with a bootstrap
+	// 95 % interval.
 	Baseline  string  `json:"baseline"`
 	Ratio     float64 `json:"ratio"`
 	RatioLow  float64 `json:"ratio_low"`
 	RatioHigh float64 `json:"ratio_high"`
 	// P is the p-value, adjusted by Holm's method over the family of paths with
-	// the same client, workload and metric: of Student's test, and of the exact
-	// signed-rank test where there are enough rounds for it and it is greater.
+	// the same client, workload and metric. It is that of Student's test, or that
+	// of the exact signed-rank test if there are enough rounds for it and it is
+	// greater.
 	P float64 `json:"p"`
-	// Rounds counts the valid rounds, Invalid those thrown out.
+	// Rounds counts the valid rounds, Invalid the rounds that were thrown out.
 	Rounds  int `json:"rounds"`
 	Invalid int `json:"invalid"`
-	// Distinguishable is false inside the A/A noise floor.
+	// Distinguishable is false within the A/A noise floor.
 	Distinguishable bool `json:"distinguishable"`
 	// Noise is the half-width of the A/A interval as a ratio (0.016 = 1.6 %).
 	Noise float64 `json:"noise"`
@@ -284,11 +288,12 @@ type Summary struct {
 type Unavailable struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
-	// Failed says that the host has what the path needs, and building it failed.
+	// Failed is true if the host has what the path needs, but building the path
+	// failed.
 	Failed bool `json:"failed,omitempty"`
 }
 
-// Published is a figure from someone else's page.
+// Published is a figure that others have published.
 type Published struct {
 	Source   string  `json:"source"`
 	Path     string  `json:"path"`

@@ -1,7 +1,7 @@
 package result
 
-// Step is one hop on a packet's way: what Path has and Over, the path of the
-// step before, has not.
+// Step is one hop of a path: what Path has, and Over, the path of the step before,
+// has not.
 type Step struct {
 	Name string `json:"name"`
 	Path string `json:"path"`
@@ -16,19 +16,19 @@ type Added struct {
 	Workload string `json:"workload"`
 	Metric   Metric `json:"metric"`
 	Unit     string `json:"unit"`
-	// Value is the median over the rounds of the whole way so far.
+	// Value is the median over the rounds for the whole path so far.
 	Value float64 `json:"value"`
-	// Added is the mean over rounds of the difference to the step before,
-	// with a 95 % interval, and P its p-value, adjusted by Holm's method over
-	// the steps of the figure.
+	// Added is the mean over rounds of the difference to the step before, with a
+	// 95 % interval. P is its p-value, adjusted by Holm's method over the steps of
+	// the figure.
 	Added float64 `json:"added"`
 	Low   float64 `json:"added_low"`
 	High  float64 `json:"added_high"`
 	P     float64 `json:"p"`
 	// Noise is the noise floor of Added, in the same unit.
 	Noise float64 `json:"noise"`
-	// Rounds counts those that are valid for both steps, of the first step
-	// its own.
+	// Rounds counts the rounds that are valid for both steps; for the first step,
+	// its own valid rounds.
 	Rounds int `json:"rounds"`
 	// Distinguishable is false when the interval includes nothing added, when
 	// Added is within the noise floor, or when P is not below 0.05.

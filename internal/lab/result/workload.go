@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Kinds lists the kinds of workload, in the order in which they are shown. A
-// workload's name is its kind, or its kind and how it differs: tcp-rr-block.
+// Kinds lists the kinds of workload, in display order. A workload's name is its
+// kind, optionally followed by a variant: tcp-rr-block.
 var Kinds = []string{"tcp-bulk", "tcp-rr", "tcp-crr", "udp-bulk", "udp-rr", "udp-pps", DockerRun, Failover}
 
-// DockerRun is the kind of workload that is a container's start, and not
-// traffic.
+// DockerRun is the kind of workload that starts a container. It sends no traffic.
 const DockerRun = "docker-run"
 
-// Failover is the kind that has a real server fail or leave under load.
+// Failover is the kind of workload in which a real server fails or is drained
+// under load.
 const Failover = "failover"
 
-// Kind gives the kind of a workload, or "" for one that we do not know.
+// Kind returns the kind of a workload, or "" if it is unknown.
 func Kind(workload string) string {
 	for _, k := range Kinds {
 		if workload == k || strings.HasPrefix(workload, k+"-") {
@@ -27,7 +27,7 @@ func Kind(workload string) string {
 	return ""
 }
 
-// Main gives the figure that a workload is run for.
+// Main returns the main metric of a workload.
 func Main(workload string) Metric {
 	switch Kind(workload) {
 	case "tcp-rr", "udp-rr":
@@ -44,15 +44,15 @@ func Main(workload string) Metric {
 	return Throughput
 }
 
-// Absolute says of a metric that nothing is as good as it gets, so that no ratio
-// can be formed, and that the worst round says as much as the median: those of
-// a failover.
+// Absolute reports whether zero is the best value of a metric, so that no ratio
+// can be formed, and the worst round matters as much as the median. This holds for
+// the metrics of a failover.
 func Absolute(m Metric) bool {
 	return slices.Contains([]Metric{Requests, FailedRequests, NoticeTime, RecoveryTime, ReturnTime, SlowestRequest}, m)
 }
 
-// Cost gives the figure in which a workload shows what a path costs, whatever
-// the load.
+// Cost returns the metric that shows best what a path costs under a workload,
+// whatever the load.
 func Cost(workload string) Metric {
 	switch Kind(workload) {
 	case "tcp-rr", "udp-rr":
@@ -67,11 +67,12 @@ func Cost(workload string) Metric {
 	return CPUPerGB
 }
 
-// fixedRate is how the name of a workload at a fixed rate ends: tcp-bulk-2g.
+// fixedRate matches the end of the name of a workload at a fixed rate:
+// tcp-bulk-2g.
 var fixedRate = regexp.MustCompile(`-[0-9]+[kmg]$`)
 
-// FixedRate reports whether bulk data is sent at a rate that every path can
-// carry: its throughput is that rate, and only what it costs says something.
+// FixedRate reports whether bulk data is sent at a rate that every path can carry.
+// The throughput is then that rate, and only the cost is of interest.
 func FixedRate(workload string) bool {
 	return strings.HasSuffix(Kind(workload), "-bulk") && fixedRate.MatchString(workload)
 }

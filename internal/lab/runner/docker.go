@@ -197,7 +197,7 @@ func (d *dock) startDaemon(ctx context.Context, r *rig) error {
 	if !await(limited, p, listening) {
 		return errors.Join(fmt.Errorf("start Fairlead's daemon: no plugin: %s", d.said.text()), limited.Err())
 	}
-	return r.world.Follow(d.engine.Root())
+	return r.world.CountEBPFOf(d.engine.Root())
 }
 
 // createNetwork returns how the path's network is made by docker, nil where it

@@ -157,7 +157,7 @@ func (w *failingWorld) outage(ctx context.Context, event time.Time) (noticed tim
 func (w *failingWorld) revive(ctx context.Context) (back time.Time, err error) {
 	back = time.Now()
 	if w.Event == suite.Silenced {
-		err = w.servers[victim].Heard()
+		err = w.servers[victim].Resume()
 	} else {
 		err = w.startServer(ctx, victim)
 	}

@@ -39,7 +39,7 @@ func (r *rig) startLoad(ctx context.Context, s suite.Suite) (err error) {
 
 // takes reports whether a workload of the suite that is so goes through the path.
 func (r *rig) takes(s suite.Suite, is func(suite.Workload) bool) bool {
-	return slices.ContainsFunc(s.Workloads, func(w suite.Workload) bool { return is(w) && r.path.Takes(w) })
+	return slices.ContainsFunc(s.Workloads, func(w suite.Workload) bool { return is(w) && r.path.Supports(w) })
 }
 
 func (r *rig) startServer(ctx context.Context) (*load.Server, error) {

@@ -79,7 +79,7 @@ func (r *rig) counters(ctx context.Context, c result.Client) (counters, error) {
 // via socket.
 func (r *rig) listeners() (granted, own uint64, err error) {
 	count := func(port uint16) uint64 {
-		inUse, e := r.world.Holds(model.TCP, port)
+		inUse, e := r.world.PortInUse(model.TCP, port)
 		err = errors.Join(err, e)
 		if inUse {
 			return 1
@@ -214,7 +214,7 @@ func (r *rig) forgetFlows() error {
 	case r.crowd == nil:
 		return nil
 	case r.path.UsesEBPF():
-		return r.world.ForgetEBPFFlows()
+		return r.world.FlushEBPFFlows()
 	}
-	return r.world.ForgetTracked()
+	return r.world.FlushTracked()
 }

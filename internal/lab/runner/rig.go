@@ -79,7 +79,7 @@ func build(ctx context.Context, p suite.Path, opt Options) (r *rig, err error) {
 		return r, err
 	}
 	if slices.ContainsFunc(opt.Suite.Workloads, func(w suite.Workload) bool { return w.Spec.Flows > 0 }) {
-		if r.crowd, err = r.world.Crowd(); err != nil {
+		if r.crowd, err = r.world.AddClientAddrs(); err != nil {
 			return r, err
 		}
 	}
@@ -137,7 +137,7 @@ func (r *rig) wires() error {
 	case r.path.Driver == model.DriverDevice:
 		return r.world.AddDevice()
 	case r.path.Wires > 1:
-		return r.world.JoinAgain()
+		return r.world.AddSecondWire()
 	}
 	return nil
 }

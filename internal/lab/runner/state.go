@@ -72,7 +72,7 @@ func (r *rig) setFar(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.world.Far().Set(ctx, model.State{Networks: []model.Network{r.network()},
+	_, err = r.world.ClientEngine().Set(ctx, model.State{Networks: []model.Network{r.network()},
 		Endpoints: []model.Endpoint{{Name: containerOf, Network: lab, Sandbox: box, Addresses: []netip.Addr{visitor}}}})
 	return err
 }

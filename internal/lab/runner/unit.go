@@ -68,7 +68,7 @@ func (u unit) lasts(p suite.Path, s suite.Suite) time.Duration {
 // goes reports whether the unit makes sense through the path. What is compared
 // with nothing is asked of clients across the wire alone.
 func (u unit) goes(p suite.Path) bool {
-	return p.Reaches(u.client) && p.Takes(u.load.what()) && (u.compares() || u.client == result.Remote)
+	return p.Reaches(u.client) && p.Supports(u.load.what()) && (u.compares() || u.client == result.Remote)
 }
 
 // compares reports whether the paths are held against the baseline, which then

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// AnswerMain is the role of the answerer.
+// AnswerMain runs the role of the answerer.
 func AnswerMain() int {
 	if err := answer(); err != nil {
 		fmt.Fprintln(os.Stderr, "fairlead startup:", err)
@@ -17,8 +17,8 @@ func AnswerMain() int {
 	return 0
 }
 
-// answer listens, says so by connecting to the parent, and answers until the
-// parent hangs up.
+// answer listens, reports that by connecting to the parent, and answers until the
+// parent closes that connection.
 func answer() error {
 	proto, port, _ := strings.Cut(os.Getenv(Listen), ":")
 	answer := []byte(os.Getenv(Answer))
@@ -48,7 +48,7 @@ func listen(proto, addr string, answer []byte) error {
 	return err
 }
 
-// answerDatagrams answers as long as the process lives.
+// answerDatagrams answers for as long as the process runs.
 func answerDatagrams(conn net.PacketConn, answer []byte) {
 	question := make([]byte, 64)
 	for {
@@ -62,7 +62,7 @@ func answerDatagrams(conn net.PacketConn, answer []byte) {
 	}
 }
 
-// answerConnections is the same over TCP.
+// answerConnections does the same for TCP.
 func answerConnections(l net.Listener, answer []byte) {
 	for {
 		conn, err := l.Accept()
@@ -73,7 +73,7 @@ func answerConnections(l net.Listener, answer []byte) {
 		go func() {
 			defer conn.Close()
 			if _, err := conn.Read(make([]byte, 64)); err == nil {
-				_, _ = conn.Write(answer) // who asked asks again
+				_, _ = conn.Write(answer) // the asker retries
 			}
 		}()
 	}

@@ -1,6 +1,6 @@
-// Package startup finds out when a container answers: a program that answers
-// on one port in the container, and one that asks it, on the side of a client.
-// It starts no container and reads no clock; who does both is told.
+// Package startup measures when a container answers. It has a program that answers
+// on a port in the container, and one that asks it from the client. It starts no
+// container and reads no clock: the caller does both.
 //
 // # Theory of operation
 //
@@ -8,12 +8,12 @@
 //	                           ║    traffic     ║
 //	                           ╚════════════════╝
 //
-// The answerer listens and then connects to its parent, so that nobody asks
-// before there is somebody to answer: an earlier datagram would leave a flow
-// in conntrack or an unanswered ARP request behind, which delay what follows
-// by more than a container's start takes. From then on the asker asks anew,
-// from another port, until it is answered. The answerer ends with its
-// connection.
+// The answerer listens and then connects to its parent, so that the parent starts
+// to ask only when there is a listener. An earlier datagram would leave a
+// conntrack flow or an unanswered ARP request behind, and the delay from these is
+// longer than a container's start. The asker then repeats its question, each time
+// from a new port, until it gets the answer. The answerer ends when its connection
+// to the parent is closed.
 package startup
 
 import (
@@ -33,8 +33,8 @@ const (
 	AskRole    = "startup-ask"
 )
 
-// The environment variables of an answerer: what it listens on, such as
-// tcp:20001, what it answers, and the unix socket of its parent.
+// The environment variables of an answerer: what it listens on, such as tcp:20001,
+// its answer, and the path of the parent's unix socket.
 const (
 	Listen  = "FAIRLEAD_STARTUP_LISTEN"
 	Answer  = "FAIRLEAD_STARTUP_ANSWER"
@@ -42,24 +42,25 @@ const (
 )
 
 const (
-	// patience is how long one question waits for an answer.
-	patience = 20 * time.Millisecond
-	// pause lets a port that refuses be published.
+	// answerTimeout is how long the asker waits for the answer to one question.
+	answerTimeout = 20 * time.Millisecond
+	// pause between two questions, during which the port may be published.
 	pause = time.Millisecond
-	// longest is how long a question may be asked again.
+	// longest is for how long a question is repeated.
 	longest = 10 * time.Second
 )
 
-// Question returns the line that has an asker ask until the answer is that
-// one. It replies with a line, which is Answered or says what came instead.
+// Question returns the line that makes an asker ask until it gets the given
+// answer. The asker replies with one line: Answered, or a description of what it
+// received instead.
 func Question(proto, addr, answer string) string {
 	return fmt.Sprintf("%s %s %s\n", proto, addr, answer)
 }
 
-// Answered is the asker's reply to a question that was answered.
+// Answered is the asker's reply after the right answer.
 const Answered = "answered\n"
 
-// AskMain is the role of the asker, until its input ends.
+// AskMain runs the role of the asker until its input ends.
 func AskMain() int {
 	in := bufio.NewReader(os.Stdin)
 	for {
@@ -79,7 +80,7 @@ func AskMain() int {
 	}
 }
 
-// askUntil asks until the answer is the wanted one, and returns the reply.
+// askUntil asks until the answer is the wanted one, and returns the reply line.
 func askUntil(proto, addr, want string) string {
 	var got string
 	var err error
@@ -89,17 +90,17 @@ func askUntil(proto, addr, want string) string {
 		}
 		time.Sleep(pause)
 	}
-	return fmt.Sprintf("%s/%s answers %q, %v\n", addr, proto, got, err)
+	return fmt.Sprintf("%s/%s: got answer %q, error %v\n", addr, proto, got, err)
 }
 
-// ask asks once.
+// ask sends one question.
 func ask(proto, addr string) (string, error) {
-	conn, err := net.DialTimeout(proto, addr, patience)
+	conn, err := net.DialTimeout(proto, addr, answerTimeout)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return "", err
 	}
 	if _, err := conn.Write([]byte("?")); err != nil {

@@ -8,9 +8,10 @@ import (
 	"fairlead/test/shell"
 )
 
-// TestAskedUntilAnswered: who does not listen yet is asked again.
+// TestAskedUntilAnswered: the asker repeats its question until there is a
+// listener.
 func TestAskedUntilAnswered(t *testing.T) {
-	// A host of its own, where nobody else takes the port.
+	// A separate network namespace, where no other process uses the port.
 	ns, err := kernel.NewNetns()
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +35,7 @@ func TestAskedUntilAnswered(t *testing.T) {
 	}
 }
 
-func TestQuestionIsALineOfThree(t *testing.T) {
+func TestQuestionHasThreeFields(t *testing.T) {
 	if got := Question("udp", "192.0.2.1:80", "x"); len(strings.Fields(got)) != 3 || !strings.HasSuffix(got, "\n") {
 		t.Errorf("%q", got)
 	}

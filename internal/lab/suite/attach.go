@@ -8,15 +8,15 @@ import (
 	"fairlead/internal/model"
 )
 
-// attachPaths are ways to attach a sandbox to the wire, ours and, beside each,
-// the same made by others. A path that others make is named for them.
+// attachPaths returns the paths that attach a sandbox to the wire: Fairlead's, and
+// the same made by other programs, which the path is named after.
 func attachPaths() []Path {
 	return []Path{
 		{Name: "macvlan", About: "a sandbox on a macvlan link of the wire, at an address of the wire's own subnet", Driver: model.DriverMacvlan, Direct: true},
 		{Name: "ipvlan", About: "a sandbox on an ipvlan link of the wire, at an address of the wire's own subnet", Driver: model.DriverIPvlan, Direct: true},
 		{Name: "vxlan", About: "a sandbox on a VXLAN overlay, br_netfilter off, the client in one on the other host", Driver: model.DriverVXLAN, Filter: model.FilterOff, Direct: true},
-		{Name: "vxlan-2", About: "the same over two wires, one for each direction", Driver: model.DriverVXLAN, Filter: model.FilterOff, Wires: 2, Direct: true},
-		{Name: "device", About: "a sandbox that was handed the end of a second wire", Driver: model.DriverDevice, Direct: true},
+		{Name: "vxlan-2", About: "vxlan over two wires, one for each direction", Driver: model.DriverVXLAN, Filter: model.FilterOff, Wires: 2, Direct: true},
+		{Name: "device", About: "a sandbox that has one end of a second wire", Driver: model.DriverDevice, Direct: true},
 		{Name: "hand-macvlan", About: "macvlan, made with ip by hand", Driver: model.DriverMacvlan, Peer: HandMade, Direct: true},
 		{Name: "hand-ipvlan", About: "ipvlan, made with ip by hand", Driver: model.DriverIPvlan, Peer: HandMade, Direct: true},
 		{Name: "hand-vxlan", About: "vxlan, made with ip on both hosts by hand", Driver: model.DriverVXLAN, Filter: model.FilterOff, Peer: HandMade, Direct: true},
@@ -31,16 +31,16 @@ func attachPaths() []Path {
 
 func attach() Suite {
 	const source = "fosdem-ipoib"
-	// iperf -d gives two figures, one each way; ours is their sum.
+	// iperf -d reports one figure per direction; the lab reports their sum.
 	figure := func(source, path string, there, back float64) result.Published {
 		return result.Published{Source: source, Path: path, Client: result.Remote, Workload: bulkBothOne.Name, Metric: result.Throughput,
-			Value: (there + back) * 1e9, Note: "iperf -d, 120 s, both ways added up"}
+			Value: (there + back) * 1e9, Note: "iperf -d, 120 s, sum of both directions"}
 	}
 	return Suite{
 		Name:     "attach",
-		Question: "What does each way to attach a sandbox cost over the wire?",
+		Question: "How much does each driver or tool that attaches a sandbox cost over the wire?",
 		Baseline: "host",
-		// Each of ours is followed by the same from others.
+		// Each Fairlead path is followed by the same path made by others.
 		Paths: []string{
 			"host", "bridge", "hand-dnat", "cni-bridge", "routed", "hop-veth", "cni-ptp",
 			"macvlan", "hand-macvlan", "cni-macvlan", "ipvlan", "hand-ipvlan",

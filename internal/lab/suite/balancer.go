@@ -8,35 +8,35 @@ import (
 	"fairlead/internal/model"
 )
 
-// balancerPaths have the workload as a real server of a virtual service, behind
-// each data plane and behind HAProxy. The sandboxes are those of the path
-// routed: what a plane adds is all that differs.
+// balancerPaths returns the paths on which the workload is a real server of a
+// virtual service, with each data plane and with HAProxy. The sandboxes are those
+// of the path routed, so the balancer is the only difference.
 func balancerPaths() []Path {
 	plane := func(name, about string, p model.Plane, services int) Path {
 		return Path{Name: "balance:" + name, About: about, Driver: model.DriverRouted, Plane: p, Others: services}
 	}
 	return []Path{
-		plane("ebpf", "a real server of a virtual service by eBPF programs", model.PlaneEBPF, 0),
-		plane("nft", "a real server of a virtual service by nftables", model.PlaneNFT, 0),
-		plane("ipvs", "a real server of a virtual service by IPVS", model.PlaneIPVS, 0),
-		plane("ebpf-10", "balance:ebpf with 10 other services besides, of 10 real servers each", model.PlaneEBPF, 10),
-		plane("nft-10", "balance:nft with 10 other services besides, of 10 real servers each", model.PlaneNFT, 10),
-		plane("ebpf-1k", "balance:ebpf with 1,000 other services besides, of 10 real servers each", model.PlaneEBPF, 1000),
-		plane("nft-1k", "balance:nft with 1,000 other services besides, of 10 real servers each", model.PlaneNFT, 1000),
-		{Name: "balance:ebpf-passive", About: "balance:ebpf, heeding the failures of clients' own connections besides its checks", Driver: model.DriverRouted, Plane: model.PlaneEBPF, Passive: true},
+		plane("ebpf", "a real server of a virtual service with data plane ebpf", model.PlaneEBPF, 0),
+		plane("nft", "a real server of a virtual service with data plane nft", model.PlaneNFT, 0),
+		plane("ipvs", "a real server of a virtual service with data plane ipvs", model.PlaneIPVS, 0),
+		plane("ebpf-10", "balance:ebpf with 10 other services of 10 real servers each", model.PlaneEBPF, 10),
+		plane("nft-10", "balance:nft with 10 other services of 10 real servers each", model.PlaneNFT, 10),
+		plane("ebpf-1k", "balance:ebpf with 1,000 other services of 10 real servers each", model.PlaneEBPF, 1000),
+		plane("nft-1k", "balance:nft with 1,000 other services of 10 real servers each", model.PlaneNFT, 1000),
+		{Name: "balance:ebpf-passive", About: "balance:ebpf with passive checks: failures of clients' connections count too", Driver: model.DriverRouted, Plane: model.PlaneEBPF, Passive: true},
 		{Name: "balance:haproxy", About: "a real server behind HAProxy in TCP mode", Driver: model.DriverRouted, Peer: HAProxy},
 	}
 }
 
-// Event is what becomes of a real server.
+// Event is what happens to a real server.
 type Event string
 
-// The events. Each of the first two ends by the server's return; before a
-// drained server is shut down for a while, it has no connection left.
+// The events. After a kill or a silence the server comes back. A drained server is
+// stopped for a while when it has no connections left.
 const (
-	// Killed is the end of the server's process: its host refuses connections.
+	// Killed: the server's process is killed; its host refuses connections.
 	Killed Event = "killed"
-	// Silenced is a host that is gone: nobody answers.
+	// Silenced: the server's host is down; there are no answers.
 	Silenced Event = "silent"
 	Drained  Event = "drained"
 )
@@ -47,12 +47,12 @@ var (
 	drained  = Workload{Name: result.Failover + "-drained", Event: Drained}
 )
 
-// balancer is what balancing costs a connection and a packet, and what clients
-// notice when a real server fails or leaves.
+// balancer returns the suite about what balancing costs per connection and per
+// packet, and what clients notice when a real server fails or is drained.
 func balancer() Suite {
 	s := Suite{
 		Name:     "balancer",
-		Question: "What does each data plane of the balancer cost, and what do clients notice when a real server fails, beside HAProxy and one real server without a balancer?",
+		Question: "How much does each data plane of the balancer cost, and what do clients notice when a real server fails, compared with HAProxy and with one real server without a balancer?",
 		Baseline: "routed", Paths: []string{"routed"},
 		Clients:   []result.Client{result.Remote},
 		Workloads: []Workload{rr, crr, pps, killed, silenced, drained},
@@ -64,22 +64,23 @@ func balancer() Suite {
 	return s
 }
 
-// Balanced says that clients are led to one of several real servers.
+// Balanced reports whether a balancer distributes clients over real servers.
 func (p Path) Balanced() bool { return p.Plane != "" || p.Peer == HAProxy }
 
-// failsOver reports whether the path can have several real servers, or is the
-// one without a balancer that those are compared with. What other services
-// there are makes no difference to that.
+// failsOver reports whether failover can be measured on the path: it can have
+// several real servers, or it is the path without a balancer that those are
+// compared with. Paths with other services are left out, because these make no
+// difference to a failover.
 func (p Path) failsOver() bool {
 	return p.Driver == model.DriverRouted && p.Others == 0 && (p.Peer == "" || p.Peer == HAProxy)
 }
 
-// takesDatagrams reports whether the path carries UDP.
-func (p Path) takesDatagrams() bool { return p.Peer != HAProxy }
+// carriesUDP reports whether the path carries UDP.
+func (p Path) carriesUDP() bool { return p.Peer != HAProxy }
 
 func isUDP(w load.Workload) bool {
 	return w == load.UDPBulk || w == load.UDPRR || w == load.UDPPPS
 }
 
-// UsesEBPF says that eBPF programs of ours lead the path's packets.
+// UsesEBPF reports whether Fairlead's eBPF programs forward the path's packets.
 func (p Path) UsesEBPF() bool { return p.Via == model.ViaEBPF || p.Plane == model.PlaneEBPF }

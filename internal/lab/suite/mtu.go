@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// defaultMTU is the wire's when a path's name says nothing of it, in bytes.
+// defaultMTU is the wire's MTU in bytes if a path's name contains none.
 const defaultMTU = 1500
 
-// The bounds of a wire's MTU: what IPv6 needs (RFC 8200, 5), and what a veth
-// takes.
+// The bounds of a wire's MTU: the minimum of IPv6 (RFC 8200, 5), and the maximum
+// of a veth pair.
 const (
 	minMTU = 1280
 	maxMTU = 65535
 )
 
-// mtuMark parts a path's name from the MTU of its wire: macvlan-mtu9000. Every
-// path can be measured at every MTU, so that no list holds them all.
+// mtuMark separates a path's name from the MTU of its wire: macvlan-mtu9000. Every
+// path can be measured at every MTU, so these paths are not listed.
 const mtuMark = "-mtu"
 
-// AtMTUs returns the suite with all of its paths at each MTU, the baseline at
-// the first.
+// AtMTUs returns the suite with all of its paths at each MTU, the baseline at the
+// first one. It fails if an MTU is out of range, or if a path has an MTU already.
 func (s Suite) AtMTUs(mtus []int) (Suite, error) {
 	if len(mtus) == 0 {
 		return s, nil
@@ -34,7 +34,7 @@ func (s Suite) AtMTUs(mtus []int) (Suite, error) {
 		}
 		for _, name := range paths {
 			if p, _ := FindPath(name); p.MTU != defaultMTU {
-				return s, fmt.Errorf("path %s has an MTU already: leave it out there or here", name)
+				return s, fmt.Errorf("path %s has an MTU already: give the MTU in the path's name or as a flag, not both", name)
 			}
 			s.Paths = append(s.Paths, atMTU(name, mtu))
 		}
@@ -48,7 +48,7 @@ func (s Suite) AtMTUs(mtus []int) (Suite, error) {
 	return s, nil
 }
 
-// atMTU names the path over a wire of that MTU; no path stays none.
+// atMTU returns the name of the path over a wire of that MTU; "" stays "".
 func atMTU(path string, mtu int) string {
 	if mtu == defaultMTU || path == "" {
 		return path
@@ -56,8 +56,8 @@ func atMTU(path string, mtu int) string {
 	return path + mtuMark + strconv.Itoa(mtu)
 }
 
-// cutMTU takes the MTU off a path's name. It fails if the name is not one that
-// atMTU gives.
+// cutMTU splits a path's name into its name and MTU. ok is false if atMTU does not
+// return such a name.
 func cutMTU(name string) (path string, mtu int, ok bool) {
 	path, digits, marked := strings.Cut(name, mtuMark)
 	if !marked {

@@ -1,6 +1,7 @@
-// Package suite says in data what the laboratory can measure: the paths, the
-// workloads, and the suites, each a question with the figures that others
-// published for it. It builds and measures nothing.
+// Package suite defines what the laboratory can measure: the paths, the workloads,
+// and the suites. A suite is a question with paths and workloads that answer it,
+// and the figures that others published for it. The package builds and measures
+// nothing.
 package suite
 
 import (
@@ -12,123 +13,124 @@ import (
 	"fairlead/internal/model"
 )
 
-// Path is a way to a workload that can be measured.
+// Path is a path to a workload that can be measured.
 type Path struct {
 	Name string
 	// Plain is the name without MTU and number of ports.
 	Plain string
 	// About is one line for `fairlead lab list`.
 	About string
-	// Driver attaches the workload's sandbox; host runs it on the host.
+	// Driver attaches the workload's sandbox; with host, the workload runs on the
+	// host.
 	Driver model.Driver
 	// Filter is the bridge's br_netfilter setting.
 	Filter model.Filter
-	// Via publishes the workload's ports; empty means not at all.
+	// Via is the mode that publishes the workload's ports; empty means that none
+	// are published.
 	Via model.Via
-	// Plane has the workload as a real server of a virtual service.
+	// Plane is the data plane of the virtual service whose real server the
+	// workload is; empty means no service.
 	Plane model.Plane
-	// Direct dials the sandbox's own address wherever the driver lets the
-	// client reach it; otherwise clients dial the host's.
+	// Direct: clients dial the sandbox's address if the driver lets them reach it.
+	// If false, or if they cannot reach it, they dial the host's.
 	Direct bool
-	// Bare runs the workload as a plain process, not as a container engine
-	// would (with its own PID, mount, UTS and IPC namespaces).
+	// Bare runs the workload as a plain process, without the PID, mount, UTS and
+	// IPC namespaces that a container engine would give it.
 	Bare bool
-	// Passive has the balancer heed what becomes of clients' own connections,
-	// besides its checks.
+	// Passive makes the balancer count failures of clients' connections, in
+	// addition to its checks.
 	Passive bool
-	// Others is how many other ports are published besides, or how many other
-	// services there are.
+	// Others is the number of other published ports, or of other services.
 	Others int
-	// Tracked says that conntrack follows what is forwarded; HandHops has it do
-	// that.
+	// Tracked: conntrack follows the forwarded packets. HandHops configures that.
 	Tracked bool
 	// Wires is how many wires carry an overlay; 0 means one.
 	Wires int
-	// NoProxy has Docker publish without docker-proxy.
+	// NoProxy makes Docker publish without docker-proxy.
 	NoProxy bool
-	// OwnNetwork has Docker publish from a network that was created, and not
-	// from its default bridge.
+	// OwnNetwork makes Docker publish from a network that was created, not from
+	// its default bridge.
 	OwnNetwork bool
-	// Ports is how many ports a container publishes when its start is what is
-	// measured.
+	// Ports is how many ports the container publishes, in workloads that measure
+	// its start.
 	Ports int
 	// MTU of the wires in bytes.
 	MTU int
-	// Peer names the foreign program that makes the path, empty for ours.
+	// Peer is the external program that creates the path, empty for Fairlead.
 	Peer Peer
 }
 
-// Peer is a foreign program, or a set-up by hand, that we measure against.
+// Peer is an external program, or a set-up by hand, that Fairlead is compared
+// with.
 type Peer string
 
 // The peers.
 const (
 	DockerProxy Peer = "docker-proxy"
 	HandDNAT    Peer = "hand-dnat"
-	// HandHops is a way made by hand out of just those hops that the path's
-	// Driver, Filter and Tracked ask for, and nothing else.
+	// HandHops is a path made by hand that has only the hops for the path's
+	// Driver, Filter and Tracked.
 	HandHops Peer = "hand-hops"
-	// HandMade is what the path's Driver makes, made by hand.
+	// HandMade is the same as what the path's Driver creates, made by hand.
 	HandMade Peer = "hand-made"
 	// CNI are the reference plugins of the Container Network Interface.
 	CNI         Peer = "cni"
 	Slirp4netns Peer = "slirp4netns"
 	Pasta       Peer = "pasta"
 	HAProxy     Peer = "haproxy"
-	// Docker is a real engine with its own networks, DockerFairlead one with
+	// Docker is an engine with its own networks, DockerFairlead an engine with
 	// networks of Fairlead's plugin.
 	Docker         Peer = "docker"
 	DockerFairlead Peer = "docker-fairlead"
 )
 
-// Workload is a load under a name. The name starts with its kind.
+// Workload is a named load. The name starts with its kind.
 type Workload struct {
 	Name string
 	Spec load.Spec
-	// Start, in the place of a Spec, is the protocol of the ports of a container
-	// that is started.
+	// Start is the protocol of the ports of a container whose start is measured,
+	// instead of a Spec.
 	Start model.Proto
-	// Event, in the place of a Spec, is what becomes of one of several real
-	// servers.
+	// Event is what happens to one of several real servers, instead of a Spec.
 	Event Event
 }
 
-// Generated says that the workload is traffic of our generator, as its Spec
-// has it.
+// Generated reports whether the workload is traffic of Fairlead's generator, as
+// its Spec describes.
 func (w Workload) Generated() bool { return w.Start == "" && w.Event == "" }
 
-// Suite is a question and what answers it.
+// Suite is a question and the measurements that answer it.
 type Suite struct {
 	Name     string
 	Question string
 	// Baseline is the path that all others are compared with.
 	Baseline string
 	Paths    []string
-	// IfInstalled are paths that the suite measures too where the foreign
-	// programs that make them are installed.
+	// IfInstalled are paths that are measured too if the external programs that
+	// create them are installed.
 	IfInstalled []string
 	Clients     []result.Client
 	Workloads   []Workload
 	Rounds      int
 	Duration    time.Duration
 	Warmup      time.Duration
-	// Steps are what the paths add to each other, hop by hop.
+	// Steps are the hops that the paths add, one after another.
 	Steps []Step
 	// Published are figures of others for the same question.
 	Published []result.Published
 }
 
-// Step is one hop on a packet's way: what Path has and Over, the path of the
-// step before, has not. Over is empty for the first.
+// Step is one hop of a path: what Path has, and Over, the path of the step before,
+// has not. Over is empty for the first step.
 type Step struct{ Name, Path, Over string }
 
-// Paths returns every path that can be measured, in the order of a table. At
-// another MTU they have other names (FindPath).
+// Paths returns every path that can be measured, in display order. Paths at
+// another MTU have other names (FindPath).
 func Paths() []Path {
 	return append([]Path{
 		{Name: "host", About: "the workload in the host's network namespace: the baseline", Driver: model.DriverHost},
-		{Name: "physical", About: "a plain process of the host, in no container at all", Driver: model.DriverHost, Bare: true},
-		{Name: "bridge", About: "a sandbox on a bridge at its own address; from the LAN its port published via nat", Driver: model.DriverBridge, Via: model.ViaNAT, Direct: true},
+		{Name: "physical", About: "a plain process of the host, without container namespaces", Driver: model.DriverHost, Bare: true},
+		{Name: "bridge", About: "a sandbox on a bridge at its own address; for clients in the LAN its port is published via nat", Driver: model.DriverBridge, Via: model.ViaNAT, Direct: true},
 		{Name: "routed", About: "a sandbox on a veth pair without a bridge, at its own address", Driver: model.DriverRouted, Direct: true},
 		{Name: "nat", About: "a port published by nftables NAT to a sandbox on a bridge", Driver: model.DriverBridge, Via: model.ViaNAT},
 		{Name: "ebpf", About: "a port published by eBPF programs to a sandbox on a bridge", Driver: model.DriverBridge, Via: model.ViaEBPF},
@@ -136,22 +138,22 @@ func Paths() []Path {
 		{Name: "proxy", About: "a port published by Fairlead's user-space proxy to a sandbox on a bridge", Driver: model.DriverBridge, Via: model.ViaProxy},
 		{Name: "docker-proxy", About: "a port published by Docker's own docker-proxy to a sandbox on a bridge", Driver: model.DriverBridge, Peer: DockerProxy},
 		{Name: "hand-dnat", About: "a bridge made with ip and one DNAT rule made with nft, by hand", Driver: model.DriverBridge, Peer: HandDNAT},
-		{Name: "hop-veth", About: "a sandbox on a veth pair, forwarded to, without any rule", Driver: model.DriverRouted, Peer: HandHops, Direct: true},
-		{Name: "hop-bridge", About: "the same with a bridge on the way", Driver: model.DriverBridge, Filter: model.FilterOff, Peer: HandHops, Direct: true},
-		{Name: "hop-br-netfilter", About: "the same with br_netfilter on", Driver: model.DriverBridge, Filter: model.FilterOn, Peer: HandHops, Direct: true},
-		{Name: "hop-conntrack", About: "the same with conntrack following what is forwarded", Driver: model.DriverBridge, Filter: model.FilterOn, Tracked: true, Peer: HandHops, Direct: true},
-		{Name: "nat-100", About: "nat with 100 other ports published besides", Driver: model.DriverBridge, Via: model.ViaNAT, Others: 100},
-		{Name: "nat-10k", About: "nat with 10,000 other ports published besides", Driver: model.DriverBridge, Via: model.ViaNAT, Others: 10_000},
-		{Name: "ebpf-100", About: "ebpf with 100 other ports published besides", Driver: model.DriverBridge, Via: model.ViaEBPF, Others: 100},
-		{Name: "ebpf-10k", About: "ebpf with 10,000 other ports published besides", Driver: model.DriverBridge, Via: model.ViaEBPF, Others: 10_000},
+		{Name: "hop-veth", About: "a sandbox on a veth pair, reached by forwarding, without any rule", Driver: model.DriverRouted, Peer: HandHops, Direct: true},
+		{Name: "hop-bridge", About: "hop-veth with a bridge on the path", Driver: model.DriverBridge, Filter: model.FilterOff, Peer: HandHops, Direct: true},
+		{Name: "hop-br-netfilter", About: "hop-bridge with br_netfilter on", Driver: model.DriverBridge, Filter: model.FilterOn, Peer: HandHops, Direct: true},
+		{Name: "hop-conntrack", About: "hop-br-netfilter with connection tracking of forwarded packets", Driver: model.DriverBridge, Filter: model.FilterOn, Tracked: true, Peer: HandHops, Direct: true},
+		{Name: "nat-100", About: "nat with 100 other published ports", Driver: model.DriverBridge, Via: model.ViaNAT, Others: 100},
+		{Name: "nat-10k", About: "nat with 10,000 other published ports", Driver: model.DriverBridge, Via: model.ViaNAT, Others: 10_000},
+		{Name: "ebpf-100", About: "ebpf with 100 other published ports", Driver: model.DriverBridge, Via: model.ViaEBPF, Others: 100},
+		{Name: "ebpf-10k", About: "ebpf with 10,000 other published ports", Driver: model.DriverBridge, Via: model.ViaEBPF, Others: 10_000},
 		{Name: "filter-off", About: "two sandboxes on a bridge, br_netfilter off", Driver: model.DriverBridge, Filter: model.FilterOff, Direct: true},
 		{Name: "filter-on", About: "two sandboxes on a bridge, br_netfilter on", Driver: model.DriverBridge, Filter: model.FilterOn, Direct: true},
 	}, slices.Concat(attachPaths(), dockerPaths(), balancerPaths())...)
 }
 
-// FindPath returns the path of that name; NAME-mtuBYTES is the path NAME over
-// a wire of that MTU, which is 1500 otherwise, and NAME-portsNUMBER a path in
-// Docker with so many published ports.
+// FindPath returns the path of that name. NAME-mtuBYTES is the path NAME over a
+// wire of that MTU (default 1500), and NAME-portsNUMBER a path in Docker with that
+// many published ports.
 func FindPath(name string) (Path, bool) {
 	rest, mtu, ok := cutMTU(name)
 	plain, ports, counted := cutPorts(rest)
@@ -177,9 +179,9 @@ func find[T any](all []T, is func(T) bool) (T, bool) {
 	return all[i], true
 }
 
-// Reaches reports whether the path leads anywhere for the client: a bridge's
-// sandbox with no published port is closed to the LAN, and what others make or
-// what meets the wire by itself is there for those across it.
+// Reaches reports whether the client can reach the workload on this path. The LAN
+// cannot reach a bridge's sandbox without published ports. Paths that others
+// create, and sandboxes on the wire itself, serve only clients across the wire.
 func (p Path) Reaches(c result.Client) bool {
 	if p.InDocker() && !p.OnWire() {
 		return c != result.Remote || !p.Direct || p.Driver != model.DriverBridge
@@ -190,20 +192,20 @@ func (p Path) Reaches(c result.Client) bool {
 	return c != result.Remote || p.Via != "" || p.Peer != "" || p.Driver != model.DriverBridge
 }
 
-// ByOthers says that nothing of the path is made by our engine: it is set up by
-// hand, or by another's program alone.
+// ByOthers reports whether Fairlead's engine creates nothing of the path: it is
+// set up by hand, or by another program alone.
 func (p Path) ByOthers() bool { return p.Peer != "" && p.Peer != DockerProxy && p.Peer != HAProxy }
 
-// OnWire says that the sandbox is on the wire itself, or on an overlay that the
-// client's host is on too, and the client dials it there.
+// OnWire reports whether the sandbox is on the wire itself, or on an overlay that
+// the client's host is on too. The client then dials it there.
 func (p Path) OnWire() bool {
 	return slices.Contains([]model.Driver{model.DriverMacvlan, model.DriverIPvlan, model.DriverVXLAN, model.DriverDevice}, p.Driver)
 }
 
-// The workloads. Round trips wait in the kernel unless their name says spin;
-// bulk data flows to the server unless it says otherwise. A number of flows in
-// a name is how many others are alive besides; that of tcp-crr-8, how many
-// connections are under way at once.
+// The workloads. Round trips wait in the kernel unless the name says spin. Bulk
+// data flows to the server unless the name says down or both. A number of flows in
+// a name is the number of other live flows; the number in tcp-crr-8 is that of
+// concurrent connections.
 var (
 	bulk     = Workload{Name: "tcp-bulk", Spec: load.Spec{Workload: load.TCPBulk, Streams: 4}}
 	rr       = Workload{Name: "tcp-rr", Spec: load.Spec{Workload: load.TCPRR, Mode: load.Block}}
@@ -225,8 +227,8 @@ var (
 	rr100k   = Workload{Name: "tcp-rr-100k-flows", Spec: load.Spec{Workload: load.TCPRR, Flows: 100_000}}
 )
 
-// Workloads returns every workload, for those who ask for one by name; where
-// suites differ in the number of streams, the suite's own stands.
+// Workloads returns every workload, for a selection by name. Where suites differ
+// in the number of streams, the suite's own workload is used.
 func Workloads() []Workload {
 	return []Workload{bulk, bulkTwo, bulkDn10, bulkBoth, bulkBothOne, bulkFix, rr, rr1k, rr100k, rrSpin, crr, crr8, crr30k, udpBulk, udpRR, pps, pps1k, pps100k, runTCP, runUDP, killed, silenced, drained}
 }

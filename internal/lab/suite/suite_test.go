@@ -10,7 +10,7 @@ import (
 	"fairlead/internal/model"
 )
 
-func TestSuitesNameWhatThereIs(t *testing.T) {
+func TestSuitesUseKnownPathsAndWorkloads(t *testing.T) {
 	for _, s := range Suites() {
 		if s.Question == "" || s.Rounds < 5 || s.Duration <= 0 || !slices.Contains(s.Paths, s.Baseline) {
 			t.Errorf("%s: %+v", s.Name, s)
@@ -18,16 +18,16 @@ func TestSuitesNameWhatThereIs(t *testing.T) {
 		for _, name := range s.Paths {
 			p, ok := FindPath(name)
 			if !ok {
-				t.Errorf("%s: there is no path %q", s.Name, name)
+				t.Errorf("%s: unknown path %q", s.Name, name)
 			}
 			for _, c := range s.Clients {
 				if name == s.Baseline && !p.Reaches(c) {
-					t.Errorf("%s: the baseline leads nowhere for %s", s.Name, c)
+					t.Errorf("%s: client %s cannot reach the baseline", s.Name, c)
 				}
 			}
 			for _, w := range s.Workloads {
-				if name == s.Baseline && !p.Takes(w) {
-					t.Errorf("%s: the baseline does not take %s", s.Name, w.Name)
+				if name == s.Baseline && !p.Supports(w) {
+					t.Errorf("%s: the baseline does not support %s", s.Name, w.Name)
 				}
 			}
 		}
@@ -37,7 +37,7 @@ func TestSuitesNameWhatThereIs(t *testing.T) {
 			}
 			w.Spec.Duration = time.Second
 			w.Spec.FlowAddrs = nil
-			w.Spec.Flows = 0 // whose addresses the runner gives
+			w.Spec.Flows = 0 // the runner sets their addresses
 			if _, err := w.Spec.Normal(); err != nil || result.Kind(w.Name) == "" {
 				t.Errorf("%s: workload %s: %v", s.Name, w.Name, err)
 			}
@@ -45,18 +45,18 @@ func TestSuitesNameWhatThereIs(t *testing.T) {
 	}
 }
 
-func TestWorkloadsCanBeAskedForByName(t *testing.T) {
+func TestWorkloadsListsEveryWorkload(t *testing.T) {
 	for _, s := range Suites() {
 		for _, w := range s.Workloads {
 			if !slices.ContainsFunc(Workloads(), func(o Workload) bool { return o.Name == w.Name }) {
-				t.Errorf("%s: %s is not among the workloads", s.Name, w.Name)
+				t.Errorf("%s: %s is missing in Workloads", s.Name, w.Name)
 			}
 		}
 	}
 }
 
-// TestEachStepAddsOneHop holds the steps that are made by hand to one
-// difference each, after the first.
+// TestEachStepAddsOneHop: after the first step, each step made by hand differs in
+// exactly one property from the step before.
 func TestEachStepAddsOneHop(t *testing.T) {
 	s, _ := Find("waterfall")
 	for i, step := range s.Steps {
@@ -80,18 +80,18 @@ func TestEachStepAddsOneHop(t *testing.T) {
 	}
 }
 
-func TestWhatOthersMakeServesClientsAcrossTheWire(t *testing.T) {
+func TestPathsOfOthersServeRemoteClientsOnly(t *testing.T) {
 	for _, p := range Paths() {
 		if p.ByOthers() && !p.InDocker() && (p.Reaches(result.Local) || p.Reaches(result.Peer) || !p.Reaches(result.Remote)) {
-			t.Errorf("%s serves others", p.Name)
+			t.Errorf("%s serves other clients than remote ones", p.Name)
 		}
 		if p.Via == model.ViaSocket && p.Driver != model.DriverHost {
-			t.Errorf("%s: sockets are led in the host's namespace only", p.Name)
+			t.Errorf("%s: socket publishes work in the host's network namespace only", p.Name)
 		}
 	}
 }
 
-func TestEveryPathAtEveryMTU(t *testing.T) {
+func TestFindPathWithMTU(t *testing.T) {
 	for name, want := range map[string]int{"macvlan": 1500, "macvlan-mtu9000": 9000, "host-mtu65520": 65520, "host-mtu1280": 1280} {
 		if p, ok := FindPath(name); !ok || p.MTU != want || p.Name != name {
 			t.Errorf("%s: %+v, %v", name, p, ok)
@@ -99,12 +99,12 @@ func TestEveryPathAtEveryMTU(t *testing.T) {
 	}
 	for _, name := range []string{"", "macvlan-mtu", "macvlan-mtu1500", "macvlan-mtu1279", "macvlan-mtu65536", "macvlan-mtu+9000", "macvlan-mtu9000-mtu9000", "-mtu9000"} {
 		if p, ok := FindPath(name); ok {
-			t.Errorf("%q is %+v", name, p)
+			t.Errorf("FindPath accepts %q: %+v", name, p)
 		}
 	}
 }
 
-func TestASuiteAtSeveralMTUs(t *testing.T) {
+func TestAtMTUs(t *testing.T) {
 	s := Suite{Baseline: "host", Paths: []string{"host", "nat"}, Steps: []Step{{"host", "host", ""}, {"+ NAT", "nat", "host"}}}
 	got, err := s.AtMTUs([]int{9000, 1500})
 	want := Suite{
@@ -115,17 +115,17 @@ func TestASuiteAtSeveralMTUs(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if got, err := s.AtMTUs(nil); err != nil || !reflect.DeepEqual(got, s) {
-		t.Errorf("at no MTU in particular: %+v, %v", got, err)
+		t.Errorf("without MTUs: %+v, %v", got, err)
 	}
 	if _, err := s.AtMTUs([]int{9000, 100}); err == nil {
-		t.Error("an MTU of 100 is taken")
+		t.Error("an MTU of 100 is accepted")
 	}
 	if _, err := (Suite{Paths: []string{"nat-mtu9000"}}).AtMTUs([]int{1500}); err == nil {
-		t.Error("a path is given two MTUs")
+		t.Error("a path with two MTUs is accepted")
 	}
 }
 
-func TestManyPortsAreForWhatPublishesThemInDocker(t *testing.T) {
+func TestFindPathWithPorts(t *testing.T) {
 	for name, want := range map[string]int{"docker:publish": 1, "docker:publish-ports200": 200, "docker:fairlead-nat-ports2-mtu9000": 2, "docker:host": 1} {
 		if p, ok := FindPath(name); !ok || p.Ports != want || p.Name != name {
 			t.Errorf("%s: %+v, %v", name, p, ok)
@@ -134,7 +134,7 @@ func TestManyPortsAreForWhatPublishesThemInDocker(t *testing.T) {
 	for _, name := range []string{"docker:publish-ports", "docker:publish-ports1", "docker:publish-ports+2", "docker:publish-ports10001",
 		"docker:publish-mtu9000-ports2", "docker:host-ports2", "docker:bridge-ports2", "nat-ports2"} {
 		if p, ok := FindPath(name); ok {
-			t.Errorf("%q is %+v", name, p)
+			t.Errorf("FindPath accepts %q: %+v", name, p)
 		}
 	}
 }

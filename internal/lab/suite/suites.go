@@ -14,7 +14,7 @@ func Suites() []Suite {
 func quick() Suite {
 	return Suite{
 		Name:     "quick",
-		Question: "What does publishing a container's port cost?",
+		Question: "How much does publishing a container's port cost?",
 		Baseline: "host", Paths: []string{"host", "socket", "ebpf", "nat", "proxy"},
 		IfInstalled: []string{"docker:publish"},
 		Clients:     []result.Client{result.Remote},
@@ -31,7 +31,7 @@ func publish() Suite {
 	}
 	return Suite{
 		Name:     "publish",
-		Question: "What does each way to publish a port cost, for clients on the host and across the wire?",
+		Question: "How much does each publish mode cost, for clients on the host and across the wire?",
 		Baseline: "host", Paths: []string{"host", "socket", "ebpf", "nat", "proxy", "docker-proxy"},
 		Clients:   []result.Client{result.Local, result.Remote},
 		Workloads: []Workload{bulkUp10, bulkDn10, bulkBoth, bulkFix, rr, rrSpin, crr, udpBulk, udpRR, pps},
@@ -53,7 +53,7 @@ func modes() Suite {
 		p := result.Published{Source: source, Path: path, Client: c, Note: "qperf tcp_bw and tcp_lat, mean of 5"}
 		p.Workload, p.Metric, p.Value = "tcp-bulk", result.Throughput, megabytes*8e6
 		figures = append(figures, p)
-		// qperf's tcp_lat is one way; ours is the round trip.
+		// qperf's tcp_lat is for one direction; the lab measures the round trip.
 		p.Workload, p.Metric, p.Value = "tcp-rr", result.LatencyMean, 2*latency*1e-6
 		p.Note += "; one-way latency doubled"
 		figures = append(figures, p)
@@ -66,7 +66,7 @@ func modes() Suite {
 	add("physical", result.Remote, 1035, 17.1)
 	return Suite{
 		Name:     "modes",
-		Question: "Bridge, routed or host mode: what do bandwidth and latency lose, on one machine and across two?",
+		Question: "How much bandwidth and latency do bridge, routed and host networks cost, on one machine and across two?",
 		Baseline: "host", Paths: []string{"host", "bridge", "routed", "physical"},
 		Clients:   []result.Client{result.Peer, result.Remote},
 		Workloads: []Workload{bulkOne, rr},
@@ -83,7 +83,7 @@ func bridgeFilter() Suite {
 	}
 	return Suite{
 		Name:     "bridge-filter",
-		Question: "What does filtering on the bridge (br_netfilter) cost between two sandboxes?",
+		Question: "How much does filtering on the bridge (br_netfilter) cost between two sandboxes?",
 		Baseline: "filter-off", Paths: []string{"filter-off", "filter-on"},
 		Clients:   []result.Client{result.Peer},
 		Workloads: []Workload{bulkOne, udpBulk, rr, pps},
@@ -119,11 +119,11 @@ func waterfall() Suite {
 	}
 	s := Suite{
 		Name:     "waterfall",
-		Question: "What does each hop on a packet's way to a sandbox cost?",
+		Question: "How much does each hop on the path to a sandbox cost?",
 		Baseline: "host",
 		Clients:  []result.Client{result.Remote},
-		// The fixed rate is what every path can carry, so that CPU time
-		// compares at equal load.
+		// Every path can carry the fixed rate, so CPU times are compared at equal
+		// load.
 		Workloads: []Workload{rr, bulkFix},
 		Rounds:    20, Duration: time.Second, Warmup: 200 * time.Millisecond,
 		Steps: steps,

@@ -7,8 +7,8 @@ import (
 	"fairlead/internal/kernel"
 )
 
-// Adopt takes the network namespace at path for the sandbox of that name: that
-// of a container, which a container engine has made.
+// Adopt registers the network namespace at path, which a container engine has
+// created, as the sandbox of that name.
 func (w *World) Adopt(name, path string) error {
 	ns, err := kernel.OpenNetns(path)
 	if err != nil {
@@ -19,9 +19,9 @@ func (w *World) Adopt(name, path string) error {
 	return nil
 }
 
-// Follow has EBPFBytes and EBPFFlows count for the eBPF programs of a daemon that
-// runs on the server host and sees the files below root.
-func (w *World) Follow(root string) (err error) {
+// CountEBPFOf makes EBPFBytes and EBPFFlows read the eBPF programs of a daemon
+// that runs on the server host, with its files below root.
+func (w *World) CountEBPFOf(root string) (err error) {
 	w.usesEBPF, err = kernel.Open(fmt.Sprintf("/proc/self/fd/%d", w.server.Netns().Fd()), kernel.Options{Pins: filepath.Join(root, kernel.BPFDir)})
 	return err
 }

@@ -12,18 +12,19 @@ import (
 	"fairlead/internal/plan"
 )
 
-// LinkBytes returns the bytes that a link of the server host has received
-// and sent.
+// LinkBytes returns the bytes that a link of the server host has received and
+// sent, added up.
 func (w *World) LinkBytes(link string) (uint64, error) { return w.server.LinkBytes("", link) }
 
-// SandboxBytes returns the same of a link in the sandbox of that name, which
-// must exist.
+// SandboxBytes returns the same for a link in the sandbox of that name, which must
+// exist.
 func (w *World) SandboxBytes(sandbox, link string) (uint64, error) {
 	return w.server.LinkBytes(w.sandboxes[sandbox].Path(), link)
 }
 
-// Tracked returns how many flows the server host's conntrack remembers: none
-// unless something asked it to, because each namespace has a table of its own.
+// Tracked returns the number of flows in the server host's conntrack table. Each
+// namespace has its own table, so there are none unless a rule there uses
+// connection tracking.
 func (w *World) Tracked() (int, error) {
 	text, err := w.server.ReadSysctl(plan.Sysctl{Name: "net.netfilter.nf_conntrack_count"})
 	if errors.Is(err, kernel.ErrNoSetting) {
@@ -35,8 +36,8 @@ func (w *World) Tracked() (int, error) {
 	return strconv.Atoi(text)
 }
 
-// ForgetTracked has the server host's conntrack forget every flow.
-func (w *World) ForgetTracked() error {
+// FlushTracked deletes all flows from the server host's conntrack table.
+func (w *World) FlushTracked() error {
 	if n, err := w.Tracked(); err != nil || n == 0 {
 		return err
 	}
@@ -44,14 +45,14 @@ func (w *World) ForgetTracked() error {
 	return err
 }
 
-// Holds reports whether a process of the server host holds the port.
-func (w *World) Holds(proto model.Proto, port uint16) (bool, error) {
+// PortInUse reports whether a process of the server host listens on the port.
+func (w *World) PortInUse(proto model.Proto, port uint16) (bool, error) {
 	owner, err := w.server.PortOwner(proto, netip.AddrPortFrom(netip.IPv4Unspecified(), port))
 	return owner.PID != 0, err
 }
 
-// EBPFBytes returns the bytes that the server host's eBPF programs have led
-// past its links, whose counters do not see them.
+// EBPFBytes returns the bytes that the server host's eBPF programs have
+// redirected. The counters of the links that they bypass do not include them.
 func (w *World) EBPFBytes() (uint64, error) {
 	_, bytes, err := w.usesEBPF.TranslatedTraffic()
 	if err != nil {
@@ -66,12 +67,13 @@ func (w *World) EBPFBytes() (uint64, error) {
 	return bytes, err
 }
 
-// EBPFFlows returns how many flows the server host's eBPF programs remember.
+// EBPFFlows returns the number of flows in the maps of the server host's eBPF
+// programs.
 func (w *World) EBPFFlows() (int, error) {
 	n := 0
 	err := w.usesEBPF.Flows(func(ebpf.Flow) { n++ })
 	return n, err
 }
 
-// ForgetEBPFFlows has them forget every flow.
-func (w *World) ForgetEBPFFlows() error { return w.usesEBPF.ForgetFlows() }
+// FlushEBPFFlows deletes all flows from these maps.
+func (w *World) FlushEBPFFlows() error { return w.usesEBPF.ForgetFlows() }

@@ -1,10 +1,12 @@
-// Package topology makes the laboratory's throwaway world: a client host, a
-// server host, the wire between them, and sandboxes. Paths inside the server
-// host are the engine's to build, not ours.
+// Package topology creates the laboratory's temporary hosts: a client host, a
+// server host, the wire between them, and sandboxes. It does not build paths
+// inside the server host; the engine does.
 //
-// Theory of operation. Every host and sandbox is a network namespace that
-// only our open file holds. When the process ends, however it ends, the
-// kernel takes them and everything in them away.
+// # Theory of operation
+//
+// Every host and sandbox is a network namespace that is kept open only by a file
+// descriptor of this process. When the process ends, however it ends, the kernel
+// removes the namespaces and everything in them.
 //
 //	client host                     server host
 //	198.51.100.1 ══ wire (veth) ══ 198.51.100.2 ── engine's paths ── sandboxes
@@ -28,24 +30,25 @@ import (
 )
 
 // EndpointLink returns the name of the server host's link to the endpoint's
-// sandbox, whose counters prove the way that traffic took.
+// sandbox. Its counters prove which path the traffic took.
 func EndpointLink(endpoint string) string { return driver.VethLink(endpoint) }
 
-// TunnelLink returns the name of a host's link that an overlay's packets leave
-// by.
+// TunnelLink returns the name of the link that a host sends an overlay's packets
+// through.
 func TunnelLink(network string) string { return driver.TunnelLink(network) }
 
 // World is two hosts and their sandboxes, with an engine on the server host.
 type World struct {
 	// Engine runs the server host.
 	Engine *engine.Engine
-	// far runs the client host, nil until a path needs it.
-	far *engine.Engine
+	// clientEngine runs the client host, nil until a path needs it.
+	clientEngine *engine.Engine
 	// Proxy is the server host's user-space proxy, nil until a path needs it.
 	Proxy *proxy.Proxy
 
 	client, server *kernel.Host
-	// usesEBPF is whose eBPF programs are counted: server, or what Follow opens.
+	// usesEBPF is the host whose eBPF programs are counted: server, or what
+	// CountEBPFOf opened.
 	usesEBPF   *kernel.Host
 	sandboxes  map[string]*kernel.Netns
 	namespaces []*kernel.Netns
@@ -58,19 +61,18 @@ type World struct {
 type Options struct {
 	// MTU of the wires in bytes; 0 means 1500.
 	MTU int
-	// ProxyPlace says in which cgroup the proxy runs; its Netns is ours to
-	// choose.
+	// ProxyPlace is the cgroup of the proxy; New sets its Netns.
 	ProxyPlace child.Place
-	// Cgroup is the path of the cgroup v2 directory whose processes are the
-	// server host's local clients; empty means the root, which is everybody.
+	// Cgroup is the path of the cgroup v2 directory whose processes are the server
+	// host's local clients; empty means the root, which has all processes.
 	Cgroup string
-	// XDP says which of the server host's uplinks get the fast path.
+	// XDP selects the uplinks of the server host that get the fast path.
 	XDP kernel.XDP
-	// LooseSources lets clients come by any uplink of the server host.
+	// LooseSources accepts clients through any uplink of the server host.
 	LooseSources bool
 }
 
-// New makes a world without sandboxes.
+// New creates two hosts and a wire, without sandboxes.
 func New(facts plan.Facts, opt Options) (*World, error) {
 	w := &World{sandboxes: map[string]*kernel.Netns{}, place: opt.ProxyPlace, facts: facts, mtu: opt.MTU}
 	if w.mtu == 0 {
@@ -93,14 +95,14 @@ func New(facts plan.Facts, opt Options) (*World, error) {
 }
 
 func (w *World) startProxy(context.Context) (engine.Proxy, error) {
-	// The proxy lives until the world closes, not until one call ends.
+	// The proxy runs until Close, not only until the end of one call.
 	p, err := proxy.Start(context.Background(), w.place)
 	w.Proxy = p
 	return p, err
 }
 
-// FastPath tells which links of the server host have the fast path, and how many
-// packets have gone by it.
+// FastPath returns the links of the server host that have the fast path, and the
+// number of packets that took it.
 func (w *World) FastPath() ([]kernel.FastLink, uint64, error) { return w.server.FastPath() }
 
 func (w *World) host(opt kernel.Options) (*kernel.Host, error) {
@@ -119,7 +121,7 @@ func (w *World) namespace() (*kernel.Netns, error) {
 	return ns, err
 }
 
-// Route tells the client host that a subnet is reached through the server.
+// Route adds a route on the client host: the subnet via the server host.
 func (w *World) Route(to netip.Prefix) error {
 	via := ServerAddr4
 	if to.Addr().Is6() {
@@ -128,31 +130,32 @@ func (w *World) Route(to netip.Prefix) error {
 	return w.client.Set(plan.Route{To: to.Masked(), Via: via, Link: Wire})
 }
 
-// crowd are the client host's further addresses, enough for as many ports as
-// 100,000 flows need.
-var crowd = []netip.Addr{netip.MustParseAddr("198.51.100.11"), netip.MustParseAddr("198.51.100.12")}
+// moreAddrs are additional addresses of the client host, enough for the ports of
+// 100,000 flows.
+var moreAddrs = []netip.Addr{netip.MustParseAddr("198.51.100.11"), netip.MustParseAddr("198.51.100.12")}
 
-// udpTimeout is for how many seconds conntrack remembers a flow that nobody has
-// answered; flowLife is longer than a run with many of them takes.
+// udpTimeout is the sysctl for how many seconds conntrack keeps a flow without an
+// answer; flowLife is longer than a run with many of them takes.
 const udpTimeout, flowLife = "/proc/sys/net/netfilter/nf_conntrack_udp_timeout", "600"
 
-// Crowd gives the client host further addresses and returns them, for more
-// flows than one address has ports. The server host is to remember them.
-func (w *World) Crowd() ([]netip.Addr, error) {
+// AddClientAddrs adds addresses to the client host and returns them, for more
+// flows than one address has ports. It also makes the server host's conntrack keep
+// UDP flows for long enough.
+func (w *World) AddClientAddrs() ([]netip.Addr, error) {
 	remember := func() error { return os.WriteFile(udpTimeout, []byte(flowLife), 0) }
 	if err := w.DoServer(remember); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("have the server host remember flows: %w", err)
+		return nil, fmt.Errorf("set the conntrack timeout of the server host: %w", err)
 	}
-	for _, a := range crowd {
+	for _, a := range moreAddrs {
 		if err := w.client.Set(plan.Address{Link: Wire, Prefix: netip.PrefixFrom(a, a.BitLen())}); err != nil {
 			return nil, err
 		}
 	}
-	return crowd, nil
+	return moreAddrs, nil
 }
 
-// Sandbox makes a sandbox of that name, or returns the one there is, and the
-// path that names it in the model.
+// Sandbox returns the path that names the sandbox in the model. It creates the
+// sandbox if there is none of that name.
 func (w *World) Sandbox(name string) (path string, err error) {
 	ns, ok := w.sandboxes[name]
 	if !ok {
@@ -164,7 +167,7 @@ func (w *World) Sandbox(name string) (path string, err error) {
 	return ns.Path(), nil
 }
 
-// Client, Server and InSandbox say where a child runs.
+// Client, Server and InSandbox return where a child process runs.
 func (w *World) Client() child.Place { return child.Place{Netns: w.client.Netns()} }
 
 // Server is the server host itself.
@@ -184,10 +187,11 @@ func (w *World) DoServer(fn func() error) error { return w.server.Do(fn) }
 // DoSandbox runs fn in the sandbox of that name, which must exist.
 func (w *World) DoSandbox(name string, fn func() error) error { return w.sandboxes[name].Do(fn) }
 
-// Close ends the proxy and lets the namespaces go. It goes on over errors.
+// Close ends the proxy and closes the namespaces. It continues after errors, and
+// returns all of them.
 func (w *World) Close() error {
 	var errs []error
-	for _, e := range []*engine.Engine{w.Engine, w.far} {
+	for _, e := range []*engine.Engine{w.Engine, w.clientEngine} {
 		if e != nil {
 			errs = append(errs, e.TearDown(context.Background()))
 		}

@@ -11,17 +11,17 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestEnginesLeaveWiresAlone: an engine on each host removes what carries our
-// mark and is not wanted. The wires are not among it.
+// TestEnginesLeaveWiresAlone: an engine on each host removes links that carry
+// Fairlead's mark and are not desired, but not the wires.
 func TestEnginesLeaveWiresAlone(t *testing.T) {
 	w := newWorld(t)
-	if err := w.JoinAgain(); err != nil {
+	if err := w.AddSecondWire(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Engine.Set(t.Context(), model.State{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Far().Set(t.Context(), model.State{}); err != nil {
+	if _, err := w.ClientEngine().Set(t.Context(), model.State{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, server := range []netip.Addr{topology.ServerAddr4, topology.ServerAddr6, topology.ServerSecond4, topology.ServerSecond6} {
@@ -31,19 +31,20 @@ func TestEnginesLeaveWiresAlone(t *testing.T) {
 	}
 	for _, link := range []string{topology.Wire, topology.SecondWire} {
 		if n, err := w.LinkBytes(link); err != nil || n == 0 {
-			t.Errorf("link %s has carried %d bytes, %v", link, n, err)
+			t.Errorf("link %s carried %d bytes, %v", link, n, err)
 		}
 	}
 }
 
-// TestDeviceHasNoAddress of the host that it is taken from.
+// TestDeviceHasNoAddress: the device has no address of the host that it is taken
+// from.
 func TestDeviceHasNoAddress(t *testing.T) {
 	w := newWorld(t)
 	if err := w.AddDevice(); err != nil {
 		t.Fatal(err)
 	}
 	if err := dial(t.Context(), w, topology.ServerSecond4); err == nil {
-		t.Errorf("the server answers at %s", topology.ServerSecond4)
+		t.Errorf("the server answered at %s", topology.ServerSecond4)
 	}
 }
 

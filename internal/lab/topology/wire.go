@@ -9,14 +9,14 @@ import (
 	"fairlead/internal/store"
 )
 
-// The names of the wires' links on both hosts. The second is there only for
-// the paths that ask for it.
+// The names of the wires' links on both hosts. The second wire exists only for
+// paths that need it.
 const (
 	Wire       = "wire0"
 	SecondWire = "wire1"
 )
 
-// The hosts' addresses on the wires, from the ranges kept for documentation
+// The hosts' addresses on the wires, from the ranges reserved for documentation
 // (RFC 5737, RFC 3849).
 var (
 	ClientAddr4 = netip.MustParseAddr("198.51.100.1")
@@ -30,7 +30,7 @@ var (
 	ServerSecond6 = netip.MustParseAddr("2001:db8:2::2")
 )
 
-// Subnet returns the prefix that an address on a wire has.
+// Subnet returns the subnet of an address on a wire.
 func Subnet(a netip.Addr) netip.Prefix {
 	if a.Is4() {
 		return netip.PrefixFrom(a, 24)
@@ -38,7 +38,7 @@ func Subnet(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(a, 64)
 }
 
-// ends are the addresses of a wire's ends.
+// ends are the addresses of the two ends of a wire.
 type ends struct{ client, server []netip.Addr }
 
 var (
@@ -46,7 +46,7 @@ var (
 	second = ends{[]netip.Addr{ClientSecond4, ClientSecond6}, []netip.Addr{ServerSecond4, ServerSecond6}}
 )
 
-// wire joins the hosts. To their engines it is a foreign link.
+// wire connects the hosts. Their engines treat it as a foreign link.
 func (w *World) wire(name string, at ends) error {
 	if err := kernel.Wire(w.client, w.server, name, w.mtu); err != nil {
 		return err
@@ -61,17 +61,17 @@ func (w *World) wire(name string, at ends) error {
 	return nil
 }
 
-// JoinAgain adds the second wire.
-func (w *World) JoinAgain() error { return w.wire(SecondWire, second) }
+// AddSecondWire adds the second wire.
+func (w *World) AddSecondWire() error { return w.wire(SecondWire, second) }
 
-// AddDevice adds the second wire with no address at the server's end, which is
-// a device to hand over.
+// AddDevice adds the second wire without an address at the server's end, for paths
+// that move this link into a sandbox.
 func (w *World) AddDevice() error { return w.wire(SecondWire, ends{client: second.client}) }
 
-// Far returns the engine of the client host, for what takes two hosts.
-func (w *World) Far() *engine.Engine {
-	if w.far == nil {
-		w.far = engine.New(engine.Config{Kernel: w.client, Store: &store.Memory{}, Facts: w.facts})
+// ClientEngine returns the engine of the client host, for paths that need both.
+func (w *World) ClientEngine() *engine.Engine {
+	if w.clientEngine == nil {
+		w.clientEngine = engine.New(engine.Config{Kernel: w.client, Store: &store.Memory{}, Facts: w.facts})
 	}
-	return w.far
+	return w.clientEngine
 }

@@ -49,7 +49,7 @@ func TestBusyMachine(t *testing.T) {
 	run := []string{"lab", "run", "host", "--workload", "tcp-rr", "--json", r.file("b.json"), "--rounds", "4", "--duration", "100ms"}
 	o := r.run(append(run, "--shared=false")...)
 	o.expect(t, 0, []string{"other processes used", "more than 10 %", "(PID ", "--shared"})
-	if !strings.Contains(o.stdout, "beware: other processes used") || !strings.Contains(o.stdout, "most by") {
+	if !strings.Contains(o.stdout, "warning: other processes used") || !strings.Contains(o.stdout, "most by") {
 		t.Errorf("the table does not say who was busy:\n%s", o.stdout)
 	}
 	got := r.shares("b.json")

@@ -28,7 +28,7 @@ func TestReportShowsWhatWasKept(t *testing.T) {
 		}
 	}
 	table := r.succeed("lab", "report", r.file("kept.json"))
-	for _, want := range []string{"quick", "seed 7", "2 rounds", "noise floor", "host", "nat", "proxy", "docker-proxy", "rounds thrown out"} {
+	for _, want := range []string{"quick", "seed 7", "2 rounds", "noise floor", "host", "nat", "proxy", "docker-proxy", "discarded rounds"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table does not say %q:\n%s", want, table)
 		}

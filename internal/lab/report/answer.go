@@ -9,15 +9,15 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// tooNoisy is the uncertainty, as a distance from 1, beyond which a ratio that
-// cannot be told from 1 says nothing: neither that the path costs more, nor that
-// it does not.
+// tooNoisy is the uncertainty, as a distance from 1, beyond which a ratio that is
+// not distinguishable from 1 means nothing: neither that the path costs more, nor
+// that it does not.
 const tooNoisy = 0.20
 
-// answer says in plain words, from the figures alone, what the suite found: a
-// sentence for each client and path about every column of the table, what each
-// hop adds where the suite goes hop by hop, what failed in failovers, the
-// greatest cost, and where another tool disagrees.
+// answer returns what the suite found, in sentences that are derived from the
+// figures alone. For each client there is one sentence per path about every column
+// of the table, or what each hop adds in suites with steps. Others report failed
+// requests in failovers, the greatest cost, and where another tool disagrees.
 func answer(r *result.Report) []string {
 	var all []string
 	for _, client := range clientsOf(r) {
@@ -44,28 +44,29 @@ func answer(r *result.Report) []string {
 	return all
 }
 
-// comparedColumns are the columns of a client's table that have a ratio. The
-// throughput at a fixed rate is that rate on every path, and says nothing.
+// comparedColumns returns the columns of a client's table that have a ratio. It
+// omits the throughput at a fixed rate, which is the same on every path.
 func comparedColumns(r *result.Report, client result.Client) []column {
 	return slices.DeleteFunc(headColumns(r, client), func(c column) bool {
 		return result.Absolute(c.metric) || c.metric == result.Throughput && result.FixedRate(c.workload)
 	})
 }
 
-// certainty is what a row says about its path in the answer.
-type certainty int
+// finding is what a row shows about its path.
+type finding int
 
 const (
-	absent certainty = iota // the path has no such figure
+	absent finding = iota // the path has no such figure, or is the baseline
 	invalid
 	noisy
-	alike
+	similar
 	isBetter
 	isWorse
 )
 
-// say judges a row; alike is only what is known well enough to be so.
-func say(s *result.Summary) certainty {
+// findingOf evaluates a row. It returns similar only if the uncertainty is small
+// enough.
+func findingOf(s *result.Summary) finding {
 	switch {
 	case s == nil || s.Baseline == "" || s.Path == s.Baseline:
 		return absent
@@ -81,24 +82,24 @@ func say(s *result.Summary) certainty {
 	if s.Rounds < 2 || math.Max(s.Noise, widest95(s)) > tooNoisy {
 		return noisy
 	}
-	return alike
+	return similar
 }
 
-// widest95 is how far the farther end of the interval is from the ratio.
+// widest95 is the distance from the ratio to the farther end of its interval.
 func widest95(s *result.Summary) float64 {
 	return math.Expm1(math.Max(math.Log(s.RatioHigh/s.Ratio), math.Log(s.Ratio/s.RatioLow)))
 }
 
-// pathSentences say how each path does in every column.
+// pathSentences returns one sentence per path about all columns.
 func pathSentences(r *result.Report, client result.Client, columns []column) []string {
 	var all []string
 	base := baselineOf(r)
 	for _, path := range pathsOf(r, client) {
-		found := map[certainty][]string{}
+		found := map[finding][]string{}
 		for _, c := range columns {
 			s := c.at(r, path)
 			name := c.title
-			if k := say(s); k == isBetter || k == isWorse {
+			if k := findingOf(s); k == isBetter || k == isWorse {
 				found[k] = append(found[k], fmt.Sprintf("%s (%s\u00a0×)", name, formatRatio(s.Ratio)))
 			} else {
 				found[k] = append(found[k], name)
@@ -110,25 +111,25 @@ func pathSentences(r *result.Report, client result.Client, columns []column) []s
 		}
 		var parts []string
 		for _, p := range []struct {
-			k    certainty
+			k    finding
 			text string
-		}{{isWorse, "worse in "}, {isBetter, "better in "}, {alike, "cannot be told from it in "}, {noisy, "too noisy to say in "}, {invalid, "no valid round of "}} {
+		}{{isWorse, "worse in "}, {isBetter, "better in "}, {similar, "not distinguishable in "}, {noisy, "too noisy to decide in "}, {invalid, "no valid round of "}} {
 			if len(found[p.k]) > 0 {
 				parts = append(parts, p.text+and(found[p.k]))
 			}
 		}
-		all = append(all, fmt.Sprintf("For a %s, %s against %s: %s.", clientTitle(client), path, base, strings.Join(parts, "; ")))
+		all = append(all, fmt.Sprintf("For a %s, %s compared with %s: %s.", clientTitle(client), path, base, strings.Join(parts, "; ")))
 	}
 	return all
 }
 
-// allNoisy reports whether there are figures and none of them says anything.
+// allNoisy reports whether there are figures and all of them are too noisy.
 func allNoisy(r *result.Report, client result.Client, columns []column) bool {
 	found := false
 	for _, c := range columns {
 		for _, path := range pathsOf(r, client) {
-			switch say(c.at(r, path)) {
-			case alike, isBetter, isWorse, invalid:
+			switch findingOf(c.at(r, path)) {
+			case similar, isBetter, isWorse, invalid:
 				return false
 			case noisy:
 				found = true
@@ -138,25 +139,26 @@ func allNoisy(r *result.Report, client result.Client, columns []column) bool {
 	return found
 }
 
-// noisySentence says what the noise is and what to do.
+// noisySentence returns how great the noise is and what to do about it.
 func noisySentence(r *result.Report, client result.Client, columns []column) string {
 	floor, known := floorOf(r, columns)
-	why := "one round has no interval"
+	reason := "one round gives no interval"
 	if known {
-		why = "two measurements of " + baselineOf(r) + " itself differ by up to " + percent(floor)
+		reason = "two measurements of " + baselineOf(r) + " itself differ by up to " + percent(floor)
 	}
-	return fmt.Sprintf("For a %s it is too noisy to say what the paths cost: %s. Make more rounds, or longer ones, on a machine that does nothing else.", clientTitle(client), why)
+	return fmt.Sprintf("For a %s, the noise is too great to find out what the paths cost: %s. Measure more or longer rounds, on a machine without other load.", clientTitle(client), reason)
 }
 
-// worstSentence names the greatest cost of all, by the end of the interval that
-// is nearer to none: what is known least about is not the greatest.
+// worstSentence names the greatest cost of all. It compares the end of each
+// interval that is nearer to no cost, so an uncertain figure does not count as the
+// greatest.
 func worstSentence(r *result.Report) []string {
 	var worst *result.Summary
 	var where column
 	for _, client := range clientsOf(r) {
 		for _, c := range comparedColumns(r, client) {
 			for _, p := range pathsOf(r, client) {
-				if s := c.at(r, p); c.metric != result.IdleShare && say(s) == isWorse && (worst == nil || certain(s) > certain(worst)) {
+				if s := c.at(r, p); c.metric != result.IdleShare && findingOf(s) == isWorse && (worst == nil || leastDifference(s) > leastDifference(worst)) {
 					worst, where = s, c
 				}
 			}
@@ -165,19 +167,20 @@ func worstSentence(r *result.Report) []string {
 	if worst == nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("The greatest cost is %s through %s for a %s: %s\u00a0×\u00a0%s (95\u00a0%% %s\u00a0to\u00a0%s).", where.title, worst.Path,
+	return []string{fmt.Sprintf("The greatest cost is %s on %s for a %s: %s\u00a0×\u00a0%s (95\u00a0%% %s\u00a0to\u00a0%s).", where.title, worst.Path,
 		clientTitle(where.client), formatRatio(worst.Ratio), worst.Baseline, formatRatio(worst.RatioLow), formatRatio(worst.RatioHigh))}
 }
 
-// certain is the least difference from the baseline that the interval holds.
-func certain(s *result.Summary) float64 {
+// leastDifference is the least difference from the baseline within the interval,
+// as a logarithm.
+func leastDifference(s *result.Summary) float64 {
 	if s.RatioLow <= 1 && s.RatioHigh >= 1 {
 		return 0
 	}
 	return math.Min(math.Abs(math.Log(s.RatioLow)), math.Abs(math.Log(s.RatioHigh)))
 }
 
-// and joins words as one writes them.
+// and joins words with commas and a final "and".
 func and(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")

@@ -8,7 +8,8 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// stepSentences say what each hop adds, for every figure of the steps.
+// stepSentences returns one sentence per figure of the steps about what each hop
+// adds.
 func stepSentences(r *result.Report, client result.Client) []string {
 	var all []string
 	for _, c := range stepColumns(r, client) {
@@ -30,13 +31,13 @@ func stepSentences(r *result.Report, client result.Client) []string {
 		}
 		var parts []string
 		if len(adds) > 0 {
-			parts = append(parts, "these hops change it: "+and(adds))
+			parts = append(parts, "a difference for "+and(adds))
 		}
 		if len(nothing) > 0 {
-			parts = append(parts, "no difference can be told for "+and(nothing))
+			parts = append(parts, "no distinguishable difference for "+and(nothing))
 		}
 		if len(noise) > 0 {
-			parts = append(parts, "too noisy to say for "+and(noise))
+			parts = append(parts, "too noisy to decide for "+and(noise))
 		}
 		if len(parts) > 0 {
 			all = append(all, fmt.Sprintf("For a %s, %s, %s: %s.", clientTitle(client), c.title, metricTitle(c.metric), strings.Join(parts, "; ")))
@@ -45,7 +46,8 @@ func stepSentences(r *result.Report, client result.Client) []string {
 	return all
 }
 
-// failoverSentences say how many requests failed, workload by workload.
+// failoverSentences returns one sentence per failover workload with the failed
+// requests.
 func failoverSentences(r *result.Report, client result.Client) []string {
 	var all []string
 	for _, c := range headColumns(r, client) {
@@ -57,13 +59,13 @@ func failoverSentences(r *result.Report, client result.Client) []string {
 			switch s := c.at(r, path); {
 			case s == nil:
 			case s.Rounds == 0:
-				parts = append(parts, "no valid round through "+path)
+				parts = append(parts, "no valid round on "+path)
 			default:
-				parts = append(parts, fmt.Sprintf("%s through %s (worst round %s)", c.scale.format(s.Value), path, c.scale.format(s.Worst)))
+				parts = append(parts, fmt.Sprintf("%s on %s (worst round %s)", c.scale.format(s.Value), path, c.scale.format(s.Worst)))
 			}
 		}
 		if len(parts) > 0 {
-			all = append(all, fmt.Sprintf("For a %s, requests that failed in the median round of %s: %s.", clientTitle(client), c.title, and(parts)))
+			all = append(all, fmt.Sprintf("For a %s, failed requests in the median round of %s: %s.", clientTitle(client), c.title, and(parts)))
 		}
 	}
 	return all

@@ -10,15 +10,14 @@ import (
 	"fairlead/internal/lab/stats"
 )
 
-// TestTheAnswerCoversTheWholeTable: every path has a sentence, and every column
-// is in it.
-func TestTheAnswerCoversTheWholeTable(t *testing.T) {
+// TestAnswerCoversWholeTable: every path has a sentence that names every column.
+func TestAnswerCoversWholeTable(t *testing.T) {
 	for _, r := range []*result.Report{synthQuick.report(), synthPublish.report()} {
 		for _, client := range clientsOf(r) {
 			for _, path := range pathsOf(r, client)[1:] {
 				sentence := ""
 				for _, s := range answer(r) {
-					if strings.HasPrefix(s, "For a "+clientTitle(client)+", "+path+" against host: ") {
+					if strings.HasPrefix(s, "For a "+clientTitle(client)+", "+path+" compared with host: ") {
 						sentence += s
 					}
 				}
@@ -32,9 +31,9 @@ func TestTheAnswerCoversTheWholeTable(t *testing.T) {
 	}
 }
 
-// TestNoiseIsNoEquality: where the noise is as great as the figures, nothing is
-// said to be alike.
-func TestNoiseIsNoEquality(t *testing.T) {
+// TestNoiseIsNotEquality: if the noise is as great as the figures, no figure is
+// reported as not distinguishable.
+func TestNoiseIsNotEquality(t *testing.T) {
 	r := synthQuick.report()
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, run := range r.Runs {
@@ -44,12 +43,12 @@ func TestNoiseIsNoEquality(t *testing.T) {
 	}
 	r.Summary = stats.Summarize(r.Runs, "host", r.Seed)
 	text := strings.Join(answer(r), " ")
-	if strings.Contains(text, "cannot be told") || !strings.Contains(text, "too noisy to say") {
+	if strings.Contains(text, "distinguishable") || !strings.Contains(text, "too noisy to decide") {
 		t.Errorf("got %s", text)
 	}
 }
 
-// TestNothingButNoise is one sentence, which gives the noise.
+// TestNothingButNoise: the answer is one sentence that gives the noise.
 func TestNothingButNoise(t *testing.T) {
 	one := synthQuick
 	one.rounds, one.paths = 2, []string{"host", "routed"}
@@ -57,42 +56,43 @@ func TestNothingButNoise(t *testing.T) {
 	for i := range r.Summary {
 		r.Summary[i].Distinguishable, r.Summary[i].Noise = false, 1.13
 	}
-	if got := answer(r); len(got) != 1 || !strings.Contains(got[0], "too noisy to say what the paths cost: two measurements of host itself differ by up to 113.0 %") {
+	if got := answer(r); len(got) != 1 || !strings.Contains(got[0], "the noise is too great to find out what the paths cost: two measurements of host itself differ by up to 113.0 %") {
 		t.Errorf("got %q", got)
 	}
 }
 
-// TestTheGreatestCostIsNotTheNoisiest.
-func TestTheGreatestCostIsNotTheNoisiest(t *testing.T) {
+// TestGreatestCostIsNotTheNoisiest: a precise figure is preferred to an uncertain
+// one.
+func TestGreatestCostIsNotTheNoisiest(t *testing.T) {
 	row := func(path string, ratio, low, high float64) result.Summary {
 		return result.Summary{Case: result.Case{Path: path, Client: result.Remote, Workload: "tcp-crr", Tool: result.OwnTool}, Metric: result.ConnectionRate,
 			Better: result.Higher, Value: 1, Baseline: "host", Ratio: ratio, RatioLow: low, RatioHigh: high, Rounds: 6, Distinguishable: path != "host"}
 	}
 	r := &result.Report{Paths: []string{"host", "sure", "noisy"}, Summary: []result.Summary{row("host", 1, 1, 1), row("sure", 0.4, 0.38, 0.42), row("noisy", 0.3, 0.1, 0.9)}}
-	if got := worstSentence(r); len(got) != 1 || !strings.Contains(got[0], "connect through sure") {
+	if got := worstSentence(r); len(got) != 1 || !strings.Contains(got[0], "connect on sure") {
 		t.Errorf("got %q", got)
 	}
 }
 
-// TestTheAnswerOfAWaterfallIsItsSteps, and no throughput at a fixed rate, which
-// is the same everywhere.
-func TestTheAnswerOfAWaterfallIsItsSteps(t *testing.T) {
+// TestWaterfallAnswersWithSteps: the answer lists what the steps add, and no
+// throughput at a fixed rate, which is the same on every path.
+func TestWaterfallAnswersWithSteps(t *testing.T) {
 	text := strings.Join(answer(synthWaterfall.report()), "\n")
-	for _, want := range []string{"round trip, median latency: these hops change it:", "+ proxy +10.", "bulk 2g, CPU per GB:"} {
+	for _, want := range []string{"round trip, median latency: a difference for", "+ proxy +10.", "bulk 2g, CPU per GB:"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("there is no %q in\n%s", want, text)
+			t.Errorf("missing %q in\n%s", want, text)
 		}
 	}
 	if strings.Contains(text, "runs at") || strings.Contains(text, "throughput") {
-		t.Errorf("it speaks of a throughput at a fixed rate:\n%s", text)
+		t.Errorf("the answer mentions a throughput at a fixed rate:\n%s", text)
 	}
 }
 
-// TestTheAnswerOfFailovers says how many requests failed.
-func TestTheAnswerOfFailovers(t *testing.T) {
+// TestFailoverAnswerCountsFailedRequests.
+func TestFailoverAnswerCountsFailedRequests(t *testing.T) {
 	got := answer(failovers())
-	want := "For a client across the wire, requests that failed in the median round of failover killed: 3 000 through routed (worst round 3 000), " +
-		"0 through balance:ebpf (worst round 0) and 503 through balance:nft (worst round 702)."
+	want := "For a client across the wire, failed requests in the median round of failover killed: 3 000 on routed (worst round 3 000), " +
+		"0 on balance:ebpf (worst round 0) and 503 on balance:nft (worst round 702)."
 	if len(got) != 1 || got[0] != want {
 		t.Errorf("got %q", got)
 	}

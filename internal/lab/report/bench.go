@@ -10,15 +10,15 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// benchUnit is how a metric is written in a benchmark line.
+// benchUnit is the unit of a metric in a benchmark line.
 type benchUnit struct {
 	metric result.Metric
 	unit   string
 	by     float64
 }
 
-// benchUnits lists the metrics in the order of the line. Benchstat takes a
-// unit to be better when lower unless told otherwise.
+// benchUnits lists the metrics in the order of the line. Benchstat treats lower as
+// better unless the file declares otherwise.
 var benchUnits = []benchUnit{
 	{result.Throughput, "bit/s", 1},
 	{result.LatencyP50, "p50-us/op", 1e-6},
@@ -44,9 +44,8 @@ var benchUnits = []benchUnit{
 	{result.SlowestRequest, "slowest-ms", 1e-3},
 }
 
-// Bench writes one Go benchmark line for every valid run, so that benchstat
-// can compare paths (-col /path) or two files. The baseline has two lines a
-// round.
+// Bench writes one Go benchmark line for every valid run, so that benchstat can
+// compare paths (-col /path) or two files. The baseline has two lines per round.
 func Bench(w io.Writer, r *result.Report) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "goos: linux\nsuite: %s\n", oneLine(r.Suite))

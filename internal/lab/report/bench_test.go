@@ -35,6 +35,6 @@ func TestBenchIsReadByBenchstat(t *testing.T) {
 		t.Errorf("%d rounds of nat in %v", n, seen)
 	}
 	if unit := reader.Units()[benchfmt.UnitMetadataKey{Unit: "bit/s", Key: "better"}]; unit == nil || unit.Value != "higher" {
-		t.Errorf("benchstat takes less throughput to be better: %v", unit)
+		t.Errorf("benchstat treats less throughput as better: %v", unit)
 	}
 }

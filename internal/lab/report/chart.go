@@ -10,11 +10,11 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// chart is a drawing ready for the template: geometry is decided here, looks
-// by the classes in the style sheet.
+// chart is a drawing for the template. The code computes the geometry; the style
+// sheet defines the appearance per class.
 type chart struct {
 	ID            string
-	Title, Text   string // Text says in words what the drawing shows
+	Title, Text   string // Text describes the drawing in words
 	W, H          float64
 	Back          []rectMark // behind the lines
 	Lines         []lineMark
@@ -37,7 +37,7 @@ type rectMark struct {
 
 type curveMark struct{ D, Class string }
 
-// dotMark is a point; Cross makes it an x, for what does not count.
+// dotMark is a point, or with Cross an x, for a round that does not count.
 type dotMark struct {
 	X, Y, R     float64
 	Class, Hint string
@@ -64,7 +64,7 @@ func (c *chart) rect(x, y, w, h float64, class, hint string) {
 	c.Rects = append(c.Rects, rectMark{x, y, max(0, w), h, class, hint})
 }
 
-// curve joins points by straight lines.
+// curve connects points with straight lines.
 func (c *chart) curve(xs, ys []float64, class string) {
 	var d strings.Builder
 	for i := range xs {
@@ -73,10 +73,10 @@ func (c *chart) curve(xs, ys []float64, class string) {
 	c.Curves = append(c.Curves, curveMark{d.String(), class})
 }
 
-// axis maps values on a logarithmic scale to places between from and to.
+// axis maps values on a logarithmic scale to coordinates between from and to.
 type axis struct{ low, high, from, to float64 }
 
-// logAxis spans the values, with a little room at both ends.
+// logAxis returns an axis that includes the values, with a margin at both ends.
 func logAxis(values []float64, least, most, from, to float64) axis {
 	a := axis{low: least, high: most, from: from, to: to}
 	for _, v := range values {
@@ -89,13 +89,14 @@ func logAxis(values []float64, least, most, from, to float64) axis {
 	return a
 }
 
-// at places a value; what lies outside is put at the edge.
+// at returns the coordinate of a value; a value outside the axis is placed at its
+// edge.
 func (a axis) at(v float64) float64 {
 	v = min(max(v, a.low), a.high)
 	return a.from + (a.to-a.from)*math.Log(v/a.low)/math.Log(a.high/a.low)
 }
 
-// ticks chooses round values in the span, some three to seven of them.
+// ticks returns round values within the axis, about three to seven.
 func (a axis) ticks() []float64 {
 	for _, steps := range [][]float64{{1}, {1, 3}, {1, 2, 5}, {1, 1.5, 2, 3, 5, 7}, {1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9}} {
 		if all := a.ticksOf(steps); len(all) >= 3 {
@@ -117,7 +118,7 @@ func (a axis) ticksOf(steps []float64) []float64 {
 	return all
 }
 
-// fineTicks serves spans of a few per cent, where the scale is all but
+// fineTicks is for axes that span a few per cent, where the scale is nearly
 // linear.
 func (a axis) fineTicks() []float64 {
 	step := math.Pow(10, math.Floor(math.Log10(a.high-a.low)))
@@ -131,7 +132,7 @@ func (a axis) fineTicks() []float64 {
 	return all
 }
 
-// formatTick writes a value without needless digits.
+// formatTick writes a value with at most three digits, or in full from 1000 on.
 func formatTick(v float64) string {
 	if a := math.Abs(v); a >= 1000 && a < 1e15 {
 		number := grouped(fmt.Sprintf("%.0f", a), " ")
@@ -143,7 +144,7 @@ func formatTick(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
-// spread moves labels apart so that each has its height, keeping their order.
+// spread moves labels apart so that they do not overlap, and keeps their order.
 func spread(labels []labelMark, height float64) []labelMark {
 	slices.SortStableFunc(labels, func(a, b labelMark) int { return cmp.Compare(a.Y, b.Y) })
 	for i := 1; i < len(labels); i++ {
@@ -152,8 +153,8 @@ func spread(labels []labelMark, height float64) []labelMark {
 	return labels
 }
 
-// pathClass gives each path its colour and dash, the same in all charts: the
-// baseline is neutral, the others are counted through.
+// pathClass returns the class for a path's colour and dash, the same in all
+// charts: the baseline is neutral, the others get consecutive numbers.
 func pathClass(r *result.Report, path string) string {
 	base := baselineOf(r)
 	if path == base {

@@ -17,16 +17,15 @@ type column struct {
 	scale    scale
 }
 
-// at gives a path's row in the column, or nil.
+// at returns a path's row in the column, or nil.
 func (c column) at(r *result.Report, path string) *result.Summary {
 	return find(r, result.Case{Path: path, Client: c.client, Workload: c.workload, Tool: c.tool}, c.metric)
 }
 
-// headColumns are the columns that answer a suite's question for a client:
-// the main figure of every workload, what it cost in CPU (by bytes where data
-// flows in bulk, else by operations), what a container's start costs beyond,
-// what else clients notice of a failover, and whatever else others published
-// for the same question.
+// headColumns returns the columns that answer a suite's question for a client: the
+// main metric of every workload, its CPU cost (per byte for bulk data, per
+// operation for others), the additional metrics of a container's start and of a
+// failover, and other metrics that others published for the same question.
 func headColumns(r *result.Report, client result.Client) []column {
 	var main, cpu, extra []column
 	all := allColumns(r, client)
@@ -38,7 +37,7 @@ func headColumns(r *result.Report, client result.Client) []column {
 			main = append(main, c)
 		case ofBulk(c) || !bulk && c.metric == result.CPUPerOp:
 			cpu = append(cpu, c)
-		case slices.Contains(beyond, c.metric):
+		case slices.Contains(additional, c.metric):
 			c.title = workloadTitle(c.workload) + ", " + metricTitle(c.metric)
 			extra = append(extra, c)
 		case publishes(r, c):
@@ -55,23 +54,25 @@ func headColumns(r *result.Report, client result.Client) []column {
 	return slices.Concat(main, cpu, extra)
 }
 
-// hasMain reports whether the column's workload and tool have the figure that
-// the workload is run for. qperf's round trips have the mean alone.
+// hasMain reports whether the column's workload and tool have the workload's main
+// metric. qperf reports only the mean of round trips.
 func hasMain(all []column, c column) bool {
 	return slices.ContainsFunc(all, func(o column) bool {
 		return o.workload == c.workload && o.tool == c.tool && o.metric == result.Main(c.workload)
 	})
 }
 
-// ofBulk says that a column is what bulk data of our own generator costs.
+// ofBulk reports whether a column is the CPU cost of bulk data from Fairlead's
+// generator.
 func ofBulk(c column) bool {
 	return c.metric == result.CPUPerGB && result.Kind(c.workload) == "tcp-bulk" && c.tool == own(c.tool)
 }
 
-// beyond are the metrics that are shown besides a workload's main figure.
-var beyond = []result.Metric{result.RunTime, result.Memory, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest}
+// additional are the metrics that are shown in addition to a workload's main
+// metric.
+var additional = []result.Metric{result.RunTime, result.Memory, result.NoticeTime, result.RecoveryTime, result.ReturnTime, result.SlowestRequest}
 
-// allColumns lists every figure that a client's rows hold.
+// allColumns lists every figure of a client.
 func allColumns(r *result.Report, client result.Client) []column {
 	var all []column
 	for _, s := range r.Summary {
@@ -99,7 +100,7 @@ var metricOrder = []result.Metric{
 	result.CPUPerOp, result.IdleShare, result.Efficiency,
 }
 
-// scaleOf chooses the unit for the whole column.
+// scaleOf returns the unit for the whole column.
 func (c column) scaleOf(r *result.Report) scale {
 	var values []float64
 	for _, path := range pathsOf(r, c.client) {
@@ -110,8 +111,8 @@ func (c column) scaleOf(r *result.Report) scale {
 	return scaleFor(c.metric, values)
 }
 
-// own gives the tool itself when it is our generator, whose name may be left
-// out.
+// own returns the tool itself if it is Fairlead's generator, whose name may be
+// empty; if not, it returns "fairlead".
 func own(tool string) string {
 	if tool == "" || tool == "fairlead" {
 		return tool
@@ -119,7 +120,7 @@ func own(tool string) string {
 	return "fairlead"
 }
 
-// byTool names a foreign generator.
+// byTool names an external generator.
 func byTool(tool string) string {
 	if own(tool) == tool {
 		return ""
@@ -127,15 +128,15 @@ func byTool(tool string) string {
 	return ", " + tool
 }
 
-// publishes says whether others published this very figure.
+// publishes reports whether others published this figure.
 func publishes(r *result.Report, c column) bool {
 	return own(c.tool) == c.tool && slices.ContainsFunc(r.Published, func(p result.Published) bool {
 		return p.Metric == c.metric && p.Workload == c.workload && p.Client == c.client
 	})
 }
 
-// floorOf gives the greatest noise floor among columns, and whether there is
-// any.
+// floorOf returns the greatest noise floor of the columns; found is false if there
+// is none.
 func floorOf(r *result.Report, columns []column) (floor float64, found bool) {
 	for _, c := range columns {
 		s := c.at(r, baselineOf(r))

@@ -14,8 +14,8 @@ import (
 
 // Comparison is what changed between two sessions.
 type Comparison struct {
-	// Warnings name what else differs, so that a change may not be due to
-	// what the reader thinks of.
+	// Warnings name other differences between the sessions, which may be the cause
+	// of a change.
 	Warnings []string
 	Changes  []Change
 }
@@ -25,22 +25,21 @@ type Change struct {
 	result.Case
 	Metric   result.Metric
 	Old, New float64
-	// OldRatio and NewRatio are the ratios to the baseline; 0 on the baseline's
-	// own row and where there is none.
+	// OldRatio and NewRatio are the ratios to the baseline; 0 for the baseline
+	// itself and if there is none.
 	OldRatio, NewRatio float64
-	// Ratio is NewRatio over OldRatio with its 95 % interval: a figure that
-	// changed as much as the baseline's has not changed. Between sessions
-	// without a baseline it is New over Old.
+	// Ratio is NewRatio over OldRatio with its 95 % interval, so a figure that
+	// changed as much as the baseline's has not changed. Between sessions without
+	// a baseline it is New over Old.
 	Ratio, Low, High float64
-	// Verdict is faster, slower or ≈. It is empty, and there is no ratio, for
-	// the baseline itself and for a metric of which nothing is the best
-	// (result.Absolute).
+	// Verdict is faster, slower or ≈. It is empty, and there is no ratio, for the
+	// baseline itself and for a metric whose best value is zero (result.Absolute).
 	Verdict string
 }
 
-// Compare holds every figure that both sessions have against each other, by the
-// ratios to the baseline. Loss is compared as packets sent for each that
-// arrives, as in the stats package.
+// Compare compares every figure that both sessions have, by the ratios to the
+// baseline. Loss is compared as packets sent per packet that arrives, as in the
+// stats package.
 func Compare(old, recent *result.Report, seed uint64) Comparison {
 	c := Comparison{Warnings: append(differences(old, recent), baselinesDiffer(old, recent)...)}
 	base := baselineOf(recent)
@@ -72,14 +71,14 @@ func Compare(old, recent *result.Report, seed uint64) Comparison {
 	return c
 }
 
-// compared fills in the change of the ratio to the baseline.
+// compared sets the change of the ratio to the baseline.
 func (c *Change) compared(s stats.Change) {
 	c.OldRatio, c.NewRatio = s.Before, s.After
 	c.Ratio, c.Low, c.High = s.Ratio, s.Low, s.High
 	c.judge(s.Distinguishable())
 }
 
-// bare compares the figures themselves, of sessions that have no baseline.
+// bare compares the absolute figures of sessions without a baseline.
 func (c *Change) bare(old, recent *result.Report, seed uint64) {
 	a, b := stats.Comparable(old.Runs, c.Case, c.Metric), stats.Comparable(recent.Runs, c.Case, c.Metric)
 	if len(a) == 0 || len(b) == 0 {
@@ -101,7 +100,7 @@ func (c *Change) judge(distinguishable bool) {
 	}
 }
 
-// baselinesDiffer says what the comparison is worth without a common baseline.
+// baselinesDiffer returns warnings if the sessions have no common baseline.
 func baselinesDiffer(old, recent *result.Report) []string {
 	before, now := baselineOf(old), baselineOf(recent)
 	switch {
@@ -111,12 +110,12 @@ func baselinesDiffer(old, recent *result.Report) []string {
 		return []string{fmt.Sprintf("the baseline differs: %s before, %s now; ratios to different baselines cannot be compared",
 			cmp.Or(before, "none"), cmp.Or(now, "none"))}
 	case now == "":
-		return []string{"there is no baseline: the bare figures are compared, which a busier machine changes, too"}
+		return []string{"there is no baseline: absolute figures are compared, and other load on the machine changes them too"}
 	}
 	return nil
 }
 
-// differences lists what else changed between the sessions.
+// differences lists other changes between the sessions.
 func differences(old, recent *result.Report) []string {
 	var all []string
 	for _, d := range []struct{ what, old, recent string }{
@@ -149,7 +148,7 @@ func settingsDiffer(old, recent map[string]string) []string {
 func CompareTable(w io.Writer, c Comparison, o Options) error {
 	t := table{out: bufio.NewWriter(w), o: o}
 	for _, warning := range c.Warnings {
-		t.line("beware: ", warning)
+		t.line("warning: ", warning)
 	}
 	if len(c.Warnings) > 0 {
 		t.line()
@@ -165,7 +164,7 @@ func CompareTable(w io.Writer, c Comparison, o Options) error {
 	return nil
 }
 
-// changes writes one table a client.
+// changes writes one table per client.
 func (t table) changes(all []Change) {
 	for _, client := range clientsIn(all) {
 		rows := [][]string{{clientTitle(client), "", "before", "ratio", "now", "ratio", "now/before", "95 %", ""}}
@@ -177,7 +176,7 @@ func (t table) changes(all []Change) {
 		t.aligned(rows, "llrrrrrll")
 		t.line()
 	}
-	t.line("now/before compares the ratios to the baseline; ≈ within the interval or the noise floor of either session")
+	t.line("now/before compares the ratios to the baseline; ≈ not distinguishable: within the interval or the noise floor of one session")
 }
 
 func (c Change) row(color bool) []string {
@@ -194,7 +193,7 @@ func (c Change) row(color bool) []string {
 	return []string{what, c.Path, s.format(c.Old), ratioTo(c.OldRatio), s.format(c.New) + " " + unitOf(s), ratioTo(c.NewRatio), ratio, interval, mark}
 }
 
-// ratioTo writes a ratio to the baseline, if there is one.
+// ratioTo formats a ratio to the baseline, "" if there is none.
 func ratioTo(ratio float64) string {
 	if ratio == 0 {
 		return ""
@@ -202,7 +201,7 @@ func ratioTo(ratio float64) string {
 	return formatRatio(ratio)
 }
 
-// unitOf is the unit without the percentile that the metric's name holds.
+// unitOf is the unit without the percentile, which is part of the metric's title.
 func unitOf(s scale) string {
 	return s.label[strings.LastIndex(s.label, " ")+1:]
 }

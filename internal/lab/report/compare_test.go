@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	"fairlead/internal/lab/stats"
 )
 
-// changed scales one path's main figure in a session.
+// changed multiplies one path's metric in a session.
 func changed(r *result.Report, path string, m result.Metric, by float64) *result.Report {
 	for _, run := range r.Runs {
 		if _, ok := run.Metrics[m]; ok && run.Path == path {
@@ -22,27 +23,27 @@ func changed(r *result.Report, path string, m result.Metric, by float64) *result
 	return r
 }
 
-func TestCompareFindsWhatChanged(t *testing.T) {
+func TestCompareFindsChanges(t *testing.T) {
 	old := synthQuick.report()
 	recent := changed(synthQuick.report(), "proxy", result.Throughput, 1.25)
 	recent = changed(recent, "nat", result.LatencyP50, 1.3)
-	notified := map[string]string{}
+	verdicts := map[string]string{}
 	for _, c := range Compare(old, recent, 1).Changes {
 		if c.Verdict == "faster" || c.Verdict == "slower" {
-			notified[c.Path+" "+string(c.Metric)] = c.Verdict
+			verdicts[c.Path+" "+string(c.Metric)] = c.Verdict
 			if c.Low > c.Ratio || c.High < c.Ratio {
 				t.Errorf("%+v", c)
 			}
 		}
 	}
 	want := map[string]string{"proxy throughput": "faster", "nat latency_p50": "slower"}
-	if len(notified) != len(want) || notified["proxy throughput"] != "faster" || notified["nat latency_p50"] != "slower" {
-		t.Errorf("told %v, want %v", notified, want)
+	if !maps.Equal(verdicts, want) {
+		t.Errorf("got %v, want %v", verdicts, want)
 	}
 }
 
-// TestCompareOfABusierSession: everything is slower, the baseline as well, and
-// so no path has changed.
+// TestCompareOfABusierSession: everything is slower, including the baseline, so no
+// path has changed.
 func TestCompareOfABusierSession(t *testing.T) {
 	for seed := range uint64(3) {
 		idle, busy := synthQuick.report(), synthQuick.report()
@@ -88,7 +89,7 @@ func TestCompareWithAnotherBaseline(t *testing.T) {
 	}
 }
 
-// TestCompareWithoutABaseline: what iperf3 printed twice.
+// TestCompareWithoutABaseline: two sessions of iperf3.
 func TestCompareWithoutABaseline(t *testing.T) {
 	sessions := [2]*result.Report{}
 	for i := range sessions {
@@ -118,7 +119,7 @@ func TestCompareTable(t *testing.T) {
 	golden(t, "compare.table", out.Bytes())
 }
 
-func TestCompareOfStrangers(t *testing.T) {
+func TestCompareWithoutCommonFigures(t *testing.T) {
 	var out bytes.Buffer
 	c := Compare(&result.Report{Suite: "quick"}, synthQuick.report(), 1)
 	if err := CompareTable(&out, c, Options{}); err != nil || !strings.Contains(out.String(), "no figure in common") {
@@ -132,7 +133,7 @@ func TestCompareWithOneRound(t *testing.T) {
 	a, b := one.report(), changed(one.report(), "nat", result.Throughput, 3)
 	for _, c := range Compare(a, b, 1).Changes {
 		if c.Path != "host" && c.Verdict != "≈" {
-			t.Errorf("one round on either side tells nothing: %+v", c)
+			t.Errorf("a change was found with one round per session: %+v", c)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"fairlead/internal/lab/stats"
 )
 
-// crossChecks says where another tool's ratio and that of our own generator
-// exclude each other, and why.
+// crossChecks returns one sentence for every figure where the intervals of another
+// tool and of Fairlead's generator do not overlap, with the reason.
 func crossChecks(r *result.Report) []string {
 	var all []string
 	for i := range r.Summary {
@@ -25,15 +25,15 @@ func crossChecks(r *result.Report) []string {
 		if ours == nil || !compared(ours) || theirs.RatioLow <= ours.RatioHigh && ours.RatioLow <= theirs.RatioHigh {
 			continue
 		}
-		all = append(all, fmt.Sprintf("%s disagrees on %s, %s, %s: %s\u00a0%s by %s, %s\u00a0%s by fairlead's generator; %s",
+		all = append(all, fmt.Sprintf("%s disagrees on %s, %s, %s: %s\u00a0%s with %s, %s\u00a0%s with Fairlead's generator; %s",
 			theirs.Tool, theirs.Path, clientTitle(theirs.Client), workloadTitle(theirs.Workload),
-			formatRatio(theirs.Ratio), formatMargin(theirs), theirs.Tool, formatRatio(ours.Ratio), formatMargin(ours), whyDisagree(r, ours, theirs)))
+			formatRatio(theirs.Ratio), formatMargin(theirs), theirs.Tool, formatRatio(ours.Ratio), formatMargin(ours), disagreement(r, ours, theirs)))
 	}
 	return all
 }
 
-// checked are the metrics that two generators must agree on. CPU time is not one
-// of them: it includes the generator's own.
+// checked are the metrics on which two generators must agree. CPU time is not one
+// of them, because it includes that of the generator.
 var checked = []result.Metric{result.Throughput, result.LatencyP50, result.LatencyMean, result.ConnectionRate, result.TransactionRate, result.PacketRate}
 
 // compared reports whether a row has a ratio with an interval.
@@ -41,10 +41,10 @@ func compared(s *result.Summary) bool {
 	return s.Baseline != "" && s.Path != s.Baseline && s.Rounds > 1 && s.Ratio > 0
 }
 
-// whyDisagree looks at the baseline. A generator that is slower there than the
-// other is what limits it: it spends the time itself, on every path, and hides
-// so much of what a path adds.
-func whyDisagree(r *result.Report, ours, theirs *result.Summary) string {
+// disagreement compares the two generators on the baseline. The slower one is the
+// bottleneck there: it needs the time itself, on every path, and so hides part of
+// what a path adds.
+func disagreement(r *result.Report, ours, theirs *result.Summary) string {
 	at := func(s *result.Summary) *result.Summary {
 		c := s.Case
 		c.Path = s.Baseline
@@ -52,11 +52,11 @@ func whyDisagree(r *result.Report, ours, theirs *result.Summary) string {
 	}
 	our, their := at(ours), at(theirs)
 	if our == nil || their == nil || our.Rounds == 0 || their.Rounds == 0 {
-		return "the reason is not known"
+		return "the reason is unknown"
 	}
 	sc := scaleFor(ours.Metric, []float64{our.Value, their.Value})
 	figures := func(slow, fast *result.Summary) string {
-		return fmt.Sprintf("%s limits %s itself (%s against %s %s%s), which hides part of what the path costs",
+		return fmt.Sprintf("%s is the bottleneck on %s (%s compared with %s %s%s), which hides part of the path's cost",
 			generatorName(slow.Tool), slow.Path, sc.format(slow.Value), sc.format(fast.Value), unitOf(sc), saturation(r, slow.Case))
 	}
 	switch {
@@ -65,17 +65,18 @@ func whyDisagree(r *result.Report, ours, theirs *result.Summary) string {
 	case slower(our, their):
 		return figures(our, their)
 	}
-	return "both do the same on " + our.Path + ", so they load the path in different ways: compare streams and sizes of writes"
+	return "both have the same result on " + our.Path + ", so they load the path differently: compare the number of streams and the size of writes"
 }
 
 func generatorName(tool string) string {
 	if own(tool) == tool {
-		return "fairlead's generator"
+		return "Fairlead's generator"
 	}
 	return tool
 }
 
-// slower reports whether a's figure is worse than b's, beyond both intervals.
+// slower reports whether a's figure is worse than b's and the intervals do not
+// overlap.
 func slower(a, b *result.Summary) bool {
 	if a.Better == result.Higher {
 		return a.High < b.Low
@@ -83,11 +84,11 @@ func slower(a, b *result.Summary) bool {
 	return a.Low > b.High
 }
 
-// saturated is the share of a CPU from which on a process is said to keep it
-// busy.
+// saturated is the share of a CPU from which a process is reported as busy.
 const saturated = 0.9
 
-// saturation says which side of a case's generator kept at least a CPU busy.
+// saturation reports which side of a case's generator used nearly a whole CPU or
+// more.
 func saturation(r *result.Report, c result.Case) string {
 	var client, server []float64
 	for _, run := range r.Runs {
@@ -101,7 +102,7 @@ func saturation(r *result.Report, c result.Case) string {
 		shares []float64
 	}{{"client", client}, {"server", server}} {
 		if share := stats.Median(side.shares); share >= saturated {
-			busy = append(busy, fmt.Sprintf("its %s keeps %.0f\u00a0%% of a CPU busy", side.name, 100*math.Round(100*share)/100))
+			busy = append(busy, fmt.Sprintf("its %s uses %.0f\u00a0%% of a CPU", side.name, 100*math.Round(100*share)/100))
 		}
 	}
 	if len(busy) == 0 {

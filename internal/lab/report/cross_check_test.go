@@ -10,9 +10,8 @@ import (
 	"fairlead/internal/lab/stats"
 )
 
-// generated is a session of our generator and of iperf3, of which each has a
-// rate of its own that it cannot exceed: a path that carries 13 Gbit/s, on a
-// host that carries 40.
+// generated is a session of Fairlead's generator and of iperf3, each with a
+// maximum rate. The path carries 13 Gbit/s, the host 40.
 func generated(ourLimit, theirLimit float64) *result.Report {
 	rng := rand.New(rand.NewPCG(3, 3))
 	r := &result.Report{Suite: "quick", Rounds: 8, Paths: []string{"host", "docker-proxy"}}
@@ -32,26 +31,26 @@ func generated(ourLimit, theirLimit float64) *result.Report {
 	return r
 }
 
-// TestCrossChecks: a line says that the ratios exclude each other and which
-// generator is the bottleneck, whichever it is.
+// TestCrossChecks: a line reports that the intervals do not overlap and which
+// generator is the bottleneck.
 func TestCrossChecks(t *testing.T) {
 	for name, s := range map[string]struct {
 		ours, theirs float64
 		want         []string
 	}{
 		"they agree":         {100e9, 100e9, nil},
-		"the tool is slower": {100e9, 22e9, []string{"iperf3 disagrees on docker-proxy, client on the same host, bulk: 0.59", "by iperf3, 0.33", "iperf3 limits host itself (22.", "its server keeps 100\u00a0% of a CPU busy"}},
-		"ours is slower":     {22e9, 100e9, []string{"fairlead's generator limits host itself"}},
+		"the tool is slower": {100e9, 22e9, []string{"iperf3 disagrees on docker-proxy, client on the same host, bulk: 0.59", "with iperf3, 0.33", "iperf3 is the bottleneck on host (22.", "its server uses 100\u00a0% of a CPU"}},
+		"Fairlead is slower": {22e9, 100e9, []string{"Fairlead's generator is the bottleneck on host"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := generated(s.ours, s.theirs)
 			for _, text := range []string{string(tableOf(t, r, Options{})), strings.Join(answer(r), "\n")} {
-				if said := strings.Contains(strings.ToLower(text), "cross-check: "); said != (s.want != nil) {
-					t.Errorf("a cross-check that disagrees: %v in\n%s", said, text)
+				if found := strings.Contains(strings.ToLower(text), "cross-check: "); found != (s.want != nil) {
+					t.Errorf("cross-check reported: %v, in\n%s", found, text)
 				}
 				for _, w := range s.want {
 					if !strings.Contains(text, w) {
-						t.Errorf("there is no %q in\n%s", w, text)
+						t.Errorf("missing %q in\n%s", w, text)
 					}
 				}
 			}
@@ -59,7 +58,7 @@ func TestCrossChecks(t *testing.T) {
 	}
 }
 
-// TestCrossCheckOfUnknownReason: both do the same on the baseline.
+// TestCrossCheckOfUnknownReason: both have the same result on the baseline.
 func TestCrossCheckOfUnknownReason(t *testing.T) {
 	r := generated(100e9, 100e9)
 	for i, run := range r.Runs {
@@ -68,7 +67,7 @@ func TestCrossCheckOfUnknownReason(t *testing.T) {
 		}
 	}
 	r.Summary = stats.Summarize(r.Runs, "host", 1)
-	if got := crossChecks(r); len(got) != 1 || !strings.Contains(got[0], "both do the same on host") {
+	if got := crossChecks(r); len(got) != 1 || !strings.Contains(got[0], "both have the same result on host") {
 		t.Errorf("got %q", got)
 	}
 }

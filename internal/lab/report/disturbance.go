@@ -9,26 +9,27 @@ import (
 	"fairlead/internal/lab/stats"
 )
 
-// notable is the share of the CPU time from which on other processes' load is
+// notable is the share of the CPU time from which the load of other processes is
 // reported.
 const notable = 0.05
 
-// disturbances says what else used the machine during the session.
+// disturbances returns sentences about other use of the machine during the
+// session.
 func disturbances(r *result.Report) []string {
 	var all []string
 	for _, pid := range r.Laboratories {
-		all = append(all, fmt.Sprintf("another laboratory (PID %d) ran at the same time; the two measured each other", pid))
+		all = append(all, fmt.Sprintf("another laboratory (PID %d) ran at the same time; each measured the load of the other", pid))
 	}
 	if share := otherShare(r); share >= notable || disturbed(r) > 0 && share > 0 {
 		s := fmt.Sprintf("other processes used %.0f %% of the CPU time in the median run%s", 100*share, busiest(r))
-		s += "; figures of CPU time leave that out, all others suffer from it"
+		s += "; figures of CPU time exclude it, all other figures are affected"
 		if r.Shared {
-			s += ", and no run was left out for it (--shared)"
+			s += ", and no run was discarded because of it (--shared)"
 		}
 		all = append(all, s)
 	}
 	if n := disturbed(r); n > 0 {
-		all = append(all, fmt.Sprintf("%s disturbed by the machine and left out; those that could be were made again", plural(n, "run")+was(n)))
+		all = append(all, fmt.Sprintf("%s disturbed by other load or by a slower machine and discarded; where possible, such runs were repeated", plural(n, "run")+was(n)))
 	}
 	return all
 }
@@ -63,7 +64,7 @@ func disturbed(r *result.Report) int {
 	return n
 }
 
-// busiest names the commands that used most, over all runs.
+// busiest names the commands that used most CPU time, over all runs.
 func busiest(r *result.Report) string {
 	spent := map[string]float64{}
 	for _, run := range r.Runs {

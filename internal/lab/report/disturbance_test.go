@@ -7,16 +7,16 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// TestOtherLoadIsSaid with its share of the machine and the commands, on the
-// terminal and on the page; and nothing is said of a quiet machine.
-func TestOtherLoadIsSaid(t *testing.T) {
+// TestOtherLoadIsReported: terminal and page show its share of the CPU time and
+// the commands. For an idle machine they show nothing.
+func TestOtherLoadIsReported(t *testing.T) {
 	quiet := synthQuick.report()
 	if text := string(tableOf(t, quiet, Options{})); strings.Contains(text, "other processes used") {
-		t.Errorf("of a quiet machine:\n%s", text)
+		t.Errorf("on an idle machine:\n%s", text)
 	}
 	busy := synthQuick.report()
 	for i := range busy.Runs {
-		busy.Runs[i].Ledger.Other = 0.96 // of 2 CPUs for a second
+		busy.Runs[i].Ledger.Other = 0.96 // seconds of 2 CPUs in one second
 		busy.Runs[i].Others = []result.Consumer{{PID: 7, Command: "stress", Seconds: 0.6}, {PID: 8, Command: "cc", Seconds: 0.36}}
 	}
 	busy.Runs[0].Disturbed, busy.Runs[0].Invalid = true, []string{"other processes used more than 10 % of the CPU time"}
@@ -24,7 +24,7 @@ func TestOtherLoadIsSaid(t *testing.T) {
 	for _, text := range []string{string(tableOf(t, busy, Options{})), htmlOf(t, busy)} {
 		for _, want := range []string{"other processes used 48 % of the CPU time in the median run, most by stress", "another laboratory (PID 4711)", "1 run was disturbed"} {
 			if !strings.Contains(text, want) {
-				t.Errorf("there is no %q in\n%.2000s", want, text)
+				t.Errorf("missing %q in\n%.2000s", want, text)
 			}
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"fairlead/internal/lab/stats"
 )
 
-// failovers is a session in which one round in three was worse than the rest,
-// and nobody failed through balance:ebpf.
+// failovers returns a session in which one round in three was worse than the rest,
+// and no request failed on balance:ebpf.
 func failovers() *result.Report {
 	r := &result.Report{Suite: "balancer", Question: "What do clients notice?", Rounds: 3, Paths: []string{"routed", "balance:ebpf", "balance:nft"}}
 	add := func(round int, path string, failed, notice float64) {
@@ -35,28 +35,28 @@ func failovers() *result.Report {
 	return r
 }
 
-// TestFailoversStandBesideTheirWorst, without ratios and without noise.
-func TestFailoversStandBesideTheirWorst(t *testing.T) {
+// TestFailoversShowWorstRound, without ratios and without noise.
+func TestFailoversShowWorstRound(t *testing.T) {
 	text := string(tableOf(t, failovers(), Options{}))
 	for _, want := range []string{
-		"failover killed  failover killed, to notice  failover killed, to recover\n",
+		"failover killed  failover killed, notice time  failover killed, recovery time\n",
 		"path                    failed   worst      s   worst",
 		"routed                   3 000  3 000                                10.0  10.0\n",
 		"balance:ebpf                 0      0    0.10  0.10                   0.0   0.0\n",
 		"balance:nft                503    702    1.50  2.25                   1.7   2.3\n",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("there is no %q in\n%s", want, text)
+			t.Errorf("missing %q in\n%s", want, text)
 		}
 	}
 	for _, no := range []string{"×", "±", "noise"} {
 		if strings.Contains(text, no) {
-			t.Errorf("there is %q in\n%s", no, text)
+			t.Errorf("unexpected %q in\n%s", no, text)
 		}
 	}
 }
 
-// TestFailoversOnThePage have no plot of ratios that there are not.
+// TestFailoversOnThePage: the page has no plot of ratios for them.
 func TestFailoversOnThePage(t *testing.T) {
 	var page bytes.Buffer
 	if err := HTML(&page, failovers()); err != nil {
@@ -64,13 +64,13 @@ func TestFailoversOnThePage(t *testing.T) {
 	}
 	text := page.String()
 	if !strings.Contains(text, ">worst<") || !strings.Contains(text, "702") || strings.Contains(text, "no valid round") {
-		t.Errorf("the page is not as it should be:\n%.3000s", text)
+		t.Errorf("the page lacks the worst rounds:\n%.3000s", text)
 	}
 }
 
-// TestFailoversAreNoRatioOfTwoSessions: none failed then and some do now, which
-// is no small change.
-func TestFailoversAreNoRatioOfTwoSessions(t *testing.T) {
+// TestFailoversHaveNoRatioBetweenSessions: no request failed before and some do
+// now, which no ratio can express.
+func TestFailoversHaveNoRatioBetweenSessions(t *testing.T) {
 	before, after := failovers(), failovers()
 	for i := range after.Runs {
 		after.Runs[i].Metrics[result.FailedRequests] += 7

@@ -16,10 +16,10 @@ const (
 	forestTop   = 12.0
 )
 
-// forests draws one plot for each head column of a client: a row per path,
-// its ratio with the interval, over the noise band. Shares of idle time are
-// left to the table: near zero their ratios would stretch the common axis. So
-// is what has no ratio.
+// forests draws one plot per head column of a client: one row per path with its
+// ratio and interval, over the noise band. Shares of idle time are shown in the
+// table only, because near zero their ratios would stretch the common axis.
+// Metrics without ratios are omitted too.
 func forests(r *result.Report, client result.Client, columns []column) []chart {
 	columns = slices.DeleteFunc(slices.Clone(columns), func(c column) bool { return c.metric == result.IdleShare || result.Absolute(c.metric) })
 	ratios := logAxis(ratioEnds(r, client, columns), 0.8, 1.25, forestLeft, forestRight)
@@ -30,7 +30,7 @@ func forests(r *result.Report, client result.Client, columns []column) []chart {
 	return all
 }
 
-// ratioEnds collects what the common axis has to span.
+// ratioEnds returns the values that the common axis must include.
 func ratioEnds(r *result.Report, client result.Client, columns []column) []float64 {
 	var all []float64
 	for _, c := range columns {
@@ -66,8 +66,8 @@ func forest(r *result.Report, c column, x axis) chart {
 	return ch
 }
 
-// forestRow draws one path: filled when it can be told from the baseline,
-// hollow when not.
+// forestRow draws one path: filled if it is distinguishable from the baseline,
+// hollow if not.
 func forestRow(ch *chart, s *result.Summary, c column, path string, x axis, y float64) {
 	ch.label(forestLeft-12, y+4, "end", "name", path)
 	if s == nil || s.Rounds == 0 || s.Baseline == "" {
@@ -92,7 +92,7 @@ func forestRow(ch *chart, s *result.Summary, c column, path string, x axis, y fl
 	ch.label(forestWidth, y+4, "end", "figure "+verdictClass(judge(s)), text)
 }
 
-// forestWords repeats the drawing for those who cannot see it.
+// forestWords describes the drawing in words, for screen readers.
 func forestWords(ch chart) string {
 	text := ch.Title + ", ratio to the baseline."
 	for _, d := range ch.Dots {

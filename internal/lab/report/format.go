@@ -9,17 +9,17 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// scale says how the figures of one column are written: divided, with a
-// fixed number of decimals so that the points stand under each other.
+// scale is how the figures of one column are written: divided, and with a fixed
+// number of decimals so that the decimal points are aligned.
 type scale struct {
 	label    string
 	divisor  float64
 	decimals int
 }
 
-// prefix is one choice of unit for a metric.
+// prefix is one possible unit of a metric.
 type prefix struct {
-	least float64 // the greatest figure of the column reaches this
+	least float64 // used if the column's greatest figure is at least this
 	label string
 	by    float64
 }
@@ -64,11 +64,11 @@ func labelled(label string, all []prefix) []prefix {
 	return all
 }
 
-// scaleFor chooses the unit by the greatest figure, and the decimals so that
-// the least still shows two digits.
+// scaleFor chooses the unit from the greatest figure, and the decimals so that the
+// smallest still has two digits.
 func scaleFor(m result.Metric, values []float64) scale {
 	if m == result.Requests || m == result.FailedRequests {
-		return scale{label: prefixes(m)[0].label, divisor: 1} // nobody counts halves
+		return scale{label: prefixes(m)[0].label, divisor: 1} // whole numbers
 	}
 	return scaleAmong(prefixes(m), values)
 }
@@ -90,7 +90,8 @@ func scaleAmong(all []prefix, values []float64) scale {
 	return scale{divisor: 1}
 }
 
-// decimalsFor gives the decimals that show x with so many digits, 3 at most.
+// decimalsFor returns the number of decimals, at most 3, that shows x with the
+// given digits.
 func decimalsFor(x float64, digits int) int {
 	if x <= 0 || math.IsInf(x, 0) {
 		return 0
@@ -103,7 +104,7 @@ func (s scale) format(x float64) string {
 	return grouped(fmt.Sprintf("%.*f", s.decimals, x/s.divisor), " ")
 }
 
-// grouped sets sep between groups of three digits before the point.
+// grouped inserts sep between groups of three digits before the decimal point.
 func grouped(number, sep string) string {
 	whole, fraction, found := strings.Cut(number, ".")
 	for i := len(whole) - 3; i > 0; i -= 3 {
@@ -115,7 +116,8 @@ func grouped(number, sep string) string {
 	return whole
 }
 
-// ratioDecimals keeps three digits in a ratio.
+// ratioDecimals returns the number of decimals that shows a ratio with three
+// digits.
 func ratioDecimals(ratio float64) int {
 	switch {
 	case ratio >= 100:
@@ -131,8 +133,9 @@ func formatRatio(ratio float64) string {
 	return fmt.Sprintf("%.*f", ratioDecimals(ratio), ratio)
 }
 
-// formatMargin writes half the width of a ratio's interval, as wide as the
-// ratio itself; one that would round to nothing gives its zero for a digit.
+// formatMargin writes half the width of a ratio's interval, with as many
+// characters as the ratio. A very small one loses its leading 0 for one more
+// decimal.
 func formatMargin(s *result.Summary) string {
 	half := (s.RatioHigh - s.RatioLow) / 2
 	if half < 0.00495 {
@@ -146,7 +149,7 @@ func percent(share float64) string {
 	return fmt.Sprintf("%.1f %%", share*100)
 }
 
-// width counts runes; everything we print is one column wide.
+// width counts runes; every rune of the tables is one column wide.
 func width(s string) int { return utf8.RuneCountInString(s) }
 
 func padLeft(s string, w int) string {

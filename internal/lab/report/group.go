@@ -9,14 +9,14 @@ type group struct {
 	value, ratio, tol int // widths
 }
 
-// cell is one path in a group. In the place of a ratio, what has none shows the
-// worst round.
+// cell is one path in a group. A metric without ratios shows the worst round
+// instead.
 type cell struct {
 	value, mark, ratio, margin, note string
 	verdict                          verdict
 }
 
-// none stands for a figure that no valid round gave.
+// none is shown instead of a figure that has no valid round.
 const none = "—"
 
 func (t table) group(c column, paths []string) group {
@@ -37,7 +37,7 @@ func (t table) group(c column, paths []string) group {
 	return g
 }
 
-// width of the group, headings included.
+// width returns the group's width, including headings.
 func (g group) width() int {
 	w := g.value + 2 + g.ratio
 	if g.tol > 0 {
@@ -73,7 +73,7 @@ func makeCell(s *result.Summary, sc scale) cell {
 	return c
 }
 
-// write gives the cell in its group's widths, the gap included.
+// write formats the cell with its group's widths, including the gap.
 func (c cell) write(g group, color bool) string {
 	value := padLeft(c.value, g.value) + " "
 	ratio := padRight(c.mark, 1) + padLeft(c.ratio, g.ratio)
@@ -87,7 +87,7 @@ func (c cell) write(g group, color bool) string {
 	return value + ratio + padRight(c.note, rest)
 }
 
-// Styles are the terminal's styles (SGR) that the tables have.
+// Styles are the terminal styles (SGR codes) that the tables use.
 var Styles = []string{"0", styleSame, styleBetter, styleWorse}
 
 const (
@@ -96,7 +96,7 @@ const (
 	styleWorse  = "31"
 )
 
-// paint colours by verdict.
+// paint colours text according to the verdict.
 func paint(v verdict, text string) string {
 	code := map[verdict]string{same: styleSame, better: styleBetter, worse: styleWorse}[v]
 	if code == "" {

@@ -18,9 +18,8 @@ import (
 //go:embed template
 var templates embed.FS
 
-// HTML writes the report as one page that needs nothing else: no network, no
-// script to be read, charts as inline SVG, the report itself embedded as
-// JSON.
+// HTML writes the report as one page that needs no other file: no network, no
+// script that runs, charts as inline SVG, and the report itself embedded as JSON.
 func HTML(w io.Writer, r *result.Report) error {
 	raw, err := marshal(r, "")
 	if err != nil {
@@ -30,14 +29,14 @@ func HTML(w io.Writer, r *result.Report) error {
 	if err != nil {
 		return fmt.Errorf("read page template: %w", err)
 	}
-	// The page holds the report as JSON, and names that others chose.
+	// The page contains the report as JSON, and names that users chose.
 	if err := page.ExecuteTemplate(escape.JSON(w), "page.html", pageOf(r, raw)); err != nil {
 		return fmt.Errorf("write page: %w", err)
 	}
 	return nil
 }
 
-// functions are what the templates call.
+// functions are the functions that the templates call.
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"px": func(x float64) string { return strconv.FormatFloat(math.Round(x*10)/10, 'f', -1, 64) },
@@ -45,14 +44,15 @@ func functions() template.FuncMap {
 			return fmt.Sprintf("M%.1f %.1fl%g %gm0 %gl%g %g", d.X-d.R, d.Y-d.R, 2*d.R, 2*d.R, -2*d.R, -2*d.R, 2*d.R)
 		},
 		"detailHeads": func() []string { return detailHeads },
-		// A dash beside the colour keeps the paths apart without it.
+		// A dash pattern distinguishes the paths for readers who cannot
+		// distinguish the colours.
 		"dashes": func() []template.CSS {
 			return []template.CSS{"none", "none", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 4"}
 		},
 	}
 }
 
-// page is what the template shows.
+// page is the data of the template.
 type page struct {
 	*result.Report
 	Kernel, Floor string
@@ -60,8 +60,8 @@ type page struct {
 	Disturbances  []string
 	Sections      []section
 	Keys          []key // of the ledgers
-	Besides       []beside
-	Thrown        []outcast
+	Comparisons   []comparison
+	Discarded     []discard
 	Facts         []fact
 	Baseline      string
 	Raw           template.JS
@@ -86,9 +86,9 @@ type fact struct{ Name, Value string }
 func pageOf(r *result.Report, raw []byte) page {
 	p := page{
 		Report: r, Kernel: kernel(r.Host.Kernel), Answer: answer(r), Disturbances: disturbances(r), Keys: ledgerKeys(),
-		Besides: besides(r), Thrown: thrownOut(r), Facts: facts(r), Baseline: baselineOf(r),
-		// The marshaller has written < > & as escapes, so that no string
-		// in the report can end the script element.
+		Comparisons: comparisons(r), Discarded: discards(r), Facts: facts(r), Baseline: baselineOf(r),
+		// The marshaller escapes < > &, so no string in the report can end the
+		// script element.
 		Raw: template.JS(raw),
 	}
 	var columns []column
@@ -110,7 +110,7 @@ func pageOf(r *result.Report, raw []byte) page {
 	return p
 }
 
-// name gives every chart an id, so that its title can be referred to.
+// name gives every chart an id for references to its title.
 func (s *section) name() {
 	for kind, charts := range map[string][]chart{"step": s.Cascades, "ratio": s.Forests, "latency": s.Tails, "cpu": s.Ledgers, "rounds": s.Rounds} {
 		for i := range charts {
@@ -119,7 +119,7 @@ func (s *section) name() {
 	}
 }
 
-// facts lists the machine and the settings, as far as they matter.
+// facts lists the machine and its relevant settings.
 func facts(r *result.Report) []fact {
 	h := r.Host
 	all := []fact{

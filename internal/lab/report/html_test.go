@@ -28,8 +28,8 @@ func htmlOf(t *testing.T, r *result.Report) string {
 	return out.String()
 }
 
-// TestPageNeedsNothingElse: no address, no import, no link, no script but
-// the data.
+// TestPageNeedsNothingElse: the page has no address, import or link, and no script
+// but the data.
 func TestPageNeedsNothingElse(t *testing.T) {
 	text := htmlOf(t, synthPublish.report())
 	for _, bad := range []string{`https?://`, `(?i)<link`, `(?i)\bsrc=`, `@import`, `url\(`, `ZgotmplZ`, `<script>`} {
@@ -57,22 +57,22 @@ func TestPageHoldsTheReport(t *testing.T) {
 	}
 }
 
-func TestPageSaysInWordsWhatItShows(t *testing.T) {
+func TestPageDescribesWhatItShows(t *testing.T) {
 	text := htmlOf(t, synthQuick.report())
 	for _, want := range []string{
-		"<h1>What does publishing a container&#39;s port cost?</h1>",
-		"For a client across the wire, nat against host: worse in bulk (0.92\u00a0×), ",
-		"For a client across the wire, routed against host: cannot be told from it in bulk, ",
-		"The greatest cost is CPU through proxy",
+		"<h1>How much does publishing a container&#39;s port cost?</h1>",
+		"For a client across the wire, nat compared with host: worse in bulk (0.92\u00a0×), ",
+		"For a client across the wire, routed compared with host: not distinguishable in bulk, ",
+		"The greatest cost is CPU on proxy",
 		"A/A noise floor ±1.7 %", "the kernel lacks CONFIG_BPF_SYSCALL", "steal 7.1 % exceeds 2 %", "fq_codel",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("missing on the page: %q", want)
 		}
 	}
 	for _, svg := range regexp.MustCompile(`(?s)<svg[^>]*>.*?</svg>`).FindAllString(text, -1) {
 		if !strings.Contains(svg, `role="img"`) || !strings.Contains(svg, "<title id=") || !strings.Contains(svg, "<desc id=") {
-			t.Errorf("a drawing without words: %.120s", svg)
+			t.Errorf("a drawing without a description: %.120s", svg)
 		}
 	}
 }
@@ -81,11 +81,11 @@ func TestPageShowsWhatEachHopAdds(t *testing.T) {
 	text := htmlOf(t, synthWaterfall.report())
 	for _, want := range []string{"What each hop adds", `<th scope="row">&#43; NAT</th>`, "short-cut over host", "round trip, median latency, step by step.", `class="step worse"`, `class="step same"`} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("missing on the page: %q", want)
 		}
 	}
 	if strings.Contains(htmlOf(t, synthQuick.report()), "What each hop adds") {
-		t.Error("a suite without steps shows some")
+		t.Error("the page of a suite without steps shows steps")
 	}
 }
 
@@ -95,7 +95,7 @@ func TestPageOfNothing(t *testing.T) {
 	}
 }
 
-// TestPageInChromium renders the page as a reader will see it.
+// TestPageInChromium renders the page as a reader sees it.
 func TestPageInChromium(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.html")
 	if err := os.WriteFile(file, []byte(htmlOf(t, synthQuick.report())), 0o644); err != nil {
@@ -108,7 +108,7 @@ func TestPageInChromium(t *testing.T) {
 	}
 	light, dark := screenshot(t, file), screenshot(t, file, "--blink-settings=preferredColorScheme=0")
 	if l, d := brightness(light.At(5, 5)), brightness(dark.At(5, 5)); l < 0xe000 || d > 0x3000 {
-		t.Errorf("the paper has brightness %#x by day and %#x by night", l, d)
+		t.Errorf("the background has brightness %#x in the light scheme and %#x in the dark one", l, d)
 	}
 	for name, picture := range map[string]image.Image{"light": light, "dark": dark} {
 		if n := colors(picture); n < 50 {
@@ -118,12 +118,12 @@ func TestPageInChromium(t *testing.T) {
 	pdf := filepath.Join(t.TempDir(), "page.pdf")
 	chromium(t, file, "--print-to-pdf="+pdf)
 	if text, err := os.ReadFile(pdf); err != nil || !bytes.HasPrefix(text, []byte("%PDF")) {
-		t.Errorf("it cannot be printed: %v", err)
+		t.Errorf("print the page: %v", err)
 	}
 }
 
-// TestPageOnNarrowScreen renders the page 400 pixels wide: no table is wider than
-// that, so no column is cut off.
+// TestPageOnNarrowScreen renders the page 400 pixels wide. No table may be wider
+// than that, so that no column is cut off.
 func TestPageOnNarrowScreen(t *testing.T) {
 	dir := t.TempDir()
 	frame := `<!doctype html><iframe src="page.html" style="width:400px;height:3000px;border:0"></iframe><script>
@@ -143,7 +143,7 @@ func TestPageOnNarrowScreen(t *testing.T) {
 		t.Fatalf("the page has no tables to measure:\n%s", dom)
 	}
 	if !bytes.Contains(dom, []byte(`data-wide=""`)) {
-		t.Errorf("some of the page is wider than the screen:\n%s", dom)
+		t.Errorf("a part of the page is wider than the screen:\n%s", dom)
 	}
 }
 
@@ -155,12 +155,13 @@ func TestFormatTick(t *testing.T) {
 	}
 }
 
-// chromium runs the browser without a window and gives what it prints. None of
-// its processes outlives it, to write into its directory when that goes.
+// chromium runs the browser without a window and returns its output. All of its
+// processes end before it returns, so that none writes into the directory while it
+// is removed.
 func chromium(t *testing.T, file string, args ...string) []byte {
 	t.Helper()
 	if _, err := exec.LookPath("chromium"); err != nil {
-		t.Fatal("chromium is not installed, and the page must be seen rendered: install it (make test does)")
+		t.Fatal("chromium is not installed, but the test must render the page: install it (make test does)")
 	}
 	args = slices.Concat([]string{
 		"--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", `chromium "$@"; exit $?`, "sh", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",

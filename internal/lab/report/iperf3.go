@@ -11,17 +11,17 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// iperf3 is what we read and write of iperf3's JSON; iperf3 itself writes
-// more.
+// iperf3 has the fields of iperf3's JSON that Fairlead reads and writes.
 type iperf3 struct {
-	// Title is what iperf3 --title sets, and tools show: ours names the case.
+	// Title is the text of iperf3 --title, which tools display; Fairlead writes
+	// the case.
 	Title     string           `json:"title,omitempty"`
 	Start     iperf3Start      `json:"start"`
 	Intervals []iperf3Interval `json:"intervals"`
 	End       iperf3End        `json:"end"`
 	Error     string           `json:"error,omitempty"`
-	// Fairlead holds what iperf3 has no place for: the CPU of the whole
-	// machine (iperf3 knows its own process alone), proof and validity.
+	// Fairlead has the data for which iperf3 has no fields: the CPU time of the
+	// whole machine (iperf3 reports only its own process), proof and validity.
 	Fairlead *iperf3Ours `json:"fairlead,omitempty"`
 }
 
@@ -46,7 +46,7 @@ type iperf3Interval struct {
 type iperf3End struct {
 	Streams []iperf3Stream `json:"streams"`
 	// Sum is all that older versions write for UDP: what was sent, and the
-	// loss that the receiver saw.
+	// receiver's loss.
 	Sum          *iperf3Sum `json:"sum,omitempty"`
 	Sent         *iperf3Sum `json:"sum_sent,omitempty"`
 	Received     *iperf3Sum `json:"sum_received,omitempty"`
@@ -88,10 +88,11 @@ type iperf3Ours struct {
 	Notes   []string                  `json:"notes,omitempty"`
 }
 
-// FromIperf3 reads what iperf3 -J wrote, one run for each document; rounds
-// are counted in their order. Path and client are left to the caller, who
-// knows what was measured, unless WriteIperf3 wrote the file and they are in it. Figures are the receiver's; latency is not taken,
-// because iperf3 reports TCP's smoothed round trip under load.
+// FromIperf3 reads the output of iperf3 -J and returns one run per document;
+// rounds are numbered in their order. It leaves path and client empty for the
+// caller to set, unless WriteIperf3 wrote the file, which then contains them.
+// Figures are the receiver's. Latency is not read, because iperf3 reports TCP's
+// smoothed round-trip time under load.
 func FromIperf3(r io.Reader) ([]result.Run, error) {
 	var runs []result.Run
 	decoder := json.NewDecoder(r)
@@ -120,14 +121,14 @@ func FromIperf3(r io.Reader) ([]result.Run, error) {
 func iperf3Run(raw json.RawMessage) (result.Run, error) {
 	var doc iperf3
 	if err := json.Unmarshal(raw, &doc); err != nil {
-		return result.Run{}, fmt.Errorf("not what iperf3 writes: %w", err)
+		return result.Run{}, fmt.Errorf("not the output of iperf3: %w", err)
 	}
 	received, loss := doc.received()
 	switch {
 	case doc.Error != "":
 		return result.Run{}, fmt.Errorf("iperf3 itself failed: %s", doc.Error)
 	case received == nil || received.Seconds <= 0:
-		return result.Run{}, errors.New("no sum_received at its end; was it cut short, or is it another tool's?")
+		return result.Run{}, errors.New("no sum_received at the end: the file is incomplete or from another tool")
 	}
 	if o := doc.Fairlead; o != nil && o.Path != "" {
 		return result.Run{Case: o.Case, Round: o.Round, Half: o.Half, Order: o.Order, Seconds: received.Seconds, Metrics: o.Metrics,
@@ -147,7 +148,7 @@ func iperf3Run(raw json.RawMessage) (result.Run, error) {
 	return run, nil
 }
 
-// received gives what arrived, both ways together, and the share lost.
+// received returns what arrived, the sum of both directions, and the lost share.
 func (d iperf3) received() (sum *iperf3Sum, loss float64) {
 	sum = d.End.Received
 	if old := d.End.Sum; sum == nil && old != nil {
@@ -167,7 +168,8 @@ func (d iperf3) received() (sum *iperf3Sum, loss float64) {
 	return sum, loss
 }
 
-// workload names what iperf3 ran as our suites do: up is from the client.
+// workload returns the name that the suites have for what iperf3 ran; up is from
+// the client.
 func (d iperf3) workload() string {
 	name := strings.ToLower(d.Start.Test.Protocol) + "-bulk"
 	switch {
@@ -179,14 +181,14 @@ func (d iperf3) workload() string {
 	return name
 }
 
-// WriteIperf3 writes a bulk run in iperf3's JSON, for tools that read that.
-// CPU percentages are our generator's two processes, as iperf3 would count
-// them; the whole machine's stand under the key fairlead.
+// WriteIperf3 writes a bulk run as iperf3's JSON, for tools that read it. CPU
+// percentages are those of the generator's two processes, as iperf3 reports them;
+// the CPU time of the whole machine is under the key fairlead.
 func WriteIperf3(w io.Writer, run result.Run, host result.Host) error {
 	rate, ok := run.Metrics[result.Throughput]
 	kind := result.Kind(run.Workload)
 	if !ok || !strings.HasSuffix(kind, "-bulk") {
-		return fmt.Errorf("export %s as iperf3: iperf3 knows only bulk transfers; choose a bulk workload", run.Workload)
+		return fmt.Errorf("export %s as iperf3: iperf3 has only bulk transfers; choose a bulk workload", run.Workload)
 	}
 	doc := iperf3{
 		Start: iperf3Start{Version: "fairlead " + host.Fairlead, SystemInfo: kernel(host.Kernel), Test: iperf3Test{
@@ -209,7 +211,7 @@ func WriteIperf3(w io.Writer, run result.Run, host result.Host) error {
 	return nil
 }
 
-// fill sets the sums: one interval and one stream that stand for all.
+// fill sets the sums: one interval and one stream that represent all.
 func (d *iperf3) fill(run result.Run, rate float64, udp, up bool) {
 	received := iperf3Sum{End: run.Seconds, Seconds: run.Seconds, Rate: rate, Sender: up,
 		Bytes: uint64(math.Round(rate * run.Seconds / 8))}

@@ -13,8 +13,8 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// TestFromIperf3 reads what iperf3 3.12 really wrote on a loopback of its
-// own (the host's name and the cookie are replaced).
+// TestFromIperf3 reads the real output of iperf3 3.12 on a private loopback (the
+// host's name and the cookie are replaced).
 func TestFromIperf3(t *testing.T) {
 	cases := []struct {
 		file, workload string
@@ -54,7 +54,7 @@ func readIperf3(t *testing.T, name string) result.Run {
 	return runs[0]
 }
 
-// iperf3Rate reads one sum without our own types.
+// iperf3Rate reads one sum without the types under test.
 func iperf3Rate(t *testing.T, name, sum string) float64 {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
@@ -94,7 +94,7 @@ func TestFromIperf3OfOldVersions(t *testing.T) {
 	}
 }
 
-func TestFromIperf3RefusesWhatFailed(t *testing.T) {
+func TestFromIperf3RefusesFailedRuns(t *testing.T) {
 	refused, err := os.ReadFile("testdata/iperf3-refused.json")
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestFromIperf3RefusesWhatFailed(t *testing.T) {
 		"":                                    "empty",
 		"iperf 3.12\n":                        "not the JSON",
 		`{"suite": "quick"}`:                  "no sum_received",
-		`{"start": [], "end": {}}`:            "not what iperf3 writes",
+		`{"start": [], "end": {}}`:            "not the output of iperf3",
 		`{"start": {}, "intervals": [], "end`: "not the JSON",
 	} {
 		if _, err := FromIperf3(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -113,7 +113,7 @@ func TestFromIperf3RefusesWhatFailed(t *testing.T) {
 	}
 }
 
-func TestIperf3GoesOutAndComesBack(t *testing.T) {
+func TestIperf3RoundTrip(t *testing.T) {
 	r := synthPublish.report()
 	for _, run := range r.Runs {
 		if !strings.HasSuffix(result.Kind(run.Workload), "-bulk") {
@@ -125,23 +125,23 @@ func TestIperf3GoesOutAndComesBack(t *testing.T) {
 		}
 		text := out.String()
 		if !strings.Contains(text, `"fairlead": {`) || !strings.Contains(text, `"softirq"`) {
-			t.Fatalf("our own figures are missing:\n%s", text)
+			t.Fatalf("the figures under the key fairlead are missing:\n%s", text)
 		}
 		back, err := FromIperf3(&out)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got, want := back[0].Metrics[result.Throughput], run.Metrics[result.Throughput]; math.Abs(got/want-1) > 1e-9 {
-			t.Errorf("%s: %g came back as %g", run.Workload, want, got)
+			t.Errorf("%s: wrote %g, read %g", run.Workload, want, got)
 		}
 		if got := back[0]; got.Case != run.Case || got.Round != run.Round || got.Half != run.Half || !slices.Equal(got.Invalid, run.Invalid) {
-			t.Errorf("%+v, round %d, half %d came back as %+v, %d, %d", run.Case, run.Round, run.Half, got.Case, got.Round, got.Half)
+			t.Errorf("wrote %+v, round %d, half %d, read %+v, %d, %d", run.Case, run.Round, run.Half, got.Case, got.Round, got.Half)
 		}
 		if title := `"title": "` + run.Path + ", "; !strings.Contains(text, title) {
-			t.Errorf("other tools do not see %s in\n%.200s", title, text)
+			t.Errorf("the title lacks %s in\n%.200s", title, text)
 		}
 	}
 	if err := WriteIperf3(&bytes.Buffer{}, result.Run{Case: result.Case{Workload: "tcp-crr"}}, r.Host); err == nil {
-		t.Error("a connection rate passed for a bulk transfer")
+		t.Error("a connection rate was accepted as a bulk transfer")
 	}
 }

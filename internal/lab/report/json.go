@@ -10,7 +10,7 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// Format is the version of the JSON layout that we write and read.
+// Format is the version of the JSON layout that this version writes and reads.
 const Format = 1
 
 // WriteJSON writes the report with a stable order and indent.
@@ -25,8 +25,8 @@ func WriteJSON(w io.Writer, r *result.Report) error {
 	return nil
 }
 
-// marshal gives the JSON of the report in our format; without an indent it
-// stands on one line.
+// marshal returns the report as JSON in the current format; without an indent, on
+// one line.
 func marshal(r *result.Report, indent string) ([]byte, error) {
 	stamped := *r
 	stamped.Format = Format
@@ -44,7 +44,8 @@ func marshal(r *result.Report, indent string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// ReadJSON reads a report that WriteJSON wrote.
+// ReadJSON reads a report that WriteJSON wrote. It fails if the file is something
+// else, incomplete, or of a newer format.
 func ReadJSON(r io.Reader) (*result.Report, error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -60,7 +61,8 @@ func ReadJSON(r io.Reader) (*result.Report, error) {
 	return &report, nil
 }
 
-// recognize tells our reports from other files.
+// recognize returns an error that describes the file if it is not a report that
+// this version can read.
 func recognize(text []byte) error {
 	var head struct {
 		Format *int             `json:"format"`
@@ -72,15 +74,15 @@ func recognize(text []byte) error {
 	err := json.Unmarshal(text, &head)
 	switch {
 	case errors.As(err, &syntax):
-		return fmt.Errorf("not JSON, or cut short at byte %d: %w", syntax.Offset, err)
+		return fmt.Errorf("not JSON, or incomplete at byte %d: %w", syntax.Offset, err)
 	case err == nil && head.Start != nil && head.End != nil:
-		return errors.New("this is the output of iperf3, not a report; import it as such")
+		return errors.New("this is the output of iperf3, not a report; import it with `fairlead lab import`")
 	case err != nil || head.Format == nil || head.Suite == nil:
-		return errors.New("this JSON is not a laboratory report; expected what `fairlead lab run --json` writes")
+		return errors.New("this JSON is not a laboratory report; expected the output of `fairlead lab run --json`")
 	case *head.Format > Format:
-		return fmt.Errorf("the file has format %d and this fairlead reads up to %d; use a newer fairlead", *head.Format, Format)
+		return fmt.Errorf("the file has format %d, but this fairlead reads only up to %d: use a newer fairlead", *head.Format, Format)
 	case *head.Format < 1:
-		return fmt.Errorf("the file has the unknown format %d; this fairlead reads %d", *head.Format, Format)
+		return fmt.Errorf("the file has the unknown format %d; this fairlead reads format %d", *head.Format, Format)
 	}
 	return nil
 }

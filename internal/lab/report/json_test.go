@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestJSONComesBackAsItWas(t *testing.T) {
+func TestJSONRoundTrip(t *testing.T) {
 	want := synthPublish.report()
 	var first, second bytes.Buffer
 	if err := WriteJSON(&first, want); err != nil {
@@ -26,11 +26,11 @@ func TestJSONComesBackAsItWas(t *testing.T) {
 		t.Error(diff)
 	}
 	if err := WriteJSON(&second, got); err != nil || second.String() != text {
-		t.Errorf("written again it differs (%v)", err)
+		t.Errorf("written again, the report differs (%v)", err)
 	}
 }
 
-func TestJSONNamesWhatTheSpecAsksFor(t *testing.T) {
+func TestJSONHasRequiredKeys(t *testing.T) {
 	var out bytes.Buffer
 	if err := WriteJSON(&out, synthQuick.report()); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestJSONNamesWhatTheSpecAsksFor(t *testing.T) {
 func TestReadJSONRefusesOtherFiles(t *testing.T) {
 	cases := map[string]string{
 		``:                                     "not JSON",
-		`{"format": 1, "suite": "quick", "run`: "cut short",
+		`{"format": 1, "suite": "quick", "run`: "incomplete",
 		`{"name": "something"}`:                "not a laboratory report",
 		`[1, 2]`:                               "not a laboratory report",
 		`{"format": 9, "suite": "quick"}`:      "format 9",
@@ -62,15 +62,15 @@ func TestReadJSONRefusesOtherFiles(t *testing.T) {
 	}
 }
 
-func TestWriteJSONSaysWhatItCannotWrite(t *testing.T) {
+func TestWriteJSONReturnsError(t *testing.T) {
 	r := &result.Report{Suite: "quick", Summary: []result.Summary{{Value: math.NaN()}}}
 	if err := WriteJSON(&bytes.Buffer{}, r); err == nil || !strings.HasPrefix(err.Error(), "write report: ") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// TestJSONKeepsItsLayout reads a small synthetic session that is kept as a
-// file: programs of others read this layout.
+// TestJSONKeepsItsLayout compares a small synthetic session with a file, because
+// programs of users read this layout.
 func TestJSONKeepsItsLayout(t *testing.T) {
 	small := synthQuick
 	small.suite, small.rounds, small.workloads, small.paths = "synthetic", 2, []string{"tcp-bulk", "udp-pps"}, []string{"host", "nat"}

@@ -6,7 +6,7 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// share is one part of the ledger, as it is drawn.
+// share is one part of the ledger in a drawing.
 type share struct {
 	name, class string
 	of          func(*result.Ledger) float64
@@ -25,7 +25,7 @@ func shares() []share {
 	}
 }
 
-// account is one path's mean ledger, in CPUs kept busy.
+// account is one path's mean ledger, in CPUs.
 type account struct {
 	path  string
 	parts []float64
@@ -35,7 +35,7 @@ type account struct {
 	runs  float64
 }
 
-// ledgers draws who kept the CPUs busy, for every workload of a client.
+// ledgers draws the CPU time per consumer, for every workload of a client.
 func ledgers(r *result.Report, client result.Client) []chart {
 	var all []chart
 	for _, w := range workloadsOf(r, client) {
@@ -52,7 +52,7 @@ func ledgers(r *result.Report, client result.Client) []chart {
 	return all
 }
 
-// accountOf takes the mean over the valid runs of a path, by our own
+// accountOf returns the mean over the valid runs of a path with Fairlead's
 // generator.
 func accountOf(r *result.Report, client result.Client, workload, path string) account {
 	a := account{path: path, parts: make([]float64, len(shares()))}
@@ -92,15 +92,15 @@ func ledgerChart(workload string, accounts []account) chart {
 		ch.line(x(v), forestTop, x(v), bottom, "grid")
 		ch.label(x(v), bottom+15, "middle", "tick", formatTick(v))
 	}
-	ch.Text = ch.Title + ", CPU time by who spent it."
+	ch.Text = ch.Title + ", CPU time per consumer."
 	for i, a := range accounts {
 		ledgerRow(&ch, a, x, forestTop+rowHeight*float64(i))
 	}
 	return ch
 }
 
-// ledgerRow stacks the parts; one that is negative (its clock is finer than
-// the ticks of /proc/stat) has no width.
+// ledgerRow stacks the parts. A negative part (its clock is finer than the ticks
+// of /proc/stat) has no width.
 func ledgerRow(ch *chart, a account, x func(float64) float64, y float64) {
 	ch.label(forestLeft-12, y+rowHeight/2+4, "end", "name", a.path)
 	ch.rect(x(0), y+5, x(a.cpus)-x(0), rowHeight-10, "l-idle", "")
@@ -114,7 +114,7 @@ func ledgerRow(ch *chart, a account, x func(float64) float64, y float64) {
 		}
 		ch.Text += fmt.Sprintf(" %s %.2f,", s.name, a.parts[i])
 	}
-	ch.Text += fmt.Sprintf(" in all %.2f of %g CPUs.", a.busy, a.cpus)
+	ch.Text += fmt.Sprintf(" total %.2f of %g CPUs.", a.busy, a.cpus)
 	ch.label(forestWidth, y+rowHeight/2+4, "end", "figure", fmt.Sprintf("%.2f of %g", a.busy, a.cpus))
 }
 
@@ -126,7 +126,7 @@ func worstError(accounts []account) float64 {
 	return worst
 }
 
-// ledgerKeys is the legend of all ledgers of a page.
+// ledgerKeys is the legend of all ledgers on a page.
 func ledgerKeys() []key {
 	var all []key
 	for _, s := range shares() {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Progress shows on one line of a terminal how far a session is. On anything
-// else it writes nothing.
+// Progress shows on one line of a terminal how far a session is. If the file is
+// not a terminal, it writes nothing.
 type Progress struct {
 	write   func(string)
 	columns func() int
@@ -21,8 +21,8 @@ type Progress struct {
 	done    int
 }
 
-// NewProgress shows progress over so many runs on f, which should be the
-// standard error.
+// NewProgress shows the progress of total runs on f, which should be the standard
+// error.
 func NewProgress(f *os.File, total int) *Progress {
 	p := &Progress{write: func(string) {}, columns: func() int { return 0 }, now: time.Now, started: time.Now(), total: total}
 	fd := int(f.Fd())
@@ -39,26 +39,26 @@ func NewProgress(f *os.File, total int) *Progress {
 	return p
 }
 
-// Start shows what is being measured now.
+// Start shows which case is measured now.
 func (p *Progress) Start(round, rounds int, c result.Case) {
 	line := fmt.Sprintf("round %d/%d  %s  %s, %s", round, rounds, c.Path, workloadTitle(c.Workload)+byTool(c.Tool), clientTitle(c.Client))
 	if left, known := p.left(); known {
 		line += "  about " + left.String() + " left"
 	}
-	// One column stays free: a full line would wrap on some terminals.
+	// Leave one column free: a full line would wrap on some terminals.
 	if room := p.columns() - 1; width(line) > max(0, room) {
 		line = string([]rune(line)[:max(0, room)])
 	}
 	p.write("\r\x1b[K" + line)
 }
 
-// Done counts a run as made.
+// Done counts one finished run.
 func (p *Progress) Done() { p.done++ }
 
-// Clear takes the line away; call it before anything else is written.
+// Clear removes the line; call it before you write anything else.
 func (p *Progress) Clear() { p.write("\r\x1b[K") }
 
-// left extrapolates from the runs made so far.
+// left estimates the remaining time from the runs so far.
 func (p *Progress) left() (left time.Duration, known bool) {
 	if p.done == 0 || p.done > p.total {
 		return 0, false

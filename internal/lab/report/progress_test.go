@@ -38,7 +38,7 @@ func TestProgressFitsTheTerminal(t *testing.T) {
 	}
 }
 
-func TestProgressIsSilentElsewhere(t *testing.T) {
+func TestProgressWritesOnlyToTerminals(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
 		t.Fatal(err)

@@ -7,20 +7,20 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// beside is a published figure with ours.
-type beside struct {
+// comparison is a published figure with the measured one.
+type comparison struct {
 	result.Published
 	What, Where        string
 	Theirs, TheirRatio string
 	Ours, OurRatio     string
 }
 
-// besides sets every published figure beside ours. Their ratio is to what
-// the same source gives for the baseline.
-func besides(r *result.Report) []beside {
-	var all []beside
+// comparisons returns every published figure with the measured one. The published
+// ratio is to the baseline of the same source.
+func comparisons(r *result.Report) []comparison {
+	var all []comparison
 	for _, p := range r.Published {
-		b := beside{
+		b := comparison{
 			Published: p, Ours: "not measured",
 			What:   workloadTitle(p.Workload) + ", " + metricTitle(p.Metric),
 			Where:  clientTitle(p.Client),
@@ -37,7 +37,7 @@ func besides(r *result.Report) []beside {
 	return all
 }
 
-// oursFor finds our figure for a published one, by our own generator.
+// oursFor returns the figure of Fairlead's generator for a published one, or nil.
 func oursFor(r *result.Report, p result.Published) *result.Summary {
 	for _, tool := range []string{"fairlead", ""} {
 		c := result.Case{Path: p.Path, Client: p.Client, Workload: p.Workload, Tool: tool}
@@ -70,11 +70,11 @@ func writeFigure(m result.Metric, v float64) string {
 	return s.format(v) + " " + s.label
 }
 
-// published writes the figures of others beside ours.
+// published writes published figures with the measured ones.
 func (t table) published() {
-	rows := [][]string{{"others measured", "", "", "theirs", "× " + t.base, "ours", "× " + t.base}}
+	rows := [][]string{{"published figures", "", "", "published", "× " + t.base, "measured", "× " + t.base}}
 	source := ""
-	for _, b := range besides(t.r) {
+	for _, b := range comparisons(t.r) {
 		if b.Source != source {
 			source = b.Source
 			rows = append(rows, []string{source})
@@ -87,8 +87,8 @@ func (t table) published() {
 	}
 }
 
-// aligned writes rows in columns: l left, r right. A row with one part is a
-// heading and does not widen its column.
+// aligned writes rows in columns: l is left-aligned, r right-aligned. A row with
+// one part is a heading and does not widen its column.
 func (t table) aligned(rows [][]string, sides string) {
 	widths := make([]int, len(sides))
 	for _, row := range rows {

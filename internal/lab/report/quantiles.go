@@ -17,7 +17,7 @@ const (
 	plotBottom = 230.0
 )
 
-// tail is one path's latency: the median over rounds of every percentile.
+// tail is one path's latency: the median over the rounds, per percentile.
 type tail struct {
 	path     string
 	class    string
@@ -26,7 +26,7 @@ type tail struct {
 	observed uint64
 }
 
-// quantilePlots draws the latency of every workload that has any.
+// quantilePlots draws the latency of every workload that measures it.
 func quantilePlots(r *result.Report, client result.Client) []chart {
 	var all []chart
 	for _, w := range workloadsOf(r, client) {
@@ -43,8 +43,8 @@ func quantilePlots(r *result.Report, client result.Client) []chart {
 	return all
 }
 
-// tailOf joins the rounds of one path. Percentiles beyond what a round's
-// observations can show are left out, and so is the greatest observation.
+// tailOf combines the rounds of one path. It omits the maximum, and percentiles
+// for which a round has too few observations.
 func tailOf(r *result.Report, client result.Client, workload, path string) tail {
 	t := tail{path: path, class: pathClass(r, path)}
 	byLevel := map[float64][]float64{}
@@ -71,7 +71,8 @@ func tailOf(r *result.Report, client result.Client, workload, path string) tail 
 	return t
 }
 
-// nines spreads the tail: 0.9 lies at 1, 0.99 at 2.
+// nines is the coordinate of a percentile, which widens the tail: 0.9 is at 1,
+// 0.99 at 2.
 func nines(q float64) float64 { return -math.Log10(1 - q) }
 
 func quantilePlot(workload string, tails []tail) chart {
@@ -101,8 +102,8 @@ func quantilePlot(workload string, tails []tail) chart {
 	return ch
 }
 
-// drawTails draws the curves and writes their names at the ends, moved apart
-// where they would overlap.
+// drawTails draws the curves and writes their names at the ends, moved apart if
+// they would overlap.
 func drawTails(ch *chart, tails []tail, x func(float64) float64, y axis) {
 	ch.Text = ch.Title + ", latency by percentile."
 	var ends []labelMark

@@ -1,7 +1,6 @@
-// Package report presents a laboratory session: as a terminal table, JSON, Go
-// benchmark lines, iperf3 JSON and a self-contained HTML page, and it compares
-// two sessions. It does not measure, and it computes no statistic that the
-// stats package could give it.
+// Package report presents a laboratory session as a terminal table, JSON, Go
+// benchmark lines, iperf3 JSON or a self-contained HTML page, and compares two
+// sessions. It does not measure, and leaves statistics to the stats package.
 package report
 
 import (
@@ -15,7 +14,7 @@ import (
 // clientOrder puts the farthest client first.
 var clientOrder = []result.Client{result.Remote, result.Local, result.Peer}
 
-// baselineOf names the path that the report compares with, or "".
+// baselineOf returns the path that the report compares with, or "".
 func baselineOf(r *result.Report) string {
 	for _, s := range r.Summary {
 		if s.Baseline != "" {
@@ -55,7 +54,7 @@ func pathsOf(r *result.Report, c result.Client) []string {
 	return all
 }
 
-// find gives the row of one case and metric, or nil.
+// find returns the row of one case and metric, or nil.
 func find(r *result.Report, c result.Case, m result.Metric) *result.Summary {
 	for i := range r.Summary {
 		if s := &r.Summary[i]; s.Case == c && s.Metric == m {
@@ -65,7 +64,7 @@ func find(r *result.Report, c result.Case, m result.Metric) *result.Summary {
 	return nil
 }
 
-// rank is the position of x, or beyond the end.
+// rank is the position of x, or math.MaxInt if it is not in the list.
 func rank[T comparable](all []T, x T) int {
 	if i := slices.Index(all, x); i >= 0 {
 		return i
@@ -73,7 +72,7 @@ func rank[T comparable](all []T, x T) int {
 	return math.MaxInt
 }
 
-// verdict is what a row says about its path.
+// verdict is the result of comparing a row with its baseline.
 type verdict int
 
 const (
@@ -96,9 +95,9 @@ func judge(s *result.Summary) verdict {
 	return worse
 }
 
-// adrift says that the baseline's halves differ by more than the noise floor
-// allows; s is the baseline's own row.
-func adrift(s *result.Summary) bool {
+// drifted reports whether the baseline's halves differ by more than the noise
+// floor; s is the baseline's own row.
+func drifted(s *result.Summary) bool {
 	if s.Path != s.Baseline || s.Rounds < 2 {
 		return false
 	}

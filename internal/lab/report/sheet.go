@@ -21,17 +21,17 @@ type sheetRow struct {
 	Cells []sheetCell
 }
 
-// sheetCell is a figure, its ratio and whether rounds were thrown out.
+// sheetCell is a figure, its ratio and the number of discarded rounds.
 type sheetCell struct {
 	Value, Ratio, Margin, Class string
 	Lost                        int
 }
 
-// widest is how many figures stand beside each other on paper.
+// widest is the greatest number of figures side by side on paper.
 const widest = 5
 
-// sheetsOf is the terminal's table for the page, in as many parts as the
-// width of a sheet of paper asks for.
+// sheetsOf returns the terminal's table for the page, in parts that fit on a sheet
+// of paper.
 func sheetsOf(r *result.Report, client result.Client, columns []column) []sheet {
 	var all []sheet
 	for part := range slices.Chunk(columns, widest) {
@@ -69,8 +69,8 @@ func sheetOf(r *result.Report, client result.Client, columns []column) sheet {
 	return t
 }
 
-// details are the whole summary of a client, one table per workload and
-// tool: rows of path and metric with both intervals.
+// details returns the whole summary of a client, one table per workload and tool.
+// A row is one path and metric with both intervals.
 func details(r *result.Report, client result.Client) []sheet {
 	var all []sheet
 	at := map[string]int{}
@@ -90,11 +90,11 @@ func details(r *result.Report, client result.Client) []sheet {
 	return all
 }
 
-// detailHeads are the heads of the columns that detailRow fills, after the
-// path's.
-var detailHeads = []string{"figure", "median", "unit", "95 %", "ratio", "95 %", "p", "floor", "rounds", "thrown out"}
+// detailHeads are the headings of the columns that detailRow fills, after the
+// column of the path.
+var detailHeads = []string{"figure", "median", "unit", "95 %", "ratio", "95 %", "p", "floor", "rounds", "discarded"}
 
-// detailRow writes figure, its interval, ratio, its interval, p, floor and
+// detailRow returns figure, its interval, ratio, its interval, p, floor and
 // rounds.
 func detailRow(c column, s *result.Summary) sheetRow {
 	row := sheetRow{Path: s.Path}

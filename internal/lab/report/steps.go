@@ -11,7 +11,8 @@ type stepColumn struct {
 	title  string
 	metric result.Metric
 	scale  scale
-	// fine is the scale of what a step adds, which is small beside the whole.
+	// fine is the scale of what a step adds, which is small compared with the
+	// whole.
 	fine scale
 	at   func(result.Step) result.Added
 }
@@ -32,7 +33,7 @@ func stepColumns(r *result.Report, client result.Client) []stepColumn {
 	return all
 }
 
-// makeStepColumn is the i-th figure of every step.
+// makeStepColumn returns the i-th figure of every step.
 func makeStepColumn(r *result.Report, i int) stepColumn {
 	c := stepColumn{at: func(s result.Step) result.Added { return s.Figures[i] }}
 	var values []float64
@@ -47,7 +48,7 @@ func makeStepColumn(r *result.Report, i int) stepColumn {
 	return c
 }
 
-// cells writes a step's figure, what it adds and the interval of that.
+// cells formats a step's figure, what it adds and the interval of that.
 func (c stepColumn) cells(s result.Step) (value, added, interval string) {
 	f := c.at(s)
 	if f.Rounds == 0 {
@@ -64,7 +65,7 @@ func (c stepColumn) cells(s result.Step) (value, added, interval string) {
 	return value, added, span(c.signed(f.Low), c.signed(f.High))
 }
 
-// signed writes a difference with its sign, also where that is a plus.
+// signed formats a difference with its sign, including a plus.
 func (c stepColumn) signed(x float64) string {
 	if x < 0 {
 		return "−" + c.fine.format(-x)
@@ -72,7 +73,8 @@ func (c stepColumn) signed(x float64) string {
 	return "+" + c.fine.format(x)
 }
 
-// class colours what a step adds as a figure that is better or worse.
+// class returns the colour class of a step: adding is worse, less than nothing is
+// better.
 func (c stepColumn) class(s result.Step) string {
 	switch f := c.at(s); {
 	case s.Over == "" || f.Rounds == 0:
@@ -85,7 +87,7 @@ func (c stepColumn) class(s result.Step) string {
 	return verdictClass(worse)
 }
 
-// over says what a step is compared with where that is not the step before it.
+// over returns what a step is compared with, if that is not the step before it.
 func over(r *result.Report, i int) string {
 	s := r.Steps[i]
 	if i == 0 || s.Over == "" || s.Over == r.Steps[i-1].Path {
@@ -94,7 +96,7 @@ func over(r *result.Report, i int) string {
 	return " over " + s.Over
 }
 
-// steps writes what each hop adds, for each client.
+// steps writes what each hop adds, per client.
 func (t table) steps() {
 	for _, client := range clientsOf(t.r) {
 		columns := stepColumns(t.r, client)
@@ -118,11 +120,11 @@ func (t table) steps() {
 		}
 		t.line()
 		t.aligned(rows, sides)
-		t.line("≈ cannot be told from nothing added")
+		t.line("≈ not distinguishable from no difference")
 	}
 }
 
-// stepSheets are the same for the page.
+// stepSheets returns the same for the page.
 func stepSheets(r *result.Report, client result.Client) []sheet {
 	columns := stepColumns(r, client)
 	if len(columns) == 0 {
@@ -143,7 +145,7 @@ func stepSheets(r *result.Report, client result.Client) []sheet {
 	return []sheet{t}
 }
 
-// cascades draw every step as a bar from where the step before ends.
+// cascades draws every step as a bar that begins where the step before ends.
 func cascades(r *result.Report, client result.Client) []chart {
 	var all []chart
 	for _, c := range stepColumns(r, client) {
@@ -174,7 +176,7 @@ func cascade(r *result.Report, c stepColumn) chart {
 	return ch
 }
 
-// bar draws one step: the first from zero, the others only what they add.
+// bar draws one step: the first from zero, the others only with what they add.
 func (c stepColumn) bar(ch *chart, s result.Step, x func(float64) float64, y float64) {
 	f := c.at(s)
 	value, added, interval := c.cells(s)

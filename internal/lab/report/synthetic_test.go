@@ -8,8 +8,8 @@ import (
 	"fairlead/internal/lab/stats"
 )
 
-// Everything in this file is synthetic: numbers drawn from a generator with
-// a fixed seed, to lay out reports. No machine showed them.
+// Everything in this file is synthetic: numbers from a generator with a fixed
+// seed, to test the layout of reports. They were not measured.
 
 // synth describes a synthetic session.
 type synth struct {
@@ -24,7 +24,7 @@ type synth struct {
 
 var synthQuick = synth{
 	suite:     "quick",
-	question:  "What does publishing a container's port cost?",
+	question:  "How much does publishing a container's port cost?",
 	paths:     []string{"host", "routed", "nat", "proxy"},
 	clients:   []result.Client{result.Remote},
 	workloads: []string{"tcp-bulk", "tcp-rr-block", "tcp-crr", "udp-pps"},
@@ -33,7 +33,7 @@ var synthQuick = synth{
 
 var synthPublish = synth{
 	suite:     "publish",
-	question:  "What does each way of publishing a port cost, and how does it use the CPU?",
+	question:  "How much does each publish mode cost, and how does it use the CPU?",
 	paths:     []string{"host", "nat", "proxy", "docker-proxy"},
 	clients:   []result.Client{result.Remote, result.Local},
 	workloads: []string{"tcp-bulk-down", "tcp-bulk-up", "tcp-rr-block", "tcp-rr-spin", "tcp-crr", "udp-bulk", "udp-rr", "udp-pps"},
@@ -49,7 +49,7 @@ var synthPublish = synth{
 
 var synthWaterfall = synth{
 	suite:     "waterfall",
-	question:  "What does each hop on a packet's way to a sandbox cost?",
+	question:  "How much does each hop on the path to a sandbox cost?",
 	paths:     []string{"host", "routed", "nat", "proxy"},
 	clients:   []result.Client{result.Remote},
 	workloads: []string{"tcp-rr", "tcp-bulk-2g"},
@@ -60,10 +60,10 @@ var synthWaterfall = synth{
 	},
 }
 
-// cost is how much costlier a path's packet is than the baseline's.
+// synthCost is the cost of a path's packet relative to the baseline's.
 var synthCost = map[string]float64{"host": 1, "routed": 1.003, "nat": 1.09, "proxy": 2.2, "docker-proxy": 2.9}
 
-// report draws a whole session.
+// report draws the numbers of a whole session.
 func (s synth) report() *result.Report {
 	r := &result.Report{
 		Format: Format, Suite: s.suite, Question: s.question, Started: "2026-01-02T03:04:05Z",
@@ -104,7 +104,7 @@ func (s synth) drawRounds(r *result.Report, rng *rand.Rand, c result.Case) {
 	}
 }
 
-// synthRun draws one run of a case at a cost.
+// synthRun draws one run of a case with a given cost.
 func synthRun(c result.Case, cost float64, rng *rand.Rand) result.Run {
 	run := result.Run{Case: c, Seconds: 1, Metrics: map[result.Metric]float64{}}
 	run.Ledger = synthLedger(c.Path, cost)

@@ -10,23 +10,24 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// Options says how to write for a terminal.
+// Options are the options for a terminal.
 type Options struct {
-	// Color paints better green, worse red and indistinguishable dim.
+	// Color shows better in green, worse in red and not distinguishable dimmed.
 	Color bool
 	// Width is the greatest width of a line; 0 means 120.
 	Width int
-	// Full names the file that holds the full report, if there is one.
+	// Full is the name of the file with the full report, "" if there is none.
 	Full string
 }
 
-// gap stands between the groups of a row; a note may take its first place.
+// gap is the distance between the groups of a row; a note may use its first
+// column.
 const gap = 2
 
-// Table writes the report for a terminal: for each client a row per path,
-// for each workload the figure and its ratio to the baseline with half the
-// width of the ratio's 95 % interval. On the baseline's own row that is the
-// A/A interval. What has no ratio stands beside its worst round.
+// Table writes the report for a terminal: per client one row per path, and per
+// workload the figure and its ratio to the baseline with half the width of the
+// ratio's 95 % interval. In the baseline's own row that is the A/A interval. A
+// metric without ratios shows its worst round.
 func Table(w io.Writer, r *result.Report, o Options) error {
 	if o.Width == 0 {
 		o.Width = 120
@@ -35,7 +36,7 @@ func Table(w io.Writer, r *result.Report, o Options) error {
 	t := table{out: out, r: r, o: o, base: baselineOf(r)}
 	t.heading()
 	for _, s := range disturbances(r) {
-		t.line("beware: ", s)
+		t.line("warning: ", s)
 	}
 	for _, c := range clientsOf(r) {
 		t.client(c)
@@ -58,12 +59,12 @@ type table struct {
 	base string
 }
 
-// line writes the parts without trailing blanks.
+// line writes the parts without trailing spaces.
 func (t table) line(parts ...string) {
 	t.out.WriteString(strings.TrimRight(strings.Join(parts, ""), " ") + "\n")
 }
 
-// heading says what was measured, where and how finely.
+// heading writes what was measured, where, and with which noise floor.
 func (t table) heading() {
 	left := strings.Join([]string{t.r.Suite, kernel(t.r.Host.Kernel), plural(t.r.Host.CPUs, "CPU"),
 		plural(t.r.Rounds, "round"), fmt.Sprint("seed ", t.r.Seed)}, " · ")
@@ -71,12 +72,12 @@ func (t table) heading() {
 	for _, c := range clientsOf(t.r) {
 		columns = append(columns, headColumns(t.r, c)...)
 	}
-	right := "A/A noise floor unknown: it takes two valid rounds"
+	right := "A/A noise floor unknown: two valid rounds are needed"
 	switch floor, found := floorOf(t.r, columns); {
 	case len(columns) > 0 && !slices.ContainsFunc(columns, func(c column) bool { return !result.Absolute(c.metric) }):
-		right = "no ratios" // no noise that they could be held against
+		right = "no ratios" // so there is no noise floor
 	case found && floor > 1:
-		right = "A/A noise floor over 100 %: make more rounds, or longer ones"
+		right = "A/A noise floor over 100 %: measure more or longer rounds"
 	case found:
 		right = "A/A noise floor ±" + percent(floor)
 	}
@@ -87,7 +88,7 @@ func kernel(release string) string {
 	return "Linux " + strings.TrimPrefix(release, "Linux ")
 }
 
-// client writes the blocks of one client, as many as the width asks for.
+// client writes the table of one client, in as many blocks as the width requires.
 func (t table) client(c result.Client) {
 	paths := pathsOf(t.r, c)
 	first := width(clientTitle(c))
@@ -109,8 +110,8 @@ func (t table) client(c result.Client) {
 	t.losses(c, paths)
 }
 
-// losses tells what share of the datagrams did not arrive, without which a
-// packet rate says little.
+// losses writes the share of lost datagrams per path, which readers need to judge
+// a packet rate.
 func (t table) losses(c result.Client, paths []string) {
 	for _, col := range allColumns(t.r, c) {
 		if col.metric != result.Loss {
@@ -122,11 +123,11 @@ func (t table) losses(c result.Client, paths []string) {
 				parts = append(parts, p+" "+percent(s.Value))
 			}
 		}
-		t.line("lost of ", workloadTitle(col.workload), byTool(col.tool), ": ", strings.Join(parts, ", "))
+		t.line("loss of ", workloadTitle(col.workload), byTool(col.tool), ": ", strings.Join(parts, ", "))
 	}
 }
 
-// block writes one heading and a row per path.
+// block writes one heading and one row per path.
 func (t table) block(c result.Client, first int, paths []string, groups []group) {
 	titles, units := padRight(clientTitle(c), first+gap), padRight("path", first+gap)
 	for _, g := range groups {
@@ -152,36 +153,36 @@ func (t table) unavailable() {
 	}
 	t.line()
 	for _, u := range t.r.Unavailable {
-		t.line("not on this host: ", u.Path, ": ", u.Reason)
+		t.line("not available on this host: ", u.Path, ": ", u.Reason)
 	}
 }
 
-// legend explains the marks and accounts for what was thrown out.
+// legend explains the marks and lists what was discarded.
 func (t table) legend() {
-	thrown := thrownOut(t.r)
+	discarded := discards(t.r)
 	total := 0
-	for _, o := range thrown {
+	for _, o := range discarded {
 		total += o.runs
 	}
 	t.line()
-	parts := []string{fmt.Sprint("! rounds thrown out: ", total)}
+	parts := []string{fmt.Sprint("! discarded rounds: ", total)}
 	if t.base != "" {
-		parts = append([]string{"≈ cannot be told from " + t.base}, parts...)
+		parts = append([]string{"≈ not distinguishable from " + t.base}, parts...)
 	}
 	if t.o.Full != "" {
 		parts = append(parts, "full report: "+t.o.Full)
 	}
 	t.line(strings.Join(parts, "     "))
-	for i, o := range thrown {
+	for i, o := range discarded {
 		if i == 6 {
-			t.line(fmt.Sprintf("  and %d more; the full report has them all", len(thrown)-i))
+			t.line(fmt.Sprintf("  and %d more: see the full report", len(discarded)-i))
 			break
 		}
 		t.line("  ", o.String())
 	}
 	for _, s := range t.r.Summary {
-		if adrift(&s) {
-			t.line(fmt.Sprintf("  beware: %s drifted within the rounds (%s, %s, %s: second half %.2f to %.2f × first)",
+		if drifted(&s) {
+			t.line(fmt.Sprintf("  warning: %s drifted within the rounds (%s, %s, %s: the second half is %.2f to %.2f × the first)",
 				s.Path, workloadTitle(s.Workload), metricTitle(s.Metric), clientTitle(s.Client), s.RatioLow, s.RatioHigh))
 		}
 	}

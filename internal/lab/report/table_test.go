@@ -13,9 +13,9 @@ import (
 	"fairlead/internal/lab/stats"
 )
 
-var update = flag.Bool("update", false, "write the goldens anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// golden holds got against testdata/name.
+// golden compares got with testdata/name.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -29,7 +29,7 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs; if that is meant, run go test with -update\ngot:\n%s\nwant:\n%s", path, got, want)
+		t.Errorf("%s differs; if this is intended, run go test with -update\ngot:\n%s\nwant:\n%s", path, got, want)
 	}
 }
 
@@ -59,7 +59,7 @@ func TestTableKeepsItsWidth(t *testing.T) {
 	}
 }
 
-func TestTableColumnsStandUnderEachOther(t *testing.T) {
+func TestTableColumnsAreAligned(t *testing.T) {
 	margins := func(line string) string {
 		return strings.Map(func(r rune) rune {
 			if r == '±' {
@@ -94,8 +94,8 @@ func TestTableOfAPathWithoutAnyValidRound(t *testing.T) {
 	}
 	r.Summary = stats.Summarize(r.Runs, "host", r.Seed)
 	text := string(tableOf(t, r, Options{}))
-	if !strings.Contains(text, "—") || !strings.Contains(text, "rounds thrown out: 49") || !strings.Contains(text, "wrong path") {
-		t.Errorf("the path vanished:\n%s", text)
+	if !strings.Contains(text, "—") || !strings.Contains(text, "discarded rounds: 49") || !strings.Contains(text, "wrong path") {
+		t.Errorf("the path is missing:\n%s", text)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"fairlead/internal/lab/stats"
 )
 
-// timelines draws, for each head column, every path's ratio round by round;
-// a drift or a lone bad round shows here and nowhere else.
+// timelines draws, per head column, every path's ratio round by round. Only here
+// does a reader see a drift or a single bad round.
 func timelines(r *result.Report, columns []column) []chart {
 	var all []chart
 	for _, c := range columns {
@@ -56,8 +56,8 @@ func timeline(r *result.Report, c column) (ch chart, any bool) {
 	return ch, len(ratios) > 0
 }
 
-// drawTracks draws the lines; a round that does not count is crossed at the
-// foot of the plot.
+// drawTracks draws the lines; a round that does not count is a cross at the bottom
+// of the plot.
 func drawTracks(ch *chart, tracks []track, x func(int) float64, y axis) {
 	ch.Text = ch.Title + ", ratio to the baseline by round."
 	var ends []labelMark

@@ -8,8 +8,8 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// workloadTitle puts a workload in plain words; what its name says beyond
-// the kind (block, spin, down …) is kept.
+// workloadTitle returns a readable title of a workload, with the variant after the
+// kind (block, spin, down …).
 func workloadTitle(workload string) string {
 	kind := result.Kind(workload)
 	title := map[string]string{
@@ -30,7 +30,7 @@ func compareWorkloads(a, b string) int {
 		cmp.Compare(a, b))
 }
 
-// clientTitle says where the client sits.
+// clientTitle describes where the client is.
 func clientTitle(c result.Client) string {
 	switch c {
 	case result.Remote:
@@ -43,7 +43,7 @@ func clientTitle(c result.Client) string {
 	return "client " + string(c)
 }
 
-// metricTitle names a metric in plain words.
+// metricTitle returns a readable name of a metric.
 func metricTitle(m result.Metric) string {
 	switch m {
 	case result.Throughput:
@@ -71,30 +71,30 @@ func metricTitle(m result.Metric) string {
 	case result.Efficiency:
 		return "CPU-adjusted"
 	case result.StartTime:
-		return "to the first answer"
+		return "time to the first answer"
 	case result.RunTime:
-		return "to the end"
+		return "time to the end"
 	case result.Memory:
 		return "memory"
 	case result.PublishMemory:
-		return "memory to publish"
+		return "memory for publishing"
 	case result.Requests:
 		return "requests"
 	case result.FailedRequests:
 		return "failed requests"
 	case result.NoticeTime:
-		return "to notice"
+		return "notice time"
 	case result.RecoveryTime:
-		return "to recover"
+		return "recovery time"
 	case result.ReturnTime:
-		return "to return"
+		return "return time"
 	case result.SlowestRequest:
 		return "slowest request"
 	}
 	return string(m)
 }
 
-// plural counts a noun that takes an s.
+// plural formats a number with a noun whose plural ends in s.
 func plural(n int, noun string) string {
 	if n == 1 {
 		return fmt.Sprintf("%d %s", n, noun)

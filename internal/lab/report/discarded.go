@@ -8,37 +8,37 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// outcast is a case of which runs were thrown out or remarked on.
-type outcast struct {
+// discard is a case with discarded runs, or with notes on its runs.
+type discard struct {
 	result.Case
 	runs    int
 	reasons []string
 }
 
-// thrownOut collects the invalid runs case by case.
-func thrownOut(r *result.Report) []outcast {
+// discards collects the invalid runs per case.
+func discards(r *result.Report) []discard {
 	return collect(r, func(run result.Run) []string { return run.Invalid })
 }
 
-// noted collects the runs with remarks in the same way.
-func noted(r *result.Report) []outcast {
+// noted collects the runs with notes per case.
+func noted(r *result.Report) []discard {
 	return collect(r, func(run result.Run) []string { return run.Notes })
 }
 
-// collect groups the runs that have something said of them by case.
-func collect(r *result.Report, said func(result.Run) []string) []outcast {
-	var all []outcast
+// collect groups the runs for which texts returns something by case.
+func collect(r *result.Report, texts func(result.Run) []string) []discard {
+	var all []discard
 	for _, run := range r.Runs {
-		if len(said(run)) == 0 {
+		if len(texts(run)) == 0 {
 			continue
 		}
-		at := slices.IndexFunc(all, func(o outcast) bool { return o.Case == run.Case })
+		at := slices.IndexFunc(all, func(o discard) bool { return o.Case == run.Case })
 		if at < 0 {
 			at = len(all)
-			all = append(all, outcast{Case: run.Case})
+			all = append(all, discard{Case: run.Case})
 		}
 		all[at].runs++
-		for _, reason := range said(run) {
+		for _, reason := range texts(run) {
 			if !slices.Contains(all[at].reasons, reason) {
 				all[at].reasons = append(all[at].reasons, reason)
 			}
@@ -47,7 +47,7 @@ func collect(r *result.Report, said func(result.Run) []string) []outcast {
 	return all
 }
 
-func (o outcast) String() string {
+func (o discard) String() string {
 	return fmt.Sprintf("%d × %s, %s%s, %s: %s", o.runs, o.Path, workloadTitle(o.Workload),
 		byTool(o.Tool), clientTitle(o.Client), strings.Join(o.reasons, "; "))
 }

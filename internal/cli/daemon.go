@@ -61,7 +61,7 @@ func newDaemon(a *app) *cobra.Command {
 				}
 				unix.CloseOnExec(readyFD) // the proxy must not inherit it
 				opt.Ready = func() {
-					if err := service.SayReady(readyFD); err != nil {
+					if err := service.ReportReady(readyFD); err != nil {
 						opt.Log.Warn("report that the daemon is ready", "error", err)
 					}
 				}

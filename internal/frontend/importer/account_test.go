@@ -10,10 +10,10 @@ import (
 	"fairlead/internal/frontend/importer"
 )
 
-// TestEveryLineCounts changes each line of a virtual server, one at a time: the
-// result must change, or the line, or a block around it, must have been reported. So
-// no statement is dropped in silence.
-func TestEveryLineCounts(t *testing.T) {
+// TestEveryLineIsImportedOrReported changes each line of a virtual server, one at a
+// time. The result must change, or the line, or a block around it, must be reported.
+// Thus no statement is dropped silently.
+func TestEveryLineIsImportedOrReported(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.conf")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no configurations", err)

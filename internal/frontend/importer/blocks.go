@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// block is a keyword of keepalived.conf(5) with its words, and what is in its
-// braces, if it has any. It notes which of its words have been read, so that the
+// block is a keyword of keepalived.conf(5) with its words, and with the blocks in its
+// braces, if it has any. It records which of its words have been read, so that the
 // others can be reported (Imported.unread).
 type block struct {
 	line  int
 	words []string
 	read  []bool
-	// braced says that braces follow, be they empty.
+	// braced means that braces follow, which can be empty.
 	braced bool
 	body   []block
 }
@@ -22,7 +22,7 @@ func (b block) keyword() string {
 	return b.words[0]
 }
 
-// word returns the i-th word after the keyword, empty for none.
+// word returns the i-th word after the keyword, or "" if there is none.
 func (b block) word(i int) string {
 	if i+1 < len(b.words) {
 		b.read[i+1] = true
@@ -44,9 +44,9 @@ func (i *Imported) skip(b block) {
 	i.left(b.line, "%s: not imported", strings.TrimSpace(b.keyword()+" "+b.rest()))
 }
 
-// unread reports every word of the block, and of those within, that nothing has
-// read: what the importer does not know is never dropped in silence. A block that
-// has been reported as a whole is skipped.
+// unread reports all words of the block, and of the blocks within it, that have not
+// been read. Thus the importer never drops unknown words silently. A block that has
+// been reported as a whole is skipped.
 func (i *Imported) unread(b block) {
 	if slices.ContainsFunc(i.Left, func(l Left) bool { return l.Line == b.line }) {
 		return
@@ -63,14 +63,14 @@ func (i *Imported) unread(b block) {
 type token struct {
 	line int
 	text string
-	// quoted says that it is a word whatever it looks like.
+	// quoted means that it is a word, whatever its text is.
 	quoted bool
 }
 
 const newline = "\n"
 
-// tokens splits a configuration: words stand apart by blanks, in quotes they
-// may hold them, and what follows ! or # is a comment.
+// tokens splits a configuration. Words are separated by blanks; a quoted word can
+// contain blanks. A comment begins with ! or #.
 func tokens(text []byte) []token {
 	var all []token
 	for n, line := range linesOf(text) {
@@ -97,11 +97,11 @@ func tokens(text []byte) []token {
 	return all
 }
 
-// maxDepth bounds how deep blocks nest: real ones do four deep.
+// maxDepth is the maximum nesting of blocks. Real configurations need four levels.
 const maxDepth = 16
 
-// blocks puts tokens together, and says which braces do not match. A brace may be
-// on the line after its keyword.
+// blocks builds blocks from tokens, and reports braces that do not match. A brace can
+// be on the line after its keyword.
 func blocks(all []token) (body []block, unmatched []Left) {
 	var root block
 	open := []*block{&root}
@@ -122,7 +122,7 @@ func blocks(all []token) (body []block, unmatched []Left) {
 			if len(open) > 1 {
 				open = open[:len(open)-1]
 			} else if unmatched == nil {
-				unmatched = append(unmatched, Left{t.line, "}: no brace is open here: what is above may not be read as it was meant"})
+				unmatched = append(unmatched, Left{t.line, "}: no brace is open: the lines above may be read differently than intended"})
 			}
 			now = nil
 		case now == nil:
@@ -133,7 +133,7 @@ func blocks(all []token) (body []block, unmatched []Left) {
 		}
 	}
 	for _, b := range open[1:] {
-		unmatched = append(unmatched, Left{b.line, printable(b.keyword()) + ": its brace is not closed: what follows is read as part of it"})
+		unmatched = append(unmatched, Left{b.line, printable(b.keyword()) + ": its brace is not closed: the following lines are read as part of it"})
 	}
 	return root.body, unmatched
 }

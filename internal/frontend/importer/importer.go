@@ -1,7 +1,7 @@
-// Package importer reads how other balancers of IPVS were told of virtual
-// services: what `ipvsadm -S -n` writes, and the virtual_server blocks of
-// keepalived.conf(5). It turns text into services and says, with its line, what
-// of it these do not hold. It applies nothing.
+// Package importer converts the configurations of other IPVS balancers: the output of
+// `ipvsadm -S -n`, and the virtual_server blocks of keepalived.conf(5). It converts
+// text to services, and reports each line that the services do not represent. It does
+// not apply anything.
 package importer
 
 import (
@@ -18,14 +18,14 @@ import (
 	"fairlead/internal/model"
 )
 
-// Imported is what a text has come to.
+// Imported is the result of an import.
 type Imported struct {
 	Services []model.VirtualService
-	// Left are what the services do not hold, in the order of the lines.
+	// Left describes what the services do not represent, sorted by line.
 	Left []Left
 }
 
-// Left is something that was not carried over, or otherwise than it was.
+// Left describes something that was not imported, or that was changed.
 type Left struct {
 	// Line counts from 1.
 	Line int
@@ -36,7 +36,8 @@ func (i *Imported) left(line int, format string, args ...any) {
 	i.Left = append(i.Left, Left{line, printable(fmt.Sprintf(format, args...))})
 }
 
-// printable returns the text without what would command a terminal.
+// printable replaces characters that are not printable, such as a terminal's control
+// characters.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -46,12 +47,12 @@ func printable(text string) string {
 	}, text)
 }
 
-// done completes the services, and leaves out those that cannot be.
+// done removes invalid services, and returns the result with Left sorted.
 func (i *Imported) done(lines map[string]int) Imported {
 	var all []model.VirtualService
 	for _, v := range i.Services {
 		if err := v.Validate(); err != nil {
-			i.left(lines[v.Name], "%s is left out: %v", v.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
+			i.left(lines[v.Name], "%s is not imported: %v", v.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
 			continue
 		}
 		all = append(all, v)
@@ -61,7 +62,7 @@ func (i *Imported) done(lines map[string]int) Imported {
 	return *i
 }
 
-// maxLines bounds a text.
+// maxLines is the maximum number of lines that are read.
 const maxLines = 1 << 16
 
 // linesOf returns the lines of a text.
@@ -76,46 +77,46 @@ func linesOf(text []byte) []string {
 	return all
 }
 
-// named names a service by where it answers: tcp-192-0-2-10-80.
+// named makes a service's name from its address and port: tcp-192-0-2-10-80.
 func named(proto model.Proto, at netip.AddrPort) string {
 	host := strings.Trim(strings.NewReplacer(":", "-", ".", "-").Replace(at.Addr().String()), "-")
 	return fmt.Sprintf("%s-%s-%d", proto, strings.ReplaceAll(host, "--", "-0-"), at.Port())
 }
 
-// virtual is a service that answers at one address and port.
+// virtual returns a service with one address and port.
 func virtual(proto model.Proto, at netip.AddrPort) model.VirtualService {
 	return model.VirtualService{Name: named(proto, at), Addresses: []netip.Addr{at.Addr()}, Ports: []model.PortRange{model.Port(at.Port())}, Proto: proto}
 }
 
-// schedule reads the name of a scheduler.
+// schedule parses the name of a scheduler. It returns mh for an unsupported one.
 func (i *Imported) schedule(line int, name string) model.Scheduler {
 	s := model.Scheduler(name)
 	if (model.VirtualService{Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, 1})}, Ports: []model.PortRange{model.Port(1)}, Name: "x", Proto: model.TCP, Scheduler: s}).Validate() != nil {
-		i.left(line, "scheduler %s: there is none like it: mh is used instead", name)
+		i.left(line, "scheduler %s: not supported: mh is used instead", name)
 		return model.MaglevHashing
 	}
 	return s
 }
 
-// add adds a real server to a service, if its way of forwarding is that of the
-// others.
+// add adds a real server to a service, if packets are forwarded to it as to the
+// service's other real servers.
 func (i *Imported) add(line int, v *model.VirtualService, r model.RealServer, by sending) {
 	if first := (sending{v.Forward, v.Tunnel}); len(v.Reals) > 0 && first != by {
-		i.left(line, "real server %s is left out: it is forwarded to by %s, and the others of its service by %s: make another service for it", r, by, first)
+		i.left(line, "real server %s is not imported: it uses forward %s, and the others of its service use %s: create another service for it", r, by, first)
 		return
 	}
 	v.Forward, v.Tunnel = by.forward, by.tunnel
 	if by.forward != model.ForwardNAT && r.Port == v.Ports[0].First {
-		r.Port = 0 // it is the one that was dialled
+		r.Port = 0 // the port to which the client connected
 	}
 	if slices.ContainsFunc(v.Reals, r.Is) {
-		i.left(line, "real server %s is left out: it is there twice", r)
+		i.left(line, "real server %s is not imported: it is listed twice", r)
 		return
 	}
 	v.Reals = append(v.Reals, r)
 }
 
-// seconds reads a time in seconds.
+// seconds parses a duration in seconds, from 0 to 366 days.
 func seconds(text string) (time.Duration, bool) {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || n < 0 || n > 366*24*3600 || n != n {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// text writes what was imported as users see it.
+// text writes the result of an import as users see it.
 func text(t testing.TB, i importer.Imported) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -28,8 +28,7 @@ func text(t testing.TB, i importer.Imported) string {
 	return out.String()
 }
 
-// TestImport reads configurations with all that there is, and says what is not
-// carried over.
+// TestImport imports configurations with all supported and unsupported features.
 func TestImport(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
@@ -49,13 +48,13 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestBraces says where a keepalived.conf is not what it looks like.
+// TestBraces checks the reports about braces that do not match.
 func TestBraces(t *testing.T) {
 	for in, want := range map[string]string{
 		"virtual_server 192.0.2.1 80 {\n}\n":                                         "[]",
-		"virtual_server 192.0.2.1 80 {\n}\n}\n}\nvirtual_server 192.0.2.2 80 {\n}\n": "[{3 }: no brace is open here: what is above may not be read as it was meant}]",
-		"virtual_server 192.0.2.1 80 {\n lb_algo rr\n include a.conf\n":              "[{1 virtual_server: its brace is not closed: what follows is read as part of it} {3 include a.conf: the file is not read: write what it says in its place}]",
-		"\x1b[2Jx\n": "[{1 \uFFFD[2Jx: it is no virtual_server block}]",
+		"virtual_server 192.0.2.1 80 {\n}\n}\n}\nvirtual_server 192.0.2.2 80 {\n}\n": "[{3 }: no brace is open: the lines above may be read differently than intended}]",
+		"virtual_server 192.0.2.1 80 {\n lb_algo rr\n include a.conf\n":              "[{1 virtual_server: its brace is not closed: the following lines are read as part of it} {3 include a.conf: the file is not read: copy its content to this place}]",
+		"\x1b[2Jx\n": "[{1 \uFFFD[2Jx: not imported: it is not a virtual_server block}]",
 	} {
 		if got := fmt.Sprint(importer.Keepalived([]byte(in)).Left); got != want {
 			t.Errorf("%q: %s\nwant %s", in, got, want)
@@ -63,7 +62,8 @@ func TestBraces(t *testing.T) {
 	}
 }
 
-// TestQuorum: keepalived's quorum is a sum of weights, Fairlead's a number of servers.
+// TestQuorum checks the conversion of keepalived's quorum, a sum of weights, to
+// Fairlead's, a number of servers.
 func TestQuorum(t *testing.T) {
 	for _, c := range []struct {
 		quorum  string
@@ -75,8 +75,8 @@ func TestQuorum(t *testing.T) {
 		{"quorum 200", []string{"100", "100", "100"}, 2, ""},
 		{"quorum 150", []string{"100", "100", "100"}, 2, ""},
 		{"quorum 1000", []string{"100", "100"}, 2, ""}, // keepalived lowers it to 200
-		{"quorum 3", []string{"3", "1", "1"}, 3, "quorum 3: keepalived adds up the weights"},
-		{"quorum 1", []string{"1", "1", "0"}, 2, "quorum 1: keepalived adds up the weights"},
+		{"quorum 3", []string{"3", "1", "1"}, 3, "quorum 3: keepalived adds the weights"},
+		{"quorum 1", []string{"1", "1", "0"}, 2, "quorum 1: keepalived adds the weights"},
 		{"quorum 2", []string{"1", "1"}, 2, ""},
 	} {
 		var conf strings.Builder
@@ -94,7 +94,8 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
-// TestEmptyCheckBlock: a block without options is a check with keepalived's own.
+// TestEmptyCheckBlock checks that a block without options is a check with keepalived's
+// defaults.
 func TestEmptyCheckBlock(t *testing.T) {
 	got := importer.Keepalived([]byte("virtual_server 192.0.2.1 80 {\nreal_server 10.0.0.1 80 {\nTCP_CHECK { }\n}\nreal_server 10.0.0.2 80 {\nTCP_CHECK {\n}\n}\n}\n"))
 	if len(got.Services) != 1 || got.Services[0].Check.Type != model.CheckTCP || got.Services[0].Check.Fall != 2 || len(got.Left) > 0 {
@@ -102,28 +103,28 @@ func TestEmptyCheckBlock(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOutInSilence holds the messages about what has no place in a
-// service.
-func TestNothingIsLeftOutInSilence(t *testing.T) {
+// TestReportsOfWhatIsNotImported checks the texts about settings that a service cannot
+// represent.
+func TestReportsOfWhatIsNotImported(t *testing.T) {
 	for in, want := range map[string]string{
 		"-A -t 192.0.2.1:80 -s rr\n-a -t 192.0.2.1:80 -r 10.0.0.1:80 -m --frob 3 -q\n": "{2 --frob 3 -q: not imported}",
-		"-A -t 192.0.2.1:80 -s rr -o\n-a -t 192.0.2.1:80 -r 10.0.0.1:80 -m\n":          "{1 -o: there is no one-packet scheduling}",
-		"-A -t 192.0.2.1:80 -s rr --ops\n-a -t 192.0.2.1:80 -r 10.0.0.1:80 -m\n":       "{1 -o: there is no one-packet scheduling}",
+		"-A -t 192.0.2.1:80 -s rr -o\n-a -t 192.0.2.1:80 -r 10.0.0.1:80 -m\n":          "{1 -o: not imported: Fairlead does not support one-packet scheduling}",
+		"-A -t 192.0.2.1:80 -s rr --ops\n-a -t 192.0.2.1:80 -r 10.0.0.1:80 -m\n":       "{1 -o: not imported: Fairlead does not support one-packet scheduling}",
 		"-A -t 192.0.2.1:80 -s rr -w 3\n-a -t 192.0.2.1:80 -r 10.0.0.1:80 -m -s wlc\n": "{1 -w 3: not imported} {2 -s wlc: not imported}",
-		"-A -t 192.0.2.1:80 -s rr -p x\n-a -t 192.0.2.1:80 -r 10.0.0.1:80 -m\n":        "{1 -p x: want seconds: 5m0s is taken}",
-		"-A -t 192.0.2.1:80 -s rr\n-a -t 192.0.2.1:80 -r host.example:80 -m\n":         "{1 tcp-192-0-2-1-80 is left out: none of its real servers could be imported} {2 real server host.example:80: want an address and a port: write it by `ipvsadm -S -n`}",
+		"-A -t 192.0.2.1:80 -s rr -p x\n-a -t 192.0.2.1:80 -r 10.0.0.1:80 -m\n":        "{1 -p x: want seconds: 5m0s is used}",
+		"-A -t 192.0.2.1:80 -s rr\n-a -t 192.0.2.1:80 -r host.example:80 -m\n":         "{1 tcp-192-0-2-1-80 is not imported: none of its real servers could be imported} {2 real server host.example:80: want an address and a port: use the output of `ipvsadm -S -n`}",
 	} {
 		if got := strings.Trim(fmt.Sprint(importer.IPVSAdm([]byte(in)).Left), "[]"); got != want {
 			t.Errorf("%q\ngives %s\nwant  %s", in, got, want)
 		}
 	}
 	for in, want := range map[string]string{
-		"real_server 10.0.0.1 80 {\nconnect_timeout 3\n}":                                    "{3 connect_timeout 3: not imported: there is no check that it would change}",
-		"delay_loop 3\nreal_server 10.0.0.1 80 {\n}":                                         "{2 delay_loop 3: not imported: there is no check that it would change}",
+		"real_server 10.0.0.1 80 {\nconnect_timeout 3\n}":                                    "{3 connect_timeout 3: not imported: no check uses it}",
+		"delay_loop 3\nreal_server 10.0.0.1 80 {\n}":                                         "{2 delay_loop 3: not imported: no check uses it}",
 		"lb_algo rr fast\nreal_server 10.0.0.1 80 {\n}":                                      `{2 lb_algo: "fast" is not imported}`,
 		"real_server 10.0.0.1 80 {\nHTTP_GET {\nurl {\npath /\nstatus_code 200 204\n}\n}\n}": "",
 		"mh-port\nreal_server 10.0.0.1 80 {\n}":                                              "{2 mh-port: not imported}",
-		"real_server nowhere 80 {\n}":                                                        "{1 tcp-192-0-2-1-80 is left out: none of its real servers could be imported} {2 real_server nowhere 80 is left out: want an address and a port}",
+		"real_server nowhere 80 {\n}":                                                        "{1 tcp-192-0-2-1-80 is not imported: none of its real servers could be imported} {2 real_server nowhere 80 is not imported: want an address and a port}",
 		"real_server 10.0.0.1 80 {\nTCP_CHECK {\nconnect_timeout soon\n}\n}":                 "{4 connect_timeout soon: want seconds}",
 	} {
 		if got := strings.Trim(fmt.Sprint(importer.Keepalived([]byte("virtual_server 192.0.2.1 80 {\n"+in+"\n}\n")).Left), "[]"); got != want {
@@ -132,7 +133,7 @@ func TestNothingIsLeftOutInSilence(t *testing.T) {
 	}
 }
 
-// TestCommandsAsTyped reads commands of ipvsadm as people type them: with the
+// TestCommandsAsTyped imports commands of ipvsadm as people type them: with the
 // command's name, without a port of the real server, without a scheduler.
 func TestCommandsAsTyped(t *testing.T) {
 	got := importer.IPVSAdm([]byte("ipvsadm -A -t 192.0.2.1:443\nsudo /sbin/ipvsadm -a -t 192.0.2.1:443 -g -r 10.0.0.1 -w3\nipvsadm -a -t 192.0.2.1:443 -g -r 10.0.0.2\n"))
@@ -145,8 +146,8 @@ func TestCommandsAsTyped(t *testing.T) {
 	}
 }
 
-// FuzzIPVSAdm and FuzzKeepalived read anything without harm; what they make is
-// valid.
+// FuzzIPVSAdm and FuzzKeepalived check that no input crashes the importer, and that all
+// imported services are valid.
 func FuzzIPVSAdm(f *testing.F) { fuzz(f, "testdata/rules.txt", importer.IPVSAdm) }
 
 func FuzzKeepalived(f *testing.F) { fuzz(f, "testdata/keepalived.conf", importer.Keepalived) }

@@ -12,36 +12,36 @@ import (
 	"fairlead/internal/model"
 )
 
-// rule is a line of ipvsadm: its options with their values, those without a
-// value as empty.
+// rule is a line of ipvsadm: its options with their values. An option without a value
+// has the value "".
 type rule struct {
 	line    int
 	options map[string]string
 }
 
-// long are the options that ipvsadm(8) has a long form of.
+// long maps the long forms of options of ipvsadm(8) to their short forms.
 var long = map[string]string{
 	"--add-service": "-A", "--add-server": "-a", "--tcp-service": "-t", "--udp-service": "-u", "--fwmark-service": "-f",
 	"--scheduler": "-s", "--persistent": "-p", "--netmask": "-M", "--real-server": "-r", "--masquerading": "-m", "--gatewaying": "-g",
 	"--ipip": "-i", "--weight": "-w", "--u-threshold": "-x", "--l-threshold": "-y", "--ops": "-o", "-O": "-o", "--sched-flags": "-b", "--ipv6": "-6",
 }
 
-// valued are the options that a value follows; that of -p may be left out.
+// valued are the options with a value. The value of -p is optional.
 var valued = []string{"-t", "-u", "-f", "-s", "-M", "-r", "-w", "-x", "-y", "-b", "--pe", "--sctp-service", "--tun-type", "--tun-port"}
 
-// plain are the options that stand alone.
+// plain are the options without a value, or with an optional one.
 var plain = []string{"-A", "-a", "-p", "-m", "-g", "-i", "-o", "-6", "--tun-csum", "--tun-remcsum", "--tun-nocsum"}
 
-// ofService and ofServer are the options that -A and -a take besides the address of
-// the service.
+// ofService and ofServer are the options of lines with -A and with -a, without the
+// options for the service's address, which are ofBoth.
 var (
 	ofService = []string{"-A", "-s", "-p", "-M", "-o", "-b", "--pe", "-6"}
 	ofServer  = []string{"-a", "-r", "-w", "-m", "-g", "-i", "-x", "-y", "--tun-type", "--tun-port", "--tun-csum", "--tun-remcsum", "--tun-nocsum"}
 	ofBoth    = []string{"-t", "-u", "-f", "--sctp-service"}
 )
 
-// IPVSAdm reads what `ipvsadm -S -n` writes (ipvsadm-save(8)), and the commands that
-// people type: lines may begin with ipvsadm or sudo ipvsadm.
+// IPVSAdm imports the output of `ipvsadm -S -n` (ipvsadm-save(8)). It also accepts
+// commands as people type them: lines can begin with ipvsadm or sudo ipvsadm.
 func IPVSAdm(text []byte) Imported {
 	var all Imported
 	at := map[string]int{}
@@ -64,13 +64,13 @@ func IPVSAdm(text []byte) Imported {
 		i, known := at[key]
 		switch {
 		case adds && known:
-			all.left(r.line, "%s is there twice: the first is taken", v.Name)
+			all.left(r.line, "%s is declared twice: the first one is used", v.Name)
 		case adds:
 			at[key], lines[v.Name] = len(all.Services), r.line
 			all.options(r, &v)
 			all.Services = append(all.Services, v)
 		case !known:
-			all.left(r.line, "real server %s is left out: its service is not here", r.options["-r"])
+			all.left(r.line, "real server %s is not imported: its service is missing", r.options["-r"])
 		default:
 			servers[v.Name]++
 			all.real(r, &all.Services[i])
@@ -79,15 +79,14 @@ func IPVSAdm(text []byte) Imported {
 	all.Services = slices.DeleteFunc(all.Services, func(v model.VirtualService) bool {
 		empty := len(v.Reals) == 0 && servers[v.Name] > 0
 		if empty {
-			all.left(lines[v.Name], "%s is left out: none of its real servers could be imported", v.Name)
+			all.left(lines[v.Name], "%s is not imported: none of its real servers could be imported", v.Name)
 		}
 		return empty
 	})
 	return all.done(lines)
 }
 
-// typed takes the name of the command off the words of a line, as a person or a
-// script types it.
+// typed removes the command's name from the words of a line.
 func typed(words []string) []string {
 	if len(words) > 0 && words[0] == "sudo" {
 		words = words[1:]
@@ -98,10 +97,10 @@ func typed(words []string) []string {
 	return words
 }
 
-// rule reads the words of a line, and reports those that it does not know.
+// rule parses the words of a line, and reports those that it does not know.
 func (i *Imported) rule(line int, words []string) (rule, bool) {
 	r := rule{line, map[string]string{}}
-	var strange []string
+	var unknown []string
 	for j := 0; j < len(words); j++ {
 		option, value, glued := strings.Cut(words[j], "=")
 		if short, known := long[option]; known {
@@ -121,11 +120,11 @@ func (i *Imported) rule(line int, words []string) (rule, bool) {
 				value = words[j]
 			}
 		case !slices.Contains(plain, option) || glued:
-			strange = append(strange, words[j])
+			unknown = append(unknown, words[j])
 			continue
 		}
 		if _, twice := r.options[option]; twice {
-			strange = append(strange, strings.TrimSpace(option+" "+value))
+			unknown = append(unknown, strings.TrimSpace(option+" "+value))
 			continue
 		}
 		r.options[option] = value
@@ -133,31 +132,31 @@ func (i *Imported) rule(line int, words []string) (rule, bool) {
 	_, service := r.options["-A"]
 	_, server := r.options["-a"]
 	if service == server {
-		i.left(line, "%s: not imported: want the lines that `ipvsadm -S -n` writes, -A and -a", strings.Join(words, " "))
+		i.left(line, "%s: not imported: want lines with -A or -a, as `ipvsadm -S -n` writes them", strings.Join(words, " "))
 		return r, false
 	}
-	i.strangers(r, strange, service)
+	i.reportUnknown(r, unknown, service)
 	return r, true
 }
 
-// strangers reports the words of a line that ipvsadm(8) does not have, and those
-// that it has for the other kind of line.
-func (i *Imported) strangers(r rule, strange []string, service bool) {
+// reportUnknown reports the unknown words of a line, and the options that belong to the
+// other kind of line.
+func (i *Imported) reportUnknown(r rule, unknown []string, service bool) {
 	takes := ofServer
 	if service {
 		takes = ofService
 	}
 	for _, option := range slices.Sorted(maps.Keys(r.options)) {
 		if !slices.Contains(takes, option) && !slices.Contains(ofBoth, option) {
-			strange = append(strange, strings.TrimSpace(option+" "+r.options[option]))
+			unknown = append(unknown, strings.TrimSpace(option+" "+r.options[option]))
 		}
 	}
-	if len(strange) > 0 {
-		i.left(r.line, "%s: not imported", strings.Join(strange, " "))
+	if len(unknown) > 0 {
+		i.left(r.line, "%s: not imported", strings.Join(unknown, " "))
 	}
 }
 
-// frontend returns the service that a rule is about, without its options.
+// frontend returns the service of a rule, without its options.
 func (i *Imported) frontend(r rule) (key string, v model.VirtualService, ok bool) {
 	for option, proto := range map[string]model.Proto{"-t": model.TCP, "-u": model.UDP} {
 		text, is := r.options[option]
@@ -167,80 +166,80 @@ func (i *Imported) frontend(r rule) (key string, v model.VirtualService, ok bool
 		at, err := netip.ParseAddrPort(text)
 		switch {
 		case err != nil:
-			i.left(r.line, "%s: want an address and a port: write it by `ipvsadm -S -n`", text)
+			i.left(r.line, "%s: want an address and a port: use the output of `ipvsadm -S -n`", text)
 		case at.Port() == 0:
-			i.left(r.line, "%s is every port: name those that are to be served", text)
+			i.left(r.line, "%s means all ports: name the ports of the service", text)
 		default:
 			return option + at.String(), virtual(proto, at), true
 		}
 		return "", v, false
 	}
 	if mark, is := r.options["-f"]; is {
-		i.left(r.line, "firewall mark %s: a service has addresses and ports: name those that are marked", mark)
+		i.left(r.line, "firewall mark %s: not imported: a service needs addresses and ports: name those that have the mark", mark)
 		return "", v, false
 	}
-	i.left(r.line, "it is of neither tcp (-t) nor udp (-u)")
+	i.left(r.line, "not imported: its protocol is neither tcp (-t) nor udp (-u)")
 	return "", v, false
 }
 
-// options reads the options of a service.
+// options imports the options of a service.
 func (i *Imported) options(r rule, v *model.VirtualService) {
-	v.Scheduler = model.WeightedLeastConnection // ipvsadm's own
+	v.Scheduler = model.WeightedLeastConnection // ipvsadm's default
 	if name := r.options["-s"]; name != "" {
 		v.Scheduler = i.schedule(r.line, name)
 	}
 	if text, is := r.options["-p"]; is {
-		v.Persistence = 300 * time.Second // ipvsadm's own
+		v.Persistence = 300 * time.Second // ipvsadm's default
 		if t, ok := seconds(text); ok && t > 0 {
 			v.Persistence = t
 		} else if text != "" {
-			i.left(r.line, "-p %s: want seconds: %s is taken", text, v.Persistence)
+			i.left(r.line, "-p %s: want seconds: %s is used", text, v.Persistence)
 		}
 	}
 	for option, what := range map[string]string{"-M": "persistence by networks of clients", "-o": "one-packet scheduling", "-b": "flags of the scheduler", "--pe": "a persistence engine"} {
 		if value, is := r.options[option]; is {
-			i.left(r.line, "%s: there is no %s", strings.TrimSpace(option+" "+value), what)
+			i.left(r.line, "%s: not imported: Fairlead does not support %s", strings.TrimSpace(option+" "+value), what)
 		}
 	}
 }
 
-// real reads a real server into its service.
+// real imports a real server into its service.
 func (i *Imported) real(r rule, v *model.VirtualService) {
 	at, err := netip.ParseAddrPort(r.options["-r"])
 	if addr, bad := netip.ParseAddr(strings.Trim(r.options["-r"], "[]")); bad == nil {
-		at, err = netip.AddrPortFrom(addr, v.Ports[0].First), nil // the service's port, as ipvsadm has it
+		at, err = netip.AddrPortFrom(addr, v.Ports[0].First), nil // the default is the service's port, as in ipvsadm
 	}
 	if err != nil {
-		i.left(r.line, "real server %s: want an address and a port: write it by `ipvsadm -S -n`", r.options["-r"])
+		i.left(r.line, "real server %s: want an address and a port: use the output of `ipvsadm -S -n`", r.options["-r"])
 		return
 	}
 	real := model.RealServer{Address: at.Addr(), Port: at.Port(), Weight: 1}
 	if text, is := r.options["-w"]; is {
 		if real.Weight, err = strconv.Atoi(text); err != nil {
-			i.left(r.line, "weight %s: want a number: 1 is taken", text)
+			i.left(r.line, "weight %s: want a number: 1 is used", text)
 			real.Weight = 1
 		}
 	}
 	for _, option := range []string{"-x", "-y"} {
 		if value, is := r.options[option]; is && value != "0" {
-			i.left(r.line, "%s %s of real server %s: not imported: Fairlead has no limits of connections", option, value, real)
+			i.left(r.line, "%s %s of real server %s: not imported: Fairlead does not limit connections", option, value, real)
 		}
 	}
 	by, err := r.sending()
 	if err != nil {
-		i.left(r.line, "real server %s is left out: %v", real, err)
+		i.left(r.line, "real server %s is not imported: %v", real, err)
 		return
 	}
 	i.add(r.line, v, real, by)
 }
 
-// sending reads how a real server is forwarded to.
+// sending returns how packets are forwarded to the real server of a rule.
 func (r rule) sending() (sending, error) {
 	if _, is := r.options["-m"]; is {
 		return sending{forward: model.ForwardNAT}, nil
 	}
 	if _, is := r.options["-i"]; !is {
-		return sending{forward: model.ForwardDirect}, nil // ipvsadm's own
+		return sending{forward: model.ForwardDirect}, nil // ipvsadm's default
 	}
 	sum := ""
 	for _, option := range []string{"csum", "remcsum"} {

@@ -10,9 +10,9 @@ import (
 	"fairlead/internal/model"
 )
 
-// Keepalived reads the virtual_server blocks of keepalived.conf(5). What it
-// leaves to keepalived's defaults, it says as these are: one success makes a
-// server up, a check is made every minute.
+// Keepalived imports the virtual_server blocks of keepalived.conf(5). For missing
+// settings it uses keepalived's defaults: one success makes a server up, and the
+// interval of checks is one minute.
 func Keepalived(text []byte) Imported {
 	var all Imported
 	lines := map[string]int{}
@@ -26,57 +26,57 @@ func Keepalived(text []byte) Imported {
 			if ok {
 				all.unread(b)
 				if _, twice := lines[v.Name]; twice {
-					all.left(b.line, "%s is there twice: the first is taken", v.Name)
+					all.left(b.line, "%s is declared twice: the first one is used", v.Name)
 					continue
 				}
 				lines[v.Name] = b.line
 				all.Services = append(all.Services, v)
 			}
 		case "vrrp_instance", "vrrp_sync_group", "vrrp_script", "vrrp_track_process":
-			all.left(b.line, "%s %s: virtual addresses do not move between hosts here: leave that to keepalived, without its virtual_server blocks", b.keyword(), b.rest())
+			all.left(b.line, "%s %s: not imported: Fairlead does not move virtual addresses between hosts: keep keepalived for that, without its virtual_server blocks", b.keyword(), b.rest())
 		case "include":
-			all.left(b.line, "include %s: the file is not read: import it by itself", b.rest())
+			all.left(b.line, "include %s: the file is not read: import it separately", b.rest())
 		case "static_ipaddress":
 			fixed = append(fixed, b.body...)
 		case "global_defs", "static_routes", "static_rules":
-			all.left(b.line, "%s: not imported: only virtual services are", b.keyword())
+			all.left(b.line, "%s: not imported: only virtual services are imported", b.keyword())
 		default:
-			all.left(b.line, "%s: it is no virtual_server block", b.keyword())
+			all.left(b.line, "%s: not imported: it is not a virtual_server block", b.keyword())
 		}
 	}
 	all.fix(fixed)
 	return all.done(lines)
 }
 
-// server is a virtual_server as it is read.
+// server is a virtual_server while it is imported.
 type server struct {
 	*Imported
 	v model.VirtualService
-	// kind is how real servers are forwarded to that do not say it.
+	// kind is the default forwarding method of the real servers.
 	kind sending
-	// usual is what checks have in common, and first the line of the first of
-	// them.
+	// usual has the check settings of the virtual_server, and first is the line of the
+	// first check.
 	usual checking
 	first int
-	// weight is that of real servers that do not say it.
+	// weight is the default weight of the real servers.
 	weight int
-	// unchecked are the lines of real servers without a check, and idle the
-	// statements that only a check would need and that no check has.
+	// unchecked are the lines of real servers without a check. idle are statements for
+	// checks that no check uses.
 	unchecked []int
 	idle      []block
 }
 
-// kinds are the names of ways to forward.
+// kinds are keepalived's names of the forwarding methods.
 var kinds = map[string]model.Forward{"NAT": model.ForwardNAT, "DR": model.ForwardDirect, "TUN": model.ForwardTunnel}
 
 func (i *Imported) virtualServer(b block) (model.VirtualService, bool) {
 	if b.word(0) == "fwmark" || b.word(0) == "group" {
-		i.left(b.line, "virtual_server %s: a service has addresses and ports: name them", b.rest())
+		i.left(b.line, "virtual_server %s: not imported: a service needs addresses and ports: name them", b.rest())
 		return model.VirtualService{}, false
 	}
 	at, ok := place(b)
 	if !ok || at.Port() == 0 {
-		i.left(b.line, "virtual_server %s: want an address and a port", b.rest())
+		i.left(b.line, "virtual_server %s: not imported: want an address and a port", b.rest())
 		return model.VirtualService{}, false
 	}
 	proto := model.TCP
@@ -86,11 +86,11 @@ func (i *Imported) virtualServer(b block) (model.VirtualService, bool) {
 		}
 	}
 	if proto == "" {
-		i.left(b.line, "virtual_server %s: it is of neither TCP nor UDP", b.rest())
+		i.left(b.line, "virtual_server %s: not imported: its protocol is neither TCP nor UDP", b.rest())
 		return model.VirtualService{}, false
 	}
 	s := server{Imported: i, v: virtual(proto, at), kind: sending{forward: model.ForwardNAT}, usual: usually(), weight: 1}
-	s.v.Scheduler = model.WeightedLeastConnection // keepalived's own
+	s.v.Scheduler = model.WeightedLeastConnection // keepalived's default
 	for _, f := range b.body {
 		if f.keyword() != "real_server" {
 			s.option(f)
@@ -103,33 +103,33 @@ func (i *Imported) virtualServer(b block) (model.VirtualService, bool) {
 	}
 	s.settle(b)
 	if len(s.v.Reals) == 0 && slices.ContainsFunc(b.body, func(f block) bool { return f.keyword() == "real_server" }) {
-		i.left(b.line, "%s is left out: none of its real servers could be imported", s.v.Name)
+		i.left(b.line, "%s is not imported: none of its real servers could be imported", s.v.Name)
 		return s.v, false
 	}
 	return s.v, true
 }
 
-// settle completes a service when all of it is read: it reports what needs a check
-// where there is none, and counts the quorum in servers.
+// settle completes a service after all its statements are read. It reports statements
+// for checks if there is no check, and converts the quorum to a number of servers.
 func (s *server) settle(b block) {
 	if s.v.Check.Checks() {
 		for _, line := range s.unchecked {
-			s.left(line, "it has no check, and the others of its service do: it is checked as they are")
+			s.left(line, "this real server has no check, and others of its service have one: it gets the same check")
 		}
 	} else {
 		s.idle = append(s.idle, s.usual.said...)
 	}
 	for _, f := range s.idle {
-		s.left(f.line, "%s: not imported: there is no check that it would change", strings.TrimSpace(f.keyword()+" "+f.rest()))
+		s.left(f.line, "%s: not imported: no check uses it", strings.TrimSpace(f.keyword()+" "+f.rest()))
 	}
 	if s.v.Quorum > 0 {
 		s.quorum(b.line)
 	}
 }
 
-// quorum turns keepalived's quorum, which is the least sum of the weights of the
-// servers that are up, into a number of servers, and reports where no number means the
-// same: the smallest that reaches the sum whichever servers are up is taken. As in
+// quorum converts keepalived's quorum, which is the minimum sum of the weights of the
+// servers that are up, to a number of servers. It takes the smallest number of servers
+// that always reaches the sum, and reports if fewer can also reach it. As in
 // keepalived, a quorum above the sum of all weights is that sum.
 func (s *server) quorum(line int) {
 	var weights []int
@@ -150,12 +150,12 @@ func (s *server) quorum(line int) {
 		heaviest += weights[len(weights)-1-i]
 	}
 	if n > 1 && heaviest >= want {
-		s.left(line, "quorum %d: keepalived adds up the weights of servers that are up, Fairlead counts the servers: quorum %d is the smallest number that always weighs %d", s.v.Quorum, n, want)
+		s.left(line, "quorum %d: keepalived adds the weights of the servers that are up, Fairlead counts the servers: quorum %d is the smallest number of servers whose weights always reach %d", s.v.Quorum, n, want)
 	}
 	s.v.Quorum = n
 }
 
-// place reads an address and a port, which are two words.
+// place parses an address and a port, which are two words.
 func place(b block) (netip.AddrPort, bool) {
 	addr, err := netip.ParseAddr(b.word(0))
 	port, bad := strconv.ParseUint(b.word(1), 10, 16)
@@ -165,7 +165,7 @@ func place(b block) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addr, uint16(port)), err == nil && bad == nil
 }
 
-// option reads an option of a virtual_server.
+// option imports an option of a virtual_server.
 func (s *server) option(f block) {
 	switch f.keyword() {
 	case "lb_algo", "lvs_sched":
@@ -173,13 +173,13 @@ func (s *server) option(f block) {
 	case "lb_kind", "lvs_method":
 		s.forward(f, &s.kind)
 	case "persistence_timeout":
-		s.v.Persistence = 360 * time.Second // keepalived's own
+		s.v.Persistence = 360 * time.Second // keepalived's default
 		if f.word(0) == "" {
 			return
 		}
 		t, ok := seconds(f.word(0))
 		if !ok {
-			s.left(f.line, "persistence_timeout %s: want seconds: %s is taken", f.word(0), s.v.Persistence)
+			s.left(f.line, "persistence_timeout %s: want seconds: %s is used", f.word(0), s.v.Persistence)
 			return
 		}
 		s.v.Persistence = t
@@ -188,7 +188,7 @@ func (s *server) option(f block) {
 			s.v.Sorry = at
 			return
 		}
-		s.left(f.line, "sorry_server %s: want an address and a port", f.rest())
+		s.left(f.line, "sorry_server %s: not imported: want an address and a port", f.rest())
 	case "quorum":
 		s.number(f, &s.v.Quorum)
 	case "weight":
@@ -202,14 +202,14 @@ func (s *server) option(f block) {
 	case "protocol":
 	case "hysteresis":
 		if f.word(0) != "0" {
-			s.left(f.line, "hysteresis %s: the quorum is gained as it is lost; rise and fall keep it from flapping", f.word(0))
+			s.left(f.line, "hysteresis %s: not imported: Fairlead uses one quorum for loss and gain; rise and fall prevent flapping", f.word(0))
 		}
 	case "inhibit_on_failure":
 		s.inhibit(f)
 	case "include":
-		s.left(f.line, "include %s: the file is not read: write what it says in its place", f.rest())
+		s.left(f.line, "include %s: the file is not read: copy its content to this place", f.rest())
 	case "quorum_up", "quorum_down":
-		s.left(f.line, "%s: nothing is run: `fairlead service watch` tells", f.keyword())
+		s.left(f.line, "%s: not imported: no command is run: use `fairlead service watch` to get the events", f.keyword())
 	default:
 		if !s.timing(f, &s.usual) {
 			s.skip(f)
@@ -218,15 +218,15 @@ func (s *server) option(f block) {
 }
 
 func (s *server) inhibit(f block) {
-	s.left(f.line, "inhibit_on_failure: the connections of a server that is down are ended, so that clients notice")
+	s.left(f.line, "inhibit_on_failure: not imported: Fairlead ends the connections of a server that is down, so that clients reconnect")
 }
 
-// forward reads a way to forward: NAT, DR, or TUN and, of the tunnel, type TYPE,
-// port NUMBER, and csum, remcsum or nocsum.
+// forward imports a forwarding method: NAT, DR, or TUN with the options type TYPE, port
+// NUMBER, and csum, remcsum or nocsum.
 func (s *server) forward(f block, into *sending) {
 	kind, ok := kinds[f.word(0)]
 	if !ok {
-		s.left(f.line, "%s %s: want NAT, DR or TUN: %s is taken", f.keyword(), f.word(0), *into)
+		s.left(f.line, "%s %s: want NAT, DR or TUN: %s is used", f.keyword(), f.word(0), *into)
 		return
 	}
 	if kind != model.ForwardTunnel {
@@ -242,12 +242,12 @@ func (s *server) forward(f block, into *sending) {
 		case "csum", "remcsum", "nocsum":
 			said["sum"] = word
 		default:
-			s.left(f.line, "%s of a tunnel: not imported", word)
+			s.left(f.line, "tunnel option %s: not imported", word)
 		}
 	}
 	by, err := wrapped(said["type"], said["port"], said["sum"])
 	if err != nil {
-		s.left(f.line, "%s: %v: %s is taken", f.rest(), err, *into)
+		s.left(f.line, "%s: %v: %s is used", f.rest(), err, *into)
 		return
 	}
 	*into = by
@@ -262,11 +262,11 @@ func (i *Imported) number(f block, into *int) {
 	*into = n
 }
 
-// real reads a real_server block.
+// real imports a real_server block.
 func (s *server) real(b block) {
 	at, ok := place(b)
 	if !ok {
-		s.left(b.line, "real_server %s is left out: want an address and a port", b.rest())
+		s.left(b.line, "real_server %s is not imported: want an address and a port", b.rest())
 		return
 	}
 	r := model.RealServer{Address: at.Addr(), Port: at.Port(), Weight: s.weight}
@@ -288,14 +288,14 @@ func (s *server) real(b block) {
 			how.Initial = model.InitialDown
 			how.said = append(how.said, f)
 		case "notify_up", "notify_down":
-			s.left(f.line, "%s: nothing is run: `fairlead service watch` tells", f.keyword())
+			s.left(f.line, "%s: not imported: no command is run: use `fairlead service watch` to get the events", f.keyword())
 		default:
 			switch {
 			case s.timing(f, &how):
 			case !f.braced:
 				s.skip(f)
 			case check != nil:
-				s.left(f.line, "%s: a real server has one check: the first is taken", f.keyword())
+				s.left(f.line, "%s: not imported: a real server can have only one check: the first one is used", f.keyword())
 			default:
 				check = &b.body[j]
 			}

@@ -8,22 +8,22 @@ import (
 	"fairlead/internal/model"
 )
 
-// checking is a check while it is read.
+// checking is a check while it is imported.
 type checking struct {
 	model.Check
-	// retry is how often a check that failed is made again; -1 is the checker's
-	// own.
+	// retry is how often a failed check is repeated; -1 means the checker's default.
 	retry int
-	// said are the statements that only a check would need.
+	// said are the statements that only checks use.
 	said []block
 }
 
-// usually is what keepalived does unless it is told otherwise.
+// usually returns keepalived's defaults.
 func usually() checking {
 	return checking{Check: model.Check{Interval: time.Minute, Timeout: 5 * time.Second, Rise: 1, Initial: model.InitialUp}, retry: -1}
 }
 
-// timing reads an option that all checkers have, and reports whether it is one.
+// timing imports an option that all checkers have. It reports whether f is such an
+// option.
 func (s *server) timing(f block, c *checking) bool {
 	into := map[string]*time.Duration{
 		"delay_loop": &c.Interval, "delay_before_retry": &c.Fast, "connect_timeout": &c.Timeout, "misc_timeout": &c.Timeout,
@@ -51,7 +51,7 @@ func (s *server) timing(f block, c *checking) bool {
 		}
 		c.Port = uint16(n)
 	case "warmup":
-		s.left(f.line, "warmup %s: not imported: first checks are spread over the interval anyway", f.word(0))
+		s.left(f.line, "warmup %s: not imported: Fairlead always spreads the first checks over the interval", f.word(0))
 		return true
 	default:
 		return false
@@ -60,8 +60,8 @@ func (s *server) timing(f block, c *checking) bool {
 	return true
 }
 
-// pause is keepalived's own delay_before_retry: 1 s, 3 s for HTTP_GET and SSL_GET,
-// and that between checks for DNS_CHECK.
+// pause returns keepalived's default of delay_before_retry: 1 s, 3 s for HTTP_GET and
+// SSL_GET. It returns 0 for DNS_CHECK, whose default is the interval of checks.
 func pause(kind model.CheckType) time.Duration {
 	switch kind {
 	case model.CheckHTTP, model.CheckHTTPS:
@@ -72,7 +72,7 @@ func pause(kind model.CheckType) time.Duration {
 	return time.Second
 }
 
-// check reads a checker's block into the service's check.
+// check imports a checker's block as the service's check.
 func (s *server) check(b block, how checking, r model.RealServer) {
 	retries := 1
 	switch b.keyword() {
@@ -85,16 +85,16 @@ func (s *server) check(b block, how checking, r model.RealServer) {
 		}
 	case "DNS_CHECK":
 		how.Type, retries = model.CheckDNS, 3
-		how.Query, how.Record = ".", "SOA" // keepalived's own
+		how.Query, how.Record = ".", "SOA" // keepalived's defaults
 	case "UDP_CHECK":
 		how.Type = model.CheckUDP
 	case "MISC_CHECK":
 		how.Type, retries = model.CheckExec, 0
 	case "SMTP_CHECK":
 		how.Type, how.Expect = model.CheckTCP, "^220"
-		s.left(b.line, "SMTP_CHECK: the server is taken for well when it greets with 220")
+		s.left(b.line, "SMTP_CHECK: changed: the server counts as healthy if it greets with 220")
 	default:
-		s.left(b.line, "%s: not imported: Fairlead has no check like it", b.keyword())
+		s.left(b.line, "%s: not imported: Fairlead has no such check", b.keyword())
 		return
 	}
 	urls := 0
@@ -102,7 +102,7 @@ func (s *server) check(b block, how checking, r model.RealServer) {
 		switch {
 		case f.keyword() == "url":
 			if urls++; urls > 1 {
-				s.left(f.line, "url: one is asked for: the first is taken")
+				s.left(f.line, "url: not imported: a check requests one URL: the first one is used")
 				continue
 			}
 			for _, u := range f.body {
@@ -121,17 +121,17 @@ func (s *server) check(b block, how checking, r model.RealServer) {
 		how.Fast = pause(how.Type)
 	}
 	if how.Status == "" && (how.Type == model.CheckHTTP || how.Type == model.CheckHTTPS) {
-		how.Status = "200-299" // keepalived's own
+		how.Status = "200-299" // keepalived's default
 	}
 	switch {
 	case s.first == 0:
 		s.v.Check, s.first = how.Check, b.line
 	case !s.v.Check.Equal(how.Check):
-		s.left(b.line, "%s of real server %s is otherwise than that in line %d: all of a service are checked as that says", b.keyword(), r, s.first)
+		s.left(b.line, "%s of real server %s differs from the check in line %d: all real servers of a service have that check", b.keyword(), r, s.first)
 	}
 }
 
-// url reads what is in an url block.
+// url imports a statement of an url block.
 func (s *server) url(f block, c *checking) {
 	switch f.keyword() {
 	case "path":
@@ -143,13 +143,13 @@ func (s *server) url(f block, c *checking) {
 	case "regex":
 		c.Body = f.rest()
 	case "digest":
-		s.left(f.line, "digest: the body's MD5 is not looked at: say what it must hold by body, a regular expression")
+		s.left(f.line, "digest: not imported: Fairlead does not check the body's MD5 digest: set body to a regular expression that the body must match")
 	default:
 		s.skip(f)
 	}
 }
 
-// checkOption reads an option of some checkers.
+// checkOption imports an option that only some checkers have.
 func (s *server) checkOption(f block, c *checking, r model.RealServer) {
 	switch {
 	case f.keyword() == "type" && c.Type == model.CheckDNS:
@@ -164,14 +164,14 @@ func (s *server) checkOption(f block, c *checking, r model.RealServer) {
 	case f.keyword() == "alpha":
 		c.Initial = model.InitialDown
 	case f.keyword() == "misc_dynamic":
-		s.left(f.line, "misc_dynamic: what a command ends with is no weight: an agent says those (agent: PORT)")
+		s.left(f.line, "misc_dynamic: not imported: a command's exit code does not set the weight: use an agent for that (agent: PORT)")
 	default:
 		s.skip(f)
 	}
 }
 
-// command reads a script with its arguments. The address and the port of the
-// server, where these are the last, are given by fairlead itself.
+// command imports a script with its arguments. It removes the address and the port of
+// the server from the end, because fairlead adds them itself.
 func (s *server) command(f block, c *checking, r model.RealServer) {
 	words := strings.Fields(f.rest())
 	port := strconv.Itoa(int(r.Port))
@@ -181,9 +181,9 @@ func (s *server) command(f block, c *checking, r model.RealServer) {
 		words = words[:n-2]
 	case n > 1 && words[n-1] == r.Address.String():
 		words = words[:n-1]
-		s.left(f.line, "misc_path: the command gets the port of the server, too, after its address")
+		s.left(f.line, "misc_path: changed: the command also gets the port of the server after its address")
 	default:
-		s.left(f.line, "misc_path: the command gets the address and the port of the server as its last arguments")
+		s.left(f.line, "misc_path: changed: the command gets the address and the port of the server as its last arguments")
 	}
 	c.Command = words
 }

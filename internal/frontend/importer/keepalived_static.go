@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// fix reads the lines of static_ipaddress, which are as of `ip address add`:
-// services at such an address put it on its link. Those of vrrp_instance move
-// between hosts, and a service must not hold them where they are not.
+// fix imports the lines of static_ipaddress, which have the arguments of `ip address
+// add`. A service with such an address adds it to that link. The addresses of
+// vrrp_instance are not imported: they move between hosts, and a service must not add
+// them to a host that does not have them.
 func (i *Imported) fix(all []block) {
 	for _, b := range all {
 		host, bits, masked := strings.Cut(b.keyword(), "/")
@@ -19,11 +20,11 @@ func (i *Imported) fix(all []block) {
 			switch {
 			case err != nil || v.Addresses[0] != addr:
 			case at < 0 || at+1 >= len(b.words):
-				i.left(b.line, "static_ipaddress %s: the link is not named: say interface for %s", b.keyword(), v.Name)
+				i.left(b.line, "static_ipaddress %s: not imported: the link is not named: set interface of %s", b.keyword(), v.Name)
 			default:
 				v.Interface = b.words[at+1]
 				if masked && bits != "32" && bits != "128" {
-					i.left(b.line, "static_ipaddress %s: %s puts it on %s as the address of one host: the link needs another address of that network, if it has none", b.keyword(), v.Name, v.Interface)
+					i.left(b.line, "static_ipaddress %s: changed: %s adds it to %s without its prefix length: if the link has no other address of that network, add one", b.keyword(), v.Name, v.Interface)
 				}
 			}
 		}

@@ -7,7 +7,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// sending is how a real server is forwarded to. All of a service are alike.
+// sending is how packets are forwarded to a real server. It is the same for all real
+// servers of a service.
 type sending struct {
 	forward model.Forward
 	tunnel  model.Tunnel
@@ -21,8 +22,8 @@ func (s sending) String() string {
 	return string(s.forward) + " " + s.tunnel.String()
 }
 
-// wrapped is by a tunnel of a type, empty for ipip. Port and checksum are GUE's;
-// the checksum nocsum is none.
+// wrapped returns the forwarding with a tunnel of the given type; "" means ipip. port
+// and sum are for GUE; nocsum means no checksum.
 func wrapped(kind, port, sum string) (sending, error) {
 	s := sending{forward: model.ForwardTunnel}
 	switch kind {
@@ -30,11 +31,11 @@ func wrapped(kind, port, sum string) (sending, error) {
 		return s, nil
 	case string(model.TunnelGUE):
 	default:
-		return s, fmt.Errorf("it is by a tunnel of type %s: want ipip or gue", kind)
+		return s, fmt.Errorf("its tunnel has the type %s: want ipip or gue", kind)
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {
-		return s, fmt.Errorf("it is by a tunnel of type gue: want the port at which the server takes it, and not %q", port)
+		return s, fmt.Errorf("its tunnel has the type gue and the port %q: want the UDP port on which the server receives it", port)
 	}
 	s.tunnel = model.Tunnel{Type: model.TunnelGUE, Port: uint16(n)}
 	if sum != "nocsum" {

@@ -20,7 +20,7 @@ import (
 	"fairlead/internal/store"
 )
 
-// dockerHost is what a Docker driver asks of this host.
+// dockerHost implements docker.Host.
 type dockerHost struct{ *kernel.Host }
 
 // HasLink implements docker.Host.
@@ -43,20 +43,21 @@ func (h dockerHost) LocalPorts() (r model.PortRange, err error) {
 	return r, nil
 }
 
-// listenDocker makes Docker's socket, and the directory where Docker looks for
-// it, which may come before Docker does.
+// listenDocker creates the socket for Docker, and the directory in which Docker looks
+// for it if that does not exist yet.
 func listenDocker(path string) (*net.UnixListener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make the directory of Docker's plugins: %w", err)
+		return nil, fmt.Errorf("create the directory of Docker's plugins: %w", err)
 	}
 	return admin.Listen(path)
 }
 
-// dockerSocketKey is the note that says where the daemon serves Docker.
+// dockerSocketKey is the key under which the path of Docker's socket is stored.
 const dockerSocketKey = "docker socket"
 
-// dockerSocketOf returns where to listen to Docker, and notes it for the next
-// daemon: one that has networks of Docker's serves Docker, whoever starts it.
+// dockerSocketOf returns the path of the socket for Docker, and stores it for the next
+// daemon. A daemon that has networks of Docker always serves Docker, also if a command
+// started it, unless opt.NoDocker is set.
 func dockerSocketOf(opt Options, files *store.File) (string, error) {
 	path := opt.Docker
 	if l := opt.Sockets[dockerSocket]; l != nil {
@@ -70,20 +71,20 @@ func dockerSocketOf(opt Options, files *store.File) (string, error) {
 		return "", err
 	}
 	if opt.NoDocker {
-		opt.Log.Warn("Docker's networks cannot change: --docker-socket is empty, and no socket was handed over")
+		opt.Log.Warn("Docker cannot change its networks: --docker-socket is empty, and the service manager passed no socket")
 		return "", nil
 	}
 	path = docker.Socket
 	if raw, noted := files.Lasting().All()[dockerSocketKey]; noted {
 		if err := json.Unmarshal(raw, &path); err != nil {
-			return "", fmt.Errorf("read where Docker was served: %w", err)
+			return "", fmt.Errorf("read the path of Docker's socket: %w", err)
 		}
 	}
 	return path, nil
 }
 
-// dockerLabels publishes containers on the host's network by their labels.
-// Without it, everything else goes on.
+// dockerLabels returns a task that publishes containers on the host's network
+// according to their labels. If it fails, it logs the error, and the daemon continues.
 func dockerLabels(d *daemon.Daemon, opt Options) func(context.Context) error {
 	return func(ctx context.Context) error {
 		root, err := cgroup.Root()
@@ -99,7 +100,7 @@ func dockerLabels(d *daemon.Daemon, opt Options) func(context.Context) error {
 	}
 }
 
-// dockerDriver answers a Docker engine.
+// dockerDriver returns the handler of a Docker engine's calls.
 func dockerDriver(d *daemon.Daemon, files *store.File, host *kernel.Host, opt Options) http.Handler {
 	driver := docker.New(docker.Config{
 		Daemon: d, Lasting: files.Lasting(), Passing: files.Passing(), Host: dockerHost{host}, Caller: admin.CallerPID, Log: opt.Log,

@@ -10,8 +10,8 @@ import (
 	"fairlead/internal/store"
 )
 
-// TestDockerSocketOf has every next daemon serve Docker where the last one did,
-// as long as there are networks of Docker's.
+// TestDockerSocketOf checks that each daemon serves Docker at the path of the previous
+// one, as long as there are networks of Docker.
 func TestDockerSocketOf(t *testing.T) {
 	dir := t.TempDir()
 	files, err := store.OpenFile(store.Places{State: filepath.Join(dir, "state"), Run: filepath.Join(dir, "run")})
@@ -27,13 +27,13 @@ func TestDockerSocketOf(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %q", what, got, err, want)
 		}
 	}
-	is("without networks of Docker's", Options{IdleExit: true}, "")
+	is("without networks of Docker", Options{IdleExit: true}, "")
 	network := model.Network{Name: "docker-web", Driver: model.DriverBridge, Origin: model.FromDocker}
 	if err := files.SaveDesired(model.Desired{Networks: []model.Network{network}}); err != nil {
 		t.Fatal(err)
 	}
-	is("of an older version", Options{IdleExit: true}, docker.Socket)
-	is("where it is told", Options{Docker: "/run/x.sock"}, "/run/x.sock")
-	is("where the last one was", Options{IdleExit: true}, "/run/x.sock")
-	is("nowhere, by its user's wish", Options{NoDocker: true}, "")
+	is("without a stored path", Options{IdleExit: true}, docker.Socket)
+	is("with --docker-socket", Options{Docker: "/run/x.sock"}, "/run/x.sock")
+	is("with a stored path", Options{IdleExit: true}, "/run/x.sock")
+	is("with an empty --docker-socket", Options{NoDocker: true}, "")
 }

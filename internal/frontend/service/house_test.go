@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	// daemonRole is a daemon that is told to end or is killed.
+	// daemonRole is a daemon that is stopped or killed.
 	daemonRole = "service-daemon"
-	// idleRole holds a sandbox.
+	// idleRole is a process that keeps a sandbox alive.
 	idleRole = "service-idle"
 )
 
@@ -36,14 +36,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// order is what the daemon is told.
+// order configures the daemon.
 type order struct {
 	Run, State, Socket string
 	TearDown           bool
 }
 
-// runDaemon is Run without eBPF programs, which would be the whole machine's.
-// It ends when its standard input does.
+// runDaemon is Run without eBPF programs, which would affect the whole machine. It ends
+// when its standard input is closed.
 func runDaemon(do order) error {
 	opt := Options{Run: do.Run, State: do.State, Socket: do.Socket, TearDown: do.TearDown,
 		Ready: process.Ready, Log: slog.New(slog.DiscardHandler)}
@@ -77,14 +77,15 @@ func runDaemon(do order) error {
 	return err
 }
 
-// house is a host of its own with a sandbox, and daemons one after another.
+// house is a network namespace that acts as a host, with a sandbox, and with one daemon
+// after another.
 type house struct {
 	*testing.T
 	opt     Options
 	ns      *kernel.Netns
 	sandbox *kernel.Netns
 	pid     string
-	// end kills the process that is the sandbox.
+	// end kills the process in the sandbox.
 	end func() error
 }
 
@@ -117,7 +118,7 @@ func newHouse(t *testing.T) *house {
 // daemonProcess is a running daemon.
 type daemonProcess struct{ *process.Process }
 
-// stop ends it as SIGTERM does.
+// stop ends the daemon as SIGTERM does.
 func (d daemonProcess) stop(t *testing.T) {
 	t.Helper()
 	d.In.Close()
@@ -126,14 +127,14 @@ func (d daemonProcess) stop(t *testing.T) {
 	}
 }
 
-// daemon starts the next one.
+// daemon starts the next daemon.
 func (h *house) daemon() daemonProcess {
 	h.Helper()
 	do := order{h.opt.Run, h.opt.State, h.opt.Socket, h.opt.TearDown}
 	return daemonProcess{process.Start(h, daemonRole, do, child.Place{Netns: h.ns.File()})}
 }
 
-// proxy returns the one that there is.
+// proxy returns the running proxy, or nil.
 func (h *house) proxy() *proxy.Proxy {
 	h.Helper()
 	p, err := proxy.Find(context.Background(), newProxies(h.opt.Run, h.ns.File(), slog.New(slog.DiscardHandler)).at)
@@ -143,7 +144,7 @@ func (h *house) proxy() *proxy.Proxy {
 	return p
 }
 
-// pidOfProxy is 0 if there is none.
+// pidOfProxy returns the proxy's PID, or 0 if there is no proxy.
 func (h *house) pidOfProxy() int {
 	h.Helper()
 	p := h.proxy()
@@ -156,8 +157,8 @@ func (h *house) pidOfProxy() int {
 	return p.PID()
 }
 
-// publish attaches the sandbox, which echoes, and publishes it via proxy on
-// ports 8080 and 8081.
+// publish starts an echo server in the sandbox, attaches the sandbox and publishes the
+// server via proxy on ports 8080 and 8081.
 func (h *house) publish() {
 	h.Helper()
 	var l net.Listener
@@ -202,7 +203,7 @@ const (
 // dial connects to a published port.
 func dial(port string) (net.Conn, error) { return net.DialTimeout("tcp", port, patience) }
 
-// echoes asks over a connection and waits for the answer.
+// echoes sends a text on a connection and waits for its echo.
 func echoes(conn net.Conn) error {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return err
@@ -214,7 +215,7 @@ func echoes(conn net.Conn) error {
 	return err
 }
 
-// answered asks over a new connection.
+// answered opens a connection to the port and waits for an echo.
 func answered(port string) error {
 	conn, err := dial(port)
 	if err != nil {
@@ -226,10 +227,10 @@ func answered(port string) error {
 // opens waits until the port answers.
 func (h *house) opens(port string) {
 	h.Helper()
-	needsRestart := time.Now().Add(patience)
+	deadline := time.Now().Add(patience)
 	if err := h.ns.Do(func() error {
 		for {
-			if err := answered(port); err == nil || time.Now().After(needsRestart) {
+			if err := answered(port); err == nil || time.Now().After(deadline) {
 				return err
 			}
 		}
@@ -238,7 +239,8 @@ func (h *house) opens(port string) {
 	}
 }
 
-// load opens one connection after the other until stop is closed.
+// load opens one connection after the other until stop is closed, and measures the
+// longest time between two of them.
 type load struct {
 	stop    chan struct{}
 	done    chan error
@@ -272,5 +274,5 @@ func (l *load) end(t *testing.T, what string) {
 	if err := <-l.done; err != nil {
 		t.Errorf("%s: %v", what, err)
 	}
-	t.Logf("%s: %d connections, at most %v from one to the next", what, l.count, l.longest)
+	t.Logf("%s: %d connections, at most %v between two of them", what, l.count, l.longest)
 }

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// idle tells when a daemon has nothing left to do.
+// idle detects that a daemon has nothing left to do.
 type idle struct {
-	// over is closed then; never, if the daemon does not end by itself.
+	// over is closed when the daemon is idle. It is never closed if the daemon must
+	// not end when idle.
 	over  chan struct{}
 	empty func() bool
-	// events holds a value when the daemon may hold something else than before.
+	// events has an element when the daemon's state may have changed.
 	events chan struct{}
 
 	mu     sync.Mutex
@@ -27,11 +28,11 @@ func newIdle(exits bool) *idle {
 	return i
 }
 
-// touch begins the wait anew.
+// touch restarts the waiting time.
 func (i *idle) touch() {
 	select {
 	case i.events <- struct{}{}:
-	default: // it holds one
+	default: // it has an element already
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -40,13 +41,13 @@ func (i *idle) touch() {
 	}
 }
 
-// expire ends the daemon if nothing is under way and nothing is held.
+// expire closes over if no request is running and the daemon is empty.
 func (i *idle) expire() {
 	i.mu.Lock()
 	busy := i.active > 0
 	i.mu.Unlock()
 	if busy || !i.empty() {
-		return // the next change or the end of the request touches it
+		return // the next change or the end of the request calls touch
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -57,7 +58,7 @@ func (i *idle) expire() {
 	}
 }
 
-// handler counts the requests that are under way.
+// handler counts the requests that are running.
 func (i *idle) handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i.count(1)

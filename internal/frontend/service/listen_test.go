@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// TestHandedSocketsAreOurs takes none that are another process's, nor some
-// whose names do not fit; what is said of them is not for our children.
-func TestHandedSocketsAreOurs(t *testing.T) {
+// TestInherited checks that sockets for another process are ignored, that wrong
+// numbers of names are refused, and that the environment variables are removed.
+func TestInherited(t *testing.T) {
 	for name, c := range map[string]struct {
 		pid, count, names string
 		wrong             bool
 	}{
 		"none":                {"", "", "", false},
-		"of another process":  {"1", "1", "admin", false},
+		"for another process": {"1", "1", "admin", false},
 		"no number":           {"", "x", "admin", true},
 		"fewer than names":    {"", "1", "admin:docker", true},
 		"without their names": {"", "2", "", true},
@@ -33,15 +33,16 @@ func TestHandedSocketsAreOurs(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, sockets, err)
 		}
 		if left, is := os.LookupEnv("LISTEN_FDS"); is {
-			t.Errorf("%s: LISTEN_FDS=%s is left", name, left)
+			t.Errorf("%s: LISTEN_FDS=%s was not removed", name, left)
 		}
 	}
 }
 
 func pidText() string { link, _ := os.Readlink("/proc/self"); return link }
 
-// TestTheJournalGetsPriorities, and no time.
-func TestTheJournalGetsPriorities(t *testing.T) {
+// TestJournalLinesHavePriorities checks that lines for the journal have a priority and
+// no time.
+func TestJournalLinesHavePriorities(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(newJournal(&out)).With("a", 1).WithGroup("g")
 	log.Debug("not this")
@@ -58,7 +59,7 @@ func TestTheJournalGetsPriorities(t *testing.T) {
 	}
 	defer f.Close()
 	if isJournal(f, "") || isJournal(f, "1:1") {
-		t.Error("a file is taken for the journal")
+		t.Error("a file counts as the journal")
 	}
 }
 

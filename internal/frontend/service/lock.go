@@ -28,27 +28,27 @@ import (
 //   - the abstract unix socket lockSocket, whose name is unique in a network
 //     namespace. It covers other mount namespaces, such as a daemon in a
 //     container on the host's network. Any user can take the name, so it counts
-//     only if its owner has CAP_NET_ADMIN: who has that needs no lock to break
-//     the daemon's networks.
+//     only if its owner has CAP_NET_ADMIN. A process with that capability can
+//     change the daemon's networks anyway.
 //
-// docs/adr/0038-one-daemon-per-network-namespace.md weighs the alternatives.
+// docs/adr/0038-one-daemon-per-network-namespace.md compares the alternatives.
 
-// lockSocket is the abstract socket's name.
+// lockSocket is the name of the abstract socket.
 const lockSocket = "@fairlead-daemon"
 
-// lockPatience is how long a daemon that is ending may take to release the locks.
-const lockPatience = 5 * time.Second
+// lockTimeout is how long to wait for a daemon that is ending to release the locks.
+const lockTimeout = 5 * time.Second
 
-// lockPrefix begins the names of lock files.
+// lockPrefix is the prefix of the lock files' names.
 const lockPrefix = "netns-"
 
-// owner is the daemon that holds a namespace.
+// owner is the daemon that has the lock of a namespace.
 type owner struct {
 	PID    int    `json:"pid"`
 	Socket string `json:"socket,omitempty"`
 }
 
-// OwnedError says that another daemon holds the network namespace.
+// OwnedError is the error if another daemon runs in the network namespace.
 type OwnedError struct{ owner }
 
 // Error names the owner.
@@ -66,10 +66,10 @@ func (e *OwnedError) Error() string {
 	return who + " is the daemon of this network namespace, and there can be only one: stop it first"
 }
 
-// commandOf is the command line of a process, quoted where it holds anything but
+// commandOf returns the command line of a process, with each word quoted that is not
 // printable text.
 func commandOf(pid int) string {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it may have ended
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // the process may have ended
 	words := strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
 	for i, word := range words {
 		if quoted := fmt.Sprintf("%q", word); quoted != `"`+word+`"` {
@@ -79,10 +79,10 @@ func commandOf(pid int) string {
 	return strings.Join(words, " ")
 }
 
-// lockNamespace takes the process's network namespace for a daemon. It returns
-// an OwnedError if another daemon has it.
+// lockNamespace locks the process's network namespace for a daemon. Returns
+// *OwnedError if another daemon has the lock.
 func lockNamespace(opt Options) (unlock func() error, err error) {
-	end := time.Now().Add(lockPatience)
+	end := time.Now().Add(lockTimeout)
 	file, err := lockFile(opt, end)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func lockNamespace(opt Options) (unlock func() error, err error) {
 	return func() error { return errors.Join(socket(), file()) }, nil
 }
 
-// lockFile takes the lock that only root can take.
+// lockFile locks the file that only root can lock.
 func lockFile(opt Options, end time.Time) (unlock func() error, err error) {
 	id, err := kernel.Identify("")
 	if err != nil {
@@ -114,13 +114,13 @@ func lockFile(opt Options, end time.Time) (unlock func() error, err error) {
 			return nil, fmt.Errorf("lock the network namespace: %w", err)
 		}
 		if inUse == nil {
-			text, _ := json.Marshal(owner{os.Getpid(), opt.Socket}) // of such values it cannot fail
+			text, _ := json.Marshal(owner{os.Getpid(), opt.Socket}) // cannot fail for these types
 			if err := errors.Join(f.Truncate(0), write(f, text)); err != nil {
 				return nil, errors.Join(fmt.Errorf("lock the network namespace: %w", err), f.Close())
 			}
 			return func() error {
 				err := errors.Join(os.Remove(path), f.Close())
-				_ = os.Remove(RunDir) // unless it holds anything
+				_ = os.Remove(RunDir) // fails if it is not empty
 				return err
 			}, nil
 		}
@@ -131,7 +131,7 @@ func lockFile(opt Options, end time.Time) (unlock func() error, err error) {
 	}
 }
 
-// lockRetry is left between two tries.
+// lockRetry is the time between two attempts.
 const lockRetry = 50 * time.Millisecond
 
 func write(f *os.File, text []byte) error {
@@ -139,7 +139,7 @@ func write(f *os.File, text []byte) error {
 	return err
 }
 
-// tryLock locks the file, or returns who has it.
+// tryLock locks the file, or returns the owner of the lock.
 func tryLock(path string) (f *os.File, inUse *OwnedError, err error) {
 	f, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -149,7 +149,7 @@ func tryLock(path string) (f *os.File, inUse *OwnedError, err error) {
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		inUse := &OwnedError{}
 		text, _ := os.ReadFile(path)
-		_ = json.Unmarshal(text, &inUse.owner) // it may be just being written
+		_ = json.Unmarshal(text, &inUse.owner) // the owner may be writing it
 		return nil, inUse, f.Close()
 	}
 	// An owner that has just ended may have removed the file.
@@ -170,8 +170,8 @@ func sameFile(f *os.File, is os.FileInfo) bool {
 	return err == nil && os.SameFile(info, is)
 }
 
-// removeStaleLocks removes what daemons that were killed have left, in namespaces
-// that may be gone.
+// removeStaleLocks removes the lock files of killed daemons. Their namespaces may not
+// exist any more.
 func removeStaleLocks(own string) {
 	all, _ := filepath.Glob(filepath.Join(RunDir, lockPrefix+"*")) // the pattern is valid
 	for _, path := range all {
@@ -185,8 +185,8 @@ func removeStaleLocks(own string) {
 	}
 }
 
-// listenLock takes the abstract socket, unless it is held by somebody who cannot
-// be a daemon.
+// listenLock listens on the abstract socket. If a process that cannot be a daemon
+// has the socket, listenLock logs a warning and succeeds.
 func listenLock(log *slog.Logger, end time.Time) (unlock func() error, err error) {
 	for {
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: lockSocket, Net: "unix"})
@@ -202,7 +202,7 @@ func listenLock(log *slog.Logger, end time.Time) (unlock func() error, err error
 			if err == nil && isDaemon(holder) {
 				return nil, &OwnedError{owner{PID: int(holder.Pid)}}
 			}
-			log.Warn("an unprivileged process holds the abstract unix socket that locks this network namespace: a daemon with another /run is not noticed",
+			log.Warn("an unprivileged process has the abstract unix socket that locks this network namespace: a daemon with another /run cannot be detected",
 				"socket", lockSocket, "process", holder.Pid, "error", err)
 			return func() error { return nil }, nil
 		}
@@ -210,15 +210,15 @@ func listenLock(log *slog.Logger, end time.Time) (unlock func() error, err error
 	}
 }
 
-// closeCallers closes each connection: a caller learns who listens from the
-// kernel.
+// closeCallers closes each connection. Callers get the listener's credentials from
+// the kernel.
 func closeCallers(l *net.UnixListener) {
 	for {
 		conn, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // e.g. there are too many files
+		if err != nil { // e.g. too many open files
 			time.Sleep(lockRetry)
 			continue
 		}
@@ -226,7 +226,8 @@ func closeCallers(l *net.UnixListener) {
 	}
 }
 
-// lockHolder returns who listens on the lock's socket.
+// lockHolder returns the credentials of the process that listens on the lock's
+// socket.
 func lockHolder() (unix.Ucred, error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: lockSocket, Net: "unix"})
 	if err != nil {
@@ -244,9 +245,9 @@ func lockHolder() (unix.Ucred, error) {
 	return *cred, nil
 }
 
-// isDaemon reports whether the process may be a daemon: it has CAP_NET_ADMIN in
-// our user namespace. Of one in a PID namespace that cannot be seen, only the
-// user is known.
+// isDaemon reports whether the process can be a daemon: it has CAP_NET_ADMIN in this
+// process's user namespace. For a process in an invisible PID namespace, only the
+// user is known; it counts as a daemon if the user is root.
 func isDaemon(holder unix.Ucred) bool {
 	if holder.Pid == 0 {
 		return holder.Uid == 0
@@ -266,8 +267,9 @@ func isDaemon(holder unix.Ucred) bool {
 	return err == nil && effective&(1<<unix.CAP_NET_ADMIN) != 0
 }
 
-// refuseForeign refuses to start a daemon by itself, with nothing stored, where
-// there are networks of another that does not run: the daemon would remove them.
+// refuseForeign returns an error if nothing is stored and the namespace has networks
+// of another daemon that does not run. A daemon that a command starts would remove
+// these networks.
 func refuseForeign(host *kernel.Host, files *store.File, opt Options) error {
 	record, err := files.Load()
 	if err != nil {
@@ -286,6 +288,6 @@ func refuseForeign(host *kernel.Host, files *store.File, opt Options) error {
 	if err != nil || len(have) == 0 {
 		return err
 	}
-	return fmt.Errorf("this network namespace has networks of a daemon that does not run, and nothing is stored below %s: name the --socket of that daemon and start it; or remove its networks: `fairlead daemon --run-dir %s --state-dir %s --socket %s`",
+	return fmt.Errorf("start a daemon: this network namespace has networks of a daemon that does not run, and nothing is stored in %s: start that daemon with its --socket; or remove its networks with `fairlead daemon --run-dir %s --state-dir %s --socket %s`",
 		opt.State, opt.Run, opt.State, opt.Socket)
 }

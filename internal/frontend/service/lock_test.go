@@ -19,16 +19,16 @@ import (
 // lockRole takes the lock of its network namespace, as a daemon does.
 const lockRole = "service-lock"
 
-// lockOrder says how.
+// lockOrder configures a process with the role lockRole.
 type lockOrder struct {
 	Socket string
 	// OwnRun mounts another /run first.
 	OwnRun bool
-	// Squat only takes the abstract socket, as a user without capabilities.
+	// Squat only listens on the abstract socket, as a user without capabilities.
 	Squat bool
 }
 
-// answer is a file that a role writes its refusal to.
+// refusalFile is the file to which the role writes its error.
 const refusalFile = "refusal"
 
 func runLock(do lockOrder) error {
@@ -63,7 +63,7 @@ func runLock(do lockOrder) error {
 	return unlock()
 }
 
-// locks take the lock of namespaces.
+// locks starts processes that lock one network namespace.
 type locks struct {
 	*testing.T
 	at child.Place
@@ -79,7 +79,7 @@ func newLocks(t *testing.T) locks {
 	return locks{t, child.Place{Netns: ns.File()}}
 }
 
-// take takes the lock, which must succeed.
+// take starts a process that must get the lock.
 func (l locks) take(do lockOrder) *process.Process {
 	l.Helper()
 	p, why := l.try(do)
@@ -89,14 +89,14 @@ func (l locks) take(do lockOrder) *process.Process {
 	return p
 }
 
-// try takes the lock, or returns the refusal.
+// try starts a process that tries to get the lock, and returns its error.
 func (l locks) try(do lockOrder) (p *process.Process, refusal string) {
 	l.Helper()
 	do.Socket = filepath.Join(l.TempDir(), "s")
 	at := l.at
 	at.Contained = do.OwnRun
 	p = process.Start(l, lockRole, do, at)
-	why, _ := os.ReadFile(filepath.Join(filepath.Dir(do.Socket), refusalFile)) // there is none if it has the lock
+	why, _ := os.ReadFile(filepath.Join(filepath.Dir(do.Socket), refusalFile)) // it does not exist if the process has the lock
 	return p, string(why)
 }
 
@@ -104,11 +104,11 @@ func TestOneDaemonPerNamespace(t *testing.T) {
 	t.Parallel()
 	l := newLocks(t)
 	first := l.take(lockOrder{})
-	newLocks(t).take(lockOrder{}) // of another namespace
+	newLocks(t).take(lockOrder{}) // in another namespace
 	_, why := l.try(lockOrder{})
 	for _, want := range []string{fmt.Sprintf("process %d (", first.Cmd.Process.Pid), "is the daemon of this network namespace", "use it with --socket /"} {
 		if !strings.Contains(why, want) {
-			t.Errorf("the second is refused with %q, want %q", why, want)
+			t.Errorf("the second daemon got %q, want %q", why, want)
 		}
 	}
 	if err := first.Kill(); err != nil {
@@ -122,13 +122,14 @@ func TestOneDaemonPerNamespace(t *testing.T) {
 	l.take(lockOrder{})
 }
 
-// TestLockWithAnotherRun has a second daemon in a container on the same network.
+// TestLockWithAnotherRun starts a second daemon with another /run, as in a container
+// on the host's network.
 func TestLockWithAnotherRun(t *testing.T) {
 	t.Parallel()
 	l := newLocks(t)
 	first := l.take(lockOrder{})
 	if _, why := l.try(lockOrder{OwnRun: true}); !strings.Contains(why, "is the daemon of this network namespace") {
-		t.Errorf("the second is refused with %q", why)
+		t.Errorf("the second daemon got %q", why)
 	}
 	if err := first.Kill(); err != nil {
 		t.Fatal(err)
@@ -136,14 +137,14 @@ func TestLockWithAnotherRun(t *testing.T) {
 	l.take(lockOrder{OwnRun: true})
 }
 
-// TestUnprivilegedSquatter takes the abstract socket's name: the daemon starts
-// all the same, and still only one.
+// TestUnprivilegedSquatter checks that a daemon starts although an unprivileged
+// process has the abstract socket, and that a second daemon still does not.
 func TestUnprivilegedSquatter(t *testing.T) {
 	t.Parallel()
 	l := newLocks(t)
 	process.Start(t, lockRole, lockOrder{Squat: true}, l.at)
 	l.take(lockOrder{})
 	if _, why := l.try(lockOrder{}); !strings.Contains(why, "is the daemon of this network namespace") {
-		t.Errorf("the second is refused with %q", why)
+		t.Errorf("the second daemon got %q", why)
 	}
 }

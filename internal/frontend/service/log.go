@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Logger returns what logs to a file: text with the time and the level, or, to
-// systemd's journal, which knows the time, with the priority ahead of each
-// line (sd-daemon(3)).
+// Logger returns a logger that writes to a file: text with the time and the level. If
+// the file is systemd's journal, which records the time itself, each line begins with
+// its priority (sd-daemon(3)).
 func Logger(to *os.File) *slog.Logger {
 	if !isJournal(to, os.Getenv("JOURNAL_STREAM")) {
 		return slog.New(slog.NewTextHandler(to, nil))
@@ -20,32 +20,32 @@ func Logger(to *os.File) *slog.Logger {
 	return slog.New(newJournal(to))
 }
 
-// isJournal reports whether the file is the stream that JOURNAL_STREAM says
-// leads to the journal (systemd.exec(5)): somebody may have led it elsewhere.
+// isJournal reports whether the file is the stream that JOURNAL_STREAM names
+// (systemd.exec(5)). The file can be another one if it was redirected.
 func isJournal(f *os.File, stream string) bool {
 	var st unix.Stat_t
 	return stream != "" && unix.Fstat(int(f.Fd()), &st) == nil && stream == fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 }
 
-// priorities are syslog's, of each level and those above it.
+// priorities are syslog's priorities for each level and those above it.
 var priorities = []struct {
 	from   slog.Level
 	prefix string
 }{{slog.LevelError, "<3>"}, {slog.LevelWarn, "<4>"}, {slog.LevelInfo, "<6>"}}
 
-// journal writes each record by the handler of its priority.
+// journal writes each record with the handler of its priority.
 type journal []slog.Handler
 
 func newJournal(to io.Writer) journal {
 	var j journal
 	for _, p := range priorities {
-		j = append(j, slog.NewTextHandler(prefixed{to, p.prefix}, &slog.HandlerOptions{ReplaceAttr: known}))
+		j = append(j, slog.NewTextHandler(prefixed{to, p.prefix}, &slog.HandlerOptions{ReplaceAttr: dropRecorded}))
 	}
 	return j
 }
 
-// known leaves out what the journal knows.
-func known(groups []string, a slog.Attr) slog.Attr {
+// dropRecorded leaves out the attributes that the journal records itself.
+func dropRecorded(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
 		return slog.Attr{}
 	}
@@ -83,7 +83,7 @@ func (j journal) with(fn func(slog.Handler) slog.Handler) slog.Handler {
 	return next
 }
 
-// prefixed writes a prefix ahead of each record, which is one line.
+// prefixed writes a prefix before each record. A record is one line.
 type prefixed struct {
 	to     io.Writer
 	prefix string

@@ -9,14 +9,14 @@ import (
 	"fairlead/internal/frontend/metrics"
 )
 
-// gauge shows the daemon's metrics to whoever may see them.
+// gauge serves the daemon's metrics.
 type gauge struct {
 	*metrics.Metrics
-	// at is nil if they are not to be shown.
+	// at is nil if the metrics are not served.
 	at net.Listener
 }
 
-// newGauge listens, if it is asked for, and answers nobody yet.
+// newGauge listens if opt.Metrics is set. It does not serve yet.
 func newGauge(opt Options) (gauge, error) {
 	g := gauge{Metrics: metrics.New(opt.Version)}
 	if opt.Metrics == "" {
@@ -27,7 +27,7 @@ func newGauge(opt Options) (gauge, error) {
 	return g, err
 }
 
-// show answers from now on, until stop.
+// show serves the metrics until stop is called.
 func (g gauge) show(d *daemon.Daemon, opt Options) (stop func() error) {
 	if g.at == nil {
 		return func() error { return nil }
@@ -35,14 +35,14 @@ func (g gauge) show(d *daemon.Daemon, opt Options) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- metrics.Serve(ctx, g.at, g.Handler(d, opt.Log)) }()
-	opt.Log.Info("metrics", "address", opt.Metrics)
+	opt.Log.Info("serve metrics", "address", opt.Metrics)
 	return func() error {
 		cancel()
 		return <-ended
 	}
 }
 
-// close ends the listener.
+// close closes the listener.
 func (g gauge) close() error {
 	if g.at == nil {
 		return nil

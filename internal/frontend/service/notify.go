@@ -10,17 +10,18 @@ import (
 	"time"
 )
 
-// reportState tells the service manager that started us (sd_notify(3)) what the daemon
-// holds, whenever there are news and it is otherwise, and that it lives, until
-// ctx ends. Held waits for what the daemon is at, so that its answer is a sign
-// of life.
-func reportState(ctx context.Context, log *slog.Logger, events <-chan struct{}, inUse func() (attachments, publishes int)) {
+// reportState notifies the service manager (sd_notify(3)) until ctx ends. It sends
+// the numbers of attachments and publishes when an event changed them, and
+// watchdog notifications. counts waits for the daemon's current work: its return
+// shows that the daemon is alive.
+func reportState(ctx context.Context, log *slog.Logger, events <-chan struct{},
+	counts func() (attachments, publishes int)) {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return
 	}
 	var alive <-chan time.Time
 	if limit := watchdog(); limit > 0 {
-		ticker := time.NewTicker(limit / 2) // as sd_watchdog_enabled(3) asks
+		ticker := time.NewTicker(limit / 2) // as sd_watchdog_enabled(3) recommends
 		defer ticker.Stop()
 		alive = ticker.C
 	}
@@ -34,7 +35,7 @@ func reportState(ctx context.Context, log *slog.Logger, events <-chan struct{}, 
 		case <-alive:
 			life = "WATCHDOG=1\n"
 		}
-		attachments, publishes := inUse()
+		attachments, publishes := counts()
 		status := fmt.Sprintf("STATUS=%d attachments, %d publishes", attachments, publishes)
 		if life != "" || status != last {
 			warn(log, notify(life+status))
@@ -45,12 +46,11 @@ func reportState(ctx context.Context, log *slog.Logger, events <-chan struct{}, 
 
 func warn(log *slog.Logger, err error) {
 	if err != nil {
-		log.Warn("tell the service manager", "error", err)
+		log.Warn("notify the service manager", "error", err)
 	}
 }
 
-// watchdog returns the time within which the service manager wants a sign of
-// life, 0 if it wants none.
+// watchdog returns the service manager's watchdog timeout, or 0 if there is none.
 func watchdog() time.Duration {
 	if pid := os.Getenv("WATCHDOG_PID"); pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return 0
@@ -62,8 +62,9 @@ func watchdog() time.Duration {
 	return time.Duration(usec) * time.Microsecond
 }
 
-// notify tells the service manager; without one it does nothing. A name that
-// begins with @ is in the abstract namespace, which package net knows.
+// notify sends a state to the service manager. Without a service manager it does
+// nothing. A socket name that begins with @ is in the abstract namespace; package net
+// supports this.
 func notify(state string) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
@@ -71,7 +72,7 @@ func notify(state string) error {
 	}
 	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
-		return fmt.Errorf("notify: %w", err)
+		return fmt.Errorf("connect to %s: %w", path, err)
 	}
 	defer conn.Close()
 	_, err = conn.Write([]byte(state))

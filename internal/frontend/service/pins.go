@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pins returns where a daemon with those files has its eBPF programs, for those
-// who look at them.
+// Pins returns the directory in which a daemon with those options pins its eBPF
+// programs, for commands that read them.
 func Pins(opt Options) string {
 	if isBPF(filepath.Dir(kernel.BPFDir)) {
 		return kernel.BPFDir
@@ -20,25 +20,25 @@ func Pins(opt Options) string {
 	return filepath.Join(opt.Run, "bpf", "pins")
 }
 
-// pinDir returns the directory of a bpffs for eBPF programs that outlive the
-// daemon: the host's, or one that is mounted for the daemon. Unmount unmounts
-// the latter when nothing is left in it.
+// pinDir returns a directory in a bpffs for eBPF programs, which survive the end of
+// the daemon. It uses the host's bpffs, or mounts one for the daemon. unmount unmounts
+// that one if it is empty.
 func pinDir(run string) (dir string, unmount func() error, err error) {
 	if isBPF(filepath.Dir(kernel.BPFDir)) {
 		return kernel.BPFDir, func() error { return nil }, nil
 	}
 	own := filepath.Join(run, "bpf")
 	if err := os.MkdirAll(own, 0o700); err != nil {
-		return "", nil, fmt.Errorf("make a place for eBPF programs: %w", err)
+		return "", nil, fmt.Errorf("create a directory for eBPF programs: %w", err)
 	}
 	if !isBPF(own) {
 		if err := unix.Mount("bpf", own, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
-			return "", nil, fmt.Errorf("mount a bpffs on %s: %w (mount one on /sys/fs/bpf: mount -t bpf bpf /sys/fs/bpf)", own, err)
+			return "", nil, fmt.Errorf("mount a bpffs on %s: %w: mount one on /sys/fs/bpf with `mount -t bpf bpf /sys/fs/bpf`", own, err)
 		}
 	}
 	pins := filepath.Join(own, "pins")
 	return pins, func() error {
-		// With programs in it, the next daemon needs it.
+		// If it has programs, the next daemon needs it.
 		if err := os.Remove(pins); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil
 		}

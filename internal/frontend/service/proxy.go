@@ -10,10 +10,10 @@ import (
 	"fairlead/internal/proxy"
 )
 
-// proxies starts and finds the proxy, which outlives the daemon.
+// proxies starts and finds the proxy process, which survives the end of the daemon.
 type proxies struct {
 	at proxy.Keeping
-	// ended takes a word when one has.
+	// ended gets an element when a proxy has ended.
 	ended chan struct{}
 }
 
@@ -37,7 +37,7 @@ func (p proxies) start(ctx context.Context) (engine.Proxy, error) {
 	return made, nil
 }
 
-// find returns the proxy that an earlier daemon has left.
+// find returns the running proxy of an earlier daemon, or nil.
 func (p proxies) find(ctx context.Context) (engine.Keeper, error) {
 	found, err := proxy.Find(ctx, p.at)
 	if err != nil || found == nil {
@@ -47,11 +47,11 @@ func (p proxies) find(ctx context.Context) (engine.Keeper, error) {
 	return found, nil
 }
 
-// watch says when the proxy has ended.
+// watch sends to ended when the proxy has ended.
 func (p proxies) watch(one *proxy.Proxy) {
 	<-one.Done()
 	select {
 	case p.ended <- struct{}{}:
-	default: // it is said already
+	default: // ended has an element already
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kills is how often the daemon is killed: FAIRLEAD_KILLS times, or a few.
+// kills returns how often to kill the daemon: FAIRLEAD_KILLS, or 5.
 func kills(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("FAIRLEAD_KILLS")
@@ -33,9 +33,9 @@ func kills(t *testing.T) int {
 	return n
 }
 
-// TestTheProxyOutlivesTheDaemon kills the daemon again and again under load:
-// no connection ends, none fails.
-func TestTheProxyOutlivesTheDaemon(t *testing.T) {
+// TestProxySurvivesKilledDaemons kills the daemon repeatedly under load. No connection
+// may end, and none may fail.
+func TestProxySurvivesKilledDaemons(t *testing.T) {
 	h := newHouse(t)
 	d := h.daemon()
 	h.publish()
@@ -51,37 +51,37 @@ func TestTheProxyOutlivesTheDaemon(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := echoes(open); err != nil {
-			t.Fatalf("an open connection, while no daemon runs: %v", err)
+			t.Fatalf("open connection while no daemon runs: %v", err)
 		}
 		if d = h.daemon(); i == 2 {
 			d.stop(t)
 			d = h.daemon()
 		}
 		if err := echoes(open); err != nil {
-			t.Fatalf("an open connection: %v", err)
+			t.Fatalf("open connection: %v", err)
 		}
 	}
 	load.end(t, "under kill -9")
 	if now := h.pidOfProxy(); now != pid {
-		t.Errorf("the proxy is %d, and was %d", now, pid)
+		t.Errorf("the proxy's PID is %d, want %d", now, pid)
 	}
 	d.stop(t)
 	h.opt.TearDown = true
 	h.daemon().stop(t)
 	if now := h.pidOfProxy(); now != 0 {
-		t.Errorf("the proxy %d is there after --teardown", now)
+		t.Errorf("the proxy %d runs after --teardown", now)
 	}
 	if err := echoes(open); err == nil {
-		t.Error("the connection goes on after --teardown")
+		t.Error("the connection is open after --teardown")
 	}
 	if _, err := os.Stat(filepath.Join(h.opt.Run, "proxy.sock")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the proxy's socket: %v", err)
 	}
 }
 
-// TestAKilledProxyIsReplaced: its ports are open again as soon as the daemon
-// has heard of its end.
-func TestAKilledProxyIsReplaced(t *testing.T) {
+// TestKilledProxyIsReplaced checks that the ports open again after the proxy was
+// killed.
+func TestKilledProxyIsReplaced(t *testing.T) {
 	h := newHouse(t)
 	d := h.daemon()
 	h.publish()
@@ -94,10 +94,10 @@ func TestAKilledProxyIsReplaced(t *testing.T) {
 		h.opens(port8080)
 		t.Logf("open again after %v", time.Since(killed))
 		if now := h.pidOfProxy(); now == pid {
-			t.Errorf("it is still %d", pid)
+			t.Errorf("the proxy's PID is still %d", pid)
 		}
 	}
-	// Nothing published, it ends with the daemon.
+	// Without publishes the proxy ends with the daemon.
 	if _, err := admin.NewClient(h.opt.Socket).Detach(context.Background(), daemon.DetachRequest{Network: "lan", Sandbox: h.pid}); err != nil {
 		t.Fatal(err)
 	}
@@ -108,13 +108,13 @@ func TestAKilledProxyIsReplaced(t *testing.T) {
 	defer unix.Close(gone)
 	d.stop(t)
 	if err := wait(gone); err != nil {
-		t.Errorf("a proxy that holds nothing, without a daemon: %v", err)
+		t.Errorf("proxy without ports, after the end of the daemon: %v", err)
 	}
 }
 
-// TestASandboxDiesWhileNoDaemonRuns: its ports are open until the next one
-// comes, and then no more.
-func TestASandboxDiesWhileNoDaemonRuns(t *testing.T) {
+// TestSandboxEndsWhileNoDaemonRuns checks that its ports stay open until the next
+// daemon starts, and are closed then.
+func TestSandboxEndsWhileNoDaemonRuns(t *testing.T) {
 	h := newHouse(t)
 	d := h.daemon()
 	h.publish()
@@ -122,15 +122,15 @@ func TestASandboxDiesWhileNoDaemonRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if inUse := h.inUse(); len(inUse.Listeners) == 0 {
-		t.Error("the proxy holds nothing, before a daemon has told it")
+		t.Error("the proxy has closed its ports before a daemon started")
 	}
 	h.daemon()
 	if inUse := h.inUse(); len(inUse.Listeners)+len(inUse.Reservations) != 0 {
-		t.Errorf("the proxy holds %+v", inUse)
+		t.Errorf("the proxy's configuration is %+v, want none", inUse)
 	}
 }
 
-// inUse returns what the proxy holds.
+// inUse returns the proxy's configuration.
 func (h *house) inUse() proxy.Config {
 	h.Helper()
 	p := h.proxy()
@@ -144,9 +144,9 @@ func (h *house) inUse() proxy.Config {
 	return inUse
 }
 
-// TestAPortStolenFromAKilledProxy: the others open without it, and it opens as
-// soon as it is free.
-func TestAPortStolenFromAKilledProxy(t *testing.T) {
+// TestPortTakenFromAKilledProxy checks that the other ports open if another process
+// has one of them, and that this one opens as soon as it is free.
+func TestPortTakenFromAKilledProxy(t *testing.T) {
 	h := newHouse(t)
 	d := h.daemon()
 	h.publish()
@@ -179,7 +179,7 @@ func wait(pidfd int) error {
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err == nil && n == 0:
-			return errors.New("the process goes on")
+			return errors.New("the process still runs")
 		default:
 			return err
 		}

@@ -9,8 +9,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// countReals returns what counts the flows of real servers: each plane counts
-// its own.
+// countReals returns a function that reads the counters of real servers from all data
+// planes.
 func countReals(host *kernel.Host) daemon.CountReals {
 	return func(services []model.VirtualService) (daemon.RealCounts, error) {
 		all := daemon.RealCounts{}
@@ -29,7 +29,7 @@ func countReals(host *kernel.Host) daemon.CountReals {
 		if err != nil {
 			return nil, err
 		}
-		known := asNamed(services)
+		known := namesByFrontend(services)
 		for _, s := range stats {
 			v := known[s.Frontend]
 			all.Add(v.service, v.at[s.At], daemon.RealCount{Live: uint64(s.Active) + uint64(s.Inactive), Begun: s.Flows,
@@ -47,16 +47,17 @@ func countReals(host *kernel.Host) daemon.CountReals {
 	}
 }
 
-// names are what a service calls its real servers, by where they are for one of
-// its ports.
+// names maps the addresses and ports of a service's real servers, for one port of the
+// service, to the addresses and ports with which the service names them.
 type names struct {
 	service string
 	at      map[netip.AddrPort]netip.AddrPort
 }
 
-// asNamed returns the names by where services answer, on planes that name real
-// servers by their ports.
-func asNamed(services []model.VirtualService) map[model.Frontend]names {
+// namesByFrontend returns the names for each frontend of the services that do not use
+// the data plane ebpf. The other data planes count real servers by their actual
+// ports.
+func namesByFrontend(services []model.VirtualService) map[model.Frontend]names {
 	all := map[model.Frontend]names{}
 	for _, v := range services {
 		if v.Plane == model.PlaneEBPF {

@@ -10,12 +10,12 @@ import (
 	"fairlead/internal/model"
 )
 
-// dialReal returns how the checks reach a real server. One to which packets are
-// sent as they are, for the virtual address, is first asked for a connection to
-// that in just such a packet, wrapped if theirs are: it may be well at its own
-// address and drop what clients send. Then it is checked at its own address, as all others are, since
-// a whole conversation for an address that is the host's own is more than a
-// check can have.
+// dialReal returns how health checks connect to a real server. With forward direct or
+// tunnel, real servers get packets for the virtual address. Such a server can be
+// healthy at its own address and still drop what clients send. Therefore the check
+// first sends a TCP SYN for the virtual address, encapsulated like the clients'
+// packets. Then it checks the server's own address, as for other services: it cannot
+// make a whole connection to the virtual address, which is the host's own.
 func dialReal(host *kernel.Host) func(model.VirtualService, model.RealServer) health.DialFunc {
 	return func(v model.VirtualService, r model.RealServer) health.DialFunc {
 		if v.Forward != model.ForwardDirect && v.Forward != model.ForwardTunnel || v.Proto != model.TCP {

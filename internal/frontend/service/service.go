@@ -1,6 +1,6 @@
-// Package service is the daemon as a process: it opens the store, the kernel
-// and the socket, says when it is ready, and ends when it is told to or has
-// nothing left to do. What the daemon does is in package daemon.
+// Package service runs the daemon as a process. It opens the store, the kernel and
+// the sockets, reports when the daemon is ready, and ends it on request or when it is
+// idle. Package daemon contains what the daemon does.
 package service
 
 import (
@@ -30,46 +30,48 @@ const (
 	StateDir = "/var/lib/fairlead"
 )
 
-// Options say how a daemon runs.
+// Options configure a daemon.
 type Options struct {
 	// Run and State are its directories; see store.Places.
 	Run, State string
-	// Socket is where it listens, unless it is handed a socket.
+	// Socket is the path of its unix socket. It is not used if Sockets has the socket.
 	Socket string
-	// Docker is where it listens to a Docker engine, unless it is handed a
-	// socket. If empty, it listens where it listened last while it has networks
-	// of Docker's, unless NoDocker is set; otherwise nowhere.
+	// Docker is the path of the socket for a Docker engine. It is not used if Sockets
+	// has the socket. If Docker is empty and NoDocker is not set, the daemon uses its
+	// last path as long as it has networks of Docker. In other cases it does not
+	// listen.
 	Docker   string
 	NoDocker bool
-	// Sockets are those that it is handed.
+	// Sockets are the sockets that the service manager passed.
 	Sockets Sockets
-	// Metrics is where it shows them (metrics.Check), empty for nowhere, and
-	// MetricsGroup may use a socket of theirs beside root. Version is in them.
+	// Metrics is where the metrics are served (metrics.Check); empty means nowhere.
+	// MetricsGroup can use a unix socket for them in addition to root. Version is a
+	// label of the metrics.
 	Metrics, MetricsGroup, Version string
-	// IdleExit ends it when nothing is attached and nobody has asked for
-	// anything for IdleGrace.
+	// IdleExit ends the daemon when nothing is attached and it got no request for
+	// IdleGrace.
 	IdleExit bool
-	// XDP says which uplinks get the fast path.
+	// XDP chooses the uplinks that forward packets in XDP.
 	XDP kernel.XDP
 	// LeaveDocker is as in kernel.Options.
 	LeaveDocker bool
-	// LooseSources accepts clients by any uplink (kernel.Options).
+	// LooseSources accepts clients on any uplink (kernel.Options).
 	LooseSources bool
-	// TearDown removes everything from the host when it ends.
+	// TearDown removes everything from the host when the daemon ends.
 	TearDown bool
-	// Ready is called when requests are answered; nil is fine.
+	// Ready is called when the daemon answers requests; it can be nil.
 	Ready func()
 	Log   *slog.Logger
-	// docker answers the engine.
+	// docker handles the Docker engine's calls.
 	docker http.Handler
 }
 
-// IdleGrace is how long a daemon that ends by itself waits for the next
-// request.
+// IdleGrace is how long a daemon with IdleExit waits for the next request.
 const IdleGrace = 5 * time.Second
 
-// Run runs a daemon until ctx ends. The host's state stays, unless the options
-// say otherwise.
+// Run runs a daemon until ctx ends, or until it is idle with opt.IdleExit. The host's
+// state stays unless opt.TearDown is set. Returns *OwnedError if another daemon runs
+// in the network namespace.
 func Run(ctx context.Context, opt Options) (err error) {
 	closing := func(close func() error) { err = errors.Join(err, close()) }
 	unlock, err := lockNamespace(opt)
@@ -97,7 +99,7 @@ func Run(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	host, err := kernel.Open("", kernel.Options{Pins: pins, Rest: !opt.IdleExit, XDP: opt.XDP, LooseSources: opt.LooseSources, LeaveDocker: opt.LeaveDocker, Refused: func(link string, why error) {
-		opt.Log.Info("fast path left to tc", "link", link, "why", why)
+		opt.Log.Info("XDP is not available on a link: tc forwards its packets", "link", link, "why", why)
 	}})
 	if err != nil {
 		return err
@@ -130,8 +132,8 @@ func Run(ctx context.Context, opt Options) (err error) {
 	return d.TearDown(context.Background())
 }
 
-// serve answers requests and follows events until ctx ends, or one of the two
-// fails.
+// serve answers requests and runs the daemon's tasks until ctx ends, the daemon is
+// idle, or a task fails.
 func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error {
 	l, done, err := opt.Sockets.take(adminSocket, opt.Socket, admin.Listen)
 	if err != nil {
@@ -165,10 +167,10 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error
 	case err = <-results:
 		left--
 	case <-idle.over:
-		opt.Log.Info("nothing is attached any more")
+		opt.Log.Info("stop because nothing is attached any more")
 	case <-ctx.Done():
 	}
-	_ = notify("STOPPING=1") // nobody waits for it
+	_ = notify("STOPPING=1") // optional
 	cancel()
 	for range left {
 		err = errors.Join(err, <-results)
@@ -177,39 +179,40 @@ func serve(ctx context.Context, opt Options, d *daemon.Daemon, idle *idle) error
 	return err
 }
 
-// serving answers requests that come to a socket, of which one caller has at most
-// perPeer at a time. dockerd is the only caller of its socket.
+// serving returns a task that answers requests on a socket. Each caller can have at
+// most perPeer connections. dockerd is the only caller of its socket.
 func serving(l *net.UnixListener, h http.Handler, perPeer int) func(context.Context) error {
 	return func(ctx context.Context) error { return admin.ServePeers(ctx, l, h, perPeer) }
 }
 
-// MakeDirs makes the daemon's directories, for files that are there before it.
-// One that another user could change is refused.
+// MakeDirs creates the daemon's directories, so that files can be created in them
+// before the daemon runs. It returns an error for a directory that another user can
+// change.
 func MakeDirs(opt Options) error {
 	for _, dir := range []string{opt.Run, opt.State, filepath.Dir(opt.Socket)} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("make the daemon's directory: %w", err)
+			return fmt.Errorf("create the daemon's directory: %w", err)
 		}
 	}
 	return errors.Join(checkDir(opt.Run), checkDir(opt.State))
 }
 
-// makeDir makes a directory that only its owner can use.
+// makeDir creates a directory that only its owner can use.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make the daemon's directory: %w", err)
+		return fmt.Errorf("create the daemon's directory: %w", err)
 	}
 	return checkDir(dir)
 }
 
-// checkDir refuses a directory that another user could change.
+// checkDir returns an error for a directory that another user can change.
 func checkDir(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
-		return fmt.Errorf("look at the daemon's directory %s: %w", dir, err)
+		return fmt.Errorf("check the daemon's directory %s: %w", dir, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
-		return fmt.Errorf("the daemon's directory %s could be changed by others: let it be root's alone, or name another by --run-dir and --state-dir", dir)
+		return fmt.Errorf("check the daemon's directory %s: other users can change it: make it accessible to root only, or name another directory with --run-dir and --state-dir", dir)
 	}
 	return nil
 }

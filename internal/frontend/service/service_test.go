@@ -22,7 +22,7 @@ func TestNotify(t *testing.T) {
 	buf := make([]byte, 64)
 	n, err := l.Read(buf)
 	if got := string(buf[:n]); err != nil || got != "READY=1" {
-		t.Errorf("the service manager is told %q, %v", got, err)
+		t.Errorf("the service manager got %q, %v", got, err)
 	}
 	t.Setenv("NOTIFY_SOCKET", "")
 	if err := notify("READY=1"); err != nil {
@@ -30,14 +30,14 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-func TestDirectoriesOfOthersAreRefused(t *testing.T) {
+func TestMakeDirsRefusesUnsafeDirectories(t *testing.T) {
 	dir := t.TempDir()
 	opt := Options{Run: filepath.Join(dir, "run"), State: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "s")}
 	if err := MakeDirs(opt); err != nil {
 		t.Fatal(err)
 	}
 	if err := MakeDirs(opt); err != nil {
-		t.Errorf("those that are there: %v", err)
+		t.Errorf("existing directories: %v", err)
 	}
 	open := opt
 	open.State = filepath.Join(dir, "open")
@@ -45,7 +45,7 @@ func TestDirectoriesOfOthersAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if MakeDirs(open) == nil {
-		t.Error("one that everybody can write is taken")
+		t.Error("a world-writable directory: no error")
 	}
 	elsewhere := opt
 	elsewhere.Run = filepath.Join(dir, "link")
@@ -53,15 +53,15 @@ func TestDirectoriesOfOthersAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if MakeDirs(elsewhere) == nil {
-		t.Error("a symbolic link is taken")
+		t.Error("a symbolic link: no error")
 	}
 }
 
-// TestLastLine: a crash is reported by its reason, and not by the last line of a
-// stack.
+// TestLastLine checks that the reason of a crash is returned, and not the last line of
+// a stack.
 func TestLastLine(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "it ended without a word",
+		"": "it ended without a message",
 		"level=INFO msg=begins\nfairlead: listen: no such file\n":                                 "listen: no such file",
 		"level=INFO\nSIGQUIT: quit\nPC=0x1\n\ngoroutine 1:\ntime.Sleep(1)\n\ttime/sleep.go:215\n": "it crashed: SIGQUIT: quit",
 		"panic: index out of range\n\ngoroutine 7 [running]:\nmain.main()\n\tmain.go:9\n":         "it crashed: panic: index out of range",
@@ -71,7 +71,7 @@ func TestLastLine(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := lastLine(log); got != want {
-			t.Errorf("of %q, %q was reported, want %q", text, got, want)
+			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
 }

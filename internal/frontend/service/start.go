@@ -17,19 +17,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readyWord is what a daemon in the background says on its pipe.
+// readyWord is what a daemon in the background writes to its pipe when it is ready.
 const readyWord = "ready\n"
 
-// startLimit bounds the start of a daemon.
+// startLimit is how long the start of a daemon can take.
 const startLimit = time.Minute
 
-// Start starts a daemon in the background that ends by itself, unless one
-// runs there already, and waits until it answers. It reports whether it has
-// started one.
+// Start starts a daemon in the background, unless one listens at opt.Socket already,
+// and waits until it is ready. The daemon ends when it is idle. started reports
+// whether Start has started it.
 //
-// The daemon inherits nothing from who starts it but the network namespace,
-// the mount namespace and limits: it has a session, an environment and a umask
-// of its own, / as its directory, and no other files open.
+// The daemon inherits only the network namespace, the mount namespace and the
+// limits of the caller. It has its own session, environment and umask, / as its
+// directory, and no inherited files.
 func Start(ctx context.Context, opt Options) (started bool, err error) {
 	for _, path := range []*string{&opt.Run, &opt.State, &opt.Socket} {
 		if *path, err = filepath.Abs(*path); err != nil {
@@ -45,34 +45,34 @@ func Start(ctx context.Context, opt Options) (started bool, err error) {
 	}
 	defer unlock()
 	if answers(ctx, opt.Socket) {
-		return false, nil // somebody else has started one meanwhile
+		return false, nil // another process has started one meanwhile
 	}
 	log, err := os.OpenFile(LogFile(opt), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return false, fmt.Errorf("start the daemon: %w", err)
 	}
 	defer log.Close()
-	said, theirs, err := os.Pipe()
+	ready, writer, err := os.Pipe()
 	if err != nil {
 		return false, fmt.Errorf("start the daemon: %w", err)
 	}
-	defer said.Close()
+	defer ready.Close()
 	cmd := exec.Command("/proc/self/exe", "daemon", "--idle-exit", "--ready-fd", "3",
 		"--run-dir", opt.Run, "--state-dir", opt.State, "--socket", opt.Socket)
 	cmd.Args[0] = "fairlead"
 	cmd.Env = environment()
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = "/", log, log, []*os.File{theirs}
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = "/", log, log, []*os.File{writer}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
-	theirs.Close()
+	writer.Close()
 	if err != nil {
 		return false, fmt.Errorf("start the daemon: %w", err)
 	}
-	return true, awaitReady(cmd, said, LogFile(opt))
+	return true, awaitReady(cmd, ready, LogFile(opt))
 }
 
-// environment is that of a daemon in the background: a search path for commands
-// of health checks, and the engine to ask if it is one of this host.
+// environment returns the environment of a daemon in the background: a search path
+// for the commands of health checks, and DOCKER_HOST if that is a unix socket.
 func environment() []string {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	if engine := os.Getenv("DOCKER_HOST"); strings.HasPrefix(engine, "unix://") {
@@ -81,9 +81,9 @@ func environment() []string {
 	return env
 }
 
-// CloseInherited closes the files that a daemon in the background has inherited
-// beside its standard ones and the pipe for its readiness. What the process has
-// opened itself is close-on-exec.
+// CloseInherited closes the inherited files of a daemon in the background, except the
+// standard files and the pipe on which it reports that it is ready. It does not close
+// files that the process opened itself: these are close-on-exec.
 func CloseInherited(ready int) error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -96,21 +96,21 @@ func CloseInherited(ready int) error {
 		}
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		if err == nil && flags&unix.FD_CLOEXEC == 0 {
-			_ = unix.Close(fd) // whatever it says, it is closed
+			_ = unix.Close(fd) // it is closed even after an error
 		}
 	}
 	return nil
 }
 
-// LogFile is where a daemon in the background writes.
+// LogFile returns the path of the log of a daemon in the background.
 func LogFile(opt Options) string { return filepath.Join(opt.Run, "daemon.log") }
 
-// awaitReady waits until the daemon says that it is ready, or ends.
-func awaitReady(cmd *exec.Cmd, said *os.File, log string) error {
-	err := said.SetReadDeadline(time.Now().Add(startLimit))
+// awaitReady waits until the daemon reports on the pipe that it is ready, or ends.
+func awaitReady(cmd *exec.Cmd, ready *os.File, log string) error {
+	err := ready.SetReadDeadline(time.Now().Add(startLimit))
 	var word []byte
 	if err == nil {
-		word, err = io.ReadAll(said)
+		word, err = io.ReadAll(ready)
 	}
 	if string(word) == readyWord {
 		return cmd.Process.Release()
@@ -122,13 +122,13 @@ func awaitReady(cmd *exec.Cmd, said *os.File, log string) error {
 	return fmt.Errorf("start the daemon: %s (the whole log: %s)", lastLine(log), log)
 }
 
-// lastLine is what a daemon said last in its log. A crash ends with the stacks of
-// its goroutines: then it is the line that says why.
+// lastLine returns the last line of a daemon's log. After a crash it returns the line
+// with the reason, because the log ends with the stacks of the goroutines.
 func lastLine(log string) string {
 	text, err := os.ReadFile(log)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if err != nil || lines[len(lines)-1] == "" {
-		return "it ended without a word"
+		return "it ended without a message"
 	}
 	for _, line := range lines {
 		for _, begin := range []string{"panic: ", "fatal error: ", "SIGQUIT: ", "SIGABRT: ", "SIGSEGV: "} {
@@ -140,17 +140,17 @@ func lastLine(log string) string {
 	return strings.TrimPrefix(lines[len(lines)-1], "fairlead: ")
 }
 
-// SayReady says on the pipe of Start that the daemon answers.
-func SayReady(fd int) error {
+// ReportReady writes to the pipe of Start that the daemon is ready.
+func ReportReady(fd int) error {
 	f := os.NewFile(uintptr(fd), "ready")
 	if f == nil {
-		return fmt.Errorf("say that the daemon is ready: no file %d", fd)
+		return fmt.Errorf("report that the daemon is ready: file descriptor %d is not open", fd)
 	}
 	_, err := f.WriteString(readyWord)
 	return errors.Join(err, f.Close())
 }
 
-// lockStart lets one process at a time start a daemon.
+// lockStart waits until no other process is starting a daemon, and locks the start.
 func lockStart(opt Options) (unlock func() error, err error) {
 	f, err := os.OpenFile(filepath.Join(opt.Run, "start.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -162,7 +162,7 @@ func lockStart(opt Options) (unlock func() error, err error) {
 	return f.Close, nil
 }
 
-// answers reports whether a daemon listens.
+// answers reports whether a daemon listens at the socket.
 func answers(ctx context.Context, socket string) bool {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -171,10 +171,10 @@ func answers(ctx context.Context, socket string) bool {
 	return conn.Close() == nil
 }
 
-// Beside returns the directories of a daemon that listens on socket: the
-// host's own for its own socket, else directories beside it.
-func Beside(socket, own string) Options {
-	if socket == own {
+// Beside returns the directories of a daemon that listens at socket: the default ones
+// if that is the default socket, else directories beside the socket.
+func Beside(socket, defaultSocket string) Options {
+	if socket == defaultSocket {
 		return Options{Run: RunDir, State: StateDir, Socket: socket}
 	}
 	dir := filepath.Dir(socket)

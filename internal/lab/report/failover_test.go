@@ -41,9 +41,9 @@ func TestFailoversShowWorstRound(t *testing.T) {
 	for _, want := range []string{
 		"failover killed  failover killed, notice time  failover killed, recovery time\n",
 		"path                    failed   worst      s   worst",
-		"routed                   3 000  3 000                                10.0  10.0\n",
-		"balance:ebpf                 0      0    0.10  0.10                   0.0   0.0\n",
-		"balance:nft                503    702    1.50  2.25                   1.7   2.3\n",
+		"routed                   3 000  3 000                                  10.0  10.0\n",
+		"balance:ebpf                 0      0    0.10  0.10                     0.0   0.0\n",
+		"balance:nft                503    702    1.50  2.25                     1.7   2.3\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("missing %q in\n%s", want, text)

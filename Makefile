@@ -29,7 +29,7 @@ FIGURES_SUITES ?= quick publish modes bridge-filter rules waterfall scale attach
 FIGURES_FLAGS  ?= --rounds 60 --duration 5s
 
 # Everything that `make generate` writes, whole or between markers.
-GENERATED := README.md docs
+GENERATED := README.md docs NOTICE
 
 .PHONY: help
 help: ## list the targets
@@ -53,8 +53,10 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 
 .PHONY: install
-install: build ## install the binary, man pages, completions and systemd units (PREFIX, DESTDIR)
+install: build ## install the binary, licences, man pages, completions and systemd units (PREFIX, DESTDIR)
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/fairlead
+	install -d $(DESTDIR)$(PREFIX)/share/doc/fairlead
+	install -m 644 LICENSE NOTICE $(DESTDIR)$(PREFIX)/share/doc/fairlead
 	install -d $(DESTDIR)$(PREFIX)/share/man/man8
 	install -m 644 docs/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 	@for shell in bash:bash-completion/completions/fairlead zsh:zsh/site-functions/_fairlead fish:fish/vendor_completions.d/fairlead.fish; do \
@@ -116,9 +118,10 @@ figures: build ## run every suite for hours, for figures to publish (root)
 	done
 
 .PHONY: generate
-generate: build ## write the generated files anew: go generate, man pages, tables in the docs
+generate: build ## write the generated files anew: go generate, man pages, NOTICE, tables in the docs
 	go generate ./...
 	$(BIN) docs man docs/man
+	go run ./test/notice NOTICE
 	go run ./test/script/fill $(BIN) $(GENERATED)
 
 .PHONY: clean

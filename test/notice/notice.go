@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const head = `Fairlead
+Copyright the Fairlead authors
+
+Fairlead is licensed under the Apache License, Version 2.0 (file LICENSE). Its
+eBPF programs are licensed under GPL-2.0-only or BSD-2-Clause (bpf/LICENSE).
+
+The binary contains the modules below. The texts of their licences follow the
+table. ` + "`make generate`" + ` writes this file.
+
+The eBPF object is compiled with header files of libbpf (bpf_helpers.h,
+bpf_core_read.h, bpf_endian.h; LGPL-2.1 OR BSD-2-Clause, used under BSD-2-Clause)
+and of the Linux kernel's user-space API (GPL-2.0 WITH Linux-syscall-note). None
+of their source is copied into this repository. The text for libbpf:
+
+` + libbpf
+
+// libbpf is its file LICENSE.BSD-2-Clause.
+const libbpf = `Copyright (c) 2015 The Libbpf Authors. All rights reserved.
+
+Redistribution and use in source and binary forms, with or without
+modification, are permitted provided that the following conditions are met:
+
+1. Redistributions of source code must retain the above copyright notice,
+   this list of conditions and the following disclaimer.
+2. Redistributions in binary form must reproduce the above copyright notice,
+   this list of conditions and the following disclaimer in the documentation
+   and/or other materials provided with the distribution.
+
+THIS SOFTWARE IS PROVIDED BY THE COPYRIGHT HOLDERS AND CONTRIBUTORS "AS IS"
+AND ANY EXPRESS OR IMPLIED WARRANTIES, INCLUDING, BUT NOT LIMITED TO, THE
+IMPLIED WARRANTIES OF MERCHANTABILITY AND FITNESS FOR A PARTICULAR PURPOSE
+ARE DISCLAIMED. IN NO EVENT SHALL THE COPYRIGHT HOLDER OR CONTRIBUTORS BE
+LIABLE FOR ANY DIRECT, INDIRECT, INCIDENTAL, SPECIAL, EXEMPLARY, OR
+CONSEQUENTIAL DAMAGES (INCLUDING, BUT NOT LIMITED TO, PROCUREMENT OF
+SUBSTITUTE GOODS OR SERVICES; LOSS OF USE, DATA, OR PROFITS; OR BUSINESS
+INTERRUPTION) HOWEVER CAUSED AND ON ANY THEORY OF LIABILITY, WHETHER IN
+CONTRACT, STRICT LIABILITY, OR TORT (INCLUDING NEGLIGENCE OR OTHERWISE)
+ARISING IN ANY WAY OUT OF THE USE OF THIS SOFTWARE, EVEN IF ADVISED OF THE
+POSSIBILITY OF SUCH DAMAGE.
+`
+
+// component is a module, or the standard library.
+type component struct {
+	name, version string
+	// licences are SPDX identifiers.
+	licences []string
+	texts    []text
+}
+
+// text is a file of a component, by its path in it.
+type text struct{ path, body string }
+
+// notice returns the content of NOTICE.
+func notice() ([]byte, error) {
+	all, err := linked()
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	b.WriteString(head + "\n")
+	for _, c := range all {
+		fmt.Fprintf(&b, "%-50s %-40s %s\n", c.name, c.version, strings.Join(c.licences, " and "))
+	}
+	first := map[string]string{} // by text, the component that it is printed for
+	for _, c := range all {
+		fmt.Fprintf(&b, "\n%s\n%s %s\n", strings.Repeat("=", 78), c.name, c.version)
+		for _, t := range c.texts {
+			where, printed := first[t.body]
+			if printed {
+				fmt.Fprintf(&b, "\n%s: the same text as %s\n", t.path, where)
+				continue
+			}
+			first[t.body] = t.path + " of " + c.name
+			fmt.Fprintf(&b, "\n%s:\n\n%s\n", t.path, t.body)
+		}
+	}
+	return b.Bytes(), nil
+}
+
+// linked returns what is linked into the binary of any architecture, by name.
+func linked() ([]component, error) {
+	modules := map[string]*module{}
+	for _, arch := range []string{"amd64", "arm64"} {
+		if err := list(modules, arch); err != nil {
+			return nil, err
+		}
+	}
+	standard, err := standardLibrary()
+	if err != nil {
+		return nil, err
+	}
+	all := []component{standard}
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		c, err := modules[name].component()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// read adds the file to the component, and its licence if it is one.
+func (c *component) read(root, path string) error {
+	body, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		return fmt.Errorf("read the licence of %s: %w", c.name, err)
+	}
+	t := text{path, strings.TrimSpace(strings.ReplaceAll(string(body), "\r\n", "\n"))}
+	c.texts = append(c.texts, t)
+	if !isLicence(path) {
+		return nil
+	}
+	licences := identify(t.body)
+	if len(licences) == 0 {
+		return fmt.Errorf("%s of %s %s: this licence is not known to test/notice", path, c.name, c.version)
+	}
+	c.licences = append(c.licences, licences...)
+	slices.SortFunc(c.licences, cmp.Compare[string])
+	c.licences = slices.Compact(c.licences)
+	return nil
+}

@@ -4,7 +4,9 @@ package systemd
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -36,4 +38,40 @@ func (u Unit) BoundingSet() string {
 		set += ",+" + strings.ToLower(strings.TrimPrefix(name, "CAP_"))
 	}
 	return set
+}
+
+// SystemCalls returns the names of the system calls that SystemCallFilter
+// allows. Groups is what `systemd-analyze syscall-filter` prints. A setting that
+// removes calls (~) is an error, as the units have none.
+func (u Unit) SystemCalls(groups string) ([]string, error) {
+	members := map[string][]string{}
+	group := ""
+	for line := range strings.Lines(groups) {
+		name := strings.TrimSpace(line)
+		switch {
+		case name == "" || strings.HasPrefix(name, "#"):
+		case strings.HasPrefix(line, "@"):
+			group = name
+		default:
+			members[group] = append(members[group], name)
+		}
+	}
+	calls := map[string]bool{}
+	todo := append(strings.Fields(u["SystemCallFilter"]), "@default") // systemd.exec(5): always allowed
+	for len(todo) > 0 {
+		name := todo[0]
+		todo = todo[1:]
+		if strings.HasPrefix(name, "~") {
+			return nil, fmt.Errorf("read SystemCallFilter: %s removes system calls", name)
+		}
+		if !strings.HasPrefix(name, "@") {
+			calls[name] = true
+			continue
+		}
+		if members[name] == nil {
+			return nil, fmt.Errorf("read SystemCallFilter: systemd has no group %s", name)
+		}
+		todo = append(todo, members[name]...)
+	}
+	return slices.Sorted(maps.Keys(calls)), nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,8 +28,8 @@ const (
 )
 
 // started is what a service manager does for the service: mounts as for
-// ProtectSystem=strict, then the command with no more capabilities than the
-// unit's. It is process 1 of its own.
+// ProtectSystem=strict, then the command with no more capabilities and system
+// calls than the unit's. It is process 1 of its own.
 const started = `set -e
 mount --make-rprivate /
 mount -t proc proc /proc
@@ -46,7 +47,7 @@ setpriv --reuid 65534 --clear-groups socat TCP-LISTEN:9000,fork EXEC:cat 3>&- 4>
 mount -o remount,bind,ro /run
 mount -o remount,bind,ro /
 export LISTEN_PID=$$ LISTEN_FDS=2 LISTEN_FDNAMES=admin:docker WATCHDOG_PID=$$ WATCHDOG_USEC=500000
-exec setpriv --bounding-set "$CAPS" --no-new-privs $COMMAND --state-dir /run/state --teardown
+exec setpriv --bounding-set "$CAPS" --no-new-privs filter $SYSCALLS -- $COMMAND --state-dir /run/state --teardown
 `
 
 // service is the daemon as the unit runs it.
@@ -72,6 +73,7 @@ func start(t *testing.T) *service {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build fairlead: %v\n%s", err, out)
 	}
+	buildFilter(t, dir)
 	s.docker = filepath.Join(dir, "docker")
 	var external []*os.File
 	for _, path := range []string{s.socket, s.docker} {
@@ -104,7 +106,7 @@ func start(t *testing.T) *service {
 	}
 	defer ns.Close()
 	cmd := exec.Command("sh", "-c", started)
-	cmd.Env = []string{"PATH=" + s.path, "CAPS=" + unit.BoundingSet(), "COMMAND=" + strings.TrimPrefix(unit["ExecStart"], "/usr/bin/"), "NOTIFY_SOCKET=" + filepath.Join(dir, "notify"),
+	cmd.Env = []string{"PATH=" + s.path, "CAPS=" + unit.BoundingSet(), "SYSCALLS=" + strings.Join(systemCalls(t, unit), " "), "COMMAND=" + strings.TrimPrefix(unit["ExecStart"], "/usr/bin/"), "NOTIFY_SOCKET=" + filepath.Join(dir, "notify"),
 		fmt.Sprintf("JOURNAL_STREAM=%d:%d", st.Dev, st.Ino)}
 	cmd.ExtraFiles, cmd.Stderr = external, s.log
 	ctx, cancel := context.WithCancel(context.Background())
@@ -113,6 +115,29 @@ func start(t *testing.T) *service {
 	}
 	t.Cleanup(func() { cancel(); <-s.process.Done() })
 	return s
+}
+
+// buildFilter builds the program that limits a command's system calls.
+func buildFilter(t *testing.T, dir string) {
+	t.Helper()
+	build := exec.Command("gcc", "-Wall", "-Werror", "-o", filepath.Join(dir, "filter"), "testdata/filter.c", "-lseccomp")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the filter: %v\n%s", err, out)
+	}
+}
+
+// systemCalls returns those that the unit allows.
+func systemCalls(t *testing.T, unit systemd.Unit) []string {
+	t.Helper()
+	groups, err := exec.Command("systemd-analyze", "syscall-filter").Output()
+	if err != nil {
+		t.Fatalf("list groups of system calls: %v", err)
+	}
+	calls, err := unit.SystemCalls(string(groups))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return calls
 }
 
 // notified waits until the service manager is told each of these.
@@ -219,5 +244,40 @@ func TestSystemdTakesTheUnits(t *testing.T) {
 	verify := exec.Command("systemd-analyze", "verify", filepath.Join(dir, "fairlead.socket"), filepath.Join(dir, "fairlead-docker.socket"), filepath.Join(dir, "fairlead.service"))
 	if out, err := verify.CombinedOutput(); err != nil || strings.Contains(string(out), "fairlead") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestSystemCallsThatTheUnitForbids kills commands that make one, so that the
+// daemon, which lives under the same filter, makes none.
+func TestSystemCallsThatTheUnitForbids(t *testing.T) {
+	unit, err := systemd.Read("../../packaging/systemd/fairlead.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	buildFilter(t, dir)
+	calls := append(systemCalls(t, unit), "--")
+	for command, killed := range map[string]bool{"true": false, "chroot / true": true, "mount -t tmpfs none " + dir: true} {
+		cmd := exec.Command(filepath.Join(dir, "filter"), append(slices.Clone(calls), strings.Fields(command)...)...)
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		if got := status.Signaled() && status.Signal() == syscall.SIGSYS; got != killed || !killed && err != nil {
+			t.Errorf("%s: %v: %s; want it killed: %v", command, err, out, killed)
+		}
+	}
+}
+
+// exposure is the highest that systemd may find, in tenths: what is left is the
+// daemon's work (see the unit).
+const exposure = "39"
+
+// TestExposure asks systemd how exposed the service is.
+func TestExposure(t *testing.T) {
+	out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold="+exposure, "../../packaging/systemd/fairlead.service").CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: want at most %s tenths:\n%s", err, exposure, out)
 	}
 }

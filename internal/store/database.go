@@ -28,7 +28,7 @@ type reader interface{ read(*bbolt.Tx) error }
 // the process id of the owner. It returns a *InUseError if another process has
 // the database open.
 func openDatabase(path, pid string, noSync bool) (*database, error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout, NoSync: noSync, NoGrowSync: noSync, NoFreelistSync: true})
+	db, err := openPresent(path, &bbolt.Options{Timeout: lockTimeout, NoSync: noSync, NoGrowSync: noSync, NoFreelistSync: true})
 	if errors.Is(err, bbolterrors.ErrTimeout) {
 		holder, _ := os.ReadFile(pid) // it may have ended just now
 		return nil, &InUseError{Path: path, PID: string(holder)}
@@ -40,6 +40,50 @@ func openDatabase(path, pid string, noSync bool) (*database, error) {
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
 	return &database{db: db}, nil
+}
+
+// openPresent opens the database, and again if the process that had it open has
+// removed it meanwhile (File.Close).
+func openPresent(path string, opt *bbolt.Options) (*bbolt.DB, error) {
+	var file *os.File
+	opt.OpenFile = func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
+		file, err = os.OpenFile(name, flag, mode)
+		return file, err
+	}
+	for {
+		db, err := bbolt.Open(path, 0o600, opt)
+		if err != nil {
+			return nil, err
+		}
+		opened, err := file.Stat()
+		if err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+		if present, err := os.Stat(path); err == nil && os.SameFile(opened, present) {
+			return db, nil
+		}
+		if err := db.Close(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// empty reports whether the database stores nothing but the boot that it is of.
+// It also counts what another version stores.
+func (d *database) empty() (bool, error) {
+	empty := true
+	err := d.db.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+			if key, _ := b.Cursor().First(); key != nil && string(name) != "meta" {
+				empty = false
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return false, fmt.Errorf("read store %s: %w", d.db.Path(), err)
+	}
+	return empty, nil
 }
 
 // of empties the database if it is not from that boot, and reports whether it

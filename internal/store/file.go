@@ -269,9 +269,21 @@ func (f *File) SaveDesired(d model.Desired) error {
 	return f.memory.SaveDesired(d)
 }
 
-// Close closes the databases and removes the PID file.
+// Close closes the databases and removes the PID file. If nothing is stored, it
+// removes the databases, too.
 func (f *File) Close() error {
-	return errors.Join(os.Remove(f.pid), f.closeAll())
+	return errors.Join(f.removeEmpty(), os.Remove(f.pid), f.closeAll())
+}
+
+// removeEmpty removes the databases if both are empty. They are still locked, so
+// that no other process writes to them meanwhile.
+func (f *File) removeEmpty() error {
+	for _, d := range []*database{f.lasting, f.boot} {
+		if empty, err := d.empty(); err != nil || !empty {
+			return err
+		}
+	}
+	return errors.Join(os.Remove(f.lasting.db.Path()), os.Remove(f.boot.db.Path()))
 }
 
 func (f *File) closeAll() error {

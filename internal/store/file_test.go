@@ -151,3 +151,98 @@ func TestManyChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestNothingStored: a process that has nothing to leave removes the files, and
+// one that has leaves both.
+func TestNothingStored(t *testing.T) {
+	at := places(t)
+	left := func() (names []string) {
+		for _, dir := range []string{at.State, at.Run} {
+			entries, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				names = append(names, e.Name())
+			}
+		}
+		return names
+	}
+	f := open(t, at)
+	if err := errors.Join(f.Save(record()), f.SaveDesired(desired()), f.Save(store.Record{}), f.SaveDesired(model.Desired{}), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if names := left(); len(names) > 0 {
+		t.Errorf("nothing is stored, and %v are left", names)
+	}
+	for name, put := range map[string]func(*store.File) error{
+		"a record": func(f *store.File) error { return f.Save(record()) },
+		"wishes":   func(f *store.File) error { return f.SaveDesired(desired()) },
+		"a note":   func(f *store.File) error { return f.Passing().Put(map[string]any{"a": 1}) },
+	} {
+		at = places(t)
+		f := open(t, at)
+		if err := errors.Join(put(f), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if names := left(); len(names) != 2 {
+			t.Errorf("with %s, %v are left", name, names)
+		}
+	}
+}
+
+// TestStoredByAnotherVersion: what this version does not know is stored, too.
+func TestStoredByAnotherVersion(t *testing.T) {
+	at := places(t)
+	path := filepath.Join(at.State, "fairlead.db")
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucket([]byte("of the future"))
+		return errors.Join(err, b.Put([]byte("key"), []byte("value")))
+	}), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, at).Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRemovedWhileOpened: a process that waits for the files while the owner
+// removes them makes new ones, and does not write to those that are gone.
+func TestRemovedWhileOpened(t *testing.T) {
+	at := places(t)
+	for range 10 {
+		first := open(t, at)
+		opened := make(chan *store.File)
+		go func() {
+			f, err := store.OpenFile(at)
+			if err != nil {
+				t.Error(err)
+			}
+			opened <- f
+		}()
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+		second := <-opened
+		if second == nil {
+			return
+		}
+		if err := second.Save(record()); err != nil {
+			t.Fatal(err)
+		}
+		second = again(t, second, at)
+		if r, err := second.Load(); err != nil || !reflect.DeepEqual(r, record()) {
+			t.Fatalf("what the second process stored is %+v, %v", r, err)
+		}
+		if err := errors.Join(second.Save(store.Record{}), second.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -21,11 +21,14 @@ func Pins(opt Options) string {
 }
 
 // pinDir returns a directory in a bpffs for eBPF programs, which survive the end of
-// the daemon. It uses the host's bpffs, or mounts one for the daemon. unmount unmounts
-// that one if it is empty.
-func pinDir(run string) (dir string, unmount func() error, err error) {
+// the daemon. It uses the host's bpffs, or mounts one for the daemon. remove removes
+// the directory if it is empty, and unmounts the bpffs that was mounted here.
+func pinDir(run string) (dir string, remove func() error, err error) {
 	if isBPF(filepath.Dir(kernel.BPFDir)) {
-		return kernel.BPFDir, func() error { return nil }, nil
+		return kernel.BPFDir, func() error {
+			_ = os.Remove(kernel.BPFDir) // unless it holds programs, of any namespace's daemon
+			return nil
+		}, nil
 	}
 	own := filepath.Join(run, "bpf")
 	if err := os.MkdirAll(own, 0o700); err != nil {
@@ -44,6 +47,9 @@ func pinDir(run string) (dir string, unmount func() error, err error) {
 		}
 		if err := unix.Unmount(own, 0); err != nil {
 			return fmt.Errorf("unmount %s: %w", own, err)
+		}
+		if err := os.Remove(own); err != nil {
+			return fmt.Errorf("remove the place for eBPF programs: %w", err)
 		}
 		return nil
 	}, nil

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -54,4 +55,25 @@ func (p proxies) watch(one *proxy.Proxy) {
 	case p.ended <- struct{}{}:
 	default: // ended has an element already
 	}
+}
+
+// removeEmpty ends the proxy of a daemon that publishes nothing any more, and
+// removes its files. A log that says something stays.
+func (p proxies) removeEmpty() error {
+	found, err := proxy.Find(context.Background(), p.at)
+	if err != nil {
+		return err
+	}
+	if found != nil {
+		if err := found.Close(); err != nil {
+			return err
+		}
+	}
+	if info, err := os.Stat(p.at.Errors); err != nil || info.Size() > 0 {
+		return nil // it may never have started
+	}
+	if err := os.Remove(p.at.Errors); err != nil {
+		return fmt.Errorf("remove the proxy's log: %w", err)
+	}
+	return nil
 }

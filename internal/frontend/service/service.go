@@ -89,11 +89,11 @@ func Run(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	defer closing(gauge.close)
-	pins, unmount, err := pinDir(opt.Run)
+	pins, removePins, err := pinDir(opt.Run)
 	if err != nil {
 		return err
 	}
-	defer closing(unmount)
+	defer closing(removePins)
 	facts, err := kernel.Probe()
 	if err != nil {
 		return err
@@ -124,6 +124,12 @@ func Run(ctx context.Context, opt Options) (err error) {
 		return err
 	}
 	idle.empty = d.Empty
+	defer closing(func() error {
+		if !d.Empty() {
+			return nil
+		}
+		return proxies.removeEmpty()
+	})
 	opt.docker = dockerDriver(d, files, host, opt)
 	defer closing(gauge.show(d, opt))
 	if err := serve(ctx, opt, d, idle); err != nil || !opt.TearDown {

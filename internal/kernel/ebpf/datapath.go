@@ -70,10 +70,7 @@ type Datapath struct {
 func Load(opt Options) (*Datapath, error) {
 	p := &Datapath{opt: opt, bindKey: randomKey(), programs: map[string]*ebpf.Program{}, attached: map[string]link.Link{}}
 	if opt.Pins != "" {
-		if err := os.MkdirAll(filepath.Join(opt.Pins, "maps"), 0o700); err != nil {
-			return nil, fmt.Errorf("make the directory of pins: %w", err)
-		}
-		if err := os.MkdirAll(filepath.Join(opt.Pins, "links"), 0o700); err != nil {
+		if err := makePins(opt.Pins); err != nil {
 			return nil, fmt.Errorf("make the directory of pins: %w", err)
 		}
 	}
@@ -98,6 +95,18 @@ func Load(opt Options) (*Datapath, error) {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
+}
+
+// makePins makes the directories of the pins. A daemon of another network
+// namespace may remove their common parent while it is empty, and the kernel
+// then refuses the directory that was to be made in it: makePins tries again.
+func makePins(dir string) error {
+	for tries := 1; ; tries++ {
+		err := errors.Join(os.MkdirAll(filepath.Join(dir, "maps"), 0o700), os.MkdirAll(filepath.Join(dir, "links"), 0o700))
+		if !errors.Is(err, os.ErrNotExist) || tries == 10 {
+			return err
+		}
+	}
 }
 
 // randomKey draws a key. The programs of an earlier process are replaced when

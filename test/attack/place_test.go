@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os/exec"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -119,9 +121,12 @@ func holds(text string) func([]byte) bool {
 type server struct {
 	tcp net.Listener
 	udp net.PacketConn
+	// open are the accepted connections by the client's address and port.
+	open *sync.Map
 }
 
 func (p place) serve(name string, port uint16) (s server, err error) {
+	s.open = &sync.Map{}
 	err = p(func() error {
 		at := fmt.Sprint(":", port)
 		if s.tcp, err = net.Listen("tcp", at); err == nil {
@@ -138,8 +143,10 @@ func (p place) serve(name string, port uint16) (s server, err error) {
 			if err != nil {
 				return
 			}
+			s.open.Store(c.RemoteAddr().String(), c)
 			go func() {
 				defer c.Close()
+				defer s.open.Delete(c.RemoteAddr().String())
 				buf := make([]byte, 256)
 				for {
 					n, err := c.Read(buf)
@@ -165,6 +172,16 @@ func (p place) serve(name string, port uint16) (s server, err error) {
 }
 
 func (s server) close() { s.tcp.Close(); s.udp.Close() }
+
+// say sends the text to a client without being asked.
+func (s server) say(client net.Addr, text string) error {
+	c, ok := s.open.Load(client.String())
+	if !ok {
+		return fmt.Errorf("the server has no connection from %s", client)
+	}
+	_, err := c.(net.Conn).Write([]byte(text))
+	return err
+}
 
 // talk is an open conversation.
 type talk struct{ net.Conn }
@@ -220,6 +237,19 @@ func (t talk) ask(name, text string) error {
 			break
 		}
 	}
+}
+
+// hear waits for the text.
+func (t talk) hear(text string) error {
+	buf := make([]byte, len(text))
+	_ = t.SetReadDeadline(time.Now().Add(patience))
+	if _, err := io.ReadFull(t, buf); err != nil {
+		return err
+	}
+	if string(buf) != text {
+		return fmt.Errorf("%s says %q", t.RemoteAddr(), buf)
+	}
+	return nil
 }
 
 func isTimeout(err error) bool {

@@ -41,13 +41,15 @@ type world struct {
 	plain      *fabric.Host
 	plainState model.State
 	state      model.State
-	ports      atomic.Uint32
+	// servers are those of the containers and of the hosts, by name.
+	servers map[string]server
+	ports   atomic.Uint32
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	f := fabric.New(t, fabric.Options{Hosts: 5, Switches: 2})
-	w := &world{t: t, fabric: f, host: f.Hosts[0], client: f.Hosts[1], lan: f.Hosts[2], other: f.Hosts[3], plain: f.Hosts[4]}
+	w := &world{t: t, fabric: f, host: f.Hosts[0], client: f.Hosts[1], lan: f.Hosts[2], other: f.Hosts[3], plain: f.Hosts[4], servers: map[string]server{}}
 	w.ports.Store(1500)
 	w.state = w.desired()
 	full, err := w.host.Engine.Set(context.Background(), w.state)
@@ -74,6 +76,7 @@ func (w *world) serve(in place, name string, port uint16) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.servers[name] = s
 	w.t.Cleanup(s.close)
 }
 

@@ -168,6 +168,7 @@ enum uplink_flags {
 struct uplink_check {
 	__u32 flags;
 	__u32 parent; /* of a macvlan or ipvlan link: the link on whose segment it is, too */
+	__u32 multipath; /* links with the same number share multipath routes; 0: it is in none */
 };
 
 struct {

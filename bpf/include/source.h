@@ -7,7 +7,8 @@
  *
  * A packet from a sandbox must have one of the sandbox's addresses. One from an
  * uplink must have a source to which the routing table leads by that link (as
- * with rp_filter=1; where user space says that the link is loose, by any uplink).
+ * with rp_filter=1; where user space says that the link is loose, by any uplink;
+ * where it says that links share multipath routes, by any of these).
  * So the host's own addresses and those of sandboxes are refused there.
  *
  * That is asked when a flow begins. The flow remembers the client's link and the
@@ -29,25 +30,24 @@ inline_always int is_endpoint_address(__u32 ifindex, const struct address *a)
 	return e && (same(&e->v4, a) || same(&e->v6, a));
 }
 
-inline_always int is_loose(__u32 ifindex)
-{
-	struct uplink_check *u = bpf_map_lookup_elem(&fl_uplinks, &ifindex);
-
-	return u && (u->flags & UPLINK_LOOSE);
-}
-
 /* is_return_link reports whether a route by the link out is one back to where packets
  * by the other link come from. A macvlan or ipvlan link of the host is on its
- * parent's segment: what a neighbour sends may come by either.
+ * parent's segment: what a neighbour sends may come by either. The routing table
+ * names one next hop of a multipath route, and the others lead back, too.
  */
 inline_always int is_return_link(__u32 out, __u32 ifindex)
 {
-	struct uplink_check *u;
+	struct uplink_check *to, *by;
 
 	if (out == ifindex)
 		return 1;
-	u = bpf_map_lookup_elem(&fl_uplinks, &out);
-	return u && (u->parent == ifindex || is_loose(ifindex));
+	to = bpf_map_lookup_elem(&fl_uplinks, &out);
+	if (!to)
+		return 0;
+	if (to->parent == ifindex)
+		return 1;
+	by = bpf_map_lookup_elem(&fl_uplinks, &ifindex);
+	return by && (by->flags & UPLINK_LOOSE || (by->multipath && by->multipath == to->multipath));
 }
 
 /* The index of lo in every network namespace. */
@@ -144,7 +144,7 @@ static __noinline int follow_client(void *ctx, __u32 ifindex, const struct packe
  */
 inline_always int is_valid_error(void *ctx, __u32 ifindex, const struct packet *p, const struct flow *f, __u32 flags)
 {
-	if (f->ifindex != ifindex && (flags & FLOW_PEER || f->flags & FLOW_PEER || !is_loose(ifindex)))
+	if (f->ifindex != ifindex && (flags & FLOW_PEER || f->flags & FLOW_PEER || !is_return_link(f->ifindex, ifindex)))
 		return 0;
 	return has_valid_source(ctx, ifindex, p, flags);
 }

@@ -89,7 +89,7 @@ func newDaemon(a *app) *cobra.Command {
 	f.StringVar(&opt.MetricsGroup, "metrics-group", "", "group that may read the unix socket of --metrics, in addition to root;\nthe group needs access to the socket's directory (/run/fairlead is for root only)")
 	f.StringVar(&xdp, "xdp", string(kernel.XDPAuto), "uplinks that forward packets of direct and tunnel services in XDP:\nauto (physical network cards), always (all whose driver supports it), or never")
 	f.BoolVar(&dockerUser, "docker-user", true, "if Docker drops forwarded packets, accept those of Fairlead's networks\nin Docker's chain DOCKER-USER")
-	f.StringVar(&sources, "source-check", sourcesStrict, "which clients reach ports published via ebpf: strict (packets must arrive on\nthe link that the host uses to reply), or loose (packets may arrive on any uplink;\nfor hosts with asymmetric or multipath routes)")
+	f.StringVar(&sources, "source-check", sourcesStrict, "which clients reach ports published via ebpf: strict (packets must arrive on\nthe link that the host uses to reply), or loose (packets may arrive on any uplink;\nfor hosts with asymmetric routes). With strict, packets of a client behind a\nmultipath route may arrive on each of its links")
 	f.BoolVar(&opt.TearDown, "teardown", false, "remove everything from the host when stopped")
 	f.BoolVar(&opt.IdleExit, "idle-exit", false, "end when nothing is attached")
 	f.IntVar(&readyFD, "ready-fd", -1, "file descriptor on which to report that the daemon is ready")

@@ -42,7 +42,9 @@ func (m *matcher) concerns(o plan.Object) bool {
 		return m.mappings || len(m.routes)+len(m.addresses)+len(m.links) > 0
 	case plan.Ingress, plan.LocalRealEgress, plan.LocalClients, plan.BindHooks:
 		return m.bpf
-	case plan.Uplinks, plan.FastPath:
+	case plan.Uplinks:
+		return m.bpf || m.multipath || m.newUplink()
+	case plan.FastPath:
 		return m.bpf || m.newUplink()
 	case plan.Sysctl:
 		return o.Netns == "" && m.settings[o.Name]

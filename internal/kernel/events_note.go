@@ -112,7 +112,15 @@ func (w *Watcher) nameOf(id linkID) string {
 }
 
 func (w *Watcher) noteRouteEntry(ns int, m message) {
-	if len(m.body) < unix.SizeofRtMsg || m.body[7] != unix.RTN_UNICAST || m.body[4] != unix.RT_TABLE_MAIN {
+	if len(m.body) < unix.SizeofRtMsg || m.body[7] != unix.RTN_UNICAST {
+		return
+	}
+	if ns == NoSandbox {
+		attributes(m.body[unix.SizeofRtMsg:], func(kind uint16, _ []byte) {
+			w.seen.multipath = w.seen.multipath || kind == unix.RTA_MULTIPATH
+		})
+	}
+	if m.body[4] != unix.RT_TABLE_MAIN {
 		return
 	}
 	to := netip.IPv4Unspecified()

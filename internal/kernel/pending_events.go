@@ -29,6 +29,9 @@ type PendingEvents struct {
 	ipvs bool
 	// firewall says that a filter table of iptables has changed.
 	firewall bool
+	// multipath says that a multipath route of the host has come, changed or gone,
+	// in any table.
+	multipath bool
 	// settings are the sysctls that have another value.
 	settings map[string]bool
 }
@@ -82,7 +85,7 @@ type qdiscState struct {
 
 func (s *PendingEvents) empty() bool {
 	return !s.all && len(s.links) == 0 && len(s.addresses) == 0 && len(s.routes) == 0 && len(s.qdiscs) == 0 &&
-		len(s.neighbors) == 0 && len(s.tables) == 0 && !s.bpf && !s.mappings && !s.ipvs && !s.firewall && len(s.settings) == 0
+		len(s.neighbors) == 0 && len(s.tables) == 0 && !s.bpf && !s.mappings && !s.ipvs && !s.firewall && !s.multipath && len(s.settings) == 0
 }
 
 // put sets a key of a map that may not be there yet.

@@ -52,10 +52,17 @@ func (h *Host) setUplinks(p *ebpf.Datapath) error {
 // attachUplinks puts the program on links. One that has gone meanwhile, as those
 // do that container engines make for their sandboxes, is no uplink any more.
 func (h *Host) attachUplinks(p *ebpf.Datapath, links []netlink.Link) error {
+	multipath, err := h.multipath()
+	if err != nil {
+		return err
+	}
 	return h.ns.Do(func() error {
 		var errs []error
 		for _, l := range links {
 			err := p.AttachLink(ebpf.Uplink, l.Attrs().Index, isBare(l))
+			if err == nil {
+				err = p.SetMultipath(l.Attrs().Index, multipath[l.Attrs().Index])
+			}
 			if err != nil && !ebpf.HasLink(l.Attrs().Index) {
 				continue
 			}
@@ -108,17 +115,28 @@ func (h *Host) delUplinks(p *ebpf.Datapath) error {
 	})
 }
 
-// hasUplinks reports whether every uplink has the program, or some have.
+// hasUplinks reports whether every uplink has the program, and the program knows
+// its multipath routes; or whether some have it.
 func (h *Host) hasUplinks(p *ebpf.Datapath) (whole, some bool, err error) {
 	found, err := h.seenPrograms(p, ebpf.Uplink)
 	if err != nil {
 		return false, false, err
 	}
 	links, err := h.uplinks()
+	if err != nil {
+		return false, false, err
+	}
+	multipath, err := h.multipath()
 	whole = err == nil
 	for _, l := range links {
-		has := found[l.Attrs().Index]
+		index := l.Attrs().Index
+		has := found[index]
 		whole, some = whole && has, some || has
+		if has && err == nil {
+			var noted uint32
+			noted, err = p.Multipath(index)
+			whole = whole && noted == multipath[index]
+		}
 	}
 	return whole, some, err
 }

@@ -217,9 +217,10 @@ type FairleadTotal struct {
 }
 
 type FairleadUplinkCheck struct {
-	_      structs.HostLayout
-	Flags  uint32
-	Parent uint32
+	_         structs.HostLayout
+	Flags     uint32
+	Parent    uint32
+	Multipath uint32
 }
 
 type FairleadWork struct {

@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"net/netip"
 	"testing"
@@ -196,6 +197,42 @@ func TestLooseSources(t *testing.T) {
 				b.mustDrop(t, source.String(), Uplink, b.up2, forged.frame())
 			}
 		}
+	}
+}
+
+// TestMultipathSources accepts a client by each of the uplinks that share multipath
+// routes, and by no other. A sandbox's and the host's own addresses stay refused.
+func TestMultipathSources(t *testing.T) {
+	b := newBench(t)
+	b.publishUsual(t)
+	set := func(up, up2 uint32) {
+		t.Helper()
+		if err := errors.Join(b.SetMultipath(b.up, up), b.SetMultipath(b.up2, up2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range oneOfEach {
+		for _, apart := range [][2]uint32{{0, 0}, {7, 0}, {0, 7}, {7, 8}} {
+			set(apart[0], apart[1])
+			b.mustDrop(t, "by an uplink without the route", Uplink, b.up2, p.frame())
+		}
+		set(7, 7)
+		b.do(t, func() error { return b.setUplink(b.up2) }) // keeps it
+		b.mustMap(t, "by the other uplink of the route", Uplink, b.up2, p.frame())
+		for _, ifindex := range b.ifindexes(t) {
+			if ifindex != uint32(b.up2) {
+				t.Errorf("the flow's link is %d, want %d", ifindex, b.up2)
+			}
+		}
+		b.forget(t)
+		for _, source := range []netip.Addr{webV4, hostV4, webV6, hostV6, netip.MustParseAddr("203.0.113.9")} {
+			if source.Is4() == p.src.Addr().Is4() {
+				forged := p
+				forged.src = netip.AddrPortFrom(source, 40000)
+				b.mustDrop(t, source.String(), Uplink, b.up2, forged.frame())
+			}
+		}
+		b.mustDrop(t, "a sandbox", Sandbox, b.app, p.frame())
 	}
 }
 

@@ -51,10 +51,14 @@ func (p *Datapath) Endpoint(ifindex int) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// setUplink tells the programs that an interface is an uplink. The calling thread
-// must be in its network namespace.
+// setUplink notes in the programs' map that an interface is an uplink. It keeps
+// what SetMultipath has noted. The calling thread must be in its network namespace.
 func (p *Datapath) setUplink(ifindex int) error {
-	var u bpf.FairleadUplinkCheck
+	multipath, err := p.Multipath(ifindex)
+	if err != nil {
+		return err
+	}
+	u := bpf.FairleadUplinkCheck{Multipath: multipath}
 	if p.opt.LooseSources {
 		u.Flags = uplinkLoose
 	}
@@ -64,6 +68,34 @@ func (p *Datapath) setUplink(ifindex int) error {
 	}
 	if err := p.maps[bpf.FairleadMapFlUplinks].Put(uint32(ifindex), u); err != nil {
 		return fmt.Errorf("note uplink %d: %w", ifindex, err)
+	}
+	return nil
+}
+
+// Multipath returns what SetMultipath has noted of an uplink; 0 if nothing.
+func (p *Datapath) Multipath(ifindex int) (uint32, error) {
+	var u bpf.FairleadUplinkCheck
+	err := p.maps[bpf.FairleadMapFlUplinks].Lookup(uint32(ifindex), &u)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return 0, fmt.Errorf("read the source check of uplink %d: %w", ifindex, err)
+	}
+	return u.Multipath, nil
+}
+
+// SetMultipath notes the set of uplinks that share multipath routes with an
+// uplink, by a number of the set other than 0. 0 says that no such route has the
+// uplink. The programs accept a client by any uplink of the set that has the route
+// back to it.
+func (p *Datapath) SetMultipath(ifindex int, set uint32) error {
+	var u bpf.FairleadUplinkCheck
+	m := p.maps[bpf.FairleadMapFlUplinks]
+	err := m.Lookup(uint32(ifindex), &u)
+	if err == nil && u.Multipath != set {
+		u.Multipath = set
+		err = m.Put(uint32(ifindex), u)
+	}
+	if err != nil {
+		return fmt.Errorf("note the multipath routes of uplink %d: %w", ifindex, err)
 	}
 	return nil
 }

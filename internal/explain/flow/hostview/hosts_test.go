@@ -160,7 +160,7 @@ func (s scenario) check(t *testing.T) int {
 	}
 	defer w.Close()
 	for _, text := range s.flows {
-		explained = append(explained, explain(t, w, text))
+		explained = append(explained, s.named(t, explain(t, w, text)))
 	}
 	n := 0
 	var sent sync.WaitGroup

@@ -6,8 +6,10 @@ import (
 	"strings"
 
 	"fairlead/internal/daemon"
+	"fairlead/internal/explain/doctor"
 	"fairlead/internal/frontend/admin"
 	"fairlead/internal/frontend/text"
+	"fairlead/internal/kernel"
 	"fairlead/internal/model"
 
 	"github.com/spf13/cobra"
@@ -54,6 +56,7 @@ func newNetworkCreate(a *app) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				r.hint(network)
 				return r.print(result, nil)
 			})
 		},
@@ -61,6 +64,28 @@ func newNetworkCreate(a *app) *cobra.Command {
 	r.changes(c)
 	n.flags(c)
 	return c
+}
+
+// hint prints a note if the host's firewall will not let the network's containers
+// reach other hosts. The network exists whether or not the firewall can be read.
+func (r *remote) hint(n model.Network) {
+	host, err := kernel.Open("", kernel.Options{})
+	if err != nil {
+		return
+	}
+	defer host.Close()
+	inside, err := host.Inspect("")
+	if err != nil {
+		return
+	}
+	var h doctor.Host
+	h.Links, h.Routes = inside.Links, inside.Routes
+	if h.Rules, _, err = host.Ruleset(); err != nil {
+		return
+	}
+	if text := doctor.Hint(h, n); text != "" {
+		r.notes([]string{text})
+	}
 }
 
 func (n *networkFlags) flags(c *cobra.Command) {

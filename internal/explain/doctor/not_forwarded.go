@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"fairlead/internal/driver"
 	"fairlead/internal/escape"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/kernel"
@@ -66,14 +67,9 @@ func (h Host) egressDropped(l kernel.InsideLink, v rules.Verdict, v4 bool) Findi
 			"packets that the host forwards, and their answers, obey the host's firewall",
 		Fix: fmt.Sprintf("in %s (%s), accept packets from %s and packets of its connections",
 			escape.Shell(v.By.Chain), escape.Shell(v.By.Table), escape.Shell(l.Name))}
-	switch {
-	case h.hasUFW(table):
-		f.Fix = fmt.Sprintf("ufw route allow in on %[1]s && ufw route allow out on %[1]s", escape.Shell(l.Name))
-		return f
-	case v.By.Table == "inet firewalld":
-		f.Fix = fmt.Sprintf("firewall-cmd --permanent --new-zone=fairlead; firewall-cmd --permanent --zone=fairlead --add-interface=%s; "+
-			"firewall-cmd --permanent --new-policy=fairlead-out; firewall-cmd --permanent --policy=fairlead-out "+
-			"--add-ingress-zone=fairlead --add-egress-zone=ANY --set-target=ACCEPT; firewall-cmd --reload", escape.Shell(l.Name))
+	if name, command := h.manager(l.Name, v, table); name != "" {
+		f.Seen = name + ": " + f.Seen
+		f.Fix = command
 		return f
 	}
 	chain := "DOCKER-USER"
@@ -84,6 +80,51 @@ func (h Host) egressDropped(l kernel.InsideLink, v rules.Verdict, v4 bool) Findi
 		f.Fix = fmt.Sprintf("%[1]s -I %[2]s -i %[3]s -j ACCEPT && %[1]s -I %[2]s -o %[3]s -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT", tool, chain, escape.Shell(l.Name))
 	}
 	return f
+}
+
+// manager names the program that manages the firewall, ufw or firewalld, and the
+// command that makes it forward what a link receives and sends. Both are empty if
+// the firewall is of neither.
+func (h Host) manager(link string, v rules.Verdict, table string) (name, command string) {
+	link = escape.Shell(link)
+	switch {
+	case h.hasUFW(table):
+		return "ufw", fmt.Sprintf("ufw route allow in on %[1]s && ufw route allow out on %[1]s", link)
+	case v.By.Table == "inet firewalld":
+		// A second network finds the zone and the policy, hence the semicolons.
+		return "firewalld", fmt.Sprintf("firewall-cmd -q --permanent --new-zone=fairlead; firewall-cmd -q --permanent --new-policy=fairlead-out; "+
+			"firewall-cmd -q --permanent --zone=fairlead --add-interface=%s; firewall-cmd -q --permanent --policy=fairlead-out --add-ingress-zone=fairlead; "+
+			"firewall-cmd -q --permanent --policy=fairlead-out --add-egress-zone=ANY; firewall-cmd -q --permanent --policy=fairlead-out --set-target=ACCEPT; firewall-cmd -q --reload", link)
+	}
+	return "", ""
+}
+
+// Hint returns a sentence with a command if ufw or firewalld will drop what the
+// sandboxes of a network send to other hosts; else it is empty. The network's
+// bridge need not exist yet.
+func Hint(h Host, n model.Network) string {
+	up, ok := h.uplink()
+	bridged := n.Driver == model.DriverBridge || n.Driver == model.DriverVXLAN
+	if !ok || !bridged || n.Internal {
+		return ""
+	}
+	link := driver.BridgeLink(n.Name)
+	for _, s := range n.Subnets {
+		v4 := s.Prefix.Addr().Is4()
+		table := map[bool]string{true: "ip filter", false: "ip6 filter"}[v4]
+		for _, to := range distant {
+			if to.Addr().Is4() != v4 {
+				continue
+			}
+			from := netip.AddrPortFrom(s.Prefix.Masked().Addr().Next().Next(), 40000)
+			v := h.Rules.Filter("forward", rules.Packet{Proto: model.TCP, From: from, To: to, In: link, Out: up.Name})
+			name, command := h.manager(link, v, table)
+			if name != "" && v.Certain && (v.Action == rules.Drop || v.Action == rules.Reject) {
+				return fmt.Sprintf("%s drops what the containers of network %s send to other hosts. To allow it, run: %s", name, n.Name, command)
+			}
+		}
+	}
+	return ""
 }
 
 // hasUFW reports whether ufw filters the host: whether its chain for the rules

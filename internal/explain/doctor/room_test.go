@@ -147,7 +147,7 @@ var faults = []struct {
 	{name: "firewalld drops a network's packets", check: "not-forwarded", severity: doctor.Problem,
 		set: "ip link add fl-web type bridge; ip link set fl-web alias fairlead:web up; ip address add 172.30.0.1/24 dev fl-web\n" +
 			"nft 'table inet firewalld { chain policies { }; chain filter_FORWARD { type filter hook forward priority 10; ct state established,related accept; jump policies; reject; }; }'",
-		fix: substitute("firewall-cmd --permanent --zone=fairlead --add-interface=fl-web", "nft add rule inet firewalld policies iifname fl-web accept")},
+		fix: substitute("firewall-cmd -q --permanent --zone=fairlead --add-interface=fl-web", "nft add rule inet firewalld policies iifname fl-web accept")},
 	{name: "no default route", check: "no-default-route", set: "ip route del default", severity: doctor.Warning, fix: run("ip route add default via 192.0.2.1")},
 	{name: "no default route of IPv6", check: "no-default-route", set: "ip -6 route del default", severity: doctor.Warning, fix: run("ip -6 route add default via 2001:db8:9::1")},
 	{name: "a bridge that has the router's address", check: "gateway-conflict", severity: doctor.Problem,

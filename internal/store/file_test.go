@@ -237,7 +237,7 @@ func TestRemovedWhileOpened(t *testing.T) {
 		if err := second.Save(record()); err != nil {
 			t.Fatal(err)
 		}
-		second = again(t, second, at)
+		second = reopen(t, second, at)
 		if r, err := second.Load(); err != nil || !reflect.DeepEqual(r, record()) {
 			t.Fatalf("what the second process stored is %+v, %v", r, err)
 		}

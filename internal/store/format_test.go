@@ -113,7 +113,7 @@ func TestFormat1IsMigrated(t *testing.T) {
 				t.Errorf("services: %+v", services)
 			}
 		}
-		f = again(t, f, at)
+		f = reopen(t, f, at)
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)

@@ -25,7 +25,7 @@ func (h *host) publishes() {
 	if p := h.published("many")[one]; p.HostPorts.First < 9100 || p.HostPorts.Last > 9110 || p.HostPorts.Len() != 1 {
 		h.Errorf("of 9100-9110, %s is published", p.HostPorts)
 	}
-	h.fails("port is already allocated", "run", "--rm", "--network", "net", "-p", "20500:53/udp", "program", "serve", "tcp:80")
+	h.fails("port is already allocated: container many has it", "run", "--rm", "--network", "net", "-p", "20500:53/udp", "program", "serve", "tcp:80")
 	h.serves("second", "-p", "9100-9110:80", "-p", "80")
 	h.fails("sctp", "run", "--rm", "--network", "net", "-p", "7000:7000/sctp", "program", "serve", "tcp:80")
 

@@ -17,9 +17,10 @@
 //	stop            RevokeExternalConnectivity, Leave, DeleteEndpoint, ReleaseAddress
 //
 // Docker's client has no timeout, and Docker keeps its own locks during a call.
-// Therefore this package never calls Docker. After a failure or a restart of
-// either side, a call can come twice, or for an object that does not exist. Both
-// succeed.
+// Therefore this package never calls Docker, except for the name of the container
+// that has a port (Config.ContainerOf), within nameLimit. After a failure or a
+// restart of either side, a call can come twice, or for an object that does not
+// exist. Both succeed.
 //
 // Networks, their settings for publishes, and pools survive a reboot, because
 // Docker reports them only once. Endpoints and their addresses end with the boot,
@@ -102,7 +103,11 @@ type Config struct {
 	Host             Host
 	// Caller returns the PID of the engine that makes a call, or 0 if it is unknown.
 	Caller func(context.Context) (pid int)
-	Log    *slog.Logger
+	// ContainerOf returns the name of the container that has an endpoint, empty if
+	// it is not known while ctx lasts. It must not need the locks that Docker holds
+	// while it calls the driver.
+	ContainerOf func(ctx context.Context, endpoint string) string
+	Log         *slog.Logger
 }
 
 // Driver answers Docker's calls. Its methods can be called concurrently.

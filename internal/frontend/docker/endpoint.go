@@ -22,6 +22,9 @@ type endpointSettings struct {
 	Interface string `json:"interface,omitempty"`
 }
 
+// endpointRef is put before an endpoint's id in the reference of its attachment.
+const endpointRef = "docker:"
+
 func endpointSettingsKey(endpoint string) string { return "docker endpoint " + endpoint }
 
 // createEndpoint reserves an endpoint with the addresses that Docker has leased.
@@ -80,7 +83,7 @@ func readEndpoint(r endpointRequest) (a model.Attachment, err error) {
 	if a.Network, err = NetworkName(r.NetworkID); err != nil {
 		return a, err
 	}
-	a.Ref, a.MAC = "docker:"+r.EndpointID, r.Interface.MacAddress
+	a.Ref, a.MAC = endpointRef+r.EndpointID, r.Interface.MacAddress
 	for _, text := range []string{r.Interface.Address, r.Interface.AddressIPv6} {
 		addr, err := address(text)
 		if err != nil {
@@ -126,7 +129,7 @@ func (d *Driver) deleteEndpoint(ctx context.Context, r endpointRequest) (any, er
 }
 
 // join creates the endpoint's link. Docker moves it into the sandbox.
-func (d *Driver) join(_ context.Context, r endpointRequest) (any, error) {
+func (d *Driver) join(ctx context.Context, r endpointRequest) (any, error) {
 	name, err := EndpointName(r.EndpointID)
 	if err != nil {
 		return nil, err
@@ -148,7 +151,7 @@ func (d *Driver) join(_ context.Context, r endpointRequest) (any, error) {
 	}
 	// Up to version 27, Docker makes that call only for endpoints with an IPv4
 	// gateway.
-	if err := d.publish(name, r.Options); err != nil {
+	if err := d.publish(ctx, name, r.Options); err != nil {
 		return nil, errors.Join(err, d.cfg.Daemon.Leave(name))
 	}
 	return answer, nil
@@ -202,12 +205,12 @@ func (d *Driver) leave(_ context.Context, r endpointRequest) (any, error) {
 
 // program publishes the endpoint's ports, because Docker made it its container's
 // gateway.
-func (d *Driver) program(_ context.Context, r endpointRequest) (any, error) {
+func (d *Driver) program(ctx context.Context, r endpointRequest) (any, error) {
 	name, err := EndpointName(r.EndpointID)
 	if err != nil {
 		return nil, err
 	}
-	return nothing{}, d.publish(name, r.Options)
+	return nothing{}, d.publish(ctx, name, r.Options)
 }
 
 func (d *Driver) revoke(_ context.Context, r endpointRequest) (any, error) {

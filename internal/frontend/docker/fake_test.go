@@ -169,6 +169,8 @@ type plugin struct {
 	*fake
 	lasting, passing memory
 	handler          http.Handler
+	// containerOf is Config.ContainerOf; nil knows no names.
+	containerOf func(ctx context.Context, endpoint string) string
 }
 
 func newPlugin(t testing.TB) *plugin {
@@ -180,7 +182,14 @@ func newPlugin(t testing.TB) *plugin {
 
 // start starts the driver, as the next daemon does.
 func (p *plugin) start() {
-	p.handler = docker.New(docker.Config{Daemon: p.fake, Lasting: p.lasting, Passing: p.passing, Host: p.fake, Caller: func(context.Context) int { return 0 }, Log: slog.New(slog.DiscardHandler)}).Handler()
+	containerOf := func(ctx context.Context, endpoint string) string {
+		if p.containerOf == nil {
+			return ""
+		}
+		return p.containerOf(ctx, endpoint)
+	}
+	p.handler = docker.New(docker.Config{Daemon: p.fake, Lasting: p.lasting, Passing: p.passing, Host: p.fake, Caller: func(context.Context) int { return 0 },
+		ContainerOf: containerOf, Log: slog.New(slog.DiscardHandler)}).Handler()
 }
 
 // post makes a call, and returns the response.

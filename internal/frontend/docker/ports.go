@@ -2,14 +2,18 @@ package docker
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
+	"time"
 
 	"fairlead/internal/daemon"
 	"fairlead/internal/model"
+	"fairlead/internal/sandbox"
 
 	"golang.org/x/sys/unix"
 )
@@ -115,7 +119,7 @@ func (s span) same(p model.Publish) bool {
 
 // publish publishes exactly the ports of an endpoint that Docker requests, in one
 // step.
-func (d *Driver) publish(name string, o options) error {
+func (d *Driver) publish(ctx context.Context, name string, o options) error {
 	all := d.cfg.Daemon.Attachments()
 	i := slices.IndexFunc(all, func(v daemon.View) bool { return v.Name == name })
 	if i < 0 {
@@ -133,34 +137,42 @@ func (d *Driver) publish(name string, o options) error {
 	if err := d.bindable(ports); err != nil {
 		return err
 	}
+	taken, err := d.expose(&chooser{last: &d.last, all: all, me: me, wanted: spans(ports)}, s)
+	if taken != nil {
+		return errors.Join(d.allocated(ctx, name, taken), err)
+	}
+	return err
+}
+
+// expose chooses the ports and publishes them. If a port is taken, it returns
+// which one and by whom, with the error of removing a dead owner, if any.
+func (d *Driver) expose(c *chooser, s settings) (taken *model.PortTakenError, err error) {
 	d.choosing.Lock()
 	defer d.choosing.Unlock()
-	c := chooser{last: &d.last, all: all, me: me, wanted: spans(ports)}
 	displaced := map[string]bool{}
 	if c.open() {
 		if c.local, err = d.cfg.Host.LocalPorts(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for {
 		publishes, err := c.choose()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for i := range publishes {
 			publishes[i].Via, publishes[i].Promises = s.Via, s.Promises
 		}
-		err = d.cfg.Daemon.Expose(name, publishes)
-		var taken *model.PortTakenError
-		if !errors.As(err, &taken) {
-			return err
+		err = d.cfg.Daemon.Expose(c.me.Name, publishes)
+		if taken = nil; !errors.As(err, &taken) {
+			return nil, err
 		}
 		if c.avoid(taken.Publish) {
 			continue
 		}
 		again, err := d.displace(c.owners(taken.Publish), displaced)
 		if err != nil || !again {
-			return errors.Join(allocated(taken), err)
+			return taken, err
 		}
 	}
 }
@@ -202,9 +214,13 @@ func (d *Driver) displace(owners []string, displaced map[string]bool) (bool, err
 	return removed, nil
 }
 
+// nameLimit bounds the time to find the name of a port's owner, because Docker and
+// its user wait for it.
+const nameLimit = time.Second
+
 // allocated returns the error with Docker's text, because other programs search
 // for it.
-func allocated(t *model.PortTakenError) error {
+func (d *Driver) allocated(ctx context.Context, name string, t *model.PortTakenError) error {
 	at := netip.AddrPortFrom(t.Publish.HostAddr, t.Publish.HostPorts.First)
 	if !t.Publish.HostAddr.IsValid() {
 		at = netip.AddrPortFrom(netip.IPv4Unspecified(), t.Publish.HostPorts.First)
@@ -214,5 +230,29 @@ func allocated(t *model.PortTakenError) error {
 		where += fmt.Sprintf("-%d", t.Publish.HostPorts.Last)
 	}
 	//lint:ignore ST1005 it is Docker's
-	return fmt.Errorf("Bind for %s failed: port is already allocated: %s has it: choose another host port, or stop the owner", where, t.Owner)
+	return fmt.Errorf("Bind for %s failed: port is already allocated: %s has it: choose another host port, or stop the owner", where, d.ownerOf(ctx, name, t))
+}
+
+// ownerOf returns the owner of a taken port as Docker's users know it: the
+// container. Without a container it is what the daemon says, e.g. a process.
+func (d *Driver) ownerOf(ctx context.Context, name string, t *model.PortTakenError) string {
+	ctx, cancel := context.WithTimeout(ctx, nameLimit)
+	defer cancel()
+	for _, v := range d.cfg.Daemon.Attachments() {
+		if v.Name == name || !slices.ContainsFunc(v.Publishes, func(p daemon.PublishedView) bool { return p.Collides(t.Publish) }) {
+			continue
+		}
+		if kind, container, _ := strings.Cut(v.Ref, ":"); kind == string(sandbox.Container) {
+			return "container " + container
+		}
+		id, theirs := strings.CutPrefix(v.Ref, endpointRef)
+		if !theirs {
+			break
+		}
+		if container := d.cfg.ContainerOf(ctx, id); container != "" {
+			return "container " + container
+		}
+		return "the container of endpoint " + id[:min(short, len(id))]
+	}
+	return t.Owner
 }

@@ -1,6 +1,7 @@
 package docker_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -92,6 +93,36 @@ func TestInvalidPortsAreRefused(t *testing.T) {
 	}
 	p.taken = []model.PortRange{{First: 9000, Last: 9009}}
 	p.refuses("NetworkDriver.ProgramExternalConnectivity", `{`+endpoint+`, `+ports(`{"Proto": 6, "Port": 80, "HostPort": 9000, "HostPortEnd": 9009}`)+`}`, "no host port is free in 9000-9009")
+}
+
+// TestOwnerOfPort names the container that has a port: as Docker does, or by its
+// endpoint's id if Docker does not answer in time.
+func TestOwnerOfPort(t *testing.T) {
+	p := joined(t)
+	binding := ports(`{"Proto": 6, "Port": 80, "HostPort": 80}`)
+	second := strings.Replace(endpoint, "fedc", "0000", 1)
+	p.calls("NetworkDriver.CreateEndpoint", `{`+second+`, "Interface": {"MacAddress": "02:00:00:00:00:01"}}`, `{"Interface":{}}`)
+	p.post("POST", "NetworkDriver.Join", strings.NewReader(`{`+second+`, "SandboxKey": "/b"}`))
+	p.calls("NetworkDriver.ProgramExternalConnectivity", `{`+second+`, `+binding+`}`, `{}`)
+	owner := p.find("docker-0000ba987654")
+	for _, c := range []struct {
+		what, ref, want string
+		containerOf     func(ctx context.Context, endpoint string) string
+	}{
+		{"Docker knows it", owner.Ref, "container web has it", func(_ context.Context, endpoint string) string {
+			return map[string]string{"0000ba9876543210fedc": "web"}[endpoint]
+		}},
+		{"Docker does not know it", owner.Ref, "the container of endpoint 0000ba987654 has it", nil},
+		{"Docker does not answer", owner.Ref, "the container of endpoint 0000ba987654 has it", func(ctx context.Context, _ string) string {
+			<-ctx.Done()
+			return ""
+		}},
+		{"it is not Docker's endpoint", "container:shop", "container shop has it", nil},
+		{"it is not a container", "netns:shop", "endpoint docker-0000ba987654 has it", nil},
+	} {
+		owner.Ref, p.containerOf = c.ref, c.containerOf
+		p.refuses("NetworkDriver.ProgramExternalConnectivity", `{`+endpoint+`, `+binding+`}`, "port is already allocated: "+c.want)
+	}
 }
 
 // TestPortsOfACallArePublishedInOneStep checks that the daemon gets one request.

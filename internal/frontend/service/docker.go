@@ -103,7 +103,8 @@ func dockerLabels(d *daemon.Daemon, opt Options) func(context.Context) error {
 // dockerDriver returns the handler of a Docker engine's calls.
 func dockerDriver(d *daemon.Daemon, files *store.File, host *kernel.Host, opt Options) http.Handler {
 	driver := docker.New(docker.Config{
-		Daemon: d, Lasting: files.Lasting(), Passing: files.Passing(), Host: dockerHost{host}, Caller: admin.CallerPID, Log: opt.Log,
+		Daemon: d, Lasting: files.Lasting(), Passing: files.Passing(), Host: dockerHost{host}, Caller: admin.CallerPID,
+		ContainerOf: sandbox.Docker().ContainerOf, Log: opt.Log,
 	})
 	return admin.RootOnly(driver.Handler())
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 
@@ -18,6 +20,7 @@ import (
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
+	"fairlead/internal/store"
 
 	"github.com/spf13/cobra"
 )
@@ -47,7 +50,9 @@ func newPorts(a *app) *cobra.Command {
 			"lets in, drops, depends (on the client), or bypassed if the rules would drop the packets but\n" +
 			"packets to this port do not pass them. A ? marks what the rules do not decide. Routers and\n" +
 			"firewalls beyond this host are not considered.\n\n" +
-			"Neither a daemon nor Docker is needed. If nothing uses the given PORT, the exit code is 1.",
+			"Neither a daemon nor Docker is needed. Without a daemon, a published port whose\n" +
+			"sandbox has ended is marked (ended) and reached from nowhere, and one whose sandbox\n" +
+			"is not stored has a ?. If nothing uses the given PORT, the exit code is 1.",
 		Example: "  fairlead ports\n  fairlead ports 8080\n  fairlead ports --protocol udp -o json",
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -124,8 +129,8 @@ func unpublished(all []daemon.View) []string {
 	return failed
 }
 
-// gather reads what ports and doctor need. Without a daemon there are no
-// attachments.
+// gather reads what ports and doctor need. Without a daemon, the attachments are
+// those that the last one has stored.
 func (r *remote) gather(ctx context.Context) (h doctor.Host, err error) {
 	host, err := kernel.Open("", kernel.Options{Pins: service.Pins(service.Beside(r.socket, admin.Socket))})
 	if err != nil {
@@ -135,19 +140,45 @@ func (r *remote) gather(ctx context.Context) (h doctor.Host, err error) {
 	if h.Facts, err = facts.Gather(ctx, host, sandbox.New()); err != nil {
 		return h, err
 	}
-	var asked error
-	client := admin.NewClient(r.socket)
-	if h.Attachments, asked = client.Attachments(ctx); asked == nil {
-		h.Events, asked = client.Events(ctx)
-	}
-	if asked == nil {
-		h.Balanced, asked = client.Services(ctx)
+	asked := r.askDaemon(ctx, &h)
+	if gone(asked) && os.Geteuid() == 0 {
+		var stored error
+		if h.Attachments, stored = r.stored(); errors.As(stored, new(*store.InUseError)) { // a daemon has started meanwhile
+			asked = r.askDaemon(ctx, &h)
+		}
+		if gone(asked) && stored != nil {
+			h.Unseen = append(h.Unseen, "the stored state: "+stored.Error())
+		}
 	}
 	if h.Daemon = !gone(asked); h.Daemon && asked != nil {
 		h.Unseen = append(h.Unseen, "the daemon's state: "+asked.Error())
 	}
 	h.Ports = ports.List(h.Facts, h.Attachments, h.Balanced)
 	return h, nil
+}
+
+// askDaemon asks the daemon for what it knows.
+func (r *remote) askDaemon(ctx context.Context, h *doctor.Host) (err error) {
+	client := admin.NewClient(r.socket)
+	if h.Attachments, err = client.Attachments(ctx); err != nil {
+		return err
+	}
+	if h.Events, err = client.Events(ctx); err != nil {
+		return err
+	}
+	h.Balanced, err = client.Services(ctx)
+	return err
+}
+
+// stored returns the attachments that the last daemon has stored, none if it has
+// stored nothing.
+func (r *remote) stored() ([]daemon.View, error) {
+	opt := service.Beside(r.socket, admin.Socket)
+	w, err := store.ReadDesired(store.Places{State: opt.State, Run: opt.Run})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return daemon.StoredViews(w), err
 }
 
 // owner returns the container of an attachment, or the attachment's name.
@@ -176,6 +207,9 @@ func (r *remote) printPorts(list portList) error {
 			if c.Name == "" {
 				container = c.ID
 			}
+		}
+		if p.Ended {
+			container += " (ended)"
 		}
 		if s := p.Service; s != nil && s.Name != "" {
 			container = "service " + s.Name

@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -174,6 +176,31 @@ func (x *external) unseen(a model.Attachment, seen bool) externalState {
 		return externalStarting // an endpoint that was only reserved has no link and no ports
 	}
 	return externalDead
+}
+
+// hasEnded reports whether the sandbox of a stored attachment does not exist or,
+// for an external endpoint, has no process. Unlike externalState, it knows only the
+// stored state and does not wait for a sandbox that is starting.
+func hasEnded(a model.Attachment, scan *processScan) bool {
+	path := a.Sandbox
+	if isExternal(a) {
+		path = sandboxPath(a)
+	}
+	if a.Cgroup != "" || path == "" {
+		return groupGone(a)
+	}
+	at, err := sandbox.NamespaceAt(path)
+	if err != nil {
+		return !errors.Is(err, os.ErrPermission)
+	}
+	if now, err := kernel.Identify(path); a.Namespace != "" && (err != nil || now != a.Namespace) {
+		return true
+	}
+	if !isExternal(a) {
+		return false // it may have no processes
+	}
+	pid, certain := scan.process(at)
+	return pid == 0 && (a.Namespace != "" || certain && a.Engine != "") // one was seen, or could be
 }
 
 // sandboxPath is the path at which the sandbox of an external endpoint is or will be.

@@ -6,9 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/daemon"
 	"fairlead/internal/model"
 	"fairlead/internal/sandbox"
+	"fairlead/internal/store"
 	"fairlead/test/process"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // container is a box whose namespace stays when its process has ended, as a
@@ -16,6 +20,8 @@ import (
 type container struct {
 	watchedSandbox
 	path string
+	// unmount ends the namespace, as the engine does by itself while it runs.
+	unmount func()
 }
 
 func (w *world) container() container {
@@ -26,7 +32,7 @@ func (w *world) container() container {
 		w.Fatal(err)
 	}
 	w.Cleanup(func() { f.Close() })
-	return container{b, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd())}
+	return container{b, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()), func() { f.Close() }}
 }
 
 // engineHere identifies an engine that runs, engineGone one that has ended.
@@ -102,5 +108,44 @@ func TestDeadExternalEndpoints(t *testing.T) {
 	}
 	if err := w.external("second", engineHere, "/nowhere/second", 31, 8030); err == nil {
 		t.Error("two have the same port")
+	}
+}
+
+// TestStoredViews has sandboxes end, and live on, while no daemon runs: what is
+// stored of them says which.
+func TestStoredViews(t *testing.T) {
+	w := newWorld(t).start()
+	n := lan
+	n.Origin = model.FromDocker
+	w.network(n)
+	lives, ends, goes, plain, ended := w.container(), w.container(), w.container(), w.watchedSandbox(), w.watchedSandbox()
+	for i, e := range []struct{ name, engine, path string }{
+		{"lives", engineHere, lives.path}, {"ends", engineHere, ends.path}, {"unmounted", engineHere, goes.path},
+		{"starting", engineHere, "/nowhere/starting"}, {"unseen", "", lives.path},
+	} {
+		if err := w.external(e.name, e.engine, e.path, byte(10+i), uint16(8010+i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.attach(to(plain))
+	w.attach(to(ended))
+	w.RemoveDead() // which records who runs
+	w.stop()
+	ends.kill()
+	goes.kill()
+	goes.unmount()
+	ended.kill()
+	want := map[string]daemon.Status{"lives": daemon.NoDaemon, "ends": daemon.Ended, "unmounted": daemon.Ended, "starting": daemon.Ended, "unseen": daemon.NoDaemon,
+		"pid-" + plain.pid: daemon.NoDaemon, "pid-" + ended.pid: daemon.Ended}
+	stored, err := store.ReadDesired(w.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]daemon.Status{}
+	for _, v := range daemon.StoredViews(stored) {
+		got[v.Name] = v.Status
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("states (-want +got):\n%s", diff)
 	}
 }

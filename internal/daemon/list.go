@@ -20,6 +20,9 @@ const (
 	Broken Status = "failed"
 	// NoDaemon is an attachment of a daemon that does not run: its state is unknown.
 	NoDaemon Status = "no daemon"
+	// Ended was stored by a daemon that does not run, and its sandbox has ended
+	// since, or not started: no process answers at its published ports.
+	Ended Status = "ended"
 )
 
 // View is an attachment with its state.
@@ -46,8 +49,12 @@ func StoredViews(w model.Desired) []View {
 		drivers[n.Name] = n.Driver
 	}
 	var all []View
+	var scan processScan
 	for _, a := range w.Attachments {
 		v := View{Attachment: a, Driver: drivers[a.Network], Status: NoDaemon}
+		if hasEnded(a, &scan) {
+			v.Status = Ended
+		}
 		v.Endpoint = a.Leased()
 		for _, p := range w.Publishes {
 			if p.Endpoint == a.Name {

@@ -42,6 +42,7 @@ func TestEngines(t *testing.T) {
 			t.Run("device", func(t *testing.T) { h.with(t).lends() })
 			t.Run("compose", func(t *testing.T) { h.with(t).composes() })
 			t.Run("balance", func(t *testing.T) { h.with(t).balances() })
+			t.Run("daemonless", func(t *testing.T) { h.with(t).daemonless() })
 			t.Run("labels", func(t *testing.T) { h.with(t).labelled() })
 		})
 	}

@@ -80,6 +80,7 @@ func Checks() []Check {
 		{"service-dropped", serviceDropped},
 		{"service-plane", servicePlane},
 		{"daemon", noDaemon},
+		{"ended-sandbox", ended},
 		{"drift", drift},
 		{"ip-forward", forwarding},
 		{"not-forwarded", notForwarded},

@@ -9,6 +9,9 @@ import (
 	"fairlead/internal/plan"
 )
 
+// startDaemon is the command that starts the daemon on a host with systemd.
+const startDaemon = "systemctl start fairlead"
+
 // noDaemon reports Fairlead's objects on a host where no daemon of Fairlead runs.
 func noDaemon(h Host) []Finding {
 	var left []string
@@ -37,5 +40,5 @@ func noDaemon(h Host) []Finding {
 		Seen: fmt.Sprintf("this host has objects of Fairlead (%s), but its daemon does not run", list(left)),
 		Why: "the kernel still forwards traffic, but without the daemon no changed object is repaired, no real server is checked, " +
 			"and no objects of ended sandboxes are removed",
-		Fix: "fairlead ls"}}
+		Fix: startDaemon}}
 }

@@ -216,6 +216,13 @@ var faults = []struct {
 			r.adjust = func(h *doctor.Host) { h.Daemon = false }
 		},
 		fix: func(r *room, _ doctor.Finding) { r.adjust = func(*doctor.Host) {} }},
+	{name: "a port of a sandbox that has ended", check: "ended-sandbox", set: translated, severity: doctor.Problem,
+		also: func(r *room) {
+			v := daemon.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}},
+				Status: daemon.Ended, Publishes: []daemon.PublishedView{{}}}
+			r.adjust = func(h *doctor.Host) { h.Ports = ports.List(h.Facts, []daemon.View{v}, nil) }
+		},
+		fix: run("nft delete table ip others")}, // as the daemon does
 	{name: "no daemon", check: "daemon", severity: doctor.Warning,
 		also: func(r *room) {
 			if err := r.Transact([]plan.Op{{Object: plan.Table{}}}); err != nil {

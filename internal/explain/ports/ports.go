@@ -51,6 +51,8 @@ type Port struct {
 	Container *Container `json:"container,omitempty"`
 	// Sandbox is the attachment of ours that the port leads to.
 	Sandbox string `json:"sandbox,omitempty"`
+	// Ended says that the sandbox has ended: nobody answers at the port.
+	Ended   bool   `json:"ended,omitempty"`
 	Network string `json:"network,omitempty"`
 	// Service is the virtual service that answers there.
 	Service *Service `json:"service,omitempty"`
@@ -150,6 +152,7 @@ func List(f facts.Facts, known []daemon.View, services []daemon.ServiceView) []P
 		}
 		b.own(&b.ports[i])
 		b.ports[i].Reach = b.reach(b.ports[i])
+		b.ports[i].limit()
 	}
 	return join(b.ports)
 }

@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"fairlead/internal/daemon"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/explain/ports"
 	"fairlead/internal/kernel"
 	"fairlead/internal/kernel/rules"
 	"fairlead/internal/model"
+	"fairlead/internal/plan"
 	"fairlead/internal/sandbox"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,6 +61,38 @@ func lines(all []ports.Port) []string {
 			owner, strings.Join(modes, " + "), p.Reach.Loopback, p.Reach.Host, p.Reach.Containers, p.Reach.LAN, p.Reach.Firewall))
 	}
 	return out
+}
+
+// TestListWithoutDaemon has the last daemon's attachments live, end or be unknown.
+func TestListWithoutDaemon(t *testing.T) {
+	f := host("", listener("0.0.0.0:8082", "fairlead-proxy", 1))
+	f.EBPFMappings = []plan.EBPFMapping{{Proto: model.TCP, Host: netip.IPv4Unspecified(), Ports: model.Port(8081), To: netip.MustParseAddr("172.30.0.2"), ToPorts: model.Port(80)}}
+	published := func(name, addr string, via model.Via, port uint16, status daemon.Status) daemon.View {
+		return daemon.View{Attachment: model.Attachment{Endpoint: model.Endpoint{Name: name, Addresses: []netip.Addr{netip.MustParseAddr(addr)}}}, Status: status,
+			Publishes: []daemon.PublishedView{{Publish: model.Publish{Via: via, Proto: model.TCP, HostPorts: model.Port(port), Ports: model.Port(80)}}}}
+	}
+	views := func(status daemon.Status) []daemon.View {
+		return []daemon.View{published("a", "172.30.0.2", model.ViaEBPF, 8081, status), published("b", "172.30.0.3", model.ViaProxy, 8082, status)}
+	}
+	for _, c := range []struct {
+		what, answer string
+		known        []daemon.View
+	}{
+		{"live", "yes", views(daemon.NoDaemon)}, {"ended", "no", views(daemon.Ended)}, {"unknown", "maybe", nil},
+		{"another has the address now", "yes", append(views(daemon.Ended), views(daemon.NoDaemon)...)},
+		{"another had the address", "yes", append(views(daemon.NoDaemon), views(daemon.Ended)...)},
+	} {
+		all := ports.List(f, c.known, nil)
+		if len(all) != 2 {
+			t.Fatalf("%s: %v", c.what, lines(all))
+		}
+		for _, p := range all {
+			r := p.Reach
+			if got := fmt.Sprint(r.Loopback, r.Host, r.Containers, r.LAN); got != strings.TrimSpace(strings.Repeat(c.answer+" ", 4)) || p.Ended != (c.answer == "no") {
+				t.Errorf("%s: port %s is reached from loopback, host, containers, LAN: %s; ended: %t", c.what, p.Ports, got, p.Ended)
+			}
+		}
+	}
 }
 
 func TestList(t *testing.T) {

@@ -55,6 +55,26 @@ func (b *builder) reach(p Port) Reach {
 	return r
 }
 
+// limit takes back what the rules alone cannot prove: that a process answers at
+// the port. None does in a sandbox that has ended, and nothing is certain if the
+// daemon has published the port for an attachment that is not known.
+func (p *Port) limit() {
+	r := &p.Reach
+	switch {
+	case p.Ended:
+		*r = Reach{asked: r.asked}
+	case p.Sandbox == "" && p.published():
+		for _, a := range []*rules.Answer{&r.Loopback, &r.Host, &r.Containers, &r.LAN} {
+			*a = min(*a, rules.Maybe)
+		}
+	}
+}
+
+// published reports whether our daemon has published the port.
+func (p Port) published() bool {
+	return slices.ContainsFunc([]Mode{Proxy, NAT, EBPF}, func(w Mode) bool { return slices.Contains(p.Modes, w) })
+}
+
 // fromHost follows a packet of the host's own processes.
 func (b *builder) fromHost(p Port, to netip.Addr) rules.Answer {
 	if slices.Contains(p.Modes, EBPF) {

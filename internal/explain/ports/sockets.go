@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"fairlead/internal/daemon"
 	"fairlead/internal/explain/facts"
 	"fairlead/internal/model"
 )
@@ -105,11 +106,12 @@ func (b *builder) own(p *Port) {
 	for _, v := range b.known {
 		for _, pub := range v.Publishes {
 			mappings := p.To.IsValid() && slices.Contains(v.AllAddresses(), p.To) ||
-				slices.Contains(p.Modes, Proxy) && pub.Proto == p.Proto && pub.HostPorts.Overlaps(p.Ports) && pub.Accepts(p.Addresses[0])
-			if !mappings {
+				p.published() && pub.Proto == p.Proto && pub.HostPorts.Overlaps(p.Ports) && pub.Accepts(p.Addresses[0])
+			ended := v.Status == daemon.Ended
+			if !mappings || ended && p.Sandbox != "" && !p.Ended { // another has the address now
 				continue
 			}
-			p.Sandbox, p.Network = v.Name, v.Network
+			p.Sandbox, p.Network, p.Ended = v.Name, v.Network, ended
 			if p.ToPorts == (model.PortRange{}) {
 				p.ToPorts = model.Port(pub.Ports.First + (p.Ports.First - pub.HostPorts.First))
 			}

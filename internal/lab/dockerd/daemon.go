@@ -26,8 +26,10 @@ const (
 const pidFile = "/run/docker.pid"
 
 // Restart starts dockerd again after Signal ended it. It runs as long as ctx.
+// dockerd may take long, e.g. for a plugin that does not run, as long as it logs
+// something every startLimit.
 func (e *Engine) Restart(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, startLimit)
+	limited, cancel := e.log.whileWritten(ctx, startLimit)
 	defer cancel()
 	return e.startDaemon(ctx, limited)
 }
@@ -87,7 +89,7 @@ func (e *Engine) await(ctx context.Context) error {
 		case <-e.daemon.Done():
 			return fmt.Errorf("dockerd has ended (%w): %s", ended(e.daemon), e.log.text())
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("dockerd does not answer: %s", e.log.text()), ctx.Err())
+			return errors.Join(fmt.Errorf("dockerd does not answer: %s", e.log.text()), context.Cause(ctx))
 		}
 	}
 }
@@ -118,6 +120,9 @@ func answers(ctx context.Context, client *http.Client) bool {
 type tailBuffer struct {
 	mu  sync.Mutex
 	buf []byte
+	// silence ends a context after limit without a write; nil if there is none.
+	silence *time.Timer
+	limit   time.Duration
 }
 
 // logSize is how much a tailBuffer keeps, in bytes.
@@ -127,11 +132,29 @@ const logSize = 8 << 10
 func (l *tailBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.silence != nil {
+		l.silence.Reset(l.limit)
+	}
 	l.buf = append(l.buf, p...)
 	if len(l.buf) > 2*logSize {
 		l.buf = append(l.buf[:0], l.buf[len(l.buf)-logSize:]...)
 	}
 	return len(p), nil
+}
+
+// whileWritten returns a context that ends when nothing was written for limit.
+func (l *tailBuffer) whileWritten(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limit, l.silence = limit, time.AfterFunc(limit, func() { cancel(fmt.Errorf("nothing was logged for %v", limit)) })
+	return ctx, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.silence.Stop()
+		l.silence = nil
+		cancel(nil)
+	}
 }
 
 func (l *tailBuffer) text() string {

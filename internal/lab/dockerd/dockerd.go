@@ -38,7 +38,8 @@ import (
 	"fairlead/internal/child"
 )
 
-// startLimit is how long the engine may take until it answers.
+// startLimit is how long the engine may take until it answers, and how long it may
+// be silent when it starts again.
 const startLimit = 2 * time.Minute
 
 // Options say what to run and where.

@@ -270,9 +270,10 @@ func (f *File) SaveDesired(d model.Desired) error {
 }
 
 // Close closes the databases and removes the PID file. If nothing is stored, it
-// removes the databases, too.
+// removes the databases, too. The PID file is removed first: once a database is
+// removed, the next process can write its own.
 func (f *File) Close() error {
-	return errors.Join(f.removeEmpty(), os.Remove(f.pid), f.closeAll())
+	return errors.Join(os.Remove(f.pid), f.removeEmpty(), f.closeAll())
 }
 
 // removeEmpty removes the databases if both are empty. They are still locked, so

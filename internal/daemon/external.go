@@ -187,7 +187,7 @@ func hasEnded(a model.Attachment, scan *processScan) bool {
 		path = sandboxPath(a)
 	}
 	if a.Cgroup != "" || path == "" {
-		return groupGone(a)
+		return cgroupGone(a)
 	}
 	at, err := sandbox.NamespaceAt(path)
 	if err != nil {

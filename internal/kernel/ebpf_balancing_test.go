@@ -330,7 +330,7 @@ func TestPreparedServiceReplacesNoProgram(t *testing.T) {
 func attachedPrograms(t *testing.T, h *Host) map[string]uint32 {
 	t.Helper()
 	found := map[string]uint32{}
-	err := h.world(func(s *ebpf.ReadOnly) error {
+	err := h.withDatapath(func(s *ebpf.ReadOnly) error {
 		all, err := s.Attachments()
 		for _, a := range all {
 			found[a.Program] = a.ID

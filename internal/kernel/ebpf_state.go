@@ -12,7 +12,7 @@ import (
 // EBPFMappings returns the port mappings in the host's eBPF maps and the grants of
 // its workloads, of all Fairlead processes. It is read-only.
 func (h *Host) EBPFMappings() (mappings []plan.EBPFMapping, grants []plan.Grant, err error) {
-	err = h.world(func(s *ebpf.ReadOnly) error {
+	err = h.withDatapath(func(s *ebpf.ReadOnly) error {
 		found, err := s.Mappings()
 		for _, l := range found {
 			if l.Flags&ebpf.MappingGrant == 0 {

@@ -120,7 +120,7 @@ func (h *Host) readGuard(g plan.Guard) (plan.Object, error) {
 		return nil, err
 	}
 	for _, ch := range guardRules() {
-		if !carries(rules[ch.name], plan.Mark, len(ch.rules)) {
+		if !haveComment(rules[ch.name], plan.Mark, len(ch.rules)) {
 			return plan.Guard{}, nil
 		}
 	}

@@ -47,7 +47,7 @@ func (h *Host) installedEBPF() (all []InstalledService, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return all, h.world(func(s *ebpf.ReadOnly) error {
+	return all, h.withDatapath(func(s *ebpf.ReadOnly) error {
 		found, err := s.Services()
 		for _, v := range found {
 			all = append(all, InstalledService{balancedOf(v, names, nil), model.PlaneEBPF})

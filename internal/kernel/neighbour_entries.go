@@ -9,21 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NeighbourEntry is what the kernel has for the address of a neighbour.
+// NeighbourEntry is an entry of the kernel's neighbour table, or of a bridge's
+// forwarding table (FDB).
 type NeighbourEntry struct {
-	// Link is the interface, for an entry of a bridge's forwarding table the port.
+	// Link is the interface, or the bridge port for an entry of a forwarding table.
 	Link string
-	// Address is invalid in a forwarding table.
+	// Address is invalid in an entry of a forwarding table.
 	Address netip.Addr
 	MAC     net.HardwareAddr
-	// Permanent entries are used without asking; of a forwarding table, those that
-	// are not learned.
+	// Permanent says that the kernel uses the entry without resolving the address,
+	// or, in a forwarding table, that the entry was not learned.
 	Permanent bool
-	// Valid entries are used at once: what was asked not long ago.
+	// Valid says that the kernel uses the entry at once, without waiting for the
+	// neighbour to answer.
 	Valid bool
 }
 
-// NeighbourEntries lists the neighbours of the host's namespace, and the entries
+// NeighbourEntries lists the neighbours in the host's namespace, and the entries
 // of its bridges' forwarding tables.
 func (h *Host) NeighbourEntries() (neighbours, forwarding []NeighbourEntry, err error) {
 	handle, err := h.at("")

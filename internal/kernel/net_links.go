@@ -15,35 +15,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NetLink is a link of a namespace as a packet meets it, ours or not.
+// NetLink is a link of a namespace with the properties that decide about
+// packets. It need not be Fairlead's.
 type NetLink struct {
 	Name  string
 	Index int
-	// Kind is as in `ip -d link`, loopback, or device for a real one.
+	// Kind is as in `ip -d link`, or "loopback", or "device" for hardware.
 	Kind string
 	Up   bool
 	MTU  int
 	MAC  string
-	// Addresses are all of the link's, with their prefixes.
+	// Addresses are all addresses of the link, with their prefixes.
 	Addresses []netip.Prefix
-	// Bridge is what the link is a port of, and Hairpin the port's mode.
+	// Bridge is the bridge that the link is a port of, and Hairpin the port's
+	// hairpin mode.
 	Bridge  string
 	Hairpin bool
-	// Parent is the index of a veth's other end, or of what the link branches
-	// from; 0 where there is none.
+	// Parent is the index of a veth's other end, or of a sub-link's parent; 0 if
+	// there is none.
 	Parent int
-	// ParentNetns is what this namespace calls that of Parent (NoSandbox for
-	// itself); see NamespaceID.
+	// ParentNetns is the id that this namespace has for the namespace of Parent,
+	// NoSandbox if it is the same one; see NamespaceID.
 	ParentNetns int
-	// Private says of a macvlan that its siblings do not reach it.
+	// Private says that other sub-links of the same parent cannot reach this
+	// macvlan.
 	Private bool
-	// Owner is the network or endpoint that we have made the link for.
+	// Owner is the network or endpoint that Fairlead made the link for.
 	Owner string
 	// NoARP says that the link neither resolves addresses nor answers for its own.
 	NoARP bool
 	// Port are the settings of a bridge port.
 	Port PortFlags
-	// Filtering says of a bridge that it filters VLANs.
+	// Filtering says that the bridge filters VLANs.
 	Filtering bool
 }
 
@@ -87,7 +90,8 @@ type dumped struct {
 	addresses []netip.Prefix
 }
 
-// dump reads all links of a namespace, and returns who can tell more of them.
+// dump reads all links of a namespace with their addresses. It also returns the
+// handle of the namespace.
 func (h *Host) dump(path string) (*netlink.Handle, []dumped, error) {
 	handle, err := h.at(path)
 	if err != nil {
@@ -113,7 +117,7 @@ func (h *Host) dump(path string) (*netlink.Handle, []dumped, error) {
 	return handle, all, nil
 }
 
-// kind is as in `ip -d link`, or loopback.
+// kind returns the link's kind as in `ip -d link`, or "loopback".
 func (d dumped) kind() string {
 	if d.Attrs().RawFlags&unix.IFF_LOOPBACK != 0 {
 		return string(plan.Loopback)
@@ -121,8 +125,8 @@ func (d dumped) kind() string {
 	return d.Type()
 }
 
-// NamespaceID is what the host's namespace calls the one at path, false where
-// it has no name for it.
+// NamespaceID returns the id that the host's namespace has for the namespace at
+// path; false if it has none.
 func (h *Host) NamespaceID(path string) (int, bool) {
 	ns, err := OpenNetns(path)
 	if err != nil {
@@ -137,36 +141,39 @@ func (h *Host) NamespaceID(path string) (int, bool) {
 	return id, err == nil && id >= 0
 }
 
-// Listeners lists the sockets of the host that take connections or datagrams
-// from anybody.
+// Listeners lists the host's sockets that accept connections or datagrams from
+// any client.
 func (h *Host) Listeners() ([]Listener, error) { return h.listeners("") }
 
-// Program is an eBPF program of ours where it is attached.
+// Program is an attached eBPF program of Fairlead.
 type Program struct {
-	// Name is the program's, ID the kernel's number, Pin what holds it there.
+	// Name is the program's name, and ID the kernel's number for it. Pin is the
+	// file in the bpffs that keeps it attached.
 	Name string
 	ID   uint32
 	Pin  string
-	// Link is empty for a hook at the socket calls of the host's processes.
+	// Link is the link that the program is attached to. It is empty for a program
+	// at the socket calls of the host's processes.
 	Link string
 }
 
-// EBPFState is what our eBPF programs do, and where they are attached.
+// EBPFState is a snapshot of the eBPF data path: its port mappings, its grants
+// and its attached programs.
 type EBPFState struct {
-	Leads    []plan.EBPFMapping
+	Mappings []plan.EBPFMapping
 	Grants   []plan.Grant
 	Programs []Program
 }
 
-// EBPFState looks at the eBPF data plane, whichever process has set it up, and
-// changes nothing.
+// EBPFState reads the state of the eBPF data path, whichever process has set it
+// up. It changes nothing.
 func (h *Host) EBPFState() (EBPFState, error) {
 	mappings, grants, err := h.EBPFMappings()
 	if err != nil {
 		return EBPFState{}, err
 	}
-	found := EBPFState{Leads: mappings, Grants: grants}
-	err = h.world(func(s *ebpf.ReadOnly) error {
+	found := EBPFState{Mappings: mappings, Grants: grants}
+	err = h.withDatapath(func(s *ebpf.ReadOnly) error {
 		attached, err := s.Attachments()
 		if err != nil {
 			return err
@@ -180,7 +187,7 @@ func (h *Host) EBPFState() (EBPFState, error) {
 			if a.Ifindex != 0 {
 				l, err := handle.LinkByIndex(a.Ifindex)
 				if err != nil {
-					continue // it has just gone
+					continue // the link was deleted meanwhile
 				}
 				p.Link = l.Attrs().Name
 			}
@@ -188,13 +195,14 @@ func (h *Host) EBPFState() (EBPFState, error) {
 		}
 		return nil
 	})
-	slices.SortFunc(found.Leads, func(a, b plan.EBPFMapping) int { return strings.Compare(a.Key(), b.Key()) })
+	slices.SortFunc(found.Mappings, func(a, b plan.EBPFMapping) int { return strings.Compare(a.Key(), b.Key()) })
 	return found, err
 }
 
-// EBPFFlows returns the flows that our eBPF programs remember now.
+// EBPFFlows returns the flows in the table of Fairlead's eBPF programs, without
+// the stale ones.
 func (h *Host) EBPFFlows() (all []ebpf.Flow, err error) {
-	err = h.world(func(s *ebpf.ReadOnly) error {
+	err = h.withDatapath(func(s *ebpf.ReadOnly) error {
 		return s.Flows(func(f ebpf.Flow) {
 			if !f.Stale {
 				all = append(all, f)
@@ -204,17 +212,19 @@ func (h *Host) EBPFFlows() (all []ebpf.Flow, err error) {
 	return all, err
 }
 
-// ServiceMapping is the key by which EBPFMappingCounts counts the real server of a service.
+// ServiceMapping returns the key under which EBPFMappingCounts counts the flows
+// to a real server of a service.
 func ServiceMapping(service string, real netip.AddrPort) string {
 	return plan.EBPFService{Balanced: plan.Balanced{Service: service}}.Key() + " " + real.String()
 }
 
-// EBPFMappingCounts returns how many packets each lead has led to its endpoint, and how
-// many flows it has begun, together, by the lead's key; and how many flows each
-// real server of a service was given, by ServiceMapping.
+// EBPFMappingCounts returns two kinds of counts. The key of a port mapping has
+// the number of packets that were redirected to its endpoint plus the number of
+// flows that it has begun. A key of ServiceMapping has the number of flows that
+// were assigned to that real server.
 func (h *Host) EBPFMappingCounts() (map[string]uint64, error) {
 	counts := map[string]uint64{}
-	err := h.world(func(s *ebpf.ReadOnly) error {
+	err := h.withDatapath(func(s *ebpf.ReadOnly) error {
 		all, err := s.Counts()
 		for _, c := range all {
 			counts[h.mappingObject(c.Mapping).Key()] += c.Packets[ebpf.Inward] + c.Flows
@@ -229,8 +239,9 @@ func (h *Host) EBPFMappingCounts() (map[string]uint64, error) {
 	return counts, err
 }
 
-// world calls fn with the plane if there is one: ours, or the pinned one.
-func (h *Host) world(fn func(*ebpf.ReadOnly) error) error {
+// withDatapath calls fn with a read-only view of the eBPF data path: that of
+// this process, or the pinned one. Without either it does nothing.
+func (h *Host) withDatapath(fn func(*ebpf.ReadOnly) error) error {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()
 	if h.ebpfState != nil {
@@ -250,9 +261,9 @@ func (h *Host) world(fn func(*ebpf.ReadOnly) error) error {
 	return errors.Join(fn(s), s.Close())
 }
 
-// Namespaces returns a path to each network namespace that a name of `ip netns`
-// or a process holds, each once, and not that of the host. Those of processes
-// come by the lowest pid.
+// Namespaces returns a path to each network namespace that has a name of
+// `ip netns` or a process in it. Each namespace is returned once; the host's is
+// left out. The path of a process is that of the lowest pid.
 func (h *Host) Namespaces() []string {
 	named, _ := filepath.Glob("/run/netns/*")
 	pids, _ := filepath.Glob("/proc/[0-9]*/ns/net")
@@ -263,7 +274,7 @@ func (h *Host) Namespaces() []string {
 		return slices.Compare([]byte(a), []byte(b))
 	})
 	seen := map[uint64]bool{}
-	var st unix.Stat_t // the path of a file that `ip netns` mounts tells nothing
+	var st unix.Stat_t // a namespace is identified by its inode, not by its path
 	if unix.Fstat(int(h.ns.File().Fd()), &st) == nil {
 		seen[st.Ino] = true
 	}
@@ -287,5 +298,5 @@ func (h *Host) Namespaces() []string {
 // only.
 func (h *Host) Path() string { return h.ns.Path() }
 
-// ProcessOf tells who a process is.
+// ProcessOf returns the command and the container of a process.
 func ProcessOf(pid int) Owner { return process(fmt.Sprintf("/proc/%d", pid)) }

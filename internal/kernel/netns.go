@@ -12,13 +12,14 @@ import (
 // as the file stays open.
 type Netns struct {
 	file *os.File
-	// unprivileged says that it is the process's own namespace, and that the
-	// process may not enter any: it stays where it is.
+	// unprivileged says that this is the namespace of the process itself and that
+	// the process may not enter namespaces: Do runs in the caller's thread.
 	unprivileged bool
 }
 
 // OpenNetns opens the namespace at path, e.g. /run/netns/web or
-// /proc/4711/ns/net; the empty path is the caller's own.
+// /proc/4711/ns/net. The empty path is the caller's own namespace. The error
+// wraps os.ErrNotExist if there is no namespace at path.
 func OpenNetns(path string) (*Netns, error) {
 	unprivileged := path == "" && os.Geteuid() != 0
 	if path == "" {
@@ -28,24 +29,24 @@ func OpenNetns(path string) (*Netns, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open network namespace: %w", err)
 	}
-	// What `ip netns del` or a reboot leaves in place of a namespace is a
-	// plain file: the namespace does not exist.
+	// `ip netns del` and a reboot can leave a plain file at the path: the
+	// namespace does not exist any more.
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil || fs.Type != unix.NSFS_MAGIC {
 		f.Close()
-		return nil, fmt.Errorf("open network namespace %s: it is none any more: %w", path, os.ErrNotExist)
+		return nil, fmt.Errorf("open network namespace %s: the file is not a network namespace: %w", path, os.ErrNotExist)
 	}
 	return &Netns{f, unprivileged}, nil
 }
 
-// NewNetns makes a namespace that nothing but the returned file holds: when
-// the process ends, however it ends, the namespace and all in it are gone.
-// Its loopback interface is up.
+// NewNetns creates a namespace that only the returned file keeps alive: when the
+// process ends or is killed, the kernel deletes the namespace with everything in
+// it. Its loopback interface is up. It needs root.
 func NewNetns() (*Netns, error) {
 	var ns *Netns
 	err := onThread(func() (err error) {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("make network namespace: %w (root is needed)", err)
+			return fmt.Errorf("create network namespace: %w (root is needed)", err)
 		}
 		ns, err = OpenNetns("")
 		return err
@@ -54,14 +55,14 @@ func NewNetns() (*Netns, error) {
 		return nil, err
 	}
 	if err := ns.loopbackUp(); err != nil {
-		return nil, fmt.Errorf("make network namespace: %w", err)
+		return nil, fmt.Errorf("create network namespace: %w", err)
 	}
 	return ns, nil
 }
 
-// Do runs fn on a thread of its own inside the namespace. The thread ends
-// with fn, so nothing else can ever run in the wrong namespace; fn must not
-// start goroutines that rely on it.
+// Do runs fn on a separate thread inside the namespace. The thread ends with fn,
+// so that no other goroutine can run in that namespace by mistake. Goroutines
+// that fn starts do not run in the namespace.
 func (n *Netns) Do(fn func() error) error {
 	if n.unprivileged {
 		return fn()
@@ -80,13 +81,14 @@ func (n *Netns) File() *os.File { return n.file }
 // Path returns a path to the namespace that is valid in this process only.
 func (n *Netns) Path() string { return fmt.Sprintf("/proc/self/fd/%d", n.file.Fd()) }
 
-// Close lets go of the namespace.
+// Close closes the file of the namespace.
 func (n *Netns) Close() error { return n.file.Close() }
 
-// onThread runs fn on a fresh OS thread which is never unlocked, so that the
-// runtime ends the thread instead of reusing it in a foreign namespace. The
-// process's first thread cannot end, and would keep that namespace alive as
-// long as we live; so it is held meanwhile, and fn gets another.
+// onThread runs fn on a locked OS thread that is never unlocked, so that the
+// runtime ends the thread instead of reusing it in another namespace. The first
+// thread of the process cannot end: it would keep that namespace alive as long
+// as the process runs. If the goroutine is on it, it stays locked meanwhile and
+// fn runs on another thread.
 func onThread(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {

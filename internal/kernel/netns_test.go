@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestFirstThreadStays: the thread that the process began with never ends, so
-// none of it may be left in a namespace that was entered; it would keep the
-// namespace, and all in it, as long as we live.
+// TestFirstThreadStays checks that the first thread of the process never enters
+// another namespace. That thread never ends, so it would keep the namespace alive
+// as long as the process runs.
 func TestFirstThreadStays(t *testing.T) {
 	before, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
@@ -29,6 +29,6 @@ func TestFirstThreadStays(t *testing.T) {
 	}
 	all.Wait()
 	if after, err := os.Readlink("/proc/self/ns/net"); err != nil || after != before {
-		t.Errorf("the first thread has gone from %s to %s, %v", before, after, err)
+		t.Errorf("the first thread moved from %s to %s, %v", before, after, err)
 	}
 }

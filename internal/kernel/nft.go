@@ -45,9 +45,9 @@ func portOf(c *netlink.Conn) (port uint32, err error) {
 	return port, errors.Join(failed, err)
 }
 
-// Transact carries out the steps on our nft tables in one transaction: all of
-// them or none. Removals go first, so that a changed element replaces itself.
-// Thousands of services take several transactions, each of whole services.
+// Transact applies the steps on Fairlead's nft tables in one transaction: all of
+// them or none. Removals come first, so that a changed element replaces its old
+// form. Thousands of services take several transactions; each has whole services.
 func (h *Host) Transact(ops []plan.Op) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,7 +81,7 @@ func (h *Host) Transact(ops []plan.Op) error {
 	return nil
 }
 
-// queueElements adds the steps on our first table to the transaction.
+// queueElements adds the steps on table fairlead to the transaction.
 func (b *batch) queueElements(steps elementSteps) {
 	switch {
 	case steps.dropTable:
@@ -101,7 +101,7 @@ func (b *batch) queueElements(steps elementSteps) {
 	}
 }
 
-// elementSteps are steps on our first table, sorted by set.
+// elementSteps are steps on table fairlead, by set.
 type elementSteps struct {
 	makeTable, dropTable bool
 	add, del             map[string][]nftables.SetElement
@@ -157,7 +157,7 @@ func encodeMapping(m plan.NFTMapping) nftables.SetElement {
 	first, last := port(m.Ports.First), port(m.Ports.Last)
 	to := m.To.AsSlice()
 	if m.ToPort == 0 {
-		lo, hi := hooks(m.HostRange())
+		lo, hi := prefixEnds(m.HostRange())
 		return nftables.SetElement{Key: slices.Concat(lo, proto, first), KeyEnd: slices.Concat(hi, proto, last), Val: to}
 	}
 	to = append(to, port(m.ToPort)...)
@@ -174,8 +174,8 @@ func encodeMember(m plan.Member) nftables.SetElement {
 	if m.Link != "" {
 		return nftables.SetElement{Key: ifname(m.Link)}
 	}
-	srcLo, srcHi := hooks(m.Src)
-	dstLo, dstHi := hooks(m.Dst)
+	srcLo, srcHi := prefixEnds(m.Src)
+	dstLo, dstHi := prefixEnds(m.Dst)
 	return nftables.SetElement{Key: slices.Concat(srcLo, dstLo), KeyEnd: slices.Concat(srcHi, dstHi)}
 }
 
@@ -187,8 +187,8 @@ func ifname(name string) []byte {
 	return b
 }
 
-// hooks returns the first and last address of a prefix.
-func hooks(p netip.Prefix) (first, last []byte) {
+// prefixEnds returns the first and last address of a prefix.
+func prefixEnds(p netip.Prefix) (first, last []byte) {
 	first = p.Masked().Addr().AsSlice()
 	last = slices.Clone(first)
 	for bit := p.Bits(); bit < len(last)*8; bit++ {

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTablesAreTakenBack saves the rules as a user of nft(8) does, and loads them:
-// all of ours, of every kind, is what it was.
-func TestTablesAreTakenBack(t *testing.T) {
+// TestTablesSurviveSaveAndLoad saves the rules with `nft list ruleset` and loads
+// them again: every object of Fairlead's tables is unchanged.
+func TestTablesSurviveSaveAndLoad(t *testing.T) {
 	h := openTestHost(t)
 	first := append(plan.Plan{plan.Table{}}, someElements()...)
 	others := append(ipvsTableContent(), someGuard(), plan.NoTrack{Port: 4789}, plan.NoTrack{Port: 51820, Both: true})
@@ -40,16 +40,16 @@ func TestTablesAreTakenBack(t *testing.T) {
 	h.run(t, "nft", "-f", file)
 	h.holds(t, want)
 	if diff := cmp.Diff(withoutTimes(before), withoutTimes(list())); diff != "" {
-		t.Errorf("what is loaded (+) is not what was saved (-):\n%s", diff)
+		t.Errorf("the loaded rules (+) differ from the saved ones (-):\n%s", diff)
 	}
-	// A transaction finds all that it changes.
+	// A transaction can delete everything again.
 	if err := h.Transact(plan.Diff(slices.Concat(first, balanced), nil)); err != nil {
 		t.Error(err)
 	}
 }
 
-// withoutTimes leaves out how long an element has still, and the order of elements, which has no
-// meaning.
+// withoutTimes returns the words of a listing without the elements' remaining
+// lifetimes. It sorts them, because the order of elements has no meaning.
 func withoutTimes(list string) []string {
 	var words []string
 	for line := range strings.Lines(list) {

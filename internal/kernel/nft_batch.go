@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batch is a transaction of nftables as it is sent: all of its steps are carried
-// out, or none. The library's types say what a step is about; what is written
-// here and not by the library is what nft(8) has to know of a map, how a flow was
-// opened, and tens of thousands of elements into one buffer, without an
-// allocation for each.
+// batch is an nftables transaction in its netlink form. The kernel applies all of
+// its steps or none. The steps use the types of the nftables library. This code
+// writes the messages because the library cannot write a map's user data for
+// nft(8) or the original addresses of a flow, and because it allocates memory for
+// each of tens of thousands of elements.
 type batch struct {
 	h *Host
 	messages
@@ -23,7 +23,8 @@ type batch struct {
 	err  error
 }
 
-// begin begins a transaction; what it makes has our mark by its name or comment.
+// begin begins a transaction. All that it creates has Fairlead's mark in its name
+// or comment.
 func (h *Host) begin() *batch {
 	b := &batch{h: h}
 	b.edge(unix.NFNL_MSG_BATCH_BEGIN)
@@ -42,9 +43,9 @@ func (b *batch) edge(kind uint16) {
 	b.message(kind, unix.NLM_F_REQUEST, [nfgenLen]byte{0, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES}, func() {})
 }
 
-// step adds a message about a table, or something in it. What names the table has
-// the same number in all of them, and what names a set that of a rule's chain and
-// of elements' set.
+// step adds a message about a table, or about the chain or set in it with the
+// given name. The attribute of the table's name has the same number in all
+// messages. So have those of a set's name, a rule's chain and an element's set.
 func (b *batch) step(kind, flags uint16, t *nftables.Table, name string, body func()) {
 	b.message(unix.NFNL_SUBSYS_NFTABLES<<8|kind, flags, [nfgenLen]byte{byte(t.Family), unix.NFNETLINK_V0}, func() {
 		b.text(unix.NFTA_TABLE_NAME, t.Name)
@@ -64,19 +65,19 @@ func nothing() {}
 func (b *batch) addTable(t *nftables.Table) { b.step(unix.NFT_MSG_NEWTABLE, toMake, t, "", nothing) }
 func (b *batch) delTable(t *nftables.Table) { b.step(unix.NFT_MSG_DELTABLE, toDrop, t, "", nothing) }
 
-// replaceTable deletes the table, whether or not it is there, and makes it anew.
+// replaceTable deletes the table if it exists, and creates it again.
 func (b *batch) replaceTable(t *nftables.Table) {
 	b.dropTable(t)
 	b.addTable(t)
 }
 
-// dropTable deletes the table, whether or not it is there.
+// dropTable deletes the table if it exists.
 func (b *batch) dropTable(t *nftables.Table) {
 	b.addTable(t)
 	b.delTable(t)
 }
 
-// addChain adds the chain, which accepts what none of its rules decides.
+// addChain adds the chain. A base chain has the policy accept.
 func (b *batch) addChain(t *nftables.Table, ch chain) {
 	b.step(unix.NFT_MSG_NEWCHAIN, toMake, t, ch.name, func() {
 		if ch.hook != nil {
@@ -116,8 +117,8 @@ func (b *batch) addRule(t *nftables.Table, chain string, exprs []expr.Any, comme
 	})
 }
 
-// addChains adds chains, and then their rules, which may jump to any of them.
-// Every rule carries our mark as its comment.
+// addChains adds all chains first and then their rules, which may jump to any of
+// them. The comment of every rule is the mark.
 func (b *batch) addChains(t *nftables.Table, mark string, chains []chain) {
 	for _, ch := range chains {
 		b.addChain(t, ch)
@@ -129,7 +130,8 @@ func (b *batch) addChains(t *nftables.Table, mark string, chains []chain) {
 	}
 }
 
-// commit has the kernel carry the transaction out.
+// commit sends the transaction to the kernel and returns the kernel's error. The
+// kernel has then applied all of it or nothing.
 func (b *batch) commit() error {
 	if b.err != nil {
 		return fmt.Errorf("build nftables: %w", b.err)
@@ -137,7 +139,8 @@ func (b *batch) commit() error {
 	if b.last == 0 { // only the beginning
 		return nil
 	}
-	// Each message that fails is told of, and the last one if it does not.
+	// The kernel answers each message that fails. With this flag it also answers
+	// the last message if that succeeds.
 	flags := b.buf[b.last+6:]
 	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
 	b.edge(unix.NFNL_MSG_BATCH_END)
@@ -149,8 +152,9 @@ func (b *batch) commit() error {
 	return errors.Join(failed, err)
 }
 
-// exchange sends a transaction and reads what the kernel says to it, which it has
-// said when the call returns: the first failure is the reason of all.
+// exchange sends a transaction and reads the kernel's answers, all of which exist
+// when the send call returns. It returns the first failure: that is the reason
+// why the kernel refused the transaction.
 func exchange(fd int, data []byte) error {
 	for {
 		err := unix.Sendto(fd, data, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
@@ -182,7 +186,7 @@ func exchange(fd int, data []byte) error {
 	}
 }
 
-// failure reads the error of an answer.
+// failure returns the error in an answer, 0 if there is none.
 func failure(answer []byte) unix.Errno {
 	if len(answer) < unix.SizeofNlMsghdr+4 || binary.NativeEndian.Uint16(answer[4:]) != unix.NLMSG_ERROR {
 		return 0

@@ -7,50 +7,52 @@ import (
 	"github.com/google/nftables"
 )
 
-// errMalformed means that what the kernel holds for nftables cannot be read. The
-// kernel stores what users attach to rules and elements without looking at it.
+// errMalformed means that data in the kernel's nftables cannot be read. The kernel
+// stores the user data of rules and elements without a check.
 var errMalformed = errors.New("malformed data in nftables")
 
-// carefulNft is a connection whose readers expect data that others have stored,
-// in a sandbox by root there. The library indexes into it unchecked and panics; the
-// readers return errMalformed instead. They parse when they have read everything,
-// so that the connection is good for the next request.
+// carefulNft is a connection whose readers accept any user data. Other programs
+// store that data, in a sandbox the root of that sandbox. The library reads it
+// without checks and panics on malformed data; these readers return errMalformed
+// instead. The library parses only after it has read all messages, so that the
+// connection can serve the next request.
 type carefulNft struct{ *nftables.Conn }
 
-// malformed turns a panic into errMalformed.
+// malformed sets err to errMalformed if the caller panics. It must be deferred.
 func malformed(what string, err *error) {
 	if why := recover(); why != nil {
 		*err = fmt.Errorf("%w: %s: %v", errMalformed, what, why)
 	}
 }
 
-// ListChains is the library's.
+// ListChains is that of nftables.Conn, but returns errMalformed instead of a panic.
 func (c carefulNft) ListChains() (all []*nftables.Chain, err error) {
 	defer malformed("chains", &err)
 	return c.Conn.ListChains()
 }
 
-// ListChainsOfTableFamily is the library's.
+// ListChainsOfTableFamily is that of nftables.Conn, but returns errMalformed
+// instead of a panic.
 func (c carefulNft) ListChainsOfTableFamily(f nftables.TableFamily) (all []*nftables.Chain, err error) {
 	defer malformed("chains", &err)
 	return c.Conn.ListChainsOfTableFamily(f)
 }
 
-// GetRules is the library's.
+// GetRules is that of nftables.Conn, but returns errMalformed instead of a panic.
 func (c carefulNft) GetRules(t *nftables.Table, ch *nftables.Chain) (all []*nftables.Rule, err error) {
 	defer malformed("chain "+ch.Name, &err)
 	return c.Conn.GetRules(t, ch)
 }
 
-// GetSets is the library's.
+// GetSets is that of nftables.Conn, but returns errMalformed instead of a panic.
 func (c carefulNft) GetSets(t *nftables.Table) (all []*nftables.Set, err error) {
 	defer malformed("sets of "+t.Name, &err)
 	return c.Conn.GetSets(t)
 }
 
-// GetSetElements is the library's, and makes sure that the elements are as long as
-// those of the set are, if it says how long these are: another set may have its
-// name.
+// GetSetElements is that of nftables.Conn, but returns errMalformed instead of a
+// panic. It also returns errMalformed if an element is shorter than the types of
+// the set require: another set may have the same name.
 func (c carefulNft) GetSetElements(s *nftables.Set) (all []nftables.SetElement, err error) {
 	defer malformed("set "+s.Name, &err)
 	if all, err = c.Conn.GetSetElements(s); err != nil {

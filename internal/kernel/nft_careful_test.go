@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cutShort is user data that says that it is longer than it is.
+// cutShort is user data whose length field is larger than the data.
 var cutShort = []byte{0, 200, 'x'}
 
-// TestMalformedUserData attaches user data that ends early to a rule and to an
-// element, as root of a sandbox may in its own table, and reads the ruleset.
+// TestMalformedUserData attaches truncated user data to a rule and to an element,
+// as root of a sandbox may do in a table there, and reads the ruleset.
 func TestMalformedUserData(t *testing.T) {
 	h := openTestHost(t)
 	h.run(t, "nft", "add table ip o; add chain ip o in { type filter hook input priority 0; policy drop; }; "+
@@ -36,7 +36,7 @@ func TestMalformedUserData(t *testing.T) {
 	}
 }
 
-// malformedElement adds a list of one element with user data that ends early.
+// malformedElement adds a list of one element with truncated user data.
 func (b *batch) malformedElement(list uint16, key []byte) {
 	b.nest(list, func() {
 		b.nest(unix.NFTA_LIST_ELEM, func() {
@@ -46,9 +46,9 @@ func (b *batch) malformedElement(list uint16, key []byte) {
 	})
 }
 
-// TestATableThatCannotBeReadIsMadeAnew puts such an element, and a set whose keys
-// are of another kind, into our own table.
-func TestATableThatCannotBeReadIsMadeAnew(t *testing.T) {
+// TestUnreadableTableIsReplaced puts such an element, and a set whose keys have
+// another type, into table fairlead.
+func TestUnreadableTableIsReplaced(t *testing.T) {
 	member := plan.Member{Set: plan.SetLinks, Link: "web"}
 	for name, spoil := range map[string]func(*testing.T, *Host){
 		"an element with malformed user data": func(t *testing.T, h *Host) {
@@ -60,7 +60,7 @@ func TestATableThatCannotBeReadIsMadeAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"another set of the name": func(t *testing.T, h *Host) {
+		"another set with the same name": func(t *testing.T, h *Host) {
 			name := plan.SetHairpin + "4"
 			h.run(t, "sh", "-ec", `nft list table inet `+plan.Mark+` | awk '/set `+name+` / { skip = 1; print "set `+name+` { type inet_service; elements = { 1 }; }" } !skip { print } skip && /}/ { skip = 0 }' > $0/rules
 				sed -i 's/^.*@`+name+`.*$/accept comment "`+plan.Mark+`"/' $0/rules; nft delete table inet `+plan.Mark+`; nft -f $0/rules`, t.TempDir())
@@ -81,7 +81,7 @@ func TestATableThatCannotBeReadIsMadeAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(have) == len(want) {
-				t.Fatalf("it is taken for whole: %v", have)
+				t.Fatalf("the table is reported as complete: %v", have)
 			}
 			for _, o := range want {
 				if err := h.Transact([]plan.Op{{Object: o}}); err != nil {
@@ -90,7 +90,7 @@ func TestATableThatCannotBeReadIsMadeAnew(t *testing.T) {
 			}
 			h.Release()
 			if have, err = h.Observe(want, nil); err != nil || len(have) != len(want) {
-				t.Errorf("after that it is %v, %v", have, err)
+				t.Errorf("after the repair it is %v, %v", have, err)
 			}
 		})
 	}

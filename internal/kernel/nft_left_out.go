@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leftOut is what the nftables library leaves out of chains and rules: the links
-// of chains at ingress and egress, and expressions that it does not know.
+// leftOut has the parts of chains and rules that the nftables library leaves out:
+// the links of chains at ingress and egress, and expressions that it does not
+// know.
 type leftOut struct {
 	links map[nftChain][]string
 	exprs map[nftRule][]leftExpression
@@ -30,21 +31,21 @@ type nftRule struct {
 	handle uint64
 }
 
-// leftExpression is an expression and its place among all of the rule's. Wrong
-// says that the library has one there that says less.
+// leftExpression is an expression with its index in the rule. If wrong, it
+// replaces an expression that the library has read incompletely.
 type leftExpression struct {
 	at    int
 	expr  expr.Any
 	wrong bool
 }
 
-// libraryExpressions are those that the library knows (exprFromName of
+// libraryExpressions are the expressions that the library knows (exprFromName of
 // google/nftables 0.3.0).
 var libraryExpressions = []string{"ct", "range", "meta", "cmp", "counter", "objref", "payload", "lookup", "immediate", "bitwise", "redir", "nat",
 	"limit", "quota", "dynset", "log", "exthdr", "match", "target", "connlimit", "queue", "flow_offload", "reject", "masq", "hash", "cthelper",
 	"synproxy", "ctexpect", "secmark", "cttimeout", "fib", "numgen", "notrack"}
 
-// readLeftOut reads it from the kernel's own messages.
+// readLeftOut reads the missing parts from the kernel's messages.
 func (h *Host) readLeftOut() (leftOut, error) {
 	found := leftOut{links: map[nftChain][]string{}, exprs: map[nftRule][]leftExpression{}}
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(h.ns.File().Fd())})
@@ -147,8 +148,8 @@ func (f leftOut) readRule(family byte, d *netlink.AttributeDecoder) {
 	}
 }
 
-// readLeftOutExpression returns an expression that the library leaves out, or
-// reads wrongly; nil for others.
+// readLeftOutExpression returns an expression that the library leaves out or, if
+// wrong, reads incompletely. It returns nil for all others.
 func readLeftOutExpression(d *netlink.AttributeDecoder) (left expr.Any, wrong bool) {
 	name := ""
 	numbers := map[uint16]uint32{}
@@ -181,7 +182,7 @@ func readLeftOutExpression(d *netlink.AttributeDecoder) (left expr.Any, wrong bo
 	return rules.Opaque(name), false
 }
 
-// complete puts what the library has left out of a rule into its place.
+// complete inserts the missing expressions into a rule that the library has read.
 func (f leftOut) complete(family byte, r *nftables.Rule) {
 	for _, p := range f.exprs[nftRule{nftChain{family, r.Table.Name, r.Chain.Name}, r.Handle}] {
 		if p.wrong && p.at < len(r.Exprs) {

@@ -6,14 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// messages are netlink messages one after the other, written into one buffer.
+// messages are consecutive netlink messages in one buffer.
 type messages struct {
 	buf []byte
-	// last is where the last message begins.
+	// last is the offset of the last message.
 	last int
 }
 
-// message adds one with the header of netfilter.
+// message adds a message with a netfilter header. The function body writes its
+// attributes.
 func (m *messages) message(kind, flags uint16, header [nfgenLen]byte, body func()) {
 	m.last = len(m.buf)
 	at := m.last
@@ -25,7 +26,7 @@ func (m *messages) message(kind, flags uint16, header [nfgenLen]byte, body func(
 	binary.NativeEndian.PutUint16(m.buf[at+6:], flags)
 }
 
-// begin writes the header of an attribute, and returns where it is.
+// begin writes the header of an attribute, and returns its offset.
 func (m *messages) begin(kind uint16) (at int) {
 	at = len(m.buf)
 	m.buf = append(m.buf, 0, 0, 0, 0)
@@ -33,7 +34,7 @@ func (m *messages) begin(kind uint16) (at int) {
 	return at
 }
 
-// end writes the length of the attribute that begins there, and pads it.
+// end writes the length of the attribute that begins at the offset, and pads it.
 func (m *messages) end(at int) {
 	binary.NativeEndian.PutUint16(m.buf[at:], uint16(len(m.buf)-at))
 	for len(m.buf)%unix.NLA_ALIGNTO != 0 {
@@ -47,7 +48,7 @@ func (m *messages) attr(kind uint16, data []byte) {
 	m.end(at)
 }
 
-// text adds a string, with the NUL that ends it.
+// text adds a NUL-terminated string.
 func (m *messages) text(kind uint16, s string) {
 	at := m.begin(kind)
 	m.buf = append(m.buf, s...)
@@ -55,7 +56,7 @@ func (m *messages) text(kind uint16, s string) {
 	m.end(at)
 }
 
-// number adds 32 bits in the network's order.
+// number adds a 32-bit number in network byte order.
 func (m *messages) number(kind uint16, n uint32) {
 	at := m.begin(kind)
 	m.buf = binary.BigEndian.AppendUint32(m.buf, n)

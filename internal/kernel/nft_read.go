@@ -16,15 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readTable returns our table and every element in it, as the kernel has
-// them; nothing when the table is missing or damaged.
+// readTable returns table fairlead and every element in it, as the kernel has
+// them. It returns nothing if the table is missing or damaged.
 func (h *Host) readTable() (plan.Plan, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.nft == nil {
 		return nil, nil
 	}
-	whole, err := h.tableWhole()
+	whole, err := h.tableIsComplete()
 	if err != nil || !whole {
 		return nil, err
 	}
@@ -41,9 +41,9 @@ func (h *Host) readTable() (plan.Plan, error) {
 	return have, nil
 }
 
-// tableWhole reports whether every chain of ours holds as many rules as it
-// should, all with our mark.
-func (h *Host) tableWhole() (bool, error) {
+// tableIsComplete reports whether every chain of the table has the expected
+// number of rules, all with Fairlead's mark.
+func (h *Host) tableIsComplete() (bool, error) {
 	if _, err := h.nft.ListTableOfFamily(plan.Mark, nftables.TableFamilyINet); err != nil {
 		return false, missing(err)
 	}
@@ -64,8 +64,8 @@ func (h *Host) tableWhole() (bool, error) {
 	return true, nil
 }
 
-// missing turns "not found" and what cannot be read into no error: the table is
-// to be made anew.
+// missing turns "not found" and errMalformed into no error: the caller then
+// reports the table as absent, and it is created again.
 func missing(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, errMalformed) {
 		return nil
@@ -119,7 +119,7 @@ func decodeMapping(name string, addrLen int, e nftables.SetElement) plan.NFTMapp
 	return m
 }
 
-// decodePrefix returns the prefix from first to last; they are its bounds.
+// decodePrefix returns the prefix whose first and last addresses are given.
 func decodePrefix(first, last []byte) netip.Prefix {
 	a, _ := netip.AddrFromSlice(first)
 	n := len(first) * 8

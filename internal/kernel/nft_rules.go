@@ -9,14 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nfgenLen is the length of a struct nfgenmsg, which all messages of netfilter
-// begin with.
+// nfgenLen is the length in bytes of a struct nfgenmsg, the header of all
+// netfilter messages.
 const nfgenLen = 4
 
-// ruleData returns the user data, in which the comment is, of every rule of a
-// table, by chain and in order; nothing when the table is missing. It reads no
-// expressions: the library fails at some that have a direction of a flow
-// (google/nftables 0.3.0 takes it for 4 bytes, and the kernel tells 1).
+// ruleData returns the user data of every rule of a table, by chain and in order.
+// The user data contains the comment. The result is empty if the table is
+// missing. It reads no expressions: the library fails on a conntrack expression
+// with a direction (google/nftables 0.3.0 expects 4 bytes, and the kernel sends
+// 1).
 func (h *Host) ruleData(t *nftables.Table) (map[string][][]byte, error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(h.ns.File().Fd())})
 	if err != nil {

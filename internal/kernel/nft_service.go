@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// entriesPerTransaction bounds what the kernel is given at once: the time that
-// a transaction takes grows faster than its size. A service is never divided.
+// entriesPerTransaction limits the number of elements in one transaction, because
+// the kernel's time for a transaction grows faster than its size. All elements of
+// one service are in the same transaction.
 const entriesPerTransaction = 100_000
 
 // serviceOps are the steps on the table of services.
@@ -23,7 +24,7 @@ type serviceOps struct {
 	unbound              unbound
 }
 
-// sortServices takes the steps on the table of services out of the others.
+// sortServices separates the steps on the table of services from the others.
 func sortServices(ops []plan.Op) (services serviceOps, others []plan.Op) {
 	for _, op := range ops {
 		switch op.Object.(type) {
@@ -38,9 +39,9 @@ func sortServices(ops []plan.Op) (services serviceOps, others []plan.Op) {
 	return services, others
 }
 
-// queueServices adds the steps to the transaction, up to the bound; it returns
-// those that are left. Services go before others come, which may answer on the
-// same frontends.
+// queueServices adds steps to the transaction up to entriesPerTransaction, and
+// returns the remaining ones. In a transaction, services are removed before
+// others are added, which may have the same frontends.
 func (h *Host) queueServices(b *batch, s serviceOps) (left serviceOps, err error) {
 	switch {
 	case s.dropTable:
@@ -74,15 +75,16 @@ func (h *Host) queueServices(b *batch, s serviceOps) (left serviceOps, err error
 type serviceStep struct {
 	plan.NFTService
 	to plan.ServiceChange
-	// gone says that the service is taken away, and remains are the elements of
-	// the shared maps that are found to be there of a damaged one.
+	// gone says that the service is removed. remains are the elements of a damaged
+	// service that were found in the shared maps.
 	gone    bool
 	remains map[string][]nftables.SetElement
-	// unbound are elements of its clients that have to go.
+	// unbound are the elements to delete from the service's map of clients.
 	unbound []nftables.SetElement
 }
 
-// stepOf works the step out; present is what is there of damaged services.
+// stepOf returns the step for an operation of the plan. present has what was
+// found of the damaged services.
 func stepOf(op plan.Op, present map[string]*foundService) serviceStep {
 	s, _ := op.Object.(plan.NFTService)
 	old, changed := op.Old.(plan.NFTService)
@@ -100,8 +102,9 @@ func stepOf(op plan.Op, present map[string]*foundService) serviceStep {
 	}
 }
 
-// queueSteps adds the steps in an order that the kernel takes: a chain is
-// emptied before its maps go, and nothing leads to it when it goes itself.
+// queueSteps adds the steps in an order that the kernel accepts: a chain is
+// flushed before its maps are deleted, and elements that refer to a chain are
+// deleted before the chain.
 func (b *batch) queueSteps(steps []serviceStep) {
 	t := serviceTable()
 	for _, s := range steps {
@@ -130,7 +133,7 @@ func (b *batch) queueSteps(steps []serviceStep) {
 		case s.gone && !s.to.New:
 			b.delChain(t, s.Chain())
 		case !s.gone:
-			b.queueOwn(s)
+			b.queueService(s)
 		}
 	}
 	b.queueEntries(steps, false)
@@ -140,8 +143,9 @@ func managedChain(name string) *nftables.Chain {
 	return &nftables.Chain{Name: name, Table: serviceTable()}
 }
 
-// queueOwn adds what is the service's alone, but for the buckets.
-func (b *batch) queueOwn(s serviceStep) {
+// queueService adds the maps and rules that belong to the service alone, except
+// the buckets.
+func (b *batch) queueService(s serviceStep) {
 	if s.to.Rules && s.Ring != "" {
 		b.addTypeOf(realsSet(s.NFTService), bucketType(s.NFTService))
 	}
@@ -161,7 +165,7 @@ func (b *batch) queueOwn(s serviceStep) {
 	}
 }
 
-// queueEntries adds or deletes the steps' elements, those of one map together.
+// queueEntries adds or deletes the steps' elements, grouped by map.
 func (b *batch) queueEntries(steps []serviceStep, del bool) {
 	do, shared := b.addElements, map[string][]nftables.SetElement{}
 	if del {
@@ -175,7 +179,7 @@ func (b *batch) queueEntries(steps []serviceStep, del bool) {
 				shared[set] = append(shared[set], elements...)
 			}
 		}
-		buckets := 0 // which come first
+		buckets := 0 // the buckets are the first entries
 		for ; buckets < len(entries) && !entries[buckets].At.IsValid(); buckets++ {
 		}
 		b.queueBuckets(s.NFTService, entries[:buckets], del)
@@ -189,8 +193,8 @@ func (b *batch) queueEntries(steps []serviceStep, del bool) {
 	}
 }
 
-// queueBuckets adds or deletes buckets. There are many, of few real servers: each
-// is written as it comes.
+// queueBuckets adds or deletes buckets. There are many buckets and few real
+// servers: it encodes each real server once, and writes each bucket directly.
 func (b *batch) queueBuckets(s plan.NFTService, all []plan.ServiceEntry, del bool) {
 	kind, flags := uint16(unix.NFT_MSG_NEWSETELEM), uint16(toMake)
 	if del {
@@ -209,7 +213,8 @@ func (b *batch) queueBuckets(s plan.NFTService, all []plan.ServiceEntry, del boo
 	})
 }
 
-// encodeReal is what a bucket, or a client, leads to.
+// encodeReal returns the value of a bucket or of a client's element: the address
+// of the real server, and its port unless that is 0.
 func encodeReal(at netip.AddrPort) []byte {
 	if at.Port() == 0 {
 		return at.Addr().AsSlice()

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The keys of the original addresses of one family, of
-// linux/netfilter/nf_tables.h (Linux 4.17).
+// The conntrack keys of the original destination address of one family
+// (linux/netfilter/nf_tables.h, Linux 4.17).
 const (
 	ctDstIP  = 20
 	ctDstIP6 = 22
 )
 
-// makeServiceTable makes the skeleton in the place of one that may be there.
+// makeServiceTable creates the skeleton; it replaces an existing one.
 func (b *batch) makeServiceTable() {
 	b.replaceTable(serviceTable())
 	for _, s := range sharedSets() {
@@ -23,7 +23,7 @@ func (b *batch) makeServiceTable() {
 	b.addChains(serviceTable(), plan.Mark, serviceChains())
 }
 
-// dropNewTable takes the table away again if it is new.
+// dropNewTable deletes the table if this transaction has created it.
 func (h *Host) dropNewTable(made bool) error {
 	if !made {
 		return nil
@@ -33,9 +33,10 @@ func (h *Host) dropNewTable(made bool) error {
 	return b.commit()
 }
 
-// openedTo returns the rules that look flows up in a map by where they were opened
-// to and where they are led. The port of the first comes last: nft(8) reads
-// nothing of `ct original proto-dst` before a word that tells the protocol.
+// openedTo returns the rules that look up a flow in the map by its original
+// destination and its translated one. The original port comes last in the key:
+// nft(8) cannot read `ct original proto-dst` before a word that states the
+// protocol.
 func openedTo(only []expr.Any, in string) (rules [][]expr.Any) {
 	for _, proto := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
 		for _, f := range families {
@@ -52,8 +53,9 @@ func openedTo(only []expr.Any, in string) (rules [][]expr.Any) {
 	return rules
 }
 
-// original loads something of how the flow was opened. The library has no form of
-// a direction, nor of an address of one family (google/nftables 0.3.0).
+// original is an expression that loads a field of the flow's original direction
+// from conntrack. The library supports neither a direction nor an address of one
+// family (google/nftables 0.3.0).
 type original struct {
 	expr.Any
 	key, register uint32

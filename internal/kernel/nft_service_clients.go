@@ -11,21 +11,24 @@ import (
 	"github.com/google/nftables"
 )
 
-// Theory of operation. A client whose real server leaves must get another with
-// its next flow, and keep that one. The rule that remembers writes no other real
-// server into an element that is there, and no rule may look up what it has found
-// in a second map (nft(8) cannot read it), so the element has to go, in the same
-// transaction as the real server. Only we know of it, from a list of the map. So
-// that no packet binds another client between the list and the transaction, the
-// real server is first taken from those that clients are bound to: its new flows
-// go there as before, and nobody remembers them.
+// Theory of operation. If the real server of a persistent client leaves, the
+// client must get another one with its next flow, and keep that one. The rule
+// that records clients cannot change the real server of an existing element. A
+// rule cannot look up a map's result in a second map either, because nft(8)
+// cannot read such a rule. So the client's element must be deleted, in the same
+// transaction as the real server. Only a list of the map shows which elements
+// these are. A packet could bind another client between that list and the
+// transaction. To prevent this, unbind first deletes the leaving real server from
+// the map of those that clients are bound to: the real server still gets new
+// flows, but their clients are not recorded.
 
-// unbound are elements that have to go from the maps of clients, by the services'
-// names.
+// unbound are the elements to delete from the maps of clients, by the names of
+// the services.
 type unbound map[string][]nftables.SetElement
 
-// unbind has no further client bound to real servers that the steps take out, and
-// returns those that are. If the steps fail after all, bindAgain takes it back.
+// unbind stops the recording of clients of real servers that the steps remove,
+// and returns the clients that were recorded until then. If the steps fail, the
+// caller calls bindAgain, which restores the recording.
 func (h *Host) unbind(ops []plan.Op) (clients unbound, bindAgain func() error, err error) {
 	bound := map[string][]nftables.SetElement{}
 	var services []plan.NFTService
@@ -52,7 +55,7 @@ func (h *Host) unbind(ops []plan.Op) (clients unbound, bindAgain func() error, e
 		return nil, func() error { return nil }, nil
 	}
 	if err := h.onShared(bound, (*batch).delElements); err != nil {
-		return nil, nil, fmt.Errorf("have no client bound to real servers that leave: %w", err)
+		return nil, nil, fmt.Errorf("stop recording clients of real servers that leave: %w", err)
 	}
 	clients = unbound{}
 	for _, s := range services {
@@ -63,7 +66,7 @@ func (h *Host) unbind(ops []plan.Op) (clients unbound, bindAgain func() error, e
 	return clients, bindAgain, nil
 }
 
-// onShared adds or deletes elements of the shared maps in a transaction.
+// onShared adds or deletes elements of the shared maps in one transaction.
 func (h *Host) onShared(elements map[string][]nftables.SetElement, do func(*batch, *nftables.Set, []nftables.SetElement)) error {
 	b := h.begin()
 	for _, set := range sharedSets() {
@@ -72,8 +75,8 @@ func (h *Host) onShared(elements map[string][]nftables.SetElement, do func(*batc
 	return b.commit()
 }
 
-// clientsElsewhere lists the clients that have a real server that gets no new
-// flows of the service.
+// clientsElsewhere lists the clients whose real server gets no new flows of the
+// service.
 func (h *Host) clientsElsewhere(s plan.NFTService) ([]nftables.SetElement, error) {
 	targets := map[string]bool{}
 	for at := range s.Targets() {
@@ -89,8 +92,8 @@ func (h *Host) clientsElsewhere(s plan.NFTService) ([]nftables.SetElement, error
 	return slices.DeleteFunc(all, func(e nftables.SetElement) bool { return targets[string(e.Val)] }), nil
 }
 
-// take gives a step the clients that it has to forget. Where they were bound to
-// is deleted already.
+// take returns the step with the clients that it must delete. It removes the
+// elements of MapPersistent from the step, because unbind has deleted them.
 func (u unbound) take(s serviceStep) serviceStep {
 	clients, known := u[s.Service]
 	if !known || !s.to.Unbind {
@@ -101,9 +104,9 @@ func (u unbound) take(s serviceStep) serviceStep {
 	return s
 }
 
-// queueUnbound deletes the clients that the service has to forget. They expire by
-// themselves, and to delete what is not there fails the whole transaction: so
-// each is added before, which does nothing where it is there.
+// queueUnbound deletes the step's clients. An element may expire before, and
+// deleting a missing element would fail the whole transaction. So each one is
+// added first, which changes nothing if it exists.
 func (b *batch) queueUnbound(s serviceStep) {
 	set := clientsSet(s.NFTService)
 	b.addElements(set, s.unbound)

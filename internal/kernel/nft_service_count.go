@@ -13,19 +13,20 @@ import (
 	"github.com/google/nftables"
 )
 
-// NFTCount is how many flows a real server has of a frontend of plane nft.
+// NFTCount counts the flows of one frontend to one real server, for a service on
+// the data plane nft.
 type NFTCount struct {
 	model.Frontend
-	// Real is where the real server is asked; its port is never 0.
+	// Real is the address and port of the real server; its port is never 0.
 	Real netip.AddrPort
-	// Begun are those that it was given since it came to the service or the
-	// service was last made anew, and Active those that conntrack knows
-	// still and that have not ended.
+	// Begun counts the flows that were assigned to the real server since it was
+	// added or its service was last created. Active counts those of them that
+	// conntrack still has and that have not ended.
 	Begun, Active uint64
 }
 
-// NFTCounts counts the flows of all services of plane nft. It lists what
-// conntrack knows, once, if there is such a service.
+// NFTCounts counts the flows of all services on the data plane nft. It lists
+// conntrack once if there is such a service.
 func (h *Host) NFTCounts() ([]NFTCount, error) {
 	all, err := h.nftBegun()
 	if err != nil || len(all) == 0 {
@@ -47,7 +48,8 @@ func (h *Host) NFTCounts() ([]NFTCount, error) {
 	return all, err
 }
 
-// nftBegun reads the counters of the table's answers.
+// nftBegun reads the counters of the source NAT maps: each has an element for
+// each pair of a frontend and a real server.
 func (h *Host) nftBegun() ([]NFTCount, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,7 +69,7 @@ func (h *Host) nftBegun() ([]NFTCount, error) {
 			return nil, fmt.Errorf("read nft map %s: %w", s.Name, err)
 		}
 		for _, e := range elements {
-			if c, ok := decodeAnswer(e); ok {
+			if c, ok := decodeSourceNAT(e); ok {
 				all = append(all, c)
 			}
 		}
@@ -81,9 +83,10 @@ func (h *Host) nftBegun() ([]NFTCount, error) {
 	return all, nil
 }
 
-// decodeAnswer reads an element of the answers: virtual address, protocol, address
-// and port of the real server, and the virtual port.
-func decodeAnswer(e nftables.SetElement) (c NFTCount, ok bool) {
+// decodeSourceNAT reads an element of a source NAT map. Its key is the virtual
+// address, the protocol, the real server's address and port, and the virtual
+// port.
+func decodeSourceNAT(e nftables.SetElement) (c NFTCount, ok bool) {
 	n := (len(e.Key) - 12) / 2
 	if n != 4 && n != 16 {
 		return c, false

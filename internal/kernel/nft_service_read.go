@@ -14,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// foundService is what the table holds of a service.
+// foundService has the parts of a service that were found in the table.
 type foundService struct {
-	// chains and maps are its own.
+	// chains and maps are the names of those that belong to this service alone.
 	chains, maps []string
-	// entries are its elements of the shared maps, as they are.
+	// entries are its elements in the shared maps, by map.
 	entries map[string][]nftables.SetElement
 }
 
-// readServices returns the table of services as far as it is as it should be: of
-// a service that is not, only that it is damaged, and likewise of one that is in
-// none of the plans.
+// readServices returns the table of services. A service that equals one of the
+// plans' is returned as it is there. A service that differs, or that no plan has,
+// is returned as damaged. The result is empty if the skeleton is incomplete.
 func (h *Host) readServices(plans ...plan.Plan) (plan.Plan, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -38,7 +38,7 @@ func (h *Host) readServices(plans ...plan.Plan) (plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !skeletonWhole(rules) {
+	if !skeletonIsComplete(rules) {
 		return nil, nil
 	}
 	found, err := h.findServices()
@@ -57,7 +57,7 @@ func (h *Host) readServices(plans ...plan.Plan) (plan.Plan, error) {
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		var is plan.Object = plan.NFTService{Balanced: plan.Balanced{Service: name}, Damaged: true}
 		for _, s := range known[name] {
-			same, err := h.holdsService(found[name], s, rules)
+			same, err := h.serviceMatches(found[name], s, rules)
 			if err != nil {
 				return nil, err
 			}
@@ -71,25 +71,25 @@ func (h *Host) readServices(plans ...plan.Plan) (plan.Plan, error) {
 	return have, nil
 }
 
-// skeletonWhole reports whether every chain that services share holds as many
-// rules as it should, all with our mark.
-func skeletonWhole(rules map[string][][]byte) bool {
+// skeletonIsComplete reports whether every chain that services share has the
+// expected number of rules, all with Fairlead's mark.
+func skeletonIsComplete(rules map[string][][]byte) bool {
 	for _, ch := range serviceChains() {
-		if !carries(rules[ch.name], plan.Mark, len(ch.rules)) {
+		if !haveComment(rules[ch.name], plan.Mark, len(ch.rules)) {
 			return false
 		}
 	}
 	return true
 }
 
-// carries reports whether there are n rules, all with the comment.
-func carries(rules [][]byte, comment string, n int) bool {
+// haveComment reports whether there are n rules, all with the comment.
+func haveComment(rules [][]byte, comment string, n int) bool {
 	mark := append([]byte(comment), 0)
 	return len(rules) == n && !slices.ContainsFunc(rules, func(data []byte) bool { return !bytes.Contains(data, mark) })
 }
 
-// findServices lists what is in the table, by the services' names. Elements that
-// belong to none are the nameless one's.
+// findServices lists the contents of the table by the names of the services.
+// Elements that belong to no service are listed under the empty name.
 func (h *Host) findServices() (map[string]*foundService, error) {
 	found := map[string]*foundService{}
 	of := func(name string) *foundService {
@@ -119,11 +119,13 @@ func (h *Host) findServices() (map[string]*foundService, error) {
 	return found, h.findEntries(of)
 }
 
-// findEntries sorts the elements of the shared maps by whose frontends they are.
+// findEntries assigns the elements of the shared maps to the services that own
+// their frontends.
 func (h *Host) findEntries(of func(string) *foundService) error {
 	owners := map[string]string{}
 	sets := sharedSets()
-	// The services' map says who owns a frontend.
+	// The map of services comes first in this order: it states which service owns
+	// a frontend.
 	slices.SortFunc(sets, func(a, b *nftables.Set) int { return bytes.Compare([]byte(b.Name), []byte(a.Name)) })
 	for _, s := range sets {
 		elements, err := h.nft.GetSetElements(s)
@@ -148,7 +150,7 @@ func (h *Host) findEntries(of func(string) *foundService) error {
 	return nil
 }
 
-// verdictIs reads the verdict of an element, and the chain that it goes to.
+// verdictIs reads the verdict of an element, and the name of its target chain.
 func verdictIs(data []byte) (code int32, chain string) {
 	d, err := mdlayher.NewAttributeDecoder(data)
 	if err != nil {
@@ -166,10 +168,10 @@ func verdictIs(data []byte) (code int32, chain string) {
 	return code, chain
 }
 
-// holdsService reports whether what was found is the service.
-//
-// What clients it remembers is theirs to say, as what conntrack knows is.
-func (h *Host) holdsService(f *foundService, s plan.NFTService, rules map[string][][]byte) (bool, error) {
+// serviceMatches reports whether what was found equals the service. It does not
+// compare the recorded clients: they are state of the traffic, like conntrack
+// entries.
+func (h *Host) serviceMatches(f *foundService, s plan.NFTService, rules map[string][][]byte) (bool, error) {
 	chains, maps := []string{s.Chain()}, []string{}
 	if s.Remembers() {
 		chains, maps = append([]string{s.Keep()}, chains...), append(maps, s.Clients())
@@ -179,8 +181,9 @@ func (h *Host) holdsService(f *foundService, s plan.NFTService, rules map[string
 	}
 	slices.Sort(f.chains)
 	slices.Sort(f.maps)
-	if s.Damaged || !slices.Equal(f.chains, chains) || !slices.Equal(f.maps, maps) || !f.holdsEntries(s) ||
-		!carries(rules[s.Chain()], serviceComment(s), len(serviceRules(s))) || s.Remembers() && !carries(rules[s.Keep()], serviceComment(s), 1) {
+	if s.Damaged || !slices.Equal(f.chains, chains) || !slices.Equal(f.maps, maps) || !f.entriesMatch(s) ||
+		!haveComment(rules[s.Chain()], serviceComment(s), len(serviceRules(s))) ||
+		s.Remembers() && !haveComment(rules[s.Keep()], serviceComment(s), 1) {
 		return false, nil
 	}
 	if s.Ring == "" {
@@ -190,10 +193,10 @@ func (h *Host) holdsService(f *foundService, s plan.NFTService, rules map[string
 	if err != nil {
 		return false, missing(err)
 	}
-	return holdsBuckets(buckets, s), nil
+	return bucketsMatch(buckets, s), nil
 }
 
-func holdsBuckets(have []nftables.SetElement, s plan.NFTService) bool {
+func bucketsMatch(have []nftables.SetElement, s plan.NFTService) bool {
 	if len(have) != s.Ring.Len() {
 		return false
 	}
@@ -214,9 +217,9 @@ func holdsBuckets(have []nftables.SetElement, s plan.NFTService) bool {
 	return true
 }
 
-// holdsEntries reports whether the shared maps have the service's elements, and
-// no others of its own.
-func (f *foundService) holdsEntries(s plan.NFTService) bool {
+// entriesMatch reports whether the elements found in the shared maps are exactly
+// those of the service.
+func (f *foundService) entriesMatch(s plan.NFTService) bool {
 	type value struct {
 		code  int32
 		chain string
@@ -244,8 +247,8 @@ func (f *foundService) holdsEntries(s plan.NFTService) bool {
 	return true
 }
 
-// damaged finds what is there of the services that are damaged; nothing if none
-// is.
+// damaged returns what the table has of all services if one of the steps' services
+// is damaged, else nil.
 func (h *Host) damaged(s serviceOps) (map[string]*foundService, error) {
 	if !slices.ContainsFunc(s.ops, func(op plan.Op) bool {
 		old, _ := op.Old.(plan.NFTService)
@@ -257,7 +260,7 @@ func (h *Host) damaged(s serviceOps) (map[string]*foundService, error) {
 	return h.findServices()
 }
 
-// replace has the step take away first what was found.
+// replace returns the step extended so that it first removes what was found.
 func (f *foundService) replace(s serviceStep) serviceStep {
 	s.to.New, s.to.Rules = f == nil || !slices.Contains(f.chains, s.Chain()), true
 	if f != nil {

@@ -23,8 +23,7 @@ const (
 	tcpAck = 0x10
 )
 
-// sharedSets returns the maps and sets of the table of services that all of
-// them share.
+// sharedSets returns the maps and sets that all services of the table share.
 func sharedSets() []*nftables.Set {
 	concat := nftables.MustConcatSetType
 	proto, port := nftables.TypeInetProto, nftables.TypeInetService
@@ -74,7 +73,7 @@ func isProto(number byte) []expr.Any {
 	return rule(meta(expr.MetaKeyL4PROTO, reg1), equal([]byte{number}))
 }
 
-// verdictIn goes where the map leads for the loaded key.
+// verdictIn looks up the loaded key in the map and applies the verdict found.
 func verdictIn(name string) []expr.Any {
 	return []expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: name}}
 }
@@ -115,20 +114,20 @@ func keepRule(s plan.NFTService) []expr.Any {
 		Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: s.Persistence}})
 }
 
-// The registers of a choice: the real server in the third, and the bucket in
-// the last 4 bytes of the fourth.
+// The registers for the choice of a real server: the third has the real server,
+// and the last 4 bytes of the fourth have the bucket.
 const (
 	regReal   = unix.NFT_REG_3
 	regBucket = unix.NFT_REG32_15
 )
 
-// choose finds a bucket's real server.
+// choose computes the bucket and looks up its real server.
 func (f family) choose(s plan.NFTService) []expr.Any {
 	var bucket []expr.Any
 	mod := uint32(s.Ring.Len())
 	switch s.Scheduler {
 	case model.MaglevHashing:
-		// Of a concatenation every field is padded to 4 bytes.
+		// Every field of a concatenation is padded to 4 bytes.
 		bucket = rule(f.is(), f.load(f.src, reg1), payload(expr.PayloadBaseTransportHeader, 0, 2, f.afterAddr), hash(f.addrLen+4, mod))
 	case model.SourceHashing:
 		bucket = rule(f.is(), f.load(f.src, reg1), hash(f.addrLen, mod))
@@ -152,8 +151,9 @@ func (f family) toReal(s plan.NFTService) []expr.Any {
 	return []expr.Any{nat}
 }
 
-// clientsSet is the map of clients. A map that rules write to has room for 65,535
-// unless it says another number, for which the kernel would take memory at once.
+// clientsSet returns the map of clients. It has no size: a map that rules write
+// to then has room for 65,535 elements. For a stated size the kernel would
+// allocate the memory at once.
 func clientsSet(s plan.NFTService) *nftables.Set {
 	set := &nftables.Set{Table: serviceTable(), Name: s.Clients(), IsMap: true, KeyType: familyOf(s).addrType, DataType: realType(s), Dynamic: true, HasTimeout: true}
 	if s.ClientsPort() != 0 {
@@ -162,7 +162,8 @@ func clientsSet(s plan.NFTService) *nftables.Set {
 	return set
 }
 
-// toClients rewrites the destination to the real server of a client.
+// toClients rewrites the destination to the real server that was recorded for the
+// client.
 func (f family) toClients(s plan.NFTService) []expr.Any {
 	p := s.ClientsPort()
 	if p == 0 {
@@ -172,7 +173,7 @@ func (f family) toClients(s plan.NFTService) []expr.Any {
 		&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.nfproto), RegAddrMin: regReal, RegProtoMin: reg1, Specified: true}}
 }
 
-// realsSet is the service's own map of buckets.
+// realsSet returns the service's map of buckets to real servers.
 func realsSet(s plan.NFTService) *nftables.Set {
 	return &nftables.Set{Table: serviceTable(), Name: s.Reals(), IsMap: true, KeyType: nftables.TypeInteger, KeyByteOrder: binaryutil.NativeEndian,
 		DataType: realType(s), Size: uint32(s.Ring.Len())}
@@ -193,8 +194,8 @@ func realType(s plan.NFTService) nftables.SetDatatype {
 	return nftables.MustConcatSetType(f.addrType, nftables.TypeInetService)
 }
 
-// serviceComment is the comment of the rules of a service's chain: our mark, and
-// what they are made of.
+// serviceComment returns the comment of the rules in a service's chain: the mark,
+// and the settings that the rules depend on.
 func serviceComment(s plan.NFTService) string {
 	return fmt.Sprintf("%s: %s %s %d %s", plan.Mark, s.Proto, s.Scheduler, s.Ring.Len(), s.Persistence)
 }

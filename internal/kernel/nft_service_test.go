@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// served is a service with a bucket for each real server.
+// served returns a service with one bucket per real server.
 func served(name, vip string, s model.Scheduler, reals ...string) plan.NFTService {
 	at := netip.MustParseAddrPort(vip)
 	var backends []plan.Backend
@@ -33,7 +33,7 @@ func with(s plan.NFTService, change func(*plan.NFTService)) plan.NFTService {
 	return s
 }
 
-// someServices are of every kind of rule.
+// someServices returns services that use every kind of rule.
 func someServices() []plan.NFTService {
 	udp := func(s *plan.NFTService) { s.Proto = model.UDP }
 	persistent := func(s *plan.NFTService) { s.Persistence = 5 * time.Minute }
@@ -61,7 +61,8 @@ func services(all ...plan.NFTService) plan.Plan {
 	return p
 }
 
-// reach goes from one plan to another, and fails unless the kernel has it then.
+// reach changes the kernel from one plan to another, and fails unless the kernel
+// then has the second one.
 func (h *Host) reach(t *testing.T, have, want plan.Plan) {
 	t.Helper()
 	if err := h.Transact(plan.Diff(have, want)); err != nil {
@@ -77,11 +78,11 @@ func (h *Host) holds(t *testing.T, want plan.Plan) {
 		t.Fatal(err)
 	}
 	if ops := plan.Diff(found, want); len(ops) != 0 {
-		t.Fatalf("still to do:\n%s", plan.Text(ops))
+		t.Fatalf("steps that are still missing:\n%s", plan.Text(ops))
 	}
 }
 
-func TestServicesSurviveTheKernel(t *testing.T) {
+func TestServicesAreReadAsTheyWereSet(t *testing.T) {
 	h := openTestHost(t)
 	want := services(someServices()...)
 	h.reach(t, nil, want)
@@ -91,7 +92,7 @@ func TestServicesSurviveTheKernel(t *testing.T) {
 	}
 }
 
-// TestServicesChange goes from every service to every other of the same name.
+// TestServicesChange changes a service into every other one under the same name.
 func TestServicesChange(t *testing.T) {
 	h := openTestHost(t)
 	all := someServices()
@@ -104,14 +105,14 @@ func TestServicesChange(t *testing.T) {
 		h.reach(t, have, next)
 		have = next
 	}
-	// Another takes its frontend over.
-	heir := all[0]
-	heir.Frontends, heir.Service = have[1].(plan.NFTService).Frontends, "heir"
-	h.reach(t, have, services(heir))
+	// Another service takes over the frontend.
+	successor := all[0]
+	successor.Frontends, successor.Service = have[1].(plan.NFTService).Frontends, "successor"
+	h.reach(t, have, services(successor))
 }
 
-// TestServicesAreHealed damages the table in every way.
-func TestServicesAreHealed(t *testing.T) {
+// TestServicesAreRepaired damages each part of the table.
+func TestServicesAreRepaired(t *testing.T) {
 	h := openTestHost(t)
 	all := someServices()
 	want := services(all...)
@@ -126,7 +127,7 @@ func TestServicesAreHealed(t *testing.T) {
 		"flush map inet fairlead-services answers6",
 		"flush chain inet fairlead-services service-rr",
 		"insert rule inet fairlead-services service-rr drop",
-		"add chain inet fairlead-services service-stray",
+		"add chain inet fairlead-services service-unknown",
 		"flush chain inet fairlead-services keep-persistent",
 		"add chain inet fairlead-services keep-mh",
 		"flush map inet fairlead-services persistent4",
@@ -142,7 +143,7 @@ func TestServicesAreHealed(t *testing.T) {
 		}
 		ops := plan.Diff(found, want)
 		if len(ops) == 0 {
-			t.Errorf("nobody sees: nft %s", damage)
+			t.Errorf("not detected: nft %s", damage)
 		}
 		if err := h.Transact(ops); err != nil {
 			t.Fatalf("after nft %s: %v", damage, err)
@@ -151,8 +152,9 @@ func TestServicesAreHealed(t *testing.T) {
 	}
 }
 
-// TestServicesAreTheirText makes the services by their text.
-func TestServicesAreTheirText(t *testing.T) {
+// TestServicesMatchTheirText creates the services with their printed commands and
+// compares the result with what netlink creates.
+func TestServicesMatchTheirText(t *testing.T) {
 	h := openTestHost(t)
 	all := someServices()
 	want := services(all...)
@@ -162,12 +164,12 @@ func TestServicesAreTheirText(t *testing.T) {
 	h.run(t, "sh", "-c", plan.Text(plan.Diff(nil, want)))
 	byText := normalServices(h.run(t, "nft", "-s", "list", "table", "inet", plan.ServicesTable))
 	if diff := cmp.Diff(strings.Split(byText, "\n"), strings.Split(byNetlink, "\n")); diff != "" {
-		t.Errorf("the text (-) is not what is made (+):\n%s", diff)
+		t.Errorf("the commands' result (-) differs from netlink's (+):\n%s", diff)
 	}
 	changed := with(all[0], func(s *plan.NFTService) { s.Ring = plan.PackRing([]uint16{1, 1}) })
 	h.run(t, "sh", "-c", plan.Text([]plan.Op{{Object: changed, Old: all[0]}}))
 	if list := h.run(t, "nft", "list", "map", "inet", plan.ServicesTable, changed.Reals()); strings.Contains(list, "10.0.0.2") {
-		t.Errorf("the change has left: %s", list)
+		t.Errorf("the change has left the old real server: %s", list)
 	}
 	h.run(t, "sh", "-c", plan.Text(plan.Diff(want, services(changed))))
 	h.run(t, "sh", "-c", plan.Text(plan.Diff(services(changed), nil)))
@@ -176,9 +178,9 @@ func TestServicesAreTheirText(t *testing.T) {
 	}
 }
 
-// TestHeldServicesAreRead: who explains a flow knows that clients are kept, and
-// for how long.
-func TestHeldServicesAreRead(t *testing.T) {
+// TestInstalledServicesAreRead checks that the persistence and scheduler of
+// installed services are read, which the explanation of a flow needs.
+func TestInstalledServicesAreRead(t *testing.T) {
 	h := openTestHost(t)
 	all := someServices()
 	h.reach(t, nil, services(all...))
@@ -194,9 +196,9 @@ func TestHeldServicesAreRead(t *testing.T) {
 	}
 }
 
-// normalServices writes what netlink and nft(8) call otherwise in one way: nft
-// keeps how the type of a map was said, and an address of conntrack is loaded
-// for a family or for either.
+// normalServices removes the differences between what netlink and nft(8) create:
+// nft keeps the notation of a map's type, and loads a conntrack address either
+// for one family or for any.
 func normalServices(s string) string {
 	s = regexp.MustCompile(` comment "fairlead[^"]*"`).ReplaceAllString(s, "")
 	s = regexp.MustCompile(`type(of)? (numgen inc mod \d+|integer|0) : .*`).ReplaceAllString(s, "(the map of buckets)")

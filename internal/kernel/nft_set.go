@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attributes and flags of linux/netfilter/nf_tables.h that the other packages
+// Attributes and flags of linux/netfilter/nf_tables.h that the imported packages
 // lack.
 const (
 	nftSetExpr       = 17 // NFTA_SET_EXPR
@@ -16,15 +16,15 @@ const (
 	nftSetConcat     = 0x80
 )
 
-// listLen bounds a list of elements, whose length field has 16 bits; an element
-// takes less than the rest.
+// listLen limits a list of elements in bytes. The length field has 16 bits; the
+// difference leaves room for one more element.
 const listLen = 1<<16 - 1024
 
 // addSet adds an empty set or map.
 func (b *batch) addSet(s *nftables.Set) { b.addTypeOf(s, nil) }
 
-// addTypeOf adds an empty set or map whose type nft(8) learns from how expressions are
-// typed, in its own form; nil where the type has a name.
+// addTypeOf adds an empty set or map. typeOf is user data that describes its
+// type to nft(8) as the type of an expression; it is nil if the type has a name.
 func (b *batch) addTypeOf(s *nftables.Set, typeOf []byte) {
 	b.sets++
 	b.step(unix.NFT_MSG_NEWSET, toMake, s.Table, s.Name, func() {
@@ -65,8 +65,8 @@ func setFlags(s *nftables.Set) (flags uint32) {
 	return flags
 }
 
-// describe adds how many elements the set has room for, and how long each field
-// of its keys is, without which nft(8) fails.
+// describe adds the size of the set, and the length of each field of its keys,
+// without which nft(8) fails.
 func (b *batch) describe(s *nftables.Set) {
 	if s.Size > 0 {
 		b.number(unix.NFTA_SET_DESC_SIZE, s.Size)
@@ -81,7 +81,7 @@ func (b *batch) describe(s *nftables.Set) {
 	})
 }
 
-// keyOrder tells nft(8) the order of a key's bytes.
+// keyOrder returns user data that describes the byte order of the keys to nft(8).
 func keyOrder(s *nftables.Set) []byte {
 	const host, network = 1, 2
 	switch {
@@ -97,12 +97,12 @@ func (b *batch) delSet(t *nftables.Table, name string) {
 	b.step(unix.NFT_MSG_DELSET, toDrop, t, name, nothing)
 }
 
-// addElements adds elements to a set; those that are there stay as they are.
+// addElements adds elements to a set; existing ones stay unchanged.
 func (b *batch) addElements(s *nftables.Set, all []nftables.SetElement) {
 	b.elements(unix.NFT_MSG_NEWSETELEM, toMake, s, all)
 }
 
-// delElements deletes elements; the transaction fails if one is not there.
+// delElements deletes elements; the transaction fails if one does not exist.
 func (b *batch) delElements(s *nftables.Set, all []nftables.SetElement) {
 	b.elements(unix.NFT_MSG_DELSETELEM, toDrop, s, all)
 }
@@ -111,8 +111,8 @@ func (b *batch) elements(kind, flags uint16, s *nftables.Set, all []nftables.Set
 	b.lists(kind, flags, s, len(all), func(i int) { b.element(&all[i], kind == unix.NFT_MSG_NEWSETELEM) })
 }
 
-// lists adds as many messages as so many elements take, each of which is written
-// when it is asked for.
+// lists adds as many messages as count elements need. The function write writes
+// the element with the given index.
 func (b *batch) lists(kind, flags uint16, s *nftables.Set, count int, write func(int)) {
 	for i := 0; i < count; {
 		b.step(kind, flags, s.Table, s.Name, func() {
@@ -125,7 +125,7 @@ func (b *batch) lists(kind, flags uint16, s *nftables.Set, count int, write func
 	}
 }
 
-// element adds one, with its value where that is asked for.
+// element adds one element, with its data if value is set.
 func (b *batch) element(e *nftables.SetElement, value bool) {
 	at := b.begin(unix.NFTA_LIST_ELEM | unix.NLA_F_NESTED)
 	b.value(unix.NFTA_SET_ELEM_KEY, e.Key)
@@ -149,7 +149,7 @@ func (b *batch) element(e *nftables.SetElement, value bool) {
 	b.end(at)
 }
 
-// value adds data as the kernel wants it.
+// value adds data in the nested form that the kernel requires.
 func (b *batch) value(kind uint16, data []byte) {
 	at := b.messages.begin(kind | unix.NLA_F_NESTED)
 	b.attr(unix.NFTA_DATA_VALUE, data)

@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The nftables registers: 16-byte registers 1 to 4, or from 8 on the same
-// store in steps of 4 bytes, so that register 1 is 8 to 11, 2 is 12 to 15.
+// The nftables registers. Registers 1 to 4 have 16 bytes each. The numbers from 8
+// on address the same memory in steps of 4 bytes: register 1 is 8 to 11, register
+// 2 is 12 to 15.
 const (
 	reg1  = unix.NFT_REG_1
 	reg2  = unix.NFT_REG_2
@@ -21,7 +22,7 @@ const (
 	reg13 = unix.NFT_REG32_00 + 5
 )
 
-// family describes where IPv4 and IPv6 differ for a rule.
+// family describes the differences between IPv4 and IPv6 in a rule.
 type family struct {
 	suffix     string
 	nfproto    byte
@@ -87,7 +88,7 @@ type chain struct {
 func tableChains() []chain {
 	accept, drop := verdict(expr.VerdictAccept, ""), verdict(expr.VerdictDrop, "")
 	masquerade := []expr.Any{&expr.Masq{}}
-	const stranger = expr.CtStateBitINVALID | expr.CtStateBitNEW | expr.CtStateBitUNTRACKED
+	const notEstablished = expr.CtStateBitINVALID | expr.CtStateBitNEW | expr.CtStateBitUNTRACKED
 	toPublish := rule(localDestination(), verdict(expr.VerdictJump, "publish"))
 	var publish [][]expr.Any
 	for _, f := range families {
@@ -105,9 +106,9 @@ func tableChains() []chain {
 			rule(linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), notBehindLink(), drop),
 		}},
 		{"guard", nftables.ChainHookInput, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{
-			rule(v4.is(), loopbackNet(v4.dst), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), conntrack(expr.CtKeySTATE, stranger), drop),
+			rule(v4.is(), loopbackNet(v4.dst), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), conntrack(expr.CtKeySTATE, notEstablished), drop),
 			rule(v4.is(), loopbackNet(v4.src), linkIn(expr.MetaKeyIIFNAME, plan.SetLinks), drop),
-			v4.keepProxied(stranger), v6.keepProxied(stranger),
+			v4.dropInternalToProxy(notEstablished), v6.dropInternalToProxy(notEstablished),
 		}},
 		{"prerouting", nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, nftables.ChainTypeNAT, [][]expr.Any{
 			rule(v4.is(), loopbackNet(v4.dst), accept),
@@ -190,8 +191,9 @@ func localSource() []expr.Any {
 		equal(binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)))
 }
 
-// notBehindLink matches packets from an address to which no route leads by the
-// link that they came in by. In prerouting, any kernel with fib takes it.
+// notBehindLink matches packets whose source address the host does not reach
+// through the link that they came in on. In prerouting every kernel with fib
+// accepts this expression.
 func notBehindLink() []expr.Any {
 	return rule([]expr.Any{&expr.Fib{Register: reg1, ResultOIF: true, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true}},
 		equal(make([]byte, 4)))
@@ -216,7 +218,7 @@ func loopbackNet(offset uint32) []expr.Any {
 }
 
 // linkLocalNet matches fe80::/10 in the IPv6 address at the offset. The kernel
-// forwards no packet with such a source, so the proxy answers there.
+// forwards no packet with such a source, so the proxy handles these clients.
 func (f family) linkLocalNet(offset uint32) []expr.Any {
 	mask, network := make([]byte, f.addrLen), make([]byte, f.addrLen)
 	copy(mask, []byte{0xff, 0xc0})
@@ -243,13 +245,15 @@ func (f family) pair(set string) []expr.Any {
 	return rule(f.is(), f.load(f.src, reg1), f.load(f.dst, f.afterAddr), lookup(set+f.suffix))
 }
 
-// keepProxied drops what internal networks send to ports of the proxy.
-func (f family) keepProxied(states uint32) []expr.Any {
+// dropInternalToProxy drops packets in the given states from internal networks to
+// ports of the proxy.
+func (f family) dropInternalToProxy(states uint32) []expr.Any {
 	return rule(f.is(), f.load(f.dst, reg1), loadProtoPort(f.afterAddr, f.afterProto), lookup(plan.SetProxied+f.suffix),
 		linkIn(expr.MetaKeyIIFNAME, plan.SetInternal), conntrack(expr.CtKeySTATE, states), verdict(expr.VerdictDrop, ""))
 }
 
-// dnat looks the loaded key up and rewrites the destination to what it finds.
+// dnat looks up the loaded key in a map and rewrites the destination to the
+// address, and the port if port is set, that it finds.
 func (f family) dnat(name string, port bool) []expr.Any {
 	nat := &expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.nfproto), RegAddrMin: reg1}
 	if port {

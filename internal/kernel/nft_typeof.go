@@ -9,18 +9,19 @@ import (
 	"github.com/google/nftables/userdata"
 )
 
-// Theory of operation. The kernel keeps a type of a map's keys as a number. That of
-// the buckets, which a hash or a counter chooses, has no name of its own: nft(8)
-// calls it what it is the type of (`typeof numgen inc mod 251`), and must be told
-// of which expression, in user data that the kernel keeps with the map, or it
-// prints a map that it cannot read again. These are its numbers: attributes of a
-// byte for the kind, one for the length, and numbers in the host's order
-// (libnftnl's udata.h; nftables' enum expr_types and enum proto_desc_id).
+// Theory of operation. The kernel stores the type of a map's keys as a number. The
+// type of a bucket number, which a hash or a counter computes, has no name. nft(8)
+// names it by an expression of that type (`typeof numgen inc mod 251`). It needs a
+// description of that expression in the user data that the kernel stores with the
+// map; without it, nft(8) prints a map that it cannot read again. The description
+// consists of attributes: one byte for the kind, one byte for the length, and
+// numbers in host byte order (libnftnl's udata.h; nftables' enum expr_types and
+// enum proto_desc_id).
 
 // Expressions, and the attributes within them.
 const (
-	typeofExpr = 0 // which expression
-	typeofData = 1 // what it is of
+	typeofExpr = 0 // the kind of expression
+	typeofData = 1 // its parameters
 
 	exprPayload = 7
 	exprConcat  = 13
@@ -41,12 +42,12 @@ const (
 	descIP  = 12
 	descIP6 = 13
 
-	fieldDstPort = 2 // of both
+	fieldDstPort = 2 // of UDP and TCP
 	fieldIPDst   = 12
 	fieldIP6Dst  = 9
 )
 
-// bucketType says what the map of a service's buckets is of:
+// bucketType describes the type of a service's map of buckets:
 // `typeof numgen inc mod N : ip daddr . tcp dport`.
 func bucketType(s plan.NFTService) []byte {
 	counter := expression(exprNumgen, numbers(numgenType, 0, numgenMod, uint32(s.Ring.Len()), numgenOffset, 0))
@@ -71,11 +72,11 @@ func packetField(proto, field uint32) []byte {
 	return expression(exprPayload, numbers(payloadProto, proto, payloadField, field))
 }
 
-func expression(kind uint32, of []byte) []byte {
-	return userdata.Append(numbers(typeofExpr, kind), typeofData, of)
+func expression(kind uint32, parameters []byte) []byte {
+	return userdata.Append(numbers(typeofExpr, kind), typeofData, parameters)
 }
 
-// numbers are attributes, each after its kind.
+// numbers encodes attributes, given as pairs of a kind and a number.
 func numbers(all ...uint32) (data []byte) {
 	for i := 0; i < len(all); i += 2 {
 		data = userdata.Append(data, userdata.Type(all[i]), binary.NativeEndian.AppendUint32(nil, all[i+1]))

@@ -18,7 +18,7 @@ func noTrackTable(u plan.NoTrack) *nftables.Table {
 	return &nftables.Table{Name: u.Table(), Family: nftables.TableFamilyINet}
 }
 
-// noTrackChains returns the table's chains, as plan.Untracked.Add types them.
+// noTrackChains returns the table's chains, the same as plan.NoTrack.Add prints.
 func noTrackChains(u plan.NoTrack) []chain {
 	number := binary.BigEndian.AppendUint16(nil, u.Port)
 	ports := rule(meta(expr.MetaKeyL4PROTO, reg1), equal([]byte{unix.IPPROTO_UDP}))
@@ -26,20 +26,19 @@ func noTrackChains(u plan.NoTrack) []chain {
 		ports = rule(ports, payload(expr.PayloadBaseTransportHeader, 0, 2, reg1), equal(number))
 	}
 	ports = rule(ports, payload(expr.PayloadBaseTransportHeader, 2, 2, reg1), equal(number))
-	// The host's own addresses and the groups that it is in; what is forwarded
-	// has a unicast address.
-	here := []expr.Any{
+	// Matches the host's addresses and its multicast groups. Forwarded packets have
+	// an address of type unicast.
+	forHost := []expr.Any{
 		&expr.Fib{Register: reg1, ResultADDRTYPE: true, FlagDADDR: true},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_UNICAST)}}
 	notrack := []expr.Any{&expr.Notrack{}}
 	return []chain{
-		{"in", nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{rule(ports, here, notrack)}},
+		{"in", nftables.ChainHookPrerouting, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{rule(ports, forHost, notrack)}},
 		{"out", nftables.ChainHookOutput, nftables.ChainPriorityRaw, nftables.ChainTypeFilter, [][]expr.Any{rule(ports, notrack)}},
 	}
 }
 
-// setNoTrack makes the table, in the place of a damaged one, in one
-// transaction.
+// setNoTrack creates the table in one transaction; it replaces a damaged one.
 func (h *Host) setNoTrack(u plan.NoTrack) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,7 +62,7 @@ func (h *Host) delNoTrack(u plan.NoTrack) error {
 	return b.commit()
 }
 
-// readNoTrack returns u if its table is there and whole.
+// readNoTrack returns u if its table exists and is complete.
 func (h *Host) readNoTrack(u plan.NoTrack) (plan.Object, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,7 +87,7 @@ func (h *Host) readNoTrack(u plan.NoTrack) (plan.Object, error) {
 	return u, nil
 }
 
-// leftoverNoTrack returns the tables of ours that are in no plan.
+// leftoverNoTrack returns Fairlead's no-track tables that are in no plan.
 func (h *Host) leftoverNoTrack(known map[string]bool) (plan.Plan, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

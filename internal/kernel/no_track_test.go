@@ -9,7 +9,7 @@ import (
 	"fairlead/internal/plan"
 )
 
-func TestUntrackedIsTheTypedText(t *testing.T) {
+func TestNoTrackMatchesItsText(t *testing.T) {
 	for name, u := range map[string]plan.NoTrack{"a port": {Port: 4789}, "both ports": {Port: 51820, Both: true}} {
 		t.Run(name, func(t *testing.T) {
 			h := openTestHost(t)
@@ -23,22 +23,23 @@ func TestUntrackedIsTheTypedText(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := h.Del(u); err != nil {
-				t.Errorf("deleting what is absent: %v", err)
+				t.Errorf("deleting an absent table: %v", err)
 			}
 			h.run(t, "sh", "-c", u.Add()[0])
 			if want := h.run(t, "nft", "list", "ruleset"); got != want {
 				t.Errorf("the kernel's table is:\n%s\nwant:\n%s", got, want)
 			}
 			if found, err := h.Observe(plan.Plan{u}, nil); err != nil || !slices.Contains(found, plan.Object(u)) {
-				t.Errorf("it is not seen: %v, %v", found, err)
+				t.Errorf("the table is not observed: %v, %v", found, err)
 			}
 			h.run(t, "sh", "-c", u.Del()[0])
 		})
 	}
 }
 
-// TestUntrackedLeavesOthersAlone meets tables whose names are near ours.
-func TestUntrackedLeavesOthersAlone(t *testing.T) {
+// TestNoTrackIgnoresOtherTables creates tables whose names are similar to
+// Fairlead's.
+func TestNoTrackIgnoresOtherTables(t *testing.T) {
 	h := openTestHost(t)
 	h.run(t, "nft", "add table inet fairlead-udp-mine; add table inet other; add table ip fairlead-udp-4789; add table inet fairlead-udp-7")
 	found, err := h.Observe(nil, nil)
@@ -50,13 +51,14 @@ func TestUntrackedLeavesOthersAlone(t *testing.T) {
 	}
 	for _, o := range found {
 		if u, is := o.(plan.NoTrack); is && u.Port != 7 {
-			t.Errorf("%s is taken for ours", u.Table())
+			t.Errorf("%s is taken for Fairlead's", u.Table())
 		}
 	}
 }
 
-// TestUntrackedDoesNotStartTracking sends on a host that has no other rules.
-func TestUntrackedDoesNotStartTracking(t *testing.T) {
+// TestNoTrackDoesNotStartTracking sends a datagram on a host that has no other
+// rules.
+func TestNoTrackDoesNotStartTracking(t *testing.T) {
 	h := openTestHost(t)
 	h.run(t, "ip", "link", "set", "lo", "up")
 	if err := h.Set(plan.NoTrack{Port: 4789}); err != nil {
@@ -81,6 +83,6 @@ func TestUntrackedDoesNotStartTracking(t *testing.T) {
 	}
 	h.run(t, "nft", "add table inet t; add chain inet t c { type filter hook output priority 0; }; add rule inet t c ct state new")
 	if n := tracked(); n == "0" {
-		t.Error("no flow is tracked where a rule asks for it, either")
+		t.Error("no flow is tracked even with a rule that needs conntrack")
 	}
 }

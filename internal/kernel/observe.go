@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Observe returns what the kernel really holds of two plans, the one that it
-// should hold and the one that is wanted, and everything else in the host's
-// namespace that carries our mark. Listeners and reservations are the proxy's
-// and not read here.
+// Observe returns the observed state of the objects of two plans: should, which
+// was applied last, and want, which is desired. It adds every other object in the
+// host's namespace that has Fairlead's mark. It does not read listeners and
+// reservations: these belong to the proxy.
 func (h *Host) Observe(should, want plan.Plan) (plan.Plan, error) {
-	h.Release() // what was seen before may be another by now
+	h.Release() // the cached state may be outdated
 	defer h.Release()
 	have, err := h.readTable()
 	if err != nil {
@@ -51,13 +51,13 @@ func (h *Host) Observe(should, want plan.Plan) (plan.Plan, error) {
 			have = append(have, found)
 		}
 	}
-	// A wanted link that is damaged is mended, not taken away.
+	// A damaged link that is wanted is repaired, not removed.
 	for _, o := range want {
 		known[o.Key()] = true
 	}
 	hooks, err := h.leftoverBindHooks(known)
 	if err != nil {
-		return nil, fmt.Errorf("look for workloads: %w", err)
+		return nil, fmt.Errorf("list workloads: %w", err)
 	}
 	tables, err := h.leftoverNoTrack(known)
 	if err != nil {
@@ -137,8 +137,8 @@ func (h *Host) read(o plan.Object) (plan.Object, error) {
 	return found, err
 }
 
-// readLink returns the link with the parts that the kernel has otherwise
-// than wanted, or nil when it is missing, foreign, or an end of it is down.
+// readLink returns the link with the properties that the kernel has. It returns
+// nil if the link is missing or not Fairlead's, or if an end of it is down.
 func (h *Host) readLink(want plan.Link) (plan.Object, error) {
 	handle, link, err := h.link(want.Netns, want.Name)
 	if err != nil {
@@ -172,7 +172,8 @@ func (h *Host) readLink(want plan.Link) (plan.Object, error) {
 	return found, err
 }
 
-// readPeer completes a veth by what is amiss at its far end.
+// readPeer adds the differences at the far end of a veth. It returns nil if the
+// far end is down.
 func (h *Host) readPeer(found, want plan.Link) (plan.Object, error) {
 	peer, err := h.peer(found)
 	if err != nil || !isUp(peer) {
@@ -187,7 +188,7 @@ func (h *Host) readPeer(found, want plan.Link) (plan.Object, error) {
 	return found, nil
 }
 
-// readStaleLink returns the link if one of ours is there still.
+// readStaleLink returns the link if it still exists and is Fairlead's.
 func (h *Host) readStaleLink(r plan.StaleLink) (plan.Object, error) {
 	_, link, err := h.link(r.Netns, r.Name)
 	if err != nil {
@@ -198,7 +199,8 @@ func (h *Host) readStaleLink(r plan.StaleLink) (plan.Object, error) {
 
 func isUp(l netlink.Link) bool { return l.Attrs().RawFlags&unix.IFF_UP != 0 }
 
-// readPort returns the bridge that holds the link and the port's mode.
+// readPort returns the bridge that the link is a port of, and the port's hairpin
+// mode.
 func (h *Host) readPort(handle *netlink.Handle, link netlink.Link) (master string, hairpin bool) {
 	if link.Attrs().MasterIndex == 0 {
 		return "", false
@@ -206,7 +208,7 @@ func (h *Host) readPort(handle *netlink.Handle, link netlink.Link) (master strin
 	if m, err := handle.LinkByIndex(link.Attrs().MasterIndex); err == nil {
 		master = m.Attrs().Name
 	}
-	hairpin, _ = h.hairpin(link.Attrs().Index) // what cannot be read is set anew
+	hairpin, _ = h.hairpin(link.Attrs().Index) // an unreadable mode is set again
 	return master, hairpin
 }
 
@@ -235,7 +237,7 @@ func (h *Host) readRoute(want plan.Route) (plan.Object, error) {
 	return nil, err
 }
 
-// routes returns the routes of a namespace that carry our protocol number.
+// routes returns the routes of a namespace that have Fairlead's protocol number.
 func (h *Host) routes(netns string) ([]plan.Route, error) {
 	handle, err := h.at(netns)
 	if err != nil {
@@ -266,7 +268,8 @@ func (h *Host) routes(netns string) ([]plan.Route, error) {
 	return routes, nil
 }
 
-// leftovers returns the other links and routes of ours in the host's namespace.
+// leftovers returns Fairlead's links and routes in the host's namespace that are
+// in no plan.
 func (h *Host) leftovers(known map[string]bool) (plan.Plan, error) {
 	handle, err := h.at("")
 	if err != nil {
@@ -321,8 +324,8 @@ func (h *Host) LocalAddrs() ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// retry repeats a dump that the kernel interrupted because the table changed
-// meanwhile (NLM_F_DUMP_INTR).
+// retry repeats a dump that is inconsistent because the table changed meanwhile
+// (NLM_F_DUMP_INTR), at most ten times.
 func retry[T any](dump func() (T, error)) (T, error) {
 	for range 10 {
 		list, err := dump()

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Owner is whoever holds a host port.
+// Owner is the process that uses a host port.
 type Owner struct {
 	PID     int    `json:"pid"`
 	Command string `json:"command"`
@@ -37,9 +37,9 @@ func (o Owner) String() string {
 	return fmt.Sprintf("%s (pid %d)", o.Command, o.PID)
 }
 
-// PortOwner finds the process that keeps others from the port on the address.
-// The zero Owner means that nobody can be named: a TCP socket that is bound
-// but does not listen is shown by no kernel before 6.8.
+// PortOwner finds the process whose socket keeps other sockets from binding the
+// port on the address. It returns the zero Owner if the process cannot be found:
+// kernels before 6.8 do not list TCP sockets that are bound but do not listen.
 func (h *Host) PortOwner(proto model.Proto, at netip.AddrPort) (Owner, error) {
 	found, err := h.boundTo(proto, at.Port())
 	for _, s := range found {
@@ -47,14 +47,14 @@ func (h *Host) PortOwner(proto model.Proto, at netip.AddrPort) (Owner, error) {
 			return processOfSocket(s.inode), err
 		}
 	}
-	// Whoever wants :: for both families may be stopped by an IPv4 socket.
+	// An IPv4 socket can also prevent a bind to :: for both families.
 	if at.Addr() == netip.IPv6Unspecified() && len(found) > 0 {
 		return processOfSocket(found[0].inode), err
 	}
 	return Owner{}, err
 }
 
-// PortInUseError says that a socket holds a port that is to be led elsewhere.
+// PortInUseError says that a socket uses a port that is to be mapped.
 type PortInUseError struct {
 	Proto model.Proto
 	Addr  netip.AddrPort
@@ -63,11 +63,12 @@ type PortInUseError struct {
 
 // Error implements error.
 func (e *PortInUseError) Error() string {
-	return fmt.Sprintf("port %s/%s is held by %s", e.Addr, e.Proto, e.Owner)
+	return fmt.Sprintf("port %s/%s is in use by %s", e.Addr, e.Proto, e.Owner)
 }
 
-// CheckPorts returns a *InUseError if a socket of the host holds a port of one of
-// the leads. A UDP socket that is connected is a client's, and holds nothing.
+// CheckPorts returns a *PortInUseError if a socket of the host uses a host port of
+// one of the port mappings. Connected UDP sockets are those of clients: they do
+// not count.
 func (h *Host) CheckPorts(mappings []plan.EBPFMapping) error {
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {
 		mappings := slices.DeleteFunc(slices.Clone(mappings), func(l plan.EBPFMapping) bool { return l.Proto != proto })
@@ -89,7 +90,7 @@ func (h *Host) CheckPorts(mappings []plan.EBPFMapping) error {
 	return nil
 }
 
-// boundTo lists the sockets that hold the port, or any port if it is 0.
+// boundTo lists the sockets that are bound to the port, or to any port if it is 0.
 func (h *Host) boundTo(proto model.Proto, port uint16) (found []boundSocket, err error) {
 	err = h.ns.Do(func() error {
 		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
@@ -104,24 +105,23 @@ func (h *Host) boundTo(proto model.Proto, port uint16) (found []boundSocket, err
 	return found, err
 }
 
-// boundSocket is a socket that holds a local address.
+// boundSocket is a socket that is bound to a local address.
 type boundSocket struct {
 	addr netip.Addr
 	port uint16
 	// connected says that it has a peer.
 	connected bool
-	// v6only says that :: does not stand for IPv4 too.
+	// v6only says that :: does not include IPv4.
 	v6only bool
-	// state is TCP's.
+	// state is the TCP state.
 	state uint8
 	inode uint32
-	// cgroup is the id of that of whoever made it, 0 where the kernel does not
-	// tell (before 5.9).
+	// cgroup is the id of the cgroup that created the socket; 0 before Linux 5.9.
 	cgroup uint64
 }
 
-// covers reports whether the socket and the address, which may be
-// unspecified, are in each other's way.
+// covers reports whether the socket's address conflicts with the given address.
+// Either may be unspecified.
 func (s boundSocket) covers(at netip.Addr) bool {
 	if s.addr.Is4() != at.Is4() {
 		return at.Is4() && s.addr.IsUnspecified() && !s.v6only
@@ -129,15 +129,15 @@ func (s boundSocket) covers(at netip.Addr) bool {
 	return s.addr.IsUnspecified() || at.IsUnspecified() || s.addr == at
 }
 
-// The TCP states of sockets that keep a port (tcp_states.h); UDP has no
-// states worth telling apart.
+// The TCP states of sockets that reserve a port (tcp_states.h). For UDP, sockets
+// in all states are listed.
 const (
 	stateListen        = 10
 	stateBoundInactive = 13 // since Linux 6.8
 )
 
-// Offsets in linux/inet_diag.h: struct inet_diag_req_v2, and in the answers
-// struct inet_diag_msg, which attributes follow.
+// Lengths in bytes of struct inet_diag_req_v2 and of struct inet_diag_msg, which
+// attributes follow, and the attributes' numbers (linux/inet_diag.h).
 const (
 	diagRequestLen = 56
 	diagMessageLen = 72
@@ -145,8 +145,8 @@ const (
 	diagCgroup     = 21 // INET_DIAG_CGROUP_ID, since Linux 5.9
 )
 
-// dumpBound lists the sockets of the calling thread's namespace that hold the
-// port, or any port if it is 0.
+// dumpBound lists the sockets in the calling thread's namespace that are bound to
+// the port, or to any port if it is 0.
 func dumpBound(proto model.Proto, family uint8, port uint16) ([]boundSocket, error) {
 	ask := make(diagRequest, diagRequestLen)
 	ask[0], ask[1] = family, protoNumbers[proto]
@@ -183,10 +183,10 @@ func dumpBound(proto model.Proto, family uint8, port uint16) ([]boundSocket, err
 // diagRequest is a struct inet_diag_req_v2.
 type diagRequest []byte
 
-// Len and Serialize implement nl.NetlinkRequestData.
+// Len implements nl.NetlinkRequestData.
 func (r diagRequest) Len() int { return len(r) }
 
-// Serialize returns the bytes as they go to the kernel.
+// Serialize implements nl.NetlinkRequestData.
 func (r diagRequest) Serialize() []byte { return r }
 
 var containerID = regexp.MustCompile(`([0-9a-f]{12})[0-9a-f]{52}`)
@@ -194,8 +194,8 @@ var containerID = regexp.MustCompile(`([0-9a-f]{12})[0-9a-f]{52}`)
 // processOfSocket looks for the process that has the socket open.
 func processOfSocket(inode uint32) Owner { return processesOf([]uint32{inode})[inode] }
 
-// processesOf looks through /proc for the processes that have the sockets
-// open; the first found names each.
+// processesOf searches /proc for the processes that have the sockets open. If
+// several have the same socket open, it returns the first.
 func processesOf(inodes []uint32) map[uint32]Owner {
 	found := map[uint32]Owner{}
 	fds, _ := filepath.Glob("/proc/[0-9]*/fd/*")
@@ -218,7 +218,8 @@ func processesOf(inodes []uint32) map[uint32]Owner {
 	return found
 }
 
-// process reads who the process is, by its directory in /proc.
+// process reads the pid, command and container of a process from its directory
+// in /proc.
 func process(dir string) Owner {
 	var o Owner
 	fmt.Sscan(filepath.Base(dir), &o.PID)

@@ -203,7 +203,7 @@ func TestUnusableNetns(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(f.NetnsDir, "stale"), nil, 0o444); err != nil {
 		t.Fatal(err)
 	}
-	refuses(t, f, "stale", sandbox.ErrAbsent, "it is none any more")
+	refuses(t, f, "stale", sandbox.ErrAbsent, "the file is not a network namespace")
 	bind(t, f, "mounts", "/proc/self/ns/uts")
 	refuses(t, f, "mounts", nil, "enter network namespace")
 	bind(t, f, "host", "/proc/self/ns/net")

@@ -16,7 +16,7 @@ func (k *walker) mapping(at netip.AddrPort, hook bool) (plan.EBPFMapping, bool) 
 		return plan.EBPFMapping{}, false
 	}
 	var best plan.EBPFMapping
-	for _, l := range s.Leads {
+	for _, l := range s.Mappings {
 		a := at.Addr()
 		if l.Proto != k.proto || at.Port() < l.Ports.First || at.Port() > l.Ports.Last || l.Host.Is4() != a.Is4() {
 			continue

@@ -191,11 +191,11 @@ func TestExplain(t *testing.T) {
 		"out of the host": {"host to 192.0.2.7:443", nil,
 			"route host eth0, link host eth0 = leaves: it leaves this host by eth0, to 192.0.2.7"},
 		"led by eBPF": {"192.0.2.7 to :88", func(f *fake) {
-			f.ebpfState = kernel.EBPFState{Programs: []kernel.Program{{Name: "fl_uplink", Link: "eth0"}}, Leads: []plan.EBPFMapping{{Proto: model.TCP,
+			f.ebpfState = kernel.EBPFState{Programs: []kernel.Program{{Name: "fl_uplink", Link: "eth0"}}, Mappings: []plan.EBPFMapping{{Proto: model.TCP,
 				Host: ip("0.0.0.0"), Ports: model.Port(88), To: ip("10.9.0.2"), ToPorts: model.Port(80), Link: "port"}}}
 		}, "begin host eth0, ebpf host eth0, link web eth0, route web eth0, socket web eth0, answer host port = delivered: delivered to nginx (pid 7) in web"},
 		"turned at connect": {"localhost to :88", func(f *fake) {
-			f.ebpfState = kernel.EBPFState{Programs: []kernel.Program{{Name: "fl_connect4"}}, Leads: []plan.EBPFMapping{{Proto: model.TCP,
+			f.ebpfState = kernel.EBPFState{Programs: []kernel.Program{{Name: "fl_connect4"}}, Mappings: []plan.EBPFMapping{{Proto: model.TCP,
 				Host: ip("0.0.0.0"), Ports: model.Port(88), To: ip("10.9.0.2"), ToPorts: model.Port(80), Link: "port"}}}
 		}, "connect host, route host br0, bridge host br0, link web eth0, route web eth0, socket web eth0, answer host = delivered: delivered to nginx (pid 7) in web"},
 		"docker-proxy": {"localhost to :88", func(f *fake) {

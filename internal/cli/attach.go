@@ -79,16 +79,21 @@ func addresses(v daemon.View) []string {
 func (f *attachFlags) flags(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.request.Device, "device", "", "device to move into the sandbox: its name, or its PCI address")
-	flags.StringVar(&f.pkey, "pkey", "", "move a child of the InfiniBand device with this partition key, e.g. 0x8001, instead of the device")
+	flags.StringVar(&f.pkey, "pkey", "", "move a child of the InfiniBand device with this partition key, e.g. "+
+		"0x8001, instead of the device")
 	flags.StringVar(&f.request.Name, "name", "", "name of the attachment (default: the sandbox's name)")
 	flags.StringVar(&f.request.Interface, "interface", "", "name of the interface in the sandbox (default: the first of eth0, eth1 … that is free)")
-	flags.StringArrayVar(&f.addresses, "address", nil, "address of the sandbox, with a prefix length if the network has no subnet (repeatable; default: the next free one)")
+	flags.StringArrayVar(&f.addresses, "address", nil, "address of the sandbox, with a prefix length if the network "+
+		"has no subnet (repeatable; default: the next free one)")
 	flags.StringArrayVar(&f.gateways, "gateway", nil, "default gateway, or none (repeatable; default: the network's, unless the sandbox has one)")
 	flags.StringArrayVar(&f.routes, "route", nil, "additional route: RANGE[,via=ADDRESS] (repeatable)")
 	flags.StringVar(&f.request.MAC, "mac", "", "MAC address of the interface in the sandbox")
-	flags.StringVar(&f.rateOut, "rate-out", "", "maximum rate at which the sandbox sends, e.g. 100mbit (default: unlimited)")
-	flags.StringVar(&f.rateIn, "rate-in", "", "maximum rate at which the sandbox receives, e.g. 100mbit (default: unlimited)")
-	flags.BoolVar(&f.request.DHCP, "dhcp", false, "get the address from a DHCP server of the network, and renew its lease")
+	flags.StringVar(&f.rateOut, "rate-out", "", "maximum rate at which the sandbox sends, e.g. 100mbit (default: "+
+		"unlimited)")
+	flags.StringVar(&f.rateIn, "rate-in", "", "maximum rate at which the sandbox receives, e.g. 100mbit (default: "+
+		"unlimited)")
+	flags.BoolVar(&f.request.DHCP, "dhcp", false, "get the address from a DHCP server of the network, and renew its "+
+		"lease")
 	flags.BoolVar(&f.request.Keep, "keep", false, "attach the sandbox again whenever it starts again")
 }
 
@@ -102,7 +107,8 @@ func (f *attachFlags) parse(args []string) (daemon.AttachRequest, error) {
 	case len(args) == 2:
 		request.Network, request.Sandbox = args[0], args[1]
 	default:
-		return request, errors.New("sandbox or network missing: name the network and the sandbox, or --device and the sandbox")
+		return request, errors.New("sandbox or network missing: name the network and the sandbox, or --device and " +
+			"the sandbox")
 	}
 	if request.DHCP && len(f.addresses) > 0 {
 		return request, errors.New("--dhcp and --address given: want only one of them")

@@ -9,8 +9,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// mostBuckets is how many buckets of a service are printed one by one.
-const mostBuckets = 16
+// maxListedBuckets is how many buckets of a service are printed one by one.
+const maxListedBuckets = 16
 
 // readable shortens the commands of a plan for readers. A virtual service has
 // hundreds of hash buckets in nftables. A comment replaces them: it shows how many
@@ -32,7 +32,7 @@ func buckets(line string) string {
 		return line
 	}
 	all := strings.Split(list, ", ")
-	if len(all) <= mostBuckets {
+	if len(all) <= maxListedBuckets {
 		return line
 	}
 	to := map[string]int{}

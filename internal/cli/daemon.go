@@ -83,13 +83,21 @@ func newDaemon(a *app) *cobra.Command {
 	f.StringVar(&opt.Run, "run-dir", service.RunDir, "directory for the state that is valid until the next reboot")
 	f.StringVar(&opt.State, "state-dir", service.StateDir, "directory for the state that survives a reboot")
 	f.StringVar(&opt.Socket, "socket", admin.Socket, "unix socket to listen on")
-	f.StringVar(&opt.Docker, "docker-socket", "", "unix socket for the calls of a Docker engine; empty: none (default "+docker.Socket+
-		"\nif --socket is the default and --idle-exit is not given; in other cases the last socket,\nas long as there are networks of Docker)")
-	f.StringVar(&opt.Metrics, "metrics", "", "where to serve metrics for Prometheus: unix:PATH, or a loopback\naddress such as 127.0.0.1:9464 (default: nowhere)")
-	f.StringVar(&opt.MetricsGroup, "metrics-group", "", "group that may read the unix socket of --metrics, in addition to root;\nthe group needs access to the socket's directory (/run/fairlead is for root only)")
-	f.StringVar(&xdp, "xdp", string(kernel.XDPAuto), "uplinks that forward packets of direct and tunnel services in XDP:\nauto (physical network cards), always (all whose driver supports it), or never")
-	f.BoolVar(&dockerUser, "docker-user", true, "if Docker drops forwarded packets, accept those of Fairlead's networks\nin Docker's chain DOCKER-USER")
-	f.StringVar(&sources, "source-check", sourcesStrict, "which clients reach ports published via ebpf: strict (packets must arrive on\nthe link that the host uses to reply), or loose (packets may arrive on any uplink;\nfor hosts with asymmetric routes). With strict, packets of a client behind a\nmultipath route may arrive on each of its links")
+	f.StringVar(&opt.Docker, "docker-socket", "", "unix socket for the calls of a Docker engine; empty: none (default "+
+		docker.Socket+"\nif --socket is the default and --idle-exit is not given; in other cases the last socket,\n"+
+		"as long as there are networks of Docker)")
+	f.StringVar(&opt.Metrics, "metrics", "", "where to serve metrics for Prometheus: unix:PATH, or a loopback\n"+
+		"address such as 127.0.0.1:9464 (default: nowhere)")
+	f.StringVar(&opt.MetricsGroup, "metrics-group", "", "group that may read the unix socket of --metrics, in addition "+
+		"to root;\nthe group needs access to the socket's directory (/run/fairlead is for root only)")
+	f.StringVar(&xdp, "xdp", string(kernel.XDPAuto), "uplinks that forward packets of direct and tunnel services in XDP:\n"+
+		"auto (physical network cards), always (all whose driver supports it), or never")
+	f.BoolVar(&dockerUser, "docker-user", true, "if Docker drops forwarded packets, accept those of Fairlead's networks\n"+
+		"in Docker's chain DOCKER-USER")
+	f.StringVar(&sources, "source-check", sourcesStrict, "which clients reach ports published via ebpf: strict "+
+		"(packets must arrive on\nthe link that the host uses to reply), or loose (packets may arrive on any uplink;\n"+
+		"for hosts with asymmetric routes). With strict, packets of a client behind a\n"+
+		"multipath route may arrive on each of its links")
 	f.BoolVar(&opt.TearDown, "teardown", false, "remove everything from the host when stopped")
 	f.BoolVar(&opt.IdleExit, "idle-exit", false, "end when nothing is attached")
 	f.IntVar(&readyFD, "ready-fd", -1, "file descriptor on which to report that the daemon is ready")

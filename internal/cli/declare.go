@@ -24,7 +24,8 @@ const exitDiffers = 1
 type declaredFiles struct{ names []string }
 
 func (f *declaredFiles) flags(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&f.names, "file", "f", nil, "file that declares networks, attachments, publishes and services; - for the standard input (repeatable)")
+	c.Flags().StringArrayVarP(&f.names, "file", "f", nil, "file that declares networks, attachments, publishes and "+
+		"services; - for the standard input (repeatable)")
 	_ = c.MarkFlagFilename("file", "yaml", "yml", "json") // fails only for an unknown flag
 }
 
@@ -56,7 +57,8 @@ func (f *declaredFiles) read(stdin io.Reader) (*file.Set, error) {
 			return nil, fmt.Errorf("read declarations: %w", err)
 		}
 		if len(in.Text) > maxFile {
-			return nil, fmt.Errorf("read %s: it is larger than %d bytes: split it into several sets of files", in.Name, maxFile)
+			return nil, fmt.Errorf("read %s: it is larger than %d bytes: split it into several sets of files",
+				in.Name, maxFile)
 		}
 		if len(bytes.TrimSpace(in.Text)) == 0 { // e.g. the command that should have written it failed
 			return nil, fmt.Errorf("read %s: it is empty: write {} to declare nothing", in.Name)
@@ -175,9 +177,10 @@ func newDestroy(a *app) *cobra.Command {
 	r := &remote{app: a}
 	var f declaredFiles
 	c := &cobra.Command{
-		Use:     "destroy -f FILE…",
-		Short:   "Remove everything that a set of files declares",
-		Long:    "Remove everything that `fairlead apply` created for a set of files. Only the set's name is\nread from the files.\n\n" + fileHelp,
+		Use:   "destroy -f FILE…",
+		Short: "Remove everything that a set of files declares",
+		Long: "Remove everything that `fairlead apply` created for a set of files. Only the set's name is\nread " +
+			"from the files.\n\n" + fileHelp,
 		Example: "  fairlead plan --destroy -f fairlead.yaml\n  fairlead destroy -f fairlead.yaml",
 		Args:    arguments(cobra.NoArgs),
 		RunE:    func(c *cobra.Command, _ []string) error { return r.applyFiles(c, &f, none) },

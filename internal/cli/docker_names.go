@@ -24,13 +24,13 @@ func askDocker(ctx context.Context, origins []model.Origin) dockerNames {
 	}
 	names := sandbox.New().Names(ctx, docker.Name)
 	for id, name := range names.Networks {
-		if ours, err := docker.NetworkName(id); err == nil {
-			n.networks[ours] = name
+		if internal, err := docker.NetworkName(id); err == nil {
+			n.networks[internal] = name
 		}
 	}
 	for id, name := range names.Containers {
-		if ours, err := docker.EndpointName(id); err == nil {
-			n.containers[ours] = name
+		if internal, err := docker.EndpointName(id); err == nil {
+			n.containers[internal] = name
 		}
 	}
 	return n
@@ -38,24 +38,24 @@ func askDocker(ctx context.Context, origins []model.Origin) dockerNames {
 
 // network returns a network's name for display.
 func (n dockerNames) network(name string) string {
-	if theirs, ok := n.networks[name]; ok {
-		return name + " (" + theirs + ")"
+	if shown, ok := n.networks[name]; ok {
+		return name + " (" + shown + ")"
 	}
 	return name
 }
 
 // endpoint returns an endpoint's name for display: that of its container.
 func (n dockerNames) endpoint(name string) string {
-	if theirs, ok := n.containers[name]; ok {
-		return theirs
+	if shown, ok := n.containers[name]; ok {
+		return shown
 	}
 	return name
 }
 
 // sandbox returns the reference of an attachment's sandbox for display.
 func (n dockerNames) sandbox(a model.Attachment) string {
-	if theirs, ok := n.containers[a.Name]; ok {
-		return string(sandbox.Container) + ":" + theirs
+	if shown, ok := n.containers[a.Name]; ok {
+		return string(sandbox.Container) + ":" + shown
 	}
 	if strings.HasPrefix(a.Ref, "docker:") {
 		return string(model.FromDocker)
@@ -70,8 +70,8 @@ var dockerName = regexp.MustCompile(`\bdocker-[0-9a-f]{8,}\b`)
 // gave their containers and networks.
 func (n dockerNames) text(s string) string {
 	return dockerName.ReplaceAllStringFunc(s, func(name string) string {
-		if theirs, ok := n.networks[name]; ok {
-			return theirs
+		if shown, ok := n.networks[name]; ok {
+			return shown
 		}
 		return n.endpoint(name)
 	})

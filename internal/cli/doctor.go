@@ -67,8 +67,8 @@ func newDoctor(a *app) *cobra.Command {
 	return c
 }
 
-// neighboursTake is how long to wait for the replies of a LAN's hosts.
-const neighboursTake = 600 * time.Millisecond
+// neighbourTimeout is how long to wait for the replies of a LAN's hosts.
+const neighbourTimeout = 600 * time.Millisecond
 
 // askNeighbours asks the hosts on this host's links which of them answer for
 // addresses of this host, of its virtual services and of the default gateways.
@@ -79,7 +79,7 @@ func askNeighbours(ctx context.Context, h *doctor.Host) {
 	}
 	host, err := kernel.Open("", kernel.Options{})
 	if err == nil {
-		h.Claims, err = host.Claims(ctx, of, neighboursTake)
+		h.Claims, err = host.Claims(ctx, of, neighbourTimeout)
 		err = errors.Join(err, host.Close())
 	}
 	if err != nil {

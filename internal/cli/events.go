@@ -22,8 +22,9 @@ func newEvents(a *app) *cobra.Command {
 			"changed and the daemon repaired, repairs that failed, networks that became unavailable or\n" +
 			"available, and state changes of virtual services and their real servers, with the cause.\n" +
 			"The daemon keeps the last 500 events until it ends.",
-		Example: "  fairlead events\n  fairlead events -f            # also print new events as they occur\n  fairlead events -f -o json    # one JSON object per line",
-		Args:    arguments(cobra.NoArgs),
+		Example: "  fairlead events\n  fairlead events -f            # also print new events as they occur\n  " +
+			"fairlead events -f -o json    # one JSON object per line",
+		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return r.read(c.Context(), func(client *admin.Client) error {
 				if follow {

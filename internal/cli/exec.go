@@ -32,7 +32,8 @@ func newExec() *cobra.Command {
 				args = append(args[:1:1], args[2:]...)
 			}
 			if len(args) < 2 {
-				return usage(errors.New("sandbox or command missing: name the sandbox and, after --, the command to run in it"))
+				return usage(errors.New("sandbox or command missing: name the sandbox and, after --, the command to " +
+					"run in it"))
 			}
 			if os.Geteuid() != 0 {
 				return usage(errors.New("root is needed to enter a network namespace: run as root, e.g. with sudo"))

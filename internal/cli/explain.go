@@ -71,7 +71,8 @@ func newExplain(a *app) *cobra.Command {
 		},
 	}
 	x.flags(c)
-	c.Flags().StringVar(&x.probe, "probe", "", "send one packet, and show at which hops it was seen; `ADDRESS` allows\nsending to that address although it is not of this host")
+	c.Flags().StringVar(&x.probe, "probe", "", "send one packet, and show at which hops it was seen; `ADDRESS` "+
+		"allows\nsending to that address although it is not of this host")
 	c.Flags().Lookup("probe").NoOptDefVal = probeThisHost
 	c.Flags().DurationVar(&x.timeout, "timeout", probeTimeout, "how long --probe waits for a reply")
 	return c
@@ -195,7 +196,8 @@ func disagreement(e flow.Explanation) error {
 	if e.Probe == nil || e.Probe.Agrees || e.Probe.Result == probe.NotSent {
 		return nil
 	}
-	return fmt.Errorf("the probe was %s, but the explanation says %s: something on the packet's path is unknown to explain", e.Probe.Result, e.Outcome)
+	return fmt.Errorf("the probe was %s, but the explanation says %s: something on the packet's path is unknown to "+
+		"explain", e.Probe.Result, e.Outcome)
 }
 
 func place(h flow.Hop) string { return escape.Line(strings.TrimSpace(h.Where + " " + h.Link)) }

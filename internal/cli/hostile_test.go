@@ -24,15 +24,15 @@ func commandLines(files string) map[string][][]string {
 		"apply": declared, "plan": declared, "destroy": declared, "get": {{}},
 		"attach": {{"web", "netns:web"}, {"web", "netns:web", "--dry-run"}}, "detach": {{"web"}, {"web", "--dry-run"}},
 		"publish": {{"web", "8080:80"}, {"web", "8080:80", "--dry-run"}}, "unpublish": {{"web", "8080/tcp"}, {"web", "8080/tcp", "--dry-run"}},
-		"choose": {{}, {"--explain"}, {"--promise", evil}}, "completion bash": {{}}, "completion fish": {{}}, "completion powershell": {{}}, "completion zsh": {{}},
-		"daemon": {{"--metrics", evil}, {"--xdp", evil}}, "docs man": {{in("man")}}, "doctor": {{}}, "events": {{}, {"-f"}},
-		"exec": {{"netns:web", "--", "true"}, {"netns:web", "--", evil}}, "help": {{}},
+		"choose": {{}, {"--explain"}, {"--promise", hostileName}}, "completion bash": {{}}, "completion fish": {{}}, "completion powershell": {{}}, "completion zsh": {{}},
+		"daemon": {{"--metrics", hostileName}, {"--xdp", hostileName}}, "docs man": {{in("man")}}, "doctor": {{}}, "events": {{}, {"-f"}},
+		"exec": {{"netns:web", "--", "true"}, {"netns:web", "--", hostileName}}, "help": {{}},
 		"explain": {{"192.0.2.7", "to", ":8080"}, {"192.0.2.7", "to", "10.0.0.2:81"}, {"host", "to", "10.0.0.2:80"}, {"netns:web", "to", "192.0.2.10:9000"}},
 		"inspect": {{"netns:web"}}, "lab compare": {{in("report.json"), in("report.json")}, {in("garbage.json"), in("garbage.json")}}, "lab list": {{}},
-		"lab report": {{in("report.json")}, {in("garbage.json")}}, "lab run": {{"quick", "--fail-if", evil}, {"quick", "--baseline", evil}},
-		"ls": {{}}, "network check": {{"web"}}, "network create": {{"web"}, {"web", "--driver", evil}, {"web", "--driver", "bridge", "--dry-run"}},
-		"network ls": {{}}, "network rm": {{"web"}}, "paths": {{}}, "ports": {{}, {"9000"}}, "run": {{"-p", evil, "--", "true"}, {"-p", "8080:80", "--", evil}},
-		"service add":   {{"web", "192.0.2.1:80"}, {evil, "192.0.2.1:80", "--dry-run"}, {"web", "192.0.2.1:80", "--interface", evil}},
+		"lab report": {{in("report.json")}, {in("garbage.json")}}, "lab run": {{"quick", "--fail-if", hostileName}, {"quick", "--baseline", hostileName}},
+		"ls": {{}}, "network check": {{"web"}}, "network create": {{"web"}, {"web", "--driver", hostileName}, {"web", "--driver", "bridge", "--dry-run"}},
+		"network ls": {{}}, "network rm": {{"web"}}, "paths": {{}}, "ports": {{}, {"9000"}}, "run": {{"-p", hostileName, "--", "true"}, {"-p", "8080:80", "--", hostileName}},
+		"service add":   {{"web", "192.0.2.1:80"}, {hostileName, "192.0.2.1:80", "--dry-run"}, {"web", "192.0.2.1:80", "--interface", hostileName}},
 		"service drain": {{"web", "10.0.0.2"}}, "service enable": {{"web", "10.0.0.2"}},
 		"service import": {{"keepalived", in("keepalived.conf")}, {"ipvsadm", in("keepalived.conf")}}, "service ls": {{}},
 		"service rm": {{"web"}, {"web", "--dry-run"}, {"web", "10.0.0.2"}}, "service set": {{"web", "--scheduler", "rr"}, {"web", "--scheduler", "rr", "--dry-run"}},
@@ -56,7 +56,7 @@ func leaves(c *cobra.Command, path []string, each func(path []string, c *cobra.C
 // hostile. No output may contain a raw name.
 func TestHostileNamesAreEscaped(t *testing.T) {
 	enter := hostileHost(t)
-	sockets := []string{lying(t, liar{}), lying(t, liar{refuses: true})}
+	sockets := []string{serveHostileDaemon(t, hostileDaemon{}), serveHostileDaemon(t, hostileDaemon{refuses: true})}
 	known := commandLines(hostileFiles(t))
 	root := newRoot(&app{})
 	root.InitDefaultCompletionCmd()
@@ -67,13 +67,13 @@ func TestHostileNamesAreEscaped(t *testing.T) {
 			t.Errorf("fairlead %s: add arguments for it to commandLines", strings.Join(path, " "))
 			return
 		}
-		for _, args := range append(slices.Clone(lines), []string{evil}, []string{"--" + evil}) {
+		for _, args := range append(slices.Clone(lines), []string{hostileName}, []string{"--" + hostileName}) {
 			for i, socket := range sockets {
 				if i > 0 && c.Flags().Lookup("socket") == nil {
 					break
 				}
 				for _, format := range []string{"table", "json"} {
-					if format == "json" && len(args) > 0 && strings.Contains(args[len(args)-1], evil) {
+					if format == "json" && len(args) > 0 && strings.Contains(args[len(args)-1], hostileName) {
 						break // the output is the same
 					}
 					checkOutput(t, enter, socket, append(append(slices.Clone(path), "-o", format), args...))
@@ -96,10 +96,10 @@ func checkOutput(t *testing.T, enter []string, socket string, args []string) {
 	cmd := exec.Command("nsenter", append(append(slices.Clone(enter), self), args...)...)
 	cmd.Dir = filepath.Dir(socket) // some commands write files
 	cmd.Env = append(os.Environ(), child.Role+"="+commandRole, socketVariable+"="+socket)
-	var out, said strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, errOut strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errOut
 	_ = cmd.Run() // many fail, as they should
-	for _, text := range []string{out.String(), said.String()} {
+	for _, text := range []string{out.String(), errOut.String()} {
 		if i := strings.IndexFunc(text, func(r rune) bool { return escape.Hidden(r) && r != '\n' && r != '\t' }); i >= 0 {
 			t.Errorf("fairlead %q: %q is raw in\n%q", args, text[i:i+1], text)
 		}

@@ -23,14 +23,14 @@ import (
 // The roles of this test binary: the command line, and a listening process with a
 // hostile name.
 const (
-	commandRole = "command"
-	villainRole = "villain"
+	commandRole        = "command"
+	hostileProcessRole = "hostileProcess"
 )
 
 func TestMain(m *testing.M) {
 	child.Dispatch(child.Roles{
-		commandRole: func() int { return Main("test", os.Args[1:], os.Stdout, os.Stderr) },
-		villainRole: villain,
+		commandRole:        func() int { return Main("test", os.Args[1:], os.Stdout, os.Stderr) },
+		hostileProcessRole: hostileProcess,
 	})
 	os.Exit(m.Run())
 }
@@ -38,12 +38,12 @@ func TestMain(m *testing.M) {
 // forged is the text that a hostile name tries to put at the beginning of a line.
 const forged = "FORGED"
 
-// evil is a hostile name. It contains a colour sequence, line breaks,
+// hostileName is a hostile name. It contains a colour sequence, line breaks,
 // right-to-left text and invisible characters.
-const evil = "x\x1b[31m\n" + forged + " row\r\u202egnp\u200b\u0085\t\x7f"
+const hostileName = "x\x1b[31m\n" + forged + " row\r\u202egnp\u200b\u0085\t\x7f"
 
-// villain gives its process a hostile name and listens until its input ends.
-func villain() int {
+// hostileProcess gives its process a hostile name and listens until its input ends.
+func hostileProcess() int {
 	if err := os.WriteFile("/proc/self/comm", []byte("x\x1b[1m\n"+forged+"\xff"), 0); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -102,18 +102,18 @@ func hostileHost(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host := startVillain(t, exec.Command("unshare", "--net", "--mount", "sh", "-euc", world, "sh", self, "0.0.0.0:9000", "127.0.0.1:2375"))
+	host := startHostileProcess(t, exec.Command("unshare", "--net", "--mount", "sh", "-euc", world, "sh", self, "0.0.0.0:9000", "127.0.0.1:2375"))
 	at := "/proc/" + strconv.Itoa(host.Process.Pid) + "/ns/"
 	enter := []string{"--net=" + at + "net", "--mount=" + at + "mnt", "--"}
-	startVillain(t, exec.Command("nsenter", append(enter, "ip", "netns", "exec", "web", self, "0.0.0.0:80")...))
+	startHostileProcess(t, exec.Command("nsenter", append(enter, "ip", "netns", "exec", "web", self, "0.0.0.0:80")...))
 	return enter
 }
 
-// startVillain starts a villain, waits until it listens, and ends it with the
+// startHostileProcess starts a hostileProcess, waits until it listens, and ends it with the
 // test.
-func startVillain(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
+func startHostileProcess(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
-	cmd.Env = append(os.Environ(), child.Role+"="+villainRole)
+	cmd.Env = append(os.Environ(), child.Role+"="+hostileProcessRole)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -147,7 +147,7 @@ func fill(v reflect.Value, depth int) {
 	}
 	switch v.Kind() {
 	case reflect.String:
-		v.SetString(evil)
+		v.SetString(hostileName)
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		fill(v.Elem(), depth+1)
@@ -157,7 +157,7 @@ func fill(v reflect.Value, depth int) {
 				fill(v.Field(i), depth+1)
 			}
 			if v.Type().Field(i).Name == "Plan" { // commands, one per line
-				v.Field(i).SetString(strings.ReplaceAll(evil, "\n", " "))
+				v.Field(i).SetString(strings.ReplaceAll(hostileName, "\n", " "))
 			}
 		}
 	case reflect.Slice:
@@ -174,66 +174,74 @@ func fill(v reflect.Value, depth int) {
 	}
 }
 
-// liar is a daemon that answers with hostile names, or with errors that contain
+// hostileDaemon is a daemon that answers with hostile names, or with errors that contain
 // them.
-type liar struct{ refuses bool }
+type hostileDaemon struct{ refuses bool }
 
-func said[T any](l liar) (v T, err error) {
+func reply[T any](l hostileDaemon) (v T, err error) {
 	if l.refuses {
-		return v, &daemon.Fault{Code: daemon.Failed, Err: fmt.Errorf("name %s: %w", evil, fmt.Errorf("again %s", evil))}
+		return v, &daemon.Fault{Code: daemon.Failed, Err: fmt.Errorf("name %s: %w", hostileName, fmt.Errorf("again %s", hostileName))}
 	}
 	return filled[T](), nil
 }
 
-func (l liar) Attach(context.Context, daemon.AttachRequest) (daemon.Result, error) {
-	return said[daemon.Result](l)
+func (l hostileDaemon) Attach(context.Context, daemon.AttachRequest) (daemon.Result, error) {
+	return reply[daemon.Result](l)
 }
-func (l liar) Detach(context.Context, daemon.DetachRequest) (daemon.Result, error) {
-	return said[daemon.Result](l)
+func (l hostileDaemon) Detach(context.Context, daemon.DetachRequest) (daemon.Result, error) {
+	return reply[daemon.Result](l)
 }
-func (l liar) Publish(context.Context, daemon.PublishRequest) (daemon.Result, error) {
-	return said[daemon.Result](l)
+func (l hostileDaemon) Publish(context.Context, daemon.PublishRequest) (daemon.Result, error) {
+	return reply[daemon.Result](l)
 }
-func (l liar) Unpublish(context.Context, daemon.PublishRequest) (daemon.Result, error) {
-	return said[daemon.Result](l)
+func (l hostileDaemon) Unpublish(context.Context, daemon.PublishRequest) (daemon.Result, error) {
+	return reply[daemon.Result](l)
 }
-func (l liar) CreateNetwork(model.Network, bool) (daemon.Result, error) {
-	return said[daemon.Result](l)
+func (l hostileDaemon) CreateNetwork(model.Network, bool) (daemon.Result, error) {
+	return reply[daemon.Result](l)
 }
-func (l liar) RemoveNetwork(string) (daemon.Result, error) { return said[daemon.Result](l) }
-func (l liar) CheckNetwork(context.Context, string) ([]daemon.PeerPathView, error) {
-	return said[[]daemon.PeerPathView](l)
+func (l hostileDaemon) RemoveNetwork(string) (daemon.Result, error) { return reply[daemon.Result](l) }
+func (l hostileDaemon) CheckNetwork(context.Context, string) ([]daemon.PeerPathView, error) {
+	return reply[[]daemon.PeerPathView](l)
 }
-func (l liar) SetService(daemon.ServiceRequest) (daemon.Result, error) {
-	return said[daemon.Result](l)
+func (l hostileDaemon) SetService(daemon.ServiceRequest) (daemon.Result, error) {
+	return reply[daemon.Result](l)
 }
-func (l liar) RemoveService(string, bool) (daemon.Result, error)    { return said[daemon.Result](l) }
-func (l liar) ChangeReal(daemon.RealRequest) (daemon.Result, error) { return said[daemon.Result](l) }
-func (l liar) Services() []daemon.ServiceView                       { return filled[[]daemon.ServiceView]() }
-func (l liar) Service(string) (daemon.ServiceView, error)           { return said[daemon.ServiceView](l) }
-func (l liar) State() (daemon.Spec, []string)                       { return filled[daemon.Spec](), []string{evil} }
-func (l liar) Attachments() []daemon.View                           { return filled[[]daemon.View]() }
-func (l liar) Networks() []model.Network                            { return filled[[]model.Network]() }
-func (l liar) Events() []daemon.Event                               { return filled[[]daemon.Event]() }
-func (l liar) Stats(context.Context) daemon.Stats                   { return filled[daemon.Stats]() }
-func (l liar) FollowEvents(context.Context) <-chan daemon.Event {
+func (l hostileDaemon) RemoveService(string, bool) (daemon.Result, error) {
+	return reply[daemon.Result](l)
+}
+func (l hostileDaemon) ChangeReal(daemon.RealRequest) (daemon.Result, error) {
+	return reply[daemon.Result](l)
+}
+func (l hostileDaemon) Services() []daemon.ServiceView { return filled[[]daemon.ServiceView]() }
+func (l hostileDaemon) Service(string) (daemon.ServiceView, error) {
+	return reply[daemon.ServiceView](l)
+}
+func (l hostileDaemon) State() (daemon.Spec, []string) {
+	return filled[daemon.Spec](), []string{hostileName}
+}
+func (l hostileDaemon) Attachments() []daemon.View         { return filled[[]daemon.View]() }
+func (l hostileDaemon) Networks() []model.Network          { return filled[[]model.Network]() }
+func (l hostileDaemon) Events() []daemon.Event             { return filled[[]daemon.Event]() }
+func (l hostileDaemon) Stats(context.Context) daemon.Stats { return filled[daemon.Stats]() }
+func (l hostileDaemon) FollowEvents(context.Context) <-chan daemon.Event {
 	events := make(chan daemon.Event, 1)
 	e := filled[daemon.Event]()
-	e.Time, e.Object = time.Now().Add(time.Hour), "service "+evil
+	e.Time, e.Object = time.Now().Add(time.Hour), "service "+hostileName
 	events <- e
 	close(events)
 	return events
 }
 
-func (l liar) Apply(context.Context, daemon.Spec, bool) (daemon.Result, error) {
+func (l hostileDaemon) Apply(context.Context, daemon.Spec, bool) (daemon.Result, error) {
 	if l.refuses {
-		return daemon.Result{}, &daemon.Fault{Code: daemon.Invalid, Err: daemon.Mistakes{{At: evil, Text: evil}, {At: "networks[0]", Text: evil}}}
+		return daemon.Result{}, &daemon.Fault{Code: daemon.Invalid, Err: daemon.Mistakes{{At: hostileName, Text: hostileName}, {At: "networks[0]", Text: hostileName}}}
 	}
-	return said[daemon.Result](l)
+	return reply[daemon.Result](l)
 }
 
-// lying serves a liar and returns its socket.
-func lying(t *testing.T, l liar) (socket string) {
+// serveHostileDaemon serves a hostileDaemon and returns its socket.
+func serveHostileDaemon(t *testing.T, l hostileDaemon) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
 	listener, err := admin.Listen(socket)
@@ -256,12 +264,12 @@ func lying(t *testing.T, l liar) (socket string) {
 func hostileFiles(t *testing.T) string {
 	dir := t.TempDir()
 	yaml := strings.NewReplacer("EVIL", `"x\e[31m\n`+forged+`\u202e\u200b"`)
-	word := strings.ReplaceAll(evil, "\n", " ")
+	word := strings.ReplaceAll(hostileName, "\n", " ")
 	report, err := os.ReadFile("../lab/report/testdata/synthetic.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	named, err := json.Marshal("nat" + evil)
+	named, err := json.Marshal("nat" + hostileName)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +281,7 @@ func hostileFiles(t *testing.T) string {
 		"broken.yaml":     "a: \x1b[31m\n" + forged + ": [\u202e",
 		"keepalived.conf": "virtual_server 192.0.2.1 80 {\n " + word + " 3\n real_server 10.0.0.2 80 {\n TCP_CHECK {\n connect_timeout " + word + "\n}\n}\n}\n",
 		"report.json":     strings.ReplaceAll(string(report), `"nat"`, string(named)),
-		"garbage.json":    evil,
+		"garbage.json":    hostileName,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

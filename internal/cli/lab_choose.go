@@ -105,7 +105,8 @@ func reached(s suite.Suite) error {
 			}
 		}
 		if len(by) == 0 || len(notBy) > 0 && name == s.Baseline {
-			return fmt.Errorf("path %s cannot be used from the client %s: choose --client of %s, or another path or --baseline",
+			return fmt.Errorf("path %s cannot be used from the client %s: choose --client of %s, or another path or "+
+				"--baseline",
 				name, strings.Join(notBy, ", "), strings.Join(clientsOf(p), ", "))
 		}
 	}
@@ -133,7 +134,8 @@ func taken(s suite.Suite) error {
 			}
 		}
 		if len(not) == len(s.Workloads) || bare {
-			return fmt.Errorf("path %s does not support the workload %s: choose another --workload, path or --baseline", name, strings.Join(not, ", "))
+			return fmt.Errorf("path %s does not support the workload %s: choose another --workload, path or "+
+				"--baseline", name, strings.Join(not, ", "))
 		}
 	}
 	return nil
@@ -226,7 +228,8 @@ func (c labChoice) narrowLoads(s *suite.Suite) error {
 	}
 	fails := func(w suite.Workload) bool { return w.Event != "" }
 	if i := slices.IndexFunc(s.Workloads, fails); i >= 0 && len(c.loads) > 0 {
-		return fmt.Errorf("workload %s is measured from the client remote only: choose another --workload, or --client remote", s.Workloads[i].Name)
+		return fmt.Errorf("workload %s is measured from the client remote only: choose another --workload, or "+
+			"--client remote", s.Workloads[i].Name)
 	}
 	s.Workloads = slices.DeleteFunc(slices.Clone(s.Workloads), fails)
 	return nil

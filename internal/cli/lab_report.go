@@ -141,7 +141,8 @@ func writeIperf3(w io.Writer, rep *result.Report) error {
 		written++
 	}
 	if written == 0 {
-		return usage(errors.New("the report contains no bulk run, and iperf3 files contain nothing else: leave --iperf3 out"))
+		return usage(errors.New("the report contains no bulk run, and iperf3 files contain nothing else: leave " +
+			"--iperf3 out"))
 	}
 	return nil
 }
@@ -158,7 +159,8 @@ func readReport(file string) (*result.Report, error) {
 	}
 	runs, notIperf3 := report.FromIperf3(bytes.NewReader(text))
 	if notIperf3 != nil {
-		return nil, usage(fmt.Errorf("read %s: it is neither a report of `fairlead lab run --json` nor of iperf3 --json: %w", file, err))
+		return nil, usage(fmt.Errorf("read %s: it is neither a report of `fairlead lab run --json` nor of iperf3 "+
+			"--json: %w", file, err))
 	}
 	return imported(file, runs), nil
 }

@@ -62,12 +62,17 @@ func newLabRun(a *app) *cobra.Command {
 	f.Uint64Var(&seed, "seed", 0, "seed for the order of runs and for resampling (default: random, and printed)")
 	f.StringSliceVar(&choice.clients, "client", nil, "measure only these clients: remote, local, peer")
 	f.StringSliceVar(&choice.loads, "workload", nil, "measure only these workloads, e.g. tcp-bulk,tcp-rr-spin")
-	f.IntSliceVar(&choice.mtus, "mtu", nil, "MTUs of the wire, in bytes, at which to measure each path, e.g. 1500,9000 (default 1500)")
+	f.IntSliceVar(&choice.mtus, "mtu", nil, "MTUs of the wire, in bytes, at which to measure each path, e.g. "+
+		"1500,9000 (default 1500)")
 	f.StringVar(&choice.baseline, "baseline", "", "path to compare with (default: the suite's)")
-	f.StringSliceVar(&choice.tools, "with", nil, "also measure with "+strings.Join(runner.Tools(), ", ")+" on the same paths")
-	f.StringVar(&choice.docker, "docker-dir", "", "directory with dockerd and the other programs of the Docker engine to measure (default: those in PATH)")
-	f.BoolVar(&choice.shared, "shared", false, "count runs even if other processes or another laboratory use the CPUs; the report notes it")
-	f.StringArrayVar(&choice.conditions, "fail-if", nil, "exit with code 1 if the condition holds, e.g. 'nat.bulk.ratio < 0.8' (repeatable)")
+	f.StringSliceVar(&choice.tools, "with", nil, "also measure with "+strings.Join(runner.Tools(),
+		", ")+" on the same paths")
+	f.StringVar(&choice.docker, "docker-dir", "", "directory with dockerd and the other programs of the Docker "+
+		"engine to measure (default: those in PATH)")
+	f.BoolVar(&choice.shared, "shared", false, "count runs even if other processes or another laboratory use the "+
+		"CPUs; the report notes it")
+	f.StringArrayVar(&choice.conditions, "fail-if", nil, "exit with code 1 if the condition holds, e.g. "+
+		"'nat.bulk.ratio < 0.8' (repeatable)")
 	files.flags(f)
 	return c
 }
@@ -174,7 +179,8 @@ func (a *app) ready(opt *runner.Options) error {
 	opt.Facts = facts
 	need := minMemory + engineMemory*uint64(runner.Engines(opt.Suite))
 	if free, err := availableMemory(); err == nil && free < need {
-		return fmt.Errorf("%d MB of memory are available, but the laboratory needs %d MB: end other processes, or measure fewer paths", free>>20, need>>20)
+		return fmt.Errorf("%d MB of memory are available, but the laboratory needs %d MB: end other processes, or "+
+			"measure fewer paths", free>>20, need>>20)
 	}
 	swept, err := runner.Sweep()
 	for _, name := range swept {

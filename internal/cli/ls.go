@@ -58,15 +58,15 @@ func (r *remote) printAttachments(ctx context.Context, all []daemon.View) error 
 	return r.tabled(rows)
 }
 
-// fewPublishes is how many publishes a row of a table names.
-const fewPublishes = 4
+// maxListedPublishes is how many publishes a row of a table names.
+const maxListedPublishes = 4
 
 // few shortens a list, so that the next column stays visible.
 func few(all []string) []string {
-	if len(all) <= fewPublishes {
+	if len(all) <= maxListedPublishes {
 		return all
 	}
-	return append(slices.Clip(all[:fewPublishes]), fmt.Sprintf("and %d more", len(all)-fewPublishes))
+	return append(slices.Clip(all[:maxListedPublishes]), fmt.Sprintf("and %d more", len(all)-maxListedPublishes))
 }
 
 // publishes returns the published ports, each with its mode: 8080:80/tcp(ebpf). A !

@@ -43,7 +43,8 @@ func newNetworkCreate(a *app) *cobra.Command {
 			"`fairlead paths` lists the drivers and what each promises.",
 		Example: "  fairlead network create web --driver bridge --subnet 172.30.0.0/24 --subnet fd00:30::/64\n" +
 			"  fairlead network create lan --driver macvlan --parent eth0 --subnet 192.0.2.0/24 --gateway 192.0.2.1 --range 192.0.2.64/26\n" +
-			"  fairlead network create lan --driver macvlan --parent eth0    # addresses from attach --dhcp or --address\n" +
+			"  fairlead network create lan --driver macvlan --parent eth0    # addresses from attach --dhcp or " +
+			"--address\n" +
 			"  fairlead network create hosts --driver vxlan --vni 42 --subnet 172.31.0.0/24 --range 172.31.0.0/25 --peer 198.51.100.2=172.31.0.128/25",
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -90,27 +91,39 @@ func (r *remote) hint(n model.Network) {
 
 func (n *networkFlags) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&n.driver, "driver", string(model.DriverBridge), "driver that connects the sandboxes: "+strings.Join(text.Drivers(), ", "))
+	f.StringVar(&n.driver, "driver", string(model.DriverBridge),
+		"driver that connects the sandboxes: "+strings.Join(text.Drivers(), ", "))
 	f.StringArrayVar(&n.subnets, "subnet", nil, "address range, at most one per address family (repeatable)")
 	f.StringArrayVar(&n.gateways, "gateway", nil, "default gateway of the sandboxes in a subnet (repeatable)")
-	f.StringArrayVar(&n.ranges, "range", nil, "part of a subnet from which addresses are assigned (repeatable; default: the whole subnet)")
+	f.StringArrayVar(&n.ranges, "range", nil, "part of a subnet from which addresses are assigned (repeatable; "+
+		"default: the whole subnet)")
 	f.StringArrayVar(&n.addresses, "address", nil, "the host's own address in a subnet (repeatable)")
-	f.StringVar(&n.network.Parent, "parent", "", "parent link of macvlan and ipvlan links on the host, or the device to move into the sandbox")
+	f.StringVar(&n.network.Parent, "parent", "", "parent link of macvlan and ipvlan links on the host, or the "+
+		"device to move into the sandbox")
 	f.StringVar(&n.mode, "mode", "", "mode for macvlan: bridge, private, vepa, passthru; for ipvlan: l2, l3, l3s")
 	f.Uint16Var(&n.network.VLAN, "vlan", 0, "VLAN ID on the parent")
 	f.StringVar(&n.pkey, "pkey", "", "partition key of an InfiniBand child, e.g. 0x8001")
 	f.IntVar(&n.network.MTU, "mtu", 0, "MTU in bytes (default: chosen by the driver)")
 	f.BoolVar(&n.network.Internal, "internal", false, "isolate the network from everything except this host")
-	f.BoolVar(&n.network.AllowOverlap, "allow-overlap", false, "allow a subnet that overlaps a subnet of the host's links or routes; by default it is refused")
-	f.BoolVar(&n.network.Hairpin, "hairpin", false, "allow a bridge port to send frames back to the port that they came from")
-	f.StringVar(&n.filter, "filter", "", "whether frames on a bridge pass iptables: on, off (default: the host's setting)")
+	f.BoolVar(&n.network.AllowOverlap, "allow-overlap", false, "allow a subnet that overlaps a subnet of the host's "+
+		"links or routes; by default it is refused")
+	f.BoolVar(&n.network.Hairpin, "hairpin", false, "allow a bridge port to send frames back to the port that they "+
+		"came from")
+	f.StringVar(&n.filter, "filter", "", "whether frames on a bridge pass iptables: on, off (default: the host's "+
+		"setting)")
 	f.Uint32Var(&n.network.Overlay.VNI, "vni", 0, "VXLAN network identifier")
-	f.Uint16Var(&n.network.Overlay.Port, "port", 0, "UDP port of the overlay's outer packets (default 4789, with --encrypt 51820)")
-	f.StringArrayVar(&n.network.Overlay.Underlays, "underlay", nil, "link or address of the host that carries the overlay's packets (repeatable)")
-	f.StringArrayVar(&n.peers, "peer", nil, "address of another host of the overlay, and its ranges of the subnets: ADDRESS[=RANGE,...] (repeatable)")
-	f.StringVar(&n.group, "group", "", "multicast group through which the hosts of the overlay find each other; not with --encrypt")
-	f.BoolVar(&n.network.Overlay.Encrypt, "encrypt", false, "encrypt the overlay with WireGuard (default: not encrypted)")
-	f.StringVar(&n.network.Overlay.KeyFile, "key-file", "", "absolute path of the file with the 32-byte secret that all hosts of the overlay share, for --encrypt")
+	f.Uint16Var(&n.network.Overlay.Port, "port", 0, "UDP port of the overlay's outer packets (default 4789, with "+
+		"--encrypt 51820)")
+	f.StringArrayVar(&n.network.Overlay.Underlays, "underlay", nil, "link or address of the host that carries the "+
+		"overlay's packets (repeatable)")
+	f.StringArrayVar(&n.peers, "peer", nil, "address of another host of the overlay, and its ranges of the subnets: "+
+		"ADDRESS[=RANGE,...] (repeatable)")
+	f.StringVar(&n.group, "group", "", "multicast group through which the hosts of the overlay find each other; not "+
+		"with --encrypt")
+	f.BoolVar(&n.network.Overlay.Encrypt, "encrypt", false, "encrypt the overlay with WireGuard (default: not "+
+		"encrypted)")
+	f.StringVar(&n.network.Overlay.KeyFile, "key-file", "", "absolute path of the file with the 32-byte secret that "+
+		"all hosts of the overlay share, for --encrypt")
 	for flag, values := range map[string][]string{
 		"driver": text.Drivers(), "mode": {"bridge", "private", "vepa", "passthru", "l2", "l3", "l3s"}, "filter": {"on", "off"},
 	} {
@@ -127,10 +140,10 @@ func (n *networkFlags) parse(name string) (model.Network, error) {
 		return network, err
 	}
 	for _, words := range []struct {
-		said []string
-		read func(*model.Network, string) error
+		values []string
+		read   func(*model.Network, string) error
 	}{{n.subnets, text.Subnet}, {n.gateways, text.SubnetGateway}, {n.addresses, text.SubnetAddress}, {n.ranges, text.SubnetRange}, {n.peers, addPeer}} {
-		for _, word := range words.said {
+		for _, word := range words.values {
 			if err := words.read(&network, word); err != nil {
 				return network, err
 			}

@@ -43,7 +43,8 @@ func newPaths(a *app) *cobra.Command {
 			return printPaths(a.out.document(), table)
 		},
 	}
-	cmd.Flags().BoolVar(&attacks, "attacks", false, "show what attackers can and cannot do on each path, instead of the promises")
+	cmd.Flags().BoolVar(&attacks, "attacks", false, "show what attackers can and cannot do on each path, instead of "+
+		"the promises")
 	return cmd
 }
 

@@ -215,7 +215,8 @@ func (r *remote) printPorts(list portList) error {
 			container = "service " + s.Name
 		}
 		rows = append(rows, []string{fmt.Sprintf("%s/%s", p.Ports, p.Proto), addressesText(p.Addresses), orDash(process), orDash(container),
-			orDash(p.Network), modesText(p.Modes), orDash(toText(p)), reachText(p.Reaches()), firewallText(p.Reaches())})
+			orDash(p.Network), modesText(p.Modes), orDash(toText(p)), reachText(p.Reaches()),
+			firewallText(p.Reaches())})
 	}
 	return r.tabled(rows)
 }
@@ -308,8 +309,8 @@ func byFamily(texts []string) []string {
 	return all
 }
 
-// fewReals is how many real servers of a service a row names.
-const fewReals = 3
+// maxListedReals is how many real servers of a service a row names.
+const maxListedReals = 3
 
 // realsText names the real servers that take new flows.
 func realsText(all []netip.AddrPort) string {
@@ -317,14 +318,14 @@ func realsText(all []netip.AddrPort) string {
 		return "no real server"
 	}
 	var texts []string
-	for _, r := range all[:min(len(all), fewReals)] {
+	for _, r := range all[:min(len(all), maxListedReals)] {
 		text := r.String()
 		if r.Port() == 0 {
 			text = r.Addr().String()
 		}
 		texts = append(texts, text)
 	}
-	if more := len(all) - fewReals; more > 0 {
+	if more := len(all) - maxListedReals; more > 0 {
 		texts = append(texts, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(texts, ",")

@@ -51,7 +51,8 @@ func newPublish(a *app) *cobra.Command {
 	}
 	r.changes(c)
 	c.Flags().StringVar(&via, "via", string(model.ViaAuto), "publish mode: "+strings.Join(text.Vias, ", "))
-	c.Flags().StringSliceVar(&promises, "promise", nil, "`promises` that the mode must keep, as fairlead paths names them (repeatable)")
+	c.Flags().StringSliceVar(&promises, "promise", nil, "`promises` that the mode must keep, as fairlead paths "+
+		"names them (repeatable)")
 	// They fail only for an unknown flag or one that has a completion already.
 	_ = c.RegisterFlagCompletionFunc("via", cobra.FixedCompletions(text.Vias, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("promise", completePromises)

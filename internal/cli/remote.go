@@ -35,7 +35,9 @@ func (r *remote) flags(c *cobra.Command) {
 	if socket == "" {
 		socket = admin.Socket
 	}
-	c.Flags().StringVar(&r.socket, "socket", socket, "path of the daemon's unix socket; if not given, $"+socketVariable+" if that is set;\na daemon that is started for another socket keeps its files in that socket's directory")
+	c.Flags().StringVar(&r.socket, "socket", socket,
+		"path of the daemon's unix socket; if not given, $"+socketVariable+" if that is set;\na daemon that is "+
+			"started for another socket keeps its files in that socket's directory")
 	// The generated man page must not depend on the environment.
 	c.Flags().Lookup("socket").DefValue = admin.Socket
 }
@@ -64,7 +66,8 @@ func (r *remote) read(ctx context.Context, fn func(*admin.Client) error, offline
 	}
 	switch {
 	case errors.Is(failed, fs.ErrNotExist) && r.socket != admin.Socket:
-		return fmt.Errorf("no daemon runs at %s, and there is no stored state in its directory: check --socket", r.socket)
+		return fmt.Errorf("no daemon runs at %s, and there is no stored state in its directory: check --socket",
+			r.socket)
 	case failed != nil && !errors.Is(failed, fs.ErrNotExist):
 		return failed
 	case offline == nil:
@@ -88,7 +91,8 @@ func (r *remote) call(ctx context.Context, fn func(*admin.Client) error) error {
 			return failed
 		}
 		if started {
-			r.err.note("fairlead: started a daemon in the background; it ends when nothing is attached (log: %s)", service.LogFile(opt))
+			r.err.note("fairlead: started a daemon in the background; it ends when nothing is attached (log: %s)",
+				service.LogFile(opt))
 		}
 		err = fn(client)
 	}
@@ -102,7 +106,8 @@ func (r *remote) failed(ctx context.Context, err error) error {
 		return err // the request only reads
 	}
 	if sig, ok := context.Cause(ctx).(interrupted); ok && err != nil {
-		return commandExit{exitSignal + int(sig), fmt.Errorf("%w: the daemon completes the request that was running: see `fairlead ls`", sig)}
+		return commandExit{exitSignal + int(sig), fmt.Errorf("%w: the daemon completes the request that was "+
+			"running: see `fairlead ls`", sig)}
 	}
 	if daemon.CodeOf(err) == daemon.Invalid {
 		return usage(err)

@@ -156,14 +156,17 @@ func newRoot(a *app) *cobra.Command {
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return a.checkOutput(c) },
 		Version:           a.version,
 	}
-	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "output format: table or json; also markdown for fairlead paths")
+	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "output format: table or json; also "+
+		"markdown for fairlead paths")
 	root.SetVersionTemplate(versionLine(a.version))
 	root.SetFlagErrorFunc(flagError)
 	addGroup(root, groupMeasure, "Measure paths and choose among them:", newLab(a), newPaths(a), newChoose(a))
-	addGroup(root, groupConnect, "Connect and publish:", newNetwork(a), newAttach(a), newDetach(a), newPublish(a), newUnpublish(a),
+	addGroup(root, groupConnect, "Connect and publish:", newNetwork(a), newAttach(a), newDetach(a), newPublish(a),
+		newUnpublish(a),
 		newRun(), newExec(), newList(a), newInspect(a))
 	addGroup(root, groupBalance, "Balance:", newService(a))
-	addGroup(root, groupExplain, "Explain and diagnose:", newPorts(a), newExplain(a), newDoctor(a), newStats(a), newEvents(a))
+	addGroup(root, groupExplain, "Explain and diagnose:", newPorts(a), newExplain(a), newDoctor(a), newStats(a),
+		newEvents(a))
 	addGroup(root, groupDeclare, "Declare in files:", newPlan(a), newApply(a), newGet(a), newDestroy(a))
 	addGroup(root, groupDaemon, "Run the daemon:", newDaemon(a))
 	root.AddCommand(newVersion(a), newDocs(root))

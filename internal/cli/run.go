@@ -74,8 +74,10 @@ func newRun() *cobra.Command {
 	}
 	f := c.Flags()
 	f.SetInterspersed(false) // arguments after the command belong to it
-	f.StringArrayVarP(&ports, "publish", "p", nil, "port or range to publish: [ADDRESS:]HOST:CONTAINER[/tcp|/udp] (repeatable)")
-	f.StringVar(&unpublished, "unpublished", string(model.UnpublishedLoopback), "policy for binds to other ports: "+strings.Join(policies, ", "))
+	f.StringArrayVarP(&ports, "publish", "p", nil, "port or range to publish: [ADDRESS:]HOST:CONTAINER[/tcp|/udp] "+
+		"(repeatable)")
+	f.StringVar(&unpublished, "unpublished", string(model.UnpublishedLoopback),
+		"policy for binds to other ports: "+strings.Join(policies, ", "))
 	f.StringVar(&name, "name", "", "name of the workload in messages (default: the command's name)")
 	// It fails only for an unknown flag or one that has a completion already.
 	_ = c.RegisterFlagCompletionFunc("unpublished", cobra.FixedCompletions(policies, cobra.ShellCompDirectiveNoFileComp))

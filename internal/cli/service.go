@@ -35,8 +35,10 @@ const realHelp = "A real server is ADDRESS[:PORT], or a selector of attached san
 	"sandboxes are real servers for as long as they are attached."
 
 func (f *serviceFlags) flags(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&f.reals, "real", "r", nil, "`REAL` server: ADDRESS[:PORT] or a selector such as label=KEY[=VALUE][:PORT]; with ,weight=N (repeatable)")
-	c.Flags().StringArrayVar(&f.command, "check-command", nil, "exec: `COMMAND` to run; the server's address and port are its last arguments (repeat the flag for each argument)")
+	c.Flags().StringArrayVarP(&f.reals, "real", "r", nil, "`REAL` server: ADDRESS[:PORT] or a selector such as "+
+		"label=KEY[=VALUE][:PORT]; with ,weight=N (repeatable)")
+	c.Flags().StringArrayVar(&f.command, "check-command", nil, "exec: `COMMAND` to run; the server's address and "+
+		"port are its last arguments (repeat the flag for each argument)")
 	for _, field := range slices.Concat(text.ServiceFields(), text.CheckFields()) {
 		if field.Value == "" {
 			c.Flags().Bool(field.Flag, false, field.Help)
@@ -186,7 +188,8 @@ func newServiceSet(a *app) *cobra.Command {
 		Args: arguments(cobra.MinimumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 && !f.given(c) {
-				return usage(fmt.Errorf("nothing to change: give a flag, or an address and port (see %s --help)", c.CommandPath()))
+				return usage(fmt.Errorf("nothing to change: give a flag, or an address and port (see %s --help)",
+					c.CommandPath()))
 			}
 			return r.call(c.Context(), func(client *admin.Client) error { return r.changeService(c, client, &f, args) })
 		},

@@ -38,11 +38,12 @@ func newServiceImport(a *app) *cobra.Command {
 			if where == "-" {
 				where = "standard input"
 			}
-			for _, l := range imported.Left {
+			for _, l := range imported.Reports {
 				r.err.note("%s:%d: %s", where, l.Line, l.Text)
 			}
 			if len(imported.Services) == 0 { // applying an empty set would remove the set's services
-				return usage(fmt.Errorf("import services from %s: it contains no virtual service that can be converted", where))
+				return usage(fmt.Errorf("import services from %s: it contains no virtual service that can be "+
+					"converted", where))
 			}
 			spec := daemon.Spec{Set: set, Services: imported.Services}
 			switch {
@@ -61,7 +62,8 @@ func newServiceImport(a *app) *cobra.Command {
 		},
 	}
 	r.flags(c)
-	c.Flags().BoolVar(&apply, "apply", false, "create the services, as fairlead apply does, instead of printing the file")
+	c.Flags().BoolVar(&apply, "apply", false, "create the services, as fairlead apply does, instead of printing the "+
+		"file")
 	c.Flags().StringVar(&set, "set", "", "name of the set to which the services belong")
 	return c
 }
@@ -86,7 +88,8 @@ func importServices(stdin io.Reader, from, name string) (importer.Imported, erro
 		return importer.Imported{}, fmt.Errorf("import services: %w", err)
 	}
 	if len(text) > maxFile {
-		return importer.Imported{}, fmt.Errorf("import services from %s: it is larger than %d bytes: split it", name, maxFile)
+		return importer.Imported{}, fmt.Errorf("import services from %s: it is larger than %d bytes: split it", name,
+			maxFile)
 	}
 	return read(text), nil
 }

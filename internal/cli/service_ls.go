@@ -35,7 +35,7 @@ func newServiceList(a *app) *cobra.Command {
 					return err
 				}
 				if notUp {
-					all = thoseNotUp(all)
+					all = onlyNotUp(all)
 				}
 				if r.output == "json" {
 					return r.json(admin.Services{Services: all})
@@ -46,13 +46,14 @@ func newServiceList(a *app) *cobra.Command {
 		ValidArgsFunction: r.completeServices,
 	}
 	r.flags(c)
-	c.Flags().BoolVar(&notUp, "not-up", false, "list only real servers that are not up, and services that are not up or have such a server")
+	c.Flags().BoolVar(&notUp, "not-up", false, "list only real servers that are not up, and services that are not "+
+		"up or have such a server")
 	return c
 }
 
-// thoseNotUp returns the services that are not up or have real servers that are
+// onlyNotUp returns the services that are not up or have real servers that are
 // not up. Each service has only these real servers.
-func thoseNotUp(all []daemon.ServiceView) []daemon.ServiceView {
+func onlyNotUp(all []daemon.ServiceView) []daemon.ServiceView {
 	some := []daemon.ServiceView{}
 	for _, v := range all {
 		v.Servers = slices.DeleteFunc(v.Servers, func(s daemon.RealView) bool { return s.State == daemon.RealUp })
@@ -215,9 +216,10 @@ func columns(rows [][]string) []string {
 func newServiceShow(a *app) *cobra.Command {
 	r := &remote{app: a}
 	c := &cobra.Command{
-		Use:     "show NAME",
-		Short:   "Show a virtual service in full",
-		Long:    "Show all settings of a virtual service, its real servers, and the result of each real\nserver's last health check.",
+		Use:   "show NAME",
+		Short: "Show a virtual service in full",
+		Long: "Show all settings of a virtual service, its real servers, and the result of each real\nserver's " +
+			"last health check.",
 		Example: "  fairlead service show web\n  fairlead service show web -o json",
 		Args:    arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -32,7 +32,8 @@ func newServiceRemove(a *app) *cobra.Command {
 					return r.printChanged(result)
 				}
 				if r.dryRun {
-					return usage(errors.New("--dry-run works for whole services only: leave it out to remove a real server"))
+					return usage(errors.New("--dry-run works for whole services only: leave it out to remove a real " +
+						"server"))
 				}
 				return r.changeReals(c.Context(), client, args, daemon.RealRequest{Do: daemon.RemoveReal, Now: now})
 			})
@@ -73,7 +74,8 @@ func newServiceDrain(a *app) *cobra.Command {
 		ValidArgsFunction: r.completeReals,
 	}
 	r.flags(c)
-	c.Flags().DurationVar(&request.Deadline, "deadline", 0, "end the remaining connections after this time, e.g. 5m (default: the service's drain time)")
+	c.Flags().DurationVar(&request.Deadline, "deadline", 0, "end the remaining connections after this time, e.g. 5m "+
+		"(default: the service's drain time)")
 	c.Flags().BoolVar(&request.Now, "now", false, "end the connections at once")
 	c.Flags().BoolVar(&wait, "wait", false, "wait until no real server of the service is draining")
 	return c

@@ -45,8 +45,8 @@ func (r *remote) printStats(ctx context.Context, s daemon.Stats) error {
 	names := statsNames(ctx, s)
 	for i, e := range s.Endpoints {
 		s.Endpoints[i].Endpoint = names.endpoint(e.Endpoint)
-		if theirs, ok := names.networks[e.Network]; ok {
-			s.Endpoints[i].Network = theirs
+		if shown, ok := names.networks[e.Network]; ok {
+			s.Endpoints[i].Network = shown
 		}
 	}
 	for i, p := range s.Publishes {

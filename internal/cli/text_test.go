@@ -12,7 +12,7 @@ import (
 
 func TestSentence(t *testing.T) {
 	e := flow.Explanation{Hops: []flow.Hop{{Where: "host", Link: "eth0"}, {Where: "shop", Link: "fl-web"}}}
-	for said, want := range map[string]string{
+	for verdict, want := range map[string]string{
 		"":                      "",
 		"host drops it":         "Host drops it.",
 		"delivered to shop.":    "Delivered to shop.",
@@ -21,8 +21,8 @@ func TestSentence(t *testing.T) {
 		"eth0 is down":          "eth0 is down.",
 		"shopping is delivered": "Shopping is delivered.",
 	} {
-		if got := sentence(e, said); got != want {
-			t.Errorf("%q: got %q, want %q", said, got, want)
+		if got := sentence(e, verdict); got != want {
+			t.Errorf("%q: got %q, want %q", verdict, got, want)
 		}
 	}
 }

@@ -113,11 +113,11 @@ func ask(t *testing.T, socket, method, path, body string) (int, admin.Error) {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	var said admin.Error
-	if err := json.NewDecoder(response.Body).Decode(&said); err != nil {
+	var failure admin.Error
+	if err := json.NewDecoder(response.Body).Decode(&failure); err != nil {
 		t.Errorf("%s %s: the response is not JSON: %v", method, path, err)
 	}
-	return response.StatusCode, said
+	return response.StatusCode, failure
 }
 
 func TestHostileRequests(t *testing.T) {
@@ -140,9 +140,9 @@ func TestHostileRequests(t *testing.T) {
 		"another version": {"POST", "/v2/attach", `{}`, 404},
 		"another method":  {"GET", "/v1/attach", ``, 404},
 	} {
-		status, said := ask(t, socket, c.method, c.path, c.body)
-		if status != c.status || said.Code == "" || said.Message == "" {
-			t.Errorf("%s: %d %+v; want %d", name, status, said, c.status)
+		status, failure := ask(t, socket, c.method, c.path, c.body)
+		if status != c.status || failure.Code == "" || failure.Message == "" {
+			t.Errorf("%s: %d %+v; want %d", name, status, failure, c.status)
 		}
 	}
 	if f.asked != 0 {

@@ -34,7 +34,8 @@ func eventsOf(d Daemon) http.HandlerFunc {
 		if conn, ok := r.Context().Value(follower{}).(*slotted); ok {
 			done, ok := conn.follow()
 			if !ok {
-				refuse(w, &daemon.Fault{Code: daemon.Conflict, Err: errors.New("follow events: this caller follows them too often: end some of the commands first")})
+				refuse(w, &daemon.Fault{Code: daemon.Conflict, Err: errors.New("follow events: this caller follows " +
+					"them too often: end some of the commands first")})
 				return
 			}
 			defer done()

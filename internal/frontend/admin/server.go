@@ -164,7 +164,8 @@ func Handler(d Daemon) http.Handler {
 		answer(w, http.StatusOK, d.Stats(r.Context()))
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, &daemon.Fault{Code: daemon.NotFound, Err: fmt.Errorf("%s %s: this daemon does not support the request", r.Method, r.URL.Path)})
+		refuse(w, &daemon.Fault{Code: daemon.NotFound, Err: fmt.Errorf("%s %s: this daemon does not support the "+
+			"request", r.Method, r.URL.Path)})
 	})
 	return RootOnly(mux)
 }
@@ -174,7 +175,8 @@ func Handler(d Daemon) http.Handler {
 func RootOnly(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !allowed(r.Context()) {
-			refuse(w, &daemon.Fault{Code: Forbidden, Err: errors.New("only root may use this socket: run the command as root, e.g. with sudo")})
+			refuse(w, &daemon.Fault{Code: Forbidden, Err: errors.New("only root may use this socket: run the " +
+				"command as root, e.g. with sudo")})
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -142,7 +142,8 @@ func (d *Driver) join(ctx context.Context, r endpointRequest) (any, error) {
 		return joinResponse{DisableGatewayService: true}, nil
 	}
 	answer := config(in)
-	answer.InterfaceName = interfaceName{SrcName: e.HostInterface, DstPrefix: "eth", DstName: d.endpointSettings(name).Interface}
+	answer.InterfaceName = interfaceName{SrcName: e.HostInterface, DstPrefix: "eth",
+		DstName: d.endpointSettings(name).Interface}
 	if prefix := d.settings(e.Network).Prefix; prefix != "" {
 		answer.InterfaceName.DstPrefix = prefix
 	}

@@ -148,7 +148,8 @@ func (l *Labels) follow(ctx context.Context, changed <-chan struct{}) {
 			return
 		case <-changed:
 		}
-		_ = l.Engine.FollowLabelled(ctx, LabelPublish, func() { l.sync(ctx) }, func(h sandbox.Happened) { l.handleEvent(ctx, h) })
+		_ = l.Engine.FollowLabelled(ctx, LabelPublish, func() { l.sync(ctx) },
+			func(h sandbox.Happened) { l.handleEvent(ctx, h) })
 	}
 }
 
@@ -249,7 +250,8 @@ func (l *Labels) groupChanged(g group) {
 // started whose cgroup is frozen until the worker handles it.
 func (l *Labels) started(ctx context.Context, c sandbox.Labelled) {
 	if !c.HostNetwork {
-		l.Log.Warn("publish by a label", "container", c.Name, "error", "it is not on the host's network: publish its ports with `docker run -p`")
+		l.Log.Warn("publish by a label", "container", c.Name, "error", "it is not on the host's network: publish "+
+			"its ports with `docker run -p`")
 		return
 	}
 	if l.hasGroup(c.ID) {
@@ -271,7 +273,8 @@ func (l *Labels) found(c sandbox.Labelled, path string, err error) {
 	case errors.Is(err, sandbox.ErrAbsent), errors.Is(err, os.ErrNotExist):
 		return // it has ended
 	case err == nil && !strings.Contains(path, c.ID):
-		err = fmt.Errorf("the container has no cgroup v2 of its own, it is in %s: boot with systemd.unified_cgroup_hierarchy=1", path)
+		err = fmt.Errorf("the container has no cgroup v2 of its own, it is in %s: boot with "+
+			"systemd.unified_cgroup_hierarchy=1", path)
 	case err == nil:
 		path = filepath.Join(l.Root, path)
 		l.mu.Lock()
@@ -305,7 +308,8 @@ func (l *Labels) admit(c sandbox.Labelled, path string, wrong error, f *frozen) 
 	needsRestart, err := l.Workloads.NeedsRestart(w.Name)
 	l.warn("publish by a label", err)
 	if needsRestart {
-		l.Log.Warn("publish by a label", "container", c.Name, "error", "it bound ports before they were published: these ports are not mapped: restart the container")
+		l.Log.Warn("publish by a label", "container", c.Name, "error", "it bound ports before they were published: "+
+			"these ports are not mapped: restart the container")
 	}
 }
 
@@ -333,7 +337,8 @@ func attachmentOf(id string) string { return "docker-" + id[:min(short, len(id))
 // workload converts a container's labels. It returns the ports without mistakes
 // also if others have mistakes.
 func workload(c sandbox.Labelled) (daemon.Workload, error) {
-	w := daemon.Workload{Name: attachmentOf(c.ID), Ref: string(sandbox.Container) + ":" + c.Name, Unpublished: model.Unpublished(c.Labels[LabelUnpublished])}
+	w := daemon.Workload{Name: attachmentOf(c.ID), Ref: string(sandbox.Container) + ":" + c.Name,
+		Unpublished: model.Unpublished(c.Labels[LabelUnpublished])}
 	var errs []error
 	for part := range strings.SplitSeq(c.Labels[LabelPublish], ",") {
 		p, err := text.Publish(strings.TrimSpace(part))

@@ -179,7 +179,8 @@ func (l *leases) claim(p pool, asked netip.Addr, gateway bool) (netip.Addr, erro
 	if !asked.IsValid() {
 		free, ok := l.lowest(p)
 		if !ok {
-			return free, fmt.Errorf("no address is free in %s: remove a container, or create a network with a larger --ip-range", p.Range)
+			return free, fmt.Errorf("no address is free in %s: remove a container, or create a network with a "+
+				"larger --ip-range", p.Range)
 		}
 		l.setLease(lease{free, gateway, true})
 		return free, nil

@@ -41,24 +41,44 @@ type Option struct {
 // Options returns all options of networks.
 func Options() []Option {
 	own := []Option{
-		{"driver", "DRIVER", "driver that connects the containers: " + strings.Join(text.Drivers(), ", ") + " (default: the driver that the other options imply, or bridge)", setDriver},
+		{"driver", "DRIVER", "driver that connects the containers: " + strings.Join(text.Drivers(),
+			", ") + " (default: the driver that the other options imply, or bridge)", setDriver},
 		{"via", "MODE", "publish mode of the containers' ports: auto, proxy, nat, ebpf (default auto)", setVia},
-		{"promises", "NAME,...", "promises that the publish mode must keep; `auto` chooses a mode that keeps them", func(n *network, v string) error { n.Promises = list(v); return nil }},
+		{"promises", "NAME,...", "promises that the publish mode must keep; `auto` chooses a mode that keeps them",
+			func(n *network, v string) error { n.Promises = list(v); return nil }},
 		{"mtu", "BYTES", "MTU of the network's links", setMTU},
-		{"parent", "LINK", "parent link of macvlan and ipvlan links on the host, or the device to move into the container; eth0.100 is VLAN 100 on eth0", setText(func(n *network) *string { return &n.Parent })},
-		{"mode", "MODE", "mode for macvlan: bridge, private, vepa, passthru; for ipvlan: l2, l3, l3s", func(n *network, v string) error { n.Mode = model.Mode(v); return nil }},
-		{"vlan", "ID", "VLAN ID on the parent", func(n *network, v string) (err error) { n.VLAN, err = number(v); return err }},
+		{"parent", "LINK", "parent link of macvlan and ipvlan links on the host, or the device to move into the " +
+			"container; eth0.100 is VLAN 100 on eth0", setText(func(n *network) *string { return &n.Parent })},
+		{"mode", "MODE", "mode for macvlan: bridge, private, vepa, passthru; for ipvlan: l2, l3, l3s",
+			func(n *network, v string) error { n.Mode = model.Mode(v); return nil }},
+		{"vlan", "ID", "VLAN ID on the parent", func(n *network, v string) (err error) {
+			n.VLAN,
+				err = number(v)
+			return err
+		}},
 		{"pkey", "KEY", "partition key of an InfiniBand child", func(n *network, v string) (err error) { n.PKey, err = text.PKey(v); return err }},
-		{"filter", "on|off", "whether frames on the bridge pass iptables (default: the host's setting)", func(n *network, v string) error { n.Filter = model.Filter(v); return nil }},
-		{"hairpin", "true", "allow a bridge port to send frames back to the port that they came from", setFlag(func(n *network) *bool { return &n.Hairpin })},
-		{"allow-overlap", "true", "allow a subnet that overlaps a subnet of the host's links or routes; by default it is refused", setFlag(func(n *network) *bool { return &n.AllowOverlap })},
+		{"filter", "on|off", "whether frames on the bridge pass iptables (default: the host's setting)",
+			func(n *network, v string) error { n.Filter = model.Filter(v); return nil }},
+		{"hairpin", "true", "allow a bridge port to send frames back to the port that they came from",
+			setFlag(func(n *network) *bool { return &n.Hairpin })},
+		{"allow-overlap", "true", "allow a subnet that overlaps a subnet of the host's links or routes; by default " +
+			"it is refused", setFlag(func(n *network) *bool { return &n.AllowOverlap })},
 		{"vni", "ID", "VXLAN network identifier", setVNI},
-		{"peers", "ADDRESS[=RANGE,...] ...", "other hosts of the overlay with their ranges of the subnets, separated by spaces", setPeers},
-		{"group", "ADDRESS", "multicast group through which the hosts of the overlay find each other; not with encrypt", func(n *network, v string) (err error) { n.Overlay.Group, err = text.Group(v); return err }},
-		{"underlay", "LINK,...", "links or addresses of the host that carry the overlay's packets", func(n *network, v string) error { n.Overlay.Underlays = list(v); return nil }},
-		{"port", "PORT", "UDP port of the overlay's outer packets (default 4789, with encrypt 51820)", func(n *network, v string) (err error) { n.Overlay.Port, err = number(v); return err }},
-		{"encrypt", "true", "encrypt the overlay with WireGuard (default: not encrypted)", setFlag(func(n *network) *bool { return &n.Overlay.Encrypt })},
-		{"key-file", "PATH", "absolute path of the file with the 32-byte secret that all hosts of the overlay share, for encrypt", setText(func(n *network) *string { return &n.Overlay.KeyFile })},
+		{"peers", "ADDRESS[=RANGE,...] ...", "other hosts of the overlay with their ranges of the subnets, " +
+			"separated by spaces", setPeers},
+		{"group", "ADDRESS", "multicast group through which the hosts of the overlay find each other; not with " +
+			"encrypt", func(n *network, v string) (err error) { n.Overlay.Group, err = text.Group(v); return err }},
+		{"underlay", "LINK,...", "links or addresses of the host that carry the overlay's packets", func(n *network,
+			v string) error {
+			n.Overlay.Underlays = list(v)
+			return nil
+		}},
+		{"port", "PORT", "UDP port of the overlay's outer packets (default 4789, with encrypt 51820)",
+			func(n *network, v string) (err error) { n.Overlay.Port, err = number(v); return err }},
+		{"encrypt", "true", "encrypt the overlay with WireGuard (default: not encrypted)",
+			setFlag(func(n *network) *bool { return &n.Overlay.Encrypt })},
+		{"key-file", "PATH", "absolute path of the file with the 32-byte secret that all hosts of the overlay " +
+			"share, for encrypt", setText(func(n *network) *string { return &n.Overlay.KeyFile })},
 	}
 	return append(own, dockersOptions()...)
 }
@@ -71,12 +91,17 @@ func dockersOptions() []Option {
 		{keyPrefix + "driver.mtu", "BYTES", "same as mtu", setMTU},
 		{"macvlan_mode", "MODE", "same as driver=macvlan and mode", mode(model.DriverMacvlan)},
 		{"ipvlan_mode", "MODE", "same as driver=ipvlan and mode", mode(model.DriverIPvlan)},
-		{keyPrefix + "container_iface_prefix", "PREFIX", "prefix of interface names in the containers (default eth)", setText(func(n *network) *string { return &n.Prefix })},
+		{keyPrefix + "container_iface_prefix", "PREFIX", "prefix of interface names in the containers (default eth)",
+			setText(func(n *network) *string { return &n.Prefix })},
 		{bridge + "host_binding_ipv4", "ADDRESS", "host address of ports that are published without one", setHostAddr},
-		{bridge + "enable_icc", "true", "containers of a network reach each other; false is refused", only("true", "", "use separate networks to isolate containers")},
-		{bridge + "enable_ip_masquerade", "true", "packets that leave the host are masqueraded; false is refused", only("true", "", "driver=routed keeps the containers' addresses")},
-		{bridge + "gateway_mode_ipv4", "nat", "always nat, except with driver=routed; other values are refused", only("nat", "", "driver=routed keeps the containers' addresses")},
-		{bridge + "gateway_mode_ipv6", "nat", "always nat, except with driver=routed; other values are refused", only("nat", "", "driver=routed keeps the containers' addresses")},
+		{bridge + "enable_icc", "true", "containers of a network reach each other; false is refused", only("true", "",
+			"use separate networks to isolate containers")},
+		{bridge + "enable_ip_masquerade", "true", "packets that leave the host are masqueraded; false is refused",
+			only("true", "", "driver=routed keeps the containers' addresses")},
+		{bridge + "gateway_mode_ipv4", "nat", "always nat, except with driver=routed; other values are refused",
+			only("nat", "", "driver=routed keeps the containers' addresses")},
+		{bridge + "gateway_mode_ipv6", "nat", "always nat, except with driver=routed; other values are refused",
+			only("nat", "", "driver=routed keeps the containers' addresses")},
 	}
 }
 

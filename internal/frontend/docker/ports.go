@@ -42,9 +42,11 @@ func readPorts(o options, s settings) ([]port, error) {
 	protos := map[uint8]model.Proto{unix.IPPROTO_TCP: model.TCP, unix.IPPROTO_UDP: model.UDP}
 	ports := make([]port, 0, len(bindings))
 	for _, b := range bindings {
-		p := port{proto: protos[b.Proto], container: b.Port, addr: s.HostAddr, host: model.PortRange{First: b.HostPort, Last: max(b.HostPort, b.HostPortEnd)}}
+		p := port{proto: protos[b.Proto], container: b.Port, addr: s.HostAddr,
+			host: model.PortRange{First: b.HostPort, Last: max(b.HostPort, b.HostPortEnd)}}
 		if p.proto == "" {
-			return nil, fmt.Errorf("publish port %d of IP protocol %d (132 is sctp): want tcp or udp: for other protocols use the container's own address", b.Port, b.Proto)
+			return nil, fmt.Errorf("publish port %d of IP protocol %d (132 is sctp): want tcp or udp: for other "+
+				"protocols use the container's own address", b.Port, b.Proto)
 		}
 		if b.HostIP != "" {
 			addr, err := netip.ParseAddr(b.HostIP)

@@ -31,7 +31,7 @@ func TestEveryLineIsImportedOrReported(t *testing.T) {
 			plain, _, _ := strings.Cut(strings.ReplaceAll(line, "!", "#"), "#")
 			statement := strings.Trim(plain, "{} \t\r")
 			reported := slices.ContainsFunc(append(slices.Clone(around), i+1), func(n int) bool {
-				return slices.ContainsFunc(imported.Left, func(l importer.Left) bool { return l.Line == n })
+				return slices.ContainsFunc(imported.Reports, func(l importer.Report) bool { return l.Line == n })
 			})
 			if statement != "" && !strings.Contains(statement, "}") && len(around) > 0 && strings.HasPrefix(strings.TrimSpace(lines[around[0]-1]), "virtual_server ") && !reported {
 				changed := slices.Clone(lines)

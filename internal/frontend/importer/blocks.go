@@ -41,18 +41,18 @@ func (b block) rest() string {
 
 // skip reports a statement that is not imported.
 func (i *Imported) skip(b block) {
-	i.left(b.line, "%s: not imported", strings.TrimSpace(b.keyword()+" "+b.rest()))
+	i.report(b.line, "%s: not imported", strings.TrimSpace(b.keyword()+" "+b.rest()))
 }
 
 // unread reports all words of the block, and of the blocks within it, that have not
 // been read. Thus the importer never drops unknown words silently. A block that has
 // been reported as a whole is skipped.
 func (i *Imported) unread(b block) {
-	if slices.ContainsFunc(i.Left, func(l Left) bool { return l.Line == b.line }) {
+	if slices.ContainsFunc(i.Reports, func(l Report) bool { return l.Line == b.line }) {
 		return
 	}
 	if at := slices.Index(b.read, false); at >= 0 {
-		i.left(b.line, "%s: %q is not imported", b.words[0], strings.Join(b.words[at:], " "))
+		i.report(b.line, "%s: %q is not imported", b.words[0], strings.Join(b.words[at:], " "))
 	}
 	for _, within := range b.body {
 		i.unread(within)
@@ -102,7 +102,7 @@ const maxDepth = 16
 
 // blocks builds blocks from tokens, and reports braces that do not match. A brace can
 // be on the line after its keyword.
-func blocks(all []token) (body []block, unmatched []Left) {
+func blocks(all []token) (body []block, unmatched []Report) {
 	var root block
 	open := []*block{&root}
 	var now *block
@@ -122,7 +122,8 @@ func blocks(all []token) (body []block, unmatched []Left) {
 			if len(open) > 1 {
 				open = open[:len(open)-1]
 			} else if unmatched == nil {
-				unmatched = append(unmatched, Left{t.line, "}: no brace is open: the lines above may be read differently than intended"})
+				unmatched = append(unmatched, Report{t.line, "}: no brace is open: the lines above may be read " +
+					"differently than intended"})
 			}
 			now = nil
 		case now == nil:
@@ -133,7 +134,8 @@ func blocks(all []token) (body []block, unmatched []Left) {
 		}
 	}
 	for _, b := range open[1:] {
-		unmatched = append(unmatched, Left{b.line, printable(b.keyword()) + ": its brace is not closed: the following lines are read as part of it"})
+		unmatched = append(unmatched, Report{b.line, printable(b.keyword()) + ": its brace is not closed: the " +
+			"following lines are read as part of it"})
 	}
 	return root.body, unmatched
 }

@@ -21,19 +21,19 @@ import (
 // Imported is the result of an import.
 type Imported struct {
 	Services []model.VirtualService
-	// Left describes what the services do not represent, sorted by line.
-	Left []Left
+	// Reports describe what the services do not represent, sorted by line.
+	Reports []Report
 }
 
-// Left describes something that was not imported, or that was changed.
-type Left struct {
+// Report describes something that was not imported, or that was changed.
+type Report struct {
 	// Line counts from 1.
 	Line int
 	Text string
 }
 
-func (i *Imported) left(line int, format string, args ...any) {
-	i.Left = append(i.Left, Left{line, printable(fmt.Sprintf(format, args...))})
+func (i *Imported) report(line int, format string, args ...any) {
+	i.Reports = append(i.Reports, Report{line, printable(fmt.Sprintf(format, args...))})
 }
 
 // printable replaces characters that are not printable, such as a terminal's control
@@ -47,18 +47,18 @@ func printable(text string) string {
 	}, text)
 }
 
-// done removes invalid services, and returns the result with Left sorted.
+// done removes invalid services, and returns the result with the reports sorted.
 func (i *Imported) done(lines map[string]int) Imported {
 	var all []model.VirtualService
 	for _, v := range i.Services {
 		if err := v.Validate(); err != nil {
-			i.left(lines[v.Name], "%s is not imported: %v", v.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
+			i.report(lines[v.Name], "%s is not imported: %v", v.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
 			continue
 		}
 		all = append(all, v)
 	}
 	i.Services = all
-	slices.SortFunc(i.Left, func(a, b Left) int { return cmp.Or(a.Line-b.Line, strings.Compare(a.Text, b.Text)) })
+	slices.SortFunc(i.Reports, func(a, b Report) int { return cmp.Or(a.Line-b.Line, strings.Compare(a.Text, b.Text)) })
 	return *i
 }
 
@@ -92,7 +92,7 @@ func virtual(proto model.Proto, at netip.AddrPort) model.VirtualService {
 func (i *Imported) schedule(line int, name string) model.Scheduler {
 	s := model.Scheduler(name)
 	if (model.VirtualService{Addresses: []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, 1})}, Ports: []model.PortRange{model.Port(1)}, Name: "x", Proto: model.TCP, Scheduler: s}).Validate() != nil {
-		i.left(line, "scheduler %s: not supported: mh is used instead", name)
+		i.report(line, "scheduler %s: not supported: mh is used instead", name)
 		return model.MaglevHashing
 	}
 	return s
@@ -100,9 +100,10 @@ func (i *Imported) schedule(line int, name string) model.Scheduler {
 
 // add adds a real server to a service, if packets are forwarded to it as to the
 // service's other real servers.
-func (i *Imported) add(line int, v *model.VirtualService, r model.RealServer, by sending) {
-	if first := (sending{v.Forward, v.Tunnel}); len(v.Reals) > 0 && first != by {
-		i.left(line, "real server %s is not imported: it uses forward %s, and the others of its service use %s: create another service for it", r, by, first)
+func (i *Imported) add(line int, v *model.VirtualService, r model.RealServer, by forwarding) {
+	if first := (forwarding{v.Forward, v.Tunnel}); len(v.Reals) > 0 && first != by {
+		i.report(line, "real server %s is not imported: it uses forward %s, and the others of its service use %s: "+
+			"create another service for it", r, by, first)
 		return
 	}
 	v.Forward, v.Tunnel = by.forward, by.tunnel
@@ -110,7 +111,7 @@ func (i *Imported) add(line int, v *model.VirtualService, r model.RealServer, by
 		r.Port = 0 // the port to which the client connected
 	}
 	if slices.ContainsFunc(v.Reals, r.Is) {
-		i.left(line, "real server %s is not imported: it is listed twice", r)
+		i.report(line, "real server %s is not imported: it is listed twice", r)
 		return
 	}
 	v.Reals = append(v.Reals, r)

@@ -22,7 +22,7 @@ func text(t testing.TB, i importer.Imported) string {
 	if err := file.Write(&out, daemon.Spec{Services: i.Services}); err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range i.Left {
+	for _, l := range i.Reports {
 		fmt.Fprintf(&out, "%d: %s\n", l.Line, l.Text)
 	}
 	return out.String()
@@ -56,7 +56,7 @@ func TestBraces(t *testing.T) {
 		"virtual_server 192.0.2.1 80 {\n lb_algo rr\n include a.conf\n":              "[{1 virtual_server: its brace is not closed: the following lines are read as part of it} {3 include a.conf: the file is not read: copy its content to this place}]",
 		"\x1b[2Jx\n": "[{1 \uFFFD[2Jx: not imported: it is not a virtual_server block}]",
 	} {
-		if got := fmt.Sprint(importer.Keepalived([]byte(in)).Left); got != want {
+		if got := fmt.Sprint(importer.Keepalived([]byte(in)).Reports); got != want {
 			t.Errorf("%q: %s\nwant %s", in, got, want)
 		}
 	}
@@ -88,7 +88,7 @@ func TestQuorum(t *testing.T) {
 		if len(got.Services) != 1 || got.Services[0].Quorum != c.want {
 			t.Errorf("%s of weights %v: %+v, want %d servers", c.quorum, c.weights, got.Services, c.want)
 		}
-		if said := fmt.Sprint(got.Left); (c.says == "") != (said == "[]") || !strings.Contains(said, c.says) {
+		if said := fmt.Sprint(got.Reports); (c.says == "") != (said == "[]") || !strings.Contains(said, c.says) {
 			t.Errorf("%s of weights %v: %s, want %q", c.quorum, c.weights, said, c.says)
 		}
 	}
@@ -98,7 +98,7 @@ func TestQuorum(t *testing.T) {
 // defaults.
 func TestEmptyCheckBlock(t *testing.T) {
 	got := importer.Keepalived([]byte("virtual_server 192.0.2.1 80 {\nreal_server 10.0.0.1 80 {\nTCP_CHECK { }\n}\nreal_server 10.0.0.2 80 {\nTCP_CHECK {\n}\n}\n}\n"))
-	if len(got.Services) != 1 || got.Services[0].Check.Type != model.CheckTCP || got.Services[0].Check.Fall != 2 || len(got.Left) > 0 {
+	if len(got.Services) != 1 || got.Services[0].Check.Type != model.CheckTCP || got.Services[0].Check.Fall != 2 || len(got.Reports) > 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -114,7 +114,7 @@ func TestReportsOfWhatIsNotImported(t *testing.T) {
 		"-A -t 192.0.2.1:80 -s rr -p x\n-a -t 192.0.2.1:80 -r 10.0.0.1:80 -m\n":        "{1 -p x: want seconds: 5m0s is used}",
 		"-A -t 192.0.2.1:80 -s rr\n-a -t 192.0.2.1:80 -r host.example:80 -m\n":         "{1 tcp-192-0-2-1-80 is not imported: none of its real servers could be imported} {2 real server host.example:80: want an address and a port: use the output of `ipvsadm -S -n`}",
 	} {
-		if got := strings.Trim(fmt.Sprint(importer.IPVSAdm([]byte(in)).Left), "[]"); got != want {
+		if got := strings.Trim(fmt.Sprint(importer.IPVSAdm([]byte(in)).Reports), "[]"); got != want {
 			t.Errorf("%q\ngives %s\nwant  %s", in, got, want)
 		}
 	}
@@ -127,7 +127,7 @@ func TestReportsOfWhatIsNotImported(t *testing.T) {
 		"real_server nowhere 80 {\n}":                                                        "{1 tcp-192-0-2-1-80 is not imported: none of its real servers could be imported} {2 real_server nowhere 80 is not imported: want an address and a port}",
 		"real_server 10.0.0.1 80 {\nTCP_CHECK {\nconnect_timeout soon\n}\n}":                 "{4 connect_timeout soon: want seconds}",
 	} {
-		if got := strings.Trim(fmt.Sprint(importer.Keepalived([]byte("virtual_server 192.0.2.1 80 {\n"+in+"\n}\n")).Left), "[]"); got != want {
+		if got := strings.Trim(fmt.Sprint(importer.Keepalived([]byte("virtual_server 192.0.2.1 80 {\n"+in+"\n}\n")).Reports), "[]"); got != want {
 			t.Errorf("%q\ngives %s\nwant  %s", in, got, want)
 		}
 	}
@@ -137,7 +137,7 @@ func TestReportsOfWhatIsNotImported(t *testing.T) {
 // command's name, without a port of the real server, without a scheduler.
 func TestCommandsAsTyped(t *testing.T) {
 	got := importer.IPVSAdm([]byte("ipvsadm -A -t 192.0.2.1:443\nsudo /sbin/ipvsadm -a -t 192.0.2.1:443 -g -r 10.0.0.1 -w3\nipvsadm -a -t 192.0.2.1:443 -g -r 10.0.0.2\n"))
-	if len(got.Services) != 1 || len(got.Left) > 0 {
+	if len(got.Services) != 1 || len(got.Reports) > 0 {
 		t.Fatalf("%+v", got)
 	}
 	v := got.Services[0]

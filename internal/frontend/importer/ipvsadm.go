@@ -64,13 +64,13 @@ func IPVSAdm(text []byte) Imported {
 		i, known := at[key]
 		switch {
 		case adds && known:
-			all.left(r.line, "%s is declared twice: the first one is used", v.Name)
+			all.report(r.line, "%s is declared twice: the first one is used", v.Name)
 		case adds:
 			at[key], lines[v.Name] = len(all.Services), r.line
 			all.options(r, &v)
 			all.Services = append(all.Services, v)
 		case !known:
-			all.left(r.line, "real server %s is not imported: its service is missing", r.options["-r"])
+			all.report(r.line, "real server %s is not imported: its service is missing", r.options["-r"])
 		default:
 			servers[v.Name]++
 			all.real(r, &all.Services[i])
@@ -79,7 +79,7 @@ func IPVSAdm(text []byte) Imported {
 	all.Services = slices.DeleteFunc(all.Services, func(v model.VirtualService) bool {
 		empty := len(v.Reals) == 0 && servers[v.Name] > 0
 		if empty {
-			all.left(lines[v.Name], "%s is not imported: none of its real servers could be imported", v.Name)
+			all.report(lines[v.Name], "%s is not imported: none of its real servers could be imported", v.Name)
 		}
 		return empty
 	})
@@ -132,7 +132,8 @@ func (i *Imported) rule(line int, words []string) (rule, bool) {
 	_, service := r.options["-A"]
 	_, server := r.options["-a"]
 	if service == server {
-		i.left(line, "%s: not imported: want lines with -A or -a, as `ipvsadm -S -n` writes them", strings.Join(words, " "))
+		i.report(line, "%s: not imported: want lines with -A or -a, as `ipvsadm -S -n` writes them",
+			strings.Join(words, " "))
 		return r, false
 	}
 	i.reportUnknown(r, unknown, service)
@@ -152,7 +153,7 @@ func (i *Imported) reportUnknown(r rule, unknown []string, service bool) {
 		}
 	}
 	if len(unknown) > 0 {
-		i.left(r.line, "%s: not imported", strings.Join(unknown, " "))
+		i.report(r.line, "%s: not imported", strings.Join(unknown, " "))
 	}
 }
 
@@ -166,19 +167,20 @@ func (i *Imported) frontend(r rule) (key string, v model.VirtualService, ok bool
 		at, err := netip.ParseAddrPort(text)
 		switch {
 		case err != nil:
-			i.left(r.line, "%s: want an address and a port: use the output of `ipvsadm -S -n`", text)
+			i.report(r.line, "%s: want an address and a port: use the output of `ipvsadm -S -n`", text)
 		case at.Port() == 0:
-			i.left(r.line, "%s means all ports: name the ports of the service", text)
+			i.report(r.line, "%s means all ports: name the ports of the service", text)
 		default:
 			return option + at.String(), virtual(proto, at), true
 		}
 		return "", v, false
 	}
 	if mark, is := r.options["-f"]; is {
-		i.left(r.line, "firewall mark %s: not imported: a service needs addresses and ports: name those that have the mark", mark)
+		i.report(r.line, "firewall mark %s: not imported: a service needs addresses and ports: name those that have "+
+			"the mark", mark)
 		return "", v, false
 	}
-	i.left(r.line, "not imported: its protocol is neither tcp (-t) nor udp (-u)")
+	i.report(r.line, "not imported: its protocol is neither tcp (-t) nor udp (-u)")
 	return "", v, false
 }
 
@@ -193,12 +195,13 @@ func (i *Imported) options(r rule, v *model.VirtualService) {
 		if t, ok := seconds(text); ok && t > 0 {
 			v.Persistence = t
 		} else if text != "" {
-			i.left(r.line, "-p %s: want seconds: %s is used", text, v.Persistence)
+			i.report(r.line, "-p %s: want seconds: %s is used", text, v.Persistence)
 		}
 	}
 	for option, what := range map[string]string{"-M": "persistence by networks of clients", "-o": "one-packet scheduling", "-b": "flags of the scheduler", "--pe": "a persistence engine"} {
 		if value, is := r.options[option]; is {
-			i.left(r.line, "%s: not imported: Fairlead does not support %s", strings.TrimSpace(option+" "+value), what)
+			i.report(r.line, "%s: not imported: Fairlead does not support %s", strings.TrimSpace(option+" "+value),
+				what)
 		}
 	}
 }
@@ -210,36 +213,38 @@ func (i *Imported) real(r rule, v *model.VirtualService) {
 		at, err = netip.AddrPortFrom(addr, v.Ports[0].First), nil // the default is the service's port, as in ipvsadm
 	}
 	if err != nil {
-		i.left(r.line, "real server %s: want an address and a port: use the output of `ipvsadm -S -n`", r.options["-r"])
+		i.report(r.line, "real server %s: want an address and a port: use the output of `ipvsadm -S -n`",
+			r.options["-r"])
 		return
 	}
 	real := model.RealServer{Address: at.Addr(), Port: at.Port(), Weight: 1}
 	if text, is := r.options["-w"]; is {
 		if real.Weight, err = strconv.Atoi(text); err != nil {
-			i.left(r.line, "weight %s: want a number: 1 is used", text)
+			i.report(r.line, "weight %s: want a number: 1 is used", text)
 			real.Weight = 1
 		}
 	}
 	for _, option := range []string{"-x", "-y"} {
 		if value, is := r.options[option]; is && value != "0" {
-			i.left(r.line, "%s %s of real server %s: not imported: Fairlead does not limit connections", option, value, real)
+			i.report(r.line, "%s %s of real server %s: not imported: Fairlead does not limit connections", option,
+				value, real)
 		}
 	}
-	by, err := r.sending()
+	by, err := r.forwarding()
 	if err != nil {
-		i.left(r.line, "real server %s is not imported: %v", real, err)
+		i.report(r.line, "real server %s is not imported: %v", real, err)
 		return
 	}
 	i.add(r.line, v, real, by)
 }
 
-// sending returns how packets are forwarded to the real server of a rule.
-func (r rule) sending() (sending, error) {
+// forwarding returns how packets are forwarded to the real server of a rule.
+func (r rule) forwarding() (forwarding, error) {
 	if _, is := r.options["-m"]; is {
-		return sending{forward: model.ForwardNAT}, nil
+		return forwarding{forward: model.ForwardNAT}, nil
 	}
 	if _, is := r.options["-i"]; !is {
-		return sending{forward: model.ForwardDirect}, nil // ipvsadm's default
+		return forwarding{forward: model.ForwardDirect}, nil // ipvsadm's default
 	}
 	sum := ""
 	for _, option := range []string{"csum", "remcsum"} {

@@ -18,7 +18,7 @@ func Keepalived(text []byte) Imported {
 	lines := map[string]int{}
 	var fixed []block
 	body, unmatched := blocks(tokens(text))
-	all.Left = unmatched
+	all.Reports = unmatched
 	for _, b := range body {
 		switch b.keyword() {
 		case "virtual_server":
@@ -26,22 +26,23 @@ func Keepalived(text []byte) Imported {
 			if ok {
 				all.unread(b)
 				if _, twice := lines[v.Name]; twice {
-					all.left(b.line, "%s is declared twice: the first one is used", v.Name)
+					all.report(b.line, "%s is declared twice: the first one is used", v.Name)
 					continue
 				}
 				lines[v.Name] = b.line
 				all.Services = append(all.Services, v)
 			}
 		case "vrrp_instance", "vrrp_sync_group", "vrrp_script", "vrrp_track_process":
-			all.left(b.line, "%s %s: not imported: Fairlead does not move virtual addresses between hosts: keep keepalived for that, without its virtual_server blocks", b.keyword(), b.rest())
+			all.report(b.line, "%s %s: not imported: Fairlead does not move virtual addresses between hosts: keep "+
+				"keepalived for that, without its virtual_server blocks", b.keyword(), b.rest())
 		case "include":
-			all.left(b.line, "include %s: the file is not read: import it separately", b.rest())
+			all.report(b.line, "include %s: the file is not read: import it separately", b.rest())
 		case "static_ipaddress":
 			fixed = append(fixed, b.body...)
 		case "global_defs", "static_routes", "static_rules":
-			all.left(b.line, "%s: not imported: only virtual services are imported", b.keyword())
+			all.report(b.line, "%s: not imported: only virtual services are imported", b.keyword())
 		default:
-			all.left(b.line, "%s: not imported: it is not a virtual_server block", b.keyword())
+			all.report(b.line, "%s: not imported: it is not a virtual_server block", b.keyword())
 		}
 	}
 	all.fix(fixed)
@@ -53,11 +54,11 @@ type server struct {
 	*Imported
 	v model.VirtualService
 	// kind is the default forwarding method of the real servers.
-	kind sending
-	// usual has the check settings of the virtual_server, and first is the line of the
+	kind forwarding
+	// defaults has the check settings of the virtual_server, and first is the line of the
 	// first check.
-	usual checking
-	first int
+	defaults checkSettings
+	first    int
 	// weight is the default weight of the real servers.
 	weight int
 	// unchecked are the lines of real servers without a check. idle are statements for
@@ -71,12 +72,12 @@ var kinds = map[string]model.Forward{"NAT": model.ForwardNAT, "DR": model.Forwar
 
 func (i *Imported) virtualServer(b block) (model.VirtualService, bool) {
 	if b.word(0) == "fwmark" || b.word(0) == "group" {
-		i.left(b.line, "virtual_server %s: not imported: a service needs addresses and ports: name them", b.rest())
+		i.report(b.line, "virtual_server %s: not imported: a service needs addresses and ports: name them", b.rest())
 		return model.VirtualService{}, false
 	}
 	at, ok := place(b)
 	if !ok || at.Port() == 0 {
-		i.left(b.line, "virtual_server %s: not imported: want an address and a port", b.rest())
+		i.report(b.line, "virtual_server %s: not imported: want an address and a port", b.rest())
 		return model.VirtualService{}, false
 	}
 	proto := model.TCP
@@ -86,10 +87,11 @@ func (i *Imported) virtualServer(b block) (model.VirtualService, bool) {
 		}
 	}
 	if proto == "" {
-		i.left(b.line, "virtual_server %s: not imported: its protocol is neither TCP nor UDP", b.rest())
+		i.report(b.line, "virtual_server %s: not imported: its protocol is neither TCP nor UDP", b.rest())
 		return model.VirtualService{}, false
 	}
-	s := server{Imported: i, v: virtual(proto, at), kind: sending{forward: model.ForwardNAT}, usual: usually(), weight: 1}
+	s := server{Imported: i, v: virtual(proto, at), kind: forwarding{forward: model.ForwardNAT},
+		defaults: defaultCheck(), weight: 1}
 	s.v.Scheduler = model.WeightedLeastConnection // keepalived's default
 	for _, f := range b.body {
 		if f.keyword() != "real_server" {
@@ -103,7 +105,7 @@ func (i *Imported) virtualServer(b block) (model.VirtualService, bool) {
 	}
 	s.settle(b)
 	if len(s.v.Reals) == 0 && slices.ContainsFunc(b.body, func(f block) bool { return f.keyword() == "real_server" }) {
-		i.left(b.line, "%s is not imported: none of its real servers could be imported", s.v.Name)
+		i.report(b.line, "%s is not imported: none of its real servers could be imported", s.v.Name)
 		return s.v, false
 	}
 	return s.v, true
@@ -114,13 +116,13 @@ func (i *Imported) virtualServer(b block) (model.VirtualService, bool) {
 func (s *server) settle(b block) {
 	if s.v.Check.Checks() {
 		for _, line := range s.unchecked {
-			s.left(line, "this real server has no check, and others of its service have one: it gets the same check")
+			s.report(line, "this real server has no check, and others of its service have one: it gets the same check")
 		}
 	} else {
-		s.idle = append(s.idle, s.usual.said...)
+		s.idle = append(s.idle, s.defaults.statements...)
 	}
 	for _, f := range s.idle {
-		s.left(f.line, "%s: not imported: no check uses it", strings.TrimSpace(f.keyword()+" "+f.rest()))
+		s.report(f.line, "%s: not imported: no check uses it", strings.TrimSpace(f.keyword()+" "+f.rest()))
 	}
 	if s.v.Quorum > 0 {
 		s.quorum(b.line)
@@ -150,7 +152,8 @@ func (s *server) quorum(line int) {
 		heaviest += weights[len(weights)-1-i]
 	}
 	if n > 1 && heaviest >= want {
-		s.left(line, "quorum %d: keepalived adds the weights of the servers that are up, Fairlead counts the servers: quorum %d is the smallest number of servers whose weights always reach %d", s.v.Quorum, n, want)
+		s.report(line, "quorum %d: keepalived adds the weights of the servers that are up, Fairlead counts the "+
+			"servers: quorum %d is the smallest number of servers whose weights always reach %d", s.v.Quorum, n, want)
 	}
 	s.v.Quorum = n
 }
@@ -179,7 +182,7 @@ func (s *server) option(f block) {
 		}
 		t, ok := seconds(f.word(0))
 		if !ok {
-			s.left(f.line, "persistence_timeout %s: want seconds: %s is used", f.word(0), s.v.Persistence)
+			s.report(f.line, "persistence_timeout %s: want seconds: %s is used", f.word(0), s.v.Persistence)
 			return
 		}
 		s.v.Persistence = t
@@ -188,66 +191,69 @@ func (s *server) option(f block) {
 			s.v.Sorry = at
 			return
 		}
-		s.left(f.line, "sorry_server %s: not imported: want an address and a port", f.rest())
+		s.report(f.line, "sorry_server %s: not imported: want an address and a port", f.rest())
 	case "quorum":
 		s.number(f, &s.v.Quorum)
 	case "weight":
 		s.number(f, &s.weight)
 	case "alpha":
-		s.usual.Initial = model.InitialDown
-		s.usual.said = append(s.usual.said, f)
+		s.defaults.Initial = model.InitialDown
+		s.defaults.statements = append(s.defaults.statements, f)
 	case "virtualhost":
-		s.usual.Host = f.word(0)
-		s.usual.said = append(s.usual.said, f)
+		s.defaults.Host = f.word(0)
+		s.defaults.statements = append(s.defaults.statements, f)
 	case "protocol":
 	case "hysteresis":
 		if f.word(0) != "0" {
-			s.left(f.line, "hysteresis %s: not imported: Fairlead uses one quorum for loss and gain; rise and fall prevent flapping", f.word(0))
+			s.report(f.line, "hysteresis %s: not imported: Fairlead uses one quorum for loss and gain; rise and "+
+				"fall prevent flapping", f.word(0))
 		}
 	case "inhibit_on_failure":
 		s.inhibit(f)
 	case "include":
-		s.left(f.line, "include %s: the file is not read: copy its content to this place", f.rest())
+		s.report(f.line, "include %s: the file is not read: copy its content to this place", f.rest())
 	case "quorum_up", "quorum_down":
-		s.left(f.line, "%s: not imported: no command is run: use `fairlead service watch` to get the events", f.keyword())
+		s.report(f.line, "%s: not imported: no command is run: use `fairlead service watch` to get the events",
+			f.keyword())
 	default:
-		if !s.timing(f, &s.usual) {
+		if !s.timing(f, &s.defaults) {
 			s.skip(f)
 		}
 	}
 }
 
 func (s *server) inhibit(f block) {
-	s.left(f.line, "inhibit_on_failure: not imported: Fairlead ends the connections of a server that is down, so that clients reconnect")
+	s.report(f.line, "inhibit_on_failure: not imported: Fairlead ends the connections of a server that is down, so "+
+		"that clients reconnect")
 }
 
 // forward imports a forwarding method: NAT, DR, or TUN with the options type TYPE, port
 // NUMBER, and csum, remcsum or nocsum.
-func (s *server) forward(f block, into *sending) {
+func (s *server) forward(f block, into *forwarding) {
 	kind, ok := kinds[f.word(0)]
 	if !ok {
-		s.left(f.line, "%s %s: want NAT, DR or TUN: %s is used", f.keyword(), f.word(0), *into)
+		s.report(f.line, "%s %s: want NAT, DR or TUN: %s is used", f.keyword(), f.word(0), *into)
 		return
 	}
 	if kind != model.ForwardTunnel {
-		*into = sending{forward: kind}
+		*into = forwarding{forward: kind}
 		return
 	}
-	said := map[string]string{}
+	options := map[string]string{}
 	for i := 1; f.word(i) != ""; i++ {
 		switch word := f.word(i); word {
 		case "type", "port":
 			i++
-			said[word] = f.word(i)
+			options[word] = f.word(i)
 		case "csum", "remcsum", "nocsum":
-			said["sum"] = word
+			options["sum"] = word
 		default:
-			s.left(f.line, "tunnel option %s: not imported", word)
+			s.report(f.line, "tunnel option %s: not imported", word)
 		}
 	}
-	by, err := wrapped(said["type"], said["port"], said["sum"])
+	by, err := wrapped(options["type"], options["port"], options["sum"])
 	if err != nil {
-		s.left(f.line, "%s: %v: %s is used", f.rest(), err, *into)
+		s.report(f.line, "%s: %v: %s is used", f.rest(), err, *into)
 		return
 	}
 	*into = by
@@ -256,7 +262,7 @@ func (s *server) forward(f block, into *sending) {
 func (i *Imported) number(f block, into *int) {
 	n, err := strconv.Atoi(f.word(0))
 	if err != nil || n < 0 {
-		i.left(f.line, "%s %s: want a number", f.keyword(), f.word(0))
+		i.report(f.line, "%s %s: want a number", f.keyword(), f.word(0))
 		return
 	}
 	*into = n
@@ -266,12 +272,12 @@ func (i *Imported) number(f block, into *int) {
 func (s *server) real(b block) {
 	at, ok := place(b)
 	if !ok {
-		s.left(b.line, "real_server %s is not imported: want an address and a port", b.rest())
+		s.report(b.line, "real_server %s is not imported: want an address and a port", b.rest())
 		return
 	}
 	r := model.RealServer{Address: at.Addr(), Port: at.Port(), Weight: s.weight}
-	kind, how := s.kind, s.usual
-	how.said = nil
+	kind, how := s.kind, s.defaults
+	how.statements = nil
 	var check *block
 	for j, f := range b.body {
 		switch f.keyword() {
@@ -283,19 +289,21 @@ func (s *server) real(b block) {
 			s.inhibit(f)
 		case "virtualhost":
 			how.Host = f.word(0)
-			how.said = append(how.said, f)
+			how.statements = append(how.statements, f)
 		case "alpha":
 			how.Initial = model.InitialDown
-			how.said = append(how.said, f)
+			how.statements = append(how.statements, f)
 		case "notify_up", "notify_down":
-			s.left(f.line, "%s: not imported: no command is run: use `fairlead service watch` to get the events", f.keyword())
+			s.report(f.line, "%s: not imported: no command is run: use `fairlead service watch` to get the events",
+				f.keyword())
 		default:
 			switch {
 			case s.timing(f, &how):
 			case !f.braced:
 				s.skip(f)
 			case check != nil:
-				s.left(f.line, "%s: not imported: a real server can have only one check: the first one is used", f.keyword())
+				s.report(f.line, "%s: not imported: a real server can have only one check: the first one is used",
+					f.keyword())
 			default:
 				check = &b.body[j]
 			}
@@ -303,7 +311,7 @@ func (s *server) real(b block) {
 	}
 	if check == nil {
 		s.unchecked = append(s.unchecked, b.line)
-		s.idle = append(s.idle, how.said...)
+		s.idle = append(s.idle, how.statements...)
 	} else {
 		s.check(*check, how, r)
 	}

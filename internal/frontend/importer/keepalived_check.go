@@ -8,23 +8,24 @@ import (
 	"fairlead/internal/model"
 )
 
-// checking is a check while it is imported.
-type checking struct {
+// checkSettings is a check while it is imported.
+type checkSettings struct {
 	model.Check
 	// retry is how often a failed check is repeated; -1 means the checker's default.
 	retry int
-	// said are the statements that only checks use.
-	said []block
+	// statements are the statements that only checks use.
+	statements []block
 }
 
-// usually returns keepalived's defaults.
-func usually() checking {
-	return checking{Check: model.Check{Interval: time.Minute, Timeout: 5 * time.Second, Rise: 1, Initial: model.InitialUp}, retry: -1}
+// defaultCheck returns keepalived's defaults.
+func defaultCheck() checkSettings {
+	return checkSettings{Check: model.Check{Interval: time.Minute, Timeout: 5 * time.Second, Rise: 1,
+		Initial: model.InitialUp}, retry: -1}
 }
 
 // timing imports an option that all checkers have. It reports whether f is such an
 // option.
-func (s *server) timing(f block, c *checking) bool {
+func (s *server) timing(f block, c *checkSettings) bool {
 	into := map[string]*time.Duration{
 		"delay_loop": &c.Interval, "delay_before_retry": &c.Fast, "connect_timeout": &c.Timeout, "misc_timeout": &c.Timeout,
 	}
@@ -32,31 +33,32 @@ func (s *server) timing(f block, c *checking) bool {
 	case "delay_loop", "delay_before_retry", "connect_timeout", "misc_timeout":
 		t, ok := seconds(f.word(0))
 		if !ok || t <= 0 {
-			s.left(f.line, "%s %s: want seconds", key, f.word(0))
+			s.report(f.line, "%s %s: want seconds", key, f.word(0))
 			return true
 		}
 		*into[key] = t
 	case "retry", "nb_get_retry":
 		n, err := strconv.Atoi(f.word(0))
 		if err != nil || n < 0 || n >= 1000 {
-			s.left(f.line, "%s %s: want 0 to 999", key, f.word(0))
+			s.report(f.line, "%s %s: want 0 to 999", key, f.word(0))
 			return true
 		}
 		c.retry = n
 	case "connect_port":
 		n, err := strconv.ParseUint(f.word(0), 10, 16)
 		if err != nil {
-			s.left(f.line, "connect_port %s: want a port", f.word(0))
+			s.report(f.line, "connect_port %s: want a port", f.word(0))
 			return true
 		}
 		c.Port = uint16(n)
 	case "warmup":
-		s.left(f.line, "warmup %s: not imported: Fairlead always spreads the first checks over the interval", f.word(0))
+		s.report(f.line, "warmup %s: not imported: Fairlead always spreads the first checks over the interval",
+			f.word(0))
 		return true
 	default:
 		return false
 	}
-	c.said = append(c.said, f)
+	c.statements = append(c.statements, f)
 	return true
 }
 
@@ -73,7 +75,7 @@ func pause(kind model.CheckType) time.Duration {
 }
 
 // check imports a checker's block as the service's check.
-func (s *server) check(b block, how checking, r model.RealServer) {
+func (s *server) check(b block, how checkSettings, r model.RealServer) {
 	retries := 1
 	switch b.keyword() {
 	case "TCP_CHECK":
@@ -92,9 +94,9 @@ func (s *server) check(b block, how checking, r model.RealServer) {
 		how.Type, retries = model.CheckExec, 0
 	case "SMTP_CHECK":
 		how.Type, how.Expect = model.CheckTCP, "^220"
-		s.left(b.line, "SMTP_CHECK: changed: the server counts as healthy if it greets with 220")
+		s.report(b.line, "SMTP_CHECK: changed: the server counts as healthy if it greets with 220")
 	default:
-		s.left(b.line, "%s: not imported: Fairlead has no such check", b.keyword())
+		s.report(b.line, "%s: not imported: Fairlead has no such check", b.keyword())
 		return
 	}
 	urls := 0
@@ -102,7 +104,7 @@ func (s *server) check(b block, how checking, r model.RealServer) {
 		switch {
 		case f.keyword() == "url":
 			if urls++; urls > 1 {
-				s.left(f.line, "url: not imported: a check requests one URL: the first one is used")
+				s.report(f.line, "url: not imported: a check requests one URL: the first one is used")
 				continue
 			}
 			for _, u := range f.body {
@@ -127,12 +129,13 @@ func (s *server) check(b block, how checking, r model.RealServer) {
 	case s.first == 0:
 		s.v.Check, s.first = how.Check, b.line
 	case !s.v.Check.Equal(how.Check):
-		s.left(b.line, "%s of real server %s differs from the check in line %d: all real servers of a service have that check", b.keyword(), r, s.first)
+		s.report(b.line, "%s of real server %s differs from the check in line %d: all real servers of a service "+
+			"have that check", b.keyword(), r, s.first)
 	}
 }
 
 // url imports a statement of an url block.
-func (s *server) url(f block, c *checking) {
+func (s *server) url(f block, c *checkSettings) {
 	switch f.keyword() {
 	case "path":
 		c.Path = f.word(0)
@@ -143,14 +146,15 @@ func (s *server) url(f block, c *checking) {
 	case "regex":
 		c.Body = f.rest()
 	case "digest":
-		s.left(f.line, "digest: not imported: Fairlead does not check the body's MD5 digest: set body to a regular expression that the body must match")
+		s.report(f.line, "digest: not imported: Fairlead does not check the body's MD5 digest: set body to a "+
+			"regular expression that the body must match")
 	default:
 		s.skip(f)
 	}
 }
 
 // checkOption imports an option that only some checkers have.
-func (s *server) checkOption(f block, c *checking, r model.RealServer) {
+func (s *server) checkOption(f block, c *checkSettings, r model.RealServer) {
 	switch {
 	case f.keyword() == "type" && c.Type == model.CheckDNS:
 		c.Record = strings.ToUpper(f.word(0))
@@ -164,7 +168,8 @@ func (s *server) checkOption(f block, c *checking, r model.RealServer) {
 	case f.keyword() == "alpha":
 		c.Initial = model.InitialDown
 	case f.keyword() == "misc_dynamic":
-		s.left(f.line, "misc_dynamic: not imported: a command's exit code does not set the weight: use an agent for that (agent: PORT)")
+		s.report(f.line, "misc_dynamic: not imported: a command's exit code does not set the weight: use an agent "+
+			"for that (agent: PORT)")
 	default:
 		s.skip(f)
 	}
@@ -172,7 +177,7 @@ func (s *server) checkOption(f block, c *checking, r model.RealServer) {
 
 // command imports a script with its arguments. It removes the address and the port of
 // the server from the end, because fairlead adds them itself.
-func (s *server) command(f block, c *checking, r model.RealServer) {
+func (s *server) command(f block, c *checkSettings, r model.RealServer) {
 	words := strings.Fields(f.rest())
 	port := strconv.Itoa(int(r.Port))
 	n := len(words)
@@ -181,9 +186,10 @@ func (s *server) command(f block, c *checking, r model.RealServer) {
 		words = words[:n-2]
 	case n > 1 && words[n-1] == r.Address.String():
 		words = words[:n-1]
-		s.left(f.line, "misc_path: changed: the command also gets the port of the server after its address")
+		s.report(f.line, "misc_path: changed: the command also gets the port of the server after its address")
 	default:
-		s.left(f.line, "misc_path: changed: the command gets the address and the port of the server as its last arguments")
+		s.report(f.line, "misc_path: changed: the command gets the address and the port of the server as its last "+
+			"arguments")
 	}
 	c.Command = words
 }

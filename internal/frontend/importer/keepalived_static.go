@@ -20,11 +20,13 @@ func (i *Imported) fix(all []block) {
 			switch {
 			case err != nil || v.Addresses[0] != addr:
 			case at < 0 || at+1 >= len(b.words):
-				i.left(b.line, "static_ipaddress %s: not imported: the link is not named: set interface of %s", b.keyword(), v.Name)
+				i.report(b.line, "static_ipaddress %s: not imported: the link is not named: set interface of %s",
+					b.keyword(), v.Name)
 			default:
 				v.Interface = b.words[at+1]
 				if masked && bits != "32" && bits != "128" {
-					i.left(b.line, "static_ipaddress %s: changed: %s adds it to %s without its prefix length: if the link has no other address of that network, add one", b.keyword(), v.Name, v.Interface)
+					i.report(b.line, "static_ipaddress %s: changed: %s adds it to %s without its prefix length: if "+
+						"the link has no other address of that network, add one", b.keyword(), v.Name, v.Interface)
 				}
 			}
 		}

@@ -62,7 +62,8 @@ func parseLoopback(address string) (netip.AddrPort, error) {
 		if strings.HasPrefix(address, ":") {
 			return at, openToOthers(address)
 		}
-		return at, fmt.Errorf("serve metrics on %q: it is neither unix:PATH nor a loopback address and port such as 127.0.0.1:9464", address)
+		return at, fmt.Errorf("serve metrics on %q: it is neither unix:PATH nor a loopback address and port such as "+
+			"127.0.0.1:9464", address)
 	}
 	if !at.Addr().IsLoopback() {
 		return at, openToOthers(address)
@@ -71,7 +72,8 @@ func parseLoopback(address string) (netip.AddrPort, error) {
 }
 
 func openToOthers(address string) error {
-	return fmt.Errorf("serve metrics on %s: other hosts could read them without TLS or a credential: use unix:PATH or a loopback address such as 127.0.0.1:9464, with a TLS proxy in front of it", address)
+	return fmt.Errorf("serve metrics on %s: other hosts could read them without TLS or a credential: use unix:PATH "+
+		"or a loopback address such as 127.0.0.1:9464, with a TLS proxy in front of it", address)
 }
 
 // listenUnix creates the unix socket.
@@ -89,7 +91,8 @@ func listenUnix(path, group string) (net.Listener, error) {
 	}
 	if gid >= 0 {
 		if err := errors.Join(os.Chown(path, -1, gid), os.Chmod(path, 0o660)); err != nil {
-			return nil, errors.Join(fmt.Errorf("serve metrics on unix:%s: give access to group %s: %w", path, group, err), l.Close())
+			return nil, errors.Join(fmt.Errorf("serve metrics on unix:%s: give access to group %s: %w", path, group,
+				err), l.Close())
 		}
 	}
 	return socket{l, path}, nil
@@ -135,7 +138,8 @@ func loopbackOnly(h http.Handler) http.Handler {
 		}
 		a, err := netip.ParseAddr(strings.Trim(host, "[]"))
 		if loopback := err == nil && a.Unmap().IsLoopback(); host != "" && !loopback && !strings.EqualFold(host, "localhost") {
-			http.Error(w, "metrics are served only to requests for localhost or a loopback address", http.StatusMisdirectedRequest)
+			http.Error(w, "metrics are served only to requests for localhost or a loopback address",
+				http.StatusMisdirectedRequest)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -154,7 +154,7 @@ func TestGuideListsAllMetrics(t *testing.T) {
 }
 
 func TestCheckAddress(t *testing.T) {
-	for address, says := range map[string]string{
+	for address, want := range map[string]string{
 		"":                         "",
 		"unix:/run/fairlead/m":     "",
 		"127.0.0.1:9464":           "",
@@ -169,8 +169,8 @@ func TestCheckAddress(t *testing.T) {
 		"9464":                     "neither unix:PATH nor",
 	} {
 		err := Check(address, "")
-		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
-			t.Errorf("%q: %v, want %q", address, err, says)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", address, err, want)
 		}
 	}
 	if err := Check("127.0.0.1:9464", "adm"); err == nil {

@@ -18,30 +18,45 @@ var ofReal = []string{"service", "real"}
 // port, so there is one series per real server.
 var (
 	serviceUp    = Metric{"fairlead_service_up", "gauge", []string{"service"}, "1 if enough real servers of the virtual service are up, 0 if not."}
-	serviceReals = Metric{"fairlead_service_real_servers", "gauge", []string{"service", "state"}, "Real servers of the virtual service by state."}
+	serviceReals = Metric{"fairlead_service_real_servers", "gauge", []string{"service", "state"},
+		"Real servers of the virtual service by state."}
 
 	realUp          = Metric{"fairlead_real_up", "gauge", ofReal, "1 if the real server can get new flows, 0 if not."}
 	realWeight      = Metric{"fairlead_real_weight", "gauge", ofReal, "Configured weight of the real server."}
-	realTransitions = Metric{"fairlead_real_transitions_total", "counter", ofReal, "Times that its checks changed the real server's state."}
-	realEjections   = Metric{"fairlead_real_ejections_total", "counter", ofReal, "Times that the real server was taken out because clients' connections to it failed."}
-	realChecks      = Metric{"fairlead_real_checks_total", "counter", []string{"service", "real", "result"}, "Checks of the real server by result: passed, failed, or void if this host could not make the check."}
-	realFailures    = Metric{"fairlead_real_check_failures_total", "counter", []string{"service", "real", "cause"}, "Failed checks of the real server by cause: refused, timeout, unreachable, closed, tls, answer, command or unhealthy."}
-	realCheckOK     = Metric{"fairlead_real_check_ok", "gauge", ofReal, "1 if the last check of the real server passed, 0 if not."}
-	realCheckLast   = Metric{"fairlead_real_check_duration_seconds", "gauge", ofReal, "Duration of the last check of the real server."}
-	realCheckBusy   = Metric{"fairlead_real_check_seconds_total", "counter", ofReal, "Total duration of all checks of the real server."}
-	realFlows       = Metric{"fairlead_real_flows_total", "counter", ofReal, "Connections and UDP flows that the real server got."}
-	realLive        = Metric{"fairlead_real_live_flows", "gauge", ofReal, "Connections and UDP flows of the real server that are open."}
-	realBytes       = Metric{"fairlead_real_bytes_total", "counter", directed(ofReal), "Bytes to and from the real server that pass this host."}
-	realPackets     = Metric{"fairlead_real_packets_total", "counter", directed(ofReal), "Packets to and from the real server that pass this host."}
+	realTransitions = Metric{"fairlead_real_transitions_total", "counter", ofReal, "Times that its checks changed " +
+		"the real server's state."}
+	realEjections = Metric{"fairlead_real_ejections_total", "counter", ofReal, "Times that the real server was " +
+		"taken out because clients' connections to it failed."}
+	realChecks = Metric{"fairlead_real_checks_total", "counter", []string{"service", "real", "result"},
+		"Checks of the real server by result: passed, failed, or void if this host could not make the check."}
+	realFailures = Metric{"fairlead_real_check_failures_total", "counter", []string{"service", "real", "cause"},
+		"Failed checks of the real server by cause: refused, timeout, unreachable, closed, tls, answer, command or " +
+			"unhealthy."}
+	realCheckOK = Metric{"fairlead_real_check_ok", "gauge", ofReal, "1 if the last check of the real server " +
+		"passed, 0 if not."}
+	realCheckLast = Metric{"fairlead_real_check_duration_seconds", "gauge", ofReal, "Duration of the last check " +
+		"of the real server."}
+	realCheckBusy = Metric{"fairlead_real_check_seconds_total", "counter", ofReal, "Total duration of all checks " +
+		"of the real server."}
+	realFlows = Metric{"fairlead_real_flows_total", "counter", ofReal, "Connections and UDP flows that the " +
+		"real server got."}
+	realLive = Metric{"fairlead_real_live_flows", "gauge", ofReal, "Connections and UDP flows of the real " +
+		"server that are open."}
+	realBytes = Metric{"fairlead_real_bytes_total", "counter", directed(ofReal), "Bytes to and from the real " +
+		"server that pass this host."}
+	realPackets = Metric{"fairlead_real_packets_total", "counter", directed(ofReal), "Packets to and from the " +
+		"real server that pass this host."}
 
-	healthChecks = Metric{"fairlead_health_checks_total", "counter", []string{"result"}, "Checks of all real servers by result: passed, failed, or void if this host could not make the check."}
+	healthChecks = Metric{"fairlead_health_checks_total", "counter", []string{"result"}, "Checks of all real " +
+		"servers by result: passed, failed, or void if this host could not make the check."}
 )
 
 // ofServices are the metrics of virtual services, which are read at each scrape.
 var ofServices = []Metric{serviceUp, serviceReals, realUp, realWeight, realTransitions, realEjections, realChecks, realFailures, realCheckOK, realCheckLast, realCheckBusy, realFlows, realLive, realBytes, realPackets, healthChecks}
 
 // standings are the values of the label state.
-var standings = []daemon.RealStatus{daemon.RealUp, daemon.RealDown, daemon.RealDraining, daemon.RealDrained, daemon.RealDisabled, daemon.RealSorry}
+var standings = []daemon.RealStatus{daemon.RealUp, daemon.RealDown, daemon.RealDraining, daemon.RealDrained,
+	daemon.RealDisabled, daemon.RealSorry}
 
 // services adds the metrics of virtual services.
 func (f *families) services(s daemon.Stats) {

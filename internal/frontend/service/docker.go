@@ -71,7 +71,8 @@ func dockerSocketOf(opt Options, files *store.File) (string, error) {
 		return "", err
 	}
 	if opt.NoDocker {
-		opt.Log.Warn("Docker cannot change its networks: --docker-socket is empty, and the service manager passed no socket")
+		opt.Log.Warn("Docker cannot change its networks: --docker-socket is empty, and the service manager passed " +
+			"no socket")
 		return "", nil
 	}
 	path = docker.Socket

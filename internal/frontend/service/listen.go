@@ -40,7 +40,8 @@ func Inherited() (Sockets, error) {
 	n, err := strconv.Atoi(count)
 	named := strings.Split(names, ":")
 	if err != nil || n < 0 || n != len(named) {
-		return nil, fmt.Errorf("take inherited sockets: got LISTEN_FDS=%q and the names %q: want one name per socket: set FileDescriptorName= in the socket unit", count, names)
+		return nil, fmt.Errorf("take inherited sockets: got LISTEN_FDS=%q and the names %q: want one name per "+
+			"socket: set FileDescriptorName= in the socket unit", count, names)
 	}
 	sockets := Sockets{}
 	var errs []error

@@ -202,7 +202,8 @@ func listenLock(log *slog.Logger, end time.Time) (unlock func() error, err error
 			if err == nil && isDaemon(holder) {
 				return nil, &OwnedError{owner{PID: int(holder.Pid)}}
 			}
-			log.Warn("an unprivileged process has the abstract unix socket that locks this network namespace: a daemon with another /run cannot be detected",
+			log.Warn("an unprivileged process has the abstract unix socket that locks this network namespace: a "+
+				"daemon with another /run cannot be detected",
 				"socket", lockSocket, "process", holder.Pid, "error", err)
 			return func() error { return nil }, nil
 		}
@@ -253,8 +254,8 @@ func isDaemon(holder unix.Ucred) bool {
 		return holder.Uid == 0
 	}
 	own, err := os.Readlink("/proc/self/ns/user")
-	theirs, failed := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", holder.Pid))
-	if err != nil || failed != nil || own != theirs {
+	other, failed := os.Readlink(fmt.Sprintf("/proc/%d/ns/user", holder.Pid))
+	if err != nil || failed != nil || own != other {
 		return false
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", holder.Pid))
@@ -288,6 +289,8 @@ func refuseForeign(host *kernel.Host, files *store.File, opt Options) error {
 	if err != nil || len(have) == 0 {
 		return err
 	}
-	return fmt.Errorf("start a daemon: this network namespace has networks of a daemon that does not run, and nothing is stored in %s: start that daemon with its --socket; or remove its networks with `fairlead daemon --run-dir %s --state-dir %s --socket %s`",
+	return fmt.Errorf("start a daemon: this network namespace has networks of a daemon that does not run, and "+
+		"nothing is stored in %s: start that daemon with its --socket; or remove its networks with `fairlead daemon "+
+		"--run-dir %s --state-dir %s --socket %s`",
 		opt.State, opt.Run, opt.State, opt.Socket)
 }

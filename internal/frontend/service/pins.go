@@ -36,7 +36,8 @@ func pinDir(run string) (dir string, remove func() error, err error) {
 	}
 	if !isBPF(own) {
 		if err := unix.Mount("bpf", own, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
-			return "", nil, fmt.Errorf("mount a bpffs on %s: %w: mount one on /sys/fs/bpf with `mount -t bpf bpf /sys/fs/bpf`", own, err)
+			return "", nil, fmt.Errorf("mount a bpffs on %s: %w: mount one on /sys/fs/bpf with `mount -t bpf bpf "+
+				"/sys/fs/bpf`", own, err)
 		}
 	}
 	pins := filepath.Join(own, "pins")

@@ -218,7 +218,8 @@ func checkDir(dir string) error {
 		return fmt.Errorf("check the daemon's directory %s: %w", dir, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
-		return fmt.Errorf("check the daemon's directory %s: other users can change it: make it accessible to root only, or name another directory with --run-dir and --state-dir", dir)
+		return fmt.Errorf("check the daemon's directory %s: other users can change it: make it accessible to root "+
+			"only, or name another directory with --run-dir and --state-dir", dir)
 	}
 	return nil
 }

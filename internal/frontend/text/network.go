@@ -94,7 +94,8 @@ func Group(text string) (netip.Addr, error) {
 // Peer parses a host of an overlay, with or without its ranges of the subnets:
 // 192.0.2.2=10.9.0.128/25,fd00:9::200/120.
 func Peer(text string) (model.Peer, error) {
-	bad := fmt.Errorf("peer %q: want an address, or an address and the ranges from which that host assigns addresses, e.g. 192.0.2.2=10.9.0.128/25", text)
+	bad := fmt.Errorf("peer %q: want an address, or an address and the ranges from which that host assigns "+
+		"addresses, e.g. 192.0.2.2=10.9.0.128/25", text)
 	address, ranges, ranged := strings.Cut(text, "=")
 	a, err := netip.ParseAddr(address)
 	if err != nil {

@@ -69,7 +69,8 @@ func Frontend(v *model.VirtualService, text string) error {
 		return err
 	}
 	if len(v.Addresses) > 0 && (!slices.Equal(ports, v.Ports) || model.Proto(proto) != v.Proto) {
-		return fmt.Errorf("%s: its ports or protocol differ from those of the service's other addresses: create another service for it", text)
+		return fmt.Errorf("%s: its ports or protocol differ from those of the service's other addresses: create "+
+			"another service for it", text)
 	}
 	v.Addresses, v.Ports, v.Proto = append(slices.Clip(v.Addresses), a), ports, model.Proto(proto)
 	return nil

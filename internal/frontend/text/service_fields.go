@@ -180,22 +180,34 @@ func (f ServiceField) as(flag string) ServiceField {
 // servers and its check.
 func ServiceFields() []ServiceField {
 	return []ServiceField{
-		worded("interface", "LINK", "link of the host to which the addresses are added; if empty, no address is added, and other means must bring the packets to this host (with forward local: lo)", func(v *model.VirtualService) *string { return &v.Interface }),
-		chosen("scheduler", "how a real server is chosen for a new connection, default mh", Schedulers, func(v *model.VirtualService) *model.Scheduler { return &v.Scheduler }),
-		chosen("forward", "how packets are forwarded, default nat; with local they are not: this host is a real server of a service on another host", Forwards, func(v *model.VirtualService) *model.Forward { return &v.Forward }),
+		worded("interface", "LINK", "link of the host to which the addresses are added; if empty, no address is "+
+			"added, and other means must bring the packets to this host (with forward local: lo)",
+			func(v *model.VirtualService) *string { return &v.Interface }),
+		chosen("scheduler", "how a real server is chosen for a new connection, default mh", Schedulers,
+			func(v *model.VirtualService) *model.Scheduler { return &v.Scheduler }),
+		chosen("forward", "how packets are forwarded, default nat; with local they are not: this host is a real "+
+			"server of a service on another host", Forwards,
+			func(v *model.VirtualService) *model.Forward { return &v.Forward }),
 		tunnel(),
-		chosen("plane", "data plane that forwards the packets, default auto", Planes, func(v *model.VirtualService) *model.Plane { return &v.Plane }),
-		chosen("source-nat", "forward nat: whether real servers see the host's address instead of the client's, default auto", SourceNATs, func(v *model.VirtualService) *model.SourceNAT { return &v.SourceNAT }),
-		timed("persistence", "how long a client keeps its real server after its last new connection (default: no persistence)", func(v *model.VirtualService) *time.Duration { return &v.Persistence }),
+		chosen("plane", "data plane that forwards the packets, default auto", Planes,
+			func(v *model.VirtualService) *model.Plane { return &v.Plane }),
+		chosen("source-nat", "forward nat: whether real servers see the host's address instead of the client's, "+
+			"default auto", SourceNATs, func(v *model.VirtualService) *model.SourceNAT { return &v.SourceNAT }),
+		timed("persistence", "how long a client keeps its real server after its last new connection (default: no "+
+			"persistence)", func(v *model.VirtualService) *time.Duration { return &v.Persistence }),
 		sorry(),
-		counted("quorum", "NUMBER", "number of real servers that must be up (default 1)", func(v *model.VirtualService) *int { return &v.Quorum }).positive(),
-		counted("panic", "PERCENT", "use all real servers, also those that are down, if fewer than this share is up (default: never)", func(v *model.VirtualService) *int { return &v.Panic }),
-		timed("drain", "how long a removed or drained real server keeps its connections (default: until they end)", func(v *model.VirtualService) *time.Duration { return &v.Drain }).positive(),
+		counted("quorum", "NUMBER", "number of real servers that must be up (default 1)",
+			func(v *model.VirtualService) *int { return &v.Quorum }).positive(),
+		counted("panic", "PERCENT", "use all real servers, also those that are down, if fewer than this share is up "+
+			"(default: never)", func(v *model.VirtualService) *int { return &v.Panic }),
+		timed("drain", "how long a removed or drained real server keeps its connections (default: until they end)",
+			func(v *model.VirtualService) *time.Duration { return &v.Drain }).positive(),
 	}
 }
 
 func sorry() ServiceField {
-	return ServiceField{Name: "sorry", Flag: "sorry", Value: "ADDRESS[:PORT]", Help: "server that gets the clients while fewer real servers than the quorum are up (default: none)",
+	return ServiceField{Name: "sorry", Flag: "sorry", Value: "ADDRESS[:PORT]", Help: "server that gets the clients " +
+		"while fewer real servers than the quorum are up (default: none)",
 		Set: func(v *model.VirtualService, text string) (err error) { v.Sorry, err = Sorry(text); return err },
 		Get: func(v model.VirtualService) string {
 			if v.Sorry == (netip.AddrPort{}) {
@@ -208,25 +220,38 @@ func sorry() ServiceField {
 // CheckFields returns the settings of a service's check, without its command.
 func CheckFields() []ServiceField {
 	return append([]ServiceField{
-		chosen("type", "type of the health check, default none", Checks, func(v *model.VirtualService) *model.CheckType { return &v.Check.Type }).as("check"),
-		counted("port", "PORT", "port to check (default: the real server's port)", func(v *model.VirtualService) *uint16 { return &v.Check.Port }).as("check-port"),
+		chosen("type", "type of the health check, default none", Checks,
+			func(v *model.VirtualService) *model.CheckType { return &v.Check.Type }).as("check"),
+		counted("port", "PORT", "port to check (default: the real server's port)",
+			func(v *model.VirtualService) *uint16 { return &v.Check.Port }).as("check-port"),
 		timed("interval", "time between checks (default 2s)", func(v *model.VirtualService) *time.Duration { return &v.Check.Interval }).positive(),
-		timed("fast", "time between checks while a state is changing (default: the interval), or while a check has no reply (default: a quarter of the timeout)", func(v *model.VirtualService) *time.Duration { return &v.Check.Fast }).positive().as("fast-interval"),
-		timed("down", "time between checks of a server that is down (default: the interval)", func(v *model.VirtualService) *time.Duration { return &v.Check.Down }).positive().as("down-interval"),
+		timed("fast", "time between checks while a state is changing (default: the interval), or while a check has "+
+			"no reply (default: a quarter of the timeout)",
+			func(v *model.VirtualService) *time.Duration { return &v.Check.Fast }).positive().as("fast-interval"),
+		timed("down", "time between checks of a server that is down (default: the interval)",
+			func(v *model.VirtualService) *time.Duration { return &v.Check.Down }).positive().as("down-interval"),
 		timed("timeout", "how long a check may take (default: the interval, at most 5s)", func(v *model.VirtualService) *time.Duration { return &v.Check.Timeout }).positive(),
-		counted("rise", "NUMBER", "number of successful checks in a row that make a server up (default 2)", func(v *model.VirtualService) *int { return &v.Check.Rise }).positive(),
-		counted("fall", "NUMBER", "number of failed checks in a row that make a server down (default 3)", func(v *model.VirtualService) *int { return &v.Check.Fall }).positive(),
+		counted("rise", "NUMBER", "number of successful checks in a row that make a server up (default 2)",
+			func(v *model.VirtualService) *int { return &v.Check.Rise }).positive(),
+		counted("fall", "NUMBER", "number of failed checks in a row that make a server down (default 3)",
+			func(v *model.VirtualService) *int { return &v.Check.Fall }).positive(),
 		jitter(),
-		chosen("initial", "state of a server until its first check, default up in a new service, down in an existing one", []string{string(model.InitialUp), string(model.InitialDown)}, func(v *model.VirtualService) *model.Initial { return &v.Check.Initial }),
-		timed("slow-start", "time in which a server's weight grows to its full value after a failure (default 0)", func(v *model.VirtualService) *time.Duration { return &v.Check.SlowStart }),
-		counted("agent", "PORT", "port of an agent on the server that reports the server's weight (HAProxy's agent-check; default: none)", func(v *model.VirtualService) *uint16 { return &v.Check.Agent }),
-		decided("passive", "take a server out if clients' connections to it fail", func(v *model.VirtualService) *bool { return &v.Check.Passive }),
+		chosen("initial", "state of a server until its first check, default up in a new service, down in an "+
+			"existing one", []string{string(model.InitialUp), string(model.InitialDown)},
+			func(v *model.VirtualService) *model.Initial { return &v.Check.Initial }),
+		timed("slow-start", "time in which a server's weight grows to its full value after a failure (default 0)",
+			func(v *model.VirtualService) *time.Duration { return &v.Check.SlowStart }),
+		counted("agent", "PORT", "port of an agent on the server that reports the server's weight (HAProxy's "+
+			"agent-check; default: none)", func(v *model.VirtualService) *uint16 { return &v.Check.Agent }),
+		decided("passive", "take a server out if clients' connections to it fail",
+			func(v *model.VirtualService) *bool { return &v.Check.Passive }),
 	}, ofTypes()...)
 }
 
 // jitter returns a field for which 0 means no jitter, and not the default.
 func jitter() ServiceField {
-	f := counted("jitter", "PERCENT", "random variation of the time between checks, in percent of the interval (default 10; 0 for none)", func(v *model.VirtualService) *int { return &v.Check.Jitter })
+	f := counted("jitter", "PERCENT", "random variation of the time between checks, in percent of the interval "+
+		"(default 10; 0 for none)", func(v *model.VirtualService) *int { return &v.Check.Jitter })
 	set := f.Set
 	f.Set = func(v *model.VirtualService, word string) error {
 		err := set(v, word)
@@ -297,23 +322,37 @@ func ofTypes() []ServiceField {
 	all := slices.Concat(
 		by([]model.CheckType{model.CheckHTTP, model.CheckHTTPS},
 			worded("method", "METHOD", "http: request method (default GET)", func(v *model.VirtualService) *string { return &v.Check.Method }),
-			worded("path", "PATH", "http: path to request (default /)", func(v *model.VirtualService) *string { return &v.Check.Path }),
-			worded("host", "NAME", "http: host name in the request (default: the server's address)", func(v *model.VirtualService) *string { return &v.Check.Host }),
-			worded("status", "CODES", "http: status codes of a healthy server, e.g. 200,300-399 (default 200-399)", func(v *model.VirtualService) *string { return &v.Check.Status }),
-			worded("body", "REGEXP", "http: regular expression that the first 64 KiB of the body must match", func(v *model.VirtualService) *string { return &v.Check.Body })),
+			worded("path", "PATH", "http: path to request (default /)",
+				func(v *model.VirtualService) *string { return &v.Check.Path }),
+			worded("host", "NAME", "http: host name in the request (default: the server's address)",
+				func(v *model.VirtualService) *string { return &v.Check.Host }),
+			worded("status", "CODES", "http: status codes of a healthy server, e.g. 200,300-399 (default 200-399)",
+				func(v *model.VirtualService) *string { return &v.Check.Status }),
+			worded("body", "REGEXP", "http: regular expression that the first 64 KiB of the body must match",
+				func(v *model.VirtualService) *string { return &v.Check.Body })),
 		by([]model.CheckType{model.CheckTCP, model.CheckGRPC, model.CheckHTTPS},
-			decided("tls", "tcp, grpc: use TLS, as https does", func(v *model.VirtualService) *bool { return &v.Check.TLS })),
+			decided("tls", "tcp, grpc: use TLS, as https does",
+				func(v *model.VirtualService) *bool { return &v.Check.TLS })),
 		bySecure(
-			worded("tls-name", "NAME", "https, or with tls: name for which the server's certificate must be valid; if empty, the certificate is not verified", func(v *model.VirtualService) *string { return &v.Check.TLSName }),
-			timed("expiry", "https, or with tls: fail if the certificate expires within this time (default: do not check)", func(v *model.VirtualService) *time.Duration { return &v.Check.Expiry })),
+			worded("tls-name", "NAME", "https, or with tls: name for which the server's certificate must be valid; "+
+				"if empty, the certificate is not verified",
+				func(v *model.VirtualService) *string { return &v.Check.TLSName }),
+			timed("expiry", "https, or with tls: fail if the certificate expires within this time (default: do not "+
+				"check)", func(v *model.VirtualService) *time.Duration { return &v.Check.Expiry })),
 		by([]model.CheckType{model.CheckGRPC},
-			worded("service", "NAME", "grpc: service to ask about (default: the server as a whole)", func(v *model.VirtualService) *string { return &v.Check.Service })),
+			worded("service", "NAME", "grpc: service to ask about (default: the server as a whole)",
+				func(v *model.VirtualService) *string { return &v.Check.Service })),
 		by([]model.CheckType{model.CheckDNS},
-			worded("query", "NAME", "dns: name to query", func(v *model.VirtualService) *string { return &v.Check.Query }),
-			worded("record", "TYPE", "dns: record type to query (default A)", func(v *model.VirtualService) *string { return &v.Check.Record })),
+			worded("query", "NAME", "dns: name to query",
+				func(v *model.VirtualService) *string { return &v.Check.Query }),
+			worded("record", "TYPE", "dns: record type to query (default A)",
+				func(v *model.VirtualService) *string { return &v.Check.Record })),
 		by([]model.CheckType{model.CheckTCP, model.CheckUDP},
-			worded("send", "TEXT", "tcp, udp: text to send", func(v *model.VirtualService) *string { return &v.Check.Send }),
-			worded("expect", "REGEXP", "tcp, udp: regular expression that the reply must match; without it, a udp check fails only if the port is reported closed", func(v *model.VirtualService) *string { return &v.Check.Expect })),
+			worded("send", "TEXT", "tcp, udp: text to send",
+				func(v *model.VirtualService) *string { return &v.Check.Send }),
+			worded("expect", "REGEXP", "tcp, udp: regular expression that the reply must match; without it, a udp "+
+				"check fails only if the port is reported closed",
+				func(v *model.VirtualService) *string { return &v.Check.Expect })),
 	)
 	for i := range all {
 		all[i].Flag = "check-" + all[i].Name

@@ -7,15 +7,15 @@ import (
 	"fairlead/internal/model"
 )
 
-// sending is how packets are forwarded to a real server. It is the same for all real
+// forwarding is how packets are forwarded to a real server. It is the same for all real
 // servers of a service.
-type sending struct {
+type forwarding struct {
 	forward model.Forward
 	tunnel  model.Tunnel
 }
 
 // String writes it as "nat", or as "tunnel gue:6080".
-func (s sending) String() string {
+func (s forwarding) String() string {
 	if s.tunnel == (model.Tunnel{}) {
 		return string(s.forward)
 	}
@@ -24,8 +24,8 @@ func (s sending) String() string {
 
 // wrapped returns the forwarding with a tunnel of the given type; "" means ipip. port
 // and sum are for GUE; nocsum means no checksum.
-func wrapped(kind, port, sum string) (sending, error) {
-	s := sending{forward: model.ForwardTunnel}
+func wrapped(kind, port, sum string) (forwarding, error) {
+	s := forwarding{forward: model.ForwardTunnel}
 	switch kind {
 	case "", "ipip":
 		return s, nil
@@ -35,7 +35,8 @@ func wrapped(kind, port, sum string) (sending, error) {
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {
-		return s, fmt.Errorf("its tunnel has the type gue and the port %q: want the UDP port on which the server receives it", port)
+		return s, fmt.Errorf("its tunnel has the type gue and the port %q: want the UDP port on which the server "+
+			"receives it", port)
 	}
 	s.tunnel = model.Tunnel{Type: model.TunnelGUE, Port: uint16(n)}
 	if sum != "nocsum" {

@@ -22,7 +22,7 @@ import (
 // Role is the process, and Main its main function.
 const Role = "whole-daemon"
 
-// Order is what a daemon is told: those of service.Options that tests choose.
+// Order contains the fields of service.Options that tests set for a daemon.
 type Order struct {
 	Run, State, Socket, Docker string
 	TearDown                   bool

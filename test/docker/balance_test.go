@@ -158,7 +158,7 @@ func (h *host) forgotten() {
 	h.docker("start", "web-a")
 	h.stands("site", web["web-a"], daemon.RealUp, "")
 
-	// One is told to end while nobody listens.
+	// One container is stopped while no daemon listens.
 	const needsRestart = "172.30.0.15"
 	h.runs("late", needsRestart, "until:/ends/late")
 	h.stands("site", needsRestart, daemon.RealUp, "")
@@ -201,8 +201,8 @@ func (h *host) load() (over func()) {
 	}
 }
 
-// answer fails the test unless requests to the virtual addresses are answered,
-// by all of these containers and by nobody else.
+// answer fails the test unless requests to the virtual addresses are answered
+// by all of these containers and by no others.
 func (h *host) answer(want ...string) {
 	h.Helper()
 	for _, at := range []string{vip, vip6} {

@@ -10,8 +10,8 @@ import (
 	"fairlead/internal/lab/dockerd"
 )
 
-// composes makes the calls that Compose makes of a file which names the driver
-// and is otherwise as it was.
+// composes makes the calls of Compose for a file in which only the driver is
+// added.
 func (h *host) composes() {
 	before := h.inventory()
 	h.call("/networks/create", `{"Name": "shop_front", "Driver": "fairlead", "CheckDuplicate": true,

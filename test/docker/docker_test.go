@@ -89,7 +89,7 @@ func (h *host) attaches(driver model.Driver, options string) {
 	h.unchanged(before)
 }
 
-// publishing returns the ways that lead to containers of a driver's.
+// publishing returns the publish modes for containers on networks of a driver.
 func publishing(driver model.Driver) []model.Via {
 	var all []model.Via
 	for _, direction := range paths.Modes() {

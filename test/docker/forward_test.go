@@ -173,7 +173,7 @@ func (h *host) truthful(port string) {
 				truth = "no"
 			}
 			if byFamily[i][place] != truth {
-				h.Errorf("%s from the %s: told %s, and in truth %s:\n%s", addr, place, byFamily[i][place], truth, h.sh(h.dir+"/fairlead ports "+port))
+				h.Errorf("%s from the %s: reported %s, but in fact %s:\n%s", addr, place, byFamily[i][place], truth, h.sh(h.dir+"/fairlead ports "+port))
 			}
 		}
 	}

@@ -16,7 +16,7 @@ func (h *host) labelled() {
 			h.answersAt(at)
 		}
 	}
-	// Both bind port 80 at once, and nobody has it.
+	// Both bind port 80 at the same time, and it is free on the host.
 	run("one", "8080:80,8080:53/udp")
 	run("two", "8081:80, 8081:53/udp", "--label", "fairlead.unpublished=deny")
 	both("8080", "8081")
@@ -26,15 +26,16 @@ func (h *host) labelled() {
 		h.sh(h.dir + "/fairlead " + command)
 	}
 
-	// They come back with their ports, and stay when we do.
+	// A restart of a container restores its ports; a restart of the daemon
+	// keeps them.
 	h.docker("restart", "-t", "0", "one")
 	both("8080", "8081")
 	h.kill()
 	both("8080", "8081")
 	h.start()
 
-	// What cannot be published says so, and runs. Who has said it knows of the
-	// others, too, and who runs again is led before it binds.
+	// A container whose ports cannot be published runs all the same, and the
+	// reason is reported.
 	run("third", "8080:80")
 	h.says("third", "port taken")
 	h.docker("rm", "-f", "third")
@@ -57,10 +58,10 @@ func (h *host) labelled() {
 	h.unchanged(before)
 }
 
-// ran is of containers that run before their ports are led.
+// ran tests containers that run before their ports are mapped.
 func (h *host) ran(run func(name, publish string, more ...string)) {
 	h.Helper()
-	// One that has bound them keeps what it has.
+	// A container that has bound its ports keeps them.
 	h.kill()
 	run("early", "8082:80")
 	h.asks("", "tcp", "127.0.0.1:80")
@@ -71,7 +72,8 @@ func (h *host) ran(run func(name, publish string, more ...string)) {
 	h.well("early")
 	h.docker("rm", "-f", "early")
 
-	// One that has not, as its cgroup is where none was before, is led.
+	// The ports of a container that has bound none yet, because its cgroup is
+	// in a new place, are mapped.
 	h.sh("mkfifo /run/go")
 	h.docker("run", "-d", "--name", "apart", "--network", "host", "--label", "fairlead.publish=8082:80", "--cgroup-parent", "/apart",
 		"-v", "/run/go:/go", "program", "serve", "after:/go", "tcp:80")

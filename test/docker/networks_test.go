@@ -35,7 +35,7 @@ func (h *host) connects() {
 	h.docker("run", "-d", "--name", "hermit", "--network", "closed", "program", "serve", "tcp:80")
 	h.docker("exec", "hermit", "/program", "ask", "tcp", "web:80")
 	if out := h.sh(`nsenter --net=/proc/` + h.docker("inspect", "-f", "{{.State.Pid}}", "hermit") + `/ns/net ip route`); strings.Contains(out, "default") {
-		h.Errorf("an internal network leads out: %s", out)
+		h.Errorf("an internal network reaches the outside: %s", out)
 	}
 	if out := h.sh("ip -o link"); strings.Contains(out, "docker_gwbridge") {
 		h.Error("Docker has made a gateway of its own")
@@ -50,7 +50,7 @@ func (h *host) connects() {
 	h.docker("exec", "hermit", "/program", "ask", "tcp", "web:80")
 
 	h.sh(`for l in $(ip -o link | sed -n 's/^[0-9]*: \(fv[-_][^@:]*\).*/\1/p'); do ip link del $l; done`)
-	h.reached() // somebody has deleted the links
+	h.reached() // although the links were deleted
 	h.docker("exec", "hermit", "/program", "ask", "tcp", "web:80")
 	h.docker("network", "disconnect", "back", "web")
 	h.docker("rm", "-f", "web", "peer", "hermit")

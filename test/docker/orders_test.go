@@ -44,10 +44,10 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-func variable(t *testing.T, name string, otherwise int) int {
+func variable(t *testing.T, name string, fallback int) int {
 	text := os.Getenv(name)
 	if text == "" {
-		return otherwise
+		return fallback
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {

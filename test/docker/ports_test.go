@@ -53,7 +53,7 @@ func (h *host) publishes() {
 	}
 	h.docker("run", "-d", "--name", "plain", "--network", "name=net,driver-opt=via=proxy", "-p", "6002:80", "program", "serve", "tcp:80")
 	if out := h.sh("ss -Hltnp sport = :6002"); !strings.Contains(out, `"fairlead-proxy"`) {
-		h.Errorf("ss names the proxy otherwise: %s", out)
+		h.Errorf("ss shows another name for the proxy: %s", out)
 	}
 	h.docker("rm", "-f", "many", "second", "any", "later", "plain")
 	h.docker("network", "rm", "net")

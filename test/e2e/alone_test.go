@@ -63,7 +63,7 @@ func TestBusyMachine(t *testing.T) {
 			disturbed++
 		}
 		if busy && (len(x.Others) == 0 || x.Others[0].PID == 0 || x.Others[0].Command == "" || x.Others[0].Seconds == 0) {
-			t.Errorf("nobody is named: %+v", x)
+			t.Errorf("no process is named: %+v", x)
 		}
 	}
 	const planned = 2 * 4 // the baseline's two halves in each round
@@ -104,6 +104,6 @@ func TestTwoLaboratories(t *testing.T) {
 	}
 	o := r.run(append(second, "--shared=false")...)
 	if o.expect(t, 0, nil); r.shares("2.json").Laboratories != nil {
-		t.Error("the lock of a laboratory that was killed is still held")
+		t.Error("the lock of a killed laboratory was not released")
 	}
 }

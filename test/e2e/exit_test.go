@@ -16,7 +16,7 @@ var (
 	everyTool   = []string{"iperf3", "qperf", "sockperf", "wrk"}
 )
 
-func TestMistakesAreToldBeforeMeasuring(t *testing.T) {
+func TestErrorsAreReportedBeforeMeasuring(t *testing.T) {
 	r := newRoom(t)
 	folder := r.file("folder")
 	if err := os.Mkdir(folder, 0o755); err != nil {
@@ -33,8 +33,8 @@ func TestMistakesAreToldBeforeMeasuring(t *testing.T) {
 		{"unknown workload", []string{"--workload", "no-such"}, append([]string{`"no-such"`}, someLoads...)},
 		{"unknown tool", []string{"--with", "no-such"}, append([]string{`"no-such"`}, everyTool...)},
 		{"unknown baseline", []string{"--baseline", "no-such"}, []string{`"no-such"`, "host", "nat"}},
-		{"baseline that a client cannot reach", []string{"rules", "--client", "remote,local"}, []string{"hand-dnat leads nowhere", "local", "--client of remote"}},
-		{"path that no client reaches", []string{"filter-on", "--client", "remote"}, []string{"filter-on leads nowhere", "--client of local, peer"}},
+		{"baseline that a client cannot reach", []string{"rules", "--client", "remote,local"}, []string{"hand-dnat cannot be used", "local", "--client of remote"}},
+		{"path that no client reaches", []string{"filter-on", "--client", "remote"}, []string{"filter-on cannot be used", "--client of local, peer"}},
 		{"unknown flag", []string{"--no-such"}, []string{"--no-such", "--help"}},
 		{"unknown output", []string{"-o", "no-such"}, []string{`"no-such"`, "table", "json"}},
 		{"no rounds", []string{"--rounds", "0"}, []string{"rounds 0"}},
@@ -69,11 +69,11 @@ func TestWrongCommands(t *testing.T) {
 	}
 }
 
-// TestNotRoot: a plain user, and a root without its powers, are told what is
-// missing.
+// TestNotRoot: an ordinary user, and root without capabilities, get an error
+// that says what is missing.
 func TestNotRoot(t *testing.T) {
 	for name, as := range map[string][]string{
-		"nobody":                   {"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"},
+		"ordinary user":            {"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"},
 		"root in a poor container": {"setpriv", "--bounding-set", "-sys_admin,-net_admin", "--inh-caps", "-sys_admin,-net_admin"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestPathThatFailsToBuild(t *testing.T) {
 	r := newRoom(t)
 	r.replace("#!/bin/sh\necho out of order >&2\nexit 3\n", "nft")
 	o := r.run(append([]string{"lab", "run", "rules", "--baseline", "nat", "--workload", "tcp-rr", "-o", "json"}, short...)...)
-	o.expect(t, 1, []string{"path hand-dnat was not measured: ", "out of order"}) // although nobody named it
+	o.expect(t, 1, []string{"path hand-dnat was not measured: ", "out of order"}) // although it was not selected by name
 	got := decode(t, []byte(o.stdout))
 	if len(got.Absent) != 1 || got.Absent[0].Path != "hand-dnat" || !strings.Contains(got.Absent[0].Reason, "out of order") {
 		t.Errorf("unavailable: %+v", got.Absent)
@@ -214,7 +214,7 @@ func TestClientThatAPathDoesNotReach(t *testing.T) {
 	if len(got.Absent) != 1 || got.Absent[0].Path != "hand-dnat" || !strings.Contains(got.Absent[0].Reason, "local") {
 		t.Errorf("unavailable: %+v", got.Absent)
 	}
-	if len(got.Runs) != 5 || !strings.Contains(o.stdout, "leads nowhere for the client local") {
+	if len(got.Runs) != 5 || !strings.Contains(o.stdout, "the client local cannot reach it") {
 		t.Errorf("%d runs, want the baseline's four and hand-dnat's one:\n%s", len(got.Runs), o.stdout)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hideNftables is the environment variable by which this test's own binary
-// is told to run a command as on a kernel without nftables.
+// hideNftables is the environment variable that makes this test's binary run a
+// command as on a kernel without nftables.
 const hideNftables = "FAIRLEAD_E2E_NO_NFTABLES"
 
 // runWithoutNftables runs a command to which the kernel answers, when it asks

@@ -107,9 +107,9 @@ func (r *room) undisturbed(file string, args ...string) outcome {
 	}
 }
 
-// disturbance says what of a report makes it worth to be measured again: the
-// hypervisor has taken CPU time, or somebody else's program that all packets go
-// through has not had its share of it for seconds.
+// disturbance returns why a report must be measured again, or "": the
+// hypervisor has taken CPU time, or another program through which all packets
+// pass did not get CPU time for seconds.
 func (r *room) disturbance(report []byte) string {
 	r.t.Helper()
 	for _, x := range decode(r.t, report).Runs {

@@ -15,15 +15,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// room stands for a user's host: a network namespace with things of other
-// people in it, and a mount namespace in which cgroups, bpffs and named
-// namespaces are the room's own. So what is found afterwards is what the
-// program left, and not somebody else's.
+// room represents a user's host: a network namespace with objects of other
+// programs, and a mount namespace with separate cgroups, bpffs and named
+// namespaces. So everything that is found there after a test was left over by
+// the program.
 type room struct {
 	t *testing.T
 	// dir is for the files that the program writes.
 	dir string
-	// groups is what the room has in the place of the cgroup root.
+	// groups is the directory that replaces the cgroup root.
 	groups string
 	// replaced are the programs that replace has hidden.
 	replaced []string
@@ -31,7 +31,7 @@ type room struct {
 	// of all its descendants.
 	mark   string
 	holder *exec.Cmd
-	// enter are nsenter's arguments that lead in.
+	// enter are nsenter's arguments to enter the room.
 	enter []string
 }
 

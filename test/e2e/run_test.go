@@ -58,7 +58,7 @@ func (r *room) hears(answer string, command []string) {
 	r.t.Fatalf("%s never says %q, but last:\n%s", command[len(command)-1], answer, out)
 }
 
-// refused holds that nobody listens at the peer.
+// refused fails the test if a process listens at the peer.
 func (r *room) refused(peer string) {
 	r.t.Helper()
 	out, err := r.command(get(peer)...).CombinedOutput()
@@ -151,13 +151,13 @@ func TestRunDatagrams(t *testing.T) {
 // TestRunWithoutPrivilege: a granted port below 1024 is anybody's to bind.
 func TestRunWithoutPrivilege(t *testing.T) {
 	r := newRoom(t)
-	p := r.publish("-p 443:80", append(slices.Clone(nobody), "socat", "TCP6-LISTEN:80,fork", "SYSTEM:echo web"))
+	p := r.publish("-p 443:80", append(slices.Clone(ordinaryUser), "socat", "TCP6-LISTEN:80,fork", "SYSTEM:echo web"))
 	r.hears("web", get("TCP:127.0.0.1:443"))
 	p.end(128 + int(syscall.SIGTERM))
 }
 
-// nobody makes a plain user run a command.
-var nobody = []string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"}
+// ordinaryUser is the prefix of a command that an ordinary user runs.
+var ordinaryUser = []string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"}
 
 // TestRunReusedPort: each process of the server has a socket of its own for
 // the one port.
@@ -191,7 +191,7 @@ func TestRunUnlistedPorts(t *testing.T) {
 	})
 }
 
-// TestRunExitCode: the command's own, and a signal's as a shell tells it.
+// TestRunExitCode: the command's own, and for a signal the same as a shell's.
 func TestRunExitCode(t *testing.T) {
 	r := newRoom(t)
 	before := r.snapshot()
@@ -278,7 +278,7 @@ func TestRunPortTaken(t *testing.T) {
 	r.untouched(before)
 }
 
-// TestRunCannot: what the host lacks is told, and what to do.
+// TestRunCannot: the error says what the host lacks and what to do.
 func TestRunCannot(t *testing.T) {
 	run := []string{binary, "run", "-p", "8080:80", "--", "true"}
 	poor := []string{"setpriv", "--bounding-set", "-sys_admin,-bpf", "--inh-caps", "-sys_admin,-bpf"}
@@ -288,7 +288,7 @@ func TestRunCannot(t *testing.T) {
 		code int
 		says string
 	}{
-		"nobody":                   {nobody, 2, "root is needed to attach eBPF programs: run as root"},
+		"ordinary user":            {ordinaryUser, 2, "root is needed to attach eBPF programs: run as root"},
 		"root in a poor container": {poor, 1, "operation not permitted"},
 		"cgroup v1 only":           {only1, 1, "no cgroup v2 at /sys/fs/cgroup or /sys/fs/cgroup/unified: mkdir -p"},
 	} {

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// host makes the engine a network namespace with a LAN that nobody is on.
+// host runs the engine in a network namespace with a LAN without other hosts.
 var host = []string{"unshare", "--net", "sh", "-ec", uplink + `exec "$@"`, "host"}
 
 const uplink = `
@@ -145,8 +145,8 @@ func TestPortsOfDocker(t *testing.T) {
 	}
 }
 
-// truth dials each TCP port from everywhere, and holds that it is as it was
-// told.
+// truth dials each TCP port from everywhere, and compares the result with what
+// was reported.
 func truth(t *testing.T, e *dockerd.Engine, fairlead string) {
 	t.Helper()
 	var notified struct {
@@ -175,7 +175,7 @@ func truth(t *testing.T, e *dockerd.Engine, fairlead string) {
 			dial := fmt.Sprintf("%s socat -u OPEN:/dev/null TCP:%s:%d,connect-timeout=%g", place.from, place.at, p.Ports.First, wait)
 			answers := map[bool]string{true: "yes", false: "no"}[e.Command(t.Context(), "sh", "-c", dial).Run() == nil]
 			if p.Reach[place.name] != answers {
-				t.Errorf("port %d from %s: told %s, and in truth %s", p.Ports.First, place.name, p.Reach[place.name], answers)
+				t.Errorf("port %d from %s: reported %s, but in fact %s", p.Ports.First, place.name, p.Reach[place.name], answers)
 			}
 		}
 	}

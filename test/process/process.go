@@ -85,8 +85,8 @@ func Main[Order any](do func(Order) error) func() int {
 	}
 }
 
-// Pause stops a child of ours until it is told to go on. A thread that runs does
-// so until it has seen the signal: none does when Pause returns.
+// Pause stops a child process until goOn is called. A running thread continues
+// until it has received the signal; when Pause returns, none runs.
 func Pause(t testing.TB, pid int) (goOn func()) {
 	t.Helper()
 	err := unix.Kill(pid, unix.SIGSTOP)

@@ -146,7 +146,7 @@ const (
 //	<!-- generated:begin COMMAND -->
 //	<!-- generated:end -->
 //
-// by what COMMAND prints, as told by output.
+// with what COMMAND prints; output runs COMMAND.
 func Fill(page []byte, output func(command string) ([]byte, error)) ([]byte, error) {
 	var filled bytes.Buffer
 	rest := page

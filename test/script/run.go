@@ -22,7 +22,7 @@ var (
 	makeLine = regexp.MustCompile(`^make [a-z-]+$`)
 )
 
-// saved is how ipvsadm tells its rules.
+// saved is the command that makes ipvsadm print its rules.
 const saved = "ipvsadm -S -n | "
 
 // Runnable turns a documented command into what the test runs for it, where

@@ -65,7 +65,7 @@ func leavesTheHostAlone(t *testing.T) {
 	})
 }
 
-// TestLinks holds that every relative link of a page leads to a file.
+// TestLinks: every relative link of a page refers to an existing file.
 func TestLinks(t *testing.T) {
 	pages, err := script.Pages(root)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // state that it reads, until its standard input ends or it is killed.
 const engineRole = "soaked-engine"
 
-// order is what the process is told first.
+// order is the first message to the process.
 type order struct {
 	// Server is the path of the server host's namespace, Pins that of the
 	// directory of pins, and Record that of the state file.
@@ -29,7 +29,7 @@ type order struct {
 	Facts                plan.Facts
 }
 
-// answer tells the fate of one state.
+// answer is the result of one state.
 type answer struct{ Err string }
 
 func engineMain() int {

@@ -18,7 +18,7 @@ import (
 type events struct {
 	t     *testing.T
 	world *world
-	// flows are the maps that the programs fill, ports the one that leads to
+	// flows are the maps that the programs fill, ports the map that refers to
 	// every entry of the table.
 	flows map[string]*ebpf.Map
 	ports *ebpf.Map
@@ -131,7 +131,7 @@ func (s *events) counts() map[string]int {
 	return counts
 }
 
-// published counts the ports that lead to an entry of the table.
+// published counts the ports that refer to an entry of the table.
 func (s *events) published() (n int) {
 	s.t.Helper()
 	keys := make([]uint32, s.ports.MaxEntries())

@@ -15,10 +15,10 @@ type at struct {
 	port  uint16
 }
 
-// nobody is who answers on a port that is not published.
-const nobody = "nobody"
+// unanswered is the owner of a port that is not published.
+const unanswered = "none"
 
-// owners tells who answers where.
+// owners returns which workload answers on each port.
 func owners(all []model.Publish) map[at]string {
 	own := map[at]string{}
 	for _, p := range all {
@@ -29,17 +29,17 @@ func owners(all []model.Publish) map[at]string {
 	return own
 }
 
-// ledger knows who may answer on which port at the moment. It is safe for
-// concurrent use.
+// ledger knows which workloads may answer on which port at present. It is safe
+// for concurrent use.
 type ledger struct {
 	mu sync.Mutex
-	// may lists, for each port that ever had an owner, who may answer: more
-	// than one while a change is under way.
+	// may lists the possible owners of each port that ever had one: more than
+	// one during a change.
 	may     map[at][]string
 	windows map[*window]bool
 }
 
-// window is a stretch of time for which it is noted who may answer on a port.
+// window records who may answer on a port during a period.
 type window struct {
 	at  at
 	may []string
@@ -47,19 +47,19 @@ type window struct {
 
 func newLedger() *ledger { return &ledger{may: map[at][]string{}, windows: map[*window]bool{}} }
 
-// begin notes that the owners are about to become those.
+// begin records that a change to these owners begins.
 func (l *ledger) begin(own map[at]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for port, name := range own {
 		if l.may[port] == nil {
-			l.may[port] = []string{nobody}
+			l.may[port] = []string{unanswered}
 		}
 		l.add(port, name)
 	}
 	for port := range l.may {
 		if own[port] == "" {
-			l.add(port, nobody)
+			l.add(port, unanswered)
 		}
 	}
 }
@@ -80,34 +80,34 @@ func with(all []string, name string) []string {
 	return append(slices.Clip(all), name)
 }
 
-// end notes that the owners are those, and nobody else any more.
+// end records that the change is complete: only these owners may answer.
 func (l *ledger) end(own map[at]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for port := range l.may {
-		l.may[port] = []string{nobody}
+		l.may[port] = []string{unanswered}
 		if own[port] != "" {
 			l.may[port] = []string{own[port]}
 		}
 	}
 }
 
-// open begins to note who may answer on a port, and says how long to wait.
+// open begins a window for a port, and returns how long to wait for an answer.
 func (l *ledger) open(port at) (w *window, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w = &window{at: port, may: l.may[port]}
 	if len(w.may) == 0 {
-		w.may = []string{nobody}
+		w.may = []string{unanswered}
 	}
 	l.windows[w] = true
-	if len(w.may) == 1 && w.may[0] == nobody {
+	if len(w.may) == 1 && w.may[0] == unanswered {
 		return w, vain
 	}
 	return w, patience
 }
 
-// close ends that, and judges what was answered meanwhile.
+// close ends the window, and returns an error if the answer was not allowed.
 func (l *ledger) close(w *window, answer string, err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +116,7 @@ func (l *ledger) close(w *window, answer string, err error) error {
 	switch {
 	case err == nil && !slices.Contains(w.may, answer):
 		return fmt.Errorf("%s %d: answered by %q, while only %q may", w.at.proto, w.at.port, answer, w.may)
-	case err != nil && !changed && w.may[0] != nobody:
+	case err != nil && !changed && w.may[0] != unanswered:
 		return fmt.Errorf("%s %d: not answered by %s: %w", w.at.proto, w.at.port, w.may[0], err)
 	}
 	return nil

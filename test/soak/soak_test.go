@@ -1,12 +1,14 @@
-// Package soak_test lives with the ebpf way for a while: conversations that
-// must last, connections that come and go, publishes that change all the
-// time, and an engine that is killed again and again. At the end nothing may
-// be left. It measures no speed.
+// Package soak_test uses publish mode ebpf for a longer time: with conversations
+// that must not break, short connections, publishes that change all the time,
+// and an engine that is killed repeatedly. At the end nothing may be left over.
+// It measures no speed.
 //
-// Theory of operation. Workloads and clients are goroutines of this process,
-// each on sockets of its own namespace; the server host's engine is a child,
-// which is told one desired state after another. So the parent knows at every
-// moment who may answer on which port, and outlives every engine.
+// # Theory of operation
+//
+// Workloads and clients are goroutines of this process, each with sockets in a
+// separate namespace. The server host's engine is a child process, to which the
+// parent sends one desired state after another. So the parent always knows which
+// workload may answer on which port, and outlives every engine.
 //
 //	conversations ──┐                         ┌── web, api (bridge)
 //	newcomers ──────┼── published host ports ─┤

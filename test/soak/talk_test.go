@@ -112,7 +112,7 @@ type talk struct {
 	name string
 	conn net.Conn
 	want string
-	// translated says that its packets are led, and not its socket.
+	// translated is true if its packets are translated, and not its socket.
 	translated bool
 	wrongs     wrongs
 

@@ -21,7 +21,7 @@ import (
 const (
 	// patience bounds how long an answer may take, and what is gone may be seen.
 	patience = time.Minute
-	// vain is how long is asked where nobody may answer.
+	// vain is how long a client asks on a port where no answer may come.
 	vain = 3 * time.Second
 )
 

@@ -22,8 +22,8 @@ import (
 
 const (
 	patience = time.Minute
-	// asked sends its input, and waits for the answer when that has ended: for
-	// half a second only, if socat is not told otherwise.
+	// asked sends its input, and after its end waits for the answer. Without
+	// the flags socat waits for half a second only.
 	asked = "socat -t 60 -T 60 -"
 )
 
@@ -126,7 +126,7 @@ func buildFilter(t *testing.T, dir string) {
 	}
 }
 
-// systemCalls returns those that the unit allows.
+// systemCalls returns the system calls that the unit allows.
 func systemCalls(t *testing.T, unit systemd.Unit) []string {
 	t.Helper()
 	groups, err := exec.Command("systemd-analyze", "syscall-filter").Output()
@@ -140,7 +140,7 @@ func systemCalls(t *testing.T, unit systemd.Unit) []string {
 	return calls
 }
 
-// notified waits until the service manager is told each of these.
+// notified waits until the service manager has received each of these.
 func (s *service) notified(want ...string) {
 	s.Helper()
 	if err := s.notes.SetReadDeadline(time.Now().Add(patience)); err != nil {
@@ -151,7 +151,7 @@ func (s *service) notified(want ...string) {
 	for len(want) > 0 {
 		n, err := s.notes.Read(buf)
 		if err != nil {
-			s.Fatalf("the service manager is told %q, not %q: %v\n%s", all, want, err, s.logged())
+			s.Fatalf("the service manager received %q, not %q: %v\n%s", all, want, err, s.logged())
 		}
 		for line := range strings.Lines(string(buf[:n]) + "\n") {
 			all = append(all, strings.TrimSpace(line))
@@ -189,9 +189,10 @@ func (s *service) says(line, words string) {
 	}
 }
 
-// TestTheUnitIsEnough runs the daemon with what the unit leaves it: it takes
-// the socket, tells the service manager, attaches, and publishes every way.
-func TestTheUnitIsEnough(t *testing.T) {
+// TestUnitIsEnough runs the daemon with the permissions of the unit: it takes
+// over the socket, notifies the service manager, attaches, and publishes in
+// every mode.
+func TestUnitIsEnough(t *testing.T) {
 	s := start(t)
 	// The socket is there before the daemon is: who calls, waits.
 	s.says("fairlead network create web --subnet 172.30.0.0/24 --subnet fd00:30::/64", "")

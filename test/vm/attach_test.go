@@ -9,12 +9,12 @@ import (
 // has, ours and those made by hand.
 func TestWaysToAttach(t *testing.T) {
 	m := Machine{Kernel: debian(t), Modules: networking, Tools: []string{"sh", "ip", "nft", "nsenter", "sysctl"}}
-	said, err := m.Test(t.Context(), "fairlead/internal/lab/runner", "-test.run=^TestEveryWayToAttachHasTheWiresMTU$/^(hand-)?(ipvlan|macvlan)$")
+	said, err := m.Test(t.Context(), "fairlead/internal/lab/runner", "-test.run=^TestAttachedLinksHaveTheWiresMTU$/^(hand-)?(ipvlan|macvlan)$")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	for _, path := range []string{"/ipvlan", "/hand-ipvlan", "/macvlan", "/hand-macvlan"} {
-		if !strings.Contains(said, "--- PASS: TestEveryWayToAttachHasTheWiresMTU"+path+" ") {
+		if !strings.Contains(said, "--- PASS: TestAttachedLinksHaveTheWiresMTU"+path+" ") {
 			t.Errorf("%s was not built:\n%s", path, said)
 		}
 	}

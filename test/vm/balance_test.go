@@ -11,11 +11,12 @@ import (
 // modprobe that could load them when they are asked for.
 var balancing = slices.Concat(networking, []string{"ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_lc", "ip_vs_wlc", "ip_vs_sh", "ip_vs_mh", "ip_vs_sed", "ip_vs_nq", "ipip", "ip6_tunnel", "fou", "nft_reject_inet"})
 
-// TestBalancer asks the questions of the conformance suite where there is IPVS:
-// each by both protocols and in both families, but not by each in each, which
-// takes an emulator twice as long. A whole daemon holds a service by IPVS, and tells
-// of it. The kernel's own devices unwrap what the eBPF plane has wrapped, too,
-// and clsact holds its programs at both ends of links.
+// TestBalancer runs the conformance suite on a kernel with IPVS: each question
+// with both protocols and in both families, but not in all combinations, which
+// would take twice as long in an emulator. A whole daemon runs a service on data
+// plane ipvs and reports it. The kernel's tunnel devices also decapsulate what
+// data plane ebpf has encapsulated, and clsact runs its programs at both hooks of
+// links.
 func TestBalancer(t *testing.T) {
 	m := Machine{Kernel: debian(t), Modules: balancing, Tools: []string{"cat", "grep", "ip", "ipvsadm", "nft", "sed", "sh", "sort", "ss", "sysctl"}}
 	said, err := m.Test(t.Context(), "fairlead/test/balance", "-planes=ipvs,ebpf",

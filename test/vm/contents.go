@@ -39,8 +39,8 @@ func (m Machine) contents(ctx context.Context, command []string) (map[string][]b
 	return files, err
 }
 
-// addTool adds a command of the host and its shared libraries, each where the
-// host has it. The loader tells which they are, because it looks for them.
+// addTool adds a command of the host and its shared libraries, each at the path
+// that it has on the host. The loader lists the libraries.
 func addTool(ctx context.Context, files map[string][]byte, tool string) error {
 	path, err := exec.LookPath(tool)
 	if err != nil {

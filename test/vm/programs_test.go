@@ -5,9 +5,10 @@ import (
 	"testing"
 )
 
-// runs are tests of package steer that run the programs for packets of each sort
-// (BPF_PROG_TEST_RUN). All would take long in an emulator, whose verifier is slow;
-// these have the programs at links, with and without services, and the fast path.
+// runs selects the tests of package ebpf that run the programs on packets of each
+// kind (BPF_PROG_TEST_RUN). All of them would take too long in an emulator, whose
+// verifier is slow. These cover the programs at links, with and without services,
+// and the fast path.
 const runs = "^(TestLifeOfConnections|TestServed|TestSYNsOfOpenConnections|TestOneWayEndsPushNothingOut|TestFast)$"
 
 // TestProgramRuns runs the eBPF programs on the oldest kernel that is tested and on

@@ -1,10 +1,12 @@
 // Package vm runs commands and this module's tests on other kernels than the
-// host's: Debian's own and the one of its backports, unpacked and not installed, in
-// an emulated machine that lives as long as one command. It measures nothing: an emulator's clock is
-// worth nothing.
+// host's: Debian's kernel and that of its backports, unpacked and not installed,
+// in an emulated machine that lives as long as one command. It measures nothing,
+// because an emulator's clock is not usable for that.
 //
-// Theory of operation. The machine has no disk, and no network but cards that
-// lead nowhere. All that it needs is in its initramfs, and all that it says goes over a serial line.
+// # Theory of operation
+//
+// The machine has no disk, and no network but unconnected cards. Everything that
+// it needs is in its initramfs, and all of its output goes over a serial line.
 //
 //	host                              guest
 //	go build, go test -c, ldd ─cpio─► the kernel unpacks it and starts ./guest,
@@ -60,11 +62,11 @@ type Machine struct {
 	// Modules are the names of kernel modules to load; what they depend on
 	// is loaded before them.
 	Modules []string
-	// Tools are commands of the host that the guest has, too.
+	// Tools are commands of the host that are copied to the guest.
 	Tools []string
-	// Cards are network cards on the machine's PCI bus, the first in slot
-	// FirstCard: each the emulator's name of a model, e.g. virtio-net-pci. No
-	// wire leads to them.
+	// Cards are the machine's network cards on its PCI bus, the first in slot
+	// FirstCard. Each is the emulator's name of a model, e.g. virtio-net-pci.
+	// They are not connected.
 	Cards []string
 }
 

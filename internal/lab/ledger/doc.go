@@ -15,10 +15,10 @@
 // A process's clock is CLOCK_PROCESS_CPUTIME_ID of another process: one
 // system call, nanoseconds, all threads, those that have ended too. (The file
 // /proc/PID/schedstat shows the main thread only, and the ticks of
-// /proc/PID/stat are a hundred thousand times coarser.) Where there is no
-// cgroup v2 the parties are read this way as well; a process that they start
-// is then somebody else's. Processes that come and go within the window show
-// in what their parents have inherited, in ticks.
+// /proc/PID/stat are a hundred thousand times coarser.) Without cgroup
+// v2 the parties are read in the same manner; a process that they start then
+// counts as other load. The time of processes that start and end within the
+// window is in the counters for reaped children of their parents, in ticks.
 //
 // Busy is the wall time of all CPUs less their idle time, not the sum of the
 // busy columns. On a kernel with CONFIG_NO_HZ the idle columns are measured
@@ -28,13 +28,13 @@
 // what was used. So the columns only give the proportions in which the busy
 // time (without steal, which is measured) is split.
 //
-// With CONFIG_IRQ_TIME_ACCOUNTING off, as it often is, an interrupt and its
-// softirq are charged to the task that they interrupt: receiving a packet may
-// be paid by whoever ran, mostly but not always a party to the traffic. On an
-// idle CPU they interrupt nobody. That time, and the way into idle and out of
-// it, is busy and belongs to no task: it is most of Unattributed, and grows
-// with the number of times that a CPU wakes up. The rest is processes that
-// ended and were not waited for, and rounding.
+// With CONFIG_IRQ_TIME_ACCOUNTING off, which is common, an interrupt and its
+// softirq are charged to the task that they interrupt. So the time to receive a
+// packet may be charged to any running task, which is mostly but not always a
+// party to the traffic. On an idle CPU they interrupt no task. That time, and
+// the time to enter and leave the idle state, is busy and belongs to no task. It
+// is most of Unattributed, and grows with the number of times that a CPU wakes
+// up. The rest is processes that ended and were not reaped, and rounding.
 //
 // Processes that do not belong to the laboratory are Other, and the greatest of
 // them are named (Gates.Others). The laboratory itself and what it started belong to no party

@@ -92,7 +92,7 @@ func TestBurntTimeIsPutToTheParty(t *testing.T) {
 		}
 		checkBurnt(t, l, l.Proxy)
 	})
-	t.Run("nobody's party, and over already", func(t *testing.T) {
+	t.Run("no parties, and already over", func(t *testing.T) {
 		w, err := Begin(Parties{})
 		if err != nil {
 			t.Fatal(err)
@@ -188,7 +188,7 @@ func TestMachineTime(t *testing.T) {
 			after: "1200 200 600 8350 250 30 70 170 300 30",
 			want:  spent{user: 3, system: 1, irq: 0.2, soft: 0.3, steal: 1.5, idle: 4, busy: 6, sampled: 6},
 		},
-		"guest time is user time already": {
+		"time of virtual machines is in user time already": {
 			after: "1400 100 500 8600 200 10 40 20 700 30",
 			want:  spent{user: 4, idle: 6, busy: 4, sampled: 4},
 		},
@@ -259,7 +259,7 @@ func TestStatThatCannotBe(t *testing.T) {
 	}
 	one, two := mustParse(t, "cpu 1 2 3 4 5 6 7 8\ncpu0 1\n"), mustParse(t, stat("1 2 3 4 5 6 7 8"))
 	if _, err := between(one, two, 1); err == nil {
-		t.Error("a CPU came and nobody noticed")
+		t.Error("a new CPU was not noticed")
 	}
 }
 
@@ -308,7 +308,7 @@ func TestRest(t *testing.T) {
 			after:  tasks{1: {start: 1, reaped: 16.25}},
 			other:  0.25, ended: 2,
 		},
-		"nobody waits for who ends": {
+		"a process that ends is not reaped": {
 			before: tasks{1: {start: 1, cpu: 1}, 2: {start: 2, parent: 1, cpu: 10}},
 			after:  tasks{1: {start: 1, cpu: 1.5}},
 			other:  0.5, ended: 1,

@@ -11,9 +11,8 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// TestOthersAreNamed: a process that this one did not start is somebody else's
-// load, and the ledger names it. Its parent ends, so that it does not descend
-// from us.
+// TestOthersAreNamed: the ledger names a process that is not part of the
+// laboratory. Its parent ends, so that it is not a descendant of this process.
 func TestOthersAreNamed(t *testing.T) {
 	g := newGroups(t)
 	loop := exec.Command("sh", "-c", `sh -c 'printf "h\033g" > /proc/self/comm; echo $$; read go; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo done; read end' <&3 &`)

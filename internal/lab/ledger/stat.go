@@ -18,8 +18,8 @@ const tick = 1.0 / userHz
 // Stat is the CPU part of /proc/stat, in seconds since boot.
 type Stat struct {
 	CPUs int
-	// User includes Nice. Both include the guests' time, which /proc/stat
-	// shows once more in columns of its own; those are not read.
+	// User includes Nice. Both include the time of virtual machines, which
+	// /proc/stat also shows in separate columns; those are not read.
 	User    float64
 	System  float64
 	IRQ     float64

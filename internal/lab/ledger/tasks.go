@@ -21,8 +21,8 @@ const pfKthread = 0x00200000
 type task struct {
 	// name is the command's, of which unprintable characters are replaced.
 	name string
-	// start, in ticks since boot, tells a process from a later one with the
-	// same id.
+	// start, in ticks since boot, distinguishes a process from a later one with
+	// the same id.
 	start  uint64
 	kernel bool
 	parent int
@@ -147,7 +147,7 @@ type spenders struct {
 // What a process spent passes to its parent when that waits for it. So a
 // process that came and went in between shows there, and so does one that
 // ended, with all that it spent before: that is owed by whoever inherited. A
-// process that nobody waits for takes its time with it.
+// process that is not reaped counts nowhere.
 func rest(a, b tasks, party map[int]bool, ours func(pid int) bool) spenders {
 	owed, ended := debts(a, b, party)
 	s := spenders{ended: ended}

@@ -77,8 +77,8 @@ func cpuHierarchy(controllers string) (root string, ok bool) {
 	return "", false
 }
 
-// readThermal counts the times that cores were slowed down for their heat.
-// Not every CPU tells.
+// readThermal returns how often cores were throttled because of heat. Not every
+// CPU reports this.
 func readThermal() uint64 {
 	files, err := filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")
 	if err != nil {

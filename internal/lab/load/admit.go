@@ -31,7 +31,7 @@ func (j *job) serveRun(l *listener) {
 func (j *job) admitTCP(l *listener) error {
 	for admitted := 0; admitted < j.spec.links() && !j.done.Load(); {
 		fd, err := accept(l.tcp)
-		if errors.Is(err, errNobody) {
+		if errors.Is(err, errNoConnection) {
 			continue
 		}
 		if err != nil {

@@ -110,7 +110,7 @@ func (j *job) crrServer(t *thread, listener int) error {
 	s.over = nil // a client that has connected owes us its request
 	for !j.done.Load() {
 		fd, err := accept(listener)
-		if errors.Is(err, errNobody) {
+		if errors.Is(err, errNoConnection) {
 			continue
 		}
 		if err != nil {

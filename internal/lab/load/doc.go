@@ -9,12 +9,12 @@
 //	  │                                                   ║ traffic
 //	  └─────control─────────────────────────────────── server child
 //
-// The parent arms the server with a Spec and a random token, tells the client
-// to connect, lets the traffic warm up, marks the window's begin and end on
-// both sides, silences the senders and collects the outcome. Control never
-// shares a wire with traffic, so start and stop survive any loss. A child
-// whose control channel closes, or stays quiet for longer than the run may
-// take, ends itself.
+// The parent sends the server a Spec and a random token, makes the client
+// connect, lets the traffic warm up, marks the begin and end of the window on
+// both sides, stops the senders and collects the results. The control channel
+// never shares a wire with traffic, so no loss affects start and stop. A child
+// ends itself when its control channel closes, or is silent for longer than the
+// run may take.
 //
 // Clocks are never mixed. Each side reads its counters together with its own
 // CLOCK_MONOTONIC at both edges and rates are its bytes over its interval: on
@@ -54,12 +54,12 @@
 // flows: one datagram each, before the streams are opened, and then silence.
 // Each comes from a source (address, port) of its own, bound and closed again.
 //
-// With a fixed Rate each stream follows a schedule that was settled
-// beforehand: clock_nanosleep to an absolute time, then (for transactions) a
-// short spin. Latency counts from the intended time, so a stalled path is
-// charged for the requests that it held up; the service time from the actual
-// sending is kept beside it. Lateness is what the generator itself adds: how
-// long after it both should and could send it did.
+// With a fixed Rate each stream follows a schedule that is computed beforehand:
+// clock_nanosleep to an absolute time, then (for transactions) a short spin.
+// Latency counts from the intended time, so it includes the delay of requests
+// that a stalled path has blocked. The service time, from the actual sending, is
+// recorded too. Lateness is the generator's own delay: the time from when it
+// should and could send until it did.
 //
 // Linux only; recvmmsg and UDP_SEGMENT/UDP_GRO want kernel 5.0.
 package load

@@ -18,9 +18,9 @@ const (
 	ServerSide Side = "server"
 )
 
-// What a caller may tell apart with errors.Is.
+// The errors that callers may distinguish with errors.Is.
 var (
-	// ErrRefused: the target answered that nobody listens there.
+	// ErrRefused: the target refused, because nothing listens there.
 	ErrRefused = errors.New("connection refused")
 	// ErrNoAnswer: the target stayed silent for longer than patience.
 	ErrNoAnswer = errors.New("no answer")

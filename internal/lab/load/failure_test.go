@@ -19,7 +19,7 @@ import (
 	"fairlead/test/process"
 )
 
-// at is an address on the loopback that nobody of ours listens on.
+// at is an address on the loopback without a listener of the test.
 func at(port int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(v4), uint16(port))
 }
@@ -54,8 +54,8 @@ func TestRefusedTarget(t *testing.T) {
 	})
 }
 
-// A socket that is bound, and for TCP accepts into a backlog that nobody
-// reads, is what a dead server behind a live proxy looks like.
+// TestSilentTarget: a bound socket, for TCP with a backlog that no process
+// accepts from, behaves like a dead server behind a live proxy.
 func TestSilentTarget(t *testing.T) {
 	ns := newNetns(t)
 	p := newPair(t, ns)
@@ -127,7 +127,7 @@ func TestServerDiesInTheWindow(t *testing.T) {
 		t.Errorf("%v does not say that it was the server", err)
 	}
 	if err := p.server.Close(); err != nil {
-		t.Errorf("what the run has told is told again: %v", err)
+		t.Errorf("Close returned the error of the run again: %v", err)
 	}
 	s, err := load.StartServer(t.Context(), child.Place{Netns: ns})
 	if err != nil {
@@ -226,7 +226,7 @@ func TestNothingLeaks(t *testing.T) {
 			s := load.Spec{Workload: w, Streams: 2, Duration: 20 * time.Millisecond}
 			p.run(t, target, s)
 			if _, err := load.Run(t.Context(), p.client, p.server, at(1), s, load.Hooks{}); err == nil {
-				t.Fatal("nobody listens there, but somebody answered")
+				t.Fatal("a port without a listener answered")
 			}
 		}
 	}
@@ -235,7 +235,7 @@ func TestNothingLeaks(t *testing.T) {
 	for range 4 { // and twelve runs in each
 		round()
 	}
-	// A goroutine that has handed over its answer may be about to end.
+	// A goroutine that has sent its answer may not have ended yet.
 	after := p.usage(t)
 	for end := time.Now().Add(30 * time.Second); after.exceeds(before) && time.Now().Before(end); after = p.usage(t) {
 		runtime.Gosched()

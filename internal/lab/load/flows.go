@@ -13,10 +13,10 @@ const (
 	flowPorts     = 1<<16 - firstFlowPort
 )
 
-// openFlows sends one datagram from each of so many sources. A path that
-// remembers flows remembers them from then on; the sockets are closed at once,
-// one after the other, so that their number is bounded by no limit on open
-// files. Nobody answers: a flow must not cost more than being remembered.
+// openFlows sends one datagram from each of many sources, so that a path with
+// flow state has an entry for each. Every socket is closed before the next is
+// opened, so the limit on open files does not matter. There are no answers: a
+// flow must cost no more than its entry.
 func (j *job) openFlows(target netip.AddrPort) error {
 	to, err := sockaddr(target)
 	if err != nil {

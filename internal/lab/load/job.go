@@ -27,9 +27,9 @@ type job struct {
 	side  Side
 	clock clock
 
-	// phase moves at the window's edges. quiet tells senders to stop, done
-	// tells receivers that nothing more will come. Each is read for every
-	// message and written a few times, so they share no line with counters.
+	// phase changes at the window's edges. quiet makes senders stop; done means
+	// for receivers that nothing more will come. Each is read per message and
+	// rarely written, so they share no cache line with counters.
 	phase atomic.Uint32
 	quiet atomic.Bool
 	done  atomic.Bool

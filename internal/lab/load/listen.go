@@ -102,8 +102,8 @@ func bindTo(fd int, addr netip.AddrPort) error {
 	return os.NewSyscallError("bind", unix.Bind(fd, sa))
 }
 
-// errNobody means that no connection came within a tick.
-var errNobody = errors.New("nobody connected")
+// errNoConnection means that no connection came within a tick.
+var errNoConnection = errors.New("no connection came")
 
 // accept takes one connection, which inherits the listener's time limits.
 func accept(fd int) (int, error) {
@@ -112,7 +112,7 @@ func accept(fd int) (int, error) {
 	case 0:
 		return conn, nil
 	case unix.EAGAIN, unix.EINTR, unix.ECONNABORTED:
-		return -1, errNobody
+		return -1, errNoConnection
 	}
 	return -1, os.NewSyscallError("accept", errno)
 }

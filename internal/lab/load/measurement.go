@@ -20,8 +20,8 @@ type Measurement struct {
 	// BytesDown what the client received in its own.
 	BytesUp   uint64
 	BytesDown uint64
-	// SentBytes is the payload that was handed to the kernel by the senders
-	// of bulk data, or by the client.
+	// SentBytes is the payload that the senders of bulk data, or the client,
+	// passed to the kernel.
 	SentBytes uint64
 
 	// Transactions ended within the window, as many as Latency counts;

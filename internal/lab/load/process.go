@@ -121,8 +121,8 @@ func (p *process) ask(ctx context.Context, q request) (reply, error) {
 	return r, nil
 }
 
-// lost explains a broken control channel, and ends the child behind it. There is
-// nothing to tell of it any more when it is closed.
+// lost kills the child of a broken control channel, and returns an error with the
+// cause. A later Close then returns no error.
 func (p *process) lost(ctx context.Context, q request, err error) error {
 	_ = p.child.Kill()
 	p.once.Do(func() { p.control.Close() })
@@ -166,8 +166,8 @@ func StartServer(ctx context.Context, at child.Place) (*Server, error) {
 	return &Server{p}, nil
 }
 
-// AdoptServer takes a child for a server that somebody else has started in our
-// role, with Control in its environment, and that has connected.
+// AdoptServer returns a Server for a child that another process has started in
+// the role "load", with Control in its environment, and that has connected.
 func AdoptServer(c Child, control net.Conn) *Server { return &Server{adopt(ServerSide, c, control)} }
 
 // Listen opens addr for TCP and UDP and every workload, in place of what it

@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The system calls that streams block in are raw: the runtime is not told.
-// Told, it watches them: for every 10 ms that a thread loops over system
-// calls sysmon takes its processor away, and for that it wakes thousands of
-// times a second, on cores that are being measured (it cost a fifth of the
-// throughput on pinned cores). Not telling is safe here because every thread
-// has a processor to itself (newJob), nothing stops the world during a run,
-// and each call ends within its socket's time limit.
+// Streams block in raw system calls, of which the Go runtime is not notified. If
+// it is, sysmon takes a thread's processor away after every 10 ms of system
+// calls, and for this it wakes thousands of times per second, on cores that are
+// being measured (it cost a fifth of the throughput on pinned cores). Raw calls
+// are safe here because every thread has its own processor (newJob), no
+// stop-the-world happens during a run, and each call ends within its socket's
+// time limit.
 
 func rawRead(fd int, b []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))

@@ -22,8 +22,8 @@ const Control = "FAIRLEAD_LOAD_CONTROL"
 // believes that its parent has forgotten it.
 const grace = 2 * time.Minute
 
-// Main is the role "load": it obeys the control channel on descriptor 3, or
-// the one that Control leads to, until that closes.
+// Main runs the role "load": it executes the requests of the control channel on
+// descriptor 3, or of the one that Control names, until that closes.
 func Main() int {
 	control, err := inherited()
 	if err != nil {
@@ -111,7 +111,7 @@ func (a *agent) handle(q request) (r reply, err error) {
 	return r, err
 }
 
-// edge handles what happens within a run, and tells of a stream's failure.
+// edge handles the requests within a run, and reports a stream's failure.
 func (a *agent) edge(q request) (r reply, err error) {
 	if a.job == nil {
 		return r, fmt.Errorf("%s: no run", q.Do)

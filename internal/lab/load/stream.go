@@ -19,8 +19,8 @@ type stream struct {
 	fd   int
 	peer netip.AddrPort
 	spin bool
-	// over is nil when the peer owes us an answer: silence is then an error.
-	// Otherwise silence is fine until over is set.
+	// over is nil if the peer must answer: silence is then an error. If it is
+	// not nil, silence is an error only after over is set.
 	over *atomic.Bool
 	// patience bounds the silence; zero gives up at the first tick.
 	patience time.Duration

@@ -134,7 +134,7 @@ func formatRatio(ratio float64) string {
 }
 
 // formatMargin writes half the width of a ratio's interval, with as many
-// characters as the ratio. A very small one loses its leading 0 for one more
+// characters as the ratio. A very small one has no 0 before the point, but one more
 // decimal.
 func formatMargin(s *result.Summary) string {
 	half := (s.RatioHigh - s.RatioLow) / 2

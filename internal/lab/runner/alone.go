@@ -51,7 +51,7 @@ func Alone(shared bool) (release io.Closer, met []int, err error) {
 	return nil, nil, errors.Join(err, f.Close())
 }
 
-// refused reports whether a lock is somebody else's.
+// refused reports whether another process has the lock.
 func refused(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) }
 
 // holder returns the process id of another process that has the lock, whichever

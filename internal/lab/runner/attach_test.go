@@ -27,9 +27,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestEveryWayToAttachHasTheWiresMTU, whoever makes it, and leads to the
-// workload over the links that prove it. A tap's MTU is its program's own.
-func TestEveryWayToAttachHasTheWiresMTU(t *testing.T) {
+// TestAttachedLinksHaveTheWiresMTU: every path that attaches a sandbox has the
+// wire's MTU, and its traffic passes the links that prove it. The MTU of a tap
+// device is set by its program.
+func TestAttachedLinksHaveTheWiresMTU(t *testing.T) {
 	facts, err := kernel.Probe()
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +127,7 @@ func sendAndProve(t *testing.T, r *rig) {
 		t.Errorf("%s: %d, want %d", p.Counter, p.Got, p.Want)
 	}
 	if p := r.linkProof(result.Remote, after, after, size); p.OK {
-		t.Errorf("what nobody sent is proven: %+v", p)
+		t.Errorf("the proof accepts bytes that were not sent: %+v", p)
 	}
 	if p := wireProof(before, after, size); r.path.Wires > 1 && !p.OK {
 		t.Errorf("%s: %d, want %d; on each %v, before %v", p.Counter, p.Got, p.Want, after.wires, before.wires)

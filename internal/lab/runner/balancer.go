@@ -20,8 +20,8 @@ import (
 // through the server host.
 var virtual = netip.MustParseAddr("192.0.2.80")
 
-// services are those of the path: one for each protocol, with the workload as
-// their real server, and others that nobody asks for.
+// services returns the path's services: one per protocol, with the workload as
+// real server, and others that get no requests.
 func services(p suite.Path) []model.VirtualService {
 	var all []model.VirtualService
 	for _, proto := range []model.Proto{model.TCP, model.UDP} {

@@ -140,8 +140,9 @@ func (w *failingWorld) story(ctx context.Context) ([]failover.Request, outcome, 
 	return all, e, err
 }
 
-// outage lasts until the balancer says that the server is down, and an interval
-// longer; where nobody checks, for as long as it may take to notice.
+// outage waits until the balancer reports the server as down, and one interval
+// more. If the balancer makes no checks, it waits for the longest time that the
+// others may need.
 func (w *failingWorld) outage(ctx context.Context, event time.Time) (noticed time.Time, err error) {
 	if w.balancer.words() == nil {
 		return noticed, w.rest(ctx, (fall+1)*w.interval)
@@ -222,33 +223,33 @@ func (w *failingWorld) answers(ctx context.Context, server string) error {
 	return nil
 }
 
-// balancer is what leads a path's clients to its real servers.
+// balancer distributes a path's clients over its real servers.
 type balancer interface {
 	// target is what clients dial.
 	target() netip.AddrPort
-	// words are what it says of its real servers, nil where it checks none. They
-	// end with it, and log says why.
+	// words are its reports about real servers, nil if it makes no checks. The
+	// channel is closed when the balancer ends; log then has the reason.
 	words() <-chan word
 	log() string
-	// drain has a server get no new connections and waits until it has none;
-	// enable has it get them again.
+	// drain stops new connections to a server and waits until it has none;
+	// enable allows them again.
 	drain(ctx context.Context, server string) error
 	enable(ctx context.Context, server string) error
 	close() error
 }
 
-// word is what a balancer says of a real server: that it is up, or down.
+// word is a balancer's report that a real server is up or down.
 type word struct {
 	at     time.Time
 	server string
 	up     bool
 }
 
-// manyWords is how many a balancer may say that nobody waits for; more are lost,
-// and whoever waits then finds that nothing was said.
+// manyWords is how many unread reports are kept; later ones are lost, and a
+// reader then waits in vain.
 const manyWords = 1000
 
-// say passes a word on, and never waits.
+// say sends a word without blocking; it drops the word if the channel is full.
 func say(to chan<- word, w word) {
 	select {
 	case to <- w:

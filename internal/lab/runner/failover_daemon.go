@@ -26,8 +26,8 @@ import (
 // service is the name of the service under test.
 const service = "web"
 
-// daemonBalancer is a whole daemon of ours on the server host, which is told by
-// commands as its users tell it.
+// daemonBalancer is a whole Fairlead daemon on the server host, controlled with
+// the same commands as users run.
 type daemonBalancer struct {
 	world  *failingWorld
 	daemon *child.Process
@@ -47,7 +47,8 @@ func startDaemonBalancer(ctx context.Context, w *failingWorld, names []string) (
 	if err != nil {
 		return b, err
 	}
-	// A first check decides at once: what leads to the servers is there before it.
+	// The first check decides at once, so the servers' endpoints are created
+	// before it.
 	for _, spec := range []map[string]any{sandboxes, b.balanced(sandboxes, names)} {
 		text, err := json.Marshal(spec)
 		if err == nil {
@@ -69,7 +70,7 @@ func (b *daemonBalancer) start(ctx context.Context) error {
 	defer ready.Close()
 	cmd := child.Self(failover.HostRole)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = &b.errs, &b.errs, []*os.File{theirs}
-	// With this flag, and not with Cloneflags, what it mounts is nobody else's.
+	// With this flag, and not with Cloneflags, its mounts stay private.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 	b.daemon, err = child.Start(ctx, cmd, b.world.rig.place(b.world.Server(), proxyGroup))
 	theirs.Close()
@@ -82,8 +83,7 @@ func (b *daemonBalancer) start(ctx context.Context) error {
 	return nil
 }
 
-// sandboxes are what is declared of them, by the paths that lead other processes
-// there.
+// sandboxes declares the sandboxes, with paths that other processes can open.
 func (b *daemonBalancer) sandboxes(names []string) (map[string]any, error) {
 	var attachments []map[string]any
 	for _, name := range names {

@@ -18,9 +18,9 @@ import (
 	"fairlead/internal/lab/topology"
 )
 
-// haproxyBalancer is HAProxy on the server host with checks of its own, which is
-// told on its administration socket. That has a name in our network namespace
-// and none among files, and is made by us.
+// haproxyBalancer is HAProxy on the server host, with its own checks. It is
+// controlled over its administration socket, an abstract unix socket that this
+// process creates in its own network namespace.
 type haproxyBalancer struct {
 	admin   *net.UnixListener
 	process *child.Process
@@ -28,9 +28,9 @@ type haproxyBalancer struct {
 	errs    waiter
 }
 
-// haproxyFailover is a configuration that gives HAProxy its best: a connection
-// that cannot be made is tried on another server, at once if it is refused, and
-// early enough for the client if nobody answers.
+// haproxyFailover returns a configuration with HAProxy's best failover: a
+// connection that fails is retried on another server, at once if it is refused,
+// and before the client's timeout if there is no answer.
 func haproxyFailover(interval time.Duration, names []string) string {
 	var b strings.Builder
 	b.WriteString("global\n stats socket fd@4 level admin\ndefaults\n mode tcp\n timeout connect 300ms\n timeout client 1m\n timeout server 1m\n retries 3\n option redispatch 1\n")
@@ -118,7 +118,7 @@ func (b *haproxyBalancer) set(server, state string) error {
 		err = errors.New(string(said))
 	}
 	if err != nil {
-		return fmt.Errorf("tell haproxy: %w", err)
+		return fmt.Errorf("send a command to haproxy: %w", err)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func (w *failingWorld) balance(ctx context.Context, names []string) error {
 		w.balancer, err = startHAProxyBalancer(ctx, w, names)
 		return err
 	}
-	w.balancer = nobody{}
+	w.balancer = noBalancer{}
 	return nil
 }
 
@@ -120,17 +120,17 @@ func (w *failingWorld) close() error {
 	return errors.Join(errs...)
 }
 
-// nobody balances: there is one real server, and clients dial it.
-type nobody struct{}
+// noBalancer is used for a path with one real server, which clients dial.
+type noBalancer struct{}
 
-func (nobody) target() netip.AddrPort { return netip.AddrPortFrom(reals[victim], LoadPort) }
+func (noBalancer) target() netip.AddrPort { return netip.AddrPortFrom(reals[victim], LoadPort) }
 
-func (nobody) words() <-chan word { return nil }
+func (noBalancer) words() <-chan word { return nil }
 
-func (nobody) log() string { return "there is no balancer" }
+func (noBalancer) log() string { return "there is no balancer" }
 
-func (nobody) drain(context.Context, string) error { return nil }
+func (noBalancer) drain(context.Context, string) error { return nil }
 
-func (nobody) enable(context.Context, string) error { return nil }
+func (noBalancer) enable(context.Context, string) error { return nil }
 
-func (nobody) close() error { return nil }
+func (noBalancer) close() error { return nil }

@@ -104,9 +104,9 @@ var debianPackage = map[string]string{
 	"cni/bridge": cniPackage, "cni/ptp": cniPackage, "cni/macvlan": cniPackage, "cni/portmap": cniPackage, "cni/static": cniPackage,
 }
 
-// lookPath finds a program also where distributions hide docker-proxy and CNI
-// plugins, and where a plain user's PATH does not lead. The directories given
-// go before all.
+// lookPath finds a program. It first searches the given directories, and after
+// PATH the system directories that an ordinary user's PATH lacks and those where
+// distributions install docker-proxy and CNI plugins.
 func lookPath(tool string, first ...string) (string, error) {
 	for _, dir := range first {
 		if path, err := exec.LookPath(filepath.Join(dir, tool)); dir != "" && err == nil {

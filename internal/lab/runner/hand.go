@@ -152,7 +152,7 @@ func datagram(ctx context.Context, w *topology.World, to netip.AddrPort) error {
 	return err
 }
 
-// shell runs a script on the host that do leads to, up to its first failure.
+// shell runs a script in the namespace that do enters, up to its first failure.
 func shell(do func(func() error) error, script string) (out string, err error) {
 	err = do(func() error {
 		b, err := exec.Command("sh", "-ec", script).CombinedOutput()

@@ -163,10 +163,11 @@ func wireProof(before, after counters, received uint64) result.Proof {
 func (r *rig) prove(c result.Client, before, after counters, received uint64, l *result.Ledger) *result.Proof {
 	proxied := after.proxy - before.proxy
 	if r.path.UsesEBPF() && c != result.Local {
-		// A link does not count what is redirected past it. A local client is
-		// turned when it connects: its packets go over the link like any.
+		// A link does not count packets that are redirected past it. A local
+		// client's socket is redirected when it connects, so its packets pass the
+		// link like others.
 		translated := after.translated - before.translated
-		return &result.Proof{Counter: "bytes led by eBPF", Want: received, Got: translated,
+		return &result.Proof{Counter: "bytes translated by eBPF", Want: received, Got: translated,
 			Absent: "bytes through the proxy", AbsentGot: proxied, OK: translated >= received && proxied == 0}
 	}
 	p := r.linkProof(c, before, after, received)

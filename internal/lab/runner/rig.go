@@ -24,9 +24,9 @@ const (
 	LastPort = 8084
 )
 
-// targetPort is where the generator listens in a workload that is published via
-// socket: the mapping is exercised, and a client that bypassed it would find
-// nobody. The tools keep their ports.
+// targetPort is the generator's port in a workload that is published via socket.
+// It differs from the published port, so a client that bypassed the mapping would
+// be refused. The tools use the same port on both sides.
 const targetPort = LoadPort + 1000
 
 // rig is one path, built in a world of its own, with its generator's
@@ -64,7 +64,7 @@ func build(ctx context.Context, p suite.Path, opt Options) (r *rig, err error) {
 		return r, err
 	}
 	if p.Via == model.ViaSocket && err != nil {
-		return r, fmt.Errorf("a workload is told by its cgroup: %w", err)
+		return r, fmt.Errorf("a workload is identified by its cgroup: %w", err)
 	}
 	if p.InDocker() && err != nil {
 		return r, fmt.Errorf("a Docker engine is given a cgroup: %w", err)
@@ -103,8 +103,8 @@ func (r *rig) listenPort() uint16 {
 	return LoadPort
 }
 
-// attach builds what leads to the workload: the engines do, or others, or one
-// in front of the other.
+// attach builds the path to the workload: with Fairlead's engines, with other
+// programs, or with both.
 func (r *rig) attach(ctx context.Context) error {
 	if err := r.wires(); err != nil {
 		return err
@@ -210,7 +210,7 @@ func (r *rig) place(at child.Place, p party) child.Place {
 	return at
 }
 
-// parties tells the ledger whom to account for.
+// parties returns the processes that the ledger accounts for.
 func (r *rig) parties(c result.Client) ledger.Parties {
 	if r.groups != nil {
 		return r.groups.Parties()

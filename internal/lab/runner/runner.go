@@ -43,7 +43,7 @@ type Options struct {
 	// Laboratories are the others that it met; the report says both.
 	Shared       bool
 	Laboratories []int
-	// Progress is told before and after each run.
+	// Progress is called before and after each run.
 	Progress func(Progress)
 }
 
@@ -123,9 +123,8 @@ func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 	return rep, nil
 }
 
-// Sweep removes what a laboratory that was killed has left behind, and
-// returns its names. Namespaces need no sweeping: nothing but the dead
-// process held them.
+// Sweep removes the cgroups that killed laboratories left behind, and returns
+// their names. Namespaces are already gone: only the dead process kept them open.
 func Sweep() ([]string, error) { return ledger.Sweep() }
 
 // ErrBaseline means that there is nothing to compare with.
@@ -191,7 +190,7 @@ func (s *session) rig(ctx context.Context, p suite.Path) (*rig, error) {
 func (s *session) noteUnreached(p suite.Path) {
 	for _, c := range s.Suite.Clients {
 		if !p.Reaches(c) {
-			s.unavailable = append(s.unavailable, result.Unavailable{Path: p.Name, Reason: fmt.Sprintf("it leads nowhere for the client %s", c)})
+			s.unavailable = append(s.unavailable, result.Unavailable{Path: p.Name, Reason: fmt.Sprintf("the client %s cannot reach it", c)})
 		}
 	}
 }

@@ -32,7 +32,7 @@ const (
 	lab         = "lab"
 	web         = "web"
 	peer        = "peer"
-	containerOf = "guest" // on the client host
+	containerOf = "visitor" // on the client host
 )
 
 // vni is the overlay's; the post that the suite attach quotes had it.
@@ -149,7 +149,7 @@ func (r *rig) overlay() model.Overlay {
 	return model.Overlay{VNI: vni, Peers: []model.Peer{server, client}}
 }
 
-// underlays are the wires that an overlay of two is held to.
+// underlays returns the wires that an overlay over two wires must use.
 func (r *rig) underlays() []string {
 	if r.path.Wires < 2 {
 		return nil

@@ -69,8 +69,8 @@ func ToolMissing(name string) error {
 	return nil
 }
 
-// Cases lists what a session of the suite measures, as far as it can be told
-// before anything is built.
+// Cases lists what a session of the suite measures, as far as this is known
+// before the paths are built.
 func Cases(s suite.Suite, tools []string) []result.Case {
 	var all []result.Case
 	for _, u := range (&session{Options: Options{Suite: s, Tools: tools}}).units() {

@@ -71,8 +71,8 @@ func (u unit) goes(p suite.Path) bool {
 	return p.Reaches(u.client) && p.Supports(u.load.what()) && (u.compares() || u.client == result.Remote)
 }
 
-// compares reports whether the paths are held against the baseline, which then
-// is measured twice.
+// compares reports whether the paths are compared with the baseline, which is
+// then measured twice.
 func (u unit) compares() bool { return u.load.what().Event == "" }
 
 // paths are those that the unit goes through.

@@ -15,14 +15,14 @@ import (
 	"fairlead/internal/lab/topology"
 )
 
-// tapMTU is the MTU in bytes of a tap device that a program serves which ends
-// every TCP connection itself: pasta's own, and what Podman gives slirp4netns.
-// It has nothing to do with the wire's.
+// tapMTU is the MTU in bytes of a tap device whose program terminates every TCP
+// connection: pasta's default, and what Podman sets for slirp4netns. It does not
+// depend on the wire's.
 const tapMTU = "65520"
 
-// ownTmp runs a program with a /tmp that nobody else sees and that goes with
-// it. There the workload's sandbox has the name boundBox: a program that gives
-// its privileges up at once may not open our descriptors.
+// ownTmp runs a program with a private /tmp, which is removed when it ends. The
+// workload's sandbox is mounted there as boundBox, because a program that drops
+// its privileges at once may not open this process's descriptors.
 const ownTmp = `mount -t tmpfs none /tmp; touch ` + boundBox + `; mount --bind "$1" ` + boundBox + `; shift; exec "$@"`
 
 const (
@@ -104,9 +104,9 @@ func slirpForward(ctx context.Context, pid int, proto string, port int) error {
 }
 
 // startPasta starts pasta on the server host for the workload's sandbox, and
-// waits until it leads there. It copies the addresses of the link that has the
-// default route, so there must be one; it is not to take the gateway there for
-// the host itself, because that is the client.
+// waits until it forwards. Pasta copies the addresses of the link with the
+// default route, so there must be one. It must not treat the gateway's address as
+// the host itself, because that address is the client's.
 func startPasta(ctx context.Context, r *rig) (*foreign, error) {
 	if _, err := shell(r.world.DoServer, fmt.Sprintf("ip route add default via %s", topology.ClientAddr4)); err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func (w *waiter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// watch closes seen when somebody listens on the TCP port in the process's
+// watch closes seen when a process listens on the TCP port in the process's
 // network namespace.
 func (w *waiter) watch(ctx context.Context, p *child.Process, port int) {
 	if await(ctx, p, func() bool { return listens(p.Cmd.Process.Pid, port) }) {
@@ -45,8 +45,8 @@ func (w *waiter) watch(ctx context.Context, p *child.Process, port int) {
 	}
 }
 
-// await returns whether something comes true before the process ends, of which
-// the kernel tells nobody, so that it must be looked up again and again.
+// await reports whether reached becomes true before the process ends. It polls,
+// because the kernel does not notify.
 func await(ctx context.Context, p *child.Process, reached func() bool) bool {
 	const often = 2 * time.Millisecond
 	tick := time.NewTicker(often)

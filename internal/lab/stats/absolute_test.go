@@ -6,9 +6,9 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// TestNothingFailedIsAFigure, and the best one: no ratio is formed, and the
-// worst round is told.
-func TestNothingFailedIsAFigure(t *testing.T) {
+// TestZeroFailuresIsTheBestFigure: no ratio is formed, and the worst round is
+// reported.
+func TestZeroFailuresIsTheBestFigure(t *testing.T) {
 	run := func(round int, path string, half int, failed float64, invalid ...string) result.Run {
 		return result.Run{Case: result.Case{Path: path, Client: result.Remote, Workload: "failover-killed"}, Round: round, Half: half,
 			Metrics: map[result.Metric]float64{result.FailedRequests: failed}, Invalid: invalid}

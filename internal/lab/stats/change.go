@@ -24,9 +24,9 @@ type Change struct {
 	Rounds int
 }
 
-// Distinguishable holds by the same rules as for a ratio within one session.
-// With three rounds on either side nothing is told: three against three can fall
-// in one order or the other by chance in one case of ten.
+// Distinguishable follows the same rules as for a ratio within one session. With
+// three rounds per session it is always false: by chance, three values are all
+// above or all below three others in one case of ten.
 func (c Change) Distinguishable() bool {
 	excludes := c.Low > 1 || c.High < 1
 	return c.Rounds > 3 && excludes && math.Abs(math.Log(c.Ratio)) > math.Log1p(c.Noise) && c.P < Alpha

@@ -153,7 +153,7 @@ func (g *group) family(m result.Metric) family {
 	return f
 }
 
-// paths lists what was held against the baseline, by name.
+// paths lists the paths that were compared with the baseline, by name.
 func (g *group) paths() []string {
 	var paths []string
 	for _, r := range g.all() {

@@ -70,11 +70,11 @@ func (f family) floor(seed uint64) AA {
 //
 //	floor = exp(√(3/4) · max(|log low|, |log high|)) - 1
 //
-// The farther end of the interval is taken, so that a shift between the
-// halves widens the floor as scatter does. The factor is what makes it fair.
-// If a single run scatters by s on the logarithmic scale, half 2 over half 1
-// scatters by √2·s, but a path is held against the mean of two halves and
-// scatters by √(1+1/2)·s: the ratio of these is √(3/4). A drift that moves
+// The farther end of the interval is used, so a shift between the halves widens
+// the floor as scatter does. The factor corrects for the number of runs. If a
+// single run scatters by s on the logarithmic scale, half 2 over half 1 scatters
+// by √2·s, but a path is compared with the mean of two halves and scatters by
+// √(1+1/2)·s: the ratio of these is √(3/4). A drift that moves
 // half 2 by m against half 1 moves a run between them by at most m/2 from
 // their mean, which the factor covers as well.
 func Floor(low, high float64) float64 {

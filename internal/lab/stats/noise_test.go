@@ -48,28 +48,29 @@ func twins(rounds int, paths []string, seed uint64, noise func(*rand.Rand) float
 	return runs
 }
 
-// TestFewRoundsUnderAnyNoise: in at most one session of twenty is any of the
-// twins told apart, and the intervals hold the truth in 93 % of the cases.
+// TestFewRoundsUnderAnyNoise: identical paths are reported as different in at most
+// one session of twenty, and the intervals contain the true value in 93 % of the
+// cases.
 func TestFewRoundsUnderAnyNoise(t *testing.T) {
 	const sessions = 300
 	for noise, scatter := range noises {
 		for trend, place := range trends {
 			for _, paths := range [][]string{{"a"}, {"a", "b", "c", "d"}} {
 				for _, rounds := range []int{6, 7} {
-					wrong, inUse, n := 0, 0, 0
+					wrong, covered, n := 0, 0, 0
 					for seed := range uint64(sessions) {
-						notified := false
+						distinguished := false
 						for _, row := range Summarize(twins(rounds, paths, seed, scatter, place), "host", 1) {
 							if row.Path == "host" || row.Metric != result.Throughput {
 								continue
 							}
 							n++
-							notified = notified || row.Distinguishable
+							distinguished = distinguished || row.Distinguishable
 							if row.RatioLow <= 1 && row.RatioHigh >= 1 {
-								inUse++
+								covered++
 							}
 						}
-						if notified {
+						if distinguished {
 							wrong++
 						}
 					}
@@ -77,8 +78,8 @@ func TestFewRoundsUnderAnyNoise(t *testing.T) {
 					if share := float64(wrong) / sessions; share > 0.05 {
 						t.Errorf("%s: a false verdict in %.3f of the sessions", name, share)
 					}
-					if share := float64(inUse) / float64(n); share < 0.93 {
-						t.Errorf("%s: the interval held the truth in %.3f of the cases", name, share)
+					if share := float64(covered) / float64(n); share < 0.93 {
+						t.Errorf("%s: the interval contained the true value in %.3f of the cases", name, share)
 					}
 				}
 			}
@@ -86,8 +87,8 @@ func TestFewRoundsUnderAnyNoise(t *testing.T) {
 	}
 }
 
-// TestStepsThatAddNothing: of a ladder of twins, no step is told in 95 % of the
-// sessions.
+// TestStepsThatAddNothing: between identical paths, no step is distinguishable in
+// 95 % of the sessions.
 func TestStepsThatAddNothing(t *testing.T) {
 	const sessions = 120
 	ladder := []result.Step{{Path: "host"}}
@@ -100,11 +101,11 @@ func TestStepsThatAddNothing(t *testing.T) {
 		for _, rounds := range []int{6, 7} {
 			wrong := 0
 			for seed := range uint64(sessions) {
-				notified := false
+				distinguished := false
 				for _, s := range Steps(twins(rounds, paths, seed, scatter, trends["first a bit"]), "host", ladder, 1) {
-					notified = notified || s.Figures[0].Distinguishable
+					distinguished = distinguished || s.Figures[0].Distinguishable
 				}
-				if notified {
+				if distinguished {
 					wrong++
 				}
 			}

@@ -87,8 +87,8 @@ func normalP(ranks []int, positive int) float64 {
 // each series of differences lies around zero.
 //
 // The signed-rank test has no p-value below 2/2^n over n rounds, and Holm's
-// method multiplies the smallest of k by k: with few rounds nothing could ever
-// be told. Student's test has no such bound, but takes the noise for normal. A
+// method multiplies the smallest of k by k: with few rounds no path could
+// ever be distinguished. Student's test has no such bound, but takes the noise for normal. A
 // p-value is therefore Student's where the other cannot reach Alpha, and
 // elsewhere the greater of the two.
 func adjusted(family [][]float64) []float64 {

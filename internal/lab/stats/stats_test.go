@@ -94,12 +94,12 @@ func TestCoverage(t *testing.T) {
 	const sessions = 400
 	for _, rounds := range []int{3, 5, 6, 12} {
 		t.Run(fmt.Sprint(rounds, " rounds"), func(t *testing.T) {
-			inUse, values := 0, 0
+			covered, values := 0, 0
 			for i := range sessions {
 				runs := session{rounds: rounds, sigma: 0.03, ratios: map[string]float64{"nat": 0.8}}.runs(uint64(1000 + i))
 				row := find(t, Summarize(runs, "host", 1), "nat")
 				if row.RatioLow <= 0.8 && 0.8 <= row.RatioHigh {
-					inUse++
+					covered++
 				}
 				if row.Low <= 8e9 && 8e9 <= row.High {
 					values++
@@ -107,12 +107,12 @@ func TestCoverage(t *testing.T) {
 			}
 			// Three standard deviations of a binomial at 0.95 over 400 are 3.3 %.
 			// The interval also allows for a drift between the halves.
-			if share := float64(inUse) / sessions; share < 0.917 || share > 0.995 {
-				t.Errorf("the ratio's interval held the truth in %.3f of the sessions", share)
+			if share := float64(covered) / sessions; share < 0.917 || share > 0.995 {
+				t.Errorf("the ratio's interval contained the true value in %.3f of the sessions", share)
 			}
 			// Five observations can promise 93.75 %, three no more than 75 %.
 			if share := float64(values) / sessions; rounds >= 5 && share < 0.90 {
-				t.Errorf("the value's interval held the truth in %.3f of the sessions", share)
+				t.Errorf("the value's interval contained the true value in %.3f of the sessions", share)
 			}
 		})
 	}
@@ -124,22 +124,22 @@ func TestTwinsAreRarelyTold(t *testing.T) {
 	for _, rounds := range []int{2, 3, 5, 6, 12} {
 		for _, drift := range []float64{0, 0.05} {
 			t.Run(fmt.Sprint(rounds, " rounds, drift ", drift), func(t *testing.T) {
-				notified, outside, n := 0, 0, 0
+				distinguished, outside, n := 0, 0, 0
 				for i := range 300 {
 					s := session{rounds: rounds, sigma: 0.03, drift: drift, ratios: map[string]float64{"a": 1, "b": 1}}
 					runs := s.runs(uint64(i))
 					for _, row := range Summarize(runs, "host", 1)[1:] {
 						n++
 						if row.Distinguishable {
-							notified++
+							distinguished++
 						}
 					}
 					if !Halves(runs, "host", 1)[0].Within() {
 						outside++
 					}
 				}
-				if share := float64(notified) / float64(n); share > 0.05 {
-					t.Errorf("%.3f of the twins were told apart", share)
+				if share := float64(distinguished) / float64(n); share > 0.05 {
+					t.Errorf("%.3f of the identical paths were reported as different", share)
 				}
 				if drift == 0 && outside > 3 {
 					t.Errorf("in %d of 300 sessions the halves differ by more than the floor says", outside)
@@ -253,7 +253,7 @@ func TestDerive(t *testing.T) {
 			t.Errorf("%s = %g, want %g", m, r.Metrics[m], v)
 		}
 	}
-	// Somebody else's 4 s and the laboratory's 1 s change nothing but what is idle.
+	// The 4 s of other processes and the laboratory's 1 s change only the idle time.
 	r = run("host", 1, 1, 8e9)
 	r.Ledger = &result.Ledger{Wall: 10, CPUs: 2, Busy: 16, Steal: 1, Idle: 4, Other: 4, Laboratory: 1}
 	r.Metrics[result.PacketRate] = 1e6

@@ -7,11 +7,12 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// Steps fills in what each step adds, from our own generator's runs: for every
-// client and workload the figure that shows a path's cost, and its difference
-// to the step before. Differences are taken within a round, in the figure's own
-// unit because hops add up, and only then averaged. They are told by the same
-// rules as ratios: noise floor, and Holm's method over the steps of a figure.
+// Steps returns what each step adds, from the runs of Fairlead's generator: for
+// every client and workload the metric that shows a path's cost, and its
+// difference to the step before. Differences are computed within a round, in the
+// metric's unit because hops add up, and then averaged. Whether they are
+// distinguishable follows the same rules as for ratios: noise floor, and Holm's
+// method over the steps of a figure.
 func Steps(runs []result.Run, baseline string, steps []result.Step, seed uint64) []result.Step {
 	steps = slices.Clone(steps)
 	for _, g := range groups(runs, baseline) {

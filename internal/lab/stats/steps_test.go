@@ -35,12 +35,12 @@ func TestStepsAddUpWithinRounds(t *testing.T) {
 	runs := stepped(12, map[string]float64{"host": 0, "veth": 2e-6, "twin": 2e-6})
 	steps := Steps(runs, "host", ladder, 7)
 	for i, want := range []struct {
-		added    float64
-		notified bool
+		added           float64
+		distinguishable bool
 	}{{0, false}, {2e-6, true}, {0, false}} {
 		f := steps[i].Figures[0]
-		if f.Low > want.added || f.High < want.added || f.Distinguishable != want.notified || f.Rounds != 12 {
-			t.Errorf("%s: %+v, want %g added, distinguishable %v", steps[i].Name, f, want.added, want.notified)
+		if f.Low > want.added || f.High < want.added || f.Distinguishable != want.distinguishable || f.Rounds != 12 {
+			t.Errorf("%s: %+v, want %g added, distinguishable %v", steps[i].Name, f, want.added, want.distinguishable)
 		}
 		if f.Metric != result.LatencyP50 || f.Unit != "s" || f.Value < 40e-6 {
 			t.Errorf("%s: %+v", steps[i].Name, f)

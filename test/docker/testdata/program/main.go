@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-const usage = `usage: program serve NETWORK:PORT...   answer until told to end; after:FIFO
-                                       waits until somebody has written there,
-                                       name:TEXT is answered instead of the
-                                       asker's address, until:FIFO goes on, when
-                                       told to end, until somebody writes there
+const usage = `usage: program serve NETWORK:PORT...   answer until a signal; after:FIFO waits
+                                       for a write there first, name:TEXT is
+                                       the answer instead of the client's
+                                       address, until:FIFO continues after a
+                                       signal until a write there
        program ask NETWORK ADDRESS        print the answer
        program load NETWORK ADDRESS [N]   ask again and again, N times or until the
                                        input ends; print the answers and the
@@ -175,8 +175,7 @@ func host(a net.Addr) string {
 	return h
 }
 
-// ask returns what somebody answers, who may yet be about to listen, or whose
-// links are being mended.
+// ask returns the answer. It retries while there is no listener or no route.
 func ask(network, addr string) (string, error) {
 	conn, err := net.DialTimeout(network, addr, patience)
 	for end := time.Now().Add(patience); notYet(err) && time.Now().Before(end); time.Sleep(pause) {
@@ -188,12 +187,12 @@ func ask(network, addr string) (string, error) {
 	return question(conn, network)
 }
 
-// notYet reports whether nobody is there who could answer.
+// notYet reports whether the error means that the server cannot be reached yet.
 func notYet(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH)
 }
 
-// askOnce is as ask, of somebody who must listen.
+// askOnce does the same as ask, without retries.
 func askOnce(network, addr string) (string, error) {
 	conn, err := net.DialTimeout(network, addr, patience)
 	if err != nil {

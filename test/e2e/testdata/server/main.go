@@ -1,5 +1,5 @@
-// Command server is what runs in the containers of the tests: it listens on
-// TCP port 8080 until it is told to end.
+// Command server runs in the containers of the tests. It listens on TCP port
+// 8080 until it gets a signal.
 package main
 
 import (

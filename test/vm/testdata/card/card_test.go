@@ -82,7 +82,7 @@ func daemon(t *testing.T, kept engine.Store) (e *engine.Engine, stop func()) {
 	}
 }
 
-func handed(sandbox, device string) model.State {
+func withDevice(sandbox, device string) model.State {
 	return model.State{Networks: []model.Network{{Name: "lan", Driver: model.DriverDevice, Parent: device}},
 		Endpoints: []model.Endpoint{{Name: "web", Network: "lan", Sandbox: sandbox, Interface: "lan0",
 			Prefixes: []netip.Prefix{netip.MustParsePrefix("203.0.113.2/24"), netip.MustParsePrefix("2001:db8:2::2/64")}}}}
@@ -123,11 +123,11 @@ func TestACardComesBack(t *testing.T) {
 				kept := &store.Memory{}
 				e, stop := daemon(t, kept)
 				for range 2 {
-					if _, err := e.Set(t.Context(), handed(sandbox, device)); err != nil {
+					if _, err := e.Set(t.Context(), withDevice(sandbox, device)); err != nil {
 						t.Fatal(err)
 					}
 					if ops, err := e.Verify(t.Context()); err != nil || len(ops) != 0 {
-						t.Errorf("strayed: %v %v", ops, err)
+						t.Errorf("the state differs: %v %v", ops, err)
 					}
 				}
 				inside := sh(t, "nsenter --net="+sandbox+" ip -o addr")
@@ -179,7 +179,7 @@ func TestACardIsRefused(t *testing.T) {
 		"0000:00:1f.7": "no network device of this host has that PCI address",
 		"0000:00:00.0": "no network device of this host has that PCI address",
 	} {
-		if _, err := e.Set(t.Context(), handed(fmt.Sprintf("/proc/%d/ns/net", os.Getpid()), device)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := e.Set(t.Context(), withDevice(fmt.Sprintf("/proc/%d/ns/net", os.Getpid()), device)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", device, err)
 		}
 	}

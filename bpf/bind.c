@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* bind4 and bind6 keep processes from binding a port of the host that is led
- * or granted and that no socket holds: they would hear nothing. Addresses
- * conflict as those of sockets do.
+/* fl_bind4 and fl_bind6 refuse a bind to a published or granted port of the host that no
+ * socket of the proxy has bound, because the process would receive no packets. Addresses
+ * conflict in the same way as those of sockets.
  *
- * Limit: no kernel tells a program whether an IPv6 socket has IPV6_V6ONLY, so
- * binding every IPv6 address is taken for binding every IPv4 address too.
+ * Limit: no kernel shows a program whether an IPv6 socket has IPV6_V6ONLY, so a bind to
+ * :: counts as a bind to every IPv4 address too.
  */
 #include "include/workload.h"
 
 #include <linux/errno.h>
 
-/* is_granted reports whether the caller is the workload that the port was
- * granted to. Its own hook, which runs before, has named the port.
+/* is_granted reports whether the port was granted to the caller's workload. The
+ * workload's own hook runs first and has already replaced the port.
  */
 inline_always int is_granted(const struct mapping *l, __u64 caller)
 {
 	return (l->flags & MAPPING_GRANT) && l->cgroup == caller;
 }
 
-/* is_taken reports whether an entry of the chain that begins at slot keeps the
- * port and address from the caller.
+/* is_taken reports whether an entry of the chain that begins at slot reserves the port
+ * and address against the caller.
  */
 global_func int is_taken(__u32 slot, __u32 class, __u32 port, const struct address *host)
 {
@@ -77,7 +77,9 @@ int fl_bind6(struct bpf_sock_addr *ctx)
 	copy_words(&host, ctx->user_ip6);
 	if (!is_v4(&host) && is_reserved(ctx, &host, 1))
 		return reject(EADDRINUSE);
-	/* Of the IPv4 addresses it conflicts with those that it is, or with all. */
+	/* An IPv4-mapped address conflicts with that IPv4 address, and :: with all of
+	 * them.
+	 */
 	if ((is_v4(&host) || is_unset(&host)) && is_reserved(ctx, &host, 0))
 		return reject(EADDRINUSE);
 	return PROCEED;

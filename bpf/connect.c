@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* connect4 and connect6 run when a process connects a socket, TCP or UDP. */
+/* fl_connect4 and fl_connect6 run when a process connects a TCP or UDP socket. */
 #include "include/local.h"
 
 SEC("cgroup/connect4")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* One object holds all programs, so that they share their maps. */
+/* One object contains all programs, so that they share their maps. */
 #include "uplink.c"
 #include "sandbox.c"
 #include "local_real_egress.c"

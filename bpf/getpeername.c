@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* getpeername4 and getpeername6 run when a process asks what it is connected
- * to.
- */
+/* fl_getpeer4 and fl_getpeer6 run when a process calls getpeername. */
 #include "include/local.h"
 
 SEC("cgroup/getpeername4")

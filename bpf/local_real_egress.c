@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* homeward runs where packets leave the host, while there are real servers that
- * are the host itself.
+/* fl_local_egress runs at the egress of links while there are real servers that are the
+ * host itself.
  */
 #include "include/local_real.h"
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* recvmsg4 and recvmsg6 run when a process is told whom a datagram is from. */
+/* fl_recvmsg4 and fl_recvmsg6 run when the kernel returns the source address of a
+ * datagram to a process.
+ */
 #include "include/local.h"
 
 SEC("cgroup/recvmsg4")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* release runs when a process's last descriptor of a socket is closed: the
- * socket is then no flow of a real server any more. Sockets of the kernel's own
- * do not come by here.
+/* fl_release runs when the last descriptor of a socket is closed. The real server's
+ * number of sockets is decremented. Sockets that the kernel itself created do not
+ * trigger this hook.
  */
 #include "include/local.h"
 

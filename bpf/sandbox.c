@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* sandbox runs where packets come to the host from a sandbox: what is no
- * answer may be for a published port. What is for many is neither. A frame
- * for a bridge counts as another host's at the bridge's port.
+/* fl_sandbox runs at the ingress of a sandbox's link on the host. A packet that is not a
+ * reply of an endpoint may be a packet to a published port. Broadcast and multicast are
+ * ignored. At a bridge port the kernel marks frames for the bridge as PACKET_OTHERHOST.
  */
 #include "include/datapath.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* sendmsg4 and sendmsg6 run when a process sends a datagram to an address of
- * its own choice. A socket's datagrams to mapped IPv4 addresses meet sendmsg4;
- * the kernel refuses it if sendmsg6 turns one to such an address.
+/* fl_sendmsg4 and fl_sendmsg6 run when a process sends a datagram with a destination
+ * address. For datagrams to IPv4-mapped addresses the kernel calls fl_sendmsg4. It
+ * refuses a datagram that fl_sendmsg6 translates to such an address.
  */
 #include "include/local.h"
 

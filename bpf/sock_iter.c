@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* astray runs over the sockets that have dialled anything, when user space
- * reads it. For each that is connected to an endpoint to which what it had
- * dialled leads no more, it writes the request that ends it (SOCK_DESTROY of
- * sock_diag(7)). Unlike sock_diag's own list, it finds UDP sockets, too.
+/* fl_sock_iter iterates over the sockets with dialled addresses when user space reads
+ * it. It selects sockets that are connected to an endpoint to which the dialled address
+ * is no longer translated. For each it writes the request that closes it (SOCK_DESTROY
+ * of sock_diag(7)). Unlike the list of sock_diag, it also finds UDP sockets.
  */
 #include "include/local.h"
 
 #include <linux/inet_diag.h>
 #include <bpf/bpf_core_read.h>
 
-/* What the program is told of the kernel's own sockets, found by its type
- * information.
- */
+/* The fields of the kernel's sockets that the program reads via BTF. */
 struct sock_common {
 	__be32 skc_daddr, skc_rcv_saddr;
 	__be16 skc_dport;
@@ -37,7 +35,7 @@ struct bpf_iter__bpf_sk_storage_map {
 	void *value;
 } __attribute__((preserve_access_index));
 
-/* read_socket names the socket as the request does. */
+/* read_socket identifies the socket in the request. */
 inline_always void read_socket(struct inet_diag_req_v2 *r, struct sock *sk)
 {
 	struct sock_common *c = &sk->__sk_common;
@@ -54,14 +52,14 @@ inline_always void read_socket(struct inet_diag_req_v2 *r, struct sock *sk)
 	if (c->skc_family == AF_INET) {
 		r->id.idiag_src[0] = c->skc_rcv_saddr;
 		r->id.idiag_dst[0] = c->skc_daddr;
-	} else if (bpf_core_field_exists(c->skc_v6_daddr)) { /* the kernel may have no IPv6 */
+	} else if (bpf_core_field_exists(c->skc_v6_daddr)) { /* false in a kernel without IPv6 */
 		copy_words((struct address *)r->id.idiag_src, c->skc_v6_rcv_saddr.in6_u.u6_addr32);
 		copy_words((struct address *)r->id.idiag_dst, c->skc_v6_daddr.in6_u.u6_addr32);
 	}
 }
 
-/* is_stale_socket reports whether the socket was led to its peer by what leads there
- * no more. What an iterator is told can be indexed only apart.
+/* is_stale_socket reports whether the translation that connected the socket to its peer
+ * no longer exists. An iterator's arguments can be indexed only in a global function.
  */
 global_func int is_stale_socket(const struct dialled *d, const struct dialled_slot *peer, __u32 udp)
 {
@@ -80,8 +78,8 @@ global_func int is_stale_socket(const struct dialled *d, const struct dialled_sl
 	return !l || (l->flags & MAPPING_GRANT) || !same(&l->to, &s->to) || endpoint_port_of(l, port) != s->to_port;
 }
 
-/* is_connected reports whether the socket has a peer and is not closed: a closed
- * UDP socket stays in the map for some time, with no port.
+/* is_connected reports whether the socket has a peer and is not closed. A closed UDP
+ * socket stays in the map for some time, without a port.
  */
 inline_always int is_connected(struct sock *sk)
 {

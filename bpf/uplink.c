@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* uplink runs where packets come to the host from elsewhere. */
+/* fl_uplink runs at the ingress of uplinks. */
 #include "include/datapath.h"
 
 SEC("tc")

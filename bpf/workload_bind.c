@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* own_bind puts the granted host port in place of the port that a workload
- * asks for.
+/* fl_wl_bind4 and fl_wl_bind6 replace the container port that a workload binds with the
+ * granted host port.
  */
 #include "include/workload.h"
 
 #include <linux/errno.h>
 
-/* A granted port may be below 1024 and needs no CAP_NET_BIND_SERVICE. */
+/* A granted port may be below 1024; the workload needs no CAP_NET_BIND_SERVICE. */
 #define PROCEED_UNCAPABLE 3
 
-/* is_served reports whether an IPv4 socket has the port of the grant already:
- * the workload binds the families one by one.
+/* has_v4_socket reports whether an IPv4 socket has already bound the grant's host port,
+ * because the workload binds the two families separately.
  */
 inline_always int has_v4_socket(struct bpf_sock_addr *ctx, const struct grant *g, __u16 port)
 {
@@ -32,9 +32,9 @@ inline_always int has_v4_socket(struct bpf_sock_addr *ctx, const struct grant *g
 	return served;
 }
 
-/* grant_for_bind returns the grant for the address and port, if it has the
- * address. What binds :: has both families unless it says otherwise, which no
- * program is told, and takes the IPv4 grant where IPv6 has none.
+/* grant_for_bind returns the grant for the port, if the address matches. A bind to ::
+ * includes IPv4 unless the socket has IPV6_V6ONLY, which programs cannot read. So it
+ * gets the IPv4 grant if there is none for IPv6.
  */
 inline_always struct grant *grant_for_bind(struct bpf_sock_addr *ctx, struct workload *w, const struct address *a, __u16 port)
 {
@@ -51,9 +51,9 @@ inline_always struct grant *grant_for_bind(struct bpf_sock_addr *ctx, struct wor
 	return g;
 }
 
-/* unpublished_port returns the port for a bind that goes to loopback. One that is
- * the workload's own in the other family only takes the host port there, so
- * that several workloads have it side by side.
+/* unpublished_port returns the port for a bind that is moved to loopback. If the port is
+ * published in the other family only, it is the host port of that grant, so that several
+ * workloads can bind the same container port.
  */
 inline_always __be16 unpublished_port(struct workload *w, const struct address *a, int udp, __u16 port)
 {
@@ -65,7 +65,7 @@ inline_always __be16 unpublished_port(struct workload *w, const struct address *
 	return other ? granted_port(other, port) : bpf_htons(port);
 }
 
-/* bind_unpublished goes by the workload's policy. */
+/* bind_unpublished applies the workload's policy. */
 inline_always int bind_unpublished(const struct workload *w, struct address *a)
 {
 	if (w->unpublished == UNPUBLISHED_DENY)
@@ -83,8 +83,8 @@ inline_always int bind_unpublished(const struct workload *w, struct address *a)
 	return PROCEED;
 }
 
-/* translate_bind changes the address and the port, and notes what was asked for.
- * Port 0 is any port, and left alone: so do clients bind.
+/* translate_bind replaces the address and the port, and stores the requested port. Port
+ * 0 means any port and is not changed.
  */
 inline_always int translate_bind(struct bpf_sock_addr *ctx, struct address *a, __be16 *port)
 {

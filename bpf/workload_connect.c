@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* own_connect and own_sendmsg lead a workload that dials a port on the host to
- * the workload whose own port it is: itself, or another if there is no more
- * than one.
+/* fl_wl_connect4/6 and fl_wl_sendmsg4/6 translate a workload's calls to a container port
+ * on an address of the host. The target is the workload itself if it has the port, or
+ * the only other workload that has it.
  */
 #include "include/workload.h"
 
-/* dialled_grant_index returns the index of the workload's grant for what was
- * dialled, if it answers at that address or at loopback; else MAX_GRANTS.
+/* dialled_grant_index returns the index of the workload's grant for the dialled port, if
+ * the grant includes the dialled address or that is loopback. Returns MAX_GRANTS if
+ * there is none.
  */
 global_func __u32 dialled_grant_index(const struct workload *w, const struct call *c)
 {
@@ -24,7 +25,7 @@ global_func __u32 dialled_grant_index(const struct workload *w, const struct cal
 	return g->any || is_loopback(host) || same(&g->host, host) ? i : MAX_GRANTS;
 }
 
-/* apply_grant completes the call by one of the workload's grants. */
+/* apply_grant translates the call with a grant of the workload. */
 inline_always int apply_grant(struct call *c, const struct workload *w, __u32 i)
 {
 	const struct grant *g;
@@ -37,9 +38,7 @@ inline_always int apply_grant(struct call *c, const struct workload *w, __u32 i)
 	return 1;
 }
 
-/* search goes through the other workloads, up to the second whose own port it
- * is.
- */
+/* search finds the other workloads with the container port, up to the second. */
 struct search {
 	struct call call;
 	__u64 caller;
@@ -63,8 +62,8 @@ static long match_workload(void *map, const __u64 *id, struct workload *w, struc
 	return s->ambiguous;
 }
 
-/* find_workload_port completes the call with where it is to be led, and reports whether
- * anywhere.
+/* find_workload_port translates the call if exactly one workload matches, and reports
+ * whether it did.
  */
 inline_always int find_workload_port(struct call *c)
 {
@@ -83,8 +82,8 @@ inline_always int find_workload_port(struct call *c)
 	return apply_grant(c, bpf_map_lookup_elem(&fl_workloads, &s.owner), s.index);
 }
 
-/* translate_workload_call completes the call and reports whether the hook shall put its new
- * destination into the process's.
+/* translate_workload_call translates the call, stores the dialled address, and reports
+ * whether the hook must write the new destination.
  */
 inline_always int translate_workload_call(struct bpf_sock_addr *ctx, struct call *c)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* own_getpeername and own_recvmsg tell a workload what it has dialled, where
- * own_connect has led it.
+/* fl_wl_getpeer4/6 and fl_wl_recvmsg4/6 return to a workload the address that it
+ * dialled, if fl_wl_connect4/6 or fl_wl_sendmsg4/6 translated it.
  */
 #include "include/workload.h"
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* own_getsockname tells a workload the port that it has asked for, on the
- * sockets that it has bound and on those that it accepts. The latter carry no
- * note of their own, which every connection would have to be given: theirs is
- * the own port of the grant that holds the port.
+/* fl_wl_getsock4 and fl_wl_getsock6 return to a workload the container port of its
+ * sockets: those that it has bound and those that it accepts. Nothing is stored with an
+ * accepted socket, because that would cost every connection. Its container port is that
+ * of the grant with the socket's host port.
  */
 #include "include/workload.h"
 
-/* restore_accepted_port names the own port of a connection that was accepted at a
- * port of one family, or of the other where one socket serves both.
+/* restore_accepted_port returns the container port of an accepted connection. It
+ * searches the grants of the socket's family first, then those of the other one, since
+ * one socket may serve both.
  */
 inline_always void restore_accepted_port(struct bpf_sock_addr *ctx, int v4)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* own_post_bind refuses a socket of a workload that did not end where
- * own_bind put it: another program has moved it since.
+/* fl_wl_postbind4 and fl_wl_postbind6 refuse a socket of a workload whose port differs
+ * from the one that fl_wl_bind4/6 assigned, because another program's hook has changed
+ * it since.
  */
 #include "include/workload.h"
 

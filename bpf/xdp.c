@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* fast runs in the driver of an uplink (XDP). */
+/* fl_xdp runs in the driver of an uplink (XDP). */
 #include "include/xdp.h"
 
 SEC("xdp")

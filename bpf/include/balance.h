@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Theory of operation. A packet for a virtual service is looked for among the
- * connections first: whoever has a real server keeps it, whatever has become of
- * the table. For a new one the service's scheduler chooses. From there on it is
- * a flow as any other: found by what the real server sees, rewritten, and put
- * into its sandbox; or sent on by the routing table where it is elsewhere.
- * Answers find the flow where they come in, at the sandbox's link or at an
- * uplink.
+/* Theory of operation. A packet for a virtual service is first looked up among the
+ * connections: a connection keeps its real server, even if the table of services has
+ * changed since. For a new connection the service's scheduler chooses the real server.
+ * After that it is a flow like any other: it is found by the addresses that the real
+ * server sees, and translated. It is redirected into the sandbox, or forwarded by the
+ * routing table if the real server is on another host. Replies find the flow where they
+ * arrive, at the sandbox's link or at an uplink.
  *
  *	client ── uplink ─[balance]── sandbox's link ── real server
- *	client ── uplink ─[balance]── uplink ── real server elsewhere
+ *	client ── uplink ─[balance]── uplink ── real server on another host
  *	client ── uplink ──────────[outward]── either link ── real server
  *
- * One that is the host itself is told of in here.h.
+ * local_real.h describes a real server that is the host itself.
  *
- * The virtual address need not be the host's. A real server whose answers would
- * not come back here sees the host as its client. With direct forwarding the
- * packet stays as it is but for its hardware addresses, or is wrapped for a
- * tunnel (tunnel.h), and answers that do not come by here are never seen.
+ * The virtual address need not be the host's. A real server whose replies would not
+ * return via this host sees the host as its client. With direct forwarding only the
+ * packet's MAC addresses change. With tunnel forwarding the packet is encapsulated
+ * (tunnel.h). In both cases replies do not pass this host and are never seen.
  *
- * A connection whose client has not acknowledged the answer yet is kept apart:
- * those of a flood push out one another, and none that is open.
+ * Half-open connections, whose client has not acknowledged the answer yet, have separate
+ * maps: those of a SYN flood push out one another, and no open connection.
  */
 #pragma once
 
@@ -29,28 +29,28 @@
 #include "source.h"
 #include "tunnel.h"
 
-/* Left to the kernel and to other programs of the same hook (TCX_NEXT). */
+/* The packet continues in the kernel and in other programs of the same hook (TCX_NEXT). */
 #define UNTOUCHED TC_ACT_UNSPEC
 
-/* Ports of aliases are those below the ones from which the host itself dials
- * (net.ipv4.ip_local_port_range, as it is by default): what the endpoint
- * answers to the host must not be taken for an answer to the client.
+/* Ports of aliases are below those from which the host itself connects (the default of
+ * net.ipv4.ip_local_port_range), so that a reply to the host is never taken for a reply
+ * to the client.
  */
 #define ALIAS_TRIES 16
 #define ALIAS_FIRST 1024
 #define ALIAS_COUNT (32768 - ALIAS_FIRST)
 
-/* What is worked on, which would be too much for the stack. */
+/* The state of the packet in progress, which would be too large for the stack. */
 struct work {
 	struct alias_key name;
 	struct flow_key key;
 	struct flow fresh;
 	struct conn conn;
 	struct tuple tuple;
-	__u32 slot;   /* of the real server */
+	__u32 slot;   /* the slot of the real server */
 	__u32 direct;
-	__u32 no_real; /* there is a service, and no real server */
-	__u32 spoofed; /* there is a service, and the packet cannot be from its source */
+	__u32 no_real; /* there is a service without an available real server */
+	__u32 spoofed; /* there is a service, and the packet's source address is spoofed */
 };
 
 struct {
@@ -77,7 +77,7 @@ inline_always struct conn *find_conn(const struct alias_key *name)
 	return c ? c : bpf_map_lookup_elem(&fl_young_conns, name);
 }
 
-/* promote puts a connection that has opened where the others are. */
+/* promote moves a connection that has opened into the maps of open connections. */
 inline_always struct flow *promote(struct work *w, struct flow *f)
 {
 	w->fresh = *f;
@@ -90,12 +90,12 @@ inline_always struct flow *promote(struct work *w, struct flow *f)
 	return f;
 }
 
-/* is_new reports whether the packet begins another connection than the flow's. A
- * SYN for a connection that may be open goes to its real server, which challenges
- * it if it knows the connection (RFC 5961, 4.2): the client's reset then ends the
- * flow. It begins another one after both ends have closed or the real server has
- * answered by a reset, and if only the client's packets are seen, after its FIN if
- * the real server takes no new flows.
+/* is_new reports whether the packet begins a new connection instead of the flow's. A SYN
+ * for a connection that may be open is forwarded to its real server. If that knows the
+ * connection, it sends a challenge ACK (RFC 5961, 4.2), and the client's reset then ends
+ * the flow. The SYN begins a new connection if both sides have closed, if the real
+ * server has answered with a reset, or if only the client's packets pass this host, the
+ * client has sent FIN, and the real server accepts no new flows.
  */
 inline_always int is_new(const struct flow *f, const struct packet *p, const struct real *r)
 {
@@ -105,8 +105,8 @@ inline_always int is_new(const struct flow *f, const struct packet *p, const str
 	       (has_all(f, FLOW_ONE_WAY | FLOW_FIN_IN) && !accepts_flows(r));
 }
 
-/* find_live_flow finds the flow of the connection named in w, if it stands, and
- * forgets it if it does not.
+/* find_live_flow finds the flow of the connection named in w, if it is still valid. If
+ * it is not, it deletes the flow and returns NULL.
  */
 static __noinline struct flow *find_live_flow(const struct packet *p, struct work *w)
 {
@@ -129,9 +129,9 @@ static __noinline struct flow *find_live_flow(const struct packet *p, struct wor
 	return 0;
 }
 
-/* insert_fresh puts the new flow under a key that no other has, which is then in
- * w, and returns 0 if it could. A client that the real server cannot be shown
- * has an alias there.
+/* insert_fresh inserts the new flow under an unused key, which it stores in w. Returns 0
+ * on success. If the real server cannot see the client's address, the client gets an
+ * alias.
  */
 static __noinline int insert_fresh(const struct packet *p, struct work *w, const struct real *r)
 {
@@ -154,7 +154,7 @@ static __noinline int insert_fresh(const struct packet *p, struct work *w, const
 	return -1;
 }
 
-/* init_fresh makes the flow and its key. */
+/* init_fresh fills in the new flow and its key. */
 inline_always void init_fresh(__u32 ifindex, const struct packet *p, struct work *w, const struct real *r, __u32 flags)
 {
 	w->key.endpoint = w->direct ? p->dst : r->to;
@@ -175,9 +175,9 @@ inline_always void init_fresh(__u32 ifindex, const struct packet *p, struct work
 	w->fresh.seen = bpf_ktime_get_coarse_ns();
 }
 
-/* create_conn chooses a real server for the packet and makes the flow, which is
- * then found under the key in w; NULL if there is no service, nobody there, or
- * the packet is forged.
+/* create_conn chooses a real server for the packet and creates the flow, with its key in
+ * w. Returns NULL if there is no service, no available real server, or if the source is
+ * spoofed.
  */
 inline_always struct flow *create_conn(void *ctx, __u32 ifindex, const struct packet *p, struct work *w, __u32 flags)
 {
@@ -218,8 +218,8 @@ inline_always struct flow *create_conn(void *ctx, __u32 ifindex, const struct pa
 	return find_flow(&w->key);
 }
 
-/* opens reports whether a client's packet shows that the connection is open: it
- * acknowledges an answer that was seen, or goes on from its SYN.
+/* opens_connection reports whether a client's packet shows that the connection is open:
+ * it acknowledges an answer that passed this host, or it continues the SYN.
  */
 inline_always int opens_connection(const struct flow *f, const struct packet *p)
 {
@@ -228,8 +228,8 @@ inline_always int opens_connection(const struct flow *f, const struct packet *p)
 	return f->flags & FLOW_ANSWERED;
 }
 
-/* note_request notes of a packet to a real server how far its connection is, and
- * whether it was called before in vain.
+/* note_request updates the state of the connection with a packet to a real server, and
+ * counts repeated SYNs. Returns the flow, which may have moved to another map.
  */
 inline_always struct flow *note_request(struct work *w, struct flow *f, const struct packet *p)
 {
@@ -248,9 +248,9 @@ inline_always struct flow *note_request(struct work *w, struct flow *f, const st
 	return f;
 }
 
-/* demote puts a flow that its client has closed where those are that are not
- * open: whether the real server closes it too is not seen, and it must not push out
- * an open one. It counts no more as a load.
+/* demote moves a flow that its client has closed into the maps of half-open flows. The
+ * real server's close does not pass this host, and the flow must not push out an open
+ * one. It no longer counts as load.
  */
 static __noinline struct flow *demote(struct work *w, struct flow *f)
 {
@@ -268,7 +268,7 @@ static __noinline struct flow *demote(struct work *w, struct flow *f)
 	return bpf_map_lookup_elem(&fl_young_flows, &w->key);
 }
 
-/* restore_open undoes it for a connection that is open after all. */
+/* restore_open reverses demote for a connection that is still open. */
 static __noinline struct flow *restore_open(struct work *w, struct flow *f)
 {
 	struct load *l = load_of(w->slot);
@@ -279,8 +279,8 @@ static __noinline struct flow *restore_open(struct work *w, struct flow *f)
 	return promote(w, f);
 }
 
-/* settle puts a flow of which only the client's packets are seen where it belongs
- * after a packet.
+/* place_one_way moves a flow of which only the client's packets pass this host into the
+ * right map after a packet.
  */
 inline_always struct flow *place_one_way(struct work *w, struct flow *f)
 {
@@ -291,7 +291,7 @@ inline_always struct flow *place_one_way(struct work *w, struct flow *f)
 	return (f->flags & (FLOW_CLIENT_CLOSED | FLOW_FIN_IN)) == FLOW_CLIENT_CLOSED ? restore_open(w, f) : f;
 }
 
-/* count_reset notes a reset by a real server. */
+/* count_reset counts a reset sent by a real server. */
 inline_always void count_reset(const struct flow *f, const struct packet *p)
 {
 	struct load *l;
@@ -307,7 +307,7 @@ inline_always void count_reset(const struct flow *f, const struct packet *p)
 		__sync_fetch_and_add(&l->resets, 1);
 }
 
-/* aim has w->fresh lead to a real server elsewhere. */
+/* set_real_route prepares w->fresh for the route to a real server on another host. */
 inline_always void set_real_route(const struct real *r, struct work *w)
 {
 	w->fresh.client = r->to;
@@ -318,8 +318,8 @@ inline_always void set_real_route(const struct real *r, struct work *w)
 	w->fresh.seen = bpf_ktime_get_coarse_ns();
 }
 
-/* exceeded_mtu_to_real returns how large a packet to a real server elsewhere may be if this
- * one is larger, else 0.
+/* exceeded_mtu_to_real returns the largest possible packet to a real server on another
+ * host if this packet is larger, else 0.
  */
 inline_always __u32 exceeded_mtu_to_real(struct __sk_buff *skb, const struct packet *p, const struct real *r, struct work *w)
 {
@@ -333,8 +333,8 @@ inline_always __u32 exceeded_mtu_to_real(struct __sk_buff *skb, const struct pac
 	return mtu > wrapped && length_of(skb, p) + wrapped > mtu ? mtu - wrapped : 0;
 }
 
-/* send_to_real sends a packet, a hop older if it leaves the host, on to its real server,
- * or leaves it to the kernel for one that is the host itself.
+/* send_to_real sends a packet to its real server, encapsulated if necessary. A packet
+ * for a real server that is the host itself continues in the kernel.
  */
 static __noinline int send_to_real(struct __sk_buff *skb, const struct packet *p, const struct real *r, struct work *w)
 {
@@ -348,7 +348,7 @@ static __noinline int send_to_real(struct __sk_buff *skb, const struct packet *p
 	return redirect_to_client(skb, &w->fresh);
 }
 
-/* set_conn_key names the connection of a client with what it has dialled. */
+/* set_conn_key sets the key of a client's connection to the dialled address. */
 inline_always void set_conn_key(struct work *w, const struct address *client, __be16 client_port,
 			       const struct address *host, __be16 host_port, __u32 class)
 {
@@ -359,7 +359,9 @@ inline_always void set_conn_key(struct work *w, const struct address *client, __
 	w->name.class = class;
 }
 
-/* error_to_real leads an ICMP error about what a real server has sent. */
+/* error_to_real translates and forwards an ICMP error about a packet that a real server
+ * sent.
+ */
 static __noinline int error_to_real(struct __sk_buff *skb, struct packet *p, __u32 flags)
 {
 	struct work *w = work_of();
@@ -385,7 +387,7 @@ static __noinline int error_to_real(struct __sk_buff *skb, struct packet *p, __u
 	return send_to_real(skb, p, r, w);
 }
 
-/* pick finds the flow of a packet, or begins it. */
+/* find_or_create_flow returns the flow of a packet, or creates it. */
 static __noinline struct flow *find_or_create_flow(struct __sk_buff *skb, struct packet *p, struct work *w, __u32 flags)
 {
 	__u32 ifindex = skb->ifindex;
@@ -405,8 +407,8 @@ static __noinline struct flow *find_or_create_flow(struct __sk_buff *skb, struct
 	return note_request(w, f, p);
 }
 
-/* refuse_forward tells the sender of a packet that it cannot go on to its real server:
- * it may pass no further host, or is larger than what there is room for.
+/* refuse_forward sends an ICMP error for a packet that cannot be forwarded to its real
+ * server: its TTL has expired, or it is larger than room.
  */
 inline_always int refuse_forward(struct __sk_buff *skb, const struct packet *p, const struct flow *f, __u32 room)
 {
@@ -416,7 +418,7 @@ inline_always int refuse_forward(struct __sk_buff *skb, const struct packet *p, 
 	return room ? send_icmp_error(skb, p, PACKET_TOO_BIG, room) : TC_ACT_SHOT;
 }
 
-/* forward_to_real leads the packet of a flow to its real server. */
+/* forward_to_real translates the packet of a flow and sends it to its real server. */
 static __noinline int forward_to_real(struct __sk_buff *skb, struct packet *p, struct work *w, struct flow *f)
 {
 	struct real *r = real_of(w->slot);
@@ -447,9 +449,9 @@ static __noinline int forward_to_real(struct __sk_buff *skb, struct packet *p, s
 	return last == TC_ACT_SHOT ? count_drop(REAL_BIT | w->slot, INWARD) : last;
 }
 
-/* balance leads a packet for a virtual service to a real server. flags become
- * the flow's: whether the client is a sandbox. Little is left of the stack, so
- * that nothing is deeper in it than it must be.
+/* balance forwards a packet for a virtual service to a real server. flags become the
+ * flow's: whether the client is a sandbox. Little stack is left here, so the functions
+ * that it calls use as little as possible.
  */
 inline_always int balance(struct __sk_buff *skb, struct packet *p, __u32 flags)
 {

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Theory of operation. A packet for a published port is looked up in the
- * table by its host port; the endpoint, its port and the client make the key
- * of its flow. The first packet of a flow is asked two things more: is its
- * address the host's, and does no connection of the host own it? Then the
- * destination is rewritten and the packet put into the sandbox as if it had
- * been received there (bpf_redirect_peer), past bridge, netfilter and
- * conntrack. What the sandbox answers finds the same flow by the same key,
- * gets the address and port that the client had dialled, and goes out by the
- * link that the client came by (bpf_redirect_neigh). Neither is believed because
- * of its addresses alone (source.h).
+/* Theory of operation. A packet for a published port is looked up in the table of port
+ * mappings by its host port. The endpoint, its port and the client are the key of its
+ * flow. For the first packet of a flow two more things are checked: its destination is
+ * an address of the host, and it belongs to no connection of the host. Then the
+ * destination is rewritten and the packet is redirected into the sandbox as if it had
+ * been received there (bpf_redirect_peer), past bridge, netfilter and conntrack. The
+ * sandbox's reply finds the same flow by the same key, gets the address and port that
+ * the client dialled as its source, and leaves via the link on which the client's
+ * packets arrive (bpf_redirect_neigh). Neither direction is trusted because of its
+ * addresses alone (source.h).
  *
  *	client ── uplink ─[inward]── sandbox's link ── endpoint
  *	client ── uplink ──────────[outward]── sandbox's link ── endpoint
  *
- * Because the table is asked for every inward packet, nothing is led to an
- * endpoint any more from the moment on that its entry is gone.
+ * Every inward packet is looked up in the table, so no packet reaches an endpoint after
+ * its entry is deleted.
  */
 #pragma once
 
 #include "balance.h"
 
-/* is_local reports whether an address is the host's: by the list that user
- * space keeps, or else by the routing table, which knows one that came a
- * moment ago. That says the same of an address of the host's and of one to
- * which no route leads, as on a host whose IPv6 is for itself only. The latter
- * has none in the main table either, where an address of the host's is part of
- * a connected network. IPv4 keeps both tables as one until there are rules.
+/* is_local reports whether an address is the host's. It reads the list that user space
+ * writes, and then the routing table, which also has an address that was added a moment
+ * ago. The lookup returns the same result for an address of the host and for one without
+ * a route, for example on a host that has IPv6 only for itself. An address of the host
+ * is in a connected network, so the main table has a route to it; for the other address
+ * it has none. For IPv4 both tables are one as long as there are no rules.
  */
 global_func int is_local(struct __sk_buff *skb, const struct packet *p)
 {
@@ -33,7 +33,7 @@ global_func int is_local(struct __sk_buff *skb, const struct packet *p)
 
 	if (!p)
 		return 0;
-	/* Older kernels (6.1) want a key on the stack. */
+	/* Linux 6.1 requires the key on the stack. */
 	__builtin_memcpy(route.ipv6_dst, &p->dst, 16);
 	if (bpf_map_lookup_elem(&fl_addresses, route.ipv6_dst))
 		return 1;
@@ -54,9 +54,9 @@ global_func int is_local(struct __sk_buff *skb, const struct packet *p)
 	return !p->v6 || bpf_fib_lookup(skb, &route, sizeof(route), BPF_FIB_LOOKUP_DIRECT) != BPF_FIB_LKUP_RET_NOT_FWDED;
 }
 
-/* is_local_connection reports whether a connection of the host's own is the packet's:
- * its port may be one that was published while the connection was up. The
- * first packet of a TCP connection cannot be.
+/* is_local_connection reports whether the packet belongs to a connection of the host,
+ * whose port may have been published while the connection was open. The first packet of
+ * a TCP connection cannot.
  */
 global_func int is_local_connection(struct __sk_buff *skb, const struct packet *p)
 {
@@ -90,7 +90,7 @@ global_func int is_local_connection(struct __sk_buff *skb, const struct packet *
 	return found;
 }
 
-/* may_create_flow reports whether the packet may begin a flow. */
+/* may_create_flow reports whether the packet may create a flow. */
 inline_always int may_create_flow(struct __sk_buff *skb, const struct packet *p)
 {
 	if (p->kind != PACKET_L4)
@@ -102,15 +102,17 @@ inline_always int may_create_flow(struct __sk_buff *skb, const struct packet *p)
 	return (!(p->class & 1) && (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN) || !is_local_connection(skb, p);
 }
 
-/* is_flow_of_packet reports whether the flow is the one that the client has dialled. */
+/* is_flow_of_packet reports whether the packet is from the flow's client to the address
+ * that the client dialled.
+ */
 inline_always int is_flow_of_packet(const struct flow *f, const struct packet *p)
 {
 	return f->host_port == p->dport && f->client_port == p->sport &&
 	       same(&f->host, &p->dst) && same(&f->client, &p->src);
 }
 
-/* find_alias finds the flow of a client that got an alias, which is then in
- * the key.
+/* find_alias finds the flow of a client that has an alias, and puts the alias into the
+ * key.
  */
 inline_always struct flow *find_alias(const struct alias_key *name, struct flow_key *key)
 {
@@ -129,7 +131,7 @@ inline_always struct flow *find_alias(const struct alias_key *name, struct flow_
 	return 0;
 }
 
-/* find_aliased_flow finds it for a packet of the client, which came by the link. */
+/* find_aliased_flow does the same for a packet of the client that arrived on the link. */
 static __noinline struct flow *find_aliased_flow(const struct packet *p, struct flow_key *key, __u32 ifindex)
 {
 	struct alias_key name = {
@@ -141,8 +143,8 @@ static __noinline struct flow *find_aliased_flow(const struct packet *p, struct 
 	return ever && *ever ? find_alias(&name, key) : 0;
 }
 
-/* quoted finds the flow of a packet to the client that an ICMP error quotes, which
- * came by the link.
+/* find_quoted_flow finds the flow of a packet to the client that an ICMP error on the
+ * link quotes.
  */
 static __noinline struct flow *find_quoted_flow(const struct packet *p, struct flow_key *key, __u32 ifindex)
 {
@@ -158,11 +160,11 @@ static __noinline struct flow *find_quoted_flow(const struct packet *p, struct f
 	return f && is_flow_of(f, &name) ? f : find_alias(&name, key);
 }
 
-/* begin makes the flow of a packet that found none under the key, or another
- * client's. Where the endpoint would confuse the two, see itself, or could not
- * answer a link-local address, the client gets an alias, which is then in the
- * key. It calls nothing that needs much stack: a function and its callers have
- * 512 bytes together.
+/* create_flow creates the flow of a packet for which the key has no flow, or another
+ * client's. The client gets an alias, which is then in the key, if the endpoint would
+ * else mix up two flows, see its own address, or could not reply to a link-local
+ * address. It calls nothing that needs much stack, because a function and its callers
+ * have 512 bytes together.
  */
 static __noinline struct flow *create_flow(struct __sk_buff *skb, struct packet *p, struct flow_key *key,
 				     const struct mapping *l, __u32 flags)
@@ -204,8 +206,9 @@ static __noinline struct flow *create_flow(struct __sk_buff *skb, struct packet 
 	return 0;
 }
 
-/* error_inward leads an ICMP error about what an endpoint has sent. A router
- * on the way stays its sender; a client is called as the endpoint knows it.
+/* error_inward translates an ICMP error about a packet that an endpoint sent. If a
+ * router sent the error, its address stays the source. If the client did, the source
+ * becomes the address that the endpoint knows.
  */
 global_func int error_inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 {
@@ -237,8 +240,8 @@ global_func int error_inward(struct __sk_buff *skb, struct packet *p, __u32 flag
 	return redirect_to_sandbox(skb, l->ifindex);
 }
 
-/* opens_flow reports whether the packet opens the flow: the client acknowledges
- * what the endpoint has sent.
+/* opens_flow reports whether the packet opens the flow: the client acknowledges data or
+ * the SYN of the endpoint.
  */
 inline_always int opens_flow(const struct flow *f, const struct packet *p)
 {
@@ -246,7 +249,7 @@ inline_always int opens_flow(const struct flow *f, const struct packet *p)
 	       (f->flags & FLOW_ANSWERED) && f->fin[OUTWARD] - p->ack < RESET_WINDOW;
 }
 
-/* promote_flow puts a flow where the open ones are. */
+/* promote_flow moves a flow into the map of open flows. */
 static __noinline struct flow *promote_flow(const struct flow_key *key, struct flow *f)
 {
 	f->flags |= FLOW_OPEN;
@@ -256,15 +259,15 @@ static __noinline struct flow *promote_flow(const struct flow_key *key, struct f
 	return bpf_map_lookup_elem(&fl_flows_tcp, key);
 }
 
-/* note_sent notes up to where the endpoint has sent, until the flow is open. */
+/* note_sent stores the endpoint's next sequence number until the flow is open. */
 inline_always void note_sent(struct flow *f, const struct packet *p)
 {
 	if (!(f->flags & FLOW_OPEN) && p->kind == PACKET_L4)
 		f->fin[OUTWARD] = p->seq + p->payload + !!(p->tcp_flags & TCP_SYN);
 }
 
-/* inward leads a packet for a published port to its endpoint. flags become
- * the flow's: whether the client is a sandbox.
+/* inward translates a packet for a published port and redirects it to its endpoint.
+ * flags become the flow's: whether the client is a sandbox.
  */
 inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 {
@@ -309,7 +312,7 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	}
 	if (!f)
 		return UNTOUCHED;
-	if (f->slot != slot) { /* it is new, or its publish was made anew */
+	if (f->slot != slot) { /* new, or the publish was created again */
 		f->slot = slot;
 		f->link = l->ifindex;
 	}
@@ -329,12 +332,10 @@ inline_always int inward(struct __sk_buff *skb, struct packet *p, __u32 flags)
 	return redirect_to_sandbox(skb, l->ifindex);
 }
 
-/* Where an endpoint's ICMP error comes from: the host itself sends it by the
- * kernel.
- */
+/* Where an endpoint's ICMP error comes from. With FROM_HOST the kernel sends it. */
 enum from { FROM_SANDBOX, FROM_UPLINK, FROM_HOST };
 
-/* error_outward leads an ICMP error of an endpoint about what a client sent. */
+/* error_outward translates an ICMP error that an endpoint sent about a client's packet. */
 global_func int error_outward(struct __sk_buff *skb, struct packet *p, __u32 from)
 {
 	struct change c = {};
@@ -367,8 +368,9 @@ global_func int error_outward(struct __sk_buff *skb, struct packet *p, __u32 fro
 
 #define NOT_A_REPLY 1000
 
-/* outward leads what an endpoint answers back to the client, as if from where
- * the client has dialled. By an uplink only real servers answer.
+/* outward translates an endpoint's reply, so that it comes from the address that the
+ * client dialled, and sends it to the client. On uplinks only real servers reply.
+ * Returns NOT_A_REPLY for packets without a flow.
  */
 inline_always int outward(struct __sk_buff *skb, struct packet *p, int from_uplink)
 {
@@ -394,7 +396,7 @@ inline_always int outward(struct __sk_buff *skb, struct packet *p, int from_upli
 	}
 	mtu = exceeded_mtu(skb, f);
 	if (mtu && !(balancing && from_uplink))
-		return UNTOUCHED; /* the kernel, which routes it, tells the sandbox */
+		return UNTOUCHED; /* the kernel routes it and sends the ICMP error */
 	if (mtu) {
 		count_drop(f->slot, OUTWARD);
 		return send_icmp_error(skb, p, PACKET_TOO_BIG, mtu);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a socket has dialled, so that getpeername and recvmsg tell it that and
- * not where it was led. The kernel frees the storage with the socket.
+/* The addresses and ports that a socket dialled, so that getpeername and recvmsg return
+ * these and not the translated ones. The kernel frees the storage with the socket.
  */
 #pragma once
 
@@ -9,12 +9,12 @@
 #define DIALLED_SLOTS 4
 
 struct dialled_slot {
-	struct address to;     /* where the socket was led; all zero: a free slot */
-	struct address host;   /* what it had dialled */
+	struct address to;     /* the translated address; all zero: a free slot */
+	struct address host;   /* the dialled address */
 	__be16 to_port;
 	__be16 host_port;
-	__u32 real;            /* the slot of the real server there, 0 for an endpoint's lead */
-	__u32 generation;            /* and which of those that it has held */
+	__u32 real;            /* the slot of the real server, 0 for an endpoint */
+	__u32 generation;            /* and the slot's generation */
 };
 
 struct dialled {

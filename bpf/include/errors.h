@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Writing other addresses and ports into an ICMP error and what it quotes. */
+/* Rewrites addresses and ports in an ICMP error and in the packet that it quotes. */
 #pragma once
 
 #include "packet.h"
 
-/* change holds what is to be written into an ICMP error: both ends of the
- * quoted packet, and of the packet around it.
+/* change contains the new addresses and ports of an ICMP error: those of the quoted
+ * packet, and the addresses of the outer packet.
  */
 struct change {
 	struct address src, dst;
@@ -13,11 +13,11 @@ struct change {
 	__be16 sport, dport;
 };
 
-/* error_checksum is where the ICMP checksum lies. */
+/* error_checksum returns the offset of the ICMP checksum. */
 inline_always __u32 error_checksum(const struct packet *p) { return p->l4 + 2; }
 
-/* write_quoted_port changes a quoted port. The sum over the message changes
- * with it; the quoted transport checksum is left, as nobody can check it.
+/* write_quoted_port rewrites a quoted port and updates the ICMP checksum. The quoted
+ * transport checksum is not updated, because no receiver can verify it.
  */
 inline_always int write_quoted_port(struct __sk_buff *skb, struct packet *p, int destination, __be16 old, __be16 new)
 {
@@ -28,9 +28,9 @@ inline_always int write_quoted_port(struct __sk_buff *skb, struct packet *p, int
 	return bpf_skb_store_bytes(skb, p->inner_l4 + (destination ? 2 : 0), &new, sizeof(new), 0);
 }
 
-/* write_v4 changes an address of the IPv4 header at l3, and its checksum. In
- * a quoted header both changes cancel out, so that the sum over the message
- * stays as it is; of the header around it ICMP knows nothing.
+/* write_v4 rewrites an address in the IPv4 header at l3, and the header's checksum. In a
+ * quoted header both changes cancel each other out, so the ICMP checksum stays valid.
+ * ICMP has no pseudo header, so the outer header does not affect it.
  */
 inline_always int write_v4(struct __sk_buff *skb, __u32 l3, int destination,
 			   const struct address *old, const struct address *new)
@@ -42,8 +42,8 @@ inline_always int write_v4(struct __sk_buff *skb, __u32 l3, int destination,
 	return bpf_skb_store_bytes(skb, l3 + field, &new->w[3], 4, 0);
 }
 
-/* write_v6 changes an address of the IPv6 header at l3. The ICMPv6 checksum
- * covers those of a quoted header and, as a pseudo header, of the one around.
+/* write_v6 rewrites an address in the IPv6 header at l3. The ICMPv6 checksum covers the
+ * addresses of a quoted header, and those of the outer header as a pseudo header.
  */
 inline_always int write_v6(struct __sk_buff *skb, struct packet *p, __u32 l3, int destination,
 			   const struct address *old, const struct address *new)
@@ -69,7 +69,7 @@ inline_always int write_at(struct __sk_buff *skb, struct packet *p, __u32 l3, in
 	return p->v6 ? write_v6(skb, p, l3, destination, old, new) : write_v4(skb, l3, destination, old, new);
 }
 
-/* write_error makes the change. */
+/* write_error applies the change. Returns 0 on success. */
 global_func int write_error(struct __sk_buff *skb, struct packet *p, const struct change *c)
 {
 	if (!p || !c)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The flows that are led, one entry each, found by what the endpoint sees. */
+/* The flows that the programs translate. Each has one entry, found by the addresses and
+ * ports that the endpoint sees.
+ */
 #pragma once
 
 #include "maps.h"
@@ -14,40 +16,44 @@ struct flow_key {
 };
 
 enum flow_flags {
-	FLOW_ANSWERED = 1 << 0, /* the endpoint has spoken */
-	FLOW_PEER = 1 << 1,     /* the client is a sandbox: out by bpf_redirect_peer */
-	FLOW_FIN_IN = 1 << 2,   /* the client has closed its side; FIN_OUT: the endpoint */
+	FLOW_ANSWERED = 1 << 0, /* the endpoint has sent a packet */
+	FLOW_PEER = 1 << 1,     /* the client is a sandbox: packets to it use bpf_redirect_peer */
+	FLOW_FIN_IN = 1 << 2,   /* the client has sent FIN; FIN_OUT: the endpoint has */
 	FLOW_FIN_OUT = 1 << 3,
 	FLOW_ACK_IN = 1 << 4,   /* the client has acknowledged the endpoint's FIN */
 	FLOW_ACK_OUT = 1 << 5,
-	FLOW_RESET = 1 << 6,    /* user space will reset it: acknowledgements are noted exactly */
-	FLOW_OPEN = 1 << 7,     /* the client has acknowledged the endpoint's answer; UDP to an endpoint: always */
-	FLOW_LOCAL_REAL = 1 << 8,     /* to a real server that is the host itself (here.h) */
-	FLOW_ONE_WAY = 1 << 9,  /* only the client's packets were seen (direct, tunnel) */
-	FLOW_RST_IN = 1 << 10,  /* the client has sent a reset that the endpoint may refuse */
+	FLOW_RESET = 1 << 6,    /* user space will reset it: acknowledgements are stored exactly */
+	FLOW_OPEN = 1 << 7,     /* the client has acknowledged the endpoint's answer; always set for UDP to an endpoint */
+	FLOW_LOCAL_REAL = 1 << 8,     /* the real server is the host itself (local_real.h) */
+	FLOW_ONE_WAY = 1 << 9,  /* only the client's packets pass this host (direct, tunnel) */
+	FLOW_RST_IN = 1 << 10,  /* the client has sent a reset that the endpoint may ignore */
 	FLOW_RST_OUT = 1 << 11, /* the endpoint has sent a reset: it does not know the connection */
-	FLOW_CLIENT_CLOSED = 1 << 12,   /* one way, closed by the client: kept with half-open flows, not counted */
+	FLOW_CLIENT_CLOSED = 1 << 12, /* closed by the client, one way: with half-open flows, not counted */
 };
 
 struct flow {
 	struct address host;   /* what the client has dialled */
-	struct address client; /* the client, unless the endpoint sees it as it is */
+	struct address client; /* the client's real address; the key has the one that the endpoint sees */
 	__be16 host_port;
 	__be16 client_port;
-	__u32 ifindex;         /* the link that the client came by */
-	__u32 tick;            /* bpf_jiffies64 of the last packet, its lower half */
-	__u32 link;            /* the host's link by which the endpoint's answers come */
-	__u64 seen;            /* bpf_ktime_get_coarse_ns of the first in that tick */
-	__u32 fin[2];          /* the sequence number after each FIN: inward, outward; while the flow
-				* to an endpoint is not open, outward: after what the endpoint sent last */
-	__u32 ack[2];          /* the last acknowledgement each way, or one shortly before; where
-				* FLOW_ONE_WAY, ack[OUTWARD] is the client's next sequence number */
+	__u32 ifindex;         /* the link on which the client's packets arrive */
+	__u32 tick;            /* lower half of bpf_jiffies64 at the last packet */
+	__u32 link;            /* the host's link on which the endpoint's packets arrive */
+	__u64 seen;            /* bpf_ktime_get_coarse_ns at the first packet of that tick */
+	/* The sequence number after each FIN (inward, outward). Until a flow to an endpoint
+	 * is open, fin[OUTWARD] is the sequence number after the endpoint's last packet.
+	 */
+	__u32 fin[2];
+	/* The last acknowledgement in each direction, or a slightly older one. With
+	 * FLOW_ONE_WAY, ack[OUTWARD] is the client's next sequence number.
+	 */
+	__u32 ack[2];
 	__u32 flags;
-	__u32 slot;            /* the slot of the lead, or with REAL_BIT of the real server, that it goes by */
+	__u32 slot;            /* the mapping's slot, or with REAL_BIT the real server's */
 };
 
-/* Flows of each protocol have a map of their own, so that a storm of
- * datagrams cannot push idle connections out.
+/* Each protocol has its own map of flows, so that a flood of datagrams cannot push out
+ * idle connections.
  */
 #define MAX_FLOWS 131072
 
@@ -65,16 +71,16 @@ struct {
 	__type(value, struct flow);
 } fl_flows_udp SEC(".maps");
 
-/* A client whose address and port the endpoint cannot be shown, because it
- * would take two flows for one, see itself, or could not answer a link-local
- * address, has an alias.
+/* An alias is another address and port that the endpoint sees in place of the client's.
+ * A client gets one if the endpoint would without it mix up two flows, see its own
+ * address, or have no route to a link-local address.
  */
 struct alias_key {
 	struct address client;
 	struct address host;
 	__be16 client_port;
 	__be16 host_port;
-	__u32 class; /* with the client's link, if its address is valid there only (scoped) */
+	__u32 class; /* class; for a link-local client with the client's link (scoped_class) */
 };
 
 struct alias {
@@ -90,7 +96,7 @@ struct {
 	__type(value, struct alias);
 } fl_aliases SEC(".maps");
 
-/* Whether any client ever had one: as long as none had, none is looked for. */
+/* 1 after the first client got an alias. Until then no program searches fl_aliases. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -98,14 +104,14 @@ struct {
 	__type(value, __u32);
 } fl_aliased SEC(".maps");
 
-/* The connections of clients to virtual services, by what the client has
- * dialled: which real server each has, whatever has become of the table since.
- * The flow has all else.
+/* The connections of clients to virtual services, by the address and port that the
+ * client dialled. Each names its real server, which does not change when the table of
+ * services changes. The flow has the rest.
  */
 struct conn {
 	struct flow_key to;
 	__u32 real; /* the slot of the real server */
-	__u32 generation; /* and which of those that it has held */
+	__u32 generation; /* and the slot's generation */
 };
 
 struct {
@@ -122,9 +128,8 @@ struct {
 	__type(value, struct conn);
 } fl_conns_udp SEC(".maps");
 
-/* Connections that are not open yet have maps of their own, so that a flood of
- * SYNs pushes out no open connection. Those to endpoints and to real servers
- * share fl_young_flows.
+/* Half-open connections have separate maps, so that a SYN flood pushes out no open
+ * connection. Connections to endpoints and to real servers share fl_young_flows.
  */
 #define MAX_YOUNG 16384
 
@@ -142,7 +147,9 @@ struct {
 	__type(value, struct conn);
 } fl_young_conns SEC(".maps");
 
-/* The ports of a fragmented datagram, for the fragments that carry none. */
+/* The ports of a fragmented datagram, for its later fragments, which have no transport
+ * header.
+ */
 struct fragment_key {
 	struct address src;
 	struct address dst;

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Telling the sender of a packet by ICMP why it goes no further.
+/* Sends an ICMP error to the sender of a packet.
  *
- * Theory of operation. The packet itself becomes the error: it is cut off behind
- * what names its flow, gets the headers of a message in front, and goes back by
- * the link that it came by. So the sender is told of the packet as it has sent
- * it, and who calls this has written nothing into it yet.
+ * Theory of operation. The packet itself becomes the error: it is truncated after the
+ * fields that identify its flow, gets an IP and an ICMP header in front, and is sent
+ * back via the link on which it arrived. The error must quote the packet as its sender
+ * sent it, so callers must not have rewritten anything.
  *
- * The error comes from where the packet was to go. A client has no other address of
- * this host's that surely leads here; from the virtual one the kernel tells it,
- * too, where it has rewritten the destination (nft), or has the address itself
- * (ipvs over IPv4).
+ * The error's source is the packet's destination. No other address of this host is
+ * certain to be routed here by the client. The kernel uses the virtual address as well
+ * if it has rewritten the destination (nft) or has the address itself (ipvs over IPv4).
  *
- * Nobody is told about an error, about a fragment other than the first, or at an
- * address of many or of none (RFC 1122, 3.2.2; RFC 4443, 2.4). So many errors are
- * sent in a time as Linux sends by itself (icmp_msgs_per_sec, icmp_msgs_burst),
- * by each CPU; like there, those from which path MTU discovery lives are not
- * counted.
+ * No error is sent about an error, about a fragment other than the first, or to a
+ * multicast or unspecified address (RFC 1122, 3.2.2; RFC 4443, 2.4). Each CPU sends at
+ * most as many errors per second as Linux does (icmp_msgs_per_sec, icmp_msgs_burst). As
+ * in Linux, errors that path MTU discovery needs are not limited.
  */
 #pragma once
 
@@ -28,21 +26,23 @@
 #define ICMPV6_TIME_EXCEED 3
 #define ICMPV6_PORT_UNREACH 4
 
-/* NEWS is a type and a code of ICMP, and those of ICMPv6. */
+/* ICMP_ERROR_CODE packs type and code of ICMP, and type and code of ICMPv6. */
 #define ICMP_ERROR_CODE(v4, v4_code, v6, v6_code) ((v4) << 24 | (v4_code) << 16 | (v6) << 8 | (v6_code))
 
-/* What a sender is told. */
+/* The errors that are sent. */
 enum icmp_error {
 	PORT_UNREACHABLE = ICMP_ERROR_CODE(ICMP_DEST_UNREACH, ICMP_PORT_UNREACH, ICMPV6_DEST_UNREACH, ICMPV6_PORT_UNREACH),
 	PACKET_TOO_BIG = ICMP_ERROR_CODE(ICMP_DEST_UNREACH, ICMP_FRAG_NEEDED, ICMPV6_PKT_TOOBIG, 0),
 	TTL_EXCEEDED = ICMP_ERROR_CODE(ICMP_TIME_EXCEEDED, 0, ICMPV6_TIME_EXCEED, 0),
 };
 
-/* What an error costs, and how much may be saved up for, in nanoseconds. */
+/* The interval between errors, and the largest burst, in nanoseconds. */
 #define ICMP_COST 1000000LL
 #define ICMP_BURST (50 * ICMP_COST)
 
-/* Up to when the errors that were sent are paid for (bpf_ktime_get_coarse_ns). */
+/* The rate limit of ICMP errors: the time until which the allowed errors are used up
+ * (bpf_ktime_get_coarse_ns).
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -50,7 +50,7 @@ struct {
 	__type(value, __u64);
 } fl_icmp_rate SEC(".maps");
 
-/* pays reports whether another error may be sent now. */
+/* may_send_icmp reports whether another error may be sent now, and counts it. */
 inline_always int may_send_icmp(void)
 {
 	__u64 now = bpf_ktime_get_coarse_ns(), *spent_until;
@@ -65,7 +65,7 @@ inline_always int may_send_icmp(void)
 	return 1;
 }
 
-/* back sends the frame out by the link that it came by. */
+/* redirect_back sends the frame out via the link on which it arrived. */
 inline_always int redirect_back(struct __sk_buff *skb)
 {
 	__u8 macs[2 * ETH_ALEN], turned[2 * ETH_ALEN];
@@ -81,18 +81,19 @@ inline_always int redirect_back(struct __sk_buff *skb)
 	return bpf_redirect(skb->ifindex, 0);
 }
 
-/* quote_length is how much of the transport header is quoted: all but options. A
- * card may be about to write its checksum.
+/* quote_length returns how much of the transport header is quoted: all except options. A
+ * network card may still have to write its checksum.
  */
 inline_always __u32 quote_length(const struct packet *p)
 {
 	return p->class & 1 ? sizeof(struct udphdr) : sizeof(struct tcphdr);
 }
 
-/* sum_quoted returns the sum over what is quoted of the transport header. One
- * with the sum over the pseudo header in the checksum's place is summed up only
- * when it is sent: then its sum and that one make nothing together. A kernel that
- * does not tell (before 6.2) leaves only to look whether it is that sum.
+/* sum_quoted returns the checksum over the quoted part of the transport header. If the
+ * checksum field contains the sum over the pseudo header, the network card completes it
+ * when it sends the packet; the sum over the segment is then the complement of that
+ * field. Before Linux 6.2 the kernel does not show this state, so the field is compared
+ * with the sum over the pseudo header.
  */
 inline_always __u32 sum_quoted(struct __sk_buff *skb, const struct packet *p)
 {
@@ -110,8 +111,8 @@ inline_always __u32 sum_quoted(struct __sk_buff *skb, const struct packet *p)
 	return fold(bpf_csum_diff(0, 0, head, sizeof(head), 0));
 }
 
-/* prepend_message makes of a packet the quote behind a message. Cut off, it has no sum of
- * a card any more.
+/* prepend_message truncates the packet to the quote and puts a message in front. A
+ * truncated packet no longer has a network card's sum.
  */
 inline_always int prepend_message(struct __sk_buff *skb, const struct packet *p, const void *message, __u32 length)
 {
@@ -120,8 +121,8 @@ inline_always int prepend_message(struct __sk_buff *skb, const struct packet *p,
 	       bpf_skb_store_bytes(skb, link_header, message, length, 0);
 }
 
-/* make_icmp_v4 makes an ICMP error of the packet; the sum over a whole IPv4 header
- * is nothing.
+/* make_icmp_v4 turns the packet into an ICMP error. The sum over a complete IPv4 header
+ * is 0, so the quoted header is not added.
  */
 inline_always int make_icmp_v4(struct __sk_buff *skb, const struct packet *p, __u32 error, __u32 rest)
 {
@@ -156,7 +157,9 @@ inline_always int make_icmp_v6(struct __sk_buff *skb, const struct packet *p, __
 
 	if (bpf_skb_load_bytes(skb, link_header, &m.ip, sizeof(m.ip)))
 		return -1;
-	/* What a fragment has besides is summed up where the message will be. */
+	/* A fragment header is read into the place of the ICMP header, to add both to
+	 * the sum.
+	 */
 	_Static_assert(sizeof(m.icmp) == sizeof(struct fragment_header), "they are as long as each other");
 	if (head > sizeof(m.ip) && bpf_skb_load_bytes(skb, link_header + sizeof(m.ip), &m.icmp, sizeof(m.icmp)))
 		return -1;
@@ -176,8 +179,8 @@ inline_always int make_icmp_v6(struct __sk_buff *skb, const struct packet *p, __
 	return prepend_message(skb, p, &m, sizeof(m));
 }
 
-/* tell tells the sender of a packet why it goes no further, with what else the
- * message holds, and returns what becomes of the packet.
+/* send_icmp_error sends an ICMP error with the given rest of header to the packet's
+ * sender, and returns the packet's action. Without an error the packet is dropped.
  */
 global_func int send_icmp_error(struct __sk_buff *skb, const struct packet *p, __u32 error, __u32 rest)
 {

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Theory of operation. A process of the host that dials a published port is
- * turned at the socket call: the socket really dials the endpoint, its packets
- * are routed there, and nothing is rewritten in any. What it has dialled stays
- * with the socket, and getpeername and recvmsg tell the process that.
+/* Theory of operation. When a process of the host connects to a published port, the
+ * destination is translated in the socket call. The socket connects to the endpoint
+ * itself, its packets are routed there, and no packet is rewritten. The dialled address
+ * is stored with the socket, and getpeername and recvmsg return it to the process.
  *
- *	connect 127.0.0.1:80 ──[turn]── 10.0.0.2:8080
- *	getpeername = 127.0.0.1:80 ──[turn back]── 10.0.0.2:8080
+ *	connect 127.0.0.1:80 ──[translate]── 10.0.0.2:8080
+ *	getpeername = 127.0.0.1:80 ──[restore]── 10.0.0.2:8080
  *
- * A virtual service is dialled in the same way. A socket keeps the real server
- * that it was led to, for all datagrams to the service, and counts as one of its
- * flows until it is closed (release.c). Under direct forwarding, too, the real
- * server is called by its own address.
+ * Calls to a virtual service are translated in the same way. A socket keeps its real
+ * server for all datagrams to the service, and counts as one of its flows until it is
+ * closed (release.c). With direct forwarding, too, the socket connects to the real
+ * server's own address.
  *
- * When nothing leads there any more, astray.c finds the socket, and user space
- * ends it.
+ * When the mapping or the real server is deleted, sock_iter.c finds the socket, and user
+ * space closes it.
  *
- * A call that is not turned finds whatever listens on the host: the proxy,
- * where it holds the port. Those are calls that the endpoint could not answer
- * (from a loopback address, from a device), or that the socket could not make
- * (IPv4 to an IPv6 endpoint, IPv6 datagrams to an IPv4 endpoint).
+ * A call that is not translated reaches the socket that listens on the host: the proxy,
+ * if it has bound the port. These are calls that the endpoint could not answer (from a
+ * loopback address, from a device), or that the socket could not make (IPv4 to an IPv6
+ * endpoint, IPv6 datagrams to an IPv4 endpoint).
  *
- * Limit: no kernel tells a program whether an IPv6 socket has IPV6_V6ONLY. One
- * that has cannot be turned to an IPv4 endpoint: its connect gets ENETUNREACH.
+ * Limit: no kernel shows a program whether an IPv6 socket has IPV6_V6ONLY. The call of
+ * such a socket cannot be translated to an IPv4 endpoint: its connect fails with
+ * ENETUNREACH.
  */
 #pragma once
 
@@ -31,26 +32,26 @@
 #include <linux/errno.h>
 #include <linux/in.h>
 
-/* What a hook answers so that the call goes on, or does not. */
+/* The results of a hook: the call continues, or fails. */
 #define PROCEED 1
 #define REFUSE 0
 
-/* The families that a call can be turned to. */
+/* The address families to which a call can be translated. */
 #define REACH_V4 (1 << 0)
 #define REACH_V6 (1 << 1)
 
-/* What a process wants to reach. */
+/* A socket call in progress. */
 struct call {
 	struct dialled_slot ends;
-	struct address source; /* that it wants to be seen as; all zero: any */
+	struct address source; /* the source address that the socket uses; all zero: any */
 	__u32 udp;
 	__u32 reach;
-	__u32 slot; /* the slot of the lead that it is turned by */
-	__u32 refused; /* it is for a service that has no real server */
+	__u32 slot; /* the slot of the mapping or real server that translates it */
+	__u32 refused; /* it is for a service without an available real server */
 };
 
-/* is_host_socket reports whether the call is one that may be turned: at a socket of
- * the host's namespace that may use any of its devices.
+/* is_host_socket reports whether the call may be translated: TCP or UDP, of a socket in
+ * the host's network namespace.
  */
 inline_always int is_host_socket(struct bpf_sock_addr *ctx)
 {
@@ -63,14 +64,14 @@ inline_always int is_unset(const struct address *a)
 	return (a->w[0] | a->w[1] | a->w[2] | a->w[3]) == 0;
 }
 
-/* is_wildcard reports whether an address stands for all of its family. */
+/* is_wildcard reports whether an address stands for all addresses of its family. */
 inline_always int is_wildcard(const struct address *a)
 {
 	return !a->w[3] && (is_unset(a) || is_v4(a));
 }
 
-/* refuse makes a bind fail with the error; with EPERM where the kernel cannot
- * be told another.
+/* reject makes the call fail with the error, or with EPERM if the kernel does not let a
+ * program set the error.
  */
 inline_always int reject(int error)
 {
@@ -79,7 +80,9 @@ inline_always int reject(int error)
 	return REFUSE;
 }
 
-/* resolve_unspecified names what the kernel takes the unspecified address for. */
+/* resolve_unspecified replaces the unspecified address with loopback, as the kernel
+ * does.
+ */
 inline_always void resolve_unspecified(struct address *a)
 {
 	if (is_unset(a))
@@ -88,8 +91,8 @@ inline_always void resolve_unspecified(struct address *a)
 		a->w[3] = bpf_htonl(INADDR_LOOPBACK);
 }
 
-/* reaches reports whether the call can go to the endpoint, and its answers
- * come back.
+/* can_reach reports whether the socket can connect to the endpoint and receive its
+ * replies.
  */
 inline_always int can_reach(const struct call *c, const struct address *to)
 {
@@ -100,7 +103,9 @@ inline_always int can_reach(const struct call *c, const struct address *to)
 	return is_unset(&c->source) || (!is_loopback(&c->source) && is_v4(&c->source) == v4);
 }
 
-/* turn finds where the call is to be led, and reports whether anywhere. */
+/* translate_by_mapping finds the endpoint of the port mapping for the call, and reports
+ * whether there is one.
+ */
 global_func int translate_by_mapping(struct call *c)
 {
 	struct address host;
@@ -110,7 +115,7 @@ global_func int translate_by_mapping(struct call *c)
 	if (!c)
 		return 0;
 	resolve_unspecified(&c->ends.host);
-	host = c->ends.host; /* before 6.2 no key of a map may lie with the caller */
+	host = c->ends.host; /* before Linux 6.2 a map key must be in the function's own stack frame */
 	if (!is_loopback(&host) && !bpf_map_lookup_elem(&fl_addresses, &host))
 		return 0;
 	port = bpf_ntohs(c->ends.host_port);
@@ -122,7 +127,7 @@ global_func int translate_by_mapping(struct call *c)
 	return 1;
 }
 
-/* stands reports whether the real server is the one that it was. */
+/* is_current_real reports whether the slot still has the real server of that generation. */
 inline_always int is_current_real(__u32 slot, __u32 generation)
 {
 	struct real *r = real_of(slot);
@@ -130,8 +135,8 @@ inline_always int is_current_real(__u32 slot, __u32 generation)
 	return r && r->generation == generation;
 }
 
-/* live_slot_of returns the slot of what the socket has dialled before and whose real
- * server stands, DIALLED_SLOTS if there is none.
+/* live_slot_of returns the index of the entry for the dialled address whose real server
+ * is still current, or DIALLED_SLOTS.
  */
 global_func __u32 live_slot_of(const struct dialled *d, const struct dialled_slot *s)
 {
@@ -145,7 +150,7 @@ global_func __u32 live_slot_of(const struct dialled *d, const struct dialled_slo
 	return DIALLED_SLOTS;
 }
 
-/* reuse_real completes the call by what the socket was led to before, and
+/* reuse_real translates a datagram to the real server that the socket already uses, and
  * reports whether it could.
  */
 inline_always int reuse_real(struct bpf_sock_addr *ctx, struct call *c)
@@ -163,9 +168,9 @@ inline_always int reuse_real(struct bpf_sock_addr *ctx, struct call *c)
 	return 1;
 }
 
-/* serve finds the real server of the service that the call is for, and reports
- * whether the call is to be turned. A port of the client's own is not known
- * yet: where flows are hashed, any will do.
+/* translate_by_service chooses a real server if the call is for a service, and reports
+ * whether the call is translated. The client's port is not known yet, so a random one is
+ * hashed.
  */
 static __noinline int translate_by_service(struct call *c)
 {
@@ -194,8 +199,8 @@ static __noinline int translate_by_service(struct call *c)
 	return 1;
 }
 
-/* slot_of returns the slot that leads to where s does, DIALLED_SLOTS if none
- * does.
+/* dialled_slot_of returns the index of the entry with the same translated address as s,
+ * or DIALLED_SLOTS.
  */
 global_func __u32 dialled_slot_of(const struct dialled *d, const struct dialled_slot *s)
 {
@@ -208,8 +213,8 @@ global_func __u32 dialled_slot_of(const struct dialled *d, const struct dialled_
 	return DIALLED_SLOTS;
 }
 
-/* count_socket counts a socket for the real server that a slot leads it to, or
- * takes it off the count. Who has the slot now is another where made differs.
+/* count_socket adds one (1 or -1) to the number of sockets of the entry's real server.
+ * It does nothing if the slot has another real server now.
  */
 inline_always void count_socket(const struct dialled_slot *s, __s32 one)
 {
@@ -222,8 +227,8 @@ inline_always void count_socket(const struct dialled_slot *s, __s32 one)
 		__sync_fetch_and_add(&l->local, one);
 }
 
-/* put_slot has a slot of the socket's lead where s does, and nowhere if that
- * leads nowhere.
+/* put_slot overwrites an entry of the socket and updates the numbers of sockets of the
+ * real servers.
  */
 static __noinline void put_slot(struct dialled_slot *slot, const struct dialled_slot *s)
 {
@@ -234,12 +239,12 @@ static __noinline void put_slot(struct dialled_slot *slot, const struct dialled_
 	*slot = *s;
 }
 
-/* What became of remember: the socket was led there before, is now, or cannot
- * be for want of memory.
+/* The result of store_dialled: the socket has connected there before, has not, or there
+ * is no memory.
  */
 enum store_result { ALREADY_STORED, NEWLY_STORED, NOT_STORED };
 
-/* remember keeps with the socket what it has dialled. */
+/* store_dialled stores the dialled address with the socket. */
 inline_always enum store_result store_dialled(struct bpf_sock_addr *ctx, void *map, const struct dialled_slot *s)
 {
 	struct dialled *d = bpf_sk_storage_get(map, ctx->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
@@ -256,9 +261,9 @@ inline_always enum store_result store_dialled(struct bpf_sock_addr *ctx, void *m
 	return NEWLY_STORED;
 }
 
-/* forget makes answers from an endpoint that the socket dials by its own
- * address come from there. That is not what a connected IPv6 socket does whose
- * every datagram the kernel addresses anew to its mapped peer.
+/* forget_dialled deletes the entry of an endpoint that the socket now dials by its own
+ * address, so that replies show that address. It skips a connected IPv6 socket, because
+ * the kernel calls this hook for each of its datagrams to the IPv4-mapped peer.
  */
 inline_always void forget_dialled(struct bpf_sock_addr *ctx, void *map, const struct call *c)
 {
@@ -273,8 +278,8 @@ inline_always void forget_dialled(struct bpf_sock_addr *ctx, void *map, const st
 		put_slot(&d->slots[slot], &none);
 }
 
-/* translate_call completes the call and reports whether the hook shall put its new
- * destination into the process's.
+/* translate_call translates the call if a mapping or service matches, and reports
+ * whether the hook must write the new destination.
  */
 inline_always int translate_call(struct bpf_sock_addr *ctx, struct call *c)
 {
@@ -282,8 +287,9 @@ inline_always int translate_call(struct bpf_sock_addr *ctx, struct call *c)
 
 	c->ends.host_port = ctx->user_port;
 	c->udp = ctx->protocol == IPPROTO_UDP;
-	/* A socket bound to a device would look for the endpoint there. */
-	if (!ctx->sk->bound_dev_if && (translate_by_mapping(c) || (has_services(SERVED) && (reuse_real(ctx, c) || translate_by_service(c))))) {
+	/* A socket that is bound to a device would search for the endpoint there. */
+	if (!ctx->sk->bound_dev_if &&
+	    (translate_by_mapping(c) || (has_services(SERVED) && (reuse_real(ctx, c) || translate_by_service(c))))) {
 		how = store_dialled(ctx, &fl_dialled, &c->ends);
 		if (how == NEWLY_STORED)
 			count_flow(c->slot);
@@ -293,7 +299,7 @@ inline_always int translate_call(struct bpf_sock_addr *ctx, struct call *c)
 	return 0;
 }
 
-/* verdict is what a hook answers to the call. */
+/* hook_result returns the hook's result for the call. */
 inline_always int hook_result(const struct call *c)
 {
 	return c->refused ? reject(ECONNREFUSED) : PROCEED;
@@ -307,7 +313,7 @@ inline_always void copy_words(struct address *a, const __u32 *ip)
 	a->w[3] = ip[3];
 }
 
-/* read_source notes the address that a socket is bound to. */
+/* read_source reads the address to which a socket is bound. */
 inline_always void read_source(struct address *a, struct bpf_sock *sk)
 {
 	if (sk->family == AF_INET6)
@@ -331,8 +337,8 @@ inline_always void set_user_v4(struct bpf_sock_addr *ctx, const struct address *
 	ctx->user_port = port;
 }
 
-/* recall returns what the socket had dialled when it was led to s->to, NULL
- * when it was not.
+/* find_dialled returns the entry with the dialled address of a socket that was
+ * translated to s->to, or NULL.
  */
 inline_always const struct dialled_slot *find_dialled(struct bpf_sock_addr *ctx, void *map, struct dialled_slot *s)
 {
@@ -346,8 +352,8 @@ inline_always const struct dialled_slot *find_dialled(struct bpf_sock_addr *ctx,
 	return slot < DIALLED_SLOTS ? &d->slots[slot] : 0;
 }
 
-/* restore_dialled_v4 puts what was dialled in the place of an endpoint's address
- * that the process is about to be told.
+/* restore_dialled_v4 replaces the endpoint's address in a result to the process with the
+ * dialled address.
  */
 inline_always void restore_dialled_v4(struct bpf_sock_addr *ctx, void *map)
 {

@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Real servers that are the host itself.
  *
- * Theory of operation. A packet for one gets its address and port where it comes
- * in, as for any other, and is then left to the kernel, which takes it for what
- * it is now: one for an address of the host's. So the host's own rules hold for
- * it. The answer leaves as any packet of the host's does, and at the link's
- * egress, behind routing and netfilter, it gets the address that the client has
- * dialled.
+ * Theory of operation. A packet for such a real server is translated at ingress like any
+ * other. Then it continues in the kernel, which delivers it to a socket of the host. So
+ * the host's own packet filter rules apply to it. The reply leaves like any packet of
+ * the host. At the link's egress, after routing and netfilter, its source becomes the
+ * address that the client dialled.
  *
  *	client ── uplink ─[balance]── INPUT ── socket
- *	client ── uplink ─[homeward]── POSTROUTING ── OUTPUT ── socket
+ *	client ── uplink ─[fl_local_egress]── POSTROUTING ── OUTPUT ── socket
  *
- * What the host only forwards, or our programs have sent out, is no answer of
- * the host's own, and known by the link that it came in by: so it costs no more
- * than to look at that.
+ * Forwarded packets, and packets that these programs have redirected, are not replies of
+ * the host. They have an ingress link, so the program skips them after reading that
+ * field.
  *
- * By direct and tunnel nothing is rewritten, and no answer comes by here.
+ * With direct and tunnel forwarding nothing is rewritten, and replies do not need this
+ * program.
  *
- * Limit: a client that at the same time dials the host's server at its own
- * address, from the very port that its connection to the service is from, cannot
- * be told from that.
+ * Limit: a client can connect to the service and to the host's server at its own address
+ * from the same client port at the same time. The two connections cannot be
+ * distinguished.
  */
 #pragma once
 
 #include "datapath.h"
 
-/* rewrite_local_reply gives an answer of the host's own the address and port that the
- * client has dialled. The kernel sends it.
+/* rewrite_local_reply gives a reply of the host the source address and port that the
+ * client dialled. The kernel sends it.
  */
 inline_always int rewrite_local_reply(struct __sk_buff *skb, struct packet *p)
 {

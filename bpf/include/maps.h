@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The maps that all programs share. User space writes the table of leads and
- * grants; the programs write flows, and what sockets have dialled.
+/* The maps that all programs share. User space writes the table of port mappings and
+ * grants. The programs write flows and the addresses that sockets dialled.
  */
 #pragma once
 
@@ -15,40 +15,42 @@
 #define AF_INET 2
 #define AF_INET6 10
 
-/* An address of either family, in network byte order; IPv4 is mapped
- * (::ffff:a.b.c.d), so that one key and one code path serve both.
+/* An address of either family, in network byte order. IPv4 addresses are IPv4-mapped
+ * (::ffff:a.b.c.d), so one key and one code path serve both families.
  */
 struct address {
 	__be32 w[4];
 };
 
-/* The table. ports holds, for each family, protocol and host port, the index
- * of the first lead that may hold it, 0 for none; leads of one port (on several
- * host addresses) are chained by next. A chain may lead past entries that do
- * not hold the port, so each is compared.
+/* The table of port mappings. fl_ports holds, for each family, protocol and host port,
+ * the index of the first mapping that may contain the port; 0 means none. Mappings of
+ * one port on several host addresses are chained by next. A chain may contain entries
+ * without the port, so every entry is compared.
  */
 #define PORTS_PER_CLASS 65536
 #define MAX_MAPPINGS 65536
 #define MAX_CHAIN 64
 
-/* Index into ports: plane, then port in host byte order. */
+/* Index into fl_ports: class (address family and protocol), then the port in host byte
+ * order.
+ */
 #define CLASS(v6, udp) (((v6) ? 2 : 0) + ((udp) ? 1 : 0))
 
 enum mapping_flags {
 	MAPPING_ANY = 1 << 0,   /* every host address of the family */
-	MAPPING_RESERVED = 1 << 1,  /* a socket holds the ports: the bind hook need not */
-	MAPPING_LOCAL = 1 << 2, /* for local clients only: the target's family is another */
-	MAPPING_GRANT = 1 << 3, /* the workload listens on the host itself: no NAT */
-	MAPPING_RESET = 1 << 4, /* user space resets the connections when it goes */
+	MAPPING_RESERVED = 1 << 1,  /* a socket of the proxy has bound the ports: the bind hook does not check them */
+	MAPPING_LOCAL = 1 << 2, /* for processes of the host only: the endpoint has another address family */
+	MAPPING_GRANT = 1 << 3, /* the workload listens in the host's namespace: no translation */
+	MAPPING_RESET = 1 << 4, /* user space resets the connections when the mapping is deleted */
 };
 
 struct mapping {
 	struct address host; /* the host address, unless MAPPING_ANY */
 	struct address to;   /* the endpoint */
-	struct address masquerade; /* whom the endpoint sees when it reaches itself */
+	struct address masquerade; /* the source address that the endpoint sees when it connects to itself */
 	__u64 cgroup;        /* MAPPING_GRANT: the id of the workload's cgroup */
 	__u32 ifindex;       /* the host's end of the endpoint's link */
-	__u32 next;          /* the next lead of the chain, 0 at its end */
+	__u32 next;          /* the next mapping of the chain, 0 at the end */
 	__u16 first, last;   /* host ports, in host byte order */
 	__u16 to_first;      /* the endpoint's first port */
 	__u8 flags;
@@ -71,20 +73,19 @@ struct {
 	__type(value, struct mapping);
 } fl_mappings SEC(".maps");
 
-/* What has gone by each lead, by its slot: each CPU counts for itself. Whatever
- * has no slot here, being beyond them, is counted together in slot 0, which is
- * no lead's.
+/* Counters per mapping, by its slot, and per CPU. All slots without a counter share slot
+ * 0, which no mapping has.
  */
 #define MAX_COUNTED 8192
 
-/* A slot with this bit is not a lead's but a real server's (services.h). */
+/* A slot with this bit is a real server's, not a mapping's (services.h). */
 #define REAL_BIT 0x80000000u
 #define MAX_REALS 32768
 #define MAX_REALS_COUNTED 16384
 
-/* Whether there may be virtual services. Set when the programs are loaded: while
- * there are none the verifier leaves out all that is for them, and their maps
- * have room for one entry each.
+/* 1 if virtual services may exist. User space sets it when it loads the programs. If it
+ * is 0, the verifier removes all code for services, and their maps have room for one
+ * entry each.
  */
 const volatile __u8 balancing;
 
@@ -95,7 +96,7 @@ struct total {
 	__u64 packets[2]; /* inward, outward */
 	__u64 bytes[2];
 	__u64 drops[2];
-	__u64 flows;      /* begun, also by a process of the host's own */
+	__u64 flows;      /* new flows, including those of processes of the host */
 };
 
 struct {
@@ -125,7 +126,7 @@ inline_always struct total *total_of(__u32 slot)
 	return bpf_map_lookup_elem(&fl_totals, &slot);
 }
 
-/* count_flow counts a flow that begins. */
+/* count_flow counts a new flow. */
 inline_always void count_flow(__u32 slot)
 {
 	struct total *t = total_of(slot);
@@ -134,7 +135,7 @@ inline_always void count_flow(__u32 slot)
 		t->flows++;
 }
 
-/* The host's own addresses, loopback excepted: user space keeps them. */
+/* The host's addresses except loopback. User space writes them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -144,7 +145,8 @@ struct {
 } fl_addresses SEC(".maps");
 
 /* The addresses of the sandbox behind each link of the host that has the program
- * sandbox; all zero where it has none of a family. User space keeps them.
+ * fl_sandbox. An address is all zero if the sandbox has none of that family. User space
+ * writes them.
  */
 struct endpoint {
 	struct address v4, v6;
@@ -158,17 +160,17 @@ struct {
 	__type(value, struct endpoint);
 } fl_endpoints SEC(".maps");
 
-/* The links that have the program uplink, and how their sources are checked.
- * User space keeps them.
+/* The links that have the program fl_uplink, and how packets' sources are checked there.
+ * User space writes them.
  */
 enum uplink_flags {
-	UPLINK_LOOSE = 1 << 0, /* a route back by any uplink will do */
+	UPLINK_LOOSE = 1 << 0, /* a route back via any uplink is sufficient */
 };
 
 struct uplink_check {
 	__u32 flags;
-	__u32 parent; /* of a macvlan or ipvlan link: the link on whose segment it is, too */
-	__u32 multipath; /* links with the same number share multipath routes; 0: it is in none */
+	__u32 parent;    /* the parent of a macvlan or ipvlan link, which is on the same segment; else 0 */
+	__u32 multipath; /* links with the same number share multipath routes; 0: the link has none */
 };
 
 struct {
@@ -179,18 +181,18 @@ struct {
 	__type(value, struct uplink_check);
 } fl_uplinks SEC(".maps");
 
-/* The cookie of the host's network namespace: sockets of others are left
- * alone. Set when the programs are loaded.
+/* The cookie of the host's network namespace. Sockets of other namespaces are ignored.
+ * User space sets it when it loads the programs.
  */
 const volatile __u64 host_netns;
 
-/* Whether bpf_set_retval may be called from sock_addr programs (Linux 6.0). */
+/* 1 if sock_addr programs may call bpf_set_retval (Linux 6.0). */
 const volatile __u8 have_retval;
 
-/* The key of the proxy's sockets, which may be bound to a published port: the
- * lower half is their mark (SO_MARK), the upper half their priority
- * (SO_PRIORITY). It is drawn at random when the programs are loaded. A process
- * with CAP_NET_RAW can set both options, but it cannot guess 64 bits.
+/* The key of the proxy's sockets, which may bind a published port. The lower half is
+ * their mark (SO_MARK), the upper half their priority (SO_PRIORITY). User space draws it
+ * at random when it loads the programs. A process with CAP_NET_RAW can set both options,
+ * but it cannot guess 64 bits.
  */
 const volatile __u64 bind_key;
 
@@ -219,8 +221,8 @@ inline_always int is_loopback(const struct address *a)
 	return a->w[0] == 0 && a->w[1] == 0 && a->w[2] == 0 && a->w[3] == bpf_htonl(1);
 }
 
-/* is_group reports whether an address is of many: multicast, and all of IPv4
- * above it, where broadcast is.
+/* is_group reports whether an address is multicast. In IPv4 it includes all addresses
+ * above multicast, and with them limited broadcast.
  */
 inline_always int is_group(const struct address *a)
 {
@@ -229,13 +231,13 @@ inline_always int is_group(const struct address *a)
 	return (a->w[0] & bpf_htonl(0xff000000)) == bpf_htonl(0xff000000);
 }
 
-/* is_link_local reports whether an IPv6 address is valid on its link only. */
+/* is_link_local reports whether an IPv6 address is link-local. */
 inline_always int is_link_local(const struct address *a)
 {
 	return (a->w[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
 }
 
-/* is_unspecified reports whether an address is none: ::, and 0.0.0.0/8. */
+/* is_unspecified reports whether an address is :: or in 0.0.0.0/8. */
 inline_always int is_unspecified(const struct address *a)
 {
 	if (is_v4(a))
@@ -243,12 +245,12 @@ inline_always int is_unspecified(const struct address *a)
 	return !(a->w[0] | a->w[1] | a->w[2] | a->w[3]);
 }
 
-/* apart marks the functions that the verifier looks at once, on their own,
- * instead of wherever they are called.
+/* global_func marks functions that the verifier checks once, separately from their
+ * callers, instead of at each call.
  */
 #define global_func __attribute__((noinline, weak))
 
-/* holds reports whether the lead is that of a host address and port. */
+/* matches reports whether a mapping contains a host address and port. */
 inline_always int matches(const struct mapping *l, __u32 class, const struct address *host, __u32 port)
 {
 	return port >= l->first && port <= l->last && l->class == class &&
@@ -256,15 +258,15 @@ inline_always int matches(const struct mapping *l, __u32 class, const struct add
 }
 
 /* endpoint_port_of returns the endpoint's port, in network byte order, for a host port
- * of the lead's.
+ * of the mapping.
  */
 inline_always __be16 endpoint_port_of(const struct mapping *l, __u16 port)
 {
 	return bpf_htons(l->to_first + (port - l->first));
 }
 
-/* mapping_index returns the index of the lead or grant that holds the port from
- * slot on in its chain, 0 when there is none.
+/* mapping_index searches a chain from slot on and returns the index of the mapping or
+ * grant that contains the port. Returns 0 if there is none.
  */
 global_func __u32 mapping_index(__u32 slot, __u32 class, __u32 port, const struct address *host)
 {
@@ -282,9 +284,9 @@ global_func __u32 mapping_index(__u32 slot, __u32 class, __u32 port, const struc
 	return 0;
 }
 
-/* find_mapping returns the lead or grant of a host address and port (host byte
- * order) and its slot, NULL when nobody published it there. It does not ask
- * whether the address is the host's.
+/* find_mapping returns the mapping or grant of a host address and port (host byte
+ * order), and writes its slot. Returns NULL if the port is not published there. It does
+ * not check whether the address is the host's.
  */
 inline_always struct mapping *find_mapping(__u32 class, const struct address *host, __u16 port, __u32 *slot)
 {
@@ -294,7 +296,7 @@ inline_always struct mapping *find_mapping(__u32 class, const struct address *ho
 
 	if (!index || !*index)
 		return 0;
-	/* Linux 6.1 takes a key from the stack, and not from where slot may be. */
+	/* Linux 6.1 requires the key on the stack; slot may be elsewhere. */
 	at = *index;
 	l = bpf_map_lookup_elem(&fl_mappings, &at);
 	if (!l || !matches(l, class, host, port)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Reading a packet, and writing other addresses and ports into it. */
+/* Reads a packet, and rewrites its addresses and ports. */
 #pragma once
 
 #include "flows.h"
@@ -13,8 +13,8 @@
 #include <linux/udp.h>
 #include <bpf/bpf_core_read.h>
 
-/* Where the network header starts: 14 on links with Ethernet headers, 0 on
- * those without. Set when the programs are loaded.
+/* The offset of the network header: 14 on links with Ethernet headers, 0 on links
+ * without. User space sets it when it loads the programs.
  */
 const volatile __u32 link_header = ETH_HLEN;
 
@@ -23,32 +23,32 @@ const volatile __u32 link_header = ETH_HLEN;
 #define IPV6_FRAGMENT 44
 #define ICMPV6_PROTO 58
 
-/* How many hosts a packet of the host's own may pass. */
+/* The TTL or hop limit of packets that the programs create. */
 #define DEFAULT_TTL 64
 
-/* Newer than the headers of Debian 12: Linux 6.16. */
+/* Linux 6.16; missing in the headers of Debian 12. */
 #define L4_CSUM_IPV6 (1ULL << 7)
 
 enum packet_kind {
 	PACKET_L4,       /* TCP or UDP with its ports */
-	PACKET_FRAGMENT, /* a later fragment: the ports are looked up */
-	PACKET_ERROR,    /* an ICMP error about a packet of ours */
+	PACKET_FRAGMENT, /* a later fragment: its ports are looked up */
+	PACKET_ERROR,    /* an ICMP error that quotes a TCP or UDP packet */
 };
 
-/* What is known of a packet. Of an ICMP error, src and dst are the outer
- * packet's, and the quoted packet is in inner.
+/* A parsed packet. For an ICMP error, src and dst are the outer packet's, and the fields
+ * inner_* describe the quoted packet.
  */
 struct packet {
 	struct address src, dst;
 	__be16 sport, dport;
-	__u32 l4;        /* where the transport header starts */
+	__u32 l4;        /* offset of the transport header */
 	__u32 class;
 	__u8 kind;
 	__u8 v6;
 	__u8 tcp_flags;
-	__u32 id;        /* of the fragments of one packet */
+	__u32 id;        /* the fragments' identification */
 	union {
-		struct { /* of TCP */
+		struct { /* TCP only */
 			__u32 seq, ack, payload;
 		};
 		struct { /* the packet that an ICMP error quotes */
@@ -59,8 +59,8 @@ struct packet {
 	};
 };
 
-/* The head of an ICMP message of either version (RFC 792, RFC 4443). The
- * kernel's own header would draw in the C library's.
+/* The header of an ICMP message of either version (RFC 792, RFC 4443). The kernel's
+ * header file would include the C library's.
  */
 struct icmp_header {
 	__u8 type;
@@ -88,8 +88,8 @@ inline_always int read_at(struct __sk_buff *skb, __u32 off, void *to, __u32 len)
 	return bpf_skb_load_bytes(skb, off, to, len);
 }
 
-/* header returns len bytes at off: where they lie in the packet, or, should
- * they not lie in one piece, a copy in buf; NULL past the packet's end.
+/* load_header returns len bytes at off: a pointer into the packet, or a copy in buf if
+ * the bytes are not contiguous. Returns NULL beyond the packet's end.
  */
 inline_always void *load_header(struct __sk_buff *skb, __u32 off, void *buf, __u32 len)
 {
@@ -100,8 +100,8 @@ inline_always void *load_header(struct __sk_buff *skb, __u32 off, void *buf, __u
 	return read_at(skb, off, buf, len) ? 0 : buf;
 }
 
-/* MAX_L4 bounds where a transport header starts: after an Ethernet header and
- * the longest of IPv4.
+/* MAX_L4 is the largest offset of a transport header: after an Ethernet header and the
+ * longest IPv4 header.
  */
 #define MAX_L4 (ETH_HLEN + 60)
 
@@ -110,7 +110,7 @@ inline_always void copy_v6(struct address *a, const struct in6_addr *from)
 	__builtin_memcpy(a, from, sizeof(*a));
 }
 
-/* read_tcp notes what tracking a connection needs. */
+/* read_tcp reads the fields that connection tracking needs. */
 inline_always int read_tcp(struct __sk_buff *skb, struct packet *p, __u32 l4, __u32 end)
 {
 	struct tcphdr buf, *tcp;
@@ -146,7 +146,7 @@ inline_always int read_ports(struct __sk_buff *skb, struct packet *p, __u8 proto
 	return 0;
 }
 
-/* read_fragment completes a packet that is one of several. */
+/* read_fragment stores the ports of a first fragment, and looks them up for a later one. */
 inline_always int read_fragment(struct __sk_buff *skb, struct packet *p)
 {
 	struct fragment_key key = { .src = p->src, .dst = p->dst, .id = p->id, .class = p->class, .ifindex = skb->ifindex };
@@ -234,7 +234,7 @@ inline_always int read_v4(struct __sk_buff *skb, struct packet *p)
 	proto = ip->protocol;
 	p->id = ip->id;
 	fragment = bpf_ntohs(ip->frag_off) & (IP_MF | IP_OFFSET);
-	/* A giant packet of a sender on this host has no length of its own. */
+	/* A BIG TCP packet of a sender on this host has length 0 in its header. */
 	end = ip->tot_len ? link_header + bpf_ntohs(ip->tot_len) : skb->len;
 	l4 = link_header + ip->ihl * 4;
 	p->l4 = l4;
@@ -296,9 +296,9 @@ inline_always int read_v6(struct __sk_buff *skb, struct packet *p)
 	return fragmented ? read_fragment(skb, p) : 0;
 }
 
-/* read_packet returns 0 for a packet that can be led, and leaves any other
- * to the kernel: other protocols, VLAN tags, cut-off headers, IPv6 extension
- * headers but the fragment's.
+/* read_packet parses a TCP or UDP packet or an ICMP error, and returns 0. It returns -1
+ * for packets that the kernel must handle: other protocols, VLAN tags, truncated
+ * headers, and IPv6 extension headers except the fragment header.
  */
 inline_always int read_packet(struct __sk_buff *skb, struct packet *p)
 {
@@ -316,8 +316,8 @@ inline_always __u32 checksum_offset(const struct packet *p)
 	return p->l4 + ((p->class & 1) ? offsetof(struct udphdr, check) : offsetof(struct tcphdr, check));
 }
 
-/* What programs are told of the kernel's own packet, found by its type
- * information, and the kernel's word for that (Linux 6.2).
+/* The kernel's struct sk_buff, of which programs read one field via BTF, and the kernel
+ * function that returns it (Linux 6.2).
  */
 struct sk_buff {
 	__u8 ip_summed : 2;
@@ -326,13 +326,11 @@ struct sk_buff {
 extern void *bpf_cast_to_kern_ctx(void *) __weak __ksym;
 
 enum {
-	CHECKSUM_COMPLETE = 2, /* a network card has summed up the whole packet */
-	CHECKSUM_PARTIAL = 3,  /* a card will: only the pseudo header is summed up */
+	CHECKSUM_COMPLETE = 2, /* the network card has computed the sum over the packet */
+	CHECKSUM_PARTIAL = 3,  /* the card will compute the checksum: the field contains the sum over the pseudo header */
 };
 
-/* checksum_kind returns how far the packet's checksum is worked out, -1 where
- * that cannot be known.
- */
+/* checksum_kind returns the packet's ip_summed, or -1 if the kernel does not show it. */
 inline_always int checksum_kind(struct __sk_buff *skb)
 {
 	const struct sk_buff *kernel_skb;
@@ -343,14 +341,14 @@ inline_always int checksum_kind(struct __sk_buff *skb)
 	return BPF_CORE_READ_BITFIELD(kernel_skb, ip_summed);
 }
 
-/* The ends of a packet as they shall be. */
+/* The addresses and ports that a packet shall get. */
 struct ends {
 	const struct address *src, *dst;
 	__be16 sport, dport;
 };
 
-/* writable returns len bytes of the packet at off, brought into one piece if
- * they are not; NULL past its end.
+/* writable returns len bytes of the packet at off, which it makes contiguous if
+ * necessary. Returns NULL beyond the packet's end.
  */
 inline_always void *writable(struct __sk_buff *skb, __u32 off, __u32 len)
 {
@@ -364,7 +362,7 @@ inline_always void *writable(struct __sk_buff *skb, __u32 off, __u32 len)
 	return start + len <= (void *)(long)skb->data_end ? start : 0;
 }
 
-/* add_difference adds a changed word to a sum (RFC 1624). */
+/* add_difference adds the change of one word to a checksum (RFC 1624). */
 inline_always __u32 add_difference(__u32 sum, __be32 old, __be32 new)
 {
 	old = ~old;
@@ -377,7 +375,7 @@ inline_always __u32 fold(__u32 sum)
 	return (sum & 0xffff) + (sum >> 16);
 }
 
-/* differ adds what other addresses make of the sum over them. */
+/* add_address_difference adds the change of both addresses to a checksum. */
 inline_always __u32 add_address_difference(__u32 sum, const struct packet *p, const struct ends *to)
 {
 	if (p->v6) {
@@ -390,9 +388,10 @@ inline_always __u32 add_address_difference(__u32 sum, const struct packet *p, co
 	return add_difference(sum, p->dst.w[3], to->dst->w[3]);
 }
 
-/* sum_address updates the transport checksum for an address of the pseudo
- * header. IPv6 addresses are no part of what a network card has summed up
- * unless the kernel is told (6.16); one before that does not know the flag.
+/* sum_address updates the transport checksum for a changed address of the pseudo header.
+ * The network card's sum over an IPv6 packet stays the same, because the checksum
+ * compensates the address. Linux 6.16 has a flag for that (L4_CSUM_IPV6); older kernels
+ * refuse it, and the call is repeated without it.
  */
 inline_always int sum_address(struct __sk_buff *skb, const struct packet *p,
 			      const struct address *old, const struct address *new)
@@ -442,8 +441,8 @@ inline_always int store_v6(struct __sk_buff *skb, const struct ends *to)
 	return 0;
 }
 
-/* update_checksum_by_helpers has the kernel bring the transport checksum up to date, and
- * with it what a card has summed up.
+/* update_checksum_by_helpers updates the transport checksum with kernel helpers, which
+ * also correct the network card's sum.
  */
 inline_always int update_checksum_by_helpers(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
 {
@@ -451,9 +450,7 @@ inline_always int update_checksum_by_helpers(struct __sk_buff *skb, const struct
 	       sum_port(skb, p, p->sport, to->sport) || sum_port(skb, p, p->dport, to->dport);
 }
 
-/* update_checksum brings the transport checksum up to date. In UDP, 0 means that there
- * is none.
- */
+/* update_checksum updates the transport checksum. In UDP, 0 means that there is none. */
 inline_always int update_checksum(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
 {
 	int kind = checksum_kind(skb);
@@ -480,7 +477,7 @@ inline_always int update_checksum(struct __sk_buff *skb, const struct packet *p,
 	return 0;
 }
 
-/* store_ports puts the ports in place, if they are others. */
+/* store_ports writes the ports if they change. */
 inline_always int store_ports(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
 {
 	struct ports_header *ports;
@@ -488,8 +485,8 @@ inline_always int store_ports(struct __sk_buff *skb, const struct packet *p, con
 
 	if (p->sport == to->sport && p->dport == to->dport)
 		return 0;
-	/* Read again from the stack, it must be bounded again for the
-	 * verifier, which the compiler knows better.
+	/* After the spill to the stack the verifier has lost the bound that the compiler
+	 * still knows, so it is checked again.
 	 */
 	barrier_var(l4);
 	if (l4 > MAX_L4)
@@ -502,13 +499,14 @@ inline_always int store_ports(struct __sk_buff *skb, const struct packet *p, con
 	return 0;
 }
 
-/* rewrite gives the packet other ends. */
+/* rewrite writes other addresses and ports into the packet. Returns 0 on success. */
 inline_always int rewrite(struct __sk_buff *skb, const struct packet *p, const struct ends *to)
 {
 	if (p->kind == PACKET_L4 && (update_checksum(skb, p, to) || store_ports(skb, p, to)))
 		return -1;
-	/* No checksum in a later fragment makes up for IPv6 addresses in what a
-	 * network card has summed up. Without a card's sum this fails, and may.
+	/* A later fragment has no transport checksum that compensates changed IPv6
+	 * addresses in the network card's sum, so that sum is updated. Without a card's
+	 * sum the call fails, which is harmless.
 	 */
 	if (p->v6 && p->kind == PACKET_FRAGMENT)
 		bpf_csum_update(skb, bpf_csum_diff((__be32 *)&p->src, 16, (__be32 *)to->src, 16,

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Where a packet goes once it is rewritten: into a sandbox, or away to the
- * client by the link that it came by. A reply is a frame that a sandbox has
- * addressed to its gateway. It needs other MAC addresses only, and those of the
- * way to a client are kept for a second, so that most replies ask neither the
- * routing table nor that of neighbours.
+/* Sends a rewritten packet into a sandbox, or back to the client via the link on which
+ * the client's packets arrive. A reply is a frame that a sandbox has addressed to its
+ * gateway, so only its MAC addresses must change. The next hop towards a client is
+ * cached for one second, so that most replies need no lookup in the routing and
+ * neighbour tables.
  */
 #pragma once
 
 #include "track.h"
 
-/* into puts the packet into the sandbox behind the host's link. A frame that
- * was sent to a bridge counts as another host's where its port receives it.
+/* redirect_to_sandbox redirects the packet into the sandbox behind the host's link. At a
+ * bridge port the kernel marks frames for the bridge as PACKET_OTHERHOST, so the type is
+ * reset.
  */
 inline_always int redirect_to_sandbox(struct __sk_buff *skb, __u32 ifindex)
 {
@@ -19,20 +20,20 @@ inline_always int redirect_to_sandbox(struct __sk_buff *skb, __u32 ifindex)
 	return bpf_redirect_peer(ifindex, 0);
 }
 
-/* The way to a client, as it was found last. Clients share slots, and each CPU
- * has its own, so that none is read while it is written.
+/* The next hop to a client, as looked up last. Several clients share a slot. Each CPU
+ * has its own slots, so no slot is read while it is written.
  */
 #define HOPS 1024
 
 struct next_hop {
-	struct address client, host; /* from whom, and to whom */
-	struct address next;         /* the next hop there */
+	struct address client, host; /* destination and source of the route */
+	struct address next;         /* address of the next hop */
 	__u64 found;                 /* bpf_ktime_get_coarse_ns */
 	__u32 ifindex;
-	__u32 mtu;                   /* the route's, 0 if that is not known */
+	__u32 mtu;                   /* the route's MTU, 0 if unknown */
 	__u32 framed;                /* whether the MAC addresses are known: */
-	__u32 macs[3];               /* the next hop's and the link's */
-	__u32 out;                   /* the link of that way, where it is another than ifindex; else 0 */
+	__u32 macs[3];               /* destination (next hop), source (link) */
+	__u32 out;                   /* the outgoing link if it differs from ifindex, else 0 */
 };
 
 struct {
@@ -42,22 +43,24 @@ struct {
 	__type(value, struct next_hop);
 } fl_next_hops SEC(".maps");
 
-/* hop_slot spreads clients by the words of their addresses that differ, times
- * 2^32 divided by the golden ratio (Knuth, TAOCP 6.4).
+/* hop_slot hashes a client: the words of the addresses that differ, times 2^32 divided
+ * by the golden ratio (Knuth, TAOCP 6.4).
  */
 inline_always __u32 hop_slot(const struct flow *f)
 {
 	return ((f->client.w[3] ^ f->client.w[1] ^ f->host.w[3]) * 2654435769u) / (0xffffffffu / HOPS + 1);
 }
 
-/* is_cached reports whether the slot holds the flow's way, and is not old. */
+/* is_cached reports whether the slot contains the flow's next hop, not older than a
+ * second.
+ */
 inline_always int is_cached(const struct next_hop *h, const struct flow *f)
 {
 	return h->ifindex == f->ifindex && same(&h->client, &f->client) && same(&h->host, &f->host) &&
 	       (__s64)(f->seen - h->found) < (__s64)SECOND;
 }
 
-/* has_route reports whether a route was found, with its neighbour or without. */
+/* has_route reports whether a route was found, with or without its neighbour. */
 inline_always int has_route(long found)
 {
 	return found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH;
@@ -65,8 +68,8 @@ inline_always int has_route(long found)
 
 inline_always __u32 out_link(const struct next_hop *h) { return h->out ? h->out : h->ifindex; }
 
-/* lookup_route asks the routing table for the way to the flow's client. A length
- * that fits everywhere has it tell the way's MTU in that place.
+/* lookup_route looks up the route to the flow's client. tot_len 1 fits every MTU, so the
+ * kernel returns the route's MTU in the same field.
  */
 inline_always long lookup_route(struct __sk_buff *skb, const struct flow *f, struct bpf_fib_lookup *route, __u32 flags)
 {
@@ -85,10 +88,9 @@ inline_always long lookup_route(struct __sk_buff *skb, const struct flow *f, str
 	return bpf_fib_lookup(skb, route, sizeof(*route), flags);
 }
 
-/* find_hop looks up the next hop on the flow's way back, by the link that its
- * client came by, and reports whether there is one to be had in this way. The
- * client of a service may have come by another link than the one that leads
- * back to it.
+/* find_hop looks up the next hop to the flow's client via the link on which the client's
+ * packets arrive. It reports whether there is one. The client of a service may have
+ * arrived via another link than the one of the route back, so then any link is accepted.
  */
 global_func int find_hop(struct __sk_buff *skb, const struct flow *f, struct next_hop *h)
 {
@@ -121,8 +123,8 @@ global_func int find_hop(struct __sk_buff *skb, const struct flow *f, struct nex
 	return 1;
 }
 
-/* redirect_to_neighbour sends a packet to the next hop by the kernel's table of
- * neighbours, which thereby learns that the neighbour is in use.
+/* redirect_to_neighbour sends a packet to the next hop by the kernel's neighbour table,
+ * so that the kernel keeps the neighbour's entry in use.
  */
 inline_always int redirect_to_neighbour(const struct next_hop *h)
 {
@@ -138,17 +140,17 @@ inline_always int redirect_to_neighbour(const struct next_hop *h)
 	return bpf_redirect_neigh(out_link(h), &next, sizeof(next), 0);
 }
 
-/* redirect_without_hop sends a packet by the link that the client came by, where the
- * kernel looks for the way by the packet itself. One for a real server, which
- * need not have its address, would go astray.
+/* redirect_without_hop sends a packet via the client's link, and the kernel looks up the
+ * route by the packet's own destination. A packet for a real server is dropped, because
+ * its destination may be the virtual address.
  */
 inline_always int redirect_without_hop(const struct flow *f)
 {
 	return balancing && f->slot == REAL_BIT ? TC_ACT_SHOT : bpf_redirect_neigh(f->ifindex, 0, 0, 0);
 }
 
-/* away sends a packet back to the client of the flow, or on to the real server
- * that is in the client's place and has no slot there.
+/* redirect_to_client sends a packet back to the client of the flow. With set_real_route
+ * the flow's client is a real server on another host.
  */
 inline_always int redirect_to_client(struct __sk_buff *skb, const struct flow *f)
 {
@@ -172,7 +174,7 @@ inline_always int redirect_to_client(struct __sk_buff *skb, const struct flow *f
 	return bpf_redirect(out_link(h), 0);
 }
 
-/* decrement_ttl_v4 takes one hop from an IPv4 packet (RFC 1141). */
+/* decrement_ttl_v4 decrements the TTL of an IPv4 packet (RFC 1141). */
 inline_always void decrement_ttl_v4(struct iphdr *ip)
 {
 	__u32 sum = ip->check + bpf_htons(0x0100);
@@ -181,9 +183,9 @@ inline_always void decrement_ttl_v4(struct iphdr *ip)
 	ip->ttl--;
 }
 
-/* age takes one hop from a packet that goes on to another host, and fails where
- * none is left, which leaves the packet as it is: two balancers that take each
- * other for a real server would send it to and fro without end.
+/* decrement_ttl decrements the TTL or hop limit of a packet that is forwarded to another
+ * host. It fails if that would be 0, and then leaves the packet unchanged. Without this,
+ * two balancers that have each other as a real server would forward a packet forever.
  */
 global_func int decrement_ttl(struct __sk_buff *skb, const struct packet *p)
 {
@@ -197,8 +199,8 @@ global_func int decrement_ttl(struct __sk_buff *skb, const struct packet *p)
 		if (!v6 || v6->hop_limit <= 1)
 			return -1;
 		v6->hop_limit--;
-		/* No checksum of its own makes up for that in a card's sum over all. Without
-		 * one this fails, and may.
+		/* IPv6 has no header checksum that compensates the change in the network
+		 * card's sum. Without such a sum the call fails, which is harmless.
 		 */
 		bpf_csum_update(skb, (__u16)~bpf_htons(1));
 		return 0;
@@ -210,7 +212,7 @@ global_func int decrement_ttl(struct __sk_buff *skb, const struct packet *p)
 	return 0;
 }
 
-/* ttl_expired reports whether it would fail. */
+/* ttl_expired reports whether decrement_ttl would fail for lack of TTL. */
 inline_always int ttl_expired(struct __sk_buff *skb, const struct packet *p)
 {
 	__u32 off = p->v6 ? offsetof(struct ipv6hdr, hop_limit) : offsetof(struct iphdr, ttl);
@@ -219,8 +221,8 @@ inline_always int ttl_expired(struct __sk_buff *skb, const struct packet *p)
 	return !bpf_skb_load_bytes(skb, link_header + off, &left, sizeof(left)) && left <= 1;
 }
 
-/* exceeded_mtu returns how large packets may be if this one is larger than the link
- * takes, else 0. 576 bytes fit every link.
+/* exceeded_mtu returns the link's MTU if the packet is larger, else 0. 576 bytes fit
+ * every link.
  */
 inline_always __u32 exceeded_mtu(struct __sk_buff *skb, const struct flow *f)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Telling a client that nobody is there: its own packet goes back as a TCP
- * reset, or as the ICMP error that quotes it.
+/* Answers a packet that no real server can receive: the packet is sent back as a TCP
+ * reset, or as an ICMP error that quotes it.
  */
 #pragma once
 
 #include "icmp_reply.h"
 
-/* put_word changes four bytes of a TCP header, and its checksum. */
+/* put_word overwrites four bytes of a TCP header, and updates its checksum. */
 inline_always int put_word(struct __sk_buff *skb, __u32 l4, __u32 off, __be32 new)
 {
 	__be32 old;
@@ -16,7 +16,7 @@ inline_always int put_word(struct __sk_buff *skb, __u32 l4, __u32 off, __be32 ne
 	       bpf_skb_store_bytes(skb, l4 + off, &new, sizeof(new), 0);
 }
 
-/* swap_ends swaps the packet's addresses and ports, which no checksum notices. */
+/* swap_ends swaps the packet's addresses and ports. The checksum stays the same. */
 inline_always int swap_ends(struct __sk_buff *skb, const struct packet *p)
 {
 	struct address ends[2] = { p->dst, p->src };
@@ -30,8 +30,8 @@ inline_always int swap_ends(struct __sk_buff *skb, const struct packet *p)
 	return bpf_skb_store_bytes(skb, link_header + offsetof(struct iphdr, saddr), v4, sizeof(v4), 0);
 }
 
-/* reply_reset answers a segment by a reset (RFC 9293, 3.10.7.1). Its options and
- * data stay where they are, and mean nothing.
+/* reply_reset answers a segment with a reset (RFC 9293, 3.10.7.1). The segment's options
+ * and data remain in the packet and have no meaning.
  */
 static __noinline int reply_reset(struct __sk_buff *skb, const struct packet *p)
 {
@@ -48,7 +48,7 @@ static __noinline int reply_reset(struct __sk_buff *skb, const struct packet *p)
 	return redirect_back(skb);
 }
 
-/* refuse_client tells the sender of a packet that nobody is there. */
+/* refuse_client answers a packet with a TCP reset, or an ICMP port unreachable for UDP. */
 inline_always int refuse_client(struct __sk_buff *skb, const struct packet *p)
 {
 	if (p->class & 1)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The table of virtual services, and the choice of a real server.
  *
- * Theory of operation. A frontend (address, port, protocol) leads to the
- * service's ring: a list of slots of real servers. Where flows are hashed it is
- * a Maglev table, where they take turns the order of those; where the load
- * decides it has each real server once. User space writes a new ring beside the
- * old one and then changes the frontend, so that no packet sees half of one.
- * All rings lie in a few large maps, their chunks.
+ * Theory of operation. A frontend (address, port, protocol) refers to its service's
+ * ring: a list of slots of real servers. If flows are hashed, the ring is a Maglev
+ * table. For round robin it has the real servers in their order. If the load decides, it
+ * has each real server once. User space writes a new ring beside the old one and then
+ * changes the frontend, so no packet sees a partial ring. All rings are in a few large
+ * maps, the chunks.
  */
 #pragma once
 
@@ -15,14 +15,14 @@
 #define MAX_SERVICES 8192
 #define MAX_FRONTENDS 65536
 
-/* A chunk holds rings: four slots in each word. */
+/* A chunk contains rings, with four slots per word. */
 #define CHUNK_WORDS 131072
 #define MAX_CHUNKS 256
 
-/* What user space says of the services as a whole. */
+/* Flags that user space sets for all services together. */
 enum served_flags {
 	SERVED = 1 << 0,        /* there are services */
-	SERVED_REMOTE = 1 << 1, /* some have real servers elsewhere: answers come by uplinks */
+	SERVED_REMOTE = 1 << 1, /* some real servers are on other hosts: replies arrive via uplinks */
 };
 
 struct {
@@ -42,28 +42,28 @@ struct frontend_key {
 enum scheduling {
 	BY_FLOW,   /* the client's and the service's address and port, hashed */
 	BY_CLIENT, /* the client's address, hashed */
-	BY_TURN,   /* one after the other */
+	BY_TURN,   /* round robin */
 	BY_LOAD,   /* the one with the fewest flows for its weight */
 	BY_COUNT,  /* the one with the fewest flows */
 };
 
-/* How packets that stay as they are go to a real server elsewhere. */
+/* How packets reach a real server on another host if they are not translated. */
 enum forwarding {
-	FORWARD_DIRECT = 1, /* to its hardware address */
-	FORWARD_TUNNEL = 2, /* in a packet for its own address */
+	FORWARD_DIRECT = 1, /* to its MAC address */
+	FORWARD_TUNNEL = 2, /* encapsulated in a packet to its own address */
 };
 
-/* At most so many real servers can be asked for their load. */
+/* The number of real servers whose load is compared at most. */
 #define MAX_LOADED 256
 
 struct frontend {
 	__u32 service;
-	__u32 chunk, first; /* where the ring lies, in words */
+	__u32 chunk, first; /* the ring's chunk and first word */
 	__u32 buckets;      /* the ring's length in slots */
-	__u32 persistence;  /* how long a client's address keeps its real server, in seconds */
-	__u16 nth;          /* the frontend's place in the service's list: user space's own */
+	__u32 persistence;  /* how long a client address keeps its real server, in seconds */
+	__u16 nth;          /* the frontend's index in the service's list; only user space reads it */
 	__u8 scheduling;
-	__u8 direct;        /* packets stay as they are: enum forwarding */
+	__u8 direct;        /* enum forwarding; 0: packets are translated */
 };
 
 struct {
@@ -89,14 +89,14 @@ struct {
 	__array(values, struct chunk);
 } fl_rings SEC(".maps");
 
-/* What is noted of a service: whose turn it is, how packets are wrapped, and for
- * user space what it is.
+/* State of a service: the round robin counter, the GUE port, and for user space its name
+ * and scheduler.
  */
 struct service {
 	__u32 turn;
 	__u8 scheduler;
 	__u8 name[129];
-	__be16 gue; /* the port at which real servers take packets in UDP; 0: IP in IP */
+	__be16 gue; /* the UDP port on which real servers accept GUE; 0: IP in IP */
 };
 
 struct {
@@ -108,24 +108,24 @@ struct {
 } fl_services SEC(".maps");
 
 enum real_flags {
-	REAL_REMOTE = 1 << 0,     /* not behind a link of ours: its way is looked up */
-	REAL_MASQUERADE = 1 << 1, /* it sees the host, by the address seen */
-	REAL_DRAINING = 1 << 2,   /* it keeps its flows; user space leaves it out of the ring */
-	REAL_TUNNEL = 1 << 3,     /* packets are wrapped, from the address seen */
-	REAL_LOCAL = 1 << 4,       /* it is the host itself: the kernel takes what is for it */
+	REAL_REMOTE = 1 << 0,     /* on another host or LAN: the next hop is looked up */
+	REAL_MASQUERADE = 1 << 1, /* it sees the address seen of this host as the client */
+	REAL_DRAINING = 1 << 2,   /* it keeps its flows; user space removes it from the ring */
+	REAL_TUNNEL = 1 << 3,     /* packets are encapsulated, with the source address seen */
+	REAL_LOCAL = 1 << 4,       /* it is the host itself: the kernel delivers the packets */
 };
 
-/* A real server of a service. Slot 0 is nobody's. */
+/* A real server of a service. Slot 0 is never used. */
 struct real {
 	struct address to;
-	struct address seen; /* whom it sees where it cannot be shown the client */
-	__u32 ifindex;       /* the host's end of its link, or the link on the way to it */
-	__u32 generation;          /* counts those that have held the slot; 0: nobody does now */
+	struct address seen; /* the source that it sees instead of the client, or a tunnel's outer source */
+	__u32 ifindex;       /* the host's end of its link, or the link towards it */
+	__u32 generation;          /* counts the real servers that the slot has had; 0: it has none */
 	__u32 weight;
 	__u32 service;
-	__be16 port;         /* 0: the one that the client has dialled */
+	__be16 port;         /* 0: the port that the client dialled */
 	__u16 flags;
-	__u32 last_generation;          /* made, of who has held the slot last */
+	__u32 last_generation;          /* the generation of the slot's last real server */
 };
 
 struct {
@@ -136,12 +136,12 @@ struct {
 	__type(value, struct real);
 } fl_reals SEC(".maps");
 
-/* What the flows of a real server tell of it. */
+/* Counters of a real server's flows. */
 struct load {
-	__u32 active;   /* flows that it has */
-	__u32 local;    /* sockets of the host's own that are led to it */
-	__u64 retries;  /* SYNs that came again, because it has not answered */
-	__u64 refusals; /* SYNs that it has answered by a reset */
+	__u32 active;   /* current flows */
+	__u32 local;    /* current sockets of processes of the host that are connected to it */
+	__u64 retries;  /* repeated SYNs that it had not answered */
+	__u64 refusals; /* SYNs that it answered with a reset */
 	__u64 resets;   /* open connections that it has reset */
 };
 
@@ -153,7 +153,7 @@ struct {
 	__type(value, struct load);
 } fl_loads SEC(".maps");
 
-/* The real server that a client's address keeps. */
+/* The real server that a client address keeps (persistence). */
 struct affinity_key {
 	struct address client;
 	__u32 service;
@@ -162,7 +162,7 @@ struct affinity_key {
 struct affinity {
 	__u32 real;
 	__u32 generation;
-	__u64 last; /* bpf_ktime_get_coarse_ns of its last new flow */
+	__u64 last; /* bpf_ktime_get_coarse_ns at its last new flow */
 };
 
 struct {
@@ -172,7 +172,7 @@ struct {
 	__type(value, struct affinity);
 } fl_affinities SEC(".maps");
 
-/* is_served reports whether there are services of that kind. */
+/* has_services reports whether there are services of that kind (enum served_flags). */
 inline_always int has_services(__u32 kind)
 {
 	__u32 slot = 0, *flags;
@@ -200,7 +200,7 @@ inline_always int accepts_flows(const struct real *r)
 	return r->generation && r->weight && !(r->flags & REAL_DRAINING);
 }
 
-/* ring_at returns the slot in a place of the ring. */
+/* ring_at returns the slot at an index of the ring. */
 inline_always __u32 ring_at(const struct frontend *f, __u32 i)
 {
 	__u32 chunk = f->chunk, word = f->first + i / 4;
@@ -213,7 +213,7 @@ inline_always __u32 ring_at(const struct frontend *f, __u32 i)
 	return slots ? (*slots >> (i % 4 * 16)) & 0xffff : 0;
 }
 
-/* stir mixes a word into a hash (MurmurHash3 by Austin Appleby, public domain). */
+/* hash_word adds a word to a hash (MurmurHash3 by Austin Appleby, public domain). */
 inline_always __u32 hash_word(__u32 h, __u32 w)
 {
 	w *= 0xcc9e2d51;
@@ -239,14 +239,14 @@ inline_always __u32 hash_finish(__u32 h)
 	return h ^ h >> 16;
 }
 
-/* What a real server is chosen for: a flow of a client. */
+/* The addresses and ports of a flow for which a real server is chosen. */
 struct tuple {
 	struct address client, host;
 	__be16 client_port, host_port;
 };
 
-/* hash_of is the same on every host for a flow, so that each that has the same
- * table chooses alike.
+/* hash_of returns the hash of a flow, or of the client's address only. It is the same on
+ * every host, so that hosts with the same table choose the same real server.
  */
 inline_always __u32 hash_of(const struct tuple *w, int whole)
 {
@@ -257,9 +257,10 @@ inline_always __u32 hash_of(const struct tuple *w, int whole)
 	return hash_finish(hash_word(hash_address(h, &w->host), (__u32)bpf_ntohs(w->client_port) << 16 | bpf_ntohs(w->host_port)));
 }
 
-/* score_of returns how loaded the real server in a place of the ring is, with
- * its slot in the lowest bits: the flows that it would have, for its weight, and
- * chance among equals. What takes no new flows has the greatest.
+/* score_of returns the load of the real server at an index of the ring: the flows that
+ * it would have, divided by its weight. The lowest bits are its slot, and random bits
+ * above them decide between equals. The score is the highest if the real server accepts
+ * no new flows.
  */
 global_func __u64 score_of(const struct frontend *f, __u32 i)
 {
@@ -283,7 +284,7 @@ global_func __u64 score_of(const struct frontend *f, __u32 i)
 	return score << 32 | (bpf_get_prandom_u32() & 0xffff0000) | slot;
 }
 
-/* least_loaded returns the real server of the ring with the smallest burden. */
+/* least_loaded returns the real server of the ring with the lowest score. */
 static __noinline __u32 least_loaded(const struct frontend *f)
 {
 	__u64 least = ~0ULL, score;
@@ -296,7 +297,7 @@ static __noinline __u32 least_loaded(const struct frontend *f)
 	return least == ~0ULL ? 0 : least & 0xffff;
 }
 
-/* scheduled returns the slot of a real server by the service's scheduler. */
+/* schedule returns the slot of a real server chosen by the service's scheduler. */
 inline_always __u32 schedule(const struct frontend *f, const struct tuple *w)
 {
 	__u32 id = f->service, n = f->buckets;
@@ -313,7 +314,7 @@ inline_always __u32 schedule(const struct frontend *f, const struct tuple *w)
 	return ring_at(f, (__u64)hash_of(w, f->scheduling == BY_FLOW) * n >> 32);
 }
 
-/* kept returns the real server that the client's address keeps, 0 for none. */
+/* affine_real returns the real server that the client's address keeps, 0 for none. */
 inline_always __u32 affine_real(const struct frontend *f, const struct affinity_key *key, __u64 now)
 {
 	struct affinity *a = bpf_map_lookup_elem(&fl_affinities, key);
@@ -330,7 +331,7 @@ inline_always __u32 affine_real(const struct frontend *f, const struct affinity_
 	return slot;
 }
 
-/* choose returns the slot of the real server for a new flow, 0 for none. */
+/* choose_real returns the slot of the real server for a new flow, 0 for none. */
 static __noinline __u32 choose_real(const struct frontend *f, const struct tuple *w)
 {
 	struct affinity_key key = { .client = w->client, .service = f->service };

@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Whether a packet can be from where it says.
+/* Validates the source address of packets.
  *
- * Theory of operation. Whoever can send raw packets can write any source address
- * into them: a container with CAP_NET_RAW, a host of another network. So the link
- * that a packet comes by decides what it may do.
+ * Theory of operation. A sender of raw packets can choose any source address: a
+ * container with CAP_NET_RAW, or a host of another network. Therefore the link on which
+ * a packet arrives decides which sources are valid.
  *
- * A packet from a sandbox must have one of the sandbox's addresses. One from an
- * uplink must have a source to which the routing table leads by that link (as
- * with rp_filter=1; where user space says that the link is loose, by any uplink;
- * where it says that links share multipath routes, by any of these).
- * So the host's own addresses and those of sandboxes are refused there.
+ * A packet from a sandbox must have one of the sandbox's addresses. A packet from an
+ * uplink must have a source to which the routing table has a route via that link (as
+ * with rp_filter=1; if user space marks the link as loose, via any uplink; if links
+ * share multipath routes, via any of these). The host's own addresses and those of
+ * sandboxes are therefore refused there.
  *
- * That is asked when a flow begins. The flow remembers the client's link and the
- * endpoint's link, and each later packet costs no more than to compare with them.
- * A packet by another link is checked in the same way. The flow follows a client
- * to another link when the address is the sandbox's there, or when the routing
- * table, asked as for an answer by the old link, leads to the client by the new
- * one. Otherwise answers stay on the old link.
+ * The source is validated when a flow begins. The flow stores the client's link and the
+ * endpoint's link, and each later packet is only compared with them. A packet on another
+ * link is validated in the same way. The flow moves to a client's new link if the
+ * address belongs to the sandbox there, or if the routing table, asked as for a reply
+ * via the old link, has its route to the client via the new one. If neither holds,
+ * replies stay on the old link.
  */
 #pragma once
 
 #include "track.h"
 
-/* is_endpoint_address reports whether the address is one of the sandbox's behind the link. */
+/* is_endpoint_address reports whether the address belongs to the sandbox behind the
+ * link.
+ */
 inline_always int is_endpoint_address(__u32 ifindex, const struct address *a)
 {
 	struct endpoint *e = bpf_map_lookup_elem(&fl_endpoints, &ifindex);
@@ -30,10 +32,10 @@ inline_always int is_endpoint_address(__u32 ifindex, const struct address *a)
 	return e && (same(&e->v4, a) || same(&e->v6, a));
 }
 
-/* is_return_link reports whether a route by the link out is one back to where packets
- * by the other link come from. A macvlan or ipvlan link of the host is on its
- * parent's segment: what a neighbour sends may come by either. The routing table
- * names one next hop of a multipath route, and the others lead back, too.
+/* is_return_link reports whether a route via the link out is a route back to the source
+ * of packets on the other link. A macvlan or ipvlan link of the host is on its parent's
+ * segment, so a neighbour's packets may arrive on either. The routing table returns one
+ * next hop of a multipath route, but packets may arrive via each of them.
  */
 inline_always int is_return_link(__u32 out, __u32 ifindex)
 {
@@ -53,9 +55,7 @@ inline_always int is_return_link(__u32 out, __u32 ifindex)
 /* The index of lo in every network namespace. */
 #define LOOPBACK_LINK 1
 
-/* Room for a question to the routing table, a struct bpf_fib_lookup, which would
- * be too much for the stack.
- */
+/* Memory for a struct bpf_fib_lookup, which is too large for the stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -63,12 +63,11 @@ struct {
 	__type(value, __u64[sizeof(struct bpf_fib_lookup) / 8]);
 } fl_routes SEC(".maps");
 
-/* return_link returns the link by which the routing table leads to the packet's
- * source from its destination, 0 where it leads nowhere or to the host itself.
- * Among equal IPv6 routes the link that is asked about is preferred. The kernel
- * does not answer for a link on which it forwards nothing: then the table is asked
- * for lo. On a host that forwards nothing at all there is no answer, and sources
- * other than the host's own are left to rp_filter.
+/* return_link returns the link of the route from the packet's destination to its source,
+ * or 0 if there is no route or the source is the host itself. Among equal IPv6 routes
+ * the kernel prefers the given link. The kernel returns nothing for a link without
+ * forwarding; then the lookup is repeated for lo. On a host without any forwarding there
+ * is no result, and sources other than the host's own are left to rp_filter.
  */
 static __noinline __u32 return_link(void *ctx, __u32 ifindex, const struct packet *p)
 {
@@ -97,16 +96,16 @@ static __noinline __u32 return_link(void *ctx, __u32 ifindex, const struct packe
 		found = bpf_fib_lookup(ctx, route, sizeof(*route), 0);
 	}
 	if (found == BPF_FIB_LKUP_RET_FWD_DISABLED) {
-		source = p->src; /* older kernels (6.1) want a key on the stack */
+		source = p->src; /* Linux 6.1 requires the key on the stack. */
 		return bpf_map_lookup_elem(&fl_addresses, &source) ? 0 : ifindex;
 	}
-	if (found == BPF_FIB_LKUP_RET_UNSUPP_LWT) /* there is a route, and its link is not named */
+	if (found == BPF_FIB_LKUP_RET_UNSUPP_LWT) /* there is a route, but its link is not returned */
 		return ifindex;
 	return found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH ? route->ifindex : 0;
 }
 
-/* has_valid_source reports whether a packet that came by the link can be from its
- * source. flags are those of the flow that it would begin.
+/* has_valid_source reports whether the source of a packet on the link is valid. flags
+ * are those of the flow that it would create.
  */
 inline_always int has_valid_source(void *ctx, __u32 ifindex, const struct packet *p, __u32 flags)
 {
@@ -119,8 +118,8 @@ inline_always int has_valid_source(void *ctx, __u32 ifindex, const struct packet
 	return is_return_link(return_link(ctx, ifindex, p), ifindex);
 }
 
-/* follows reports whether a packet by another link than the flow's is from the
- * flow's client, and has the flow follow it where that is certain.
+/* follow_client reports whether a packet on another link than the flow's is from the
+ * flow's client. If that is certain, it moves the flow to the new link.
  */
 static __noinline int follow_client(void *ctx, __u32 ifindex, const struct packet *p, struct flow *f, __u32 flags)
 {
@@ -139,8 +138,8 @@ static __noinline int follow_client(void *ctx, __u32 ifindex, const struct packe
 	return 1;
 }
 
-/* is_valid_error reports whether an ICMP error by the link can be about the flow, from
- * the side of its client.
+/* is_valid_error reports whether an ICMP error on the link may be about the flow, from
+ * the client's side.
  */
 inline_always int is_valid_error(void *ctx, __u32 ifindex, const struct packet *p, const struct flow *f, __u32 flags)
 {
@@ -149,9 +148,9 @@ inline_always int is_valid_error(void *ctx, __u32 ifindex, const struct packet *
 	return has_valid_source(ctx, ifindex, p, flags);
 }
 
-/* answers reports whether a packet by another link than that of the flow's
- * endpoint is from the endpoint: the address has moved there. elsewhere says that
- * the link is an uplink.
+/* follow_endpoint reports whether a packet on another link than that of the flow's
+ * endpoint is from the endpoint, because its address has moved. from_uplink is true for
+ * an uplink.
  */
 static __noinline int follow_endpoint(void *ctx, __u32 ifindex, const struct packet *p, struct flow *f, int from_uplink)
 {

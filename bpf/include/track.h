@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The life of a flow: made, kept alive, closed. */
+/* Creates flows, keeps them alive and detects their end. */
 #pragma once
 
 #include "packet.h"
@@ -7,7 +7,7 @@
 
 #define SECOND 1000000000ULL
 
-/* How long a silent flow is kept: the time-outs of the kernel's conntrack
+/* How long an idle flow is kept: the timeouts of the kernel's conntrack
  * (Documentation/networking/nf_conntrack-sysctl.rst).
  */
 #define UDP_UNANSWERED (30 * SECOND)
@@ -17,24 +17,24 @@
 #define TCP_CLOSING (120 * SECOND)
 #define TCP_RESET (10 * SECOND)
 
-/* How long an open connection of which only the client's packets are seen may be
- * silent: a reset by the server is not seen. RFC 5382, REQ-5, demands 124 minutes.
+/* How long an open connection may be idle if only the client's packets pass this host: a
+ * reset by the server is not seen. RFC 5382, REQ-5, demands 124 minutes.
  */
 #define TCP_ONE_WAY (124ULL * 60 * SECOND)
 
-/* A reset further off than this from what was acknowledged ends nothing: it
- * may be forged (RFC 5961).
+/* A reset further than this from the acknowledged sequence number does not end the
+ * connection, because it may be forged (RFC 5961).
  */
 #define RESET_WINDOW (1 << 20)
 
-/* How far an acknowledgement may run ahead of what is noted of it. Both
- * directions run on different CPUs, and each note costs the other one a miss.
+/* How far an acknowledgement may be ahead of the stored one. The two directions are
+ * processed on different CPUs, and every store costs the other CPU a cache miss.
  */
 #define ACK_STEP (RESET_WINDOW / 4)
 
 enum direction { INWARD, OUTWARD };
 
-/* reply_key makes the key of the flow that the packet is an answer in. */
+/* reply_key makes the key of the flow to which the packet is a reply. */
 inline_always void reply_key(struct flow_key *key, const struct packet *p)
 {
 	key->endpoint = p->src;
@@ -44,7 +44,7 @@ inline_always void reply_key(struct flow_key *key, const struct packet *p)
 	key->class = p->class;
 }
 
-/* reply_ends makes the ends that an answer has for the client of the flow. */
+/* reply_ends returns the addresses and ports that a reply has for the flow's client. */
 inline_always void reply_ends(struct ends *to, const struct flow *f)
 {
 	to->src = &f->host;
@@ -63,8 +63,8 @@ inline_always struct flow *find_flow(const struct flow_key *key)
 	return f ? f : bpf_map_lookup_elem(&fl_young_flows, key);
 }
 
-/* insert_young puts a new flow where those are that are not open yet, and returns 0
- * if it could: otherwise another flow has the key.
+/* insert_young inserts a new flow into the map of half-open flows (UDP: of flows) and
+ * returns 0. It fails if another flow has the key.
  */
 inline_always long insert_young(const struct flow_key *key, const struct flow *fresh)
 {
@@ -83,22 +83,22 @@ inline_always void delete_flow(const struct flow_key *key)
 		bpf_map_delete_elem(&fl_young_flows, key);
 }
 
-/* has_alias reports whether the endpoint knows the client by another name. */
+/* has_alias reports whether the endpoint sees the client under an alias. */
 inline_always int has_alias(const struct flow *f, const struct flow_key *key)
 {
 	return key->client_port != f->client_port || !same(&key->client, &f->client);
 }
 
-/* scoped returns what an alias key has for the plane: an address that is valid on
- * its link only is another client's on each link.
+/* scoped_class returns the class field of an alias key. It includes the link for
+ * link-local addresses, which name different clients on different links.
  */
 inline_always __u32 scoped_class(__u32 class, const struct address *client, __u32 ifindex)
 {
 	return is_link_local(client) ? class | ifindex << 2 : class;
 }
 
-/* delete_alias forgets the flow's alias: those left behind would push the
- * aliases of idle connections out of their map.
+/* delete_alias deletes the flow's alias. Aliases left over would push the aliases of
+ * idle connections out of their map.
  */
 static __noinline void delete_alias(const struct flow *f, __u32 class)
 {
@@ -110,8 +110,8 @@ static __noinline void delete_alias(const struct flow *f, __u32 class)
 	bpf_map_delete_elem(&fl_aliases, &name);
 }
 
-/* delete_conn forgets the connection of a flow to a real server, which then has
- * one less.
+/* delete_conn deletes the connection of a flow to a real server, and decrements the real
+ * server's active count.
  */
 static __noinline void delete_conn(const struct flow *f, __u32 class)
 {
@@ -129,7 +129,7 @@ static __noinline void delete_conn(const struct flow *f, __u32 class)
 		__sync_fetch_and_add(&l->active, -1);
 }
 
-/* end_flow forgets a flow. */
+/* end_flow deletes a flow and its alias or connection. */
 inline_always void end_flow(const struct flow *f, const struct flow_key *key)
 {
 	if (is_real(f->slot))
@@ -142,11 +142,12 @@ inline_always void end_flow(const struct flow *f, const struct flow_key *key)
 #define FLOW_CLOSING (FLOW_FIN_IN | FLOW_FIN_OUT | FLOW_ACK_IN | FLOW_ACK_OUT)
 #define FLOW_RST (FLOW_RST_IN | FLOW_RST_OUT)
 
-/* has_all reports whether the flow has all of those flags. */
+/* has_all reports whether the flow has all these flags. */
 inline_always int has_all(const struct flow *f, __u32 flags) { return (f->flags & flags) == flags; }
 
-/* is_closing reports whether an end has closed the connection. A client's FIN may
- * be forged: it counts once the endpoint has acknowledged it, if that is seen.
+/* is_closing reports whether one side has closed the connection. A client's FIN may be
+ * forged, so it counts only after the endpoint has acknowledged it, if the endpoint's
+ * packets pass this host.
  */
 inline_always int is_closing(const struct flow *f)
 {
@@ -155,7 +156,7 @@ inline_always int is_closing(const struct flow *f)
 	return f->flags & FLOW_FIN_OUT || has_all(f, FLOW_FIN_IN | FLOW_ACK_OUT);
 }
 
-/* idle_limit returns how long a TCP connection may be silent. */
+/* idle_limit returns how long a TCP connection may be idle, in nanoseconds. */
 inline_always __u64 idle_limit(const struct flow *f)
 {
 	if (f->flags & FLOW_RST)
@@ -167,8 +168,8 @@ inline_always __u64 idle_limit(const struct flow *f)
 	return f->flags & FLOW_ONE_WAY ? TCP_ONE_WAY : TCP_ANSWERED;
 }
 
-/* is_stale reports whether the flow has been silent for too long. The clock,
- * which costs a call, is read once in a tick of the kernel's own.
+/* is_stale reports whether the flow has been idle for too long. Reading the clock costs
+ * a helper call, so it is read once per kernel tick.
  */
 inline_always int is_stale(const struct flow *f, __u32 class)
 {
@@ -182,13 +183,13 @@ inline_always int is_stale(const struct flow *f, __u32 class)
 	return idle > idle_limit(f);
 }
 
-/* is_bare_syn reports whether a TCP packet asks for a connection. */
+/* is_bare_syn reports whether a TCP packet is the first SYN of a connection. */
 inline_always int is_bare_syn(const struct packet *p)
 {
 	return (p->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST)) == TCP_SYN;
 }
 
-/* forget_close forgets how far the flow's earlier connection was closed: the
+/* forget_close resets the close state of the flow's earlier connection, because the
  * client uses its port again.
  */
 inline_always void forget_close(struct flow *f)
@@ -198,11 +199,12 @@ inline_always void forget_close(struct flow *f)
 	f->ack[OUTWARD] = 0;
 }
 
-/* resets notes a reset and reports whether it ends the connection at once. One of
- * the client's does so if its receiver must take it (RFC 5961, 3.2), as far as that
- * is known. After any other that may be real the flow's time is short, until an end
- * shows that the connection lives: the endpoint challenges what it refuses. One of
- * the endpoint's with the sequence number 0 answers a SYN.
+/* note_reset records a reset and reports whether it ends the connection immediately. A
+ * client's reset does if its receiver must accept it (RFC 5961, 3.2), as far as the
+ * sequence number is known. After any other plausible reset the flow's idle timeout is
+ * short until a packet shows that the connection is alive, because an endpoint answers a
+ * reset that it refuses with a challenge ACK. An endpoint's reset with sequence number 0
+ * is the answer to a SYN.
  */
 inline_always int note_reset(struct flow *f, const struct packet *p, enum direction d)
 {
@@ -217,16 +219,16 @@ inline_always int note_reset(struct flow *f, const struct packet *p, enum direct
 	return !ahead;
 }
 
-/* is_near reports whether a client's packet has a sequence number near what the
- * endpoint has acknowledged.
+/* is_near reports whether a client's packet has a sequence number near the one that the
+ * endpoint acknowledged last.
  */
 inline_always int is_near(const struct flow *f, const struct packet *p)
 {
 	return !f->ack[OUTWARD] || p->seq - f->ack[OUTWARD] + RESET_WINDOW < 2 * RESET_WINDOW;
 }
 
-/* note_fin notes the FIN of a packet, unless it is of the past. Data beyond a FIN
- * that was noted shows that it was forged.
+/* note_fin records the FIN of a packet, unless it is older than the acknowledged data.
+ * Data beyond a recorded FIN shows that the FIN was forged.
  */
 inline_always void note_fin(struct flow *f, const struct packet *p, enum direction d)
 {
@@ -242,10 +244,10 @@ inline_always void note_fin(struct flow *f, const struct packet *p, enum directi
 	}
 }
 
-/* closes notes the ends of a connection, and reports whether this packet is its
- * last: both sides' FIN acknowledged, or a reset that its receiver will take for
- * one. A client's SYN changes nothing: an endpoint that knows the connection
- * challenges it, and one that does not answers by a SYN of its own, or a reset.
+/* update_close_state records FINs and resets, and reports whether this packet is the
+ * connection's last: both FINs are acknowledged, or its receiver will accept a reset. A
+ * client's SYN changes nothing: an endpoint that knows the connection sends a challenge
+ * ACK, and one that does not sends a SYN of its own or a reset.
  */
 inline_always int update_close_state(struct flow *f, const struct packet *p, enum direction d)
 {
@@ -271,8 +273,8 @@ inline_always int update_close_state(struct flow *f, const struct packet *p, enu
 	return has_all(f, FLOW_ACK_IN | FLOW_ACK_OUT);
 }
 
-/* note_next notes the sequence number that follows a client's packet, if that goes
- * on from the one before.
+/* note_next stores the sequence number after a client's packet, if the packet continues
+ * the one before.
  */
 inline_always void note_next(struct flow *f, const struct packet *p, __u32 end)
 {
@@ -284,10 +286,10 @@ inline_always void note_next(struct flow *f, const struct packet *p, __u32 end)
 		f->ack[INWARD] = p->ack;
 }
 
-/* update_close_one_way does what closes does where only the client's packets are seen,
- * and only those count that go on from what it has sent before. A client that uses
- * its port again after its FIN has a new connection once it has acknowledged the
- * answer to its SYN; fin[OUTWARD] keeps that sequence number.
+/* update_close_one_way does the same as update_close_state if only the client's packets
+ * pass this host. It ignores packets that do not continue the data that the client sent
+ * before. A client that uses its port again after its FIN has a new connection after it
+ * acknowledged the answer to its SYN; fin[OUTWARD] stores that sequence number.
  */
 inline_always int update_close_one_way(struct flow *f, const struct packet *p)
 {
@@ -315,7 +317,9 @@ inline_always int update_close_one_way(struct flow *f, const struct packet *p)
 	return 0;
 }
 
-/* drop counts a packet that cannot be led though it should be. */
+/* count_drop counts a packet that should be forwarded but cannot, and returns
+ * TC_ACT_SHOT.
+ */
 static __noinline int count_drop(__u32 slot, __u32 d)
 {
 	struct total *t = total_of(slot);
@@ -325,8 +329,8 @@ static __noinline int count_drop(__u32 slot, __u32 d)
 	return TC_ACT_SHOT;
 }
 
-/* track counts a frame of that length, keeps its flow alive and reports whether
- * the packet ends it.
+/* track counts a frame of that length, keeps its flow alive, and reports whether the
+ * packet ends the flow.
  */
 inline_always int track(__u32 length, struct flow *f, const struct packet *p, enum direction d)
 {
@@ -349,14 +353,16 @@ inline_always int track(__u32 length, struct flow *f, const struct packet *p, en
 		return update_close_state(f, p, d);
 	if (d == INWARD)
 		return update_close_one_way(f, p);
-	if (!(f->flags & FLOW_CLIENT_CLOSED)) { /* answers pass here after all */
+	if (!(f->flags & FLOW_CLIENT_CLOSED)) { /* replies pass this host after all */
 		f->flags &= ~FLOW_ONE_WAY;
 		forget_close(f);
 	}
 	return update_close_state(f, p, d);
 }
 
-/* is_flow_of reports whether the flow is of that client and what it has dialled. */
+/* is_flow_of reports whether the flow has the client and dialled address of an alias
+ * key.
+ */
 inline_always int is_flow_of(const struct flow *f, const struct alias_key *name)
 {
 	return f->host_port == name->host_port && f->client_port == name->client_port &&

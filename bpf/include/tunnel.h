@@ -1,26 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Packets to real servers elsewhere: wrapped for a tunnel, and no larger than
- * the way takes.
+/* Packets to real servers on other hosts: encapsulation, and the path MTU.
  *
- * Theory of operation. With forwarding by tunnel the client's packet stays as
- * it is, and gets another IP header in front of it (IPv4 in IPv4, RFC 2003; IPv6
- * in IPv6, RFC 2473), from the host to the real server. That takes it out, finds
- * the virtual address to be its own, and answers the client itself.
+ * Theory of operation. With tunnel forwarding the client's packet is not translated. It
+ * gets a second IP header in front (IPv4 in IPv4, RFC 2003; IPv6 in IPv6, RFC 2473),
+ * from the host to the real server. The real server decapsulates the packet, has the
+ * virtual address itself, and replies to the client directly.
  *
- * By GUE (Generic UDP Encapsulation, draft-ietf-intarea-gue, variant 0) there is
- * a UDP header between the two, and one of 4 bytes that says what is within. The
- * source port is the flow's, so that routers and receivers which spread packets
- * by ports spread these. There is no UDP checksum, in IPv6 neither (RFC 6935): the
- * packet within has one, and of a packet of many segments nobody would work out
- * each segment's.
+ * With GUE (Generic UDP Encapsulation, draft-ietf-intarea-gue, variant 0) a UDP header
+ * and a GUE header of 4 bytes are between the two IP headers. The UDP source port is
+ * derived from the flow, so routers and receivers that distribute packets by ports
+ * distribute the flows. There is no UDP checksum, not even in IPv6 (RFC 6935): the inner
+ * packet has one, and for a packet of several segments (GSO) it would have to be
+ * computed for each segment.
  *
- * The outer header has the inner one's DSCP and ECN (RFC 6040) and its DF bit.
- * A packet of many segments stays one: who cuts it puts all headers in front of
- * each segment.
+ * The outer header has the inner header's DSCP and ECN (RFC 6040) and its DF bit. A GSO
+ * packet stays one packet: when it is segmented, each segment gets all headers.
  *
- * What is larger than the way to a real server takes, with the header that is
- * put before it, is not sent: its sender is told how large it may be, and sends
- * smaller ones (path MTU discovery, RFC 1191, RFC 8201).
+ * A packet that is larger than the path to the real server allows, with the added
+ * header, is not sent. Its sender gets an ICMP error with the allowed size and sends
+ * smaller packets (path MTU discovery, RFC 1191, RFC 8201).
  */
 #pragma once
 
@@ -29,7 +27,7 @@
 
 #define IP_DF 0x4000
 
-/* Every link takes packets of this length, and a header before them. */
+/* Every link transmits packets of this length with an added header. */
 #define ALWAYS_FITS 512
 
 inline_always __u32 ip_length(const struct packet *p)
@@ -37,20 +35,20 @@ inline_always __u32 ip_length(const struct packet *p)
 	return p->v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr);
 }
 
-/* The ports from which flows are sent by GUE (RFC 6335: those of nobody). */
+/* The UDP source ports for GUE (RFC 6335: dynamic ports). */
 #define GUE_FIRST 49152
 #define GUE_COUNT 16384
 
-/* What is between the IP headers by GUE: no options, no flags. */
+/* The headers between the IP headers with GUE: no options, no flags. */
 struct gue {
 	struct udphdr udp;
-	__u8 kind; /* variant 0, data, no words of options */
+	__u8 kind; /* variant 0, data message, header length 0 */
 	__u8 proto;
 	__be16 flags;
 };
 
-/* gue_port returns the UDP port to which packets for a real server are sent by
- * GUE, 0 for IP in IP.
+/* gue_port returns the UDP port to which packets for a real server are sent with GUE, 0
+ * for IP in IP.
  */
 inline_always __be16 gue_port(const struct real *r)
 {
@@ -60,7 +58,7 @@ inline_always __be16 gue_port(const struct real *r)
 	return s ? s->gue : 0;
 }
 
-/* outer_length returns how much is put before a packet for a real server. */
+/* outer_length returns the length of the headers that a packet for a real server gets. */
 inline_always __u32 outer_length(const struct packet *p, const struct real *r)
 {
 	if (!(r->flags & REAL_TUNNEL))
@@ -68,7 +66,7 @@ inline_always __u32 outer_length(const struct packet *p, const struct real *r)
 	return ip_length(p) + (gue_port(r) ? sizeof(struct gue) : 0);
 }
 
-/* length_field is a length as a header has it: a giant packet has none. */
+/* length_field returns the value of a length field: 0 for a BIG TCP packet. */
 inline_always __be16 length_field(__be16 inner, __u32 more)
 {
 	__u32 length = bpf_ntohs(inner) + more;
@@ -76,8 +74,8 @@ inline_always __be16 length_field(__be16 inner, __u32 more)
 	return inner && length <= 0xffff ? bpf_htons(length) : 0;
 }
 
-/* fill_gue writes what is between the headers, for a packet of which the inner
- * header says a length, without so many bytes more.
+/* fill_gue writes the UDP and GUE headers. length is the inner header's length field, to
+ * which more bytes must be added.
  */
 inline_always void fill_gue(struct gue *g, const struct packet *p, __be16 port, __be16 length, __u32 more)
 {
@@ -92,8 +90,8 @@ inline_always void fill_gue(struct gue *g, const struct packet *p, __be16 port, 
 	g->flags = 0;
 }
 
-/* outer_v4 makes of a copy of the inner header the outer one, with so many bytes
- * between the two.
+/* outer_v4 turns a copy of the inner header into the outer one. gue_length is the length
+ * of the headers between the two.
  */
 inline_always void outer_v4(struct iphdr *ip, const struct real *r, __u32 gue_length)
 {
@@ -118,13 +116,14 @@ inline_always void outer_v6(struct ipv6hdr *ip, const struct real *r, __u32 gue_
 	__builtin_memcpy(&ip->daddr, &r->to, 16);
 }
 
-/* How the kernel is told what was put before a packet. */
+/* The flags that describe the added headers to bpf_skb_adjust_room. */
 #define ENCAP_FLAGS(l3, gue_length) (BPF_F_ADJ_ROOM_FIXED_GSO | (l3) | ((gue_length) ? BPF_F_ADJ_ROOM_ENCAP_L4_UDP : 0))
 
-/* encap_v4 puts the headers before a packet; between is a constant for each
- * caller, and the port one of GUE if there is anything between.
+/* encap_v4 puts the headers in front of a packet. gue_length is a constant in each
+ * caller. port is the GUE port, if gue_length is not 0.
  */
-inline_always int encap_v4(struct __sk_buff *skb, const struct packet *p, const struct real *r, __u32 gue_length, __be16 port)
+inline_always int encap_v4(struct __sk_buff *skb, const struct packet *p, const struct real *r,
+			   __u32 gue_length, __be16 port)
 {
 	struct {
 		struct iphdr ip;
@@ -141,7 +140,8 @@ inline_always int encap_v4(struct __sk_buff *skb, const struct packet *p, const 
 	return bpf_skb_store_bytes(skb, link_header, &outer, length, BPF_F_RECOMPUTE_CSUM);
 }
 
-inline_always int encap_v6(struct __sk_buff *skb, const struct packet *p, const struct real *r, __u32 gue_length, __be16 port)
+inline_always int encap_v6(struct __sk_buff *skb, const struct packet *p, const struct real *r,
+			   __u32 gue_length, __be16 port)
 {
 	struct {
 		struct ipv6hdr ip;
@@ -158,7 +158,9 @@ inline_always int encap_v6(struct __sk_buff *skb, const struct packet *p, const 
 	return bpf_skb_store_bytes(skb, link_header, &outer, length, BPF_F_RECOMPUTE_CSUM);
 }
 
-/* wrap puts the packet into one for the real server, and returns 0 if it could. */
+/* encapsulate puts the outer headers for the real server in front of the packet, and
+ * returns 0 on success.
+ */
 global_func int encapsulate(struct __sk_buff *skb, const struct packet *p, const struct real *r)
 {
 	__be16 port;
@@ -171,9 +173,7 @@ global_func int encapsulate(struct __sk_buff *skb, const struct packet *p, const
 	return port ? encap_v4(skb, p, r, sizeof(struct gue), port) : encap_v4(skb, p, r, 0, 0);
 }
 
-/* length_of returns the length of the packet on the wire, or of each of its
- * segments.
- */
+/* length_of returns the length of the packet on the wire, or of one of its segments. */
 inline_always __u32 length_of(const struct __sk_buff *skb, const struct packet *p)
 {
 	__u32 length = skb->len - link_header;
@@ -185,8 +185,8 @@ inline_always __u32 length_of(const struct __sk_buff *skb, const struct packet *
 	return length - p->payload + skb->gso_size;
 }
 
-/* path_mtu returns how long a packet may be on the way of a flow, 0 if that is
- * not known. What the routing table says goes before what the link takes.
+/* path_mtu returns the MTU of the path to the flow's client, 0 if unknown. The route's
+ * MTU has priority over the link's.
  */
 global_func __u32 path_mtu(struct __sk_buff *skb, const struct flow *f)
 {

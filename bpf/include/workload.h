@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Theory of operation. A workload in the host's namespace has ports of its
- * own: the ones that it asks for. For each of them it may have been granted a
- * host port. The hooks of its cgroup put the host port in place of its own
- * where it binds, and its own in place of the host port where it asks what it
- * has bound. Its sockets are the host's, and no packet passes a program.
+/* Theory of operation. A workload in the host's network namespace binds the ports that
+ * it chooses: its container ports. For each of them it may have been granted a host
+ * port. When it binds, the hooks of its cgroup replace the container port with the host
+ * port. When it asks for the address of its socket, they replace the host port with the
+ * container port. Its sockets are the host's, and its packets pass no program.
  *
- *	workload ── bind 80 ──[own_bind]── 8080 ── the host's stack
- *	workload ── getsockname ──[own_getsockname]── 80
- *	workload ── connect 127.0.0.1:80 ──[own_connect]── 127.0.0.1:8080
+ *	workload ── bind 80 ──[fl_wl_bind4]── 8080 ── the host's stack
+ *	workload ── getsockname ──[fl_wl_getsock4]── 80
+ *	workload ── connect 127.0.0.1:80 ──[fl_wl_connect4]── 127.0.0.1:8080
  *
- * A bind to any other port is unlisted, and the workload's policy decides.
+ * Every other port is unpublished. For a bind to such a port the workload's policy
+ * applies (enum unpublished).
  */
 #pragma once
 
@@ -24,7 +25,7 @@ enum unpublished {
 	UNPUBLISHED_ALLOW,
 };
 
-/* What a workload was granted: host ports from first on for its own ports. */
+/* A grant: host ports from host_first on for container ports. */
 struct grant {
 	struct address host; /* the host address, unless any */
 	__u16 container_first, container_last; /* in host byte order */
@@ -39,9 +40,8 @@ struct workload {
 	struct grant grants[MAX_GRANTS];
 };
 
-/* The workloads of the host's namespace by the ids of their cgroups. All
- * processes of ours on the host share this map, so that workloads find each
- * other.
+/* The workloads in the host's network namespace, by cgroup id. All Fairlead processes on
+ * the host share this map, so that workloads can find each other.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -51,8 +51,8 @@ struct {
 	__type(value, struct workload);
 } fl_workloads SEC(".maps");
 
-/* What sockets of workloads have dialled. The hooks at the root, which run
- * after these, keep their own account and would forget it.
+/* The addresses that sockets of workloads dialled. The hooks at the root cgroup run
+ * after those of the workload and store their own entries, so they must not share a map.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -61,7 +61,7 @@ struct {
 	__type(value, struct dialled);
 } fl_wl_dialled SEC(".maps");
 
-/* What a socket has asked to bind, and the port it was given. */
+/* The port that a workload passed to bind, and the port that the socket got. */
 struct bound {
 	__be16 requested;
 	__be16 assigned;
@@ -74,8 +74,8 @@ struct {
 	__type(value, struct bound);
 } fl_bound SEC(".maps");
 
-/* workload_cgroup returns the id of the caller's workload, 0 when it is none. The
- * hooks run for sockets that were made in the workload's cgroup.
+/* workload_cgroup returns the id of the caller's workload, 0 if the caller is not in
+ * one. The hooks run for sockets that were created in the workload's cgroup.
  */
 static __noinline __u64 workload_cgroup(void)
 {
@@ -88,8 +88,8 @@ static __noinline __u64 workload_cgroup(void)
 	return 0;
 }
 
-/* grant_index returns the index of the grant for a workload's own port (host
- * byte order), MAX_GRANTS when there is none.
+/* grant_index returns the index of the grant for a container port (host byte order),
+ * MAX_GRANTS if there is none.
  */
 global_func __u32 grant_index(const struct workload *w, __u32 class, __u32 port)
 {
@@ -104,25 +104,25 @@ global_func __u32 grant_index(const struct workload *w, __u32 class, __u32 port)
 	return MAX_GRANTS;
 }
 
-/* grant_of returns the grant for a workload's own port, NULL for none. */
+/* grant_of returns the grant for a container port, NULL if there is none. */
 inline_always struct grant *grant_of(struct workload *w, __u32 class, __u32 port)
 {
 	__u32 i = grant_index(w, class, port);
 
 	if (i >= MAX_GRANTS)
 		return 0;
-	barrier_var(i); /* or the place is worked out before i is known to be in bounds */
+	barrier_var(i); /* keeps the compiler from computing the address before the bounds check */
 	return &w->grants[i];
 }
 
-/* granted returns the host port, in network byte order, for an own port. */
+/* granted_port returns the host port, in network byte order, for a container port. */
 inline_always __be16 granted_port(const struct grant *g, __u32 port)
 {
 	return bpf_htons(g->host_first + (port - g->container_first));
 }
 
-/* host_port_grant_index returns the index of the grant that holds a host port (host byte
- * order), MAX_GRANTS when there is none.
+/* host_port_grant_index returns the index of the grant that contains a host port (host
+ * byte order), MAX_GRANTS if there is none.
  */
 global_func __u32 host_port_grant_index(const struct workload *w, __u32 class, __u32 port)
 {

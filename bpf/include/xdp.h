@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The fast path: packets for real servers elsewhere, sent on by the driver.
+/* The fast path: the network driver forwards packets for real servers on other hosts
+ * (XDP).
  *
- * Theory of operation. What has come for a service whose packets stay as they
- * are (direct, tunnel) needs nothing of the kernel but a next hop. The same
- * table, connections and counters as in balance.h say to whom it goes, and the
- * way there is the one that the tc program has found within the last second on
- * this CPU (hops). So the first packet of each way in each second goes by tc,
- * which asks the routing table, and by which the kernel learns that the
- * neighbour is in use. So does whatever is not plain: fragments, options, VLANs,
- * errors, what is too large or may pass no more hosts, real servers in sandboxes,
- * clients to be refused, packets by another link than their flow's, what would leave by a link that has no fast path. Passed
- * on, it meets the tc program as if there were no other.
+ * Theory of operation. A packet for a service with direct or tunnel forwarding is not
+ * translated and needs only a next hop. The tables, connections and counters of
+ * balance.h decide its real server. The next hop is the one that the tc program has
+ * cached on this CPU within the last second (fl_next_hops). So the first packet per
+ * second to each next hop uses tc, which looks up the route, and through which the
+ * kernel keeps the neighbour's entry in use. All other packets use tc too: fragments, IP
+ * options, VLANs, ICMP errors, packets that are too large or whose TTL expires, packets
+ * for real servers in sandboxes, clients that must be refused, packets on another link
+ * than their flow's, and packets that leave via a link without the fast path. The tc
+ * program processes them as if there were no fast path.
  *
- *	client ── driver ─[fast]── driver ── real server elsewhere
- *	             └── pass ── [uplink] ──┘
+ *	client ── driver ─[fl_xdp]── driver ── real server on another host
+ *	             └── pass ── [fl_uplink] ──┘
  *
- * A sender on this host may leave a checksum to a card that never comes. Such a
- * packet is passed on.
+ * A sender on this host may have left a checksum to a network card that the packet never
+ * reaches. Such a packet is passed on.
  */
 #pragma once
 
 #include "datapath.h"
 
-/* The links that have the program, with the hardware address by which frames
- * are for this host. User space keeps them.
+/* The links that have the program, with the MAC address of frames to this host. User
+ * space writes them.
  */
 struct xdp_link {
 	__u8 mac[ETH_ALEN];
@@ -38,7 +39,7 @@ struct {
 	__type(value, struct xdp_link);
 } fl_xdp_links SEC(".maps");
 
-/* How many packets have gone by the fast path. */
+/* The number of packets that the fast path has forwarded. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -55,7 +56,7 @@ inline_always void count_xdp_packet(void)
 		(*n)++;
 }
 
-/* at returns len bytes of the frame at off; NULL past its end. */
+/* frame_at returns len bytes of the frame at off, NULL beyond its end. */
 inline_always void *frame_at(struct xdp_md *ctx, __u32 off, __u32 len)
 {
 	void *start = (void *)(long)ctx->data + off;
@@ -63,7 +64,7 @@ inline_always void *frame_at(struct xdp_md *ctx, __u32 off, __u32 len)
 	return start + len <= (void *)(long)ctx->data_end ? start : 0;
 }
 
-/* is_for_link reports whether the frame is for the link's own address. */
+/* is_for_link reports whether the frame is addressed to the link's MAC address. */
 inline_always int is_for_link(struct xdp_md *ctx, const struct ethhdr *eth)
 {
 	__u32 ifindex = ctx->ingress_ifindex;
@@ -78,8 +79,8 @@ inline_always int is_for_link(struct xdp_md *ctx, const struct ethhdr *eth)
 	return 1;
 }
 
-/* has_partial_checksum reports whether a transport checksum is still to be worked out:
- * it is the sum over the pseudo header alone.
+/* has_partial_checksum reports whether a transport checksum is incomplete: it is the sum
+ * over the pseudo header alone.
  */
 inline_always int has_partial_checksum(const struct packet *p, __u32 proto, __u32 length, __u16 check)
 {
@@ -88,8 +89,8 @@ inline_always int has_partial_checksum(const struct packet *p, __u32 proto, __u3
 	return fold(fold(sum)) == check;
 }
 
-/* xdp_read_ports reads the transport header of a packet, of which length bytes
- * are that and what follows.
+/* xdp_read_ports reads the transport header. length is that of the transport header and
+ * its payload.
  */
 inline_always int xdp_read_ports(struct xdp_md *ctx, struct packet *p, __u8 proto, __u32 l4, __u32 length)
 {
@@ -142,7 +143,9 @@ inline_always int xdp_read_v6(struct xdp_md *ctx, struct packet *p)
 	return xdp_read_ports(ctx, p, ip->nexthdr, ETH_HLEN + sizeof(*ip), bpf_ntohs(ip->payload_len));
 }
 
-/* xdp_read returns 0 for a plain packet that is for this host. */
+/* xdp_read parses the packet. It returns 0 for a packet that is addressed to this host
+ * and that the fast path can handle.
+ */
 inline_always int xdp_read(struct xdp_md *ctx, struct packet *p)
 {
 	struct ethhdr *eth = frame_at(ctx, 0, sizeof(*eth));
@@ -156,15 +159,15 @@ inline_always int xdp_read(struct xdp_md *ctx, struct packet *p)
 	return -1;
 }
 
-/* is_reply reports whether the packet is one to a client of a flow. */
+/* is_reply reports whether the packet is a reply to the client of a flow. */
 inline_always int is_reply(const struct packet *p, struct work *w)
 {
 	reply_key(&w->key, p);
 	return find_flow(&w->key) != 0;
 }
 
-/* xdp_find_flow finds the flow of a packet as tc's program does, or begins it, if it
- * is one that stays as it is.
+/* xdp_find_flow finds or creates the flow of a packet as the tc program does, if the
+ * packet is not translated.
  */
 static __noinline struct flow *xdp_find_flow(struct xdp_md *ctx, struct packet *p, struct work *w)
 {
@@ -187,8 +190,8 @@ static __noinline struct flow *xdp_find_flow(struct xdp_md *ctx, struct packet *
 	return w->direct ? note_request(w, f, p) : 0;
 }
 
-/* xdp_next_hop returns the way to a real server if it is known, and may be used by a
- * packet of that length.
+/* xdp_next_hop returns the cached next hop to a real server, if a packet of that length
+ * may use it.
  */
 inline_always struct next_hop *xdp_next_hop(struct xdp_md *ctx, const struct real *r, struct work *w, __u32 length)
 {
@@ -204,8 +207,9 @@ inline_always struct next_hop *xdp_next_hop(struct xdp_md *ctx, const struct rea
 	return out == ctx->ingress_ifindex || bpf_map_lookup_elem(&fl_xdp_links, &out) ? h : 0;
 }
 
-/* xdp_encap_v4 puts the headers before a packet, as encap_v4 does. */
-inline_always int xdp_encap_v4(struct xdp_md *ctx, const struct packet *p, const struct real *r, __u32 gue_length, __be16 port)
+/* xdp_encap_v4 puts the outer headers in front of a packet, as encap_v4 does. */
+inline_always int xdp_encap_v4(struct xdp_md *ctx, const struct packet *p, const struct real *r,
+			       __u32 gue_length, __be16 port)
 {
 	struct iphdr *ip, *inner;
 
@@ -222,7 +226,8 @@ inline_always int xdp_encap_v4(struct xdp_md *ctx, const struct packet *p, const
 	return 0;
 }
 
-inline_always int xdp_encap_v6(struct xdp_md *ctx, const struct packet *p, const struct real *r, __u32 gue_length, __be16 port)
+inline_always int xdp_encap_v6(struct xdp_md *ctx, const struct packet *p, const struct real *r,
+			       __u32 gue_length, __be16 port)
 {
 	struct ipv6hdr *ip, *inner;
 
@@ -248,7 +253,7 @@ inline_always int xdp_encap(struct xdp_md *ctx, const struct packet *p, const st
 	return port ? xdp_encap_v4(ctx, p, r, sizeof(struct gue), port) : xdp_encap_v4(ctx, p, r, 0, 0);
 }
 
-/* xdp_decrement_ttl takes one hop from a packet, as age does. */
+/* xdp_decrement_ttl decrements the TTL or hop limit, as decrement_ttl does. */
 inline_always int xdp_decrement_ttl(struct xdp_md *ctx, const struct packet *p)
 {
 	struct ipv6hdr *v6;
@@ -268,7 +273,7 @@ inline_always int xdp_decrement_ttl(struct xdp_md *ctx, const struct packet *p)
 	return 0;
 }
 
-/* send sends the frame by a way. */
+/* xdp_send sends the frame to a next hop. */
 inline_always int xdp_send(struct xdp_md *ctx, const struct packet *p, const struct next_hop *h)
 {
 	struct ethhdr *eth = frame_at(ctx, 0, sizeof(*eth));
@@ -282,7 +287,7 @@ inline_always int xdp_send(struct xdp_md *ctx, const struct packet *p, const str
 	return out == ctx->ingress_ifindex ? XDP_TX : bpf_redirect(out, 0);
 }
 
-/* xdp_forward sends a packet of a flow to its real server, or passes it on. */
+/* xdp_forward sends a packet of a flow to its real server, or passes it on to tc. */
 static __noinline int xdp_forward(struct xdp_md *ctx, struct packet *p, struct work *w, struct flow *f)
 {
 	__u64 length = (void *)(long)ctx->data_end - (void *)(long)ctx->data;
@@ -290,7 +295,7 @@ static __noinline int xdp_forward(struct xdp_md *ctx, struct packet *p, struct w
 	struct next_hop *h;
 	int last;
 
-	barrier_var(length); /* no half of a pointer may lie on the stack */
+	barrier_var(length); /* the verifier allows no partial pointer on the stack */
 	if (!r || !f || !(r->flags & REAL_REMOTE))
 		return XDP_PASS;
 	h = xdp_next_hop(ctx, r, w, length - ETH_HLEN + outer_length(p, r));

@@ -9,8 +9,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// PendingEvents are what was noted of the kernel's changes: the last state of each
-// thing that a message was about. The zero value is that nothing was.
+// PendingEvents are the kernel's changes that were noted since the last check: the
+// last state of each object that a message was about. The zero value has none.
 type PendingEvents struct {
 	// all says that messages were lost, so that anything may have changed.
 	all       bool
@@ -19,25 +19,27 @@ type PendingEvents struct {
 	routes    map[routeAt][]routeState
 	qdiscs    map[qdiscAt]qdiscState
 	neighbors map[neighborAt]neighborState
-	// tables are those of ours that another has changed; author is who.
+	// tables are Fairlead's nft tables that another process has changed; author is
+	// that process.
 	tables map[string]bool
 	author string
-	// bpf says that a program of ours is not attached, or not pinned, and leads
-	// that the eBPF table is not as we have left it.
+	// bpf says that an eBPF program of Fairlead is not attached or not pinned.
+	// mappings says that the eBPF table has changed since Fairlead wrote it.
 	bpf, mappings bool
-	// ipvs says that a virtual service, or a local route, is not as we have left it.
+	// ipvs says that a virtual service or a local route has changed since Fairlead
+	// wrote it.
 	ipvs bool
 	// firewall says that a filter table of iptables has changed.
 	firewall bool
-	// multipath says that a multipath route of the host has come, changed or gone,
-	// in any table.
+	// multipath says that a multipath route of the host was added, changed or
+	// deleted, in any routing table.
 	multipath bool
-	// settings are the sysctls that have another value.
+	// settings are the sysctls whose value has changed.
 	settings map[string]bool
 }
 
-// The places of things are those of the namespace (by its id) and the link (by
-// its name; empty where it is not known).
+// These keys identify objects by the id of the namespace and the name of the link,
+// which is empty if it is unknown.
 type (
 	addressAt struct {
 		namespace int
@@ -54,9 +56,9 @@ type (
 	}
 )
 
-// neighborAt is the place of an entry: of a neighbour by its address, of a
-// forwarding table by the hardware address, and by both where that stands for
-// all that are unknown.
+// neighborAt identifies an entry: a neighbour by its address, an entry of a
+// forwarding table by its hardware address. The forwarding entry for all unknown
+// addresses is identified by both.
 type neighborAt struct {
 	link, mac string
 	addr      netip.Addr
@@ -71,14 +73,14 @@ type neighborState struct {
 type routeState struct {
 	link string
 	via  netip.Addr
-	// foreign says that the entry is not of our protocol, replaces that it may
-	// have taken the place of another.
+	// foreign says that the route does not have Fairlead's protocol number, and
+	// replaces that it may have replaced another route.
 	foreign, gone, replaces bool
 }
 
 type qdiscState struct {
 	handle uint32
-	// rate is that of a token bucket in bytes a second.
+	// rate is that of a token bucket in bytes per second.
 	rate uint64
 	gone bool
 }
@@ -88,7 +90,7 @@ func (s *PendingEvents) empty() bool {
 		len(s.neighbors) == 0 && len(s.tables) == 0 && !s.bpf && !s.mappings && !s.ipvs && !s.firewall && !s.multipath && len(s.settings) == 0
 }
 
-// put sets a key of a map that may not be there yet.
+// put sets a key of a map; it makes the map if that is nil.
 func put[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
 		*m = map[K]V{}
@@ -105,7 +107,7 @@ func (s *PendingEvents) noteLink(id linkID, now *linkState) {
 
 func (s *PendingEvents) noteAddress(at addressAt, gone bool) { put(&s.addresses, at, gone) }
 
-// noteRoute keeps what is told of one destination, link by link.
+// noteRoute keeps the last state of the route to a destination for each link.
 func (s *PendingEvents) noteRoute(at routeAt, now routeState) {
 	kept := slices.DeleteFunc(s.routes[at], func(r routeState) bool { return r.link == now.link && r.foreign == now.foreign })
 	put(&s.routes, at, append(kept, now))
@@ -115,7 +117,7 @@ func (s *PendingEvents) noteQdisc(at qdiscAt, now qdiscState)          { put(&s.
 func (s *PendingEvents) noteNeighbor(at neighborAt, now neighborState) { put(&s.neighbors, at, now) }
 func (s *PendingEvents) noteTable(name string)                         { put(&s.tables, name, true) }
 
-// noteAuthor notes whose the changes of tables were that were noted before.
+// noteAuthor notes the process that made the changes of tables noted before.
 func (s *PendingEvents) noteAuthor(who string) {
 	if len(s.tables) > 0 {
 		s.author = who
@@ -128,15 +130,16 @@ func (s PendingEvents) All() bool { return s.all }
 // Empty reports whether nothing was noted.
 func (s PendingEvents) Empty() bool { return s.empty() }
 
-// Author is who has changed the nft tables, as far as the kernel tells.
+// Author returns the process that has changed the nft tables; empty if the kernel
+// did not report it.
 func (s PendingEvents) Author() string { return s.author }
 
-// Detached reports whether an eBPF program of ours was detached, or its pin
+// Detached reports whether an eBPF program of Fairlead was detached, or its pin
 // removed.
 func (s PendingEvents) Detached() bool { return s.bpf }
 
-// HostChanged reports whether a link that is not ours, an address or a route of
-// the host has changed: what plans are made from may be otherwise.
+// HostChanged reports whether one of the host's addresses, routes or links that
+// are not Fairlead's has changed. Plans depend on these.
 func (s PendingEvents) HostChanged() bool {
 	for id, l := range s.links {
 		if id.namespace == NoSandbox && !strings.HasPrefix(l.alias, plan.Mark+":") {
@@ -154,7 +157,7 @@ func (s PendingEvents) HostChanged() bool {
 // FirewallChanged reports whether a filter table of iptables may have changed.
 func (s PendingEvents) FirewallChanged() bool { return s.firewall || s.all }
 
-// AddressesChanged reports whether the host has got or lost an address.
+// AddressesChanged reports whether an address of the host was added or removed.
 func (s PendingEvents) AddressesChanged() bool {
 	for at := range s.addresses {
 		if at.namespace == NoSandbox {
@@ -164,33 +167,34 @@ func (s PendingEvents) AddressesChanged() bool {
 	return s.all
 }
 
-// Concerned returns the objects of a plan that may not be any more as they are
-// in it; id returns what the host calls the namespace at a path. With an object
-// comes what stands on the same link, as that may have gone without a message.
+// Concerned returns the objects of a plan that may have changed. The function id
+// returns the id that the host has for the namespace at a path. With an object it
+// returns the other objects on the same link, because the kernel may remove these
+// without a message.
 func (s PendingEvents) Concerned(p plan.Plan, id func(netns string) int) plan.Plan {
 	m := matcher{PendingEvents: s, id: id, byName: s.linksByName()}
 	concerned := make(map[int]bool)
-	shaken := map[string]bool{}
+	affected := map[string]bool{}
 	for i, o := range p {
 		if !m.concerns(o) {
 			continue
 		}
 		concerned[i] = true
 		for _, end := range plan.Ends(o) {
-			shaken[end] = true
+			affected[end] = true
 		}
 		if _, is := o.(plan.Address); is {
-			shaken[plan.Base(o)] = true // routes go with it, and IPv6 may be off
+			affected[plan.Base(o)] = true // routes are deleted with it, and IPv6 may be off
 		}
 	}
 	if len(concerned) == 0 {
 		return nil
 	}
 	for i, o := range p {
-		if base := plan.Base(o); base != "" && shaken[base] {
+		if base := plan.Base(o); base != "" && affected[base] {
 			concerned[i] = true
 		}
-		if len(shaken) > 0 && slices.ContainsFunc(plan.Ends(o), func(end string) bool { return shaken[end] }) {
+		if len(affected) > 0 && slices.ContainsFunc(plan.Ends(o), func(end string) bool { return affected[end] }) {
 			concerned[i] = true
 		}
 	}
@@ -201,8 +205,8 @@ func (s PendingEvents) Concerned(p plan.Plan, id func(netns string) int) plan.Pl
 	return found
 }
 
-// LeftOver reports whether the host has a link with our mark that is not in the
-// plan: one that somebody has renamed, or made.
+// LeftOver reports whether the host has a link with Fairlead's mark that is not in
+// the plan: another program has renamed or created it.
 func (s PendingEvents) LeftOver(p plan.Plan) bool {
 	names := map[string]bool{}
 	for id, l := range s.links {
@@ -221,8 +225,8 @@ func (s PendingEvents) LeftOver(p plan.Plan) bool {
 	return len(names) > 0
 }
 
-// linksByName finds the links by namespace and name: the one that is there,
-// before one that has gone.
+// linksByName returns the links by namespace and name. It prefers an existing link
+// to a deleted one with the same name.
 func (s PendingEvents) linksByName() map[qdiscAt]*linkState {
 	found := make(map[qdiscAt]*linkState, len(s.links))
 	for id, l := range s.links {

@@ -7,13 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PortFlags are settings of a bridge port that decide about frames.
+// PortFlags are the settings of a bridge port that decide whether frames pass.
 type PortFlags struct {
-	// State is that of the spanning tree; frames pass in the state forwarding.
+	// State is the port's spanning-tree state; frames pass only in the state
+	// "forwarding".
 	State string
 	// Isolated ports do not reach each other.
 	Isolated bool
-	// Special names settings that may keep frames back: locked, or no flooding.
+	// Special names further settings that can block frames, e.g. "locked on" and
+	// "flood off".
 	Special []string
 }
 
@@ -29,10 +31,12 @@ const (
 	portLocked    = 39
 )
 
-// portStates are by number (linux/if_bridge.h: BR_STATE_*).
+// portStates are the names of the states by number (linux/if_bridge.h:
+// BR_STATE_*).
 var portStates = []string{"disabled", "listening", "learning", "forwarding", "blocking"}
 
-// portFlags reads those of all ports of the host's namespace, by index.
+// portFlags reads the settings of all bridge ports in the host's namespace, by the
+// index of the link.
 func (h *Host) portFlags() (map[int]PortFlags, error) {
 	var messages [][]byte
 	err := h.ns.Do(func() (err error) {

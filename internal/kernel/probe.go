@@ -20,14 +20,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Probe finds out by trying, in a namespace of its own, what this kernel can
-// do; it changes nothing on the host. It fails when a namespace cannot be
-// made at all. Where features are given, only those are tried, and the others
-// taken for there: to load eBPF programs takes longer than all the rest.
+// Probe tests in a temporary network namespace which features this kernel has. It
+// changes nothing on the host. It needs root, and returns an error if it cannot
+// create the namespace. If features are given, it tests only these and assumes
+// that the kernel has the others: loading eBPF programs takes longer than all
+// other tests.
 func Probe(only ...plan.Feature) (plan.Facts, error) {
 	facts := plan.Facts{Kernel: release()}
 	if os.Geteuid() != 0 {
-		return facts, errors.New("probe kernel: root is needed to make network namespaces: run as root, e.g. with sudo")
+		return facts, errors.New("probe kernel: root is needed to create network namespaces: run as root, e.g. with sudo")
 	}
 	ns, err := NewNetns()
 	if err != nil {
@@ -43,7 +44,7 @@ func Probe(only ...plan.Feature) (plan.Facts, error) {
 	return facts, nil
 }
 
-// probes try one feature each.
+// probes has the test for each feature.
 var probes = map[plan.Feature]func(*Host) error{
 	plan.FeatureVeth:         probeVeth,
 	plan.FeatureBridge:       probeBridge,
@@ -61,12 +62,13 @@ var probes = map[plan.Feature]func(*Host) error{
 	plan.FeatureIPVS:         probeIPVS,
 }
 
-// askNFT are the features whose probes speak to nftables. Its connection takes
-// one question at a time: another would get the answer.
-var askNFT = []plan.Feature{plan.FeatureNAT, plan.FeatureNFTServices, plan.FeatureIPVS}
+// probedByNFT are the features whose probes use the nftables connection. It
+// supports one request at a time: a concurrent one would read the wrong answer.
+var probedByNFT = []plan.Feature{plan.FeatureNAT, plan.FeatureNFTServices, plan.FeatureIPVS}
 
-// missing returns why each feature that the kernel lacks is lacking. All that
-// can be are tried at once: most of the time the kernel makes us wait.
+// missing returns the features that the kernel lacks, with the reason for each.
+// It runs the probes concurrently where possible, because they mostly wait for
+// the kernel.
 func (h *Host) missing(only []plan.Feature) map[plan.Feature]string {
 	var mu, nft sync.Mutex
 	var wg sync.WaitGroup
@@ -76,7 +78,7 @@ func (h *Host) missing(only []plan.Feature) map[plan.Feature]string {
 			continue
 		}
 		wg.Go(func() {
-			if slices.Contains(askNFT, feature) {
+			if slices.Contains(probedByNFT, feature) {
 				nft.Lock()
 				defer nft.Unlock()
 			}
@@ -129,7 +131,7 @@ func (h *Host) tryLink(kind string, l netlink.Link) error {
 		return err
 	}
 	if err := handle.LinkAdd(l); err != nil {
-		return fmt.Errorf("the kernel makes no %s link (%w): load or build in the module %s", kind, err, kind)
+		return fmt.Errorf("the kernel cannot create a %s link (%w): load or build in the module %s", kind, err, kind)
 	}
 	return handle.LinkDel(l)
 }
@@ -142,18 +144,18 @@ func probeBridgeFilter(h *Host) error {
 	return err
 }
 
-// probeNAT makes our whole table, which needs every nftables expression that
-// the nat way uses.
+// probeNAT creates the whole table fairlead, which uses every nftables expression
+// of the publish mode nat.
 func probeNAT(h *Host) error {
 	if err := h.Transact([]plan.Op{{Object: plan.Table{}}}); err != nil {
-		return fmt.Errorf("the kernel takes no nftables NAT (%w): load nft_chain_nat, nft_fib_inet, nft_masq and nf_conntrack", err)
+		return fmt.Errorf("the kernel does not support NAT with nftables (%w): load nft_chain_nat, nft_fib_inet, nft_masq and nf_conntrack", err)
 	}
 	_, err := h.nft.ListTableOfFamily(plan.Mark, nftables.TableFamilyINet)
 	return err
 }
 
-// probeNFTServices makes the table of services with a service of each kind of
-// rule.
+// probeNFTServices creates the table of services with one service for each kind
+// of rule.
 func probeNFTServices(h *Host) error {
 	at := netip.MustParseAddrPort("192.0.2.1:1")
 	all := []plan.Op{{Object: plan.ServiceTable{}}}
@@ -162,7 +164,8 @@ func probeNFTServices(h *Host) error {
 			Persistence: time.Second, Backends: plan.PackBackends([]plan.Backend{{At: at, Weight: 1}}), Ring: plan.PackRing([]uint16{0})}}})
 	}
 	if err := h.Transact(all); err != nil {
-		return fmt.Errorf("the kernel takes no services in nftables (%w): run %s with nft_reject_inet, nft_hash and nft_numgen", err, needed(plan.FeatureNFTServices))
+		return fmt.Errorf("the kernel does not support services in nftables (%w): run %s with nft_reject_inet, nft_hash and nft_numgen",
+			err, needed(plan.FeatureNFTServices))
 	}
 	return nil
 }
@@ -175,7 +178,8 @@ func probeIPv6(h *Host) error {
 	return nil
 }
 
-// probeEBPF attaches a program for links to the probe's own loopback.
+// probeEBPF attaches a program for links to the loopback link of the probe's
+// namespace.
 func probeEBPF(h *Host) error {
 	if err := h.ns.Do(ebpf.TryLinks); err != nil {
 		return fmt.Errorf("%w: run %s, built with CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF", err, needed(plan.FeatureEBPF))
@@ -193,7 +197,7 @@ func probeCgroupHooks(*Host) error {
 	return nil
 }
 
-// needed names the first release that has the feature.
+// needed names the first kernel release that has the feature.
 func needed(f plan.Feature) string {
 	major, minor := f.Since()
 	return fmt.Sprintf("Linux %d.%d or later", major, minor)

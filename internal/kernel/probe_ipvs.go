@@ -8,8 +8,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// probeIPVS lists the virtual services of the probe's namespace, and makes the
-// table without which real servers could not see the host.
+// probeIPVS lists the virtual services of the probe's namespace, and creates the
+// table that masquerades flows of IPVS.
 func probeIPVS(h *Host) error {
 	c, err := ipvs.Open(int(h.ns.File().Fd()))
 	if err != nil {
@@ -20,22 +20,24 @@ func probeIPVS(h *Host) error {
 		return err
 	}
 	if !since(release(), plan.FeatureIPVS) {
-		return fmt.Errorf("IPVS keeps the flows of servers that have gone: run %s", needed(plan.FeatureIPVS))
+		return fmt.Errorf("IPVS of this kernel keeps the flows of removed real servers: run %s", needed(plan.FeatureIPVS))
 	}
 	if h.nft == nil {
 		return nil
 	}
 	if err := h.setIPVSTable(); err != nil {
-		return fmt.Errorf("the kernel takes no rules about labels of flows (%w): load nft_ct, nft_masq and nft_chain_nat, built with CONFIG_NF_CONNTRACK_LABELS", err)
+		return fmt.Errorf("the kernel does not support rules on conntrack labels (%w): load nft_ct, nft_masq and nft_chain_nat, "+
+			"built with CONFIG_NF_CONNTRACK_LABELS", err)
 	}
 	return h.delIPVSTable()
 }
 
-// since reports whether a release, as `uname -r` prints it, has the feature.
+// since reports whether a release, as `uname -r` prints it, has the feature. It
+// returns true for a release that it cannot parse.
 func since(release string, f plan.Feature) bool {
 	var major, minor int
 	if n, err := fmt.Sscanf(release, "%d.%d", &major, &minor); n < 2 || err != nil {
-		return true // nobody can tell, and newer ones are many
+		return true // unknown, and most kernels in use are new enough
 	}
 	wantMajor, wantMinor := f.Since()
 	return major > wantMajor || major == wantMajor && minor >= wantMinor

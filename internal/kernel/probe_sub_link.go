@@ -24,7 +24,7 @@ func probeVLAN(h *Host) error {
 	})
 }
 
-// trySubLink makes the link on a veth pair of its own.
+// trySubLink creates a sub-link on a new veth link.
 func (h *Host) trySubLink(kind, module string, subLink func(netlink.LinkAttrs) netlink.Link) error {
 	handle, err := h.at("")
 	if err != nil {
@@ -34,12 +34,12 @@ func (h *Host) trySubLink(kind, module string, subLink func(netlink.LinkAttrs) n
 	parent.Name = "on-" + kind
 	veth := &netlink.Veth{LinkAttrs: parent, PeerName: "off-" + kind}
 	if err := handle.LinkAdd(veth); err != nil {
-		return fmt.Errorf("%s cannot be tried without a veth link (%w): load or build in the module veth", kind, err)
+		return fmt.Errorf("%s cannot be tested without a veth link (%w): load or build in the module veth", kind, err)
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.ParentIndex = "probe-"+kind, veth.Attrs().Index
 	if err := handle.LinkAdd(subLink(attrs)); err != nil {
-		return fmt.Errorf("the kernel makes no %s link (%w): load or build in the module %s", kind, err, module)
+		return fmt.Errorf("the kernel cannot create a %s link (%w): load or build in the module %s", kind, err, module)
 	}
-	return handle.LinkDel(veth) // the branch goes with it
+	return handle.LinkDel(veth) // this deletes the sub-link too
 }

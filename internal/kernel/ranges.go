@@ -15,7 +15,8 @@ import (
 // Reached is a subnet that the host reaches without Fairlead.
 type Reached struct {
 	Prefix netip.Prefix
-	// Link has the subnet or leads to it; empty if several do.
+	// Link is the link of the subnet or of the route to it; empty for a route with
+	// several next hops.
 	Link string
 	// Gateway is the zero value for a subnet on the link.
 	Gateway netip.Addr
@@ -29,12 +30,12 @@ func (r Reached) String() string {
 	case r.Link != "":
 		return r.Prefix.String() + " on " + r.Link
 	}
-	return r.Prefix.String() + " by a route of several hops"
+	return r.Prefix.String() + " via several next hops"
 }
 
-// Reached returns the subnets of the host's links and of its routes, in the main
-// table. It leaves out Fairlead's own, loopback and default routes, also those
-// that VPNs split into two halves.
+// Reached returns the subnets of the host's links and of the routes in its main
+// table. It leaves out Fairlead's links and routes, loopback, and default routes,
+// also the two halves that VPNs split a default route into.
 func (h *Host) Reached() ([]Reached, error) {
 	reader, err := h.readOnly()
 	if err != nil {
@@ -82,7 +83,7 @@ func (h *Host) Reached() ([]Reached, error) {
 // isForeign reports whether the link is neither Fairlead's nor loopback.
 func isForeign(l dumped) bool { return !ours(l) && l.Attrs().RawFlags&unix.IFF_LOOPBACK == 0 }
 
-// routeTo returns where a route leads; false for a default route.
+// routeTo returns the destination of a route; false for a default route.
 func routeTo(r netlink.Route) (netip.Prefix, bool) {
 	if r.Dst == nil {
 		return netip.Prefix{}, false
@@ -92,8 +93,8 @@ func routeTo(r netlink.Route) (netip.Prefix, bool) {
 	return netip.PrefixFrom(addr.Unmap(), bits), ok && bits > 0
 }
 
-// CanBind reports whether a program of the host can bind the address: it is one
-// of the host's, or the host binds any (net.ipv4.ip_nonlocal_bind).
+// CanBind reports whether a program of the host can bind the address: the host has
+// the address, or it allows binding any (net.ipv4.ip_nonlocal_bind).
 func (h *Host) CanBind(a netip.Addr) (bool, error) {
 	var at unix.Sockaddr = &unix.SockaddrInet6{Addr: a.As16()}
 	domain := unix.AF_INET6
@@ -111,14 +112,14 @@ func (h *Host) CanBind(a netip.Addr) (bool, error) {
 	switch {
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		return false, nil
-	case errors.Is(err, unix.EINVAL) && a.IsLinkLocalUnicast(): // it has no link here
+	case errors.Is(err, unix.EINVAL) && a.IsLinkLocalUnicast(): // the address lacks a zone
 		return true, nil
 	}
 	return err == nil, err
 }
 
-// Ranges returns the address ranges to which the host has routes of its own,
-// default routes left out. Nobody else should get them.
+// Ranges returns the address ranges that the host has routes to, without default
+// routes and link-local ranges. Networks must not use these ranges.
 func (h *Host) Ranges() ([]netip.Prefix, error) {
 	handle, err := h.at("")
 	if err != nil {

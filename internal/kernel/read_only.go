@@ -2,11 +2,11 @@ package kernel
 
 import "github.com/vishvananda/netlink"
 
-// readOnly returns the host as one sees it who looks while others apply plans:
-// with handles into sandboxes and a glimpse of its own, so that the looker's
-// Release takes nothing from their hands, nor theirs from the looker's. The
-// handle of the host's namespace is the same. It knows no nftables, eBPF, IPVS
-// or devices.
+// readOnly returns a read-only Host for use while another goroutine applies a
+// plan. It has its own handles into sandboxes and its own dump cache, so that the
+// Release of one Host does not close the handles of the other. Both share the
+// handle of the host's namespace. The returned Host has no access to nftables,
+// eBPF, IPVS or devices.
 func (h *Host) readOnly() (*Host, error) {
 	host, err := h.at("")
 	if err != nil {

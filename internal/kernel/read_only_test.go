@@ -2,9 +2,9 @@ package kernel
 
 import "testing"
 
-// TestLookersLeaveWhoAppliesAlone looks in every way while somebody is in the
-// middle of applying a plan within a sandbox.
-func TestLookersLeaveWhoAppliesAlone(t *testing.T) {
+// TestReadersKeepHandlesOfApplier calls every reader while a plan is being applied
+// in a sandbox.
+func TestReadersKeepHandlesOfApplier(t *testing.T) {
 	h := openTestHost(t)
 	sandbox := markedSandbox(t)
 	inside, err := h.at(sandbox.Path())
@@ -15,12 +15,12 @@ func TestLookersLeaveWhoAppliesAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	inspections := map[string]func() error{
-		"Inspect":     func() error { _, err := h.Inspect(sandbox.Path()); return err },
-		"Look":        func() error { _, err := h.DescribeSandbox(sandbox.Path()); return err },
-		"NetLinks":    func() error { _, err := h.NetLinks(); return err },
-		"NamespaceID": func() error { h.NamespaceID(sandbox.Path()); return nil },
-		"LinkTraffic": func() error { _, err := h.LinkTraffic(nil); return err },
-		"Steering":    func() error { _, err := h.EBPFState(); return err },
+		"Inspect":         func() error { _, err := h.Inspect(sandbox.Path()); return err },
+		"DescribeSandbox": func() error { _, err := h.DescribeSandbox(sandbox.Path()); return err },
+		"NetLinks":        func() error { _, err := h.NetLinks(); return err },
+		"NamespaceID":     func() error { h.NamespaceID(sandbox.Path()); return nil },
+		"LinkTraffic":     func() error { _, err := h.LinkTraffic(nil); return err },
+		"EBPFState":       func() error { _, err := h.EBPFState(); return err },
 		"Trace": func() error {
 			tracer, err := h.Trace(nil)
 			if err != nil {
@@ -31,15 +31,15 @@ func TestLookersLeaveWhoAppliesAlone(t *testing.T) {
 		"RenewAddresses": h.RenewAddresses,
 	}
 	before := openFiles(t)
-	for name, ticker := range inspections {
-		if err := ticker(); err != nil {
+	for name, inspect := range inspections {
+		if err := inspect(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := inside.LinkByName("mark"); err != nil {
-			t.Fatalf("after %s, who applies cannot go on: %v", name, err)
+			t.Fatalf("after %s, the handle of the applier is closed: %v", name, err)
 		}
 		if now, err := h.at(sandbox.Path()); err != nil || now != inside {
-			t.Fatalf("after %s, who applies has another handle: %v", name, err)
+			t.Fatalf("after %s, the applier has another handle: %v", name, err)
 		}
 	}
 	if now := openFiles(t); now > before {
@@ -47,17 +47,17 @@ func TestLookersLeaveWhoAppliesAlone(t *testing.T) {
 	}
 }
 
-// markedSandbox is one with a link that no other namespace has: a handle that
-// is closed asks the caller's own.
+// markedSandbox returns a sandbox with a link that no other namespace has. A
+// closed handle reads the caller's namespace, where the link is missing.
 func markedSandbox(t *testing.T) *Netns {
 	sandbox := testSandbox(t)
 	(&Host{ns: sandbox}).run(t, "ip", "link", "add", "mark", "type", "bridge")
 	return sandbox
 }
 
-// TestLookersAreNotReleased releases, as who applies does at its end, while
-// somebody looks.
-func TestLookersAreNotReleased(t *testing.T) {
+// TestReleaseKeepsHandlesOfReaders calls Release, as the applier does at its end,
+// while a reader has handles open.
+func TestReleaseKeepsHandlesOfReaders(t *testing.T) {
 	h := openTestHost(t)
 	sandbox := markedSandbox(t)
 	h.run(t, "ip", "link", "add", "ours", "type", "bridge")
@@ -73,7 +73,7 @@ func TestLookersAreNotReleased(t *testing.T) {
 		}
 		h.Release()
 		if _, err := handle.LinkByName(name); err != nil {
-			t.Errorf("the looker cannot find %s: %v", name, err)
+			t.Errorf("the reader cannot find %s: %v", name, err)
 		}
 	}
 	reader.Release()

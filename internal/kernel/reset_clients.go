@@ -11,52 +11,55 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Theory of operation. Who waits for a server that has died, or for an address of
-// the host's that is about to go, would wait until its TCP gives up. Only a reset
-// with the very sequence number that it expects ends the connection (RFC 5961),
-// and neither conntrack nor IPVS tells it. But whoever gets a segment that cannot
-// be the next answers by one that says what it expects (RFC 9293, 3.10.7.4). So
-// each client is sent such a segment, in the name of the virtual address, and its
-// answer meets the host's own TCP, which has no such connection and resets it.
+// Theory of operation. A client of a dead server, or of an address that the host
+// is about to remove, would wait until its TCP times out. Only a reset with
+// exactly the expected sequence number ends its connection (RFC 5961). Neither
+// conntrack nor IPVS knows that number. But a client answers a segment outside of
+// its window with the sequence number that it expects (RFC 9293, 3.10.7.4). So the
+// host sends such a segment to each client, from the virtual address. The host's
+// TCP gets the answer; it has no such connection and resets it.
 //
-//	host ── an octet out of the window ──► client
-//	host ◄── what it expects ───────────── client
+//	host ── octet outside the window ────► client
+//	host ◄── expected sequence number ──── client
 //	host ── reset with that number ──────► client
 //
-// The segment has an octet, since a host answers one without any twice a second at
-// most (net.ipv4.tcp_invalid_ratelimit). Conntrack and IPVS must have forgotten the
-// flow, or the answer goes where the flow went. A client that is still dialling is
-// not asked: its next SYN begins anew.
+// The segment has one octet of data, because a host answers segments without data
+// at most twice per second (net.ipv4.tcp_invalid_ratelimit). The entries of
+// conntrack and IPVS must be deleted before, or they forward the answer to the
+// server. Clients that are still connecting get no segment: their next SYN begins
+// a new flow.
 //
-// A firewall on the way that drops what is out of the window keeps a client from
-// hearing of it: that one is reset when it sends next.
+// If a firewall drops segments outside the window, the client gets nothing: its
+// connection is reset when it sends next.
 
 const (
-	// resetPatience bounds how long clients' answers are waited for; a segment that
-	// may have been lost is sent once more after half of it.
-	resetPatience = 600 * time.Millisecond
-	// resetBurst is how many are asked at once, and resetPause how long their
-	// answers are waited for before the next are: so these never outrun the host.
+	// resetTimeout limits the wait for the clients' answers. After half of it the
+	// segments without an answer are sent once more, because they may have been
+	// lost.
+	resetTimeout = 600 * time.Millisecond
+	// resetBurst is the number of segments that are sent at once, and resetPause the
+	// wait for answers after each burst, so that the answers do not overload the
+	// host.
 	resetBurst, resetPause = 100, 2 * time.Millisecond
-	// mostResets bounds how many are asked, and so how long it takes, while the next
-	// change waits: about five seconds, where nobody answers. What is more is reset
-	// when it sends next.
+	// mostResets limits the number of connections, and with it the time that the
+	// next change waits: about five seconds if no client answers. Connections beyond
+	// the limit are reset when the client sends next.
 	mostResets = 100_000
 )
 
-// resets are connections of clients that are to end.
+// resets are connections of clients that are to be reset.
 type resets struct {
-	// at are the addresses that clients have dialled, and sockets the raw ones that
-	// hear what is said to each.
+	// at are the addresses that the clients are connected to. sockets has one raw
+	// socket for each, which gets the segments to that address.
 	at      []netip.Addr
 	sockets []unix.PollFd
-	// left are those whose clients have not answered yet.
+	// left are the connections whose clients have not answered yet.
 	left map[Ends]bool
 }
 
-// ResetClients ends the TCP connections of clients to addresses that are the
-// host's still, that nobody leads elsewhere any more, and returns when all have
-// answered, or have had the time to.
+// ResetClients resets the TCP connections of clients to addresses that the host
+// still has and that are no longer translated. It returns when all clients have
+// answered or the timeout is over.
 func (h *Host) ResetClients(flows []Flow) error {
 	if len(flows) == 0 {
 		return nil
@@ -75,7 +78,7 @@ func (h *Host) ResetClients(flows []Flow) error {
 				return fmt.Errorf("reset clients of %s: %w", at, err)
 			}
 		}
-		return errors.Join(r.ask(), r.listen(resetPatience/2), r.ask(), r.listen(resetPatience/2))
+		return errors.Join(r.ask(), r.listen(resetTimeout/2), r.ask(), r.listen(resetTimeout/2))
 	})
 	for _, f := range flows[len(asked):] {
 		r.left[f.Ends()] = true
@@ -90,7 +93,7 @@ func (r *resets) close() {
 	}
 }
 
-// hear opens a socket that gets a copy of every TCP segment for the address.
+// hear opens a raw socket that gets a copy of every TCP segment to the address.
 func (r *resets) hear(at netip.Addr) error {
 	family, level, free := unix.AF_INET6, unix.SOL_IPV6, unix.IPV6_FREEBIND
 	if at.Is4() {
@@ -101,11 +104,12 @@ func (r *resets) hear(at netip.Addr) error {
 		return fmt.Errorf("open a raw socket: %w", err)
 	}
 	r.at, r.sockets = append(r.at, at), append(r.sockets, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
-	// A local route makes an address of IPv6 none that can be bound.
+	// An IPv6 address that the host has only through a local route cannot be bound
+	// without the option FREEBIND.
 	return errors.Join(unix.SetsockoptInt(fd, level, free, 1), unix.Bind(fd, sockaddr(netip.AddrPortFrom(at, 0))))
 }
 
-// ask sends the clients that are left a segment that they answer.
+// ask sends a segment outside the window to each client that has not answered yet.
 func (r *resets) ask() error {
 	var errs []error
 	asked := 0
@@ -120,9 +124,10 @@ func (r *resets) ask() error {
 	return errors.Join(errs...)
 }
 
-// listen reads the clients' answers until none is left or the time is over.
-func (r *resets) listen(patience time.Duration) error {
-	for until := time.Now().Add(patience); len(r.left) > 0; {
+// listen reads the clients' answers until all have answered or the timeout is
+// over.
+func (r *resets) listen(timeout time.Duration) error {
+	for until := time.Now().Add(timeout); len(r.left) > 0; {
 		wait := time.Until(until)
 		if wait <= 0 {
 			return nil
@@ -142,7 +147,7 @@ func (r *resets) listen(patience time.Duration) error {
 	return nil
 }
 
-// read takes answers that have come for an address.
+// read reads the answers that have arrived for an address.
 func (r *resets) read(fd int, at netip.Addr) error {
 	buf := make([]byte, 128)
 	for range resetBurst {
@@ -154,15 +159,16 @@ func (r *resets) read(fd int, at netip.Addr) error {
 		case err != nil:
 			return err
 		default:
-			delete(r.left, whoAnswers(buf[:n], from, at))
+			delete(r.left, segmentEnds(buf[:n], from, at))
 		}
 	}
 	return nil
 }
 
-// whoAnswers reads a segment as the raw socket of an address has it: in IPv4 with
-// its IP header.
-func whoAnswers(segment []byte, from unix.Sockaddr, at netip.Addr) (e Ends) {
+// segmentEnds returns the client and the host's address and port of a segment from
+// the raw socket of an address. IPv4 segments begin with the IP header. The result
+// is the zero value if the segment is too short.
+func segmentEnds(segment []byte, from unix.Sockaddr, at netip.Addr) (e Ends) {
 	var client netip.Addr
 	switch a := from.(type) {
 	case *unix.SockaddrInet4:

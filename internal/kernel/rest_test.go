@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestProgramsRest keeps them loaded while nothing is led, without a pin, and
-// leads by them again; unless another process of ours has pinned its own.
+// TestProgramsRest checks that the eBPF programs stay loaded without a pin while
+// there is no port mapping, and are used again for the next one, unless another
+// process of Fairlead has pinned its programs.
 func TestProgramsRest(t *testing.T) {
 	w := newLocalWorld(t)
 	if err := w.Del(plan.LocalClients{}); err != nil {
@@ -62,11 +63,11 @@ func TestProgramsRest(t *testing.T) {
 	}
 	mapping(hosts[1])
 	if have, err := hosts[0].Observe(nil, nil); err != nil || !slices.ContainsFunc(have, func(o plan.Object) bool { _, is := o.(plan.EBPFMapping); return is }) {
-		t.Errorf("one process does not find what another leads: %v, %v", have, err)
+		t.Errorf("one process does not find the port mappings of another: %v, %v", have, err)
 	}
 }
 
-// bpffs mounts one for the test.
+// bpffs mounts a bpffs for the test and returns its directory.
 func bpffs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

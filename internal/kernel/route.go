@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setRoute adds a route, or replaces one of ours to the same destination; a
-// foreign one is an error, never a victim.
+// setRoute adds a route, or replaces Fairlead's route to the same destination. It
+// never replaces a route of another program, but returns an error.
 func (h *Host) setRoute(r plan.Route) error {
 	err := h.onRoute(r, (*netlink.Handle).RouteAdd)
 	if !errors.Is(err, unix.EEXIST) {
@@ -23,7 +23,7 @@ func (h *Host) setRoute(r plan.Route) error {
 		return err
 	}
 	if !slices.ContainsFunc(own, func(o plan.Route) bool { return o.To == r.To }) {
-		return fmt.Errorf("a route to %s exists and is not Fairlead's: remove it, or leave it to Fairlead", r.To)
+		return fmt.Errorf("a route to %s exists and is not Fairlead's: remove it, so that Fairlead can add its own", r.To)
 	}
 	return h.onRoute(r, (*netlink.Handle).RouteReplace)
 }

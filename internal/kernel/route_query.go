@@ -9,14 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RouteQuery asks where a packet goes.
+// RouteQuery describes a packet to find the route for.
 type RouteQuery struct {
 	To netip.Addr
-	// From is its source; the zero value leaves that to the kernel.
+	// From is its source; if zero, the kernel chooses it.
 	From netip.Addr
-	// In is the link by which it came; empty for the host's own.
-	In string
-	// Mark is the packet's mark.
+	// In is the link that it came in on; empty for packets that the host sends.
+	In   string
 	Mark uint32
 }
 
@@ -24,17 +23,17 @@ type RouteQuery struct {
 type RouteFound struct {
 	// Type is RTN_LOCAL, RTN_UNICAST, RTN_BROADCAST …
 	Type int
-	// To is the entry that decided, e.g. 0.0.0.0/0; the zero value where the
-	// kernel does not tell.
+	// To is the destination of the matching route, e.g. 0.0.0.0/0; zero if the
+	// kernel does not report it.
 	To   netip.Prefix
 	Via  netip.Addr
 	Link string
-	// Src is the address that the host speaks from.
+	// Src is the source address that the host uses.
 	Src   netip.Addr
 	Table int
 }
 
-// ErrNoRoute says why the kernel leads a packet nowhere.
+// ErrNoRoute says why the kernel does not forward or deliver a packet.
 type ErrNoRoute struct {
 	Why   string
 	cause error
@@ -43,20 +42,22 @@ type ErrNoRoute struct {
 // Error implements error.
 func (e *ErrNoRoute) Error() string { return e.Why }
 
-// Unwrap returns the kernel's own word.
+// Unwrap returns the kernel's error; nil for a route of type unreachable,
+// prohibit or blackhole.
 func (e *ErrNoRoute) Unwrap() error { return e.cause }
 
-// noRoutes are the kernel's words for it (fib_props in fib_semantics.c, and
+// noRoutes explains the kernel's errors (fib_props in fib_semantics.c, and
 // __fib_validate_source).
 var noRoutes = map[unix.Errno]string{
 	unix.ENETUNREACH:  "no route to the destination",
 	unix.EHOSTUNREACH: "an unreachable route, or forwarding is off",
 	unix.EACCES:       "a prohibit route",
 	unix.EINVAL:       "a blackhole route, or an address that may not come from there (a martian)",
-	unix.EXDEV:        "the source may not come in by that link (rp_filter)",
+	unix.EXDEV:        "the source may not come in on that link (rp_filter)",
 }
 
-// RouteTo asks the kernel where a packet goes (RTM_GETROUTE, `ip route get`).
+// RouteTo returns the route that the kernel uses for a packet (RTM_GETROUTE, `ip
+// route get`). Returns *ErrNoRoute if the kernel would not forward or deliver it.
 func (h *Host) RouteTo(q RouteQuery) (RouteFound, error) {
 	handle, err := h.at("")
 	if err != nil {
@@ -72,7 +73,7 @@ func (h *Host) RouteTo(q RouteQuery) (RouteFound, error) {
 		return RouteFound{}, &ErrNoRoute{noRoutes[number], err}
 	}
 	if err != nil || len(list) == 0 {
-		return RouteFound{}, fmt.Errorf("ask for the route to %s: %w", q.To, err)
+		return RouteFound{}, fmt.Errorf("find the route to %s: %w", q.To, err)
 	}
 	found := RouteFound{Type: list[0].Type, Table: list[0].Table}
 	found.Via, _ = address(list[0].Gw)
@@ -83,7 +84,8 @@ func (h *Host) RouteTo(q RouteQuery) (RouteFound, error) {
 	if l, err := handle.LinkByIndex(list[0].LinkIndex); err == nil {
 		found.Link = l.Attrs().Name
 	}
-	// IPv6 answers a prohibited or missing route as a route of that type.
+	// For IPv6 the kernel returns a prohibited or missing route as a route of that
+	// type, without an error.
 	switch list[0].Type {
 	case unix.RTN_UNREACHABLE, unix.RTN_PROHIBIT, unix.RTN_BLACKHOLE:
 		return found, &ErrNoRoute{map[int]string{unix.RTN_UNREACHABLE: "no route to the destination", unix.RTN_PROHIBIT: "a prohibit route", unix.RTN_BLACKHOLE: "a blackhole route"}[list[0].Type], nil}

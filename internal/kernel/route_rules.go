@@ -7,12 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RouteSelectors say which fields of a packet, beside its addresses and link, the
-// policy routing rules of a namespace look at.
+// RouteSelectors are the fields of a packet, besides its addresses and link, that
+// the policy routing rules of a namespace match.
 type RouteSelectors struct {
 	// Mark are the bits of the packet's mark that some rule compares.
 	Mark uint32
-	// Others name the rest, such as a port: RouteTo does not ask for these.
+	// Others name the rules that match other fields, such as a port. RouteTo does
+	// not support these.
 	Others []string
 }
 

@@ -17,10 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ruleset reads the firewall and NAT rules of the host's namespace, whoever
-// made them: nftables' own, those of iptables-nft, and those of legacy iptables
-// where its programs are there to tell. Unread says what could not be read. Our
-// rules for virtual services are left out: InstalledServices tells what they do.
+// Ruleset reads the firewall and NAT rules of the host's namespace, whichever
+// program created them: those of nftables, of iptables-nft, and of legacy iptables
+// if its programs are installed. unread describes what could not be read. It
+// leaves out Fairlead's rules for virtual services: InstalledServices returns
+// these services.
 func (h *Host) Ruleset() (all rules.Ruleset, unread []string, err error) {
 	if h.nft == nil {
 		unread = append(unread, h.noNft.Error())
@@ -41,8 +42,8 @@ func (h *Host) Ruleset() (all rules.Ruleset, unread []string, err error) {
 	return all, unread, err
 }
 
-// legacyRules asks the program of legacy iptables, if there are such tables:
-// the kernel tells their names, and their rules only as blobs.
+// legacyRules runs the save program of legacy iptables if there are such tables.
+// The kernel itself returns their rules only in a binary form.
 func legacyRules(family string) (string, error) {
 	names, err := os.ReadFile("/proc/thread-self/net/" + family + "_tables_names")
 	if err != nil || len(strings.TrimSpace(string(names))) == 0 {
@@ -51,7 +52,8 @@ func legacyRules(family string) (string, error) {
 	program := map[string]string{"ip": "iptables-legacy-save", "ip6": "ip6tables-legacy-save"}[family]
 	out, err := exec.Command(program).Output()
 	if errors.Is(err, exec.ErrNotFound) {
-		return "", fmt.Errorf("legacy iptables has %s tables (%s), and %s is not installed to read them", family, strings.Join(strings.Fields(string(names)), ", "), program)
+		return "", fmt.Errorf("legacy iptables has %s tables (%s), and %s is not installed to read them",
+			family, strings.Join(strings.Fields(string(names)), ", "), program)
 	}
 	if err != nil {
 		return "", fmt.Errorf("run %s: %w", program, err)
@@ -59,12 +61,14 @@ func legacyRules(family string) (string, error) {
 	return string(out), nil
 }
 
-// nftFamilies are those whose rules see packets, and frames on their way.
-var nftFamilies = map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet", nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6",
+// nftFamilies are the names of the families whose rules process packets or frames.
+var nftFamilies = map[nftables.TableFamily]string{
+	nftables.TableFamilyINet: "inet", nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6",
 	nftables.TableFamilyARP: "arp", nftables.TableFamilyBridge: "bridge", nftables.TableFamilyNetdev: "netdev"}
 
-// nftRules reads them on a connection of its own: another may be in the midst
-// of a transaction. It begins again if the rules change meanwhile.
+// nftRules reads the nftables rules on a separate connection, because h.nft may be
+// in use for a transaction. It starts again, at most ten times, if the rules
+// change meanwhile.
 func (h *Host) nftRules() (rules.Ruleset, error) {
 	conn, err := nftables.New(nftables.WithNetNSFd(int(h.ns.File().Fd())), nftables.AsLasting(), nftables.WithSockOptions(largeBuffers))
 	if err != nil {
@@ -109,7 +113,8 @@ func (h *Host) readChains(c carefulNft) (rules.Ruleset, error) {
 	var all rules.Ruleset
 	for _, ch := range list {
 		family, ok := nftFamilies[ch.Table.Family]
-		if !ok || dormant[nftChain{byte(ch.Table.Family), ch.Table.Name, ""}] || family == "inet" && (ch.Table.Name == plan.ServicesTable || ch.Table.Name == plan.IPVSTableName) {
+		if !ok || dormant[nftChain{byte(ch.Table.Family), ch.Table.Name, ""}] ||
+			family == "inet" && (ch.Table.Name == plan.ServicesTable || ch.Table.Name == plan.IPVSTableName) {
 			continue
 		}
 		out := describeChain(family, ch)
@@ -122,7 +127,7 @@ func (h *Host) readChains(c carefulNft) (rules.Ruleset, error) {
 		switch {
 		case errors.As(err, &errno):
 			return nil, err
-		case err != nil: // the library does not understand one of them: see ruleData
+		case err != nil: // the library cannot read one of the rules: see ruleData
 			out.Rules = append(out.Rules, rules.Rule{Partial: true, Action: rules.Other})
 		}
 		for _, r := range found {
@@ -134,13 +139,13 @@ func (h *Host) readChains(c carefulNft) (rules.Ruleset, error) {
 	return all, nil
 }
 
-// dormantTables are those whose chains see no packets.
+// dormantTables returns the tables that are dormant: their chains get no packets.
 func dormantTables(c carefulNft) (map[nftChain]bool, error) {
 	tables, err := c.ListTables()
 	found := map[nftChain]bool{}
 	for _, t := range tables {
-		// The library reads the flags in the host's byte order, and the kernel writes
-		// them in the network's.
+		// The library reads the flags in host byte order, and the kernel writes them in
+		// network byte order.
 		if (t.Flags|bits.ReverseBytes32(t.Flags))&tableDormant != 0 {
 			found[nftChain{byte(t.Family), t.Name, ""}] = true
 		}
@@ -148,8 +153,9 @@ func dormantTables(c carefulNft) (map[nftChain]bool, error) {
 	return found, err
 }
 
-// hookNames are by number (linux/netfilter.h: enum nf_inet_hooks; the bridge's
-// are the same, see linux/netfilter_bridge.h), but for two families.
+// hookNames are the names of the hooks by number (linux/netfilter.h: enum
+// nf_inet_hooks; those of the bridge are the same, see
+// linux/netfilter_bridge.h). Two families have others.
 var (
 	hookNames       = []string{"prerouting", "input", "forward", "output", "postrouting", "ingress"}
 	familyHookNames = map[string][]string{"arp": {"input", "output", "forward"}, "netdev": {"ingress", "egress"}}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// foreign are rules as Docker, others by nftables, and a firewall make them.
+// foreign creates rules like those of Docker and of a firewall.
 const foreign = `
 ip link set lo up
 ip link add docker0 type bridge
@@ -32,8 +32,8 @@ ip link add docker0 type bridge
 %[1]s -A INPUT -p tcp -m tcp --dport 443 -m hashlimit --hashlimit-upto 1/s --hashlimit-name x -j ACCEPT
 `
 
-// TestRulesOfIptables reads the same rules in both kinds of iptables, and
-// follows packets through them.
+// TestRulesOfIptables reads the same rules from both variants of iptables, and
+// evaluates them for packets.
 func TestRulesOfIptables(t *testing.T) {
 	for _, program := range []string{"iptables-nft", "iptables-legacy"} {
 		t.Run(program, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestRulesOfIptables(t *testing.T) {
 	}
 }
 
-// follow asks what becomes of packets.
+// follow checks the verdicts of the rules for some packets.
 func follow(t *testing.T, rs rules.Ruleset) {
 	t.Helper()
 	packet := func(from, to, in string) rules.Packet {
@@ -101,11 +101,11 @@ func TestRulesOfNftables(t *testing.T) {
 	h := openTestHost(t)
 	h.run(t, "sh", "-ec", `nft -f - <<'EOF'
 table inet mine {
-	map led { type ipv4_addr . inet_service : ipv4_addr . inet_service; elements = { 192.0.2.1 . 80 : 10.0.0.2 . 8080 } }
+	map translated { type ipv4_addr . inet_service : ipv4_addr . inet_service; elements = { 192.0.2.1 . 80 : 10.0.0.2 . 8080 } }
 	set open { type inet_service; flags interval; elements = { 22, 8000-8010 } }
 	chain pre {
 		type nat hook prerouting priority dstnat;
-		dnat ip to ip daddr . tcp dport map @led
+		dnat ip to ip daddr . tcp dport map @translated
 		dnat ip to tcp dport map { 81 : 10.0.0.3, 82 : 10.0.0.4 }
 		ip6 daddr 2001:db8::/64 udp dport 53 dnat ip6 to [fd00::2]:5353
 		iifname "eth*" tcp dport 83-84 redirect to :8300

@@ -12,24 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NoSandbox is the id of a namespace that the host has none for.
+// NoSandbox stands for a namespace that has no id in the host's namespace.
 const NoSandbox = -1
 
-// Sandbox is what the daemon must know of a sandbox before it attaches it.
+// Sandbox is the state of a sandbox that the daemon checks before it attaches it.
 type Sandbox struct {
-	// Namespace tells the namespace from any other of this boot.
+	// Namespace identifies the namespace until the next boot.
 	Namespace string
-	// ID is what the host calls the namespace (RTM_GETNSID): by it the kernel
-	// tells of its end.
+	// ID is the id that the host's namespace has for this one (RTM_GETNSID). The
+	// kernel reports the end of the namespace with it.
 	ID int
 	// Links are the names of the interfaces inside.
 	Links []string
-	// Default4 and Default6 say that a default route of the family is there.
+	// Default4 and Default6 say that the sandbox has a default route of the family.
 	Default4, Default6 bool
 }
 
-// DescribeSandbox looks at the sandbox at path, and gives its namespace an id if the host
-// has none for it yet.
+// DescribeSandbox reads the state of the sandbox at path. It assigns an id to the
+// namespace if the host has none for it yet. The error wraps os.ErrNotExist if
+// there is no namespace at path.
 func (h *Host) DescribeSandbox(path string) (Sandbox, error) {
 	reader, err := h.readOnly()
 	if err != nil {
@@ -38,7 +39,7 @@ func (h *Host) DescribeSandbox(path string) (Sandbox, error) {
 	defer reader.Release()
 	s, err := reader.describeSandbox(path)
 	if err != nil {
-		return s, fmt.Errorf("look into sandbox %s: %w", path, err)
+		return s, fmt.Errorf("inspect sandbox %s: %w", path, err)
 	}
 	return s, nil
 }
@@ -79,8 +80,8 @@ func (h *Host) describeSandbox(path string) (Sandbox, error) {
 
 func ones(mask []byte) int { return toPrefix(make([]byte, len(mask)), mask).Bits() }
 
-// Identify tells the namespace at path from any other of this boot. The error
-// is os.ErrNotExist when there is none.
+// Identify returns a string that identifies the namespace at path until the next
+// boot. The error wraps os.ErrNotExist if there is no namespace.
 func Identify(path string) (string, error) {
 	ns, err := OpenNetns(path)
 	if err != nil {
@@ -90,8 +91,8 @@ func Identify(path string) (string, error) {
 	return ns.identity()
 }
 
-// identity is the namespace's cookie, which is never given twice; before
-// Linux 5.14 its inode, which the next namespace may get.
+// identity returns the namespace's cookie, which the kernel never reuses. Before
+// Linux 5.14 it returns the inode, which a later namespace may get again.
 func (n *Netns) identity() (string, error) {
 	cookie, err := (&Host{ns: n}).cookie()
 	if err == nil {
@@ -107,8 +108,8 @@ func (n *Netns) identity() (string, error) {
 	return fmt.Sprintf("inode %x:%x", st.Dev, st.Ino), nil
 }
 
-// nameNamespace gives the namespace an id in the host's, or finds the one that
-// it has.
+// nameNamespace returns the id that the host's namespace has for ns. It assigns
+// one if there is none.
 func (h *Host) nameNamespace(ns *Netns) (int, error) {
 	handle, err := h.at("")
 	if err != nil {
@@ -117,7 +118,7 @@ func (h *Host) nameNamespace(ns *Netns) (int, error) {
 	fd := int(ns.File().Fd())
 	// -1 lets the kernel choose.
 	if err := handle.SetNetNsIdByFd(fd, -1); err != nil && !errors.Is(err, unix.EEXIST) {
-		return NoSandbox, fmt.Errorf("give the namespace an id: %w", err)
+		return NoSandbox, fmt.Errorf("assign an id to the namespace: %w", err)
 	}
 	id, err := handle.GetNetNsIdByFd(fd)
 	if err != nil {
@@ -126,8 +127,9 @@ func (h *Host) nameNamespace(ns *Netns) (int, error) {
 	return id, nil
 }
 
-// WatchSandboxes returns the ids of namespaces as they end, and NoSandbox when
-// the kernel had more to tell than we could read. It ends with ctx.
+// WatchSandboxes returns a channel that gets the id of each namespace that ends.
+// It gets NoSandbox when messages of the kernel were lost. The channel is closed
+// after ctx is done.
 func (h *Host) WatchSandboxes(ctx context.Context) (<-chan int, error) {
 	var socket *nl.NetlinkSocket
 	err := h.ns.Do(func() (err error) {
@@ -161,10 +163,11 @@ func (h *Host) WatchSandboxes(ctx context.Context) (<-chan int, error) {
 	return gone, nil
 }
 
-// rtgen is the length of a struct rtgenmsg, padded as its attributes want it.
+// rtgen is the length in bytes of a struct rtgenmsg with the padding before its
+// attributes.
 const rtgen = 4
 
-// endedNamespaces waits for messages and returns the ids that went.
+// endedNamespaces waits for messages and returns the ids of deleted namespaces.
 func endedNamespaces(socket *nl.NetlinkSocket) ([]int, error) {
 	messages, _, err := socket.Receive()
 	if err != nil {

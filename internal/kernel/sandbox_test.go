@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// TestTheEndOfASandboxIsTold takes a namespace away that has nothing of ours in
-// it but an id.
-func TestTheEndOfASandboxIsTold(t *testing.T) {
+// TestWatchSandboxesReportsTheEnd deletes a namespace that Fairlead has only
+// assigned an id to.
+func TestWatchSandboxesReportsTheEnd(t *testing.T) {
 	h := openTestHost(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -28,7 +28,7 @@ func TestTheEndOfASandboxIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err := h.DescribeSandbox(ns.Path()); err != nil || again.ID != s.ID || again.Namespace != s.Namespace {
-		t.Errorf("looked at again: %+v, %v; at first %+v", again, err, s)
+		t.Errorf("described again: %+v, %v; at first %+v", again, err, s)
 	}
 	if !slices.Equal(s.Links, []string{"lo"}) || s.Default4 || s.Default6 {
 		t.Errorf("an empty sandbox: %+v", s)
@@ -42,15 +42,15 @@ func TestTheEndOfASandboxIsTold(t *testing.T) {
 			t.Errorf("namespace %d is gone; want %d", id, s.ID)
 		}
 	case <-time.After(time.Minute):
-		t.Fatal("the kernel does not tell that the namespace is gone")
+		t.Fatal("the end of the namespace is not reported")
 	}
 	cancel()
 	if _, more := <-gone; more {
-		t.Error("it watches on")
+		t.Error("the channel is not closed")
 	}
 }
 
-func TestNamespacesAreToldApart(t *testing.T) {
+func TestIdentifyDistinguishesNamespaces(t *testing.T) {
 	seen := map[string]bool{}
 	for range 3 {
 		ns, err := NewNetns()
@@ -65,6 +65,6 @@ func TestNamespacesAreToldApart(t *testing.T) {
 		ns.Close()
 	}
 	if _, err := Identify(t.TempDir() + "/none"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("of no namespace: %v", err)
+		t.Errorf("without a namespace: %v", err)
 	}
 }

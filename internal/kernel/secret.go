@@ -13,15 +13,15 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
-// The secret that the hosts of an overlay share has 32 bytes. A file with more
-// than a few is not read to its end.
+// The secret that the hosts of an overlay share has secretLen bytes. At most
+// maxKeyFile bytes of its file are read.
 const (
 	secretLen  = 32
 	maxKeyFile = 1 << 10
 )
 
-// hostKey derives the private key of the host with the address from the
-// overlay's secret: HKDF-SHA256 (RFC 5869), clamped as RFC 7748 wants it.
+// hostKey derives the WireGuard private key of the host with the address from the
+// overlay's secret: HKDF-SHA256 (RFC 5869), clamped as in RFC 7748.
 func hostKey(file string, host netip.Addr) (wgtypes.Key, error) {
 	secret, err := readSecret(file)
 	if err != nil {
@@ -37,12 +37,13 @@ func hostKey(file string, host netip.Addr) (wgtypes.Key, error) {
 	return key, nil
 }
 
-// readSecret reads the secret: raw, or in base64 as `wg genkey` writes it.
+// readSecret reads the secret from a file: 32 raw bytes, or base64 as `wg genkey`
+// prints it.
 func readSecret(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		// Not %w: a file that is missing is no object of the kernel's that is gone.
-		return nil, fmt.Errorf("%v: make it with `wg genkey`, and give all hosts of the overlay a copy", err)
+		// Not %w: callers would take os.ErrNotExist for a missing kernel object.
+		return nil, fmt.Errorf("%v: create it with `wg genkey`, and copy it to all hosts of the overlay", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -50,7 +51,7 @@ func readSecret(file string) ([]byte, error) {
 		return nil, err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("mode %04o lets others than its owner at it: chmod 600 %s", mode, file)
+		return nil, fmt.Errorf("mode %04o allows access for users other than the owner: chmod 600 %s", mode, file)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
 	if err != nil || len(text) == secretLen {
@@ -58,7 +59,7 @@ func readSecret(file string) ([]byte, error) {
 	}
 	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(secret) != secretLen {
-		return nil, fmt.Errorf("it has not %d bytes, neither raw nor in base64: make it with `wg genkey`", secretLen)
+		return nil, fmt.Errorf("the secret is not %d bytes long, neither raw nor in base64: create it with `wg genkey`", secretLen)
 	}
 	return secret, nil
 }

@@ -20,9 +20,9 @@ func secretFile(t *testing.T, text string, mode os.FileMode) string {
 	return file
 }
 
-// TestHostKeys holds that all hosts derive the same keys, whatever the file's
-// form. The key is a fixed one: another derivation would part hosts of
-// different versions.
+// TestHostKeys checks that all hosts derive the same keys from both forms of the
+// file. The expected key is fixed: with another derivation, hosts of different
+// versions could not communicate.
 func TestHostKeys(t *testing.T) {
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	raw, encoded := secretFile(t, secret, 0o600), secretFile(t, base64.StdEncoding.EncodeToString([]byte(secret))+"\n", 0o400)
@@ -49,19 +49,19 @@ func TestHostKeys(t *testing.T) {
 
 func TestSecretFiles(t *testing.T) {
 	for name, c := range map[string]struct{ file, want string }{
-		"none":      {"/no/such.key", "make it with `wg genkey`"},
-		"others'":   {secretFile(t, secret, 0o640), "mode 0640 lets others than its owner at it: chmod 600"},
-		"short":     {secretFile(t, "x", 0o600), "has not 32 bytes"},
-		"long":      {secretFile(t, strings.Repeat("x", 5000), 0o600), "has not 32 bytes"},
-		"a folder":  {t.TempDir(), "lets others than its owner at it"},
-		"not a key": {secretFile(t, base64.StdEncoding.EncodeToString([]byte(secret+"!")), 0o600), "has not 32 bytes"},
+		"none":           {"/no/such.key", "create it with `wg genkey`"},
+		"group-readable": {secretFile(t, secret, 0o640), "mode 0640 allows access for users other than the owner: chmod 600"},
+		"short":          {secretFile(t, "x", 0o600), "is not 32 bytes long"},
+		"long":           {secretFile(t, strings.Repeat("x", 5000), 0o600), "is not 32 bytes long"},
+		"a folder":       {t.TempDir(), "allows access for users other than the owner"},
+		"not a key":      {secretFile(t, base64.StdEncoding.EncodeToString([]byte(secret+"!")), 0o600), "is not 32 bytes long"},
 	} {
 		_, err := hostKey(c.file, netip.MustParseAddr("192.0.2.1"))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
 		if absent(err) {
-			t.Errorf("%s: taken for an object of the kernel's that is gone: %v", name, err)
+			t.Errorf("%s: the error is taken for that of a missing kernel object: %v", name, err)
 		}
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// shaperHandle is plan.ShaperHandle as the kernel has it.
+// shaperHandle is plan.ShaperHandle as a number.
 const shaperHandle = 0xfa1e << 16
 
-// setShaper puts a token bucket at the root of a link, or changes ours. A
-// foreign one is an error, never a victim; what the kernel puts there by
-// itself has no handle.
+// setShaper sets a token bucket as the root queueing discipline of a link, or
+// changes Fairlead's. It returns an error if the link has one of another program.
+// The kernel's default one has no handle, and is replaced.
 func (h *Host) setShaper(s plan.Shaper) error {
 	handle, link, err := h.link(s.Netns, s.Link)
 	if err != nil {
@@ -24,7 +24,7 @@ func (h *Host) setShaper(s plan.Shaper) error {
 		return err
 	}
 	if root != nil && root.Attrs().Handle != 0 && root.Attrs().Handle != shaperHandle {
-		return fmt.Errorf("link %s has a queueing discipline (%s) already: remove it, or leave the limit out", s.Link, root.Type())
+		return fmt.Errorf("link %s already has a queueing discipline (%s): remove it, or do not set a limit", s.Link, root.Type())
 	}
 	bytes := s.Rate / 8
 	return handle.QdiscReplace(&netlink.Tbf{
@@ -35,8 +35,8 @@ func (h *Host) setShaper(s plan.Shaper) error {
 	})
 }
 
-// rootQdisc returns the queueing discipline at the root of the link, nil where
-// the kernel's own is.
+// rootQdisc returns the queueing discipline at the root of the link; nil if there
+// is none.
 func rootQdisc(handle *netlink.Handle, link netlink.Link) (netlink.Qdisc, error) {
 	list, err := retry(func() ([]netlink.Qdisc, error) { return handle.QdiscList(link) })
 	for _, q := range list {

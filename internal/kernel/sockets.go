@@ -13,28 +13,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// endRounds is how often sockets astray are looked for at most, until none is
-// left. Most often none is at the second look. But of hundreds one may not be
-// listed at once, and of several with the same addresses and ports
-// (SO_REUSEPORT) the kernel ends only the one that it finds first. One that
-// does not end at all is just being closed.
+// endRounds limits how often the sockets without a port mapping are listed and
+// ended. Usually the second list is empty. But one list may miss one of hundreds
+// of sockets, and of several sockets with the same addresses and ports
+// (SO_REUSEPORT) the kernel ends only the first that it finds. A socket that does
+// not end is just being closed.
 const endRounds = 10
 
-// endLocal ends the sockets of the host's own processes that were led where
-// nothing leads any more, and resets the peers of those over TCP: they speak to
-// the endpoint directly, so nothing else would ever end them.
+// endLocal ends sockets of the host's processes that were redirected to an
+// endpoint by a port mapping that no longer exists. The peers of TCP sockets get
+// a reset. These sockets are connected to the endpoint directly, so removing the
+// port mapping does not end them.
 func (h *Host) endLocal(p *ebpf.Datapath) error {
 	return h.ns.Do(func() error {
 		for range endRounds {
 			incomplete, err := p.Incomplete()
 			if err != nil {
-				return fmt.Errorf("list sockets that were led: %w", err)
+				return fmt.Errorf("list redirected sockets: %w", err)
 			}
 			if len(incomplete) == 0 {
 				break
 			}
 			if err := destroy(incomplete); err != nil {
-				return fmt.Errorf("end a socket that was led to an endpoint: %w", err)
+				return fmt.Errorf("end a redirected socket: %w", err)
 			}
 		}
 		return nil
@@ -52,7 +53,7 @@ func destroy(requests []byte) error {
 		req := nl.NewNetlinkRequest(nl.SOCK_DESTROY, unix.NLM_F_ACK)
 		req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_INET_DIAG: {Socket: s}}
 		req.AddData(diagRequest(r))
-		// One that is not found has ended.
+		// ENOENT: the socket has already ended.
 		if _, err := req.Execute(unix.NETLINK_INET_DIAG, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
@@ -60,18 +61,18 @@ func destroy(requests []byte) error {
 	return nil
 }
 
-// resetFlow sends each end of a connection the reset that the other would
-// send: with the sequence number that it has acknowledged last. Should more
-// have been under way, the end asks back (RFC 5961), and the host, which has
-// no such socket, resets it.
+// resetFlow sends a TCP reset to both ends of a connection, each in the name of
+// the other. The sequence number is the last one that the receiver has
+// acknowledged. If more data was in flight, the receiver sends a challenge ACK
+// (RFC 5961), and the host, which has no such socket, answers with a reset.
 func resetFlow(f ebpf.Flow) error {
 	return errors.Join(
 		sendReset(f.Host, f.Client, f.Acknowledged[0]),
 		sendReset(f.Seen, f.Endpoint, f.Acknowledged[1]))
 }
 
-// tcpHeader is the length in bytes of a TCP header without options, and
-// tcpReset its flag (RFC 9293).
+// tcpHeader is the length in bytes of a TCP header without options, and tcpReset
+// the flag RST (RFC 9293).
 const (
 	tcpHeader = 20
 	tcpReset  = 0x04
@@ -82,8 +83,8 @@ func sendReset(from, to netip.AddrPort, seq uint32) error {
 	return sendSegment(from, to, tcpReset, seq)
 }
 
-// sendSegment sends a TCP header with one flag, and what follows it, from an
-// address that need not be the host's.
+// sendSegment sends a TCP segment with one flag and data from an address that
+// need not be the host's.
 func sendSegment(from, to netip.AddrPort, flag byte, seq uint32, data ...byte) error {
 	packet := append(make([]byte, tcpHeader), data...)
 	binary.BigEndian.PutUint16(packet[0:], from.Port())
@@ -99,11 +100,11 @@ func sendSegment(from, to netip.AddrPort, flag byte, seq uint32, data ...byte) e
 		&unix.SockaddrInet6{Addr: to.Addr().As16()})
 }
 
-// hopLimit is what hosts send with by default (RFC 1700).
+// hopLimit is the default TTL (RFC 1700).
 const hopLimit = 64
 
-// ipv4Header leaves the identification and the checksum to the kernel, as
-// raw(7) says.
+// ipv4Header returns a header without identification and checksum: the kernel sets
+// them (raw(7)).
 func ipv4Header(from, to netip.Addr, payload int) []byte {
 	h := make([]byte, 20)
 	h[0] = 4<<4 | 5

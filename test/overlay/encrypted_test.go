@@ -273,9 +273,9 @@ func keyFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{
-		"/no/such.key":          "read key file /no/such.key: open /no/such.key: no such file or directory: make it with `wg genkey`",
-		open:                    "mode 0644 lets others than its owner at it: chmod 600 " + open,
-		keyFile(t, "too short"): "it has not 32 bytes, neither raw nor in base64",
+		"/no/such.key":          "read key file /no/such.key: open /no/such.key: no such file or directory: create it with `wg genkey`",
+		open:                    "mode 0644 allows access for users other than the owner: chmod 600 " + open,
+		keyFile(t, "too short"): "the secret is not 32 bytes long, neither raw nor in base64",
 	} {
 		f := fabric.New(t, fabric.Options{Hosts: 2})
 		h := f.Hosts[0]

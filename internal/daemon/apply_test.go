@@ -12,15 +12,15 @@ import (
 	"fairlead/internal/model"
 )
 
-// shop declares the sandbox shop in the network lan, with a port published.
+// shop returns a Spec with the sandbox shop in the network lan, and a published port.
 func shop() daemon.Spec {
 	return daemon.Spec{Networks: []model.Network{lan}, Attachments: []daemon.Declared{{
 		Endpoint:  model.Endpoint{Network: "lan", Sandbox: "netns:shop"},
 		Publishes: []model.Publish{port(8080, 80)}}}}
 }
 
-func port(host, own uint16) model.Publish {
-	return model.Publish{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(host), Ports: model.Port(own)}
+func port(host, container uint16) model.Publish {
+	return model.Publish{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(host), Ports: model.Port(container)}
 }
 
 func (w *world) apply(spec daemon.Spec) daemon.Result {
@@ -32,8 +32,8 @@ func (w *world) apply(spec daemon.Spec) daemon.Result {
 	return r
 }
 
-// TestDeclaredWaits declares what is not there yet; it comes, goes and comes
-// again, under another daemon too.
+// TestDeclaredWaits declares an attachment before its sandbox runs. The sandbox
+// starts, ends and starts again, also under another daemon.
 func TestDeclaredWaits(t *testing.T) {
 	w := newWorld(t).start()
 	before := w.snapshot()
@@ -51,7 +51,7 @@ func TestDeclaredWaits(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 		if r := w.apply(shop()); r.Changed {
-			t.Errorf("the same again: %+v", r.Changes)
+			t.Errorf("apply again: %+v", r.Changes)
 		}
 		if restart {
 			w.stop()
@@ -60,7 +60,7 @@ func TestDeclaredWaits(t *testing.T) {
 		w.unname("shop")
 		w.until("it waits again", func() bool { return !up() })
 		if r := w.apply(shop()); r.Changed {
-			t.Errorf("the same again while it is away: %+v", r.Changes)
+			t.Errorf("apply again without the sandbox: %+v", r.Changes)
 		}
 	}
 	if r := w.apply(daemon.Spec{}); len(r.Changes) != 3 || !w.Empty() || len(w.Networks()) != 0 {
@@ -69,8 +69,8 @@ func TestDeclaredWaits(t *testing.T) {
 	w.unchanged(before)
 }
 
-// TestDeclaredTakesTheFreeInterface of a sandbox that has an eth0 and a default
-// route when it comes.
+// TestDeclaredTakesTheFreeInterface attaches a sandbox to a second network: it already
+// has an eth0 and a default route.
 func TestDeclaredTakesTheFreeInterface(t *testing.T) {
 	w := newWorld(t).start()
 	w.apply(shop())
@@ -88,7 +88,7 @@ func TestDeclaredTakesTheFreeInterface(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 		if r := w.apply(spec); r.Changed {
-			t.Errorf("the same again: %+v", r.Changes)
+			t.Errorf("apply again: %+v", r.Changes)
 		}
 		w.unname("shop")
 		w.until("it is gone", func() bool {
@@ -99,7 +99,8 @@ func TestDeclaredTakesTheFreeInterface(t *testing.T) {
 	}
 }
 
-// TestApplyIsOneStep fails in the middle: a port is another process's.
+// TestApplyIsOneStep applies a Spec that fails halfway because another process uses a
+// port: nothing is changed.
 func TestApplyIsOneStep(t *testing.T) {
 	w := newWorld(t).start()
 	w.named("shop")
@@ -120,12 +121,13 @@ func TestApplyIsOneStep(t *testing.T) {
 	}
 	w.unchanged(before)
 	if now := w.Attachments(); len(now) != 1 || !now[0].Attachment.Equal(wanted[0].Attachment) {
-		t.Errorf("wished for:\n%+v\nbefore:\n%+v", now, wanted)
+		t.Errorf("desired:\n%+v\nbefore:\n%+v", now, wanted)
 	}
 }
 
-// TestMistakesOfASpec are all found, each where it is.
-func TestMistakesOfASpec(t *testing.T) {
+// TestApplyReportsAllMistakes: Apply reports all mistakes of a Spec, each with its
+// part.
+func TestApplyReportsAllMistakes(t *testing.T) {
 	w := newWorld(t).start()
 	w.named("shop")
 	w.network(model.Network{Name: "theirs", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("10.1.0.0/24")}}})
@@ -159,7 +161,7 @@ func TestMistakesOfASpec(t *testing.T) {
 	if len(lines) != len(want) {
 		t.Errorf("want %d lines:\n%v", len(want), err)
 	}
-	// What only all together shows.
+	// Mistakes that show only in the complete state.
 	spec.Networks = []model.Network{lan, spec.Networks[3]}
 	spec.Attachments = []daemon.Declared{named(at("lan", "netns:shop"), "a"), named(at("lan", "netns:db"), "b")}
 	for i := range spec.Attachments {
@@ -173,18 +175,18 @@ func TestMistakesOfASpec(t *testing.T) {
 			t.Errorf("%v\nwant %s", err, line)
 		}
 	}
-	// What a driver refuses.
+	// A mistake that the driver reports.
 	_, err = w.Apply(context.Background(), daemon.Spec{Networks: []model.Network{{Name: "odd", Driver: "odd"}}}, true)
 	if err == nil || !strings.HasPrefix(err.Error(), "networks[0]: network odd: there is no driver") {
 		t.Error(err)
 	}
 	if !w.Empty() {
-		t.Error("something was done")
+		t.Error("a dry run has changed something")
 	}
 }
 
-// TestSetsAreApart applies two sets with names, and what a command has made.
-func TestSetsAreApart(t *testing.T) {
+// TestSetsAreIndependent applies two named sets, and the state of both.
+func TestSetsAreIndependent(t *testing.T) {
 	w := newWorld(t).start()
 	w.named("shop")
 	w.named("db")
@@ -194,14 +196,14 @@ func TestSetsAreApart(t *testing.T) {
 	two := daemon.Spec{Set: "two", Attachments: []daemon.Declared{{Endpoint: model.Endpoint{Network: "lan", Sandbox: "netns:db"}}}}
 	w.apply(two)
 	if _, err := w.Apply(context.Background(), daemon.Spec{Set: "one"}, false); err == nil || !strings.Contains(err.Error(), "has attachments of another origin (db)") {
-		t.Errorf("a network that another set is in: %v", err)
+		t.Errorf("remove a network that another set uses: %v", err)
 	}
 	state, _ := w.State()
 	if r := w.apply(state); r.Changed || len(r.Notes) != 4 {
-		t.Errorf("what there is: %+v", r)
+		t.Errorf("apply the current state: %+v", r)
 	}
 	if _, err := w.Publish(context.Background(), daemon.PublishRequest{Target: "shop", Publishes: []model.Publish{port(8080, 90)}}); daemon.CodeOf(err) != daemon.Conflict {
-		t.Errorf("by a command: %v", err)
+		t.Errorf("change a declared publish by a command: %v", err)
 	}
 	w.apply(daemon.Spec{Set: "two"})
 	if r := w.apply(daemon.Spec{Set: "one"}); len(r.Changes) != 3 || !w.Empty() {

@@ -14,7 +14,7 @@ func TestAttachAndDetach(t *testing.T) {
 	before := w.snapshot()
 	b := w.watchedSandbox()
 	w.network(lan)
-	w.unchanged(before) // until somebody is in it
+	w.unchanged(before) // until the first attachment
 	r := w.attach(to(b))
 	if len(r.Attachments) != 1 || !r.Changed {
 		t.Fatalf("%+v", r)
@@ -31,24 +31,24 @@ func TestAttachAndDetach(t *testing.T) {
 
 	links := w.links()
 	if again := w.attach(to(b)); again.Changed || again.Attachments[0].Addresses[0] != v.Addresses[0] {
-		t.Errorf("the same again: %+v", again)
+		t.Errorf("attach again: %+v", again)
 	}
 	if now := w.links(); now != links {
-		t.Errorf("the same again changed links:\n%s\n%s", links, now)
+		t.Errorf("attach again changed links:\n%s\n%s", links, now)
 	}
 	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Network: "lan", Sandbox: b.pid}); err != nil {
 		t.Fatal(err)
 	}
 	w.unchanged(before)
 	if r, err := w.Detach(context.Background(), daemon.DetachRequest{Name: v.Name}); err != nil || r.Changed {
-		t.Errorf("detached again: %+v, %v", r, err)
+		t.Errorf("detach again: %+v, %v", r, err)
 	}
 	if out := b.sh(t, "ip -o link"); strings.Contains(out, "eth0") {
 		t.Errorf("the sandbox still has %s", out)
 	}
 }
 
-// TestDetachBySandbox: a sandbox with one attachment is enough to name it.
+// TestDetachBySandbox detaches a sandbox with one attachment by the sandbox's PID.
 func TestDetachBySandbox(t *testing.T) {
 	w := newWorld(t).start()
 	before := w.snapshot()
@@ -62,8 +62,8 @@ func TestDetachBySandbox(t *testing.T) {
 	w.unchanged(before)
 }
 
-// TestASecondNetwork leaves the sandbox the default route that it has.
-func TestASecondNetwork(t *testing.T) {
+// TestSecondNetwork: attaching to a second network keeps the sandbox's default route.
+func TestSecondNetwork(t *testing.T) {
 	w := newWorld(t).start()
 	b := w.watchedSandbox()
 	w.network(lan)
@@ -86,7 +86,7 @@ func TestASecondNetwork(t *testing.T) {
 	}
 	req.Gateways = addrs("172.31.0.9")
 	if _, err := w.Attach(context.Background(), req); daemon.CodeOf(err) != daemon.Conflict {
-		t.Errorf("a gateway beside the one there: %v", err)
+		t.Errorf("a second gateway: %v", err)
 	}
 }
 
@@ -108,12 +108,12 @@ func TestAttachUpdates(t *testing.T) {
 	taken := to(other)
 	taken.Name = "web"
 	if _, err := w.Attach(context.Background(), taken); daemon.CodeOf(err) != daemon.Conflict {
-		t.Errorf("the name for another sandbox: %v", err)
+		t.Errorf("use the name for another sandbox: %v", err)
 	}
 	taken.Name, taken.Addresses = "app", addrs("172.30.7.7")
 	before := w.snapshot()
 	if _, err := w.Attach(context.Background(), taken); daemon.CodeOf(err) != daemon.Conflict {
-		t.Errorf("the address for another sandbox: %v", err)
+		t.Errorf("use the address for another sandbox: %v", err)
 	}
 	w.unchanged(before)
 	if all := w.Attachments(); len(all) != 1 {
@@ -134,7 +134,7 @@ func TestDryRun(t *testing.T) {
 	}
 	w.unchanged(before)
 	if len(w.Attachments()) != 0 || !w.Empty() {
-		t.Error("a dry run attached")
+		t.Error("a dry run has attached the sandbox")
 	}
 }
 
@@ -151,7 +151,7 @@ func TestMistakes(t *testing.T) {
 		"no sandbox":          {func(r *daemon.AttachRequest) { r.Sandbox = "pid:999999999" }, daemon.NotFound, "no such sandbox"},
 		"outside the subnet":  {func(r *daemon.AttachRequest) { r.Addresses = addrs("10.9.9.9") }, daemon.Invalid, "in no subnet"},
 		"odd interface":       {func(r *daemon.AttachRequest) { r.Interface = "a/b" }, daemon.Invalid, "interface"},
-		"interface that is":   {func(r *daemon.AttachRequest) { r.Interface = "lo" }, daemon.Invalid, "lo"},
+		"existing interface":  {func(r *daemon.AttachRequest) { r.Interface = "lo" }, daemon.Invalid, "lo"},
 		"cgroup":              {func(r *daemon.AttachRequest) { r.Cgroup = "/x" }, daemon.Invalid, "fairlead run"},
 		"prefix in no subnet": {func(r *daemon.AttachRequest) { r.Prefixes = prefixes("10.0.0.1/8") }, daemon.Invalid, "has subnets"},
 	} {
@@ -174,7 +174,7 @@ func TestNetworks(t *testing.T) {
 	bad := lan
 	bad.Name = "other"
 	if _, err := w.CreateNetwork(bad, false); daemon.CodeOf(err) != daemon.Invalid {
-		t.Errorf("overlapping: %v", err)
+		t.Errorf("create an overlapping network: %v", err)
 	}
 	bad.Subnets = nil
 	if _, err := w.CreateNetwork(bad, false); daemon.CodeOf(err) != daemon.Invalid || !strings.Contains(err.Error(), "subnet") {
@@ -182,7 +182,7 @@ func TestNetworks(t *testing.T) {
 	}
 	w.attach(to(b))
 	if _, err := w.RemoveNetwork("lan"); daemon.CodeOf(err) != daemon.Conflict || !strings.Contains(err.Error(), "pid-"+b.pid) {
-		t.Errorf("removed in use: %v", err)
+		t.Errorf("remove a network in use: %v", err)
 	}
 	wider := lan
 	wider.MTU = 1400

@@ -15,20 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crowd is how many sandboxes are attached when one more is.
-const crowd = 1000
+// manySandboxes is how many sandboxes are attached before the one that is measured.
+const manySandboxes = 1000
 
-// BenchmarkAttach attaches one sandbox to a bridge that has a thousand, and
-// detaches it, each through the API from the request to the answer.
+// BenchmarkAttach attaches one sandbox to a bridge that has a thousand, and detaches
+// it. It measures each API request until the answer.
 func BenchmarkAttach(b *testing.B) {
 	w := newWorld(b).start()
 	w.network(lan)
 	client := w.client(b)
 	var took []time.Duration
-	for range crowd {
+	for range manySandboxes {
 		took = append(took, attachTime(b, client, w.path(b)))
 	}
-	report(b, took[crowd-100:], "first")
+	report(b, took[manySandboxes-100:], "first")
 	spent, undone := []time.Duration{}, []time.Duration{}
 	path := w.path(b)
 	var cpu time.Duration
@@ -50,7 +50,7 @@ func BenchmarkAttach(b *testing.B) {
 	}
 }
 
-// client answers requests by the API until the benchmark ends.
+// client serves the API until the benchmark ends, and returns a client.
 func (w *world) client(b *testing.B) *admin.Client {
 	socket := filepath.Join(b.TempDir(), "s")
 	l, err := admin.Listen(socket)
@@ -69,7 +69,7 @@ func (w *world) client(b *testing.B) *admin.Client {
 	return admin.NewClient(socket)
 }
 
-// path makes a sandbox that lives as long as the benchmark.
+// path creates a sandbox that exists until the benchmark ends.
 func (w *world) path(b *testing.B) string {
 	ns, err := kernel.NewNetns()
 	if err != nil {
@@ -88,7 +88,7 @@ func attachTime(b *testing.B, client *admin.Client, path string) time.Duration {
 	return time.Since(start)
 }
 
-// report tells the 50th and 99th of a hundred.
+// report reports the 50th and the 99th percentile.
 func report(b *testing.B, took []time.Duration, what string) {
 	slices.Sort(took)
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -96,8 +96,8 @@ func report(b *testing.B, took []time.Duration, what string) {
 	b.ReportMetric(ms(took[len(took)*99/100]), "p99-ms/"+what)
 }
 
-// used is the processor time of this process so far, the kernel's for it too:
-// on a machine that others use, it says more than the clock.
+// used returns the CPU time of this process, including the kernel's for it. On a
+// machine with other load it is more meaningful than wall-clock time.
 func used(b *testing.B) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

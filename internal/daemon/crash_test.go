@@ -21,10 +21,11 @@ import (
 	"fairlead/test/process"
 )
 
-// daemonRole is a process that is a daemon of its namespace until it is killed.
+// daemonRole is the role of a process that runs a daemon in its namespace until it is
+// killed.
 const daemonRole = "killed-daemon"
 
-// order is what the process is told.
+// order configures such a process.
 type order struct {
 	At     store.Places
 	Socket string
@@ -60,7 +61,7 @@ func runDaemon(do order) error {
 	return d.Run(context.Background())
 }
 
-// kill9 runs a daemon on the host of the world; end kills it as kill -9 does.
+// kill9 runs a daemon process on the host of the world. end kills it with SIGKILL.
 func (w *world) kill9(socket string) (client *admin.Client, end func()) {
 	w.Helper()
 	p := process.Start(w, daemonRole, order{w.at, socket, w.facts, w.pins}, child.Place{Netns: w.host.Netns()})
@@ -68,9 +69,9 @@ func (w *world) kill9(socket string) (client *admin.Client, end func()) {
 	return admin.NewClient(socket), func() { _ = p.Kill() }
 }
 
-// TestTheDaemonIsKilledAtAnyMoment kills it while it attaches, publishes and
-// detaches. The next one finishes or undoes what it finds.
-func TestTheDaemonIsKilledAtAnyMoment(t *testing.T) {
+// TestKillDaemonAtAnyMoment kills the daemon while it attaches, publishes and
+// detaches. The next daemon completes or reverts what it finds.
+func TestKillDaemonAtAnyMoment(t *testing.T) {
 	w := newWorld(t)
 	before := w.snapshot()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -107,7 +108,7 @@ func TestTheDaemonIsKilledAtAnyMoment(t *testing.T) {
 			t.Errorf("after the last restart: %+v", v)
 		}
 	}
-	// Whatever was interrupted, the same again leads where it should.
+	// After any interruption, a repeated request succeeds.
 	for _, b := range boxes {
 		if _, err := client.Attach(context.Background(), to(b)); err != nil {
 			t.Error(err)

@@ -35,8 +35,8 @@ func (w *world) publish(b watchedSandbox, publishes []model.Publish) daemon.Resu
 	return r
 }
 
-// TestASandboxDies takes away what was its own, and leaves the others alone.
-func TestASandboxDies(t *testing.T) {
+// TestSandboxDies: when a sandbox dies, its objects are removed, and no others.
+func TestSandboxDies(t *testing.T) {
 	for _, driver := range []model.Driver{model.DriverBridge, model.DriverRouted} {
 		t.Run(string(driver), func(t *testing.T) {
 			w := newWorld(t).start()
@@ -63,9 +63,9 @@ func TestASandboxDies(t *testing.T) {
 	}
 }
 
-// TestANamespaceDies is of a sandbox that is no process: its name goes, or the
-// namespace under it.
-func TestANamespaceDies(t *testing.T) {
+// TestNamespaceDies removes the name of a sandbox that is not a process, or replaces
+// the namespace at that name.
+func TestNamespaceDies(t *testing.T) {
 	w := newWorld(t).start()
 	w.network(lan)
 	before := w.snapshot()
@@ -75,7 +75,7 @@ func TestANamespaceDies(t *testing.T) {
 	w.unname("web")
 	w.nothingLeft(before)
 
-	// Another of the same name is another sandbox.
+	// Another namespace with the same name is another sandbox.
 	w.named("web")
 	first := w.attach(req)
 	w.unname("web")
@@ -88,7 +88,7 @@ func TestANamespaceDies(t *testing.T) {
 	w.nothingLeft(before)
 }
 
-// named makes a namespace as `ip netns add` does, but in the test's folder.
+// named creates a namespace as `ip netns add` does, but in the test's directory.
 func (w *world) named(name string) {
 	w.Helper()
 	path := filepath.Join(w.finder.NetnsDir, name)
@@ -117,7 +117,8 @@ func (w *world) unname(name string) {
 	}
 }
 
-// TestKept waits for a sandbox that comes back, and finds it after a restart.
+// TestKept: an attachment with Keep set waits for its sandbox, also across a restart
+// of the daemon.
 func TestKept(t *testing.T) {
 	w := newWorld(t).start()
 	w.network(lan)
@@ -154,8 +155,8 @@ func TestKept(t *testing.T) {
 	w.unchanged(before)
 }
 
-// TestRestart leaves everything as it is while no daemon runs, and takes away
-// what a sandbox left that died meanwhile.
+// TestRestart: nothing changes while no daemon runs. The next daemon removes what
+// belonged to a sandbox that died meanwhile.
 func TestRestart(t *testing.T) {
 	w := newWorld(t).start()
 	w.network(lan)
@@ -170,10 +171,10 @@ func TestRestart(t *testing.T) {
 	dies.kill()
 	w.start()
 	w.until("one is left", func() bool { return len(w.Attachments()) == 1 })
-	// The port of the publish is held by a proxy, which is another now.
+	// A new proxy has the port of the publish open.
 	w.unchanged(before)
 	if again := w.attach(to(stays)); again.Changed {
-		t.Errorf("the same again: %+v", again)
+		t.Errorf("attach again: %+v", again)
 	}
 	if err := w.TearDown(context.Background()); err != nil {
 		t.Fatal(err)
@@ -181,9 +182,9 @@ func TestRestart(t *testing.T) {
 	w.unchanged(empty)
 }
 
-// TestKilledAtAnyMoment kills sandboxes while they are attached and published,
+// TestKillSandboxAtAnyMoment kills sandboxes while they are attached and published,
 // FAIRLEAD_KILLS times.
-func TestKilledAtAnyMoment(t *testing.T) {
+func TestKillSandboxAtAnyMoment(t *testing.T) {
 	kills := 100
 	if text := os.Getenv("FAIRLEAD_KILLS"); text != "" {
 		var err error
@@ -202,14 +203,14 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	stays := w.watchedSandbox()
 	w.attach(to(stays))
 	with := w.snapshot()
-	random := rand.New(rand.NewPCG(1, 2)) // the same moments each time, as far as the machine allows
-	usual := 10 * time.Millisecond        // what an attach takes, as measured
+	random := rand.New(rand.NewPCG(1, 2)) // a fixed seed, to repeat the same delays
+	usual := 10 * time.Millisecond        // the measured duration of an attach
 	attached := 0
 	for i := range kills {
 		b := w.watchedSandbox()
 		req := to(b)
 		req.Network = []string{"lan", "routed", "macvlan"}[i%3]
-		// From at once to well after an attach is through.
+		// From 0 to twice the duration of an attach.
 		after := time.Duration(random.Int64N(int64(2 * usual)))
 		var killed sync.WaitGroup
 		killed.Go(func() { time.Sleep(after); b.kill() })
@@ -217,7 +218,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if _, err := w.Attach(context.Background(), req); err == nil {
 			usual = (9*usual + time.Since(start)) / 10
 			attached++
-			_, _ = w.Publish(context.Background(), daemon.PublishRequest{Target: b.pid, // it may be gone
+			_, _ = w.Publish(context.Background(), daemon.PublishRequest{Target: b.pid, // the sandbox may have ended
 				Publishes: published([]model.Via{model.ViaNAT, model.ViaProxy, model.ViaNAT, model.ViaEBPF}[i%4], 8000+uint16(i%1000))})
 		}
 		killed.Wait()
@@ -231,6 +232,6 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	w.unchanged(before)
 	record, err := w.record()
 	if err != nil || len(record.Leases) != 0 || len(record.Settings) != 0 || len(record.Desired.Endpoints) != 0 {
-		t.Errorf("the record holds %+v, %v", record, err)
+		t.Errorf("the record is %+v, %v, want it empty", record, err)
 	}
 }

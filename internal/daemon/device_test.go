@@ -12,8 +12,8 @@ import (
 	"fairlead/test/shell"
 )
 
-// card gives the host a device with an address of its own, and returns what
-// the host has then. Carriers come by themselves.
+// card creates a device with an address on the host. devices returns the state of all
+// links and addresses, without the carrier state, which changes by itself.
 func (w *world) card() (devices func() string) {
 	w.Helper()
 	w.sh("set -e; ip link add nic address 52:54:00:12:34:56 mtu 1400 type veth peer name far; ip link set far up;" +
@@ -23,53 +23,54 @@ func (w *world) card() (devices func() string) {
 	}
 }
 
-func handOver(sandbox string) daemon.AttachRequest {
+func deviceRequest(sandbox string) daemon.AttachRequest {
 	return daemon.AttachRequest{Device: "nic", Endpoint: model.Endpoint{Sandbox: sandbox, Interface: "lan0", Prefixes: prefixes("203.0.113.2/24")}}
 }
 
-// TestADeviceComesBackFromAProcess kills it; the daemon runs, or comes later.
-func TestADeviceComesBackFromAProcess(t *testing.T) {
+// TestDeviceReturnsFromProcess kills the process that has the device: the device
+// returns to the host.
+func TestDeviceReturnsFromProcess(t *testing.T) {
 	w := newWorld(t).start()
 	devices := w.card()
 	before := devices()
 	b := w.watchedSandbox()
-	if r := w.attach(handOver(b.pid)); !r.Changed {
+	if r := w.attach(deviceRequest(b.pid)); !r.Changed {
 		t.Errorf("%+v", r)
 	}
-	if r := w.attach(handOver(b.pid)); r.Changed {
-		t.Errorf("the same again: %+v", r)
+	if r := w.attach(deviceRequest(b.pid)); r.Changed {
+		t.Errorf("attach again: %+v", r)
 	}
 	if out := b.sh(t, "ip -o addr"); !strings.Contains(out, "lan0    inet 203.0.113.2/24") {
-		t.Errorf("the sandbox has not got it:\n%s", out)
+		t.Errorf("the sandbox does not have the device:\n%s", out)
 	}
 	b.kill()
 	w.until("the device is back", func() bool { return devices() == before })
 	w.until("nothing waits for a process that does not come back", w.Empty)
-	req := handOver(w.watchedSandbox().pid)
+	req := deviceRequest(w.watchedSandbox().pid)
 	req.Keep = true
 	if _, err := w.Attach(context.Background(), req); err == nil || !strings.Contains(err.Error(), "a process does not come back") {
-		t.Errorf("kept for a process: %v", err)
+		t.Errorf("keep for a process: %v", err)
 	}
 }
 
-// TestADeviceTakesAFreeName hands it to a sandbox that has an eth0.
-func TestADeviceTakesAFreeName(t *testing.T) {
+// TestDeviceGetsFreeName moves the device to a sandbox that already has an eth0.
+func TestDeviceGetsFreeName(t *testing.T) {
 	w := newWorld(t).start()
 	w.card()
 	b := w.watchedSandbox()
 	b.sh(t, "ip link add eth0 type bridge")
-	req := handOver(b.pid)
+	req := deviceRequest(b.pid)
 	req.Interface = ""
 	for range 2 {
 		if r := w.attach(req); r.Attachments[0].Interface != "eth1" {
-			t.Errorf("it is called %s there", r.Attachments[0].Interface)
+			t.Errorf("its name in the sandbox is %s, want eth1", r.Attachments[0].Interface)
 		}
 	}
 }
 
-// TestADeviceFollowsItsSandbox declares it once, for a sandbox that goes and
-// comes back twice, the second time under another daemon.
-func TestADeviceFollowsItsSandbox(t *testing.T) {
+// TestDeviceFollowsSandbox attaches the device once, to a sandbox that ends and
+// returns twice, the second time under another daemon.
+func TestDeviceFollowsSandbox(t *testing.T) {
 	w := newWorld(t).start()
 	devices := w.card()
 	before := devices()
@@ -82,10 +83,10 @@ func TestADeviceFollowsItsSandbox(t *testing.T) {
 		return strings.Contains(shell.Run(t, ns.Do, "ip -o addr"), "lan0    inet 203.0.113.2/24")
 	}
 	w.named("web")
-	w.attach(handOver("web"))
+	w.attach(deviceRequest("web"))
 	for _, restart := range []bool{false, true} {
 		if !has() {
-			t.Error("the sandbox has not got it")
+			t.Error("the sandbox does not have the device")
 		}
 		w.unname("web")
 		w.until("the device is back", func() bool { return devices() == before })
@@ -103,6 +104,6 @@ func TestADeviceFollowsItsSandbox(t *testing.T) {
 		t.Errorf("before:\n%s\nafter:\n%s", before, now)
 	}
 	if !w.Empty() {
-		t.Error("the daemon holds something still")
+		t.Error("the daemon still has attachments")
 	}
 }

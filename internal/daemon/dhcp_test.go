@@ -14,17 +14,17 @@ import (
 	"fairlead/internal/model"
 )
 
-// server is a DHCP server without a network.
+// server is a fake DHCP server without a network.
 type server struct {
 	mu       sync.Mutex
 	clients  map[string]chan dhcp.Lease
 	released []string
 	silent   bool
-	// asked gets what each client that starts is told.
+	// asked receives the configuration of each client that starts.
 	asked chan dhcp.Config
 }
 
-// run is what dhcp.Run is.
+// run replaces dhcp.Run.
 func (s *server) run(ctx context.Context, c dhcp.Config, notify func(dhcp.Lease)) error {
 	if s.silent {
 		return dhcp.ErrNoServer
@@ -60,13 +60,13 @@ func (s *server) offers(client string, l dhcp.Lease) {
 	leases <- l
 }
 
-func (s *server) gotBack() []string {
+func (s *server) releases() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string(nil), s.released...)
 }
 
-// leasing is a world with a LAN that has such a server, and a sandbox.
+// leasing returns a world with a LAN that has the server, and a sandbox.
 func leasing(t *testing.T, s *server) (*world, watchedSandbox, daemon.AttachRequest) {
 	s.clients, s.asked = map[string]chan dhcp.Lease{}, make(chan dhcp.Config, 9)
 	w := newWorld(t)
@@ -96,10 +96,10 @@ func TestLeases(t *testing.T) {
 	}
 	mac := b.sh(t, "ip -o link show eth0 | sed 's/.*link.ether //; s/ .*//'")
 	if again := w.attach(req); again.Changed {
-		t.Errorf("the same again: %+v", again)
+		t.Errorf("attach again: %+v", again)
 	}
 	s.offers("web", leaseOf("192.0.2.8/24"))
-	w.until("the address is another", func() bool { return w.Attachments()[0].Prefixes[0] == prefix("192.0.2.8/24") })
+	w.until("the address has changed", func() bool { return w.Attachments()[0].Prefixes[0] == prefix("192.0.2.8/24") })
 	if out := inside(); strings.Contains(out, "192.0.2.7/") || !strings.Contains(out, "192.0.2.8/24") || !strings.Contains(out, strings.TrimSpace(mac)) {
 		t.Errorf("after another lease, from %s: %s", mac, out)
 	}
@@ -113,13 +113,13 @@ func TestLeases(t *testing.T) {
 	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: "web"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.gotBack(); len(got) != 1 {
-		t.Errorf("given back: %v", got)
+	if got := s.releases(); len(got) != 1 {
+		t.Errorf("released: %v", got)
 	}
 	w.unchanged(before)
 }
 
-// TestNoServer leaves nothing of an attachment that gets no lease.
+// TestNoServer: an attachment that gets no lease leaves nothing behind.
 func TestNoServer(t *testing.T) {
 	w, _, req := leasing(t, &server{silent: true})
 	before := w.snapshot()
@@ -132,8 +132,8 @@ func TestNoServer(t *testing.T) {
 	w.unchanged(before)
 }
 
-// TestALeaseOfTheDead is of a sandbox that dies with a lease.
-func TestALeaseOfTheDead(t *testing.T) {
+// TestLeaseOfDeadSandbox kills a sandbox that has a lease.
+func TestLeaseOfDeadSandbox(t *testing.T) {
 	w, b, req := leasing(t, &server{})
 	before := w.snapshot()
 	w.attach(req)
@@ -141,21 +141,22 @@ func TestALeaseOfTheDead(t *testing.T) {
 	w.nothingLeft(before)
 }
 
-// TestARestartKeepsTheLease neither gives it back nor takes the address away.
-func TestARestartKeepsTheLease(t *testing.T) {
+// TestRestartKeepsLease: a restart of the daemon neither releases the lease nor
+// removes the address.
+func TestRestartKeepsLease(t *testing.T) {
 	s := &server{}
 	w, b, req := leasing(t, s)
 	w.attach(req)
 	w.stop()
-	if out := b.sh(t, "ip -o addr show eth0"); !strings.Contains(out, "192.0.2.7/24") || len(s.gotBack()) != 0 {
-		t.Errorf("while no daemon runs: %s, given back %v", out, s.gotBack())
+	if out := b.sh(t, "ip -o addr show eth0"); !strings.Contains(out, "192.0.2.7/24") || len(s.releases()) != 0 {
+		t.Errorf("while no daemon runs: %s, released %v", out, s.releases())
 	}
 	w.start()
 	for range 2 {
 		select {
 		case c := <-s.asked:
 			if c.Netns != "/proc/"+b.pid+"/ns/net" || c.Link != "eth0" || c.Hostname != "web" {
-				t.Errorf("a client is told %+v", c)
+				t.Errorf("a client starts with %+v", c)
 			}
 		case <-time.After(patience):
 			t.Fatal("the next daemon has no client")

@@ -15,14 +15,14 @@ import (
 	"fairlead/test/shell"
 )
 
-// TestHealsARoutedHost damages what the bridge's test has not.
-func TestHealsARoutedHost(t *testing.T) {
+// TestHealRoutedNetwork does the damages that TestHealBridge does not.
+func TestHealRoutedNetwork(t *testing.T) {
 	w := newLANWorld(t)
 	w.start()
 	before := w.snapshot()
 	n := lan
 	n.Driver = model.DriverRouted
-	b := w.web(n, model.Limit{}, bothDirections())
+	b := w.web(n, model.Limit{}, kernelPublishes())
 	w.suffers(b, []damage{
 		{"route deleted", false, "ip route del 172.30.0.2", "route  172.30.0.2/32"},
 		{"routes flushed", false, "ip route flush proto 250; ip -6 route flush proto 250", "route  fd00:30::2/128"},
@@ -36,9 +36,10 @@ func TestHealsARoutedHost(t *testing.T) {
 	w.nothingLeft(before)
 }
 
-// TestHealsOnTheLAN has a macvlan's parent go and come back: its sandboxes are
-// parted, a bridge beside them is not, and they come back as they were.
-func TestHealsOnTheLAN(t *testing.T) {
+// TestHealOnLAN deletes a macvlan's parent and creates it again. Meanwhile the network
+// is unavailable, and a bridge on the same host is not. Afterwards the sandboxes have
+// their earlier addresses.
+func TestHealOnLAN(t *testing.T) {
 	w := newLANWorld(t)
 	w.start()
 	w.network(lan)
@@ -71,28 +72,28 @@ func TestHealsOnTheLAN(t *testing.T) {
 	defer cancel()
 	events := w.FollowEvents(ctx)
 	w.sh("ip link del " + wire)
-	w.heard(events, daemon.NetworkUnavailable, "network wired")
+	w.awaitEvent(events, daemon.NetworkUnavailable, "network wired")
 	for _, v := range w.Attachments() {
 		if (v.Status == daemon.Up) != (v.Network == "lan") || (v.Problem == "") != (v.Network == "lan") {
 			t.Errorf("%s is %s: %s", v.Name, v.Status, v.Problem)
 		}
 	}
-	// The rest is healed meanwhile, and others can come and go.
+	// Meanwhile the rest is repaired, and others can be attached.
 	w.suffers(inner, []damage{{"bridge deleted", false, "ip link del fl-lan", "ip link add fl-lan"}})
 	w.answers(w.host.Do, "127.0.0.1:8080")
 	another := w.watchedSandbox()
 	w.attach(to(another))
 	if _, err := w.Attach(context.Background(), daemon.AttachRequest{Endpoint: model.Endpoint{Network: "wired", Sandbox: another.pid}}); err == nil {
-		t.Error("a sandbox is attached to a network without its parent")
+		t.Error("a sandbox was attached to a network without its parent")
 	}
 	w.cable()
-	w.heard(events, daemon.NetworkAvailable, "network wired")
+	w.awaitEvent(events, daemon.NetworkAvailable, "network wired")
 	w.answers(w.client.Do, at)
 	w.reached(8080) // by a new uplink
 }
 
-// TestHealsAnOverlay damages tables that other hosts are found by.
-func TestHealsAnOverlay(t *testing.T) {
+// TestHealOverlay damages the tables that contain the other hosts.
+func TestHealOverlay(t *testing.T) {
 	w := newLANWorld(t)
 	w.start()
 	before := w.snapshot()
@@ -116,16 +117,16 @@ func TestHealsAnOverlay(t *testing.T) {
 	w.nothingLeft(before)
 }
 
-// TestFollowsTheHostsAddresses leads what comes to an address that the host has
-// got after the port was published.
-func TestFollowsTheHostsAddresses(t *testing.T) {
+// TestFollowHostAddresses: a port is also published at addresses that the host gets
+// later.
+func TestFollowHostAddresses(t *testing.T) {
 	w := newLANWorld(t)
 	w.start()
 	w.web(lan, model.Limit{}, published(model.ViaEBPF, 8080))
 	w.reached(8080)
 	w.sh("ip addr add 198.51.100.77/24 dev " + wire)
 	w.answers(w.client.Do, "198.51.100.77:8080")
-	// And by a link that has come meanwhile.
+	// Also via a link that is created later.
 	if err := kernel.Wire(w.host, w.client, "wire1", 1500); err != nil {
 		t.Fatal(err)
 	}
@@ -134,9 +135,9 @@ func TestFollowsTheHostsAddresses(t *testing.T) {
 	w.answers(w.client.Do, "203.0.113.2:8080")
 }
 
-// askedHost counts how often the kernel is asked what it holds. Its uplinks are
-// not counted: a link that has come is looked at, for it needs our program, and
-// once more when it is up, unless that comes at once.
+// askedHost counts how often the kernel's state is read. Reads of the uplinks do not
+// count: a new link is read because it needs Fairlead's programs, and again when it is
+// up.
 type askedHost struct {
 	*kernel.Host
 	asked atomic.Int64
@@ -154,14 +155,14 @@ func (c *askedHost) ObservePart(part plan.Plan) (plan.Plan, error) {
 	return c.Host.ObservePart(part)
 }
 
-// TestLooksAtNothingAtRest has traffic, our own changes and foreign ones, none
-// of which is a reason to look at what we hold.
-func TestLooksAtNothingAtRest(t *testing.T) {
+// TestNoReadsAtRest: traffic, the daemon's own changes and foreign changes do not make
+// it read the kernel's state.
+func TestNoReadsAtRest(t *testing.T) {
 	w := newLANWorld(t)
 	c := &askedHost{Host: w.host}
 	w.wrap = c
 	w.start()
-	w.web(lan, model.Limit{}, bothDirections())
+	w.web(lan, model.Limit{}, kernelPublishes())
 	routed := lan
 	routed.Name, routed.Driver = "routed", model.DriverRouted
 	routed.Subnets = []model.Subnet{{Prefix: prefix("172.31.0.0/16")}, {Prefix: prefix("fd00:31::/64")}}
@@ -190,7 +191,7 @@ func TestLooksAtNothingAtRest(t *testing.T) {
 	}
 	settled(t, w)
 	if asked := c.asked.Load() - before; asked != 1 { // see settled
-		t.Errorf("the kernel was asked %d times what it holds", asked)
+		t.Errorf("the kernel's state was read %d times", asked)
 	}
 	for i := range 3 {
 		w.sh(fmt.Sprintf("ip route show 192.0.2.0/24 dev theirs%[1]d | grep -q . || test %[1]d != 0; nft list table ip theirs%[1]d; ip link del theirs%[1]d", i))
@@ -200,18 +201,18 @@ func TestLooksAtNothingAtRest(t *testing.T) {
 	}
 }
 
-// settled waits until the daemon has heard all that has happened so far: what
-// it tells of next is a damage that comes after.
+// settled waits until the daemon has handled all earlier events. To do so it causes
+// one damage, and waits for its repair.
 func settled(t *testing.T, w *lanWorld) {
 	t.Helper()
 	events := w.FollowEvents(t.Context())
 	w.sh("sysctl -qw net.ipv4.ip_forward=0")
-	w.heard(events, daemon.Healed, "ip_forward")
+	w.awaitEvent(events, daemon.Healed, "ip_forward")
 }
 
-// TestSomebodyKeepsChanging wants a truce with who changes a thing again as soon
-// as it is put right.
-func TestSomebodyKeepsChanging(t *testing.T) {
+// TestConflict: if another program changes an object after each repair, the daemon
+// reports a conflict and waits longer between repairs.
+func TestConflict(t *testing.T) {
 	w := newLANWorld(t)
 	w.start()
 	w.web(lan, model.Limit{}, published(model.ViaNAT, 8080))
@@ -221,11 +222,11 @@ func TestSomebodyKeepsChanging(t *testing.T) {
 		e := <-events
 		if e.Kind == daemon.Conflicting {
 			if !strings.Contains(e.Detail, "nft (process ") || !strings.Contains(e.Detail, "keeps changing nft table") {
-				t.Errorf("who keeps changing it: %s", e.Detail)
+				t.Errorf("the conflict's detail is %s", e.Detail)
 			}
-			w.heard(events, daemon.Healed, "nft table") // it is not given up
+			w.awaitEvent(events, daemon.Healed, "nft table") // the daemon does not give up
 			return
 		}
 	}
-	t.Error("the table is put right for ever")
+	t.Error("no conflict is reported after 1000 repairs")
 }

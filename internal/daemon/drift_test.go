@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The wire to the client, and the addresses at its ends.
+// The link to the client, and the addresses at its ends.
 const (
 	wire    = "wire0"
 	hosts4  = "198.51.100.2"
@@ -26,7 +26,7 @@ const (
 	wireNet = "ip addr add 198.51.100.%[1]d/24 dev wire0; ip addr add 2001:db8::%[1]d/64 dev wire0 nodad; ip link set wire0 up"
 )
 
-// lanWorld is a host with a client on a wire, and pins.
+// lanWorld is a host with a client on a direct link, and a directory for pins.
 type lanWorld struct {
 	*world
 	client *kernel.Host
@@ -68,7 +68,7 @@ func newLANWorld(t testing.TB) *lanWorld {
 	return w
 }
 
-// cable joins the host and the client.
+// cable connects the host and the client.
 func (w *lanWorld) cable() {
 	w.Helper()
 	if err := kernel.Wire(w.host, w.client, wire, 1500); err != nil {
@@ -78,8 +78,7 @@ func (w *lanWorld) cable() {
 	shell.Run(w, w.client.Do, fmt.Sprintf(wireNet, 1))
 }
 
-// web makes a network with the sandbox web on it, which serves port 80 and
-// publishes that.
+// web creates a network with the sandbox web, which serves port 80 and publishes it.
 func (w *lanWorld) web(n model.Network, limit model.Limit, publishes []model.Publish) watchedSandbox {
 	w.Helper()
 	w.network(n)
@@ -90,12 +89,12 @@ func (w *lanWorld) web(n model.Network, limit model.Limit, publishes []model.Pub
 	return b
 }
 
-// bothDirections publishes past user space: by nat, and by eBPF.
-func bothDirections() []model.Publish {
+// kernelPublishes returns publishes without user space: one via nat and one via ebpf.
+func kernelPublishes() []model.Publish {
 	return append(published(model.ViaNAT, 8080), published(model.ViaEBPF, 8081)...)
 }
 
-// reached asks the ports at all addresses until each answers.
+// reached connects to the ports at all addresses until each answers.
 func (w *lanWorld) reached(ports ...int) {
 	w.Helper()
 	for _, port := range ports {
@@ -105,11 +104,11 @@ func (w *lanWorld) reached(ports ...int) {
 	}
 }
 
-// answers asks an address, again and again, until somebody answers.
+// answers connects to an address repeatedly until it answers.
 func (w *lanWorld) answers(from func(func() error) error, addr string) {
 	w.Helper()
-	err := errors.New("nobody has asked")
-	for needsRestart := time.Now().Add(patience); err != nil && time.Now().Before(needsRestart); {
+	err := errors.New("no attempt was made")
+	for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); {
 		err = from(func() error {
 			conn, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
 			if err == nil {
@@ -123,25 +122,25 @@ func (w *lanWorld) answers(from func(func() error) error, addr string) {
 	}
 }
 
-// heard waits for an event about an object that contains the text.
-func (w *lanWorld) heard(events <-chan daemon.Event, kind daemon.EventKind, text string) daemon.Event {
+// awaitEvent waits for an event about an object that contains the text.
+func (w *lanWorld) awaitEvent(events <-chan daemon.Event, kind daemon.EventKind, text string) daemon.Event {
 	w.Helper()
-	needsRestart := time.After(patience)
+	deadline := time.After(patience)
 	for {
 		select {
 		case e := <-events:
 			if e.Kind == kind && strings.Contains(e.Object+" "+strings.Join(e.Commands, "; "), text) {
 				return e
 			}
-		case <-needsRestart:
-			w.Errorf("nothing is %s about %q", kind, text)
+		case <-deadline:
+			w.Errorf("no event %s about %q", kind, text)
 			return daemon.Event{}
 		}
 	}
 }
 
-// quiet drops what was told so far.
-func quiet(events <-chan daemon.Event) {
+// discard discards the events that are pending.
+func discard(events <-chan daemon.Event) {
 	for {
 		select {
 		case <-events:
@@ -151,8 +150,8 @@ func quiet(events <-chan daemon.Event) {
 	}
 }
 
-// damage is what somebody does to a host, and what the daemon says it has put
-// right.
+// damage is a change that another program makes on a host, and the repair that the
+// daemon reports.
 type damage struct {
 	name    string
 	inside  bool // whether it is done in the sandbox
@@ -160,7 +159,8 @@ type damage struct {
 	healed  string
 }
 
-// suffers does the damage again and again, and wants the traffic back.
+// suffers does each damage, and checks that it is repaired and that traffic flows
+// again.
 func (w *lanWorld) suffers(b watchedSandbox, all []damage, ports ...int) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -168,13 +168,13 @@ func (w *lanWorld) suffers(b watchedSandbox, all []damage, ports ...int) {
 	events := w.FollowEvents(ctx)
 	w.reached(ports...)
 	for _, d := range all {
-		quiet(events)
+		discard(events)
 		if d.inside {
 			b.sh(w, d.command)
 		} else {
 			w.sh(d.command)
 		}
-		w.heard(events, daemon.Healed, d.healed)
+		w.awaitEvent(events, daemon.Healed, d.healed)
 		w.reached(ports...)
 		if w.Failed() {
 			w.Fatalf("that was after %s", d.name)
@@ -182,16 +182,15 @@ func (w *lanWorld) suffers(b watchedSandbox, all []damage, ports ...int) {
 	}
 }
 
-// TestHealsABridge damages what a bridge, its sandboxes and their publishes are
-// made of.
-func TestHealsABridge(t *testing.T) {
+// TestHealBridge damages the parts of a bridge, its sandboxes and their publishes.
+func TestHealBridge(t *testing.T) {
 	w := newLANWorld(t)
 	w.sh("sysctl -qw net.ipv4.ip_forward=0")
 	w.start()
 	before := w.snapshot()
 	n := lan
 	n.Filter = model.FilterOn
-	b := w.web(n, model.Limit{Out: 1 << 30}, bothDirections())
+	b := w.web(n, model.Limit{Out: 1 << 30}, kernelPublishes())
 	const table = "inet fairlead"
 	pinned := "$(ls -d " + w.pins + "/*/links/"
 	w.suffers(b, []damage{
@@ -223,7 +222,7 @@ func TestHealsABridge(t *testing.T) {
 		{"hook detached from the cgroup", false, "bpftool link detach pinned " + pinned + "fl_connect4-root)", "bpf local clients"},
 		{"pin removed", false, "rm " + pinned + "fl_sandbox-*)", "bpf ingress"},
 		{"all pins removed", false, "rm -r " + w.pins + "/*", "bpf uplinks"},
-		{"lead overwritten", false, mappingGone(w), "# ebpf: map tcp 0.0.0.0:8081"},
+		{"mapping overwritten", false, mappingGone(w), "# ebpf: map tcp 0.0.0.0:8081"},
 		{"sandbox's address", true, "ip addr flush dev eth0 scope global", "address"},
 		{"sandbox's route", true, "ip route del default; ip -6 route del default", "default via"},
 		{"sandbox's link down", true, "ip link set eth0 down", "link  fv-web"},
@@ -237,46 +236,47 @@ func TestHealsABridge(t *testing.T) {
 	w.nothingLeft(before)
 }
 
-// TestWhatIsInTheWay puts something of somebody else into the place of ours: it
-// stays, the rest is healed, and ours comes when it goes.
-func TestWhatIsInTheWay(t *testing.T) {
+// TestForeignObjectInTheWay puts another program's object in the place of one of
+// Fairlead's. It stays, everything else is repaired, and Fairlead's object is created
+// when the other one is removed.
+func TestForeignObjectInTheWay(t *testing.T) {
 	w := newLANWorld(t)
 	w.start()
 	b := w.web(lan, model.Limit{}, published(model.ViaNAT, 8080))
 	events := w.FollowEvents(t.Context())
 	w.reached(8080)
 	b.sh(t, "ip route replace default via 172.30.0.77 dev eth0")
-	w.heard(events, daemon.Unhealed, "0.0.0.0/0")
+	w.awaitEvent(events, daemon.Unhealed, "0.0.0.0/0")
 	w.suffers(b, []damage{{"ruleset flushed", false, "nft flush ruleset", "nft table"}})
 	w.answers(w.client.Do, net.JoinHostPort(hosts6, "8080"))
 	if out := b.sh(t, "ip route show default"); !strings.Contains(out, "172.30.0.77") {
-		t.Errorf("the foreign route went: %s", out)
+		t.Errorf("the foreign route was removed: %s", out)
 	}
 	b.sh(t, "ip route del default via 172.30.0.77")
-	w.heard(events, daemon.Healed, "default via 172.30.0.1")
+	w.awaitEvent(events, daemon.Healed, "default via 172.30.0.1")
 	w.reached(8080)
-	// What was put right a moment ago is told of when it cannot be, too. The
-	// daemon may make its own anew in between: then once more.
+	// A failed repair is reported even right after a successful one. The daemon may
+	// create its link again between the two commands: then they are repeated.
 	w.suffers(b, []damage{{"veth deleted", false, "ip link del fv-web", "ip link add fv-web"}}, 8080)
 	w.sh("until printf 'link del fv-web\nlink add fv-web type veth peer name theirs\n' | ip -batch - 2>/dev/null; do :; done")
-	w.heard(events, daemon.Unhealed, "link  fv-")
+	w.awaitEvent(events, daemon.Unhealed, "link  fv-")
 	w.sh("ip link del theirs")
-	w.heard(events, daemon.Healed, "ip link add fv-")
+	w.awaitEvent(events, daemon.Healed, "ip link add fv-")
 	w.reached(8080)
 }
 
-// elsewhere is the command that moves a link to a namespace that ends then.
+// elsewhere is a command that moves a link to a namespace that then ends.
 const elsewhere = `unshare -n sleep 100 >/dev/null 2>&1 &
 until [ "$(readlink /proc/$!/ns/net)" != "$(readlink /proc/$$/ns/net)" ]; do :; done
 ip link set fv-web netns $!; kill $!`
 
-// renamed is the command that renames a link, and waits until one has the name
-// again: that the link was down may have been healed, and told, before.
+// renamed returns a command that renames a link, and waits until a link has the name
+// again: the repair of the link's state may be reported before that.
 func renamed(link, as string) string {
 	return fmt.Sprintf("ip link set %[1]s down; ip link set %[1]s name %[2]s; until ip link show %[1]s >/dev/null 2>&1; do :; done", link, as)
 }
 
-// mappingGone is the command that clears the head of the first lead.
+// mappingGone returns a command that clears the list of mappings of a port.
 func mappingGone(w *lanWorld) string {
 	// 8081 as the index of IPv4 and TCP, in the machine's order.
 	return "bpftool map update pinned $(ls -d " + w.pins + "/*/maps/fl_ports) key hex 91 1f 00 00 value hex 00 00 00 00"

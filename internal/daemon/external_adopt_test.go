@@ -11,24 +11,24 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestAGuestLosesItsLink has the link of a guest deleted, which its engine does
-// not notice, and then the engine take the guest away.
-func TestAGuestLosesItsLink(t *testing.T) {
+// TestExternalEndpointLosesLink deletes the link of an external endpoint, which its
+// engine does not notice. Later the engine removes the endpoint.
+func TestExternalEndpointLosesLink(t *testing.T) {
 	w := newWorld(t).start()
 	before := w.snapshot()
 	n := externals()["bridge"]
 	n.Name, n.Origin = "lan", model.FromDocker
 	w.network(n)
 	a, b := w.watchedSandbox(), w.watchedSandbox()
-	first := w.guest(a, n, 2)
-	w.guest(b, n, 3)
+	first := w.externalEndpoint(a, n, 2)
+	w.externalEndpoint(b, n, 3)
 	if err := w.Expose(first.Name, []model.Publish{{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)}}); err != nil {
 		t.Fatal(err)
 	}
 	a.serves(t, ":80")
 	reached := func() {
 		t.Helper()
-		w.until("the guest answers", func() bool {
+		w.until("the endpoint answers", func() bool {
 			return w.host.Do(func() error { return dial("127.0.0.1:8080") }) == nil &&
 				strings.Contains(a.sh(t, "ip route"), "default via 172.30.0.1")
 		})
@@ -47,10 +47,10 @@ func TestAGuestLosesItsLink(t *testing.T) {
 	if out := a.sh(t, "ip -o link"); strings.Contains(out, "eth") {
 		t.Errorf("the sandbox still has\n%s", out)
 	}
-	if err := w.Leave("guest3"); err != nil {
+	if err := w.Leave("ext3"); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{first.Name, "guest3"} {
+	for _, name := range []string{first.Name, "ext3"} {
 		if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: name}); err != nil {
 			t.Fatal(err)
 		}
@@ -58,6 +58,6 @@ func TestAGuestLosesItsLink(t *testing.T) {
 	if all := w.Attachments(); len(all) != 0 {
 		t.Errorf("left: %+v", all)
 	}
-	w.gone("lan")
+	w.removeNetwork("lan")
 	w.unchanged(before)
 }

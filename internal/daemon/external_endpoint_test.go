@@ -12,7 +12,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// take does what a container engine does with a link that it is handed.
+// take does what a container engine does with the link of an external endpoint.
 func (w *world) take(b watchedSandbox, e model.Endpoint, in driver.SandboxConfig) {
 	w.Helper()
 	w.sh(fmt.Sprintf("ip link set %s netns %s", e.HostInterface, b.pid))
@@ -38,7 +38,7 @@ func (w *world) take(b watchedSandbox, e model.Endpoint, in driver.SandboxConfig
 	b.sh(w, strings.Join(lines, "\n"))
 }
 
-// externals are networks that another engine's sandboxes can be in.
+// externals are networks in which an engine's sandboxes can be.
 func externals() map[string]model.Network {
 	dual := []model.Subnet{{Prefix: prefix("172.30.0.0/16")}, {Prefix: prefix("fd00:30::/64")}}
 	return map[string]model.Network{
@@ -48,7 +48,7 @@ func externals() map[string]model.Network {
 	}
 }
 
-func TestAGuest(t *testing.T) {
+func TestExternalEndpoint(t *testing.T) {
 	for name, n := range externals() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -58,9 +58,9 @@ func TestAGuest(t *testing.T) {
 			n.Name, n.Origin, n.AllowOverlap = "lan", model.FromDocker, true // up0 has its subnet
 			w.network(n)
 			a, b := w.watchedSandbox(), w.watchedSandbox()
-			first := w.guest(a, n, 2)
-			second := w.guest(b, n, 3)
-			if _, err := w.Publish(context.Background(), daemon.PublishRequest{Target: "guest2", Publishes: []model.Publish{
+			first := w.externalEndpoint(a, n, 2)
+			second := w.externalEndpoint(b, n, 3)
+			if _, err := w.Publish(context.Background(), daemon.PublishRequest{Target: "ext2", Publishes: []model.Publish{
 				{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(8080), Ports: model.Port(80)}}}); err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +79,7 @@ func TestAGuest(t *testing.T) {
 			w.start()
 			reached()
 			if now := w.links(); now != links {
-				t.Errorf("the next daemon changed links:\n%s\n%s", links, now)
+				t.Errorf("the next daemon has changed links:\n%s\n%s", links, now)
 			}
 			b.kill()
 			for _, e := range []model.Endpoint{first, second} {
@@ -101,25 +101,26 @@ func TestAGuest(t *testing.T) {
 			if all := w.Attachments(); len(all) != 0 {
 				t.Errorf("left: %+v", all)
 			}
-			w.gone(n.Name)
+			w.removeNetwork(n.Name)
 			w.unchanged(before)
 		})
 	}
 }
 
-// gone removes a network.
-func (w *world) gone(network string) {
+// removeNetwork removes a network.
+func (w *world) removeNetwork(network string) {
 	w.Helper()
 	if _, err := w.RemoveNetwork(network); err != nil {
 		w.Fatal(err)
 	}
 }
 
-// guest reserves and joins a guest, and takes its link.
-func (w *world) guest(b watchedSandbox, n model.Network, number int) model.Endpoint {
+// externalEndpoint reserves and joins an external endpoint, and moves its link into
+// the sandbox.
+func (w *world) externalEndpoint(b watchedSandbox, n model.Network, number int) model.Endpoint {
 	w.Helper()
 	a := model.Attachment{Origin: model.FromDocker, Ref: "docker:" + fmt.Sprint(number), Endpoint: model.Endpoint{
-		Name: fmt.Sprintf("guest%d", number), Network: n.Name, HostInterface: fmt.Sprintf("fd-guest%d", number)}}
+		Name: fmt.Sprintf("ext%d", number), Network: n.Name, HostInterface: fmt.Sprintf("fd-ext%d", number)}}
 	for _, s := range n.Subnets {
 		addr := s.Prefix.Addr().AsSlice()
 		addr[len(addr)-1] = byte(number)
@@ -141,7 +142,7 @@ func (w *world) guest(b watchedSandbox, n model.Network, number int) model.Endpo
 	return e
 }
 
-// reaches fails the test unless the host reaches somebody at the address.
+// reaches fails the test unless the host can connect to the address.
 func (w *world) reaches(addr string) {
 	w.Helper()
 	if err := w.host.Do(func() error { return dial(addr) }); err != nil {
@@ -149,9 +150,8 @@ func (w *world) reaches(addr string) {
 	}
 }
 
-// TestAGuestBeforeItsSandbox is what an engine does that joins first and makes
-// the sandbox later, or never.
-func TestAGuestBeforeItsSandbox(t *testing.T) {
+// TestExternalEndpointBeforeSandbox joins an endpoint before its sandbox exists.
+func TestExternalEndpointBeforeSandbox(t *testing.T) {
 	w := newWorld(t).start()
 	before := w.snapshot()
 	n := lan
@@ -174,9 +174,9 @@ func TestAGuestBeforeItsSandbox(t *testing.T) {
 	if _, err := w.Detach(context.Background(), daemon.DetachRequest{Name: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	w.gone("lan")
+	w.removeNetwork("lan")
 	w.unchanged(before)
 	if _, _, err := w.Join("x", "/nowhere/x"); daemon.CodeOf(err) != daemon.NotFound {
-		t.Errorf("joined without a reservation: %v", err)
+		t.Errorf("join without a reservation: %v", err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// container is a box whose namespace stays when its process has ended, as a
-// container engine's mount has it.
+// container is a sandbox whose namespace still exists after its process has ended,
+// like one that a container engine has mounted.
 type container struct {
 	watchedSandbox
 	path string
@@ -52,7 +52,7 @@ func (w *world) external(name, engine, path string, number byte, port uint16) er
 	return w.Expose(name, []model.Publish{{Via: model.ViaNAT, Proto: model.TCP, HostPorts: model.Port(port), Ports: model.Port(80)}})
 }
 
-// left are the names of the attachments that there are.
+// left returns the names of all attachments.
 func (w *world) left() string {
 	var names []string
 	for _, v := range w.Attachments() {
@@ -61,8 +61,8 @@ func (w *world) left() string {
 	return strings.Join(names, " ")
 }
 
-// TestDeadExternalEndpoints has containers end while the daemon, their engine or
-// both are down: what was theirs goes, and nothing of the others.
+// TestDeadExternalEndpoints ends containers while the daemon, their engine or both are
+// down: their endpoints are removed, and no others.
 func TestDeadExternalEndpoints(t *testing.T) {
 	w := newWorld(t).start()
 	n := lan
@@ -75,7 +75,7 @@ func TestDeadExternalEndpoints(t *testing.T) {
 		{"unseen", engineHere, dead.path}, {"starting", engineHere, "/nowhere/starting"}, {"failed", engineGone, "/nowhere/failed"}, {"unknown", "", "/nowhere/unknown"},
 	} {
 		if e.name == "unseen" {
-			w.RemoveDead() // which records who runs
+			w.RemoveDead() // records which containers run
 			dead.kill()
 			e.path = w.container().path
 		}
@@ -86,16 +86,16 @@ func TestDeadExternalEndpoints(t *testing.T) {
 	w.stop()
 	w.start()
 	if got := w.left(); got != "ends paused starting unknown unseen" {
-		t.Errorf("there are %q", got)
+		t.Errorf("the attachments are %q", got)
 	}
 	ends.kill()
 	w.until("the container's end is noticed", func() bool { return w.left() == "paused starting unknown unseen" })
 
-	// Who needs the port of one that lives is refused.
+	// An endpoint that is alive is not displaced.
 	for _, c := range []struct {
 		owner string
 		gone  bool
-	}{{"paused", false}, {"unseen", false}, {"starting", true}, {"unknown", true}, {"nobody", true}} {
+	}{{"paused", false}, {"unseen", false}, {"starting", true}, {"unknown", true}, {"unknown-name", true}} {
 		if gone, err := w.Displace(c.owner); err != nil || gone != c.gone {
 			t.Errorf("%s is displaced: %t, %v, want %t", c.owner, gone, err, c.gone)
 		}
@@ -104,10 +104,10 @@ func TestDeadExternalEndpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	if gone, err := w.Displace("first"); gone || err != nil {
-		t.Errorf("one that is being started is displaced: %t, %v", gone, err)
+		t.Errorf("an endpoint that is starting is displaced: %t, %v", gone, err)
 	}
 	if err := w.external("second", engineHere, "/nowhere/second", 31, 8030); err == nil {
-		t.Error("two have the same port")
+		t.Error("two endpoints have the same port")
 	}
 }
 

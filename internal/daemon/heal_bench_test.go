@@ -47,11 +47,11 @@ func BenchmarkHeal(b *testing.B) {
 					var outages, healed []time.Duration
 					for b.Loop() {
 						for range tries {
-							quiet(events)
+							discard(events)
 							w.sh(damage.command)
 							began := time.Now()
 							outages = append(outages, w.outage(began, damage.port))
-							healed = append(healed, w.heard(events, daemon.Healed, damage.healed).Time.Sub(began))
+							healed = append(healed, w.awaitEvent(events, daemon.Healed, damage.healed).Time.Sub(began))
 						}
 					}
 					report(b, outages, "outage")

@@ -13,7 +13,7 @@ import (
 func BenchmarkStats(b *testing.B) {
 	w := newWorld(b).start()
 	w.network(lan)
-	for i := range crowd {
+	for i := range manySandboxes {
 		r := w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: w.path(b)}})
 		via := []model.Via{model.ViaNAT, model.ViaEBPF, model.ViaProxy}[i%3]
 		_, err := w.Publish(context.Background(), daemon.PublishRequest{Target: r.Attachments[0].Name, Publishes: []model.Publish{
@@ -25,7 +25,7 @@ func BenchmarkStats(b *testing.B) {
 	b.ReportAllocs()
 	before := used(b)
 	for b.Loop() {
-		if s := w.Stats(context.Background()); len(s.Problems) > 0 || len(s.Endpoints) != crowd {
+		if s := w.Stats(context.Background()); len(s.Problems) > 0 || len(s.Endpoints) != manySandboxes {
 			b.Fatal(len(s.Endpoints), s.Problems)
 		}
 	}

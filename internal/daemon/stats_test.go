@@ -222,7 +222,7 @@ func TestStatsOfEveryLink(t *testing.T) {
 			to, link, datagrams, to))
 	}
 	b := w.watchedSandbox()
-	w.attach(handOver(b.pid))
+	w.attach(deviceRequest(b.pid))
 	talk(b, "lan0", "203.0.113.99")
 	w.network(model.Network{Name: "macvlan", Driver: model.DriverMacvlan, Parent: "up0", Subnets: []model.Subnet{{Prefix: prefix("172.32.0.0/16")}}})
 	b = w.watchedSandbox()
@@ -234,7 +234,7 @@ func TestStatsOfEveryLink(t *testing.T) {
 		n.Subnets = []model.Subnet{{Prefix: prefix(fmt.Sprintf("172.4%d.0.0/16", number))}}
 		w.network(n)
 		b = w.watchedSandbox()
-		e := w.guest(b, n, number)
+		e := w.externalEndpoint(b, n, number)
 		talk(b, b.linkWith(t, e.Addresses[0]), fmt.Sprintf("172.4%d.0.99", number))
 		number++
 	}

@@ -20,7 +20,7 @@ func TestFirstCommands(t *testing.T) {
 	if !strings.Contains(out, "full report: ./fairlead-quick.html") {
 		t.Errorf("make lab ends without its report:\n%s", out)
 	}
-	out = machine.run(`make test TEST='./internal/daemon ./test/script' TEST_FLAGS='-run "TestHealsABridge|TestSessions/servicerepair"'`)
+	out = machine.run(`make test TEST='./internal/daemon ./test/script' TEST_FLAGS='-run "TestHealBridge|TestSessions/servicerepair"'`)
 	if !strings.Contains(out, "DONE 3 tests") && !strings.Contains(out, "DONE 4 tests") {
 		t.Errorf("make test ran other tests than the ones asked for:\n%s", out)
 	}

@@ -16,13 +16,12 @@ import (
 	"fairlead/internal/model"
 )
 
-// tries is how often a damage is done: not so often that the daemon takes it for
-// a contest.
+// tries is how often each damage is done: fewer times than the daemon repairs without
+// a wait.
 const tries = 15
 
-// BenchmarkHeal damages a host and takes the time from then until an answer
-// comes from a sandbox to another host again, and until the daemon says that it
-// has put the damage right.
+// BenchmarkHeal damages a host. It measures the time until a sandbox answers another
+// host again, and until the daemon reports the repair.
 //
 //	go test -run '^$' -bench BenchmarkHeal -benchtime 1x -count 2 ./internal/daemon
 func BenchmarkHeal(b *testing.B) {
@@ -31,7 +30,7 @@ func BenchmarkHeal(b *testing.B) {
 			w := newLANWorld(b)
 			w.start()
 			client := w.world.client(b)
-			w.crowd(b, client, endpoints)
+			w.fill(b, client, endpoints)
 			port := 9000 + endpoints - 1
 			events := w.FollowEvents(b.Context())
 			for _, damage := range []struct {
@@ -65,16 +64,16 @@ func BenchmarkHeal(b *testing.B) {
 	}
 }
 
-// crowd attaches sandboxes, each with a port by nat from 9000 on and one by
-// ebpf a thousand higher. The last one serves.
-func (w *lanWorld) crowd(b *testing.B, client *admin.Client, n int) {
+// fill attaches n sandboxes. Each publishes a port via nat, from 9000 on, and one via
+// ebpf, from 10000 on. The last one serves.
+func (w *lanWorld) fill(b *testing.B, client *admin.Client, n int) {
 	b.Helper()
 	ctx := context.Background()
 	if _, err := client.CreateNetwork(ctx, lan, false); err != nil {
 		w.Fatal(err)
 	}
 	for i := range n {
-		path := strings.Replace(w.path(b), "self", fmt.Sprint(os.Getpid()), 1) // another process shall find it
+		path := strings.Replace(w.path(b), "self", fmt.Sprint(os.Getpid()), 1) // a path that other processes can open
 		name := fmt.Sprint("box", i)
 		if _, err := client.Attach(ctx, daemon.AttachRequest{Endpoint: model.Endpoint{Name: name, Network: "lan", Sandbox: path}}); err != nil {
 			w.Fatal(err)
@@ -89,18 +88,18 @@ func (w *lanWorld) crowd(b *testing.B, client *admin.Client, n int) {
 				b.Fatal(err)
 			}
 			b.Cleanup(func() { ns.Close() })
-			speaks(b, ns.Do)
+			sendBytes(b, ns.Do)
 		}
 	}
 	w.reached(9000+n-1, 10000+n-1)
 }
 
-// outage is how long it is until a sandbox answers at the port.
+// outage returns how long it takes until a sandbox answers at the port.
 func (w *lanWorld) outage(began time.Time, port int) time.Duration {
 	w.Helper()
 	addr := net.JoinHostPort(hosts4, fmt.Sprint(port))
 	for time.Since(began) < patience {
-		if w.client.Do(func() error { return hear(addr) }) == nil {
+		if w.client.Do(func() error { return readByte(addr) }) == nil {
 			return time.Since(began)
 		}
 	}
@@ -108,8 +107,8 @@ func (w *lanWorld) outage(began time.Time, port int) time.Duration {
 	return patience
 }
 
-// hear asks for a byte.
-func hear(addr string) error {
+// readByte reads a byte from a new connection.
+func readByte(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, 20*time.Millisecond)
 	if err != nil {
 		return err
@@ -122,8 +121,8 @@ func hear(addr string) error {
 	return err
 }
 
-// speaks says a byte to whoever connects.
-func speaks(b *testing.B, in func(func() error) error) {
+// sendBytes sends a byte to each client.
+func sendBytes(b *testing.B, in func(func() error) error) {
 	var l net.Listener
 	if err := in(func() (err error) { l, err = net.Listen("tcp", ":80"); return err }); err != nil {
 		b.Fatal(err)
@@ -135,19 +134,19 @@ func speaks(b *testing.B, in func(func() error) error) {
 			if err != nil {
 				return
 			}
-			_, _ = conn.Write([]byte("x")) // or the caller is gone
+			_, _ = conn.Write([]byte("x")) // an error means that the client is gone
 			conn.Close()
 		}
 	}()
 }
 
-// idleFor is how long the daemon is watched while nothing happens.
+// idleFor is how long the idle daemon is measured.
 const idleFor = time.Minute
 
-// BenchmarkIdle tells what a daemon in a process of its own takes while nothing
-// happens, with 500 sandboxes that have two published ports each. It looks away
-// for as long first: what was just made still sends packets (IPv6 does, on so many
-// links), and the kernel tells of it.
+// BenchmarkIdle measures the CPU time and the memory of a daemon process while nothing
+// happens, with 500 sandboxes that have two published ports each. Before that it waits
+// for as long as it measures: new links still send packets (IPv6), and the kernel
+// reports events.
 //
 //	go test -run '^$' -bench BenchmarkIdle ./internal/daemon
 func BenchmarkIdle(b *testing.B) {
@@ -156,7 +155,7 @@ func BenchmarkIdle(b *testing.B) {
 	client, end := w.kill9(socket)
 	defer end()
 	pid := w.killed
-	w.crowd(b, client, 500)
+	w.fill(b, client, 500)
 	time.Sleep(idleFor)
 	for b.Loop() {
 		before := spent(b, pid)
@@ -167,8 +166,8 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// spent is the time on a CPU that a process has had, also in threads that have
-// ended (proc_pid_stat(5)).
+// spent returns the CPU time of a process, including threads that have ended
+// (proc_pid_stat(5)).
 func spent(b *testing.B, pid int) time.Duration {
 	const utime, tick = 11, 10 * time.Millisecond // the field, after the name; USER_HZ
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -183,7 +182,7 @@ func spent(b *testing.B, pid int) time.Duration {
 	return (user + system) * tick
 }
 
-// resident is the resident memory of a process in MB.
+// resident returns the resident memory of a process in MB.
 func resident(b *testing.B, pid int) float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

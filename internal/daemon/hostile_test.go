@@ -23,8 +23,8 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// api is a daemon behind its socket. It finds no sandbox but one, so that no
-// hostile request finds one of the machine's.
+// api is a daemon behind its socket. It finds only one sandbox, so that no hostile
+// request reaches a sandbox of the machine.
 type api struct {
 	*world
 	socket string
@@ -66,7 +66,7 @@ func newAPI(t testing.TB) *api {
 	return a
 }
 
-// ask returns the status of the answer, which has to come.
+// ask returns the status of the answer. It fails the test if there is none.
 func (a *api) ask(path, body string) int {
 	a.Helper()
 	r, err := a.http.Post("http://x"+path, "application/json", strings.NewReader(body))
@@ -80,25 +80,25 @@ func (a *api) ask(path, body string) int {
 	return r.StatusCode
 }
 
-// requests are what is asked for well, for others to spoil.
+// requests are valid requests, for the tests to spoil.
 var requests = map[string]string{
 	"/v1/networks/create": `{"name":"web","driver":"bridge","subnets":[{"prefix":"10.1.0.0/24","gateway":"10.1.0.9"}],"mtu":1400,"vlan":7,"overlay":{"vni":7,"peers":[{"address":"192.0.2.1"}]},"dryRun":true}`,
 	"/v1/networks/remove": `{"name":"nothing"}`,
 	"/v1/networks/check":  `{"name":"lan"}`,
 	"/v1/attach":          `{"network":"lan","sandbox":"netns:shop","name":"shop","interface":"eth1","addresses":["172.30.0.7"],"mac":"02:00:00:00:00:01","gateways":["172.30.0.1"],"routes":[{"to":"10.0.0.0/8","via":"172.30.0.1"}],"limit":{"out":100000000},"keep":true,"dryRun":true}`,
-	"/v1/detach":          `{"name":"nobody","dryRun":true}`,
+	"/v1/detach":          `{"name":"nothing","dryRun":true}`,
 	"/v1/publish":         `{"target":"shop","publishes":[{"via":"auto","proto":"tcp","hostAddr":"127.0.0.1","hostPorts":{"first":80,"last":81},"ports":{"first":80,"last":81},"promises":["lan"]}],"dryRun":true}`,
 	"/v1/unpublish":       `{"target":"shop","publishes":[{"proto":"udp","hostPorts":{"first":80,"last":80},"ports":{"first":80,"last":80}}],"dryRun":true}`,
 	"/v1/apply":           `{"set":"x","networks":[{"name":"web","driver":"routed","subnets":[{"prefix":"fd00:1::/64"}]}],"attachments":[{"network":"web","sandbox":"container:db","name":"db","publishes":[{"via":"nat","proto":"tcp","hostPorts":{"first":80,"last":80},"ports":{"first":80,"last":80}}]}],"dryRun":true}`,
 }
 
-// tricks are names that are something else to whom makes a path, a link, a key
-// or a line of it.
+// tricks are names that have another meaning in a path, a link name, a key or a line
+// of text.
 var tricks = []string{"", ".", "..", "../x", "../../etc/passwd", "/etc/passwd", "a/b", "-x", "--help", "a\x00b", "a\nb", "a\tb", "\x1b[2J", strings.Repeat("x", 300),
 	strings.Repeat("x", 1<<16), "a\u202eb", "a\u200bb", "\ufeff", "%s%n", "$(reboot)", "`reboot`", "'; drop", "fairlead:x", "café", "名前"}
 
-// TestNamesAreNoTricks asks for them wherever a name can be.
-func TestNamesAreNoTricks(t *testing.T) {
+// TestHostileNames uses the tricks wherever a request has a name.
+func TestHostileNames(t *testing.T) {
 	a := newAPI(t)
 	a.network(lan)
 	before := a.snapshot()
@@ -129,20 +129,20 @@ func TestNamesAreNoTricks(t *testing.T) {
 			n := model.Network{Name: "web", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("10.2.0.0/24")}}}
 			spoil(&n)
 			if _, err := client.CreateNetwork(t.Context(), n, false); err == nil {
-				t.Errorf("with %.40q there is %+.200v", name, n)
+				t.Errorf("with %.40q this network was created: %+.200v", name, n)
 			}
 		}
 		for _, sandbox := range []string{name, "container:" + name, "netns:" + name, "path:" + name} {
 			if _, err := client.Attach(t.Context(), daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: sandbox}}); err == nil {
-				t.Errorf("sandbox %.40q is there", sandbox)
+				t.Errorf("sandbox %.40q was attached", sandbox)
 			}
 		}
 	}
 	a.unchanged(before)
 }
 
-// TestSpoiltRequests changes good requests at random, and always the same: every
-// one is answered, and the daemon does what it did before.
+// TestSpoiltRequests changes valid requests at random, with a fixed seed: each is
+// answered, and the daemon works as before.
 func TestSpoiltRequests(t *testing.T) {
 	a := newAPI(t)
 	a.network(lan)
@@ -160,7 +160,7 @@ func TestSpoiltRequests(t *testing.T) {
 			t.Errorf("%s is answered %d", path, status)
 		}
 	}
-	// Some were good, and no dry run any more.
+	// Some were still valid, and no dry runs any more.
 	if err := a.TearDown(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -181,8 +181,9 @@ func spoilt(r *rand.Rand, text string) string {
 	return text
 }
 
-// TestHugeRequestsTakeLittle asks for as much as fits into a request.
-func TestHugeRequestsTakeLittle(t *testing.T) {
+// TestHugeRequests sends requests of the maximum size, and limits the memory that they
+// need.
+func TestHugeRequests(t *testing.T) {
 	a := newAPI(t)
 	a.network(lan)
 	a.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: "netns:shop", Name: "shop"}})
@@ -204,13 +205,13 @@ func TestHugeRequestsTakeLittle(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 512<<20 {
-		t.Errorf("that took %d MB", took>>20)
+		t.Errorf("the requests needed %d MB", took>>20)
 	}
 }
 
-// TestManyHalfRequests opens more connections than are served at once, and
-// leaves each in the middle of a request: who asks then is answered once the
-// time for reading is over.
+// TestManyHalfRequests opens more connections than are served at once, and leaves each
+// in the middle of a request. A later request is answered once their read timeout has
+// passed.
 func TestManyHalfRequests(t *testing.T) {
 	a := newAPI(t)
 	var half []net.Conn
@@ -224,7 +225,7 @@ func TestManyHalfRequests(t *testing.T) {
 		// The daemon may have refused the connection already: this process has many.
 		_, _ = io.WriteString(conn, []string{"P", "POST /v1/attach HTTP/1.1\r\nHost: x\r\nX-"}[i%2])
 	}
-	for _, conn := range half { // until the daemon ends it
+	for _, conn := range half { // until the daemon closes it
 		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatal(err)
@@ -237,8 +238,7 @@ func TestManyHalfRequests(t *testing.T) {
 	}
 }
 
-// FuzzRequests asks for anything: it is answered, and the host is as before
-// when the daemon has taken down what it was asked for.
+// FuzzRequests sends arbitrary requests: each is answered.
 func FuzzRequests(f *testing.F) {
 	for path, body := range requests {
 		f.Add(path, body)

@@ -8,10 +8,11 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestLed tells where a workload's sockets may be from where they may not.
-func TestLed(t *testing.T) {
-	publish := func(host string, first, own uint16) model.Publish {
-		p := model.Publish{Proto: model.TCP, HostPorts: model.Port(first), Ports: model.Port(own)}
+// TestTranslated checks which sockets of a workload are where its publishes and policy
+// would have put them.
+func TestTranslated(t *testing.T) {
+	publish := func(host string, first, container uint16) model.Publish {
+		p := model.Publish{Proto: model.TCP, HostPorts: model.Port(first), Ports: model.Port(container)}
 		if host != "" {
 			p.HostAddr = netip.MustParseAddr(host)
 		}
@@ -29,14 +30,14 @@ func TestLed(t *testing.T) {
 		{"[::]:80", publish("", 8080, 80), "", false},
 		{"127.0.0.1:80", publish("", 8080, 80), "", false},
 		{"[::]:80", publish("", 8080, 80), allow, false},
-		// The same port inside and outside cannot be told apart, but for its address.
+		// If both ports are the same, only the address can differ.
 		{"[::]:80", publish("", 80, 80), "", true},
 		{"192.0.2.1:80", publish("192.0.2.1", 80, 80), deny, true},
 		{"0.0.0.0:80", publish("192.0.2.1", 80, 80), allow, false},
 		{"[::]:80", publish("0.0.0.0", 80, 80), "", false},
 		// Loopback may have a port that is published on another address.
 		{"127.0.0.1:80", publish("192.0.2.1", 8080, 80), "", true},
-		// What is not published goes by the policy.
+		// The policy applies to ports that are not published.
 		{"127.0.0.1:90", publish("", 8080, 80), loopback, true},
 		{"[::1]:90", publish("", 8080, 80), "", true},
 		{"0.0.0.0:90", publish("", 8080, 80), "", false},
@@ -45,11 +46,11 @@ func TestLed(t *testing.T) {
 	} {
 		s := kernel.Bound{Proto: model.TCP, At: netip.MustParseAddrPort(c.at)}
 		if got := translated(s, c.unpublished, []model.Publish{c.publish}); got != c.translated {
-			t.Errorf("%s of %s, unlisted %q: led is %t", c.at, c.publish, c.unpublished, got)
+			t.Errorf("%s of %s, unpublished %q: translated is %t", c.at, c.publish, c.unpublished, got)
 		}
 		s.Proto = model.UDP
 		if got := translated(s, allow, []model.Publish{c.publish}); !got {
-			t.Errorf("%s/udp of %s: it is late", c.at, c.publish)
+			t.Errorf("%s/udp of %s is not translated", c.at, c.publish)
 		}
 	}
 }

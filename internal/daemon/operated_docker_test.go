@@ -13,23 +13,23 @@ import (
 	"fairlead/internal/model"
 )
 
-// dockerNetworks are what a Docker engine has made with our driver, and the way
-// by which each publishes. Their subnets are 172.40.0.0/24 and so on.
+// dockerNetworks are networks that a Docker engine has created with Fairlead's driver,
+// and the publish mode of each. Their subnets are 172.40.0.0/24 and so on.
 var dockerNetworks = []struct {
 	driver model.Driver
 	via    model.Via
 }{{model.DriverBridge, model.ViaEBPF}, {model.DriverRouted, model.ViaNAT}, {model.DriverMacvlan, model.ViaNAT}}
 
-// guestID is the id of the endpoint that a container has had as its last: 64
-// digits, as Docker's are, of which the first 12 tell it apart.
-func (o *operated) guestID(box int) string {
+// endpointID is the ID of a container's current endpoint: 64 digits, as Docker's are.
+// The first 12 are unique.
+func (o *operated) endpointID(box int) string {
 	return fmt.Sprintf("%012x%052x", box<<32+o.m.runs[box], 0)
 }
 
 func (o *operated) networkID(i int) string { return fmt.Sprintf("%012x%052x", 0xd0c0+i, i) }
 
-// plugin calls the driver as a Docker engine does, and returns the answer and
-// what it says went wrong.
+// plugin calls the driver as a Docker engine does, and returns the answer, which may
+// be an error.
 func (o *operated) plugin(method string, request any) (answer struct {
 	Err           string
 	InterfaceName struct{ SrcName string }
@@ -58,7 +58,7 @@ func (o *operated) plugin(method string, request any) (answer struct {
 
 type object = map[string]any
 
-// createDockerNetworks makes them all; Docker makes them once.
+// createDockerNetworks creates all of them. Docker creates each once.
 func (o *operated) createDockerNetworks() {
 	o.Helper()
 	for i, n := range dockerNetworks {
@@ -85,7 +85,8 @@ func (o *operated) removeDockerNetworks() {
 	}
 }
 
-// runContainer is what Docker does for `docker run`.
+// runContainer does what Docker does for `docker run`, or stops the container if it
+// runs.
 func (o *operated) runContainer() {
 	o.Helper()
 	i := containers[o.random.IntN(len(containers))]
@@ -101,15 +102,15 @@ func (o *operated) runContainer() {
 		}
 	}
 	o.m.runs[i]++
-	o.run(i, guest{o.m.runs[i], o.random.IntN(len(dockerNetworks)), ports})
+	o.run(i, externalContainer{o.m.runs[i], o.random.IntN(len(dockerNetworks)), ports})
 }
 
-// run brings a container up on the network, with its ports, or leaves nothing
-// of it if one is taken.
-func (o *operated) run(i int, g guest) {
+// run starts a container on the network, with its ports. If a port is taken, it
+// removes the endpoint again.
+func (o *operated) run(i int, g externalContainer) {
 	o.Helper()
 	o.m.runs[i] = g.run
-	id, network := o.guestID(i), o.networkID(g.network)
+	id, network := o.endpointID(i), o.networkID(g.network)
 	address := fmt.Sprintf("172.%d.0.%d", 40+g.network, 10+i)
 	var bindings []object
 	taken := false
@@ -136,7 +137,7 @@ func (o *operated) run(i int, g guest) {
 		o.Errorf("publish %v of container %d, taken: %v: %q", g.ports, i, taken, programmed.Err)
 	}
 	if taken {
-		o.endpointEnds(i, g)
+		o.removeEndpoint(i, g)
 		return
 	}
 	o.w.sh(fmt.Sprintf("ip link set %s netns %s", answer.InterfaceName.SrcName, o.watched[i].pid))
@@ -150,29 +151,29 @@ func (o *operated) run(i int, g guest) {
 	}
 }
 
-// dockerNetwork is what the daemon calls a network of Docker's.
+// dockerNetwork is the daemon's name of a network of Docker's.
 func dockerNetwork(i int) string { return fmt.Sprintf("docker-%012x", 0xd0c0+i) }
 
-// stopContainer is what Docker does for `docker stop`, and twice, as it does
-// when it was killed in between.
+// stopContainer does what Docker does for `docker stop`. It does so twice, as a Docker
+// engine that was killed in between does.
 func (o *operated) stopContainer(i int) {
 	o.Helper()
 	g := o.m.externals[i]
-	o.endpointEnds(i, g)
-	o.endpointEnds(i, g)
+	o.removeEndpoint(i, g)
+	o.removeEndpoint(i, g)
 	delete(o.m.externals, i)
 	maps.DeleteFunc(o.m.published, func(_ uint16, l mappings) bool { return l.at.watchedSandbox == i })
 }
 
-// endpointEnds takes a container's endpoint away; an engine may leave any of
-// the first steps out.
-func (o *operated) endpointEnds(i int, g guest) {
+// removeEndpoint removes a container's endpoint. An engine may omit any of the first
+// steps.
+func (o *operated) removeEndpoint(i int, g externalContainer) {
 	o.Helper()
 	for _, method := range []string{"RevokeExternalConnectivity", "Leave", "DeleteEndpoint"} {
 		if method != "DeleteEndpoint" && o.random.IntN(4) == 0 {
 			continue
 		}
-		if answer := o.plugin(method, object{"NetworkID": o.networkID(g.network), "EndpointID": o.guestID(i)}); answer.Err != "" {
+		if answer := o.plugin(method, object{"NetworkID": o.networkID(g.network), "EndpointID": o.endpointID(i)}); answer.Err != "" {
 			o.Errorf("%s of container %d: %s", method, i, answer.Err)
 		}
 	}

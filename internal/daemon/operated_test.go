@@ -21,15 +21,15 @@ import (
 	"fairlead/test/daemons"
 )
 
-// The sandboxes: those that we attach are the first, and containers the rest.
+// The first sandboxes are attached with the API, the others are containers.
 const ownBoxes = 6
 
 var containers = []int{6, 7, 8}
 
-// operatedPorts are as many host ports as are published, from 8000.
+// operatedPorts is the number of host ports to publish, from 8000 on.
 const operatedPorts = 12
 
-// operatedNetworks are what sandboxes are attached to.
+// operatedNetworks are the networks to attach sandboxes to.
 var operatedNetworks = []model.Network{
 	{Name: "switched", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("172.30.0.0/24")}, {Prefix: prefix("fd00:30::/64")}}},
 	{Name: "second", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("172.31.0.0/24")}}},
@@ -37,30 +37,30 @@ var operatedNetworks = []model.Network{
 	{Name: "branches", Driver: model.DriverMacvlan, Parent: "up0", Subnets: []model.Subnet{{Prefix: prefix("172.33.0.0/24")}}},
 }
 
-// expected is the model: what there is to be.
+// expected is the model: the state that the host must have.
 type expected struct {
 	networks  map[string]bool
 	attached  map[place]bool
 	published map[uint16]mappings
-	// externals are the containers that run, and runs how often each has been.
-	externals map[int]guest
+	// externals are the containers that run; runs counts the runs of each.
+	externals map[int]externalContainer
 	runs      map[int]int
 }
 
-// guest is a container on one of Docker's networks.
-type guest struct {
+// externalContainer is a container on one of Docker's networks.
+type externalContainer struct {
 	run, network int
 	ports        []uint16
 }
 
-// mappings is where a host port leads, and how.
+// mappings is the target of a host port, and the publish mode.
 type mappings struct {
 	at  place
 	via model.Via
 }
 
 func nothingExpected() expected {
-	return expected{map[string]bool{}, map[place]bool{}, map[uint16]mappings{}, map[int]guest{}, map[int]int{}}
+	return expected{map[string]bool{}, map[place]bool{}, map[uint16]mappings{}, map[int]externalContainer{}, map[int]int{}}
 }
 
 func (m expected) clone() expected {
@@ -72,7 +72,7 @@ func (m expected) detach(at place) {
 	maps.DeleteFunc(m.published, func(_ uint16, l mappings) bool { return l.at == at })
 }
 
-// operated is a host with a daemon, sandboxes, and what they are to be.
+// operated is a host with a daemon, sandboxes, and the model.
 type operated struct {
 	testing.TB
 	*daemons.Daemon
@@ -96,7 +96,7 @@ func newOperated(t testing.TB, w *world, random *rand.Rand) *operated {
 	return o
 }
 
-// newBox returns a sandbox that says its number on port 80.
+// newBox returns a sandbox that sends its number on port 80.
 func (o *operated) newBox(i int) watchedSandbox {
 	o.Helper()
 	b := o.w.watchedSandbox()
@@ -105,7 +105,7 @@ func (o *operated) newBox(i int) watchedSandbox {
 		if err != nil {
 			return err
 		}
-		// A socket keeps its namespace: this one ends with the sandbox.
+		// A socket keeps its namespace alive: close it when the sandbox ends.
 		go func() { _ = b.Wait(); l.Close() }()
 		go say(l, fmt.Sprint("box", i))
 		return nil
@@ -119,7 +119,7 @@ func say(l net.Listener, word string) {
 		if err != nil {
 			return
 		}
-		_, _ = conn.Write([]byte(word)) // who hangs up has seen enough
+		_, _ = conn.Write([]byte(word)) // the client may have closed the connection
 		conn.Close()
 	}
 }
@@ -149,7 +149,7 @@ func (o *operated) publishAt(at place, p model.Publish) error {
 	return err
 }
 
-// make asks for everything that a model says.
+// make creates everything in a model.
 func (o *operated) make(m expected) {
 	o.Helper()
 	for _, n := range operatedNetworks {
@@ -192,7 +192,7 @@ func (o *operated) removeAll() {
 	o.check()
 }
 
-// names are the attachments that the daemon says are up.
+// names returns the attachments that are up.
 func (o *operated) names() []string {
 	o.Helper()
 	all, err := o.Client.Attachments(context.Background())
@@ -214,13 +214,13 @@ func (o *operated) wanted() []string {
 		names = append(names, at.name())
 	}
 	for i := range o.m.externals {
-		names = append(names, "docker-"+o.guestID(i)[:12])
+		names = append(names, "docker-"+o.endpointID(i)[:12])
 	}
 	slices.Sort(names)
 	return names
 }
 
-// untilAttached waits until the daemon has noticed which sandboxes are gone.
+// untilAttached waits until the daemon has noticed which sandboxes have ended.
 func (o *operated) untilAttached() {
 	o.Helper()
 	for deadline := time.Now().Add(patience); !slices.Equal(o.names(), o.wanted()); time.Sleep(time.Millisecond) {
@@ -230,20 +230,20 @@ func (o *operated) untilAttached() {
 	}
 }
 
-// random are what the kernel makes up for each link.
+// random matches what the kernel chooses for each link.
 var random = regexp.MustCompile(`fe80::[0-9a-f:]+|link/ether [0-9a-f:]+|link-netnsid \d+|@if\d+|packets \d+ bytes \d+`)
 
-// lasting is the state of the host, in lines without an order, but for what the
-// kernel makes up and what is of the moment.
+// lasting returns the state of the host as sorted lines, without what the kernel
+// chooses and what changes by itself.
 func (o *operated) lasting() []string {
 	o.Helper()
 	text := random.ReplaceAllString(o.w.snapshot()+o.w.sh("bpftool net show | sed 's/([0-9]*)//; s/id [0-9]*//g'"), "…")
-	// nft writes as many elements in a line as there is room for.
+	// nft writes several elements per line, depending on their length.
 	lines := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("\n,{}", r) })
 	for i := range lines {
 		lines[i] = strings.TrimSpace(lines[i])
 	}
-	// A bridge has its own link-local address if it ever had a port.
+	// A bridge has a link-local address only if it ever had a port.
 	lines = slices.DeleteFunc(lines, func(line string) bool {
 		return strings.Contains(line, "fe80::/64") || strings.Contains(line, "inet6 …")
 	})
@@ -251,7 +251,7 @@ func (o *operated) lasting() []string {
 	return lines
 }
 
-// check asks packets.
+// check sends packets to all addresses and ports.
 func (o *operated) check() {
 	o.Helper()
 	o.untilAttached()
@@ -271,12 +271,12 @@ func (o *operated) check() {
 		o.answers(fmt.Sprintf("[::1]:%d", port), who)
 	}
 	if strings.Count(o.w.sh("ip -o link"), "alias fairlead:") > 0 && len(o.m.attached) == 0 {
-		o.Errorf("nothing is attached, and there are links of ours:\n%s", o.w.sh("ip -o link"))
+		o.Errorf("nothing is attached, but these links exist:\n%s", o.w.sh("ip -o link"))
 	}
 }
 
-// answers fails the test unless that one answers at the address, or nobody if
-// it is empty.
+// answers fails the test unless the sandbox who answers at the address. If who is
+// empty, nothing must answer.
 func (o *operated) answers(addr, who string) {
 	o.Helper()
 	var said []byte

@@ -15,13 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestAnyOperations does what users do in any order, with a daemon that is
-// stopped and killed in between, and follows it in a model. In the end, and
-// now and then before, packets go where the model says and nowhere else. Then
-// everything is taken away and the model's last state made anew: the host has
-// to look the same.
+// TestAnyOperations does random operations of users, with a daemon that is stopped and
+// killed in between, and records the expected state in a model. At times and at the
+// end, packets must arrive where the model says and nowhere else. Then everything is
+// removed and the model's last state is created again: the host must have the same
+// state.
 //
-// FAIRLEAD_OPERATIONS is how many, FAIRLEAD_SEED in which order.
+// FAIRLEAD_OPERATIONS is the number of operations, FAIRLEAD_SEED the seed of their
+// order.
 func TestAnyOperations(t *testing.T) {
 	seed := number(t, "FAIRLEAD_SEED", 1)
 	total := number(t, "FAIRLEAD_OPERATIONS", 100)
@@ -49,7 +50,7 @@ func TestAnyOperations(t *testing.T) {
 	o.make(kept)
 	o.check()
 	if diff := cmp.Diff(after, o.lasting()); diff != "" {
-		t.Errorf("the same made anew is another state (-):\n%s", diff)
+		t.Errorf("the state that was created again differs (-):\n%s", diff)
 	}
 	o.removeAll()
 	o.Stop()
@@ -57,11 +58,11 @@ func TestAnyOperations(t *testing.T) {
 	t.Logf("%d operations: %v", total, o.done)
 }
 
-func number(t *testing.T, name string, otherwise int) int {
+func number(t *testing.T, name string, unset int) int {
 	t.Helper()
 	text := os.Getenv(name)
 	if text == "" {
-		return otherwise
+		return unset
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
@@ -70,7 +71,7 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// operations are what may happen, each as often as its weight says.
+// operations are the possible operations, with the weight of each.
 var operations = []struct {
 	name   string
 	weight int
@@ -154,7 +155,7 @@ func (o *operated) publishAny() {
 	o.Helper()
 	at, p := o.anyPlace(), o.anyPublish()
 	if at.network == "branches" && p.Via == model.ViaEBPF {
-		p.Via = model.ViaAuto // a branch has no end on the host
+		p.Via = model.ViaAuto // a sub-link has no host interface
 	}
 	want := daemon.Code("")
 	if have, taken := o.m.published[p.HostPorts.First]; !o.m.attached[at] {
@@ -182,7 +183,7 @@ func (o *operated) unpublishAny() {
 	}
 }
 
-// endBox ends a sandbox, and another takes its number.
+// endBox ends a sandbox, and starts another one with its number.
 func (o *operated) endBox() {
 	o.Helper()
 	i := o.random.IntN(ownBoxes)
@@ -208,8 +209,8 @@ func (o *operated) killDaemon() {
 	o.Start()
 }
 
-// killMidway kills the daemon while it does something, which the next one
-// has done or not: the same again makes sure.
+// killMidway kills the daemon during a request. The next daemon may have completed it
+// or not: then the request is repeated.
 func (o *operated) killMidway() {
 	o.Helper()
 	at := o.anyPlace()
@@ -219,9 +220,9 @@ func (o *operated) killMidway() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = o.attachAt(at) // done or not
+		_ = o.attachAt(at) // it may succeed or fail
 	}()
-	time.Sleep(time.Duration(o.random.Int64N(int64(20 * time.Millisecond)))) // any moment will do
+	time.Sleep(time.Duration(o.random.Int64N(int64(20 * time.Millisecond)))) // a random moment
 	o.Kill()
 	<-ended
 	o.Start()

@@ -55,7 +55,7 @@ func TestOverlap(t *testing.T) {
 	changed := lan
 	changed.MTU = 1400
 	w.network(changed)
-	w.sh("ip route add 172.30.7.0/24 via 192.0.2.254") // afterwards
+	w.sh("ip route add 172.30.7.0/24 via 192.0.2.254") // after the network was created
 	changed.MTU = 1300
 	w.network(changed)
 	changed.Subnets = append(changed.Subnets[:1:1], model.Subnet{Prefix: prefix("fd00:2::/64")})

@@ -11,8 +11,8 @@ import (
 	"fairlead/test/fabric"
 )
 
-// TestCheckNetwork has a daemon on each of two hosts, and spoils the way
-// between.
+// TestCheckNetwork runs a daemon on each of two hosts, and blocks the path between
+// them.
 func TestCheckNetwork(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	n := model.Network{Name: "net", Driver: model.DriverVXLAN, Subnets: []model.Subnet{{Prefix: netip.MustParsePrefix("10.9.0.0/24")}}, Overlay: model.Overlay{VNI: 42}}
@@ -24,33 +24,33 @@ func TestCheckNetwork(t *testing.T) {
 		w := worldOf(t, h.Host).start()
 		w.network(n)
 		if _, err := w.CheckNetwork(t.Context(), "net"); daemon.CodeOf(err) != daemon.Conflict {
-			t.Errorf("a network that nothing is attached to is checked: %v", err)
+			t.Errorf("check a network without attachments: %v", err)
 		}
 		w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Network: "net", Sandbox: w.watchedSandbox().pid}})
 		worlds = append(worlds, w)
 	}
 	w := worlds[0]
-	modes, err := w.CheckNetwork(t.Context(), "net")
-	if want := (daemon.PeerPathView{Peer: netip.MustParseAddr("10.9.0.128"), Remote: f.Hosts[1].Address(0, true)}); err != nil || len(modes) != 1 || fmt.Sprint(modes[0]) != fmt.Sprint(want) {
-		t.Errorf("the ways are %+v, %v; want %+v", modes, err, want)
+	paths, err := w.CheckNetwork(t.Context(), "net")
+	if want := (daemon.PeerPathView{Peer: netip.MustParseAddr("10.9.0.128"), Remote: f.Hosts[1].Address(0, true)}); err != nil || len(paths) != 1 || fmt.Sprint(paths[0]) != fmt.Sprint(want) {
+		t.Errorf("the paths are %+v, %v; want %+v", paths, err, want)
 	}
 	w.sh("nft 'add table inet probe; add chain inet probe out { type filter hook output priority 0; }; add rule inet probe out udp dport 4789 meta length > 1300 drop'")
-	if modes, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(modes) != 1 || !strings.Contains(fmt.Sprint(modes[0].Problems), "the largest that passes has 1250") {
-		t.Errorf("the ways are %+v, %v", modes, err)
+	if paths, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(paths) != 1 || !strings.Contains(fmt.Sprint(paths[0].Problems), "the largest that passes has 1250") {
+		t.Errorf("the paths are %+v, %v", paths, err)
 	}
 	for _, hook := range []string{"input", "output"} {
 		w.sh(fmt.Sprintf("nft 'flush table inet probe; add chain inet probe %[1]s { type filter hook %[1]s priority 0; }; add rule inet probe %[1]s udp dport 4789 drop'", hook))
-		modes, err = w.CheckNetwork(t.Context(), "net")
-		if err != nil || len(modes) != 1 || !strings.Contains(fmt.Sprint(modes[0].Problems), "of chain "+hook+" (inet probe) drops its UDP port 4789") {
-			t.Errorf("a rule at %s drops the overlay, and the ways are %+v, %v", hook, modes, err)
+		paths, err = w.CheckNetwork(t.Context(), "net")
+		if err != nil || len(paths) != 1 || !strings.Contains(fmt.Sprint(paths[0].Problems), "of chain "+hook+" (inet probe) drops its UDP port 4789") {
+			t.Errorf("a rule at %s drops the overlay, and the paths are %+v, %v", hook, paths, err)
 		}
 	}
 	w.sh("nft delete table inet probe")
 	worlds[1].stop()
-	if modes, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(modes) != 1 || !strings.Contains(fmt.Sprint(modes[0].Problems), "does not answer") {
-		t.Errorf("the ways are %+v, %v", modes, err)
+	if paths, err = w.CheckNetwork(t.Context(), "net"); err != nil || len(paths) != 1 || !strings.Contains(fmt.Sprint(paths[0].Problems), "does not answer") {
+		t.Errorf("the paths are %+v, %v", paths, err)
 	}
 	if _, err := w.CheckNetwork(t.Context(), "nit"); daemon.CodeOf(err) != daemon.NotFound {
-		t.Errorf("a network that is not there is checked: %v", err)
+		t.Errorf("check a network that does not exist: %v", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// many are services with ten real servers each.
+// many returns n services with ten real servers each.
 func many(n int, plane model.Plane) []model.VirtualService {
 	var all []model.VirtualService
 	for i := range n {
@@ -26,15 +26,15 @@ func many(n int, plane model.Plane) []model.VirtualService {
 	return all
 }
 
-// eachPlane runs a benchmark on the planes that every kernel has.
+// eachPlane runs a benchmark on the data planes that every kernel has.
 func eachPlane(b *testing.B, run func(*testing.B, []model.VirtualService)) {
 	for _, plane := range []model.Plane{model.PlaneEBPF, model.PlaneNFT} {
 		b.Run(string(plane), func(b *testing.B) { run(b, many(1000, plane)) })
 	}
 }
 
-// BenchmarkServiceChange takes one real server of 10,000 out, and then back, as
-// one change each.
+// BenchmarkServiceChange drains one real server of 10,000 and enables it again, as one
+// change each.
 func BenchmarkServiceChange(b *testing.B) {
 	eachPlane(b, func(b *testing.B, all []model.VirtualService) {
 		w := newWorld(b).start()
@@ -52,8 +52,8 @@ func BenchmarkServiceChange(b *testing.B) {
 	})
 }
 
-// BenchmarkServiceApply makes 1,000 services with 10,000 real servers; to take
-// them away is not counted.
+// BenchmarkServiceApply creates 1,000 services with 10,000 real servers. Their removal
+// does not count.
 func BenchmarkServiceApply(b *testing.B) {
 	eachPlane(b, func(b *testing.B, all []model.VirtualService) {
 		w := newWorld(b).start()
@@ -75,7 +75,7 @@ func BenchmarkServiceApply(b *testing.B) {
 	})
 }
 
-// reportCPU tells what the process has used, which other load does not change.
+// reportCPU reports the CPU time of the process, which does not depend on other load.
 func reportCPU(b *testing.B, spent time.Duration) {
 	b.ReportMetric(float64(spent.Microseconds())/1000/float64(b.N), "cpu-ms/op")
 }

@@ -12,12 +12,12 @@ import (
 	"fairlead/internal/plan"
 )
 
-// unwritten are notes of which a process dies before it writes them.
+// unwritten are notes that are never written, as by a process that dies first.
 type unwritten struct{ daemon.Notes }
 
 func (unwritten) Put(map[string]any) error { return nil }
 
-// steps counts the steps that a host is asked for.
+// steps records the steps that a host is asked to do.
 type steps struct {
 	*gate
 	taken []string
@@ -35,9 +35,9 @@ func (s *steps) note(ops []plan.Op) {
 	}
 }
 
-// TestOldNotes: who was out stays out and who was in stays in until their checks
-// say otherwise, though the notes of the process before are older than both. To
-// start takes no step in the kernel.
+// TestOldNotes: a server that was out stays out, and one that was in stays in, until
+// their checks have another result, although the notes of the earlier process are
+// older than both. The start changes nothing in the kernel.
 func TestOldNotes(t *testing.T) {
 	w := newWorld(t)
 	v := checked(w)
@@ -46,7 +46,7 @@ func TestOldNotes(t *testing.T) {
 	stopTwo := w.serves("10.0.0.2:8080")
 	w.serve(v)
 	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 down")
-	w.stop() // this is noted
+	w.stop() // saves the health
 	w.forgetful = true
 	w.start()
 	stopTwo()
@@ -56,15 +56,15 @@ func TestOldNotes(t *testing.T) {
 
 	host := &steps{gate: newGate(w)}
 	w.wrap = host
-	// Nothing is checked before it runs, and nothing is taken back.
+	// No check runs before the start, and nothing is reverted.
 	w.start()
 	w.stop()
 	if len(host.taken) > 0 {
-		t.Errorf("to start took %q", host.taken)
+		t.Errorf("the start did the steps %q", host.taken)
 	}
 	w.start()
 	if got := w.servers("web"); got != "10.0.0.2:8080 down, 10.0.0.3:8080 up" {
-		t.Errorf("it begins with %s", got)
+		t.Errorf("after the start the servers are %s", got)
 	}
 	w.serves("10.0.0.2:8080")
 	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 up")
@@ -75,10 +75,9 @@ func TestOldNotes(t *testing.T) {
 	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 down")
 }
 
-// TestKilledWithAServerOut: a daemon that was killed has noted nothing. The one
-// that follows finds forwarding as it was left and leaves it so, until the server
-// that was out has passed its checks.
-func TestKilledWithAServerOut(t *testing.T) {
+// TestKilledWithServerDown: a daemon that was killed has saved nothing. The next one
+// leaves forwarding unchanged until the server that was down passes its checks.
+func TestKilledWithServerDown(t *testing.T) {
 	w := newWorld(t)
 	v := checked(w)
 	w.serves("10.0.0.2:8080")
@@ -98,7 +97,7 @@ func TestKilledWithAServerOut(t *testing.T) {
 			}
 			return nil
 		}); !errors.Is(err, found) {
-			t.Fatalf("it is never told that it is %s: %v", kind, err)
+			t.Fatalf("no event %s: %v", kind, err)
 		}
 	}
 	awaited(daemon.RealIsDown)
@@ -110,16 +109,16 @@ func TestKilledWithAServerOut(t *testing.T) {
 	}
 	view, err := client.Service(t.Context(), "web")
 	if err != nil || view.Servers[0].State != daemon.RealUp || view.Servers[1].State != daemon.RealDown || !strings.Contains(view.Servers[1].Cause, "when the daemon before ended") {
-		t.Errorf("it begins with %+v, %v", view.Servers, err)
+		t.Errorf("after the start the servers are %+v, %v", view.Servers, err)
 	}
 	w.serves("10.0.0.3:8080")
 	awaited(daemon.RealIsUp)
 	end()
 }
 
-// TestAddedAnew: a service that is taken away and added once more begins as a new
-// one, also just after a start, when that of a service which stays does not.
-func TestAddedAnew(t *testing.T) {
+// TestAddedAgain: a service that is removed and added again starts as a new one, also
+// right after a start, when a service that stays keeps its health.
+func TestAddedAgain(t *testing.T) {
 	w := newWorld(t).start()
 	v := checked(w)
 	w.serves("10.0.0.2:8080")
@@ -139,6 +138,6 @@ func TestAddedAnew(t *testing.T) {
 	w.stands("web", one)
 	events := w.happened()[len(before):]
 	if !slices.Contains(events, "service web real 10.0.0.3:8080: down") {
-		t.Errorf("it has begun as it was: %q", events)
+		t.Errorf("it has kept its health: %q", events)
 	}
 }

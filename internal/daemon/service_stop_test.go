@@ -10,9 +10,9 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// TestStopThatDoesNotEnd: a container that runs on though it was stopped serves
-// again, and what it has outlived drains it no more when it is told again.
-func TestStopThatDoesNotEnd(t *testing.T) {
+// TestIgnoredStop: a container that still runs after it was stopped gets flows again.
+// A repeated event of the signal that it has outlived does not drain it again.
+func TestIgnoredStop(t *testing.T) {
 	w := newWorld(t)
 	events := make(chan sandbox.ContainerEvent)
 	w.containers = engineOf(events)
@@ -31,7 +31,7 @@ func TestStopThatDoesNotEnd(t *testing.T) {
 	w.stands("web", "172.30.0.2:8080 up")
 	const enabled = "its container still runs, 1ns after it was stopped"
 	if !slices.ContainsFunc(w.Events(), func(e daemon.Event) bool { return e.Kind == daemon.RealEnabled && e.Detail == enabled }) {
-		t.Errorf("nobody is told that %s: %+v", enabled, w.Events())
+		t.Errorf("no event says that %s: %+v", enabled, w.Events())
 	}
 	begun := func() (n int) {
 		for _, e := range w.Events() {

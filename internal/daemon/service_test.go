@@ -14,7 +14,7 @@ import (
 	"fairlead/internal/sandbox"
 )
 
-// site is a service that answers at 192.0.2.10, of real servers.
+// site returns a service at 192.0.2.10:80 with these real servers.
 func site(name string, reals ...model.RealServer) model.VirtualService {
 	return model.VirtualService{Name: name, Addresses: addrs("192.0.2.10"), Ports: []model.PortRange{model.Port(80)}, Proto: model.TCP, Reals: reals}
 }
@@ -30,7 +30,7 @@ func (w *world) serve(v model.VirtualService) {
 	}
 }
 
-// standing writes how the real servers of a service are: "10.0.0.2:80 up, …".
+// servers returns the states of a service's real servers: "10.0.0.2:80 up, …".
 func (w *world) servers(name string) string {
 	w.Helper()
 	v, err := w.Service(name)
@@ -58,7 +58,7 @@ func (w *world) do(action daemon.RealAction, service, real string) daemon.Result
 	return r
 }
 
-// happened returns the events of services since the daemon began.
+// happened returns the events of services since the daemon started.
 func (w *world) happened() []string {
 	var all []string
 	for _, e := range w.Events() {
@@ -69,7 +69,7 @@ func (w *world) happened() []string {
 	return all
 }
 
-// TestServices makes, changes and takes away services, and refuses what clashes.
+// TestServices creates, changes and removes services, and refuses conflicts.
 func TestServices(t *testing.T) {
 	w := newWorld(t).start()
 	before := w.snapshot()
@@ -80,7 +80,7 @@ func TestServices(t *testing.T) {
 	}
 	r, err := w.SetService(daemon.ServiceRequest{VirtualService: web, Create: true})
 	if err != nil || r.Changed {
-		t.Errorf("the same again: %+v, %v", r, err)
+		t.Errorf("create again: %+v, %v", r, err)
 	}
 	other := web.Clone()
 	other.Scheduler = model.RoundRobin
@@ -106,7 +106,7 @@ func TestServices(t *testing.T) {
 		}
 	}
 	if _, err := w.Service("clash"); daemon.CodeOf(err) != daemon.NotFound {
-		t.Errorf("a service that was refused is there: %v", err)
+		t.Errorf("a refused service exists: %v", err)
 	}
 	if _, err := w.RemoveService("web", false); err != nil {
 		t.Fatal(err)
@@ -116,12 +116,12 @@ func TestServices(t *testing.T) {
 	}
 	w.unchanged(before)
 	if !w.Empty() {
-		t.Error("it holds something")
+		t.Error("the daemon is not empty")
 	}
 }
 
-// TestDrain leads real servers out of a service and back, by a command and by
-// taking them out of it; and a daemon that comes after knows of it.
+// TestDrain drains real servers with a command and by removing them from the service.
+// The next daemon continues the drains.
 func TestDrain(t *testing.T) {
 	w := newWorld(t)
 	live := map[netip.AddrPort]uint64{}
@@ -160,18 +160,18 @@ func TestDrain(t *testing.T) {
 		t.Error("nothing changed")
 	}
 	if r, err := w.ChangeReal(daemon.RealRequest{Service: "web", Real: "10.0.0.2", Do: daemon.DrainReal, Now: true}); err != nil || len(r.Notes) != 1 {
-		t.Errorf("the last one: %+v, %v", r, err)
+		t.Errorf("drain the last real server: %+v, %v", r, err)
 	}
 	if got := w.servers("web"); got != "10.0.0.2:8080 drained" {
 		t.Error(got)
 	}
 	if _, err := w.ChangeReal(daemon.RealRequest{Service: "web", Real: "10.0.0.7", Do: daemon.DrainReal}); daemon.CodeOf(err) != daemon.NotFound {
-		t.Errorf("a real server that is not there: %v", err)
+		t.Errorf("drain an unknown real server: %v", err)
 	}
 }
 
-// TestChecks takes a real server that does not answer out, with the quorum, and
-// sends clients to the sorry server meanwhile; and it survives the daemon.
+// TestChecks: a real server that does not answer is taken out, the service loses its
+// quorum, and the sorry server is used. A restart of the daemon keeps this.
 func TestChecks(t *testing.T) {
 	w := newWorld(t)
 	w.sh("ip link set lo up; ip addr add 10.0.0.2/32 dev lo; ip addr add 10.0.0.3/32 dev lo")
@@ -197,8 +197,8 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestUncheckable says of a real server that is up only because this host cannot
-// check it.
+// TestUncheckable: the cause of a real server says that it is up only because this
+// host cannot check it.
 func TestUncheckable(t *testing.T) {
 	w := newWorld(t).start()
 	v := site("web", at("10.0.0.2", 8080))
@@ -212,21 +212,21 @@ func TestUncheckable(t *testing.T) {
 		return view.Servers[0].Cause
 	}
 	const want = "this host cannot check: start /no/such/command"
-	for needsRestart := time.Now().Add(patience); !strings.HasPrefix(cause(), want); time.Sleep(time.Millisecond) {
-		if time.Now().After(needsRestart) {
+	for deadline := time.Now().Add(patience); !strings.HasPrefix(cause(), want); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
 			t.Fatalf("%q, want %q", cause(), want)
 		}
 	}
 	v.Check = model.Check{}
 	w.serve(v)
 	if got := cause(); got != "" {
-		t.Errorf("it is not to be checked any more, and yet: %s", got)
+		t.Errorf("without a check the cause is %s, want none", got)
 	}
 }
 
-// TestSelected follows containers: those that are attached and labelled are real
-// servers, one that is paused or stopped drains at once, until it runs again,
-// and one that ends goes.
+// TestSelected follows containers. Those that are attached and have the label are real
+// servers. A container that is paused or stopped drains at once, until it runs again.
+// A container that ends is removed.
 func TestSelected(t *testing.T) {
 	w := newWorld(t)
 	events := make(chan sandbox.ContainerEvent)
@@ -237,7 +237,7 @@ func TestSelected(t *testing.T) {
 	v := site("web", model.RealServer{Select: model.Select{Label: "app=web"}, Port: 8080, Weight: 1}, model.RealServer{Select: model.Select{Name: "other*"}, Weight: 2})
 	w.serve(v)
 	if got := w.servers("web"); got != "" {
-		t.Errorf("nothing is attached, and yet: %s", got)
+		t.Errorf("nothing is attached, but the service has %s", got)
 	}
 	one := w.attach(to(a)).Attachments[0]
 	two := to(b)
@@ -259,7 +259,7 @@ func TestSelected(t *testing.T) {
 	w.stands("web", "172.30.0.2:8080 up, 172.30.0.3 up")
 	notify(sandbox.ContainerEvent{Stopping: "SIGTERM"})
 	w.stands("web", "172.30.0.2:8080 draining, 172.30.0.3 up")
-	notify(shop) // as it still is
+	notify(shop) // it still runs
 	w.stands("web", "172.30.0.2:8080 draining, 172.30.0.3 up")
 	shop.Started = "2"
 	notify(shop)
@@ -271,7 +271,7 @@ func TestSelected(t *testing.T) {
 	}
 }
 
-// engineOf tells what is sent on a channel.
+// engineOf reports the events that are sent on a channel.
 type engineOf chan sandbox.ContainerEvent
 
 func (e engineOf) FollowContainers(ctx context.Context, notify func(sandbox.ContainerEvent)) {
@@ -285,9 +285,9 @@ func (e engineOf) FollowContainers(ctx context.Context, notify func(sandbox.Cont
 	}
 }
 
-// TestServicesAreDeclared applies, changes and gets services of a file, and
-// tells mistakes by their places.
-func TestServicesAreDeclared(t *testing.T) {
+// TestDeclaredServices applies, changes and reads the services of a file, and reports
+// mistakes with their part.
+func TestDeclaredServices(t *testing.T) {
 	w := newWorld(t).start()
 	web := site("web", at("10.0.0.2", 8080))
 	r, err := w.Apply(context.Background(), daemon.Spec{Services: []model.VirtualService{web}}, false)
@@ -299,14 +299,14 @@ func TestServicesAreDeclared(t *testing.T) {
 		t.Fatalf("%+v %q", got, notes)
 	}
 	if r, err := w.Apply(context.Background(), got, false); err != nil || r.Changed {
-		t.Errorf("what was got changes something: %+v, %v", r, err)
+		t.Errorf("apply the current state: %+v, %v", r, err)
 	}
 	if _, err := w.RemoveService("web", false); daemon.CodeOf(err) != daemon.Conflict {
-		t.Errorf("a command removes what a file declares: %v", err)
+		t.Errorf("a command removes a declared service: %v", err)
 	}
 	w.do(daemon.DrainReal, "web", "10.0.0.2")
 	if r, err := w.Apply(context.Background(), got, false); err != nil || r.Changed {
-		t.Errorf("a drain is no wish of files: %+v, %v", r, err)
+		t.Errorf("apply after a drain: %+v, %v", r, err)
 	}
 	wrong := []model.VirtualService{site("a", at("10.0.0.2", 80), at("fd00::1", 80)), site("b"), site("a"), {Name: "c"}}
 	_, err = w.Apply(context.Background(), daemon.Spec{Services: wrong}, true)

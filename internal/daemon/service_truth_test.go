@@ -16,14 +16,14 @@ import (
 	"fairlead/internal/plan"
 )
 
-// gate is a host whose steps a test can hold up, or have fail.
+// gate is a host whose steps a test can block or make fail.
 type gate struct {
 	*kernel.Host
 	mu sync.Mutex
-	// about, unless empty, is the service whose steps alone fail.
+	// about, if not empty, is the service whose steps fail.
 	about string
-	// shut, unless nil, lets a step go on when it is closed; reached has an
-	// element when one waits for that.
+	// shut, if not nil, blocks steps until it is closed. reached receives a value when
+	// a step is blocked.
 	shut    chan struct{}
 	reached chan struct{}
 	fails   error
@@ -35,7 +35,7 @@ func newGate(w *world) *gate {
 	return g
 }
 
-// shutNow holds up the steps to come until open is called.
+// shutNow blocks steps until open is called.
 func (g *gate) shutNow() (open func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -49,8 +49,8 @@ func (g *gate) shutNow() (open func()) {
 	}
 }
 
-// fail has the steps to come fail, of one service or of all for none; nil ends
-// that.
+// fail makes later steps fail, of one service or, if about is empty, of all. A nil
+// error ends that.
 func (g *gate) fail(err error, about string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,8 +96,8 @@ func (g *gate) through(ops []plan.Op, do func([]plan.Op) error) error {
 	return do(ops)
 }
 
-// checked is a service whose real servers are checked, each often, at
-// 10.0.0.2:8080 and 10.0.0.3:8080.
+// checked returns a service with frequent checks of its real servers 10.0.0.2:8080 and
+// 10.0.0.3:8080.
 func checked(w *world) model.VirtualService {
 	w.sh("ip link set lo up; ip addr add 10.0.0.2/32 dev lo; ip addr add 10.0.0.3/32 dev lo")
 	v := site("web", at("10.0.0.2", 8080), at("10.0.0.3", 8080))
@@ -106,9 +106,9 @@ func checked(w *world) model.VirtualService {
 	return v
 }
 
-// TestStatesAreThePlanes: what is told of a real server is what its plane makes
-// of it, and not what is about to be.
-func TestStatesAreThePlanes(t *testing.T) {
+// TestStateFollowsDataPlane: the reported state of a real server is its state in the
+// data plane, not the state that is about to be applied.
+func TestStateFollowsDataPlane(t *testing.T) {
 	w := newWorld(t)
 	host := newGate(w)
 	w.start()
@@ -120,9 +120,9 @@ func TestStatesAreThePlanes(t *testing.T) {
 	before := len(w.happened())
 	open := host.shutNow()
 	stop()
-	<-host.reached // the checks have found it
+	<-host.reached // the checks have found that it is down
 	if got := w.happened()[before:]; len(got) != 0 {
-		t.Errorf("told before the plane has it: %q", got)
+		t.Errorf("reported before the data plane has it: %q", got)
 	}
 	open()
 	w.stands("web", "10.0.0.2:8080 up, 10.0.0.3:8080 down")
@@ -131,9 +131,9 @@ func TestStatesAreThePlanes(t *testing.T) {
 	}
 }
 
-// TestFirstCheckFollowsTheStep: a real server that the same step makes is not
-// taken for down because the step is not done yet.
-func TestFirstCheckFollowsTheStep(t *testing.T) {
+// TestFirstCheckFollowsStep: a new real server is not down because the step that makes
+// it reachable is not done yet.
+func TestFirstCheckFollowsStep(t *testing.T) {
 	w := newWorld(t)
 	host := newGate(w)
 	w.start()
@@ -155,9 +155,9 @@ func TestFirstCheckFollowsTheStep(t *testing.T) {
 	}
 }
 
-// TestAPlaneCannotBeTold: as long as a plane cannot be told, the old states are
-// shown, with the reason; and another service is none the worse for it.
-func TestAPlaneCannotBeTold(t *testing.T) {
+// TestDataPlaneFails: while a data plane cannot be changed, the earlier states are
+// shown, with the reason. Other services are not affected.
+func TestDataPlaneFails(t *testing.T) {
 	w := newWorld(t)
 	host := newGate(w)
 	w.start()
@@ -183,12 +183,12 @@ func TestAPlaneCannotBeTold(t *testing.T) {
 		return v.Problem
 	}
 	if got := problem(); w.servers("web") != before || !strings.Contains(got, "made of wax") {
-		t.Errorf("the plane could not be told: %s, by %q", w.servers("web"), got)
+		t.Errorf("the data plane failed, and the servers are %s, the problem %q", w.servers("web"), got)
 	}
 	host.fail(nil, "")
 	w.stands("web", after)
 	if got := problem(); got != "" {
-		t.Errorf("the problem is %q still", got)
+		t.Errorf("the problem is still %q", got)
 	}
 }
 
@@ -200,11 +200,11 @@ func (w *world) notified(event string) {
 			return
 		}
 	}
-	w.Fatalf("it is never told: %s", event)
+	w.Fatalf("no event %s", event)
 }
 
-// TestPanicAndSorry: a server that is used in a panic is up, though its check
-// fails, and one that gives way to the sorry server drains.
+// TestPanicAndSorry: a server that is used in a panic is up although its check fails.
+// While the sorry server is used, a server that is up drains.
 func TestPanicAndSorry(t *testing.T) {
 	w := newWorld(t).start()
 	v := checked(w)
@@ -226,16 +226,16 @@ func TestPanicAndSorry(t *testing.T) {
 	}
 }
 
-// TestCauseNamesTheLastFailure: what is said of a server that is down is also why it
-// is down now, where that is not why it went down.
-func TestCauseNamesTheLastFailure(t *testing.T) {
+// TestCauseNamesLastFailure: the cause of a server that is down also names the last
+// failure, if that differs from the first.
+func TestCauseNamesLastFailure(t *testing.T) {
 	w := newWorld(t).start()
 	v := checked(w)
 	v.Check.Type = model.CheckHTTP
 	w.serve(v)
 	w.stands("web", "10.0.0.2:8080 down, 10.0.0.3:8080 down")
-	w.serves("10.0.0.2:8080") // and ends each connection at once
-	for needsRestart := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	w.serves("10.0.0.2:8080") // closes each connection at once
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		view, err := w.Service("web")
 		if err != nil {
 			t.Fatal(err)
@@ -247,25 +247,25 @@ func TestCauseNamesTheLastFailure(t *testing.T) {
 		if first, now, _ := strings.Cut(changed, "; last check: "); strings.HasSuffix(first, "connection refused") && now != "" && !strings.Contains(now, "refused") {
 			return
 		}
-		if time.Now().After(needsRestart) {
+		if time.Now().After(deadline) {
 			t.Fatalf("%q does not name the last failure", changed)
 		}
 	}
 }
 
-// TestEjected: clients' failures take a real server out, which says until when;
-// enabling it ends that at once.
+// TestEjected: passive checks take a real server out and say until when. Enabling it
+// ends that at once.
 func TestEjected(t *testing.T) {
 	w := newWorld(t)
 	var failing atomic.Bool
-	well := make(chan bool) // somebody waits until none fails any more
+	healthy := make(chan bool) // receives a value after a read without failures
 	failed := uint64(0)
 	w.counts = func([]model.VirtualService) (daemon.RealCounts, error) {
 		if failing.Load() {
 			failed += 10
 		} else {
 			select {
-			case well <- true:
+			case healthy <- true:
 			default:
 			}
 		}
@@ -297,17 +297,17 @@ func TestEjected(t *testing.T) {
 			return out.State == daemon.RealDown && view.Servers[1].State == daemon.RealUp
 		})
 		failing.Store(false)
-		<-well // whoever counts has told of the failures before
+		<-healthy // the earlier failures are handled
 		if !strings.Contains(out.Cause, c.back) || out.Until.After(out.Since) != c.until {
 			t.Errorf("%+v", out)
 		}
-		// One that is out for a while may be back by itself.
+		// A server that is out for a limited time may be back by itself.
 		r := w.do(daemon.EnableReal, "web", "10.0.0.2")
 		if back := c.until && time.Now().After(out.Until); !r.Changed && !back || r.Services[0].Servers[0].State != daemon.RealUp {
 			t.Errorf("enabled: %+v", r)
 		}
 		if r := w.do(daemon.EnableReal, "web", "10.0.0.2"); r.Changed {
-			t.Error("enabling it again changes something")
+			t.Error("enabling it again has changed something")
 		}
 	}
 }

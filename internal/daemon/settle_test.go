@@ -6,8 +6,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestANetworkOfAnAttachmentsOwn goes with the last that is attached to it.
-func TestANetworkOfAnAttachmentsOwn(t *testing.T) {
+// TestPrivateNetwork: a private network is removed with its last attachment.
+func TestPrivateNetwork(t *testing.T) {
 	child := func(name string) model.Attachment {
 		return model.Attachment{Endpoint: model.Endpoint{Name: name, Network: "device-ib0-8001"}, Ref: name, Private: true}
 	}
@@ -23,6 +23,6 @@ func TestANetworkOfAnAttachmentsOwn(t *testing.T) {
 	kept.Attachments = []model.Attachment{child("web")}
 	kept.Attachments[0].Keep = true
 	if waits := withoutSandboxes(kept, map[string]bool{"web": true}); len(waits.Networks) != 2 || waits.Attachments[0].Sandbox != "" {
-		t.Errorf("while it is waited for: %+v", waits)
+		t.Errorf("while the attachment waits: %+v", waits)
 	}
 }

@@ -16,16 +16,17 @@ import (
 	"fairlead/internal/model"
 )
 
-// What a client sends, in how many connections, and gets back.
+// How many connections a client opens, and what it sends and receives in each.
 const (
 	exchanges = 3
 	payload   = 100_000
 )
 
-// other is a network beside lan, for a client that comes by the host.
+// other is a second network, for a client whose packets the host routes.
 var other = model.Network{Name: "other", Driver: model.DriverBridge, Subnets: []model.Subnet{{Prefix: prefix("172.31.0.0/16")}}}
 
-// TestStats sends known traffic through each way, and finds it counted.
+// TestStats sends a known amount of traffic through each publish mode, and checks the
+// counters.
 func TestStats(t *testing.T) {
 	for _, via := range []model.Via{model.ViaProxy, model.ViaNAT, model.ViaEBPF} {
 		t.Run(string(via), func(t *testing.T) {
@@ -66,16 +67,16 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// behind reports whether a proxy has yet to count some of what talks has sent:
-// it takes a connection, and sees that it has passed bytes on, after its client
-// does.
+// behind reports whether a proxy has not yet counted all that talks has sent: the
+// proxy accepts a connection, and counts bytes, later than its client.
 func behind(p daemon.PublishStats) bool {
 	flows, live, bytes := talked(p)
 	return p.Via == model.ViaProxy && p.Flows != nil && p.Live != nil && p.Bytes != nil &&
 		(*p.Flows < flows || *p.Live < live || p.Bytes.In < bytes || p.Bytes.Out < bytes)
 }
 
-// talked is what talks has begun, left open and sent each way.
+// talked returns how many flows talks has opened and left open, and how many bytes it
+// has sent in each direction.
 func talked(p daemon.PublishStats) (flows, live, bytes uint64) {
 	switch {
 	case p.Proto == model.UDP:
@@ -86,15 +87,15 @@ func talked(p daemon.PublishStats) (flows, live, bytes uint64) {
 	return exchanges + 1, 1, exchanges * payload
 }
 
-// checkPublish compares what a publish has counted with what talks has sent.
+// checkPublish compares the counters of a publish with what talks has sent.
 func checkPublish(t *testing.T, p daemon.PublishStats) {
 	t.Helper()
 	flows, live, bytes := talked(p)
 	if p.Flows == nil || *p.Flows != flows {
-		t.Errorf("%s: %s flows have begun, want %d", p.Publish, counted(p.Flows), flows)
+		t.Errorf("%s: %s flows, want %d", p.Publish, counted(p.Flows), flows)
 	}
 	if p.Live == nil || p.Proto == model.UDP && *p.Live != live || *p.Live < live || *p.Live > flows {
-		t.Errorf("%s: %s flows are live, want %d", p.Publish, counted(p.Live), live)
+		t.Errorf("%s: %s open flows, want %d", p.Publish, counted(p.Live), live)
 	}
 	switch {
 	case p.Via == model.ViaNAT:
@@ -118,8 +119,8 @@ func counted(n *uint64) string {
 	return fmt.Sprint(*n)
 }
 
-// checkEndpoints sees that the links have carried what was sent, also of that
-// which eBPF programs put straight into the sandboxes.
+// checkEndpoints checks that the links' counters include the traffic, also what eBPF
+// programs redirect directly into the sandboxes.
 func checkEndpoints(t *testing.T, s daemon.Stats) {
 	t.Helper()
 	const least = (exchanges + 1) * payload
@@ -138,7 +139,7 @@ func checkEndpoints(t *testing.T, s daemon.Stats) {
 	}
 }
 
-// echoes sends back what it gets, until the test ends.
+// echoes returns all data to the sender, until the test ends.
 func (b watchedSandbox) echoes(t *testing.T, network, addr string) {
 	t.Helper()
 	if network == "udp" {
@@ -171,8 +172,8 @@ func (b watchedSandbox) echoes(t *testing.T, network, addr string) {
 	}()
 }
 
-// talks exchanges the payload several times with a server, once with another of
-// a range of ports and in one datagram, and leaves a connection open.
+// talks exchanges the payload several times with a server, once with another port of a
+// range, and once in a datagram. It leaves one connection open.
 func (b watchedSandbox) talks(t *testing.T, server string) (live net.Conn) {
 	t.Helper()
 	at := netip.MustParseAddrPort(server)
@@ -210,8 +211,8 @@ func exchange(network string, at netip.AddrPort, message string) error {
 	return <-sent
 }
 
-// TestStatsOfEveryLink sends datagrams from sandboxes whose links are of
-// different kinds, some of them in other hands, and finds them counted.
+// TestStatsOfEveryLink sends datagrams from sandboxes with different kinds of links,
+// some of external endpoints, and checks the counters.
 func TestStatsOfEveryLink(t *testing.T) {
 	const datagrams = 100
 	w := newWorld(t).start()
@@ -226,11 +227,11 @@ func TestStatsOfEveryLink(t *testing.T) {
 	talk(b, "lan0", "203.0.113.99")
 	w.network(model.Network{Name: "macvlan", Driver: model.DriverMacvlan, Parent: "up0", Subnets: []model.Subnet{{Prefix: prefix("172.32.0.0/16")}}})
 	b = w.watchedSandbox()
-	w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Name: "branch", Network: "macvlan", Sandbox: b.pid}})
+	w.attach(daemon.AttachRequest{Endpoint: model.Endpoint{Name: "sublink", Network: "macvlan", Sandbox: b.pid}})
 	talk(b, "eth0", "172.32.0.99")
 	number := 2
 	for name, n := range externals() {
-		n.Name = "guests-" + name
+		n.Name = "ext-" + name
 		n.Subnets = []model.Subnet{{Prefix: prefix(fmt.Sprintf("172.4%d.0.0/16", number))}}
 		w.network(n)
 		b = w.watchedSandbox()
@@ -255,9 +256,9 @@ func (b watchedSandbox) linkWith(t *testing.T, addr netip.Addr) string {
 	return strings.TrimSpace(b.sh(t, "ip -o addr show to "+addr.String()+" | awk '{print $2}'"))
 }
 
-// TestStatsOfTheHostsOwnClients counts what a process of the host begins at a
-// port published via ebpf, though no program sees its packets.
-func TestStatsOfTheHostsOwnClients(t *testing.T) {
+// TestStatsOfHostClients: connections of a process of the host to a port published via
+// ebpf count as flows, although no program sees their packets.
+func TestStatsOfHostClients(t *testing.T) {
 	w := newWorld(t).start()
 	w.network(lan)
 	web := w.watchedSandbox()
@@ -290,8 +291,9 @@ func TestStatsOfTheHostsOwnClients(t *testing.T) {
 	}
 }
 
-// TestANetworkKeepsWhatItsEndpointsCarried takes an endpoint away.
-func TestANetworkKeepsWhatItsEndpointsCarried(t *testing.T) {
+// TestNetworkKeepsTrafficOfEndpoints: a network's counters include those of removed
+// endpoints.
+func TestNetworkKeepsTrafficOfEndpoints(t *testing.T) {
 	w := newWorld(t).start()
 	w.network(lan)
 	web := w.watchedSandbox()
@@ -307,10 +309,10 @@ func TestANetworkKeepsWhatItsEndpointsCarried(t *testing.T) {
 		t.Fatal(err)
 	}
 	if gone := w.Stats(context.Background()); len(gone.Endpoints) != 0 || gone.Networks[0].Packets.Out < before.Networks[0].Packets.Out {
-		t.Errorf("after it has gone: %+v, before %+v", gone.Networks, before.Networks)
+		t.Errorf("after the endpoint was removed: %+v, before %+v", gone.Networks, before.Networks)
 	}
 	w.attach(req)
 	if again := w.Stats(context.Background()); again.Networks[0].Packets.Out < before.Networks[0].Packets.Out {
-		t.Errorf("after it has come again: %+v, before %+v", again.Networks, before.Networks)
+		t.Errorf("after it was attached again: %+v, before %+v", again.Networks, before.Networks)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"fairlead/internal/daemon"
 )
 
-// group makes a cgroup that ends with the test. In runs a function there, the
-// whole test with it.
+// group creates a cgroup that the test's cleanup removes. in runs a function with the
+// test process in that cgroup.
 func (w *world) group() (path string, in func(func() error)) {
 	w.Helper()
 	root, err := cgroup.Root()
@@ -48,9 +48,9 @@ func (w *world) group() (path string, in func(func() error)) {
 	}
 }
 
-// TestAWorkloadThatRan is late if it had bound what is led now, and is led if
-// it binds after that.
-func TestAWorkloadThatRan(t *testing.T) {
+// TestWorkloadNeedsRestart: a workload needs a restart if it bound a port before it
+// was published, and not if it binds the port later.
+func TestWorkloadNeedsRestart(t *testing.T) {
 	w := newWorld(t).start()
 	before := w.snapshot()
 	for _, bound := range []bool{false, true} {
@@ -76,7 +76,7 @@ func TestAWorkloadThatRan(t *testing.T) {
 			needsRestart, err := w.NeedsRestart("shop")
 			problem := w.Attachments()[0].Problem
 			if err != nil || needsRestart != bound || strings.Contains(problem, "restart it") != bound {
-				t.Errorf("bound before: %t, late: %t, %q, %v", bound, needsRestart, problem, err)
+				t.Errorf("bound before: %t, needs restart: %t, %q, %v", bound, needsRestart, problem, err)
 			}
 		}
 		check()

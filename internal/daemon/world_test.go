@@ -29,7 +29,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// patience is for what must come, on a machine that others keep busy too.
+// patience is how long tests wait, because the machine may have other load.
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// world is a host, which is a throwaway namespace, and a daemon on it.
+// world is a host, in a temporary network namespace, and a daemon on it.
 type world struct {
 	testing.TB
 	*daemon.Daemon
@@ -46,22 +46,22 @@ type world struct {
 	store  *store.File
 	at     store.Places
 	finder sandbox.Finder
-	// sandboxes, unless nil, is what the daemon has for the finder.
+	// sandboxes, if not nil, replaces the finder.
 	sandboxes daemon.Sandboxes
 	dhcp      daemon.DHCP
 	facts     plan.Facts
 	changed   chan struct{}
 	stop      func()
-	// wrap, unless nil, is what the daemon has for the host.
+	// wrap, if not nil, replaces the host.
 	wrap daemon.Host
 	// counts and containers are as in daemon.Config.
 	counts     daemon.CountReals
 	containers daemon.Containers
-	// forgetful daemons read notes and write none.
+	// forgetful makes the daemon read notes and write none.
 	forgetful bool
 	// pins is as in kernel.Options.
 	pins string
-	// killed is the process of the daemon that kill9 has started last.
+	// killed is the process of the daemon that kill9 started last.
 	killed int
 }
 
@@ -84,7 +84,7 @@ func newWorld(t testing.TB) *world {
 	return worldOf(t, host)
 }
 
-// worldOf is a world whose host is there already.
+// worldOf returns a world with an existing host.
 func worldOf(t testing.TB, host *kernel.Host) *world {
 	t.Helper()
 	facts, err := kernel.Probe()
@@ -96,7 +96,7 @@ func worldOf(t testing.TB, host *kernel.Host) *world {
 	return w
 }
 
-// start runs a daemon; the test's end, or stop, ends it.
+// start runs a daemon until stop is called or the test ends.
 func (w *world) start() *world {
 	w.Helper()
 	s, err := store.OpenFile(w.at)
@@ -115,7 +115,7 @@ func (w *world) start() *world {
 	if w.forgetful {
 		passing = unwritten{passing}
 	}
-	life, end := context.WithCancel(context.Background()) // of what goes with the daemon's process
+	life, end := context.WithCancel(context.Background()) // ends with the daemon
 	d, err := daemon.New(daemon.Config{
 		Host: host, Store: s, Sandboxes: finder, DHCP: w.dhcp, Facts: w.facts,
 		CountReals: w.counts, Containers: w.containers, Lasting: s.Lasting(), Passing: passing, DialReal: w.dialReal,
@@ -156,7 +156,7 @@ func (w *world) start() *world {
 	return w
 }
 
-// dialReal has checks dial from the host's namespace.
+// dialReal makes checks dial from the host's namespace.
 func (w *world) dialReal(model.VirtualService, model.RealServer) health.DialFunc {
 	return func(ctx context.Context, network, address string) (conn net.Conn, err error) {
 		failed := w.host.Do(func() error { conn, err = (&net.Dialer{}).DialContext(ctx, network, address); return nil })
@@ -164,7 +164,7 @@ func (w *world) dialReal(model.VirtualService, model.RealServer) health.DialFunc
 	}
 }
 
-// record returns what is kept of the host.
+// record returns the stored record of the host.
 func (w *world) record() (store.Record, error) { return w.store.Load() }
 
 type testLog struct{ testing.TB }
@@ -174,7 +174,7 @@ func (l testLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// watchedSandbox is a process in a namespace that only it holds.
+// watchedSandbox is a process in a network namespace that ends with it.
 type watchedSandbox struct {
 	*process.Process
 	pid string
@@ -212,7 +212,7 @@ func (b watchedSandbox) do(t testing.TB, fn func() error) {
 	}
 }
 
-// reaches fails the test unless somebody accepts connections at the address.
+// reaches fails the test unless a connection to the address succeeds.
 func (b watchedSandbox) reaches(t testing.TB, addr string) {
 	t.Helper()
 	b.do(t, func() error { return dial(addr) })
@@ -226,7 +226,7 @@ func dial(addr string) error {
 	return err
 }
 
-// serves accepts connections on the host until stop or the test's end.
+// serves accepts connections on the host until stop is called or the test ends.
 func (w *world) serves(addr string) (stop func()) { w.Helper(); return serve(w, w.host.Do, addr) }
 
 // serves accepts connections in the sandbox until the test ends.
@@ -256,29 +256,29 @@ func serve(t testing.TB, in func(func() error) error, addr string) (stop func())
 
 func (w *world) sh(line string) string { w.Helper(); return shell.Run(w, w.host.Do, line) }
 
-// until waits for a condition, looking again whenever the daemon has changed
-// something.
+// until waits for a condition. It checks the condition after each change that the
+// daemon reports.
 func (w *world) until(what string, holds func() bool) {
 	w.Helper()
-	needsRestart := time.After(patience)
+	deadline := time.After(patience)
 	for !holds() {
 		select {
 		case <-w.changed:
-		case <-needsRestart:
-			w.Fatalf("it never comes to be that %s", what)
+		case <-deadline:
+			w.Fatalf("timeout: %s", what)
 		}
 	}
 }
 
-// carried is a command line that waits until the kernel has worked off what
-// has happened to carriers, on which states, addresses and routes depend: it
-// does so for a link that it is asked about (Linux 6.8), and by itself later.
+// carried is a command that waits until the kernel has handled carrier changes, on
+// which states, addresses and routes depend. The kernel handles those of a link when
+// it is asked about the link (Linux 6.8), and of others some time later.
 const carried = "ip -o link | sed 's/^[0-9]*: /link show dev /; s/[@:].*//' | ip -force -batch - >/dev/null 2>&1; "
 
-// links are the links of the host.
+// links returns the links of the host.
 func (w *world) links() string { w.Helper(); return w.sh(carried + "ip -o link") }
 
-// snapshot is everything on the host that we could leave.
+// snapshot returns everything on the host that the daemon could leave behind.
 func (w *world) snapshot() string {
 	w.Helper()
 	return w.sh(carried + "ip -o link | sed 's/^[0-9]*: //' | sort; ip -o addr | sed 's/^[0-9]*: //; s/ tentative//' | sort;" +
@@ -289,11 +289,11 @@ func (w *world) snapshot() string {
 func (w *world) unchanged(before string) {
 	w.Helper()
 	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(w.snapshot(), "\n")); diff != "" {
-		w.Errorf("the host is not as it was before (-):\n%s", diff)
+		w.Errorf("the host differs from before (-):\n%s", diff)
 	}
 }
 
-// nothingLeft waits until nothing is attached, and wants the host as it was.
+// nothingLeft waits until nothing is attached, and checks that the host is as before.
 func (w *world) nothingLeft(before string) {
 	w.Helper()
 	w.until("nothing is left", w.Empty)
@@ -319,7 +319,7 @@ func (w *world) attach(req daemon.AttachRequest) daemon.Result {
 	return r
 }
 
-// to asks for a sandbox to be attached to the network lan.
+// to returns the request to attach a sandbox to the network lan.
 func to(b watchedSandbox) daemon.AttachRequest {
 	return daemon.AttachRequest{Endpoint: model.Endpoint{Network: "lan", Sandbox: b.pid}}
 }

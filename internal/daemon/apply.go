@@ -33,7 +33,8 @@ func (d *Daemon) Apply(ctx context.Context, spec Spec, dry bool) (Result, error)
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return r, fmt.Errorf("the declaration is applied, but a lease is missing: %w: apply it again when a DHCP server answers", err)
+		return r, fmt.Errorf(
+			"the declaration is applied, but a lease is missing: %w: apply it again when a DHCP server answers", err)
 	}
 	if len(leasing) > 0 {
 		r.Attachments = d.viewsOf(model.FileSet(spec.Set))

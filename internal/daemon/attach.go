@@ -55,7 +55,8 @@ func (d *Daemon) Attach(ctx context.Context, req AttachRequest) (Result, error) 
 		return Result{}, fault(Invalid, "attach %s: cgroups are for workloads of the host's own network: use `fairlead run`", req.Sandbox)
 	}
 	if req.HostInterface != "" {
-		return Result{}, fault(Invalid, "attach %s: hostInterface %s: only container engines set it, because they move links into their sandboxes themselves: leave it out", req.Sandbox, req.HostInterface)
+		return Result{}, fault(Invalid,
+			"attach %s: hostInterface %s: only container engines set it, because they move links into their sandboxes themselves: leave it out", req.Sandbox, req.HostInterface)
 	}
 	at, err := d.cfg.Sandboxes.Resolve(ctx, req.Sandbox)
 	if err != nil {

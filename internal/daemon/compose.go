@@ -26,7 +26,8 @@ func (d *Daemon) compose(req AttachRequest, at sandbox.Sandbox, b *watchedSandbo
 	a := model.Attachment{Endpoint: req.Endpoint, Ref: at.Ref, Namespace: b.namespace,
 		Keep: req.Keep || n.Driver == model.DriverDevice && at.Kind != sandbox.Process, DHCP: req.DHCP, Private: private, Origin: req.Origin}
 	if req.Keep && at.Kind == sandbox.Process {
-		return next, a, nil, fault(Invalid, "keep: a process does not come back, and another process may get its PID: name the sandbox by its container, its network namespace or its path")
+		return next, a, nil, fault(Invalid,
+			"keep: a process does not come back, and another process may get its PID: name the sandbox by its container, its network namespace or its path")
 	}
 	a.Network, a.Sandbox = n.Name, b.path
 	have, known, err := d.existing(a)
@@ -84,7 +85,8 @@ func (d *Daemon) networkOf(req AttachRequest) (n model.Network, private bool, er
 	if req.Device == "" {
 		n, ok := model.State{Networks: d.desired.Networks}.Network(req.Network)
 		if !ok {
-			return n, false, fault(NotFound, "there is no network %q: create it with `fairlead network create`, or list them with `fairlead network ls`", req.Network)
+			return n, false, fault(NotFound,
+				"there is no network %q: create it with `fairlead network create`, or list them with `fairlead network ls`", req.Network)
 		}
 		private := slices.ContainsFunc(d.desired.Attachments, func(a model.Attachment) bool { return a.Private && a.Network == n.Name })
 		return n, private, nil
@@ -92,7 +94,8 @@ func (d *Daemon) networkOf(req AttachRequest) (n model.Network, private bool, er
 	name := deviceNetwork(req.Device, req.PKey)
 	n = model.Network{Name: name, Driver: model.DriverDevice, Parent: req.Device, PKey: req.PKey}
 	if have, ok := (model.State{Networks: d.desired.Networks}).Network(name); ok && !have.Equal(n) {
-		return n, false, fault(Conflict, "network %s already exists and is not the network of device %s: remove it first", name, req.Device)
+		return n, false, fault(Conflict,
+			"network %s already exists and is not the network of device %s: remove it first", name, req.Device)
 	}
 	return n, true, nil
 }
@@ -145,7 +148,8 @@ func (d *Daemon) existing(a model.Attachment) (model.Attachment, bool, error) {
 		case a.Name == have.Name && sameSandbox:
 			return have, true, nil
 		case a.Name == have.Name:
-			return have, false, fault(Conflict, "attachment %s already exists for %s on network %s: detach it first, or choose another --name", a.Name, have.Ref, have.Network)
+			return have, false, fault(Conflict,
+				"attachment %s already exists for %s on network %s: detach it first, or choose another --name", a.Name, have.Ref, have.Network)
 		}
 	}
 	return model.Attachment{}, false, nil
@@ -213,7 +217,8 @@ func (d *Daemon) defaultRoute(a *model.Attachment, n model.Network, have model.A
 			there = seen.Default6
 		}
 		if asked && there {
-			return fault(Conflict, "gateway of %s: the sandbox already has a default route: remove it, or omit --gateway and add the routes that you need with --route", a.Ref)
+			return fault(Conflict,
+				"gateway of %s: the sandbox already has a default route: remove it, or omit --gateway and add the routes that you need with --route", a.Ref)
 		}
 		has = has || there && mayHave(*a, n, v4)
 	}

@@ -135,7 +135,8 @@ func (t *draft) tryNetwork(n model.Network) error {
 		}
 		return differsFromFile("network "+n.Name, have.Origin, "`fairlead network rm "+n.Name+"`")
 	case have.Driver != n.Driver:
-		return fmt.Errorf("network %s already exists with driver %s: apply the files without it first, or give the new network another name", n.Name, have.Driver)
+		return fmt.Errorf(
+			"network %s already exists with driver %s: apply the files without it first, or give the new network another name", n.Name, have.Driver)
 	}
 	w.Networks[j] = n
 	return nil
@@ -143,7 +144,8 @@ func (t *draft) tryNetwork(n model.Network) error {
 
 // noteUnchanged notes that an object of another origin is as declared.
 func (t *draft) noteUnchanged(kind, name string, by model.Origin) {
-	t.notes = append(t.notes, fmt.Sprintf("%s %s is as declared, and the files do not take it over: %s", kind, name, createdBy(by)))
+	t.notes = append(t.notes, fmt.Sprintf(
+		"%s %s is as declared, and the files do not take it over: %s", kind, name, createdBy(by)))
 }
 
 // pruneNetworks removes the networks that the set no longer declares.
@@ -160,7 +162,8 @@ func (t *draft) pruneNetworks() {
 			}
 		}
 		if len(users) > 0 {
-			t.mistake("", fmt.Errorf("network %s is no longer declared, but has attachments of another origin (%s): detach them first, or declare it", n.Name, strings.Join(users, ", ")))
+			t.mistake("", fmt.Errorf(
+				"network %s is no longer declared, but has attachments of another origin (%s): detach them first, or declare it", n.Name, strings.Join(users, ", ")))
 		}
 	}
 	w.Networks = slices.DeleteFunc(slices.Clone(w.Networks), left)
@@ -245,7 +248,8 @@ func (t *draft) publishes(i int, at string) {
 		case have.Equal(p):
 			t.noteUnchanged("publish", p.String(), have.Origin)
 		default:
-			t.mistake(fmt.Sprintf("%s.publishes[%d]", at, j), differsFromFile("publish "+have.String(), have.Origin, "`fairlead unpublish "+name+" …`"))
+			t.mistake(fmt.Sprintf(
+				"%s.publishes[%d]", at, j), differsFromFile("publish "+have.String(), have.Origin, "`fairlead unpublish "+name+" …`"))
 		}
 	}
 }

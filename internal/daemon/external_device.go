@@ -31,7 +31,8 @@ func (d *Daemon) joinDevice(name, path string) (model.Endpoint, engine.SandboxCo
 	a, _ := d.attachment(name)
 	if why := d.problems[name]; why != "" {
 		delete(d.problems, name)
-		return a.Endpoint, engine.SandboxConfig{}, errors.Join(fmt.Errorf("join %s to %s: %s", name, a.Network, why), d.save(with(d.desired, reserved(a))))
+		return a.Endpoint, engine.SandboxConfig{}, errors.Join(fmt.Errorf(
+			"join %s to %s: %s", name, a.Network, why), d.save(with(d.desired, reserved(a))))
 	}
 	return a.Endpoint, engine.SandboxConfig{}, nil
 }

@@ -21,7 +21,8 @@ func (d *Daemon) Reserve(a model.Attachment) (engine.SandboxConfig, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if have, known := d.attachment(a.Name); known && have.Origin != a.Origin {
-		return engine.SandboxConfig{}, fault(Conflict, "reserve %s: an attachment with this name exists, and %s did not create it", a.Name, a.Origin)
+		return engine.SandboxConfig{}, fault(Conflict,
+			"reserve %s: an attachment with this name exists, and %s did not create it", a.Name, a.Origin)
 	}
 	a.Sandbox, a.Namespace = "", ""
 	joined := a
@@ -104,11 +105,11 @@ func (d *Daemon) Expose(name string, publishes []model.Publish) error {
 	next := d.desired
 	var have []model.Publish
 	next.Publishes = slices.DeleteFunc(slices.Clone(next.Publishes), func(p model.Publish) bool {
-		theirs := p.Endpoint == name && p.Origin == a.Origin
-		if theirs {
+		fromEngine := p.Endpoint == name && p.Origin == a.Origin
+		if fromEngine {
 			have = append(have, p)
 		}
-		return theirs
+		return fromEngine
 	})
 	if slices.EqualFunc(have, want, model.Publish.Equal) {
 		return nil

@@ -33,7 +33,8 @@ func (d *Daemon) CreateNetwork(n model.Network, dry bool) (Result, error) {
 		}
 		return Result{}, otherOrigin("network "+n.Name, n.Origin)
 	case next.Networks[i].Driver != n.Driver:
-		return Result{}, fault(Conflict, "network %s already exists with driver %s: remove it first", n.Name, next.Networks[i].Driver)
+		return Result{}, fault(Conflict,
+			"network %s already exists with driver %s: remove it first", n.Name, next.Networks[i].Driver)
 	default:
 		next.Networks[i] = n
 	}

@@ -275,7 +275,7 @@ func (o *operated) check() {
 	}
 }
 
-// answers fails the test unless the sandbox who answers at the address. If who is
+// answers fails the test unless the sandbox named who answers at the address. If who is
 // empty, nothing must answer.
 func (o *operated) answers(addr, who string) {
 	o.Helper()

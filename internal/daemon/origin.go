@@ -26,7 +26,8 @@ func differsFromFile(what string, by model.Origin, undo string) error {
 	if by == model.FromCommand {
 		todo = "remove it with " + undo
 	}
-	return fault(Conflict, "%s differs from the file, and %s: %s and apply again, or declare it as it is (`fairlead get`)", what, createdBy(by), todo)
+	return fault(Conflict,
+		"%s differs from the file, and %s: %s and apply again, or declare it as it is (`fairlead get`)", what, createdBy(by), todo)
 }
 
 // otherOrigin refuses a command's request to change an object of another origin.

@@ -99,7 +99,8 @@ func (d *Daemon) peerPaths(name string) ([]overlay.Target, error) {
 	}
 	n, up := d.full.Network(name)
 	if !up {
-		return nil, fault(Conflict, "network %s: it does not exist on this host while it has no attachment: attach a sandbox first", name)
+		return nil, fault(Conflict,
+			"network %s: it does not exist on this host while it has no attachment: attach a sandbox first", name)
 	}
 	links, err := d.cfg.Host.Links(n.Asks())
 	if err != nil {
@@ -107,7 +108,8 @@ func (d *Daemon) peerPaths(name string) ([]overlay.Target, error) {
 	}
 	targets := overlay.Targets(n, plan.Facts{Links: links})
 	if len(targets) == 0 {
-		return nil, fault(Invalid, "network %s: the addresses of the other hosts in it are not known: add their ranges to the peers", name)
+		return nil, fault(Invalid,
+			"network %s: the addresses of the other hosts in it are not known: add their ranges to the peers", name)
 	}
 	return targets, nil
 }

@@ -109,7 +109,8 @@ func (d *Daemon) target(text string, refs func(string) bool) (model.Attachment, 
 	}
 	switch len(names) {
 	case 0:
-		return found, fault(NotFound, "there is no attachment of %s: attach it first (`fairlead attach`); `fairlead ls` lists the attachments", text)
+		return found, fault(NotFound,
+			"there is no attachment of %s: attach it first (`fairlead attach`); `fairlead ls` lists the attachments", text)
 	case 1:
 		return found, nil
 	}

@@ -38,9 +38,11 @@ func (d *Daemon) SetService(r ServiceRequest) (Result, error) {
 	case known && have.Equal(v) && d.problems[serviceProblem(v.Name)] == "":
 		return Result{Services: d.viewServices(v.Name)}, nil
 	case known && r.Create:
-		return Result{}, fault(Conflict, "service %s already exists with different settings: change it with `fairlead service set`, or choose another name", v.Name)
+		return Result{}, fault(Conflict,
+			"service %s already exists with different settings: change it with `fairlead service set`, or choose another name", v.Name)
 	case r.Was != nil && (!known || !have.Equal(*r.Was)):
-		return Result{}, fault(Conflict, "service %s was changed meanwhile: read it again and repeat the request", v.Name)
+		return Result{}, fault(Conflict,
+			"service %s was changed meanwhile: read it again and repeat the request", v.Name)
 	}
 	return d.changeService(v, r.DryRun)
 }
@@ -150,7 +152,8 @@ func (d *Daemon) Service(name string) (ServiceView, error) {
 }
 
 func noService(name string) error {
-	return fault(NotFound, "there is no service %q: create it with `fairlead service add`, or list them with `fairlead service ls`", name)
+	return fault(NotFound,
+		"there is no service %q: create it with `fairlead service add`, or list them with `fairlead service ls`", name)
 }
 
 func byServiceName(a, b ServiceView) int { return strings.Compare(a.Name, b.Name) }

@@ -48,7 +48,8 @@ func (d *Daemon) ChangeReal(r RealRequest) (Result, error) {
 		return Result{}, noService(r.Service)
 	}
 	if r.Real == "" { // e.g. an unset variable of a script
-		return Result{}, fault(Invalid, "%s a real server of service %s: its name or address is missing: `fairlead service show %s` lists them", r.Do, r.Service, escape.Shell(r.Service))
+		return Result{}, fault(Invalid,
+			"%s a real server of service %s: its name or address is missing: `fairlead service show %s` lists them", r.Do, r.Service, escape.Shell(r.Service))
 	}
 	if r.Deadline < 0 {
 		return Result{}, fault(Invalid, "drain %s of service %s: deadline %s: want a time from now", r.Real, r.Service, r.Deadline)
@@ -61,7 +62,8 @@ func (d *Daemon) ChangeReal(r RealRequest) (Result, error) {
 		return Result{}, err
 	}
 	if m.leaving {
-		return Result{}, fault(Conflict, "%s is leaving service %s: add it again with `fairlead service set %s --real %s`", m.text(), v.Name, escape.Shell(v.Name), m.text())
+		return Result{}, fault(Conflict,
+			"%s is leaving service %s: add it again with `fairlead service set %s --real %s`", m.text(), v.Name, escape.Shell(v.Name), m.text())
 	}
 	switch r.Do {
 	case DrainReal:
@@ -150,7 +152,8 @@ func (d *Daemon) removeReal(v model.VirtualService, r RealRequest) (Result, erro
 	case i < 0 && err != nil:
 		return Result{Notes: []string{fmt.Sprintf("service %s has no real server %s: nothing to do", v.Name, r.Real)}}, nil
 	case i < 0 && !m.spec.Select.IsZero():
-		return Result{}, fault(Invalid, "%s is in service %s because of %s: remove that, or drain this real server", r.Real, v.Name, m.spec)
+		return Result{}, fault(Invalid,
+			"%s is in service %s because of %s: remove that, or drain this real server", r.Real, v.Name, m.spec)
 	case i < 0:
 		if i = slices.IndexFunc(v.Reals, m.spec.Is); i < 0 && !r.Now {
 			return Result{Services: d.viewServices(v.Name)}, nil // it is leaving already

@@ -142,8 +142,8 @@ func (d *Daemon) sandboxes(w model.Desired, endpoints []model.Endpoint) sandboxe
 	}
 	for _, e := range endpoints {
 		s.byName[e.Name] = true
-		if own := e.AllAddresses(); len(own) > 0 && len(leased[e.Name]) == 0 {
-			leased[e.Name] = own
+		if addrs := e.AllAddresses(); len(addrs) > 0 && len(leased[e.Name]) == 0 {
+			leased[e.Name] = addrs
 		}
 	}
 	for _, a := range w.Attachments {
@@ -163,8 +163,8 @@ func (d *Daemon) sandboxes(w model.Desired, endpoints []model.Endpoint) sandboxe
 func (s sandboxes) alive(endpoint string) bool { return s.byName[endpoint] }
 
 func (s sandboxes) owns(addr netip.Addr) (found, bool) {
-	i, ours := s.byAddr[addr]
-	if !ours {
+	i, known := s.byAddr[addr]
+	if !known {
 		return found{}, false
 	}
 	return s.all[i].found(addr), true

@@ -67,7 +67,7 @@ func (d *Daemon) settle(next model.Desired) error {
 }
 
 // forgetServices deletes the health of services that are no longer desired, so that a
-// new service with the name starts anew.
+// new service with the name starts without it.
 func (d *Daemon) forgetServices(before, now model.Desired) {
 	for _, v := range before.Services {
 		if !slices.ContainsFunc(now.Services, func(o model.VirtualService) bool { return o.Name == v.Name }) {

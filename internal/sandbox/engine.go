@@ -32,7 +32,8 @@ func New() Finder {
 	} else if path, ok := strings.CutPrefix(host, "unix://"); ok {
 		f.Engines = []string{path}
 	} else {
-		f.noEngines = fmt.Errorf("DOCKER_HOST is %s, which is not a unix socket of an engine on this host: set it to unix://PATH", host)
+		f.noEngines = fmt.Errorf(
+			"DOCKER_HOST is %s, which is not a unix socket of an engine on this host: set it to unix://PATH", host)
 	}
 	return f
 }
@@ -80,7 +81,8 @@ func (f Finder) findContainer(ctx context.Context, name string) []finding {
 		}
 	}
 	if f.noEngines == nil && missing == len(f.Engines) {
-		return []finding{{err: fmt.Errorf("%w at %s: start it, or name the sandbox in another form, e.g. pid:4711", ErrNoEngine, strings.Join(f.Engines, " or "))}}
+		return []finding{{err: fmt.Errorf(
+			"%w at %s: start it, or name the sandbox in another form, e.g. pid:4711", ErrNoEngine, strings.Join(f.Engines, " or "))}}
 	}
 	return refsByID(found)
 }

@@ -20,7 +20,8 @@ func Expect(text string) (Sandbox, error) {
 	}
 	switch {
 	case !explicit:
-		return Sandbox{}, fmt.Errorf("sandbox %q: no running sandbox has this name: add its kind, e.g. container:shop or netns:shop", text)
+		return Sandbox{}, fmt.Errorf(
+			"sandbox %q: no running sandbox has this name: add its kind, e.g. container:shop or netns:shop", text)
 	case kind == Container && !containerName.MatchString(name):
 		return Sandbox{}, fmt.Errorf("sandbox %q: not a valid container name", text)
 	case kind == Netns && !isNetnsName(name):
@@ -28,7 +29,8 @@ func Expect(text string) (Sandbox, error) {
 	case kind == Path && (!filepath.IsAbs(name) || strings.Contains(name, "\x00")):
 		return Sandbox{}, fmt.Errorf("sandbox %q: want an absolute path", text)
 	case kind == Process || kind == Path && ofProc.MatchString(filepath.Clean(name)):
-		return Sandbox{}, errors.New("a process does not come back, and another process may get its PID: name the sandbox by its container, its network namespace or its path")
+		return Sandbox{}, errors.New(
+			"a process does not come back, and another process may get its PID: name the sandbox by its container, its network namespace or its path")
 	case kind == Path:
 		name = filepath.Clean(name)
 	}

@@ -54,7 +54,8 @@ func findProcess(name string) []finding {
 // findNetns finds a namespace by its name, as `ip netns` does.
 func (f Finder) findNetns(name string) []finding {
 	if !isNetnsName(name) {
-		return []finding{{err: fmt.Errorf("%q is not a valid name of a network namespace: a path must be absolute, e.g. /run/netns/web", name)}}
+		return []finding{{err: fmt.Errorf(
+			"%q is not a valid name of a network namespace: a path must be absolute, e.g. /run/netns/web", name)}}
 	}
 	path := filepath.Join(f.NetnsDir, name)
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {

@@ -171,7 +171,7 @@ func TestDataPlaneFails(t *testing.T) {
 		w.serve(v)
 		w.stands(v.Name, before)
 	}
-	host.fail(errors.New("the kernel is made of wax"), "web")
+	host.fail(errors.New("the kernel refuses the test"), "web")
 	stop()
 	w.notified("service web: failed")
 	w.stands("other", after)
@@ -182,7 +182,7 @@ func TestDataPlaneFails(t *testing.T) {
 		}
 		return v.Problem
 	}
-	if got := problem(); w.servers("web") != before || !strings.Contains(got, "made of wax") {
+	if got := problem(); w.servers("web") != before || !strings.Contains(got, "the kernel refuses the test") {
 		t.Errorf("the data plane failed, and the servers are %s, the problem %q", w.servers("web"), got)
 	}
 	host.fail(nil, "")

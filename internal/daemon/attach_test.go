@@ -82,7 +82,7 @@ func TestSecondNetwork(t *testing.T) {
 		t.Errorf("default route: %s", out)
 	}
 	if again := w.attach(req); again.Changed {
-		t.Errorf("the same again: %+v", again)
+		t.Errorf("attach again: %+v", again)
 	}
 	req.Gateways = addrs("172.31.0.9")
 	if _, err := w.Attach(context.Background(), req); daemon.CodeOf(err) != daemon.Conflict {
@@ -169,7 +169,7 @@ func TestNetworks(t *testing.T) {
 	b := w.watchedSandbox()
 	w.network(lan)
 	if r, err := w.CreateNetwork(lan, false); err != nil || r.Changed {
-		t.Errorf("the same again: %+v, %v", r, err)
+		t.Errorf("create the network again: %+v, %v", r, err)
 	}
 	bad := lan
 	bad.Name = "other"

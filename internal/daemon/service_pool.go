@@ -20,7 +20,7 @@ import (
 //	service ──► members ──► resolved ──► health ──► full ──► State.Services
 //	            ▲ attachments, drains
 //
-// A server that is no longer selected leaves: it drains. To compute a pool has no side
+// A server that is no longer a member leaves: it drains. To compute a pool has no side
 // effects, so that a dry run can do it. Changes against the earlier pool are reported
 // and saved when the data planes have them.
 type pool struct {

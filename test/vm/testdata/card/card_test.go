@@ -132,7 +132,7 @@ func TestACardComesBack(t *testing.T) {
 				}
 				inside := sh(t, "nsenter --net="+sandbox+" ip -o addr")
 				if name(t) != "" || !strings.Contains(inside, "lan0    inet 203.0.113.2/24") {
-					t.Errorf("the sandbox has not got it:\n%s", inside)
+					t.Errorf("the sandbox does not have the device:\n%s", inside)
 				}
 				if how == "its name taken" {
 					sh(t, "ip link add lan0 type bridge")

@@ -177,7 +177,7 @@ func TestNothingStored(t *testing.T) {
 	}
 	for name, put := range map[string]func(*store.File) error{
 		"a record": func(f *store.File) error { return f.Save(record()) },
-		"wishes":   func(f *store.File) error { return f.SaveDesired(desired()) },
+		"desired":  func(f *store.File) error { return f.SaveDesired(desired()) },
 		"a note":   func(f *store.File) error { return f.Passing().Put(map[string]any{"a": 1}) },
 	} {
 		at = places(t)

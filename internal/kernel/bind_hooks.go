@@ -49,7 +49,7 @@ func (h *Host) setBindHooks(p *ebpf.Datapath, o plan.BindHooks) error {
 	if err := h.forgetDeadWorkloads(p); err != nil {
 		return err
 	}
-	if err := p.SetWorkload(id, unpublished[o.Unlisted]); err != nil {
+	if err := p.SetWorkload(id, unpublished[o.Unpublished]); err != nil {
 		return err
 	}
 	for _, hook := range bindHookPrograms {
@@ -110,8 +110,8 @@ func (h *Host) readBindHooks(p *ebpf.Datapath, o plan.BindHooks) (plan.Object, e
 		whole, some = whole && has, some || has
 	}
 	o.Partly = !whole
-	if w.Unpublished != unpublished[o.Unlisted] {
-		o.Unlisted = policyOf(w.Unpublished)
+	if w.Unpublished != unpublished[o.Unpublished] {
+		o.Unpublished = policyOf(w.Unpublished)
 	}
 	return orNil(o, some), nil
 }
@@ -143,7 +143,7 @@ func (h *Host) leftoverBindHooks(known map[string]bool) (plan.Plan, error) {
 			return nil, err
 		}
 		w, _ := p.Workload(id)
-		if o := (plan.BindHooks{Cgroup: path, Unlisted: policyOf(w.Unpublished)}); !known[o.Key()] {
+		if o := (plan.BindHooks{Cgroup: path, Unpublished: policyOf(w.Unpublished)}); !known[o.Key()] {
 			leftovers = append(leftovers, o)
 		}
 	}

@@ -290,7 +290,7 @@ func TestMovedBindIsRefused(t *testing.T) {
 	parent := newTestCgroup(t, cgroupRoot(t))
 	g := workload{t, w, newTestCgroup(t, parent)}
 	w.grant(t, g.path, own("", 8080, 80)...)
-	if err := w.Set(plan.BindHooks{Cgroup: g.path, Unlisted: model.UnpublishedLoopback}); err != nil {
+	if err := w.Set(plan.BindHooks{Cgroup: g.path, Unpublished: model.UnpublishedLoopback}); err != nil {
 		t.Fatal(err)
 	}
 	for at, hook := range map[string]ebpf.AttachType{"10.9.0.1:80": ebpf.AttachCGroupInet4Bind, "[fd09::1]:80": ebpf.AttachCGroupInet6Bind} {
@@ -354,7 +354,7 @@ func (w *localWorld) dismiss(t *testing.T, path string, grants ...plan.Grant) {
 func TestBindHooksAreSetAndDeleted(t *testing.T) {
 	w := newLocalWorld(t)
 	g := newWorkload(t, w, model.UnpublishedDeny, web...)
-	want := plan.BindHooks{Cgroup: g.path, Unlisted: model.UnpublishedDeny}
+	want := plan.BindHooks{Cgroup: g.path, Unpublished: model.UnpublishedDeny}
 	if err := w.Set(want); err != nil {
 		t.Fatalf("set again: %v", err)
 	}
@@ -392,7 +392,7 @@ func TestBindHooksAreAdopted(t *testing.T) {
 	}
 	next := &localWorld{Host: h}
 	g.w = next
-	want := plan.BindHooks{Cgroup: g.path, Unlisted: model.UnpublishedDeny}
+	want := plan.BindHooks{Cgroup: g.path, Unpublished: model.UnpublishedDeny}
 	have, err := next.Observe(plan.Plan{want}, plan.Plan{want})
 	if err != nil || !slices.Contains(have, plan.Object(want)) {
 		t.Errorf("observed %v, %v", have, err)
@@ -465,7 +465,7 @@ func TestTooManyGrants(t *testing.T) {
 		many = append(many, own("", 10000+2*i, 20000+2*i)...)
 	}
 	w.grant(t, path, many...)
-	err := w.Set(plan.BindHooks{Cgroup: path, Unlisted: model.UnpublishedLoopback})
+	err := w.Set(plan.BindHooks{Cgroup: path, Unpublished: model.UnpublishedLoopback})
 	if err == nil || !strings.Contains(err.Error(), "publish ranges") {
 		t.Errorf("132 grants: %v", err)
 	}
@@ -477,7 +477,7 @@ func TestWorkloadCgroup(t *testing.T) {
 		cgroupRoot(t): "root of the hierarchy",
 		t.TempDir():   "is not a cgroup v2 directory",
 	} {
-		err := h.Set(plan.BindHooks{Cgroup: path, Unlisted: model.UnpublishedLoopback})
+		err := h.Set(plan.BindHooks{Cgroup: path, Unpublished: model.UnpublishedLoopback})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}

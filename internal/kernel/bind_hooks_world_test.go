@@ -29,7 +29,7 @@ func newWorkload(t *testing.T, w *localWorld, unpublished model.Unpublished, gra
 	t.Helper()
 	g := workload{t, w, newTestCgroup(t, cgroupRoot(t))}
 	w.grant(t, g.path, grants...)
-	if err := w.Set(plan.BindHooks{Cgroup: g.path, Unlisted: unpublished}); err != nil {
+	if err := w.Set(plan.BindHooks{Cgroup: g.path, Unpublished: unpublished}); err != nil {
 		t.Fatal(err)
 	}
 	return g

@@ -6,41 +6,44 @@ import (
 	"fairlead/internal/model"
 )
 
-// Attachment is what a way to publish must know of an endpoint.
+// Attachment holds the properties of an endpoint that a publish mode needs.
 type Attachment struct {
-	// Addresses are the endpoint's, at most one of each family.
+	// Addresses are the endpoint's, at most one per family.
 	Addresses []netip.Addr
-	// Link is the host's link that leads there; empty when nothing can be
-	// published to the endpoint.
+	// Link is the host's link through which the endpoint is reached. It is empty if
+	// nothing can be published to the endpoint.
 	Link string
-	// Closed says why nothing can be published there, where the reason is the
-	// driver's own.
+	// Closed is the reason why nothing can be published to the endpoint, if the
+	// driver is the reason.
 	Closed string
-	// Bypass holds whose answers from the endpoint do not come back through the
-	// host: neighbours on its own segment, itself.
+	// Bypass lists the clients whose answers from the endpoint do not return
+	// through the host: neighbours on the endpoint's segment, and the endpoint
+	// itself.
 	Bypass []Bypass
-	// Shaped says that what the endpoint receives is bounded on its way in, so
-	// that no short-cut may be taken.
+	// Shaped is true if the endpoint's receive rate is limited. Packets must then
+	// not bypass the host's end of the link.
 	Shaped bool
-	// Internal says that the endpoint's network is: no eBPF program of ours is at
-	// its link, which would let it reach ports of other networks.
+	// Internal is true if the endpoint's network is internal. Its link then gets no
+	// eBPF program, because the program would let the endpoint reach published
+	// ports of other networks.
 	Internal bool
-	// Port is the host's end of the sandbox's own link, which may be a port of
-	// Link; empty where the sandbox has none.
+	// Port is the host's end of the sandbox's veth pair, which may be a port of the
+	// bridge Link. It is empty if the sandbox has none.
 	Port string
-	// Gateways are the host's own addresses in the network, at most one of
-	// each family.
+	// Gateways are the host's addresses in the network, at most one per family.
 	Gateways []netip.Addr
-	// Cgroup is the cgroup v2 directory of a workload that runs in the host's
-	// namespace, and Unlisted its policy for binds that no publish lists.
-	Cgroup   string
-	Unlisted model.Unpublished
+	// Cgroup is the cgroup v2 directory of a workload in the host's namespace.
+	// Unpublished is its policy for binds to ports that no publish lists.
+	Cgroup      string
+	Unpublished model.Unpublished
 }
 
-// Gateway returns the host's own address in the network (IPv4 when v4).
+// Gateway returns the host's address in the network (IPv4 if v4). It returns false
+// if there is none.
 func (a Attachment) Gateway(v4 bool) (netip.Addr, bool) { return ofFamily(a.Gateways, v4) }
 
-// Address returns the endpoint's address of the family (IPv4 when v4).
+// Address returns the endpoint's address of the family (IPv4 if v4). It returns
+// false if there is none.
 func (a Attachment) Address(v4 bool) (netip.Addr, bool) { return ofFamily(a.Addresses, v4) }
 
 func ofFamily(addrs []netip.Addr, v4 bool) (netip.Addr, bool) {
@@ -52,9 +55,9 @@ func ofFamily(addrs []netip.Addr, v4 bool) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// Bypass is a range of clients, and the range of endpoints whose answers to
-// them pass the host by.
+// Bypass is a range of clients (From) and a range of endpoints (To) whose answers
+// to these clients do not pass the host.
 type Bypass struct{ From, To netip.Prefix }
 
-// Within is the Bypass of neighbours on a segment.
+// Within returns the Bypass of neighbours on one segment.
 func Within(segment netip.Prefix) Bypass { return Bypass{segment, segment} }

@@ -8,28 +8,28 @@ import (
 	"fairlead/internal/model"
 )
 
-// Balanced is a virtual service as a data plane of our own holds it: the whole
-// service is one value, which is comparable because its lists are packed.
+// Balanced is a virtual service for the data planes ebpf and nft. The whole service
+// is one value, which is comparable because its lists are packed.
 type Balanced struct {
 	// Service is the virtual service's name.
 	Service   string
 	Proto     model.Proto
 	Frontends Frontends
-	// Scheduler and Forward are chosen: none is empty.
+	// Scheduler and Forward are never empty: the defaults are already filled in.
 	Scheduler model.Scheduler
 	Forward   model.Forward
-	// Tunnel is how packets are wrapped, forwarding by tunnel.
+	// Tunnel is the encapsulation if Forward is tunnel.
 	Tunnel      model.Tunnel
 	Persistence time.Duration
-	// Backends are the real servers, in their canonical order: of the same set,
-	// every host has the same list.
+	// Backends are the real servers in canonical order: all hosts derive the same
+	// list from the same set.
 	Backends Backends
 	// Ring is the Maglev table; empty for other schedulers.
 	Ring Ring
 }
 
-// Frontends is a packed list of addresses and ports, of 18 bytes each: the
-// address as IPv6 (IPv4 is mapped), then the port in network byte order.
+// Frontends is a packed list of addresses and ports, 18 bytes each: the address as
+// IPv6 (IPv4 is mapped), then the port in network byte order.
 type Frontends string
 
 // PackFrontends packs a list.
@@ -50,32 +50,33 @@ func (f Frontends) List() []netip.AddrPort {
 	return all
 }
 
-// Backend is a real server as a data plane holds it.
+// Backend is a real server of a Balanced service.
 type Backend struct {
-	// At is where it is; port 0 keeps the port that the client has dialled.
+	// At is its address and port. Port 0 keeps the port that the client connected
+	// to.
 	At     netip.AddrPort
 	Weight uint32
-	// Draining says that it keeps its flows and gets no new ones.
+	// Draining is true if it keeps its flows and gets no new ones.
 	Draining bool
-	// Masquerade says that it must see the host as the client, because its
-	// answers would not come back through the host otherwise.
+	// Masquerade is true if it must see the host as the client, because its answers
+	// would not return through the host if it saw the client.
 	Masquerade bool
-	// Tunnel says that it is elsewhere, and its packets are wrapped in others for
-	// its own address.
+	// Tunnel is true if it is on another host and packets to it are encapsulated.
 	Tunnel bool
-	// Local says that it is the host itself.
+	// Local is true if the real server is this host.
 	Local bool
-	// Link is the host's end of the endpoint's own link, for one of our
-	// sandboxes; empty for a server elsewhere, or here.
+	// Link is the host's end of the sandbox's veth pair if the real server is an
+	// endpoint on this host; empty for another host and for this host itself.
 	Link string
-	// Gateway is the host's address in the endpoint's network, by which it sees
-	// itself where it is its own client; not valid for a server elsewhere.
+	// Gateway is the host's address in the endpoint's network. The endpoint sees
+	// this address when it is a client of itself. It is not valid for a server on
+	// another host.
 	Gateway netip.Addr
 }
 
-// Backends is a packed list of backends: of each the address and port, as
-// Frontends has them, the weight (4 bytes), flags (1), the gateway (16, zeros
-// for none), and the length of the link's name (1) and that name.
+// Backends is a packed list of backends. Each has the address and port as in
+// Frontends, the weight (4 bytes), flags (1), the gateway (16, zeros for none), the
+// length of the link's name (1) and the name.
 type Backends string
 
 const (
@@ -139,8 +140,8 @@ func (p Backends) List() []Backend {
 	return all
 }
 
-// Ring is a packed Maglev table: the index of a backend for each bucket, of two
-// bytes each in network byte order.
+// Ring is a packed Maglev table: the index of a backend for each bucket, 2 bytes
+// each in network byte order.
 type Ring string
 
 // PackRing packs a table.

@@ -8,21 +8,21 @@ import (
 	"fairlead/internal/model"
 )
 
-// Uplinks is our eBPF program at the ingress of every link of the host that
-// is neither loopback, nor ours, nor a port of a bridge.
+// Uplinks is the eBPF program at the ingress of every link of the host that is
+// neither loopback, nor made by Fairlead, nor a port of a bridge.
 type Uplinks struct {
 	Found
 }
 
-// Found is what was found of an object that is many: an object to be set has it
-// empty.
+// Found describes what was found of an object that consists of several parts. It is
+// empty in desired objects.
 type Found struct {
-	// Partly says that some of it is there and some is not. To go back to that is
-	// to leave it as it is, and never to take away what is there.
+	// Partly is true if some parts exist and others are missing. Restoring this
+	// state means to change nothing; it never removes the parts that exist.
 	Partly bool
 }
 
-// IsPartly reports whether the object was found in part.
+// IsPartly reports whether only some parts of the object were found.
 func (f Found) IsPartly() bool { return f.Partly }
 
 // Key implements Object.
@@ -34,15 +34,15 @@ func (Uplinks) Add() []string { return []string{"# ebpf: attach fl_uplink to eve
 // Del implements Object.
 func (Uplinks) Del() []string { return []string{"# ebpf: detach fl_uplink from every uplink"} }
 
-// Ingress is our eBPF program where packets come from a sandbox.
+// Ingress is the eBPF program that handles packets from a sandbox.
 type Ingress struct {
 	// Link is the host's end of the sandbox's link.
 	Link string
-	// V4 and V6 are the sandbox's addresses: packets with another source begin no
-	// flow. The zero address is none.
+	// V4 and V6 are the sandbox's addresses: packets with another source address do
+	// not begin a flow. The zero address means none.
 	V4, V6 netip.Addr
-	// Shared says that the link has no other end: many sandboxes are behind it,
-	// to be reached by their hardware addresses, as the LAN is by an uplink.
+	// Shared is true if many sandboxes are behind the link. They are reached by
+	// their hardware addresses, as LAN neighbours are through an uplink.
 	Shared bool
 }
 
@@ -58,12 +58,13 @@ func (i Ingress) Add() []string {
 	return []string{line}
 }
 
-// Del implements Object. It goes with its link, and may go before.
+// Del implements Object. The kernel also detaches the program if the link is
+// deleted.
 func (i Ingress) Del() []string {
 	return []string{fmt.Sprintf("# ebpf: detach %s from %s", i.program(), escape.Shell(i.Link))}
 }
 
-// Sources are the addresses that packets by the link may come from.
+// Sources returns the source addresses that packets from the link may have.
 func (i Ingress) Sources() (all []netip.Addr) {
 	for _, a := range []netip.Addr{i.V4, i.V6} {
 		if a.IsValid() {
@@ -82,8 +83,8 @@ func (i Ingress) program() string {
 
 func (i Ingress) base() string { return end("", i.Link) }
 
-// SandboxIngress is the program where packets come from a sandbox with those
-// addresses, at most one of each family.
+// SandboxIngress returns the program for packets from a sandbox with these
+// addresses, at most one per family.
 func SandboxIngress(link string, addrs []netip.Addr) Ingress {
 	i := Ingress{Link: link}
 	i.V4, _ = ofFamily(addrs, true)
@@ -91,8 +92,8 @@ func SandboxIngress(link string, addrs []netip.Addr) Ingress {
 	return i
 }
 
-// LocalClients is our eBPF hooks at the socket calls of the host's own
-// processes: connect, sendmsg, recvmsg, getpeername, bind and the last close.
+// LocalClients are the eBPF hooks at the socket calls of the host's processes:
+// connect, sendmsg, recvmsg, getpeername, bind and the last close.
 type LocalClients struct {
 	Found
 }
@@ -108,11 +109,12 @@ func (LocalClients) Del() []string {
 	return []string{"# ebpf: detach local from the cgroup root"}
 }
 
-// AttachPrograms is our eBPF programs where packets and local clients may come from,
-// given the attachments of all endpoints of the host. Every sandbox's link has
-// the program, as every sandbox may be a client; those without an end on the
-// host come by the link that leads there. Those of internal networks have none:
-// no published port is for them.
+// AttachPrograms returns the eBPF programs at all places where packets and local
+// clients can come from, given the attachments of all endpoints of the host. Every
+// sandbox's link gets the program, because every sandbox may be a client. Packets
+// of sandboxes without a link end on the host come through the shared link that
+// leads to them. Links of internal networks get no program, because these networks
+// must not reach published ports.
 func AttachPrograms(all []Attachment) Plan {
 	p := Plan{Uplinks{}, LocalClients{}}
 	for _, a := range all {
@@ -127,39 +129,39 @@ func AttachPrograms(all []Attachment) Plan {
 	return p
 }
 
-// EBPFMapping leads packets and local clients for a host address and ports to an
-// endpoint: one entry of the eBPF table, whatever the number of ports.
+// EBPFMapping redirects packets and local clients from a host address and ports to
+// an endpoint. It is one entry of the eBPF table, for any number of ports.
 type EBPFMapping struct {
 	Proto model.Proto
-	// Host is a local address, or unspecified for every one of its family.
+	// Host is a local address, or unspecified for all addresses of its family.
 	Host  netip.Addr
 	Ports model.PortRange
-	// To is the endpoint's address. Of another family than Host, it is for
-	// local clients only.
+	// To is the endpoint's address. If its family differs from Host's, the mapping
+	// serves local clients only.
 	To      netip.Addr
 	ToPorts model.PortRange
 	// Link is the host's end of the endpoint's link.
 	Link string
-	// Masquerade is the host's address in the endpoint's network, of To's
-	// family: the endpoint sees it when it reaches itself.
+	// Masquerade is the host's address in the endpoint's network, of To's family.
+	// The endpoint sees this address when it is a client of itself.
 	Masquerade netip.Addr
-	// Reserved says that a socket of the proxy holds the ports; otherwise the eBPF
-	// hooks refuse them to others.
+	// Reserved is true if a socket of the proxy reserves the ports. If it is false,
+	// the eBPF hooks refuse to bind the ports.
 	Reserved bool
-	// Reset ends the TCP connections with a reset when the lead goes.
+	// Reset ends the open TCP connections with a reset when the mapping is removed.
 	Reset bool
 }
 
 // Key implements Object.
 func (l EBPFMapping) Key() string {
-	return "bpf lead " + string(l.Proto) + " " + hostPorts(l.Host, l.Ports)
+	return "bpf mapping " + string(l.Proto) + " " + hostPorts(l.Host, l.Ports)
 }
 
 // Add implements Object.
 func (l EBPFMapping) Add() []string {
 	flags := ""
 	if l.Reserved {
-		flags += " held"
+		flags += " reserved"
 	}
 	if l.Reset {
 		flags += " reset"
@@ -175,36 +177,39 @@ func (l EBPFMapping) Del() []string {
 
 func (l EBPFMapping) base() string { return end("", l.Link) }
 
-// BindHooks is our eBPF hooks at the socket calls of one workload in the host's
-// namespace: what it binds, and what it is told that it has bound.
+// BindHooks are the eBPF hooks at the socket calls of one workload in the host's
+// namespace. They change the addresses and ports that it binds, and those that it
+// reads back.
 type BindHooks struct {
 	// Cgroup is the workload's cgroup v2 directory.
-	Cgroup   string
-	Unlisted model.Unpublished
+	Cgroup      string
+	Unpublished model.Unpublished
 	Found
 }
 
 // Key implements Object.
-func (b BindHooks) Key() string { return "bpf bounds " + b.Cgroup }
+func (b BindHooks) Key() string { return "bpf bind hooks " + b.Cgroup }
 
 // Add implements Object.
 func (b BindHooks) Add() []string {
-	return []string{fmt.Sprintf("# ebpf: bound %s, unlisted ports %s", escape.Shell(b.Cgroup), b.Unlisted)}
+	return []string{fmt.Sprintf("# ebpf: attach bind hooks to %s, unpublished ports %s", escape.Shell(b.Cgroup), b.Unpublished)}
 }
 
 // Del implements Object.
-func (b BindHooks) Del() []string { return []string{"# ebpf: unbound " + escape.Shell(b.Cgroup)} }
+func (b BindHooks) Del() []string {
+	return []string{"# ebpf: detach bind hooks from " + escape.Shell(b.Cgroup)}
+}
 
-// Grant gives a workload in the host's namespace a host port for each port
-// that it asks for: one entry of the eBPF table, whatever the number.
+// Grant gives a workload in the host's namespace one host port for each port that
+// it binds. It is one entry of the eBPF table, for any number of ports.
 type Grant struct {
 	Cgroup string
 	Proto  model.Proto
-	// Host is the local address to bind, or unspecified for every one of its
-	// family: each family has a grant of its own.
+	// Host is the local address to bind, or unspecified for all addresses of its
+	// family. Each family needs a separate grant.
 	Host  netip.Addr
 	Ports model.PortRange
-	// Own are the ports that the workload asks for.
+	// Own are the ports that the workload asks for in bind(2).
 	Own model.PortRange
 }
 

@@ -8,46 +8,50 @@ import (
 	"fairlead/internal/escape"
 )
 
-// DeviceMark begins the alias of a device of the host's that a sandbox has.
-// It differs from the mark of what we make, because such a device is given
-// back and never removed; what follows it is what the device was before.
+// DeviceMark begins the alias of a host device that was moved into a sandbox. It
+// differs from the mark of links that Fairlead creates, because such a device is
+// moved back and never deleted. The rest of the alias records the device's earlier
+// state.
 const DeviceMark = Mark + "-device:"
 
-// Device is a network device of the host that a sandbox has for itself.
-// Removing it gives it back as it was.
+// Device is a network device of the host that is moved into a sandbox. Removing the
+// object moves the device back and restores its earlier state.
 type Device struct {
 	// Device is its name on the host, or its PCI address, e.g. 0000:3b:02.1.
 	Device string
 	// Netns is the path of the sandbox, and Name the device's name there.
 	Netns string
 	Name  string
-	// MTU in bytes; 0 is the one that it has on the host.
+	// MTU in bytes; 0 keeps the MTU that the device has on the host.
 	MTU int
-	// MAC is the hardware address in the sandbox; empty is the one that it has
-	// on the host.
+	// MAC is the hardware address in the sandbox; empty keeps the address that the
+	// device has on the host.
 	MAC string
 	// IPv6 is the device's mode in the sandbox.
 	IPv6 IPv6
-	// Down says that it was found down, which no plan wants.
+	// Down is true if the device was found down. It is never true in a desired
+	// object.
 	Down bool
 }
 
-// PCIAddress reports whether a device is named by its PCI address.
+// PCIAddress reports whether the string is a PCI address and not an interface name.
 func PCIAddress(device string) bool {
 	return strings.Count(device, ":") == 2 && strings.Contains(device, ".")
 }
 
-// Ends names the device in its sandbox.
+// Ends returns the device in its sandbox.
 func (d Device) Ends() []string { return []string{end(d.Netns, d.Name)} }
 
-// adjusts reports whether the device is in its place already. For another name
-// or hardware address it is taken down, which costs it addresses and routes.
+// adjusts reports whether the device is already in its sandbox with this name and
+// hardware address. To change one of these, the device must be set down, and it
+// then loses its addresses and routes.
 func (d Device) adjusts(old Object) bool {
 	o, ok := old.(Device)
 	return ok && o.Netns == d.Netns && o.Name == d.Name && o.MAC == d.MAC
 }
 
-// Key implements Object: a device goes to one sandbox.
+// Key implements Object. It does not contain the sandbox, because a device can be
+// in one sandbox only.
 func (d Device) Key() string { return "device " + d.Device }
 
 // Add implements Object.
@@ -67,7 +71,7 @@ func (d Device) Add() []string {
 	return slices.Concat([]string{move}, writeSettings(d.settings()), []string{set + " up"})
 }
 
-// Del implements Object. Only the kernel package knows what the device was.
+// Del implements Object. Only package kernel knows the device's earlier state.
 func (d Device) Del() []string {
 	back := fmt.Sprintf("# %s gets back its name, state, MTU, hardware address, addresses and alias", escape.Shell(d.Device))
 	if d.Netns == "" {
@@ -76,8 +80,7 @@ func (d Device) Del() []string {
 	return []string{in(d.Netns, "ip") + " link set " + escape.Shell(d.Name) + " netns 1", back}
 }
 
-// change returns the commands that bring the device from another place or
-// state.
+// change returns the commands that change the device from another sandbox or state.
 func (d Device) change(old Object) []string {
 	o, ok := old.(Device)
 	if !ok || o.Netns != d.Netns {
@@ -90,16 +93,16 @@ func (d Device) change(old Object) []string {
 	return append(cmds, d.Add()[1:]...)
 }
 
-// IPoIB is a child of an InfiniBand link, made in a sandbox: the parent's port
-// in one of its partitions. It has the parent's hardware address, or nearly.
+// IPoIB is a child of an InfiniBand link in a sandbox: the parent's port in one of
+// its partitions. Its hardware address is nearly equal to the parent's.
 type IPoIB struct {
 	Netns string
 	Name  string
-	// Parent is the host's link, and PKey the partition key (16 bits, the
-	// highest of which says full membership).
+	// Parent is the host's link. PKey is the partition key (16 bits; the highest
+	// bit means full membership).
 	Parent string
 	PKey   uint16
-	// MTU in bytes; 0 leaves it to the kernel.
+	// MTU in bytes; 0 keeps the kernel's default.
 	MTU int
 	// Owner completes the alias: the endpoint's name.
 	Owner string
@@ -107,10 +110,10 @@ type IPoIB struct {
 	IPv6 IPv6
 }
 
-// Alias returns the link's mark.
+// Alias returns the link's alias, which starts with Mark.
 func (l IPoIB) Alias() string { return Mark + ":" + l.Owner }
 
-// Ends names the link.
+// Ends returns the link.
 func (l IPoIB) Ends() []string { return []string{end(l.Netns, l.Name)} }
 
 func (l IPoIB) adjusts(old Object) bool {
@@ -118,7 +121,7 @@ func (l IPoIB) adjusts(old Object) bool {
 	return ok && o.Parent == l.Parent && o.PKey == l.PKey
 }
 
-// Key implements Object. It is that of any link of the name.
+// Key implements Object. It equals the key of any link with this name.
 func (l IPoIB) Key() string { return Link{Netns: l.Netns, Name: l.Name}.Key() }
 
 // Add implements Object.
@@ -127,7 +130,7 @@ func (l IPoIB) Add() []string {
 	return append([]string{add}, l.set()...)
 }
 
-// set returns the commands that a new link and an adjusted one have in common.
+// set returns the commands that both a new link and a changed one need.
 func (l IPoIB) set() []string {
 	set := fmt.Sprintf("%s link set %s alias %s", in(l.Netns, "ip"), escape.Shell(l.Name), escape.Shell(l.Alias()))
 	if l.MTU != 0 {

@@ -26,19 +26,19 @@ func TestDiffOfDevices(t *testing.T) {
 		name       string
 		have, want plan.Plan
 	}{
-		{"device handed over", nil, plan.Plan{nic, inside, route}},
-		{"device given back", plan.Plan{nic, inside, route}, nil},
-		{"device of another MTU", plan.Plan{nic, inside}, plan.Plan{jumbo, inside}},
-		{"device of another name and address", plan.Plan{nic}, plan.Plan{renamed}},
+		{"device moved into a sandbox", nil, plan.Plan{nic, inside, route}},
+		{"device moved back to the host", plan.Plan{nic, inside, route}, nil},
+		{"device with a different MTU", plan.Plan{nic, inside}, plan.Plan{jumbo, inside}},
+		{"device with a different name and address", plan.Plan{nic}, plan.Plan{renamed}},
 		{"device that is down", plan.Plan{down, inside}, plan.Plan{nic, inside}},
-		{"device to another sandbox", plan.Plan{nic, inside}, plan.Plan{moved, there}},
-		{"virtual function handed over", nil, plan.Plan{vf}},
-		{"virtual function given back", plan.Plan{vf}, nil},
-		{"device that the kernel brought back", plan.Plan{plan.Device{Device: "eth2", Name: "dev0"}}, nil},
+		{"device moves to another sandbox", plan.Plan{nic, inside}, plan.Plan{moved, there}},
+		{"virtual function moved into a sandbox", nil, plan.Plan{vf}},
+		{"virtual function moved back to the host", plan.Plan{vf}, nil},
+		{"device that the kernel moved back", plan.Plan{plan.Device{Device: "eth2", Name: "dev0"}}, nil},
 		{"child of an InfiniBand link", nil, plan.Plan{child, inside}},
-		{"child of another MTU", plan.Plan{child, inside}, plan.Plan{connected, inside}},
+		{"child with a different MTU", plan.Plan{child, inside}, plan.Plan{connected, inside}},
 		{"child in another partition", plan.Plan{child, inside}, plan.Plan{other, inside}},
-		{"child that goes", plan.Plan{child, inside}, nil},
+		{"child removed", plan.Plan{child, inside}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			golden.Text(t, "diff "+c.name, plan.Text(plan.Diff(c.have, c.want)))

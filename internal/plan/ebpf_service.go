@@ -10,8 +10,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// EBPFService is a virtual service in the table of our eBPF programs: one object,
-// however many real servers it has.
+// EBPFService is a virtual service in the table of the eBPF programs. It is one
+// object, for any number of real servers.
 type EBPFService struct{ Balanced }
 
 // Key implements Object.
@@ -25,7 +25,8 @@ func (s EBPFService) Add() []string {
 // Del implements Object.
 func (s EBPFService) Del() []string { return []string{"# ebpf: unserve " + escape.Shell(s.Service)} }
 
-// change implements changer: what is as it was is left out.
+// change implements changer. It omits settings and real servers that did not
+// change.
 func (s EBPFService) change(old Object) []string {
 	o, ok := old.(EBPFService)
 	if !ok {
@@ -45,7 +46,7 @@ func (s EBPFService) change(old Object) []string {
 	return append(lines, s.reals(had)...)
 }
 
-// head says what the service is and where.
+// head returns the line with the service's frontends and settings.
 func (s EBPFService) head() []string {
 	var at []string
 	for _, f := range s.Frontends.List() {
@@ -61,7 +62,7 @@ func (s EBPFService) head() []string {
 	return []string{line}
 }
 
-// reals adds the real servers that were not had.
+// reals returns the lines that add the real servers that are not in had.
 func (s EBPFService) reals(had []Backend) []string {
 	var lines []string
 	for _, b := range s.Backends.List() {
@@ -73,7 +74,7 @@ func (s EBPFService) reals(had []Backend) []string {
 			line += " dev " + escape.Shell(b.Link)
 		}
 		if b.Local {
-			line += " here"
+			line += " local"
 		}
 		if b.Masquerade {
 			line += " masquerade"
@@ -89,7 +90,8 @@ func (s EBPFService) reals(had []Backend) []string {
 	return lines
 }
 
-// atPort writes an address and a port; port 0 is the one that was dialled.
+// atPort writes an address and a port. It omits port 0, which keeps the client's
+// port.
 func atPort(at netip.AddrPort) string {
 	if at.Port() == 0 {
 		return at.Addr().String()
@@ -97,7 +99,7 @@ func atPort(at netip.AddrPort) string {
 	return at.String()
 }
 
-// bases are the links of the real servers.
+// bases returns the links of the real servers.
 func (s EBPFService) bases() []string {
 	var links []string
 	for _, b := range s.Backends.List() {

@@ -2,10 +2,10 @@ package plan
 
 import "net/netip"
 
-// Feature is something that a kernel may lack.
+// Feature is a capability that a kernel may lack.
 type Feature string
 
-// The features that drivers and ways to publish ask for.
+// The features that drivers and publish modes need.
 const (
 	FeatureVeth         Feature = "veth"
 	FeatureBridge       Feature = "bridge"
@@ -24,12 +24,12 @@ const (
 	FeatureIPVS         Feature = "ipvs"
 )
 
-// Since returns the first Linux release, as major and minor, in which the
-// feature is whole: veth(4), br_netfilter as a module of its own and per
-// bridge, NAT in inet tables and interval maps of several fields, the cookie
-// of a socket's namespace, by which our eBPF programs know the host; reject in
-// prerouting; ipvlan,
-// VXLAN over IPv6, WireGuard; IPVS that forgets the flows of removed servers.
+// Since returns the first Linux release, as major and minor, with full support of
+// the feature. The releases are those of veth(4); br_netfilter as a separate module
+// and per bridge; ipvlan; VXLAN over IPv6; WireGuard; NAT in inet tables and
+// interval maps of several fields; reject in prerouting; IPVS that forgets the
+// flows of removed servers; and the cookie of a socket's network namespace, with
+// which the eBPF programs recognise the host's namespace.
 func (f Feature) Since() (major, minor int) {
 	switch f {
 	case FeatureBridgeFilter:
@@ -59,29 +59,31 @@ const (
 	SysctlBridgeFilter6 = "net.bridge.bridge-nf-call-ip6tables"
 )
 
-// Facts is what a plan needs to know of the host it is made for.
+// Facts holds the facts about the host that a plan depends on.
 type Facts struct {
 	// Kernel is the release, as `uname -r` prints it.
 	Kernel string
-	// Missing holds the features that the kernel lacks, each with the
-	// reason and what would mend it.
+	// Missing holds the features that the kernel lacks, each with the reason and
+	// the fix.
 	Missing map[Feature]string
-	// Links holds what a plan asks about (model.Network.Asks): by a link's name
-	// or the host's address on it, that link; by another host's address, the
-	// link that leads there. What the host has not is missing.
+	// Links answers the questions of model.Network.Asks. The key is a link's name
+	// or the host's address on it, for that link; or another host's address, for
+	// the link that leads to it. Questions without an answer are missing.
 	Links map[string]HostLink
-	// Own are the host's own addresses; known where there are virtual services.
+	// Own are the host's addresses. They are known if there are virtual services.
 	Own map[netip.Addr]bool
-	// Firewalls are those in which Docker drops forwarded packets.
+	// Firewalls are the iptables filter tables in which Docker drops forwarded
+	// packets.
 	Firewalls []Firewall
-	// Shaped are the endpoints whose Attachment is; known where they are real
-	// servers.
+	// Shaped are the endpoints whose Attachment.Shaped is true. They are known for
+	// endpoints that are real servers.
 	Shaped map[string]bool
-	// Internal are the endpoints of internal networks; known as Shaped is.
+	// Internal are the endpoints of internal networks. They are known for endpoints
+	// that are real servers.
 	Internal map[string]bool
 }
 
-// HostLink is a link of the host that is not ours to change.
+// HostLink is a link of the host that Fairlead must not change.
 type HostLink struct {
 	Name string
 	// Kind is as in `ip link add … type KIND`; empty for a physical device.
@@ -89,19 +91,19 @@ type HostLink struct {
 	// Encap is the link layer, as `ip link` prints it after "link/": ether,
 	// infiniband, loopback, none.
 	Encap string
-	// Wireless says that it is an 802.11 station.
+	// Wireless is true if the link is an 802.11 station.
 	Wireless bool
 	Up       bool
-	// MTU in bytes; where the question was another host's address, of the route
-	// that leads there.
+	// MTU in bytes. If the question was another host's address, it is the MTU of
+	// the route to it.
 	MTU int
 	MAC string
 	// Master is the bridge or bond that the link is a port of.
 	Master string
-	// Addresses are the host's on the link.
+	// Addresses are the host's addresses on the link.
 	Addresses []netip.Prefix
-	// Source is the host's address that another host is spoken to from, where
-	// the question was its address.
+	// Source is the host's source address towards another host, if the question was
+	// that host's address.
 	Source netip.Addr
 }
 

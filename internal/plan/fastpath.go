@@ -1,8 +1,8 @@
 package plan
 
-// FastPath is our XDP program in the drivers of those of the host's uplinks that
-// it is for (kernel.Options.XDP). It sends on what the program of Uplinks would,
-// and passes all else on to that.
+// FastPath is the XDP program in the drivers of the uplinks that kernel.Options.XDP
+// selects. It forwards the packets that the program of Uplinks would forward, and
+// passes all others to that program.
 type FastPath struct {
 	Found
 }
@@ -12,7 +12,7 @@ func (FastPath) Key() string { return "bpf fast path" }
 
 // Add implements Object.
 func (FastPath) Add() []string {
-	return []string{"# ebpf: attach fl_xdp to the driver of every uplink that it is for"}
+	return []string{"# ebpf: attach fl_xdp to the driver of every selected uplink"}
 }
 
 // Del implements Object.

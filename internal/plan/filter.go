@@ -6,34 +6,38 @@ import (
 	"strings"
 )
 
-// FilterName names our chain in the filter tables of iptables.
+// FilterName is the name of Fairlead's chain in the filter tables of iptables.
 const FilterName = "FAIRLEAD"
 
-// FilterExits names the chain that accepts what leaves by the host's uplinks.
+// FilterExits is the name of the chain that accepts packets that leave through the
+// host's uplinks.
 const FilterExits = FilterName + "-OUT"
 
-// Firewall is a filter table of iptables in which Docker drops forwarded
-// packets: chain FORWARD has the policy DROP, and there is a DOCKER-USER.
+// Firewall is a filter table of iptables in which Docker drops forwarded packets:
+// chain FORWARD has the policy DROP, and a chain DOCKER-USER exists.
 type Firewall struct {
 	V4 bool
-	// Legacy says that the table is one of iptables-legacy and not of nftables.
+	// Legacy is true if the table belongs to iptables-legacy, and false if to
+	// iptables-nft.
 	Legacy bool
-	// Chain is where our jump belongs: DOCKER-USER if FORWARD jumps there, or
-	// FORWARD itself.
+	// Chain is the chain that must jump to Fairlead's: DOCKER-USER if FORWARD jumps
+	// there, or else FORWARD itself.
 	Chain string
-	// Place is the jump's rule number, from 1: after all rules of others, but
-	// before a RETURN that ends the chain.
+	// Place is the jump's rule number, from 1: after all rules of other programs,
+	// but before a RETURN that ends the chain.
 	Place int
-	// Exits are the host's links by which sandboxes may leave, sorted. Bridges of
-	// other container engines are none of them.
+	// Exits are the host's links through which packets of sandboxes may leave,
+	// sorted and separated by blanks. Bridges of other container engines are not
+	// included.
 	Exits string
 }
 
 // FilterChain accepts the forwarded packets of Fairlead's networks in a filter
-// table of iptables: our chain, and one jump to it.
+// table of iptables. It consists of Fairlead's chains and one jump to them.
 type FilterChain struct {
 	Firewall
-	// Rules are those of both chains as iptables-save prints them, one per line.
+	// Rules are the rules of both chains as iptables-save prints them, one per
+	// line.
 	Rules string
 }
 
@@ -52,7 +56,7 @@ func (f FilterChain) Del() []string {
 		fmt.Sprintf("%[1]s -F %[2]s && %[1]s -X %[2]s", tool, FilterName), fmt.Sprintf("%[1]s -F %[2]s && %[1]s -X %[2]s", tool, FilterExits)}
 }
 
-// change replaces the chains and leaves one jump.
+// change implements changer. It replaces the chains and leaves exactly one jump.
 func (f FilterChain) change(old Object) []string {
 	o, ok := old.(FilterChain)
 	if !ok || o.Chain == "" {
@@ -65,22 +69,22 @@ func (f FilterChain) jump() string {
 	return fmt.Sprintf(`-m comment --comment "%s: its networks" -j %s`, Mark, FilterName)
 }
 
-// Restore is what iptables-restore reads to make the chains and the jump, after
-// commands that delete the jumps that are there.
+// Restore returns the input for iptables-restore that makes the chains and the
+// jump. The commands in first delete existing jumps.
 func (f FilterChain) Restore(first []string) string {
 	lines := append([]string{"*filter", ":" + FilterName + " - [0:0]", ":" + FilterExits + " - [0:0]"}, first...)
 	lines = append(lines, strings.TrimSuffix(f.Rules, "\n"), fmt.Sprintf("-I %s %d %s", f.Chain, f.Place, f.jump()), "COMMIT", "")
 	return strings.Join(lines, "\n")
 }
 
-// Unrestore is what iptables-restore reads to remove the chains, after commands
-// that delete the jumps.
+// Unrestore returns the input for iptables-restore that removes the chains. The
+// commands in first delete the jumps.
 func (f FilterChain) Unrestore(first []string) string {
 	lines := append([]string{"*filter", ":" + FilterName + " - [0:0]", ":" + FilterExits + " - [0:0]"}, first...)
 	return strings.Join(append(lines, "-X "+FilterName, "-X "+FilterExits, "COMMIT", ""), "\n")
 }
 
-// tool is the program of iptables whose tables it is, with a suffix of its name.
+// tool returns the name of the iptables program for this table, with a suffix.
 func (f Firewall) tool(suffix string) string {
 	name := "ip6tables"
 	if f.V4 {
@@ -93,10 +97,10 @@ func (f Firewall) tool(suffix string) string {
 }
 
 // FilterChains returns the chains that the firewalls need for the links of
-// networks, which are members of the sets in the parts. What they accept is no
-// more than Docker accepts for its own bridges: packets within a network, those
-// of connections that exist or that NAT has led to a network, and new ones from
-// a network that is not internal to the host's uplinks.
+// networks, which are members of the sets in the parts. The chains accept no more
+// than Docker accepts for its bridges: packets within a network, packets of
+// existing connections, packets that NAT has translated to a network, and new
+// packets from a network that is not internal to the host's uplinks.
 func FilterChains(firewalls []Firewall, parts []Part) Plan {
 	if len(firewalls) == 0 {
 		return nil
@@ -130,9 +134,10 @@ func FilterChains(firewalls []Firewall, parts []Part) Plan {
 	return all
 }
 
-// filterLink is the link's name in the rules. A routed network has a link per
-// endpoint, and a rule for each would slow every packet: their names begin with
-// fv, and no other link by which packets are routed has such a name.
+// filterLink returns the link's name in the rules. A routed network has one link
+// per endpoint, and one rule per link would slow down every packet. The names of
+// these links begin with fv, and no other link that routes packets has such a name,
+// so one rule with a wildcard matches them all.
 func filterLink(link string) string {
 	if strings.HasPrefix(link, "fv-") || strings.HasPrefix(link, "fv_") {
 		return link[:3] + "+"
@@ -140,7 +145,8 @@ func filterLink(link string) string {
 	return link
 }
 
-// filterRules writes the rules for the links, which are in sets of our nft table.
+// filterRules writes the rules for the links, which are members of sets of the nft
+// table.
 func filterRules(f Firewall, links []string, in map[string]map[string]bool) string {
 	var b strings.Builder
 	accept := func(chain, match string) {

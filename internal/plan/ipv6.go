@@ -6,27 +6,27 @@ import (
 	"fairlead/internal/escape"
 )
 
-// IPv6 says whether a link has IPv6, and whether the network behind it may
-// change the routes and addresses of the namespace that holds the link. The
-// zero value is the strictest, so a link that no driver opens is closed.
+// IPv6 is the IPv6 mode of a link: whether it has IPv6, and whether the network
+// behind it may change the routes and addresses of the link's namespace. The zero
+// value is the strictest, so a link whose driver sets no mode is closed.
 type IPv6 uint8
 
 const (
-	// IPv6Off disables IPv6 on the link: its network has none.
+	// IPv6Off disables IPv6 on the link, because its network has no IPv6.
 	IPv6Off IPv6 = iota
 	// IPv6Fixed enables IPv6. Addresses and routes come from the plan only:
 	// router advertisements, redirects and source routes are ignored.
 	IPv6Fixed
-	// IPv6Auto keeps the namespace's own settings, for a network that
-	// configures its hosts with DHCP or router advertisements.
+	// IPv6Auto keeps the namespace's settings, for a network that configures its
+	// hosts with DHCP or router advertisements.
 	IPv6Auto
-	// IPv6Altered is never wanted. The kernel package reports it for a link whose
-	// settings somebody else has changed.
+	// IPv6Altered is never desired. Package kernel reports it for a link whose
+	// settings another program has changed.
 	IPv6Altered
 )
 
-// Settings returns the sysctls of a link in this mode. They are set before the
-// link is up, and go with the link. Linux combines accept_redirects of IPv4
+// Settings returns the sysctls of a link in this mode. They are set before the link
+// is set up, and disappear with the link. Linux combines accept_redirects of IPv4
 // with the setting for all links: see SandboxRedirects.
 func (m IPv6) Settings(netns, link string) []Sysctl {
 	if m != IPv6Off && m != IPv6Fixed {
@@ -49,9 +49,9 @@ func (m IPv6) Settings(netns, link string) []Sysctl {
 	}
 }
 
-// SandboxRedirects makes a sandbox ignore IPv4 redirects. A namespace that does
-// not forward takes a redirect if either the link's setting or the one for all
-// links allows it.
+// SandboxRedirects makes a sandbox ignore IPv4 redirects. A namespace that does not
+// forward accepts a redirect if the link's setting or the one for all links allows
+// it.
 func SandboxRedirects(netns string) Sysctl {
 	return Sysctl{Netns: netns, Name: "net.ipv4.conf.all.accept_redirects", Value: "0"}
 }
@@ -59,8 +59,8 @@ func SandboxRedirects(netns string) Sysctl {
 // configured is a link whose settings are part of the plan.
 type configured interface{ settings() []Sysctl }
 
-// LinkSettings returns the sysctls of the links that the object is; none if it
-// is no link.
+// LinkSettings returns the sysctls of the links that the object consists of; nil if
+// it is not a link.
 func LinkSettings(o Object) []Sysctl {
 	if c, ok := o.(configured); ok {
 		return c.settings()
@@ -94,7 +94,7 @@ func (d Device) settings() []Sysctl { return d.IPv6.Settings(d.Netns, d.Name) }
 
 func (l IPoIB) settings() []Sysctl { return l.IPv6.Settings(l.Netns, l.Name) }
 
-// writeSettings returns the commands that write the settings: one for each
+// writeSettings returns the commands that write the settings: one command per
 // namespace.
 func writeSettings(all []Sysctl) []string {
 	var cmds []string

@@ -8,23 +8,23 @@ import (
 	"fairlead/internal/model"
 )
 
-// IPVSService is a virtual service of the kernel's IPVS with its real servers:
-// one frontend. In the kernel, bits of its flags that IPVS itself does not use
-// say that it is ours; ipvsadm(8) neither shows nor sets them.
+// IPVSService is a virtual service of the kernel's IPVS with one frontend and its
+// real servers. Bits of the service's flags that IPVS does not use mark it as
+// Fairlead's; ipvsadm(8) neither shows nor sets these bits.
 type IPVSService struct {
 	Proto model.Proto
 	At    netip.AddrPort
-	// Scheduler is one of the model's. What the kernel has otherwise than any of
-	// them would be is empty.
+	// Scheduler is one of the model's. It is empty if the service in the kernel has
+	// a scheduler or flags that match none of them.
 	Scheduler model.Scheduler
-	// Forward is that of every real server; empty where the kernel has one
-	// otherwise.
+	// Forward is the method of every real server. It is empty if a real server in
+	// the kernel uses another one.
 	Forward model.Forward
-	// Tunnel is how packets are wrapped, forwarding by tunnel.
+	// Tunnel is the encapsulation if Forward is tunnel.
 	Tunnel      model.Tunnel
 	Persistence time.Duration
-	// Reals are the real servers by address, with port and weight and nothing
-	// else: one that drains weighs nothing.
+	// Reals are the real servers sorted by address, with port and weight only. A
+	// draining one has weight 0.
 	Reals Backends
 }
 
@@ -40,7 +40,7 @@ func (s IPVSService) Add() []string {
 	return cmds
 }
 
-// Del implements Object. The real servers go with it.
+// Del implements Object. The kernel removes the real servers with the service.
 func (s IPVSService) Del() []string { return []string{"ipvsadm -D " + s.name()} }
 
 // change implements changer.
@@ -81,9 +81,9 @@ func (s IPVSService) name() string {
 	return "-t " + s.At.String()
 }
 
-// settings is the service as `ipvsadm -A` takes it. A hash goes on to another
-// server where its own weighs nothing, and Maglev's has the client's port
-// count.
+// settings returns the service in the syntax of `ipvsadm -A`. With sh-fallback and
+// mh-fallback, a client whose server has weight 0 gets another server. With
+// mh-port, the Maglev hash includes the client's port.
 func (s IPVSService) settings() string {
 	text := s.name() + " -s " + string(s.Scheduler)
 	switch s.Scheduler {
@@ -110,14 +110,14 @@ func (s IPVSService) real(verb string, r Backend) string {
 	return text
 }
 
-// LocalRoute has the host take packets to an address for its own, though no
-// link of its has the address.
+// LocalRoute makes the host accept packets to an address that is not on any of its
+// links.
 type LocalRoute struct{ Addr netip.Addr }
 
 // Key implements Object.
 func (r LocalRoute) Key() string { return "local route " + r.Addr.String() }
 
-// Add implements Object. Another route to the address is left beside it.
+// Add implements Object. It does not replace another route to the address.
 func (r LocalRoute) Add() []string { return []string{r.command("append")} }
 
 // Del implements Object.

@@ -7,43 +7,44 @@ import (
 	"fairlead/internal/model"
 )
 
-// IPVSTable is the skeleton of the nft table that has real servers of IPVS see
-// the host where their answers to a client would not come back through it. It
-// is a table of its own, so that only hosts that balance so pay for it.
+// IPVSTable is the skeleton of the nft table that masquerades flows to real servers
+// of IPVS if their answers to the client would not return through the host. It is a
+// separate table, so that only hosts with such services pay for it.
 //
-// IPVS is no NAT in the eyes of conntrack, and has rewritten a packet before
-// any rule could say whose it is. So a flow gets a label (connlabel, one bit of
-// 128) when it is opened to a frontend, by which its packets are known when they
-// leave.
+// Conntrack does not treat IPVS as NAT, and IPVS rewrites a packet before any rule
+// can tell which service it belongs to. So a rule sets a label on each flow
+// (connlabel, one bit of 128) when it is opened to a frontend. The label identifies
+// the flow's packets when they leave.
 type IPVSTable struct{}
 
 // IPVSTableName names the table, of family inet.
 const IPVSTableName = Mark + "-ipvs"
 
-// The sets of the table; each exists twice, with the suffix 4 or 6.
+// The sets of the table. Each exists twice, with the suffix 4 or 6.
 const (
 	// SetIPVSKept holds the frontends (address . protocol . port) whose real
 	// servers see the client.
 	SetIPVSKept = "kept"
-	// SetIPVSMixed holds those where some do, and those of SetIPVSMasqueraded do not.
+	// SetIPVSMixed holds the frontends of which only some real servers see the
+	// client. Those in SetIPVSMasqueraded see the host.
 	SetIPVSMixed = "mixed"
-	// SetIPVSHidden holds those whose real servers see the host.
+	// SetIPVSHidden holds the frontends whose real servers see the host.
 	SetIPVSHidden = "hidden"
-	// SetIPVSMasqueraded holds real servers.
+	// SetIPVSMasqueraded holds the real servers of SetIPVSMixed that see the host.
 	SetIPVSMasqueraded = "masqueraded"
-	// SetIPVSHairpin holds pairs of clients and real servers that see the host,
-	// because they would answer past it.
+	// SetIPVSHairpin holds pairs of clients and real servers. The real server sees
+	// the host, because its answers to this client would bypass the host.
 	SetIPVSHairpin = "hairpin"
 )
 
-// The labels of flows, each by the set that its frontend is in.
+// The labels of flows, one per set that the frontend is in.
 const (
 	LabelIPVSKept   = 117
 	LabelIPVSMixed  = 118
 	LabelIPVSHidden = 119
 )
 
-// IPVSTableText is the table as nft prints it. Package kernel builds the same
+// IPVSTableText is the table as nft prints it. Package kernel builds the same table
 // through netlink, and a test there compares the two.
 const IPVSTableText = `table inet fairlead-ipvs {
 	set kept4 {
@@ -122,11 +123,11 @@ func (IPVSTable) Del() []string { return []string{"nft delete table inet " + IPV
 type IPVSMember struct {
 	// Set is one of the SetIPVS constants.
 	Set string
-	// Proto and At are a frontend; of SetIPVSMasqueraded, At is an address without a
-	// port.
+	// Proto and At are a frontend. For SetIPVSMasqueraded, At is an address without
+	// a port.
 	Proto model.Proto
 	At    netip.AddrPort
-	// Src and Dst are those of SetIPVSHairpin.
+	// Src and Dst are the client and the real server of SetIPVSHairpin.
 	Src, Dst netip.Prefix
 }
 

@@ -11,44 +11,46 @@ import (
 // Kind is the type of a link, as in `ip link add … type KIND`.
 type Kind string
 
-// The kinds of link. Loopback exists in every namespace and is only set up.
+// The kinds of link. Loopback exists in every namespace; Add only sets it up.
 const (
 	Loopback Kind = "loopback"
 	Bridge   Kind = "bridge"
 	Veth     Kind = "veth"
 )
 
-// Link is a network interface. Every link that we make carries an alias that
+// Link is a network interface. Every link that Fairlead creates has an alias that
 // starts with Mark.
 type Link struct {
-	// Netns is the path of the namespace; empty is the engine's host.
+	// Netns is the path of the namespace; empty is the engine's namespace.
 	Netns string
 	Name  string
 	Kind  Kind
 	MTU   int
-	// MAC is the hardware address, e.g. "02:f1:0a:00:00:02"; empty leaves
-	// the kernel's choice.
+	// MAC is the hardware address, e.g. "02:f1:0a:00:00:02"; empty keeps the
+	// kernel's choice.
 	MAC string
-	// Owner completes the alias: the network's or endpoint's name.
+	// Owner completes the alias: the name of the network or endpoint.
 	Owner string
-	// Filter makes a bridge pass its frames to the IP rules whatever the
-	// host's bridge-nf-call sysctls say.
+	// Filter makes a bridge pass its frames to the IP rules, regardless of the
+	// host's bridge-nf-call sysctls.
 	Filter bool
-	// Master is the bridge that holds this link, Hairpin the port's mode.
+	// Master is the bridge that this link is a port of. Hairpin is the port's mode.
 	Master  string
 	Hairpin bool
 	// Peer, PeerNetns and PeerMAC describe the other end of a veth.
 	Peer      string
 	PeerNetns string
 	PeerMAC   string
-	// Inside says that the other end is made on the host for somebody else to
-	// take into a sandbox: where it is after that, and how, is not ours.
+	// Inside is true if the other end is created on the host for another program (a
+	// container engine), which moves it into a sandbox. After that, Fairlead does
+	// not manage the other end.
 	Inside bool
 	// IPv6 and PeerIPv6 are the modes of the link and of the other end of a veth.
 	IPv6, PeerIPv6 IPv6
 }
 
-// Ends names the link's ends: a veth has two, maybe in different namespaces.
+// Ends returns the link's ends. A veth pair has two, possibly in different
+// namespaces.
 func (l Link) Ends() []string {
 	ends := []string{end(l.Netns, l.Name)}
 	if l.Kind == Veth {
@@ -59,14 +61,14 @@ func (l Link) Ends() []string {
 
 func end(netns, name string) string { return netns + " " + name }
 
-// adjusts reports whether a link can be brought from old to this state, or
-// has to be made anew. A loopback always is there.
+// adjusts reports whether the link can be changed from old to this state without
+// being recreated. A loopback always exists.
 func (l Link) adjusts(old Object) bool {
 	o, ok := old.(Link)
 	return l.Kind == Loopback || ok && o.Kind == l.Kind && o.Peer == l.Peer && o.PeerNetns == l.PeerNetns && o.Inside == l.Inside
 }
 
-// Alias returns the link's mark.
+// Alias returns the link's alias, which starts with Mark.
 func (l Link) Alias() string { return Mark + ":" + l.Owner }
 
 // Key implements Object.
@@ -107,7 +109,7 @@ func (l Link) Add() []string {
 	return cmds
 }
 
-// change returns the commands that bring the link from another state.
+// change implements changer.
 func (l Link) change(old Object) []string {
 	if !l.adjusts(old) {
 		return append(old.Del(), l.Add()...)
@@ -180,17 +182,17 @@ func (a Address) Key() string {
 	return "address " + a.Netns + " " + a.Link + " " + a.Prefix.Addr().String()
 }
 
-// Add implements Object. IPv6 addresses skip duplicate address detection:
-// the lease already says that they are unique, and a second without an
-// address is a second without service.
+// Add implements Object. IPv6 addresses skip duplicate address detection, because
+// the lease guarantees that they are unique, and detection would delay the service
+// by one second.
 func (a Address) Add() []string { return []string{a.command("replace") + a.flags()} }
 
 // Del implements Object.
 func (a Address) Del() []string { return []string{a.command("del")} }
 
-// change returns the commands that bring the address to another prefix
-// length: the kernel takes an IPv6 address once, and a link's IPv4 routes go
-// with its last address.
+// change implements changer. It changes the prefix length. The kernel does not add
+// an IPv6 address twice, so the old one is deleted first. A link loses its IPv4
+// routes with its last IPv4 address, so the new one is added first.
 func (a Address) change(old Object) []string {
 	if a.Prefix.Addr().Is4() {
 		return append(a.Add(), old.Del()...)
@@ -204,7 +206,7 @@ func (a Address) command(verb string) string {
 	return fmt.Sprintf("%s addr %s %s dev %s", in(a.Netns, "ip"), verb, a.Prefix, escape.Shell(a.Link))
 }
 
-// flags are what the kernel package adds besides the prefix.
+// flags returns the options that package kernel sets besides the prefix.
 func (a Address) flags() string {
 	switch {
 	case a.Prefix.Addr().Is6():
@@ -223,8 +225,7 @@ type Route struct {
 	// Via is the next hop; the zero value means directly on the link.
 	Via  netip.Addr
 	Link string
-	// Src is the host's address to speak from; the zero value leaves the choice
-	// to the kernel.
+	// Src is the host's source address; the zero value keeps the kernel's choice.
 	Src netip.Addr
 }
 
@@ -259,17 +260,17 @@ func (r Route) command(verb string) string {
 	return strings.Join(parts, " ")
 }
 
-// Sysctl is a kernel setting. Removing it puts back the value that the host
-// had before us.
+// Sysctl is a kernel setting. Removing it restores the value that the host had
+// before Fairlead changed it.
 type Sysctl struct {
 	Netns string
-	// Name is dotted, as sysctl(8) prints it; a link's name in it may hold
-	// no dot.
+	// Name is dotted, as sysctl(8) prints it. A link's name in it must not contain
+	// a dot.
 	Name  string
 	Value string
 }
 
-// IPForwarding lets the host route packets of a family (IPv4 when v4).
+// IPForwarding makes the host route packets of a family (IPv4 if v4).
 func IPForwarding(v4 bool) Sysctl {
 	if v4 {
 		return Sysctl{Name: "net.ipv4.ip_forward", Value: "1"}
@@ -280,7 +281,7 @@ func IPForwarding(v4 bool) Sysctl {
 // Key implements Object.
 func (s Sysctl) Key() string { return "sysctl " + s.Netns + " " + s.Name }
 
-// base names the link of a setting such as net.ipv4.conf.eth0.forwarding.
+// base returns the link of a setting such as net.ipv4.conf.eth0.forwarding.
 func (s Sysctl) base() string {
 	parts := strings.Split(s.Name, ".")
 	if len(parts) != 5 || parts[2] != "conf" || parts[3] == "all" || parts[3] == "default" {
@@ -289,8 +290,8 @@ func (s Sysctl) base() string {
 	return end(s.Netns, parts[3])
 }
 
-// Inherited is the setting that a new link takes this one from; false where
-// the setting is no link's.
+// Inherited returns the setting from which a new link gets the initial value of
+// this one; false if this is not a setting of a link.
 func (s Sysctl) Inherited() (Sysctl, bool) {
 	if s.base() == "" {
 		return s, false
@@ -306,9 +307,9 @@ func (s Sysctl) Add() []string {
 	return []string{fmt.Sprintf("%s -w %s=%s", in(s.Netns, "sysctl"), escape.Shell(s.Name), s.Value)}
 }
 
-// Del implements Object. Only the engine knows the old value.
+// Del implements Object. Only the engine knows the earlier value.
 func (s Sysctl) Del() []string {
-	return []string{fmt.Sprintf("# %s %s goes back to what it was before", in(s.Netns, "sysctl"), escape.Shell(s.Name))}
+	return []string{fmt.Sprintf("# %s %s gets back its earlier value", in(s.Netns, "sysctl"), escape.Shell(s.Name))}
 }
 
 func netnsName(path string) string {

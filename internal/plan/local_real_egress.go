@@ -1,8 +1,8 @@
 package plan
 
-// LocalRealEgress is our eBPF program at the egress of every link that has one of ours
-// at its ingress: answers of the host itself, where it is a real server, leave
-// from the virtual address.
+// LocalRealEgress is the eBPF program at the egress of every link that has an
+// ingress program of Fairlead. If the host itself is a real server, the program
+// sets the source address of its answers to the virtual address.
 type LocalRealEgress struct {
 	Found
 }
@@ -12,10 +12,10 @@ func (LocalRealEgress) Key() string { return "bpf local real egress" }
 
 // Add implements Object.
 func (LocalRealEgress) Add() []string {
-	return []string{"# ebpf: attach fl_local_egress to the egress of every link that has ingress"}
+	return []string{"# ebpf: attach fl_local_real_egress to the egress of every link that has an ingress program"}
 }
 
 // Del implements Object.
 func (LocalRealEgress) Del() []string {
-	return []string{"# ebpf: detach fl_local_egress from every link"}
+	return []string{"# ebpf: detach fl_local_real_egress from every link"}
 }

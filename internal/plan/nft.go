@@ -9,34 +9,35 @@ import (
 	"fairlead/internal/model"
 )
 
-// The sets of our table that hold interfaces and address ranges; each of the
+// The sets of Fairlead's table that hold links and address ranges. Each of the
 // address sets exists twice, with the suffix 4 or 6.
 const (
 	// SetLinks holds the host's links that lead to our sandboxes.
 	SetLinks = "links"
-	// SetLAN holds those of them whose sandboxes are on the LAN themselves, and
-	// know the way back to nothing that is behind the host.
+	// SetLAN holds the links of SetLinks whose sandboxes are on the LAN. These
+	// sandboxes have no route back to networks behind the host.
 	SetLAN = "lan"
-	// SetIsolated holds those that only published ports and answers may
-	// enter from elsewhere.
+	// SetIsolated holds the links that only answers and packets to published ports
+	// may enter from other networks.
 	SetIsolated = "isolated"
-	// SetInternal holds those that nothing may enter or leave.
+	// SetInternal holds the links of internal networks. Only traffic within the
+	// network may pass them.
 	SetInternal = "internal"
 	// SetWithin holds each link paired with itself: traffic within a network.
 	SetWithin = "within"
-	// SetOutbound holds pairs of source and destination ranges that are
-	// masqueraded where they leave for the world.
+	// SetOutbound holds pairs of source and destination ranges that are masqueraded
+	// when they leave the host.
 	SetOutbound = "outbound"
-	// SetHairpin holds pairs of source and destination ranges whose answers
-	// would pass us by if the source were kept.
+	// SetHairpin holds pairs of source and destination ranges whose answers would
+	// bypass the host if the source address were kept.
 	SetHairpin = "hairpin"
-	// SetProxied holds host addresses, protocols and ports of the proxy, which
-	// internal networks must not reach.
+	// SetProxied holds host addresses, protocols and ports of the proxy. Internal
+	// networks must not reach them.
 	SetProxied = "proxied"
 )
 
-// The maps of our table that lead a host port to an endpoint; each exists
-// twice, with the suffix 4 or 6.
+// The maps of Fairlead's table from a host port to an endpoint. Each exists twice,
+// with the suffix 4 or 6.
 const (
 	// MapPorts: host address . protocol . port -> address . port (hash).
 	MapPorts = "ports"
@@ -47,8 +48,8 @@ const (
 	MapRanges = "ranges"
 )
 
-// Table is the skeleton of our nft table: its sets, maps and chains. What
-// networks and publishes need are elements, so the rules never change.
+// Table is the skeleton of Fairlead's nft table: its sets, maps and chains.
+// Networks and publishes only add elements, so the rules never change.
 type Table struct{}
 
 // Key implements Object.
@@ -60,32 +61,32 @@ func (Table) Add() []string { return []string{"nft -f - <<'EOF'\n" + TableText +
 // Del implements Object.
 func (Table) Del() []string { return []string{"nft delete table inet " + Mark} }
 
-// TableText is the skeleton as nft prints it. Package kernel builds the same
+// TableText is the skeleton as nft prints it. Package kernel builds the same table
 // through netlink, and a test there compares the two.
 //
-// A packet that meets `publish` is the first of its flow; conntrack repeats
-// the answer for the rest, and one rule of `forward` is all that the others
-// of a published flow meet. No two elements cover the same packet, so the
-// order in `publish` only says what is looked for first.
+// Only the first packet of a flow passes `publish`. Conntrack translates the
+// others, and of `forward` they pass two rules only. No two elements match the same
+// packet, so the order in `publish` does not change the result.
 //
-// An internal network reaches no published port: what NAT has led elsewhere is
-// dropped in `forward`, and what is for the proxy in the guard.
+// An internal network cannot reach a published port: packets that NAT translated
+// are dropped in `forward`, and packets to the proxy are dropped in `guard`.
 //
-// The guard also closes what route_localnet opens: on our links, only the host
-// itself may speak to or from 127.0.0.0/8, and be answered. What comes in for
-// 127.0.0.0/8 by any other link is never led on, for that would save it from
-// being dropped as a martian; the host's own packets are led on in `output`.
-// A packet to ::1 is left alone: it could leave for the endpoint, but no
-// answer would ever be routed back to ::1.
+// The chain `guard` also closes what the sysctl route_localnet opens: on Fairlead's
+// links, only the host itself may exchange packets with 127.0.0.0/8. Packets to
+// 127.0.0.0/8 that enter by any other link are never translated, because
+// translation would keep the kernel from dropping them as martians. The host's own
+// packets are translated in `output`. A packet to ::1 is never translated: it could
+// reach the endpoint, but the answer to ::1 could not be routed back.
 //
-// Conntrack matches a packet to a flow by addresses alone, wherever it comes
-// from. So `sources` drops what a sandbox sends from the host's own addresses
-// (Linux does that itself for IPv4), and what one of an internal network sends
-// from an address that is not behind its link. An internal network sends no
-// ICMP errors out either: one would be related to any flow that it quotes.
+// Conntrack matches a packet to a flow by its addresses alone, not by its link. So
+// `sources` drops packets that a sandbox sends from the host's addresses (for IPv4,
+// Linux does that too), and packets that a sandbox of an internal network sends
+// from an address that is not behind its link. An internal network cannot send ICMP
+// errors to other networks either, because conntrack would relate them to any flow
+// that they quote.
 //
-// Each element of a map counts what meets it, which is the first packet of each
-// flow (Linux 5.7; an older kernel ignores that it shall).
+// Each element of a map counts the first packets of flows that match it (Linux 5.7
+// or later; an older kernel ignores the flag).
 const TableText = `table inet fairlead {
 	map ports4 {
 		type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service
@@ -209,17 +210,17 @@ const TableText = `table inet fairlead {
 }
 `
 
-// NFTMapping leads packets for a host address and ports to an endpoint: one
-// element of one of the maps.
+// NFTMapping translates packets for a host address and ports to an endpoint. It is
+// one element of one of the maps.
 type NFTMapping struct {
-	// Host is a local address, or unspecified for every one of its family.
+	// Host is a local address, or unspecified for all addresses of its family.
 	Host  netip.Addr
 	Proto model.Proto
 	Ports model.PortRange
 	// To is the endpoint's address, of the same family as Host.
 	To netip.Addr
-	// ToPort is the endpoint's port; 0 keeps the port, and only then may
-	// Ports hold more than one.
+	// ToPort is the endpoint's port. 0 keeps the port; Ports may have more than one
+	// port only then.
 	ToPort uint16
 }
 
@@ -264,8 +265,8 @@ func (m NFTMapping) Del() []string {
 	return []string{fmt.Sprintf("nft delete element inet %s %s '{ %s }'", Mark, m.Map(), m.element())}
 }
 
-// change replaces the element in one transaction: nft adds none that is there
-// with another value.
+// change implements changer. It replaces the element in one transaction, because
+// nft does not add an element that exists with another value.
 func (m NFTMapping) change(old Object) []string {
 	join := strings.NewReplacer("nft ", "", "'", "")
 	return []string{"nft '" + join.Replace(old.Del()[0]) + "; " + join.Replace(m.Add()[0]) + "'"}
@@ -283,8 +284,8 @@ func (m NFTMapping) element() string {
 	}
 }
 
-// Member is an element of one of the sets: a link's name, or a pair of
-// address ranges.
+// Member is an element of one of the sets: a link's name, a pair of links, or a
+// pair of address ranges.
 type Member struct {
 	// Set is one of the Set constants.
 	Set  string
@@ -293,7 +294,7 @@ type Member struct {
 	Dst  netip.Prefix
 }
 
-// Name returns the set's name with the family's suffix where it has one.
+// Name returns the set's name, with the family's suffix if it holds addresses.
 func (m Member) Name() string {
 	if m.Link != "" {
 		return m.Set
@@ -325,10 +326,10 @@ func (m Member) element() string {
 	}
 }
 
-// Proxied keeps a host address and ports of the proxy from internal networks: an
-// element of a set.
+// Proxied closes a host address and ports of the proxy for internal networks. It is
+// an element of a set.
 type Proxied struct {
-	// Host is a local address, or unspecified for every one of its family.
+	// Host is a local address, or unspecified for all addresses of its family.
 	Host  netip.Addr
 	Proto model.Proto
 	Ports model.PortRange
@@ -354,9 +355,9 @@ func (p Proxied) element() string {
 	return fmt.Sprintf("%s . %s . %s", NFTMapping{Host: p.Host}.HostRange(), p.Proto, p.Ports)
 }
 
-// KeepProxied returns what keeps the ports of the parts' listeners from internal
-// networks, if the parts have any.
-func KeepProxied(parts []Part) Plan {
+// ProxiedPorts returns the elements that close the ports of the parts' listeners
+// for internal networks. It returns nil if no part has an internal network.
+func ProxiedPorts(parts []Part) Plan {
 	internal := false
 	var listeners []Listener
 	for _, part := range parts {

@@ -7,24 +7,24 @@ import (
 	"fairlead/internal/model"
 )
 
-// ServiceTable is the skeleton of the nft table that holds the virtual services
-// of the plane nft. It is a table of its own, so that a host without such a
-// service has none of its rules.
+// ServiceTable is the skeleton of the nft table for the virtual services of the
+// data plane nft. It is a separate table, so that a host without such a service has
+// none of its rules.
 type ServiceTable struct{}
 
 // ServicesTable is the table's name; its family is inet.
 const ServicesTable = Mark + "-services"
 
-// The maps and sets of the table; each exists twice, with the suffix 4 or 6.
+// The maps and sets of the table. Each exists twice, with the suffix 4 or 6.
 const (
 	// MapServices: virtual address . protocol . port -> the service's chain.
 	MapServices = "services"
-	// MapSourceNAT: virtual address . protocol . address and port of the real server
-	// . virtual port -> whether the real server sees the client (accept) or the
-	// host (goto masqueraded).
+	// MapSourceNAT: virtual address . protocol . address and port of the real
+	// server . virtual port -> accept if the real server sees the client, goto
+	// masqueraded if it sees the host.
 	MapSourceNAT = "answers"
-	// MapPersistent: the keys of MapSourceNAT, of real servers that get new flows
-	// and that clients keep -> the service's chain that remembers them.
+	// MapPersistent: keys of MapSourceNAT, for the real servers that get new flows
+	// of a persistent service -> the service's chain that records the client.
 	MapPersistent = "persistent"
 	// SetFrontends: the keys of MapServices.
 	SetFrontends = "frontends"
@@ -39,18 +39,19 @@ func (ServiceTable) Add() []string { return []string{"nft -f - <<'EOF'\n" + Serv
 // Del implements Object.
 func (ServiceTable) Del() []string { return []string{"nft delete table inet " + ServicesTable} }
 
-// ServiceTableText is the skeleton as nft takes it. Package kernel builds the
-// same through netlink, and a test there compares the two.
+// ServiceTableText is the skeleton as nft takes it. Package kernel builds the same
+// table through netlink, and a test there compares the two.
 //
-// The chains of type nat meet the first packet of a flow; conntrack repeats the
-// answer for the rest. What conntrack knows nothing of, and cannot begin a flow,
-// comes from a connection whose real server is gone: its client is told. Of what
-// is new and was led, some clients are remembered: before anybody rewrites where
-// it is from, and where a later chain of type nat cannot keep it from us. Every
-// packet meets one rule of these chains, and no other.
+// Only the first packet of a flow passes the chains of type nat; conntrack
+// translates the others. A TCP packet to a frontend that conntrack calls invalid
+// belongs to a connection whose real server was removed: it is rejected with a
+// reset. For persistent services, the chains of type filter record the client of
+// each new flow. They run before any chain changes the source address, and chains
+// of type nat of other tables cannot skip them. All other packets pass only the
+// first rule of these chains.
 //
-// Each element of a map counts what meets it: the flows of a service, and those
-// of each of its real servers.
+// Each element of a map with a counter counts flows: those of a service, or those
+// of one of its real servers.
 var ServiceTableText = serviceTableText()
 
 func serviceTableText() string {
@@ -92,19 +93,19 @@ func serviceTableText() string {
 	return b.String()
 }
 
-// NFTService is a virtual service in our nft table: a chain, which chooses a
-// bucket, and a map of buckets to real servers.
+// NFTService is a virtual service in the nft table: a chain that chooses a bucket,
+// and a map from buckets to real servers.
 type NFTService struct {
 	Balanced
-	// Damaged says that something of it is otherwise in the kernel, whatever: all
-	// that is there has to go.
+	// Damaged is true if any part of the service in the kernel differs from what
+	// Fairlead wrote. All existing parts must then be removed.
 	Damaged bool
 }
 
 // Key implements Object.
 func (s NFTService) Key() string { return "nft service " + s.Service }
 
-// The prefixes of the names of a service's own chain and maps.
+// The prefixes of the names of a service's chains and maps.
 const (
 	prefixService = "service-"
 	prefixReals   = "reals-"
@@ -118,18 +119,17 @@ func (s NFTService) Chain() string { return prefixService + nftName(s.Service) }
 // Reals names the map of the service's buckets to real servers.
 func (s NFTService) Reals() string { return prefixReals + nftName(s.Service) }
 
-// Keep names the chain that remembers a client of the service, and Clients the
-// map of clients to their real servers, whose elements expire.
+// Keep names the chain that records the clients of the service.
 func (s NFTService) Keep() string { return prefixKeep + nftName(s.Service) }
 
-// Clients is said with Keep.
+// Clients names the map from clients to their real servers. Its elements expire.
 func (s NFTService) Clients() string { return prefixClients + nftName(s.Service) }
 
-// Remembers reports whether the service remembers clients.
+// Remembers reports whether the service records its clients (persistence).
 func (s NFTService) Remembers() bool { return s.Persistence > 0 && s.Ring != "" }
 
 // NFTServiceOf returns the name of the service that a chain or map of the table
-// belongs to; ok is false for those of the skeleton.
+// belongs to. It returns false for chains and maps of the skeleton.
 func NFTServiceOf(name string) (service string, ok bool) {
 	for _, prefix := range []string{prefixService, prefixReals, prefixKeep, prefixClients} {
 		if escaped, found := strings.CutPrefix(name, prefix); found {
@@ -139,14 +139,14 @@ func NFTServiceOf(name string) (service string, ok bool) {
 	return "", false
 }
 
-// IsReals reports whether the name is that of a map of buckets.
+// IsReals reports whether the name is that of a map from buckets to real servers.
 func IsReals(name string) bool { return strings.HasPrefix(name, prefixReals) }
 
-// MaxNFTName is as long, in bytes, as the escaped name of a service may be.
+// MaxNFTName is the maximum length of a service's escaped name in bytes.
 const MaxNFTName = 200
 
-// nftName writes a name as nft can read it: bytes other than letters, digits,
-// dots and dashes become _ and two hexadecimal digits.
+// nftName escapes a name for nft: bytes other than letters, digits, dots and dashes
+// become _ and two hexadecimal digits.
 func nftName(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {
@@ -185,8 +185,8 @@ func (s NFTService) Is4() bool {
 	return true
 }
 
-// KeepsPort reports whether real servers are asked at the port that the client
-// has dialled.
+// KeepsPort reports whether the real servers get the port that the client connected
+// to.
 func (s NFTService) KeepsPort() bool {
 	for _, b := range s.Backends.List() {
 		return b.At.Port() == 0
@@ -194,13 +194,13 @@ func (s NFTService) KeepsPort() bool {
 	return false
 }
 
-// clientsHavePort reports whether a client is remembered with the port of its
-// real server. In IPv6 that is too long a value for nft(8) 1.0.6, which prints
-// the rule, and aborts where it reads it again; so there all that get new flows
-// have one port.
+// clientsHavePort reports whether the map of clients contains the port of the real
+// server. For IPv6 it does not: nft(8) 1.0.6 prints a rule with such a long value,
+// but aborts when it reads the rule again. Then all real servers that get new flows
+// have the same port.
 func (s NFTService) clientsHavePort() bool { return s.Is4() && !s.KeepsPort() }
 
-// anyPort returns the port of one of those, 0 where there is none.
+// anyPort returns the port of one of the targets; 0 if there are none.
 func (s NFTService) anyPort() uint16 {
 	for at := range s.Targets() {
 		return at.Port()
@@ -208,8 +208,9 @@ func (s NFTService) anyPort() uint16 {
 	return 0
 }
 
-// ClientsPort returns the port that a client's real server is asked at, where the
-// map of clients does not tell; 0 where it does, or the port is kept.
+// ClientsPort returns the port of a client's real server if the map of clients does
+// not contain it. It returns 0 if the map contains it or if the client's port is
+// kept.
 func (s NFTService) ClientsPort() uint16 {
 	if s.clientsHavePort() {
 		return 0
@@ -217,9 +218,9 @@ func (s NFTService) ClientsPort() uint16 {
 	return s.anyPort()
 }
 
-// Hashes reports whether a flow's bucket follows from its addresses alone, so
-// that another host, or this one after conntrack has forgotten it, chooses the
-// same.
+// Hashes reports whether a flow's bucket depends on its addresses and ports only.
+// Then other hosts, and this host after conntrack has dropped the flow, choose the
+// same bucket.
 func (s NFTService) Hashes() bool {
 	return s.Scheduler == model.MaglevHashing || s.Scheduler == model.SourceHashing
 }

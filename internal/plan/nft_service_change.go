@@ -6,42 +6,44 @@ import (
 	"fairlead/internal/model"
 )
 
-// ServiceEntry is an element of the table of services.
+// ServiceEntry is an element of a map or set of the table of services.
 type ServiceEntry struct {
-	// Map is the name of the map or set, without the family's suffix: one of
-	// MapServices, MapSourceNAT, MapPersistent, SetFrontends, or the map of the service's buckets.
+	// Map is the name of the map or set without the family's suffix: MapServices,
+	// MapSourceNAT, MapPersistent, SetFrontends, or the map of the service's
+	// buckets.
 	Map string
-	// Proto and At are the frontend, which is the key; not valid for a bucket.
+	// Proto and At are the frontend, which is the key. They are not valid for a
+	// bucket.
 	Proto model.Proto
 	At    netip.AddrPort
-	// Bucket is the key of a bucket.
+	// Bucket is the key if the element is a bucket.
 	Bucket int
-	// Real is the real server that a bucket leads to, or, with At, the rest of an
-	// answer's key.
+	// Real is the bucket's real server. If At is valid, Real is the rest of the key
+	// (MapSourceNAT, MapPersistent).
 	Real netip.AddrPort
-	// Masquerade says that the real server sees the host as the client.
+	// Masquerade is true if the real server sees the host as the client.
 	Masquerade bool
 }
 
-// ServiceChange leads from one state of a service to another.
+// ServiceChange changes a service from one state to another.
 type ServiceChange struct {
-	// New says that there is no chain yet.
+	// New is true if the service's chain does not exist yet.
 	New bool
-	// Rules says that the chain's rules are made anew, and so is the map of its
-	// buckets if there is to be one.
+	// Rules is true if the chain's rules are rewritten. The map of its buckets is
+	// then recreated too, if the new state has one.
 	Rules bool
-	// Drop are maps of the service's own that go before.
+	// Drop lists the service's maps that are deleted first.
 	Drop []string
-	// Clients says that the chain that remembers clients and their map are to be
-	// made; NoKeep that the chain goes.
+	// Clients is true if the chain that records clients and the map of clients are
+	// created. NoKeep is true if that chain is deleted.
 	Clients, NoKeep bool
-	// Unbind says that clients may have real servers that get no new flows any
-	// more: they have to be forgotten.
+	// Unbind is true if the map of clients may name real servers that get no new
+	// flows any more. These clients must be deleted from the map.
 	Unbind   bool
 	Del, Add []ServiceEntry
 }
 
-// From returns the change from an old state, or from nothing if that is nil.
+// From returns the change from an old state. If old is nil, the service is new.
 func (s NFTService) From(old *NFTService) ServiceChange {
 	if old == nil {
 		return ServiceChange{New: true, Rules: true, Clients: s.Remembers(), Add: append(s.Buckets(), s.Entries()...)}
@@ -64,7 +66,7 @@ func (s NFTService) From(old *NFTService) ServiceChange {
 	return c
 }
 
-// Removal returns the change that leaves nothing but an empty chain.
+// Removal returns the change that leaves only an empty chain.
 func (s NFTService) Removal() ServiceChange {
 	c := ServiceChange{Rules: true, Del: s.Entries()}
 	if s.Ring != "" {
@@ -74,7 +76,7 @@ func (s NFTService) Removal() ServiceChange {
 	return c
 }
 
-// remember says what becomes of the clients that are remembered.
+// remember sets what happens to the chain and the map of clients.
 func (c *ServiceChange) remember(old, s NFTService) {
 	kept := old.Remembers() && s.Remembers() && kind(old) == kind(s)
 	c.Clients, c.NoKeep = s.Remembers() && !kept, old.Remembers() && !s.Remembers()
@@ -86,7 +88,7 @@ func (c *ServiceChange) remember(old, s NFTService) {
 	}
 }
 
-// Targets are the real servers that get new flows.
+// Targets returns the real servers that get new flows.
 func (s NFTService) Targets() map[netip.AddrPort]bool {
 	all := map[netip.AddrPort]bool{}
 	for _, b := range s.Backends.List() {
@@ -97,7 +99,7 @@ func (s NFTService) Targets() map[netip.AddrPort]bool {
 	return all
 }
 
-// Leaving are the targets, in their order, that are none of next's.
+// Leaving returns the targets that are not targets of next, in their order.
 func (s NFTService) Leaving(next NFTService) []netip.AddrPort {
 	mine, those := s.Targets(), next.Targets()
 	var all []netip.AddrPort
@@ -109,7 +111,7 @@ func (s NFTService) Leaving(next NFTService) []netip.AddrPort {
 	return all
 }
 
-// swap deletes the elements that are not wanted, and adds those that are new.
+// swap deletes the elements that are not wanted any more and adds the new ones.
 func (c *ServiceChange) swap(old, wanted []ServiceEntry) {
 	was := make(map[ServiceEntry]bool, len(old))
 	for _, e := range old {
@@ -128,7 +130,8 @@ func (c *ServiceChange) swap(old, wanted []ServiceEntry) {
 	}
 }
 
-// differ adds the buckets that have another real server; there are as many.
+// differ replaces the buckets whose real server changed. Both lists have the same
+// length.
 func (c *ServiceChange) differ(old, wanted []ServiceEntry) {
 	for i, e := range wanted {
 		if e != old[i] {
@@ -137,7 +140,8 @@ func (c *ServiceChange) differ(old, wanted []ServiceEntry) {
 	}
 }
 
-// shape is what the rules of the service's chain are made of.
+// shape returns the service with only those fields that determine the rules of its
+// chain.
 func (s NFTService) shape() NFTService {
 	var shape NFTService
 	shape.Service, shape.Proto, shape.Scheduler, shape.Damaged = s.Service, s.Proto, s.Scheduler, s.Damaged
@@ -147,7 +151,8 @@ func (s NFTService) shape() NFTService {
 	return shape
 }
 
-// kind stands for the type of the maps' values, and the port that is not in them.
+// kind returns a value that differs if the type of the maps' values differs, or the
+// port that is in a rule and not in the maps.
 func kind(s NFTService) Backends {
 	if s.Ring == "" {
 		return ""
@@ -156,7 +161,7 @@ func kind(s NFTService) Backends {
 	switch {
 	case s.KeepsPort():
 	case s.Remembers() && !s.clientsHavePort():
-		port = s.anyPort() // which a rule tells
+		port = s.anyPort() // which is part of a rule
 	default:
 		port = 1
 	}
@@ -181,7 +186,8 @@ func (s NFTService) Buckets() []ServiceEntry {
 	return all
 }
 
-// Entries returns the service's elements of the maps that services share.
+// Entries returns the service's elements in the maps and the set that services
+// share.
 func (s NFTService) Entries() []ServiceEntry {
 	backends, targets := s.Backends.List(), map[netip.AddrPort]bool{}
 	if s.Remembers() {

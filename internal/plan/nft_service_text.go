@@ -10,7 +10,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// HashSeed is the seed of our hashes in nft: every host chooses alike.
+// HashSeed is the seed of the hashes in nft. All hosts use the same, so they choose
+// the same buckets.
 const HashSeed = 0xfa1e
 
 // Add implements Object.
@@ -33,7 +34,7 @@ func (s NFTService) change(old Object) []string {
 	c := s.From(&was)
 	lines := s.text(c)
 	if c.Unbind {
-		lines = append(lines, fmt.Sprintf("# delete every element of %s that leads to %s", s.Clients(), join(was.Leaving(s))))
+		lines = append(lines, fmt.Sprintf("# delete every element of %s with the value %s", s.Clients(), join(was.Leaving(s))))
 	}
 	return s.script(lines)
 }
@@ -53,13 +54,13 @@ func (s NFTService) script(lines []string) []string {
 	return []string{"nft -f - <<'EOF'\n" + strings.Join(lines, "\n") + "\nEOF"}
 }
 
-// remains says how to take away what is there of a damaged service.
+// remains returns the commands that remove what exists of a damaged service.
 func (s NFTService) remains() []string {
-	return s.drop([]string{"# delete every element that leads to the chain, or answers for it, and then:"},
+	return s.drop([]string{"# first delete every element that refers to the service's chains"},
 		ServiceChange{Drop: []string{s.Reals()}})
 }
 
-// drop takes away what is the service's alone, once nothing leads there.
+// drop deletes the service's chains and maps, once no element refers to them.
 func (s NFTService) drop(lines []string, c ServiceChange) []string {
 	chains := []string{s.Chain()}
 	if c.NoKeep {
@@ -135,13 +136,14 @@ func (s NFTService) ip() string {
 	return "ip6"
 }
 
-// value is the type of what the map of buckets leads to.
+// value returns the type of the values in the map of buckets.
 func (s NFTService) value(how string) string { return s.real(how, !s.KeepsPort()) }
 
-// client is the type of what the map of clients leads to.
+// client returns the type of the values in the map of clients.
 func (s NFTService) client(how string) string { return s.real(how, s.clientsHavePort()) }
 
-// real is the type of a real server, or how a packet tells it.
+// real returns the type of a real server (how is "type"), or the packet fields that
+// it is taken from.
 func (s NFTService) real(how string, withPort bool) string {
 	addr, port := s.ip()+" daddr", string(s.Proto)+" dport"
 	if how == "type" {
@@ -153,7 +155,7 @@ func (s NFTService) real(how string, withPort bool) string {
 	return addr + " . " + port
 }
 
-// elements writes elements, those of one map on one line.
+// elements writes the commands for the elements, one line per map.
 func (s NFTService) elements(verb string, all []ServiceEntry) []string {
 	var names, lines []string
 	of := map[string][]string{}
@@ -170,8 +172,8 @@ func (s NFTService) elements(verb string, all []ServiceEntry) []string {
 	return lines
 }
 
-// element returns the name of the element's map, and the element, with its
-// value where that is asked for.
+// element returns the name of the element's map and the element. The element
+// includes the value if value is true.
 func (s NFTService) element(e ServiceEntry, value bool) (name, text string) {
 	if !e.At.IsValid() {
 		text = fmt.Sprint(e.Bucket)
@@ -206,8 +208,8 @@ func (s NFTService) element(e ServiceEntry, value bool) (name, text string) {
 	return e.Map + familySuffix(e.At.Addr()), text
 }
 
-// Rules returns the rules of the service's chain, as nft takes them; package
-// kernel builds the same.
+// Rules returns the rules of the service's chain in nft's syntax. Package kernel
+// builds the same rules.
 func (s NFTService) Rules() []string {
 	if s.Ring == "" {
 		if s.Proto == model.TCP {
@@ -230,13 +232,14 @@ func (s NFTService) Rules() []string {
 	return append(rules, mapping+s.bucket()+" map @"+s.Reals())
 }
 
-// KeepRule is the rule of the chain that remembers a client. What is new keeps
-// it for longer, and never gives it another real server.
+// KeepRule returns the rule of the chain that records a client. A new flow of a
+// known client extends the entry's timeout and never changes the client's real
+// server.
 func (s NFTService) KeepRule() string {
 	return fmt.Sprintf("update @%s { %s saddr timeout %ds : %s }", s.Clients(), s.ip(), s.Persistence/time.Second, s.client("typeof"))
 }
 
-// bucket is the expression that chooses a bucket.
+// bucket returns the expression that chooses a bucket.
 func (s NFTService) bucket() string {
 	switch s.Scheduler {
 	case model.MaglevHashing:

@@ -6,29 +6,31 @@ import (
 	"strings"
 )
 
-// NoTrack lets the datagrams between tunnels, to a UDP port of this host and
-// to the same of others, pass by connection tracking, and so by NAT: there is
-// nothing to translate, and each would have its flow looked up for that.
-// Overlays of one port share it.
+// NoTrack excludes the datagrams between tunnels, to a UDP port of this host and to
+// the same port of other hosts, from connection tracking, and so from NAT. They
+// need no translation, so the lookup of each one's flow is saved. Overlays with the
+// same port share it.
 //
-// It is an nft table of its own, so that a host without tunnels pays nothing.
-// Such a table alone does not start connection tracking. What the host forwards
-// for others to such a port is tracked as ever, or it would not be masqueraded.
+// It is a separate nft table, so that a host without tunnels pays nothing. The
+// table alone does not enable connection tracking. Datagrams to such a port that
+// the host forwards for others are still tracked, because they may have to be
+// masqueraded.
 type NoTrack struct {
 	Port uint16
-	// Both says that they are from the port, too, as WireGuard's are; a VXLAN
-	// sends from any. Then what another program of the host sends to such a port
-	// elsewhere is none of ours, and its replies must be known as such.
+	// Both is true if the source port is also Port, as with WireGuard; VXLAN sends
+	// from any port. Then datagrams that other programs of the host send from
+	// another port stay tracked, so that their replies are recognised.
 	Both bool
 }
 
-// noTrackPrefix begins the names of the tables.
+// noTrackPrefix is the prefix of the tables' names.
 const noTrackPrefix = Mark + "-udp-"
 
-// bothSuffix ends them where the port is that of both ends.
+// bothSuffix is the suffix if Both is true.
 const bothSuffix = "-both"
 
-// Table names the nft table, of family inet. The name is its mark.
+// Table returns the name of the nft table, of family inet. The name marks it as
+// Fairlead's.
 func (u NoTrack) Table() string {
 	name := noTrackPrefix + strconv.Itoa(int(u.Port))
 	if u.Both {
@@ -37,8 +39,8 @@ func (u NoTrack) Table() string {
 	return name
 }
 
-// NoTrackOf returns what the table of that name is for; ok is false where
-// the table is not ours.
+// NoTrackOf returns the object for a table's name. It returns false if the table is
+// not Fairlead's.
 func NoTrackOf(table string) (u NoTrack, ok bool) {
 	number, both := strings.CutSuffix(strings.TrimPrefix(table, noTrackPrefix), bothSuffix)
 	port, err := strconv.ParseUint(number, 10, 16)

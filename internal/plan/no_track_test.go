@@ -6,8 +6,7 @@ import (
 	"fairlead/internal/plan"
 )
 
-// TestUntrackedOf knows our tables by their names, and no others.
-func TestUntrackedOf(t *testing.T) {
+func TestNoTrackOfFindsOnlyTablesOfFairlead(t *testing.T) {
 	for _, u := range []plan.NoTrack{{Port: 4789}, {Port: 51820, Both: true}, {Port: 1}, {Port: 65535}} {
 		if got, ok := plan.NoTrackOf(u.Table()); !ok || got != u {
 			t.Errorf("%s is %+v, %t; want %+v", u.Table(), got, ok, u)
@@ -15,7 +14,7 @@ func TestUntrackedOf(t *testing.T) {
 	}
 	for _, name := range []string{"fairlead", "fairlead-udp-", "fairlead-udp-mine", "fairlead-udp-04789", "fairlead-udp-65536", "fairlead-udp-4789-", "4789", "other-udp-4789"} {
 		if u, ok := plan.NoTrackOf(name); ok {
-			t.Errorf("%s is %+v; want it to be somebody else's", name, u)
+			t.Errorf("%s is %+v; want a table of another program", name, u)
 		}
 	}
 }

@@ -1,7 +1,7 @@
-// Package plan says what the kernel and the user-space proxy shall hold, as
-// comparable values: links, addresses, routes, sysctls, nft elements,
-// listeners. It tells two plans apart and writes each step as an expert
-// would type it. It never touches the kernel; package kernel does.
+// Package plan describes the desired state of the kernel and of the user-space
+// proxy as comparable values: links, addresses, routes, sysctls, nft elements,
+// listeners. It computes the difference between two plans, and writes each step as
+// a shell command. It never touches the kernel; package kernel does.
 package plan
 
 import (
@@ -12,46 +12,48 @@ import (
 	"fairlead/internal/escape"
 )
 
-// Mark names everything of ours in the kernel: the nft table, the prefix of
-// interface aliases and of cgroups.
+// Mark identifies Fairlead's objects in the kernel. It is the name of the nft table
+// and the prefix of other tables, interface aliases and cgroups.
 const Mark = "fairlead"
 
-// RouteProtocol marks our routes (rtm_protocol; see rtnetlink(7)). 0xfa is
+// RouteProtocol marks Fairlead's routes (rtm_protocol; see rtnetlink(7)). 0xfa is
 // not assigned in iproute2's rt_protos.
 const RouteProtocol = 0xfa
 
-// Object is one thing that shall exist. Implementations are comparable
-// structs: two objects of one Key are equal when nothing needs to be done.
+// Object is one object that must exist. Implementations are comparable structs: if
+// two objects with the same Key are equal, nothing needs to be done.
 type Object interface {
 	// Key identifies the object within a plan: its kind and its name.
 	Key() string
-	// Add returns the commands that make the object, or bring it to this
-	// state, as typed in a shell.
+	// Add returns the shell commands that create the object, or change it to this
+	// state.
 	Add() []string
-	// Del returns the commands that remove it; none where it goes with
-	// another object.
+	// Del returns the shell commands that remove it. It is empty if the object
+	// disappears with another object.
 	Del() []string
 }
 
-// Plan is a list of objects in the order in which they must be made.
+// Plan is a list of objects in the order in which they must be created.
 type Plan []Object
 
 // Op is one step from one plan to another.
 type Op struct {
-	// Object is what shall be set, or removed when Del is true.
+	// Object is what is set, or removed if Del is true.
 	Object Object
 	Del    bool
-	// Old is what Object replaces, nil when it is new; with Del, what the
-	// host had before Object, nil when nothing or not known.
+	// Old is the object that Object replaces; nil if Object is new. If Del is true,
+	// Old is what the host had before Object; nil if it had nothing or if that is
+	// not known.
 	Old Object
 }
 
-// Diff returns the steps that lead from have to want: what is missing or
-// differs in the order of want, then what is left over in the reverse order
-// of have. What stands on a link that is made anew goes with the old one, so
-// it is set again even if have holds it.
+// Diff returns the steps that change have to want. First come the objects that are
+// missing or differ, in the order of want; then the objects that are left over, in
+// the reverse order of have. If a link is recreated, the kernel deletes the objects
+// that depend on it, so Diff sets them again even if have contains them.
 func Diff(have, want Plan) []Op {
-	// Plans of thousands of objects differ in a few that stand together.
+	// Two plans of thousands of objects usually differ in a few neighbouring
+	// objects.
 	first, last := common(have, want)
 	rest := want[len(want)-last:]
 	have, want = have[first:len(have)-last], want[first:len(want)-last]
@@ -68,7 +70,7 @@ func Diff(have, want Plan) []Op {
 		if i, ok := before[o.Key()]; ok {
 			old, wanted[i] = have[i], true
 		}
-		if old == o && !stoodOn(o, remade) {
+		if old == o && !dependsOn(o, remade) {
 			continue
 		}
 		ops = append(ops, Op{Object: o, Old: old})
@@ -79,7 +81,7 @@ func Diff(have, want Plan) []Op {
 		}
 	}
 	for _, o := range rest {
-		if len(remade) > 0 && stoodOn(o, remade) {
+		if len(remade) > 0 && dependsOn(o, remade) {
 			ops = append(ops, Op{Object: o, Old: o})
 		}
 	}
@@ -91,8 +93,8 @@ func Diff(have, want Plan) []Op {
 	return ops
 }
 
-// common returns how many objects are the same at the beginnings and at the
-// ends of two plans.
+// common returns the number of equal objects at the beginning and at the end of two
+// plans.
 func common(a, b Plan) (first, last int) {
 	n := min(len(a), len(b))
 	for first < n && a[first] == b[first] {
@@ -104,16 +106,17 @@ func common(a, b Plan) (first, last int) {
 	return first, last
 }
 
-// linker is an object that is a network interface, or several.
+// linker is an object that consists of one or more network interfaces.
 type linker interface {
-	// Ends names the interfaces: "NETNS NAME".
+	// Ends returns the interfaces, each as "NETNS NAME".
 	Ends() []string
-	// adjusts reports whether the link can be brought from old to this state,
-	// or has to be made anew.
+	// adjusts reports whether the link can be changed from old to this state
+	// without being recreated.
 	adjusts(old Object) bool
 }
 
-// Ends names the interfaces that the object is; none where it is none.
+// Ends returns the interfaces that the object consists of, each as "NETNS NAME";
+// nil if there are none.
 func Ends(o Object) []string {
 	if l, ok := o.(linker); ok {
 		return l.Ends()
@@ -121,11 +124,11 @@ func Ends(o Object) []string {
 	return nil
 }
 
-// based is an object that stands on a link.
+// based is an object that depends on a link.
 type based interface{ base() string }
 
-// Base returns the name, as in Ends, of the link without which the object
-// cannot be; the empty string where there is none.
+// Base returns the link that the object depends on, in the form of Ends; empty if
+// it depends on none.
 func Base(o Object) string {
 	if b, ok := o.(based); ok {
 		return b.base()
@@ -133,18 +136,18 @@ func Base(o Object) string {
 	return ""
 }
 
-// stoodOn reports whether a link that the object needs is among those.
-func stoodOn(o Object, links map[string]bool) bool {
+// dependsOn reports whether the object depends on one of the links.
+func dependsOn(o Object, links map[string]bool) bool {
 	if s, ok := o.(EBPFService); ok {
 		return len(links) > 0 && slices.ContainsFunc(s.bases(), func(base string) bool { return links[base] })
 	}
 	return links[Base(o)]
 }
 
-// changer is an object of which Add is not the way from another state.
+// changer is an object for which Add is not enough to change it from another state.
 type changer interface{ change(old Object) []string }
 
-// Commands returns the step as typed in a shell.
+// Commands returns the step as shell commands.
 func (o Op) Commands() []string {
 	switch {
 	case o.Del && o.Old != nil:
@@ -158,9 +161,9 @@ func (o Op) Commands() []string {
 	return o.Object.Add()
 }
 
-// Text writes the steps as a shell session, one command a line. The elements
-// of the nft table that go, go before others come: typed one by one, a range
-// is refused as long as one that overlaps it is there.
+// Text writes the steps as shell commands, one per line. It removes elements of the
+// nft table before it adds others, because nft refuses a range that overlaps an
+// existing one.
 func Text(ops []Op) string {
 	var b strings.Builder
 	write := func(op Op) {
@@ -169,17 +172,17 @@ func Text(ops []Op) string {
 			b.WriteByte('\n')
 		}
 	}
-	early := slices.ContainsFunc(ops, func(op Op) bool { return !op.Del && isElement(op.Object) })
-	pending := early
+	reorder := slices.ContainsFunc(ops, func(op Op) bool { return !op.Del && isElement(op.Object) })
+	pending := reorder
 	for _, op := range ops {
 		switch {
-		case early && op.Del && isElement(op.Object):
+		case reorder && op.Del && isElement(op.Object):
 			continue
 		case pending && isElement(op.Object):
 			pending = false
-			for _, gone := range ops {
-				if gone.Del && isElement(gone.Object) {
-					write(gone)
+			for _, removed := range ops {
+				if removed.Del && isElement(removed.Object) {
+					write(removed)
 				}
 			}
 		}
@@ -196,14 +199,15 @@ func isElement(o Object) bool {
 	return false
 }
 
-// Part is a plan whose keys are known, for plans that are merged again and
-// again.
+// Part is a plan with its keys. Computing the keys once makes repeated merges
+// cheap.
 type Part struct {
 	objects Plan
 	keys    []string
 }
 
-// NewPart returns the part that p is. It must not change any more.
+// NewPart returns the part of a plan. The caller must not change the plan
+// afterwards.
 func NewPart(p Plan) Part {
 	keys := make([]string, len(p))
 	for i, o := range p {
@@ -212,13 +216,14 @@ func NewPart(p Plan) Part {
 	return Part{p, keys}
 }
 
-// Merge joins parts in order and keeps the first of equal keys, so that
-// several parts may ask for the same thing (IP forwarding, say). Two parts
-// that ask for different states of one thing are in conflict.
+// Merge joins parts in order and keeps the first of equal keys, so that several
+// parts may contain the same object (IP forwarding, for example). It returns an
+// error if two parts contain different states of one object.
 //
-// Members of the nft table's sets are dropped where nothing asks for the table:
-// a driver says which links are ours for the rules of others, and a table costs
-// every packet of the host its way through connection tracking.
+// Merge drops the members of the nft table's sets if no part contains the table.
+// Drivers always add these members, so that the rules of other parts can match
+// Fairlead's links. The table itself makes every packet of the host pass connection
+// tracking.
 func Merge(parts ...Part) (Plan, error) {
 	n := 0
 	for _, p := range parts {
@@ -234,7 +239,7 @@ func Merge(parts ...Part) (Plan, error) {
 				seen[p.keys[i]] = o
 				all = append(all, o)
 			case first != o:
-				return nil, fmt.Errorf("plan %s: asked for as %+v and as %+v", p.keys[i], first, o)
+				return nil, fmt.Errorf("merge plans: %s has two different states: %+v and %+v", p.keys[i], first, o)
 			}
 		}
 	}
@@ -244,7 +249,7 @@ func Merge(parts ...Part) (Plan, error) {
 	return all, nil
 }
 
-// in returns the prefix that makes a command run in a network namespace.
+// in returns the command prefix that runs a tool in a network namespace.
 func in(netns, tool string) string {
 	switch name, named := strings.CutPrefix(netns, "/run/netns/"); {
 	case netns == "":

@@ -54,14 +54,14 @@ func TestDiff(t *testing.T) {
 			plan.Plan{with(bridge, func(l *plan.Link) { l.Filter, l.MAC = true, "02:f1:0a:00:00:01" }),
 				with(veth, func(l *plan.Link) { l.Master, l.Hairpin, l.PeerMAC = "fl-net", true, "02:f1:0a:00:00:09" })}},
 		{"off the bridge", plan.Plan{with(veth, func(l *plan.Link) { l.Master = "fl-net" })}, plan.Plan{veth}},
-		{"a publish that leads elsewhere", plan.Plan{mapping}, plan.Plan{elsewhere}},
-		{"a link made anew brings what stands on it", all, plan.Plan{global, bridge, host, with(veth, func(l *plan.Link) { l.PeerNetns = "/run/netns/app" }),
+		{"a publish with a new target", plan.Plan{mapping}, plan.Plan{elsewhere}},
+		{"a recreated link recreates its dependents", all, plan.Plan{global, bridge, host, with(veth, func(l *plan.Link) { l.PeerNetns = "/run/netns/app" }),
 			plan.Address{Netns: "/run/netns/app", Link: "eth0", Prefix: inside.Prefix}, own, local}},
-		{"a link that is missing brings what stands on it", plan.Plan{global, bridge, host, inside, own}, all},
+		{"a missing link recreates its dependents", plan.Plan{global, bridge, host, inside, own}, all},
 		{"a wider prefix replaces", plan.Plan{bridge, host}, plan.Plan{bridge, plan.Address{Link: "fl-net", Prefix: prefix("10.0.0.1/16")}}},
-		{"a branch changes in place", plan.Plan{shim, reached}, plan.Plan{subLink(func(b *plan.SubLink) { b.MTU, b.MAC, b.Owner, b.Quiet = 9000, "02:f1:0a:00:00:09", "lan", true }), reached}},
-		{"a branch of another parent", plan.Plan{shim, reached}, plan.Plan{subLink(func(b *plan.SubLink) { b.Parent = "eth1" }), reached}},
-		{"bounds go with a link made anew", plan.Plan{veth, slow, fast}, plan.Plan{with(veth, func(l *plan.Link) { l.PeerNetns = "/run/netns/app" }), slow}},
+		{"a sub-link changes in place", plan.Plan{shim, reached}, plan.Plan{subLink(func(b *plan.SubLink) { b.MTU, b.MAC, b.Owner, b.Quiet = 9000, "02:f1:0a:00:00:09", "lan", true }), reached}},
+		{"a sub-link with a different parent", plan.Plan{shim, reached}, plan.Plan{subLink(func(b *plan.SubLink) { b.Parent = "eth1" }), reached}},
+		{"limits are removed with a recreated link", plan.Plan{veth, slow, fast}, plan.Plan{with(veth, func(l *plan.Link) { l.PeerNetns = "/run/netns/app" }), slow}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			golden.Text(t, "diff "+c.name, plan.Text(plan.Diff(c.have, c.want)))
@@ -76,10 +76,10 @@ func TestTextInShell(t *testing.T) {
 	golden.Text(t, "odd names", plan.Text(plan.Diff(nil, plan.Plan{odd, plan.Address{Netns: odd.PeerNetns, Link: "eth0", Prefix: inside.Prefix}})))
 }
 
-func TestASettingThatGoesIsSetToItsOldValue(t *testing.T) {
+func TestRemovedSettingGetsItsOldValue(t *testing.T) {
 	op := plan.Op{Object: global, Del: true}
 	if got := strings.Join(op.Commands(), "\n"); !strings.HasPrefix(got, "# ") {
-		t.Errorf("not knowing the old value, it runs %q", got)
+		t.Errorf("without a known old value, the command is %q", got)
 	}
 	op.Old = plan.Sysctl{Name: global.Name, Value: "0"}
 	if got := strings.Join(op.Commands(), "\n"); got != "sysctl -w net.ipv4.ip_forward=0" {
@@ -93,7 +93,7 @@ func TestInherited(t *testing.T) {
 	}
 	for _, name := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "net.ipv6.conf.default.forwarding", plan.SysctlBridgeFilter4} {
 		if got, ok := (plan.Sysctl{Name: name}).Inherited(); ok {
-			t.Errorf("%s comes from %s", name, got.Name)
+			t.Errorf("%s is inherited from %s", name, got.Name)
 		}
 	}
 }
@@ -136,12 +136,12 @@ func TestListenersOverlap(t *testing.T) {
 	}
 }
 
-// TestDiffOfAnyPlans compares Diff with the same said plainly.
+// TestDiffOfAnyPlans compares Diff with a simpler implementation.
 func TestDiffOfAnyPlans(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
 		have, want := anyPlan(random), anyPlan(random)
-		if random.IntN(2) == 0 { // what stands together changes
+		if random.IntN(2) == 0 { // neighbouring objects change
 			at := random.IntN(len(have) + 1)
 			want = slices.Concat(have[:at], plan.Plan{plan.Link{Name: "new", Kind: plan.Bridge}}, have[min(at+random.IntN(3), len(have)):])
 		}
@@ -151,7 +151,7 @@ func TestDiffOfAnyPlans(t *testing.T) {
 	}
 }
 
-// anyPlan is of a few links and of what stands on them.
+// anyPlan returns a random plan of a few links and their addresses.
 func anyPlan(random *rand.Rand) plan.Plan {
 	var p plan.Plan
 	for i := range 4 {

@@ -6,17 +6,19 @@ import (
 	"fairlead/internal/escape"
 )
 
-// Shaper bounds what leaves by a link: a token bucket (tc-tbf(8)) at its root.
+// Shaper limits the rate at which packets leave through a link, with a token bucket
+// (tc-tbf(8)) at the link's root.
 type Shaper struct {
 	Netns string
 	Link  string
-	// Rate is in bits a second.
+	// Rate is in bits per second.
 	Rate uint64
 }
 
-// The token bucket's sizes: a burst of 5 ms, so that the kernel's timer need
-// not be finer, but never less than a large segment and its headers (the
-// kernel drops what is larger than the burst); and how long a packet may wait.
+// The token bucket's sizes. The burst is 5 ms, so that the kernel's timer need not
+// be finer, but at least one large segment with its headers, because the kernel
+// drops packets that are larger than the burst. ShaperLatency is the maximum time
+// that a packet waits in the queue.
 const (
 	ShaperBurst    = 5        // ms
 	ShaperMinBurst = 80 << 10 // bytes
@@ -35,7 +37,7 @@ func (s Shaper) Add() []string {
 		in(s.Netns, "tc"), escape.Shell(s.Link), ShaperHandle, s.Rate, s.Burst(), ShaperLatency)}
 }
 
-// ShaperHandle marks a queueing discipline as ours, as RouteProtocol does a
+// ShaperHandle marks a queueing discipline as Fairlead's, as RouteProtocol marks a
 // route.
 const ShaperHandle = "fa1e"
 

@@ -15,8 +15,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// objects has one of every kind of object. TestPlansArePastedSafely fails for a
-// kind that is not here.
+// objects has one object of every kind. TestPlansArePastedSafely fails if a kind
+// is missing.
 var objects = []plan.Object{
 	plan.Uplinks{}, plan.Ingress{}, plan.LocalClients{}, plan.EBPFMapping{}, plan.BindHooks{}, plan.Grant{}, plan.SubLink{}, plan.WireGuard{}, plan.WireGuardPeer{},
 	plan.Device{}, plan.IPoIB{}, plan.FastPath{}, plan.LocalRealEgress{}, plan.IPVSService{}, plan.LocalRoute{}, plan.IPVSTable{}, plan.IPVSMember{},
@@ -25,18 +25,18 @@ var objects = []plan.Object{
 	plan.Reservation{}, plan.VirtualAddress{}, plan.Guard{}, plan.FilterChain{}, plan.Proxied{},
 }
 
-// attacks are the name without and with a line of its own.
+// attacks are the hostile name without and with an additional line.
 var attacks = []string{attack, attack + "\n:>canary\n"}
 
-// checked are fields that nobody outside chooses: hardware addresses, which the
-// model has checked, and words of ours.
+// checked are fields that users cannot fill with arbitrary text: hardware
+// addresses, which the model validates, and words that Fairlead chooses.
 var checked = []string{"MAC", "PeerMAC", "Set", "Value"}
 
-// attack is a name that wants to run a command, however it is quoted.
+// attack is a name that runs a command if it is quoted wrongly.
 const attack = "x$(:>canary);:>canary;`:>canary`'$(:>canary)';:>canary #\"\\"
 
 // TestPlansArePastedSafely pastes the commands of every object, with hostile
-// names in it, into shells, and wants none of the names to be run.
+// names in it, into shells, and verifies that the shells run none of the names.
 func TestPlansArePastedSafely(t *testing.T) {
 	all := kinds(t)
 	for i, o := range slices.Concat(objects, objects) {
@@ -56,11 +56,11 @@ func TestPlansArePastedSafely(t *testing.T) {
 		}
 	}
 	if len(all) > 0 {
-		t.Errorf("objects lacks %v: add them", all)
+		t.Errorf("add to objects: %v", all)
 	}
 }
 
-// paste runs a text in a shell that finds no commands but those of its own.
+// paste runs a text in a shell that finds only its built-in commands.
 func paste(t *testing.T, name, shell, text string) {
 	t.Helper()
 	program, err := exec.LookPath(shell)
@@ -71,16 +71,16 @@ func paste(t *testing.T, name, shell, text string) {
 	cmd.Dir, cmd.Env, cmd.Stdin = t.TempDir(), []string{"PATH=/nowhere"}, strings.NewReader(text)
 	said, _ := cmd.CombinedOutput() // no command is found
 	if _, err := os.Stat(filepath.Join(cmd.Dir, "canary")); err == nil {
-		t.Errorf("%s: %s runs what stands in a name:\n%s\n%s", name, shell, text, said)
+		t.Errorf("%s: %s runs the text of a name:\n%s\n%s", name, shell, text, said)
 	}
 	substitutes := strings.Contains(text, "<(") && shell == "sh" // which only bash has
 	broken := func(word string) bool { return strings.Contains(string(said), word) }
 	if !substitutes && slices.ContainsFunc([]string{"yntax error", "nterminated", "unexpected EOF"}, broken) {
-		t.Errorf("%s: %s does not read\n%s\n%s", name, shell, text, said)
+		t.Errorf("%s: %s cannot parse\n%s\n%s", name, shell, text, said)
 	}
 }
 
-// kinds are the types of this package that are objects.
+// kinds returns the names of the package's types that are objects.
 func kinds(t *testing.T) (names []string) {
 	t.Helper()
 	sources, err := filepath.Glob("*.go")
@@ -103,7 +103,7 @@ func kinds(t *testing.T) (names []string) {
 		}
 	}
 	if len(names) < 30 {
-		t.Fatalf("only %v are objects", names)
+		t.Fatalf("found only the objects %v", names)
 	}
 	return names
 }

@@ -1,15 +1,16 @@
 package plan
 
-// StaleLink is a link of ours in a sandbox of which no more is known: whoever
-// made it was killed before it could be taken away. No plan wants one.
+// StaleLink is a link of Fairlead in a sandbox about which nothing else is known,
+// because the program that created it was killed before it could remove the link.
+// No plan wants one.
 type StaleLink struct{ Netns, Name string }
 
-// Ends names the link.
+// Ends returns the link.
 func (r StaleLink) Ends() []string { return []string{end(r.Netns, r.Name)} }
 
 func (r StaleLink) adjusts(Object) bool { return false }
 
-// Key implements Object. It is that of any link of the name.
+// Key implements Object. It equals the key of any link with this name.
 func (r StaleLink) Key() string { return Link{Netns: r.Netns, Name: r.Name}.Key() }
 
 // Add implements Object.
@@ -18,8 +19,9 @@ func (r StaleLink) Add() []string { return nil }
 // Del implements Object.
 func (r StaleLink) Del() []string { return Link{Netns: r.Netns, Name: r.Name}.Del() }
 
-// InSandbox returns the sandbox and the name of a link that is in a sandbox with
-// all its ends, so that the host has no trace of it.
+// InSandbox returns the sandbox and the name of a link whose ends are all in a
+// sandbox, so that no part of it is visible on the host. It returns false for other
+// objects.
 func InSandbox(o Object) (netns, name string, ok bool) {
 	switch o := o.(type) {
 	case SubLink:

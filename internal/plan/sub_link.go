@@ -6,62 +6,65 @@ import (
 	"fairlead/internal/escape"
 )
 
-// The kinds of link that branch from a parent.
+// The kinds of link that depend on a parent.
 const (
 	Macvlan Kind = "macvlan"
 	IPvlan  Kind = "ipvlan"
 	VLAN    Kind = "vlan"
 )
 
-// SubLink is a network interface that shares the wire of a link of the host,
-// its parent. The kernel makes it in the namespace where it belongs, so the
-// host never sees it pass by.
+// SubLink is a network interface that shares the wire of a link of the host, its
+// parent. The kernel creates it directly in its namespace, so the interface never
+// appears on the host.
 type SubLink struct {
-	// Netns is the path of the namespace that holds the interface; empty is the
-	// engine's host, where the parent always is.
+	// Netns is the path of the interface's namespace. Empty is the engine's
+	// namespace, where the parent always is.
 	Netns string
 	Name  string
 	Kind  Kind
-	// Mode is that of macvlan and ipvlan, e.g. "bridge" or "l2".
+	// Mode is the mode of a macvlan or ipvlan, e.g. "bridge" or "l2".
 	Mode   string
 	Parent string
 	// VLAN is the VLAN ID of kind vlan.
 	VLAN uint16
 	MTU  int
-	// MAC is the hardware address; empty leaves the kernel's choice, which is
-	// the parent's for ipvlan, vlan and a macvlan in mode passthru.
+	// MAC is the hardware address. Empty keeps the kernel's choice: the parent's
+	// for ipvlan, vlan and a macvlan in mode passthru.
 	MAC string
 	// Owner completes the alias: the network's or endpoint's name.
 	Owner string
-	// Inside says that somebody else takes the interface from the host into a
-	// sandbox: into that of the path, if it is there. How it is then is not ours.
+	// Inside is the path of a sandbox if another program (a container engine) moves
+	// the interface from the host into that sandbox. Fairlead does not manage the
+	// interface after that.
 	Inside string
 	// IPv6 is the link's mode.
 	IPv6 IPv6
-	// Quiet is for branches that the host itself holds: it answers ARP only to those whom its routes reach by the
-	// branch, and asks only in the name of the branch's own address. Otherwise it
-	// would speak on the parent's wire by two links, and who hears its question
-	// would look for all of the host there, also when the branch has gone.
+	// Quiet is for interfaces that stay on the host. The interface answers ARP only
+	// to neighbours that the host's routes reach through it, and its ARP requests
+	// name only its own address. If it were not quiet, the host would answer on the
+	// parent's wire with two links, and neighbours would send all of the host's
+	// traffic to this interface, even after it is removed.
 	Quiet bool
 }
 
 // Ends implements linker.
 func (b SubLink) Ends() []string { return []string{end(b.Netns, b.Name)} }
 
-// adjusts reports whether the link can be brought from old to this state.
+// adjusts reports whether the link can be changed from old to this state without
+// being recreated.
 func (b SubLink) adjusts(old Object) bool {
 	o, ok := old.(SubLink)
 	return ok && o.Kind == b.Kind && o.Mode == b.Mode && o.Parent == b.Parent && o.VLAN == b.VLAN &&
 		(o.Inside == "") == (b.Inside == "")
 }
 
-// base is the parent, which may be a branch itself.
+// base returns the parent, which may be a SubLink itself.
 func (b SubLink) base() string { return end("", b.Parent) }
 
-// Alias returns the link's mark.
+// Alias returns the link's alias, which starts with Mark.
 func (b SubLink) Alias() string { return Mark + ":" + b.Owner }
 
-// Key implements Object. It is that of any link of the name.
+// Key implements Object. It equals the key of any link with this name.
 func (b SubLink) Key() string { return Link{Netns: b.Netns, Name: b.Name}.Key() }
 
 // Add implements Object.
@@ -94,7 +97,7 @@ func (b SubLink) quiet() string {
 	return fmt.Sprintf("sysctl -w net.ipv4.conf.%[1]s.arp_filter=1 net.ipv4.conf.%[1]s.arp_announce=2", escape.Shell(b.Name))
 }
 
-// change returns the commands that bring the link from another state.
+// change implements changer.
 func (b SubLink) change(old Object) []string {
 	if !b.adjusts(old) {
 		return append(old.Del(), b.Add()...)

@@ -7,29 +7,29 @@ import (
 	"fairlead/internal/escape"
 )
 
-// Tunnel is a VXLAN link that is a port of a bridge (RFC 7348). The bridge
-// answers ARP and neighbour solicitations for what is behind it, as far as it
-// knows the answer.
+// Tunnel is a VXLAN link that is a port of a bridge (RFC 7348). The bridge answers
+// ARP and neighbour solicitations for addresses behind the tunnel if it knows the
+// answer.
 type Tunnel struct {
 	Name string
 	VNI  uint32
-	// Port is the UDP port. It is always given: the kernel's own default, 8472,
-	// is nobody's.
+	// Port is the UDP port. It is always set, because the kernel's default, 8472,
+	// is not the assigned port.
 	Port uint16
-	// Local is the host's address; unspecified, it is the route's to each peer,
-	// and says only which family they are of.
+	// Local is the host's address. If it is unspecified, the route to each peer
+	// selects the address, and Local only names the peers' family.
 	Local netip.Addr
-	// Underlay is the link that carries the tunnel; empty leaves it to routes.
+	// Underlay is the link that carries the tunnel; empty lets routes select it.
 	Underlay string
-	// Group is the multicast group that gets what has no known place.
+	// Group is the multicast group that gets frames for unknown destinations.
 	Group netip.Addr
-	// Learning notes behind which host a sender is. A packet from another
-	// address than the known one is dropped, so it needs hosts that speak from
-	// one address each.
+	// Learning records the host of each sender. The kernel drops a packet from
+	// another host than the recorded one, so every host must send from one address
+	// only.
 	Learning bool
 	MTU      int
-	// MAC is the hardware address, the bridge's: so that frames for the host are
-	// known as such when they come out.
+	// MAC is the hardware address. It is the bridge's, so that the bridge accepts
+	// frames for the host that leave the tunnel.
 	MAC string
 	// Owner completes the alias: the network's name.
 	Owner  string
@@ -47,17 +47,17 @@ func (t Tunnel) adjusts(old Object) bool {
 	return ok && t.Adjusts(o)
 }
 
-// Adjusts reports whether a living link can be brought from old to this state:
-// the kernel changes hardly anything of a VXLAN that is there.
+// Adjusts reports whether an existing link can be changed from old to this state.
+// The kernel can change few settings of an existing VXLAN link.
 func (t Tunnel) Adjusts(old Tunnel) bool {
 	old.MTU, old.MAC, old.Owner, old.Master, old.IPv6 = t.MTU, t.MAC, t.Owner, t.Master, t.IPv6
 	return old == t
 }
 
-// Alias returns the link's mark.
+// Alias returns the link's alias, which starts with Mark.
 func (t Tunnel) Alias() string { return Mark + ":" + t.Owner }
 
-// Key implements Object. It is that of any link of the name.
+// Key implements Object. It equals the key of any link with this name.
 func (t Tunnel) Key() string { return Link{Name: t.Name}.Key() }
 
 // Add implements Object.
@@ -82,14 +82,14 @@ func (t Tunnel) Add() []string {
 	return append([]string{add}, t.set()...)
 }
 
-// set returns the commands that a new link and an adjusted one have in common.
+// set returns the commands that both a new link and a changed one need.
 func (t Tunnel) set() []string {
 	return append(writeSettings(t.settings()),
 		fmt.Sprintf("ip link set %s alias %s address %s mtu %d addrgenmode none master %s up", escape.Shell(t.Name), escape.Shell(t.Alias()), t.MAC, t.MTU, escape.Shell(t.Master)),
 		fmt.Sprintf("ip link set %s type bridge_slave neigh_suppress on", escape.Shell(t.Name)))
 }
 
-// change returns the commands that bring the link from another state.
+// change implements changer.
 func (t Tunnel) change(old Object) []string {
 	if t.adjusts(old) {
 		return t.set()
@@ -100,22 +100,23 @@ func (t Tunnel) change(old Object) []string {
 // Del implements Object.
 func (t Tunnel) Del() []string { return []string{"ip link del " + escape.Shell(t.Name)} }
 
-// Forwarding says behind which host of a tunnel a hardware address is. That
-// of zeroes stands for all that are not known: each host listed so gets a copy.
+// Forwarding maps a hardware address to the host of a tunnel behind which it is.
+// The hardware address Unknown stands for all unknown destinations: each host with
+// such an entry gets a copy.
 type Forwarding struct {
 	Link string
 	MAC  string
 	// Remote is the host's address.
 	Remote netip.Addr
-	// Underlay is the link that leads there, where the address does not say it
-	// (link-local).
+	// Underlay is the link that leads to the host, if the address does not
+	// determine it (link-local).
 	Underlay string
 }
 
-// Unknown is the hardware address that stands for all that are not known.
+// Unknown is the hardware address that stands for all unknown destinations.
 const Unknown = "00:00:00:00:00:00"
 
-// Floods reports whether the host gets what has no known place.
+// Floods reports whether the host gets frames for unknown destinations.
 func (f Forwarding) Floods() bool { return f.MAC == Unknown }
 
 // Key implements Object.
@@ -126,8 +127,8 @@ func (f Forwarding) Key() string {
 	return "fdb " + f.Link + " " + f.MAC
 }
 
-// Add implements Object. The bridge must know the way to the tunnel too, or it
-// would ask all its ports.
+// Add implements Object. The entry is also added to the bridge, which would flood
+// the frames to all its ports without it.
 func (f Forwarding) Add() []string {
 	if f.Floods() {
 		return []string{"bridge fdb append " + f.entry() + " self permanent"}
@@ -135,7 +136,8 @@ func (f Forwarding) Add() []string {
 	return []string{"bridge fdb replace " + f.entry() + " self master static"}
 }
 
-// Del implements Object. With a host goes what the link has learnt of it.
+// Del implements Object. With the entry for unknown destinations, it also deletes
+// the entries that the link has learned for the host.
 func (f Forwarding) Del() []string {
 	if f.Floods() {
 		return []string{"bridge fdb del " + f.entry() + " self",
@@ -154,7 +156,8 @@ func (f Forwarding) entry() string {
 
 func (f Forwarding) base() string { return end("", f.Link) }
 
-// Neighbor is a permanent neighbour entry: nobody has to ask for the address.
+// Neighbor is a permanent neighbour entry, which makes ARP and neighbour discovery
+// for the address unnecessary.
 type Neighbor struct {
 	Link string
 	Addr netip.Addr

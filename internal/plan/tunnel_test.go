@@ -26,11 +26,11 @@ func TestDiffOfOverlays(t *testing.T) {
 		have, want plan.Plan
 	}{
 		{"overlay's MTU changes in place", all, plan.Plan{tunnelWith(func(t *plan.Tunnel) { t.MTU = 8950 }), floods, known, neighbor}},
-		{"overlay's VNI makes it anew", all, plan.Plan{tunnelWith(func(t *plan.Tunnel) { t.VNI = 43 }), floods, known, neighbor}},
-		{"overlay's host goes", all, plan.Plan{tunnel}},
+		{"overlay's VNI changes by recreation", all, plan.Plan{tunnelWith(func(t *plan.Tunnel) { t.VNI = 43 }), floods, known, neighbor}},
+		{"overlay's host removed", all, plan.Plan{tunnel}},
 		{"sandbox moves to another host", all, plan.Plan{tunnel, floods, moved, renewed}},
-		{"overlay takes another port for WireGuard", plan.Plan{wireGuard}, plan.Plan{elsewhere}},
-		{"overlay's WireGuard link was another", plan.Plan{foreign}, plan.Plan{wireGuard}},
+		{"overlay's WireGuard port changes in place", plan.Plan{wireGuard}, plan.Plan{elsewhere}},
+		{"overlay's WireGuard link replaces a foreign link", plan.Plan{foreign}, plan.Plan{wireGuard}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			golden.Text(t, "diff "+c.name, plan.Text(plan.Diff(c.have, c.want)))

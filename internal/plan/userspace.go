@@ -7,14 +7,13 @@ import (
 	"fairlead/internal/model"
 )
 
-// Listener is a host address and port range on which the user-space proxy
-// accepts TCP connections or UDP datagrams and leads them to Target; port
-// Ports.First+i leads to port TargetPorts.First+i.
+// Listener is a host address and port range on which the user-space proxy accepts
+// TCP connections or UDP datagrams. It forwards them to Target: port Ports.First+i
+// to port TargetPorts.First+i.
 type Listener struct {
 	Proto model.Proto `json:"proto"`
-	// Host is the local address to bind: 0.0.0.0 for every IPv4 address, ::
-	// for every IPv6 one, the zero value for both on one socket, or one
-	// address.
+	// Host is the local address to bind: 0.0.0.0 for all IPv4 addresses, :: for all
+	// IPv6 addresses, the zero value for both on one socket, or a single address.
 	Host        netip.Addr      `json:"host"`
 	Ports       model.PortRange `json:"ports"`
 	Target      netip.Addr      `json:"target"`
@@ -35,7 +34,7 @@ func (l Listener) Overlaps(o Listener) bool {
 		(l.Host == o.Host || covers(l.Host, o.Host) || covers(o.Host, l.Host))
 }
 
-// covers reports whether a stands for many addresses, b among them.
+// covers reports whether a is a wildcard that includes b.
 func covers(a, b netip.Addr) bool {
 	return !a.IsValid() || a.IsUnspecified() && (!b.IsValid() || a.Is4() == b.Is4())
 }
@@ -55,9 +54,9 @@ func (l Listener) Del() []string {
 	return []string{fmt.Sprintf("fairlead-proxy close %s %s", l.Proto, hostPorts(l.Host, l.Ports))}
 }
 
-// Reservation holds a host address and port range, without accepting
-// anything on it, so that no other program takes a port which the kernel
-// already leads elsewhere.
+// Reservation binds a host address and port range without accepting connections or
+// datagrams, so that no other program takes ports that the kernel already
+// redirects.
 type Reservation struct {
 	Proto model.Proto `json:"proto"`
 	// Host is as in Listener.

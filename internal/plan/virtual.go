@@ -9,10 +9,10 @@ import (
 	"fairlead/internal/model"
 )
 
-// VirtualAddress is the address of a virtual service on a link of the host that
-// is not ours. It is the whole prefix of itself, has our protocol number where
-// the kernel keeps one for addresses (Linux 5.18), and one of IPv6 is never the
-// source of what the host says (its preferred lifetime is 0).
+// VirtualAddress is the address of a virtual service on a link that Fairlead did
+// not create. Its prefix has the full length. It has Fairlead's protocol number if
+// the kernel records one for addresses (Linux 5.18). An IPv6 one has the preferred
+// lifetime 0, so that the host never uses it as a source address.
 type VirtualAddress struct {
 	Link string
 	Addr netip.Addr
@@ -39,24 +39,24 @@ func (a VirtualAddress) command(verb string) string {
 	return fmt.Sprintf("ip addr %s %s dev %s", verb, netip.PrefixFrom(a.Addr, a.Addr.BitLen()), escape.Shell(a.Link))
 }
 
-// Guard keeps clients of virtual addresses from what else listens on the host:
-// they reach the frontends of services, and are refused at other ports. An echo
-// request is answered. It is an nft table of its own, and needs no connection
-// tracking: what begins no connection of TCP finds nobody who listens, and
-// datagrams from a frontend are answers to the host's own clients. They have the
-// frontend's address again only after netfilter's NAT, and that is where the
-// guard is.
+// Guard protects other listeners of the host from clients of virtual addresses.
+// These clients reach the frontends of services; other ports are rejected. Echo
+// requests are answered. It is a separate nft table and needs no connection
+// tracking: a TCP packet that opens no connection does not reach a listener, and
+// datagrams from a frontend's address and port are answers to the host's own
+// clients. Such answers have the frontend's address again only after netfilter's
+// NAT, so the guard runs after NAT.
 type Guard struct {
-	// Addresses are the virtual ones, with port 0.
+	// Addresses are the virtual addresses, with port 0.
 	Addresses Frontends
-	// TCP and UDP are the frontends of all services there.
+	// TCP and UDP are the frontends of all services at these addresses.
 	TCP, UDP Frontends
 }
 
 // GuardTable is the table's name; its family is inet.
 const GuardTable = Mark + "-addresses"
 
-// The sets of the table; each exists twice, with the suffix 4 or 6.
+// The sets of the table. Each exists twice, with the suffix 4 or 6.
 const (
 	SetGuarded      = "addresses"
 	SetGuardedPorts = "frontends"
@@ -134,7 +134,7 @@ func (g Guard) open(v4 bool) []string {
 	return all
 }
 
-// Open lists the frontends.
+// Open returns the frontends, TCP first.
 func (g Guard) Open() []model.Frontend {
 	var all []model.Frontend
 	for _, at := range g.TCP.List() {

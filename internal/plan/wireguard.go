@@ -7,16 +7,16 @@ import (
 	"fairlead/internal/escape"
 )
 
-// WireGuard is a WireGuard link that carries an overlay. Each host's pair of keys
-// follows from the secret in KeyFile, which all hosts share, and from the
-// host's address: so each knows the others' public keys. No key is ever part of
-// a plan.
+// WireGuard is a WireGuard link that carries an overlay. Each host's key pair is
+// derived from the secret in KeyFile, which all hosts share, and from the host's
+// address. So each host can derive the public keys of the others. A plan never
+// contains keys.
 type WireGuard struct {
 	Name    string
 	KeyFile string
 	// Local is the host's address as the other hosts know it.
 	Local netip.Addr
-	// Port is the UDP port that it listens on.
+	// Port is the UDP port that the link listens on.
 	Port uint16
 	MTU  int
 	// Owner completes the alias: the network's name.
@@ -28,13 +28,13 @@ type WireGuard struct {
 // Ends implements linker.
 func (c WireGuard) Ends() []string { return []string{end("", c.Name)} }
 
-// adjusts implements linker: all of it can be changed on a living link.
+// adjusts implements linker. All settings can be changed on an existing link.
 func (c WireGuard) adjusts(old Object) bool { _, ok := old.(WireGuard); return ok }
 
-// Alias returns the link's mark.
+// Alias returns the link's alias, which starts with Mark.
 func (c WireGuard) Alias() string { return Mark + ":" + c.Owner }
 
-// Key implements Object. It is that of any link of the name.
+// Key implements Object. It equals the key of any link with this name.
 func (c WireGuard) Key() string { return Link{Name: c.Name}.Key() }
 
 // Add implements Object.
@@ -42,14 +42,14 @@ func (c WireGuard) Add() []string {
 	return append([]string{fmt.Sprintf("ip link add %s mtu %d type wireguard", escape.Shell(c.Name), c.MTU)}, c.set()...)
 }
 
-// set returns the commands that a new link and an adjusted one have in common.
+// set returns the commands that both a new link and a changed one need.
 func (c WireGuard) set() []string {
 	return append(writeSettings(c.settings()),
 		fmt.Sprintf("wg set %s listen-port %d private-key <(private key of %s by %s)", escape.Shell(c.Name), c.Port, c.Local, escape.Shell(c.KeyFile)),
 		fmt.Sprintf("ip link set %s alias %s mtu %d up", escape.Shell(c.Name), escape.Shell(c.Alias()), c.MTU))
 }
 
-// change returns the commands that bring the link from another state.
+// change implements changer.
 func (c WireGuard) change(old Object) []string {
 	if c.adjusts(old) {
 		return c.set()
@@ -60,13 +60,13 @@ func (c WireGuard) change(old Object) []string {
 // Del implements Object.
 func (c WireGuard) Del() []string { return []string{"ip link del " + escape.Shell(c.Name)} }
 
-// WireGuardPeer is another host that a WireGuard link speaks to.
+// WireGuardPeer is another host that the WireGuard link exchanges packets with.
 type WireGuardPeer struct {
 	Link    string
 	KeyFile string
 	// Endpoint is the host's address and port on the underlay.
 	Endpoint netip.AddrPort
-	// Inner is the host's address within.
+	// Inner is the host's address inside the tunnel.
 	Inner netip.Addr
 }
 

@@ -42,5 +42,5 @@ func (Driver) Endpoint(model.Network, model.Endpoint) plan.Plan { return nil }
 
 // Attachment implements driver.Driver.
 func (Driver) Attachment(_ model.Network, e model.Endpoint) plan.Attachment {
-	return plan.Attachment{Cgroup: e.Cgroup, Unlisted: e.Unpublished}
+	return plan.Attachment{Cgroup: e.Cgroup, Unpublished: e.Unpublished}
 }

@@ -65,7 +65,7 @@ func (Mode) Shared([]plan.Attachment) plan.Plan { return plan.Plan{plan.LocalCli
 
 // Publish implements publish.Way.
 func (Mode) Publish(p model.Publish, a plan.Attachment) plan.Plan {
-	all := plan.Plan{plan.BindHooks{Cgroup: a.Cgroup, Unlisted: cmp.Or(a.Unlisted, model.UnpublishedLoopback)}}
+	all := plan.Plan{plan.BindHooks{Cgroup: a.Cgroup, Unpublished: cmp.Or(a.Unpublished, model.UnpublishedLoopback)}}
 	for _, host := range publish.Hosts(p) {
 		all = append(all, plan.Grant{Cgroup: a.Cgroup, Proto: p.Proto, Host: host, Ports: p.HostPorts, Own: p.Ports})
 	}

@@ -5,11 +5,11 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// FilterName begins the names of our tc filters.
+// FilterName is the prefix of the names of Fairlead's tc filters.
 const FilterName = filterName
 
-// Attached returns the ids of the tcx programs of a link of the calling thread's
-// network namespace; none where the kernel has no tcx.
+// Attached returns the ids of the tcx programs of a link in the calling thread's network
+// namespace. It returns none on kernels without tcx.
 func Attached(ifindex int, egress bool) []uint32 {
 	attach := ebpf.AttachTCXIngress
 	if egress {

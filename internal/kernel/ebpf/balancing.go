@@ -13,12 +13,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// What virtual services need costs nobody who has none. Until the first one
-// comes the programs are loaded without it, which halves what the verifier has to
-// look at, and its maps have room for one entry each. Then programs and maps of
-// full size come, and each program is put into the place of the one that is
-// attached in one step; flows of publishes are in maps that stay. There is no way
-// back but the next start, which finds no service.
+// Hosts without virtual services do not pay for them. Until the first service exists,
+// the programs are loaded without the code for services, which halves the verifier's
+// work, and the maps for services have room for one entry each. When the first service
+// is created, programs and maps of full size are loaded, and each attached program is
+// replaced in one step. Flows of publishes are in maps that stay. The data path shrinks
+// again only at the next start that finds no service.
 
 // forServices are the maps that only services fill.
 var forServices = []string{
@@ -27,7 +27,7 @@ var forServices = []string{
 	bpf.FairleadMapFlRealTotals, bpf.FairleadMapFlAffinities,
 }
 
-// withoutServices leaves room for none.
+// withoutServices reduces the maps for services to one entry each.
 func withoutServices(spec *ebpf.CollectionSpec) {
 	for _, name := range forServices {
 		spec.Maps[name].MaxEntries = 1
@@ -58,12 +58,12 @@ func (p *Datapath) balanced() (bool, error) {
 	return true, nil
 }
 
-// Serve makes the plane take services, if it does not yet. The calling thread
-// must be in the host's network namespace.
+// Serve prepares the data path for services, if it is not prepared yet. The calling
+// thread must be in the host's network namespace.
 func (p *Datapath) Serve() error {
 	if !p.balancing {
 		if err := p.enlarge(); err != nil {
-			return fmt.Errorf("make ready for services: %w", err)
+			return fmt.Errorf("prepare the data path for services: %w", err)
 		}
 	}
 	if p.renewed {
@@ -74,8 +74,8 @@ func (p *Datapath) Serve() error {
 	return err
 }
 
-// enlarge puts maps with room for services into the place of those without, and
-// loads the programs anew. What is attached is renewed after it.
+// enlarge replaces the maps for services with maps of full size, and loads the programs
+// again. Attached programs are replaced afterwards (renew).
 func (p *Datapath) enlarge() error {
 	next := &Datapath{opt: p.opt, bindKey: p.bindKey, balancing: true, maps: maps.Clone(p.maps)}
 	fresh, err := p.roomForServices()
@@ -102,7 +102,7 @@ func (p *Datapath) enlarge() error {
 	return errors.Join(err, old.balancer.Close(), old.closePrograms())
 }
 
-// roomForServices makes the maps that services fill.
+// roomForServices creates the maps for services in full size.
 func (p *Datapath) roomForServices() (map[string]*ebpf.Map, error) {
 	spec, err := Spec(p.opt.Cookie, ethernet, true)
 	if err != nil {
@@ -119,7 +119,7 @@ func (p *Datapath) roomForServices() (map[string]*ebpf.Map, error) {
 	return fresh, nil
 }
 
-// loadLike loads the kinds of programs that the other plane has loaded.
+// loadLike loads the same kinds of programs as the other data path has loaded.
 func (p *Datapath) loadLike(other *Datapath) error {
 	p.programs = map[string]*ebpf.Program{}
 	for name := range other.programs {
@@ -135,7 +135,7 @@ func (p *Datapath) loadLike(other *Datapath) error {
 	return nil
 }
 
-// pinInstead pins maps in the place of those of their names.
+// pinInstead pins maps in place of the pinned ones with the same names.
 func (p *Datapath) pinInstead(fresh map[string]*ebpf.Map) error {
 	if p.opt.Pins == "" {
 		return nil
@@ -152,12 +152,12 @@ func (p *Datapath) pinInstead(fresh map[string]*ebpf.Map) error {
 	return nil
 }
 
-// renew gives whatever is attached this plane's programs.
+// renew replaces all attached programs with those of this data path.
 func (p *Datapath) renew() error {
 	for name, l := range p.attached {
 		program, of, _ := strings.Cut(name, "-")
 		if _, ok := p.types[program]; !ok || !living(l) {
-			continue // LinksOf takes away what lives no more, and attach puts another in its place
+			continue // LinksOf deletes dead links, and attach replaces them
 		}
 		ifindex, _ := strconv.Atoi(of)
 		prog, err := p.linkProgram(program, onLinks(program) && isBare(ifindex))

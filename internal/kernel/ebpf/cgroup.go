@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AttachCgroup puts a program at the socket calls of a cgroup v2 directory,
-// or into the place of an earlier version there. Several of one hook run one
-// after the other, those of the cgroup closest to the process first. name
-// tells the attachments of one program apart.
+// AttachCgroup attaches a program to the socket calls of a cgroup v2 directory, or
+// replaces an earlier version there. Several programs at one hook run one after the
+// other; those of the cgroup closest to the process run first. name distinguishes
+// several attachments of one program.
 func (p *Datapath) AttachCgroup(program, dir, name string) error {
 	prog, err := p.program(program)
 	if err != nil {
@@ -27,11 +27,11 @@ func (p *Datapath) AttachCgroup(program, dir, name string) error {
 	})
 }
 
-// DetachCgroup takes it away again.
+// DetachCgroup detaches the program.
 func (p *Datapath) DetachCgroup(program, name string) error { return p.detach(program + "-" + name) }
 
-// HasCgroup reports whether the program is attached under that name, and
-// pinned where there are pins.
+// HasCgroup reports whether the program is attached under that name, and pinned if the
+// data path is pinned.
 func (p *Datapath) HasCgroup(program, name string) bool { return p.sound(program + "-" + name) }
 
 // CgroupsOf returns the names under which the program is attached.

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attached reports whether every program that was attached is so still.
-// Somebody else can detach one (BPF_LINK_DETACH), and the kernel tells nobody.
-// It is one system call for each.
+// Attached reports whether every program that was attached still is. Other programs can
+// detach one (BPF_LINK_DETACH), and the kernel sends no notification. It costs one
+// system call per program.
 func (p *Datapath) Attached() bool {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
@@ -30,8 +30,8 @@ func (p *Datapath) Attached() bool {
 	return true
 }
 
-// infoRequest asks for the beginning of a struct bpf_link_info, as far as it is
-// the same for programs on links and on cgroups.
+// infoRequest is a request for the first fields of struct bpf_link_info, which are the
+// same for programs on links and on cgroups.
 type infoRequest struct {
 	attr struct {
 		fd, length uint32
@@ -39,13 +39,13 @@ type infoRequest struct {
 	}
 	info struct {
 		kind, id, program, _ uint32
-		// target begins with a __u32 ifindex or is a __u64 cgroup_id; 0 when
-		// the program is detached, or has lost what it was attached to.
+		// target begins with a __u32 ifindex, or is a __u64 cgroup_id. It is 0 if the
+		// program is detached, or if its link or cgroup is gone.
 		target uint64
 	}
 }
 
-// living reports whether a link holds its program where it was attached.
+// living reports whether a link's program is still attached.
 func living(l link.Link) bool {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
@@ -54,7 +54,7 @@ func living(l link.Link) bool {
 	return r.living(l)
 }
 
-// living is for a request that does not move in memory.
+// living does the same with a request that does not move in memory.
 func (r *infoRequest) living(l link.Link) bool {
 	raw, ok := l.(interface{ FD() int })
 	if !ok {
@@ -74,9 +74,9 @@ func (r *infoRequest) living(l link.Link) bool {
 	return r.info.target != 0
 }
 
-// Sound returns the interfaces that have the program for as long as the host
-// wants it: attached, and pinned where there are pins. The calling thread must
-// be in the host's network namespace.
+// Sound returns the interfaces that have the program and will keep it: it is attached,
+// and pinned if the data path is pinned. The calling thread must be in the host's
+// network namespace.
 func (p *Datapath) Sound(program string) (map[int]bool, error) {
 	if !p.mapsPinned() {
 		return nil, nil
@@ -115,7 +115,7 @@ func (p *Datapath) mapsPinned() bool {
 
 func (p *Datapath) mapPath(name string) string { return filepath.Join(p.opt.Pins, "maps", name) }
 
-// Dirs are the directories that hold the plane's pins.
+// Dirs returns the directories of the pins.
 func (p *Datapath) Dirs() []string {
 	if p.opt.Pins == "" {
 		return nil
@@ -123,7 +123,7 @@ func (p *Datapath) Dirs() []string {
 	return []string{p.opt.Pins, filepath.Join(p.opt.Pins, "maps"), filepath.Join(p.opt.Pins, "links")}
 }
 
-// Repin pins the maps again whose pins somebody has removed.
+// Repin pins the maps again whose pins another program removed.
 func (p *Datapath) Repin() error {
 	if p.mapsPinned() {
 		return nil
@@ -144,7 +144,7 @@ func (p *Datapath) Repin() error {
 	return nil
 }
 
-// repin pins a link again whose pin somebody has removed.
+// repin pins a link again whose pin another program removed.
 func (p *Datapath) repin(name string, l link.Link) error {
 	if p.linkPinned(name) {
 		return nil
@@ -155,7 +155,7 @@ func (p *Datapath) repin(name string, l link.Link) error {
 	return nil
 }
 
-// Restore writes again what somebody has overwritten.
+// Restore writes the entries again that another program has overwritten.
 func (t *Table) Restore() { t.hurt(true) }
 
 // Has reports whether the entry is in the table.
@@ -169,9 +169,9 @@ func (t *Table) Has(l Mapping) bool {
 	return have == l
 }
 
-// Hurt returns the entries that not every port of theirs leads to any more, or
-// that are not as they were written. The memory is shared with the programs, so
-// it costs no system call.
+// Hurt returns the entries that differ from what was written, and those to which not all
+// of their ports refer. The memory is shared with the programs, so it costs no system
+// call.
 func (t *Table) Hurt() []Mapping { return t.hurt(false) }
 
 func (t *Table) hurt(restore bool) []Mapping {
@@ -215,11 +215,11 @@ func stored(m *ebpf.Memory, off int64, want []byte) bool {
 	return err == nil && bytes.Equal(have, want)
 }
 
-// pinTimes are when the directories of pins last changed.
+// pinTimes are the modification times of the directories of pins.
 type pinTimes [3]unix.Timespec
 
-// Pinned reports whether all pins are there. It looks at each only when a
-// directory has changed since the last look.
+// Pinned reports whether all pins exist. It checks each pin only if a directory has
+// changed since the last call.
 func (p *Datapath) Pinned() bool {
 	var now pinTimes
 	for i, dir := range p.Dirs() {

@@ -6,33 +6,33 @@ import (
 	"net/netip"
 )
 
-// Choose returns the bucket of a table of so many in which the programs look for
-// the real server of a flow (hash_of in bpf/include/services.h): that of the
-// client's address alone, or of the whole flow.
+// Choose returns the bucket, of so many, in which the programs find the real server of a
+// flow (hash_of in bpf/include/services.h). It hashes the client's address, or the whole
+// flow if whole is true.
 func Choose(client, host netip.AddrPort, whole bool, buckets int) int {
-	h := stirAddress(0, client.Addr())
+	h := hashAddress(0, client.Addr())
 	if whole {
-		h = stir(stirAddress(h, host.Addr()), uint32(client.Port())<<16|uint32(host.Port()))
+		h = hashWord(hashAddress(h, host.Addr()), uint32(client.Port())<<16|uint32(host.Port()))
 	}
-	return int(uint64(finish(h)) * uint64(buckets) >> 32)
+	return int(uint64(hashFinish(h)) * uint64(buckets) >> 32)
 }
 
-// stir and finish are MurmurHash3 by Austin Appleby, public domain.
-func stir(h, w uint32) uint32 {
+// hashWord and hashFinish are MurmurHash3 by Austin Appleby, public domain.
+func hashWord(h, w uint32) uint32 {
 	w = bits.RotateLeft32(w*0xcc9e2d51, 15)
 	return bits.RotateLeft32(h^w*0x1b873593, 13)*5 + 0xe6546b64
 }
 
-func finish(h uint32) uint32 {
+func hashFinish(h uint32) uint32 {
 	h = (h ^ h>>16) * 0x85ebca6b
 	h = (h ^ h>>13) * 0xc2b2ae35
 	return h ^ h>>16
 }
 
-func stirAddress(h uint32, a netip.Addr) uint32 {
+func hashAddress(h uint32, a netip.Addr) uint32 {
 	as16 := a.As16()
 	for i := 0; i < len(as16); i += 4 {
-		h = stir(h, binary.NativeEndian.Uint32(as16[i:]))
+		h = hashWord(h, binary.NativeEndian.Uint32(as16[i:]))
 	}
 	return h
 }

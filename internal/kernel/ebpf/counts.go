@@ -10,26 +10,25 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// maxCounted is how many slots have counters, as in bpf/include/maps.h.
+// maxCounted is the number of slots with counters, as in bpf/include/maps.h.
 const maxCounted = 8192
 
-// The directions of counters: towards the endpoint, and from it.
+// The directions of counters: to the endpoint, and from it.
 const (
 	Inward = iota
 	Outward
 )
 
-// Counts are what has gone by a lead since it was made, inward and outward.
-// Bytes are those of whole frames. What the kernel handles as one packet
-// (generic segmentation offload) is one.
+// Counts are the counters of a mapping since it was created, inward and outward. Bytes
+// are those of whole frames. A GSO packet counts as one packet.
 type Counts struct {
 	Packets, Bytes, Drops [2]uint64
-	// Flows counts those begun, also by processes of the host, whose packets
-	// no program sees.
+	// Flows counts new flows, including those of processes of the host, whose packets
+	// pass no program.
 	Flows uint64
 }
 
-// Add adds another's.
+// Add adds o's counters.
 func (c *Counts) Add(o Counts) {
 	for d := range c.Packets {
 		c.Packets[d] += o.Packets[d]
@@ -39,16 +38,16 @@ func (c *Counts) Add(o Counts) {
 	c.Flows += o.Flows
 }
 
-// Counted is a lead with its counts.
+// Counted is a mapping with its counters.
 type Counted struct {
 	Mapping
 	Counts
-	// Live is how many flows go by it now.
+	// Live is the number of current flows.
 	Live uint64
 }
 
-// Counts returns the leads that are counted one by one: the first 8191 of the
-// table's.
+// Counts returns the mappings that have their own counters: those in the table's first
+// 8191 slots.
 func (p *Datapath) Counts() ([]Counted, error) {
 	live, err := p.live()
 	if err != nil {
@@ -68,12 +67,12 @@ func (p *Datapath) Counts() ([]Counted, error) {
 	return all, nil
 }
 
-// live counts the flows of each slot that are not stale, without those of which
-// only the client's packets are seen and that the client has closed.
+// live counts the flows of each slot that are not stale. It leaves out one-way flows
+// that the client has closed.
 func (p *Datapath) live() (map[uint32]uint64, error) {
 	live := map[uint32]uint64{}
 	err := p.eachFlow(func(_, stale bool, _ bpf.FairleadFlowKey, f bpf.FairleadFlow) {
-		if !stale && f.Flags&flowReplaced == 0 {
+		if !stale && f.Flags&flowClientClosed == 0 {
 			live[f.Slot]++
 		}
 	})
@@ -88,10 +87,10 @@ const (
 	flowAckOut       = 1 << 5
 	flowOneDirection = 1 << 9
 	flowRst          = 1<<10 | 1<<11
-	flowReplaced     = 1 << 12
+	flowClientClosed = 1 << 12
 )
 
-// How long a flow may be silent, as in bpf/include/track.h.
+// How long a flow may be idle, as in bpf/include/track.h.
 const (
 	udpUnanswered   = 30 * time.Second
 	udpAnswered     = 120 * time.Second
@@ -102,7 +101,7 @@ const (
 	tcpOneDirection = 124 * time.Minute
 )
 
-// isClosing reports whether an end has closed a TCP connection (is_closing in
+// isClosing reports whether one side has closed a TCP connection (is_closing in
 // bpf/include/track.h).
 func isClosing(f bpf.FairleadFlow) bool {
 	if f.Flags&flowOneDirection != 0 {
@@ -111,7 +110,7 @@ func isClosing(f bpf.FairleadFlow) bool {
 	return f.Flags&flowFinOut != 0 || f.Flags&(flowFinIn|flowAckOut) == flowFinIn|flowAckOut
 }
 
-// idleLimit returns how long a flow may be silent before the programs forget it.
+// idleLimit returns how long a flow may be idle before the programs delete it.
 func idleLimit(udp bool, f bpf.FairleadFlow) time.Duration {
 	answered := f.Flags&flowAnswered != 0
 	switch {
@@ -131,8 +130,8 @@ func idleLimit(udp bool, f bpf.FairleadFlow) time.Duration {
 	return tcpAnswered
 }
 
-// Translated returns how many packets and bytes were led, inward and outward, since
-// the maps were made, by leads that are there still.
+// Translated returns how many packets and bytes were translated, inward and outward
+// together, by the mappings that still exist.
 func (p *Datapath) Translated() (packets, bytes uint64, err error) {
 	uncounted, err := p.table.counts(0)
 	if err != nil {
@@ -152,14 +151,14 @@ func (p *Datapath) Translated() (packets, bytes uint64, err error) {
 	return sum.Packets[Inward] + sum.Packets[Outward], sum.Bytes[Inward] + sum.Bytes[Outward], nil
 }
 
-// Fill is how many entries the table has and how many it takes.
+// Fill returns the number of entries in the table and its capacity.
 func (p *Datapath) Fill() (entries, most int) { return len(p.table.slots), maxMappings - 1 }
 
-// counts adds up what the CPUs have counted for a slot.
+// counts returns the sum of the counters of all CPUs for a slot.
 func (t *Table) counts(slot uint32) (sum Counts, err error) {
 	var each []bpf.FairleadTotal
 	if err := t.totals.Lookup(slot, &each); err != nil {
-		return sum, fmt.Errorf("read the counters of lead %d: %w", slot, err)
+		return sum, fmt.Errorf("read the counters of mapping %d: %w", slot, err)
 	}
 	for _, c := range each {
 		sum.Add(Counts{Packets: c.Packets, Bytes: c.Bytes, Drops: c.Drops, Flows: c.Flows})
@@ -167,8 +166,7 @@ func (t *Table) counts(slot uint32) (sum Counts, err error) {
 	return sum, nil
 }
 
-// carry sets the counters of a slot to those of another, in whose place it
-// comes.
+// carry copies the counters of a slot to the slot that replaces it.
 func (t *Table) carry(from, to uint32) error {
 	if from >= maxCounted {
 		return t.begin(to, Counts{})
@@ -177,7 +175,7 @@ func (t *Table) carry(from, to uint32) error {
 	return errors.Join(err, t.begin(to, c))
 }
 
-// begin sets the counters of a slot that an entry is about to have.
+// begin sets the counters of a slot before an entry uses it.
 func (t *Table) begin(slot uint32, from Counts) error {
 	if slot >= maxCounted {
 		return nil
@@ -185,7 +183,7 @@ func (t *Table) begin(slot uint32, from Counts) error {
 	values := make([]bpf.FairleadTotal, ebpf.MustPossibleCPU())
 	values[0] = bpf.FairleadTotal{Packets: from.Packets, Bytes: from.Bytes, Drops: from.Drops, Flows: from.Flows}
 	if err := t.totals.Put(slot, values); err != nil {
-		return fmt.Errorf("set the counters of lead %d: %w", slot, err)
+		return fmt.Errorf("set the counters of mapping %d: %w", slot, err)
 	}
 	return nil
 }

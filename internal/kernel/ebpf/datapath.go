@@ -1,13 +1,11 @@
-// Package steer holds the eBPF data plane of one host: its programs, the
-// links that attach them, and the maps that they share. It is the inside of
-// package kernel, which tells it in a plan's terms what to hold; it decides
-// nothing and knows no plan.
+// Package ebpf manages the eBPF data path of one host: its programs, the links that
+// attach them, and their maps. Package kernel uses it and translates from plan objects;
+// this package decides nothing and does not know plans.
 //
-// Theory of operation. What is pinned in the host's bpffs directory outlives
-// the process that set it up: packets go on without it. The next one loads
-// its own programs around the maps that it finds, and puts them in the place
-// of the old ones in one step for each link, so that no packet is lost.
-// Without a directory everything goes with the process.
+// Theory of operation. Pins in the host's bpffs directory outlive the process that
+// created them, so packets are forwarded without the process. The next process loads its
+// own programs around the pinned maps and replaces each attached program in one step, so
+// that no packet is lost. Without a directory all objects end with the process.
 //
 // Kernel: 5.14 (bpf_redirect_peer, bpf_check_mtu, SO_NETNS_COOKIE).
 package ebpf
@@ -28,45 +26,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say for which host the plane is.
+// Options describe the host.
 type Options struct {
 	// Cookie identifies the host's network namespace (SO_NETNS_COOKIE).
 	Cookie uint64
-	// Pins is the host's directory in a bpffs; empty pins nothing.
+	// Pins is the host's directory in a bpffs. If it is empty, nothing is pinned.
 	Pins string
-	// LooseSources accepts a packet by an uplink if any uplink leads back to its
-	// source. By default the one that it came by must.
+	// LooseSources accepts a packet on an uplink if the route back to its source uses
+	// any uplink. By default it must use the uplink on which the packet arrived.
 	LooseSources bool
 }
 
-// Datapath is the data plane of one host. It is not safe for concurrent use.
+// Datapath is the eBPF data path of one host. It is not safe for concurrent use.
 type Datapath struct {
 	opt  Options
 	maps map[string]*ebpf.Map
-	// programs are those for socket calls and for links with Ethernet headers,
-	// bare those for links without. Each kind is loaded when one of it is
-	// needed.
+	// programs are the programs for socket calls and for links with Ethernet headers,
+	// bare those for links without. Each kind is loaded at its first use.
 	programs, bare map[string]*ebpf.Program
-	// bindKey is what the programs know the proxy's sockets by.
+	// bindKey identifies the proxy's sockets to the programs.
 	bindKey uint64
-	// types are the hooks that the programs are made for.
+	// types are the programs' attach types.
 	types map[string]ebpf.AttachType
-	// attached holds the links by the name of their pin.
+	// attached contains the links by the names of their pins.
 	attached map[string]link.Link
 	table    *Table
 	balancer *Balancer
-	// balancing says that maps and programs are those that take services, renewed
-	// that whatever is attached is such a program.
+	// balancing says that maps and programs support services, and renewed that all
+	// attached programs do.
 	balancing, renewed bool
-	// localRealEgress says that links with a program at their ingress have Homeward at
-	// their egress.
+	// localRealEgress says that links with a program at ingress have LocalRealEgress at
+	// egress.
 	localRealEgress bool
-	// pinsSeen is how the directories of pins were when all was pinned.
+	// pinsSeen are the times of the directories of pins when all pins existed.
 	pinsSeen pinTimes
 }
 
-// Load opens the plane around the maps that are pinned, or new ones. The calling
-// thread must be in the host's network namespace.
+// Load opens the data path around the pinned maps, or new ones. The calling thread must
+// be in the host's network namespace.
 func Load(opt Options) (*Datapath, error) {
 	p := &Datapath{opt: opt, bindKey: randomKey(), programs: map[string]*ebpf.Program{}, attached: map[string]link.Link{}}
 	if opt.Pins != "" {
@@ -109,22 +106,22 @@ func makePins(dir string) error {
 	}
 }
 
-// randomKey draws a key. The programs of an earlier process are replaced when
-// they are adopted, and their key with them.
+// randomKey returns a random key. When the programs of an earlier process are adopted,
+// they are replaced, and the key with them.
 func randomKey() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-// BindKey returns what the programs know the proxy's sockets by: the lower half
-// is their mark, the upper half their priority.
+// BindKey returns the key that identifies the proxy's sockets: the lower half is their
+// mark, the upper half their priority.
 func (p *Datapath) BindKey() uint64 { return p.bindKey }
 
 // ethernet is the length in bytes of an Ethernet header.
 const ethernet = 14
 
-// load makes the maps, but for those that are there already.
+// load creates the maps that do not exist yet.
 func (p *Datapath) load() (err error) {
 	if p.balancing, err = p.balanced(); err != nil {
 		return err
@@ -152,7 +149,7 @@ func (p *Datapath) load() (err error) {
 		if p.opt.Pins == "" || !shared(name) {
 			continue
 		}
-		// A map that was found may have its pin already.
+		// A map that was found may already be pinned.
 		err := m.Pin(filepath.Join(p.opt.Pins, "maps", name))
 		if err != nil && !errors.Is(err, os.ErrExist) {
 			return fmt.Errorf("pin map %s: %w", name, err)
@@ -161,8 +158,8 @@ func (p *Datapath) load() (err error) {
 	return nil
 }
 
-// Spec returns the programs and maps for a host and a length of link headers,
-// with what virtual services need or without.
+// Spec returns the programs and maps for a host and a length of link headers, with or
+// without support for services.
 func Spec(cookie uint64, header uint32, balancing bool) (*ebpf.CollectionSpec, error) {
 	spec, err := bpf.LoadFairlead()
 	if err != nil {
@@ -195,8 +192,8 @@ func boolByte(b bool) uint8 {
 // shared reports whether a map belongs to the host rather than to a program.
 func shared(name string) bool { return !strings.HasPrefix(name, ".") }
 
-// foundMaps opens the maps that are there already: those that an earlier
-// process has pinned, and the one that all processes share.
+// foundMaps opens the existing maps: those that an earlier process pinned, and the one
+// that all processes share.
 func (p *Datapath) foundMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error) {
 	found, err := p.pinnedMaps(spec)
 	if err != nil || found[bpf.FairleadMapFlWorkloads] != nil {
@@ -204,7 +201,7 @@ func (p *Datapath) foundMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, e
 	}
 	m, err := findShared(p.opt.Cookie)
 	if m != nil && spec.Maps[bpf.FairleadMapFlWorkloads].Compatible(m) != nil {
-		return found, m.Close() // another version's: its workloads are not ours to see
+		return found, m.Close() // another version's, with a different layout
 	}
 	if m != nil {
 		found[bpf.FairleadMapFlWorkloads] = m
@@ -212,9 +209,9 @@ func (p *Datapath) foundMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, e
 	return found, err
 }
 
-// pinnedMaps opens the maps that an earlier process has left. One of another
-// layout, an earlier version's, is replaced: its flows are lost. So is one of
-// services that have gone.
+// pinnedMaps opens the maps that an earlier process left. A map with another layout is
+// replaced, and its flows are lost. That is a map of another version, or one for
+// services that no longer exist.
 func (p *Datapath) pinnedMaps(spec *ebpf.CollectionSpec) (map[string]*ebpf.Map, error) {
 	pinned := map[string]*ebpf.Map{}
 	if p.opt.Pins == "" {
@@ -249,7 +246,7 @@ func closeAll(maps map[string]*ebpf.Map) {
 	}
 }
 
-// Close lets go of everything. What is pinned stays.
+// Close releases all objects. Pinned ones stay.
 func (p *Datapath) Close() error {
 	var errs []error
 	for _, l := range p.attached {
@@ -275,12 +272,11 @@ func (p *Datapath) closePrograms() error {
 	return errors.Join(errs...)
 }
 
-// Remove takes the pins away and closes the plane. Its links must have been
-// detached before.
+// Remove deletes the pins and closes the data path. Its links must be detached first.
 func (p *Datapath) Remove() error { return errors.Join(p.Rest(), p.Close()) }
 
-// Rest takes the pins away, so that only this process holds the plane. Repin
-// pins it again. Its links must have been detached before.
+// Rest deletes the pins, so that the data path ends with this process. Repin pins it
+// again. Its links must be detached first.
 func (p *Datapath) Rest() error {
 	if p.opt.Pins == "" {
 		return nil
@@ -291,10 +287,10 @@ func (p *Datapath) Rest() error {
 // Idle reports whether nothing is attached and the table is empty.
 func (p *Datapath) Idle() bool { return len(p.attached) == 0 && p.table.empty() && p.balancer.empty() }
 
-// Map returns one of the plane's maps, for those who watch it.
+// Map returns one of the data path's maps, for tests and statistics.
 func (p *Datapath) Map(name string) *ebpf.Map { return p.maps[name] }
 
-// verifierLines is how much of the verifier's log an error shows.
+// verifierLines is how many lines of the verifier's log an error includes.
 const verifierLines = 8
 
 // explain adds the verifier's last lines and the kernel's version.
@@ -319,7 +315,7 @@ func release() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// kernelHas reports whether the kernel is at least of that release.
+// kernelHas reports whether the kernel has at least that release.
 func kernelHas(major, minor int) bool {
 	var a, b int
 	if _, err := fmt.Sscanf(release(), "%d.%d", &a, &b); err != nil {

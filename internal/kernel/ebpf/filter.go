@@ -12,19 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filterName marks our filters, with the program's name.
+// filterName is the prefix of our filters' names; the program's name follows.
 const filterName = "fairlead:"
 
-// filterPriority and filterHandle give our filter a place of its own.
+// filterPriority and filterHandle identify our filter on a link.
 const (
 	filterPriority = 0xfa
 	filterHandle   = 0xfa1e
 )
 
-// hasTCX reports whether programs attach to a link by TCX (Linux 6.6); before
-// that a cls_bpf filter of the clsact qdisc holds them, which stays without
-// any pin. It is tried on the loopback device, which every namespace has as
-// its first, with a program that leaves everything alone (TCX_NEXT).
+// hasTCX reports whether programs attach to a link with TCX (Linux 6.6). Older kernels
+// use a cls_bpf filter of the clsact qdisc, which stays without a pin. The test attaches
+// a program that does nothing (TCX_NEXT) to the loopback device, which is the first
+// device of every namespace.
 var hasTCX = sync.OnceValue(func() bool {
 	next, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()}})
@@ -41,7 +41,7 @@ func qdisc(ifindex int) *netlink.Clsact {
 		LinkIndex: ifindex, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
 }
 
-// parentOf is where a filter for a program is attached.
+// parentOf returns the hook of a filter for a program.
 func parentOf(program string) uint32 {
 	if program == LocalRealEgress {
 		return netlink.HANDLE_MIN_EGRESS
@@ -56,7 +56,8 @@ func filter(program string, ifindex int) *netlink.BpfFilter {
 		Name: filterName + program, DirectAction: true}
 }
 
-// attachFilter puts the program into our filter, in one step if it is there.
+// attachFilter attaches the program with our filter. An existing filter is replaced in
+// one step.
 func (p *Datapath) attachFilter(program string, ifindex int, prog *ebpf.Program) error {
 	if err := netlink.QdiscAdd(qdisc(ifindex)); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("add clsact to interface %d: %w", ifindex, err)
@@ -69,7 +70,7 @@ func (p *Datapath) attachFilter(program string, ifindex int, prog *ebpf.Program)
 	return nil
 }
 
-// renewFilters gives our filters this plane's programs.
+// renewFilters replaces the programs of our filters with those of this data path.
 func (p *Datapath) renewFilters() error {
 	if hasTCX() {
 		return nil
@@ -92,7 +93,7 @@ func (p *Datapath) renewFilters() error {
 	return nil
 }
 
-// detachFilter removes our filter, and the qdisc if nobody else uses it.
+// detachFilter removes our filter, and the qdisc if it has no other filter.
 func (p *Datapath) detachFilter(program string, ifindex int) error {
 	if err := netlink.FilterDel(filter(program, ifindex)); err != nil && !absent(err) {
 		return fmt.Errorf("detach eBPF program %s from interface %d: %w", program, ifindex, err)
@@ -113,7 +114,7 @@ func absent(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL)
 }
 
-// filtersOf returns the interfaces whose filter holds the program.
+// filtersOf returns the interfaces whose filter has the program.
 func (p *Datapath) filtersOf(program string) (map[int]bool, error) {
 	links, err := netlink.LinkList()
 	if err != nil {

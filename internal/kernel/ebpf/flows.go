@@ -12,33 +12,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flow is one flow that is led: what the client dialled, and what the
+// Flow is one translated flow: the addresses that the client uses, and those that the
 // endpoint sees.
 type Flow struct {
 	UDP bool
-	// Host is what the client dialled, Client who it is.
+	// Host is the address that the client dialled, Client the client's.
 	Host, Client netip.AddrPort
-	// Endpoint is where it was led, and Seen whom it takes for the client.
+	// Endpoint is the translated destination, and Seen the client's address that the
+	// endpoint sees.
 	Endpoint, Seen netip.AddrPort
-	// Acknowledged is the sequence number that each end has acknowledged
-	// last: the client, the endpoint. It is exact where the lead asks for a
-	// reset, and else up to 256 KiB behind.
+	// Acknowledged is the last sequence number that each side has acknowledged: the
+	// client, the endpoint. It is exact if the mapping asks for a reset, and up to 256
+	// KiB behind if not.
 	Acknowledged [2]uint32
-	// Real is the slot of the real server that it goes to; 0 where it goes by a
-	// lead.
+	// Real is the slot of the flow's real server, 0 for a port mapping.
 	Real uint32
-	// Ifindex is the link that the client came by last.
+	// Ifindex is the link on which the client's last packet arrived.
 	Ifindex uint32
-	// Closing says that an end of a TCP connection has closed or reset it, and
-	// Stale that the programs forget the flow when they meet it next.
+	// Closing says that one side of a TCP connection has closed or reset it. Stale says
+	// that the programs delete the flow at its next packet.
 	Closing, Stale bool
 	key            bpf.FairleadFlowKey
 }
 
-// batch is how many flows one system call reads.
+// batch is the number of flows that one system call reads.
 const batch = 4096
 
-// Flows calls fn for each flow that is remembered, also for stale ones.
+// Flows calls fn for each flow in the maps, including stale ones.
 func (p *Datapath) Flows(fn func(Flow)) error {
 	return p.eachFlow(func(udp, stale bool, k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
 		fn(Flow{UDP: udp, key: k, Acknowledged: v.Ack, Real: realOf(v.Slot), Ifindex: v.Ifindex,
@@ -56,7 +56,7 @@ func (p *Datapath) eachFlow(fn func(udp, stale bool, key bpf.FairleadFlowKey, f 
 	}
 	for name, udp := range map[string]bool{bpf.FairleadMapFlFlowsTcp: false, bpf.FairleadMapFlYoungFlows: false, bpf.FairleadMapFlFlowsUdp: true} {
 		if p.maps[name] == nil {
-			continue // it is only looked at, and these are of no account
+			continue // a read-only view may lack the map
 		}
 		err := each(p.maps[name], func(k bpf.FairleadFlowKey, v bpf.FairleadFlow) {
 			fn(udp, now.Nano()-int64(v.Seen) > int64(idleLimit(udp, v)), k, v)
@@ -68,7 +68,7 @@ func (p *Datapath) eachFlow(fn func(udp, stale bool, key bpf.FairleadFlowKey, f 
 	return nil
 }
 
-// realOf returns the slot of a real server, 0 for one of a lead.
+// realOf returns the slot of a real server, 0 for a mapping's slot.
 func realOf(slot uint32) uint32 {
 	if slot&realBit == 0 {
 		return 0
@@ -98,8 +98,8 @@ func at(a bpf.FairleadAddress, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(Netip(a), bits.ReverseBytes16(port))
 }
 
-// Forget makes the programs forget flows, and the aliases of their clients.
-// One that has ended meanwhile is forgotten already.
+// Forget deletes flows, and the aliases of their clients. A flow that has ended
+// meanwhile is no error.
 func (p *Datapath) Forget(flows []Flow) error {
 	for _, f := range flows {
 		names := []string{bpf.FairleadMapFlFlowsTcp, bpf.FairleadMapFlYoungFlows}
@@ -122,7 +122,7 @@ func (p *Datapath) Forget(flows []Flow) error {
 	return nil
 }
 
-// forgetAlias forgets whom the endpoint took the client for.
+// forgetAlias deletes the alias of the flow's client.
 func (p *Datapath) forgetAlias(f Flow) error {
 	if f.Seen == f.Client {
 		return nil
@@ -140,7 +140,7 @@ func (p *Datapath) forgetAlias(f Flow) error {
 	return nil
 }
 
-// SetAddresses tells the programs the host's own addresses.
+// SetAddresses writes the host's own addresses for the programs.
 func (p *Datapath) SetAddresses(local []netip.Addr) error {
 	m := p.maps[bpf.FairleadMapFlAddresses]
 	stale := map[bpf.FairleadAddress]bool{}
@@ -156,7 +156,7 @@ func (p *Datapath) SetAddresses(local []netip.Addr) error {
 		key := Address(a)
 		if !stale[key] {
 			if err := m.Put(key, uint8(1)); err != nil {
-				return fmt.Errorf("note host address %s: %w", a, err)
+				return fmt.Errorf("set host address %s: %w", a, err)
 			}
 		}
 		delete(stale, key)

@@ -6,7 +6,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Mappings returns what the table of the plane holds.
+// Mappings returns the entries of the table of port mappings.
 func (s *ReadOnly) Mappings() ([]Mapping, error) {
 	t, err := openTable(s.maps)
 	if err != nil {
@@ -15,8 +15,8 @@ func (s *ReadOnly) Mappings() ([]Mapping, error) {
 	return t.Mappings(), nil
 }
 
-// Workloads returns the workloads of all processes of ours on the host of that
-// cookie, by their cgroups, without loading a program.
+// Workloads returns the workloads of all Fairlead processes on the host with that
+// cookie, by cgroup id. It loads no program.
 func Workloads(cookie uint64) (map[uint64]bpf.FairleadWorkload, error) {
 	m, err := findShared(cookie)
 	if m == nil || err != nil {

@@ -24,33 +24,34 @@ const (
 // ingress are their names.
 var ingress = []string{Uplink, Sandbox}
 
-// onLinks reports whether the program is one for links.
+// onLinks reports whether the program is for links.
 func onLinks(program string) bool {
 	return program == LocalRealEgress || slices.Contains(ingress, program)
 }
 
-// isBare reports whether frames on an interface have no link header, as in a
-// tunnel. The calling thread must be in its network namespace.
+// isBare reports whether frames on an interface have no link header, as in a tunnel. The
+// calling thread must be in its network namespace.
 func isBare(ifindex int) bool {
 	l, err := netlink.LinkByIndex(ifindex)
 	return err == nil && l.Attrs().EncapType == "none"
 }
 
-// HasLink reports whether the calling thread's network namespace has an interface, or
-// nobody can tell. One that has gone while it got a program is no failure.
+// HasLink reports whether the calling thread's network namespace has an interface. It
+// returns true if the kernel does not answer. An interface that disappears while a
+// program is attached is no error.
 func HasLink(ifindex int) bool {
 	_, err := netlink.LinkByIndex(ifindex)
 	var missing netlink.LinkNotFoundError
 	return !errors.As(err, &missing) && !errors.Is(err, unix.ENODEV)
 }
 
-// pinName names the link of a program on an interface.
+// pinName returns the name of the pin of a program on an interface.
 func pinName(program string, ifindex int) string { return fmt.Sprintf("%s-%d", program, ifindex) }
 
-// AttachLink puts a program at the ingress of an interface, or into the place
-// of an earlier version there, and Homeward at its egress where links have that.
-// bare says that frames have no link header. The calling thread must be in the
-// interface's network namespace.
+// AttachLink attaches a program at the ingress of an interface, or replaces an earlier
+// version there. It also attaches LocalRealEgress at the egress if links have it. bare
+// says that frames have no link header. The calling thread must be in the interface's
+// network namespace.
 func (p *Datapath) AttachLink(program string, ifindex int, bare bool) error {
 	err := p.attachLink(program, ifindex, bare)
 	if err == nil && p.localRealEgress {
@@ -77,7 +78,7 @@ func (p *Datapath) attachLink(program string, ifindex int, bare bool) error {
 	})
 }
 
-// hookOf is where a program is attached.
+// hookOf returns the hook of a program.
 func hookOf(program string) ebpf.AttachType {
 	if program == LocalRealEgress {
 		return ebpf.AttachTCXEgress
@@ -85,9 +86,9 @@ func hookOf(program string) ebpf.AttachType {
 	return ebpf.AttachTCXIngress
 }
 
-// DetachLink takes a program from an interface, and Homeward with it; from one
-// that is gone both have gone already. The calling thread must be in its network
-// namespace.
+// DetachLink detaches a program from an interface, and LocalRealEgress with it. From an
+// interface that is gone both are gone already. The calling thread must be in its
+// network namespace.
 func (p *Datapath) DetachLink(program string, ifindex int) error {
 	err := p.detachLink(program, ifindex)
 	if p.localRealEgress {
@@ -104,8 +105,8 @@ func (p *Datapath) detachLink(program string, ifindex int) error {
 	return errors.Join(detach(program, ifindex), p.forgetSources(program, ifindex))
 }
 
-// LinksOf returns the interfaces that have the program, by index. The calling
-// thread must be in the host's network namespace.
+// LinksOf returns the interfaces that have the program, by index. The calling thread
+// must be in the host's network namespace.
 func (p *Datapath) LinksOf(program string) (map[int]bool, error) {
 	if !hasTCX() {
 		return p.filtersOf(program)
@@ -120,7 +121,7 @@ func (p *Datapath) LinksOf(program string) (map[int]bool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read eBPF link %s: %w", name, err)
 		}
-		// The index becomes 0 when the interface goes.
+		// The index becomes 0 when the interface is deleted.
 		if tcx := info.TCX(); tcx != nil && tcx.Ifindex != 0 {
 			found[ifindex] = true
 		} else if err := errors.Join(p.detach(name), p.forgetSources(program, ifindex)); err != nil {
@@ -130,14 +131,13 @@ func (p *Datapath) LinksOf(program string) (map[int]bool, error) {
 	return found, nil
 }
 
-// attach makes a link under a name, or gives the one that is there the
-// program.
+// attach creates a link under a name, or replaces the program of an existing one.
 func (p *Datapath) attach(name string, prog *ebpf.Program, make func() (link.Link, error)) error {
 	if l, ok := p.attached[name]; ok {
 		if living(l) && l.Update(prog) == nil {
 			return p.repin(name, l)
 		}
-		// What it was attached to has gone, or somebody has detached it.
+		// Its interface or cgroup is gone, or another program has detached it.
 		if err := p.detach(name); err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func (p *Datapath) detach(name string) error {
 
 func (p *Datapath) linkPath(name string) string { return filepath.Join(p.opt.Pins, "links", name) }
 
-// adopt opens the links that an earlier process has pinned.
+// adopt opens the links that an earlier process pinned.
 func (p *Datapath) adopt() error {
 	if p.opt.Pins == "" {
 		return nil

@@ -7,12 +7,12 @@ import (
 	"fairlead/internal/kernel/bpf"
 )
 
-// LocalRealEgress is the program for the egress of links (bpf/include/local_real.h): there are
-// real servers that are the host itself.
+// LocalRealEgress is the program at the egress of links that rewrites replies of real
+// servers that are the host itself (bpf/include/local_real.h).
 const LocalRealEgress = bpf.FairleadProgFlLocalEgress
 
-// AttachLocalRealEgress puts the program at every interface that has one at its ingress,
-// and at those that get one from now on; one that has just gone is none. The
+// AttachLocalRealEgress attaches the program to every interface that has a program at
+// its ingress, now or later. An interface that has just disappeared is no error. The
 // calling thread must be in the host's network namespace.
 func (p *Datapath) AttachLocalRealEgress() error {
 	p.localRealEgress = true
@@ -28,8 +28,8 @@ func (p *Datapath) AttachLocalRealEgress() error {
 	return errors.Join(errs...)
 }
 
-// DetachLocalRealEgress takes the program from wherever it is. The calling thread must be
-// in the host's network namespace.
+// DetachLocalRealEgress detaches the program from all interfaces. The calling thread
+// must be in the host's network namespace.
 func (p *Datapath) DetachLocalRealEgress() error {
 	p.localRealEgress = false
 	found, err := p.LinksOf(LocalRealEgress)
@@ -53,7 +53,7 @@ func (p *Datapath) withIngress() (map[int]bool, error) {
 	return all, nil
 }
 
-// adoptLocalRealEgress finds out whether an earlier process has attached the program.
+// adoptLocalRealEgress detects whether an earlier process has attached the program.
 func (p *Datapath) adoptLocalRealEgress() error {
 	if !p.balancing {
 		return nil

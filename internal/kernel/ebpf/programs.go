@@ -9,26 +9,26 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// forLinks tells the programs for the ingress of links from those for socket
-// calls. The kernel takes much of a second to verify the former, so that whoever
-// attaches none does not load them.
+// forLinks reports whether a program is for the ingress of links. The kernel needs a
+// large part of a second to verify these programs, so they are loaded only if one is
+// attached.
 func forLinks(prog *ebpf.ProgramSpec) bool {
 	return prog.Type == ebpf.SchedCLS && !forEgress(prog)
 }
 
-// forEgress is that for the egress of links, which few hosts need.
+// forEgress reports whether a program is for the egress of links, which few hosts need.
 func forEgress(prog *ebpf.ProgramSpec) bool { return prog.Name == LocalRealEgress }
 
-// forDrivers are those that drivers run.
+// forDrivers reports whether a program runs in drivers (XDP).
 func forDrivers(prog *ebpf.ProgramSpec) bool { return prog.Type == ebpf.XDP }
 
-// forSockets are the others.
+// forSockets reports whether a program is for socket calls.
 func forSockets(prog *ebpf.ProgramSpec) bool {
 	return !forLinks(prog) && !forEgress(prog) && !forDrivers(prog)
 }
 
-// program returns a program for socket calls or drivers, or one for links with
-// Ethernet headers. The first of a kind loads all of that kind.
+// program returns a program for socket calls or drivers, or one for links with Ethernet
+// headers. The first of a kind loads all programs of that kind.
 func (p *Datapath) program(name string) (*ebpf.Program, error) {
 	if prog, ok := p.programs[name]; ok {
 		return prog, nil
@@ -38,7 +38,7 @@ func (p *Datapath) program(name string) (*ebpf.Program, error) {
 	return p.programs[name], err
 }
 
-// kindOf tells which programs are loaded together with that of a name.
+// kindOf returns which programs are loaded together with the named one.
 func kindOf(name string) func(*ebpf.ProgramSpec) bool {
 	switch {
 	case name == LocalRealEgress:
@@ -67,8 +67,8 @@ func (p *Datapath) linkProgram(name string, bare bool) (*ebpf.Program, error) {
 	return p.bare[name], err
 }
 
-// loadPrograms loads the programs of a kind around the plane's maps, for links
-// with headers of that length.
+// loadPrograms loads the programs of a kind around the data path's maps, for links with
+// headers of that length.
 func (p *Datapath) loadPrograms(header uint32, wanted func(*ebpf.ProgramSpec) bool) (map[string]*ebpf.Program, error) {
 	spec, err := Spec(p.opt.Cookie, header, p.balancing)
 	if err != nil {
@@ -92,12 +92,12 @@ func (p *Datapath) loadPrograms(header uint32, wanted func(*ebpf.ProgramSpec) bo
 	return c.Programs, nil
 }
 
-// keep takes the other programs out of the specification.
+// keep removes all programs from the specification that are not wanted.
 func keep(spec *ebpf.CollectionSpec, wanted func(*ebpf.ProgramSpec) bool) {
 	maps.DeleteFunc(spec.Programs, func(_ string, prog *ebpf.ProgramSpec) bool { return !wanted(prog) })
 }
 
-// collection loads what is specified around the maps that are there.
+// collection loads the specification with the existing maps.
 func collection(spec *ebpf.CollectionSpec, there map[string]*ebpf.Map) (*ebpf.Collection, error) {
 	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: there})
 	if err != nil {

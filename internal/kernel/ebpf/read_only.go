@@ -15,18 +15,18 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// ReadOnly is a plane that is only looked at: where its programs are, and which
-// flows they remember.
+// ReadOnly is a read-only view of a data path: where its programs are attached, and its
+// flows, mappings and services.
 type ReadOnly struct {
 	maps  map[string]*ebpf.Map
 	pins  string
 	links map[string]link.Link
-	// own says that Close closes.
+	// own says that Close closes the objects.
 	own bool
 }
 
-// OpenReadOnly opens the plane that a process has pinned there; nil when there is none,
-// or one of another version.
+// OpenReadOnly opens the data path that a process has pinned in a directory. Returns nil
+// if there is none, or one of another version.
 func OpenReadOnly(pins string) (*ReadOnly, error) {
 	spec, err := bpf.LoadFairlead()
 	if err != nil {
@@ -77,12 +77,12 @@ func (s *ReadOnly) openLinks() error {
 	return nil
 }
 
-// ReadOnly looks at a plane of this process's own, for as long as it is open.
+// ReadOnly returns a view of this process's data path, valid until it is closed.
 func (p *Datapath) ReadOnly() *ReadOnly {
 	return &ReadOnly{maps: p.maps, pins: p.opt.Pins, links: p.attached}
 }
 
-// Close lets go of what Look has opened.
+// Close releases what OpenReadOnly has opened.
 func (s *ReadOnly) Close() error {
 	if !s.own {
 		return nil
@@ -97,20 +97,20 @@ func (s *ReadOnly) Close() error {
 	return errors.Join(errs...)
 }
 
-// Attachment is a program where it is attached.
+// Attachment is a program at one hook.
 type Attachment struct {
-	// Program is its name, and ID the kernel's number for it, as bpftool has it.
+	// Program is its name, and ID the kernel's number for it, which bpftool shows.
 	Program string
 	ID      uint32
 	// Ifindex is the interface's, 0 for a hook of a cgroup.
 	Ifindex int
-	// Pin is the path of the link that holds it there; empty where none does.
+	// Pin is the path of the link that keeps it attached; empty if there is none.
 	Pin string
 }
 
-// Attachments returns the programs at interfaces and at the cgroup of the
-// host's own clients. Those that hold to no interface any more are left out.
-// Filters of tc, which kernels before 6.6 have, are not links and not told.
+// Attachments returns the programs at interfaces and at the cgroup of the host's
+// processes. It leaves out programs whose interface is gone, and the tc filters of
+// kernels before 6.6, which are not links.
 func (s *ReadOnly) Attachments() ([]Attachment, error) {
 	var all []Attachment
 	for name, l := range s.links {
@@ -140,7 +140,7 @@ func (s *ReadOnly) Attachments() ([]Attachment, error) {
 	return all, nil
 }
 
-// Counts returns the leads that are counted, with what each has led.
+// Counts returns the mappings that have counters.
 func (s *ReadOnly) Counts() ([]Counted, error) {
 	t, err := openTable(s.maps)
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *ReadOnly) Counts() ([]Counted, error) {
 	return (&Datapath{maps: s.maps, table: t}).Counts()
 }
 
-// balancer reads the table of services; nil where the plane has none.
+// balancer reads the table of services. Returns nil if the data path has none.
 func (s *ReadOnly) balancer() (*Balancer, error) {
 	if s.maps[bpf.FairleadMapFlFrontends] == nil {
 		return nil, nil
@@ -157,7 +157,7 @@ func (s *ReadOnly) balancer() (*Balancer, error) {
 	return openBalancer(s.maps)
 }
 
-// Services returns the virtual services that the programs balance.
+// Services returns the virtual services in the table.
 func (s *ReadOnly) Services() ([]Service, error) {
 	b, err := s.balancer()
 	if err != nil || b == nil {
@@ -166,8 +166,8 @@ func (s *ReadOnly) Services() ([]Service, error) {
 	return b.Services(), b.Close()
 }
 
-// Begun calls fn for each real server of a service, with how many flows it was
-// given.
+// Begun calls fn for each real server of each service with its number of flows since its
+// creation.
 func (s *ReadOnly) Begun(fn func(service string, real netip.AddrPort, flows uint64)) error {
 	b, err := s.balancer()
 	if err != nil || b == nil {
@@ -185,5 +185,5 @@ func (s *ReadOnly) Begun(fn func(service string, real netip.AddrPort, flows uint
 	return b.Close()
 }
 
-// Flows calls fn for each flow that is led.
+// Flows calls fn for each flow.
 func (s *ReadOnly) Flows(fn func(Flow)) error { return (&Datapath{maps: s.maps}).Flows(fn) }

@@ -23,28 +23,28 @@ const (
 // MaxBuckets is the length of the longest ring.
 const MaxBuckets = chunkWords * slotsPerWord
 
-// ringRest is how long a ring that was left lies untouched: a program may just
-// be reading it.
+// ringRest is how long the memory of a removed ring is not reused, because a program may
+// still be reading it.
 const ringRest = time.Second
 
-// rings is the memory of rings: chunks, made when there is no room in those that
-// are there. To hang one in has the kernel wait for all programs that run, so it
-// is not done for each ring.
+// rings manages the memory of rings. It consists of chunks; a new one is created when
+// the existing ones have no room. Inserting a chunk makes the kernel wait for all
+// running programs, so it is not done for each ring.
 type rings struct {
 	outer  *ebpf.Map
 	chunks []*chunk
-	// left are the rings that nothing leads to any more.
+	// left are the removed rings.
 	left []leftRing
 }
 
 type chunk struct {
 	m   *ebpf.Map
 	mem *ebpf.Memory
-	// taken are the rings in it, in their order.
+	// taken are the rings in the chunk, in order.
 	taken []region
 }
 
-// region is where a ring lies; it has no words where there is no ring.
+// region is the position of a ring. It has no words if there is no ring.
 type region struct{ chunk, first, words uint32 }
 
 type leftRing struct {
@@ -68,8 +68,8 @@ func (r *rings) put(slots []uint16) (region, error) {
 	return at, nil
 }
 
-// ringBytes writes slots as the programs read them: four in each word, the first
-// in its lowest bits.
+// ringBytes encodes slots as the programs read them: four per word, the first in the
+// lowest bits.
 func ringBytes(slots []uint16, words uint32) []byte {
 	raw := make([]byte, words*wordSize)
 	for i := range words {
@@ -96,14 +96,14 @@ func (r *rings) get(at region, buckets int) []uint16 {
 	return slots
 }
 
-// retire leaves a ring that nothing leads to any more.
+// retire marks a ring as removed.
 func (r *rings) retire(at region) {
 	if at.words > 0 {
 		r.left = append(r.left, leftRing{at, time.Now()})
 	}
 }
 
-// sweep makes room of the rings that were left some time ago.
+// sweep frees the rings that were removed some time ago.
 func (r *rings) sweep() {
 	n := 0
 	for n < len(r.left) && time.Since(r.left[n].since) > ringRest {
@@ -118,7 +118,7 @@ func (r *rings) sweep() {
 
 func byPlace(a, b region) int { return int(a.first) - int(b.first) }
 
-// take finds room for so many words.
+// take reserves room for so many words.
 func (r *rings) take(words uint32) (region, error) {
 	r.sweep()
 	for i, c := range r.chunks {
@@ -134,7 +134,7 @@ func (r *rings) take(words uint32) (region, error) {
 	return at, nil
 }
 
-// fit takes the first gap that is large enough.
+// fit reserves the first gap that is large enough.
 func (c *chunk) fit(number, words uint32) (region, bool) {
 	first := uint32(0)
 	for i, t := range c.taken {
@@ -153,7 +153,7 @@ func (c *chunk) fit(number, words uint32) (region, bool) {
 	return at, true
 }
 
-// grow hangs in another chunk.
+// grow inserts another chunk.
 func (r *rings) grow() error {
 	if len(r.chunks) >= maxChunks {
 		return fmt.Errorf("%w: its rings fill %d MiB", ErrFull, maxChunks*chunkWords*wordSize>>20)
@@ -167,7 +167,7 @@ func (r *rings) grow() error {
 		return fmt.Errorf("make room for the rings of services: %w", err)
 	}
 	if err := r.outer.Put(uint32(len(r.chunks)), m); err != nil {
-		return errors.Join(fmt.Errorf("hang in the rings of services: %w", err), m.Close())
+		return errors.Join(fmt.Errorf("insert a chunk for the rings of services: %w", err), m.Close())
 	}
 	return r.add(m)
 }
@@ -181,7 +181,7 @@ func (r *rings) add(m *ebpf.Map) error {
 	return nil
 }
 
-// open opens the chunks that are hung in.
+// open opens the existing chunks.
 func (r *rings) open() error {
 	for i := range uint32(maxChunks) {
 		var id ebpf.MapID
@@ -203,7 +203,7 @@ func (r *rings) open() error {
 	return nil
 }
 
-// hold notes that a ring is there.
+// hold records an existing ring.
 func (r *rings) hold(at region) {
 	if int(at.chunk) < len(r.chunks) && at.words > 0 {
 		c := r.chunks[at.chunk]

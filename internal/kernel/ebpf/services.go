@@ -30,14 +30,13 @@ const (
 	RealLocal
 )
 
-// How the packets of a service reach its real servers, as in
-// bpf/include/services.h.
+// How the packets of a service reach its real servers, as in bpf/include/services.h.
 const (
-	// ForwardNAT rewrites them.
+	// ForwardNAT translates addresses and ports.
 	ForwardNAT = iota
-	// ForwardDirect changes only hardware addresses.
+	// ForwardDirect changes only MAC addresses.
 	ForwardDirect
-	// ForwardTunnel wraps them where the real server is elsewhere.
+	// ForwardTunnel encapsulates packets to real servers on other hosts.
 	ForwardTunnel
 )
 
@@ -46,11 +45,11 @@ const (
 	maxServices = 8192
 	maxReals    = 32768
 	realBit     = 1 << 31
-	// MaxLoaded is how many real servers can be asked for their load.
+	// MaxLoaded is how many real servers a service can have whose load is compared.
 	MaxLoaded = 256
 )
 
-// The bits of the map served, as in bpf/include/services.h.
+// The bits in the map fl_served, as in bpf/include/services.h.
 const (
 	servedAny = 1 << iota
 	servedRemote
@@ -58,37 +57,37 @@ const (
 
 // Real is a real server of a service.
 type Real struct {
-	// At is where it is; port 0 keeps the one that the client has dialled.
+	// At is its address. Port 0 keeps the port that the client dialled.
 	At netip.AddrPort
-	// Seen is whom it sees where it is not shown the client.
+	// Seen is the host's address that it sees instead of the client's.
 	Seen netip.Addr
-	// Ifindex is the host's end of its link, or the link on the way to it.
+	// Ifindex is the host's end of its link, or the link towards it.
 	Ifindex uint32
 	Weight  uint32
 	Flags   uint16
 }
 
-// Service is a virtual service as the programs have it.
+// Service is a virtual service as the programs use it.
 type Service struct {
 	Name      string
 	UDP       bool
 	Frontends []netip.AddrPort
-	// Scheduler is the number that its owner knows the scheduler by, Scheduling
-	// what the programs make of it.
+	// Scheduler is the caller's number of the scheduler, Scheduling the kind of choice
+	// that the programs make.
 	Scheduler, Scheduling uint8
 	// Forward is how packets reach the real servers.
 	Forward uint8
-	// GUE is the UDP port at which real servers take what is wrapped; 0 is IP in
-	// IP.
+	// GUE is the UDP port on which real servers accept GUE; 0 is IP in IP.
 	GUE uint16
 	// Persistence is how long a client keeps its real server, in seconds.
 	Persistence uint32
 	Reals       []Real
-	// Ring holds indexes of Reals.
+	// Ring contains indexes of Reals.
 	Ring []uint16
 }
 
-// Gone is what a change has taken away: its flows are to end.
+// Gone lists what a change removed. The flows of these real servers and frontends must
+// be ended.
 type Gone struct {
 	reals     map[uint32]bool
 	frontends map[frontendOf]bool
@@ -99,16 +98,16 @@ type frontendOf struct {
 	at  netip.AddrPort
 }
 
-// Any reports whether anything was.
+// Any reports whether a change removed anything.
 func (g *Gone) Any() bool { return len(g.reals)+len(g.frontends) > 0 }
 
 func (g *Gone) has(f Flow) bool {
 	return f.Real != 0 && (g.reals[f.Real] || g.frontends[frontendOf{f.UDP, f.Host}])
 }
 
-// Balancer is the table of virtual services, with a copy here of what the
-// programs read. A service is changed by writing its new ring beside the old
-// one, and then its frontends, one by one.
+// Balancer is the table of virtual services, with a copy of what the programs read. A
+// service is changed by writing its new ring beside the old one, and then its frontends,
+// one by one.
 type Balancer struct {
 	maps            map[string]*ebpf.Map
 	reals, services *ebpf.Memory
@@ -116,13 +115,13 @@ type Balancer struct {
 	rings           rings
 	inUse           map[string]*inUse
 	names           map[uint32]string
-	// slots are those that real servers have.
+	// slots are the slots in use.
 	slots map[uint32]bool
 	free  []uint32
 	used  uint32
 }
 
-// inUse is a service that the table holds.
+// inUse is a service in the table.
 type inUse struct {
 	Service
 	id    uint32
@@ -136,10 +135,10 @@ const (
 	loadSize    = int(unsafe.Sizeof(bpf.FairleadLoad{}))
 )
 
-// Balancer returns the plane's table of services.
+// Balancer returns the data path's table of services.
 func (p *Datapath) Balancer() *Balancer { return p.balancer }
 
-// openBalancer reads the table that the maps hold.
+// openBalancer reads the table from the maps.
 func openBalancer(maps map[string]*ebpf.Map) (*Balancer, error) {
 	b := &Balancer{maps: maps, inUse: map[string]*inUse{}, names: map[uint32]string{}, slots: map[uint32]bool{}}
 	b.rings = rings{outer: maps[bpf.FairleadMapFlRings]}
@@ -157,7 +156,7 @@ func openBalancer(maps map[string]*ebpf.Map) (*Balancer, error) {
 
 func (b *Balancer) empty() bool { return len(b.inUse) == 0 }
 
-// Services returns what the table holds, in no order.
+// Services returns the services in the table, in no order.
 func (b *Balancer) Services() []Service {
 	all := make([]Service, 0, len(b.inUse))
 	for _, h := range b.inUse {
@@ -166,11 +165,12 @@ func (b *Balancer) Services() []Service {
 	return all
 }
 
-// Close lets go of the rings' memory.
+// Close releases the memory of the rings.
 func (b *Balancer) Close() error { return b.rings.close() }
 
-// Set brings a service to a state, and notes what goes with it. Tell comes after
-// the last of several.
+// Set creates or changes a service, and records in gone what that removes. Call
+// PublishState after the last of several changes. Returns ErrFull if the table has no
+// room.
 func (b *Balancer) Set(s Service, gone *Gone) error {
 	old := b.inUse[s.Name]
 	if old == nil {
@@ -200,7 +200,7 @@ func (b *Balancer) Set(s Service, gone *Gone) error {
 	return err
 }
 
-// Del takes a service away, as Set does.
+// Del deletes a service, as Set does.
 func (b *Balancer) Del(name string, gone *Gone) error {
 	old := b.inUse[name]
 	if old == nil {
@@ -215,7 +215,7 @@ func (b *Balancer) Del(name string, gone *Gone) error {
 	return err
 }
 
-// number gives a service a number of its own.
+// number assigns a free number to a service.
 func (b *Balancer) number(name string) (uint32, error) {
 	for id := range uint32(maxServices) {
 		if _, taken := b.names[id]; !taken {
@@ -226,7 +226,7 @@ func (b *Balancer) number(name string) (uint32, error) {
 	return 0, fmt.Errorf("%w: it holds %d services", ErrFull, maxServices)
 }
 
-// slotsOfRing returns the ring as the programs have it.
+// slotsOfRing returns the ring as slots, as the programs read it.
 func (h *inUse) slotsOfRing() []uint16 {
 	ring := make([]uint16, len(h.Ring))
 	for i, at := range h.Ring {
@@ -235,8 +235,7 @@ func (h *inUse) slotsOfRing() []uint16 {
 	return ring
 }
 
-// setReals writes the real servers, each into the slot that it had or into a
-// fresh one.
+// setReals writes the real servers. Each keeps its slot or gets a new one.
 func (b *Balancer) setReals(next, old *inUse) (fresh []uint32, err error) {
 	had := make(map[netip.AddrPort]int, len(old.Reals))
 	for i, r := range old.Reals {
@@ -268,7 +267,7 @@ func (b *Balancer) setReals(next, old *inUse) (fresh []uint32, err error) {
 	return fresh, nil
 }
 
-// entry returns a real server as the programs have it, for a slot.
+// entry returns a real server in the programs' form for a slot.
 func (b *Balancer) entry(slot uint32, r Real, service uint32) bpf.FairleadReal {
 	entry := b.readReal(slot)
 	entry.To, entry.Seen, entry.Ifindex = Address(r.At.Addr()), Address(r.Seen), r.Ifindex
@@ -276,11 +275,11 @@ func (b *Balancer) entry(slot uint32, r Real, service uint32) bpf.FairleadReal {
 	return entry
 }
 
-// restingSlots is how many slots that were used lie unused at least: what is
-// remembered of them may be forgotten meanwhile.
+// restingSlots is how many unused slots there are before one is used again. Until then
+// stale entries that refer to the slot may be deleted.
 const restingSlots = 256
 
-// takeSlot returns a slot that no real server has.
+// takeSlot reserves a slot that no real server has.
 func (b *Balancer) takeSlot() (uint32, error) {
 	var slot uint32
 	switch {
@@ -296,7 +295,7 @@ func (b *Balancer) takeSlot() (uint32, error) {
 	return slot, nil
 }
 
-// release takes the real servers out of their slots.
+// release removes the real servers from their slots.
 func (b *Balancer) release(slots []uint32) {
 	for _, slot := range slots {
 		entry := b.readReal(slot)
@@ -322,15 +321,15 @@ func (b *Balancer) drop(old, next *inUse, gone *Gone) {
 	b.release(left)
 }
 
-// mapping makes the frontends lead to the next state, and takes those away that
-// it does not have.
+// mapping writes the frontends of the next state, and deletes those that it does not
+// have.
 func (b *Balancer) mapping(next, old *inUse, gone *Gone) error {
 	var errs []error
 	m := b.maps[bpf.FairleadMapFlFrontends]
 	for i, at := range next.Frontends {
 		key, value := next.frontend(i, at)
 		if err := m.Put(key, value); err != nil {
-			errs = append(errs, fmt.Errorf("lead %s to service %s: %w", at, next.Name, err))
+			errs = append(errs, fmt.Errorf("add frontend %s to service %s: %w", at, next.Name, err))
 		}
 	}
 	for i, at := range old.Frontends {
@@ -343,20 +342,20 @@ func (b *Balancer) mapping(next, old *inUse, gone *Gone) error {
 		gone.frontends[frontendOf{old.UDP, at}] = true
 		key, _ := old.frontend(i, at)
 		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			errs = append(errs, fmt.Errorf("take %s from service %s: %w", at, old.Name, err))
+			errs = append(errs, fmt.Errorf("remove frontend %s from service %s: %w", at, old.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// frontend returns the i-th frontend as the programs have it.
+// frontend returns the i-th frontend in the programs' form.
 func (h *inUse) frontend(i int, at netip.AddrPort) (bpf.FairleadFrontendKey, bpf.FairleadFrontend) {
 	return bpf.FairleadFrontendKey{Host: Address(at.Addr()), Port: swap(at.Port()), Class: uint16(ClassOf(at.Addr().Is4(), h.UDP))},
 		bpf.FairleadFrontend{Service: h.id, Chunk: h.ring.chunk, First: h.ring.first, Buckets: uint32(len(h.Ring)),
 			Persistence: h.Persistence, Nth: uint16(i), Scheduling: h.Scheduling, Direct: h.Forward}
 }
 
-// note writes what the service is for those who read the table after us.
+// note writes the service's name and scheduler, which a later process reads.
 func (b *Balancer) note(h *inUse) {
 	s := bpf.FairleadService{Scheduler: h.Scheduler, Gue: swap(h.GUE)}
 	copy(s.Name[:len(s.Name)-1], h.Name)
@@ -365,7 +364,8 @@ func (b *Balancer) note(h *inUse) {
 	store(b.services, int64(int(h.id)*serviceSize+off), raw[off:])
 }
 
-// PublishState tells the programs what there is at all.
+// PublishState writes for the programs whether there are services, and whether some have
+// real servers on other hosts.
 func (b *Balancer) PublishState() error {
 	var flags uint32
 	for _, h := range b.inUse {
@@ -376,7 +376,7 @@ func (b *Balancer) PublishState() error {
 		}
 	}
 	if err := b.maps[bpf.FairleadMapFlServed].Put(uint32(0), flags); err != nil {
-		return fmt.Errorf("tell whether there are services: %w", err)
+		return fmt.Errorf("publish that services exist: %w", err)
 	}
 	return nil
 }
@@ -387,7 +387,7 @@ func (b *Balancer) readReal(slot uint32) bpf.FairleadReal {
 	return r
 }
 
-// writeReal writes an entry, and last whether it holds.
+// writeReal writes an entry. The generation, which makes it valid, is written last.
 func (b *Balancer) writeReal(slot uint32, r bpf.FairleadReal) {
 	raw := unsafe.Slice((*byte)(unsafe.Pointer(&r)), realSize)
 	off, generation := int64(slot)*int64(realSize), unsafe.Offsetof(r.Generation)

@@ -15,7 +15,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// read takes over the table that an earlier process has left.
+// read reads the table that an earlier process left.
 func (b *Balancer) read() error {
 	found, err := b.readFrontends()
 	if err != nil || len(found) == 0 {
@@ -33,13 +33,13 @@ func (b *Balancer) read() error {
 	return nil
 }
 
-// readFrontend is a frontend as it was found.
+// readFrontend is a frontend as found in the map.
 type readFrontend struct {
 	bpf.FairleadFrontend
 	frontendOf
 }
 
-// readFrontends returns the frontends of each service.
+// readFrontends returns the frontends of each service, by service number.
 func (b *Balancer) readFrontends() (map[uint32][]readFrontend, error) {
 	found := map[uint32][]readFrontend{}
 	var key bpf.FairleadFrontendKey
@@ -54,7 +54,8 @@ func (b *Balancer) readFrontends() (map[uint32][]readFrontend, error) {
 	return found, nil
 }
 
-// readSlots returns the slots of each service's real servers, and notes them.
+// readSlots returns the slots of each service's real servers, and records which slots
+// are in use or free.
 func (b *Balancer) readSlots() map[uint32][]uint32 {
 	slots := map[uint32][]uint32{}
 	for slot := range uint32(maxReals) {
@@ -75,7 +76,7 @@ func (b *Balancer) readSlots() map[uint32][]uint32 {
 	return slots
 }
 
-// readService puts a service together from what was found.
+// readService assembles a service from its frontends and slots.
 func (b *Balancer) readService(id uint32, all []readFrontend, slots []uint32) *inUse {
 	s := b.noted(id)
 	name, _, _ := bytes.Cut(s.Name[:], []byte{0})
@@ -99,7 +100,7 @@ func (b *Balancer) readService(id uint32, all []readFrontend, slots []uint32) *i
 	return h
 }
 
-// noted reads what is noted of a service.
+// noted reads the stored name, scheduler and GUE port of a service.
 func (b *Balancer) noted(id uint32) (s bpf.FairleadService) {
 	load(b.services, int64(id)*int64(serviceSize), unsafe.Slice((*byte)(unsafe.Pointer(&s)), serviceSize))
 	return s
@@ -115,14 +116,14 @@ func (b *Balancer) real(slot uint32) Real {
 	return found
 }
 
-// Intact reports whether a service, if there is one of that name, is in the maps
-// as it was written.
+// Intact reports whether a service in the maps is as it was written. It returns true if
+// there is no service of that name.
 func (b *Balancer) Intact(name string) bool {
 	h := b.inUse[name]
 	return h == nil || b.intact(h)
 }
 
-// AllIntact reports whether all are.
+// AllIntact reports whether all services are.
 func (b *Balancer) AllIntact() bool {
 	for _, h := range b.inUse {
 		if !b.intact(h) {
@@ -151,8 +152,7 @@ func (b *Balancer) intact(h *inUse) bool {
 	return slices.Equal(b.rings.get(h.ring, len(h.Ring)), h.slotsOfRing()) || len(h.Ring) == 0
 }
 
-// Restore writes the real servers of a service that was hurt again; Set does the
-// rest.
+// Restore writes the real servers of a damaged service again. Set restores the rest.
 func (b *Balancer) Restore(name string) {
 	h := b.inUse[name]
 	if h == nil {
@@ -168,21 +168,19 @@ func (b *Balancer) Restore(name string) {
 	}
 }
 
-// RealCounts are what has gone to a real server and back, and what its
-// connections tell of it.
+// RealCounts are the counters of a real server and of its connections.
 type RealCounts struct {
 	Counts
-	// Active is how many flows it has, with the sockets of the host's own.
+	// Active is the number of its flows, including sockets of processes of the host.
 	Active uint64
-	// Retries counts SYNs that came again, as it had not answered; Refusals those
-	// that it has answered by a reset, and Resets the open connections that it
-	// has reset.
+	// Retries counts repeated SYNs that it had not answered, Refusals the SYNs that it
+	// answered with a reset, and Resets the open connections that it has reset.
 	Retries, Refusals, Resets uint64
 }
 
-// RealCounts returns the counters of each service's real servers. It counts their
-// flows anew: those that were pushed out, or have been silent for too long, have
-// told nobody.
+// RealCounts returns the counters of each service's real servers. It counts their flows
+// again, because flows that were pushed out of a map or are stale have not decremented
+// the active count.
 func (p *Datapath) RealCounts() (map[string]map[netip.AddrPort]RealCounts, error) {
 	b := p.balancer
 	if b.empty() {
@@ -206,8 +204,8 @@ func (p *Datapath) RealCounts() (map[string]map[netip.AddrPort]RealCounts, error
 	return all, nil
 }
 
-// counts reads what is counted of the real server in a slot, and puts the number
-// of its flows by packets right.
+// counts reads the counters of the real server in a slot, and corrects its number of
+// flows.
 func (b *Balancer) counts(slot, active uint32) (RealCounts, error) {
 	var c RealCounts
 	var l bpf.FairleadLoad
@@ -223,7 +221,7 @@ func (b *Balancer) counts(slot, active uint32) (RealCounts, error) {
 	return c, err
 }
 
-// totals reads what has gone to the real server in a slot and back.
+// totals reads the packets and bytes to and from the real server in a slot.
 func (b *Balancer) totals(slot uint32) (c Counts, err error) {
 	if slot >= maxRealsCounted {
 		return c, nil
@@ -238,11 +236,11 @@ func (b *Balancer) totals(slot uint32) (c Counts, err error) {
 	return c, nil
 }
 
-// maxRealsCounted is how many slots of real servers have counters, as in
+// maxRealsCounted is the number of real servers' slots with counters, as in
 // bpf/include/maps.h.
 const maxRealsCounted = 16384
 
-// beginCounts sets the counters of a slot to nothing.
+// beginCounts sets the counters of a slot to 0.
 func (b *Balancer) beginCounts(slot uint32) error {
 	store(b.loads, int64(slot)*int64(loadSize), make([]byte, loadSize))
 	if slot >= maxRealsCounted || b.readReal(slot).LastGeneration == 0 {
@@ -254,7 +252,7 @@ func (b *Balancer) beginCounts(slot uint32) error {
 	return nil
 }
 
-// Ended returns the flows of what has gone.
+// Ended returns the flows of what has been removed.
 func (p *Datapath) Ended(gone *Gone) ([]Flow, error) {
 	var ended []Flow
 	err := p.Flows(func(f Flow) {
@@ -265,7 +263,7 @@ func (p *Datapath) Ended(gone *Gone) ([]Flow, error) {
 	return ended, err
 }
 
-// forgetConn forgets whose real server the flow's is.
+// forgetConn deletes the entry that keeps the flow's connection at its real server.
 func (p *Datapath) forgetConn(f Flow) error {
 	names := []string{bpf.FairleadMapFlConnsTcp, bpf.FairleadMapFlYoungConns}
 	if f.UDP {
@@ -283,10 +281,10 @@ func (p *Datapath) forgetConn(f Flow) error {
 	return nil
 }
 
-// swap turns a port between the host's byte order and the network's.
+// swap converts a port between the host's and the network's byte order.
 func swap(port uint16) uint16 { return bits.ReverseBytes16(port) }
 
-// store and load cannot fail: every offset is within the map by construction.
+// store and load cannot fail: every offset is within the map.
 func store(m *ebpf.Memory, off int64, b []byte) {
 	if _, err := m.WriteAt(b, off); err != nil {
 		panic(fmt.Sprintf("store into an eBPF map at %d: %v", off, err))

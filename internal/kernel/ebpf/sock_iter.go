@@ -10,15 +10,14 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// listBuffer is what the kernel lists at most at once.
+// listBuffer is the largest part of the list that the kernel returns at once, in bytes.
 const listBuffer = 1 << 15
 
-// Incomplete lists the sockets of the host's own processes that are connected to an
-// endpoint to which what they had dialled leads no more: as one struct
-// inet_diag_req_v2 for each, by which sock_diag knows it. Where they are
-// hundreds, one can be missing: the kernel lists them in parts, begins each by
-// counting up to where it was, and so passes over a socket if one before it has
-// gone meanwhile.
+// Incomplete lists the sockets of the host's processes that are connected to an endpoint
+// to which the dialled address is no longer translated. Each is a struct
+// inet_diag_req_v2, which identifies it to sock_diag. If there are hundreds, one can be
+// missing: the kernel lists them in parts and finds the start of each part by counting.
+// It skips a socket if an earlier one was closed meanwhile.
 func (p *Datapath) Incomplete() ([]byte, error) {
 	prog, err := p.program(bpf.FairleadProgFlSockIter)
 	if err != nil {

@@ -14,9 +14,8 @@ import (
 // uplinkLoose is a flag of an uplink, as in bpf/include/maps.h.
 const uplinkLoose = 1 << 0
 
-// SetEndpoint tells the programs the addresses of the sandbox behind an
-// interface, at most one of each family: packets that come by it with another
-// source begin no flow.
+// SetEndpoint writes the addresses of the sandbox behind an interface, at most one per
+// family. Packets on the interface with another source create no flow.
 func (p *Datapath) SetEndpoint(ifindex int, addrs []netip.Addr) error {
 	var e bpf.FairleadEndpoint
 	for _, a := range addrs {
@@ -27,12 +26,12 @@ func (p *Datapath) SetEndpoint(ifindex int, addrs []netip.Addr) error {
 		}
 	}
 	if err := p.maps[bpf.FairleadMapFlEndpoints].Put(uint32(ifindex), e); err != nil {
-		return fmt.Errorf("note the addresses behind interface %d: %w", ifindex, err)
+		return fmt.Errorf("set the addresses behind interface %d: %w", ifindex, err)
 	}
 	return nil
 }
 
-// Endpoint returns the addresses that SetEndpoint has noted, IPv4 first.
+// Endpoint returns the addresses that SetEndpoint wrote, IPv4 first.
 func (p *Datapath) Endpoint(ifindex int) ([]netip.Addr, error) {
 	var e bpf.FairleadEndpoint
 	err := p.maps[bpf.FairleadMapFlEndpoints].Lookup(uint32(ifindex), &e)
@@ -51,8 +50,8 @@ func (p *Datapath) Endpoint(ifindex int) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// setUplink notes in the programs' map that an interface is an uplink. It keeps
-// what SetMultipath has noted. The calling thread must be in its network namespace.
+// setUplink adds an interface to the map of uplinks. It keeps the number that
+// SetMultipath wrote. The calling thread must be in the interface's network namespace.
 func (p *Datapath) setUplink(ifindex int) error {
 	multipath, err := p.Multipath(ifindex)
 	if err != nil {
@@ -67,12 +66,13 @@ func (p *Datapath) setUplink(ifindex int) error {
 		u.Parent = uint32(l.Attrs().ParentIndex)
 	}
 	if err := p.maps[bpf.FairleadMapFlUplinks].Put(uint32(ifindex), u); err != nil {
-		return fmt.Errorf("note uplink %d: %w", ifindex, err)
+		return fmt.Errorf("set uplink %d: %w", ifindex, err)
 	}
 	return nil
 }
 
-// Multipath returns what SetMultipath has noted of an uplink; 0 if nothing.
+// Multipath returns the number that SetMultipath wrote for an uplink, 0 if there is
+// none.
 func (p *Datapath) Multipath(ifindex int) (uint32, error) {
 	var u bpf.FairleadUplinkCheck
 	err := p.maps[bpf.FairleadMapFlUplinks].Lookup(uint32(ifindex), &u)
@@ -82,10 +82,9 @@ func (p *Datapath) Multipath(ifindex int) (uint32, error) {
 	return u.Multipath, nil
 }
 
-// SetMultipath notes the set of uplinks that share multipath routes with an
-// uplink, by a number of the set other than 0. 0 says that no such route has the
-// uplink. The programs accept a client by any uplink of the set that has the route
-// back to it.
+// SetMultipath writes the number of the set of uplinks that share multipath routes with
+// an uplink. 0 means that no such route uses the uplink. The programs accept a client on
+// any uplink of the set if one of them has the route back to the client.
 func (p *Datapath) SetMultipath(ifindex int, set uint32) error {
 	var u bpf.FairleadUplinkCheck
 	m := p.maps[bpf.FairleadMapFlUplinks]
@@ -100,8 +99,8 @@ func (p *Datapath) SetMultipath(ifindex int, set uint32) error {
 	return nil
 }
 
-// adoptUplinks does that for those of an earlier process, which may have been of
-// another version or had other options. The calling thread must be in the host's
+// adoptUplinks calls setUplink for the uplinks of an earlier process, which may have
+// been of another version or had other options. The calling thread must be in the host's
 // network namespace.
 func (p *Datapath) adoptUplinks() error {
 	found, err := p.LinksOf(Uplink)
@@ -112,7 +111,7 @@ func (p *Datapath) adoptUplinks() error {
 	return errors.Join(errs...)
 }
 
-// forgetSources removes what the programs know of an interface's sources.
+// forgetSources deletes the source addresses or flags of an interface.
 func (p *Datapath) forgetSources(program string, ifindex int) error {
 	name := bpf.FairleadMapFlUplinks
 	switch program {

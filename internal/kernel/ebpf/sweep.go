@@ -9,9 +9,9 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Sweep removes the pins of hosts that are gone: those below root whose links
-// have all lost their interfaces. A host that only pins hooks of cgroups
-// cannot be told from a living one, and is left.
+// Sweep removes the pins of hosts that are gone: the directories below root whose links
+// have all lost their interfaces. It keeps the directory of a host that pins only cgroup
+// hooks, because the kernel does not show whether such a host still exists.
 func Sweep(root string) error {
 	hosts, err := os.ReadDir(root)
 	if errors.Is(err, os.ErrNotExist) {
@@ -32,7 +32,8 @@ func Sweep(root string) error {
 	return errors.Join(errs...)
 }
 
-// isGone reports whether there are links of interfaces, and none has its own.
+// isGone reports whether there are links of interfaces, and all have lost their
+// interface.
 func isGone(links string) (bool, error) {
 	entries, err := os.ReadDir(links)
 	if errors.Is(err, os.ErrNotExist) {

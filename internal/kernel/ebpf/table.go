@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// The bits of a lead's flags, as in bpf/include/maps.h.
+// The bits of a mapping's flags, as in bpf/include/maps.h.
 const (
 	MappingAny = 1 << iota
 	MappingReserved
@@ -28,18 +28,18 @@ const (
 	maxChain      = 64
 )
 
-// Mapping is an entry of the table in the host's byte order; its Next is the
-// table's to set.
+// Mapping is an entry of the table, in the host's byte order. Table sets Next.
 type Mapping = bpf.FairleadMapping
 
-// mappingSize is the size of an entry in bytes, and portSize that of an index,
-// which the kernel rounds up.
+// mappingSize is the size of an entry in bytes, and portSize that of an index, which the
+// kernel rounds up.
 const (
 	mappingSize = int(unsafe.Sizeof(Mapping{}))
 	portSize    = 8
 )
 
-// ClassOf numbers the families and protocols, as in bpf/include/maps.h.
+// ClassOf returns the number of an address family and protocol, as in
+// bpf/include/maps.h.
 func ClassOf(v4, udp bool) uint8 {
 	var n uint8
 	if !v4 {
@@ -51,27 +51,27 @@ func ClassOf(v4, udp bool) uint8 {
 	return n
 }
 
-// Table is the table of leads and grants, with a copy here of what the
-// programs read. Entries are changed by single stores into memory that the
-// programs share, in an order that never shows them half an entry.
+// Table is the table of port mappings and grants, with a copy of what the programs read.
+// Entries are changed by single stores into memory that the programs share, in an order
+// in which the programs never read a partial entry.
 type Table struct {
 	ports, mappings *ebpf.Memory
 	// totals are the counters of the slots.
 	totals *ebpf.Map
 	slots  map[uint32]Mapping
 	heads  map[uint32]uint32
-	// occupied counts the heads and entries that lead to each slot.
+	// occupied counts the heads and entries that refer to each slot.
 	occupied map[uint32]int
-	// free are the slots that were used and are not, oldest first; above
-	// used none ever was.
+	// free are the slots that were used and no longer are, oldest first. Slots above
+	// used were never used.
 	free []uint32
 	used uint32
 }
 
-// Table returns the plane's table.
+// Table returns the data path's table.
 func (p *Datapath) Table() *Table { return p.table }
 
-// openTable reads the table that the maps hold.
+// openTable reads the table from the maps.
 func openTable(maps map[string]*ebpf.Map) (*Table, error) {
 	t := &Table{totals: maps[bpf.FairleadMapFlTotals], slots: map[uint32]Mapping{}, heads: map[uint32]uint32{}, occupied: map[uint32]int{}}
 	var err error
@@ -79,7 +79,7 @@ func openTable(maps map[string]*ebpf.Map) (*Table, error) {
 		return nil, fmt.Errorf("map the table of ports: %w", err)
 	}
 	if t.mappings, err = maps[bpf.FairleadMapFlMappings].Memory(); err != nil {
-		return nil, fmt.Errorf("map the table of leads: %w", err)
+		return nil, fmt.Errorf("map the table of mappings: %w", err)
 	}
 	return t, t.read()
 }
@@ -106,7 +106,7 @@ func (t *Table) read() error {
 	return nil
 }
 
-// follow reads the leads of a chain.
+// follow reads the mappings of a chain.
 func (t *Table) follow(slot uint32) error {
 	for slot != 0 {
 		if _, known := t.slots[slot]; known {
@@ -115,7 +115,7 @@ func (t *Table) follow(slot uint32) error {
 		var l Mapping
 		buf := make([]byte, mappingSize)
 		if _, err := t.mappings.ReadAt(buf, int64(slot)*int64(mappingSize)); err != nil {
-			return fmt.Errorf("read lead %d: %w", slot, err)
+			return fmt.Errorf("read mapping %d: %w", slot, err)
 		}
 		copy(unsafe.Slice((*byte)(unsafe.Pointer(&l)), mappingSize), buf)
 		t.slots[slot] = l
@@ -139,15 +139,15 @@ func (t *Table) Mappings() []Mapping {
 	return all
 }
 
-// ErrFull means that the table takes no more.
+// ErrFull means that the table has no room.
 var ErrFull = errors.New("the eBPF table is full")
 
-// Change is one change of the table: New comes, in place of Old if both are
-// given; Old alone goes.
+// Change is one change of the table: New is added, or replaces Old if both are set. If
+// only Old is set, it is deleted.
 type Change struct{ Old, New *Mapping }
 
-// Apply makes the changes. It checks first whether they fit, and then can only
-// fail to count them.
+// Apply makes the changes. It checks first whether they fit, so that later only setting
+// the counters can fail. Returns ErrFull if the table has no room.
 func (t *Table) Apply(changes []Change) error {
 	if err := t.fits(changes); err != nil {
 		return err
@@ -204,8 +204,8 @@ func (t *Table) length(slot uint32) int {
 	return n
 }
 
-// insert writes the entry, and then what leads to it: the head of each port
-// that has none, or the end of the port's chain.
+// insert writes the entry, and then the references to it: the head of each port that has
+// none, or the end of the port's chain.
 func (t *Table) insert(l Mapping) error {
 	l.Next = 0
 	slot := t.take()
@@ -228,7 +228,7 @@ func (t *Table) insert(l Mapping) error {
 	return err
 }
 
-// remove leads past the entry.
+// remove redirects all references past the entry.
 func (t *Table) remove(old *Mapping) {
 	slot, ok := t.find(old)
 	if !ok {
@@ -238,7 +238,8 @@ func (t *Table) remove(old *Mapping) {
 	t.release(slot)
 }
 
-// replace leads to a new entry in the old one's place in the chain.
+// replace redirects all references to a new entry, which takes the old one's place in
+// the chain.
 func (t *Table) replace(old *Mapping, l Mapping) error {
 	slot, ok := t.find(old)
 	if !ok {
@@ -253,7 +254,7 @@ func (t *Table) replace(old *Mapping, l Mapping) error {
 	return err
 }
 
-// release forgets a slot that nothing leads to.
+// release frees a slot without references.
 func (t *Table) release(slot uint32) {
 	t.count(t.slots[slot].Next, -1)
 	delete(t.slots, slot)
@@ -261,16 +262,16 @@ func (t *Table) release(slot uint32) {
 	t.free = append(t.free, slot)
 }
 
-// count notes that one more or one less leads to a slot.
+// count adds n to the number of references to a slot.
 func (t *Table) count(slot uint32, n int) {
 	if slot != 0 {
 		t.occupied[slot] += n
 	}
 }
 
-// redirect turns everything that leads to a slot to another: mostly the heads
-// of its own ports, or else entries of a chain, and heads that a longer chain
-// has left.
+// redirect changes all references to a slot to another slot. Mostly these are the heads
+// of its own ports. Others are entries of a chain, and heads of ports that a longer
+// chain has had.
 func (t *Table) redirect(slot, to uint32) {
 	l := t.slots[slot]
 	for port := int(l.First); port <= int(l.Last); port++ {
@@ -304,8 +305,8 @@ func (t *Table) find(l *Mapping) (uint32, bool) {
 	return 0, false
 }
 
-// TranslatesTo reports whether the table leads a port of a host address to that
-// endpoint and port.
+// TranslatesTo reports whether the table maps a port of a host address to that endpoint
+// and port.
 func (t *Table) TranslatesTo(udp bool, host, endpoint netip.AddrPort) bool {
 	h, class, port := Address(host.Addr()), ClassOf(host.Addr().Is4(), udp), host.Port()
 	for slot := t.heads[uint32(class)*portsPerClass+uint32(port)]; slot != 0; slot = t.slots[slot].Next {
@@ -356,7 +357,7 @@ func (t *Table) head(at, slot uint32) {
 
 func native(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
-// Address converts an address to the programs' form, IPv4 mapped.
+// Address converts an address to the programs' form: IPv4-mapped, in network byte order.
 func Address(a netip.Addr) bpf.FairleadAddress {
 	var out bpf.FairleadAddress
 	if !a.IsValid() {

@@ -7,17 +7,15 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// tryEntries is the size of the maps that programs are tried with: the real
-// ones take memory and time.
+// tryEntries is the size of the maps in tests of support; full-size maps cost memory and
+// time.
 const tryEntries = 16
 
-// loopback is the index of the loopback device, which every namespace has as
-// its first.
+// loopback is the index of the loopback device, the first device of every namespace.
 const loopback = 1
 
-// TryLinks loads the programs for links, and attaches one to the loopback
-// device of the calling thread's network namespace, which should be a
-// throwaway.
+// TryLinks loads the programs for links, and attaches one to the loopback device of the
+// calling thread's network namespace. Use a temporary namespace.
 func TryLinks() error {
 	p, err := try(forLinks, false)
 	if err != nil {
@@ -30,8 +28,8 @@ func TryLinks() error {
 	return errors.Join(err, p.Close())
 }
 
-// TryCgroups loads the programs for socket calls, and reads what none can have
-// dialled. It attaches none: there is no cgroup that is not the host's.
+// TryCgroups loads the programs for socket calls, and runs the iterator over an empty
+// map. It attaches none, because every cgroup belongs to the host.
 func TryCgroups() error {
 	p, err := try(forSockets, false)
 	if err != nil {
@@ -41,8 +39,7 @@ func TryCgroups() error {
 	return errors.Join(err, p.Close())
 }
 
-// TryServices loads the programs for links and socket calls with what services
-// need.
+// TryServices loads the programs for links and socket calls with support for services.
 func TryServices() error {
 	p, err := try(func(prog *ebpf.ProgramSpec) bool { return !forDrivers(prog) }, true)
 	if err != nil {
@@ -51,7 +48,7 @@ func TryServices() error {
 	return p.Close()
 }
 
-// try loads the programs of some kinds around small maps.
+// try loads programs of some kinds with small maps.
 func try(wanted func(*ebpf.ProgramSpec) bool, balancing bool) (*Datapath, error) {
 	spec, err := Spec(0, ethernet, balancing)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// What becomes of a workload's bind to a port that it was not granted, as in
+// The policies for a workload's bind to a port without a grant, as in
 // bpf/include/workload.h.
 const (
 	UnpublishedLoopback = iota
@@ -23,13 +23,13 @@ const (
 // maxGrants is how many grants a workload can have, as in bpf/include/workload.h.
 const maxGrants = len(bpf.FairleadWorkload{}.Grants)
 
-// sharedName is the name under which the kernel lists the map of workloads.
-// Every process of ours on the host goes by one map, so that workloads of
-// different processes find each other; it ends with the last of them.
+// sharedName returns the kernel's name of the map of workloads. All Fairlead processes
+// on the host share one map, so that workloads of different processes find each other.
+// It ends with the last of these processes.
 func sharedName(cookie uint64) string { return fmt.Sprintf("fl_wl_%x", cookie) }
 
-// findShared opens the map of workloads that another process has made; nil
-// when there is none.
+// findShared opens the map of workloads that another process has created. Returns nil if
+// there is none.
 func findShared(cookie uint64) (*ebpf.Map, error) {
 	id := ebpf.MapID(0)
 	for {
@@ -55,8 +55,8 @@ func findShared(cookie uint64) (*ebpf.Map, error) {
 	}
 }
 
-// Workloads returns the cgroups of all workloads of the host, also of other
-// processes, with what each has.
+// Workloads returns the workloads of the host by cgroup id, including those of other
+// processes.
 func (p *Datapath) Workloads() (map[uint64]bpf.FairleadWorkload, error) {
 	all := map[uint64]bpf.FairleadWorkload{}
 	var id uint64
@@ -71,7 +71,7 @@ func (p *Datapath) Workloads() (map[uint64]bpf.FairleadWorkload, error) {
 	return all, nil
 }
 
-// SetWorkload notes the workload's policy, and what the table grants it.
+// SetWorkload writes the workload's policy, and its grants from the table.
 func (p *Datapath) SetWorkload(cgroup uint64, unpublished uint32) error {
 	w := bpf.FairleadWorkload{Unpublished: unpublished}
 	for _, l := range p.table.Mappings() {
@@ -88,7 +88,7 @@ func (p *Datapath) SetWorkload(cgroup uint64, unpublished uint32) error {
 		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.ContainerFirst, b.ContainerFirst))
 	})
 	if err := p.maps[bpf.FairleadMapFlWorkloads].Put(cgroup, w); err != nil {
-		return fmt.Errorf("note workload: %w", err)
+		return fmt.Errorf("set workload: %w", err)
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func grant(l Mapping) bpf.FairleadGrant {
 	return g
 }
 
-// DropWorkload forgets a workload; one that is not known is forgotten.
+// DropWorkload deletes a workload. An unknown one is no error.
 func (p *Datapath) DropWorkload(cgroup uint64) error {
 	err := p.maps[bpf.FairleadMapFlWorkloads].Delete(cgroup)
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -111,13 +111,13 @@ func (p *Datapath) DropWorkload(cgroup uint64) error {
 	return nil
 }
 
-// Workload returns what is noted of a workload.
+// Workload returns the policy and grants of a workload, and whether it is known.
 func (p *Datapath) Workload(cgroup uint64) (w bpf.FairleadWorkload, known bool) {
 	err := p.maps[bpf.FairleadMapFlWorkloads].Lookup(cgroup, &w)
 	return w, err == nil
 }
 
-// Taken returns a host port of the grant that the workload has too.
+// Taken returns a host port of the grant l that is also granted to the workload.
 func Taken(w bpf.FairleadWorkload, l Mapping) (port uint16, taken bool) {
 	for _, g := range w.Grants[:w.Count] {
 		last := g.HostFirst + (g.ContainerLast - g.ContainerFirst)

@@ -12,29 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// XDP is the program that drivers run (bpf/include/xdp.h).
+// XDP is the program that network drivers run (bpf/include/xdp.h).
 const XDP = bpf.FairleadProgFlXdp
 
-// The errors of AttachXDP that are no failure: packets go by tc there.
+// The errors of AttachXDP that are not failures: the tc program processes the link's
+// packets.
 var (
-	// ErrOccupied says that somebody else's XDP program is on the link.
+	// ErrOccupied says that another XDP program is on the link.
 	ErrOccupied = errors.New("another XDP program is there")
-	// ErrNoXDP says that the link's driver takes none.
+	// ErrNoXDP says that the link's driver supports no XDP programs.
 	ErrNoXDP = errors.New("the driver takes no XDP program")
 )
 
-// AttachXDP has an interface's driver run the fast path, for frames to that
-// hardware address. The calling thread must be in the interface's network
-// namespace.
+// AttachXDP attaches the fast path to an interface's driver, for frames to that MAC
+// address. Returns ErrOccupied or ErrNoXDP if the link cannot have it. The calling
+// thread must be in the interface's network namespace.
 func (p *Datapath) AttachXDP(ifindex int, mac net.HardwareAddr) error {
 	prog, err := p.program(XDP)
 	if err != nil {
 		return err
 	}
-	var own bpf.FairleadXdpLink
-	copy(own.Mac[:], mac)
-	if err := p.maps[bpf.FairleadMapFlXdpLinks].Put(uint32(ifindex), own); err != nil {
-		return fmt.Errorf("tell the fast path the address of interface %d: %w", ifindex, err)
+	var entry bpf.FairleadXdpLink
+	copy(entry.Mac[:], mac)
+	if err := p.maps[bpf.FairleadMapFlXdpLinks].Put(uint32(ifindex), entry); err != nil {
+		return fmt.Errorf("set the fast path's MAC address of interface %d: %w", ifindex, err)
 	}
 	err = p.attach(pinName(XDP, ifindex), prog, func() (link.Link, error) {
 		return link.AttachXDP(link.XDPOptions{Program: prog, Interface: ifindex, Flags: link.XDPDriverMode})
@@ -47,24 +48,24 @@ func (p *Datapath) AttachXDP(ifindex int, mac net.HardwareAddr) error {
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ERANGE), errors.Is(err, unix.ENOMEM), errors.Is(err, unix.ENOSPC):
 		err = fmt.Errorf("%w: %w", ErrNoXDP, err)
 	}
-	return errors.Join(err, p.forgetFast(ifindex))
+	return errors.Join(err, p.forgetXDPLink(ifindex))
 }
 
-// DetachXDP takes the fast path from an interface.
+// DetachXDP detaches the fast path from an interface.
 func (p *Datapath) DetachXDP(ifindex int) error {
-	return errors.Join(p.forgetFast(ifindex), p.detach(pinName(XDP, ifindex)))
+	return errors.Join(p.forgetXDPLink(ifindex), p.detach(pinName(XDP, ifindex)))
 }
 
-func (p *Datapath) forgetFast(ifindex int) error {
+func (p *Datapath) forgetXDPLink(ifindex int) error {
 	err := p.maps[bpf.FairleadMapFlXdpLinks].Delete(uint32(ifindex))
 	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return fmt.Errorf("take interface %d from the fast path: %w", ifindex, err)
+		return fmt.Errorf("remove interface %d from the fast path: %w", ifindex, err)
 	}
 	return nil
 }
 
-// XDPLinks returns the interfaces that have the fast path, and the hardware
-// address for which each has it. One that has lost its interface is forgotten.
+// XDPLinks returns the interfaces with the fast path, and the MAC address of each. It
+// deletes the entries of interfaces that are gone.
 func (p *Datapath) XDPLinks() (map[int]net.HardwareAddr, error) {
 	found := map[int]net.HardwareAddr{}
 	for name, l := range p.attached {
@@ -72,15 +73,15 @@ func (p *Datapath) XDPLinks() (map[int]net.HardwareAddr, error) {
 		if _, err := fmt.Sscanf(name, XDP+"-%d", &ifindex); err != nil {
 			continue
 		}
-		var own bpf.FairleadXdpLink
-		err := p.maps[bpf.FairleadMapFlXdpLinks].Lookup(uint32(ifindex), &own)
+		var entry bpf.FairleadXdpLink
+		err := p.maps[bpf.FairleadMapFlXdpLinks].Lookup(uint32(ifindex), &entry)
 		switch {
 		case !living(l):
 			if err := p.DetachXDP(ifindex); err != nil {
 				return nil, err
 			}
 		case err == nil && p.linkPinned(name):
-			found[ifindex] = net.HardwareAddr(own.Mac[:])
+			found[ifindex] = net.HardwareAddr(entry.Mac[:])
 		case err != nil && !errors.Is(err, ebpf.ErrKeyNotExist):
 			return nil, fmt.Errorf("read the fast path's address of interface %d: %w", ifindex, err)
 		}
@@ -88,7 +89,7 @@ func (p *Datapath) XDPLinks() (map[int]net.HardwareAddr, error) {
 	return found, nil
 }
 
-// XDPPackets returns how many packets have gone by the fast path.
+// XDPPackets returns the number of packets that the fast path has forwarded.
 func (p *Datapath) XDPPackets() (sum uint64, err error) {
 	var each []uint64
 	if err := p.maps[bpf.FairleadMapFlXdpPackets].Lookup(uint32(0), &each); err != nil {

@@ -165,7 +165,7 @@ func TestAVLANOfTheParent(t *testing.T) {
 				t.Errorf("on a parent that is down: %v", err)
 			}
 			onServer(t, w, "ip link add link wire0 name theirs type vlan id 100")
-			if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "has VLAN 100 already") {
+			if _, err := w.Engine.Set(context.Background(), s); err == nil || !strings.Contains(err.Error(), "already has a link for VLAN 100") {
 				t.Errorf("with a foreign link for the VLAN: %v", err)
 			}
 		})

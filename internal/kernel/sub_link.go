@@ -13,20 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The modes of macvlan and ipvlan by their names.
+// The modes of macvlan and ipvlan, by name.
 var (
 	macvlanModes = map[string]netlink.MacvlanMode{"bridge": netlink.MACVLAN_MODE_BRIDGE, "private": netlink.MACVLAN_MODE_PRIVATE,
 		"vepa": netlink.MACVLAN_MODE_VEPA, "passthru": netlink.MACVLAN_MODE_PASSTHRU}
 	ipvlanModes = map[string]netlink.IPVlanMode{"l2": netlink.IPVLAN_MODE_L2, "l3": netlink.IPVLAN_MODE_L3, "l3s": netlink.IPVLAN_MODE_L3S}
 )
 
-// setSubLink makes the link or brings ours to the wanted state. A foreign link
-// of that name is an error, never a victim.
+// setSubLink creates the link or changes Fairlead's existing one. If a link of
+// another program has the name, it returns an error and leaves that link
+// unchanged.
 func (h *Host) setSubLink(want plan.SubLink) error {
 	if want.Inside != "" {
 		return h.setHostInterface(want)
 	}
-	handle, err := h.at(want.Netns) // before anything goes: is there a sandbox at all?
+	handle, err := h.at(want.Netns) // fails before any change if the sandbox does not exist
 	if err != nil {
 		return err
 	}
@@ -35,7 +36,7 @@ func (h *Host) setSubLink(want plan.SubLink) error {
 		return fmt.Errorf("find parent %s: %w", want.Parent, err)
 	}
 	have, err := managedLink(handle, want.Netns, want.Name,
-		func(have netlink.Link) bool { return h.branches(handle, have, parent, want) },
+		func(have netlink.Link) bool { return h.isSubLink(handle, have, parent, want) },
 		func() (netlink.Link, error) { return h.addSubLink(handle, parent, want) })
 	if err != nil {
 		return err
@@ -53,21 +54,21 @@ func (h *Host) setSubLink(want plan.SubLink) error {
 	return err
 }
 
-// untilFree repeats what the kernel refuses because another branch of the
-// parent has the hardware or IP address: that of a sandbox which has died a
-// moment ago goes in the background.
+// untilFree repeats an operation that the kernel refuses because another sub-link
+// of the parent has the hardware or IP address. The kernel deletes the sub-link of
+// a sandbox that has just ended in the background. It gives up after 5 s.
 func untilFree(do func() error) error {
-	const often, patience = time.Millisecond, 5 * time.Second
-	for deadline := time.Now().Add(patience); ; time.Sleep(often) {
+	const interval, timeout = time.Millisecond, 5 * time.Second
+	for deadline := time.Now().Add(timeout); ; time.Sleep(interval) {
 		if err := do(); !errors.Is(err, unix.EADDRINUSE) || time.Now().After(deadline) {
 			return err
 		}
 	}
 }
 
-// branches reports whether an existing link is the wanted one: of the same
-// kind and mode, from the same parent.
-func (h *Host) branches(handle *netlink.Handle, have, parent netlink.Link, want plan.SubLink) bool {
+// isSubLink reports whether an existing link is the wanted one: it has the same
+// kind, mode and parent.
+func (h *Host) isSubLink(handle *netlink.Handle, have, parent netlink.Link, want plan.SubLink) bool {
 	if have.Type() != string(want.Kind) || have.Attrs().ParentIndex != parent.Attrs().Index {
 		return false
 	}
@@ -85,8 +86,8 @@ func (h *Host) branches(handle *netlink.Handle, have, parent netlink.Link, want 
 			return false
 		}
 	}
-	// Interface indices are alike in many namespaces: the parent's must be the
-	// host's own. -1 is the namespace of the link itself.
+	// Many namespaces have the same interface indices: the parent must be in the
+	// host's namespace. -1 stands for the namespace of the link itself.
 	if want.Netns == "" {
 		return have.Attrs().NetNsID == -1
 	}
@@ -94,7 +95,7 @@ func (h *Host) branches(handle *netlink.Handle, have, parent netlink.Link, want 
 	return err == nil && have.Attrs().NetNsID == id
 }
 
-// addSubLink makes the link where it belongs and marks it at once.
+// addSubLink creates the link in its namespace and marks it at once.
 func (h *Host) addSubLink(handle *netlink.Handle, parent netlink.Link, want plan.SubLink) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.ParentIndex, attrs.Group = want.Name, want.MTU, parent.Attrs().Index, newLinkGroup
@@ -119,7 +120,7 @@ func (h *Host) addSubLink(handle *netlink.Handle, parent netlink.Link, want plan
 	case plan.VLAN:
 		link = &netlink.Vlan{LinkAttrs: attrs, VlanId: int(want.VLAN), VlanProtocol: netlink.VLAN_PROTOCOL_8021Q}
 	default:
-		return nil, fmt.Errorf("%s is no kind of branch", want.Kind)
+		return nil, fmt.Errorf("%s is not a kind of sub-link", want.Kind)
 	}
 	host, err := h.at("")
 	if err != nil {
@@ -135,10 +136,11 @@ func (h *Host) addSubLink(handle *netlink.Handle, parent netlink.Link, want plan
 	return have, nil
 }
 
-// addNamed has a link made in the namespace of the handle, and marks it at
-// once. Older kernels (6.1 is one) do not make it under a name that a link of
-// the host has, as eth0 mostly is: there it gets its name when it is in place.
-// One that we were killed over goes first.
+// addNamed calls add to create a link in the namespace of the handle, and marks it
+// at once. Older kernels (e.g. 6.1) refuse a name that a link of the host has,
+// such as eth0. Then the link is created under a temporary name and renamed. A
+// link with that temporary name, which a killed Fairlead has left, is deleted
+// first.
 func addNamed(inside *netlink.Handle, name, alias string, add func(name string) error) (netlink.Link, error) {
 	as := name
 	err := add(as)
@@ -169,24 +171,27 @@ func addNamed(inside *netlink.Handle, name, alias string, add func(name string) 
 	return have, nil
 }
 
-// refusedSubLink says what the kernel means by refusing to make the link. That
-// its parent is of the right kind, a driver has seen to; others may have taken
-// the parent since, or hold branches of their own.
+// refusedSubLink explains why the kernel refused to create the link. The driver
+// has checked the kind of the parent, but other programs may have made the parent
+// a port since then, or may have sub-links on it.
 func refusedSubLink(want plan.SubLink, err error) error {
 	switch {
 	case errors.Is(err, unix.EEXIST) && want.Kind == plan.VLAN:
-		return fmt.Errorf("%s has VLAN %d already (%w): name the link that carries it as the parent, without a VLAN", want.Parent, want.VLAN, err)
+		return fmt.Errorf("%s already has a link for VLAN %d (%w): name that link as the parent, without a VLAN",
+			want.Parent, want.VLAN, err)
 	case errors.Is(err, unix.EEXIST):
 		return occupied(want.Netns, want.Name)
 	case errors.Is(err, unix.EBUSY):
-		return fmt.Errorf("parent %s is taken (%w): it is a port of a bridge or bond, or carries links of another kind than %s", want.Parent, err, want.Kind)
+		return fmt.Errorf("parent %s is in use (%w): it is a port of a bridge or bond, or has sub-links of another kind than %s",
+			want.Parent, err, want.Kind)
 	case errors.Is(err, unix.EINVAL) && want.Kind == plan.Macvlan:
-		return fmt.Errorf("parent %s takes no macvlan of mode %s (%w): mode passthru is for one alone: see `ip -d link` for who branches from it, or name another parent", want.Parent, want.Mode, err)
+		return fmt.Errorf("parent %s does not accept a macvlan of mode %s (%w): mode passthru allows only one macvlan: "+
+			"list its sub-links with `ip -d link`, or name another parent", want.Parent, want.Mode, err)
 	}
 	return err
 }
 
-// adjustSubLink sets what can change on a living link.
+// adjustSubLink sets the properties that can change on an existing link.
 func (h *Host) adjustSubLink(handle *netlink.Handle, have netlink.Link, want plan.SubLink) error {
 	if have.Attrs().Alias != want.Alias() {
 		if err := handle.LinkSetAlias(have, want.Alias()); err != nil {
@@ -203,7 +208,7 @@ func (h *Host) adjustSubLink(handle *netlink.Handle, have netlink.Link, want pla
 	return h.writeSettings(settings)
 }
 
-// quiet are the settings that plan.Branch.Quiet stands for.
+// quiet returns the settings that plan.SubLink.Quiet stands for.
 func quiet(b plan.SubLink) []plan.Sysctl {
 	return []plan.Sysctl{{Name: "net.ipv4.conf." + b.Name + ".arp_filter", Value: "1"},
 		{Name: "net.ipv4.conf." + b.Name + ".arp_announce", Value: "2"}}
@@ -220,8 +225,9 @@ func (h *Host) delSubLink(b plan.SubLink) error {
 	return handle.LinkDel(have)
 }
 
-// readSubLink returns the link with the parts that the kernel has otherwise
-// than wanted, or nil when it is missing, foreign, another's branch, or down.
+// readSubLink returns the link with the properties that the kernel has. It returns
+// nil if the link is missing, not Fairlead's, on another parent, of another mode,
+// or down.
 func (h *Host) readSubLink(want plan.SubLink) (plan.Object, error) {
 	if want.Inside != "" {
 		return h.readHostInterface(want)
@@ -234,7 +240,7 @@ func (h *Host) readSubLink(want plan.SubLink) (plan.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !isUp(link) || !ours(link) || !h.branches(handle, link, parent, want) {
+	if !isUp(link) || !ours(link) || !h.isSubLink(handle, link, parent, want) {
 		return nil, nil
 	}
 	found := want

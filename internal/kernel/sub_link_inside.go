@@ -8,8 +8,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// setHostInterface makes the branch on the host, for somebody else to take, unless it
-// has been taken. It stays down: up, it would speak on the host's behalf.
+// setHostInterface creates the sub-link on the host, from where another program
+// moves it into the sandbox. It does nothing if the sub-link exists in either
+// place. The sub-link stays down: if it were up, the host would use it.
 func (h *Host) setHostInterface(want plan.SubLink) error {
 	if _, have, err := h.findHostInterface(want); err == nil && have != nil {
 		return nil
@@ -21,7 +22,7 @@ func (h *Host) setHostInterface(want plan.SubLink) error {
 		return err
 	}
 	have, err := managedLink(host, "", want.Name,
-		func(have netlink.Link) bool { return h.branches(host, have, parent, want) },
+		func(have netlink.Link) bool { return h.isSubLink(host, have, parent, want) },
 		func() (netlink.Link, error) { return h.addSubLink(host, parent, want) })
 	if err != nil {
 		return err
@@ -29,8 +30,8 @@ func (h *Host) setHostInterface(want plan.SubLink) error {
 	return adjustEnd(host, have, want.MTU, want.MAC)
 }
 
-// findHostInterface returns the branch where it waits, or where it has been taken to
-// under whatever name; nil if it is in neither place.
+// findHostInterface returns the sub-link on the host or in the sandbox, where it
+// may have any name; nil if it is in neither place.
 func (h *Host) findHostInterface(want plan.SubLink) (*netlink.Handle, netlink.Link, error) {
 	host, link, err := h.link("", want.Name)
 	if err == nil && link.Type() == string(want.Kind) && ours(link) {
@@ -60,8 +61,8 @@ func (h *Host) delHostInterface(b plan.SubLink) error {
 	return handle.LinkDel(link)
 }
 
-// readHostInterface returns the branch if it is there: what it is like where it was
-// taken to is somebody else's.
+// readHostInterface returns the sub-link if it exists. It compares only the owner:
+// in the sandbox another program sets its properties.
 func (h *Host) readHostInterface(want plan.SubLink) (plan.Object, error) {
 	_, link, err := h.findHostInterface(want)
 	if err != nil || link == nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withParents returns a host with the Ethernet links eth0 and eth1, which end
-// in another namespace, and the path of a sandbox.
+// withParents returns a host with the Ethernet links eth0 and eth1, and the path
+// of a sandbox.
 func withParents(t *testing.T) (h *Host, sandbox string) {
 	t.Helper()
 	h = openTestHost(t)
@@ -28,7 +28,7 @@ func withParents(t *testing.T) (h *Host, sandbox string) {
 	return h, box.Path()
 }
 
-func TestABranchIsSetReadAndRemoved(t *testing.T) {
+func TestSubLinkIsSetReadAndRemoved(t *testing.T) {
 	h, box := withParents(t)
 	inside := plan.SubLink{Netns: box, Name: "eth0", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1400, MAC: "02:f1:0a:00:00:02", Owner: "web"}
 	shim := plan.SubLink{Name: "fm-net", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1400, MAC: "02:f1:0a:00:00:01", Owner: "net", Quiet: true}
@@ -70,7 +70,7 @@ func TestABranchIsSetReadAndRemoved(t *testing.T) {
 			t.Errorf("after %q: %v", command, err)
 		}
 		if got, err := h.read(shim); err != nil || got != shim {
-			t.Errorf("after %q it is mended to %+v, %v", command, got, err)
+			t.Errorf("after %q it is repaired to %+v, %v", command, got, err)
 		}
 	}
 	for _, o := range []plan.Object{inside, shim, shim} {
@@ -78,13 +78,13 @@ func TestABranchIsSetReadAndRemoved(t *testing.T) {
 			t.Errorf("remove: %v", err)
 		}
 		if got, err := h.read(o); err != nil || got != nil {
-			t.Errorf("it is still there: %+v %v", got, err)
+			t.Errorf("it still exists: %+v %v", got, err)
 		}
 	}
 }
 
-// TestAStrayBranchIsFoundAndRemoved leaves a shim that nobody wants.
-func TestAStrayBranchIsFoundAndRemoved(t *testing.T) {
+// TestLeftoverSubLinkIsFoundAndRemoved leaves a sub-link that no plan wants.
+func TestLeftoverSubLinkIsFoundAndRemoved(t *testing.T) {
 	h, _ := withParents(t)
 	shim := plan.SubLink{Name: "fm-net", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, Owner: "net", Quiet: true}
 	if err := h.Set(shim); err != nil {
@@ -98,12 +98,12 @@ func TestAStrayBranchIsFoundAndRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found, err := h.Observe(nil, nil); err != nil || len(found) != 0 {
-		t.Errorf("it stays: %v %v", found, err)
+		t.Errorf("it still exists: %v %v", found, err)
 	}
 }
 
-// TestABranchThatCannotBeSaysWhy asks the kernel for what it refuses.
-func TestABranchThatCannotBeSaysWhy(t *testing.T) {
+// TestRefusedSubLinkSaysWhy requests sub-links that the kernel refuses.
+func TestRefusedSubLinkSaysWhy(t *testing.T) {
 	h, box := withParents(t)
 	h.run(t, "ip", "link", "add", "br0", "type", "bridge")
 	h.run(t, "ip", "link", "set", "eth1", "master", "br0")
@@ -113,13 +113,13 @@ func TestABranchThatCannotBeSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, b := range map[string]plan.SubLink{
-		"find parent eth7":                          with(func(b *plan.SubLink) { b.Parent = "eth7" }),
-		"takes no macvlan of mode passthru":         with(func(b *plan.SubLink) { b.Mode = "passthru" }),
-		"a port of a bridge":                        with(func(b *plan.SubLink) { b.Parent = "eth1" }),
-		"the sandbox has an interface lo already":   with(func(b *plan.SubLink) { b.Name = "lo" }),
-		"a link of that name exists and is not":     with(func(b *plan.SubLink) { b.Netns, b.Name = "", "far-eth0" }),
-		"no such file or directory":                 with(func(b *plan.SubLink) { b.Netns = "/run/netns/nonesuch" }),
-		"takes no macvlan of mode bridge (invalid ": with(func(b *plan.SubLink) { b.Parent = "lo" }),
+		"find parent eth7":                                   with(func(b *plan.SubLink) { b.Parent = "eth7" }),
+		"does not accept a macvlan of mode passthru":         with(func(b *plan.SubLink) { b.Mode = "passthru" }),
+		"a port of a bridge":                                 with(func(b *plan.SubLink) { b.Parent = "eth1" }),
+		"the sandbox has an interface lo already":            with(func(b *plan.SubLink) { b.Name = "lo" }),
+		"a link of that name exists and is not":              with(func(b *plan.SubLink) { b.Netns, b.Name = "", "far-eth0" }),
+		"no such file or directory":                          with(func(b *plan.SubLink) { b.Netns = "/run/netns/nonesuch" }),
+		"does not accept a macvlan of mode bridge (invalid ": with(func(b *plan.SubLink) { b.Parent = "lo" }),
 	} {
 		if err := h.Set(b); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, got %v", want, err)
@@ -130,15 +130,15 @@ func TestABranchThatCannotBeSaysWhy(t *testing.T) {
 	}
 }
 
-// TestABranchTakesTheAddressOfOneThatGoes gives a sandbox the hardware address
-// of another, which lets go of it while the kernel is asked.
-func TestABranchTakesTheAddressOfOneThatGoes(t *testing.T) {
+// TestSubLinkWaitsForItsAddress gives a sub-link the hardware address of another
+// one, which is deleted meanwhile.
+func TestSubLinkWaitsForItsAddress(t *testing.T) {
 	h, box := withParents(t)
 	h.run(t, "ip", "link", "add", "link", "eth0", "name", "old", "address", "02:f1:0a:00:00:02", "type", "macvlan", "mode", "bridge")
 	h.run(t, "ip", "link", "set", "old", "up")
 	b := plan.SubLink{Netns: box, Name: "eth0", Kind: plan.Macvlan, Mode: "bridge", Parent: "eth0", MTU: 1500, MAC: "02:f1:0a:00:00:02", Owner: "web"}
 	if err := h.Set(b); err == nil || !strings.Contains(err.Error(), "hardware address 02:f1:0a:00:00:02 is in use on eth0") {
-		t.Errorf("while it is taken: %v", err)
+		t.Errorf("while the address is in use: %v", err)
 	}
 	set := make(chan error)
 	go func() { set <- h.Set(b) }()
@@ -151,10 +151,10 @@ func TestABranchTakesTheAddressOfOneThatGoes(t *testing.T) {
 	}
 }
 
-// TestALinkIsNamedInPlace plays a kernel that makes no eth0 in a sandbox while
-// the host has one, and an earlier Fairlead that was killed before the link had
-// its name.
-func TestALinkIsNamedInPlace(t *testing.T) {
+// TestLinkIsRenamedInPlace simulates a kernel that creates no eth0 in a sandbox
+// while the host has one, and an earlier Fairlead that was killed before it
+// renamed the link.
+func TestLinkIsRenamedInPlace(t *testing.T) {
 	h := openTestHost(t)
 	inside, err := h.at("")
 	if err != nil {

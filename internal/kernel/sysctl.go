@@ -10,10 +10,11 @@ import (
 	"fairlead/internal/plan"
 )
 
-// ErrNoSetting says that this kernel does not have a sysctl.
+// ErrNoSetting says that this kernel does not have the sysctl.
 var ErrNoSetting = errors.New("this kernel has no such setting")
 
-// ReadSysctl returns the current value of s.Name in s.Netns.
+// ReadSysctl returns the current value of s.Name in s.Netns. Returns ErrNoSetting
+// if the kernel does not have the sysctl.
 func (h *Host) ReadSysctl(s plan.Sysctl) (string, error) {
 	var value []byte
 	err := h.inSysctlNetns(s, func(path string) (err error) {
@@ -23,13 +24,14 @@ func (h *Host) ReadSysctl(s plan.Sysctl) (string, error) {
 	return strings.TrimSpace(string(value)), err
 }
 
-// WriteSysctl writes s.Value, unless the setting has it already.
+// WriteSysctl writes s.Value unless the sysctl already has that value. Returns
+// ErrNoSetting if the kernel does not have the sysctl.
 func (h *Host) WriteSysctl(s plan.Sysctl) error {
 	return h.inSysctlNetns(s, func(path string) error { return writeSysctl(path, s.Value) })
 }
 
-// writeSysctl writes the setting of the caller's namespace, unless it has the
-// value already.
+// writeSysctl writes a setting of the caller's namespace unless it already has the
+// value.
 func writeSysctl(path, value string) error {
 	now, err := os.ReadFile(path)
 	if err != nil || strings.TrimSpace(string(now)) == value {
@@ -43,8 +45,8 @@ func sysctlPath(name string) string {
 	return filepath.Join("/proc/sys", strings.ReplaceAll(name, ".", "/"))
 }
 
-// inSysctlNetns calls do with the setting's file on a thread that is inside
-// the namespace: /proc/sys/net shows the opener's own namespace.
+// inSysctlNetns calls do with the setting's file on a thread in the namespace,
+// because /proc/sys/net shows the namespace of the thread that opens the file.
 func (h *Host) inSysctlNetns(s plan.Sysctl, do func(path string) error) error {
 	ns, err := h.open(s.Netns)
 	if err != nil {

@@ -15,14 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tracer watches chosen packets pass the netfilter hooks of a namespace.
+// Tracer follows selected packets through the netfilter hooks of a namespace.
 //
-// Theory of operation. A table of its own marks the packets as traced
-// (`meta nftrace set 1`) where they enter a namespace or are sent there, and has
-// a chain at each hook, so that one that passes is told even where nobody else
-// has a rule. The kernel tells every rule that such a packet matches and what
-// each chain decides (NFNLGRP_NFTRACE). The table belongs to our socket
-// (NFT_TABLE_F_OWNER, Linux 5.12): it goes with the process, however that ends.
+// Theory of operation. A temporary table marks the packets as traced (`meta
+// nftrace set 1`) when they enter the namespace or are sent there. It has a chain
+// at each hook, so that the kernel reports a packet even at hooks without other
+// rules. The kernel reports every rule that a traced packet matches and the
+// verdict of each chain (NFNLGRP_NFTRACE). The table is owned by a socket of this
+// process (NFT_TABLE_F_OWNER, Linux 5.12): the kernel deletes it when the process
+// ends or is killed.
 type Tracer struct {
 	table  *netlink.Conn // the table's owner
 	events *netlink.Conn
@@ -30,23 +31,25 @@ type Tracer struct {
 	links  map[uint32]string
 }
 
-// TraceMatch says which packets to trace. Fields that are zero match any.
+// TraceMatch selects packets to trace. A zero field matches any value.
 type TraceMatch struct {
 	Proto    model.Proto
 	Src, Dst netip.AddrPort
 }
 
-// TraceEvent is a traced packet at a rule or at a chain's end.
+// TraceEvent is a traced packet at a rule or at the end of a chain.
 type TraceEvent struct {
-	// Hook is set where the packet passes one; the table is the tracer's then.
+	// Hook is set if the event is from the tracer's table: the packet passes that
+	// hook.
 	Hook string
-	// Family, Table, Chain and Handle are those of a rule of others that decides;
-	// a Handle of 0 is the chain's policy.
+	// Family, Table, Chain and Handle identify the rule of another table that
+	// matches; a Handle of 0 is the chain's policy.
 	Family, Table, Chain string
 	Handle               uint64
 	// Dropped says that the packet ends here.
 	Dropped bool
-	// Links are the names of those by which it came in and goes out.
+	// In and Out are the names of the links on which the packet came in and goes
+	// out.
 	In, Out  string
 	Src, Dst netip.AddrPort
 }
@@ -54,14 +57,16 @@ type TraceEvent struct {
 // nftables' numbers that x/sys/unix lacks (linux/netfilter/nf_tables.h).
 const (
 	tableOwned = 2 // NFT_TABLE_F_OWNER
-	// hookPriority comes before conntrack and everybody's rules.
+	// hookPriority is lower than that of conntrack and of common rules: the tracer's
+	// chains come first.
 	hookPriority = -350
 )
 
-// traceHooks are by the kernel's numbers.
+// traceHooks are the names of the hooks, by the kernel's numbers.
 var traceHooks = []string{"prerouting", "input", "forward", "output", "postrouting"}
 
-// Trace begins to watch. Close ends it and takes the table away.
+// Trace starts a Tracer for packets that match. Its Close ends the tracing and
+// removes the table. It needs Linux 5.12 or later.
 func (h *Host) Trace(matches []TraceMatch) (*Tracer, error) {
 	t := &Tracer{name: fmt.Sprintf("fairlead-probe-%d", os.Getpid()), links: map[uint32]string{}}
 	indices, err := h.indices()
@@ -90,7 +95,7 @@ func (h *Host) Trace(matches []TraceMatch) (*Tracer, error) {
 	return t, nil
 }
 
-// Close ends the tracing. The table goes with its socket.
+// Close ends the tracing. The kernel deletes the table with its socket.
 func (t *Tracer) Close() error {
 	var errs []error
 	for _, c := range []*netlink.Conn{t.table, t.events} {
@@ -101,7 +106,7 @@ func (t *Tracer) Close() error {
 	return errors.Join(errs...)
 }
 
-// make makes the table in one transaction.
+// make creates the table in one transaction.
 func (t *Tracer) make(matches []TraceMatch) error {
 	b := &nftMessages{table: t.name}
 	b.add(unix.NFT_MSG_NEWTABLE, []netlink.Attribute{
@@ -133,10 +138,10 @@ func (t *Tracer) make(matches []TraceMatch) error {
 	return err
 }
 
-// traceAnswer is how long the kernel may take to make a table.
+// traceAnswer is how long the kernel may take to create the table.
 const traceAnswer = 5 * time.Second
 
-// expressions are a rule that traces the packets that match.
+// expressions returns those of a rule that marks matching packets as traced.
 func (m TraceMatch) expressions() []expr.Any {
 	equal := func(value []byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: value} }
 	all := []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, equal([]byte{protoNumbers[m.Proto]})}
@@ -189,7 +194,8 @@ func (b *nftMessages) rule(chain string, exprs []expr.Any) {
 		{Type: unix.NLA_F_NESTED | unix.NFTA_RULE_EXPRESSIONS, Data: b.attrs(list)}})
 }
 
-// batch frames the transaction; the last message is answered.
+// batch returns the messages of the transaction. It requests an answer to the last
+// one.
 func (b *nftMessages) batch() []netlink.Message {
 	b.list[len(b.list)-1].Header.Flags |= netlink.Acknowledge
 	frame := func(kind int) netlink.Message {

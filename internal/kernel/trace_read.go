@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Next waits until the deadline for the next sightings; none when nothing came.
+// Next waits until the deadline for the next events. It returns none if none came,
+// or if the kernel has dropped some because the socket's buffer was full.
 func (t *Tracer) Next(deadline time.Time) ([]TraceEvent, error) {
 	if ready, err := t.ready(deadline); err != nil || !ready {
 		return nil, err
@@ -37,9 +38,9 @@ func (t *Tracer) Next(deadline time.Time) ([]TraceEvent, error) {
 	return all, nil
 }
 
-// ready waits until there is something to read. A deadline of the socket's own
-// would leave unread what is there, if this process had to wait for a processor
-// until it was over.
+// ready waits until there is something to read or the deadline is over. With a
+// read deadline of the socket, data that has arrived would not be read if this
+// process was not scheduled until after the deadline.
 func (t *Tracer) ready(deadline time.Time) (bool, error) {
 	raw, err := t.events.SyscallConn()
 	if err != nil {
@@ -62,7 +63,7 @@ func (t *Tracer) ready(deadline time.Time) (bool, error) {
 	return n > 0, nil
 }
 
-// event reads a trace (enum nft_trace_attributes).
+// event decodes a trace message (enum nft_trace_attributes).
 func (t *Tracer) event(data []byte) (TraceEvent, error) {
 	s := TraceEvent{Family: nftFamilyNames[data[0]]}
 	attrs, err := netlink.UnmarshalAttributes(data[4:])
@@ -104,7 +105,7 @@ const nfDrop = 0
 
 var nftFamilyNames = map[byte]string{unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_INET: "inet"}
 
-// verdictOf reads a verdict's code.
+// verdictOf returns the code of a verdict, -1 if there is none.
 func verdictOf(data []byte) int64 {
 	attrs, err := netlink.UnmarshalAttributes(data)
 	for _, a := range attrs {
@@ -115,8 +116,9 @@ func verdictOf(data []byte) int64 {
 	return -1
 }
 
-// packetEnds reads who speaks to whom. A header that the trace leaves out, as
-// it does but for the first of each chain, gives none.
+// packetEnds returns the source and the destination of a packet. They are invalid
+// if the trace message has no network header: only the first message of each chain
+// has one.
 func packetEnds(network, transport []byte) (src, dst netip.AddrPort) {
 	var from, to netip.Addr
 	switch {

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InOut is a count in each direction as the workload sees it: In is towards it.
+// InOut is a count for each direction from the workload's view: In is towards the
+// workload.
 type InOut struct {
 	In  uint64 `json:"in"`
 	Out uint64 `json:"out"`
@@ -21,8 +22,9 @@ type InOut struct {
 // Add returns the sum.
 func (n InOut) Add(o InOut) InOut { return InOut{n.In + o.In, n.Out + o.Out} }
 
-// Traffic is what has gone by something. Bytes are those of whole frames, and
-// what the kernel handles as one packet (segmentation offload) is one.
+// Traffic counts the traffic of a link or port mapping. Bytes are those of whole
+// frames. A packet that the kernel handles as one (segmentation offload) counts
+// once.
 type Traffic struct {
 	Bytes   InOut `json:"bytes"`
 	Packets InOut `json:"packets"`
@@ -34,21 +36,22 @@ func (t Traffic) Add(o Traffic) Traffic {
 	return Traffic{t.Bytes.Add(o.Bytes), t.Packets.Add(o.Packets), t.Drops.Add(o.Drops)}
 }
 
-// EndpointLink says whose link in a sandbox is meant.
+// EndpointLink identifies the link of an endpoint in its sandbox.
 type EndpointLink struct {
-	// Endpoint is whom we have made it for.
+	// Endpoint is the endpoint that the link was made for.
 	Endpoint string
 	// Sandbox is the path of the sandbox's namespace.
 	Sandbox string
-	// Name is the link's there; empty if somebody else has named it.
+	// Name is the name of the link in the sandbox; empty if another program has
+	// named it.
 	Name string
 }
 
-// LinkTraffic returns what went by the links of endpoints, by their names. One
-// that is not there is left out. The sandbox's own end is asked, because what
-// eBPF programs put straight into a sandbox never meets the host's; and it is
-// asked from the host's namespace (IFLA_TARGET_NETNSID), so that none has to be
-// entered.
+// LinkTraffic returns the traffic of the endpoints' links, by the endpoints'
+// names. It leaves out links that do not exist. It reads the counters of the end
+// in the sandbox, because packets that eBPF programs redirect into a sandbox do
+// not pass the host's end. It reads them from the host's namespace
+// (IFLA_TARGET_NETNSID), without entering the sandboxes.
 func (h *Host) LinkTraffic(links []EndpointLink) (map[string]Traffic, error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{NetNS: int(h.ns.File().Fd())})
 	if err != nil {
@@ -68,7 +71,7 @@ func (h *Host) LinkTraffic(links []EndpointLink) (map[string]Traffic, error) {
 			end, err = linkAt(conn, end)
 		}
 		switch {
-		case absent(err) || errors.Is(err, unix.EINVAL): // the link or its sandbox has gone
+		case absent(err) || errors.Is(err, unix.EINVAL): // the link or its sandbox does not exist any more
 		case err != nil:
 			return nil, fmt.Errorf("read counters of the link of %s: %w", l.Endpoint, err)
 		case there:
@@ -78,19 +81,20 @@ func (h *Host) LinkTraffic(links []EndpointLink) (map[string]Traffic, error) {
 	return found, nil
 }
 
-// linkEnd is a link: which it is in the namespace with that id, and whose.
+// linkEnd is one end of a link: its index, name and alias in the namespace with the
+// id nsid, and its counters.
 type linkEnd struct {
 	index int32
 	nsid  int32
 	name  string
 	alias string
-	// peer and peerNSID are the other end's of a veth that leads elsewhere.
+	// peer and peerNSID are the index and namespace id of a veth's other end.
 	peer, peerNSID int32
 	traffic        Traffic
 }
 
-// peerEnds returns the other ends of the host's veth links that are ours, by
-// whom they are for.
+// peerEnds returns the other ends of Fairlead's veth links on the host, by the
+// names of their endpoints.
 func peerEnds(conn *netlink.Conn) (map[string]linkEnd, error) {
 	list, err := retry(func() ([]linkEnd, error) { return askLinks(conn, netlink.Dump, linkEnd{nsid: NoSandbox}) })
 	if err != nil {
@@ -98,14 +102,14 @@ func peerEnds(conn *netlink.Conn) (map[string]linkEnd, error) {
 	}
 	ends := map[string]linkEnd{}
 	for _, l := range list {
-		if whose, ours := strings.CutPrefix(l.alias, plan.Mark+":"); ours && l.peer != 0 && l.peerNSID != NoSandbox {
-			ends[whose] = linkEnd{index: l.peer, nsid: l.peerNSID}
+		if endpoint, ours := strings.CutPrefix(l.alias, plan.Mark+":"); ours && l.peer != 0 && l.peerNSID != NoSandbox {
+			ends[endpoint] = linkEnd{index: l.peer, nsid: l.peerNSID}
 		}
 	}
 	return ends, nil
 }
 
-// linkAt asks for one link.
+// linkAt reads one link.
 func linkAt(conn *netlink.Conn, at linkEnd) (linkEnd, error) {
 	list, err := askLinks(conn, 0, at)
 	if err != nil || len(list) == 0 {
@@ -114,7 +118,7 @@ func linkAt(conn *netlink.Conn, at linkEnd) (linkEnd, error) {
 	return list[0], nil
 }
 
-// endInside looks for a link in its sandbox that has no end on the host.
+// endInside finds a link in its sandbox that has no end on the host.
 func (h *Host) endInside(conn *netlink.Conn, l EndpointLink) (linkEnd, bool, error) {
 	ns, err := OpenNetns(l.Sandbox)
 	if err != nil {
@@ -135,13 +139,13 @@ func (h *Host) endInside(conn *netlink.Conn, l EndpointLink) (linkEnd, bool, err
 	return linkEnd{}, false, err
 }
 
-// skipStats is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h: it leaves out the
-// counters of IPv6, which take the kernel most of its time, and not those of the
-// link.
+// skipStats is RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h. It leaves out the
+// IPv6 counters, which take the kernel most of the time. It does not leave out
+// the counters of the link.
 const skipStats = 1 << 3
 
-// askLinks asks for the link of that index, or with netlink.Dump for all, in
-// the namespace with that id.
+// askLinks reads the link with the index at.index, or with netlink.Dump all links,
+// in the namespace with the id at.nsid.
 func askLinks(conn *netlink.Conn, how netlink.HeaderFlags, at linkEnd) ([]linkEnd, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.Uint32(unix.IFLA_EXT_MASK, skipStats)
@@ -168,10 +172,10 @@ func askLinks(conn *netlink.Conn, how netlink.HeaderFlags, at linkEnd) ([]linkEn
 	return list, nil
 }
 
-// decodeLink reads a message about a link.
+// decodeLink decodes a message about a link.
 func decodeLink(message []byte, nsid int32) (linkEnd, error) {
 	if len(message) < unix.SizeofIfInfomsg {
-		return linkEnd{}, errors.New("the kernel's answer is too short")
+		return linkEnd{}, errors.New("read a link: the kernel's answer is too short")
 	}
 	end := linkEnd{index: int32(binary.NativeEndian.Uint32(message[4:])), nsid: nsid, peerNSID: NoSandbox}
 	d, err := netlink.NewAttributeDecoder(message[unix.SizeofIfInfomsg:])
@@ -195,7 +199,7 @@ func decodeLink(message []byte, nsid int32) (linkEnd, error) {
 	return end, d.Err()
 }
 
-// decodeTraffic reads a struct rtnl_link_stats64.
+// decodeTraffic decodes a struct rtnl_link_stats64.
 func decodeTraffic(b []byte) Traffic {
 	if len(b) < 8*8 {
 		return Traffic{}

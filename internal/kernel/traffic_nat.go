@@ -16,9 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NFTMappingTraffic returns how many flows each element of our nft maps has begun;
-// the packets after a flow's first meet no element. It is empty where the
-// kernel does not count (before Linux 5.7).
+// NFTMappingTraffic returns how many flows each port mapping of table fairlead has
+// begun. It cannot count bytes and packets, because only the first packet of a
+// flow is looked up in the maps. The result is empty before Linux 5.7, which has
+// no counters in maps.
 func (h *Host) NFTMappingTraffic() ([]PublishCount, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -47,16 +48,15 @@ func (h *Host) NFTMappingTraffic() ([]PublishCount, error) {
 	return all, nil
 }
 
-// TrackedFlow is a live flow of conntrack whose destination was rewritten.
+// TrackedFlow is an entry of conntrack whose destination was translated.
 type TrackedFlow struct {
 	Flow
-	// Traffic is that of the flow; all 0 unless net.netfilter.nf_conntrack_acct
-	// is on.
+	// Traffic counts the flow's traffic; all zero if net.netfilter.nf_conntrack_acct
+	// is off.
 	Traffic
 }
 
-// The attributes of conntrack's messages, of
-// linux/netfilter/nfnetlink_conntrack.h.
+// The attributes of conntrack's messages (linux/netfilter/nfnetlink_conntrack.h).
 const (
 	ctGet                              = 1
 	ctTupleOrig, ctTupleReply          = 1, 2
@@ -70,15 +70,16 @@ const (
 	ctProtoNum, ctProtoSrc, ctProtoDst = 1, 2, 3
 	ctPackets, ctBytes                 = 1, 2
 	// stateEstablished and stateTimeWait are states of enum tcp_conntrack in
-	// linux/netfilter/nf_conntrack_tcp.h: what lies between is open at an end at
-	// least, what comes after (CLOSE) is not.
+	// linux/netfilter/nf_conntrack_tcp.h. A connection in a state between them is
+	// open at one end at least. In a later state (CLOSE) it is not.
 	stateEstablished, stateTimeWait = 3, 7
 	// statusDNAT is IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h.
 	statusDNAT = 1 << 5
 )
 
-// TrackedFlows calls fn for each live flow whose destination was rewritten, by
-// whomever. Since Linux 5.15 the kernel itself leaves the others out.
+// TrackedFlows calls fn for each entry of conntrack whose destination was
+// translated, by Fairlead or another program. Since Linux 5.15 the kernel filters
+// the entries.
 func (h *Host) TrackedFlows(fn func(TrackedFlow)) error {
 	if fill, ok := h.ConntrackFill(); !ok || fill.Entries == 0 {
 		return nil
@@ -88,7 +89,7 @@ func (h *Host) TrackedFlows(fn func(TrackedFlow)) error {
 		return fmt.Errorf("open conntrack: %w", err)
 	}
 	defer conn.Close()
-	// struct nfgenmsg: either family, and no more.
+	// A struct nfgenmsg for both families.
 	body := []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0}
 	filter, err := netlink.MarshalAttributes([]netlink.Attribute{
 		{Type: ctStatus, Data: []byte{0, 0, 0, statusDNAT}},
@@ -118,8 +119,8 @@ func (h *Host) TrackedFlows(fn func(TrackedFlow)) error {
 	return nil
 }
 
-// decodeTracked reads a flow, and reports whether it is TCP or UDP and its
-// destination was rewritten.
+// decodeTracked decodes an entry. ok says that it is TCP or UDP and its destination
+// was translated.
 func decodeTracked(message []byte) (f TrackedFlow, ok bool, err error) {
 	d, err := netlink.NewAttributeDecoder(message)
 	if err != nil {
@@ -127,13 +128,13 @@ func decodeTracked(message []byte) (f TrackedFlow, ok bool, err error) {
 	}
 	d.ByteOrder = binary.BigEndian
 	var status uint32
-	var asked, answers tuple
+	var orig, reply tuple
 	for d.Next() {
 		switch d.Type() {
 		case ctTupleOrig:
-			d.Nested(asked.decode)
+			d.Nested(orig.decode)
 		case ctTupleReply:
-			d.Nested(answers.decode)
+			d.Nested(reply.decode)
 		case ctStatus:
 			status = d.Uint32()
 		case ctProtoInfo:
@@ -144,23 +145,23 @@ func decodeTracked(message []byte) (f TrackedFlow, ok bool, err error) {
 			d.Nested(func(n *netlink.AttributeDecoder) error { return decodeAccount(n, &f.Packets.Out, &f.Bytes.Out) })
 		}
 	}
-	switch asked.proto {
+	switch orig.proto {
 	case unix.IPPROTO_TCP:
 		f.Proto = model.TCP
 	case unix.IPPROTO_UDP:
 		f.Proto = model.UDP
 	}
-	f.Client = netip.AddrPortFrom(asked.src, asked.sport)
-	f.Host = netip.AddrPortFrom(asked.dst, asked.dport)
-	f.Target = netip.AddrPortFrom(answers.src, answers.sport)
+	f.Client = netip.AddrPortFrom(orig.src, orig.sport)
+	f.Host = netip.AddrPortFrom(orig.dst, orig.dport)
+	f.Target = netip.AddrPortFrom(reply.src, reply.sport)
 	return f, f.Proto != "" && status&statusDNAT != 0, d.Err()
 }
 
-// decodeState reads what conntrack knows of a TCP connection.
+// decodeState decodes the state of a TCP connection and sets f.Over.
 func (f *TrackedFlow) decodeState(d *netlink.AttributeDecoder) error {
 	for d.Next() {
 		switch d.Type() {
-		case ctInfoTCP: // nested once more, of the same number
+		case ctInfoTCP: // the nested attribute has the same number
 			d.Nested(func(tcp *netlink.AttributeDecoder) error {
 				for tcp.Next() {
 					if tcp.Type() == ctTCPState {
@@ -231,8 +232,8 @@ func decodeAccount(d *netlink.AttributeDecoder, packets, bytes *uint64) error {
 	return d.Err()
 }
 
-// ConntrackFill is how full the host's conntrack table is; false where there is
-// none.
+// ConntrackFill returns the number of entries in the host's conntrack table and
+// their maximum; false if the kernel has no conntrack table.
 func (h *Host) ConntrackFill() (fill TableFill, ok bool) {
 	err := h.ns.Do(func() error {
 		for name, into := range map[string]*uint64{"nf_conntrack_count": &fill.Entries, "nf_conntrack_max": &fill.Max} {

@@ -7,8 +7,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// PublishedPorts are host ports that lead somewhere: a lead of the eBPF table,
-// or an element of a map of our nft table.
+// PublishedPorts are the host ports of one port mapping, of the eBPF table or of
+// the nft table fairlead.
 type PublishedPorts struct {
 	Proto model.Proto
 	// Host is unspecified for every address of its family.
@@ -18,26 +18,26 @@ type PublishedPorts struct {
 	To netip.Addr
 }
 
-// PublishCount is what has gone by published ports.
+// PublishCount counts the traffic of published ports.
 type PublishCount struct {
 	PublishedPorts
 	Traffic
-	// Flows counts those begun.
+	// Flows is the number of flows begun.
 	Flows uint64
-	// Live is how many there are now.
+	// Live is the number of current flows.
 	Live uint64
 }
 
-// TableFill is how full a table of the kernel's is.
+// TableFill is the number of entries in a table of the kernel, and its maximum.
 type TableFill struct {
 	Entries uint64 `json:"entries"`
 	Max     uint64 `json:"max"`
 }
 
-// EBPFMappingTraffic returns what has gone by each lead of the eBPF table, and how
-// full that is; false while there is no table. Flows are also those that the
-// host's own processes have begun, whose packets meet no program: neither
-// their bytes nor their end is seen.
+// EBPFMappingTraffic returns the traffic of each port mapping of the eBPF table,
+// and how full the table of flows is; false if there is no eBPF data path. Flows
+// includes those that the host's processes have begun. The packets of these pass no
+// program: their bytes and their end are not counted.
 func (h *Host) EBPFMappingTraffic() ([]PublishCount, TableFill, bool, error) {
 	h.bpf.Lock()
 	defer h.bpf.Unlock()

@@ -12,12 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addrGenNone keeps a port from having an IPv6 address of its own, which it
+// addrGenNone keeps a port from generating a link-local IPv6 address, which it
 // would announce through the tunnel (IN6_ADDR_GEN_MODE_NONE, linux/if_link.h).
 const addrGenNone = 1
 
-// setTunnel makes the VXLAN link or brings ours to the wanted state. A foreign
-// link of that name, VNI or port is an error, never a victim.
+// setTunnel creates the VXLAN link or changes Fairlead's existing one. If a link
+// of another program has the name, or the VNI and port, it returns an error and
+// leaves that link unchanged.
 func (h *Host) setTunnel(want plan.Tunnel) error {
 	handle, err := h.at("")
 	if err != nil {
@@ -32,7 +33,7 @@ func (h *Host) setTunnel(want plan.Tunnel) error {
 	return h.adjustTunnel(handle, have, want)
 }
 
-// addTunnel makes the link.
+// addTunnel creates the link.
 func (h *Host) addTunnel(handle *netlink.Handle, want plan.Tunnel) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = want.Name, want.MTU
@@ -45,7 +46,7 @@ func (h *Host) addTunnel(handle *netlink.Handle, want plan.Tunnel) (netlink.Link
 	case !want.Local.IsUnspecified():
 		v.SrcAddr = want.Local.AsSlice()
 	case want.Local.Is6():
-		v.Group = want.Local.AsSlice() // tells the kernel the family
+		v.Group = want.Local.AsSlice() // sets the address family
 	}
 	if want.Group.IsValid() {
 		v.Group = want.Group.AsSlice()
@@ -64,7 +65,8 @@ func (h *Host) addTunnel(handle *netlink.Handle, want plan.Tunnel) (netlink.Link
 	return v, err
 }
 
-// clash names the VXLAN that has the VNI and port already.
+// clash returns an error that names the VXLAN link which already has the VNI and
+// port.
 func (h *Host) clash(handle *netlink.Handle, want plan.Tunnel) error {
 	links, err := retry(handle.LinkList)
 	if err != nil {
@@ -79,7 +81,7 @@ func (h *Host) clash(handle *netlink.Handle, want plan.Tunnel) error {
 		if ours(l) {
 			owner = "of network " + strings.TrimPrefix(v.Alias, plan.Mark+":")
 		}
-		return fmt.Errorf("link %s, %s, has VNI %d on UDP port %d already: give the overlay another vni or port, on all hosts",
+		return fmt.Errorf("link %s, %s, already has VNI %d on UDP port %d: give the overlay another vni or port, on all hosts",
 			v.Name, owner, want.VNI, want.Port)
 	}
 	return unix.EEXIST
@@ -90,7 +92,7 @@ func (h *Host) adjustTunnel(handle *netlink.Handle, have netlink.Link, want plan
 		return err
 	}
 	if err := handle.LinkSetIP6AddrGenMode(have, addrGenNone); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
-		return fmt.Errorf("leave it without addresses: %w", err)
+		return fmt.Errorf("disable IPv6 address generation: %w", err)
 	}
 	if err := h.setLinkSettings(want); err != nil {
 		return err
@@ -104,8 +106,9 @@ func (h *Host) adjustTunnel(handle *netlink.Handle, have netlink.Link, want plan
 	return portTaken(want.Port, handle.LinkSetUp(have))
 }
 
-// readTunnel returns the VXLAN with the parts that the kernel has otherwise
-// than wanted, or nil when it is missing, foreign or down.
+// readTunnel returns the VXLAN link with the properties that the kernel has. It
+// returns nil if the link is missing, not Fairlead's or down, or does not suppress
+// neighbour solicitations.
 func (h *Host) readTunnel(want plan.Tunnel) (plan.Object, error) {
 	handle, link, err := h.link("", want.Name)
 	if err != nil {
@@ -122,8 +125,9 @@ func (h *Host) readTunnel(want plan.Tunnel) (plan.Object, error) {
 	return found, err
 }
 
-// tunnelOf says what the link is; the zero value if it is no VXLAN. The kernel
-// does not tell the family of one without addresses: it is the wanted one's.
+// tunnelOf returns the plan object for a link; the zero value if it is not a VXLAN
+// link. The kernel does not report the family of a link without addresses: it is
+// taken from want.
 func (h *Host) tunnelOf(handle *netlink.Handle, link netlink.Link, want plan.Tunnel) plan.Tunnel {
 	v, is := link.(*netlink.Vxlan)
 	if !is {
@@ -147,7 +151,8 @@ func (h *Host) tunnelOf(handle *netlink.Handle, link netlink.Link, want plan.Tun
 	return t
 }
 
-// leftoverParts returns what a link of ours holds that is in no plan.
+// leftoverParts returns the entries and peers of Fairlead's link that are in no
+// plan.
 func (h *Host) leftoverParts(link netlink.Link, known map[string]bool) (plan.Plan, error) {
 	switch l := link.(type) {
 	case *netlink.Vxlan:

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestUnprivileged: without root, the own namespace is read without entering it,
-// all but the firewall rules.
+// TestUnprivileged checks that a process without root can read its own namespace,
+// except the firewall rules.
 func TestUnprivileged(t *testing.T) {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with its user
+		runtime.LockOSThread() // never unlocked: the thread keeps the changed user and ends
 		const nobody = 65534
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody); errno != 0 {
 			done <- errno
@@ -41,7 +41,7 @@ func readOwn() error {
 		return errors.New("no link was read")
 	}
 	if _, unread, err := h.Ruleset(); err != nil || len(unread) == 0 {
-		return fmt.Errorf("the firewall rules: %v, %w; want a word that they are not read", unread, err)
+		return fmt.Errorf("read firewall rules: %v, %w; want a message that they are not read", unread, err)
 	}
 	return nil
 }

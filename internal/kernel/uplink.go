@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uplinks returns the links of the host by which packets may come from
-// elsewhere: neither loopback, nor ours, nor a port whose master receives for
-// it. A program on a link that has none of Ethernet's headers must know that.
+// uplinks returns the links of the host on which packets of other hosts can come
+// in. It leaves out loopback, Fairlead's links, and ports whose master receives
+// their packets. Links without an Ethernet header are included; see isBare.
 func (h *Host) uplinks() ([]netlink.Link, error) {
 	handle, err := h.at("")
 	if err != nil {
@@ -38,7 +38,8 @@ func (h *Host) uplinks() ([]netlink.Link, error) {
 	return found, nil
 }
 
-// isBare reports whether packets on the link have no link header: tunnels.
+// isBare reports whether packets on the link have no link-layer header, as on
+// tunnels.
 func isBare(l netlink.Link) bool { return l.Attrs().EncapType == "none" }
 
 func (h *Host) setUplinks(p *ebpf.Datapath) error {
@@ -49,8 +50,8 @@ func (h *Host) setUplinks(p *ebpf.Datapath) error {
 	return h.attachUplinks(p, links)
 }
 
-// attachUplinks puts the program on links. One that has gone meanwhile, as those
-// do that container engines make for their sandboxes, is no uplink any more.
+// attachUplinks attaches the program to links. It ignores links that were deleted
+// meanwhile, such as those that container engines create for their sandboxes.
 func (h *Host) attachUplinks(p *ebpf.Datapath, links []netlink.Link) error {
 	multipath, err := h.multipath()
 	if err != nil {
@@ -72,7 +73,8 @@ func (h *Host) attachUplinks(p *ebpf.Datapath, links []netlink.Link) error {
 	})
 }
 
-// setLocalRealEgress has answers of the host itself leave from virtual addresses.
+// setLocalRealEgress makes answers of real servers on this host leave with the
+// virtual address as their source.
 func (h *Host) setLocalRealEgress(p *ebpf.Datapath) error {
 	return h.ns.Do(func() error {
 		if err := p.Serve(); err != nil {
@@ -82,8 +84,8 @@ func (h *Host) setLocalRealEgress(p *ebpf.Datapath) error {
 	})
 }
 
-// hasLocalRealEgress reports whether every link that has a program at its ingress has
-// that at its egress, or some have.
+// hasLocalRealEgress reports whether every link with a program at its ingress has
+// the egress program (whole), and whether some have it.
 func (h *Host) hasLocalRealEgress(p *ebpf.Datapath) (whole, some bool, err error) {
 	found, err := h.seenPrograms(p, ebpf.LocalRealEgress)
 	if err != nil || len(found) == 0 {
@@ -103,7 +105,7 @@ func (h *Host) hasLocalRealEgress(p *ebpf.Datapath) (whole, some bool, err error
 	return true, true, nil
 }
 
-// delUplinks takes the program from wherever it is.
+// delUplinks detaches the program from all links.
 func (h *Host) delUplinks(p *ebpf.Datapath) error {
 	return h.ns.Do(func() error {
 		found, err := p.LinksOf(ebpf.Uplink)

@@ -7,9 +7,9 @@ import (
 	"fairlead/internal/plan"
 )
 
-// TestLinksThatGoAreNoUplinks has a link go between being found and getting the
-// program, as those do that a container engine makes.
-func TestLinksThatGoAreNoUplinks(t *testing.T) {
+// TestDeletedUplinkIsIgnored deletes a link after the uplinks are listed and before
+// the program is attached, as happens with links of container engines.
+func TestDeletedUplinkIsIgnored(t *testing.T) {
 	h := openTestHost(t)
 	h.run(t, "ip", "link", "add", "up0", "type", "veth", "peer", "name", "far0")
 	if err := h.Set(plan.Uplinks{}); err != nil {
@@ -31,7 +31,7 @@ func TestLinksThatGoAreNoUplinks(t *testing.T) {
 	h.run(t, "ip", "link", "add", "up1", "type", "veth", "peer", "name", "far1")
 	h.run(t, "ip", "link", "add", "up2", "type", "veth", "peer", "name", "far2")
 	if got := found(); !slices.Equal(got, plan.Plan{plan.Uplinks{Found: plan.Found{Partly: true}}}) {
-		t.Errorf("with new links there are: %+v", got)
+		t.Errorf("with new links, observed %+v", got)
 	}
 	links, err := h.uplinks()
 	if err != nil {
@@ -46,6 +46,6 @@ func TestLinksThatGoAreNoUplinks(t *testing.T) {
 		t.Error(err)
 	}
 	if got := found(); !slices.Equal(got, plan.Plan{plan.Uplinks{}}) {
-		t.Errorf("when one has gone there are: %+v", got)
+		t.Errorf("after one was deleted, observed %+v", got)
 	}
 }

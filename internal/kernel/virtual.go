@@ -14,15 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ifaProto is IFA_PROTO of linux/if_addr.h (Linux 5.18); an older kernel passes
-// it over.
+// ifaProto is IFA_PROTO of linux/if_addr.h (Linux 5.18); older kernels ignore it.
 const ifaProto = 11
 
-// setVirtual puts the address on the link and tells the neighbours.
+// setVirtual adds the address to the link and announces it to the neighbours.
 func (h *Host) setVirtual(v plan.VirtualAddress) error {
 	_, link, err := h.link("", v.Link)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
-		return fmt.Errorf("%w: `ip link` lists those that the host has", err)
+		return fmt.Errorf("%w: `ip link` lists the host's links", err)
 	}
 	if err != nil {
 		return err
@@ -40,7 +39,7 @@ func (h *Host) setVirtual(v plan.VirtualAddress) error {
 		req.AddData(nl.NewRtAttr(unix.IFA_ADDRESS, v.Addr.AsSlice()))
 		req.AddData(nl.NewRtAttr(ifaProto, []byte{plan.RouteProtocol}))
 		if v.Addr.Is6() {
-			// struct ifa_cacheinfo: no preference, for ever valid.
+			// struct ifa_cacheinfo: preferred lifetime 0, valid lifetime unlimited.
 			cache := binary.NativeEndian.AppendUint32(nil, 0)
 			cache = binary.NativeEndian.AppendUint32(cache, ^uint32(0))
 			req.AddData(nl.NewRtAttr(unix.IFA_CACHEINFO, append(cache, make([]byte, 8)...)))
@@ -61,7 +60,8 @@ func (h *Host) setVirtual(v plan.VirtualAddress) error {
 }
 
 // announce sends a gratuitous ARP request (RFC 5227, section 3), so that
-// neighbours that knew the address elsewhere learn where it is.
+// neighbours with an entry for the address update it. It does nothing on a link
+// that is down or does not use ARP.
 func (h *Host) announce(addr netip.Addr, link *netlink.LinkAttrs) error {
 	if link.EncapType != "ether" || len(link.HardwareAddr) != 6 || link.RawFlags&unix.IFF_UP == 0 || link.RawFlags&unix.IFF_NOARP != 0 {
 		return nil
@@ -91,7 +91,8 @@ func (h *Host) delVirtual(v plan.VirtualAddress) error {
 	return h.delAddress(plan.Address{Link: v.Link, Prefix: netip.PrefixFrom(v.Addr, v.Addr.BitLen())})
 }
 
-// readVirtual returns the address if the link has it, whoever has put it there.
+// readVirtual returns the address if the link has it, whichever program has added
+// it.
 func (h *Host) readVirtual(v plan.VirtualAddress) (plan.Object, error) {
 	have, err := h.addresses("", v.Link)
 	return orNil(v, slices.Contains(have, netip.PrefixFrom(v.Addr, v.Addr.BitLen()))), err

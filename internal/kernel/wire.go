@@ -6,9 +6,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Wire joins two hosts by a veth pair of that name on both, with the MTU in
-// bytes. Neither end carries our mark: to the engines of both hosts it is a
-// foreign link, as a network card is.
+// Wire connects two hosts with a veth pair that has the given name on both, and
+// the MTU in bytes. Neither end has Fairlead's mark: the engines of both hosts
+// treat it as an uplink, like a network card.
 func Wire(a, b *Host, name string, mtu int) error {
 	near, err := a.at("")
 	if err != nil {
@@ -24,7 +24,7 @@ func Wire(a, b *Host, name string, mtu int) error {
 	veth.PeerName, veth.PeerMTU = name, uint32(mtu)
 	veth.PeerNamespace = netlink.NsFd(b.ns.File().Fd())
 	if err := near.LinkAdd(veth); err != nil {
-		return fmt.Errorf("make wire %s: %w", name, err)
+		return fmt.Errorf("create wire %s: %w", name, err)
 	}
 	for _, end := range []*netlink.Handle{near, far} {
 		link, err := end.LinkByName(name)

@@ -16,8 +16,9 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
-// setWireGuard makes the WireGuard link or brings ours to the wanted state. A
-// foreign link of that name is an error, never a victim.
+// setWireGuard creates the WireGuard link or changes Fairlead's existing one. If a
+// link of another program has the name, it returns an error and leaves that link
+// unchanged.
 func (h *Host) setWireGuard(want plan.WireGuard) error {
 	key, err := hostKey(want.KeyFile, want.Local)
 	if err != nil {
@@ -53,8 +54,8 @@ func (h *Host) setWireGuard(want plan.WireGuard) error {
 	return portTaken(want.Port, handle.LinkSetUp(have))
 }
 
-// setKey gives the link its key and port. With another key the peers have
-// others, too: the old ones go.
+// setKey sets the private key and port of the link. If the key changes, it removes
+// all peers, because their keys change with the same secret.
 func (h *Host) setKey(want plan.WireGuard, key wgtypes.Key) error {
 	have, err := h.wireguard(want.Name)
 	if err != nil {
@@ -65,17 +66,18 @@ func (h *Host) setKey(want plan.WireGuard, key wgtypes.Key) error {
 	return portTaken(want.Port, h.configure(want.Name, cfg))
 }
 
-// portTaken says what to do when another has the UDP port.
+// portTaken explains err if another program uses the UDP port.
 func portTaken(port uint16, err error) error {
 	if errors.Is(err, unix.EADDRINUSE) {
-		return fmt.Errorf("UDP port %d is another's: `ss -lunp sport = :%d` names it; end that, or give the overlay another port on all hosts", port, port)
+		return fmt.Errorf("UDP port %d is in use by another program: `ss -lunp sport = :%d` names it; "+
+			"stop it, or give the overlay another port on all hosts", port, port)
 	}
 	return err
 }
 
-// readWireGuard returns the WireGuard link with the parts that the kernel has
-// otherwise than wanted, or nil when it is missing, foreign or down, or has not
-// the key that follows from the secret.
+// readWireGuard returns the WireGuard link with the properties that the kernel
+// has. It returns nil if the link is missing, not Fairlead's or down, or if its
+// key is not the one derived from the secret.
 func (h *Host) readWireGuard(want plan.WireGuard) (plan.Object, error) {
 	_, link, err := h.link("", want.Name)
 	if err != nil {
@@ -90,7 +92,7 @@ func (h *Host) readWireGuard(want plan.WireGuard) (plan.Object, error) {
 	}
 	key, err := hostKey(want.KeyFile, want.Local)
 	if err != nil || device.PrivateKey != key {
-		return nil, nil // setting it will say what is wrong with the file
+		return nil, nil // setting it reports what is wrong with the file
 	}
 	want.Port, want.MTU = uint16(device.ListenPort), link.Attrs().MTU
 	want.Owner = strings.TrimPrefix(link.Attrs().Alias, plan.Mark+":")
@@ -108,7 +110,7 @@ func (h *Host) setWireGuardPeer(p plan.WireGuardPeer) error {
 		AllowedIPs: []net.IPNet{*ipNet(netip.PrefixFrom(p.Inner, p.Inner.BitLen()))}}}})
 }
 
-// delWireGuardPeer removes whoever has the inner address.
+// delWireGuardPeer removes the peer that has the inner address.
 func (h *Host) delWireGuardPeer(p plan.WireGuardPeer) error {
 	device, err := h.wireguard(p.Link)
 	if err != nil {
@@ -129,7 +131,7 @@ func (h *Host) readWireGuardPeer(want plan.WireGuardPeer) (plan.Object, error) {
 	}
 	key, err := hostKey(want.KeyFile, want.Endpoint.Addr())
 	if err != nil {
-		return nil, nil // setting it will say what is wrong with the file
+		return nil, nil // setting it reports what is wrong with the file
 	}
 	i := slices.IndexFunc(device.Peers, func(p wgtypes.Peer) bool { return p.PublicKey == key.PublicKey() })
 	if i < 0 || innerOf(device.Peers[i]) != want.Inner {
@@ -142,7 +144,7 @@ func (h *Host) readWireGuardPeer(want plan.WireGuardPeer) (plan.Object, error) {
 	return want, nil
 }
 
-// leftoverWireGuardPeers returns the peers of our link that are in no plan.
+// leftoverWireGuardPeers returns the peers of Fairlead's link that are in no plan.
 func (h *Host) leftoverWireGuardPeers(link string, known map[string]bool) (plan.Plan, error) {
 	device, err := h.wireguard(link)
 	if err != nil {
@@ -157,8 +159,8 @@ func (h *Host) leftoverWireGuardPeers(link string, known map[string]bool) (plan.
 	return found, nil
 }
 
-// innerOf returns the address that the peer may speak from; the zero value
-// where there is none.
+// innerOf returns the first address that the peer may send from; the zero value if
+// there is none.
 func innerOf(p wgtypes.Peer) netip.Addr {
 	if len(p.AllowedIPs) == 0 {
 		return netip.Addr{}

@@ -12,24 +12,24 @@ import (
 // Destination is a real server of a service.
 type Destination struct {
 	At netip.AddrPort
-	// Forward is one of NAT, Local, Tunnel and Direct. The kernel makes Local of
-	// any where the address is the host's own.
+	// Forward is one of NAT, Local, Tunnel and Direct. The kernel uses Local instead
+	// of any other if the address is one of the host's.
 	Forward uint32
 	Weight  uint32
-	// Upper is the number of connections from which on it gets no more, until
-	// they are fewer than Lower; 0 for none.
+	// With Upper or more connections the destination gets no new ones until it has
+	// fewer than Lower. 0 means no limit.
 	Upper, Lower uint32
-	// TunnelType is IPIP or GUE. The port and the flags are of GUE.
+	// TunnelType is IPIP or GUE. Only GUE uses TunnelPort and TunnelFlags.
 	TunnelType  uint8
 	TunnelPort  uint16
 	TunnelFlags uint16
-	// Active connections are established, Inactive in any other state (all of
-	// UDP are), and Persistent those of clients that persistence holds.
+	// Active counts established connections, Inactive those in any other state,
+	// among them all of UDP. Persistent counts the persistence templates of clients.
 	Active, Inactive, Persistent uint32
 	Stats                        Stats
 }
 
-// only writes what names the destination.
+// only writes the fields that identify the destination.
 func (d Destination) only() part {
 	return func(ae *netlink.AttributeEncoder) {
 		ae.Nested(attrDest, func(ae *netlink.AttributeEncoder) error {
@@ -45,7 +45,7 @@ func (d Destination) write(ae *netlink.AttributeEncoder) {
 	ae.Bytes(destPort, binary.BigEndian.AppendUint16(nil, d.At.Port()))
 }
 
-// full writes the whole destination, but what the kernel counts.
+// full writes the whole destination, without its counters.
 func (d Destination) full() part {
 	return func(ae *netlink.AttributeEncoder) {
 		ae.Nested(attrDest, func(ae *netlink.AttributeEncoder) error {
@@ -77,8 +77,8 @@ func decodeDestinations(messages []genetlink.Message, of ID) ([]Destination, err
 	return all, nil
 }
 
-// decodeDestination reads one that is of the service's family unless it says
-// otherwise.
+// decodeDestination decodes a destination. Its address has the family af, that of
+// the service, unless the message has another one.
 func decodeDestination(ad *netlink.AttributeDecoder, af uint16) (Destination, error) {
 	var d Destination
 	var addr []byte

@@ -1,6 +1,6 @@
 package ipvs
 
-// What linux/ip_vs.h says of the generic netlink family.
+// The name and version of the generic netlink family (linux/ip_vs.h).
 const (
 	familyName = "IPVS"
 	version    = 1
@@ -68,9 +68,10 @@ const (
 	statsOutBytes
 )
 
-// The flags of a service, IP_VS_SVC_F_…. Flag1 and Flag2 are the scheduler's:
-// for sh and mh, Fallback goes on to another server where the one that is
-// chosen weighs nothing, and Ports has the client's port count, too.
+// The flags of a service, IP_VS_SVC_F_…. Fallback and Ports are flags of the
+// schedulers sh and mh (IP_VS_SVC_F_SCHED1 and 2): with Fallback they choose
+// another server if the chosen one has weight 0, and with Ports the hash includes
+// the client's port.
 const (
 	Persistent = 0x1
 	hashed     = 0x2 // the kernel's own
@@ -79,7 +80,7 @@ const (
 	Ports      = 0x10
 )
 
-// The ways to forward, IP_VS_CONN_F_….
+// The forwarding methods, IP_VS_CONN_F_….
 const (
 	NAT    = 0
 	Local  = 1
@@ -95,8 +96,8 @@ const (
 	GUE  = 1
 )
 
-// The flags of a tunnel, IP_VS_TUNNEL_ENCAP_FLAG_…. ipvsadm(8) takes them for an
-// index, and knows no others.
+// The flags of a tunnel, IP_VS_TUNNEL_ENCAP_FLAG_…. ipvsadm(8) treats them as
+// alternatives, and has no others.
 const (
 	TunnelSummed       = 0x1
 	TunnelRemoteSummed = 0x2

@@ -1,13 +1,11 @@
-// Package ipvs speaks to the kernel's IP Virtual Server by generic netlink: it
-// makes, changes, lists and removes virtual services and their destinations in
-// one network namespace. It decides nothing, and knows nothing of whose a
-// service is.
+// Package ipvs is a client of the kernel's IP Virtual Server via generic netlink.
+// It creates, changes, lists and removes virtual services and their destinations
+// in one network namespace. It does not know which program a service belongs to.
 //
-// The messages are those of the kernel's header linux/ip_vs.h. Where other
-// clients leave attributes out, this one always sends them: a destination's
-// address family (since Linux 3.18; else the kernel takes the service's), and
-// the tunnel's type (Linux 5.3; an older kernel ignores it). Counters are those
-// of 64 bits (Linux 4.1).
+// The messages are those of the kernel's header linux/ip_vs.h. This client always
+// sends two attributes that other clients omit: a destination's address family
+// (Linux 3.18; without it the kernel uses the service's) and the tunnel type
+// (Linux 5.3; older kernels ignore it). It reads the 64-bit counters (Linux 4.1).
 package ipvs
 
 import (
@@ -21,13 +19,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds how long the kernel may take for one answer.
-const patience = 10 * time.Second
+// timeout limits the wait for one answer of the kernel.
+const timeout = 10 * time.Second
 
-// NotSupportedError says that the kernel has no IPVS, or none loaded.
+// NotSupportedError says that the kernel has no IPVS, or that its module is not
+// loaded.
 type NotSupportedError struct{ Err error }
 
-// Error says what would mend it.
+// Error implements error. It names the module to load.
 func (e *NotSupportedError) Error() string {
 	return "the kernel has no IPVS: load the module ip_vs (modprobe ip_vs), or build the kernel with CONFIG_IP_VS"
 }
@@ -42,15 +41,14 @@ type Conn struct {
 	family uint16
 }
 
-// Open connects to the IPVS of the namespace that the file descriptor is open
-// on. The error is a *NotSupportedError where the kernel has no IPVS: with
-// family 0 it would take every message, and do nothing.
+// Open connects to the IPVS of the namespace that the file descriptor refers to.
+// Returns *NotSupportedError if the kernel has no IPVS.
 func Open(netns int) (*Conn, error) {
 	c, err := genetlink.Dial(&netlink.Config{NetNS: netns})
 	if err != nil {
 		return nil, fmt.Errorf("open generic netlink: %w", err)
 	}
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	family, err := c.GetFamily(familyName)
@@ -66,11 +64,10 @@ func Open(netns int) (*Conn, error) {
 // Close ends the connection.
 func (c *Conn) Close() error { return c.c.Close() }
 
-// AddService makes a virtual service. The error is unix.EEXIST where one is
-// there already.
+// AddService creates a virtual service. Returns unix.EEXIST if it already exists.
 func (c *Conn) AddService(s Service) error { return s.explain(c.change(cmdNewService, s.full())) }
 
-// SetService brings a virtual service that is there to another state.
+// SetService changes an existing virtual service.
 func (c *Conn) SetService(s Service) error { return s.explain(c.change(cmdSetService, s.full())) }
 
 // DelService removes a virtual service and its destinations.
@@ -90,7 +87,7 @@ func (c *Conn) AddDestination(id ID, d Destination) error {
 	return c.change(cmdNewDest, id.only(), d.full())
 }
 
-// SetDestination brings a destination of a service to another state.
+// SetDestination changes an existing destination of a service.
 func (c *Conn) SetDestination(id ID, d Destination) error {
 	return c.change(cmdSetDest, id.only(), d.full())
 }
@@ -100,7 +97,8 @@ func (c *Conn) DelDestination(id ID, d Destination) error {
 	return c.change(cmdDelDest, id.only(), d.only())
 }
 
-// Destinations lists those of a service; of one that is not there, none.
+// Destinations lists the destinations of a service. The list is empty if the
+// service does not exist.
 func (c *Conn) Destinations(id ID) ([]Destination, error) {
 	body, err := encode(id.only())
 	if err != nil {
@@ -113,7 +111,7 @@ func (c *Conn) Destinations(id ID) ([]Destination, error) {
 	return decodeDestinations(messages, id)
 }
 
-// change sends a command that the kernel only acknowledges.
+// change sends a command and waits for the kernel's acknowledgement.
 func (c *Conn) change(command uint8, parts ...part) error {
 	body, err := encode(parts...)
 	if err != nil {
@@ -124,14 +122,14 @@ func (c *Conn) change(command uint8, parts ...part) error {
 }
 
 func (c *Conn) execute(command uint8, flags netlink.HeaderFlags, body []byte) ([]genetlink.Message, error) {
-	if err := c.c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return nil, err
 	}
 	m := genetlink.Message{Header: genetlink.Header{Command: command, Version: version}, Data: body}
 	return c.c.Execute(m, c.family, netlink.Request|flags)
 }
 
-// explain says which module a refusal is about.
+// explain adds the missing scheduler's module to the error ENOENT.
 func (s Service) explain(err error) error {
 	if !errors.Is(err, unix.ENOENT) {
 		return err

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// golden joins the bytes of a message, written in hexadecimal with any space
-// and, after a hash, what they are. It is of a little-endian machine.
+// golden parses the bytes of a message: hexadecimal digits with any white space,
+// and comments after a hash. The bytes are those of a little-endian machine.
 func golden(t *testing.T, text string) []byte {
 	t.Helper()
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
@@ -79,7 +79,7 @@ const goldenDestination = `
 var destination = Destination{At: netip.MustParseAddrPort("10.0.0.7:80"), Forward: Tunnel, Weight: 13, Upper: 100, Lower: 50,
 	TunnelType: 1, TunnelPort: 5555, TunnelFlags: 1}
 
-func TestMessagesAreThoseOfTheHeader(t *testing.T) {
+func TestEncodeMatchesTheHeader(t *testing.T) {
 	for name, c := range map[string]struct {
 		part part
 		want string
@@ -99,7 +99,7 @@ func TestMessagesAreThoseOfTheHeader(t *testing.T) {
 	}
 }
 
-func TestAnswersAreUnderstood(t *testing.T) {
+func TestDecodeReadsWhatEncodeWrites(t *testing.T) {
 	services, err := decodeServices([]genetlink.Message{{Data: golden(t, golden4)}, {Data: golden(t, golden6)}})
 	if err != nil || !slices.Equal(services, []Service{service4, service6}) {
 		t.Errorf("%+v, %v; want %+v", services, err, []Service{service4, service6})
@@ -110,8 +110,9 @@ func TestAnswersAreUnderstood(t *testing.T) {
 	}
 }
 
-// TestWhatOnlyTheKernelSays reads counters, and what an older kernel leaves out.
-func TestWhatOnlyTheKernelSays(t *testing.T) {
+// TestDecodeCounters decodes counters, and a message of an older kernel without
+// the address family.
+func TestDecodeCounters(t *testing.T) {
 	answer := golden(t, `
 7c00 0200
 1400 0100 0a000007 000000000000000000000000
@@ -135,8 +136,8 @@ func TestWhatOnlyTheKernelSays(t *testing.T) {
 	}
 }
 
-// FuzzDecode feeds anything to the readers; what they can read, they can write
-// and read again.
+// FuzzDecode decodes arbitrary bytes. What can be decoded must be the same after
+// encoding and decoding it again.
 func FuzzDecode(f *testing.F) {
 	for _, p := range []part{service4.full(), service6.full(), destination.full()} {
 		b, err := encode(p)

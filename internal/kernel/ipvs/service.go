@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ID names a virtual service.
+// ID identifies a virtual service.
 type ID struct {
-	// Protocol is the IP protocol's number; 0 where Mark is what is balanced.
+	// Protocol is the IP protocol's number; 0 if the service has a Mark.
 	Protocol uint16
 	At       netip.AddrPort
 	// Mark is the firewall mark of a service that has no address.
@@ -24,18 +24,19 @@ type ID struct {
 type Service struct {
 	ID
 	Scheduler string
-	// Flags holds any bits: the kernel keeps those that it does not know.
+	// Flags may have any bits: the kernel keeps those that it does not know.
 	Flags uint32
-	// Timeout of persistence in seconds.
+	// Timeout is that of persistence, in seconds.
 	Timeout uint32
-	// Bits is how long the prefix of clients is that persistence takes for one.
+	// Bits is the prefix length for persistence: clients with the same prefix get
+	// the same destination.
 	Bits int
 	// PE is the persistence engine, empty for none.
 	PE    string
 	Stats Stats
 }
 
-// Stats counts what a service or a destination has had.
+// Stats counts the traffic of a service or destination since it was created.
 type Stats struct{ Conns, InPackets, OutPackets, InBytes, OutBytes uint64 }
 
 // part writes one attribute of a message.
@@ -49,7 +50,7 @@ func encode(parts ...part) ([]byte, error) {
 	return ae.Encode()
 }
 
-// only writes what names the service.
+// only writes the fields that identify the service.
 func (id ID) only() part {
 	return func(ae *netlink.AttributeEncoder) {
 		ae.Nested(attrService, func(ae *netlink.AttributeEncoder) error {
@@ -76,7 +77,7 @@ func (s Service) full() part {
 		ae.Nested(attrService, func(ae *netlink.AttributeEncoder) error {
 			s.write(ae)
 			ae.String(serviceScheduler, s.Scheduler)
-			// struct ip_vs_flags: the flags, and which of them are meant.
+			// struct ip_vs_flags: the flags, and the mask of those to change.
 			flags := binary.NativeEndian.AppendUint32(nil, s.Flags)
 			ae.Bytes(serviceFlags, binary.NativeEndian.AppendUint32(flags, ^uint32(0)))
 			ae.Uint32(serviceTimeout, s.Timeout)
@@ -89,7 +90,7 @@ func (s Service) full() part {
 	}
 }
 
-// netmask is an IPv4 netmask, or the length of an IPv6 prefix.
+// netmask returns an IPv4 netmask, or the length of an IPv6 prefix.
 func (s Service) netmask() []byte {
 	if s.At.Addr().Is4() {
 		return binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-s.Bits))
@@ -104,14 +105,15 @@ func family(a netip.Addr) uint16 {
 	return unix.AF_INET6
 }
 
-// address is a union nf_inet_addr: 16 bytes, of which IPv4 has the first four.
+// address returns a union nf_inet_addr: 16 bytes, of which IPv4 uses the first
+// four.
 func address(a netip.Addr) []byte {
 	b := make([]byte, 16)
 	copy(b, a.AsSlice())
 	return b
 }
 
-var errShort = errors.New("read IPVS: the kernel's message is cut short")
+var errShort = errors.New("read IPVS: the kernel's message is truncated")
 
 func decodeServices(messages []genetlink.Message) ([]Service, error) {
 	var all []Service
@@ -181,7 +183,8 @@ func decodeService(ad *netlink.AttributeDecoder) (Service, error) {
 	return s, errors.Join(ad.Err(), err)
 }
 
-// toAddr reads an address; one that may be missing is then the unspecified.
+// toAddr decodes an address. If it is optional and missing, the result is the
+// unspecified address.
 func toAddr(af uint16, b []byte, optional bool) (netip.Addr, error) {
 	length := 16
 	if af == unix.AF_INET {
@@ -199,7 +202,7 @@ func toAddr(af uint16, b []byte, optional bool) (netip.Addr, error) {
 	return a, nil
 }
 
-// bits returns the length of the prefix that a netmask is.
+// bits returns the prefix length of a netmask.
 func bits(af uint16, netmask []byte) int {
 	if len(netmask) < 4 {
 		return 0

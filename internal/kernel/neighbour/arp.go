@@ -19,15 +19,16 @@ const (
 
 var broadcast = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// probe asks for an address without claiming one.
-func probe(own net.HardwareAddr, address netip.Addr) []byte {
+// probe returns an ARP probe for an address: a request with the unspecified
+// sender address.
+func probe(sender net.HardwareAddr, address netip.Addr) []byte {
 	b := append(bytes.Clone(arpHeader), arpRequest)
-	b = append(b, own...)
+	b = append(b, sender...)
 	b = append(b, make([]byte, 4+6)...)
 	return append(b, address.AsSlice()...)
 }
 
-// claimed reads who has an address, or probes for it.
+// claimed decodes an ARP packet of a host that has an address or probes for it.
 func claimed(b []byte) (Claim, bool) {
 	if len(b) < arpLen || !bytes.Equal(b[:7], arpHeader) || (b[7] != arpRequest && b[7] != arpReply) {
 		return Claim{}, false

@@ -1,13 +1,13 @@
-// Package neighbour asks the hosts on a link who of them has an address, and
-// leaves alone what they know of their neighbours.
+// Package neighbour finds out which hosts on a link have an address, without
+// changing the neighbour tables of other hosts.
 //
-// Theory of operation. IPv4 is asked for by an ARP probe (RFC 5227, section
-// 1.1), whose sender has no address, so that nobody learns one from it; who has
-// the address answers to us alone. For IPv6 the question is a solicitation from
-// an address that the link has in truth (RFC 4861, section 4.3). The one that
-// looks for duplicates (RFC 4862, section 5.4.2), which is from nobody, would
-// be answered to all hosts of the link, and they would take the address to be
-// where the answer is from.
+// Theory of operation. For IPv4 it sends an ARP probe (RFC 5227, section 1.1). A
+// probe has no sender address, so that no host learns one from it. The host that
+// has the address answers to the sender only. For IPv6 it sends a solicitation
+// from an address that the link has (RFC 4861, section 4.3). The solicitation of
+// duplicate address detection (RFC 4862, section 5.4.2) would not do: it is from
+// the unspecified address, so that the answer goes to all hosts on the link, and
+// they would update their neighbour tables from it.
 package neighbour
 
 import (
@@ -25,30 +25,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Claim says that another than us has an address.
+// Claim says that another host has an address or probes for it.
 type Claim struct {
 	Address netip.Addr
 	By      net.HardwareAddr
-	// Probing says that it only asks, as we do, whether anybody has it.
+	// Probing says that the host does not have the address, but sends probes for it
+	// too.
 	Probing bool
 }
 
-// Asker asks for addresses of one family on one link.
+// Asker sends requests for addresses of one family on one link. It is not safe for
+// concurrent use.
 type Asker struct {
 	link *net.Interface
 	conn *packet.Conn
-	// from is what IPv6 is asked from; not valid for IPv4.
+	// from is the source address of IPv6 requests; invalid for IPv4.
 	from netip.Addr
 }
 
-// Open opens a socket on the link, which must be Ethernet, for IPv4 or IPv6, in
-// the calling thread's namespace.
+// Open opens a packet socket for IPv4 or IPv6 on the link, which must be an
+// Ethernet link in the calling thread's namespace. It needs root.
 func Open(link *net.Interface, v4 bool) (*Asker, error) {
 	a := &Asker{link: link}
 	protocol, config := unix.ETH_P_ARP, &packet.Config{}
 	if !v4 {
 		var err error
-		if a.from, err = ownAddress(link); err != nil {
+		if a.from, err = linkLocalAddress(link); err != nil {
 			return nil, err
 		}
 		protocol = unix.ETH_P_IPV6
@@ -63,28 +65,30 @@ func Open(link *net.Interface, v4 bool) (*Asker, error) {
 	return a, nil
 }
 
-// Close gives the socket up.
+// Close closes the socket.
 func (a *Asker) Close() error { return a.conn.Close() }
 
 const (
-	// again is how long after a question those are asked once more of whom nothing
-	// is heard: a packet may be lost.
-	again = 150 * time.Millisecond
-	// lull is how long others may still answer once somebody has for each address.
-	lull = 50 * time.Millisecond
+	// resendAfter is the time after which requests without an answer are sent again,
+	// because packets may have been lost.
+	resendAfter = 150 * time.Millisecond
+	// moreAnswers is how long further hosts may answer after each address has an
+	// answer.
+	moreAnswers = 50 * time.Millisecond
 )
 
-// Ask asks for addresses of the socket's family, and returns who says that it
-// has one, each once. It asks at least once, takes as long as its patience if
-// nobody answers, and closes the socket if ctx ends before, which is no error.
-func (a *Asker) Ask(ctx context.Context, of []netip.Addr, patience time.Duration) ([]Claim, error) {
+// Ask sends requests for addresses of the socket's family, and returns each claim
+// once. It sends at least one request per address, and waits until the timeout if
+// an address has no answer. If ctx ends before, it closes the socket and returns
+// the claims so far without an error.
+func (a *Asker) Ask(ctx context.Context, addresses []netip.Addr, timeout time.Duration) ([]Claim, error) {
 	defer context.AfterFunc(ctx, func() { a.conn.Close() })()
-	q := question{of: of}
-	end := time.Now().Add(patience)
+	q := question{addresses: addresses}
+	end := time.Now().Add(timeout)
 	for first := true; len(q.open()) > 0 && (first || time.Now().Before(end)); first = false {
 		err := a.send(q.open())
 		if err == nil {
-			until := time.Now().Add(again)
+			until := time.Now().Add(resendAfter)
 			if end.Before(until) {
 				until = end
 			}
@@ -94,14 +98,14 @@ func (a *Asker) Ask(ctx context.Context, of []netip.Addr, patience time.Duration
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("ask on %s who has an address: %w", a.link.Name, err)
+			return nil, fmt.Errorf("find owners of addresses on %s: %w", a.link.Name, err)
 		}
 	}
 	return q.claims, nil
 }
 
-func (a *Asker) send(of []netip.Addr) error {
-	for _, address := range of {
+func (a *Asker) send(addresses []netip.Addr) error {
+	for _, address := range addresses {
 		b, to, err := a.request(address)
 		if err == nil {
 			_, err = a.conn.WriteTo(b, &packet.Addr{HardwareAddr: to})
@@ -113,7 +117,7 @@ func (a *Asker) send(of []netip.Addr) error {
 	return nil
 }
 
-// request is the question for an address, and where it goes.
+// request returns the request for an address, and its destination on the link.
 func (a *Asker) request(address netip.Addr) ([]byte, net.HardwareAddr, error) {
 	if address.Is4() {
 		return probe(a.link.HardwareAddr, address), broadcast, nil
@@ -121,8 +125,8 @@ func (a *Asker) request(address netip.Addr) ([]byte, net.HardwareAddr, error) {
 	return solicitation(a.link.HardwareAddr, a.from, address)
 }
 
-// hear collects claims until a time, or until nothing is open and others have
-// had time to answer.
+// hear collects claims until the given time, or until each address has a claim
+// and moreAnswers is over.
 func (a *Asker) hear(q *question, until time.Time) error {
 	for buf := make([]byte, 1500); ; {
 		if err := a.conn.SetReadDeadline(until); err != nil {
@@ -130,7 +134,7 @@ func (a *Asker) hear(q *question, until time.Time) error {
 		}
 		n, from, err := a.conn.ReadFrom(buf)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			n, from, err = a.waiting(buf)
+			n, from, err = a.readPending(buf)
 		}
 		if errors.Is(err, unix.EAGAIN) {
 			return nil
@@ -140,16 +144,17 @@ func (a *Asker) hear(q *question, until time.Time) error {
 		}
 		claim, ok := a.parse(buf[:n], from)
 		if ok && q.add(claim) && len(q.open()) == 0 {
-			if soon := time.Now().Add(lull); soon.Before(until) {
+			if soon := time.Now().Add(moreAnswers); soon.Before(until) {
 				until = soon
 			}
 		}
 	}
 }
 
-// waiting reads what has come, however late it is: others have answered in time,
-// and it is us who had much else to do. EAGAIN says that nothing has.
-func (a *Asker) waiting(buf []byte) (n int, from net.Addr, err error) {
+// readPending reads a packet that has already arrived, although the deadline is
+// over: the other host may have answered in time while this process was delayed.
+// It returns EAGAIN if there is none.
+func (a *Asker) readPending(buf []byte) (n int, from net.Addr, err error) {
 	raw, err := a.conn.SyscallConn()
 	if err == nil {
 		err = a.conn.SetReadDeadline(time.Time{})
@@ -177,27 +182,27 @@ func (a *Asker) parse(b []byte, from net.Addr) (c Claim, ok bool) {
 	return c, ok && !slices.Equal(c.By, a.link.HardwareAddr)
 }
 
-// question is what was asked, and heard so far.
+// question has the requested addresses and the claims so far.
 type question struct {
-	of     []netip.Addr
-	claims []Claim
+	addresses []netip.Addr
+	claims    []Claim
 }
 
-// add reports whether the claim is new, and of what was asked.
+// add adds the claim, and reports whether it is new and about a requested address.
 func (q *question) add(c Claim) bool {
 	known := slices.ContainsFunc(q.claims, func(o Claim) bool {
 		return o.Address == c.Address && o.Probing == c.Probing && slices.Equal(o.By, c.By)
 	})
-	if known || !slices.Contains(q.of, c.Address) {
+	if known || !slices.Contains(q.addresses, c.Address) {
 		return false
 	}
 	q.claims = append(q.claims, c)
 	return true
 }
 
-// open are the addresses that nobody has said to have.
+// open returns the addresses that no host has claimed to have.
 func (q *question) open() []netip.Addr {
-	return slices.DeleteFunc(slices.Clone(q.of), func(a netip.Addr) bool {
+	return slices.DeleteFunc(slices.Clone(q.addresses), func(a netip.Addr) bool {
 		return slices.ContainsFunc(q.claims, func(c Claim) bool { return c.Address == a && !c.Probing })
 	})
 }

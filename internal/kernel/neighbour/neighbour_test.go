@@ -11,9 +11,9 @@ import (
 	"fairlead/internal/kernel/neighbour"
 )
 
-// TestAnswersThatAreReadLate are answers: who asks without patience, and reads
-// when the time is over, finds those that have come.
-func TestAnswersThatAreReadLate(t *testing.T) {
+// TestAskReadsDelayedAnswers asks with a timeout of 0: answers that have arrived by
+// the time of reading count.
+func TestAskReadsDelayedAnswers(t *testing.T) {
 	ns, err := kernel.NewNetns()
 	if err != nil {
 		t.Fatal(err)
@@ -45,5 +45,5 @@ func TestAnswersThatAreReadLate(t *testing.T) {
 			return
 		}
 	}
-	t.Error("nobody has the address")
+	t.Error("no host has claimed the address")
 }

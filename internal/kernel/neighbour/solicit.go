@@ -16,22 +16,23 @@ import (
 
 const (
 	ip6Len = 40
-	// targetAt is where the address is that a message is about, after the type,
-	// code, checksum and 4 bytes of flags; options follow it.
+	// targetAt is the offset of the target address, after the type, code, checksum
+	// and 4 bytes of flags. Options follow it.
 	targetAt  = ip6Len + 8
 	optionsAt = targetAt + 16
-	// farthest is the hop limit, by which a message is known to be of this link.
-	farthest = 255
+	// maxHopLimit is the hop limit of all these messages: a receiver sees that no
+	// router has forwarded the message.
+	maxHopLimit = 255
 )
 
-// The options that tell a hardware address (RFC 4861, section 4.6.1).
+// The options that contain a hardware address (RFC 4861, section 4.6.1).
 const (
 	sourceOption = 1
 	targetOption = 2
 )
 
-// advertisements lets answers through, as a packet socket without a link layer
-// sees them: from the header of IPv6 on.
+// advertisements is a filter that accepts neighbour advertisements. The packets
+// begin with the IPv6 header.
 var advertisements = []bpf.Instruction{
 	bpf.LoadAbsolute{Off: 6, Size: 1}, // the next header
 	bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.IPPROTO_ICMPV6, SkipTrue: 3},
@@ -41,9 +42,9 @@ var advertisements = []bpf.Instruction{
 	bpf.RetConstant{Val: 0},
 }
 
-// ownAddress is the link's link-local address, in the calling thread's
-// namespace: every answer to it stays on the link.
-func ownAddress(link *net.Interface) (netip.Addr, error) {
+// linkLocalAddress returns the link's link-local address, in the calling thread's
+// namespace. Answers to it stay on the link.
+func linkLocalAddress(link *net.Interface) (netip.Addr, error) {
 	all, err := link.Addrs()
 	if err != nil {
 		return netip.Addr{}, err
@@ -56,30 +57,30 @@ func ownAddress(link *net.Interface) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("link %s has no IPv6 address to ask from: ip -6 address add fe80::1/64 dev %s", link.Name, link.Name)
 }
 
-// solicitation asks for an address, and goes to those whose address ends in the
-// same way (RFC 4291, section 2.7.1).
-func solicitation(own net.HardwareAddr, from, address netip.Addr) ([]byte, net.HardwareAddr, error) {
-	of := address.As16()
+// solicitation returns a solicitation for an address, and the hardware address of
+// the address's solicited-node multicast group (RFC 4291, section 2.7.1).
+func solicitation(sender net.HardwareAddr, from, address netip.Addr) ([]byte, net.HardwareAddr, error) {
+	target := address.As16()
 	group := netip.MustParseAddr("ff02::1:ff00:0").As16()
-	copy(group[13:], of[13:])
-	body := append(make([]byte, 4), of[:]...)
+	copy(group[13:], target[13:])
+	body := append(make([]byte, 4), target[:]...)
 	body = append(body, sourceOption, 1)
-	body = append(body, own...)
+	body = append(body, sender...)
 	m := icmp.Message{Type: ipv6.ICMPTypeNeighborSolicitation, Body: &icmp.RawBody{Data: body}}
 	payload, err := m.Marshal(icmp.IPv6PseudoHeader(from.AsSlice(), group[:]))
 	if err != nil {
 		return nil, nil, err
 	}
 	b := binary.BigEndian.AppendUint16([]byte{6 << 4, 0, 0, 0}, uint16(len(payload)))
-	b = append(b, unix.IPPROTO_ICMPV6, farthest)
+	b = append(b, unix.IPPROTO_ICMPV6, maxHopLimit)
 	b = append(append(b, from.AsSlice()...), group[:]...)
 	return append(b, payload...), append(net.HardwareAddr{0x33, 0x33}, group[12:]...), nil
 }
 
-// advertised reads who has an address. One that does not tell its hardware
-// address has that of the frame.
+// advertised decodes a neighbour advertisement. If it has no option with the
+// hardware address, the claim gets that of the frame.
 func advertised(b []byte, from net.Addr) (Claim, bool) {
-	if len(b) < optionsAt || b[7] != farthest || b[ip6Len] != byte(ipv6.ICMPTypeNeighborAdvertisement) {
+	if len(b) < optionsAt || b[7] != maxHopLimit || b[ip6Len] != byte(ipv6.ICMPTypeNeighborAdvertisement) {
 		return Claim{}, false
 	}
 	c := Claim{Address: netip.AddrFrom16([16]byte(b[targetAt:optionsAt]))}

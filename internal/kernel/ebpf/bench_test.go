@@ -82,8 +82,8 @@ func newBenchWith(tb testing.TB, wanted func(*ebpf.ProgramSpec) bool) *bench {
 	return b
 }
 
-// serve runs what it is given on a thread that ends with it, so that nobody
-// else ever runs in its namespace.
+// serve runs functions on a thread that ends with it, so that no other goroutine runs in
+// its namespace.
 func (b *bench) serve() {
 	runtime.LockOSThread()
 	for fn := range b.work {
@@ -220,7 +220,7 @@ func (b *bench) uplink(tb testing.TB, frame []byte) (int, []byte) {
 	return b.run(tb, Uplink, frame, skb{Ifindex: uint32(b.up)}, 0)
 }
 
-// publish puts leads into the table.
+// publish adds mappings to the table.
 func (b *bench) publish(tb testing.TB, mappings ...Mapping) {
 	tb.Helper()
 	var changes []Change
@@ -232,8 +232,7 @@ func (b *bench) publish(tb testing.TB, mappings ...Mapping) {
 	}
 }
 
-// mapping leads host ports from first to last to those of the sandbox web from
-// to on.
+// mapping maps host ports from first to last to ports of the sandbox web from to on.
 func (b *bench) mapping(udp bool, host netip.Addr, first, last, to uint16, flags uint8) Mapping {
 	l := Mapping{Host: Address(host), To: Address(webV4), Masquerade: Address(gateV4), Ifindex: uint32(b.web),
 		First: first, Last: last, ToFirst: to, Flags: flags, Class: ClassOf(host.Is4(), udp)}
@@ -246,7 +245,7 @@ func (b *bench) mapping(udp bool, host netip.Addr, first, last, to uint16, flags
 	return l
 }
 
-// flows returns the flows that are led.
+// flows returns the flows in the maps.
 func (b *bench) flows(tb testing.TB) []Flow {
 	tb.Helper()
 	var all []Flow
@@ -256,7 +255,7 @@ func (b *bench) flows(tb testing.TB) []Flow {
 	return all
 }
 
-// forget makes the programs forget all flows.
+// forget deletes all flows.
 func (b *bench) forget(tb testing.TB) {
 	tb.Helper()
 	if err := b.Forget(b.flows(tb)); err != nil {

@@ -6,7 +6,7 @@ import (
 	"fairlead/internal/kernel/bpf"
 )
 
-// countsOf returns what is counted of the only lead of a protocol and port.
+// countsOf returns the counters of the only mapping of a protocol and port.
 func (b *bench) countsOf(t *testing.T, udp bool, port uint16) Counted {
 	t.Helper()
 	all, err := b.Counts()
@@ -22,7 +22,7 @@ func (b *bench) countsOf(t *testing.T, udp bool, port uint16) Counted {
 	return Counted{}
 }
 
-// TestCounts counts what is led by each lead, and nothing for others.
+// TestCounts checks that each mapping counts its own packets only.
 func TestCounts(t *testing.T) {
 	b := newBench(t)
 	web, dns := b.mapping(false, hostV4, 80, 80, 80, 0), b.mapping(true, hostV4, 53, 53, 53, 0)
@@ -36,16 +36,16 @@ func TestCounts(t *testing.T) {
 		t.Errorf("counted %+v and %d live, want %+v and 1", c.Counts, c.Live, want)
 	}
 	if c := b.countsOf(t, false, 80); c.Counts != (Counts{}) || c.Live != 0 {
-		t.Errorf("counted %+v of a lead that nothing went by", c)
+		t.Errorf("counted %+v of a mapping without packets", c)
 	}
 	packets, bytes, err := b.Translated()
 	if err != nil || packets != 4 || bytes != 4*size {
-		t.Errorf("led %d packets of %d bytes (%v), want 4 of %d", packets, bytes, err, 4*size)
+		t.Errorf("translated %d packets of %d bytes (%v), want 4 of %d", packets, bytes, err, 4*size)
 	}
 }
 
-// TestCountsLast sees what was counted stay with a lead that is changed, and
-// go with one that goes.
+// TestCountsLast checks that counters stay with a changed mapping, and are deleted with
+// it.
 func TestCountsLast(t *testing.T) {
 	b := newBench(t)
 	dns := b.mapping(true, hostV4, 53, 53, 53, 0)
@@ -83,8 +83,8 @@ func TestStaleFlowsAreNotLive(t *testing.T) {
 	}
 }
 
-// TestBeyondTheCounters counts what has no counter of its own in slot 0, so
-// that the proof that packets were led holds.
+// TestBeyondTheCounters checks that mappings without counters are counted in slot 0, so
+// that Translated includes them.
 func TestBeyondTheCounters(t *testing.T) {
 	b := newBench(t)
 	b.table.used = maxCounted - 1
@@ -95,6 +95,6 @@ func TestBeyondTheCounters(t *testing.T) {
 		t.Errorf("counted %+v (%v)", all, err)
 	}
 	if packets, _, err := b.Translated(); err != nil || packets != 2 {
-		t.Errorf("led %d packets (%v), want 2", packets, err)
+		t.Errorf("translated %d packets (%v), want 2", packets, err)
 	}
 }

@@ -27,8 +27,8 @@ func router(p packet) netip.Addr {
 	return routerV6
 }
 
-// TestErrorAboutAnAnswer leads an error about what the endpoint has sent, so
-// that the endpoint recognises its packet in it.
+// TestErrorAboutAnAnswer translates an error about an endpoint's packet, so that the
+// endpoint recognises its packet in it.
 func TestErrorAboutAnAnswer(t *testing.T) {
 	b := newBench(t)
 	b.routers(t)
@@ -49,8 +49,8 @@ func TestErrorAboutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestErrorAboutAQuestion leads an error about what a client has sent: the
-// client sees it come from whom it has dialled.
+// TestErrorAboutAQuestion translates an error about a client's packet: its source
+// becomes the address that the client dialled.
 func TestErrorAboutAQuestion(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -91,7 +91,7 @@ func TestErrorsLeftAlone(t *testing.T) {
 		b.mustLeave(t, "about another client", Uplink, b.up, icmpError(router(p), otherClient.frame(), 100))
 		b.mustLeave(t, "about another port", Uplink, b.up, icmpError(router(p), otherPort.frame(), 100))
 		b.mustLeave(t, "about a client's packet", Uplink, b.up, icmpError(router(p), p.frame(), 100))
-		b.mustLeave(t, "about nobody's packet", Sandbox, b.web, icmpError(seen.dst.Addr(), otherClient.frame(), 100))
+		b.mustLeave(t, "about a packet without a flow", Sandbox, b.web, icmpError(seen.dst.Addr(), otherClient.frame(), 100))
 		whole := icmpError(router(p), p.answer().frame(), 100)
 		for at := packetView(whole).l4; at < packetView(whole).quote.l4+4; at++ {
 			b.mustLeave(t, "cut off", Uplink, b.up, whole[:at])

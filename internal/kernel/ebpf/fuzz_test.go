@@ -53,10 +53,10 @@ func seeds() (inward, outward [][]byte) {
 	return inward, outward
 }
 
-// judge runs a program for a frame, whatever it is. The frame is led, left alone,
-// or dropped for its source: what is not led is as it was and has begun no
-// flow; what is led differs only where it must, and its checksums are as
-// right as they were.
+// judge runs a program for an arbitrary frame. The frame is translated, passed on, or
+// dropped for its source. A frame that is not translated is unchanged and creates no
+// flow. A translated frame differs only where it must, and its checksums are as valid as
+// before.
 func (b *bench) judge(tb testing.TB, program string, frame []byte) {
 	tb.Helper()
 	link := map[string]int{Uplink: b.up, Sandbox: b.web}[program]

@@ -7,7 +7,7 @@ import (
 	"fairlead/internal/kernel/bpf"
 )
 
-// BenchmarkLoad tells how long the kernel verifies the programs of a kind, while
+// BenchmarkLoad measures how long the kernel verifies the programs of a kind, while
 // there are no virtual services and with them.
 func BenchmarkLoad(b *testing.B) {
 	for _, c := range []struct {

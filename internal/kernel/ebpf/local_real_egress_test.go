@@ -33,9 +33,9 @@ func (b *bench) pass(t *testing.T, what, program string, frame []byte, ctx skb) 
 	return out
 }
 
-// TestHomeward: the kernel gets what is for a real server that is the host itself,
+// TestLocalRealEgress: the kernel gets what is for a real server that is the host itself,
 // rewritten, and so do answers of the host's own, and no others.
-func TestHomeward(t *testing.T) {
+func TestLocalRealEgress(t *testing.T) {
 	b := newBenchWith(t, func(prog *ebpf.ProgramSpec) bool { return forLinks(prog) || forEgress(prog) })
 	b.routers(t)
 	in, out, through := skb{Ifindex: uint32(b.up)}, skb{Ifindex: uint32(b.up)}, skb{Ifindex: uint32(b.up), Ingress: uint32(b.web)}
@@ -57,7 +57,7 @@ func TestHomeward(t *testing.T) {
 		}
 		other := packet{src: own, dst: netip.AddrPortFrom(client.Addr(), client.Port()+1), udp: udp, payload: make([]byte, 40)}
 		if left := b.pass(t, "another's", LocalRealEgress, other.frame(), out); !bytes.Equal(left, other.frame()) {
-			t.Errorf("what answers nobody becomes\n%x", left)
+			t.Errorf("a reply without a flow becomes\n%x", left)
 		}
 		b.errorsToClient(t, call, packet{src: client, dst: own, udp: udp, payload: call.payload}, in)
 		if c := b.counted(t, "web")[own]; c.Flows != 1 || c.Packets != [2]uint64{1, 1} || c.Drops != [2]uint64{} {

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// begin leads the first packet of a flow in, and returns it as the endpoint
-// sees it.
+// begin runs the first packet of a flow, and returns it as the endpoint sees it.
 func (b *bench) begin(tb testing.TB, p packet) packet {
 	tb.Helper()
 	out := b.mustMap(tb, "first packet", Uplink, b.up, p.frame())
@@ -17,8 +16,8 @@ func (b *bench) begin(tb testing.TB, p packet) packet {
 	return p
 }
 
-// turn leads one packet more to the endpoint and its answer back, and checks
-// that the client hears from whom it has dialled.
+// turn runs one more packet to the endpoint and the reply, and checks that the reply
+// comes from the dialled address.
 func (b *bench) turn(tb testing.TB, p packet) {
 	tb.Helper()
 	seen := b.begin(tb, p)
@@ -90,9 +89,9 @@ func TestOutwardLeavesOtherPackets(t *testing.T) {
 	b.mustMap(t, "as large as the uplink takes", Sandbox, b.web, answer.frame())
 }
 
-// TestSandboxAsClient leads a sandbox that dials the host's address, by a
-// frame that its bridge's port takes for another host's; and it leaves what
-// the sandbox sends to many or where no route leads.
+// TestSandboxAsClient translates a sandbox's packet to the host's address, in a frame
+// that its bridge port marks as another host's. It passes on the sandbox's multicast and
+// packets without a route.
 func TestSandboxAsClient(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -192,8 +191,9 @@ func TestAliasIsNotTheHosts(t *testing.T) {
 	b.mustMap(t, "after that", Sandbox, b.web, answer)
 }
 
-// TestLeadGone leads nothing more inward, and what is left of the answers.
-func TestLeadGone(t *testing.T) {
+// TestMappingDeleted checks that no packet is translated inward after the mapping is
+// deleted, while the last replies are.
+func TestMappingDeleted(t *testing.T) {
 	b := newBench(t)
 	l := b.mapping(true, anyV4, 5353, 5353, 53, 0)
 	b.publish(t, l)
@@ -202,7 +202,7 @@ func TestLeadGone(t *testing.T) {
 	if err := b.table.Apply([]Change{{Old: &l}}); err != nil {
 		t.Fatal(err)
 	}
-	b.mustLeave(t, "after its lead", Uplink, b.up, p.frame())
+	b.mustLeave(t, "after its mapping was deleted", Uplink, b.up, p.frame())
 	seen := p
 	seen.dst = ap("10.9.0.2:53")
 	b.mustMap(t, "a late answer", Sandbox, b.web, seen.answer().frame())

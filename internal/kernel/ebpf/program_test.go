@@ -68,7 +68,7 @@ func TestInward(t *testing.T) {
 		in := first(c.udp, c.from, c.to)
 		out := b.mustMap(t, c.name, Uplink, b.up, in.frame())
 		if src, dst := ends(out); src != c.from || dst != c.translated {
-			t.Errorf("%s: led to %s as from %s, want %s from %s", c.name, dst, src, c.translated, c.from)
+			t.Errorf("%s: translated to %s as from %s, want %s from %s", c.name, dst, src, c.translated, c.from)
 		}
 		flows := b.flows(t)
 		if len(flows) != 1 || flows[0].Host != c.to || flows[0].Client != c.from || flows[0].Endpoint != c.translated {
@@ -77,9 +77,8 @@ func TestInward(t *testing.T) {
 	}
 }
 
-// mustMap runs the program, which must lead the frame on, changing nothing
-// that it need not, and leave checksums right. What the kernel knows from a
-// network card of the sum over the packet must stay right too.
+// mustMap runs the program, which must translate the frame, change nothing else, and
+// keep checksums valid. The kernel's copy of the network card's sum must stay valid too.
 func (b *bench) mustMap(tb testing.TB, name, program string, link int, frame []byte) []byte {
 	tb.Helper()
 	act, out := b.run(tb, program, frame, skb{Ifindex: uint32(link)}, b.summing(tb, frame))
@@ -91,8 +90,8 @@ func (b *bench) mustMap(tb testing.TB, name, program string, link int, frame []b
 }
 
 // summing returns the flag for the kernel to follow the sum over the frame,
-// where it has the flag (Linux 6.16). Nobody looks at the sum over a datagram
-// that says it has no checksum.
+// where it has the flag (Linux 6.16). The sum over a datagram without a
+// checksum is never verified.
 func (b *bench) summing(tb testing.TB, frame []byte) uint32 {
 	tb.Helper()
 	v := packetView(frame)
@@ -102,8 +101,8 @@ func (b *bench) summing(tb testing.TB, frame []byte) uint32 {
 	return checksumComplete
 }
 
-// checkChange checks that a frame that was led differs only where it may, and
-// that what was right in it is.
+// checkChange checks that a translated frame differs only where it may, and that what
+// was valid in it still is.
 func checkChange(tb testing.TB, name string, in, out []byte) {
 	tb.Helper()
 	v := packetView(in)
@@ -201,9 +200,9 @@ func edit(frame []byte, at int, to byte) []byte {
 	return frame
 }
 
-// TestCutOff cuts packets off at every length that the kernel runs programs
-// for, which is one with a whole network header. With less than the transport
-// header none is led; beyond that the sandbox's kernel judges it.
+// TestCutOff truncates packets to every length for which the kernel runs programs, which
+// includes a complete network header. A packet without a complete transport header is
+// not translated; beyond that the sandbox's kernel decides.
 func TestCutOff(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -244,8 +243,8 @@ func TestShapesOfPackets(t *testing.T) {
 	checkChange(t, "a packet of two segments", big.frame(), out)
 }
 
-// TestSumOfZero leads datagrams until the sum of one would be written as 0,
-// which says that there is none.
+// TestSumOfZero translates datagrams until the checksum of one would be written as 0,
+// which means that there is none.
 func TestSumOfZero(t *testing.T) {
 	b := newBench(t)
 	b.publishUsual(t)
@@ -285,7 +284,7 @@ func TestHostsOwnConnection(t *testing.T) {
 	b.mustMap(t, "another client", Uplink, b.up, first(true, ap("192.0.2.77:40001"), ap("192.0.2.1:5353")).frame())
 }
 
-// TestAddresses leads to an address that only the list knows, as when
+// TestAddresses translates packets to an address that only the list contains, as when
 // forwarding is off.
 func TestAddresses(t *testing.T) {
 	b := newBench(t)

@@ -84,7 +84,7 @@ func (v *view) checksumAt() int {
 	return v.l4 + 2 // ICMP
 }
 
-// mayChange marks the bytes that leading a packet may change: addresses,
+// mayChange marks the bytes that a translation may change: addresses,
 // ports, checksums.
 func (v *view) mayChange(frame []byte) []bool {
 	may := make([]bool, len(frame))

@@ -24,7 +24,7 @@ func (b *bench) macs(tb testing.TB, seen packet) []byte {
 	act, out := b.run(tb, Sandbox, seen.answer().frame(), skb{Ifindex: uint32(b.web)}, 0)
 	b.keepPaths(tb)
 	if act != redirect {
-		tb.Fatalf("the answer to %s is not led: %d", seen.src, act)
+		tb.Fatalf("the answer to %s is not translated: %d", seen.src, act)
 	}
 	return out[:12]
 }

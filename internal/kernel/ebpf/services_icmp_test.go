@@ -10,11 +10,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// The types and codes by which senders are told, of ICMP and of ICMPv6.
+// The types and codes of the errors, of ICMP and of ICMPv6.
 var (
-	nobodyThere = map[bool][2]byte{true: {3, 3}, false: {1, 4}}
-	tooBig      = map[bool][2]byte{true: {3, 4}, false: {2, 0}}
-	noHopLeft   = map[bool][2]byte{true: {11, 0}, false: {3, 0}}
+	portUnreachable = map[bool][2]byte{true: {3, 3}, false: {1, 4}}
+	tooBig          = map[bool][2]byte{true: {3, 4}, false: {2, 0}}
+	timeExceeded    = map[bool][2]byte{true: {11, 0}, false: {3, 0}}
 )
 
 // mustReport fails the test unless the program at an uplink sends a packet back to
@@ -29,7 +29,7 @@ func (b *bench) mustReport(tb testing.TB, name string, in []byte, kinds map[bool
 	was, v := packetView(in), packetView(out)
 	src, dst := was.addresses(in)
 	if from, to := v.addresses(out); from != dst || to != src || !bytes.Equal(out[:6], in[6:12]) || !bytes.Equal(out[6:12], in[:6]) {
-		tb.Errorf("%s: %s is told by %s, want %s by %s\n%x", name, to, from, src, dst, out)
+		tb.Errorf("%s: %s gets an error from %s, want %s from %s\n%x", name, to, from, src, dst, out)
 	}
 	if header, message := v.sums(out); !header || !message {
 		tb.Errorf("%s: the checksums of the headers are right: %v, %v\n%x", name, header, message, out)
@@ -66,9 +66,9 @@ func (b *bench) eachCall(t *testing.T, try func(real netip.AddrPort, call packet
 	})
 }
 
-// TestTold: whoever has sent what may pass no further host is told, of each
-// shape of packets; what can be led is led as before.
-func TestTold(t *testing.T) {
+// TestTimeExceeded checks that packets of every shape whose TTL expires get an error,
+// and that others are forwarded as before.
+func TestTimeExceeded(t *testing.T) {
 	b := newBench(t)
 	b.eachCall(t, func(real netip.AddrPort, call packet, v4 bool) {
 		long, empty, options := call, call, call
@@ -79,7 +79,7 @@ func TestTold(t *testing.T) {
 			"a call": call.frame(), "one with much in it": long.frame(), "with nothing in it": empty.frame(),
 			"with options": options.frame(), "too large, too": large.frame(), "a first fragment": long.fragments(800)[0],
 		} {
-			b.mustReport(t, name, atItsEnd(frame), noHopLeft, 0)
+			b.mustReport(t, name, atItsEnd(frame), timeExceeded, 0)
 		}
 		b.mustSendOn(t, "a call that may go on", call.frame())
 		if c := b.counted(t, "web")[real]; c.Drops[0] != 6 || c.Packets[0] != 1 {
@@ -88,9 +88,9 @@ func TestTold(t *testing.T) {
 	})
 }
 
-// TestNobodyIsTold about an error or a fragment other than the first, or at an
+// TestNoError about an error or a fragment other than the first, or at an
 // address that is no single host's.
-func TestNobodyIsTold(t *testing.T) {
+func TestNoError(t *testing.T) {
 	b := newBench(t)
 	b.routers(t)
 	b.eachCall(t, func(_ netip.AddrPort, call packet, v4 bool) {
@@ -120,19 +120,19 @@ func TestTellingIsPaidFor(t *testing.T) {
 	b.eachCall(t, func(_ netip.AddrPort, call packet, _ bool) {
 		end := atItsEnd(call.frame())
 		b.pay(t, 0)
-		b.mustReport(t, "a call", end, noHopLeft, 0)
-		once := b.paid(t)
-		b.mustReport(t, "another", end, noHopLeft, 0)
-		if twice := b.paid(t); once == 0 || twice <= once {
+		b.mustReport(t, "a call", end, timeExceeded, 0)
+		once := b.rateLimit(t)
+		b.mustReport(t, "another", end, timeExceeded, 0)
+		if twice := b.rateLimit(t); once == 0 || twice <= once {
 			t.Errorf("errors are paid for up to %d, and after another one to %d", once, twice)
 		}
 		b.pay(t, 1<<62)
 		if act, _ := b.uplink(t, end); act != dropped {
-			t.Errorf("a call that nobody pays for gets %d, want %d", act, dropped)
+			t.Errorf("a call over the rate limit gets %d, want %d", act, dropped)
 		}
 		call.payload = make([]byte, 1600)
 		b.mustReport(t, "too large", call.frame(), tooBig, 1500)
-		if b.paid(t) != 1<<62 {
+		if b.rateLimit(t) != 1<<62 {
 			t.Error("it is paid for")
 		}
 		b.pay(t, 0)
@@ -151,8 +151,8 @@ func (b *bench) pay(tb testing.TB, until uint64) {
 	}
 }
 
-// paid tells up to when they are on the bench's.
-func (b *bench) paid(tb testing.TB) (until uint64) {
+// rateLimit returns the time until which the rate limit on the bench's CPU is used up.
+func (b *bench) rateLimit(tb testing.TB) (until uint64) {
 	tb.Helper()
 	var all []uint64
 	if err := b.maps[bpf.FairleadMapFlIcmpRate].Lookup(uint32(0), &all); err != nil {

@@ -9,10 +9,10 @@ import (
 // dropped is what a program says of a packet that goes nowhere (TC_ACT_SHOT).
 const dropped = 2
 
-// TestNoWayToARealServer: what is for one that no route leads to is lost, and
+// TestNoRouteToARealServer: what is for a real server without a route is dropped, and
 // counted so. With direct forwarding it still has the virtual address, by which
 // the kernel would look for a way.
-func TestNoWayToARealServer(t *testing.T) {
+func TestNoRouteToARealServer(t *testing.T) {
 	b := newBench(t)
 	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
 		for _, direct := range []bool{false, true} {
@@ -64,7 +64,7 @@ func (b *bench) mustSendOn(tb testing.TB, name string, frame []byte) []byte {
 }
 
 // TestHops: packets for real servers elsewhere get older, and in the end go no
-// further, of which their sender is told.
+// further, about which their sender gets an error.
 func TestHops(t *testing.T) {
 	b := newBench(t)
 	for _, forward := range []uint8{ForwardNAT, ForwardDirect, ForwardTunnel} {
@@ -82,7 +82,7 @@ func TestHops(t *testing.T) {
 				}
 				frame = aged(frame)
 			}
-			b.mustReport(t, "at the end of its way", frame, noHopLeft, 0)
+			b.mustReport(t, "with an expired TTL", frame, timeExceeded, 0)
 			b.unserve(t, "web")
 		})
 	}

@@ -161,7 +161,7 @@ func TestServedStays(t *testing.T) {
 	for name, change := range map[string]func(*Service){
 		"without a turn": func(s *Service) { s.Ring = []uint16{other} },
 		"draining":       func(s *Service) { s.Reals[has].Flags, s.Ring = RealDraining, []uint16{other} },
-		"nobody":         func(s *Service) { s.Ring = nil },
+		"no real server": func(s *Service) { s.Ring = nil },
 		"by hash":        func(s *Service) { s.Scheduling, s.Ring = ByFlow, []uint16{other, other, other} },
 	} {
 		changed := s
@@ -216,8 +216,9 @@ func TestServedByLoad(t *testing.T) {
 	}
 }
 
-// TestNobodyServes: the client is told so, by a whole packet.
-func TestNobodyServes(t *testing.T) {
+// TestNoRealServer checks that the client gets a reset or an ICMP error with a valid
+// packet.
+func TestNoRealServer(t *testing.T) {
 	b := newBench(t)
 	eachSort(t, func(udp, v4 bool, client netip.AddrPort) {
 		s := b.served(udp, v4)
@@ -225,12 +226,12 @@ func TestNobodyServes(t *testing.T) {
 		b.hold(t, s)
 		call := first(udp, client, s.Frontends[0]).frame()
 		if udp {
-			b.mustReport(t, "a call to nobody", call, nobodyThere, 0)
+			b.mustReport(t, "a call without a real server", call, portUnreachable, 0)
 			return
 		}
 		act, out := b.uplink(t, call)
 		if act != redirect {
-			t.Fatalf("a call to nobody: %d", act)
+			t.Fatalf("a call without a real server: %d", act)
 		}
 		v := packetView(out)
 		header, transport := v.sums(out)

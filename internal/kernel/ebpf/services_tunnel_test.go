@@ -185,7 +185,7 @@ func TestGUEIsRead(t *testing.T) {
 	}
 }
 
-// TestTooBig: a sender whose packets the way does not take is told how large
+// TestTooBig: a sender whose packets exceed the path MTU gets an error with the size
 // they may be, by a whole packet that quotes the one it has sent.
 func TestTooBig(t *testing.T) {
 	b := newBench(t)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clients of the second uplink, which no default route leads to.
+// Clients of the second uplink, which has no default route.
 var side4, side6 = ap("198.18.0.77:40000"), ap("[2001:db8:5::77]:40000")
 
 // mustDrop runs the program, which must drop the frame as it is, and change no
@@ -172,7 +172,7 @@ func TestAFlowFollowsItsClient(t *testing.T) {
 	b.mustMap(t, "from its new link", Sandbox, b.up2, p.frame())
 }
 
-// TestLooseSources accepts what any uplink leads back to, where the link says so:
+// TestLooseSources accepts packets with a route back via any uplink, where the link says so:
 // a flow stays on its link, and a sandbox's address stays refused.
 func TestLooseSources(t *testing.T) {
 	b := newBench(t)
@@ -398,7 +398,7 @@ func TestLinkLocalClients(t *testing.T) {
 		s := p
 		s.src, s.dst = ends(b.mustMap(t, "question", program, link, p.frame()))
 		if s.src.Addr() != gateV6 || s.dst.Addr() != webV6 {
-			t.Errorf("%s is led to %s as from %s", p.dst, s.dst, s.src)
+			t.Errorf("%s is translated to %s as from %s", p.dst, s.dst, s.src)
 		}
 		seen[link] = s
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// BenchmarkProgram tells what one packet of a flow costs in each program: the
-// packet is led back and forth between two flows, each of which turns it into
+// BenchmarkProgram measures what one packet of a flow costs in each program: the
+// packet is sent back and forth between two flows, each of which turns it into
 // one of the other.
 func BenchmarkProgram(b *testing.B) {
 	for _, program := range []struct{ name, says string }{{"inward", Uplink}, {"outward", Sandbox}} {

@@ -164,14 +164,14 @@ func TestTableAgainstModel(t *testing.T) {
 	}
 }
 
-// compare compares every lookup of a plane.
+// compare compares every lookup of a class.
 func compare(t *testing.T, table *Table, model modelTable, plane uint8) {
 	t.Helper()
 	for _, host := range modelHosts {
 		for port := range uint16(modelPorts + 2) {
 			got, found := lookUp(t, table, plane, Address(host), port)
 			if want, there := model.lookUp(plane, Address(host), port); found != there || got != want {
-				t.Errorf("plane %d %s port %d: found %t %v, want %t %v", plane, host, port, found, got, there, want)
+				t.Errorf("class %d %s port %d: found %t %v, want %t %v", plane, host, port, found, got, there, want)
 			}
 		}
 	}

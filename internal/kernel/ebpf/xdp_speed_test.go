@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkDirect tells what one packet of a flow that is forwarded direct costs
+// BenchmarkDirect measures what one packet of a flow that is forwarded direct costs
 // in tc's program and in the driver's. The real server has the host's own
 // hardware address, so that the packet is for the host again.
 func BenchmarkDirect(b *testing.B) {

@@ -35,10 +35,10 @@ func (b *bench) fast(tb testing.TB, frame []byte) (act uint32, out []byte) {
 	return act, opt.DataOut
 }
 
-// xdpMD is what a driver tells of a frame: struct xdp_md of linux/bpf.h.
+// xdpMD is the driver's metadata of a frame: struct xdp_md of linux/bpf.h.
 type xdpMD struct{ Data, End, Meta, Ifindex, Queue, Egress uint32 }
 
-// driver is what the uplink's driver tells.
+// driver is the metadata of the uplink's driver.
 func (b *bench) driver(frame []byte) xdpMD {
 	return xdpMD{End: uint32(len(frame)), Ifindex: uint32(b.up)}
 }
@@ -86,7 +86,7 @@ func TestFast(t *testing.T) {
 			frame := call.frame()
 			b.forgetPaths(t)
 			if act, out := b.fast(t, frame); act != xdpPass || !bytes.Equal(out, frame) {
-				t.Errorf("a packet to where no way is known: %d", act)
+				t.Errorf("a packet without a known next hop: %d", act)
 			}
 			if act, _ := b.uplink(t, frame); act != redirect {
 				t.Errorf("what was passed on: %d", act)
@@ -175,7 +175,7 @@ func TestFastPassesOn(t *testing.T) {
 	pseudo := ^sumOf(append(append(append([]byte{}, unsummed[ethernet+12:ethernet+20]...), 0, protoUDP), unsummed[ethernet+24], unsummed[ethernet+25]))
 	unsummed[ethernet+26], unsummed[ethernet+27] = byte(pseudo>>8), byte(pseudo)
 	for name, frame := range map[string][]byte{
-		"at the end of its way": atItsEnd(call.frame()), "for another host": other.frame(), "with options": options.frame(), "too large": large.frame(), "with a VLAN tag": tagged(call.frame()),
+		"with an expired TTL": atItsEnd(call.frame()), "for another host": other.frame(), "with options": options.frame(), "too large": large.frame(), "with a VLAN tag": tagged(call.frame()),
 		"from loopback": loop.frame(), "of no service": else80.frame(), "a first fragment": call.fragments(8)[0], "a later fragment": call.fragments(8)[1],
 		"cut off": call.frame()[:ethernet+24], "with a checksum to come": unsummed,
 	} {

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,10 +15,15 @@ import (
 const format = 2
 
 // keysOfFormat1 maps JSON keys of format 1 to those of format 2, in the values
-// of every bucket but "notes".
+// of the buckets modelBuckets.
 var keysOfFormat1 = map[string]string{
 	"answers": "sourceNAT", "handed": "hostInterface", "late": "needsRestart", "own": "private", "unlisted": "unpublished",
 }
+
+// modelBuckets hold values of package model. What else there is, of this version
+// or another one, stays as it is.
+var modelBuckets = []string{"networks", "services", "attachments", "publishes",
+	"desired networks", "desired endpoints", "desired publishes", "desired services"}
 
 var metaBucket, formatKey = []byte("meta"), []byte("format")
 
@@ -63,7 +69,7 @@ func (d *database) migrate() error {
 }
 
 func migrateBucket(name string, b *bbolt.Bucket, stored int) error {
-	if name == string(metaBucket) {
+	if !slices.Contains(modelBuckets, name) {
 		return nil
 	}
 	values := map[string][]byte{}
@@ -81,7 +87,7 @@ func migrateBucket(name string, b *bbolt.Bucket, stored int) error {
 
 // upgrade returns a value of the bucket, stored in that format, in today's.
 func upgrade(bucket string, text []byte, stored int) ([]byte, error) {
-	if stored >= format || bucket == "notes" {
+	if stored >= format || !slices.Contains(modelBuckets, bucket) {
 		return text, nil
 	}
 	var value any

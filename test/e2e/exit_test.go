@@ -150,7 +150,7 @@ func TestMissingPrograms(t *testing.T) {
 	if len(got.Runs) != 3 {
 		t.Errorf("%d runs, want the baseline's two and nat's", len(got.Runs))
 	}
-	r.refuse(2, []string{"no path but the baseline can be built here: docker-proxy: "}, append([]string{"lab", "run", "docker-proxy"}, short...)...)
+	r.refuse(2, []string{"no path but the baseline can be built on this host: docker-proxy: "}, append([]string{"lab", "run", "docker-proxy"}, short...)...)
 	r.refuse(2, []string{"qperf is not installed"}, append(run, "--with", "qperf")...)
 	r.refuse(2, []string{"baseline docker-proxy", "not installed"}, append(run, "--baseline", "docker-proxy")...)
 }
@@ -190,7 +190,7 @@ func TestKernelWithoutNftables(t *testing.T) {
 		p.launch()
 		return p.wait()
 	}
-	withoutNft(append([]string{"lab", "run", "nat", "--workload", "tcp-rr"}, short...)...).expect(t, 2, []string{"no path but the baseline can be built here: nat: ", "nftables"})
+	withoutNft(append([]string{"lab", "run", "nat", "--workload", "tcp-rr"}, short...)...).expect(t, 2, []string{"no path but the baseline can be built on this host: nat: ", "nftables"})
 	o := withoutNft(append([]string{"lab", "run", "physical", "nat", "--workload", "tcp-rr", "-o", "json"}, short...)...)
 	o.expect(t, 1, []string{"path nat was not measured: "})
 	got := decode(t, []byte(o.stdout))

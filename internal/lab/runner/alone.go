@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile has a lock for as long as a laboratory runs. The kernel releases it
-// with the process.
+// lockFile is locked while a laboratory runs. The kernel releases the lock when
+// the process ends.
 const lockFile = "/run/fairlead-lab.lock"
 
 // ErrAnother means that another laboratory runs on this machine.
 var ErrAnother = errors.New("another laboratory runs on this machine")
 
-// Alone takes the machine for one laboratory, until what it returns is closed.
-// It returns ErrAnother, with the process id, where another one runs: two that
-// measure at the same time measure each other. If shared, it takes part of it,
-// and returns the process ids of those that it met.
+// Alone locks the machine for one laboratory, until release is closed. It returns
+// ErrAnother with the process id if another one runs, because laboratories that
+// run at the same time measure each other's load. If shared, it takes a shared
+// lock, and returns the process ids of other laboratories in met.
 func Alone(shared bool) (release io.Closer, met []int, err error) {
 	if err := os.MkdirAll(filepath.Dir(lockFile), 0o755); err != nil {
 		return nil, nil, fmt.Errorf("lock the machine for one laboratory: %w", err)
@@ -54,8 +54,8 @@ func Alone(shared bool) (release io.Closer, met []int, err error) {
 // refused reports whether another process has the lock.
 func refused(err error) bool { return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) }
 
-// holder returns the process id of another process that has the lock, whichever
-// it is; 0 for none, and also for one of another PID namespace.
+// holder returns the process id of any process that has the lock; 0 if there is
+// none, or if it is in another PID namespace.
 func holder(f *os.File) (int, error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock); err != nil {

@@ -86,8 +86,8 @@ func wantMTU(p suite.Path) int {
 	return p.MTU
 }
 
-// sandboxMTU reads the MTU of the workload's link: the wire, for a workload of
-// the host.
+// sandboxMTU returns the MTU of the workload's link; for a workload on the host,
+// of the wire.
 func sandboxMTU(t *testing.T, r *rig) int {
 	t.Helper()
 	link := "eth0"
@@ -106,8 +106,8 @@ func sandboxMTU(t *testing.T, r *rig) int {
 	return n
 }
 
-// sendAndProve sends a megabyte to the workload and holds the proof's links to
-// it.
+// sendAndProve sends a megabyte to the workload and checks the counters of the
+// proof's links.
 func sendAndProve(t *testing.T, r *rig) {
 	t.Helper()
 	const size = 1 << 20
@@ -134,7 +134,7 @@ func sendAndProve(t *testing.T, r *rig) {
 	}
 }
 
-// send sends bytes from the client to a listener in the workload's place.
+// send sends bytes from the client to a listener at the workload's address.
 func send(ctx context.Context, r *rig, size int64) error {
 	var listen net.ListenConfig
 	var server net.Listener
@@ -181,7 +181,8 @@ func inWorkload(r *rig) func(fn func() error) error {
 	return func(fn func() error) error { return r.world.DoSandbox(web, fn) }
 }
 
-// TestCNIPluginsAreAskedToDelete: what they made is gone before its sandbox is.
+// TestCNIPluginsAreAskedToDelete: DEL removes what the plugins created, before the
+// sandbox is removed.
 func TestCNIPluginsAreAskedToDelete(t *testing.T) {
 	facts, err := kernel.Probe()
 	if err != nil {

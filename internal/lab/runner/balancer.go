@@ -16,8 +16,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// virtual is the address of the rig's virtual services; the client reaches it
-// through the server host.
+// virtual is the address of the rig's virtual services; the client's route to it
+// is via the server host.
 var virtual = netip.MustParseAddr("192.0.2.80")
 
 // services returns the path's services: one per protocol, with the workload as
@@ -40,8 +40,8 @@ func services(p suite.Path) []model.VirtualService {
 	return all
 }
 
-// startHAProxy starts it on the server host, in TCP mode, with one worker for
-// each CPU as it does by default, and the workload as its one server.
+// startHAProxy starts HAProxy on the server host in TCP mode, with one worker per
+// CPU as by default, and the workload as its only server.
 func startHAProxy(ctx context.Context, r *rig) (*foreign, error) {
 	said := &waiter{}
 	p, err := haproxy(ctx, haproxyConfig(), said, r.place(r.world.Server(), proxyGroup))
@@ -55,8 +55,8 @@ func startHAProxy(ctx context.Context, r *rig) (*foreign, error) {
 	return f, nil
 }
 
-// haproxy starts HAProxy in the foreground with a configuration, in which
-// further files are its descriptors from 4 on.
+// haproxy starts HAProxy in the foreground with a configuration. In it, the
+// further files are descriptors from 4 on.
 func haproxy(ctx context.Context, text string, said io.Writer, at child.Place, further ...*os.File) (*child.Process, error) {
 	path, err := lookPath("haproxy")
 	if err != nil {
@@ -72,11 +72,11 @@ func haproxy(ctx context.Context, text string, said io.Writer, at child.Place, f
 	return child.Start(ctx, cmd, at)
 }
 
-// haproxyConfig has HAProxy listen on every port and connect to the same of the
-// workload. Idle connections of a long run must not be cut. It is given its
-// best: no bare acknowledgement where data follows, clients that are accepted
-// once they have spoken, as all of ours do first, long streams spliced past it;
-// and no log, as it has none by default.
+// haproxyConfig makes HAProxy listen on every port and connect to the same port of
+// the workload. Idle connections of a long run are not closed. The options are
+// favourable for HAProxy: no separate acknowledgement if data follows, accept
+// after the client has sent data, as all clients here do first, long streams
+// spliced; and no log, as by default.
 func haproxyConfig() string {
 	var b strings.Builder
 	b.WriteString("defaults\n mode tcp\n option tcp-smart-accept\n option tcp-smart-connect\n option splice-auto\n timeout connect 2s\n timeout client 10m\n timeout server 10m\n")

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// maxOther is the share of the machine's CPU time that processes which do
-	// not belong to the laboratory may use during a run.
+	// maxOther is the share of the machine's CPU time that processes outside the
+	// laboratory may use during a run.
 	maxOther = 0.10
-	// tries is how often a run is made at most that the machine disturbs, and
-	// oneIn the share of a session's runs that may be made again: a machine that
-	// is never idle is not waited for.
+	// tries is the maximum number of attempts for a run that other load disturbs.
+	// oneIn limits the share of a session's runs that may be repeated, so that the
+	// laboratory does not wait for a machine that is never idle.
 	tries = 3
 	oneIn = 4
 )
 
-// busy says why a run does not count though nothing is wrong with its path; empty
-// means that it does.
+// busy returns why a run does not count although its path is correct; "" if it
+// counts.
 func (s *session) busy(run result.Run) string {
 	l := run.Ledger
 	if s.Shared || l == nil || l.Other <= maxOther*l.Wall*float64(l.CPUs) {
@@ -30,8 +30,8 @@ func (s *session) busy(run result.Run) string {
 	return fmt.Sprintf("other processes used more than %.0f %% of the CPU time", 100*maxOther)
 }
 
-// otherLoad says what share of the machine other processes used, which of them
-// most, and how much is too much.
+// otherLoad returns a text with the share of CPU time of other processes, the
+// busiest of them, and the limit.
 func otherLoad(g ledger.Gates) string {
 	why := fmt.Sprintf("other processes used %.0f %% of the CPU time, more than %.0f %%", 100*g.OtherShare, 100*maxOther)
 	var top []string
@@ -44,11 +44,11 @@ func otherLoad(g ledger.Gates) string {
 	return why + "; most by " + strings.Join(top, ", ")
 }
 
-// watch is how long Busy watches the machine.
+// watch is how long Busy observes the machine.
 const watch = 300 * time.Millisecond
 
-// Busy watches the machine before a session and says why its runs would not
-// count; empty means that they would.
+// Busy observes the machine before a session, and returns why its runs would not
+// count; "" if they would.
 func Busy() (string, error) {
 	w, err := ledger.Begin(ledger.Parties{})
 	if err != nil {
@@ -62,7 +62,7 @@ func Busy() (string, error) {
 	return otherLoad(gates), nil
 }
 
-// again reports whether a run that was disturbed is to be made once more.
+// again reports whether a disturbed run is to be repeated.
 func (s *session) again(run result.Run, try int) bool {
 	if !run.Disturbed || try >= tries || s.repeated >= max(1, s.planned/oneIn) {
 		return false

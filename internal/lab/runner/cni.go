@@ -16,22 +16,22 @@ import (
 	"fairlead/internal/model"
 )
 
-// cniPackage is Debian's of the reference plugins.
+// cniPackage is Debian's package of the reference plugins.
 const cniPackage = "containernetworking-plugins"
 
-// cniVersion is that of the specification that we keep to: the newest that the
-// plugins of Debian 12 know.
+// cniVersion is the version of the CNI specification in use: the newest that the
+// plugins of Debian 12 support.
 const cniVersion = "1.0.0"
 
-// cniCall is one plugin with its configuration, beside the keys that every
+// cniCall is one plugin with its configuration, without the keys that every
 // configuration has.
 type cniCall struct {
 	plugin string
 	conf   map[string]any
 }
 
-// cniChain is what a container engine would configure for the path. The
-// addresses are static, so that nothing is written outside the namespaces.
+// cniChain returns what a container engine would configure for the path. The
+// addresses are static, so nothing is written outside the namespaces.
 func cniChain(r *rig) []cniCall {
 	address := map[string]any{"address": netip.PrefixFrom(workload, subnet.Bits()).String(), "gateway": "172.30.0.1"}
 	ipam := map[string]any{"type": "static", "addresses": []any{address}, "routes": []any{map[string]any{"dst": "0.0.0.0/0"}}}
@@ -59,8 +59,8 @@ func cniPorts() []any {
 	return all
 }
 
-// cniPrograms are the plugins that the path calls, what leases its address,
-// and what portmap calls in turn.
+// cniPrograms returns the plugins for the path, including the one that assigns its
+// address and the one that portmap calls.
 func cniPrograms(p suite.Path) []string {
 	all := []string{"cni/static"}
 	for _, c := range cniChain(&rig{path: p}) {
@@ -72,9 +72,9 @@ func cniPrograms(p suite.Path) []string {
 	return all
 }
 
-// attachByCNI adds the workload's sandbox to the network as the specification
-// says: each plugin is given the result of the one before, and they are undone
-// in the reverse order.
+// attachByCNI adds the workload's sandbox to the network according to the
+// specification: each plugin gets the result of the one before, and they are
+// undone in reverse order.
 func attachByCNI(ctx context.Context, r *rig) (*foreign, error) {
 	box, err := r.world.Sandbox(web)
 	if err != nil {

@@ -17,26 +17,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// containerLimit is how long `docker run` may take until the container's
-// process has called; Docker takes a tenth of a second for each port.
+// containerLimit is how long `docker run` may take until the container's process
+// has connected; Docker needs a tenth of a second per port.
 const containerLimit = 10 * time.Minute
 
-// container is a container in the foreground: `docker run` ends with it.
+// container is a container in the foreground: `docker run` ends when it ends.
 type container struct {
 	cli  *child.Process
 	said *waiter
 	// control is the channel that its process has opened.
 	control net.Conn
-	// process is the container's, as we see it.
+	// process is the container's process, in this process's PID namespace.
 	process *os.Process
 }
 
-// runContainer runs our binary in a role in a container, with docker's flags,
-// and waits until its process has called on the control channel whose path is
-// in the variable. The process is accounted for as the server.
+// runContainer runs this binary in a role in a container, with docker's flags, and
+// waits until its process has connected to the control channel whose path is in
+// the variable. The ledger accounts for the process as the server.
 func (r *rig) runContainer(ctx context.Context, name, role, variable string, flags ...string) (*container, error) {
 	ours, theirs := r.dock.control(name)
-	_ = os.Remove(ours) // of a container of this name before
+	_ = os.Remove(ours) // left over from an earlier container of this name
 	l, err := net.Listen("unix", ours)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (r *rig) runContainer(ctx context.Context, name, role, variable string, fla
 		return nil, err
 	}
 	if c.control, err = c.call(ctx, l); err != nil {
-		_ = c.cli.Kill() // what it said is complete when it has ended
+		_ = c.cli.Kill() // its output is complete only after it has ended
 		return nil, fmt.Errorf("docker %s: %w: %s", strings.Join(args, " "), err, c.said.text())
 	}
 	if err := c.know(); err != nil {
@@ -63,7 +63,7 @@ func (r *rig) runContainer(ctx context.Context, name, role, variable string, fla
 	return c, nil
 }
 
-// call waits for the container's call.
+// call waits for the connection of the container's process.
 func (c *container) call(ctx context.Context, l net.Listener) (net.Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, containerLimit)
 	defer cancel()
@@ -79,12 +79,12 @@ func (c *container) call(ctx context.Context, l net.Listener) (net.Conn, error) 
 	}()
 	conn, err := l.Accept()
 	if err != nil {
-		return nil, errors.Join(errors.New("it does not call"), limited.Err())
+		return nil, errors.Join(errors.New("it does not connect"), limited.Err())
 	}
 	return conn, nil
 }
 
-// know learns from the kernel which process has called.
+// know gets the id of the process that has connected from the kernel.
 func (c *container) know() error {
 	raw, err := c.control.(*net.UnixConn).SyscallConn()
 	if err != nil {
@@ -116,7 +116,7 @@ func (c *container) PID() int { return c.process.Pid }
 // Done is closed when the container has ended and is removed.
 func (c *container) Done() <-chan struct{} { return c.cli.Done() }
 
-// Wait returns how docker's CLI has ended.
+// Wait returns how docker's CLI ended.
 func (c *container) Wait() error {
 	err := c.cli.Wait()
 	if err != nil {
@@ -135,7 +135,7 @@ func (c *container) Kill() error {
 	return err
 }
 
-// loadContainer starts a generator's child in a container on the path's
+// loadContainer starts a child of the generator in a container on the path's
 // network.
 func (r *rig) loadContainer(ctx context.Context, name string, flags ...string) (*container, error) {
 	flags = append(flags, "--env", "GODEBUG=asyncpreemptoff=1")
@@ -151,7 +151,7 @@ func (r *rig) startInDocker(ctx context.Context) (*load.Server, error) {
 	return load.AdoptServer(c, c.control), r.world.Adopt(web, fmt.Sprintf("/proc/%d/ns/net", c.PID()))
 }
 
-// neighborInDocker starts a client in another container beside it.
+// neighborInDocker starts a client in another container on the same network.
 func (r *rig) neighborInDocker(ctx context.Context) (*load.Client, error) {
 	c, err := r.loadContainer(ctx, peer, networkArgs(r.path, neighbor)...)
 	if err != nil {

@@ -18,25 +18,26 @@ import (
 	"fairlead/internal/model"
 )
 
-// The files of an engine's host that are ours: our binary, and the directory
-// of control channels, which containers find at another place.
+// The laboratory's files on the engine's host: this binary, and the directory of
+// control channels, which containers see at another path.
 const (
 	dockBinary   = "/run/lab/fairlead"
 	dockControls = "/run/lab/control"
 	boxControls  = "/control"
 )
 
-// dockNetwork and dockImage are the names of what containers are started with.
+// dockNetwork and dockImage are the names of the network and the image of the
+// containers.
 const (
 	dockNetwork = "lab"
 	dockImage   = "lab"
 )
 
-// daemonLimit is how long Fairlead's daemon may take to listen.
+// daemonLimit is how long Fairlead's daemon may take until it listens.
 const daemonLimit = 30 * time.Second
 
-// starter is the address of a container whose start is measured, where it has
-// one of its own.
+// starter is the address of a container whose start is measured, if it has its
+// own.
 var (
 	starter     = netip.MustParseAddr("172.30.0.9")
 	wireStarter = netip.MustParseAddr("198.51.100.21")
@@ -46,22 +47,22 @@ var (
 type dock struct {
 	engine *dockerd.Engine
 	cgroup *os.File
-	// daemon is Fairlead's, nil where the networks are Docker's own.
+	// daemon is Fairlead's daemon, nil if the networks are Docker's.
 	daemon *child.Process
 	said   waiter
 }
 
-// dockPrograms are those that a private engine needs; containerd and runc come
-// with it.
+// dockPrograms are the programs that a private engine needs; containerd and runc
+// are in the same package.
 func dockPrograms() []string {
 	return []string{"dockerd", "docker", "containerd", "runc", "unshare", "nsenter", "mount"}
 }
 
-// ownBinary is what containers run, as a part of the laboratory.
+// ownBinary is the program that containers run, as a part of the laboratory.
 const ownBinary = "/proc/self/exe"
 
-// undockable says why the program cannot be what a path's container runs; empty
-// means that it can.
+// undockable returns why the program cannot run in a path's container; "" if it
+// can.
 func undockable(p suite.Path, program string) string {
 	if !p.InDocker() {
 		return ""
@@ -76,8 +77,8 @@ func undockable(p suite.Path, program string) string {
 	return ""
 }
 
-// Engine refuses a directory that is given for a Docker engine's programs and
-// has none.
+// Engine returns an error if a directory for a Docker engine's programs has no
+// dockerd.
 func Engine(dir string) error {
 	if dir == "" {
 		return nil
@@ -88,7 +89,7 @@ func Engine(dir string) error {
 	return nil
 }
 
-// Engines counts the Docker engines that a session of the suite takes.
+// Engines returns the number of Docker engines that a session of the suite needs.
 func Engines(s suite.Suite) int {
 	engines := map[string]bool{}
 	for _, name := range s.Paths {
@@ -99,8 +100,8 @@ func Engines(s suite.Suite) int {
 	return len(engines)
 }
 
-// startDocker starts the rig's engine on the server host, with the network
-// that the path's containers are to join.
+// startDocker starts the rig's engine on the server host, with the network for the
+// path's containers.
 func startDocker(ctx context.Context, r *rig) (*foreign, error) {
 	d := &dock{}
 	f := &foreign{undo: d.close}
@@ -109,8 +110,8 @@ func startDocker(ctx context.Context, r *rig) (*foreign, error) {
 		return f, err
 	}
 	if r.path.Peer == suite.DockerFairlead {
-		// A dockerd that finds forwarding off switches it on, and has everything
-		// dropped that is forwarded to networks other than its own.
+		// If forwarding is off, dockerd switches it on and then drops everything
+		// that is forwarded to networks other than its own.
 		if _, err := shell(r.world.DoServer, "echo 1 > /proc/sys/net/ipv4/ip_forward"); err != nil {
 			return f, err
 		}
@@ -138,7 +139,7 @@ func startDocker(ctx context.Context, r *rig) (*foreign, error) {
 	return f, nil
 }
 
-// dockFlags are dockerd's for the path; the rest are its defaults.
+// dockFlags returns dockerd's flags for the path; everything else has the default.
 func dockFlags(p suite.Path) []string {
 	var flags []string
 	if p.MTU != 1500 {
@@ -150,7 +151,7 @@ func dockFlags(p suite.Path) []string {
 	return flags
 }
 
-// furnish puts our binary on the engine's host, and into an image.
+// furnish copies this binary to the engine's host, and into an image.
 func (d *dock) furnish(ctx context.Context) error {
 	if err := os.MkdirAll(d.engine.Root()+dockControls, 0o755); err != nil {
 		return err
@@ -161,7 +162,7 @@ func (d *dock) furnish(ctx context.Context) error {
 	return d.engine.Import(ctx, dockImage, ownBinary)
 }
 
-// copyProgram copies our own binary.
+// copyProgram copies this binary.
 func copyProgram(to string) error {
 	self, err := os.Open(ownBinary)
 	if err != nil {
@@ -176,8 +177,8 @@ func copyProgram(to string) error {
 	return errors.Join(err, f.Close())
 }
 
-// startDaemon starts Fairlead's daemon on the engine's host, with the plugin
-// where dockerd looks for it.
+// startDaemon starts Fairlead's daemon on the engine's host, with the plugin's
+// socket where dockerd looks for it.
 func (d *dock) startDaemon(ctx context.Context, r *rig) error {
 	plugin := dockerd.Plugins + "/fairlead.sock"
 	cmd := d.engine.Command(context.WithoutCancel(ctx), dockBinary, "daemon", "--run-dir", "/run/fairlead", "--state-dir", "/run/fairlead/state",
@@ -200,8 +201,8 @@ func (d *dock) startDaemon(ctx context.Context, r *rig) error {
 	return r.world.CountEBPFOf(d.engine.Root())
 }
 
-// createNetwork returns how the path's network is made by docker, nil where it
-// is one that every engine has.
+// createNetwork returns the arguments for docker to create the path's network, nil
+// if every engine has that network.
 func createNetwork(p suite.Path) []string {
 	if p.Driver == model.DriverHost || onDefaultBridge(p) {
 		return nil
@@ -226,14 +227,14 @@ func createNetwork(p suite.Path) []string {
 	return append(args, "--subnet", subnet.String(), dockNetwork)
 }
 
-// onDefaultBridge reports whether the path's containers are on the bridge that
-// Docker has for those that name no network.
+// onDefaultBridge reports whether the path's containers are on Docker's default
+// bridge.
 func onDefaultBridge(p suite.Path) bool {
 	return p.Peer == suite.Docker && p.Driver == model.DriverBridge && !p.Direct && !p.OwnNetwork
 }
 
-// networkArgs have a container join the path's network, with an address of its
-// own where the client dials that.
+// networkArgs returns the arguments that connect a container to the path's
+// network, with a fixed address if the client dials it.
 func networkArgs(p suite.Path, addr netip.Addr) []string {
 	switch {
 	case p.Driver == model.DriverHost:
@@ -246,7 +247,8 @@ func networkArgs(p suite.Path, addr netip.Addr) []string {
 	return []string{"--network", dockNetwork}
 }
 
-// publishArgs publish the ports that every path's workload has.
+// publishArgs returns the arguments that publish the ports of every path's
+// workload.
 func publishArgs(p suite.Path) []string {
 	if p.Direct || p.Driver == model.DriverHost {
 		return nil
@@ -269,8 +271,8 @@ func (d *dock) close() error {
 	return err
 }
 
-// control is the unix socket of a container's control channel, as we see it
-// and as the container does.
+// control returns the path of a container's control socket, for this process and
+// in the container.
 func (d *dock) control(name string) (ours, theirs string) {
 	return d.engine.Root() + filepath.Join(dockControls, name), filepath.Join(boxControls, name)
 }

@@ -14,17 +14,17 @@ import (
 	"fairlead/internal/plan"
 )
 
-// How a real server is found dead: after so many checks in a row that fail, and
-// alive after as many that succeed.
+// A real server is reported as down after this many consecutive failed checks, and
+// as up after as many successful ones.
 const (
 	fall = 2
 	rise = 2
 )
 
-// failing has one of several real servers fail, or leave, under load.
+// failing makes one of several real servers fail, or drains it, under load.
 type failing struct {
 	suite.Workload
-	// interval is between two checks of a real server.
+	// interval is the time between two checks of a real server.
 	interval time.Duration
 	facts    plan.Facts
 }
@@ -33,8 +33,8 @@ func (f failing) name() (workload, tool string) { return f.Name, result.OwnTool 
 
 func (f failing) what() suite.Workload { return f.Workload }
 
-// run builds the path in a world of its own, of which nothing stays: daemons
-// and checks would not be idle while others are measured.
+// run builds the path in a separate world and removes it afterwards, because
+// daemons and checks would not be idle while other paths are measured.
 func (f failing) run(ctx context.Context, r *rig, c result.Client) result.Run {
 	run := result.Run{Case: result.Case{Path: r.path.Name, Client: c, Workload: f.Name, Tool: result.OwnTool}}
 	w, err := buildFailing(ctx, r, f)
@@ -49,7 +49,7 @@ func (f failing) run(ctx context.Context, r *rig, c result.Client) result.Run {
 	run.Proof = &result.Proof{Counter: "real servers that answered", Want: uint64(len(w.servers)), Got: uint64(len(o.By))}
 	run.Proof.OK = run.Proof.Got == run.Proof.Want
 	if o.Early > 0 {
-		run.Invalid = append(run.Invalid, fmt.Sprintf("%d requests failed before anything had happened", o.Early))
+		run.Invalid = append(run.Invalid, fmt.Sprintf("%d requests failed before the event", o.Early))
 	}
 	if !run.Proof.OK {
 		run.Invalid = append(run.Invalid, "the traffic did not take the path: "+run.Proof.Counter)
@@ -57,8 +57,8 @@ func (f failing) run(ctx context.Context, r *rig, c result.Client) result.Run {
 	return run
 }
 
-// measure has the event happen while a client asks, and fills in the run's
-// figures.
+// measure triggers the event while a client sends requests, and sets the run's
+// metrics.
 func (w *failingWorld) measure(ctx context.Context, run *result.Run) (o failover.Outcome, err error) {
 	var window *ledger.Window
 	if w.rig.groups != nil {
@@ -82,7 +82,7 @@ func (w *failingWorld) measure(ctx context.Context, run *result.Run) (o failover
 	}
 	o = failover.Judge(all, e.Event)
 	if !o.Returned {
-		return o, fmt.Errorf("real server %s was not asked again", e.Server)
+		return o, fmt.Errorf("real server %s got no request after its return", e.Server)
 	}
 	run.Metrics = map[result.Metric]float64{
 		result.Requests: float64(o.Asked), result.FailedRequests: float64(o.Failed),
@@ -94,17 +94,17 @@ func (w *failingWorld) measure(ctx context.Context, run *result.Run) (o failover
 	return o, nil
 }
 
-// outcome is an event, and when the balancer has said that it noticed.
+// outcome is an event, and when the balancer reported it.
 type outcome struct {
 	failover.Event
 	noticed time.Time
 }
 
-// victim is the real server of which something becomes.
+// victim is the real server that fails.
 const victim = "a"
 
-// story is a client that asks, a while in which nothing happens, the event,
-// another while, the server's return, and a last one.
+// story runs one event: the client starts, a quiet period, the event, another
+// period, the server's return, and a last period.
 func (w *failingWorld) story(ctx context.Context) ([]failover.Request, outcome, error) {
 	e := outcome{Event: failover.Event{Server: victim}}
 	client, err := failover.StartClient(ctx, w.balancer.target(), w.rig.place(w.Client(), clientGroup))
@@ -153,8 +153,8 @@ func (w *failingWorld) outage(ctx context.Context, event time.Time) (noticed tim
 	return noticed, w.rest(ctx, w.interval)
 }
 
-// revive has the server come back and waits until clients are sent to it, and
-// half an interval longer.
+// revive restarts the server and waits until clients are sent to it, and half an
+// interval more.
 func (w *failingWorld) revive(ctx context.Context) (back time.Time, err error) {
 	back = time.Now()
 	if w.Event == suite.Silenced {
@@ -171,7 +171,7 @@ func (w *failingWorld) revive(ctx context.Context) (back time.Time, err error) {
 	return back, errors.Join(err, w.rest(ctx, w.interval/2))
 }
 
-// rest lets time pass in which requests go on.
+// rest waits while requests continue.
 func (w *failingWorld) rest(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -181,11 +181,11 @@ func (w *failingWorld) rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// patience is how long anything may take that is waited for.
+// patience is the maximum time for each wait.
 const patience = 30 * time.Second
 
-// down waits until the balancer says that a server is down after an event, and
-// returns when it did.
+// down waits until the balancer reports a server as down after an event, and
+// returns that time.
 func (w *failingWorld) down(ctx context.Context, server string, event time.Time) (time.Time, error) {
 	needsRestart := time.After(patience)
 	for {
@@ -198,20 +198,20 @@ func (w *failingWorld) down(ctx context.Context, server string, event time.Time)
 				return said.at, nil
 			}
 		case <-needsRestart:
-			return time.Time{}, fmt.Errorf("the balancer has not noticed for %s what became of %s: %s", patience, server, w.balancer.log())
+			return time.Time{}, fmt.Errorf("the balancer has not reported within %s that %s is down: %s", patience, server, w.balancer.log())
 		case <-ctx.Done():
 			return time.Time{}, ctx.Err()
 		}
 	}
 }
 
-// answers asks for a server until it answers.
+// answers sends requests until a given server answers.
 func (w *failingWorld) answers(ctx context.Context, server string) error {
 	by := ""
 	var failed error
 	for needsRestart := time.Now().Add(patience); by != server; {
 		if time.Now().After(needsRestart) {
-			return fmt.Errorf("%s does not answer through the balancer, but %q: %w: %s", server, by, failed, w.balancer.log())
+			return fmt.Errorf("want an answer of %s through the balancer, got %q: %w: %s", server, by, failed, w.balancer.log())
 		}
 		if err := w.DoClient(func() error { by, failed = failover.Ask(w.balancer.target()); return nil }); err != nil {
 			return err

@@ -36,7 +36,7 @@ type daemonBalancer struct {
 	errs   waiter
 }
 
-// startDaemonBalancer starts the daemon, has it attach the sandboxes and balance
+// startDaemonBalancer starts the daemon, makes it attach the sandboxes and balance
 // over them, and follows its events.
 func startDaemonBalancer(ctx context.Context, w *failingWorld, names []string) (*daemonBalancer, error) {
 	b := &daemonBalancer{world: w, said: make(chan word, manyWords)}
@@ -101,7 +101,7 @@ func (b *daemonBalancer) sandboxes(names []string) (map[string]any, error) {
 	}, nil
 }
 
-// balanced adds the service over them to what is declared.
+// balanced adds a service over the sandboxes to the declaration.
 func (b *daemonBalancer) balanced(sandboxes map[string]any, names []string) map[string]any {
 	p := b.world.rig.path
 	var servers []string
@@ -119,10 +119,10 @@ func (b *daemonBalancer) balanced(sandboxes map[string]any, names []string) map[
 	return spec
 }
 
-// at is what a real server is called by.
+// at returns the address of a real server, as commands and events write it.
 func at(name string) string { return netip.AddrPortFrom(reals[name], LoadPort).String() }
 
-// command is one of ours, which speaks to the daemon.
+// command returns a fairlead command that talks to the daemon.
 func (b *daemonBalancer) command(args ...string) *exec.Cmd {
 	cmd := child.Self(failover.CommandRole)
 	cmd.Args = append([]string{"fairlead"}, args...)
@@ -130,7 +130,7 @@ func (b *daemonBalancer) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// do runs a command to its end.
+// do runs a command and waits until it ends.
 func (b *daemonBalancer) do(ctx context.Context, input []byte, args ...string) error {
 	var said bytes.Buffer
 	cmd := b.command(args...)
@@ -187,10 +187,10 @@ func (b *daemonBalancer) enable(ctx context.Context, server string) error {
 	return b.do(ctx, nil, "service", "enable", service, at(server))
 }
 
-// close ends the daemon as its user does, who wants everything gone.
+// close ends the daemon in the same manner as a user who wants everything removed.
 func (b *daemonBalancer) close() error {
 	if b.events != nil {
-		_ = b.events.Kill() // its exit status says only that we killed it
+		_ = b.events.Kill() // its exit status says only that it was killed
 	}
 	if b.daemon == nil {
 		return nil

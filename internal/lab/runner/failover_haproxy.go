@@ -69,12 +69,12 @@ func startHAProxyBalancer(ctx context.Context, w *failingWorld, names []string) 
 	return b, nil
 }
 
-// listen reads what HAProxy says of its servers: "Server web/a is DOWN, …".
+// listen reads HAProxy's messages about its servers: "Server web/a is DOWN, …".
 func (b *haproxyBalancer) listen(said io.Reader) {
 	defer close(b.said)
 	for lines := bufio.NewScanner(said); lines.Scan(); {
 		now := time.Now()
-		fmt.Fprintln(&b.errs, lines.Text()) // a waiter takes everything
+		fmt.Fprintln(&b.errs, lines.Text()) // a waiter's Write does not fail
 		words := strings.Fields(lines.Text())
 		i := slices.Index(words, "Server")
 		if i < 0 || len(words) < i+4 {
@@ -95,7 +95,7 @@ func (b *haproxyBalancer) words() <-chan word { return b.said }
 
 func (b *haproxyBalancer) log() string { return b.errs.text() }
 
-// ask has HAProxy run a command (its management guide, 9.3) and returns the
+// ask makes HAProxy run a command (its management guide, 9.3) and returns the
 // answer.
 func (b *haproxyBalancer) ask(command string) ([]byte, error) {
 	conn, err := net.Dial("unix", b.admin.Addr().String())
@@ -139,7 +139,7 @@ func (b *haproxyBalancer) drain(ctx context.Context, server string) error {
 	return failed
 }
 
-// sessions returns how many a server has, as HAProxy prints it.
+// sessions returns a server's number of sessions, as HAProxy prints it.
 func (b *haproxyBalancer) sessions(server string) (string, error) {
 	said, err := b.ask("show stat")
 	if err != nil {
@@ -147,7 +147,7 @@ func (b *haproxyBalancer) sessions(server string) (string, error) {
 	}
 	rows, err := csv.NewReader(bytes.NewReader(bytes.TrimSpace(said))).ReadAll()
 	if err != nil || len(rows) == 0 {
-		return "", fmt.Errorf("ask haproxy: it says %q: %w", said, err)
+		return "", fmt.Errorf("ask haproxy: it printed %q: %w", said, err)
 	}
 	current := slices.Index(rows[0], "scur")
 	for _, row := range rows[1:] {
@@ -155,7 +155,7 @@ func (b *haproxyBalancer) sessions(server string) (string, error) {
 			return row[current], nil
 		}
 	}
-	return "", fmt.Errorf("ask haproxy: it does not know %s: %q", server, said)
+	return "", fmt.Errorf("ask haproxy: unknown server %s: %q", server, said)
 }
 
 func (b *haproxyBalancer) enable(_ context.Context, server string) error {
@@ -164,7 +164,7 @@ func (b *haproxyBalancer) enable(_ context.Context, server string) error {
 
 func (b *haproxyBalancer) close() error {
 	if b.process != nil {
-		_ = b.process.Kill() // its exit status says only that we killed it
+		_ = b.process.Kill() // its exit status says only that it was killed
 	}
 	if b.admin == nil {
 		return nil

@@ -24,7 +24,7 @@ type failingWorld struct {
 }
 
 // reals are the real servers' names and addresses. Without a balancer there is
-// but the first.
+// only the first.
 var reals = map[string]netip.Addr{
 	victim: netip.MustParseAddr("172.30.0.11"),
 	"b":    netip.MustParseAddr("172.30.0.12"),
@@ -66,7 +66,7 @@ func buildFailing(ctx context.Context, r *rig, f failing) (w *failingWorld, err 
 	return w, nil
 }
 
-// balance attaches the sandboxes and starts what balances over them.
+// balance attaches the sandboxes and starts the balancer.
 func (w *failingWorld) balance(ctx context.Context, names []string) error {
 	if err := w.Route(subnet); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (w *failingWorld) startServer(ctx context.Context, name string) (err error)
 	return err
 }
 
-// close ends everything; it goes on over errors.
+// close ends everything; it continues after errors.
 func (w *failingWorld) close() error {
 	var errs []error
 	if w.balancer != nil {

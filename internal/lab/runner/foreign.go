@@ -17,15 +17,16 @@ import (
 	"fairlead/internal/plan"
 )
 
-// foreign is a path's other maker: programs that run as long as the path
-// stands, a set-up that is undone, or one that goes with its host.
+// foreign is what another program has built of a path: programs that run as long
+// as the path exists, a set-up that must be undone, or one that is removed with
+// its host.
 type foreign struct {
 	processes []*child.Process
-	// undo takes the set-up back; nil where there is nothing to do.
+	// undo removes the set-up; nil if nothing has to be undone.
 	undo func() error
 }
 
-// programs names what a path's other maker needs.
+// programs returns the external programs that a path needs.
 func programs(p suite.Path) []string {
 	switch p.Peer {
 	case suite.DockerProxy:
@@ -48,10 +49,10 @@ func programs(p suite.Path) []string {
 	return nil
 }
 
-// Missing says why the foreign program that makes a path cannot run here: it is
-// not installed, or this binary cannot run in its containers. Empty means that it
-// can. A Docker engine's programs are looked for in the directory docker first, if
-// one is given.
+// Missing returns why the external program of a path cannot run on this host: it
+// is not installed, or this binary cannot run in its containers. It returns "" if
+// it can. The directory docker, if not empty, is searched first for a Docker
+// engine's programs.
 func Missing(p suite.Path, docker string) string {
 	for _, tool := range programs(p) {
 		if _, err := lookPath(tool, docker); err != nil {
@@ -61,8 +62,8 @@ func Missing(p suite.Path, docker string) string {
 	return undockable(p, ownBinary)
 }
 
-// Unavailable says why a path cannot be built here: what Missing says, or the
-// kernel lacks a feature. Empty means that it can be tried.
+// Unavailable returns why a path cannot be built on this host: the reason of
+// Missing, or a missing kernel feature. It returns "" if building can be tried.
 func Unavailable(p suite.Path, facts plan.Facts, docker string) string {
 	if why := Missing(p, docker); why != "" {
 		return why
@@ -96,7 +97,7 @@ func Unavailable(p suite.Path, facts plan.Facts, docker string) string {
 	return ""
 }
 
-// debianPackage names the package of each peer's program.
+// debianPackage is the Debian package of each peer's program.
 var debianPackage = map[string]string{
 	"docker-proxy": "docker.io", "ip": "iproute2", "nft": "nftables", "iptables": "iptables", "unshare": "util-linux",
 	"slirp4netns": "slirp4netns", "pasta": "passt", "haproxy": "haproxy",
@@ -145,7 +146,7 @@ func startForeign(ctx context.Context, r *rig) (*foreign, error) {
 	return dockerProxies(ctx, r)
 }
 
-// dockerProxies starts one docker-proxy for each port and protocol.
+// dockerProxies starts one docker-proxy per port and protocol.
 func dockerProxies(ctx context.Context, r *rig) (*foreign, error) {
 	f := &foreign{}
 	for port := LoadPort; port <= LastPort; port++ {
@@ -160,8 +161,8 @@ func dockerProxies(ctx context.Context, r *rig) (*foreign, error) {
 	return f, nil
 }
 
-// dockerProxy starts one docker-proxy as dockerd does, and waits until it
-// says on descriptor 3 that it listens.
+// dockerProxy starts one docker-proxy in the same manner as dockerd, and waits
+// until it reports on descriptor 3 that it listens.
 func dockerProxy(ctx context.Context, r *rig, proto string, port int) (*child.Process, error) {
 	path, err := lookPath("docker-proxy")
 	if err != nil {
@@ -182,7 +183,7 @@ func dockerProxy(ctx context.Context, r *rig, proto string, port int) (*child.Pr
 	}
 	line, err := bufio.NewReader(ready).ReadString('\n')
 	if strings.TrimSpace(line) != "0" {
-		return nil, errors.Join(fmt.Errorf("it said %q", line), err, p.Kill())
+		return nil, errors.Join(fmt.Errorf("it printed %q", line), err, p.Kill())
 	}
 	return p, nil
 }
@@ -197,7 +198,7 @@ func (f *foreign) pids() []int {
 
 func (f *foreign) close() error {
 	for _, p := range f.processes {
-		_ = p.Kill() // its exit status says only that we killed it
+		_ = p.Kill() // its exit status says only that it was killed
 	}
 	if f.undo == nil {
 		return nil

@@ -17,12 +17,12 @@ import (
 	"fairlead/internal/model"
 )
 
-// handLink is the host's end of the veth that is made by hand.
+// handLink is the host's end of the veth pair that is made by hand.
 const handLink = "vweb"
 
-// byHand types what an administrator would to make the path, and nothing that
-// it does not ask for: where the cost of one hop is the question, a rule that
-// merely counts would be another.
+// byHand runs the commands with which an administrator would build the path, and
+// no others: if the cost of one hop is measured, even a rule that only counts
+// would be an additional hop.
 func byHand(ctx context.Context, r *rig) error {
 	script := "echo 1 > /proc/sys/net/ipv4/ip_forward\n"
 	if r.path.Driver == model.DriverBridge {
@@ -45,18 +45,19 @@ func byHand(ctx context.Context, r *rig) error {
 	return nil
 }
 
-// otherProcess names a sandbox to other processes, which know our descriptors
-// under our own pid.
+// otherProcess returns the path of a sandbox for other processes, which find this
+// process's descriptors under its pid.
 func otherProcess(box string) string {
 	return strings.Replace(box, "/proc/self", fmt.Sprintf("/proc/%d", os.Getpid()), 1)
 }
 
-// handBridge makes the bridge, with the host's address on it.
+// handBridge returns the commands for the bridge, with the host's address.
 func handBridge(host string, mtu int) string {
 	return fmt.Sprintf("ip link add br0 mtu %d type bridge\nip addr add %s/24 dev br0\nip link set br0 up\n", mtu, host)
 }
 
-// handVeth attaches a sandbox: to the bridge, or routed without one.
+// handVeth returns the commands that attach a sandbox: to the bridge, or routed
+// without one.
 func handVeth(d model.Driver, link, box string, addr netip.Addr, mtu int) string {
 	host, inside := fmt.Sprintf("ip link set %s master br0 up\n", link), fmt.Sprintf("ip addr add %s/24 dev eth0; ip link set eth0 up", addr)
 	if d == model.DriverRouted {
@@ -67,8 +68,8 @@ func handVeth(d model.Driver, link, box string, addr netip.Addr, mtu int) string
 		fmt.Sprintf("nsenter --net=%s sh -e -c '%s; ip route add default via 172.30.0.1'\n", box, inside)
 }
 
-// handFilter switches br_netfilter; a kernel that does not have it filters
-// nothing. A new namespace starts with it on.
+// handFilter returns the command that switches br_netfilter on or off; without
+// that module, a kernel does not filter on bridges. In a new namespace it is on.
 func handFilter(f model.Filter) string {
 	if f == model.FilterKeep {
 		return ""
@@ -77,8 +78,8 @@ func handFilter(f model.Filter) string {
 	return fmt.Sprintf("for f in /proc/sys/net/bridge/bridge-nf-call-ip*tables; do [ ! -e $f ] || echo %d > $f; done\n", value)
 }
 
-// handRules is the table that the path needs, if any: one DNAT rule for each
-// protocol, or a rule that has conntrack follow what is forwarded.
+// handRules returns the table that the path needs, if any: one DNAT rule per
+// protocol, or a rule that makes conntrack follow forwarded packets.
 func handRules(p suite.Path) string {
 	var chain string
 	switch {
@@ -98,9 +99,9 @@ func handRules(p suite.Path) string {
 // proofPatience is how long a datagram between two sandboxes may take.
 const proofPatience = 30 * time.Second
 
-// proveFilter finds out by a counter whether frames between two sandboxes
-// pass the host's IP hooks, as they do with br_netfilter and only then. The
-// counter is gone before anything is measured.
+// proveFilter checks with a counter whether frames between two sandboxes pass the
+// host's IP hooks, which they do only with br_netfilter. The counter is removed
+// before the measurements.
 func proveFilter(ctx context.Context, r *rig) error {
 	const port = 9
 	_, err := shell(r.world.DoServer, fmt.Sprintf("nft 'table ip proof { counter frames {}; chain pre { type filter hook prerouting priority raw;"+
@@ -115,13 +116,13 @@ func proveFilter(ctx context.Context, r *rig) error {
 	}
 	seen, want := strings.Contains(out, "packets 1 "), r.path.Filter == model.FilterOn
 	if seen != want {
-		return fmt.Errorf("br_netfilter on: want %v, but that the IP hooks saw a frame on the bridge is %v", want, seen)
+		return fmt.Errorf("br_netfilter on: want %v, but a frame on the bridge passed the IP hooks: %v", want, seen)
 	}
 	return nil
 }
 
-// datagram goes from the neighbour's sandbox to the workload's, and has
-// arrived when it returns.
+// datagram sends a datagram from the neighbour's sandbox to the workload's, and
+// waits until it has arrived.
 func datagram(ctx context.Context, w *topology.World, to netip.AddrPort) error {
 	var listen net.ListenConfig
 	var server net.PacketConn

@@ -7,15 +7,16 @@ import (
 	"fairlead/internal/model"
 )
 
-// handTunnel is the VXLAN link that is made by hand, and vxlanHeaders what it
-// takes of the wire's MTU in bytes: Ethernet, IPv4, UDP and VXLAN (RFC 7348).
+// handTunnel is the VXLAN link that is made by hand. vxlanHeaders is the size of
+// the headers in bytes, which reduce the MTU: Ethernet, IPv4, UDP and VXLAN (RFC
+// 7348).
 const (
 	handTunnel   = "vx0"
 	vxlanHeaders = 14 + 20 + 8 + 8
 )
 
-// attachByHand types what an administrator would to attach the workload's
-// sandbox as the path's driver does.
+// attachByHand runs the commands with which an administrator would attach the
+// workload's sandbox, with the same result as the path's driver.
 func attachByHand(r *rig) error {
 	box, err := r.world.Sandbox(web)
 	if err != nil {
@@ -53,13 +54,14 @@ func attachByHand(r *rig) error {
 	return nil
 }
 
-// handAddress gives the sandbox's link its address on the wire.
+// handAddress returns the commands that add the address on the wire to the
+// sandbox's link.
 func handAddress(r *rig, box string) string {
 	return fmt.Sprintf("nsenter --net=%s sh -ec 'ip addr add %s dev eth0; ip link set eth0 up'\n", box, topology.Subnet(r.workload()))
 }
 
-// handOverlay makes a host's part of an overlay: a bridge with the host's
-// address, and the tunnel to the other host as a port of it.
+// handOverlay returns the commands for a host's part of an overlay: a bridge with
+// the host's address, and the tunnel to the other host as its port.
 func handOverlay(host, local, remote string, mtu int) string {
 	return handBridge(host, mtu) +
 		fmt.Sprintf("ip link add %s mtu %d type vxlan id %d dstport 4789 dev %s local %s remote %s\nip link set %s master br0 up\n",

@@ -13,8 +13,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// settings are the sysctls that move the figures, as the host has them; each
-// network namespace starts with the kernel's own values of those under net.
+// settings are the sysctls that affect the figures, as the host has them. In a new
+// network namespace those under net have the kernel's defaults.
 var settings = []string{
 	"net.core.rmem_max", "net.core.wmem_max", "net.core.netdev_budget", "net.core.busy_poll",
 	"net.ipv4.tcp_congestion_control", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_tw_reuse",
@@ -22,13 +22,13 @@ var settings = []string{
 	"kernel.sched_rt_runtime_us",
 }
 
-// features are what the paths that are measured need of a kernel.
+// features are the kernel features that the paths need.
 var features = []plan.Feature{
 	plan.FeatureVeth, plan.FeatureBridge, plan.FeatureBridgeFilter, plan.FeatureNAT, plan.FeatureIPv6,
 	plan.FeatureEBPF, plan.FeatureCgroupHooks, plan.FeatureMacvlan, plan.FeatureIPvlan, plan.FeatureVXLAN,
 }
 
-// hostFacts describes this machine as far as it matters for the figures.
+// hostFacts describes this machine, as far as it matters for the figures.
 func hostFacts(opt Options) result.Host {
 	h := result.Host{
 		Kernel: opt.Facts.Kernel, CPUs: runtime.NumCPU(), Fairlead: opt.Version,
@@ -53,8 +53,8 @@ func hostFacts(opt Options) result.Host {
 	return h
 }
 
-// versions asks the foreign programs that took part who they are; one that
-// does not say is left out.
+// versions returns the versions of the external programs that were used; it omits
+// programs that print none.
 func versions(opt Options) map[string]string {
 	names := slices.Clone(opt.Tools)
 	for _, name := range opt.Suite.Paths {
@@ -70,7 +70,7 @@ func versions(opt Options) map[string]string {
 		}
 		out, err := exec.Command(path, "--version").CombinedOutput()
 		line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-		// wrk says who it is, and exits with 1.
+		// wrk prints its version, and exits with 1.
 		if err == nil && line != "" || strings.HasPrefix(line, name+" ") {
 			all[name] = line
 		}

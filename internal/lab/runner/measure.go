@@ -12,16 +12,17 @@ import (
 	"fairlead/internal/lab/suite"
 )
 
-// The validity gates, set before anything is measured.
+// The validity checks of a run, fixed before anything is measured.
 const (
-	// tick is the step of /proc/stat, in seconds.
+	// tick is the resolution of /proc/stat, in seconds.
 	tick = 0.01
-	// maxSteal is the share of the machine that the hypervisor may take.
+	// maxSteal is the share of the machine that the hypervisor may use.
 	maxSteal = 0.05
-	// maxThrottled is the share of the window that a CPU limit may stop us.
+	// maxThrottled is the share of the window for which a CPU limit may stop the
+	// laboratory.
 	maxThrottled = 0.01
-	// maxLateness is the generator's own p99 lateness at a fixed rate, as a
-	// share of the median latency that it measured.
+	// maxLateness is the limit for the generator's own p99 lateness at a fixed
+	// rate, as a share of the measured median latency.
 	maxLateness = 0.5
 )
 
@@ -70,16 +71,16 @@ func invalid(run result.Run, err error) result.Run {
 	return run
 }
 
-// disturbed notes who else used the machine, and what it did to the run that
-// makes it not count.
+// disturbed records other load on the machine, and makes the run invalid if that
+// load is too great.
 func disturbed(run *result.Run, g ledger.Gates) {
 	var why []string
-	// /proc/stat counts steal in ticks, and one may have begun before us.
+	// /proc/stat counts steal in ticks, and one may have begun before the window.
 	if oneTick := tick / (run.Seconds * float64(runtime.NumCPU())); g.StealShare > maxSteal+oneTick {
 		why = append(why, fmt.Sprintf("the hypervisor took %.1f %% of the CPU, more than %.0f %%", 100*g.StealShare, 100*maxSteal))
 	}
 	if g.Throttled > maxThrottled*run.Seconds {
-		why = append(why, fmt.Sprintf("a CPU limit stopped us for %.0f ms", 1000*g.Throttled))
+		why = append(why, fmt.Sprintf("a CPU limit stopped the laboratory for %.0f ms", 1000*g.Throttled))
 	}
 	if g.Thermal > 0 {
 		why = append(why, "a CPU was slowed down for its heat")
@@ -87,7 +88,7 @@ func disturbed(run *result.Run, g ledger.Gates) {
 	run.Invalid, run.Disturbed, run.Others = append(run.Invalid, why...), len(why) > 0, g.Others
 }
 
-// judge notes what makes the run not count.
+// judge records the reasons why the run does not count.
 func judge(run *result.Run, m load.Measurement, g ledger.Gates) {
 	disturbed(run, g)
 	if m.Errors > 0 {
@@ -101,7 +102,7 @@ func judge(run *result.Run, m load.Measurement, g ledger.Gates) {
 	}
 }
 
-// missed names the counter that a proof failed by.
+// missed names the counter for which a proof failed.
 func missed(p *result.Proof) string {
 	if p.Got >= p.Want {
 		return p.Absent

@@ -17,23 +17,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is what a rig's engine holds, in bytes, its containers left out.
+// memory is the memory in bytes of a rig's engine, without its containers.
 type memory struct {
-	// publish is the share of those who publish.
+	// publish is the part of the processes that publish ports.
 	all, publish float64
-	// proxies counts the docker-proxy among them.
+	// proxies counts the docker-proxy processes.
 	proxies int
 }
 
-// The engine's processes that have nothing to do with publishing, and ours that
-// are no part of it, by their names in proc_pid_comm(5), which are cut.
+// The names of the engine's processes that do not publish ports, and of the
+// laboratory's that are not part of it, in proc_pid_comm(5), which truncates
+// names.
 var (
 	engineNames = []string{"dockerd", "containerd", "containerd-shim", "runc"}
 	ownNames    = []string{"docker", "nsenter"}
 )
 
-// memory adds up the proportional set sizes of the processes beside the
-// containers'.
+// memory adds up the proportional set sizes of the processes outside the
+// containers.
 func (r *rig) memory() (m memory, err error) {
 	pids, err := r.enginePIDs()
 	if err != nil {
@@ -61,13 +62,13 @@ func (r *rig) memory() (m memory, err error) {
 	return m, nil
 }
 
-// enginePIDs lists the processes of the rig's engine beside the containers'.
+// enginePIDs lists the processes of the rig's engine outside the containers.
 func (r *rig) enginePIDs() ([]string, error) {
 	text, err := os.ReadFile(filepath.Join(r.groups.Proxy.Name(), "cgroup.procs"))
 	return strings.Fields(string(text)), err
 }
 
-// proxyTime is the CPU time in ns of Fairlead's proxy in the engine's world.
+// proxyTime returns the CPU time in ns of Fairlead's proxy in the engine's world.
 func (r *rig) proxyTime() (uint64, error) {
 	pids, err := r.enginePIDs()
 	for _, pid := range pids {
@@ -104,8 +105,8 @@ func readMemory(pid string) (name string, size float64, err error) {
 	return strings.TrimSpace(string(comm)), 0, nil // a process that ends has no pages
 }
 
-// proveStart holds a path to who publishes: docker-proxy has a process for
-// each port at least, or none.
+// proveStart checks which processes publish the path's ports: docker-proxy has at
+// least one process per port, or none.
 func (r *rig) proveStart(m memory) *result.Proof {
 	if r.path.Peer == suite.Docker && !r.path.Direct && !r.path.NoProxy && r.path.Driver == model.DriverBridge {
 		p := &result.Proof{Counter: "docker-proxy processes", Want: uint64(r.path.Ports), Got: uint64(m.proxies)}

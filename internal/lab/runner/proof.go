@@ -14,21 +14,21 @@ import (
 	"fairlead/internal/model"
 )
 
-// counters are what the path's proof compares. Each path fills those that say
-// something about it.
+// counters are the values that the path's proof compares. Each path sets those
+// that matter for it.
 type counters struct {
-	// links are the bytes on each of the proof's links, wires those on each of
+	// links are the bytes on each of the proof's links, wires the bytes on each of
 	// two wires.
 	links             []uint64
 	wires             []uint64
 	proxy, translated uint64
 	// proxying is the CPU time in ns of a proxy in a Docker engine's world.
 	proxying uint64
-	// flows are those that the path remembers, as far as conntrack does or the
-	// suite asks for any.
+	// flows is the number of flows in the path's tables, for paths with conntrack
+	// and in suites that ask for flows.
 	flows int
-	// granted and own count the listeners on the port that is dialled and on
-	// the one that the workload asked for.
+	// granted counts the listeners on the port that is dialled, own those on the
+	// port that the workload asked for.
 	granted, own uint64
 }
 
@@ -75,8 +75,8 @@ func (r *rig) counters(ctx context.Context, c result.Client) (counters, error) {
 	return n, err
 }
 
-// listeners counts who holds the two TCP ports of a workload that is published
-// via socket.
+// listeners counts the listeners on the two TCP ports of a workload that is
+// published via socket.
 func (r *rig) listeners() (granted, own uint64, err error) {
 	count := func(port uint16) uint64 {
 		inUse, e := r.world.PortInUse(model.TCP, port)
@@ -89,8 +89,8 @@ func (r *rig) listeners() (granted, own uint64, err error) {
 	return count(LoadPort), count(targetPort), err
 }
 
-// proofLink is a link that all traffic must cross: of the server host, or in
-// the workload's sandbox.
+// proofLink is a link that all traffic must pass: of the server host, or in the
+// workload's sandbox.
 type proofLink struct {
 	name      string
 	inSandbox bool
@@ -110,9 +110,8 @@ func (l proofLink) String() string {
 	return l.name
 }
 
-// proofLinks are the links that all traffic must cross. A sandbox that has no
-// end of its own on the server host is known by its one link, and by the wire
-// that the link branches from.
+// proofLinks returns the links that all traffic must pass. For a sandbox without a
+// host interface, these are its only link and the wire below it.
 func (r *rig) proofLinks(c result.Client) []proofLink {
 	inside := proofLink{name: "eth0", inSandbox: true}
 	switch {
@@ -133,7 +132,8 @@ func (r *rig) proofLinks(c result.Client) []proofLink {
 	}
 }
 
-// linkProof holds each of the proof's links to the bytes that were received.
+// linkProof compares the counter of each of the proof's links with the bytes that
+// were received.
 func (r *rig) linkProof(c result.Client, before, after counters, received uint64) *result.Proof {
 	p := &result.Proof{Want: received, Got: math.MaxUint64}
 	var names []string
@@ -145,9 +145,9 @@ func (r *rig) linkProof(c result.Client, before, after counters, received uint64
 	return p
 }
 
-// wireProof holds an overlay to both of its wires. One carries the data, the
-// other at least the acknowledgements: by what receivers bundle today, more
-// than a ten-thousandth.
+// wireProof checks both wires of an overlay. One carries the data, the other at
+// least the acknowledgements, which are more than a ten-thousandth of it with
+// today's receivers.
 func wireProof(before, after counters, received uint64) result.Proof {
 	p := result.Proof{Counter: "bytes on the wire with fewer", Want: max(1, received/10_000), Got: math.MaxUint64}
 	for i := range after.wires {
@@ -157,9 +157,9 @@ func wireProof(before, after counters, received uint64) result.Proof {
 	return p
 }
 
-// prove compares the counters with the bytes that the workload itself
-// received: the path's links must have carried them all; a proxy must have,
-// too, or else nothing of them.
+// prove compares the counters with the bytes that the workload itself received:
+// the path's links must have carried all of them. On a path with a proxy, the
+// proxy must have carried them too; on other paths, none of them.
 func (r *rig) prove(c result.Client, before, after counters, received uint64, l *result.Ledger) *result.Proof {
 	proxied := after.proxy - before.proxy
 	if r.path.UsesEBPF() && c != result.Local {
@@ -184,13 +184,14 @@ func (r *rig) prove(c result.Client, before, after counters, received uint64, l 
 	case r.path.Wires > 1:
 		*p = wireProof(before, after, received)
 	case slices.Contains([]suite.Peer{suite.DockerProxy, suite.HAProxy, suite.Slirp4netns, suite.Pasta}, r.path.Peer):
-		// They count nothing, but they cannot forward without CPU time.
+		// These programs have no counters, but they cannot forward without CPU
+		// time.
 		spent := uint64(1e6 * l.Proxy)
 		*p = result.Proof{Counter: fmt.Sprintf("CPU time of %s in µs", r.path.Peer), Want: 1, Got: spent, OK: spent > 0}
 	case r.path.Tracked:
 		*p = result.Proof{Counter: "flows in conntrack", Want: 1, Got: uint64(after.flows), OK: after.flows > 0}
 	case r.path.InDocker():
-		// Docker's rules have conntrack follow whatever passes the host.
+		// Docker's rules make conntrack follow everything that passes the host.
 	case r.path.Peer == suite.HandHops || r.path.Driver == model.DriverHost:
 		p.Absent, p.AbsentGot = "flows in conntrack", uint64(after.flows)
 		p.OK = after.flows == 0
@@ -201,15 +202,16 @@ func (r *rig) prove(c result.Client, before, after counters, received uint64, l 
 	return p
 }
 
-// proveFlows holds a path to the flows that it was asked to carry besides.
+// proveFlows checks that the path has the number of additional flows that the
+// suite asked for.
 func proveFlows(p *result.Proof, want int, after counters) {
 	if want > 0 && p.OK && after.flows < want {
 		*p = result.Proof{Counter: "live flows", Want: uint64(want), Got: uint64(after.flows)}
 	}
 }
 
-// forgetFlows has a path begin without those of an earlier run, where the
-// number of flows is what is compared.
+// forgetFlows removes the flows of earlier runs, in suites that compare numbers of
+// flows.
 func (r *rig) forgetFlows() error {
 	switch {
 	case r.crowd == nil:

@@ -17,8 +17,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// LoadPort is the port of our own generator; foreign tools use those that
-// follow, up to LastPort. Every one is published under its own number.
+// LoadPort is the port of Fairlead's generator; external tools use the ports after
+// it, up to LastPort. Every port is published under the same number.
 const (
 	LoadPort = 8080
 	LastPort = 8084
@@ -29,8 +29,8 @@ const (
 // be refused. The tools use the same port on both sides.
 const targetPort = LoadPort + 1000
 
-// rig is one path, built in a world of its own, with its generator's
-// children: nothing that one path installs can slow another down.
+// rig is one path in a separate world, with its generator's children, so that
+// nothing that one path installs slows another down.
 type rig struct {
 	path    suite.Path
 	world   *topology.World
@@ -38,20 +38,19 @@ type rig struct {
 	server  *load.Server
 	clients map[result.Client]*load.Client
 	foreign *foreign
-	// dock is the path's Docker engine, nil where it has none, and programs the
-	// directory of what is not to be taken from PATH for it.
+	// dock is the path's Docker engine, nil if it has none. programs is the
+	// directory of programs that are preferred to those in PATH.
 	dock     *dock
 	programs string
 	// askers are the clients of a container whose start is measured.
 	askers map[result.Client]*asker
-	// borrowed says that another rig's engine serves this path, too.
+	// borrowed is true if the engine belongs to another rig.
 	borrowed bool
-	// crowd are the addresses that live flows come from, nil where the suite
-	// asks for none.
+	// crowd are the addresses of the live flows, nil if the suite asks for none.
 	crowd []netip.Addr
 }
 
-// build makes the path for the suite's clients that it reaches.
+// build builds the path for those of the suite's clients that reach it.
 func build(ctx context.Context, p suite.Path, opt Options) (r *rig, err error) {
 	r = &rig{path: p, programs: opt.Docker, clients: map[result.Client]*load.Client{}, askers: map[result.Client]*asker{}}
 	defer func() {
@@ -67,10 +66,10 @@ func build(ctx context.Context, p suite.Path, opt Options) (r *rig, err error) {
 		return r, fmt.Errorf("a workload is identified by its cgroup: %w", err)
 	}
 	if p.InDocker() && err != nil {
-		return r, fmt.Errorf("a Docker engine is given a cgroup: %w", err)
+		return r, fmt.Errorf("a Docker engine needs a cgroup: %w", err)
 	}
 	if !r.takes(opt.Suite, func(w suite.Workload) bool { return w.Event == "" }) {
-		return r, nil // each run builds a world for itself
+		return r, nil // each run builds its own world
 	}
 	if r.world, err = topology.New(opt.Facts, r.options()); err != nil {
 		return r, err
@@ -86,7 +85,8 @@ func build(ctx context.Context, p suite.Path, opt Options) (r *rig, err error) {
 	return r, r.startLoad(ctx, opt.Suite)
 }
 
-// options are the world's: its own cgroup bounds who is a local client.
+// options returns the world's options: its cgroup determines which processes are
+// local clients.
 func (r *rig) options() topology.Options {
 	opt := topology.Options{MTU: r.path.MTU, ProxyPlace: r.place(child.Place{}, proxyGroup)}
 	if r.groups != nil {
@@ -95,7 +95,7 @@ func (r *rig) options() topology.Options {
 	return opt
 }
 
-// listenPort is the port that the generator's server asks for.
+// listenPort is the port that the generator's server binds.
 func (r *rig) listenPort() uint16 {
 	if r.path.Via == model.ViaSocket {
 		return targetPort
@@ -131,7 +131,7 @@ func (r *rig) attach(ctx context.Context) error {
 	return err
 }
 
-// wires adds the second wire where the path needs it.
+// wires adds the second wire if the path needs it.
 func (r *rig) wires() error {
 	switch {
 	case r.path.Driver == model.DriverDevice:
@@ -163,9 +163,8 @@ func (r *rig) serverPlace() child.Place {
 	return r.place(at, serverGroup)
 }
 
-// clientPlace is where a client runs. A peer of a workload on the host is
-// another workload on the host; across an overlay, sandboxes speak to each
-// other.
+// clientPlace is where a client runs. The peer of a workload on the host is
+// another workload on the host; on an overlay, clients are in sandboxes.
 func (r *rig) clientPlace(c result.Client) child.Place {
 	switch {
 	case c == result.Remote && r.path.Driver == model.DriverVXLAN:
@@ -194,7 +193,7 @@ const (
 	proxyGroup
 )
 
-// place puts a child into its party's cgroup where there is cgroup v2.
+// place puts a child into its party's cgroup, if there is cgroup v2.
 func (r *rig) place(at child.Place, p party) child.Place {
 	if r.groups == nil {
 		return at
@@ -228,15 +227,15 @@ func (r *rig) parties(c result.Client) ledger.Parties {
 	return p
 }
 
-// offer returns a rig for a path that differs from this one's in nothing but
-// how many ports a container publishes when it starts.
+// offer returns a rig for a path that differs only in the number of ports that a
+// container publishes when it starts.
 func (r *rig) offer(p suite.Path) *rig {
 	offered := *r
 	offered.path, offered.borrowed = p, true
 	return &offered
 }
 
-// close ends the children and the world; it goes on over errors.
+// close ends the children and the world; it continues after errors.
 func (r *rig) close() error {
 	if r.borrowed {
 		return nil

@@ -1,12 +1,14 @@
-// Package runner carries a suite out: it builds every path in a world of its
-// own, drives the workloads in interleaved rounds, and hands over a report.
-// It draws no statistics and prints nothing.
+// Package runner runs a suite: it builds every path in a separate world, drives
+// the workloads in interleaved rounds, and returns a report. It computes no
+// statistics and prints nothing.
 //
-// Theory of operation. All paths stand ready at the same time and idle until
-// their turn, so that turns can follow each other at once. A round goes
-// through the cases (a client and a workload) in random order; within a case
-// the baseline comes first and last and the paths in random order between.
-// A run that fails or does not pass its gates stays in the report and out of
+// # Theory of operation
+//
+// All paths exist at the same time and are idle until their turn, so turns follow
+// each other without delay. A round goes through the cases (a client and a
+// workload) in random order. Within a case the baseline is first and last, with
+// the paths in random order between. A run that fails, or does not pass its
+// validity checks, is in the report but not in the figures.
 // the figures.
 package runner
 
@@ -27,35 +29,35 @@ import (
 	"fairlead/internal/plan"
 )
 
-// Options is what a session needs to know.
+// Options are the options of a session.
 type Options struct {
 	Suite suite.Suite
 	Seed  uint64
 	Facts plan.Facts
-	// Version is Fairlead's own.
+	// Version is Fairlead's version.
 	Version string
-	// Tools are foreign generators to drive over the same paths.
+	// Tools are external generators to drive over the same paths.
 	Tools []string
-	// Docker is a directory with the programs of a Docker engine that go before
-	// those in PATH.
+	// Docker is a directory with programs of a Docker engine, which are preferred
+	// to those in PATH.
 	Docker string
-	// Shared counts runs whatever load other processes put on the machine, and
-	// Laboratories are the others that it met; the report says both.
+	// Shared makes runs count in spite of other load on the machine. Laboratories
+	// are the process ids of other running laboratories. The report contains both.
 	Shared       bool
 	Laboratories []int
 	// Progress is called before and after each run.
 	Progress func(Progress)
 }
 
-// Progress says which run begins or has ended.
+// Progress is the run that begins or has ended.
 type Progress struct {
 	Round, Rounds int
 	Case          result.Case
 	Ended         bool
 }
 
-// Runs returns how many runs a session makes when every path can be built, and
-// an estimate of how long it takes.
+// Runs returns the number of runs of a session in which every path can be built,
+// and an estimate of its duration.
 func Runs(opt Options) (runs int, takes time.Duration) {
 	s := &session{Options: opt}
 	each := func(u unit, name string) {
@@ -83,16 +85,15 @@ type session struct {
 	rigs        map[string]*rig
 	unavailable []result.Unavailable
 	runs        []result.Run
-	// planned and repeated count the runs, and those made once more.
+	// planned and repeated count the planned runs, and those that were repeated.
 	planned, repeated int
 }
 
-// ErrTakeDown means that something of the session may be left.
+// ErrTakeDown means that something of the session may be left over.
 var ErrTakeDown = errors.New("take the laboratory down")
 
-// Run measures the suite. When ctx ends it stops, takes everything down and
-// returns ctx's error. Whatever the end, an error that is ErrTakeDown says
-// that taking down failed.
+// Run measures the suite. When ctx ends, it stops, removes everything and returns
+// ctx's error. The error is also ErrTakeDown if the removal failed.
 func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 	s := &session{Options: opt, rigs: map[string]*rig{}}
 	s.planned, _ = Runs(opt)
@@ -127,11 +128,11 @@ func Run(ctx context.Context, opt Options) (rep *result.Report, err error) {
 // their names. Namespaces are already gone: only the dead process kept them open.
 func Sweep() ([]string, error) { return ledger.Sweep() }
 
-// ErrBaseline means that there is nothing to compare with.
+// ErrBaseline means that the baseline cannot be built, so nothing can be compared.
 var ErrBaseline = errors.New("baseline")
 
-// build makes every path; one that cannot be built is listed with the reason
-// and left out, unless nothing could be compared without it.
+// build builds every path. A path that cannot be built is listed with the reason
+// and omitted, unless nothing could be compared without it.
 func (s *session) build(ctx context.Context) error {
 	for _, name := range s.Suite.Paths {
 		p, _ := suite.FindPath(name)
@@ -152,18 +153,18 @@ func (s *session) build(ctx context.Context) error {
 			why = err.Error()
 		}
 		if name == s.Suite.Baseline {
-			return fmt.Errorf("the %w %s cannot be built here: %s", ErrBaseline, name, why)
+			return fmt.Errorf("the %w %s cannot be built on this host: %s", ErrBaseline, name, why)
 		}
 		s.unavailable = append(s.unavailable, result.Unavailable{Path: name, Reason: why, Failed: failed})
 	}
 	return s.nothingToCompare()
 }
 
-// ErrNothing means that only the baseline is left.
-var ErrNothing = errors.New("no path but the baseline can be built here")
+// ErrNothing means that only the baseline can be built.
+var ErrNothing = errors.New("no path but the baseline can be built on this host")
 
-// nothingToCompare refuses to measure the baseline alone, unless nothing else was
-// asked for.
+// nothingToCompare returns ErrNothing if only the baseline could be built, unless
+// the user asked for nothing else.
 func (s *session) nothingToCompare() error {
 	if len(s.rigs) > 1 || len(s.Suite.Paths) < 2 {
 		return nil
@@ -175,7 +176,7 @@ func (s *session) nothingToCompare() error {
 	return fmt.Errorf("%w: %s", ErrNothing, strings.Join(reasons, "; "))
 }
 
-// rig builds the path, or borrows the engine of one that differs only in its
+// rig builds the path, or uses the engine of a path that differs only in its
 // number of ports.
 func (s *session) rig(ctx context.Context, p suite.Path) (*rig, error) {
 	for _, r := range s.rigs {
@@ -186,7 +187,7 @@ func (s *session) rig(ctx context.Context, p suite.Path) (*rig, error) {
 	return build(ctx, p, s.Options)
 }
 
-// noteUnreached lists a path under the clients for which it has no figures.
+// noteUnreached lists a path with the clients for which it has no figures.
 func (s *session) noteUnreached(p suite.Path) {
 	for _, c := range s.Suite.Clients {
 		if !p.Reaches(c) {
@@ -195,13 +196,13 @@ func (s *session) noteUnreached(p suite.Path) {
 	}
 }
 
-// built lists the paths that stand, in the suite's order.
+// built lists the paths that were built, in the suite's order.
 func (s *session) built() []string {
 	return slices.DeleteFunc(slices.Clone(s.Suite.Paths), func(name string) bool { return s.rigs[name] == nil })
 }
 
-// steps are those whose paths stand, each over the nearest before it that
-// does.
+// steps returns the steps whose paths were built, each over the nearest earlier
+// one that was.
 func (s *session) steps() []result.Step {
 	over := map[string]string{}
 	for _, step := range s.Suite.Steps {
@@ -231,7 +232,7 @@ func (s *session) rounds(ctx context.Context) error {
 		for _, i := range order.Perm(len(units)) {
 			for _, turn := range schedules[i][round] {
 				if !units[i].compares() && (turn.Half == 2 || !units[i].goes(s.rigs[turn.Path].path)) {
-					continue // there is always a baseline in a schedule
+					continue // a schedule always contains a baseline
 				}
 				if err := s.turn(ctx, units[i], round+1, turn); err != nil {
 					return err
@@ -242,8 +243,9 @@ func (s *session) rounds(ctx context.Context) error {
 	return nil
 }
 
-// turn makes one run, and makes it again where the machine disturbs it. A
-// failure of the path is the run's; only the session's own end is an error.
+// turn makes one run, and repeats it if other load disturbs it. A failure of the
+// path is recorded in the run; an error is returned only if the session itself
+// ends.
 func (s *session) turn(ctx context.Context, u unit, round int, t stats.Turn) error {
 	workload, tool := u.load.name()
 	progress := Progress{Round: round, Rounds: s.Suite.Rounds,

@@ -11,7 +11,7 @@ import (
 	"fairlead/internal/plan"
 )
 
-func TestStepsBridgeTheGapOfAMissingOne(t *testing.T) {
+func TestStepsSkipMissingPaths(t *testing.T) {
 	waterfall, _ := suite.Find("waterfall")
 	s := &session{Options: Options{Suite: waterfall}, rigs: map[string]*rig{}}
 	for _, name := range []string{"host", "hop-veth", "hop-conntrack", "nat"} {
@@ -27,7 +27,7 @@ func TestStepsBridgeTheGapOfAMissingOne(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeBuiltHereIsNamed(t *testing.T) {
+func TestUnavailableReturnsReason(t *testing.T) {
 	facts := plan.Facts{Missing: map[plan.Feature]string{plan.FeatureBridgeFilter: "the module is not loaded"}}
 	for _, c := range []struct {
 		path suite.Path
@@ -43,8 +43,9 @@ func TestWhatCannotBeBuiltHereIsNamed(t *testing.T) {
 	}
 }
 
-// TestABinaryThatNoContainerCanRunIsNamed, before an engine is started for it.
-func TestABinaryThatNoContainerCanRunIsNamed(t *testing.T) {
+// TestMissingReportsUnusableBinary: a binary that cannot run in a container is
+// reported before an engine is started for it.
+func TestMissingReportsUnusableBinary(t *testing.T) {
 	docker, _ := suite.FindPath("docker:publish")
 	for _, c := range []struct {
 		path    suite.Path
@@ -61,7 +62,7 @@ func TestABinaryThatNoContainerCanRunIsNamed(t *testing.T) {
 	}
 }
 
-func TestFewerFlowsThanAskedForAreNoProof(t *testing.T) {
+func TestFewerFlowsFailTheProof(t *testing.T) {
 	for _, c := range []struct {
 		want, have int
 		ok         bool
@@ -74,7 +75,7 @@ func TestFewerFlowsThanAskedForAreNoProof(t *testing.T) {
 	}
 }
 
-func TestAFailedProofNamesItsCounter(t *testing.T) {
+func TestFailedProofNamesItsCounter(t *testing.T) {
 	for want, p := range map[string]result.Proof{
 		"bytes on link x":         {Counter: "bytes on link x", Want: 2, Got: 1, Absent: "bytes through the proxy"},
 		"bytes through the proxy": {Counter: "bytes on link x", Want: 2, Got: 2, Absent: "bytes through the proxy", AbsentGot: 1},
@@ -85,9 +86,9 @@ func TestAFailedProofNamesItsCounter(t *testing.T) {
 	}
 }
 
-// TestHandRulesBringNoHopUnasked: a rule would be a hop, and one that looks
-// at connections brings conntrack.
-func TestHandRulesBringNoHopUnasked(t *testing.T) {
+// TestHandRulesAddNoOtherHop: every rule is a hop, and one that matches connection
+// state enables conntrack.
+func TestHandRulesAddNoOtherHop(t *testing.T) {
 	for name, want := range map[string]string{"hop-veth": "", "hop-bridge": "", "hop-br-netfilter": "", "hop-conntrack": "ct state", "hand-dnat": "dnat to"} {
 		p, _ := suite.FindPath(name)
 		if got := handRules(p); !strings.Contains(got, want) || want == "" && got != "" {

@@ -21,8 +21,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// firstStartPort is the first of the ports that a container publishes whose
-// start is measured.
+// firstStartPort is the first port that a container publishes when its start is
+// measured.
 const firstStartPort = 20_000
 
 // starting measures a container's start.
@@ -32,8 +32,8 @@ func (s starting) name() (workload, tool string) { return s.Name, result.OwnTool
 
 func (s starting) what() suite.Workload { return s.Workload }
 
-// run starts a container with `docker run --rm` and waits until it has
-// answered on the last of its ports, and then has ended.
+// run starts a container with `docker run --rm`, and waits until it has answered
+// on the last of its ports and has then ended.
 func (s starting) run(ctx context.Context, r *rig, c result.Client) result.Run {
 	run := result.Run{Case: result.Case{Path: r.path.Name, Client: c, Workload: s.Name, Tool: result.OwnTool}}
 	window, err := ledger.Begin(r.groups.Parties())
@@ -64,15 +64,15 @@ func (s starting) run(ctx context.Context, r *rig, c result.Client) result.Run {
 	return run
 }
 
-// beginning is one container from its start to its end.
+// beginning is one container from start to end.
 type beginning struct {
 	rig       *rig
 	client    result.Client
 	proto     model.Proto
 	answer    string
 	container *container
-	// answered and ended are since `docker run` was started. The time between
-	// that is taken for readings is not in ended.
+	// answered and ended are the times since `docker run` was started. ended
+	// excludes the time for readings in between.
 	answered, ended time.Duration
 }
 
@@ -91,7 +91,7 @@ func (b *beginning) start(ctx context.Context) error {
 	return err
 }
 
-// ports publish the path's number of them.
+// ports returns the arguments that publish the path's number of ports.
 func (b *beginning) ports(last int) []string {
 	if b.rig.path.Direct || b.rig.path.Driver == model.DriverHost {
 		return nil
@@ -100,7 +100,7 @@ func (b *beginning) ports(last int) []string {
 	return []string{"--publish", ports + ":" + ports + "/" + string(b.proto)}
 }
 
-// target is the address that the client asks.
+// target is the address to which the client sends.
 func (b *beginning) target() netip.Addr {
 	if b.rig.path.Direct {
 		return b.rig.starter()
@@ -108,7 +108,7 @@ func (b *beginning) target() netip.Addr {
 	return topology.ServerAddr4
 }
 
-// end has the container end and waits until docker says that it has.
+// end makes the container end and waits until docker reports it.
 func (b *beginning) end() error {
 	if b.container == nil {
 		return nil
@@ -128,14 +128,14 @@ func (r *rig) starter() netip.Addr {
 	return starter
 }
 
-// asker is a child that asks for a client.
+// asker is a child that sends requests as a client.
 type asker struct {
 	child *child.Process
 	in    io.WriteCloser
 	out   *bufio.Reader
 }
 
-// startAsker starts the one of a client, which serves every start.
+// startAsker starts a client's asker, which serves every start.
 func (r *rig) startAsker(ctx context.Context, c result.Client) (*asker, error) {
 	cmd := child.Self(startup.AskRole)
 	in, err := cmd.StdinPipe()
@@ -150,8 +150,8 @@ func (r *rig) startAsker(ctx context.Context, c result.Client) (*asker, error) {
 	return &asker{child: p, in: in, out: bufio.NewReader(out)}, err
 }
 
-// askerPlace is the client's, but for one of another container: it is on the
-// host, as a container's start is no question of who asks.
+// askerPlace is the client's place, except for a client in another container: that
+// one is on the host, because the client does not matter for a container's start.
 func (r *rig) askerPlace(c result.Client) child.Place {
 	if c == result.Remote {
 		return r.place(r.world.Client(), clientGroup)
@@ -159,7 +159,7 @@ func (r *rig) askerPlace(c result.Client) child.Place {
 	return r.place(r.world.Server(), clientGroup)
 }
 
-// ask has the client ask until it is answered.
+// ask makes the client ask until it gets the answer.
 func (r *rig) ask(c result.Client, proto string, addr netip.AddrPort, answer string) error {
 	a := r.askers[c]
 	if _, err := io.WriteString(a.in, startup.Question(proto, addr.String(), answer)); err != nil {

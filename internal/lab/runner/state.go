@@ -13,15 +13,15 @@ var (
 	subnet   = netip.MustParsePrefix("172.30.0.0/24")
 	workload = netip.MustParseAddr("172.30.0.2")
 	neighbor = netip.MustParseAddr("172.30.0.3")
-	// On an overlay each host has the first address of a part of its own, and
-	// the client is in a sandbox too.
+	// On an overlay each host assigns addresses from its own range, and the client
+	// is in a sandbox too.
 	serverRange = netip.MustParsePrefix("172.30.0.0/25")
 	clientRange = netip.MustParsePrefix("172.30.0.128/25")
 	visitor     = netip.MustParseAddr("172.30.0.130")
 )
 
-// The part of the wire's subnet that sandboxes have which are on the wire
-// itself, and the workload's address in it.
+// The range of the wire's subnet for sandboxes on the wire itself, and the
+// workload's address in it.
 var (
 	wirePool     = netip.MustParsePrefix("198.51.100.16/28")
 	wireWorkload = netip.MustParseAddr("198.51.100.20")
@@ -35,7 +35,7 @@ const (
 	containerOf = "visitor" // on the client host
 )
 
-// vni is the overlay's; the post that the suite attach quotes had it.
+// vni is the overlay's VNI, the same as in the post that the suite attach quotes.
 const vni = 5001
 
 // workload is the workload's address in its sandbox.
@@ -49,7 +49,7 @@ func (r *rig) workload() netip.Addr {
 	return workload
 }
 
-// set has the engines build the path: the server host's, and for an overlay
+// set makes the engines build the path: the server host's, and for an overlay also
 // the client host's.
 func (r *rig) set(ctx context.Context) error {
 	state, err := r.state()
@@ -65,8 +65,8 @@ func (r *rig) set(ctx context.Context) error {
 	return nil
 }
 
-// setFar has the client host's engine join the overlay, and the client's
-// sandbox with it: sandboxes are what an overlay is there for.
+// setFar makes the client host's engine join the overlay with the client's
+// sandbox, because an overlay connects sandboxes.
 func (r *rig) setFar(ctx context.Context) error {
 	box, err := r.world.Sandbox(containerOf)
 	if err != nil {
@@ -77,9 +77,9 @@ func (r *rig) setFar(ctx context.Context) error {
 	return err
 }
 
-// state is what the server host's engine shall build: the path's network,
-// with the workload's sandbox, and its neighbour's where that is a client or
-// has a place of its own on the wires.
+// state returns the desired state of the server host: the path's network with the
+// workload's sandbox, and with its neighbour's if that is a client or has its own
+// place on the wires.
 func (r *rig) state() (model.State, error) {
 	network := r.network()
 	if r.path.Driver == model.DriverHost {
@@ -110,8 +110,8 @@ func (r *rig) state() (model.State, error) {
 	return s, nil
 }
 
-// network is the path's, as the server host has it. A link that stands on the
-// wire has its MTU from there.
+// network returns the path's network on the server host. A link on the wire gets
+// its MTU from the wire.
 func (r *rig) network() model.Network {
 	n := model.Network{Name: lab, Driver: r.path.Driver, Filter: r.path.Filter, Subnets: []model.Subnet{{Prefix: subnet}}}
 	switch r.path.Driver {
@@ -130,9 +130,9 @@ func (r *rig) network() model.Network {
 	return n
 }
 
-// overlay is the same on both hosts: each finds itself among the peers, and
-// its address in its range. Over two wires the sandboxes of a host are spread
-// over them, the client's on the first: the workload is made the second of its
+// overlay is the same on both hosts: each finds itself among the peers, and its
+// address in its range. Over two wires the sandboxes of a host are distributed
+// over them, the client's on the first. The workload is the second sandbox of its
 // host, so that one wire carries what it receives and the other what it sends.
 func (r *rig) overlay() model.Overlay {
 	server := model.Peer{Address: topology.ServerAddr4, Ranges: []netip.Prefix{serverRange}}
@@ -157,7 +157,7 @@ func (r *rig) underlays() []string {
 	return []string{topology.Wire, topology.SecondWire}
 }
 
-// tunnel is the server host's link that the overlay's packets leave by.
+// tunnel is the server host's link that the overlay's packets are sent through.
 func (r *rig) tunnel() string {
 	if r.path.ByOthers() {
 		return handTunnel
@@ -165,8 +165,8 @@ func (r *rig) tunnel() string {
 	return topology.TunnelLink(lab)
 }
 
-// hostState has the workload in the host's namespace, known by its cgroup
-// where it is published.
+// hostState returns the state with the workload in the host's namespace,
+// identified by its cgroup if it is published.
 func (r *rig) hostState(network model.Network) model.State {
 	s := model.State{Networks: []model.Network{network}, Endpoints: []model.Endpoint{{Name: web, Network: lab}}}
 	if r.path.Via != "" {

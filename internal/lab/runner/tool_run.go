@@ -20,15 +20,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// run starts the tool's server, runs its client for the window and reads
-// what it printed.
+// run starts the tool's server, runs its client for the window and reads its
+// output.
 func (f foreignLoad) run(ctx context.Context, r *rig, c result.Client) result.Run {
 	run := result.Run{Case: result.Case{Path: r.path.Name, Client: c, Workload: f.Workload.Name, Tool: f.tool.name}}
 	server, err := f.serve(ctx, r)
 	if err != nil {
 		return invalid(run, err)
 	}
-	defer func() { _ = server.Kill() }() // its exit status says only that we killed it
+	defer func() { _ = server.Kill() }() // its exit status says only that it was killed
 	seconds := max(1, int(math.Ceil(f.Spec.Duration.Seconds())))
 	before, err := r.counters(ctx, c)
 	if err != nil {
@@ -63,22 +63,22 @@ func (f foreignLoad) run(ctx context.Context, r *rig, c result.Client) result.Ru
 	return run
 }
 
-// leastBytes is what must at least have been received for a tool's figures
-// to be true. Tools keep their own time and count from their own start, so it
-// is half of what the figures say.
+// leastBytes returns the minimum number of received bytes that makes a tool's
+// figures plausible. It is half of what the figures say, because tools keep their
+// own time and count from their own start.
 func leastBytes(m map[result.Metric]float64, seconds int) uint64 {
 	if bits := m[result.Throughput]; bits > 0 {
 		return uint64(bits * float64(seconds) / 8 / 2)
 	}
 	if trip := max(m[result.LatencyP50], m[result.LatencyMean]); trip > 0 {
-		const perRoundTrip = 2 // a byte there, a byte back
+		const perRoundTrip = 2 // one byte in each direction
 		return uint64(perRoundTrip * float64(seconds) / trip / 2)
 	}
 	return 1
 }
 
-// serve starts the server and waits until it listens: a proxy on the way takes
-// a client's connection before that, and can then only reset it.
+// serve starts the server and waits until it listens. A proxy on the path accepts
+// a client's connection earlier, and could then only reset it.
 func (f foreignLoad) serve(ctx context.Context, r *rig) (*child.Process, error) {
 	args := f.server(f.Workload)
 	path, err := lookPath(args[0])
@@ -97,7 +97,7 @@ func (f foreignLoad) serve(ctx context.Context, r *rig) (*child.Process, error) 
 		cmd.ExtraFiles = []*os.File{config}
 	}
 	at := r.serverPlace()
-	at.Contained = false // as init of a PID namespace some ignore signals
+	at.Contained = false // as process 1 of a PID namespace, some tools ignore signals
 	p, err := child.Start(ctx, cmd, at)
 	if err != nil {
 		return nil, err
@@ -115,11 +115,11 @@ func (f foreignLoad) serve(ctx context.Context, r *rig) (*child.Process, error) 
 	}
 }
 
-// inMemory returns a file in memory with that content.
+// inMemory returns a file in memory with the given content.
 func inMemory(content string) (*os.File, error) {
 	fd, err := unix.MemfdCreate("config", unix.MFD_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("make a file in memory: %w", err)
+		return nil, fmt.Errorf("create a file in memory: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "config")
 	if _, err := f.WriteString(content); err != nil {

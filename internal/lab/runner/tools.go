@@ -13,25 +13,24 @@ import (
 	"fairlead/internal/lab/suite"
 )
 
-// tool is a real generator that can be driven over our paths.
+// tool is an external generator that can be driven over the paths.
 type tool struct {
 	name string
-	// server and client return the command lines, nil where the tool has
-	// nothing like the workload. Times are whole seconds: the tools take no
-	// others.
+	// server and client return the command lines, nil if the tool has nothing like
+	// the workload. Times are whole seconds, because the tools accept no others.
 	server func(w suite.Workload) []string
 	client func(w suite.Workload, target string, seconds int) []string
-	// ready is what the server prints once it listens; silent, for one that
-	// prints nothing, is its TCP port.
+	// ready is what the server prints when it listens. silent is the TCP port of a
+	// server that prints nothing.
 	ready  string
 	silent int
-	// config is what the server reads from the file that is its descriptor 3.
+	// config is what the server reads from its descriptor 3.
 	config string
-	// read takes the figures from what the client printed.
+	// read returns the metrics from the client's output.
 	read func(w suite.Workload, out []byte) (map[result.Metric]float64, error)
 }
 
-// The ports of the foreign tools; qperf needs a second one for data.
+// The ports of the external tools; qperf needs a second one for data.
 const (
 	iperf3Port    = LoadPort + 1
 	sockperfPort  = LoadPort + 2
@@ -49,7 +48,7 @@ func toolbox() []tool {
 	}
 }
 
-// Tools lists the foreign generators that can be driven.
+// Tools lists the external generators that can be driven.
 func Tools() []string {
 	var names []string
 	for _, t := range toolbox() {
@@ -58,12 +57,13 @@ func Tools() []string {
 	return names
 }
 
-// ToolMissing says that a tool is not installed, or the server that it asks.
+// ToolMissing returns an error if a tool, or the server that it needs, is not
+// installed.
 func ToolMissing(name string) error {
 	i := slices.IndexFunc(toolbox(), func(t tool) bool { return t.name == name })
 	for _, program := range []string{name, toolbox()[i].server(suite.Workload{})[0]} {
 		if _, err := lookPath(program); err != nil {
-			return fmt.Errorf("%s is not installed: it is Debian's package of the same name", program)
+			return fmt.Errorf("%s is not installed: install Debian's package of the same name", program)
 		}
 	}
 	return nil
@@ -84,7 +84,7 @@ func Cases(s suite.Suite, tools []string) []result.Case {
 	return all
 }
 
-// foreignLoad drives a real tool with a workload.
+// foreignLoad drives an external tool with a workload.
 type foreignLoad struct {
 	tool
 	suite.Workload
@@ -94,7 +94,7 @@ func (f foreignLoad) name() (workload, tool string) { return f.Workload.Name, f.
 
 func (f foreignLoad) what() suite.Workload { return f.Workload }
 
-// toolFor returns the tool of that name for the workload, if it has it.
+// toolFor returns the tool of that name, if it supports the workload.
 func toolFor(name string, w suite.Workload) (foreignLoad, bool) {
 	i := slices.IndexFunc(toolbox(), func(t tool) bool { return t.name == name })
 	t := toolbox()[i]
@@ -151,7 +151,7 @@ var (
 	qperfLatency   = regexp.MustCompile(`latency\s*=\s*([0-9.]+)\s*ns`)
 )
 
-// readQperf reads bandwidth, or latency: the mean of one way, which is half
+// readQperf reads bandwidth, or latency: the mean of one direction, which is half
 // a round trip.
 func readQperf(_ suite.Workload, out []byte) (map[result.Metric]float64, error) {
 	if m := qperfBandwidth.FindSubmatch(out); m != nil {
@@ -190,7 +190,7 @@ func sockperfMode(w suite.Workload) []string {
 
 var sockperfPercentile = regexp.MustCompile(`percentile (50|99)\.000 =\s*([0-9.]+)`)
 
-// readSockperf reads the percentiles, which are in µs.
+// readSockperf reads the percentiles, in µs.
 func readSockperf(_ suite.Workload, out []byte) (map[result.Metric]float64, error) {
 	metrics := map[result.Metric]float64{}
 	for _, m := range sockperfPercentile.FindAllSubmatch(out, -1) {

@@ -11,20 +11,22 @@ import (
 	"fairlead/internal/lab/suite"
 )
 
-// unit is a case without its path: what one round compares the paths in.
+// unit is a case without its path; within one round the paths are compared for one
+// unit.
 type unit struct {
 	client result.Client
 	load   workloadRunner
 }
 
-// workloadRunner drives one workload, by our own generator or a foreign one.
+// workloadRunner drives one workload, with Fairlead's generator or an external
+// one.
 type workloadRunner interface {
 	name() (workload, tool string)
 	what() suite.Workload
 	run(ctx context.Context, r *rig, c result.Client) result.Run
 }
 
-// native is our own generator.
+// native is Fairlead's generator.
 type native struct{ suite.Workload }
 
 func (n native) name() (workload, tool string) { return n.Name, result.OwnTool }
@@ -35,10 +37,10 @@ func (n native) run(ctx context.Context, r *rig, c result.Client) result.Run {
 	return r.measure(ctx, c, n.Workload)
 }
 
-// Estimates of what a run takes besides its window: to start and stop the load and
-// to read counters; to make a flow, and a connection of a counted number; to start a
-// container, with each port that Docker itself publishes; for a real server to fail and
-// return; and to build a path and take it down.
+// Estimates of the time of a run in addition to its window: to start and stop the
+// load and read counters; per flow, and per connection of a counted number; to
+// start a container, and per port that Docker publishes; for a real server to fail
+// and return; and to build and remove a path.
 const (
 	runOverhead   = 200 * time.Millisecond
 	flowTime      = 10 * time.Microsecond
@@ -65,8 +67,8 @@ func (u unit) lasts(p suite.Path, s suite.Suite) time.Duration {
 	return s.Warmup + s.Duration + time.Duration(w.Spec.Flows)*flowTime + runOverhead
 }
 
-// goes reports whether the unit makes sense through the path. What is compared
-// with nothing is asked of clients across the wire alone.
+// goes reports whether the unit can be measured on the path. Metrics without
+// ratios are measured for clients across the wire only.
 func (u unit) goes(p suite.Path) bool {
 	return p.Reaches(u.client) && p.Supports(u.load.what()) && (u.compares() || u.client == result.Remote)
 }
@@ -75,7 +77,7 @@ func (u unit) goes(p suite.Path) bool {
 // then measured twice.
 func (u unit) compares() bool { return u.load.what().Event == "" }
 
-// paths are those that the unit goes through.
+// paths returns the paths on which the unit is measured.
 func (s *session) paths(u unit) []string {
 	return slices.DeleteFunc(s.built(), func(name string) bool { return !u.goes(s.rigs[name].path) })
 }

@@ -27,12 +27,12 @@ const ownTmp = `mount -t tmpfs none /tmp; touch ` + boundBox + `; mount --bind "
 
 const (
 	boundBox = "/tmp/sandbox"
-	// slirpSocket is where slirp4netns takes requests.
+	// slirpSocket is slirp4netns's API socket.
 	slirpSocket = "/tmp/slirp4netns.sock"
 )
 
-// startUsermode starts a program on the server host for the workload's
-// sandbox. Its output goes to said, a pipe's end becomes its descriptor 3.
+// startUsermode starts a program on the server host for the workload's sandbox.
+// Its output goes to said; the end of a pipe is its descriptor 3.
 func startUsermode(ctx context.Context, r *rig, said io.Writer, pipe []*os.File, program string, args ...string) (*child.Process, error) {
 	box, err := r.world.Sandbox(web)
 	if err != nil {
@@ -48,7 +48,7 @@ func startUsermode(ctx context.Context, r *rig, said io.Writer, pipe []*os.File,
 }
 
 // startSlirp4netns starts slirp4netns on the server host for the workload's
-// sandbox, waits until it is ready and has it forward the ports.
+// sandbox, waits until it is ready and makes it forward the ports.
 func startSlirp4netns(ctx context.Context, r *rig) (*foreign, error) {
 	ready, theirs, err := os.Pipe()
 	if err != nil {
@@ -64,20 +64,20 @@ func startSlirp4netns(ctx context.Context, r *rig) (*foreign, error) {
 	}
 	f := &foreign{processes: []*child.Process{p}}
 	if _, err := io.ReadFull(ready, make([]byte, 1)); err != nil {
-		_ = p.Kill() // what it said is complete when it has ended
+		_ = p.Kill() // its output is complete only after it has ended
 		return f, fmt.Errorf("start slirp4netns: it ended: %s", said.text())
 	}
 	for port := LoadPort; port <= LastPort; port++ {
 		for _, proto := range []string{"tcp", "udp"} {
 			if err := slirpForward(ctx, p.Cmd.Process.Pid, proto, port); err != nil {
-				return f, fmt.Errorf("have slirp4netns forward %d/%s: %w", port, proto, err)
+				return f, fmt.Errorf("make slirp4netns forward %d/%s: %w", port, proto, err)
 			}
 		}
 	}
 	return f, nil
 }
 
-// slirpForward asks for one port (slirp4netns(1), API SOCKET).
+// slirpForward requests the forwarding of one port (slirp4netns(1), API SOCKET).
 func slirpForward(ctx context.Context, pid int, proto string, port int) error {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", fmt.Sprintf("/proc/%d/root%s", pid, slirpSocket))
@@ -98,7 +98,7 @@ func slirpForward(ctx context.Context, pid int, proto string, port int) error {
 		return err
 	}
 	if reply.Error != nil {
-		return fmt.Errorf("it answers %s", reply.Error)
+		return fmt.Errorf("it answered %s", reply.Error)
 	}
 	return nil
 }
@@ -120,16 +120,16 @@ func startPasta(ctx context.Context, r *rig) (*foreign, error) {
 		return nil, err
 	}
 	f := &foreign{processes: []*child.Process{p}}
-	// It takes connections at once, and loses them until the sandbox has spoken
-	// and so shown its hardware address.
+	// Pasta accepts connections at once, but loses them until the sandbox has sent
+	// a packet, from which pasta learns its hardware address.
 	if !await(ctx, p, func() bool { return listens(p.Cmd.Process.Pid, LoadPort) && spoken(r.world) }) {
-		_ = p.Kill() // what it said is complete when it has ended
+		_ = p.Kill() // its output is complete only after it has ended
 		return f, errors.Join(fmt.Errorf("start pasta: it ended: %s", said.text()), ctx.Err())
 	}
 	return f, nil
 }
 
-// spoken has the workload's sandbox send a datagram to its gateway, and reads
+// spoken makes the workload's sandbox send a datagram to its gateway, and reads
 // from proc_pid_net(5) whether the gateway has answered ARP.
 func spoken(w *topology.World) bool {
 	const known = "0x2"

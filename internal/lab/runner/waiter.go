@@ -11,8 +11,8 @@ import (
 	"fairlead/internal/child"
 )
 
-// waiter is an output that closes seen when want, if it is not empty, has been
-// written to it.
+// waiter is an output that closes seen when want has been written to it, if want
+// is not empty.
 type waiter struct {
 	want string
 	seen chan struct{}
@@ -63,7 +63,7 @@ func await(ctx context.Context, p *child.Process, reached func() bool) bool {
 	return true
 }
 
-// listens reads proc_pid_net(5): the local address, the remote one, and the
+// listens reads proc_pid_net(5): the local address, the remote address, and the
 // state, where 0A is TCP_LISTEN.
 func listens(pid, port int) bool {
 	for _, family := range []string{"tcp", "tcp6"} {

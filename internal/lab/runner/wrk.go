@@ -13,13 +13,13 @@ import (
 	"fairlead/internal/lab/suite"
 )
 
-// wrkPort is nginx's.
+// wrkPort is nginx's port.
 const wrkPort = LoadPort + 2
 
-// nginxConfig has nginx answer every request from memory, by one process as
-// our own generator has one server. It must write its pid somewhere and unlinks
-// that when it ends, which would be /dev/null itself: so it gets the file in
-// memory that the configuration was.
+// nginxConfig makes nginx answer every request from memory, with one process
+// because Fairlead's generator has one server. Nginx must write its pid to a file,
+// which it unlinks when it ends. With /dev/null that would remove the device, so
+// it gets the in-memory file that contained the configuration.
 var nginxConfig = fmt.Sprintf(`daemon off; master_process off; pid /proc/self/fd/3; error_log stderr;
 events { worker_connections 4096; }
 http {
@@ -32,8 +32,8 @@ func nginxServer(suite.Workload) []string {
 	return []string{"nginx", "-p", "/tmp", "-e", "stderr", "-c", "/proc/self/fd/3"}
 }
 
-// wrkClient asks over HTTP: for tcp-rr on one connection that stays, for
-// tcp-crr on a new one each time.
+// wrkClient sends requests over HTTP: for tcp-rr on one persistent connection, for
+// tcp-crr on a new connection each time.
 func wrkClient(w suite.Workload, target string, seconds int) []string {
 	args := []string{"wrk", "--latency", "--threads", "1", "--duration", strconv.Itoa(seconds) + "s", "--connections", strconv.Itoa(max(1, w.Spec.Streams))}
 	switch {
@@ -54,9 +54,8 @@ var (
 	wrkFailed  = regexp.MustCompile(`Non-2xx or 3xx responses: \d+|Socket errors: [^\n]*`)
 )
 
-// readWrk reads requests a second, which are connections where each is one, and
-// latencies, which have units of their own.
-// A run in which requests failed is none.
+// readWrk reads requests per second, which are connections if each has its own,
+// and latencies with their units. It returns an error if requests failed.
 func readWrk(w suite.Workload, out []byte) (map[result.Metric]float64, error) {
 	rate := wrkRate.FindSubmatch(out)
 	if rate == nil {

@@ -10,7 +10,7 @@ import (
 	"fairlead/internal/lab/suite"
 )
 
-// startLoad starts the children that the suite's workloads take.
+// startLoad starts the children that the suite's workloads need.
 func (r *rig) startLoad(ctx context.Context, s suite.Suite) (err error) {
 	reached := slices.DeleteFunc(slices.Clone(s.Clients), func(c result.Client) bool { return !r.path.Reaches(c) })
 	if r.takes(s, func(w suite.Workload) bool { return w.Start != "" }) {
@@ -37,7 +37,8 @@ func (r *rig) startLoad(ctx context.Context, s suite.Suite) (err error) {
 	return nil
 }
 
-// takes reports whether a workload of the suite that is so goes through the path.
+// takes reports whether a workload of the suite that satisfies is goes through the
+// path.
 func (r *rig) takes(s suite.Suite, is func(suite.Workload) bool) bool {
 	return slices.ContainsFunc(s.Workloads, func(w suite.Workload) bool { return is(w) && r.path.Supports(w) })
 }

@@ -16,7 +16,7 @@ func (h *host) daemonless() {
 	before := h.inventory()
 	h.kill()
 	h.sh("mount -t tmpfs none /var/lib")
-	h.startWith("--state", "/var/lib/fairlead") // the default of commands
+	h.startWith("--state-dir", "/var/lib/fairlead") // the default of commands
 	h.docker("network", "create", "-d", "fairlead", "--subnet", "172.30.0.0/24", "net")
 	vias := []model.Via{model.ViaNAT, model.ViaEBPF, model.ViaProxy}
 	var pids []string
@@ -27,9 +27,9 @@ func (h *host) daemonless() {
 	h.kill()
 	h.servesDocker()
 	h.refusesEmptyStore(vias)
-	h.tellsWhoEnded(vias, pids)
+	h.reportsEndedSandboxes(vias, pids)
 
-	h.startWith("--state", "/var/lib/fairlead")
+	h.startWith("--state-dir", "/var/lib/fairlead")
 	if err := h.Restart(h.whole.Context()); err != nil {
 		h.Fatal(err)
 	}
@@ -103,9 +103,9 @@ func (h *host) asksOn(addr, what string) (end func() string) {
 	}
 }
 
-// tellsWhoEnded has the containers end while neither daemon runs: their ports are
-// reached from nowhere, and `fairlead ports` and `fairlead doctor` say so.
-func (h *host) tellsWhoEnded(vias []model.Via, pids []string) {
+// reportsEndedSandboxes: containers end while neither daemon runs. Their ports are
+// then not reachable, and `fairlead ports` and `fairlead doctor` report this.
+func (h *host) reportsEndedSandboxes(vias []model.Via, pids []string) {
 	h.Helper()
 	for i := range vias {
 		h.truthful(fmt.Sprint(8080 + i))

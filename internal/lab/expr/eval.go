@@ -10,8 +10,8 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// Check holds the condition's names against the cases that are going to be
-// measured, so that a misspelt one is found before and not after.
+// Check checks the condition's names against the cases that will be measured, so
+// that a misspelt name is found before the measurements.
 func (e *Expr) Check(cases []result.Case) error {
 	c := catalog{source: e.source, holds: expected}
 	for _, k := range cases {
@@ -29,12 +29,12 @@ func (e *Expr) Check(cases []result.Case) error {
 	})
 }
 
-// relative are the fields that a metric without a ratio has not.
+// relative are the fields that exist only for metrics with a ratio.
 var relative = []string{"ratio", "ratio_low", "ratio_high", "p", "noise"}
 
-// Eval judges the condition by a report. failed says that it holds for some
-// client; the explanation gives the figures. An error means that it cannot
-// be judged: a wrong name, or a figure that no valid round gave.
+// Eval evaluates the condition on a report. failed is true if it is true for some
+// client; the explanation gives the figures. Eval returns an error if a name is
+// wrong, or if a figure has no valid round.
 func (e *Expr) Eval(r *result.Report) (failed bool, explanation string, err error) {
 	if err := e.unavailable(r); err != nil {
 		return false, "", err
@@ -54,15 +54,15 @@ func (e *Expr) Eval(r *result.Report) (failed bool, explanation string, err erro
 	return failed, strings.Join(why, "; "), nil
 }
 
-// chosen is the row that a figure stands for.
+// chosen is the row that a figure refers to.
 type chosen struct {
 	result.Case
 	metric result.Metric
 }
 
-// forClients resolves all figures for each client in turn and hands them
-// over, each choice of rows once. A client for whom a figure was not measured
-// is passed over, but not all of them.
+// forClients resolves all figures for each client in turn and calls use once per
+// choice of rows. It skips clients for which a figure was not measured, but fails
+// if it would skip all of them.
 func (e *Expr) forClients(c catalog, use func(map[*figure]chosen) error) error {
 	var seen []map[*figure]chosen
 	var missing *figure
@@ -93,7 +93,7 @@ func (e *Expr) forClients(c catalog, use func(map[*figure]chosen) error) error {
 		missing.text, list(c.cases, workloadOf), list(c.cases, clientOf))
 }
 
-// resolveAll resolves every figure; absent is one that was not measured.
+// resolveAll resolves every figure; absent is a figure that was not measured.
 func (e *Expr) resolveAll(c catalog, client result.Client) (figures map[*figure]chosen, absent *figure, err error) {
 	figures = map[*figure]chosen{}
 	for _, f := range e.root.operands() {
@@ -109,8 +109,8 @@ func (e *Expr) resolveAll(c catalog, client result.Client) (figures map[*figure]
 	return figures, absent, nil
 }
 
-// unavailable refuses to judge a path that could not be built: a session
-// that did not measure it must not pass for one that did.
+// unavailable returns an error for a path that could not be built, so that a
+// session without its figures does not pass.
 func (e *Expr) unavailable(r *result.Report) error {
 	for _, f := range e.root.operands() {
 		for _, u := range r.Unavailable {
@@ -133,9 +133,9 @@ func readings(r *result.Report, figures map[*figure]chosen) (map[*figure]reading
 		counts := f.field == "rounds" || f.field == "invalid"
 		switch {
 		case row.Rounds == 0 && !counts:
-			return nil, fmt.Errorf("judge %s: all %d rounds were thrown out; see the report for the reasons", f.text, row.Invalid)
+			return nil, fmt.Errorf("judge %s: all %d rounds were discarded: see the report for the reasons", f.text, row.Invalid)
 		case row.Baseline == "" && strings.HasPrefix(f.field, "ratio"):
-			return nil, fmt.Errorf("judge %s: the session has no baseline to form a ratio with", f.text)
+			return nil, fmt.Errorf("judge %s: the session has no baseline, so there is no ratio", f.text)
 		}
 		values[f] = reading{fieldOf(row, f.field), row}
 	}
@@ -150,7 +150,7 @@ func fieldOf(s result.Summary, field string) float64 {
 	}[field]
 }
 
-// catalogOf lists what a report holds.
+// catalogOf lists the contents of a report.
 func catalogOf(source string, r *result.Report) catalog {
 	c := catalog{source: source}
 	for _, s := range r.Summary {
@@ -164,8 +164,8 @@ func catalogOf(source string, r *result.Report) catalog {
 	return c
 }
 
-// expected says which metrics a workload is going to show, by the tool that
-// drives it.
+// expected returns whether a workload will have a metric, which depends on the
+// tool that drives it.
 func expected(k result.Case, m result.Metric) bool {
 	kind := result.Kind(k.Workload)
 	oneByOne := strings.HasSuffix(kind, "-rr") || kind == "tcp-crr"

@@ -1,6 +1,6 @@
-// Package expr reads and judges the conditions under which a laboratory
-// session fails, such as nat.bulk.ratio<0.8. It does no arithmetic, and it
-// leaves the exit code to its caller.
+// Package expr parses and evaluates the conditions under which a laboratory
+// session fails, such as nat.bulk.ratio<0.8. It does no arithmetic, and leaves the
+// exit code to its caller.
 //
 // # Grammar
 //
@@ -10,14 +10,13 @@
 //	compare    = "<" | "<=" | ">" | ">=" | "==" | "!="
 //	operand    = number | path { "." selector } [ "." field ]
 //
-// A path comes first. The selectors choose a row of the summary, in any
-// order: a workload (its name, an unambiguous beginning of it, or bulk, rr,
-// crr, pps for the kinds tcp-bulk, tcp-rr, tcp-crr, udp-pps), a client, a
-// metric, a foreign tool. Without a metric the workload's main figure is
-// taken, without a workload the one whose main figure the metric is. Without
-// a client the condition is judged for every client that was measured, and
-// fails if it holds for any. The field is value where none is named. Figures
-// are in base units: bit/s, seconds, shares.
+// A path comes first. The selectors choose a row of the summary, in any order: a
+// workload (its name, an unambiguous prefix of it, or bulk, rr, crr, pps for the
+// kinds tcp-bulk, tcp-rr, tcp-crr, udp-pps), a client, a metric, an external tool.
+// Without a metric, the workload's main metric is used; without a workload, the
+// one whose main metric this is. Without a client, the condition is evaluated for
+// every client that was measured, and is true if it is true for any. Without a
+// field, value is used. Figures are in base units: bit/s, seconds, shares.
 package expr
 
 import (
@@ -27,16 +26,17 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// Expr is a condition that was parsed.
+// Expr is a parsed condition.
 type Expr struct {
 	source string
 	root   node
 }
 
-// String gives the condition as it was written.
+// String returns the condition as it was written.
 func (e *Expr) String() string { return e.source }
 
-// Error is a fault in the condition; its text shows the place.
+// Error is a syntax error or a wrong name in the condition; its text shows the
+// place.
 type Error struct {
 	Source string
 	// Column counts characters from 1.
@@ -44,7 +44,7 @@ type Error struct {
 	Cause  string
 }
 
-// Error shows the condition with a mark under the fault.
+// Error shows the condition with a mark under the error.
 func (e *Error) Error() string {
 	return fmt.Sprintf("read condition: column %d: %s\n  %s\n  %s^",
 		e.Column, e.Cause, e.Source, strings.Repeat(" ", e.Column-1))
@@ -54,8 +54,8 @@ func (e *Error) Error() string {
 type node interface {
 	// operands lists the figures that the part names.
 	operands() []*figure
-	// eval judges the part with what the figures stand for; why collects
-	// one remark per comparison.
+	// eval evaluates the part with the values of the figures; why gets one remark
+	// per comparison.
 	eval(values map[*figure]reading, why *[]string) bool
 }
 
@@ -66,7 +66,7 @@ type either struct{ left, right node }
 func (n both) operands() []*figure   { return append(n.left.operands(), n.right.operands()...) }
 func (n either) operands() []*figure { return append(n.left.operands(), n.right.operands()...) }
 
-// eval judges both sides always, so that the explanation is whole.
+// eval always evaluates both sides, so that the explanation is complete.
 func (n both) eval(values map[*figure]reading, why *[]string) bool {
 	left, right := n.left.eval(values, why), n.right.eval(values, why)
 	return left && right
@@ -77,7 +77,7 @@ func (n either) eval(values map[*figure]reading, why *[]string) bool {
 	return left || right
 }
 
-// comparison holds two operands against each other.
+// comparison compares two operands.
 type comparison struct {
 	left, right operand
 	sign        string
@@ -94,18 +94,18 @@ type figure struct {
 	text   string
 	column int
 	path   string
-	// selectors stand between path and field, each with its column.
+	// selectors are between path and field, each with its column.
 	selectors []word
 	field     string
 }
 
-// word is a name and where it stands.
+// word is a name and its column.
 type word struct {
 	text   string
 	column int
 }
 
-// reading is what a figure stands for.
+// reading is the value of a figure.
 type reading struct {
 	value float64
 	row   result.Summary
@@ -142,7 +142,7 @@ func (o operand) value(values map[*figure]reading) float64 {
 	return values[o.figure].value
 }
 
-// explain names a figure's row in full, so that defaults are no secret.
+// explain names a figure's row in full, including defaults.
 func (o operand) explain(values map[*figure]reading) string {
 	if o.figure == nil {
 		return fmt.Sprintf("%g", o.number)

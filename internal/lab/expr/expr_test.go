@@ -37,9 +37,9 @@ func session() *result.Report {
 	return r
 }
 
-// TestOnlyWhatIsComparedHasARatio, and who asks for another learns it before
+// TestOnlyComparedMetricsHaveARatio: a ratio of another metric is an error before
 // anything is measured.
-func TestOnlyWhatIsComparedHasARatio(t *testing.T) {
+func TestOnlyComparedMetricsHaveARatio(t *testing.T) {
 	cases := []result.Case{{Path: "balance:nft", Client: result.Remote, Workload: "failover-drained", Tool: "fairlead"}}
 	for source, ok := range map[string]bool{
 		"balance:nft.failover-drained.worst > 0":                 true,
@@ -181,9 +181,9 @@ func TestErrorMarksThePlace(t *testing.T) {
 	}
 }
 
-// TestWhatWasNotMeasuredDoesNotPass: a condition on a figure that does not
-// exist is an error and not a success.
-func TestWhatWasNotMeasuredDoesNotPass(t *testing.T) {
+// TestMissingFigureDoesNotPass: a condition on a figure that does not exist is an
+// error, not a success.
+func TestMissingFigureDoesNotPass(t *testing.T) {
 	report := session()
 	for i, s := range report.Summary {
 		if s.Path == "nat" && s.Workload == "tcp-crr" {
@@ -191,7 +191,7 @@ func TestWhatWasNotMeasuredDoesNotPass(t *testing.T) {
 		}
 	}
 	for source, says := range map[string]string{
-		"nat.crr.ratio<0.8":   "all 12 rounds were thrown out",
+		"nat.crr.ratio<0.8":   "all 12 rounds were discarded",
 		"ebpf.bulk.ratio<0.8": "the kernel lacks BPF",
 	} {
 		e, err := Parse(source)

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Parse reads a condition. It knows no names of paths or workloads: see
+// Parse parses a condition. It does not check names of paths or workloads: see
 // [Expr.Check].
 func Parse(source string) (*Expr, error) {
 	p := &parser{source: source, rest: source}
@@ -26,10 +26,10 @@ func Parse(source string) (*Expr, error) {
 	return &Expr{source: source, root: root}, nil
 }
 
-// parser walks over the source; rest is what it has not read.
+// parser is a position in the source; rest is the unread part.
 type parser struct{ source, rest string }
 
-// column counts characters up to where the parser stands, from 1.
+// column is the column of the parser's position, from 1.
 func (p *parser) column() int {
 	return utf8.RuneCountInString(p.source[:len(p.source)-len(p.rest)]) + 1
 }
@@ -38,7 +38,7 @@ func (p *parser) fault(cause string) error { return &Error{p.source, p.column(),
 
 func (p *parser) skip() { p.rest = strings.TrimLeft(p.rest, " \t\n") }
 
-// take reads one of the signs, the first that fits, or gives "".
+// take reads the first of the signs that matches, or returns "".
 func (p *parser) take(signs ...string) string {
 	p.skip()
 	for _, s := range signs {

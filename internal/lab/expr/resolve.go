@@ -8,16 +8,14 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// catalog is what a condition can speak of: the cases, and which metrics
-// each holds.
+// catalog is what a condition can refer to: the cases, and the metrics of each.
 type catalog struct {
 	source string
 	cases  []result.Case
 	holds  func(result.Case, result.Metric) bool
 }
 
-// wanted is a figure whose selectors are understood; what is empty was not
-// given.
+// wanted is a figure with resolved selectors; empty fields were not given.
 type wanted struct {
 	workloads []string
 	client    result.Client
@@ -25,9 +23,9 @@ type wanted struct {
 	tool      string
 }
 
-// resolve finds the case and the metric that a figure stands for, for a
-// client where the figure names none. found is false when nothing was or
-// will be measured so; err is a fault of the condition.
+// resolve returns the case and the metric of a figure, for the given client if the
+// figure names none. found is false if there is no such measurement; err is an
+// error in the condition.
 func (c catalog) resolve(f *figure, client result.Client) (k result.Case, m result.Metric, found bool, err error) {
 	if !slices.ContainsFunc(c.cases, func(k result.Case) bool { return k.Path == f.path }) {
 		return k, m, false, c.fault(f.column, "unknown path %q; there are %s", f.path, list(c.cases, pathOf))
@@ -42,7 +40,7 @@ func (c catalog) resolve(f *figure, client result.Client) (k result.Case, m resu
 	return c.choose(f, w)
 }
 
-// understand sorts the selectors by what they select.
+// understand sorts the selectors by their kind.
 func (c catalog) understand(f *figure) (w wanted, err error) {
 	for _, s := range f.selectors {
 		workloads := c.workloads(s.text)
@@ -72,7 +70,7 @@ func (c catalog) understand(f *figure) (w wanted, err error) {
 	return w, nil
 }
 
-// choose narrows the cases down to one.
+// choose reduces the cases to one.
 func (c catalog) choose(f *figure, w wanted) (k result.Case, m result.Metric, found bool, err error) {
 	var all []result.Case
 	for _, k := range c.cases {
@@ -96,8 +94,8 @@ func (c catalog) choose(f *figure, w wanted) (k result.Case, m result.Metric, fo
 	return all[0], w.metric, c.holds(all[0], w.metric), nil
 }
 
-// holding keeps the cases that hold a metric. Where no workload was named,
-// those that are run for the metric go before others.
+// holding returns the cases that have a metric. If preferMain, those whose main
+// metric it is are preferred.
 func (c catalog) holding(all []result.Case, m result.Metric, preferMain bool) []result.Case {
 	all = slices.DeleteFunc(all, func(k result.Case) bool { return !c.holds(k, m) })
 	main := slices.DeleteFunc(slices.Clone(all), func(k result.Case) bool { return result.Main(k.Workload) != m })
@@ -107,8 +105,8 @@ func (c catalog) holding(all []result.Case, m result.Metric, preferMain bool) []
 	return all
 }
 
-// workloads finds what a selector may mean: the very name, else every name
-// that begins so. A short name stands for its kind.
+// workloads returns what a selector may mean: the exact name, or else every name
+// with that prefix. A short name means its kind.
 func (c catalog) workloads(text string) []string {
 	kinds := map[string]string{"bulk": "tcp-bulk", "rr": "tcp-rr", "crr": "tcp-crr", "pps": "udp-pps"}
 	if kind := kinds[text]; kind != "" {
@@ -126,7 +124,7 @@ func (c catalog) workloads(text string) []string {
 	return begins
 }
 
-// metricsNamed finds the metric of that name, or all that begin so.
+// metricsNamed returns the metric of that name, or all with that prefix.
 func metricsNamed(text string) []result.Metric {
 	var all []result.Metric
 	for m := range result.Units {
@@ -141,7 +139,7 @@ func metricsNamed(text string) []result.Metric {
 	return all
 }
 
-// ownTool gives the name itself for our own generator.
+// ownTool returns the name itself if it is Fairlead's generator.
 func ownTool(tool string) string {
 	if tool == "" || tool == "fairlead" {
 		return tool
@@ -153,7 +151,7 @@ func (c catalog) fault(column int, format string, args ...any) error {
 	return &Error{c.source, column, fmt.Sprintf(format, args...)}
 }
 
-// once refuses a second selector of the same sort.
+// once returns an error for a second selector of the same kind.
 func (c catalog) once(s word, first bool) error {
 	if first {
 		return nil
@@ -170,7 +168,7 @@ func pathOf(k result.Case) string     { return k.Path }
 func workloadOf(k result.Case) string { return k.Workload }
 func clientOf(k result.Case) string   { return string(k.Client) }
 
-// list names what the cases hold, each once.
+// list returns the distinct names of the cases.
 func list(cases []result.Case, name func(result.Case) string) string {
 	var all []string
 	for _, k := range cases {

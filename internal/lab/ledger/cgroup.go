@@ -14,8 +14,8 @@ import (
 // emptyLimit is how long killed processes may take to leave their cgroup.
 const emptyLimit = 30 * time.Second
 
-// removeTree removes a cgroup and its children, and first kills what runs in
-// them. An absent one is removed already.
+// removeTree kills the processes in a cgroup and its children, and removes them.
+// It succeeds if the cgroup does not exist.
 func removeTree(path string) error {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -40,14 +40,14 @@ func removeTree(path string) error {
 	return nil
 }
 
-// gone says whether nothing is at a path.
+// gone reports whether nothing exists at a path.
 func gone(path string) bool {
 	_, err := os.Lstat(path)
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// remove empties one cgroup and removes it. One that another is about to remove
-// (ENODEV) is awaited by the kernel, which removes one after the other.
+// remove empties one cgroup and removes it. If another process is removing it
+// (ENODEV), the kernel serializes the two.
 func remove(path string) error {
 	if err := empty(path); err != nil && !errors.Is(err, unix.ENODEV) {
 		return err
@@ -55,8 +55,8 @@ func remove(path string) error {
 	return unix.Rmdir(path)
 }
 
-// empty ends what runs in one cgroup. It opens what to wait for before it kills,
-// so that it cannot miss the end.
+// empty kills the processes of one cgroup. It opens the events file before it
+// kills, so that it cannot miss the end.
 func empty(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -88,8 +88,8 @@ func kill(dir, events *os.File) error {
 	return awaitEmpty(events)
 }
 
-// awaitEmpty sleeps on cgroup.events, which the kernel marks as changed when
-// the last process has gone.
+// awaitEmpty polls cgroup.events, which the kernel marks as changed when the last
+// process has ended.
 func awaitEmpty(events *os.File) error {
 	deadline := time.Now().Add(emptyLimit)
 	for {

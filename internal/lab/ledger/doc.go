@@ -1,11 +1,11 @@
-// Package ledger accounts for the CPU time of a measured window: every
-// CPU-second that the machine was busy is put to the client, the server, the
-// proxy, kernel threads or others, and what remains is shown. It does not run
-// the workload or decide which windows count.
+// Package ledger accounts for the CPU time of a measured window: all busy time of
+// the machine is assigned to the client, the server, the proxy, kernel threads or
+// others, and the remainder is shown. It does not run the workload or decide which
+// windows count.
 //
 // # Theory of operation
 //
-// Both edges take the same readings in the same order, so that each reading
+// At both edges the same values are read in the same order, so that each reading
 // spans the same length of time:
 //
 //	/proc/stat             what the whole machine did, in 10 ms ticks
@@ -36,15 +36,14 @@
 // is most of Unattributed, and grows with the number of times that a CPU wakes
 // up. The rest is processes that ended and were not reaped, and rounding.
 //
-// Processes that do not belong to the laboratory are Other, and the greatest of
-// them are named (Gates.Others). The laboratory itself and what it started belong to no party
-// either, but are no load from elsewhere: they are Laboratory. A process is
-// found to belong to it by its parents, or by its cgroup. Without interrupt
-// accounting, softirq work of the path that interrupted another process is in
-// Other, and that process's own softirq work may be in a party: a small error
-// while Other is small, which is one reason why the runner bounds it. In a PID
-// namespace of its own the laboratory does not see the host's processes, and
-// their time is in Unattributed.
+// Processes that do not belong to the laboratory are Other, and the busiest of
+// them are named (Gates.Others). The laboratory itself and its children that are
+// no party are Laboratory. A process belongs to the laboratory by its ancestors,
+// or by its cgroup. Without interrupt accounting, softirq work of the path that
+// interrupted another process is in Other, and that process's softirq work may be
+// in a party. This error is small while Other is small, which is one reason why
+// the runner limits it. In a separate PID namespace the laboratory does not see
+// the host's processes, and their time is in Unattributed.
 //
 // Linux only.
 package ledger

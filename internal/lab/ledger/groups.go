@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prefix marks the cgroups that are ours to remove. The owner's process id
-// and start time follow, its PID namespace, then the name.
+// prefix marks the laboratory's cgroups. The owner's process id and start time
+// follow, then its PID namespace, then the name.
 const prefix = "fairlead-lab-"
 
-// Groups are the cgroups of one laboratory: one for each party.
+// Groups are the cgroups of one laboratory, one per party.
 type Groups struct {
 	// Client, Server and Proxy are open directories, for child.Place.Cgroup
 	// and for Party.Cgroup.
@@ -25,15 +25,15 @@ type Groups struct {
 	path                  string
 }
 
-// Path is the directory that holds the three.
+// Path returns the directory of the three cgroups.
 func (g *Groups) Path() string { return g.path }
 
-// NewGroups makes the three cgroups under a name that is unique in this
-// process: fairlead-lab-PID-START-NAMESPACE-NAME/{client,server,proxy}. The error is
-// cgroup.ErrNone where there is no cgroup v2; account by process then.
+// NewGroups creates the three cgroups under a name that is unique in this process:
+// fairlead-lab-PID-START-NAMESPACE-NAME/{client,server,proxy}. It returns
+// cgroup.ErrNone if there is no cgroup v2; account by process then.
 func NewGroups(name string) (*Groups, error) {
 	if name == "" || strings.ContainsAny(name, "/\n") {
-		return nil, fmt.Errorf("make cgroups: name %q will not do", name)
+		return nil, fmt.Errorf("make cgroups: invalid name %q", name)
 	}
 	root, err := cgroup.Root()
 	if err != nil {
@@ -58,12 +58,13 @@ func groupName(pid int, start, pids uint64, name string) string {
 	return fmt.Sprintf("%s%d-%d-%d-%s", prefix, pid, start, pids, name)
 }
 
-// pidNamespace returns the number of the namespace in which we know processes by
-// their ids: another's laboratory lives, though there is none of its id here.
+// pidNamespace returns the number of this process's PID namespace. A laboratory of
+// another namespace may be running although its process id does not exist in this
+// one.
 func pidNamespace() (uint64, error) {
 	var ns unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/pid", &ns); err != nil {
-		return 0, fmt.Errorf("find our PID namespace: %w", err)
+		return 0, fmt.Errorf("find the PID namespace: %w", err)
 	}
 	return ns.Ino, nil
 }
@@ -89,7 +90,7 @@ func (g *Groups) make() error {
 	return nil
 }
 
-// Parties accounts by these cgroups.
+// Parties returns the parties for these cgroups.
 func (g *Groups) Parties() Parties {
 	return Parties{Client: Party{Cgroup: g.Client}, Server: Party{Cgroup: g.Server}, Proxy: Party{Cgroup: g.Proxy}}
 }
@@ -104,8 +105,8 @@ func (g *Groups) Close() error {
 	return removeTree(g.path)
 }
 
-// Sweep removes what laboratories left behind that have died, with the
-// processes in it, and returns the names.
+// Sweep removes the cgroups of laboratories that have ended, with the processes in
+// them, and returns their names.
 func Sweep() ([]string, error) {
 	root, err := cgroup.Root()
 	if errors.Is(err, cgroup.ErrNone) {
@@ -137,9 +138,9 @@ func Sweep() ([]string, error) {
 	return removed, failed
 }
 
-// abandoned says whether a cgroup is a laboratory's of our PID namespace whose
-// owner is gone: its process id is free, or belongs to a process that started at
-// another time.
+// abandoned reports whether a cgroup belongs to a laboratory of the same PID
+// namespace whose owner has ended: its process id is free, or belongs to a process
+// with another start time.
 func abandoned(name string, pids uint64) bool {
 	rest, ours := strings.CutPrefix(name, prefix)
 	parts := strings.SplitN(rest, "-", 4)

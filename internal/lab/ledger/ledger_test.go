@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// burn is a child that says so when it has spent 0.3 s of CPU time, and then
-// waits for its standard input to close.
+// burn is a child that uses 0.3 s of CPU time, reports that, and then waits for
+// its standard input to close.
 func burn() int {
 	for {
 		var ts unix.Timespec
@@ -62,7 +62,7 @@ func newGroups(t *testing.T) *Groups {
 	return g
 }
 
-func TestBurntTimeIsPutToTheParty(t *testing.T) {
+func TestTimeIsAssignedToTheParty(t *testing.T) {
 	t.Run("by cgroup", func(t *testing.T) {
 		g := newGroups(t)
 		w, err := Begin(g.Parties())
@@ -149,8 +149,7 @@ func TestBurntTimeIsPutToTheParty(t *testing.T) {
 	})
 }
 
-// checkBurnt allows for what the child spends beside burning, and for what
-// the machine does meanwhile.
+// checkBurnt tolerates additional time of the child, and other load.
 func checkBurnt(t *testing.T, l result.Ledger, got float64) {
 	t.Helper()
 	if got < 0.3 {
@@ -159,7 +158,7 @@ func checkBurnt(t *testing.T, l result.Ledger, got float64) {
 	checkClosed(t, l)
 }
 
-// checkClosed holds the ledger's two identities.
+// checkClosed checks the ledger's two identities.
 func checkClosed(t *testing.T, l result.Ledger) {
 	t.Helper()
 	for what, pair := range map[string][2]float64{
@@ -246,7 +245,7 @@ func mustParse(t *testing.T, text string) Stat {
 	return s
 }
 
-func TestStatThatCannotBe(t *testing.T) {
+func TestInvalidStat(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty":       "",
 		"old kernel":  "cpu 1 2 3 4\ncpu0 1 2 3 4\n",
@@ -328,7 +327,7 @@ func TestRest(t *testing.T) {
 	}
 }
 
-func TestGroupsGoThoughTheirProcessesWereKilled(t *testing.T) {
+func TestGroupsAreRemovedWithRunningProcesses(t *testing.T) {
 	g := newGroups(t)
 	dead := process.Start(t, "idle", nil, child.Place{Cgroup: g.Client})
 	live := process.Start(t, "idle", nil, child.Place{Cgroup: g.Proxy})
@@ -347,7 +346,7 @@ func TestGroupsGoThoughTheirProcessesWereKilled(t *testing.T) {
 	}
 }
 
-func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
+func TestSweepRemovesAbandonedGroups(t *testing.T) {
 	g := newGroups(t)
 	dead := exec.Command("/bin/true")
 	if err := dead.Run(); err != nil {
@@ -386,8 +385,8 @@ func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
 	}
 }
 
-// TestSweepBesideAnother: laboratories that begin at the same time find the
-// same cgroups, and none fails for what another has removed.
+// TestSweepBesideAnother: laboratories that start at the same time find the same
+// cgroups, and none fails because another one has removed them.
 func TestSweepBesideAnother(t *testing.T) {
 	root, err := cgroup.Root()
 	if err != nil {

@@ -65,8 +65,8 @@ func TestOthersAreNamed(t *testing.T) {
 	}
 }
 
-// TestTheGreatestAreNamed, and not those that belong to the laboratory.
-func TestTheGreatestAreNamed(t *testing.T) {
+// TestBusiestAreNamed, but not processes of the laboratory.
+func TestBusiestAreNamed(t *testing.T) {
 	after := tasks{1: {name: "make", reaped: 3}, 2: {name: "sh", cpu: 1}, 3: {name: "cc", cpu: 5}, 4: {name: "ld", cpu: 2}, 5: {name: "ours", cpu: 9}}
 	got := rest(tasks{1: {}}, after, nil, func(pid int) bool { return pid == 5 })
 	want := []result.Consumer{{PID: 3, Command: "cc", Seconds: 5}, {PID: 1, Command: "make", Seconds: 3}, {PID: 4, Command: "ld", Seconds: 2}}

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Party is whose CPU time is shown apart: all that runs in a cgroup or, where
-// there is none, the given processes. The zero Party spends nothing.
+// Party is a group of processes whose CPU time is shown separately: all processes
+// in a cgroup or, without one, the given processes. The zero Party uses no time.
 type Party struct {
 	// Cgroup is an open cgroup v2 directory.
 	Cgroup *os.File
@@ -22,12 +22,12 @@ type Party struct {
 	PIDs []int
 }
 
-// Parties are the three of a run.
+// Parties are the three parties of a run.
 type Parties struct {
 	Client, Server, Proxy Party
 }
 
-// usage is a party's CPU time so far, in seconds.
+// usage returns a party's CPU time so far, in seconds.
 func (p Party) usage() (float64, error) {
 	if p.Cgroup != nil {
 		stat, err := readCPUStat(p.Cgroup)
@@ -47,8 +47,8 @@ func (p Party) usage() (float64, error) {
 	return sum, nil
 }
 
-// members adds the party's processes to a set, with those in cgroups below: the
-// party's cpu.stat counts them as well.
+// members adds the party's processes to a set, including those in child cgroups,
+// which cpu.stat includes too.
 func (p Party) members(to map[int]bool) error {
 	if p.Cgroup == nil {
 		for _, pid := range p.PIDs {
@@ -75,7 +75,7 @@ func (p Party) members(to map[int]bool) error {
 	})
 }
 
-// ignoreGone forgives a cgroup that was removed while it was read.
+// ignoreGone returns nil if a cgroup was removed while it was read.
 func ignoreGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 		return nil
@@ -83,7 +83,7 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// readCPUStat reads a cgroup's cpu.stat by its keys.
+// readCPUStat returns the values of a cgroup's cpu.stat by key.
 func readCPUStat(dir *os.File) (map[string]uint64, error) {
 	text, err := readIn(dir, "cpu.stat")
 	if err != nil {
@@ -106,7 +106,7 @@ func parseKeys(text string) (map[string]uint64, error) {
 	return keys, nil
 }
 
-// readIn reads a file of an open directory, whatever its path has become.
+// readIn reads a file of an open directory, even if the directory was moved.
 func readIn(dir *os.File, name string) (string, error) {
 	f, err := openIn(dir, name, os.O_RDONLY)
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// userHz is the unit of /proc/stat for user space, on every architecture
-// that we build for.
+// userHz is the unit of /proc/stat for user space on every supported architecture.
 const userHz = 100
 
 // tick is one unit of /proc/stat, in seconds.
@@ -25,8 +24,9 @@ type Stat struct {
 	IRQ     float64
 	SoftIRQ float64
 	Steal   float64
-	// Idle includes I/O wait. That column may go backwards, because waiting
-	// that ends on another CPU moves over to the idle one; the sum does not.
+	// Idle includes I/O wait. The column of I/O wait may decrease, because waiting
+	// that ends on another CPU is moved to the idle column; the sum does not
+	// decrease.
 	Idle float64
 }
 
@@ -81,7 +81,7 @@ func (s *Stat) parse(line string) error {
 type spent struct {
 	user, system, irq, soft, steal float64
 	idle, busy                     float64
-	// sampled is the sum of the columns as the kernel's ticks saw them.
+	// sampled is the sum of the columns as sampled by the kernel's ticks.
 	sampled float64
 }
 
@@ -106,8 +106,8 @@ func between(a, b Stat, wall float64) (spent, error) {
 	return w, nil
 }
 
-// scale makes the sampled columns, which sum to sum, fill the busy time that
-// was not stolen. Slices that no tick saw are short ones, the kernel's.
+// scale scales the sampled columns, whose sum is sum, to the busy time without
+// steal. Time slices that no tick has sampled are short, and mostly the kernel's.
 func (w *spent) scale(sum float64) {
 	used := w.busy - w.steal
 	if sum == 0 {
@@ -119,5 +119,5 @@ func (w *spent) scale(sum float64) {
 	}
 }
 
-// rise is b - a for counters that ought not to fall.
+// rise is b - a for counters that should not decrease.
 func rise(a, b float64) float64 { return max(b-a, 0) }

@@ -17,24 +17,24 @@ import (
 // pfKthread marks a kernel thread in the flags of /proc/PID/stat.
 const pfKthread = 0x00200000
 
-// task is one process at one edge.
+// task is one process at one edge of the window.
 type task struct {
-	// name is the command's, of which unprintable characters are replaced.
+	// name is the command's name, with unprintable characters replaced.
 	name string
 	// start, in ticks since boot, distinguishes a process from a later one with
 	// the same id.
 	start  uint64
 	kernel bool
 	parent int
-	// cpu is its own time, reaped that of the children it has waited for and
-	// of theirs; in seconds.
+	// cpu is the process's own time, reaped that of the descendants that it has
+	// waited for; in seconds.
 	cpu, reaped float64
 }
 
 // tasks holds all processes by id.
 type tasks map[int]task
 
-// readTasks reads every process. One that ends meanwhile is left out.
+// readTasks reads every process. It skips processes that end meanwhile.
 func readTasks() (tasks, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -72,9 +72,9 @@ func readTask(pid int) (task, error) {
 	return t, err
 }
 
-// parseTask reads /proc/PID/stat. The name, in brackets, may hold anything,
-// brackets and spaces too; the fields count from behind the last one. Its
-// own CPU time is not taken from here.
+// parseTask parses /proc/PID/stat. The name, in brackets, may contain anything,
+// also brackets and spaces; the fields are counted after the last bracket. The
+// process's own CPU time is not read here.
 func parseTask(text string) (task, error) {
 	// proc(5) counts from 1; the state, third, comes first here.
 	const parent, flags, childUser, childSystem, start = 4 - 3, 9 - 3, 16 - 3, 17 - 3, 22 - 3
@@ -98,8 +98,8 @@ func parseTask(text string) (task, error) {
 	}, nil
 }
 
-// ProcessTime reads another process's CPU clock, in seconds. The clock's id
-// is made from the process's as clock_getcpuclockid(3) does it.
+// ProcessTime returns another process's CPU time in seconds. The clock's id is
+// computed from the process id as in clock_getcpuclockid(3).
 func ProcessTime(pid int) (float64, error) {
 	const schedClock = 2
 	var ts unix.Timespec
@@ -109,14 +109,14 @@ func ProcessTime(pid int) (float64, error) {
 	return float64(ts.Nano()) / 1e9, nil
 }
 
-// same says whether a process is there, and the one that it was.
+// same reports whether a process exists and is the same one.
 func (ts tasks) same(pid int, t task) bool {
 	now, ok := ts[pid]
 	return ok && now.start == t.start
 }
 
-// printable replaces what a terminal would not print: any process may choose its
-// name.
+// printable replaces characters that a terminal cannot print, because any process
+// may choose its name.
 func printable(name string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -126,28 +126,28 @@ func printable(name string) string {
 	}, name)
 }
 
-// spenders is what all processes but the parties' spent between two edges, in
+// spenders is the time of all processes except the parties between two edges, in
 // seconds.
 type spenders struct {
-	// self is this process, children are those that it started and are no
-	// party, other is everyone else's.
+	// self is this process, children are its children that are no party, other is
+	// all other processes.
 	kernel, self, children, other float64
-	// reaped is what self and its children inherited from processes that ended,
-	// which may have been a party's.
+	// reaped is the time of ended processes that self and its children inherited;
+	// these may have been a party's.
 	reaped float64
 	// ended counts the processes that ended.
 	ended int
-	// top are those who spent most of other.
+	// top are the processes with the greatest part of other.
 	top []result.Consumer
 }
 
-// rest sums what all processes but the parties' spent between two edges. ours
-// reports whether a process belongs to this laboratory.
+// rest adds up the time of all processes except the parties between two edges.
+// ours reports whether a process belongs to this laboratory.
 //
-// What a process spent passes to its parent when that waits for it. So a
-// process that came and went in between shows there, and so does one that
-// ended, with all that it spent before: that is owed by whoever inherited. A
-// process that is not reaped counts nowhere.
+// A process's time is added to its parent when the parent reaps it. So the time of
+// a process that started and ended in the window is there. So is that of a process
+// that ended, but including its time before the window, which has to be subtracted
+// from whoever inherited it. A process that is not reaped counts nowhere.
 func rest(a, b tasks, party map[int]bool, ours func(pid int) bool) spenders {
 	owed, ended := debts(a, b, party)
 	s := spenders{ended: ended}
@@ -183,9 +183,9 @@ func rest(a, b tasks, party map[int]bool, ours func(pid int) bool) spenders {
 // topConsumers is how many other processes a ledger names.
 const topConsumers = 3
 
-// owner returns what reports whether a process belongs to this laboratory: it
-// descends from this process, or is in a cgroup of ours, as a process whose
-// parent has ended may be.
+// owner returns a function that reports whether a process belongs to this
+// laboratory: it is a descendant of this process, or is in a cgroup of the
+// laboratory, as a process may be whose parent has ended.
 func (ts tasks) owner() func(pid int) bool {
 	self := os.Getpid()
 	group := fmt.Sprintf("/%s%d-%d-", prefix, self, ts[self].start)
@@ -200,8 +200,8 @@ func (ts tasks) owner() func(pid int) bool {
 	}
 }
 
-// debts is what those that ended had spent before the first edge, by the
-// process that lives and inherited it.
+// debts returns what ended processes had used before the first edge, per living
+// process that inherited it.
 func debts(a, b tasks, party map[int]bool) (owed map[int]float64, ended int) {
 	owed = map[int]float64{}
 	for pid, t := range a {

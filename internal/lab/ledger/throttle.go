@@ -10,10 +10,10 @@ import (
 	"fairlead/internal/cgroup"
 )
 
-// readThrottled sums for how long CPU limits have stopped us and the parties,
-// in seconds. The parties were forked by us: in cgroup v1, which groups by
-// controller, they share our group; in v2 they have their own. No file, no
-// limit.
+// readThrottled returns for how long CPU limits have stopped this process and the
+// parties, in seconds. The parties are children of this process: in cgroup v1,
+// which groups by controller, they share its group; in v2 they have their own.
+// Without the file there is no limit.
 func readThrottled(p Parties) float64 {
 	var sum float64
 	for _, party := range []Party{p.Client, p.Server, p.Proxy} {
@@ -41,8 +41,8 @@ func throttledIn(keys map[string]uint64) float64 {
 	return float64(keys["throttled_usec"])/1e6 + float64(keys["throttled_time"])/1e9
 }
 
-// ourCPUStats lists the cpu.stat files of our cgroup and of those above it,
-// any of which may be limited.
+// ourCPUStats lists the cpu.stat files of this process's cgroup and of its
+// ancestors, each of which may have a limit.
 func ourCPUStats() []string {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -62,8 +62,8 @@ func ourCPUStats() []string {
 	return files
 }
 
-// cpuHierarchy is where the hierarchy with these controllers is mounted, if
-// it limits CPU time: v2 names none.
+// cpuHierarchy returns the mount point of the hierarchy with these controllers, if
+// it limits CPU time; v2 lists none.
 func cpuHierarchy(controllers string) (root string, ok bool) {
 	if controllers == "" {
 		root, err := cgroup.Root()

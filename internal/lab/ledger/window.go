@@ -12,39 +12,39 @@ import (
 	"fairlead/internal/lab/result"
 )
 
-// Window is a window that has begun. The parties' processes must not end in
-// it: those are accounted for in their parents' name as well.
+// Window is a window that has begun. The parties' processes must not end in it,
+// because their time would be counted for their parents too.
 type Window struct {
 	parties Parties
 	begin   snapshot
 }
 
-// Gates holds what may make a window invalid.
+// Gates are the measurements that may make a window invalid.
 type Gates struct {
-	// StealShare is the share of all CPU time that the hypervisor took.
+	// StealShare is the share of all CPU time that the hypervisor used.
 	StealShare float64
 	// Throttled is for how many seconds a CPU limit (cgroup v1 or v2) stopped
 	// the laboratory or a party to it, summed over CPUs.
 	Throttled float64
-	// Thermal counts the times that a CPU was slowed down for its heat.
+	// Thermal is how often a CPU was throttled because of heat.
 	Thermal uint64
-	// OtherShare is the share of all CPU time that processes used which do not
-	// belong to the laboratory.
+	// OtherShare is the share of all CPU time that processes outside the
+	// laboratory used.
 	OtherShare float64
-	// Others are those that used most of it.
+	// Others are the processes that used most of it.
 	Others []result.Consumer
-	// Ended counts processes that ended in the window. What they spent is in
-	// Other if their parents waited for them, else in Unattributed.
+	// Ended counts processes that ended in the window. Their time is in Other if
+	// they were reaped, and in Unattributed if not.
 	Ended int
-	// Resolution is how much of Busy may be rounding of /proc/stat: the
-	// ledger cannot close better than this.
+	// Resolution is the part of Busy that may be rounding of /proc/stat: the
+	// ledger's error cannot be expected to be smaller.
 	Resolution float64
-	// Sampled is the busy time by the kernel's own sampled columns, in
-	// seconds, beside Ledger.Busy, which is measured.
+	// Sampled is the busy time according to the kernel's sampled columns, in
+	// seconds; Ledger.Busy is measured.
 	Sampled float64
 }
 
-// Begin takes the readings of the first edge.
+// Begin reads the values at the first edge.
 func Begin(parties Parties) (*Window, error) {
 	s, err := take(parties)
 	if err != nil {
@@ -53,8 +53,8 @@ func Begin(parties Parties) (*Window, error) {
 	return &Window{parties: parties, begin: s}, nil
 }
 
-// End takes the readings of the second edge and closes the ledger. A window
-// may be ended once.
+// End reads the values at the second edge and closes the ledger. It may be called
+// once per window.
 func (w *Window) End() (result.Ledger, Gates, error) {
 	end, err := take(w.parties)
 	if err != nil {
@@ -63,7 +63,7 @@ func (w *Window) End() (result.Ledger, Gates, error) {
 	return closeLedger(w.begin, end)
 }
 
-// snapshot is all readings of one edge.
+// snapshot contains all values of one edge.
 type snapshot struct {
 	mono                  float64
 	stat                  Stat
@@ -75,8 +75,8 @@ type snapshot struct {
 	thermal               uint64
 }
 
-// take reads an edge on one thread, the whole machine and the parties first:
-// the scan of all processes takes longest and needs least precision.
+// take reads an edge on one thread, the whole machine and the parties first: the
+// scan of all processes takes longest and needs least precision.
 func take(p Parties) (s snapshot, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -101,7 +101,7 @@ func take(p Parties) (s snapshot, err error) {
 	return s, nil
 }
 
-// readStat reads /proc/stat and the time at which that was.
+// readStat returns /proc/stat and the time at which it was read.
 func readStat() (mono float64, s Stat, err error) {
 	f, err := os.Open("/proc/stat")
 	if err != nil {
@@ -137,11 +137,11 @@ func closeLedger(a, b snapshot) (result.Ledger, Gates, error) {
 		KernelThread: s.kernel, Laboratory: s.self, Other: s.other,
 	}
 	if b.byGroups {
-		// A cgroup has counted what its processes spent, those that ended too.
+		// A cgroup includes the time of ended processes.
 		l.Laboratory += s.children
 	} else {
-		// Nothing but the path is started while a window is open, and what is no
-		// client and no server passes packets on.
+		// In a window nothing but the path is started, and a child that is neither
+		// client nor server forwards packets.
 		l.Proxy += s.children + s.reaped
 	}
 	l.Unattributed = l.Busy - l.Client - l.Server - l.Proxy - l.KernelThread - l.Laboratory - l.Other
@@ -159,7 +159,7 @@ func closeLedger(a, b snapshot) (result.Ledger, Gates, error) {
 	}, nil
 }
 
-// share is part/whole, and all of nothing if there is a part but no whole.
+// share is part/whole; if whole is zero, 1 for any part.
 func share(part, whole float64) float64 {
 	if whole > 0 {
 		return part / whole

@@ -26,8 +26,8 @@ func (j *job) serveRun(l *listener) {
 	}
 }
 
-// admitTCP accepts until all streams of the run are there or it is over. It
-// then ends, so that nothing but streams runs in the window.
+// admitTCP accepts until all streams of the run are connected or it is over. It
+// then ends, so that only streams run in the window.
 func (j *job) admitTCP(l *listener) error {
 	for admitted := 0; admitted < j.spec.links() && !j.done.Load(); {
 		fd, err := accept(l.tcp)
@@ -46,15 +46,15 @@ func (j *job) admitTCP(l *listener) error {
 	return nil
 }
 
-// admitStream reads the hello off a connection and starts its thread, or says
-// that it is none of ours.
+// admitStream reads the hello from a connection and starts its thread. It returns
+// false if the connection is not part of this run.
 func (j *job) admitStream(fd int) bool {
 	sa, err := unix.Getpeername(fd)
 	if err != nil {
 		return false
 	}
 	s := j.stream(fd, addrPort(sa))
-	s.over = nil // whoever connects owes us a hello
+	s.over = nil // every client must send a hello
 	b := make([]byte, helloSize)
 	if err := s.readFull(b); err != nil {
 		return false
@@ -156,7 +156,7 @@ func (j *job) admitUDP(l *listener) error {
 func (j *job) admitFlow(l *listener, h hello, peer netip.AddrPort, from unix.Sockaddr, oob, answer []byte) error {
 	to, ok := destination(oob)
 	if !ok {
-		return errors.New("the kernel did not say to which address it came")
+		return errors.New("the kernel did not report its destination address")
 	}
 	if l.addr.Addr().Is6() && to.Is4() {
 		to = netip.AddrFrom16(to.As16())

@@ -18,10 +18,10 @@ import (
 	"fairlead/internal/lab/load"
 )
 
-// The benchmarks hold this generator against the real tools on one loopback.
-// One iteration is one round: ours, theirs, theirs, ours, so that a machine
-// that drifts favours neither. The ratio is the median over the rounds; run
-// several: go test -run=- -bench=. -benchtime=7x ./internal/lab/load
+// The benchmarks compare this generator with other tools on the same loopback. One
+// iteration is one round: this generator, the tool, the tool, this generator, so
+// that a drift of the machine favours neither. The ratio is the median over the
+// rounds; run several: go test -run=- -bench=. -benchtime=7x ./internal/lab/load
 
 // benchWindow is the length of one measurement.
 const benchWindow = time.Second

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pattern makes a buffer whose pages are really there: untouched memory would
-// all be the one zero page, and reading that is unfairly cheap.
+// pattern returns a buffer whose pages are allocated. Untouched memory is the one
+// shared zero page, which is unrealistically cheap to read.
 func pattern(size int) []byte {
 	b := make([]byte, size)
 	for i := range b {
@@ -37,8 +37,8 @@ func (j *job) bulkSend(t *thread, s *stream, i int) error {
 	return nil
 }
 
-// bulkPaced sends one whole buffer at its time: a partial write would lower
-// the offered load.
+// bulkPaced sends one whole buffer at its time, because a partial write would
+// lower the offered load.
 func (j *job) bulkPaced(t *thread, s *stream, p *pace, buf []byte) error {
 	if _, ok := p.wait(j); !ok {
 		return nil
@@ -54,9 +54,9 @@ func (j *job) bulkPaced(t *thread, s *stream, p *pace, buf []byte) error {
 	return nil
 }
 
-// bulkReceive reads from s to its end, a full buffer at a time: woken for
-// every segment, an idle receiver costs its sender a wake-up for each, which
-// on a virtual machine is the dearest part of sending.
+// bulkReceive reads from s to its end, a full buffer at a time. If an idle
+// receiver is woken for every segment, its sender pays for each wake-up, which on
+// a virtual machine is the costliest part of sending.
 func (j *job) bulkReceive(t *thread, s *stream) error {
 	if err := setInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, j.spec.Size); err != nil {
 		return err
@@ -77,8 +77,7 @@ func (j *job) bulkReceive(t *thread, s *stream) error {
 	}
 }
 
-// ended says whether a stream was allowed to end: not before this side's
-// window has closed.
+// ended reports an error if a stream ended before this side's window has closed.
 func (j *job) ended(s *stream) error {
 	if j.phase.Load() == phaseAfter {
 		return nil

@@ -76,8 +76,8 @@ func (t *thread) totals() Totals {
 	}
 }
 
-// longest is the top of the histograms' range in ns; what is longer counts
-// as that.
+// longest is the top of the histograms' range in ns; longer durations count as
+// this.
 const longest = int64(60e9)
 
 func newHistogram() *hdrhistogram.Histogram {

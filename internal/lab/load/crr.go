@@ -24,7 +24,7 @@ func (j *job) crrClient(t *thread, target netip.AddrPort, i int) error {
 	return j.transact(t, i, v.visit, true)
 }
 
-// visitor holds what every connection of one thread uses again.
+// visitor contains what all connections of one thread reuse.
 type visitor struct {
 	j       *job
 	t       *thread
@@ -71,8 +71,8 @@ func (v *visitor) visit() (done int64, err error) {
 	return done, nil
 }
 
-// holdAcknowledgements has a socket, and those that it accepts, acknowledge
-// together with what is sent anyway, or at once as the kernel does by default.
+// holdAcknowledgements makes a socket, and those that it accepts, send
+// acknowledgements with the next data, or at once as the kernel does by default.
 func holdAcknowledgements(fd int, hold bool) error {
 	quick := 1
 	if hold {
@@ -101,13 +101,12 @@ func (j *job) part(s *stream, scratch []byte) error {
 	}
 }
 
-// crrServer serves connections off the listener until the run is over. One
-// that fails counts as an error: the client, whose loss it is, decides what
-// it means.
+// crrServer serves connections from the listener until the run is over. A failed
+// one counts as an error: the client decides what it means.
 func (j *job) crrServer(t *thread, listener int) error {
 	buf := make([]byte, j.spec.Size)
 	s := j.stream(-1, netip.AddrPort{})
-	s.over = nil // a client that has connected owes us its request
+	s.over = nil // a client that has connected must send its request
 	for !j.done.Load() {
 		fd, err := accept(listener)
 		if errors.Is(err, errNoConnection) {

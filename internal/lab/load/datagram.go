@@ -75,8 +75,8 @@ func (j *job) stampAll(b *batch, phase uint32) {
 	}
 }
 
-// shoot sends the batch once. What the kernel refuses for want of room is not
-// sent, and not counted.
+// shoot sends the batch once. Messages that the kernel refuses because its buffer
+// is full are not sent and not counted.
 func (j *job) shoot(t *thread, s *stream, b *batch, phase uint32) error {
 	n, errno := b.send(s.fd)
 	switch errno {
@@ -125,8 +125,8 @@ func (j *job) datagramReceive(t *thread, s *stream) error {
 	}
 }
 
-// count adds n received messages up, and answers a hello that was repeated
-// because our answer got lost.
+// count counts n received messages, and answers a hello that was repeated because
+// the answer was lost.
 func (j *job) count(t *thread, s *stream, b *batch, n int) {
 	var bytes, packets, marked uint64
 	for i := range n {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connectRun opens the live flows and all the client's streams and, once every
-// stream was answered, starts them.
+// connectRun opens the live flows and all streams of the client, and starts the
+// streams when each has been answered.
 func (j *job) connectRun(target netip.AddrPort) error {
 	if err := j.openFlows(target); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (j *job) crrRun(target netip.AddrPort) error {
 	return nil
 }
 
-// dial opens one stream and sees it answered.
+// dial opens one stream and waits for the answer to its hello.
 func (j *job) dial(target netip.AddrPort, down bool) (*stream, error) {
 	kind := unix.SOCK_STREAM
 	if j.spec.Workload.udp() {
@@ -119,7 +119,7 @@ func (s *stream) readTick(b []byte) (int, error) {
 	one := &stream{fd: s.fd, peer: s.peer, patience: tick}
 	n, err := one.read(b)
 	if err == io.EOF {
-		return n, nil // an empty datagram is an answer as well
+		return n, nil // an empty datagram is an answer too
 	}
 	return n, err
 }

@@ -1,7 +1,7 @@
-// Package load generates the laboratory's traffic: one child process a side,
-// each in its own network namespace and cgroup, moves bytes through a path
-// and counts them. It does not build paths, judge results or account for
-// CPU beyond its own two processes.
+// Package load generates the laboratory's traffic: one child process per side,
+// each in its own network namespace and cgroup, moves bytes over a path and counts
+// them. It does not build paths, evaluate results or account for CPU time beyond
+// its own two processes.
 //
 // # Theory of operation
 //
@@ -15,11 +15,10 @@
 // never shares a wire with traffic, so no loss affects start and stop. A child
 // ends itself when its control channel closes, or is silent for longer than the
 // run may take.
-//
 // Clocks are never mixed. Each side reads its counters together with its own
-// CLOCK_MONOTONIC at both edges and rates are its bytes over its interval: on
-// a saturated machine a control message may arrive milliseconds late, which
-// moves the window but does not bend the rate.
+// CLOCK_MONOTONIC at both edges, and rates are its bytes over its interval. On a
+// saturated machine a control message may arrive milliseconds late, which moves
+// the window but does not change the rate.
 //
 // Every stream has one locked OS thread and a raw blocking descriptor outside
 // the Go poller, counters on cache lines of their own and buffers made before

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Side says which end of the path speaks.
+// Side is the end of the path that reports something.
 type Side string
 
 // The sides.
@@ -28,20 +28,20 @@ var (
 	ErrClosed = errors.New("closed by the peer")
 )
 
-// Error is a failure reported by one side of the path.
+// Error is a failure that one side of the path reported.
 type Error struct {
 	Side Side
-	// Kind is the text of one of the Err… above, or empty.
+	// Kind is the text of one of the Err… variables above, or empty.
 	Kind string
 	Text string
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("load %s: %s", e.Side, e.Text) }
 
-// Is lets errors.Is see the kind across the process boundary.
+// Is makes errors.Is recognize the kind across the process boundary.
 func (e *Error) Is(target error) bool { return e.Kind != "" && target.Error() == e.Kind }
 
-// newError flattens err for its way to the parent.
+// newError converts err for the message to the parent.
 func newError(side Side, err error) *Error {
 	e := &Error{Side: side, Text: err.Error()}
 	for _, kind := range []error{ErrRefused, ErrNoAnswer, ErrClosed} {
@@ -52,18 +52,18 @@ func newError(side Side, err error) *Error {
 	return e
 }
 
-// patience is how long a peer may stay silent while it owes us something.
+// patience is how long a peer may be silent when it must answer.
 const patience = 2 * time.Second
 
-// tick is how often a blocked receiver looks whether the run is over.
+// tick is how often a blocked receiver checks whether the run is over.
 const tick = 100 * time.Millisecond
 
-// silent is the error of a peer that owed an answer.
+// silent is the error for a peer that did not answer.
 func silent(peer netip.AddrPort) error {
 	return fmt.Errorf("%w from %s within %s", ErrNoAnswer, peer, patience)
 }
 
-// failed names what could not be done with a peer, and why.
+// failed describes the operation with a peer that failed, and why.
 func failed(verb string, peer netip.AddrPort, err error) error {
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
@@ -78,5 +78,5 @@ func failed(verb string, peer netip.AddrPort, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, peer, err)
 }
 
-// closed is the error of a stream that ended while its peer owed us data.
+// closed is the error of a stream that ended although its peer had to send data.
 func closed(peer netip.AddrPort) error { return fmt.Errorf("receive from %s: %w", peer, ErrClosed) }

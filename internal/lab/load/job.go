@@ -89,7 +89,7 @@ func (j *job) newThread() *thread {
 	return t
 }
 
-// fail keeps the first failure; the parent hears of it at its next request.
+// fail keeps the first failure, which is reported with the parent's next request.
 func (j *job) fail(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

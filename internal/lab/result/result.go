@@ -275,7 +275,7 @@ type Summary struct {
 	// of the exact signed-rank test if there are enough rounds for it and it is
 	// greater.
 	P float64 `json:"p"`
-	// Rounds counts the valid rounds, Invalid the rounds that were thrown out.
+	// Rounds counts the valid rounds, Invalid the rounds that were discarded.
 	Rounds  int `json:"rounds"`
 	Invalid int `json:"invalid"`
 	// Distinguishable is false within the A/A noise floor.

@@ -118,9 +118,9 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// TestTwinsAreRarelyTold holds paths that differ in nothing against the
+// TestIdenticalPathsAreRarelyDistinguished compares identical paths with the
 // baseline: at most one in twenty may be called distinguishable.
-func TestTwinsAreRarelyTold(t *testing.T) {
+func TestIdenticalPathsAreRarelyDistinguished(t *testing.T) {
 	for _, rounds := range []int{2, 3, 5, 6, 12} {
 		for _, drift := range []float64{0, 0.05} {
 			t.Run(fmt.Sprint(rounds, " rounds, drift ", drift), func(t *testing.T) {

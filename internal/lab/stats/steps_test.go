@@ -51,7 +51,7 @@ func TestStepsAddUpWithinRounds(t *testing.T) {
 	}
 }
 
-func TestStepsLeaveOutRoundsThatDoNotCount(t *testing.T) {
+func TestStepsSkipInvalidRounds(t *testing.T) {
 	runs := stepped(8, map[string]float64{"host": 0, "veth": 2e-6, "twin": 2e-6})
 	for i := range runs {
 		if runs[i].Path == "veth" && runs[i].Round < 4 {
@@ -66,7 +66,7 @@ func TestStepsLeaveOutRoundsThatDoNotCount(t *testing.T) {
 	}
 }
 
-func TestStepsOfOneRoundTellNothing(t *testing.T) {
+func TestStepsOfOneRoundAreNotDistinguishable(t *testing.T) {
 	for _, s := range Steps(stepped(1, map[string]float64{"host": 0, "veth": 2e-6, "twin": 2e-6}), "host", ladder, 7) {
 		if s.Figures[0].Distinguishable {
 			t.Errorf("%s: %+v", s.Name, s.Figures[0])

@@ -1,6 +1,6 @@
-// Package attack_test proves the table of threats: every cell says whether an
-// attacker has an effect, and the fate of real packets on the real kernel
-// agrees. Attackers forge packets with raw sockets.
+// Package attack_test tests the table of threats: every cell says whether an
+// attack has an effect, and real packets on the real kernel must show the same.
+// Attackers forge packets with raw sockets.
 package attack_test
 
 import (
@@ -23,8 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// flavor is what a packet can be. The protocol is empty where it does not
-// matter.
+// flavor is a kind of packet. The protocol is empty where it does not matter.
 type flavor struct {
 	v4    bool
 	proto model.Proto
@@ -43,16 +42,16 @@ var (
 	onlyIPv6 = []flavor{{}}
 )
 
-// fate is what became of an attack.
+// fate is the result of an attack.
 type fate struct {
 	effect bool
 	// because is the evidence.
 	because string
-	// err says that the prober could not judge.
+	// err says that the prober could not decide.
 	err error
 }
 
-// prober makes an attack.
+// prober carries out an attack.
 type prober struct {
 	flavors []flavor
 	attack  func(*world, threat.Cell, flavor) fate
@@ -80,7 +79,7 @@ var probers = map[threat.Attack]prober{
 	threat.Flood:              {onlyTCP, flood},
 }
 
-// TestAttacks makes every attack of the table.
+// TestAttacks carries out every attack of the table.
 func TestAttacks(t *testing.T) {
 	table := threat.Table()
 	for _, c := range table {
@@ -91,8 +90,8 @@ func TestAttacks(t *testing.T) {
 	w := newWorld(t)
 	var failed []string
 	var mu sync.Mutex
-	// Attacks of one kind disturb those of another: they go one after the other,
-	// and all cells of one at once.
+	// Attacks of one kind disturb those of another. So they run one after the other,
+	// with all cells of one attack at once.
 	for attack, cells := range byAttack(table) {
 		began := time.Now()
 		var wg sync.WaitGroup
@@ -134,8 +133,8 @@ func byAttack(table []threat.Cell) func(func(threat.Attack, []threat.Cell) bool)
 	}
 }
 
-// judge returns where the table and the packets' fate disagree; empty if they
-// agree.
+// judge returns the difference between the table and the packets' fate; empty if
+// they agree.
 func judge(c threat.Cell, f flavor, got fate) string {
 	at := strings.TrimSpace(fmt.Sprintf("%s %s, %s: %s: %s", c.Driver, c.Via, f, c.Attacker, c.Attack))
 	can := c.Can && !(c.IPv6Only && f.v4)
@@ -150,7 +149,7 @@ func judge(c threat.Cell, f flavor, got fate) string {
 	return ""
 }
 
-// TestALieIsReported changes every cell of the table.
+// TestALieIsReported inverts every cell of the table.
 func TestALieIsReported(t *testing.T) {
 	for _, c := range threat.Table() {
 		if lie := judge(c, flavor{}, fate{effect: c.Can}); lie != "" {

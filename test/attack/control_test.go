@@ -7,11 +7,11 @@ import (
 	"fairlead/internal/threat"
 )
 
-// TestProversSeeEffects opens what Fairlead closes, and makes attacks that have
-// no effect otherwise.
+// TestProversSeeEffects disables protections of Fairlead, and carries out attacks
+// that have no effect with them.
 func TestProversSeeEffects(t *testing.T) {
 	w := newWorld(t)
-	// The host drops its own addresses from a bridge, too, where br_netfilter is on.
+	// With br_netfilter the host drops its own addresses from a bridge, too.
 	w.sh(w.host.Do, "nft flush chain inet fairlead sources")
 	victims := place(w.host.In(victim(model.DriverBridge)))
 	for _, c := range []struct {

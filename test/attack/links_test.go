@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostServicePort is where the host itself listens.
+// hostServicePort is the port on which the host itself listens.
 const hostServicePort = 7000
 
 var (
@@ -51,7 +51,7 @@ func advertise(from place) error {
 	return nil
 }
 
-// advertised returns what a place has taken from a router advertisement.
+// advertised returns what a place has configured from a router advertisement.
 func (p place) advertised() (string, error) {
 	out, err := p.sh("ip -6 route show; ip -6 -o addr show; sysctl net.ipv6.conf 2>/dev/null | grep -E '(hop_limit = 5|mtu = 1300)$' || true")
 	var found []string
@@ -63,9 +63,9 @@ func (p place) advertised() (string, error) {
 	return strings.Join(found, "; "), err
 }
 
-// advertiseHost advertises to a host that does not forward IPv6, as one that
-// does takes no advertisement by default: from a network without IPv6, and on a
-// bridge from an internal network with IPv6, too.
+// advertiseHost sends advertisements to a host that does not forward IPv6, because
+// a forwarding host ignores them by default: from a network without IPv6, and on a
+// bridge also from an internal network with IPv6.
 func advertiseHost(w *world, c threat.Cell, _ flavor) fate {
 	for _, name := range plainBoxes(c.Driver) {
 		from := place(w.plain.In(name))
@@ -81,7 +81,8 @@ func advertiseHost(w *world, c threat.Cell, _ flavor) fate {
 	return fate{effect: got != "", because: got, err: err}
 }
 
-// reach has a container ask its neighbour: what it sent before has arrived.
+// reach makes a container send a request to its neighbour. When it is answered,
+// all earlier packets have arrived.
 func (w *world) reach(from, to string, v4 bool) error {
 	err := place(w.host.In(from)).converse(model.TCP, netip.AddrPort{}, netip.AddrPortFrom(w.address(to, v4), workPort), to, nonce())
 	if err != nil {
@@ -101,8 +102,8 @@ func advertiseContainer(w *world, c threat.Cell, _ flavor) fate {
 	return fate{effect: got != "", because: got, err: err}
 }
 
-// redirect tells the victim, in the name of its gateway, that the attacker is a
-// better one.
+// redirect sends the victim ICMP redirects in the name of its gateway that name
+// the attacker as a better one.
 func redirect(w *world, c threat.Cell, f flavor) fate {
 	far := nobody(f.v4)
 	from, to := w.address(evil(c.Driver), f.v4), w.address(victim(c.Driver), f.v4)
@@ -134,8 +135,8 @@ func redirect(w *world, c threat.Cell, f flavor) fate {
 	return fate{effect: strings.Contains(got, "via "+from.String()), because: got, err: err}
 }
 
-// takeAddress tells the victim that the attacker has the address of the third
-// container, or where the link has no third, of the gateway.
+// takeAddress claims the address of the third container for the attacker, or, on a
+// link without a third, that of the gateway.
 func takeAddress(w *world, c threat.Cell, f flavor) fate {
 	const enough = 4 * time.Second // a neighbour entry is locked for one second
 	attacker, prey := place(w.host.In(evil(c.Driver))), place(w.host.In(victim(c.Driver)))
@@ -179,8 +180,8 @@ func takeAddress(w *world, c threat.Cell, f flavor) fate {
 	return fate{because: "the victim knows the right hardware address"}
 }
 
-// delivered sends packets, waits until later ones of the attacker have been
-// answered, and reports whether the receiver has seen the text.
+// delivered sends packets, waits until later ones of the attacker are answered,
+// and reports whether the receiver has seen the text.
 func delivered(from place, marker func() error, to place, text string, packets ...[]byte) fate {
 	tap, err := to.tap()
 	if err != nil {
@@ -196,7 +197,7 @@ func delivered(from place, marker func() error, to place, text string, packets .
 	return fate{effect: tap.received(holds(text)), because: "whether the packet arrives"}
 }
 
-// asksHost has a place ask the host itself.
+// asksHost makes a place send a request to the host itself.
 func (w *world) asksHost(from place, at netip.Addr) func() error {
 	return func() error {
 		err := from.converse(model.TCP, netip.AddrPort{}, netip.AddrPortFrom(at, hostServicePort), "host", nonce())
@@ -215,7 +216,7 @@ func spoofContainer(w *world, c threat.Cell, f flavor) fate {
 		w.host.In(victim(c.Driver)), text, packet)
 }
 
-// serveDHCP has the victim ask for an address, and the attacker offer one.
+// serveDHCP makes the victim request an address, and the attacker offer one.
 func serveDHCP(w *world, c threat.Cell, _ flavor) fate {
 	attacker, prey := place(w.host.In(evil(c.Driver))), place(w.host.In(victim(c.Driver)))
 	heard, err := attacker.tap()
@@ -247,8 +248,8 @@ func serveDHCP(w *world, c threat.Cell, _ flavor) fate {
 	return fate{effect: asked && answered, because: fmt.Sprintf("the request is heard: %v, the offer arrives: %v", asked, answered)}
 }
 
-// tagVLAN sends to a container of another network, by its network's bridge and
-// by the attacker's, with tags of every kind.
+// tagVLAN sends to a container of another network, via the bridge of that network
+// and via the attacker's, with all kinds of VLAN tags.
 func tagVLAN(w *world, c threat.Cell, f flavor) fate {
 	attacker := place(w.host.In(evil(c.Driver)))
 	prey := place(w.host.In(otherBox))
@@ -289,8 +290,7 @@ func tagVLAN(w *world, c threat.Cell, f flavor) fate {
 	return fate{effect: tap.received(holds(text)), because: "whether a tagged packet arrives"}
 }
 
-// gatewayMAC returns the hardware address by which a container leaves its
-// network.
+// gatewayMAC returns the hardware address of a container's gateway.
 func (w *world) gatewayMAC(name string, v4 bool) (net.HardwareAddr, error) {
 	from := place(w.host.In(name))
 	if err := w.asksHost(from, w.own(v4))(); err != nil {
@@ -304,7 +304,7 @@ func (w *world) gatewayMAC(name string, v4 bool) (net.HardwareAddr, error) {
 	return net.ParseMAC(strings.TrimSpace(out))
 }
 
-// sourceRoute names the internal container as the stop after the host.
+// sourceRoute names the internal container as the next stop after the host.
 func sourceRoute(w *world, c threat.Cell, f flavor) fate {
 	attacker := w.from(c.Attacker, c.Driver)
 	src := w.source(c.Attacker, c.Driver, f.v4)
@@ -324,8 +324,8 @@ func sourceRoute(w *world, c threat.Cell, f flavor) fate {
 	return delivered(attacker, w.asksHost(attacker, w.own(f.v4)), w.host.In(innerBox), text, packets...)
 }
 
-// fragment sends a datagram to a port that is not published, in fragments of
-// eight bytes and in ones that overlap.
+// fragment sends a datagram to a port that is not published, in fragments of eight
+// bytes and in overlapping ones.
 func fragment(w *world, c threat.Cell, f flavor) fate {
 	attacker := w.from(c.Attacker, c.Driver)
 	src, dst := w.source(c.Attacker, c.Driver, f.v4), w.address(victim(c.Driver), f.v4)
@@ -368,9 +368,9 @@ func piece(src, dst netip.Addr, number byte, id uint16, at int, b []byte, more b
 	return p
 }
 
-// unpublished sends first packets to a port that is not published: from the
-// attacker's own address, from a container of the network, from a client of the
-// LAN, from the host.
+// unpublished sends first packets to a port that is not published. Their sources
+// are the attacker's address, a container of the network, a client on the LAN, and
+// the host.
 func unpublished(w *world, c threat.Cell, f flavor) fate {
 	attacker := w.from(c.Attacker, c.Driver)
 	text := nonce()

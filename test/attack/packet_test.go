@@ -72,8 +72,8 @@ func ip(src, dst netip.Addr, number byte, options, payload []byte) []byte {
 	return append(h, payload...)
 }
 
-// icmp returns an ICMP message as an IP packet. Of rest, 4 bytes follow the
-// checksum, then the body.
+// icmp returns an ICMP message as an IP packet. The first 4 bytes of rest follow
+// the checksum, then comes the body.
 func icmp(src, dst netip.Addr, kind, code byte, body []byte) []byte {
 	m := append([]byte{kind, code, 0, 0}, body...)
 	if src.Is4() {

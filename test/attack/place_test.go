@@ -37,7 +37,7 @@ func (p place) sh(script string) (string, error) {
 	return string(out), err
 }
 
-// send sends IP packets as they are, by the place's own routes.
+// send sends IP packets unchanged, using the place's routes.
 func (p place) send(packets ...[]byte) error {
 	return p(func() error {
 		v4 := packets[0][0]>>4 == 4
@@ -61,7 +61,7 @@ func (p place) send(packets ...[]byte) error {
 	})
 }
 
-// sendFrame sends an Ethernet frame by a link.
+// sendFrame sends an Ethernet frame on a link.
 func (p place) sendFrame(link string, dst net.HardwareAddr, kind uint16, body []byte) error {
 	return p(func() error {
 		l, err := net.InterfaceByName(link)
@@ -81,7 +81,7 @@ func (p place) sendFrame(link string, dst net.HardwareAddr, kind uint16, body []
 // tap collects what a place receives.
 type tap struct{ fd int }
 
-// tap begins to collect what comes in by any link of the place.
+// tap starts to collect what comes in on any link of the place.
 func (p place) tap() (t tap, err error) {
 	err = p(func() error {
 		const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL<<8&0xff00
@@ -96,7 +96,7 @@ func (p place) tap() (t tap, err error) {
 
 func (t tap) close() { unix.Close(t.fd) }
 
-// received reports whether a frame that satisfies the condition has come in.
+// received reports whether a frame that meets the condition has come in.
 func (t tap) received(is func(frame []byte) bool) bool {
 	buf := make([]byte, 65536)
 	found := false
@@ -112,7 +112,7 @@ func (t tap) received(is func(frame []byte) bool) bool {
 	}
 }
 
-// holds is the condition that a frame contains a text.
+// holds returns the condition that a frame contains a text.
 func holds(text string) func([]byte) bool {
 	return func(frame []byte) bool { return bytes.Contains(frame, []byte(text)) }
 }
@@ -173,7 +173,7 @@ func (p place) serve(name string, port uint16) (s server, err error) {
 
 func (s server) close() { s.tcp.Close(); s.udp.Close() }
 
-// say sends the text to a client without being asked.
+// say sends the text to a client without a request.
 func (s server) say(client net.Addr, text string) error {
 	c, ok := s.open.Load(client.String())
 	if !ok {
@@ -187,7 +187,7 @@ func (s server) say(client net.Addr, text string) error {
 type talk struct{ net.Conn }
 
 // dial opens a conversation from an address of the place; an address without a
-// port gets any.
+// port gets any port.
 func (p place) dial(proto model.Proto, from, to netip.AddrPort) (t talk, err error) {
 	d := net.Dialer{Timeout: patience}
 	if proto == model.TCP {
@@ -202,13 +202,13 @@ func (p place) dial(proto model.Proto, from, to netip.AddrPort) (t talk, err err
 	return t, err
 }
 
-// nonce is a text that has never been sent.
+// nonce returns a text that was never sent before.
 func nonce() string { return fmt.Sprintf("nonce-%d-", nonces.Add(1)) }
 
 var nonces atomic.Int64
 
-// ask sends the text and waits until it comes back from the server of that
-// name. A datagram is sent again.
+// ask sends the text and waits until it comes back from the server with that name.
+// It repeats a datagram.
 func (t talk) ask(name, text string) error {
 	buf := make([]byte, 2048)
 	for deadline := time.Now().Add(patience); ; {

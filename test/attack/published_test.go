@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// at is where the cell's path is published.
+// at returns where the cell's path is published.
 func (w *world) at(c threat.Cell, f flavor) netip.AddrPort {
 	return netip.AddrPortFrom(w.own(f.v4), hostPort(c.Driver, c.Via))
 }
@@ -31,7 +31,7 @@ func payload(f flavor, text string) string {
 	return text
 }
 
-// answers is the condition that a frame is for the port, from a path's port.
+// answers returns the condition that a frame is for the port, from a path's port.
 func answers(c threat.Cell, port uint16) func([]byte) bool {
 	return func(frame []byte) bool {
 		src, dst, ok := ports(frame)
@@ -52,9 +52,9 @@ func ports(frame []byte) (src, dst uint16, ok bool) {
 	return binary.BigEndian.Uint16(frame[i:]), binary.BigEndian.Uint16(frame[i+2:]), true
 }
 
-// impersonate has the attacker send first packets from a port of somebody else,
-// who then asks from there. It returns whether the attacker has seen an answer,
-// and why the other has none.
+// impersonate makes the attacker send first packets from a port of another host,
+// which then sends a request from there. It returns whether the attacker has seen
+// an answer, and why the other host has none.
 func (w *world) impersonate(c threat.Cell, f flavor, who place, as, from netip.Addr, to netip.AddrPort) (seen bool, denied, err error) {
 	attacker := w.from(c.Attacker, c.Driver)
 	tap, err := attacker.tap()
@@ -71,7 +71,8 @@ func (w *world) impersonate(c threat.Cell, f flavor, who place, as, from netip.A
 	return tap.received(answers(c, port)), denied, nil
 }
 
-// hijack asks as a client of the LAN whether the attacker hears the answers.
+// hijack sends a request as a client of the LAN, and reports whether the attacker
+// gets the answers.
 func hijack(w *world, c threat.Cell, f flavor) fate {
 	client := w.client.Address(0, f.v4)
 	for range tries() {
@@ -83,8 +84,8 @@ func hijack(w *world, c threat.Cell, f flavor) fate {
 	return fate{because: "the attacker receives no answer"}
 }
 
-// block sends more requests in the name of a client of the LAN, which then asks
-// from some of the same ports.
+// block sends more requests in the name of a client of the LAN, which then sends
+// requests from some of the same ports.
 func block(w *world, c threat.Cell, f flavor) fate {
 	const ports = 30
 	client := w.client.Address(0, f.v4)
@@ -111,8 +112,8 @@ func block(w *world, c threat.Cell, f flavor) fate {
 	return fate{because: "the client is answered"}
 }
 
-// blockNeighbor sends requests in the name of a container that connects to
-// another one of its network, at that one's own address.
+// blockNeighbor sends requests in the name of a container that connects to another
+// one on its network, directly at its address.
 func blockNeighbor(w *world, c threat.Cell, f flavor) fate {
 	neighbor := w.address(evil(c.Driver), f.v4)
 	to := netip.AddrPortFrom(w.address(victim(c.Driver), f.v4), workPort)
@@ -125,7 +126,8 @@ func blockNeighbor(w *world, c threat.Cell, f flavor) fate {
 	return fate{because: "the neighbour is answered"}
 }
 
-// blockLoopback sends requests in the name of the host and of its loopback.
+// blockLoopback sends requests in the name of the host and of its loopback
+// address.
 func blockLoopback(w *world, c threat.Cell, f flavor) fate {
 	loopback := map[bool]netip.Addr{true: netip.AddrFrom4([4]byte{127, 0, 0, 1}), false: netip.IPv6Loopback()}[f.v4]
 	to := netip.AddrPortFrom(loopback, hostPort(c.Driver, c.Via))
@@ -148,14 +150,14 @@ func unspecified(v4 bool) netip.Addr {
 	return netip.IPv6Unspecified()
 }
 
-// anySource asks from an address of nobody, which the attacker's loopback has.
+// anySource sends a request from an address that only the attacker's loopback has.
 func anySource(w *world, c threat.Cell, f flavor) fate {
 	from := netip.AddrPortFrom(nobody(f.v4), 0)
 	err := w.from(c.Attacker, c.Driver).converse(f.proto, from, w.at(c, f), victim(c.Driver), nonce())
 	return fate{effect: err == nil, because: fmt.Sprint(err)}
 }
 
-// live opens a conversation of a client of the LAN that has been answered.
+// live opens a conversation of a client of the LAN that is answered.
 func (w *world) live(c threat.Cell, f flavor) (t talk, port uint16, err error) {
 	port = w.port()
 	t, err = place(w.client.Do).dial(f.proto, netip.AddrPortFrom(w.client.Address(0, f.v4), port), w.at(c, f))
@@ -169,8 +171,8 @@ func (w *world) live(c threat.Cell, f flavor) (t talk, port uint16, err error) {
 	return t, port, nil
 }
 
-// inject sends datagrams to a client's socket in the name of the container and
-// of the published port.
+// inject sends datagrams to a client's socket in the name of the container and of
+// the published port.
 func inject(w *world, c threat.Cell, f flavor) fate {
 	for range tries() {
 		t, port, err := w.live(c, f)
@@ -193,7 +195,7 @@ func inject(w *world, c threat.Cell, f flavor) fate {
 	return fate{because: "the client receives only answers"}
 }
 
-// unless returns the error where the condition is false.
+// unless returns the error if the condition is false.
 func unless(ok bool, err error) error {
 	if ok {
 		return nil
@@ -201,7 +203,7 @@ func unless(ok bool, err error) error {
 	return err
 }
 
-// hostSource asks with the host's own address as the source.
+// hostSource sends a request with the host's address as the source.
 func hostSource(w *world, c threat.Cell, f flavor) fate {
 	attacker := w.from(c.Attacker, c.Driver)
 	tap, err := attacker.tap()
@@ -214,15 +216,15 @@ func hostSource(w *world, c threat.Cell, f flavor) fate {
 	if err := attacker.send(first, first, first); err != nil {
 		return fate{err: err}
 	}
-	// What follows is answered after what came before.
+	// Later packets are answered after earlier ones.
 	if err := attacker.converse(f.proto, netip.AddrPort{}, w.at(c, f), victim(c.Driver), nonce()); err != nil {
 		return fate{err: fmt.Errorf("the attacker's own address is not answered: %w", err)}
 	}
 	return fate{effect: tap.received(answers(c, port)), because: "answers to the host's own address"}
 }
 
-// forgeError sends ICMP errors that quote a client's conversation, as the
-// client, the host and the container know it.
+// forgeError sends ICMP errors that quote a client's conversation, with the
+// addresses that the client, the host and the container see.
 func forgeError(w *world, c threat.Cell, f flavor) fate {
 	t, port, err := w.live(c, f)
 	if err != nil {
@@ -254,7 +256,7 @@ func forgeError(w *world, c threat.Cell, f flavor) fate {
 	return fate{because: "the client is answered"}
 }
 
-// flood sends SYNs from many ports while clients of the LAN are idle.
+// flood sends SYNs from many ports while clients on the LAN are idle.
 func flood(w *world, c threat.Cell, f flavor) fate {
 	var idle []talk
 	for range 3 {

@@ -14,8 +14,8 @@ import (
 	"fairlead/test/fabric"
 )
 
-// tries is how often each attack on a published port is tried; FAIRLEAD_TRIES
-// changes it.
+// tries is how often each attack on a published port is repeated; FAIRLEAD_TRIES
+// overrides it.
 func tries() int {
 	if n, err := strconv.Atoi(os.Getenv("FAIRLEAD_TRIES")); err == nil {
 		return n
@@ -23,7 +23,7 @@ func tries() int {
 	return 2
 }
 
-// workPort is where containers listen.
+// workPort is the port on which containers listen.
 const workPort = 80
 
 // world is a host with networks of every driver, its LAN and a second uplink.
@@ -32,12 +32,12 @@ const workPort = 80
 //	LAN    ──┴ switch 0 ── host ───────┼── other (another bridge network)
 //	uplink ─── switch 1 ───┘           └── inner (an internal bridge network)
 //
-// The host filters by reverse path on the second uplink.
+// The host uses reverse path filtering on the second uplink.
 type world struct {
 	t                        *testing.T
 	fabric                   *fabric.Fabric
 	host, client, lan, other *fabric.Host
-	// plain is a further host, which does not forward IPv6.
+	// plain is another host, which does not forward IPv6.
 	plain      *fabric.Host
 	plainState model.State
 	state      model.State
@@ -100,7 +100,7 @@ const (
 	innerBox = "inner"
 )
 
-// desired is the host's state.
+// desired is the host's desired state.
 func (w *world) desired() model.State {
 	var s model.State
 	add := func(network string, names ...string) {
@@ -125,8 +125,8 @@ func (w *world) desired() model.State {
 	return s
 }
 
-// plainBoxes names the sandboxes of the plain host: one on a network without
-// IPv6, and one on an internal network with IPv6.
+// plainBoxes are the sandboxes of the plain host: one on a network without IPv6,
+// and one on an internal network with IPv6.
 func plainBoxes(d model.Driver) []string {
 	boxes := []string{string(d) + "-plain"}
 	if d == model.DriverBridge {
@@ -135,7 +135,7 @@ func plainBoxes(d model.Driver) []string {
 	return boxes
 }
 
-// plainDesired is the plain host's state.
+// plainDesired is the plain host's desired state.
 func (w *world) plainDesired() model.State {
 	var s model.State
 	for i, d := range threat.Drivers() {
@@ -164,7 +164,7 @@ func (w *world) plainGateway(name string) netip.Addr {
 	panic("no network " + name)
 }
 
-// network returns the network of that number.
+// network returns the network with that number.
 func (w *world) network(name string, d model.Driver, number int) model.Network {
 	prefix := func(format string) netip.Prefix { return netip.MustParsePrefix(fmt.Sprintf(format, 30+number)) }
 	n := model.Network{Name: name, Driver: d, Subnets: []model.Subnet{{Prefix: prefix("172.%d.0.0/24")}, {Prefix: prefix("fd00:%d::/64")}}}
@@ -183,7 +183,7 @@ func (w *world) network(name string, d model.Driver, number int) model.Network {
 	return n
 }
 
-// hostPort is where a victim is published.
+// hostPort is the host port on which a victim is published.
 func hostPort(d model.Driver, via model.Via) uint16 {
 	for i, driver := range threat.Drivers() {
 		for j, v := range threat.Vias(d) {
@@ -195,7 +195,7 @@ func hostPort(d model.Driver, via model.Via) uint16 {
 	panic("unknown path")
 }
 
-// address returns an endpoint's.
+// address returns the address of an endpoint.
 func (w *world) address(name string, v4 bool) netip.Addr {
 	e, _ := w.state.Endpoint(name)
 	a, ok := e.Address(v4)
@@ -218,11 +218,12 @@ func (w *world) gateway(name string, v4 bool) netip.Addr {
 	panic("no subnet")
 }
 
-// own is the host's address that ports are published on.
+// own is the host's address on which ports are published.
 func (w *world) own(v4 bool) netip.Addr { return w.host.Address(0, v4) }
 
-// route gives attackers their ways: those outside to every subnet by the host,
-// those behind the second uplink by that alone, and inner to everywhere.
+// route gives attackers their routes: those outside reach every subnet via the
+// host, those behind the second uplink via that one only, and inner reaches every
+// address.
 func (w *world) route() {
 	w.t.Helper()
 	type via struct {
@@ -254,7 +255,7 @@ func (w *world) route() {
 	w.sh(w.host.Do, "sysctl -qw net.ipv4.conf."+fabric.Underlay(1)+".rp_filter=1")
 }
 
-// from is where an attacker is.
+// from is the place of an attacker.
 func (w *world) from(a threat.Attacker, d model.Driver) place {
 	switch a {
 	case threat.SameNetwork:
@@ -269,13 +270,12 @@ func (w *world) from(a threat.Attacker, d model.Driver) place {
 	return w.other.Do
 }
 
-// box names an attacker's sandbox; empty for one outside.
+// box is the name of an attacker's sandbox; empty for one outside.
 func box(a threat.Attacker, d model.Driver) string {
 	return map[threat.Attacker]string{threat.SameNetwork: evil(d), threat.OtherNetwork: otherBox, threat.InternalNetwork: innerBox}[a]
 }
 
-// port returns a port that nobody has used: neither one of the published ones,
-// nor one that Linux chooses.
+// port returns an unused port: neither a published one nor one that Linux chooses.
 func (w *world) port() uint16 {
 	port := w.ports.Add(1)
 	if port >= hostServicePort {
@@ -287,7 +287,7 @@ func (w *world) port() uint16 {
 	return uint16(port)
 }
 
-// source is an attacker's own address.
+// source is the attacker's real address.
 func (w *world) source(a threat.Attacker, d model.Driver, v4 bool) netip.Addr {
 	switch a {
 	case threat.LANHost:

@@ -16,20 +16,21 @@ import (
 	"fairlead/internal/plan"
 )
 
-// planes are those that this run is about: on another kernel, another.
-var planes = flag.String("planes", "nft,ebpf", "the planes to examine, with commas")
+// planes are the data planes to test; another kernel may need others.
+var planes = flag.String("planes", "nft,ebpf", "comma-separated data planes to test")
 
-// can is what each plane does beyond what all do; what it cannot, it refuses.
+// can lists the optional features of each data plane. A data plane must refuse the
+// others.
 var can = map[model.Plane][]string{
 	model.PlaneNFT:  {"rr", "wrr", "sh", "mh", "persistence", "persistent-ports", "sandboxes", "local", "saved", "here"},
 	model.PlaneEBPF: {"rr", "wrr", "lc", "wlc", "sh", "mh", "direct", "tunnel", "gue", "for-sandboxes", "persistence", "persistent-ports", "sandboxes", "local", "here", "here-direct"},
 	model.PlaneIPVS: {"rr", "wrr", "lc", "wlc", "sh", "mh", "sed", "nq", "direct", "tunnel", "gue", "persistence", "sandboxes", "local", "ipvs", "here", "here-direct"},
 }
 
-// trials are the questions, by their names.
+// trials are the tests, by name.
 var trials = []struct {
 	name string
-	// needs is what the plane must be able to do.
+	// needs is the feature that the data plane must have.
 	needs string
 	try   func(*lan, model.Proto, bool)
 }{
@@ -68,7 +69,7 @@ var trials = []struct {
 	{"the host itself, direct", "here-direct", (*lan).hereDirect},
 }
 
-// TestConformance asks every plane every question, by both protocols and in both
+// TestConformance runs every test on every data plane, for both protocols and both
 // families.
 func TestConformance(t *testing.T) {
 	for name := range strings.SplitSeq(*planes, ",") {
@@ -99,7 +100,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// refuses asks for what the plane cannot do: it must say so, and change nothing.
+// refuses requests a feature that the data plane lacks: it must return an error
+// and change nothing.
 func (l *lan) refuses() {
 	l.Helper()
 	l.set(l.service(model.TCP, true, "a"))
@@ -126,8 +128,8 @@ func (l *lan) refuses() {
 	}
 }
 
-// fits fails the test unless the plane holds the service if it can do what it
-// asks for, and refuses it otherwise by name.
+// fits fails the test unless the data plane either has the requested features and
+// installs the service, or refuses it with an error that names the feature.
 func (l *lan) fits(v model.VirtualService, ability string) {
 	l.Helper()
 	err := l.trySet(v)
@@ -140,7 +142,7 @@ func (l *lan) fits(v model.VirtualService, ability string) {
 	l.set(l.service(model.TCP, true, "a"))
 }
 
-// only fails the test unless exactly those answer.
+// only fails the test unless exactly the named servers answer.
 func (l *lan) only(count map[string]int, names ...string) {
 	l.Helper()
 	for _, name := range names {
@@ -153,7 +155,7 @@ func (l *lan) only(count map[string]int, names ...string) {
 	}
 }
 
-// clientAddr is the client's on the wire.
+// clientAddr is the client's address on the wire.
 func clientAddr(v4 bool) netip.Addr {
 	if v4 {
 		return netip.MustParseAddr("198.51.100.1")
@@ -161,7 +163,8 @@ func clientAddr(v4 bool) netip.Addr {
 	return netip.MustParseAddr("2001:db8:1::1")
 }
 
-// spreads: new flows go to all sandboxes, which see the client.
+// spreads checks that new flows go to all sandboxes, which see the client's
+// address.
 func (l *lan) spreads(proto model.Proto, v4 bool) {
 	l.set(l.service(proto, v4, boxes...))
 	l.sh(l.DoServer, "nft list ruleset") // others' tools can read what is ours
@@ -173,8 +176,8 @@ func (l *lan) spreads(proto model.Proto, v4 bool) {
 	l.isGone(l.DoClient, proto, v4)
 }
 
-// isGone fails the test if anybody answers at the virtual address. Nobody is
-// there: who dials it is told, or not at all where no route leads.
+// isGone fails the test if a server answers at the virtual address. The client
+// must get an error, or no answer if there is no route.
 func (l *lan) isGone(from place, proto model.Proto, v4 bool) {
 	l.Helper()
 	t, err := l.dialUntil(soon(), from, netip.Addr{}, proto, netip.AddrPortFrom(vip(v4), 8080))
@@ -182,12 +185,12 @@ func (l *lan) isGone(from place, proto model.Proto, v4 bool) {
 		return
 	}
 	if s, err := t.askUntil(soon()); err == nil {
-		l.Errorf("%s answers where nobody is", s.by)
+		l.Errorf("%s answers at an address without a service", s.by)
 	}
 }
 
-// elsewhere: servers that are not ours answer through the host, also clients
-// that they could reach themselves.
+// elsewhere checks that servers outside of Fairlead answer through the host, also
+// clients that they could reach directly.
 func (l *lan) elsewhere(proto model.Proto, v4 bool) {
 	l.set(l.service(proto, v4, "far1", "far2"))
 	l.only(l.spread(l.DoClient, proto, v4, 30), "far1", "far2")
@@ -204,13 +207,14 @@ func (l *lan) elsewhere(proto model.Proto, v4 bool) {
 	}
 }
 
-// locals: processes of the host are clients too.
+// locals checks that processes of the host can be clients.
 func (l *lan) locals(proto model.Proto, v4 bool) {
 	l.set(l.service(proto, v4, "a", "b", "far1"))
 	l.only(l.spread(l.DoServer, proto, v4, 60), "a", "b", "far1")
 }
 
-// sandboxed: so are sandboxes, also one that is a server itself.
+// sandboxed checks that sandboxes can be clients, also a sandbox that is a real
+// server itself.
 func (l *lan) sandboxed(proto model.Proto, v4 bool) {
 	l.set(l.service(proto, v4, "a", "b"))
 	for _, from := range []string{"c", "a"} {
@@ -218,7 +222,8 @@ func (l *lan) sandboxed(proto model.Proto, v4 bool) {
 	}
 }
 
-// changes: whatever becomes of the others, a conversation stays where it is.
+// changes checks that a conversation keeps its server whatever happens to the
+// other servers.
 func (l *lan) changes(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, "a", "b")
 	l.set(v)
@@ -235,7 +240,7 @@ func (l *lan) changes(proto model.Proto, v4 bool) {
 	l.goesOn(talks)
 }
 
-// conversation is one with the server that began it.
+// conversation is a conversation with the server that began it.
 type conversation struct {
 	talk
 	with string
@@ -260,8 +265,8 @@ func (l *lan) goesOn(all []conversation) {
 	}
 }
 
-// drains: one that drains, or weighs nothing, keeps its conversations and gets
-// no others, until nobody is left to get them.
+// drains checks that a server that drains or has weight 0 keeps its conversations
+// and gets no new ones, until no other server is left.
 func (l *lan) drains(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, "a", "b")
 	l.set(v)
@@ -285,9 +290,9 @@ func (l *lan) drains(proto model.Proto, v4 bool) {
 	}
 }
 
-// dies: who waits for a server that is down, or was taken out, is reset at once
-// though it says nothing, and dials anew from where it was. Conversations with
-// others go on, also with one that drains.
+// dies checks that a client is reset at once when its server is down or removed,
+// even if it sends nothing, and can connect again from the same port.
+// Conversations with other servers continue, also with one that drains.
 func (l *lan) dies(proto model.Proto, v4 bool) {
 	const many = 40 // by a hash: all with one never happens
 	for i, servers := range [][]string{{"a", "b"}, {"far1", "far2"}} {
@@ -322,7 +327,7 @@ func (l *lan) dies(proto model.Proto, v4 bool) {
 	}
 }
 
-// goOver has clients of a server that is down turn to the other.
+// goOver checks that clients of a server that is down go to the other one.
 func (l *lan) goOver(proto model.Proto, v4 bool, talks []conversation, to string) {
 	l.Helper()
 	talks = slices.DeleteFunc(talks, func(c conversation) bool { return c.with == to })
@@ -338,8 +343,8 @@ func (l *lan) goOver(proto model.Proto, v4 bool, talks []conversation, to string
 	}
 }
 
-// goes: who waits for an answer of a service that goes, with its address, is
-// reset though it says nothing.
+// goes checks that a client of a removed service is reset together with its
+// address, even if it sends nothing.
 func (l *lan) goes(proto model.Proto, v4 bool) {
 	if proto == model.UDP {
 		return // which has no resets
@@ -361,7 +366,7 @@ func (l *lan) goes(proto model.Proto, v4 bool) {
 	}
 }
 
-// ranged: each port of a range keeps its number.
+// ranged checks that each port of a range keeps its number.
 func (l *lan) ranged(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, "a", "b")
 	v.Ports = []model.PortRange{{First: 8080, Last: 8082}}
@@ -375,12 +380,12 @@ func (l *lan) ranged(proto model.Proto, v4 bool) {
 			l.Fatal(err)
 		}
 		if s := t.hears(); s.port != port {
-			l.Errorf("port %d leads to %d", port, s.port)
+			l.Errorf("port %d is translated to %d", port, s.port)
 		}
 	}
 }
 
-// robin: each server gets as many as the others.
+// robin checks that each server gets the same number of flows.
 func (l *lan) robin(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, boxes...)
 	v.Scheduler = model.RoundRobin
@@ -392,7 +397,7 @@ func (l *lan) robin(proto model.Proto, v4 bool) {
 	}
 }
 
-// weighs: each gets as many as it weighs.
+// weighs checks that each server gets flows in proportion to its weight.
 func (l *lan) weighs(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, boxes...)
 	v.Scheduler = model.WeightedRoundRobin
@@ -408,7 +413,7 @@ func (l *lan) weighs(proto model.Proto, v4 bool) {
 	}
 }
 
-// least: new flows go where the fewest are.
+// least checks that new flows go to the server with the fewest.
 func (l *lan) least(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, "a", "b")
 	v.Scheduler = model.LeastConnection
@@ -424,7 +429,8 @@ func (l *lan) least(proto model.Proto, v4 bool) {
 	}
 }
 
-// hashes: a client's address has one server, and all have some.
+// hashes checks that a client address always gets the same server, and that every
+// server gets some.
 func (l *lan) hashes(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, boxes...)
 	v.Scheduler = model.SourceHashing
@@ -441,8 +447,8 @@ func (l *lan) hashes(proto model.Proto, v4 bool) {
 	}
 }
 
-// direct: a server that has the virtual address itself sees the client, and
-// answers it on its own.
+// direct checks that a server that has the virtual address itself sees the client
+// and answers it directly.
 func (l *lan) direct(proto model.Proto, v4 bool) {
 	for name := range far {
 		l.prepare(name, v4)
@@ -456,8 +462,8 @@ func (l *lan) direct(proto model.Proto, v4 bool) {
 	l.reaches(40, proto, v4, "far1", "far2")
 }
 
-// prepare gives a server elsewhere the virtual address until the test ends, of
-// which it tells nobody.
+// prepare gives a server outside of Fairlead the virtual address until the test
+// ends, without announcing it.
 func (l *lan) prepare(name string, v4 bool) {
 	l.Helper()
 	address := fmt.Sprintf("%s/%d dev lo", vip(v4), vip(v4).BitLen())
@@ -465,14 +471,15 @@ func (l *lan) prepare(name string, v4 bool) {
 	l.Cleanup(func() { l.sh(l.servers[name].Do, "ip addr del "+address) })
 }
 
-// directToSandboxes: sandboxes are prepared by us, and see the client too.
+// directToSandboxes checks that Fairlead prepares its sandboxes for direct
+// forwarding, and that they see the client.
 func (l *lan) directToSandboxes(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, boxes...)
 	v.Forward = model.ForwardDirect
 	l.toSandboxes(v, proto, v4)
 }
 
-// toSandboxes asks those who get packets for the virtual address itself.
+// toSandboxes dials the sandboxes that get packets for the virtual address itself.
 func (l *lan) toSandboxes(v model.VirtualService, proto model.Proto, v4 bool) {
 	l.Helper()
 	for i := range v.Reals {

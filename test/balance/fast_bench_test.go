@@ -13,9 +13,9 @@ import (
 	"fairlead/internal/model"
 )
 
-// BenchmarkFastPath sends small datagrams to a service that forwards direct, and
-// tells how many of them a second arrive at its real servers, with the fast path
-// and without: over veth links, which are no place for it.
+// BenchmarkFastPath sends small datagrams to a service that forwards directly, and
+// reports how many of them arrive per second at its real servers, with and without
+// the fast path. It uses veth links, whose results do not apply to network cards.
 func BenchmarkFastPath(b *testing.B) {
 	for _, choice := range []kernel.XDP{kernel.XDPNever, kernel.XDPAlways, kernel.XDPNever, kernel.XDPAlways} {
 		b.Run(string(choice), func(b *testing.B) {
@@ -42,7 +42,7 @@ func BenchmarkFastPath(b *testing.B) {
 	}
 }
 
-// flood sends b.N datagrams, and reports how many arrive.
+// flood sends b.N datagrams and reports how many arrive.
 func (l *lan) flood(b *testing.B, conn *net.UDPConn) {
 	b.Helper()
 	before, small, begun := l.arrived(), make([]byte, 18), time.Now()
@@ -57,7 +57,8 @@ func (l *lan) flood(b *testing.B, conn *net.UDPConn) {
 	b.ReportMetric(100*float64(n)/float64(b.N), "%arrived")
 }
 
-// arrived is how many packets the real servers' links have received.
+// arrived returns the number of packets that the real servers' links have
+// received.
 func (l *lan) arrived() (sum uint64) {
 	l.Helper()
 	for _, ns := range l.servers {

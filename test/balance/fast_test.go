@@ -21,9 +21,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFastPath asks the questions about packets that stay as they are once more,
-// where the drivers of the host's uplinks send them on: the answers are the same,
-// and they have gone that way.
+// TestFastPath repeats the tests of forwarding that leaves packets unchanged, with
+// the fast path at the drivers of the host's uplinks. The results must be the
+// same, and the packets must have passed the fast path.
 func TestFastPath(t *testing.T) {
 	l := fastLAN(t, kernel.XDPAlways)
 	for name, try := range map[string]func(*lan, model.Proto, bool){"direct": (*lan).direct, "tunnel": (*lan).tunnels, "tunnel in UDP": (*lan).tunnelsInUDP} {
@@ -56,7 +56,8 @@ func TestFastPath(t *testing.T) {
 	l.over()
 }
 
-// occupied: where somebody else's program is, tc does the work.
+// occupied checks that the tc program does the work on a link that has another
+// program's XDP program.
 func (l *lan) occupied() {
 	ours := l.passes(l.DoServer, "lan0")
 	defer ours.Close()
@@ -75,9 +76,9 @@ func sorted(links []kernel.FastLink) []kernel.FastLink {
 	return links
 }
 
-// fastLAN is a world whose host has the fast path on some uplinks. The other ends
-// of its links must be ready for frames that never were the stack's, and senders
-// must work out their checksums, as if there were a card between.
+// fastLAN returns a world whose host has the fast path on some uplinks. The other
+// ends of its links must accept XDP frames, and senders must compute checksums, as
+// with a network card between them.
 func fastLAN(t testing.TB, choice kernel.XDP) *lan {
 	t.Helper()
 	p, _ := paths.Plane(model.PlaneEBPF)
@@ -97,8 +98,9 @@ func fastLAN(t testing.TB, choice kernel.XDP) *lan {
 	return l
 }
 
-// neighbours tells the host the servers' hardware addresses: one that it has to
-// ask for is not on the fast path for the first second.
+// neighbours adds the servers' hardware addresses to the host's neighbour table:
+// packets to an unresolved neighbour do not use the fast path for the first
+// second.
 func (l *lan) neighbours() {
 	l.Helper()
 	for name, at := range far {
@@ -112,7 +114,7 @@ func (l *lan) neighbours() {
 	}
 }
 
-// passes has the driver of a link run a program that does nothing.
+// passes attaches an XDP program to a link that passes all packets.
 func (l *lan) passes(in place, name string) (on link.Link) {
 	l.Helper()
 	const pass = 2
@@ -134,8 +136,8 @@ func (l *lan) passes(in place, name string) (on link.Link) {
 	return on
 }
 
-// sumItself has what is sent by a link of the calling thread's namespace have its
-// checksums (ETHTOOL_STXCSUM of linux/ethtool.h).
+// sumItself turns off checksum offload for a link in the calling thread's
+// namespace (ETHTOOL_STXCSUM of linux/ethtool.h).
 func sumItself(name string) error {
 	const setChecksums = 0x17
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

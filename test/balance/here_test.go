@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// self is the host itself as a real server, by its address on the LAN.
+// self is the host itself as a real server, with its address on the LAN.
 func (l *lan) self(v4 bool, port uint16) model.RealServer {
 	r := model.RealServer{Address: netip.MustParseAddr("2001:db8:113::1"), Port: port, Weight: 1}
 	if v4 {
@@ -18,8 +18,8 @@ func (l *lan) self(v4 bool, port uint16) model.RealServer {
 	return r
 }
 
-// here: the host itself is a real server. It sees the client, and a client that
-// nobody listens to is told.
+// here checks the host itself as a real server: it sees the client, and a client
+// gets an error if no socket listens.
 func (l *lan) here(proto model.Proto, v4 bool) {
 	l.serveAt(l.DoServer, "host", 80)
 	v := l.service(proto, v4)
@@ -38,8 +38,9 @@ func (l *lan) here(proto model.Proto, v4 bool) {
 	l.isRefused(l.DoClient, proto, v4, 8080)
 }
 
-// hereToo: it is one of several, takes its turns, keeps its conversations
-// whatever becomes of the others, and loses them when it is down.
+// hereToo checks the host as one of several real servers: it gets its share, keeps
+// its conversations whatever happens to the others, and loses them when it is
+// down.
 func (l *lan) hereToo(proto model.Proto, v4 bool) {
 	l.serveAt(l.DoServer, "host", 80)
 	v := l.service(proto, v4, "a", "far1")
@@ -70,7 +71,8 @@ func (l *lan) hereToo(proto model.Proto, v4 bool) {
 	}
 }
 
-// isOver fails the test unless who goes on with a conversation is reset.
+// isOver fails the test unless the client is reset when it continues the
+// conversation.
 func (t talk) isOver() {
 	t.l.Helper()
 	if _, err := t.ask(); !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {
@@ -78,7 +80,8 @@ func (t talk) isOver() {
 	}
 }
 
-// hereDirect: it gets packets as they are, as others do.
+// hereDirect checks that the host as a real server gets packets unchanged with
+// direct forwarding.
 func (l *lan) hereDirect(proto model.Proto, v4 bool) {
 	l.serveAt(l.DoServer, "host", 8080)
 	l.prepare("far1", v4)

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hops: the host is one on the way to a server elsewhere. Who sends what may pass
-// no further host is told so, as by a router; what may pass one more arrives.
+// hops checks that the host counts as a router on the path to a server outside of
+// Fairlead. A client whose packets expire at the host gets ICMP time exceeded; a
+// packet with one more hop arrives.
 func (l *lan) hops(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, "far1", "far2")
 	l.endsHere(v, v4)
@@ -28,30 +29,30 @@ func (l *lan) hops(proto model.Proto, v4 bool) {
 	l.endsHere(v, v4)
 }
 
-// endsHere fails the test unless a client on the LAN is told of the end of the way
-// by the host where its packets may pass no further one, and is answered where they
-// may pass one. The host tells so from the virtual address, but for IPVS over IPv6.
+// endsHere fails the test unless a client on the LAN gets ICMP time exceeded from
+// the host if its hop limit is 1, and an answer if it is 2. The host sends the
+// error from the virtual address, except with IPVS over IPv6.
 func (l *lan) endsHere(v model.VirtualService, v4 bool) {
 	l.Helper()
 	l.set(v)
-	tellers := []netip.Addr{vip(v4)}
+	senders := []netip.Addr{vip(v4)}
 	if l.plane == model.PlaneIPVS && !v4 {
-		tellers = append(tellers, netip.MustParseAddr("2001:db8:1::2"), netip.MustParseAddr("2001:db8:113::1"))
+		senders = append(senders, netip.MustParseAddr("2001:db8:1::2"), netip.MustParseAddr("2001:db8:113::1"))
 	}
-	for hops, want := range map[int][]netip.Addr{1: tellers, 2: {{}}} {
+	for hops, want := range map[int][]netip.Addr{1: senders, 2: {{}}} {
 		var by netip.Addr
 		if err := l.DoClient(func() (err error) {
 			by, err = call(v.Proto, netip.AddrPortFrom(onLAN(v4), uint16(l.freshPort())), netip.AddrPortFrom(vip(v4), 8080), hops)
 			return err
 		}); err != nil || !slices.Contains(want, by) {
-			l.Errorf("%s, over %d hosts: %s has told of the end of the way, want %s: %v", v.Forward, hops, by, want, err)
+			l.Errorf("%s, hop limit %d: time exceeded comes from %s, want %s: %v", v.Forward, hops, by, want, err)
 		}
 	}
 }
 
-// call says a line from a port of its own in packets that may pass so many hosts, over
-// UDP again and again, and returns who has told that they have come to the end of
-// their way; nobody if they are answered.
+// call sends a line from a new port in packets with the given hop limit, over UDP
+// repeatedly. It returns the sender of the ICMP time exceeded; an invalid address
+// if the line is answered.
 func call(proto model.Proto, from, to netip.AddrPort, hops int) (by netip.Addr, err error) {
 	s, err := open(proto, to.Addr().Is4(), hops)
 	if err != nil {
@@ -64,7 +65,7 @@ func call(proto model.Proto, from, to netip.AddrPort, hops int) (by netip.Addr, 
 	for deadline := time.Now().Add(patience); ; {
 		err := say(s, to)
 		if errors.Is(err, unix.EHOSTUNREACH) {
-			return teller(s)
+			return expiredAt(s)
 		}
 		if proto == model.TCP || !errors.Is(err, unix.EAGAIN) || time.Now().After(deadline) {
 			return by, err
@@ -72,8 +73,8 @@ func call(proto model.Proto, from, to netip.AddrPort, hops int) (by netip.Addr, 
 	}
 }
 
-// open opens a socket whose packets may pass so many hosts, and which keeps what
-// errors tell.
+// open opens a socket whose packets have the given hop limit, and which keeps
+// received ICMP errors.
 func open(proto model.Proto, v4 bool, hops int) (int, error) {
 	kind, wait := unix.SOCK_STREAM, unix.NsecToTimeval(int64(patience))
 	if proto == model.UDP {
@@ -95,7 +96,7 @@ func open(proto model.Proto, v4 bool, hops int) (int, error) {
 	return s, nil
 }
 
-// say connects the socket, says a line and waits for the answer.
+// say connects the socket, sends a line and waits for the answer.
 func say(s int, to netip.AddrPort) error {
 	if err := unix.Connect(s, sockaddr(to)); err != nil {
 		return err
@@ -114,9 +115,9 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }
 
-// teller returns who has told the socket that its packets have come to the end of
-// their way: a struct sock_extended_err of linux/errqueue.h, and an address.
-func teller(s int) (by netip.Addr, err error) {
+// expiredAt returns the sender of the ICMP time exceeded that the socket has
+// received: a struct sock_extended_err of linux/errqueue.h, and an address.
+func expiredAt(s int) (by netip.Addr, err error) {
 	oob := make([]byte, 256)
 	_, n, _, _, err := unix.Recvmsg(s, make([]byte, 256), oob, unix.MSG_ERRQUEUE)
 	if err != nil {
@@ -124,7 +125,7 @@ func teller(s int) (by netip.Addr, err error) {
 	}
 	all, err := unix.ParseSocketControlMessage(oob[:n])
 	if err != nil || len(all) == 0 || len(all[0].Data) < 16+unix.SizeofSockaddrInet4 {
-		return by, fmt.Errorf("%v tells nothing: %v", all, err)
+		return by, fmt.Errorf("no ICMP error in %v: %v", all, err)
 	}
 	kind, code, from := all[0].Data[5], all[0].Data[6], all[0].Data[16:]
 	switch [2]byte{kind, code} {

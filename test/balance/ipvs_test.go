@@ -15,21 +15,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What is asked here is about IPVS alone: its table is the host's, and others
-// have their services in it.
+// These tests are about IPVS only: the host has one table, which other programs
+// use too.
 
-// saved is the table as ipvsadm writes it.
+// saved returns the table as ipvsadm prints it.
 func (l *lan) saved() string {
 	l.Helper()
 	return l.sh(l.DoServer, "ipvsadm -S -n | sort")
 }
 
-// named is how ipvsadm names a service.
+// named returns the form of a service in ipvsadm.
 func named(proto model.Proto, v4 bool, port uint16) string {
 	return map[model.Proto]string{model.TCP: "-t ", model.UDP: "-u "}[proto] + netip.AddrPortFrom(vip(v4), port).String()
 }
 
-// typed are the commands by which the plan makes its virtual services.
+// typed returns the commands with which the plan creates its virtual services.
 func (l *lan) typed(v model.VirtualService) string {
 	l.Helper()
 	s := l.state
@@ -42,8 +42,8 @@ func (l *lan) typed(v model.VirtualService) string {
 	return plan.Text(ops)
 }
 
-// strangers: services that others have made stay as they are; one in the place
-// of ours is refused, unless it is as ours shall be.
+// strangers checks that services of other programs stay unchanged. One at the
+// address of a service of Fairlead is refused, unless it equals that service.
 func (l *lan) strangers(proto model.Proto, v4 bool) {
 	l.set()
 	other, here := named(proto, v4, 9999), named(proto, v4, 8080)
@@ -54,7 +54,7 @@ func (l *lan) strangers(proto model.Proto, v4 bool) {
 	clash := l.saved()
 	v := l.service(proto, v4, "a", "b")
 	if err := l.trySet(v); err == nil || !strings.Contains(err.Error(), "is not Fairlead's") {
-		l.Errorf("a service in the place of somebody else's: %v", err)
+		l.Errorf("a service at the address of another program's: %v", err)
 	}
 	if diff := cmp.Diff(clash, l.saved()); diff != "" {
 		l.Errorf("the refusal has changed the table (-) to (+):\n%s", diff)
@@ -75,8 +75,8 @@ func (l *lan) strangers(proto model.Proto, v4 bool) {
 	l.sh(l.DoServer, "ipvsadm -D "+other)
 }
 
-// leftovers: what others change of ours is put right, and what nobody knows any
-// more of is known by its mark.
+// leftovers checks that changes by other programs are repaired, and that services
+// which no plan has are recognized by their mark.
 func (l *lan) leftovers(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, "a", "b")
 	l.set(v)
@@ -104,7 +104,7 @@ func (l *lan) leftovers(proto model.Proto, v4 bool) {
 		l.observed(host)
 	}
 	l.edited(host, here, a, want)
-	// Killed, and nothing is left of what it knew.
+	// The process was killed, and its state is lost.
 	for _, o := range slices.Backward(l.observed(l.newcomer())) {
 		if err := host.Del(o); err != nil {
 			l.Error(err)
@@ -118,8 +118,8 @@ func (l *lan) leftovers(proto model.Proto, v4 bool) {
 	}
 }
 
-// edited: a service that somebody has edited while nobody watched is known by its
-// real servers to whoever comes anew; one that was made in its place is not.
+// edited checks that a new process recognizes a service that was changed meanwhile
+// by its real servers, but not one that was created in its place.
 func (l *lan) edited(host *kernel.Host, here string, real netip.AddrPort, want string) {
 	l.Helper()
 	service := l.observed(host)[0]
@@ -133,7 +133,7 @@ func (l *lan) edited(host *kernel.Host, here string, real netip.AddrPort, want s
 	}
 	l.sh(l.DoServer, fmt.Sprintf("ipvsadm -D %s && ipvsadm -A %[1]s -s rr && ipvsadm -a %[1]s -r %s -m", here, real))
 	if found, err := l.newcomer().Observe(nil, nil); err != nil || slices.ContainsFunc(found, isIPVS) {
-		l.Errorf("somebody else's is taken for ours: %v %v", found, err)
+		l.Errorf("another program's service is taken for Fairlead's: %v %v", found, err)
 	}
 	if err := l.newcomer().Set(service); err == nil || !strings.Contains(err.Error(), "is not Fairlead's") {
 		l.Errorf("a service in the place of ours: %v", err)
@@ -150,7 +150,7 @@ func isIPVS(o plan.Object) bool {
 	return is
 }
 
-// newcomer is another who holds the host, and knows nothing of it yet.
+// newcomer returns another engine on the host, without any state.
 func (l *lan) newcomer() *kernel.Host {
 	l.Helper()
 	host, err := kernel.Open(fmt.Sprintf("/proc/self/fd/%d", l.Server().Netns.Fd()), kernel.Options{})
@@ -161,7 +161,7 @@ func (l *lan) newcomer() *kernel.Host {
 	return host
 }
 
-// observed are the virtual services of ours that are found without a plan.
+// observed returns the virtual services of Fairlead that are found without a plan.
 func (l *lan) observed(host *kernel.Host) plan.Plan {
 	l.Helper()
 	found, err := host.Observe(nil, nil)
@@ -175,8 +175,7 @@ func (l *lan) observed(host *kernel.Host) plan.Plan {
 	return found
 }
 
-// notices fails the test unless a look at the kernel shows that something is
-// wrong.
+// notices fails the test unless observing the kernel shows a difference.
 func (l *lan) notices(host *kernel.Host, harm string) {
 	l.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -194,7 +193,7 @@ func (l *lan) notices(host *kernel.Host, harm string) {
 	}
 }
 
-// counts: the kernel's figures of a real server are those of its clients.
+// counts checks that the kernel's counters of a real server match its clients.
 func (l *lan) counts(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, "a", "b")
 	v.Scheduler, v.Ports = model.RoundRobin, []model.PortRange{model.Port(8083)} // of which nothing is counted yet
@@ -228,7 +227,7 @@ func (l *lan) counts(proto model.Proto, v4 bool) {
 	}
 }
 
-// figures are what is counted of the two servers of a service.
+// figures are the counters of the two servers of a service.
 func (l *lan) figures(host *kernel.Host) map[netip.AddrPort]kernel.RealStats {
 	l.Helper()
 	all, err := host.IPVSStats()
@@ -242,7 +241,8 @@ func (l *lan) figures(host *kernel.Host) map[netip.AddrPort]kernel.RealStats {
 	return by
 }
 
-// fair: both go where the fewest are for what they weigh.
+// fair checks that new flows go to the server with the fewest in proportion to its
+// weight.
 func (l *lan) fair(proto model.Proto, v4 bool) {
 	if proto == model.UDP {
 		return // which no scheduler takes for open

@@ -1,6 +1,6 @@
-// Package balance_test is the conformance suite of the balancer's data planes:
-// one set of questions, each about packets' fates, that every plane answers
-// alike or refuses.
+// Package balance_test is the conformance suite of the balancer's data planes: one
+// set of tests with real packets. Every data plane passes them alike or refuses
+// the feature.
 package balance_test
 
 import (
@@ -24,11 +24,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds how long an answer is waited for that should come, however slow
-// the machine is.
+// patience limits the wait for an expected answer, even on a slow machine.
 const patience = 30 * time.Second
 
-// The virtual addresses; clients reach them through the host.
+// The virtual addresses. Clients reach them through the host.
 var (
 	vip4 = netip.MustParseAddr("192.0.2.80")
 	vip6 = netip.MustParseAddr("2001:db8:80::80")
@@ -42,19 +41,20 @@ func vip(v4 bool) netip.Addr {
 	return vip6
 }
 
-// far are servers elsewhere: on a LAN with the host and the client.
+// far are servers outside of Fairlead, on a LAN with the host and the client.
 var far = map[string]struct{ v4, v6 netip.Addr }{
 	"far1": {netip.MustParseAddr("203.0.113.11"), netip.MustParseAddr("2001:db8:113::11")},
 	"far2": {netip.MustParseAddr("203.0.113.12"), netip.MustParseAddr("2001:db8:113::12")},
 }
 
-// boxes are the sandboxes of ours.
+// boxes are Fairlead's sandboxes.
 var boxes = []string{"a", "b", "c"}
 
 type place func(func() error) error
 
-// lan is the world of the suite: a client and a host that a wire joins, three
-// sandboxes on a bridge of the host's, and a LAN of host, client and servers.
+// lan is the world of the suite: a client and a host connected by a wire, three
+// sandboxes on a bridge of the host, and a LAN with the host, the client and
+// servers.
 //
 //	client 198.51.100.1 ══ wire ══ 198.51.100.2 host ── bridge ── a, b, c
 //	     └─ 203.0.113.100 ─── LAN ─── 203.0.113.1 ─┘
@@ -71,7 +71,7 @@ type lan struct {
 	dialled *int
 }
 
-// of is the same world in another test.
+// of returns the same world for another test.
 func (l *lan) of(t testing.TB) *lan {
 	in := *l
 	in.TB = t
@@ -100,7 +100,7 @@ func newLAN(t testing.TB, facts plan.Facts, plane model.Plane, opt topology.Opti
 		l.servers[name] = ns
 		l.sh(ns.Do, "ip link set lo up")
 		l.join(name, ns.Do, ns.File().Fd(), at.v4.String()+"/24", at.v6.String()+"/64")
-		// Whoever is not on the LAN is reached through the host.
+		// Hosts outside the LAN are reached through the host.
 		l.sh(ns.Do, "ip route add default via 203.0.113.1 && ip -6 route add default via 2001:db8:113::1")
 	}
 	l.sh(l.DoClient, fmt.Sprintf("ip route add %s via 198.51.100.2 && ip -6 route add %s via 2001:db8:1::2", vip4, vip6))
@@ -126,7 +126,7 @@ func (l *lan) netns() *kernel.Netns {
 	return ns
 }
 
-// join connects a host to the switch by a link named lan0 there.
+// join connects a host to the switch with a link named lan0.
 func (l *lan) join(name string, in place, fd uintptr, addresses ...string) {
 	l.Helper()
 	l.sh(l.switched.Do, fmt.Sprintf("ip link add port-%s type veth peer name lan0 netns /proc/%d/fd/%d && ip link set port-%s master switch up", name, pid, fd, name))
@@ -140,7 +140,7 @@ func (l *lan) join(name string, in place, fd uintptr, addresses ...string) {
 	}
 }
 
-// network is the sandboxes on a bridge.
+// network returns the network of the sandboxes, on a bridge.
 func (l *lan) network() model.State {
 	l.Helper()
 	s := model.State{Networks: []model.Network{{Name: "net", Driver: model.DriverBridge, Subnets: []model.Subnet{
@@ -156,7 +156,7 @@ func (l *lan) network() model.State {
 	return s
 }
 
-// in is a sandbox of ours.
+// in returns the place of a sandbox.
 func (l *lan) in(name string) place {
 	return func(fn func() error) error { return l.DoSandbox(name, fn) }
 }
@@ -166,8 +166,8 @@ func (l *lan) sh(in place, line string) string {
 	return shell.Run(l, in, line)
 }
 
-// real returns a server by its name, with weight 1 and the port that all of
-// them serve.
+// real returns a server by its name, with weight 1 and the port that all of them
+// serve.
 func (l *lan) real(name string, v4 bool) model.RealServer {
 	r := model.RealServer{Port: 80, Weight: 1}
 	if at, elsewhere := far[name]; elsewhere {
@@ -191,7 +191,7 @@ func (l *lan) service(proto model.Proto, v4 bool, reals ...string) model.Virtual
 	return v
 }
 
-// set brings the host to the networks and these services.
+// set applies a state with the networks and these services to the host.
 func (l *lan) set(services ...model.VirtualService) {
 	l.Helper()
 	if err := l.trySet(services...); err != nil {
@@ -210,7 +210,7 @@ func (l *lan) trySet(services ...model.VirtualService) error {
 	return err
 }
 
-// snapshot writes down all of the host that a plane could leave.
+// snapshot records everything on the host that a data plane could leave behind.
 func (l *lan) snapshot() string {
 	l.Helper()
 	return l.sh(l.DoServer, "ip -o -d link | sed 's/^[0-9]*: //; s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//; s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//' | sort;"+
@@ -218,7 +218,7 @@ func (l *lan) snapshot() string {
 		" nft -s list ruleset; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all; (sysctl net.ipv4.vs 2>/dev/null | grep -v am_droprate) || true; cat /proc/net/ip_vs 2>/dev/null || true; ss -Hltun | sort")
 }
 
-// over takes everything away: the host is as it was.
+// over removes everything, and checks that the host is as it was.
 func (l *lan) over() {
 	l.Helper()
 	if err := l.Engine.TearDown(context.Background()); err != nil {
@@ -229,14 +229,15 @@ func (l *lan) over() {
 	}
 }
 
-// serve answers on port 80 and on 8080 to 8083, by every protocol and family,
-// each line with the server's name and whom it sees, and a long one at length.
+// serve answers on port 80 and on 8080 to 8083, over both protocols and families.
+// Each answer has the server's name and the client address that it sees; a long
+// line gets a long answer.
 func (l *lan) serve(in place, name string) {
 	l.Helper()
 	l.serveAt(in, name, 80, 8080, 8081, 8082, 8083)
 }
 
-// serveAt does so on some ports.
+// serveAt is serve on the given ports.
 func (l *lan) serveAt(in place, name string, ports ...int) {
 	l.Helper()
 	for _, port := range ports {
@@ -277,7 +278,7 @@ func accept(tcp net.Listener, name string) {
 	}
 }
 
-// listenUDP opens a socket that tells which address a datagram was for.
+// listenUDP opens a socket that reports the destination address of each datagram.
 func listenUDP(port int) (*net.UDPConn, error) {
 	udp, err := net.ListenUDP("udp", &net.UDPAddr{Port: port})
 	if err != nil {
@@ -294,8 +295,8 @@ func listenUDP(port int) (*net.UDPConn, error) {
 	return udp, errors.Join(err, failed)
 }
 
-// answer answers from the address that it was asked at, by whatever link leads
-// back.
+// answer answers from the address that the datagram was sent to, over any link
+// with a route back.
 func answer(udp *net.UDPConn, name string) {
 	buf, oob := make([]byte, 1<<16), make([]byte, unix.CmsgSpace(unix.SizeofInet6Pktinfo))
 	for {
@@ -309,7 +310,8 @@ func answer(udp *net.UDPConn, name string) {
 	}
 }
 
-// asLong makes the answer to a line that no packet holds as long.
+// asLong makes the answer to a line that is longer than a packet as long as that
+// line.
 func asLong(length int, answer string) string {
 	if length <= 1500 {
 		return answer
@@ -317,8 +319,8 @@ func asLong(length int, answer string) string {
 	return answer + strings.Repeat(" ", max(0, length-1-len(answer)))
 }
 
-// reply names the server, whom it sees, the port that it is asked at, and how the
-// question began.
+// reply has the server's name, the client address that it sees, its port and the
+// beginning of the line.
 func reply(name string, from, at net.Addr, question string) string {
 	addr, port := netip.MustParseAddrPort(from.String()), netip.MustParseAddrPort(at.String())
 	return fmt.Sprintf("%s %s %d %s", name, addr.Addr().Unmap(), port.Port(), strings.TrimSpace(question[:min(len(question), 8)]))

@@ -11,7 +11,7 @@ import (
 	"fairlead/internal/plan"
 )
 
-// crowd gives the client further addresses.
+// crowd gives the client more addresses.
 func (l *lan) crowd(v4 bool) []netip.Addr {
 	l.Helper()
 	base, ip, route := "2001:db8:1:1::%x", "ip -6", "2001:db8:1:1::/64 via 2001:db8:1::1"
@@ -29,7 +29,7 @@ func (l *lan) crowd(v4 bool) []netip.Addr {
 	return all
 }
 
-// answers returns who answers a new flow from an address.
+// answers returns the server that answers a new flow from an address.
 func (l *lan) answers(from place, at netip.Addr, proto model.Proto, v4 bool, port int) string {
 	l.Helper()
 	t, err := l.dialFrom(from, at, proto, v4, port)
@@ -39,16 +39,18 @@ func (l *lan) answers(from place, at netip.Addr, proto model.Proto, v4 bool, por
 	return t.hears().by
 }
 
-// persistent is a service that would give each flow another server.
+// persistent returns a persistent service; without persistence it would give each
+// flow another server.
 func (l *lan) persistent(proto model.Proto, v4 bool, reals ...string) model.VirtualService {
 	v := l.service(proto, v4, reals...)
 	v.Persistence, v.Scheduler = 5*time.Minute, model.RoundRobin
 	return v
 }
 
-// persists: a client's address keeps its server, not all have the same, and the
-// server still sees the client. That is so for servers elsewhere, too. Others'
-// tools can read what is ours while clients are remembered.
+// persists checks that a client address keeps its server, that not all have the
+// same one, and that the server still sees the client. The same holds for servers
+// outside of Fairlead. Other tools can read Fairlead's rules while clients are
+// recorded.
 func (l *lan) persists(proto model.Proto, v4 bool) {
 	crowd := l.crowd(v4)
 	for _, servers := range [][]string{boxes, {"far1", "far2"}} {
@@ -69,7 +71,7 @@ func (l *lan) persists(proto model.Proto, v4 bool) {
 		}
 		l.readable()
 		if ops, err := l.Engine.Verify(context.Background()); err != nil || len(ops) > 0 {
-			l.Errorf("clients are taken for what has strayed: %v\n%s", err, plan.Text(ops))
+			l.Errorf("recorded clients are reported as differences: %v\n%s", err, plan.Text(ops))
 		}
 	}
 	l.set(l.persistent(proto, v4, boxes...))
@@ -78,13 +80,14 @@ func (l *lan) persists(proto model.Proto, v4 bool) {
 	}
 }
 
-// readable fails the test unless nft(8) lists the host's rules in either form.
+// readable fails the test unless nft(8) lists the host's rules as text and as
+// JSON.
 func (l *lan) readable() {
 	l.Helper()
 	l.sh(l.DoServer, "nft list ruleset > /dev/null && nft -j list ruleset > /dev/null")
 }
 
-// persistsHere: clients on the host itself and in sandboxes keep theirs, too.
+// persistsHere checks persistence for clients on the host itself and in sandboxes.
 func (l *lan) persistsHere(proto model.Proto, v4 bool) {
 	l.set(l.persistent(proto, v4, "a", "b", "far1"))
 	for name, from := range map[string]place{"the host": l.DoServer, "c": l.in("c"), "a": l.in("a")} {
@@ -94,7 +97,8 @@ func (l *lan) persistsHere(proto model.Proto, v4 bool) {
 	}
 }
 
-// persistsOverPorts: a client has one server for all ports of a service.
+// persistsOverPorts checks that a client has the same server for all ports of a
+// service.
 func (l *lan) persistsOverPorts(proto model.Proto, v4 bool) {
 	v := l.persistent(proto, v4, boxes...)
 	v.Ports = []model.PortRange{{First: 8080, Last: 8082}}
@@ -114,9 +118,8 @@ func (l *lan) persistsOverPorts(proto model.Proto, v4 bool) {
 	}
 }
 
-// persistsElsewhere: a client whose server leaves, in whatever way, gets another
-// and keeps that one when the first comes back; who has another keeps it all the
-// while.
+// persistsElsewhere checks that a client whose server leaves gets another one and
+// keeps it when the first comes back. A client of another server keeps that one.
 func (l *lan) persistsElsewhere(proto model.Proto, v4 bool) {
 	crowd := l.crowd(v4)
 	v := l.persistent(proto, v4, boxes...)

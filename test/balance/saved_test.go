@@ -12,8 +12,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// everyKind returns services of every kind that nftables holds, each on a port of
-// its own: those that nobody answers, those that keep the port, and the others.
+// everyKind returns services of every kind that nftables supports, each on its own
+// port: without real servers, with the port unchanged, and others.
 func (l *lan) everyKind(proto model.Proto, v4 bool) (empty, kept, others []model.VirtualService) {
 	var n uint16
 	add := func(to *[]model.VirtualService, s model.Scheduler, persistent bool, change func(*model.VirtualService), reals ...string) {
@@ -33,7 +33,7 @@ func (l *lan) everyKind(proto model.Proto, v4 bool) (empty, kept, others []model
 				v.Reals[0].State, v.Reals[1].State, v.Reals[2].Weight = model.RealDraining, model.RealDown, 3
 			}, "a", "b", "c", "far1")
 			add(&kept, s, persistent, func(v *model.VirtualService) {
-				// What they keep is what they serve.
+				// A port that is kept is the port that the servers listen on.
 				v.Addresses, v.Ports = l.others(v4, int(n)), []model.PortRange{{First: 8080, Last: 8083}}
 				for i := range v.Reals {
 					v.Reals[i].Port = 0
@@ -46,7 +46,7 @@ func (l *lan) everyKind(proto model.Proto, v4 bool) (empty, kept, others []model
 	return empty, kept, others
 }
 
-// others returns further virtual addresses, which the client reaches.
+// others returns more virtual addresses that the client can reach.
 func (l *lan) others(v4 bool, n int) []netip.Addr {
 	l.Helper()
 	a, line := netip.MustParseAddr(fmt.Sprintf("2001:db8:80::1:%d", n)), "ip -6 route replace %s via 2001:db8:1::2"
@@ -57,9 +57,9 @@ func (l *lan) others(v4 bool, n int) []netip.Addr {
 	return []netip.Addr{a}
 }
 
-// loads: who saves the host's rules with nft(8), and loads them again, has all that
-// was there: nothing has strayed, packets go on, and clients are remembered. What
-// has been loaded can be changed.
+// loads checks that rules saved with nft(8) and loaded again are unchanged:
+// nothing differs, packets still pass, and clients are still recorded. The loaded
+// rules can be changed.
 func (l *lan) loads(proto model.Proto, v4 bool) {
 	empty, kept, others := l.everyKind(proto, v4)
 	all := append(append(kept, others...), empty...)
@@ -96,7 +96,7 @@ func (l *lan) loads(proto model.Proto, v4 bool) {
 	}
 }
 
-// gets reports whether a service gives new flows to the server of that name.
+// gets reports whether a service gives new flows to the server with that name.
 func (l *lan) gets(v model.VirtualService, name string) bool {
 	at := l.real(name, v.Addresses[0].Is4()).Address
 	return slices.ContainsFunc(v.Reals, func(r model.RealServer) bool { return r.Address == at && r.State == model.RealUp })

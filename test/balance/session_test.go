@@ -27,10 +27,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// long is what is waited at most for what must come, however slow the machine is.
+// long limits the wait for an expected event, even on a slow machine.
 const long = time.Minute
 
-// site is a host with a daemon, between a client and a machine that is two real
+// site is a host with a daemon, between a client and a machine with two real
 // servers.
 //
 //	client 198.51.100.1 ── c0 host s0 ── 10.0.0.2, 10.0.0.3
@@ -62,7 +62,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// serve says at an address its name to whoever comes, and again for each line.
+// serve sends its name to each client at an address, and again for each line.
 func (s *site) serve(at string) {
 	s.Helper()
 	var l net.Listener
@@ -88,7 +88,7 @@ func (s *site) serve(at string) {
 	}()
 }
 
-// says fails the test unless a command says all of these.
+// says fails the test unless the output of a command contains all of these.
 func (s *site) says(command string, all ...string) {
 	s.Helper()
 	said := s.daemon.Run(strings.Fields(command)...)
@@ -99,7 +99,7 @@ func (s *site) says(command string, all ...string) {
 	}
 }
 
-// visit dials the service until it has as many conversations with each server.
+// visit dials the service until each server has the given number of conversations.
 func (s *site) visit(each int) map[string][]net.Conn {
 	s.Helper()
 	all := map[string][]net.Conn{}
@@ -131,9 +131,9 @@ func (s *site) hear(conn net.Conn) string {
 	return strings.TrimSpace(line)
 }
 
-// TestSession has a daemon hold a service by each plane, and its user's commands
-// tell of it: where a client's packet goes, what others have done to it, and how
-// many clients a server that is taken out has left.
+// TestSession runs a service on each data plane in a daemon, and checks what the
+// user's commands show: the path of a client's packet, repairs, and the remaining
+// clients of a removed server.
 func TestSession(t *testing.T) {
 	for name := range strings.SplitSeq(*planes, ",") {
 		t.Run(name, func(t *testing.T) {
@@ -149,15 +149,16 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// explained: the walk of a client's packet names the plane's hop and both servers.
+// explained checks that the path of a client's packet shows the data plane's hop
+// and both servers.
 func (s *site) explained(plane model.Plane) {
 	s.Helper()
 	hop := map[model.Plane]string{model.PlaneNFT: "destination NAT from 192.0.2.80:80", model.PlaneEBPF: "eBPF: ", model.PlaneIPVS: "IPVS: "}[plane]
 	s.says("explain 198.51.100.1 to 192.0.2.80:80", hop, "service web", "10.0.0.2:80", "10.0.0.3:80", "s0")
 }
 
-// repaired: what somebody does to our service of IPVS is put right and told; what is
-// somebody's own stays.
+// repaired checks that changes to Fairlead's IPVS service are repaired and
+// reported, and that other programs' services stay.
 func (s *site) repaired() {
 	s.Helper()
 	run := func(line string) string { return shell.Run(s, s.host.Do, line) }
@@ -173,7 +174,8 @@ func (s *site) repaired() {
 	s.says("events", "healed", "ipvsadm -e -t 192.0.2.80:80 -r 10.0.0.2:80 -m -w 1", "ipvsadm -a -t 192.0.2.80:80 -r 10.0.0.3:80 -m -w 1")
 }
 
-// hasReported waits until the daemon has told of an object so many times.
+// hasReported waits until the daemon has reported an object the given number of
+// times.
 func (s *site) hasReported(times int, object, harm string) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), long)
@@ -188,14 +190,14 @@ func (s *site) hasReported(times int, object, harm string) {
 		return nil
 	})
 	if !errors.Is(err, errReported) {
-		s.Fatalf("nobody tells of %s: %v", harm, err)
+		s.Fatalf("no event reports %s: %v", harm, err)
 	}
 }
 
-var errReported = errors.New("it has told")
+var errReported = errors.New("the event was reported")
 
-// split: the clients of a server that is taken out are reset, and counted; those of
-// the other go on.
+// split checks that the clients of a removed server are reset and counted, and
+// that those of the other server continue.
 func (s *site) split() {
 	s.Helper()
 	all := s.visit(3)

@@ -18,8 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// synCount is how many SYNs are sent into the connections of each service;
-// FAIRLEAD_SYNS overrides it, and FAIRLEAD_HELD how many connections those are.
+// synCount is the number of SYNs sent into the connections of each service;
+// FAIRLEAD_SYNS overrides it. FAIRLEAD_HELD overrides the number of these
+// connections.
 func synCount(t testing.TB) (syns, holder int) {
 	t.Helper()
 	syns, err := strconv.Atoi(cmp.Or(os.Getenv("FAIRLEAD_SYNS"), "200"))
@@ -33,8 +34,7 @@ func synCount(t testing.TB) (syns, holder int) {
 	return syns, holder
 }
 
-// forwarded are services by how packets are forwarded, how real servers are chosen,
-// and who these are.
+// forwarded are services by forwarding method, scheduler and real servers.
 var forwarded = []struct {
 	forward   model.Forward
 	scheduler model.Scheduler
@@ -47,8 +47,8 @@ var forwarded = []struct {
 	{model.ForwardTunnel, model.RoundRobin, []string{"far1", "far2"}},
 }
 
-// eachForward sets each of those services that the plane can do, one after the
-// other, and has the function try it with the client's address that suits it.
+// eachForward sets each of those services that the data plane supports, one after
+// the other, and calls the function with a suitable client address.
 func (l *lan) eachForward(proto model.Proto, v4 bool, try func(name string, local netip.Addr)) {
 	l.Helper()
 	for name := range far {
@@ -90,9 +90,9 @@ func (l *lan) hold(proto model.Proto, v4 bool, local netip.Addr, n int) []conver
 	return all
 }
 
-// forged: bare SYNs with the addresses and ports of open connections and any
-// sequence number end none, however packets are forwarded: the real server
-// challenges them.
+// forged checks that bare SYNs with the addresses and ports of open connections
+// and any sequence number end none, with every forwarding method: the real server
+// sends a challenge ACK.
 func (l *lan) forged(proto model.Proto, v4 bool) {
 	if proto == model.UDP {
 		return // which has no SYNs
@@ -113,8 +113,8 @@ func (l *lan) forged(proto model.Proto, v4 bool) {
 	})
 }
 
-// synInto sends bare SYNs with random sequence numbers from the client's side, each
-// with the addresses and ports of one of the connections.
+// synInto sends bare SYNs with random sequence numbers from the client's side,
+// each with the addresses and ports of one of the connections.
 func (l *lan) synInto(talks []conversation, n int) {
 	l.Helper()
 	err := l.DoClient(func() error {
@@ -132,7 +132,7 @@ func (l *lan) synInto(talks []conversation, n int) {
 	}
 }
 
-// sendSYN sends a bare SYN by a raw socket.
+// sendSYN sends a bare SYN through a raw socket.
 func sendSYN(from, to netip.AddrPort, seq uint32) error {
 	header := &layers.TCP{SrcPort: layers.TCPPort(from.Port()), DstPort: layers.TCPPort(to.Port()), Seq: seq, SYN: true, Window: 512}
 	family, network := unix.AF_INET6, gopacket.NetworkLayer(&layers.IPv6{NextHeader: layers.IPProtocolTCP, SrcIP: from.Addr().AsSlice(), DstIP: to.Addr().AsSlice()})
@@ -159,8 +159,9 @@ func sendSYN(from, to netip.AddrPort, seq uint32) error {
 	return unix.Sendto(fd, segment.Bytes(), 0, target)
 }
 
-// crashes: a client that has forgotten its connection, as one that crashed, dials
-// anew from the same port, while the real server still has the old one.
+// crashes checks that a client that has lost its connection, e.g. after a crash,
+// can connect again from the same port while the real server still has the old
+// connection.
 func (l *lan) crashes(proto model.Proto, v4 bool) {
 	if proto == model.UDP {
 		return // which has no connections
@@ -172,7 +173,7 @@ func (l *lan) crashes(proto model.Proto, v4 bool) {
 	})
 }
 
-// forgetConnection closes a connection without a word to the other end.
+// forgetConnection closes a connection without sending anything to the other end.
 func forgetConnection(t testing.TB, conn *net.TCPConn) {
 	t.Helper()
 	raw, err := conn.SyscallConn()

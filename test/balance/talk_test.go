@@ -18,21 +18,21 @@ import (
 
 var pid = os.Getpid()
 
-// said is what a server answers.
+// said is the answer of a server.
 type said struct {
-	// by is the server's name, sees whom it takes for its client, and port where
-	// it was asked.
+	// by is the server's name, sees the client address that it sees, and port the
+	// port on which it got the line.
 	by   string
 	sees netip.Addr
 	port int
 }
 
-// talk is a conversation with whoever answers, open until the test ends.
+// talk is a conversation with a server, open until the test ends.
 type talk struct {
 	l     *lan
 	conn  net.Conn
 	lines *bufio.Reader
-	// asked counts what was asked.
+	// asked counts the lines sent.
 	asked *int
 }
 
@@ -41,7 +41,7 @@ func (l *lan) dial(from place, proto model.Proto, v4 bool, port int) (talk, erro
 	return l.dialFrom(from, netip.Addr{}, proto, v4, port)
 }
 
-// dialFrom is dial from an address of the place's; any where it is not valid.
+// dialFrom is dial from an address of the place; if invalid, from any.
 func (l *lan) dialFrom(from place, local netip.Addr, proto model.Proto, v4 bool, port int) (talk, error) {
 	return l.dialTo(from, local, proto, netip.AddrPortFrom(vip(v4), uint16(port)))
 }
@@ -51,9 +51,9 @@ func (l *lan) dialTo(from place, local netip.Addr, proto model.Proto, to netip.A
 	return l.dialUntil(time.Now().Add(patience), from, local, proto, to)
 }
 
-// dialUntil is dialTo that gives up in time. No client has the port of one before
-// it: over UDP it would be the old flow, and over TCP its real server might not know
-// yet that the old one is over, as those do not that were taken for dead.
+// dialUntil is dialTo with a deadline. Each client gets a port that none had
+// before: with a used one, UDP would continue the old flow, and over TCP the real
+// server might not know yet that the old connection has ended.
 func (l *lan) dialUntil(end time.Time, from place, local netip.Addr, proto model.Proto, to netip.AddrPort) (talk, error) {
 	t := talk{l: l, asked: new(int)}
 	ip, port := local.AsSlice(), l.freshPort()
@@ -73,26 +73,26 @@ func (l *lan) dialUntil(end time.Time, from place, local netip.Addr, proto model
 	return t, nil
 }
 
-// reuse lets a socket have a port whose last one is closed, but still held by a
-// process that is just being started beside it, as copies of files are until exec.
+// reuse lets a socket bind a port whose last socket is closed but still open in a
+// child process before its exec.
 func reuse(_, _ string, conn syscall.RawConn) error {
 	var failed error
 	err := conn.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) })
 	return errors.Join(err, failed)
 }
 
-// freshPort returns a port of those from which the kernel lets clients dial, each
-// after all others.
+// freshPort returns a port of the range from which the kernel lets clients dial;
+// each is returned after all others.
 func (l *lan) freshPort() int {
 	const first, last = 32768, 60999
 	*l.dialled++
 	return first + *l.dialled%(last-first+1)
 }
 
-// soon is how long nobody is waited for who must not come.
+// soon is the wait for an answer that must not come.
 func soon() time.Time { return time.Now().Add(250 * time.Millisecond) }
 
-// talk is dial that must succeed, and its first answer.
+// talk is dial that must succeed, with the first answer.
 func (l *lan) talk(from place, proto model.Proto, v4 bool) (talk, said) {
 	l.Helper()
 	t, err := l.dial(from, proto, v4, 8080)
@@ -102,7 +102,7 @@ func (l *lan) talk(from place, proto model.Proto, v4 bool) (talk, said) {
 	return t, t.hears()
 }
 
-// ask says a line, over UDP again and again, and returns the answer.
+// ask sends a line, over UDP repeatedly, and returns the answer.
 func (t talk) ask() (said, error) { return t.askUntil(time.Now().Add(patience)) }
 
 func (t talk) askUntil(end time.Time) (said, error) {
@@ -122,8 +122,8 @@ func (t talk) askUntil(end time.Time) (said, error) {
 	}
 }
 
-// line says a line, and returns the answer to it: what was said again over UDP is
-// answered twice, and the second answer may come after what is asked next.
+// line sends a line and returns the answer to it. A line repeated over UDP gets
+// two answers, and the second may arrive after the next line is sent.
 func (t talk) line(question string, deadline time.Time) (s said, err error) {
 	if err := t.conn.SetDeadline(deadline); err != nil {
 		return s, err
@@ -157,8 +157,8 @@ func (t talk) hears() said {
 	return s
 }
 
-// endsByReset fails the test unless who only reads is reset, or its socket on the
-// host itself is ended.
+// endsByReset fails the test unless a client that only reads is reset, or its
+// socket on the host itself is ended.
 func (t talk) endsByReset() {
 	t.l.Helper()
 	if err := t.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
@@ -169,7 +169,8 @@ func (t talk) endsByReset() {
 	}
 }
 
-// again has a client whose connection was reset dial once more from the same port.
+// again makes a client whose connection was reset connect once more from the same
+// port.
 func (t talk) again(from place) {
 	t.l.Helper()
 	t.conn.Close()
@@ -186,7 +187,7 @@ func (t talk) again(from place) {
 	}
 }
 
-// isRefused fails the test unless nobody is there, and the client is told.
+// isRefused fails the test unless the client's connection is refused.
 func (l *lan) isRefused(from place, proto model.Proto, v4 bool, port int) {
 	l.Helper()
 	t, err := l.dial(from, proto, v4, port)
@@ -198,8 +199,9 @@ func (l *lan) isRefused(from place, proto model.Proto, v4 bool, port int) {
 	}
 }
 
-// spread talks so many times, each anew, and counts who answers. None is closed
-// before the test ends: a UDP port that is used again would be an old flow.
+// spread opens the given number of conversations and counts which server answers.
+// It closes none before the test ends: a reused UDP port would continue an old
+// flow.
 func (l *lan) spread(from place, proto model.Proto, v4 bool, times int) map[string]int {
 	l.Helper()
 	count := map[string]int{}

@@ -13,11 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tunnels: a server that unwraps packets for the virtual address answers by
-// itself, and sees the client. Who sends what the tunnel has no room for is told.
+// tunnels checks that a server which decapsulates packets for the virtual address
+// answers directly and sees the client. A client whose packets are too large for
+// the tunnel gets an ICMP error.
 func (l *lan) tunnels(proto model.Proto, v4 bool) { l.tunnelsBy(proto, v4, model.Tunnel{}) }
 
-// tunnelsInUDP: so it does with what comes in UDP, however that is summed up.
+// tunnelsInUDP checks tunnels in UDP, with every kind of checksum.
 func (l *lan) tunnelsInUDP(proto model.Proto, v4 bool) {
 	all := []model.Tunnel{{Type: model.TunnelGUE, Port: unwrap.GUE}}
 	if l.plane == model.PlaneIPVS {
@@ -28,7 +29,7 @@ func (l *lan) tunnelsInUDP(proto model.Proto, v4 bool) {
 	l.tunnelsBy(proto, v4, all...)
 }
 
-// tunnelsBy asks for each of tunnels that end alike.
+// tunnelsBy runs a test for each type of tunnel with the same end.
 func (l *lan) tunnelsBy(proto model.Proto, v4 bool, tunnels ...model.Tunnel) {
 	for name := range far {
 		l.unwraps(name, tunnels[0], v4)
@@ -47,8 +48,8 @@ func (l *lan) tunnelsBy(proto model.Proto, v4 bool, tunnels ...model.Tunnel) {
 	}
 }
 
-// reaches fails the test unless these servers, and no others, answer who has dialled
-// the virtual address on the LAN n times, and see who that is.
+// reaches fails the test unless exactly these servers answer a client that dials
+// the virtual address on the LAN n times, and see its address.
 func (l *lan) reaches(n int, proto model.Proto, v4 bool, names ...string) {
 	l.Helper()
 	by := map[string]int{}
@@ -65,7 +66,7 @@ func (l *lan) reaches(n int, proto model.Proto, v4 bool, names ...string) {
 	l.only(by, names...)
 }
 
-// saysMuchElsewhere says more than the tunnel has room for in a packet.
+// saysMuchElsewhere sends a line that is too long for one packet in the tunnel.
 func (l *lan) saysMuchElsewhere(proto model.Proto, v4 bool) {
 	l.Helper()
 	t, err := l.dialFrom(l.DoClient, onLAN(v4), proto, v4, 8080)
@@ -79,14 +80,15 @@ func (l *lan) saysMuchElsewhere(proto model.Proto, v4 bool) {
 	t.saysMuch(size)
 }
 
-// tunnelsToSandboxes: those of ours get packets as they are.
+// tunnelsToSandboxes checks that Fairlead's sandboxes get packets without a
+// tunnel.
 func (l *lan) tunnelsToSandboxes(proto model.Proto, v4 bool) {
 	v := l.service(proto, v4, boxes...)
 	v.Forward = model.ForwardTunnel
 	l.toSandboxes(v, proto, v4)
 }
 
-// saysMuch says a long line, until it is answered: a datagram that was too large
+// saysMuch sends a long line until it is answered: a datagram that was too large
 // is lost, and the next one is not.
 func (t talk) saysMuch(length int) {
 	t.l.Helper()
@@ -108,8 +110,8 @@ func (t talk) saysMuch(length int) {
 	}
 }
 
-// unwraps has a server take packets out of those that hold them, and take them
-// for its own, until the test ends.
+// unwraps makes a server decapsulate packets and accept the inner ones until the
+// test ends.
 func (l *lan) unwraps(name string, by model.Tunnel, v4 bool) {
 	l.Helper()
 	in := l.servers[name].Do
@@ -132,7 +134,8 @@ func (l *lan) unwraps(name string, by model.Tunnel, v4 bool) {
 	l.Cleanup(func() { l.sh(in, "ip addr del "+address) })
 }
 
-// onLAN is the client's address on the LAN, where it is answered past the host.
+// onLAN is the client's address on the LAN, where answers to it do not pass the
+// host.
 func onLAN(v4 bool) netip.Addr {
 	if v4 {
 		return netip.MustParseAddr("203.0.113.100")

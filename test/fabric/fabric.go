@@ -1,10 +1,10 @@
-// Package fabric makes a throwaway data centre for tests: hosts, each with an
-// engine, and switches that join them. Overlays are the engines' to build, not
-// ours.
+// Package fabric creates a temporary data centre for tests: hosts, each with an
+// engine, and switches that connect them. It does not create overlays: the engines
+// do.
 //
-// Theory of operation. Every host, switch and sandbox is a network namespace
-// that only our open file holds, so all goes with the process. Host N has one
-// link to each switch: under0 to the first, and so on.
+// Theory of operation. Every host, switch and sandbox is a network namespace that
+// only an open file of this process keeps alive, so everything ends with the
+// process. Host N has one link to each switch: under0 to the first, and so on.
 //
 //	host 1 under0 ── switch 0 ── under0 host 2
 //	       under1 ── switch 1 ── under1
@@ -25,19 +25,21 @@ import (
 	"fairlead/internal/store"
 )
 
-// Options say what a fabric is like.
+// Options are the properties of a fabric.
 type Options struct {
 	Hosts int
-	// Switches join all hosts; 0 means one.
+	// Switches is the number of switches, each of which connects all hosts; 0 means
+	// one.
 	Switches int
-	// MTU of the links between, in bytes; 0 means 1500.
+	// MTU is that of the links between them, in bytes; 0 means 1500.
 	MTU int
 }
 
-// Fabric is hosts and switches.
+// Fabric is a set of hosts and switches.
 type Fabric struct {
 	Hosts []*Host
-	// Switches are the namespaces of the switches; port N leads to host N.
+	// Switches are the namespaces of the switches; their port N is the link to host
+	// N.
 	Switches []*kernel.Host
 }
 
@@ -52,8 +54,8 @@ type Host struct {
 	sandboxes map[string]*kernel.Netns
 }
 
-// New makes a fabric that is gone after the test, and fails the test if an
-// engine leaves anything.
+// New creates a fabric that is removed after the test. It fails the test if an
+// engine leaves anything behind.
 func New(t testing.TB, opt Options) *Fabric {
 	t.Helper()
 	facts, err := kernel.Probe()
@@ -106,8 +108,8 @@ func newHost(t testing.TB, facts plan.Facts, number int) *Host {
 	return h
 }
 
-// join gives every host a link to the switch. The marked end is the switch's,
-// so that the hosts' engines see foreign links.
+// join gives every host a link to the switch. The switch's end has Fairlead's
+// mark, so that the hosts' engines see links without it.
 func (f *Fabric) join(t testing.TB, sw, mtu int) {
 	t.Helper()
 	if mtu == 0 {
@@ -129,13 +131,13 @@ func (f *Fabric) join(t testing.TB, sw, mtu int) {
 	}
 }
 
-// Underlay names a host's link to a switch, Port the switch's to a host.
+// Underlay returns the name of a host's link to a switch.
 func Underlay(sw int) string { return fmt.Sprint("under", sw) }
 
-// Port names a switch's link to the host of that number, from 1.
+// Port returns the name of a switch's link to the host with that number, from 1.
 func Port(host int) string { return fmt.Sprint("port", host) }
 
-// Address is the host's at a switch.
+// Address returns the host's address at a switch.
 func (h *Host) Address(sw int, v4 bool) netip.Addr {
 	if v4 {
 		return netip.AddrFrom4([4]byte{198, 51, byte(100 + sw), byte(h.number)})
@@ -143,7 +145,7 @@ func (h *Host) Address(sw int, v4 bool) netip.Addr {
 	return netip.AddrFrom16([16]byte{0: 0x20, 1: 0x01, 2: 0x0d, 3: 0xb8, 5: byte(sw), 15: byte(h.number)})
 }
 
-// Sandbox makes a sandbox of that name, or returns the one there is.
+// Sandbox creates a sandbox with that name, or returns the existing one.
 func (h *Host) Sandbox(name string) string {
 	if h.sandboxes[name] == nil {
 		h.sandboxes[name] = namespace(h.t)
@@ -151,5 +153,6 @@ func (h *Host) Sandbox(name string) string {
 	return h.sandboxes[name].Path()
 }
 
-// In runs a function on a thread inside the sandbox, which must exist.
+// In returns a function that runs another on a thread inside the sandbox, which
+// must exist.
 func (h *Host) In(name string) func(func() error) error { return h.sandboxes[name].Do }

@@ -11,7 +11,7 @@ import (
 	"fairlead/test/fabric"
 )
 
-// TestTheDocumentedFileServesAllHosts reads the state out of the page.
+// TestTheDocumentedFileServesAllHosts reads the state from the documentation page.
 func TestTheDocumentedFileServesAllHosts(t *testing.T) {
 	page, err := os.ReadFile("../../docs/paths/vxlan.md")
 	if err != nil {

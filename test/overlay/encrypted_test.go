@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keyFile writes a secret.
+// keyFile writes a secret to a file.
 func keyFile(t testing.TB, secret string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "net.key")
@@ -39,8 +39,8 @@ func encrypted(f *fabric.Fabric, v4 bool, file string) model.Network {
 	return n
 }
 
-// TestEncrypted needs WireGuard. On a kernel without, an encrypted overlay is
-// refused and never built in plain text; test/vm has one with.
+// TestEncrypted needs WireGuard. On a kernel without it, an encrypted overlay is
+// refused and never built in plain text; test/vm has a kernel with it.
 func TestEncrypted(t *testing.T) {
 	facts, err := kernel.Probe()
 	if err != nil {
@@ -65,7 +65,7 @@ func TestEncrypted(t *testing.T) {
 	t.Run("another secret", anotherSecret)
 }
 
-// crosses sends much through an encrypted overlay, and watches the wire.
+// crosses sends data through an encrypted overlay, and watches the wire.
 func crosses(t *testing.T, v4 bool) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	before := []string{snapshot(t, f.Hosts[0]), snapshot(t, f.Hosts[1])}
@@ -103,7 +103,8 @@ func crosses(t *testing.T, v4 bool) {
 	}
 }
 
-// TestTheWatchmanSees sends in plain text what must not be seen encrypted.
+// TestTheWatchmanSees sends data in plain text that must not be visible when it is
+// encrypted.
 func TestTheWatchmanSees(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	seen := watch(t, f.Switches[0], "box2")
@@ -118,8 +119,8 @@ func TestTheWatchmanSees(t *testing.T) {
 // events counts packets that a switch forwards.
 type events struct{ plain, tunnel, wireguard atomic.Int64 }
 
-// watch reads every packet at a switch until the test ends: which hold the
-// word, and which are of VXLAN or WireGuard.
+// watch reads every packet at a switch until the test ends. It counts those that
+// contain the word, and those of VXLAN or WireGuard.
 func watch(t testing.TB, sw *kernel.Host, word string) *events {
 	t.Helper()
 	seen := &events{}
@@ -155,8 +156,8 @@ func watch(t testing.TB, sw *kernel.Host, word string) *events {
 	return seen
 }
 
-// count looks at a frame: an Ethernet header, then IPv4 or IPv6 without
-// options, then UDP.
+// count reads a frame: an Ethernet header, then IPv4 or IPv6 without options, then
+// UDP.
 func (s *events) count(frame []byte, word string) {
 	if bytes.Contains(frame, []byte(word)) {
 		s.plain.Add(1)
@@ -176,8 +177,9 @@ func (s *events) count(frame []byte, word string) {
 	}
 }
 
-// plainText speaks VXLAN to a host of an encrypted overlay, from a third that
-// has the VNI but not the key, to the host's address and to that within.
+// plainText sends VXLAN to a host of an encrypted overlay, from a third host that
+// has the VNI but not the key. It sends to the host's underlay address and to its
+// inner address.
 func plainText(t *testing.T) {
 	for _, secured := range []bool{false, true} {
 		f := fabric.New(t, fabric.Options{Hosts: 3})
@@ -250,8 +252,8 @@ func healsEncrypted(t *testing.T) {
 	}
 }
 
-// handshake waits until the hosts have agreed on keys: WireGuard asks a host
-// that did not understand it again after 5 seconds (REKEY_TIMEOUT).
+// handshake waits until the hosts have agreed on keys: WireGuard repeats a
+// handshake without an answer after 5 seconds (REKEY_TIMEOUT).
 func handshake(t *testing.T, f *fabric.Fabric) {
 	t.Helper()
 	peer := network(f, true).Overlay.Peers[1].Own(model.Network{Subnets: subnets})[0]
@@ -293,7 +295,7 @@ func keyFiles(t *testing.T) {
 	}
 }
 
-// anotherSecret gives one host of two another key file.
+// anotherSecret gives one of two hosts another key file.
 func anotherSecret(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	var last model.State

@@ -15,8 +15,8 @@ var (
 	prefix = netip.MustParsePrefix
 )
 
-// TestHeals damages an overlay. Verify must name the damage, and Heal must
-// bring the traffic back.
+// TestHeals damages an overlay. Verify must report the damage, and Heal must
+// restore the traffic.
 func TestHeals(t *testing.T) {
 	for name, c := range map[string]struct{ damage, want string }{
 		"tunnel deleted":                {"ip link del fx-net", "ip link add fx-net"},
@@ -63,7 +63,7 @@ func TestHeals(t *testing.T) {
 	}
 }
 
-// TestChangesOnALivingOverlay changes what makes another tunnel of it.
+// TestChangesOnALivingOverlay changes properties that require a new tunnel.
 func TestChangesOnALivingOverlay(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2, Switches: 2})
 	n := network(f, true)
@@ -87,7 +87,7 @@ func TestChangesOnALivingOverlay(t *testing.T) {
 	undrifted(t, f)
 }
 
-// TestManySandboxes knows a thousand sandboxes of another host.
+// TestManySandboxes lists a thousand sandboxes of another host.
 func TestManySandboxes(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	h := f.Hosts[0]
@@ -101,18 +101,18 @@ func TestManySandboxes(t *testing.T) {
 	}
 	set(t, h, state(h, n, "box1"))
 	if ops, err := h.Engine.Verify(t.Context()); err != nil || len(ops) != 0 {
-		t.Errorf("strayed: %v\n%s", err, plan.Text(ops))
+		t.Errorf("differs from the desired state: %v\n%s", err, plan.Text(ops))
 	}
 	sh(t, h.Do, "ip link del fx-net; ip neigh flush dev fl-net nud permanent")
 	if _, err := h.Engine.Heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if ops, err := h.Engine.Verify(t.Context()); err != nil || len(ops) != 0 {
-		t.Errorf("strayed: %v\n%s", err, plan.Text(ops))
+		t.Errorf("differs from the desired state: %v\n%s", err, plan.Text(ops))
 	}
 }
 
-// TestTheUnderlayGoes takes the link away that carries the overlay.
+// TestTheUnderlayGoes deletes the link that the overlay uses.
 func TestTheUnderlayGoes(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	h := f.Hosts[0]

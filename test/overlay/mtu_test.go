@@ -12,7 +12,8 @@ import (
 	"fairlead/test/fabric"
 )
 
-// much is how many bytes TestMTU sends each way: FAIRLEAD_TRANSFER, or 8 MiB.
+// much is the number of bytes that TestMTU sends in each direction:
+// FAIRLEAD_TRANSFER, or 8 MiB.
 func much(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("FAIRLEAD_TRANSFER")
@@ -26,7 +27,8 @@ func much(t *testing.T) int {
 	return bytes
 }
 
-// TestMTU says no MTU, and sends much both ways over underlays of all sizes.
+// TestMTU sets no MTU, and sends data in both directions over underlays of all
+// sizes.
 func TestMTU(t *testing.T) {
 	for _, c := range []struct {
 		underlay int
@@ -74,8 +76,8 @@ func TestMTU(t *testing.T) {
 	}
 }
 
-// TestAnUnderlayThatGrows gives the hosts' links another MTU: the network
-// follows when it is healed.
+// TestAnUnderlayThatGrows gives the hosts' links another MTU: the network gets it
+// with the next Heal.
 func TestAnUnderlayThatGrows(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	addrs := everywhere(t, f, network(f, true))
@@ -137,7 +139,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// take holds a UDP port until the test ends.
+// take binds a UDP port until the test ends.
 func take(t testing.TB, in place, at string) {
 	t.Helper()
 	if err := in(func() error {
@@ -151,7 +153,7 @@ func take(t testing.TB, in place, at string) {
 	}
 }
 
-// TestTwoNetworksOfOneVNI are both ours.
+// TestTwoNetworksOfOneVNI declares two networks of Fairlead with the same VNI.
 func TestTwoNetworksOfOneVNI(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	h, n := f.Hosts[0], network(f, true)
@@ -171,7 +173,7 @@ func TestTwoNetworksOfOneVNI(t *testing.T) {
 }
 
 // TestThePortIsSaid is about the VXLAN of the FOSDEM post, whose port was the
-// kernel's own default.
+// kernel's default.
 func TestThePortIsSaid(t *testing.T) {
 	for want, port := range map[string]uint16{" dstport 4789 ": 0, " dstport 8472 ": 8472} {
 		f := fabric.New(t, fabric.Options{Hosts: 2})

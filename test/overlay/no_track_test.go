@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDatagramsOfTunnelsAreNotTracked lets sandboxes and hosts speak through an
-// overlay: connection tracking knows what they say, and not what carries it.
+// TestDatagramsOfTunnelsAreNotTracked sends traffic of sandboxes and hosts through
+// an overlay: conntrack has entries for that traffic, and none for the tunnel's
+// datagrams.
 func TestDatagramsOfTunnelsAreNotTracked(t *testing.T) {
 	for name, c := range map[string]struct {
 		v4    bool
@@ -52,7 +53,8 @@ func TestDatagramsOfTunnelsAreNotTracked(t *testing.T) {
 	}
 }
 
-// noTrack fails the test if a host tracks datagrams of a tunnel, or nothing.
+// noTrack fails the test if a host tracks datagrams of a tunnel, or nothing at
+// all.
 func noTrack(t testing.TB, h *fabric.Host, tunnel uint16) {
 	t.Helper()
 	if !tracks(t, h, model.TCP, port) {
@@ -63,7 +65,7 @@ func noTrack(t testing.TB, h *fabric.Host, tunnel uint16) {
 	}
 }
 
-// tracks reports whether connection tracking knows a flow to the port.
+// tracks reports whether conntrack has a flow to the port.
 func tracks(t testing.TB, h *fabric.Host, proto model.Proto, port uint16) bool {
 	t.Helper()
 	found := false
@@ -76,8 +78,8 @@ func tracks(t testing.TB, h *fabric.Host, proto model.Proto, port uint16) bool {
 	return found
 }
 
-// TestForwardedTunnelsAreTracked sends from a sandbox to a tunnel's port of
-// somebody else, who must see the host's address.
+// TestForwardedTunnelsAreTracked sends from a sandbox to a tunnel port of another
+// program outside, which must see the host's address.
 func TestForwardedTunnelsAreTracked(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	h, other := f.Hosts[0], f.Hosts[1]
@@ -122,7 +124,7 @@ func sender(t testing.TB, socket *net.UDPConn) netip.Addr {
 	return from.Addr().Unmap()
 }
 
-// TestOverlaysShareATable takes one of two overlays of a port away.
+// TestOverlaysShareATable removes one of two overlays with the same port.
 func TestOverlaysShareATable(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	for _, h := range f.Hosts {
@@ -140,7 +142,7 @@ func TestOverlaysShareATable(t *testing.T) {
 	undrifted(t, f)
 }
 
-// strict lets in and out what belongs to what is known, and ICMP.
+// strict allows established and related traffic, and ICMP.
 const strict = `nft 'table inet filter {
 	chain input { type filter hook input priority filter; policy drop; ct state established,related accept;
 		meta l4proto { icmp, icmpv6 } ct state invalid counter accept; meta l4proto { icmp, icmpv6 } accept; };
@@ -148,7 +150,7 @@ const strict = `nft 'table inet filter {
 		meta l4proto { icmp, icmpv6 } accept; }; }'
 `
 
-// TestBehindAFirewall types what the page says.
+// TestBehindAFirewall runs the commands of the documentation page.
 func TestBehindAFirewall(t *testing.T) {
 	page, err := os.ReadFile("../../docs/paths/vxlan.md")
 	if err != nil {

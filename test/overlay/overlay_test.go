@@ -1,5 +1,5 @@
-// Package overlay_test holds driver vxlan to the fate of packets between
-// hosts that switches join.
+// Package overlay_test tests driver vxlan with packets between hosts that switches
+// connect.
 package overlay_test
 
 import (
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience bounds how long a packet is waited for that should come.
+// patience limits the wait for an expected packet.
 const patience = 30 * time.Second
 
 // place runs a function on a thread inside a namespace.
@@ -41,7 +41,7 @@ type place func(func() error) error
 // subnets are those of the network, for all hosts.
 var subnets = []model.Subnet{{Prefix: netip.MustParsePrefix("10.9.0.0/24")}, {Prefix: netip.MustParsePrefix("fd00:9::/64")}}
 
-// network is the overlay of all hosts, by their addresses at the first switch.
+// network is the overlay of all hosts, with their addresses at the first switch.
 func network(f *fabric.Fabric, v4 bool) model.Network {
 	n := model.Network{Name: "net", Driver: model.DriverVXLAN, Subnets: subnets, Overlay: model.Overlay{VNI: 42}}
 	for i, h := range f.Hosts {
@@ -52,7 +52,7 @@ func network(f *fabric.Fabric, v4 bool) model.Network {
 	return n
 }
 
-// sandboxes says which of the host's sandboxes join the network.
+// sandboxes returns the sandboxes of the host that join the network.
 func state(h *fabric.Host, n model.Network, sandboxes ...string) model.State {
 	s := model.State{Networks: []model.Network{n}}
 	for _, name := range sandboxes {
@@ -84,7 +84,7 @@ func everywhere(t testing.TB, f *fabric.Fabric, n model.Network) [][]netip.Addr 
 
 func box(i int) string { return fmt.Sprint("box", i+1) }
 
-// know makes every sandbox known to the other hosts.
+// know lists every sandbox in the configuration of the other hosts.
 func know(n *model.Network, addrs [][]netip.Addr) {
 	n.Overlay.Peers = slices.Clone(n.Overlay.Peers)
 	for i := range n.Overlay.Peers {
@@ -92,8 +92,8 @@ func know(n *model.Network, addrs [][]netip.Addr) {
 	}
 }
 
-// reach fails the test unless every sandbox answers every other, and their
-// hosts.
+// reach fails the test unless every sandbox gets answers from every other, and
+// from their hosts.
 func reach(t testing.TB, f *fabric.Fabric, addrs [][]netip.Addr) {
 	t.Helper()
 	for to, h := range f.Hosts {
@@ -109,8 +109,8 @@ func reach(t testing.TB, f *fabric.Fabric, addrs [][]netip.Addr) {
 
 const port = 80
 
-// serve answers every connection to the port with the name until the test
-// ends; a second time it does nothing.
+// serve answers every connection to the port with the name until the test ends; a
+// second call does nothing.
 func serve(t testing.TB, in place, name string) {
 	t.Helper()
 	var l net.Listener
@@ -133,7 +133,7 @@ func serve(t testing.TB, in place, name string) {
 	}()
 }
 
-// converse says the name and then the checksum of all that it is sent.
+// converse sends the name, and then the checksum of all data that it gets.
 func converse(conn net.Conn, name string) {
 	fmt.Fprintln(conn, name)
 	sum := sha256.New()
@@ -175,7 +175,8 @@ func hearsAt(t testing.TB, from place, to netip.AddrPort, want string) {
 	}
 }
 
-// transfer sends so many bytes and fails the test unless they arrive whole.
+// transfer sends the given number of bytes and fails the test unless they arrive
+// unchanged.
 func transfer(t testing.TB, from place, to netip.Addr, bytes int) {
 	t.Helper()
 	conn, err := dial(from, to, 6*patience)
@@ -198,33 +199,34 @@ func transfer(t testing.TB, from place, to netip.Addr, bytes int) {
 	}
 }
 
-// sh runs a command in a place and returns what it says.
+// sh runs a command in a place and returns its output.
 func sh(t testing.TB, in place, line string) string {
 	t.Helper()
 	return shell.Run(t, in, line)
 }
 
-// undrifted fails the test if a host does not hold what is wanted.
+// undrifted fails the test if a host's observed state differs from the desired
+// one.
 func undrifted(t testing.TB, f *fabric.Fabric) {
 	t.Helper()
 	for i, h := range f.Hosts {
 		if ops, err := h.Engine.Verify(context.Background()); err != nil || len(ops) != 0 {
-			t.Errorf("host %d strayed: %v\n%s", i+1, err, plan.Text(ops))
+			t.Errorf("host %d differs from its desired state: %v\n%s", i+1, err, plan.Text(ops))
 		}
 	}
 }
 
-// snapshot writes down everything on a host that we could leave.
+// snapshot records everything on a host that Fairlead could leave behind.
 func snapshot(t testing.TB, h *fabric.Host) string {
 	t.Helper()
-	// Carriers, the ends of checks for duplicates and groups of IPv6 come by
-	// themselves.
+	// The kernel itself changes carrier states, ends duplicate address detection, and
+	// joins multicast groups of IPv6.
 	return sh(t, h.Do, "ip -o -d link | sed 's/^[0-9]*: //; s/NO-CARRIER,//; s/,LOWER_UP//; s/ state [A-Z]*//; s/ promiscuity.*//; s/@if[0-9]*//; s/ link-netnsid.*//' | sort;"+
 		" ip -o addr | sed 's/^[0-9]*: //; s/ tentative//' | grep -v fe80 | sort; (ip route; ip -6 route | grep -v fe80) | sed 's/ linkdown//' | sort;"+
 		" nft list ruleset; bridge fdb | sed '/^33:33:/d'; ip neigh show nud permanent; sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding; ss -Hltun | sort")
 }
 
-// unchanged fails the test unless tearing down brings back what was before.
+// unchanged fails the test unless removing everything restores the previous state.
 func unchanged(t testing.TB, h *fabric.Host, before string) {
 	t.Helper()
 	if err := h.Engine.TearDown(context.Background()); err != nil {

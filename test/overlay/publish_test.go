@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPublishedPortsAreReachedFromOtherHosts publishes a port of a sandbox on
-// host 1 by each way, for host 2 and its sandboxes.
+// TestPublishedPortsAreReachedFromOtherHosts publishes a port of a sandbox on host
+// 1 with each publish mode, for host 2 and its sandboxes.
 func TestPublishedPortsAreReachedFromOtherHosts(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	n := network(f, true)
@@ -39,7 +39,7 @@ func TestPublishedPortsAreReachedFromOtherHosts(t *testing.T) {
 				hearsAt(t, other.In("box2"), at(own), "box1")
 				continue
 			}
-			// The page says so.
+			// The documentation says so.
 			if conn, err := dialAt(other.In("box2"), at(own), patience); !errors.Is(err, unix.ECONNREFUSED) {
 				t.Errorf("%s is reached from another host: %v, %v", at(own), conn, err)
 			}

@@ -10,7 +10,7 @@ import (
 	"fairlead/test/fabric"
 )
 
-// families tells an overlay over IPv4 from one over IPv6.
+// families distinguishes an overlay over IPv4 from one over IPv6.
 var families = map[string]bool{"over IPv4": true, "over IPv6": false}
 
 func TestSandboxesOfTwoHostsReachEachOther(t *testing.T) {
@@ -45,8 +45,8 @@ func TestThreeHosts(t *testing.T) {
 	undrifted(t, f)
 }
 
-// TestKnownSandboxesAreNotAskedFor counts the questions that come out of the
-// other host's tunnel.
+// TestKnownSandboxesAreNotAskedFor counts the ARP requests and neighbour
+// solicitations that come out of the other host's tunnel.
 func TestKnownSandboxesAreNotAskedFor(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		t.Run(fmt.Sprintf("known %v", known), func(t *testing.T) {
@@ -58,7 +58,8 @@ func TestKnownSandboxesAreNotAskedFor(t *testing.T) {
 				everywhere(t, f, n)
 			}
 			for i, h := range f.Hosts {
-				// Whom the kernel has not heard of for a while it asks anew.
+				// The kernel sends a new request for a neighbour that it has not heard of for
+				// some time.
 				for _, in := range []place{h.Do, h.In(box(i))} {
 					sh(t, in, "for f in /proc/sys/net/ipv[46]/neigh/*/base_reachable_time_ms; do echo 3600000 > $f; done")
 				}
@@ -107,15 +108,16 @@ func TestPeersComeAndGo(t *testing.T) {
 	undrifted(t, f)
 }
 
-// silence drops what the host sends: of one that is gone nobody learns anew. It
-// returns what lets it speak again.
+// silence drops what the host sends, so that other hosts cannot learn a deleted
+// host again. It returns a function that ends this.
 func silence(t *testing.T, h *fabric.Host) (again func()) {
 	t.Helper()
 	sh(t, h.Do, "nft 'add table inet silence; add chain inet silence out { type filter hook output priority 0; policy drop; }'")
 	return func() { sh(t, h.Do, "nft delete table inet silence") }
 }
 
-// TestWhatWasLearntOfAHostGoesWithIt is about sandboxes that nobody listed.
+// TestWhatWasLearntOfAHostGoesWithIt is about sandboxes that no configuration
+// lists.
 func TestWhatWasLearntOfAHostGoesWithIt(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 3})
 	n := network(f, true)
@@ -133,8 +135,8 @@ func TestWhatWasLearntOfAHostGoesWithIt(t *testing.T) {
 	}
 }
 
-// TestTwoUnderlays lists each host with an address at both switches. Both
-// carry what goes to its sandboxes.
+// TestTwoUnderlays lists each host with an address at both switches. Both carry
+// the traffic to its sandboxes.
 func TestTwoUnderlays(t *testing.T) {
 	for name, v4 := range families {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +175,7 @@ func TestTwoUnderlays(t *testing.T) {
 	}
 }
 
-// carried returns the bytes that went through a switch to host 2.
+// carried returns the number of bytes that went through a switch to host 2.
 func carried(t testing.TB, f *fabric.Fabric, sw int) int {
 	t.Helper()
 	var bytes int
@@ -183,7 +185,7 @@ func carried(t testing.TB, f *fabric.Fabric, sw int) int {
 	return bytes
 }
 
-// TestMulticastGroup lists no peers at all.
+// TestMulticastGroup lists no peers.
 func TestMulticastGroup(t *testing.T) {
 	for name, group := range map[string]string{"IPv4": "239.0.0.99", "IPv6": "ff05::99"} {
 		t.Run(name, func(t *testing.T) {

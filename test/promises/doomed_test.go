@@ -27,22 +27,22 @@ import (
 // engineRole is a process that runs an engine and waits to be killed.
 const engineRole = "doomed-engine"
 
-// order is what the process is told to do, on its standard input.
+// order is the job of the process, on its standard input.
 type order struct {
 	// Server is the path of the server host's namespace.
 	Server string
-	// Pins is a bpffs that outlives the process, Run a directory that does.
+	// Pins is a bpffs, and Run a directory. Both outlive the process.
 	Pins, Run string
 	State     model.State
 }
 
-// keeping says where the proxy is that outlives the process.
+// keeping is the directory of the proxy that outlives the process.
 func keeping(run string, netns *os.File) proxy.Keeping {
 	return proxy.Keeping{Socket: filepath.Join(run, "proxy"), Errors: filepath.Join(run, "log"), Netns: netns,
 		Log: slog.New(slog.DiscardHandler)}
 }
 
-// runEngine sets the state, says so, and waits.
+// runEngine applies the state, reports that, and waits.
 func runEngine(do order) error {
 	facts, err := kernel.Probe()
 	if err != nil {
@@ -63,13 +63,13 @@ func runEngine(do order) error {
 	return unix.Pause()
 }
 
-// doomed is a world whose engine is a process of its own, to be killed when
-// everyone who watches is ready.
+// doomed is a world whose engine is a separate process. It is killed when all
+// observers are ready.
 type doomed struct {
 	world *topology.World
 	ready sync.WaitGroup
-	// dead is closed when the engine is gone, and the workloads that are the
-	// host's processes have started to listen anew; err says if not.
+	// dead is closed when the engine has ended and the workloads that are processes
+	// of the host have started to listen again; err says if one has not.
 	dead chan struct{}
 	err  error
 }
@@ -99,7 +99,7 @@ func newDoomed(t *testing.T, facts plan.Facts, d model.Driver, modes []model.Via
 	return doom
 }
 
-// kill ends an engine that lives until now.
+// kill kills the engine, which must still run.
 func kill(engine *process.Process) error {
 	select {
 	case <-engine.Done():
@@ -109,7 +109,7 @@ func kill(engine *process.Process) error {
 	}
 }
 
-// endProxy ends the proxy that an engine has left, if there is one.
+// endProxy ends the proxy that an engine has left, if any.
 func endProxy(t *testing.T, at proxy.Keeping) {
 	p, err := proxy.Find(context.Background(), at)
 	if p != nil {
@@ -120,7 +120,8 @@ func endProxy(t *testing.T, at proxy.Keeping) {
 	}
 }
 
-// mountPins mounts a bpffs that ends with the test, and returns a folder of it.
+// mountPins mounts a bpffs until the end of the test, and returns a directory in
+// it.
 func mountPins(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -8,7 +8,7 @@ import (
 	"fairlead/internal/promise"
 )
 
-// driverProbers puts each question about a driver to packets.
+// driverProbers tests each property of a driver with packets.
 var driverProbers = map[promise.Question]prober{
 	promise.Isolated:       {flavors, probeIsolated},
 	promise.HostDirect:     {flavors, probeDirect(func(l *lab) place { return l.world.DoServer })},
@@ -18,8 +18,8 @@ var driverProbers = map[promise.Question]prober{
 	promise.OutboundSource: {flavors, probeOutboundSource},
 }
 
-// probeIsolated asks the host's loopback for the workload, which listens on
-// every address of its own namespace: who shares it is answered.
+// probeIsolated sends a request to the host's loopback address. The workload
+// listens on every address of its namespace: it answers if it shares the host's.
 func probeIsolated(l *lab, c cell) fate {
 	local := netip.AddrPortFrom(loopbackAddr(c.flavor.v4), workPort)
 	if f := reaches(l.workload, c.flavor.proto, local, web); !f.kept {
@@ -36,7 +36,7 @@ func loopbackAddr(v4 bool) netip.Addr {
 	return netip.IPv6Loopback()
 }
 
-// probeDirect asks the workload at its own address.
+// probeDirect sends a request to the workload's own address.
 func probeDirect(from func(*lab) place) func(*lab, cell) fate {
 	return func(l *lab, c cell) fate {
 		addr, ok := l.address(web, c.flavor.v4)
@@ -47,8 +47,8 @@ func probeDirect(from func(*lab) place) func(*lab, cell) fate {
 	}
 }
 
-// linkless is the fate of packets to a sandbox without an address: none can
-// even be sent, as long as no link leads there.
+// linkless is the fate of packets to a sandbox without an address: no packet can
+// be sent there as long as it has no link.
 func (l *lab) linkless() fate {
 	var links []net.Interface
 	err := l.workload(func() (err error) { links, err = net.Interfaces(); return err })

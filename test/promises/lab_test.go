@@ -16,8 +16,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// The sandboxes of a lab. far and old are on another network than the rest,
-// which has IPv4 only.
+// The sandboxes of a lab. far and old are on another network than the others; it
+// has IPv4 only.
 const (
 	web     = "web"     // the workload
 	peer    = "peer"    // its neighbour
@@ -26,14 +26,14 @@ const (
 	old     = "old" // a workload without IPv6
 )
 
-// The ports where a workload listens, one for each use, and the one of the
-// LAN's own server.
+// The ports on which a workload listens, one per use, and the port of the LAN's
+// own server.
 const (
 	workPort = 80
 	lanPort  = 90
 )
 
-// use says what a publish is there for.
+// use is the purpose of a publish.
 type use uint16
 
 const (
@@ -44,13 +44,13 @@ const (
 	oldOnly             // leads to old
 )
 
-// uses are all of them.
+// uses are all purposes.
 var uses = []use{open, loopback, filtered, fenced, oldOnly}
 
-// targetPort is the workload's port for a use.
+// targetPort returns the workload's port for a use.
 func targetPort(u use) uint16 { return workPort + uint16(u) }
 
-// workloadOf is the workload that a use's publishes lead to.
+// workloadOf returns the workload that a use's publishes are for.
 func workloadOf(u use) string {
 	if u == oldOnly {
 		return old
@@ -58,8 +58,8 @@ func workloadOf(u use) string {
 	return web
 }
 
-// addresses are where a workload listens for its uses. Without a host it takes
-// IPv6 and IPv4.
+// addresses returns where a workload listens for its uses. Without a host it
+// accepts IPv6 and IPv4.
 func addresses(name, host string) []string {
 	var all []string
 	for _, u := range uses {
@@ -70,21 +70,21 @@ func addresses(name, host string) []string {
 	return all
 }
 
-// lab is a world with one driver and every way to publish.
+// lab is a world with one driver and every publish mode.
 type lab struct {
 	t      *testing.T
 	driver model.Driver
 	world  *topology.World
 	state  model.State
-	// workers are the workloads that are the host's processes.
+	// workers are the workloads that are processes of the host.
 	workers []*worker
-	// doomed is a second world of the same kind, whose engine will be killed.
+	// doomed is a second world of the same kind, whose engine is killed.
 	doomed *doomed
 
 	firewall sync.Mutex
 }
 
-// hostPort is where the way publishes for the use.
+// hostPort returns the host port of the publish mode for the use.
 func hostPort(via model.Via, u use) uint16 {
 	for i, w := range paths.Modes() {
 		if w.Name() == via {
@@ -147,8 +147,8 @@ func modesOf(table []paths.Path, d model.Driver) []model.Via {
 	return modes
 }
 
-// desired is the state of a lab: networks of one driver, their sandboxes,
-// and a publish for every way, use and protocol.
+// desired is the state of a lab: networks of one driver, their sandboxes, and one
+// publish per publish mode, use and protocol.
 func desired(t *testing.T, w *topology.World, d model.Driver, modes []model.Via) model.State {
 	t.Helper()
 	if d == model.DriverDevice {
@@ -185,7 +185,7 @@ func desired(t *testing.T, w *topology.World, d model.Driver, modes []model.Via)
 	return s
 }
 
-// networks are a lab's: one of both families, and one of IPv4 only.
+// networks are those of a lab: one with both families, and one with IPv4 only.
 func networks(t *testing.T, w *topology.World, d model.Driver) []model.Network {
 	t.Helper()
 	both, v4 := model.Network{Name: "net", Driver: d}, model.Network{Name: "net4", Driver: d}
@@ -210,7 +210,7 @@ func networks(t *testing.T, w *topology.World, d model.Driver) []model.Network {
 	return all
 }
 
-// overlay makes overlays of the networks, with the client as the other host.
+// overlay turns the networks into overlays with the client as the other host.
 func overlay(networks []model.Network) {
 	for i, n := range networks {
 		networks[i].Overlay = model.Overlay{VNI: uint32(i + 1), Peers: []model.Peer{{Address: topology.ClientAddr4}}}
@@ -220,9 +220,9 @@ func overlay(networks []model.Network) {
 	}
 }
 
-// trespassers gives the client host a route to the subnets that are not its
-// own, and to 127.0.0.1 through the server; the same to mallory, through the
-// host's address in its network. Both forget that 127.0.0.1 is themselves.
+// trespassers gives the client host a route to the subnets that are not its own,
+// and to 127.0.0.1 via the server. mallory gets the same via the host's address in
+// its network. Both lose 127.0.0.1 as a local address.
 func (l *lab) trespassers() {
 	l.t.Helper()
 	for _, n := range l.state.Networks {
@@ -254,7 +254,7 @@ func (l *lab) goMissing(in place, link string, via netip.Addr) {
 // sandboxed reports whether the driver's workloads have namespaces.
 func (l *lab) sandboxed() bool { return l.driver != model.DriverHost }
 
-// in is the place of a sandbox; with the host driver, the host.
+// in returns the place of a sandbox; with the host driver, the host.
 func (l *lab) in(sandbox string) place {
 	if !l.sandboxed() {
 		return l.world.DoServer
@@ -264,7 +264,7 @@ func (l *lab) in(sandbox string) place {
 
 func (l *lab) workload(fn func() error) error { return l.in(web)(fn) }
 
-// address is where a sandbox can be reached; false when nowhere.
+// address returns where a sandbox can be reached; false if nowhere.
 func (l *lab) address(name string, v4 bool) (netip.Addr, bool) {
 	if !l.sandboxed() {
 		return serverAddr(v4), true

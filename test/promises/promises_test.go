@@ -1,5 +1,5 @@
-// Package promises_test proves the table of promises: every answer of every
-// driver and way to publish, on the real kernel, by the fate of real packets.
+// Package promises_test tests the table of promises: every answer for every driver
+// and publish mode, with real packets on the real kernel.
 package promises_test
 
 import (
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// flavor is what a packet can be.
+// flavor is a kind of packet.
 type flavor struct {
 	v4    bool
 	proto model.Proto
@@ -60,18 +60,18 @@ func (c cell) String() string {
 	return fmt.Sprintf("%s: %s %s", path, c.question, c.flavor)
 }
 
-// fate is what became of the packets.
+// fate is the result for the packets.
 type fate struct {
 	kept bool
 	// because is the evidence.
 	because string
-	// err says that the prober could not judge.
+	// err says that the prober could not decide.
 	err error
 }
 
-// prober answers a question by packets.
+// prober tests a promise with packets.
 type prober struct {
-	// flavors are the kinds of packet that the question is about.
+	// flavors are the kinds of packet that the promise is about.
 	flavors []flavor
 	probe   func(*lab, cell) fate
 }
@@ -96,14 +96,14 @@ func TestPromises(t *testing.T) {
 	t.Logf("%d cells proved", len(fates))
 }
 
-// whole is set where every path must be provable. Elsewhere those may be left
-// out that need a feature of which it is known that not every kernel has it.
+// whole is set where every path must be testable. On other machines, paths may be
+// left out if they need a feature that not every kernel has.
 var whole = flag.Bool("whole", false, "fail for a path that this kernel cannot build at all")
 
-// elsewhere are the features that the machine of test/vm has for sure.
+// elsewhere are the features that the machine of test/vm certainly has.
 var elsewhere = []plan.Feature{plan.FeatureIPvlan}
 
-// provable returns the table without the paths that test/vm alone proves.
+// provable returns the table without the paths that only test/vm tests.
 func provable(t *testing.T, facts plan.Facts) []paths.Path {
 	t.Helper()
 	for _, f := range elsewhere {
@@ -133,8 +133,8 @@ func driversOf(table []paths.Path) []model.Driver {
 	return drivers
 }
 
-// unasked returns the questions that no prober puts, and the probers of no
-// question.
+// unasked returns the promises without a prober, and the probers without a
+// promise.
 func unasked() []string {
 	var lost []string
 	for _, kind := range []struct {
@@ -156,8 +156,8 @@ func unasked() []string {
 	return lost
 }
 
-// examine puts every question to packets. All of them go at once, because a
-// No takes its time.
+// examine tests every promise with packets. All tests run at once, because a
+// negative result takes as long as its timeout.
 func examine(labs []*lab, table []paths.Path) map[cell]fate {
 	fates := map[cell]fate{}
 	var mu sync.Mutex
@@ -198,8 +198,8 @@ func proberOf(via model.Via, q promise.Question) prober {
 	return publishProbers[q]
 }
 
-// compare returns where the table and the packets' fate disagree, and which
-// cells nobody proved.
+// compare returns the differences between the table and the packets' fate, and the
+// cells that were not tested.
 func compare(table []paths.Path, fates map[cell]fate) []string {
 	var lies []string
 	for _, p := range table {
@@ -235,7 +235,7 @@ func compare(table []paths.Path, fates map[cell]fate) []string {
 
 func yesNo(kept bool) string { return map[bool]string{true: "yes", false: "no"}[kept] }
 
-// TestALieIsReported flips every answer of a copy of the table, one by one.
+// TestALieIsReported inverts every answer of a copy of the table, one by one.
 func TestALieIsReported(t *testing.T) {
 	truth := paths.Table(plan.Facts{})
 	fates := map[cell]fate{}
@@ -266,12 +266,12 @@ func TestALieIsReported(t *testing.T) {
 		}
 	}
 	if lies := compare(truth, nil); len(lies) == 0 {
-		t.Error("a table that nobody proved passes")
+		t.Error("a table without any test passes")
 	}
 }
 
-// TestIntrudersCanGetIn opens the server's 127.0.0.1 to the LAN on purpose:
-// the prober that otherwise sees it closed must see that.
+// TestIntrudersCanGetIn opens the server's 127.0.0.1 to the LAN on purpose: the
+// prober that finds it closed in the other tests must report it as open.
 func TestIntrudersCanGetIn(t *testing.T) {
 	l := &lab{t: t, world: newWorld(t, plan.Facts{})}
 	serve(t, l.world.DoServer, web, "127.0.0.1:80")

@@ -12,7 +12,7 @@ import (
 	"fairlead/internal/promise"
 )
 
-// publishProbers puts each question about a publish to packets.
+// publishProbers tests each promise of a publish with packets.
 var publishProbers = map[promise.Question]prober{
 	promise.LAN:             {flavors, probeReach(lan, serverAddr)},
 	promise.HostAddress:     {flavors, probeReach(host, serverAddr)},
@@ -38,15 +38,15 @@ func (c cell) at(addr netip.Addr, u use) netip.AddrPort {
 	return netip.AddrPortFrom(addr, hostPort(c.via, u))
 }
 
-// probeReach asks a published port from somewhere.
+// probeReach sends a request to a published port from a place.
 func probeReach(from func(*lab) place, addr func(v4 bool) netip.Addr) func(*lab, cell) fate {
 	return func(l *lab, c cell) fate {
 		return reaches(from(l), c.flavor.proto, c.at(addr(c.flavor.v4), open), web)
 	}
 }
 
-// probeItself asks from the workload, which is a process where it has no
-// namespace of its own.
+// probeItself sends a request from the workload, which is a process if it has no
+// namespace.
 func probeItself(l *lab, c cell) fate {
 	to := c.at(serverAddr(c.flavor.v4), open)
 	for _, w := range l.workers {
@@ -58,8 +58,8 @@ func probeItself(l *lab, c cell) fate {
 	return reaches(l.workload, c.flavor.proto, to, web)
 }
 
-// probePeer asks from a neighbour, and from another network if it has the
-// family.
+// probePeer sends requests from a neighbour, and from another network if that has
+// the family.
 func probePeer(l *lab, c cell) fate {
 	to := c.at(serverAddr(c.flavor.v4), open)
 	f := reaches(l.in(peer), c.flavor.proto, to, web)
@@ -69,7 +69,8 @@ func probePeer(l *lab, c cell) fate {
 	return reaches(l.in(far), c.flavor.proto, to, web)
 }
 
-// probeV6ToV4 asks for a workload without IPv6, from the LAN and from ::1.
+// probeV6ToV4 sends requests to a workload without IPv6, from the LAN and from
+// ::1.
 func probeV6ToV4(l *lab, c cell) fate {
 	if _, has := l.address(old, false); has && l.sandboxed() {
 		return fate{err: errors.New("the workload has an IPv6 address")}
@@ -80,7 +81,7 @@ func probeV6ToV4(l *lab, c cell) fate {
 	return reaches(l.world.DoServer, c.flavor.proto, c.at(netip.IPv6Loopback(), oldOnly), old)
 }
 
-// probeSource asks which client address the workload sees.
+// probeSource checks which client address the workload sees.
 func probeSource(from func(*lab) place, want func(*lab, bool) netip.Addr) func(*lab, cell) fate {
 	return func(l *lab, c cell) fate {
 		own := want(l, c.flavor.v4)
@@ -98,8 +99,8 @@ func ofPeer(l *lab, v4 bool) netip.Addr {
 	return addr
 }
 
-// probeHostSource asks from the host, on its own address and on loopback:
-// the workload shall see an address that is the host's, and not loopback.
+// probeHostSource sends requests from the host, to its own address and to
+// loopback: the workload must see an address of the host that is not loopback.
 func probeHostSource(l *lab, c cell) fate {
 	var own []net.Addr
 	if err := l.world.DoServer(func() (err error) { own, err = net.InterfaceAddrs(); return err }); err != nil {
@@ -120,10 +121,10 @@ func probeHostSource(l *lab, c cell) fate {
 	return sees(l.world.DoServer, c.flavor.proto, c.at(loopbackAddr(c.flavor.v4), open), web, fits)
 }
 
-// probeLoopbackClosed tries a port that is published on 127.0.0.1 only: as
-// the client host and as mallory, who both send 127.0.0.1 to the server, on
-// that address and on the server's own. A counter proves that the packets
-// got as far as the server's wire.
+// probeLoopbackClosed tries a port that is published on 127.0.0.1 only. The client
+// host and mallory, which both send 127.0.0.1 to the server, try that address and
+// the server's own. A counter proves that the packets arrived at the server's
+// link.
 func probeLoopbackClosed(l *lab, c cell) fate {
 	local := c.at(loopbackAddr(true), loopback)
 	if f := reaches(l.world.DoServer, c.flavor.proto, local, web); !f.kept {
@@ -150,17 +151,19 @@ func probeLoopbackClosed(l *lab, c cell) fate {
 			return f
 		}
 	}
-	return fate{kept: true, because: "nobody got in"}
+	return fate{kept: true, because: "no packet got in"}
 }
 
-// trespass is kept when the host's own address leads nobody in either.
+// trespass succeeds as a promise if the port cannot be reached on the host's own
+// address either.
 func (l *lab) trespass(c cell, from place) fate {
 	f := reaches(from, c.flavor.proto, c.at(topology.ServerAddr4, loopback), web)
 	f.kept = !f.kept
 	return f
 }
 
-// intrude is kept when the intruder's packets come, and get no further.
+// intrude succeeds as a promise if the intruder's packets arrive and get no
+// further.
 func (l *lab) intrude(c cell, from place, addr netip.Addr, to netip.AddrPort) fate {
 	count := fmt.Sprintf("ip saddr %s ip daddr %s %s dport %d", addr, to.Addr(), c.flavor.proto, to.Port())
 	if err := l.nft(fmt.Sprintf("add rule inet probe raw %s counter", count)); err != nil {
@@ -174,7 +177,7 @@ func (l *lab) intrude(c cell, from place, addr netip.Addr, to netip.AddrPort) fa
 	return fate{kept: !f.kept, because: fmt.Sprintf("%s to %s: %s", addr, to, f.because), err: errors.Join(err, f.err)}
 }
 
-// nft changes the server's own firewall, one change at a time.
+// nft changes the server's firewall, one change at a time.
 func (l *lab) nft(command string) error {
 	l.firewall.Lock()
 	defer l.firewall.Unlock()
@@ -182,8 +185,9 @@ func (l *lab) nft(command string) error {
 	return err
 }
 
-// probeFirewall closes a port in one of the host's chains that the LAN has
-// just reached. The rule tells it by the match, given protocol and host port.
+// probeFirewall closes a port, which the LAN has just reached, in one of the
+// host's chains. The match, with the given protocol and host port, identifies the
+// port in the rule.
 func probeFirewall(chain, match string, u use) func(*lab, cell) fate {
 	return func(l *lab, c cell) fate {
 		to := c.at(serverAddr(c.flavor.v4), u)
@@ -200,8 +204,8 @@ func probeFirewall(chain, match string, u use) func(*lab, cell) fate {
 	}
 }
 
-// probeSurvives asks before and after the engine is killed: on the conversation
-// that was open, and on a new one.
+// probeSurvives sends requests before and after the engine is killed: on the
+// conversation that was open, and on a new one.
 func probeSurvives(l *lab, c cell) fate {
 	to := c.at(serverAddr(c.flavor.v4), open)
 	was, err := dial(l.doomed.world.DoClient, c.flavor.proto, to)

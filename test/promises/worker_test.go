@@ -18,25 +18,25 @@ import (
 	"fairlead/test/process"
 )
 
-// workerRole is a process that serves in a cgroup of its own.
+// workerRole is a process that serves in a separate cgroup.
 const workerRole = "worker"
 
-// work is what the process is told to do, on its standard input.
+// work is the job of the process, on its standard input.
 type work struct {
 	Name      string
 	Addresses []string
-	// Ask makes it ask this instead.
+	// Ask makes it send this request instead.
 	Ask *question
 }
 
-// question is a port to ask for a name.
+// question is a request for a name, sent to a port.
 type question struct {
 	Proto model.Proto
 	To    netip.AddrPort
 }
 
-// workerMain listens, and listens anew each time that it is told to, until its
-// input ends. In between it asks what it is told to.
+// workerMain listens, and listens again for each command on its input, until the
+// input ends. In between it sends the requests that it is given.
 func workerMain() int {
 	var listening []server
 	for in := json.NewDecoder(os.Stdin); ; {
@@ -61,7 +61,7 @@ func workerMain() int {
 	}
 }
 
-// here is where the caller is.
+// here is the caller's place.
 func here(fn func() error) error { return fn() }
 
 // begin listens on all addresses and answers.
@@ -77,7 +77,7 @@ func (do work) begin() (all []server, err error) {
 	return all, nil
 }
 
-// newCgroup makes a cgroup that ends with the test.
+// newCgroup makes a cgroup that is removed after the test.
 func newCgroup(t *testing.T, name string) string {
 	t.Helper()
 	root, err := cgroup.Root()
@@ -96,8 +96,8 @@ func newCgroup(t *testing.T, name string) string {
 	return path
 }
 
-// employ starts the workloads that publishes lead to: web, and old, which has
-// IPv4 only, or listens on no other where it is the host's. It returns those
+// employ starts the workloads that publishes are for: web and old. old has IPv4
+// only, or listens on IPv4 only if it is a process of the host. It returns those
 // that are processes.
 func employ(t *testing.T, w *topology.World, s model.State) []*worker {
 	t.Helper()
@@ -137,8 +137,8 @@ func startWorker(t *testing.T, w *topology.World, cgroup string, do work) *worke
 	return &worker{do: do, in: json.NewEncoder(p.In), out: p.Out}
 }
 
-// listen makes the process listen, anew if it does already, and waits until it
-// does. Conversations over connections go on.
+// listen makes the process listen, again if it does already, and waits until it
+// does. Open TCP conversations continue.
 func (w *worker) listen() error {
 	line, err := w.notify(w.do)
 	if line != "ready" {
@@ -147,7 +147,7 @@ func (w *worker) listen() error {
 	return nil
 }
 
-// ask makes the process ask, and returns who answers it.
+// ask makes the process send a request, and returns who answers it.
 func (w *worker) ask(q question) (string, error) {
 	line, err := w.notify(work{Ask: &q})
 	name, trouble, _ := strings.Cut(line, " ")
@@ -157,7 +157,7 @@ func (w *worker) ask(q question) (string, error) {
 	return name, err
 }
 
-// notify gives the process one thing to do and returns what it says to that.
+// notify sends one command to the process and returns its answer.
 func (w *worker) notify(do work) (string, error) {
 	w.busy.Lock()
 	defer w.busy.Unlock()

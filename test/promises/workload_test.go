@@ -13,15 +13,15 @@ import (
 	"fairlead/internal/model"
 )
 
-// patience is how long a client tries. A packet that is dropped shows by
-// nothing but its absence, so every No that no error explains takes as long.
+// patience is how long a client tries. A dropped packet shows only by a missing
+// answer, so a negative result without an error takes this long.
 const patience = 6 * time.Second
 
 // place runs a function on a thread inside a namespace.
 type place func(func() error) error
 
-// serve answers every line or datagram that reaches one of the addresses in
-// the place, over TCP and UDP, with the name and the sender's address.
+// serve answers every line or datagram to one of the addresses in the place, over
+// TCP and UDP, with the name and the sender's address.
 func serve(t *testing.T, in place, name string, addresses ...string) {
 	t.Helper()
 	for _, at := range addresses {
@@ -40,8 +40,8 @@ type server struct {
 	udp net.PacketConn
 }
 
-// listen takes an address of IPv4 for that family alone; package net would
-// take 0.0.0.0 for both.
+// listen opens an IPv4 address for IPv4 only; package net would open 0.0.0.0 for
+// both families.
 func listen(at string) (s server, err error) {
 	family := ""
 	if a, err := netip.ParseAddrPort(at); err == nil && a.Addr().Is4() {
@@ -92,7 +92,7 @@ func sender(a net.Addr) netip.Addr {
 // talk is an open conversation with a workload.
 type talk struct{ conn net.Conn }
 
-// dial opens a conversation from the place; UDP has nothing to open.
+// dial opens a conversation from the place; for UDP it only creates the socket.
 func dial(from place, proto model.Proto, to netip.AddrPort) (t talk, err error) {
 	err = from(func() (err error) {
 		t.conn, err = net.DialTimeout(string(proto), to.String(), patience)
@@ -101,8 +101,8 @@ func dial(from place, proto model.Proto, to netip.AddrPort) (t talk, err error) 
 	return t, err
 }
 
-// ask says a word, again and again over UDP, and returns who answers and
-// which address it sees.
+// ask sends a word, repeatedly over UDP, and returns who answers and which address
+// it sees.
 func (t talk) ask() (name string, seen netip.Addr, err error) {
 	deadline := time.Now().Add(patience)
 	again := deadline
@@ -129,7 +129,7 @@ func (t talk) ask() (name string, seen netip.Addr, err error) {
 	}
 }
 
-// ask opens a conversation, asks once and closes it.
+// ask opens a conversation, sends one request and closes it.
 func ask(from place, proto model.Proto, to netip.AddrPort) (name string, seen netip.Addr, err error) {
 	t, err := dial(from, proto, to)
 	if err != nil {
@@ -139,7 +139,7 @@ func ask(from place, proto model.Proto, to netip.AddrPort) (name string, seen ne
 	return t.ask()
 }
 
-// reaches is the fate of one question to a workload of that name.
+// reaches is the fate of one request to the workload with that name.
 func reaches(from place, proto model.Proto, to netip.AddrPort, want string) fate {
 	name, _, err := ask(from, proto, to)
 	return answered(to, name, want, err)
@@ -155,8 +155,8 @@ func answered(to netip.AddrPort, name, want string, err error) fate {
 	return fate{kept: true, because: to.String() + " answered"}
 }
 
-// sees is the fate of the client's address: whether the workload sees one
-// that fits. Not to be answered at all is no fate.
+// sees is the fate of the client's address: whether the workload sees a matching
+// one. A missing answer is an error.
 func sees(from place, proto model.Proto, to netip.AddrPort, want string, fits func(netip.Addr) bool) fate {
 	name, seen, err := ask(from, proto, to)
 	if f := answered(to, name, want, err); !f.kept {

@@ -15,8 +15,8 @@ func TestUnprivileged(t *testing.T) {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread keeps the changed user and ends
-		const nobody = 65534
-		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody); errno != 0 {
+		const unprivilegedUID = 65534
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, unprivilegedUID, unprivilegedUID, unprivilegedUID); errno != 0 {
 			done <- errno
 			return
 		}

@@ -149,8 +149,8 @@ func judge(c threat.Cell, f flavor, got fate) string {
 	return ""
 }
 
-// TestALieIsReported inverts every cell of the table.
-func TestALieIsReported(t *testing.T) {
+// TestWrongCellIsReported inverts every cell of the table.
+func TestWrongCellIsReported(t *testing.T) {
 	for _, c := range threat.Table() {
 		if lie := judge(c, flavor{}, fate{effect: c.Can}); lie != "" {
 			t.Errorf("the truth is reported as a lie: %s", lie)

@@ -7,9 +7,9 @@ import (
 	"fairlead/internal/threat"
 )
 
-// TestProversSeeEffects disables protections of Fairlead, and carries out attacks
+// TestProbersSeeEffects disables protections of Fairlead, and carries out attacks
 // that have no effect with them.
-func TestProversSeeEffects(t *testing.T) {
+func TestProbersSeeEffects(t *testing.T) {
 	w := newWorld(t)
 	// With br_netfilter the host drops its own addresses from a bridge, too.
 	w.sh(w.host.Do, "nft flush chain inet fairlead sources")

@@ -105,7 +105,7 @@ func advertiseContainer(w *world, c threat.Cell, _ flavor) fate {
 // redirect sends the victim ICMP redirects in the name of its gateway that name
 // the attacker as a better one.
 func redirect(w *world, c threat.Cell, f flavor) fate {
-	far := nobody(f.v4)
+	far := unusedAddress(f.v4)
 	from, to := w.address(evil(c.Driver), f.v4), w.address(victim(c.Driver), f.v4)
 	if err := w.reach(evil(c.Driver), victim(c.Driver), f.v4); err != nil {
 		return fate{err: err}

@@ -94,7 +94,7 @@ func block(w *world, c threat.Cell, f flavor) fate {
 		var burst [][]byte
 		used := []uint16{w.port(), w.port()}
 		for n := range ports {
-			port := uint16(60000 + n) // nobody asks from these
+			port := uint16(60000 + n) // no client uses these
 			if n < len(used) {
 				port = used[n]
 			}
@@ -152,7 +152,7 @@ func unspecified(v4 bool) netip.Addr {
 
 // anySource sends a request from an address that only the attacker's loopback has.
 func anySource(w *world, c threat.Cell, f flavor) fate {
-	from := netip.AddrPortFrom(nobody(f.v4), 0)
+	from := netip.AddrPortFrom(unusedAddress(f.v4), 0)
 	err := w.from(c.Attacker, c.Driver).converse(f.proto, from, w.at(c, f), victim(c.Driver), nonce())
 	return fate{effect: err == nil, because: fmt.Sprint(err)}
 }
@@ -240,7 +240,7 @@ func forgeError(w *world, c threat.Cell, f flavor) fate {
 	var errs [][]byte
 	for _, to := range []netip.AddrPort{box, w.at(c, f)} {
 		quote := append(make([]byte, 4), segment{proto: f.proto, src: client, dst: to}.packet()...)
-		for _, from := range []netip.Addr{w.source(c.Attacker, c.Driver, f.v4), nobody(f.v4), box.Addr(), w.own(f.v4)} {
+		for _, from := range []netip.Addr{w.source(c.Attacker, c.Driver, f.v4), unusedAddress(f.v4), box.Addr(), w.own(f.v4)} {
 			errs = append(errs, icmp(from, client.Addr(), kind, code, quote))
 		}
 	}

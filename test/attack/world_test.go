@@ -250,7 +250,7 @@ func (w *world) route() {
 		boxes = append(boxes, evil(d))
 	}
 	for _, name := range boxes {
-		w.sh(w.host.In(name), fmt.Sprintf("ip addr add %s/32 dev lo; ip addr add %s/128 dev lo nodad", nobody(true), nobody(false)))
+		w.sh(w.host.In(name), fmt.Sprintf("ip addr add %s/32 dev lo; ip addr add %s/128 dev lo nodad", unusedAddress(true), unusedAddress(false)))
 	}
 	w.sh(w.host.Do, "sysctl -qw net.ipv4.conf."+fabric.Underlay(1)+".rp_filter=1")
 }
@@ -298,9 +298,9 @@ func (w *world) source(a threat.Attacker, d model.Driver, v4 bool) netip.Addr {
 	return w.address(box(a, d), v4)
 }
 
-// nobody is an address that is on the loopback of every attacker's sandbox, and
+// unusedAddress is an address that is on the loopback of every attacker's sandbox, and
 // that the host has no route to.
-func nobody(v4 bool) netip.Addr {
+func unusedAddress(v4 bool) netip.Addr {
 	if v4 {
 		return netip.MustParseAddr("203.0.113.9")
 	}

@@ -42,7 +42,7 @@ var trials = []struct {
 	{"conversations outlive changes", "", (*lan).changes},
 	{"draining", "", (*lan).drains},
 	{"a dead server", "", (*lan).dies},
-	{"a service that goes", "", (*lan).goes},
+	{"a service that goes", "", (*lan).removed},
 	{"forged SYNs", "", (*lan).forged},
 	{"a client that crashed", "", (*lan).crashes},
 	{"a range of ports", "", (*lan).ranged},
@@ -59,14 +59,14 @@ var trials = []struct {
 	{"tunnel in UDP", "gue", (*lan).tunnelsInUDP},
 	{"expected delay", "sed", (*lan).fair},
 	{"services of others", "ipvs", (*lan).strangers},
-	{"strays", "ipvs", (*lan).leftovers},
+	{"leftovers", "ipvs", (*lan).leftovers},
 	{"counts", "ipvs", (*lan).counts},
 	{"rules saved and loaded", "saved", (*lan).loads},
 	{"direct to sandboxes", "for-sandboxes", (*lan).directToSandboxes},
 	{"tunnel to sandboxes", "for-sandboxes", (*lan).tunnelsToSandboxes},
-	{"the host itself", "here", (*lan).here},
-	{"the host itself among others", "here", (*lan).hereToo},
-	{"the host itself, direct", "here-direct", (*lan).hereDirect},
+	{"the host itself", "here", (*lan).local},
+	{"the host itself among others", "here", (*lan).localAmongOthers},
+	{"the host itself, direct", "here-direct", (*lan).localDirect},
 }
 
 // TestConformance runs every test on every data plane, for both protocols and both
@@ -322,13 +322,13 @@ func (l *lan) dies(proto model.Proto, v4 bool) {
 		}
 		without.Reals[len(without.Reals)-1].State = model.RealUp
 		l.set(without)
-		l.goOver(proto, v4, talks[:many], servers[1])
+		l.moveTo(proto, v4, talks[:many], servers[1])
 		l.only(l.spread(l.DoClient, proto, v4, 20), servers[1])
 	}
 }
 
-// goOver checks that clients of a server that is down go to the other one.
-func (l *lan) goOver(proto model.Proto, v4 bool, talks []conversation, to string) {
+// moveTo checks that clients of a server that is down go to the other one.
+func (l *lan) moveTo(proto model.Proto, v4 bool, talks []conversation, to string) {
 	l.Helper()
 	talks = slices.DeleteFunc(talks, func(c conversation) bool { return c.with == to })
 	if len(talks) == 0 {
@@ -343,9 +343,9 @@ func (l *lan) goOver(proto model.Proto, v4 bool, talks []conversation, to string
 	}
 }
 
-// goes checks that a client of a removed service is reset together with its
+// removed checks that a client of a removed service is reset together with its
 // address, even if it sends nothing.
-func (l *lan) goes(proto model.Proto, v4 bool) {
+func (l *lan) removed(proto model.Proto, v4 bool) {
 	if proto == model.UDP {
 		return // which has no resets
 	}

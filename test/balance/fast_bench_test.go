@@ -26,7 +26,7 @@ func BenchmarkFastPath(b *testing.B) {
 				v.Reals[i].Port = 0
 			}
 			l.set(v)
-			for name := range far { // which answer nobody
+			for name := range far { // they do not answer
 				l.sh(l.servers[name].Do, "ip route add blackhole 198.51.100.0/24; ip addr add "+vip4.String()+"/32 dev lo")
 			}
 			var conn *net.UDPConn

@@ -11,8 +11,8 @@ import (
 	"fairlead/test/fabric"
 )
 
-// TestTheDocumentedFileServesAllHosts reads the state from the documentation page.
-func TestTheDocumentedFileServesAllHosts(t *testing.T) {
+// TestDocumentedFileServesAllHosts reads the state from the documentation page.
+func TestDocumentedFileServesAllHosts(t *testing.T) {
 	page, err := os.ReadFile("../../docs/paths/vxlan.md")
 	if err != nil {
 		t.Fatal(err)

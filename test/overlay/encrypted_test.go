@@ -103,9 +103,9 @@ func crosses(t *testing.T, v4 bool) {
 	}
 }
 
-// TestTheWatchmanSees sends data in plain text that must not be visible when it is
+// TestWatchSeesPlainText sends data in plain text that must not be visible when it is
 // encrypted.
-func TestTheWatchmanSees(t *testing.T) {
+func TestWatchSeesPlainText(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	seen := watch(t, f.Switches[0], "box2")
 	reach(t, f, everywhere(t, f, network(f, true)))

@@ -19,26 +19,26 @@ var (
 // restore the traffic.
 func TestHeals(t *testing.T) {
 	for name, c := range map[string]struct{ damage, want string }{
-		"tunnel deleted":                {"ip link del fx-net", "ip link add fx-net"},
-		"tunnel down":                   {"ip link set fx-net down", "ip link add fx-net"},
-		"tunnel off the bridge":         {"ip link set fx-net nomaster", "master fl-net"},
-		"tunnel's MTU changed":          {"ip link set fx-net mtu 1300", "mtu 1450"},
-		"bridge deleted":                {"ip link del fl-net", "ip link add fl-net"},
-		"suppression off":               {"ip link set fx-net type bridge_slave neigh_suppress off", "neigh_suppress on"},
-		"forwarding entries flushed":    {"bridge fdb show dev fx-net | while read mac dst host rest; do [ $dst != dst ] || bridge fdb del $mac dev fx-net dst $host self; done", "bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.2 self permanent"},
-		"forwarding entry changed":      {"bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.77 self static", "bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.2 self master static"},
-		"bridge's entry deleted":        {"bridge fdb del 02:f1:0a:09:00:41 dev fx-net master", "bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.2 self master static"},
-		"neighbours flushed":            {"ip neigh flush dev fl-net nud permanent", "ip neigh replace 10.9.0.65 lladdr 02:f1:0a:09:00:41 dev fl-net nud permanent"},
-		"neighbour changed":             {"ip neigh replace 10.9.0.65 lladdr 02:00:00:00:00:09 dev fl-net nud permanent", "ip neigh replace 10.9.0.65 lladdr 02:f1:0a:09:00:41 dev fl-net nud permanent"},
-		"stray forwarding entry":        {"bridge fdb add 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self static", "bridge fdb del 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self"},
-		"stray host that gets copies":   {"bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.77 self permanent", "bridge fdb del 00:00:00:00:00:00 dev fx-net dst 198.51.100.77 self"},
-		"stray neighbour":               {"ip neigh add 10.9.0.99 lladdr 02:00:00:00:00:09 dev fl-net nud permanent", "ip neigh del 10.9.0.99 dev fl-net"},
-		"learnt of a host that is gone": {"bridge fdb add 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self dynamic", "bridge fdb del 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self"},
-		"datagrams tracked again":       {"nft flush table inet fairlead-udp-4789", "udp dport 4789 notrack"},
-		"table deleted":                 {"nft delete table inet fairlead-udp-4789", "udp dport 4789 notrack"},
-		"chain deleted":                 {"nft delete chain inet fairlead-udp-4789 out", "udp dport 4789 notrack"},
-		"stray table of ours":           {"nft add table inet fairlead-udp-4791", "nft delete table inet fairlead-udp-4791"},
-		"stray tunnel of ours":          {"ip link add fx-old type vxlan id 7 dstport 4789; ip link set fx-old alias fairlead:old", "ip link del fx-old"},
+		"tunnel deleted":                 {"ip link del fx-net", "ip link add fx-net"},
+		"tunnel down":                    {"ip link set fx-net down", "ip link add fx-net"},
+		"tunnel off the bridge":          {"ip link set fx-net nomaster", "master fl-net"},
+		"tunnel's MTU changed":           {"ip link set fx-net mtu 1300", "mtu 1450"},
+		"bridge deleted":                 {"ip link del fl-net", "ip link add fl-net"},
+		"suppression off":                {"ip link set fx-net type bridge_slave neigh_suppress off", "neigh_suppress on"},
+		"forwarding entries flushed":     {"bridge fdb show dev fx-net | while read mac dst host rest; do [ $dst != dst ] || bridge fdb del $mac dev fx-net dst $host self; done", "bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.2 self permanent"},
+		"forwarding entry changed":       {"bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.77 self static", "bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.2 self master static"},
+		"bridge's entry deleted":         {"bridge fdb del 02:f1:0a:09:00:41 dev fx-net master", "bridge fdb replace 02:f1:0a:09:00:41 dev fx-net dst 198.51.100.2 self master static"},
+		"neighbours flushed":             {"ip neigh flush dev fl-net nud permanent", "ip neigh replace 10.9.0.65 lladdr 02:f1:0a:09:00:41 dev fl-net nud permanent"},
+		"neighbour changed":              {"ip neigh replace 10.9.0.65 lladdr 02:00:00:00:00:09 dev fl-net nud permanent", "ip neigh replace 10.9.0.65 lladdr 02:f1:0a:09:00:41 dev fl-net nud permanent"},
+		"leftover forwarding entry":      {"bridge fdb add 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self static", "bridge fdb del 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self"},
+		"leftover host that gets copies": {"bridge fdb append 00:00:00:00:00:00 dev fx-net dst 198.51.100.77 self permanent", "bridge fdb del 00:00:00:00:00:00 dev fx-net dst 198.51.100.77 self"},
+		"leftover neighbour":             {"ip neigh add 10.9.0.99 lladdr 02:00:00:00:00:09 dev fl-net nud permanent", "ip neigh del 10.9.0.99 dev fl-net"},
+		"learnt of a host that is gone":  {"bridge fdb add 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self dynamic", "bridge fdb del 02:00:00:00:00:09 dev fx-net dst 198.51.100.77 self"},
+		"datagrams tracked again":        {"nft flush table inet fairlead-udp-4789", "udp dport 4789 notrack"},
+		"table deleted":                  {"nft delete table inet fairlead-udp-4789", "udp dport 4789 notrack"},
+		"chain deleted":                  {"nft delete chain inet fairlead-udp-4789 out", "udp dport 4789 notrack"},
+		"leftover table":                 {"nft add table inet fairlead-udp-4791", "nft delete table inet fairlead-udp-4791"},
+		"leftover tunnel":                {"ip link add fx-old type vxlan id 7 dstport 4789; ip link set fx-old alias fairlead:old", "ip link del fx-old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := fabric.New(t, fabric.Options{Hosts: 2})
@@ -112,8 +112,8 @@ func TestManySandboxes(t *testing.T) {
 	}
 }
 
-// TestTheUnderlayGoes deletes the link that the overlay uses.
-func TestTheUnderlayGoes(t *testing.T) {
+// TestUnderlayIsDeleted deletes the link that the overlay uses.
+func TestUnderlayIsDeleted(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	h := f.Hosts[0]
 	n := network(f, true)

@@ -153,8 +153,8 @@ func take(t testing.TB, in place, at string) {
 	}
 }
 
-// TestTwoNetworksOfOneVNI declares two networks of Fairlead with the same VNI.
-func TestTwoNetworksOfOneVNI(t *testing.T) {
+// TestTwoNetworksWithOneVNI declares two networks of Fairlead with the same VNI.
+func TestTwoNetworksWithOneVNI(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 2})
 	h, n := f.Hosts[0], network(f, true)
 	other := n
@@ -172,9 +172,9 @@ func TestTwoNetworksOfOneVNI(t *testing.T) {
 	unchanged(t, h, before)
 }
 
-// TestThePortIsSaid is about the VXLAN of the FOSDEM post, whose port was the
+// TestPortIsSetExplicitly is about the VXLAN of the FOSDEM post, whose port was the
 // kernel's default.
-func TestThePortIsSaid(t *testing.T) {
+func TestPortIsSetExplicitly(t *testing.T) {
 	for want, port := range map[string]uint16{" dstport 4789 ": 0, " dstport 8472 ": 8472} {
 		f := fabric.New(t, fabric.Options{Hosts: 2})
 		n := network(f, true)

@@ -116,9 +116,9 @@ func silence(t *testing.T, h *fabric.Host) (again func()) {
 	return func() { sh(t, h.Do, "nft delete table inet silence") }
 }
 
-// TestWhatWasLearntOfAHostGoesWithIt is about sandboxes that no configuration
+// TestLearntEntriesAreDeletedWithTheirHost is about sandboxes that no configuration
 // lists.
-func TestWhatWasLearntOfAHostGoesWithIt(t *testing.T) {
+func TestLearntEntriesAreDeletedWithTheirHost(t *testing.T) {
 	f := fabric.New(t, fabric.Options{Hosts: 3})
 	n := network(f, true)
 	addrs := everywhere(t, f, n)

@@ -41,7 +41,7 @@ const (
 	loopback            // 127.0.0.1 only
 	filtered            // a port that a rule in INPUT will close
 	fenced              // a port that a rule in FORWARD will close
-	oldOnly             // leads to old
+	oldOnly             // published for old
 )
 
 // uses are all purposes.

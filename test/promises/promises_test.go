@@ -235,8 +235,8 @@ func compare(table []paths.Path, fates map[cell]fate) []string {
 
 func yesNo(kept bool) string { return map[bool]string{true: "yes", false: "no"}[kept] }
 
-// TestALieIsReported inverts every answer of a copy of the table, one by one.
-func TestALieIsReported(t *testing.T) {
+// TestWrongAnswerIsReported inverts every answer of a copy of the table, one by one.
+func TestWrongAnswerIsReported(t *testing.T) {
 	truth := paths.Table(plan.Facts{})
 	fates := map[cell]fate{}
 	for _, p := range truth {

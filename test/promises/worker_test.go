@@ -162,7 +162,7 @@ func (w *worker) notify(do work) (string, error) {
 	w.busy.Lock()
 	defer w.busy.Unlock()
 	if err := w.in.Encode(do); err != nil {
-		return "", fmt.Errorf("tell worker %s: %w", w.do.Name, err)
+		return "", fmt.Errorf("send to worker %s: %w", w.do.Name, err)
 	}
 	line, err := w.out.ReadString('\n')
 	return strings.TrimSuffix(line, "\n"), err

@@ -18,9 +18,9 @@ func (l *lan) self(v4 bool, port uint16) model.RealServer {
 	return r
 }
 
-// here checks the host itself as a real server: it sees the client, and a client
+// local checks the host itself as a real server: it sees the client, and a client
 // gets an error if no socket listens.
-func (l *lan) here(proto model.Proto, v4 bool) {
+func (l *lan) local(proto model.Proto, v4 bool) {
 	l.serveAt(l.DoServer, "host", 80)
 	v := l.service(proto, v4)
 	v.Reals = []model.RealServer{l.self(v4, 80)}
@@ -38,10 +38,10 @@ func (l *lan) here(proto model.Proto, v4 bool) {
 	l.isRefused(l.DoClient, proto, v4, 8080)
 }
 
-// hereToo checks the host as one of several real servers: it gets its share, keeps
+// localAmongOthers checks the host as one of several real servers: it gets its share, keeps
 // its conversations whatever happens to the others, and loses them when it is
 // down.
-func (l *lan) hereToo(proto model.Proto, v4 bool) {
+func (l *lan) localAmongOthers(proto model.Proto, v4 bool) {
 	l.serveAt(l.DoServer, "host", 80)
 	v := l.service(proto, v4, "a", "far1")
 	v.Scheduler, v.Reals = model.RoundRobin, append(v.Reals, l.self(v4, 80))
@@ -62,7 +62,7 @@ func (l *lan) hereToo(proto model.Proto, v4 bool) {
 		case c.with != "host":
 			l.goesOn([]conversation{c})
 		case proto == model.TCP:
-			c.isOver()
+			c.isReset()
 		default:
 			if s := c.hears(); s.by == "host" {
 				l.Errorf("%s answers, which is down", s.by)
@@ -71,18 +71,18 @@ func (l *lan) hereToo(proto model.Proto, v4 bool) {
 	}
 }
 
-// isOver fails the test unless the client is reset when it continues the
+// isReset fails the test unless the client is reset when it continues the
 // conversation.
-func (t talk) isOver() {
+func (t talk) isReset() {
 	t.l.Helper()
 	if _, err := t.ask(); !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {
 		t.l.Errorf("%s is not reset but: %v", t.conn.LocalAddr(), err)
 	}
 }
 
-// hereDirect checks that the host as a real server gets packets unchanged with
+// localDirect checks that the host as a real server gets packets unchanged with
 // direct forwarding.
-func (l *lan) hereDirect(proto model.Proto, v4 bool) {
+func (l *lan) localDirect(proto model.Proto, v4 bool) {
 	l.serveAt(l.DoServer, "host", 8080)
 	l.prepare("far1", v4)
 	v := l.service(proto, v4, "far1")

@@ -169,7 +169,7 @@ func TestApplyReportsAllMistakes(t *testing.T) {
 		spec.Attachments[i].Publishes = []model.Publish{port(80, 80)}
 	}
 	_, err = w.Apply(context.Background(), spec, true)
-	for _, line := range []string{"networks[1]: network over: subnet 10.1.0.0/25 overlaps", "attachments[1]: endpoint b: address 172.30.0.9 is endpoint a's already",
+	for _, line := range []string{"networks[1]: network over: subnet 10.1.0.0/25 overlaps", "attachments[1]: endpoint b: address 172.30.0.9 already belongs to endpoint a",
 		"attachments[1].publishes[0]: publish 80/tcp -> b:80 via nat: port taken by endpoint a"} {
 		if err == nil || !strings.Contains(err.Error(), line) {
 			t.Errorf("%v\nwant %s", err, line)

@@ -7,36 +7,37 @@ import (
 	"slices"
 )
 
-// Attachment is a running sandbox that somebody has attached to a network.
+// Attachment connects a running sandbox to a network, as a user asked for.
 type Attachment struct {
-	// Endpoint's Sandbox is the path of the namespace for as long as the
-	// sandbox lives.
+	// Endpoint's Sandbox is the path of the namespace while the sandbox lives.
 	Endpoint
-	// Ref names the sandbox as its user does and finds it again when it comes
-	// back: a container, a process, a path.
+	// Ref names the sandbox as its user does: a container, a process, a path. It
+	// identifies the sandbox again after a restart.
 	Ref string `json:"ref"`
-	// Namespace tells the sandbox's namespace from any other that comes to its
-	// path later; empty while the sandbox is away.
+	// Namespace distinguishes the sandbox's namespace from a later one at the same
+	// path. It is empty while the sandbox does not run.
 	Namespace string `json:"namespace,omitempty"`
-	// Keep applies the attachment again whenever its sandbox comes back,
-	// instead of forgetting it with the sandbox.
+	// Keep applies the attachment again whenever the sandbox restarts. If it is
+	// false, the attachment is removed with the sandbox.
 	Keep bool `json:"keep,omitempty"`
-	// DHCP says that addresses come from a server of the network, and Lease what
-	// it last gave.
+	// DHCP is true if addresses come from a DHCP server of the network. Lease is
+	// the latest lease.
 	DHCP  bool  `json:"dhcp,omitempty"`
 	Lease Lease `json:"lease,omitzero"`
-	// NeedsRestart says that a workload ran before its cgroup was led.
+	// NeedsRestart is true if a workload ran before its ports were published.
 	NeedsRestart bool `json:"needsRestart,omitempty"`
-	// Private says that the network was made for this attachment and goes with it.
+	// Private is true if the network was made for this attachment. It is then
+	// removed with the attachment.
 	Private bool `json:"private,omitempty"`
 	// Engine identifies the process of the container engine that asked for the
-	// attachment, as sandbox.ProcessID does; empty if it is unknown.
+	// attachment, in the form of sandbox.ProcessID. It is empty if unknown.
 	Engine string `json:"engine,omitempty"`
-	// Origin says who made the attachment; only they change it or take it away.
+	// Origin is who made the attachment. Only the same origin may change or remove
+	// it.
 	Origin Origin `json:"origin,omitempty"`
 }
 
-// Lease is what a DHCP server gives an attachment.
+// Lease is the configuration that a DHCP server gave to an attachment.
 type Lease struct {
 	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
 	Gateways []netip.Addr   `json:"gateways,omitempty"`
@@ -48,7 +49,7 @@ func (l Lease) IsZero() bool {
 	return len(l.Prefixes) == 0 && len(l.Gateways) == 0 && len(l.Routes) == 0
 }
 
-// Equal reports whether nothing differs.
+// Equal reports whether both leases are equal.
 func (l Lease) Equal(o Lease) bool {
 	return slices.Equal(l.Prefixes, o.Prefixes) && slices.Equal(l.Gateways, o.Gateways) && slices.Equal(l.Routes, o.Routes)
 }
@@ -57,8 +58,8 @@ func (l Lease) clone() Lease {
 	return Lease{slices.Clone(l.Prefixes), slices.Clone(l.Gateways), slices.Clone(l.Routes)}
 }
 
-// Leased returns the endpoint with what the lease gives. What was asked for
-// goes before it.
+// Leased returns the endpoint completed with the lease's values. Values that the
+// user set are kept.
 func (a Attachment) Leased() Endpoint {
 	e := a.Endpoint
 	if a.Lease.IsZero() {
@@ -77,24 +78,24 @@ func (a Attachment) Leased() Endpoint {
 	return e
 }
 
-// Equal reports whether nothing differs.
+// Equal reports whether both attachments are equal.
 func (a Attachment) Equal(o Attachment) bool {
 	return a.Endpoint.Equal(o.Endpoint) && a.Ref == o.Ref && a.Namespace == o.Namespace &&
 		a.Keep == o.Keep && a.DHCP == o.DHCP && a.Lease.Equal(o.Lease) && a.Private == o.Private && a.NeedsRestart == o.NeedsRestart && a.Engine == o.Engine && a.Origin == o.Origin
 }
 
-// Desired are what users have asked of a host one by one, for sandboxes that
-// come and go.
+// Desired is the desired state that users asked of a host with single commands, for
+// sandboxes that start and stop.
 type Desired struct {
 	Networks    []Network    `json:"networks,omitempty"`
 	Attachments []Attachment `json:"attachments,omitempty"`
-	// Publishes are of attachments.
+	// Publishes name attachments as their endpoints.
 	Publishes []Publish `json:"publishes,omitempty"`
-	// Services name their real servers by address or by what selects them.
+	// Services name their real servers by address or by a selector.
 	Services []VirtualService `json:"services,omitempty"`
 }
 
-// Clone returns a copy that shares nothing with w.
+// Clone returns a deep copy.
 func (w Desired) Clone() Desired {
 	s := State{Networks: w.Networks, Publishes: w.Publishes, Services: w.Services}.Clone()
 	c := Desired{Networks: s.Networks, Attachments: slices.Clone(w.Attachments), Publishes: s.Publishes, Services: s.Services}
@@ -104,14 +105,14 @@ func (w Desired) Clone() Desired {
 	return c
 }
 
-// Equal reports whether nothing differs.
+// Equal reports whether both states are equal.
 func (n Network) Equal(o Network) bool {
 	return n.Name == o.Name && n.Driver == o.Driver && slices.Equal(n.Subnets, o.Subnets) && n.MTU == o.MTU &&
 		n.Parent == o.Parent && slices.Equal(n.ParentAddresses, o.ParentAddresses) && n.Mode == o.Mode && n.VLAN == o.VLAN && n.PKey == o.PKey && reflect.DeepEqual(n.Overlay, o.Overlay) &&
 		n.Hairpin == o.Hairpin && n.Filter == o.Filter && n.Internal == o.Internal && n.AllowOverlap == o.AllowOverlap && n.Origin == o.Origin
 }
 
-// Equal reports whether nothing differs.
+// Equal reports whether both publishes are equal.
 func (e Endpoint) Equal(o Endpoint) bool {
 	return e.Name == o.Name && e.Network == o.Network && e.Sandbox == o.Sandbox && e.Interface == o.Interface &&
 		slices.Equal(e.Addresses, o.Addresses) && e.MAC == o.MAC && slices.Equal(e.Prefixes, o.Prefixes) &&
@@ -119,13 +120,13 @@ func (e Endpoint) Equal(o Endpoint) bool {
 		e.Limit == o.Limit && e.Cgroup == o.Cgroup && e.Unpublished == o.Unpublished && e.HostInterface == o.HostInterface
 }
 
-// Equal reports whether nothing differs.
+// Equal reports whether both networks are equal.
 func (p Publish) Equal(o Publish) bool {
 	return p.Same(o) && p.Endpoint == o.Endpoint && p.Via == o.Via && p.Ports == o.Ports &&
 		p.ProxyProtocol == o.ProxyProtocol && slices.Equal(p.Promises, o.Promises) && p.Reset == o.Reset && p.Origin == o.Origin
 }
 
-// Same reports whether both are of the same host address, ports and protocol.
+// Same reports whether both have the same host address, ports and protocol.
 func (p Publish) Same(o Publish) bool {
 	return p.Proto == o.Proto && p.HostAddr == o.HostAddr && p.HostPorts == o.HostPorts
 }

@@ -8,7 +8,8 @@ import (
 // CheckType names a health checker.
 type CheckType string
 
-// The checkers; the empty one is CheckNone: real servers are taken for up.
+// The health checkers. The empty one is CheckNone: real servers are assumed to be
+// up.
 const (
 	CheckNone   CheckType = "none"
 	CheckTCP    CheckType = "tcp"
@@ -21,78 +22,80 @@ const (
 	CheckDocker CheckType = "docker"
 )
 
-// Initial is what a real server is taken for until its first check is done.
+// Initial is the state of a real server before its first check ends.
 type Initial string
 
-// The initial states, as HAProxy has them; the empty one is InitialDown for
-// one that comes to a service later, and InitialUp for those of a service that
-// is new.
+// The initial states, as in HAProxy. If empty, servers of a new service are up, and
+// servers that are added to a service later are down.
 const (
 	InitialUp   Initial = "up"
 	InitialDown Initial = "down"
 )
 
-// Check says how the real servers of a virtual service are checked. Where a
-// number is 0, the default is meant; the comments give it.
+// Check configures the health checks of a virtual service's real servers. A number
+// of 0 means the default, which the comments give.
 type Check struct {
 	Type CheckType `json:"type,omitempty"`
-	// Port to check, the real server's own by default.
+	// Port to check. Default: the real server's port.
 	Port uint16 `json:"port,omitempty"`
-	// Interval between checks: 2 s. Fast is that while a state is changing, the
-	// Interval by default, and while a check is unanswered, a quarter of the
-	// Timeout; Down that while the server is down, the Interval.
+	// Interval between checks. Default: 2 s. Fast is the interval while the state
+	// is changing. Default: Interval, or a quarter of Timeout while a check is
+	// unanswered. Down is the interval while the server is down. Default: Interval.
 	Interval time.Duration `json:"interval,omitempty"`
 	Fast     time.Duration `json:"fast,omitempty"`
 	Down     time.Duration `json:"down,omitempty"`
-	// Timeout of a check: the Interval, at most 5 s.
+	// Timeout of a check. Default: Interval, but at most 5 s.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// Rise checks in a row that succeed make a server up: 2. Fall that fail make
-	// it down: 3.
+	// Rise is the number of consecutive successful checks that make a server up.
+	// Default: 2. Fall is the number of consecutive failed checks that make it down.
+	// Default: 3.
 	Rise int `json:"rise,omitempty"`
 	Fall int `json:"fall,omitempty"`
-	// Jitter spreads checks by so many percent of the interval: 10; -1 for none.
+	// Jitter varies the interval randomly by this percentage. Default: 10; -1 means
+	// none.
 	Jitter  int     `json:"jitter,omitempty"`
 	Initial Initial `json:"initial,omitempty"`
-	// SlowStart is how long the weight of a server grows after a failure.
+	// SlowStart is the time during which the weight of a server grows to its full
+	// value after a failure.
 	SlowStart time.Duration `json:"slowStart,omitempty"`
 
-	// Method, Path, Host, Status and Body are of http and https: GET, /, the
-	// server's address, 200-399 (codes and ranges, with commas), and a regular
-	// expression that the first 64 KiB of the body must fit, if any.
+	// Method, Path, Host, Status and Body configure http and https checks. The
+	// defaults are GET, /, the server's address, and the status codes 200-399
+	// (codes and ranges, separated by commas). Body is a regular expression that
+	// must match the first 64 KiB of the body; empty accepts any body.
 	Method string `json:"method,omitempty"`
 	Path   string `json:"path,omitempty"`
 	Host   string `json:"host,omitempty"`
 	Status string `json:"status,omitempty"`
 	Body   string `json:"body,omitempty"`
-	// TLS wraps a tcp or grpc check. TLSName is the name that the certificate must
-	// be of; empty does not look who has signed it. Expiry fails a certificate
-	// that has less left.
+	// TLS uses TLS for a tcp or grpc check. TLSName is the name for which the
+	// server's certificate must be valid; if empty, the certificate is not
+	// verified. Expiry fails the check if the certificate expires within this time.
 	TLS     bool          `json:"tls,omitempty"`
 	TLSName string        `json:"tlsName,omitempty"`
 	Expiry  time.Duration `json:"expiry,omitempty"`
-	// Service is the name that a gRPC server is asked about: empty for the
-	// server as a whole.
+	// Service is the service name in a gRPC health check. Empty asks for the server
+	// as a whole.
 	Service string `json:"service,omitempty"`
-	// Query is the name that a DNS server is asked for, and Record the type, A by
-	// default.
+	// Query is the name in a DNS query. Record is the record type. Default: A.
 	Query  string `json:"query,omitempty"`
 	Record string `json:"record,omitempty"`
-	// Send is what a udp or tcp check sends, and Expect a regular expression that
-	// the answer must fit. Without Expect a udp check only fails when the port is
-	// told to be closed.
+	// Send is the payload of a udp or tcp check. Expect is a regular expression
+	// that must match the answer. Without Expect, a udp check fails only if the
+	// server answers with ICMP port unreachable.
 	Send   string `json:"send,omitempty"`
 	Expect string `json:"expect,omitempty"`
-	// Command is what exec runs: it gets the address and the port as its last
-	// arguments, and exits with 0 if the server is well.
+	// Command is the program of an exec check. Its last arguments are the address
+	// and the port; exit status 0 means that the server is healthy.
 	Command []string `json:"command,omitempty"`
-	// Agent is the port of an agent on the real server that says what weight it
-	// wants, in HAProxy's words (agent-check); 0 for none.
+	// Agent is the port of an agent on the real server that reports the desired
+	// weight in HAProxy's protocol (agent-check). 0 means none.
 	Agent uint16 `json:"agent,omitempty"`
-	// Passive takes a real server out when clients' connections to it fail.
+	// Passive marks a real server as down if clients' connections to it fail.
 	Passive bool `json:"passive,omitempty"`
 }
 
-// Equal reports whether nothing differs.
+// Equal reports whether both checks are equal.
 func (c Check) Equal(o Check) bool {
 	return c.Type == o.Type && c.Port == o.Port && c.Interval == o.Interval && c.Fast == o.Fast && c.Down == o.Down &&
 		c.Timeout == o.Timeout && c.Rise == o.Rise && c.Fall == o.Fall && c.Jitter == o.Jitter &&
@@ -103,8 +106,8 @@ func (c Check) Equal(o Check) bool {
 		slices.Equal(c.Command, o.Command)
 }
 
-// IsZero reports whether nothing is asked for.
+// IsZero reports whether no check is configured.
 func (c Check) IsZero() bool { return c.Equal(Check{}) }
 
-// Checks reports whether anything is checked.
+// Checks reports whether real servers are checked at all.
 func (c Check) Checks() bool { return c.Type != "" && c.Type != CheckNone }

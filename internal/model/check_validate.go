@@ -10,10 +10,11 @@ import (
 	"time"
 )
 
-// maxCheckTime bounds the times of a check.
+// maxCheckTime is the upper limit of a check's times.
 const maxCheckTime = 366 * 24 * time.Hour
 
-// Validate checks a service's check, which is for a protocol.
+// Validate reports all mistakes in a service's check. The protocol is the
+// service's.
 func (c Check) Validate(proto Proto) error {
 	errs := []error{c.validateType(proto), c.validateTimes(), c.validateWords()}
 	for _, e := range []struct{ name, expr string }{{"body", c.Body}, {"expect", c.Expect}} {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// DNSRecords are the types of records that a check can ask for.
+// DNSRecords are the record types that a check can ask for.
 var DNSRecords = []string{"A", "AAAA", "CNAME", "MX", "NS", "PTR", "SOA", "SRV", "TXT"}
 
-// validateWords checks what a check sends to a server: none of it may be more
-// than the one word that it is meant to be.
+// validateWords verifies that words that a check sends to a server contain nothing
+// that would change the request around them.
 func (c Check) validateWords() error {
 	for _, w := range []struct{ name, word string }{{"method", c.Method}, {"path", c.Path}, {"host", c.Host}, {"TLS name", c.TLSName}, {"query", c.Query}} {
 		if strings.ContainsFunc(w.word, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {

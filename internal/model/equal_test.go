@@ -8,8 +8,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestEqualSeesEveryField changes one field after the other.
-func TestEqualSeesEveryField(t *testing.T) {
+// TestEqualComparesEveryField changes one field after the other.
+func TestEqualComparesEveryField(t *testing.T) {
 	check(t, model.Network.Equal)
 	check(t, model.Endpoint.Equal)
 	check(t, model.Publish.Equal)
@@ -34,7 +34,7 @@ func check[T any](t *testing.T, equal func(a, b T) bool) {
 	}
 }
 
-// fill makes a value that is not the zero one.
+// fill sets a value other than the zero value.
 func fill(t *testing.T, v reflect.Value) {
 	t.Helper()
 	switch v.Kind() {

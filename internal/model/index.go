@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// index finds the parts of a state by their names, and who has an interface or
-// an address, instead of looking at all: a host may have thousands.
+// index finds the parts of a state by name, and the endpoints that have an
+// interface or an address. It avoids linear searches, because a host may have
+// thousands of endpoints.
 type index struct {
 	State
 	networks, endpoints map[string]int
@@ -40,11 +41,11 @@ func (s State) index() index {
 	return by
 }
 
-// inside names an endpoint's interface in its sandbox; one that is handed over
-// gets its name there from others.
+// inside returns the key of an endpoint's interface in its sandbox. If another
+// program moves the interface into the sandbox, that program chooses its name.
 func inside(e Endpoint) string {
 	if e.HostInterface != "" {
-		return e.Sandbox + " handed " + e.HostInterface
+		return e.Sandbox + " external " + e.HostInterface
 	}
 	return e.Sandbox + " " + e.InterfaceName()
 }
@@ -65,7 +66,7 @@ func (s index) endpoint(name string) (Endpoint, bool) {
 	return s.Endpoints[i], true
 }
 
-// other returns the first of these endpoints that is another than e.
+// other returns the first of these endpoints that is not e.
 func (s index) other(e Endpoint, among []int) (Endpoint, bool) {
 	i := slices.IndexFunc(among, func(i int) bool { return s.Endpoints[i].Name != e.Name })
 	if i < 0 {
@@ -74,19 +75,20 @@ func (s index) other(e Endpoint, among []int) (Endpoint, bool) {
 	return s.Endpoints[among[i]], true
 }
 
-// twice says what another endpoint has already.
+// twice returns an error if another endpoint already has something that e needs
+// alone.
 func (s index) twice(e Endpoint) error {
 	if o, ok := s.other(e, s.interfaces[inside(e)]); ok && e.Sandbox != "" {
-		return fmt.Errorf("interface %s of sandbox %s is endpoint %s's already: name another", e.InterfaceName(), e.Sandbox, o.Name)
+		return fmt.Errorf("interface %s of sandbox %s already belongs to endpoint %s: choose another name", e.InterfaceName(), e.Sandbox, o.Name)
 	}
 	for _, i := range s.cgroups {
 		if o := s.Endpoints[i]; e.Cgroup != "" && o.Name != e.Name && within(e.Cgroup, o.Cgroup) {
-			return fmt.Errorf("cgroup %s is in that of endpoint %s: two workloads must be apart", e.Cgroup, o.Name)
+			return fmt.Errorf("cgroup %s is the cgroup of endpoint %s or below it: two workloads need separate cgroups", e.Cgroup, o.Name)
 		}
 	}
 	for _, a := range e.Addresses {
 		if o, ok := s.other(e, s.addrs[a]); ok {
-			return fmt.Errorf("address %s is endpoint %s's already", a, o.Name)
+			return fmt.Errorf("address %s already belongs to endpoint %s: choose another", a, o.Name)
 		}
 	}
 	return nil

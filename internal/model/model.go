@@ -1,6 +1,7 @@
-// Package model says what the user wants, as plain values: networks,
-// endpoints and published ports. It validates and compares them. It knows
-// nothing of kernels, plans or files, and imports nothing else of ours.
+// Package model describes what the user wants as plain values: networks, endpoints,
+// published ports and virtual services. It validates and compares them. It has no
+// knowledge of kernels, plans or files, and imports no other package of Fairlead
+// except as leaf helpers.
 package model
 
 import (
@@ -21,8 +22,8 @@ const (
 	UDP Proto = "udp"
 )
 
-// PortRange is an inclusive range of transport ports; a single port has
-// First == Last.
+// PortRange is an inclusive range of transport ports. A single port has First ==
+// Last.
 type PortRange struct {
 	First uint16 `json:"first"`
 	Last  uint16 `json:"last"`
@@ -34,7 +35,7 @@ func Port(p uint16) PortRange { return PortRange{First: p, Last: p} }
 // Len returns the number of ports in the range.
 func (r PortRange) Len() int { return int(r.Last) - int(r.First) + 1 }
 
-// Overlaps reports whether r and o share a port.
+// Overlaps reports whether r and o have a port in common.
 func (r PortRange) Overlaps(o PortRange) bool { return r.First <= o.Last && o.First <= r.Last }
 
 // String writes the range as Docker and nft do: "80" or "8000-8100".
@@ -45,7 +46,7 @@ func (r PortRange) String() string {
 	return fmt.Sprintf("%d-%d", r.First, r.Last)
 }
 
-// ParsePortRange reads "80" or "8000-8100".
+// ParsePortRange parses "80" or "8000-8100".
 func ParsePortRange(s string) (PortRange, error) {
 	first, last, ranged := strings.Cut(s, "-")
 	if !ranged {
@@ -59,7 +60,7 @@ func ParsePortRange(s string) (PortRange, error) {
 	return PortRange{First: uint16(lo), Last: uint16(hi)}, nil
 }
 
-// Driver names a way to attach a sandbox.
+// Driver names how a network connects sandboxes.
 type Driver string
 
 // The drivers.
@@ -74,10 +75,10 @@ const (
 	DriverDevice  Driver = "device"
 )
 
-// Via names a way to publish a port.
+// Via names a publish mode.
 type Via string
 
-// The ways to publish. ViaAuto leaves the choice to the engine.
+// The publish modes. ViaAuto leaves the choice to the engine.
 const (
 	ViaProxy  Via = "proxy"
 	ViaNAT    Via = "nat"
@@ -86,25 +87,25 @@ const (
 	ViaAuto   Via = "auto"
 )
 
-// Unpublished says what becomes of a bind to a port that the workload's
-// publishes do not list, where sockets are the host's own (via socket).
+// Unpublished is the policy for binds to ports that no publish of the workload
+// lists, if the workload uses the host's sockets (via socket).
 type Unpublished string
 
-// The policies for unlisted binds. The empty one is UnpublishedLoopback.
+// The policies for unpublished binds. The empty one is UnpublishedLoopback.
 const (
 	// UnpublishedLoopback moves the bind to the loopback address.
 	UnpublishedLoopback Unpublished = "loopback"
-	// UnpublishedDeny refuses it with EACCES.
+	// UnpublishedDeny refuses the bind with EACCES.
 	UnpublishedDeny Unpublished = "deny"
-	// UnpublishedAllow leaves it as it is.
+	// UnpublishedAllow does not change the bind.
 	UnpublishedAllow Unpublished = "allow"
 )
 
-// Filter says whether packets that cross a bridge pass the host's iptables
-// and nftables IP rules (br_netfilter).
+// Filter is the bridge filter setting: whether packets that cross a bridge pass the
+// host's IP rules of iptables and nftables (br_netfilter).
 type Filter string
 
-// The bridge filter settings. FilterKeep leaves the host's setting as it is.
+// The bridge filter settings. FilterKeep does not change the host's setting.
 const (
 	FilterKeep Filter = ""
 	FilterOn   Filter = "on"
@@ -115,18 +116,19 @@ const (
 type Subnet struct {
 	// Prefix is the range, e.g. 172.30.0.0/24.
 	Prefix netip.Prefix `json:"prefix"`
-	// Gateway is the default gateway of the sandboxes; the zero value means
+	// Gateway is the default gateway of the sandboxes. The zero value means
 	// Address.
 	Gateway netip.Addr `json:"gateway,omitzero"`
-	// Address is the host's own address in the range (docker's --bip); the
-	// zero value means the first usable address of Range.
+	// Address is the host's address in the range (docker's --bip). The zero value
+	// means the first usable address of Range.
 	Address netip.Addr `json:"address,omitzero"`
-	// Range is the part of the subnet that addresses are leased from (docker's
-	// --ip-range), for subnets shared with others; the zero value means all.
+	// Range is the part of the subnet from which addresses are leased (docker's
+	// --ip-range), for subnets that others use too. The zero value means the whole
+	// subnet.
 	Range netip.Prefix `json:"range,omitzero"`
 }
 
-// Pool returns the range that addresses are leased from.
+// Pool returns the range from which addresses are leased.
 func (s Subnet) Pool() netip.Prefix {
 	if s.Range.IsValid() {
 		return s.Range.Masked()
@@ -134,7 +136,7 @@ func (s Subnet) Pool() netip.Prefix {
 	return s.Prefix.Masked()
 }
 
-// HostAddress returns the host's own address in the subnet.
+// HostAddress returns the host's address in the subnet.
 func (s Subnet) HostAddress() netip.Addr {
 	if s.Address.IsValid() {
 		return s.Address
@@ -145,8 +147,8 @@ func (s Subnet) HostAddress() netip.Addr {
 	return s.Pool().Addr().Next()
 }
 
-// Usable reports whether a host can have the address of the subnet: not the
-// first, which names the subnet, nor the last of an IPv4 one.
+// Usable reports whether a host can have the address in the subnet. The first
+// address and the last one of an IPv4 subnet are not usable.
 func (s Subnet) Usable(a netip.Addr) bool {
 	return a != s.Prefix.Masked().Addr() && (a.Is6() || s.Prefix.Contains(a.Next()))
 }
@@ -159,45 +161,46 @@ func (s Subnet) GatewayAddress() netip.Addr {
 	return s.HostAddress()
 }
 
-// Network is a set of sandboxes that reach each other by one driver.
+// Network is a set of sandboxes that one driver connects to each other.
 type Network struct {
 	Name   string `json:"name"`
 	Driver Driver `json:"driver"`
-	// Origin says who made the network; only they change or remove it.
+	// Origin is who made the network. Only the same origin may change or remove it.
 	Origin Origin `json:"origin,omitempty"`
-	// Subnets holds at most one range of each address family.
+	// Subnets holds at most one range per address family.
 	Subnets []Subnet `json:"subnets,omitempty"`
 	// MTU in bytes of every link of the network; 0 leaves it to the driver.
 	MTU int `json:"mtu,omitempty"`
-	// Parent is the host's link that macvlan and ipvlan branch from, and the
-	// device that driver device hands over: the name of a link, or the PCI
-	// address of one, e.g. 0000:3b:02.1.
+	// Parent is the host's link under macvlan and ipvlan links, or the device that
+	// driver device moves into a sandbox. It is the name of a link or a PCI
+	// address, e.g. 0000:3b:02.1.
 	Parent string `json:"parent,omitempty"`
-	// ParentAddresses are the host's on the parent; the driver fills them in.
+	// ParentAddresses are the host's addresses on the parent. The driver fills them
+	// in.
 	ParentAddresses []netip.Addr `json:"-"`
-	// Mode is how a macvlan or ipvlan network switches; empty means bridge and
-	// l2.
+	// Mode is the mode of a macvlan or ipvlan network. Empty means bridge (macvlan)
+	// or l2 (ipvlan).
 	Mode Mode `json:"mode,omitempty"`
-	// VLAN is the VLAN ID (802.1Q) on the parent, 0 for none.
+	// VLAN is the VLAN ID (802.1Q) on the parent; 0 means none.
 	VLAN uint16 `json:"vlan,omitempty"`
-	// PKey makes driver device hand over a child of an InfiniBand parent with
-	// that partition key, 0 for none.
+	// PKey is the partition key of the child of an InfiniBand parent that driver
+	// device makes for a sandbox; 0 means the device itself.
 	PKey uint16 `json:"pkey,omitempty"`
-	// Overlay is what driver vxlan needs besides.
+	// Overlay holds the additional settings of driver vxlan.
 	Overlay Overlay `json:"overlay,omitzero"`
-	// Hairpin lets a bridge port send a frame back where it came from, also
-	// where the driver does not need it.
+	// Hairpin lets bridge ports send frames back to where they came from, even if
+	// the driver does not need it.
 	Hairpin bool `json:"hairpin,omitempty"`
-	// Filter is the br_netfilter setting wanted for a bridge.
+	// Filter is the br_netfilter setting of the bridge.
 	Filter Filter `json:"filter,omitempty"`
-	// Internal cuts the network off from everything but its own host.
+	// Internal isolates the network from everything but its host.
 	Internal bool `json:"internal,omitempty"`
 	// AllowOverlap allows subnets that overlap those of the host's links and routes.
 	AllowOverlap bool `json:"allowOverlap,omitempty"`
 }
 
-// LinkMTU returns the MTU in bytes that the network's links get: 1500, unless
-// the user or the driver says otherwise.
+// LinkMTU returns the MTU in bytes of the network's links: 1500 if neither the user
+// nor the driver set one.
 func (n Network) LinkMTU() int {
 	if n.MTU == 0 {
 		return 1500
@@ -205,39 +208,42 @@ func (n Network) LinkMTU() int {
 	return n.MTU
 }
 
-// Endpoint joins one sandbox to one network.
+// Endpoint is a sandbox's connection to a network.
 type Endpoint struct {
 	// Name is unique in the desired state.
 	Name    string `json:"name"`
 	Network string `json:"network"`
 	// Sandbox is the path of the network namespace, e.g. /run/netns/web or
-	// /proc/4711/ns/net; empty for the host driver, which is the host's own.
+	// /proc/4711/ns/net. It is empty for driver host, which uses the host's
+	// namespace.
 	Sandbox string `json:"sandbox,omitempty"`
-	// Interface is the link's name in the sandbox; empty means eth0.
+	// Interface is the link's name in the sandbox. Empty means eth0.
 	Interface string `json:"interface,omitempty"`
-	// HostInterface is the name under which the sandbox's end of the link waits on the
-	// host for somebody else, a container engine, who takes it into the sandbox
-	// and gives it its name there, addresses and routes. Empty means that we do.
+	// HostInterface is the name of the sandbox's end of the link on the host, for
+	// an external endpoint: a container engine moves the end into the sandbox and
+	// sets its name, addresses and routes there. Empty means that Fairlead does
+	// that.
 	HostInterface string `json:"hostInterface,omitempty"`
-	// Addresses holds at most one address of each family, each in a subnet
-	// of the network.
+	// Addresses holds at most one address per family, each in a subnet of the
+	// network.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
-	// MAC is the hardware address; empty leaves it to the driver.
+	// MAC is the hardware address. Empty lets the driver choose it.
 	MAC string `json:"mac,omitempty"`
-	// Prefixes are addresses with prefix lengths of their own, as a DHCP server
-	// or the LAN's administrator gives them, of a network without subnets.
+	// Prefixes are addresses with prefix lengths, as a DHCP server or the LAN's
+	// administrator assigns them. They are for networks without subnets.
 	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
-	// Gateways replace the network's in the sandbox, at most one of a family.
+	// Gateways replace the network's gateways in the sandbox, at most one per
+	// family.
 	Gateways []netip.Addr `json:"gateways,omitempty"`
-	// NoDefault leaves the sandbox's default route as it is.
+	// NoDefault sets no default route in the sandbox.
 	NoDefault bool `json:"noDefault,omitempty"`
-	// Routes are further routes of the sandbox by this interface.
+	// Routes are additional routes of the sandbox through this interface.
 	Routes []Route `json:"routes,omitempty"`
-	// Limit bounds the traffic each way.
+	// Limit limits the traffic in each direction.
 	Limit Limit `json:"limit,omitzero"`
 	// Cgroup is the path of the workload's cgroup v2 directory, e.g.
 	// /sys/fs/cgroup/system.slice/nginx.service. Only workloads in the host's
-	// namespace have one, and need it to be published via socket.
+	// namespace have one; publishes via socket need it.
 	Cgroup string `json:"cgroup,omitempty"`
 	// Unpublished is the policy for binds to ports that are not published, for
 	// endpoints with a cgroup; empty means loopback.
@@ -252,13 +258,15 @@ func (e Endpoint) InterfaceName() string {
 	return e.Interface
 }
 
-// Address returns the endpoint's address of the family (IPv4 when v4).
+// Address returns the endpoint's address of the family (IPv4 if v4). It returns
+// false if there is none.
 func (e Endpoint) Address(v4 bool) (netip.Addr, bool) { return ofFamily(e.AllAddresses(), v4) }
 
-// Gateway returns the endpoint's own gateway of the family (IPv4 when v4).
+// Gateway returns the endpoint's gateway of the family (IPv4 if v4). It returns
+// false if there is none.
 func (e Endpoint) Gateway(v4 bool) (netip.Addr, bool) { return ofFamily(e.Gateways, v4) }
 
-// AllAddresses returns the addresses, with a subnet and without.
+// AllAddresses returns all addresses, those in a subnet and those of Prefixes.
 func (e Endpoint) AllAddresses() []netip.Addr {
 	all := slices.Clone(e.Addresses)
 	for _, p := range e.Prefixes {
@@ -281,40 +289,40 @@ func ofFamily(addrs []netip.Addr, v4 bool) (netip.Addr, bool) {
 	return addrs[i], true
 }
 
-// Publish leads a host address and port range to an endpoint's ports.
+// Publish makes ports of an endpoint reachable at a host address and port range.
 type Publish struct {
 	Endpoint string `json:"endpoint"`
 	Via      Via    `json:"via"`
 	Proto    Proto  `json:"proto"`
-	// HostAddr is the host address that answers: the zero value means every
-	// address of both families, 0.0.0.0 every IPv4 and :: every IPv6 one.
+	// HostAddr is the host address. The zero value means all addresses of both
+	// families, 0.0.0.0 all IPv4 and :: all IPv6 addresses.
 	HostAddr netip.Addr `json:"hostAddr,omitzero"`
-	// HostPorts and Ports are of equal length; they map one to one.
+	// HostPorts and Ports have equal length and map one to one.
 	HostPorts PortRange `json:"hostPorts"`
 	Ports     PortRange `json:"ports"`
-	// ProxyProtocol is the version (1 or 2) of the PROXY header that the
-	// proxy sends ahead of a TCP stream; 0 means none.
+	// ProxyProtocol is the version (1 or 2) of the PROXY header that the proxy
+	// sends before a TCP stream; 0 means none.
 	ProxyProtocol int `json:"proxyProtocol,omitempty"`
-	// Promises are what the way must promise, by the names that `fairlead
-	// paths` lists for publishes; `via: auto` chooses by them, and another way
-	// that does not keep them is refused.
+	// Promises are the promises that the publish mode must keep, with the names
+	// that `fairlead paths` lists for publishes. `via: auto` chooses a mode that
+	// keeps them; any other mode that does not keep them is refused.
 	Promises []string `json:"promises,omitempty"`
-	// Reset ends the TCP connections of the publish with a reset when it goes,
-	// instead of leaving both ends to find out (via ebpf).
+	// Reset ends the TCP connections with a reset when the publish is removed (via
+	// ebpf). If it is false, both ends notice only by timeouts.
 	Reset bool `json:"reset,omitempty"`
-	// Origin says who published it; only they change it or take it back.
+	// Origin is who made the publish. Only the same origin may change or remove it.
 	Origin Origin `json:"origin,omitempty"`
 }
 
-// AcceptsFamily reports whether the publish answers on addresses of the family
-// (IPv4 when v4).
+// AcceptsFamily reports whether the publish accepts packets to addresses of the
+// family (IPv4 if v4).
 func (p Publish) AcceptsFamily(v4 bool) bool { return !p.HostAddr.IsValid() || p.HostAddr.Is4() == v4 }
 
-// AnyAddr reports whether the publish answers on every address of a family.
+// AnyAddr reports whether the publish accepts packets to all addresses of a family.
 func (p Publish) AnyAddr() bool { return !p.HostAddr.IsValid() || p.HostAddr.IsUnspecified() }
 
-// Accepts reports whether the publish answers on the host address, or on
-// part of it where a is unspecified.
+// Accepts reports whether the publish accepts packets to the host address; if a is
+// unspecified, to any address of a's family.
 func (p Publish) Accepts(a netip.Addr) bool {
 	return p.AcceptsFamily(a.Is4()) && (p.AnyAddr() || a.IsUnspecified() || p.HostAddr == a)
 }
@@ -330,8 +338,8 @@ func (p Publish) String() string {
 	return fmt.Sprintf("%s/%s -> %s:%s via %s", host, p.Proto, p.Endpoint, p.Ports, p.Via)
 }
 
-// Collides reports whether p and o would answer on a common host address,
-// port and protocol.
+// Collides reports whether p and o have a host address, port and protocol in
+// common.
 func (p Publish) Collides(o Publish) bool {
 	if p.Proto != o.Proto || !p.HostPorts.Overlaps(o.HostPorts) {
 		return false
@@ -344,17 +352,18 @@ func (p Publish) Collides(o Publish) bool {
 	return false
 }
 
-// State is everything that a user wants of one host.
+// State is the complete desired state of one host.
 type State struct {
 	Networks  []Network  `json:"networks,omitempty"`
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	Publishes []Publish  `json:"publishes,omitempty"`
-	// Services are virtual services with the real servers that shall get
+	// Services are virtual services with the real servers that currently get
+	// traffic.
 	// traffic now.
 	Services []VirtualService `json:"services,omitempty"`
 }
 
-// Network returns the network of that name.
+// Network returns the network with this name.
 func (s State) Network(name string) (Network, bool) {
 	i := slices.IndexFunc(s.Networks, func(n Network) bool { return n.Name == name })
 	if i < 0 {
@@ -363,7 +372,7 @@ func (s State) Network(name string) (Network, bool) {
 	return s.Networks[i], true
 }
 
-// Endpoint returns the endpoint of that name.
+// Endpoint returns the endpoint with this name.
 func (s State) Endpoint(name string) (Endpoint, bool) {
 	i := slices.IndexFunc(s.Endpoints, func(e Endpoint) bool { return e.Name == name })
 	if i < 0 {
@@ -372,7 +381,7 @@ func (s State) Endpoint(name string) (Endpoint, bool) {
 	return s.Endpoints[i], true
 }
 
-// Clone returns a copy that shares nothing with s.
+// Clone returns a deep copy.
 func (s State) Clone() State {
 	s.Networks, s.Endpoints, s.Publishes = slices.Clone(s.Networks), slices.Clone(s.Endpoints), slices.Clone(s.Publishes)
 	for i := range s.Networks {

@@ -14,7 +14,7 @@ var (
 	subnet = func(s string) model.Subnet { return model.Subnet{Prefix: netip.MustParsePrefix(s)} }
 )
 
-// good is a state without a mistake.
+// good returns a valid state.
 func good() model.State {
 	return model.State{
 		Networks: []model.Network{{Name: "net", Driver: model.DriverBridge, Subnets: []model.Subnet{subnet("172.30.0.0/24"), subnet("fd00:30::/64")}},
@@ -27,7 +27,7 @@ func good() model.State {
 
 func TestValidate(t *testing.T) {
 	if err := good().Validate(); err != nil {
-		t.Fatalf("a good state is refused: %v", err)
+		t.Fatalf("a valid state is refused: %v", err)
 	}
 	for _, c := range []struct {
 		name   string
@@ -37,17 +37,17 @@ func TestValidate(t *testing.T) {
 		{"network without a name", func(s *model.State) { s.Networks[0].Name = "" }, "needs a name"},
 		{"name of many bytes", func(s *model.State) { s.Networks[0].Name = strings.Repeat("x", 129) }, "at most 128"},
 		{"name of two lines", func(s *model.State) { s.Endpoints[0].Name = "a\nb" }, "control characters"},
-		{"two networks of one name", func(s *model.State) { s.Networks[1].Name = "net" }, "network net: there are two"},
-		{"two endpoints of one name", func(s *model.State) { s.Endpoints[1].Name = "web" }, "endpoint web: there are two"},
+		{"two networks of one name", func(s *model.State) { s.Networks[1].Name = "net" }, "network net: this name is used twice"},
+		{"two endpoints of one name", func(s *model.State) { s.Endpoints[1].Name = "web" }, "endpoint web: this name is used twice"},
 		{"tiny mtu", func(s *model.State) { s.Networks[0].MTU = 67 }, "mtu 67"},
 		{"mtu too small for IPv6", func(s *model.State) { s.Networks[0].MTU = 1279 }, "IPv6 needs 1280"},
 		{"strange filter", func(s *model.State) { s.Networks[0].Filter = "maybe" }, `filter "maybe"`},
-		{"two subnets of a family", func(s *model.State) { s.Networks[0].Subnets[1] = subnet("172.31.0.0/24") }, "one subnet of each address family"},
+		{"two subnets of a family", func(s *model.State) { s.Networks[0].Subnets[1] = subnet("172.31.0.0/24") }, "one subnet per address family"},
 		{"subnet without a prefix", func(s *model.State) { s.Networks[0].Subnets[0] = model.Subnet{} }, "want an address and a prefix length"},
 		{"subnet without room", func(s *model.State) { s.Networks[0].Subnets[0] = subnet("172.30.0.0/31") }, "no room"},
-		{"mapped subnet", func(s *model.State) { s.Networks[0].Subnets[0] = subnet("::ffff:172.30.0.0/120") }, "write an IPv4 range as such"},
+		{"mapped subnet", func(s *model.State) { s.Networks[0].Subnets[0] = subnet("::ffff:172.30.0.0/120") }, "in IPv4 notation"},
 		{"gateway outside", func(s *model.State) { s.Networks[0].Subnets[0].Gateway = addr("172.31.0.1") }, "172.31.0.1 is outside"},
-		{"host's address is broadcast", func(s *model.State) { s.Networks[0].Subnets[0].Address = addr("172.30.0.255") }, "nobody can have it"},
+		{"host's address is broadcast", func(s *model.State) { s.Networks[0].Subnets[0].Address = addr("172.30.0.255") }, "broadcast address of"},
 		{"subnets overlap", func(s *model.State) {
 			s.Networks = append(s.Networks, model.Network{Name: "other", Driver: model.DriverRouted, Subnets: []model.Subnet{subnet("172.30.0.128/25")}})
 		}, "subnet 172.30.0.128/25 overlaps 172.30.0.0/24 of network net"},
@@ -58,16 +58,16 @@ func TestValidate(t *testing.T) {
 		{"long interface", func(s *model.State) { s.Endpoints[0].Interface = "averyverylonginterface" }, "at most 15"},
 		{"interface with a dot", func(s *model.State) { s.Endpoints[0].Interface = "eth0.1" }, "without dot"},
 		{"interface lo", func(s *model.State) { s.Endpoints[0].Interface = "lo" }, "not lo"},
-		{"one interface for two", func(s *model.State) { s.Endpoints[1].Sandbox = "/run/netns/web" }, "interface eth0 of sandbox /run/netns/web is endpoint"},
+		{"one interface for two", func(s *model.State) { s.Endpoints[1].Sandbox = "/run/netns/web" }, "interface eth0 of sandbox /run/netns/web already belongs"},
 		{"address outside", func(s *model.State) { s.Endpoints[0].Addresses = []netip.Addr{addr("10.0.0.1")} }, "in no subnet of network net"},
 		{"address of the gateway", func(s *model.State) { s.Endpoints[0].Addresses = []netip.Addr{addr("172.30.0.1")} }, "is the gateway's"},
-		{"address of the subnet", func(s *model.State) { s.Endpoints[0].Addresses = []netip.Addr{addr("172.30.0.0")} }, "nobody can have it"},
+		{"address of the subnet", func(s *model.State) { s.Endpoints[0].Addresses = []netip.Addr{addr("172.30.0.0")} }, "broadcast address of"},
 		{"two addresses of a family", func(s *model.State) {
 			s.Endpoints[0].Addresses = []netip.Addr{addr("172.30.0.5"), addr("172.30.0.6")}
-		}, "one address of each family"},
+		}, "one address per family"},
 		{"address taken", func(s *model.State) {
 			s.Endpoints[0].Addresses, s.Endpoints[1].Addresses = []netip.Addr{addr("172.30.0.5")}, []netip.Addr{addr("172.30.0.5")}
-		}, "address 172.30.0.5 is endpoint"},
+		}, "address 172.30.0.5 already belongs to endpoint"},
 		{"range outside the subnet", func(s *model.State) { s.Networks[0].Subnets[0].Range = netip.MustParsePrefix("10.0.0.0/25") }, "a part of the subnet"},
 		{"range wider than the subnet", func(s *model.State) { s.Networks[0].Subnets[0].Range = netip.MustParsePrefix("172.30.0.0/16") }, "a part of the subnet"},
 		{"strange vlan", func(s *model.State) { s.Networks[0].VLAN = 4095 }, "want 1 to 4094"},
@@ -75,13 +75,13 @@ func TestValidate(t *testing.T) {
 		{"two prefixes of a family", func(s *model.State) {
 			s.Networks[0].Subnets = nil
 			s.Endpoints[0].Prefixes = []netip.Prefix{netip.MustParsePrefix("10.0.0.5/24"), netip.MustParsePrefix("10.0.0.6/24")}
-		}, "one address of each family"},
-		{"two gateways of a family", func(s *model.State) { s.Endpoints[0].Gateways = []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2")} }, "one of each address family"},
+		}, "one address per family"},
+		{"two gateways of a family", func(s *model.State) { s.Endpoints[0].Gateways = []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2")} }, "one per address family"},
 		{"route of two families", func(s *model.State) {
 			s.Endpoints[0].Routes = []model.Route{{To: netip.MustParsePrefix("10.0.0.0/8"), Via: addr("fd00:30::1")}}
-		}, "both of one address family"},
+		}, "both of the same address family"},
 		{"route to a host's address", func(s *model.State) { s.Endpoints[0].Routes = []model.Route{{To: netip.MustParsePrefix("10.0.0.1/8")}} }, "want an address range"},
-		{"mac of many cards", func(s *model.State) { s.Endpoints[0].MAC = "01:00:5e:00:00:01" }, "of a single card"},
+		{"mac of many cards", func(s *model.State) { s.Endpoints[0].MAC = "01:00:5e:00:00:01" }, "unicast"},
 		{"mac of five bytes", func(s *model.State) { s.Endpoints[0].MAC = "02:00:00:00:01" }, "six bytes"},
 		{"tiny limit", func(s *model.State) { s.Endpoints[0].Limit.In = 1000 }, "limit in 1000 bit/s"},
 		{"cgroup of a sandbox", func(s *model.State) { s.Endpoints[0].Cgroup = "/sys/fs/cgroup/web" }, "only endpoints of driver host"},
@@ -89,25 +89,25 @@ func TestValidate(t *testing.T) {
 		{"strange policy", func(s *model.State) {
 			s.Endpoints[2].Cgroup, s.Endpoints[2].Unpublished = "/sys/fs/cgroup/web", "maybe"
 		}, "want loopback, deny or allow"},
-		{"policy without a cgroup", func(s *model.State) { s.Endpoints[2].Unpublished = model.UnpublishedDeny }, "for endpoints with a cgroup"},
+		{"policy without a cgroup", func(s *model.State) { s.Endpoints[2].Unpublished = model.UnpublishedDeny }, "only endpoints with a cgroup"},
 		{"cgroup in a cgroup", func(s *model.State) {
 			s.Endpoints[2].Cgroup = "/sys/fs/cgroup/web"
 			s.Endpoints = append(s.Endpoints, model.Endpoint{Name: "inner", Network: "host", Cgroup: "/sys/fs/cgroup/web/inner"})
-		}, "in that of endpoint bare"},
+		}, "is the cgroup of endpoint bare or below it"},
 		{"own port granted twice", func(s *model.State) {
 			s.Endpoints[2].Cgroup = "/sys/fs/cgroup/web"
 			for _, port := range []uint16{9001, 9002} {
 				s.Publishes = append(s.Publishes, model.Publish{Endpoint: "bare", Via: model.ViaSocket, Proto: model.TCP, HostPorts: model.Port(port), Ports: model.Port(80)})
 			}
-		}, "port 80 is published already (9001/tcp -> bare:80 via socket)"},
+		}, "port 80 is already published (9001/tcp -> bare:80 via socket)"},
 		{"no such endpoint", func(s *model.State) { s.Publishes[0].Endpoint = "wob" }, `there is no endpoint "wob"`},
-		{"internal network", func(s *model.State) { s.Networks[0].Internal = true }, "nothing in it can be published"},
+		{"internal network", func(s *model.State) { s.Networks[0].Internal = true }, "its endpoints cannot be published"},
 		{"strange protocol", func(s *model.State) { s.Publishes[0].Proto = "sctp" }, `protocol "sctp"`},
 		{"port 0", func(s *model.State) { s.Publishes[0].HostPorts = model.Port(0) }, "want 1 to 65535"},
 		{"backward range", func(s *model.State) { s.Publishes[0].HostPorts = model.PortRange{First: 9, Last: 8} }, "no greater than the last"},
-		{"ranges of different length", func(s *model.State) { s.Publishes[0].Ports = model.PortRange{First: 80, Last: 81} }, "both ranges must be of one length"},
+		{"ranges of different length", func(s *model.State) { s.Publishes[0].Ports = model.PortRange{First: 80, Last: 81} }, "both ranges must have the same length"},
 		{"PROXY 3", func(s *model.State) { s.Publishes[0].ProxyProtocol = 3 }, "version 3"},
-		{"mapped host address", func(s *model.State) { s.Publishes[0].HostAddr = addr("::ffff:127.0.0.1") }, "want IPv4 as such"},
+		{"mapped host address", func(s *model.State) { s.Publishes[0].HostAddr = addr("::ffff:127.0.0.1") }, "IPv4 notation"},
 		{"host address with a zone", func(s *model.State) { s.Publishes[0].HostAddr = addr("fe80::1%eth0") }, "without a zone"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestEveryMistakeIsTold(t *testing.T) {
+func TestValidateReportsEveryMistake(t *testing.T) {
 	s := good()
 	s.Networks[0].MTU, s.Endpoints[1].Network, s.Publishes[0].Proto = 1, "nit", "sctp"
 	for _, want := range []string{"network net: mtu 1", "endpoint app: there is no network", `publish 8080/sctp -> web:80 via nat: protocol "sctp"`} {
@@ -168,7 +168,7 @@ func TestCollisions(t *testing.T) {
 				t.Error("it depends on who is asked")
 			}
 			if c.want && (taken.Publish.String() != other.String() || !strings.Contains(taken.Error(), "taken by endpoint web")) {
-				t.Errorf("the error does not say who and what: %v", taken)
+				t.Errorf("the error does not name the publish and its owner: %v", taken)
 			}
 		})
 	}

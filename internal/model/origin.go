@@ -2,22 +2,21 @@ package model
 
 import "strings"
 
-// Origin says who has made a wish. Users type commands, declare things in
-// files, and ask other engines; each of these changes and removes what is its
-// own, and nothing else.
+// Origin is who made a part of the desired state: a command, a set of files or
+// another engine. Each origin can change and remove only its own parts.
 type Origin string
 
-// The origins. Files of a set that has a name are FileSet's.
+// The origins. FileSet returns those of sets of files with a name.
 const (
-	// FromCommand is a command of ours, e.g. `fairlead attach`.
+	// FromCommand is a Fairlead command, e.g. `fairlead attach`.
 	FromCommand Origin = ""
-	// FromFile is a set of files without a name, by `fairlead apply`.
+	// FromFile is the set of files without a name (`fairlead apply`).
 	FromFile Origin = "file"
 	// FromDocker is a Docker engine.
 	FromDocker Origin = "docker"
 )
 
-// FileSet returns the origin of what the set of files of that name declares.
+// FileSet returns the origin of the set of files with this name.
 func FileSet(name string) Origin {
 	if name == "" {
 		return FromFile
@@ -30,7 +29,7 @@ func (o Origin) IsFile() bool {
 	return o == FromFile || strings.HasPrefix(string(o), string(FromFile)+":")
 }
 
-// Set returns the name of the set of files, empty for the one without.
+// Set returns the name of the set of files; empty for the one without a name.
 func (o Origin) Set() string {
 	_, name, _ := strings.Cut(string(o), ":")
 	return name

@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// The UDP ports where an overlay names none: that of VXLAN (RFC 7348) and, by
-// custom, that of WireGuard.
+// The default UDP ports of an overlay: that of VXLAN (RFC 7348) and the customary
+// one of WireGuard.
 const (
 	PortVXLAN     = 4789
 	PortWireGuard = 51820
 )
 
-// WirePort returns the UDP port that the underlay gets to see.
+// WirePort returns the UDP port that is visible on the underlay.
 func (o Overlay) WirePort() uint16 {
 	switch {
 	case o.Port != 0:
@@ -29,12 +29,12 @@ func (o Overlay) WirePort() uint16 {
 // maxVNI is the largest VXLAN network identifier: 24 bits (RFC 7348).
 const maxVNI = 1<<24 - 1
 
-// validateOverlay checks what can be said of an overlay without a host.
+// validateOverlay checks the parts of an overlay that do not depend on the host.
 func (n Network) validateOverlay() error {
 	o := n.Overlay
 	switch {
 	case n.Driver != DriverVXLAN && !o.IsZero():
-		return fmt.Errorf("overlay: it is for networks of driver vxlan, and this one is of driver %s: leave it out", n.Driver)
+		return fmt.Errorf("overlay: only networks with driver vxlan have one, and this network has driver %s: omit it", n.Driver)
 	case n.Driver != DriverVXLAN:
 		return nil
 	case o.VNI == 0 || o.VNI > maxVNI:
@@ -46,7 +46,7 @@ func (n Network) validateOverlay() error {
 	case o.Encrypt && !path.IsAbs(o.KeyFile):
 		return fmt.Errorf("key file %q: an encrypted overlay needs the absolute path of a file with 32 secret bytes, the same on all hosts", o.KeyFile)
 	case !o.Encrypt && o.KeyFile != "":
-		return fmt.Errorf("key file %s: the overlay is not encrypted: set encrypt, or leave the file out", o.KeyFile)
+		return fmt.Errorf("key file %s: the overlay is not encrypted: set encrypt, or omit the file", o.KeyFile)
 	case o.Encrypt && o.Group.IsValid():
 		return errors.New("group: WireGuard carries no multicast: list the hosts of an encrypted overlay as peers")
 	}
@@ -67,14 +67,14 @@ func (n Network) validatePeers() error {
 			case !a.IsValid() || a.Is4In6() || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.IsLinkLocalUnicast():
 				errs = append(errs, fmt.Errorf("peer %s: want the address of a host, e.g. 192.0.2.1", a))
 			case seen[a]:
-				errs = append(errs, fmt.Errorf("peer %s: it is listed twice", a))
+				errs = append(errs, fmt.Errorf("peer %s is listed twice", a))
 			case a.Is4() != v4:
-				errs = append(errs, fmt.Errorf("peer %s: all hosts of an overlay speak over one address family, and others here are of the other", a))
+				errs = append(errs, fmt.Errorf("peer %s: all hosts of an overlay must use the same address family, and other peers use the other one", a))
 			}
 			seen[a] = true
 		}
 		if len(p.Further) > 0 && n.Overlay.Encrypt {
-			errs = append(errs, fmt.Errorf("peer %s: a host of an encrypted overlay has one address: leave the further out", p.Address))
+			errs = append(errs, fmt.Errorf("peer %s: a host of an encrypted overlay has only one address: omit the others", p.Address))
 		}
 		errs = append(errs, n.validateRanges(p))
 	}
@@ -86,7 +86,7 @@ func (n Network) validateRanges(p Peer) error {
 		return nil
 	}
 	if len(p.Ranges) != len(n.Subnets) {
-		return fmt.Errorf("peer %s: want a range of each of the %d subnets, or none", p.Address, len(n.Subnets))
+		return fmt.Errorf("peer %s: want one range in each of the %d subnets, or none", p.Address, len(n.Subnets))
 	}
 	for _, r := range p.Ranges {
 		if !r.IsValid() || !slices.ContainsFunc(n.Subnets, func(s Subnet) bool { return s.holds(r) }) {
@@ -94,7 +94,7 @@ func (n Network) validateRanges(p Peer) error {
 		}
 		for _, o := range n.Overlay.Peers {
 			if o.Address != p.Address && slices.ContainsFunc(o.Ranges, r.Overlaps) {
-				return fmt.Errorf("peer %s: range %s overlaps one of peer %s: each host leases from its own", p.Address, r, o.Address)
+				return fmt.Errorf("peer %s: range %s overlaps a range of peer %s: each host needs its own range", p.Address, r, o.Address)
 			}
 		}
 	}
@@ -107,10 +107,10 @@ func (n Network) validatePeerEndpoints() error {
 	for _, p := range n.Overlay.Peers {
 		for _, e := range p.Endpoints {
 			if e.MAC != "" && !unicast(e.MAC) {
-				errs = append(errs, fmt.Errorf("peer %s: mac %q: want six bytes of a single card, e.g. 02:42:ac:11:00:02", p.Address, e.MAC))
+				errs = append(errs, fmt.Errorf("peer %s: mac %q: want a unicast address of six bytes, e.g. 02:42:ac:11:00:02", p.Address, e.MAC))
 			}
 			if len(e.Addresses) == 0 {
-				errs = append(errs, fmt.Errorf("peer %s: an endpoint has no address: leave it out", p.Address))
+				errs = append(errs, fmt.Errorf("peer %s: an endpoint has no address: set one, or omit the endpoint", p.Address))
 			}
 			for _, a := range e.Addresses {
 				if seen[a] {
@@ -131,8 +131,8 @@ func (s Subnet) holds(r netip.Prefix) bool {
 	return s.Prefix.Overlaps(r) && r.Bits() >= s.Prefix.Bits()
 }
 
-// Own returns the peer's own addresses in the network's subnets, as far as its
-// ranges are known.
+// Own returns the peer's addresses in the network's subnets, if its ranges are
+// known.
 func (p Peer) Own(n Network) []netip.Addr {
 	var own []netip.Addr
 	for _, s := range n.Subnets {

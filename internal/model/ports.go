@@ -7,28 +7,28 @@ import (
 	"slices"
 )
 
-// maxPorts bounds the ports that are published of one host in all: the whole
-// range of both protocols at eight addresses.
+// maxPorts limits the number of all published ports of one host: all ports of both
+// protocols at eight addresses.
 const maxPorts = 1 << 20
 
-// tooMany says that more ports are published than a host could hold.
+// tooMany returns an error if more ports are published than maxPorts.
 func (s State) tooMany() error {
 	ports := 0
 	for _, p := range s.Publishes {
 		ports += max(p.HostPorts.Len(), p.Ports.Len())
 	}
 	if ports > maxPorts {
-		return fmt.Errorf("publishes: they are of %d ports in all: want at most %d", ports, maxPorts)
+		return fmt.Errorf("publishes: they have %d ports in total: want at most %d", ports, maxPorts)
 	}
 	return nil
 }
 
-// collisions returns errors for publishes that answer where earlier ones do,
-// none if there are no such. In the order of their first ports each has to be
-// compared with those of its address that reach furthest: a host may have tens
-// of thousands of publishes, and each the whole range of ports.
+// collisions returns errors for publishes that collide with earlier ones. A host
+// may have tens of thousands of publishes, each with many ports, so it does not
+// compare all pairs. It sorts them by first port, and compares each only with those
+// of its address that have the highest last port so far.
 func (s State) collisions() []error {
-	claims := make(map[int]int) // of a publish, the earlier one
+	claims := make(map[int]int) // from a publish to the earlier one that it collides with
 	for _, proto := range []Proto{TCP, UDP} {
 		for _, v4 := range []bool{true, false} {
 			var of []int
@@ -55,8 +55,8 @@ func (s State) sweep(of []int, claims map[int]int) {
 	slices.SortStableFunc(of, func(i, j int) int {
 		return cmp.Compare(s.Publishes[i].HostPorts.First, s.Publishes[j].HostPorts.First)
 	})
-	// furthest are those that reach furthest so far: of an address, of every
-	// address (the zero one), and of whatever address.
+	// furthest are the publishes with the highest last port so far: per address,
+	// among those for all addresses (the zero address), and among all.
 	furthest, whatever := map[netip.Addr]int{}, -1
 	further := func(i, than int) bool {
 		return than < 0 || s.Publishes[i].HostPorts.Last > s.Publishes[than].HostPorts.Last
@@ -88,8 +88,8 @@ func (s State) sweep(of []int, claims map[int]int) {
 	}
 }
 
-// ownPorts returns errors for publishes via socket of ports for which the
-// workload has host ports already: it binds a port once.
+// ownPorts returns errors for publishes via socket of ports that the workload
+// already has host ports for, because a workload binds each port only once.
 func (s State) ownPorts() []error {
 	type port struct {
 		endpoint string
@@ -112,21 +112,21 @@ func (s State) ownPorts() []error {
 			p, o := all[i], all[i-1]
 			if p.Ports.Overlaps(o.Ports) && !notified[p.String()] {
 				notified[p.String()] = true
-				errs = append(errs, fmt.Errorf("publish %s: port %s is published already (%s), and a workload binds it once: leave one out, or publish via another way", p, p.Ports, o))
+				errs = append(errs, fmt.Errorf("publish %s: port %s is already published (%s), and a workload binds a port only once: remove one of the publishes, or use another publish mode", p, p.Ports, o))
 			}
 			if o.Ports.Last > p.Ports.Last {
-				all[i] = o // it reaches further
+				all[i] = o // it has a higher last port
 			}
 		}
 	}
 	return errs
 }
 
-// PortTakenError says that a host port cannot be published because somebody
-// holds it.
+// PortTakenError is the error for a host port that cannot be published because an
+// endpoint or a process uses it.
 type PortTakenError struct {
 	Publish Publish
-	// Owner names the holder: an endpoint, or a process with its pid.
+	// Owner names the user of the port: an endpoint, or a process with its pid.
 	Owner string
 }
 

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Scheduler says how a real server is chosen for a new flow. The names are
-// those of IPVS (ipvsadm(8)).
+// Scheduler is how a real server is chosen for a new flow. The names are those of
+// IPVS (ipvsadm(8)).
 type Scheduler string
 
-// The schedulers. The empty one is the plane's own choice: Maglev hashing
-// where it has that.
+// The schedulers. The empty one lets the data plane choose: Maglev hashing if it
+// supports that.
 const (
 	RoundRobin              Scheduler = "rr"
 	WeightedRoundRobin      Scheduler = "wrr"
@@ -25,33 +25,33 @@ const (
 	NeverQueue              Scheduler = "nq"
 )
 
-// Forward says how a packet is sent on to its real server.
+// Forward is how packets are forwarded to a real server.
 type Forward string
 
-// The ways to forward; the empty one is ForwardNAT.
+// The forwarding methods. The empty one is ForwardNAT.
 const (
-	// ForwardNAT rewrites the destination; answers come back through the host.
+	// ForwardNAT rewrites the destination address. Answers return through the host.
 	ForwardNAT Forward = "nat"
-	// ForwardDirect changes only the hardware address: the real server has the
-	// virtual address itself, and answers the client on its own.
+	// ForwardDirect changes only the hardware address. The real server has the
+	// virtual address too, and answers the client directly.
 	ForwardDirect Forward = "direct"
-	// ForwardTunnel wraps the packet (as Tunnel says) for a real server that has
-	// the virtual address itself.
+	// ForwardTunnel encapsulates the packet (see Tunnel). The real server has the
+	// virtual address too.
 	ForwardTunnel Forward = "tunnel"
-	// ForwardLocal sends nothing on: this host is a real server of a service that
-	// another host has, and takes what that sends it by direct or tunnel.
+	// ForwardLocal forwards nothing. This host is a real server of a service that
+	// another host balances with direct or tunnel, and accepts its packets.
 	ForwardLocal Forward = "local"
 )
 
-// Loopback is the link of a host's own addresses, of which it tells no
-// neighbour.
+// Loopback is the link for addresses that the host does not announce to its
+// neighbours.
 const Loopback = "lo"
 
 // Plane names a data plane of the balancer.
 type Plane string
 
-// The data planes; PlaneAuto, which is also the empty one, leaves the choice to
-// the engine.
+// The data planes. PlaneAuto, which is also the empty one, leaves the choice to the
+// engine.
 const (
 	PlaneIPVS Plane = "ipvs"
 	PlaneNFT  Plane = "nft"
@@ -59,71 +59,71 @@ const (
 	PlaneAuto Plane = "auto"
 )
 
-// SourceNAT says whose address a real server sees, where ForwardNAT is used.
+// SourceNAT is the source address that a real server sees with ForwardNAT.
 type SourceNAT string
 
-// The choices. The empty one is SourceNATAuto.
+// The source NAT policies. The empty one is SourceNATAuto.
 const (
-	// SourceNATAuto keeps the client's address where the answer of the real server
-	// comes back through the host by itself: from sandboxes of ours. All others
-	// see the host.
+	// SourceNATAuto keeps the client's address for real servers whose answers
+	// return through the host in any case, which are sandboxes of this host. All
+	// other real servers see the host.
 	SourceNATAuto SourceNAT = "auto"
-	// SourceNATRouted says that real servers elsewhere have the host as their
-	// router: they see the client.
+	// SourceNATRouted keeps the client's address. Real servers on other hosts must
+	// use this host as their router.
 	SourceNATRouted SourceNAT = "routed"
-	// SourceNATMasqueraded shows the host to every real server.
+	// SourceNATMasqueraded makes every real server see the host.
 	SourceNATMasqueraded SourceNAT = "masqueraded"
 )
 
-// RealState says what a real server may get.
+// RealState is whether a real server gets new flows and keeps its old ones.
 type RealState string
 
-// The states.
+// The states of real servers.
 const (
-	// RealUp gets new flows by its weight.
+	// RealUp gets new flows according to its weight.
 	RealUp RealState = ""
-	// RealDraining keeps the flows that it has and gets no new ones.
+	// RealDraining keeps its flows and gets no new ones.
 	RealDraining RealState = "draining"
-	// RealDown gets nothing, and its flows are ended. It still counts for the
-	// size of a table, so that the others keep their places in it.
+	// RealDown gets no packets, and its flows are ended. It keeps its place in the
+	// Maglev table, so that the places of the others do not change.
 	RealDown RealState = "down"
 )
 
 // RealServer is one server behind a virtual service.
 type RealServer struct {
-	// Address is the server's. It is empty where Select finds it.
+	// Address is the server's address. It is empty if Select is used.
 	Address netip.Addr `json:"address,omitzero"`
-	// Port is the server's; 0 is the port that the client has dialled.
+	// Port is the server's port. 0 keeps the port that the client connected to.
 	Port uint16 `json:"port,omitempty"`
 	// Weight is its share of new flows; 0 gives it none.
 	Weight int `json:"weight"`
-	// State is what its administrator wants of it: empty, draining or down.
+	// State is the administrator's setting: empty, draining or down.
 	State RealState `json:"state,omitempty"`
-	// Select names attachments instead of an address: each that it fits is a
-	// real server, for as long as it is there.
+	// Select selects attachments instead of an address. Each matching attachment is
+	// a real server while it exists.
 	Select Select `json:"select,omitzero"`
-	// Endpoint is the attachment that Select has found; the engine is told of it.
+	// Endpoint is the attachment that Select found. The daemon sets it.
 	Endpoint string `json:"endpoint,omitempty"`
-	// Local says that the address is this host's own; the engine finds out.
+	// Local is true if the address is this host's. The engine sets it.
 	Local bool `json:"-"`
 }
 
-// Select chooses attachments. All that is given must fit.
+// Select selects attachments. All given conditions must match.
 type Select struct {
-	// Name is the attachment's name or its sandbox's, as a pattern (path.Match),
-	// e.g. web-*.
+	// Name is a pattern (path.Match) for the name of the attachment or of its
+	// sandbox, e.g. web-*.
 	Name string `json:"name,omitempty"`
 	// Label is a container's label: KEY, or KEY=VALUE.
 	Label string `json:"label,omitempty"`
-	// Network is the network that it is attached to; of several attachments of
-	// one container, the first by name otherwise.
+	// Network is the network of the attachment. If it is empty and a container has
+	// several attachments, the first by name is used.
 	Network string `json:"network,omitempty"`
 }
 
 // IsZero reports whether nothing is selected.
 func (s Select) IsZero() bool { return s == Select{} }
 
-// At returns the server's address and port, for a client that has dialled a
+// At returns the server's address and port for a client that connected to the given
 // port.
 func (r RealServer) At(port uint16) netip.AddrPort {
 	if r.Port != 0 {
@@ -132,7 +132,7 @@ func (r RealServer) At(port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(r.Address, port)
 }
 
-// String writes the server as "192.0.2.7:80", or as what selects it.
+// String writes the server as "192.0.2.7:80", or as its selector.
 func (r RealServer) String() string {
 	port := ""
 	if r.Port != 0 {
@@ -153,50 +153,49 @@ func (r RealServer) String() string {
 	return strings.Join(parts, ",") + port
 }
 
-// Is reports whether both are of one address, or selected alike, and of one
-// port.
+// Is reports whether both have the same address or selector, and the same port.
 func (r RealServer) Is(o RealServer) bool {
 	return r.Address == o.Address && r.Port == o.Port && r.Select == o.Select
 }
 
-// VirtualService is an address, or several, and ports balanced over real
+// VirtualService is a set of addresses and ports that is balanced over real
 // servers.
 type VirtualService struct {
 	Name string `json:"name"`
 	// Addresses are the virtual addresses, of either family.
 	Addresses []netip.Addr `json:"addresses"`
-	// Interface is the host's link that the addresses are put on; empty leaves
-	// that to others, but for what Link says.
+	// Interface is the host's link that gets the addresses. If it is empty,
+	// Fairlead does not set the addresses, except as Link says.
 	Interface string      `json:"interface,omitempty"`
 	Ports     []PortRange `json:"ports"`
 	Proto     Proto       `json:"proto"`
 	Scheduler Scheduler   `json:"scheduler,omitempty"`
 	Forward   Forward     `json:"forward,omitempty"`
-	// Tunnel is how packets are wrapped for ForwardTunnel.
+	// Tunnel is the encapsulation for ForwardTunnel.
 	Tunnel    Tunnel    `json:"tunnel,omitzero"`
 	Plane     Plane     `json:"plane,omitempty"`
 	SourceNAT SourceNAT `json:"sourceNAT,omitempty"`
-	// Persistence keeps a client's address with the real server that it had, for
-	// that long after its last new flow; 0 for none. It has whole seconds.
+	// Persistence is how long a client keeps its real server after its last new
+	// flow; 0 disables persistence. It is in whole seconds.
 	Persistence time.Duration `json:"persistence,omitempty"`
 	Reals       []RealServer  `json:"reals,omitempty"`
-	// Sorry is where clients are sent while fewer than Quorum of the real servers
-	// are up; none if its address is not valid.
+	// Sorry is the server that clients are sent to while fewer than Quorum real
+	// servers are up. If its address is not valid, there is none.
 	Sorry netip.AddrPort `json:"sorry,omitzero"`
-	// Quorum is how many real servers must be up; 0 is 1.
+	// Quorum is the number of real servers that must be up. 0 means 1.
 	Quorum int `json:"quorum,omitempty"`
-	// Panic is the share of real servers, in percent, that must be up for the
-	// checks to be believed: below it all are used. 0 never does.
+	// Panic is a percentage of real servers. If fewer are up, the checks' results
+	// are ignored and all real servers are used. 0 disables this.
 	Panic int `json:"panic,omitempty"`
-	// Drain is how long a real server that leaves may keep its flows; 0 is until
+	// Drain is how long a removed real server may keep its flows. 0 means until
 	// they end.
 	Drain time.Duration `json:"drain,omitempty"`
 	Check Check         `json:"check,omitzero"`
-	// Origin says who made the service; only they change it or take it away.
+	// Origin is who made the service. Only the same origin may change or remove it.
 	Origin Origin `json:"origin,omitempty"`
 }
 
-// Frontend is one address and port on which a virtual service answers.
+// Frontend is an address, protocol and port of a virtual service.
 type Frontend struct {
 	Proto Proto
 	At    netip.AddrPort
@@ -205,7 +204,7 @@ type Frontend struct {
 // String writes the frontend as "192.0.2.10:80/tcp".
 func (f Frontend) String() string { return f.At.String() + "/" + string(f.Proto) }
 
-// Frontends returns every address and port on which the service answers.
+// Frontends returns all frontends of the service.
 func (v VirtualService) Frontends() []Frontend {
 	var all []Frontend
 	for _, a := range v.Addresses {
@@ -233,10 +232,10 @@ func (v VirtualService) String() string {
 	return v.Name + " (" + strings.Join(at, ", ") + ")"
 }
 
-// Link returns the host's link that the addresses are put on, empty for none.
-// Where the host itself gets packets as they are, it is Loopback unless another is
-// named: over UDP, nobody can answer from an address of IPv6 that only a route
-// makes local.
+// Link returns the host's link that gets the addresses; empty if there is none. It
+// is Loopback if the host itself is a real server that gets packets with the
+// virtual address and Interface is empty. A local route is not enough there: over
+// UDP, a server cannot answer from an IPv6 address that only a route makes local.
 func (v VirtualService) Link() string {
 	unnamed := v.Interface == "" && (v.Forward == ForwardDirect || v.Forward == ForwardTunnel)
 	if v.Forward == ForwardLocal || unnamed && slices.ContainsFunc(v.Reals, RealServer.isLocal) {
@@ -247,7 +246,7 @@ func (v VirtualService) Link() string {
 
 func (r RealServer) isLocal() bool { return r.Local }
 
-// Equal reports whether nothing differs.
+// Equal reports whether both services are equal.
 func (v VirtualService) Equal(o VirtualService) bool {
 	return v.Name == o.Name && slices.Equal(v.Addresses, o.Addresses) && v.Interface == o.Interface && slices.Equal(v.Ports, o.Ports) &&
 		v.Proto == o.Proto && v.Scheduler == o.Scheduler && v.Forward == o.Forward && v.Tunnel == o.Tunnel && v.Plane == o.Plane && v.SourceNAT == o.SourceNAT &&
@@ -255,7 +254,7 @@ func (v VirtualService) Equal(o VirtualService) bool {
 		v.Panic == o.Panic && v.Drain == o.Drain && v.Check.Equal(o.Check) && v.Origin == o.Origin
 }
 
-// Clone returns a copy that shares nothing with v.
+// Clone returns a deep copy.
 func (v VirtualService) Clone() VirtualService {
 	v.Addresses, v.Ports, v.Reals = slices.Clone(v.Addresses), slices.Clone(v.Ports), slices.Clone(v.Reals)
 	v.Check.Command = slices.Clone(v.Check.Command)

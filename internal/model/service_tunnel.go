@@ -5,36 +5,37 @@ import (
 	"fmt"
 )
 
-// TunnelType says in what packets are wrapped for ForwardTunnel.
+// TunnelType is the encapsulation of packets for ForwardTunnel.
 type TunnelType string
 
-// The types. The names are those of ipvsadm(8).
+// The tunnel types. The names are those of ipvsadm(8).
 const (
-	// TunnelIPIP puts an IP header of the same family before them; it is the empty
-	// one.
+	// TunnelIPIP puts an IP header of the same family before the packet. It is the
+	// empty type.
 	TunnelIPIP TunnelType = ""
-	// TunnelGUE puts a UDP header between the two (Generic UDP Encapsulation,
-	// draft-ietf-intarea-gue, variant 0).
+	// TunnelGUE adds a UDP header between the two IP headers (Generic UDP
+	// Encapsulation, draft-ietf-intarea-gue, variant 0).
 	TunnelGUE TunnelType = "gue"
 )
 
-// TunnelChecksum says what a tunnel adds to find packets that have suffered.
+// TunnelChecksum is the checksum that a tunnel adds to detect corrupted packets.
 type TunnelChecksum string
 
-// The choices; the empty one adds nothing to the checksums of the packets within.
+// The tunnel checksums. The empty one adds no checksum to those of the inner
+// packets.
 const (
-	// TunnelSummed has a UDP checksum.
+	// TunnelSummed adds a UDP checksum.
 	TunnelSummed TunnelChecksum = "csum"
-	// TunnelRemoteSummed leaves the inner checksum to the receiver, where the
-	// sender has not worked it out yet (remote checksum offload).
+	// TunnelRemoteSummed lets the receiver compute the inner checksum if the sender
+	// has not computed it yet (remote checksum offload).
 	TunnelRemoteSummed TunnelChecksum = "remcsum"
 )
 
-// Tunnel says how packets are wrapped for ForwardTunnel. The zero value is IPIP.
+// Tunnel is the encapsulation for ForwardTunnel. The zero value is IPIP.
 type Tunnel struct {
 	Type TunnelType `json:"type,omitempty"`
-	// Port is the UDP port at which real servers take TunnelGUE; IANA has given it
-	// 6080.
+	// Port is the UDP port on which real servers receive TunnelGUE. The port that
+	// IANA assigned is 6080.
 	Port     uint16         `json:"port,omitempty"`
 	Checksum TunnelChecksum `json:"checksum,omitempty"`
 }
@@ -51,19 +52,19 @@ func (t Tunnel) String() string {
 	return text
 }
 
-// validateTunnel says what is wrong with how packets are wrapped.
+// validateTunnel returns an error for the first mistake in the encapsulation.
 func (v VirtualService) validateTunnel() error {
 	t := v.Tunnel
 	switch t.Checksum {
 	case "", TunnelSummed, TunnelRemoteSummed:
 	default:
-		return fmt.Errorf("tunnel's checksum %q: want csum or remcsum, or none", t.Checksum)
+		return fmt.Errorf("tunnel checksum %q: want csum, remcsum or nothing", t.Checksum)
 	}
 	switch {
 	case t == (Tunnel{}):
 		return nil
 	case v.Forward != ForwardTunnel:
-		return fmt.Errorf("tunnel %s: packets are not forwarded by tunnel: say so by forward, or make the tunnel ipip", t)
+		return fmt.Errorf("tunnel %s: the service does not forward packets by tunnel: set forward to tunnel, or the tunnel to ipip", t)
 	case t.Type == TunnelIPIP:
 		return errors.New("tunnel ipip: it has neither a port nor a checksum: leave them out")
 	case t.Type != TunnelGUE:

@@ -8,7 +8,6 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestTunnels: what a tunnel lacks is said, and what it has too much.
 func TestTunnels(t *testing.T) {
 	for _, c := range []struct {
 		forward model.Forward
@@ -21,8 +20,8 @@ func TestTunnels(t *testing.T) {
 		{model.ForwardTunnel, model.Tunnel{Type: model.TunnelGUE}, "want the UDP port"},
 		{model.ForwardTunnel, model.Tunnel{Port: 6080}, "neither a port"},
 		{model.ForwardTunnel, model.Tunnel{Type: "gre", Port: 6080}, "want ipip or gue"},
-		{model.ForwardTunnel, model.Tunnel{Type: model.TunnelGUE, Port: 6080, Checksum: "crc"}, "want csum or remcsum"},
-		{model.ForwardDirect, model.Tunnel{Type: model.TunnelGUE, Port: 6080}, "not forwarded by tunnel"},
+		{model.ForwardTunnel, model.Tunnel{Type: model.TunnelGUE, Port: 6080, Checksum: "crc"}, "want csum, remcsum"},
+		{model.ForwardDirect, model.Tunnel{Type: model.TunnelGUE, Port: 6080}, "does not forward packets by tunnel"},
 	} {
 		v := model.VirtualService{Name: "web", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.80")}, Ports: []model.PortRange{model.Port(80)},
 			Proto: model.TCP, Forward: c.forward, Tunnel: c.tunnel}

@@ -9,25 +9,26 @@ import (
 	"time"
 )
 
-// The bounds of a virtual service.
+// The limits of a virtual service.
 const (
-	// MaxFrontends bounds the addresses times ports of one service.
+	// MaxFrontends limits the number of frontends (addresses times ports) of one
+	// service.
 	MaxFrontends = 1024
-	// MaxReals bounds its real servers.
+	// MaxReals limits the number of its real servers.
 	MaxReals = 4096
-	// MaxWeight bounds the weight of one, as IPVS does.
+	// MaxWeight limits the weight of a real server, as IPVS does.
 	MaxWeight = 65535
 )
 
-// validateServices returns what is wrong with the virtual services, and the
-// frontends that two of them, or a service and a publish, would answer on.
+// validateServices returns all mistakes of the virtual services, and the frontends
+// that two services, or a service and a publish, have in common.
 func (s State) validateServices() []error {
 	var errs []error
 	names := map[string]bool{}
 	owners := map[Frontend]string{}
 	for _, v := range s.Services {
 		if names[v.Name] {
-			errs = append(errs, fmt.Errorf("service %s: there are two of that name", v.Name))
+			errs = append(errs, fmt.Errorf("service %s: this name is used twice: rename one", v.Name))
 		}
 		names[v.Name] = true
 		if err := v.Validate(); err != nil {
@@ -36,7 +37,7 @@ func (s State) validateServices() []error {
 		}
 		for _, f := range v.Frontends() {
 			if owner, taken := owners[f]; taken && owner != v.Name {
-				errs = append(errs, fmt.Errorf("service %s: %s is service %s's already: choose another address or port", v.Name, f, owner))
+				errs = append(errs, fmt.Errorf("service %s: %s already belongs to service %s: choose another address or port", v.Name, f, owner))
 				break
 			}
 			owners[f] = v.Name
@@ -46,20 +47,21 @@ func (s State) validateServices() []error {
 	return errs
 }
 
-// published says which publish would answer where the service does. Behind
-// another host's service, that is what it is for.
+// published returns an error if a publish has a frontend of the service. A service
+// with ForwardLocal may share its frontends with publishes: a publish is then the
+// server behind it.
 func (s State) published(v VirtualService) error {
 	for _, p := range s.Publishes {
 		if v.Forward == ForwardLocal || p.Proto != v.Proto || !slices.ContainsFunc(v.Addresses, p.Accepts) || !slices.ContainsFunc(v.Ports, p.HostPorts.Overlaps) {
 			continue
 		}
-		return fmt.Errorf("service %s: publish %s answers there already: choose another address or port, or publish at an address of its own", v.Name, p)
+		return fmt.Errorf("service %s: publish %s already uses this address and port: choose another address or port, or give the publish another host address", v.Name, p)
 	}
 	return nil
 }
 
-// Validate checks everything about the service that can be checked without
-// looking at the host or at other services.
+// Validate reports all mistakes of the service that can be found without the host
+// and the other services.
 func (v VirtualService) Validate() error {
 	errs := []error{ValidName(v.Name), v.validateFrontends(), v.validateChoices(), v.validateTunnel(), v.validateLocal(), v.validateReals(), v.Check.Validate(v.Proto)}
 	if v.Interface != "" && (len(v.Interface) > 15 || !validLink(v.Interface)) {
@@ -69,7 +71,7 @@ func (v VirtualService) Validate() error {
 	case v.Persistence < 0 || v.Persistence%time.Second != 0 || v.Persistence > 31*24*time.Hour:
 		errs = append(errs, fmt.Errorf("persistence %s: want whole seconds, at most 31 days", v.Persistence))
 	case v.Drain < 0:
-		errs = append(errs, fmt.Errorf("drain %s: want a time, or 0 for until the flows end", v.Drain))
+		errs = append(errs, fmt.Errorf("drain %s: want a positive time, or 0 to wait until the flows end", v.Drain))
 	case v.Quorum < 0 || v.Quorum > MaxReals:
 		errs = append(errs, fmt.Errorf("quorum %d: want 1 to %d real servers", v.Quorum, MaxReals))
 	case v.Panic < 0 || v.Panic > 100:
@@ -90,7 +92,7 @@ func (v VirtualService) validateFrontends() error {
 			return err
 		}
 		if slices.Contains(v.Addresses[:i], a) {
-			return fmt.Errorf("address %s: it is there twice", a)
+			return fmt.Errorf("address %s: it is listed twice", a)
 		}
 		if err := v.translates(a); err != nil && v.Forward != ForwardLocal {
 			return fmt.Errorf("address %s: %w", a, err)
@@ -102,33 +104,33 @@ func (v VirtualService) validateFrontends() error {
 			return fmt.Errorf("port %s: want 1 to 65535, the first no greater than the last", r)
 		}
 		if slices.ContainsFunc(v.Ports[:i], r.Overlaps) {
-			return fmt.Errorf("port %s: it is there twice", r)
+			return fmt.Errorf("port %s: it is listed twice", r)
 		}
 		n += r.Len() * len(v.Addresses)
 	}
 	if n > MaxFrontends {
-		return fmt.Errorf("it has %d addresses times ports: want at most %d", n, MaxFrontends)
+		return fmt.Errorf("it has %d frontends (addresses times ports): want at most %d", n, MaxFrontends)
 	}
 	return nil
 }
 
-// hostAddress checks an address of clients' packets, before or after they are
-// sent on.
+// hostAddress checks a destination address of clients' packets, before or after
+// forwarding.
 func hostAddress(a netip.Addr) error {
 	switch {
 	case a.IsLoopback():
-		return fmt.Errorf("address %s: clients' packets do not get to a loopback address: want another one of the host's", a)
+		return fmt.Errorf("address %s: packets of clients cannot reach a loopback address: use another address of the host", a)
 	case !a.IsValid(), a.Is4In6(), a.Zone() != "", a.IsUnspecified(), a.IsMulticast(), a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		return fmt.Errorf("address %s: want the address of one host, IPv4 as such, and IPv6 without a zone", a)
+		return fmt.Errorf("address %s: want a unicast address, IPv4 in IPv4 notation, and IPv6 without a zone", a)
 	}
 	return nil
 }
 
-// translates refuses an address to or from which nobody translates the packets
-// of the service's first one.
+// translates refuses an address of another family than the service's first address,
+// because packets are not translated between families.
 func (v VirtualService) translates(a netip.Addr) error {
 	if len(v.Addresses) > 0 && a.Is4() != v.Addresses[0].Is4() {
-		return fmt.Errorf("it is of another address family than %s: make a service for each family", v.Addresses[0])
+		return fmt.Errorf("its address family differs from that of %s: create one service per family", v.Addresses[0])
 	}
 	return nil
 }
@@ -152,18 +154,19 @@ func (v VirtualService) validateChoices() error {
 	switch v.SourceNAT {
 	case "", SourceNATAuto, SourceNATRouted, SourceNATMasqueraded:
 	default:
-		return fmt.Errorf("answers %q: want auto, routed or masqueraded", v.SourceNAT)
+		return fmt.Errorf("source NAT %q: want auto, routed or masqueraded", v.SourceNAT)
 	}
 	return nil
 }
 
-// validateLocal says what a service does not have that another host balances.
+// validateLocal refuses settings that only the host that balances the service can
+// have.
 func (v VirtualService) validateLocal() error {
 	if v.Forward != ForwardLocal {
 		return nil
 	}
 	if v.Interface != "" && v.Interface != Loopback {
-		return fmt.Errorf("interface %s: by forward local the address is on %s, where no neighbour hears of it: leave the interface out", v.Interface, Loopback)
+		return fmt.Errorf("interface %s: with forward local, the address is on %s, which does not announce it to neighbours: omit the interface", v.Interface, Loopback)
 	}
 	bare := VirtualService{Name: v.Name, Addresses: v.Addresses, Interface: v.Interface, Ports: v.Ports, Proto: v.Proto, Forward: v.Forward, Origin: v.Origin}
 	if v.Plane == PlaneAuto {
@@ -186,7 +189,7 @@ func (v VirtualService) validateReals() error {
 		}
 		id := RealServer{Address: r.Address, Port: r.Port, Select: r.Select}
 		if seen[id] {
-			return fmt.Errorf("real server %s: it is there twice", r)
+			return fmt.Errorf("real server %s: it is listed twice", r)
 		}
 		seen[id] = true
 	}
@@ -207,7 +210,7 @@ func (v VirtualService) validateReal(r RealServer) error {
 	case r.State != RealUp && r.State != RealDraining && r.State != RealDown:
 		return fmt.Errorf("state %q: want draining, down, or nothing", r.State)
 	case (v.Forward == ForwardDirect || v.Forward == ForwardTunnel) && r.Port != 0 && !v.onlyPort(r.Port):
-		return fmt.Errorf("port %d: %s forwarding cannot change the port that the client has dialled: leave it out, or forward by nat", r.Port, v.Forward)
+		return fmt.Errorf("port %d: %s forwarding cannot change the client's destination port: omit the port, or set forward to nat", r.Port, v.Forward)
 	}
 	if r.Select.Name != "" {
 		if _, err := path.Match(r.Select.Name, ""); err != nil {
@@ -228,7 +231,7 @@ func (v VirtualService) validateReal(r RealServer) error {
 	return nil
 }
 
-// onlyPort reports whether the service answers on that port alone.
+// onlyPort reports whether the service has only this port.
 func (v VirtualService) onlyPort(port uint16) bool {
 	return len(v.Ports) == 1 && v.Ports[0] == Port(port)
 }

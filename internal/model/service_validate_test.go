@@ -9,7 +9,6 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestServiceMistakes: what cannot be is said before anything looks at the host.
 func TestServiceMistakes(t *testing.T) {
 	real := func(text string) model.RealServer {
 		return model.RealServer{Address: netip.MustParseAddr(text), Weight: 1}
@@ -19,11 +18,11 @@ func TestServiceMistakes(t *testing.T) {
 		want   string // in the error; empty for none
 	}{
 		{func(v *model.VirtualService) { v.Reals = []model.RealServer{real("10.0.0.2")} }, ""},
-		{func(v *model.VirtualService) { v.Reals = []model.RealServer{real("fd00::2")} }, "real server [fd00::2]: it is of another address family than 192.0.2.80: make a service for each"},
-		{func(v *model.VirtualService) { v.Sorry = netip.MustParseAddrPort("[fd00::9]:80") }, "sorry server [fd00::9]:80: it is of another address family"},
-		{func(v *model.VirtualService) { v.Reals = []model.RealServer{real("127.0.0.1")} }, "real server 127.0.0.1: address 127.0.0.1: clients' packets do not get to a loopback address"},
-		{func(v *model.VirtualService) { v.Addresses = append(v.Addresses, v.Addresses[0]) }, "address 192.0.2.80: it is there twice"},
-		{func(v *model.VirtualService) { v.Addresses = append(v.Addresses, netip.MustParseAddr("2001:db8::80")) }, "address 2001:db8::80: it is of another address family than 192.0.2.80"},
+		{func(v *model.VirtualService) { v.Reals = []model.RealServer{real("fd00::2")} }, "real server [fd00::2]: its address family differs from that of 192.0.2.80: create one service per"},
+		{func(v *model.VirtualService) { v.Sorry = netip.MustParseAddrPort("[fd00::9]:80") }, "sorry server [fd00::9]:80: its address family differs"},
+		{func(v *model.VirtualService) { v.Reals = []model.RealServer{real("127.0.0.1")} }, "real server 127.0.0.1: address 127.0.0.1: packets of clients cannot reach a loopback address"},
+		{func(v *model.VirtualService) { v.Addresses = append(v.Addresses, v.Addresses[0]) }, "address 192.0.2.80: it is listed twice"},
+		{func(v *model.VirtualService) { v.Addresses = append(v.Addresses, netip.MustParseAddr("2001:db8::80")) }, "address 2001:db8::80: its address family differs from that of 192.0.2.80"},
 		{func(v *model.VirtualService) {
 			v.Addresses, v.Forward = append(v.Addresses, netip.MustParseAddr("2001:db8::80")), model.ForwardLocal
 		}, ""},

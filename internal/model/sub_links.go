@@ -5,11 +5,12 @@ import (
 	"fmt"
 )
 
-// branches reports whether the network's sandboxes branch from its parent.
+// branches reports whether the network's sandboxes have macvlan or ipvlan links of
+// its parent.
 func (n Network) branches() bool { return n.Driver == DriverMacvlan || n.Driver == DriverIPvlan }
 
-// sharing checks what two networks of one parent cannot have otherwise than
-// the other. A VLAN of a link is another parent than the link.
+// sharing checks that two networks with the same parent are compatible. A VLAN of a
+// link is a different parent than the link.
 func (s State) sharing(i int) error {
 	n := s.Networks[i]
 	for _, o := range s.Networks[:i] {
@@ -18,17 +19,17 @@ func (s State) sharing(i int) error {
 		}
 		switch {
 		case n.Driver != o.Driver:
-			return fmt.Errorf("network %s: parent %s carries network %s of driver %s: a link carries links of one kind: use that driver for both, or another parent", n.Name, n.Parent, o.Name, o.Driver)
+			return fmt.Errorf("network %s: parent %s carries network %s of driver %s: a parent can have only one kind of link: use that driver for both networks, or another parent", n.Name, n.Parent, o.Name, o.Driver)
 		case n.Mode == ModePassthru || o.Mode == ModePassthru:
-			return fmt.Errorf("network %s: parent %s carries network %s too: mode passthru gives it to one alone: use mode bridge for both, or another parent", n.Name, n.Parent, o.Name)
+			return fmt.Errorf("network %s: parent %s also carries network %s: in mode passthru, only one network can use a parent: use mode bridge for both networks, or another parent", n.Name, n.Parent, o.Name)
 		case n.Driver == DriverIPvlan && n.Mode.ofIPvlan() != o.Mode.ofIPvlan():
-			return fmt.Errorf("network %s: parent %s carries network %s in mode %s: all ipvlan networks of a parent have one mode", n.Name, n.Parent, o.Name, o.Mode.ofIPvlan())
+			return fmt.Errorf("network %s: parent %s carries network %s in mode %s: all ipvlan networks of a parent must have the same mode: change the mode, or use another parent", n.Name, n.Parent, o.Name, o.Mode.ofIPvlan())
 		}
 	}
 	return nil
 }
 
-// ofIPvlan fills in the mode of an ipvlan network that names none.
+// ofIPvlan returns the mode of an ipvlan network, l2 if none is set.
 func (m Mode) ofIPvlan() Mode {
 	if m == "" {
 		return ModeL2
@@ -36,21 +37,20 @@ func (m Mode) ofIPvlan() Mode {
 	return m
 }
 
-// validateSubLink checks what an endpoint asks of a link that branches from the
-// network's parent.
+// validateSubLink checks an endpoint of a network with driver macvlan or ipvlan.
 func (s State) validateSubLink(n Network, e Endpoint) error {
 	for _, o := range s.Endpoints {
 		if n.Mode != ModePassthru {
 			break
 		}
 		if o.Network == n.Name && o.Name != e.Name {
-			return fmt.Errorf("endpoint %s is in network %s too, and mode passthru gives parent %s to one alone: use mode bridge, or another parent", o.Name, n.Name, n.Parent)
+			return fmt.Errorf("endpoint %s is also in network %s, and in mode passthru only one endpoint can use parent %s: use mode bridge, or another parent", o.Name, n.Name, n.Parent)
 		}
 	}
 	switch {
 	case !n.branches():
 	case e.MAC != "" && (n.Driver == DriverIPvlan || n.Mode == ModePassthru):
-		return fmt.Errorf("mac %s: in network %s sandboxes have the hardware address of parent %s: leave it out, or use driver macvlan in mode bridge", e.MAC, n.Name, n.Parent)
+		return fmt.Errorf("mac %s: in network %s, sandboxes have the hardware address of parent %s: omit it, or use driver macvlan in mode bridge", e.MAC, n.Name, n.Parent)
 	case e.Limit.In != 0:
 		return errors.New("limit in: what the endpoint receives passes no link of the host's where it could wait: bound what its peers send, or attach it by driver bridge or routed")
 	}

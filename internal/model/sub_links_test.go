@@ -7,9 +7,9 @@ import (
 	"fairlead/internal/model"
 )
 
-// TestNetworksOfOneParent says what two of them cannot have otherwise than the
-// other, and what the endpoints of a branch cannot ask for.
-func TestNetworksOfOneParent(t *testing.T) {
+// TestNetworksWithSameParent covers settings in which networks of one parent must
+// not differ, and settings that their endpoints cannot have.
+func TestNetworksWithSameParent(t *testing.T) {
 	state := func(d model.Driver, mode model.Mode) model.State {
 		return model.State{
 			Networks: []model.Network{{Name: "a", Driver: d, Parent: "eth0", Mode: mode, Subnets: []model.Subnet{subnet("192.0.2.0/24")}},
@@ -26,14 +26,14 @@ func TestNetworksOfOneParent(t *testing.T) {
 		{"two macvlan networks", model.DriverMacvlan, "", func(*model.State) {}, ""},
 		{"of different modes", model.DriverMacvlan, "", func(s *model.State) { s.Networks[1].Mode = model.ModePrivate }, ""},
 		{"two ipvlan networks", model.DriverIPvlan, "", func(s *model.State) { s.Networks[1].Mode = model.ModeL2 }, ""},
-		{"ipvlan of different modes", model.DriverIPvlan, "", func(s *model.State) { s.Networks[1].Mode = model.ModeL3 }, "have one mode"},
+		{"ipvlan of different modes", model.DriverIPvlan, "", func(s *model.State) { s.Networks[1].Mode = model.ModeL3 }, "must have the same mode"},
 		{"on different VLANs", model.DriverIPvlan, "", func(s *model.State) { s.Networks[1].Mode, s.Networks[1].VLAN = model.ModeL3, 7 }, ""},
-		{"macvlan and ipvlan", model.DriverMacvlan, "", func(s *model.State) { s.Networks[1].Driver = model.DriverIPvlan }, "links of one kind"},
-		{"passthru beside another", model.DriverMacvlan, "", func(s *model.State) { s.Networks[1].Mode = model.ModePassthru }, "gives it to one alone"},
+		{"macvlan and ipvlan", model.DriverMacvlan, "", func(s *model.State) { s.Networks[1].Driver = model.DriverIPvlan }, "only one kind of link"},
+		{"passthru beside another", model.DriverMacvlan, "", func(s *model.State) { s.Networks[1].Mode = model.ModePassthru }, "only one"},
 		{"a second endpoint of passthru", model.DriverMacvlan, model.ModePassthru, func(s *model.State) {
 			s.Networks = s.Networks[:1]
 			s.Endpoints = append(s.Endpoints, model.Endpoint{Name: "app", Network: "a", Sandbox: "/run/netns/app"})
-		}, "to one alone"},
+		}, "only one endpoint can use parent eth0"},
 		{"a hardware address on ipvlan", model.DriverIPvlan, "", func(s *model.State) { s.Endpoints[0].MAC = "02:00:00:00:00:01" }, "hardware address of parent eth0"},
 		{"a bound on what comes in", model.DriverMacvlan, "", func(s *model.State) { s.Endpoints[0].Limit.In = 1e6 }, "limit in"},
 		{"a bound on what goes out", model.DriverMacvlan, "", func(s *model.State) { s.Endpoints[0].Limit.Out = 1e6 }, ""},

@@ -12,14 +12,14 @@ import (
 	"unicode/utf8"
 )
 
-// Validate checks everything that can be checked without looking at the
-// host. It returns every mistake at once, each with the object's name.
+// Validate checks everything that can be checked without the host. It returns all
+// mistakes at once, each with the object's name.
 func (s State) Validate() error {
 	var errs []error
 	names := map[string]bool{}
 	for i, n := range s.Networks {
 		if names["network "+n.Name] {
-			errs = append(errs, fmt.Errorf("network %s: there are two of that name", n.Name))
+			errs = append(errs, fmt.Errorf("network %s: this name is used twice: rename one", n.Name))
 		}
 		names["network "+n.Name] = true
 		errs = append(errs, wrap("network", n.Name, n.validate()), s.overlap(i), s.sharing(i))
@@ -27,7 +27,7 @@ func (s State) Validate() error {
 	by := s.index()
 	for _, e := range s.Endpoints {
 		if names["endpoint "+e.Name] {
-			errs = append(errs, fmt.Errorf("endpoint %s: there are two of that name", e.Name))
+			errs = append(errs, fmt.Errorf("endpoint %s: this name is used twice: rename one", e.Name))
 		}
 		names["endpoint "+e.Name] = true
 		errs = append(errs, wrap("endpoint", e.Name, by.validateEndpoint(e)))
@@ -45,7 +45,8 @@ func wrap(kind, name string, err error) error {
 	return fmt.Errorf("%s %s: %w", kind, name, err)
 }
 
-// maxName keeps a name within a link's alias, our mark ahead of it.
+// maxName limits names in bytes, so that a link's alias has room for Fairlead's
+// mark and the name.
 const maxName = 128
 
 // ValidName checks the name of a network, an endpoint or a set of files.
@@ -54,30 +55,30 @@ func ValidName(name string) error {
 	case name == "":
 		return errors.New("it needs a name")
 	case len(name) > maxName:
-		return fmt.Errorf("its name has %d bytes: want at most %d", len(name), maxName)
+		return fmt.Errorf("the name has %d bytes: want at most %d", len(name), maxName)
 	case !utf8.ValidString(name), strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) }):
-		return fmt.Errorf("name %q: want no control characters, nor others that do not show", name)
+		return fmt.Errorf("name %q: want no control characters and no other invisible characters", name)
 	case name == ".", name == "..", strings.Contains(name, "/"), strings.HasPrefix(name, "-"):
-		return fmt.Errorf("name %q: want no slash, nor a dash ahead: it shall be neither a path nor a flag", name)
+		return fmt.Errorf("name %q: want no slash and no dash at the beginning, because it must not look like a path or a flag", name)
 	}
 	return nil
 }
 
-// validText checks a text that names something of the host's, e.g. a link.
+// validText checks a text that names an object of the host, e.g. a link.
 func validText(what, text string) error {
 	switch {
 	case len(text) > maxText:
 		return fmt.Errorf("%s: it has %d bytes: want at most %d", what, len(text), maxText)
 	case !utf8.ValidString(text), strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }):
-		return fmt.Errorf("%s %q: want no control characters, nor others that do not show", what, text)
+		return fmt.Errorf("%s %q: want no control characters and no other invisible characters", what, text)
 	}
 	return nil
 }
 
-// linkMarks are the characters beside letters and digits that names of links may
-// have for us. The kernel takes nearly all, those of shells included; whoever has
-// such a link renames it (ip link set NAME name NEW). A colon is for PCI addresses
-// and IPv6.
+// linkMarks are the characters besides letters and digits that Fairlead accepts in
+// names of links. The kernel accepts nearly all characters, including those that
+// are special in shells; rename such a link first (ip link set NAME name NEW). The
+// colon is for PCI addresses and IPv6.
 const linkMarks = "- _ . : @ + = %"
 
 // validLink reports whether a text may be the name of a link, or a PCI address.
@@ -88,11 +89,11 @@ func validLink(name string) bool {
 	return name != "" && name != "." && name != ".." && name[0] != '-' && len(name) <= maxLink && !strings.ContainsFunc(name, odd)
 }
 
-// maxLink is as long as an IPv6 address with a zone, which is longer than
-// the name of a link.
+// maxLink is the length of an IPv6 address with a zone, which is longer than the
+// name of a link.
 const maxLink = 64
 
-// maxText is as long as the kernel takes a path.
+// maxText is the maximum length of a path in the kernel.
 const maxText = 4095
 
 func (n Network) validate() error {
@@ -119,7 +120,7 @@ func (n Network) validate() error {
 			return err
 		}
 		if v4 := sub.Prefix.Addr().Is4(); seen[v4] {
-			return fmt.Errorf("subnet %s: a network has one subnet of each address family", sub.Prefix)
+			return fmt.Errorf("subnet %s: a network has at most one subnet per address family", sub.Prefix)
 		} else {
 			seen[v4] = true
 		}
@@ -132,7 +133,7 @@ func (s Subnet) validate(mtu int) error {
 		return errors.New("subnet: want an address and a prefix length, e.g. 172.30.0.0/24")
 	}
 	if s.Prefix.Addr().Is4In6() {
-		return fmt.Errorf("subnet %s: write an IPv4 range as such", s.Prefix)
+		return fmt.Errorf("subnet %s: write an IPv4 range in IPv4 notation", s.Prefix)
 	}
 	if s.Prefix.Addr().BitLen()-s.Prefix.Bits() < 2 {
 		return fmt.Errorf("subnet %s: it has no room for a gateway and a sandbox", s.Prefix)
@@ -148,13 +149,13 @@ func (s Subnet) validate(mtu int) error {
 			return fmt.Errorf("address %s is outside the subnet %s", a, s.Prefix)
 		}
 		if !s.Usable(a) {
-			return fmt.Errorf("address %s is the first or the broadcast address of %s: nobody can have it", a, s.Prefix)
+			return fmt.Errorf("address %s is the first or the broadcast address of %s: choose another", a, s.Prefix)
 		}
 	}
 	return nil
 }
 
-// overlap compares network i with those before it.
+// overlap compares the subnets of network i with those of the networks before it.
 func (s State) overlap(i int) error {
 	for _, o := range s.Networks[:i] {
 		for _, a := range s.Networks[i].Subnets {
@@ -192,23 +193,23 @@ func (s index) validateEndpoint(e Endpoint) error {
 		return fmt.Errorf("interface %q: want at most 15 letters, digits and - _ @ + = %%, without dot or colon, and not lo", e.Interface)
 	}
 	if e.HostInterface != "" && (n.Driver == DriverHost || n.Driver == DriverNone || n.Driver == DriverDevice) {
-		return fmt.Errorf("handed %s: driver %s has no link to hand over to another", e.HostInterface, n.Driver)
+		return fmt.Errorf("hostInterface %s: driver %s has no link that another program can move into the sandbox", e.HostInterface, n.Driver)
 	}
 	if len(e.Prefixes) > 0 && len(n.Subnets) > 0 {
-		return fmt.Errorf("address %s: network %s has subnets: want an address in one, without a prefix length", e.Prefixes[0], n.Name)
+		return fmt.Errorf("address %s: network %s has subnets: want an address in one of them, without a prefix length", e.Prefixes[0], n.Name)
 	}
 	for i, a := range e.Addresses {
 		if slices.ContainsFunc(e.Addresses[:i], func(b netip.Addr) bool { return a.Is4() == b.Is4() }) {
-			return fmt.Errorf("address %s: an endpoint has one address of each family", a)
+			return fmt.Errorf("address %s: an endpoint has at most one address per family", a)
 		}
 		i := slices.IndexFunc(n.Subnets, func(sub Subnet) bool { return sub.Prefix.Contains(a) })
 		if i < 0 {
 			return fmt.Errorf("address %s is in no subnet of network %s", a, n.Name)
 		}
 		if !n.Subnets[i].Usable(a) {
-			return fmt.Errorf("address %s is the first or the broadcast address of %s: nobody can have it", a, n.Subnets[i].Prefix)
+			return fmt.Errorf("address %s is the first or the broadcast address of %s: choose another", a, n.Subnets[i].Prefix)
 		}
-		// On a parent's LAN the driver finds out which addresses are whose.
+		// On a parent's LAN, the driver checks which addresses are in use.
 		if !n.branches() && (a == n.Subnets[i].HostAddress() || a == n.Subnets[i].GatewayAddress()) {
 			return fmt.Errorf("address %s is the gateway's", a)
 		}
@@ -216,22 +217,22 @@ func (s index) validateEndpoint(e Endpoint) error {
 	return s.twice(e)
 }
 
-// validateLink checks what the endpoint asks of its link and routes.
+// validateLink checks an endpoint's link settings and routes.
 func (e Endpoint) validateLink() error {
 	if e.MAC != "" && !unicast(e.MAC) {
-		return fmt.Errorf("mac %q: want six bytes of a single card, e.g. 02:42:ac:11:00:02", e.MAC)
+		return fmt.Errorf("mac %q: want a unicast address of six bytes, e.g. 02:42:ac:11:00:02", e.MAC)
 	}
 	for i, prefix := range e.Prefixes {
 		if !prefix.IsValid() || prefix.Addr().Is4In6() || prefix.Addr().IsUnspecified() || prefix.Addr().IsMulticast() {
 			return fmt.Errorf("address %s: want an address and a prefix length, e.g. 192.0.2.7/24", prefix)
 		}
 		if slices.ContainsFunc(e.Prefixes[:i], func(p netip.Prefix) bool { return p.Addr().Is4() == prefix.Addr().Is4() }) {
-			return fmt.Errorf("address %s: an endpoint has one address of each family", prefix)
+			return fmt.Errorf("address %s: an endpoint has at most one address per family", prefix)
 		}
 	}
 	for i, g := range e.Gateways {
 		if !g.IsValid() || slices.ContainsFunc(e.Gateways[:i], func(o netip.Addr) bool { return o.Is4() == g.Is4() }) {
-			return fmt.Errorf("gateway %s: want one of each address family", g)
+			return fmt.Errorf("gateway %s: want at most one per address family", g)
 		}
 	}
 	for _, r := range e.Routes {
@@ -239,7 +240,7 @@ func (e Endpoint) validateLink() error {
 		case !r.To.IsValid() || r.To != r.To.Masked():
 			return fmt.Errorf("route to %s: want an address range, e.g. 10.0.0.0/8", r.To)
 		case r.Via.IsValid() && r.Via.Is4() != r.To.Addr().Is4():
-			return fmt.Errorf("route to %s via %s: want both of one address family", r.To, r.Via)
+			return fmt.Errorf("route to %s via %s: want both of the same address family", r.To, r.Via)
 		}
 	}
 	for direction, rate := range map[string]uint64{"out": e.Limit.Out, "in": e.Limit.In} {
@@ -250,7 +251,7 @@ func (e Endpoint) validateLink() error {
 	return nil
 }
 
-// unicast reports whether the text is the hardware address of a single card.
+// unicast reports whether the text is a unicast hardware address.
 func unicast(mac string) bool {
 	bytes := strings.Split(mac, ":")
 	for i, b := range bytes {
@@ -262,19 +263,19 @@ func unicast(mac string) bool {
 	return len(bytes) == 6
 }
 
-// minLimit keeps a token bucket of one large segment from taking seconds to
-// fill, in bits a second.
+// minLimit is the lowest limit in bits per second. With less, a token bucket that
+// holds one large segment takes seconds to fill.
 const minLimit = 64_000
 
 func (e Endpoint) validateCgroup(n Network) error {
 	switch e.Unpublished {
 	case "", UnpublishedLoopback, UnpublishedDeny, UnpublishedAllow:
 	default:
-		return fmt.Errorf("unlisted %q: want loopback, deny or allow", e.Unpublished)
+		return fmt.Errorf("unpublished %q: want loopback, deny or allow", e.Unpublished)
 	}
 	switch {
 	case e.Cgroup == "" && e.Unpublished != "":
-		return fmt.Errorf("unlisted %s: it is for endpoints with a cgroup: give it one, or leave it out", e.Unpublished)
+		return fmt.Errorf("unpublished %s: only endpoints with a cgroup have this policy: set a cgroup, or omit the policy", e.Unpublished)
 	case e.Cgroup == "":
 		return nil
 	case n.Driver != DriverHost:
@@ -285,7 +286,7 @@ func (e Endpoint) validateCgroup(n Network) error {
 	return nil
 }
 
-// within reports whether a cgroup is another or lies below it.
+// within reports whether a cgroup is the other one or is below it.
 func within(cgroup, other string) bool {
 	return other != "" && (cgroup == other || strings.HasPrefix(cgroup, other+"/"))
 }
@@ -304,19 +305,19 @@ func (s index) validatePublish(p Publish) error {
 		return fmt.Errorf("there is no endpoint %q", p.Endpoint)
 	}
 	if n, _ := s.network(e.Network); n.Internal {
-		return fmt.Errorf("network %s is internal: nothing in it can be published", n.Name)
+		return fmt.Errorf("network %s is internal: its endpoints cannot be published", n.Name)
 	}
 	if p.Proto != TCP && p.Proto != UDP {
 		return fmt.Errorf("protocol %q: want tcp or udp", p.Proto)
 	}
 	if p.HostAddr.Is4In6() || p.HostAddr.Zone() != "" {
-		return fmt.Errorf("host address %s: want IPv4 as such, and IPv6 without a zone", p.HostAddr)
+		return fmt.Errorf("host address %s: want IPv4 in IPv4 notation, and IPv6 without a zone", p.HostAddr)
 	}
 	if p.HostPorts.First == 0 || p.Ports.First == 0 || p.HostPorts.Len() < 1 {
 		return fmt.Errorf("ports %s to %s: want 1 to 65535, the first no greater than the last", p.HostPorts, p.Ports)
 	}
 	if p.HostPorts.Len() != p.Ports.Len() {
-		return fmt.Errorf("%d host ports lead to %d ports: both ranges must be of one length", p.HostPorts.Len(), p.Ports.Len())
+		return fmt.Errorf("%d host ports for %d container ports: both ranges must have the same length", p.HostPorts.Len(), p.Ports.Len())
 	}
 	if p.ProxyProtocol < 0 || p.ProxyProtocol > 2 {
 		return fmt.Errorf("PROXY protocol version %d: want 1 or 2, or 0 for none", p.ProxyProtocol)

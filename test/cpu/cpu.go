@@ -1,11 +1,10 @@
-// Package cpu keeps a thread on one CPU: for maps of which each CPU has its own,
-// and for packets that must not overtake each other. It does not choose among
-// CPUs.
+// Package cpu keeps a thread on one CPU: for per-CPU maps, and for packets that
+// must not overtake each other. It does not choose the CPU.
 package cpu
 
 import "golang.org/x/sys/unix"
 
-// Stay keeps the calling thread, which its goroutine must be locked to, on the
+// Stay binds the calling thread, to which its goroutine must be locked, to the
 // first CPU that it may use.
 func Stay() error {
 	var may, one unix.CPUSet

@@ -10,15 +10,15 @@ import (
 	"fairlead/internal/cli"
 )
 
-// CLIRole is the process that is `fairlead` as users run it, and CLI its main
+// CLIRole is the role of a process that runs fairlead as users do; CLI is its main
 // function.
 const CLIRole = "whole-cli"
 
-// CLI is a command with the arguments of the process.
+// CLI runs fairlead with the arguments of the process.
 func CLI() int { return cli.Main("devel", os.Args[1:], os.Stdout, os.Stderr) }
 
-// Run runs a command on the daemon's host, against it, which must succeed, and
-// returns what it says.
+// Run runs a fairlead command against the daemon, on its host, and returns its
+// output. The test fails if the command does.
 func (d *Daemon) Run(args ...string) string {
 	d.t.Helper()
 	cmd := child.Self(CLIRole)

@@ -1,5 +1,5 @@
-// Package daemons runs whole daemons, as `fairlead daemon` is one, for tests
-// that end and kill them. It does not know what they are asked for.
+// Package daemons runs whole daemons, like `fairlead daemon`, for tests that stop
+// and kill them. It does not send requests of its own.
 package daemons
 
 import (
@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Role is the process, and Main its main function.
+// Role is the role of a daemon's process; Main is its main function.
 const Role = "whole-daemon"
 
 // Order contains the fields of service.Options that tests set for a daemon.
@@ -32,12 +32,12 @@ func (o Order) options() service.Options {
 	return service.Options{Run: o.Run, State: o.State, Socket: o.Socket, Docker: o.Docker, TearDown: o.TearDown}
 }
 
-// In is the order to keep everything in a directory, and not to serve Docker.
+// In returns the order to keep all files in a directory, and not to serve Docker.
 func In(dir string) Order {
 	return Order{Run: filepath.Join(dir, "run"), State: filepath.Join(dir, "state"), Socket: filepath.Join(dir, "s")}
 }
 
-// Main is a daemon in the namespace of the process, until a signal.
+// Main runs a daemon in the namespace of the process, until a signal.
 func Main() int {
 	return process.Main(func(do Order) error {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -49,37 +49,37 @@ func Main() int {
 	})()
 }
 
-// Daemon is the daemon of a host, one process after the other.
+// Daemon is the daemon of a host, with one process after another.
 type Daemon struct {
 	Order
-	// Client asks the process that runs now.
+	// Client talks to the current process.
 	Client  *admin.Client
 	t       testing.TB
 	at      child.Place
 	process *process.Process
 }
 
-// New starts the first. The test's end kills the last.
+// New starts the first process. When the test ends, the last one is killed.
 func New(t testing.TB, do Order, at child.Place) *Daemon {
 	t.Helper()
 	if err := service.MakeDirs(do.options()); err != nil {
 		t.Fatal(err)
 	}
 	d := &Daemon{Order: do, t: t, at: at}
-	// Nothing is mounted unless the test has failed.
+	// A mount is left only if the test has failed.
 	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(do.Run, "bpf"), unix.MNT_DETACH) })
 	d.Start()
 	return d
 }
 
-// Start starts the next, and waits until it answers.
+// Start starts the next process, and waits until it answers.
 func (d *Daemon) Start() {
 	d.t.Helper()
 	d.process = process.Start(d.t, Role, d.Order, d.at)
 	d.Client = admin.NewClient(d.Socket) // the last one's connections are dead
 }
 
-// Stop ends it as its user does.
+// Stop ends the process with the signal that users send.
 func (d *Daemon) Stop() {
 	d.t.Helper()
 	if err := d.process.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -90,5 +90,5 @@ func (d *Daemon) Stop() {
 	}
 }
 
-// Kill ends it as kill -9 does.
+// Kill ends the process as kill -9 does.
 func (d *Daemon) Kill() { _ = d.process.Kill() }

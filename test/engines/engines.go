@@ -1,6 +1,6 @@
-// Package engines starts private Docker engines for tests: Debian's of 2022,
-// and one of 2026 that test/install-engine builds. What a test starts goes with
-// it, and nothing of the machine's own Docker is touched.
+// Package engines starts private Docker engines for tests: Debian's of 2022, and
+// one of 2026 that test/install-engine builds. Everything that a test starts is
+// removed at its end. The machine's own Docker is not touched.
 //
 //	for name, programs := range engines.All(t) {
 //		t.Run(name, func(t *testing.T) {
@@ -32,8 +32,8 @@ import (
 	"fairlead/internal/lab/ledger"
 )
 
-// All yields the engines by name, each with the directory of its programs. The
-// new one is built first if it is not there.
+// All returns the engines by name, each with the directory of its programs. It
+// builds the new one first if it does not exist.
 func All(t *testing.T) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		if yield("debian", "") {
@@ -56,12 +56,11 @@ func New(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// started makes the names of cgroups differ.
+// started makes the names of cgroups unique.
 var started atomic.Int64
 
-// Start starts an engine that ends with the test; its cgroup is the test's
-// affair no more than the rest. When the test has failed, it shows what the
-// engine has said.
+// Start starts an engine that is stopped when the test ends; its cgroup is removed
+// too. If the test has failed, the engine's log is printed.
 func Start(t *testing.T, opt dockerd.Options) *dockerd.Engine {
 	t.Helper()
 	groups, err := ledger.NewGroups(fmt.Sprintf("engine-%d", started.Add(1)))
@@ -77,7 +76,7 @@ func Start(t *testing.T, opt dockerd.Options) *dockerd.Engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { opt.Cgroup.Close() })
-	// The test's own context ends before its cleanups, which may want the engine.
+	// The test's context ends before its cleanups, which may need the engine.
 	e, err := dockerd.Start(context.WithoutCancel(t.Context()), opt)
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +92,7 @@ func Start(t *testing.T, opt dockerd.Options) *dockerd.Engine {
 	return e
 }
 
-// Image imports a static program as an image of that name.
+// Image imports a static program as an image with the given name.
 func Image(t *testing.T, e *dockerd.Engine, name, program string) {
 	t.Helper()
 	if err := e.Import(t.Context(), name, program); err != nil {

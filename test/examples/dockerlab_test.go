@@ -23,9 +23,9 @@ const (
 
 var proxies = map[string]string{"raspberrypi0": "192.168.1.10", "raspberrypi1": "192.168.1.11", "raspberrypi2": "192.168.1.12", "raspberrypi3": "192.168.1.13"}
 
-// TestIPVSDirectRouting has four reverse proxies behind one address by the
-// example: a proxy that dies is taken out, as is one that is well but for the
-// virtual address; both come back; in the end nothing is left.
+// TestIPVSDirectRouting runs the example with four reverse proxies behind one
+// address. A proxy that dies is removed from the balancing, also one that answers
+// only at its own address; both are added again; in the end nothing is left over.
 func TestIPVSDirectRouting(t *testing.T) {
 	hosts := map[string]string{director: "192.168.1.2", "tester": client}
 	maps.Copy(hosts, proxies)
@@ -42,7 +42,7 @@ func TestIPVSDirectRouting(t *testing.T) {
 	if by, _, err := l.get("tester", vip+":443"); !errors.Is(err, unix.EHOSTUNREACH) {
 		t.Errorf("a proxy's host says that it has the virtual address: %q, %v", by, err)
 	}
-	// As the set-up's author had it.
+	// As in the original set-up.
 	l.sh("raspberrypi3", "nft 'table ip website { chain prerouting { type nat hook prerouting priority dstnat; ip daddr 192.168.1.200 dnat to 192.168.1.13; }; }'")
 	l.start(director)
 	before := l.left(director)
@@ -79,7 +79,7 @@ func TestIPVSDirectRouting(t *testing.T) {
 	}
 }
 
-// same fails the test unless a host is as it was before.
+// same fails the test unless a host is in the same state as before.
 func (l *lan) same(host, before string) {
 	l.Helper()
 	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(l.left(host), "\n")); diff != "" {
@@ -87,9 +87,9 @@ func (l *lan) same(host, before string) {
 	}
 }
 
-// answer fails the test unless every request through the virtual address is
-// answered, by these in turn, who see the client. The turns may begin anew while
-// the table is being changed.
+// answer fails the test unless every request to the virtual address is answered by
+// these hosts in turn, and they see the client's address. The order may restart
+// while the table is changed.
 func (l *lan) answer(want ...string) {
 	l.Helper()
 	by := map[string]int{}
@@ -110,7 +110,7 @@ func (l *lan) answer(want ...string) {
 	}
 }
 
-// left writes down what an example could leave on a host.
+// left returns what an example could leave over on a host.
 func (l *lan) left(host string) string {
 	l.Helper()
 	return l.sh(host, "ip -o link | sed 's/qdisc [a-z]*//'; ip -o addr | grep -v fe80; ip route show table all | grep -v fe80; ip rule; ip -6 rule; nft list ruleset; tc filter show dev eth0 ingress;"+

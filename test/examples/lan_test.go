@@ -1,5 +1,5 @@
-// Package examples_test runs what the folder examples declares in the worlds
-// that it is for.
+// Package examples_test runs the declarations of the folder examples in the
+// environments that they are for.
 package examples_test
 
 import (
@@ -39,7 +39,7 @@ type lan struct {
 	testing.TB
 	hosts map[string]*kernel.Netns
 	nginx map[string]*child.Process
-	// daemons are by the names of their hosts.
+	// daemons are the daemons by the names of their hosts.
 	daemons map[string]*daemons.Daemon
 	certs   string
 }
@@ -81,7 +81,7 @@ func (l *lan) start(host string) {
 	l.daemons[host] = daemons.New(l, daemons.In(l.TempDir()), child.Place{Netns: l.hosts[host].File()})
 }
 
-// certify makes a key and a certificate that it has signed itself.
+// certify creates a key and a self-signed certificate.
 func (l *lan) certify() {
 	l.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -104,8 +104,8 @@ func (l *lan) certify() {
 	}
 }
 
-// serve starts nginx on a host, and waits until it listens. It knows example.com
-// alone, and answers with the host's name and the client's address.
+// serve starts nginx on a host, and waits until it listens. It serves example.com
+// only, and answers with the host's name and the client's address.
 func (l *lan) serve(host string) {
 	l.Helper()
 	dir := l.TempDir()
@@ -132,8 +132,8 @@ http {
 	l.sh(host, "for i in $(seq 1500); do ss -Hltn sport = 443 | grep -q . && exit; sleep 0.02; done; exit 1")
 }
 
-// get asks https://example.com/ at an address, on a connection of its own, and
-// returns which host answers, and which client it sees.
+// get requests https://example.com/ at an address, on a new connection. It returns
+// which host answered, and which client address it saw.
 func (l *lan) get(from, at string) (host, client string, err error) {
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		DialContext: func(context.Context, string, string) (conn net.Conn, err error) {
@@ -156,8 +156,8 @@ func (l *lan) get(from, at string) (host, client string, err error) {
 	return host, client, err
 }
 
-// until waits for the state of a real server that the director has, and returns
-// it.
+// until waits until the director reports the wanted status of a real server, and
+// returns its view.
 func (l *lan) until(service, real string, want daemon.RealStatus) daemon.RealView {
 	l.Helper()
 	var view daemon.ServiceView

@@ -1,4 +1,5 @@
-// Package explain_test asks fairlead about hosts with a real Docker engine.
+// Package explain_test runs fairlead ports and doctor on hosts with a Docker
+// engine.
 package explain_test
 
 import (
@@ -69,7 +70,7 @@ func in(t *testing.T, e *dockerd.Engine, line string) string {
 	return string(out)
 }
 
-// engineCases are engines that make different things of a published port.
+// engineCases returns engines that publish ports in different ways.
 func engineCases(t *testing.T) map[string]dockerd.Options {
 	newest := engines.New(t)
 	return map[string]dockerd.Options{
@@ -79,8 +80,9 @@ func engineCases(t *testing.T) map[string]dockerd.Options {
 	}
 }
 
-// withProxy and withoutProxy are the lines, without process ids. Docker's NAT is of
-// IPv4 here; over IPv6, docker-proxy listens behind the host's firewall.
+// withProxy and withoutProxy are the expected lines, without process ids. Docker's
+// NAT is for IPv4 only; over IPv6, docker-proxy listens behind the host's
+// firewall.
 const (
 	withProxy = `PORT  ADDRESS  PROCESS  CONTAINER  NETWORK  MODE  TO  REACHED FROM  FIREWALL
 7000-7002/udp  *  docker-proxy  web  bridge  docker nat + docker-proxy  172.17.0.2:7000-7002  loopback, host, LAN (IPv4)  bypassed (IPv4), drops (IPv6)
@@ -96,14 +98,14 @@ const (
 `
 )
 
-// doctorWant are the checks that find something, with docker-proxy and without.
+// doctorWant are the checks with findings, with docker-proxy and without.
 var doctorWant = map[bool][]string{
 	true:  {"firewall-bypassed", "docker-proxy", "bridge-filter"},
 	false: {"firewall-bypassed", "bridge-filter"},
 }
 
-// TestPortsOfDocker: a published port is one line with its container, whatever
-// the engine makes of it.
+// TestPortsOfDocker: a published port is one line with its container, with every
+// engine.
 func TestPortsOfDocker(t *testing.T) {
 	dir := t.TempDir()
 	fairlead := build(t, dir, "fairlead/cmd/fairlead")
@@ -181,7 +183,7 @@ func truth(t *testing.T, e *dockerd.Engine, fairlead string) {
 	}
 }
 
-// firewall lets nothing in but what it knows.
+// firewall drops all incoming packets except those that its rules accept.
 const firewall = `nft -f - <<'EOF'
 table inet fw { chain in {
 	type filter hook input priority filter; policy drop;
@@ -192,7 +194,7 @@ table inet fw { chain in {
 EOF
 `
 
-// tidy leaves out what differs from run to run.
+// tidy removes what differs between runs.
 func tidy(table string) string {
 	table = regexp.MustCompile(` \(\d+\)`).ReplaceAllString(table, "")
 	table = regexp.MustCompile(`  +`).ReplaceAllString(table, "  ")

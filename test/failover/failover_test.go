@@ -10,18 +10,18 @@ import (
 	"fairlead/internal/model"
 )
 
-// planes are those of this kernel.
+// planes are the data planes of this kernel.
 var planes = []model.Plane{model.PlaneEBPF, model.PlaneNFT}
 
-// service is checked often, and a server is out after two failures. Who is dead
-// refuses at once; others have time to answer, however slow the machine is.
+// service has frequent checks, and a server is down after two failures. A dead
+// server refuses at once; others have enough time to answer on a slow machine.
 func service(plane model.Plane) model.VirtualService {
 	return model.VirtualService{Plane: plane, Drain: 10 * time.Second,
 		Check: model.Check{Type: model.CheckHTTP, Interval: 100 * time.Millisecond, Timeout: 30 * time.Second, Fall: 2, Rise: 1}}
 }
 
-// TestFailover has one server killed, started again, and another drained, while
-// clients ask: of each of these they notice no more than they must.
+// TestFailover kills a server, restarts it, and drains another while clients send
+// requests. Clients notice no more of it than the data plane makes unavoidable.
 func TestFailover(t *testing.T) {
 	for _, plane := range planes {
 		t.Run(string(plane), func(t *testing.T) {

@@ -1,6 +1,6 @@
-// Package failover asks nginx behind a whole daemon, at a fixed rate from across a
-// wire, while real servers die, come back, and are drained. How soon that is
-// noticed is the laboratory's to measure (suite balancer).
+// Package failover sends requests to nginx behind a whole daemon, at a fixed rate
+// from across a wire, while real servers die, come back, and are drained. How fast
+// that is noticed is measured in the laboratory (suite balancer).
 package failover
 
 import (
@@ -18,27 +18,27 @@ import (
 	"fairlead/internal/lab/failover"
 )
 
-// AskRole is the process that asks, and AskMain its main function.
+// AskRole is the role of the client process; AskMain is its main function.
 const AskRole = "failover-ask"
 
-// Over ends the asking: a JSON string of its own, on standard input.
+// Over ends the requests: a JSON string on standard input.
 const Over = "\"over\"\n"
 
-// Question says whom to ask and how often. Requests go out on a schedule that
-// was settled beforehand, each on a connection of its own, however long others
-// take: what is not answered does not slow the rest down.
+// Question is the target and the rate of requests. Requests are sent at scheduled
+// times, each on a new connection, so unanswered requests do not slow the rest
+// down.
 type Question struct {
 	// Target is ADDRESS:PORT of an HTTP server.
 	Target string
-	// Rate is in requests a second.
+	// Rate is in requests per second.
 	Rate int
 	// Timeout is how long a request may take.
 	Timeout time.Duration
 }
 
-// AskMain reads the question from standard input, asks until it reads Over, writes
-// all requests in the order of their starts, and goes when its input ends: who
-// reads them must not lose the rest by its end.
+// AskMain reads the question from standard input and sends requests until it reads
+// Over. It then writes all requests, sorted by start, and waits for the end of its
+// input, so that the reader gets all of them before the process exits.
 func AskMain() int {
 	in := json.NewDecoder(os.Stdin)
 	var q Question
@@ -92,7 +92,7 @@ func ask(q Question) failover.Request {
 	return r
 }
 
-// Get asks for / once and returns the body.
+// Get sends one request for / and returns the body.
 func Get(q Question) (string, error) {
 	conn, err := net.DialTimeout("tcp", q.Target, q.Timeout)
 	if err != nil {

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// vip is the service's address; the client reaches it through the host.
+// vip is the service's address; the client's route to it is via the host.
 var vip = netip.MustParseAddr("192.0.2.80")
 
 // servers are the names of the sandboxes with nginx in them.
@@ -98,7 +98,7 @@ func (w *world) attach(name string, at netip.Addr) {
 	}
 }
 
-// start starts nginx in a sandbox and waits until it answers. It says its name.
+// start starts nginx in a sandbox and waits until it answers with its name.
 func (w *world) start(name string) {
 	w.Helper()
 	dir := w.TempDir()
@@ -120,7 +120,7 @@ func (w *world) start(name string) {
 		"for i in $(seq 1500); do ss -Hltn sport = 80 | grep -q . && exit; sleep 0.02; done; exit 1")
 }
 
-// asked is a client that asks at a fixed rate.
+// asked is a client that sends requests at a fixed rate.
 type asked struct {
 	w *world
 	*process.Process
@@ -145,8 +145,7 @@ func (a asked) over() []failover.Request {
 	return all
 }
 
-// until waits for a server's state, which the daemon is asked for again and
-// again.
+// until polls the daemon until a server has the wanted status.
 func (w *world) until(name string, want daemon.RealStatus) {
 	w.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
@@ -165,7 +164,7 @@ func (w *world) until(name string, want daemon.RealStatus) {
 	}
 }
 
-// change asks for something to become of a server.
+// change makes the daemon change a server.
 func (w *world) change(name string, do daemon.RealAction) {
 	w.Helper()
 	if _, err := w.daemon.Client.ChangeReal(w.Context(), daemon.RealRequest{Service: "web", Real: name, Do: do}); err != nil {
@@ -177,12 +176,12 @@ func (w *world) in(name string) func(func() error) error {
 	return func(fn func() error) error { return w.DoSandbox(name, fn) }
 }
 
-// question is what clients ask, so many times a second.
+// question is the question of all clients, with the given rate per second.
 func question(rate int) asker.Question {
 	return asker.Question{Target: vip.String() + ":80", Rate: rate, Timeout: 30 * time.Second}
 }
 
-// answers asks on connections of their own until a server answers.
+// answers sends requests on new connections until a server answers.
 func (w *world) answers(name string) {
 	w.Helper()
 	by := ""

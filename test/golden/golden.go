@@ -1,6 +1,6 @@
-// Package golden compares a test's text with the file that holds what it
-// should be. Run the test with -update to write the files anew, and read the
-// difference before you commit it.
+// Package golden compares a test's text with the expected one in a file. Run the
+// test with -update to rewrite the files, and read the difference before you
+// commit it.
 package golden
 
 import (
@@ -39,8 +39,8 @@ func Text(t *testing.T, name, got string) {
 	}
 }
 
-// Session writes a plan as the shell session that makes it and the one that
-// removes it. The table's skeleton, which is always the same, is left out.
+// Session returns a plan as the shell session that applies it and the one that
+// removes it. It omits the table's skeleton, which is always the same.
 func Session(p plan.Plan) string {
 	text := plan.Text(plan.Diff(nil, p)) + "\n# and back\n" + plan.Text(plan.Diff(p, nil))
 	return strings.ReplaceAll(text, plan.TableText, "(the skeleton)\n")

@@ -1,5 +1,5 @@
-// Package modes holds the publishes that every way to publish is planned for,
-// so that their goldens can be read side by side.
+// Package modes contains the publishes that every publish mode is tested with, so
+// that their golden files can be compared.
 package modes
 
 import (
@@ -25,7 +25,8 @@ var (
 	Routed = plan.Attachment{Link: "fv-web", Port: "fv-peer", Gateways: Both.Gateways, Addresses: Both.Addresses, Bypass: []plan.Bypass{plan.Within(prefix("172.30.0.2/32")), plan.Within(prefix("fd00:30::2/128"))}}
 )
 
-// Plans compares what the way plans for each scenario with its golden text.
+// Plans compares the plan of a publish mode for each scenario with its golden
+// text.
 func Plans(t *testing.T, direction publish.Mode) {
 	ports := func(first, last uint16) model.PortRange { return model.PortRange{First: first, Last: last} }
 	for _, c := range []struct {

@@ -1,6 +1,6 @@
-// Package newmachine_test follows the README's first commands on a new machine: a
-// Debian 12 that debootstrap has just made, with Go, make and git. What a developer's
-// machine has besides cannot hide there what a newcomer lacks.
+// Package newmachine_test runs the README's first commands on a new machine: a
+// Debian 12 from debootstrap, with Go, make and git. So a dependency that is
+// missing there cannot go unnoticed because a developer's machine has it.
 package newmachine_test
 
 import (
@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestFirstCommands runs all of `make lab`, with few and short rounds, and tests of
-// `make test` that drive most of what it installs. Two of them call bpftool,
-// which once nothing installed.
+// TestFirstCommands runs all of `make lab`, with few and short rounds, and those
+// tests of `make test` that use most of what it installs. Two of them call
+// bpftool.
 func TestFirstCommands(t *testing.T) {
 	machine := newMachine(t)
 	out := machine.run("make lab LAB_FLAGS='--rounds 3 --duration 100ms --shared'")
@@ -32,7 +32,7 @@ type machine struct {
 	root string
 }
 
-// newMachine makes it, with a copy of this checkout in /src.
+// newMachine creates it, with a copy of this checkout in /src.
 func newMachine(t *testing.T) machine {
 	t.Helper()
 	m := machine{t, filepath.Join(t.TempDir(), "root")}

@@ -1,6 +1,6 @@
-// Package process runs a test's own binary again in a role, in a namespace or a
-// cgroup of its own, to be ended or killed. It does not know what a role does:
-// that is an entry of the child.Roles in the package's TestMain.
+// Package process runs a test's own binary again in a role, in another namespace
+// or cgroup, so that the test can end or kill it. The roles are in the child.Roles
+// of the package's TestMain.
 package process
 
 import (
@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ready is what a process says when it does what it was ordered to.
+// ready is what a process prints when it has carried out its order.
 const ready = "ready\n"
 
 // Process is a running role.
@@ -31,7 +31,7 @@ type Process struct {
 	Out *bufio.Reader
 }
 
-// Run starts a role, which the test's end kills.
+// Run starts a role, which is killed when the test ends.
 func Run(t testing.TB, role string, at child.Place) *Process {
 	t.Helper()
 	cmd := child.Self(role)
@@ -44,7 +44,7 @@ func Run(t testing.TB, role string, at child.Place) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not the test's context: that ends before the test is cleaned up.
+	// Not the test's context, because that ends before the cleanups.
 	p, err := child.Start(context.Background(), cmd, at)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func Run(t testing.TB, role string, at child.Place) *Process {
 	return &Process{p, in, bufio.NewReader(out)}
 }
 
-// Start runs a role, hands it its order and waits until it is Ready.
+// Start runs a role, sends it its order and waits until it calls Ready.
 func Start(t testing.TB, role string, order any, at child.Place) *Process {
 	t.Helper()
 	p := Run(t, role, at)
@@ -66,10 +66,11 @@ func Start(t testing.TB, role string, order any, at child.Place) *Process {
 	return p
 }
 
-// Ready lets Start return. A role calls it once.
+// Ready makes Start return. A role calls it once.
 func Ready() { fmt.Print(ready) }
 
-// Main returns a role that does what it is ordered to. An error makes it fail.
+// Main returns a role that calls do with its order. It fails if do returns an
+// error.
 func Main[Order any](do func(Order) error) func() int {
 	return func() int {
 		var order Order
@@ -104,14 +105,15 @@ func Pause(t testing.TB, pid int) (goOn func()) {
 	}
 }
 
-// Idle is a role that does nothing until its standard input ends: it holds the
-// namespace or the cgroup that it is in.
+// Idle is a role that waits until its standard input ends. It keeps its namespace
+// and cgroup in use.
 func Idle() int {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	return 0
 }
 
-// Seen makes a path of ours below /proc/self valid in the processes.
+// Seen returns a path below /proc/self of this process as a path for other
+// processes.
 func Seen(path string) string {
 	return strings.Replace(path, "/proc/self/", fmt.Sprintf("/proc/%d/", os.Getpid()), 1)
 }

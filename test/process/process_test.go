@@ -11,8 +11,8 @@ import (
 	"fairlead/test/process"
 )
 
-// order is what the process echo says until its input ends, and whether it
-// fails then.
+// order is what the process echo prints until its input ends, and whether it then
+// fails.
 type order struct {
 	Say  string
 	Fail bool
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestAnIdleProcessEndsWithItsInput(t *testing.T) {
+func TestIdleEndsWithItsInput(t *testing.T) {
 	p := process.Run(t, "idle", child.Place{})
 	p.In.Close()
 	if err := p.Wait(); err != nil {
@@ -41,7 +41,7 @@ func TestAnIdleProcessEndsWithItsInput(t *testing.T) {
 	}
 }
 
-func TestAProcessDoesItsOrder(t *testing.T) {
+func TestProcessCarriesOutItsOrder(t *testing.T) {
 	for _, fail := range []bool{false, true} {
 		p := process.Start(t, "echo", order{Say: "hello", Fail: fail}, child.Place{})
 		if said, err := p.Out.ReadString('\n'); said != "hello\n" {

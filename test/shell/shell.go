@@ -1,4 +1,4 @@
-// Package shell runs lines of a shell where a test wants them.
+// Package shell runs lines of shell script in a namespace.
 package shell
 
 import (
@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Run runs a line in a place, which is a function that runs another inside a
-// namespace, and returns what it says; the test fails if the line does.
+// Run runs a line with in, a function that runs another one inside a namespace,
+// and returns its output. The test fails if the line does.
 func Run(t testing.TB, in func(func() error) error, line string) string {
 	t.Helper()
 	var out []byte

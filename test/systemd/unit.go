@@ -1,5 +1,5 @@
-// Package systemd reads the units that are packaged, so that its test can run
-// the daemon as they say. It runs nothing itself.
+// Package systemd reads the packaged units, so that the test can run the daemon
+// with their settings. It runs nothing itself.
 package systemd
 
 import (
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Unit holds the settings of a unit file, by their names. Those that are there
-// several times are joined by spaces, as for lists (systemd.syntax(7)).
+// Unit contains the settings of a unit file by name. Repeated settings are joined
+// with spaces, as for lists (systemd.syntax(7)).
 type Unit map[string]string
 
 // Read reads a unit file.
@@ -31,7 +31,7 @@ func Read(path string) (Unit, error) {
 	return u, nil
 }
 
-// BoundingSet returns the unit's capabilities as setpriv(1) takes them.
+// BoundingSet returns the unit's capabilities in the syntax of setpriv(1).
 func (u Unit) BoundingSet() string {
 	set := "-all"
 	for name := range strings.FieldsSeq(u["CapabilityBoundingSet"]) {

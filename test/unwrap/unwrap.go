@@ -1,7 +1,7 @@
-// Package unwrap is the end of a tunnel for tests, where the kernel has no
-// device for one (ipip, ip6tnl, fou): the outer of two IP headers of a family is
-// cut off where packets come in, and with it what GUE has between the two. It
-// needs Linux 6.6 (TCX).
+// Package unwrap is the end of a tunnel for tests on kernels without a device for
+// it (ipip, ip6tnl, fou): where packets arrive, it removes the outer one of two IP
+// headers of one family, and the GUE headers between them. It needs Linux 6.6
+// (TCX).
 package unwrap
 
 import (
@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GUE is the UDP port at which packets are taken by GUE.
+// GUE is the UDP port for GUE packets.
 const GUE = 6080
 
-// On unwraps what comes in by a link, until it is closed. In runs a function in
-// the link's network namespace.
+// On decapsulates what arrives on a link, until end is closed. In runs a function
+// in the link's network namespace.
 func On(in func(func() error) error, name string) (end io.Closer, err error) {
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: program()})
 	if err != nil {
@@ -37,8 +37,8 @@ func On(in func(func() error) error, name string) (end io.Closer, err error) {
 	return end, errors.Join(err, prog.Close()) // the link keeps it
 }
 
-// program cuts off the outer of two IPv4 headers, or of two of IPv6, and the
-// headers of GUE (UDP's 8 bytes, and 4 of its own without any options).
+// program removes the outer one of two IPv4 headers, or of two IPv6 headers, and
+// the headers of GUE (8 bytes of UDP, and 4 of GUE without options).
 func program() asm.Instructions {
 	const pass, mac, keepSegments = -1, 1, 1
 	cut := func(label string, bytes int32) asm.Instructions {

@@ -15,16 +15,16 @@ import (
 	"fairlead/internal/store"
 )
 
-// steps sorts the steps of a diff by who takes them and when.
+// steps sorts the steps of a diff by who carries them out and when.
 type steps struct {
-	// first are links that stand in the way of new ones.
+	// first deletes links whose names or devices new links need.
 	first    []plan.Op
 	set, del []plan.Op
-	// unserved are virtual services of IPVS that go: what clients have with them
-	// ends while their addresses are there.
+	// unserved removes virtual services of IPVS. Their clients' connections end
+	// while the virtual addresses still exist.
 	unserved       []plan.Op
 	nft, userspace []plan.Op
-	// ebpf are the entries of the eBPF table.
+	// ebpf changes the entries of the eBPF table.
 	ebpf []plan.Op
 }
 
@@ -63,8 +63,8 @@ func sortSteps(ops []plan.Op) steps {
 	return s
 }
 
-// apply leads the host from have to want. Unless made is true, an error means
-// that the host is again as it was, or else the error says what is not.
+// apply changes the host from have to want. If made is false, the changes were
+// undone: the host is in its earlier state, except for what the error names.
 func (e *Engine) apply(ctx context.Context, record *store.Record, have, want plan.Plan) (made bool, err error) {
 	s := sortSteps(plan.Diff(have, want))
 	byAccount := e.applied != nil
@@ -88,7 +88,7 @@ func (e *Engine) apply(ctx context.Context, record *store.Record, have, want pla
 	return true, errors.Join(err, e.forget(record, want, err == nil))
 }
 
-// forgettable reports whether the step takes away what the record remembers.
+// forgettable reports whether the step removes something that the record contains.
 func forgettable(op plan.Op) bool {
 	_, setting := op.Object.(plan.Sysctl)
 	_, virtual := op.Object.(plan.VirtualAddress)
@@ -96,7 +96,8 @@ func forgettable(op plan.Op) bool {
 	return setting || within || virtual
 }
 
-// make takes every step that adds; if one fails, it takes back those before.
+// make carries out all steps that add objects. If one fails, it undoes the earlier
+// ones.
 func (e *Engine) make(ctx context.Context, record *store.Record, have, want plan.Plan, s steps) error {
 	var undo []func() error
 	err := e.attempt(ctx, record, want, s, func(back func() error) { undo = append(undo, back) })
@@ -110,7 +111,8 @@ func (e *Engine) make(ctx context.Context, record *store.Record, have, want plan
 	return errors.Join(err, e.reattach(have, s), e.setProxy(ctx, s.userspace, have))
 }
 
-// attempt takes the steps; before each it says how to take it back.
+// attempt carries out the steps. It passes the function that undoes a step to undo
+// before the step.
 func (e *Engine) attempt(ctx context.Context, record *store.Record, want plan.Plan, s steps, undo func(func() error)) error {
 	if err := e.cfg.Kernel.CheckPorts(e.unreserved(s.ebpf)); err != nil {
 		return err
@@ -145,8 +147,8 @@ func (e *Engine) attempt(ctx context.Context, record *store.Record, want plan.Pl
 	return e.cfg.Kernel.Transact(s.nft)
 }
 
-// unreserved returns the new leads whose ports no socket of our proxy holds, so
-// that somebody else's may.
+// unreserved returns the new mappings whose ports the proxy does not reserve, so
+// that a socket of another program may use them.
 func (e *Engine) unreserved(ops []plan.Op) []plan.EBPFMapping {
 	var mappings []plan.EBPFMapping
 	for _, op := range ops {
@@ -161,8 +163,7 @@ func (e *Engine) unreserved(ops []plan.Op) []plan.EBPFMapping {
 	return mappings
 }
 
-// holds reports whether an object is a socket of the proxy with one of the
-// ports.
+// holds reports whether an object is a socket of the proxy on one of the ports.
 func holds(o plan.Object, proto model.Proto, ports model.PortRange) bool {
 	switch o := o.(type) {
 	case plan.Listener:
@@ -173,7 +174,7 @@ func holds(o plan.Object, proto model.Proto, ports model.PortRange) bool {
 	return false
 }
 
-// inverse returns the steps that take steps back.
+// inverse returns the steps that undo the steps.
 func inverse(ops []plan.Op) []plan.Op {
 	var back []plan.Op
 	for _, op := range slices.Backward(ops) {
@@ -189,7 +190,7 @@ func inverse(ops []plan.Op) []plan.Op {
 	return back
 }
 
-// takeBack puts what a step replaced back, or removes what it made.
+// takeBack restores what a step replaced, or removes what it added.
 func (e *Engine) takeBack(record *store.Record, op plan.Op) error {
 	if s, ok := op.Object.(plan.Sysctl); ok {
 		return e.restore(record, s)
@@ -200,7 +201,8 @@ func (e *Engine) takeBack(record *store.Record, op plan.Op) error {
 	return e.cfg.Kernel.Del(op.Object)
 }
 
-// reattach sets what stood on links that had to go and came back.
+// reattach restores the objects that depend on links that were deleted and
+// restored.
 func (e *Engine) reattach(have plan.Plan, s steps) error {
 	back := map[string]bool{}
 	for _, op := range slices.Concat(s.first, s.set) {
@@ -222,7 +224,8 @@ func (e *Engine) reattach(have plan.Plan, s steps) error {
 	return errors.Join(errs...)
 }
 
-// remove takes the steps that take away; it goes on over errors.
+// remove carries out the steps that remove objects. It continues after errors and
+// returns all of them.
 func (e *Engine) remove(record *store.Record, ops []plan.Op) error {
 	var errs []error
 	for _, op := range ops {
@@ -235,9 +238,9 @@ func (e *Engine) remove(record *store.Record, ops []plan.Op) error {
 	return errors.Join(errs...)
 }
 
-// bridging returns the sockets to hold between two plans: all that are wanted
-// and all that will go, so that no port is without an answer. A listener that
-// has to wait for one that goes is a reservation until then.
+// bridging returns the sockets that the proxy keeps open between two plans: those
+// of both, so that no port is closed meanwhile. A new listener that overlaps an old
+// one is a reservation until the old one is closed.
 func bridging(want plan.Plan, changes []plan.Op) plan.Plan {
 	var going []plan.Listener
 	var all plan.Plan
@@ -259,8 +262,9 @@ func bridging(want plan.Plan, changes []plan.Op) plan.Plan {
 	return all
 }
 
-// setProxy gives the proxy the sockets of the plan, when the steps change
-// any and it does not hold them already, and starts it if there is none.
+// setProxy gives the proxy the sockets of the plan if the steps change any socket
+// and the proxy does not already have all of them. It starts the proxy if there is
+// none.
 func (e *Engine) setProxy(ctx context.Context, changes []plan.Op, want plan.Plan) error {
 	if len(changes) == 0 {
 		return nil
@@ -299,8 +303,8 @@ func (e *Engine) setProxy(ctx context.Context, changes []plan.Op, want plan.Plan
 	return nil
 }
 
-// nameOwner turns a port that could not be bound into an error that names
-// the publish and who holds the port.
+// nameOwner turns the error for a port in use into a model.PortTakenError, which
+// names the publish and the owner of the port.
 func (e *Engine) nameOwner(s model.State, err error) error {
 	var bind *proxy.BindError
 	var inUse *kernel.PortInUseError
@@ -314,7 +318,7 @@ func (e *Engine) nameOwner(s model.State, err error) error {
 	return err
 }
 
-// taken names the publish that wants the port, if there is one.
+// taken returns the error that names the publish of the port; err if there is none.
 func taken(s model.State, proto model.Proto, at netip.AddrPort, owner kernel.Owner, err error) error {
 	for _, p := range s.Publishes {
 		if p.Proto == proto && p.HostPorts.Overlaps(model.Port(at.Port())) && p.Accepts(at.Addr()) {

@@ -12,10 +12,11 @@ import (
 	"fairlead/internal/plan"
 )
 
-// complete returns the state with what it leaves to us filled in: what drivers
-// find out of the host's links, addresses, and the ways of publishes via auto and planes of services. A way is chosen anew each time, so the
-// record keeps the wish; the choice is the same until the kernel, the
-// endpoint or the wish changes.
+// complete returns the state with its defaults filled in: values that drivers read
+// from the host's links, leased addresses, the modes of publishes via auto and the
+// data planes of services. The record keeps the state as the user wrote it, so the
+// modes are chosen again each time. The choice is the same until the kernel, the
+// endpoint or the publish changes.
 func (e *Engine) complete(want model.State, inUse ipam.Leases, facts plan.Facts) (model.State, ipam.Leases, error) {
 	want.Networks = slices.Clone(want.Networks)
 	for i, n := range want.Networks {
@@ -38,7 +39,7 @@ func (e *Engine) complete(want model.State, inUse ipam.Leases, facts plan.Facts)
 	for i, p := range full.Publishes {
 		to, ok := ends[p.Endpoint]
 		if !ok {
-			continue // in a record that this version can make nothing of
+			continue // the record is from a version that this one cannot read fully
 		}
 		if full.Publishes[i].Via, err = chooseMode(p, to, facts); err != nil {
 			errs = append(errs, fmt.Errorf("publish %s: %w", p, err))
@@ -47,8 +48,8 @@ func (e *Engine) complete(want model.State, inUse ipam.Leases, facts plan.Facts)
 	return full, leases, errors.Join(errs...)
 }
 
-// chooseMode returns the way that the publish names, if it promises what is asked
-// for, and for auto the cheapest that does.
+// chooseMode returns the publish's mode if it keeps the promises that the publish
+// asks for. For auto, it returns the cheapest mode that does.
 func chooseMode(p model.Publish, to end, facts plan.Facts) (model.Via, error) {
 	if p.Via != model.ViaAuto {
 		return p.Via, paths.Keeps(to.driver.Name(), p)
@@ -60,15 +61,14 @@ func chooseMode(p model.Publish, to end, facts plan.Facts) (model.Via, error) {
 	return choice.Via, nil
 }
 
-// end is where a publish leads: the driver that attaches the endpoint, and
-// how it does.
+// end is the target of a publish: the endpoint's driver and attachment.
 type end struct {
 	driver driver.Driver
 	at     plan.Attachment
 }
 
-// attach tells of each endpoint that has publishes or is a real server, by its
-// name, how it is attached.
+// attach returns the attachments of all endpoints that have publishes or are real
+// servers, by the endpoint's name.
 func attach(s model.State) map[string]end {
 	wanted := map[string]bool{}
 	for _, p := range s.Publishes {
@@ -92,7 +92,7 @@ func attach(s model.State) map[string]end {
 	return ends
 }
 
-// having returns the endpoints whose attachment is so.
+// having returns the names of the endpoints whose attachment satisfies is.
 func having(ends map[string]end, is func(plan.Attachment) bool) map[string]bool {
 	found := map[string]bool{}
 	for name, e := range ends {

@@ -1,14 +1,15 @@
-// Package engine is the one loop: it turns desired state into a plan, tells
-// the plan from what the kernel holds, takes the steps between the two, and
-// heals what strays by taking them again. It decides how nothing is attached
-// or published; drivers and ways do.
+// Package engine applies the desired state to one host: it builds a plan, compares
+// the plan with the state of the kernel and of the proxy, and carries out the steps
+// between the two. It repairs differences by doing the same again. How networks
+// connect sandboxes and how ports are published is decided by drivers and publish
+// modes, not by the engine.
 //
-// Theory of operation. Steps go in an order that never leaves a half-made
-// path open: sockets first, because a taken port must fail before anything
-// is touched; then settings, links, addresses and routes in the plan's order;
-// then every nftables change in one transaction; then what is left over goes
-// away in the reverse order. A failure before the transaction takes every
-// step back from an explicit list.
+// Theory of operation. The order of the steps never leaves a path half made.
+// Sockets are opened first, because a port that is in use must fail before anything
+// is changed. Settings, links, addresses and routes follow in the plan's order,
+// then all nftables changes in one transaction. Objects that are left over are
+// removed last, in the reverse order. The engine lists how to undo each step; if
+// one fails before or in the transaction, it undoes all earlier steps.
 package engine
 
 import (
@@ -26,100 +27,104 @@ import (
 	"fairlead/internal/store"
 )
 
-// Kernel is what the engine needs of a host; *kernel.Host has it.
+// Kernel is the interface of a host that the engine uses; *kernel.Host implements
+// it.
 type Kernel interface {
 	Set(plan.Object) error
 	Del(plan.Object) error
 	Transact([]plan.Op) error
-	// Prepare comes before anything is attached that the steps on the eBPF table
-	// need.
+	// Prepare must be called before Set attaches the programs that the steps on the
+	// eBPF table need.
 	Prepare([]plan.Op) error
 	// ApplyEBPF carries out the steps on the eBPF table, all of them or none.
 	ApplyEBPF([]plan.Op) error
-	// CheckPorts returns a *kernel.InUseError if a socket holds a port of the leads.
+	// CheckPorts returns a *kernel.PortInUseError if a socket uses a port of the
+	// mappings.
 	CheckPorts([]plan.EBPFMapping) error
-	// Observe tells what is there of the plan that should be, of the one that
-	// is wanted, and of anything else of ours.
+	// Observe returns the existing objects of the plan that was applied, of the
+	// plan that is wanted, and all other objects of Fairlead.
 	Observe(should, want plan.Plan) (plan.Plan, error)
-	// ObservePart tells what is there of some objects; with any of the nft
-	// table, all that is in it.
+	// ObservePart returns the existing ones of the objects. If one of them is in an
+	// nft table, it returns everything in that table.
 	ObservePart(plan.Plan) (plan.Plan, error)
 	ReadSysctl(plan.Sysctl) (string, error)
 	WriteSysctl(plan.Sysctl) error
-	// DescribeDevice returns a description of a device that is on the host, empty
-	// if it is handed over or not there.
+	// DescribeDevice returns a description of a device that is on the host. It is
+	// empty if the device is in a sandbox or does not exist.
 	DescribeDevice(plan.Device) (string, error)
-	// RecallDevices replaces the descriptions, by plan.Device.Device, by which
-	// devices are given back.
+	// RecallDevices sets the descriptions that devices are restored with when they
+	// are moved back. The key is plan.Device.Device.
 	RecallDevices(map[string]string)
-	// FlushFlows has conntrack forget flows, and returns them.
+	// FlushFlows deletes the matching flows from conntrack and returns them.
 	FlushFlows(match func(kernel.Flow) bool) ([]kernel.Flow, error)
-	// IPVSFlows returns those flows of IPVS.
+	// IPVSFlows returns the matching flows of IPVS.
 	IPVSFlows(match func(kernel.Flow) bool) ([]kernel.Flow, error)
-	// ResetClients ends TCP connections to addresses that are the host's still.
+	// ResetClients ends TCP connections of clients to addresses that the host still
+	// has.
 	ResetClients([]kernel.Flow) error
-	// Balances says why the kernel cannot have the eBPF plane, where Facts do not.
+	// Balances returns an error if the kernel does not support the eBPF data plane
+	// for a reason that Facts do not contain.
 	Balances() error
 	LocalAddrs() ([]netip.Addr, error)
 	// Firewalls returns the filter tables in which Docker drops forwarded packets.
 	Firewalls() ([]plan.Firewall, error)
-	// Links answers what networks ask of the host's links (model.Network.Asks).
+	// Links answers the questions about the host's links (model.Network.Asks).
 	Links(asked []string) (map[string]plan.HostLink, error)
-	// BindKey returns what the eBPF hooks at bind know the proxy's sockets by, 0
-	// if there are no hooks.
+	// BindKey returns the key with which the eBPF hooks at bind recognise the
+	// proxy's sockets; 0 if there are no hooks.
 	BindKey() (uint64, error)
 	PortOwner(model.Proto, netip.AddrPort) (kernel.Owner, error)
 	Release()
 }
 
-// Proxy is the user-space proxy; *proxy.Proxy has it.
+// Proxy is the user-space proxy; *proxy.Proxy implements it.
 type Proxy interface {
 	Set(context.Context, proxy.Config) error
-	// Stats fails once the proxy is gone.
+	// Stats returns an error if the proxy does not run any more.
 	Stats(context.Context) (proxy.Stats, error)
 	Listeners(context.Context) ([]proxy.ListenerStats, error)
 	Close() error
 }
 
-// Store keeps the record of the host.
+// Store loads and saves the record of the host.
 type Store interface {
 	Load() (store.Record, error)
 	Save(store.Record) error
 }
 
-// Config is what an engine is made of.
+// Config holds the parts that an engine is built from.
 type Config struct {
 	Kernel Kernel
-	// StartProxy starts the proxy in the host's namespace; it is called when
-	// the first port needs it.
+	// StartProxy starts the proxy in the host's namespace. The engine calls it when
+	// the first port needs the proxy.
 	StartProxy func(context.Context) (Proxy, error)
-	// FindProxy finds the one that an engine before has left, nil if there is
-	// none. It is nil where proxies end with their engine.
+	// FindProxy returns the proxy that an earlier engine left running; nil if there
+	// is none. The field is nil if proxies end with their engine.
 	FindProxy func(context.Context) (Keeper, error)
 	Store     Store
 	Facts     plan.Facts
 }
 
-// Engine holds one host at the desired state. It is safe for concurrent use.
+// Engine keeps one host in the desired state. It is safe for concurrent use.
 type Engine struct {
 	cfg Config
 
 	mu    sync.Mutex
 	proxy Proxy
-	// adopted says that the proxy of the engine before us is ours, if there is one.
+	// adopted is true if the engine has looked for the proxy of an earlier engine.
 	adopted bool
-	// applied is what the host holds by our own account; nil means that the
-	// kernel must be asked.
+	// applied are the objects that the engine has applied. It is nil if the kernel
+	// must be observed first.
 	applied plan.Plan
-	// userspace is what the proxy holds.
+	// userspace are the sockets of the proxy.
 	userspace plan.Plan
 	planned   planned
 }
 
-// New returns an engine. It touches nothing yet.
+// New returns an engine. It does not change the host.
 func New(cfg Config) *Engine { return &Engine{cfg: cfg} }
 
-// Plan returns the steps that Set would take, and takes none.
+// Plan returns the steps that Set would carry out, and changes nothing.
 func (e *Engine) Plan(want model.State) ([]plan.Op, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -138,9 +143,9 @@ func (e *Engine) Plan(want model.State) ([]plan.Op, error) {
 	return diff(record, have, t.plan), err
 }
 
-// Set brings the host to the desired state and returns that state with the
-// leased addresses and chosen ways filled in. When it fails because something
-// cannot be made, the host is as it was before.
+// Set applies the desired state to the host. It returns that state with leased
+// addresses and chosen modes filled in. If an object cannot be created, Set
+// restores the host's earlier state.
 func (e *Engine) Set(ctx context.Context, want model.State) (model.State, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -167,7 +172,8 @@ func (e *Engine) set(ctx context.Context, want model.State) (model.State, error)
 	var bind *proxy.BindError
 	var inUse *kernel.PortInUseError
 	if err != nil && !made && byAccount && !errors.As(err, &bind) && !errors.As(err, &inUse) {
-		// Our own account may have been wrong: ask the kernel and the proxy.
+		// The engine's list of applied objects may be wrong: observe the kernel and
+		// the proxy.
 		e.dropDeadProxy(ctx)
 		made, err = e.reach(ctx, before, t, want)
 	}
@@ -177,7 +183,7 @@ func (e *Engine) set(ctx context.Context, want model.State) (model.State, error)
 	return t.full, err
 }
 
-// reach leads the host to the target.
+// reach changes the host to the target.
 func (e *Engine) reach(ctx context.Context, before store.Record, t target, want model.State) (made bool, err error) {
 	have, err := e.have(before, t.plan)
 	if err != nil {
@@ -188,8 +194,8 @@ func (e *Engine) reach(ctx context.Context, before store.Record, t target, want 
 	return e.apply(ctx, &record, have, t.plan)
 }
 
-// State returns the desired state as Set does: with the leased addresses and
-// chosen ways filled in.
+// State returns the desired state as Set does, with leased addresses and chosen
+// modes filled in.
 func (e *Engine) State() (model.State, error) {
 	record, err := e.load()
 	if err != nil {
@@ -203,8 +209,8 @@ func (e *Engine) State() (model.State, error) {
 	return full, err
 }
 
-// Complete returns a state with leased addresses and chosen ways filled in,
-// without regard to what the host holds.
+// Complete returns a state with leased addresses and chosen modes filled in,
+// regardless of what is on the host.
 func (e *Engine) Complete(s model.State) (model.State, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -219,8 +225,8 @@ func (e *Engine) Complete(s model.State) (model.State, error) {
 	return full, err
 }
 
-// Verify returns the steps that would bring the host back to the desired
-// state: none when nothing strayed. It asks the kernel, not our own account.
+// Verify returns the steps that would restore the desired state; none if nothing
+// differs. It observes the kernel and does not rely on the list of applied objects.
 func (e *Engine) Verify(ctx context.Context) ([]plan.Op, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -228,7 +234,7 @@ func (e *Engine) Verify(ctx context.Context) ([]plan.Op, error) {
 	return diff(record, have, t.plan), err
 }
 
-// Heal takes the steps that Verify returns, and returns them.
+// Heal carries out the steps that Verify returns, and returns them.
 func (e *Engine) Heal(ctx context.Context) ([]plan.Op, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -241,8 +247,9 @@ func (e *Engine) Heal(ctx context.Context) ([]plan.Op, error) {
 	return differing, err
 }
 
-// TearDown removes everything of ours from the host, also what strayed, and
-// ends the proxy. It goes on over errors and returns them all.
+// TearDown removes all objects of Fairlead from the host, also those that differ
+// from the plan, and ends the proxy. It continues after errors and returns all of
+// them.
 func (e *Engine) TearDown(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -255,7 +262,8 @@ func (e *Engine) TearDown(ctx context.Context) error {
 	return err
 }
 
-// observe forgets our own account and asks the kernel and the proxy.
+// observe discards the list of applied objects, and observes the kernel and the
+// proxy.
 func (e *Engine) observe(ctx context.Context) (store.Record, plan.Plan, target, error) {
 	record, err := e.load()
 	if err != nil {
@@ -274,25 +282,25 @@ func (e *Engine) observe(ctx context.Context) (store.Record, plan.Plan, target, 
 	return record, have, t, err
 }
 
-// dropDeadProxy forgets a proxy that is gone, and what it held.
+// dropDeadProxy discards a proxy that has ended, and its sockets.
 func (e *Engine) dropDeadProxy(ctx context.Context) {
 	if e.proxy == nil {
 		return
 	}
 	if _, dead := e.proxy.Stats(ctx); dead != nil && ctx.Err() == nil {
-		_ = e.proxy.Close() // it is gone already
+		_ = e.proxy.Close() // it has ended already
 		e.proxy, e.userspace = nil, nil
 	}
 }
 
-// have returns what the host holds: by our own account when we have one,
-// else what the kernel, the proxy and the record of changed settings say.
+// have returns what the host has: the list of applied objects if there is one, or
+// what the kernel, the proxy and the record of changed settings show.
 func (e *Engine) have(record store.Record, want plan.Plan) (plan.Plan, error) {
 	if e.applied != nil {
 		return e.applied, nil
 	}
-	// A record that this version or kernel can make nothing of still leaves
-	// our marks to go by.
+	// A record that this version or kernel cannot interpret fully is no error here:
+	// Fairlead's marks in the kernel still identify its objects.
 	should, _ := e.target(record.Desired, record)
 	have, err := e.cfg.Kernel.Observe(append(should.plan, staleLinks(record)...), want)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"fairlead/internal/plan"
 )
 
-// flushFlows makes conntrack forget the flows that a change leaves stale, and
-// no others: those to a host address and port that was taken away and went
-// to its old endpoint, and UDP flows to one that is new and go elsewhere. A
-// TCP flow to a new port has no predecessor worth ending. Clients of services, or of
-// real servers, that are gone are reset, before their addresses go, too; those of
-// IPVS are cut.
+// flushFlows deletes from conntrack only the flows that a change makes stale: flows
+// to a host address and port that is not published any more and to its old
+// endpoint, and UDP flows to a newly published port that go to another target. New
+// TCP ports have no old flows worth ending. TCP clients of removed services and
+// real servers also get a reset, while the virtual addresses still exist; so do the
+// connections of IPVS in cut.
 func (e *Engine) flushFlows(ops []plan.Op, cut []kernel.Flow) error {
 	stale := staleFlows{gone: mappingIndex{}, fresh: mappingIndex{}, local: map[netip.Addr]bool{}, services: newStaleAnswers(), cut: endsOf(cut)}
 	for _, op := range ops {
@@ -38,10 +38,10 @@ func (e *Engine) flushFlows(ops []plan.Op, cut []kernel.Flow) error {
 	return e.resetClients(append(stale.services.broken(flushed), cut...))
 }
 
-// resetClients ends the connections of clients. Conntrack takes what is said then
-// for connections of the host itself, which mostly the host has begun, and must
-// forget them: for some seconds a new one from the same port would be one of
-// those, and be refused.
+// resetClients ends the connections of clients. Conntrack records the resets as
+// connections that the host opened. resetClients deletes these entries too, because
+// a new connection from the same port would match them for some seconds and be
+// refused.
 func (e *Engine) resetClients(flows []kernel.Flow) error {
 	if len(flows) == 0 {
 		return nil
@@ -85,7 +85,7 @@ type staleFlows struct {
 	cut map[kernel.Ends]bool
 }
 
-// note sorts a step's mappings into those gone and those new.
+// note adds a step's mappings to gone or fresh.
 func (s *staleFlows) note(op plan.Op) {
 	m, ok := op.Object.(plan.NFTMapping)
 	if !ok {

@@ -7,17 +7,17 @@ import (
 	"fairlead/internal/plan"
 )
 
-// Account returns what the host holds by our own account; nil when that is not
-// known and Heal must look. It must not be changed.
+// Account returns the objects that the engine has applied. It is nil if that is not
+// known, and Heal must observe the kernel. The caller must not change it.
 func (e *Engine) Account() plan.Plan {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.applied
 }
 
-// HealPart is Heal for some objects of the account: it asks the kernel about
-// those alone, and returns the steps that it has taken. Without an account it
-// is Heal.
+// HealPart is like Heal, but for some objects of Account only. It observes only
+// these objects, and returns the steps that it carried out. If there is no account,
+// it calls Heal.
 func (e *Engine) HealPart(ctx context.Context, part plan.Plan) ([]plan.Op, error) {
 	e.mu.Lock()
 	if e.applied == nil {
@@ -41,13 +41,14 @@ func (e *Engine) HealPart(ctx context.Context, part plan.Plan) ([]plan.Op, error
 	differing := diff(record, have, want)
 	made, err := e.apply(ctx, &record, have, want)
 	if err != nil && !made {
-		e.applied = want // what has strayed has, and the rest is as it was
+		e.applied = want // the objects still differ, and everything else is unchanged
 		return nil, err
 	}
 	return differing, err
 }
 
-// Assume takes for the account what should be: HealPart finds out what is not.
+// Assume sets the account to the desired state without observing the kernel.
+// HealPart then finds what differs.
 func (e *Engine) Assume() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -62,8 +63,8 @@ func (e *Engine) Assume() error {
 	return err
 }
 
-// corrected returns the account with what was found in the place of the part
-// that was looked at. Of an nft table, anything may be found.
+// corrected returns the account with the objects of part replaced by those that
+// were found. If part is in an nft table, found has all objects of that table.
 func corrected(account, part, found plan.Plan) plan.Plan {
 	inspected, now := map[string]bool{}, map[string]plan.Object{}
 	tables := map[string]bool{}
@@ -95,8 +96,8 @@ func corrected(account, part, found plan.Plan) plan.Plan {
 	return have
 }
 
-// tableOf returns the nft table that the object is in; empty for others, and for
-// tables of one object.
+// tableOf returns the nft table that the object is in. It is empty for other
+// objects, and for tables that are a single object.
 func tableOf(o plan.Object) string {
 	switch o.(type) {
 	case plan.Table, plan.NFTMapping, plan.Member, plan.Proxied:
@@ -107,7 +108,7 @@ func tableOf(o plan.Object) string {
 	return ""
 }
 
-// StepError says which object could not be made.
+// StepError is the error for an object that could not be created.
 type StepError struct {
 	Object plan.Object
 	Err    error

@@ -11,16 +11,16 @@ import (
 	"fairlead/internal/proxy"
 )
 
-// Keeper is a proxy that outlives its engine; *proxy.Proxy is one if
-// proxy.Keep started it.
+// Keeper is a proxy that outlives its engine; *proxy.Proxy is one if proxy.Keep
+// started it.
 type Keeper interface {
 	Proxy
-	// CurrentConfig returns what the proxy holds.
+	// CurrentConfig returns the proxy's listeners and reservations.
 	CurrentConfig(context.Context) (proxy.Config, error)
 }
 
-// adoptProxy takes over the proxy that an engine before us has left, so that
-// what it holds already is left as it is.
+// adoptProxy takes over the proxy that an earlier engine left running, with its
+// open sockets.
 func (e *Engine) adoptProxy(ctx context.Context) error {
 	if e.adopted || e.cfg.FindProxy == nil {
 		return nil
@@ -40,7 +40,7 @@ func (e *Engine) adoptProxy(ctx context.Context) error {
 	return nil
 }
 
-// planOf returns the objects that a proxy holds.
+// planOf returns the objects of a proxy's configuration.
 func planOf(inUse proxy.Config) plan.Plan {
 	var p plan.Plan
 	for _, l := range inUse.Listeners {
@@ -52,9 +52,9 @@ func planOf(inUse proxy.Config) plan.Plan {
 	return p
 }
 
-// HealProxy starts a new proxy with what the one before held, if that is
-// gone, and reports whether it has. Ports that somebody else has taken
-// meanwhile are left out, and are the error; Heal tries them again.
+// HealProxy restarts a proxy that has ended, with the same sockets, and reports
+// whether it did. It leaves out ports that another program uses now and returns
+// them as the error; Heal tries them again.
 func (e *Engine) HealProxy(ctx context.Context) (healed bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"fairlead/internal/store"
 )
 
-// remember writes the record, with the value that each setting has before we
-// change it, and with the links that go into sandboxes, so that an interrupted
-// apply can be undone.
+// remember writes the record with the earlier value of each setting that will be
+// changed, and with the links that will be moved into sandboxes, so that an
+// interrupted apply can be undone.
 func (e *Engine) remember(record *store.Record, set []plan.Op) error {
 	for _, op := range set {
 		s, ok := op.Object.(plan.Sysctl)
@@ -44,7 +44,7 @@ func (e *Engine) remember(record *store.Record, set []plan.Op) error {
 	return e.save(*record)
 }
 
-// describe records what a device is before it is handed over.
+// describe records the state of a device before it is moved into a sandbox.
 func (e *Engine) describe(record *store.Record, d plan.Device) error {
 	was, err := e.cfg.Kernel.DescribeDevice(d)
 	if err != nil {
@@ -57,15 +57,15 @@ func (e *Engine) describe(record *store.Record, d plan.Device) error {
 	return nil
 }
 
-// inside returns the record of a link that leaves no trace on the host.
+// inside returns the record of a link that is not visible on the host.
 func inside(o plan.Object) (store.Inside, bool) {
 	netns, name, ok := plan.InSandbox(o)
 	d, _ := o.(plan.Device)
 	return store.Inside{Netns: netns, Link: name, Device: d.Device}, ok
 }
 
-// staleLinks returns what may be in sandboxes of which the desired state knows
-// nothing any more: we may have been killed before we took it away.
+// staleLinks returns the objects that may have been left over in sandboxes and on
+// links, because an earlier engine was killed before it could remove them.
 func staleLinks(record store.Record) plan.Plan {
 	var p plan.Plan
 	for _, at := range record.Inside {
@@ -81,8 +81,8 @@ func staleLinks(record store.Record) plan.Plan {
 	return p
 }
 
-// before returns the value that the setting has without us. A link that is
-// not there yet will come with its namespace's default.
+// before returns the value of the setting before Fairlead changes it. For a link
+// that does not exist yet, that is its namespace's default.
 func (e *Engine) before(s plan.Sysctl) (string, error) {
 	value, err := e.cfg.Kernel.ReadSysctl(s)
 	if inherited, ok := s.Inherited(); ok && errors.Is(err, kernel.ErrNoSetting) {
@@ -91,7 +91,7 @@ func (e *Engine) before(s plan.Sysctl) (string, error) {
 	return value, err
 }
 
-// restore puts a setting back to what the host had, unless someone else has
+// restore sets a setting to the host's earlier value, unless another program has
 // changed it since.
 func (e *Engine) restore(record *store.Record, s plan.Sysctl) error {
 	setting, known := record.Setting(s.Netns, s.Name)
@@ -101,12 +101,12 @@ func (e *Engine) restore(record *store.Record, s plan.Sysctl) error {
 	s.Value = setting.Before
 	err := e.cfg.Kernel.WriteSysctl(s)
 	if errors.Is(err, kernel.ErrNoSetting) || errors.Is(err, os.ErrNotExist) {
-		return nil // the link or the sandbox has just gone, and it with them
+		return nil // the link or the sandbox was deleted, and the setting with it
 	}
 	return err
 }
 
-// diff is plan.Diff with the old values of the settings that go.
+// diff is plan.Diff with the earlier values of the settings that are removed.
 func diff(record store.Record, have, want plan.Plan) []plan.Op {
 	ops := plan.Diff(have, want)
 	for i, op := range ops {
@@ -119,13 +119,13 @@ func diff(record store.Record, have, want plan.Plan) []plan.Op {
 	return ops
 }
 
-// isSet reports whether the setting is there and has our value.
+// isSet reports whether the setting exists with Fairlead's value.
 func (e *Engine) isSet(s plan.Sysctl) bool {
 	now, err := e.cfg.Kernel.ReadSysctl(s)
 	return err == nil && now == s.Value
 }
 
-// changed returns the settings that we changed and that still have our value.
+// changed returns the settings that Fairlead changed and that still have its value.
 func (e *Engine) changed(record store.Record) plan.Plan {
 	var p plan.Plan
 	for _, s := range record.Settings {
@@ -136,9 +136,9 @@ func (e *Engine) changed(record store.Record) plan.Plan {
 	return p
 }
 
-// forget drops the settings that the plan no longer wants: they have been put
-// back, or are someone else's by now. It drops what was in sandboxes too, and
-// virtual addresses and devices, once they have been taken away.
+// forget removes settings from the record that the plan no longer wants: they are
+// restored, or another program has changed them. Once removed, objects in
+// sandboxes, virtual addresses and devices are removed from the record too.
 func (e *Engine) forget(record *store.Record, want plan.Plan, removed bool) error {
 	type name struct{ netns, name string }
 	wanted := map[name]bool{}

@@ -15,15 +15,15 @@ import (
 	"fairlead/internal/store"
 )
 
-// target is a desired state, worked out.
+// target is a desired state with its plan.
 type target struct {
 	full   model.State
 	leases ipam.Leases
 	plan   plan.Plan
 }
 
-// target checks the state, leases what addresses it lacks and plans it, for a
-// host that holds what the record tells.
+// target validates the state, leases the missing addresses and builds the plan, for
+// a host with this record.
 func (e *Engine) target(want model.State, record store.Record) (target, error) {
 	facts, err := e.facts(want)
 	if err != nil {
@@ -44,9 +44,9 @@ func (e *Engine) target(want model.State, record store.Record) (target, error) {
 	return target{full, leases, p}, err
 }
 
-// facts adds to what is known of the host, where there are virtual services, its
-// addresses and whether it can have the eBPF plane, and the links that networks
-// ask about.
+// facts returns the facts about the host. If there are virtual services, they
+// include the host's addresses and whether it supports the eBPF data plane for
+// services. They include the links that networks ask about.
 func (e *Engine) facts(s model.State) (plan.Facts, error) {
 	facts := e.cfg.Facts
 	if len(s.Services) > 0 {
@@ -63,7 +63,7 @@ func (e *Engine) facts(s model.State) (plan.Facts, error) {
 	if len(s.Networks) > 0 {
 		var err error
 		if facts.Firewalls, err = e.cfg.Kernel.Firewalls(); err != nil {
-			return facts, fmt.Errorf("read the firewall: %w", err)
+			return facts, fmt.Errorf("read the host's firewall rules: %w", err)
 		}
 	}
 	var asked []string
@@ -75,12 +75,12 @@ func (e *Engine) facts(s model.State) (plan.Facts, error) {
 	}
 	var err error
 	if facts.Links, err = e.cfg.Kernel.Links(asked); err != nil {
-		return facts, fmt.Errorf("look at the host's links: %w", err)
+		return facts, fmt.Errorf("read the host's links: %w", err)
 	}
 	return facts, nil
 }
 
-// missing adds to what the kernel lacks what some of the services may need.
+// missing returns the missing features, including those that only services need.
 func (e *Engine) missing(services []model.VirtualService) map[plan.Feature]string {
 	missing := e.cfg.Facts.Missing
 	mayNeed := func(v model.VirtualService) bool {
@@ -100,8 +100,8 @@ func (e *Engine) missing(services []model.VirtualService) map[plan.Feature]strin
 	return missing
 }
 
-// supported checks every network and publish against its driver or way and
-// this kernel.
+// supported checks every network and publish against this kernel and against its
+// driver or publish mode.
 func (e *Engine) supported(s model.State, facts plan.Facts) error {
 	var errs []error
 	for _, n := range s.Networks {
@@ -109,7 +109,7 @@ func (e *Engine) supported(s model.State, facts plan.Facts) error {
 		if !ok {
 			errs = append(errs, &UnsuitableError{n.Name, fmt.Errorf("there is no driver %q: `fairlead paths` lists them", n.Driver)})
 		} else if missing := paths.Missing(facts, d.Needs()); missing != "" {
-			errs = append(errs, &UnsuitableError{n.Name, fmt.Errorf("driver %s cannot work here: %s", n.Driver, missing)})
+			errs = append(errs, &UnsuitableError{n.Name, fmt.Errorf("driver %s cannot work on this host: %s", n.Driver, missing)})
 		} else if err := d.Validate(n, facts); err != nil {
 			errs = append(errs, &UnsuitableError{n.Name, err})
 		}
@@ -120,9 +120,9 @@ func (e *Engine) supported(s model.State, facts plan.Facts) error {
 		}
 		w, ok := paths.Mode(p.Via)
 		if !ok {
-			errs = append(errs, fmt.Errorf("publish %s: there is no way %q: `fairlead paths` lists them", p, p.Via))
+			errs = append(errs, fmt.Errorf("publish %s: there is no publish mode %q: `fairlead paths` lists them", p, p.Via))
 		} else if missing := paths.Missing(facts, w.Needs()); missing != "" {
-			errs = append(errs, fmt.Errorf("publish %s: cannot work here: %s", p, missing))
+			errs = append(errs, fmt.Errorf("publish %s: via %s cannot work on this host: %s", p, p.Via, missing))
 		} else if err := w.Validate(p); err != nil {
 			errs = append(errs, fmt.Errorf("publish %s: %w", p, err))
 		}
@@ -130,11 +130,12 @@ func (e *Engine) supported(s model.State, facts plan.Facts) error {
 	return errors.Join(errs...)
 }
 
-// planned is what drivers have planned for networks and endpoints, by their
-// names. Drivers are pure, so it holds for as long as those are the same: one
-// more endpoint on a host with thousands is one to plan.
+// planned holds the plans that drivers made for networks and endpoints, by name.
+// Drivers are pure functions, so a plan is valid until its network or endpoint
+// changes. To add an endpoint to a host with thousands, only one endpoint is
+// planned.
 type planned struct {
-	// links are the answers that networks had from the host's links.
+	// links are the answers about the host's links.
 	links     map[string]plan.HostLink
 	firewalls []plan.Firewall
 	networks  map[string]model.Network
@@ -148,7 +149,8 @@ type plannedEndpoint struct {
 	at   plan.Attachment
 }
 
-// build joins what every driver and way plans; supported has found them all.
+// build joins the plans of all drivers and publish modes. supported must have found
+// them all.
 func (e *Engine) build(s model.State, facts plan.Facts, virtual plan.Plan) (plan.Plan, error) {
 	services := e.planned.services
 	parts, attachments := e.buildEndpoints(s, facts)
@@ -170,7 +172,8 @@ func (e *Engine) build(s model.State, facts plan.Facts, virtual plan.Plan) (plan
 	return plan.Merge(parts...)
 }
 
-// buildEndpoints returns what drivers plan, and how each endpoint is attached.
+// buildEndpoints returns the plans of the drivers and the attachment of each
+// endpoint.
 func (e *Engine) buildEndpoints(s model.State, facts plan.Facts) ([]plan.Part, []plan.Attachment) {
 	before := e.planned
 	e.planned = planned{links: facts.Links, firewalls: facts.Firewalls, networks: map[string]model.Network{}, endpoints: make(map[string]*plannedEndpoint, len(s.Endpoints))}

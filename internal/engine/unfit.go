@@ -7,7 +7,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// UnsuitableError says why a network cannot be on this host, as it is now.
+// UnsuitableError is the reason why a network cannot exist on this host in its
+// current state.
 type UnsuitableError struct {
 	Network string
 	Err     error
@@ -19,8 +20,8 @@ func (e *UnsuitableError) Error() string { return "network " + e.Network + ": " 
 // Unwrap returns the cause.
 func (e *UnsuitableError) Unwrap() error { return e.Err }
 
-// Unfit returns why networks of the state cannot be on this host now, by their
-// names.
+// Unfit returns the networks of the state that cannot exist on this host now, by
+// name, each with the reason.
 func (e *Engine) Unfit(s model.State) (map[string]error, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -31,7 +32,8 @@ func (e *Engine) Unfit(s model.State) (map[string]error, error) {
 	return UnfitNetworks(e.supported(s, facts)), nil
 }
 
-// UnfitNetworks finds the networks that an error of the engine is about.
+// UnfitNetworks returns the networks that an error of the engine names. It finds
+// all UnsuitableErrors in err.
 func UnfitNetworks(err error) map[string]error {
 	found := map[string]error{}
 	var walk func(error)
@@ -51,8 +53,8 @@ func UnfitNetworks(err error) map[string]error {
 	return found
 }
 
-// FactsChanged reports whether the host's links or firewalls differ from those
-// for which the state's networks were last planned.
+// FactsChanged reports whether the host's links or firewalls have changed since the
+// state's networks were last planned.
 func (e *Engine) FactsChanged(s model.State) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"fairlead/internal/store"
 )
 
-// virtual plans the virtual addresses that services want on links of the host,
-// and the guard of those that are the host's own through us alone. What the host
-// has besides is adopted: it stays as it is, and so do the ports there.
+// virtual plans the virtual addresses that services need on links of the host, and
+// the guard of those that only Fairlead adds to the host. Addresses that the host
+// already has are adopted: they stay unchanged, and so do the ports at them.
 func (e *Engine) virtual(s model.State, record store.Record) (plan.Plan, error) {
 	if !slices.ContainsFunc(s.Services, isLocal) {
 		return nil, leased(s)
@@ -38,7 +38,7 @@ func (e *Engine) virtual(s model.State, record store.Record) (plan.Plan, error) 
 				links[a] = v
 				all = append(all, plan.VirtualAddress{Link: v.Link(), Addr: a})
 			} else if first.Link() != v.Link() {
-				return nil, fmt.Errorf("service %s: %s is on %s already, for service %s: name the same interface, or none", v.Name, a, first.Link(), first.Name)
+				return nil, fmt.Errorf("service %s: address %s is already on %s, for service %s: set the same interface, or none", v.Name, a, first.Link(), first.Name)
 			}
 		}
 	}
@@ -52,8 +52,9 @@ func (e *Engine) virtual(s model.State, record store.Record) (plan.Plan, error) 
 	return append(settings, all...), leased(s)
 }
 
-// settings plans that the host is quiet about the addresses of the services
-// that another balances. What it does so already, or more, is left as it is.
+// settings plans the settings that keep the host from announcing the addresses of
+// services that another host balances. A setting that is already as strict or
+// stricter is not changed.
 func (e *Engine) settings(s model.State, record store.Record) (plan.Plan, error) {
 	if !slices.ContainsFunc(s.Services, isBehind) {
 		return nil, nil
@@ -75,19 +76,19 @@ func (e *Engine) settings(s model.State, record store.Record) (plan.Plan, error)
 	return all, nil
 }
 
-// isBehind reports whether another host balances the service, and sends its
-// IPv4 packets here.
+// isBehind reports whether another host balances the service and sends its IPv4
+// packets to this host.
 func isBehind(v model.VirtualService) bool {
 	return v.Forward == model.ForwardLocal && slices.ContainsFunc(v.Addresses, netip.Addr.Is4)
 }
 
-// isLocal reports whether the service makes its addresses the host's own: on a
-// link, or by a local route, as the planes do that rewrite on the host's way.
+// isLocal reports whether the service makes its addresses local: on a link, or with
+// a local route, which the data planes nft and ipvs need.
 func isLocal(v model.VirtualService) bool {
 	return v.Link() != "" || v.Plane == model.PlaneNFT || v.Plane == model.PlaneIPVS
 }
 
-// notOurs returns the host's addresses that are on its links not by us.
+// notOurs returns the addresses on the host's links that Fairlead did not add.
 func (e *Engine) notOurs(record store.Record) (map[netip.Addr]bool, error) {
 	local, err := e.cfg.Kernel.LocalAddrs()
 	if err != nil {
@@ -103,8 +104,8 @@ func (e *Engine) notOurs(record store.Record) (map[netip.Addr]bool, error) {
 	return all, nil
 }
 
-// guard opens the frontends of all services at the guarded addresses, and
-// nothing else there.
+// guard returns the guard that opens the frontends of all services at the guarded
+// addresses, and nothing else at them.
 func guard(s model.State, guarded map[netip.Addr]bool) plan.Guard {
 	var addresses, tcp, udp []model.Frontend
 	for a := range guarded {
@@ -150,8 +151,8 @@ func leased(s model.State) error {
 	return errors.Join(errs...)
 }
 
-// shadowed refuses new frontends where a socket of another program listens: its
-// clients would be led away from it, unless they are to find it, since the host
+// shadowed refuses new frontends if a socket of another program listens there,
+// because the service would take that program's clients. It allows them if the host
 // itself is a real server at that port.
 func (e *Engine) shadowed(before, full model.State) error {
 	known := map[model.Frontend]bool{}
@@ -181,7 +182,7 @@ func (e *Engine) shadowed(before, full model.State) error {
 	}
 	for f, name := range owners {
 		if f.Proto == inUse.Proto && f.At.Port() == inUse.Addr.Port() {
-			return fmt.Errorf("service %s: port %s/%s is held by %s, whose clients it would get: stop that, have it listen at other addresses than %s, or choose another port",
+			return fmt.Errorf("service %s: port %s/%s is in use by %s, and the service would take its clients: stop that program, make it listen on other addresses than %s, or choose another port",
 				name, inUse.Addr, inUse.Proto, inUse.Owner, f.At.Addr())
 		}
 	}

@@ -10,11 +10,12 @@ import (
 	"fairlead/internal/plan"
 )
 
-// translations makes ports of the NAT rules that are for the host's addresses.
+// translations adds a port for each NAT rule that is for the host's addresses.
 func (b *builder) translations() {
 	for _, t := range b.Rules.Translations() {
 		for _, host := range b.hosts(t) {
-			p := Port{Proto: t.Proto, Addresses: []netip.Addr{host}, Ports: t.Ports, To: t.Rule.To, ToPorts: t.Rule.ToPorts, Modes: []Mode{modeOf(t)}}
+			p := Port{Proto: t.Proto, Addresses: []netip.Addr{host}, Ports: t.Ports,
+				To: t.Rule.To, ToPorts: t.Rule.ToPorts, Modes: []Mode{modeOf(t)}}
 			if p.ToPorts == (model.PortRange{}) {
 				p.ToPorts = p.Ports
 			}
@@ -26,8 +27,8 @@ func (b *builder) translations() {
 	}
 }
 
-// hosts are the addresses of the host that the rule is for: none if it is for
-// others', as those of a cluster's services.
+// hosts returns the addresses of the host that the rule is for. It returns none
+// if the rule is for other addresses, e.g. those of a cluster's services.
 func (b *builder) hosts(t rules.Translation) []netip.Addr {
 	if t.Addr.IsValid() && t.Addr.Bits() > 0 {
 		if t.Addr.IsSingleIP() && b.local(t.Addr.Addr()) {
@@ -52,7 +53,7 @@ func (b *builder) hosts(t rules.Translation) []netip.Addr {
 	return all
 }
 
-// local reports whether the address is the host's.
+// local reports whether the host has the address.
 func (b *builder) local(a netip.Addr) bool {
 	if a.IsLoopback() {
 		return true
@@ -65,8 +66,8 @@ func (b *builder) local(a netip.Addr) bool {
 	return false
 }
 
-// modeOf tells rules by where they are: Docker's are in its own chain of
-// iptables, or in its own tables of nftables.
+// modeOf returns who made a rule, from its table and chain. Docker's rules are in
+// the iptables chain DOCKER, or in the nftables tables docker-bridges.
 func modeOf(t rules.Translation) Mode {
 	_, table, _ := strings.Cut(t.Table, " ")
 	switch {
@@ -78,9 +79,10 @@ func modeOf(t rules.Translation) Mode {
 	return OtherNAT
 }
 
-// mappings makes ports of what our eBPF programs lead.
+// mappings adds a port for each port mapping of the eBPF data path.
 func (b *builder) mappings() {
-	for _, l := range b.EBPFMappings {
-		b.ports = append(b.ports, Port{Proto: l.Proto, Addresses: []netip.Addr{l.Host}, Ports: l.Ports, To: l.To, ToPorts: l.ToPorts, Modes: []Mode{EBPF}})
+	for _, m := range b.EBPFMappings {
+		b.ports = append(b.ports, Port{Proto: m.Proto, Addresses: []netip.Addr{m.Host}, Ports: m.Ports,
+			To: m.To, ToPorts: m.ToPorts, Modes: []Mode{EBPF}})
 	}
 }

@@ -1,15 +1,16 @@
-// Package ports tells of every port of a host that anybody may reach: whose it
-// is, by which way it leads there, and who gets through. It is pure: it reads the
-// facts that package facts has gathered, and changes nothing.
+// Package ports lists the ports of a host that clients may reach: who owns each
+// port, by which mode it is published, and from where it is reachable. It is
+// pure: it reads the facts that package facts has gathered, and changes nothing.
 //
-// Theory of operation. A port has an owner in one or more places: a NAT rule, a
-// lead of our eBPF programs, a virtual service, a socket. One publish is often several of them at
-// once: Docker makes a NAT rule and holds the port by a socket of docker-proxy,
-// or by its own; our proxy holds the ports that nat and ebpf lead. First the
-// rules and leads become ports, then each socket joins the one that it stands
-// behind, or becomes a port itself; at last the families and neighbouring ports
-// that have all in common become one line. Who gets through is found by
-// following a packet from each place through the rules (package kernel/rules).
+// Theory of operation. A port exists in one or more places: a NAT rule, a port
+// mapping of the eBPF data path, a virtual service, a socket. One publish often
+// has several of them: Docker adds a NAT rule and reserves the port with a
+// socket of docker-proxy or dockerd; Fairlead's proxy reserves the ports that
+// are published via nat and ebpf. First, each rule and each port mapping becomes
+// a port. Then each socket joins the port for which it reserves or proxies, or
+// becomes a port itself. Finally, ports that differ only in the family, and
+// adjacent ports with equal properties, become one line. Reachability is found
+// by evaluating the rules for a packet from each place (package kernel/rules).
 package ports
 
 import (
@@ -24,10 +25,11 @@ import (
 	"fairlead/internal/model"
 )
 
-// Mode is how packets for a port get to whoever answers.
+// Mode is how packets for a port reach the process that answers.
 type Mode string
 
-// The ways: a socket of the host; ours by their names; and those of others.
+// The modes: a socket of the host, Fairlead's publish modes, and the mechanisms
+// of other programs.
 const (
 	Host        Mode = "host"
 	Proxy       Mode = Mode(model.ViaProxy)
@@ -39,37 +41,39 @@ const (
 	OtherNAT    Mode = "other nat"
 )
 
-// Port is a port, or a range of them that have everything in common.
+// Port is a port, or a range of ports with equal properties.
 type Port struct {
 	Proto model.Proto `json:"proto"`
-	// Addresses are the host's; an unspecified one stands for all of its family.
+	// Addresses are the host's; an unspecified one means all addresses of its
+	// family.
 	Addresses []netip.Addr    `json:"addresses"`
 	Ports     model.PortRange `json:"ports"`
-	// Process has the socket open: of several, the first.
+	// Process has the socket open; if there are several, the first one.
 	Process *Process `json:"process,omitempty"`
-	// Container is whose port it is, or whose the process is.
+	// Container is the container that the port reaches, or that the process is in.
 	Container *Container `json:"container,omitempty"`
-	// Sandbox is the attachment of ours that the port leads to.
+	// Sandbox is the name of the Fairlead attachment that the port reaches.
 	Sandbox string `json:"sandbox,omitempty"`
 	// Ended says that the sandbox has ended: nobody answers at the port.
 	Ended   bool   `json:"ended,omitempty"`
 	Network string `json:"network,omitempty"`
-	// Service is the virtual service that answers there.
+	// Service is the virtual service that answers at the port.
 	Service *Service `json:"service,omitempty"`
-	// Modes has docker-proxy beside docker nat where both lead there.
+	// Modes are all mechanisms that serve the port, e.g. docker nat and
+	// docker-proxy.
 	Modes []Mode `json:"modes"`
-	// To is where packets are led, and ToPorts the ports there, or those that a
-	// workload has asked for.
+	// To is the target address, and ToPorts are the target ports. For the mode
+	// socket, ToPorts are the ports that the workload asked for.
 	To      netip.Addr      `json:"to,omitzero"`
 	ToPorts model.PortRange `json:"toPorts,omitzero"`
-	// Reach is for the first of Addresses, and for all of them unless Reach6 says
-	// that IPv6 differs.
+	// Reach is for the first of Addresses. It is also for the other ones, unless
+	// Reach6 is set because IPv6 differs.
 	Reach  Reach  `json:"reach"`
 	Reach6 *Reach `json:"reach6,omitempty"`
-	// Rule is the NAT rule that leads there, of others.
+	// Rule is the NAT rule of another program that translates the port.
 	Rule string `json:"rule,omitempty"`
 
-	// bound says that a socket answers by itself, and not only holds the port.
+	// bound is true if a socket answers, and does not only reserve the port.
 	bound bool
 }
 
@@ -79,30 +83,32 @@ type Process struct {
 	Command string `json:"command"`
 }
 
-// Container is as its engine knows it; without an engine only the id is known.
+// Container is a container as its engine knows it. If no engine answers, only the
+// id is known.
 type Container struct {
 	ID   string `json:"id"`
 	Name string `json:"name,omitempty"`
 }
 
-// Reach says from where the port is reached.
+// Reach is from where the port is reachable.
 type Reach struct {
-	// Loopback is 127.0.0.1 or ::1, Host the host's own address from the host
-	// itself, Containers any bridge of this host, LAN anybody by an uplink.
+	// Loopback is for 127.0.0.1 or ::1; Host for a process of the host that uses
+	// the host's address; Containers for containers on any bridge of this host;
+	// LAN for machines behind the uplink.
 	Loopback   rules.Answer `json:"loopback"`
 	Host       rules.Answer `json:"host"`
 	Containers rules.Answer `json:"containers"`
 	LAN        rules.Answer `json:"lan"`
 	Firewall   Firewall     `json:"firewall"`
-	// Decided is the rule that lets the LAN in or keeps it out.
+	// Decided is the rule that accepts or drops packets from the LAN.
 	Decided string `json:"decided,omitempty"`
 
-	// asked are the places that the host has in the address family.
+	// asked are the places from which packets of the address family can come.
 	asked places
 }
 
-// places says for each place of a Reach whether packets of an address family can
-// come from there at all: there may be no link with such an address.
+// places are the places of a Reach from which packets of an address family can
+// come at all: a place needs a link with such an address.
 type places struct{ loopback, host, containers, lan bool }
 
 // Reaches returns the reach of each address family.
@@ -113,26 +119,27 @@ func (p Port) Reaches() []Reach {
 	return []Reach{p.Reach}
 }
 
-// Firewall is what the rules for the host's own ports (hook input) do about the
-// LAN.
+// Firewall is what the rules for the host's own ports (hook input) do with
+// packets from the LAN.
 type Firewall string
 
-// The firewall's doings.
+// The results of the firewall.
 const (
-	// Open: there is none, or none that filters.
+	// Open: there is no firewall, or none that filters.
 	Open Firewall = "none"
-	// Lets: a rule or policy accepts.
+	// Lets: a rule or policy accepts the packets.
 	Lets Firewall = "lets in"
-	// Drops: nobody gets in.
+	// Drops: the firewall drops the packets.
 	Drops Firewall = "drops"
-	// Perhaps: it depends on who comes, or on what we do not understand.
+	// Perhaps: the result depends on the client, or on rules that Fairlead cannot
+	// evaluate.
 	Perhaps Firewall = "depends"
-	// Bypassed: it would drop, and packets do not meet it.
+	// Bypassed: the firewall would drop the packets, but they do not pass it.
 	Bypassed Firewall = "bypassed"
 )
 
-// List returns all ports, those of the daemon's attachments and virtual services
-// by name.
+// List returns all ports. It names the ports of the daemon's attachments (known)
+// and virtual services.
 func List(f facts.Facts, known []daemon.View, services []daemon.ServiceView) []Port {
 	b := builder{Facts: f, known: known, index: rules.NewIndex(f.Rules)}
 	b.translations()
@@ -150,14 +157,14 @@ func List(f facts.Facts, known []daemon.View, services []daemon.ServiceView) []P
 			b.ports[i].Reach = b.reachService(b.ports[i])
 			continue
 		}
-		b.own(&b.ports[i])
+		b.findOwner(&b.ports[i])
 		b.ports[i].Reach = b.reach(b.ports[i])
 		b.ports[i].limit()
 	}
 	return join(b.ports)
 }
 
-// builder gathers ports, one an address and range.
+// builder gathers ports, one for each address and range.
 type builder struct {
 	facts.Facts
 	known []daemon.View
@@ -165,7 +172,7 @@ type builder struct {
 	index rules.Index
 }
 
-// join makes one port of those that are neighbours or differ by the family.
+// join merges ports that are adjacent, and ports that differ only in the family.
 func join(all []Port) []Port {
 	all = merge(all, Port.before, func(p *Port, o Port) { p.Ports.Last, p.ToPorts.Last = o.Ports.Last, o.ToPorts.Last },
 		func(p Port) int { return int(p.Ports.Last) + 1 })
@@ -174,8 +181,8 @@ func join(all []Port) []Port {
 	return all
 }
 
-// merge has each port taken by the first before it that it belongs to; what
-// belongs to a port begins at next.
+// merge merges each port, with take, into the first earlier port to which it
+// belongs. A port that belongs to p begins at port number next(p).
 func merge(all []Port, belongs func(Port, Port) bool, take func(*Port, Port), next func(Port) int) []Port {
 	slices.SortStableFunc(all, compare)
 	var out []Port
@@ -199,8 +206,8 @@ func compare(a, b Port) int {
 		cmp.Compare(a.Ports.Last, b.Ports.Last), slices.CompareFunc(a.Addresses, b.Addresses, netip.Addr.Compare))
 }
 
-// otherFamily reports whether p is the same publish, or another socket of the
-// same program, at the other family's corresponding address.
+// otherFamily reports whether o is the same publish as p, or another socket of
+// the same program, at the other family's corresponding address.
 func (p Port) otherFamily(o Port) bool {
 	if p.Proto != o.Proto || p.Ports != o.Ports || !corresponding(p.Addresses, o.Addresses) || p.ToPorts != o.ToPorts {
 		return false
@@ -214,8 +221,8 @@ func (p Port) otherFamily(o Port) bool {
 	return p.Rule == "" && o.Rule == "" && p.Process != nil && o.Process != nil && *p.Process == *o.Process && p.Container == nil && o.Container == nil
 }
 
-// corresponding reports whether both are the unspecified addresses, or the
-// loopback ones, of different families.
+// corresponding reports whether a and b are the unspecified addresses, or the
+// loopback addresses, of different families.
 func corresponding(a, b []netip.Addr) bool {
 	if len(a) != 1 || len(b) != 1 || a[0].Is4() == b[0].Is4() {
 		return false
@@ -223,7 +230,7 @@ func corresponding(a, b []netip.Addr) bool {
 	return a[0].IsUnspecified() && b[0].IsUnspecified() || a[0].IsLoopback() && b[0].IsLoopback()
 }
 
-// take adds what is known of the other family.
+// take merges o, the same port of the other family, into p.
 func (p *Port) take(o Port) {
 	p.Addresses = append(p.Addresses, o.Addresses...)
 	for _, w := range o.Modes {
@@ -240,8 +247,8 @@ func (p *Port) take(o Port) {
 	}
 }
 
-// complete takes from the other address family what the host does not have in
-// this one: that is no difference between the two.
+// complete copies from o, the other address family, the places that the host does
+// not have in this family, so that they do not count as a difference.
 func (r *Reach) complete(o Reach) {
 	for _, place := range []struct {
 		asked    bool
@@ -259,10 +266,12 @@ func (r *Reach) complete(o Reach) {
 	}
 }
 
-// before reports whether o's ports follow p's and lead to where p's go on.
+// before reports whether o's ports follow p's, with targets that follow p's
+// targets and equal properties.
 func (p Port) before(o Port) bool {
 	same := p.Proto == o.Proto && int(p.Ports.Last)+1 == int(o.Ports.First) && slices.Equal(p.Addresses, o.Addresses) &&
-		p.Sandbox == o.Sandbox && p.Network == o.Network && slices.Equal(p.Modes, o.Modes) && p.To == o.To && p.Service.equal(o.Service) && sameReach(p.Reach, o.Reach) && p.Reach.asked == o.Reach.asked
+		p.Sandbox == o.Sandbox && p.Network == o.Network && slices.Equal(p.Modes, o.Modes) && p.To == o.To &&
+		p.Service.equal(o.Service) && sameReach(p.Reach, o.Reach) && p.Reach.asked == o.Reach.asked
 	if !same || (p.Container == nil) != (o.Container == nil) || p.Container != nil && *p.Container != *o.Container {
 		return false
 	}
@@ -270,12 +279,12 @@ func (p Port) before(o Port) bool {
 		return true
 	}
 	if p.ToPorts != (model.PortRange{}) {
-		return int(p.ToPorts.Last)+1 == int(o.ToPorts.First) // the sockets behind it may be of many proxies
+		return int(p.ToPorts.Last)+1 == int(o.ToPorts.First) // the sockets may belong to several proxies
 	}
 	return (p.Process == nil) == (o.Process == nil) && (p.Process == nil || *p.Process == *o.Process)
 }
 
-// sameReach compares all but the rule that decided.
+// sameReach compares everything except the rule that decided.
 func sameReach(a, b Reach) bool {
 	a.Decided, b.Decided = "", ""
 	a.asked, b.asked = places{}, places{}

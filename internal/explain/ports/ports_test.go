@@ -18,7 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// host has an uplink and Docker's bridge; the rules are as iptables saves them.
+// host returns a host with an uplink and Docker's bridge. saved are its rules in
+// the format of iptables-save.
 func host(saved string, listeners ...facts.Listener) facts.Facts {
 	return facts.Facts{
 		Listeners: listeners,
@@ -40,7 +41,7 @@ func listener(at, command string, pid int, args ...string) facts.Listener {
 	return l
 }
 
-// lines writes what tests look at.
+// lines writes the fields that tests compare.
 func lines(all []ports.Port) []string {
 	var out []string
 	for _, p := range all {
@@ -57,8 +58,9 @@ func lines(all []ports.Port) []string {
 		} else if p.Process != nil {
 			owner = p.Process.Command
 		}
-		out = append(out, fmt.Sprintf("%s %s/%s %s by %s: loopback %s, host %s, containers %s, LAN %s, firewall %s", strings.Join(addresses, ","), p.Ports, p.Proto,
-			owner, strings.Join(modes, " + "), p.Reach.Loopback, p.Reach.Host, p.Reach.Containers, p.Reach.LAN, p.Reach.Firewall))
+		out = append(out, fmt.Sprintf("%s %s/%s %s via %s: loopback %s, host %s, containers %s, LAN %s, firewall %s",
+			strings.Join(addresses, ","), p.Ports, p.Proto, owner, strings.Join(modes, " + "),
+			p.Reach.Loopback, p.Reach.Host, p.Reach.Containers, p.Reach.LAN, p.Reach.Firewall))
 	}
 	return out
 }
@@ -101,42 +103,42 @@ func TestList(t *testing.T) {
 		facts facts.Facts
 		want  []string
 	}{
-		"two sockets of a program are one port, those of two programs are not": {
+		"two sockets of one program are one port, sockets of two programs are two": {
 			host("", listener("0.0.0.0:80", "nginx", 1), listener("[::]:80", "nginx", 1), listener("127.0.0.1:81", "a", 2), listener("[::1]:81", "b", 3)),
 			[]string{
-				"0.0.0.0,:: 80/tcp nginx by host: loopback yes, host yes, containers yes, LAN yes, firewall none",
-				"127.0.0.1 81/tcp a by host: loopback yes, host no, containers no, LAN no, firewall ",
-				"::1 81/tcp b by host: loopback yes, host no, containers no, LAN no, firewall ",
+				"0.0.0.0,:: 80/tcp nginx via host: loopback yes, host yes, containers yes, LAN yes, firewall none",
+				"127.0.0.1 81/tcp a via host: loopback yes, host no, containers no, LAN no, firewall ",
+				"::1 81/tcp b via host: loopback yes, host no, containers no, LAN no, firewall ",
 			},
 		},
-		"neighbours are a range": {
+		"adjacent ports are a range": {
 			host("", listener("0.0.0.0:80", "nginx", 1), listener("0.0.0.0:81", "nginx", 1), listener("0.0.0.0:83", "nginx", 1)),
 			[]string{
-				"0.0.0.0 80-81/tcp nginx by host: loopback yes, host yes, containers yes, LAN yes, firewall none",
-				"0.0.0.0 83/tcp nginx by host: loopback yes, host yes, containers yes, LAN yes, firewall none",
+				"0.0.0.0 80-81/tcp nginx via host: loopback yes, host yes, containers yes, LAN yes, firewall none",
+				"0.0.0.0 83/tcp nginx via host: loopback yes, host yes, containers yes, LAN yes, firewall none",
 			},
 		},
-		"a firewall that depends on who comes": {
+		"a firewall that depends on the client": {
 			host("*filter\n:INPUT DROP [0:0]\n-A INPUT -i lo -j ACCEPT\n-A INPUT -s 198.51.100.0/24 -p tcp -m tcp --dport 22 -j ACCEPT\n-A INPUT -p tcp -m tcp --dport 80 -j ACCEPT\nCOMMIT\n",
 				listener("192.0.2.10:22", "sshd", 1), listener("0.0.0.0:80", "nginx", 2), listener("0.0.0.0:81", "other", 3)),
 			[]string{
-				"192.0.2.10 22/tcp sshd by host: loopback no, host yes, containers no, LAN maybe, firewall depends",
-				"0.0.0.0 80/tcp nginx by host: loopback yes, host yes, containers yes, LAN yes, firewall lets in",
-				"0.0.0.0 81/tcp other by host: loopback yes, host yes, containers no, LAN no, firewall drops",
+				"192.0.2.10 22/tcp sshd via host: loopback no, host yes, containers no, LAN maybe, firewall depends",
+				"0.0.0.0 80/tcp nginx via host: loopback yes, host yes, containers yes, LAN yes, firewall lets in",
+				"0.0.0.0 81/tcp other via host: loopback yes, host yes, containers no, LAN no, firewall drops",
 			},
 		},
-		"docker-proxy without its rule is a way of its own": {
+		"docker-proxy without its NAT rule is a mode": {
 			host("", listener("0.0.0.0:8080", "docker-proxy", 1, proxy...)),
-			[]string{"0.0.0.0 8080/tcp web by docker-proxy: loopback yes, host yes, containers yes, LAN yes, firewall none"},
+			[]string{"0.0.0.0 8080/tcp web via docker-proxy: loopback yes, host yes, containers yes, LAN yes, firewall none"},
 		},
-		"a rule of somebody else's leads past a socket, which has the rest": {
+		"a NAT rule of another program takes some packets, a socket the others": {
 			host("*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p tcp -m tcp --dport 8080 -j DNAT --to-destination 172.17.0.2:80\nCOMMIT\n", listener("0.0.0.0:8080", "other", 1)),
 			[]string{
-				"0.0.0.0 8080/tcp web by other nat: loopback no, host no, containers yes, LAN yes, firewall none",
-				"0.0.0.0 8080/tcp other by host: loopback yes, host yes, containers yes, LAN yes, firewall none",
+				"0.0.0.0 8080/tcp web via other nat: loopback no, host no, containers yes, LAN yes, firewall none",
+				"0.0.0.0 8080/tcp other via host: loopback yes, host yes, containers yes, LAN yes, firewall none",
 			},
 		},
-		"rules for the addresses of others are no ports of this host": {
+		"rules for addresses of other hosts are not ports of this host": {
 			host("*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j DNAT --to-destination 172.17.0.2:6443\nCOMMIT\n"),
 			nil,
 		},

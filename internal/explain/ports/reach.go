@@ -10,7 +10,8 @@ import (
 	"fairlead/internal/plan"
 )
 
-// reach follows packets for the port from each place where they may come from.
+// reach evaluates the rules for packets to the port, from each place from which
+// they may come.
 func (b *builder) reach(p Port) Reach {
 	var r Reach
 	at := p.Addresses[0]
@@ -28,7 +29,7 @@ func (b *builder) reach(p Port) Reach {
 	}
 	uplink, address := b.uplink(v4)
 	if !any {
-		uplink, address = b.holder(at), at
+		uplink, address = b.linkTo(at), at
 	}
 	if address.IsValid() {
 		r.Host, r.asked.host = b.fromHost(p, address), true
@@ -55,9 +56,9 @@ func (b *builder) reach(p Port) Reach {
 	return r
 }
 
-// limit takes back what the rules alone cannot prove: that a process answers at
-// the port. None does in a sandbox that has ended, and nothing is certain if the
-// daemon has published the port for an attachment that is not known.
+// limit lowers the reach that the rules alone cannot prove, because they do not show
+// whether a process answers at the port. In a sandbox that has ended, none does. If
+// the attachment of a port that Fairlead publishes is unknown, nothing is certain.
 func (p *Port) limit() {
 	r := &p.Reach
 	switch {
@@ -70,12 +71,12 @@ func (p *Port) limit() {
 	}
 }
 
-// published reports whether our daemon has published the port.
+// published reports whether Fairlead publishes the port.
 func (p Port) published() bool {
 	return slices.ContainsFunc([]Mode{Proxy, NAT, EBPF}, func(w Mode) bool { return slices.Contains(p.Modes, w) })
 }
 
-// fromHost follows a packet of the host's own processes.
+// fromHost evaluates the rules for a packet of the host's own processes.
 func (b *builder) fromHost(p Port, to netip.Addr) rules.Answer {
 	if slices.Contains(p.Modes, EBPF) {
 		return rules.Yes
@@ -94,19 +95,19 @@ func (b *builder) fromHost(p Port, to netip.Addr) rules.Answer {
 	return through(b.filter("input", packet))
 }
 
-// leaves reports whether a packet that was for to may leave for where it is led:
-// from 127.0.0.0/8 only if the setting of the link says so.
+// leaves reports whether a packet that was for to may leave the host after NAT.
+// Packets from 127.0.0.0/8 may do so only if the link's route_localnet is 1.
 func (b *builder) leaves(to, translated netip.Addr) bool {
 	if !to.IsLoopback() || to.Is6() || b.local(translated) {
 		return true
 	}
-	return b.Settings[facts.RouteLocalnet("all")] == "1" || b.Settings[facts.RouteLocalnet(b.holder(translated))] == "1"
+	return b.Settings[facts.RouteLocalnet("all")] == "1" || b.Settings[facts.RouteLocalnet(b.linkTo(translated))] == "1"
 }
 
-// arrives follows a packet that comes by a link, and returns what decided. From
-// is invalid where anybody is meant.
+// arrives evaluates the rules for a packet that arrives on a link. It also returns
+// the verdict that decided. An invalid from means any client.
 func (b *builder) arrives(p Port, link string, from, to netip.Addr) (rules.Answer, rules.Verdict) {
-	if slices.Contains(p.Modes, EBPF) { // before all rules
+	if slices.Contains(p.Modes, EBPF) { // eBPF programs run before all rules
 		return rules.Yes, rules.Verdict{}
 	}
 	packet := b.packet(p, to)
@@ -123,7 +124,7 @@ func (b *builder) arrives(p Port, link string, from, to netip.Addr) (rules.Answe
 		translated.To = netip.AddrPortFrom(v.By.Rule.To, port)
 		hook := "input"
 		if !translated.Local {
-			hook, translated.Out = "forward", b.holder(translated.To.Addr())
+			hook, translated.Out = "forward", b.linkTo(translated.To.Addr())
 		}
 		f := b.filter(hook, translated)
 		return min(through(f), certainty(v.Certain)), f
@@ -140,7 +141,8 @@ func (b *builder) arrives(p Port, link string, from, to netip.Addr) (rules.Answe
 	return through(f), f
 }
 
-// firewall says what the rules for the host's own ports would do about the LAN.
+// firewall returns what the rules for the host's own ports do, or would do, with
+// packets from the LAN.
 func (b *builder) firewall(p Port, link string, to netip.Addr, comes rules.Answer) Firewall {
 	packet := b.packet(p, to)
 	packet.In = link
@@ -173,7 +175,7 @@ func certainty(certain bool) rules.Answer {
 	return rules.Maybe
 }
 
-// through is whether a packet gets through.
+// through returns whether a packet with this verdict passes.
 func through(v rules.Verdict) rules.Answer {
 	switch {
 	case !v.Certain:
@@ -184,8 +186,9 @@ func through(v rules.Verdict) rules.Answer {
 	return rules.Yes
 }
 
-// uplink is the link of the default route, or else the first that is neither
-// loopback nor a bridge of containers, and the host's address on it.
+// uplink returns the link of the default route and the host's address on it. If
+// there is none, it returns the first link that is neither loopback nor a bridge
+// of containers.
 func (b *builder) uplink(v4 bool) (string, netip.Addr) {
 	for _, r := range b.Routes {
 		if r.To.Bits() == 0 && r.To.Addr().Is4() == v4 {
@@ -219,8 +222,9 @@ func addressOn(l kernel.InsideLink, v4 bool) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// holder is the link in whose network the address is.
-func (b *builder) holder(a netip.Addr) string {
+// linkTo returns the link to whose subnet the address belongs, or the link of a
+// route to it; "" if there is none.
+func (b *builder) linkTo(a netip.Addr) string {
 	for _, l := range b.Links {
 		if slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return p.Contains(a) }) {
 			return l.Name

@@ -8,7 +8,7 @@ import (
 	"fairlead/internal/model"
 )
 
-// The ways to a virtual service, by what balances it.
+// The modes of virtual services, one for each data plane.
 const (
 	ServiceEBPF Mode = Mode(model.PlaneEBPF) + " service"
 	ServiceNFT  Mode = Mode(model.PlaneNFT) + " service"
@@ -17,21 +17,22 @@ const (
 
 // Service is a virtual service that answers at a port.
 type Service struct {
-	// Name is empty for one of IPVS that nobody has told us the name of.
+	// Name is empty for an IPVS service that Fairlead's daemon does not know.
 	Name      string          `json:"name,omitempty"`
 	Plane     model.Plane     `json:"plane"`
 	Scheduler model.Scheduler `json:"scheduler"`
-	// Reals are the real servers that take new flows; port 0 is the one that the
-	// client has dialled.
+	// Reals are the real servers that accept new flows. Port 0 means the port that
+	// the client dialled.
 	Reals []netip.AddrPort `json:"reals"`
 }
 
 func (s *Service) equal(o *Service) bool {
-	return s == o || s != nil && o != nil && s.Name == o.Name && s.Plane == o.Plane && s.Scheduler == o.Scheduler && slices.Equal(s.Reals, o.Reals)
+	return s == o || s != nil && o != nil && s.Name == o.Name && s.Plane == o.Plane && s.Scheduler == o.Scheduler &&
+		slices.Equal(s.Reals, o.Reals)
 }
 
-// services makes ports of the frontends of virtual services. IPVS has no names:
-// the daemon's frontends tell.
+// services adds a port for each frontend of the virtual services. IPVS has no
+// names, so names maps the daemon's frontends to them.
 func (b *builder) services(names map[model.Frontend]string) {
 	for _, h := range b.Services {
 		s := &Service{Name: h.Service, Plane: h.Plane, Scheduler: h.Scheduler, Reals: []netip.AddrPort{}}
@@ -45,13 +46,14 @@ func (b *builder) services(names map[model.Frontend]string) {
 			if of.Name == "" {
 				of.Name = names[model.Frontend{Proto: h.Proto, At: at}]
 			}
-			b.ports = append(b.ports, Port{Proto: h.Proto, Addresses: []netip.Addr{at.Addr()}, Ports: model.Port(at.Port()), Modes: []Mode{Mode(h.Plane) + " service"}, Service: &of})
+			b.ports = append(b.ports, Port{Proto: h.Proto, Addresses: []netip.Addr{at.Addr()}, Ports: model.Port(at.Port()),
+				Modes: []Mode{Mode(h.Plane) + " service"}, Service: &of})
 		}
 	}
 }
 
-// reachService follows packets for a service: nobody reaches one that has no
-// real server.
+// reachService evaluates the rules for packets to a service. A service without
+// a real server is not reachable.
 func (b *builder) reachService(p Port) Reach {
 	var r Reach
 	if len(p.Service.Reals) == 0 {
@@ -62,7 +64,7 @@ func (b *builder) reachService(p Port) Reach {
 	r.Host = rules.Yes
 	for _, l := range b.Links {
 		gateway, ok := addressOn(l, at.Is4())
-		// Programs are at the sandboxes of ours alone.
+		// Only Fairlead's sandboxes have eBPF programs at their links.
 		if !ok || l.Kind != "bridge" || l.Name == uplink || p.Service.Plane == model.PlaneEBPF && l.Owner == "" {
 			continue
 		}
@@ -80,22 +82,22 @@ func (b *builder) reachService(p Port) Reach {
 	return r
 }
 
-// arrivesAt follows a packet that comes by a link to the real server that it
-// reaches best.
+// arrivesAt evaluates the rules for a packet that arrives on a link, for each
+// real server, and returns the best result with the verdict that decided.
 func (b *builder) arrivesAt(p Port, link string, from netip.Addr) (best rules.Answer, by rules.Verdict) {
 	packet := b.packet(p, p.Addresses[0])
 	packet.In, packet.From = link, netip.AddrPortFrom(from, 0)
 	switch p.Service.Plane {
-	case model.PlaneEBPF: // before all rules
+	case model.PlaneEBPF: // eBPF programs run before all rules
 		return rules.Yes, rules.Verdict{}
-	case model.PlaneIPVS: // where it would be delivered
+	case model.PlaneIPVS: // IPVS runs at the hook input
 		f := b.filter("input", packet)
 		return through(f), f
 	}
 	for _, to := range p.Service.Reals {
 		translated := packet
 		translated.To = model.RealServer{Address: to.Addr(), Port: to.Port()}.At(p.Ports.First)
-		translated.Translated, translated.Local, translated.Out = true, b.local(to.Addr()), b.holder(to.Addr())
+		translated.Translated, translated.Local, translated.Out = true, b.local(to.Addr()), b.linkTo(to.Addr())
 		hook := "forward"
 		if translated.Local {
 			hook, translated.Out = "input", ""

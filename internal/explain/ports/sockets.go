@@ -10,8 +10,8 @@ import (
 	"fairlead/internal/model"
 )
 
-// listeners gives each socket to the port that it stands behind, or makes one of
-// it.
+// listeners adds each socket to the port for which it reserves or proxies, or
+// adds a new port for it.
 func (b *builder) listeners() {
 	translated := len(b.ports)
 	for _, l := range b.Listeners {
@@ -21,7 +21,8 @@ func (b *builder) listeners() {
 	}
 }
 
-// addresses are one or, where :: stands for both families, two.
+// addresses returns the socket's address, or two addresses if :: serves both
+// families.
 func addresses(l facts.Listener) []netip.Addr {
 	at := l.At.Addr()
 	if at == netip.IPv6Unspecified() && !l.V6Only {
@@ -55,7 +56,7 @@ func (b *builder) listener(l facts.Listener, at netip.Addr, translated int) {
 		return
 	}
 	f := &b.ports[front]
-	f.bound = f.bound || !l.Dockerd() // which holds the port, and answers nobody
+	f.bound = f.bound || !l.Dockerd() // dockerd only reserves the port, and answers no client
 	if f.Process == nil {
 		f.Process = p.Process
 	}
@@ -68,16 +69,18 @@ func (b *builder) listener(l facts.Listener, at netip.Addr, translated int) {
 // (SO_REUSEPORT).
 func (p Port) twin(o Port) bool {
 	return p.Proto == o.Proto && p.Ports == o.Ports && p.Addresses[0] == o.Addresses[0] && p.Process != nil && o.Process != nil &&
-		p.Process.Command == o.Process.Command && (p.Container == nil) == (o.Container == nil) && (p.Container == nil || *p.Container == *o.Container)
+		p.Process.Command == o.Process.Command && (p.Container == nil) == (o.Container == nil) &&
+		(p.Container == nil || *p.Container == *o.Container)
 }
 
-// covers reports whether packets for the socket's port meet p first.
+// covers reports whether packets to the port of the socket o reach p first.
 func (p Port) covers(o Port) bool {
 	at := p.Addresses[0]
 	return p.Proto == o.Proto && p.Ports.Overlaps(o.Ports) && at.Is4() == o.Addresses[0].Is4() && (at.IsUnspecified() || at == o.Addresses[0])
 }
 
-// granted says so of a socket that a grant has led to its port.
+// granted sets the mode socket and the requested port if a grant has assigned the
+// socket's port.
 func (b *builder) granted(l facts.Listener, p *Port) {
 	for _, g := range b.Grants {
 		if g.Proto == l.Proto && g.Ports.Overlaps(p.Ports) && l.Cgroup != "" && strings.HasSuffix(g.Cgroup, l.Cgroup) {
@@ -101,14 +104,15 @@ func (b *builder) containerAt(all []netip.Addr) *Container {
 	return nil
 }
 
-// own finds out whose the port is, by where it leads or by its process.
-func (b *builder) own(p *Port) {
+// findOwner sets the port's sandbox, network and container, from its target or
+// its process.
+func (b *builder) findOwner(p *Port) {
 	for _, v := range b.known {
 		for _, pub := range v.Publishes {
-			mappings := p.To.IsValid() && slices.Contains(v.AllAddresses(), p.To) ||
+			same := p.To.IsValid() && slices.Contains(v.AllAddresses(), p.To) ||
 				p.published() && pub.Proto == p.Proto && pub.HostPorts.Overlaps(p.Ports) && pub.Accepts(p.Addresses[0])
 			ended := v.Status == daemon.Ended
-			if !mappings || ended && p.Sandbox != "" && !p.Ended { // another has the address now
+			if !same || ended && p.Sandbox != "" && !p.Ended { // another sandbox has the address now
 				continue
 			}
 			p.Sandbox, p.Network, p.Ended = v.Name, v.Network, ended
